@@ -1,0 +1,124 @@
+/* dataset.h - training data from files, as a stream of batches.
+ *
+ * A QueueDataset reads its files in order, from the disk or through a command,
+ * and hands out batches that do not depend on the number of reader threads.
+ * Several workers share the files as Fleet does: contiguous blocks of the
+ * sorted list when there are enough files, else every n-th batch.
+ *
+ * Threads: a dataset belongs to one thread at a time; its own reader threads
+ * are inside.
+ */
+#ifndef FLEET_DATASET_H
+#define FLEET_DATASET_H
+
+#include <fleet/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct fleet;
+struct fleet_var;
+typedef struct fleet_dataset fleet_dataset;
+
+typedef enum fleet_format {
+    FLEET_MULTISLOT, /* per slot: count, then that many values */
+    FLEET_CRITEO,    /* label, 13 integers, 26 hex texts, tab-separated */
+    FLEET_CSV,       /* any columns, any one-byte separator */
+    FLEET_IDX        /* MNIST's images and labels */
+} fleet_format;
+
+/* What is done to a cell of a csv file. */
+typedef enum fleet_transform {
+    FLEET_TRANSFORM_NONE,    /* the number that stands there */
+    FLEET_LOG1P,             /* log(1 + x), x > -1 */
+    FLEET_STANDARDIZE,       /* (x - mean) / deviation over the training data */
+    FLEET_LOG1P_STANDARDIZE, /* both, the logarithm first */
+    FLEET_HASH,              /* fleet_hash_text() of the cell */
+    FLEET_EQUALS             /* 1 if the cell is one of `equals`, else 0 */
+} fleet_transform;
+
+/* A slot: what one data variable is fed with. All-zero fields are defaults. */
+typedef struct fleet_slot {
+    const char *name;  /* of the data variable */
+    fleet_dtype dtype; /* FLEET_FLOAT32, or FLEET_INT64 for ids and classes;
+                          0: FLEET_FLOAT32 */
+    int64_t dim;       /* values per sample; -1: any number, for a variable of
+                          fleet_data_ragged(); 0: 1 */
+
+    /* csv alone: names (with a header) or positions from 0, as texts. One
+     * column per value; with dim -1 each cell that is not missing is one. */
+    const char *const *columns;
+    int n_column;
+    const fleet_transform *transforms; /* 1 for all, or one per column; NULL:
+                                          none for numbers, hash for ids */
+    int n_transform;
+    const char *const *equals; /* for FLEET_EQUALS */
+    int n_equals;
+} fleet_slot;
+
+/* All-zero fields are defaults. */
+typedef struct fleet_dataset_options {
+    fleet_format format;
+    int64_t batch_size; /* samples per batch; 0: 1 */
+    int thread_num;     /* reader threads; 0: 1. Batches do not depend on it */
+
+    /* The slots in the order of the file: for FLEET_MULTISLOT and FLEET_CSV
+     * either `slots` or, as in Fleet, the variables they feed (dtype, width
+     * and raggedness are then the variables'). FLEET_CRITEO has slots of its
+     * own: "label" [1] float32, "dense_input" [13] float32, "1" .. "26" [1]
+     * int64. FLEET_IDX: "image" [rows * cols] float32 in [0, 1], "label" [1]
+     * int64. A slot that no variable has the name of is read and checked, and
+     * feeds nothing. */
+    const fleet_slot *slots;
+    int n_slot;
+    struct fleet_var *const *use_var;
+    int n_use_var;
+
+    /* A shell pipeline through which each file is sent: its output is read in
+     * the file's place. NULL or "cat": none. Not for FLEET_IDX. */
+    const char *pipe_command;
+
+    /* Samples in the shuffle buffer; 0 keeps the files' order. The order is a
+     * function of (the handle's seed, the pass). */
+    int64_t shuffle;
+
+    /* csv */
+    char separator;      /* 0: ',' */
+    int header;          /* nonzero: the first line names the columns */
+    int64_t skip_lines;  /* at the head of each file, before the header */
+    const char *missing; /* a cell that counts as missing, as an empty one
+                            does: it is 0 in a float slot, after the transform;
+                            in an id slot it is the hash of "" */
+    char comment;        /* lines that begin with it are skipped; 0: none */
+} fleet_dataset_options;
+
+/* fleet_queue_dataset - a dataset that streams its files.
+ *
+ * Strings, slots and arrays are copied. The dataset belongs to the handle;
+ * fleet_dataset_destroy() ends it sooner. NULL: see fleet_last_error().
+ */
+FLEET_API fleet_dataset *
+fleet_queue_dataset(struct fleet *fleet, const fleet_dataset_options *options);
+FLEET_API void fleet_dataset_destroy(fleet_dataset *dataset);
+
+/* fleet_dataset_set_filelist - the files, as globs: sorted bytewise, each must
+ * match. FLEET_IDX: exactly two paths, the images and the labels. Names that
+ * end in .gz are unpacked. Files are opened when a pass begins.
+ *
+ *   FLEET_ENOENT  a glob that matches nothing
+ */
+FLEET_API fleet_status fleet_dataset_set_filelist(fleet_dataset *dataset,
+                                                  const char *const *globs,
+                                                  int n);
+
+/* fleet_dataset_use_statistics_of - standardize with another dataset's numbers
+ * (test data with those of the training data). Both need the same slots. */
+FLEET_API fleet_status fleet_dataset_use_statistics_of(fleet_dataset *dataset,
+                                                       fleet_dataset *other);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

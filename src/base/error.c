@@ -1,0 +1,74 @@
+/* error.c - see error.h. */
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static _Thread_local fl_error last;
+
+const char *fleet_strerror(fleet_status status)
+{
+    switch (status) {
+#define XX(name, value, text)                                                  \
+    case FLEET_##name:                                                         \
+        return text;
+        FLEET_STATUS_MAP(XX)
+#undef XX
+    }
+    return "unknown status";
+}
+
+const char *fleet_status_name(fleet_status status)
+{
+    switch (status) {
+#define XX(name, value, text)                                                  \
+    case FLEET_##name:                                                         \
+        return "FLEET_" #name;
+        FLEET_STATUS_MAP(XX)
+#undef XX
+    }
+    return "FLEET_?";
+}
+
+const char *fleet_last_error(void)
+{
+    return last.text;
+}
+
+fleet_status fl_fail(fleet_status code, const char *format, ...)
+{
+    char text[sizeof last.text]; /* the arguments may point into last */
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    memcpy(last.text, text, sizeof text);
+    last.code = code;
+    return code;
+}
+
+fleet_status fl_fail_in(fleet_status code, const char *format, ...)
+{
+    char where[256];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(where, sizeof where, format, args);
+    va_end(args);
+    return fl_fail(code, "%s: %.700s", where, last.text);
+}
+
+void fl_error_take(fl_error *e, fleet_status code)
+{
+    *e = last;
+    e->code = code;
+}
+
+fleet_status fl_error_raise(const fl_error *e)
+{
+    if (e->code != FLEET_OK && e != &last)
+        last = *e;
+    return e->code;
+}

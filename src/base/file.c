@@ -1,0 +1,252 @@
+/* file.c - see file.h. */
+#define _GNU_SOURCE
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/memory.h"
+
+enum { WRITE_BUFFER = 1 << 20 };
+
+static fleet_status io_failed(const char *what, const char *path)
+{
+    fleet_status code = errno == ENOENT ? FLEET_ENOENT : FLEET_EIO;
+
+    return fl_fail(code, "cannot %s %s: %s", what, path, strerror(errno));
+}
+
+static fleet_status read_all(int fd, const char *path, char *to, size_t size)
+{
+    for (size_t done = 0; done < size;) {
+        ssize_t n = read(fd, to + done, size - done);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return io_failed("read", path);
+        if (n == 0)
+            return fl_fail(FLEET_EIO, "cannot read %s: it ends after %zu of "
+                           "%zu bytes", path, done, size);
+        done += (size_t)n;
+    }
+    return FLEET_OK;
+}
+
+static fleet_status read_open(int fd, const char *path, char **data,
+                              size_t *size)
+{
+    struct stat st;
+    fleet_status status;
+
+    if (fstat(fd, &st) != 0)
+        return io_failed("read", path);
+    if (!S_ISREG(st.st_mode))
+        return fl_fail(FLEET_EIO, "cannot read %s: not a regular file", path);
+    *size = (size_t)st.st_size;
+    *data = fl_alloc(*size + 1);
+    if (!*data)
+        return FLEET_ENOMEM;
+    status = read_all(fd, path, *data, *size);
+    if (status != FLEET_OK) {
+        fl_free(*data);
+        *data = NULL;
+    }
+    return status;
+}
+
+fleet_status fl_file_read(const char *path, char **data, size_t *size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    fleet_status status;
+
+    *data = NULL;
+    *size = 0;
+    if (fd < 0)
+        return io_failed("open", path);
+    status = read_open(fd, path, data, size);
+    close(fd);
+    return status;
+}
+
+bool fl_file_exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+char *fl_path_join(const char *folder, const char *name)
+{
+    size_t size = strlen(folder) + strlen(name) + 2;
+    char *path = fl_alloc(size);
+
+    if (path)
+        snprintf(path, size, "%s/%s", folder, name);
+    return path;
+}
+
+fleet_status fl_writer_open(fl_writer *w, const char *folder, const char *name)
+{
+    *w = (fl_writer){.fd = -1};
+    w->path = fl_path_join(folder, name);
+    w->buffer = fl_alloc(WRITE_BUFFER);
+    w->hasher = fl_alloc(sizeof *w->hasher);
+    if (!w->path || !w->buffer || !w->hasher) {
+        w->status = FLEET_ENOMEM;
+        return FLEET_ENOMEM;
+    }
+    fl_hasher_init(w->hasher, 0);
+    w->fd = open(w->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (w->fd < 0)
+        w->status = io_failed("create", w->path);
+    return w->status;
+}
+
+static fleet_status write_all(int fd, const char *path, const char *data,
+                              size_t size)
+{
+    while (size > 0) {
+        ssize_t n = write(fd, data, size);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return io_failed("write", path);
+        data += n;
+        size -= (size_t)n;
+    }
+    return FLEET_OK;
+}
+
+static void write_out(fl_writer *w)
+{
+    if (w->status == FLEET_OK)
+        w->status = write_all(w->fd, w->path, w->buffer, w->used);
+    w->used = 0;
+}
+
+void fl_writer_put(fl_writer *w, const void *data, size_t size)
+{
+    const char *from = data;
+
+    if (w->status != FLEET_OK)
+        return;
+    fl_hasher_add(w->hasher, data, size);
+    w->written += size;
+    while (size > 0 && w->status == FLEET_OK) {
+        size_t n = WRITE_BUFFER - w->used;
+
+        if (n > size)
+            n = size;
+        memcpy(w->buffer + w->used, from, n);
+        w->used += n;
+        from += n;
+        size -= n;
+        if (w->used == WRITE_BUFFER)
+            write_out(w);
+    }
+}
+
+fleet_status fl_writer_close(fl_writer *w, uint64_t *size, uint64_t *hash)
+{
+    fleet_status status;
+
+    write_out(w);
+    if (w->status == FLEET_OK && fsync(w->fd) != 0)
+        w->status = io_failed("flush", w->path);
+    if (w->fd >= 0 && close(w->fd) != 0 && w->status == FLEET_OK)
+        w->status = io_failed("close", w->path);
+    if (size)
+        *size = w->written;
+    if (hash && w->hasher)
+        *hash = fl_hasher_end(w->hasher);
+    status = w->status;
+    fl_free(w->path);
+    fl_free(w->buffer);
+    fl_free(w->hasher);
+    *w = (fl_writer){.fd = -1};
+    return status;
+}
+
+fleet_status fl_file_read_checked(const char *path, uint64_t size,
+                                  uint64_t hash, char **data)
+{
+    size_t got;
+    fleet_status status = fl_file_read(path, data, &got);
+
+    if (status == FLEET_ENOENT)
+        return fl_fail(FLEET_ECORRUPT, "%s: missing", path);
+    FL_TRY(status);
+    if (got != size)
+        status = fl_fail(FLEET_ECORRUPT,
+                         "%s: damaged: %zu bytes, not %llu as written", path,
+                         got, (unsigned long long)size);
+    else if (fl_hash(*data, got, 0) != hash)
+        status = fl_fail(FLEET_ECORRUPT, "%s: damaged: its checksum differs",
+                         path);
+    if (status != FLEET_OK) {
+        fl_free(*data);
+        *data = NULL;
+    }
+    return status;
+}
+
+/* --- globs --------------------------------------------------------------- */
+
+static int bytewise(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static fleet_status add_path(fl_paths *p, const char *path)
+{
+    FL_TRY(fl_grow(&p->path, &p->capacity, p->n + 1, sizeof *p->path));
+    p->path[p->n] = fl_strdup(path);
+    return p->path[p->n++] ? FLEET_OK : FLEET_ENOMEM;
+}
+
+static fleet_status add_glob(fl_paths *p, const char *pattern)
+{
+    glob_t g = {0};
+    int e = glob(pattern, GLOB_NOSORT, NULL, &g);
+    fleet_status status = FLEET_OK;
+
+    if (e == GLOB_NOMATCH)
+        status = fl_fail(FLEET_ENOENT, "no file matches \"%s\"", pattern);
+    else if (e)
+        status = fl_fail(FLEET_EIO, "cannot look for files \"%s\"", pattern);
+    for (size_t i = 0; status == FLEET_OK && i < g.gl_pathc; i++)
+        status = add_path(p, g.gl_pathv[i]);
+    globfree(&g);
+    return status;
+}
+
+fleet_status fl_paths_glob(fl_paths *p, const char *const *globs, int n)
+{
+    *p = (fl_paths){0};
+    for (int i = 0; i < n; i++) {
+        fleet_status status = add_glob(p, globs[i]);
+
+        if (status != FLEET_OK) {
+            fl_paths_done(p);
+            return status;
+        }
+    }
+    if (p->n > 1)
+        qsort(p->path, p->n, sizeof *p->path, bytewise);
+    return FLEET_OK;
+}
+
+void fl_paths_done(fl_paths *p)
+{
+    for (size_t i = 0; i < p->n; i++)
+        fl_free(p->path[i]);
+    fl_free(p->path);
+    *p = (fl_paths){0};
+}

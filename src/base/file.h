@@ -1,0 +1,64 @@
+/* file.h - files: whole ones read, folders written so that a crash leaves the
+ * old one or the new one, names matched. */
+#ifndef FL_BASE_FILE_H
+#define FL_BASE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+/* All of a file, with a 0 after it, for fl_free(). */
+fleet_status fl_file_read(const char *path, char **data, size_t *size);
+bool fl_file_exists(const char *path);
+
+/* "folder/name"; for fl_free(), NULL without memory. */
+char *fl_path_join(const char *folder, const char *name);
+
+/* A folder in the making, beside the one it will replace. */
+typedef struct fl_folder {
+    char *path; /* where it will be */
+    char *temp; /* where its files go until then */
+} fl_folder;
+
+/* A folder that is there already is replaced only if it is empty or has a file
+ * called marker: FLEET_EEXIST for one that holds something else. */
+fleet_status fl_folder_begin(fl_folder *f, const char *path,
+                             const char *marker);
+/* Flush it, put it in place of what was there, flush that. */
+fleet_status fl_folder_commit(fl_folder *f);
+void fl_folder_cancel(fl_folder *f); /* after commit: only frees */
+
+/* A file being written: buffered, every byte hashed (XXH64). */
+typedef struct fl_writer {
+    int fd;
+    char *path;
+    char *buffer;
+    size_t used;
+    uint64_t written;
+    struct fl_hasher *hasher;
+    fleet_status status; /* sticky */
+} fl_writer;
+
+fleet_status fl_writer_open(fl_writer *w, const char *folder, const char *name);
+void fl_writer_put(fl_writer *w, const void *data, size_t size);
+/* Flush to the disk and close; size and hash of the file. */
+fleet_status fl_writer_close(fl_writer *w, uint64_t *size, uint64_t *hash);
+
+/* A file's bytes in memory, checked against size and hash. FLEET_ECORRUPT
+ * names it. */
+fleet_status fl_file_read_checked(const char *path, uint64_t size,
+                                  uint64_t hash, char **data);
+
+/* Sorted paths that match the globs, each glob's in its turn and bytewise
+ * sorted over all; a glob without a match is an error. */
+typedef struct fl_paths {
+    char **path;
+    size_t n, capacity;
+} fl_paths;
+
+fleet_status fl_paths_glob(fl_paths *p, const char *const *globs, int n);
+void fl_paths_done(fl_paths *p);
+
+#endif

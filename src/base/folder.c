@@ -1,0 +1,179 @@
+/* folder.c - the folder in the making of file.h.
+ *
+ * The new folder is exchanged with the old one in one system call where the
+ * file system can do that (Linux renameat2 with RENAME_EXCHANGE); elsewhere the
+ * old one is first moved to PATH.old, and a crash between the two calls leaves
+ * it there.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+
+static fleet_status failed(const char *what, const char *path)
+{
+    return fl_fail(FLEET_EIO, "cannot %s %s: %s", what, path, strerror(errno));
+}
+
+static bool is_empty(const char *path)
+{
+    DIR *dir = opendir(path);
+    struct dirent *e;
+    int n = 0;
+
+    if (!dir)
+        return false;
+    while ((e = readdir(dir)) != NULL)
+        n++;
+    closedir(dir);
+    return n == 2; /* "." and ".." */
+}
+
+static fleet_status may_replace(const char *path, const char *marker)
+{
+    char *file;
+    bool marked;
+
+    if (!fl_file_exists(path) || is_empty(path))
+        return FLEET_OK;
+    file = fl_path_join(path, marker);
+    if (!file)
+        return FLEET_ENOMEM;
+    marked = fl_file_exists(file);
+    fl_free(file);
+    return marked ? FLEET_OK
+                  : fl_fail(FLEET_EEXIST,
+                            "%s holds something else: it has no %s", path,
+                            marker);
+}
+
+fleet_status fl_folder_begin(fl_folder *f, const char *path,
+                             const char *marker)
+{
+    size_t length = strlen(path), size;
+
+    *f = (fl_folder){0};
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    if (length == 0)
+        return fl_fail(FLEET_EINVAL, "an empty path cannot be saved to");
+    size = length + sizeof ".XXXXXX.tmp";
+    f->path = fl_strndup(path, length);
+    f->temp = fl_alloc(size);
+    if (!f->path || !f->temp)
+        return FLEET_ENOMEM;
+    FL_TRY(may_replace(f->path, marker));
+    snprintf(f->temp, size, "%s.XXXXXX", f->path);
+    if (mkdtemp(f->temp)) {
+        chmod(f->temp, 0755);
+        return FLEET_OK;
+    }
+    fl_free(f->temp);
+    f->temp = NULL; /* there is nothing to remove */
+    return failed("create a folder beside", f->path);
+}
+
+static fleet_status flush_folder(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    fleet_status status = FLEET_OK;
+
+    if (fd < 0)
+        return failed("open", path);
+    if (fsync(fd) != 0)
+        status = failed("flush", path);
+    close(fd);
+    return status;
+}
+
+static fleet_status flush_parent(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *parent;
+    fleet_status status;
+
+    if (!slash)
+        return flush_folder(".");
+    parent = fl_strndup(path, slash == path ? 1 : (size_t)(slash - path));
+    if (!parent)
+        return FLEET_ENOMEM;
+    status = flush_folder(parent);
+    fl_free(parent);
+    return status;
+}
+
+/* Remove a folder of plain files, which is all that is ever saved. */
+static void remove_folder(const char *path)
+{
+    DIR *dir = opendir(path);
+    struct dirent *e;
+
+    if (!dir)
+        return;
+    while ((e = readdir(dir)) != NULL)
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            unlinkat(dirfd(dir), e->d_name, 0);
+    closedir(dir);
+    rmdir(path);
+}
+
+/* For file systems that cannot exchange. */
+static fleet_status replace_in_two(const fl_folder *f)
+{
+    char old[PATH_MAX];
+
+    if (snprintf(old, sizeof old, "%s.old", f->path) >= (int)sizeof old)
+        return fl_fail(FLEET_EINVAL, "%s: the path is too long", f->path);
+    remove_folder(old);
+    if (rename(f->path, old) != 0)
+        return failed("move aside", f->path);
+    if (rename(f->temp, f->path) != 0) {
+        fleet_status status = failed("put in place", f->path);
+
+        rename(old, f->path);
+        return status;
+    }
+    remove_folder(old);
+    return FLEET_OK;
+}
+
+static fleet_status replace(const fl_folder *f)
+{
+    if (!fl_file_exists(f->path))
+        return rename(f->temp, f->path) == 0
+                   ? FLEET_OK
+                   : failed("put in place", f->path);
+    if (renameat2(AT_FDCWD, f->temp, AT_FDCWD, f->path, RENAME_EXCHANGE) != 0)
+        return errno == EINVAL || errno == ENOSYS
+                   ? replace_in_two(f)
+                   : failed("put in place", f->path);
+    return FLEET_OK;
+}
+
+fleet_status fl_folder_commit(fl_folder *f)
+{
+    FL_TRY(flush_folder(f->temp));
+    FL_TRY(replace(f));
+    remove_folder(f->temp); /* after an exchange, what was there before */
+    fl_free(f->temp);
+    f->temp = NULL;
+    return flush_parent(f->path);
+}
+
+void fl_folder_cancel(fl_folder *f)
+{
+    if (f->temp)
+        remove_folder(f->temp);
+    fl_free(f->temp);
+    fl_free(f->path);
+    *f = (fl_folder){0};
+}

@@ -1,0 +1,35 @@
+/* hash.c - see hash.h. */
+#include "base/hash.h"
+
+#define XXH_STATIC_LINKING_ONLY /* the state's size, so that it needs no heap */
+#include <xxhash.h>
+
+#include <fleet/base.h>
+
+_Static_assert(sizeof(XXH64_state_t) <= sizeof(fl_hasher), "state fits");
+
+uint64_t fl_hash(const void *data, size_t size, uint64_t seed)
+{
+    return XXH64(data, size, seed);
+}
+
+void fl_hasher_init(fl_hasher *h, uint64_t seed)
+{
+    XXH64_reset((XXH64_state_t *)(void *)h, seed);
+}
+
+void fl_hasher_add(fl_hasher *h, const void *data, size_t size)
+{
+    if (size > 0)
+        XXH64_update((XXH64_state_t *)(void *)h, data, size);
+}
+
+uint64_t fl_hasher_end(const fl_hasher *h)
+{
+    return XXH64_digest((const XXH64_state_t *)(const void *)h);
+}
+
+uint64_t fleet_hash_text(const char *text, size_t length, uint64_t slot)
+{
+    return XXH64(text, length, slot);
+}

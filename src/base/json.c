@@ -1,0 +1,315 @@
+/* json.c - see json.h. */
+#include "base/json.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+
+static int line_of(const char *text, const char *at)
+{
+    int line = 1;
+
+    for (; text < at; text++)
+        line += *text == '\n';
+    return line;
+}
+
+fleet_status fl_json_parse(const char *text, size_t size, const char *name,
+                           fl_json **json)
+{
+    const char *end = text;
+
+    *json = cJSON_ParseWithLengthOpts(text, size, &end, false);
+    if (!*json)
+        return fl_fail(FLEET_ECONFIG, "%s:%d: not valid JSON", name,
+                       line_of(text, end));
+    for (; end < text + size; end++)
+        if (!strchr(" \t\r\n", *end)) {
+            int line = line_of(text, end);
+
+            fl_json_free(*json);
+            *json = NULL;
+            return fl_fail(FLEET_ECONFIG,
+                           "%s:%d: text after the end of the JSON value", name,
+                           line);
+        }
+    return FLEET_OK;
+}
+
+void fl_json_free(fl_json *json)
+{
+    cJSON_Delete(json);
+}
+
+fl_at fl_at_root(const fl_json *json)
+{
+    return (fl_at){json, ""};
+}
+
+fl_at fl_at_key(const fl_at *object, const char *key)
+{
+    fl_at at = {cJSON_GetObjectItemCaseSensitive(object->json, key), ""};
+
+    snprintf(at.path, sizeof at.path, "%.150s%s%.40s", object->path,
+             *object->path ? "." : "", key);
+    return at;
+}
+
+fl_at fl_at_index(const fl_at *array, int index)
+{
+    fl_at at = {cJSON_GetArrayItem(array->json, index), ""};
+
+    snprintf(at.path, sizeof at.path, "%.180s[%d]", array->path, index);
+    return at;
+}
+
+int fl_at_count(const fl_at *array)
+{
+    return cJSON_GetArraySize(array->json);
+}
+
+bool fl_at_is_array(const fl_at *at)
+{
+    return cJSON_IsArray(at->json);
+}
+
+bool fl_at_is_string(const fl_at *at)
+{
+    return cJSON_IsString(at->json);
+}
+
+static const char *path_of(const fl_at *at)
+{
+    return *at->path ? at->path : "the whole text";
+}
+
+fleet_status fl_at_expected(const fl_at *at, const char *what)
+{
+    char *got;
+
+    if (!at->json)
+        return fl_fail(FLEET_ECONFIG, "%s: expected %s, got nothing",
+                       path_of(at), what);
+    got = cJSON_PrintUnformatted(at->json);
+    fl_fail(FLEET_ECONFIG, "%s: expected %s, got %.100s", path_of(at), what,
+            got ? got : "?");
+    cJSON_free(got);
+    return FLEET_ECONFIG;
+}
+
+static bool is_known(const char *key, const char *const *known)
+{
+    for (; *known; known++)
+        if (strcmp(key, *known) == 0)
+            return true;
+    return false;
+}
+
+static fleet_status unknown_key(const fl_at *at, const char *const *known)
+{
+    fl_text list = {0};
+
+    for (; *known; known++)
+        fl_text_add(&list, "%s%s", list.length ? ", " : "", *known);
+    fl_fail(FLEET_ECONFIG, "%s: unknown key; expected one of: %s", at->path,
+            fl_text_chars(&list));
+    fl_text_done(&list);
+    return FLEET_ECONFIG;
+}
+
+fleet_status fl_at_keys(const fl_at *at, const char *const *known)
+{
+    if (!at->json)
+        return FLEET_OK;
+    if (!cJSON_IsObject(at->json))
+        return fl_at_expected(at, "an object");
+    for (const cJSON *c = at->json->child; c; c = c->next) {
+        fl_at child = fl_at_key(at, c->string);
+
+        if (!is_known(c->string, known))
+            return unknown_key(&child, known);
+        if (child.json != c)
+            return fl_fail(FLEET_ECONFIG, "%s: stands twice", child.path);
+    }
+    return FLEET_OK;
+}
+
+fleet_status fl_at_array(const fl_at *at)
+{
+    return !at->json || cJSON_IsArray(at->json)
+               ? FLEET_OK
+               : fl_at_expected(at, "an array");
+}
+
+fleet_status fl_at_required(const fl_at *at)
+{
+    return at->json ? FLEET_OK
+                    : fl_fail(FLEET_ECONFIG, "%s: missing", path_of(at));
+}
+
+fleet_status fl_at_bool(const fl_at *at, bool *out)
+{
+    if (!at->json)
+        return FLEET_OK;
+    if (!cJSON_IsBool(at->json))
+        return fl_at_expected(at, "true or false");
+    *out = cJSON_IsTrue(at->json);
+    return FLEET_OK;
+}
+
+fleet_status fl_at_int(const fl_at *at, int64_t low, int64_t high,
+                       int64_t *out)
+{
+    char what[100];
+    double x;
+
+    if (!at->json)
+        return FLEET_OK;
+    x = at->json->valuedouble;
+    /* beyond 2^53 a double no longer tells integers apart */
+    if (cJSON_IsNumber(at->json) && x == floor(x) && fabs(x) <= 0x1p53 &&
+        (int64_t)x >= low && (int64_t)x <= high) {
+        *out = (int64_t)x;
+        return FLEET_OK;
+    }
+    snprintf(what, sizeof what, "an integer from %" PRId64 " to %" PRId64, low,
+             high);
+    return fl_at_expected(at, what);
+}
+
+fleet_status fl_at_double(const fl_at *at, double low, double high,
+                          double *out)
+{
+    char what[100];
+    double x;
+
+    if (!at->json)
+        return FLEET_OK;
+    x = at->json->valuedouble;
+    if (cJSON_IsNumber(at->json) && x >= low && x <= high) {
+        *out = x;
+        return FLEET_OK;
+    }
+    snprintf(what, sizeof what, "a number from %g to %g", low, high);
+    return fl_at_expected(at, what);
+}
+
+fleet_status fl_at_string(const fl_at *at, const char **out)
+{
+    if (!at->json)
+        return FLEET_OK;
+    if (!cJSON_IsString(at->json))
+        return fl_at_expected(at, "a string");
+    *out = at->json->valuestring;
+    return FLEET_OK;
+}
+
+fleet_status fl_at_choice(const fl_at *at, const char *const *names, int *out)
+{
+    fl_text list = {0};
+
+    if (!at->json)
+        return FLEET_OK;
+    if (cJSON_IsString(at->json))
+        for (int i = 0; names[i]; i++)
+            if (strcmp(names[i], at->json->valuestring) == 0) {
+                *out = i;
+                return FLEET_OK;
+            }
+    for (int i = 0; names[i]; i++)
+        fl_text_add(&list, "%s\"%s\"", i ? ", " : "one of ", names[i]);
+    fl_at_expected(at, fl_text_chars(&list));
+    fl_text_done(&list);
+    return FLEET_ECONFIG;
+}
+
+fl_json *fl_json_object(void)
+{
+    return cJSON_CreateObject();
+}
+
+fl_json *fl_json_array(void)
+{
+    return cJSON_CreateArray();
+}
+
+static fleet_status no_memory(fl_json *value)
+{
+    cJSON_Delete(value);
+    return fl_fail(FLEET_ENOMEM, "out of memory: JSON");
+}
+
+fleet_status fl_json_put(fl_json *object, const char *key, fl_json *value)
+{
+    if (!object || !value || !cJSON_AddItemToObject(object, key, value))
+        return no_memory(value);
+    return FLEET_OK;
+}
+
+fleet_status fl_json_append(fl_json *array, fl_json *value)
+{
+    if (!array || !value || !cJSON_AddItemToArray(array, value))
+        return no_memory(value);
+    return FLEET_OK;
+}
+
+fl_json *fl_json_string(const char *text)
+{
+    return cJSON_CreateString(text);
+}
+
+fl_json *fl_json_bool(bool value)
+{
+    return cJSON_CreateBool(value);
+}
+
+fl_json *fl_json_int(int64_t value)
+{
+    char text[32];
+
+    snprintf(text, sizeof text, "%" PRId64, value);
+    return cJSON_CreateRaw(text);
+}
+
+fl_json *fl_json_hex(uint64_t value)
+{
+    char text[17];
+
+    snprintf(text, sizeof text, "%016" PRIx64, value);
+    return cJSON_CreateString(text);
+}
+
+fl_json *fl_json_double(double value, int digits)
+{
+    fl_text t = {0};
+    fl_json *json;
+
+    if (!isfinite(value))
+        return cJSON_CreateNull();
+    fl_text_add(&t, "%.*g", digits, value);
+    json = t.status == FLEET_OK ? cJSON_CreateRaw(fl_text_chars(&t)) : NULL;
+    fl_text_done(&t);
+    return json;
+}
+
+char *fl_json_print(const fl_json *json, bool pretty)
+{
+    char *raw = pretty ? cJSON_Print(json) : cJSON_PrintUnformatted(json);
+    char *copy = raw ? fl_strdup(raw) : NULL;
+
+    if (!raw)
+        fl_fail(FLEET_ENOMEM, "out of memory: JSON text");
+    cJSON_free(raw);
+    return copy;
+}
+
+void fl_json_use_allocator(void)
+{
+    cJSON_InitHooks(&(cJSON_Hooks){.malloc_fn = fl_alloc, .free_fn = fl_free});
+}

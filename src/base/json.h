@@ -1,0 +1,70 @@
+/* json.h - JSON read with paths, so that an error can say where it stands, and
+ * written. The only <cJSON.h>.
+ */
+#ifndef FL_BASE_JSON_H
+#define FL_BASE_JSON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+typedef struct cJSON fl_json;
+
+/* A value and how one got there. */
+typedef struct fl_at {
+    const fl_json *json; /* NULL: absent */
+    char path[200];      /* "dataset.train[1]"; "" is the whole text */
+} fl_at;
+
+/* Parse size bytes. name, a file's say, stands in the error with the line. */
+fleet_status fl_json_parse(const char *text, size_t size, const char *name,
+                           fl_json **json);
+void fl_json_free(fl_json *json);
+
+fl_at fl_at_root(const fl_json *json);
+fl_at fl_at_key(const fl_at *object, const char *key); /* may be absent */
+fl_at fl_at_index(const fl_at *array, int index);
+int fl_at_count(const fl_at *array); /* elements, 0 when absent */
+bool fl_at_is_array(const fl_at *at);
+bool fl_at_is_string(const fl_at *at);
+
+/* FLEET_ECONFIG if at is no object, or has a key that is not in the NULL-ended
+ * list, or has one twice. Absent is fine. */
+fleet_status fl_at_keys(const fl_at *at, const char *const *known);
+fleet_status fl_at_array(const fl_at *at); /* an array, or absent */
+
+/* Read a value of the type, in [low, high]. Absent leaves *out alone. */
+fleet_status fl_at_bool(const fl_at *at, bool *out);
+fleet_status fl_at_int(const fl_at *at, int64_t low, int64_t high,
+                       int64_t *out);
+fleet_status fl_at_double(const fl_at *at, double low, double high,
+                          double *out);
+fleet_status fl_at_string(const fl_at *at, const char **out); /* not a copy */
+fleet_status fl_at_required(const fl_at *at);                 /* present */
+
+/* The index of the string in a NULL-ended list of names. */
+fleet_status fl_at_choice(const fl_at *at, const char *const *names, int *out);
+
+/* "path: expected WHAT, got VALUE" with the value as it stands. */
+fleet_status fl_at_expected(const fl_at *at, const char *what);
+
+/* --- writing: NULL in, NULL out; check the result of the last call -------- */
+
+fl_json *fl_json_object(void);
+fl_json *fl_json_array(void);
+fleet_status fl_json_put(fl_json *object, const char *key, fl_json *value);
+fleet_status fl_json_append(fl_json *array, fl_json *value);
+fl_json *fl_json_string(const char *text);
+fl_json *fl_json_bool(bool value);
+fl_json *fl_json_int(int64_t value);  /* exact in 64 bits */
+fl_json *fl_json_hex(uint64_t value); /* "16 hex digits" */
+fl_json *fl_json_double(double value, int digits); /* null if not finite */
+
+/* The text, for fl_free(); NULL without memory. */
+char *fl_json_print(const fl_json *json, bool pretty);
+
+/* Tests: cJSON allocates through memory.h from now on. */
+void fl_json_use_allocator(void);
+
+#endif

@@ -1,0 +1,62 @@
+/* log.c - see log.h. */
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+
+void fl_log_init(fl_log *log, fleet_log_callback *callback, void *user,
+                 fleet_log_level level)
+{
+    log->callback = callback;
+    log->user = user;
+    log->level = level == FLEET_LOG_DEFAULT ? FLEET_LOG_INFO : level;
+    pthread_mutex_init(&log->lock, NULL);
+}
+
+void fl_log_done(fl_log *log)
+{
+    pthread_mutex_destroy(&log->lock);
+}
+
+static const char *level_name(fleet_log_level level)
+{
+    switch (level) {
+    case FLEET_LOG_DEBUG:
+        return "debug";
+    case FLEET_LOG_WARNING:
+        return "warning";
+    case FLEET_LOG_ERROR:
+        return "error";
+    default:
+        return "info";
+    }
+}
+
+static void to_stderr(fleet_log_level level, const char *line)
+{
+    char now[20];
+
+    fl_wall_text(now);
+    fprintf(stderr, "%s fleet %s: %s\n", now, level_name(level), line);
+}
+
+void fl_log_line(fl_log *log, fleet_log_level level, const char *format, ...)
+{
+    char line[2000];
+    va_list args;
+
+    if (!log || level < log->level)
+        return;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+
+    pthread_mutex_lock(&log->lock);
+    if (log->callback)
+        log->callback(log->user, level, line);
+    else
+        to_stderr(level, line);
+    pthread_mutex_unlock(&log->lock);
+}

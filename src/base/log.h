@@ -1,0 +1,27 @@
+/* log.h - lines for the host's log callback, or for stderr. */
+#ifndef FL_BASE_LOG_H
+#define FL_BASE_LOG_H
+
+#include <pthread.h>
+
+#include <fleet/base.h>
+
+typedef struct fl_log {
+    fleet_log_callback *callback; /* NULL: stderr */
+    void *user;
+    fleet_log_level level;
+    pthread_mutex_t lock; /* one call of the callback at a time */
+} fl_log;
+
+void fl_log_init(fl_log *log, fleet_log_callback *callback, void *user,
+                 fleet_log_level level);
+void fl_log_done(fl_log *log);
+
+/* log may be NULL: then nothing is written. */
+void fl_log_line(fl_log *log, fleet_log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#define FL_INFO(log, ...) fl_log_line(log, FLEET_LOG_INFO, __VA_ARGS__)
+#define FL_WARN(log, ...) fl_log_line(log, FLEET_LOG_WARNING, __VA_ARGS__)
+
+#endif

@@ -1,0 +1,27 @@
+/* map.h - names to pointers, in the order in which they were put. */
+#ifndef FL_BASE_MAP_H
+#define FL_BASE_MAP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+typedef struct fl_map_entry {
+    char *name; /* the map's own copy */
+    void *value;
+} fl_map_entry;
+
+typedef struct fl_map {
+    fl_map_entry *entry; /* n of them, in order */
+    size_t n, capacity;
+    uint32_t *slot; /* open addressing; index + 1 of an entry, 0 is free */
+    size_t n_slot;
+} fl_map;
+
+/* FLEET_EEXIST when the name is there already; the map is then unchanged. */
+fleet_status fl_map_put(fl_map *m, const char *name, void *value);
+void *fl_map_get(const fl_map *m, const char *name); /* NULL: not there */
+void fl_map_done(fl_map *m);                         /* not the values */
+
+#endif

@@ -1,0 +1,104 @@
+/* memory.c - see memory.h. */
+#include "base/memory.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { HUGE_PAGE = 2 << 20 };
+
+static _Atomic int64_t made;    /* allocations since fl_memory_fail_at() */
+static _Atomic int64_t fail_at; /* 0: none */
+static _Atomic bool fail_on;    /* every one after it as well */
+
+void fl_memory_fail_at(int64_t n, bool sticky)
+{
+    atomic_store(&made, 0);
+    atomic_store(&fail_on, sticky);
+    atomic_store(&fail_at, n);
+}
+
+int64_t fl_memory_count(void)
+{
+    return atomic_load(&made);
+}
+
+static bool must_fail(void)
+{
+    int64_t n = atomic_fetch_add_explicit(&made, 1, memory_order_relaxed) + 1;
+    int64_t at = atomic_load_explicit(&fail_at, memory_order_relaxed);
+
+    return at > 0 && (n == at || (n > at && atomic_load(&fail_on)));
+}
+
+void *fl_alloc(size_t size)
+{
+    size_t align = size >= HUGE_PAGE ? HUGE_PAGE : FL_CACHE_LINE;
+    size_t whole = (size + align) / align * align; /* never 0 */
+    void *p = NULL;
+
+    if (whole > size && !must_fail())
+        p = aligned_alloc(align, whole);
+    if (!p) {
+        fl_fail(FLEET_ENOMEM, "out of memory: %zu bytes", size);
+        return NULL;
+    }
+    if (align == HUGE_PAGE)
+        madvise(p, whole, MADV_HUGEPAGE); /* a hint: may fail */
+    memset(p, 0, whole);
+    return p;
+}
+
+void *fl_alloc_array(size_t n, size_t size)
+{
+    size_t bytes;
+
+    if (__builtin_mul_overflow(n, size, &bytes)) {
+        fl_fail(FLEET_ENOMEM, "out of memory: %zu times %zu bytes", n, size);
+        return NULL;
+    }
+    return fl_alloc(bytes);
+}
+
+void fl_free(void *p)
+{
+    free(p);
+}
+
+char *fl_strndup(const char *text, size_t length)
+{
+    char *copy = fl_alloc(length + 1);
+
+    if (copy)
+        memcpy(copy, text, length);
+    return copy;
+}
+
+char *fl_strdup(const char *text)
+{
+    return fl_strndup(text, strlen(text));
+}
+
+fleet_status fl_grow(void *array, size_t *capacity, size_t n, size_t size)
+{
+    size_t more = *capacity + *capacity / 2;
+    void *old, *new;
+
+    if (n <= *capacity)
+        return FLEET_OK;
+    if (more < n)
+        more = n;
+    if (more < 8)
+        more = 8;
+    new = fl_alloc_array(more, size);
+    if (!new)
+        return FLEET_ENOMEM;
+    memcpy(&old, array, sizeof old); /* array is the address of any pointer */
+    if (old)
+        memcpy(new, old, *capacity * size);
+    memcpy(array, &new, sizeof new);
+    fl_free(old);
+    *capacity = more;
+    return FLEET_OK;
+}

@@ -1,0 +1,37 @@
+/* memory.h - the only allocator of libfleet.
+ *
+ * Everything comes zeroed and aligned to a cache line. NULL means that there is
+ * no memory; the text of the error is then set. Blocks of 2 MB and more ask the
+ * kernel for huge pages.
+ */
+#ifndef FL_BASE_MEMORY_H
+#define FL_BASE_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+enum { FL_CACHE_LINE = 64 };
+
+void *fl_alloc(size_t size); /* size 0 gives a block too */
+void *fl_alloc_array(size_t n, size_t size);
+void fl_free(void *p);
+char *fl_strdup(const char *text);
+char *fl_strndup(const char *text, size_t length);
+
+/* Make room for at least n elements in *array, growing by half; what was there
+ * stays, what is new is zero. *capacity counts elements. */
+fleet_status fl_grow(void *array, size_t *capacity, size_t n, size_t size);
+
+/* fl_alloc() for those who report by status. */
+#define FL_NEW(p, size)                                                        \
+    ((*(p) = fl_alloc(size)) != NULL ? FLEET_OK : FLEET_ENOMEM)
+
+/* Tests: let the n-th allocation from now on fail (1 is the next; 0 turns it
+ * off) and every later one too when sticky; count those made since. */
+void fl_memory_fail_at(int64_t n, bool sticky);
+int64_t fl_memory_count(void);
+
+#endif

@@ -1,0 +1,79 @@
+/* text.c - see text.h. */
+#include "base/text.h"
+
+#include <locale.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+/* The C locale, once for the process; never freed. */
+static locale_t c_locale(void)
+{
+    static locale_t c; /* a race makes two equal ones */
+    locale_t now = __atomic_load_n(&c, __ATOMIC_ACQUIRE);
+
+    if (!now) {
+        now = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+        __atomic_store_n(&c, now, __ATOMIC_RELEASE);
+    }
+    return now;
+}
+
+int fl_format(char *out, size_t size, const char *format, va_list args)
+{
+    locale_t c = c_locale(), host;
+    int n;
+
+    if (!c)
+        return vsnprintf(out, size, format, args);
+    host = uselocale(c);
+    n = vsnprintf(out, size, format, args);
+    uselocale(host);
+    return n;
+}
+
+static bool make_room(fl_text *t, size_t n)
+{
+    if (t->status != FLEET_OK)
+        return false;
+    t->status = fl_grow(&t->chars, &t->capacity, t->length + n + 1, 1);
+    return t->status == FLEET_OK;
+}
+
+void fl_text_add(fl_text *t, const char *format, ...)
+{
+    va_list args, again;
+    int n;
+
+    va_start(args, format);
+    va_copy(again, args);
+    n = fl_format(NULL, 0, format, args);
+    if (n > 0 && make_room(t, (size_t)n)) {
+        fl_format(t->chars + t->length, (size_t)n + 1, format, again);
+        t->length += (size_t)n;
+    }
+    va_end(again);
+    va_end(args);
+}
+
+void fl_text_bytes(fl_text *t, const void *bytes, size_t n)
+{
+    if (n == 0 || !make_room(t, n))
+        return;
+    memcpy(t->chars + t->length, bytes, n);
+    t->length += n;
+    t->chars[t->length] = 0;
+}
+
+const char *fl_text_chars(const fl_text *t)
+{
+    return t->chars ? t->chars : "";
+}
+
+void fl_text_done(fl_text *t)
+{
+    fl_free(t->chars);
+    *t = (fl_text){0};
+}

@@ -1,0 +1,28 @@
+/* text.h - a growing string. A failure to grow is kept: the text ends where it
+ * was and fl_text_status() says so. Numbers are written as in the C locale,
+ * whatever the host has set. */
+#ifndef FL_BASE_TEXT_H
+#define FL_BASE_TEXT_H
+
+#include <stdarg.h>
+#include <stddef.h>
+
+#include "base/error.h"
+
+typedef struct fl_text {
+    char *chars; /* ends with a 0; NULL while empty */
+    size_t length, capacity;
+    fleet_status status;
+} fl_text;
+
+void fl_text_add(fl_text *t, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void fl_text_bytes(fl_text *t, const void *bytes, size_t n);
+const char *fl_text_chars(const fl_text *t); /* never NULL */
+void fl_text_done(fl_text *t);
+
+/* vsnprintf() as in the C locale. */
+int fl_format(char *out, size_t size, const char *format, va_list args)
+    __attribute__((format(printf, 3, 0)));
+
+#endif

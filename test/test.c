@@ -1,0 +1,179 @@
+/* test.c - the helpers of test.h. */
+#define _GNU_SOURCE
+#define SUITE helpers
+#include "test.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int number_in(const char *variable)
+{
+    const char *text = getenv(variable);
+    int n = text ? atoi(text) : 1;
+
+    return n < 1 ? 1 : n;
+}
+
+int test_slowness(void)
+{
+    return number_in("FLEET_TEST_SLOWNESS");
+}
+
+int test_fraction(void)
+{
+    return number_in("FLEET_TEST_FRACTION");
+}
+
+void test_fail(const char *file, int line, const char *format, ...)
+{
+    char text[2000];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    fprintf(stderr, "%s:%d: %s\n", file, line, text);
+#ifndef FL_OWN_RUNNER
+    cr_assert_fail("%s:%d: %s", file, line, text);
+#endif
+    exit(1);
+}
+
+void test_skip(const char *format, ...)
+{
+    char text[500];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    fprintf(stderr, "skipped: %s\n", text);
+#ifndef FL_OWN_RUNNER
+    cr_skip_test("%s", text);
+#endif
+    exit(77);
+}
+
+const char *test_data(const char *name)
+{
+    static char path[4096];
+    const char *root = getenv("FLEET_TEST_DATA");
+
+    if (!root || !*root)
+        test_skip("FLEET_TEST_DATA is not set, so %s is absent", name);
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    if (access(path, R_OK) != 0)
+        test_skip("%s is absent", path);
+    return strdup(path);
+}
+
+static void remove_tree(const char *path)
+{
+    DIR *dir = opendir(path);
+    struct dirent *e;
+    char below[4096];
+
+    if (dir) {
+        while ((e = readdir(dir)) != NULL) {
+            if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+                continue;
+            snprintf(below, sizeof below, "%s/%s", path, e->d_name);
+            if (e->d_type == DT_DIR)
+                remove_tree(below);
+            else
+                unlink(below);
+        }
+        closedir(dir);
+    }
+    chmod(path, 0700);
+    rmdir(path);
+}
+
+static char folder[64];
+static pid_t folder_owner;
+
+static void remove_the_folder(void)
+{
+    if (*folder && getpid() == folder_owner)
+        remove_tree(folder);
+}
+
+const char *test_folder(void)
+{
+    if (*folder && getpid() == folder_owner)
+        return folder;
+    strcpy(folder, "/tmp/fleet-test.XXXXXX");
+    if (!mkdtemp(folder))
+        test_fail(__FILE__, __LINE__, "cannot make a folder in /tmp");
+    folder_owner = getpid();
+    atexit(remove_the_folder);
+    return folder;
+}
+
+const char *test_file_bytes(const char *name, const void *data, size_t size)
+{
+    char path[4096];
+    FILE *f;
+
+    snprintf(path, sizeof path, "%s/%s", test_folder(), name);
+    f = fopen(path, "wb");
+    if (!f || fwrite(data, 1, size, f) != size || fclose(f) != 0)
+        test_fail(__FILE__, __LINE__, "cannot write %s", path);
+    return strdup(path);
+}
+
+const char *test_file(const char *name, const char *text)
+{
+    return test_file_bytes(name, text, strlen(text));
+}
+
+void check_status(const char *file, int line, const char *call,
+                  fleet_status got, fleet_status want)
+{
+    if (got != want)
+        test_fail(file, line, "%s gave %s (%s), not %s", call,
+                  fleet_status_name(got), fleet_last_error(),
+                  fleet_status_name(want));
+}
+
+void check_text(const char *file, int line, const char *got, const char *want)
+{
+    if (!got || strcmp(got, want) != 0)
+        test_fail(file, line, "got \"%s\", not \"%s\"", got ? got : "(null)",
+                  want);
+}
+
+void check_contains(const char *file, int line, const char *got,
+                    const char *want)
+{
+    if (!got || !strstr(got, want))
+        test_fail(file, line, "\"%s\" does not say \"%s\"",
+                  got ? got : "(null)", want);
+}
+
+void check_int(const char *file, int line, const char *what, int64_t got,
+               int64_t want)
+{
+    if (got != want)
+        test_fail(file, line, "%s is %" PRId64 ", not %" PRId64, what, got,
+                  want);
+}
+
+void check_close(const char *file, int line, const float *got,
+                 const float *want, int64_t n, double tolerance)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double g = (double)got[i], w = (double)want[i];
+
+        if (!(fabs(g - w) <= tolerance * fmax(1.0, fabs(w)))) /* NaN too */
+            test_fail(file, line, "element %" PRId64 " is %.9g, not %.9g", i, g,
+                      w);
+    }
+}

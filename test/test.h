@@ -1,0 +1,121 @@
+/* test.h - what every test file includes. A test has a process of its own and a
+ * time limit, so that a crash or a hang is one failed test.
+ *
+ * Criterion runs them; with FL_OWN_RUNNER, which `make tsan` sets, runner.c
+ * does, because Criterion aborts under ThreadSanitizer.
+ *
+ *     #define SUITE fc
+ *     #include "test.h"
+ *
+ *     TEST(adds_the_bias)
+ *     {
+ *         CHECK_OK(...);
+ *     }
+ *
+ * A test's name is a claim; its body sets the scene, acts, and checks.
+ */
+#ifndef FL_TEST_H
+#define FL_TEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <fleet/base.h>
+
+#ifndef SUITE
+#error "define SUITE before test.h"
+#endif
+
+enum { TEST_SECONDS = 60 };
+
+#ifdef FL_OWN_RUNNER
+
+typedef struct test_case {
+    const char *suite, *name;
+    int seconds;
+    void (*run)(void);
+    struct test_case *next;
+} test_case;
+
+void test_add(test_case *t);
+
+#define TEST_LIMIT_(suite_, title, limit)                                      \
+    static void suite_##_##title(void);                                        \
+    __attribute__((constructor)) static void add_##suite_##_##title(void)      \
+    {                                                                          \
+        static test_case t = {#suite_, #title, limit, suite_##_##title, NULL}; \
+        test_add(&t);                                                          \
+    }                                                                          \
+    static void suite_##_##title(void)
+
+#else
+
+#include <criterion/criterion.h>
+
+#define TEST_LIMIT_(suite_, title, limit)                                      \
+    Test(suite_, title, .timeout = (double)((limit)*test_slowness()))
+
+#endif
+
+#define TEST_LIMIT__(suite_, title, limit) TEST_LIMIT_(suite_, title, limit)
+#define TEST(title)                        TEST_LIMIT__(SUITE, title, TEST_SECONDS)
+#define TEST_LIMIT(title, seconds)         TEST_LIMIT__(SUITE, title, seconds)
+
+/* How much slower than a plain build this one may be: FLEET_TEST_SLOWNESS. */
+int test_slowness(void);
+
+/* Trainings for quality divide their data by this under sanitizers and
+ * valgrind, and then check only that they ran: FLEET_TEST_FRACTION, 1. */
+int test_fraction(void);
+
+void test_fail(const char *file, int line, const char *format, ...)
+    __attribute__((noreturn, format(printf, 3, 4)));
+void test_skip(const char *format, ...)
+    __attribute__((noreturn, format(printf, 1, 2)));
+
+/* The path of a file of FLEET_TEST_DATA; skips the test, with the reason, when
+ * it is not there. The text stays valid. */
+const char *test_data(const char *name);
+
+/* A fresh folder that is removed when the test ends; the text stays valid. */
+const char *test_folder(void);
+
+/* Write a file in the test's folder; its path. */
+const char *test_file(const char *name, const char *text);
+const char *test_file_bytes(const char *name, const void *data, size_t size);
+
+void check_status(const char *file, int line, const char *call,
+                  fleet_status got, fleet_status want);
+void check_text(const char *file, int line, const char *got, const char *want);
+void check_contains(const char *file, int line, const char *got,
+                    const char *want);
+void check_int(const char *file, int line, const char *what, int64_t got,
+               int64_t want);
+void check_close(const char *file, int line, const float *got,
+                 const float *want, int64_t n, double tolerance);
+
+#define CHECK(condition)                                                       \
+    do {                                                                       \
+        if (!(condition))                                                      \
+            test_fail(__FILE__, __LINE__, "not so: %s", #condition);           \
+    } while (0)
+#define CHECK_OK(call) check_status(__FILE__, __LINE__, #call, call, FLEET_OK)
+#define CHECK_STATUS(call, want)                                               \
+    check_status(__FILE__, __LINE__, #call, call, want)
+#define CHECK_TEXT(got, want)     check_text(__FILE__, __LINE__, got, want)
+#define CHECK_CONTAINS(got, want) check_contains(__FILE__, __LINE__, got, want)
+#define CHECK_INT(got, want)                                                   \
+    check_int(__FILE__, __LINE__, #got, (int64_t)(got), (int64_t)(want))
+/* |got - want| <= tolerance * max(1, |want|), element by element */
+#define CHECK_CLOSE(got, want, n, tolerance)                                   \
+    check_close(__FILE__, __LINE__, got, want, n, tolerance)
+
+/* A call that must fail, with words that must stand in its text. */
+#define CHECK_FAILS(call, want, words)                                         \
+    do {                                                                       \
+        CHECK_STATUS(call, want);                                              \
+        CHECK_CONTAINS(fleet_last_error(), words);                             \
+    } while (0)
+
+#endif

@@ -18,6 +18,9 @@ VERSION  := $(shell sed -n 's/^.define FLEET_VERSION_[A-Z]* *//p' \
               include/fleet/base.h | paste -sd.)
 SOMAJOR  := $(firstword $(subst ., ,$(VERSION)))
 
+# V=1 shows the commands
+Q        := $(if $(V),,@)
+
 WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
             -Wmissing-declarations $(if $(WERROR),-Werror)
 # contraction off: a fused multiply-add in one build and none in another would
@@ -58,38 +61,44 @@ programs: $(PROGRAMS)
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS_) -MMD -MP -c $< -o $@
+	@echo "  CC    $@"
+	$(Q)$(CC) $(CFLAGS_) -MMD -MP -c $< -o $@
 
 define simd_rule
 $$(BUILD)/%_simd.$(1).o: %_simd.c
 	@mkdir -p $$(@D)
-	$$(CC) $$(CFLAGS_) -O3 $$(ISA_$(1)) -MMD -MP -c $$< -o $$@
+	@echo "  CC    $$@"
+	$$(Q)$$(CC) $$(CFLAGS_) -O3 $$(ISA_$(1)) -MMD -MP -c $$< -o $$@
 endef
 $(foreach isa,$(ISAS),$(eval $(call simd_rule,$(isa))))
 
 $(LIBDIR)/libfleet.so: $(OBJ)
 	@mkdir -p $(@D)
-	$(CC) -shared -Wl,-soname,libfleet.so.$(SOMAJOR) -Wl,--no-undefined \
+	@echo "  LD    $@"
+	$(Q)$(CC) -shared -Wl,-soname,libfleet.so.$(SOMAJOR) -Wl,--no-undefined \
 	    -Wl,-z,now $(LDFLAGS_) -o $@.$(VERSION) $(OBJ) $(LIBS)
-	ln -sf libfleet.so.$(VERSION) $@.$(SOMAJOR)
-	ln -sf libfleet.so.$(VERSION) $@
+	$(Q)ln -sf libfleet.so.$(VERSION) $@.$(SOMAJOR)
+	$(Q)ln -sf libfleet.so.$(VERSION) $@
 
 # One object whose hidden symbols are local: a host that links the archive sees
 # fleet_ names and no others.
 $(LIBDIR)/libfleet.a: $(OBJ)
 	@mkdir -p $(@D)
-	ld -r -o $(BUILD)/libfleet.o $(OBJ)
-	objcopy --localize-hidden $(BUILD)/libfleet.o
-	rm -f $@
-	$(AR) rcs $@ $(BUILD)/libfleet.o
+	@echo "  AR    $@"
+	$(Q)ld -r -o $(BUILD)/libfleet.o $(OBJ)
+	$(Q)objcopy --localize-hidden $(BUILD)/libfleet.o
+	$(Q)rm -f $@
+	$(Q)$(AR) rcs $@ $(BUILD)/libfleet.o
 
 $(BINDIR)/%: $(BUILD)/tools/%.o $(LIBDIR)/libfleet.so
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_) -o $@ $< -L$(LIBDIR) -lfleet \
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS_) -o $@ $< -L$(LIBDIR) -lfleet \
 	    -Wl,-rpath,'$$ORIGIN/../$(notdir $(LIBDIR))' -lm
 $(BINDIR)/%: $(BUILD)/samples/%.o $(LIBDIR)/libfleet.so
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_) -o $@ $< -L$(LIBDIR) -lfleet \
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS_) -o $@ $< -L$(LIBDIR) -lfleet \
 	    -Wl,-rpath,'$$ORIGIN/../$(notdir $(LIBDIR))' -lm
 
 # --- tests ------------------------------------------------------------------
@@ -99,6 +108,7 @@ TEST_OBJ := $(TESTS:%.c=$(BUILD)/%.o)
 TEST_LIBS ?= -lcriterion
 
 $(BUILD)/fleet-tests: $(TEST_OBJ) $(OBJ)
-	$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS) $(TEST_LIBS)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS) $(TEST_LIBS)
 
 -include $(wildcard $(BUILD)/*/*.d $(BUILD)/*/*/*.d)

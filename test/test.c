@@ -21,11 +21,6 @@ static int number_in(const char *variable)
     return n < 1 ? 1 : n;
 }
 
-int test_slowness(void)
-{
-    return number_in("FLEET_TEST_SLOWNESS");
-}
-
 int test_fraction(void)
 {
     return number_in("FLEET_TEST_FRACTION");

@@ -29,6 +29,11 @@
 
 enum { TEST_SECONDS = 60 };
 
+/* How much slower than a plain build this variant may be. */
+#ifndef TEST_SLOWNESS
+#define TEST_SLOWNESS 1
+#endif
+
 #ifdef FL_OWN_RUNNER
 
 typedef struct test_case {
@@ -54,16 +59,13 @@ void test_add(test_case *t);
 #include <criterion/criterion.h>
 
 #define TEST_LIMIT_(suite_, title, limit)                                      \
-    Test(suite_, title, .timeout = (double)((limit)*test_slowness()))
+    Test(suite_, title, .timeout = (limit) * TEST_SLOWNESS)
 
 #endif
 
 #define TEST_LIMIT__(suite_, title, limit) TEST_LIMIT_(suite_, title, limit)
 #define TEST(title)                        TEST_LIMIT__(SUITE, title, TEST_SECONDS)
 #define TEST_LIMIT(title, seconds)         TEST_LIMIT__(SUITE, title, seconds)
-
-/* How much slower than a plain build this one may be: FLEET_TEST_SLOWNESS. */
-int test_slowness(void);
 
 /* Trainings for quality divide their data by this under sanitizers and
  * valgrind, and then check only that they ran: FLEET_TEST_FRACTION, 1. */

@@ -298,6 +298,11 @@ fl_json *fl_json_double(double value, int digits)
     return json;
 }
 
+fl_json *fl_json_copy(const fl_json *json)
+{
+    return cJSON_Duplicate(json, true);
+}
+
 char *fl_json_print(const fl_json *json, bool pretty)
 {
     char *raw = pretty ? cJSON_Print(json) : cJSON_PrintUnformatted(json);

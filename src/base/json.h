@@ -61,6 +61,8 @@ fl_json *fl_json_int(int64_t value);  /* exact in 64 bits */
 fl_json *fl_json_hex(uint64_t value); /* "16 hex digits" */
 fl_json *fl_json_double(double value, int digits); /* null if not finite */
 
+fl_json *fl_json_copy(const fl_json *json);
+
 /* The text, for fl_free(); NULL without memory. */
 char *fl_json_print(const fl_json *json, bool pretty);
 

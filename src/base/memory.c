@@ -35,10 +35,10 @@ static bool must_fail(void)
 void *fl_alloc(size_t size)
 {
     size_t align = size >= HUGE_PAGE ? HUGE_PAGE : FL_CACHE_LINE;
-    size_t whole = (size + align) / align * align; /* never 0 */
+    size_t whole = size ? (size + align - 1) / align * align : align;
     void *p = NULL;
 
-    if (whole > size && !must_fail())
+    if (whole >= size && !must_fail())
         p = aligned_alloc(align, whole);
     if (!p) {
         fl_fail(FLEET_ENOMEM, "out of memory: %zu bytes", size);

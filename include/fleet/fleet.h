@@ -1,0 +1,19 @@
+/* fleet.h - all of libfleet. */
+#ifndef FLEET_FLEET_H
+#define FLEET_FLEET_H
+
+#include <fleet/applications.h>
+#include <fleet/base.h>
+#include <fleet/dataset.h>
+#include <fleet/executor.h>
+#include <fleet/init.h>
+#include <fleet/io.h>
+#include <fleet/metrics.h>
+#include <fleet/nn.h>
+#include <fleet/optimizer.h>
+#include <fleet/program.h>
+#include <fleet/report.h>
+#include <fleet/strategy.h>
+#include <fleet/train.h>
+
+#endif

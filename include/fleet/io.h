@@ -1,0 +1,78 @@
+/* io.h - saving and loading: checkpoints of everything trained, and inference
+ * models for a predictor.
+ *
+ * A save is a folder. It is written beside its place, checksummed, flushed and
+ * then put there at once: a crash leaves the old one or the new one. A folder
+ * that is there already is replaced only if it is empty or a save itself.
+ * The format is described in docs/formats.md.
+ */
+#ifndef FLEET_IO_H
+#define FLEET_IO_H
+
+#include <fleet/program.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* fleet_save_persistables - parameters, optimizer states, rows, counters.
+ *
+ *   FLEET_EIO     cannot be written: the path and the reason are named;
+ *                 nothing is left behind
+ *   FLEET_EEXIST  the folder holds something else
+ */
+FLEET_API fleet_status fleet_save_persistables(fleet *fleet, const char *path);
+
+/* fleet_load_model - what fleet_save_persistables() wrote, by name, into the
+ * parameters and tables of this handle's programs. Call it after
+ * fleet_minimize() to load the optimizer's states, too. All or nothing.
+ *
+ *   FLEET_ENOENT    no save there
+ *   FLEET_ECORRUPT  a damaged file, named
+ *   FLEET_ESHAPE    a parameter of another shape, or with another optimizer's
+ *                   state
+ *   FLEET_ENOENT    a parameter of the programs that the save does not have
+ */
+FLEET_API fleet_status fleet_load_model(fleet *fleet, const char *path);
+
+/* fleet_save_inference_model - the part of a program that computes `fetch` from
+ * `feed`, and the weights and rows it needs, without optimizer states. */
+FLEET_API fleet_status fleet_save_inference_model(
+    fleet *fleet, const char *path, fleet_var *const *feed, int n_feed,
+    fleet_var *const *fetch, int n_fetch);
+
+/* --- predictor: no fleet handle needed ------------------------------------ */
+
+typedef struct fleet_predictor fleet_predictor;
+
+struct fleet_feed;
+
+/* fleet_load_inference_model - a predictor of what was saved. NULL: see
+ * fleet_last_error(), with the codes of fleet_load_model(). */
+FLEET_API fleet_predictor *fleet_load_inference_model(const char *path);
+FLEET_API void fleet_predictor_destroy(fleet_predictor *predictor);
+
+/* What it computes: outputs 0 .. n-1, in the order of `fetch`. */
+FLEET_API int fleet_predictor_output_num(const fleet_predictor *predictor);
+FLEET_API const fleet_var *
+fleet_predictor_output(const fleet_predictor *predictor, int i);
+FLEET_API int fleet_predictor_input_num(const fleet_predictor *predictor);
+FLEET_API const fleet_var *
+fleet_predictor_input(const fleet_predictor *predictor, int i);
+
+/* fleet_predictor_run - score a batch: feeds as fleet_executor_run() takes
+ * them; output i goes to out[i], size[i] bytes of the caller's.
+ *
+ * Threads: any number of calls at the same time; each runs on its own thread
+ * alone. Scores are the same, to the bit, as those of the executor that was
+ * trained, for equal batches. */
+FLEET_API fleet_status fleet_predictor_run(fleet_predictor *predictor,
+                                           const struct fleet_feed *feed,
+                                           int n_feed, void *const *out,
+                                           const size_t *size, int n_out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,37 @@
+/* metrics.h - metrics over all that was evaluated, and over all workers.
+ *
+ * Threads: as the executors of the handle, see executor.h.
+ */
+#ifndef FLEET_METRICS_H
+#define FLEET_METRICS_H
+
+#include <fleet/program.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* fleet_metrics_reset - all metric states of the handle (those of fleet_auc())
+ * start anew. */
+FLEET_API fleet_status fleet_metrics_reset(fleet *fleet);
+
+/* fleet_metrics_auc - the area under the ROC curve by the states of an output
+ * of fleet_auc(), summed over all workers; 0.5 when a class is missing. */
+FLEET_API fleet_status fleet_metrics_auc(fleet *fleet, const fleet_var *auc,
+                                         double *out);
+
+/* fleet_metrics_auc_of - the same of two histograms of n buckets, the lowest
+ * scores first; trapezoids from the highest bucket down. */
+FLEET_API double fleet_metrics_auc_of(const int64_t *pos, const int64_t *neg,
+                                      int64_t n);
+
+/* Element by element over all workers, in place; FLEET_OK with one worker. */
+FLEET_API fleet_status fleet_metrics_sum(fleet *fleet, double *x, int64_t n);
+FLEET_API fleet_status fleet_metrics_max(fleet *fleet, double *x, int64_t n);
+FLEET_API fleet_status fleet_metrics_min(fleet *fleet, double *x, int64_t n);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,213 @@
+/* nn.h - the layers and operators that a program is built from.
+ *
+ * Shapes are written [rows, cols] and stored row-major; B is the batch. All
+ * values are float32 unless said. Every builder returns its result, or NULL
+ * with the first failure kept in the program (see program.h):
+ *
+ *   FLEET_ESHAPE  shapes that do not fit, with both in the text
+ *   FLEET_EDTYPE  element types that do not fit
+ *   FLEET_EEXIST  the name is taken
+ *   FLEET_EINVAL  any other argument that cannot be, named
+ *   FLEET_ESTATE  the program has run and can no longer grow
+ *   FLEET_ENOMEM
+ */
+#ifndef FLEET_NN_H
+#define FLEET_NN_H
+
+#include <fleet/program.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum fleet_activation {
+    FLEET_LINEAR,
+    FLEET_RELU,
+    FLEET_TANH,
+    FLEET_SIGMOID
+} fleet_activation;
+
+/* --- inputs -------------------------------------------------------------- */
+
+/* fleet_data - a variable that feeds and datasets fill.
+ * dims has n_dim entries; the first may be -1, the batch. dtype is
+ * FLEET_FLOAT32 or FLEET_INT64. */
+FLEET_API fleet_var *fleet_data(fleet_program *program, const char *name,
+                                fleet_dtype dtype, const int64_t *dims,
+                                int n_dim);
+
+/* fleet_data_ragged - a variable with any number of values per sample, for
+ * multi-valued slots: [B, (any)], int64 ids. */
+FLEET_API fleet_var *fleet_data_ragged(fleet_program *program,
+                                       const char *name);
+
+/* --- layers with parameters ---------------------------------------------- */
+
+typedef struct fleet_fc_options {
+    const char *name; /* prefix of the parameters' names; NULL: "fc_<n>" */
+    fleet_activation activation; /* applied to out; 0: none */
+    fleet_param_attr weight;     /* default: Xavier uniform, "<name>.w" */
+    fleet_param_attr bias;       /* default: zeros, "<name>.b" */
+    int no_bias;                 /* nonzero leaves b out */
+} fleet_fc_options;
+
+/* fleet_fc - a fully connected layer, out = activation(x.W + b).
+ *
+ *   x    [B, K]; more dimensions are flattened into K
+ *   W    [K, N]  new parameter
+ *   b    [N]     new parameter
+ *   out  [B, N]
+ *
+ * n is N, the number of units. options may be NULL. */
+FLEET_API fleet_var *fleet_fc(fleet_program *program, fleet_var *x, int64_t n,
+                              const fleet_fc_options *options);
+
+typedef struct fleet_embedding_options {
+    const char *name;         /* of the layer; NULL: "embedding_<n>" */
+    fleet_param_attr table;   /* default: uniform in +-sqrt(1 / rows),
+                                 "<name>.w" */
+    int has_padding;          /* nonzero: the row of padding_id reads as zeros */
+    int64_t padding_id;       /*          and is never trained */
+} fleet_embedding_options;
+
+/* fleet_embedding - rows of a dense table.
+ *
+ *   ids  [B, L] int64, each in [0, rows)
+ *   W    [rows, dim]  new parameter, or that of options->table.name
+ *   out  [B, L * dim]
+ *
+ * The gradient is dense, as every parameter's: for large vocabularies use
+ * fleet_sparse_embedding(). An id out of range: FLEET_EINVAL when it runs. */
+FLEET_API fleet_var *fleet_embedding(fleet_program *program, fleet_var *ids,
+                                     int64_t rows, int64_t dim,
+                                     const fleet_embedding_options *options);
+
+typedef enum fleet_combiner { FLEET_SUM, FLEET_MEAN } fleet_combiner;
+
+typedef struct fleet_sparse_embedding_options {
+    const char *table; /* layers that name the same table share its rows; NULL:
+                          "embedding" */
+    fleet_initializer initializer; /* of a row; default: uniform in
+                                      +-sqrt(1 / dim) */
+    int64_t rows;            /* 0: unbounded; else ids are taken modulo rows */
+    fleet_combiner combiner; /* over a sample's ids; of none: zeros */
+    float learning_rate;     /* factor on the optimizer's; 0: 1 */
+    float l2_decay;          /* in place of the optimizer's; 0: the
+                                optimizer's. Applied to rows as they are
+                                pushed */
+    int no_decay;
+    int frozen;
+} fleet_sparse_embedding_options;
+
+/* fleet_sparse_embedding - rows of an unbounded table, by 64-bit id.
+ *
+ *   ids  [B, L] int64, or ragged
+ *   out  [B, L * dim]; ragged: [B, dim], the sum or the mean of the rows
+ *
+ * A row exists from its first training step on; until then it reads as its
+ * initial value. All layers on a table are looked up together. */
+FLEET_API fleet_var *
+fleet_sparse_embedding(fleet_program *program, fleet_var *ids, int64_t dim,
+                       const fleet_sparse_embedding_options *options);
+
+/* fleet_parameter - a bare parameter of that shape, default Xavier uniform over
+ * its first and last dimension. attr->name is required. */
+FLEET_API fleet_var *fleet_parameter(fleet_program *program,
+                                     const int64_t *dims, int n_dim,
+                                     const fleet_param_attr *attr);
+
+/* --- arithmetic ---------------------------------------------------------- */
+
+/* fleet_matmul - [B, K] x [K, N]; y is a parameter or has no batch. */
+FLEET_API fleet_var *fleet_matmul(fleet_program *program, fleet_var *x,
+                                  fleet_var *y);
+
+/* Elementwise x + y, x - y, x * y. y has x's shape, or its dimensions are 1 or
+ * missing in front, as NumPy broadcasts: [B, F, D] with [B, F, 1], [F, D], [D]
+ * or [1]. */
+FLEET_API fleet_var *fleet_add(fleet_program *program, fleet_var *x,
+                               fleet_var *y);
+FLEET_API fleet_var *fleet_sub(fleet_program *program, fleet_var *x,
+                               fleet_var *y);
+FLEET_API fleet_var *fleet_mul(fleet_program *program, fleet_var *x,
+                               fleet_var *y);
+
+FLEET_API fleet_var *fleet_scale(fleet_program *program, fleet_var *x,
+                                 float scale, float bias); /* scale x + bias */
+FLEET_API fleet_var *fleet_square(fleet_program *program, fleet_var *x);
+FLEET_API fleet_var *fleet_relu(fleet_program *program, fleet_var *x);
+FLEET_API fleet_var *fleet_tanh(fleet_program *program, fleet_var *x);
+FLEET_API fleet_var *fleet_sigmoid(fleet_program *program, fleet_var *x);
+
+/* fleet_softmax - over the last dimension. */
+FLEET_API fleet_var *fleet_softmax(fleet_program *program, fleet_var *x);
+
+/* --- shapes -------------------------------------------------------------- */
+
+/* fleet_concat - along dimension axis >= 1; all others are equal. */
+FLEET_API fleet_var *fleet_concat(fleet_program *program, fleet_var *const *x,
+                                  int n, int axis);
+
+/* fleet_reshape - the same elements; the batch stays in front: dims[0] is -1
+ * exactly when x has a batch. */
+FLEET_API fleet_var *fleet_reshape(fleet_program *program, fleet_var *x,
+                                   const int64_t *dims, int n_dim);
+
+/* fleet_reduce_sum - over dimension axis >= 1, which disappears, or stays as 1
+ * when keep_dim is nonzero. */
+FLEET_API fleet_var *fleet_reduce_sum(fleet_program *program, fleet_var *x,
+                                      int axis, int keep_dim);
+
+/* fleet_mean - of all elements: [1]. The gradient goes to the elements that
+ * there are, however short the batch. */
+FLEET_API fleet_var *fleet_mean(fleet_program *program, fleet_var *x);
+
+/* --- losses, per sample: [B, 1] ------------------------------------------ */
+
+/* fleet_cross_entropy - -log(probability of the label).
+ *   x      [B, C] probabilities, C >= 2
+ *   label  [B, 1] int64 in [0, C) */
+FLEET_API fleet_var *fleet_cross_entropy(fleet_program *program, fleet_var *x,
+                                         fleet_var *label);
+
+/* fleet_softmax_with_cross_entropy - the same of softmax(logits), in one and
+ * numerically safe. softmax, if not NULL, gets the probabilities [B, C]. */
+FLEET_API fleet_var *fleet_softmax_with_cross_entropy(fleet_program *program,
+                                                      fleet_var *logits,
+                                                      fleet_var *label,
+                                                      fleet_var **softmax);
+
+/* fleet_sigmoid_cross_entropy - binary, of a logit; max(x, 0) - x y +
+ * log(1 + exp(-|x|)). x and label [B, 1], label float32 in [0, 1] or int64. */
+FLEET_API fleet_var *fleet_sigmoid_cross_entropy(fleet_program *program,
+                                                 fleet_var *x,
+                                                 fleet_var *label);
+
+/* fleet_log_loss - binary, of a probability; -y log(p + e) - (1 - y) log(1 - p
+ * + e). p and label [B, 1]; e of 0 means Fleet's 1e-4. */
+FLEET_API fleet_var *fleet_log_loss(fleet_program *program, fleet_var *p,
+                                    fleet_var *label, float epsilon);
+
+/* --- metrics: no gradient ------------------------------------------------ */
+
+/* fleet_accuracy - the share of samples whose largest of C scores is the
+ * label's; with C = 1, a probability above 0.5 means label 1. [1] */
+FLEET_API fleet_var *fleet_accuracy(fleet_program *program, fleet_var *x,
+                                    fleet_var *label);
+
+/* fleet_auc - area under the ROC curve over all samples since
+ * fleet_metrics_reset(), from histograms of the probability. [1]
+ *
+ *   p        [B, 1] probability of label 1, or [B, 2] of both classes
+ *   label    [B, 1] int64 or float32, 0 or 1
+ *   buckets  of the histograms; 0: 4096
+ *
+ * Histograms are state "<name>.pos" and "<name>.neg", int64 [buckets]. */
+FLEET_API fleet_var *fleet_auc(fleet_program *program, fleet_var *p,
+                               fleet_var *label, int64_t buckets);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,82 @@
+/* optimizer.h - how parameters and rows are updated from their gradients.
+ *
+ * With g the gradient of weight w, after merging, clipping and decay
+ * (g + l2_decay w), and t the number of updates including this one:
+ *
+ *   SGD       w -= lr g
+ *   Momentum  v = mu v + g;  w -= lr v   (Nesterov: w -= lr (g + mu v))
+ *   Adagrad   s += g g;  w -= lr g / (sqrt(s) + eps)
+ *             (Duchi, Hazan, Singer 2011)
+ *   Adam      m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g g
+ *             w -= lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
+ *             (Kingma, Ba 2015)
+ *
+ * A row of a table is updated only by steps that touched it, with its own t:
+ * what Fleet calls lazy mode.
+ *
+ * Ownership: optimizers belong to the handle and die with it. Threads: one at a
+ * time per handle.
+ */
+#ifndef FLEET_OPTIMIZER_H
+#define FLEET_OPTIMIZER_H
+
+#include <fleet/program.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct fleet_optimizer fleet_optimizer;
+
+typedef struct fleet_momentum_options {
+    float momentum; /* mu; 0: 0.9 */
+    int nesterov;
+} fleet_momentum_options;
+
+typedef struct fleet_adagrad_options {
+    float epsilon;             /* 0: 1e-6 */
+    float initial_accumulator; /* s at the start; 0: 0 */
+} fleet_adagrad_options;
+
+typedef struct fleet_adam_options {
+    float beta1;   /* 0: 0.9 */
+    float beta2;   /* 0: 0.999 */
+    float epsilon; /* 0: 1e-8 */
+} fleet_adam_options;
+
+/* NULL, with FLEET_EINVAL as the text says, for a learning rate that is not
+ * a positive number. options may be NULL. */
+FLEET_API fleet_optimizer *fleet_sgd(fleet *fleet, float learning_rate);
+FLEET_API fleet_optimizer *
+fleet_momentum(fleet *fleet, float learning_rate,
+               const fleet_momentum_options *options);
+FLEET_API fleet_optimizer *fleet_adagrad(fleet *fleet, float learning_rate,
+                                         const fleet_adagrad_options *options);
+FLEET_API fleet_optimizer *fleet_adam(fleet *fleet, float learning_rate,
+                                      const fleet_adam_options *options);
+
+/* L2 decay of all parameters and rows that say nothing else themselves. */
+FLEET_API fleet_status fleet_optimizer_set_l2_decay(fleet_optimizer *optimizer,
+                                                    float decay);
+
+/* Scale all gradients, dense and sparse together, by norm / max(norm, their
+ * global norm): Pascanu, Mikolov, Bengio 2013. */
+FLEET_API fleet_status
+fleet_optimizer_set_global_norm_clip(fleet_optimizer *optimizer, float norm);
+
+/* The learning rate is values[i] while the number of updates done is below
+ * boundaries[i], and values[n] after; boundaries grow. Arrays are copied. */
+FLEET_API fleet_status fleet_optimizer_set_piecewise_decay(
+    fleet_optimizer *optimizer, const int64_t *boundaries, const float *values,
+    int n);
+
+/* The learning rate is that of the start times rate^(updates / steps); with
+ * staircase nonzero the quotient is rounded down. */
+FLEET_API fleet_status fleet_optimizer_set_exponential_decay(
+    fleet_optimizer *optimizer, float rate, int64_t steps, int staircase);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

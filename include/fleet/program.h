@@ -1,0 +1,119 @@
+/* program.h - a program: the static graph that a model is described as, once.
+ *
+ * A program holds variables and the forward operators between them. The layers
+ * of nn.h add to it; fleet_minimize() says what to train; executors and
+ * datasets run it. What runs it first makes it immutable: later additions are
+ * refused with FLEET_ESTATE.
+ *
+ * Shapes have up to 8 dimensions, row-major. -1 stands only in first place: the
+ * batch, whose size each feed sets.
+ *
+ * Errors are sticky, so a model reads like its formula and is checked once: a
+ * builder given a NULL variable returns NULL and does nothing, and the first
+ * failure stays in the program. fleet_program_status() returns its code and
+ * makes its text the one that fleet_last_error() gives.
+ *
+ * Ownership: what a builder returns belongs to the program and dies with it.
+ * Strings and option structs are read during the call and never kept.
+ *
+ * Threads: one thread builds a program. Then it is read-only, and any number of
+ * executors, each used by one thread at a time, may share it.
+ */
+#ifndef FLEET_PROGRAM_H
+#define FLEET_PROGRAM_H
+
+#include <fleet/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct fleet fleet;
+typedef struct fleet_program fleet_program;
+typedef struct fleet_var fleet_var;
+
+enum { FLEET_MAX_DIM = 8 };
+
+/* fleet_program_create - an empty program of the handle. NULL: no memory, or
+ * a NULL handle. It dies with the handle if not destroyed before. */
+FLEET_API fleet_program *fleet_program_create(fleet *fleet);
+
+/* fleet_program_destroy - and all its variables; its executors must be gone.
+ * NULL is fine. */
+FLEET_API void fleet_program_destroy(fleet_program *program);
+
+/* fleet_program_status - FLEET_OK, or the first failure while building. */
+FLEET_API fleet_status fleet_program_status(const fleet_program *program);
+
+/* fleet_program_dump - the program as text. `how` is one of
+ *
+ *   FLEET_DUMP_TEXT   variables and operators, a line each
+ *   FLEET_DUMP_DOT    a Graphviz digraph
+ *   FLEET_DUMP_PLAN   the steps of one iteration for batches of `batch`
+ *                     samples: with backward and updates once fleet_minimize()
+ *                     was called; regions, lanes, memory
+ *   FLEET_DUMP_PLAN_DOT  the same as a Graphviz digraph
+ *
+ * Returns text for fleet_free(), or NULL: see fleet_last_error().
+ */
+typedef enum fleet_dump {
+    FLEET_DUMP_TEXT,
+    FLEET_DUMP_DOT,
+    FLEET_DUMP_PLAN,
+    FLEET_DUMP_PLAN_DOT
+} fleet_dump;
+
+FLEET_API char *fleet_program_dump(fleet_program *program, fleet_dump how,
+                                   int64_t batch);
+
+/* fleet_free - what libfleet handed out for the caller to free. */
+FLEET_API void fleet_free(void *p);
+
+/* fleet_program_var - the variable of that name, NULL if there is none. */
+FLEET_API fleet_var *fleet_program_var(const fleet_program *program,
+                                       const char *name);
+
+FLEET_API const char *fleet_var_name(const fleet_var *var);
+FLEET_API fleet_dtype fleet_var_dtype(const fleet_var *var);
+
+/* fleet_var_shape - dimensions into dims[FLEET_MAX_DIM]; returns their number. */
+FLEET_API int fleet_var_shape(const fleet_var *var, int64_t *dims);
+
+/* How a parameter, or an unknown row, starts. All of it is a function of the
+ * handle's seed and the parameter's name (a row's: and its key), so that it
+ * does not depend on order, threads or machines. All-zero is the layer's own
+ * choice, which its documentation names. */
+typedef enum fleet_initializer_kind {
+    FLEET_INIT_DEFAULT,
+    FLEET_INIT_CONSTANT,         /* a */
+    FLEET_INIT_UNIFORM,          /* in [a, b) */
+    FLEET_INIT_NORMAL,           /* mean a, deviation b */
+    FLEET_INIT_TRUNCATED_NORMAL, /* the same, cut at a +- 2b */
+    FLEET_INIT_XAVIER_UNIFORM,   /* Glorot and Bengio 2010: in +-sqrt(6 /
+                                    (fan_in + fan_out)) */
+    FLEET_INIT_XAVIER_NORMAL,    /* deviation sqrt(2 / (fan_in + fan_out)) */
+    FLEET_INIT_KAIMING_UNIFORM,  /* He et al. 2015: in +-sqrt(6 / fan_in) */
+    FLEET_INIT_KAIMING_NORMAL    /* deviation sqrt(2 / fan_in) */
+} fleet_initializer_kind;
+
+typedef struct fleet_initializer {
+    fleet_initializer_kind kind;
+    float a, b;
+} fleet_initializer;
+
+/* What can be said about a parameter. All-zero fields are defaults. */
+typedef struct fleet_param_attr {
+    const char *name; /* NULL: from the layer's name. A name that the program
+                         has with the same shape is shared, not made anew */
+    fleet_initializer initializer;
+    float learning_rate; /* factor on the optimizer's; 0: 1 */
+    float l2_decay;      /* in place of the optimizer's; 0: the optimizer's */
+    int no_decay;        /* nonzero: none at all */
+    int frozen;          /* nonzero: not trained */
+} fleet_param_attr;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

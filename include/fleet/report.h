@@ -1,0 +1,85 @@
+/* report.h - how good a model is, and the line that a training ends with.
+ *
+ * Threads: as the executors and datasets they are given.
+ */
+#ifndef FLEET_REPORT_H
+#define FLEET_REPORT_H
+
+#include <fleet/applications.h>
+#include <fleet/train.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What an evaluation found. auc and logloss are NAN unless there are two
+ * classes. */
+typedef struct fleet_evaluation {
+    int64_t samples;
+    double auc;      /* of 65,536 buckets */
+    double logloss;  /* mean natural-log loss of the probabilities */
+    double accuracy; /* two classes: at a probability above 0.5 */
+} fleet_evaluation;
+
+/* fleet_evaluate - run all of a dataset through an executor for test, and
+ * compare the model's prediction with its label.
+ *
+ *   FLEET_EEND  the dataset has no sample; else as fleet_infer_from_dataset() */
+FLEET_API fleet_status fleet_evaluate(fleet_executor *executor,
+                                      fleet_dataset *dataset,
+                                      const fleet_model *model,
+                                      fleet_evaluation *evaluation);
+
+/* What the closing line says besides what the handle knows. */
+typedef struct fleet_report {
+    const char *model;               /* "wide_deep" */
+    const fleet_evaluation *evaluation; /* NULL: not evaluated */
+    double loss;          /* mean training loss of the last epoch */
+    double samples_per_s; /* of all workers, start and evaluation excluded */
+    double seconds;       /* of the whole process */
+    uint64_t params_hash;
+} fleet_report;
+
+/* fleet_report_line - one JSON object without a newline, for stdout:
+ * {"model":"wide_deep","mode":"local","device":"cpu","workers":1,"servers":0,
+ *  "auc":0.9061,"logloss":0.3171,"accuracy":0.8549,"loss":...,
+ *  "samples_per_s":...,"seconds":...,"params_hash":"..."}
+ * Text for fleet_free(); NULL: see fleet_last_error(). */
+FLEET_API char *fleet_report_line(fleet *fleet, const fleet_report *report);
+
+/* A training's progress, for who watches: epochs are counted from 1. */
+typedef struct fleet_progress {
+    int64_t epoch, epochs;
+    int64_t samples;      /* in this epoch so far */
+    double samples_per_s; /* since the training began */
+    double loss;          /* mean over this epoch so far */
+    double done;          /* share of the whole training, 0 .. 1 */
+    double seconds_left;  /* NAN while unknown */
+} fleet_progress;
+
+/* All-zero fields are defaults. */
+typedef struct fleet_config_options {
+    fleet_log_callback *log; /* NULL: lines go to stderr */
+    void *log_user;
+    fleet_log_level log_level;
+    /* Called about twice a second. */
+    void (*on_progress)(void *user, const fleet_progress *progress);
+    void *user;
+} fleet_config_options;
+
+/* fleet_train_from_config - what fleet-train does: read a JSON configuration
+ * (docs/fleet-train.md), train, evaluate, save. *line gets the closing line, for
+ * fleet_free(). options may be NULL.
+ *
+ *   FLEET_ECONFIG  a key that does not exist, a value that cannot be: its path
+ *                  in the configuration, what was expected and what came
+ *   and everything that training, evaluating, loading and saving can give
+ */
+FLEET_API fleet_status fleet_train_from_config(
+    const char *path, const fleet_config_options *options, char **line);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

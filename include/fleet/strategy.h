@@ -1,0 +1,147 @@
+/* strategy.h - how a program is trained: Fleet's DistributedStrategy.
+ *
+ * Every field is honoured, or has nothing to act on and fleet_strategy_dump()
+ * says so, or is refused by name (FLEET_EUNSUPPORTED) when it is set: there is
+ * no silent knob. Field names and defaults are Fleet's, with two exceptions:
+ * k_steps is 0 by default, and setting a_sync changes no other field.
+ */
+#ifndef FLEET_STRATEGY_H
+#define FLEET_STRATEGY_H
+
+#include <fleet/optimizer.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct fleet_a_sync_configs {
+    int64_t k_steps; /* 0: sync or async; > 0: geo, so many local steps */
+    int max_merge_var_num;
+    int send_queue_size;
+    int independent_recv_thread;
+    int min_send_grad_num_before_recv;
+    int thread_pool_size;
+    int send_wait_times;
+    int runtime_split_send_recv;
+    int launch_barrier;
+    int lr_decay_steps;
+    int use_ps_gpu;
+} fleet_a_sync_configs;
+
+typedef struct fleet_gradient_merge_configs {
+    int k_steps; /* batches per update */
+    int avg;     /* nonzero: the update is of their mean, else of their sum */
+} fleet_gradient_merge_configs;
+
+typedef struct fleet_amp_configs {
+    float init_loss_scaling;
+    int incr_every_n_steps;
+    int decr_every_n_nan_or_inf;
+    float incr_ratio;
+    float decr_ratio;
+    int use_dynamic_loss_scaling;
+    int use_pure_fp16;
+    int use_bf16;
+} fleet_amp_configs;
+
+typedef struct fleet_localsgd_configs {
+    int k_steps;
+    int begin_step;
+} fleet_localsgd_configs;
+
+typedef struct fleet_dgc_configs {
+    int rampup_begin_step;
+    int rampup_step;
+    float sparsity;
+} fleet_dgc_configs;
+
+typedef struct fleet_lars_configs {
+    float lars_coeff;
+    float lars_weight_decay;
+    float epsilon;
+} fleet_lars_configs;
+
+typedef struct fleet_lamb_configs {
+    float lamb_weight_decay;
+} fleet_lamb_configs;
+
+typedef struct fleet_sharding_configs {
+    int stage;
+    int sharding_degree;
+} fleet_sharding_configs;
+
+typedef struct fleet_distributed_strategy {
+    int is_collective;
+
+    int a_sync; /* parameter servers: nonzero async, 0 sync */
+    fleet_a_sync_configs a_sync_configs;
+
+    int gradient_merge;
+    fleet_gradient_merge_configs gradient_merge_configs;
+
+    int amp;
+    fleet_amp_configs amp_configs;
+    int recompute;
+    int localsgd;
+    fleet_localsgd_configs localsgd_configs;
+    int adaptive_localsgd;
+    fleet_localsgd_configs adaptive_localsgd_configs; /* k_steps: init_k_steps */
+    int dgc;
+    fleet_dgc_configs dgc_configs;
+    int lars;
+    fleet_lars_configs lars_configs;
+    int lamb;
+    fleet_lamb_configs lamb_configs;
+    int sharding;
+    fleet_sharding_configs sharding_configs;
+
+    int sync_nccl_allreduce;
+    int nccl_comm_num;
+    int use_hierarchical_allreduce;
+    int hierarchical_allreduce_inter_nranks;
+    int sync_batch_norm;
+    int fuse_all_reduce_ops;
+    int fuse_grad_size_in_MB;
+    float last_comm_group_size_MB;
+    int find_unused_parameters;
+    int calc_comm_same_stream;
+    int fp16_allreduce;
+    int gradient_scale_sum; /* Fleet's scale_strategy: 0 "avg", 1 "sum" */
+    int deterministic;      /* fixed order of every sum over workers */
+} fleet_distributed_strategy;
+
+#define FLEET_DISTRIBUTED_STRATEGY_INIT fleet_distributed_strategy_default()
+
+/* fleet_distributed_strategy_default - Fleet's defaults: what a strategy starts
+ * from. */
+FLEET_API fleet_distributed_strategy fleet_distributed_strategy_default(void);
+
+/* fleet_distributed_optimizer - the optimizer, to be used under the strategy
+ * (copied; NULL: the default). Returns it, or NULL: see fleet_last_error().
+ *
+ *   FLEET_EUNSUPPORTED  a field that this version does not honour
+ *   FLEET_EINVAL        a field that cannot be so, or two that contradict
+ */
+FLEET_API fleet_optimizer *
+fleet_distributed_optimizer(fleet *fleet, fleet_optimizer *optimizer,
+                            const fleet_distributed_strategy *strategy);
+
+/* fleet_minimize - train the program of `loss` [1] to make it small, under the
+ * strategy that was given with the optimizer. Executors made afterwards train.
+ *
+ *   FLEET_ESTATE  the program has run, or is trained already
+ *   FLEET_ESHAPE  loss is not [1]
+ */
+FLEET_API fleet_status fleet_minimize(fleet_optimizer *optimizer,
+                                      fleet_var *loss);
+
+/* fleet_strategy_dump - for each field what was asked and what became of it,
+ * and the passes that applied. Text for fleet_free(); NULL: see
+ * fleet_last_error(). Call it after fleet_minimize(). */
+FLEET_API char *fleet_strategy_dump(fleet *fleet);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

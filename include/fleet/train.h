@@ -1,0 +1,62 @@
+/* train.h - passes over a dataset.
+ *
+ * Threads: a call uses its executor and its dataset; both belong to the calling
+ * thread meanwhile.
+ */
+#ifndef FLEET_TRAIN_H
+#define FLEET_TRAIN_H
+
+#include <fleet/dataset.h>
+#include <fleet/executor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Called after every batch; a nonzero result ends the pass. */
+typedef int fleet_batch_callback(void *user, int64_t batch, int64_t samples);
+
+/* All-zero fields are defaults. */
+typedef struct fleet_train_options {
+    /* Every print_period-th batch (0: 100) a log line in Fleet's form:
+     * time: [2022-05-18 11:27:27], batch: [1], loss[1]:[0.666739] */
+    const fleet_var *const *fetch_list;
+    const char *const *fetch_info; /* n_fetch names; NULL: the variables' */
+    int n_fetch;
+    int64_t print_period;
+    fleet_batch_callback *on_batch;
+    void *user;
+} fleet_train_options;
+
+typedef struct fleet_train_result {
+    int64_t batches, samples;
+    double seconds; /* from the first step to the last */
+    double loss;    /* mean over the samples; 0 without a loss */
+} fleet_train_result;
+
+/* fleet_train_from_dataset - one pass: read, step, until the data ends. A merge
+ * group that is not full at the end is applied as it is. options and result may
+ * be NULL.
+ *
+ *   FLEET_ENOENT   a variable that no slot feeds; a file that is not there
+ *   FLEET_EDTYPE, FLEET_ESHAPE  a slot that does not fit its variable
+ *   FLEET_EFORMAT  a malformed line: file, line number and slot are named
+ *   FLEET_ECHILD   the pipe_command failed
+ *   FLEET_ENUMERIC the loss is not finite
+ * What was trained before the failing batch stays.
+ */
+FLEET_API fleet_status fleet_train_from_dataset(
+    fleet_executor *executor, fleet_dataset *dataset,
+    const fleet_train_options *options, fleet_train_result *result);
+
+/* fleet_infer_from_dataset - the same with an executor for test: nothing is
+ * trained; metric states count. */
+FLEET_API fleet_status fleet_infer_from_dataset(
+    fleet_executor *executor, fleet_dataset *dataset,
+    const fleet_train_options *options, fleet_train_result *result);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,250 @@
+/* check.c - what a spec may not be. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/internal.h"
+#include "data/layout.h"
+#include "data/unpack.h"
+
+enum { MOST_THREADS = 1024 };
+
+static const int64_t MOST_ROWS = (int64_t)1 << 31, MOST_DIM = (int64_t)1 << 31;
+
+static fleet_status bad_slot(const fleet_slot *s, const char *why)
+{
+    return fl_fail(FLEET_ECONFIG, "slot \"%s\": %s", s->name, why);
+}
+
+static fleet_status check_numbers(const fl_stream_spec *s)
+{
+    if (s->n_thread < 1 || s->n_thread > MOST_THREADS)
+        return fl_fail(FLEET_EINVAL, "reader threads: expected 1 to %d, got %d",
+                       MOST_THREADS, s->n_thread);
+    if (s->batch_size < 1 || s->batch_size > MOST_ROWS)
+        return fl_fail(FLEET_EINVAL,
+                       "batch size: expected 1 to %" PRId64 ", got %" PRId64,
+                       MOST_ROWS, s->batch_size);
+    if (s->shuffle < 0)
+        return fl_fail(FLEET_EINVAL,
+                       "shuffle: expected 0 or more, got %" PRId64, s->shuffle);
+    if (s->share_count < 1 || s->share_index < 0 ||
+        s->share_index >= s->share_count)
+        return fl_fail(FLEET_EINVAL, "share %" PRId64 " of %" PRId64 " is none",
+                       s->share_index, s->share_count);
+    if (s->n_slot < 1 || !s->slots)
+        return fl_fail(FLEET_ECONFIG, "a dataset needs slots");
+    if (s->n_file < 0 || (s->n_file > 0 && !s->files))
+        return fl_fail(FLEET_EINVAL, "%d files", s->n_file);
+    return FLEET_OK;
+}
+
+static fleet_status check_csv_options(const fl_stream_spec *s)
+{
+    char sep = s->separator ? s->separator : ',';
+
+    if (strchr("\n\r\"", sep))
+        return fl_fail(FLEET_ECONFIG,
+                       "separator: a newline or a quote cannot be one");
+    if (s->skip_lines < 0)
+        return fl_fail(FLEET_ECONFIG,
+                       "skip_lines: expected 0 or more, got %" PRId64,
+                       s->skip_lines);
+    if (s->comment && (s->comment == sep || strchr("\n\r", s->comment)))
+        return fl_fail(FLEET_ECONFIG,
+                       "comment: the separator or a newline cannot be it");
+    return FLEET_OK;
+}
+
+/* What only csv knows must not be set in vain. */
+static fleet_status check_no_csv_options(const fl_stream_spec *s)
+{
+    const char *set = s->header                   ? "header"
+                      : s->skip_lines             ? "skip_lines"
+                      : s->comment                ? "comment"
+                      : s->missing && *s->missing ? "missing"
+                                                  : NULL;
+
+    return set ? fl_fail(FLEET_ECONFIG, "%s: only csv files have it", set)
+               : FLEET_OK;
+}
+
+static fleet_status check_slot(const fleet_slot *s)
+{
+    if (!s->name || !*s->name)
+        return fl_fail(FLEET_ECONFIG, "a slot without a name");
+    if (s->dtype && s->dtype != FLEET_FLOAT32 && s->dtype != FLEET_INT64)
+        return fl_fail(FLEET_ECONFIG,
+                       "slot \"%s\": expected float32 or int64, got %s",
+                       s->name, fleet_dtype_name(s->dtype));
+    if (s->dim < -1 || s->dim > MOST_DIM)
+        return fl_fail(FLEET_ECONFIG,
+                       "slot \"%s\": expected a dim of -1 (any number) or "
+                       "more, got %" PRId64,
+                       s->name, s->dim);
+    if (s->n_column < 0 || s->n_transform < 0 || s->n_equals < 0 ||
+        (s->n_column && !s->columns) || (s->n_transform && !s->transforms) ||
+        (s->n_equals && !s->equals))
+        return bad_slot(s, "a list of another length than it says");
+    return FLEET_OK;
+}
+
+static fleet_status check_transform(const fleet_slot *s, fleet_transform t)
+{
+    const bool id = fl_slot_is_id(s);
+
+    if (t < FLEET_TRANSFORM_NONE || t > FLEET_EQUALS)
+        return fl_fail(FLEET_ECONFIG, "slot \"%s\": %d is no transform",
+                       s->name, (int)t);
+    if (!id && t == FLEET_HASH)
+        return bad_slot(s, "hash makes ids, so it needs int64");
+    if (id && (t == FLEET_LOG1P || fl_standardizes(t)))
+        return bad_slot(s, "log1p and standardize make numbers, so they need "
+                           "float32");
+    if (t == FLEET_EQUALS && s->n_equals == 0)
+        return bad_slot(s, "equals needs texts to compare with");
+    return FLEET_OK;
+}
+
+static bool is_position(const char *text)
+{
+    size_t n = strspn(text, "0123456789");
+
+    return n > 0 && n < 10 && text[n] == 0;
+}
+
+static fleet_status check_column(const fl_stream_spec *spec,
+                                 const fleet_slot *s, int i)
+{
+    if (!s->columns[i])
+        return bad_slot(s, "a column without a name");
+    if (!spec->header && !is_position(s->columns[i]))
+        return fl_fail(FLEET_ECONFIG,
+                       "slot \"%s\": without a header a column is a position "
+                       "from 0, got \"%.60s\"",
+                       s->name, s->columns[i]);
+    return check_transform(s, fl_transform_of(s, i));
+}
+
+static fleet_status check_csv_slot(const fl_stream_spec *spec,
+                                   const fleet_slot *s)
+{
+    int64_t dim = fl_slot_dim(s);
+
+    if (s->n_column < 1)
+        return bad_slot(s, "a csv slot needs columns");
+    if (dim >= 0 && dim != s->n_column)
+        return fl_fail(FLEET_ECONFIG,
+                       "slot \"%s\": its dim is %" PRId64 " but it has %d "
+                       "columns",
+                       s->name, dim, s->n_column);
+    if (s->n_transform > 1 && s->n_transform != s->n_column)
+        return fl_fail(FLEET_ECONFIG,
+                       "slot \"%s\": %d transforms for %d columns", s->name,
+                       s->n_transform, s->n_column);
+    for (int i = 0; i < s->n_column; i++)
+        FL_TRY(check_column(spec, s, i));
+    for (int i = 0; i < s->n_equals; i++)
+        if (!s->equals[i])
+            return bad_slot(s, "a text of equals is NULL");
+    return FLEET_OK;
+}
+
+static fleet_status check_slots(const fl_stream_spec *spec)
+{
+    const bool csv = spec->format == FLEET_CSV;
+
+    for (int i = 0; i < spec->n_slot; i++) {
+        const fleet_slot *s = &spec->slots[i];
+
+        FL_TRY(check_slot(s));
+        for (int j = 0; j < i; j++)
+            if (strcmp(s->name, spec->slots[j].name) == 0)
+                return bad_slot(s, "stands twice");
+        if (csv)
+            FL_TRY(check_csv_slot(spec, s));
+        else if (s->n_column || s->n_transform || s->n_equals)
+            return bad_slot(s, "only csv files have columns and transforms");
+    }
+    return FLEET_OK;
+}
+
+/* The slots must be those that the format has by itself. For idx the width is
+ * compared when the file is open. */
+static fleet_status check_own_slots(const fl_stream_spec *spec, int n,
+                                    const char *const name[2])
+{
+    bool same = spec->n_slot == n;
+
+    for (int i = 0; same && i < n; i++) {
+        const fleet_slot *s = &spec->slots[i];
+        bool floats = i == 0 || (n > 2 && i == 1);
+
+        same =
+            fl_slot_is_id(s) != floats && (i >= 2 || !strcmp(s->name, name[i]));
+        if (n > 2)
+            same = same && fl_slot_dim(s) == (i == 1 ? 13 : 1);
+    }
+    return same ? FLEET_OK
+                : fl_fail(FLEET_ECONFIG,
+                          "slots: criteo and idx files have their own");
+}
+
+static fleet_status check_format(const fl_stream_spec *s)
+{
+    static const char *const criteo[] = {"label", "dense_input"};
+    static const char *const idx[] = {"image", "label"};
+
+    switch (s->format) {
+    case FLEET_MULTISLOT:
+        return FLEET_OK;
+    case FLEET_CRITEO:
+        return check_own_slots(s, 28, criteo);
+    case FLEET_CSV:
+        return check_csv_options(s);
+    case FLEET_IDX:
+        if (s->n_file != 2)
+            return fl_fail(FLEET_ECONFIG,
+                           "idx: expected two files, images and "
+                           "labels, got %d",
+                           s->n_file);
+        if (fl_command_of(s))
+            return fl_fail(FLEET_ECONFIG, "pipe_command: not for idx files");
+        return check_own_slots(s, 2, idx);
+    }
+    return fl_fail(FLEET_EINVAL, "%d is no format", (int)s->format);
+}
+
+static fleet_status check_statistics(const fl_stream_spec *spec)
+{
+    int n = 0;
+
+    for (int i = 0; i < spec->n_slot; i++)
+        for (int j = 0; j < spec->slots[i].n_column; j++)
+            n += fl_standardizes(fl_transform_of(&spec->slots[i], j));
+    if (n == 0)
+        return FLEET_OK;
+    if (!spec->statistics)
+        return fl_fail(FLEET_ECONFIG, "standardize: there are no statistics");
+    if (spec->statistics->n != n)
+        return fl_fail(FLEET_ECONFIG,
+                       "standardize: %d columns want it, but the statistics "
+                       "are of %d",
+                       n, spec->statistics->n);
+    return FLEET_OK;
+}
+
+fleet_status fl_stream_check_but_statistics(const fl_stream_spec *spec)
+{
+    FL_TRY(check_numbers(spec));
+    FL_TRY(check_slots(spec));
+    if (spec->format != FLEET_CSV)
+        FL_TRY(check_no_csv_options(spec));
+    return check_format(spec);
+}
+
+fleet_status fl_stream_check(const fl_stream_spec *spec)
+{
+    FL_TRY(fl_stream_check_but_statistics(spec));
+    return check_statistics(spec);
+}

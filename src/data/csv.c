@@ -1,0 +1,276 @@
+/* csv.c - see csv.h: cells to values, each by its column's transform. */
+#include "data/csv.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/memory.h"
+
+/* --- where the columns stand ------------------------------------------------
+ */
+
+static bool is_position(const char *name)
+{
+    return strspn(name, "0123456789") == strlen(name) && strlen(name) < 10;
+}
+
+fleet_status fl_csv_places(const fl_parser *p, int file)
+{
+    for (int i = 0; i < p->layout.n_column; i++)
+        p->place[file][i] = atoi(p->layout.column[i].name);
+    p->n_place[file] = 0;
+    return FLEET_OK;
+}
+
+static bool cell_is(const fl_cell *cell, const char *text, size_t size)
+{
+    return (size_t)(cell->end - cell->text) == size &&
+           memcmp(cell->text, text, size) == 0;
+}
+
+/* A name that no cell has may be a position. */
+static fleet_status find_column(const fl_parser *p, const fl_cells *cells,
+                                const fl_line *line, const char *name,
+                                int *place)
+{
+    const char *file = p->spec->files[line->file];
+    size_t size = strlen(name);
+    int found = -1;
+
+    for (size_t i = 0; i < cells->n; i++) {
+        if (!cell_is(&cells->cell[i], name, size))
+            continue;
+        if (found >= 0)
+            return fl_fail(FLEET_EFORMAT,
+                           "%.500s: its header has the column \"%.60s\" twice",
+                           file, name);
+        found = (int)i;
+    }
+    if (found < 0 && is_position(name) && (size_t)atoi(name) < cells->n)
+        found = atoi(name);
+    if (found < 0)
+        return fl_fail(FLEET_EFORMAT,
+                       "%.500s: its header has no column \"%.60s\"", file,
+                       name);
+    *place = found;
+    return FLEET_OK;
+}
+
+static fleet_status cut(const fl_parser *p, fl_cells *cells,
+                        const fl_line *line)
+{
+    const char *wrong;
+
+    FL_TRY(fl_cells_cut(cells, p->kernels, line->text, line->size,
+                        p->layout.separator, &wrong));
+    return wrong ? fl_bad_line(p, line, NULL, wrong, line->text,
+                               line->text + line->size)
+                 : FLEET_OK;
+}
+
+fleet_status fl_csv_header(const fl_parser *p, fl_cells *cells,
+                           const fl_line *line)
+{
+    FL_TRY(cut(p, cells, line));
+    for (int i = 0; i < p->layout.n_column; i++)
+        FL_TRY(find_column(p, cells, line, p->layout.column[i].name,
+                           &p->place[line->file][i]));
+    p->n_place[line->file] = (int)cells->n;
+    return FLEET_OK;
+}
+
+static fleet_status wrong_cells(const fl_parser *p, const fl_line *line,
+                                const fl_cells *cells, int want)
+{
+    char what[100];
+
+    snprintf(what, sizeof what, "%d cells%s (%zu here)", want,
+             p->n_place[line->file] ? ", as its header has" : " or more",
+             cells->n);
+    return fl_bad_line(p, line, NULL, what, line->text,
+                       line->text + line->size);
+}
+
+fleet_status fl_csv_cut(const fl_parser *p, fl_cells *cells,
+                        const fl_line *line)
+{
+    const int *place = p->place[line->file];
+    const int exact = p->n_place[line->file];
+
+    FL_TRY(cut(p, cells, line));
+    if (exact > 0)
+        return cells->n == (size_t)exact ? FLEET_OK
+                                         : wrong_cells(p, line, cells, exact);
+    for (int i = 0; i < p->layout.n_column; i++)
+        if ((size_t)place[i] >= cells->n)
+            return wrong_cells(p, line, cells, place[i] + 1);
+    return FLEET_OK;
+}
+
+/* --- from a cell to a value -------------------------------------------------
+ */
+
+bool fl_csv_is_missing(const fl_parser *p, const fl_cell *cell)
+{
+    return cell->text == cell->end ||
+           cell_is(cell, p->layout.missing, p->layout.missing_size);
+}
+
+fleet_status fl_csv_number(const fl_parser *p, const fl_line *line,
+                           const fl_field *f, const fl_column *column,
+                           const fl_cell *cell, double *x)
+{
+    if (!fl_parse_double(cell->text, cell->end, x))
+        return fl_bad_line(p, line, f->name, "a finite number", cell->text,
+                           cell->end);
+    if (column->transform == FLEET_LOG1P ||
+        column->transform == FLEET_LOG1P_STANDARDIZE) {
+        if (!(*x > -1.0))
+            return fl_bad_line(p, line, f->name, "a number above -1, for log1p",
+                               cell->text, cell->end);
+        *x = log1p(*x);
+    }
+    return FLEET_OK;
+}
+
+static bool is_one_of(const fl_field *f, const fl_cell *cell)
+{
+    for (int i = 0; i < f->n_equals; i++)
+        if (cell_is(cell, f->equals[i], strlen(f->equals[i])))
+            return true;
+    return false;
+}
+
+typedef struct place {
+    const fl_parser *p;
+    const fl_line *line;
+    const fl_field *f;
+} place;
+
+static fleet_status to_float(const place *at, const fl_column *column,
+                             const fl_cell *cell, float *out)
+{
+    double x;
+
+    if (fl_csv_is_missing(at->p, cell)) {
+        *out = 0.0f;
+        return FLEET_OK;
+    }
+    if (column->transform == FLEET_EQUALS) {
+        *out = is_one_of(at->f, cell) ? 1.0f : 0.0f;
+        return FLEET_OK;
+    }
+    if (column->transform == FLEET_TRANSFORM_NONE) {
+        if (fl_parse_float(cell->text, cell->end, out))
+            return FLEET_OK;
+        return fl_bad_line(at->p, at->line, at->f->name, "a finite number",
+                           cell->text, cell->end);
+    }
+    FL_TRY(fl_csv_number(at->p, at->line, at->f, column, cell, &x));
+    if (fl_standardizes(column->transform))
+        x = (x - column->mean) / column->deviation;
+    *out = (float)x;
+    if (isfinite(*out))
+        return FLEET_OK;
+    return fl_bad_line(at->p, at->line, at->f->name,
+                       "a number that is finite as float32", cell->text,
+                       cell->end);
+}
+
+static fleet_status to_id(const place *at, const fl_column *column,
+                          const fl_cell *cell, int64_t *out)
+{
+    uint64_t id;
+
+    if (column->transform == FLEET_EQUALS) {
+        *out = !fl_csv_is_missing(at->p, cell) && is_one_of(at->f, cell);
+    } else if (fl_csv_is_missing(at->p, cell)) {
+        *out = (int64_t)at->f->none;
+    } else if (column->transform == FLEET_HASH) {
+        *out = (int64_t)fl_hash(cell->text, (size_t)(cell->end - cell->text),
+                                at->f->seed);
+    } else if (fl_parse_u64(cell->text, cell->end, &id)) {
+        *out = (int64_t)id;
+    } else {
+        return fl_bad_line(at->p, at->line, at->f->name,
+                           "an id (an integer from 0 to 2^64 - 1)", cell->text,
+                           cell->end);
+    }
+    return FLEET_OK;
+}
+
+static fleet_status to_value(const place *at, int column, const fl_cell *cell,
+                             void *values, size_t index)
+{
+    const fl_column *c = &at->p->layout.column[column];
+
+    return at->f->is_id ? to_id(at, c, cell, (int64_t *)values + index)
+                        : to_float(at, c, cell, (float *)values + index);
+}
+
+/* --- batches ----------------------------------------------------------------
+ */
+
+static fleet_status read_dense(const place *at, const fl_cells *cells,
+                               size_t row, fl_slot_data *out)
+{
+    const int *where = at->p->place[at->line->file] + at->f->first_column;
+    size_t first = row * (size_t)at->f->n_column;
+
+    for (int i = 0; i < at->f->n_column; i++)
+        FL_TRY(to_value(at, at->f->first_column + i, &cells->cell[where[i]],
+                        out->values, first + (size_t)i));
+    return FLEET_OK;
+}
+
+static fleet_status read_ragged(const place *at, const fl_cells *cells,
+                                size_t row, fl_slot_data *out, size_t *used)
+{
+    const int *where = at->p->place[at->line->file] + at->f->first_column;
+
+    for (int i = 0; i < at->f->n_column; i++) {
+        const fl_cell *cell = &cells->cell[where[i]];
+
+        if (!fl_csv_is_missing(at->p, cell))
+            FL_TRY(to_value(at, at->f->first_column + i, cell, out->values,
+                            (*used)++));
+    }
+    out->offsets[row + 1] = (int64_t)*used;
+    return FLEET_OK;
+}
+
+static fleet_status begin(const fl_parser *p, fl_scratch *scratch, fl_box *box)
+{
+    FL_TRY(fl_box_begin(box, &p->layout, (int64_t)box->lines.n));
+    for (int i = 0; i < p->layout.n_field; i++) {
+        const fl_field *f = &p->layout.field[i];
+
+        scratch->used[i] = 0;
+        if (f->dim < 0)
+            FL_TRY(fl_box_room(box, &p->layout, i,
+                               box->lines.n * (size_t)f->n_column));
+    }
+    return FLEET_OK;
+}
+
+fleet_status fl_parse_csv(const fl_parser *p, fl_scratch *scratch, fl_box *box)
+{
+    FL_TRY(begin(p, scratch, box));
+    for (size_t r = 0; r < box->lines.n; r++) {
+        const fl_line *line = &box->lines.line[r];
+
+        FL_TRY(fl_csv_cut(p, &scratch->cells, line));
+        for (int i = 0; i < p->layout.n_field; i++) {
+            const place at = {p, line, &p->layout.field[i]};
+            fl_slot_data *out = &box->batch.slot[i];
+
+            FL_TRY(at.f->dim < 0 ? read_ragged(&at, &scratch->cells, r, out,
+                                               &scratch->used[i])
+                                 : read_dense(&at, &scratch->cells, r, out));
+        }
+    }
+    return FLEET_OK;
+}

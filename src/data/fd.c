@@ -1,0 +1,82 @@
+/* fd.c - see fd.h. */
+#define _GNU_SOURCE
+#include "data/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { PIPE_SIZE = 1 << 20, ABOVE_STANDARD = 3 };
+
+int fl_fd_lift(int fd)
+{
+    int high, e;
+
+    if (fd < 0 || fd >= ABOVE_STANDARD)
+        return fd;
+    high = fcntl(fd, F_DUPFD_CLOEXEC, ABOVE_STANDARD);
+    e = errno;
+    close(fd);
+    errno = e;
+    return high;
+}
+
+fleet_status fl_fd_pipe(int ends[2])
+{
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return fl_fail(FLEET_EIO, "cannot make a pipe: %s", strerror(errno));
+    ends[0] = fl_fd_lift(ends[0]);
+    ends[1] = fl_fd_lift(ends[1]);
+    if (ends[0] < 0 || ends[1] < 0) {
+        fl_fail(FLEET_EIO, "cannot make a pipe: %s", strerror(errno));
+        fl_fd_close(&ends[0]);
+        fl_fd_close(&ends[1]);
+        return FLEET_EIO;
+    }
+    fcntl(ends[1], F_SETPIPE_SZ, PIPE_SIZE); /* a smaller one works, too */
+    return FLEET_OK;
+}
+
+fleet_status fl_fd_bell(int *bell)
+{
+    *bell = fl_fd_lift(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    return *bell >= 0 ? FLEET_OK
+                      : fl_fail(FLEET_EIO, "cannot make an eventfd: %s",
+                                strerror(errno));
+}
+
+void fl_fd_ring(int bell)
+{
+    const uint64_t one = 1;
+    ssize_t n;
+
+    do
+        n = write(bell, &one, sizeof one);
+    while (n < 0 && errno == EINTR);
+}
+
+fleet_status fl_fd_wait(int fd, short events, int bell, int other_bell)
+{
+    struct pollfd p[3] = {{.fd = bell, .events = POLLIN},
+                          {.fd = other_bell, .events = POLLIN},
+                          {.fd = fd, .events = events}};
+
+    while (poll(p, 3, -1) < 0)
+        if (errno != EINTR)
+            return fl_fail(FLEET_EIO, "cannot wait for a descriptor: %s",
+                           strerror(errno));
+    if (p[0].revents || p[1].revents)
+        return fl_fail(FLEET_ESTATE, "the stream was closed");
+    return FLEET_OK;
+}
+
+void fl_fd_close(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}

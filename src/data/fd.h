@@ -1,0 +1,23 @@
+/* fd.h - descriptors: pipes, and waiting that can be ended from outside. */
+#ifndef FL_DATA_FD_H
+#define FL_DATA_FD_H
+
+#include "base/error.h"
+
+/* fd, or a copy of it above the three standard descriptors: a host may run with
+ * one of those closed, and a child needs them for itself. -1 with errno. */
+int fl_fd_lift(int fd);
+
+/* A pipe, close on exec, that holds 1 MB if the system lets it. */
+fleet_status fl_fd_pipe(int ends[2]);
+
+/* Something to wait for: readable once fl_fd_ring() was called. */
+fleet_status fl_fd_bell(int *bell);
+void fl_fd_ring(int bell);
+
+/* Wait for events on fd. FLEET_ESTATE: a bell rang first. Each may be -1. */
+fleet_status fl_fd_wait(int fd, short events, int bell, int other_bell);
+
+void fl_fd_close(int *fd); /* sets it to -1; -1 is fine */
+
+#endif

@@ -1,0 +1,35 @@
+/* inputs.h - the files of a stream, one after the other, each opened when its
+ * turn is near. */
+#ifndef FL_DATA_INPUTS_H
+#define FL_DATA_INPUTS_H
+
+#include <stddef.h>
+
+#include "base/error.h"
+#include "data/ahead.h"
+#include "data/source.h"
+
+typedef struct fl_inputs {
+    const char *const *path;
+    int n;
+    const char *command; /* NULL: none */
+    int bell;
+    int n_ahead; /* how many may be read ahead; 1: none */
+
+    int current; /* the file that is open; -1: none yet */
+    fl_source *source;
+    fl_ahead **ahead; /* NULL, or one per file, of which few are not NULL */
+    int started;
+} fl_inputs;
+
+fleet_status fl_inputs_init(fl_inputs *in, const char *const *path, int n,
+                            const char *command, int n_ahead, int bell);
+
+/* Open the next file; FLEET_EEND after the last. */
+fleet_status fl_inputs_next(fl_inputs *in);
+
+/* As fl_source_read(), of the file that is open. */
+fleet_status fl_inputs_read(fl_inputs *in, void *to, size_t size, size_t *got);
+void fl_inputs_done(fl_inputs *in); /* when the bell rang, or all was read */
+
+#endif

@@ -1,0 +1,53 @@
+/* layout.h - the slots of a spec with their defaults filled in, and for csv the
+ * columns that feed them. */
+#ifndef FL_DATA_LAYOUT_H
+#define FL_DATA_LAYOUT_H
+
+#include <stdbool.h>
+
+#include "data/stream.h"
+
+typedef struct fl_column {
+    const char *name; /* or position, as a text */
+    fleet_transform transform;
+    double mean, deviation; /* where it standardizes */
+} fl_column;
+
+typedef struct fl_field {
+    const char *name;
+    bool is_id;
+    int64_t dim;   /* -1: ragged */
+    uint64_t seed; /* its position: what its texts are hashed with */
+    uint64_t none; /* the id of an empty text */
+    const char *const *equals;
+    int n_equals;
+    int first_column, n_column;
+    int n_alike; /* fields from this on that may hold a single id each */
+} fl_field;
+
+typedef struct fl_layout {
+    fl_field *field;
+    int n_field;
+    fl_column *column; /* of all fields, in their order */
+    int n_column;
+    const char *missing; /* never NULL */
+    size_t missing_size;
+    char separator;
+} fl_layout;
+
+/* spec must have passed fl_stream_check() but for its statistics, which may be
+ * missing. */
+fleet_status fl_layout_init(fl_layout *l, const fl_stream_spec *spec);
+void fl_layout_done(fl_layout *l);
+
+bool fl_standardizes(fleet_transform t);
+
+/* What stands in a slot's column by default and by its list. */
+fleet_transform fl_transform_of(const fleet_slot *slot, int column);
+bool fl_slot_is_id(const fleet_slot *slot);
+int64_t fl_slot_dim(const fleet_slot *slot);
+
+/* The command that is none: NULL. */
+const char *fl_command_of(const fl_stream_spec *spec);
+
+#endif

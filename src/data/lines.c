@@ -1,0 +1,127 @@
+/* lines.c - see lines.h. */
+#include "data/lines.h"
+
+#include "base/memory.h"
+
+/* A block that a very long line has made larger than this is not kept. */
+enum { KEEP = 4 * FL_BLOCK_SIZE };
+
+void fl_blocks_init(fl_blocks *b)
+{
+    *b = (fl_blocks){.free = NULL};
+    pthread_mutex_init(&b->lock, NULL);
+}
+
+static void destroy(fl_block *block)
+{
+    if (block)
+        fl_free(block->memory);
+    fl_free(block);
+}
+
+void fl_blocks_done(fl_blocks *b)
+{
+    while (b->free) {
+        fl_block *next = b->free->next;
+
+        destroy(b->free);
+        b->free = next;
+    }
+    pthread_mutex_destroy(&b->lock);
+}
+
+static fleet_status create(size_t size, fl_block **block)
+{
+    fl_block *new = fl_alloc(sizeof *new);
+
+    if (!new)
+        return FLEET_ENOMEM;
+    new->capacity = size < FL_BLOCK_SIZE ? FL_BLOCK_SIZE : size;
+    new->memory = fl_alloc(new->capacity + 2 * FL_TEXT_PAD);
+    if (!new->memory) {
+        destroy(new);
+        return FLEET_ENOMEM;
+    }
+    new->data = new->memory + FL_TEXT_PAD;
+    new->users = 1;
+    *block = new;
+    return FLEET_OK;
+}
+
+fleet_status fl_block_get(fl_blocks *b, size_t size, fl_block **block)
+{
+    fl_block **at, *found;
+
+    pthread_mutex_lock(&b->lock);
+    at = &b->free;
+    while (*at && (*at)->capacity < size)
+        at = &(*at)->next;
+    found = *at;
+    if (found) {
+        *at = found->next;
+        found->users = 1;
+    }
+    pthread_mutex_unlock(&b->lock);
+    *block = found;
+    return found ? FLEET_OK : create(size, block);
+}
+
+void fl_block_add_user(fl_blocks *b, fl_block *block)
+{
+    pthread_mutex_lock(&b->lock);
+    block->users++;
+    pthread_mutex_unlock(&b->lock);
+}
+
+static void drop_locked(fl_blocks *b, fl_block *block)
+{
+    if (--block->users > 0)
+        return;
+    if (block->capacity > KEEP) {
+        destroy(block);
+        return;
+    }
+    block->next = b->free;
+    b->free = block;
+}
+
+void fl_block_drop(fl_blocks *b, fl_block *block)
+{
+    if (!block)
+        return;
+    pthread_mutex_lock(&b->lock);
+    drop_locked(b, block);
+    pthread_mutex_unlock(&b->lock);
+}
+
+fleet_status fl_lines_add(fl_lines *l, fl_blocks *b, fl_block *block,
+                          const fl_line *line)
+{
+    if (l->n_block == 0 || l->block[l->n_block - 1] != block) {
+        FL_TRY(fl_grow(&l->block, &l->block_capacity, l->n_block + 1,
+                       sizeof *l->block));
+        l->block[l->n_block++] = block;
+        fl_block_add_user(b, block);
+    }
+    if (l->n == l->capacity)
+        FL_TRY(fl_grow(&l->line, &l->capacity, l->n + 1, sizeof *l->line));
+    l->line[l->n++] = *line;
+    return FLEET_OK;
+}
+
+void fl_lines_clear(fl_lines *l, fl_blocks *b)
+{
+    pthread_mutex_lock(&b->lock);
+    for (size_t i = 0; i < l->n_block; i++)
+        drop_locked(b, l->block[i]);
+    pthread_mutex_unlock(&b->lock);
+    l->n = l->n_block = 0;
+}
+
+void fl_lines_done(fl_lines *l, fl_blocks *b)
+{
+    fl_lines_clear(l, b);
+    fl_free(l->line);
+    fl_free(l->block);
+    *l = (fl_lines){0};
+}

@@ -1,0 +1,308 @@
+/* multislot.c - lines as Fleet's data generators write them: for each slot a
+ * count and that many values, with blanks between.
+ *
+ * Kernels cut a part of the line into tokens and read those that are short and
+ * simple, many at a time. What they leave over is read here, one by one.
+ */
+#include "data/parse.h"
+
+#include <stdio.h>
+
+typedef struct row {
+    const fl_parser *parser;
+    const fl_line *line;
+    fl_box *box;
+    fl_scratch *scratch;
+    int64_t index;
+
+    const char *text; /* the part of the line that is cut into tokens */
+    int i, n;         /* those from i on are still to come */
+    const char *rest; /* what is not cut yet */
+    const char *end;  /* of the line */
+} row;
+
+static const char *begin_of(const row *r, int token)
+{
+    return r->text + (r->scratch->tokens.at[token] + 1);
+}
+
+static const char *end_of(const row *r, int token)
+{
+    return r->text + r->scratch->tokens.at[token + 1];
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* Cut one token that is longer than what a kernel takes at once. */
+static void cut_long(row *r)
+{
+    uint32_t *at = r->scratch->tokens.at;
+    const char *s = r->text;
+
+    while (s < r->end && !is_blank(*s))
+        s++;
+    for (int i = 0; i < 3 * FL_READ_SLACK; i++)
+        at[1 + i] = (uint32_t)(s - r->text);
+    r->n = 1;
+}
+
+/* Cut the next part of the line; false: there is none. */
+static bool cut_more(row *r)
+{
+    size_t left = (size_t)(r->end - r->rest);
+    bool all = left <= FL_WINDOW;
+
+    if (r->rest > r->end)
+        return false;
+    r->text = r->rest;
+    r->i = 0;
+    r->n = r->parser->kernels->scan_tokens(
+        r->text, all ? (uint32_t)left : FL_WINDOW, all, &r->scratch->tokens);
+    if (r->n == 0)
+        cut_long(r);
+    r->rest = end_of(r, r->n - 1) + 1;
+    return true;
+}
+
+/* The next token that is not empty. */
+static bool next_token(row *r, int *token)
+{
+    do {
+        if (r->i == r->n && !cut_more(r))
+            return false;
+        *token = r->i++;
+    } while (begin_of(r, *token) == end_of(r, *token));
+    return true;
+}
+
+/* token < 0: the line has ended. */
+static fleet_status refuse(const row *r, const fl_field *f, const char *what,
+                           int token)
+{
+    return fl_bad_line(r->parser, r->line, f ? f->name : NULL, what,
+                       token < 0 ? NULL : begin_of(r, token),
+                       token < 0 ? NULL : end_of(r, token));
+}
+
+static fleet_status too_short(const row *r, const fl_field *f)
+{
+    return refuse(r, f, "more values, as its count says", -1);
+}
+
+static fleet_status wrong_count(const row *r, const fl_field *f, int token)
+{
+    char what[80];
+
+    if (f->dim < 0)
+        return refuse(r, f, "a count of 1 or more", token);
+    snprintf(what, sizeof what, "a count of %lld, as its dim",
+             (long long)f->dim);
+    return refuse(r, f, what, token);
+}
+
+static fleet_status read_count(row *r, const fl_field *f, int64_t *count)
+{
+    uint64_t n;
+    int token;
+
+    if (!next_token(r, &token))
+        return refuse(r, f, "a count of values", -1);
+    if (!fl_parse_u64(begin_of(r, token), end_of(r, token), &n))
+        return refuse(r, f, "a count of values", token);
+    if (f->dim >= 0 ? n != (uint64_t)f->dim : n - 1 >= FL_LINE_LIMIT)
+        return wrong_count(r, f, token);
+    *count = (int64_t)n;
+    return FLEET_OK;
+}
+
+/* How many of the tokens that are wanted can be read now. At least one, unless
+ * the line has ended. */
+static int at_hand(row *r, int64_t wanted)
+{
+    int n = r->n - r->i;
+
+    if (n == 0 && !cut_more(r))
+        return 0;
+    n = r->n - r->i;
+    if (n > FL_READ_MOST)
+        n = FL_READ_MOST;
+    return n < wanted ? n : (int)wanted;
+}
+
+/* A value that a kernel did not read, the i-th from here; *empty if it is none.
+ */
+static fleet_status read_id(const row *r, const fl_field *f, int i,
+                            uint64_t *out, bool *empty)
+{
+    const char *s = begin_of(r, r->i + i), *end = end_of(r, r->i + i);
+
+    *empty = s == end;
+    if (*empty || fl_parse_u64(s, end, out))
+        return FLEET_OK;
+    return refuse(r, f, "an id (an integer from 0 to 2^64 - 1)", r->i + i);
+}
+
+static fleet_status read_float(const row *r, const fl_field *f, int i,
+                               float *out, bool *empty)
+{
+    const char *s = begin_of(r, r->i + i), *end = end_of(r, r->i + i);
+
+    *empty = s == end;
+    if (*empty || fl_parse_float_any(s, end, out))
+        return FLEET_OK;
+    return refuse(r, f, "a finite number", r->i + i);
+}
+
+/* Behind an empty token all values would be one too far: start anew there. */
+static fleet_status read_ids(row *r, const fl_field *f, int64_t n,
+                             uint64_t *out)
+{
+    while (n > 0) {
+        int i = 0, take = at_hand(r, n);
+        bool empty = false;
+        uint64_t left;
+
+        if (take == 0)
+            return too_short(r, f);
+        left = r->parser->kernels->read_ids(
+            r->text, r->scratch->tokens.at + r->i, take, out);
+        for (; left && !empty; left &= left - 1) {
+            i = __builtin_ctzll(left);
+            FL_TRY(read_id(r, f, i, &out[i], &empty));
+        }
+        if (!empty)
+            i = take;
+        r->i += i + empty;
+        out += i;
+        n -= i;
+    }
+    return FLEET_OK;
+}
+
+static fleet_status read_floats(row *r, const fl_field *f, int64_t n,
+                                float *out)
+{
+    while (n > 0) {
+        int i = 0, take = at_hand(r, n);
+        bool empty = false;
+        uint64_t left;
+
+        if (take == 0)
+            return too_short(r, f);
+        left = r->parser->kernels->read_floats(
+            r->text, r->scratch->tokens.at + r->i, take, out);
+        for (; left && !empty; left &= left - 1) {
+            i = __builtin_ctzll(left);
+            FL_TRY(read_float(r, f, i, &out[i], &empty));
+        }
+        if (!empty)
+            i = take;
+        r->i += i + empty;
+        out += i;
+        n -= i;
+    }
+    return FLEET_OK;
+}
+
+/* Room for a ragged slot's next n values, and where they go. */
+static fleet_status add_values(row *r, int slot, int64_t n, size_t *first)
+{
+    size_t *used = &r->scratch->used[slot];
+
+    *first = *used;
+    *used += (size_t)n;
+    r->box->batch.slot[slot].offsets[r->index + 1] = (int64_t)*used;
+    if (*used + FL_READ_SLACK <= r->box->capacity[slot])
+        return FLEET_OK;
+    return fl_box_room(r->box, &r->parser->layout, slot, *used + FL_READ_SLACK);
+}
+
+static fleet_status read_slot(row *r, int slot)
+{
+    const fl_field *f = &r->parser->layout.field[slot];
+    fl_slot_data *out = &r->box->batch.slot[slot];
+    size_t first = (size_t)(r->index * f->dim);
+    int64_t n = 0;
+
+    FL_TRY(read_count(r, f, &n));
+    if (n > r->line->size) /* a wild count asks for no memory */
+        return too_short(r, f);
+    if (f->dim < 0)
+        FL_TRY(add_values(r, slot, n, &first));
+    if (f->is_id)
+        return read_ids(r, f, n, (uint64_t *)out->values + first);
+    return read_floats(r, f, n, (float *)out->values + first);
+}
+
+static fleet_status put_single_id(row *r, int slot, uint64_t id)
+{
+    size_t at = (size_t)r->index;
+
+    if (r->parser->layout.field[slot].dim < 0)
+        FL_TRY(add_values(r, slot, 1, &at));
+    ((uint64_t *)r->box->batch.slot[slot].values)[at] = id;
+    return FLEET_OK;
+}
+
+/* Slots side by side that hold a single id each are most of a typical line. How
+ * many could be read. */
+static fleet_status read_single_ids(row *r, int slot, int *n)
+{
+    const uint32_t *at = r->scratch->tokens.at + r->i;
+    int most = r->parser->layout.field[slot].n_alike;
+    uint64_t left;
+
+    *n = 0;
+    if (most > (r->n - r->i) / 2)
+        most = (r->n - r->i) / 2;
+    if (most > FL_READ_MOST)
+        most = FL_READ_MOST;
+    if (most < 2 || r->text[at[0] + 1] != '1')
+        return FLEET_OK;
+    left =
+        r->parser->kernels->read_single_ids(r->text, at, most, r->scratch->id);
+    *n = left ? __builtin_ctzll(left) : most;
+    for (int i = 0; i < *n; i++)
+        FL_TRY(put_single_id(r, slot + i, r->scratch->id[i]));
+    r->i += 2 * *n;
+    return FLEET_OK;
+}
+
+static fleet_status read_line(row *r)
+{
+    int done, token;
+
+    r->i = r->n = 0;
+    r->rest = r->line->text;
+    r->end = r->line->text + r->line->size;
+    for (int i = 0; i < r->parser->layout.n_field; i += done) {
+        FL_TRY(read_single_ids(r, i, &done));
+        if (done == 0) {
+            FL_TRY(read_slot(r, i));
+            done = 1;
+        }
+    }
+    if (next_token(r, &token))
+        return refuse(r, NULL, "the end of the line after the last slot",
+                      token);
+    return FLEET_OK;
+}
+
+fleet_status fl_parse_multislot(const fl_parser *p, fl_scratch *scratch,
+                                fl_box *box)
+{
+    row r = {.parser = p, .box = box, .scratch = scratch};
+
+    FL_TRY(fl_box_begin(box, &p->layout, (int64_t)box->lines.n));
+    for (int i = 0; i < p->layout.n_field; i++)
+        scratch->used[i] = 0;
+    for (size_t i = 0; i < box->lines.n; i++) {
+        r.line = &box->lines.line[i];
+        r.index = (int64_t)i;
+        FL_TRY(read_line(&r));
+    }
+    return FLEET_OK;
+}

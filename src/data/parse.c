@@ -1,0 +1,120 @@
+/* parse.c - see parse.h: what all formats share. */
+#include "data/parse.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+enum { CLIP = 60 }; /* characters of the input that an error shows */
+
+fl_parse *fl_parse_of(fleet_format format)
+{
+    switch (format) {
+    case FLEET_CRITEO:
+        return fl_parse_criteo;
+    case FLEET_CSV:
+        return fl_parse_csv;
+    case FLEET_IDX:
+        return fl_parse_idx;
+    default:
+        return fl_parse_multislot;
+    }
+}
+
+static fleet_status make_places(fl_parser *p)
+{
+    const size_t n = (size_t)p->spec->n_file;
+
+    p->place = fl_alloc_array(n, sizeof *p->place);
+    p->n_place = fl_alloc_array(n, sizeof *p->n_place);
+    if (!p->place || !p->n_place)
+        return FLEET_ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        p->place[i] =
+            fl_alloc_array((size_t)p->layout.n_column, sizeof **p->place);
+        if (!p->place[i])
+            return FLEET_ENOMEM;
+    }
+    return FLEET_OK;
+}
+
+fleet_status fl_parser_init(fl_parser *p, const fl_stream_spec *spec,
+                            fl_parse *parse)
+{
+    fleet_status status;
+
+    *p =
+        (fl_parser){.spec = spec, .kernels = fl_kernels_best(), .parse = parse};
+    for (int i = 0; i < 256; i++)
+        p->pixel[i] = (float)i / 255.0f;
+    status = fl_layout_init(&p->layout, spec);
+    if (status == FLEET_OK && spec->format == FLEET_CSV)
+        status = make_places(p);
+    if (status != FLEET_OK)
+        fl_parser_done(p);
+    return status;
+}
+
+void fl_parser_done(fl_parser *p)
+{
+    for (int i = 0; p->place && i < p->spec->n_file; i++)
+        fl_free(p->place[i]);
+    fl_free(p->place);
+    fl_free(p->n_place);
+    fl_layout_done(&p->layout);
+    *p = (fl_parser){0};
+}
+
+fleet_status fl_scratch_create(fl_scratch **scratch, const fl_parser *p)
+{
+    fl_scratch *s = fl_alloc(sizeof *s);
+
+    if (!s)
+        return FLEET_ENOMEM;
+    s->used = fl_alloc_array((size_t)p->layout.n_field, sizeof *s->used);
+    if (!s->used) {
+        fl_free(s);
+        return FLEET_ENOMEM;
+    }
+    *scratch = s;
+    return FLEET_OK;
+}
+
+void fl_scratch_destroy(fl_scratch *s)
+{
+    if (!s)
+        return;
+    fl_cells_done(&s->cells);
+    fl_free(s->used);
+    fl_free(s);
+}
+
+/* A piece of the input as it may stand in an error's text. */
+static const char *clip(char out[CLIP + 8], const char *text, const char *end)
+{
+    int n = 0;
+
+    if (!text)
+        return "the end of the line";
+    out[n++] = '"';
+    for (; text < end && n < CLIP; text++)
+        out[n++] = (unsigned char)*text < ' ' || *text == 127 ? '?' : *text;
+    strcpy(out + n, text < end ? "...\"" : "\"");
+    return out;
+}
+
+fleet_status fl_bad_line(const fl_parser *p, const fl_line *line,
+                         const char *slot, const char *what, const char *text,
+                         const char *end)
+{
+    const bool piped = fl_command_of(p->spec) != NULL;
+    char got[CLIP + 8];
+
+    return fl_fail(
+        FLEET_EFORMAT, "%.500s:%" PRId64 "%s: %s%.100s%sexpected %s, got %s",
+        p->spec->files[line->file], line->number,
+        piped ? " of pipe_command's output" : "", slot ? "slot \"" : "",
+        slot ? slot : "", slot ? "\": " : "", what, clip(got, text, end));
+}

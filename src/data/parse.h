@@ -1,0 +1,58 @@
+/* parse.h - from the raw lines of a batch to its values: one function per
+ * format, run by any of a stream's threads. */
+#ifndef FL_DATA_PARSE_H
+#define FL_DATA_PARSE_H
+
+#include "data/box.h"
+#include "data/cells.h"
+#include "data/kernels.h"
+#include "data/layout.h"
+#include "data/stream.h"
+
+typedef struct fl_parser fl_parser;
+typedef struct fl_scratch fl_scratch;
+
+/* Parse box->lines into box->batch, whose index is set already. */
+typedef fleet_status fl_parse(const fl_parser *p, fl_scratch *scratch,
+                              fl_box *box);
+
+/* What the threads of a stream share; nobody writes to it, but for `place` of
+ * a file that was just opened, before its first line is handed on. */
+struct fl_parser {
+    const fl_stream_spec *spec;
+    fl_layout layout;
+    const fl_kernels *kernels;
+    fl_parse *parse;
+    int **place;  /* csv: [file][column], where it stands in the line */
+    int *n_place; /* csv: how many cells a line of the file has; 0: not known */
+    float pixel[256];
+};
+
+/* What each thread has for itself. */
+struct fl_scratch {
+    fl_tokens tokens;
+    uint64_t id[FL_READ_MOST + FL_READ_SLACK];
+    fl_criteo_tile tile;
+    size_t *used; /* values in each ragged slot */
+    fl_cells cells;
+};
+
+fl_parse fl_parse_multislot, fl_parse_criteo, fl_parse_csv, fl_parse_idx;
+fl_parse fl_parse_statistics;
+
+/* Make what spec needs; parse is the format's, or fl_parse_statistics. */
+fleet_status fl_parser_init(fl_parser *p, const fl_stream_spec *spec,
+                            fl_parse *parse);
+void fl_parser_done(fl_parser *p);
+fl_parse *fl_parse_of(fleet_format format);
+
+fleet_status fl_scratch_create(fl_scratch **scratch, const fl_parser *p);
+void fl_scratch_destroy(fl_scratch *s);
+
+/* FLEET_EFORMAT: "FILE:LINE: slot "NAME": expected WHAT, got "TEXT"". slot may
+ * be NULL; without a text it is the end of the line. */
+fleet_status fl_bad_line(const fl_parser *p, const fl_line *line,
+                         const char *slot, const char *what, const char *text,
+                         const char *end);
+
+#endif

@@ -1,0 +1,227 @@
+/* source.c - see source.h.
+ *
+ * A command reads a plain file from its descriptor. For a packed file a thread
+ * feeds the command's standard input; the command need not read all of it.
+ */
+#define _GNU_SOURCE
+#include "data/source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/thread.h"
+#include "data/child.h"
+#include "data/fd.h"
+#include "data/unpack.h"
+
+enum { FEED_PIECE = 256 << 10 };
+
+struct fl_source {
+    const char *path, *command;
+    int bell;
+    fl_unpack *file;
+
+    fl_child child;
+    int out; /* what the command writes comes from here */
+    bool ended;
+
+    /* the thread that feeds the command */
+    pthread_t feeder;
+    bool has_feeder;
+    int in, enough; /* where it writes; the bell that ends it */
+    fl_error error; /* its own; read after it was joined */
+};
+
+/* The command may close its input before the end: that is its good right. All
+ * signals are blocked here, so SIGPIPE is but an errno. */
+static fleet_status write_all(fl_source *s, const char *data, size_t size)
+{
+    while (size > 0) {
+        ssize_t n = write(s->in, data, size);
+
+        if (n < 0 && errno == EAGAIN)
+            FL_TRY(fl_fd_wait(s->in, POLLOUT, s->bell, s->enough));
+        else if (n < 0 && errno == EPIPE)
+            return FLEET_EEND;
+        else if (n < 0 && errno != EINTR)
+            return fl_fail(FLEET_EIO, "cannot write to \"%s\": %s", s->command,
+                           strerror(errno));
+        if (n > 0) {
+            data += n;
+            size -= (size_t)n;
+        }
+    }
+    return FLEET_OK;
+}
+
+static fleet_status feed_file(fl_source *s)
+{
+    char *piece = fl_alloc(FEED_PIECE);
+    fleet_status status = piece ? FLEET_OK : FLEET_ENOMEM;
+    size_t n = 1;
+
+    while (status == FLEET_OK && n > 0) {
+        status = fl_unpack_read(s->file, piece, FEED_PIECE, &n);
+        if (status == FLEET_OK)
+            status = write_all(s, piece, n);
+    }
+    fl_free(piece);
+    return status;
+}
+
+static void *feed(void *arg)
+{
+    fl_source *s = arg;
+    fleet_status status = feed_file(s);
+
+    if (status != FLEET_OK && status != FLEET_EEND && status != FLEET_ESTATE)
+        fl_error_take(&s->error, status);
+    fl_fd_close(&s->in);
+    return NULL;
+}
+
+static fleet_status start_feeder(fl_source *s, int in)
+{
+    s->in = in;
+    fcntl(in, F_SETFL, O_NONBLOCK);
+    FL_TRY(fl_fd_bell(&s->enough));
+    FL_TRY(fl_thread_start(&s->feeder, feed, s, "feeding a pipe_command"));
+    s->has_feeder = true;
+    return FLEET_OK;
+}
+
+static void stop_feeder(fl_source *s)
+{
+    if (s->has_feeder) {
+        fl_fd_ring(s->enough);
+        pthread_join(s->feeder, NULL);
+    }
+    s->has_feeder = false;
+}
+
+/* in[0] is what the command reads, in[1] what the feeder writes to, if any. */
+static fleet_status start_command(fl_source *s, int in[2])
+{
+    int out[2];
+    fleet_status status;
+
+    FL_TRY(fl_fd_pipe(out));
+    s->out = out[0];
+    fcntl(s->out, F_SETFL, O_NONBLOCK);
+    status = fl_child_start(&s->child, s->command, in[0], out[1]);
+    fl_fd_close(&out[1]);
+    return status;
+}
+
+static fleet_status start_fed_command(fl_source *s)
+{
+    int in[2];
+    fleet_status status;
+
+    FL_TRY(fl_fd_pipe(in));
+    status = start_command(s, in);
+    fl_fd_close(&in[0]);
+    if (status == FLEET_OK)
+        return start_feeder(s, in[1]);
+    fl_fd_close(&in[1]);
+    return status;
+}
+
+static fleet_status start(fl_source *s)
+{
+    int in[2];
+
+    FL_TRY(fl_unpack_open(&s->file, s->path));
+    if (!s->command)
+        return FLEET_OK;
+    if (fl_is_packed(s->path))
+        return start_fed_command(s);
+    in[0] = fl_unpack_fd(s->file);
+    return start_command(s, in);
+}
+
+static fleet_status in_command(const fl_source *s, fleet_status status)
+{
+    if (status != FLEET_ECHILD)
+        return status;
+    return fl_fail_in(status, "%s: pipe_command \"%.150s\"", s->path,
+                      s->command);
+}
+
+fleet_status fl_source_open(fl_source **source, const char *path,
+                            const char *command, int bell)
+{
+    fl_source *s = fl_alloc(sizeof *s);
+    fleet_status status;
+
+    if (!s)
+        return FLEET_ENOMEM;
+    s->path = path;
+    s->command = command;
+    s->bell = bell;
+    s->in = s->out = s->enough = -1;
+    status = in_command(s, start(s));
+    if (status != FLEET_OK) {
+        fl_source_close(s);
+        return status;
+    }
+    *source = s;
+    return FLEET_OK;
+}
+
+/* The command has closed its output. What was wrong with the file is the reason
+ * for what went wrong in the command. */
+static fleet_status end_command(fl_source *s)
+{
+    fleet_status status = fl_child_wait(&s->child, s->bell);
+
+    if (status == FLEET_ESTATE)
+        return status;
+    stop_feeder(s);
+    s->ended = true;
+    return s->error.code != FLEET_OK ? fl_error_raise(&s->error) : status;
+}
+
+static fleet_status read_command(fl_source *s, void *to, size_t size,
+                                 size_t *got)
+{
+    ssize_t n = -1;
+
+    *got = 0;
+    while (n < 0 && !s->ended) {
+        FL_TRY(fl_fd_wait(s->out, POLLIN, s->bell, -1));
+        n = read(s->out, to, size);
+        if (n == 0)
+            FL_TRY(end_command(s));
+        if (n < 0 && errno != EAGAIN && errno != EINTR)
+            return fl_fail(FLEET_EIO, "cannot read from \"%s\": %s", s->command,
+                           strerror(errno));
+    }
+    *got = n > 0 ? (size_t)n : 0;
+    return FLEET_OK;
+}
+
+fleet_status fl_source_read(fl_source *s, void *to, size_t size, size_t *got)
+{
+    return s->command ? in_command(s, read_command(s, to, size, got))
+                      : fl_unpack_read(s->file, to, size, got);
+}
+
+void fl_source_close(fl_source *s)
+{
+    if (!s)
+        return;
+    fl_child_kill(&s->child);
+    stop_feeder(s);
+    fl_fd_close(&s->in);
+    fl_fd_close(&s->out);
+    fl_fd_close(&s->enough);
+    fl_unpack_close(s->file);
+    fl_free(s);
+}

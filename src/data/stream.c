@@ -1,0 +1,417 @@
+/* stream.c - see stream.h: the threads between files and batches.
+ *
+ * All threads do the same: take an empty box, fill it with the raw lines of the
+ * next batch, parse them, and put the box in its place in the order. Only one
+ * thread at a time reads, under read_lock, so that is where the order is made;
+ * parsing runs side by side. A thread has its box before it takes a place in
+ * the order, so the batch that is wanted next is always on its way.
+ */
+#include "data/stream.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/thread.h"
+#include "data/fd.h"
+#include "data/internal.h"
+#include "data/reader.h"
+
+enum {
+    MOST_HELD = 4, /* boxes that the caller may have */
+    SPARE = 2      /* boxes that wait for it, at least */
+};
+
+struct fl_stream {
+    fl_stream_spec spec;
+    fl_parser parser;
+    fl_blocks blocks;
+    uint64_t generation; /* of the process, see fl_fork_generation() */
+    int bell;
+    atomic_bool stop;
+    pthread_t *thread;
+    int n_thread;
+
+    pthread_mutex_t read_lock; /* over these */
+    fl_reader *reader;
+    bool started, all_read;
+    int64_t n_batch; /* in the stream, ours or not */
+    int64_t n_order; /* ours, and an error after the last */
+
+    pthread_mutex_t lock; /* over these; never held while waiting for data */
+    pthread_cond_t change;
+    fl_box **box; /* all of them */
+    int n_box;
+    fl_box *empty;  /* a list */
+    fl_box **ready; /* the one with order k, once it is, at k % n_box */
+    int64_t next;   /* order of the one that is handed out next */
+    int64_t end;    /* order after the last; -1: not known yet */
+    bool opened;    /* start_error is known */
+    fl_error start_error;
+    int n_held;
+    fl_error error; /* how the stream ended, once that was told */
+};
+
+/* --- the threads ------------------------------------------------------------
+ */
+
+/* NULL: the stream is being closed. */
+static fl_box *take_empty(fl_stream *s)
+{
+    fl_box *box = NULL;
+
+    pthread_mutex_lock(&s->lock);
+    while (!s->empty && !atomic_load(&s->stop))
+        pthread_cond_wait(&s->change, &s->lock);
+    if (!atomic_load(&s->stop)) {
+        box = s->empty;
+        s->empty = box->next;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return box;
+}
+
+static void put_empty(fl_stream *s, fl_box *box)
+{
+    pthread_mutex_lock(&s->lock);
+    box->next = s->empty;
+    s->empty = box;
+    pthread_cond_broadcast(&s->change);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void put_ready(fl_stream *s, fl_box *box, int64_t order)
+{
+    pthread_mutex_lock(&s->lock);
+    s->ready[order % s->n_box] = box;
+    pthread_cond_broadcast(&s->change);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Under read_lock, once. */
+static fleet_status start_reader(fl_stream *s)
+{
+    fleet_status status = s->reader->start(s->reader);
+
+    s->started = true;
+    pthread_mutex_lock(&s->lock);
+    if (status != FLEET_OK)
+        fl_error_take(&s->start_error, status);
+    s->opened = true;
+    pthread_cond_broadcast(&s->change);
+    pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
+/* Read the lines of our next batch; others' are passed over. FLEET_EEND: there
+ * may be some nevertheless, the last. */
+static fleet_status read_batch(fl_stream *s, fl_box *box)
+{
+    const int64_t size = s->spec.batch_size;
+
+    for (;;) {
+        bool ours = s->n_batch % s->spec.share_count == s->spec.share_index;
+        int64_t got;
+
+        box->batch.index = s->n_batch++;
+        FL_TRY(
+            s->reader->read(s->reader, ours ? &box->lines : NULL, size, &got));
+        if (ours)
+            return FLEET_OK;
+        if (atomic_load_explicit(&s->stop, memory_order_relaxed))
+            return fl_fail(FLEET_ESTATE, "the stream was closed");
+    }
+}
+
+static void tell_end(fl_stream *s)
+{
+    s->all_read = true;
+    pthread_mutex_lock(&s->lock);
+    s->end = s->n_order;
+    pthread_cond_broadcast(&s->change);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Fill the box and give it a place in the order, -1: none, there is nothing
+ * more. Lines before an error in a file go down with it. */
+static int64_t fill(fl_stream *s, fl_box *box)
+{
+    fleet_status status = FLEET_OK;
+    int64_t order = -1;
+
+    pthread_mutex_lock(&s->read_lock);
+    if (!s->all_read) {
+        if (!s->started)
+            status = start_reader(s);
+        if (status == FLEET_OK)
+            status = read_batch(s, box);
+        if (status != FLEET_EEND || box->lines.n > 0)
+            order = s->n_order++;
+        if (status != FLEET_OK)
+            tell_end(s);
+    }
+    pthread_mutex_unlock(&s->read_lock);
+    box->error.code = FLEET_OK;
+    if (status != FLEET_OK && status != FLEET_EEND)
+        fl_error_take(&box->error, status);
+    return order;
+}
+
+typedef struct worker {
+    fl_stream *stream;
+    fl_scratch *scratch;
+} worker;
+
+static void parse(fl_stream *s, fl_scratch *scratch, fl_box *box)
+{
+    if (box->error.code == FLEET_OK) {
+        fleet_status status = s->parser.parse(&s->parser, scratch, box);
+
+        if (status != FLEET_OK)
+            fl_error_take(&box->error, status);
+    }
+    fl_lines_clear(&box->lines, &s->blocks);
+}
+
+static void *work(void *arg)
+{
+    worker w = *(worker *)arg;
+    fl_box *box;
+
+    fl_free(arg);
+    while ((box = take_empty(w.stream)) != NULL) {
+        int64_t order = fill(w.stream, box);
+
+        if (order < 0) {
+            put_empty(w.stream, box);
+            break;
+        }
+        parse(w.stream, w.scratch, box);
+        put_ready(w.stream, box, order);
+    }
+    fl_scratch_destroy(w.scratch);
+    return NULL;
+}
+
+/* --- the caller -------------------------------------------------------------
+ */
+
+static fleet_status start_worker(fl_stream *s)
+{
+    worker *w = fl_alloc(sizeof *w);
+    fleet_status status;
+
+    if (!w)
+        return FLEET_ENOMEM;
+    w->stream = s;
+    status = fl_scratch_create(&w->scratch, &s->parser);
+    if (status == FLEET_OK)
+        status =
+            fl_thread_start(&s->thread[s->n_thread], work, w, "reading data");
+    if (status != FLEET_OK) {
+        fl_scratch_destroy(w->scratch);
+        fl_free(w);
+        return status;
+    }
+    s->n_thread++;
+    return FLEET_OK;
+}
+
+static fleet_status make_boxes(fl_stream *s)
+{
+    const int n = s->spec.n_thread + MOST_HELD + SPARE;
+
+    s->box = fl_alloc_array((size_t)n, sizeof(fl_box *));
+    s->ready = fl_alloc_array((size_t)n, sizeof(fl_box *));
+    s->thread = fl_alloc_array((size_t)s->spec.n_thread, sizeof(pthread_t));
+    if (!s->box || !s->ready || !s->thread)
+        return FLEET_ENOMEM;
+    for (; s->n_box < n; s->n_box++) {
+        FL_TRY(fl_box_create(&s->box[s->n_box], &s->parser.layout));
+        s->box[s->n_box]->next = s->empty;
+        s->empty = s->box[s->n_box];
+    }
+    return FLEET_OK;
+}
+
+static fleet_status open_reader(fl_stream *s)
+{
+    const fl_reader_env env = {&s->parser, &s->blocks, s->bell, &s->stop};
+    fl_reader *inner;
+
+    if (s->spec.format == FLEET_IDX)
+        FL_TRY(fl_idx_reader_open(&inner, &env));
+    else
+        FL_TRY(fl_text_reader_open(&inner, &env));
+    if (s->spec.shuffle > 0)
+        return fl_shuffle_reader_open(&s->reader, &env, inner);
+    s->reader = inner;
+    return FLEET_OK;
+}
+
+/* A thread of ours opens the first file, because a command lives no longer than
+ * the thread that started it. */
+static fleet_status wait_for_start(fl_stream *s)
+{
+    fleet_status status;
+
+    pthread_mutex_lock(&s->lock);
+    while (!s->opened)
+        pthread_cond_wait(&s->change, &s->lock);
+    status = fl_error_raise(&s->start_error);
+    pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
+static fleet_status start_stream(fl_stream *s, fl_parse *parse_lines)
+{
+    FL_TRY(fl_fd_bell(&s->bell));
+    FL_TRY(fl_parser_init(&s->parser, &s->spec, parse_lines));
+    FL_TRY(make_boxes(s));
+    FL_TRY(open_reader(s));
+    for (int i = 0; i < s->spec.n_thread; i++)
+        FL_TRY(start_worker(s));
+    return wait_for_start(s);
+}
+
+fleet_status fl_stream_open_as(fl_stream **stream, const fl_stream_spec *spec,
+                               fl_parse *parse_lines)
+{
+    fl_stream *s = fl_alloc(sizeof *s);
+    fleet_status status;
+
+    if (!s)
+        return FLEET_ENOMEM;
+    s->spec = *spec;
+    s->bell = -1;
+    s->end = -1;
+    s->generation = fl_fork_generation();
+    fl_blocks_init(&s->blocks);
+    pthread_mutex_init(&s->read_lock, NULL);
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->change, NULL);
+    status = start_stream(s, parse_lines);
+    if (status != FLEET_OK) {
+        fl_error kept;
+
+        fl_error_take(&kept, status);
+        fl_stream_close(s);
+        return fl_error_raise(&kept);
+    }
+    *stream = s;
+    return FLEET_OK;
+}
+
+fleet_status fl_stream_open(fl_stream **stream, const fl_stream_spec *spec)
+{
+    *stream = NULL;
+    FL_TRY(fl_stream_check(spec));
+    return fl_stream_open_as(stream, spec, fl_parse_of(spec->format));
+}
+
+static bool is_ended(const fl_stream *s)
+{
+    return s->end >= 0 && s->next >= s->end;
+}
+
+/* The box that is next in order, once it is ready; NULL: the end. */
+static fl_box *take_ready(fl_stream *s)
+{
+    fl_box **at = &s->ready[s->next % s->n_box], *box;
+
+    while (!*at && !is_ended(s))
+        pthread_cond_wait(&s->change, &s->lock);
+    box = *at;
+    *at = NULL;
+    return box;
+}
+
+/* Under the lock. */
+static fleet_status next_batch(fl_stream *s, fl_batch **batch)
+{
+    fl_box *box;
+
+    if (s->error.code != FLEET_OK)
+        return fl_error_raise(&s->error);
+    box = take_ready(s);
+    if (!box)
+        return fl_fail(FLEET_EEND, "the data has ended");
+    s->next++;
+    if (box->error.code != FLEET_OK) {
+        s->error = box->error;
+        box->next = s->empty;
+        s->empty = box;
+        return fl_error_raise(&s->error);
+    }
+    box->held = true;
+    s->n_held++;
+    *batch = &box->batch;
+    return FLEET_OK;
+}
+
+fleet_status fl_stream_next(fl_stream *s, fl_batch **batch)
+{
+    fleet_status status;
+
+    *batch = NULL;
+    if (s->generation != fl_fork_generation())
+        return fl_fail(FLEET_ESTATE, "a stream cannot be used after fork()");
+    pthread_mutex_lock(&s->lock);
+    status =
+        s->n_held < MOST_HELD
+            ? next_batch(s, batch)
+            : fl_fail(FLEET_ESTATE, "%d batches are held already", MOST_HELD);
+    pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
+void fl_stream_release(fl_stream *s, fl_batch *batch)
+{
+    fl_box *box = (fl_box *)batch;
+
+    if (!box || s->generation != fl_fork_generation())
+        return;
+    pthread_mutex_lock(&s->lock);
+    if (box->held) {
+        box->held = false;
+        s->n_held--;
+        box->next = s->empty;
+        s->empty = box;
+        pthread_cond_broadcast(&s->change);
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void stop_threads(fl_stream *s)
+{
+    atomic_store(&s->stop, true);
+    if (s->bell >= 0)
+        fl_fd_ring(s->bell);
+    pthread_mutex_lock(&s->lock);
+    pthread_cond_broadcast(&s->change);
+    pthread_mutex_unlock(&s->lock);
+    for (int i = 0; i < s->n_thread; i++)
+        pthread_join(s->thread[i], NULL);
+}
+
+void fl_stream_close(fl_stream *s)
+{
+    /* After fork() its threads, locks and commands are the parent's. */
+    if (!s || s->generation != fl_fork_generation())
+        return;
+    stop_threads(s);
+    if (s->reader)
+        s->reader->close(s->reader);
+    for (int i = 0; i < s->n_box; i++)
+        fl_box_destroy(s->box[i], &s->parser.layout, &s->blocks);
+    fl_parser_done(&s->parser);
+    fl_blocks_done(&s->blocks);
+    fl_fd_close(&s->bell);
+    pthread_cond_destroy(&s->change);
+    pthread_mutex_destroy(&s->lock);
+    pthread_mutex_destroy(&s->read_lock);
+    fl_free(s->thread);
+    fl_free(s->ready);
+    fl_free(s->box);
+    fl_free(s);
+}

@@ -1,0 +1,25 @@
+/* unpack.h - the bytes of a file, of a .gz the unpacked ones. The only
+ * <zlib.h>. */
+#ifndef FL_DATA_UNPACK_H
+#define FL_DATA_UNPACK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/error.h"
+
+typedef struct fl_unpack fl_unpack;
+
+bool fl_is_packed(const char *path); /* by its name */
+
+/* path must outlive it. */
+fleet_status fl_unpack_open(fl_unpack **unpack, const char *path);
+
+/* 1 to size bytes, or *got is 0: the end, and the file was whole. */
+fleet_status fl_unpack_read(fl_unpack *u, void *to, size_t size, size_t *got);
+
+/* The descriptor; of a plain file that was not yet read it gives all bytes. */
+int fl_unpack_fd(const fl_unpack *u);
+void fl_unpack_close(fl_unpack *u); /* NULL is fine */
+
+#endif

@@ -1,0 +1,389 @@
+/* applications.c - see applications.h. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <fleet/fleet.h>
+
+#include "base/memory.h"
+#include "runtime/program.h"
+
+enum { PADDLE_DENSE = 13, PADDLE_IDS = 26 };
+
+/* Options with PaddleRec's choices filled in. */
+typedef struct ctr {
+    fleet_program *p;
+    fleet_ctr_options o;
+    fleet_dense_slot dense;
+    fleet_id_slot ids[PADDLE_IDS];
+    char name[PADDLE_IDS][4];
+    int64_t dense_dim; /* numbers of all dense slots */
+    int64_t n_field;   /* ids of all id slots; a ragged one counts as one */
+    fleet_var *numbers; /* [B, dense_dim], NULL: none */
+    fleet_var **part;   /* per id slot, and the numbers last */
+    int n_part;
+} ctr;
+
+static void paddle_slots(ctr *c)
+{
+    if (c->o.n_dense == 0 && !c->o.no_dense) {
+        c->dense = (fleet_dense_slot){"dense_input", PADDLE_DENSE};
+        c->o.dense = &c->dense;
+        c->o.n_dense = 1;
+    }
+    if (c->o.n_ids > 0)
+        return;
+    for (int i = 0; i < PADDLE_IDS; i++) {
+        snprintf(c->name[i], sizeof c->name[i], "%d", i + 1);
+        c->ids[i] = (fleet_id_slot){.name = c->name[i]};
+    }
+    c->o.ids = c->ids;
+    c->o.n_ids = PADDLE_IDS;
+}
+
+static fleet_status bad_option(const char *what, long long got)
+{
+    return fl_fail(FLEET_EINVAL, "model: %s cannot be %lld", what, got);
+}
+
+static fleet_status check_ctr(ctr *c)
+{
+    if (c->o.embedding_dim < 0)
+        return bad_option("embedding_dim", c->o.embedding_dim);
+    if (c->o.n_dense < 0 || c->o.n_ids < 0 || c->o.n_hidden < 0)
+        return bad_option("a number of slots or layers", -1);
+    paddle_slots(c);
+    for (int i = 0; i < c->o.n_dense; i++) {
+        if (c->o.dense[i].dim < 0)
+            return bad_option(c->o.dense[i].name, c->o.dense[i].dim);
+        c->dense_dim += c->o.dense[i].dim ? c->o.dense[i].dim : 1;
+    }
+    for (int i = 0; i < c->o.n_ids; i++) {
+        if (c->o.ids[i].dim < -1)
+            return bad_option(c->o.ids[i].name, c->o.ids[i].dim);
+        c->n_field += c->o.ids[i].dim > 1 ? c->o.ids[i].dim : 1;
+    }
+    return FLEET_OK;
+}
+
+static fleet_var *data(fleet_program *p, const char *name, fleet_dtype dtype,
+                       int64_t dim)
+{
+    return fleet_data(p, name, dtype, (int64_t[]){-1, dim ? dim : 1}, 2);
+}
+
+/* All numbers side by side. */
+static fleet_var *numbers_of(ctr *c)
+{
+    for (int i = 0; i < c->o.n_dense; i++)
+        c->part[i] = data(c->p, c->o.dense[i].name, FLEET_FLOAT32,
+                          c->o.dense[i].dim);
+    if (c->o.n_dense < 2)
+        return c->o.n_dense ? c->part[0] : NULL;
+    return fleet_concat(c->p, c->part, c->o.n_dense, 1);
+}
+
+static fleet_status open_ctr(ctr *c, fleet_program *p,
+                             const fleet_ctr_options *options,
+                             fleet_dtype label_dtype, fleet_model *m)
+{
+    *c = (ctr){.p = p};
+    if (options)
+        c->o = *options;
+    FL_TRY(check_ctr(c));
+    if (c->o.embedding_dim == 0)
+        c->o.embedding_dim = 9;
+    c->part = fl_alloc_array((size_t)(c->o.n_ids + c->o.n_dense + 1),
+                             sizeof *c->part);
+    if (!c->part)
+        return FLEET_ENOMEM;
+    m->label = data(p, c->o.label ? c->o.label : "label",
+                    c->o.label_dtype ? c->o.label_dtype : label_dtype, 1);
+    c->numbers = numbers_of(c);
+    for (int i = 0; i < c->o.n_ids; i++) {
+        const fleet_id_slot *s = &c->o.ids[i];
+
+        c->part[i] = s->dim == -1 ? fleet_data_ragged(p, s->name)
+                                  : data(p, s->name, FLEET_INT64, s->dim);
+    }
+    return FLEET_OK;
+}
+
+static void close_ctr(ctr *c)
+{
+    fl_free(c->part);
+}
+
+/* A slot's rows; `suffix` tells tables of one model apart. */
+static fleet_var *embed(ctr *c, int i, fleet_var *ids, int64_t dim,
+                        const char *suffix, fleet_initializer first)
+{
+    const fleet_id_slot *s = &c->o.ids[i];
+    char table[200];
+
+    snprintf(table, sizeof table, "%.150s%s", s->table ? s->table : "embedding",
+             suffix);
+    return fleet_sparse_embedding(c->p, ids, dim,
+                                  &(fleet_sparse_embedding_options){
+                                      .table = table,
+                                      .initializer = first,
+                                      .rows = c->o.rows,
+                                      .combiner = s->combiner,
+                                  });
+}
+
+/* --- towers -------------------------------------------------------------- */
+
+static fleet_initializer normal(double deviation)
+{
+    return (fleet_initializer){FLEET_INIT_NORMAL, 0, (float)deviation};
+}
+
+static fleet_var *layer(fleet_program *p, fleet_var *x, const char *name,
+                        int64_t units, fleet_activation activation)
+{
+    double fan_in = 1;
+
+    if (x) {
+        int64_t dims[FLEET_MAX_DIM];
+        int n = fleet_var_shape(x, dims);
+
+        for (int i = 1; i < n; i++)
+            fan_in *= (double)dims[i];
+    }
+    return fleet_fc(p, x, units,
+                    &(fleet_fc_options){
+                        .name = name,
+                        .activation = activation,
+                        .weight.initializer = normal(1 / sqrt(fan_in))});
+}
+
+/* Hidden layers of relu, then `out` units without activation. */
+static fleet_var *tower(fleet_program *p, fleet_var *x, const int64_t *hidden,
+                        int n_hidden, fleet_activation activation, int64_t out)
+{
+    char name[32];
+
+    for (int i = 0; i < n_hidden; i++) {
+        snprintf(name, sizeof name, "tower_%d", i);
+        x = layer(p, x, name, hidden[i], activation);
+    }
+    return layer(p, x, "tower_out", out, FLEET_LINEAR);
+}
+
+static fleet_var *ctr_tower(ctr *c, fleet_var *x, const int64_t *hidden,
+                            int n_hidden, int64_t out)
+{
+    if (c->o.hidden)
+        return tower(c->p, x, c->o.hidden, c->o.n_hidden, FLEET_RELU, out);
+    return tower(c->p, x, hidden, n_hidden, FLEET_RELU, out);
+}
+
+/* Embeddings of all slots, then the numbers, in one row. */
+static fleet_var *deep_input(ctr *c, fleet_initializer first)
+{
+    fleet_var **part = fl_alloc_array((size_t)c->o.n_ids + 1, sizeof *part);
+    fleet_var *all;
+    int n = c->o.n_ids;
+
+    if (!part)
+        return fl_program_failed(c->p, FLEET_ENOMEM);
+    for (int i = 0; i < n; i++)
+        part[i] = embed(c, i, c->part[i], c->o.embedding_dim, "", first);
+    if (c->numbers)
+        part[n++] = c->numbers;
+    all = n > 1 ? fleet_concat(c->p, part, n, 1) : part[0];
+    fl_free(part);
+    return all;
+}
+
+static fleet_var *finish_binary(ctr *c, fleet_var *logit, fleet_model *m)
+{
+    m->prediction = fleet_sigmoid(c->p, logit);
+    m->loss =
+        fleet_mean(c->p, fleet_log_loss(c->p, m->prediction, m->label, 0));
+    return m->loss;
+}
+
+/* --- wide & deep --------------------------------------------------------- */
+
+/* One weight per id, summed over the slots. */
+static fleet_var *wide_of_ids(ctr *c)
+{
+    fleet_initializer zero = {FLEET_INIT_CONSTANT, 0, 0};
+    fleet_var **part = fl_alloc_array((size_t)c->o.n_ids, sizeof *part), *all;
+
+    if (!part)
+        return fl_program_failed(c->p, FLEET_ENOMEM);
+    for (int i = 0; i < c->o.n_ids; i++)
+        part[i] = embed(c, i, c->part[i], 1, "_wide", zero);
+    all = c->o.n_ids > 1 ? fleet_concat(c->p, part, c->o.n_ids, 1) : part[0];
+    fl_free(part);
+    return fleet_reduce_sum(c->p, all, 1, 1);
+}
+
+static fleet_var *wide_part(ctr *c)
+{
+    fleet_initializer first = {FLEET_INIT_TRUNCATED_NORMAL, 0,
+                               (float)(1 / sqrt((double)c->dense_dim))};
+
+    return fleet_fc(c->p, c->numbers, 1,
+                    &(fleet_fc_options){.name = "wide",
+                                        .weight.initializer = first});
+}
+
+static fleet_var *wide_deep(ctr *c, fleet_model *m)
+{
+    static const int64_t hidden[] = {512, 256, 128, 32};
+    fleet_initializer first = {FLEET_INIT_DEFAULT, 0, 0};
+    fleet_var *logit = ctr_tower(c, deep_input(c, first), hidden, 4, 1);
+
+    if (c->numbers)
+        logit = fleet_add(c->p, logit, wide_part(c));
+    if (c->o.wide_ids)
+        logit = fleet_add(c->p, logit, wide_of_ids(c));
+    return finish_binary(c, logit, m);
+}
+
+/* --- ctr-dnn ------------------------------------------------------------- */
+
+static fleet_var *ctr_dnn(ctr *c, fleet_model *m)
+{
+    static const int64_t hidden[] = {512, 256, 128, 32};
+    fleet_initializer first = {FLEET_INIT_DEFAULT, 0, 0};
+    fleet_var *logits = ctr_tower(c, deep_input(c, first), hidden, 4, 2);
+
+    m->loss = fleet_mean(c->p, fleet_softmax_with_cross_entropy(
+                                   c->p, logits, m->label, &m->prediction));
+    return m->loss;
+}
+
+/* --- DeepFM -------------------------------------------------------------- */
+
+/* Each number times a vector of its own: [B, n] -> [B, n dim]. */
+static fleet_var *number_fields(ctr *c, int64_t dim, const char *name,
+                                fleet_initializer first)
+{
+    int64_t n = c->dense_dim;
+    fleet_var *w = fleet_parameter(
+        c->p, (int64_t[]){n, dim}, 2,
+        &(fleet_param_attr){.name = name, .initializer = first});
+    fleet_var *x = fleet_reshape(c->p, c->numbers, (int64_t[]){-1, n, 1}, 3);
+
+    return fleet_reshape(c->p, fleet_mul(c->p, x, w),
+                         (int64_t[]){-1, n * dim}, 2);
+}
+
+/* Vectors of all fields side by side, [B, fields dim]. */
+static fleet_var *fields(ctr *c, int64_t dim, const char *suffix,
+                         const char *numbers, fleet_initializer first)
+{
+    fleet_var **part = fl_alloc_array((size_t)c->o.n_ids + 1, sizeof *part);
+    fleet_var *all;
+    int n = c->o.n_ids;
+
+    if (!part)
+        return fl_program_failed(c->p, FLEET_ENOMEM);
+    for (int i = 0; i < n; i++)
+        part[i] = embed(c, i, c->part[i], dim, suffix, first);
+    if (c->numbers)
+        part[n++] = number_fields(c, dim, numbers, first);
+    all = n > 1 ? fleet_concat(c->p, part, n, 1) : part[0];
+    fl_free(part);
+    return all;
+}
+
+/* Half of (the square of the sum - the sum of squares), summed over the vector:
+ * all products of two fields. */
+static fleet_var *second_order(ctr *c, fleet_var *e, int64_t n, int64_t dim)
+{
+    fleet_program *p = c->p;
+    fleet_var *x = fleet_reshape(p, e, (int64_t[]){-1, n, dim}, 3);
+    fleet_var *of_sum = fleet_square(p, fleet_reduce_sum(p, x, 1, 0));
+    fleet_var *of_each = fleet_reduce_sum(p, fleet_square(p, x), 1, 0);
+    fleet_var *both = fleet_sub(p, of_sum, of_each);
+
+    return fleet_scale(p, fleet_reduce_sum(p, both, 1, 1), 0.5f, 0);
+}
+
+static fleet_var *deepfm(ctr *c, fleet_model *m)
+{
+    static const int64_t hidden[] = {400, 400, 400};
+    int64_t dim = c->o.embedding_dim;
+    int64_t n = c->n_field + (c->numbers ? c->dense_dim : 0);
+    fleet_initializer first = {FLEET_INIT_TRUNCATED_NORMAL, 0,
+                               (float)(0.1 / sqrt((double)dim))};
+    fleet_var *linear = fleet_reduce_sum(
+        c->p, fields(c, 1, "_first", "dense_first", first), 1, 1);
+    fleet_var *e = fields(c, dim, "", "dense_second", first);
+    fleet_var *logit = ctr_tower(c, e, hidden, 3, 1);
+
+    logit = fleet_add(c->p, logit, second_order(c, e, n, dim));
+    return finish_binary(c, fleet_add(c->p, logit, linear), m);
+}
+
+/* --- public -------------------------------------------------------------- */
+
+static fleet_var *build_ctr(fleet_program *p, const fleet_ctr_options *options,
+                            fleet_dtype label_dtype, fleet_model *out,
+                            fleet_var *(*build)(ctr *, fleet_model *))
+{
+    fleet_model m = {NULL, NULL, NULL};
+    fleet_status status;
+    ctr c;
+
+    if (!p || !fl_program_ok(p))
+        return NULL;
+    status = open_ctr(&c, p, options, label_dtype, &m);
+    if (status != FLEET_OK)
+        return fl_program_failed(p, status);
+    build(&c, &m);
+    close_ctr(&c);
+    if (out)
+        *out = m;
+    return m.loss;
+}
+
+fleet_var *fleet_wide_deep(fleet_program *p, const fleet_ctr_options *options,
+                           fleet_model *model)
+{
+    return build_ctr(p, options, FLEET_FLOAT32, model, wide_deep);
+}
+
+fleet_var *fleet_ctr_dnn(fleet_program *p, const fleet_ctr_options *options,
+                         fleet_model *model)
+{
+    return build_ctr(p, options, FLEET_INT64, model, ctr_dnn);
+}
+
+fleet_var *fleet_deepfm(fleet_program *p, const fleet_ctr_options *options,
+                        fleet_model *model)
+{
+    return build_ctr(p, options, FLEET_FLOAT32, model, deepfm);
+}
+
+fleet_var *fleet_mlp(fleet_program *p, const fleet_mlp_options *options,
+                     fleet_model *out)
+{
+    static const int64_t paddle[] = {128, 64};
+    const fleet_mlp_options *o = options;
+    fleet_model m = {NULL, NULL, NULL};
+    fleet_var *x;
+
+    if (!p || !fl_program_ok(p))
+        return NULL;
+    if (!o || o->dim < 1 || o->classes < 2 || o->n_hidden < 0) {
+        fl_fail(FLEET_EINVAL, "mlp: dim %lld and classes %lld are not possible",
+                o ? (long long)o->dim : 0, o ? (long long)o->classes : 0);
+        return fl_program_failed(p, FLEET_EINVAL);
+    }
+    x = data(p, o->input ? o->input : "image", FLEET_FLOAT32, o->dim);
+    m.label = data(p, o->label ? o->label : "label", FLEET_INT64, 1);
+    x = tower(p, x, o->hidden ? o->hidden : paddle, o->hidden ? o->n_hidden : 2,
+              o->activation ? o->activation : FLEET_RELU, o->classes);
+    m.loss = fleet_mean(p, fleet_softmax_with_cross_entropy(p, x, m.label,
+                                                            &m.prediction));
+    if (out)
+        *out = m;
+    return m.loss;
+}

@@ -1,0 +1,263 @@
+/* config.c - the configuration but for its data; see config.h. */
+#include "fleet/config.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+fleet_status fl_config_texts(fl_config *c, const fl_at *at, const char ***text,
+                             int *n)
+{
+    FL_TRY(fl_at_array(at));
+    *n = fl_at_count(at);
+    *text = fl_arena_alloc(&c->arena, (size_t)(*n + 1) * sizeof **text);
+    if (!*text)
+        return FLEET_ENOMEM;
+    for (int i = 0; i < *n; i++) {
+        fl_at one = fl_at_index(at, i);
+
+        FL_TRY(fl_at_string(&one, &(*text)[i]));
+    }
+    return FLEET_OK;
+}
+
+/* --- model --------------------------------------------------------------- */
+
+static fleet_status read_hidden(fl_config *c, const fl_at *at)
+{
+    enum { MOST_LAYERS = 64, MOST_UNITS = 1 << 20 };
+
+    if (!at->json)
+        return FLEET_OK;
+    c->n_hidden = fl_at_count(at);
+    c->has_hidden = true;
+    if (!fl_at_is_array(at) || c->n_hidden > MOST_LAYERS)
+        return fl_at_expected(at, "an array of up to 64 numbers of units");
+    c->hidden = fl_arena_alloc(&c->arena,
+                               (size_t)(c->n_hidden + 1) * sizeof *c->hidden);
+    if (!c->hidden)
+        return FLEET_ENOMEM;
+    for (int i = 0; i < c->n_hidden; i++) {
+        fl_at one = fl_at_index(at, i);
+
+        FL_TRY(fl_at_int(&one, 1, MOST_UNITS, &c->hidden[i]));
+    }
+    return FLEET_OK;
+}
+
+static fleet_status read_model(fl_config *c, const fl_at *at)
+{
+    static const char *const keys[] = {"type",    "embedding_dim", "hidden",
+                                       "classes", "wide_ids",      NULL};
+    static const char *const types[] = {"wide_deep", "ctr_dnn", "deepfm", "mlp",
+                                        NULL};
+    fl_at type = fl_at_key(at, "type"), dim = fl_at_key(at, "embedding_dim");
+    fl_at hidden = fl_at_key(at, "hidden"), classes = fl_at_key(at, "classes");
+    fl_at wide = fl_at_key(at, "wide_ids");
+    int model = 0;
+
+    FL_TRY(fl_at_required(at));
+    FL_TRY(fl_at_keys(at, keys));
+    FL_TRY(fl_at_required(&type));
+    FL_TRY(fl_at_choice(&type, types, &model));
+    c->model = (fl_model_type)model;
+    c->model_name = types[model];
+    if (c->model == FL_MLP && dim.json)
+        return fl_at_expected(&dim, "nothing: an mlp has no embedding");
+    if (c->model != FL_MLP && classes.json)
+        return fl_at_expected(&classes, "nothing: only an mlp has classes");
+    if (c->model != FL_WIDE_DEEP && wide.json)
+        return fl_at_expected(&wide, "nothing: only wide_deep has a wide part");
+    FL_TRY(fl_at_int(&dim, 1, 4096, &c->embedding_dim));
+    FL_TRY(fl_at_int(&classes, 2, 1 << 20, &c->classes));
+    FL_TRY(fl_at_bool(&wide, &c->wide_ids));
+    return read_hidden(c, &hidden);
+}
+
+/* --- optimizer ----------------------------------------------------------- */
+
+static fleet_status read_pieces(fl_config *c, const fl_at *at)
+{
+    fl_config_optimizer *o = &c->optimizer;
+    fl_at boundaries = fl_at_key(at, "boundaries");
+    fl_at values = fl_at_key(at, "values");
+    int n = fl_at_count(&boundaries);
+
+    if (!fl_at_is_array(&boundaries) || n < 1)
+        return fl_at_expected(&boundaries, "an array of growing steps");
+    if (!fl_at_is_array(&values) || fl_at_count(&values) != n + 1)
+        return fl_at_expected(&values, "one learning rate more than boundaries");
+    o->boundaries =
+        fl_arena_alloc(&c->arena, (size_t)n * sizeof *o->boundaries);
+    o->values = fl_arena_alloc(&c->arena, (size_t)(n + 1) * sizeof *o->values);
+    if (!o->boundaries || !o->values)
+        return FLEET_ENOMEM;
+    for (int i = 0; i <= n; i++) {
+        fl_at b = fl_at_index(&boundaries, i), v = fl_at_index(&values, i);
+        double x = 0;
+
+        if (i < n)
+            FL_TRY(fl_at_int(&b, 1, (int64_t)1 << 53, &o->boundaries[i]));
+        FL_TRY(fl_at_double(&v, 1e-30, 1e9, &x));
+        o->values[i] = (float)x;
+    }
+    o->n_boundary = n;
+    return FLEET_OK;
+}
+
+static fleet_status read_decay(fl_config *c, const fl_at *at)
+{
+    static const char *const pieces[] = {"type", "boundaries", "values", NULL};
+    static const char *const exponential[] = {"type", "rate", "steps",
+                                              "staircase", NULL};
+    static const char *const types[] = {"piecewise", "exponential", NULL};
+    fl_config_optimizer *o = &c->optimizer;
+    fl_at type = fl_at_key(at, "type"), rate = fl_at_key(at, "rate");
+    fl_at steps = fl_at_key(at, "steps"), stairs = fl_at_key(at, "staircase");
+    int which = 0;
+
+    if (!at->json)
+        return FLEET_OK;
+    FL_TRY(fl_at_required(&type));
+    FL_TRY(fl_at_choice(&type, types, &which));
+    o->decay = which + 1;
+    FL_TRY(fl_at_keys(at, which ? exponential : pieces));
+    if (which == 0)
+        return read_pieces(c, at);
+    FL_TRY(fl_at_required(&rate));
+    FL_TRY(fl_at_required(&steps));
+    FL_TRY(fl_at_double(&rate, 1e-9, 1, &o->rate));
+    FL_TRY(fl_at_int(&steps, 1, (int64_t)1 << 53, &o->steps));
+    return fl_at_bool(&stairs, &o->staircase);
+}
+
+static fleet_status read_double(const fl_at *object, const char *key,
+                                double low, double high, double *out)
+{
+    fl_at at = fl_at_key(object, key);
+
+    return fl_at_double(&at, low, high, out);
+}
+
+static fleet_status read_optimizer(fl_config *c, const fl_at *at)
+{
+    static const char *const keys[] = {
+        "type",     "learning_rate",       "momentum",         "nesterov",
+        "beta1",    "beta2",               "epsilon",          "initial_accumulator",
+        "l2_decay", "clip_global_norm",    "decay",            NULL};
+    static const char *const types[] = {"sgd", "momentum", "adagrad", "adam",
+                                        NULL};
+    fl_config_optimizer *o = &c->optimizer;
+    fl_at type = fl_at_key(at, "type"), decay = fl_at_key(at, "decay");
+    fl_at nesterov = fl_at_key(at, "nesterov");
+
+    FL_TRY(fl_at_keys(at, keys));
+    FL_TRY(fl_at_choice(&type, types, &o->type));
+    FL_TRY(read_double(at, "learning_rate", 1e-30, 1e6, &o->learning_rate));
+    FL_TRY(read_double(at, "momentum", 0, 0.9999999, &o->momentum));
+    FL_TRY(read_double(at, "beta1", 0, 0.9999999, &o->beta1));
+    FL_TRY(read_double(at, "beta2", 0, 0.9999999, &o->beta2));
+    FL_TRY(read_double(at, "epsilon", 0, 1, &o->epsilon));
+    FL_TRY(read_double(at, "initial_accumulator", 0, 1e6,
+                       &o->initial_accumulator));
+    FL_TRY(read_double(at, "l2_decay", 0, 1e6, &o->l2_decay));
+    FL_TRY(read_double(at, "clip_global_norm", 1e-30, 1e30,
+                       &o->clip_global_norm));
+    FL_TRY(fl_at_bool(&nesterov, &o->nesterov));
+    return read_decay(c, &decay);
+}
+
+/* --- the top level ------------------------------------------------------- */
+
+static fleet_status read_device(const fl_at *at)
+{
+    const char *device = "cpu";
+
+    FL_TRY(fl_at_string(at, &device));
+    if (strncmp(device, "gpu:", 4) == 0)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "%s: \"%s\": this version trains on the CPU alone",
+                       at->path, device);
+    return strcmp(device, "cpu") == 0 ? FLEET_OK
+                                      : fl_at_expected(at, "\"cpu\"");
+}
+
+/* There is nobody to wait for yet, but a wrong deadline is a wrong one. */
+static fleet_status read_deadlines(const fl_at *at)
+{
+    static const char *const keys[] = {"connect_deadline_ms",
+                                       "request_deadline_ms",
+                                       "peer_deadline_ms", "step_deadline_ms",
+                                       NULL};
+
+    FL_TRY(fl_at_keys(at, keys));
+    for (int i = 0; keys[i]; i++) {
+        fl_at one = fl_at_key(at, keys[i]);
+        int64_t ms;
+
+        FL_TRY(fl_at_int(&one, 1, (int64_t)1 << 40, &ms));
+    }
+    return FLEET_OK;
+}
+
+static fleet_status read_paths(fl_config *c, const fl_at *root)
+{
+    fl_at save = fl_at_key(root, "save"), load = fl_at_key(root, "load");
+
+    FL_TRY(fl_at_string(&save, &c->save));
+    return fl_at_string(&load, &c->load);
+}
+
+static fleet_status read_top(fl_config *c)
+{
+    static const char *const keys[] = {"model",     "optimizer", "strategy",
+                                       "device",    "epochs",    "seed",
+                                       "dataset",   "slots",     "save",
+                                       "load",      "deadlines", NULL};
+    fl_at root = fl_at_root(c->json), at;
+
+    FL_TRY(fl_at_keys(&root, keys));
+    at = fl_at_key(&root, "model");
+    FL_TRY(read_model(c, &at));
+    at = fl_at_key(&root, "optimizer");
+    FL_TRY(read_optimizer(c, &at));
+    at = fl_at_key(&root, "strategy");
+    FL_TRY(fl_strategy_read(&at, &c->strategy));
+    at = fl_at_key(&root, "device");
+    FL_TRY(read_device(&at));
+    at = fl_at_key(&root, "epochs");
+    FL_TRY(fl_at_int(&at, 1, 1000000, &c->epochs));
+    at = fl_at_key(&root, "seed");
+    FL_TRY(fl_at_int(&at, 0, (int64_t)1 << 53, &c->seed));
+    at = fl_at_key(&root, "dataset");
+    FL_TRY(fl_config_read_dataset(c, &at));
+    at = fl_at_key(&root, "slots");
+    FL_TRY(fl_config_read_slots(c, &at));
+    at = fl_at_key(&root, "deadlines");
+    FL_TRY(read_deadlines(&at));
+    return read_paths(c, &root);
+}
+
+fleet_status fl_config_read(fl_config *c, const char *text, size_t size,
+                            const char *name)
+{
+    fleet_status status;
+
+    *c = (fl_config){.epochs = 1,
+                     .strategy = fleet_distributed_strategy_default(),
+                     .optimizer = {.type = FL_RULE_ADAM,
+                                   .learning_rate = 1e-3}};
+    FL_TRY(fl_json_parse(text, size, name, &c->json));
+    status = read_top(c);
+    if (status != FLEET_OK)
+        status = fl_fail_in(status, "%s", name);
+    return status;
+}
+
+void fl_config_done(fl_config *c)
+{
+    fl_json_free(c->json);
+    fl_arena_done(&c->arena);
+    *c = (fl_config){0};
+}

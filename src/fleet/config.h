@@ -1,0 +1,73 @@
+/* config.h - the configuration of fleet-train, read and checked; contracts
+ * section 6, docs/fleet-train.md. */
+#ifndef FL_FLEET_CONFIG_H
+#define FL_FLEET_CONFIG_H
+
+#include "base/arena.h"
+#include "base/json.h"
+#include "fleet/handle.h"
+
+typedef enum fl_model_type {
+    FL_WIDE_DEEP,
+    FL_CTR_DNN,
+    FL_DEEPFM,
+    FL_MLP
+} fl_model_type;
+
+/* A slot: how it is read, and what the model does with it. */
+typedef struct fl_config_slot {
+    fleet_slot slot;
+    bool label;
+    fleet_combiner combiner;
+    const char *table; /* NULL: the model's */
+} fl_config_slot;
+
+/* How the optimizer is said. */
+typedef struct fl_config_optimizer {
+    int type; /* fl_rule_kind */
+    double learning_rate, momentum, beta1, beta2, epsilon, initial_accumulator;
+    double l2_decay, clip_global_norm;
+    bool nesterov, staircase;
+    int decay; /* 0: none, 1: piecewise, 2: exponential */
+    int64_t *boundaries;
+    float *values;
+    int n_boundary;
+    double rate;
+    int64_t steps;
+} fl_config_optimizer;
+
+typedef struct fl_config {
+    fl_arena arena; /* of all arrays; texts are the JSON's */
+    fl_json *json;
+
+    fl_model_type model;
+    const char *model_name;
+    int64_t embedding_dim, classes;
+    int64_t *hidden;
+    int n_hidden;
+    bool has_hidden, wide_ids;
+
+    fl_config_optimizer optimizer;
+    fleet_distributed_strategy strategy;
+    int64_t epochs, seed;
+    fleet_dataset_options dataset;
+    const char **train, **test;
+    int n_train, n_test;
+    fl_config_slot *slot;
+    int n_slot;
+    const char *save, *load; /* NULL: none */
+} fl_config;
+
+fleet_status fl_config_read(fl_config *c, const char *text, size_t size,
+                            const char *name);
+void fl_config_done(fl_config *c);
+
+/* config_data.c */
+fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at);
+fleet_status fl_config_read_slots(fl_config *c, const fl_at *at);
+
+/* An array of texts, in the arena. Absent: 0 of them. */
+fleet_status fl_config_texts(fl_config *c, const fl_at *at, const char ***text,
+                             int *n);
+
+#endif

@@ -1,0 +1,360 @@
+/* dataset.c - datasets: options checked and copied, files shared out. */
+#include "fleet/datasets.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/memory.h"
+#include "runtime/program.h"
+
+/* --- copying what the user said ------------------------------------------ */
+
+static const char *const *copy_texts(fl_arena *a, const char *const *text,
+                                     int n)
+{
+    const char **copy;
+
+    if (!text || n < 1)
+        return NULL;
+    copy = fl_arena_alloc(a, (size_t)n * sizeof *copy);
+    for (int i = 0; copy && i < n; i++)
+        if (!text[i] || !(copy[i] = fl_arena_strdup(a, text[i])))
+            return NULL;
+    return copy;
+}
+
+static fleet_status copy_slot(fl_arena *a, const fleet_slot *from,
+                              fleet_slot *to)
+{
+    *to = *from;
+    if (!from->name)
+        return fl_fail(FLEET_EINVAL, "dataset: a slot without a name");
+    if (to->dtype == 0)
+        to->dtype = FLEET_FLOAT32;
+    if (to->dim == 0)
+        to->dim = 1;
+    to->name = fl_arena_strdup(a, from->name);
+    to->columns = copy_texts(a, from->columns, from->n_column);
+    to->equals = copy_texts(a, from->equals, from->n_equals);
+    if (from->transforms)
+        to->transforms =
+            fl_arena_copy(a, from->transforms,
+                          (size_t)from->n_transform * sizeof *to->transforms);
+    if (!to->name || (from->n_column > 0 && !to->columns) ||
+        (from->n_equals > 0 && !to->equals) ||
+        (from->transforms && !to->transforms))
+        return fl_fail(FLEET_ENOMEM, "out of memory: slot \"%s\"", from->name);
+    return FLEET_OK;
+}
+
+/* The slot that a variable is fed by, as Fleet's use_var says it. */
+static fleet_slot slot_of_var(const fleet_var *v)
+{
+    return (fleet_slot){.name = v->name,
+                        .dtype = v->dtype,
+                        .dim = v->ragged ? -1 : fl_shape_cols(&v->shape)};
+}
+
+static fleet_status check_vars(const fleet_dataset_options *o)
+{
+    for (int i = 0; i < o->n_use_var; i++) {
+        const fleet_var *v = o->use_var[i];
+
+        if (!v || v->kind != FL_VAR_DATA ||
+            (!v->ragged && !fl_shape_batched(&v->shape)))
+            return fl_fail(FLEET_EINVAL,
+                           "dataset: use_var[%d] is not a data variable with a "
+                           "batch", i);
+    }
+    return FLEET_OK;
+}
+
+static fleet_status take_slots(fleet_dataset *d, const fleet_dataset_options *o)
+{
+    int n = o->n_slot ? o->n_slot : o->n_use_var;
+    fleet_slot *copy;
+
+    if (o->n_slot < 0 || o->n_use_var < 0 || (o->n_slot && o->n_use_var))
+        return fl_fail(FLEET_EINVAL,
+                       "dataset: give either slots or use_var, got %d and %d",
+                       o->n_slot, o->n_use_var);
+    if (o->format == FLEET_CRITEO || o->format == FLEET_IDX) {
+        if (o->n_slot)
+            return fl_fail(FLEET_EINVAL, "dataset: this format has slots of "
+                                         "its own");
+        return FLEET_OK;
+    }
+    FL_TRY(check_vars(o));
+    copy = fl_arena_alloc(&d->arena, (size_t)n * sizeof *copy);
+    if (!copy)
+        return FLEET_ENOMEM;
+    for (int i = 0; i < n; i++) {
+        fleet_slot of_var =
+            o->n_slot ? o->slots[i] : slot_of_var(o->use_var[i]);
+
+        FL_TRY(copy_slot(&d->arena, &of_var, &copy[i]));
+    }
+    d->slots = copy;
+    d->n_slot = n;
+    return FLEET_OK;
+}
+
+static fleet_status copy_text(fl_arena *a, const char **text)
+{
+    if (!*text)
+        return FLEET_OK;
+    *text = fl_arena_strdup(a, *text);
+    return *text ? FLEET_OK : FLEET_ENOMEM;
+}
+
+static fl_stream_spec spec_of(const fleet_dataset *d)
+{
+    const fleet_dataset_options *o = &d->options;
+    const char *pipe = o->pipe_command;
+
+    return (fl_stream_spec){
+        .format = o->format,
+        .slots = d->slots,
+        .n_slot = d->n_slot,
+        .batch_size = o->batch_size,
+        .n_thread = o->thread_num,
+        .pipe_command = pipe && strcmp(pipe, "cat") != 0 ? pipe : NULL,
+        .shuffle = o->shuffle,
+        .separator = o->separator,
+        .comment = o->comment,
+        .header = o->header,
+        .skip_lines = o->skip_lines,
+        .missing = o->missing,
+        .statistics = d->has_statistics ? &d->statistics : NULL,
+        .files = (const char *const *)d->files.path,
+        .n_file = (int)d->files.n,
+        .share_count = 1,
+        .log = &d->fleet->context.log,
+    };
+}
+
+static fleet_status fill(fleet_dataset *d, const fleet_dataset_options *o)
+{
+    d->options = *o;
+    if (o->batch_size == 0)
+        d->options.batch_size = 1;
+    if (o->thread_num == 0)
+        d->options.thread_num = 1;
+    if (o->separator == 0)
+        d->options.separator = ',';
+    d->options.slots = NULL;
+    d->options.use_var = NULL;
+    FL_TRY(copy_text(&d->arena, &d->options.pipe_command));
+    FL_TRY(copy_text(&d->arena, &d->options.missing));
+    return take_slots(d, o);
+}
+
+fleet_dataset *fleet_queue_dataset(fleet *f, const fleet_dataset_options *o)
+{
+    fleet_dataset *d;
+    fleet_status status;
+
+    if (fl_handle_check(f, "fleet_queue_dataset") != FLEET_OK)
+        return NULL;
+    if (!o) {
+        fl_fail(FLEET_EINVAL, "fleet_queue_dataset: no options");
+        return NULL;
+    }
+    d = fl_alloc(sizeof *d);
+    if (!d)
+        return NULL;
+    d->fleet = f;
+    d->next = f->datasets;
+    f->datasets = d;
+    status = fill(d, o);
+    if (status == FLEET_OK && d->n_slot > 0) {
+        fl_stream_spec spec = spec_of(d);
+
+        status = fl_stream_check(&spec);
+    }
+    if (status == FLEET_OK)
+        return d;
+    fleet_dataset_destroy(d);
+    return NULL;
+}
+
+void fleet_dataset_destroy(fleet_dataset *d)
+{
+    fleet_dataset **at;
+
+    if (!d)
+        return;
+    for (at = &d->fleet->datasets; *at && *at != d; at = &(*at)->next)
+        ;
+    if (*at)
+        *at = d->next;
+    fl_stream_free_own_slots(d->own_slots, d->n_own);
+    fl_statistics_done(&d->statistics);
+    fl_paths_done(&d->files);
+    fl_arena_done(&d->arena);
+    fl_free(d);
+}
+
+/* --- files --------------------------------------------------------------- */
+
+/* idx: the two paths as they are, images first. */
+static fleet_status two_paths(fleet_dataset *d, const char *const *globs, int n,
+                              fl_paths *files)
+{
+    fl_paths one;
+
+    (void)d;
+    *files = (fl_paths){0};
+    if (n != 2)
+        return fl_fail(FLEET_EINVAL,
+                       "dataset: idx takes two files, the images and the "
+                       "labels, got %d",
+                       n);
+    for (int i = 0; i < 2; i++) {
+        fleet_status status = fl_paths_glob(&one, &globs[i], 1);
+
+        if (status == FLEET_OK && one.n != 1)
+            status = fl_fail(FLEET_EINVAL, "dataset: \"%s\" matches %zu files; "
+                             "idx takes one", globs[i], one.n);
+        if (status == FLEET_OK)
+            status = fl_grow(&files->path, &files->capacity, files->n + 1,
+                             sizeof *files->path);
+        if (status == FLEET_OK) {
+            files->path[files->n++] = one.path[0];
+            one.n = 0; /* the path has a new owner */
+        }
+        fl_paths_done(&one);
+        FL_TRY(status);
+    }
+    return FLEET_OK;
+}
+
+static fleet_status own_slots(fleet_dataset *d)
+{
+    fl_stream_free_own_slots(d->own_slots, d->n_own);
+    d->own_slots = NULL;
+    d->n_own = 0;
+    FL_TRY(fl_stream_own_slots(d->options.format, d->files.path[0],
+                               &d->own_slots, &d->n_own));
+    if (d->own_slots) {
+        d->slots = d->own_slots;
+        d->n_slot = d->n_own;
+    }
+    return FLEET_OK;
+}
+
+fleet_status fleet_dataset_set_filelist(fleet_dataset *d,
+                                        const char *const *globs, int n)
+{
+    fleet_status status;
+    fl_paths files;
+
+    if (!d || !globs || n < 1)
+        return fl_fail(FLEET_EINVAL,
+                       "fleet_dataset_set_filelist: no dataset or no files");
+    status = d->options.format == FLEET_IDX ? two_paths(d, globs, n, &files)
+                                            : fl_paths_glob(&files, globs, n);
+    if (status != FLEET_OK) {
+        fl_paths_done(&files);
+        return status;
+    }
+    fl_paths_done(&d->files);
+    d->files = files;
+    return own_slots(d);
+}
+
+/* --- statistics ---------------------------------------------------------- */
+
+/* Columns of a slot that are standardized. */
+static int standardized(const fleet_slot *s)
+{
+    int n = 0;
+
+    for (int i = 0; s->n_transform && i < s->n_column; i++) {
+        fleet_transform t = s->transforms[s->n_transform == 1 ? 0 : i];
+
+        n += t == FLEET_STANDARDIZE || t == FLEET_LOG1P_STANDARDIZE;
+    }
+    return n;
+}
+
+static int all_standardized(const fleet_dataset *d)
+{
+    int n = 0;
+
+    for (int i = 0; i < d->n_slot; i++)
+        n += standardized(&d->slots[i]);
+    return n;
+}
+
+bool fl_dataset_standardizes(const fleet_dataset *d)
+{
+    return all_standardized(d) > 0;
+}
+
+fleet_status fl_dataset_set_statistics(fleet_dataset *d, const fl_at *at)
+{
+    fl_statistics s;
+
+    FL_TRY(fl_statistics_load(&s, at));
+    if (s.n != all_standardized(d)) {
+        fl_fail(FLEET_ESHAPE, "dataset: %d columns are standardized, but there "
+                "are statistics of %d", all_standardized(d), s.n);
+        fl_statistics_done(&s);
+        return FLEET_ESHAPE;
+    }
+    fl_statistics_done(&d->statistics);
+    d->statistics = s;
+    d->has_statistics = true;
+    return FLEET_OK;
+}
+
+fleet_status fl_dataset_need_statistics(fleet_dataset *d)
+{
+    fl_stream_spec spec;
+
+    if (d->has_statistics || !fl_dataset_standardizes(d))
+        return FLEET_OK;
+    spec = spec_of(d);
+    FL_TRY(fl_stream_statistics(&spec, &d->statistics));
+    d->has_statistics = true;
+    return FLEET_OK;
+}
+
+fleet_status fleet_dataset_use_statistics_of(fleet_dataset *d,
+                                             fleet_dataset *other)
+{
+    fl_json *json;
+    fleet_status status;
+    fl_at at;
+
+    if (!d || !other)
+        return fl_fail(FLEET_EINVAL,
+                       "fleet_dataset_use_statistics_of: no dataset");
+    if (!fl_dataset_standardizes(other))
+        return FLEET_OK;
+    FL_TRY(fl_dataset_need_statistics(other));
+    FL_TRY(fl_statistics_save(&other->statistics, &json));
+    at = fl_at_root(json);
+    status = fl_dataset_set_statistics(d, &at);
+    fl_json_free(json);
+    return status;
+}
+
+/* --- a pass -------------------------------------------------------------- */
+
+fleet_status fl_dataset_open(fleet_dataset *d, fl_stream **stream)
+{
+    uint64_t seeds[2];
+    fl_stream_spec spec;
+
+    if (d->files.n == 0)
+        return fl_fail(FLEET_ESTATE, "dataset: it has no files: call "
+                       "fleet_dataset_set_filelist()");
+    FL_TRY(fl_dataset_need_statistics(d));
+    spec = spec_of(d);
+    seeds[0] = d->fleet->context.seed;
+    seeds[1] = (uint64_t)d->pass++;
+    spec.seed = fl_hash(seeds, sizeof seeds, 0);
+    return fl_stream_open(stream, &spec);
+}

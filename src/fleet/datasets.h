@@ -1,0 +1,36 @@
+/* datasets.h - the inside of a dataset: copies of what the user said, and the
+ * statistics that go with it. */
+#ifndef FL_FLEET_DATASETS_H
+#define FL_FLEET_DATASETS_H
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "data/stream.h"
+#include "fleet/handle.h"
+
+struct fleet_dataset {
+    fleet *fleet;
+    fl_arena arena; /* slots and strings */
+    fleet_dataset_options options;
+    const fleet_slot *slots;
+    int n_slot;
+    const fleet_slot *own_slots; /* of a format that has slots of its own */
+    int n_own;
+    fl_paths files;
+    fl_statistics statistics;
+    bool has_statistics;
+    int64_t pass; /* passes begun */
+    fleet_dataset *next;
+};
+
+/* A stream for the next pass over this worker's share. */
+fleet_status fl_dataset_open(fleet_dataset *d, fl_stream **stream);
+
+/* The statistics that standardize needs, made if they are not there. */
+fleet_status fl_dataset_need_statistics(fleet_dataset *d);
+bool fl_dataset_standardizes(const fleet_dataset *d);
+
+/* Take them from a save; FLEET_ESHAPE if they are not of as many columns. */
+fleet_status fl_dataset_set_statistics(fleet_dataset *d, const fl_at *at);
+
+#endif

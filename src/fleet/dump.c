@@ -1,0 +1,53 @@
+/* dump.c - fleet_program_dump(). */
+#include "base/memory.h"
+#include "fleet/handle.h"
+#include "runtime/plan.h"
+
+static fleet_status dump_plan(fleet_program *p, int64_t batch, bool dot,
+                              fl_text *out)
+{
+    bool training = p->training.loss != NULL;
+    fleet_status status;
+    fl_plan *plan;
+
+    if (batch < 1)
+        return fl_fail(FLEET_EINVAL,
+                       "fleet_program_dump: a plan needs a batch, got %lld",
+                       (long long)batch);
+    p->sealed = true;
+    FL_TRY(fl_store_add(p->store, p));
+    if (training)
+        FL_TRY(fl_store_train(p->store, p->training.optimizer));
+    FL_TRY(fl_plan_build(p, p->store, batch, training, NULL, &plan));
+    status = dot ? fl_plan_dot(plan, out) : fl_plan_text(plan, out);
+    fl_plan_destroy(plan);
+    return status;
+}
+
+char *fleet_program_dump(fleet_program *p, fleet_dump how, int64_t batch)
+{
+    fl_text out = {0};
+    fleet_status status = fleet_program_status(p);
+
+    if (status != FLEET_OK)
+        return NULL;
+    switch (how) {
+    case FLEET_DUMP_TEXT:
+        status = fl_program_text(p, &out);
+        break;
+    case FLEET_DUMP_DOT:
+        status = fl_program_dot(p, &out);
+        break;
+    case FLEET_DUMP_PLAN:
+    case FLEET_DUMP_PLAN_DOT:
+        status = dump_plan(p, batch, how == FLEET_DUMP_PLAN_DOT, &out);
+        break;
+    default:
+        status = fl_fail(FLEET_EINVAL, "fleet_program_dump: %d is no form",
+                         (int)how);
+    }
+    if (status == FLEET_OK)
+        return out.chars;
+    fl_text_done(&out);
+    return NULL;
+}

@@ -1,0 +1,35 @@
+/* handle.h - the inside of a fleet handle. */
+#ifndef FL_FLEET_HANDLE_H
+#define FL_FLEET_HANDLE_H
+
+#include <fleet/fleet.h>
+
+#include "base/json.h"
+#include "runtime/context.h"
+#include "runtime/store.h"
+
+struct fleet {
+    fl_context context; /* first: what belongs to the handle knows this */
+    fl_store *store;
+    fleet_program **program; /* those that live */
+    size_t n_program, program_capacity;
+    fleet_optimizer *optimizers;
+    fleet_dataset *datasets;
+    fleet_distributed_strategy strategy; /* of fleet_distributed_optimizer() */
+    bool has_strategy;
+    fleet_program *trained; /* by fleet_minimize(), the last one */
+};
+
+static inline fleet *fl_handle_of(fl_context *context)
+{
+    return (fleet *)(void *)context;
+}
+
+/* FLEET_EINVAL without a handle, FLEET_ESTATE after fork; what names the call. */
+fleet_status fl_handle_check(const fleet *f, const char *what);
+
+/* strategy.c */
+fleet_status fl_strategy_check(const fleet_distributed_strategy *s);
+fleet_status fl_strategy_read(const fl_at *at, fleet_distributed_strategy *s);
+
+#endif

@@ -1,0 +1,382 @@
+/* inference.c - inference models and the predictor. */
+#include <string.h>
+
+#include <fleet/executor.h>
+
+#include "base/memory.h"
+#include "fleet/handle.h"
+#include "fleet/save.h"
+#include "fleet/trainer.h"
+#include "ops/ops.h"
+#include "runtime/executor.h"
+#include "table/table.h"
+
+/* --- saving -------------------------------------------------------------- */
+
+static fleet_status check_fetch(fleet *f, fleet_var *const *fetch, int n)
+{
+    if (!fetch || n < 1)
+        return fl_fail(FLEET_EINVAL, "inference model: nothing to fetch");
+    for (int i = 0; i < n; i++)
+        if (!fetch[i] || fetch[i]->program != fetch[0]->program ||
+            fetch[i]->program->context != &f->context ||
+            fetch[i]->kind != FL_VAR_TEMP)
+            return fl_fail(FLEET_EINVAL,
+                           "inference model: fetch[%d] is not computed by the "
+                           "program", i);
+    return fleet_program_status(fetch[0]->program);
+}
+
+/* What the pruned program reads must be fed, and nothing else. */
+static fleet_status check_feeds(const fleet_program *p, const bool *marked,
+                                fleet_var *const *feed, int n_feed)
+{
+    for (size_t i = 0; i < p->n_node; i++)
+        for (int j = 0; marked[i] && j < p->node[i]->n_in; j++) {
+            const fleet_var *v = p->node[i]->in[j];
+            bool fed = !v || v->kind != FL_VAR_DATA;
+
+            for (int k = 0; k < n_feed; k++)
+                fed = fed || feed[k] == v;
+            if (!fed)
+                return fl_fail(FLEET_ENOENT,
+                               "inference model: the result depends on \"%s\", "
+                               "which is not among the feeds", v->name);
+        }
+    return FLEET_OK;
+}
+
+static bool is_used(const fleet_program *p, const bool *marked,
+                    const char *name)
+{
+    for (size_t i = 0; i < p->n_node; i++)
+        for (int j = 0; marked[i] && j < p->node[i]->n_in; j++)
+            if (p->node[i]->in[j] &&
+                strcmp(p->node[i]->in[j]->name, name) == 0)
+                return true;
+    return false;
+}
+
+/* The values of a map that the program uses, for fl_free(). */
+static void *used_of(const fl_map *m, const fleet_program *p,
+                     const bool *marked, int *n)
+{
+    void **v = fl_alloc_array(m->n, sizeof *v);
+
+    *n = 0;
+    for (size_t i = 0; v && i < m->n; i++)
+        if (is_used(p, marked, m->entry[i].name))
+            v[(*n)++] = m->entry[i].value;
+    return v;
+}
+
+static fleet_status put_names(fl_json *object, const char *key,
+                              fleet_var *const *v, int n)
+{
+    fl_json *list = fl_json_array();
+
+    FL_TRY(fl_json_put(object, key, list));
+    for (int i = 0; i < n; i++)
+        FL_TRY(fl_json_append(list, fl_json_string(v[i]->name)));
+    return FLEET_OK;
+}
+
+typedef struct model {
+    fleet *f;
+    const char *path;
+    fleet_var *const *feed, *const *fetch;
+    int n_feed, n_fetch;
+} model;
+
+/* The pruned program, with what is fed and fetched. */
+static fleet_status program_json(const model *m, fl_json **program)
+{
+    fleet_status status;
+
+    FL_TRY(fl_program_to_json(m->fetch[0]->program, m->fetch, m->n_fetch,
+                              program));
+    status = put_names(*program, "feed", m->feed, m->n_feed);
+    if (status == FLEET_OK)
+        status = put_names(*program, "fetch", m->fetch, m->n_fetch);
+    if (status != FLEET_OK) {
+        fl_json_free(*program);
+        *program = NULL;
+    }
+    return status;
+}
+
+static fleet_status write_model(const model *m, const bool *marked,
+                                const fl_json *program)
+{
+    const fleet_program *p = m->fetch[0]->program;
+    fl_store *store = m->f->store;
+    fl_save s = {.store = store, .what = "inference", .program = program};
+    fleet_status status = FLEET_ENOMEM;
+
+    s.param = used_of(&store->params, p, marked, &s.n_param);
+    s.table = used_of(&store->tables, p, marked, &s.n_table);
+    if (s.param && s.table)
+        status = fl_save_write(&s, m->path);
+    fl_free(s.param);
+    fl_free(s.table);
+    return status;
+}
+
+static fleet_status save_marked(const model *m, bool *marked)
+{
+    const fleet_program *p = m->fetch[0]->program;
+    fl_json *program;
+    fleet_status status;
+
+    fl_program_mark(p, m->fetch, m->n_fetch, marked);
+    FL_TRY(check_feeds(p, marked, m->feed, m->n_feed));
+    FL_TRY(fl_store_add(m->f->store, p));
+    FL_TRY(program_json(m, &program));
+    status = write_model(m, marked, program);
+    fl_json_free(program);
+    return status;
+}
+
+/* What the fetched variable depends on: v has room for all variables. */
+static int feeds_of(const fleet_program *p, const bool *marked, fleet_var **v)
+{
+    int n = 0;
+
+    for (size_t i = 0; i < p->n_var; i++)
+        if (p->var[i]->kind == FL_VAR_DATA &&
+            is_used(p, marked, p->var[i]->name))
+            v[n++] = p->var[i];
+    return n;
+}
+
+fleet_status fl_prediction_json(fleet_var *prediction, fl_json **json)
+{
+    const fleet_program *p = prediction->program;
+    fleet_var **feed = fl_alloc_array(p->n_var, sizeof *feed);
+    bool *marked = fl_alloc(p->n_node);
+    fleet_status status = FLEET_ENOMEM;
+    model m = {.feed = feed, .fetch = &prediction, .n_fetch = 1};
+
+    if (feed && marked) {
+        fl_program_mark(p, &prediction, 1, marked);
+        m.n_feed = feeds_of(p, marked, feed);
+        status = program_json(&m, json);
+    }
+    fl_free(feed);
+    fl_free(marked);
+    return status;
+}
+
+fleet_status fleet_save_inference_model(fleet *f, const char *path,
+                                        fleet_var *const *feed, int n_feed,
+                                        fleet_var *const *fetch, int n_fetch)
+{
+    model m = {f, path, feed, fetch, n_feed, n_fetch};
+    fleet_status status;
+    bool *marked;
+
+    FL_TRY(fl_handle_check(f, "fleet_save_inference_model"));
+    if (n_feed < 0 || (n_feed > 0 && !feed))
+        return fl_fail(FLEET_EINVAL, "inference model: no feeds");
+    for (int i = 0; i < n_feed; i++)
+        if (!feed[i] || feed[i]->kind != FL_VAR_DATA)
+            return fl_fail(FLEET_EINVAL,
+                           "inference model: feed[%d] is not a data variable",
+                           i);
+    FL_TRY(check_fetch(f, fetch, n_fetch));
+    FL_TRY(FL_NEW(&marked, fetch[0]->program->n_node));
+    status = save_marked(&m, marked);
+    fl_free(marked);
+    return status;
+}
+
+/* --- the predictor ------------------------------------------------------- */
+
+typedef struct idle {
+    fleet_executor *executor;
+    struct idle *next;
+} idle;
+
+struct fleet_predictor {
+    fl_context context;
+    fl_store *store;
+    fleet_program *program;
+    fleet_var **input, **output;
+    int n_input, n_output;
+    pthread_mutex_t lock; /* of idle */
+    idle *idle;           /* executors that nobody uses just now */
+};
+
+static fleet_status read_vars(const fleet_program *p, const fl_at *at,
+                              fl_var_kind kind, fleet_var ***v, int *n)
+{
+    int count = fl_at_count(at);
+
+    if (!fl_at_is_array(at) || count > 20000)
+        return fl_at_expected(at, "names of variables");
+    FL_TRY(FL_NEW(v, (size_t)count * sizeof **v));
+    for (*n = 0; *n < count; (*n)++) {
+        fl_at one = fl_at_index(at, *n);
+        const char *name = "";
+
+        FL_TRY(fl_at_string(&one, &name));
+        (*v)[*n] = fleet_program_var(p, name);
+        if (!(*v)[*n] || (*v)[*n]->kind != kind)
+            return fl_fail(FLEET_ECONFIG, "%s: no such variable", one.path);
+    }
+    return FLEET_OK;
+}
+
+static fleet_status read_model(fleet_predictor *p, fl_saved *s)
+{
+    fl_at root = fl_at_root(s->manifest), at = fl_at_key(&root, "program");
+    fl_at feed = fl_at_key(&at, "feed"), fetch = fl_at_key(&at, "fetch");
+    fleet_status status;
+
+    p->context.seed = s->seed;
+    FL_TRY(fl_program_from_json(p->program, &at, fl_op_find));
+    FL_TRY(read_vars(p->program, &feed, FL_VAR_DATA, &p->input, &p->n_input));
+    FL_TRY(
+        read_vars(p->program, &fetch, FL_VAR_TEMP, &p->output, &p->n_output));
+    status = fl_store_add(p->store, p->program);
+    return status == FLEET_OK ? fl_saved_apply(s, p->store) : status;
+}
+
+static fleet_status open_model(fleet_predictor *p, const char *path)
+{
+    fleet_status status;
+    fl_saved s;
+
+    FL_TRY(fl_context_init(&p->context, 0, 1));
+    FL_TRY(fl_store_create(&p->context, fl_table_make, &p->store));
+    p->program = fl_program_create(&p->context, p->store);
+    if (!p->program)
+        return FLEET_ENOMEM;
+    FL_TRY(fl_saved_open(&s, path, NULL));
+    status = read_model(p, &s);
+    fl_saved_close(&s);
+    return status;
+}
+
+fleet_predictor *fleet_load_inference_model(const char *path)
+{
+    fleet_predictor *p = fl_alloc(sizeof *p);
+
+    if (!p)
+        return NULL;
+    pthread_mutex_init(&p->lock, NULL);
+    fl_log_init(&p->context.log, NULL, NULL, FLEET_LOG_WARNING);
+    if (open_model(p, path) == FLEET_OK)
+        return p;
+    fleet_predictor_destroy(p);
+    return NULL;
+}
+
+void fleet_predictor_destroy(fleet_predictor *p)
+{
+    if (!p)
+        return;
+    while (p->idle) {
+        idle *next = p->idle->next;
+
+        fleet_executor_destroy(p->idle->executor);
+        fl_free(p->idle);
+        p->idle = next;
+    }
+    fl_program_free(p->program);
+    fl_store_destroy(p->store);
+    fl_context_done(&p->context);
+    fl_log_done(&p->context.log);
+    pthread_mutex_destroy(&p->lock);
+    fl_free(p->input);
+    fl_free(p->output);
+    fl_free(p);
+}
+
+int fleet_predictor_output_num(const fleet_predictor *p)
+{
+    return p ? p->n_output : 0;
+}
+
+const fleet_var *fleet_predictor_output(const fleet_predictor *p, int i)
+{
+    return p && i >= 0 && i < p->n_output ? p->output[i] : NULL;
+}
+
+int fleet_predictor_input_num(const fleet_predictor *p)
+{
+    return p ? p->n_input : 0;
+}
+
+const fleet_var *fleet_predictor_input(const fleet_predictor *p, int i)
+{
+    return p && i >= 0 && i < p->n_input ? p->input[i] : NULL;
+}
+
+/* An executor for this call alone: an idle one, or a new one. */
+static fleet_status take(fleet_predictor *p, idle **out)
+{
+    fleet_status status = FLEET_OK;
+
+    pthread_mutex_lock(&p->lock);
+    *out = p->idle;
+    if (*out) {
+        p->idle = (*out)->next;
+    } else { /* under the lock: it seals the program and adds to the store */
+        status = FL_NEW(out, sizeof **out);
+        if (status == FLEET_OK) {
+            (*out)->executor = fleet_executor_create(p->program, NULL);
+            status = (*out)->executor ? FLEET_OK : FLEET_ENOMEM;
+        }
+    }
+    pthread_mutex_unlock(&p->lock);
+    if (status != FLEET_OK && *out) {
+        fl_free(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+static void give_back(fleet_predictor *p, idle *one)
+{
+    pthread_mutex_lock(&p->lock);
+    one->next = p->idle;
+    p->idle = one;
+    pthread_mutex_unlock(&p->lock);
+}
+
+static fleet_status score(fleet_predictor *p, fleet_executor *e,
+                          const fleet_feed *feed, int n_feed, void *const *out,
+                          const size_t *size)
+{
+    fleet_fetch fetch[16], *f = fetch;
+    fleet_status status;
+
+    if (p->n_output > 16)
+        FL_TRY(FL_NEW(&f, (size_t)p->n_output * sizeof *f));
+    for (int i = 0; i < p->n_output; i++)
+        f[i] = (fleet_fetch){
+            .var = p->output[i], .data = out[i], .size = size[i]};
+    status = fleet_executor_run(e, feed, n_feed, f, p->n_output);
+    if (f != fetch)
+        fl_free(f);
+    return status;
+}
+
+fleet_status fleet_predictor_run(fleet_predictor *p, const fleet_feed *feed,
+                                 int n_feed, void *const *out,
+                                 const size_t *size, int n_out)
+{
+    fleet_status status;
+    idle *one;
+
+    if (!p || !out || !size || n_out != p->n_output)
+        return fl_fail(FLEET_EINVAL,
+                       "fleet_predictor_run: expected %d outputs, got %d",
+                       p ? p->n_output : 0, n_out);
+    FL_TRY(fl_context_check(&p->context));
+    FL_TRY(take(p, &one));
+    status = score(p, one->executor, feed, n_feed, out, size);
+    give_back(p, one);
+    return status;
+}

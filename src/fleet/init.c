@@ -1,0 +1,284 @@
+/* init.c - the handle, and who this process is. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "fleet/handle.h"
+#include "table/table.h"
+
+const char *fleet_version(void)
+{
+#define TEXT_(x) #x
+#define TEXT(x)  TEXT_(x)
+    return TEXT(FLEET_VERSION_MAJOR) "." TEXT(FLEET_VERSION_MINOR) "." TEXT(
+        FLEET_VERSION_PATCH);
+}
+
+void fleet_free(void *p)
+{
+    fl_free(p);
+}
+
+fleet_status fl_handle_check(const fleet *f, const char *what)
+{
+    if (!f)
+        return fl_fail(FLEET_EINVAL, "%s: the fleet handle is NULL", what);
+    return fl_context_check(&f->context);
+}
+
+/* What would need other processes, which this version does not talk to. A
+ * scheduler that starts a single rank sets such variables too. */
+static fleet_status check_environment(void)
+{
+    static const char *const servers = "PADDLE_PSERVERS_IP_PORT_LIST";
+    static const char *const ranks = "PADDLE_TRAINERS_NUM";
+    const char *value = getenv(servers);
+
+    if (value && *value)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "%s is \"%s\": this version has no parameter servers; "
+                       "unset it to train in one process",
+                       servers, value);
+    value = getenv(ranks);
+    if (value && *value && strcmp(value, "1") != 0)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "%s is \"%s\": this version trains in one process; "
+                       "unset it, or set it to 1",
+                       ranks, value);
+    return FLEET_OK;
+}
+
+static fleet_status open_handle(fleet *f, const fleet_options *o)
+{
+    if (o->num_threads < 0)
+        return fl_fail(FLEET_EINVAL,
+                       "num_threads: expected 0 or more, got %d",
+                       o->num_threads);
+    FL_TRY(check_environment());
+    FL_TRY(fl_context_init(&f->context, o->seed, o->num_threads));
+    return fl_store_create(&f->context, fl_table_make, &f->store);
+}
+
+fleet_status fleet_init(fleet **out, const fleet_options *options)
+{
+    static const fleet_options defaults;
+    const fleet_options *o = options ? options : &defaults;
+    fleet_status status;
+    fleet *f;
+
+    if (!out)
+        return fl_fail(FLEET_EINVAL, "fleet_init: nowhere to put the handle");
+    *out = NULL;
+    FL_TRY(FL_NEW(&f, sizeof *f));
+    fl_log_init(&f->context.log, o->log, o->log_user, o->log_level);
+    status = open_handle(f, o);
+    if (status != FLEET_OK) {
+        fleet_destroy(f);
+        return status;
+    }
+    *out = f;
+    return FLEET_OK;
+}
+
+void fleet_destroy(fleet *f)
+{
+    if (!f)
+        return;
+    while (f->datasets)
+        fleet_dataset_destroy(f->datasets);
+    while (f->n_program > 0)
+        fleet_program_destroy(f->program[f->n_program - 1]);
+    while (f->optimizers) {
+        fleet_optimizer *next = f->optimizers->next;
+
+        fl_optimizer_destroy(f->optimizers);
+        f->optimizers = next;
+    }
+    fl_free(f->program);
+    fl_store_destroy(f->store);
+    fl_context_done(&f->context);
+    fl_log_done(&f->context.log);
+    fl_free(f);
+}
+
+/* --- programs ------------------------------------------------------------ */
+
+fleet_program *fleet_program_create(fleet *f)
+{
+    fleet_program *p;
+
+    if (fl_handle_check(f, "fleet_program_create") != FLEET_OK ||
+        fl_grow(&f->program, &f->program_capacity, f->n_program + 1,
+                sizeof *f->program) != FLEET_OK)
+        return NULL;
+    p = fl_program_create(&f->context, f->store);
+    if (p) {
+        p->owner = f;
+        f->program[f->n_program++] = p;
+    }
+    return p;
+}
+
+void fleet_program_destroy(fleet_program *p)
+{
+    fleet *f = p ? p->owner : NULL;
+
+    for (size_t i = 0; f && i < f->n_program; i++)
+        if (f->program[i] == p) {
+            f->program[i] = f->program[--f->n_program];
+            break;
+        }
+    if (f && f->trained == p)
+        f->trained = NULL;
+    fl_program_free(p);
+}
+
+/* --- roles: one process is all there is ----------------------------------- */
+
+int fleet_is_worker(const fleet *f)
+{
+    return f != NULL;
+}
+
+int fleet_is_server(const fleet *f)
+{
+    (void)f;
+    return 0;
+}
+
+int fleet_is_first_worker(const fleet *f)
+{
+    return f != NULL;
+}
+
+int fleet_worker_index(const fleet *f)
+{
+    (void)f;
+    return 0;
+}
+
+int fleet_worker_num(const fleet *f)
+{
+    return f != NULL;
+}
+
+int fleet_server_num(const fleet *f)
+{
+    (void)f;
+    return 0;
+}
+
+const char *fleet_server_endpoints(const fleet *f)
+{
+    (void)f;
+    return "";
+}
+
+static fleet_status not_a_server(const fleet *f, const char *call)
+{
+    FL_TRY(fl_handle_check(f, call));
+    return fl_fail(FLEET_ESTATE, "%s: this process is a worker", call);
+}
+
+fleet_status fleet_init_server(fleet *f, const char *path)
+{
+    (void)path;
+    return not_a_server(f, "fleet_init_server");
+}
+
+fleet_status fleet_run_server(fleet *f)
+{
+    return not_a_server(f, "fleet_run_server");
+}
+
+fleet_status fleet_init_worker(fleet *f)
+{
+    FL_TRY(fl_handle_check(f, "fleet_init_worker"));
+    if (!f->trained)
+        return fl_fail(FLEET_ESTATE, "fleet_init_worker: call "
+                       "fleet_minimize() before");
+    return FLEET_OK;
+}
+
+fleet_status fleet_stop_worker(fleet *f)
+{
+    return fl_handle_check(f, "fleet_stop_worker");
+}
+
+fleet_status fleet_barrier_worker(fleet *f)
+{
+    return fl_handle_check(f, "fleet_barrier_worker");
+}
+
+fleet_status fleet_util_file_shard(const fleet *f, int64_t n, int64_t *first,
+                                   int64_t *count)
+{
+    FL_TRY(fl_handle_check(f, "fleet_util_file_shard"));
+    if (n < 0 || !first || !count)
+        return fl_fail(FLEET_EINVAL, "fleet_util_file_shard: %lld files",
+                       (long long)n);
+    *first = 0;
+    *count = n;
+    return FLEET_OK;
+}
+
+fleet_status fleet_params_hash(fleet *f, uint64_t *hash)
+{
+    FL_TRY(fl_handle_check(f, "fleet_params_hash"));
+    return fl_store_hash(f->store, hash);
+}
+
+/* --- metrics ------------------------------------------------------------- */
+
+fleet_status fleet_metrics_reset(fleet *f)
+{
+    FL_TRY(fl_handle_check(f, "fleet_metrics_reset"));
+    pthread_rwlock_wrlock(&f->store->lock);
+    fl_store_reset_states(f->store);
+    pthread_rwlock_unlock(&f->store->lock);
+    return FLEET_OK;
+}
+
+fleet_status fleet_metrics_auc(fleet *f, const fleet_var *auc, double *out)
+{
+    const fl_node *n = auc ? auc->producer : NULL;
+    const fl_state *pos, *neg;
+
+    FL_TRY(fl_handle_check(f, "fleet_metrics_auc"));
+    if (!n || strcmp(n->op->name, "auc") != 0)
+        return fl_fail(FLEET_EINVAL, "fleet_metrics_auc: \"%s\" is not the "
+                       "output of fleet_auc()", fleet_var_name(auc));
+    pos = fl_store_state(f->store, n->in[n->n_in - 2]->name);
+    neg = fl_store_state(f->store, n->in[n->n_in - 1]->name);
+    if (!pos || !neg)
+        return fl_fail(FLEET_ESTATE, "fleet_metrics_auc: \"%s\" was never run",
+                       auc->name);
+    pthread_rwlock_rdlock(&f->store->lock);
+    *out = fleet_metrics_auc_of(pos->data, neg->data, pos->shape.dim[0]);
+    pthread_rwlock_unlock(&f->store->lock);
+    return FLEET_OK;
+}
+
+static fleet_status over_workers(const fleet *f, const char *call,
+                                 const double *x, int64_t n)
+{
+    FL_TRY(fl_handle_check(f, call));
+    if (n < 0 || (n > 0 && !x))
+        return fl_fail(FLEET_EINVAL, "%s: %lld elements", call, (long long)n);
+    return FLEET_OK; /* of one worker, it is what it is */
+}
+
+fleet_status fleet_metrics_sum(fleet *f, double *x, int64_t n)
+{
+    return over_workers(f, "fleet_metrics_sum", x, n);
+}
+
+fleet_status fleet_metrics_max(fleet *f, double *x, int64_t n)
+{
+    return over_workers(f, "fleet_metrics_max", x, n);
+}
+
+fleet_status fleet_metrics_min(fleet *f, double *x, int64_t n)
+{
+    return over_workers(f, "fleet_metrics_min", x, n);
+}

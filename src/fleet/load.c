@@ -1,0 +1,503 @@
+/* load.c - reading saves; see save.h. All of a save is checked before anything
+ * of it is used. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/memory.h"
+#include "fleet/save.h"
+
+/* --- the manifest -------------------------------------------------------- */
+
+static fleet_status read_hex(const fl_at *at, uint64_t *out)
+{
+    const char *text = "";
+    char *end;
+
+    FL_TRY(fl_at_required(at));
+    FL_TRY(fl_at_string(at, &text));
+    *out = strtoull(text, &end, 16);
+    return strlen(text) == 16 && *end == 0 ? FLEET_OK
+                                           : fl_at_expected(at, "16 hex digits");
+}
+
+static fleet_status read_int(const fl_at *object, const char *key, int64_t low,
+                             int64_t high, int64_t *out)
+{
+    fl_at at = fl_at_key(object, key);
+
+    FL_TRY(fl_at_required(&at));
+    return fl_at_int(&at, low, high, out);
+}
+
+static fleet_status read_text(const fl_at *object, const char *key,
+                              const char **out)
+{
+    fl_at at = fl_at_key(object, key);
+
+    FL_TRY(fl_at_required(&at));
+    return fl_at_string(&at, out);
+}
+
+static fleet_status read_states(const fl_at *entry, fl_saved_item *item)
+{
+    fl_at at = fl_at_key(entry, "states");
+
+    item->n_state = fl_at_count(&at);
+    if (!fl_at_is_array(&at) || item->n_state > FL_MAX_STATE)
+        return fl_at_expected(&at, "the names of up to 2 states");
+    for (int i = 0; i < item->n_state; i++) {
+        fl_at one = fl_at_index(&at, i);
+
+        item->state[i] = "";
+        FL_TRY(fl_at_string(&one, &item->state[i]));
+    }
+    return FLEET_OK;
+}
+
+static fleet_status read_param(const fl_at *entry, fl_saved_item *item)
+{
+    fl_at shape = fl_at_key(entry, "shape");
+    int64_t dims[FLEET_MAX_DIM] = {0};
+    int n = fl_at_count(&shape);
+
+    FL_TRY(read_text(entry, "name", &item->name));
+    if (!fl_at_is_array(&shape) || n < 1 || n > FLEET_MAX_DIM)
+        return fl_at_expected(&shape, "1 to 8 dimensions");
+    for (int i = 0; i < n; i++) {
+        fl_at one = fl_at_index(&shape, i);
+
+        FL_TRY(fl_at_int(&one, 1, (int64_t)1 << 40, &dims[i]));
+    }
+    FL_TRY(fl_shape_check(item->name, dims, n));
+    item->shape = fl_shape_make(dims, n);
+    item->n = fl_shape_count(&item->shape, 1);
+    return read_states(entry, item);
+}
+
+static fleet_status read_table(const fl_at *entry, fl_saved_item *item)
+{
+    fl_at a_at = fl_at_key(entry, "a"), b_at = fl_at_key(entry, "b");
+    fl_at seed_at = fl_at_key(entry, "seed");
+    int64_t dim = 0, modulo = 0, kind = 0;
+    fleet_initializer first;
+    double a = 0, b = 0;
+
+    FL_TRY(read_text(entry, "name", &item->name));
+    FL_TRY(read_int(entry, "dim", 1, 1 << 20, &dim));
+    FL_TRY(read_int(entry, "modulo", 0, (int64_t)1 << 53, &modulo));
+    FL_TRY(read_int(entry, "rows", 0, (int64_t)1 << 53, &item->n));
+    FL_TRY(read_int(entry, "initializer", FLEET_INIT_CONSTANT,
+                    FLEET_INIT_KAIMING_NORMAL, &kind));
+    FL_TRY(fl_at_double(&a_at, -1e30, 1e30, &a));
+    FL_TRY(fl_at_double(&b_at, -1e30, 1e30, &b));
+    item->shape = fl_shape_2(modulo, dim);
+    first = (fleet_initializer){(fleet_initializer_kind)kind, (float)a,
+                                (float)b};
+    FL_TRY(fl_initializer_check(item->name, &first));
+    item->filler = fl_filler_make(&first, dim, dim, 0, item->name);
+    FL_TRY(read_hex(&seed_at, &item->filler.seed));
+    return read_states(entry, item);
+}
+
+static fleet_status read_items(const fl_at *list,
+                               fleet_status (*read)(const fl_at *,
+                                                    fl_saved_item *),
+                               fl_saved_item **item, int *n)
+{
+    enum { MOST = 20000 };
+    int count = fl_at_count(list);
+
+    if (!fl_at_is_array(list) || count > MOST)
+        return fl_at_expected(list, "an array");
+    FL_TRY(FL_NEW(item, (size_t)count * sizeof **item));
+    for (*n = 0; *n < count; (*n)++) {
+        fl_at one = fl_at_index(list, *n);
+
+        FL_TRY(read(&one, &(*item)[*n]));
+    }
+    return FLEET_OK;
+}
+
+static fleet_status read_manifest(fl_saved *s, const char *what)
+{
+    fl_at root = fl_at_root(s->manifest), seed = fl_at_key(&root, "seed");
+    fl_at params = fl_at_key(&root, "params");
+    fl_at tables = fl_at_key(&root, "tables");
+    const char *format = "", *found = "";
+    int64_t version = 0;
+
+    FL_TRY(read_text(&root, "format", &format));
+    FL_TRY(read_int(&root, "version", 0, INT32_MAX, &version));
+    FL_TRY(read_text(&root, "what", &found));
+    if (strcmp(format, "libfleet") != 0 || version != FL_SAVE_VERSION)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "a save of format \"%s\" %lld; expected \"libfleet\" %d",
+                       format, (long long)version, FL_SAVE_VERSION);
+    if (what && strcmp(found, what) != 0)
+        return fl_fail(FLEET_EINVAL, "what was saved is \"%s\", not \"%s\"",
+                       found, what);
+    FL_TRY(read_hex(&seed, &s->seed));
+    FL_TRY(read_int(&root, "updates", 0, (int64_t)1 << 53, &s->updates));
+    FL_TRY(read_items(&params, read_param, &s->param, &s->n_param));
+    return read_items(&tables, read_table, &s->table, &s->n_table);
+}
+
+/* The manifest's text, checked against the sum beside it. */
+static fleet_status read_checked(const char *path, char **text, size_t *size)
+{
+    char *file = fl_path_join(path, FL_MANIFEST);
+    char *sum_file = fl_path_join(path, FL_MANIFEST_SUM), *sum = NULL;
+    fleet_status status = FLEET_ENOMEM;
+    size_t sum_size;
+
+    if (file && sum_file) {
+        status = fl_file_read(file, text, size);
+        if (status == FLEET_OK)
+            status = fl_file_read(sum_file, &sum, &sum_size);
+        if (status == FLEET_OK &&
+            (sum_size != 17 ||
+             strtoull(sum, NULL, 16) != fl_hash(*text, *size, 0)))
+            status = fl_fail(FLEET_ECORRUPT,
+                             "%s: damaged: its checksum differs", file);
+        else if (status == FLEET_ENOENT && *text)
+            status = fl_fail(FLEET_ECORRUPT, "%s: missing", sum_file);
+    }
+    fl_free(file);
+    fl_free(sum_file);
+    fl_free(sum);
+    return status;
+}
+
+static fleet_status open_manifest(fl_saved *s, const char *what)
+{
+    char *text = NULL;
+    size_t size;
+    fleet_status status = read_checked(s->path, &text, &size);
+
+    if (status == FLEET_OK)
+        status = fl_json_parse(text, size, FL_MANIFEST, &s->manifest);
+    fl_free(text);
+    FL_TRY(status);
+    status = read_manifest(s, what);
+    return status == FLEET_OK ? status
+                              : fl_fail_in(status, "%s/%s", s->path,
+                                           FL_MANIFEST);
+}
+
+/* --- parts --------------------------------------------------------------- */
+
+typedef struct part {
+    const char *file;
+    char *data;
+    size_t size, at;
+} part;
+
+/* One record: its header, then what follows it. */
+typedef struct record {
+    fl_record head;
+    const fl_saved_item *item;
+    const char *payload;
+} record;
+
+typedef fleet_status visit_record(void *arg, const record *r);
+
+static fleet_status damaged(const part *p, const char *why)
+{
+    return fl_fail(FLEET_ECORRUPT, "%s: damaged: %s at byte %zu", p->file, why,
+                   p->at);
+}
+
+static size_t payload_size(const fl_saved_item *item, const fl_record *h)
+{
+    size_t width = 1 + (size_t)item->n_state;
+
+    if (h->kind == FL_RECORD_DENSE)
+        return (size_t)h->n * width * sizeof(float);
+    return (size_t)h->n * (sizeof(uint64_t) + sizeof(uint32_t) +
+                           width * (size_t)item->shape.dim[1] * sizeof(float));
+}
+
+static fleet_status check_head(const part *p, const fl_saved *s,
+                               const fl_record *h, fl_saved_item **item)
+{
+    bool dense = h->kind == FL_RECORD_DENSE;
+    int64_t left;
+
+    if (h->magic != FL_RECORD_MAGIC || (!dense && h->kind != FL_RECORD_ROWS) ||
+        h->item >= (uint32_t)(dense ? s->n_param : s->n_table))
+        return damaged(p, "no record");
+    *item = &(dense ? s->param : s->table)[h->item];
+    if (h->n > (uint64_t)(*item)->n || h->n > p->size)
+        return damaged(p, "a record that is too large");
+    if (!dense)
+        return h->index < FL_N_BUCKET ? FLEET_OK
+                                      : damaged(p, "a bucket that is none");
+    left = (*item)->n - (int64_t)h->index * FL_BLOCK;
+    if (left <= 0 || h->n != (uint64_t)(left < FL_BLOCK ? left : FL_BLOCK))
+        return damaged(p, "a block that does not fit its parameter");
+    return FLEET_OK;
+}
+
+static fleet_status walk_part(part *p, const fl_saved *s, visit_record *visit,
+                              void *arg)
+{
+    while (p->at < p->size) {
+        fl_saved_item *item = NULL;
+        record r;
+        size_t size;
+
+        if (p->size - p->at < sizeof r.head)
+            return damaged(p, "half a record");
+        memcpy(&r.head, p->data + p->at, sizeof r.head);
+        FL_TRY(check_head(p, s, &r.head, &item));
+        size = payload_size(item, &r.head);
+        if (p->size - p->at - sizeof r.head < size)
+            return damaged(p, "half a record");
+        r.item = item;
+        r.payload = p->data + p->at + sizeof r.head;
+        FL_TRY(visit(arg, &r));
+        p->at += sizeof r.head + size;
+    }
+    return FLEET_OK;
+}
+
+/* A part's name must not lead out of the folder. */
+static fleet_status part_path(const fl_saved *s, const fl_at *entry,
+                              char **path)
+{
+    const char *file = "";
+
+    FL_TRY(read_text(entry, "file", &file));
+    if (!*file || strchr(file, '/'))
+        return fl_fail(FLEET_ECORRUPT, "%s: \"%s\" is no part's name",
+                       entry->path, file);
+    *path = fl_path_join(s->path, file);
+    return *path ? FLEET_OK : FLEET_ENOMEM;
+}
+
+static fleet_status read_part(const fl_saved *s, const fl_at *entry,
+                              visit_record *visit, void *arg)
+{
+    fl_at sum_at = fl_at_key(entry, "xxh64");
+    fleet_status status;
+    int64_t size = 0;
+    uint64_t sum;
+    part p = {0};
+    char *path = NULL;
+
+    FL_TRY(read_int(entry, "size", 0, (int64_t)1 << 53, &size));
+    FL_TRY(read_hex(&sum_at, &sum));
+    FL_TRY(part_path(s, entry, &path));
+    status = fl_file_read_checked(path, (uint64_t)size, sum, &p.data);
+    if (status == FLEET_OK) {
+        p.file = path;
+        p.size = (size_t)size;
+        status = walk_part(&p, s, visit, arg);
+    }
+    fl_free(p.data);
+    fl_free(path);
+    return status;
+}
+
+static fleet_status each_record(const fl_saved *s, visit_record *visit,
+                                void *arg)
+{
+    fl_at root = fl_at_root(s->manifest), list = fl_at_key(&root, "parts");
+
+    if (!fl_at_is_array(&list))
+        return fl_at_expected(&list, "an array");
+    for (int i = 0; i < fl_at_count(&list); i++) {
+        fl_at entry = fl_at_index(&list, i);
+
+        FL_TRY(read_part(s, &entry, visit, arg));
+    }
+    return FLEET_OK;
+}
+
+static fleet_status count_record(void *arg, const record *r)
+{
+    fl_saved *s = arg;
+    bool dense = r->head.kind == FL_RECORD_DENSE;
+
+    (dense ? s->param : s->table)[r->head.item].seen += (int64_t)r->head.n;
+    return FLEET_OK;
+}
+
+static fleet_status check_seen(const fl_saved *s, const fl_saved_item *item,
+                               int n, const char *unit)
+{
+    for (int i = 0; i < n; i++)
+        if (item[i].seen != item[i].n)
+            return fl_fail(FLEET_ECORRUPT,
+                           "%s: damaged: the parts hold %lld %s of \"%s\", not "
+                           "%lld", s->path, (long long)item[i].seen, unit,
+                           item[i].name, (long long)item[i].n);
+    return FLEET_OK;
+}
+
+static fleet_status open_all(fl_saved *s, const char *what)
+{
+    FL_TRY(open_manifest(s, what));
+    FL_TRY(each_record(s, count_record, s));
+    FL_TRY(check_seen(s, s->param, s->n_param, "numbers"));
+    return check_seen(s, s->table, s->n_table, "rows");
+}
+
+fleet_status fl_saved_open(fl_saved *s, const char *path, const char *what)
+{
+    fleet_status status;
+
+    *s = (fl_saved){0};
+    if (!path)
+        return fl_fail(FLEET_EINVAL, "load: the path is NULL");
+    s->path = fl_strdup(path);
+    status = s->path ? open_all(s, what) : FLEET_ENOMEM;
+    if (status != FLEET_OK)
+        fl_saved_close(s);
+    return status;
+}
+
+void fl_saved_close(fl_saved *s)
+{
+    fl_free(s->path);
+    fl_json_free(s->manifest);
+    fl_free(s->param);
+    fl_free(s->table);
+    *s = (fl_saved){0};
+}
+
+/* --- into a store -------------------------------------------------------- */
+
+static fl_saved_item *find_item(fl_saved_item *item, int n, const char *name)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(item[i].name, name) == 0)
+            return &item[i];
+    return NULL;
+}
+
+/* The optimizer's states must be the saved ones; without one, none are read. */
+static fleet_status check_states(const fl_saved_item *item,
+                                 const fl_store *store)
+{
+    const fl_rule *rule;
+    bool same;
+
+    if (!store->optimizer)
+        return FLEET_OK;
+    rule = fl_rule_of(store->optimizer->kind);
+    same = item->n_state == rule->n_state;
+    for (int i = 0; same && i < rule->n_state; i++)
+        same = strcmp(item->state[i], rule->state[i]) == 0;
+    return same ? FLEET_OK
+                : fl_fail(FLEET_ESHAPE,
+                          "\"%s\" was saved with the states of another "
+                          "optimizer than %s",
+                          item->name, rule->name);
+}
+
+static fleet_status check_item(const fl_saved *s, const fl_store *store,
+                               const fl_saved_item *item, const char *name,
+                               const fl_shape *shape)
+{
+    if (!item)
+        return fl_fail(FLEET_ENOENT, "%s has no \"%s\"", s->path, name);
+    if (!fl_shape_equal(&item->shape, shape))
+        return fl_fail(FLEET_ESHAPE, "\"%s\" has shape %s, but %s in %s", name,
+                       fl_shape_print(shape).chars,
+                       fl_shape_print(&item->shape).chars, s->path);
+    return check_states(item, store);
+}
+
+static fleet_status check_fit(fl_saved *s, const fl_store *store)
+{
+    for (size_t i = 0; i < store->params.n; i++) {
+        const fl_param *p = store->params.entry[i].value;
+
+        FL_TRY(check_item(s, store, find_item(s->param, s->n_param, p->name),
+                          p->name, &p->shape));
+    }
+    for (size_t i = 0; i < store->tables.n; i++) {
+        const fl_rows *r = store->tables.entry[i].value;
+        fl_shape shape = fl_shape_2(r->modulo, r->dim);
+
+        FL_TRY(check_item(s, store, find_item(s->table, s->n_table, r->name),
+                          r->name, &shape));
+    }
+    return FLEET_OK;
+}
+
+static void apply_dense(const record *r, const fl_param *p)
+{
+    size_t bytes = (size_t)r->head.n * sizeof(float);
+    int64_t at = p->offset + (int64_t)r->head.index * FL_BLOCK;
+
+    memcpy(p->group->weight + at, r->payload, bytes);
+    for (int i = 0; i < r->item->n_state; i++)
+        if (p->group->state[i])
+            memcpy(p->group->state[i] + at,
+                   r->payload + (size_t)(1 + i) * bytes, bytes);
+}
+
+static fleet_status apply_rows(const record *r, fl_rows *rows)
+{
+    size_t n = (size_t)r->head.n;
+    size_t width = (1 + (size_t)r->item->n_state) * (size_t)rows->dim;
+    size_t kept = (1 + (size_t)rows->n_state) * (size_t)rows->dim;
+    const char *keys = r->payload, *steps = keys + n * sizeof(uint64_t);
+    const char *values = steps + n * sizeof(uint32_t);
+
+    for (size_t i = 0; i < n; i++) {
+        uint64_t key;
+        float *row;
+
+        memcpy(&key, keys + i * sizeof key, sizeof key);
+        FL_TRY(rows->methods->make(rows, &key, 1, &row));
+        memcpy(&fl_row_of(row)->step, steps + i * sizeof(uint32_t),
+               sizeof(uint32_t));
+        memcpy(row, values + i * width * sizeof(float),
+               (kept < width ? kept : width) * sizeof(float));
+    }
+    return FLEET_OK;
+}
+
+static fleet_status apply_record(void *arg, const record *r)
+{
+    fl_store *store = arg;
+
+    if (r->head.kind == FL_RECORD_DENSE) {
+        const fl_param *p = fl_store_param(store, r->item->name);
+
+        if (p)
+            apply_dense(r, p);
+        return FLEET_OK;
+    }
+    fl_rows *rows = fl_store_rows(store, r->item->name);
+    return rows ? apply_rows(r, rows) : FLEET_OK;
+}
+
+static fleet_status apply_all(fl_saved *s, fl_store *store)
+{
+    FL_TRY(check_fit(s, store));
+    for (size_t i = 0; i < store->tables.n; i++) {
+        fl_rows *r = store->tables.entry[i].value;
+
+        r->methods->clear(r);
+        r->filler = find_item(s->table, s->n_table, r->name)->filler;
+    }
+    FL_TRY(each_record(s, apply_record, store));
+    store->updates = s->updates;
+    return FLEET_OK;
+}
+
+fleet_status fl_saved_apply(fl_saved *s, fl_store *store)
+{
+    fleet_status status;
+
+    pthread_rwlock_wrlock(&store->lock);
+    status = apply_all(s, store);
+    pthread_rwlock_unlock(&store->lock);
+    return status;
+}

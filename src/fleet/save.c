@@ -1,0 +1,292 @@
+/* save.c - writing saves; see save.h. */
+#include "fleet/save.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "fleet/handle.h"
+
+enum { PART_BYTES = 256 << 20 };
+
+/* The part that is being written; a full one is followed by the next. */
+typedef struct parts {
+    const char *folder;
+    fl_json *list; /* for the manifest */
+    fl_writer writer;
+    bool open;
+    int n;
+} parts;
+
+static fleet_status close_part(parts *p)
+{
+    fl_json *entry = fl_json_object();
+    uint64_t size, hash;
+    char name[32];
+
+    p->open = false;
+    snprintf(name, sizeof name, "part-%05d", p->n++);
+    FL_TRY(fl_json_append(p->list, entry));
+    FL_TRY(fl_writer_close(&p->writer, &size, &hash));
+    FL_TRY(fl_json_put(entry, "file", fl_json_string(name)));
+    FL_TRY(fl_json_put(entry, "size", fl_json_int((int64_t)size)));
+    return fl_json_put(entry, "xxh64", fl_json_hex(hash));
+}
+
+static fleet_status begin_record(parts *p, const fl_record *r)
+{
+    char name[32];
+
+    if (p->open && p->writer.written > PART_BYTES)
+        FL_TRY(close_part(p));
+    if (!p->open) {
+        snprintf(name, sizeof name, "part-%05d", p->n);
+        p->open = true;
+        FL_TRY(fl_writer_open(&p->writer, p->folder, name));
+    }
+    fl_writer_put(&p->writer, r, sizeof *r);
+    return p->writer.status;
+}
+
+static int state_count(const fl_save *s)
+{
+    return s->states && s->store->optimizer
+               ? fl_rule_of(s->store->optimizer->kind)->n_state
+               : 0;
+}
+
+/* --- dense --------------------------------------------------------------- */
+
+static fleet_status write_param(const fl_save *s, parts *p, int item)
+{
+    const fl_param *param = s->param[item];
+    const fl_group *g = param->group;
+
+    for (int64_t at = 0; at < param->n; at += FL_BLOCK) {
+        int64_t n = param->n - at < FL_BLOCK ? param->n - at : FL_BLOCK;
+        fl_record r = {FL_RECORD_MAGIC, FL_RECORD_DENSE, (uint32_t)item,
+                       (uint32_t)(at / FL_BLOCK), (uint64_t)n};
+        size_t bytes = (size_t)n * sizeof(float);
+
+        FL_TRY(begin_record(p, &r));
+        fl_writer_put(&p->writer, g->weight + param->offset + at, bytes);
+        for (int i = 0; i < state_count(s); i++)
+            fl_writer_put(&p->writer, g->state[i] + param->offset + at, bytes);
+        FL_TRY(p->writer.status);
+    }
+    return FLEET_OK;
+}
+
+/* --- rows ---------------------------------------------------------------- */
+
+/* Rows of the bucket under way: keys, steps, then values row by row. */
+typedef struct bucket_rows {
+    const fl_save *save;
+    parts *parts;
+    int item, bucket;
+    int64_t n;
+    uint64_t *key;
+    uint32_t *step;
+    float *value;
+    size_t key_capacity, step_capacity, value_capacity;
+    int64_t width; /* floats that are saved of a row */
+} bucket_rows;
+
+static fleet_status flush_bucket(bucket_rows *b)
+{
+    fl_record r = {FL_RECORD_MAGIC, FL_RECORD_ROWS, (uint32_t)b->item,
+                   (uint32_t)b->bucket, (uint64_t)b->n};
+    fl_writer *w = &b->parts->writer;
+
+    if (b->n == 0)
+        return FLEET_OK;
+    FL_TRY(begin_record(b->parts, &r));
+    fl_writer_put(w, b->key, (size_t)b->n * sizeof *b->key);
+    fl_writer_put(w, b->step, (size_t)b->n * sizeof *b->step);
+    fl_writer_put(w, b->value, (size_t)(b->n * b->width) * sizeof *b->value);
+    b->n = 0;
+    return w->status;
+}
+
+static fleet_status add_row(void *arg, int bucket, const float *row)
+{
+    bucket_rows *b = arg;
+    const fl_row_head *head = (const fl_row_head *)(const void *)row - 1;
+    size_t n;
+
+    if (bucket != b->bucket)
+        FL_TRY(flush_bucket(b));
+    b->bucket = bucket;
+    n = (size_t)b->n + 1;
+    FL_TRY(fl_grow(&b->key, &b->key_capacity, n, sizeof *b->key));
+    FL_TRY(fl_grow(&b->step, &b->step_capacity, n, sizeof *b->step));
+    FL_TRY(fl_grow(&b->value, &b->value_capacity, n * (size_t)b->width,
+                   sizeof *b->value));
+    b->key[b->n] = head->key;
+    b->step[b->n] = head->step;
+    memcpy(b->value + b->n * b->width, row,
+           (size_t)b->width * sizeof *b->value);
+    b->n++;
+    return FLEET_OK;
+}
+
+static fleet_status write_table(const fl_save *s, parts *p, int item)
+{
+    const fl_rows *r = s->table[item];
+    bucket_rows b = {.save = s,
+                     .parts = p,
+                     .item = item,
+                     .bucket = -1,
+                     .width = r->dim * (1 + state_count(s))};
+    fleet_status status = r->methods->each(r, add_row, &b);
+
+    if (status == FLEET_OK)
+        status = flush_bucket(&b);
+    fl_free(b.key);
+    fl_free(b.step);
+    fl_free(b.value);
+    return status;
+}
+
+/* --- the manifest -------------------------------------------------------- */
+
+static fleet_status put_states(const fl_save *s, fl_json *entry)
+{
+    fl_json *list = fl_json_array();
+
+    FL_TRY(fl_json_put(entry, "states", list));
+    for (int i = 0; i < state_count(s); i++)
+        FL_TRY(fl_json_append(
+            list, fl_json_string(
+                      fl_rule_of(s->store->optimizer->kind)->state[i])));
+    return FLEET_OK;
+}
+
+static fleet_status put_param(const fl_save *s, fl_json *list,
+                              const fl_param *p)
+{
+    fl_json *entry = fl_json_object(), *shape = fl_json_array();
+
+    FL_TRY(fl_json_append(list, entry));
+    FL_TRY(fl_json_put(entry, "name", fl_json_string(p->name)));
+    FL_TRY(fl_json_put(entry, "dtype", fl_json_string("float32")));
+    FL_TRY(fl_json_put(entry, "shape", shape));
+    for (int i = 0; i < p->shape.n_dim; i++)
+        FL_TRY(fl_json_append(shape, fl_json_int(p->shape.dim[i])));
+    return put_states(s, entry);
+}
+
+static fleet_status put_table(const fl_save *s, fl_json *list, const fl_rows *r)
+{
+    fl_json *entry = fl_json_object();
+    const fl_filler *f = &r->filler;
+
+    FL_TRY(fl_json_append(list, entry));
+    FL_TRY(fl_json_put(entry, "name", fl_json_string(r->name)));
+    FL_TRY(fl_json_put(entry, "dim", fl_json_int(r->dim)));
+    FL_TRY(fl_json_put(entry, "modulo", fl_json_int(r->modulo)));
+    FL_TRY(fl_json_put(entry, "rows", fl_json_int(r->methods->count(r))));
+    FL_TRY(fl_json_put(entry, "initializer", fl_json_int(f->kind)));
+    FL_TRY(fl_json_put(entry, "a", fl_json_double((double)f->a, 9)));
+    FL_TRY(fl_json_put(entry, "b", fl_json_double((double)f->b, 9)));
+    FL_TRY(fl_json_put(entry, "seed", fl_json_hex(f->seed)));
+    return put_states(s, entry);
+}
+
+static fleet_status describe(const fl_save *s, fl_json *m, fl_json *part_list)
+{
+    fl_json *params = fl_json_array(), *tables = fl_json_array();
+
+    FL_TRY(fl_json_put(m, "parts", part_list));
+    FL_TRY(fl_json_put(m, "format", fl_json_string("libfleet")));
+    FL_TRY(fl_json_put(m, "version", fl_json_int(FL_SAVE_VERSION)));
+    FL_TRY(fl_json_put(m, "what", fl_json_string(s->what)));
+    FL_TRY(fl_json_put(m, "library", fl_json_string(fleet_version())));
+    FL_TRY(fl_json_put(m, "isa", fl_json_string(fl_simd_best()->isa)));
+    FL_TRY(fl_json_put(m, "seed", fl_json_hex(s->store->context->seed)));
+    FL_TRY(fl_json_put(m, "updates", fl_json_int(s->store->updates)));
+    FL_TRY(fl_json_put(m, "params", params));
+    for (int i = 0; i < s->n_param; i++)
+        FL_TRY(put_param(s, params, s->param[i]));
+    FL_TRY(fl_json_put(m, "tables", tables));
+    for (int i = 0; i < s->n_table; i++)
+        FL_TRY(put_table(s, tables, s->table[i]));
+    return FLEET_OK;
+}
+
+static fleet_status write_text(const char *folder, const char *name,
+                               const char *text, uint64_t *hash)
+{
+    fl_writer w;
+    fleet_status status = fl_writer_open(&w, folder, name);
+
+    if (status == FLEET_OK)
+        fl_writer_put(&w, text, strlen(text));
+    return fl_writer_close(&w, NULL, hash);
+}
+
+static fleet_status write_manifest(const fl_save *s, parts *p)
+{
+    fl_json *m = fl_json_object();
+    fleet_status status = describe(s, m, p->list);
+    char sum[20], *text = NULL;
+    uint64_t hash;
+
+    p->list = NULL; /* the manifest's now */
+    if (status == FLEET_OK && s->program)
+        status = fl_json_put(m, "program", fl_json_copy(s->program));
+    if (status == FLEET_OK && s->statistics)
+        status = fl_json_put(m, "statistics", fl_json_copy(s->statistics));
+    if (status == FLEET_OK && !(text = fl_json_print(m, true)))
+        status = FLEET_ENOMEM;
+    if (status == FLEET_OK)
+        status = write_text(p->folder, FL_MANIFEST, text, &hash);
+    if (status == FLEET_OK) {
+        snprintf(sum, sizeof sum, "%016llx\n", (unsigned long long)hash);
+        status = write_text(p->folder, FL_MANIFEST_SUM, sum, &hash);
+    }
+    fl_free(text);
+    fl_json_free(m);
+    return status;
+}
+
+static fleet_status write_all(const fl_save *s, parts *p)
+{
+    fleet_status status = FLEET_OK;
+
+    p->list = fl_json_array();
+    for (int i = 0; i < s->n_param && status == FLEET_OK; i++)
+        status = write_param(s, p, i);
+    for (int i = 0; i < s->n_table && status == FLEET_OK; i++)
+        status = write_table(s, p, i);
+    if (p->open) {
+        fleet_status closed = close_part(p);
+
+        status = status == FLEET_OK ? closed : status;
+    }
+    if (status == FLEET_OK)
+        return write_manifest(s, p);
+    fl_json_free(p->list);
+    return status;
+}
+
+fleet_status fl_save_write(const fl_save *s, const char *path)
+{
+    fl_folder folder;
+    fleet_status status;
+    parts p = {0};
+
+    if (!path)
+        return fl_fail(FLEET_EINVAL, "save: the path is NULL");
+    status = fl_folder_begin(&folder, path, FL_MANIFEST);
+    if (status == FLEET_OK) {
+        p.folder = folder.temp;
+        pthread_rwlock_rdlock(&s->store->lock);
+        status = write_all(s, &p);
+        pthread_rwlock_unlock(&s->store->lock);
+    }
+    if (status == FLEET_OK)
+        status = fl_folder_commit(&folder);
+    fl_folder_cancel(&folder);
+    return status;
+}

@@ -1,0 +1,77 @@
+/* save.h - saves: a folder of parts and a manifest; docs/formats.md.
+ *
+ * A save is written and read by name. Dense parameters travel in blocks of
+ * FL_BLOCK floats, rows bucket by bucket, so that any number of processes can
+ * write the parts of one save and any other number can read them.
+ */
+#ifndef FL_FLEET_SAVE_H
+#define FL_FLEET_SAVE_H
+
+#include "base/file.h"
+#include "base/json.h"
+#include "runtime/store.h"
+
+#define FL_MANIFEST     "manifest.json"
+#define FL_MANIFEST_SUM "manifest.xxh64"
+
+enum { FL_SAVE_VERSION = 1 };
+
+/* What stands before every piece of a part, little-endian. */
+typedef struct fl_record {
+    uint32_t magic; /* FL_RECORD_MAGIC */
+    uint32_t kind;  /* 1: a dense block, 2: rows of a bucket */
+    uint32_t item;  /* place in the manifest's params or tables */
+    uint32_t index; /* which block, or bucket */
+    uint64_t n;     /* floats, or rows */
+} fl_record;
+
+enum { FL_RECORD_MAGIC = 0x43524c46, FL_RECORD_DENSE = 1, FL_RECORD_ROWS = 2 };
+
+/* What is saved: which of the store's things, and what else the manifest says.
+ */
+typedef struct fl_save {
+    fl_store *store;
+    fl_param **param;
+    int n_param;
+    fl_rows **table;
+    int n_table;
+    bool states;       /* the optimizer's, too */
+    const char *what;  /* "checkpoint" or "inference" */
+    const fl_json *program;    /* what a predictor runs; NULL: none */
+    const fl_json *statistics; /* of the training data; NULL: none */
+} fl_save;
+
+fleet_status fl_save_write(const fl_save *s, const char *path);
+
+/* A save that is being read. */
+typedef struct fl_saved_item {
+    const char *name;
+    fl_shape shape; /* tables: [modulo, dim] */
+    int n_state;
+    const char *state[FL_MAX_STATE];
+    int64_t n;    /* floats, or rows */
+    int64_t seen; /* of them, in the parts */
+    fl_filler filler; /* tables */
+} fl_saved_item;
+
+typedef struct fl_saved {
+    char *path;
+    fl_json *manifest;
+    uint64_t seed;
+    int64_t updates;
+    fl_saved_item *param, *table;
+    int n_param, n_table;
+} fl_saved;
+
+/* Open and check everything: the manifest, each part's size and checksum, and
+ * that the parts hold just what the manifest promises. what: "checkpoint", or
+ * NULL for anything that a predictor can run. */
+fleet_status fl_saved_open(fl_saved *s, const char *path, const char *what);
+void fl_saved_close(fl_saved *s);
+
+/* Bring it into the store: whatever the store has and the save has, too. The
+ * store's parameters and tables must all be there, with equal shapes; states
+ * must be those of its optimizer, if it has one. */
+fleet_status fl_saved_apply(fl_saved *s, fl_store *store);
+
+#endif

@@ -1,0 +1,429 @@
+/* strategy.c - the strategy: each field once in a table that says what becomes
+ * of it. */
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "fleet/handle.h"
+#include "runtime/plan.h"
+
+fleet_distributed_strategy fleet_distributed_strategy_default(void)
+{
+    return (fleet_distributed_strategy){
+        .a_sync = 1,
+        .a_sync_configs = {.max_merge_var_num = 1,
+                           .send_queue_size = 16,
+                           .min_send_grad_num_before_recv = 1,
+                           .thread_pool_size = 1,
+                           .send_wait_times = 1,
+                           .launch_barrier = 1,
+                           .lr_decay_steps = 10},
+        .gradient_merge_configs = {.k_steps = 1, .avg = 1},
+        .amp_configs = {.init_loss_scaling = 32768,
+                        .incr_every_n_steps = 1000,
+                        .decr_every_n_nan_or_inf = 2,
+                        .incr_ratio = 2,
+                        .decr_ratio = 0.8f,
+                        .use_dynamic_loss_scaling = 1},
+        .localsgd_configs = {1, 1},
+        .adaptive_localsgd_configs = {1, 1},
+        .dgc_configs = {0, 1, 0.999f},
+        .lars_configs = {0.001f, 0.0005f, 0},
+        .lamb_configs = {0.01f},
+        .sharding_configs = {1, 8},
+        .sync_nccl_allreduce = 1,
+        .nccl_comm_num = 1,
+        .hierarchical_allreduce_inter_nranks = 1,
+        .fuse_all_reduce_ops = 1,
+        .fuse_grad_size_in_MB = 32,
+        .last_comm_group_size_MB = 1,
+    };
+}
+
+typedef enum field_type { BOOL, INT, INT64, FLOAT } field_type;
+
+typedef enum fate {
+    HONOURED,
+    SERVERS,  /* nothing to act on: there are no servers */
+    ALONE,    /* nothing to act on: there is one worker */
+    REFUSED   /* any value but the default */
+} fate;
+
+typedef struct field {
+    const char *name;
+    field_type type;
+    size_t offset;
+    fate fate;
+} field;
+
+#define AT(member) offsetof(fleet_distributed_strategy, member)
+#define BOOL_(member, fate)  {#member, BOOL, AT(member), fate}
+#define INT_(member, fate)   {#member, INT, AT(member), fate}
+#define INT64_(member, fate) {#member, INT64, AT(member), fate}
+#define FLOAT_(member, fate) {#member, FLOAT, AT(member), fate}
+
+static const field fields[] = {
+    BOOL_(is_collective, ALONE),
+    BOOL_(a_sync, SERVERS),
+    INT64_(a_sync_configs.k_steps, SERVERS),
+    INT_(a_sync_configs.max_merge_var_num, SERVERS),
+    INT_(a_sync_configs.send_queue_size, SERVERS),
+    BOOL_(a_sync_configs.independent_recv_thread, SERVERS),
+    INT_(a_sync_configs.min_send_grad_num_before_recv, SERVERS),
+    INT_(a_sync_configs.thread_pool_size, SERVERS),
+    INT_(a_sync_configs.send_wait_times, SERVERS),
+    BOOL_(a_sync_configs.runtime_split_send_recv, SERVERS),
+    BOOL_(a_sync_configs.launch_barrier, SERVERS),
+    INT_(a_sync_configs.lr_decay_steps, SERVERS),
+    BOOL_(a_sync_configs.use_ps_gpu, REFUSED),
+    BOOL_(gradient_merge, HONOURED),
+    INT_(gradient_merge_configs.k_steps, HONOURED),
+    BOOL_(gradient_merge_configs.avg, HONOURED),
+    BOOL_(amp, REFUSED),
+    FLOAT_(amp_configs.init_loss_scaling, REFUSED),
+    INT_(amp_configs.incr_every_n_steps, REFUSED),
+    INT_(amp_configs.decr_every_n_nan_or_inf, REFUSED),
+    FLOAT_(amp_configs.incr_ratio, REFUSED),
+    FLOAT_(amp_configs.decr_ratio, REFUSED),
+    BOOL_(amp_configs.use_dynamic_loss_scaling, REFUSED),
+    BOOL_(amp_configs.use_pure_fp16, REFUSED),
+    BOOL_(amp_configs.use_bf16, REFUSED),
+    BOOL_(recompute, REFUSED),
+    BOOL_(localsgd, REFUSED),
+    INT_(localsgd_configs.k_steps, REFUSED),
+    INT_(localsgd_configs.begin_step, REFUSED),
+    BOOL_(adaptive_localsgd, REFUSED),
+    INT_(adaptive_localsgd_configs.k_steps, REFUSED),
+    INT_(adaptive_localsgd_configs.begin_step, REFUSED),
+    BOOL_(dgc, REFUSED),
+    INT_(dgc_configs.rampup_begin_step, REFUSED),
+    INT_(dgc_configs.rampup_step, REFUSED),
+    FLOAT_(dgc_configs.sparsity, REFUSED),
+    BOOL_(lars, REFUSED),
+    FLOAT_(lars_configs.lars_coeff, REFUSED),
+    FLOAT_(lars_configs.lars_weight_decay, REFUSED),
+    FLOAT_(lars_configs.epsilon, REFUSED),
+    BOOL_(lamb, REFUSED),
+    FLOAT_(lamb_configs.lamb_weight_decay, REFUSED),
+    BOOL_(sharding, REFUSED),
+    INT_(sharding_configs.stage, REFUSED),
+    INT_(sharding_configs.sharding_degree, REFUSED),
+    BOOL_(sync_nccl_allreduce, ALONE),
+    INT_(nccl_comm_num, ALONE),
+    BOOL_(use_hierarchical_allreduce, ALONE),
+    INT_(hierarchical_allreduce_inter_nranks, ALONE),
+    BOOL_(sync_batch_norm, REFUSED),
+    BOOL_(fuse_all_reduce_ops, ALONE),
+    INT_(fuse_grad_size_in_MB, ALONE),
+    FLOAT_(last_comm_group_size_MB, ALONE),
+    BOOL_(find_unused_parameters, REFUSED),
+    BOOL_(calc_comm_same_stream, ALONE),
+    BOOL_(fp16_allreduce, ALONE),
+    BOOL_(gradient_scale_sum, ALONE),
+    BOOL_(deterministic, HONOURED),
+};
+
+enum { N_FIELD = sizeof fields / sizeof *fields };
+
+static double value_of(const fleet_distributed_strategy *s, const field *f)
+{
+    const char *at = (const char *)s + f->offset;
+    int64_t i64;
+    int i;
+    float x;
+
+    switch (f->type) {
+    case BOOL:
+    case INT:
+        memcpy(&i, at, sizeof i);
+        return i;
+    case INT64:
+        memcpy(&i64, at, sizeof i64);
+        return (double)i64;
+    default:
+        memcpy(&x, at, sizeof x);
+        return (double)x;
+    }
+}
+
+static fleet_status check_range(const char *name, double got, double low,
+                                double high)
+{
+    if (got >= low && got <= high)
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL, "strategy.%s: expected %g to %g, got %g", name,
+                   low, high, got);
+}
+
+/* A field without effect must still be one that could be. */
+static fleet_status check_ranges(const fleet_distributed_strategy *s)
+{
+    const fleet_a_sync_configs *c = &s->a_sync_configs;
+    const double most = 1e9;
+
+    FL_TRY(check_range("a_sync_configs.k_steps", (double)c->k_steps, 0, most));
+    FL_TRY(check_range("a_sync_configs.max_merge_var_num", c->max_merge_var_num,
+                       1, most));
+    FL_TRY(check_range("a_sync_configs.send_queue_size", c->send_queue_size, 1,
+                       most));
+    FL_TRY(check_range("a_sync_configs.min_send_grad_num_before_recv",
+                       c->min_send_grad_num_before_recv, 1, most));
+    FL_TRY(check_range("a_sync_configs.thread_pool_size", c->thread_pool_size,
+                       1, most));
+    FL_TRY(check_range("a_sync_configs.send_wait_times", c->send_wait_times, 0,
+                       most));
+    FL_TRY(check_range("a_sync_configs.lr_decay_steps", c->lr_decay_steps, 1,
+                       most));
+    FL_TRY(check_range("gradient_merge_configs.k_steps",
+                       s->gradient_merge_configs.k_steps, 1, 1e6));
+    FL_TRY(check_range("nccl_comm_num", s->nccl_comm_num, 1, 64));
+    FL_TRY(check_range("hierarchical_allreduce_inter_nranks",
+                       s->hierarchical_allreduce_inter_nranks, 1, most));
+    FL_TRY(check_range("fuse_grad_size_in_MB", s->fuse_grad_size_in_MB, 0,
+                       1e6));
+    return check_range("last_comm_group_size_MB",
+                       (double)s->last_comm_group_size_MB, 1e-6, 1e6);
+}
+
+/* A BOOL is 0 or 1: a 2 would be taken for "on" here and for a typing error
+ * there. */
+static fleet_status check_bools(const fleet_distributed_strategy *s)
+{
+    for (int i = 0; i < N_FIELD; i++)
+        if (fields[i].type == BOOL)
+            FL_TRY(check_range(fields[i].name, value_of(s, &fields[i]), 0, 1));
+    return FLEET_OK;
+}
+
+/* --- from JSON ----------------------------------------------------------- */
+
+static void set_value(fleet_distributed_strategy *s, const field *f, double x)
+{
+    char *at = (char *)s + f->offset;
+    int64_t i64 = (int64_t)x;
+    float real = (float)x;
+    int i = (int)i64;
+
+    if (f->type == INT64)
+        memcpy(at, &i64, sizeof i64);
+    else if (f->type == FLOAT)
+        memcpy(at, &real, sizeof real);
+    else
+        memcpy(at, &i, sizeof i);
+}
+
+static fleet_status read_field(const fl_at *at, const field *f,
+                               fleet_distributed_strategy *s)
+{
+    double x = value_of(s, f);
+    int64_t i = (int64_t)x;
+    bool b = x != 0;
+
+    if (f->type == BOOL) {
+        FL_TRY(fl_at_bool(at, &b));
+        x = b;
+    } else if (f->type == FLOAT) {
+        FL_TRY(fl_at_double(at, -1e9, 1e9, &x));
+    } else {
+        FL_TRY(fl_at_int(at, -1000000000, 1000000000, &i));
+        x = (double)i;
+    }
+    set_value(s, f, x);
+    return FLEET_OK;
+}
+
+/* The names of fields below a prefix, up to the next dot. */
+static int names_below(const char *prefix, const char **name, char *text,
+                       size_t size)
+{
+    size_t length = strlen(prefix), used = 0;
+    int n = 0;
+
+    for (int i = 0; i < N_FIELD; i++) {
+        const char *rest = fields[i].name + length;
+        size_t word;
+
+        if (strncmp(fields[i].name, prefix, length) != 0)
+            continue;
+        word = strcspn(rest, ".");
+        if (n && strncmp(name[n - 1], rest, word) == 0 &&
+            name[n - 1][word] == 0)
+            continue;
+        if (used + word + 1 > size)
+            break;
+        memcpy(text + used, rest, word);
+        name[n++] = text + used;
+        used += word + 1;
+    }
+    name[n] = NULL;
+    return n;
+}
+
+static fleet_status check_names(const fl_at *at, const char *prefix)
+{
+    const char *name[N_FIELD + 1];
+    char text[N_FIELD * 48] = {0};
+
+    names_below(prefix, name, text, sizeof text);
+    return fl_at_keys(at, name);
+}
+
+fleet_status fl_strategy_read(const fl_at *at, fleet_distributed_strategy *s)
+{
+    FL_TRY(check_names(at, ""));
+    for (int i = 0; i < N_FIELD; i++) {
+        const char *dot = strchr(fields[i].name, '.');
+        char group[64];
+        fl_at in, value;
+
+        if (!dot) {
+            value = fl_at_key(at, fields[i].name);
+        } else {
+            size_t n = (size_t)(dot - fields[i].name);
+
+            memcpy(group, fields[i].name, n);
+            group[n] = 0;
+            in = fl_at_key(at, group);
+            group[n] = '.';
+            group[n + 1] = 0;
+            FL_TRY(check_names(&in, group));
+            value = fl_at_key(&in, dot + 1);
+        }
+        FL_TRY(read_field(&value, &fields[i], s));
+    }
+    return fl_strategy_check(s);
+}
+
+/* --- use ----------------------------------------------------------------- */
+
+fleet_status fl_strategy_check(const fleet_distributed_strategy *s)
+{
+    fleet_distributed_strategy defaults = fleet_distributed_strategy_default();
+
+    FL_TRY(check_bools(s));
+    for (int i = 0; i < N_FIELD; i++)
+        if (fields[i].fate == REFUSED &&
+            value_of(s, &fields[i]) != value_of(&defaults, &fields[i]))
+            return fl_fail(FLEET_EUNSUPPORTED,
+                           "strategy.%s: this version does not have it",
+                           fields[i].name);
+    if (!s->a_sync && s->a_sync_configs.k_steps > 0)
+        return fl_fail(FLEET_EINVAL,
+                       "strategy.a_sync_configs.k_steps is %lld, which is geo "
+                       "mode, but strategy.a_sync is 0",
+                       (long long)s->a_sync_configs.k_steps);
+    if (!s->gradient_merge && s->gradient_merge_configs.k_steps > 1)
+        return fl_fail(FLEET_EINVAL,
+                       "strategy.gradient_merge_configs.k_steps is %d, but "
+                       "strategy.gradient_merge is 0",
+                       s->gradient_merge_configs.k_steps);
+    return check_ranges(s);
+}
+
+fleet_optimizer *
+fleet_distributed_optimizer(fleet *f, fleet_optimizer *o,
+                            const fleet_distributed_strategy *strategy)
+{
+    if (fl_handle_check(f, "fleet_distributed_optimizer") != FLEET_OK)
+        return NULL;
+    if (!o)
+        return NULL; /* its own failure is already set */
+    if (o->context != &f->context) {
+        fl_fail(FLEET_EINVAL, "fleet_distributed_optimizer: the optimizer "
+                              "belongs to another handle");
+        return NULL;
+    }
+    if (strategy && fl_strategy_check(strategy) != FLEET_OK)
+        return NULL;
+    f->strategy = strategy ? *strategy : fleet_distributed_strategy_default();
+    f->has_strategy = true;
+    return o;
+}
+
+fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
+{
+    fleet_program *p = loss ? loss->program : NULL;
+    fleet *f;
+
+    if (!o)
+        return fl_fail(FLEET_EINVAL, "fleet_minimize: no optimizer (%s)",
+                       fleet_last_error());
+    if (!loss)
+        return fl_fail(FLEET_EINVAL, "fleet_minimize: no loss (%s)",
+                       fleet_last_error());
+    FL_TRY(fleet_program_status(p));
+    f = fl_handle_of(p->context);
+    FL_TRY(fl_handle_check(f, "fleet_minimize"));
+    if (o->context != p->context)
+        return fl_fail(FLEET_EINVAL, "fleet_minimize: the optimizer belongs to "
+                                     "another handle");
+    if (p->sealed || p->training.loss)
+        return fl_fail(FLEET_ESTATE, "fleet_minimize: the program %s",
+                       p->sealed ? "has run already" : "is trained already");
+    if (loss->dtype != FLEET_FLOAT32 || fl_shape_batched(&loss->shape) ||
+        fl_shape_count(&loss->shape, 1) != 1)
+        return fl_fail(FLEET_ESHAPE,
+                       "fleet_minimize: the loss \"%s\" has shape %s; expected "
+                       "[1]",
+                       loss->name, fl_shape_print(&loss->shape).chars);
+    if (!f->has_strategy)
+        f->strategy = fleet_distributed_strategy_default();
+    p->training.loss = loss;
+    p->training.optimizer = o;
+    if (f->strategy.gradient_merge)
+        p->training.merge_steps = f->strategy.gradient_merge_configs.k_steps;
+    p->training.merge_average = f->strategy.gradient_merge_configs.avg != 0;
+    f->trained = p;
+    return FLEET_OK;
+}
+
+/* --- the dump ------------------------------------------------------------ */
+
+static void describe(const fleet_distributed_strategy *s, const field *f,
+                     const fleet_distributed_strategy *defaults, fl_text *out)
+{
+    static const char *const effect[] = {
+        [HONOURED] = "in effect",
+        [SERVERS] = "no effect: no servers, training is synchronous",
+        [ALONE] = "no effect: one worker",
+        [REFUSED] = "off: not in this version",
+    };
+    double asked = value_of(s, f);
+    bool is_default = asked == value_of(defaults, f);
+
+    fl_text_add(out, "%-48s %-12g %-8s %s\n", f->name, asked,
+                is_default ? "default" : "asked", effect[f->fate]);
+}
+
+static fleet_status dump_passes(fleet *f, fl_text *out)
+{
+    fl_plan *plan;
+
+    if (!f->trained)
+        return FLEET_OK;
+    f->trained->sealed = true;
+    FL_TRY(fl_store_add(f->store, f->trained));
+    FL_TRY(fl_store_train(f->store, f->trained->training.optimizer));
+    FL_TRY(fl_plan_build(f->trained, f->store, 1, true, NULL, &plan));
+    fl_text_add(out, "mode local, workers 1, servers 0\npasses %s\n",
+                fl_text_chars(&plan->passes));
+    fl_plan_destroy(plan);
+    return out->status;
+}
+
+char *fleet_strategy_dump(fleet *f)
+{
+    fleet_distributed_strategy defaults = fleet_distributed_strategy_default();
+    const fleet_distributed_strategy *s;
+    fl_text out = {0};
+
+    if (fl_handle_check(f, "fleet_strategy_dump") != FLEET_OK)
+        return NULL;
+    s = f->has_strategy ? &f->strategy : &defaults;
+    for (int i = 0; i < N_FIELD; i++)
+        describe(s, &fields[i], &defaults, &out);
+    if (dump_passes(f, &out) == FLEET_OK && out.status == FLEET_OK)
+        return out.chars;
+    fl_text_done(&out);
+    return NULL;
+}

@@ -1,0 +1,288 @@
+/* train.c - passes over a dataset: batches in, steps, log lines. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "fleet/pass.h"
+#include "fleet/trainer.h"
+#include "runtime/executor.h"
+
+typedef struct pass {
+    fleet_executor *e;
+    fleet_dataset *d;
+    const fleet_train_options *o;
+    fl_observer *observer; /* NULL: nobody */
+    void *observer_arg;
+    fl_stream *stream;
+    int *var;          /* of each slot: the variable it feeds, -1: none */
+    float *shown;      /* room for what is printed */
+    size_t shown_size;
+    fleet_train_result r;
+    int64_t started_ns;
+} pass;
+
+/* --- slots and variables ------------------------------------------------- */
+
+static fleet_status check_slot(const fleet_slot *s, const fleet_var *v)
+{
+    int64_t dim = v->ragged ? -1 : fl_shape_cols(&v->shape);
+
+    if (s->dtype != v->dtype)
+        return fl_fail(FLEET_EDTYPE,
+                       "slot \"%s\" is %s, but its variable is %s", s->name,
+                       fleet_dtype_name(s->dtype), fleet_dtype_name(v->dtype));
+    if (!v->ragged && !fl_shape_batched(&v->shape))
+        return fl_fail(FLEET_ESHAPE, "slot \"%s\": its variable has no batch",
+                       s->name);
+    if (s->dim != dim)
+        return fl_fail(FLEET_ESHAPE,
+                       "slot \"%s\" has %" PRId64 " values per sample, but its "
+                       "variable takes %" PRId64 " (-1: any number)",
+                       s->name, s->dim, dim);
+    return FLEET_OK;
+}
+
+static bool is_fed(const pass *p, int var)
+{
+    for (int i = 0; i < p->d->n_slot; i++)
+        if (p->var[i] == var)
+            return true;
+    return false;
+}
+
+static fleet_status match_slots(pass *p)
+{
+    const fleet_program *program = p->e->program;
+
+    FL_TRY(FL_NEW(&p->var, (size_t)p->d->n_slot * sizeof *p->var));
+    for (int i = 0; i < p->d->n_slot; i++) {
+        const fleet_slot *s = &p->d->slots[i];
+        const fleet_var *v = fleet_program_var(program, s->name);
+
+        p->var[i] = -1;
+        if (!v || v->kind != FL_VAR_DATA)
+            continue;
+        FL_TRY(check_slot(s, v));
+        p->var[i] = v->id;
+    }
+    return FLEET_OK;
+}
+
+/* Once there is a plan: everything that it reads is fed. */
+static fleet_status check_fed(const pass *p, const fl_plan *plan)
+{
+    const fleet_program *program = p->e->program;
+
+    for (size_t i = 0; i < program->n_var; i++)
+        if (program->var[i]->kind == FL_VAR_DATA && plan->value_of[i] >= 0 &&
+            !is_fed(p, (int)i))
+            return fl_fail(FLEET_ENOENT,
+                           "no slot of the dataset feeds variable \"%s\"",
+                           program->var[i]->name);
+    return FLEET_OK;
+}
+
+/* --- log lines ----------------------------------------------------------- */
+
+/* Memory for the largest variable that is printed. */
+static fleet_status show_one(pass *p, int i, fl_text *line)
+{
+    const fleet_var *v = p->o->fetch_list[i];
+    fleet_fetch f = {.var = v};
+    size_t n;
+
+    FL_TRY(fl_executor_fetch(p->e, &f));
+    n = 1;
+    for (int d = 0; d < f.n_dim; d++)
+        n *= (size_t)f.dims[d];
+    FL_TRY(fl_grow(&p->shown, &p->shown_size, 2 * n, sizeof *p->shown));
+    f.data = p->shown;
+    f.size = p->shown_size * sizeof *p->shown;
+    FL_TRY(fl_executor_fetch(p->e, &f));
+    fl_text_add(line, ", %s[%zu]:[",
+                p->o->fetch_info ? p->o->fetch_info[i] : v->name, n);
+    for (size_t j = 0; j < n; j++) {
+        int64_t integer;
+
+        memcpy(&integer, (char *)p->shown + j * 8 * (v->dtype == FLEET_INT64),
+               sizeof integer);
+        if (v->dtype == FLEET_INT64)
+            fl_text_add(line, "%s%" PRId64, j ? "," : "", integer);
+        else
+            fl_text_add(line, "%s%g", j ? "," : "", (double)p->shown[j]);
+    }
+    fl_text_add(line, "]");
+    return line->status;
+}
+
+static fleet_status show(pass *p)
+{
+    int64_t period = p->o->print_period ? p->o->print_period : 100;
+    fleet_status status = FLEET_OK;
+    fl_text line = {0};
+    char now[20];
+
+    if (p->o->n_fetch == 0 || p->r.batches % period != 0)
+        return FLEET_OK;
+    fl_wall_text(now);
+    fl_text_add(&line, "time: [%s], batch: [%" PRId64 "]", now, p->r.batches);
+    for (int i = 0; i < p->o->n_fetch && status == FLEET_OK; i++)
+        status = show_one(p, i, &line);
+    if (status == FLEET_OK)
+        FL_INFO(&p->e->context->log, "%s", fl_text_chars(&line));
+    fl_text_done(&line);
+    return status;
+}
+
+/* --- steps --------------------------------------------------------------- */
+
+static void bind_batch(pass *p, const fl_batch *b)
+{
+    for (int i = 0; i < p->d->n_slot; i++)
+        if (p->var[i] >= 0)
+            p->e->input[p->var[i]] =
+                (fl_input){b->slot[i].values, b->slot[i].offsets};
+}
+
+/* The loss of the last iteration; 0 where there is none. */
+double fl_trainer_loss(const fleet_executor *e)
+{
+    const fleet_var *loss = e->last ? e->program->training.loss : NULL;
+    int at = loss ? e->last->plan->value_of[loss->id] : -1;
+    float x = 0;
+
+    if (at >= 0)
+        memcpy(&x, fl_compiled_pointer(e->last, at), sizeof x);
+    return (double)x;
+}
+
+static fleet_status step(pass *p, const fl_batch *b)
+{
+    fl_compiled *c;
+
+    if (p->r.batches == 0) {
+        FL_TRY(fl_executor_plan(p->e, b->rows, &c));
+        FL_TRY(check_fed(p, c->plan));
+        p->started_ns = fl_now_ns();
+    }
+    bind_batch(p, b);
+    FL_TRY(fl_executor_iterate(p->e, b->rows));
+    p->r.loss += fl_trainer_loss(p->e) * (double)b->rows;
+    p->r.batches++;
+    p->r.samples += b->rows;
+    if (p->observer)
+        FL_TRY(p->observer(p->observer_arg, p->e, b));
+    return show(p);
+}
+
+static fleet_status run(pass *p)
+{
+    for (;;) {
+        fl_batch *b;
+        int64_t samples;
+        fleet_status status = fl_stream_next(p->stream, &b);
+
+        if (status == FLEET_EEND)
+            return fl_executor_flush(p->e);
+        FL_TRY(status);
+        status = step(p, b);
+        samples = b->rows;
+        fl_stream_release(p->stream, b);
+        FL_TRY(status);
+        if (p->o->on_batch &&
+            p->o->on_batch(p->o->user, p->r.batches, samples))
+            return fl_executor_flush(p->e);
+    }
+}
+
+static fleet_status open_pass(pass *p)
+{
+    if (p->e->max_batch < p->d->options.batch_size)
+        p->e->max_batch = p->d->options.batch_size;
+    for (int i = 0; i < p->o->n_fetch; i++)
+        FL_TRY(fl_executor_want(p->e, p->o->fetch_list[i]));
+    if (!p->e->training && p->e->program->training.loss)
+        FL_TRY(fl_executor_want(p->e, p->e->program->training.loss));
+    FL_TRY(fl_dataset_open(p->d, &p->stream));
+    memset(p->e->input, 0, p->e->program->n_var * sizeof *p->e->input);
+    return match_slots(p);
+}
+
+static fleet_status run_pass(pass *p, fleet_train_result *result)
+{
+    static const fleet_train_options defaults;
+    fleet_status status;
+
+    if (!p->o)
+        p->o = &defaults;
+    status = open_pass(p);
+    if (status == FLEET_OK)
+        status = run(p);
+    if (p->r.batches > 0)
+        p->r.seconds = (double)(fl_now_ns() - p->started_ns) * 1e-9;
+    if (p->r.samples > 0)
+        p->r.loss /= (double)p->r.samples;
+    fl_stream_close(p->stream);
+    fl_free(p->var);
+    fl_free(p->shown);
+    if (result)
+        *result = p->r;
+    return status;
+}
+
+static fleet_status check_pass(const fleet_executor *e, const fleet_dataset *d,
+                               const fleet_train_options *o, const char *call)
+{
+    if (!e || !d)
+        return fl_fail(FLEET_EINVAL, "%s: no executor or no dataset", call);
+    if (o && (o->n_fetch < 0 || (o->n_fetch > 0 && !o->fetch_list) ||
+              o->print_period < 0))
+        return fl_fail(FLEET_EINVAL,
+                       "%s: n_fetch %d or print_period %lld is not possible",
+                       call, o->n_fetch, (long long)o->print_period);
+    return fl_context_check(e->context);
+}
+
+fleet_status fleet_train_from_dataset(fleet_executor *e, fleet_dataset *d,
+                                      const fleet_train_options *options,
+                                      fleet_train_result *result)
+{
+    pass p = {.e = e, .d = d, .o = options};
+
+    FL_TRY(check_pass(e, d, options, "fleet_train_from_dataset"));
+    if (!e->training)
+        return fl_fail(FLEET_ESTATE, "fleet_train_from_dataset: the executor "
+                       "does not train: %s",
+                       e->program->training.loss ? "it is for test"
+                                                 : "call fleet_minimize()");
+    return run_pass(&p, result);
+}
+
+static fleet_status infer(pass *p, fleet_train_result *result)
+{
+    FL_TRY(check_pass(p->e, p->d, p->o, "fleet_infer_from_dataset"));
+    if (p->e->training)
+        return fl_fail(FLEET_ESTATE, "fleet_infer_from_dataset: the executor "
+                       "trains: make one with for_test");
+    return run_pass(p, result);
+}
+
+fleet_status fleet_infer_from_dataset(fleet_executor *e, fleet_dataset *d,
+                                      const fleet_train_options *options,
+                                      fleet_train_result *result)
+{
+    return infer(&(pass){.e = e, .d = d, .o = options}, result);
+}
+
+fleet_status fl_infer_pass(fleet_executor *e, fleet_dataset *d,
+                           const fleet_train_options *options,
+                           fl_observer *observer, void *arg)
+{
+    return infer(&(pass){.e = e,
+                         .d = d,
+                         .o = options,
+                         .observer = observer,
+                         .observer_arg = arg},
+                 NULL);
+}

@@ -1,0 +1,380 @@
+/* trainer.c - fleet_train_from_config(): what a configuration says, done. */
+#include <inttypes.h>
+#include <math.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "fleet/config.h"
+#include "fleet/datasets.h"
+#include "fleet/save.h"
+#include "fleet/trainer.h"
+
+typedef struct training {
+    const fl_config *c;
+    const fleet_config_options *o;
+    fleet *f;
+    fleet_program *program;
+    fleet_model model;
+    fleet_dataset *train, *test;
+    fleet_executor *trainer, *tester;
+    int64_t started_ns; /* the process, as good as we know */
+
+    /* progress */
+    int64_t epoch, epoch_samples, last_ns;
+    int64_t trained;      /* samples of finished epochs */
+    double trained_s;     /* and their seconds */
+    fleet_train_result r; /* of the last epoch */
+} training;
+
+/* --- data ---------------------------------------------------------------- */
+
+static fleet_status make_dataset(training *t, const char *const *files, int n,
+                                 fleet_dataset **out)
+{
+    const fl_config *c = t->c;
+    fleet_dataset_options o = c->dataset;
+    fleet_slot *slots = fl_alloc_array((size_t)c->n_slot + 1, sizeof *slots);
+
+    if (!slots)
+        return FLEET_ENOMEM;
+    for (int i = 0; i < c->n_slot; i++)
+        slots[i] = c->slot[i].slot;
+    if (o.format == FLEET_CSV || o.format == FLEET_MULTISLOT) {
+        o.slots = slots;
+        o.n_slot = c->n_slot;
+    }
+    *out = fleet_queue_dataset(t->f, &o);
+    fl_free(slots);
+    return *out ? fleet_dataset_set_filelist(*out, files, n) : FLEET_EINVAL;
+}
+
+static fleet_status make_datasets(training *t)
+{
+    FL_TRY(make_dataset(t, t->c->train, t->c->n_train, &t->train));
+    if (t->c->n_test == 0)
+        return FLEET_OK;
+    FL_TRY(make_dataset(t, t->c->test, t->c->n_test, &t->test));
+    t->test->options.shuffle = 0;
+    return FLEET_OK;
+}
+
+/* --- model --------------------------------------------------------------- */
+
+/* The largest label of the training data, read once through. */
+static fleet_status largest_label(training *t, int slot, int64_t *largest)
+{
+    fl_stream *stream;
+    fleet_status status;
+    fl_batch *b;
+
+    *largest = 0;
+    FL_TRY(fl_dataset_open(t->train, &stream));
+    t->train->pass = 0; /* this was none */
+    while ((status = fl_stream_next(stream, &b)) == FLEET_OK) {
+        const int64_t *label = b->slot[slot].values;
+
+        for (int64_t i = 0; i < b->rows; i++)
+            if (label[i] > *largest)
+                *largest = label[i];
+        fl_stream_release(stream, b);
+    }
+    fl_stream_close(stream);
+    return status == FLEET_EEND ? FLEET_OK : status;
+}
+
+/* An mlp reads one slot of numbers; the label is the other one. */
+static fleet_status mlp_slots(const training *t, const fleet_slot **input,
+                              int *label)
+{
+    const fleet_dataset *d = t->train;
+
+    *input = NULL;
+    *label = -1;
+    for (int i = 0; i < d->n_slot; i++) {
+        bool is_label = t->c->n_slot ? t->c->slot[i].label : i == 1;
+
+        if (is_label)
+            *label = i;
+        else if (*input || d->slots[i].dtype != FLEET_FLOAT32)
+            return fl_fail(FLEET_ECONFIG,
+                           "slots[%d]: an mlp reads one slot of floats and the "
+                           "label", i);
+        else
+            *input = &d->slots[i];
+    }
+    if (!*input || *label < 0 || d->slots[*label].dtype != FLEET_INT64)
+        return fl_fail(FLEET_ECONFIG, "slots: an mlp reads one slot of floats "
+                                      "and a label of type uint64");
+    return FLEET_OK;
+}
+
+static fleet_status make_mlp(training *t)
+{
+    const fl_config *c = t->c;
+    fleet_mlp_options o = {.classes = c->classes};
+    const fleet_slot *input;
+    int label;
+
+    FL_TRY(mlp_slots(t, &input, &label));
+    if (o.classes == 0) {
+        FL_TRY(largest_label(t, label, &o.classes));
+        o.classes = o.classes < 1 ? 2 : o.classes + 1;
+    }
+    o.input = input->name;
+    o.dim = input->dim;
+    o.label = t->train->slots[label].name;
+    if (c->has_hidden) {
+        o.hidden = c->hidden;
+        o.n_hidden = c->n_hidden;
+    }
+    fleet_mlp(t->program, &o, &t->model);
+    return fleet_program_status(t->program);
+}
+
+/* Slots by what they are: the label, numbers, ids. */
+static void sort_slots(const fl_config *c, fleet_ctr_options *o,
+                       fleet_dense_slot *dense, fleet_id_slot *ids)
+{
+    for (int i = 0; i < c->n_slot; i++) {
+        const fl_config_slot *s = &c->slot[i];
+
+        if (s->label) {
+            o->label = s->slot.name;
+            o->label_dtype = s->slot.dtype;
+        } else if (s->slot.dtype == FLEET_FLOAT32) {
+            dense[o->n_dense++] =
+                (fleet_dense_slot){s->slot.name, s->slot.dim};
+        } else {
+            ids[o->n_ids++] = (fleet_id_slot){s->slot.name, s->slot.dim,
+                                              s->combiner, s->table};
+        }
+    }
+    o->dense = dense;
+    o->ids = ids;
+    o->no_dense = o->n_dense == 0;
+}
+
+static fleet_status make_ctr(training *t)
+{
+    static fleet_var *(*const build[])(fleet_program *,
+                                       const fleet_ctr_options *,
+                                       fleet_model *) = {
+        fleet_wide_deep, fleet_ctr_dnn, fleet_deepfm};
+    const fl_config *c = t->c;
+    fleet_ctr_options o = {.embedding_dim = c->embedding_dim,
+                           .wide_ids = c->wide_ids};
+    fleet_dense_slot *dense =
+        fl_alloc_array((size_t)c->n_slot + 1, sizeof *dense);
+    fleet_id_slot *ids = fl_alloc_array((size_t)c->n_slot + 1, sizeof *ids);
+    fleet_status status = FLEET_ENOMEM;
+
+    if (c->has_hidden) {
+        o.hidden = c->hidden;
+        o.n_hidden = c->n_hidden;
+    }
+    if (dense && ids) {
+        sort_slots(c, &o, dense, ids);
+        status = o.n_ids > 0
+                     ? FLEET_OK
+                     : fl_fail(FLEET_ECONFIG, "slots: model %s needs at least "
+                               "one slot of type uint64", c->model_name);
+    }
+    if (status == FLEET_OK) {
+        build[c->model](t->program, &o, &t->model);
+        status = fleet_program_status(t->program);
+    }
+    fl_free(dense);
+    fl_free(ids);
+    return status;
+}
+
+static fleet_optimizer *make_optimizer(training *t)
+{
+    const fl_config_optimizer *o = &t->c->optimizer;
+    float rate = (float)o->learning_rate;
+
+    switch ((fl_rule_kind)o->type) {
+    case FL_RULE_SGD:
+        return fleet_sgd(t->f, rate);
+    case FL_RULE_MOMENTUM:
+        return fleet_momentum(
+            t->f, rate,
+            &(fleet_momentum_options){(float)o->momentum, o->nesterov});
+    case FL_RULE_ADAGRAD:
+        return fleet_adagrad(
+            t->f, rate,
+            &(fleet_adagrad_options){(float)o->epsilon,
+                                     (float)o->initial_accumulator});
+    default:
+        return fleet_adam(t->f, rate,
+                          &(fleet_adam_options){(float)o->beta1,
+                                                (float)o->beta2,
+                                                (float)o->epsilon});
+    }
+}
+
+static fleet_status set_optimizer(training *t, fleet_optimizer *opt)
+{
+    const fl_config_optimizer *o = &t->c->optimizer;
+
+    if (!opt)
+        return FLEET_EINVAL;
+    FL_TRY(fleet_optimizer_set_l2_decay(opt, (float)o->l2_decay));
+    if (o->clip_global_norm > 0)
+        FL_TRY(fleet_optimizer_set_global_norm_clip(
+            opt, (float)o->clip_global_norm));
+    if (o->decay == 1)
+        FL_TRY(fleet_optimizer_set_piecewise_decay(opt, o->boundaries,
+                                                   o->values, o->n_boundary));
+    if (o->decay == 2)
+        FL_TRY(fleet_optimizer_set_exponential_decay(opt, (float)o->rate,
+                                                     o->steps, o->staircase));
+    return FLEET_OK;
+}
+
+static fleet_status make_model(training *t)
+{
+    fleet_optimizer *o = make_optimizer(t);
+
+    FL_TRY(set_optimizer(t, o));
+    t->program = fleet_program_create(t->f);
+    if (!t->program)
+        return FLEET_ENOMEM;
+    FL_TRY(t->c->model == FL_MLP ? make_mlp(t) : make_ctr(t));
+    o = fleet_distributed_optimizer(t->f, o, &t->c->strategy);
+    if (!o)
+        return FLEET_EINVAL;
+    return fleet_minimize(o, t->model.loss);
+}
+
+/* --- training ------------------------------------------------------------ */
+
+static int on_batch(void *user, int64_t batch, int64_t samples)
+{
+    training *t = user;
+    const fl_config *c = t->c;
+    fleet_progress p = {.epoch = t->epoch, .epochs = c->epochs};
+    int64_t now = fl_now_ns();
+    double per_epoch, seconds;
+
+    (void)batch;
+    t->epoch_samples += samples;
+    if (!t->o->on_progress || now - t->last_ns < 500000000)
+        return 0;
+    t->last_ns = now;
+    p.samples = t->epoch_samples;
+    p.loss = fl_trainer_loss(t->trainer);
+    seconds = (double)(now - t->started_ns) * 1e-9;
+    p.samples_per_s = (double)(t->trained + p.samples) / seconds;
+    per_epoch = t->epoch > 1 ? (double)t->trained / (double)(t->epoch - 1)
+                             : (double)NAN;
+    p.done = isnan(per_epoch) ? 0
+                              : (double)(t->trained + p.samples) /
+                                    (per_epoch * (double)c->epochs);
+    p.seconds_left = isnan(per_epoch)
+                         ? (double)NAN
+                         : (per_epoch * (double)c->epochs -
+                            (double)(t->trained + p.samples)) /
+                               p.samples_per_s;
+    t->o->on_progress(t->o->user, &p);
+    return 0;
+}
+
+static fleet_status train(training *t)
+{
+    fleet_train_options o = {.on_batch = on_batch, .user = t};
+
+    t->started_ns = fl_now_ns();
+    for (t->epoch = 1; t->epoch <= t->c->epochs; t->epoch++) {
+        t->epoch_samples = 0;
+        FL_TRY(fleet_train_from_dataset(t->trainer, t->train, &o, &t->r));
+        if (t->r.samples == 0)
+            return fl_fail(FLEET_EEND, "dataset.train: the files have no "
+                                       "sample");
+        t->trained += t->r.samples;
+        t->trained_s += t->r.seconds;
+    }
+    return FLEET_OK;
+}
+
+static fleet_status make_executors(training *t)
+{
+    fleet_executor_options test = {.for_test = 1};
+
+    t->trainer = fleet_executor_create(t->program, NULL);
+    t->tester = fleet_executor_create(t->program, &test);
+    return t->trainer && t->tester ? FLEET_OK : FLEET_ENOMEM;
+}
+
+static fleet_status run(training *t, char **line, int64_t begun_ns)
+{
+    fleet_evaluation e = {0};
+    fleet_report r = {.model = t->c->model_name};
+
+    FL_TRY(make_datasets(t));
+    FL_TRY(make_model(t));
+    if (t->c->load)
+        FL_TRY(fleet_load_model(t->f, t->c->load));
+    if (t->test)
+        FL_TRY(fleet_dataset_use_statistics_of(t->test, t->train));
+    FL_TRY(make_executors(t));
+    FL_TRY(fleet_init_worker(t->f));
+    FL_TRY(train(t));
+    FL_TRY(fleet_params_hash(t->f, &r.params_hash));
+    if (t->test) {
+        FL_TRY(fleet_evaluate(t->tester, t->test, &t->model, &e));
+        r.evaluation = &e;
+    }
+    if (t->c->save)
+        FL_TRY(fl_checkpoint_save(t->f, t->c->save, &t->model));
+    FL_TRY(fleet_stop_worker(t->f));
+    r.loss = t->r.loss;
+    r.samples_per_s = (double)t->trained / t->trained_s;
+    r.seconds = (double)(fl_now_ns() - begun_ns) * 1e-9;
+    *line = fleet_report_line(t->f, &r);
+    return *line ? FLEET_OK : FLEET_ENOMEM;
+}
+
+static fleet_status train_config(const fl_config *c,
+                                 const fleet_config_options *o, char **line,
+                                 int64_t begun_ns)
+{
+    fleet_options options = {.seed = (uint64_t)c->seed,
+                             .log = o->log,
+                             .log_user = o->log_user,
+                             .log_level = o->log_level};
+    training t = {.c = c, .o = o};
+    fleet_status status;
+
+    FL_TRY(fleet_init(&t.f, &options));
+    status = run(&t, line, begun_ns);
+    fleet_executor_destroy(t.trainer);
+    fleet_executor_destroy(t.tester);
+    fleet_destroy(t.f);
+    return status;
+}
+
+fleet_status fleet_train_from_config(const char *path,
+                                     const fleet_config_options *options,
+                                     char **line)
+{
+    static const fleet_config_options defaults;
+    int64_t begun_ns = fl_now_ns();
+    fleet_status status;
+    fl_config c = {0};
+    size_t size;
+    char *text;
+
+    if (!path || !line)
+        return fl_fail(FLEET_EINVAL, "fleet_train_from_config: NULL argument");
+    *line = NULL;
+    FL_TRY(fl_file_read(path, &text, &size));
+    status = fl_config_read(&c, text, size, path);
+    if (status == FLEET_OK)
+        status = train_config(&c, options ? options : &defaults, line,
+                              begun_ns);
+    fl_config_done(&c);
+    fl_free(text);
+    return status;
+}

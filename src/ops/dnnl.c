@@ -1,0 +1,321 @@
+/* dnnl.c - see dnnl.h. */
+#include "ops/dnnl.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include <fleet/nn.h>
+
+#include "base/memory.h"
+
+/* libgomp's, which Debian's oneDNN runs on. Declared here because <omp.h> is
+ * the compiler's own and clang has none without libomp. */
+int omp_get_max_threads(void);
+void omp_set_num_threads(int n);
+
+enum { A, B, BIAS, C, SCRATCH, N_MEMORY };
+
+struct fl_matmul {
+    dnnl_primitive_t primitive;
+    size_t scratch;
+    bool bias;
+    int n_thread;
+    struct lane {
+        dnnl_stream_t stream;
+        dnnl_memory_t memory[N_MEMORY];
+    } lane[];
+};
+
+/* --- what 2.x and 3.x call differently ----------------------------------- */
+
+#if DNNL_VERSION_MAJOR >= 3
+
+typedef dnnl_memory_desc_t desc;
+#define DESC_ARG(d) (d)
+
+static dnnl_status_t make_desc(desc *d, int n_dim, const dnnl_dim_t *dims,
+                               const dnnl_dim_t *strides)
+{
+    dnnl_dims_t size = {0}, stride = {0};
+
+    for (int i = 0; i < n_dim; i++) {
+        size[i] = dims[i];
+        stride[i] = strides[i];
+    }
+    return dnnl_memory_desc_create_with_strides(d, n_dim, size, dnnl_f32,
+                                                stride);
+}
+
+static void free_desc(desc d)
+{
+    dnnl_memory_desc_destroy(d);
+}
+
+static dnnl_status_t add_eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t alg)
+{
+    return dnnl_post_ops_append_eltwise(ops, alg, 0.0f, 0.0f);
+}
+
+static dnnl_status_t make_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
+                             desc *d, bool bias, dnnl_primitive_attr_t attr)
+{
+    return dnnl_matmul_primitive_desc_create(
+        pd, engine, d[A], d[B], bias ? d[BIAS] : NULL, d[C], attr);
+}
+
+#else
+
+typedef dnnl_memory_desc_t desc;
+#define DESC_ARG(d) (&(d))
+
+static dnnl_status_t make_desc(desc *d, int n_dim, const dnnl_dim_t *dims,
+                               const dnnl_dim_t *strides)
+{
+    dnnl_dims_t size = {0}, stride = {0};
+
+    for (int i = 0; i < n_dim; i++) {
+        size[i] = dims[i];
+        stride[i] = strides[i];
+    }
+    return dnnl_memory_desc_init_by_strides(d, n_dim, size, dnnl_f32, stride);
+}
+
+static void free_desc(desc d)
+{
+    (void)d;
+}
+
+static dnnl_status_t add_eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t alg)
+{
+    return dnnl_post_ops_append_eltwise(ops, 1.0f, alg, 0.0f, 0.0f);
+}
+
+static dnnl_status_t make_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
+                             desc *d, bool bias, dnnl_primitive_attr_t attr)
+{
+    dnnl_matmul_desc_t op;
+    dnnl_status_t e = dnnl_matmul_desc_init(&op, &d[A], &d[B],
+                                            bias ? &d[BIAS] : NULL, &d[C]);
+
+    return e == dnnl_success ? dnnl_primitive_desc_create(pd, &op, attr, engine,
+                                                          NULL)
+                             : e;
+}
+
+#endif
+
+/* --- the engine, once ---------------------------------------------------- */
+
+static dnnl_engine_t engine; /* stateless on a CPU; kept for the process */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void make_engine(void)
+{
+    if (dnnl_engine_create(&engine, dnnl_cpu, 0) != dnnl_success)
+        engine = NULL;
+}
+
+const char *fl_dnnl_version(void)
+{
+    static char text[32];
+    const dnnl_version_t *v = dnnl_version();
+
+    snprintf(text, sizeof text, "%d.%d.%d", v->major, v->minor, v->patch);
+    return text;
+}
+
+static fleet_status failed(dnnl_status_t e, const char *what)
+{
+    if (e == dnnl_out_of_memory)
+        return fl_fail(FLEET_ENOMEM, "oneDNN %s: out of memory", what);
+    return fl_fail(FLEET_EUNSUPPORTED, "oneDNN %s: status %d", what, (int)e);
+}
+
+#define DNNL_TRY(call)                                                         \
+    do {                                                                       \
+        dnnl_status_t e_ = (call);                                             \
+        if (e_ != dnnl_success)                                                \
+            return failed(e_, #call);                                          \
+    } while (0)
+
+/* --- making one ---------------------------------------------------------- */
+
+static dnnl_alg_kind_t alg_of(int activation)
+{
+    if (activation == FLEET_RELU)
+        return dnnl_eltwise_relu;
+    return activation == FLEET_TANH ? dnnl_eltwise_tanh : dnnl_eltwise_logistic;
+}
+
+static fleet_status make_descs(const fl_matmul_spec *s, desc *d)
+{
+    dnnl_dim_t a[] = {s->m, s->k}, as[] = {s->lda, 1}, at[] = {1, s->lda};
+    dnnl_dim_t b[] = {s->k, s->n}, bs[] = {s->ldb, 1}, bt[] = {1, s->ldb};
+    dnnl_dim_t c[] = {s->m, s->n}, cs[] = {s->ldc, 1};
+    dnnl_dim_t bias[] = {1, s->n}, biass[] = {s->n, 1};
+
+    DNNL_TRY(make_desc(&d[A], 2, a, s->ta ? at : as));
+    DNNL_TRY(make_desc(&d[B], 2, b, s->tb ? bt : bs));
+    DNNL_TRY(make_desc(&d[C], 2, c, cs));
+    DNNL_TRY(make_desc(&d[BIAS], 2, bias, biass));
+    return FLEET_OK;
+}
+
+static fleet_status make_attr(const fl_matmul_spec *s,
+                              dnnl_primitive_attr_t *attr)
+{
+    dnnl_post_ops_t ops;
+    dnnl_status_t e;
+
+    DNNL_TRY(dnnl_primitive_attr_create(attr));
+    DNNL_TRY(dnnl_primitive_attr_set_scratchpad_mode(
+        *attr, dnnl_scratchpad_mode_user));
+    if (s->activation == FLEET_LINEAR)
+        return FLEET_OK;
+    DNNL_TRY(dnnl_post_ops_create(&ops));
+    e = add_eltwise(ops, alg_of(s->activation));
+    if (e == dnnl_success)
+        e = dnnl_primitive_attr_set_post_ops(*attr, ops);
+    dnnl_post_ops_destroy(ops);
+    return e == dnnl_success ? FLEET_OK : failed(e, "post-ops");
+}
+
+static fleet_status make_lane(fl_matmul *m, struct lane *lane, desc *d,
+                              dnnl_primitive_desc_t pd)
+{
+    DNNL_TRY(dnnl_stream_create(&lane->stream, engine,
+                                dnnl_stream_default_flags));
+    for (int i = A; i <= C; i++)
+        if (i != BIAS || m->bias)
+            DNNL_TRY(dnnl_memory_create(&lane->memory[i], DESC_ARG(d[i]),
+                                        engine, DNNL_MEMORY_NONE));
+    DNNL_TRY(dnnl_memory_create(
+        &lane->memory[SCRATCH],
+        dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0), engine,
+        DNNL_MEMORY_NONE));
+    return FLEET_OK;
+}
+
+static fleet_status make_primitive(fl_matmul *m, const fl_matmul_spec *s,
+                                   desc *d)
+{
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    fleet_status status = make_attr(s, &attr);
+    dnnl_status_t e;
+
+    if (status == FLEET_OK) {
+        e = make_pd(&pd, engine, d, s->bias, attr);
+        if (e == dnnl_success)
+            e = dnnl_primitive_create(&m->primitive, pd);
+        if (e != dnnl_success)
+            status = failed(e, "matmul");
+    }
+    if (status == FLEET_OK)
+        m->scratch = dnnl_memory_desc_get_size(
+            dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0));
+    for (int i = 0; status == FLEET_OK && i < m->n_thread; i++)
+        status = make_lane(m, &m->lane[i], d, pd);
+    if (pd)
+        dnnl_primitive_desc_destroy(pd);
+    if (attr)
+        dnnl_primitive_attr_destroy(attr);
+    return status;
+}
+
+static fleet_status create(fl_matmul *m, const fl_matmul_spec *s)
+{
+    desc d[N_MEMORY] = {0};
+    fleet_status status = make_descs(s, d);
+    int host = omp_get_max_threads();
+
+    omp_set_num_threads(1); /* a primitive keeps what it is made with */
+    if (status == FLEET_OK)
+        status = make_primitive(m, s, d);
+    omp_set_num_threads(host);
+    for (int i = A; i <= C; i++)
+        free_desc(d[i]);
+    return status;
+}
+
+fleet_status fl_matmul_create(fl_matmul **matmul, const fl_matmul_spec *spec,
+                              int n_thread)
+{
+    fl_matmul *m;
+    fleet_status status;
+
+    pthread_once(&once, make_engine);
+    if (!engine)
+        return fl_fail(FLEET_EUNSUPPORTED, "oneDNN has no CPU engine");
+    FL_TRY(FL_NEW(matmul, sizeof *m + (size_t)n_thread * sizeof m->lane[0]));
+    m = *matmul;
+    m->n_thread = n_thread;
+    m->bias = spec->bias;
+    status = create(m, spec);
+    if (status != FLEET_OK) {
+        fl_matmul_destroy(m);
+        *matmul = NULL;
+    }
+    return status;
+}
+
+void fl_matmul_destroy(fl_matmul *m)
+{
+    if (!m)
+        return;
+    for (int t = 0; t < m->n_thread; t++) {
+        for (int i = 0; i < N_MEMORY; i++)
+            if (m->lane[t].memory[i])
+                dnnl_memory_destroy(m->lane[t].memory[i]);
+        if (m->lane[t].stream)
+            dnnl_stream_destroy(m->lane[t].stream);
+    }
+    if (m->primitive)
+        dnnl_primitive_destroy(m->primitive);
+    fl_free(m);
+}
+
+size_t fl_matmul_scratch(const fl_matmul *m)
+{
+    return m->scratch;
+}
+
+/* oneDNN takes pointers without const; it does not write to its sources. */
+static void *writable(const float *p)
+{
+    union {
+        const float *from;
+        void *to;
+    } u = {p};
+
+    return u.to;
+}
+
+fleet_status fl_matmul_run(const fl_matmul *m, int thread, const float *a,
+                           const float *b, const float *bias, float *c,
+                           void *scratch)
+{
+    const struct lane *l = &m->lane[thread];
+    dnnl_exec_arg_t arg[N_MEMORY] = {{DNNL_ARG_SRC, l->memory[A]},
+                                     {DNNL_ARG_WEIGHTS, l->memory[B]},
+                                     {DNNL_ARG_DST, l->memory[C]},
+                                     {DNNL_ARG_SCRATCHPAD, l->memory[SCRATCH]},
+                                     {DNNL_ARG_BIAS, l->memory[BIAS]}};
+    int host = omp_get_max_threads();
+    dnnl_status_t e;
+
+    dnnl_memory_set_data_handle(l->memory[A], writable(a));
+    dnnl_memory_set_data_handle(l->memory[B], writable(b));
+    dnnl_memory_set_data_handle(l->memory[C], c);
+    dnnl_memory_set_data_handle(l->memory[SCRATCH], scratch);
+    if (m->bias)
+        dnnl_memory_set_data_handle(l->memory[BIAS], writable(bias));
+    if (host != 1)
+        omp_set_num_threads(1);
+    e = dnnl_primitive_execute(m->primitive, l->stream, m->bias ? 5 : 4, arg);
+    if (host != 1)
+        omp_set_num_threads(host);
+    return e == dnnl_success ? FLEET_OK : failed(e, "matmul");
+}

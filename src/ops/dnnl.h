@@ -1,0 +1,36 @@
+/* dnnl.h - matrix products by oneDNN, the only user of <dnnl.h>: 2.6 (Debian
+ * 12) and 3.x behind one face.
+ *
+ * A product has fixed sizes and runs on one thread, so that its bits depend on
+ * nothing else; parallelism lies above it. Several threads may run one product
+ * at a time, each with its own number and scratch.
+ */
+#ifndef FL_OPS_DNNL_H
+#define FL_OPS_DNNL_H
+
+#include <stdbool.h>
+
+#include "base/error.h"
+
+/* c[m, n] = activation(a[m, k] . b[k, n] + bias[n]); ta: a is stored [k, m]. */
+typedef struct fl_matmul_spec {
+    int64_t m, n, k;
+    bool ta, tb, bias;
+    int activation; /* fleet_activation */
+    int64_t lda, ldb, ldc;
+} fl_matmul_spec;
+
+typedef struct fl_matmul fl_matmul;
+
+fleet_status fl_matmul_create(fl_matmul **matmul, const fl_matmul_spec *spec,
+                              int n_thread);
+void fl_matmul_destroy(fl_matmul *m);
+size_t fl_matmul_scratch(const fl_matmul *m);
+fleet_status fl_matmul_run(const fl_matmul *m, int thread, const float *a,
+                           const float *b, const float *bias, float *c,
+                           void *scratch);
+
+/* "2.6.3" */
+const char *fl_dnnl_version(void);
+
+#endif

@@ -1,0 +1,329 @@
+/* embedding.c - rows of a dense table, and rows of an unbounded one.
+ *
+ *   embedding         ids [B, L], W [rows, dim] -> out [B, L dim]
+ *                     dW[id] += the gradient of each of its uses, in the order
+ *                     of (sample, place)
+ *   sparse_embedding  the same with rows by 64-bit id, see runtime/lookup.h
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include <fleet/nn.h>
+
+#include "ops/ops.h"
+#include "runtime/lookup.h"
+#include "runtime/simd.h"
+
+enum { IN_TABLE, IN_IDS };
+
+/* --- embedding ----------------------------------------------------------- */
+
+typedef struct config {
+    int64_t rows, dim, per_row; /* ids of a sample */
+    int64_t padding;            /* -1: none */
+} config;
+
+static fleet_status want_ids(const fl_node *n, bool ragged_too)
+{
+    const fleet_var *v = n->in[IN_IDS];
+
+    if (v->dtype != FLEET_INT64 || (v->ragged && !ragged_too))
+        return fl_fail(FLEET_EDTYPE, "%s: ids \"%s\" are %s%s, not int64",
+                       n->op->name, v->name, v->ragged ? "ragged " : "",
+                       fleet_dtype_name(v->dtype));
+    if (!v->ragged && (!fl_shape_batched(&v->shape) || v->shape.n_dim != 2))
+        return fl_want_shape(n, IN_IDS, "[-1,L]");
+    return FLEET_OK;
+}
+
+/* A parameter, or a table, of rows. */
+static fleet_status want_rows(const fl_node *n, fl_var_kind kind)
+{
+    const fleet_var *v = n->in[IN_TABLE];
+
+    if (v->kind == kind && v->shape.n_dim == 2 && v->dtype == FLEET_FLOAT32)
+        return FLEET_OK;
+    return fl_want_shape(n, IN_TABLE, "a table of rows");
+}
+
+static fleet_status embedding_infer(fl_node *n)
+{
+    int64_t dim = n->in[IN_TABLE]->shape.dim[1];
+    fl_shape out;
+
+    FL_TRY(want_rows(n, FL_VAR_PARAM));
+    FL_TRY(want_ids(n, false));
+    out = fl_shape_2(-1, fl_in_cols(n, IN_IDS) * dim);
+    fl_set_out(n, 0, &out);
+    return FLEET_OK;
+}
+
+/* Check an id; *row is -1 for the padding. */
+static fleet_status row_of(const fl_instance *in, int64_t id, int64_t sample,
+                           int64_t *row)
+{
+    const config *c = in->step->config;
+
+    *row = id == c->padding ? -1 : id;
+    if (id >= 0 && id < c->rows)
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "embedding: id %" PRId64 " of \"%s\" in row %" PRId64
+                   " of the batch is not in [0, %" PRId64 ")",
+                   id, in->step->node->in[IN_IDS]->name, sample, c->rows);
+}
+
+/* out <- ids, W */
+static fleet_status embedding_run(const fl_instance *in, const fl_range *r)
+{
+    const config *c = in->step->config;
+    const int64_t *ids = fl_ptr(in, 1);
+    const float *w = fl_ptr(in, 2);
+    float *out = fl_rows_f32(in, 0, r);
+    size_t bytes = (size_t)c->dim * sizeof *out;
+
+    for (int64_t i = r->begin * c->per_row; i < r->end * c->per_row; i++) {
+        int64_t row;
+
+        FL_TRY(row_of(in, ids[i], i / c->per_row, &row));
+        if (row < 0)
+            memset(out, 0, bytes);
+        else
+            memcpy(out, w + row * c->dim, bytes);
+        out += c->dim;
+    }
+    return FLEET_OK;
+}
+
+/* dW <- ids, g: a part owns some rows of W. */
+static fleet_status embedding_grad_prepare(fl_instance *in)
+{
+    const config *c = in->step->config;
+
+    in->n_part = c->rows * c->dim < (1 << 16) ? 1 : 8;
+    return FLEET_OK;
+}
+
+static fleet_status embedding_grad_run(const fl_instance *in, const fl_range *r)
+{
+    const config *c = in->step->config;
+    const int64_t *ids = fl_ptr(in, 1);
+    const float *g = fl_ptr(in, 2);
+    float *dw = fl_ptr(in, 0);
+    int64_t first = c->rows * r->begin / in->n_part;
+    int64_t last = c->rows * r->end / in->n_part;
+
+    memset(dw + first * c->dim, 0,
+           (size_t)((last - first) * c->dim) * sizeof *dw);
+    for (int64_t i = 0; i < r->batch * c->per_row; i++)
+        if (ids[i] >= first && ids[i] < last && ids[i] != c->padding) {
+            float *row = dw + ids[i] * c->dim;
+
+            fl_simd_best()->add(row, row, g + i * c->dim, c->dim);
+        }
+    return FLEET_OK;
+}
+
+static const fl_kernel kernel_embedding = {
+    .name = "embedding", .split = FL_SPLIT_ROWS, .run = embedding_run};
+static const fl_kernel kernel_embedding_grad = {
+    .name = "embedding.grad",
+    .split = FL_SPLIT_PARTS,
+    .prepare = embedding_grad_prepare,
+    .run = embedding_grad_run};
+
+static const void *make_config(fl_lowering *l, const fl_node *n)
+{
+    const fl_shape *w = &n->in[IN_TABLE]->shape;
+    config c = {w->dim[0], w->dim[1], fl_in_cols(n, IN_IDS),
+                fl_node_int(n, "padding")};
+
+    return fl_config(l, &c, sizeof c);
+}
+
+static fleet_status embedding_forward(fl_lowering *l, const fl_node *n)
+{
+    FL_EMIT(l, &kernel_embedding, n, make_config(l, n),
+            FL_W(fl_value_of(l, n->out[0])),
+            FL_R(fl_value_of(l, n->in[IN_IDS])),
+            FL_R(fl_value_of(l, n->in[IN_TABLE])));
+    return FLEET_OK;
+}
+
+static fleet_status embedding_gradient(fl_lowering *l, const fl_node *n)
+{
+    int to = fl_gradient_to(l, n->in[IN_TABLE]);
+
+    if (to >= 0)
+        FL_EMIT(l, &kernel_embedding_grad, n, make_config(l, n), FL_W(to),
+                FL_R(fl_value_of(l, n->in[IN_IDS])),
+                FL_R(fl_gradient_of(l, n->out[0])));
+    return FLEET_OK;
+}
+
+const fl_op fl_op_embedding = {
+    .name = "embedding",
+    .n_out = 1,
+    .least_in = 2,
+    .most_in = 2,
+    .attrs = "padding:i",
+    .infer = embedding_infer,
+    .forward = embedding_forward,
+    .gradient = embedding_gradient,
+};
+
+static fleet_status check_table(const char *op, int64_t rows, int64_t dim)
+{
+    if (dim < 1 || dim > (1 << 20))
+        return fl_fail(FLEET_ESHAPE, "%s: cannot have rows of %" PRId64, op,
+                       dim);
+    if (rows < 0)
+        return fl_fail(FLEET_ESHAPE, "%s: cannot have %" PRId64 " rows", op,
+                       rows);
+    return FLEET_OK;
+}
+
+fleet_var *fleet_embedding(fleet_program *p, fleet_var *ids, int64_t rows,
+                           int64_t dim, const fleet_embedding_options *options)
+{
+    static const fleet_embedding_options defaults;
+    const fleet_embedding_options *o = options ? options : &defaults;
+    fleet_initializer uniform = {FLEET_INIT_UNIFORM, 0, 0};
+    fleet_var *in[2] = {NULL, ids};
+    int64_t padding = o->has_padding ? o->padding_id : -1;
+    const char *name;
+    fl_shape shape;
+
+    if (!fl_builder_ready(p, ids))
+        return NULL;
+    if (rows < 1 || check_table("embedding", rows, dim) != FLEET_OK) {
+        fl_fail(FLEET_ESHAPE, "embedding: cannot have %" PRId64 " rows of "
+                "%" PRId64, rows, dim);
+        return fl_program_failed(p, FLEET_ESHAPE);
+    }
+    name = o->name ? o->name : fl_program_name(p, "embedding");
+    if (!name)
+        return fl_program_failed(p, FLEET_ENOMEM);
+    uniform.b = sqrtf(1.0f / (float)rows);
+    uniform.a = -uniform.b;
+    shape = fl_shape_2(rows, dim);
+    in[IN_TABLE] = fl_program_param(p, name, "w", &shape, &o->table, uniform);
+    return fl_program_add(p, &fl_op_embedding, in, 2,
+                          &FL_ATTR_INT("padding", padding), 1);
+}
+
+/* --- sparse_embedding ---------------------------------------------------- */
+
+static fleet_status sparse_infer(fl_node *n)
+{
+    int64_t dim = n->in[IN_TABLE]->shape.dim[1];
+    const fleet_var *ids = n->in[IN_IDS];
+    fl_shape out;
+
+    FL_TRY(want_rows(n, FL_VAR_TABLE));
+    FL_TRY(want_ids(n, true));
+    if (ids->kind != FL_VAR_DATA)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "sparse_embedding: ids \"%s\" must be a data variable",
+                       ids->name);
+    out = fl_shape_2(-1, ids->ragged ? dim : fl_in_cols(n, IN_IDS) * dim);
+    fl_set_out(n, 0, &out);
+    return FLEET_OK;
+}
+
+/* The slots of all nodes that this one works for. */
+static fl_lookup_slot *slots_of(fl_lowering *l, const fl_node *n, int *count)
+{
+    const fleet_program *p = l->program;
+    fl_lookup_slot *slot =
+        fl_arena_alloc(&l->plan->arena, p->n_node * sizeof *slot);
+
+    *count = 0;
+    for (size_t i = 0; slot && i < p->n_node; i++)
+        if (l->node[i].group == n->id + 1)
+            slot[(*count)++] = (fl_lookup_slot){
+                p->node[i]->in[IN_IDS], p->node[i]->out[0],
+                fl_node_int(p->node[i], "combiner") == FLEET_MEAN};
+    return slot;
+}
+
+static fleet_status sparse_forward(fl_lowering *l, const fl_node *n)
+{
+    int count;
+    fl_lookup_slot *slot = slots_of(l, n, &count);
+
+    if (!slot)
+        return FLEET_ENOMEM;
+    l->node[n->id].saved =
+        fl_lookup_forward(l, n, n->in[IN_TABLE], slot, count);
+    return FLEET_OK;
+}
+
+static fleet_status sparse_gradient(fl_lowering *l, const fl_node *n)
+{
+    int count;
+    fl_lookup_slot *slot = slots_of(l, n, &count);
+
+    if (!slot)
+        return FLEET_ENOMEM;
+    if (fl_gradient_wanted(l, n->in[IN_TABLE]))
+        fl_lookup_gradient(l, n, n->in[IN_TABLE], slot, count,
+                           l->node[n->id].saved);
+    return FLEET_OK;
+}
+
+const fl_op fl_op_sparse_embedding = {
+    .name = "sparse_embedding",
+    .n_out = 1,
+    .least_in = 2,
+    .most_in = 2,
+    .attrs = "combiner:i",
+    .traits = FL_OP_WRITES_COLUMNS | FL_OP_LOOKUP,
+    .infer = sparse_infer,
+    .forward = sparse_forward,
+    .gradient = sparse_gradient,
+};
+
+static fleet_status check_sparse(int64_t dim,
+                                 const fleet_sparse_embedding_options *o)
+{
+    FL_TRY(check_table("sparse_embedding", o->rows, dim));
+    FL_TRY(fl_initializer_check("sparse_embedding", &o->initializer));
+    if (o->combiner != FLEET_SUM && o->combiner != FLEET_MEAN)
+        return fl_fail(FLEET_EINVAL,
+                       "sparse_embedding: combiner %d does not exist",
+                       (int)o->combiner);
+    return FLEET_OK;
+}
+
+fleet_var *
+fleet_sparse_embedding(fleet_program *p, fleet_var *ids, int64_t dim,
+                       const fleet_sparse_embedding_options *options)
+{
+    static const fleet_sparse_embedding_options defaults;
+    const fleet_sparse_embedding_options *o = options ? options : &defaults;
+    fleet_param_attr attr = {.initializer = o->initializer,
+                             .learning_rate = o->learning_rate,
+                             .l2_decay = o->l2_decay,
+                             .no_decay = o->no_decay,
+                             .frozen = o->frozen};
+    fleet_var *in[2] = {NULL, ids};
+    fleet_status status;
+
+    if (!fl_builder_ready(p, ids))
+        return NULL;
+    status = check_sparse(dim, o);
+    if (status != FLEET_OK)
+        return fl_program_failed(p, status);
+    if (attr.initializer.kind == FLEET_INIT_DEFAULT) {
+        float limit = sqrtf(1.0f / (float)dim);
+
+        attr.initializer = (fleet_initializer){FLEET_INIT_UNIFORM, -limit,
+                                               limit};
+    }
+    in[IN_TABLE] = fl_program_table(p, o->table ? o->table : "embedding",
+                                    o->rows, dim, &attr);
+    return fl_program_add(p, &fl_op_sparse_embedding, in, 2,
+                          &FL_ATTR_INT("combiner", (int)o->combiner), 1);
+}

@@ -1,0 +1,77 @@
+/* ops.c - see ops.h. */
+#include "ops/ops.h"
+
+#include <string.h>
+
+const fl_op *const fl_ops[] = {
+#define FL_OP(name) &fl_op_##name,
+#include "ops/ops.def"
+#undef FL_OP
+    NULL,
+};
+
+const fl_op *fl_op_find(const char *name)
+{
+    for (int i = 0; fl_ops[i]; i++)
+        if (strcmp(fl_ops[i]->name, name) == 0)
+            return fl_ops[i];
+    return NULL;
+}
+
+fleet_status fl_want_dtype(const fl_node *n, int in, fleet_dtype dtype)
+{
+    const fleet_var *v = n->in[in];
+
+    if (v->dtype == dtype && !v->ragged && v->kind != FL_VAR_TABLE)
+        return FLEET_OK;
+    return fl_fail(FLEET_EDTYPE, "%s: \"%s\" is %s%s, not %s", n->op->name,
+                   v->name,
+                   v->ragged                  ? "ragged "
+                   : v->kind == FL_VAR_TABLE ? "a table of "
+                                              : "",
+                   fleet_dtype_name(v->dtype), fleet_dtype_name(dtype));
+}
+
+fleet_status fl_want_shape(const fl_node *n, int in, const char *what)
+{
+    return fl_fail(FLEET_ESHAPE, "%s: \"%s\" has shape %s; expected %s",
+                   n->op->name, n->in[in]->name,
+                   fl_shape_print(&n->in[in]->shape).chars, what);
+}
+
+fleet_status fl_want_label(const fl_node *n, int in, bool float_too)
+{
+    const fleet_var *v = n->in[in];
+
+    if (v->ragged ||
+        (v->dtype != FLEET_INT64 && !(float_too && v->dtype == FLEET_FLOAT32)))
+        return fl_fail(FLEET_EDTYPE, "%s: label \"%s\" is %s, not int64%s",
+                       n->op->name, v->name, fleet_dtype_name(v->dtype),
+                       float_too ? " or float32" : "");
+    if (!fl_shape_batched(&v->shape) || fl_shape_cols(&v->shape) != 1)
+        return fl_want_shape(n, in, "[-1,1]");
+    return FLEET_OK;
+}
+
+int64_t fl_in_cols(const fl_node *n, int i)
+{
+    return fl_shape_cols(&n->in[i]->shape);
+}
+
+void fl_set_out(const fl_node *n, int i, const fl_shape *shape)
+{
+    n->out[i]->dtype = FLEET_FLOAT32;
+    n->out[i]->shape = *shape;
+}
+
+bool fl_builder_ready(fleet_program *p, const fleet_var *x)
+{
+    if (!p) {
+        fl_fail(FLEET_EINVAL, "a layer needs a program, got NULL");
+        return false;
+    }
+    if (!x && p->error.code == FLEET_OK)
+        fl_program_failed(p, fl_fail(FLEET_EINVAL,
+                                     "a layer was given NULL as its input"));
+    return fl_program_ok(p);
+}

@@ -1,0 +1,36 @@
+/* ops.h - the operators, by name. */
+#ifndef FL_OPS_OPS_H
+#define FL_OPS_OPS_H
+
+#include "runtime/lower.h"
+
+#define FL_OP(name) extern const fl_op fl_op_##name;
+#include "ops/ops.def"
+#undef FL_OP
+
+/* The operator of that name; NULL: there is none. */
+const fl_op *fl_op_find(const char *name);
+
+/* All of them; NULL ends the list. */
+extern const fl_op *const fl_ops[];
+
+/* --- what builders and infer() have in common ---------------------------- */
+
+/* FLEET_EDTYPE, FLEET_ESHAPE with the op's name and both sides in the text. */
+fleet_status fl_want_dtype(const fl_node *n, int in, fleet_dtype dtype);
+fleet_status fl_want_shape(const fl_node *n, int in, const char *what);
+
+/* A label [B, 1]: int64, or float32 as well. */
+fleet_status fl_want_label(const fl_node *n, int in, bool float_too);
+
+/* in[i] as [rows, cols]: what a matrix kernel sees. */
+int64_t fl_in_cols(const fl_node *n, int i);
+
+/* out[i] gets a shape; float32. */
+void fl_set_out(const fl_node *n, int i, const fl_shape *shape);
+
+/* For builders: NULL, without a failure of its own, if an input is NULL or the
+ * program has failed; a NULL program is FLEET_EINVAL of the thread. */
+bool fl_builder_ready(fleet_program *p, const fleet_var *x);
+
+#endif

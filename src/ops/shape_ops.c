@@ -1,0 +1,281 @@
+/* shape_ops.c - concat, reshape, reduce_sum, mean. */
+#include <inttypes.h>
+#include <string.h>
+
+#include <fleet/nn.h>
+
+#include "ops/ops.h"
+#include "runtime/simd.h"
+
+/* --- concat: out <- parts that are not there already ---------------------- */
+
+static fleet_status concat_infer(fl_node *n)
+{
+    int64_t axis = fl_node_int(n, "axis");
+    fl_shape out = n->in[0]->shape;
+
+    if (axis < 1 || axis >= out.n_dim)
+        return fl_fail(FLEET_EINVAL,
+                       "concat: axis %" PRId64 " of shape %s; expected 1 to %d",
+                       axis, fl_shape_print(&out).chars, out.n_dim - 1);
+    for (int i = 0; i < n->n_in; i++) {
+        const fl_shape *s = &n->in[i]->shape;
+
+        FL_TRY(fl_want_dtype(n, i, FLEET_FLOAT32));
+        for (int d = 0; d < out.n_dim; d++)
+            if (s->n_dim != out.n_dim || (d != axis && s->dim[d] != out.dim[d]))
+                return fl_want_shape(n, i, fl_shape_print(&out).chars);
+        if (i > 0)
+            out.dim[axis] += s->dim[axis];
+    }
+    fl_set_out(n, 0, &out);
+    return FLEET_OK;
+}
+
+/* A row of each input is n_piece pieces; they go `column` elements into pieces
+ * of the output. */
+typedef struct concat_piece {
+    int64_t size, column, whole, n_piece;
+} concat_piece;
+
+typedef struct concat_config {
+    int n;
+    concat_piece piece[];
+} concat_config;
+
+static void copy_pieces(float *to, int64_t to_step, const float *from,
+                        int64_t from_step, const concat_piece *p)
+{
+    for (int64_t i = 0; i < p->n_piece; i++)
+        memcpy(to + i * to_step, from + i * from_step,
+               (size_t)p->size * sizeof *to);
+}
+
+/* Rows of an operand that the range covers, from row *first on. */
+static int64_t rows_in(const fl_instance *in, int i, const fl_range *r,
+                       int64_t *first)
+{
+    const fl_arg *a = &in->arg[i];
+
+    *first = r->begin * a->factor;
+    return a->factor ? (r->end - r->begin) * a->factor : a->rows;
+}
+
+static fleet_status concat_run(const fl_instance *in, const fl_range *r)
+{
+    const concat_config *c = in->step->config;
+    int64_t first, n = rows_in(in, 0, r, &first);
+
+    for (int64_t row = first; row < first + n; row++)
+        for (int i = 0; i < c->n; i++) {
+            const concat_piece *p = &c->piece[i];
+
+            copy_pieces((float *)fl_ptr(in, 0) + row * in->arg[0].ld +
+                            p->column,
+                        p->whole,
+                        (const float *)fl_ptr(in, 1 + i) +
+                            row * in->arg[1 + i].ld,
+                        p->size, p);
+        }
+    return FLEET_OK;
+}
+
+/* One input's gradient, out of the output's. */
+static fleet_status split_run(const fl_instance *in, const fl_range *r)
+{
+    const concat_config *c = in->step->config;
+    const concat_piece *p = &c->piece[0];
+    int64_t first, n = rows_in(in, 0, r, &first);
+
+    for (int64_t row = first; row < first + n; row++)
+        copy_pieces((float *)fl_ptr(in, 0) + row * in->arg[0].ld, p->size,
+                    (const float *)fl_ptr(in, 1) + row * in->arg[1].ld +
+                        p->column,
+                    p->whole, p);
+    return FLEET_OK;
+}
+
+#define KERNEL_PAIR(id, title, function)                                       \
+    static const fl_kernel id##_rows = {                                       \
+        .name = title, .split = FL_SPLIT_ROWS, .run = function};               \
+    static const fl_kernel id##_whole = {                                      \
+        .name = title, .split = FL_SPLIT_PARTS, .run = function};
+
+KERNEL_PAIR(concat, "concat", concat_run)
+KERNEL_PAIR(split, "concat.grad", split_run)
+
+static bool batched(const fleet_var *v)
+{
+    return fl_shape_batched(&v->shape);
+}
+
+static concat_piece piece_of(const fl_node *n, int i)
+{
+    int64_t axis = fl_node_int(n, "axis");
+    const fl_shape *s = &n->in[i]->shape, *out = &n->out[0]->shape;
+    concat_piece p = {1, 0, 1, 1};
+
+    for (int d = 1; d < s->n_dim; d++) {
+        if (d < axis)
+            p.n_piece *= s->dim[d];
+        else
+            p.size *= s->dim[d];
+        if (d >= axis)
+            p.whole *= out->dim[d];
+    }
+    for (int j = 0; j < i; j++)
+        p.column += fl_shape_cols(&n->in[j]->shape) / p.n_piece;
+    return p;
+}
+
+static fleet_status concat_forward(fl_lowering *l, const fl_node *n)
+{
+    fl_arena *arena = &l->plan->arena;
+    concat_config *c = fl_arena_alloc(
+        arena, sizeof *c + (size_t)n->n_in * sizeof c->piece[0]);
+    fl_operand *o = fl_arena_alloc(arena, (size_t)(1 + n->n_in) * sizeof *o);
+
+    if (!c || !o)
+        return FLEET_ENOMEM;
+    o[0] = (fl_operand)FL_W(fl_value_of(l, n->out[0]));
+    for (int i = 0; i < n->n_in; i++) {
+        if (l->var[n->in[i]->id].inside == n->out[0])
+            continue; /* made in place */
+        c->piece[c->n++] = piece_of(n, i);
+        o[c->n] = (fl_operand)FL_R(fl_value_of(l, n->in[i]));
+    }
+    if (c->n > 0)
+        fl_emit(l, batched(n->out[0]) ? &concat_rows : &concat_whole, n, c, o,
+                1 + c->n);
+    return FLEET_OK;
+}
+
+static fleet_status concat_gradient(fl_lowering *l, const fl_node *n)
+{
+    int g = fl_gradient_of(l, n->out[0]);
+
+    for (int i = 0; i < n->n_in; i++) {
+        concat_piece p = piece_of(n, i);
+        concat_config *c;
+        int to;
+
+        if (l->var[n->in[i]->id].inside == n->out[0]) {
+            fl_gradient_view(l, n->in[i], g, p.column);
+            continue;
+        }
+        if ((to = fl_gradient_to(l, n->in[i])) < 0)
+            continue;
+        c = fl_arena_alloc(&l->plan->arena, sizeof *c + sizeof c->piece[0]);
+        if (!c)
+            return FLEET_ENOMEM;
+        c->n = 1;
+        c->piece[0] = p;
+        FL_EMIT(l, batched(n->out[0]) ? &split_rows : &split_whole, n, c,
+                FL_W(to), FL_R(g));
+    }
+    return FLEET_OK;
+}
+
+const fl_op fl_op_concat = {
+    .name = "concat",
+    .n_out = 1,
+    .least_in = 1,
+    .most_in = INT32_MAX,
+    .attrs = "axis:i",
+    .traits = FL_OP_CONCAT,
+    .infer = concat_infer,
+    .forward = concat_forward,
+    .gradient = concat_gradient,
+};
+
+fleet_var *fleet_concat(fleet_program *p, fleet_var *const *x, int n, int axis)
+{
+    if (!fl_builder_ready(p, x && n > 0 ? x[0] : NULL))
+        return NULL;
+    for (int i = 1; i < n; i++)
+        if (!fl_builder_ready(p, x[i]))
+            return NULL;
+    return fl_program_add(p, &fl_op_concat, x, n, &FL_ATTR_INT("axis", axis),
+                          1);
+}
+
+/* --- reshape: the same memory, unless somebody else may change it ---------- */
+
+static fleet_status reshape_infer(fl_node *n)
+{
+    const fl_attr *a = fl_node_attr(n, "shape");
+    const fleet_var *x = n->in[0];
+    fl_shape out;
+
+    FL_TRY(fl_want_dtype(n, 0, FLEET_FLOAT32));
+    FL_TRY(fl_shape_check("reshape", a->v, a->n));
+    out = fl_shape_make(a->v, a->n);
+    if (fl_shape_batched(&out) != batched(x) ||
+        fl_shape_count(&out, 1) != fl_shape_count(&x->shape, 1))
+        return fl_fail(FLEET_ESHAPE, "reshape: \"%s\" %s cannot become %s",
+                       x->name, fl_shape_print(&x->shape).chars,
+                       fl_shape_print(&out).chars);
+    fl_set_out(n, 0, &out);
+    return FLEET_OK;
+}
+
+static fleet_status copy_run(const fl_instance *in, const fl_range *r)
+{
+    const fl_arg *a = &in->arg[0];
+    int64_t n = a->factor ? fl_count(in, 0, r) : a->rows * a->cols;
+
+    memcpy(fl_rows_f32(in, 0, r), fl_rows_f32(in, 1, r),
+           (size_t)n * sizeof(float));
+    return FLEET_OK;
+}
+
+KERNEL_PAIR(copy, "reshape", copy_run)
+
+static void emit_copy(fl_lowering *l, const fl_node *n, int to, int from)
+{
+    FL_EMIT(l, batched(n->out[0]) ? &copy_rows : &copy_whole, n, NULL, FL_W(to),
+            FL_R(from));
+}
+
+static fleet_status reshape_forward(fl_lowering *l, const fl_node *n)
+{
+    int x = fl_value_of(l, n->in[0]);
+
+    /* a view: forward values are written once */
+    if (x >= 0 && l->value[n->out[0]->id] < 0)
+        fl_value_view(l, n->out[0], x);
+    else
+        emit_copy(l, n, fl_value_of(l, n->out[0]), x);
+    return FLEET_OK;
+}
+
+static fleet_status reshape_gradient(fl_lowering *l, const fl_node *n)
+{
+    int g = fl_gradient_of(l, n->out[0]), to;
+
+    if (fl_gradient_wanted(l, n->in[0]) && l->gradient[n->in[0]->id] < 0)
+        fl_gradient_view(l, n->in[0], g, 0);
+    else if ((to = fl_gradient_to(l, n->in[0])) >= 0)
+        emit_copy(l, n, to, g);
+    return FLEET_OK;
+}
+
+const fl_op fl_op_reshape = {
+    .name = "reshape",
+    .n_out = 1,
+    .least_in = 1,
+    .most_in = 1,
+    .attrs = "shape:v",
+    .infer = reshape_infer,
+    .forward = reshape_forward,
+    .gradient = reshape_gradient,
+};
+
+fleet_var *fleet_reshape(fleet_program *p, fleet_var *x, const int64_t *dims,
+                         int n_dim)
+{
+    if (!fl_builder_ready(p, x))
+        return NULL;
+    return fl_program_add(p, &fl_op_reshape, &x, 1,
+                          &FL_ATTR_INTS("shape", dims, n_dim), 1);
+}

@@ -1,0 +1,190 @@
+/* clip.c - clip by global norm, in the order that contracts section 2 fixes:
+ * squares in double, per dense block in index order, per row, rows in key order
+ * per (table, bucket); then blocks and buckets in number order, parameters and
+ * tables by name. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/lookup.h"
+#include "runtime/pass.h"
+
+/* A dense block, as the norm counts it. */
+typedef struct block {
+    int64_t offset, n; /* in the group's gradient */
+} block;
+
+typedef struct norm_config {
+    block *block;
+    int n;
+} norm_config;
+
+/* Operands: update, norms (double, one per block), gradient. */
+static fleet_status norm_prepare(fl_instance *in)
+{
+    in->n_part = ((const norm_config *)in->step->config)->n;
+    return FLEET_OK;
+}
+
+static fleet_status norm_run(const fl_instance *in, const fl_range *r)
+{
+    const norm_config *c = in->step->config;
+    const block *b = &c->block[r->begin];
+    const fl_update_now *now = fl_ptr(in, 0);
+    const float *g = (const float *)fl_ptr(in, 2) + b->offset;
+    double sum = 0;
+
+    for (int64_t i = 0; i < b->n; i++) {
+        double x = (double)(g[i] * now->u.scale);
+
+        sum += x * x;
+    }
+    ((double *)fl_ptr(in, 1))[r->begin] = sum;
+    return FLEET_OK;
+}
+
+static const fl_kernel kernel_norm = {
+    .name = "clip.norm",
+    .split = FL_SPLIT_PARTS,
+    .prepare = norm_prepare,
+    .run = norm_run,
+};
+
+/* Operands: update, then all norms in their order. config: how many doubles
+ * each has. */
+static fleet_status clip_run(const fl_instance *in, const fl_range *r)
+{
+    const int *count = in->step->config;
+    fl_update_now *now = fl_ptr(in, 0);
+    double sum = 0, norm, most = (double)now->optimizer->clip_norm;
+
+    (void)r;
+    for (int i = 1; i < in->step->n_operand; i++) {
+        const double *square = fl_ptr(in, i);
+
+        for (int j = 0; j < count[i - 1]; j++)
+            sum += square[j];
+    }
+    norm = sqrt(sum);
+    now->u.clip = norm > most ? (float)(most / norm) : 1.0f;
+    return FLEET_OK;
+}
+
+static const fl_kernel kernel_clip = {
+    .name = "clip.factor",
+    .split = FL_SPLIT_PARTS,
+    .run = clip_run,
+};
+
+/* --- the pass ------------------------------------------------------------ */
+
+typedef struct norms {
+    fl_operand *operand; /* of clip.factor: update first */
+    int *count;
+    int n;
+} norms;
+
+static void add_norm(norms *all, int value, int count)
+{
+    all->operand[1 + all->n] = (fl_operand)FL_R(value);
+    all->count[all->n++] = count;
+}
+
+static void norm_of_param(fl_lowering *l, norms *all, const fl_dense *d,
+                          const fl_param *p)
+{
+    norm_config c = {.n = (int)((p->n + FL_BLOCK - 1) / FL_BLOCK)};
+    int value;
+
+    c.block = fl_arena_alloc(&l->plan->arena, (size_t)c.n * sizeof(block));
+    if (!c.block) {
+        l->status = FLEET_ENOMEM;
+        return;
+    }
+    for (int i = 0; i < c.n; i++) {
+        int64_t left = p->n - (int64_t)i * FL_BLOCK;
+
+        c.block[i].offset = p->offset + (int64_t)i * FL_BLOCK;
+        c.block[i].n = left < FL_BLOCK ? left : FL_BLOCK;
+    }
+    value = fl_object(l, "norms", (size_t)c.n * sizeof(double));
+    FL_EMIT(l, &kernel_norm, NULL, fl_config(l, &c, sizeof c),
+            FL_R(l->plan->update), FL_W(value), FL_R(d->gradient));
+    add_norm(all, value, c.n);
+}
+
+static const fl_dense *dense_of(const fl_plan *plan, const fl_group *g)
+{
+    for (size_t i = 0; i < plan->n_dense; i++)
+        if (plan->dense[i].group == g)
+            return &plan->dense[i];
+    return NULL;
+}
+
+static int var_by_name(const void *a, const void *b)
+{
+    return strcmp((*(const fleet_var *const *)a)->name,
+                  (*(const fleet_var *const *)b)->name);
+}
+
+/* The trained variables of a kind, by name; n of them in the plan's arena. */
+static const fleet_var **trained(fl_lowering *l, fl_var_kind kind, int *n)
+{
+    const fleet_program *p = l->program;
+    const fleet_var **v =
+        fl_arena_alloc(&l->plan->arena, (p->n_var + 1) * sizeof *v);
+
+    *n = 0;
+    for (size_t i = 0; v && i < p->n_var; i++)
+        if (p->var[i]->kind == kind &&
+            (kind == FL_VAR_TABLE || l->gradient[i] >= 0))
+            v[(*n)++] = p->var[i];
+    if (*n > 1)
+        qsort(v, (size_t)*n, sizeof *v, var_by_name);
+    return v;
+}
+
+static void norm_of_table(fl_lowering *l, norms *all, const fleet_var *table)
+{
+    for (size_t i = 0; i < l->plan->n_sparse; i++)
+        if (l->plan->sparse[i].table == table) {
+            int value = fl_object(l, "norms", FL_N_BUCKET * sizeof(double));
+
+            fl_lookup_norm(l, &l->plan->sparse[i], value);
+            add_norm(all, value, FL_N_BUCKET);
+        }
+}
+
+fleet_status fl_pass_clip_global_norm(fl_lowering *l, bool *applied)
+{
+    fl_plan *plan = l->plan;
+    int n_param = 0, n_table = 0;
+    const fleet_var **param, **table;
+    norms all = {0};
+
+    if (!plan->training || !plan->store->optimizer ||
+        plan->store->optimizer->clip_norm <= 0)
+        return FLEET_OK;
+    *applied = true;
+    l->phase = FL_UPDATE;
+    if (plan->update < 0)
+        plan->update = fl_object(l, "update", sizeof(fl_update_now));
+    param = trained(l, FL_VAR_PARAM, &n_param);
+    table = trained(l, FL_VAR_TABLE, &n_table);
+    all.operand = fl_arena_alloc(&plan->arena, (size_t)(1 + n_param + n_table) *
+                                                   sizeof *all.operand);
+    all.count = fl_arena_alloc(&plan->arena, (size_t)(1 + n_param + n_table) *
+                                                 sizeof *all.count);
+    if (!param || !table || !all.operand || !all.count)
+        return FLEET_ENOMEM;
+    for (int i = 0; i < n_param; i++) {
+        const fl_param *p = fl_store_param(plan->store, param[i]->name);
+
+        norm_of_param(l, &all, dense_of(plan, p->group), p);
+    }
+    for (int i = 0; i < n_table; i++)
+        norm_of_table(l, &all, table[i]);
+    all.operand[0] = (fl_operand)FL_RW(plan->update);
+    fl_emit(l, &kernel_clip, NULL, all.count, all.operand, 1 + all.n);
+    return l->status;
+}

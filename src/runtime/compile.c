@@ -1,0 +1,265 @@
+/* compile.c - from a plan to what can be run: memory, resolved operands,
+ * kernels' state, task lists. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "runtime/executor.h"
+
+/* Bases: the arena; then two for each value that lies elsewhere (a ragged feed
+ * has its offsets in the second). */
+static int base_of(const fl_value *v, int i)
+{
+    bool in_arena = v->kind == FL_VALUE_TEMP || v->kind == FL_VALUE_KEPT;
+
+    return in_arena ? FL_BASE_ARENA : 1 + 2 * i;
+}
+
+static void *store_pointer(const fl_plan *plan, const fl_value *v)
+{
+    switch (v->kind) {
+    case FL_VALUE_PARAM:
+        return v->pointer;
+    case FL_VALUE_TABLE:
+        return fl_store_rows(plan->store, v->var->name);
+    case FL_VALUE_STATE:
+        return fl_store_state(plan->store, v->var->name)->data;
+    default:
+        return NULL; /* feeds are bound in every iteration */
+    }
+}
+
+static fleet_status place_bases(fl_compiled *c)
+{
+    fl_plan *plan = c->plan;
+
+    FL_TRY(FL_NEW(&c->base, (1 + 2 * plan->n_value) * sizeof *c->base));
+    FL_TRY(FL_NEW(&c->arena, plan->arena_bytes));
+    c->base[FL_BASE_ARENA] = c->arena;
+    for (size_t i = 0; i < plan->n_value; i++) {
+        fl_value *v = &plan->value[i];
+
+        if (v->root != (int)i)
+            continue;
+        v->base = base_of(v, (int)i);
+        if (v->base != FL_BASE_ARENA)
+            c->base[v->base] = store_pointer(plan, v);
+        if (v->kind == FL_VALUE_KEPT && v->first != 0.0f)
+            for (int64_t j = 0; j < fl_shape_count(&v->shape, 1); j++)
+                ((float *)(void *)(c->arena + v->offset))[j] = v->first;
+    }
+    return FLEET_OK;
+}
+
+/* A feed whose rows may be written past the batch: not in the user's memory. */
+static bool is_staged(const fl_value *v)
+{
+    return v->kind == FL_VALUE_FEED && !v->var->ragged &&
+           fl_shape_batched(&v->shape);
+}
+
+static fleet_status place_staging(fl_compiled *c)
+{
+    fl_plan *plan = c->plan;
+    size_t size = 0;
+
+    for (size_t i = 0; i < plan->n_value; i++) {
+        fl_value *v = &plan->value[i];
+
+        if (v->root != (int)i || !is_staged(v))
+            continue;
+        v->staged_at = size;
+        size += (fl_value_bytes(plan, v) + 63) / 64 * 64;
+    }
+    return FL_NEW(&c->staging, size);
+}
+
+void *fl_compiled_pointer(const fl_compiled *c, int value)
+{
+    const fl_value *v = &c->plan->value[value];
+    const fl_value *root = &c->plan->value[v->root];
+
+    return c->base[root->base] + root->offset +
+           (size_t)v->column * fleet_dtype_size(v->dtype);
+}
+
+static fl_arg resolve(const fl_compiled *c, int value)
+{
+    const fl_plan *plan = c->plan;
+    const fl_value *v, *root;
+
+    if (value < 0)
+        return (fl_arg){0};
+    v = &plan->value[value];
+    root = &plan->value[v->root];
+    return (fl_arg){
+        .base = &c->base[root->base],
+        .offset = root->offset +
+                  (size_t)v->column * fleet_dtype_size(v->dtype),
+        .cols = fl_shape_cols(&v->shape),
+        .ld = v->ld,
+        .factor = fl_shape_batched(&v->shape) ? -v->shape.dim[0] : 0,
+        .rows = fl_value_rows(plan, v),
+        .dtype = v->dtype,
+    };
+}
+
+static fleet_status resolve_all(fl_compiled *c)
+{
+    const fl_plan *plan = c->plan;
+    size_t n_arg = 0, state = 0;
+
+    for (size_t i = 0; i < plan->n_step; i++) {
+        n_arg += (size_t)plan->step[i]->n_operand;
+        state += (plan->step[i]->kernel->state_size + 63) / 64 * 64;
+    }
+    FL_TRY(FL_NEW(&c->arg, n_arg * sizeof *c->arg));
+    FL_TRY(FL_NEW(&c->state, state));
+    FL_TRY(FL_NEW(&c->instance, plan->n_step * sizeof *c->instance));
+    n_arg = state = 0;
+    for (size_t i = 0; i < plan->n_step; i++) {
+        const fl_step *s = plan->step[i];
+        fl_instance *in = &c->instance[i];
+
+        *in = (fl_instance){.step = s,
+                            .arg = c->arg + n_arg,
+                            .state = c->state + state,
+                            .n_part = 1,
+                            .batch = plan->batch,
+                            .slice = plan->slice,
+                            .n_thread = c->n_scratch,
+                            .seed = plan->store->context->seed};
+        for (int j = 0; j < s->n_operand; j++)
+            in->arg[j] = resolve(c, s->operand[j].value);
+        n_arg += (size_t)s->n_operand;
+        state += (s->kernel->state_size + 63) / 64 * 64;
+    }
+    return FLEET_OK;
+}
+
+static fleet_status prepare_all(fl_compiled *c)
+{
+    for (size_t i = 0; i < c->plan->n_step; i++) {
+        const fl_kernel *k = c->instance[i].step->kernel;
+
+        c->n_prepared = i + 1;
+        if (k->prepare)
+            FL_TRY(k->prepare(&c->instance[i]));
+    }
+    return FLEET_OK;
+}
+
+/* One scratch for each thread, as large as the greediest step wants. */
+static fleet_status make_scratch(fl_compiled *c)
+{
+    size_t most = 0;
+
+    for (size_t i = 0; i < c->plan->n_step; i++)
+        if (c->instance[i].scratch_size > most)
+            most = c->instance[i].scratch_size;
+    FL_TRY(FL_NEW(&c->scratch, (size_t)c->n_scratch * sizeof *c->scratch));
+    for (int i = 0; i < c->n_scratch; i++)
+        FL_TRY(FL_NEW(&c->scratch[i], most));
+    return FLEET_OK;
+}
+
+/* Parts of all steps of a region, in one list that threads take from. */
+static fleet_status make_tasks(fl_compiled *c)
+{
+    const fl_plan *plan = c->plan;
+    int n = 0;
+
+    for (size_t i = 0; i < plan->n_step; i++)
+        n += c->instance[i].n_part;
+    FL_TRY(FL_NEW(&c->task, (size_t)n * sizeof *c->task));
+    FL_TRY(FL_NEW(&c->first_task,
+                  (plan->n_region + 1) * sizeof *c->first_task));
+    n = 0;
+    for (size_t r = 0; r < plan->n_region; r++) {
+        const fl_region *region = &plan->region[r];
+
+        c->first_task[r] = n;
+        if (region->split == FL_SPLIT_ROWS)
+            continue;
+        for (int i = region->first; i < region->first + region->n; i++)
+            for (int p = 0; p < c->instance[i].n_part; p++)
+                c->task[n++] = (fl_task_entry){i, p};
+    }
+    c->first_task[plan->n_region] = n;
+    return FLEET_OK;
+}
+
+static void find_changes(fl_compiled *c)
+{
+    const fl_plan *plan = c->plan;
+
+    for (size_t i = 0; i < plan->n_step; i++)
+        for (int j = 0; j < plan->step[i]->n_operand; j++) {
+            const fl_operand *o = &plan->step[i]->operand[j];
+
+            if (o->value < 0 || o->mode == FL_READ)
+                continue;
+            switch (plan->value[fl_plan_root(plan, o->value)].kind) {
+            case FL_VALUE_PARAM:
+            case FL_VALUE_TABLE:
+            case FL_VALUE_STATE:
+                c->changes_store = true;
+                break;
+            default:
+                break;
+            }
+        }
+}
+
+static fleet_status make_ready(fl_compiled *c)
+{
+    FL_TRY(place_bases(c));
+    FL_TRY(place_staging(c));
+    FL_TRY(resolve_all(c));
+    FL_TRY(prepare_all(c));
+    FL_TRY(make_scratch(c));
+    FL_TRY(make_tasks(c));
+    find_changes(c);
+    return FLEET_OK;
+}
+
+fleet_status fl_compile(const fleet_executor *e, int64_t batch,
+                        fl_compiled **compiled)
+{
+    fl_compiled *c;
+    fleet_status status;
+
+    FL_TRY(FL_NEW(compiled, sizeof *c));
+    c = *compiled;
+    c->n_scratch = fl_pool_size(e->context->pool);
+    status = fl_plan_build(e->program, e->store, batch, e->training, e->fetched,
+                           &c->plan);
+    if (status == FLEET_OK)
+        status = make_ready(c);
+    if (status != FLEET_OK) {
+        fl_compiled_destroy(c);
+        *compiled = NULL;
+    }
+    return status;
+}
+
+void fl_compiled_destroy(fl_compiled *c)
+{
+    if (!c)
+        return;
+    for (size_t i = 0; i < c->n_prepared; i++)
+        if (c->instance[i].step->kernel->finish)
+            c->instance[i].step->kernel->finish(&c->instance[i]);
+    for (int i = 0; c->scratch && i < c->n_scratch; i++)
+        fl_free(c->scratch[i]);
+    fl_free(c->scratch);
+    fl_free(c->task);
+    fl_free(c->first_task);
+    fl_free(c->instance);
+    fl_free(c->state);
+    fl_free(c->arg);
+    fl_free(c->arena);
+    fl_free(c->staging);
+    fl_free(c->base);
+    fl_plan_destroy(c->plan);
+    fl_free(c);
+}

@@ -1,0 +1,48 @@
+/* context.c - see context.h. */
+#include "runtime/context.h"
+
+#include <stdlib.h>
+
+enum { MAX_THREAD = 64 };
+
+/* FLEET_NUM_THREADS, or OMP_NUM_THREADS as launchers set it, or all. */
+static int threads_wanted(void)
+{
+    static const char *const variable[] = {"FLEET_NUM_THREADS",
+                                           "OMP_NUM_THREADS"};
+    for (int i = 0; i < 2; i++) {
+        const char *text = getenv(variable[i]);
+        int n = text ? atoi(text) : 0;
+
+        if (n > 0)
+            return n;
+    }
+    return fl_cpu_count();
+}
+
+fleet_status fl_context_init(fl_context *c, uint64_t seed, int n_thread)
+{
+    if (n_thread == 0)
+        n_thread = threads_wanted();
+    if (n_thread > MAX_THREAD)
+        n_thread = MAX_THREAD;
+    c->seed = seed;
+    c->fork_generation = fl_fork_generation();
+    return n_thread > 1 ? fl_pool_create(&c->pool, n_thread) : FLEET_OK;
+}
+
+void fl_context_done(fl_context *c)
+{
+    if (c->fork_generation == fl_fork_generation())
+        fl_pool_destroy(c->pool);
+    c->pool = NULL;
+}
+
+fleet_status fl_context_check(const fl_context *c)
+{
+    if (c->fork_generation != fl_fork_generation())
+        return fl_fail(FLEET_ESTATE,
+                       "this handle was made before fork(): a child process "
+                       "needs one of its own");
+    return FLEET_OK;
+}

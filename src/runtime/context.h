@@ -1,0 +1,23 @@
+/* context.h - what the parts of one fleet handle share. */
+#ifndef FL_RUNTIME_CONTEXT_H
+#define FL_RUNTIME_CONTEXT_H
+
+#include "base/log.h"
+#include "base/thread.h"
+
+typedef struct fl_context {
+    fl_log log;
+    uint64_t seed;
+    fl_pool *pool; /* NULL with one thread */
+    uint64_t fork_generation;
+} fl_context;
+
+/* Make the context; n_thread 0: as the environment or the machine says. */
+fleet_status fl_context_init(fl_context *c, uint64_t seed, int n_thread);
+void fl_context_done(fl_context *c);
+
+/* FLEET_ESTATE in a child of the process that made it: its threads and locks
+ * are not there. */
+fleet_status fl_context_check(const fl_context *c);
+
+#endif

@@ -1,0 +1,216 @@
+/* executor.c - see executor.h. */
+#include "runtime/executor.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+fleet_executor *fleet_executor_create(fleet_program *p,
+                                      const fleet_executor_options *options)
+{
+    static const fleet_executor_options defaults;
+    const fleet_executor_options *o = options ? options : &defaults;
+    fleet_executor *e;
+
+    if (fleet_program_status(p) != FLEET_OK ||
+        fl_context_check(p->context) != FLEET_OK)
+        return NULL;
+    if (o->max_batch < 0) {
+        fl_fail(FLEET_EINVAL, "max_batch: expected 0 or more, got %" PRId64,
+                o->max_batch);
+        return NULL;
+    }
+    p->sealed = true;
+    if (fl_store_add(p->store, p) != FLEET_OK ||
+        (p->training.loss && !o->for_test &&
+         fl_store_train(p->store, p->training.optimizer) != FLEET_OK))
+        return NULL;
+    e = fl_alloc(sizeof *e);
+    if (!e)
+        return NULL;
+    e->program = p;
+    e->context = p->context;
+    e->store = p->store;
+    e->training = p->training.loss && !o->for_test;
+    e->max_batch = o->max_batch;
+    e->fetched = fl_alloc(p->n_var);
+    e->input = fl_alloc(p->n_var * sizeof *e->input);
+    if (!e->fetched || !e->input) {
+        fleet_executor_destroy(e);
+        return NULL;
+    }
+    p->n_executor++;
+    return e;
+}
+
+static void forget_plans(fleet_executor *e)
+{
+    while (e->compiled) {
+        fl_compiled *next = e->compiled->next;
+
+        fl_compiled_destroy(e->compiled);
+        e->compiled = next;
+    }
+    e->last = NULL;
+}
+
+void fleet_executor_destroy(fleet_executor *e)
+{
+    if (!e)
+        return;
+    forget_plans(e);
+    e->program->n_executor--;
+    fl_free(e->fetched);
+    fl_free(e->input);
+    fl_free(e);
+}
+
+fleet_status fl_executor_want(fleet_executor *e, const fleet_var *v)
+{
+    if (!v || v->program != e->program)
+        return fl_fail(FLEET_EINVAL, "fetch: %s%s%s is not a variable of the "
+                       "executor's program", v ? "\"" : "",
+                       v ? v->name : "NULL", v ? "\"" : "");
+    if (v->kind == FL_VAR_TABLE || v->ragged)
+        return fl_fail(FLEET_EUNSUPPORTED, "fetch: \"%s\" is %s", v->name,
+                       v->ragged ? "ragged" : "a table");
+    if (e->fetched[v->id])
+        return FLEET_OK;
+    if (e->micro > 0)
+        return fl_fail(FLEET_ESTATE,
+                       "fetch: \"%s\" is new, and a merge group is under way: "
+                       "fetch it from the group's first batch on",
+                       v->name);
+    e->fetched[v->id] = true;
+    forget_plans(e);
+    return FLEET_OK;
+}
+
+/* --- plans --------------------------------------------------------------- */
+
+/* The plan for a batch of that many rows: the last ones are kept. */
+static fleet_status compile(fleet_executor *e, int64_t batch,
+                            fl_compiled **compiled)
+{
+    enum { MOST_PLANS = 8 };
+    int64_t key = batch <= e->max_batch ? e->max_batch : batch;
+    fl_compiled **at = &e->compiled;
+    int n = 0;
+
+    while (*at && (*at)->plan->batch != key) {
+        if (++n == MOST_PLANS && (*at)->next == NULL)
+            break;
+        at = &(*at)->next;
+    }
+    if (*at && (*at)->plan->batch == key) {
+        *compiled = *at;
+        *at = (*compiled)->next;
+    } else {
+        if (n == MOST_PLANS) {
+            fl_compiled_destroy(*at);
+            *at = NULL;
+        }
+        FL_TRY(fl_compile(e, key, compiled));
+    }
+    (*compiled)->next = e->compiled;
+    e->compiled = *compiled;
+    return FLEET_OK;
+}
+
+/* --- an iteration -------------------------------------------------------- */
+
+static void set_update(fleet_executor *e, fl_compiled *c, int batches)
+{
+    fl_update_now *now;
+
+    if (c->plan->update < 0)
+        return;
+    now = fl_compiled_pointer(c, c->plan->update);
+    now->optimizer = e->store->optimizer;
+    now->micro = e->micro;
+    fl_optimizer_update(now->optimizer, e->store->updates, batches,
+                        e->program->training.merge_average, &now->u);
+}
+
+static fleet_status apply_update(fleet_executor *e, fl_compiled *c,
+                                 int64_t batch)
+{
+    set_update(e, c, e->micro);
+    FL_TRY(fl_compiled_run(c, e->context, batch, true));
+    e->store->updates++;
+    e->micro = 0;
+    return FLEET_OK;
+}
+
+static fleet_status check_loss(fleet_executor *e, fl_compiled *c,
+                               int64_t batch)
+{
+    float loss;
+
+    if (c->plan->loss < 0)
+        return FLEET_OK;
+    memcpy(&loss, fl_compiled_pointer(c, c->plan->loss), sizeof loss);
+    return isfinite(loss) ? FLEET_OK
+                          : fl_compiled_blame(c, batch, e->n_run);
+}
+
+static fleet_status iterate(fleet_executor *e, fl_compiled *c, int64_t batch)
+{
+    fl_compiled_bind(c, e->input, batch);
+    set_update(e, c, 1);
+    FL_TRY(fl_compiled_begin(c, batch));
+    FL_TRY(fl_compiled_run(c, e->context, batch, false));
+    FL_TRY(check_loss(e, c, batch));
+    if (!e->training || ++e->micro < e->program->training.merge_steps)
+        return FLEET_OK;
+    return apply_update(e, c, batch);
+}
+
+/* Inside a merge group all batches use its first one's plan: the sums are
+ * there. */
+fleet_status fl_executor_plan(fleet_executor *e, int64_t batch,
+                              fl_compiled **c)
+{
+    if (e->micro == 0)
+        return compile(e, batch, c);
+    *c = e->last;
+    if (batch <= e->last->plan->batch)
+        return FLEET_OK;
+    return fl_fail(FLEET_ESTATE,
+                   "a batch of %" PRId64 " in a merge group that began with "
+                   "%" PRId64 ": set max_batch of the executor's options",
+                   batch, e->last->plan->batch);
+}
+
+fleet_status fl_executor_iterate(fleet_executor *e, int64_t batch)
+{
+    fl_compiled *c;
+    fleet_status status;
+
+    FL_TRY(fl_context_check(e->context));
+    FL_TRY(fl_executor_plan(e, batch, &c));
+    if (c->changes_store)
+        pthread_rwlock_wrlock(&e->store->lock);
+    else
+        pthread_rwlock_rdlock(&e->store->lock);
+    e->n_run++;
+    e->last = c;
+    e->last_batch = batch;
+    status = iterate(e, c, batch);
+    pthread_rwlock_unlock(&e->store->lock);
+    return status;
+}
+
+fleet_status fl_executor_flush(fleet_executor *e)
+{
+    fleet_status status;
+
+    if (e->micro == 0)
+        return FLEET_OK;
+    pthread_rwlock_wrlock(&e->store->lock);
+    status = apply_update(e, e->last, e->last_batch);
+    pthread_rwlock_unlock(&e->store->lock);
+    return status;
+}

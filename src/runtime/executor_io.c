@@ -1,0 +1,178 @@
+/* executor_io.c - feeds checked and bound, fetches copied out. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "runtime/executor.h"
+
+static const fleet_feed *find_feed(const fleet_feed *feed, int n,
+                                   const char *name)
+{
+    for (int i = 0; i < n; i++)
+        if (feed[i].name && strcmp(feed[i].name, name) == 0)
+            return &feed[i];
+    return NULL;
+}
+
+/* Every feed has a variable, and none comes twice. */
+static fleet_status check_names(const fleet_executor *e, const fleet_feed *feed,
+                                int n)
+{
+    for (int i = 0; i < n; i++) {
+        const fleet_var *v = fleet_program_var(e->program, feed[i].name);
+
+        if (!v || v->kind != FL_VAR_DATA)
+            return fl_fail(FLEET_ENOENT,
+                           "feed \"%s\": the program has no data variable of "
+                           "that name",
+                           feed[i].name ? feed[i].name : "(null)");
+        if (find_feed(feed, i, feed[i].name))
+            return fl_fail(FLEET_EINVAL, "feed \"%s\" is there twice",
+                           feed[i].name);
+    }
+    return FLEET_OK;
+}
+
+static fleet_status wrong_shape(const fleet_var *v, const fleet_feed *f)
+{
+    int n = f->n_dim < FLEET_MAX_DIM ? f->n_dim : FLEET_MAX_DIM;
+    fl_shape got = fl_shape_make(f->dims, f->dims && n > 0 ? n : 0);
+
+    return fl_fail(FLEET_ESHAPE, "feed \"%s\": expected shape %s%s, got %s",
+                   v->name, fl_shape_print(&v->shape).chars,
+                   v->ragged ? " with offsets" : "", fl_shape_print(&got).chars);
+}
+
+static fleet_status check_offsets(const fleet_var *v, const fleet_feed *f)
+{
+    const int64_t *at = f->offsets;
+
+    if (!at || at[0] != 0)
+        return fl_fail(FLEET_EINVAL,
+                       "feed \"%s\": ragged, so it needs offsets from 0 on",
+                       v->name);
+    for (int64_t i = 0; i < f->dims[0]; i++)
+        if (at[i + 1] < at[i])
+            return fl_fail(FLEET_EINVAL,
+                           "feed \"%s\": offset %" PRId64 " falls from %" PRId64
+                           " to %" PRId64,
+                           v->name, i + 1, at[i], at[i + 1]);
+    return FLEET_OK;
+}
+
+/* Agreement with the variable; *batch is set by the first batched feed. */
+static fleet_status check_feed(const fleet_var *v, const fleet_feed *f,
+                               int64_t *batch, const char **first)
+{
+    int n_dim = v->ragged ? 1 : v->shape.n_dim;
+    bool batched = v->ragged || fl_shape_batched(&v->shape);
+
+    if (f->dtype != v->dtype)
+        return fl_fail(FLEET_EDTYPE, "feed \"%s\": expected %s, got %s",
+                       v->name, fleet_dtype_name(v->dtype),
+                       fleet_dtype_name(f->dtype));
+    if (!f->dims || f->n_dim != n_dim || f->dims[0] < 1)
+        return wrong_shape(v, f);
+    for (int i = batched; i < n_dim; i++)
+        if (f->dims[i] != v->shape.dim[i])
+            return wrong_shape(v, f);
+    if (!f->data && !v->ragged)
+        return fl_fail(FLEET_EINVAL, "feed \"%s\": data is NULL", v->name);
+    if (v->ragged)
+        FL_TRY(check_offsets(v, f));
+    if (!batched)
+        return FLEET_OK;
+    if (*first && *batch != f->dims[0])
+        return fl_fail(FLEET_ESHAPE,
+                       "feed \"%s\" has %" PRId64 " rows, but \"%s\" has "
+                       "%" PRId64,
+                       v->name, f->dims[0], *first, *batch);
+    *first = v->name;
+    *batch = f->dims[0];
+    return FLEET_OK;
+}
+
+static fleet_status take_feeds(fleet_executor *e, const fleet_feed *feed, int n,
+                               int64_t *batch)
+{
+    const char *first = NULL;
+
+    *batch = 1;
+    FL_TRY(check_names(e, feed, n));
+    memset(e->input, 0, e->program->n_var * sizeof *e->input);
+    for (size_t i = 0; i < e->program->n_var; i++) {
+        const fleet_var *v = e->program->var[i];
+        const fleet_feed *f =
+            v->kind == FL_VAR_DATA ? find_feed(feed, n, v->name) : NULL;
+
+        if (!f)
+            continue;
+        FL_TRY(check_feed(v, f, batch, &first));
+        e->input[i] = (fl_input){f->data ? f->data : "", f->offsets};
+    }
+    return FLEET_OK;
+}
+
+static fleet_status check_complete(const fleet_executor *e, const fl_plan *plan)
+{
+    for (size_t i = 0; i < e->program->n_var; i++) {
+        const fleet_var *v = e->program->var[i];
+
+        if (v->kind == FL_VAR_DATA && !e->input[i].data &&
+            plan->value_of[i] >= 0)
+            return fl_fail(FLEET_ENOENT, "feed \"%s\" is missing: expected %s "
+                           "%s", v->name, fleet_dtype_name(v->dtype),
+                           fl_shape_print(&v->shape).chars);
+    }
+    return FLEET_OK;
+}
+
+fleet_status fl_executor_fetch(fleet_executor *e, fleet_fetch *f)
+{
+    const fl_plan *plan = e->last->plan;
+    size_t element = fleet_dtype_size(f->var->dtype), cols, rows, ld;
+    int at = plan->value_of[f->var->id];
+    const fl_value *v;
+
+    if (at < 0)
+        return fl_fail(FLEET_EINVAL, "fetch: \"%s\" is not computed",
+                       f->var->name);
+    v = &plan->value[at];
+    f->n_dim = v->shape.n_dim;
+    for (int i = 0; i < v->shape.n_dim; i++)
+        f->dims[i] = v->shape.dim[i];
+    rows = (size_t)fl_shape_rows(&v->shape, e->last_batch);
+    cols = (size_t)fl_shape_cols(&v->shape);
+    ld = (size_t)v->ld;
+    f->dims[0] = (int64_t)rows;
+    if (!f->data)
+        return FLEET_OK;
+    if (f->size < rows * cols * element)
+        return fl_fail(FLEET_ESHAPE,
+                       "fetch: \"%s\" is %zu bytes, but there is room for %zu",
+                       f->var->name, rows * cols * element, f->size);
+    const char *from = fl_compiled_pointer(e->last, at);
+    for (size_t r = 0; r < rows; r++)
+        memcpy((char *)f->data + r * cols * element, from + r * ld * element,
+               cols * element);
+    return FLEET_OK;
+}
+
+fleet_status fleet_executor_run(fleet_executor *e, const fleet_feed *feed,
+                                int n_feed, fleet_fetch *fetch, int n_fetch)
+{
+    int64_t batch;
+    fl_compiled *c = NULL;
+
+    if (!e || (n_feed > 0 && !feed) || (n_fetch > 0 && !fetch))
+        return fl_fail(FLEET_EINVAL, "fleet_executor_run: NULL argument");
+    for (int i = 0; i < n_fetch; i++)
+        FL_TRY(fl_executor_want(e, fetch[i].var));
+    FL_TRY(take_feeds(e, feed, n_feed, &batch));
+    FL_TRY(fl_executor_plan(e, batch, &c));
+    FL_TRY(check_complete(e, c->plan));
+    FL_TRY(fl_executor_iterate(e, batch));
+    for (int i = 0; i < n_fetch; i++)
+        FL_TRY(fl_executor_fetch(e, &fetch[i]));
+    return FLEET_OK;
+}

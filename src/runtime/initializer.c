@@ -1,0 +1,90 @@
+/* initializer.c - see initializer.h. */
+#include "runtime/initializer.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/rng.h"
+
+static void set(fl_filler *f, fleet_initializer_kind kind, float a, float b)
+{
+    f->kind = kind;
+    f->a = a;
+    f->b = b;
+}
+
+fl_filler fl_filler_make(const fleet_initializer *i, int64_t fan_in,
+                         int64_t fan_out, uint64_t seed, const char *name)
+{
+    fl_filler f = {i->kind, i->a, i->b, seed, fl_hash(name, strlen(name), 0)};
+    double in = (double)fan_in, both = (double)(fan_in + fan_out);
+    float limit;
+
+    switch (i->kind) {
+    case FLEET_INIT_XAVIER_UNIFORM:
+        limit = (float)sqrt(6.0 / both);
+        set(&f, FLEET_INIT_UNIFORM, -limit, limit);
+        break;
+    case FLEET_INIT_XAVIER_NORMAL:
+        set(&f, FLEET_INIT_NORMAL, 0, (float)sqrt(2.0 / both));
+        break;
+    case FLEET_INIT_KAIMING_UNIFORM:
+        limit = (float)sqrt(6.0 / in);
+        set(&f, FLEET_INIT_UNIFORM, -limit, limit);
+        break;
+    case FLEET_INIT_KAIMING_NORMAL:
+        set(&f, FLEET_INIT_NORMAL, 0, (float)sqrt(2.0 / in));
+        break;
+    default:
+        break;
+    }
+    return f;
+}
+
+/* n elements of the sequence (seed, stream) from its start. */
+static void fill(const fl_filler *f, uint64_t seed, uint64_t stream,
+                 float *out, int64_t n)
+{
+    switch (f->kind) {
+    case FLEET_INIT_UNIFORM:
+        fl_rng_uniform(seed, stream, 0, f->a, f->b, out, n);
+        break;
+    case FLEET_INIT_NORMAL:
+        fl_rng_normal(seed, stream, 0, f->a, f->b, out, n);
+        break;
+    case FLEET_INIT_TRUNCATED_NORMAL:
+        fl_rng_truncated_normal(seed, stream, 0, f->a, f->b, out, n);
+        break;
+    default:
+        for (int64_t i = 0; i < n; i++)
+            out[i] = f->a;
+    }
+}
+
+void fl_filler_dense(const fl_filler *f, float *out, int64_t n)
+{
+    fill(f, f->seed, f->stream, out, n);
+}
+
+void fl_filler_row(const fl_filler *f, uint64_t key, float *out, int64_t n)
+{
+    fill(f, f->seed ^ fl_mix(f->stream), key, out, n);
+}
+
+fleet_status fl_initializer_check(const char *what, const fleet_initializer *i)
+{
+    bool good = isfinite(i->a) && isfinite(i->b);
+
+    if (i->kind == FLEET_INIT_UNIFORM)
+        good = good && i->a <= i->b;
+    if (i->kind == FLEET_INIT_NORMAL || i->kind == FLEET_INIT_TRUNCATED_NORMAL)
+        good = good && i->b >= 0;
+    if ((int)i->kind < 0 || i->kind > FLEET_INIT_KAIMING_NORMAL)
+        good = false;
+    return good ? FLEET_OK
+                : fl_fail(FLEET_EINVAL,
+                          "%s: initializer %d with a = %g and b = %g is not "
+                          "possible",
+                          what, (int)i->kind, (double)i->a, (double)i->b);
+}

@@ -1,0 +1,28 @@
+/* initializer.h - first values, as a function of (seed, name[, key]). */
+#ifndef FL_RUNTIME_INITIALIZER_H
+#define FL_RUNTIME_INITIALIZER_H
+
+#include "runtime/shape.h"
+
+/* An initializer with its scale worked out: what can make any element. */
+typedef struct fl_filler {
+    fleet_initializer_kind kind; /* CONSTANT, UNIFORM, NORMAL, TRUNCATED */
+    float a, b;
+    uint64_t seed;   /* of the handle */
+    uint64_t stream; /* of the name */
+} fl_filler;
+
+/* fan_in and fan_out count units, for the kinds that use them. */
+fl_filler fl_filler_make(const fleet_initializer *i, int64_t fan_in,
+                         int64_t fan_out, uint64_t seed, const char *name);
+
+/* The n first elements of a parameter. */
+void fl_filler_dense(const fl_filler *f, float *out, int64_t n);
+
+/* The n elements of a row. */
+void fl_filler_row(const fl_filler *f, uint64_t key, float *out, int64_t n);
+
+/* FLEET_EINVAL for an initializer that cannot be, naming `what`. */
+fleet_status fl_initializer_check(const char *what, const fleet_initializer *i);
+
+#endif

@@ -1,0 +1,101 @@
+/* kernel.h - what does the work of a step, and what it is given.
+ *
+ * A kernel says how its work may be cut, so that threads can share it:
+ *
+ *   FL_SPLIT_ROWS   by rows of the batch. A call computes rows [begin, end) of
+ *                   everything it writes, from the same rows of the batch's
+ *                   values and from whatever has no batch. Steps of this kind
+ *                   that follow each other run slice by slice, without waiting
+ *                   for other slices.
+ *   FL_SPLIT_PARTS  into n_part independent calls, a number that prepare()
+ *                   chooses from shapes alone, never from the number of
+ *                   threads. A call may read all of its operands and writes
+ *                   what no other part touches.
+ *
+ * Either way bits do not depend on how many threads there are.
+ *
+ * Rows between the batch and its capacity exist in every buffer of the arena:
+ * kernels that work on whole blocks may read and write them.
+ */
+#ifndef FL_RUNTIME_KERNEL_H
+#define FL_RUNTIME_KERNEL_H
+
+#include "runtime/op.h"
+
+typedef enum fl_split { FL_SPLIT_ROWS, FL_SPLIT_PARTS } fl_split;
+
+/* An operand, resolved: it lies at *base + offset. */
+typedef struct fl_arg {
+    char *const *base;
+    size_t offset;
+    int64_t cols;   /* elements of a row */
+    int64_t ld;     /* elements from a row to the next */
+    int64_t factor; /* rows per row of the batch; 0: no batch, `rows` fixed */
+    int64_t rows;   /* at full capacity */
+    fleet_dtype dtype;
+} fl_arg;
+
+/* One step in one executor. */
+typedef struct fl_instance {
+    const struct fl_step *step;
+    fl_arg *arg; /* as the step's operands */
+    void *state; /* kernel->state_size zeroed bytes */
+
+    /* for prepare() to set */
+    int n_part;          /* FL_SPLIT_PARTS; 1 at first */
+    size_t scratch_size; /* bytes that a call needs for itself */
+
+    /* for prepare() to read */
+    int64_t batch; /* the plan's capacity */
+    int64_t slice; /* rows of a full slice; batch buffers hold a multiple */
+    int n_thread;
+    uint64_t seed;
+} fl_instance;
+
+/* One call of a kernel. */
+typedef struct fl_range {
+    int64_t begin, end; /* rows of the batch, or the part */
+    int64_t batch;      /* rows that count in this run */
+    int64_t slice;      /* which slice: begin / the slice size */
+    int thread;         /* below n_thread */
+    void *scratch;      /* scratch_size bytes, 64-byte aligned */
+} fl_range;
+
+typedef struct fl_kernel {
+    const char *name; /* "fc.dw": the op, and which of its steps */
+    fl_split split;
+    size_t state_size;
+    fleet_status (*prepare)(fl_instance *in); /* NULL: nothing to do */
+    void (*finish)(fl_instance *in); /* NULL: nothing; also after a failed
+                                        prepare */
+
+    /* Before an iteration, on one thread: make room for what it brings. */
+    fleet_status (*begin)(const fl_instance *in, int64_t batch);
+    fleet_status (*run)(const fl_instance *in, const fl_range *r);
+    bool whole_batch; /* reads all rows of its batched operands up to the
+                         capacity: they are zero past the batch */
+} fl_kernel;
+
+static inline void *fl_ptr(const fl_instance *in, int i)
+{
+    return *in->arg[i].base + in->arg[i].offset;
+}
+
+/* Row `begin` of the range in a batched operand; of another one, its start. */
+static inline float *fl_rows_f32(const fl_instance *in, int i,
+                                 const fl_range *r)
+{
+    const fl_arg *a = &in->arg[i];
+
+    return (float *)fl_ptr(in, i) + r->begin * a->factor * a->ld;
+}
+
+/* Elements of the range in a batched operand without gaps. */
+static inline int64_t fl_count(const fl_instance *in, int i, const fl_range *r)
+{
+    const fl_arg *a = &in->arg[i];
+
+    return (r->end - r->begin) * a->factor * a->cols;
+}
+
+#endif

@@ -1,0 +1,573 @@
+/* lookup.c - the forward steps of a lookup; see lookup.h. */
+#include "runtime/lookup.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "runtime/lookup_data.h"
+#include "runtime/simd.h"
+
+/* Operands: the lookup first, then what the step adds to it. */
+enum { THE_LOOKUP, FIRST_IDS = 1, THE_TABLE = 1, FIRST_OUT = 2 };
+
+static fl_lookup *lookup_of(const fl_instance *in)
+{
+    return fl_ptr(in, THE_LOOKUP);
+}
+
+static const fl_lookup_config *config_of(const fl_instance *in)
+{
+    return in->step->config;
+}
+
+/* --- sets of keys -------------------------------------------------------- */
+
+/* Empty the set and make room for so many keys. */
+fleet_status fl_key_set_begin(fl_key_set *s, int64_t most)
+{
+    size_t wanted = 16;
+
+    while (wanted < 2 * (size_t)most)
+        wanted *= 2;
+    FL_TRY(fl_grow(&s->key, &s->capacity, (size_t)most, sizeof *s->key));
+    FL_TRY(fl_grow(&s->slot, &s->slot_capacity, wanted, sizeof *s->slot));
+    memset(s->slot, 0, wanted * sizeof *s->slot);
+    s->n_slot = wanted;
+    s->n = 0;
+    return FLEET_OK;
+}
+
+uint32_t fl_key_set_add(fl_key_set *s, uint64_t key, bool *is_new)
+{
+    size_t mask = s->n_slot - 1, i = fl_mix(key) & mask;
+
+    while (s->slot[i] && s->key[s->slot[i] - 1] != key)
+        i = (i + 1) & mask;
+    *is_new = s->slot[i] == 0;
+    if (*is_new) {
+        s->key[s->n++] = key;
+        s->slot[i] = (uint32_t)s->n;
+    }
+    return s->slot[i] - 1;
+}
+
+void fl_key_set_done(fl_key_set *s)
+{
+    fl_free(s->key);
+    fl_free(s->slot);
+    *s = (fl_key_set){0};
+}
+
+/* --- rows.split ---------------------------------------------------------- */
+
+static fleet_status split_prepare(fl_instance *in)
+{
+    const fl_lookup_config *c = config_of(in);
+    fl_lookup *k = lookup_of(in);
+
+    k->n_slice = (in->batch + in->slice - 1) / in->slice;
+    if (c->ragged)
+        FL_TRY(FL_NEW(&k->offsets, (size_t)c->n_lane * sizeof *k->offsets));
+    return fl_grow(&k->bound, &k->bound_capacity,
+                   (size_t)k->n_slice * (FL_N_PART + 1), sizeof *k->bound);
+}
+
+static void part_done(fl_lookup_part *p)
+{
+    fl_key_set_done(&p->keys);
+    fl_key_set_done(&p->merged);
+    fl_free(p->head);
+    fl_free(p->tail);
+    fl_free(p->row);
+    fl_free(p->value);
+    fl_free(p->fresh);
+    fl_free(p->which);
+    fl_free(p->grad);
+    fl_free(p->target);
+    fl_free(p->sum);
+    fl_free(p->merged_sum);
+    fl_free(p->sorted);
+}
+
+static void split_finish(fl_instance *in)
+{
+    fl_lookup *k = lookup_of(in);
+
+    for (int i = 0; i < FL_N_PART; i++)
+        part_done(&k->part[i]);
+    fl_free(k->offsets);
+    fl_free(k->key);
+    fl_free(k->next);
+    fl_free(k->order);
+    fl_free(k->row);
+    fl_free(k->cell);
+    fl_free(k->bound);
+    memset(k, 0, sizeof *k);
+}
+
+/* Room for n positions; several arrays share a capacity. */
+static fleet_status position_room(fl_lookup *k, int64_t n)
+{
+    size_t capacity[4] = {k->capacity, k->capacity, k->capacity, k->capacity};
+
+    FL_TRY(fl_grow(&k->key, &capacity[0], (size_t)n, sizeof *k->key));
+    FL_TRY(fl_grow(&k->next, &capacity[1], (size_t)n, sizeof *k->next));
+    FL_TRY(fl_grow(&k->order, &capacity[2], (size_t)n, sizeof *k->order));
+    FL_TRY(fl_grow(&k->row, &capacity[3], (size_t)n, sizeof *k->row));
+    k->capacity = capacity[0];
+    return FLEET_OK;
+}
+
+static fleet_status split_begin(const fl_instance *in, int64_t batch)
+{
+    const fl_lookup_config *c = config_of(in);
+    fl_lookup *k = lookup_of(in);
+
+    k->n = 0;
+    for (int i = 0; i < c->n_lane; i++) {
+        const fl_lane *lane = &c->lane[i];
+        int64_t n = batch;
+
+        if (lane->ragged) {
+            k->offsets[i] =
+                (const int64_t *)(const void *)in->arg[lane->ids].base[1];
+            n = k->offsets[i][batch];
+        }
+        k->n += n;
+    }
+    if (k->n > INT32_MAX || batch * c->n_lane > INT32_MAX)
+        return fl_fail(FLEET_EINVAL, "table \"%s\": too many ids in a batch",
+                       c->table->name);
+    if (c->ragged)
+        FL_TRY(fl_grow(&k->cell, &k->cell_capacity, (size_t)k->n,
+                       sizeof *k->cell));
+    return position_room(k, k->n);
+}
+
+/* The position of a sample's first id. */
+static int64_t position_of(const fl_lookup *k, const fl_lookup_config *c,
+                           int64_t sample)
+{
+    int64_t n = sample * c->n_lane;
+
+    if (!c->ragged)
+        return n;
+    for (int i = 0; i < c->n_lane; i++)
+        if (c->lane[i].ragged)
+            n += k->offsets[i][sample] - sample;
+    return n;
+}
+
+static uint64_t key_of(const fl_rows *rows, uint64_t id)
+{
+    return rows->modulo ? id % (uint64_t)rows->modulo : id;
+}
+
+/* The keys of rows [begin, end) of dense lanes, by position. */
+static void keys_of_dense(const fl_instance *in, const fl_range *r)
+{
+    const fl_lookup_config *c = config_of(in);
+    fl_lookup *k = lookup_of(in);
+
+    for (int i = 0; i < c->n_lane; i++) {
+        const fl_arg *a = &in->arg[c->lane[i].ids];
+        const uint64_t *id = (const uint64_t *)fl_ptr(in, c->lane[i].ids);
+        uint64_t *key = k->key + r->begin * c->n_lane + i;
+
+        id += r->begin * a->ld + c->lane[i].column;
+        for (int64_t row = r->begin; row < r->end; row++) {
+            *key = key_of(k->rows, *id);
+            key += c->n_lane;
+            id += a->ld;
+        }
+    }
+}
+
+static void keys_of_any(const fl_instance *in, const fl_range *r)
+{
+    const fl_lookup_config *c = config_of(in);
+    fl_lookup *k = lookup_of(in);
+    int64_t at = position_of(k, c, r->begin);
+
+    for (int64_t row = r->begin; row < r->end; row++)
+        for (int i = 0; i < c->n_lane; i++) {
+            const fl_lane *lane = &c->lane[i];
+            const uint64_t *id = (const uint64_t *)fl_ptr(in, lane->ids);
+            int64_t first = row * in->arg[lane->ids].ld + lane->column;
+            int64_t last = first + 1;
+
+            if (lane->ragged) {
+                first = k->offsets[i][row];
+                last = k->offsets[i][row + 1];
+            }
+            for (; first < last; first++, at++) {
+                k->key[at] = key_of(k->rows, id[first]);
+                k->cell[at] = (uint32_t)(row * c->n_lane + i);
+            }
+        }
+}
+
+/* Sort the slice's positions by part, keeping their order inside one. */
+static void sort_by_part(fl_lookup *k, int64_t begin, int64_t end,
+                         uint32_t *bound)
+{
+    uint32_t count[FL_N_PART] = {0}, at[FL_N_PART];
+
+    for (int64_t i = begin; i < end; i++)
+        count[fl_part_of(fl_mix(k->key[i]))]++;
+    bound[0] = (uint32_t)begin;
+    for (int p = 0; p < FL_N_PART; p++) {
+        at[p] = bound[p];
+        bound[p + 1] = bound[p] + count[p];
+    }
+    for (int64_t i = begin; i < end; i++)
+        k->order[at[fl_part_of(fl_mix(k->key[i]))]++] = (uint32_t)i;
+}
+
+static fleet_status split_run(const fl_instance *in, const fl_range *r)
+{
+    const fl_lookup_config *c = config_of(in);
+    fl_lookup *k = lookup_of(in);
+
+    if (c->ragged)
+        keys_of_any(in, r);
+    else
+        keys_of_dense(in, r);
+    sort_by_part(k, position_of(k, c, r->begin), position_of(k, c, r->end),
+                 k->bound + r->slice * (FL_N_PART + 1));
+    return FLEET_OK;
+}
+
+static const fl_kernel kernel_split = {
+    .name = "rows.split",
+    .split = FL_SPLIT_ROWS,
+    .prepare = split_prepare,
+    .finish = split_finish,
+    .begin = split_begin,
+    .run = split_run,
+};
+
+/* --- rows.find ----------------------------------------------------------- */
+
+static fleet_status find_prepare(fl_instance *in)
+{
+    fl_lookup *k = lookup_of(in);
+
+    k->rows = fl_ptr(in, THE_TABLE);
+    in->n_part = FL_N_PART;
+    return FLEET_OK;
+}
+
+static fleet_status part_room(fl_lookup_part *p, int64_t n)
+{
+    size_t capacity[4] = {p->capacity, p->capacity, p->capacity, p->capacity};
+
+    FL_TRY(fl_grow(&p->head, &capacity[0], (size_t)n, sizeof *p->head));
+    FL_TRY(fl_grow(&p->tail, &capacity[1], (size_t)n, sizeof *p->tail));
+    FL_TRY(fl_grow(&p->row, &capacity[2], (size_t)n, sizeof *p->row));
+    FL_TRY(fl_grow(&p->value, &capacity[3], (size_t)n, sizeof *p->value));
+    p->capacity = capacity[0];
+    return FLEET_OK;
+}
+
+static int64_t slices_of(const fl_instance *in, const fl_range *r)
+{
+    return (r->batch + in->slice - 1) / in->slice;
+}
+
+/* Number the keys, and chain the positions of each in their order. */
+static void chain_keys(fl_lookup *k, fl_lookup_part *p, int part,
+                       int64_t n_slice)
+{
+    for (int64_t s = 0; s < n_slice; s++) {
+        const uint32_t *bound = k->bound + s * (FL_N_PART + 1) + part;
+
+        for (uint32_t i = bound[0]; i < bound[1]; i++) {
+            uint32_t at = k->order[i], u;
+            bool is_new;
+
+            u = fl_key_set_add(&p->keys, k->key[at], &is_new);
+            if (is_new)
+                p->head[u] = at;
+            else
+                k->next[p->tail[u]] = at + 1;
+            p->tail[u] = at;
+            k->next[at] = 0;
+        }
+    }
+}
+
+/* Unknown rows read as their initial values. */
+static fleet_status fill_unknown(fl_lookup *k, fl_lookup_part *p)
+{
+    int64_t dim = k->rows->dim;
+    size_t n = 0;
+
+    for (int64_t u = 0; u < p->keys.n; u++)
+        n += p->row[u] == NULL;
+    FL_TRY(fl_grow(&p->fresh, &p->fresh_capacity, n * (size_t)dim,
+                   sizeof *p->fresh));
+    n = 0;
+    for (int64_t u = 0; u < p->keys.n; u++) {
+        p->value[u] = p->row[u];
+        if (p->row[u])
+            continue;
+        float *fresh = p->fresh + (int64_t)n++ * dim;
+        fl_filler_row(&k->rows->filler, p->keys.key[u], fresh, dim);
+        p->value[u] = fresh;
+    }
+    return FLEET_OK;
+}
+
+static void point_positions(fl_lookup *k, const fl_lookup_part *p)
+{
+    for (int64_t u = 0; u < p->keys.n; u++) {
+        uint32_t at = p->head[u] + 1;
+
+        while (at) {
+            k->row[at - 1] = p->value[u];
+            at = k->next[at - 1];
+        }
+    }
+}
+
+static fleet_status find_run(const fl_instance *in, const fl_range *r)
+{
+    fl_lookup *k = lookup_of(in);
+    int part = (int)r->begin;
+    fl_lookup_part *p = &k->part[part];
+    int64_t n_slice = slices_of(in, r), n = 0;
+
+    for (int64_t s = 0; s < n_slice; s++) {
+        const uint32_t *bound = k->bound + s * (FL_N_PART + 1) + part;
+
+        n += bound[1] - bound[0];
+    }
+    FL_TRY(fl_key_set_begin(&p->keys, n));
+    FL_TRY(part_room(p, n));
+    chain_keys(k, p, part, n_slice);
+    FL_TRY(k->rows->methods->find(k->rows, p->keys.key, p->keys.n, p->row));
+    FL_TRY(fill_unknown(k, p));
+    point_positions(k, p);
+    return FLEET_OK;
+}
+
+static const fl_kernel kernel_find = {
+    .name = "rows.find",
+    .split = FL_SPLIT_PARTS,
+    .prepare = find_prepare,
+    .run = find_run,
+};
+
+/* --- rows.gather --------------------------------------------------------- */
+
+static fleet_status gather_prepare(fl_instance *in)
+{
+    size_t n = (size_t)config_of(in)->n_lane;
+
+    in->scratch_size = n * (sizeof(float *) + sizeof(int64_t));
+    return FLEET_OK;
+}
+
+/* Where each lane's part of the output begins for this slice. */
+static void lane_outputs(const fl_instance *in, const fl_range *r, float **out,
+                         int64_t *ld)
+{
+    const fl_lookup_config *c = config_of(in);
+
+    for (int i = 0; i < c->n_lane; i++) {
+        int operand = FIRST_OUT + c->lane[i].out;
+
+        out[i] = fl_rows_f32(in, operand, r) + c->lane[i].out_column;
+        ld[i] = in->arg[operand].ld;
+    }
+}
+
+static void combine(const fl_lookup *k, int64_t at, int64_t n, bool mean,
+                    float *out)
+{
+    const fl_simd *simd = fl_simd_best();
+    int64_t dim = k->rows->dim;
+
+    if (n == 0)
+        memset(out, 0, (size_t)dim * sizeof *out);
+    else
+        memcpy(out, k->row[at], (size_t)dim * sizeof *out);
+    for (int64_t i = 1; i < n; i++)
+        simd->add(out, out, k->row[at + i], dim);
+    if (mean && n > 1)
+        simd->scale(out, out, 1.0f / (float)n, 0.0f, dim);
+}
+
+static void gather_ragged(const fl_instance *in, const fl_range *r,
+                          float *const *out, const int64_t *ld)
+{
+    const fl_lookup_config *c = config_of(in);
+    const fl_lookup *k = lookup_of(in);
+    int64_t at = position_of(k, c, r->begin);
+
+    for (int64_t row = r->begin; row < r->end; row++)
+        for (int i = 0; i < c->n_lane; i++) {
+            int64_t n = c->lane[i].ragged
+                            ? k->offsets[i][row + 1] - k->offsets[i][row]
+                            : 1;
+
+            combine(k, at, n, c->lane[i].mean,
+                    out[i] + (row - r->begin) * ld[i]);
+            at += n;
+        }
+}
+
+static fleet_status gather_run(const fl_instance *in, const fl_range *r)
+{
+    const fl_lookup_config *c = config_of(in);
+    const fl_lookup *k = lookup_of(in);
+    float **out = r->scratch;
+    int64_t *ld = (int64_t *)(void *)(out + c->n_lane);
+
+    lane_outputs(in, r, out, ld);
+    if (c->ragged)
+        gather_ragged(in, r, out, ld);
+    else
+        fl_simd_best()->gather(&(fl_gather_args){
+            .out = out,
+            .ld = ld,
+            .row = k->row + r->begin * c->n_lane,
+            .n = r->end - r->begin,
+            .n_lane = c->n_lane,
+            .dim = k->rows->dim,
+        });
+    return FLEET_OK;
+}
+
+static const fl_kernel kernel_gather = {
+    .name = "rows.gather",
+    .split = FL_SPLIT_ROWS,
+    .prepare = gather_prepare,
+    .run = gather_run,
+};
+
+/* --- emission ------------------------------------------------------------ */
+
+/* A lane for each id of a dense slot, one for a ragged slot. */
+static int lanes_of(const fl_lookup_slot *slot)
+{
+    return slot->ids->ragged ? 1 : (int)fl_shape_cols(&slot->ids->shape);
+}
+
+static const fl_lookup_config *make_config(fl_lowering *l,
+                                           const fleet_var *table,
+                                           const fl_lookup_slot *slot,
+                                           int n_slot)
+{
+    fl_lookup_config c = {.table = table, .n_out = n_slot};
+    fl_lane *lane;
+
+    for (int i = 0; i < n_slot; i++)
+        c.n_lane += lanes_of(&slot[i]);
+    c.lane = lane =
+        fl_arena_alloc(&l->plan->arena, (size_t)c.n_lane * sizeof *lane);
+    for (int i = 0; lane && i < n_slot; i++)
+        for (int j = 0; j < lanes_of(&slot[i]); j++) {
+            *lane++ = (fl_lane){.ids = FIRST_IDS + i,
+                                .column = j,
+                                .out = i,
+                                .out_column = j * table->shape.dim[1],
+                                .ragged = slot[i].ids->ragged,
+                                .mean = slot[i].mean};
+            c.ragged = c.ragged || slot[i].ids->ragged;
+        }
+    c.merged = l->program->training.merge_steps > 1;
+    return lane ? fl_config(l, &c, sizeof c) : NULL;
+}
+
+/* Operands of a step: `first` given ones, then n more. */
+static fl_operand *operands(fl_lowering *l, int n)
+{
+    fl_operand *o = fl_arena_alloc(&l->plan->arena, (size_t)n * sizeof *o);
+
+    if (!o && l->status == FLEET_OK)
+        l->status = FLEET_ENOMEM;
+    return o;
+}
+
+int fl_lookup_forward(fl_lowering *l, const fl_node *n, const fleet_var *table,
+                      const fl_lookup_slot *slot, int n_slot)
+{
+    const fl_lookup_config *c = make_config(l, table, slot, n_slot);
+    int lookup = fl_object(l, "lookup", sizeof(fl_lookup));
+    int rows = fl_value_of(l, table);
+    fl_operand *o = operands(l, FIRST_OUT + n_slot);
+
+    if (!c || !o)
+        return -1;
+    o[THE_LOOKUP] = (fl_operand)FL_W(lookup);
+    for (int i = 0; i < n_slot; i++)
+        o[FIRST_IDS + i] = (fl_operand)FL_R(fl_value_of(l, slot[i].ids));
+    fl_emit(l, &kernel_split, n, c, o, FIRST_IDS + n_slot);
+    FL_EMIT(l, &kernel_find, n, c, FL_RW(lookup), FL_R(rows));
+    o[THE_LOOKUP] = (fl_operand)FL_R(lookup);
+    o[THE_TABLE] = (fl_operand)FL_R(rows);
+    for (int i = 0; i < n_slot; i++)
+        o[FIRST_OUT + i] = (fl_operand)FL_W(fl_value_of(l, slot[i].out));
+    fl_emit(l, &kernel_gather, n, c, o, FIRST_OUT + n_slot);
+    return lookup;
+}
+
+void fl_lookup_gradient(fl_lowering *l, const fl_node *n,
+                        const fleet_var *table, const fl_lookup_slot *slot,
+                        int n_slot, int lookup)
+{
+    const fl_lookup_config *c = make_config(l, table, slot, n_slot);
+    fl_operand *o = operands(l, FIRST_OUT + n_slot);
+    fl_sparse sparse = {.table = table,
+                        .rows = fl_value_of(l, table),
+                        .lookup = lookup,
+                        .config = c};
+
+    if (!c || !o)
+        return;
+    o[THE_LOOKUP] = (fl_operand)FL_RW(lookup);
+    o[THE_TABLE] = (fl_operand){-1, FL_READ};
+    for (int i = 0; i < n_slot; i++)
+        o[FIRST_OUT + i] = (fl_operand)FL_R(fl_gradient_of(l, slot[i].out));
+    fl_emit(l, &fl_kernel_rows_sum, n, c, o, FIRST_OUT + n_slot);
+    sparse.gradient = o + FIRST_OUT;
+    sparse.n_gradient = n_slot;
+    if (fl_grow(&l->plan->sparse, &l->plan->sparse_capacity,
+                l->plan->n_sparse + 1, sizeof sparse) != FLEET_OK) {
+        l->status = FLEET_ENOMEM;
+        return;
+    }
+    l->plan->sparse[l->plan->n_sparse++] = sparse;
+}
+
+/* A step on sums that may lie in the outputs' gradients: these live on. */
+static void emit_on_sums(fl_lowering *l, const fl_kernel *kernel,
+                         const fl_sparse *s, fl_operand third)
+{
+    fl_operand *o = operands(l, 3 + s->n_gradient);
+
+    if (!o)
+        return;
+    o[0] = (fl_operand)FL_RW(s->lookup);
+    o[1] = (fl_operand)FL_R(l->plan->update);
+    o[2] = third;
+    memcpy(o + 3, s->gradient, (size_t)s->n_gradient * sizeof *o);
+    fl_emit(l, kernel, NULL, s->config, o, 3 + s->n_gradient);
+}
+
+void fl_lookup_merge(fl_lowering *l, const fl_sparse *s)
+{
+    emit_on_sums(l, &fl_kernel_rows_merge, s, (fl_operand){-1, FL_READ});
+}
+
+void fl_lookup_norm(fl_lowering *l, const fl_sparse *s, int norms)
+{
+    emit_on_sums(l, &fl_kernel_rows_norm, s, (fl_operand)FL_W(norms));
+}
+
+void fl_lookup_update(fl_lowering *l, const fl_sparse *s)
+{
+    emit_on_sums(l, &fl_kernel_rows_update, s, (fl_operand)FL_RW(s->rows));
+}

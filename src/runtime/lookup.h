@@ -1,0 +1,39 @@
+/* lookup.h - all slots of a table, looked up together.
+ *
+ *   rows.split   ids of a slice -> hashes, sorted by part
+ *   rows.find    per part: duplicates removed, rows found
+ *   rows.gather  rows -> the outputs, one for each slot, sum or mean
+ *   rows.sum     per part: gradients of equal ids added, in the order of
+ *                (sample, slot, position)
+ *   rows.merge   per part: sums of several batches added
+ *   rows.update  per part: missing rows made, the rule applied
+ *
+ * An id's place in the batch is its position: ids are numbered by sample, then
+ * slot, then place in the slot. A slot of L ids without an own combiner counts
+ * as L lanes; a ragged one as one lane.
+ */
+#ifndef FL_RUNTIME_LOOKUP_H
+#define FL_RUNTIME_LOOKUP_H
+
+#include "runtime/lower.h"
+
+/* One slot, as its op tells it. */
+typedef struct fl_lookup_slot {
+    const fleet_var *ids, *out;
+    bool mean; /* of a ragged slot */
+} fl_lookup_slot;
+
+/* Emit the forward steps; returns the lookup's value. config for backward is
+ * the same slots again. */
+int fl_lookup_forward(fl_lowering *l, const fl_node *n, const fleet_var *table,
+                      const fl_lookup_slot *slot, int n_slot);
+void fl_lookup_gradient(fl_lowering *l, const fl_node *n,
+                        const fleet_var *table, const fl_lookup_slot *slot,
+                        int n_slot, int lookup);
+
+/* For the passes: steps on a table's gradient. */
+void fl_lookup_merge(fl_lowering *l, const fl_sparse *s);
+void fl_lookup_norm(fl_lowering *l, const fl_sparse *s, int norms);
+void fl_lookup_update(fl_lowering *l, const fl_sparse *s);
+
+#endif

@@ -1,0 +1,86 @@
+/* lookup_data.h - what the steps of a lookup hand to each other; see lookup.h.
+ * Arrays grow by half and are kept, so that a step allocates nothing once the
+ * batches have shown how large they are. */
+#ifndef FL_RUNTIME_LOOKUP_DATA_H
+#define FL_RUNTIME_LOOKUP_DATA_H
+
+#include "runtime/kernel.h"
+#include "runtime/rows.h"
+
+/* A set of keys, numbered in the order in which they came. */
+typedef struct fl_key_set {
+    uint64_t *key; /* n of them */
+    int64_t n;
+    size_t capacity;
+    uint32_t *slot; /* open addressing: number + 1 */
+    size_t n_slot, slot_capacity;
+} fl_key_set;
+
+/* The rows of one part of the table in this batch. */
+typedef struct fl_lookup_part {
+    fl_key_set keys;
+    uint32_t *head, *tail;   /* a key's first and last position */
+    float **row;             /* NULL: unknown */
+    const float **value;     /* row, or initial values in fresh */
+    size_t capacity;         /* of the arrays above */
+    float *fresh;
+    size_t fresh_capacity;
+
+    /* keys that got a gradient: n_grad of them */
+    uint32_t *which; /* key's number */
+    const float **grad;
+    float **target; /* rows to change */
+    size_t grad_capacity;
+    int64_t n_grad;
+    float *sum; /* where gradients had to be added */
+    size_t sum_capacity;
+
+    /* sums of a merge group */
+    fl_key_set merged;
+    float *merged_sum;
+    size_t merged_capacity;
+    struct fl_norm_row *sorted; /* for the clip */
+    size_t sorted_capacity;
+} fl_lookup_part;
+
+/* One id of each sample, or all ids of a ragged slot. */
+typedef struct fl_lane {
+    int ids;         /* operand of rows.split */
+    int64_t column;  /* in its rows */
+    int out;         /* which output */
+    int64_t out_column;
+    bool ragged, mean;
+} fl_lane;
+
+typedef struct fl_lookup_config {
+    const fleet_var *table;
+    const fl_lane *lane;
+    int n_lane, n_out;
+    bool ragged; /* any lane is */
+    bool merged; /* updates read the sums of merge groups */
+} fl_lookup_config;
+
+typedef struct fl_lookup {
+    fl_rows *rows;
+    const int64_t **offsets; /* of ragged lanes in this batch, by lane */
+    int64_t n;               /* positions */
+    uint64_t *key;           /* by position */
+    uint32_t *next;          /* by position: the next of the same key + 1 */
+    uint32_t *order;         /* positions by (slice, part) */
+    const float **row;       /* by position */
+    uint32_t *cell;          /* by position: sample * n_lane + lane; ragged */
+    size_t capacity, cell_capacity;
+    uint32_t *bound; /* where a slice's part begins in order */
+    size_t bound_capacity;
+    int64_t n_slice;
+    fl_lookup_part part[FL_N_PART];
+} fl_lookup;
+
+fleet_status fl_key_set_begin(fl_key_set *s, int64_t most);
+uint32_t fl_key_set_add(fl_key_set *s, uint64_t key, bool *is_new);
+void fl_key_set_done(fl_key_set *s);
+
+extern const fl_kernel fl_kernel_rows_sum, fl_kernel_rows_merge,
+    fl_kernel_rows_norm, fl_kernel_rows_update;
+
+#endif

@@ -1,0 +1,316 @@
+/* lookup_grad.c - the backward steps of a lookup; see lookup.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "runtime/lookup_data.h"
+#include "runtime/plan.h"
+#include "runtime/simd.h"
+
+enum { THE_LOOKUP, THE_UPDATE, THE_TABLE, THE_NORMS = 2, FIRST_OUT = 2 };
+
+static fl_lookup *lookup_of(const fl_instance *in)
+{
+    return fl_ptr(in, THE_LOOKUP);
+}
+
+static fleet_status by_parts(fl_instance *in)
+{
+    in->n_part = FL_N_PART;
+    return FLEET_OK;
+}
+
+/* --- rows.sum ------------------------------------------------------------ */
+
+/* Where the gradient of a lane's sample lies; NULL: there is none. */
+static const float *gradient_at(const fl_instance *in, int64_t sample,
+                                const fl_lane *lane)
+{
+    const fl_arg *a = &in->arg[FIRST_OUT + lane->out];
+
+    if (!a->base)
+        return NULL;
+    return (const float *)(const void *)(*a->base + a->offset) +
+           sample * a->ld + lane->out_column;
+}
+
+typedef struct contribution {
+    const float *g; /* NULL: none */
+    float factor;
+} contribution;
+
+static contribution contribution_of(const fl_instance *in, const fl_lookup *k,
+                                    uint32_t position)
+{
+    const fl_lookup_config *c = in->step->config;
+    uint32_t cell = c->ragged ? k->cell[position] : position;
+    uint32_t sample = cell / (uint32_t)c->n_lane;
+    uint32_t at = cell - sample * (uint32_t)c->n_lane;
+    const fl_lane *lane = &c->lane[at];
+    contribution r = {gradient_at(in, sample, lane), 1.0f};
+
+    if (lane->mean)
+        r.factor = 1.0f / (float)(k->offsets[at][sample + 1] -
+                                  k->offsets[at][sample]);
+    return r;
+}
+
+/* The gradient of one key. With a single plain contribution it is that one,
+ * where it lies; else a sum in *sum. NULL: no contribution. */
+static const float *sum_chain(const fl_instance *in, const fl_lookup *k,
+                              uint32_t at, float *sum)
+{
+    const fl_simd *simd = fl_simd_best();
+    int64_t dim = k->rows->dim;
+    const float *one = NULL;
+    bool summed = false;
+
+    for (; at; at = k->next[at - 1]) {
+        contribution c = contribution_of(in, k, at - 1);
+
+        if (!c.g)
+            continue;
+        if (!one && c.factor == 1.0f) {
+            one = c.g;
+            continue;
+        }
+        if (!summed && one)
+            memcpy(sum, one, (size_t)dim * sizeof *sum);
+        if (!one && !summed)
+            simd->scale(sum, c.g, c.factor, 0.0f, dim);
+        else
+            simd->add_scaled(sum, c.g, c.factor, 0.0f, dim);
+        summed = true;
+        one = sum;
+    }
+    return one;
+}
+
+static fleet_status grad_room(fl_lookup_part *p, int64_t n)
+{
+    size_t capacity[3] = {p->grad_capacity, p->grad_capacity,
+                          p->grad_capacity};
+
+    FL_TRY(fl_grow(&p->which, &capacity[0], (size_t)n, sizeof *p->which));
+    FL_TRY(fl_grow(&p->grad, &capacity[1], (size_t)n, sizeof *p->grad));
+    FL_TRY(fl_grow(&p->target, &capacity[2], (size_t)n, sizeof *p->target));
+    p->grad_capacity = capacity[0];
+    return FLEET_OK;
+}
+
+static fleet_status sum_run(const fl_instance *in, const fl_range *r)
+{
+    enum { AHEAD = 8 };
+    fl_lookup *k = lookup_of(in);
+    fl_lookup_part *p = &k->part[r->begin];
+    float *sum;
+
+    FL_TRY(grad_room(p, p->keys.n));
+    FL_TRY(fl_grow(&p->sum, &p->sum_capacity,
+                   (size_t)(p->keys.n * k->rows->dim), sizeof *p->sum));
+    sum = p->sum;
+    p->n_grad = 0;
+    for (int64_t u = 0; u < p->keys.n; u++) {
+        const float *g;
+
+        if (u + AHEAD < p->keys.n)
+            __builtin_prefetch(&k->next[p->head[u + AHEAD]]);
+        g = sum_chain(in, k, p->head[u] + 1, sum);
+        if (!g)
+            continue;
+        p->which[p->n_grad] = (uint32_t)u;
+        p->grad[p->n_grad++] = g;
+        if (g == sum)
+            sum += k->rows->dim;
+    }
+    return FLEET_OK;
+}
+
+const fl_kernel fl_kernel_rows_sum = {
+    .name = "rows.sum",
+    .split = FL_SPLIT_PARTS,
+    .prepare = by_parts,
+    .run = sum_run,
+};
+
+/* --- rows.merge ---------------------------------------------------------- */
+
+/* Make room for more keys in a set that stays as it is. */
+static fleet_status widen(fl_key_set *s, int64_t most)
+{
+    fl_key_set wider = {0};
+    fleet_status status;
+    bool is_new;
+
+    if (s->n_slot >= 2 * (size_t)most && s->capacity >= (size_t)most)
+        return FLEET_OK;
+    status = fl_key_set_begin(&wider, most + most / 2);
+    if (status == FLEET_OK) {
+        for (int64_t i = 0; i < s->n; i++)
+            fl_key_set_add(&wider, s->key[i], &is_new);
+        fl_key_set_done(s);
+        *s = wider;
+        return FLEET_OK;
+    }
+    fl_key_set_done(&wider);
+    return status;
+}
+
+static fleet_status merge_run(const fl_instance *in, const fl_range *r)
+{
+    const fl_simd *simd = fl_simd_best();
+    const fl_update_now *now = fl_ptr(in, THE_UPDATE);
+    fl_lookup *k = lookup_of(in);
+    fl_lookup_part *p = &k->part[r->begin];
+    int64_t dim = k->rows->dim;
+
+    if (now->micro == 0)
+        FL_TRY(fl_key_set_begin(&p->merged, p->n_grad));
+    FL_TRY(widen(&p->merged, p->merged.n + p->n_grad));
+    FL_TRY(fl_grow(&p->merged_sum, &p->merged_capacity,
+                   (size_t)((p->merged.n + p->n_grad) * dim),
+                   sizeof *p->merged_sum));
+    for (int64_t i = 0; i < p->n_grad; i++) {
+        bool is_new;
+        uint32_t u = fl_key_set_add(&p->merged, p->keys.key[p->which[i]],
+                                    &is_new);
+        float *sum = p->merged_sum + (int64_t)u * dim;
+
+        if (is_new)
+            memcpy(sum, p->grad[i], (size_t)dim * sizeof *sum);
+        else
+            simd->add(sum, sum, p->grad[i], dim);
+    }
+    return FLEET_OK;
+}
+
+const fl_kernel fl_kernel_rows_merge = {
+    .name = "rows.merge",
+    .split = FL_SPLIT_PARTS,
+    .prepare = by_parts,
+    .run = merge_run,
+};
+
+/* --- rows.norm: squares per bucket, rows in key order -------------------- */
+
+typedef struct fl_norm_row {
+    uint64_t key;
+    const float *grad;
+    int bucket;
+} fl_norm_row;
+
+static int by_bucket_and_key(const void *a, const void *b)
+{
+    const fl_norm_row *x = a, *y = b;
+
+    if (x->bucket != y->bucket)
+        return x->bucket < y->bucket ? -1 : 1;
+    return x->key < y->key ? -1 : x->key > y->key;
+}
+
+static int64_t changed(const fl_lookup_config *c, const fl_lookup_part *p)
+{
+    return c->merged ? p->merged.n : p->n_grad;
+}
+
+/* The i-th key that is about to be changed, and its gradient. */
+static fl_norm_row changed_row(const fl_lookup_config *c,
+                               const fl_lookup_part *p, int64_t dim, int64_t i)
+{
+    fl_norm_row row;
+
+    row.key = c->merged ? p->merged.key[i] : p->keys.key[p->which[i]];
+    row.grad = c->merged ? p->merged_sum + i * dim : p->grad[i];
+    row.bucket = fl_bucket_of(fl_mix(row.key));
+    return row;
+}
+
+static fleet_status norm_run(const fl_instance *in, const fl_range *r)
+{
+    const fl_lookup_config *c = in->step->config;
+    const fl_update_now *now = fl_ptr(in, THE_UPDATE);
+    double *norm = fl_ptr(in, THE_NORMS);
+    fl_lookup *k = lookup_of(in);
+    fl_lookup_part *p = &k->part[r->begin];
+    int64_t n = changed(c, p), dim = k->rows->dim;
+
+    for (int b = 0; b < FL_N_BUCKET / FL_N_PART; b++)
+        norm[r->begin * (FL_N_BUCKET / FL_N_PART) + b] = 0;
+    FL_TRY(fl_grow(&p->sorted, &p->sorted_capacity, (size_t)n,
+                   sizeof *p->sorted));
+    for (int64_t i = 0; i < n; i++)
+        p->sorted[i] = changed_row(c, p, dim, i);
+    if (n > 1)
+        qsort(p->sorted, (size_t)n, sizeof *p->sorted, by_bucket_and_key);
+    for (int64_t i = 0; i < n; i++) {
+        double sum = 0;
+
+        for (int64_t j = 0; j < dim; j++) {
+            double g = (double)(p->sorted[i].grad[j] * now->u.scale);
+
+            sum += g * g;
+        }
+        norm[p->sorted[i].bucket] += sum;
+    }
+    return FLEET_OK;
+}
+
+const fl_kernel fl_kernel_rows_norm = {
+    .name = "rows.norm",
+    .split = FL_SPLIT_PARTS,
+    .prepare = by_parts,
+    .run = norm_run,
+};
+
+/* --- rows.update --------------------------------------------------------- */
+
+/* Rows to change: those found by the lookup, the others made now. */
+static fleet_status rows_to_change(fl_lookup *k, fl_lookup_part *p)
+{
+    for (int64_t i = 0; i < p->n_grad; i++) {
+        uint32_t u = p->which[i];
+
+        if (!p->row[u])
+            FL_TRY(k->rows->methods->make(k->rows, &p->keys.key[u], 1,
+                                          &p->row[u]));
+        p->target[i] = p->row[u];
+    }
+    return FLEET_OK;
+}
+
+/* A group's rows are looked up anew: they came from several batches. */
+static fleet_status merged_rows_to_change(fl_lookup *k, fl_lookup_part *p)
+{
+    FL_TRY(grad_room(p, p->merged.n));
+    for (int64_t i = 0; i < p->merged.n; i++)
+        p->grad[i] = p->merged_sum + i * k->rows->dim;
+    return k->rows->methods->make(k->rows, p->merged.key, p->merged.n,
+                                  p->target);
+}
+
+static fleet_status update_run(const fl_instance *in, const fl_range *r)
+{
+    const fl_lookup_config *c = in->step->config;
+    const fl_update_now *now = fl_ptr(in, THE_UPDATE);
+    const fleet_optimizer *o = now->optimizer;
+    fl_lookup *k = lookup_of(in);
+    fl_lookup_part *p = &k->part[r->begin];
+    fl_update u = now->u;
+
+    if (c->table->attr.learning_rate > 0)
+        u.lr *= c->table->attr.learning_rate;
+    if (c->table->attr.l2_decay > 0)
+        u.decay = c->table->attr.l2_decay;
+    if (c->table->attr.no_decay)
+        u.decay = 0;
+    FL_TRY(c->merged ? merged_rows_to_change(k, p) : rows_to_change(k, p));
+    fl_optimizer_rows(o)(&u, p->target, p->grad, changed(c, p), k->rows->dim);
+    return FLEET_OK;
+}
+
+const fl_kernel fl_kernel_rows_update = {
+    .name = "rows.update",
+    .split = FL_SPLIT_PARTS,
+    .prepare = by_parts,
+    .run = update_run,
+};

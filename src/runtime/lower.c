@@ -1,0 +1,468 @@
+/* lower.c - from the nodes of a program to the steps of a plan; see lower.h. */
+#include "runtime/lower.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "runtime/pass.h"
+#include "runtime/update.h"
+
+typedef struct fl_pending {
+    const fleet_var *var;
+    int total, part; /* values */
+} fl_pending;
+
+static void failed(fl_lowering *l, fleet_status status)
+{
+    if (l->status == FLEET_OK)
+        l->status = status;
+}
+
+static int new_value(fl_lowering *l, const fl_value *like)
+{
+    int v = fl_plan_value(l->plan, like);
+
+    if (v < 0)
+        failed(l, FLEET_ENOMEM);
+    return v;
+}
+
+static int view_of(fl_lowering *l, int root, const char *name,
+                   const fl_shape *shape, int64_t column, int64_t ld)
+{
+    fl_value view;
+
+    if (root < 0)
+        return -1;
+    view = l->plan->value[root];
+    view.name = name;
+    view.root = l->plan->value[root].root;
+    view.shape = *shape;
+    view.column = l->plan->value[root].column + column;
+    view.ld = ld;
+    view.var = NULL;
+    view.object = 0;
+    view.fetched = view.zero_tail = false;
+    return new_value(l, &view);
+}
+
+/* --- values of variables ------------------------------------------------- */
+
+/* The entry of the group that a parameter is in. */
+static fl_dense *dense_of(fl_lowering *l, fl_group *group)
+{
+    fl_plan *plan = l->plan;
+    fl_value like = {.name = "weights",
+                     .kind = FL_VALUE_PARAM,
+                     .dtype = FLEET_FLOAT32,
+                     .shape = fl_shape_1(group->n),
+                     .root = -1,
+                     .pointer = group->weight,
+                     .ld = 1};
+
+    for (size_t i = 0; i < plan->n_dense; i++)
+        if (plan->dense[i].group == group)
+            return &plan->dense[i];
+    if (fl_grow(&plan->dense, &plan->dense_capacity, plan->n_dense + 1,
+                sizeof *plan->dense) != FLEET_OK) {
+        failed(l, FLEET_ENOMEM);
+        return NULL;
+    }
+    fl_dense *d = &plan->dense[plan->n_dense++];
+    *d = (fl_dense){group, new_value(l, &like), -1};
+    return d;
+}
+
+static int value_of_param(fl_lowering *l, const fleet_var *v)
+{
+    fl_param *p = fl_store_param(l->plan->store, v->name);
+    fl_dense *d = dense_of(l, p->group);
+
+    return d ? view_of(l, d->weight, v->name, &v->shape, p->offset,
+                       fl_shape_cols(&v->shape))
+             : -1;
+}
+
+static int value_inside(fl_lowering *l, const fleet_var *v)
+{
+    const fl_var_plan *at = &l->var[v->id];
+    int64_t ld = fl_shape_cols(&at->inside->shape);
+
+    return view_of(l, fl_value_of(l, at->inside), v->name, &v->shape,
+                   at->column, ld);
+}
+
+static int make_value(fl_lowering *l, const fleet_var *v)
+{
+    fl_value like = {.name = v->name,
+                     .dtype = v->dtype,
+                     .shape = v->shape,
+                     .var = v,
+                     .root = -1,
+                     .fetched = l->fetched[v->id],
+                     .ld = fl_shape_cols(&v->shape)};
+
+    switch (v->kind) {
+    case FL_VAR_PARAM:
+        return value_of_param(l, v);
+    case FL_VAR_DATA:
+        like.kind = FL_VALUE_FEED;
+        break;
+    case FL_VAR_TABLE:
+        like.kind = FL_VALUE_TABLE;
+        break;
+    case FL_VAR_STATE:
+        like.kind = FL_VALUE_STATE;
+        break;
+    case FL_VAR_TEMP:
+        if (l->var[v->id].inside)
+            return value_inside(l, v);
+        like.kind = FL_VALUE_TEMP;
+        break;
+    }
+    return new_value(l, &like);
+}
+
+int fl_value_of(fl_lowering *l, const fleet_var *v)
+{
+    if (!v)
+        return -1;
+    if (l->value[v->id] < 0)
+        l->value[v->id] = make_value(l, v);
+    return l->value[v->id];
+}
+
+void fl_value_view(fl_lowering *l, const fleet_var *v, int value)
+{
+    int view = view_of(l, value, v->name, &v->shape, 0,
+                       fl_shape_cols(&v->shape));
+
+    if (view < 0)
+        return;
+    l->plan->value[view].fetched = l->fetched[v->id];
+    l->value[v->id] = view;
+}
+
+const fleet_var *fl_out(const fl_lowering *l, const fl_node *n, int i)
+{
+    return i == 0 && l->node[n->id].out ? l->node[n->id].out : n->out[i];
+}
+
+int fl_temp(fl_lowering *l, const char *name, fleet_dtype dtype,
+            const fl_shape *shape)
+{
+    fl_value like = {.name = name,
+                     .kind = FL_VALUE_TEMP,
+                     .dtype = dtype,
+                     .shape = *shape,
+                     .root = -1,
+                     .ld = fl_shape_cols(shape)};
+
+    return new_value(l, &like);
+}
+
+int fl_object(fl_lowering *l, const char *name, size_t size)
+{
+    fl_value like = {.name = name,
+                     .kind = FL_VALUE_KEPT,
+                     .dtype = FLEET_UINT8,
+                     .shape = fl_shape_1((int64_t)size),
+                     .root = -1,
+                     .object = size,
+                     .ld = 1};
+
+    return new_value(l, &like);
+}
+
+const void *fl_config(fl_lowering *l, const void *config, size_t size)
+{
+    void *copy = fl_arena_copy(&l->plan->arena, config, size);
+
+    if (!copy)
+        failed(l, FLEET_ENOMEM);
+    return copy;
+}
+
+void fl_emit(fl_lowering *l, const fl_kernel *kernel, const fl_node *node,
+             const void *config, const fl_operand *operand, int n)
+{
+    fl_step like = {.kernel = kernel,
+                    .node = node,
+                    .config = config,
+                    .phase = l->phase,
+                    .lane = FL_LANE_COMPUTE,
+                    .period = 1};
+
+    if (l->phase == FL_UPDATE)
+        like.period = l->program->training.merge_steps;
+    if (l->status == FLEET_OK)
+        failed(l, fl_plan_step(l->plan, &like, operand, n));
+    for (int i = 0; l->status == FLEET_OK && i < n; i++)
+        if (kernel->whole_batch && operand[i].value >= 0)
+            l->plan->value[operand[i].value].zero_tail = true;
+}
+
+/* --- gradients ----------------------------------------------------------- */
+
+bool fl_gradient_wanted(const fl_lowering *l, const fleet_var *v)
+{
+    return v && l->wants[v->id];
+}
+
+int fl_gradient_of(fl_lowering *l, const fleet_var *v)
+{
+    return v ? l->gradient[v->id] : -1;
+}
+
+/* A range of the group's gradient, which is kept from step to step so that it
+ * may be sent while the next step runs. */
+static int gradient_of_param(fl_lowering *l, const fleet_var *v)
+{
+    fl_param *p = fl_store_param(l->plan->store, v->name);
+    fl_dense *d = dense_of(l, p->group);
+
+    if (d && d->gradient < 0) {
+        fl_value like = {.name = "gradients",
+                         .kind = FL_VALUE_KEPT,
+                         .dtype = FLEET_FLOAT32,
+                         .shape = fl_shape_1(p->group->n),
+                         .root = -1,
+                         .ld = 1};
+        int made = new_value(l, &like);
+
+        d = dense_of(l, p->group);
+        d->gradient = made;
+    }
+    return d ? view_of(l, d->gradient, v->name, &v->shape, p->offset,
+                       fl_shape_cols(&v->shape))
+             : -1;
+}
+
+static int first_gradient(fl_lowering *l, const fleet_var *v)
+{
+    if (v->kind == FL_VAR_PARAM)
+        return gradient_of_param(l, v);
+    return fl_temp(l, v->name, FLEET_FLOAT32, &v->shape);
+}
+
+int fl_gradient_to(fl_lowering *l, const fleet_var *v)
+{
+    fl_pending *p;
+
+    if (!fl_gradient_wanted(l, v) || l->status != FLEET_OK)
+        return -1;
+    if (l->gradient[v->id] < 0)
+        return l->gradient[v->id] = first_gradient(l, v);
+    if (fl_grow(&l->pending, &l->pending_capacity, l->n_pending + 1,
+                sizeof *p) != FLEET_OK) {
+        failed(l, FLEET_ENOMEM);
+        return -1;
+    }
+    p = &l->pending[l->n_pending++];
+    *p = (fl_pending){v, l->gradient[v->id],
+                      fl_temp(l, v->name, FLEET_FLOAT32, &v->shape)};
+    return p->part;
+}
+
+void fl_gradient_view(fl_lowering *l, const fleet_var *v, int value,
+                      int64_t column)
+{
+    if (!fl_gradient_wanted(l, v) || value < 0 || l->status != FLEET_OK)
+        return;
+    l->gradient[v->id] = view_of(l, value, v->name, &v->shape, column,
+                                 l->plan->value[value].ld);
+}
+
+static void add_pending(fl_lowering *l, const fl_node *n)
+{
+    for (size_t i = 0; i < l->n_pending; i++) {
+        const fl_pending *p = &l->pending[i];
+        const fl_kernel *k = fl_shape_batched(&p->var->shape)
+                                 ? &fl_kernel_add_rows
+                                 : &fl_kernel_add_parts;
+
+        FL_EMIT(l, k, n, NULL, FL_RW(p->total), FL_R(p->part));
+    }
+    l->n_pending = 0;
+}
+
+/* --- the whole ----------------------------------------------------------- */
+
+static bool is_trained(const fleet_var *v)
+{
+    return v->keep_gradient ||
+           ((v->kind == FL_VAR_PARAM || v->kind == FL_VAR_TABLE) &&
+            !v->attr.frozen);
+}
+
+static void find_wanted(fl_lowering *l)
+{
+    const fleet_program *p = l->program;
+
+    for (size_t i = 0; i < p->n_var; i++)
+        l->wants[i] = l->plan->training && is_trained(p->var[i]);
+    for (size_t i = 0; i < p->n_node; i++) {
+        const fl_node *n = p->node[i];
+        bool any = false;
+
+        for (int j = 0; j < n->n_in; j++)
+            any = any || fl_gradient_wanted(l, n->in[j]);
+        for (int j = 0; j < n->op->n_out; j++)
+            l->wants[n->out[j]->id] = any && n->op->gradient;
+    }
+}
+
+static void lower_forward(fl_lowering *l)
+{
+    const fleet_program *p = l->program;
+
+    l->phase = FL_FORWARD;
+    for (size_t i = 0; i < p->n_node && l->status == FLEET_OK; i++)
+        if (l->needed[i] && !l->node[i].skip)
+            failed(l, p->node[i]->op->forward(l, p->node[i]));
+}
+
+static bool has_gradient(fl_lowering *l, const fl_node *n)
+{
+    for (int i = 0; i < n->op->n_out; i++)
+        if (fl_gradient_of(l, n->out[i]) >= 0)
+            return true;
+    return fl_gradient_of(l, fl_out(l, n, 0)) >= 0;
+}
+
+static void lower_backward(fl_lowering *l)
+{
+    const fleet_program *p = l->program;
+    const fleet_var *loss = p->training.loss;
+    fl_value one = {.name = "loss gradient",
+                    .kind = FL_VALUE_KEPT,
+                    .dtype = FLEET_FLOAT32,
+                    .shape = fl_shape_1(1),
+                    .root = -1,
+                    .first = 1.0f,
+                    .ld = 1};
+
+    l->phase = FL_BACKWARD;
+    l->gradient[loss->id] = new_value(l, &one);
+    for (size_t i = p->n_node; i-- > 0 && l->status == FLEET_OK;) {
+        const fl_node *n = p->node[i];
+
+        if (!l->needed[i] || l->node[i].skip || !n->op->gradient ||
+            !has_gradient(l, n))
+            continue;
+        failed(l, n->op->gradient(l, n));
+        add_pending(l, n);
+    }
+}
+
+/* Run what is fetched, what the loss needs, and what keeps a state. */
+static void find_needed(fl_lowering *l)
+{
+    const fleet_program *p = l->program;
+
+    for (size_t i = p->n_node; i-- > 0;) {
+        const fl_node *n = p->node[i];
+        bool run = l->needed[i];
+
+        for (int j = 0; j < n->op->n_out; j++)
+            run = run || l->fetched[n->out[j]->id] ||
+                  (l->plan->training && n->out[j] == p->training.loss);
+        for (int j = 0; j < n->n_in; j++)
+            run = run || (n->in[j] && n->in[j]->kind == FL_VAR_STATE);
+        l->needed[i] = run;
+        for (int j = 0; run && j < n->n_in; j++)
+            if (n->in[j] && n->in[j]->producer)
+                l->needed[n->in[j]->producer->id] = true;
+    }
+}
+
+static fleet_status allocate(fl_lowering *l, const bool *fetched)
+{
+    const fleet_program *p = l->program;
+
+    FL_TRY(FL_NEW(&l->needed, p->n_node));
+    FL_TRY(FL_NEW(&l->wants, p->n_var));
+    FL_TRY(FL_NEW(&l->fetched, p->n_var));
+    FL_TRY(FL_NEW(&l->value, p->n_var * sizeof *l->value));
+    FL_TRY(FL_NEW(&l->gradient, p->n_var * sizeof *l->gradient));
+    FL_TRY(FL_NEW(&l->node, p->n_node * sizeof *l->node));
+    FL_TRY(FL_NEW(&l->var, p->n_var * sizeof *l->var));
+    for (size_t i = 0; i < p->n_var; i++) {
+        l->fetched[i] = fetched && fetched[i];
+        l->value[i] = l->gradient[i] = -1;
+    }
+    return FLEET_OK;
+}
+
+static void release(fl_lowering *l)
+{
+    fl_free(l->needed);
+    fl_free(l->wants);
+    fl_free(l->fetched);
+    fl_free(l->value);
+    fl_free(l->gradient);
+    fl_free(l->node);
+    fl_free(l->var);
+    fl_free(l->pending);
+}
+
+/* Which value is whose, for those who read results. */
+static fleet_status keep_values(fl_lowering *l)
+{
+    size_t size = l->program->n_var * sizeof *l->value;
+    fl_plan *plan = l->plan;
+
+    for (size_t i = 0; i < l->program->n_var; i++)
+        if (l->program->var[i]->keep_gradient && l->gradient[i] >= 0)
+            plan->value[l->gradient[i]].fetched = true;
+    plan->value_of = fl_arena_copy(&plan->arena, l->value, size);
+    plan->gradient_of = fl_arena_copy(&plan->arena, l->gradient, size);
+    return plan->value_of && plan->gradient_of ? FLEET_OK : FLEET_ENOMEM;
+}
+
+static fleet_status lower(fl_lowering *l)
+{
+    const fleet_program *p = l->program;
+
+    find_needed(l);
+    find_wanted(l);
+    FL_TRY(fl_passes_run(l, FL_PASS_GRAPH));
+    lower_forward(l);
+    if (l->plan->training) {
+        lower_backward(l);
+        l->plan->loss = fl_value_of(l, p->training.loss);
+    }
+    for (size_t i = 0; i < p->n_var; i++) /* what is fetched but not computed */
+        if (l->fetched[i])
+            fl_value_of(l, p->var[i]);
+    FL_TRY(l->status);
+    FL_TRY(keep_values(l));
+    FL_TRY(fl_passes_run(l, FL_PASS_PLAN));
+    return l->status;
+}
+
+fleet_status fl_plan_build(const fleet_program *program, fl_store *store,
+                           int64_t batch, bool training, const bool *fetched,
+                           fl_plan **plan)
+{
+    fl_lowering l = {.program = program};
+    fleet_status status;
+
+    FL_TRY(FL_NEW(plan, sizeof **plan));
+    (*plan)->program = program;
+    (*plan)->store = store;
+    (*plan)->training = training;
+    (*plan)->batch = batch;
+    (*plan)->slice = fl_slice_rows(batch);
+    (*plan)->loss = (*plan)->update = -1;
+    l.plan = *plan;
+    status = allocate(&l, fetched);
+    if (status == FLEET_OK)
+        status = lower(&l);
+    release(&l);
+    if (status != FLEET_OK) {
+        fl_plan_destroy(*plan);
+        *plan = NULL;
+    }
+    return status;
+}

@@ -1,0 +1,98 @@
+/* lower.h - how operators say what they do: words for forward() and gradient()
+ * of op.h.
+ *
+ * Failures are sticky: a value of -1 may be handed on, and the lowering fails
+ * as a whole at the end.
+ */
+#ifndef FL_RUNTIME_LOWER_H
+#define FL_RUNTIME_LOWER_H
+
+#include "runtime/plan.h"
+
+/* What passes on the graph decided about a node. */
+typedef struct fl_node_plan {
+    bool skip;       /* another node's steps do its work */
+    fleet_var *out;  /* in place of out[0]; NULL: out[0] */
+    int activation;  /* fleet_activation fused into it */
+    int group;       /* lookups of one table: 1 + the id of the first */
+    int saved;       /* a value that forward() leaves for gradient() */
+} fl_node_plan;
+
+/* What passes decided about a variable: it lies in another's columns. */
+typedef struct fl_var_plan {
+    fleet_var *inside; /* NULL: on its own */
+    int64_t column;
+    int readers; /* nodes that read it */
+} fl_var_plan;
+
+struct fl_lowering {
+    const fleet_program *program;
+    fl_plan *plan;
+    fleet_status status; /* sticky */
+    fl_phase phase;
+    bool *needed;  /* nodes that run, by id */
+    bool *wants;   /* variables that need a gradient, by id */
+    bool *fetched; /* variables, by id */
+    int *value;    /* of variables, -1: not yet */
+    int *gradient; /* the same */
+    fl_node_plan *node;
+    fl_var_plan *var;
+    struct fl_pending *pending; /* contributions to be added */
+    size_t n_pending, pending_capacity;
+};
+
+/* The forward value of a variable. */
+int fl_value_of(fl_lowering *l, const fleet_var *v);
+
+/* Let a variable's value be another one's memory, in the variable's shape. */
+void fl_value_view(fl_lowering *l, const fleet_var *v, int value);
+
+/* Output i of a node as the plan has it (a fused activation's, perhaps). */
+const fleet_var *fl_out(const fl_lowering *l, const fl_node *n, int i);
+
+/* The gradient that has arrived for a variable; -1: nobody gave any. */
+int fl_gradient_of(fl_lowering *l, const fleet_var *v);
+
+/* Where a step is to store this node's contribution to a variable's gradient,
+ * all of it; -1: nobody wants it. If there is one already the sum is formed
+ * afterwards, so that a kernel always finishes its own sum. */
+int fl_gradient_to(fl_lowering *l, const fleet_var *v);
+bool fl_gradient_wanted(const fl_lowering *l, const fleet_var *v);
+
+/* The contribution is a view of a value that nobody needs any more: `column`
+ * elements from its start, with its row stride. */
+void fl_gradient_view(fl_lowering *l, const fleet_var *v, int value,
+                      int64_t column);
+
+/* Memory for between a node's own steps. */
+int fl_temp(fl_lowering *l, const char *name, fleet_dtype dtype,
+            const fl_shape *shape);
+
+/* An object of the executor's, zeroed at its start. */
+int fl_object(fl_lowering *l, const char *name, size_t size);
+
+/* A copy for fl_step.config; NULL without memory, which is remembered. */
+const void *fl_config(fl_lowering *l, const void *config, size_t size);
+
+/* Add a step. Operands in the order the kernel knows them by; -1 is an absent
+ * one and stays in place. */
+void fl_emit(fl_lowering *l, const fl_kernel *kernel, const fl_node *node,
+             const void *config, const fl_operand *operand, int n);
+
+#define FL_R(value)                                                            \
+    {                                                                          \
+        (value), FL_READ                                                       \
+    }
+#define FL_W(value)                                                            \
+    {                                                                          \
+        (value), FL_WRITE                                                      \
+    }
+#define FL_RW(value)                                                           \
+    {                                                                          \
+        (value), FL_READ_WRITE                                                 \
+    }
+#define FL_EMIT(l, kernel, node, config, ...)                                  \
+    fl_emit(l, kernel, node, config, (const fl_operand[]){__VA_ARGS__},        \
+            (int)(sizeof((fl_operand[]){__VA_ARGS__}) / sizeof(fl_operand)))
+
+#endif

@@ -1,0 +1,222 @@
+/* math_simd.c - the elementwise and small kernels of simd.h. */
+#include <string.h>
+
+#include "runtime/simd.h"
+#include "runtime/vec.h"
+
+void FL_SIMD(fl_simd_math)(fl_simd *t);
+
+#define BINARY(name, formula)                                                  \
+    static void name(float *out, const float *a, const float *b, int64_t n)    \
+    {                                                                          \
+        FL_FOR_VEC(i, k, n)                                                    \
+        {                                                                      \
+            vf x = v_load(a + i, (int)k), y = v_load(b + i, (int)k);           \
+                                                                               \
+            v_store(out + i, formula, (int)k);                                 \
+        }                                                                      \
+    }
+
+#define ONE v_set(1.0f)
+
+BINARY(add, v_add(x, y))
+BINARY(sub, v_sub(x, y))
+BINARY(mul, v_mul(x, y))
+BINARY(add_mul, v_add(v_load(out + i, (int)k), v_mul(x, y)))
+BINARY(relu_grad, v_if_positive(x, y))
+BINARY(tanh_grad, v_mul(v_sub(ONE, v_mul(x, x)), y))
+BINARY(sigmoid_grad, v_mul(v_mul(x, v_sub(ONE, x)), y))
+
+#define UNARY(name, formula)                                                   \
+    static void name(float *out, const float *a, int64_t n)                    \
+    {                                                                          \
+        FL_FOR_VEC(i, k, n)                                                    \
+        {                                                                      \
+            vf x = v_load(a + i, (int)k);                                      \
+                                                                               \
+            v_store(out + i, formula, (int)k);                                 \
+        }                                                                      \
+    }
+
+UNARY(relu, v_keep_nan(x, v_if_positive(x, x)))
+UNARY(tanh_, v_tanh(x))
+UNARY(sigmoid, v_sigmoid(x))
+
+static void scale(float *out, const float *a, float s, float t, int64_t n)
+{
+    vf by = v_set(s), plus = v_set(t);
+
+    FL_FOR_VEC(i, k, n)
+    v_store(out + i, v_add(v_mul(by, v_load(a + i, (int)k)), plus), (int)k);
+}
+
+static void add_scaled(float *out, const float *a, float s, float t, int64_t n)
+{
+    vf by = v_set(s);
+
+    (void)t;
+    FL_FOR_VEC(i, k, n)
+    v_store(out + i,
+            v_add(v_load(out + i, (int)k), v_mul(by, v_load(a + i, (int)k))),
+            (int)k);
+}
+
+static void softmax(float *out, const float *a, int64_t n)
+{
+    float most = a[0], sum = 0.0f;
+
+    for (int64_t i = 1; i < n; i++)
+        most = a[i] > most ? a[i] : most;
+    FL_FOR_VEC(i, k, n)
+    v_store(out + i, v_exp(v_sub(v_load(a + i, (int)k), v_set(most))), (int)k);
+    for (int64_t i = 0; i < n; i++)
+        sum += out[i];
+    FL_FOR_VEC(i, k, n)
+    v_store(out + i, v_div(v_load(out + i, (int)k), v_set(sum)), (int)k);
+}
+
+static void col_sum(float *out, const float *x, int64_t ld, int64_t rows,
+                    int64_t cols)
+{
+    FL_FOR_VEC(c, k, cols)
+    {
+        vf sum = v_set(0.0f);
+
+        for (int64_t r = 0; r < rows; r++)
+            sum = v_add(sum, v_load(x + r * ld + c, (int)k));
+        v_store(out + c, sum, (int)k);
+    }
+}
+
+static float row_sum(const float *x, int64_t n)
+{
+    vf sum = v_set(0.0f);
+
+    FL_FOR_VEC(i, k, n)
+    sum = v_add(sum, v_load(x + i, (int)k));
+    return v_sum(sum);
+}
+
+static inline void copy_row(float *to, const float *from, int64_t dim)
+{
+    FL_FOR_VEC(j, k, dim)
+    v_store(to + j, v_load(from + j, (int)k), (int)k);
+}
+
+static void gather(const fl_gather_args *a)
+{
+    enum { AHEAD = 12 };
+    const float *const *row = a->row;
+    const float *const *end = a->row + a->n * a->n_lane;
+
+    for (int64_t i = 0; i < a->n; i++)
+        for (int64_t l = 0; l < a->n_lane; l++, row++) {
+            if (row + AHEAD < end)
+                __builtin_prefetch(row[AHEAD]);
+            copy_row(a->out[l] + i * a->ld[l], *row, a->dim);
+        }
+}
+
+/* --- fc with few units --------------------------------------------------- */
+
+static void small_forward(const fl_small_fc_args *a)
+{
+    for (int64_t r = 0; r < a->rows; r++) {
+        const float *x = a->x + r * a->ldx;
+        vf sum[FL_SMALL_N];
+
+        for (int j = 0; j < a->n; j++)
+            sum[j] = v_set(0.0f);
+        FL_FOR_VEC(c, k, a->k)
+        {
+            vf xc = v_load(x + c, (int)k);
+
+            for (int j = 0; j < a->n; j++)
+                sum[j] =
+                    v_fma(xc, v_load(a->wt + j * a->k + c, (int)k), sum[j]);
+        }
+        for (int j = 0; j < a->n; j++)
+            a->y[r * a->ldy + j] =
+                (a->bias ? a->bias[j] : 0.0f) + v_sum(sum[j]);
+    }
+}
+
+static void small_dx(const fl_small_fc_args *a)
+{
+    for (int64_t r = 0; r < a->rows; r++) {
+        const float *y = a->y + r * a->ldy;
+
+        FL_FOR_VEC(c, k, a->k)
+        {
+            vf sum = v_set(0.0f);
+
+            for (int j = 0; j < a->n; j++)
+                sum = v_fma(v_set(y[j]), v_load(a->wt + j * a->k + c, (int)k),
+                            sum);
+            v_store(a->x + r * a->ldx + c, sum, (int)k);
+        }
+    }
+}
+
+static void small_dw(const fl_small_fc_args *a, float *dw)
+{
+    FL_FOR_VEC(c, k, a->k)
+    {
+        vf sum[FL_SMALL_N];
+        float lane[FL_VW];
+
+        for (int j = 0; j < a->n; j++)
+            sum[j] = v_set(0.0f);
+        for (int64_t r = 0; r < a->rows; r++) {
+            vf xc = v_load(a->x + r * a->ldx + c, (int)k);
+
+            for (int j = 0; j < a->n; j++)
+                sum[j] = v_fma(xc, v_set(a->y[r * a->ldy + j]), sum[j]);
+        }
+        for (int j = 0; j < a->n; j++) {
+            v_store(lane, sum[j], FL_VW);
+            for (int64_t i = 0; i < k; i++)
+                dw[(c + i) * a->n + j] = lane[i];
+        }
+    }
+}
+
+static void transpose(float *out, int64_t ldo, const float *x, int64_t ldx,
+                      int64_t rows, int64_t cols)
+{
+    enum { BLOCK = 16 };
+
+    for (int64_t r = 0; r < rows; r += BLOCK)
+        for (int64_t c = 0; c < cols; c += BLOCK) {
+            int64_t re = r + BLOCK < rows ? r + BLOCK : rows;
+            int64_t ce = c + BLOCK < cols ? c + BLOCK : cols;
+
+            for (int64_t j = c; j < ce; j++)
+                for (int64_t i = r; i < re; i++)
+                    out[j * ldo + i] = x[i * ldx + j];
+        }
+}
+
+void FL_SIMD(fl_simd_math)(fl_simd *t)
+{
+    t->add = add;
+    t->sub = sub;
+    t->mul = mul;
+    t->add_mul = add_mul;
+    t->scale = scale;
+    t->add_scaled = add_scaled;
+    t->relu = relu;
+    t->tanh = tanh_;
+    t->sigmoid = sigmoid;
+    t->relu_grad = relu_grad;
+    t->tanh_grad = tanh_grad;
+    t->sigmoid_grad = sigmoid_grad;
+    t->softmax = softmax;
+    t->col_sum = col_sum;
+    t->row_sum = row_sum;
+    t->gather = gather;
+    t->small_forward = small_forward;
+    t->small_dx = small_dx;
+    t->small_dw = small_dw;
+    t->transpose = transpose;
+}

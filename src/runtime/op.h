@@ -1,0 +1,122 @@
+/* op.h - what an operator is, and the nodes and variables of a program.
+ *
+ * To add an operator: write src/ops/NAME.c, end it with a const fl_op and its
+ * builder of nn.h, add NAME to src/ops/ops.def, and give it a case in
+ * test/test_NAME.c. Nothing else changes. docs/add-an-op.md walks through one.
+ */
+#ifndef FL_RUNTIME_OP_H
+#define FL_RUNTIME_OP_H
+
+#include "runtime/shape.h"
+
+typedef struct fl_node fl_node;
+typedef struct fl_lowering fl_lowering;
+
+typedef enum fl_attr_type { FL_INT, FL_FLOAT, FL_STRING, FL_INTS } fl_attr_type;
+
+typedef struct fl_attr {
+    const char *name;
+    fl_attr_type type;
+    int64_t i;
+    double f;
+    const char *s;
+    const int64_t *v; /* FL_INTS: n of them */
+    int n;
+} fl_attr;
+
+#define FL_ATTR_INT(key, value)                                                \
+    (fl_attr)                                                                  \
+    {                                                                          \
+        .name = key, .type = FL_INT, .i = (value)                              \
+    }
+#define FL_ATTR_FLOAT(key, value)                                              \
+    (fl_attr)                                                                  \
+    {                                                                          \
+        .name = key, .type = FL_FLOAT, .f = (double)(value)                    \
+    }
+#define FL_ATTR_STRING(key, value)                                             \
+    (fl_attr)                                                                  \
+    {                                                                          \
+        .name = key, .type = FL_STRING, .s = (value)                           \
+    }
+#define FL_ATTR_INTS(key, values, count)                                       \
+    (fl_attr)                                                                  \
+    {                                                                          \
+        .name = key, .type = FL_INTS, .v = (values), .n = (count)              \
+    }
+
+/* What the passes need to know of an op. */
+enum {
+    FL_OP_TAKES_ACTIVATION = 1, /* can apply one to its output */
+    FL_OP_WRITES_COLUMNS = 2,   /* its outputs may be columns of another value;
+                                   so may their gradients */
+    FL_OP_CONCAT = 4,           /* out is its inputs side by side, if axis 1 */
+    FL_OP_LOOKUP = 8            /* in[0] is a table: nodes on one table are done
+                                   together by the first of them */
+};
+
+typedef struct fl_op {
+    const char *name;
+    int n_out;
+    int least_in, most_in; /* inputs; optional ones come last */
+    const char *attrs; /* what a node of it has: "axis:i keep_dim:i", types i
+                          (int), f (float), v (ints); NULL: nothing */
+    unsigned traits;
+    int activation; /* fleet_activation that this op is; 0: none */
+
+    /* Set the shapes and dtypes of the outputs from the inputs and attributes,
+     * or say why it cannot be done. */
+    fleet_status (*infer)(fl_node *n);
+
+    /* Add the steps of the forward computation, and those of the backward one,
+     * to a plan: lower.h has the words for it. gradient NULL: no gradient
+     * passes. */
+    fleet_status (*forward)(fl_lowering *l, const fl_node *n);
+    fleet_status (*gradient)(fl_lowering *l, const fl_node *n);
+} fl_op;
+
+typedef enum fl_var_kind {
+    FL_VAR_DATA,
+    FL_VAR_PARAM, /* of the store */
+    FL_VAR_TABLE, /* rows, of the store */
+    FL_VAR_STATE, /* of the store: not trained, has a merge rule */
+    FL_VAR_TEMP   /* an operator's result */
+} fl_var_kind;
+
+/* How states of several workers become one. */
+typedef enum fl_merge { FL_MERGE_NONE, FL_MERGE_SUM, FL_MERGE_LAST } fl_merge;
+
+struct fleet_var {
+    fleet_program *program;
+    const char *name;
+    int id; /* its place in the program */
+    fl_var_kind kind;
+    fleet_dtype dtype;
+    fl_shape shape; /* FL_VAR_TABLE: [rows or 0, dim] */
+    bool ragged;    /* any number of values per sample */
+    fl_node *producer;  /* FL_VAR_TEMP */
+    fleet_param_attr attr; /* PARAM, TABLE; its name is NULL */
+    fl_merge merge;        /* STATE */
+    bool keep_gradient;    /* its gradient can be read after an iteration, also
+                              of data: for tests */
+};
+
+enum { FL_MAX_ATTR = 8 };
+
+struct fl_node {
+    const fl_op *op;
+    int id;
+    fleet_var **in; /* an absent optional input is NULL */
+    int n_in;
+    fleet_var **out;
+    fl_attr attr[FL_MAX_ATTR];
+    int n_attr;
+};
+
+/* Attributes by name; they are there, because the builder put them. */
+int64_t fl_node_int(const fl_node *n, const char *name);
+double fl_node_float(const fl_node *n, const char *name);
+const char *fl_node_string(const fl_node *n, const char *name);
+const fl_attr *fl_node_attr(const fl_node *n, const char *name); /* or NULL */
+
+#endif

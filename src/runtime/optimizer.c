@@ -1,0 +1,232 @@
+/* optimizer.c - see optimizer.h. */
+#include "runtime/optimizer.h"
+
+#include <math.h>
+
+#include "base/memory.h"
+
+/* 1 / (1 - beta^t) until it is 1 in float. */
+static fleet_status fill_corrections(fleet_optimizer *o)
+{
+    double slowest = o->b > o->a ? (double)o->b : (double)o->a;
+    double steps = ceil(log(0x1p-26) / log(slowest)) + 2;
+    double pa = 1, pb = 1;
+
+    if (!(steps < 4e6))
+        steps = 4e6;
+    o->n_correct = (uint32_t)steps + 1;
+    o->correct_a = fl_alloc_array(o->n_correct, sizeof(float));
+    o->correct_b = fl_alloc_array(o->n_correct, sizeof(float));
+    if (!o->correct_a || !o->correct_b)
+        return FLEET_ENOMEM;
+    for (uint32_t t = 1; t < o->n_correct; t++) {
+        pa *= (double)o->a;
+        pb *= (double)o->b;
+        o->correct_a[t] = (float)(1.0 / (1.0 - pa));
+        o->correct_b[t] = (float)(1.0 / (1.0 - pb));
+    }
+    return FLEET_OK;
+}
+
+fleet_optimizer *fl_optimizer_create(fl_context *context, fl_rule_kind kind,
+                                     float learning_rate)
+{
+    fleet_optimizer *o;
+
+    if (!(learning_rate > 0) || !isfinite(learning_rate)) {
+        fl_fail(FLEET_EINVAL, "%s: the learning rate %g is not positive",
+                fl_rule_of(kind)->name, (double)learning_rate);
+        return NULL;
+    }
+    o = fl_alloc(sizeof *o);
+    if (o) {
+        o->context = context;
+        o->kind = kind;
+        o->learning_rate = learning_rate;
+    }
+    return o;
+}
+
+void fl_optimizer_destroy(fleet_optimizer *o)
+{
+    if (!o)
+        return;
+    fl_free(o->boundary);
+    fl_free(o->value);
+    fl_free(o->correct_a);
+    fl_free(o->correct_b);
+    fl_free(o);
+}
+
+static float learning_rate(const fleet_optimizer *o, int64_t done)
+{
+    int i = 0;
+    double part;
+
+    switch (o->decay) {
+    case FL_DECAY_PIECEWISE:
+        while (i < o->n_boundary && done >= o->boundary[i])
+            i++;
+        return o->value[i];
+    case FL_DECAY_EXP:
+        part = (double)done / (double)o->decay_steps;
+        if (o->staircase)
+            part = floor(part);
+        return (float)((double)o->learning_rate * pow((double)o->rate, part));
+    default:
+        return o->learning_rate;
+    }
+}
+
+void fl_optimizer_update(const fleet_optimizer *o, int64_t done, int batches,
+                         bool average, fl_update *u)
+{
+    uint32_t t = done + 1 < (int64_t)o->n_correct ? (uint32_t)(done + 1)
+                                                  : o->n_correct - 1;
+
+    *u = (fl_update){
+        .lr = learning_rate(o, done),
+        .scale = average ? 1.0f / (float)batches : 1.0f,
+        .clip = 1.0f,
+        .decay = o->l2_decay,
+        .a = o->a,
+        .b = o->b,
+        .one_minus_a = 1.0f - o->a,
+        .one_minus_b = 1.0f - o->b,
+        .epsilon = o->epsilon,
+        .nesterov = o->nesterov,
+        .correct_a = o->n_correct ? o->correct_a[t] : 1.0f,
+        .correct_b = o->n_correct ? o->correct_b[t] : 1.0f,
+        .correct_a_at = o->correct_a,
+        .correct_b_at = o->correct_b,
+        .n_correct = o->n_correct,
+        .version = (uint32_t)(done + 1),
+    };
+}
+
+fl_rule_dense *fl_optimizer_dense(const fleet_optimizer *o)
+{
+    const fl_simd *t = fl_simd_best();
+    fl_rule_dense *const rules[] = {t->sgd, t->momentum, t->adagrad, t->adam};
+
+    return rules[o->kind];
+}
+
+fl_rule_rows *fl_optimizer_rows(const fleet_optimizer *o)
+{
+    const fl_simd *t = fl_simd_best();
+    fl_rule_rows *const rules[] = {t->sgd_rows, t->momentum_rows,
+                                   t->adagrad_rows, t->adam_rows};
+
+    return rules[o->kind];
+}
+
+/* --- settings ------------------------------------------------------------ */
+
+static fleet_status no_optimizer(const char *call)
+{
+    return fl_fail(FLEET_EINVAL, "%s: no optimizer", call);
+}
+
+static fleet_status out_of_range(const char *what, double got)
+{
+    return fl_fail(FLEET_EINVAL, "%s: %g is out of range", what, got);
+}
+
+static bool is_factor(float x)
+{
+    return x >= 0 && x < 1;
+}
+
+fleet_status fl_optimizer_set_numbers(fleet_optimizer *o, float a, float b,
+                                      float epsilon)
+{
+    if (!is_factor(a))
+        return out_of_range("momentum or beta1", (double)a);
+    if (!is_factor(b))
+        return out_of_range("beta2", (double)b);
+    if (!(epsilon >= 0) || !isfinite(epsilon))
+        return out_of_range("epsilon", (double)epsilon);
+    o->a = a;
+    o->b = b;
+    o->epsilon = epsilon;
+    return o->kind == FL_RULE_ADAM ? fill_corrections(o) : FLEET_OK;
+}
+
+fleet_status fleet_optimizer_set_l2_decay(fleet_optimizer *o, float decay)
+{
+    if (!o)
+        return no_optimizer("fleet_optimizer_set_l2_decay");
+    if (!(decay >= 0) || !isfinite(decay))
+        return out_of_range("l2_decay", (double)decay);
+    o->l2_decay = decay;
+    return FLEET_OK;
+}
+
+fleet_status fleet_optimizer_set_global_norm_clip(fleet_optimizer *o,
+                                                  float norm)
+{
+    if (!o)
+        return no_optimizer("fleet_optimizer_set_global_norm_clip");
+    if (!(norm > 0) || !isfinite(norm))
+        return out_of_range("global norm", (double)norm);
+    o->clip_norm = norm;
+    return FLEET_OK;
+}
+
+static fleet_status check_pieces(const int64_t *boundaries,
+                                 const float *values, int n)
+{
+    if (!boundaries || !values || n < 1)
+        return fl_fail(FLEET_EINVAL, "piecewise decay: no boundaries");
+    for (int i = 0; i <= n; i++)
+        if (!(values[i] > 0) || !isfinite(values[i]))
+            return out_of_range("piecewise decay: a learning rate",
+                                (double)values[i]);
+    for (int i = 0; i < n; i++)
+        if (boundaries[i] <= (i ? boundaries[i - 1] : 0))
+            return fl_fail(FLEET_EINVAL,
+                           "piecewise decay: boundary %d does not grow", i);
+    return FLEET_OK;
+}
+
+fleet_status fleet_optimizer_set_piecewise_decay(fleet_optimizer *o,
+                                                 const int64_t *boundaries,
+                                                 const float *values, int n)
+{
+    if (!o)
+        return no_optimizer("fleet_optimizer_set_piecewise_decay");
+    FL_TRY(check_pieces(boundaries, values, n));
+    fl_free(o->boundary);
+    fl_free(o->value);
+    o->decay = FL_DECAY_NONE;
+    o->boundary = fl_alloc_array((size_t)n, sizeof *o->boundary);
+    o->value = fl_alloc_array((size_t)n + 1, sizeof *o->value);
+    if (!o->boundary || !o->value)
+        return FLEET_ENOMEM;
+    for (int i = 0; i <= n; i++) {
+        if (i < n)
+            o->boundary[i] = boundaries[i];
+        o->value[i] = values[i];
+    }
+    o->n_boundary = n;
+    o->decay = FL_DECAY_PIECEWISE;
+    return FLEET_OK;
+}
+
+fleet_status fleet_optimizer_set_exponential_decay(fleet_optimizer *o,
+                                                   float rate, int64_t steps,
+                                                   int staircase)
+{
+    if (!o)
+        return no_optimizer("fleet_optimizer_set_exponential_decay");
+    if (!(rate > 0) || rate > 1)
+        return out_of_range("exponential decay: the rate", (double)rate);
+    if (steps < 1)
+        return out_of_range("exponential decay: steps", (double)steps);
+    o->rate = rate;
+    o->decay_steps = steps;
+    o->staircase = staircase;
+    o->decay = FL_DECAY_EXP;
+    return FLEET_OK;
+}

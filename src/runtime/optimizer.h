@@ -1,0 +1,53 @@
+/* optimizer.h - the inside of an optimizer: a rule, its numbers, and how they
+ * change with the updates done. */
+#ifndef FL_RUNTIME_OPTIMIZER_H
+#define FL_RUNTIME_OPTIMIZER_H
+
+#include <fleet/optimizer.h>
+
+#include "base/json.h"
+#include "runtime/context.h"
+#include "runtime/rule.h"
+#include "runtime/simd.h"
+
+typedef enum fl_decay { FL_DECAY_NONE, FL_DECAY_PIECEWISE, FL_DECAY_EXP } fl_decay;
+
+struct fleet_optimizer {
+    fl_context *context;
+    fl_rule_kind kind;
+    float learning_rate;
+    float a, b, epsilon; /* momentum or beta1, beta2 */
+    int nesterov;
+    float initial_state; /* of Adagrad's sum */
+    float l2_decay;
+    float clip_norm; /* 0: none */
+
+    fl_decay decay;
+    int64_t *boundary; /* piecewise: n of them, n + 1 values */
+    float *value;
+    int n_boundary;
+    float rate;
+    int64_t decay_steps;
+    int staircase;
+
+    float *correct_a, *correct_b; /* Adam's corrections by t, see rule.h */
+    uint32_t n_correct;
+    fleet_optimizer *next; /* the handle's list */
+};
+
+fleet_optimizer *fl_optimizer_create(fl_context *context, fl_rule_kind kind,
+                                     float learning_rate);
+
+/* momentum or beta1, beta2, epsilon; checked. */
+fleet_status fl_optimizer_set_numbers(fleet_optimizer *o, float a, float b,
+                                      float epsilon);
+void fl_optimizer_destroy(fleet_optimizer *o);
+
+/* The scalars of the update after `done` others, for a mean over `batches`. */
+void fl_optimizer_update(const fleet_optimizer *o, int64_t done, int batches,
+                         bool average, fl_update *u);
+
+fl_rule_dense *fl_optimizer_dense(const fleet_optimizer *o);
+fl_rule_rows *fl_optimizer_rows(const fleet_optimizer *o);
+
+#endif

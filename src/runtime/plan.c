@@ -1,0 +1,81 @@
+/* plan.c - values and steps; see plan.h. */
+#include "runtime/plan.h"
+
+#include "base/memory.h"
+
+int64_t fl_slice_rows(int64_t batch)
+{
+    enum { GRAIN = 16, SMALL = 64, LARGE = 128 };
+    int64_t half = (batch + 1) / 2;
+
+    if (batch <= GRAIN)
+        return batch;
+    if (half <= SMALL)
+        return (half + GRAIN - 1) / GRAIN * GRAIN;
+    return batch <= 8 * SMALL ? SMALL : LARGE;
+}
+
+int fl_plan_value(fl_plan *plan, const fl_value *like)
+{
+    fl_value *v;
+
+    if (fl_grow(&plan->value, &plan->value_capacity, plan->n_value + 1,
+                sizeof *v) != FLEET_OK)
+        return -1;
+    v = &plan->value[plan->n_value];
+    *v = *like;
+    if (v->root < 0)
+        v->root = (int)plan->n_value;
+    return (int)plan->n_value++;
+}
+
+int fl_plan_root(const fl_plan *plan, int value)
+{
+    return plan->value[value].root;
+}
+
+int64_t fl_value_rows(const fl_plan *plan, const fl_value *v)
+{
+    int64_t padded = (plan->batch + plan->slice - 1) / plan->slice;
+
+    return fl_shape_rows(&v->shape, padded * plan->slice);
+}
+
+size_t fl_value_bytes(const fl_plan *plan, const fl_value *v)
+{
+    if (v->object)
+        return v->object;
+    return (size_t)(fl_value_rows(plan, v) * v->ld) *
+           fleet_dtype_size(v->dtype);
+}
+
+fleet_status fl_plan_step(fl_plan *plan, const fl_step *like,
+                          const fl_operand *operand, int n_operand)
+{
+    fl_step *s = fl_arena_copy(&plan->arena, like, sizeof *like);
+
+    FL_TRY(fl_grow(&plan->step, &plan->step_capacity, plan->n_step + 1,
+                   sizeof *plan->step));
+    if (s)
+        s->operand = fl_arena_copy(&plan->arena, operand,
+                                   (size_t)n_operand * sizeof *operand);
+    if (!s || !s->operand)
+        return FLEET_ENOMEM;
+    s->n_operand = n_operand;
+    plan->step[plan->n_step++] = s;
+    return FLEET_OK;
+}
+
+void fl_plan_destroy(fl_plan *plan)
+{
+    if (!plan)
+        return;
+    fl_free(plan->value);
+    fl_free(plan->step);
+    fl_free(plan->region);
+    fl_free(plan->dense);
+    fl_free(plan->sparse);
+    fl_text_done(&plan->passes);
+    fl_arena_done(&plan->arena);
+    fl_free(plan);
+}

@@ -1,0 +1,152 @@
+/* plan.h - a plan: one iteration of a program as a list of steps on values,
+ * for one batch size. Made by lowering (lower.h) and passes (pass.h), run by an
+ * executor.
+ */
+#ifndef FL_RUNTIME_PLAN_H
+#define FL_RUNTIME_PLAN_H
+
+#include "runtime/kernel.h"
+#include "runtime/store.h"
+
+typedef enum fl_value_kind {
+    FL_VALUE_FEED,
+    FL_VALUE_PARAM, /* a parameter's weights, in the store */
+    FL_VALUE_TABLE, /* rows, in the store; operands carry dependencies */
+    FL_VALUE_STATE, /* in the store */
+    FL_VALUE_TEMP,  /* of one iteration: its memory is shared */
+    FL_VALUE_KEPT   /* the executor's own, from iteration to iteration */
+} fl_value_kind;
+
+typedef struct fl_value {
+    const char *name;
+    fl_value_kind kind;
+    fleet_dtype dtype;
+    fl_shape shape;
+    const fleet_var *var;  /* FEED, PARAM, TABLE, STATE and fetched ones */
+    int root;              /* the value whose memory this one lies in */
+    int64_t column;        /* where, in elements from the root's start */
+    int64_t ld;            /* elements from row to row */
+    size_t object;         /* KEPT: not numbers but so many bytes */
+    void *pointer;         /* into the store, where var does not say it */
+    float first;           /* KEPT: every element at the start */
+    bool fetched;          /* may be read after the iteration */
+    bool zero_tail;        /* rows past the batch must read as zero */
+
+    /* set by the last passes, for roots */
+    int begin, end;    /* regions in which it is alive */
+    int base;          /* which base pointer */
+    size_t offset;     /* from it */
+    size_t staged_at;  /* FEED: from the staging memory's start */
+} fl_value;
+
+typedef enum fl_mode { FL_READ, FL_WRITE, FL_READ_WRITE } fl_mode;
+
+typedef struct fl_operand {
+    int value;
+    fl_mode mode;
+} fl_operand;
+
+/* When a step runs. */
+typedef enum fl_phase {
+    FL_FORWARD,
+    FL_BACKWARD,
+    FL_MERGE, /* every iteration, after backward */
+    FL_UPDATE /* once per merge group */
+} fl_phase;
+
+typedef enum fl_step_lane { FL_LANE_COMPUTE, FL_LANE_HOST } fl_step_lane;
+
+typedef struct fl_step {
+    const fl_kernel *kernel;
+    const fl_node *node; /* whose step it is; NULL: a pass's own */
+    const void *config;  /* what the kernel wants to know, in the arena */
+    const fl_operand *operand;
+    int n_operand;
+    fl_phase phase;
+    fl_step_lane lane;
+    int period; /* runs in every period-th iteration: 1, or the merge steps */
+    int region;
+} fl_step;
+
+/* Steps that run without waiting for each other; all wait between regions. */
+typedef struct fl_region {
+    int first, n; /* steps of the plan */
+    fl_split split;
+    fl_phase phase; /* FL_UPDATE, or anything else */
+} fl_region;
+
+/* A table's gradient: what a lookup has summed up. */
+typedef struct fl_sparse {
+    const fleet_var *table;
+    int rows;   /* value of the table */
+    int lookup; /* value: fl_lookup */
+    const struct fl_lookup_config *config;
+    const fl_operand *gradient; /* of the outputs, which sums may point into */
+    int n_gradient;
+} fl_sparse;
+
+/* A group's gradient. */
+typedef struct fl_dense {
+    fl_group *group;
+    int weight, gradient; /* values */
+} fl_dense;
+
+typedef struct fl_plan {
+    const fleet_program *program;
+    fl_store *store;
+    bool training;
+    int64_t batch; /* capacity */
+    int64_t slice; /* rows of a slice */
+    fl_arena arena;
+    fl_value *value;
+    size_t n_value, value_capacity;
+    fl_step **step;
+    size_t n_step, step_capacity;
+    fl_region *region;
+    size_t n_region, region_capacity;
+    fl_dense *dense;     /* groups that this plan uses */
+    size_t n_dense, dense_capacity;
+    fl_sparse *sparse;   /* tables that this plan trains */
+    size_t n_sparse, sparse_capacity;
+    int *value_of;       /* value by variable's id, -1: not computed */
+    int *gradient_of;    /* its gradient's value, -1: none */
+    int loss;            /* value, -1: none */
+    int update;          /* value: an fl_update_now, -1: none */
+    size_t arena_bytes;  /* TEMP and KEPT together */
+    fl_text passes;      /* names of those that applied */
+} fl_plan;
+
+/* What an update is told besides, for the steps that do it. */
+typedef struct fl_update_now {
+    const fleet_optimizer *optimizer;
+    fl_update u;
+    int micro;       /* which batch of the merge group this is, from 0 */
+} fl_update_now;
+
+/* Base pointers of values: one for the arena, two per feed (values, offsets),
+ * one per thing in the store. */
+enum { FL_BASE_ARENA = 0 };
+
+/* Which variables may be fetched: by var id; NULL: none. */
+fleet_status fl_plan_build(const fleet_program *program, fl_store *store,
+                           int64_t batch, bool training, const bool *fetched,
+                           fl_plan **plan);
+void fl_plan_destroy(fl_plan *plan);
+
+/* A new value; -1 without memory. `like` is copied. */
+int fl_plan_value(fl_plan *plan, const fl_value *like);
+int fl_plan_root(const fl_plan *plan, int value);
+fleet_status fl_plan_step(fl_plan *plan, const fl_step *like,
+                          const fl_operand *operand, int n_operand);
+
+int64_t fl_value_rows(const fl_plan *plan, const fl_value *v);
+size_t fl_value_bytes(const fl_plan *plan, const fl_value *v);
+
+fleet_status fl_plan_text(const fl_plan *plan, fl_text *out);
+fleet_status fl_plan_dot(const fl_plan *plan, fl_text *out);
+
+/* Rows of a slice for a batch: a rule of the batch alone, so that what is
+ * computed never depends on the threads. */
+int64_t fl_slice_rows(int64_t batch);
+
+#endif

@@ -1,0 +1,366 @@
+/* program.c - see program.h. */
+#include "runtime/program.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+fleet_program *fl_program_create(fl_context *context, struct fl_store *store)
+{
+    fleet_program *p = fl_alloc(sizeof *p);
+
+    if (p) {
+        p->context = context;
+        p->store = store;
+        p->training.merge_steps = 1;
+    }
+    return p;
+}
+
+void fl_program_free(fleet_program *p)
+{
+    if (!p)
+        return;
+    fl_map_done(&p->names);
+    fl_map_done(&p->stems);
+    fl_free(p->var);
+    fl_free(p->node);
+    fl_arena_done(&p->arena);
+    fl_free(p);
+}
+
+bool fl_program_ok(const fleet_program *p)
+{
+    return p && p->error.code == FLEET_OK;
+}
+
+void *fl_program_failed(fleet_program *p, fleet_status code)
+{
+    if (p->error.code == FLEET_OK)
+        fl_error_take(&p->error, code);
+    return NULL;
+}
+
+fleet_status fleet_program_status(const fleet_program *p)
+{
+    if (!p)
+        return fl_fail(FLEET_EINVAL, "fleet_program_status: no program");
+    return fl_error_raise(&p->error);
+}
+
+fleet_var *fleet_program_var(const fleet_program *p, const char *name)
+{
+    return p && name ? fl_map_get(&p->names, name) : NULL;
+}
+
+const char *fleet_var_name(const fleet_var *v)
+{
+    return v ? v->name : "";
+}
+
+fleet_dtype fleet_var_dtype(const fleet_var *v)
+{
+    return v ? v->dtype : (fleet_dtype)0;
+}
+
+int fleet_var_shape(const fleet_var *v, int64_t *dims)
+{
+    if (!v)
+        return 0;
+    for (int i = 0; i < v->shape.n_dim; i++)
+        dims[i] = v->shape.dim[i];
+    return v->shape.n_dim;
+}
+
+/* --- variables ----------------------------------------------------------- */
+
+static fleet_status add_var(fleet_program *p, const fleet_var *like,
+                            const char *name, fleet_var **out)
+{
+    fleet_var *v;
+
+    if (p->sealed)
+        return fl_fail(FLEET_ESTATE,
+                       "the program has run: \"%s\" can no longer be added",
+                       name);
+    FL_TRY(fl_grow(&p->var, &p->var_capacity, p->n_var + 1, sizeof *p->var));
+    v = fl_arena_copy(&p->arena, like, sizeof *like);
+    if (!v || !(v->name = fl_arena_strdup(&p->arena, name)))
+        return FLEET_ENOMEM;
+    v->program = p;
+    v->id = (int)p->n_var;
+    FL_TRY(fl_map_put(&p->names, name, v));
+    p->var[p->n_var++] = v;
+    *out = v;
+    return FLEET_OK;
+}
+
+static fleet_var *new_var(fleet_program *p, const fleet_var *like,
+                          const char *name)
+{
+    fleet_var *v = NULL;
+    fleet_status status;
+
+    if (!name || !*name)
+        status = fl_fail(FLEET_EINVAL, "a variable needs a name");
+    else
+        status = add_var(p, like, name, &v);
+    return status == FLEET_OK ? v : fl_program_failed(p, status);
+}
+
+fleet_var *fl_program_data(fleet_program *p, const char *name,
+                           fleet_dtype dtype, const fl_shape *shape,
+                           bool ragged)
+{
+    fleet_var like = {.kind = FL_VAR_DATA,
+                      .dtype = dtype,
+                      .shape = *shape,
+                      .ragged = ragged};
+
+    return fl_program_ok(p) ? new_var(p, &like, name) : NULL;
+}
+
+/* A parameter of that name is there already: the same one, if it fits. */
+static fleet_var *share(fleet_program *p, fleet_var *old, const fleet_var *like)
+{
+    if (old->kind == like->kind && fl_shape_equal(&old->shape, &like->shape))
+        return old;
+    fl_fail(FLEET_EEXIST,
+            "\"%s\" is there already with shape %s: it cannot be shared as %s",
+            old->name, fl_shape_print(&old->shape).chars,
+            fl_shape_print(&like->shape).chars);
+    return fl_program_failed(p, FLEET_EEXIST);
+}
+
+static fleet_var *named_or_shared(fleet_program *p, const fleet_var *like,
+                                  const char *name, bool may_share)
+{
+    fleet_var *old = fleet_program_var(p, name);
+
+    return old && may_share ? share(p, old, like) : new_var(p, like, name);
+}
+
+fleet_var *fl_program_param(fleet_program *p, const char *prefix,
+                            const char *suffix, const fl_shape *shape,
+                            const fleet_param_attr *attr,
+                            fleet_initializer fallback)
+{
+    fleet_var like = {
+        .kind = FL_VAR_PARAM, .dtype = FLEET_FLOAT32, .shape = *shape};
+    char name[200];
+
+    if (!fl_program_ok(p))
+        return NULL;
+    if (attr)
+        like.attr = *attr;
+    if (like.attr.initializer.kind == FLEET_INIT_DEFAULT)
+        like.attr.initializer = fallback;
+    snprintf(name, sizeof name, "%.100s.%.90s", prefix, suffix);
+    if (like.attr.name)
+        snprintf(name, sizeof name, "%.190s", like.attr.name);
+    bool given = like.attr.name != NULL;
+    like.attr.name = NULL;
+    return named_or_shared(p, &like, name, given);
+}
+
+fleet_var *fl_program_table(fleet_program *p, const char *name, int64_t rows,
+                            int64_t dim, const fleet_param_attr *attr)
+{
+    fleet_var like = {.kind = FL_VAR_TABLE,
+                      .dtype = FLEET_FLOAT32,
+                      .shape = fl_shape_2(rows, dim),
+                      .attr = *attr};
+
+    return fl_program_ok(p) ? named_or_shared(p, &like, name, true) : NULL;
+}
+
+fleet_var *fl_program_state(fleet_program *p, const char *prefix,
+                            const char *suffix, fleet_dtype dtype,
+                            const fl_shape *shape, fl_merge merge)
+{
+    fleet_var like = {.kind = FL_VAR_STATE,
+                      .dtype = dtype,
+                      .shape = *shape,
+                      .merge = merge};
+    char name[200];
+
+    snprintf(name, sizeof name, "%.100s.%.90s", prefix, suffix);
+    return fl_program_ok(p) ? new_var(p, &like, name) : NULL;
+}
+
+fleet_var *fl_program_state_named(fleet_program *p, const char *name,
+                                  fleet_dtype dtype, const fl_shape *shape)
+{
+    fleet_var like = {.kind = FL_VAR_STATE, .dtype = dtype, .shape = *shape};
+
+    return fl_program_ok(p) ? new_var(p, &like, name) : NULL;
+}
+
+/* How many names a stem has been asked for. */
+static int64_t *counter_of(fleet_program *p, const char *stem)
+{
+    int64_t *n = fl_map_get(&p->stems, stem);
+
+    if (n)
+        return n;
+    n = fl_arena_alloc(&p->arena, sizeof *n);
+    return n && fl_map_put(&p->stems, stem, n) == FLEET_OK ? n : NULL;
+}
+
+const char *fl_program_name(fleet_program *p, const char *stem)
+{
+    int64_t *n = counter_of(p, stem);
+    char name[200];
+
+    if (!n)
+        return NULL;
+    do
+        snprintf(name, sizeof name, "%.150s_%lld", stem, (long long)(*n)++);
+    while (fl_map_get(&p->names, name));
+    return fl_arena_strdup(&p->arena, name);
+}
+
+/* --- nodes --------------------------------------------------------------- */
+
+static fleet_status copy_attrs(fleet_program *p, fl_node *n,
+                               const fl_attr *attr, int n_attr)
+{
+    for (int i = 0; i < n_attr; i++) {
+        fl_attr *a = &n->attr[i];
+
+        *a = attr[i];
+        a->name = fl_arena_strdup(&p->arena, attr[i].name);
+        if (a->s)
+            a->s = fl_arena_strdup(&p->arena, attr[i].s);
+        if (a->v)
+            a->v = fl_arena_copy(&p->arena, attr[i].v,
+                                 (size_t)a->n * sizeof *a->v);
+        if (!a->name || (attr[i].s && !a->s) || (attr[i].v && !a->v))
+            return FLEET_ENOMEM;
+    }
+    n->n_attr = n_attr;
+    return FLEET_OK;
+}
+
+static fleet_status check_inputs(const fleet_program *p, const fl_op *op,
+                                 fleet_var *const *in, int n_in)
+{
+    for (int i = 0; i < n_in; i++)
+        if (in[i] && in[i]->program != p)
+            return fl_fail(FLEET_EINVAL,
+                           "%s: \"%s\" is a variable of another program",
+                           op->name, in[i]->name);
+    return FLEET_OK;
+}
+
+/* Outputs are named "<op>_<n>.tmp", the second one "<op>_<n>.tmp.1". */
+static fleet_status name_outputs(fleet_program *p, const fl_node *n,
+                                 char name[220])
+{
+    int64_t *count;
+
+    if (p->output_name) {
+        snprintf(name, 220, "%.200s", p->output_name);
+        return FLEET_OK;
+    }
+    snprintf(name, 220, "%.150s.tmp", n->op->name);
+    count = counter_of(p, name);
+    if (!count)
+        return FLEET_ENOMEM;
+    snprintf(name, 220, "%.150s_%lld.tmp", n->op->name, (long long)(*count)++);
+    return FLEET_OK;
+}
+
+static fleet_status add_outputs(fleet_program *p, fl_node *n)
+{
+    char stem[220], name[240];
+
+    FL_TRY(name_outputs(p, n, stem));
+    for (int i = 0; i < n->op->n_out; i++) {
+        fleet_var like = {.kind = FL_VAR_TEMP, .dtype = FLEET_FLOAT32};
+
+        snprintf(name, sizeof name, i ? "%s.%d" : "%s", stem, i);
+        FL_TRY(add_var(p, &like, name, &n->out[i]));
+        n->out[i]->producer = n;
+    }
+    return FLEET_OK;
+}
+
+static fleet_status add_node(fleet_program *p, fl_node *n,
+                             fleet_var *const *in, int n_in,
+                             const fl_attr *attr, int n_attr)
+{
+    FL_TRY(check_inputs(p, n->op, in, n_in));
+    FL_TRY(fl_grow(&p->node, &p->node_capacity, p->n_node + 1,
+                   sizeof *p->node));
+    n->in = fl_arena_copy(&p->arena, in, (size_t)n_in * sizeof *in);
+    n->out = fl_arena_alloc(&p->arena, (size_t)n->op->n_out * sizeof *n->out);
+    if (!n->in || !n->out)
+        return FLEET_ENOMEM;
+    n->n_in = n_in;
+    FL_TRY(copy_attrs(p, n, attr, n_attr));
+    FL_TRY(add_outputs(p, n));
+    FL_TRY(n->op->infer(n));
+    n->id = (int)p->n_node;
+    p->node[p->n_node++] = n;
+    return FLEET_OK;
+}
+
+fleet_var *fl_program_add(fleet_program *p, const fl_op *op,
+                          fleet_var *const *in, int n_in, const fl_attr *attr,
+                          int n_attr)
+{
+    fl_node *n;
+    fleet_status status;
+
+    if (!fl_program_ok(p))
+        return NULL;
+    n = fl_arena_alloc(&p->arena, sizeof *n);
+    if (!n)
+        return fl_program_failed(p, FLEET_ENOMEM);
+    n->op = op;
+    status = add_node(p, n, in, n_in, attr, n_attr);
+    return status == FLEET_OK ? n->out[0] : fl_program_failed(p, status);
+}
+
+const fl_attr *fl_node_attr(const fl_node *n, const char *name)
+{
+    for (int i = 0; i < n->n_attr; i++)
+        if (strcmp(n->attr[i].name, name) == 0)
+            return &n->attr[i];
+    return NULL;
+}
+
+int64_t fl_node_int(const fl_node *n, const char *name)
+{
+    return fl_node_attr(n, name)->i;
+}
+
+double fl_node_float(const fl_node *n, const char *name)
+{
+    return fl_node_attr(n, name)->f;
+}
+
+const char *fl_node_string(const fl_node *n, const char *name)
+{
+    return fl_node_attr(n, name)->s;
+}
+
+static void mark_producer(const fleet_var *v, bool *marked)
+{
+    if (v && v->producer)
+        marked[v->producer->id] = true;
+}
+
+void fl_program_mark(const fleet_program *p, fleet_var *const *wanted, int n,
+                     bool *marked)
+{
+    memset(marked, 0, p->n_node * sizeof *marked);
+    for (int i = 0; i < n; i++)
+        mark_producer(wanted[i], marked);
+    /* a node stands after all that it reads */
+    for (size_t i = p->n_node; i-- > 0;)
+        for (int j = 0; marked[i] && j < p->node[i]->n_in; j++)
+            mark_producer(p->node[i]->in[j], marked);
+}

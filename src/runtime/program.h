@@ -1,0 +1,94 @@
+/* program.h - the inside of a program, and how builders add to it. */
+#ifndef FL_RUNTIME_PROGRAM_H
+#define FL_RUNTIME_PROGRAM_H
+
+#include "base/arena.h"
+#include "base/json.h"
+#include "base/map.h"
+#include "runtime/context.h"
+#include "runtime/op.h"
+
+struct fl_store;
+struct fleet_optimizer;
+
+/* What fleet_minimize() was asked for. */
+typedef struct fl_training {
+    fleet_var *loss; /* NULL: the program is not trained */
+    struct fleet_optimizer *optimizer;
+    int merge_steps;    /* gradient merge: batches per update, >= 1 */
+    bool merge_average; /* the sum of a group is divided by its batches */
+} fl_training;
+
+struct fleet_program {
+    fl_context *context;
+    struct fl_store *store; /* where its parameters, tables and states live */
+    fl_arena arena;
+    fl_map names; /* of variables */
+    fl_map stems; /* of names made up: how many of each */
+    fleet_var **var;
+    size_t n_var, var_capacity;
+    fl_node **node;
+    size_t n_node, node_capacity;
+    fl_training training;
+    bool sealed; /* it has run, or was saved */
+    int n_executor;
+    fl_error error; /* the first failure; code FLEET_OK: none */
+    void *owner;    /* the handle, for the facade */
+    const char *output_name; /* of the next node's first output, when a saved
+                                program is read; else NULL */
+};
+
+fleet_program *fl_program_create(fl_context *context, struct fl_store *store);
+void fl_program_free(fleet_program *p);
+
+/* Builders. Each returns NULL once the program has failed. */
+fleet_var *fl_program_data(fleet_program *p, const char *name,
+                           fleet_dtype dtype, const fl_shape *shape,
+                           bool ragged);
+
+/* A parameter "<prefix>.<suffix>", or attr->name. One that is there with the
+ * same shape is shared. fallback is the initializer when attr has none. */
+fleet_var *fl_program_param(fleet_program *p, const char *prefix,
+                            const char *suffix, const fl_shape *shape,
+                            const fleet_param_attr *attr,
+                            fleet_initializer fallback);
+fleet_var *fl_program_table(fleet_program *p, const char *name, int64_t rows,
+                            int64_t dim, const fleet_param_attr *attr);
+fleet_var *fl_program_state(fleet_program *p, const char *prefix,
+                            const char *suffix, fleet_dtype dtype,
+                            const fl_shape *shape, fl_merge merge);
+
+fleet_var *fl_program_state_named(fleet_program *p, const char *name,
+                                  fleet_dtype dtype, const fl_shape *shape);
+
+/* A node and its outputs; NULL, with the program failed, if infer refuses.
+ * The first output is returned. An entry of in may be NULL if optional. */
+fleet_var *fl_program_add(fleet_program *p, const fl_op *op,
+                          fleet_var *const *in, int n_in, const fl_attr *attr,
+                          int n_attr);
+
+/* "<stem>_<n>" for a layer without a name. */
+const char *fl_program_name(fleet_program *p, const char *stem);
+
+/* Keep the failure that is under way; returns NULL for the builder. */
+void *fl_program_failed(fleet_program *p, fleet_status code);
+bool fl_program_ok(const fleet_program *p);
+
+/* The program that computes `fetch` from data alone, for fl_free'ing as a
+ * program of its own on another store: what is not needed is left out. */
+fleet_status fl_program_to_json(const fleet_program *p,
+                                fleet_var *const *fetch, int n_fetch,
+                                fl_json **json);
+
+typedef const fl_op *fl_op_finder(const char *name);
+fleet_status fl_program_from_json(fleet_program *p, const fl_at *at,
+                                  fl_op_finder *find);
+
+/* Which nodes must run so that `wanted` variables exist: marks by node id. */
+void fl_program_mark(const fleet_program *p, fleet_var *const *wanted, int n,
+                     bool *marked);
+
+fleet_status fl_program_text(const fleet_program *p, fl_text *out);
+fleet_status fl_program_dot(const fleet_program *p, fl_text *out);
+
+#endif

@@ -1,0 +1,93 @@
+/* program_dump.c - a program as text and as a Graphviz digraph. */
+#include <inttypes.h>
+
+#include "runtime/program.h"
+
+static const char *kind_name(fl_var_kind kind)
+{
+    static const char *const names[] = {"data", "param", "table", "state",
+                                        "temp"};
+    return names[kind];
+}
+
+static void print_attr(const fl_attr *a, fl_text *out)
+{
+    fl_text_add(out, " %s=", a->name);
+    switch (a->type) {
+    case FL_INT:
+        fl_text_add(out, "%" PRId64, a->i);
+        break;
+    case FL_FLOAT:
+        fl_text_add(out, "%g", a->f);
+        break;
+    case FL_STRING:
+        fl_text_add(out, "\"%s\"", a->s);
+        break;
+    case FL_INTS:
+        for (int i = 0; i < a->n; i++)
+            fl_text_add(out, "%s%" PRId64, i ? "," : "[", a->v[i]);
+        fl_text_add(out, "]");
+        break;
+    }
+}
+
+static void print_vars(fleet_var *const *v, int n, fl_text *out)
+{
+    for (int i = 0; i < n; i++)
+        fl_text_add(out, "%s%s", i ? ", " : "", v[i] ? v[i]->name : "-");
+}
+
+fleet_status fl_program_text(const fleet_program *p, fl_text *out)
+{
+    for (size_t i = 0; i < p->n_var; i++) {
+        const fleet_var *v = p->var[i];
+
+        if (v->kind != FL_VAR_TEMP)
+            fl_text_add(out, "%s %s %s%s%s%s\n", kind_name(v->kind), v->name,
+                        fleet_dtype_name(v->dtype),
+                        fl_shape_print(&v->shape).chars,
+                        v->ragged ? " ragged" : "",
+                        v->attr.frozen ? " frozen" : "");
+    }
+    for (size_t i = 0; i < p->n_node; i++) {
+        const fl_node *n = p->node[i];
+
+        print_vars(n->out, n->op->n_out, out);
+        fl_text_add(out, " %s = %s(", fl_shape_print(&n->out[0]->shape).chars,
+                    n->op->name);
+        print_vars(n->in, n->n_in, out);
+        fl_text_add(out, ")");
+        for (int j = 0; j < n->n_attr; j++)
+            print_attr(&n->attr[j], out);
+        fl_text_add(out, "\n");
+    }
+    if (p->training.loss)
+        fl_text_add(out, "minimize %s\n", p->training.loss->name);
+    return out->status;
+}
+
+fleet_status fl_program_dot(const fleet_program *p, fl_text *out)
+{
+    fl_text_add(out, "digraph program {\n");
+    for (size_t i = 0; i < p->n_var; i++)
+        if (p->var[i]->kind != FL_VAR_TEMP)
+            fl_text_add(out, "  v%zu [shape=ellipse,label=\"%s %s\"];\n", i,
+                        p->var[i]->name,
+                        fl_shape_print(&p->var[i]->shape).chars);
+    for (size_t i = 0; i < p->n_node; i++) {
+        const fl_node *n = p->node[i];
+
+        fl_text_add(out, "  n%zu [shape=box,label=\"%s %s\"];\n", i,
+                    n->op->name, fl_shape_print(&n->out[0]->shape).chars);
+        for (int j = 0; j < n->n_in; j++) {
+            if (!n->in[j])
+                continue;
+            if (n->in[j]->producer)
+                fl_text_add(out, "  n%d -> n%zu;\n", n->in[j]->producer->id, i);
+            else
+                fl_text_add(out, "  v%d -> n%zu;\n", n->in[j]->id, i);
+        }
+    }
+    fl_text_add(out, "}\n");
+    return out->status;
+}

@@ -1,0 +1,203 @@
+/* schedule.c - which steps run, and which of them without waiting for each
+ * other. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "runtime/pass.h"
+
+/* --- drop_dead_steps ----------------------------------------------------- */
+
+/* A step is alive if it changes what is kept, or writes what is read. */
+static bool is_alive(const fl_plan *plan, const fl_step *s, const bool *read)
+{
+    for (int i = 0; i < s->n_operand; i++) {
+        const fl_operand *o = &s->operand[i];
+        int root = o->value < 0 ? -1 : fl_plan_root(plan, o->value);
+
+        if (root < 0 || o->mode == FL_READ)
+            continue;
+        if (read[root] || plan->value[root].kind == FL_VALUE_STATE ||
+            plan->value[root].kind == FL_VALUE_PARAM ||
+            plan->value[root].kind == FL_VALUE_TABLE)
+            return true;
+    }
+    return s->phase == FL_MERGE || s->phase == FL_UPDATE;
+}
+
+static void mark_reads(const fl_plan *plan, const fl_step *s, bool *read)
+{
+    for (int i = 0; i < s->n_operand; i++)
+        if (s->operand[i].value >= 0 && s->operand[i].mode != FL_WRITE)
+            read[fl_plan_root(plan, s->operand[i].value)] = true;
+}
+
+fleet_status fl_pass_drop_dead_steps(fl_lowering *l, bool *applied)
+{
+    fl_plan *plan = l->plan;
+    size_t kept = plan->n_step;
+    bool *read;
+
+    FL_TRY(FL_NEW(&read, plan->n_value));
+    for (size_t i = 0; i < plan->n_value; i++)
+        if (plan->value[i].fetched || (int)i == plan->loss)
+            read[fl_plan_root(plan, (int)i)] = true;
+    for (size_t i = plan->n_step; i-- > 0;) {
+        if (is_alive(plan, plan->step[i], read)) {
+            mark_reads(plan, plan->step[i], read);
+            plan->step[--kept] = plan->step[i];
+        }
+    }
+    *applied = kept > 0;
+    memmove(plan->step, plan->step + kept,
+            (plan->n_step - kept) * sizeof *plan->step);
+    plan->n_step -= kept;
+    fl_free(read);
+    return FLEET_OK;
+}
+
+/* --- form_regions -------------------------------------------------------- */
+
+typedef enum dependence { NONE, SAME_ROWS, WHOLE } dependence;
+
+static bool overlap(const fl_plan *plan, int a, int b)
+{
+    const fl_value *x = &plan->value[a], *y = &plan->value[b];
+    int64_t nx, ny;
+
+    if (x->root != y->root)
+        return false;
+    if (a == x->root || b == y->root)
+        return true;
+    if (fl_shape_batched(&x->shape)) {
+        nx = fl_shape_cols(&x->shape);
+        ny = fl_shape_cols(&y->shape);
+        if (x->ld != y->ld)
+            return true;
+    } else {
+        nx = fl_shape_count(&x->shape, 1);
+        ny = fl_shape_count(&y->shape, 1);
+    }
+    return x->column < y->column + ny && y->column < x->column + nx;
+}
+
+static dependence between(const fl_plan *plan, const fl_step *a,
+                          const fl_step *b)
+{
+    dependence most = NONE;
+
+    for (int i = 0; i < a->n_operand; i++)
+        for (int j = 0; j < b->n_operand; j++) {
+            const fl_operand *x = &a->operand[i], *y = &b->operand[j];
+
+            if (x->value < 0 || y->value < 0 ||
+                (x->mode == FL_READ && y->mode == FL_READ) ||
+                !overlap(plan, x->value, y->value))
+                continue;
+            int root = fl_plan_root(plan, x->value);
+            if (!fl_shape_batched(&plan->value[root].shape))
+                return WHOLE;
+            most = SAME_ROWS;
+        }
+    return most;
+}
+
+typedef struct scheduler {
+    fl_plan *plan;
+    fl_step **order; /* scheduled so far */
+    size_t n;
+    bool *done; /* by step: in a region before this one */
+    bool *here; /* in this region */
+} scheduler;
+
+/* May step j join the region? All that it depends on is done, or is here and
+ * concerns the same rows. */
+static bool may_join(const scheduler *s, size_t j, fl_split split)
+{
+    const fl_plan *plan = s->plan;
+
+    if (s->done[j] || plan->step[j]->kernel->split != split)
+        return false;
+    for (size_t i = 0; i < j; i++) {
+        dependence d;
+
+        if (s->done[i])
+            continue;
+        d = between(plan, plan->step[i], plan->step[j]);
+        if (d == WHOLE || (d == SAME_ROWS && !(s->here[i] &&
+                                               split == FL_SPLIT_ROWS)))
+            return false;
+    }
+    return true;
+}
+
+static fleet_status open_region(scheduler *s, fl_split split, fl_phase phase)
+{
+    fl_plan *plan = s->plan;
+    fl_region region = {(int)s->n, 0, split, phase};
+
+    for (size_t j = 0; j < plan->n_step; j++) {
+        if ((plan->step[j]->phase == FL_UPDATE) != (phase == FL_UPDATE) ||
+            !may_join(s, j, split))
+            continue;
+        s->here[j] = true;
+        plan->step[j]->region = (int)plan->n_region;
+        s->order[s->n++] = plan->step[j];
+        region.n++;
+    }
+    for (size_t j = 0; j < plan->n_step; j++) {
+        s->done[j] = s->done[j] || s->here[j];
+        s->here[j] = false;
+    }
+    if (region.n == 0)
+        return FLEET_OK;
+    FL_TRY(fl_grow(&plan->region, &plan->region_capacity, plan->n_region + 1,
+                   sizeof region));
+    plan->region[plan->n_region++] = region;
+    return FLEET_OK;
+}
+
+static size_t steps_of_phase(const fl_plan *plan, bool update)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < plan->n_step; i++)
+        n += (plan->step[i]->phase == FL_UPDATE) == update;
+    return n;
+}
+
+/* Rows while there are any: a long region of rows waits for nobody. */
+static fleet_status schedule(scheduler *s)
+{
+    size_t compute = steps_of_phase(s->plan, false);
+
+    while (s->n < s->plan->n_step) {
+        fl_phase phase = s->n < compute ? FL_FORWARD : FL_UPDATE;
+        size_t before = s->n;
+
+        FL_TRY(open_region(s, FL_SPLIT_ROWS, phase));
+        if (s->n == before)
+            FL_TRY(open_region(s, FL_SPLIT_PARTS, phase));
+        if (s->n == before)
+            return fl_fail(FLEET_ESTATE, "a plan's steps wait in a circle");
+    }
+    memcpy(s->plan->step, s->order, s->n * sizeof *s->order);
+    return FLEET_OK;
+}
+
+fleet_status fl_pass_form_regions(fl_lowering *l, bool *applied)
+{
+    fl_plan *plan = l->plan;
+    scheduler s = {.plan = plan};
+    fleet_status status = FLEET_ENOMEM;
+
+    *applied = true;
+    s.order = fl_alloc_array(plan->n_step, sizeof *s.order);
+    s.done = fl_alloc(plan->n_step);
+    s.here = fl_alloc(plan->n_step);
+    if (s.order && s.done && s.here)
+        status = schedule(&s);
+    fl_free(s.order);
+    fl_free(s.done);
+    fl_free(s.here);
+    return status;
+}

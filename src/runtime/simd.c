@@ -1,0 +1,71 @@
+/* simd.c - see simd.h: one table per instruction set, picked by cpuid. */
+#include "runtime/simd.h"
+
+#include <pthread.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Each *_simd.c fills in its part of a table, once per instruction set. */
+void fl_simd_rules_plain(fl_simd *t);
+void fl_simd_math_plain(fl_simd *t);
+void fl_simd_rules_avx2(fl_simd *t);
+void fl_simd_math_avx2(fl_simd *t);
+void fl_simd_rules_avx512(fl_simd *t);
+void fl_simd_math_avx512(fl_simd *t);
+
+static fl_simd table[3];
+static const fl_simd *usable[4]; /* the best first */
+static const fl_simd *best;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static int n_usable(void)
+{
+    int n = 0;
+
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f") &&
+        __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl")) {
+        table[0].isa = "avx512";
+        fl_simd_rules_avx512(&table[0]);
+        fl_simd_math_avx512(&table[0]);
+        usable[n++] = &table[0];
+    }
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        table[1].isa = "avx2";
+        fl_simd_rules_avx2(&table[1]);
+        fl_simd_math_avx2(&table[1]);
+        usable[n++] = &table[1];
+    }
+#endif
+    return n;
+}
+
+static void make_tables(void)
+{
+    const char *wanted = getenv("FLEET_ISA");
+    int n = n_usable();
+
+    table[2].isa = "plain";
+    fl_simd_rules_plain(&table[2]);
+    fl_simd_math_plain(&table[2]);
+    usable[n++] = &table[2];
+    best = usable[0];
+    for (int i = 0; wanted && i < n; i++)
+        if (strcmp(usable[i]->isa, wanted) == 0)
+            best = usable[i];
+}
+
+const fl_simd *fl_simd_best(void)
+{
+    pthread_once(&once, make_tables);
+    return best;
+}
+
+const fl_simd *const *fl_simd_all(void)
+{
+    pthread_once(&once, make_tables);
+    return usable;
+}

@@ -1,0 +1,98 @@
+/* simd.h - the kernels that exist once per instruction set, and the table of
+ * those that this processor runs. FLEET_ISA=plain|avx2|avx512 asks for less.
+ *
+ * Arrays may be unaligned. `out` may be one of the inputs, never overlap it
+ * otherwise. */
+#ifndef FL_RUNTIME_SIMD_H
+#define FL_RUNTIME_SIMD_H
+
+#include "runtime/rule.h"
+
+enum { FL_SMALL_N = 8 }; /* fc with so few units has kernels of its own */
+
+typedef void fl_unary(float *out, const float *a, int64_t n);
+typedef void fl_binary(float *out, const float *a, const float *b, int64_t n);
+typedef void fl_scalar(float *out, const float *a, float s, float t, int64_t n);
+
+/* name, type, meaning */
+#define FL_SIMD_MAP(XX)                                                        \
+    XX(sgd, fl_rule_dense *)                                                   \
+    XX(momentum, fl_rule_dense *)                                              \
+    XX(adagrad, fl_rule_dense *)                                               \
+    XX(adam, fl_rule_dense *)                                                  \
+    XX(sgd_rows, fl_rule_rows *)                                               \
+    XX(momentum_rows, fl_rule_rows *)                                          \
+    XX(adagrad_rows, fl_rule_rows *)                                           \
+    XX(adam_rows, fl_rule_rows *)                                              \
+    XX(add, fl_binary *)           /* a + b */                                 \
+    XX(sub, fl_binary *)           /* a - b */                                 \
+    XX(mul, fl_binary *)           /* a b */                                   \
+    XX(add_mul, fl_binary *)       /* out + a b */                             \
+    XX(scale, fl_scalar *)         /* s a + t */                               \
+    XX(add_scaled, fl_scalar *)    /* out + s a; t is not used */              \
+    XX(relu, fl_unary *)           /* max(a, 0), NaN stays */                  \
+    XX(tanh, fl_unary *)           /* tanh a */                                \
+    XX(sigmoid, fl_unary *)        /* 1 / (1 + e^-a) */                        \
+    XX(relu_grad, fl_binary *)     /* b where a > 0; a is the output, too */   \
+    XX(tanh_grad, fl_binary *)     /* (1 - a a) b; a is the output */          \
+    XX(sigmoid_grad, fl_binary *)  /* a (1 - a) b; a is the output */          \
+    XX(softmax, fl_unary *)        /* of one row of n */                       \
+    XX(col_sum, fl_col_sum *)                                                  \
+    XX(row_sum, fl_row_sum *)                                                  \
+    XX(gather, fl_gather *)                                                    \
+    XX(small_forward, fl_small_fc *)                                           \
+    XX(small_dx, fl_small_fc *)                                                \
+    XX(small_dw, fl_small_dw *)                                                \
+    XX(transpose, fl_transpose *)
+
+/* out[c] = the sum over r of x[r * ld + c], in r's order */
+typedef void fl_col_sum(float *out, const float *x, int64_t ld, int64_t rows,
+                        int64_t cols);
+/* the sum of n elements, with a fixed order for each n */
+typedef float fl_row_sum(const float *x, int64_t n);
+
+/* Of n samples with n_lane rows each: lane l of sample i goes to out[l] + i *
+ * ld[l]; row[i * n_lane + l] is where it lies. */
+typedef struct fl_gather_args {
+    float *const *out;
+    const int64_t *ld;
+    const float *const *row;
+    int64_t n, n_lane, dim;
+} fl_gather_args;
+typedef void fl_gather(const fl_gather_args *a);
+
+/* A fully connected layer with n <= FL_SMALL_N units; wt is W transposed, [n,
+ * k]. forward: y[r, j] = bias[j] + sum of x[r, :] wt[j, :]; dx: x[r, :] = sum
+ * of y[r, j] wt[j, :]. ld are the rows' strides of x and y. */
+typedef struct fl_small_fc_args {
+    float *x;
+    int64_t ldx;
+    float *y;
+    int64_t ldy;
+    const float *wt, *bias;
+    int64_t rows, k;
+    int n;
+} fl_small_fc_args;
+typedef void fl_small_fc(const fl_small_fc_args *a);
+
+/* dw[c * n + j] = sum over r of x[r, c] y[r, j], c in [0, k), in r's order */
+typedef void fl_small_dw(const fl_small_fc_args *a, float *dw);
+
+/* out[c * ldo + r] = x[r * ldx + c] */
+typedef void fl_transpose(float *out, int64_t ldo, const float *x, int64_t ldx,
+                          int64_t rows, int64_t cols);
+
+typedef struct fl_simd {
+    const char *isa;
+#define FL_SIMD_FIELD(name, type) type name;
+    FL_SIMD_MAP(FL_SIMD_FIELD)
+#undef FL_SIMD_FIELD
+} fl_simd;
+
+/* The best table for this processor; never NULL. */
+const fl_simd *fl_simd_best(void);
+
+/* All that this processor runs, for tests; NULL ends the list. */
+const fl_simd *const *fl_simd_all(void);
+
+#endif

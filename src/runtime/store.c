@@ -1,0 +1,273 @@
+/* store.c - see store.h. */
+#include "runtime/store.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+
+fleet_status fl_store_create(fl_context *context, fl_rows_maker *make_rows,
+                             fl_store **store)
+{
+    fl_store *s;
+
+    FL_TRY(FL_NEW(store, sizeof *s));
+    s = *store;
+    s->context = context;
+    s->make_rows = make_rows;
+    pthread_rwlock_init(&s->lock, NULL);
+    return FLEET_OK;
+}
+
+static void destroy_group(fl_group *g)
+{
+    fl_free(g->weight);
+    for (int i = 0; i < FL_MAX_STATE; i++)
+        fl_free(g->state[i]);
+    fl_free(g);
+}
+
+void fl_store_destroy(fl_store *s)
+{
+    if (!s)
+        return;
+    while (s->groups) {
+        fl_group *next = s->groups->next;
+
+        destroy_group(s->groups);
+        s->groups = next;
+    }
+    for (size_t i = 0; i < s->tables.n; i++) {
+        fl_rows *r = s->tables.entry[i].value;
+
+        r->methods->destroy(r);
+    }
+    for (size_t i = 0; i < s->states.n; i++)
+        fl_free(((fl_state *)s->states.entry[i].value)->data);
+    fl_map_done(&s->params);
+    fl_map_done(&s->tables);
+    fl_map_done(&s->states);
+    fl_arena_done(&s->arena);
+    pthread_rwlock_destroy(&s->lock);
+    fl_free(s);
+}
+
+fl_param *fl_store_param(const fl_store *s, const char *name)
+{
+    return fl_map_get(&s->params, name);
+}
+
+fl_rows *fl_store_rows(const fl_store *s, const char *name)
+{
+    return fl_map_get(&s->tables, name);
+}
+
+fl_state *fl_store_state(const fl_store *s, const char *name)
+{
+    return fl_map_get(&s->states, name);
+}
+
+void fl_store_reset_states(fl_store *s)
+{
+    for (size_t i = 0; i < s->states.n; i++) {
+        fl_state *state = s->states.entry[i].value;
+
+        memset(state->data, 0, state->size);
+    }
+}
+
+/* --- adding what a program needs ----------------------------------------- */
+
+static fleet_status check_same(const fleet_var *v, const fl_shape *there)
+{
+    if (fl_shape_equal(&v->shape, there))
+        return FLEET_OK;
+    return fl_fail(FLEET_EEXIST,
+                   "\"%s\" has shape %s here, and %s in another program of "
+                   "this handle",
+                   v->name, fl_shape_print(&v->shape).chars,
+                   fl_shape_print(there).chars);
+}
+
+static fleet_status add_table(fl_store *s, const fleet_var *v)
+{
+    fl_rows *r = fl_store_rows(s, v->name);
+    int64_t rows = v->shape.dim[0], dim = v->shape.dim[1];
+    fl_filler filler = fl_filler_make(&v->attr.initializer, dim, dim,
+                                      s->context->seed, v->name);
+    const char *name;
+    fleet_status status;
+
+    if (r) {
+        fl_shape there = fl_shape_2(r->modulo, r->dim);
+        return check_same(v, &there);
+    }
+    name = fl_arena_strdup(&s->arena, v->name);
+    if (!name)
+        return FLEET_ENOMEM;
+    FL_TRY(s->make_rows(name, dim, rows, &filler, &r));
+    status = fl_map_put(&s->tables, name, r);
+    if (status == FLEET_OK && s->optimizer) {
+        const fl_rule *rule = fl_rule_of(s->optimizer->kind);
+
+        return r->methods->set_state(r, rule->n_state,
+                                     s->optimizer->initial_state);
+    }
+    if (status != FLEET_OK)
+        r->methods->destroy(r);
+    return status;
+}
+
+static fleet_status add_state(fl_store *s, const fleet_var *v)
+{
+    fl_state *state = fl_store_state(s, v->name);
+
+    if (state)
+        return check_same(v, &state->shape);
+    state = fl_arena_alloc(&s->arena, sizeof *state);
+    if (!state || !(state->name = fl_arena_strdup(&s->arena, v->name)))
+        return FLEET_ENOMEM;
+    state->dtype = v->dtype;
+    state->shape = v->shape;
+    state->merge = v->merge;
+    state->size =
+        (size_t)fl_shape_count(&v->shape, 1) * fleet_dtype_size(v->dtype);
+    FL_TRY(FL_NEW(&state->data, state->size));
+
+    fleet_status status = fl_map_put(&s->states, v->name, state);
+    if (status != FLEET_OK)
+        fl_free(state->data);
+    return status;
+}
+
+static int64_t padded(int64_t n)
+{
+    return (n + 15) / 16 * 16; /* 64 bytes of floats */
+}
+
+/* Glorot's and He's fans of a weight [in, out]; a vector has one of each. */
+static void fill_first(const fl_store *s, const fl_param *p)
+{
+    const fl_shape *shape = &p->shape;
+    int64_t in = shape->dim[0];
+    int64_t out = shape->n_dim > 1 ? shape->dim[shape->n_dim - 1] : 1;
+    fl_filler f = fl_filler_make(&p->attr.initializer, in, out,
+                                 s->context->seed, p->name);
+
+    fl_filler_dense(&f, p->group->weight + p->offset, p->n);
+}
+
+static fleet_status add_param(fl_store *s, const fleet_var *v, fl_group *g)
+{
+    fl_param *p = fl_arena_alloc(&s->arena, sizeof *p);
+
+    if (!p || !(p->name = fl_arena_strdup(&s->arena, v->name)))
+        return FLEET_ENOMEM;
+    p->shape = v->shape;
+    p->attr = v->attr;
+    p->group = g;
+    p->offset = g->n;
+    p->n = fl_shape_count(&v->shape, 1);
+    FL_TRY(fl_map_put(&s->params, v->name, p));
+    g->n += padded(p->n);
+    return FLEET_OK;
+}
+
+static fleet_status add_group_states(fl_store *s, fl_group *g)
+{
+    const fl_rule *rule = fl_rule_of(s->optimizer->kind);
+
+    for (int i = 0; i < rule->n_state; i++) {
+        if (g->state[i])
+            continue;
+        FL_TRY(FL_NEW(&g->state[i], (size_t)g->n * sizeof(float)));
+        for (int64_t j = 0; s->optimizer->initial_state > 0 && j < g->n; j++)
+            g->state[i][j] = s->optimizer->initial_state;
+    }
+    return FLEET_OK;
+}
+
+/* The program's new parameters, the last layer first, become one group. */
+static fleet_status add_params(fl_store *s, const fleet_program *p)
+{
+    fl_group *g = NULL;
+    size_t first = s->params.n;
+
+    for (size_t i = p->n_var; i-- > 0;) {
+        const fleet_var *v = p->var[i];
+        fl_param *there =
+            v->kind == FL_VAR_PARAM ? fl_store_param(s, v->name) : NULL;
+
+        if (v->kind != FL_VAR_PARAM)
+            continue;
+        if (there) {
+            FL_TRY(check_same(v, &there->shape));
+            continue;
+        }
+        if (!g) {
+            FL_TRY(FL_NEW(&g, sizeof *g));
+            g->next = s->groups;
+            s->groups = g;
+        }
+        FL_TRY(add_param(s, v, g));
+    }
+    if (!g)
+        return FLEET_OK;
+    FL_TRY(FL_NEW(&g->weight, (size_t)g->n * sizeof(float)));
+    for (size_t i = first; i < s->params.n; i++)
+        fill_first(s, s->params.entry[i].value);
+    return s->optimizer ? add_group_states(s, g) : FLEET_OK;
+}
+
+static fleet_status add_all(fl_store *s, const fleet_program *p)
+{
+    for (size_t i = 0; i < p->n_var; i++) {
+        if (p->var[i]->kind == FL_VAR_TABLE)
+            FL_TRY(add_table(s, p->var[i]));
+        if (p->var[i]->kind == FL_VAR_STATE)
+            FL_TRY(add_state(s, p->var[i]));
+    }
+    return add_params(s, p);
+}
+
+fleet_status fl_store_add(fl_store *s, const fleet_program *p)
+{
+    fleet_status status;
+
+    pthread_rwlock_wrlock(&s->lock);
+    status = fl_error_raise(&s->broken);
+    if (status == FLEET_OK) {
+        status = add_all(s, p);
+        if (status == FLEET_ENOMEM)
+            fl_error_take(&s->broken, status);
+    }
+    pthread_rwlock_unlock(&s->lock);
+    return status;
+}
+
+static fleet_status attach(fl_store *s, fleet_optimizer *o)
+{
+    if (s->optimizer && s->optimizer != o)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "this handle trains with another optimizer already: "
+                       "use a second handle for a second optimizer");
+    s->optimizer = o;
+    for (fl_group *g = s->groups; g; g = g->next)
+        FL_TRY(add_group_states(s, g));
+    for (size_t i = 0; i < s->tables.n; i++) {
+        fl_rows *r = s->tables.entry[i].value;
+
+        FL_TRY(r->methods->set_state(r, fl_rule_of(o->kind)->n_state,
+                                     o->initial_state));
+    }
+    return FLEET_OK;
+}
+
+fleet_status fl_store_train(fl_store *s, fleet_optimizer *o)
+{
+    fleet_status status;
+
+    pthread_rwlock_wrlock(&s->lock);
+    status = attach(s, o);
+    pthread_rwlock_unlock(&s->lock);
+    return status;
+}

@@ -1,0 +1,78 @@
+/* store.h - what training changes and checkpoints keep: parameters with their
+ * optimizer's state, tables, states. By name; executors of several programs
+ * share one store.
+ *
+ * Parameters lie in flat groups: one array of weights and one per state of the
+ * rule, in segments of 64-byte alignment, the last layer first, so that a
+ * finished backward pass leaves a growing range ready to be sent. A group is
+ * made of all that one program brings; it never moves.
+ */
+#ifndef FL_RUNTIME_STORE_H
+#define FL_RUNTIME_STORE_H
+
+#include <pthread.h>
+
+#include "runtime/optimizer.h"
+#include "runtime/program.h"
+#include "runtime/rows.h"
+
+/* A dense parameter is cut into blocks of so many floats, which never cross a
+ * parameter: units of the update, of norms, and of what servers share out. */
+enum { FL_BLOCK = 16384 };
+
+typedef struct fl_group {
+    float *weight;
+    float *state[FL_MAX_STATE]; /* of the optimizer's rule; else NULL */
+    int64_t n;                  /* floats, paddings included */
+    struct fl_group *next;
+} fl_group;
+
+typedef struct fl_param {
+    const char *name;
+    fl_shape shape;
+    fleet_param_attr attr;
+    fl_group *group;
+    int64_t offset, n; /* floats in the group */
+} fl_param;
+
+typedef struct fl_state {
+    const char *name;
+    fleet_dtype dtype;
+    fl_shape shape;
+    fl_merge merge;
+    void *data;
+    size_t size;
+} fl_state;
+
+typedef struct fl_store {
+    fl_context *context;
+    fl_rows_maker *make_rows;
+    fl_arena arena;
+    fl_map params, tables, states; /* fl_param, fl_rows, fl_state */
+    fl_group *groups;
+    fleet_optimizer *optimizer; /* NULL until something is trained */
+    int64_t updates;            /* done; drives the learning rate */
+    pthread_rwlock_t lock;      /* written: a training step, a load */
+    fl_error broken; /* a failure half-way through adding, for all that follow */
+} fl_store;
+
+fleet_status fl_store_create(fl_context *context, fl_rows_maker *make_rows,
+                             fl_store **store);
+void fl_store_destroy(fl_store *s);
+
+/* Make what the program needs and the store does not have yet, with first
+ * values. FLEET_EEXIST for a name that is there with another shape. */
+fleet_status fl_store_add(fl_store *s, const fleet_program *p);
+
+/* Train with this optimizer: make room for its states. A store has one. */
+fleet_status fl_store_train(fl_store *s, fleet_optimizer *o);
+
+fl_param *fl_store_param(const fl_store *s, const char *name);
+fl_rows *fl_store_rows(const fl_store *s, const char *name);
+fl_state *fl_store_state(const fl_store *s, const char *name);
+void fl_store_reset_states(fl_store *s);
+
+/* Contracts section 4: the hash of all parameters and rows. */
+fleet_status fl_store_hash(fl_store *s, uint64_t *hash);
+
+#endif

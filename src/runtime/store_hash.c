@@ -1,0 +1,95 @@
+/* store_hash.c - params_hash: one number for all that was trained. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "runtime/store.h"
+
+static int by_name(const void *a, const void *b)
+{
+    const fl_map_entry *x = a, *y = b;
+
+    return strcmp(x->name, y->name);
+}
+
+/* The entries of a map in name order, for fl_free(). */
+static fl_map_entry *sorted(const fl_map *m)
+{
+    fl_map_entry *e = fl_alloc_array(m->n, sizeof *e);
+
+    if (e && m->n) {
+        memcpy(e, m->entry, m->n * sizeof *e);
+        qsort(e, m->n, sizeof *e, by_name);
+    }
+    return e;
+}
+
+static void hash_param(fl_hasher *h, const fl_param *p)
+{
+    uint32_t rank = (uint32_t)p->shape.n_dim;
+
+    fl_hasher_add(h, p->name, strlen(p->name) + 1);
+    fl_hasher_add(h, &rank, sizeof rank);
+    fl_hasher_add(h, p->shape.dim, rank * sizeof p->shape.dim[0]);
+    fl_hasher_add(h, p->group->weight + p->offset,
+                  (size_t)p->n * sizeof(float));
+}
+
+typedef struct row_sum {
+    uint64_t sum;
+    int64_t dim;
+} row_sum;
+
+static fleet_status add_row(void *arg, int bucket, const float *row)
+{
+    row_sum *s = arg;
+    const fl_row_head *head = (const fl_row_head *)(const void *)row - 1;
+    fl_hasher h;
+
+    (void)bucket;
+    fl_hasher_init(&h, 0);
+    fl_hasher_add(&h, &head->key, sizeof head->key);
+    fl_hasher_add(&h, row, (size_t)s->dim * sizeof *row);
+    s->sum += fl_hasher_end(&h);
+    return FLEET_OK;
+}
+
+static fleet_status hash_table(fl_hasher *h, const fl_rows *r)
+{
+    row_sum s = {0, r->dim};
+
+    FL_TRY(r->methods->each(r, add_row, &s));
+    fl_hasher_add(h, r->name, strlen(r->name) + 1);
+    fl_hasher_add(h, &s.sum, sizeof s.sum);
+    return FLEET_OK;
+}
+
+static fleet_status hash_all(fl_store *s, const fl_map_entry *params,
+                             const fl_map_entry *tables, uint64_t *hash)
+{
+    fl_hasher h;
+
+    fl_hasher_init(&h, 0);
+    for (size_t i = 0; i < s->params.n; i++)
+        hash_param(&h, params[i].value);
+    for (size_t i = 0; i < s->tables.n; i++)
+        FL_TRY(hash_table(&h, tables[i].value));
+    *hash = fl_hasher_end(&h);
+    return FLEET_OK;
+}
+
+fleet_status fl_store_hash(fl_store *s, uint64_t *hash)
+{
+    fl_map_entry *params, *tables;
+    fleet_status status = FLEET_ENOMEM;
+
+    pthread_rwlock_rdlock(&s->lock);
+    params = sorted(&s->params);
+    tables = sorted(&s->tables);
+    if (params && tables)
+        status = hash_all(s, params, tables, hash);
+    pthread_rwlock_unlock(&s->lock);
+    fl_free(params);
+    fl_free(tables);
+    return status;
+}

@@ -1,0 +1,291 @@
+/* update.c - see update.h. */
+#include "runtime/update.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "runtime/lookup.h"
+#include "runtime/pass.h"
+
+/* --- adding contributions ------------------------------------------------ */
+
+static fleet_status add_rows_run(const fl_instance *in, const fl_range *r)
+{
+    float *total = fl_rows_f32(in, 0, r);
+    const float *part = fl_rows_f32(in, 1, r);
+
+    fl_simd_best()->add(total, total, part, fl_count(in, 0, r));
+    return FLEET_OK;
+}
+
+const fl_kernel fl_kernel_add_rows = {
+    .name = "gradient.add",
+    .split = FL_SPLIT_ROWS,
+    .run = add_rows_run,
+};
+
+static int64_t size_of(const fl_arg *a)
+{
+    return a->rows * a->cols;
+}
+
+static fleet_status by_blocks(fl_instance *in)
+{
+    in->n_part = (int)((size_of(&in->arg[0]) + FL_BLOCK - 1) / FL_BLOCK);
+    return FLEET_OK;
+}
+
+/* The block of an operand that is a part's; its length in *n. */
+static float *block_of(const fl_instance *in, int i, const fl_range *r,
+                       int64_t *n)
+{
+    int64_t left = size_of(&in->arg[i]) - r->begin * FL_BLOCK;
+
+    *n = left < FL_BLOCK ? left : FL_BLOCK;
+    return (float *)fl_ptr(in, i) + r->begin * FL_BLOCK;
+}
+
+static fleet_status add_parts_run(const fl_instance *in, const fl_range *r)
+{
+    int64_t n;
+    float *total = block_of(in, 0, r, &n);
+
+    fl_simd_best()->add(total, total, block_of(in, 1, r, &n), n);
+    return FLEET_OK;
+}
+
+const fl_kernel fl_kernel_add_parts = {
+    .name = "gradient.add",
+    .split = FL_SPLIT_PARTS,
+    .prepare = by_blocks,
+    .run = add_parts_run,
+};
+
+/* --- merge.dense: the first batch of a group is copied, the others added --- */
+
+static fleet_status merge_run(const fl_instance *in, const fl_range *r)
+{
+    const fl_update_now *now = fl_ptr(in, 2);
+    int64_t n;
+    float *sum = block_of(in, 0, r, &n);
+    const float *g = block_of(in, 1, r, &n);
+
+    if (now->micro == 0)
+        memcpy(sum, g, (size_t)n * sizeof *sum);
+    else
+        fl_simd_best()->add(sum, sum, g, n);
+    return FLEET_OK;
+}
+
+static const fl_kernel kernel_merge = {
+    .name = "merge.dense",
+    .split = FL_SPLIT_PARTS,
+    .prepare = by_blocks,
+    .run = merge_run,
+};
+
+/* --- update.dense -------------------------------------------------------- */
+
+/* A stretch of a group that one call of the rule updates: it lies inside one
+ * parameter, or covers several that differ in nothing. */
+typedef struct piece {
+    int64_t offset, n;
+    float learning_rate, decay; /* factor; -1: the optimizer's */
+} piece;
+
+typedef struct pieces {
+    piece *piece;
+    int n;
+} pieces;
+
+enum { UPDATE_NOW, GRADIENT, WEIGHT, STATE };
+
+static fleet_status update_prepare(fl_instance *in)
+{
+    const pieces *all = in->step->config;
+
+    in->n_part = all->n;
+    return FLEET_OK;
+}
+
+static fleet_status update_run(const fl_instance *in, const fl_range *r)
+{
+    const pieces *all = in->step->config;
+    const piece *p = &all->piece[r->begin];
+    const fl_update_now *now = fl_ptr(in, UPDATE_NOW);
+    fl_update u = now->u;
+    float *state[FL_MAX_STATE] = {NULL};
+
+    u.lr *= p->learning_rate;
+    if (p->decay >= 0)
+        u.decay = p->decay;
+    for (int i = 0; i < in->step->n_operand - STATE; i++)
+        state[i] = (float *)fl_ptr(in, STATE + i) + p->offset;
+    fl_optimizer_dense(now->optimizer)(
+        &u, (float *)fl_ptr(in, WEIGHT) + p->offset,
+        (const float *)fl_ptr(in, GRADIENT) + p->offset, state, p->n);
+    return FLEET_OK;
+}
+
+static const fl_kernel kernel_update = {
+    .name = "update.dense",
+    .split = FL_SPLIT_PARTS,
+    .prepare = update_prepare,
+    .run = update_run,
+};
+
+static bool gets_gradient(const fl_lowering *l, const fl_param *p)
+{
+    const fleet_var *v = fleet_program_var(l->program, p->name);
+
+    return v && v->kind == FL_VAR_PARAM && l->gradient[v->id] >= 0;
+}
+
+static piece piece_of(const fl_param *p)
+{
+    piece q = {p->offset, (p->n + 15) / 16 * 16, 1.0f, -1.0f};
+
+    if (p->attr.learning_rate > 0)
+        q.learning_rate = p->attr.learning_rate;
+    if (p->attr.l2_decay > 0)
+        q.decay = p->attr.l2_decay;
+    if (p->attr.no_decay)
+        q.decay = 0;
+    return q;
+}
+
+static bool continues(const piece *a, const piece *b)
+{
+    return a->offset + a->n == b->offset &&
+           a->learning_rate == b->learning_rate && a->decay == b->decay;
+}
+
+/* Cut [offset, offset + n) of `like` into blocks, appended to all. */
+static void cut(pieces *all, const piece *like)
+{
+    for (int64_t at = 0; at < like->n; at += FL_BLOCK) {
+        piece *p = &all->piece[all->n++];
+
+        *p = *like;
+        p->offset += at;
+        p->n = like->n - at < FL_BLOCK ? like->n - at : FL_BLOCK;
+    }
+}
+
+/* The stretches of a group whose parameters have a gradient in this plan. */
+static const pieces *make_pieces(fl_lowering *l, const fl_group *g)
+{
+    const fl_store *s = l->plan->store;
+    size_t most = s->params.n + (size_t)(g->n / FL_BLOCK) + 1;
+    pieces all = {fl_arena_alloc(&l->plan->arena, most * sizeof(piece)), 0};
+    piece run = {0};
+
+    if (!all.piece)
+        return NULL;
+    for (size_t i = 0; i < s->params.n; i++) {
+        const fl_param *p = s->params.entry[i].value;
+
+        if (p->group != g || !gets_gradient(l, p))
+            continue;
+        piece q = piece_of(p);
+        if (run.n && continues(&run, &q)) {
+            run.n += q.n;
+            continue;
+        }
+        cut(&all, &run);
+        run = q;
+    }
+    cut(&all, &run);
+    return fl_config(l, &all, sizeof all);
+}
+
+/* Values of the store's arrays beside the weights of a group. */
+static int state_value(fl_lowering *l, const fl_group *g, int i)
+{
+    fl_value like = {.name = fl_rule_of(l->plan->store->optimizer->kind)
+                                 ->state[i],
+                     .kind = FL_VALUE_PARAM,
+                     .dtype = FLEET_FLOAT32,
+                     .shape = fl_shape_1(g->n),
+                     .root = -1,
+                     .pointer = g->state[i],
+                     .ld = 1};
+
+    return fl_plan_value(l->plan, &like);
+}
+
+static void emit_update(fl_lowering *l, const fl_dense *d)
+{
+    const fl_rule *rule = fl_rule_of(l->plan->store->optimizer->kind);
+    const pieces *all = make_pieces(l, d->group);
+    fl_operand o[STATE + FL_MAX_STATE] = {
+        FL_R(l->plan->update), FL_R(d->gradient), FL_RW(d->weight)};
+
+    if (!all)
+        l->status = FLEET_ENOMEM;
+    if (!all || all->n == 0)
+        return;
+    for (int i = 0; i < rule->n_state; i++)
+        o[STATE + i] = (fl_operand)FL_RW(state_value(l, d->group, i));
+    fl_emit(l, &kernel_update, NULL, all, o, STATE + rule->n_state);
+}
+
+/* --- passes -------------------------------------------------------------- */
+
+static bool trains(const fl_lowering *l)
+{
+    return l->plan->training;
+}
+
+/* Where the scalars of the update are: made by the first pass that asks. */
+static int update_object(fl_lowering *l)
+{
+    if (l->plan->update < 0)
+        l->plan->update = fl_object(l, "update", sizeof(fl_update_now));
+    return l->plan->update;
+}
+
+fleet_status fl_pass_gradient_merge(fl_lowering *l, bool *applied)
+{
+    if (!trains(l) || l->program->training.merge_steps == 1)
+        return FLEET_OK;
+    *applied = true;
+    l->phase = FL_MERGE;
+    update_object(l);
+    for (size_t i = 0; i < l->plan->n_dense; i++) {
+        fl_dense *d = &l->plan->dense[i];
+
+        if (d->gradient < 0)
+            continue;
+        fl_value like = l->plan->value[d->gradient];
+        like.name = "merged gradients";
+        like.root = -1;
+        int sum = fl_plan_value(l->plan, &like);
+        FL_EMIT(l, &kernel_merge, NULL, NULL, FL_W(sum), FL_R(d->gradient),
+                FL_R(l->plan->update));
+        d->gradient = sum;
+    }
+    for (size_t i = 0; i < l->plan->n_sparse; i++)
+        fl_lookup_merge(l, &l->plan->sparse[i]);
+    return l->status;
+}
+
+fleet_status fl_pass_update(fl_lowering *l, bool *applied)
+{
+    if (!trains(l))
+        return FLEET_OK;
+    l->phase = FL_UPDATE;
+    update_object(l);
+    for (size_t i = 0; i < l->plan->n_dense; i++)
+        if (l->plan->dense[i].gradient >= 0) {
+            emit_update(l, &l->plan->dense[i]);
+            *applied = true;
+        }
+    for (size_t i = 0; i < l->plan->n_sparse; i++) {
+        fl_lookup_update(l, &l->plan->sparse[i]);
+        *applied = true;
+    }
+    return l->status;
+}

@@ -1,0 +1,326 @@
+/* vec.h - a vector of FL_VW floats, for the files that are compiled once per
+ * instruction set (*_simd.c, see the Makefile).
+ *
+ * A formula is written once, in these words, and becomes 16, 8 or 1 lanes wide.
+ * Loads and stores take the number of lanes that count, so that a tail runs
+ * through the same operations as the middle: every element has the same bits
+ * wherever a split falls. All operations round as IEEE says, so formulas
+ * without v_fma have the same bits on every instruction set, too.
+ */
+#ifndef FL_RUNTIME_VEC_H
+#define FL_RUNTIME_VEC_H
+
+#include <math.h>
+#include <stdint.h>
+
+#ifndef FL_ISA
+#define FL_ISA 0 /* for editors and linters */
+#endif
+
+#if FL_ISA == 512
+
+#include <immintrin.h>
+enum { FL_VW = 16 };
+#define FL_SIMD(name) name##_avx512
+typedef __m512 vf;
+
+static inline __mmask16 v_lanes_(int n)
+{
+    return (__mmask16)((1u << n) - 1);
+}
+static inline vf v_load(const float *p, int n)
+{
+    return n == FL_VW ? _mm512_loadu_ps(p)
+                      : _mm512_maskz_loadu_ps(v_lanes_(n), p);
+}
+static inline void v_store(float *p, vf x, int n)
+{
+    if (n == FL_VW)
+        _mm512_storeu_ps(p, x);
+    else
+        _mm512_mask_storeu_ps(p, v_lanes_(n), x);
+}
+static inline vf v_set(float x)
+{
+    return _mm512_set1_ps(x);
+}
+static inline vf v_add(vf a, vf b)
+{
+    return _mm512_add_ps(a, b);
+}
+static inline vf v_sub(vf a, vf b)
+{
+    return _mm512_sub_ps(a, b);
+}
+static inline vf v_mul(vf a, vf b)
+{
+    return _mm512_mul_ps(a, b);
+}
+static inline vf v_div(vf a, vf b)
+{
+    return _mm512_div_ps(a, b);
+}
+static inline vf v_sqrt(vf a)
+{
+    return _mm512_sqrt_ps(a);
+}
+static inline vf v_fma(vf a, vf b, vf c) /* a b + c, rounded once */
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+static inline vf v_min(vf a, vf b) /* b where either is NaN */
+{
+    return _mm512_min_ps(a, b);
+}
+static inline vf v_max(vf a, vf b)
+{
+    return _mm512_max_ps(a, b);
+}
+static inline vf v_if_positive(vf test, vf a) /* a where test > 0, else 0 */
+{
+    return _mm512_maskz_mov_ps(
+        _mm512_cmp_ps_mask(test, _mm512_setzero_ps(), _CMP_GT_OQ), a);
+}
+static inline vf v_round(vf a) /* to the nearest integer */
+{
+    return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT |
+                                       _MM_FROUND_NO_EXC);
+}
+static inline vf v_scale2(vf a, vf n) /* a 2^n, n an integer in [-126, 127] */
+{
+    __m512i bits = _mm512_add_epi32(_mm512_cvtps_epi32(n),
+                                    _mm512_set1_epi32(127));
+
+    return _mm512_mul_ps(a, _mm512_castsi512_ps(_mm512_slli_epi32(bits, 23)));
+}
+static inline vf v_keep_nan(vf test, vf a) /* test where it is NaN, else a */
+{
+    return _mm512_mask_mov_ps(a, _mm512_cmp_ps_mask(test, test, _CMP_UNORD_Q),
+                              test);
+}
+static inline float v_sum(vf a)
+{
+    return _mm512_reduce_add_ps(a);
+}
+
+#elif FL_ISA == 256
+
+#include <immintrin.h>
+enum { FL_VW = 8 };
+#define FL_SIMD(name) name##_avx2
+typedef __m256 vf;
+
+static inline __m256i v_lanes_(int n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n),
+                              _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+static inline vf v_load(const float *p, int n)
+{
+    return n == FL_VW ? _mm256_loadu_ps(p)
+                      : _mm256_maskload_ps(p, v_lanes_(n));
+}
+static inline void v_store(float *p, vf x, int n)
+{
+    if (n == FL_VW)
+        _mm256_storeu_ps(p, x);
+    else
+        _mm256_maskstore_ps(p, v_lanes_(n), x);
+}
+static inline vf v_set(float x)
+{
+    return _mm256_set1_ps(x);
+}
+static inline vf v_add(vf a, vf b)
+{
+    return _mm256_add_ps(a, b);
+}
+static inline vf v_sub(vf a, vf b)
+{
+    return _mm256_sub_ps(a, b);
+}
+static inline vf v_mul(vf a, vf b)
+{
+    return _mm256_mul_ps(a, b);
+}
+static inline vf v_div(vf a, vf b)
+{
+    return _mm256_div_ps(a, b);
+}
+static inline vf v_sqrt(vf a)
+{
+    return _mm256_sqrt_ps(a);
+}
+static inline vf v_fma(vf a, vf b, vf c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+static inline vf v_min(vf a, vf b)
+{
+    return _mm256_min_ps(a, b);
+}
+static inline vf v_max(vf a, vf b)
+{
+    return _mm256_max_ps(a, b);
+}
+static inline vf v_if_positive(vf test, vf a)
+{
+    return _mm256_and_ps(_mm256_cmp_ps(test, _mm256_setzero_ps(), _CMP_GT_OQ),
+                         a);
+}
+static inline vf v_round(vf a)
+{
+    return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+static inline vf v_scale2(vf a, vf n)
+{
+    __m256i bits = _mm256_add_epi32(_mm256_cvtps_epi32(n),
+                                    _mm256_set1_epi32(127));
+
+    return _mm256_mul_ps(a, _mm256_castsi256_ps(_mm256_slli_epi32(bits, 23)));
+}
+static inline vf v_keep_nan(vf test, vf a)
+{
+    return _mm256_blendv_ps(a, test, _mm256_cmp_ps(test, test, _CMP_UNORD_Q));
+}
+static inline float v_sum(vf a)
+{
+    __m128 x = _mm_add_ps(_mm256_castps256_ps128(a),
+                          _mm256_extractf128_ps(a, 1));
+
+    x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_add_ss(x, _mm_shuffle_ps(x, x, 1)));
+}
+
+#else
+
+enum { FL_VW = 1 };
+#define FL_SIMD(name) name##_plain
+typedef float vf;
+
+static inline vf v_load(const float *p, int n)
+{
+    (void)n;
+    return *p;
+}
+static inline void v_store(float *p, vf x, int n)
+{
+    (void)n;
+    *p = x;
+}
+static inline vf v_set(float x)
+{
+    return x;
+}
+static inline vf v_add(vf a, vf b)
+{
+    return a + b;
+}
+static inline vf v_sub(vf a, vf b)
+{
+    return a - b;
+}
+static inline vf v_mul(vf a, vf b)
+{
+    return a * b;
+}
+static inline vf v_div(vf a, vf b)
+{
+    return a / b;
+}
+static inline vf v_sqrt(vf a)
+{
+    return sqrtf(a);
+}
+static inline vf v_fma(vf a, vf b, vf c)
+{
+    return fmaf(a, b, c);
+}
+static inline vf v_min(vf a, vf b)
+{
+    return a < b ? a : b;
+}
+static inline vf v_max(vf a, vf b)
+{
+    return a > b ? a : b;
+}
+static inline vf v_if_positive(vf test, vf a)
+{
+    return test > 0.0f ? a : 0.0f;
+}
+static inline vf v_round(vf a)
+{
+    return nearbyintf(a);
+}
+static inline vf v_scale2(vf a, vf n)
+{
+    return ldexpf(a, (int)n);
+}
+static inline vf v_keep_nan(vf test, vf a)
+{
+    return test != test ? test : a;
+}
+static inline float v_sum(vf a)
+{
+    return a;
+}
+
+#endif
+
+/* for (int i = 0; i < n; i += FL_VW) with k lanes that count */
+#define FL_FOR_VEC(i, k, n)                                                    \
+    for (int64_t i = 0, k; i < (n) &&                                          \
+                           (k = (n) - i < FL_VW ? (n) - i : FL_VW, 1);         \
+         i += FL_VW)
+
+/* e^x, within 2 units in the last place for |x| < 87; beyond, x counts as
+ * -87.33 or 88.72. The polynomial of Cephes' expf (Moshier 1992). */
+static inline vf v_exp(vf x)
+{
+    vf n, r, p;
+    vf y = v_min(v_max(x, v_set(-87.33f)), v_set(88.72f));
+
+    n = v_round(v_mul(y, v_set(1.44269504088896341f)));
+    n = v_min(n, v_set(127.0f));
+    r = v_fma(n, v_set(-0.693359375f), y);
+    r = v_fma(n, v_set(2.12194440e-4f), r);
+    p = v_set(1.9875691500e-4f);
+    p = v_fma(p, r, v_set(1.3981999507e-3f));
+    p = v_fma(p, r, v_set(8.3334519073e-3f));
+    p = v_fma(p, r, v_set(4.1665795894e-2f));
+    p = v_fma(p, r, v_set(1.6666665459e-1f));
+    p = v_fma(p, r, v_set(5.0000001201e-1f));
+    p = v_fma(v_mul(r, r), p, v_add(r, v_set(1.0f)));
+    return v_keep_nan(x, v_scale2(p, n));
+}
+
+/* 1 / (1 + e^-x) */
+static inline vf v_sigmoid(vf x)
+{
+    vf e = v_exp(v_sub(v_set(0.0f), x));
+
+    return v_div(v_set(1.0f), v_add(v_set(1.0f), e));
+}
+
+/* tanh x: an odd polynomial for |x| < 0.625 (Cephes' tanhf), elsewhere
+ * 1 - 2 / (e^2x + 1), where nothing cancels. */
+static inline vf v_tanh(vf x)
+{
+    vf t = v_min(v_max(x, v_set(-9.1f)), v_set(9.1f));
+    vf far = v_sub(v_set(1.0f),
+                   v_div(v_set(2.0f), v_add(v_exp(v_add(t, t)), v_set(1.0f))));
+    vf z = v_mul(t, t);
+    vf p = v_set(-5.70498872745e-3f);
+    vf outside = v_sub(z, v_set(0.625f * 0.625f));
+
+    p = v_fma(p, z, v_set(2.06390887954e-2f));
+    p = v_fma(p, z, v_set(-5.37397155531e-2f));
+    p = v_fma(p, z, v_set(1.33314422036e-1f));
+    p = v_fma(p, z, v_set(-3.33332819422e-1f));
+    p = v_fma(v_mul(p, z), t, t);
+    return v_keep_nan(
+        x, v_add(v_if_positive(outside, far),
+                 v_sub(p, v_if_positive(outside, p))));
+}
+
+#endif

@@ -1,0 +1,14 @@
+/* table.h - rows in this process's memory: the maker for a store.
+ *
+ * A table is FL_N_BUCKET buckets. Each has a hash index of cache lines, five
+ * keys to a line with the numbers of their rows, and pages of rows that never
+ * move. Calls for different parts touch different buckets and may run at once.
+ */
+#ifndef FL_TABLE_TABLE_H
+#define FL_TABLE_TABLE_H
+
+#include "runtime/rows.h"
+
+fl_rows_maker fl_table_make;
+
+#endif

@@ -1,0 +1,48 @@
+/* op_kit.h - one check for every operator: forward against a plain reference in
+ * double, every gradient against central differences of that reference, for
+ * several batch sizes, with one thread and with several.
+ */
+#ifndef FL_TEST_OP_KIT_H
+#define FL_TEST_OP_KIT_H
+
+#include <stdbool.h>
+
+#include <fleet/fleet.h>
+
+enum { KIT_MAX_IN = 4, KIT_MAX_DIM = 4 };
+
+/* An array of doubles with a shape; dim[0] is the batch where batched. */
+typedef struct ref_tensor {
+    int n_dim;
+    int64_t dim[KIT_MAX_DIM];
+    double *data;
+    int64_t count;
+} ref_tensor;
+
+/* out comes with its shape and room for its elements. */
+typedef void reference(const ref_tensor *const *in, ref_tensor *out);
+
+typedef struct kit_input {
+    int64_t dims[KIT_MAX_DIM]; /* as fleet_data() takes them */
+    int n_dim;
+    bool is_param; /* no batch */
+    bool is_ids;   /* int64 in [0, high), no gradient */
+    double low, high;
+} kit_input;
+
+typedef struct op_case {
+    const char *op;    /* its name in ops.def */
+    const char *title; /* what is special about this case */
+    kit_input in[KIT_MAX_IN];
+    int n_in;
+    fleet_var *(*build)(fleet_program *p, fleet_var **in);
+    reference *ref;
+    double tolerance; /* 0: 2e-5, relative to the largest element */
+    bool no_gradient;
+} op_case;
+
+extern const op_case op_cases[]; /* title NULL ends them */
+
+void check_case(const op_case *c, int64_t batch, int threads);
+
+#endif

@@ -1,0 +1,51 @@
+/* fleet-train.c - train what a JSON file describes; docs/fleet-train.md. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <fleet/fleet.h>
+
+static void show(void *user, const fleet_progress *p)
+{
+    char left[32] = "?";
+
+    (void)user;
+    if (isfinite(p->seconds_left))
+        snprintf(left, sizeof left, "%.0f s", p->seconds_left);
+    fprintf(stderr,
+            "%sepoch %lld/%lld  %lld samples  %.0f samples/s  loss %.4f  "
+            "ETA %s%s",
+            isatty(2) ? "\r\033[K" : "", (long long)p->epoch,
+            (long long)p->epochs, (long long)p->samples, p->samples_per_s,
+            p->loss, left, isatty(2) ? "" : "\n");
+}
+
+int main(int argc, char **argv)
+{
+    fleet_config_options options = {.on_progress = show};
+    fleet_status status;
+    char *line;
+
+    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+        printf("fleet-train %s\n", fleet_version());
+        return 0;
+    }
+    if (argc != 2 || strcmp(argv[1], "--help") == 0) {
+        fprintf(argc == 2 ? stdout : stderr,
+                "usage: fleet-train FILE.json | --help | --version\n"
+                "Trains the model that FILE.json describes and prints one line "
+                "of JSON.\n");
+        return argc == 2 ? 0 : 2;
+    }
+    status = fleet_train_from_config(argv[1], &options, &line);
+    if (isatty(2))
+        fprintf(stderr, "\n");
+    if (status != FLEET_OK) {
+        fprintf(stderr, "fleet-train: %s\n", fleet_last_error());
+        return 1;
+    }
+    puts(line);
+    fleet_free(line);
+    return 0;
+}

@@ -52,8 +52,25 @@ TESTS    := $(wildcard test/*.c)
 BENCHES  := $(wildcard bench/*.c)
 PROGRAMS := $(TOOLS:tools/%.c=$(BINDIR)/%) $(SAMPLES:samples/%.c=$(BINDIR)/%)
 
-.PHONY: all
+.PHONY: all help
 all: lib programs
+
+help:
+	@sed -n 's/^#: //p' $(firstword $(MAKEFILE_LIST))
+
+#: make              the library and the programs, into lib/ and bin/
+#: make demo         install what is missing, build, train on real data
+#: make test         install what is missing, build, run the test suite
+#: make test-long    what is too slow for every change
+#: make check        what CI runs besides: layers, both compilers, sanitizers
+#: make asan|ubsan   the suite under AddressSanitizer and UBSan
+#: make tsan         the suite under ThreadSanitizer
+#: make valgrind     the suite under valgrind
+#: make layers       who may include whom
+#: make format       clang-format all sources
+#: make fuzz         each fuzzer for FUZZ_SECONDS (60)
+#: make bench        bench/run, all rows
+#: make install      into DESTDIR/PREFIX
 
 .PHONY: lib programs
 lib: $(LIBDIR)/libfleet.so $(LIBDIR)/libfleet.a
@@ -106,9 +123,143 @@ $(BINDIR)/%: $(BUILD)/samples/%.o $(LIBDIR)/libfleet.so
 # inside can be tested too.
 TEST_OBJ := $(TESTS:%.c=$(BUILD)/%.o)
 TEST_LIBS ?= -lcriterion
+SUITE    := $(BUILD)/fleet-tests
 
-$(BUILD)/fleet-tests: $(TEST_OBJ) $(OBJ)
+$(SUITE): $(TEST_OBJ) $(OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS) $(TEST_LIBS)
+
+# where the tests find real data, if it is there
+FLEET_TEST_DATA ?= $(wildcard $(abspath ../shared/data))
+export FLEET_TEST_DATA
+export FLEET_SOURCE := $(CURDIR)
+
+.PHONY: setup test test-long suite demo
+setup:
+	@tools/setup test
+test: setup
+	@$(MAKE) --no-print-directory all suite
+suite: $(SUITE)
+	$(SUITE) $(TEST_ARGS)
+demo:
+	@tools/setup demo
+	@$(MAKE) --no-print-directory all
+	@tools/demo
+test-long: setup
+	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=300
+
+# --- variants ---------------------------------------------------------------
+# Each builds everything anew in a folder of its own. Trainings for quality take
+# a hundredth of their data there.
+.PHONY: asan ubsan tsan valgrind clang gcc layers check
+asan ubsan:
+	@FLEET_TEST_FRACTION=100 \
+	ASAN_OPTIONS=detect_leaks=1:handle_segv=0:abort_on_error=1 \
+	LSAN_OPTIONS=suppressions=test/lsan.supp:print_suppressions=0 \
+	UBSAN_OPTIONS=print_stacktrace=1 \
+	$(MAKE) --no-print-directory BUILD=build/asan OPT='-O1 -g' \
+	    VARIANT='-fsanitize=address,undefined -fno-sanitize-recover=all \
+	    -fno-omit-frame-pointer -DTEST_SLOWNESS=10' suite
+tsan:
+	@FLEET_TEST_FRACTION=100 \
+	TSAN_OPTIONS=suppressions=test/tsan.supp:halt_on_error=1 \
+	$(MAKE) --no-print-directory BUILD=build/tsan OPT='-O1 -g' \
+	    VARIANT='-fsanitize=thread -DFL_OWN_RUNNER -DTEST_SLOWNESS=20' \
+	    TEST_LIBS= suite
+valgrind:
+	@$(MAKE) --no-print-directory BUILD=build/valgrind OPT='-O1 -g' \
+	    VARIANT='-DTEST_SLOWNESS=60' build/valgrind/fleet-tests
+	FLEET_TEST_FRACTION=100 FLEET_ISA=avx2 valgrind --trace-children=yes \
+	    --trace-children-skip='/bin/*,/usr/bin/*' --error-exitcode=99 \
+	    --suppressions=test/valgrind.supp --leak-check=full \
+	    --errors-for-leak-kinds=definite -q \
+	    build/valgrind/fleet-tests -j2 $(TEST_ARGS)
+gcc clang:
+	@$(MAKE) --no-print-directory BUILD=build/$@ CC=$@ WERROR=1 \
+	    LIBDIR=build/$@/lib BINDIR=build/$@/bin all build/$@/fleet-tests
+layers: $(OBJ)
+	@tools/layers $(BUILD)
+check: layers gcc clang headers format-check asan tsan
+
+# Every public header alone, as C17 and as C++17.
+HEADER_WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror
+.PHONY: headers format format-check
+headers:
+	@for h in include/fleet/*.h; do \
+	    $(CC) -std=c17 -fsyntax-only $(HEADER_WARN) -Wstrict-prototypes \
+	        -Iinclude -x c $$h && \
+	    $(CXX) -std=c++17 -fsyntax-only $(HEADER_WARN) -Iinclude -x c++ $$h \
+	        || exit 1; done
+	@echo "headers: each is valid alone as C17 and C++17"
+FORMATTED = $(wildcard include/fleet/*.h src/*/*.[ch] tools/*.c samples/*.[ch] \
+              test/*.[ch] test/fuzz/*.[ch] bench/*.[ch])
+format:
+	clang-format -i $(FORMATTED)
+format-check:
+	clang-format --dry-run -Werror $(FORMATTED)
+
+# --- fuzzing ----------------------------------------------------------------
+FUZZERS  := $(patsubst test/fuzz/fuzz_%.c,%,$(wildcard test/fuzz/fuzz_*.c))
+FUZZ_SECONDS ?= 60
+FUZZ_SAN := -fsanitize=address,undefined -fno-sanitize-recover=all
+
+$(BUILD)/fuzz-%: $(BUILD)/test/fuzz/fuzz_%.o $(OBJ)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS_) $(FUZZ_LINK) -o $@ $^ $(LIBS)
+.PHONY: fuzz fuzz-all replay
+fuzz:
+	@$(MAKE) --no-print-directory BUILD=build/fuzz CC=clang OPT='-O1 -g' \
+	    VARIANT='-fsanitize=fuzzer-no-link $(FUZZ_SAN)' \
+	    FUZZ_LINK=-fsanitize=fuzzer fuzz-all
+fuzz-all: $(FUZZERS:%=$(BUILD)/fuzz-%)
+	@for f in $(FUZZERS); do mkdir -p build/corpus/$$f; \
+	    echo "fuzz $$f"; $(BUILD)/fuzz-$$f -max_total_time=$(FUZZ_SECONDS) \
+	    -timeout=10 -rss_limit_mb=4096 -verbosity=0 -print_final_stats=0 \
+	    build/corpus/$$f test/fuzz/corpus/$$f || exit 1; done
+# The committed corpus through every fuzz target, without libFuzzer.
+replay:
+	@for f in $(FUZZERS); do \
+	    $(MAKE) --no-print-directory BUILD=build/asan OPT='-O1 -g' \
+	    VARIANT='-fsanitize=address,undefined -fno-sanitize-recover=all \
+	    -fno-omit-frame-pointer -DTEST_SLOWNESS=10' \
+	    build/asan/replay-$$f || exit 1; \
+	    build/asan/replay-$$f test/fuzz/corpus/$$f || exit 1; done
+$(BUILD)/replay-%: $(BUILD)/test/fuzz/fuzz_%.o $(BUILD)/test/fuzz/replay.o $(OBJ)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
+
+# --- installation -----------------------------------------------------------
+INSTALL_LIB := $(DESTDIR)$(PREFIX)/lib
+.PHONY: install uninstall clean
+install: all
+	install -d $(DESTDIR)$(PREFIX)/include/fleet $(INSTALL_LIB)/pkgconfig \
+	    $(INSTALL_LIB)/cmake/fleet $(DESTDIR)$(PREFIX)/bin
+	install -m 644 include/fleet/*.h $(DESTDIR)$(PREFIX)/include/fleet
+	install -m 644 $(LIBDIR)/libfleet.a $(INSTALL_LIB)
+	install -m 755 $(LIBDIR)/libfleet.so.$(VERSION) $(INSTALL_LIB)
+	ln -sf libfleet.so.$(VERSION) $(INSTALL_LIB)/libfleet.so.$(SOMAJOR)
+	ln -sf libfleet.so.$(VERSION) $(INSTALL_LIB)/libfleet.so
+	$(CC) $(LDFLAGS_) -o $(DESTDIR)$(PREFIX)/bin/fleet-train \
+	    $(BUILD)/tools/fleet-train.o -L$(LIBDIR) -lfleet \
+	    -Wl,-rpath,'$$ORIGIN/../lib' -lm
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@LIBS@|$(LIBS)|' \
+	    tools/fleet.pc.in >$(INSTALL_LIB)/pkgconfig/fleet.pc
+	sed 's|@VERSION@|$(VERSION)|; s|@LIBS@|$(LIBS:-l%=%)|' \
+	    tools/fleet-config.cmake.in >$(INSTALL_LIB)/cmake/fleet/fleet-config.cmake
+	sed 's|@VERSION@|$(VERSION)|' tools/fleet-config-version.cmake.in \
+	    >$(INSTALL_LIB)/cmake/fleet/fleet-config-version.cmake
+uninstall:
+	rm -rf $(DESTDIR)$(PREFIX)/include/fleet $(INSTALL_LIB)/cmake/fleet
+	rm -f $(INSTALL_LIB)/libfleet.* $(INSTALL_LIB)/pkgconfig/fleet.pc \
+	    $(DESTDIR)$(PREFIX)/bin/fleet-train
+clean:
+	rm -rf build $(LIBDIR) $(BINDIR)
+
+# --- benchmarks ---------------------------------------------------------------
+$(BUILD)/bench/%: $(BUILD)/bench/%.o $(LIBDIR)/libfleet.so
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS_) -o $@ $< -L$(LIBDIR) -lfleet \
+	    -Wl,-rpath,$(abspath $(LIBDIR)) $(LIBS)
 
 -include $(wildcard $(BUILD)/*/*.d $(BUILD)/*/*/*.d)

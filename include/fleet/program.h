@@ -79,6 +79,9 @@ FLEET_API fleet_dtype fleet_var_dtype(const fleet_var *var);
 /* fleet_var_shape - dimensions into dims[FLEET_MAX_DIM]; returns their number. */
 FLEET_API int fleet_var_shape(const fleet_var *var, int64_t *dims);
 
+/* fleet_var_is_ragged - nonzero for a variable of fleet_data_ragged(). */
+FLEET_API int fleet_var_is_ragged(const fleet_var *var);
+
 /* How a parameter, or an unknown row, starts. All of it is a function of the
  * handle's seed and the parameter's name (a row's: and its key), so that it
  * does not depend on order, threads or machines. All-zero is the layer's own

@@ -36,7 +36,7 @@ typedef struct fleet_report {
     const fleet_evaluation *evaluation; /* NULL: not evaluated */
     double loss;          /* mean training loss of the last epoch */
     double samples_per_s; /* of all workers, start and evaluation excluded */
-    double seconds;       /* of the whole process */
+    double seconds;       /* 0: since fleet_init() */
     uint64_t params_hash;
 } fleet_report;
 

@@ -4,8 +4,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "base/clock.h"
-
 void fl_log_init(fl_log *log, fleet_log_callback *callback, void *user,
                  fleet_log_level level)
 {
@@ -36,10 +34,10 @@ static const char *level_name(fleet_log_level level)
 
 static void to_stderr(fleet_log_level level, const char *line)
 {
-    char now[20];
-
-    fl_wall_text(now);
-    fprintf(stderr, "%s fleet %s: %s\n", now, level_name(level), line);
+    if (level == FLEET_LOG_INFO)
+        fprintf(stderr, "%s\n", line);
+    else
+        fprintf(stderr, "fleet %s: %s\n", level_name(level), line);
 }
 
 void fl_log_line(fl_log *log, fleet_log_level level, const char *format, ...)

@@ -30,14 +30,12 @@ static uint64_t *ids(const where *w, int id)
     return (uint64_t *)w->box->batch.slot[FIRST_ID + id].values + w->first;
 }
 
-static fleet_status read_label(const where *w, int row)
+static fleet_status read_label(const where *w, int row, const char *s,
+                               const char *end)
 {
-    const fl_line *line = &w->line[row];
-    const char *s = line->text, *end = s + w->tile->end[row][0];
-
     if (fl_parse_float(s, end, floats(w, LABEL, (size_t)row, 1)))
         return FLEET_OK;
-    return fl_bad_line(w->p, line, "label", "a finite number", s, end);
+    return fl_bad_line(w->p, &w->line[row], "label", "a finite number", s, end);
 }
 
 static fleet_status read_integer(const where *w, int row, int i, const char *s,
@@ -70,9 +68,12 @@ static fleet_status read_odd(const where *w, int row)
 
     for (uint64_t odd = w->tile->odd[row]; odd; odd &= odd - 1) {
         int cell = __builtin_ctzll(odd), id = cell - 1 - FL_CRITEO_DENSE;
-        const char *s = text + ends[cell - 1] + 1, *end = text + ends[cell];
+        const char *s = cell > 0 ? text + ends[cell - 1] + 1 : text;
+        const char *end = text + ends[cell];
 
-        if (id < 0)
+        if (cell == 0)
+            FL_TRY(read_label(w, row, s, end));
+        else if (id < 0)
             FL_TRY(read_integer(w, row, cell - 1, s, end));
         else
             ids(w, id)[row] = odd_id(w, id, s, end);
@@ -114,10 +115,11 @@ static fleet_status read_tile(const where *w, fl_criteo_tile *tile, int rows)
     for (int i = 0; i < FL_CRITEO_IDS; i++)
         k->hash_eights(tile->text[i], whole, (uint64_t)(FIRST_ID + i),
                        ids(w, i));
-    for (int r = 0; r < whole; r++) {
-        FL_TRY(read_label(w, r));
-        FL_TRY(read_odd(w, r));
-    }
+    memcpy(floats(w, LABEL, 0, 1), tile->label,
+           (size_t)whole * sizeof *tile->label);
+    for (int r = 0; r < whole; r++)
+        if (tile->odd[r])
+            FL_TRY(read_odd(w, r));
     return whole == rows ? FLEET_OK : wrong_cells(w, whole, cells);
 }
 

@@ -13,7 +13,7 @@ const double fl_criteo_range[FL_CRITEO_LANES] = {
 
 #if defined(__x86_64__)
 
-extern const fl_kernels fl_kernels_avx2, fl_kernels_avx512;
+extern const fl_kernels fl_kernels_avx2, fl_kernels_avx512, fl_kernels_vbmi2;
 
 static bool has_avx512(void)
 {
@@ -25,9 +25,11 @@ static bool has_avx512(void)
 
 const fl_kernels *fl_kernels_at(int i)
 {
-    const fl_kernels *usable[4] = {NULL};
+    const fl_kernels *usable[5] = {NULL};
     int n = 0;
 
+    if (has_avx512() && __builtin_cpu_supports("avx512vbmi2"))
+        usable[n++] = &fl_kernels_vbmi2;
     if (has_avx512())
         usable[n++] = &fl_kernels_avx512;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))

@@ -29,6 +29,7 @@ typedef struct fl_criteo_tile {
     uint32_t end[FL_CRITEO_TILE][FL_CRITEO_ENDS];     /* of each cell */
     uint64_t number[FL_CRITEO_TILE][FL_CRITEO_LANES]; /* last 8 bytes */
     uint64_t text[FL_CRITEO_IDS][FL_CRITEO_TILE];     /* first 8 bytes */
+    float label[FL_CRITEO_TILE];
     uint64_t odd[FL_CRITEO_TILE]; /* bit c: cell c needs a closer look */
 } fl_criteo_tile;
 
@@ -65,8 +66,8 @@ typedef struct fl_kernels {
     uint64_t (*read_single_ids)(const char *text, const uint32_t *at, int n,
                                 uint64_t *out);
 
-    /* Cut a line into the cells of tile's row; how many it has. The others
-     * follow only if they are FL_CRITEO_CELLS. */
+    /* Cut a line into the cells of tile's row; how many it has. The rest of the
+     * row is made only if they are FL_CRITEO_CELLS. */
     int (*criteo_cut)(const char *text, uint32_t size, fl_criteo_tile *tile,
                       int row);
 
@@ -79,7 +80,7 @@ typedef struct fl_kernels {
                         uint64_t *hash);
 } fl_kernels;
 
-/* FLEET_ISA=plain|avx2|avx512 asks for less than the best. */
+/* FLEET_ISA=plain|avx2|avx512|vbmi2 asks for less than the best. */
 const fl_kernels *fl_kernels_best(void);
 
 /* The i-th of those that this processor runs, the best first, for tests; NULL

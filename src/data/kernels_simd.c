@@ -3,7 +3,10 @@
 #include "data/kernels.h"
 #include "data/scan_vec.h"
 
-#if FL_ISA == 512
+#if FL_VBMI2
+#define TABLE    fl_kernels_vbmi2
+#define ISA_NAME "vbmi2"
+#elif FL_ISA == 512
 #define TABLE    fl_kernels_avx512
 #define ISA_NAME "avx512"
 #elif FL_ISA == 256
@@ -14,8 +17,8 @@
 #define ISA_NAME "plain"
 #endif
 
-static int scan_byte(const char *text, uint32_t size, char one, int enough,
-                     uint32_t *at)
+FL_TARGET static int scan_byte(const char *text, uint32_t size, char one,
+                               int enough, uint32_t *at)
 {
     int n = 0;
 
@@ -28,8 +31,8 @@ static int scan_byte(const char *text, uint32_t size, char one, int enough,
 /* --- tokens -----------------------------------------------------------------
  */
 
-static int scan_tokens(const char *text, uint32_t size, bool at_end,
-                       fl_tokens *t)
+FL_TARGET static int scan_tokens(const char *text, uint32_t size, bool at_end,
+                                 fl_tokens *t)
 {
     uint32_t *at = t->at + 1;
     int n = 0;
@@ -275,8 +278,8 @@ static uint64_t odd_texts(const uint32_t *end)
     return odd;
 }
 
-static int criteo_cut(const char *text, uint32_t size, fl_criteo_tile *tile,
-                      int row)
+FL_TARGET static int criteo_cut(const char *text, uint32_t size,
+                                fl_criteo_tile *tile, int row)
 {
     uint32_t *end = tile->end[row];
     int n = scan_byte(text, size, '\t', FL_CRITEO_CELLS, end);
@@ -288,7 +291,9 @@ static int criteo_cut(const char *text, uint32_t size, fl_criteo_tile *tile,
         tile->number[row][i] = fl_load8(text + end[i + 1] - 8);
     for (int i = 0; i < FL_CRITEO_IDS; i++)
         tile->text[i][row] = fl_load8(text + end[FL_CRITEO_DENSE + i] + 1);
-    tile->odd[row] = odd_texts(end + FL_CRITEO_DENSE) << (FL_CRITEO_DENSE + 1);
+    tile->label[row] = (float)(*text - '0');
+    tile->odd[row] = odd_texts(end + FL_CRITEO_DENSE) << (FL_CRITEO_DENSE + 1) |
+                     (end[0] != 1 || (unsigned char)(*text - '0') > 9);
     return FL_CRITEO_CELLS;
 }
 

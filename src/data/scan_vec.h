@@ -15,6 +15,17 @@
 #include <immintrin.h>
 #endif
 
+#ifndef FL_VBMI2
+#define FL_VBMI2 0
+#endif
+
+/* Of the functions that call put_places(). */
+#if FL_VBMI2
+#define FL_TARGET __attribute__((target("avx512vbmi2")))
+#else
+#define FL_TARGET
+#endif
+
 #if FL_ISA > 0
 
 static inline __m256i load_half(const void *p)
@@ -42,6 +53,39 @@ static inline uint64_t match_blank(const char *p)
 }
 
 /* Write the places of mask's bits, counted from base; how many there are. */
+#if FL_VBMI2
+
+static inline __m512i places_of(__m128i in_64, uint32_t base)
+{
+    return _mm512_add_epi32(_mm512_cvtepu8_epi32(in_64),
+                            _mm512_set1_epi32((int)base));
+}
+
+FL_TARGET static inline int put_places(uint64_t mask, uint32_t base,
+                                       uint32_t *at)
+{
+    static const uint8_t first[64] = {
+        0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+        16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
+        32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47,
+        48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
+    __m512i all = _mm512_maskz_compress_epi8(mask, _mm512_loadu_si512(first));
+    int n = __builtin_popcountll(mask);
+
+    _mm512_storeu_si512(at, places_of(_mm512_castsi512_si128(all), base));
+    _mm512_storeu_si512(at + 16,
+                        places_of(_mm512_extracti32x4_epi32(all, 1), base));
+    if (n <= 32)
+        return n;
+    _mm512_storeu_si512(at + 32,
+                        places_of(_mm512_extracti32x4_epi32(all, 2), base));
+    _mm512_storeu_si512(at + 48,
+                        places_of(_mm512_extracti32x4_epi32(all, 3), base));
+    return n;
+}
+
+#else
+
 static inline int put_places(uint64_t mask, uint32_t base, uint32_t *at)
 {
     const __m512i first =
@@ -58,6 +102,8 @@ static inline int put_places(uint64_t mask, uint32_t base, uint32_t *at)
     }
     return n;
 }
+
+#endif
 
 #else
 

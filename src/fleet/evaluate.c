@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "fleet/pass.h"
@@ -162,7 +163,10 @@ char *fleet_report_line(fleet *f, const fleet_report *r)
                6);
     add_number(&t, "loss", r->loss, 6);
     add_number(&t, "samples_per_s", floor(r->samples_per_s + 0.5), 12);
-    add_number(&t, "seconds", r->seconds, 4);
+    add_number(&t, "seconds",
+               r->seconds > 0 ? r->seconds
+                              : (double)(fl_now_ns() - f->made_ns) * 1e-9,
+               4);
     fl_text_add(&t, ",\"params_hash\":\"%016llx\"}",
                 (unsigned long long)r->params_hash);
     if (t.status == FLEET_OK)

@@ -18,6 +18,7 @@ struct fleet {
     fleet_distributed_strategy strategy; /* of fleet_distributed_optimizer() */
     bool has_strategy;
     fleet_program *trained; /* by fleet_minimize(), the last one */
+    int64_t made_ns;        /* when */
 };
 
 static inline fleet *fl_handle_of(fl_context *context)

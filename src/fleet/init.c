@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "fleet/handle.h"
 #include "table/table.h"
@@ -70,6 +71,7 @@ fleet_status fleet_init(fleet **out, const fleet_options *options)
         return fl_fail(FLEET_EINVAL, "fleet_init: nowhere to put the handle");
     *out = NULL;
     FL_TRY(FL_NEW(&f, sizeof *f));
+    f->made_ns = fl_now_ns();
     fl_log_init(&f->context.log, o->log, o->log_user, o->log_level);
     status = open_handle(f, o);
     if (status != FLEET_OK) {

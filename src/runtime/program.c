@@ -73,6 +73,11 @@ int fleet_var_shape(const fleet_var *v, int64_t *dims)
     return v->shape.n_dim;
 }
 
+int fleet_var_is_ragged(const fleet_var *v)
+{
+    return v && v->ragged;
+}
+
 /* --- variables ----------------------------------------------------------- */
 
 static fleet_status add_var(fleet_program *p, const fleet_var *like,

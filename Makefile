@@ -138,7 +138,9 @@ export FLEET_SOURCE := $(CURDIR)
 setup:
 	@tools/setup test
 test: setup
-	@$(MAKE) --no-print-directory all suite
+	@$(MAKE) --no-print-directory all
+	@test/installed
+	@$(MAKE) --no-print-directory suite
 suite: $(SUITE)
 	$(SUITE) $(TEST_ARGS)
 demo:

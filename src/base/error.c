@@ -2,8 +2,9 @@
 #include "base/error.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
+
+#include "base/text.h"
 
 static _Thread_local fl_error last;
 
@@ -42,7 +43,7 @@ fleet_status fl_fail(fleet_status code, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    fl_format(text, sizeof text, format, args);
     va_end(args);
     memcpy(last.text, text, sizeof text);
     last.code = code;
@@ -55,9 +56,19 @@ fleet_status fl_fail_in(fleet_status code, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    vsnprintf(where, sizeof where, format, args);
+    fl_format(where, sizeof where, format, args);
     va_end(args);
     return fl_fail(code, "%s: %.700s", where, last.text);
+}
+
+fleet_status fl_last_code(void)
+{
+    return last.code == FLEET_OK ? FLEET_EINVAL : last.code;
+}
+
+void fl_error_clear(void)
+{
+    last = (fl_error){FLEET_OK, ""};
 }
 
 void fl_error_take(fl_error *e, fleet_status code)

@@ -14,6 +14,14 @@ fleet_status fl_fail(fleet_status code, const char *format, ...)
 fleet_status fl_fail_in(fleet_status code, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* The code of this thread's last failure, for who got a NULL and no status;
+ * FLEET_EINVAL if there was none. */
+fleet_status fl_last_code(void);
+
+/* Forget this thread's last failure: before a call into a library that reports
+ * running out of memory by nothing but fl_alloc()'s own failure. */
+void fl_error_clear(void);
+
 /* A failure on its way from the thread that met it to the one that reports. */
 typedef struct fl_error {
     fleet_status code;

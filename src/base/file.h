@@ -20,6 +20,7 @@ char *fl_path_join(const char *folder, const char *name);
 typedef struct fl_folder {
     char *path; /* where it will be */
     char *temp; /* where its files go until then */
+    char *parent; /* the folder that both are in */
 } fl_folder;
 
 /* A folder that is there already is replaced only if it is empty or has a file

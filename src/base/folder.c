@@ -56,6 +56,29 @@ static fleet_status may_replace(const char *path, const char *marker)
                             marker);
 }
 
+static char *parent_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    if (!slash)
+        return fl_strdup(".");
+    return fl_strndup(path, slash == path ? 1 : (size_t)(slash - path));
+}
+
+/* A copy of the path; of what it leads to if it is a link, so that the folder
+ * there is replaced and not the link. */
+static char *resolve(const char *path, size_t length)
+{
+    char *copy = fl_strndup(path, length), real[PATH_MAX];
+    struct stat st;
+
+    if (!copy || lstat(copy, &st) != 0 || !S_ISLNK(st.st_mode) ||
+        !realpath(copy, real))
+        return copy;
+    fl_free(copy);
+    return fl_strdup(real);
+}
+
 fleet_status fl_folder_begin(fl_folder *f, const char *path,
                              const char *marker)
 {
@@ -66,10 +89,13 @@ fleet_status fl_folder_begin(fl_folder *f, const char *path,
         length--;
     if (length == 0)
         return fl_fail(FLEET_EINVAL, "an empty path cannot be saved to");
-    size = length + sizeof ".XXXXXX.tmp";
-    f->path = fl_strndup(path, length);
+    f->path = resolve(path, length);
+    if (!f->path)
+        return FLEET_ENOMEM;
+    size = strlen(f->path) + sizeof ".XXXXXX";
     f->temp = fl_alloc(size);
-    if (!f->path || !f->temp)
+    f->parent = parent_of(f->path);
+    if (!f->temp || !f->parent)
         return FLEET_ENOMEM;
     FL_TRY(may_replace(f->path, marker));
     snprintf(f->temp, size, "%s.XXXXXX", f->path);
@@ -92,22 +118,6 @@ static fleet_status flush_folder(const char *path)
     if (fsync(fd) != 0)
         status = failed("flush", path);
     close(fd);
-    return status;
-}
-
-static fleet_status flush_parent(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    char *parent;
-    fleet_status status;
-
-    if (!slash)
-        return flush_folder(".");
-    parent = fl_strndup(path, slash == path ? 1 : (size_t)(slash - path));
-    if (!parent)
-        return FLEET_ENOMEM;
-    status = flush_folder(parent);
-    fl_free(parent);
     return status;
 }
 
@@ -166,7 +176,7 @@ fleet_status fl_folder_commit(fl_folder *f)
     remove_folder(f->temp); /* after an exchange, what was there before */
     fl_free(f->temp);
     f->temp = NULL;
-    return flush_parent(f->path);
+    return flush_folder(f->parent);
 }
 
 void fl_folder_cancel(fl_folder *f)
@@ -175,5 +185,6 @@ void fl_folder_cancel(fl_folder *f)
         remove_folder(f->temp);
     fl_free(f->temp);
     fl_free(f->path);
+    fl_free(f->parent);
     *f = (fl_folder){0};
 }

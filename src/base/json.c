@@ -25,12 +25,15 @@ fleet_status fl_json_parse(const char *text, size_t size, const char *name,
 {
     const char *end = text;
 
+    fl_error_clear();
     *json = cJSON_ParseWithLengthOpts(text, size, &end, false);
+    if (!*json && fl_last_code() == FLEET_ENOMEM)
+        return FLEET_ENOMEM;
     if (!*json)
         return fl_fail(FLEET_ECONFIG, "%s:%d: not valid JSON", name,
                        line_of(text, end));
     for (; end < text + size; end++)
-        if (!strchr(" \t\r\n", *end)) {
+        if (!memchr(" \t\r\n", *end, 4)) {
             int line = line_of(text, end);
 
             fl_json_free(*json);
@@ -186,7 +189,7 @@ fleet_status fl_at_int(const fl_at *at, int64_t low, int64_t high,
 fleet_status fl_at_double(const fl_at *at, double low, double high,
                           double *out)
 {
-    char what[100];
+    fl_text what = {0};
     double x;
 
     if (!at->json)
@@ -196,8 +199,10 @@ fleet_status fl_at_double(const fl_at *at, double low, double high,
         *out = x;
         return FLEET_OK;
     }
-    snprintf(what, sizeof what, "a number from %g to %g", low, high);
-    return fl_at_expected(at, what);
+    fl_text_add(&what, "a number from %g to %g", low, high);
+    fl_at_expected(at, fl_text_chars(&what));
+    fl_text_done(&what);
+    return FLEET_ECONFIG;
 }
 
 fleet_status fl_at_string(const fl_at *at, const char **out)

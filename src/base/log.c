@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/text.h"
+
 void fl_log_init(fl_log *log, fleet_log_callback *callback, void *user,
                  fleet_log_level level)
 {
@@ -48,7 +50,7 @@ void fl_log_line(fl_log *log, fleet_log_level level, const char *format, ...)
     if (!log || level < log->level)
         return;
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    fl_format(line, sizeof line, format, args);
     va_end(args);
 
     pthread_mutex_lock(&log->lock);

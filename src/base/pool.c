@@ -17,7 +17,10 @@
 #include "base/clock.h"
 #include "base/memory.h"
 
-enum { TASK_BITS = 20, TASK_MASK = (1 << TASK_BITS) - 1 };
+/* One bit more than the number of tasks needs: threads that find none left have
+ * counted on, and must not reach the field above. */
+enum { TASK_BITS = 21, TASK_MASK = (1 << TASK_BITS) - 1 };
+enum { REGION_MASK = (1 << (64 - 2 * TASK_BITS)) - 1 };
 enum { SPIN_NS = 50000, SPINS = 32 }; /* the clock is read every 32 */
 
 struct fl_pool {
@@ -214,7 +217,7 @@ void fl_pool_run(fl_pool *p, int n, fl_task *task, void *arg)
     p->task = task;
     p->arg = arg;
     atomic_store(&p->remaining, (uint32_t)n);
-    p->region = (p->region + 1) & 0xffffff;
+    p->region = (p->region + 1) & REGION_MASK;
     atomic_store(&p->work,
                  p->region << (2 * TASK_BITS) | (uint64_t)n << TASK_BITS);
     wake_all(p);

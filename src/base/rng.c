@@ -40,6 +40,14 @@ uint64_t fl_rng_below(uint64_t seed, uint64_t stream, uint64_t index,
     return (uint64_t)(((wide)x * n) >> 64);
 }
 
+/* [low, high): the sum may round up to high. */
+static float between(float low, float high, float unit)
+{
+    float x = low + (high - low) * unit;
+
+    return x >= high && low < high ? nextafterf(high, low) : x;
+}
+
 void fl_rng_uniform(uint64_t seed, uint64_t stream, uint64_t index, float low,
                     float high, float *out, int64_t n)
 {
@@ -47,7 +55,7 @@ void fl_rng_uniform(uint64_t seed, uint64_t stream, uint64_t index, float low,
         fl_rng4 r = fl_rng_block(seed, stream, (index + (uint64_t)i) / 4);
 
         for (int64_t j = i; j < n && j < i + 4; j++)
-            out[j] = low + (high - low) * fl_rng_unit(r.v[j - i]);
+            out[j] = between(low, high, fl_rng_unit(r.v[j - i]));
     }
 }
 

@@ -326,7 +326,7 @@ static fleet_status take(fleet_predictor *p, idle **out)
         status = FL_NEW(out, sizeof **out);
         if (status == FLEET_OK) {
             (*out)->executor = fleet_executor_create(p->program, NULL);
-            status = (*out)->executor ? FLEET_OK : FLEET_ENOMEM;
+            status = (*out)->executor ? FLEET_OK : fl_last_code();
         }
     }
     pthread_mutex_unlock(&p->lock);

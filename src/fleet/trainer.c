@@ -46,7 +46,7 @@ static fleet_status make_dataset(training *t, const char *const *files, int n,
     }
     *out = fleet_queue_dataset(t->f, &o);
     fl_free(slots);
-    return *out ? fleet_dataset_set_filelist(*out, files, n) : FLEET_EINVAL;
+    return *out ? fleet_dataset_set_filelist(*out, files, n) : fl_last_code();
 }
 
 static fleet_status make_datasets(training *t)
@@ -219,7 +219,7 @@ static fleet_status set_optimizer(training *t, fleet_optimizer *opt)
     const fl_config_optimizer *o = &t->c->optimizer;
 
     if (!opt)
-        return FLEET_EINVAL;
+        return fl_last_code();
     FL_TRY(fleet_optimizer_set_l2_decay(opt, (float)o->l2_decay));
     if (o->clip_global_norm > 0)
         FL_TRY(fleet_optimizer_set_global_norm_clip(
@@ -240,11 +240,11 @@ static fleet_status make_model(training *t)
     FL_TRY(set_optimizer(t, o));
     t->program = fleet_program_create(t->f);
     if (!t->program)
-        return FLEET_ENOMEM;
+        return fl_last_code();
     FL_TRY(t->c->model == FL_MLP ? make_mlp(t) : make_ctr(t));
     o = fleet_distributed_optimizer(t->f, o, &t->c->strategy);
     if (!o)
-        return FLEET_EINVAL;
+        return fl_last_code();
     return fleet_minimize(o, t->model.loss);
 }
 
@@ -304,7 +304,7 @@ static fleet_status make_executors(training *t)
 
     t->trainer = fleet_executor_create(t->program, NULL);
     t->tester = fleet_executor_create(t->program, &test);
-    return t->trainer && t->tester ? FLEET_OK : FLEET_ENOMEM;
+    return t->trainer && t->tester ? FLEET_OK : fl_last_code();
 }
 
 static fleet_status run(training *t, char **line, int64_t begun_ns)
@@ -333,7 +333,7 @@ static fleet_status run(training *t, char **line, int64_t begun_ns)
     r.samples_per_s = (double)t->trained / t->trained_s;
     r.seconds = (double)(fl_now_ns() - begun_ns) * 1e-9;
     *line = fleet_report_line(t->f, &r);
-    return *line ? FLEET_OK : FLEET_ENOMEM;
+    return *line ? FLEET_OK : fl_last_code();
 }
 
 static fleet_status train_config(const fl_config *c,

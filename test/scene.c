@@ -1,0 +1,123 @@
+/* scene.c - see scene.h. */
+#define SUITE scenes
+#include "scene.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static unsigned next(unsigned *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+const char *scene_file(const char *name, int lines, int seed)
+{
+    size_t room = (size_t)lines * 200 + 1, used = 0;
+    char *text = malloc(room);
+    unsigned state = (unsigned)seed * 2654435761u + 1;
+    const char *path;
+
+    for (int i = 0; i < lines; i++) {
+        unsigned u = next(&state) % 50, v = next(&state) % 20;
+        double a = next(&state) % 1000 / 500.0 - 1;
+        int n = 1 + (int)(next(&state) % 3);
+
+        used += (size_t)sprintf(
+            text + used, "1 %d 3 %.3f %.3f %.3f 1 %u 1 %u %d",
+            (u % 7 < 3) ^ (a > 0.4), a, next(&state) % 100 / 100.0,
+            next(&state) % 100 / 100.0, u, v, n);
+        for (int j = 0; j < n; j++)
+            used += (size_t)sprintf(text + used, " %u", next(&state) % 300);
+        used += (size_t)sprintf(text + used, "\n");
+    }
+    path = test_file_bytes(name, text, used);
+    free(text);
+    return path;
+}
+
+static fleet_optimizer *optimizer_of(fleet *f, const char *name)
+{
+    if (strcmp(name, "sgd") == 0)
+        return fleet_sgd(f, 0.05f);
+    if (strcmp(name, "momentum") == 0)
+        return fleet_momentum(f, 0.05f, NULL);
+    if (strcmp(name, "adagrad") == 0)
+        return fleet_adagrad(f, 0.05f, NULL);
+    if (strcmp(name, "explode") == 0)
+        return fleet_sgd(f, 1e30f);
+    return fleet_adam(f, 0.01f, NULL);
+}
+
+void scene_open(scene *s, const fleet_options *options, const char *optimizer)
+{
+    static const fleet_dense_slot dense = {"dense", 3};
+    static const fleet_id_slot ids[] = {
+        {.name = "u"},
+        {.name = "v"},
+        {.name = "w", .dim = -1, .combiner = FLEET_MEAN}};
+    static const int64_t hidden[] = {16, 8};
+    fleet_ctr_options o = {.label_dtype = FLEET_FLOAT32,
+                           .dense = &dense,
+                           .n_dense = 1,
+                           .ids = ids,
+                           .n_ids = 3,
+                           .embedding_dim = 4,
+                           .hidden = hidden,
+                           .n_hidden = 2,
+                           .wide_ids = 1};
+
+    memset(s, 0, sizeof *s);
+    CHECK_OK(fleet_init(&s->f, options));
+    s->p = fleet_program_create(s->f);
+    fleet_wide_deep(s->p, &o, &s->m);
+    CHECK_OK(fleet_program_status(s->p));
+    CHECK_OK(fleet_minimize(
+        fleet_distributed_optimizer(s->f, optimizer_of(s->f, optimizer), NULL),
+        s->m.loss));
+}
+
+void scene_data(scene *s, const char *file, int64_t batch, int threads,
+                int64_t shuffle)
+{
+    fleet_var *vars[] = {
+        s->m.label, fleet_program_var(s->p, "dense"),
+        fleet_program_var(s->p, "u"), fleet_program_var(s->p, "v"),
+        fleet_program_var(s->p, "w")};
+    fleet_dataset_options o = {.batch_size = batch,
+                               .thread_num = threads,
+                               .use_var = vars,
+                               .n_use_var = 5,
+                               .shuffle = shuffle};
+
+    s->data = fleet_queue_dataset(s->f, &o);
+    if (!s->data)
+        test_fail(__FILE__, __LINE__, "dataset: %s", fleet_last_error());
+    CHECK_OK(fleet_dataset_set_filelist(s->data, &file, 1));
+}
+
+void scene_train(scene *s, int epochs)
+{
+    if (!s->e)
+        s->e = fleet_executor_create(s->p, NULL);
+    CHECK(s->e != NULL);
+    for (int i = 0; i < epochs; i++)
+        CHECK_OK(fleet_train_from_dataset(s->e, s->data, NULL, NULL));
+}
+
+uint64_t scene_hash(scene *s)
+{
+    uint64_t hash = 0;
+
+    CHECK_OK(fleet_params_hash(s->f, &hash));
+    return hash;
+}
+
+void scene_close(scene *s)
+{
+    fleet_executor_destroy(s->e);
+    fleet_executor_destroy(s->tester);
+    fleet_destroy(s->f);
+}

@@ -1,0 +1,29 @@
+/* scene.h - a small click model with its data, for tests of the whole. */
+#ifndef FL_TEST_SCENE_H
+#define FL_TEST_SCENE_H
+
+#include <fleet/fleet.h>
+
+typedef struct scene {
+    fleet *f;
+    fleet_program *p;
+    fleet_model m;
+    fleet_dataset *data;
+    fleet_executor *e, *tester;
+} scene;
+
+enum { SCENE_LINES = 600 };
+
+/* A MultiSlot file in the test's folder: label (1 float), 3 numbers, two slots
+ * of one id, one of any number. `seed` makes other lines. */
+const char *scene_file(const char *name, int lines, int seed);
+
+/* wide&deep on such a file, with Adam, or the optimizer's name. */
+void scene_open(scene *s, const fleet_options *options, const char *optimizer);
+void scene_data(scene *s, const char *file, int64_t batch, int threads,
+                int64_t shuffle);
+void scene_train(scene *s, int epochs);
+uint64_t scene_hash(scene *s);
+void scene_close(scene *s);
+
+#endif

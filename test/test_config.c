@@ -1,0 +1,225 @@
+/* test_config.c - configurations of fleet-train: what is refused, and with which
+ * words. */
+#define SUITE config
+#include "test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <fleet/fleet.h>
+
+#include "fleet/config.h"
+
+#define MODEL "\"model\": {\"type\": \"wide_deep\"}"
+#define DATA                                                                   \
+    "\"dataset\": {\"format\": \"multislot\", \"train\": [\"a\"], "            \
+    "\"batch_size\": 4}"
+#define SLOTS                                                                  \
+    "\"slots\": [{\"name\": \"y\", \"type\": \"float\", \"role\": \"label\"}," \
+    "{\"name\": \"u\", \"type\": \"uint64\"}]"
+
+static fleet_status read(const char *text)
+{
+    fl_config c;
+    fleet_status status = fl_config_read(&c, text, strlen(text), "f.json");
+
+    fl_config_done(&c);
+    return status;
+}
+
+#define REFUSED(text, words) CHECK_FAILS(read(text), FLEET_ECONFIG, words)
+
+TEST(takes_the_least_that_is_needed)
+{
+    CHECK_OK(read("{" MODEL "," DATA "," SLOTS "}"));
+}
+
+TEST(names_a_line_that_is_not_json)
+{
+    REFUSED("{\n\n\"model\": }", "f.json:3: not valid JSON");
+    REFUSED("{} {}", "f.json:1: text after the end");
+    REFUSED("[]", "the whole text: expected an object");
+}
+
+TEST(names_what_is_missing)
+{
+    REFUSED("{}", "f.json: model: missing");
+    REFUSED("{\"model\": {}}", "model.type: missing");
+    REFUSED("{" MODEL "}", "dataset: missing");
+    REFUSED("{" MODEL ", \"dataset\": {}}", "dataset.format: missing");
+    REFUSED("{" MODEL ", \"dataset\": {\"format\": \"csv\"}}",
+            "dataset.train: missing");
+    REFUSED("{" MODEL "," DATA "}", "slots: missing");
+    REFUSED("{" MODEL "," DATA ", \"slots\": [{\"name\": \"u\", \"type\": "
+            "\"uint64\"}]}",
+            "expected one slot with \"role\": \"label\", got 0");
+}
+
+TEST(names_a_key_that_does_not_exist)
+{
+    REFUSED("{\"modle\": 1}", "modle: unknown key; expected one of: model");
+    REFUSED("{\"model\": {\"type\": \"mlp\", \"units\": 3}}",
+            "model.units: unknown key");
+    REFUSED("{" MODEL ", \"strategy\": {\"a_sink\": true}}",
+            "strategy.a_sink: unknown key");
+    REFUSED("{" MODEL ", \"strategy\": {\"a_sync_configs\": {\"k\": 1}}}",
+            "strategy.a_sync_configs.k: unknown key; expected one of: k_steps");
+    REFUSED("{" MODEL "," DATA ", \"slots\": [{\"nam\": \"u\"}]}",
+            "slots[0].nam: unknown key");
+    REFUSED("{" MODEL "," MODEL "}", "model: stands twice");
+}
+
+TEST(names_a_value_of_the_wrong_type)
+{
+    REFUSED("{\"model\": \"wide_deep\"}",
+            "model: expected an object, got \"wide_deep\"");
+    REFUSED("{" MODEL ", \"epochs\": \"3\"}",
+            "epochs: expected an integer from 1 to 1000000, got \"3\"");
+    REFUSED("{" MODEL ", \"epochs\": 2.5}", "got 2.5");
+    REFUSED("{" MODEL ", \"strategy\": {\"a_sync\": 1}}",
+            "strategy.a_sync: expected true or false, got 1");
+    REFUSED("{" MODEL ", \"dataset\": {\"format\": \"csv\", \"train\": \"x\"}}",
+            "dataset.train: expected an array, got \"x\"");
+    REFUSED("{" MODEL ", \"dataset\": {\"format\": \"csv\", \"train\": [1]}}",
+            "dataset.train[0]: expected a string, got 1");
+}
+
+TEST(names_a_value_out_of_range)
+{
+    REFUSED("{\"model\": {\"type\": \"deep\"}}",
+            "model.type: expected one of \"wide_deep\", \"ctr_dnn\", "
+            "\"deepfm\", \"mlp\", got \"deep\"");
+    REFUSED("{\"model\": {\"type\": \"wide_deep\", \"embedding_dim\": 0}}",
+            "model.embedding_dim: expected an integer from 1");
+    REFUSED("{\"model\": {\"type\": \"wide_deep\", \"hidden\": [8, 0]}}",
+            "model.hidden[1]: expected");
+    REFUSED("{" MODEL ", \"optimizer\": {\"learning_rate\": -1}}",
+            "optimizer.learning_rate: expected a number");
+    REFUSED("{" MODEL ", \"seed\": -1}", "seed: expected");
+    REFUSED("{" MODEL "," DATA ", \"slots\": [{\"name\": \"d\", \"type\": "
+            "\"float\", \"dim\": -1}]}",
+            "slots[0].dim: expected");
+}
+
+TEST(names_what_does_not_go_together)
+{
+    REFUSED("{\"model\": {\"type\": \"mlp\", \"embedding_dim\": 4}}",
+            "model.embedding_dim: expected nothing");
+    REFUSED("{\"model\": {\"type\": \"deepfm\", \"wide_ids\": true}}",
+            "model.wide_ids: expected nothing");
+    REFUSED("{" MODEL ", \"dataset\": {\"format\": \"multislot\", \"train\": "
+            "[\"a\"], \"separator\": \";\"}}",
+            "dataset.separator: expected nothing: it is for csv");
+    REFUSED("{" MODEL ", \"dataset\": {\"format\": \"criteo\", \"train\": "
+            "[\"a\"]}, " SLOTS "}",
+            "slots: expected nothing: this format has slots of its own");
+    REFUSED("{" MODEL ", \"dataset\": {\"format\": \"idx\", \"train\": "
+            "[\"a\"]}}",
+            "dataset.train: expected two files");
+}
+
+TEST(refuses_what_this_version_does_not_have_by_name)
+{
+    CHECK_FAILS(read("{" MODEL ", \"device\": \"gpu:0\"}"),
+                FLEET_EUNSUPPORTED, "device: \"gpu:0\"");
+    CHECK_FAILS(read("{" MODEL ", \"strategy\": {\"amp\": true}}"),
+                FLEET_EUNSUPPORTED, "strategy.amp");
+    CHECK_FAILS(
+        read("{" MODEL ", \"strategy\": {\"a_sync\": false, "
+             "\"a_sync_configs\": {\"k_steps\": 5}}}"),
+        FLEET_EINVAL, "strategy.a_sync_configs.k_steps is 5");
+}
+
+/* --- the strategy as a struct -------------------------------------------- */
+
+static fleet *open_fleet(void)
+{
+    fleet *f;
+
+    CHECK_OK(fleet_init(&f, NULL));
+    return f;
+}
+
+#define STRATEGY(change, status, words)                                        \
+    do {                                                                       \
+        fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;        \
+        fleet *f = open_fleet();                                               \
+                                                                               \
+        s.change;                                                              \
+        CHECK(fleet_distributed_optimizer(f, fleet_sgd(f, 0.1f), &s) == NULL); \
+        CHECK_CONTAINS(fleet_last_error(), words);                             \
+        fleet_destroy(f);                                                      \
+    } while (0)
+
+TEST(each_strategy_field_that_is_not_there_is_refused)
+{
+    STRATEGY(amp = 1, FLEET_EUNSUPPORTED, "strategy.amp:");
+    STRATEGY(amp_configs.incr_ratio = 3, FLEET_EUNSUPPORTED,
+             "strategy.amp_configs.incr_ratio");
+    STRATEGY(recompute = 1, FLEET_EUNSUPPORTED, "strategy.recompute");
+    STRATEGY(localsgd = 1, FLEET_EUNSUPPORTED, "strategy.localsgd");
+    STRATEGY(localsgd_configs.k_steps = 4, FLEET_EUNSUPPORTED,
+             "strategy.localsgd_configs.k_steps");
+    STRATEGY(dgc = 1, FLEET_EUNSUPPORTED, "strategy.dgc");
+    STRATEGY(lars = 1, FLEET_EUNSUPPORTED, "strategy.lars");
+    STRATEGY(lamb = 1, FLEET_EUNSUPPORTED, "strategy.lamb");
+    STRATEGY(sharding = 1, FLEET_EUNSUPPORTED, "strategy.sharding");
+    STRATEGY(sync_batch_norm = 1, FLEET_EUNSUPPORTED,
+             "strategy.sync_batch_norm");
+    STRATEGY(a_sync_configs.use_ps_gpu = 1, FLEET_EUNSUPPORTED,
+             "strategy.a_sync_configs.use_ps_gpu");
+}
+
+TEST(a_strategy_field_that_cannot_be_so_is_refused)
+{
+    STRATEGY(gradient_merge_configs.k_steps = 0, FLEET_EINVAL,
+             "strategy.gradient_merge_configs.k_steps: expected 1");
+    STRATEGY(gradient_merge_configs.k_steps = 2, FLEET_EINVAL,
+             "but strategy.gradient_merge is 0");
+    STRATEGY(a_sync = 2, FLEET_EINVAL, "strategy.a_sync: expected 0 to 1");
+    STRATEGY(a_sync_configs.send_queue_size = 0, FLEET_EINVAL,
+             "strategy.a_sync_configs.send_queue_size");
+    STRATEGY(nccl_comm_num = 0, FLEET_EINVAL, "strategy.nccl_comm_num");
+}
+
+TEST(the_strategy_dump_says_what_became_of_each_field)
+{
+    fleet *f = open_fleet();
+    fleet_program *p = fleet_program_create(f);
+    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+    fleet_model m;
+    char *text;
+
+    s.gradient_merge = 1;
+    s.gradient_merge_configs.k_steps = 4;
+    fleet_mlp(p, &(fleet_mlp_options){.dim = 4, .classes = 2}, &m);
+    CHECK_OK(fleet_minimize(
+        fleet_distributed_optimizer(f, fleet_sgd(f, 0.1f), &s), m.loss));
+    text = fleet_strategy_dump(f);
+    CHECK_CONTAINS(text, "a_sync ");
+    CHECK_CONTAINS(text, "no effect: no servers, training is synchronous");
+    CHECK_CONTAINS(text, "gradient_merge_configs.k_steps");
+    CHECK_CONTAINS(text, "asked    in effect");
+    CHECK_CONTAINS(text, "passes ");
+    CHECK_CONTAINS(text, "gradient_merge");
+    CHECK_CONTAINS(text, "mode local, workers 1, servers 0");
+    fleet_free(text);
+    fleet_destroy(f);
+}
+
+TEST(an_environment_that_asks_for_servers_is_refused_by_name)
+{
+    fleet *f;
+
+    setenv("PADDLE_PSERVERS_IP_PORT_LIST", "127.0.0.1:6000", 1);
+    CHECK_FAILS(fleet_init(&f, NULL), FLEET_EUNSUPPORTED,
+                "PADDLE_PSERVERS_IP_PORT_LIST is \"127.0.0.1:6000\"");
+    CHECK(f == NULL);
+    unsetenv("PADDLE_PSERVERS_IP_PORT_LIST");
+    setenv("PADDLE_TRAINERS_NUM", "2", 1);
+    CHECK_FAILS(fleet_init(&f, NULL), FLEET_EUNSUPPORTED,
+                "PADDLE_TRAINERS_NUM is \"2\"");
+    setenv("PADDLE_TRAINERS_NUM", "1", 1);
+    CHECK_OK(fleet_init(&f, NULL));
+    fleet_destroy(f);
+}

@@ -1,0 +1,366 @@
+/* test_json.c - JSON: what is read, what is refused and where, what is
+ * written. */
+#define SUITE json
+#include "test.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/memory.h"
+
+static fl_json *parse(const char *text)
+{
+    fl_json *json = NULL;
+
+    CHECK_OK(fl_json_parse(text, strlen(text), "t.json", &json));
+    return json;
+}
+
+/* Parsing fails, and says so with these words. */
+static void check_refused(const char *text, size_t size, const char *words)
+{
+    fl_json *json = (fl_json *)&json;
+
+    CHECK_STATUS(fl_json_parse(text, size, "t.json", &json), FLEET_ECONFIG);
+    CHECK_TEXT(fleet_last_error(), words);
+    CHECK(json == NULL);
+}
+
+static void check_malformed(const char *text, const char *words)
+{
+    check_refused(text, strlen(text), words);
+}
+
+TEST(malformed_text_is_refused_with_its_line)
+{
+    check_malformed("", "t.json:1: not valid JSON");
+    check_malformed("{\"a\": 1,\n\"b\" 2}", "t.json:2: not valid JSON");
+    check_malformed("{\n\n\n\"a\": tru}", "t.json:4: not valid JSON");
+    check_malformed("[1, 2", "t.json:1: not valid JSON");
+    check_malformed("{\"a\": \"\n", "t.json:1: not valid JSON");
+}
+
+TEST(text_after_the_end_is_refused_with_its_line)
+{
+    check_malformed("{} x", "t.json:1: text after the end of the JSON value");
+    check_malformed("{}\n \n]",
+                    "t.json:3: text after the end of the JSON value");
+    check_malformed("1 2", "t.json:1: text after the end of the JSON value");
+}
+
+TEST(a_zero_byte_after_the_end_is_text)
+{
+    check_refused("{}\0", 3, "t.json:1: text after the end of the JSON value");
+}
+
+TEST(blanks_after_the_end_are_not)
+{
+    fl_json_free(parse("{} \t\r\n"));
+}
+
+/* --- paths --------------------------------------------------------------- */
+
+static const char *const nested =
+    "{\"dataset\": {\"train\": [\"a\", 5], \"batch\": true, \"n\": 1.5}}";
+
+/* The value at dataset.KEY, or at dataset.KEY[i]. */
+static fl_at at(const fl_json *json, const char *key, int i)
+{
+    fl_at root = fl_at_root(json), dataset = fl_at_key(&root, "dataset");
+    fl_at value = fl_at_key(&dataset, key);
+
+    return i < 0 ? value : fl_at_index(&value, i);
+}
+
+TEST(a_wrong_type_is_named_with_path_and_value)
+{
+    fl_json *json = parse(nested);
+    fl_at train = at(json, "train", -1), second = at(json, "train", 1);
+    fl_at batch = at(json, "batch", -1);
+    const char *text = "unchanged";
+    int64_t n = 7;
+    double x = 7;
+    bool b = true;
+
+    CHECK_STATUS(fl_at_string(&second, &text), FLEET_ECONFIG);
+    CHECK_TEXT(fleet_last_error(),
+               "dataset.train[1]: expected a string, got 5");
+    CHECK_STATUS(fl_at_int(&batch, 0, 9, &n), FLEET_ECONFIG);
+    CHECK_TEXT(fleet_last_error(),
+               "dataset.batch: expected an integer from 0 to 9, got true");
+    CHECK_STATUS(fl_at_double(&train, 0, 9, &x), FLEET_ECONFIG);
+    CHECK_TEXT(fleet_last_error(),
+               "dataset.train: expected a number from 0 to 9, got [\"a\",5]");
+    CHECK_STATUS(fl_at_bool(&second, &b), FLEET_ECONFIG);
+    CHECK_TEXT(fleet_last_error(),
+               "dataset.train[1]: expected true or false, got 5");
+    CHECK_STATUS(fl_at_array(&batch), FLEET_ECONFIG);
+    CHECK_TEXT(fleet_last_error(),
+               "dataset.batch: expected an array, got true");
+    CHECK_TEXT(text, "unchanged");
+    CHECK(n == 7 && x == 7 && b);
+    fl_json_free(json);
+}
+
+TEST(a_value_out_of_range_is_named_with_the_range)
+{
+    fl_json *json = parse(nested);
+    fl_at second = at(json, "train", 1), n_at = at(json, "n", -1);
+    int64_t n = 7;
+    double x = 7;
+
+    CHECK_FAILS(fl_at_int(&second, 6, 9, &n), FLEET_ECONFIG,
+                "dataset.train[1]: expected an integer from 6 to 9, got 5");
+    CHECK_FAILS(fl_at_int(&n_at, 0, 9, &n), FLEET_ECONFIG,
+                "dataset.n: expected an integer from 0 to 9, got 1.5");
+    CHECK_FAILS(fl_at_double(&n_at, 2, 3, &x), FLEET_ECONFIG,
+                "dataset.n: expected a number from 2 to 3, got 1.5");
+    CHECK_OK(fl_at_int(&second, 5, 5, &n));
+    CHECK_OK(fl_at_double(&n_at, 1.5, 1.5, &x));
+    CHECK(n == 5 && x == 1.5);
+    fl_json_free(json);
+}
+
+TEST(the_whole_text_has_a_name_too)
+{
+    fl_json *json = parse("[]");
+    fl_at root = fl_at_root(json);
+
+    CHECK_FAILS(fl_at_keys(&root, (const char *const[]){"a", NULL}),
+                FLEET_ECONFIG, "the whole text: expected an object, got []");
+    fl_json_free(json);
+}
+
+TEST(an_unknown_key_is_named_with_those_that_are_known)
+{
+    fl_json *json = parse(nested);
+    fl_at root = fl_at_root(json), dataset = fl_at_key(&root, "dataset");
+
+    CHECK_STATUS(
+        fl_at_keys(&dataset, (const char *const[]){"train", "n", NULL}),
+        FLEET_ECONFIG);
+    CHECK_TEXT(fleet_last_error(),
+               "dataset.batch: unknown key; expected one of: train, n");
+    CHECK_OK(fl_at_keys(&dataset,
+                        (const char *const[]){"train", "n", "batch", NULL}));
+    fl_json_free(json);
+}
+
+TEST(a_key_that_stands_twice_is_refused)
+{
+    fl_json *json = parse("{\"model\": {\"dim\": 1, \"dim\": 2}}");
+    fl_at root = fl_at_root(json), model = fl_at_key(&root, "model");
+
+    CHECK_STATUS(fl_at_keys(&model, (const char *const[]){"dim", NULL}),
+                 FLEET_ECONFIG);
+    CHECK_TEXT(fleet_last_error(), "model.dim: stands twice");
+    fl_json_free(json);
+}
+
+TEST(keys_are_told_apart_by_case)
+{
+    fl_json *json = parse("{\"Dim\": 1}");
+    fl_at root = fl_at_root(json), dim = fl_at_key(&root, "dim");
+
+    CHECK(dim.json == NULL);
+    CHECK_FAILS(fl_at_keys(&root, (const char *const[]){"dim", NULL}),
+                FLEET_ECONFIG, "Dim: unknown key");
+    fl_json_free(json);
+}
+
+TEST(what_is_absent_leaves_the_default)
+{
+    fl_json *json = parse("{}");
+    fl_at root = fl_at_root(json), none = fl_at_key(&root, "a");
+    fl_at deeper = fl_at_key(&none, "b"), element = fl_at_index(&deeper, 3);
+    const char *text = "default";
+    int64_t n = 7;
+    double x = 7;
+    bool b = true;
+    int choice = 7;
+
+    CHECK_OK(fl_at_int(&none, 0, 1, &n));
+    CHECK_OK(fl_at_double(&deeper, 0, 1, &x));
+    CHECK_OK(fl_at_bool(&element, &b));
+    CHECK_OK(fl_at_string(&none, &text));
+    CHECK_OK(fl_at_choice(&none, (const char *const[]){"x", NULL}, &choice));
+    CHECK_OK(fl_at_keys(&none, (const char *const[]){NULL}));
+    CHECK_OK(fl_at_array(&none));
+    CHECK(n == 7 && x == 7 && b && choice == 7 && strcmp(text, "default") == 0);
+    CHECK_INT(fl_at_count(&none), 0);
+    CHECK_FAILS(fl_at_required(&element), FLEET_ECONFIG, "a.b[3]: missing");
+    CHECK_FAILS(fl_at_expected(&none, "a file"), FLEET_ECONFIG,
+                "a: expected a file, got nothing");
+    fl_json_free(json);
+}
+
+TEST(a_choice_is_one_of_its_names)
+{
+    static const char *const names[] = {"csv", "idx", NULL};
+    fl_json *json = parse("{\"format\": \"idx\", \"other\": \"xml\"}");
+    fl_at root = fl_at_root(json), format = fl_at_key(&root, "format");
+    fl_at other = fl_at_key(&root, "other");
+    int choice = -1;
+
+    CHECK_OK(fl_at_choice(&format, names, &choice));
+    CHECK_INT(choice, 1);
+    CHECK_FAILS(fl_at_choice(&other, names, &choice), FLEET_ECONFIG,
+                "other: expected one of \"csv\", \"idx\", got \"xml\"");
+    fl_json_free(json);
+}
+
+TEST(a_path_that_is_too_long_is_cut)
+{
+    char key[1001];
+    fl_json *json = parse("{}");
+    fl_at a = fl_at_root(json);
+
+    memset(key, 'k', sizeof key);
+    key[1000] = 0;
+    for (int i = 0; i < 10; i++) {
+        fl_at next = fl_at_key(&a, key);
+
+        a = fl_at_index(&next, i);
+    }
+    CHECK(strlen(a.path) < sizeof a.path);
+    fl_json_free(json);
+}
+
+/* --- numbers ------------------------------------------------------------- */
+
+static fleet_status read_int(const char *text, int64_t *out)
+{
+    fl_json *json = parse(text);
+    fl_at root = fl_at_root(json);
+    fleet_status status = fl_at_int(&root, INT64_MIN, INT64_MAX, out);
+
+    fl_json_free(json);
+    return status;
+}
+
+TEST(integers_are_exact_or_refused)
+{
+    int64_t n = 0;
+
+    CHECK_OK(read_int("9007199254740991", &n));
+    CHECK_INT(n, 9007199254740991);
+    CHECK_OK(read_int("-9007199254740992", &n));
+    CHECK_INT(n, -9007199254740992);
+    CHECK_STATUS(read_int("9007199254740994", &n), FLEET_ECONFIG);
+    CHECK_STATUS(read_int("1e300", &n), FLEET_ECONFIG);
+    CHECK_STATUS(read_int("1e999", &n), FLEET_ECONFIG);
+    CHECK_OK(read_int("2e3", &n));
+    CHECK_INT(n, 2000);
+}
+
+TEST(what_is_written_is_exact)
+{
+    fl_json *o = fl_json_object(), *list = fl_json_array();
+    char *text;
+
+    CHECK_OK(fl_json_put(o, "max", fl_json_int(INT64_MAX)));
+    CHECK_OK(fl_json_put(o, "min", fl_json_int(INT64_MIN)));
+    CHECK_OK(fl_json_put(o, "hash", fl_json_hex(0xff)));
+    CHECK_OK(fl_json_put(o, "pi", fl_json_double(3.141592653589793, 17)));
+    CHECK_OK(fl_json_put(o, "short", fl_json_double(0.90612, 3)));
+    CHECK_OK(fl_json_put(o, "nan", fl_json_double((double)NAN, 6)));
+    CHECK_OK(fl_json_put(o, "inf", fl_json_double((double)INFINITY, 6)));
+    CHECK_OK(fl_json_put(o, "list", list));
+    CHECK_OK(fl_json_append(list, fl_json_bool(true)));
+    CHECK_OK(fl_json_append(list, fl_json_string("a \"b\"\n\x01")));
+    text = fl_json_print(o, false);
+    CHECK_TEXT(text, "{\"max\":9223372036854775807,"
+                     "\"min\":-9223372036854775808,"
+                     "\"hash\":\"00000000000000ff\","
+                     "\"pi\":3.1415926535897931,\"short\":0.906,"
+                     "\"nan\":null,\"inf\":null,"
+                     "\"list\":[true,\"a \\\"b\\\"\\n\\u0001\"]}");
+    fl_free(text);
+    fl_json_free(o);
+}
+
+TEST(floats_survive_writing_and_reading)
+{
+    for (uint32_t bits = 1; bits < 0x7f800000; bits += 0x00123457) {
+        float x, back;
+        double read = 0;
+        char *text;
+        fl_json *json;
+
+        memcpy(&x, &bits, sizeof x);
+        json = fl_json_double((double)x, 9);
+        text = fl_json_print(json, false);
+        fl_json_free(json);
+        json = parse(text);
+        fl_at root = fl_at_root(json);
+        CHECK_OK(fl_at_double(&root, 0, 1e39, &read));
+        back = (float)read;
+        CHECK(memcmp(&back, &x, sizeof x) == 0);
+        fl_json_free(json);
+        fl_free(text);
+    }
+}
+
+TEST(a_copy_is_one_of_its_own)
+{
+    fl_json *json = parse(nested), *copy = fl_json_copy(json);
+    char *text;
+
+    fl_json_free(json);
+    text = fl_json_print(copy, false);
+    CHECK_TEXT(text, "{\"dataset\":{\"train\":[\"a\",5],\"batch\":true,"
+                     "\"n\":1.5}}");
+    fl_free(text);
+    fl_json_free(copy);
+}
+
+/* --- memory -------------------------------------------------------------- */
+
+static fleet_status build_and_print(char **text)
+{
+    fl_json *o = fl_json_object(), *list = fl_json_array();
+    fleet_status status = fl_json_put(o, "list", list);
+
+    if (status == FLEET_OK)
+        status = fl_json_append(list, fl_json_hex(5));
+    if (status == FLEET_OK)
+        status = fl_json_put(o, "x", fl_json_double(0.5, 6));
+    *text = status == FLEET_OK ? fl_json_print(o, true) : NULL;
+    fl_json_free(o);
+    return *text ? FLEET_OK : FLEET_ENOMEM;
+}
+
+TEST(writing_survives_every_allocation_that_fails)
+{
+    fleet_status status = FLEET_ENOMEM;
+    char *text = NULL;
+    int64_t n = 0;
+
+    fl_json_use_allocator();
+    while (status != FLEET_OK) {
+        fl_memory_fail_at(++n, false);
+        status = build_and_print(&text);
+        if (status != FLEET_OK)
+            CHECK_CONTAINS(fleet_last_error(), "out of memory");
+    }
+    fl_memory_fail_at(0, false);
+    CHECK(n > 8);
+    CHECK_CONTAINS(text, "\"list\":\t[\"0000000000000005\"]");
+    fl_free(text);
+}
+
+TEST(reading_survives_every_allocation_that_fails)
+{
+    fl_json *json = NULL;
+    int64_t n = 0;
+
+    fl_json_use_allocator();
+    while (!json) {
+        fl_memory_fail_at(++n, false);
+        if (fl_json_parse(nested, strlen(nested), "t", &json) != FLEET_OK)
+            CHECK(json == NULL);
+    }
+    CHECK(n > 10);
+    fl_json_free(json);
+}

@@ -1,0 +1,262 @@
+/* test_quality.c - real data: the numbers that a training has to reach, and that
+ * it reaches the same bits twice. Under sanitizers (FLEET_TEST_FRACTION) a part
+ * of the data has to do, and only the bits are checked. */
+#define SUITE quality
+#include "test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <fleet/fleet.h>
+
+#include "base/json.h"
+#include "base/memory.h"
+
+typedef struct result {
+    double auc, logloss, accuracy, samples_per_s;
+    char hash[17];
+} result;
+
+static void silent(void *user, fleet_log_level level, const char *line)
+{
+    (void)user;
+    (void)level;
+    (void)line;
+}
+
+static double number(const fl_at *line, const char *key)
+{
+    fl_at at = fl_at_key(line, key);
+    double x = -1;
+
+    fl_at_double(&at, -1e300, 1e300, &x); /* null stays -1 */
+    return x;
+}
+
+static result train(const char *text)
+{
+    fleet_config_options o = {.log = silent};
+    result r = {0};
+    fl_json *json;
+    char *line;
+    const char *hash;
+
+    CHECK_OK(fleet_train_from_config(test_file("config.json", text), &o,
+                                     &line));
+    CHECK_OK(fl_json_parse(line, strlen(line), "the closing line", &json));
+    fl_at root = fl_at_root(json), at = fl_at_key(&root, "params_hash");
+    CHECK_OK(fl_at_string(&at, &hash));
+    strncpy(r.hash, hash, 16);
+    r.auc = number(&root, "auc");
+    r.logloss = number(&root, "logloss");
+    r.accuracy = number(&root, "accuracy");
+    r.samples_per_s = number(&root, "samples_per_s");
+    fprintf(stderr, "%s\n", line);
+    fl_json_free(json);
+    fleet_free(line);
+    return r;
+}
+
+/* The file, or its first lines when a fraction has to do. */
+static const char *lines_of(const char *file, int lines)
+{
+    char command[9000];
+    static int n;
+    const char *path;
+
+    if (test_fraction() == 1)
+        return file;
+    snprintf(command, sizeof command, "part%d.txt", n++);
+    path = test_file(command, "");
+    snprintf(command, sizeof command, "zcat '%s' | head -n %d >'%s'", file,
+             lines / test_fraction(), path);
+    CHECK(system(command) == 0);
+    return path;
+}
+
+static void at_least(const char *what, double got, double want)
+{
+    if (test_fraction() == 1 && !(got >= want))
+        test_fail(__FILE__, __LINE__, "%s is %.4f, not %.4f or more", what,
+                  got, want);
+}
+
+static const char *source(const char *file)
+{
+    const char *root = getenv("FLEET_SOURCE");
+    char path[4096];
+
+    snprintf(path, sizeof path, "%s/%s", root ? root : ".", file);
+    if (access(path, R_OK) != 0)
+        test_skip("%s is absent: set FLEET_SOURCE to the source folder", path);
+    return strdup(path);
+}
+
+/* --- Adult --------------------------------------------------------------- */
+
+#define ADULT_HEAD                                                             \
+    "{\"model\": {\"type\": \"%s\", \"embedding_dim\": 8, "                    \
+    "\"hidden\": [100, 50]}, \"optimizer\": {\"type\": \"adam\", "             \
+    "\"learning_rate\": 0.001}, \"epochs\": 5, \"seed\": %d, "
+#define ADULT_IDS                                                              \
+    ID("workclass", 1)                                                         \
+    ID("education", 3)                                                         \
+    ID("marital_status", 5)                                                    \
+    ID("occupation", 6)                                                        \
+    ID("relationship", 7) ID("race", 8) ID("sex", 9) ID("native_country", 13)
+#define ID(name, column)                                                       \
+    ", {\"name\": \"" name                                                     \
+    "\", \"type\": \"uint64\", \"columns\": [" #column "]}"
+
+static result adult(const char *model, const char *label_type, int seed,
+                    int threads)
+{
+    const char *train_file = source("samples/data/adult/adult.data.gz");
+    const char *test_file_ =
+        source("samples/data/adult/adult.test.first13025.gz");
+    char text[9000];
+
+    snprintf(
+        text, sizeof text,
+        ADULT_HEAD
+        "\"dataset\": {\"format\": \"csv\", \"missing\": \"?\", \"comment\": "
+        "\"|\", \"train\": [\"%s\"], \"test\": [\"%s\"], \"batch_size\": 128, "
+        "\"thread_num\": %d, \"shuffle\": 40000}, \"slots\": [{\"name\": "
+        "\"income\", \"type\": \"%s\", \"role\": \"label\", \"columns\": [14], "
+        "\"transform\": \"equals\", \"value\": [\">50K\", \">50K.\"]}, "
+        "{\"name\": \"dense\", \"type\": \"float\", \"dim\": 6, \"columns\": "
+        "[0, 2, 4, 10, 11, 12], \"transform\": [\"standardize\", "
+        "\"log1p_standardize\", \"standardize\", \"log1p_standardize\", "
+        "\"log1p_standardize\", \"standardize\"]}" ADULT_IDS "]}",
+        model, seed, lines_of(train_file, 32561), lines_of(test_file_, 13026),
+        threads, label_type);
+    return train(text);
+}
+
+TEST_LIMIT(adult_wide_deep_from_csv, 120)
+{
+    result a = adult("wide_deep", "float", 0, 1);
+
+    at_least("AUC", a.auc, 0.903);
+    at_least("accuracy", a.accuracy, 0.848);
+    CHECK_TEXT(adult("wide_deep", "float", 0, 1).hash, a.hash);
+    CHECK_TEXT(adult("wide_deep", "float", 0, 4).hash, a.hash);
+    CHECK(strcmp(adult("wide_deep", "float", 1, 1).hash, a.hash) != 0);
+}
+
+TEST_LIMIT(adult_ctr_dnn_and_deepfm, 120)
+{
+    at_least("ctr_dnn AUC", adult("ctr_dnn", "uint64", 0, 2).auc, 0.900);
+    at_least("deepfm AUC", adult("deepfm", "float", 0, 2).auc, 0.900);
+}
+
+#undef ID
+#define ID(name, column) ", {\"name\": \"" name "\", \"type\": \"uint64\"}"
+
+TEST_LIMIT(adult_wide_deep_from_a_pipe_command, 120)
+{
+    const char *train_file = source("samples/data/adult/adult.data.gz");
+    const char *test_file_ =
+        source("samples/data/adult/adult.test.first13025.gz");
+    char text[9000];
+    result a;
+
+    snprintf(text, sizeof text,
+             ADULT_HEAD
+             "\"dataset\": {\"format\": \"multislot\", \"pipe_command\": "
+             "\"awk -f '%s'\", \"train\": [\"%s\"], \"test\": [\"%s\"], "
+             "\"batch_size\": 128, \"shuffle\": 40000}, \"slots\": [{\"name\": "
+             "\"income\", \"type\": \"float\", \"role\": \"label\"}, "
+             "{\"name\": \"dense\", \"type\": \"float\", \"dim\": 6}" ADULT_IDS
+             "]}",
+             "wide_deep", 0, source("samples/adult-slots.awk"),
+             lines_of(train_file, 32561), lines_of(test_file_, 13026));
+    a = train(text);
+    at_least("AUC", a.auc, 0.903);
+    CHECK_TEXT(train(text).hash, a.hash);
+}
+
+/* --- criteo_attr --------------------------------------------------------- */
+
+TEST_LIMIT(criteo_attr_wide_deep, 120)
+{
+    const char *train_file =
+        test_data("criteo_attr/criteo_attr_train_125k.tsv.gz");
+    const char *test_file_ =
+        test_data("criteo_attr/criteo_attr_test_20k.tsv.gz");
+    char text[9000], ids[2000] = "";
+    static const char *const name[] = {"cat1", "cat4", "cat6", "cat8", "cat9"};
+
+    for (int i = 0; i < 5; i++)
+        sprintf(ids + strlen(ids),
+                ", {\"name\": \"%s\", \"type\": \"uint64\", \"columns\": [%d], "
+                "\"transform\": \"none\"}",
+                name[i], i + 1);
+    snprintf(text, sizeof text,
+             "{\"model\": {\"type\": \"wide_deep\", \"embedding_dim\": 8, "
+             "\"hidden\": [64, 32]}, \"optimizer\": {\"type\": \"adam\", "
+             "\"learning_rate\": 0.001}, \"epochs\": 2, \"dataset\": "
+             "{\"format\": \"csv\", \"separator\": \"\\t\", \"train\": "
+             "[\"%s\"], \"test\": [\"%s\"], \"batch_size\": 512, \"shuffle\": "
+             "130000}, \"slots\": [{\"name\": \"click\", \"type\": \"float\", "
+             "\"role\": \"label\", \"columns\": [0]}%s]}",
+             lines_of(train_file, 125152), lines_of(test_file_, 20000), ids);
+    at_least("AUC", train(text).auc, 0.643);
+}
+
+/* --- Fashion-MNIST ------------------------------------------------------- */
+
+static const char *idx_of(const char *name, int count, int item)
+{
+    char path[4096], command[9000];
+    const char *part;
+
+    snprintf(path, sizeof path, "/usr/share/datasets/fashion-mnist/%s.gz",
+             name);
+    if (access(path, R_OK) != 0)
+        test_skip("%s is absent: apt-get install dataset-fashion-mnist", path);
+    if (test_fraction() == 1)
+        return strdup(path);
+    count /= test_fraction();
+    part = test_file(name, "");
+    snprintf(command, sizeof command,
+             "{ zcat '%s' | head -c 4; printf '\\0\\0\\%o\\%o'; zcat '%s' | "
+             "tail -c +9 | head -c %d; } >'%s'",
+             path, count / 256, count % 256, path,
+             count * item + (item > 1 ? 8 : 0), part);
+    CHECK(system(command) == 0);
+    return part;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+TEST_LIMIT(fashion_mnist_mlp, 240)
+{
+    double accuracy[3];
+    char text[9000];
+
+    for (int seed = 0; seed < 3; seed++) {
+        snprintf(text, sizeof text,
+                 "{\"model\": {\"type\": \"mlp\", \"hidden\": [128, 64]}, "
+                 "\"optimizer\": {\"type\": \"adam\", \"learning_rate\": "
+                 "0.001}, \"epochs\": 10, \"seed\": %d, \"dataset\": "
+                 "{\"format\": \"idx\", \"train\": [\"%s\", \"%s\"], "
+                 "\"test\": [\"%s\", \"%s\"], \"batch_size\": 128, "
+                 "\"shuffle\": 60000}}",
+                 seed, idx_of("train-images-idx3-ubyte", 60000, 784),
+                 idx_of("train-labels-idx1-ubyte", 60000, 1),
+                 idx_of("t10k-images-idx3-ubyte", 10000, 784),
+                 idx_of("t10k-labels-idx1-ubyte", 10000, 1));
+        accuracy[seed] = train(text).accuracy;
+        at_least("accuracy", accuracy[seed], 0.870);
+    }
+    qsort(accuracy, 3, sizeof *accuracy, ascending);
+    at_least("the median accuracy", accuracy[1], 0.875);
+}

@@ -1,0 +1,513 @@
+/* test_rules.c - the update rules: against plain arithmetic in double, bit by
+ * bit at every split and on every instruction set, dense against rows; the
+ * schedules of the learning rate. */
+#define SUITE rules
+#include "test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <fleet/fleet.h>
+
+#include "runtime/optimizer.h"
+
+enum { N = 70 }; /* weights: several vectors and a tail */
+
+/* --- the scene ----------------------------------------------------------- */
+
+static fleet *handle(void)
+{
+    fleet *f;
+
+    CHECK_OK(fleet_init(&f, &(fleet_options){.num_threads = 1}));
+    return f;
+}
+
+/* Every rule once, and momentum both ways. */
+enum { N_RULE = 5 };
+
+static fleet_optimizer *rule(fleet *f, int i)
+{
+    static const fleet_momentum_options nesterov = {0.8f, 1};
+    static const fleet_adagrad_options adagrad = {1e-4f, 0.1f};
+    static const fleet_adam_options adam = {0.8f, 0.95f, 1e-6f};
+
+    switch (i) {
+    case 0:
+        return fleet_sgd(f, 0.1f);
+    case 1:
+        return fleet_momentum(f, 0.02f, NULL);
+    case 2:
+        return fleet_momentum(f, 0.02f, &nesterov);
+    case 3:
+        return fleet_adagrad(f, 0.1f, &adagrad);
+    default:
+        return fleet_adam(f, 0.01f, &adam);
+    }
+}
+
+static fl_rule_dense *dense_of(const fl_simd *t, fl_rule_kind kind)
+{
+    fl_rule_dense *const all[] = {t->sgd, t->momentum, t->adagrad, t->adam};
+
+    return all[kind];
+}
+
+static fl_rule_rows *rows_of(const fl_simd *t, fl_rule_kind kind)
+{
+    fl_rule_rows *const all[] = {t->sgd_rows, t->momentum_rows, t->adagrad_rows,
+                                 t->adam_rows};
+
+    return all[kind];
+}
+
+/* In [-1, 1). */
+static float noise(int64_t i)
+{
+    return (float)sin((double)i * 12.9898) * 0.99f;
+}
+
+typedef struct weights {
+    float w[N], s0[N], s1[N];
+    float *state[2];
+} weights;
+
+static void start(weights *x, const fleet_optimizer *o)
+{
+    memset(x, 0, sizeof *x);
+    for (int i = 0; i < N; i++) {
+        x->w[i] = noise(i + 1);
+        x->s0[i] = o->initial_state;
+    }
+    x->state[0] = x->s0;
+    x->state[1] = x->s1;
+}
+
+/* The scalars of step t, with everything that they can say. */
+static fl_update update_of(const fleet_optimizer *o, int t)
+{
+    fl_update u;
+
+    fl_optimizer_update(o, t, 1, true, &u);
+    u.scale = 0.5f;
+    u.clip = 0.75f;
+    u.decay = 0.01f;
+    return u;
+}
+
+static void gradient(float *g, int t)
+{
+    for (int i = 0; i < N; i++)
+        g[i] = noise(1000 + t * N + i);
+}
+
+/* --- in double ----------------------------------------------------------- */
+
+typedef struct reference {
+    double w, s0, s1;
+} reference;
+
+/* optimizer.h, word by word. */
+static void step_in_double(const fleet_optimizer *o, reference *r, double g0,
+                           int t)
+{
+    double g = g0 * 0.5 * 0.75 + (double)0.01f * r->w;
+    double lr = (double)o->learning_rate, a = (double)o->a, b = (double)o->b;
+    double e = (double)o->epsilon;
+
+    switch (o->kind) {
+    case FL_RULE_SGD:
+        r->w -= lr * g;
+        break;
+    case FL_RULE_MOMENTUM:
+        r->s0 = a * r->s0 + g;
+        r->w -= lr * (o->nesterov ? g + a * r->s0 : r->s0);
+        break;
+    case FL_RULE_ADAGRAD:
+        r->s0 += g * g;
+        r->w -= lr * g / (sqrt(r->s0) + e);
+        break;
+    case FL_RULE_ADAM:
+        r->s0 = a * r->s0 + (1 - a) * g;
+        r->s1 = b * r->s1 + (1 - b) * g * g;
+        r->w -= lr * (r->s0 / (1 - pow(a, t))) /
+                (sqrt(r->s1 / (1 - pow(b, t))) + e);
+        break;
+    }
+}
+
+static void check_against_double(const fleet_optimizer *o, const fl_simd *simd)
+{
+    enum { STEPS = 300 };
+    reference ref[N];
+    weights x;
+    float g[N];
+
+    start(&x, o);
+    for (int i = 0; i < N; i++)
+        ref[i] = (reference){(double)x.w[i], (double)x.s0[i], 0};
+    for (int t = 0; t < STEPS; t++) {
+        fl_update u = update_of(o, t);
+
+        gradient(g, t);
+        dense_of(simd, o->kind)(&u, x.w, g, x.state, N);
+        for (int i = 0; i < N; i++) {
+            step_in_double(o, &ref[i], (double)g[i], t + 1);
+            if (!(fabs((double)x.w[i] - ref[i].w) < 2e-5))
+                test_fail(__FILE__, __LINE__, "%s, %s, step %d: %.9g not %.9g",
+                          fl_rule_of(o->kind)->name, simd->isa, t,
+                          (double)x.w[i], ref[i].w);
+        }
+    }
+}
+
+TEST(each_does_what_its_formula_says_over_many_steps)
+{
+    fleet *f = handle();
+
+    for (int i = 0; i < N_RULE; i++)
+        for (const fl_simd *const *t = fl_simd_all(); *t; t++)
+            check_against_double(rule(f, i), *t);
+    fleet_destroy(f);
+}
+
+/* --- bits ---------------------------------------------------------------- */
+
+static bool same(const weights *a, const weights *b)
+{
+    return memcmp(a->w, b->w, sizeof a->w) == 0 &&
+           memcmp(a->s0, b->s0, sizeof a->s0) == 0 &&
+           memcmp(a->s1, b->s1, sizeof a->s1) == 0;
+}
+
+/* A few steps, each in two calls that meet at `split`. */
+static void run_split(const fleet_optimizer *o, const fl_simd *simd, int split,
+                      weights *x)
+{
+    float g[N];
+
+    start(x, o);
+    for (int t = 0; t < 5; t++) {
+        fl_update u = update_of(o, t);
+        float *rest[] = {x->s0 + split, x->s1 + split};
+
+        gradient(g, t);
+        dense_of(simd, o->kind)(&u, x->w, g, x->state, split);
+        dense_of(simd, o->kind)(&u, x->w + split, g + split, rest, N - split);
+    }
+}
+
+TEST(bits_are_the_same_at_every_split_and_on_every_instruction_set)
+{
+    fleet *f = handle();
+
+    for (int i = 0; i < N_RULE; i++) {
+        const fleet_optimizer *o = rule(f, i);
+        weights want, got;
+
+        run_split(o, fl_simd_best(), 0, &want);
+        for (const fl_simd *const *t = fl_simd_all(); *t; t++)
+            for (int split = 0; split <= N; split++) {
+                run_split(o, *t, split, &got);
+                CHECK(same(&got, &want));
+            }
+    }
+    fleet_destroy(f);
+}
+
+/* ((g scale) clip) + decay w, each operation rounded once. */
+TEST(scale_clip_and_decay_come_in_their_order)
+{
+    fleet *f = handle();
+    const fleet_optimizer *o = rule(f, 0);
+    weights x, before;
+    float g[N];
+
+    start(&x, o);
+    before = x;
+    gradient(g, 0);
+    fl_update u = update_of(o, 0);
+    u.scale = 1.0f / 3;
+    u.clip = 0.7f;
+    fl_simd_best()->sgd(&u, x.w, g, x.state, N);
+    for (int i = 0; i < N; i++) {
+        float scaled = g[i] * u.scale, clipped = scaled * u.clip;
+        float decay = u.decay * before.w[i], all = clipped + decay;
+        float step = u.lr * all;
+
+        CHECK(x.w[i] == before.w[i] - step);
+    }
+    fleet_destroy(f);
+}
+
+/* --- rows ---------------------------------------------------------------- */
+
+/* A row as a table keeps it. */
+typedef struct row {
+    fl_row_head head;
+    float w[3 * N];
+} row;
+
+/* The same row as a dense parameter, one step. */
+static void step_dense(const fleet_optimizer *o, const fl_simd *simd,
+                       const fl_update *u, row *r, const float *g, int dim)
+{
+    float *state[] = {r->w + dim, r->w + 2 * dim};
+    fl_update own = *u;
+
+    r->head.step++;
+    r->head.changed_at = u->version;
+    if (o->kind == FL_RULE_ADAM) {
+        own.correct_a = o->correct_a[r->head.step];
+        own.correct_b = o->correct_b[r->head.step];
+    }
+    dense_of(simd, o->kind)(&own, r->w, g, state, dim);
+}
+
+static void check_rows(const fleet_optimizer *o, const fl_simd *simd, int dim)
+{
+    enum { ROWS = 12 };
+    static row got[ROWS], want[ROWS];
+    float g[N];
+
+    memset(got, 0, sizeof got);
+    for (int r = 0; r < ROWS; r++)
+        for (int i = 0; i < dim; i++)
+            got[r].w[i] = noise(r * 100 + i);
+    memcpy(want, got, sizeof got);
+    for (int t = 0; t < 20; t++) {
+        fl_update u = update_of(o, t);
+        const float *gradients[ROWS];
+        float *w[ROWS];
+        int n = 0;
+
+        gradient(g, t);
+        for (int r = 0; r < ROWS; r++) {
+            if (t % (1 + r % 4)) /* rows count their own steps */
+                continue;
+            w[n] = got[r].w;
+            gradients[n++] = g + r % (N - dim + 1);
+            step_dense(o, simd, &u, &want[r], g + r % (N - dim + 1), dim);
+        }
+        rows_of(simd, o->kind)(&u, w, gradients, n, dim);
+        CHECK(memcmp(got, want, sizeof got) == 0);
+    }
+    CHECK(got[0].head.step == 20 && got[3].head.step == 5);
+    CHECK(got[0].head.changed_at == 20);
+}
+
+TEST(rows_are_updated_as_dense_weights_are_each_with_its_own_step)
+{
+    static const int dims[] = {1, 3, 8, 9, 16, 17, 64};
+    fleet *f = handle();
+
+    for (int i = 0; i < N_RULE; i++)
+        for (const fl_simd *const *t = fl_simd_all(); *t; t++)
+            for (int d = 0; d < 7; d++)
+                check_rows(rule(f, i), *t, dims[d]);
+    fleet_destroy(f);
+}
+
+/* --- Adam's corrections -------------------------------------------------- */
+
+static void check_correction(float got, float beta, double t)
+{
+    double want = 1 / (1 - pow((double)beta, t));
+
+    if (!(fabs((double)got - want) <= 1e-7 * want))
+        test_fail(__FILE__, __LINE__, "1 / (1 - %g^%g) is %.9g, not %.9g",
+                  (double)beta, t, want, (double)got);
+}
+
+TEST(adams_bias_corrections_are_those_of_the_paper)
+{
+    static const int64_t at[] = {1,    2,     3,      10,     100,
+                                 1000, 17000, 100000, 5000000};
+    fleet *f = handle();
+    const fleet_optimizer *o = fleet_adam(f, 0.01f, NULL);
+
+    for (int i = 0; i < 9; i++) {
+        fl_update u;
+
+        fl_optimizer_update(o, at[i] - 1, 1, true, &u);
+        check_correction(u.correct_a, 0.9f, (double)at[i]);
+        check_correction(u.correct_b, 0.999f, (double)at[i]);
+    }
+    CHECK(o->correct_a[o->n_correct - 1] == 1);
+    CHECK(o->correct_b[o->n_correct - 1] == 1);
+    fleet_destroy(f);
+}
+
+TEST(a_row_that_was_updated_very_often_has_no_correction_left)
+{
+    fleet *f = handle();
+    const fleet_optimizer *o = fleet_adam(f, 0.01f, NULL);
+    fl_update u;
+    row a = {.w = {1}}, b = {.w = {1}};
+    const float g = 0.5f, *gradients[] = {&g};
+    float *w[] = {a.w};
+
+    fl_optimizer_update(o, 7, 1, true, &u);
+    a.head.step = b.head.step = UINT32_MAX - 5;
+    fl_simd_best()->adam_rows(&u, w, gradients, 1, 1);
+    u.correct_a = u.correct_b = 1;
+    fl_simd_best()->adam(&u, b.w, &g, (float *[]){b.w + 1, b.w + 2}, 1);
+    CHECK(memcmp(a.w, b.w, sizeof a.w) == 0);
+    fleet_destroy(f);
+}
+
+/* --- the scalars of an update -------------------------------------------- */
+
+static float rate_after(const fleet_optimizer *o, int64_t done)
+{
+    fl_update u;
+
+    fl_optimizer_update(o, done, 1, true, &u);
+    return u.lr;
+}
+
+TEST(a_sum_is_divided_by_its_batches_if_the_mean_is_asked_for)
+{
+    fleet *f = handle();
+    const fleet_optimizer *o = rule(f, 0);
+    fl_update u;
+
+    fl_optimizer_update(o, 41, 3, true, &u);
+    CHECK(u.scale == 1.0f / 3 && u.clip == 1 && u.version == 42);
+    fl_optimizer_update(o, 41, 3, false, &u);
+    CHECK(u.scale == 1);
+    fleet_destroy(f);
+}
+
+TEST(a_learning_rate_may_change_piece_by_piece)
+{
+    int64_t boundaries[] = {10, 20};
+    float values[] = {1, 0.5f, 0.25f};
+    fleet *f = handle();
+    fleet_optimizer *o = fleet_sgd(f, 7);
+
+    CHECK_OK(fleet_optimizer_set_piecewise_decay(o, boundaries, values, 2));
+    boundaries[0] = 1; /* arrays were copied */
+    values[0] = 9;
+    CHECK(rate_after(o, 0) == 1 && rate_after(o, 9) == 1);
+    CHECK(rate_after(o, 10) == 0.5f && rate_after(o, 19) == 0.5f);
+    CHECK(rate_after(o, 20) == 0.25f && rate_after(o, 1000000) == 0.25f);
+    CHECK_OK(fleet_optimizer_set_piecewise_decay(o, (int64_t[]){5},
+                                                 (float[]){3, 2}, 1));
+    CHECK(rate_after(o, 4) == 3 && rate_after(o, 5) == 2);
+    fleet_destroy(f);
+}
+
+TEST(a_learning_rate_may_fall_exponentially)
+{
+    fleet *f = handle();
+    fleet_optimizer *o = fleet_sgd(f, 0.4f);
+
+    CHECK_OK(fleet_optimizer_set_exponential_decay(o, 0.5f, 10, 0));
+    CHECK(rate_after(o, 0) == 0.4f && rate_after(o, 20) == 0.1f);
+    for (int64_t i = 0; i < 100; i++) {
+        float got = rate_after(o, i);
+        float want = (float)((double)0.4f * pow(0.5, (double)i / 10));
+
+        CHECK_CLOSE(&got, &want, 1, 1e-7);
+    }
+    CHECK_OK(fleet_optimizer_set_exponential_decay(o, 0.5f, 10, 1));
+    CHECK(rate_after(o, 9) == 0.4f && rate_after(o, 10) == 0.2f);
+    CHECK(rate_after(o, 19) == 0.2f && rate_after(o, 29) == 0.1f);
+    fleet_destroy(f);
+}
+
+/* --- numbers that cannot be ---------------------------------------------- */
+
+#define REFUSED(optimizer, words)                                              \
+    do {                                                                       \
+        CHECK((optimizer) == NULL);                                            \
+        CHECK_CONTAINS(fleet_last_error(), words);                             \
+    } while (0)
+
+TEST(optimizers_of_impossible_numbers_are_refused)
+{
+    fleet *f = handle();
+
+    REFUSED(fleet_sgd(f, 0), "sgd: the learning rate 0 is not positive");
+    REFUSED(fleet_sgd(f, -1), "learning rate -1");
+    REFUSED(fleet_adam(f, NAN, NULL), "adam: the learning rate nan");
+    REFUSED(fleet_adagrad(f, INFINITY, NULL), "adagrad: the learning rate inf");
+    REFUSED(fleet_momentum(f, 1, &(fleet_momentum_options){.momentum = 1}),
+            "momentum or beta1: 1 is out of range");
+    REFUSED(fleet_momentum(f, 1, &(fleet_momentum_options){.momentum = -0.5f}),
+            "-0.5 is out of range");
+    REFUSED(fleet_adam(f, 1, &(fleet_adam_options){.beta1 = NAN}), "beta1");
+    REFUSED(fleet_adam(f, 1, &(fleet_adam_options){.beta2 = 1.5f}),
+            "beta2: 1.5");
+    REFUSED(fleet_adam(f, 1, &(fleet_adam_options){.epsilon = -1}),
+            "epsilon: -1");
+    REFUSED(fleet_adagrad(f, 1, &(fleet_adagrad_options){.epsilon = INFINITY}),
+            "epsilon: inf");
+    REFUSED(fleet_adagrad(f, 1,
+                          &(fleet_adagrad_options){.initial_accumulator = -1}),
+            "initial_accumulator -1");
+    REFUSED(fleet_sgd(NULL, 1), "handle is NULL");
+    REFUSED(fleet_adam(NULL, 1, NULL), "handle is NULL");
+    fleet_destroy(f);
+}
+
+TEST(impossible_settings_are_refused)
+{
+    fleet *f = handle();
+    fleet_optimizer *o = fleet_sgd(f, 1);
+
+    CHECK_FAILS(fleet_optimizer_set_l2_decay(o, -1), FLEET_EINVAL, "l2_decay");
+    CHECK_FAILS(fleet_optimizer_set_l2_decay(o, NAN), FLEET_EINVAL, "l2_decay");
+    CHECK_FAILS(fleet_optimizer_set_global_norm_clip(o, 0), FLEET_EINVAL,
+                "global norm: 0");
+    CHECK_FAILS(fleet_optimizer_set_global_norm_clip(o, INFINITY), FLEET_EINVAL,
+                "global norm: inf");
+    CHECK_FAILS(fleet_optimizer_set_exponential_decay(o, 0, 1, 0), FLEET_EINVAL,
+                "rate: 0");
+    CHECK_FAILS(fleet_optimizer_set_exponential_decay(o, 1.5f, 1, 0),
+                FLEET_EINVAL, "rate: 1.5");
+    CHECK_FAILS(fleet_optimizer_set_exponential_decay(o, NAN, 1, 0),
+                FLEET_EINVAL, "rate: nan");
+    CHECK_FAILS(fleet_optimizer_set_exponential_decay(o, 0.5f, 0, 0),
+                FLEET_EINVAL, "steps: 0");
+    CHECK(rate_after(o, 100) == 1 && o->l2_decay == 0 && o->clip_norm == 0);
+    fleet_destroy(f);
+}
+
+static void check_pieces(const int64_t *boundaries, const float *values, int n,
+                         const char *words)
+{
+    fleet *f = handle();
+
+    CHECK_FAILS(fleet_optimizer_set_piecewise_decay(fleet_sgd(f, 1), boundaries,
+                                                    values, n),
+                FLEET_EINVAL, words);
+    fleet_destroy(f);
+}
+
+TEST(impossible_pieces_are_refused)
+{
+    const int64_t good[] = {1, 2}, flat[] = {5, 5}, zero[] = {0, 1};
+    const float values[] = {1, 1, 1}, bad[] = {1, 0, 1};
+
+    check_pieces(NULL, values, 2, "no boundaries");
+    check_pieces(good, NULL, 2, "no boundaries");
+    check_pieces(good, values, 0, "no boundaries");
+    check_pieces(flat, values, 2, "boundary 1 does not grow");
+    check_pieces(zero, values, 2, "boundary 0 does not grow");
+    check_pieces(good, bad, 2, "learning rate: 0 is out of range");
+}
+
+TEST(settings_need_an_optimizer)
+{
+    CHECK_FAILS(fleet_optimizer_set_l2_decay(NULL, 1), FLEET_EINVAL,
+                "fleet_optimizer_set_l2_decay: no optimizer");
+    CHECK_STATUS(fleet_optimizer_set_global_norm_clip(NULL, 1), FLEET_EINVAL);
+    CHECK_STATUS(fleet_optimizer_set_piecewise_decay(NULL, (int64_t[]){1},
+                                                     (float[]){1, 1}, 1),
+                 FLEET_EINVAL);
+    CHECK_STATUS(fleet_optimizer_set_exponential_decay(NULL, 0.5f, 1, 0),
+                 FLEET_EINVAL);
+}

@@ -1,0 +1,532 @@
+/* test_save.c - saves: what is loaded is what was saved, to the bit; what is
+ * damaged is refused by name; nothing is half-written. */
+#define _GNU_SOURCE
+#define SUITE save
+#include "scene.h"
+#include "test.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+
+static const char *in_folder(const char *name)
+{
+    char path[4096];
+
+    snprintf(path, sizeof path, "%s/%s", test_folder(), name);
+    return strdup(path);
+}
+
+/* A trained scene. */
+static void trained(scene *s, const char *optimizer, uint64_t seed)
+{
+    fleet_options o = {.seed = seed, .num_threads = 1};
+
+    scene_open(s, &o, optimizer);
+    scene_data(s, scene_file("train.txt", SCENE_LINES, 1), 64, 1, 0);
+    scene_train(s, 1);
+}
+
+static void goes_on_alike(const char *optimizer)
+{
+    const char *path = in_folder("saved");
+    scene a, b;
+    uint64_t saved;
+
+    trained(&a, optimizer, 7);
+    saved = scene_hash(&a);
+    CHECK_OK(fleet_save_persistables(a.f, path));
+    scene_open(&b, &(fleet_options){.seed = 99, .num_threads = 1}, optimizer);
+    CHECK_OK(fleet_load_model(b.f, path));
+    CHECK(scene_hash(&b) == saved);
+
+    /* the optimizer's states and counters came along: both go on alike, rows
+     * that were unknown so far included */
+    scene_data(&b, scene_file("train.txt", SCENE_LINES, 1), 64, 1, 0);
+    scene_data(&a, scene_file("more.txt", SCENE_LINES, 2), 64, 1, 0);
+    scene_data(&b, scene_file("more.txt", SCENE_LINES, 2), 64, 1, 0);
+    scene_train(&a, 2);
+    scene_train(&b, 2);
+    CHECK(scene_hash(&a) != saved);
+    CHECK(scene_hash(&a) == scene_hash(&b));
+    scene_close(&a);
+    scene_close(&b);
+}
+
+TEST(a_loaded_model_goes_on_alike_with_adam)
+{
+    goes_on_alike("adam");
+}
+
+TEST(a_loaded_model_goes_on_alike_with_adagrad)
+{
+    goes_on_alike("adagrad");
+}
+
+TEST(a_loaded_model_goes_on_alike_with_momentum)
+{
+    goes_on_alike("momentum");
+}
+
+TEST(a_loaded_model_goes_on_alike_with_sgd)
+{
+    goes_on_alike("sgd");
+}
+
+TEST(a_save_of_an_untrained_model_loads)
+{
+    const char *path = in_folder("saved");
+    scene a, b;
+
+    scene_open(&a, &(fleet_options){.seed = 3}, "adam");
+    CHECK_OK(fleet_save_persistables(a.f, path));
+    scene_open(&b, &(fleet_options){.seed = 4}, "adam");
+    CHECK_OK(fleet_load_model(b.f, path));
+    CHECK(scene_hash(&a) == scene_hash(&b));
+    scene_close(&a);
+    scene_close(&b);
+}
+
+TEST(a_save_replaces_an_older_one)
+{
+    const char *path = in_folder("saved");
+    scene a, b;
+
+    trained(&a, "adam", 7);
+    CHECK_OK(fleet_save_persistables(a.f, path));
+    scene_train(&a, 1);
+    CHECK_OK(fleet_save_persistables(a.f, path));
+    scene_open(&b, NULL, "adam");
+    CHECK_OK(fleet_load_model(b.f, path));
+    CHECK(scene_hash(&a) == scene_hash(&b));
+    scene_close(&a);
+    scene_close(&b);
+}
+
+/* --- damage -------------------------------------------------------------- */
+
+static int names_in(const char *path, char name[][256])
+{
+    DIR *dir = opendir(path);
+    struct dirent *e;
+    int n = 0;
+
+    while (dir && (e = readdir(dir)) != NULL)
+        if (e->d_name[0] != '.')
+            strcpy(name[n++], e->d_name);
+    closedir(dir);
+    return n;
+}
+
+static void flip(const char *file, off_t at)
+{
+    int fd = open(file, O_RDWR);
+    char byte;
+
+    CHECK(pread(fd, &byte, 1, at) == 1);
+    byte = (char)(byte ^ 0x40);
+    CHECK(pwrite(fd, &byte, 1, at) == 1);
+    close(fd);
+}
+
+TEST(a_flipped_bit_in_any_file_is_found_and_the_file_named)
+{
+    const char *path = in_folder("saved");
+    char name[16][256], file[8192];
+    scene a, b;
+    uint64_t before;
+    int n;
+
+    trained(&a, "adam", 7);
+    CHECK_OK(fleet_save_persistables(a.f, path));
+    scene_open(&b, NULL, "adam");
+    CHECK_OK(fleet_load_model(b.f, path));
+    before = scene_hash(&b);
+    n = names_in(path, name);
+    CHECK_INT(n, 3); /* a part, the manifest and its sum */
+    for (int i = 0; i < n; i++) {
+        struct stat st;
+
+        snprintf(file, sizeof file, "%s/%s", path, name[i]);
+        CHECK(stat(file, &st) == 0);
+        for (int k = 0; k < 8; k++) {
+            off_t at = st.st_size * k / 8;
+
+            if (strcmp(name[i], "manifest.xxh64") == 0 && at >= 16)
+                continue;
+            flip(file, at);
+            CHECK_STATUS(fleet_load_model(b.f, path), FLEET_ECORRUPT);
+            CHECK_CONTAINS(fleet_last_error(),
+                           strncmp(name[i], "manifest", 8) ? name[i]
+                                                           : "manifest");
+            flip(file, at);
+        }
+    }
+    CHECK(scene_hash(&b) == before);
+    CHECK_OK(fleet_load_model(b.f, path));
+    scene_close(&a);
+    scene_close(&b);
+}
+
+TEST(a_cut_or_missing_file_is_found)
+{
+    const char *path = in_folder("saved");
+    char file[4096];
+    struct stat st;
+    scene a;
+
+    trained(&a, "adam", 7);
+    CHECK_OK(fleet_save_persistables(a.f, path));
+    snprintf(file, sizeof file, "%s/part-00000", path);
+    CHECK(stat(file, &st) == 0);
+    CHECK(truncate(file, st.st_size - 5) == 0);
+    CHECK_FAILS(fleet_load_model(a.f, path), FLEET_ECORRUPT, "part-00000");
+    CHECK(unlink(file) == 0);
+    CHECK_FAILS(fleet_load_model(a.f, path), FLEET_ECORRUPT,
+                "part-00000: missing");
+    snprintf(file, sizeof file, "%s/manifest.xxh64", path);
+    CHECK(unlink(file) == 0);
+    CHECK_FAILS(fleet_load_model(a.f, path), FLEET_ECORRUPT,
+                "manifest.xxh64: missing");
+    scene_close(&a);
+}
+
+TEST(a_folder_that_is_no_save_is_no_save)
+{
+    scene a;
+
+    scene_open(&a, NULL, "adam");
+    CHECK_FAILS(fleet_load_model(a.f, "/nonexistent/x"), FLEET_ENOENT,
+                "/nonexistent/x");
+    CHECK_FAILS(fleet_load_model(a.f, test_folder()), FLEET_ENOENT,
+                "manifest.json");
+    CHECK_FAILS(fleet_load_model(a.f, NULL), FLEET_EINVAL, "NULL");
+    scene_close(&a);
+}
+
+/* --- what does not fit --------------------------------------------------- */
+
+TEST(another_optimizers_states_are_refused_by_name)
+{
+    const char *path = in_folder("saved");
+    scene a, b;
+
+    trained(&a, "adam", 7);
+    CHECK_OK(fleet_save_persistables(a.f, path));
+    scene_open(&b, NULL, "sgd");
+    CHECK_FAILS(fleet_load_model(b.f, path), FLEET_ESHAPE,
+                "another optimizer than sgd");
+    scene_close(&a);
+    scene_close(&b);
+}
+
+TEST(a_parameter_of_another_shape_is_refused_by_name)
+{
+    const char *path = in_folder("saved");
+    fleet_model m;
+    scene a, b = {0};
+
+    trained(&a, "adam", 7);
+    CHECK_OK(fleet_save_persistables(a.f, path));
+    CHECK_OK(fleet_init(&b.f, NULL));
+    b.p = fleet_program_create(b.f);
+    fleet_mlp(b.p,
+              &(fleet_mlp_options){.dim = 5,
+                                   .classes = 3,
+                                   .hidden = (int64_t[]){16},
+                                   .n_hidden = 1},
+              &m);
+    CHECK_FAILS(fleet_load_model(b.f, path), FLEET_ESHAPE, "\"tower_");
+    scene_close(&a);
+    scene_close(&b);
+}
+
+TEST(a_parameter_that_the_save_does_not_have_is_named)
+{
+    const char *path = in_folder("saved");
+    scene a, b;
+
+    trained(&a, "adam", 7);
+    CHECK_OK(fleet_save_persistables(a.f, path));
+    scene_open(&b, NULL, "adam");
+    fleet_parameter(b.p, (int64_t[]){2}, 1,
+                    &(fleet_param_attr){.name = "extra"});
+    CHECK_FAILS(fleet_load_model(b.f, path), FLEET_ENOENT, "has no \"extra\"");
+    scene_close(&a);
+    scene_close(&b);
+}
+
+/* --- nothing half-written ------------------------------------------------ */
+
+static int entries(const char *path)
+{
+    char name[64][256];
+
+    return names_in(path, name);
+}
+
+TEST(a_folder_that_holds_something_else_is_left_alone)
+{
+    char file[4096];
+    scene a;
+
+    snprintf(file, sizeof file, "%s/mine", test_folder());
+    CHECK(mkdir(file, 0755) == 0);
+    test_file("mine/letter.txt", "dear");
+    trained(&a, "adam", 7);
+    CHECK_FAILS(fleet_save_persistables(a.f, file), FLEET_EEXIST,
+                "holds something else");
+    CHECK_INT(entries(file), 1);
+    scene_close(&a);
+}
+
+TEST(an_unwritable_place_is_named_and_nothing_is_left)
+{
+    scene a;
+
+    trained(&a, "adam", 7);
+    CHECK_FAILS(fleet_save_persistables(a.f, "/proc/nowhere/model"), FLEET_EIO,
+                "/proc/nowhere/model");
+    CHECK_FAILS(fleet_save_persistables(a.f, ""), FLEET_EINVAL, "empty path");
+    CHECK_FAILS(fleet_save_persistables(a.f, NULL), FLEET_EINVAL, "NULL");
+    scene_close(&a);
+}
+
+/* The save at path is whole, and the one it was. */
+static void check_untouched(const char *path, uint64_t hash, int n_entry)
+{
+    scene b;
+
+    scene_open(&b, NULL, "adam");
+    CHECK_OK(fleet_load_model(b.f, path));
+    CHECK(scene_hash(&b) == hash);
+    CHECK_INT(entries(test_folder()), n_entry);
+    scene_close(&b);
+}
+
+/* Writing fails as on a full disk: at a limit on the size of files. */
+TEST(a_write_that_fails_leaves_the_old_save_and_nothing_else)
+{
+    const char *path = in_folder("saved");
+    struct rlimit limit = {1000, RLIM_INFINITY};
+    uint64_t saved;
+    int n_entry;
+    scene a;
+
+    trained(&a, "adam", 7);
+    CHECK_OK(fleet_save_persistables(a.f, path));
+    saved = scene_hash(&a);
+    n_entry = entries(test_folder());
+    scene_train(&a, 1);
+    signal(SIGXFSZ, SIG_IGN);
+    CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    CHECK_FAILS(fleet_save_persistables(a.f, path), FLEET_EIO, "part-00000");
+    limit.rlim_cur = RLIM_INFINITY;
+    CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    check_untouched(path, saved, n_entry);
+    scene_close(&a);
+}
+
+TEST(memory_that_runs_out_at_any_point_leaves_the_old_save)
+{
+    const char *path = in_folder("saved");
+    uint64_t saved;
+    int n_entry;
+    scene a;
+
+    trained(&a, "adam", 7);
+    CHECK_OK(fleet_save_persistables(a.f, path));
+    saved = scene_hash(&a);
+    n_entry = entries(test_folder());
+    scene_train(&a, 1);
+    for (int64_t n = 1; n < 100000; n++) {
+        fleet_status status;
+
+        fl_memory_fail_at(n, true);
+        status = fleet_save_persistables(a.f, path);
+        fl_memory_fail_at(0, false);
+        if (status == FLEET_OK)
+            break;
+        CHECK_STATUS(status, FLEET_ENOMEM);
+        if (n % 50 == 0)
+            check_untouched(path, saved, n_entry);
+    }
+    CHECK_INT(entries(test_folder()), n_entry);
+    scene_close(&a);
+}
+
+/* --- inference ----------------------------------------------------------- */
+
+typedef struct batch {
+    float dense[40 * 3], want[40], got[40];
+    int64_t u[40], v[40], w[100], offsets[41];
+    int n;
+} batch;
+
+static void fill(batch *b, int n)
+{
+    b->n = n;
+    for (int i = 0; i < n; i++) {
+        b->u[i] = i * 7 % 60; /* some were never seen in training */
+        b->v[i] = i % 25;
+        b->offsets[i + 1] = b->offsets[i] + i % 3;
+        for (int j = 0; j < 3; j++)
+            b->dense[i * 3 + j] = (float)((i * 13 + j * 5) % 20) / 10 - 1;
+        for (int64_t j = b->offsets[i]; j < b->offsets[i + 1]; j++)
+            b->w[j] = j * 31 % 400;
+    }
+}
+
+static int feeds_of(const batch *b, int64_t dims[2][2], fleet_feed *feed)
+{
+    dims[0][0] = dims[1][0] = b->n;
+    dims[0][1] = 3;
+    dims[1][1] = 1;
+    feed[0] = (fleet_feed){"dense", FLEET_FLOAT32, b->dense, dims[0], 2, NULL};
+    feed[1] = (fleet_feed){"u", FLEET_INT64, b->u, dims[1], 2, NULL};
+    feed[2] = (fleet_feed){"v", FLEET_INT64, b->v, dims[1], 2, NULL};
+    feed[3] = (fleet_feed){"w", FLEET_INT64, b->w, dims[1], 1, b->offsets};
+    return 4;
+}
+
+/* A predictor of a trained scene, and what the scene's own executor says. */
+static fleet_predictor *predictor_of(scene *s, batch *b)
+{
+    const char *path = in_folder("model");
+    fleet_executor_options test = {.for_test = 1};
+    fleet_var *feed_vars[] = {
+        fleet_program_var(s->p, "dense"), fleet_program_var(s->p, "u"),
+        fleet_program_var(s->p, "v"), fleet_program_var(s->p, "w")};
+    fleet_fetch fetch = {s->m.prediction, b->want, sizeof b->want, {0}, 0};
+    fleet_feed feed[4];
+    int64_t dims[2][2];
+    fleet_predictor *p;
+
+    s->tester = fleet_executor_create(s->p, &test);
+    CHECK_OK(fleet_executor_run(s->tester, feed, feeds_of(b, dims, feed),
+                                &fetch, 1));
+    CHECK_OK(fleet_save_inference_model(s->f, path, feed_vars, 4,
+                                        &s->m.prediction, 1));
+    p = fleet_load_inference_model(path);
+    if (!p)
+        test_fail(__FILE__, __LINE__, "%s", fleet_last_error());
+    return p;
+}
+
+TEST(a_predictor_scores_the_same_to_the_bit)
+{
+    size_t size = sizeof((batch *)0)->got;
+    fleet_feed feed[4];
+    int64_t dims[2][2];
+    fleet_predictor *p;
+    batch b = {0};
+    scene s;
+
+    trained(&s, "adam", 7);
+    fill(&b, 40);
+    p = predictor_of(&s, &b);
+    CHECK_INT(fleet_predictor_input_num(p), 4);
+    CHECK_INT(fleet_predictor_output_num(p), 1);
+    CHECK_OK(fleet_predictor_run(p, feed, feeds_of(&b, dims, feed),
+                                 (void *[]){b.got}, &size, 1));
+    CHECK(memcmp(b.got, b.want, 40 * sizeof(float)) == 0);
+    CHECK(b.got[0] > 0 && b.got[0] < 1);
+    fleet_predictor_destroy(p);
+    scene_close(&s);
+}
+
+typedef struct caller {
+    fleet_predictor *p;
+    const batch *b;
+    int wrong;
+} caller;
+
+static void *call_often(void *arg)
+{
+    caller *c = arg;
+    size_t size = sizeof c->b->got;
+
+    for (int i = 0; i < 200; i++) {
+        float got[40];
+        fleet_feed feed[4];
+        int64_t dims[2][2];
+
+        if (fleet_predictor_run(c->p, feed, feeds_of(c->b, dims, feed),
+                                (void *[]){got}, &size, 1) != FLEET_OK ||
+            memcmp(got, c->b->want, sizeof got) != 0)
+            c->wrong++;
+    }
+    return NULL;
+}
+
+TEST(a_predictor_may_be_called_from_many_threads)
+{
+    pthread_t thread[6];
+    caller c[6];
+    batch b = {0};
+    fleet_predictor *p;
+    scene s;
+
+    trained(&s, "adam", 7);
+    fill(&b, 40);
+    p = predictor_of(&s, &b);
+    for (int i = 0; i < 6; i++) {
+        c[i] = (caller){p, &b, 0};
+        CHECK(pthread_create(&thread[i], NULL, call_often, &c[i]) == 0);
+    }
+    for (int i = 0; i < 6; i++) {
+        pthread_join(thread[i], NULL);
+        CHECK_INT(c[i].wrong, 0);
+    }
+    fleet_predictor_destroy(p);
+    scene_close(&s);
+}
+
+TEST(a_predictor_refuses_what_does_not_fit)
+{
+    size_t size = 4;
+    fleet_feed feed[4];
+    int64_t dims[2][2];
+    float out;
+    fleet_predictor *p;
+    batch b = {0};
+    scene s;
+
+    trained(&s, "adam", 7);
+    fill(&b, 40);
+    p = predictor_of(&s, &b);
+    CHECK_FAILS(fleet_predictor_run(p, feed, feeds_of(&b, dims, feed),
+                                    (void *[]){&out}, &size, 1),
+                FLEET_ESHAPE, "160 bytes, but there is room for 4");
+    CHECK_FAILS(fleet_predictor_run(p, feed, 3, (void *[]){&out}, &size, 1),
+                FLEET_ENOENT, "\"w\" is missing");
+    CHECK_FAILS(fleet_predictor_run(p, feed, 4, (void *[]){&out}, &size, 2),
+                FLEET_EINVAL, "expected 1 outputs, got 2");
+    fleet_predictor_destroy(p);
+    CHECK(fleet_load_inference_model("/nonexistent") == NULL);
+    CHECK_CONTAINS(fleet_last_error(), "/nonexistent");
+    scene_close(&s);
+}
+
+TEST(an_inference_model_must_be_told_all_its_inputs)
+{
+    fleet_var *feed;
+    scene s;
+
+    trained(&s, "adam", 7);
+    feed = fleet_program_var(s.p, "dense");
+    CHECK_FAILS(fleet_save_inference_model(s.f, in_folder("m"), &feed, 1,
+                                           &s.m.prediction, 1),
+                FLEET_ENOENT, "depends on \"u\"");
+    scene_close(&s);
+}

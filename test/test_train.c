@@ -1,0 +1,353 @@
+/* test_train.c - passes over a dataset: what they report, what they refuse, and
+ * that they leave the same bits behind however the data was read. */
+#define SUITE train
+#include "scene.h"
+#include "test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static uint64_t hash_after(const char *file, int readers, int64_t shuffle,
+                           int compute)
+{
+    fleet_options o = {.seed = 5, .num_threads = compute};
+    uint64_t hash;
+    scene s;
+
+    scene_open(&s, &o, "adam");
+    scene_data(&s, file, 32, readers, shuffle);
+    scene_train(&s, 2);
+    hash = scene_hash(&s);
+    scene_close(&s);
+    return hash;
+}
+
+TEST(bits_do_not_depend_on_reader_or_compute_threads)
+{
+    const char *file = scene_file("a.txt", SCENE_LINES, 1);
+    uint64_t hash = hash_after(file, 1, 0, 1);
+
+    CHECK(hash_after(file, 1, 0, 1) == hash);
+    CHECK(hash_after(file, 4, 0, 1) == hash);
+    CHECK(hash_after(file, 4, 0, 3) == hash);
+    CHECK(hash_after(file, 1, 100, 1) != hash);
+    CHECK(hash_after(file, 4, 100, 2) == hash_after(file, 1, 100, 1));
+}
+
+TEST(a_pass_reports_what_it_did)
+{
+    fleet_train_result r;
+    scene s;
+
+    scene_open(&s, NULL, "adam");
+    scene_data(&s, scene_file("a.txt", 100, 1), 32, 2, 0);
+    s.e = fleet_executor_create(s.p, NULL);
+    CHECK_OK(fleet_train_from_dataset(s.e, s.data, NULL, &r));
+    CHECK_INT(r.batches, 4);
+    CHECK_INT(r.samples, 100);
+    CHECK(r.seconds > 0);
+    CHECK(r.loss > 0.1 && r.loss < 2);
+    scene_close(&s);
+}
+
+TEST(training_makes_the_loss_smaller_and_testing_changes_nothing)
+{
+    fleet_executor_options test = {.for_test = 1};
+    fleet_evaluation before, after;
+    uint64_t hash;
+    scene s;
+
+    scene_open(&s, NULL, "adam");
+    scene_data(&s, scene_file("a.txt", SCENE_LINES, 1), 32, 1, 0);
+    s.tester = fleet_executor_create(s.p, &test);
+    CHECK_OK(fleet_evaluate(s.tester, s.data, &s.m, &before));
+    scene_train(&s, 8);
+    hash = scene_hash(&s);
+    CHECK_OK(fleet_evaluate(s.tester, s.data, &s.m, &after));
+    CHECK_INT(after.samples, SCENE_LINES);
+    CHECK(after.logloss < before.logloss - 0.1);
+    CHECK(after.auc > 0.9 && after.auc > before.auc);
+    CHECK(after.accuracy > before.accuracy);
+    CHECK(scene_hash(&s) == hash);
+    scene_close(&s);
+}
+
+/* --- the fetch line ------------------------------------------------------ */
+
+typedef struct lines {
+    char text[4000];
+    int n;
+} lines;
+
+static void keep_line(void *user, fleet_log_level level, const char *line)
+{
+    lines *l = user;
+
+    if (level == FLEET_LOG_INFO) {
+        l->n++;
+        strncat(l->text, line, sizeof l->text - strlen(l->text) - 2);
+        strcat(l->text, "\n");
+    }
+}
+
+TEST(the_log_line_is_fleets)
+{
+    lines l = {.n = 0};
+    fleet_options o = {.log = keep_line, .log_user = &l};
+    fleet_train_options t = {.n_fetch = 1,
+                             .fetch_info = (const char *[]){"cost"},
+                             .print_period = 2};
+    int year, batch;
+    double loss;
+    scene s;
+
+    scene_open(&s, &o, "adam");
+    t.fetch_list = (const fleet_var *[]){s.m.loss};
+    scene_data(&s, scene_file("a.txt", 100, 1), 20, 1, 0);
+    s.e = fleet_executor_create(s.p, NULL);
+    CHECK_OK(fleet_train_from_dataset(s.e, s.data, &t, NULL));
+    CHECK_INT(l.n, 2);
+    CHECK_INT(sscanf(l.text,
+                     "time: [%d-%*d-%*d %*d:%*d:%*d], batch: [%d], "
+                     "cost[1]:[%lf]",
+                     &year, &batch, &loss),
+              3);
+    CHECK_INT(batch, 2);
+    CHECK(year > 2000 && loss > 0);
+    scene_close(&s);
+}
+
+static int stop_at_2(void *user, int64_t batch, int64_t samples)
+{
+    *(int64_t *)user += samples;
+    return batch == 2;
+}
+
+TEST(a_callback_may_end_the_pass)
+{
+    int64_t seen = 0;
+    fleet_train_options t = {.on_batch = stop_at_2, .user = &seen};
+    fleet_train_result r;
+    scene s;
+
+    scene_open(&s, NULL, "adam");
+    scene_data(&s, scene_file("a.txt", 100, 1), 20, 2, 0);
+    s.e = fleet_executor_create(s.p, NULL);
+    CHECK_OK(fleet_train_from_dataset(s.e, s.data, &t, &r));
+    CHECK_INT(r.batches, 2);
+    CHECK_INT(seen, 40);
+    scene_close(&s);
+}
+
+/* --- bad input ----------------------------------------------------------- */
+
+static void refuses(const char *text, fleet_status want, const char *words)
+{
+    fleet_train_result r = {0};
+    scene s;
+
+    scene_open(&s, NULL, "adam");
+    scene_data(&s, test_file("bad.txt", text), 1, 2, 0);
+    s.e = fleet_executor_create(s.p, NULL);
+    CHECK_FAILS(fleet_train_from_dataset(s.e, s.data, NULL, &r), want, words);
+    CHECK_CONTAINS(fleet_last_error(), "bad.txt");
+    CHECK_INT(r.batches, 1); /* the line before it was trained on */
+    scene_close(&s);
+}
+
+#define GOOD "1 1 3 0 0 0 1 5 1 6 2 7 8\n"
+
+TEST(a_malformed_line_is_named_by_file_line_and_slot)
+{
+    refuses(GOOD "1 x 3 0 0 0 1 5 1 6 1 7\n", FLEET_EFORMAT, "2");
+    refuses(GOOD "1 1 3 0 0 0 1 5 1 6 0\n", FLEET_EFORMAT, "\"w\"");
+    refuses(GOOD "1 1 3 0 0 0 1 -5 1 6 1 7\n", FLEET_EFORMAT, "\"u\"");
+    refuses(GOOD "1 1 3 0 0 0 1 3.7 1 6 1 7\n", FLEET_EFORMAT, "3.7");
+    refuses(GOOD "1 1 3 0 0 0 1 5 1 6 1 7 9\n", FLEET_EFORMAT, "2");
+    refuses(GOOD "1 1 3 0 0\n", FLEET_EFORMAT, "\"dense\"");
+    refuses(GOOD "1 nan 3 0 0 0 1 5 1 6 1 7\n", FLEET_EFORMAT, "\"label\"");
+}
+
+TEST(what_cannot_be_read_is_named)
+{
+    const char *missing = "/nonexistent/part-*";
+    scene s;
+
+    scene_open(&s, NULL, "adam");
+    scene_data(&s, scene_file("a.txt", 10, 1), 4, 1, 0);
+    CHECK_FAILS(fleet_dataset_set_filelist(s.data, &missing, 1), FLEET_ENOENT,
+                "/nonexistent/part-*");
+    CHECK_FAILS(fleet_dataset_set_filelist(s.data, NULL, 1), FLEET_EINVAL,
+                "no files");
+    s.e = fleet_executor_create(s.p, NULL);
+    CHECK_FAILS(fleet_infer_from_dataset(s.e, s.data, NULL, NULL), FLEET_ESTATE,
+                "for_test");
+    scene_close(&s);
+}
+
+TEST(a_pipe_command_that_fails_is_named)
+{
+    scene s;
+    fleet_var *vars[5];
+    fleet_dataset_options o = {.batch_size = 4,
+                               .pipe_command = "head -n 2; exit 3"};
+    const char *file = scene_file("a.txt", 10, 1);
+
+    scene_open(&s, NULL, "adam");
+    vars[0] = s.m.label;
+    vars[1] = fleet_program_var(s.p, "dense");
+    vars[2] = fleet_program_var(s.p, "u");
+    vars[3] = fleet_program_var(s.p, "v");
+    vars[4] = fleet_program_var(s.p, "w");
+    o.use_var = vars;
+    o.n_use_var = 5;
+    s.data = fleet_queue_dataset(s.f, &o);
+    CHECK_OK(fleet_dataset_set_filelist(s.data, &file, 1));
+    s.e = fleet_executor_create(s.p, NULL);
+    CHECK_FAILS(fleet_train_from_dataset(s.e, s.data, NULL, NULL),
+                FLEET_ECHILD, "head -n 2; exit 3");
+    CHECK_CONTAINS(fleet_last_error(), "3");
+    CHECK(waitpid(-1, NULL, WNOHANG) == -1); /* no child is left */
+    scene_close(&s);
+}
+
+TEST(a_slot_that_does_not_fit_its_variable_is_named)
+{
+    fleet_slot slots[] = {{.name = "label"},
+                          {.name = "dense", .dim = 2},
+                          {.name = "u", .dtype = FLEET_INT64},
+                          {.name = "v", .dtype = FLEET_INT64},
+                          {.name = "w", .dtype = FLEET_INT64, .dim = -1}};
+    fleet_dataset_options o = {.slots = slots, .n_slot = 5};
+    const char *file = scene_file("a.txt", 10, 1);
+    scene s;
+
+    scene_open(&s, NULL, "adam");
+    s.e = fleet_executor_create(s.p, NULL);
+    s.data = fleet_queue_dataset(s.f, &o);
+    CHECK_OK(fleet_dataset_set_filelist(s.data, &file, 1));
+    CHECK_FAILS(fleet_train_from_dataset(s.e, s.data, NULL, NULL), FLEET_ESHAPE,
+                "slot \"dense\" has 2 values per sample, but its variable "
+                "takes 3");
+    slots[1] = (fleet_slot){.name = "dense", .dtype = FLEET_INT64, .dim = 3};
+    s.data = fleet_queue_dataset(s.f, &o);
+    CHECK_OK(fleet_dataset_set_filelist(s.data, &file, 1));
+    CHECK_FAILS(fleet_train_from_dataset(s.e, s.data, NULL, NULL), FLEET_EDTYPE,
+                "slot \"dense\" is int64, but its variable is float32");
+    slots[1] = (fleet_slot){.name = "numbers", .dim = 3};
+    s.data = fleet_queue_dataset(s.f, &o);
+    CHECK_OK(fleet_dataset_set_filelist(s.data, &file, 1));
+    CHECK_FAILS(fleet_train_from_dataset(s.e, s.data, NULL, NULL), FLEET_ENOENT,
+                "no slot of the dataset feeds variable \"dense\"");
+    scene_close(&s);
+}
+
+typedef struct hashes {
+    fleet *f;
+    uint64_t last;
+    int64_t batches;
+} hashes;
+
+static int keep_hash(void *user, int64_t batch, int64_t samples)
+{
+    hashes *h = user;
+
+    (void)samples;
+    h->batches = batch;
+    return fleet_params_hash(h->f, &h->last) != FLEET_OK;
+}
+
+TEST(a_loss_that_is_not_finite_is_blamed_and_changes_nothing)
+{
+    hashes h = {0};
+    fleet_train_options t = {.on_batch = keep_hash, .user = &h};
+    char batch[32];
+    scene s;
+
+    scene_open(&s, NULL, "explode");
+    scene_data(&s, scene_file("a.txt", SCENE_LINES, 1), 32, 1, 0);
+    s.e = fleet_executor_create(s.p, NULL);
+    h.f = s.f;
+    CHECK_FAILS(fleet_train_from_dataset(s.e, s.data, &t, NULL),
+                FLEET_ENUMERIC, "the loss is not finite: op ");
+    snprintf(batch, sizeof batch, "batch %lld:", (long long)h.batches + 1);
+    CHECK_CONTAINS(fleet_last_error(), batch);
+    CHECK(scene_hash(&s) == h.last);
+    scene_close(&s);
+}
+
+/* --- misuse -------------------------------------------------------------- */
+
+TEST(calls_out_of_order_are_refused)
+{
+    fleet_program *p;
+    fleet_executor *e;
+    scene s;
+
+    scene_open(&s, NULL, "adam");
+    scene_data(&s, scene_file("a.txt", 10, 1), 4, 1, 0);
+    CHECK_FAILS(fleet_run_server(s.f), FLEET_ESTATE, "worker");
+    CHECK_OK(fleet_init_worker(s.f));
+    CHECK_OK(fleet_barrier_worker(s.f));
+    CHECK_OK(fleet_stop_worker(s.f));
+    s.e = fleet_executor_create(s.p, NULL);
+    p = fleet_program_create(s.f);
+    fleet_mlp(p,
+              &(fleet_mlp_options){.input = "in2",
+                                   .label = "label2",
+                                   .dim = 2,
+                                   .classes = 2,
+                                   .hidden = (int64_t[]){3},
+                                   .n_hidden = 1},
+              NULL);
+    CHECK(fleet_program_status(p) == FLEET_OK);
+    e = fleet_executor_create(p, NULL);
+    CHECK(e == NULL); /* its tower_0.w has another shape here */
+    CHECK_CONTAINS(fleet_last_error(), "tower_");
+    scene_close(&s);
+}
+
+TEST(a_handle_of_the_parent_is_refused_in_a_child)
+{
+    int status = -1;
+    pid_t child;
+    scene s;
+
+    scene_open(&s, &(fleet_options){.num_threads = 2}, "adam");
+    scene_data(&s, scene_file("a.txt", 40, 1), 4, 1, 0);
+    scene_train(&s, 1);
+    child = fork();
+    if (child == 0)
+        _exit(fleet_train_from_dataset(s.e, s.data, NULL, NULL) ==
+                      FLEET_ESTATE
+                  ? 0
+                  : 1);
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    scene_train(&s, 1);
+    scene_close(&s);
+}
+
+TEST(two_handles_in_one_process_share_nothing)
+{
+    const char *file = scene_file("a.txt", SCENE_LINES, 1);
+    fleet_options o = {.seed = 5, .num_threads = 2};
+    scene a, b;
+
+    scene_open(&a, &o, "adam");
+    scene_open(&b, &o, "adam");
+    scene_data(&a, file, 32, 1, 0);
+    scene_data(&b, file, 32, 1, 0);
+    scene_train(&a, 1);
+    scene_train(&b, 1);
+    CHECK(scene_hash(&a) == scene_hash(&b));
+    scene_train(&a, 1);
+    CHECK(scene_hash(&a) != scene_hash(&b));
+    scene_close(&a);
+    scene_train(&b, 1);
+    scene_close(&b);
+}

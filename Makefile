@@ -197,9 +197,9 @@ headers:
 FORMATTED = $(wildcard include/fleet/*.h src/*/*.[ch] tools/*.c samples/*.[ch] \
               test/*.[ch] test/fuzz/*.[ch] bench/*.[ch])
 format:
-	clang-format -i $(FORMATTED)
+	@clang-format -i $(FORMATTED)
 format-check:
-	clang-format --dry-run -Werror $(FORMATTED)
+	@clang-format --dry-run -Werror $(FORMATTED)
 
 # --- fuzzing ----------------------------------------------------------------
 FUZZERS  := $(patsubst test/fuzz/fuzz_%.c,%,$(wildcard test/fuzz/fuzz_*.c))
@@ -259,9 +259,17 @@ clean:
 	rm -rf build $(LIBDIR) $(BINDIR)
 
 # --- benchmarks ---------------------------------------------------------------
+# data_*.c look inside: they are linked with the library's objects
+$(BUILD)/bench/data_%: $(BUILD)/bench/data_%.o $(OBJ)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
 $(BUILD)/bench/%: $(BUILD)/bench/%.o $(LIBDIR)/libfleet.so
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $< -L$(LIBDIR) -lfleet \
 	    -Wl,-rpath,$(abspath $(LIBDIR)) $(LIBS)
+
+.PHONY: bench
+bench: lib
+	bench/run
 
 -include $(wildcard $(BUILD)/*/*.d $(BUILD)/*/*/*.d)

@@ -34,7 +34,6 @@ typedef struct scene {
 static fleet_status describe(scene *s)
 {
     fleet_ctr_options options = {.label = "income",
-                                 .label_dtype = FLEET_INT64,
                                  .dense =
                                      &(fleet_dense_slot){"dense", ADULT_DENSE},
                                  .n_dense = 1,

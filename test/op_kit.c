@@ -71,7 +71,7 @@ static void make_inputs(scene *s)
 {
     for (int i = 0; i < s->c->n_in; i++) {
         const kit_input *k = &s->c->in[i];
-        char name[8];
+        char name[16];
 
         snprintf(name, sizeof name, "in%d", i);
         fill_input(s, i);
@@ -79,9 +79,9 @@ static void make_inputs(scene *s)
             s->in[i] = fleet_parameter(s->p, k->dims, k->n_dim,
                                        &(fleet_param_attr){.name = name});
         else
-            s->in[i] = fleet_data(s->p, name,
-                                  k->is_ids ? FLEET_INT64 : FLEET_FLOAT32,
-                                  k->dims, k->n_dim);
+            s->in[i] =
+                fleet_data(s->p, name, k->is_ids ? FLEET_INT64 : FLEET_FLOAT32,
+                           k->dims, k->n_dim);
         if (s->in[i] && !k->is_ids)
             s->in[i]->keep_gradient = true;
     }
@@ -146,15 +146,16 @@ static void run_scene(scene *s, float *out)
         const kit_input *k = &s->c->in[i];
 
         if (!k->is_param)
-            feed[n++] = (fleet_feed){
-                s->in[i]->name, k->is_ids ? FLEET_INT64 : FLEET_FLOAT32,
-                k->is_ids ? (void *)s->ids[i] : (void *)s->fed[i],
-                s->ref[i].dim,  s->ref[i].n_dim,
-                NULL};
-    }
-    feed[n++] = (fleet_feed){"weight",         FLEET_FLOAT32, s->fed_weight,
-                             s->ref_out.dim,   s->ref_out.n_dim,
+            feed[n++] =
+                (fleet_feed){s->in[i]->name,
+                             k->is_ids ? FLEET_INT64 : FLEET_FLOAT32,
+                             k->is_ids ? (void *)s->ids[i] : (void *)s->fed[i],
+                             s->ref[i].dim,
+                             s->ref[i].n_dim,
                              NULL};
+    }
+    feed[n++] = (fleet_feed){"weight",       FLEET_FLOAT32,    s->fed_weight,
+                             s->ref_out.dim, s->ref_out.n_dim, NULL};
     CHECK_OK(fleet_executor_run(s->e, feed, n, &fetch, 1));
 }
 

@@ -82,10 +82,10 @@ void scene_open(scene *s, const fleet_options *options, const char *optimizer)
 void scene_data(scene *s, const char *file, int64_t batch, int threads,
                 int64_t shuffle)
 {
-    fleet_var *vars[] = {
-        s->m.label, fleet_program_var(s->p, "dense"),
-        fleet_program_var(s->p, "u"), fleet_program_var(s->p, "v"),
-        fleet_program_var(s->p, "w")};
+    fleet_var *vars[] = {s->m.label, fleet_program_var(s->p, "dense"),
+                         fleet_program_var(s->p, "u"),
+                         fleet_program_var(s->p, "v"),
+                         fleet_program_var(s->p, "w")};
     fleet_dataset_options o = {.batch_size = batch,
                                .thread_num = threads,
                                .use_var = vars,

@@ -56,6 +56,23 @@ void test_skip(const char *format, ...)
     exit(77);
 }
 
+/* A copy that lives as long as the test, for those who own nothing. */
+static const char *keep(const char *text)
+{
+    static struct kept {
+        struct kept *next;
+        char text[];
+    } * all;
+    struct kept *one = malloc(sizeof *one + strlen(text) + 1);
+
+    if (!one)
+        test_fail(__FILE__, __LINE__, "out of memory");
+    strcpy(one->text, text);
+    one->next = all;
+    all = one;
+    return one->text;
+}
+
 const char *test_data(const char *name)
 {
     static char path[4096];
@@ -66,7 +83,7 @@ const char *test_data(const char *name)
     snprintf(path, sizeof path, "%s/%s", root, name);
     if (access(path, R_OK) != 0)
         test_skip("%s is absent", path);
-    return strdup(path);
+    return keep(path);
 }
 
 static void remove_tree(const char *path)
@@ -121,7 +138,7 @@ const char *test_file_bytes(const char *name, const void *data, size_t size)
     f = fopen(path, "wb");
     if (!f || fwrite(data, 1, size, f) != size || fclose(f) != 0)
         test_fail(__FILE__, __LINE__, "cannot write %s", path);
-    return strdup(path);
+    return keep(path);
 }
 
 const char *test_file(const char *name, const char *text)

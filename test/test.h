@@ -59,7 +59,7 @@ void test_add(test_case *t);
 #include <criterion/criterion.h>
 
 #define TEST_LIMIT_(suite_, title, limit)                                      \
-    Test(suite_, title, .timeout = (limit) * TEST_SLOWNESS)
+    Test(suite_, title, .timeout = (limit)*TEST_SLOWNESS)
 
 #endif
 

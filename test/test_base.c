@@ -2,13 +2,16 @@
 #define SUITE base
 #include "test.h"
 
+#include <fcntl.h>
 #include <locale.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/arena.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -116,7 +119,7 @@ TEST(a_size_that_cannot_be_is_no_memory)
 {
     CHECK(fl_alloc(SIZE_MAX) == NULL);
     CHECK_CONTAINS(fleet_last_error(), "out of memory");
-    CHECK(fl_alloc_array(SIZE_MAX / 4, 8) == NULL);
+    CHECK(fl_alloc_array(SIZE_MAX / 8 + 2, 8) == NULL); /* 8, cut off */
     CHECK_CONTAINS(fleet_last_error(), "out of memory");
 }
 
@@ -430,6 +433,40 @@ TEST(lines_below_the_level_are_not_made)
     fl_log_line(&log, FLEET_LOG_ERROR, "error");
     CHECK_TEXT(line, "batch 5");
     fl_log_line(NULL, FLEET_LOG_ERROR, "to nobody");
+    fl_log_done(&log);
+}
+
+/* What a call writes to stderr. */
+static char *stderr_of(fl_log *log, fleet_log_level level, const char *line)
+{
+    const char *path = test_file("stderr", "");
+    int kept = dup(2), fd = open(path, O_WRONLY);
+    char *text;
+    size_t size;
+
+    fflush(stderr);
+    CHECK(dup2(fd, 2) == 2);
+    fl_log_line(log, level, "%s", line);
+    fflush(stderr);
+    dup2(kept, 2);
+    close(kept);
+    close(fd);
+    CHECK_OK(fl_file_read(path, &text, &size));
+    return text;
+}
+
+TEST(without_a_callback_lines_go_to_stderr)
+{
+    char *info, *warning;
+    fl_log log;
+
+    fl_log_init(&log, NULL, NULL, FLEET_LOG_INFO);
+    info = stderr_of(&log, FLEET_LOG_INFO, "batch 5");
+    warning = stderr_of(&log, FLEET_LOG_WARNING, "careful");
+    CHECK_TEXT(info, "batch 5\n");
+    CHECK_TEXT(warning, "fleet warning: careful\n");
+    fl_free(info);
+    fl_free(warning);
     fl_log_done(&log);
 }
 

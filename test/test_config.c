@@ -1,5 +1,5 @@
-/* test_config.c - configurations of fleet-train: what is refused, and with which
- * words. */
+/* test_config.c - configurations of fleet-train: what is refused, and with
+ * which words. */
 #define SUITE config
 #include "test.h"
 
@@ -120,14 +120,13 @@ TEST(names_what_does_not_go_together)
 
 TEST(refuses_what_this_version_does_not_have_by_name)
 {
-    CHECK_FAILS(read("{" MODEL ", \"device\": \"gpu:0\"}"),
-                FLEET_EUNSUPPORTED, "device: \"gpu:0\"");
+    CHECK_FAILS(read("{" MODEL ", \"device\": \"gpu:0\"}"), FLEET_EUNSUPPORTED,
+                "device: \"gpu:0\"");
     CHECK_FAILS(read("{" MODEL ", \"strategy\": {\"amp\": true}}"),
                 FLEET_EUNSUPPORTED, "strategy.amp");
-    CHECK_FAILS(
-        read("{" MODEL ", \"strategy\": {\"a_sync\": false, "
-             "\"a_sync_configs\": {\"k_steps\": 5}}}"),
-        FLEET_EINVAL, "strategy.a_sync_configs.k_steps is 5");
+    CHECK_FAILS(read("{" MODEL ", \"strategy\": {\"a_sync\": false, "
+                     "\"a_sync_configs\": {\"k_steps\": 5}}}"),
+                FLEET_EINVAL, "strategy.a_sync_configs.k_steps is 5");
 }
 
 /* --- the strategy as a struct -------------------------------------------- */

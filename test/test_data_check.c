@@ -48,10 +48,11 @@ static void refused(fleet_slot slot, bool csv, const char *words)
     CHECK_FAILS(fl_stream_check(&s), FLEET_ECONFIG, words);
 }
 
+static const fleet_transform kinds[] = {FLEET_HASH, FLEET_LOG1P, FLEET_EQUALS,
+                                        FLEET_STANDARDIZE, (fleet_transform)77};
+
 TEST(slots_that_cannot_be_are_refused)
 {
-    static const fleet_transform t[] = {FLEET_HASH, FLEET_LOG1P, FLEET_EQUALS,
-                                        FLEET_STANDARDIZE, (fleet_transform)77};
     fl_stream_spec s = good(FLEET_MULTISLOT, &plain, 0);
 
     CHECK_FAILS(fl_stream_check(&s), FLEET_ECONFIG, "needs slots");
@@ -63,8 +64,12 @@ TEST(slots_that_cannot_be_are_refused)
     refused((fleet_slot){.name = "x", .dim = -2}, false, "got -2");
     refused((fleet_slot){.name = "x", .columns = one, .n_column = 1}, false,
             "only csv");
-    refused((fleet_slot){.name = "x", .transforms = t, .n_transform = 1}, false,
-            "only csv");
+    refused((fleet_slot){.name = "x", .transforms = kinds, .n_transform = 1},
+            false, "only csv");
+}
+
+TEST(columns_that_cannot_be_are_refused)
+{
     refused((fleet_slot){.name = "x"}, true, "needs columns");
     refused((fleet_slot){.name = "x", .n_column = 1}, true, "a list");
     refused((fleet_slot){.name = "x", .columns = two, .n_column = 2}, true,
@@ -79,39 +84,43 @@ TEST(slots_that_cannot_be_are_refused)
                          .dim = -1,
                          .columns = two,
                          .n_column = 2,
-                         .transforms = t,
+                         .transforms = kinds,
                          .n_transform = 3},
             true, "3 transforms for 2 columns");
+}
+
+TEST(transforms_that_cannot_be_are_refused)
+{
     refused((fleet_slot){.name = "x",
                          .columns = one,
                          .n_column = 1,
-                         .transforms = t,
+                         .transforms = kinds,
                          .n_transform = 1},
             true, "hash makes ids");
     refused((fleet_slot){.name = "x",
                          .dtype = FLEET_INT64,
                          .columns = one,
                          .n_column = 1,
-                         .transforms = t + 1,
+                         .transforms = kinds + 1,
                          .n_transform = 1},
             true, "make numbers");
     refused((fleet_slot){.name = "x",
                          .dtype = FLEET_INT64,
                          .columns = one,
                          .n_column = 1,
-                         .transforms = t + 3,
+                         .transforms = kinds + 3,
                          .n_transform = 1},
             true, "make numbers");
     refused((fleet_slot){.name = "x",
                          .columns = one,
                          .n_column = 1,
-                         .transforms = t + 2,
+                         .transforms = kinds + 2,
                          .n_transform = 1},
             true, "equals needs texts");
     refused((fleet_slot){.name = "x",
                          .columns = one,
                          .n_column = 1,
-                         .transforms = t + 2,
+                         .transforms = kinds + 2,
                          .n_transform = 1,
                          .equals = null,
                          .n_equals = 1},
@@ -119,15 +128,9 @@ TEST(slots_that_cannot_be_are_refused)
     refused((fleet_slot){.name = "x",
                          .columns = one,
                          .n_column = 1,
-                         .transforms = t + 4,
+                         .transforms = kinds + 4,
                          .n_transform = 1},
             true, "77 is no transform");
-    refused((fleet_slot){.name = "x",
-                         .columns = one,
-                         .n_column = 1,
-                         .transforms = t + 3,
-                         .n_transform = 1},
-            true, "no statistics");
 }
 
 TEST(csv_options_are_checked)
@@ -170,12 +173,17 @@ TEST(statistics_must_fit_the_slots)
     double numbers[] = {1, 1, 1};
     fl_statistics s = {.n = 3, .mean = numbers, .deviation = numbers};
     fl_stream_spec spec = good(FLEET_CSV, &slot, 1);
+    fl_stream *stream;
 
     spec.statistics = &s;
-    CHECK_FAILS(fl_stream_check(&spec), FLEET_ECONFIG,
+    CHECK_OK(fl_stream_check(&spec));
+    CHECK_FAILS(fl_stream_open(&stream, &spec), FLEET_ECONFIG,
                 "2 columns want it, but the statistics are of 3");
     s.n = 2;
-    CHECK_OK(fl_stream_check(&spec));
+    CHECK_FAILS(fl_stream_open(&stream, &spec), FLEET_ENOENT, "");
+    spec.statistics = NULL;
+    CHECK_FAILS(fl_stream_open(&stream, &spec), FLEET_ECONFIG,
+                "there are no statistics");
 }
 
 TEST(criteo_and_idx_have_slots_of_their_own)

@@ -12,8 +12,7 @@
 #include "base/memory.h"
 #include "data/cells.h"
 
-/* --- cells ------------------------------------------------------------------
- */
+/* --- cells ---------------------------------------------------------------- */
 
 /* The cells of a line, each followed by '|'. */
 static const char *cut(const char *line, char separator)
@@ -85,8 +84,7 @@ TEST(lines_of_many_cells_are_cut)
     }
 }
 
-/* --- slots ------------------------------------------------------------------
- */
+/* --- slots ---------------------------------------------------------------- */
 
 static const char *const first[] = {"0"}, *const second[] = {"1"},
                          *const third[] = {"2"}, *const yes[] = {"yes", "y"};
@@ -283,6 +281,18 @@ TEST(columns_are_found_by_the_header_of_each_file)
     CHECK(number(b, 0, 2) == 4.0f && number(b, 0, 3) == 5.0f);
 }
 
+TEST(a_byte_order_mark_is_no_part_of_the_first_cell)
+{
+    const char *const columns[] = {"a"};
+    const fleet_slot slot = {.name = "x", .columns = columns, .n_column = 1};
+    fl_stream_spec spec = spec_of(&slot, 1,
+                                  "\xEF\xBB\xBF"
+                                  "a,b\n1,2\n");
+
+    spec.header = 1;
+    CHECK(number(data_first(&spec), 0, 0) == 1.0f);
+}
+
 TEST(headers_without_a_column_are_refused)
 {
     const char *const columns[] = {"price"};
@@ -336,8 +346,7 @@ TEST(bad_lines_are_refused_with_file_line_and_slot)
     refused("1,\"2\"3,4", FLEET_TRANSFORM_NONE, 0, "a separator after", "\"1,");
 }
 
-/* --- statistics -------------------------------------------------------------
- */
+/* --- statistics ----------------------------------------------------------- */
 
 static const char *const five[] = {"0", "1", "2", "3", "4"};
 static const fleet_transform standard[] = {

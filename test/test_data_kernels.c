@@ -125,7 +125,7 @@ static int write_tokens(uint64_t *state, bool pairs)
             s += sprintf(s, "1 ");
         else if ((r >> 8) % 8 == 0)
             s += sprintf(s, "%.*s ", (int)(r >> 11 & 15),
-                         "-.e+,:/1234567890" + (r >> 16) % 8);
+                         &"-.e+,:/1234567890"[(r >> 16) % 8]);
         else if ((r >> 8) % 8 < 3)
             s += sprintf(s, "%.*g ", (int)(r % 9) + 1,
                          (double)(int64_t)r * 0x1p-60);

@@ -14,6 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "data/ahead.h"
 #include "data/fd.h"
 #include "data/source.h"
 
@@ -93,8 +95,7 @@ static fleet_status read_source(const char *path, const char *command,
     return status;
 }
 
-/* --- packed files -----------------------------------------------------------
- */
+/* --- packed files --------------------------------------------------------- */
 
 TEST(packed_files_are_unpacked)
 {
@@ -167,8 +168,7 @@ TEST(a_packed_file_that_is_cut_off_anywhere_is_an_error)
     }
 }
 
-/* --- files ------------------------------------------------------------------
- */
+/* --- files ---------------------------------------------------------------- */
 
 TEST(files_that_cannot_be_read_are_named)
 {
@@ -197,8 +197,7 @@ TEST(files_that_cannot_be_read_are_named)
     CHECK_FAILS(fl_stream_open(&s, &spec), FLEET_EIO, "not a regular file");
 }
 
-/* --- commands ---------------------------------------------------------------
- */
+/* --- commands ------------------------------------------------------------- */
 
 TEST(a_command_stands_between_file_and_lines)
 {
@@ -217,6 +216,56 @@ TEST(a_command_stands_between_file_and_lines)
     spec.pipe_command = "head -n 5000"; /* leaves most of the second unread */
     gives(spec, 0, 10000);
     CHECK(!data_children());
+}
+
+static double seconds_for(fl_stream_spec spec, int n_thread)
+{
+    int64_t begin = fl_now_ms();
+    data_dump d = data_read_n(spec, n_thread);
+
+    CHECK_STATUS(d.status, FLEET_EEND);
+    return (double)(fl_now_ms() - begin) / 1000;
+}
+
+TEST(commands_of_several_files_run_at_once)
+{
+    const char *files[] = {numbers("a", 0, 1, false), numbers("b", 1, 2, false),
+                           numbers("c", 2, 3, false),
+                           numbers("d", 3, 4, false)};
+    fl_stream_spec spec = spec_of(files, 4);
+
+    spec.pipe_command = "sleep .3; cat";
+    CHECK(seconds_for(spec, 4) < 0.75 * seconds_for(spec, 1));
+}
+
+/* Its queue fills to the bound, and goes around its end many times. */
+TEST(what_is_read_ahead_comes_out_as_it_went_in)
+{
+    enum { SIZE = 50000000 };
+    const char *path = test_file("a", "");
+    char *got = malloc(1 << 21);
+    uint64_t state = 1;
+    size_t at = 0, n;
+    fl_ahead *a;
+    int bell;
+
+    CHECK_OK(fl_fd_bell(&bell));
+    CHECK_OK(fl_ahead_start(&a, path, "yes 123456 | head -c 50000000", bell));
+    CHECK_OK(fl_ahead_wait(a));
+    usleep(400000);
+    do {
+        size_t size = 1 + data_random(&state) % (1 << 21);
+
+        CHECK_OK(fl_ahead_read(a, got, size, &n));
+        for (size_t i = 0; i < n; i++)
+            if (got[i] != "123456\n"[(at + i) % 7])
+                test_fail(__FILE__, __LINE__, "byte %zu", at + i);
+        at += n;
+    } while (n > 0);
+    CHECK_INT(at, SIZE);
+    fl_ahead_close(a);
+    fl_fd_close(&bell);
+    free(got);
 }
 
 TEST(line_numbers_are_those_of_the_commands_output)

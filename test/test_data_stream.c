@@ -156,8 +156,7 @@ TEST(every_sample_is_in_just_one_share)
     free(got);
 }
 
-/* --- shuffle ----------------------------------------------------------------
- */
+/* --- shuffle -------------------------------------------------------------- */
 
 /* The ids in their order. */
 static int *order_of(fl_stream_spec spec, int total)
@@ -244,8 +243,7 @@ TEST(a_shuffle_is_fair)
         CHECK(count[i] > 60 && count[i] < 140);
 }
 
-/* --- odd files --------------------------------------------------------------
- */
+/* --- odd files ------------------------------------------------------------ */
 
 TEST(without_a_sample_the_end_comes_at_once)
 {
@@ -343,8 +341,7 @@ TEST(a_line_without_end_is_an_error)
         DATA_FAILS(&spec, FLEET_EFORMAT, files[0], "more than 64 MB");
 }
 
-/* --- the caller's side ------------------------------------------------------
- */
+/* --- the caller's side ---------------------------------------------------- */
 
 TEST(an_error_comes_after_the_batches_before_it_and_again)
 {
@@ -419,8 +416,9 @@ TEST(a_stream_can_be_closed_at_any_time)
 
 TEST(a_stream_stays_with_its_process)
 {
-    int total, status;
+    int total, ends[2];
     fl_stream_spec spec = spec_of(3, 100, &total);
+    fleet_status got = FLEET_OK;
     fl_stream *s;
     fl_batch *b;
     pid_t child;
@@ -428,24 +426,25 @@ TEST(a_stream_stays_with_its_process)
     spec.pipe_command = "cat -";
     CHECK_OK(fl_stream_open(&s, &spec));
     CHECK_OK(fl_stream_next(s, &b));
+    CHECK(pipe(ends) == 0);
     child = fork();
     if (child == 0) {
-        fleet_status got = fl_stream_next(s, &b);
-
+        got = fl_stream_next(s, &b);
         fl_stream_release(s, b);
         fl_stream_close(s);
-        _exit(got == FLEET_ESTATE ? 0 : 1);
+        CHECK(write(ends[1], &got, sizeof got) == sizeof got);
+        _exit(0);
     }
-    CHECK(waitpid(child, &status, 0) == child);
-    CHECK_INT(status, 0);
+    CHECK(read(ends[0], &got, sizeof got) == sizeof got);
+    CHECK_STATUS(got, FLEET_ESTATE);
+    waitpid(child, NULL, 0);
     fl_stream_release(s, b);
     CHECK_OK(fl_stream_next(s, &b));
     CHECK_INT(first_id(b, 0), 2);
     fl_stream_close(s);
 }
 
-/* --- memory -----------------------------------------------------------------
- */
+/* --- memory --------------------------------------------------------------- */
 
 TEST(once_settled_batches_need_no_memory)
 {

@@ -1,5 +1,5 @@
-/* test_enomem.c - memory that runs out: whichever allocation fails, the training
- * ends with FLEET_ENOMEM, and everything can be destroyed. */
+/* test_enomem.c - memory that runs out: whichever allocation fails, the
+ * training ends with FLEET_ENOMEM, and everything can be destroyed. */
 #define SUITE enomem
 #include "test.h"
 

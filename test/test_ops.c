@@ -313,12 +313,11 @@ BUILD(cross_entropy, fleet_cross_entropy(p, in[0], in[1]))
 BUILD(softmax_ce, fleet_softmax_with_cross_entropy(p, in[0], in[1], NULL))
 BUILD(sigmoid_ce, fleet_sigmoid_cross_entropy(p, in[0], in[1]))
 BUILD(log_loss, fleet_log_loss(p, in[0], in[1], 0))
-BUILD(embedding,
-      fleet_embedding(p, in[1], 7, 5,
-                      &(fleet_embedding_options){
-                          .table.name = fleet_var_name(in[0]),
-                          .has_padding = 1,
-                          .padding_id = 2}))
+BUILD(embedding, fleet_embedding(p, in[1], 7, 5,
+                                 &(fleet_embedding_options){
+                                     .table.name = fleet_var_name(in[0]),
+                                     .has_padding = 1,
+                                     .padding_id = 2}))
 BUILD(accuracy, fleet_accuracy(p, in[0], in[1]))
 BUILD(auc, fleet_auc(p, in[0], in[1], 0))
 /* one value read by three operators, one of them a view of it */
@@ -331,12 +330,30 @@ REF_UNARY(shared, x *x + 2 * x)
 
 #define IN(count, ...) .in = {__VA_ARGS__}, .n_in = count
 
-#define DATA2(a)    {{-1, a}, 2, false, false, -1, 1}
-#define DATA3(a, b) {{-1, a, b}, 3, false, false, -1, 1}
-#define PROB(a)     {{-1, a}, 2, false, false, 0.05, 0.95}
-#define IDS(a, n)   {{-1, a}, 2, false, true, 0, n}
-#define PARAM1(a)   {{a}, 1, true, false, -1, 1}
-#define PARAM2(a, b) {{a, b}, 2, true, false, -1, 1}
+#define DATA2(a)                                                               \
+    {                                                                          \
+        {-1, a}, 2, false, false, -1, 1                                        \
+    }
+#define DATA3(a, b)                                                            \
+    {                                                                          \
+        {-1, a, b}, 3, false, false, -1, 1                                     \
+    }
+#define PROB(a)                                                                \
+    {                                                                          \
+        {-1, a}, 2, false, false, 0.05, 0.95                                   \
+    }
+#define IDS(a, n)                                                              \
+    {                                                                          \
+        {-1, a}, 2, false, true, 0, n                                          \
+    }
+#define PARAM1(a)                                                              \
+    {                                                                          \
+        {a}, 1, true, false, -1, 1                                             \
+    }
+#define PARAM2(a, b)                                                           \
+    {                                                                          \
+        {a, b}, 2, true, false, -1, 1                                          \
+    }
 
 const op_case op_cases[] = {
     {"fc", "linear, 40 to 24", IN(3, DATA2(40), PARAM2(40, 24), PARAM1(24)),
@@ -400,8 +417,8 @@ const op_case op_cases[] = {
     {"sigmoid_cross_entropy", "",
      IN(2, {{-1, 1}, 2, false, false, -4, 4}, IDS(1, 2)), build_sigmoid_ce,
      ref_sigmoid_ce, 0, false},
-    {"log_loss", "", IN(2, PROB(1), IDS(1, 2)), build_log_loss, ref_log_loss,
-     0, false},
+    {"log_loss", "", IN(2, PROB(1), IDS(1, 2)), build_log_loss, ref_log_loss, 0,
+     false},
     {"embedding", "with padding", IN(2, PARAM2(7, 5), IDS(3, 7)),
      build_embedding, ref_embedding, 0, false},
     {"accuracy", "five classes", IN(2, DATA2(5), IDS(1, 5)), build_accuracy,
@@ -454,7 +471,6 @@ TEST(each_has_a_case)
         for (const op_case *c = op_cases; c->op; c++)
             found = found || strcmp(c->op, fl_ops[i]->name) == 0;
         if (!found)
-            test_fail(__FILE__, __LINE__, "op %s has no case",
-                      fl_ops[i]->name);
+            test_fail(__FILE__, __LINE__, "op %s has no case", fl_ops[i]->name);
     }
 }

@@ -1,6 +1,6 @@
-/* test_quality.c - real data: the numbers that a training has to reach, and that
- * it reaches the same bits twice. Under sanitizers (FLEET_TEST_FRACTION) a part
- * of the data has to do, and only the bits are checked. */
+/* test_quality.c - real data: the numbers that a training has to reach, and
+ * that it reaches the same bits twice. Under sanitizers (FLEET_TEST_FRACTION) a
+ * part of the data has to do, and only the bits are checked. */
 #define SUITE quality
 #include "test.h"
 
@@ -43,8 +43,8 @@ static result train(const char *text)
     char *line;
     const char *hash;
 
-    CHECK_OK(fleet_train_from_config(test_file("config.json", text), &o,
-                                     &line));
+    CHECK_OK(
+        fleet_train_from_config(test_file("config.json", text), &o, &line));
     CHECK_OK(fl_json_parse(line, strlen(line), "the closing line", &json));
     fl_at root = fl_at_root(json), at = fl_at_key(&root, "params_hash");
     CHECK_OK(fl_at_string(&at, &hash));
@@ -79,8 +79,8 @@ static const char *lines_of(const char *file, int lines)
 static void at_least(const char *what, double got, double want)
 {
     if (test_fraction() == 1 && !(got >= want))
-        test_fail(__FILE__, __LINE__, "%s is %.4f, not %.4f or more", what,
-                  got, want);
+        test_fail(__FILE__, __LINE__, "%s is %.4f, not %.4f or more", what, got,
+                  want);
 }
 
 static const char *source(const char *file)
@@ -107,8 +107,8 @@ static const char *source(const char *file)
     ID("occupation", 6)                                                        \
     ID("relationship", 7) ID("race", 8) ID("sex", 9) ID("native_country", 13)
 #define ID(name, column)                                                       \
-    ", {\"name\": \"" name                                                     \
-    "\", \"type\": \"uint64\", \"columns\": [" #column "]}"
+    ", {\"name\": \"" name "\", \"type\": \"uint64\", \"columns\": [" #column  \
+    "]}"
 
 static result adult(const char *model, const char *label_type, int seed,
                     int threads)

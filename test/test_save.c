@@ -166,9 +166,9 @@ TEST(a_flipped_bit_in_any_file_is_found_and_the_file_named)
                 continue;
             flip(file, at);
             CHECK_STATUS(fleet_load_model(b.f, path), FLEET_ECORRUPT);
-            CHECK_CONTAINS(fleet_last_error(),
-                           strncmp(name[i], "manifest", 8) ? name[i]
-                                                           : "manifest");
+            CHECK_CONTAINS(fleet_last_error(), strncmp(name[i], "manifest", 8)
+                                                   ? name[i]
+                                                   : "manifest");
             flip(file, at);
         }
     }
@@ -240,12 +240,11 @@ TEST(a_parameter_of_another_shape_is_refused_by_name)
     CHECK_OK(fleet_save_persistables(a.f, path));
     CHECK_OK(fleet_init(&b.f, NULL));
     b.p = fleet_program_create(b.f);
-    fleet_mlp(b.p,
-              &(fleet_mlp_options){.dim = 5,
-                                   .classes = 3,
-                                   .hidden = (int64_t[]){16},
-                                   .n_hidden = 1},
-              &m);
+    fleet_mlp(
+        b.p,
+        &(fleet_mlp_options){
+            .dim = 5, .classes = 3, .hidden = (int64_t[]){16}, .n_hidden = 1},
+        &m);
     CHECK_FAILS(fleet_load_model(b.f, path), FLEET_ESHAPE, "\"tower_");
     scene_close(&a);
     scene_close(&b);

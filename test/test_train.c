@@ -208,8 +208,8 @@ TEST(a_pipe_command_that_fails_is_named)
     s.data = fleet_queue_dataset(s.f, &o);
     CHECK_OK(fleet_dataset_set_filelist(s.data, &file, 1));
     s.e = fleet_executor_create(s.p, NULL);
-    CHECK_FAILS(fleet_train_from_dataset(s.e, s.data, NULL, NULL),
-                FLEET_ECHILD, "head -n 2; exit 3");
+    CHECK_FAILS(fleet_train_from_dataset(s.e, s.data, NULL, NULL), FLEET_ECHILD,
+                "head -n 2; exit 3");
     CHECK_CONTAINS(fleet_last_error(), "3");
     CHECK(waitpid(-1, NULL, WNOHANG) == -1); /* no child is left */
     scene_close(&s);
@@ -272,8 +272,8 @@ TEST(a_loss_that_is_not_finite_is_blamed_and_changes_nothing)
     scene_data(&s, scene_file("a.txt", SCENE_LINES, 1), 32, 1, 0);
     s.e = fleet_executor_create(s.p, NULL);
     h.f = s.f;
-    CHECK_FAILS(fleet_train_from_dataset(s.e, s.data, &t, NULL),
-                FLEET_ENUMERIC, "the loss is not finite: op ");
+    CHECK_FAILS(fleet_train_from_dataset(s.e, s.data, &t, NULL), FLEET_ENUMERIC,
+                "the loss is not finite: op ");
     snprintf(batch, sizeof batch, "batch %lld:", (long long)h.batches + 1);
     CHECK_CONTAINS(fleet_last_error(), batch);
     CHECK(scene_hash(&s) == h.last);
@@ -322,8 +322,7 @@ TEST(a_handle_of_the_parent_is_refused_in_a_child)
     scene_train(&s, 1);
     child = fork();
     if (child == 0)
-        _exit(fleet_train_from_dataset(s.e, s.data, NULL, NULL) ==
-                      FLEET_ESTATE
+        _exit(fleet_train_from_dataset(s.e, s.data, NULL, NULL) == FLEET_ESTATE
                   ? 0
                   : 1);
     CHECK(waitpid(child, &status, 0) == child);

@@ -30,19 +30,19 @@ typedef struct fleet_id_slot {
 } fleet_id_slot;
 
 typedef struct fleet_ctr_options {
-    const char *label;        /* NULL: "label"; [B, 1] */
-    fleet_dtype label_dtype;  /* 0: float32; ctr_dnn: int64 */
+    const char *label;             /* NULL: "label"; [B, 1] */
+    fleet_dtype label_dtype;       /* 0: int64 */
     const fleet_dense_slot *dense; /* NULL with n_dense 0: PaddleRec's */
     int n_dense;
     const fleet_id_slot *ids; /* NULL with n_ids 0: PaddleRec's */
     int n_ids;
-    int no_dense;             /* nonzero: a model without numbers */
-    int64_t embedding_dim;    /* 0: 9 */
-    const int64_t *hidden;    /* units of the tower's layers; NULL: PaddleRec's
-                                 512-256-128-32, deepfm 400-400-400 */
+    int no_dense;          /* nonzero: a model without numbers */
+    int64_t embedding_dim; /* 0: 9 */
+    const int64_t *hidden; /* units of the tower's layers; NULL: PaddleRec's
+                              512-256-128-32, deepfm 400-400-400 */
     int n_hidden;
-    int64_t rows;             /* of each table: ids modulo this; 0: unbounded */
-    int wide_ids;             /* wide_deep: also one weight per id */
+    int64_t rows; /* of each table: ids modulo this; 0: unbounded */
+    int wide_ids; /* wide_deep: also one weight per id */
 } fleet_ctr_options;
 
 typedef struct fleet_mlp_options {

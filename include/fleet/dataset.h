@@ -66,7 +66,7 @@ typedef struct fleet_dataset_options {
     /* The slots in the order of the file: for FLEET_MULTISLOT and FLEET_CSV
      * either `slots` or, as in Fleet, the variables they feed (dtype, width
      * and raggedness are then the variables'). FLEET_CRITEO has slots of its
-     * own: "label" [1] float32, "dense_input" [13] float32, "1" .. "26" [1]
+     * own: "label" [1] int64, "dense_input" [13] float32, "1" .. "26" [1]
      * int64. FLEET_IDX: "image" [rows * cols] float32 in [0, 1], "label" [1]
      * int64. A slot that no variable has the name of is read and checked, and
      * feeds nothing. */
@@ -98,8 +98,8 @@ typedef struct fleet_dataset_options {
  * Strings, slots and arrays are copied. The dataset belongs to the handle;
  * fleet_dataset_destroy() ends it sooner. NULL: see fleet_last_error().
  */
-FLEET_API fleet_dataset *
-fleet_queue_dataset(struct fleet *fleet, const fleet_dataset_options *options);
+FLEET_API fleet_dataset *fleet_queue_dataset(
+    struct fleet *fleet, const fleet_dataset_options *options);
 FLEET_API void fleet_dataset_destroy(fleet_dataset *dataset);
 
 /* fleet_dataset_set_filelist - the files, as globs: sorted bytewise, each must

@@ -20,7 +20,7 @@ extern "C" {
 typedef struct fleet_executor fleet_executor;
 
 typedef struct fleet_executor_options {
-    int for_test;      /* nonzero: forward only, though the program is trained */
+    int for_test; /* nonzero: forward only, though the program is trained */
     int64_t max_batch; /* batches up to this size share one plan, so that a
                           short last batch costs no set-up; 0: a plan for each
                           batch size */
@@ -29,28 +29,29 @@ typedef struct fleet_executor_options {
 /* fleet_executor_create - an executor of a program; seals the program and makes
  * its parameters, tables and states in the handle where they are not there yet.
  * options may be NULL. NULL: see fleet_last_error(). */
-FLEET_API fleet_executor *
-fleet_executor_create(fleet_program *program,
-                      const fleet_executor_options *options);
-FLEET_API void fleet_executor_destroy(fleet_executor *executor); /* NULL: fine */
+FLEET_API fleet_executor *fleet_executor_create(
+    fleet_program *program, const fleet_executor_options *options);
+FLEET_API void fleet_executor_destroy(
+    fleet_executor *executor); /* NULL: fine */
 
 /* What one data variable gets. The memory stays the caller's and must not
  * change during the call. */
 typedef struct fleet_feed {
-    const char *name;  /* of the variable */
-    fleet_dtype dtype; /* of data: the variable's */
-    const void *data;  /* row-major */
+    const char *name;    /* of the variable */
+    fleet_dtype dtype;   /* of data: the variable's */
+    const void *data;    /* row-major */
     const int64_t *dims; /* n_dim of them; dims[0] is the batch where the
                             variable has -1. Ragged: {rows} alone */
     int n_dim;
-    const int64_t *offsets; /* ragged: rows + 1, the first 0, not falling; row
-                               i's values are data[offsets[i] .. offsets[i+1]) */
+    const int64_t
+        *offsets; /* ragged: rows + 1, the first 0, not falling; row
+                     i's values are data[offsets[i] .. offsets[i+1]) */
 } fleet_feed;
 
 /* Where a variable's value goes. */
 typedef struct fleet_fetch {
     const fleet_var *var;
-    void *data;   /* size bytes of the caller's; NULL: only dims are set */
+    void *data; /* size bytes of the caller's; NULL: only dims are set */
     size_t size;
     int64_t dims[FLEET_MAX_DIM]; /* set by the call */
     int n_dim;

@@ -20,10 +20,10 @@ extern "C" {
 
 /* All-zero fields are defaults. */
 typedef struct fleet_options {
-    uint64_t seed;      /* of initial values and shuffles */
-    int num_threads;    /* compute threads; 0: FLEET_NUM_THREADS, else
-                           OMP_NUM_THREADS, else all processors. Results do not
-                           depend on it */
+    uint64_t seed;           /* of initial values and shuffles */
+    int num_threads;         /* compute threads; 0: FLEET_NUM_THREADS, else
+                                OMP_NUM_THREADS, else all processors. Results do not
+                                depend on it */
     fleet_log_callback *log; /* NULL: lines go to stderr */
     void *log_user;
     fleet_log_level log_level;
@@ -31,9 +31,8 @@ typedef struct fleet_options {
 
 /* fleet_init - make a handle. options may be NULL.
  *
- *   FLEET_EUNSUPPORTED  the environment asks for servers or several ranks, which
- *                       this version does not have: the variable is named
- *   FLEET_ENOMEM
+ *   FLEET_EUNSUPPORTED  the environment asks for servers or several ranks,
+ * which this version does not have: the variable is named FLEET_ENOMEM
  */
 FLEET_API fleet_status fleet_init(fleet **fleet, const fleet_options *options);
 

@@ -54,11 +54,11 @@ FLEET_API void fleet_predictor_destroy(fleet_predictor *predictor);
 
 /* What it computes: outputs 0 .. n-1, in the order of `fetch`. */
 FLEET_API int fleet_predictor_output_num(const fleet_predictor *predictor);
-FLEET_API const fleet_var *
-fleet_predictor_output(const fleet_predictor *predictor, int i);
+FLEET_API const fleet_var *fleet_predictor_output(
+    const fleet_predictor *predictor, int i);
 FLEET_API int fleet_predictor_input_num(const fleet_predictor *predictor);
-FLEET_API const fleet_var *
-fleet_predictor_input(const fleet_predictor *predictor, int i);
+FLEET_API const fleet_var *fleet_predictor_input(
+    const fleet_predictor *predictor, int i);
 
 /* fleet_predictor_run - score a batch: feeds as fleet_executor_run() takes
  * them; output i goes to out[i], size[i] bytes of the caller's.

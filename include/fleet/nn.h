@@ -63,11 +63,11 @@ FLEET_API fleet_var *fleet_fc(fleet_program *program, fleet_var *x, int64_t n,
                               const fleet_fc_options *options);
 
 typedef struct fleet_embedding_options {
-    const char *name;         /* of the layer; NULL: "embedding_<n>" */
-    fleet_param_attr table;   /* default: uniform in +-sqrt(1 / rows),
-                                 "<name>.w" */
-    int has_padding;          /* nonzero: the row of padding_id reads as zeros */
-    int64_t padding_id;       /*          and is never trained */
+    const char *name;       /* of the layer; NULL: "embedding_<n>" */
+    fleet_param_attr table; /* default: uniform in +-sqrt(1 / rows),
+                               "<name>.w" */
+    int has_padding;        /* nonzero: the row of padding_id reads as zeros */
+    int64_t padding_id;     /*          and is never trained */
 } fleet_embedding_options;
 
 /* fleet_embedding - rows of a dense table.
@@ -106,9 +106,9 @@ typedef struct fleet_sparse_embedding_options {
  *
  * A row exists from its first training step on; until then it reads as its
  * initial value. All layers on a table are looked up together. */
-FLEET_API fleet_var *
-fleet_sparse_embedding(fleet_program *program, fleet_var *ids, int64_t dim,
-                       const fleet_sparse_embedding_options *options);
+FLEET_API fleet_var *fleet_sparse_embedding(
+    fleet_program *program, fleet_var *ids, int64_t dim,
+    const fleet_sparse_embedding_options *options);
 
 /* fleet_parameter - a bare parameter of that shape, default Xavier uniform over
  * its first and last dimension. attr->name is required. */

@@ -47,9 +47,8 @@ typedef struct fleet_adam_options {
 /* NULL, with FLEET_EINVAL as the text says, for a learning rate that is not
  * a positive number. options may be NULL. */
 FLEET_API fleet_optimizer *fleet_sgd(fleet *fleet, float learning_rate);
-FLEET_API fleet_optimizer *
-fleet_momentum(fleet *fleet, float learning_rate,
-               const fleet_momentum_options *options);
+FLEET_API fleet_optimizer *fleet_momentum(
+    fleet *fleet, float learning_rate, const fleet_momentum_options *options);
 FLEET_API fleet_optimizer *fleet_adagrad(fleet *fleet, float learning_rate,
                                          const fleet_adagrad_options *options);
 FLEET_API fleet_optimizer *fleet_adam(fleet *fleet, float learning_rate,

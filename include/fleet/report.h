@@ -24,7 +24,8 @@ typedef struct fleet_evaluation {
 /* fleet_evaluate - run all of a dataset through an executor for test, and
  * compare the model's prediction with its label.
  *
- *   FLEET_EEND  the dataset has no sample; else as fleet_infer_from_dataset() */
+ *   FLEET_EEND  the dataset has no sample; else as fleet_infer_from_dataset()
+ */
 FLEET_API fleet_status fleet_evaluate(fleet_executor *executor,
                                       fleet_dataset *dataset,
                                       const fleet_model *model,
@@ -32,7 +33,7 @@ FLEET_API fleet_status fleet_evaluate(fleet_executor *executor,
 
 /* What the closing line says besides what the handle knows. */
 typedef struct fleet_report {
-    const char *model;               /* "wide_deep" */
+    const char *model;                  /* "wide_deep" */
     const fleet_evaluation *evaluation; /* NULL: not evaluated */
     double loss;          /* mean training loss of the last epoch */
     double samples_per_s; /* of all workers, start and evaluation excluded */
@@ -68,8 +69,8 @@ typedef struct fleet_config_options {
 } fleet_config_options;
 
 /* fleet_train_from_config - what fleet-train does: read a JSON configuration
- * (docs/fleet-train.md), train, evaluate, save. *line gets the closing line, for
- * fleet_free(). options may be NULL.
+ * (docs/fleet-train.md), train, evaluate, save. *line gets the closing line,
+ * for fleet_free(). options may be NULL.
  *
  *   FLEET_ECONFIG  a key that does not exist, a value that cannot be: its path
  *                  in the configuration, what was expected and what came

@@ -85,7 +85,8 @@ typedef struct fleet_distributed_strategy {
     int localsgd;
     fleet_localsgd_configs localsgd_configs;
     int adaptive_localsgd;
-    fleet_localsgd_configs adaptive_localsgd_configs; /* k_steps: init_k_steps */
+    fleet_localsgd_configs
+        adaptive_localsgd_configs; /* k_steps: init_k_steps */
     int dgc;
     fleet_dgc_configs dgc_configs;
     int lars;
@@ -122,9 +123,9 @@ FLEET_API fleet_distributed_strategy fleet_distributed_strategy_default(void);
  *   FLEET_EUNSUPPORTED  a field that this version does not honour
  *   FLEET_EINVAL        a field that cannot be so, or two that contradict
  */
-FLEET_API fleet_optimizer *
-fleet_distributed_optimizer(fleet *fleet, fleet_optimizer *optimizer,
-                            const fleet_distributed_strategy *strategy);
+FLEET_API fleet_optimizer *fleet_distributed_optimizer(
+    fleet *fleet, fleet_optimizer *optimizer,
+    const fleet_distributed_strategy *strategy);
 
 /* fleet_minimize - train the program of `loss` [1] to make it small, under the
  * strategy that was given with the optimizer. Executors made afterwards train.

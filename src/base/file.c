@@ -33,8 +33,10 @@ static fleet_status read_all(int fd, const char *path, char *to, size_t size)
         if (n < 0)
             return io_failed("read", path);
         if (n == 0)
-            return fl_fail(FLEET_EIO, "cannot read %s: it ends after %zu of "
-                           "%zu bytes", path, done, size);
+            return fl_fail(FLEET_EIO,
+                           "cannot read %s: it ends after %zu of "
+                           "%zu bytes",
+                           path, done, size);
         done += (size_t)n;
     }
     return FLEET_OK;
@@ -188,8 +190,8 @@ fleet_status fl_file_read_checked(const char *path, uint64_t size,
                          "%s: damaged: %zu bytes, not %llu as written", path,
                          got, (unsigned long long)size);
     else if (fl_hash(*data, got, 0) != hash)
-        status = fl_fail(FLEET_ECORRUPT, "%s: damaged: its checksum differs",
-                         path);
+        status =
+            fl_fail(FLEET_ECORRUPT, "%s: damaged: its checksum differs", path);
     if (status != FLEET_OK) {
         fl_free(*data);
         *data = NULL;

@@ -18,8 +18,8 @@ char *fl_path_join(const char *folder, const char *name);
 
 /* A folder in the making, beside the one it will replace. */
 typedef struct fl_folder {
-    char *path; /* where it will be */
-    char *temp; /* where its files go until then */
+    char *path;   /* where it will be */
+    char *temp;   /* where its files go until then */
     char *parent; /* the folder that both are in */
 } fl_folder;
 

@@ -50,10 +50,10 @@ static fleet_status may_replace(const char *path, const char *marker)
         return FLEET_ENOMEM;
     marked = fl_file_exists(file);
     fl_free(file);
-    return marked ? FLEET_OK
-                  : fl_fail(FLEET_EEXIST,
-                            "%s holds something else: it has no %s", path,
-                            marker);
+    return marked
+               ? FLEET_OK
+               : fl_fail(FLEET_EEXIST, "%s holds something else: it has no %s",
+                         path, marker);
 }
 
 static char *parent_of(const char *path)
@@ -79,8 +79,7 @@ static char *resolve(const char *path, size_t length)
     return fl_strdup(real);
 }
 
-fleet_status fl_folder_begin(fl_folder *f, const char *path,
-                             const char *marker)
+fleet_status fl_folder_begin(fl_folder *f, const char *path, const char *marker)
 {
     size_t length = strlen(path), size;
 
@@ -159,9 +158,8 @@ static fleet_status replace_in_two(const fl_folder *f)
 static fleet_status replace(const fl_folder *f)
 {
     if (!fl_file_exists(f->path))
-        return rename(f->temp, f->path) == 0
-                   ? FLEET_OK
-                   : failed("put in place", f->path);
+        return rename(f->temp, f->path) == 0 ? FLEET_OK
+                                             : failed("put in place", f->path);
     if (renameat2(AT_FDCWD, f->temp, AT_FDCWD, f->path, RENAME_EXCHANGE) != 0)
         return errno == EINVAL || errno == ENOSYS
                    ? replace_in_two(f)

@@ -166,8 +166,7 @@ fleet_status fl_at_bool(const fl_at *at, bool *out)
     return FLEET_OK;
 }
 
-fleet_status fl_at_int(const fl_at *at, int64_t low, int64_t high,
-                       int64_t *out)
+fleet_status fl_at_int(const fl_at *at, int64_t low, int64_t high, int64_t *out)
 {
     char what[100];
     double x;
@@ -186,8 +185,7 @@ fleet_status fl_at_int(const fl_at *at, int64_t low, int64_t high,
     return fl_at_expected(at, what);
 }
 
-fleet_status fl_at_double(const fl_at *at, double low, double high,
-                          double *out)
+fleet_status fl_at_double(const fl_at *at, double low, double high, double *out)
 {
     fl_text what = {0};
     double x;

@@ -57,8 +57,8 @@ fleet_status fl_json_put(fl_json *object, const char *key, fl_json *value);
 fleet_status fl_json_append(fl_json *array, fl_json *value);
 fl_json *fl_json_string(const char *text);
 fl_json *fl_json_bool(bool value);
-fl_json *fl_json_int(int64_t value);  /* exact in 64 bits */
-fl_json *fl_json_hex(uint64_t value); /* "16 hex digits" */
+fl_json *fl_json_int(int64_t value);               /* exact in 64 bits */
+fl_json *fl_json_hex(uint64_t value);              /* "16 hex digits" */
 fl_json *fl_json_double(double value, int digits); /* null if not finite */
 
 fl_json *fl_json_copy(const fl_json *json);

@@ -28,7 +28,7 @@ struct fl_pool {
     fl_task *task;
     void *arg;
     _Alignas(FL_CACHE_LINE) _Atomic uint32_t remaining; /* tasks not yet done */
-    _Atomic uint32_t waiting;                    /* the caller sleeps on it */
+    _Atomic uint32_t waiting;                      /* the caller sleeps on it */
     _Alignas(FL_CACHE_LINE) _Atomic uint32_t turn; /* +1 per region; futex */
     _Atomic uint32_t sleepers;
     _Atomic bool stop;

@@ -100,8 +100,7 @@ static float cut_normal(uint64_t seed, uint64_t stream, uint64_t index)
 }
 
 void fl_rng_truncated_normal(uint64_t seed, uint64_t stream, uint64_t index,
-                             float mean, float deviation, float *out,
-                             int64_t n)
+                             float mean, float deviation, float *out, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         out[i] =

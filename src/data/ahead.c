@@ -20,6 +20,7 @@ struct fl_ahead {
     pthread_cond_t change;
     char *ring;
     size_t capacity, begin, used; /* begin .. begin + used, around the end */
+    double share;                 /* of the file that was read */
     bool opened, ended, stop;
     fl_error error; /* how it ended */
 };
@@ -77,10 +78,11 @@ static void tell(fl_ahead *a, bool *what)
     pthread_mutex_unlock(&a->lock);
 }
 
-static void add(fl_ahead *a, size_t n)
+static void add(fl_ahead *a, size_t n, double share)
 {
     pthread_mutex_lock(&a->lock);
     a->used += n;
+    a->share = share;
     pthread_cond_broadcast(&a->change);
     pthread_mutex_unlock(&a->lock);
 }
@@ -93,7 +95,7 @@ static fleet_status read_all(fl_ahead *a, fl_source *s)
     while (got > 0) {
         FL_TRY(find_room(a, &to, &size));
         FL_TRY(fl_source_read(s, to, size, &got));
-        add(a, got);
+        add(a, got, fl_source_share(s));
     }
     return FLEET_OK;
 }
@@ -183,6 +185,16 @@ fleet_status fl_ahead_read(fl_ahead *a, void *to, size_t size, size_t *got)
     }
     pthread_mutex_unlock(&a->lock);
     return status;
+}
+
+double fl_ahead_share(fl_ahead *a)
+{
+    double share;
+
+    pthread_mutex_lock(&a->lock);
+    share = a->share;
+    pthread_mutex_unlock(&a->lock);
+    return share;
 }
 
 void fl_ahead_close(fl_ahead *a)

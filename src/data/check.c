@@ -178,7 +178,7 @@ static fleet_status check_own_slots(const fl_stream_spec *spec, int n,
 
     for (int i = 0; same && i < n; i++) {
         const fleet_slot *s = &spec->slots[i];
-        bool floats = i == 0 || (n > 2 && i == 1);
+        bool floats = i == (n > 2); /* criteo: the second, idx: the first */
 
         same =
             fl_slot_is_id(s) != floats && (i >= 2 || !strcmp(s->name, name[i]));
@@ -215,7 +215,7 @@ static fleet_status check_format(const fl_stream_spec *s)
     return fl_fail(FLEET_EINVAL, "%d is no format", (int)s->format);
 }
 
-static fleet_status check_statistics(const fl_stream_spec *spec)
+fleet_status fl_stream_check_statistics(const fl_stream_spec *spec)
 {
     int n = 0;
 
@@ -234,17 +234,11 @@ static fleet_status check_statistics(const fl_stream_spec *spec)
     return FLEET_OK;
 }
 
-fleet_status fl_stream_check_but_statistics(const fl_stream_spec *spec)
+fleet_status fl_stream_check(const fl_stream_spec *spec)
 {
     FL_TRY(check_numbers(spec));
     FL_TRY(check_slots(spec));
     if (spec->format != FLEET_CSV)
         FL_TRY(check_no_csv_options(spec));
     return check_format(spec);
-}
-
-fleet_status fl_stream_check(const fl_stream_spec *spec)
-{
-    FL_TRY(fl_stream_check_but_statistics(spec));
-    return check_statistics(spec);
 }

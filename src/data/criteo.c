@@ -25,6 +25,11 @@ static float *floats(const where *w, int slot, size_t row, size_t dim)
     return (float *)w->box->batch.slot[slot].values + (w->first + row) * dim;
 }
 
+static uint64_t *labels(const where *w)
+{
+    return (uint64_t *)w->box->batch.slot[LABEL].values + w->first;
+}
+
 static uint64_t *ids(const where *w, int id)
 {
     return (uint64_t *)w->box->batch.slot[FIRST_ID + id].values + w->first;
@@ -33,9 +38,10 @@ static uint64_t *ids(const where *w, int id)
 static fleet_status read_label(const where *w, int row, const char *s,
                                const char *end)
 {
-    if (fl_parse_float(s, end, floats(w, LABEL, (size_t)row, 1)))
+    if (fl_parse_u64(s, end, labels(w) + row))
         return FLEET_OK;
-    return fl_bad_line(w->p, &w->line[row], "label", "a finite number", s, end);
+    return fl_bad_line(w->p, &w->line[row], "label", "an integer from 0", s,
+                       end);
 }
 
 static fleet_status read_integer(const where *w, int row, int i, const char *s,
@@ -115,8 +121,7 @@ static fleet_status read_tile(const where *w, fl_criteo_tile *tile, int rows)
     for (int i = 0; i < FL_CRITEO_IDS; i++)
         k->hash_eights(tile->text[i], whole, (uint64_t)(FIRST_ID + i),
                        ids(w, i));
-    memcpy(floats(w, LABEL, 0, 1), tile->label,
-           (size_t)whole * sizeof *tile->label);
+    memcpy(labels(w), tile->label, (size_t)whole * sizeof *tile->label);
     for (int r = 0; r < whole; r++)
         if (tile->odd[r])
             FL_TRY(read_odd(w, r));

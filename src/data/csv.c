@@ -9,8 +9,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 
-/* --- where the columns stand ------------------------------------------------
- */
+/* --- where the columns stand ---------------------------------------------- */
 
 static bool is_position(const char *name)
 {
@@ -110,8 +109,7 @@ fleet_status fl_csv_cut(const fl_parser *p, fl_cells *cells,
     return FLEET_OK;
 }
 
-/* --- from a cell to a value -------------------------------------------------
- */
+/* --- from a cell to a value ----------------------------------------------- */
 
 bool fl_csv_is_missing(const fl_parser *p, const fl_cell *cell)
 {
@@ -211,8 +209,7 @@ static fleet_status to_value(const place *at, int column, const fl_cell *cell,
                         : to_float(at, c, cell, (float *)values + index);
 }
 
-/* --- batches ----------------------------------------------------------------
- */
+/* --- batches -------------------------------------------------------------- */
 
 static fleet_status read_dense(const place *at, const fl_cells *cells,
                                size_t row, fl_slot_data *out)

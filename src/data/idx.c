@@ -65,15 +65,18 @@ static fleet_status read_header(idx_file *f, uint32_t magic)
 
 static fleet_status open_images(idx_file *f, const char *path, int64_t *width)
 {
+    uint64_t pixels;
+
     *f = (idx_file){.path = path, .n_dim = 3};
     FL_TRY(fl_unpack_open(&f->unpack, path));
     FL_TRY(read_header(f, IMAGES_MAGIC));
-    *width = (int64_t)f->dim[1] * f->dim[2];
-    return *width <= FL_LINE_LIMIT
-               ? FLEET_OK
-               : fl_fail(FLEET_EFORMAT,
-                         "%.500s: images of %" PRId64 " pixels are too large",
-                         path, *width);
+    pixels = (uint64_t)f->dim[1] * f->dim[2];
+    if (pixels > FL_LINE_LIMIT)
+        return fl_fail(FLEET_EFORMAT,
+                       "%.500s: images of %" PRIu64 " pixels are too large",
+                       path, pixels);
+    *width = (int64_t)pixels;
+    return FLEET_OK;
 }
 
 fleet_status fl_idx_width(const char *images, int64_t *width)
@@ -206,6 +209,7 @@ static fleet_status idx_read(fl_reader *reader, fl_lines *lines, int64_t n,
         if (lines)
             FL_TRY(fl_lines_add(lines, r->env.blocks, r->block, &line));
     }
+    reader->share = (double)(r->first + r->next) / (double)r->n;
     return FLEET_OK;
 }
 
@@ -227,7 +231,7 @@ fleet_status fl_idx_reader_open(fl_reader **reader, const fl_reader_env *env)
 
     if (!r)
         return FLEET_ENOMEM;
-    r->reader = (fl_reader){idx_start, idx_read, idx_close};
+    r->reader = (fl_reader){idx_start, idx_read, idx_close, 0};
     r->env = *env;
     *reader = &r->reader;
     return FLEET_OK;

@@ -68,8 +68,17 @@ fleet_status fl_inputs_next(fl_inputs *in)
 
 fleet_status fl_inputs_read(fl_inputs *in, void *to, size_t size, size_t *got)
 {
-    return in->source ? fl_source_read(in->source, to, size, got)
-                      : fl_ahead_read(in->ahead[in->current], to, size, got);
+    double share;
+
+    if (in->source) {
+        FL_TRY(fl_source_read(in->source, to, size, got));
+        share = fl_source_share(in->source);
+    } else {
+        FL_TRY(fl_ahead_read(in->ahead[in->current], to, size, got));
+        share = fl_ahead_share(in->ahead[in->current]);
+    }
+    in->share = (in->current + share) / in->n;
+    return FLEET_OK;
 }
 
 void fl_inputs_done(fl_inputs *in)

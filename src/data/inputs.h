@@ -20,6 +20,7 @@ typedef struct fl_inputs {
     fl_source *source;
     fl_ahead **ahead; /* NULL, or one per file, of which few are not NULL */
     int started;
+    double share; /* of all files that was read, each of equal weight */
 } fl_inputs;
 
 fleet_status fl_inputs_init(fl_inputs *in, const char *const *path, int n,

@@ -29,7 +29,7 @@ typedef struct fl_criteo_tile {
     uint32_t end[FL_CRITEO_TILE][FL_CRITEO_ENDS];     /* of each cell */
     uint64_t number[FL_CRITEO_TILE][FL_CRITEO_LANES]; /* last 8 bytes */
     uint64_t text[FL_CRITEO_IDS][FL_CRITEO_TILE];     /* first 8 bytes */
-    float label[FL_CRITEO_TILE];
+    int64_t label[FL_CRITEO_TILE];
     uint64_t odd[FL_CRITEO_TILE]; /* bit c: cell c needs a closer look */
 } fl_criteo_tile;
 

@@ -28,8 +28,7 @@ FL_TARGET static int scan_byte(const char *text, uint32_t size, char one,
     return n;
 }
 
-/* --- tokens -----------------------------------------------------------------
- */
+/* --- tokens --------------------------------------------------------------- */
 
 FL_TARGET static int scan_tokens(const char *text, uint32_t size, bool at_end,
                                  fl_tokens *t)
@@ -252,8 +251,7 @@ static uint64_t read_floats(const char *text, const uint32_t *at, int n,
 
 #endif
 
-/* --- Criteo's lines --------------------------------------------------------
- */
+/* --- Criteo's lines ------------------------------------------------------- */
 
 /* Bit i: the text of id i is not eight bytes long. end[i] is where the cell
  * before it ends. */
@@ -291,7 +289,7 @@ FL_TARGET static int criteo_cut(const char *text, uint32_t size,
         tile->number[row][i] = fl_load8(text + end[i + 1] - 8);
     for (int i = 0; i < FL_CRITEO_IDS; i++)
         tile->text[i][row] = fl_load8(text + end[FL_CRITEO_DENSE + i] + 1);
-    tile->label[row] = (float)(*text - '0');
+    tile->label[row] = *text - '0';
     tile->odd[row] = odd_texts(end + FL_CRITEO_DENSE) << (FL_CRITEO_DENSE + 1) |
                      (end[0] != 1 || (unsigned char)(*text - '0') > 9);
     return FL_CRITEO_CELLS;

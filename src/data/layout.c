@@ -114,7 +114,7 @@ static fleet_status criteo_slots(fleet_slot *slot)
         "10", "11", "12", "13", "14", "15", "16", "17", "18",
         "19", "20", "21", "22", "23", "24", "25", "26"};
 
-    slot[0] = (fleet_slot){.name = "label", .dtype = FLEET_FLOAT32, .dim = 1};
+    slot[0] = (fleet_slot){.name = "label", .dtype = FLEET_INT64, .dim = 1};
     slot[1] = (fleet_slot){
         .name = "dense_input", .dtype = FLEET_FLOAT32, .dim = FL_CRITEO_DENSE};
     for (int i = 0; i < FL_CRITEO_IDS; i++)
@@ -147,6 +147,8 @@ fleet_status fl_stream_own_slots(fleet_format format, const char *images,
     *n_slot = 0;
     if (n == 0)
         return FLEET_OK;
+    if (format == FLEET_IDX && !images)
+        return fl_fail(FLEET_EINVAL, "idx: there is no file of images");
     made = fl_alloc_array((size_t)n, sizeof *made);
     if (!made)
         return FLEET_ENOMEM;

@@ -35,7 +35,7 @@ typedef struct fl_layout {
     char separator;
 } fl_layout;
 
-/* spec must have passed fl_stream_check() but for its statistics, which may be
+/* spec must have passed fl_stream_check(); its statistics may be
  * missing. */
 fleet_status fl_layout_init(fl_layout *l, const fl_stream_spec *spec);
 void fl_layout_done(fl_layout *l);

@@ -132,78 +132,59 @@ static int at_hand(row *r, int64_t wanted)
     return n < wanted ? n : (int)wanted;
 }
 
-/* A value that a kernel did not read, the i-th from here; *empty if it is none.
+/* A value that a kernel did not read: the i-th from here. *empty: it is none.
  */
-static fleet_status read_id(const row *r, const fl_field *f, int i,
-                            uint64_t *out, bool *empty)
+static fleet_status read_one(const row *r, const fl_field *f, int i, void *out,
+                             bool *empty)
 {
     const char *s = begin_of(r, r->i + i), *end = end_of(r, r->i + i);
 
     *empty = s == end;
-    if (*empty || fl_parse_u64(s, end, out))
+    if (*empty)
         return FLEET_OK;
-    return refuse(r, f, "an id (an integer from 0 to 2^64 - 1)", r->i + i);
+    if (f->is_id)
+        return fl_parse_u64(s, end, (uint64_t *)out + i)
+                   ? FLEET_OK
+                   : refuse(r, f, "an id (an integer from 0 to 2^64 - 1)",
+                            r->i + i);
+    return fl_parse_float_any(s, end, (float *)out + i)
+               ? FLEET_OK
+               : refuse(r, f, "a finite number", r->i + i);
 }
 
-static fleet_status read_float(const row *r, const fl_field *f, int i,
-                               float *out, bool *empty)
+/* Read up to n values into out. Behind an empty token all would be one too far,
+ * so that is where this ends. */
+static fleet_status read_some(row *r, const fl_field *f, int64_t n, void *out,
+                              int *done)
 {
-    const char *s = begin_of(r, r->i + i), *end = end_of(r, r->i + i);
+    const fl_kernels *k = r->parser->kernels;
+    const uint32_t *at;
+    bool empty = false;
+    uint64_t left;
 
-    *empty = s == end;
-    if (*empty || fl_parse_float_any(s, end, out))
-        return FLEET_OK;
-    return refuse(r, f, "a finite number", r->i + i);
-}
-
-/* Behind an empty token all values would be one too far: start anew there. */
-static fleet_status read_ids(row *r, const fl_field *f, int64_t n,
-                             uint64_t *out)
-{
-    while (n > 0) {
-        int i = 0, take = at_hand(r, n);
-        bool empty = false;
-        uint64_t left;
-
-        if (take == 0)
-            return too_short(r, f);
-        left = r->parser->kernels->read_ids(
-            r->text, r->scratch->tokens.at + r->i, take, out);
-        for (; left && !empty; left &= left - 1) {
-            i = __builtin_ctzll(left);
-            FL_TRY(read_id(r, f, i, &out[i], &empty));
-        }
-        if (!empty)
-            i = take;
-        r->i += i + empty;
-        out += i;
-        n -= i;
+    *done = at_hand(r, n);
+    if (*done == 0)
+        return too_short(r, f);
+    at = r->scratch->tokens.at + r->i;
+    left = f->is_id ? k->read_ids(r->text, at, *done, out)
+                    : k->read_floats(r->text, at, *done, out);
+    for (int i; left && !empty; left &= left - 1) {
+        i = __builtin_ctzll(left);
+        FL_TRY(read_one(r, f, i, out, &empty));
+        if (empty)
+            *done = i;
     }
+    r->i += *done + empty;
     return FLEET_OK;
 }
 
-static fleet_status read_floats(row *r, const fl_field *f, int64_t n,
-                                float *out)
+static fleet_status read_values(row *r, const fl_field *f, int64_t n, char *out)
 {
-    while (n > 0) {
-        int i = 0, take = at_hand(r, n);
-        bool empty = false;
-        uint64_t left;
+    const size_t size = f->is_id ? sizeof(int64_t) : sizeof(float);
+    int done;
 
-        if (take == 0)
-            return too_short(r, f);
-        left = r->parser->kernels->read_floats(
-            r->text, r->scratch->tokens.at + r->i, take, out);
-        for (; left && !empty; left &= left - 1) {
-            i = __builtin_ctzll(left);
-            FL_TRY(read_float(r, f, i, &out[i], &empty));
-        }
-        if (!empty)
-            i = take;
-        r->i += i + empty;
-        out += i;
-        n -= i;
-    }
+    for (; n > 0; n -= done, out += (size_t)done * size)
+        FL_TRY(read_some(r, f, n, out, &done));
     return FLEET_OK;
 }
 
@@ -232,9 +213,10 @@ static fleet_status read_slot(row *r, int slot)
         return too_short(r, f);
     if (f->dim < 0)
         FL_TRY(add_values(r, slot, n, &first));
-    if (f->is_id)
-        return read_ids(r, f, n, (uint64_t *)out->values + first);
-    return read_floats(r, f, n, (float *)out->values + first);
+    return read_values(r, f, n,
+                       (char *)out->values +
+                           first *
+                               (f->is_id ? sizeof(int64_t) : sizeof(float)));
 }
 
 static fleet_status put_single_id(row *r, int slot, uint64_t id)

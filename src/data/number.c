@@ -14,10 +14,13 @@
 #include <stdlib.h>
 
 enum {
-    WORD_DIGITS = 19, /* of a uint64_t, whatever they are */
-    EXACT_TEN = 22,   /* 10^22 is the last power of ten that is a double */
-    ALL_DIGITS = 800  /* more cannot change a double but by being there */
+    EXACT_TEN = 22,  /* 10^22 is the last power of ten that is a double */
+    ALL_DIGITS = 800 /* more cannot change a double but by being there */
 };
+
+/* Below these a word has room for eight more digits, or for one. */
+static const uint64_t ROOM_FOR_EIGHT = 10000000000u,
+                      ROOM_FOR_ONE = 1000000000000000000u;
 
 static const int64_t FAR_EXPONENT = 1000000000000; /* no line is that long */
 
@@ -65,42 +68,36 @@ typedef struct decimal {
     bool minus;
 } decimal;
 
-static void add_digit(decimal *x, char c)
-{
-    if (x->w >= 1000000000000000000u) /* 19 digits */
-        x->more++;
-    else
-        x->w = 10 * x->w + (uint64_t)(c - '0');
-}
-
-/* The digits, and how many of them stand behind the point. */
+/* Digits up to the first other character. */
 static const char *read_digits(const char *s, const char *end, decimal *x)
 {
-    int64_t n = 0, behind = 0;
-    bool point = false;
+    for (; end - s >= 8 && x->w < ROOM_FOR_EIGHT; s += 8) {
+        uint64_t y = fl_load8(s) ^ FL_BYTES('0');
+
+        if (!fl_are_digits(y))
+            break;
+        x->w = x->w * 100000000 + fl_eight_digits(y);
+    }
+    for (; s < end && is_digit(*s); s++)
+        if (x->w < ROOM_FOR_ONE)
+            x->w = 10 * x->w + (uint64_t)(*s - '0');
+        else
+            x->more++;
+    return s;
+}
+
+/* Digits with at most one point among them. */
+static const char *read_mantissa(const char *s, const char *end, decimal *x)
+{
+    const char *point;
 
     x->first = s;
-    for (; s < end && (is_digit(*s) || (*s == '.' && !point)); s++) {
-        if (end - s >= 8 && x->w < 10000000000 &&
-            fl_are_digits(fl_load8(s) ^ FL_BYTES('0'))) {
-            x->w =
-                x->w * 100000000 + fl_eight_digits(fl_load8(s) ^ FL_BYTES('0'));
-            n += 8;
-            behind += point ? 8 : 0;
-            s += 7;
-            continue;
-        }
-        if (*s == '.') {
-            point = true;
-            continue;
-        }
-        n++;
-        behind += point;
-        add_digit(x, *s);
-    }
+    point = s = read_digits(s, end, x);
+    if (s < end && *s == '.')
+        s = read_digits(s + 1, end, x);
     x->last = s;
-    x->exponent = x->more - behind;
-    return n > 0 ? s : NULL;
+    x->exponent = x->more - (s > point ? s - point - 1 : 0);
+    return s - x->first > (s > point) ? s : NULL;
 }
 
 static const char *read_exponent(const char *s, const char *end, decimal *x)
@@ -122,7 +119,7 @@ static bool read_decimal(const char *s, const char *end, decimal *x)
     *x = (decimal){0};
     x->minus = s < end && *s == '-';
     s += s < end && (*s == '-' || *s == '+');
-    s = read_digits(s, end, x);
+    s = read_mantissa(s, end, x);
     if (s && s < end && (*s == 'e' || *s == 'E'))
         s = read_exponent(s + 1, end, x);
     return s == end;

@@ -19,6 +19,7 @@ struct fl_reader {
     fleet_status (*read)(fl_reader *r, fl_lines *lines, int64_t n,
                          int64_t *got);
     void (*close)(fl_reader *r);
+    double share; /* of the input that was read so far: 0 to 1 */
 };
 
 /* What the readers of a stream need of it. */

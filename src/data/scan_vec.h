@@ -194,15 +194,4 @@ static inline uint64_t first_bits(uint64_t mask, uint32_t left)
     return left < 64 ? mask & ~(~0ull << left) : mask;
 }
 
-static inline int scan_for_byte(const char *text, uint32_t size, char one,
-                                int enough, uint32_t *at)
-{
-    int n = 0;
-
-    for (uint32_t i = 0; i < size && n < enough; i += 64)
-        n += put_places(first_bits(match_byte(text + i, one), size - i), i,
-                        at + n);
-    return n;
-}
-
 #endif

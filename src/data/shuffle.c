@@ -150,6 +150,7 @@ static fleet_status shuffle_read(fl_reader *reader, fl_lines *lines, int64_t n,
             FL_TRY(emit(r, &r->buffer[i], lines));
         FL_TRY(refill(r, i));
     }
+    reader->share = r->inner->share;
     return *got < n ? FLEET_EEND : FLEET_OK;
 }
 
@@ -175,7 +176,7 @@ fleet_status fl_shuffle_reader_open(fl_reader **reader,
         inner->close(inner);
         return FLEET_ENOMEM;
     }
-    r->reader = (fl_reader){shuffle_start, shuffle_read, shuffle_close};
+    r->reader = (fl_reader){shuffle_start, shuffle_read, shuffle_close, 0};
     r->env = *env;
     r->inner = inner;
     *reader = &r->reader;

@@ -213,6 +213,11 @@ fleet_status fl_source_read(fl_source *s, void *to, size_t size, size_t *got)
                       : fl_unpack_read(s->file, to, size, got);
 }
 
+double fl_source_share(const fl_source *s)
+{
+    return fl_unpack_share(s->file);
+}
+
 void fl_source_close(fl_source *s)
 {
     if (!s)

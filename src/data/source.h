@@ -17,6 +17,7 @@ fleet_status fl_source_open(fl_source **source, const char *path,
 /* 1 to size bytes, or *got is 0: the end, and all went well, which includes the
  * command's exit code. */
 fleet_status fl_source_read(fl_source *s, void *to, size_t size, size_t *got);
-void fl_source_close(fl_source *s); /* NULL is fine */
+double fl_source_share(const fl_source *s); /* as fl_unpack_share() */
+void fl_source_close(fl_source *s);         /* NULL is fine */
 
 #endif

@@ -109,6 +109,16 @@ static fleet_status make(fl_statistics *s, int n)
     return FLEET_ENOMEM;
 }
 
+fleet_status fl_statistics_copy(fl_statistics *s, const fl_statistics *from)
+{
+    const size_t size = (size_t)from->n * sizeof(double);
+
+    FL_TRY(make(s, from->n));
+    memcpy(s->mean, from->mean, size);
+    memcpy(s->deviation, from->deviation, size);
+    return FLEET_OK;
+}
+
 void fl_statistics_done(fl_statistics *s)
 {
     fl_free(s->mean);
@@ -153,7 +163,7 @@ fleet_status fl_stream_statistics(const fl_stream_spec *spec,
     int n;
 
     *statistics = (fl_statistics){0};
-    FL_TRY(fl_stream_check_but_statistics(spec));
+    FL_TRY(fl_stream_check(spec));
     n = count_columns(spec);
     if (n == 0)
         return FLEET_OK;
@@ -174,8 +184,7 @@ fleet_status fl_stream_statistics(const fl_stream_spec *spec,
     return status;
 }
 
-/* --- as JSON: {"mean": [...], "deviation": [...]}, exactly ------------------
- */
+/* --- as JSON: {"mean": [...], "deviation": [...]}, exactly ---------------- */
 
 static fleet_status put_array(fl_json *object, const char *key, const double *x,
                               int n)

@@ -42,18 +42,17 @@ struct fl_stream {
     pthread_cond_t change;
     fl_box **box; /* all of them */
     int n_box;
-    fl_box *empty;  /* a list */
-    fl_box **ready; /* the one with order k, once it is, at k % n_box */
-    int64_t next;   /* order of the one that is handed out next */
-    int64_t end;    /* order after the last; -1: not known yet */
-    bool opened;    /* start_error is known */
+    fl_box *empty, **last; /* a queue, so that all boxes soon have grown */
+    fl_box **ready;        /* the one with order k, once it is, at k % n_box */
+    int64_t next;          /* order of the one that is handed out next */
+    int64_t end;           /* order after the last; -1: not known yet */
+    bool opened;           /* start_error is known */
     fl_error start_error;
     int n_held;
     fl_error error; /* how the stream ended, once that was told */
 };
 
-/* --- the threads ------------------------------------------------------------
- */
+/* --- the threads ---------------------------------------------------------- */
 
 /* NULL: the stream is being closed. */
 static fl_box *take_empty(fl_stream *s)
@@ -66,17 +65,26 @@ static fl_box *take_empty(fl_stream *s)
     if (!atomic_load(&s->stop)) {
         box = s->empty;
         s->empty = box->next;
+        if (!s->empty)
+            s->last = &s->empty;
     }
     pthread_mutex_unlock(&s->lock);
     return box;
 }
 
+/* Under the lock. */
+static void add_empty(fl_stream *s, fl_box *box)
+{
+    box->next = NULL;
+    *s->last = box;
+    s->last = &box->next;
+    pthread_cond_broadcast(&s->change);
+}
+
 static void put_empty(fl_stream *s, fl_box *box)
 {
     pthread_mutex_lock(&s->lock);
-    box->next = s->empty;
-    s->empty = box;
-    pthread_cond_broadcast(&s->change);
+    add_empty(s, box);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -113,9 +121,13 @@ static fleet_status read_batch(fl_stream *s, fl_box *box)
         bool ours = s->n_batch % s->spec.share_count == s->spec.share_index;
         int64_t got;
 
+        fleet_status status;
+
         box->batch.index = s->n_batch++;
-        FL_TRY(
-            s->reader->read(s->reader, ours ? &box->lines : NULL, size, &got));
+        status =
+            s->reader->read(s->reader, ours ? &box->lines : NULL, size, &got);
+        box->batch.share = status == FLEET_EEND ? 1 : s->reader->share;
+        FL_TRY(status);
         if (ours)
             return FLEET_OK;
         if (atomic_load_explicit(&s->stop, memory_order_relaxed))
@@ -193,8 +205,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* --- the caller -------------------------------------------------------------
- */
+/* --- the caller ----------------------------------------------------------- */
 
 static fleet_status start_worker(fl_stream *s)
 {
@@ -228,8 +239,7 @@ static fleet_status make_boxes(fl_stream *s)
         return FLEET_ENOMEM;
     for (; s->n_box < n; s->n_box++) {
         FL_TRY(fl_box_create(&s->box[s->n_box], &s->parser.layout));
-        s->box[s->n_box]->next = s->empty;
-        s->empty = s->box[s->n_box];
+        add_empty(s, s->box[s->n_box]);
     }
     return FLEET_OK;
 }
@@ -285,6 +295,7 @@ fleet_status fl_stream_open_as(fl_stream **stream, const fl_stream_spec *spec,
     s->spec = *spec;
     s->bell = -1;
     s->end = -1;
+    s->last = &s->empty;
     s->generation = fl_fork_generation();
     fl_blocks_init(&s->blocks);
     pthread_mutex_init(&s->read_lock, NULL);
@@ -306,6 +317,7 @@ fleet_status fl_stream_open(fl_stream **stream, const fl_stream_spec *spec)
 {
     *stream = NULL;
     FL_TRY(fl_stream_check(spec));
+    FL_TRY(fl_stream_check_statistics(spec));
     return fl_stream_open_as(stream, spec, fl_parse_of(spec->format));
 }
 
@@ -339,8 +351,7 @@ static fleet_status next_batch(fl_stream *s, fl_batch **batch)
     s->next++;
     if (box->error.code != FLEET_OK) {
         s->error = box->error;
-        box->next = s->empty;
-        s->empty = box;
+        add_empty(s, box);
         return fl_error_raise(&s->error);
     }
     box->held = true;
@@ -375,9 +386,7 @@ void fl_stream_release(fl_stream *s, fl_batch *batch)
     if (box->held) {
         box->held = false;
         s->n_held--;
-        box->next = s->empty;
-        s->empty = box;
-        pthread_cond_broadcast(&s->change);
+        add_empty(s, box);
     }
     pthread_mutex_unlock(&s->lock);
 }

@@ -27,6 +27,7 @@ typedef struct fl_statistics {
     double *deviation; /* of the population; 1 where it would be 0 */
 } fl_statistics;
 
+fleet_status fl_statistics_copy(fl_statistics *s, const fl_statistics *from);
 void fl_statistics_done(fl_statistics *s);
 fleet_status fl_statistics_save(const fl_statistics *s, fl_json **json);
 fleet_status fl_statistics_load(fl_statistics *s, const fl_at *at);
@@ -61,7 +62,8 @@ fleet_status fl_stream_own_slots(fleet_format format, const char *images,
 void fl_stream_free_own_slots(const fleet_slot *slots, int n_slot);
 
 /* FLEET_ECONFIG or FLEET_EINVAL for a spec that cannot be: columns and dim that
- * do not agree, a transform that the dtype does not have, n_thread < 1, ... */
+ * do not agree, a transform that the dtype does not have, n_thread < 1, ... The
+ * statistics may still be missing. */
 fleet_status fl_stream_check(const fl_stream_spec *spec);
 
 typedef struct fl_slot_data {
@@ -72,6 +74,7 @@ typedef struct fl_slot_data {
 typedef struct fl_batch {
     int64_t index; /* in the stream, before it was shared out: 0, 1, ... */
     int64_t rows;
+    double share;       /* of the input that was read by then: 0 to 1 */
     fl_slot_data *slot; /* as in the spec */
 } fl_batch;
 

@@ -31,20 +31,22 @@ static bool is_blank(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
+static const char *path_of(const text_reader *r)
+{
+    return r->env.parser->spec->files[r->in.current];
+}
+
 static fleet_status open_next(text_reader *r)
 {
     r->open = false;
     FL_TRY(fl_inputs_next(&r->in));
     r->open = true;
+    fl_log_line(r->env.parser->spec->log, FLEET_LOG_DEBUG, "reading %s",
+                path_of(r));
     r->at_end = false;
     r->number = 0;
     r->wants_header = r->csv && r->env.parser->spec->header;
     return r->csv ? fl_csv_places(r->env.parser, r->in.current) : FLEET_OK;
-}
-
-static const char *path_of(const text_reader *r)
-{
-    return r->env.parser->spec->files[r->in.current];
 }
 
 /* The line that has begun goes to another place, with room for more: first in
@@ -106,11 +108,23 @@ static fleet_status read_more(text_reader *r)
     return FLEET_OK;
 }
 
+/* What some programs begin a csv file with, to say that it is UTF-8. */
+static size_t skip_mark(const text_reader *r, const char *text, size_t size)
+{
+    static const char mark[] = "\xEF\xBB\xBF";
+    const size_t n = sizeof mark - 1;
+
+    return r->csv && r->number == 0 && size >= n && !memcmp(text, mark, n) ? n
+                                                                           : 0;
+}
+
 static void take_line(text_reader *r, size_t end, fl_line *line)
 {
     const char *text = r->block->data + r->begin;
-    size_t size = end - r->begin;
+    size_t size = end - r->begin, skip = skip_mark(r, text, size);
 
+    text += skip;
+    size -= skip;
     if (size > 0 && text[size - 1] == '\r')
         size--;
     *line = (fl_line){.text = text,
@@ -199,6 +213,7 @@ static fleet_status text_read(fl_reader *reader, fl_lines *lines, int64_t n,
         if (lines)
             FL_TRY(fl_lines_add(lines, r->env.blocks, r->block, &line));
     }
+    reader->share = r->in.share;
     return FLEET_OK;
 }
 
@@ -220,7 +235,7 @@ fleet_status fl_text_reader_open(fl_reader **reader, const fl_reader_env *env)
 
     if (!r)
         return FLEET_ENOMEM;
-    r->reader = (fl_reader){text_start, text_read, text_close};
+    r->reader = (fl_reader){text_start, text_read, text_close, 0};
     r->env = *env;
     r->csv = spec->format == FLEET_CSV;
     status = fl_inputs_init(&r->in, spec->files, spec->n_file,

@@ -21,6 +21,7 @@ enum {
 struct fl_unpack {
     const char *path;
     int fd;
+    off_t size;           /* of the file, when it was opened */
     unsigned char *piece; /* packed bytes; NULL for a plain file */
     z_stream z;
     bool in_member; /* a .gz is members, one after the other */
@@ -52,6 +53,7 @@ static fleet_status open_file(fl_unpack *u)
     if (!S_ISREG(st.st_mode))
         return fl_fail(FLEET_EIO, "cannot read %s: not a regular file",
                        u->path);
+    u->size = st.st_size;
     fcntl(u->fd, F_SETFL, 0); /* a command may read from it */
     posix_fadvise(u->fd, 0, 0, POSIX_FADV_SEQUENTIAL); /* a hint: may fail */
     return FLEET_OK;
@@ -188,6 +190,13 @@ static fleet_status unpack(fl_unpack *u, void *to, size_t size, size_t *got)
 fleet_status fl_unpack_read(fl_unpack *u, void *to, size_t size, size_t *got)
 {
     return u->piece ? unpack(u, to, size, got) : read_file(u, to, size, got);
+}
+
+double fl_unpack_share(const fl_unpack *u)
+{
+    off_t at = lseek(u->fd, 0, SEEK_CUR);
+
+    return at < u->size ? (double)at / (double)u->size : 1;
 }
 
 int fl_unpack_fd(const fl_unpack *u)

@@ -18,6 +18,9 @@ fleet_status fl_unpack_open(fl_unpack **unpack, const char *path);
 /* 1 to size bytes, or *got is 0: the end, and the file was whole. */
 fleet_status fl_unpack_read(fl_unpack *u, void *to, size_t size, size_t *got);
 
+/* How much of the file was read, by us or through the descriptor: 0 to 1. */
+double fl_unpack_share(const fl_unpack *u);
+
 /* The descriptor; of a plain file that was not yet read it gives all bytes. */
 int fl_unpack_fd(const fl_unpack *u);
 void fl_unpack_close(fl_unpack *u); /* NULL is fine */

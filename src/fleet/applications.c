@@ -17,8 +17,8 @@ typedef struct ctr {
     fleet_dense_slot dense;
     fleet_id_slot ids[PADDLE_IDS];
     char name[PADDLE_IDS][4];
-    int64_t dense_dim; /* numbers of all dense slots */
-    int64_t n_field;   /* ids of all id slots; a ragged one counts as one */
+    int64_t dense_dim;  /* numbers of all dense slots */
+    int64_t n_field;    /* ids of all id slots; a ragged one counts as one */
     fleet_var *numbers; /* [B, dense_dim], NULL: none */
     fleet_var **part;   /* per id slot, and the numbers last */
     int n_part;
@@ -76,16 +76,15 @@ static fleet_var *data(fleet_program *p, const char *name, fleet_dtype dtype,
 static fleet_var *numbers_of(ctr *c)
 {
     for (int i = 0; i < c->o.n_dense; i++)
-        c->part[i] = data(c->p, c->o.dense[i].name, FLEET_FLOAT32,
-                          c->o.dense[i].dim);
+        c->part[i] =
+            data(c->p, c->o.dense[i].name, FLEET_FLOAT32, c->o.dense[i].dim);
     if (c->o.n_dense < 2)
         return c->o.n_dense ? c->part[0] : NULL;
     return fleet_concat(c->p, c->part, c->o.n_dense, 1);
 }
 
 static fleet_status open_ctr(ctr *c, fleet_program *p,
-                             const fleet_ctr_options *options,
-                             fleet_dtype label_dtype, fleet_model *m)
+                             const fleet_ctr_options *options, fleet_model *m)
 {
     *c = (ctr){.p = p};
     if (options)
@@ -98,7 +97,7 @@ static fleet_status open_ctr(ctr *c, fleet_program *p,
     if (!c->part)
         return FLEET_ENOMEM;
     m->label = data(p, c->o.label ? c->o.label : "label",
-                    c->o.label_dtype ? c->o.label_dtype : label_dtype, 1);
+                    c->o.label_dtype ? c->o.label_dtype : FLEET_INT64, 1);
     c->numbers = numbers_of(c);
     for (int i = 0; i < c->o.n_ids; i++) {
         const fleet_id_slot *s = &c->o.ids[i];
@@ -151,11 +150,11 @@ static fleet_var *layer(fleet_program *p, fleet_var *x, const char *name,
         for (int i = 1; i < n; i++)
             fan_in *= (double)dims[i];
     }
-    return fleet_fc(p, x, units,
-                    &(fleet_fc_options){
-                        .name = name,
-                        .activation = activation,
-                        .weight.initializer = normal(1 / sqrt(fan_in))});
+    return fleet_fc(
+        p, x, units,
+        &(fleet_fc_options){.name = name,
+                            .activation = activation,
+                            .weight.initializer = normal(1 / sqrt(fan_in))});
 }
 
 /* Hidden layers of relu, then `out` units without activation. */
@@ -227,9 +226,9 @@ static fleet_var *wide_part(ctr *c)
     fleet_initializer first = {FLEET_INIT_TRUNCATED_NORMAL, 0,
                                (float)(1 / sqrt((double)c->dense_dim))};
 
-    return fleet_fc(c->p, c->numbers, 1,
-                    &(fleet_fc_options){.name = "wide",
-                                        .weight.initializer = first});
+    return fleet_fc(
+        c->p, c->numbers, 1,
+        &(fleet_fc_options){.name = "wide", .weight.initializer = first});
 }
 
 static fleet_var *wide_deep(ctr *c, fleet_model *m)
@@ -270,8 +269,8 @@ static fleet_var *number_fields(ctr *c, int64_t dim, const char *name,
         &(fleet_param_attr){.name = name, .initializer = first});
     fleet_var *x = fleet_reshape(c->p, c->numbers, (int64_t[]){-1, n, 1}, 3);
 
-    return fleet_reshape(c->p, fleet_mul(c->p, x, w),
-                         (int64_t[]){-1, n * dim}, 2);
+    return fleet_reshape(c->p, fleet_mul(c->p, x, w), (int64_t[]){-1, n * dim},
+                         2);
 }
 
 /* Vectors of all fields side by side, [B, fields dim]. */
@@ -325,7 +324,7 @@ static fleet_var *deepfm(ctr *c, fleet_model *m)
 /* --- public -------------------------------------------------------------- */
 
 static fleet_var *build_ctr(fleet_program *p, const fleet_ctr_options *options,
-                            fleet_dtype label_dtype, fleet_model *out,
+                            fleet_model *out,
                             fleet_var *(*build)(ctr *, fleet_model *))
 {
     fleet_model m = {NULL, NULL, NULL};
@@ -334,7 +333,7 @@ static fleet_var *build_ctr(fleet_program *p, const fleet_ctr_options *options,
 
     if (!p || !fl_program_ok(p))
         return NULL;
-    status = open_ctr(&c, p, options, label_dtype, &m);
+    status = open_ctr(&c, p, options, &m);
     if (status != FLEET_OK)
         return fl_program_failed(p, status);
     build(&c, &m);
@@ -347,19 +346,19 @@ static fleet_var *build_ctr(fleet_program *p, const fleet_ctr_options *options,
 fleet_var *fleet_wide_deep(fleet_program *p, const fleet_ctr_options *options,
                            fleet_model *model)
 {
-    return build_ctr(p, options, FLEET_FLOAT32, model, wide_deep);
+    return build_ctr(p, options, model, wide_deep);
 }
 
 fleet_var *fleet_ctr_dnn(fleet_program *p, const fleet_ctr_options *options,
                          fleet_model *model)
 {
-    return build_ctr(p, options, FLEET_INT64, model, ctr_dnn);
+    return build_ctr(p, options, model, ctr_dnn);
 }
 
 fleet_var *fleet_deepfm(fleet_program *p, const fleet_ctr_options *options,
                         fleet_model *model)
 {
-    return build_ctr(p, options, FLEET_FLOAT32, model, deepfm);
+    return build_ctr(p, options, model, deepfm);
 }
 
 fleet_var *fleet_mlp(fleet_program *p, const fleet_mlp_options *options,
@@ -381,8 +380,8 @@ fleet_var *fleet_mlp(fleet_program *p, const fleet_mlp_options *options,
     m.label = data(p, o->label ? o->label : "label", FLEET_INT64, 1);
     x = tower(p, x, o->hidden ? o->hidden : paddle, o->hidden ? o->n_hidden : 2,
               o->activation ? o->activation : FLEET_RELU, o->classes);
-    m.loss = fleet_mean(p, fleet_softmax_with_cross_entropy(p, x, m.label,
-                                                            &m.prediction));
+    m.loss = fleet_mean(
+        p, fleet_softmax_with_cross_entropy(p, x, m.label, &m.prediction));
     if (out)
         *out = m;
     return m.loss;

@@ -51,9 +51,9 @@ fleet_var *fleet_parameter(fleet_program *p, const int64_t *dims, int n_dim,
     if (status == FLEET_OK)
         status = fl_shape_check(attr->name, dims, n_dim);
     if (status == FLEET_OK && dims[0] < 0)
-        status = fl_fail(FLEET_ESHAPE,
-                         "parameter \"%s\": it cannot have a batch",
-                         attr->name);
+        status =
+            fl_fail(FLEET_ESHAPE, "parameter \"%s\": it cannot have a batch",
+                    attr->name);
     if (status != FLEET_OK)
         return fl_program_failed(p, status);
     shape = fl_shape_make(dims, n_dim);

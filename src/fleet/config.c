@@ -87,7 +87,8 @@ static fleet_status read_pieces(fl_config *c, const fl_at *at)
     if (!fl_at_is_array(&boundaries) || n < 1)
         return fl_at_expected(&boundaries, "an array of growing steps");
     if (!fl_at_is_array(&values) || fl_at_count(&values) != n + 1)
-        return fl_at_expected(&values, "one learning rate more than boundaries");
+        return fl_at_expected(&values,
+                              "one learning rate more than boundaries");
     o->boundaries =
         fl_arena_alloc(&c->arena, (size_t)n * sizeof *o->boundaries);
     o->values = fl_arena_alloc(&c->arena, (size_t)(n + 1) * sizeof *o->values);
@@ -142,10 +143,12 @@ static fleet_status read_double(const fl_at *object, const char *key,
 
 static fleet_status read_optimizer(fl_config *c, const fl_at *at)
 {
-    static const char *const keys[] = {
-        "type",     "learning_rate",       "momentum",         "nesterov",
-        "beta1",    "beta2",               "epsilon",          "initial_accumulator",
-        "l2_decay", "clip_global_norm",    "decay",            NULL};
+    static const char *const keys[] = {"type",     "learning_rate",
+                                       "momentum", "nesterov",
+                                       "beta1",    "beta2",
+                                       "epsilon",  "initial_accumulator",
+                                       "l2_decay", "clip_global_norm",
+                                       "decay",    NULL};
     static const char *const types[] = {"sgd", "momentum", "adagrad", "adam",
                                         NULL};
     fl_config_optimizer *o = &c->optimizer;
@@ -162,8 +165,8 @@ static fleet_status read_optimizer(fl_config *c, const fl_at *at)
     FL_TRY(read_double(at, "initial_accumulator", 0, 1e6,
                        &o->initial_accumulator));
     FL_TRY(read_double(at, "l2_decay", 0, 1e6, &o->l2_decay));
-    FL_TRY(read_double(at, "clip_global_norm", 1e-30, 1e30,
-                       &o->clip_global_norm));
+    FL_TRY(
+        read_double(at, "clip_global_norm", 1e-30, 1e30, &o->clip_global_norm));
     FL_TRY(fl_at_bool(&nesterov, &o->nesterov));
     return read_decay(c, &decay);
 }
@@ -186,10 +189,9 @@ static fleet_status read_device(const fl_at *at)
 /* There is nobody to wait for yet, but a wrong deadline is a wrong one. */
 static fleet_status read_deadlines(const fl_at *at)
 {
-    static const char *const keys[] = {"connect_deadline_ms",
-                                       "request_deadline_ms",
-                                       "peer_deadline_ms", "step_deadline_ms",
-                                       NULL};
+    static const char *const keys[] = {
+        "connect_deadline_ms", "request_deadline_ms", "peer_deadline_ms",
+        "step_deadline_ms", NULL};
 
     FL_TRY(fl_at_keys(at, keys));
     for (int i = 0; keys[i]; i++) {
@@ -211,10 +213,9 @@ static fleet_status read_paths(fl_config *c, const fl_at *root)
 
 static fleet_status read_top(fl_config *c)
 {
-    static const char *const keys[] = {"model",     "optimizer", "strategy",
-                                       "device",    "epochs",    "seed",
-                                       "dataset",   "slots",     "save",
-                                       "load",      "deadlines", NULL};
+    static const char *const keys[] = {
+        "model",   "optimizer", "strategy", "device", "epochs",    "seed",
+        "dataset", "slots",     "save",     "load",   "deadlines", NULL};
     fl_at root = fl_at_root(c->json), at;
 
     FL_TRY(fl_at_keys(&root, keys));
@@ -244,10 +245,10 @@ fleet_status fl_config_read(fl_config *c, const char *text, size_t size,
 {
     fleet_status status;
 
-    *c = (fl_config){.epochs = 1,
-                     .strategy = fleet_distributed_strategy_default(),
-                     .optimizer = {.type = FL_RULE_ADAM,
-                                   .learning_rate = 1e-3}};
+    *c =
+        (fl_config){.epochs = 1,
+                    .strategy = fleet_distributed_strategy_default(),
+                    .optimizer = {.type = FL_RULE_ADAM, .learning_rate = 1e-3}};
     FL_TRY(fl_json_parse(text, size, name, &c->json));
     status = read_top(c);
     if (status != FLEET_OK)

@@ -63,9 +63,9 @@ static fleet_status read_files(fl_config *c, const fl_at *at, const char *key,
 fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at)
 {
     static const char *const keys[] = {
-        "format",    "train",      "test",    "pipe_command", "batch_size",
-        "thread_num", "shuffle",   "separator", "header",     "skip_lines",
-        "missing",   "comment",    NULL};
+        "format",     "train",   "test",      "pipe_command", "batch_size",
+        "thread_num", "shuffle", "separator", "header",       "skip_lines",
+        "missing",    "comment", NULL};
     static const char *const formats[] = {"multislot", "criteo", "csv", "idx",
                                           NULL};
     fleet_dataset_options *o = &c->dataset;
@@ -97,8 +97,8 @@ fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at)
 /* --- slots --------------------------------------------------------------- */
 
 static const char *const transform_names[] = {
-    "none", "log1p", "standardize", "log1p_standardize", "hash", "equals",
-    NULL};
+    "none", "log1p",  "standardize", "log1p_standardize",
+    "hash", "equals", NULL};
 
 static fleet_status read_transforms(fl_config *c, const fl_at *at,
                                     fleet_slot *s)
@@ -187,14 +187,14 @@ static fleet_status read_use(const fl_at *at, fl_config_slot *s)
 
 static fleet_status read_slot(fl_config *c, const fl_at *at, fl_config_slot *s)
 {
-    static const char *const keys[] = {"name",     "type",      "dim",
-                                       "role",     "combiner",  "table",
-                                       "ps",       "columns",   "transform",
-                                       "value",    NULL};
+    static const char *const keys[] = {"name",      "type",  "dim", "role",
+                                       "combiner",  "table", "ps",  "columns",
+                                       "transform", "value", NULL};
     static const char *const types[] = {"float", "uint64", NULL};
     fl_at name = fl_at_key(at, "name"), type = fl_at_key(at, "type");
     fl_at dim = fl_at_key(at, "dim"), columns = fl_at_key(at, "columns");
-    fl_at transform = fl_at_key(at, "transform"), value = fl_at_key(at, "value");
+    fl_at transform = fl_at_key(at, "transform"),
+          value = fl_at_key(at, "value");
     const char **equals = NULL;
     int which = 0;
 
@@ -231,10 +231,9 @@ static fleet_status own_slots(fl_config *c, const fl_at *at)
     if (!c->slot)
         return FLEET_ENOMEM;
     c->n_slot = 2 + N_ID;
-    c->slot[0] = (fl_config_slot){.slot = {"label", FLEET_INT64, 1},
-                                  .label = true};
-    c->slot[1] =
-        (fl_config_slot){.slot = {"dense_input", FLEET_FLOAT32, 13}};
+    c->slot[0] =
+        (fl_config_slot){.slot = {"label", FLEET_INT64, 1}, .label = true};
+    c->slot[1] = (fl_config_slot){.slot = {"dense_input", FLEET_FLOAT32, 13}};
     for (int i = 0; i < N_ID; i++) {
         const char *name = fl_arena_format(&c->arena, "%d", i + 1);
 

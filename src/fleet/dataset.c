@@ -64,7 +64,8 @@ static fleet_status check_vars(const fleet_dataset_options *o)
             (!v->ragged && !fl_shape_batched(&v->shape)))
             return fl_fail(FLEET_EINVAL,
                            "dataset: use_var[%d] is not a data variable with a "
-                           "batch", i);
+                           "batch",
+                           i);
     }
     return FLEET_OK;
 }
@@ -214,8 +215,10 @@ static fleet_status two_paths(fleet_dataset *d, const char *const *globs, int n,
         fleet_status status = fl_paths_glob(&one, &globs[i], 1);
 
         if (status == FLEET_OK && one.n != 1)
-            status = fl_fail(FLEET_EINVAL, "dataset: \"%s\" matches %zu files; "
-                             "idx takes one", globs[i], one.n);
+            status = fl_fail(FLEET_EINVAL,
+                             "dataset: \"%s\" matches %zu files; "
+                             "idx takes one",
+                             globs[i], one.n);
         if (status == FLEET_OK)
             status = fl_grow(&files->path, &files->capacity, files->n + 1,
                              sizeof *files->path);
@@ -292,21 +295,29 @@ bool fl_dataset_standardizes(const fleet_dataset *d)
     return all_standardized(d) > 0;
 }
 
+/* They are d's from now on, also if that fails. */
+static fleet_status take_statistics(fleet_dataset *d, fl_statistics *s)
+{
+    if (s->n != all_standardized(d)) {
+        fl_fail(FLEET_ESHAPE,
+                "dataset: %d columns are standardized, but there "
+                "are statistics of %d",
+                all_standardized(d), s->n);
+        fl_statistics_done(s);
+        return FLEET_ESHAPE;
+    }
+    fl_statistics_done(&d->statistics);
+    d->statistics = *s;
+    d->has_statistics = true;
+    return FLEET_OK;
+}
+
 fleet_status fl_dataset_set_statistics(fleet_dataset *d, const fl_at *at)
 {
     fl_statistics s;
 
     FL_TRY(fl_statistics_load(&s, at));
-    if (s.n != all_standardized(d)) {
-        fl_fail(FLEET_ESHAPE, "dataset: %d columns are standardized, but there "
-                "are statistics of %d", all_standardized(d), s.n);
-        fl_statistics_done(&s);
-        return FLEET_ESHAPE;
-    }
-    fl_statistics_done(&d->statistics);
-    d->statistics = s;
-    d->has_statistics = true;
-    return FLEET_OK;
+    return take_statistics(d, &s);
 }
 
 fleet_status fl_dataset_need_statistics(fleet_dataset *d)
@@ -324,9 +335,7 @@ fleet_status fl_dataset_need_statistics(fleet_dataset *d)
 fleet_status fleet_dataset_use_statistics_of(fleet_dataset *d,
                                              fleet_dataset *other)
 {
-    fl_json *json;
-    fleet_status status;
-    fl_at at;
+    fl_statistics s;
 
     if (!d || !other)
         return fl_fail(FLEET_EINVAL,
@@ -334,11 +343,8 @@ fleet_status fleet_dataset_use_statistics_of(fleet_dataset *d,
     if (!fl_dataset_standardizes(other))
         return FLEET_OK;
     FL_TRY(fl_dataset_need_statistics(other));
-    FL_TRY(fl_statistics_save(&other->statistics, &json));
-    at = fl_at_root(json);
-    status = fl_dataset_set_statistics(d, &at);
-    fl_json_free(json);
-    return status;
+    FL_TRY(fl_statistics_copy(&s, &other->statistics));
+    return take_statistics(d, &s);
 }
 
 /* --- a pass -------------------------------------------------------------- */
@@ -350,7 +356,7 @@ fleet_status fl_dataset_open(fleet_dataset *d, fl_stream **stream)
 
     if (d->files.n == 0)
         return fl_fail(FLEET_ESTATE, "dataset: it has no files: call "
-                       "fleet_dataset_set_filelist()");
+                                     "fleet_dataset_set_filelist()");
     FL_TRY(fl_dataset_need_statistics(d));
     spec = spec_of(d);
     seeds[0] = d->fleet->context.seed;

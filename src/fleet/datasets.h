@@ -20,6 +20,7 @@ struct fleet_dataset {
     fl_statistics statistics;
     bool has_statistics;
     int64_t pass; /* passes begun */
+    double share; /* of this pass that was read, 0 to 1 */
     fleet_dataset *next;
 };
 

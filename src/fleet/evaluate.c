@@ -58,9 +58,10 @@ static fleet_status count_row(evaluation *v, const float *p, double label,
                            "finite number",
                            (long long)(v->samples + row));
     if (v->classes <= 2 && label != 0.0 && label != 1.0)
-        return fl_fail(FLEET_EINVAL, "evaluation: label %g of sample %lld is "
-                       "neither 0 nor 1", label,
-                       (long long)(v->samples + row));
+        return fl_fail(FLEET_EINVAL,
+                       "evaluation: label %g of sample %lld is "
+                       "neither 0 nor 1",
+                       label, (long long)(v->samples + row));
     if (v->classes <= 2)
         count_binary(v, (double)p[v->classes - 1], label);
     else
@@ -91,9 +92,8 @@ static fleet_status run_evaluation(evaluation *v, fleet_executor *e,
                                    fleet_dataset *d)
 {
     const fleet_var *want = v->model->prediction;
-    fleet_train_options o = {.fetch_list = &want,
-                             .n_fetch = 1,
-                             .print_period = INT64_MAX};
+    fleet_train_options o = {
+        .fetch_list = &want, .n_fetch = 1, .print_period = INT64_MAX};
 
     FL_TRY(FL_NEW(&v->pos, BUCKETS * sizeof *v->pos));
     FL_TRY(FL_NEW(&v->neg, BUCKETS * sizeof *v->neg));

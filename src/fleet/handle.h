@@ -26,7 +26,8 @@ static inline fleet *fl_handle_of(fl_context *context)
     return (fleet *)(void *)context;
 }
 
-/* FLEET_EINVAL without a handle, FLEET_ESTATE after fork; what names the call. */
+/* FLEET_EINVAL without a handle, FLEET_ESTATE after fork; what names the call.
+ */
 fleet_status fl_handle_check(const fleet *f, const char *what);
 
 /* strategy.c */

@@ -23,7 +23,8 @@ static fleet_status check_fetch(fleet *f, fleet_var *const *fetch, int n)
             fetch[i]->kind != FL_VAR_TEMP)
             return fl_fail(FLEET_EINVAL,
                            "inference model: fetch[%d] is not computed by the "
-                           "program", i);
+                           "program",
+                           i);
     return fleet_program_status(fetch[0]->program);
 }
 
@@ -41,7 +42,8 @@ static fleet_status check_feeds(const fleet_program *p, const bool *marked,
             if (!fed)
                 return fl_fail(FLEET_ENOENT,
                                "inference model: the result depends on \"%s\", "
-                               "which is not among the feeds", v->name);
+                               "which is not among the feeds",
+                               v->name);
         }
     return FLEET_OK;
 }
@@ -51,8 +53,7 @@ static bool is_used(const fleet_program *p, const bool *marked,
 {
     for (size_t i = 0; i < p->n_node; i++)
         for (int j = 0; marked[i] && j < p->node[i]->n_in; j++)
-            if (p->node[i]->in[j] &&
-                strcmp(p->node[i]->in[j]->name, name) == 0)
+            if (p->node[i]->in[j] && strcmp(p->node[i]->in[j]->name, name) == 0)
                 return true;
     return false;
 }
@@ -355,8 +356,8 @@ static fleet_status score(fleet_predictor *p, fleet_executor *e,
     if (p->n_output > 16)
         FL_TRY(FL_NEW(&f, (size_t)p->n_output * sizeof *f));
     for (int i = 0; i < p->n_output; i++)
-        f[i] = (fleet_fetch){
-            .var = p->output[i], .data = out[i], .size = size[i]};
+        f[i] =
+            (fleet_fetch){.var = p->output[i], .data = out[i], .size = size[i]};
     status = fleet_executor_run(e, feed, n_feed, f, p->n_output);
     if (f != fetch)
         fl_free(f);

@@ -52,8 +52,7 @@ static fleet_status check_environment(void)
 static fleet_status open_handle(fleet *f, const fleet_options *o)
 {
     if (o->num_threads < 0)
-        return fl_fail(FLEET_EINVAL,
-                       "num_threads: expected 0 or more, got %d",
+        return fl_fail(FLEET_EINVAL, "num_threads: expected 0 or more, got %d",
                        o->num_threads);
     FL_TRY(check_environment());
     FL_TRY(fl_context_init(&f->context, o->seed, o->num_threads));
@@ -198,7 +197,7 @@ fleet_status fleet_init_worker(fleet *f)
     FL_TRY(fl_handle_check(f, "fleet_init_worker"));
     if (!f->trained)
         return fl_fail(FLEET_ESTATE, "fleet_init_worker: call "
-                       "fleet_minimize() before");
+                                     "fleet_minimize() before");
     return FLEET_OK;
 }
 
@@ -248,8 +247,10 @@ fleet_status fleet_metrics_auc(fleet *f, const fleet_var *auc, double *out)
 
     FL_TRY(fl_handle_check(f, "fleet_metrics_auc"));
     if (!n || strcmp(n->op->name, "auc") != 0)
-        return fl_fail(FLEET_EINVAL, "fleet_metrics_auc: \"%s\" is not the "
-                       "output of fleet_auc()", fleet_var_name(auc));
+        return fl_fail(FLEET_EINVAL,
+                       "fleet_metrics_auc: \"%s\" is not the "
+                       "output of fleet_auc()",
+                       fleet_var_name(auc));
     pos = fl_store_state(f->store, n->in[n->n_in - 2]->name);
     neg = fl_store_state(f->store, n->in[n->n_in - 1]->name);
     if (!pos || !neg)

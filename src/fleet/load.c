@@ -18,8 +18,9 @@ static fleet_status read_hex(const fl_at *at, uint64_t *out)
     FL_TRY(fl_at_required(at));
     FL_TRY(fl_at_string(at, &text));
     *out = strtoull(text, &end, 16);
-    return strlen(text) == 16 && *end == 0 ? FLEET_OK
-                                           : fl_at_expected(at, "16 hex digits");
+    return strlen(text) == 16 && *end == 0
+               ? FLEET_OK
+               : fl_at_expected(at, "16 hex digits");
 }
 
 static fleet_status read_int(const fl_at *object, const char *key, int64_t low,
@@ -93,8 +94,8 @@ static fleet_status read_table(const fl_at *entry, fl_saved_item *item)
     FL_TRY(fl_at_double(&a_at, -1e30, 1e30, &a));
     FL_TRY(fl_at_double(&b_at, -1e30, 1e30, &b));
     item->shape = fl_shape_2(modulo, dim);
-    first = (fleet_initializer){(fleet_initializer_kind)kind, (float)a,
-                                (float)b};
+    first =
+        (fleet_initializer){(fleet_initializer_kind)kind, (float)a, (float)b};
     FL_TRY(fl_initializer_check(item->name, &first));
     item->filler = fl_filler_make(&first, dim, dim, 0, item->name);
     FL_TRY(read_hex(&seed_at, &item->filler.seed));
@@ -181,9 +182,9 @@ static fleet_status open_manifest(fl_saved *s, const char *what)
     fl_free(text);
     FL_TRY(status);
     status = read_manifest(s, what);
-    return status == FLEET_OK ? status
-                              : fl_fail_in(status, "%s/%s", s->path,
-                                           FL_MANIFEST);
+    return status == FLEET_OK
+               ? status
+               : fl_fail_in(status, "%s/%s", s->path, FL_MANIFEST);
 }
 
 /* --- parts --------------------------------------------------------------- */
@@ -332,8 +333,9 @@ static fleet_status check_seen(const fl_saved *s, const fl_saved_item *item,
         if (item[i].seen != item[i].n)
             return fl_fail(FLEET_ECORRUPT,
                            "%s: damaged: the parts hold %lld %s of \"%s\", not "
-                           "%lld", s->path, (long long)item[i].seen, unit,
-                           item[i].name, (long long)item[i].n);
+                           "%lld",
+                           s->path, (long long)item[i].seen, unit, item[i].name,
+                           (long long)item[i].n);
     return FLEET_OK;
 }
 

@@ -157,8 +157,8 @@ static fleet_status put_states(const fl_save *s, fl_json *entry)
     FL_TRY(fl_json_put(entry, "states", list));
     for (int i = 0; i < state_count(s); i++)
         FL_TRY(fl_json_append(
-            list, fl_json_string(
-                      fl_rule_of(s->store->optimizer->kind)->state[i])));
+            list,
+            fl_json_string(fl_rule_of(s->store->optimizer->kind)->state[i])));
     return FLEET_OK;
 }
 

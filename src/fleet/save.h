@@ -35,8 +35,8 @@ typedef struct fl_save {
     int n_param;
     fl_rows **table;
     int n_table;
-    bool states;       /* the optimizer's, too */
-    const char *what;  /* "checkpoint" or "inference" */
+    bool states;               /* the optimizer's, too */
+    const char *what;          /* "checkpoint" or "inference" */
     const fl_json *program;    /* what a predictor runs; NULL: none */
     const fl_json *statistics; /* of the training data; NULL: none */
 } fl_save;
@@ -49,8 +49,8 @@ typedef struct fl_saved_item {
     fl_shape shape; /* tables: [modulo, dim] */
     int n_state;
     const char *state[FL_MAX_STATE];
-    int64_t n;    /* floats, or rows */
-    int64_t seen; /* of them, in the parts */
+    int64_t n;        /* floats, or rows */
+    int64_t seen;     /* of them, in the parts */
     fl_filler filler; /* tables */
 } fl_saved_item;
 

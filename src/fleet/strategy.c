@@ -44,9 +44,9 @@ typedef enum field_type { BOOL, INT, INT64, FLOAT } field_type;
 
 typedef enum fate {
     HONOURED,
-    SERVERS,  /* nothing to act on: there are no servers */
-    ALONE,    /* nothing to act on: there is one worker */
-    REFUSED   /* any value but the default */
+    SERVERS, /* nothing to act on: there are no servers */
+    ALONE,   /* nothing to act on: there is one worker */
+    REFUSED  /* any value but the default */
 } fate;
 
 typedef struct field {
@@ -57,10 +57,22 @@ typedef struct field {
 } field;
 
 #define AT(member) offsetof(fleet_distributed_strategy, member)
-#define BOOL_(member, fate)  {#member, BOOL, AT(member), fate}
-#define INT_(member, fate)   {#member, INT, AT(member), fate}
-#define INT64_(member, fate) {#member, INT64, AT(member), fate}
-#define FLOAT_(member, fate) {#member, FLOAT, AT(member), fate}
+#define BOOL_(member, fate)                                                    \
+    {                                                                          \
+#member, BOOL, AT(member), fate                                        \
+    }
+#define INT_(member, fate)                                                     \
+    {                                                                          \
+#member, INT, AT(member), fate                                         \
+    }
+#define INT64_(member, fate)                                                   \
+    {                                                                          \
+#member, INT64, AT(member), fate                                       \
+    }
+#define FLOAT_(member, fate)                                                   \
+    {                                                                          \
+#member, FLOAT, AT(member), fate                                       \
+    }
 
 static const field fields[] = {
     BOOL_(is_collective, ALONE),
@@ -179,8 +191,8 @@ static fleet_status check_ranges(const fleet_distributed_strategy *s)
     FL_TRY(check_range("nccl_comm_num", s->nccl_comm_num, 1, 64));
     FL_TRY(check_range("hierarchical_allreduce_inter_nranks",
                        s->hierarchical_allreduce_inter_nranks, 1, most));
-    FL_TRY(check_range("fuse_grad_size_in_MB", s->fuse_grad_size_in_MB, 0,
-                       1e6));
+    FL_TRY(
+        check_range("fuse_grad_size_in_MB", s->fuse_grad_size_in_MB, 0, 1e6));
     return check_range("last_comm_group_size_MB",
                        (double)s->last_comm_group_size_MB, 1e-6, 1e6);
 }
@@ -320,9 +332,8 @@ fleet_status fl_strategy_check(const fleet_distributed_strategy *s)
     return check_ranges(s);
 }
 
-fleet_optimizer *
-fleet_distributed_optimizer(fleet *f, fleet_optimizer *o,
-                            const fleet_distributed_strategy *strategy)
+fleet_optimizer *fleet_distributed_optimizer(
+    fleet *f, fleet_optimizer *o, const fleet_distributed_strategy *strategy)
 {
     if (fl_handle_check(f, "fleet_distributed_optimizer") != FLEET_OK)
         return NULL;

@@ -15,8 +15,8 @@ typedef struct pass {
     fl_observer *observer; /* NULL: nobody */
     void *observer_arg;
     fl_stream *stream;
-    int *var;          /* of each slot: the variable it feeds, -1: none */
-    float *shown;      /* room for what is printed */
+    int *var;     /* of each slot: the variable it feeds, -1: none */
+    float *shown; /* room for what is printed */
     size_t shown_size;
     fleet_train_result r;
     int64_t started_ns;
@@ -188,10 +188,10 @@ static fleet_status run(pass *p)
         FL_TRY(status);
         status = step(p, b);
         samples = b->rows;
+        p->d->share = b->share;
         fl_stream_release(p->stream, b);
         FL_TRY(status);
-        if (p->o->on_batch &&
-            p->o->on_batch(p->o->user, p->r.batches, samples))
+        if (p->o->on_batch && p->o->on_batch(p->o->user, p->r.batches, samples))
             return fl_executor_flush(p->e);
     }
 }
@@ -252,7 +252,8 @@ fleet_status fleet_train_from_dataset(fleet_executor *e, fleet_dataset *d,
 
     FL_TRY(check_pass(e, d, options, "fleet_train_from_dataset"));
     if (!e->training)
-        return fl_fail(FLEET_ESTATE, "fleet_train_from_dataset: the executor "
+        return fl_fail(FLEET_ESTATE,
+                       "fleet_train_from_dataset: the executor "
                        "does not train: %s",
                        e->program->training.loss ? "it is for test"
                                                  : "call fleet_minimize()");
@@ -264,7 +265,7 @@ static fleet_status infer(pass *p, fleet_train_result *result)
     FL_TRY(check_pass(p->e, p->d, p->o, "fleet_infer_from_dataset"));
     if (p->e->training)
         return fl_fail(FLEET_ESTATE, "fleet_infer_from_dataset: the executor "
-                       "trains: make one with for_test");
+                                     "trains: make one with for_test");
     return run_pass(p, result);
 }
 

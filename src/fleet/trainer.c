@@ -22,6 +22,7 @@ typedef struct training {
 
     /* progress */
     int64_t epoch, epoch_samples, last_ns;
+    double epoch_loss;    /* the sum over its samples */
     int64_t trained;      /* samples of finished epochs */
     double trained_s;     /* and their seconds */
     fleet_train_result r; /* of the last epoch */
@@ -99,7 +100,8 @@ static fleet_status mlp_slots(const training *t, const fleet_slot **input,
         else if (*input || d->slots[i].dtype != FLEET_FLOAT32)
             return fl_fail(FLEET_ECONFIG,
                            "slots[%d]: an mlp reads one slot of floats and the "
-                           "label", i);
+                           "label",
+                           i);
         else
             *input = &d->slots[i];
     }
@@ -143,8 +145,7 @@ static void sort_slots(const fl_config *c, fleet_ctr_options *o,
             o->label = s->slot.name;
             o->label_dtype = s->slot.dtype;
         } else if (s->slot.dtype == FLEET_FLOAT32) {
-            dense[o->n_dense++] =
-                (fleet_dense_slot){s->slot.name, s->slot.dim};
+            dense[o->n_dense++] = (fleet_dense_slot){s->slot.name, s->slot.dim};
         } else {
             ids[o->n_ids++] = (fleet_id_slot){s->slot.name, s->slot.dim,
                                               s->combiner, s->table};
@@ -157,10 +158,9 @@ static void sort_slots(const fl_config *c, fleet_ctr_options *o,
 
 static fleet_status make_ctr(training *t)
 {
-    static fleet_var *(*const build[])(fleet_program *,
-                                       const fleet_ctr_options *,
-                                       fleet_model *) = {
-        fleet_wide_deep, fleet_ctr_dnn, fleet_deepfm};
+    static fleet_var *(*const build[])(
+        fleet_program *, const fleet_ctr_options *,
+        fleet_model *) = {fleet_wide_deep, fleet_ctr_dnn, fleet_deepfm};
     const fl_config *c = t->c;
     fleet_ctr_options o = {.embedding_dim = c->embedding_dim,
                            .wide_ids = c->wide_ids};
@@ -175,10 +175,11 @@ static fleet_status make_ctr(training *t)
     }
     if (dense && ids) {
         sort_slots(c, &o, dense, ids);
-        status = o.n_ids > 0
-                     ? FLEET_OK
-                     : fl_fail(FLEET_ECONFIG, "slots: model %s needs at least "
-                               "one slot of type uint64", c->model_name);
+        status = o.n_ids > 0 ? FLEET_OK
+                             : fl_fail(FLEET_ECONFIG,
+                                       "slots: model %s needs at least "
+                                       "one slot of type uint64",
+                                       c->model_name);
     }
     if (status == FLEET_OK) {
         build[c->model](t->program, &o, &t->model);
@@ -253,30 +254,21 @@ static fleet_status make_model(training *t)
 static int on_batch(void *user, int64_t batch, int64_t samples)
 {
     training *t = user;
-    const fl_config *c = t->c;
-    fleet_progress p = {.epoch = t->epoch, .epochs = c->epochs};
     int64_t now = fl_now_ns();
-    double per_epoch, seconds;
+    double seconds = (double)(now - t->started_ns) * 1e-9;
+    fleet_progress p = {.epoch = t->epoch, .epochs = t->c->epochs};
 
     (void)batch;
     t->epoch_samples += samples;
+    t->epoch_loss += fl_trainer_loss(t->trainer) * (double)samples;
     if (!t->o->on_progress || now - t->last_ns < 500000000)
         return 0;
     t->last_ns = now;
     p.samples = t->epoch_samples;
-    p.loss = fl_trainer_loss(t->trainer);
-    seconds = (double)(now - t->started_ns) * 1e-9;
+    p.loss = t->epoch_loss / (double)t->epoch_samples;
     p.samples_per_s = (double)(t->trained + p.samples) / seconds;
-    per_epoch = t->epoch > 1 ? (double)t->trained / (double)(t->epoch - 1)
-                             : (double)NAN;
-    p.done = isnan(per_epoch) ? 0
-                              : (double)(t->trained + p.samples) /
-                                    (per_epoch * (double)c->epochs);
-    p.seconds_left = isnan(per_epoch)
-                         ? (double)NAN
-                         : (per_epoch * (double)c->epochs -
-                            (double)(t->trained + p.samples)) /
-                               p.samples_per_s;
+    p.done = ((double)(t->epoch - 1) + t->train->share) / (double)p.epochs;
+    p.seconds_left = p.done > 0 ? seconds * (1 - p.done) / p.done : (double)NAN;
     t->o->on_progress(t->o->user, &p);
     return 0;
 }
@@ -288,6 +280,7 @@ static fleet_status train(training *t)
     t->started_ns = fl_now_ns();
     for (t->epoch = 1; t->epoch <= t->c->epochs; t->epoch++) {
         t->epoch_samples = 0;
+        t->epoch_loss = 0;
         FL_TRY(fleet_train_from_dataset(t->trainer, t->train, &o, &t->r));
         if (t->r.samples == 0)
             return fl_fail(FLEET_EEND, "dataset.train: the files have no "
@@ -372,8 +365,8 @@ fleet_status fleet_train_from_config(const char *path,
     FL_TRY(fl_file_read(path, &text, &size));
     status = fl_config_read(&c, text, size, path);
     if (status == FLEET_OK)
-        status = train_config(&c, options ? options : &defaults, line,
-                              begun_ns);
+        status =
+            train_config(&c, options ? options : &defaults, line, begun_ns);
     fl_config_done(&c);
     fl_free(text);
     return status;

@@ -61,8 +61,8 @@ static dnnl_status_t add_eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t alg)
 static dnnl_status_t make_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
                              desc *d, bool bias, dnnl_primitive_attr_t attr)
 {
-    return dnnl_matmul_primitive_desc_create(
-        pd, engine, d[A], d[B], bias ? d[BIAS] : NULL, d[C], attr);
+    return dnnl_matmul_primitive_desc_create(pd, engine, d[A], d[B],
+                                             bias ? d[BIAS] : NULL, d[C], attr);
 }
 
 #else
@@ -96,12 +96,12 @@ static dnnl_status_t make_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
                              desc *d, bool bias, dnnl_primitive_attr_t attr)
 {
     dnnl_matmul_desc_t op;
-    dnnl_status_t e = dnnl_matmul_desc_init(&op, &d[A], &d[B],
-                                            bias ? &d[BIAS] : NULL, &d[C]);
+    dnnl_status_t e =
+        dnnl_matmul_desc_init(&op, &d[A], &d[B], bias ? &d[BIAS] : NULL, &d[C]);
 
-    return e == dnnl_success ? dnnl_primitive_desc_create(pd, &op, attr, engine,
-                                                          NULL)
-                             : e;
+    return e == dnnl_success
+               ? dnnl_primitive_desc_create(pd, &op, attr, engine, NULL)
+               : e;
 }
 
 #endif
@@ -185,8 +185,8 @@ static fleet_status make_attr(const fl_matmul_spec *s,
 static fleet_status make_lane(fl_matmul *m, struct lane *lane, desc *d,
                               dnnl_primitive_desc_t pd)
 {
-    DNNL_TRY(dnnl_stream_create(&lane->stream, engine,
-                                dnnl_stream_default_flags));
+    DNNL_TRY(
+        dnnl_stream_create(&lane->stream, engine, dnnl_stream_default_flags));
     for (int i = A; i <= C; i++)
         if (i != BIAS || m->bias)
             DNNL_TRY(dnnl_memory_create(&lane->memory[i], DESC_ARG(d[i]),

@@ -53,9 +53,8 @@ static fleet_status broadcast(const fl_node *n, fl_shape *out)
         if (x != y && x != 1 && y != 1)
             return fl_fail(FLEET_ESHAPE,
                            "%s: \"%s\" %s and \"%s\" %s do not fit",
-                           n->op->name, n->in[0]->name,
-                           fl_shape_print(a).chars, n->in[1]->name,
-                           fl_shape_print(b).chars);
+                           n->op->name, n->in[0]->name, fl_shape_print(a).chars,
+                           n->in[1]->name, fl_shape_print(b).chars);
         out->dim[out->n_dim - 1 - i] = x == 1 ? y : x;
     }
     for (int i = 1; i < out->n_dim; i++)
@@ -87,8 +86,8 @@ static bool spans(const fl_shape *s, int from_end, int64_t dim)
 
 /* The block: trailing dimensions, none of them the rows, in which both operands
  * are whole, or in which each is always whole or always 1. */
-static int block_dims(const fl_shape *out, const fl_shape *a,
-                      const fl_shape *b, config *c)
+static int block_dims(const fl_shape *out, const fl_shape *a, const fl_shape *b,
+                      config *c)
 {
     int n = 0;
 
@@ -250,10 +249,10 @@ enum { D, G, OTHER };
 
 typedef struct grad_config {
     config c;
-    bool of_b;     /* which operand */
-    float sign;    /* of G in D, unless mul */
-    int64_t size;  /* elements of D's rows, or of D without a batch */
-    int64_t rows;  /* of the result, without a batch */
+    bool of_b;    /* which operand */
+    float sign;   /* of G in D, unless mul */
+    int64_t size; /* elements of D's rows, or of D without a batch */
+    int64_t rows; /* of the result, without a batch */
 } grad_config;
 
 /* d += g, g * other, or -g, over one block. */
@@ -288,8 +287,7 @@ static void add_row(const fl_instance *in, int64_t row, float *d)
     const config *c = &k->c;
     const walk *mine = k->of_b ? &c->b : &c->a;
     const walk *other = k->of_b ? &c->a : &c->b;
-    const float *g =
-        (const float *)fl_ptr(in, G) + row * c->block * c->n_block;
+    const float *g = (const float *)fl_ptr(in, G) + row * c->block * c->n_block;
     const float *x = c->op == MUL ? row_of(in, OTHER, other, row) : NULL;
 
     for (int64_t i = 0; i < c->n_block; i++)

@@ -127,11 +127,11 @@ static fleet_status embedding_grad_run(const fl_instance *in, const fl_range *r)
 
 static const fl_kernel kernel_embedding = {
     .name = "embedding", .split = FL_SPLIT_ROWS, .run = embedding_run};
-static const fl_kernel kernel_embedding_grad = {
-    .name = "embedding.grad",
-    .split = FL_SPLIT_PARTS,
-    .prepare = embedding_grad_prepare,
-    .run = embedding_grad_run};
+static const fl_kernel kernel_embedding_grad = {.name = "embedding.grad",
+                                                .split = FL_SPLIT_PARTS,
+                                                .prepare =
+                                                    embedding_grad_prepare,
+                                                .run = embedding_grad_run};
 
 static const void *make_config(fl_lowering *l, const fl_node *n)
 {
@@ -198,8 +198,10 @@ fleet_var *fleet_embedding(fleet_program *p, fleet_var *ids, int64_t rows,
     if (!fl_builder_ready(p, ids))
         return NULL;
     if (rows < 1 || check_table("embedding", rows, dim) != FLEET_OK) {
-        fl_fail(FLEET_ESHAPE, "embedding: cannot have %" PRId64 " rows of "
-                "%" PRId64, rows, dim);
+        fl_fail(FLEET_ESHAPE,
+                "embedding: cannot have %" PRId64 " rows of "
+                "%" PRId64,
+                rows, dim);
         return fl_program_failed(p, FLEET_ESHAPE);
     }
     name = o->name ? o->name : fl_program_name(p, "embedding");
@@ -297,9 +299,8 @@ static fleet_status check_sparse(int64_t dim,
     return FLEET_OK;
 }
 
-fleet_var *
-fleet_sparse_embedding(fleet_program *p, fleet_var *ids, int64_t dim,
-                       const fleet_sparse_embedding_options *options)
+fleet_var *fleet_sparse_embedding(fleet_program *p, fleet_var *ids, int64_t dim,
+                                  const fleet_sparse_embedding_options *options)
 {
     static const fleet_sparse_embedding_options defaults;
     const fleet_sparse_embedding_options *o = options ? options : &defaults;
@@ -319,8 +320,8 @@ fleet_sparse_embedding(fleet_program *p, fleet_var *ids, int64_t dim,
     if (attr.initializer.kind == FLEET_INIT_DEFAULT) {
         float limit = sqrtf(1.0f / (float)dim);
 
-        attr.initializer = (fleet_initializer){FLEET_INIT_UNIFORM, -limit,
-                                               limit};
+        attr.initializer =
+            (fleet_initializer){FLEET_INIT_UNIFORM, -limit, limit};
     }
     in[IN_TABLE] = fl_program_table(p, o->table ? o->table : "embedding",
                                     o->rows, dim, &attr);

@@ -32,10 +32,11 @@ static fleet_status fc_infer(fl_node *n)
     if (!fl_shape_batched(&x->shape) || x->shape.n_dim < 2)
         return fl_want_shape(n, IN_X, "[-1,K]");
     if (fl_in_cols(n, IN_X) != w->shape.dim[0])
-        return fl_fail(FLEET_ESHAPE, "%s: cannot multiply \"%s\" %s by \"%s\" "
-                       "%s", n->op->name, x->name,
-                       fl_shape_print(&x->shape).chars, w->name,
-                       fl_shape_print(&w->shape).chars);
+        return fl_fail(FLEET_ESHAPE,
+                       "%s: cannot multiply \"%s\" %s by \"%s\" "
+                       "%s",
+                       n->op->name, x->name, fl_shape_print(&x->shape).chars,
+                       w->name, fl_shape_print(&w->shape).chars);
     if (n->n_in > IN_B && n->in[IN_B] &&
         (n->in[IN_B]->shape.n_dim != 1 ||
          n->in[IN_B]->shape.dim[0] != w->shape.dim[1]))

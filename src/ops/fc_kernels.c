@@ -312,10 +312,9 @@ static fleet_status dw_run(const fl_instance *in, const fl_range *r)
     const fl_matmul *m = r->begin + 1 < in->n_part ? s->matmul : s->last;
     int64_t at = r->begin * s->panel;
 
-    return fl_matmul_run(m, r->thread, (const float *)fl_ptr(in, W_X) + at,
-                         fl_ptr(in, W_G), NULL,
-                         (float *)fl_ptr(in, W_DW) + at * in->arg[W_DW].ld,
-                         r->scratch);
+    return fl_matmul_run(
+        m, r->thread, (const float *)fl_ptr(in, W_X) + at, fl_ptr(in, W_G),
+        NULL, (float *)fl_ptr(in, W_DW) + at * in->arg[W_DW].ld, r->scratch);
 }
 
 const fl_kernel fl_kernel_fc_dw = {

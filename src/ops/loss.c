@@ -144,7 +144,8 @@ static fleet_status ce_grad_run(const fl_instance *in, const fl_range *r)
     return FLEET_OK;
 }
 
-/* --- softmax_with_cross_entropy: loss, y <- x, label; dx <- g, y, label ---- */
+/* --- softmax_with_cross_entropy: loss, y <- x, label; dx <- g, y, label ----
+ */
 
 static fleet_status sce_infer(fl_node *n)
 {
@@ -231,8 +232,8 @@ static fleet_status sigmoid_ce_grad_run(const fl_instance *in,
     const float *g = fl_rows_f32(in, 1, r), *x = fl_rows_f32(in, 2, r);
 
     for (int64_t i = 0; i < n; i++)
-        dx[i] = g[i] * (1.0f / (1.0f + expf(-x[i])) -
-                        target_of(in, 3, first + i));
+        dx[i] =
+            g[i] * (1.0f / (1.0f + expf(-x[i])) - target_of(in, 3, first + i));
     return FLEET_OK;
 }
 
@@ -422,8 +423,8 @@ fleet_var *fleet_softmax_with_cross_entropy(fleet_program *p, fleet_var *logits,
                                             fleet_var *label,
                                             fleet_var **softmax_out)
 {
-    fleet_var *loss = add_loss(p, &fl_op_softmax_with_cross_entropy, logits,
-                               label, NULL, 0);
+    fleet_var *loss =
+        add_loss(p, &fl_op_softmax_with_cross_entropy, logits, label, NULL, 0);
 
     if (softmax_out)
         *softmax_out = loss ? loss->producer->out[1] : NULL;

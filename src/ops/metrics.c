@@ -86,7 +86,8 @@ fleet_var *fleet_accuracy(fleet_program *p, fleet_var *x, fleet_var *label)
                           NULL, 0);
 }
 
-/* --- auc.count: pos, neg <- p, label; auc: out <- pos, neg ----------------- */
+/* --- auc.count: pos, neg <- p, label; auc: out <- pos, neg -----------------
+ */
 
 enum { IN_P, IN_LABEL, IN_POS, IN_NEG };
 
@@ -102,7 +103,7 @@ static fleet_status auc_infer(fl_node *n)
 
 static fleet_status bad_row(const char *what, double got, int64_t row)
 {
-    return fl_fail(FLEET_EINVAL,
+    return fl_fail(isnan(got) ? FLEET_ENUMERIC : FLEET_EINVAL,
                    "auc: %s %g in row %" PRId64 " of the batch; expected %s",
                    what, got, row,
                    *what == 'l' ? "0 or 1" : "a number from 0 to 1");
@@ -161,7 +162,8 @@ static const fl_kernel auc = {
 
 static fleet_status auc_forward(fl_lowering *l, const fl_node *n)
 {
-    int pos = fl_value_of(l, n->in[IN_POS]), neg = fl_value_of(l, n->in[IN_NEG]);
+    int pos = fl_value_of(l, n->in[IN_POS]),
+        neg = fl_value_of(l, n->in[IN_NEG]);
 
     FL_EMIT(l, &auc_count, n, NULL, FL_RW(pos), FL_RW(neg),
             FL_R(fl_value_of(l, n->in[IN_P])),
@@ -197,9 +199,9 @@ fleet_var *fleet_auc(fleet_program *p, fleet_var *x, fleet_var *label,
     name = fl_program_name(p, "auc_state");
     if (!name)
         return fl_program_failed(p, FLEET_ENOMEM);
-    in[IN_POS] = fl_program_state(p, name, "pos", FLEET_INT64, &shape,
-                                  FL_MERGE_SUM);
-    in[IN_NEG] = fl_program_state(p, name, "neg", FLEET_INT64, &shape,
-                                  FL_MERGE_SUM);
+    in[IN_POS] =
+        fl_program_state(p, name, "pos", FLEET_INT64, &shape, FL_MERGE_SUM);
+    in[IN_NEG] =
+        fl_program_state(p, name, "neg", FLEET_INT64, &shape, FL_MERGE_SUM);
     return fl_program_add(p, &fl_op_auc, in, 4, NULL, 0);
 }

@@ -26,9 +26,9 @@ fleet_status fl_want_dtype(const fl_node *n, int in, fleet_dtype dtype)
         return FLEET_OK;
     return fl_fail(FLEET_EDTYPE, "%s: \"%s\" is %s%s, not %s", n->op->name,
                    v->name,
-                   v->ragged                  ? "ragged "
+                   v->ragged                 ? "ragged "
                    : v->kind == FL_VAR_TABLE ? "a table of "
-                                              : "",
+                                             : "",
                    fleet_dtype_name(v->dtype), fleet_dtype_name(dtype));
 }
 
@@ -71,7 +71,7 @@ bool fl_builder_ready(fleet_program *p, const fleet_var *x)
         return false;
     }
     if (!x && p->error.code == FLEET_OK)
-        fl_program_failed(p, fl_fail(FLEET_EINVAL,
-                                     "a layer was given NULL as its input"));
+        fl_program_failed(
+            p, fl_fail(FLEET_EINVAL, "a layer was given NULL as its input"));
     return fl_program_ok(p);
 }

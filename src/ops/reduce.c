@@ -21,9 +21,10 @@ static fleet_status sum_infer(fl_node *n)
 
     FL_TRY(fl_want_dtype(n, 0, FLEET_FLOAT32));
     if (axis < 1 || axis >= x->n_dim)
-        return fl_fail(FLEET_EINVAL, "reduce_sum: axis %" PRId64 " of shape "
-                       "%s; expected 1 to %d", axis, fl_shape_print(x).chars,
-                       x->n_dim - 1);
+        return fl_fail(FLEET_EINVAL,
+                       "reduce_sum: axis %" PRId64 " of shape "
+                       "%s; expected 1 to %d",
+                       axis, fl_shape_print(x).chars, x->n_dim - 1);
     if (fl_node_int(n, "keep_dim")) {
         out.dim[axis] = 1;
     } else {
@@ -176,8 +177,8 @@ static fleet_status mean_grad_run(const fl_instance *in, const fl_range *r)
     float *dx = fl_rows_f32(in, 0, r);
     int64_t n = in->arg[0].factor ? fl_count(in, 0, r)
                                   : elements(&in->arg[0], r->batch);
-    float g = *(const float *)fl_ptr(in, 1) /
-              (float)elements(&in->arg[0], r->batch);
+    float g =
+        *(const float *)fl_ptr(in, 1) / (float)elements(&in->arg[0], r->batch);
 
     for (int64_t i = 0; i < n; i++)
         dx[i] = g;

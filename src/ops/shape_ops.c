@@ -70,12 +70,11 @@ static fleet_status concat_run(const fl_instance *in, const fl_range *r)
         for (int i = 0; i < c->n; i++) {
             const concat_piece *p = &c->piece[i];
 
-            copy_pieces((float *)fl_ptr(in, 0) + row * in->arg[0].ld +
-                            p->column,
-                        p->whole,
-                        (const float *)fl_ptr(in, 1 + i) +
-                            row * in->arg[1 + i].ld,
-                        p->size, p);
+            copy_pieces(
+                (float *)fl_ptr(in, 0) + row * in->arg[0].ld + p->column,
+                p->whole,
+                (const float *)fl_ptr(in, 1 + i) + row * in->arg[1 + i].ld,
+                p->size, p);
         }
     return FLEET_OK;
 }
@@ -131,8 +130,8 @@ static concat_piece piece_of(const fl_node *n, int i)
 static fleet_status concat_forward(fl_lowering *l, const fl_node *n)
 {
     fl_arena *arena = &l->plan->arena;
-    concat_config *c = fl_arena_alloc(
-        arena, sizeof *c + (size_t)n->n_in * sizeof c->piece[0]);
+    concat_config *c =
+        fl_arena_alloc(arena, sizeof *c + (size_t)n->n_in * sizeof c->piece[0]);
     fl_operand *o = fl_arena_alloc(arena, (size_t)(1 + n->n_in) * sizeof *o);
 
     if (!c || !o)
@@ -199,7 +198,8 @@ fleet_var *fleet_concat(fleet_program *p, fleet_var *const *x, int n, int axis)
                           1);
 }
 
-/* --- reshape: the same memory, unless somebody else may change it ---------- */
+/* --- reshape: the same memory, unless somebody else may change it ----------
+ */
 
 static fleet_status reshape_infer(fl_node *n)
 {
@@ -249,11 +249,18 @@ static fleet_status reshape_forward(fl_lowering *l, const fl_node *n)
     return FLEET_OK;
 }
 
+/* May the gradient be the result's own? A parameter's lies in its group's. */
+static bool takes_view(const fl_lowering *l, const fleet_var *x)
+{
+    return fl_gradient_wanted(l, x) && l->gradient[x->id] < 0 &&
+           x->kind != FL_VAR_PARAM && batched(x);
+}
+
 static fleet_status reshape_gradient(fl_lowering *l, const fl_node *n)
 {
     int g = fl_gradient_of(l, n->out[0]), to;
 
-    if (fl_gradient_wanted(l, n->in[0]) && l->gradient[n->in[0]->id] < 0)
+    if (takes_view(l, n->in[0]))
         fl_gradient_view(l, n->in[0], g, 0);
     else if ((to = fl_gradient_to(l, n->in[0])) >= 0)
         emit_copy(l, n, to, g);

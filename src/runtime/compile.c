@@ -93,8 +93,7 @@ static fl_arg resolve(const fl_compiled *c, int value)
     root = &plan->value[v->root];
     return (fl_arg){
         .base = &c->base[root->base],
-        .offset = root->offset +
-                  (size_t)v->column * fleet_dtype_size(v->dtype),
+        .offset = root->offset + (size_t)v->column * fleet_dtype_size(v->dtype),
         .cols = fl_shape_cols(&v->shape),
         .ld = v->ld,
         .factor = fl_shape_batched(&v->shape) ? -v->shape.dim[0] : 0,
@@ -171,8 +170,8 @@ static fleet_status make_tasks(fl_compiled *c)
     for (size_t i = 0; i < plan->n_step; i++)
         n += c->instance[i].n_part;
     FL_TRY(FL_NEW(&c->task, (size_t)n * sizeof *c->task));
-    FL_TRY(FL_NEW(&c->first_task,
-                  (plan->n_region + 1) * sizeof *c->first_task));
+    FL_TRY(
+        FL_NEW(&c->first_task, (plan->n_region + 1) * sizeof *c->first_task));
     n = 0;
     for (size_t r = 0; r < plan->n_region; r++) {
         const fl_region *region = &plan->region[r];
@@ -190,24 +189,9 @@ static fleet_status make_tasks(fl_compiled *c)
 
 static void find_changes(fl_compiled *c)
 {
-    const fl_plan *plan = c->plan;
-
-    for (size_t i = 0; i < plan->n_step; i++)
-        for (int j = 0; j < plan->step[i]->n_operand; j++) {
-            const fl_operand *o = &plan->step[i]->operand[j];
-
-            if (o->value < 0 || o->mode == FL_READ)
-                continue;
-            switch (plan->value[fl_plan_root(plan, o->value)].kind) {
-            case FL_VALUE_PARAM:
-            case FL_VALUE_TABLE:
-            case FL_VALUE_STATE:
-                c->changes_store = true;
-                break;
-            default:
-                break;
-            }
-        }
+    for (size_t i = 0; i < c->plan->n_step; i++)
+        if (fl_step_changes_store(c->plan, c->plan->step[i]))
+            c->changes_store = true;
 }
 
 static fleet_status make_ready(fl_compiled *c)

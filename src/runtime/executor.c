@@ -41,7 +41,6 @@ fleet_executor *fleet_executor_create(fleet_program *p,
         fleet_executor_destroy(e);
         return NULL;
     }
-    p->n_executor++;
     return e;
 }
 
@@ -61,7 +60,6 @@ void fleet_executor_destroy(fleet_executor *e)
     if (!e)
         return;
     forget_plans(e);
-    e->program->n_executor--;
     fl_free(e->fetched);
     fl_free(e->input);
     fl_free(e);
@@ -70,9 +68,10 @@ void fleet_executor_destroy(fleet_executor *e)
 fleet_status fl_executor_want(fleet_executor *e, const fleet_var *v)
 {
     if (!v || v->program != e->program)
-        return fl_fail(FLEET_EINVAL, "fetch: %s%s%s is not a variable of the "
-                       "executor's program", v ? "\"" : "",
-                       v ? v->name : "NULL", v ? "\"" : "");
+        return fl_fail(FLEET_EINVAL,
+                       "fetch: %s%s%s is not a variable of the "
+                       "executor's program",
+                       v ? "\"" : "", v ? v->name : "NULL", v ? "\"" : "");
     if (v->kind == FL_VAR_TABLE || v->ragged)
         return fl_fail(FLEET_EUNSUPPORTED, "fetch: \"%s\" is %s", v->name,
                        v->ragged ? "ragged" : "a table");
@@ -89,6 +88,18 @@ fleet_status fl_executor_want(fleet_executor *e, const fleet_var *v)
 }
 
 /* --- plans --------------------------------------------------------------- */
+
+/* Another program may be added to the store meanwhile. */
+static fleet_status compile_locked(fleet_executor *e, int64_t batch,
+                                   fl_compiled **compiled)
+{
+    fleet_status status;
+
+    pthread_rwlock_rdlock(&e->store->lock);
+    status = fl_compile(e, batch, compiled);
+    pthread_rwlock_unlock(&e->store->lock);
+    return status;
+}
 
 /* The plan for a batch of that many rows: the last ones are kept. */
 static fleet_status compile(fleet_executor *e, int64_t batch,
@@ -112,7 +123,7 @@ static fleet_status compile(fleet_executor *e, int64_t batch,
             fl_compiled_destroy(*at);
             *at = NULL;
         }
-        FL_TRY(fl_compile(e, key, compiled));
+        FL_TRY(compile_locked(e, key, compiled));
     }
     (*compiled)->next = e->compiled;
     e->compiled = *compiled;
@@ -144,24 +155,27 @@ static fleet_status apply_update(fleet_executor *e, fl_compiled *c,
     return FLEET_OK;
 }
 
-static fleet_status check_loss(fleet_executor *e, fl_compiled *c,
-                               int64_t batch)
+static fleet_status check_loss(fleet_executor *e, fl_compiled *c, int64_t batch)
 {
     float loss;
 
     if (c->plan->loss < 0)
         return FLEET_OK;
     memcpy(&loss, fl_compiled_pointer(c, c->plan->loss), sizeof loss);
-    return isfinite(loss) ? FLEET_OK
-                          : fl_compiled_blame(c, batch, e->n_run);
+    return isfinite(loss) ? FLEET_OK : fl_compiled_blame(c, batch, e->n_run);
 }
 
 static fleet_status iterate(fleet_executor *e, fl_compiled *c, int64_t batch)
 {
+    fleet_status status;
+
     fl_compiled_bind(c, e->input, batch);
     set_update(e, c, 1);
     FL_TRY(fl_compiled_begin(c, batch));
-    FL_TRY(fl_compiled_run(c, e->context, batch, false));
+    status = fl_compiled_run(c, e->context, batch, false);
+    if (status == FLEET_ENUMERIC && e->training) /* a metric has found it */
+        return fl_compiled_blame(c, batch, e->n_run);
+    FL_TRY(status);
     FL_TRY(check_loss(e, c, batch));
     if (!e->training || ++e->micro < e->program->training.merge_steps)
         return FLEET_OK;
@@ -170,8 +184,7 @@ static fleet_status iterate(fleet_executor *e, fl_compiled *c, int64_t batch)
 
 /* Inside a merge group all batches use its first one's plan: the sums are
  * there. */
-fleet_status fl_executor_plan(fleet_executor *e, int64_t batch,
-                              fl_compiled **c)
+fleet_status fl_executor_plan(fleet_executor *e, int64_t batch, fl_compiled **c)
 {
     if (e->micro == 0)
         return compile(e, batch, c);
@@ -199,6 +212,9 @@ fleet_status fl_executor_iterate(fleet_executor *e, int64_t batch)
     e->last = c;
     e->last_batch = batch;
     status = iterate(e, c, batch);
+    if (status != FLEET_OK)
+        e->micro = 0; /* a merge group ends without an update: its sums may hold
+                         a part of the batch that failed */
     pthread_rwlock_unlock(&e->store->lock);
     return status;
 }
@@ -209,8 +225,10 @@ fleet_status fl_executor_flush(fleet_executor *e)
 
     if (e->micro == 0)
         return FLEET_OK;
+    FL_TRY(fl_context_check(e->context));
     pthread_rwlock_wrlock(&e->store->lock);
     status = apply_update(e, e->last, e->last_batch);
+    e->micro = 0;
     pthread_rwlock_unlock(&e->store->lock);
     return status;
 }

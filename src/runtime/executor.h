@@ -41,8 +41,8 @@ struct fleet_executor {
     fl_compiled *compiled; /* the one used last first */
     fl_compiled *last;     /* of the last iteration */
     int64_t last_batch;
-    int micro;             /* batches in the merge group so far */
-    int64_t n_run;         /* iterations, for messages */
+    int micro;     /* batches in the merge group so far */
+    int64_t n_run; /* iterations, for messages */
 };
 
 /* One iteration on e->input. */

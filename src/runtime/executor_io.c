@@ -40,7 +40,8 @@ static fleet_status wrong_shape(const fleet_var *v, const fleet_feed *f)
 
     return fl_fail(FLEET_ESHAPE, "feed \"%s\": expected shape %s%s, got %s",
                    v->name, fl_shape_print(&v->shape).chars,
-                   v->ragged ? " with offsets" : "", fl_shape_print(&got).chars);
+                   v->ragged ? " with offsets" : "",
+                   fl_shape_print(&got).chars);
 }
 
 static fleet_status check_offsets(const fleet_var *v, const fleet_feed *f)
@@ -76,10 +77,10 @@ static fleet_status check_feed(const fleet_var *v, const fleet_feed *f,
     for (int i = batched; i < n_dim; i++)
         if (f->dims[i] != v->shape.dim[i])
             return wrong_shape(v, f);
-    if (!f->data && !v->ragged)
-        return fl_fail(FLEET_EINVAL, "feed \"%s\": data is NULL", v->name);
     if (v->ragged)
         FL_TRY(check_offsets(v, f));
+    if (!f->data && (!v->ragged || f->offsets[f->dims[0]] > 0))
+        return fl_fail(FLEET_EINVAL, "feed \"%s\": data is NULL", v->name);
     if (!batched)
         return FLEET_OK;
     if (*first && *batch != f->dims[0])
@@ -120,8 +121,10 @@ static fleet_status check_complete(const fleet_executor *e, const fl_plan *plan)
 
         if (v->kind == FL_VAR_DATA && !e->input[i].data &&
             plan->value_of[i] >= 0)
-            return fl_fail(FLEET_ENOENT, "feed \"%s\" is missing: expected %s "
-                           "%s", v->name, fleet_dtype_name(v->dtype),
+            return fl_fail(FLEET_ENOENT,
+                           "feed \"%s\" is missing: expected %s "
+                           "%s",
+                           v->name, fleet_dtype_name(v->dtype),
                            fl_shape_print(&v->shape).chars);
     }
     return FLEET_OK;
@@ -133,11 +136,13 @@ fleet_status fl_executor_fetch(fleet_executor *e, fleet_fetch *f)
     size_t element = fleet_dtype_size(f->var->dtype), cols, rows, ld;
     int at = plan->value_of[f->var->id];
     const fl_value *v;
+    bool shared; /* others may be changing it */
 
     if (at < 0)
         return fl_fail(FLEET_EINVAL, "fetch: \"%s\" is not computed",
                        f->var->name);
     v = &plan->value[at];
+    shared = v->kind == FL_VALUE_PARAM || v->kind == FL_VALUE_STATE;
     f->n_dim = v->shape.n_dim;
     for (int i = 0; i < v->shape.n_dim; i++)
         f->dims[i] = v->shape.dim[i];
@@ -151,10 +156,14 @@ fleet_status fl_executor_fetch(fleet_executor *e, fleet_fetch *f)
         return fl_fail(FLEET_ESHAPE,
                        "fetch: \"%s\" is %zu bytes, but there is room for %zu",
                        f->var->name, rows * cols * element, f->size);
+    if (shared)
+        pthread_rwlock_rdlock(&e->store->lock);
     const char *from = fl_compiled_pointer(e->last, at);
     for (size_t r = 0; r < rows; r++)
         memcpy((char *)f->data + r * cols * element, from + r * ld * element,
                cols * element);
+    if (shared)
+        pthread_rwlock_unlock(&e->store->lock);
     return FLEET_OK;
 }
 
@@ -166,6 +175,7 @@ fleet_status fleet_executor_run(fleet_executor *e, const fleet_feed *feed,
 
     if (!e || (n_feed > 0 && !feed) || (n_fetch > 0 && !fetch))
         return fl_fail(FLEET_EINVAL, "fleet_executor_run: NULL argument");
+    FL_TRY(fl_context_check(e->context));
     for (int i = 0; i < n_fetch; i++)
         FL_TRY(fl_executor_want(e, fetch[i].var));
     FL_TRY(take_feeds(e, feed, n_feed, &batch));

@@ -43,8 +43,8 @@ fl_filler fl_filler_make(const fleet_initializer *i, int64_t fan_in,
 }
 
 /* n elements of the sequence (seed, stream) from its start. */
-static void fill(const fl_filler *f, uint64_t seed, uint64_t stream,
-                 float *out, int64_t n)
+static void fill(const fl_filler *f, uint64_t seed, uint64_t stream, float *out,
+                 int64_t n)
 {
     switch (f->kind) {
     case FLEET_INIT_UNIFORM:

@@ -19,10 +19,10 @@ typedef struct fl_key_set {
 /* The rows of one part of the table in this batch. */
 typedef struct fl_lookup_part {
     fl_key_set keys;
-    uint32_t *head, *tail;   /* a key's first and last position */
-    float **row;             /* NULL: unknown */
-    const float **value;     /* row, or initial values in fresh */
-    size_t capacity;         /* of the arrays above */
+    uint32_t *head, *tail; /* a key's first and last position */
+    float **row;           /* NULL: unknown */
+    const float **value;   /* row, or initial values in fresh */
+    size_t capacity;       /* of the arrays above */
     float *fresh;
     size_t fresh_capacity;
 
@@ -45,9 +45,9 @@ typedef struct fl_lookup_part {
 
 /* One id of each sample, or all ids of a ragged slot. */
 typedef struct fl_lane {
-    int ids;         /* operand of rows.split */
-    int64_t column;  /* in its rows */
-    int out;         /* which output */
+    int ids;        /* operand of rows.split */
+    int64_t column; /* in its rows */
+    int out;        /* which output */
     int64_t out_column;
     bool ragged, mean;
 } fl_lane;

@@ -50,8 +50,8 @@ static contribution contribution_of(const fl_instance *in, const fl_lookup *k,
     contribution r = {gradient_at(in, sample, lane), 1.0f};
 
     if (lane->mean)
-        r.factor = 1.0f / (float)(k->offsets[at][sample + 1] -
-                                  k->offsets[at][sample]);
+        r.factor =
+            1.0f / (float)(k->offsets[at][sample + 1] - k->offsets[at][sample]);
     return r;
 }
 
@@ -88,8 +88,7 @@ static const float *sum_chain(const fl_instance *in, const fl_lookup *k,
 
 static fleet_status grad_room(fl_lookup_part *p, int64_t n)
 {
-    size_t capacity[3] = {p->grad_capacity, p->grad_capacity,
-                          p->grad_capacity};
+    size_t capacity[3] = {p->grad_capacity, p->grad_capacity, p->grad_capacity};
 
     FL_TRY(fl_grow(&p->which, &capacity[0], (size_t)n, sizeof *p->which));
     FL_TRY(fl_grow(&p->grad, &capacity[1], (size_t)n, sizeof *p->grad));
@@ -165,15 +164,15 @@ static fleet_status merge_run(const fl_instance *in, const fl_range *r)
     int64_t dim = k->rows->dim;
 
     if (now->micro == 0)
-        FL_TRY(fl_key_set_begin(&p->merged, p->n_grad));
+        FL_TRY(fl_key_set_begin(&p->merged, (int64_t)p->merged.capacity));
     FL_TRY(widen(&p->merged, p->merged.n + p->n_grad));
     FL_TRY(fl_grow(&p->merged_sum, &p->merged_capacity,
                    (size_t)((p->merged.n + p->n_grad) * dim),
                    sizeof *p->merged_sum));
     for (int64_t i = 0; i < p->n_grad; i++) {
         bool is_new;
-        uint32_t u = fl_key_set_add(&p->merged, p->keys.key[p->which[i]],
-                                    &is_new);
+        uint32_t u =
+            fl_key_set_add(&p->merged, p->keys.key[p->which[i]], &is_new);
         float *sum = p->merged_sum + (int64_t)u * dim;
 
         if (is_new)
@@ -236,8 +235,8 @@ static fleet_status norm_run(const fl_instance *in, const fl_range *r)
 
     for (int b = 0; b < FL_N_BUCKET / FL_N_PART; b++)
         norm[r->begin * (FL_N_BUCKET / FL_N_PART) + b] = 0;
-    FL_TRY(fl_grow(&p->sorted, &p->sorted_capacity, (size_t)n,
-                   sizeof *p->sorted));
+    FL_TRY(
+        fl_grow(&p->sorted, &p->sorted_capacity, (size_t)n, sizeof *p->sorted));
     for (int64_t i = 0; i < n; i++)
         p->sorted[i] = changed_row(c, p, dim, i);
     if (n > 1)

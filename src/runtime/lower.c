@@ -134,8 +134,8 @@ int fl_value_of(fl_lowering *l, const fleet_var *v)
 
 void fl_value_view(fl_lowering *l, const fleet_var *v, int value)
 {
-    int view = view_of(l, value, v->name, &v->shape, 0,
-                       fl_shape_cols(&v->shape));
+    int view =
+        view_of(l, value, v->name, &v->shape, 0, fl_shape_cols(&v->shape));
 
     if (view < 0)
         return;
@@ -269,8 +269,8 @@ void fl_gradient_view(fl_lowering *l, const fleet_var *v, int value,
 {
     if (!fl_gradient_wanted(l, v) || value < 0 || l->status != FLEET_OK)
         return;
-    l->gradient[v->id] = view_of(l, value, v->name, &v->shape, column,
-                                 l->plan->value[value].ld);
+    l->gradient[v->id] =
+        view_of(l, value, v->name, &v->shape, column, l->plan->value[value].ld);
 }
 
 static void add_pending(fl_lowering *l, const fl_node *n)
@@ -322,12 +322,25 @@ static void lower_forward(fl_lowering *l)
             failed(l, p->node[i]->op->forward(l, p->node[i]));
 }
 
-static bool has_gradient(fl_lowering *l, const fl_node *n)
+static bool has_own_gradient(fl_lowering *l, const fl_node *n)
 {
     for (int i = 0; i < n->op->n_out; i++)
         if (fl_gradient_of(l, n->out[i]) >= 0)
             return true;
     return fl_gradient_of(l, fl_out(l, n, 0)) >= 0;
+}
+
+/* Its own outputs, or those of the nodes whose work it does. */
+static bool has_gradient(fl_lowering *l, const fl_node *n)
+{
+    const fleet_program *p = l->program;
+
+    if (has_own_gradient(l, n))
+        return true;
+    for (size_t i = 0; l->node[n->id].group && i < p->n_node; i++)
+        if (l->node[i].group == n->id + 1 && has_own_gradient(l, p->node[i]))
+            return true;
+    return false;
 }
 
 static void lower_backward(fl_lowering *l)

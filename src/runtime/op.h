@@ -92,9 +92,9 @@ struct fleet_var {
     int id; /* its place in the program */
     fl_var_kind kind;
     fleet_dtype dtype;
-    fl_shape shape; /* FL_VAR_TABLE: [rows or 0, dim] */
-    bool ragged;    /* any number of values per sample */
-    fl_node *producer;  /* FL_VAR_TEMP */
+    fl_shape shape;        /* FL_VAR_TABLE: [rows or 0, dim] */
+    bool ragged;           /* any number of values per sample */
+    fl_node *producer;     /* FL_VAR_TEMP */
     fleet_param_attr attr; /* PARAM, TABLE; its name is NULL */
     fl_merge merge;        /* STATE */
     bool keep_gradient;    /* its gradient can be read after an iteration, also

@@ -174,8 +174,8 @@ fleet_status fleet_optimizer_set_global_norm_clip(fleet_optimizer *o,
     return FLEET_OK;
 }
 
-static fleet_status check_pieces(const int64_t *boundaries,
-                                 const float *values, int n)
+static fleet_status check_pieces(const int64_t *boundaries, const float *values,
+                                 int n)
 {
     if (!boundaries || !values || n < 1)
         return fl_fail(FLEET_EINVAL, "piecewise decay: no boundaries");

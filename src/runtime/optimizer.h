@@ -10,7 +10,11 @@
 #include "runtime/rule.h"
 #include "runtime/simd.h"
 
-typedef enum fl_decay { FL_DECAY_NONE, FL_DECAY_PIECEWISE, FL_DECAY_EXP } fl_decay;
+typedef enum fl_decay {
+    FL_DECAY_NONE,
+    FL_DECAY_PIECEWISE,
+    FL_DECAY_EXP
+} fl_decay;
 
 struct fleet_optimizer {
     fl_context *context;

@@ -23,8 +23,10 @@ static fleet_status run_one(fl_lowering *l, const fl_pass *pass)
     bool applied = false;
 
     if (*pass->needs && !has_applied(l->plan, pass->needs))
-        return fl_fail(FLEET_EUNSUPPORTED, "pass %s needs %s, which was not "
-                       "applied", pass->name, pass->needs);
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "pass %s needs %s, which was not "
+                       "applied",
+                       pass->name, pass->needs);
     FL_TRY(pass->run(l, &applied));
     if (!applied)
         return FLEET_OK;

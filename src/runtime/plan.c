@@ -66,6 +66,25 @@ fleet_status fl_plan_step(fl_plan *plan, const fl_step *like,
     return FLEET_OK;
 }
 
+bool fl_step_changes_store(const fl_plan *plan, const fl_step *s)
+{
+    for (int i = 0; i < s->n_operand; i++) {
+        const fl_operand *o = &s->operand[i];
+
+        if (o->value < 0 || o->mode == FL_READ)
+            continue;
+        switch (plan->value[fl_plan_root(plan, o->value)].kind) {
+        case FL_VALUE_PARAM:
+        case FL_VALUE_TABLE:
+        case FL_VALUE_STATE:
+            return true;
+        default:
+            break;
+        }
+    }
+    return false;
+}
+
 void fl_plan_destroy(fl_plan *plan)
 {
     if (!plan)

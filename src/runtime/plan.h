@@ -22,21 +22,21 @@ typedef struct fl_value {
     fl_value_kind kind;
     fleet_dtype dtype;
     fl_shape shape;
-    const fleet_var *var;  /* FEED, PARAM, TABLE, STATE and fetched ones */
-    int root;              /* the value whose memory this one lies in */
-    int64_t column;        /* where, in elements from the root's start */
-    int64_t ld;            /* elements from row to row */
-    size_t object;         /* KEPT: not numbers but so many bytes */
-    void *pointer;         /* into the store, where var does not say it */
-    float first;           /* KEPT: every element at the start */
-    bool fetched;          /* may be read after the iteration */
-    bool zero_tail;        /* rows past the batch must read as zero */
+    const fleet_var *var; /* FEED, PARAM, TABLE, STATE and fetched ones */
+    int root;             /* the value whose memory this one lies in */
+    int64_t column;       /* where, in elements from the root's start */
+    int64_t ld;           /* elements from row to row */
+    size_t object;        /* KEPT: not numbers but so many bytes */
+    void *pointer;        /* into the store, where var does not say it */
+    float first;          /* KEPT: every element at the start */
+    bool fetched;         /* may be read after the iteration */
+    bool zero_tail;       /* rows past the batch must read as zero */
 
     /* set by the last passes, for roots */
-    int begin, end;    /* regions in which it is alive */
-    int base;          /* which base pointer */
-    size_t offset;     /* from it */
-    size_t staged_at;  /* FEED: from the staging memory's start */
+    int begin, end;   /* regions in which it is alive */
+    int base;         /* which base pointer */
+    size_t offset;    /* from it */
+    size_t staged_at; /* FEED: from the staging memory's start */
 } fl_value;
 
 typedef enum fl_mode { FL_READ, FL_WRITE, FL_READ_WRITE } fl_mode;
@@ -104,23 +104,23 @@ typedef struct fl_plan {
     size_t n_step, step_capacity;
     fl_region *region;
     size_t n_region, region_capacity;
-    fl_dense *dense;     /* groups that this plan uses */
+    fl_dense *dense; /* groups that this plan uses */
     size_t n_dense, dense_capacity;
-    fl_sparse *sparse;   /* tables that this plan trains */
+    fl_sparse *sparse; /* tables that this plan trains */
     size_t n_sparse, sparse_capacity;
-    int *value_of;       /* value by variable's id, -1: not computed */
-    int *gradient_of;    /* its gradient's value, -1: none */
-    int loss;            /* value, -1: none */
-    int update;          /* value: an fl_update_now, -1: none */
-    size_t arena_bytes;  /* TEMP and KEPT together */
-    fl_text passes;      /* names of those that applied */
+    int *value_of;      /* value by variable's id, -1: not computed */
+    int *gradient_of;   /* its gradient's value, -1: none */
+    int loss;           /* value, -1: none */
+    int update;         /* value: an fl_update_now, -1: none */
+    size_t arena_bytes; /* TEMP and KEPT together */
+    fl_text passes;     /* names of those that applied */
 } fl_plan;
 
 /* What an update is told besides, for the steps that do it. */
 typedef struct fl_update_now {
     const fleet_optimizer *optimizer;
     fl_update u;
-    int micro;       /* which batch of the merge group this is, from 0 */
+    int micro; /* which batch of the merge group this is, from 0 */
 } fl_update_now;
 
 /* Base pointers of values: one for the arena, two per feed (values, offsets),
@@ -138,6 +138,9 @@ int fl_plan_value(fl_plan *plan, const fl_value *like);
 int fl_plan_root(const fl_plan *plan, int value);
 fleet_status fl_plan_step(fl_plan *plan, const fl_step *like,
                           const fl_operand *operand, int n_operand);
+
+/* Does the step write what is in the store? */
+bool fl_step_changes_store(const fl_plan *plan, const fl_step *s);
 
 int64_t fl_value_rows(const fl_plan *plan, const fl_value *v);
 size_t fl_value_bytes(const fl_plan *plan, const fl_value *v);

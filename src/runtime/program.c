@@ -1,10 +1,12 @@
 /* program.c - see program.h. */
 #include "runtime/program.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "runtime/initializer.h"
 
 fleet_program *fl_program_create(fl_context *context, struct fl_store *store)
 {
@@ -118,10 +120,8 @@ fleet_var *fl_program_data(fleet_program *p, const char *name,
                            fleet_dtype dtype, const fl_shape *shape,
                            bool ragged)
 {
-    fleet_var like = {.kind = FL_VAR_DATA,
-                      .dtype = dtype,
-                      .shape = *shape,
-                      .ragged = ragged};
+    fleet_var like = {
+        .kind = FL_VAR_DATA, .dtype = dtype, .shape = *shape, .ragged = ragged};
 
     return fl_program_ok(p) ? new_var(p, &like, name) : NULL;
 }
@@ -146,6 +146,40 @@ static fleet_var *named_or_shared(fleet_program *p, const fleet_var *like,
     return old && may_share ? share(p, old, like) : new_var(p, like, name);
 }
 
+/* "prefix.suffix", of any length: no two names may be cut to the same. */
+static const char *dotted(fleet_program *p, const char *prefix,
+                          const char *suffix)
+{
+    size_t size = strlen(prefix) + strlen(suffix) + 2;
+    char *name = fl_arena_alloc(&p->arena, size);
+
+    if (name)
+        snprintf(name, size, "%s.%s", prefix, suffix);
+    return name;
+}
+
+static fleet_status check_factor(const char *name, const char *what, float x)
+{
+    if (x >= 0 && isfinite(x))
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL, "%s: %s %g is out of range", name, what,
+                   (double)x);
+}
+
+static bool attr_is_possible(fleet_program *p, const char *name,
+                             const fleet_param_attr *a)
+{
+    fleet_status status = fl_initializer_check(name, &a->initializer);
+
+    if (status == FLEET_OK)
+        status = check_factor(name, "learning_rate", a->learning_rate);
+    if (status == FLEET_OK)
+        status = check_factor(name, "l2_decay", a->l2_decay);
+    if (status != FLEET_OK)
+        fl_program_failed(p, status);
+    return status == FLEET_OK;
+}
+
 fleet_var *fl_program_param(fleet_program *p, const char *prefix,
                             const char *suffix, const fl_shape *shape,
                             const fleet_param_attr *attr,
@@ -153,7 +187,7 @@ fleet_var *fl_program_param(fleet_program *p, const char *prefix,
 {
     fleet_var like = {
         .kind = FL_VAR_PARAM, .dtype = FLEET_FLOAT32, .shape = *shape};
-    char name[200];
+    const char *given = attr ? attr->name : NULL, *name;
 
     if (!fl_program_ok(p))
         return NULL;
@@ -161,12 +195,13 @@ fleet_var *fl_program_param(fleet_program *p, const char *prefix,
         like.attr = *attr;
     if (like.attr.initializer.kind == FLEET_INIT_DEFAULT)
         like.attr.initializer = fallback;
-    snprintf(name, sizeof name, "%.100s.%.90s", prefix, suffix);
-    if (like.attr.name)
-        snprintf(name, sizeof name, "%.190s", like.attr.name);
-    bool given = like.attr.name != NULL;
     like.attr.name = NULL;
-    return named_or_shared(p, &like, name, given);
+    name = given ? given : dotted(p, prefix, suffix);
+    if (!name)
+        return fl_program_failed(p, FLEET_ENOMEM);
+    return attr_is_possible(p, name, &like.attr)
+               ? named_or_shared(p, &like, name, given != NULL)
+               : NULL;
 }
 
 fleet_var *fl_program_table(fleet_program *p, const char *name, int64_t rows,
@@ -177,21 +212,22 @@ fleet_var *fl_program_table(fleet_program *p, const char *name, int64_t rows,
                       .shape = fl_shape_2(rows, dim),
                       .attr = *attr};
 
-    return fl_program_ok(p) ? named_or_shared(p, &like, name, true) : NULL;
+    return fl_program_ok(p) && attr_is_possible(p, name, attr)
+               ? named_or_shared(p, &like, name, true)
+               : NULL;
 }
 
 fleet_var *fl_program_state(fleet_program *p, const char *prefix,
                             const char *suffix, fleet_dtype dtype,
                             const fl_shape *shape, fl_merge merge)
 {
-    fleet_var like = {.kind = FL_VAR_STATE,
-                      .dtype = dtype,
-                      .shape = *shape,
-                      .merge = merge};
-    char name[200];
+    fleet_var like = {
+        .kind = FL_VAR_STATE, .dtype = dtype, .shape = *shape, .merge = merge};
+    const char *name = fl_program_ok(p) ? dotted(p, prefix, suffix) : NULL;
 
-    snprintf(name, sizeof name, "%.100s.%.90s", prefix, suffix);
-    return fl_program_ok(p) ? new_var(p, &like, name) : NULL;
+    if (!name)
+        return p ? fl_program_failed(p, FLEET_ENOMEM) : NULL;
+    return new_var(p, &like, name);
 }
 
 fleet_var *fl_program_state_named(fleet_program *p, const char *name,
@@ -292,13 +328,12 @@ static fleet_status add_outputs(fleet_program *p, fl_node *n)
     return FLEET_OK;
 }
 
-static fleet_status add_node(fleet_program *p, fl_node *n,
-                             fleet_var *const *in, int n_in,
-                             const fl_attr *attr, int n_attr)
+static fleet_status add_node(fleet_program *p, fl_node *n, fleet_var *const *in,
+                             int n_in, const fl_attr *attr, int n_attr)
 {
     FL_TRY(check_inputs(p, n->op, in, n_in));
-    FL_TRY(fl_grow(&p->node, &p->node_capacity, p->n_node + 1,
-                   sizeof *p->node));
+    FL_TRY(
+        fl_grow(&p->node, &p->node_capacity, p->n_node + 1, sizeof *p->node));
     n->in = fl_arena_copy(&p->arena, in, (size_t)n_in * sizeof *in);
     n->out = fl_arena_alloc(&p->arena, (size_t)n->op->n_out * sizeof *n->out);
     if (!n->in || !n->out)

@@ -30,10 +30,9 @@ struct fleet_program {
     fl_node **node;
     size_t n_node, node_capacity;
     fl_training training;
-    bool sealed; /* it has run, or was saved */
-    int n_executor;
-    fl_error error; /* the first failure; code FLEET_OK: none */
-    void *owner;    /* the handle, for the facade */
+    _Atomic bool sealed;     /* it has run, or was saved */
+    fl_error error;          /* the first failure; code FLEET_OK: none */
+    void *owner;             /* the handle, for the facade */
     const char *output_name; /* of the next node's first output, when a saved
                                 program is read; else NULL */
 };
@@ -76,9 +75,8 @@ bool fl_program_ok(const fleet_program *p);
 
 /* The program that computes `fetch` from data alone, for fl_free'ing as a
  * program of its own on another store: what is not needed is left out. */
-fleet_status fl_program_to_json(const fleet_program *p,
-                                fleet_var *const *fetch, int n_fetch,
-                                fl_json **json);
+fleet_status fl_program_to_json(const fleet_program *p, fleet_var *const *fetch,
+                                int n_fetch, fl_json **json);
 
 typedef const fl_op *fl_op_finder(const char *name);
 fleet_status fl_program_from_json(fleet_program *p, const fl_at *at,

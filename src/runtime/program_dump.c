@@ -43,11 +43,10 @@ fleet_status fl_program_text(const fleet_program *p, fl_text *out)
         const fleet_var *v = p->var[i];
 
         if (v->kind != FL_VAR_TEMP)
-            fl_text_add(out, "%s %s %s%s%s%s\n", kind_name(v->kind), v->name,
-                        fleet_dtype_name(v->dtype),
-                        fl_shape_print(&v->shape).chars,
-                        v->ragged ? " ragged" : "",
-                        v->attr.frozen ? " frozen" : "");
+            fl_text_add(
+                out, "%s %s %s%s%s%s\n", kind_name(v->kind), v->name,
+                fleet_dtype_name(v->dtype), fl_shape_print(&v->shape).chars,
+                v->ragged ? " ragged" : "", v->attr.frozen ? " frozen" : "");
     }
     for (size_t i = 0; i < p->n_node; i++) {
         const fl_node *n = p->node[i];

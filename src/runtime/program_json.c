@@ -8,15 +8,15 @@
 #include "runtime/initializer.h"
 #include "runtime/program.h"
 
-static const char *const kind_names[] = {"data", "param", "table",
-                                         "state", "temp", NULL};
+static const char *const kind_names[] = {"data",  "param", "table",
+                                         "state", "temp",  NULL};
 static const char *const dtype_names[] = {"float32", "int64", NULL};
 static const fleet_dtype dtypes[] = {FLEET_FLOAT32, FLEET_INT64};
 
 /* --- writing ------------------------------------------------------------- */
 
-static fleet_status put_ints(fl_json *object, const char *key,
-                             const int64_t *v, int n)
+static fleet_status put_ints(fl_json *object, const char *key, const int64_t *v,
+                             int n)
 {
     fl_json *list = fl_json_array();
 
@@ -110,9 +110,8 @@ static fleet_status put_all(const fleet_program *p, const bool *marked,
     return FLEET_OK;
 }
 
-fleet_status fl_program_to_json(const fleet_program *p,
-                                fleet_var *const *fetch, int n_fetch,
-                                fl_json **json)
+fleet_status fl_program_to_json(const fleet_program *p, fleet_var *const *fetch,
+                                int n_fetch, fl_json **json)
 {
     bool *marked = fl_alloc(p->n_node);
     fleet_status status;
@@ -191,7 +190,8 @@ static fleet_status read_initializer(const fl_at *var, fleet_initializer *f)
 static fleet_status read_var(fleet_program *p, const fl_at *at)
 {
     fl_at kind_at = fl_at_key(at, "kind"), dtype_at = fl_at_key(at, "dtype");
-    fl_at shape_at = fl_at_key(at, "shape"), ragged_at = fl_at_key(at, "ragged");
+    fl_at shape_at = fl_at_key(at, "shape"),
+          ragged_at = fl_at_key(at, "ragged");
     fleet_param_attr attr = {.frozen = 1};
     const char *name = NULL;
     int kind = 0, dtype = 0;

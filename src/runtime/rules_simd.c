@@ -66,8 +66,7 @@ static inline void adagrad(const vec_update *u, float *w, const float *g,
     vf sum = v_add(v_load(s[0], k), v_mul(d, d));
 
     v_store(s[0], sum, k);
-    v_store(w,
-            v_sub(x, v_div(v_mul(u->lr, d), v_add(v_sqrt(sum), u->epsilon))),
+    v_store(w, v_sub(x, v_div(v_mul(u->lr, d), v_add(v_sqrt(sum), u->epsilon))),
             k);
 }
 
@@ -76,14 +75,13 @@ static inline void adam(const vec_update *u, float *w, const float *g,
 {
     vf x = v_load(w, k), d = effective(u, v_load(g, k), x);
     vf m = v_add(v_mul(u->a, v_load(s[0], k)), v_mul(u->one_minus_a, d));
-    vf v = v_add(v_mul(u->b, v_load(s[1], k)),
-                 v_mul(u->one_minus_b, v_mul(d, d)));
+    vf v =
+        v_add(v_mul(u->b, v_load(s[1], k)), v_mul(u->one_minus_b, v_mul(d, d)));
     vf below = v_add(v_sqrt(v_mul(v, u->correct_b)), u->epsilon);
 
     v_store(s[0], m, k);
     v_store(s[1], v, k);
-    v_store(w,
-            v_sub(x, v_div(v_mul(u->lr, v_mul(m, u->correct_a)), below)), k);
+    v_store(w, v_sub(x, v_div(v_mul(u->lr, v_mul(m, u->correct_a)), below)), k);
 }
 
 enum { AHEAD = 8 }; /* rows asked for before they are needed */

@@ -72,9 +72,8 @@ static void region_task(void *arg, int task, int thread)
 
     if (atomic_load_explicit(&run->failed, memory_order_relaxed))
         return;
-    status = run->region->split == FL_SPLIT_ROWS
-                 ? run_slice(run, task, thread)
-                 : run_part(run, task, thread);
+    status = run->region->split == FL_SPLIT_ROWS ? run_slice(run, task, thread)
+                                                 : run_part(run, task, thread);
     if (status != FLEET_OK)
         keep_failure(run, status);
 }
@@ -88,9 +87,8 @@ static void zero_tails(const fl_compiled *c, const fl_region *region,
     for (int i = region->first; i < region->first + region->n; i++) {
         const fl_instance *in = &c->instance[i];
 
-        for (int j = 0; in->step->kernel->whole_batch &&
-                        j < in->step->n_operand;
-             j++) {
+        for (int j = 0;
+             in->step->kernel->whole_batch && j < in->step->n_operand; j++) {
             const fl_arg *a = &in->arg[j];
             int64_t used = batch * a->factor;
 
@@ -271,6 +269,8 @@ fleet_status fl_compiled_blame(fl_compiled *c, int64_t batch, int64_t n_run)
         bad = find_bad(c, in, batch, false);
         if (bad >= 0)
             return say(c, in->step, bad, false, n_run);
+        if (fl_step_changes_store(c->plan, in->step))
+            continue; /* a metric has counted the batch already */
         FL_TRY(run_alone(c, (int)i, batch));
         bad = find_bad(c, in, batch, true);
         if (bad >= 0)

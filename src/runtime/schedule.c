@@ -12,16 +12,13 @@ static bool is_alive(const fl_plan *plan, const fl_step *s, const bool *read)
 {
     for (int i = 0; i < s->n_operand; i++) {
         const fl_operand *o = &s->operand[i];
-        int root = o->value < 0 ? -1 : fl_plan_root(plan, o->value);
 
-        if (root < 0 || o->mode == FL_READ)
-            continue;
-        if (read[root] || plan->value[root].kind == FL_VALUE_STATE ||
-            plan->value[root].kind == FL_VALUE_PARAM ||
-            plan->value[root].kind == FL_VALUE_TABLE)
+        if (o->value >= 0 && o->mode != FL_READ &&
+            read[fl_plan_root(plan, o->value)])
             return true;
     }
-    return s->phase == FL_MERGE || s->phase == FL_UPDATE;
+    return fl_step_changes_store(plan, s) || s->phase == FL_MERGE ||
+           s->phase == FL_UPDATE;
 }
 
 static void mark_reads(const fl_plan *plan, const fl_step *s, bool *read)
@@ -123,8 +120,8 @@ static bool may_join(const scheduler *s, size_t j, fl_split split)
         if (s->done[i])
             continue;
         d = between(plan, plan->step[i], plan->step[j]);
-        if (d == WHOLE || (d == SAME_ROWS && !(s->here[i] &&
-                                               split == FL_SPLIT_ROWS)))
+        if (d == WHOLE ||
+            (d == SAME_ROWS && !(s->here[i] && split == FL_SPLIT_ROWS)))
             return false;
     }
     return true;

@@ -24,19 +24,19 @@ typedef void fl_scalar(float *out, const float *a, float s, float t, int64_t n);
     XX(momentum_rows, fl_rule_rows *)                                          \
     XX(adagrad_rows, fl_rule_rows *)                                           \
     XX(adam_rows, fl_rule_rows *)                                              \
-    XX(add, fl_binary *)           /* a + b */                                 \
-    XX(sub, fl_binary *)           /* a - b */                                 \
-    XX(mul, fl_binary *)           /* a b */                                   \
-    XX(add_mul, fl_binary *)       /* out + a b */                             \
-    XX(scale, fl_scalar *)         /* s a + t */                               \
-    XX(add_scaled, fl_scalar *)    /* out + s a; t is not used */              \
-    XX(relu, fl_unary *)           /* max(a, 0), NaN stays */                  \
-    XX(tanh, fl_unary *)           /* tanh a */                                \
-    XX(sigmoid, fl_unary *)        /* 1 / (1 + e^-a) */                        \
-    XX(relu_grad, fl_binary *)     /* b where a > 0; a is the output, too */   \
-    XX(tanh_grad, fl_binary *)     /* (1 - a a) b; a is the output */          \
-    XX(sigmoid_grad, fl_binary *)  /* a (1 - a) b; a is the output */          \
-    XX(softmax, fl_unary *)        /* of one row of n */                       \
+    XX(add, fl_binary *)          /* a + b */                                  \
+    XX(sub, fl_binary *)          /* a - b */                                  \
+    XX(mul, fl_binary *)          /* a b */                                    \
+    XX(add_mul, fl_binary *)      /* out + a b */                              \
+    XX(scale, fl_scalar *)        /* s a + t */                                \
+    XX(add_scaled, fl_scalar *)   /* out + s a; t is not used */               \
+    XX(relu, fl_unary *)          /* max(a, 0), NaN stays */                   \
+    XX(tanh, fl_unary *)          /* tanh a */                                 \
+    XX(sigmoid, fl_unary *)       /* 1 / (1 + e^-a) */                         \
+    XX(relu_grad, fl_binary *)    /* b where a > 0; a is the output, too */    \
+    XX(tanh_grad, fl_binary *)    /* (1 - a a) b; a is the output */           \
+    XX(sigmoid_grad, fl_binary *) /* a (1 - a) b; a is the output */           \
+    XX(softmax, fl_unary *)       /* of one row of n */                        \
     XX(col_sum, fl_col_sum *)                                                  \
     XX(row_sum, fl_row_sum *)                                                  \
     XX(gather, fl_gather *)                                                    \

@@ -88,6 +88,25 @@ static fleet_status check_same(const fleet_var *v, const fl_shape *there)
                    fl_shape_print(there).chars);
 }
 
+/* Before anything is made: what is there already has the program's shapes. */
+static fleet_status check_var(const fl_store *s, const fleet_var *v)
+{
+    const fl_param *param = fl_store_param(s, v->name);
+    const fl_rows *rows = fl_store_rows(s, v->name);
+    const fl_state *state = fl_store_state(s, v->name);
+
+    if (v->kind == FL_VAR_PARAM && param)
+        return check_same(v, &param->shape);
+    if (v->kind == FL_VAR_STATE && state)
+        return check_same(v, &state->shape);
+    if (v->kind == FL_VAR_TABLE && rows) {
+        fl_shape there = fl_shape_2(rows->modulo, rows->dim);
+
+        return check_same(v, &there);
+    }
+    return FLEET_OK;
+}
+
 static fleet_status add_table(fl_store *s, const fleet_var *v)
 {
     fl_rows *r = fl_store_rows(s, v->name);
@@ -97,10 +116,8 @@ static fleet_status add_table(fl_store *s, const fleet_var *v)
     const char *name;
     fleet_status status;
 
-    if (r) {
-        fl_shape there = fl_shape_2(r->modulo, r->dim);
-        return check_same(v, &there);
-    }
+    if (r)
+        return FLEET_OK;
     name = fl_arena_strdup(&s->arena, v->name);
     if (!name)
         return FLEET_ENOMEM;
@@ -122,7 +139,7 @@ static fleet_status add_state(fl_store *s, const fleet_var *v)
     fl_state *state = fl_store_state(s, v->name);
 
     if (state)
-        return check_same(v, &state->shape);
+        return FLEET_OK;
     state = fl_arena_alloc(&s->arena, sizeof *state);
     if (!state || !(state->name = fl_arena_strdup(&s->arena, v->name)))
         return FLEET_ENOMEM;
@@ -156,22 +173,6 @@ static void fill_first(const fl_store *s, const fl_param *p)
     fl_filler_dense(&f, p->group->weight + p->offset, p->n);
 }
 
-static fleet_status add_param(fl_store *s, const fleet_var *v, fl_group *g)
-{
-    fl_param *p = fl_arena_alloc(&s->arena, sizeof *p);
-
-    if (!p || !(p->name = fl_arena_strdup(&s->arena, v->name)))
-        return FLEET_ENOMEM;
-    p->shape = v->shape;
-    p->attr = v->attr;
-    p->group = g;
-    p->offset = g->n;
-    p->n = fl_shape_count(&v->shape, 1);
-    FL_TRY(fl_map_put(&s->params, v->name, p));
-    g->n += padded(p->n);
-    return FLEET_OK;
-}
-
 static fleet_status add_group_states(fl_store *s, fl_group *g)
 {
     const fl_rule *rule = fl_rule_of(s->optimizer->kind);
@@ -186,40 +187,78 @@ static fleet_status add_group_states(fl_store *s, fl_group *g)
     return FLEET_OK;
 }
 
+static bool is_new(const fl_store *s, const fleet_var *v)
+{
+    return v->kind == FL_VAR_PARAM && !fl_store_param(s, v->name);
+}
+
+/* A group with room for the program's new parameters; NULL: it has none. */
+static fleet_status add_group(fl_store *s, const fleet_program *p,
+                              fl_group **group)
+{
+    fleet_status status;
+    fl_group *g;
+    int64_t n = 0;
+
+    *group = NULL;
+    for (size_t i = 0; i < p->n_var; i++)
+        if (is_new(s, p->var[i]))
+            n += padded(fl_shape_count(&p->var[i]->shape, 1));
+    if (n == 0)
+        return FLEET_OK;
+    FL_TRY(FL_NEW(&g, sizeof *g));
+    g->n = n;
+    status = FL_NEW(&g->weight, (size_t)n * sizeof(float));
+    if (status == FLEET_OK && s->optimizer)
+        status = add_group_states(s, g);
+    if (status != FLEET_OK) {
+        destroy_group(g);
+        return status;
+    }
+    g->next = s->groups;
+    *group = s->groups = g;
+    return FLEET_OK;
+}
+
+static fleet_status add_param(fl_store *s, const fleet_var *v, fl_group *g,
+                              int64_t offset)
+{
+    fl_param *p = fl_arena_alloc(&s->arena, sizeof *p);
+
+    if (!p || !(p->name = fl_arena_strdup(&s->arena, v->name)))
+        return FLEET_ENOMEM;
+    p->shape = v->shape;
+    p->attr = v->attr;
+    p->group = g;
+    p->offset = offset;
+    p->n = fl_shape_count(&v->shape, 1);
+    FL_TRY(fl_map_put(&s->params, v->name, p));
+    fill_first(s, p);
+    return FLEET_OK;
+}
+
 /* The program's new parameters, the last layer first, become one group. */
 static fleet_status add_params(fl_store *s, const fleet_program *p)
 {
-    fl_group *g = NULL;
-    size_t first = s->params.n;
+    int64_t offset = 0;
+    fl_group *g;
 
+    FL_TRY(add_group(s, p, &g));
     for (size_t i = p->n_var; i-- > 0;) {
         const fleet_var *v = p->var[i];
-        fl_param *there =
-            v->kind == FL_VAR_PARAM ? fl_store_param(s, v->name) : NULL;
 
-        if (v->kind != FL_VAR_PARAM)
+        if (!is_new(s, v))
             continue;
-        if (there) {
-            FL_TRY(check_same(v, &there->shape));
-            continue;
-        }
-        if (!g) {
-            FL_TRY(FL_NEW(&g, sizeof *g));
-            g->next = s->groups;
-            s->groups = g;
-        }
-        FL_TRY(add_param(s, v, g));
+        FL_TRY(add_param(s, v, g, offset));
+        offset += padded(fl_shape_count(&v->shape, 1));
     }
-    if (!g)
-        return FLEET_OK;
-    FL_TRY(FL_NEW(&g->weight, (size_t)g->n * sizeof(float)));
-    for (size_t i = first; i < s->params.n; i++)
-        fill_first(s, s->params.entry[i].value);
-    return s->optimizer ? add_group_states(s, g) : FLEET_OK;
+    return FLEET_OK;
 }
 
 static fleet_status add_all(fl_store *s, const fleet_program *p)
 {
+    for (size_t i = 0; i < p->n_var; i++)
+        FL_TRY(check_var(s, p->var[i]));
     for (size_t i = 0; i < p->n_var; i++) {
         if (p->var[i]->kind == FL_VAR_TABLE)
             FL_TRY(add_table(s, p->var[i]));
@@ -234,12 +273,7 @@ fleet_status fl_store_add(fl_store *s, const fleet_program *p)
     fleet_status status;
 
     pthread_rwlock_wrlock(&s->lock);
-    status = fl_error_raise(&s->broken);
-    if (status == FLEET_OK) {
-        status = add_all(s, p);
-        if (status == FLEET_ENOMEM)
-            fl_error_take(&s->broken, status);
-    }
+    status = add_all(s, p);
     pthread_rwlock_unlock(&s->lock);
     return status;
 }

@@ -53,7 +53,6 @@ typedef struct fl_store {
     fleet_optimizer *optimizer; /* NULL until something is trained */
     int64_t updates;            /* done; drives the learning rate */
     pthread_rwlock_t lock;      /* written: a training step, a load */
-    fl_error broken; /* a failure half-way through adding, for all that follow */
 } fl_store;
 
 fleet_status fl_store_create(fl_context *context, fl_rows_maker *make_rows,
@@ -61,7 +60,8 @@ fleet_status fl_store_create(fl_context *context, fl_rows_maker *make_rows,
 void fl_store_destroy(fl_store *s);
 
 /* Make what the program needs and the store does not have yet, with first
- * values. FLEET_EEXIST for a name that is there with another shape. */
+ * values. FLEET_EEXIST for a name that is there with another shape: then
+ * nothing is made. Without memory what was made stays, whole. */
 fleet_status fl_store_add(fl_store *s, const fleet_program *p);
 
 /* Train with this optimizer: make room for its states. A store has one. */

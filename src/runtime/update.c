@@ -63,7 +63,8 @@ const fl_kernel fl_kernel_add_parts = {
     .run = add_parts_run,
 };
 
-/* --- merge.dense: the first batch of a group is copied, the others added --- */
+/* --- merge.dense: the first batch of a group is copied, the others added ---
+ */
 
 static fleet_status merge_run(const fl_instance *in, const fl_range *r)
 {
@@ -204,8 +205,8 @@ static const pieces *make_pieces(fl_lowering *l, const fl_group *g)
 /* Values of the store's arrays beside the weights of a group. */
 static int state_value(fl_lowering *l, const fl_group *g, int i)
 {
-    fl_value like = {.name = fl_rule_of(l->plan->store->optimizer->kind)
-                                 ->state[i],
+    fl_value like = {.name =
+                         fl_rule_of(l->plan->store->optimizer->kind)->state[i],
                      .kind = FL_VALUE_PARAM,
                      .dtype = FLEET_FLOAT32,
                      .shape = fl_shape_1(g->n),
@@ -220,8 +221,8 @@ static void emit_update(fl_lowering *l, const fl_dense *d)
 {
     const fl_rule *rule = fl_rule_of(l->plan->store->optimizer->kind);
     const pieces *all = make_pieces(l, d->group);
-    fl_operand o[STATE + FL_MAX_STATE] = {
-        FL_R(l->plan->update), FL_R(d->gradient), FL_RW(d->weight)};
+    fl_operand o[STATE + FL_MAX_STATE] = {FL_R(l->plan->update),
+                                          FL_R(d->gradient), FL_RW(d->weight)};
 
     if (!all)
         l->status = FLEET_ENOMEM;

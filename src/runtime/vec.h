@@ -83,13 +83,13 @@ static inline vf v_if_positive(vf test, vf a) /* a where test > 0, else 0 */
 }
 static inline vf v_round(vf a) /* to the nearest integer */
 {
-    return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT |
-                                       _MM_FROUND_NO_EXC);
+    return _mm512_roundscale_ps(a,
+                                _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 static inline vf v_scale2(vf a, vf n) /* a 2^n, n an integer in [-126, 127] */
 {
-    __m512i bits = _mm512_add_epi32(_mm512_cvtps_epi32(n),
-                                    _mm512_set1_epi32(127));
+    __m512i bits =
+        _mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127));
 
     return _mm512_mul_ps(a, _mm512_castsi512_ps(_mm512_slli_epi32(bits, 23)));
 }
@@ -117,8 +117,7 @@ static inline __m256i v_lanes_(int n)
 }
 static inline vf v_load(const float *p, int n)
 {
-    return n == FL_VW ? _mm256_loadu_ps(p)
-                      : _mm256_maskload_ps(p, v_lanes_(n));
+    return n == FL_VW ? _mm256_loadu_ps(p) : _mm256_maskload_ps(p, v_lanes_(n));
 }
 static inline void v_store(float *p, vf x, int n)
 {
@@ -174,8 +173,8 @@ static inline vf v_round(vf a)
 }
 static inline vf v_scale2(vf a, vf n)
 {
-    __m256i bits = _mm256_add_epi32(_mm256_cvtps_epi32(n),
-                                    _mm256_set1_epi32(127));
+    __m256i bits =
+        _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
 
     return _mm256_mul_ps(a, _mm256_castsi256_ps(_mm256_slli_epi32(bits, 23)));
 }
@@ -185,8 +184,8 @@ static inline vf v_keep_nan(vf test, vf a)
 }
 static inline float v_sum(vf a)
 {
-    __m128 x = _mm_add_ps(_mm256_castps256_ps128(a),
-                          _mm256_extractf128_ps(a, 1));
+    __m128 x =
+        _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
 
     x = _mm_add_ps(x, _mm_movehl_ps(x, x));
     return _mm_cvtss_f32(_mm_add_ss(x, _mm_shuffle_ps(x, x, 1)));
@@ -269,8 +268,7 @@ static inline float v_sum(vf a)
 
 /* for (int i = 0; i < n; i += FL_VW) with k lanes that count */
 #define FL_FOR_VEC(i, k, n)                                                    \
-    for (int64_t i = 0, k; i < (n) &&                                          \
-                           (k = (n) - i < FL_VW ? (n) - i : FL_VW, 1);         \
+    for (int64_t i = 0, k; i < (n) && (k = (n)-i < FL_VW ? (n)-i : FL_VW, 1);  \
          i += FL_VW)
 
 /* e^x, within 2 units in the last place for |x| < 87; beyond, x counts as
@@ -318,9 +316,8 @@ static inline vf v_tanh(vf x)
     p = v_fma(p, z, v_set(1.33314422036e-1f));
     p = v_fma(p, z, v_set(-3.33332819422e-1f));
     p = v_fma(v_mul(p, z), t, t);
-    return v_keep_nan(
-        x, v_add(v_if_positive(outside, far),
-                 v_sub(p, v_if_positive(outside, p))));
+    return v_keep_nan(x, v_add(v_if_positive(outside, far),
+                               v_sub(p, v_if_positive(outside, p))));
 }
 
 #endif

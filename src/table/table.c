@@ -27,7 +27,8 @@ typedef struct bucket {
     int64_t n; /* rows */
 } bucket;
 
-/* Pages of a part are cut from pieces that grow, until huge pages serve them. */
+/* Pages of a part are cut from pieces that grow, until huge pages serve them.
+ */
 typedef struct slab {
     struct slab *next;
     size_t used, size;
@@ -35,9 +36,9 @@ typedef struct slab {
 } slab;
 
 typedef struct table {
-    fl_rows rows; /* first: a table is an fl_rows */
-    size_t stride;   /* bytes of a row, head included */
-    int page_shift;  /* a page has 1 << page_shift rows */
+    fl_rows rows;   /* first: a table is an fl_rows */
+    size_t stride;  /* bytes of a row, head included */
+    int page_shift; /* a page has 1 << page_shift rows */
     slab *slab[FL_N_PART];
     bucket bucket[FL_N_BUCKET];
 } table;
@@ -227,6 +228,20 @@ static fleet_status table_find(fl_rows *r, const uint64_t *key, int64_t n,
     return FLEET_OK;
 }
 
+/* A key that was not there, and may have come since: the same call has it
+ * twice. */
+static fleet_status find_or_add(table *t, uint64_t key, float **row)
+{
+    uint64_t hash = fl_mix(key);
+    int index = fl_bucket_of(hash);
+    uint32_t number = find_row(&t->bucket[index], key, hash);
+
+    if (!number)
+        return add_row(t, index, key, row);
+    *row = row_at(t, &t->bucket[index], number - 1);
+    return FLEET_OK;
+}
+
 static fleet_status table_make(fl_rows *r, const uint64_t *key, int64_t n,
                                float **row)
 {
@@ -235,7 +250,7 @@ static fleet_status table_make(fl_rows *r, const uint64_t *key, int64_t n,
     find_numbers(t, key, n, row);
     for (int64_t i = 0; i < n; i++)
         if (!row[i])
-            FL_TRY(add_row(t, fl_bucket_of(fl_mix(key[i])), key[i], &row[i]));
+            FL_TRY(find_or_add(t, key[i], &row[i]));
     return FLEET_OK;
 }
 

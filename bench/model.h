@@ -1,0 +1,190 @@
+/* model.h - what the benchmarks of the training step share: the models and the
+ * batches of the Python peers (bench/README.md), and a clock. */
+#ifndef BENCH_MODEL_H
+#define BENCH_MODEL_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <fleet/fleet.h>
+
+enum { N_ID = 26, N_DENSE = 13, MLP_IN = 32, MOST_BATCHES = 64 };
+
+typedef struct options {
+    const char *model, *opt, *fc;
+    int dim, batch, threads, repeats;
+    long rows;
+    double window, lr;
+} options;
+
+typedef struct bench {
+    options o;
+    fleet *f;
+    fleet_program *p;
+    fleet_executor *e;
+    fleet_model m;
+    int n_batch, at;
+    uint64_t random;
+    int64_t *id[MOST_BATCHES], *label[MOST_BATCHES];
+    float *dense[MOST_BATCHES];
+    char name[N_ID][4];
+} bench;
+
+static inline double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static inline void fail(const char *what)
+{
+    fprintf(stderr, "bench: %s: %s\n", what, fleet_last_error());
+    exit(1);
+}
+
+static inline int is_mlp(const bench *b)
+{
+    return strcmp(b->o.model, "mlp") == 0;
+}
+
+/* splitmix64 */
+static inline uint64_t next_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9E3779B97F4A7C15ULL;
+
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ULL;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBULL;
+    return z ^ z >> 31;
+}
+
+static inline void make_batches(bench *b)
+{
+    int n = b->o.batch, width = is_mlp(b) ? MLP_IN : N_DENSE;
+
+    b->n_batch = 65536 / n;
+    b->n_batch = b->n_batch < 8 ? 8 : b->n_batch > 64 ? 64 : b->n_batch;
+    if (is_mlp(b))
+        b->n_batch = 16;
+    for (int i = 0; i < b->n_batch; i++) {
+        b->id[i] = malloc(sizeof(int64_t) * (size_t)n * N_ID);
+        b->label[i] = malloc(sizeof(int64_t) * (size_t)n);
+        b->dense[i] = malloc(sizeof(float) * (size_t)(n * width));
+        for (int j = 0; j < n * N_ID; j++)
+            b->id[i][j] =
+                (int64_t)(next_random(&b->random) % (uint64_t)b->o.rows);
+        for (int j = 0; j < n; j++)
+            b->label[i][j] = (int64_t)(next_random(&b->random) & 1);
+        for (int j = 0; j < n * width; j++)
+            b->dense[i][j] = (float)(next_random(&b->random) >> 40) * 0x1p-24f;
+    }
+}
+
+static inline int read_fc(const char *text, int64_t *units)
+{
+    int n = 0;
+
+    for (const char *at = text; at && *at && n < 16; n++) {
+        units[n] = atoll(at);
+        at = strchr(at, ',');
+        at = at ? at + 1 : NULL;
+    }
+    return n;
+}
+
+static inline void make_model(bench *b)
+{
+    fleet_program *p = b->p = fleet_program_create(b->f);
+    int64_t units[16];
+    fleet_ctr_options c = {.embedding_dim = b->o.dim,
+                           .hidden = units,
+                           .n_hidden = read_fc(b->o.fc, units),
+                           .wide_ids = 1};
+    fleet_optimizer *o = strcmp(b->o.opt, "sgd") == 0 || is_mlp(b)
+                             ? fleet_sgd(b->f, (float)b->o.lr)
+                             : fleet_adagrad(b->f, (float)b->o.lr, NULL);
+
+    if (is_mlp(b))
+        fleet_mlp(p,
+                  &(fleet_mlp_options){.dim = MLP_IN,
+                                       .classes = 2,
+                                       .hidden = (int64_t[]){128, 128},
+                                       .n_hidden = 2,
+                                       .activation = FLEET_TANH},
+                  &b->m);
+    else if (strcmp(b->o.model, "wide_deep") == 0)
+        fleet_wide_deep(p, &c, &b->m);
+    else
+        fleet_ctr_dnn(p, &c, &b->m);
+    if (fleet_minimize(fleet_distributed_optimizer(b->f, o, NULL), b->m.loss))
+        fail("model");
+    if (getenv("FLEET_BENCH_PLAN")) {
+        char *text = fleet_program_dump(p, FLEET_DUMP_PLAN, b->o.batch);
+
+        fputs(text ? text : fleet_last_error(), stderr);
+        fleet_free(text);
+    }
+    b->e = fleet_executor_create(p, NULL);
+    if (!b->e)
+        fail("executor");
+}
+
+static inline float step(bench *b)
+{
+    int n = b->o.batch, i = b->at++ % b->n_batch, count = 0;
+    int64_t one[] = {n, 1}, wide[] = {n, is_mlp(b) ? MLP_IN : N_DENSE};
+    fleet_feed feed[N_ID + 2];
+    float loss = 0;
+    fleet_fetch fetch = {.var = b->m.loss, .data = &loss, .size = sizeof loss};
+
+    feed[count++] =
+        (fleet_feed){"label", FLEET_INT64, b->label[i], one, 2, NULL};
+    feed[count++] = (fleet_feed){is_mlp(b) ? "image" : "dense_input",
+                                 FLEET_FLOAT32,
+                                 b->dense[i],
+                                 wide,
+                                 2,
+                                 NULL};
+    for (int s = 0; s < N_ID && !is_mlp(b); s++)
+        feed[count++] = (fleet_feed){b->name[s], FLEET_INT64, b->id[i] + s * n,
+                                     one,        2,           NULL};
+    if (fleet_executor_run(b->e, feed, count, &fetch, 1) != FLEET_OK)
+        fail("step");
+    return loss;
+}
+
+/* Defaults of the options, as the peers have them. */
+#define BENCH_DEFAULTS                                                         \
+    {                                                                          \
+        "ctr_dnn", "adagrad", "400,400,400", 9, 1024, 2, 7, 1000000, 0.4, 0.01 \
+    }
+
+static inline void open_bench(bench *b)
+{
+    fleet_options o = {.num_threads = b->o.threads};
+
+    for (int i = 0; i < N_ID; i++)
+        snprintf(b->name[i], sizeof b->name[i], "%d", i + 1);
+    if (fleet_init(&b->f, &o) != FLEET_OK)
+        fail("init");
+    make_batches(b);
+    make_model(b);
+}
+
+static inline void close_bench(bench *b)
+{
+    fleet_executor_destroy(b->e);
+    fleet_destroy(b->f);
+}
+
+static inline int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+#endif

@@ -1,0 +1,377 @@
+/* lookup_kit.c - see lookup_kit.h. */
+#define SUITE lookup_kit
+#include "lookup_kit.h"
+#include "test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fleet/handle.h"
+
+/* --- the plain reference ---------------------------------------------------
+ */
+
+static void plain_open(plain_table *t, const char *name, int64_t dim)
+{
+    float limit = sqrtf(1.0f / (float)dim);
+    fleet_initializer i = {FLEET_INIT_UNIFORM, -limit, limit};
+
+    t->filler = fl_filler_make(&i, dim, dim, 7, name); /* the kit's seed */
+    t->dim = dim;
+    t->n = 0;
+    t->key = malloc(MOST_ROWS * sizeof *t->key);
+    t->w = malloc((size_t)(MOST_ROWS * dim) * sizeof *t->w);
+    t->g = malloc((size_t)(MOST_ROWS * dim) * sizeof *t->g);
+    t->used = calloc(MOST_ROWS, sizeof *t->used);
+    t->now = calloc(MOST_ROWS, sizeof *t->now);
+}
+
+static void plain_close(plain_table *t)
+{
+    free(t->key);
+    free(t->w);
+    free(t->g);
+    free(t->used);
+    free(t->now);
+}
+
+static int plain_row(plain_table *t, uint64_t key)
+{
+    for (int i = 0; i < t->n; i++)
+        if (t->key[i] == key)
+            return i;
+    CHECK(t->n < MOST_ROWS);
+    t->key[t->n] = key;
+    fl_filler_row(&t->filler, key, t->w + t->n * t->dim, t->dim);
+    return t->n++;
+}
+
+/* One contribution: the first is copied, each later one added. */
+static void plain_add(plain_table *t, uint64_t key, const float *g,
+                      float factor)
+{
+    int r = plain_row(t, key);
+
+    for (int64_t i = 0; i < t->dim; i++) {
+        float x = g[i] * factor;
+        float *sum = &t->g[r * t->dim + i];
+
+        *sum = t->now[r] ? *sum + x : x;
+    }
+    t->now[r] = t->used[r] = true;
+}
+
+/* SGD with L2 decay on the rows of this step. */
+static void plain_step(plain_table *t, float rate, float decay)
+{
+    for (int r = 0; r < t->n; r++) {
+        for (int64_t i = 0; t->now[r] && i < t->dim; i++) {
+            float *w = &t->w[r * t->dim + i], d = decay * *w;
+            float all = t->g[r * t->dim + i] + d, step = rate * all;
+
+            *w -= step;
+        }
+        t->now[r] = false;
+    }
+}
+
+/* --- the scene ----------------------------------------------------------- */
+
+const char *const lookup_tables[] = {"first", "second"};
+
+/* What outputs are multiplied by, if each has a loss of its own. */
+static const char *const by_names[] = {"by0", "by1", "by2",
+                                       "by3", "by4", "by5"};
+
+static int64_t out_cols(const lookup_case *c, int i)
+{
+    const lookup_slot *s = &c->slot[i];
+
+    return c->dim[s->table] * (s->width < 0 ? 1 : s->width);
+}
+
+static fleet_var *lookup_of(lookup_scene *s, int i)
+{
+    const lookup_case *c = s->c;
+    const lookup_slot *slot = &c->slot[i];
+    fleet_var *ids = slot->width < 0
+                         ? fleet_data_ragged(s->p, slot->name)
+                         : fleet_data(s->p, slot->name, FLEET_INT64,
+                                      (int64_t[]){-1, slot->width}, 2);
+
+    return fleet_sparse_embedding(
+        s->p, ids, c->dim[slot->table],
+        &(fleet_sparse_embedding_options){.table = lookup_tables[slot->table],
+                                          .rows = c->rows,
+                                          .combiner = slot->combiner,
+                                          .learning_rate = c->learning_rate,
+                                          .l2_decay = c->l2_decay});
+}
+
+/* The mean of what is looked up times a number of its own for each element. */
+static fleet_var *loss_of(lookup_scene *s, fleet_var *x, const char *name,
+                          int64_t cols)
+{
+    fleet_var *by =
+        fleet_data(s->p, name, FLEET_FLOAT32, (int64_t[]){-1, cols}, 2);
+
+    return fleet_mean(s->p, fleet_mul(s->p, x, by));
+}
+
+static void build(lookup_scene *s)
+{
+    const lookup_case *c = s->c;
+
+    for (int i = 0; i < c->n; i++) {
+        s->out[i] = lookup_of(s, i);
+        s->cols += out_cols(c, i);
+    }
+    if (c->concat) {
+        s->all = fleet_concat(s->p, s->out, c->n, 1);
+        s->loss = loss_of(s, s->all, "by", s->cols);
+        return;
+    }
+    for (int i = 0; i < c->n; i++) {
+        fleet_var *one = loss_of(s, s->out[i], by_names[i], out_cols(c, i));
+
+        s->loss = s->loss ? fleet_add(s->p, s->loss, one) : one;
+    }
+}
+
+void lookup_open(lookup_scene *s, const lookup_case *c)
+{
+    *s = (lookup_scene){.c = c};
+    s->f = kit_handle(&(kit_options){.threads = c->threads});
+    s->p = fleet_program_create(s->f);
+    build(s);
+    CHECK_OK(fleet_program_status(s->p));
+    CHECK_OK(fleet_minimize(fleet_sgd(s->f, 0.5f), s->loss));
+    s->e = fleet_executor_create(s->p, NULL);
+    CHECK(s->e != NULL);
+    for (int t = 0; t < 2; t++)
+        plain_open(&s->table[t], lookup_tables[t], c->dim[t]);
+}
+
+void lookup_close(lookup_scene *s)
+{
+    for (int t = 0; t < 2; t++)
+        plain_close(&s->table[t]);
+    fleet_executor_destroy(s->e);
+    fleet_destroy(s->f);
+}
+
+/* --- a step in both ----------------------------------------------------------
+ */
+
+kit_batch *lookup_batch(const lookup_scene *s, int step)
+{
+    const lookup_case *c = s->c;
+    kit_batch *b = kit_batch_new(c->batch);
+
+    for (int i = 0; i < c->n; i++) {
+        const lookup_slot *slot = &c->slot[i];
+
+        if (slot->width < 0)
+            kit_ragged(b, slot->name, 4, slot->below, step * 10 + i);
+        else
+            kit_ids(b, slot->name, slot->width, slot->below, step * 10 + i);
+    }
+    if (c->concat)
+        kit_floats(b, "by", s->cols, step);
+    for (int i = 0; !c->concat && i < c->n; i++)
+        kit_floats(b, by_names[i], out_cols(c, i), step * 10 + i);
+    return b;
+}
+
+/* The ids of a sample in a slot. */
+static const int64_t *ids_of(const lookup_scene *s, const kit_batch *b, int i,
+                             int64_t sample, int64_t *n)
+{
+    const fleet_feed *f = &b->feed[i];
+    const int64_t *id = f->data;
+
+    *n = f->offsets ? f->offsets[sample + 1] - f->offsets[sample]
+                    : s->c->slot[i].width;
+    return id + (f->offsets ? f->offsets[sample] : sample * *n);
+}
+
+static uint64_t key_of(const lookup_scene *s, int64_t id)
+{
+    return s->c->rows ? (uint64_t)id % (uint64_t)s->c->rows : (uint64_t)id;
+}
+
+/* What slot i gives for a sample. */
+static void plain_lookup(lookup_scene *s, const kit_batch *b, int i,
+                         int64_t sample, float *out)
+{
+    const lookup_slot *slot = &s->c->slot[i];
+    plain_table *t = &s->table[slot->table];
+    int64_t n, dim = t->dim;
+    const int64_t *id = ids_of(s, b, i, sample, &n);
+
+    memset(out, 0, (size_t)out_cols(s->c, i) * sizeof *out);
+    for (int64_t j = 0; j < n; j++) {
+        const float *w = t->w + plain_row(t, key_of(s, id[j])) * dim;
+        float *to = out + (slot->width < 0 ? 0 : j * dim);
+
+        for (int64_t k = 0; k < dim; k++)
+            to[k] = slot->width < 0 && j > 0 ? to[k] + w[k] : w[k];
+    }
+    for (int64_t k = 0; slot->combiner == FLEET_MEAN && n > 1 && k < dim; k++)
+        out[k] *= 1.0f / (float)n;
+}
+
+/* A slot's gradients of a sample, id by id. */
+static void plain_gradient(lookup_scene *s, const kit_batch *b, int i,
+                           int64_t sample, const float *g)
+{
+    const lookup_slot *slot = &s->c->slot[i];
+    plain_table *t = &s->table[slot->table];
+    int64_t n;
+    const int64_t *id = ids_of(s, b, i, sample, &n);
+    bool mean = slot->combiner == FLEET_MEAN && slot->width < 0;
+
+    for (int64_t j = 0; j < n; j++)
+        plain_add(t, key_of(s, id[j]), g + (slot->width < 0 ? 0 : j * t->dim),
+                  mean ? 1.0f / (float)n : 1.0f);
+}
+
+/* Gradients in the order of (sample, slot, position), then the update. */
+static void plain_train(lookup_scene *s, const kit_batch *b)
+{
+    const lookup_case *c = s->c;
+    float g[MOST_SLOTS * 3 * MOST_DIM];
+
+    for (int64_t r = 0; r < c->batch; r++) {
+        int64_t at = 0;
+
+        for (int i = 0; i < c->n; i++) {
+            int64_t cols = out_cols(c, i), all = c->concat ? s->cols : cols;
+            const float *by = b->feed[c->concat ? c->n : c->n + i].data;
+
+            by += r * all + (c->concat ? at : 0);
+            for (int64_t k = 0; k < cols; k++)
+                g[k] = 1.0f / (float)(c->batch * all) * by[k];
+            plain_gradient(s, b, i, r, g);
+            at += cols;
+        }
+    }
+    for (int t = 0; t < 2; t++)
+        plain_step(&s->table[t],
+                   0.5f * (c->learning_rate > 0 ? c->learning_rate : 1),
+                   c->l2_decay);
+}
+
+static void check_bits(const char *what, const float *got, const float *want,
+                       int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (memcmp(&got[i], &want[i], sizeof *got) != 0)
+            test_fail(__FILE__, __LINE__, "%s[%lld] is %.9g, not %.9g", what,
+                      (long long)i, (double)got[i], (double)want[i]);
+}
+
+/* The outputs of the iteration that ran, before its update. */
+static void check_outputs(lookup_scene *s, const kit_batch *b, const float *all)
+{
+    float want[3 * MOST_DIM];
+
+    for (int64_t r = 0; r < s->c->batch; r++)
+        for (int i = 0; i < s->c->n; i++) {
+            plain_lookup(s, b, i, r, want);
+            check_bits(s->c->slot[i].name, all, want, out_cols(s->c, i));
+            all += out_cols(s->c, i);
+        }
+}
+
+/* Run a batch; outputs come side by side, fetched together or one by one. */
+static void run_and_fetch(lookup_scene *s, const kit_batch *b, float *all)
+{
+    fleet_feed feed[KIT_MOST_FEEDS];
+    fleet_fetch fetch[MOST_SLOTS];
+    int n = s->c->concat ? 1 : s->c->n, n_feed = kit_feeds(b, feed);
+    int64_t at = 0;
+
+    for (int i = 0; i < n; i++) {
+        int64_t cols = s->c->concat ? s->cols : out_cols(s->c, i);
+
+        fetch[i] = (fleet_fetch){
+            .var = s->c->concat ? s->all : s->out[i],
+            .data = malloc((size_t)(b->rows * cols) * sizeof *all),
+            .size = (size_t)(b->rows * cols) * sizeof *all};
+    }
+    CHECK_OK(fleet_executor_run(s->e, feed, n_feed, fetch, n));
+    for (int i = 0; i < n; i++) {
+        int64_t cols = fetch[i].dims[1];
+
+        for (int64_t r = 0; r < b->rows; r++)
+            memcpy(all + r * s->cols + at, (float *)fetch[i].data + r * cols,
+                   (size_t)cols * sizeof *all);
+        at += cols;
+        free(fetch[i].data);
+    }
+}
+
+fl_rows *lookup_rows(const lookup_scene *s, int table)
+{
+    return fl_store_rows(s->f->store, lookup_tables[table]);
+}
+
+static void check_table(const lookup_scene *s, int which)
+{
+    const plain_table *t = &s->table[which];
+    fl_rows *rows = lookup_rows(s, which);
+    int used = 0;
+
+    for (int r = 0; r < t->n; r++) {
+        float *row;
+
+        CHECK_OK(rows->methods->find(rows, &t->key[r], 1, &row));
+        CHECK((row != NULL) == t->used[r]);
+        used += t->used[r];
+        if (row)
+            check_bits(lookup_tables[which], row, t->w + r * t->dim, t->dim);
+    }
+    CHECK_INT(rows->methods->count(rows), used);
+}
+
+/* Three steps of a case against the plain reference. */
+void lookup_check(const lookup_case *c)
+{
+    float *all;
+    lookup_scene s;
+
+    lookup_open(&s, c);
+    all = malloc((size_t)(c->batch * s.cols) * sizeof *all);
+    for (int step = 0; step < 3; step++) {
+        kit_batch *b = lookup_batch(&s, step);
+
+        run_and_fetch(&s, b, all);
+        check_outputs(&s, b, all);
+        plain_train(&s, b);
+        for (int t = 0; t < 2; t++)
+            if (lookup_rows(&s, t))
+                check_table(&s, t);
+        kit_batch_free(b);
+    }
+    free(all);
+    lookup_close(&s);
+}
+
+uint64_t lookup_hash(const lookup_case *c)
+{
+    lookup_scene s;
+    uint64_t hash;
+
+    lookup_open(&s, c);
+    for (int step = 0; step < 3; step++) {
+        kit_batch *b = lookup_batch(&s, step);
+
+        CHECK_OK(kit_run(s.e, b));
+        kit_batch_free(b);
+    }
+    hash = kit_hash(s.f);
+    lookup_close(&s);
+    return hash;
+}

@@ -1,0 +1,66 @@
+/* lookup_kit.h - sparse_embedding beside a plain list of rows: cases, and a
+ * step in both, to the bit. */
+#ifndef FL_TEST_LOOKUP_KIT_H
+#define FL_TEST_LOOKUP_KIT_H
+
+#include "train_kit.h"
+
+#include "runtime/initializer.h"
+#include "runtime/rows.h"
+
+/* A table as a list: rows by key, with initial values of the filler. */
+typedef struct plain_table {
+    fl_filler filler;
+    int64_t dim;
+    uint64_t *key;
+    float *w, *g; /* n rows; the gradient of this step */
+    bool *used;   /* got a gradient, ever: it is in the table */
+    bool *now;    /* in this step */
+    int n;
+} plain_table;
+
+enum { MOST_ROWS = 4000, MOST_DIM = 64, MOST_SLOTS = 6 };
+
+typedef struct lookup_slot {
+    const char *name;
+    int table;     /* which of the case's two */
+    int64_t width; /* ids per sample; -1: ragged */
+    fleet_combiner combiner;
+    int64_t below; /* ids are in [0, below) */
+} lookup_slot;
+
+typedef struct lookup_case {
+    lookup_slot slot[MOST_SLOTS];
+    int n;
+    int64_t dim[2], rows;          /* of the tables; modulo */
+    bool concat;                   /* else each output has a loss of its own */
+    float learning_rate, l2_decay; /* of the tables */
+    int64_t batch;
+    int threads;
+} lookup_case;
+
+/* A case, ready to be trained by SGD with a rate of 0.5. */
+typedef struct lookup_scene {
+    const lookup_case *c;
+    fleet *f;
+    fleet_program *p;
+    fleet_var *out[MOST_SLOTS], *all, *loss;
+    fleet_executor *e;
+    plain_table table[2];
+    int64_t cols; /* of `all` */
+} lookup_scene;
+
+extern const char *const lookup_tables[2]; /* their names */
+
+void lookup_open(lookup_scene *s, const lookup_case *c);
+void lookup_close(lookup_scene *s);
+kit_batch *lookup_batch(const lookup_scene *s, int step);
+fl_rows *lookup_rows(const lookup_scene *s, int table);
+
+/* Three steps of a case, and in the list. */
+void lookup_check(const lookup_case *c);
+
+/* The parameters' hash after three steps. */
+uint64_t lookup_hash(const lookup_case *c);
+
+#endif

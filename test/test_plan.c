@@ -1,0 +1,444 @@
+/* test_plan.c - plans: listings of small models against those kept in golden/,
+ * passes that refuse by name, memory that is shared only by what never meets.
+ *
+ * FLEET_UPDATE_GOLDEN=1 writes the listings anew: read the difference then.
+ */
+#define SUITE plan
+#include "test.h"
+#include "train_kit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "fleet/handle.h"
+#include "runtime/executor.h"
+#include "runtime/pass.h"
+
+/* --- listings ------------------------------------------------------------ */
+
+static const char *golden_path(const char *name)
+{
+    static char path[4096];
+    const char *source = getenv("FLEET_SOURCE");
+
+    snprintf(path, sizeof path, "%s/test/golden/%s",
+             source && *source ? source : ".", name);
+    return path;
+}
+
+/* Show where two texts part. */
+static void check_lines(const char *name, const char *got, const char *want)
+{
+    int line = 1;
+
+    while (*got && *got == *want) {
+        line += *got == '\n';
+        got++;
+        want++;
+    }
+    if (*got != *want)
+        test_fail(__FILE__, __LINE__, "%s:%d: \"%.*s\", not \"%.*s\"", name,
+                  line, (int)strcspn(got, "\n"), got, (int)strcspn(want, "\n"),
+                  want);
+}
+
+static void check_golden(const char *name, const char *got)
+{
+    const char *path = golden_path(name);
+    char *want;
+    size_t size;
+
+    CHECK(got != NULL);
+    if (getenv("FLEET_UPDATE_GOLDEN")) {
+        FILE *f = fopen(path, "w");
+
+        CHECK(f && fputs(got, f) >= 0 && fclose(f) == 0);
+        return;
+    }
+    CHECK_OK(fl_file_read(path, &want, &size));
+    check_lines(name, got, want);
+    fl_free(want);
+}
+
+static void check_dump(kit_kind kind, const kit_options *o, fleet_dump how,
+                       const char *name)
+{
+    char *text;
+    kit_model m;
+
+    kit_build(&m, kind, o);
+    text = fleet_program_dump(m.p, how, 40);
+    check_golden(name, text);
+    fleet_free(text);
+    kit_close(&m);
+}
+
+TEST(plans_of_small_models_are_as_listed)
+{
+    check_dump(KIT_MLP, &(kit_options){0}, FLEET_DUMP_PLAN, "mlp.txt");
+    check_dump(KIT_CTR, &(kit_options){0}, FLEET_DUMP_PLAN, "wide_deep.txt");
+    check_dump(KIT_CTR, &(kit_options){.merge = 2, .clip = 1}, FLEET_DUMP_PLAN,
+               "wide_deep_merge_clip.txt");
+}
+
+TEST(programs_are_as_listed)
+{
+    check_dump(KIT_MLP, &(kit_options){0}, FLEET_DUMP_TEXT, "mlp_program.txt");
+    check_dump(KIT_CTR, &(kit_options){0}, FLEET_DUMP_TEXT,
+               "wide_deep_program.txt");
+}
+
+TEST(graphs_are_as_listed)
+{
+    check_dump(KIT_MLP, &(kit_options){0}, FLEET_DUMP_DOT, "mlp_program.dot");
+    check_dump(KIT_MLP, &(kit_options){0}, FLEET_DUMP_PLAN_DOT, "mlp.dot");
+}
+
+TEST(listings_do_not_depend_on_the_threads)
+{
+    check_dump(KIT_CTR, &(kit_options){.threads = 3}, FLEET_DUMP_PLAN,
+               "wide_deep.txt");
+}
+
+TEST(what_cannot_be_listed_is_refused)
+{
+    kit_model m;
+
+    kit_build(&m, KIT_MLP, &(kit_options){0});
+    CHECK(fleet_program_dump(m.p, FLEET_DUMP_PLAN, 0) == NULL);
+    CHECK_CONTAINS(fleet_last_error(), "a plan needs a batch, got 0");
+    CHECK(fleet_program_dump(m.p, (fleet_dump)9, 1) == NULL);
+    CHECK_CONTAINS(fleet_last_error(), "9 is no form");
+    CHECK(fleet_program_dump(NULL, FLEET_DUMP_TEXT, 1) == NULL);
+    kit_close(&m);
+}
+
+/* --- passes -------------------------------------------------------------- */
+
+static fleet_status pass_applies(fl_lowering *l, bool *applied)
+{
+    (void)l;
+    *applied = true;
+    return FLEET_OK;
+}
+
+static fleet_status pass_has_nothing_to_do(fl_lowering *l, bool *applied)
+{
+    (void)l;
+    (void)applied;
+    return FLEET_OK;
+}
+
+static fleet_status pass_fails(fl_lowering *l, bool *applied)
+{
+    (void)l;
+    (void)applied;
+    return fl_fail(FLEET_EINVAL, "it cannot be done");
+}
+
+/* Run a list of passes; which have applied must be `applied`. */
+static void check_passes(const fl_pass *pass, int n, fleet_status want,
+                         const char *words, const char *applied)
+{
+    fl_plan plan = {0};
+    fl_lowering l = {.plan = &plan};
+
+    CHECK_STATUS(fl_passes_run_list(&l, pass, n, FL_PASS_PLAN), want);
+    CHECK_CONTAINS(fleet_last_error(), words);
+    CHECK_TEXT(fl_text_chars(&plan.passes), applied);
+    fl_text_done(&plan.passes);
+}
+
+TEST(passes_of_their_time_run_in_order)
+{
+    const fl_pass passes[] = {
+        {"one", FL_PASS_PLAN, "", "", pass_applies},
+        {"two", FL_PASS_GRAPH, "", "", pass_applies},
+        {"three", FL_PASS_PLAN, "", "", pass_has_nothing_to_do},
+        {"four", FL_PASS_PLAN, "one", "three", pass_applies},
+    };
+
+    check_passes(passes, 4, FLEET_OK, "", "one four");
+}
+
+TEST(a_pass_that_needs_another_is_refused_by_name)
+{
+    const fl_pass passes[] = {
+        {"merge", FL_PASS_PLAN, "", "", pass_has_nothing_to_do},
+        {"send", FL_PASS_PLAN, "merge", "", pass_applies},
+    };
+
+    check_passes(passes, 2, FLEET_EUNSUPPORTED,
+                 "pass send needs merge, which was not applied", "");
+}
+
+TEST(passes_that_conflict_are_refused_by_name)
+{
+    const fl_pass passes[] = {
+        {"merge_more", FL_PASS_PLAN, "", "", pass_applies},
+        {"calm", FL_PASS_PLAN, "", "merge", pass_applies},
+        {"merge", FL_PASS_PLAN, "", "", pass_applies},
+        {"idle", FL_PASS_PLAN, "", "merge", pass_has_nothing_to_do},
+        {"send", FL_PASS_PLAN, "", "merge", pass_applies},
+    };
+
+    check_passes(passes, 5, FLEET_EUNSUPPORTED,
+                 "send cannot be used together with merge",
+                 "merge_more calm merge");
+}
+
+TEST(a_pass_that_fails_ends_the_list)
+{
+    const fl_pass passes[] = {
+        {"one", FL_PASS_PLAN, "", "", pass_applies},
+        {"two", FL_PASS_PLAN, "", "", pass_fails},
+        {"three", FL_PASS_PLAN, "", "", pass_applies},
+    };
+
+    check_passes(passes, 3, FLEET_EINVAL, "it cannot be done", "one");
+}
+
+/* --- memory and order ---------------------------------------------------- */
+
+static bool in_arena(const fl_value *v)
+{
+    return v->kind == FL_VALUE_TEMP || v->kind == FL_VALUE_KEPT;
+}
+
+/* Lifetimes must cover every step that touches a value. */
+static void check_lifetimes(const fl_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_step; i++)
+        for (int j = 0; j < plan->step[i]->n_operand; j++) {
+            int value = plan->step[i]->operand[j].value;
+            const fl_value *v;
+
+            if (value < 0)
+                continue;
+            v = &plan->value[fl_plan_root(plan, value)];
+            CHECK(v->begin <= plan->step[i]->region);
+            CHECK(v->end >= plan->step[i]->region);
+        }
+    CHECK(plan->loss < 0 || plan->value[fl_plan_root(plan, plan->loss)].end ==
+                                (int)plan->n_region);
+}
+
+static bool meet(const fl_plan *plan, const fl_value *a, const fl_value *b)
+{
+    return a->begin <= b->end && b->begin <= a->end &&
+           a->offset < b->offset + fl_value_bytes(plan, b) &&
+           b->offset < a->offset + fl_value_bytes(plan, a);
+}
+
+static void check_memory(const fl_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_value; i++) {
+        const fl_value *a = &plan->value[i];
+
+        if (a->root != (int)i || !in_arena(a) || a->end < 0)
+            continue;
+        CHECK(a->offset % FL_CACHE_LINE == 0);
+        CHECK(a->offset + fl_value_bytes(plan, a) <= plan->arena_bytes);
+        for (size_t j = 0; j < i; j++) {
+            const fl_value *b = &plan->value[j];
+
+            if (b->root == (int)j && in_arena(b) && b->end >= 0 &&
+                meet(plan, a, b))
+                test_fail(__FILE__, __LINE__, "%s and %s share memory", a->name,
+                          b->name);
+        }
+    }
+}
+
+/* What lives for one iteration is written before it is read. */
+static void check_order(const fl_plan *plan)
+{
+    bool *written = calloc(plan->n_value, sizeof *written);
+
+    for (size_t i = 0; i < plan->n_step; i++) {
+        const fl_step *s = plan->step[i];
+
+        for (int j = 0; j < s->n_operand; j++) {
+            const fl_operand *o = &s->operand[j];
+            int root = o->value < 0 ? -1 : fl_plan_root(plan, o->value);
+
+            if (root < 0 || plan->value[root].kind != FL_VALUE_TEMP)
+                continue;
+            if (o->mode != FL_WRITE && !written[root])
+                test_fail(__FILE__, __LINE__, "%s reads %s too early",
+                          s->kernel->name, plan->value[root].name);
+            written[root] = written[root] || o->mode != FL_READ;
+        }
+    }
+    free(written);
+}
+
+/* Regions follow each other, hold one kind of split, and updates are last. */
+static void check_regions(const fl_plan *plan)
+{
+    int next = 0;
+    bool update = false;
+
+    for (size_t r = 0; r < plan->n_region; r++) {
+        const fl_region *region = &plan->region[r];
+
+        CHECK(region->first == next && region->n > 0);
+        for (int i = next; i < next + region->n; i++) {
+            CHECK_INT(plan->step[i]->region, r);
+            CHECK(plan->step[i]->kernel->split == region->split);
+            CHECK((plan->step[i]->phase == FL_UPDATE) ==
+                  (region->phase == FL_UPDATE));
+        }
+        CHECK(!update || region->phase == FL_UPDATE);
+        update = region->phase == FL_UPDATE;
+        next += region->n;
+    }
+    CHECK_INT(next, plan->n_step);
+}
+
+static void check_plan(const kit_model *m, int64_t batch, bool training)
+{
+    fl_plan *plan;
+
+    CHECK_OK(fl_plan_build(m->p, m->f->store, batch, training, NULL, &plan));
+    check_lifetimes(plan);
+    check_memory(plan);
+    check_order(plan);
+    check_regions(plan);
+    fl_plan_destroy(plan);
+}
+
+static void check_plans(kit_kind kind, const kit_options *o)
+{
+    static const int64_t batches[] = {1, 16, 17, 100, 1000};
+    kit_model m;
+
+    kit_open(&m, kind, o);
+    for (int i = 0; i < 5; i++) {
+        check_plan(&m, batches[i], true);
+        check_plan(&m, batches[i], false);
+    }
+    kit_close(&m);
+}
+
+TEST(values_that_are_alive_together_never_share_memory)
+{
+    for (int kind = KIT_MLP; kind <= KIT_CTR; kind++) {
+        check_plans((kit_kind)kind, &(kit_options){0});
+        check_plans((kit_kind)kind, &(kit_options){.merge = 3, .clip = 1});
+        check_plans((kit_kind)kind, &(kit_options){.optimizer = "momentum"});
+    }
+}
+
+TEST(large_models_are_planned_soundly_too)
+{
+    kit_model m = {.f = kit_handle(&(kit_options){0})};
+
+    m.p = fleet_program_create(m.f);
+    CHECK(fleet_deepfm(m.p, NULL, &m.m) != NULL);
+    CHECK_OK(fleet_minimize(fleet_adam(m.f, 0.1f, NULL), m.m.loss));
+    m.e = fleet_executor_create(m.p, NULL);
+    check_plan(&m, 512, true);
+    check_plan(&m, 512, false);
+    kit_close(&m);
+}
+
+/* --- dead steps ---------------------------------------------------------- */
+
+static int count_steps(const fl_plan *plan, const char *kernel)
+{
+    int n = 0;
+
+    for (size_t i = 0; i < plan->n_step; i++)
+        n += strcmp(plan->step[i]->kernel->name, kernel) == 0;
+    return n;
+}
+
+/* An AUC nobody fetches: its histograms are kept up, its area is not. */
+TEST(steps_that_nobody_needs_are_dropped)
+{
+    bool *fetched;
+    fleet_var *auc;
+    kit_model m;
+    fl_plan *plan;
+
+    kit_build(&m, KIT_CTR, &(kit_options){0});
+    auc = fleet_auc(m.p, m.m.prediction, m.m.label, 0);
+    fleet_relu(m.p, m.m.prediction);
+    m.e = fleet_executor_create(m.p, NULL);
+    CHECK(m.e != NULL);
+    fetched = calloc(m.p->n_var, sizeof *fetched);
+    CHECK_OK(fl_plan_build(m.p, m.f->store, 10, true, fetched, &plan));
+    CHECK_INT(count_steps(plan, "auc.count"), 1);
+    CHECK_INT(count_steps(plan, "auc"), 0);
+    CHECK_INT(count_steps(plan, "relu"), 0);
+    fl_plan_destroy(plan);
+    fetched[auc->id] = true;
+    CHECK_OK(fl_plan_build(m.p, m.f->store, 10, true, fetched, &plan));
+    CHECK_INT(count_steps(plan, "auc"), 1);
+    fl_plan_destroy(plan);
+    free(fetched);
+    kit_close(&m);
+}
+
+TEST(a_test_plan_neither_trains_nor_computes_what_is_not_asked_for)
+{
+    kit_model m;
+    fl_plan *plan;
+
+    kit_open(&m, KIT_CTR, &(kit_options){0});
+    CHECK_OK(fl_plan_build(m.p, m.f->store, 10, false, NULL, &plan));
+    CHECK_INT(plan->n_step, 0);
+    CHECK(plan->loss < 0 && plan->update < 0);
+    fl_plan_destroy(plan);
+    kit_close(&m);
+}
+
+/* --- slices -------------------------------------------------------------- */
+
+TEST(slices_are_whole_blocks_of_rows_and_at_least_two)
+{
+    for (int64_t batch = 1; batch < 5000; batch++) {
+        int64_t slice = fl_slice_rows(batch);
+
+        if (batch <= 16) {
+            CHECK_INT(slice, batch);
+            continue;
+        }
+        CHECK(slice % 16 == 0 && slice <= 128 && slice < batch);
+    }
+}
+
+/* --- memory -------------------------------------------------------------- */
+
+static bool plan_without_memory(kit_model *m, int64_t n)
+{
+    fl_plan *plan = (fl_plan *)&plan;
+    fleet_status status;
+
+    fl_memory_fail_at(n, false);
+    status = fl_plan_build(m->p, m->f->store, 30, true, NULL, &plan);
+    fl_memory_fail_at(0, false);
+    if (status == FLEET_OK) {
+        fl_plan_destroy(plan);
+        return true;
+    }
+    CHECK_STATUS(status, FLEET_ENOMEM);
+    CHECK(plan == NULL);
+    return false;
+}
+
+TEST(planning_survives_every_allocation_that_fails)
+{
+    int64_t n = 1;
+    kit_model m;
+
+    kit_open(&m, KIT_CTR, &(kit_options){.merge = 2, .clip = 1});
+    while (!plan_without_memory(&m, n))
+        n++;
+    CHECK(n > 20);
+    kit_close(&m);
+}

@@ -1,0 +1,285 @@
+/* train_kit.c - see train_kit.h. */
+#define SUITE train_kit
+#include "train_kit.h"
+#include "test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+
+static uint64_t bits_of(int64_t i, int stream)
+{
+    return fl_mix((uint64_t)i * 0x9E3779B97F4A7C15 + (uint64_t)stream + 1);
+}
+
+float kit_noise(int64_t i, int stream)
+{
+    return (float)(int32_t)(bits_of(i, stream) >> 40) * 0x1p-23f - 1;
+}
+
+/* --- batches ------------------------------------------------------------- */
+
+kit_batch *kit_batch_new(int64_t rows)
+{
+    kit_batch *b = calloc(1, sizeof *b);
+
+    b->rows = rows;
+    return b;
+}
+
+void kit_batch_free(kit_batch *b)
+{
+    for (int i = 0; b && i < b->n; i++) {
+        free((void *)(uintptr_t)b->feed[i].data);
+        free((void *)(uintptr_t)b->feed[i].offsets);
+    }
+    free(b);
+}
+
+static void add_feed(kit_batch *b, const char *name, fleet_dtype dtype,
+                     const void *data, int64_t dim, const int64_t *offsets)
+{
+    CHECK(b->n < KIT_MOST_FEEDS);
+    b->dims[b->n][0] = b->rows;
+    b->dims[b->n][1] = dim;
+    b->feed[b->n++] =
+        (fleet_feed){name, dtype, data, NULL, offsets ? 1 : 2, offsets};
+}
+
+float *kit_floats(kit_batch *b, const char *name, int64_t dim, int stream)
+{
+    float *x = malloc((size_t)(b->rows * dim) * sizeof *x);
+
+    for (int64_t i = 0; i < b->rows * dim; i++)
+        x[i] = kit_noise(i, stream);
+    add_feed(b, name, FLEET_FLOAT32, x, dim, NULL);
+    return x;
+}
+
+static int64_t *ids_of(int64_t n, int64_t below, int stream)
+{
+    int64_t *id = malloc((size_t)(n + 1) * sizeof *id);
+
+    for (int64_t i = 0; i < n; i++)
+        id[i] = (int64_t)(bits_of(i, stream) % (uint64_t)below);
+    return id;
+}
+
+int64_t *kit_ids(kit_batch *b, const char *name, int64_t dim, int64_t below,
+                 int stream)
+{
+    int64_t *id = ids_of(b->rows * dim, below, stream);
+
+    add_feed(b, name, FLEET_INT64, id, dim, NULL);
+    return id;
+}
+
+int64_t *kit_ragged(kit_batch *b, const char *name, int most, int64_t below,
+                    int stream)
+{
+    int64_t *offsets = calloc((size_t)b->rows + 1, sizeof *offsets), *id;
+
+    for (int64_t i = 0; i < b->rows; i++)
+        offsets[i + 1] = offsets[i] + (int64_t)(bits_of(i, stream + 5000) %
+                                                (uint64_t)(most + 1));
+    id = ids_of(offsets[b->rows], below, stream);
+    add_feed(b, name, FLEET_INT64, id, 0, offsets);
+    return id;
+}
+
+int kit_feeds(const kit_batch *b, fleet_feed feed[KIT_MOST_FEEDS])
+{
+    for (int i = 0; i < b->n; i++) {
+        feed[i] = b->feed[i];
+        feed[i].dims = b->dims[i];
+    }
+    return b->n;
+}
+
+kit_batch kit_head(const kit_batch *b, int64_t rows)
+{
+    kit_batch head = *b;
+
+    CHECK(rows <= b->rows);
+    head.rows = rows;
+    for (int i = 0; i < head.n; i++)
+        head.dims[i][0] = rows;
+    return head;
+}
+
+/* --- models -------------------------------------------------------------- */
+
+fleet *kit_handle(const kit_options *o)
+{
+    fleet_options options = {.num_threads = o->threads ? o->threads : 1,
+                             .seed = 7,
+                             .log_level = FLEET_LOG_WARNING};
+    fleet *f;
+
+    CHECK_OK(fleet_init(&f, &options));
+    return f;
+}
+
+static fleet_optimizer *by_name(fleet *f, const char *name, float rate)
+{
+    if (strcmp(name, "sgd") == 0)
+        return fleet_sgd(f, rate);
+    if (strcmp(name, "momentum") == 0)
+        return fleet_momentum(f, rate, NULL);
+    if (strcmp(name, "adagrad") == 0)
+        return fleet_adagrad(f, rate, NULL);
+    return fleet_adam(f, rate, NULL);
+}
+
+fleet_optimizer *kit_optimizer(fleet *f, const kit_options *options)
+{
+    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+    float rate = options->learning_rate > 0 ? options->learning_rate : 0.05f;
+    fleet_optimizer *o =
+        by_name(f, options->optimizer ? options->optimizer : "adam", rate);
+
+    CHECK(o != NULL);
+    if (options->l2_decay > 0)
+        CHECK_OK(fleet_optimizer_set_l2_decay(o, options->l2_decay));
+    if (options->clip > 0)
+        CHECK_OK(fleet_optimizer_set_global_norm_clip(o, options->clip));
+    s.gradient_merge = options->merge > 1;
+    s.gradient_merge_configs.k_steps = options->merge > 1 ? options->merge : 1;
+    s.gradient_merge_configs.avg = !options->sum;
+    CHECK(fleet_distributed_optimizer(f, o, &s) == o);
+    return o;
+}
+
+static void build_mlp(kit_model *m)
+{
+    static const int64_t hidden[] = {33, 17};
+
+    fleet_mlp(m->p,
+              &(fleet_mlp_options){.dim = 20,
+                                   .classes = 5,
+                                   .hidden = hidden,
+                                   .n_hidden = 2,
+                                   .activation = FLEET_TANH},
+              &m->m);
+}
+
+static void build_ctr(kit_model *m)
+{
+    static const fleet_dense_slot dense[] = {{"numbers", 5}};
+    static const fleet_id_slot ids[] = {
+        {"one", 1, FLEET_SUM, NULL},
+        {"three", 3, FLEET_SUM, NULL},
+        {"some", -1, FLEET_SUM, NULL},
+        {"mean", -1, FLEET_MEAN, "second"},
+    };
+    static const int64_t hidden[] = {32, 16};
+
+    fleet_wide_deep(m->p,
+                    &(fleet_ctr_options){.dense = dense,
+                                         .n_dense = 1,
+                                         .ids = ids,
+                                         .n_ids = 4,
+                                         .embedding_dim = 9,
+                                         .hidden = hidden,
+                                         .n_hidden = 2,
+                                         .wide_ids = 1,
+                                         .label_dtype = FLEET_FLOAT32},
+                    &m->m);
+}
+
+void kit_build(kit_model *m, kit_kind kind, const kit_options *options)
+{
+    *m = (kit_model){.kind = kind};
+    m->f = kit_handle(options);
+    m->p = fleet_program_create(m->f);
+    if (kind == KIT_MLP)
+        build_mlp(m);
+    else
+        build_ctr(m);
+    CHECK_OK(fleet_program_status(m->p));
+    m->o = kit_optimizer(m->f, options);
+    CHECK_OK(fleet_minimize(m->o, m->m.loss));
+}
+
+void kit_open(kit_model *m, kit_kind kind, const kit_options *options)
+{
+    kit_build(m, kind, options);
+    m->e = fleet_executor_create(
+        m->p, &(fleet_executor_options){.max_batch = options->max_batch});
+    CHECK(m->e != NULL);
+}
+
+void kit_close(kit_model *m)
+{
+    fleet_executor_destroy(m->e);
+    fleet_destroy(m->f);
+}
+
+kit_batch *kit_batch_for(const kit_model *m, int64_t rows, int seed)
+{
+    kit_batch *b = kit_batch_new(rows);
+    float *label;
+
+    if (m->kind == KIT_MLP) {
+        kit_floats(b, "image", 20, seed);
+        kit_ids(b, "label", 1, 5, seed + 100);
+        return b;
+    }
+    kit_floats(b, "numbers", 5, seed);
+    kit_ids(b, "one", 1, 50, seed + 100);
+    kit_ids(b, "three", 3, 400, seed + 200);
+    kit_ragged(b, "some", 6, 300, seed + 300);
+    kit_ragged(b, "mean", 4, 60, seed + 400);
+    label = kit_floats(b, "label", 1, seed + 500);
+    for (int64_t i = 0; i < rows; i++)
+        label[i] = label[i] > 0.3f;
+    return b;
+}
+
+fleet_status kit_run(fleet_executor *e, const kit_batch *b)
+{
+    fleet_feed feed[KIT_MOST_FEEDS];
+    int n = kit_feeds(b, feed);
+
+    return fleet_executor_run(e, feed, n, NULL, 0);
+}
+
+fleet_status kit_fetch(fleet_executor *e, const kit_batch *b,
+                       const fleet_var *var, float *out, int64_t n)
+{
+    fleet_fetch fetch = {
+        .var = var, .data = out, .size = (size_t)n * sizeof *out};
+    fleet_feed feed[KIT_MOST_FEEDS];
+    int n_feed = kit_feeds(b, feed);
+
+    return fleet_executor_run(e, feed, n_feed, &fetch, 1);
+}
+
+float kit_step(fleet_executor *e, const kit_batch *b, const fleet_var *loss)
+{
+    float x = NAN;
+
+    CHECK_OK(kit_fetch(e, b, loss, &x, 1));
+    return x;
+}
+
+uint64_t kit_train(kit_model *m, int64_t rows, int batches)
+{
+    for (int i = 0; i < batches; i++) {
+        kit_batch *b = kit_batch_for(m, rows, i);
+
+        CHECK_OK(kit_run(m->e, b));
+        kit_batch_free(b);
+    }
+    return kit_hash(m->f);
+}
+
+uint64_t kit_hash(fleet *f)
+{
+    uint64_t hash = 0;
+
+    CHECK_OK(fleet_params_hash(f, &hash));
+    return hash;
+}

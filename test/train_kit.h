@@ -1,0 +1,88 @@
+/* train_kit.h - made-up batches and two small models, for tests that train. */
+#ifndef FL_TEST_TRAIN_KIT_H
+#define FL_TEST_TRAIN_KIT_H
+
+#include <stdbool.h>
+
+#include <fleet/fleet.h>
+
+/* In [-1, 1), a function of its arguments alone. */
+float kit_noise(int64_t i, int stream);
+
+/* --- batches ------------------------------------------------------------- */
+
+enum { KIT_MOST_FEEDS = 16 };
+
+typedef struct kit_batch {
+    int64_t rows;
+    fleet_feed feed[KIT_MOST_FEEDS];
+    int64_t dims[KIT_MOST_FEEDS][2];
+    int n;
+} kit_batch;
+
+kit_batch *kit_batch_new(int64_t rows);
+void kit_batch_free(kit_batch *b);
+
+/* Feeds [rows, dim] of numbers, of ids in [0, below), of ragged ids with 0 to
+ * `most` of them per row. What was made comes back, to be changed. */
+float *kit_floats(kit_batch *b, const char *name, int64_t dim, int stream);
+int64_t *kit_ids(kit_batch *b, const char *name, int64_t dim, int64_t below,
+                 int stream);
+int64_t *kit_ragged(kit_batch *b, const char *name, int most, int64_t below,
+                    int stream);
+
+/* The feeds for fleet_executor_run(); returns their number. */
+int kit_feeds(const kit_batch *b, fleet_feed feed[KIT_MOST_FEEDS]);
+
+/* The same batch with its first rows alone; it owns nothing. */
+kit_batch kit_head(const kit_batch *b, int64_t rows);
+
+/* --- models -------------------------------------------------------------- */
+
+/* All-zero fields are defaults. */
+typedef struct kit_options {
+    int threads;           /* 0: 1 */
+    const char *optimizer; /* sgd, momentum, adagrad, adam; NULL: adam */
+    float learning_rate;   /* 0: 0.05 */
+    float l2_decay, clip;
+    int merge; /* batches per update; 0: 1 */
+    bool sum;  /* they are not averaged */
+    int64_t max_batch;
+} kit_options;
+
+typedef enum kit_kind { KIT_MLP, KIT_CTR } kit_kind;
+
+typedef struct kit_model {
+    kit_kind kind;
+    fleet *f;
+    fleet_program *p;
+    fleet_optimizer *o;
+    fleet_model m;
+    fleet_executor *e; /* trains */
+} kit_model;
+
+/* An MLP of 20 numbers and 5 classes; a wide&deep with slots of one, of three
+ * and of any number of ids, in two tables. */
+void kit_open(kit_model *m, kit_kind kind, const kit_options *options);
+void kit_build(kit_model *m, kit_kind kind,
+               const kit_options *options); /* no executor yet */
+void kit_close(kit_model *m);
+
+/* A handle and an optimizer as the options say, for models of a test's own. */
+fleet *kit_handle(const kit_options *options);
+fleet_optimizer *kit_optimizer(fleet *f, const kit_options *options);
+
+/* What a model is fed with. */
+kit_batch *kit_batch_for(const kit_model *m, int64_t rows, int seed);
+
+/* One iteration; with a fetch, or for the loss. */
+fleet_status kit_run(fleet_executor *e, const kit_batch *b);
+fleet_status kit_fetch(fleet_executor *e, const kit_batch *b,
+                       const fleet_var *var, float *out, int64_t n);
+float kit_step(fleet_executor *e, const kit_batch *b, const fleet_var *loss);
+
+/* Train so many batches of that size; the parameters' hash. */
+uint64_t kit_train(kit_model *m, int64_t rows, int batches);
+uint64_t kit_hash(fleet *f);
+
+#endif

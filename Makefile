@@ -157,15 +157,14 @@ test-long: setup
 .PHONY: asan ubsan tsan valgrind clang gcc layers check
 asan ubsan:
 	@FLEET_TEST_FRACTION=100 \
-	ASAN_OPTIONS=detect_leaks=1:handle_segv=0:abort_on_error=1 \
-	LSAN_OPTIONS=suppressions=test/lsan.supp:print_suppressions=0 \
+	ASAN_OPTIONS=leak_check_at_exit=0:handle_segv=0:abort_on_error=1 \
 	UBSAN_OPTIONS=print_stacktrace=1 \
 	$(MAKE) --no-print-directory BUILD=build/asan OPT='-O1 -g' \
 	    VARIANT='-fsanitize=address,undefined -fno-sanitize-recover=all \
 	    -fno-omit-frame-pointer -DTEST_SLOWNESS=10' suite
 tsan:
 	@FLEET_TEST_FRACTION=100 \
-	TSAN_OPTIONS=suppressions=test/tsan.supp:halt_on_error=1 \
+	TSAN_OPTIONS=suppressions=$(CURDIR)/test/tsan.supp:halt_on_error=1 \
 	$(MAKE) --no-print-directory BUILD=build/tsan OPT='-O1 -g' \
 	    VARIANT='-fsanitize=thread -DFL_OWN_RUNNER -DTEST_SLOWNESS=20' \
 	    TEST_LIBS= suite
@@ -251,6 +250,7 @@ install: all
 	    tools/fleet-config.cmake.in >$(INSTALL_LIB)/cmake/fleet/fleet-config.cmake
 	sed 's|@VERSION@|$(VERSION)|' tools/fleet-config-version.cmake.in \
 	    >$(INSTALL_LIB)/cmake/fleet/fleet-config-version.cmake
+	[ -n "$(DESTDIR)" ] || ldconfig || true # so that programs find it at once
 uninstall:
 	rm -rf $(DESTDIR)$(PREFIX)/include/fleet $(INSTALL_LIB)/cmake/fleet
 	rm -f $(INSTALL_LIB)/libfleet.* $(INSTALL_LIB)/pkgconfig/fleet.pc \

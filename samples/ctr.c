@@ -68,8 +68,10 @@ static fleet_status minimize(scene *s)
 static fleet_status open_data(scene *s)
 {
     s->train = adult_dataset(s->fleet, s->folder, "adult.data.gz", 40000);
+    if (!s->train)
+        return FLEET_ENOENT;
     s->test = adult_dataset(s->fleet, s->folder, "adult.test.first13025.gz", 0);
-    if (!s->train || !s->test)
+    if (!s->test)
         return FLEET_ENOENT;
     return fleet_dataset_use_statistics_of(s->test, s->train);
 }

@@ -1,5 +1,6 @@
 /* runner.c - runs the tests where Criterion cannot, under ThreadSanitizer: a
- * process per test, a time limit for each. Empty of code without FL_OWN_RUNNER.
+ * process per test, as many at once as there are processors, a time limit for
+ * each. Empty of code without FL_OWN_RUNNER.
  *
  *     fleet-tests [SUBSTRING of suite/name]
  *
@@ -19,7 +20,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SKIPPED = 77 }; /* what test_skip() exits with */
+enum {
+    SKIPPED = 77, /* what test_skip() exits with */
+    MOST_CHILDREN = 16
+};
 
 static test_case *tests;
 
@@ -32,21 +36,20 @@ void test_add(test_case *t)
     *end = t;
 }
 
-/* In a process of its own, so that a crash or a hang is one failed test. */
-static int run_alone(const test_case *t)
-{
-    int status = -1;
-    pid_t child = fork();
+typedef struct child {
+    pid_t pid; /* 0: none */
+    const test_case *test;
+} child;
 
-    if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        alarm((unsigned)(t->seconds * TEST_SLOWNESS));
-        t->run();
-        exit(0);
-    }
-    if (child > 0)
-        waitpid(child, &status, 0);
-    return status;
+typedef struct tally {
+    child child[MOST_CHILDREN];
+    int running, most;
+    int passed, failed, skipped;
+} tally;
+
+static void name_of(const test_case *t, char *name, size_t size)
+{
+    snprintf(name, size, "%s/%s", t->suite, t->name);
 }
 
 static void explain(const char *name, int status)
@@ -61,16 +64,11 @@ static void explain(const char *name, int status)
                                    : "no process");
 }
 
-typedef struct tally {
-    int passed, failed, skipped;
-} tally;
-
-static void run_one(const test_case *t, const char *name, tally *n)
+static void judge(tally *n, const test_case *t, int status)
 {
-    int status;
+    char name[300];
 
-    fflush(NULL); /* or the child writes it, too */
-    status = run_alone(t);
+    name_of(t, name, sizeof name);
     if (status == 0) {
         n->passed++;
         printf("ok   %s\n", name);
@@ -83,17 +81,66 @@ static void run_one(const test_case *t, const char *name, tally *n)
     }
 }
 
+/* One child ends. */
+static void wait_for_one(tally *n)
+{
+    int status;
+    pid_t pid = wait(&status);
+
+    for (int i = 0; i < n->most; i++)
+        if (n->child[i].pid == pid) {
+            n->child[i].pid = 0;
+            n->running--;
+            judge(n, n->child[i].test, status);
+        }
+}
+
+static void run_alone(const test_case *t)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    alarm((unsigned)(t->seconds * TEST_SLOWNESS));
+    t->run();
+    exit(0);
+}
+
+/* In a process of its own, so that a crash or a hang is one failed test. */
+static void start(tally *n, const test_case *t)
+{
+    child *c = n->child;
+
+    if (n->running == n->most)
+        wait_for_one(n);
+    while (c->pid)
+        c++;
+    fflush(NULL); /* or the child writes it, too */
+    c->test = t;
+    c->pid = fork();
+    if (c->pid == 0)
+        run_alone(t);
+    if (c->pid > 0) {
+        n->running++;
+    } else {
+        c->pid = 0;
+        judge(n, t, -1);
+    }
+}
+
 int main(int argc, char **argv)
 {
-    tally n = {0, 0, 0};
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    tally n = {.most = processors < 1               ? 1
+                       : processors > MOST_CHILDREN ? MOST_CHILDREN
+                                                    : (int)processors};
 
     for (const test_case *t = tests; t; t = t->next) {
         char name[300];
 
-        snprintf(name, sizeof name, "%s/%s", t->suite, t->name);
+        name_of(t, name, sizeof name);
         if (argc < 2 || strstr(name, argv[1]))
-            run_one(t, name, &n);
+            start(&n, t);
     }
+    while (n.running > 0)
+        wait_for_one(&n);
     printf("%d passed, %d failed, %d skipped\n", n.passed, n.failed, n.skipped);
     return n.failed > 0 || n.passed + n.skipped == 0;
 }

@@ -41,6 +41,18 @@ void test_fail(const char *file, int line, const char *format, ...)
     exit(1);
 }
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#endif
+
+void test_check_leaks(void)
+{
+#ifdef __SANITIZE_ADDRESS__
+    if (__lsan_do_recoverable_leak_check())
+        test_fail(__FILE__, __LINE__, "memory is lost");
+#endif
+}
+
 void test_skip(const char *format, ...)
 {
     char text[500];
@@ -56,8 +68,7 @@ void test_skip(const char *format, ...)
     exit(77);
 }
 
-/* A copy that lives as long as the test, for those who own nothing. */
-static const char *keep(const char *text)
+const char *test_keep(const char *text)
 {
     static struct kept {
         struct kept *next;
@@ -83,7 +94,7 @@ const char *test_data(const char *name)
     snprintf(path, sizeof path, "%s/%s", root, name);
     if (access(path, R_OK) != 0)
         test_skip("%s is absent", path);
-    return keep(path);
+    return test_keep(path);
 }
 
 static void remove_tree(const char *path)
@@ -138,7 +149,7 @@ const char *test_file_bytes(const char *name, const void *data, size_t size)
     f = fopen(path, "wb");
     if (!f || fwrite(data, 1, size, f) != size || fclose(f) != 0)
         test_fail(__FILE__, __LINE__, "cannot write %s", path);
-    return keep(path);
+    return test_keep(path);
 }
 
 const char *test_file(const char *name, const char *text)

@@ -34,6 +34,10 @@ enum { TEST_SECONDS = 60 };
 #define TEST_SLOWNESS 1
 #endif
 
+/* Fails under AddressSanitizer if something is lost. Here and not at the end of
+ * the process, where Criterion's own leaks are found and ours fail no test. */
+void test_check_leaks(void);
+
 #ifdef FL_OWN_RUNNER
 
 typedef struct test_case {
@@ -59,7 +63,13 @@ void test_add(test_case *t);
 #include <criterion/criterion.h>
 
 #define TEST_LIMIT_(suite_, title, limit)                                      \
-    Test(suite_, title, .timeout = (limit)*TEST_SLOWNESS)
+    static void suite_##_##title(void);                                        \
+    Test(suite_, title, .timeout = (limit)*TEST_SLOWNESS)                      \
+    {                                                                          \
+        suite_##_##title();                                                    \
+        test_check_leaks();                                                    \
+    }                                                                          \
+    static void suite_##_##title(void)
 
 #endif
 
@@ -86,6 +96,9 @@ const char *test_folder(void);
 /* Write a file in the test's folder; its path. */
 const char *test_file(const char *name, const char *text);
 const char *test_file_bytes(const char *name, const void *data, size_t size);
+
+/* A copy of the text that lives as long as the test. */
+const char *test_keep(const char *text);
 
 void check_status(const char *file, int line, const char *call,
                   fleet_status got, fleet_status want);

@@ -95,6 +95,8 @@ TEST(names_a_value_out_of_range)
             "model.hidden[1]: expected");
     REFUSED("{" MODEL ", \"optimizer\": {\"learning_rate\": -1}}",
             "optimizer.learning_rate: expected a number");
+    REFUSED("{" MODEL ", \"optimizer\": {\"beta1\": 0}}",
+            "optimizer.beta1: expected a number from 1e-09");
     REFUSED("{" MODEL ", \"seed\": -1}", "seed: expected");
     REFUSED("{" MODEL "," DATA ", \"slots\": [{\"name\": \"d\", \"type\": "
             "\"float\", \"dim\": -1}]}",
@@ -103,6 +105,10 @@ TEST(names_a_value_out_of_range)
 
 TEST(names_what_does_not_go_together)
 {
+    REFUSED("{" MODEL ", \"optimizer\": {\"type\": \"sgd\", \"beta1\": 0.5}}",
+            "optimizer.beta1: expected nothing: it is another optimizer's");
+    REFUSED("{" MODEL ", \"optimizer\": {\"momentum\": 0.5}}",
+            "optimizer.momentum: expected nothing");
     REFUSED("{\"model\": {\"type\": \"mlp\", \"embedding_dim\": 4}}",
             "model.embedding_dim: expected nothing");
     REFUSED("{\"model\": {\"type\": \"deepfm\", \"wide_ids\": true}}",
@@ -198,7 +204,7 @@ TEST(the_strategy_dump_says_what_became_of_each_field)
     CHECK_CONTAINS(text, "a_sync ");
     CHECK_CONTAINS(text, "no effect: no servers, training is synchronous");
     CHECK_CONTAINS(text, "gradient_merge_configs.k_steps");
-    CHECK_CONTAINS(text, "asked    in effect");
+    CHECK_CONTAINS(text, "asked    honoured");
     CHECK_CONTAINS(text, "passes ");
     CHECK_CONTAINS(text, "gradient_merge");
     CHECK_CONTAINS(text, "mode local, workers 1, servers 0");
@@ -215,6 +221,10 @@ TEST(an_environment_that_asks_for_servers_is_refused_by_name)
                 "PADDLE_PSERVERS_IP_PORT_LIST is \"127.0.0.1:6000\"");
     CHECK(f == NULL);
     unsetenv("PADDLE_PSERVERS_IP_PORT_LIST");
+    setenv("TRAINING_ROLE", "PSERVER", 1);
+    CHECK_FAILS(fleet_init(&f, NULL), FLEET_EUNSUPPORTED,
+                "TRAINING_ROLE is \"PSERVER\"");
+    setenv("TRAINING_ROLE", "TRAINER", 1);
     setenv("PADDLE_TRAINERS_NUM", "2", 1);
     CHECK_FAILS(fleet_init(&f, NULL), FLEET_EUNSUPPORTED,
                 "PADDLE_TRAINERS_NUM is \"2\"");

@@ -289,7 +289,7 @@ static void check_criteo_row(const fl_criteo_tile *t, int row,
         if (c == 0) {
             CHECK_INT(odd, !(e - s == 1 && *s >= '0' && *s <= '9'));
             if (!odd)
-                CHECK(t->label[row] == (float)(*s - '0'));
+                CHECK_INT(t->label[row], *s - '0');
         } else if (c <= FL_CRITEO_DENSE) {
             CHECK_INT(odd,
                       s != e && !(e - s < 8 && fl_parse_short_u64(s, e, &x)));

@@ -76,7 +76,7 @@ TEST(criteo_attr_has_the_rows_clicks_and_ids_of_its_readme)
     }
 }
 
-/* The slots of contracts.md. */
+/* Adult's slots. */
 static const char *const dense_columns[] = {"0", "2", "4", "10", "11", "12"},
                          *const income_column[] = {"14"},
                          *const class_column[] = {"1"},

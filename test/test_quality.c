@@ -91,7 +91,7 @@ static const char *source(const char *file)
     snprintf(path, sizeof path, "%s/%s", root ? root : ".", file);
     if (access(path, R_OK) != 0)
         test_skip("%s is absent: set FLEET_SOURCE to the source folder", path);
-    return strdup(path);
+    return test_keep(path);
 }
 
 /* --- Adult --------------------------------------------------------------- */
@@ -218,7 +218,7 @@ static const char *idx_of(const char *name, int count, int item)
     if (access(path, R_OK) != 0)
         test_skip("%s is absent: apt-get install dataset-fashion-mnist", path);
     if (test_fraction() == 1)
-        return strdup(path);
+        return test_keep(path);
     count /= test_fraction();
     part = test_file(name, "");
     snprintf(command, sizeof command,

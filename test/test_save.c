@@ -24,7 +24,7 @@ static const char *in_folder(const char *name)
     char path[4096];
 
     snprintf(path, sizeof path, "%s/%s", test_folder(), name);
-    return strdup(path);
+    return test_keep(path);
 }
 
 /* A trained scene. */
@@ -361,6 +361,40 @@ TEST(memory_that_runs_out_at_any_point_leaves_the_old_save)
             check_untouched(path, saved, n_entry);
     }
     CHECK_INT(entries(test_folder()), n_entry);
+    scene_close(&a);
+}
+
+TEST(a_load_that_runs_out_of_memory_changes_nothing_or_says_so)
+{
+    const char *path = in_folder("saved");
+    uint64_t saved, now;
+    int torn = 0;
+    scene a;
+
+    trained(&a, "adam", 7);
+    CHECK_OK(fleet_save_persistables(a.f, path));
+    saved = scene_hash(&a);
+    for (int64_t n = 1; n < 100000; n++) {
+        fleet_status status;
+
+        scene_train(&a, 1);
+        now = scene_hash(&a);
+        fl_memory_fail_at(n, false);
+        status = fleet_load_model(a.f, path);
+        fl_memory_fail_at(0, false);
+        if (status == FLEET_OK)
+            break;
+        CHECK_STATUS(status, FLEET_ENOMEM);
+        if (scene_hash(&a) != now) {
+            torn++;
+            CHECK_FAILS(fleet_save_persistables(a.f, in_folder("other")),
+                        FLEET_ESTATE, "half-way");
+            CHECK_OK(fleet_load_model(a.f, path));
+            CHECK(scene_hash(&a) == saved);
+        }
+    }
+    CHECK(torn > 0);
+    CHECK(scene_hash(&a) == saved);
     scene_close(&a);
 }
 

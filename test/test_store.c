@@ -34,7 +34,7 @@ static fleet_status add_row(void *arg, int bucket, const float *row)
     return FLEET_OK;
 }
 
-/* The bytes that contracts.md, section 4, says are hashed. */
+/* The bytes that docs/formats.md says are hashed. */
 static fl_text hashed_bytes(fl_store *s)
 {
     fl_text t = {0};

@@ -3,7 +3,8 @@
  *
  * Errors: every call that can fail returns a fleet_status. The text of the
  * calling thread's last failure, with the names and numbers in it, is what
- * fleet_last_error() gives. Nothing in libfleet exits, aborts or prints.
+ * fleet_last_error() gives. Nothing in libfleet exits or aborts; log lines go
+ * to stderr unless the host takes them.
  *
  * Threads: all of this header may be called from any thread.
  */

@@ -113,7 +113,9 @@ FLEET_API fleet_status fleet_dataset_set_filelist(fleet_dataset *dataset,
                                                   int n);
 
 /* fleet_dataset_use_statistics_of - standardize with another dataset's numbers
- * (test data with those of the training data). Both need the same slots. */
+ * (test data with those of the training data). Both need the same slots:
+ * FLEET_ESHAPE. Reads the other's files if its numbers are not known yet, with
+ * the errors of that. */
 FLEET_API fleet_status fleet_dataset_use_statistics_of(fleet_dataset *dataset,
                                                        fleet_dataset *other);
 

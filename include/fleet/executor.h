@@ -23,7 +23,10 @@ typedef struct fleet_executor_options {
     int for_test; /* nonzero: forward only, though the program is trained */
     int64_t max_batch; /* batches up to this size share one plan, so that a
                           short last batch costs no set-up; 0: a plan for each
-                          batch size */
+                          batch size. Sums over a short batch then are cut as
+                          those over a full one: other last bits than a plan of
+                          its own. A pass over a dataset raises it to the
+                          dataset's batch_size */
 } fleet_executor_options;
 
 /* fleet_executor_create - an executor of a program; seals the program and makes

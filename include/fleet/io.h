@@ -25,13 +25,18 @@ FLEET_API fleet_status fleet_save_persistables(fleet *fleet, const char *path);
 
 /* fleet_load_model - what fleet_save_persistables() wrote, by name, into the
  * parameters and tables of this handle's programs. Call it after
- * fleet_minimize() to load the optimizer's states, too. All or nothing.
+ * fleet_minimize() to load the optimizer's states, too. Everything is read and
+ * checked before anything is changed; should reading it again fail after that,
+ * the handle neither runs nor saves until a load succeeds.
  *
- *   FLEET_ENOENT    no save there
+ *   FLEET_ENOENT    no save there, or a parameter of the programs that it does
+ *                   not have
  *   FLEET_ECORRUPT  a damaged file, named
- *   FLEET_ESHAPE    a parameter of another shape, or with another optimizer's
- *                   state
- *   FLEET_ENOENT    a parameter of the programs that the save does not have
+ *   FLEET_ESHAPE    a parameter of another shape, with another optimizer's
+ *                   state, or statistics of other columns than a dataset's
+ *   FLEET_EINVAL    an inference model
+ *   FLEET_EUNSUPPORTED  another version of the format
+ *   FLEET_EIO, FLEET_ENOMEM
  */
 FLEET_API fleet_status fleet_load_model(fleet *fleet, const char *path);
 

@@ -132,6 +132,8 @@ FLEET_API fleet_optimizer *fleet_distributed_optimizer(
  *
  *   FLEET_ESTATE  the program has run, or is trained already
  *   FLEET_ESHAPE  loss is not [1]
+ *   FLEET_EUNSUPPORTED, by the first run  another optimizer already trains in
+ *                 this handle: all its programs share one
  */
 FLEET_API fleet_status fleet_minimize(fleet_optimizer *optimizer,
                                       fleet_var *loss);

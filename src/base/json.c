@@ -255,6 +255,13 @@ fleet_status fl_json_put(fl_json *object, const char *key, fl_json *value)
     return FLEET_OK;
 }
 
+fleet_status fl_json_put_array(fl_json *object, const char *key,
+                               fl_json **array)
+{
+    *array = fl_json_array();
+    return fl_json_put(object, key, *array);
+}
+
 fleet_status fl_json_append(fl_json *array, fl_json *value)
 {
     if (!array || !value || !cJSON_AddItemToArray(array, value))

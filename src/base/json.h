@@ -54,6 +54,8 @@ fleet_status fl_at_expected(const fl_at *at, const char *what);
 fl_json *fl_json_object(void);
 fl_json *fl_json_array(void);
 fleet_status fl_json_put(fl_json *object, const char *key, fl_json *value);
+fleet_status fl_json_put_array(fl_json *object, const char *key,
+                               fl_json **array); /* a new one, in it */
 fleet_status fl_json_append(fl_json *array, fl_json *value);
 fl_json *fl_json_string(const char *text);
 fl_json *fl_json_bool(bool value);

@@ -20,7 +20,8 @@ struct fl_ahead {
     pthread_cond_t change;
     char *ring;
     size_t capacity, begin, used; /* begin .. begin + used, around the end */
-    double share;                 /* of the file that was read */
+    double share;                 /* of the file that was read, */
+    double produced;              /* and the bytes that it came to */
     bool opened, ended, stop;
     fl_error error; /* how it ended */
 };
@@ -83,6 +84,7 @@ static void add(fl_ahead *a, size_t n, double share)
     pthread_mutex_lock(&a->lock);
     a->used += n;
     a->share = share;
+    a->produced += (double)n;
     pthread_cond_broadcast(&a->change);
     pthread_mutex_unlock(&a->lock);
 }
@@ -192,7 +194,8 @@ double fl_ahead_share(fl_ahead *a)
     double share;
 
     pthread_mutex_lock(&a->lock);
-    share = a->share;
+    share =
+        a->produced > 0 ? a->share * (1 - (double)a->used / a->produced) : 0;
     pthread_mutex_unlock(&a->lock);
     return share;
 }

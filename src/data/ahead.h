@@ -19,7 +19,8 @@ fleet_status fl_ahead_wait(fl_ahead *a);
 /* As fl_source_read(). */
 fleet_status fl_ahead_read(fl_ahead *a, void *to, size_t size, size_t *got);
 
-double fl_ahead_share(fl_ahead *a); /* as fl_unpack_share() */
+double fl_ahead_share(fl_ahead *a); /* as fl_unpack_share(), of what
+                                     was taken from the queue */
 
 /* Unless it was read to its end the bell must have rung. NULL is fine. */
 void fl_ahead_close(fl_ahead *a);

@@ -150,7 +150,8 @@ static fleet_status shuffle_read(fl_reader *reader, fl_lines *lines, int64_t n,
             FL_TRY(emit(r, &r->buffer[i], lines));
         FL_TRY(refill(r, i));
     }
-    reader->share = r->inner->share;
+    reader->share =
+        r->inner->share * (double)r->picks / ((double)r->picks + (double)r->n);
     return *got < n ? FLEET_EEND : FLEET_OK;
 }
 

@@ -21,6 +21,7 @@ typedef struct text_reader {
     size_t begin, scanned, filled;
     bool open, at_end; /* of the file */
     int64_t number;    /* of the last line, in the file */
+    double total;      /* bytes of all files so far */
 
     bool csv, wants_header;
     fl_cells cells;
@@ -104,6 +105,7 @@ static fleet_status read_more(text_reader *r)
     FL_TRY(fl_inputs_read(&r->in, r->block->data + r->filled,
                           r->block->capacity - r->filled, &got));
     r->filled += got;
+    r->total += (double)got;
     r->at_end = got == 0;
     return FLEET_OK;
 }
@@ -213,7 +215,9 @@ static fleet_status text_read(fl_reader *reader, fl_lines *lines, int64_t n,
         if (lines)
             FL_TRY(fl_lines_add(lines, r->env.blocks, r->block, &line));
     }
-    reader->share = r->in.share;
+    if (r->total > 0)
+        reader->share =
+            r->in.share * (1 - (double)(r->filled - r->begin) / r->total);
     return FLEET_OK;
 }
 

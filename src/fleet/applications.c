@@ -118,10 +118,11 @@ static fleet_var *embed(ctr *c, int i, fleet_var *ids, int64_t dim,
                         const char *suffix, fleet_initializer first)
 {
     const fleet_id_slot *s = &c->o.ids[i];
-    char table[200];
+    const char *table = fl_arena_format(
+        &c->p->arena, "%s%s", s->table ? s->table : "embedding", suffix);
 
-    snprintf(table, sizeof table, "%.150s%s", s->table ? s->table : "embedding",
-             suffix);
+    if (!table)
+        return fl_program_failed(c->p, FLEET_ENOMEM);
     return fleet_sparse_embedding(c->p, ids, dim,
                                   &(fleet_sparse_embedding_options){
                                       .table = table,

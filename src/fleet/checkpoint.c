@@ -82,27 +82,45 @@ fleet_status fleet_save_persistables(fleet *f, const char *path)
     return fl_checkpoint_save(f, path, NULL);
 }
 
-static fleet_status load_statistics(fleet *f, const fl_saved *s)
+/* What the save has for datasets; s->n is 0 if it has nothing. */
+static fleet_status read_statistics(fleet *f, const fl_saved *save,
+                                    fl_statistics *s)
 {
-    fl_at root = fl_at_root(s->manifest), at = fl_at_key(&root, "statistics");
+    fl_at root = fl_at_root(save->manifest);
+    fl_at at = fl_at_key(&root, "statistics");
 
-    for (fleet_dataset *d = f->datasets; at.json && d; d = d->next)
+    if (!at.json)
+        return FLEET_OK;
+    FL_TRY(fl_statistics_load(s, &at));
+    for (fleet_dataset *d = f->datasets; d; d = d->next)
         if (fl_dataset_standardizes(d))
-            FL_TRY(fl_dataset_set_statistics(d, &at));
+            FL_TRY(fl_dataset_fits(d, s));
+    return FLEET_OK;
+}
+
+static fleet_status set_statistics(fleet *f, const fl_statistics *s)
+{
+    for (fleet_dataset *d = f->datasets; s->n > 0 && d; d = d->next)
+        if (fl_dataset_standardizes(d))
+            FL_TRY(fl_dataset_set_statistics(d, s));
     return FLEET_OK;
 }
 
 fleet_status fleet_load_model(fleet *f, const char *path)
 {
+    fl_statistics statistics = {0};
     fleet_status status;
     fl_saved s;
 
     FL_TRY(fl_handle_check(f, "fleet_load_model"));
     FL_TRY(add_programs(f));
     FL_TRY(fl_saved_open(&s, path, "checkpoint"));
-    status = load_statistics(f, &s);
+    status = read_statistics(f, &s, &statistics);
     if (status == FLEET_OK)
         status = fl_saved_apply(&s, f->store);
+    if (status == FLEET_OK)
+        status = set_statistics(f, &statistics);
+    fl_statistics_done(&statistics);
     fl_saved_close(&s);
     return status;
 }

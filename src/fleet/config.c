@@ -141,6 +141,28 @@ static fleet_status read_double(const fl_at *object, const char *key,
     return fl_at_double(&at, low, high, out);
 }
 
+/* A key of one optimizer says nothing to another. */
+static fleet_status check_own_keys(const fl_at *at, int type)
+{
+    static const struct {
+        const char *key;
+        unsigned types;
+    } own[] = {{"momentum", 1u << FL_RULE_MOMENTUM},
+               {"nesterov", 1u << FL_RULE_MOMENTUM},
+               {"beta1", 1u << FL_RULE_ADAM},
+               {"beta2", 1u << FL_RULE_ADAM},
+               {"epsilon", 1u << FL_RULE_ADAM | 1u << FL_RULE_ADAGRAD},
+               {"initial_accumulator", 1u << FL_RULE_ADAGRAD}};
+
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        fl_at one = fl_at_key(at, own[i].key);
+
+        if (one.json && !(own[i].types >> type & 1))
+            return fl_at_expected(&one, "nothing: it is another optimizer's");
+    }
+    return FLEET_OK;
+}
+
 static fleet_status read_optimizer(fl_config *c, const fl_at *at)
 {
     static const char *const keys[] = {"type",     "learning_rate",
@@ -157,11 +179,12 @@ static fleet_status read_optimizer(fl_config *c, const fl_at *at)
 
     FL_TRY(fl_at_keys(at, keys));
     FL_TRY(fl_at_choice(&type, types, &o->type));
+    FL_TRY(check_own_keys(at, o->type));
     FL_TRY(read_double(at, "learning_rate", 1e-30, 1e6, &o->learning_rate));
-    FL_TRY(read_double(at, "momentum", 0, 0.9999999, &o->momentum));
-    FL_TRY(read_double(at, "beta1", 0, 0.9999999, &o->beta1));
-    FL_TRY(read_double(at, "beta2", 0, 0.9999999, &o->beta2));
-    FL_TRY(read_double(at, "epsilon", 0, 1, &o->epsilon));
+    FL_TRY(read_double(at, "momentum", 1e-9, 0.9999999, &o->momentum));
+    FL_TRY(read_double(at, "beta1", 1e-9, 0.9999999, &o->beta1));
+    FL_TRY(read_double(at, "beta2", 1e-9, 0.9999999, &o->beta2));
+    FL_TRY(read_double(at, "epsilon", 1e-30, 1, &o->epsilon));
     FL_TRY(read_double(at, "initial_accumulator", 0, 1e6,
                        &o->initial_accumulator));
     FL_TRY(read_double(at, "l2_decay", 0, 1e6, &o->l2_decay));
@@ -187,7 +210,7 @@ static fleet_status read_device(const fl_at *at)
 }
 
 /* There is nobody to wait for yet, but a wrong deadline is a wrong one. */
-static fleet_status read_deadlines(const fl_at *at)
+static fleet_status read_deadlines(fl_config *c, const fl_at *at)
 {
     static const char *const keys[] = {
         "connect_deadline_ms", "request_deadline_ms", "peer_deadline_ms",
@@ -197,6 +220,9 @@ static fleet_status read_deadlines(const fl_at *at)
     for (int i = 0; keys[i]; i++) {
         fl_at one = fl_at_key(at, keys[i]);
         int64_t ms;
+
+        if (one.json)
+            c->idle = "deadlines";
 
         FL_TRY(fl_at_int(&one, 1, (int64_t)1 << 40, &ms));
     }
@@ -236,7 +262,7 @@ static fleet_status read_top(fl_config *c)
     at = fl_at_key(&root, "slots");
     FL_TRY(fl_config_read_slots(c, &at));
     at = fl_at_key(&root, "deadlines");
-    FL_TRY(read_deadlines(&at));
+    FL_TRY(read_deadlines(c, &at));
     return read_paths(c, &root);
 }
 

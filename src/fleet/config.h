@@ -1,5 +1,5 @@
-/* config.h - the configuration of fleet-train, read and checked; contracts
- * section 6, docs/fleet-train.md. */
+/* config.h - the configuration of fleet-train, read and checked; see
+ * docs/fleet-train.md. */
 #ifndef FL_FLEET_CONFIG_H
 #define FL_FLEET_CONFIG_H
 
@@ -56,6 +56,7 @@ typedef struct fl_config {
     fl_config_slot *slot;
     int n_slot;
     const char *save, *load; /* NULL: none */
+    const char *idle; /* a key that is for servers; NULL: none was given */
 } fl_config;
 
 fleet_status fl_config_read(fl_config *c, const char *text, size_t size,

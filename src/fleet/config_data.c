@@ -164,7 +164,7 @@ static fleet_status csv_alone(const fl_config *c, const fl_at *slot)
 }
 
 /* What the model does with the slot. */
-static fleet_status read_use(const fl_at *at, fl_config_slot *s)
+static fleet_status read_use(fl_config *c, const fl_at *at, fl_config_slot *s)
 {
     static const char *const roles[] = {"label", NULL};
     static const char *const combiners[] = {"sum", "mean", NULL};
@@ -182,6 +182,8 @@ static fleet_status read_use(const fl_at *at, fl_config_slot *s)
     FL_TRY(fl_at_choice(&combiner, combiners, &which));
     s->combiner = (fleet_combiner)which;
     FL_TRY(fl_at_string(&table, &s->table));
+    if (ps.json)
+        c->idle = "slots[].ps";
     return fl_at_bool(&ps, &on_servers);
 }
 
@@ -214,7 +216,12 @@ static fleet_status read_slot(fl_config *c, const fl_at *at, fl_config_slot *s)
     FL_TRY(read_transforms(c, &transform, &s->slot));
     FL_TRY(fl_config_texts(c, &value, &equals, &s->slot.n_equals));
     s->slot.equals = equals;
-    return read_use(at, s);
+    return read_use(c, at, s);
+}
+
+static fl_config_slot own_slot(const char *name, fleet_dtype dtype, int64_t dim)
+{
+    return (fl_config_slot){.slot = {.name = name, .dtype = dtype, .dim = dim}};
 }
 
 /* Formats that bring their slots with them: only how they are used is said by
@@ -231,15 +238,15 @@ static fleet_status own_slots(fl_config *c, const fl_at *at)
     if (!c->slot)
         return FLEET_ENOMEM;
     c->n_slot = 2 + N_ID;
-    c->slot[0] =
-        (fl_config_slot){.slot = {"label", FLEET_INT64, 1}, .label = true};
-    c->slot[1] = (fl_config_slot){.slot = {"dense_input", FLEET_FLOAT32, 13}};
+    c->slot[0] = own_slot("label", FLEET_INT64, 1);
+    c->slot[0].label = true;
+    c->slot[1] = own_slot("dense_input", FLEET_FLOAT32, 13);
     for (int i = 0; i < N_ID; i++) {
         const char *name = fl_arena_format(&c->arena, "%d", i + 1);
 
         if (!name)
             return FLEET_ENOMEM;
-        c->slot[2 + i] = (fl_config_slot){.slot = {name, FLEET_INT64, 1}};
+        c->slot[2 + i] = own_slot(name, FLEET_INT64, 1);
     }
     return FLEET_OK;
 }

@@ -295,29 +295,26 @@ bool fl_dataset_standardizes(const fleet_dataset *d)
     return all_standardized(d) > 0;
 }
 
-/* They are d's from now on, also if that fails. */
-static fleet_status take_statistics(fleet_dataset *d, fl_statistics *s)
+fleet_status fl_dataset_fits(const fleet_dataset *d, const fl_statistics *s)
 {
-    if (s->n != all_standardized(d)) {
-        fl_fail(FLEET_ESHAPE,
-                "dataset: %d columns are standardized, but there "
-                "are statistics of %d",
-                all_standardized(d), s->n);
-        fl_statistics_done(s);
-        return FLEET_ESHAPE;
-    }
-    fl_statistics_done(&d->statistics);
-    d->statistics = *s;
-    d->has_statistics = true;
-    return FLEET_OK;
+    if (s->n == all_standardized(d))
+        return FLEET_OK;
+    return fl_fail(FLEET_ESHAPE,
+                   "dataset: %d columns are standardized, but there are "
+                   "statistics of %d",
+                   all_standardized(d), s->n);
 }
 
-fleet_status fl_dataset_set_statistics(fleet_dataset *d, const fl_at *at)
+fleet_status fl_dataset_set_statistics(fleet_dataset *d, const fl_statistics *s)
 {
-    fl_statistics s;
+    fl_statistics copy;
 
-    FL_TRY(fl_statistics_load(&s, at));
-    return take_statistics(d, &s);
+    FL_TRY(fl_dataset_fits(d, s));
+    FL_TRY(fl_statistics_copy(&copy, s));
+    fl_statistics_done(&d->statistics);
+    d->statistics = copy;
+    d->has_statistics = true;
+    return FLEET_OK;
 }
 
 fleet_status fl_dataset_need_statistics(fleet_dataset *d)
@@ -335,16 +332,13 @@ fleet_status fl_dataset_need_statistics(fleet_dataset *d)
 fleet_status fleet_dataset_use_statistics_of(fleet_dataset *d,
                                              fleet_dataset *other)
 {
-    fl_statistics s;
-
     if (!d || !other)
         return fl_fail(FLEET_EINVAL,
                        "fleet_dataset_use_statistics_of: no dataset");
     if (!fl_dataset_standardizes(other))
         return FLEET_OK;
     FL_TRY(fl_dataset_need_statistics(other));
-    FL_TRY(fl_statistics_copy(&s, &other->statistics));
-    return take_statistics(d, &s);
+    return fl_dataset_set_statistics(d, &other->statistics);
 }
 
 /* --- a pass -------------------------------------------------------------- */

@@ -31,7 +31,9 @@ fleet_status fl_dataset_open(fleet_dataset *d, fl_stream **stream);
 fleet_status fl_dataset_need_statistics(fleet_dataset *d);
 bool fl_dataset_standardizes(const fleet_dataset *d);
 
-/* Take them from a save; FLEET_ESHAPE if they are not of as many columns. */
-fleet_status fl_dataset_set_statistics(fleet_dataset *d, const fl_at *at);
+/* Take over a copy; FLEET_ESHAPE if they are not of as many columns. */
+fleet_status fl_dataset_set_statistics(fleet_dataset *d,
+                                       const fl_statistics *s);
+fleet_status fl_dataset_fits(const fleet_dataset *d, const fl_statistics *s);
 
 #endif

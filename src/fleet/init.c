@@ -33,7 +33,14 @@ static fleet_status check_environment(void)
 {
     static const char *const servers = "PADDLE_PSERVERS_IP_PORT_LIST";
     static const char *const ranks = "PADDLE_TRAINERS_NUM";
+    const char *role = getenv("TRAINING_ROLE");
     const char *value = getenv(servers);
+
+    if (role && *role && strcmp(role, "TRAINER") != 0)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "TRAINING_ROLE is \"%s\": this version has no parameter "
+                       "servers; unset it to train in one process",
+                       role);
 
     if (value && *value)
         return fl_fail(FLEET_EUNSUPPORTED,

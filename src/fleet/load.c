@@ -483,6 +483,7 @@ static fleet_status apply_record(void *arg, const record *r)
 static fleet_status apply_all(fl_saved *s, fl_store *store)
 {
     FL_TRY(check_fit(s, store));
+    store->torn = true;
     for (size_t i = 0; i < store->tables.n; i++) {
         fl_rows *r = store->tables.entry[i].value;
 
@@ -491,6 +492,7 @@ static fleet_status apply_all(fl_saved *s, fl_store *store)
     }
     FL_TRY(each_record(s, apply_record, store));
     store->updates = s->updates;
+    store->torn = false;
     return FLEET_OK;
 }
 

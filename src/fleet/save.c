@@ -20,14 +20,15 @@ typedef struct parts {
 
 static fleet_status close_part(parts *p)
 {
-    fl_json *entry = fl_json_object();
+    fl_json *entry;
     uint64_t size, hash;
     char name[32];
 
     p->open = false;
     snprintf(name, sizeof name, "part-%05d", p->n++);
-    FL_TRY(fl_json_append(p->list, entry));
     FL_TRY(fl_writer_close(&p->writer, &size, &hash));
+    entry = fl_json_object();
+    FL_TRY(fl_json_append(p->list, entry));
     FL_TRY(fl_json_put(entry, "file", fl_json_string(name)));
     FL_TRY(fl_json_put(entry, "size", fl_json_int((int64_t)size)));
     return fl_json_put(entry, "xxh64", fl_json_hex(hash));
@@ -165,12 +166,12 @@ static fleet_status put_states(const fl_save *s, fl_json *entry)
 static fleet_status put_param(const fl_save *s, fl_json *list,
                               const fl_param *p)
 {
-    fl_json *entry = fl_json_object(), *shape = fl_json_array();
+    fl_json *entry = fl_json_object(), *shape;
 
     FL_TRY(fl_json_append(list, entry));
     FL_TRY(fl_json_put(entry, "name", fl_json_string(p->name)));
     FL_TRY(fl_json_put(entry, "dtype", fl_json_string("float32")));
-    FL_TRY(fl_json_put(entry, "shape", shape));
+    FL_TRY(fl_json_put_array(entry, "shape", &shape));
     for (int i = 0; i < p->shape.n_dim; i++)
         FL_TRY(fl_json_append(shape, fl_json_int(p->shape.dim[i])));
     return put_states(s, entry);
@@ -195,7 +196,7 @@ static fleet_status put_table(const fl_save *s, fl_json *list, const fl_rows *r)
 
 static fleet_status describe(const fl_save *s, fl_json *m, fl_json *part_list)
 {
-    fl_json *params = fl_json_array(), *tables = fl_json_array();
+    fl_json *params, *tables;
 
     FL_TRY(fl_json_put(m, "parts", part_list));
     FL_TRY(fl_json_put(m, "format", fl_json_string("libfleet")));
@@ -205,10 +206,10 @@ static fleet_status describe(const fl_save *s, fl_json *m, fl_json *part_list)
     FL_TRY(fl_json_put(m, "isa", fl_json_string(fl_simd_best()->isa)));
     FL_TRY(fl_json_put(m, "seed", fl_json_hex(s->store->context->seed)));
     FL_TRY(fl_json_put(m, "updates", fl_json_int(s->store->updates)));
-    FL_TRY(fl_json_put(m, "params", params));
+    FL_TRY(fl_json_put_array(m, "params", &params));
     for (int i = 0; i < s->n_param; i++)
         FL_TRY(put_param(s, params, s->param[i]));
-    FL_TRY(fl_json_put(m, "tables", tables));
+    FL_TRY(fl_json_put_array(m, "tables", &tables));
     for (int i = 0; i < s->n_table; i++)
         FL_TRY(put_table(s, tables, s->table[i]));
     return FLEET_OK;
@@ -282,7 +283,9 @@ fleet_status fl_save_write(const fl_save *s, const char *path)
     if (status == FLEET_OK) {
         p.folder = folder.temp;
         pthread_rwlock_rdlock(&s->store->lock);
-        status = write_all(s, &p);
+        status = fl_store_check(s->store);
+        if (status == FLEET_OK)
+            status = write_all(s, &p);
         pthread_rwlock_unlock(&s->store->lock);
     }
     if (status == FLEET_OK)

@@ -394,7 +394,7 @@ static void describe(const fleet_distributed_strategy *s, const field *f,
                      const fleet_distributed_strategy *defaults, fl_text *out)
 {
     static const char *const effect[] = {
-        [HONOURED] = "in effect",
+        [HONOURED] = "honoured",
         [SERVERS] = "no effect: no servers, training is synchronous",
         [ALONE] = "no effect: one worker",
         [REFUSED] = "off: not in this version",

@@ -341,6 +341,9 @@ static fleet_status train_config(const fl_config *c,
     fleet_status status;
 
     FL_TRY(fleet_init(&t.f, &options));
+    if (c->idle)
+        FL_WARN(&t.f->context.log, "%s: no effect: there are no servers",
+                c->idle);
     status = run(&t, line, begun_ns);
     fleet_executor_destroy(t.trainer);
     fleet_executor_destroy(t.tester);

@@ -1,4 +1,4 @@
-/* clip.c - clip by global norm, in the order that contracts section 2 fixes:
+/* clip.c - clip by global norm, in the order that all topologies share:
  * squares in double, per dense block in index order, per row, rows in key order
  * per (table, bucket); then blocks and buckets in number order, parameters and
  * tables by name. */

@@ -204,6 +204,7 @@ fleet_status fl_executor_iterate(fleet_executor *e, int64_t batch)
 
     FL_TRY(fl_context_check(e->context));
     FL_TRY(fl_executor_plan(e, batch, &c));
+    FL_TRY(fl_store_check(e->store));
     if (c->changes_store)
         pthread_rwlock_wrlock(&e->store->lock);
     else

@@ -2,7 +2,7 @@
  *
  * To add an operator: write src/ops/NAME.c, end it with a const fl_op and its
  * builder of nn.h, add NAME to src/ops/ops.def, and give it a case in
- * test/test_NAME.c. Nothing else changes. docs/add-an-op.md walks through one.
+ * test/test_ops.c. Nothing else changes. docs/add-an-op.md walks through one.
  */
 #ifndef FL_RUNTIME_OP_H
 #define FL_RUNTIME_OP_H

@@ -62,9 +62,9 @@ static fleet_status put_attr(fl_json *attrs, const fl_attr *a)
 static fleet_status put_names(fl_json *node, const char *key,
                               fleet_var *const *v, int n)
 {
-    fl_json *list = fl_json_array();
+    fl_json *list;
 
-    FL_TRY(fl_json_put(node, key, list));
+    FL_TRY(fl_json_put_array(node, key, &list));
     for (int i = 0; i < n; i++)
         FL_TRY(fl_json_append(list, fl_json_string(v[i] ? v[i]->name : "")));
     return FLEET_OK;
@@ -72,12 +72,13 @@ static fleet_status put_names(fl_json *node, const char *key,
 
 static fleet_status put_node(fl_json *list, const fl_node *n)
 {
-    fl_json *o = fl_json_object(), *attrs = fl_json_object();
+    fl_json *o = fl_json_object(), *attrs;
 
     FL_TRY(fl_json_append(list, o));
     FL_TRY(fl_json_put(o, "op", fl_json_string(n->op->name)));
     FL_TRY(put_names(o, "in", n->in, n->n_in));
     FL_TRY(put_names(o, "out", n->out, n->op->n_out));
+    attrs = fl_json_object();
     FL_TRY(fl_json_put(o, "attrs", attrs));
     for (int i = 0; i < n->n_attr; i++)
         FL_TRY(put_attr(attrs, &n->attr[i]));
@@ -97,10 +98,10 @@ static bool is_read(const fleet_program *p, const bool *marked,
 static fleet_status put_all(const fleet_program *p, const bool *marked,
                             fl_json *object)
 {
-    fl_json *vars = fl_json_array(), *nodes = fl_json_array();
+    fl_json *vars, *nodes;
 
-    FL_TRY(fl_json_put(object, "vars", vars));
-    FL_TRY(fl_json_put(object, "nodes", nodes));
+    FL_TRY(fl_json_put_array(object, "vars", &vars));
+    FL_TRY(fl_json_put_array(object, "nodes", &nodes));
     for (size_t i = 0; i < p->n_var; i++)
         if (p->var[i]->kind != FL_VAR_TEMP && is_read(p, marked, p->var[i]))
             FL_TRY(put_var(vars, p->var[i]));

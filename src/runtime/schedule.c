@@ -45,8 +45,9 @@ fleet_status fl_pass_drop_dead_steps(fl_lowering *l, bool *applied)
         }
     }
     *applied = kept > 0;
-    memmove(plan->step, plan->step + kept,
-            (plan->n_step - kept) * sizeof *plan->step);
+    if (kept > 0)
+        memmove(plan->step, plan->step + kept,
+                (plan->n_step - kept) * sizeof *plan->step);
     plan->n_step -= kept;
     fl_free(read);
     return FLEET_OK;
@@ -177,7 +178,8 @@ static fleet_status schedule(scheduler *s)
         if (s->n == before)
             return fl_fail(FLEET_ESTATE, "a plan's steps wait in a circle");
     }
-    memcpy(s->plan->step, s->order, s->n * sizeof *s->order);
+    if (s->n > 0)
+        memcpy(s->plan->step, s->order, s->n * sizeof *s->order);
     return FLEET_OK;
 }
 

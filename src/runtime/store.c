@@ -77,6 +77,13 @@ void fl_store_reset_states(fl_store *s)
 
 /* --- adding what a program needs ----------------------------------------- */
 
+fleet_status fl_store_check(const fl_store *s)
+{
+    return s->torn ? fl_fail(FLEET_ESTATE, "a load stopped half-way: the model "
+                                           "is in pieces until one succeeds")
+                   : FLEET_OK;
+}
+
 static fleet_status check_same(const fleet_var *v, const fl_shape *there)
 {
     if (fl_shape_equal(&v->shape, there))

@@ -51,6 +51,7 @@ typedef struct fl_store {
     fl_map params, tables, states; /* fl_param, fl_rows, fl_state */
     fl_group *groups;
     fleet_optimizer *optimizer; /* NULL until something is trained */
+    bool torn;                  /* a load stopped half-way */
     int64_t updates;            /* done; drives the learning rate */
     pthread_rwlock_t lock;      /* written: a training step, a load */
 } fl_store;
@@ -58,6 +59,9 @@ typedef struct fl_store {
 fleet_status fl_store_create(fl_context *context, fl_rows_maker *make_rows,
                              fl_store **store);
 void fl_store_destroy(fl_store *s);
+
+/* FLEET_ESTATE if a load stopped half-way, until one succeeds. */
+fleet_status fl_store_check(const fl_store *s);
 
 /* Make what the program needs and the store does not have yet, with first
  * values. FLEET_EEXIST for a name that is there with another shape: then
@@ -72,7 +76,7 @@ fl_rows *fl_store_rows(const fl_store *s, const char *name);
 fl_state *fl_store_state(const fl_store *s, const char *name);
 void fl_store_reset_states(fl_store *s);
 
-/* Contracts section 4: the hash of all parameters and rows. */
+/* params_hash: of all parameters and rows, as docs/formats.md has it. */
 fleet_status fl_store_hash(fl_store *s, uint64_t *hash);
 
 #endif

@@ -1,11 +1,10 @@
 /* d4.c - D4: training from text files in the page cache over the same steps fed
  * from memory, CTR d9 (MultiSlot, 26 ids and 13 numbers) and an MLP (32
  * numbers), one reader thread. One line each. */
-#include <unistd.h>
-
 #include "model.h"
+#include "pairs.h"
 
-enum { ROUNDS = 5, PASSES = 3 };
+enum { ROUNDS = 24, PASSES = 1 };
 
 static void write_sample(FILE *f, const bench *b, int i, int j)
 {
@@ -74,14 +73,16 @@ static void measure(const char *model, int batch, int copies, double floor_,
 {
     static bench b;
     char path[] = "/tmp/fleet-d4.XXXXXX";
-    double ratio[ROUNDS], ours[ROUNDS], peer[ROUNDS];
+    pairs all = {.n = 0};
+    int fd;
     fleet_dataset *d;
 
     b = (bench){.o = BENCH_DEFAULTS};
     b.o.model = model;
     b.o.batch = batch * copies; /* enough text for a pass that can be timed */
-    if (!mktemp(path))
-        exit(1);
+    fd = mkstemp(path);
+    if (fd < 0 || close(fd) != 0)
+        perror(path), exit(1);
     open_bench(&b);
     write_text(&b, path);
     b.o.batch = batch;
@@ -91,21 +92,17 @@ static void measure(const char *model, int batch, int copies, double floor_,
     b.n_batch /= copies;
     from_memory(&b);
     for (int r = 0; r < ROUNDS; r++) {
+        double ours;
+
+        pair_begin(&all);
         b.n_batch *= copies;
-        ours[r] = from_text(&b, d);
+        ours = from_text(&b, d);
         b.n_batch /= copies;
-        peer[r] = from_memory(&b);
-        ratio[r] = ours[r] / peer[r];
+        pair_end(&all, ours, from_memory(&b));
     }
     unlink(path);
-    qsort(ratio, ROUNDS, sizeof *ratio, ascending);
-    qsort(ours, ROUNDS, sizeof *ours, ascending);
-    qsort(peer, ROUNDS, sizeof *peer, ascending);
-    printf("{\"id\":\"D4-%s\",\"ratio\":%.3f,\"floor\":%.2f,\"goal\":%.2f,"
-           "\"ours\":%.0f,\"peer\":%.0f,\"unit\":\"samples/s\",\"peer_name\":"
-           "\"the same steps from memory\",\"rounds\":%d}\n",
-           is_mlp(&b) ? "mlp" : "ctr", ratio[ROUNDS / 2], floor_, goal,
-           ours[ROUNDS / 2], peer[ROUNDS / 2], ROUNDS);
+    pairs_print(&all, is_mlp(&b) ? "D4-mlp" : "D4-ctr", floor_, goal,
+                "samples/s", "the same steps from memory");
     close_bench(&b);
 }
 

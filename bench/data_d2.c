@@ -13,7 +13,8 @@
 enum { BATCH = 512, ROUNDS = 7 };
 
 typedef struct values {
-    float label[BATCH], dense[BATCH * BENCH_DENSE];
+    int64_t label[BATCH];
+    float dense[BATCH * BENCH_DENSE];
     uint64_t id[BENCH_IDS][BATCH];
 } values;
 
@@ -21,7 +22,7 @@ static void peer_line(char *line, values *v, int row, int hex)
 {
     char *cell = strsep(&line, "\t");
 
-    v->label[row] = (float)strtod(cell, NULL);
+    v->label[row] = strtoll(cell, NULL, 10);
     for (int i = 0; i < BENCH_DENSE; i++) {
         float *out = &v->dense[row * BENCH_DENSE + i];
 
@@ -78,7 +79,7 @@ static void check(const bench_text *t, const bench_text *copy, bench_parser *b,
 
         for (size_t i = 0; i < n; i++)
             peer_line(strsep(&rest, "\n"), v, (int)i, 0);
-        bench_must(!memcmp(slot[0].values, v->label, n * 4) &&
+        bench_must(!memcmp(slot[0].values, v->label, n * 8) &&
                        !memcmp(slot[1].values, v->dense, n * 4 * BENCH_DENSE),
                    "the numbers' bits differ");
         for (int c = 0; c < BENCH_IDS; c++)

@@ -5,33 +5,8 @@
  *   step --model mlp|ctr_dnn|wide_deep --dim 9 --batch 1024 --opt sgd|adagrad
  *        --fc 400,400,400 --threads 2 --rows 1000000 --repeats 7 --window 0.4
  */
-#define _GNU_SOURCE
-#include <unistd.h>
-
 #include "model.h"
-
-static double cpu_of_machine(void)
-{
-    double v[8] = {0}, sum = 0;
-    FILE *f = fopen("/proc/stat", "r");
-    char name[8];
-
-    if (f && fscanf(f, "%7s %lf %lf %lf %lf %lf %lf %lf %lf", name, v, v + 1,
-                    v + 2, v + 3, v + 4, v + 5, v + 6, v + 7) == 9)
-        for (int i = 0; i < 8; i++)
-            sum += i == 3 || i == 4 ? 0 : v[i];
-    if (f)
-        fclose(f);
-    return sum / (double)sysconf(_SC_CLK_TCK);
-}
-
-static double cpu_of_process(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
+#include "pairs.h"
 
 static void measure(bench *b)
 {
@@ -47,14 +22,16 @@ static void measure(bench *b)
         step(b);
     n = (int)(b->o.window / ((now() - t) / 8)) + 1;
     for (int r = 0; r < b->o.repeats; r++) {
-        double all = cpu_of_machine(), own = cpu_of_process(), share;
+        pairs p;
+        double share;
 
+        pair_begin(&p);
         t = now();
         for (int i = 0; i < n; i++)
             loss = step(b);
         t = now() - t;
         rate[r] = (double)n * b->o.batch / t;
-        share = (cpu_of_machine() - all - cpu_of_process() + own) / t;
+        share = pair_foreign(&p);
         foreign = share > foreign ? share : foreign;
     }
     qsort(rate, (size_t)b->o.repeats, sizeof *rate, ascending);

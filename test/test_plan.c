@@ -203,9 +203,10 @@ TEST(a_pass_that_fails_ends_the_list)
 
 /* --- memory and order ---------------------------------------------------- */
 
-static bool in_arena(const fl_value *v)
+/* Which of two memories it lies in; 0: elsewhere. */
+static int memory_of(const fl_value *v)
 {
-    return v->kind == FL_VALUE_TEMP || v->kind == FL_VALUE_KEPT;
+    return v->kind == FL_VALUE_TEMP ? 1 : v->kind == FL_VALUE_KEPT ? 2 : 0;
 }
 
 /* Lifetimes must cover every step that touches a value. */
@@ -238,15 +239,16 @@ static void check_memory(const fl_plan *plan)
     for (size_t i = 0; i < plan->n_value; i++) {
         const fl_value *a = &plan->value[i];
 
-        if (a->root != (int)i || !in_arena(a) || a->end < 0)
+        if (a->root != (int)i || !memory_of(a) || a->end < 0)
             continue;
         CHECK(a->offset % FL_CACHE_LINE == 0);
-        CHECK(a->offset + fl_value_bytes(plan, a) <= plan->arena_bytes);
+        CHECK(a->offset + fl_value_bytes(plan, a) <=
+              (memory_of(a) == 1 ? plan->arena_bytes : plan->kept_bytes));
         for (size_t j = 0; j < i; j++) {
             const fl_value *b = &plan->value[j];
 
-            if (b->root == (int)j && in_arena(b) && b->end >= 0 &&
-                meet(plan, a, b))
+            if (b->root == (int)j && memory_of(a) == memory_of(b) &&
+                b->end >= 0 && meet(plan, a, b))
                 test_fail(__FILE__, __LINE__, "%s and %s share memory", a->name,
                           b->name);
         }

@@ -19,7 +19,9 @@
 
 enum {
     MOST_HELD = 4, /* boxes that the caller may have */
-    SPARE = 2      /* boxes that wait for it, at least */
+    SPARE = 2,     /* boxes that wait for it, at least */
+    MOST_SPARE = 32,
+    SPARE_ROWS = 4096 /* small batches: more boxes, up to so many rows */
 };
 
 struct fl_stream {
@@ -39,14 +41,15 @@ struct fl_stream {
     int64_t n_order; /* ours, and an error after the last */
 
     pthread_mutex_t lock; /* over these; never held while waiting for data */
-    pthread_cond_t change;
+    pthread_cond_t filled, emptied;
     fl_box **box; /* all of them */
     int n_box;
     fl_box *empty, **last; /* a queue, so that all boxes soon have grown */
-    fl_box **ready;        /* the one with order k, once it is, at k % n_box */
-    int64_t next;          /* order of the one that is handed out next */
-    int64_t end;           /* order after the last; -1: not known yet */
-    bool opened;           /* start_error is known */
+    int n_empty, n_wake; /* that many wake a thread, so that it seldom sleeps */
+    fl_box **ready;      /* the one with order k, once it is, at k % n_box */
+    int64_t next;        /* order of the one that is handed out next */
+    int64_t end;         /* order after the last; -1: not known yet */
+    bool opened;         /* start_error is known */
     fl_error start_error;
     int n_held;
     fl_error error; /* how the stream ended, once that was told */
@@ -61,10 +64,11 @@ static fl_box *take_empty(fl_stream *s)
 
     pthread_mutex_lock(&s->lock);
     while (!s->empty && !atomic_load(&s->stop))
-        pthread_cond_wait(&s->change, &s->lock);
+        pthread_cond_wait(&s->emptied, &s->lock);
     if (!atomic_load(&s->stop)) {
         box = s->empty;
         s->empty = box->next;
+        s->n_empty--;
         if (!s->empty)
             s->last = &s->empty;
     }
@@ -78,7 +82,8 @@ static void add_empty(fl_stream *s, fl_box *box)
     box->next = NULL;
     *s->last = box;
     s->last = &box->next;
-    pthread_cond_broadcast(&s->change);
+    if (++s->n_empty >= s->n_wake)
+        pthread_cond_broadcast(&s->emptied);
 }
 
 static void put_empty(fl_stream *s, fl_box *box)
@@ -92,7 +97,7 @@ static void put_ready(fl_stream *s, fl_box *box, int64_t order)
 {
     pthread_mutex_lock(&s->lock);
     s->ready[order % s->n_box] = box;
-    pthread_cond_broadcast(&s->change);
+    pthread_cond_broadcast(&s->filled);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -106,7 +111,7 @@ static fleet_status start_reader(fl_stream *s)
     if (status != FLEET_OK)
         fl_error_take(&s->start_error, status);
     s->opened = true;
-    pthread_cond_broadcast(&s->change);
+    pthread_cond_broadcast(&s->filled);
     pthread_mutex_unlock(&s->lock);
     return status;
 }
@@ -140,7 +145,7 @@ static void tell_end(fl_stream *s)
     s->all_read = true;
     pthread_mutex_lock(&s->lock);
     s->end = s->n_order;
-    pthread_cond_broadcast(&s->change);
+    pthread_cond_broadcast(&s->filled);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -230,8 +235,13 @@ static fleet_status start_worker(fl_stream *s)
 
 static fleet_status make_boxes(fl_stream *s)
 {
-    const int n = s->spec.n_thread + MOST_HELD + SPARE;
+    const int64_t rows = s->spec.batch_size;
+    const int64_t most =
+        rows < SPARE_ROWS / MOST_SPARE ? MOST_SPARE : SPARE_ROWS / rows;
+    const int spare = most > SPARE ? (int)most : SPARE;
+    const int n = s->spec.n_thread + MOST_HELD + spare;
 
+    s->n_wake = (n - MOST_HELD) / 2;
     s->box = fl_alloc_array((size_t)n, sizeof(fl_box *));
     s->ready = fl_alloc_array((size_t)n, sizeof(fl_box *));
     s->thread = fl_alloc_array((size_t)s->spec.n_thread, sizeof(pthread_t));
@@ -267,7 +277,7 @@ static fleet_status wait_for_start(fl_stream *s)
 
     pthread_mutex_lock(&s->lock);
     while (!s->opened)
-        pthread_cond_wait(&s->change, &s->lock);
+        pthread_cond_wait(&s->filled, &s->lock);
     status = fl_error_raise(&s->start_error);
     pthread_mutex_unlock(&s->lock);
     return status;
@@ -300,7 +310,8 @@ fleet_status fl_stream_open_as(fl_stream **stream, const fl_stream_spec *spec,
     fl_blocks_init(&s->blocks);
     pthread_mutex_init(&s->read_lock, NULL);
     pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->change, NULL);
+    pthread_cond_init(&s->filled, NULL);
+    pthread_cond_init(&s->emptied, NULL);
     status = start_stream(s, parse_lines);
     if (status != FLEET_OK) {
         fl_error kept;
@@ -332,7 +343,7 @@ static fl_box *take_ready(fl_stream *s)
     fl_box **at = &s->ready[s->next % s->n_box], *box;
 
     while (!*at && !is_ended(s))
-        pthread_cond_wait(&s->change, &s->lock);
+        pthread_cond_wait(&s->filled, &s->lock);
     box = *at;
     *at = NULL;
     return box;
@@ -397,7 +408,7 @@ static void stop_threads(fl_stream *s)
     if (s->bell >= 0)
         fl_fd_ring(s->bell);
     pthread_mutex_lock(&s->lock);
-    pthread_cond_broadcast(&s->change);
+    pthread_cond_broadcast(&s->emptied);
     pthread_mutex_unlock(&s->lock);
     for (int i = 0; i < s->n_thread; i++)
         pthread_join(s->thread[i], NULL);
@@ -416,7 +427,8 @@ void fl_stream_close(fl_stream *s)
     fl_parser_done(&s->parser);
     fl_blocks_done(&s->blocks);
     fl_fd_close(&s->bell);
-    pthread_cond_destroy(&s->change);
+    pthread_cond_destroy(&s->filled);
+    pthread_cond_destroy(&s->emptied);
     pthread_mutex_destroy(&s->lock);
     pthread_mutex_destroy(&s->read_lock);
     fl_free(s->thread);

@@ -186,9 +186,9 @@ static fleet_status pack_prepare(fl_instance *in)
 static fleet_status pack_run(const fl_instance *in, const fl_range *r)
 {
     const fl_fc_config *c = config_of(in);
-    int64_t at = r->begin * PACK_COLS, left = c->n - at;
+    int64_t at = r->begin * PACK_COLS, left = c->n - at, ld = in->arg[0].ld;
 
-    fl_simd_best()->transpose((float *)fl_ptr(in, 0) + at * c->k, c->k,
+    fl_simd_best()->transpose((float *)fl_ptr(in, 0) + at * ld, ld,
                               (const float *)fl_ptr(in, 1) + at, c->n, c->k,
                               left < PACK_COLS ? left : PACK_COLS);
     return FLEET_OK;
@@ -266,15 +266,17 @@ const fl_kernel fl_kernel_fc_small_dx = {
 
 enum { W_DW, W_X, W_G };
 
-/* Panels: enough for eight threads if each has half a million operations. */
+/* Panels: enough for eight threads if each has half a million operations, but
+ * not so narrow that oneDNN becomes slow. */
 static int64_t panel_rows(int64_t k, int64_t n, int64_t batch)
 {
-    enum { GRAIN = 16, MOST = 8 };
+    enum { GRAIN = 16, LEAST = 64, MOST = 8 };
     double parts = 2.0 * (double)k * (double)n * (double)batch / 5e5;
     int64_t count = parts < 1 ? 1 : parts > MOST ? MOST : (int64_t)parts;
     int64_t panel = (k + count - 1) / count;
 
-    return (panel + GRAIN - 1) / GRAIN * GRAIN;
+    panel = (panel + GRAIN - 1) / GRAIN * GRAIN;
+    return panel < LEAST ? LEAST : panel;
 }
 
 static fl_matmul_spec dw_spec(const fl_instance *in, int64_t rows)

@@ -5,13 +5,17 @@
 #include "base/memory.h"
 #include "runtime/executor.h"
 
-/* Bases: the arena; then two for each value that lies elsewhere (a ragged feed
- * has its offsets in the second). */
 static int base_of(const fl_value *v, int i)
 {
-    bool in_arena = v->kind == FL_VALUE_TEMP || v->kind == FL_VALUE_KEPT;
-
-    return in_arena ? FL_BASE_ARENA : 1 + 2 * i;
+    switch (v->kind) {
+    case FL_VALUE_TEMP:
+        return FL_BASE_ARENA;
+    case FL_VALUE_KEPT:
+        return FL_BASE_KEPT;
+    default:
+        return FL_FIRST_BASE + 2 * i; /* a ragged feed has its offsets in the
+                                         second */
+    }
 }
 
 static void *store_pointer(const fl_plan *plan, const fl_value *v)
@@ -32,20 +36,21 @@ static fleet_status place_bases(fl_compiled *c)
 {
     fl_plan *plan = c->plan;
 
-    FL_TRY(FL_NEW(&c->base, (1 + 2 * plan->n_value) * sizeof *c->base));
-    FL_TRY(FL_NEW(&c->arena, plan->arena_bytes));
-    c->base[FL_BASE_ARENA] = c->arena;
+    FL_TRY(FL_NEW(&c->base,
+                  (FL_FIRST_BASE + 2 * plan->n_value) * sizeof *c->base));
+    FL_TRY(FL_NEW(&c->kept, plan->kept_bytes));
+    c->base[FL_BASE_KEPT] = c->kept;
     for (size_t i = 0; i < plan->n_value; i++) {
         fl_value *v = &plan->value[i];
 
         if (v->root != (int)i)
             continue;
         v->base = base_of(v, (int)i);
-        if (v->base != FL_BASE_ARENA)
+        if (v->base >= FL_FIRST_BASE)
             c->base[v->base] = store_pointer(plan, v);
         if (v->kind == FL_VALUE_KEPT && v->first != 0.0f)
             for (int64_t j = 0; j < fl_shape_count(&v->shape, 1); j++)
-                ((float *)(void *)(c->arena + v->offset))[j] = v->first;
+                ((float *)(void *)(c->kept + v->offset))[j] = v->first;
     }
     return FLEET_OK;
 }
@@ -241,7 +246,7 @@ void fl_compiled_destroy(fl_compiled *c)
     fl_free(c->instance);
     fl_free(c->state);
     fl_free(c->arg);
-    fl_free(c->arena);
+    fl_free(c->kept);
     fl_free(c->staging);
     fl_free(c->base);
     fl_plan_destroy(c->plan);

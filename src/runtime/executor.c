@@ -60,6 +60,7 @@ void fleet_executor_destroy(fleet_executor *e)
     if (!e)
         return;
     forget_plans(e);
+    fl_free(e->arena);
     fl_free(e->fetched);
     fl_free(e->input);
     fl_free(e);
@@ -101,6 +102,40 @@ static fleet_status compile_locked(fleet_executor *e, int64_t batch,
     return status;
 }
 
+/* An arena for the plan and for all others. */
+static fleet_status widen_arena(fleet_executor *e, fl_compiled *c)
+{
+    char *arena;
+
+    if (c->plan->arena_bytes > e->arena_bytes) {
+        FL_TRY(FL_NEW(&arena, c->plan->arena_bytes));
+#ifdef __SANITIZE_ADDRESS__
+        memset(arena, 0xff, c->plan->arena_bytes); /* NaN for those who read
+                                                      what nobody wrote */
+#endif
+        fl_free(e->arena);
+        e->arena = arena;
+        e->arena_bytes = c->plan->arena_bytes;
+        for (fl_compiled *one = e->compiled; one; one = one->next)
+            one->base[FL_BASE_ARENA] = arena;
+    }
+    c->base[FL_BASE_ARENA] = e->arena;
+    return FLEET_OK;
+}
+
+/* A plan of its own for a batch of that many rows. */
+static fleet_status make_plan(fleet_executor *e, int64_t batch,
+                              fl_compiled **compiled)
+{
+    fleet_status status;
+
+    FL_TRY(compile_locked(e, batch, compiled));
+    status = widen_arena(e, *compiled);
+    if (status != FLEET_OK)
+        fl_compiled_destroy(*compiled);
+    return status;
+}
+
 /* The plan for a batch of that many rows: the last ones are kept. */
 static fleet_status compile(fleet_executor *e, int64_t batch,
                             fl_compiled **compiled)
@@ -123,7 +158,7 @@ static fleet_status compile(fleet_executor *e, int64_t batch,
             fl_compiled_destroy(*at);
             *at = NULL;
         }
-        FL_TRY(compile_locked(e, key, compiled));
+        FL_TRY(make_plan(e, key, compiled));
     }
     (*compiled)->next = e->compiled;
     e->compiled = *compiled;

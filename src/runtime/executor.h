@@ -15,8 +15,8 @@ typedef struct fl_input {
 /* A plan with its memory and its kernels' state. */
 typedef struct fl_compiled {
     fl_plan *plan;
-    char **base; /* base pointers, see place_bases() */
-    char *arena;
+    char **base;   /* base pointers, see place_bases() */
+    char *kept;    /* values that last from iteration to iteration */
     char *staging; /* feeds, when they do not fill a plan's capacity */
     char *state;   /* of all instances */
     fl_arg *arg;
@@ -41,6 +41,8 @@ struct fleet_executor {
     fl_compiled *compiled; /* the one used last first */
     fl_compiled *last;     /* of the last iteration */
     int64_t last_batch;
+    char *arena; /* of all plans: one runs at a time */
+    size_t arena_bytes;
     int micro;     /* batches in the merge group so far */
     int64_t n_run; /* iterations, for messages */
 };

@@ -181,20 +181,58 @@ static void small_dw(const fl_small_fc_args *a, float *dw)
     }
 }
 
+typedef float four __attribute__((vector_size(16), aligned(4)));
+
+/* A block of 4 by 4, in registers. */
+static inline void transpose_4(float *out, int64_t ldo, const float *x,
+                               int64_t ldx)
+{
+    four a = *(const four *)(const void *)x;
+    four b = *(const four *)(const void *)(x + ldx);
+    four c = *(const four *)(const void *)(x + 2 * ldx);
+    four d = *(const four *)(const void *)(x + 3 * ldx);
+    four ab0 = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    four cd0 = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+    four ab2 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    four cd2 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+
+    *(four *)(void *)out = __builtin_shufflevector(ab0, cd0, 0, 1, 4, 5);
+    *(four *)(void *)(out + ldo) =
+        __builtin_shufflevector(ab0, cd0, 2, 3, 6, 7);
+    *(four *)(void *)(out + 2 * ldo) =
+        __builtin_shufflevector(ab2, cd2, 0, 1, 4, 5);
+    *(four *)(void *)(out + 3 * ldo) =
+        __builtin_shufflevector(ab2, cd2, 2, 3, 6, 7);
+}
+
+static void transpose_any(float *out, int64_t ldo, const float *x, int64_t ldx,
+                          int64_t rows, int64_t cols)
+{
+    for (int64_t j = 0; j < cols; j++)
+        for (int64_t i = 0; i < rows; i++)
+            out[j * ldo + i] = x[i * ldx + j];
+}
+
+/* Sixteen rows at a time, so that whole cache lines are written. */
 static void transpose(float *out, int64_t ldo, const float *x, int64_t ldx,
                       int64_t rows, int64_t cols)
 {
     enum { BLOCK = 16 };
+    int64_t whole = cols / 4 * 4;
 
-    for (int64_t r = 0; r < rows; r += BLOCK)
-        for (int64_t c = 0; c < cols; c += BLOCK) {
-            int64_t re = r + BLOCK < rows ? r + BLOCK : rows;
-            int64_t ce = c + BLOCK < cols ? c + BLOCK : cols;
+    for (int64_t r = 0; r < rows; r += BLOCK) {
+        int64_t n = r + BLOCK < rows ? BLOCK : rows - r, i;
 
-            for (int64_t j = c; j < ce; j++)
-                for (int64_t i = r; i < re; i++)
-                    out[j * ldo + i] = x[i * ldx + j];
+        for (int64_t c = 0; c < whole; c += 4) {
+            for (i = 0; i + 4 <= n; i += 4)
+                transpose_4(out + c * ldo + r + i, ldo, x + (r + i) * ldx + c,
+                            ldx);
+            transpose_any(out + c * ldo + r + i, ldo, x + (r + i) * ldx + c,
+                          ldx, n - i, 4);
         }
+        transpose_any(out + whole * ldo + r, ldo, x + r * ldx + whole, ldx, n,
+                      cols - whole);
+    }
 }
 
 void FL_SIMD(fl_simd_math)(fl_simd *t)

@@ -1,6 +1,7 @@
 /* place.c - where values lie: one arena, in which values that are never alive
- * together share memory. Inside a region slices run ahead of each other, so a
- * value is alive for whole regions. Best fit, the largest first.
+ * together share memory, and beside it what is kept. Inside a region slices run
+ * ahead of each other, so a value is alive for whole regions. Best fit, the
+ * largest first.
  */
 #include <stdlib.h>
 
@@ -14,7 +15,7 @@ typedef struct placed {
 
 static bool lies_in_arena(const fl_value *v)
 {
-    return v->kind == FL_VALUE_TEMP || v->kind == FL_VALUE_KEPT;
+    return v->kind == FL_VALUE_TEMP;
 }
 
 /* From the first region that touches a value to the last. */
@@ -80,6 +81,24 @@ static size_t find_place(const fl_plan *plan, const placed *all, size_t n,
     return at;
 }
 
+static size_t whole_lines(size_t size)
+{
+    return (size + FL_CACHE_LINE - 1) / FL_CACHE_LINE * FL_CACHE_LINE;
+}
+
+/* Kept values are found by their first values, too: always placed. */
+static void place_kept(fl_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_value; i++) {
+        fl_value *v = &plan->value[i];
+
+        if (v->root != (int)i || v->kind != FL_VALUE_KEPT)
+            continue;
+        v->offset = plan->kept_bytes;
+        plan->kept_bytes += whole_lines(fl_value_bytes(plan, v));
+    }
+}
+
 static int larger_first(const void *a, const void *b)
 {
     const placed *x = a, *y = b;
@@ -96,7 +115,6 @@ static void place_all(fl_plan *plan, placed *all, size_t n)
     for (size_t i = 0; i < n; i++) {
         fl_value *v = &plan->value[all[i].value];
 
-        v->base = FL_BASE_ARENA;
         v->offset = find_place(plan, all, i, &all[i]);
         if (v->offset + all[i].size > plan->arena_bytes)
             plan->arena_bytes = v->offset + all[i].size;
@@ -115,16 +133,12 @@ fleet_status fl_pass_place_memory(fl_lowering *l, bool *applied)
     find_lifetimes(plan);
     for (size_t i = 0; i < plan->n_value; i++) {
         const fl_value *v = &plan->value[i];
-        size_t size = fl_value_bytes(plan, v);
 
-        /* kept values are found by their first values, too: always place */
-        if (v->root != (int)i || !lies_in_arena(v) ||
-            (v->end < 0 && v->kind != FL_VALUE_KEPT))
-            continue;
-        size = (size + FL_CACHE_LINE - 1) / FL_CACHE_LINE * FL_CACHE_LINE;
-        all[n++] = (placed){(int)i, size};
+        if (v->root == (int)i && lies_in_arena(v) && v->end >= 0)
+            all[n++] = (placed){(int)i, whole_lines(fl_value_bytes(plan, v))};
     }
     place_all(plan, all, n);
+    place_kept(plan);
     fl_free(all);
     return FLEET_OK;
 }

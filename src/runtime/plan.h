@@ -112,7 +112,8 @@ typedef struct fl_plan {
     int *gradient_of;   /* its gradient's value, -1: none */
     int loss;           /* value, -1: none */
     int update;         /* value: an fl_update_now, -1: none */
-    size_t arena_bytes; /* TEMP and KEPT together */
+    size_t arena_bytes; /* of TEMP; the executor's plans share one arena */
+    size_t kept_bytes;  /* of KEPT: the plan's own */
     fl_text passes;     /* names of those that applied */
 } fl_plan;
 
@@ -123,9 +124,9 @@ typedef struct fl_update_now {
     int micro; /* which batch of the merge group this is, from 0 */
 } fl_update_now;
 
-/* Base pointers of values: one for the arena, two per feed (values, offsets),
- * one per thing in the store. */
-enum { FL_BASE_ARENA = 0 };
+/* Base pointers of values: one for the arena, one for what is kept, two per
+ * feed (values, offsets), one per thing in the store. */
+enum { FL_BASE_ARENA, FL_BASE_KEPT, FL_FIRST_BASE };
 
 /* Which variables may be fetched: by var id; NULL: none. */
 fleet_status fl_plan_build(const fleet_program *program, fl_store *store,

@@ -55,12 +55,15 @@ static size_t line_of(const bucket *b, uint64_t hash)
     return hash & (b->n_line - 1); /* the top bits chose the bucket */
 }
 
+/* All places are compared, because which one it is nobody can predict. */
 static uint32_t find_in_line(const line *l, uint64_t key)
 {
-    for (uint32_t i = 0; i < l->n; i++)
-        if (l->key[i] == key)
-            return l->row[i] + 1;
-    return 0;
+    uint32_t found = 0;
+
+    for (uint32_t i = 0; i < KEYS_PER_LINE; i++)
+        found |= (uint32_t)(l->key[i] == key) << i;
+    found &= (1u << l->n) - 1;
+    return found ? l->row[__builtin_ctz(found)] + 1 : 0;
 }
 
 /* The row's number + 1; 0: the key is not there. */

@@ -1,0 +1,109 @@
+/* pairs.h - ours and the peer's in turn, many times for a short while, because
+ * other machines on the same host come and go: the quietest third counts. */
+#ifndef BENCH_PAIRS_H
+#define BENCH_PAIRS_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct pair {
+    double ours, peer; /* rates: more is better */
+    double foreign;    /* processors that others used meanwhile */
+} pair;
+
+enum { MOST_PAIRS = 64 };
+
+typedef struct pairs {
+    pair pair[MOST_PAIRS];
+    int n;
+    double began, machine, process;
+} pairs;
+
+static inline double wall_seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Processor seconds that were used, or stolen by the host. */
+static inline double machine_seconds(void)
+{
+    double v[8] = {0}, sum = 0;
+    FILE *f = fopen("/proc/stat", "r");
+    char name[8];
+
+    if (f && fscanf(f, "%7s %lf %lf %lf %lf %lf %lf %lf %lf", name, v, v + 1,
+                    v + 2, v + 3, v + 4, v + 5, v + 6, v + 7) == 9)
+        for (int i = 0; i < 8; i++)
+            sum += i == 3 || i == 4 ? 0 : v[i];
+    if (f)
+        fclose(f);
+    return sum / (double)sysconf(_SC_CLK_TCK);
+}
+
+static inline double process_seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static inline void pair_begin(pairs *p)
+{
+    p->began = wall_seconds();
+    p->machine = machine_seconds();
+    p->process = process_seconds();
+}
+
+static inline double pair_foreign(const pairs *p)
+{
+    double wall = wall_seconds() - p->began;
+
+    return (machine_seconds() - p->machine - process_seconds() + p->process) /
+           wall;
+}
+
+static inline void pair_end(pairs *p, double ours, double peer)
+{
+    p->pair[p->n++] = (pair){ours, peer, pair_foreign(p)};
+}
+
+static inline int quietest_first(const void *a, const void *b)
+{
+    const pair *x = a, *y = b;
+
+    return x->foreign < y->foreign ? -1 : x->foreign > y->foreign;
+}
+
+static inline int smaller_ratio_first(const void *a, const void *b)
+{
+    const pair *x = a, *y = b;
+    double d = x->ours / x->peer - y->ours / y->peer;
+
+    return d < 0 ? -1 : d > 0;
+}
+
+/* The line of a row: the median of the quietest third. */
+static inline void pairs_print(pairs *p, const char *id, double floor_,
+                               double goal, const char *unit, const char *peer)
+{
+    int n = (p->n + 2) / 3;
+    const pair *middle = &p->pair[n / 2];
+    double foreign;
+
+    qsort(p->pair, (size_t)p->n, sizeof *p->pair, quietest_first);
+    foreign = p->pair[n - 1].foreign;
+    qsort(p->pair, (size_t)n, sizeof *p->pair, smaller_ratio_first);
+    printf("{\"id\":\"%s\",\"ratio\":%.3f,\"floor\":%.2f,\"goal\":%.2f,"
+           "\"ours\":%.6g,\"peer\":%.6g,\"unit\":\"%s\",\"peer_name\":\"%s\","
+           "\"rounds\":%d,\"foreign\":%.2f}\n",
+           id, middle->ours / middle->peer, floor_, goal, middle->ours,
+           middle->peer, unit, peer, n, foreign);
+}
+
+#endif

@@ -120,7 +120,9 @@ static const char *const bench_file[] = {"memory"};
 static inline void bench_open(bench_parser *b, fleet_format format)
 {
     memset(b, 0, sizeof *b);
-    b->slot[0] = (fleet_slot){.name = "label"};
+    b->slot[0] = (fleet_slot){.name = "label",
+                              .dtype = format == FLEET_CRITEO ? FLEET_INT64
+                                                              : FLEET_FLOAT32};
     b->slot[1] = (fleet_slot){.name = "dense_input", .dim = BENCH_DENSE};
     for (int i = 0; i < BENCH_IDS; i++) {
         snprintf(b->name[i], sizeof b->name[i], "%d", i + 1);

@@ -10,6 +10,7 @@
 
 #include <limits.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -21,7 +22,8 @@
  * counted on, and must not reach the field above. */
 enum { TASK_BITS = 21, TASK_MASK = (1 << TASK_BITS) - 1 };
 enum { REGION_MASK = (1 << (64 - 2 * TASK_BITS)) - 1 };
-enum { SPIN_NS = 50000, SPINS = 32 }; /* the clock is read every 32 */
+enum { SPIN_NS = 50000, YIELD_NS = 500000 };
+enum { SPINS = 32 }; /* between two looks at the clock */
 
 struct fl_pool {
     _Atomic uint64_t work; /* region | number of tasks | next task */
@@ -63,18 +65,23 @@ static void relax(void)
 #endif
 }
 
-/* Until the word is no longer `seen` (that is returned) or time is up. */
+/* Until the word is no longer `seen` (that is returned) or time is up. After a
+ * while whoever else has work on this processor goes first: a processor that
+ * falls asleep takes longer to wake than most waits here. */
 static uint32_t spin(_Atomic uint32_t *word, uint32_t seen)
 {
-    int64_t until = fl_now_ns() + SPIN_NS;
+    int64_t begin = fl_now_ns(), spent = 0;
     uint32_t now = seen;
 
-    do {
+    while (now == seen && spent < YIELD_NS) {
+        if (spent > SPIN_NS)
+            sched_yield();
         for (int i = 0; i < SPINS && now == seen; i++) {
             relax();
             now = atomic_load_explicit(word, memory_order_acquire);
         }
-    } while (now == seen && fl_now_ns() < until);
+        spent = fl_now_ns() - begin;
+    }
     return now;
 }
 

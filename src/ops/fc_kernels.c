@@ -175,22 +175,22 @@ const fl_kernel fl_kernel_fc_mask = {
 
 /* --- fc.pack: W transposed, once for all slices of fc.dx ------------------ */
 
-enum { PACK_COLS = 64 };
+enum { PACK_ROWS = 64 };
 
 static fleet_status pack_prepare(fl_instance *in)
 {
-    in->n_part = (int)((config_of(in)->n + PACK_COLS - 1) / PACK_COLS);
+    in->n_part = (int)((config_of(in)->k + PACK_ROWS - 1) / PACK_ROWS);
     return FLEET_OK;
 }
 
 static fleet_status pack_run(const fl_instance *in, const fl_range *r)
 {
     const fl_fc_config *c = config_of(in);
-    int64_t at = r->begin * PACK_COLS, left = c->n - at, ld = in->arg[0].ld;
+    int64_t at = r->begin * PACK_ROWS, left = c->k - at;
 
-    fl_simd_best()->transpose((float *)fl_ptr(in, 0) + at * ld, ld,
-                              (const float *)fl_ptr(in, 1) + at, c->n, c->k,
-                              left < PACK_COLS ? left : PACK_COLS);
+    fl_simd_best()->transpose((float *)fl_ptr(in, 0) + at, in->arg[0].ld,
+                              (const float *)fl_ptr(in, 1) + at * c->n, c->n,
+                              left < PACK_ROWS ? left : PACK_ROWS, c->n);
     return FLEET_OK;
 }
 
@@ -272,11 +272,13 @@ static int64_t panel_rows(int64_t k, int64_t n, int64_t batch)
 {
     enum { GRAIN = 16, LEAST = 64, MOST = 8 };
     double parts = 2.0 * (double)k * (double)n * (double)batch / 5e5;
-    int64_t count = parts < 1 ? 1 : parts > MOST ? MOST : (int64_t)parts;
-    int64_t panel = (k + count - 1) / count;
+    int64_t most = k / LEAST < MOST ? k / LEAST : MOST;
+    int64_t count = parts > (double)most ? most : (int64_t)parts, panel;
 
-    panel = (panel + GRAIN - 1) / GRAIN * GRAIN;
-    return panel < LEAST ? LEAST : panel;
+    if (count < 1)
+        return k;
+    panel = (k + count - 1) / count;
+    return (panel + GRAIN - 1) / GRAIN * GRAIN;
 }
 
 static fl_matmul_spec dw_spec(const fl_instance *in, int64_t rows)

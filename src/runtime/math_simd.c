@@ -182,10 +182,11 @@ static void small_dw(const fl_small_fc_args *a, float *dw)
 }
 
 typedef float four __attribute__((vector_size(16), aligned(4)));
+typedef float eight __attribute__((vector_size(32), aligned(4)));
+typedef float sixteen __attribute__((vector_size(64), aligned(4)));
 
 /* A block of 4 by 4, in registers. */
-static inline void transpose_4(float *out, int64_t ldo, const float *x,
-                               int64_t ldx)
+static inline void transpose_4(four *out, const float *x, int64_t ldx)
 {
     four a = *(const four *)(const void *)x;
     four b = *(const four *)(const void *)(x + ldx);
@@ -196,13 +197,30 @@ static inline void transpose_4(float *out, int64_t ldo, const float *x,
     four ab2 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
     four cd2 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
 
-    *(four *)(void *)out = __builtin_shufflevector(ab0, cd0, 0, 1, 4, 5);
-    *(four *)(void *)(out + ldo) =
-        __builtin_shufflevector(ab0, cd0, 2, 3, 6, 7);
-    *(four *)(void *)(out + 2 * ldo) =
-        __builtin_shufflevector(ab2, cd2, 0, 1, 4, 5);
-    *(four *)(void *)(out + 3 * ldo) =
-        __builtin_shufflevector(ab2, cd2, 2, 3, 6, 7);
+    out[0] = __builtin_shufflevector(ab0, cd0, 0, 1, 4, 5);
+    out[1] = __builtin_shufflevector(ab0, cd0, 2, 3, 6, 7);
+    out[2] = __builtin_shufflevector(ab2, cd2, 0, 1, 4, 5);
+    out[3] = __builtin_shufflevector(ab2, cd2, 2, 3, 6, 7);
+}
+
+/* 16 rows of 4: each of the 4 rows that come out is a cache line, written at
+ * once, because what waits here is the other cores' copies of these lines. */
+static inline void transpose_16_by_4(float *out, int64_t ldo, const float *x,
+                                     int64_t ldx)
+{
+    four q[4][4];
+
+    for (int i = 0; i < 4; i++)
+        transpose_4(q[i], x + 4 * i * ldx, ldx);
+    for (int j = 0; j < 4; j++) {
+        eight low =
+            __builtin_shufflevector(q[0][j], q[1][j], 0, 1, 2, 3, 4, 5, 6, 7);
+        eight high =
+            __builtin_shufflevector(q[2][j], q[3][j], 0, 1, 2, 3, 4, 5, 6, 7);
+
+        *(sixteen *)(void *)(out + j * ldo) = __builtin_shufflevector(
+            low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    }
 }
 
 static void transpose_any(float *out, int64_t ldo, const float *x, int64_t ldx,
@@ -213,26 +231,18 @@ static void transpose_any(float *out, int64_t ldo, const float *x, int64_t ldx,
             out[j * ldo + i] = x[i * ldx + j];
 }
 
-/* Sixteen rows at a time, so that whole cache lines are written. */
 static void transpose(float *out, int64_t ldo, const float *x, int64_t ldx,
                       int64_t rows, int64_t cols)
 {
-    enum { BLOCK = 16 };
-    int64_t whole = cols / 4 * 4;
+    int64_t whole_rows = rows / 16 * 16, whole_cols = cols / 4 * 4;
 
-    for (int64_t r = 0; r < rows; r += BLOCK) {
-        int64_t n = r + BLOCK < rows ? BLOCK : rows - r, i;
-
-        for (int64_t c = 0; c < whole; c += 4) {
-            for (i = 0; i + 4 <= n; i += 4)
-                transpose_4(out + c * ldo + r + i, ldo, x + (r + i) * ldx + c,
-                            ldx);
-            transpose_any(out + c * ldo + r + i, ldo, x + (r + i) * ldx + c,
-                          ldx, n - i, 4);
-        }
-        transpose_any(out + whole * ldo + r, ldo, x + r * ldx + whole, ldx, n,
-                      cols - whole);
-    }
+    for (int64_t r = 0; r < whole_rows; r += 16)
+        for (int64_t c = 0; c < whole_cols; c += 4)
+            transpose_16_by_4(out + c * ldo + r, ldo, x + r * ldx + c, ldx);
+    transpose_any(out + whole_rows, ldo, x + whole_rows * ldx, ldx,
+                  rows - whole_rows, whole_cols);
+    transpose_any(out + whole_cols * ldo, ldo, x + whole_cols, ldx, rows,
+                  cols - whole_cols);
 }
 
 void FL_SIMD(fl_simd_math)(fl_simd *t)

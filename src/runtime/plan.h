@@ -14,7 +14,7 @@ typedef enum fl_value_kind {
     FL_VALUE_TABLE, /* rows, in the store; operands carry dependencies */
     FL_VALUE_STATE, /* in the store */
     FL_VALUE_TEMP,  /* of one iteration: its memory is shared */
-    FL_VALUE_KEPT   /* the executor's own, from iteration to iteration */
+    FL_VALUE_KEPT   /* the plan's own, from iteration to iteration */
 } fl_value_kind;
 
 typedef struct fl_value {

@@ -218,24 +218,25 @@ TEST(a_command_stands_between_file_and_lines)
     CHECK(!data_children());
 }
 
-static double seconds_for(fl_stream_spec spec, int n_thread)
-{
-    int64_t begin = fl_now_ms();
-    data_dump d = data_read_n(spec, n_thread);
-
-    CHECK_STATUS(d.status, FLEET_EEND);
-    return (double)(fl_now_ms() - begin) / 1000;
-}
-
+/* Each command waits until all four have begun, so that one at a time would
+ * never end. */
 TEST(commands_of_several_files_run_at_once)
 {
     const char *files[] = {numbers("a", 0, 1, false), numbers("b", 1, 2, false),
                            numbers("c", 2, 3, false),
                            numbers("d", 3, 4, false)};
     fl_stream_spec spec = spec_of(files, 4);
+    char command[5000];
+    data_dump d;
 
-    spec.pipe_command = "sleep .3; cat";
-    CHECK(seconds_for(spec, 4) < 0.75 * seconds_for(spec, 1));
+    snprintf(command, sizeof command,
+             "echo >'%s'/begun.$$; until [ $(ls '%s' | grep -c begun) -ge 4 ]; "
+             "do sleep .01; done; cat",
+             test_folder(), test_folder());
+    spec.pipe_command = command;
+    d = data_read_n(spec, 4);
+    CHECK_STATUS(d.status, FLEET_EEND);
+    CHECK_INT(d.rows, 4);
 }
 
 /* Its queue fills to the bound, and goes around its end many times. */

@@ -4,6 +4,8 @@
 #include "gradient_kit.h"
 #include "test.h"
 
+#include <stdio.h>
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,6 +85,40 @@ TEST(ending_a_group_that_has_not_begun_does_nothing)
     CHECK_OK(fl_executor_flush(m.e));
     CHECK(kit_hash(m.f) == before);
     CHECK_INT(m.f->store->updates, 1);
+    kit_close(&m);
+}
+
+TEST(a_save_inside_a_group_is_refused_until_it_is_ended)
+{
+    const char *path = test_folder();
+    char save[4096];
+    kit_model m;
+
+    snprintf(save, sizeof save, "%s/saved", path);
+    kit_open(&m, KIT_CTR, &(kit_options){.merge = 3});
+    kit_batch *b = kit_batch_for(&m, 20, 1);
+    CHECK_OK(kit_run(m.e, b));
+    CHECK_FAILS(fleet_save_persistables(m.f, save), FLEET_ESTATE,
+                "a merge group is under way");
+    CHECK_OK(fleet_executor_flush(m.e));
+    CHECK_INT(m.f->store->updates, 1);
+    CHECK_OK(fleet_save_persistables(m.f, save));
+    CHECK_OK(kit_run(m.e, b));
+    fleet_executor_destroy(m.e); /* gives its group up */
+    m.e = NULL;
+    CHECK_OK(fleet_save_persistables(m.f, save));
+    kit_batch_free(b);
+    kit_close(&m);
+}
+
+TEST(a_clip_is_refused_once_a_training_without_it_has_begun)
+{
+    kit_model m;
+
+    kit_open(&m, KIT_MLP, &(kit_options){0});
+    kit_train(&m, 20, 1);
+    CHECK_FAILS(fleet_optimizer_set_global_norm_clip(m.f->store->optimizer, 1),
+                FLEET_ESTATE, "a training without it has begun");
     kit_close(&m);
 }
 

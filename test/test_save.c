@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -474,6 +475,35 @@ TEST(a_predictor_scores_the_same_to_the_bit)
                                  (void *[]){b.got}, &size, 1));
     CHECK(memcmp(b.got, b.want, 40 * sizeof(float)) == 0);
     CHECK(b.got[0] > 0 && b.got[0] < 1);
+    fleet_predictor_destroy(p);
+    scene_close(&s);
+}
+
+TEST(a_predictor_goes_on_in_a_child_and_with_batches_of_any_size)
+{
+    size_t size = sizeof((batch *)0)->got;
+    fleet_feed feed[4];
+    int64_t dims[2][2];
+    fleet_predictor *p;
+    int status;
+    batch b = {0};
+    pid_t child;
+    scene s;
+
+    trained(&s, "adam", 7);
+    fill(&b, 40);
+    p = predictor_of(&s, &b);
+    child = fork();
+    for (int n = 40; n > 0; n--) {
+        memset(b.got, 0, sizeof b.got);
+        b.n = n;
+        CHECK_OK(fleet_predictor_run(p, feed, feeds_of(&b, dims, feed),
+                                     (void *[]){b.got}, &size, 1));
+        CHECK(memcmp(b.got, b.want, (size_t)n * sizeof(float)) == 0);
+    }
+    if (child == 0)
+        _exit(0);
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
     fleet_predictor_destroy(p);
     scene_close(&s);
 }

@@ -355,7 +355,7 @@ TEST(a_table_survives_every_allocation_that_fails)
 
     while (make_without_memory(n) > 0)
         n++;
-    CHECK(n > 30);
+    CHECK(n > 10);
 }
 
 TEST(a_table_and_a_visit_without_memory_fail)

@@ -30,13 +30,13 @@ typedef struct fleet_id_slot {
 } fleet_id_slot;
 
 typedef struct fleet_ctr_options {
-    const char *label;             /* NULL: "label"; [B, 1] */
-    fleet_dtype label_dtype;       /* 0: int64 */
-    const fleet_dense_slot *dense; /* NULL with n_dense 0: PaddleRec's */
+    const char *label;       /* NULL: "label"; [B, 1] */
+    fleet_dtype label_dtype; /* 0: int64 */
+    const fleet_dense_slot *dense;
     int n_dense;
-    const fleet_id_slot *ids; /* NULL with n_ids 0: PaddleRec's */
+    const fleet_id_slot *ids; /* neither dense nor ids: PaddleRec's */
     int n_ids;
-    int no_dense;          /* nonzero: a model without numbers */
+    int no_dense;          /* nonzero: PaddleRec's ids without the numbers */
     int64_t embedding_dim; /* 0: 9 */
     const int64_t *hidden; /* units of the tower's layers; NULL: PaddleRec's
                               512-256-128-32, deepfm 400-400-400 */

@@ -63,6 +63,11 @@ FLEET_API const char *fleet_strerror(fleet_status status);
 /* fleet_status_name - "FLEET_ESHAPE" of FLEET_ESHAPE. Never NULL. */
 FLEET_API const char *fleet_status_name(fleet_status status);
 
+/* fleet_last_status - the code that goes with fleet_last_error(), for calls
+ * that return a pointer; FLEET_OK if nothing has failed yet. A call that
+ * succeeds leaves both as they are. */
+FLEET_API fleet_status fleet_last_status(void);
+
 /* fleet_last_error - the text of this thread's last failure, "" if there was
  * none. Valid until the thread's next failing call. Never NULL. */
 FLEET_API const char *fleet_last_error(void);

@@ -63,13 +63,13 @@ typedef struct fleet_dataset_options {
     int64_t batch_size; /* samples per batch; 0: 1 */
     int thread_num;     /* reader threads; 0: 1. Batches do not depend on it */
 
-    /* The slots in the order of the file: for FLEET_MULTISLOT and FLEET_CSV
-     * either `slots` or, as in Fleet, the variables they feed (dtype, width
-     * and raggedness are then the variables'). FLEET_CRITEO has slots of its
-     * own: "label" [1] int64, "dense_input" [13] float32, "1" .. "26" [1]
-     * int64. FLEET_IDX: "image" [rows * cols] float32 in [0, 1], "label" [1]
-     * int64. A slot that no variable has the name of is read and checked, and
-     * feeds nothing. */
+    /* The slots in the order of the file: for FLEET_CSV `slots`, for
+     * FLEET_MULTISLOT either `slots` or, as in Fleet, the variables they feed
+     * (dtype, width and raggedness are then the variables'). FLEET_CRITEO has
+     * slots of its own: "label" [1] int64, "dense_input" [13] float32, "1" ..
+     * "26" [1] int64. FLEET_IDX: "image" [rows * cols] float32 in [0, 1],
+     * "label" [1] int64. A slot that no variable has the name of is read and
+     * checked, and feeds nothing. */
     const fleet_slot *slots;
     int n_slot;
     struct fleet_var *const *use_var;

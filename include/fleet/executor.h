@@ -80,6 +80,11 @@ FLEET_API fleet_status fleet_executor_run(fleet_executor *executor,
                                           const fleet_feed *feed, int n_feed,
                                           fleet_fetch *fetch, int n_fetch);
 
+/* fleet_executor_flush - end a merge group that is not full: what was gathered
+ * is applied as the mean (or sum) of the batches that came. Does nothing if
+ * there is none. Passes over datasets end with it. */
+FLEET_API fleet_status fleet_executor_flush(fleet_executor *executor);
+
 #ifdef __cplusplus
 }
 #endif

@@ -22,7 +22,8 @@ extern "C" {
 typedef struct fleet_options {
     uint64_t seed;           /* of initial values and shuffles */
     int num_threads;         /* compute threads; 0: FLEET_NUM_THREADS, else
-                                OMP_NUM_THREADS, else all processors. Results do not
+                                OMP_NUM_THREADS, else all processors; at most 64.
+                                Results do not
                                 depend on it */
     fleet_log_callback *log; /* NULL: lines go to stderr */
     void *log_user;
@@ -32,7 +33,9 @@ typedef struct fleet_options {
 /* fleet_init - make a handle. options may be NULL.
  *
  *   FLEET_EUNSUPPORTED  the environment asks for servers or several ranks,
- * which this version does not have: the variable is named FLEET_ENOMEM
+ *                       which are not there yet: the variable is named
+ *   FLEET_EINVAL        num_threads below 0 or above 64
+ *   FLEET_ENOMEM
  */
 FLEET_API fleet_status fleet_init(fleet **fleet, const fleet_options *options);
 

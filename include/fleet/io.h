@@ -20,6 +20,8 @@ extern "C" {
  *   FLEET_EIO     cannot be written: the path and the reason are named;
  *                 nothing is left behind
  *   FLEET_EEXIST  the folder holds something else
+ *   FLEET_ESTATE  a merge group is under way (fleet_executor_flush() ends it),
+ * or a load has stopped half-way
  */
 FLEET_API fleet_status fleet_save_persistables(fleet *fleet, const char *path);
 
@@ -41,7 +43,10 @@ FLEET_API fleet_status fleet_save_persistables(fleet *fleet, const char *path);
 FLEET_API fleet_status fleet_load_model(fleet *fleet, const char *path);
 
 /* fleet_save_inference_model - the part of a program that computes `fetch` from
- * `feed`, and the weights and rows it needs, without optimizer states. */
+ * `feed`, and the weights and rows it needs, without optimizer states.
+ *
+ *   FLEET_ENOENT  a variable that fetch depends on is not among feed
+ *   and those of fleet_save_persistables() */
 FLEET_API fleet_status fleet_save_inference_model(
     fleet *fleet, const char *path, fleet_var *const *feed, int n_feed,
     fleet_var *const *fetch, int n_fetch);
@@ -53,11 +58,18 @@ typedef struct fleet_predictor fleet_predictor;
 struct fleet_feed;
 
 /* fleet_load_inference_model - a predictor of what was saved. NULL: see
- * fleet_last_error(), with the codes of fleet_load_model(). */
+ * fleet_last_status() and fleet_last_error(), with the codes of
+ * fleet_load_model().
+ *
+ * What a dataset did to the values of its slots (hash, standardize, ...) is not
+ * part of the program: feed what the dataset would have fed. */
 FLEET_API fleet_predictor *fleet_load_inference_model(const char *path);
+
+/* NULL is fine. No call may be running. */
 FLEET_API void fleet_predictor_destroy(fleet_predictor *predictor);
 
-/* What it computes: outputs 0 .. n-1, in the order of `fetch`. */
+/* What it computes: outputs 0 .. n-1, in the order of `fetch`; NULL for another
+ * i. The variables are the predictor's. */
 FLEET_API int fleet_predictor_output_num(const fleet_predictor *predictor);
 FLEET_API const fleet_var *fleet_predictor_output(
     const fleet_predictor *predictor, int i);
@@ -70,7 +82,12 @@ FLEET_API const fleet_var *fleet_predictor_input(
  *
  * Threads: any number of calls at the same time; each runs on its own thread
  * alone. Scores are the same, to the bit, as those of the executor that was
- * trained, for equal batches. */
+ * trained. A child of fork() may go on with it if no call ran meanwhile.
+ *
+ * Batches of any sizes in turn are fine: a plan is made for each power of 2.
+ *
+ *   as fleet_executor_run(), but what is computed may be NaN if what is fed is
+ */
 FLEET_API fleet_status fleet_predictor_run(fleet_predictor *predictor,
                                            const struct fleet_feed *feed,
                                            int n_feed, void *const *out,

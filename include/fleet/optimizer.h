@@ -54,12 +54,17 @@ FLEET_API fleet_optimizer *fleet_adagrad(fleet *fleet, float learning_rate,
 FLEET_API fleet_optimizer *fleet_adam(fleet *fleet, float learning_rate,
                                       const fleet_adam_options *options);
 
-/* L2 decay of all parameters and rows that say nothing else themselves. */
+/* The setters that follow give FLEET_EINVAL for what is out of range, and must
+ * not be called while an executor trains. */
+
+/* L2 decay of all parameters and rows that say nothing else themselves; 0 or
+ * more. */
 FLEET_API fleet_status fleet_optimizer_set_l2_decay(fleet_optimizer *optimizer,
                                                     float decay);
 
 /* Scale all gradients, dense and sparse together, by norm / max(norm, their
- * global norm): Pascanu, Mikolov, Bengio 2013. */
+ * global norm): Pascanu, Mikolov, Bengio 2013. norm is above 0. FLEET_ESTATE if
+ * a training without it has begun. */
 FLEET_API fleet_status
 fleet_optimizer_set_global_norm_clip(fleet_optimizer *optimizer, float norm);
 
@@ -69,8 +74,9 @@ FLEET_API fleet_status fleet_optimizer_set_piecewise_decay(
     fleet_optimizer *optimizer, const int64_t *boundaries, const float *values,
     int n);
 
-/* The learning rate is that of the start times rate^(updates / steps); with
- * staircase nonzero the quotient is rounded down. */
+/* The learning rate is that of the start times rate^(updates / steps), with 0 <
+ * rate <= 1 and steps from 1; with staircase nonzero the quotient is rounded
+ * down. */
 FLEET_API fleet_status fleet_optimizer_set_exponential_decay(
     fleet_optimizer *optimizer, float rate, int64_t steps, int staircase);
 

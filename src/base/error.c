@@ -61,6 +61,11 @@ fleet_status fl_fail_in(fleet_status code, const char *format, ...)
     return fl_fail(code, "%s: %.700s", where, last.text);
 }
 
+fleet_status fleet_last_status(void)
+{
+    return fl_last_code();
+}
+
 fleet_status fl_last_code(void)
 {
     return last.code == FLEET_OK ? FLEET_EINVAL : last.code;

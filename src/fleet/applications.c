@@ -26,7 +26,7 @@ typedef struct ctr {
 
 static void paddle_slots(ctr *c)
 {
-    if (c->o.n_dense == 0 && !c->o.no_dense) {
+    if (c->o.n_dense == 0 && c->o.n_ids == 0 && !c->o.no_dense) {
         c->dense = (fleet_dense_slot){"dense_input", PADDLE_DENSE};
         c->o.dense = &c->dense;
         c->o.n_dense = 1;

@@ -249,6 +249,7 @@ static fleet_status open_model(fleet_predictor *p, const char *path)
     fl_saved s;
 
     FL_TRY(fl_context_init(&p->context, 0, 1));
+    p->context.survives_fork = true;
     FL_TRY(fl_store_create(&p->context, fl_table_make, &p->store));
     p->program = fl_program_create(&p->context, p->store);
     if (!p->program)
@@ -328,6 +329,8 @@ static fleet_status take(fleet_predictor *p, idle **out)
         if (status == FLEET_OK) {
             (*out)->executor = fleet_executor_create(p->program, NULL);
             status = (*out)->executor ? FLEET_OK : fl_last_code();
+            if (status == FLEET_OK)
+                (*out)->executor->any_batch = true;
         }
     }
     pthread_mutex_unlock(&p->lock);
@@ -371,10 +374,12 @@ fleet_status fleet_predictor_run(fleet_predictor *p, const fleet_feed *feed,
     fleet_status status;
     idle *one;
 
-    if (!p || !out || !size || n_out != p->n_output)
+    if (!p || !out || !size)
+        return fl_fail(FLEET_EINVAL, "fleet_predictor_run: NULL argument");
+    if (n_out != p->n_output)
         return fl_fail(FLEET_EINVAL,
                        "fleet_predictor_run: expected %d outputs, got %d",
-                       p ? p->n_output : 0, n_out);
+                       p->n_output, n_out);
     FL_TRY(fl_context_check(&p->context));
     FL_TRY(take(p, &one));
     status = score(p, one->executor, feed, n_feed, out, size);

@@ -271,6 +271,16 @@ static fleet_status write_all(const fl_save *s, parts *p)
     return status;
 }
 
+/* Gathered gradients are in no save. */
+static fleet_status check_store(const fl_save *s)
+{
+    FL_TRY(fl_store_check(s->store));
+    if (s->states && s->store->n_group > 0)
+        return fl_fail(FLEET_ESTATE, "save: a merge group is under way: end it "
+                                     "with fleet_executor_flush()");
+    return FLEET_OK;
+}
+
 fleet_status fl_save_write(const fl_save *s, const char *path)
 {
     fl_folder folder;
@@ -283,7 +293,7 @@ fleet_status fl_save_write(const fl_save *s, const char *path)
     if (status == FLEET_OK) {
         p.folder = folder.temp;
         pthread_rwlock_rdlock(&s->store->lock);
-        status = fl_store_check(s->store);
+        status = check_store(s);
         if (status == FLEET_OK)
             status = write_all(s, &p);
         pthread_rwlock_unlock(&s->store->lock);

@@ -316,9 +316,11 @@ fleet_status fl_strategy_check(const fleet_distributed_strategy *s)
     for (int i = 0; i < N_FIELD; i++)
         if (fields[i].fate == REFUSED &&
             value_of(s, &fields[i]) != value_of(&defaults, &fields[i]))
-            return fl_fail(FLEET_EUNSUPPORTED,
-                           "strategy.%s: this version does not have it",
-                           fields[i].name);
+            return fl_fail(
+                FLEET_EUNSUPPORTED,
+                "strategy.%s: this version does not have it (a strategy starts "
+                "from FLEET_DISTRIBUTED_STRATEGY_INIT, not from zeros)",
+                fields[i].name);
     if (!s->a_sync && s->a_sync_configs.k_steps > 0)
         return fl_fail(FLEET_EINVAL,
                        "strategy.a_sync_configs.k_steps is %lld, which is geo "

@@ -162,8 +162,10 @@ fleet_status fl_pass_clip_global_norm(fl_lowering *l, bool *applied)
     const fleet_var **param, **table;
     norms all = {0};
 
-    if (!plan->training || !plan->store->optimizer ||
-        plan->store->optimizer->clip_norm <= 0)
+    if (!plan->training || !plan->store->optimizer)
+        return FLEET_OK;
+    plan->store->optimizer->in_use = true;
+    if (plan->store->optimizer->clip_norm <= 0)
         return FLEET_OK;
     *applied = true;
     l->phase = FL_UPDATE;

@@ -3,10 +3,8 @@
 
 #include <stdlib.h>
 
-enum { MAX_THREAD = 64 };
-
 /* FLEET_NUM_THREADS, or OMP_NUM_THREADS as launchers set it, or all. */
-static int threads_wanted(void)
+static int threads_wanted(fl_log *log)
 {
     static const char *const variable[] = {"FLEET_NUM_THREADS",
                                            "OMP_NUM_THREADS"};
@@ -14,8 +12,11 @@ static int threads_wanted(void)
         const char *text = getenv(variable[i]);
         int n = text ? atoi(text) : 0;
 
-        if (n > 0)
+        if (n > 0 && n <= FL_MAX_THREAD)
             return n;
+        if (text && *text)
+            FL_WARN(log, "%s is \"%.40s\": expected 1 to %d, so it is ignored",
+                    variable[i], text, FL_MAX_THREAD);
     }
     return fl_cpu_count();
 }
@@ -23,9 +24,9 @@ static int threads_wanted(void)
 fleet_status fl_context_init(fl_context *c, uint64_t seed, int n_thread)
 {
     if (n_thread == 0)
-        n_thread = threads_wanted();
-    if (n_thread > MAX_THREAD)
-        n_thread = MAX_THREAD;
+        n_thread = threads_wanted(&c->log);
+    if (n_thread > FL_MAX_THREAD)
+        n_thread = FL_MAX_THREAD;
     c->seed = seed;
     c->fork_generation = fl_fork_generation();
     return n_thread > 1 ? fl_pool_create(&c->pool, n_thread) : FLEET_OK;
@@ -40,7 +41,7 @@ void fl_context_done(fl_context *c)
 
 fleet_status fl_context_check(const fl_context *c)
 {
-    if (c->fork_generation != fl_fork_generation())
+    if (!c->survives_fork && c->fork_generation != fl_fork_generation())
         return fl_fail(FLEET_ESTATE,
                        "this handle was made before fork(): a child process "
                        "needs one of its own");

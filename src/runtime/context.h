@@ -5,11 +5,14 @@
 #include "base/log.h"
 #include "base/thread.h"
 
+enum { FL_MAX_THREAD = 64 };
+
 typedef struct fl_context {
     fl_log log;
     uint64_t seed;
     fl_pool *pool; /* NULL with one thread */
     uint64_t fork_generation;
+    bool survives_fork; /* no threads of its own, no locks held meanwhile */
 } fl_context;
 
 /* Make the context; n_thread 0: as the environment or the machine says. */

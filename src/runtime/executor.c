@@ -59,6 +59,11 @@ void fleet_executor_destroy(fleet_executor *e)
 {
     if (!e)
         return;
+    if (e->micro > 0) { /* its group is given up */
+        pthread_rwlock_wrlock(&e->store->lock);
+        e->store->n_group--;
+        pthread_rwlock_unlock(&e->store->lock);
+    }
     forget_plans(e);
     fl_free(e->arena);
     fl_free(e->fetched);
@@ -136,12 +141,24 @@ static fleet_status make_plan(fleet_executor *e, int64_t batch,
     return status;
 }
 
+/* The batch size of the plan. */
+static int64_t capacity_for(const fleet_executor *e, int64_t batch)
+{
+    int64_t size = 16;
+
+    if (!e->any_batch)
+        return batch <= e->max_batch ? e->max_batch : batch;
+    while (size < batch && size < 1 << 20)
+        size *= 2;
+    return size < batch ? batch : size;
+}
+
 /* The plan for a batch of that many rows: the last ones are kept. */
 static fleet_status compile(fleet_executor *e, int64_t batch,
                             fl_compiled **compiled)
 {
     enum { MOST_PLANS = 8 };
-    int64_t key = batch <= e->max_batch ? e->max_batch : batch;
+    int64_t key = capacity_for(e, batch);
     fl_compiled **at = &e->compiled;
     int n = 0;
 
@@ -180,13 +197,20 @@ static void set_update(fleet_executor *e, fl_compiled *c, int batches)
                         e->program->training.merge_average, &now->u);
 }
 
+/* Under the store's lock. */
+static void set_micro(fleet_executor *e, int micro)
+{
+    e->store->n_group += (micro > 0) - (e->micro > 0);
+    e->micro = micro;
+}
+
 static fleet_status apply_update(fleet_executor *e, fl_compiled *c,
                                  int64_t batch)
 {
     set_update(e, c, e->micro);
     FL_TRY(fl_compiled_run(c, e->context, batch, true));
     e->store->updates++;
-    e->micro = 0;
+    set_micro(e, 0);
     return FLEET_OK;
 }
 
@@ -212,7 +236,10 @@ static fleet_status iterate(fleet_executor *e, fl_compiled *c, int64_t batch)
         return fl_compiled_blame(c, batch, e->n_run);
     FL_TRY(status);
     FL_TRY(check_loss(e, c, batch));
-    if (!e->training || ++e->micro < e->program->training.merge_steps)
+    if (!e->training)
+        return FLEET_OK;
+    set_micro(e, e->micro + 1);
+    if (e->micro < e->program->training.merge_steps)
         return FLEET_OK;
     return apply_update(e, c, batch);
 }
@@ -249,8 +276,8 @@ fleet_status fl_executor_iterate(fleet_executor *e, int64_t batch)
     e->last_batch = batch;
     status = iterate(e, c, batch);
     if (status != FLEET_OK)
-        e->micro = 0; /* a merge group ends without an update: its sums may hold
-                         a part of the batch that failed */
+        set_micro(e, 0); /* a merge group ends without an update: its sums may
+                         hold a part of the batch that failed */
     pthread_rwlock_unlock(&e->store->lock);
     return status;
 }
@@ -264,7 +291,13 @@ fleet_status fl_executor_flush(fleet_executor *e)
     FL_TRY(fl_context_check(e->context));
     pthread_rwlock_wrlock(&e->store->lock);
     status = apply_update(e, e->last, e->last_batch);
-    e->micro = 0;
+    set_micro(e, 0);
     pthread_rwlock_unlock(&e->store->lock);
     return status;
+}
+
+fleet_status fleet_executor_flush(fleet_executor *e)
+{
+    return e ? fl_executor_flush(e)
+             : fl_fail(FLEET_EINVAL, "fleet_executor_flush: no executor");
 }

@@ -36,8 +36,9 @@ struct fleet_executor {
     fl_store *store;
     bool training;
     int64_t max_batch;
-    bool *fetched;         /* by variable */
-    fl_input *input;       /* by variable */
+    bool any_batch;  /* sizes change all the time: a plan for each power of 2 */
+    bool *fetched;   /* by variable */
+    fl_input *input; /* by variable */
     fl_compiled *compiled; /* the one used last first */
     fl_compiled *last;     /* of the last iteration */
     int64_t last_batch;

@@ -170,6 +170,9 @@ fleet_status fleet_optimizer_set_global_norm_clip(fleet_optimizer *o,
         return no_optimizer("fleet_optimizer_set_global_norm_clip");
     if (!(norm > 0) || !isfinite(norm))
         return out_of_range("global norm", (double)norm);
+    if (o->in_use && o->clip_norm <= 0)
+        return fl_fail(FLEET_ESTATE, "fleet_optimizer_set_global_norm_clip: a "
+                                     "training without it has begun");
     o->clip_norm = norm;
     return FLEET_OK;
 }

@@ -131,7 +131,14 @@ static fleet_var *share(fleet_program *p, fleet_var *old, const fleet_var *like)
 {
     if (old->kind == like->kind && fl_shape_equal(&old->shape, &like->shape))
         return old;
-    fl_fail(FLEET_EEXIST,
+    if (old->kind != like->kind)
+        fl_fail(FLEET_EEXIST,
+                "\"%s\" is the name of two things: variables, "
+                "parameters and tables of a program share one set of names",
+                old->name);
+    else
+        fl_fail(
+            FLEET_EEXIST,
             "\"%s\" is there already with shape %s: it cannot be shared as %s",
             old->name, fl_shape_print(&old->shape).chars,
             fl_shape_print(&like->shape).chars);

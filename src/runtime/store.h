@@ -51,6 +51,7 @@ typedef struct fl_store {
     fl_map params, tables, states; /* fl_param, fl_rows, fl_state */
     fl_group *groups;
     fleet_optimizer *optimizer; /* NULL until something is trained */
+    int n_group;                /* merge groups under way */
     bool torn;                  /* a load stopped half-way */
     int64_t updates;            /* done; drives the learning rate */
     pthread_rwlock_t lock;      /* written: a training step, a load */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "table/buddy.h"
 
 enum { KEYS_PER_LINE = 5, PAGE_BYTES = 4096, LEAST_LINES = 2 };
 enum { LEAST_SLAB = 64 << 10, MOST_SLAB = 2 << 20 };
@@ -40,6 +41,7 @@ typedef struct table {
     size_t stride;  /* bytes of a row, head included */
     int page_shift; /* a page has 1 << page_shift rows */
     slab *slab[FL_N_PART];
+    fl_buddy index[FL_N_PART]; /* memory of the lines */
     bucket bucket[FL_N_BUCKET];
 } table;
 
@@ -93,8 +95,13 @@ static void put(bucket *b, uint64_t key, uint32_t row)
     l->row[l->n++] = row;
 }
 
+static int part_of(int index)
+{
+    return index >> (FL_BUCKET_BITS - FL_PART_BITS);
+}
+
 /* Room in the index for n rows at two thirds of its capacity. */
-static fleet_status widen(bucket *b, int64_t n)
+static fleet_status widen(fl_buddy *memory, bucket *b, int64_t n)
 {
     size_t wanted = b->n_line ? b->n_line : LEAST_LINES;
     line *old = b->line;
@@ -104,7 +111,7 @@ static fleet_status widen(bucket *b, int64_t n)
         wanted *= 2;
     if (wanted == b->n_line)
         return FLEET_OK;
-    b->line = fl_alloc_array(wanted, sizeof *b->line);
+    b->line = fl_buddy_alloc(memory, wanted * sizeof *b->line);
     if (!b->line) {
         b->line = old;
         return FLEET_ENOMEM;
@@ -113,7 +120,7 @@ static fleet_status widen(bucket *b, int64_t n)
     for (size_t i = 0; i < n_old; i++)
         for (uint32_t j = 0; j < old[i].n; j++)
             put(b, old[i].key[j], old[i].row[j]);
-    fl_free(old);
+    fl_buddy_free(memory, old, n_old * sizeof *old);
     return FLEET_OK;
 }
 
@@ -167,7 +174,7 @@ static fleet_status add_page(table *t, bucket *b, int index)
         return FLEET_OK;
     FL_TRY(fl_grow(&b->page, &b->page_capacity, n + 1, sizeof *b->page));
     if (!b->page[n]) /* a failure after this point leaves it for the next */
-        b->page[n] = new_page(t, index >> (FL_BUCKET_BITS - FL_PART_BITS));
+        b->page[n] = new_page(t, part_of(index));
     return b->page[n] ? FLEET_OK : FLEET_ENOMEM;
 }
 
@@ -181,7 +188,7 @@ static fleet_status add_row(table *t, int index, uint64_t key, float **row)
         return fl_fail(FLEET_EUNSUPPORTED, "table \"%s\": bucket %d is full",
                        t->rows.name, index);
     FL_TRY(add_page(t, b, index));
-    FL_TRY(widen(b, b->n + 1));
+    FL_TRY(widen(&t->index[part_of(index)], b, b->n + 1));
     w = row_at(t, b, b->n);
     *fl_row_of(w) = (fl_row_head){.key = key};
     fl_filler_row(&t->rows.filler, key, w, dim);
@@ -340,10 +347,15 @@ static void table_clear(fl_rows *r)
     table *t = table_of(r);
 
     for (int i = 0; i < FL_N_BUCKET; i++) {
-        fl_free(t->bucket[i].line);
-        fl_free(t->bucket[i].page);
-        t->bucket[i] = (bucket){0};
+        bucket *b = &t->bucket[i];
+
+        fl_buddy_free(&t->index[part_of(i)], b->line,
+                      b->n_line * sizeof *b->line);
+        fl_free(b->page);
+        *b = (bucket){0};
     }
+    for (int p = 0; p < FL_N_PART; p++)
+        fl_buddy_done(&t->index[p]);
     for (int p = 0; p < FL_N_PART; p++)
         while (t->slab[p]) {
             slab *next = t->slab[p]->next;

@@ -1,0 +1,35 @@
+/* buddy.h - memory in blocks of 2^k cache lines, cut from chunks that grow
+ * until huge pages serve them: a table's index is many arrays of a few pages
+ * each, and looked up at random it waits for the addresses' translation more
+ * than for the memory. An array that grows gives its block back; free
+ * neighbours become one block again.
+ *
+ * One thread at a time.
+ */
+#ifndef FL_TABLE_BUDDY_H
+#define FL_TABLE_BUDDY_H
+
+#include <stddef.h>
+
+#include "base/error.h"
+
+enum { FL_BUDDY_ORDERS = 15 }; /* 128 B << 0 .. 128 B << 14 = 2 MB */
+
+struct fl_buddy_chunk;
+struct fl_buddy_block;
+
+/* All zero is an allocator without memory. */
+typedef struct fl_buddy {
+    struct fl_buddy_chunk *chunk;
+    struct fl_buddy_block *empty[FL_BUDDY_ORDERS]; /* free blocks, by size */
+    int next_order;                                /* of the next chunk */
+} fl_buddy;
+
+/* `bytes` of zeros, aligned to a cache line; NULL: FLEET_ENOMEM. */
+void *fl_buddy_alloc(fl_buddy *b, size_t bytes);
+void fl_buddy_free(fl_buddy *b, void *p, size_t bytes); /* as was asked for */
+
+/* All of it, whatever is still in use. */
+void fl_buddy_done(fl_buddy *b);
+
+#endif

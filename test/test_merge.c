@@ -4,9 +4,8 @@
 #include "gradient_kit.h"
 #include "test.h"
 
-#include <stdio.h>
-
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -243,7 +243,12 @@ TEST(arguments_of_null_are_refused)
     CHECK(fleet_executor_create(NULL, NULL) == NULL);
     CHECK(fleet_executor_create(
               s.m.p, &(fleet_executor_options){.max_batch = -1}) == NULL);
-    CHECK_CONTAINS(fleet_last_error(), "max_batch: expected 0 or more, got -1");
+    CHECK_CONTAINS(fleet_last_error(),
+                   "max_batch: expected 0 to 2147483648, got -1");
+    CHECK(fleet_executor_create(s.m.p, &(fleet_executor_options){
+                                           .max_batch = INT64_MAX}) == NULL);
+    CHECK(!fleet_program_dump(s.m.p, FLEET_DUMP_PLAN, INT64_MAX));
+    CHECK_FAILS(fleet_params_hash(s.m.f, NULL), FLEET_EINVAL, "nowhere");
     fleet_executor_destroy(NULL);
     close_scene(&s);
 }

@@ -290,6 +290,24 @@ TEST(a_folder_that_holds_something_else_is_left_alone)
     scene_close(&a);
 }
 
+TEST(somebody_elses_manifest_is_not_replaced)
+{
+    const char *folder = in_folder("app"), *manifest;
+    scene a;
+
+    CHECK(mkdir(folder, 0755) == 0);
+    manifest = test_file("app/manifest.json", "{}");
+    trained(&a, "adam", 7);
+    CHECK_FAILS(fleet_save_persistables(a.f, folder), FLEET_EEXIST,
+                "holds something else: it has no manifest.xxh64");
+    test_file("app/manifest.xxh64", "");
+    test_file("app/thesis.txt", "");
+    CHECK_FAILS(fleet_save_persistables(a.f, folder), FLEET_EEXIST,
+                "holds something else: thesis.txt");
+    CHECK(access(manifest, F_OK) == 0);
+    scene_close(&a);
+}
+
 TEST(an_unwritable_place_is_named_and_nothing_is_left)
 {
     scene a;
@@ -297,8 +315,10 @@ TEST(an_unwritable_place_is_named_and_nothing_is_left)
     trained(&a, "adam", 7);
     CHECK_FAILS(fleet_save_persistables(a.f, "/proc/nowhere/model"), FLEET_EIO,
                 "/proc/nowhere/model");
-    CHECK_FAILS(fleet_save_persistables(a.f, ""), FLEET_EINVAL, "empty path");
-    CHECK_FAILS(fleet_save_persistables(a.f, NULL), FLEET_EINVAL, "NULL");
+    CHECK_FAILS(fleet_save_persistables(a.f, ""), FLEET_EINVAL,
+                "there is no path");
+    CHECK_FAILS(fleet_save_persistables(a.f, NULL), FLEET_EINVAL,
+                "there is no path");
     scene_close(&a);
 }
 

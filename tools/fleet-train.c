@@ -45,7 +45,10 @@ int main(int argc, char **argv)
         fprintf(stderr, "fleet-train: %s\n", fleet_last_error());
         return 1;
     }
-    puts(line);
+    if (puts(line) < 0 || fflush(stdout) != 0) {
+        perror("fleet-train: the closing line is lost");
+        return 1;
+    }
     fleet_free(line);
     return 0;
 }

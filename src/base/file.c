@@ -64,16 +64,35 @@ static fleet_status read_open(int fd, const char *path, char **data,
     return status;
 }
 
+int fl_fd_lift(int fd)
+{
+    enum { ABOVE_STANDARD = 3 };
+    int high, e;
+
+    if (fd < 0 || fd >= ABOVE_STANDARD)
+        return fd;
+    high = fcntl(fd, F_DUPFD_CLOEXEC, ABOVE_STANDARD);
+    e = errno;
+    close(fd);
+    errno = e;
+    return high;
+}
+
 fleet_status fl_file_read(const char *path, char **data, size_t *size)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* not waiting for somebody to write: a pipe is refused below */
+    int fd = fl_fd_lift(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     fleet_status status;
+    struct stat st;
 
     *data = NULL;
     *size = 0;
     if (fd < 0)
         return io_failed("open", path);
-    status = read_open(fd, path, data, size);
+    status =
+        fstat(fd, &st) == 0 && S_ISREG(st.st_mode)
+            ? read_open(fd, path, data, size)
+            : fl_fail(FLEET_EIO, "cannot read %s: not a regular file", path);
     close(fd);
     return status;
 }
@@ -104,7 +123,8 @@ fleet_status fl_writer_open(fl_writer *w, const char *folder, const char *name)
         return FLEET_ENOMEM;
     }
     fl_hasher_init(w->hasher, 0);
-    w->fd = open(w->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    w->fd = fl_fd_lift(
+        open(w->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
     if (w->fd < 0)
         w->status = io_failed("create", w->path);
     return w->status;

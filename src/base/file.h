@@ -25,6 +25,10 @@ typedef struct fl_folder {
 
 /* A folder that is there already is replaced only if it is empty or has a file
  * called marker: FLEET_EEXIST for one that holds something else. */
+/* The descriptor moved above the standard ones: a host that has closed those
+ * would write its lines into our files. -1 stays -1, with errno. */
+int fl_fd_lift(int fd);
+
 fleet_status fl_folder_begin(fl_folder *f, const char *path,
                              const char *marker);
 /* Flush it, put it in place of what was there, flush that. */

@@ -77,32 +77,33 @@ static fleet_status judge(int status)
 }
 
 /* Dead, but not reaped: its number still means its group and no other. */
-static bool has_ended(const fl_child *c, bool *lost)
+static bool has_ended(const fl_child *c, bool *lost, int *status)
 {
     siginfo_t info = {.si_pid = 0};
     int e = waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT);
 
     *lost = e < 0 && errno == ECHILD;
+    *status = info.si_code == CLD_EXITED ? W_EXITCODE(info.si_status, 0)
+                                         : W_EXITCODE(0, info.si_status);
     return e == 0 && info.si_pid == c->pid;
 }
 
-static int kill_and_reap(fl_child *c)
+/* A host that waits for all its children may have been faster. */
+static void kill_and_reap(fl_child *c)
 {
-    int status = 0;
-
     kill(-c->pid, SIGKILL);
-    while (waitpid(c->pid, &status, 0) < 0 && errno == EINTR)
+    while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
         ;
     c->pid = 0;
-    return status;
 }
 
 fleet_status fl_child_wait(fl_child *c, int bell)
 {
     struct pollfd p = {.fd = bell, .events = POLLIN};
     bool lost;
+    int status;
 
-    while (!has_ended(c, &lost)) {
+    while (!has_ended(c, &lost, &status)) {
         if (lost) {
             c->pid = 0;
             return fl_fail(FLEET_ECHILD,
@@ -112,14 +113,16 @@ fleet_status fl_child_wait(fl_child *c, int bell)
         if (poll(&p, 1, 1) > 0)
             return fl_fail(FLEET_ESTATE, "the stream was closed");
     }
-    return judge(kill_and_reap(c));
+    kill_and_reap(c);
+    return judge(status);
 }
 
 void fl_child_kill(fl_child *c)
 {
     bool lost;
+    int status;
 
-    if (c->pid > 0 && (has_ended(c, &lost) || !lost))
+    if (c->pid > 0 && (has_ended(c, &lost, &status) || !lost))
         kill_and_reap(c);
     c->pid = 0;
 }

@@ -10,20 +10,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { PIPE_SIZE = 1 << 20, ABOVE_STANDARD = 3 };
+#include "base/file.h"
 
-int fl_fd_lift(int fd)
-{
-    int high, e;
-
-    if (fd < 0 || fd >= ABOVE_STANDARD)
-        return fd;
-    high = fcntl(fd, F_DUPFD_CLOEXEC, ABOVE_STANDARD);
-    e = errno;
-    close(fd);
-    errno = e;
-    return high;
-}
+enum { PIPE_SIZE = 1 << 20 };
 
 fleet_status fl_fd_pipe(int ends[2])
 {

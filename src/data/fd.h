@@ -4,10 +4,6 @@
 
 #include "base/error.h"
 
-/* fd, or a copy of it above the three standard descriptors: a host may run with
- * one of those closed, and a child needs them for itself. -1 with errno. */
-int fl_fd_lift(int fd);
-
 /* A pipe, close on exec, that holds 1 MB if the system lets it. */
 fleet_status fl_fd_pipe(int ends[2]);
 

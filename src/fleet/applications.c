@@ -52,6 +52,11 @@ static fleet_status check_ctr(ctr *c)
         return bad_option("embedding_dim", c->o.embedding_dim);
     if (c->o.n_dense < 0 || c->o.n_ids < 0 || c->o.n_hidden < 0)
         return bad_option("a number of slots or layers", -1);
+    if ((c->o.n_dense > 0 && !c->o.dense) || (c->o.n_ids > 0 && !c->o.ids) ||
+        (c->o.n_hidden > 0 && !c->o.hidden))
+        return fl_fail(FLEET_EINVAL,
+                       "model: a number of slots or layers, but their array is "
+                       "NULL");
     paddle_slots(c);
     for (int i = 0; i < c->o.n_dense; i++) {
         if (c->o.dense[i].dim < 0)

@@ -85,6 +85,9 @@ static fleet_status take_slots(fleet_dataset *d, const fleet_dataset_options *o)
                                          "its own");
         return FLEET_OK;
     }
+    if (o->n_slot > 0 && !o->slots)
+        return fl_fail(FLEET_EINVAL, "dataset: n_slot is %d, but slots is NULL",
+                       o->n_slot);
     FL_TRY(check_vars(o));
     copy = fl_arena_alloc(&d->arena, (size_t)n * sizeof *copy);
     if (!copy)
@@ -232,17 +235,19 @@ static fleet_status two_paths(fleet_dataset *d, const char *const *globs, int n,
     return FLEET_OK;
 }
 
-static fleet_status own_slots(fleet_dataset *d)
+/* The slots that files of this format bring; if they cannot be read, all stays
+ * as it was. */
+static fleet_status own_slots(fleet_dataset *d, const char *path)
 {
+    const fleet_slot *slots;
+    int n;
+
+    FL_TRY(fl_stream_own_slots(d->options.format, path, &slots, &n));
+    if (!slots)
+        return FLEET_OK;
     fl_stream_free_own_slots(d->own_slots, d->n_own);
-    d->own_slots = NULL;
-    d->n_own = 0;
-    FL_TRY(fl_stream_own_slots(d->options.format, d->files.path[0],
-                               &d->own_slots, &d->n_own));
-    if (d->own_slots) {
-        d->slots = d->own_slots;
-        d->n_slot = d->n_own;
-    }
+    d->slots = d->own_slots = slots;
+    d->n_slot = d->n_own = n;
     return FLEET_OK;
 }
 
@@ -257,13 +262,15 @@ fleet_status fleet_dataset_set_filelist(fleet_dataset *d,
                        "fleet_dataset_set_filelist: no dataset or no files");
     status = d->options.format == FLEET_IDX ? two_paths(d, globs, n, &files)
                                             : fl_paths_glob(&files, globs, n);
+    if (status == FLEET_OK)
+        status = own_slots(d, files.path[0]);
     if (status != FLEET_OK) {
         fl_paths_done(&files);
         return status;
     }
     fl_paths_done(&d->files);
     d->files = files;
-    return own_slots(d);
+    return FLEET_OK;
 }
 
 /* --- statistics ---------------------------------------------------------- */

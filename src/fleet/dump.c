@@ -10,7 +10,7 @@ static fleet_status dump_plan(fleet_program *p, int64_t batch, bool dot,
     fleet_status status;
     fl_plan *plan;
 
-    if (batch < 1)
+    if (batch < 1 || batch > FL_MOST_BATCH)
         return fl_fail(FLEET_EINVAL,
                        "fleet_program_dump: a plan needs a batch, got %lld",
                        (long long)batch);

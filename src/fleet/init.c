@@ -233,6 +233,8 @@ fleet_status fleet_util_file_shard(const fleet *f, int64_t n, int64_t *first,
 fleet_status fleet_params_hash(fleet *f, uint64_t *hash)
 {
     FL_TRY(fl_handle_check(f, "fleet_params_hash"));
+    if (!hash)
+        return fl_fail(FLEET_EINVAL, "fleet_params_hash: nowhere to put it");
     return fl_store_hash(f->store, hash);
 }
 

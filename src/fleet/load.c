@@ -102,6 +102,23 @@ static fleet_status read_table(const fl_at *entry, fl_saved_item *item)
     return read_states(entry, item);
 }
 
+/* Records go by name: two things of one name would be taken for each other. */
+static fleet_status check_names(const fl_at *list, fl_saved_item *item, int n)
+{
+    fl_map names = {0};
+    fleet_status status = FLEET_OK;
+
+    for (int i = 0; i < n && status == FLEET_OK; i++) {
+        if (fl_map_get(&names, item[i].name))
+            status = fl_fail(FLEET_ECORRUPT, "%s: \"%s\" stands twice",
+                             list->path, item[i].name);
+        else
+            status = fl_map_put(&names, item[i].name, &item[i]);
+    }
+    fl_map_done(&names);
+    return status;
+}
+
 static fleet_status read_items(const fl_at *list,
                                fleet_status (*read)(const fl_at *,
                                                     fl_saved_item *),
@@ -118,7 +135,7 @@ static fleet_status read_items(const fl_at *list,
 
         FL_TRY(read(&one, &(*item)[*n]));
     }
-    return FLEET_OK;
+    return check_names(list, *item, *n);
 }
 
 static fleet_status read_manifest(fl_saved *s, const char *what)

@@ -43,6 +43,9 @@ typedef struct fl_save {
 
 fleet_status fl_save_write(const fl_save *s, const char *path);
 
+/* Could a save be written there? Leaves nothing. */
+fleet_status fl_save_check(const char *path);
+
 /* A save that is being read. */
 typedef struct fl_saved_item {
     const char *name;

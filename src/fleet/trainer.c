@@ -305,6 +305,8 @@ static fleet_status run(training *t, char **line, int64_t begun_ns)
     fleet_evaluation e = {0};
     fleet_report r = {.model = t->c->model_name};
 
+    if (t->c->save) /* better now than after the training */
+        FL_TRY(fl_save_check(t->c->save));
     FL_TRY(make_datasets(t));
     FL_TRY(make_model(t));
     if (t->c->load)

@@ -314,6 +314,13 @@ fleet_var *fleet_sparse_embedding(fleet_program *p, fleet_var *ids, int64_t dim,
 
     if (!fl_builder_ready(p, ids))
         return NULL;
+    if (o->combiner == FLEET_MEAN && !ids->ragged) {
+        fl_fail(FLEET_EINVAL,
+                "sparse_embedding: \"%s\" has a fixed number of ids, which are "
+                "not combined: a mean is for ragged ids",
+                ids->name);
+        return fl_program_failed(p, FLEET_EINVAL);
+    }
     status = check_sparse(dim, o);
     if (status != FLEET_OK)
         return fl_program_failed(p, status);

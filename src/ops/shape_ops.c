@@ -25,9 +25,11 @@ static fleet_status concat_infer(fl_node *n)
         for (int d = 0; d < out.n_dim; d++)
             if (s->n_dim != out.n_dim || (d != axis && s->dim[d] != out.dim[d]))
                 return fl_want_shape(n, i, fl_shape_print(&out).chars);
-        if (i > 0)
-            out.dim[axis] += s->dim[axis];
+        if (i > 0 &&
+            __builtin_add_overflow(out.dim[axis], s->dim[axis], &out.dim[axis]))
+            return fl_fail(FLEET_ESHAPE, "concat: the result is too large");
     }
+    FL_TRY(fl_shape_check("concat", out.dim, out.n_dim));
     fl_set_out(n, 0, &out);
     return FLEET_OK;
 }

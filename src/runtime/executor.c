@@ -17,9 +17,10 @@ fleet_executor *fleet_executor_create(fleet_program *p,
     if (fleet_program_status(p) != FLEET_OK ||
         fl_context_check(p->context) != FLEET_OK)
         return NULL;
-    if (o->max_batch < 0) {
-        fl_fail(FLEET_EINVAL, "max_batch: expected 0 or more, got %" PRId64,
-                o->max_batch);
+    if (o->max_batch < 0 || o->max_batch > FL_MOST_BATCH) {
+        fl_fail(FLEET_EINVAL,
+                "max_batch: expected 0 to %" PRId64 ", got %" PRId64,
+                FL_MOST_BATCH, o->max_batch);
         return NULL;
     }
     p->sealed = true;
@@ -248,6 +249,10 @@ static fleet_status iterate(fleet_executor *e, fl_compiled *c, int64_t batch)
  * there. */
 fleet_status fl_executor_plan(fleet_executor *e, int64_t batch, fl_compiled **c)
 {
+    if (batch > FL_MOST_BATCH)
+        return fl_fail(FLEET_EINVAL,
+                       "a batch of %" PRId64 ": expected at most %" PRId64,
+                       batch, FL_MOST_BATCH);
     if (e->micro == 0)
         return compile(e, batch, c);
     *c = e->last;
@@ -266,7 +271,6 @@ fleet_status fl_executor_iterate(fleet_executor *e, int64_t batch)
 
     FL_TRY(fl_context_check(e->context));
     FL_TRY(fl_executor_plan(e, batch, &c));
-    FL_TRY(fl_store_check(e->store));
     if (c->changes_store)
         pthread_rwlock_wrlock(&e->store->lock);
     else
@@ -274,7 +278,9 @@ fleet_status fl_executor_iterate(fleet_executor *e, int64_t batch)
     e->n_run++;
     e->last = c;
     e->last_batch = batch;
-    status = iterate(e, c, batch);
+    status = fl_store_check(e->store);
+    if (status == FLEET_OK)
+        status = iterate(e, c, batch);
     if (status != FLEET_OK)
         set_micro(e, 0); /* a merge group ends without an update: its sums may
                          hold a part of the batch that failed */

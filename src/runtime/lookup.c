@@ -474,7 +474,7 @@ static const fl_lookup_config *make_config(fl_lowering *l,
                                 .out = i,
                                 .out_column = j * table->shape.dim[1],
                                 .ragged = slot[i].ids->ragged,
-                                .mean = slot[i].mean};
+                                .mean = slot[i].mean && slot[i].ids->ragged};
             c.ragged = c.ragged || slot[i].ids->ragged;
         }
     c.merged = l->program->training.merge_steps > 1;

@@ -24,8 +24,8 @@ struct fleet_optimizer {
     int nesterov;
     float initial_state; /* of Adagrad's sum */
     float l2_decay;
-    float clip_norm; /* 0: none */
-    bool in_use;     /* plans with or without a clip have been made */
+    float clip_norm;     /* 0: none */
+    _Atomic bool in_use; /* plans with or without a clip have been made */
 
     fl_decay decay;
     int64_t *boundary; /* piecewise: n of them, n + 1 values */

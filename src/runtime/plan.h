@@ -124,6 +124,9 @@ typedef struct fl_update_now {
     int micro; /* which batch of the merge group this is, from 0 */
 } fl_update_now;
 
+/* The largest batch that a plan is made for. */
+#define FL_MOST_BATCH ((int64_t)1 << 31)
+
 /* Base pointers of values: one for the arena, one for what is kept, two per
  * feed (values, offsets), one per thing in the store. */
 enum { FL_BASE_ARENA, FL_BASE_KEPT, FL_FIRST_BASE };

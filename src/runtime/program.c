@@ -37,9 +37,10 @@ bool fl_program_ok(const fleet_program *p)
     return p && p->error.code == FLEET_OK;
 }
 
+/* A program that has run is whole: what it refuses does not make it worse. */
 void *fl_program_failed(fleet_program *p, fleet_status code)
 {
-    if (p->error.code == FLEET_OK)
+    if (!p->sealed && p->error.code == FLEET_OK)
         fl_error_take(&p->error, code);
     return NULL;
 }

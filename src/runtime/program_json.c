@@ -299,7 +299,7 @@ static fleet_status read_inputs(fleet_program *p, const fl_at *at,
 
         FL_TRY(fl_at_string(&name_at, &name));
         (*in)[i] = fleet_program_var(p, name);
-        if (!(*in)[i] && (*name || i < op->least_in))
+        if (!(*in)[i] && (*name || i < op->least_in || i != op->most_in - 1))
             return fl_fail(FLEET_ECONFIG, "%s: no variable \"%s\"",
                            name_at.path, name);
     }

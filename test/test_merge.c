@@ -110,6 +110,22 @@ TEST(a_save_inside_a_group_is_refused_until_it_is_ended)
     kit_close(&m);
 }
 
+TEST(another_strategy_is_refused_after_minimize)
+{
+    fleet_distributed_strategy other = FLEET_DISTRIBUTED_STRATEGY_INIT;
+    kit_model m;
+
+    kit_open(&m, KIT_MLP, &(kit_options){0});
+    fleet_optimizer *o = m.f->store->optimizer;
+    fleet_distributed_strategy same = m.f->strategy;
+    other.gradient_merge = 1;
+    other.gradient_merge_configs.k_steps = 4;
+    CHECK(!fleet_distributed_optimizer(m.f, o, &other));
+    CHECK_STATUS(fleet_last_status(), FLEET_ESTATE);
+    CHECK(fleet_distributed_optimizer(m.f, o, &same) == o);
+    kit_close(&m);
+}
+
 TEST(a_clip_is_refused_once_a_training_without_it_has_begun)
 {
     kit_model m;

@@ -122,6 +122,7 @@ FLEET_API fleet_distributed_strategy fleet_distributed_strategy_default(void);
  *
  *   FLEET_EUNSUPPORTED  a field that this version does not honour
  *   FLEET_EINVAL        a field that cannot be so, or two that contradict
+ *   FLEET_ESTATE        another strategy, after fleet_minimize()
  */
 FLEET_API fleet_optimizer *fleet_distributed_optimizer(
     fleet *fleet, fleet_optimizer *optimizer,

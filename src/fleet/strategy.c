@@ -334,9 +334,24 @@ fleet_status fl_strategy_check(const fleet_distributed_strategy *s)
     return check_ranges(s);
 }
 
+/* What is trained already would not follow another one. */
+static fleet_status check_same(const fleet_distributed_strategy *now,
+                               const fleet_distributed_strategy *wanted)
+{
+    for (int i = 0; i < N_FIELD; i++)
+        if (value_of(now, &fields[i]) != value_of(wanted, &fields[i]))
+            return fl_fail(FLEET_ESTATE,
+                           "fleet_distributed_optimizer: fleet_minimize() has "
+                           "been called with another strategy.%s",
+                           fields[i].name);
+    return FLEET_OK;
+}
+
 fleet_optimizer *fleet_distributed_optimizer(
     fleet *f, fleet_optimizer *o, const fleet_distributed_strategy *strategy)
 {
+    fleet_distributed_strategy wanted;
+
     if (fl_handle_check(f, "fleet_distributed_optimizer") != FLEET_OK)
         return NULL;
     if (!o)
@@ -348,7 +363,10 @@ fleet_optimizer *fleet_distributed_optimizer(
     }
     if (strategy && fl_strategy_check(strategy) != FLEET_OK)
         return NULL;
-    f->strategy = strategy ? *strategy : fleet_distributed_strategy_default();
+    wanted = strategy ? *strategy : fleet_distributed_strategy_default();
+    if (f->trained && check_same(&f->strategy, &wanted) != FLEET_OK)
+        return NULL;
+    f->strategy = wanted;
     f->has_strategy = true;
     return o;
 }

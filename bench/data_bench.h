@@ -8,28 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "common.h"
 #include "data/parse.h"
 
 enum { BENCH_RECORDS = 300000, BENCH_IDS = 26, BENCH_DENSE = 13 };
-
-static inline double bench_now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static inline uint64_t bench_random(uint64_t *state)
-{
-    uint64_t x = *state += 0x9E3779B97F4A7C15u; /* splitmix64 */
-
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-    return x ^ x >> 31;
-}
 
 static inline void bench_must(int ok, const char *what)
 {
@@ -61,10 +44,10 @@ static inline bench_text bench_criteo(unsigned missing)
     uint64_t state = 1;
 
     for (int i = 0; i < BENCH_RECORDS; i++) {
-        t.end += sprintf(t.end, "%d", (int)(bench_random(&state) % 4 == 0));
+        t.end += sprintf(t.end, "%d", (int)(next_random(&state) % 4 == 0));
         for (int c = 0; c < BENCH_DENSE + BENCH_IDS; c++) {
             static const int below[] = {10, 100, 1000, 10000};
-            uint64_t r = bench_random(&state);
+            uint64_t r = next_random(&state);
 
             *t.end++ = '\t';
             if (r % 1000 < missing)
@@ -91,14 +74,14 @@ static inline bench_text bench_multislot(void)
     uint64_t state = 2;
 
     for (int i = 0; i < BENCH_RECORDS; i++) {
-        t.end += sprintf(t.end, "1 %d %d", (int)(bench_random(&state) % 4 == 0),
+        t.end += sprintf(t.end, "1 %d %d", (int)(next_random(&state) % 4 == 0),
                          BENCH_DENSE);
         for (int c = 0; c < BENCH_DENSE; c++)
             t.end += sprintf(t.end, " %.6g",
-                             (double)(bench_random(&state) >> 11) * 0x1p-53);
+                             (double)(next_random(&state) >> 11) * 0x1p-53);
         for (int c = 0; c < BENCH_IDS; c++)
             t.end +=
-                sprintf(t.end, " 1 %d", (int)(bench_random(&state) % 1000000));
+                sprintf(t.end, " 1 %d", (int)(next_random(&state) % 1000000));
         *t.end++ = '\n';
     }
     return t;

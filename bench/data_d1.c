@@ -29,22 +29,22 @@ static char *peer_line(char *p, values *v, int row)
 
 static double run_peer(const bench_text *t, values *v)
 {
-    double begin = bench_now();
+    double begin = now();
     char *p = t->text;
 
     for (int row = 0; p < t->end; row = (row + 1) % BATCH)
         p = peer_line(p, v, row);
-    return bench_now() - begin;
+    return now() - begin;
 }
 
 static double run_ours(const bench_text *t, bench_parser *b)
 {
-    double begin = bench_now();
+    double begin = now();
     const char *p = t->text;
 
     while (p < t->end)
         p = bench_parse(b, p, t->end, BATCH);
-    return bench_now() - begin;
+    return now() - begin;
 }
 
 static void check(const bench_text *t, bench_parser *b, values *v)

@@ -47,22 +47,22 @@ static double run_peer(const bench_text *t, const bench_text *copy, values *v,
     int row = 0;
 
     memcpy(copy->text, t->text, (size_t)(t->end - t->text));
-    begin = bench_now();
+    begin = now();
     while ((line = strsep(&rest, "\n")) != NULL && *line) {
         peer_line(line, v, row, hex);
         row = (row + 1) % BATCH;
     }
-    return bench_now() - begin;
+    return now() - begin;
 }
 
 static double run_ours(const bench_text *t, bench_parser *b)
 {
-    double begin = bench_now();
+    double begin = now();
     const char *p = t->text;
 
     while (p < t->end)
         p = bench_parse(b, p, t->end, BATCH);
-    return bench_now() - begin;
+    return now() - begin;
 }
 
 static void check(const bench_text *t, const bench_text *copy, bench_parser *b,

@@ -35,7 +35,7 @@ static double run_ours(void)
                            .files = files,
                            .n_file = 1,
                            .share_count = 1};
-    double begin = bench_now();
+    double begin = now();
     fl_stream *stream;
     fl_batch *batch;
     int64_t rows = 0;
@@ -51,7 +51,7 @@ static double run_ours(void)
     fl_stream_close(stream);
     fl_stream_free_own_slots(spec.slots, spec.n_slot);
     bench_must(rows == BENCH_RECORDS, "some lines are missing");
-    return (bench_now() - begin) / BENCH_RECORDS;
+    return (now() - begin) / BENCH_RECORDS;
 }
 
 static double run_python(void)
@@ -62,9 +62,9 @@ static double run_python(void)
     snprintf(command, sizeof command,
              "head -n %d %s | python3 bench/data_pygen.py > /dev/null",
              PYTHON_LINES, path);
-    begin = bench_now();
+    begin = now();
     bench_must(system(command) == 0, command);
-    return (bench_now() - begin) / PYTHON_LINES;
+    return (now() - begin) / PYTHON_LINES;
 }
 
 int main(void)

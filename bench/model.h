@@ -6,9 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <fleet/fleet.h>
+
+#include "common.h"
 
 enum { N_ID = 26, N_DENSE = 13, MLP_IN = 32, MOST_BATCHES = 64 };
 
@@ -32,14 +33,6 @@ typedef struct bench {
     char name[N_ID][4];
 } bench;
 
-static inline double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static inline void fail(const char *what)
 {
     fprintf(stderr, "bench: %s: %s\n", what, fleet_last_error());
@@ -49,16 +42,6 @@ static inline void fail(const char *what)
 static inline int is_mlp(const bench *b)
 {
     return strcmp(b->o.model, "mlp") == 0;
-}
-
-/* splitmix64 */
-static inline uint64_t next_random(uint64_t *state)
-{
-    uint64_t z = *state += 0x9E3779B97F4A7C15ULL;
-
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ULL;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBULL;
-    return z ^ z >> 31;
 }
 
 static inline void make_batches(bench *b)

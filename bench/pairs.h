@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common.h"
+
 typedef struct pair {
     double ours, peer; /* rates: more is better */
     double foreign;    /* processors that others used meanwhile */
@@ -20,14 +22,6 @@ typedef struct pairs {
     int n;
     double began, machine, process;
 } pairs;
-
-static inline double wall_seconds(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* Processor seconds that were used, or stolen by the host. */
 static inline double machine_seconds(void)
@@ -55,14 +49,14 @@ static inline double process_seconds(void)
 
 static inline void pair_begin(pairs *p)
 {
-    p->began = wall_seconds();
+    p->began = now();
     p->machine = machine_seconds();
     p->process = process_seconds();
 }
 
 static inline double pair_foreign(const pairs *p)
 {
-    double wall = wall_seconds() - p->began;
+    double wall = now() - p->began;
 
     return (machine_seconds() - p->machine - process_seconds() + p->process) /
            wall;

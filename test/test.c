@@ -166,6 +166,12 @@ void check_status(const char *file, int line, const char *call,
                   fleet_status_name(want));
 }
 
+void check_near(const char *file, int line, double got, double want, double by)
+{
+    if (!(fabs(got - want) <= by))
+        test_fail(file, line, "%g is not within %g of %g", got, by, want);
+}
+
 void check_text(const char *file, int line, const char *got, const char *want)
 {
     if (!got || strcmp(got, want) != 0)

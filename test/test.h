@@ -102,6 +102,7 @@ const char *test_keep(const char *text);
 
 void check_status(const char *file, int line, const char *call,
                   fleet_status got, fleet_status want);
+void check_near(const char *file, int line, double got, double want, double by);
 void check_text(const char *file, int line, const char *got, const char *want);
 void check_contains(const char *file, int line, const char *got,
                     const char *want);
@@ -118,6 +119,7 @@ void check_close(const char *file, int line, const float *got,
 #define CHECK_OK(call) check_status(__FILE__, __LINE__, #call, call, FLEET_OK)
 #define CHECK_STATUS(call, want)                                               \
     check_status(__FILE__, __LINE__, #call, call, want)
+#define CHECK_NEAR(got, want, by) check_near(__FILE__, __LINE__, got, want, by)
 #define CHECK_TEXT(got, want)     check_text(__FILE__, __LINE__, got, want)
 #define CHECK_CONTAINS(got, want) check_contains(__FILE__, __LINE__, got, want)
 #define CHECK_INT(got, want)                                                   \

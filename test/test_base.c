@@ -32,6 +32,7 @@ TEST(a_status_has_a_name_and_a_text)
 TEST(a_failure_keeps_its_text_until_the_next_one)
 {
     CHECK_TEXT(fleet_last_error(), "");
+    CHECK_INT(fleet_last_status(), FLEET_OK);
     CHECK_STATUS(fl_fail(FLEET_EIO, "disk %d is full", 7), FLEET_EIO);
     CHECK_TEXT(fleet_last_error(), "disk 7 is full");
     CHECK_STATUS(fl_fail(FLEET_EINVAL, "no"), FLEET_EINVAL);

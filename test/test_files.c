@@ -188,11 +188,16 @@ static void put_file(const char *folder, const char *name)
     CHECK_OK(fl_writer_close(&w, NULL, NULL));
 }
 
+static bool any_name(const char *name)
+{
+    return name != NULL;
+}
+
 static void make_folder(const char *path, const char *file)
 {
     fl_folder f;
 
-    CHECK_OK(fl_folder_begin(&f, path, "MARK"));
+    CHECK_OK(fl_folder_begin(&f, path, "MARK", any_name));
     put_file(f.temp, "MARK");
     put_file(f.temp, file);
     CHECK_OK(fl_folder_commit(&f));
@@ -212,7 +217,7 @@ TEST(a_folder_is_there_only_when_it_is_complete)
     const char *path = in_folder("save");
     fl_folder f;
 
-    CHECK_OK(fl_folder_begin(&f, path, "MARK"));
+    CHECK_OK(fl_folder_begin(&f, path, "MARK", any_name));
     put_file(f.temp, "MARK");
     CHECK(!fl_file_exists(path));
     CHECK_OK(fl_folder_commit(&f));
@@ -255,7 +260,7 @@ static void check_not_replaced(const char *path)
     int before = count_entries(test_folder());
     fl_folder f;
 
-    CHECK_FAILS(fl_folder_begin(&f, path, "MARK"), FLEET_EEXIST,
+    CHECK_FAILS(fl_folder_begin(&f, path, "MARK", any_name), FLEET_EEXIST,
                 "holds something else: it has no MARK");
     CHECK_CONTAINS(fleet_last_error(), path);
     fl_folder_cancel(&f);
@@ -285,7 +290,7 @@ TEST(a_folder_that_is_cancelled_leaves_nothing)
     const char *path = in_folder("save");
     fl_folder f;
 
-    CHECK_OK(fl_folder_begin(&f, path, "MARK"));
+    CHECK_OK(fl_folder_begin(&f, path, "MARK", any_name));
     put_file(f.temp, "MARK");
     put_file(f.temp, "data");
     fl_folder_cancel(&f);
@@ -298,7 +303,7 @@ TEST(a_cancelled_folder_leaves_the_older_one)
     fl_folder f;
 
     make_folder(path, "old");
-    CHECK_OK(fl_folder_begin(&f, path, "MARK"));
+    CHECK_OK(fl_folder_begin(&f, path, "MARK", any_name));
     put_file(f.temp, "MARK");
     fl_folder_cancel(&f);
     CHECK(has_file(path, "old"));
@@ -310,7 +315,7 @@ static void check_cannot_begin(const char *path, fleet_status want,
 {
     fl_folder f;
 
-    CHECK_FAILS(fl_folder_begin(&f, path, "MARK"), want, words);
+    CHECK_FAILS(fl_folder_begin(&f, path, "MARK", any_name), want, words);
     fl_folder_cancel(&f);
 }
 
@@ -346,7 +351,7 @@ TEST(a_folder_survives_every_allocation_that_fails)
     make_folder(path, "old");
     for (int64_t n = 1; status != FLEET_OK; n++) {
         fl_memory_fail_at(n, false);
-        status = fl_folder_begin(&f, path, "MARK");
+        status = fl_folder_begin(&f, path, "MARK", any_name);
         if (status == FLEET_OK)
             status = fl_folder_commit(&f);
         fl_folder_cancel(&f);

@@ -68,28 +68,21 @@ static moments moments_with(fleet_initializer_kind kind, float a, float b)
     return m;
 }
 
-static void check_near(double got, double want, double by)
-{
-    if (!(fabs(got - want) <= by))
-        test_fail(__FILE__, __LINE__, "%g is not within %g of %g", got, by,
-                  want);
-}
-
 /* A uniform distribution in [low, high), to its ends. */
 static void check_uniform(moments m, double low, double high)
 {
     double width = high - low;
 
-    check_near(m.mean, (low + high) / 2, width / 200);
-    check_near(m.deviation, width / sqrt(12), width / 300);
+    CHECK_NEAR(m.mean, (low + high) / 2, width / 200);
+    CHECK_NEAR(m.deviation, width / sqrt(12), width / 300);
     CHECK(m.low >= low && m.low < low + width / 1000);
     CHECK(m.high < high && m.high > high - width / 1000);
 }
 
 static void check_normal(moments m, double mean, double deviation)
 {
-    check_near(m.mean, mean, deviation / 40);
-    check_near(m.deviation, deviation, deviation / 60);
+    CHECK_NEAR(m.mean, mean, deviation / 40);
+    CHECK_NEAR(m.deviation, deviation, deviation / 60);
     CHECK(m.low < mean - 3.3 * deviation && m.high > mean + 3.3 * deviation);
 }
 
@@ -110,8 +103,8 @@ TEST(a_truncated_normal_ends_at_two_deviations)
 {
     moments m = moments_with(FLEET_INIT_TRUNCATED_NORMAL, 1, 0.5f);
 
-    check_near(m.mean, 1, 0.01);
-    check_near(m.deviation, 0.5 * 0.8796, 0.005);
+    CHECK_NEAR(m.mean, 1, 0.01);
+    CHECK_NEAR(m.deviation, 0.5 * 0.8796, 0.005);
     CHECK(m.low >= 0 && m.low < 0.01 && m.high <= 2 && m.high > 1.99);
 }
 

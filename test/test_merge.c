@@ -36,7 +36,7 @@ static void check_group(kit_kind kind, int n, const kit_options *like)
         kit_batch_free(b);
     }
     CHECK((kit_hash(m.f) == before) == (n < 3));
-    CHECK_OK(fl_executor_flush(m.e));
+    CHECK_OK(fleet_executor_flush(m.e));
     CHECK_INT(m.f->store->updates, 1);
     gradients_check(g, &m,
                     &(sgd_step){.rate = 0.25f,
@@ -81,7 +81,7 @@ TEST(ending_a_group_that_has_not_begun_does_nothing)
 
     kit_open(&m, KIT_CTR, &(kit_options){.merge = 3});
     uint64_t before = kit_train(&m, 20, 3);
-    CHECK_OK(fl_executor_flush(m.e));
+    CHECK_OK(fleet_executor_flush(m.e));
     CHECK(kit_hash(m.f) == before);
     CHECK_INT(m.f->store->updates, 1);
     kit_close(&m);

@@ -105,21 +105,14 @@ static moments moments_of(fill *f, float a, float b)
     return m;
 }
 
-static void check_near(double got, double want, double by)
-{
-    if (!(fabs(got - want) <= by))
-        test_fail(__FILE__, __LINE__, "%g is not within %g of %g", got, by,
-                  want);
-}
-
 TEST(uniform_numbers_have_their_moments)
 {
     moments m = moments_of(fl_rng_uniform, -3, 5);
 
-    check_near(m.mean, 1, 0.03);
-    check_near(m.deviation, 8 / sqrt(12), 0.02);
-    check_near(m.skewness, 0, 0.02);
-    check_near(m.kurtosis, 1.8, 0.02);
+    CHECK_NEAR(m.mean, 1, 0.03);
+    CHECK_NEAR(m.deviation, 8 / sqrt(12), 0.02);
+    CHECK_NEAR(m.skewness, 0, 0.02);
+    CHECK_NEAR(m.kurtosis, 1.8, 0.02);
     CHECK(m.low >= -3 && m.low < -2.99 && m.high < 5 && m.high > 4.99);
 }
 
@@ -127,10 +120,10 @@ TEST(normal_numbers_have_their_moments)
 {
     moments m = moments_of(fl_rng_normal, 2, 0.5f);
 
-    check_near(m.mean, 2, 0.006);
-    check_near(m.deviation, 0.5, 0.004);
-    check_near(m.skewness, 0, 0.03);
-    check_near(m.kurtosis, 3, 0.06);
+    CHECK_NEAR(m.mean, 2, 0.006);
+    CHECK_NEAR(m.deviation, 0.5, 0.004);
+    CHECK_NEAR(m.skewness, 0, 0.03);
+    CHECK_NEAR(m.kurtosis, 3, 0.06);
     CHECK(m.high > 2 + 3.8 * 0.5 && m.low < 2 - 3.8 * 0.5);
 }
 
@@ -138,9 +131,9 @@ TEST(truncated_normal_numbers_stay_within_two_deviations)
 {
     moments m = moments_of(fl_rng_truncated_normal, 1, 2);
 
-    check_near(m.mean, 1, 0.02);
-    check_near(m.deviation, 2 * 0.8796, 0.02); /* of a normal cut at 2 */
-    check_near(m.skewness, 0, 0.02);
+    CHECK_NEAR(m.mean, 1, 0.02);
+    CHECK_NEAR(m.deviation, 2 * 0.8796, 0.02); /* of a normal cut at 2 */
+    CHECK_NEAR(m.skewness, 0, 0.02);
     CHECK(m.low >= -3 && m.low < -2.9 && m.high <= 5 && m.high > 4.9);
 }
 
@@ -158,7 +151,7 @@ TEST(neighbours_are_independent)
                 sum += (double)x[j] * (double)x[j + distance];
                 square += (double)x[j] * (double)x[j];
             }
-            check_near(sum / square, 0, 0.012);
+            CHECK_NEAR(sum / square, 0, 0.012);
         }
     }
     free(x);

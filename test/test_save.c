@@ -38,6 +38,16 @@ static void trained(scene *s, const char *optimizer, uint64_t seed)
     scene_train(s, 1);
 }
 
+/* A trained scene that is saved; where. */
+static const char *trained_and_saved(scene *s, const char *optimizer)
+{
+    const char *path = in_folder("saved");
+
+    trained(s, optimizer, 7);
+    CHECK_OK(fleet_save_persistables(s->f, path));
+    return path;
+}
+
 static void goes_on_alike(const char *optimizer)
 {
     const char *path = in_folder("saved");
@@ -100,11 +110,10 @@ TEST(a_save_of_an_untrained_model_loads)
 
 TEST(a_save_replaces_an_older_one)
 {
-    const char *path = in_folder("saved");
+    const char *path;
     scene a, b;
 
-    trained(&a, "adam", 7);
-    CHECK_OK(fleet_save_persistables(a.f, path));
+    path = trained_and_saved(&a, "adam");
     scene_train(&a, 1);
     CHECK_OK(fleet_save_persistables(a.f, path));
     scene_open(&b, NULL, "adam");
@@ -142,14 +151,13 @@ static void flip(const char *file, off_t at)
 
 TEST(a_flipped_bit_in_any_file_is_found_and_the_file_named)
 {
-    const char *path = in_folder("saved");
+    const char *path;
     char name[16][256], file[8192];
     scene a, b;
     uint64_t before;
     int n;
 
-    trained(&a, "adam", 7);
-    CHECK_OK(fleet_save_persistables(a.f, path));
+    path = trained_and_saved(&a, "adam");
     scene_open(&b, NULL, "adam");
     CHECK_OK(fleet_load_model(b.f, path));
     before = scene_hash(&b);
@@ -181,13 +189,12 @@ TEST(a_flipped_bit_in_any_file_is_found_and_the_file_named)
 
 TEST(a_cut_or_missing_file_is_found)
 {
-    const char *path = in_folder("saved");
+    const char *path;
     char file[4096];
     struct stat st;
     scene a;
 
-    trained(&a, "adam", 7);
-    CHECK_OK(fleet_save_persistables(a.f, path));
+    path = trained_and_saved(&a, "adam");
     snprintf(file, sizeof file, "%s/part-00000", path);
     CHECK(stat(file, &st) == 0);
     CHECK(truncate(file, st.st_size - 5) == 0);
@@ -219,11 +226,10 @@ TEST(a_folder_that_is_no_save_is_no_save)
 
 TEST(another_optimizers_states_are_refused_by_name)
 {
-    const char *path = in_folder("saved");
+    const char *path;
     scene a, b;
 
-    trained(&a, "adam", 7);
-    CHECK_OK(fleet_save_persistables(a.f, path));
+    path = trained_and_saved(&a, "adam");
     scene_open(&b, NULL, "sgd");
     CHECK_FAILS(fleet_load_model(b.f, path), FLEET_ESHAPE,
                 "another optimizer than sgd");
@@ -233,12 +239,11 @@ TEST(another_optimizers_states_are_refused_by_name)
 
 TEST(a_parameter_of_another_shape_is_refused_by_name)
 {
-    const char *path = in_folder("saved");
+    const char *path;
     fleet_model m;
     scene a, b = {0};
 
-    trained(&a, "adam", 7);
-    CHECK_OK(fleet_save_persistables(a.f, path));
+    path = trained_and_saved(&a, "adam");
     CHECK_OK(fleet_init(&b.f, NULL));
     b.p = fleet_program_create(b.f);
     fleet_mlp(
@@ -253,11 +258,10 @@ TEST(a_parameter_of_another_shape_is_refused_by_name)
 
 TEST(a_parameter_that_the_save_does_not_have_is_named)
 {
-    const char *path = in_folder("saved");
+    const char *path;
     scene a, b;
 
-    trained(&a, "adam", 7);
-    CHECK_OK(fleet_save_persistables(a.f, path));
+    path = trained_and_saved(&a, "adam");
     scene_open(&b, NULL, "adam");
     fleet_parameter(b.p, (int64_t[]){2}, 1,
                     &(fleet_param_attr){.name = "extra"});
@@ -337,14 +341,13 @@ static void check_untouched(const char *path, uint64_t hash, int n_entry)
 /* Writing fails as on a full disk: at a limit on the size of files. */
 TEST(a_write_that_fails_leaves_the_old_save_and_nothing_else)
 {
-    const char *path = in_folder("saved");
+    const char *path;
     struct rlimit limit = {1000, RLIM_INFINITY};
     uint64_t saved;
     int n_entry;
     scene a;
 
-    trained(&a, "adam", 7);
-    CHECK_OK(fleet_save_persistables(a.f, path));
+    path = trained_and_saved(&a, "adam");
     saved = scene_hash(&a);
     n_entry = entries(test_folder());
     scene_train(&a, 1);
@@ -359,13 +362,12 @@ TEST(a_write_that_fails_leaves_the_old_save_and_nothing_else)
 
 TEST(memory_that_runs_out_at_any_point_leaves_the_old_save)
 {
-    const char *path = in_folder("saved");
+    const char *path;
     uint64_t saved;
     int n_entry;
     scene a;
 
-    trained(&a, "adam", 7);
-    CHECK_OK(fleet_save_persistables(a.f, path));
+    path = trained_and_saved(&a, "adam");
     saved = scene_hash(&a);
     n_entry = entries(test_folder());
     scene_train(&a, 1);
@@ -387,13 +389,12 @@ TEST(memory_that_runs_out_at_any_point_leaves_the_old_save)
 
 TEST(a_load_that_runs_out_of_memory_changes_nothing_or_says_so)
 {
-    const char *path = in_folder("saved");
+    const char *path;
     uint64_t saved, now;
     int torn = 0;
     scene a;
 
-    trained(&a, "adam", 7);
-    CHECK_OK(fleet_save_persistables(a.f, path));
+    path = trained_and_saved(&a, "adam");
     saved = scene_hash(&a);
     for (int64_t n = 1; n < 100000; n++) {
         fleet_status status;

@@ -63,7 +63,7 @@ fleet_status fl_fail_in(fleet_status code, const char *format, ...)
 
 fleet_status fleet_last_status(void)
 {
-    return fl_last_code();
+    return last.code;
 }
 
 fleet_status fl_last_code(void)

@@ -16,6 +16,10 @@ bool fl_file_exists(const char *path);
 /* "folder/name"; for fl_free(), NULL without memory. */
 char *fl_path_join(const char *folder, const char *name);
 
+/* The descriptor moved above the standard ones: a host that has closed those
+ * would write its lines into our files. -1 stays -1, with errno. */
+int fl_fd_lift(int fd);
+
 /* A folder in the making, beside the one it will replace. */
 typedef struct fl_folder {
     char *path;   /* where it will be */
@@ -23,14 +27,12 @@ typedef struct fl_folder {
     char *parent; /* the folder that both are in */
 } fl_folder;
 
-/* A folder that is there already is replaced only if it is empty or has a file
- * called marker: FLEET_EEXIST for one that holds something else. */
-/* The descriptor moved above the standard ones: a host that has closed those
- * would write its lines into our files. -1 stays -1, with errno. */
-int fl_fd_lift(int fd);
-
-fleet_status fl_folder_begin(fl_folder *f, const char *path,
-                             const char *marker);
+/* A folder that is there already is replaced only if it is empty, or has a file
+ * called marker and no names but those that is_ours knows: FLEET_EEXIST for one
+ * that holds something else. */
+typedef bool fl_is_ours(const char *name);
+fleet_status fl_folder_begin(fl_folder *f, const char *path, const char *marker,
+                             fl_is_ours *is_ours);
 /* Flush it, put it in place of what was there, flush that. */
 fleet_status fl_folder_commit(fl_folder *f);
 void fl_folder_cancel(fl_folder *f); /* after commit: only frees */

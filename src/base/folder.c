@@ -24,36 +24,46 @@ static fleet_status failed(const char *what, const char *path)
     return fl_fail(FLEET_EIO, "cannot %s %s: %s", what, path, strerror(errno));
 }
 
-static bool is_empty(const char *path)
+static fleet_status no_marker(const char *path, const char *marker)
 {
-    DIR *dir = opendir(path);
-    struct dirent *e;
-    int n = 0;
-
-    if (!dir)
-        return false;
-    while ((e = readdir(dir)) != NULL)
-        n++;
-    closedir(dir);
-    return n == 2; /* "." and ".." */
+    return fl_fail(FLEET_EEXIST, "%s holds something else: it has no %s", path,
+                   marker);
 }
 
-static fleet_status may_replace(const char *path, const char *marker)
+static bool is_link(const char *name)
 {
-    char *file;
-    bool marked;
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
 
-    if (!fl_file_exists(path) || is_empty(path))
-        return FLEET_OK;
-    file = fl_path_join(path, marker);
-    if (!file)
-        return FLEET_ENOMEM;
-    marked = fl_file_exists(file);
-    fl_free(file);
-    return marked
-               ? FLEET_OK
-               : fl_fail(FLEET_EEXIST, "%s holds something else: it has no %s",
-                         path, marker);
+static fleet_status check_names(DIR *dir, const char *path, const char *marker,
+                                fl_is_ours *is_ours)
+{
+    bool any = false, marked = false;
+    struct dirent *e;
+
+    while ((e = readdir(dir)) != NULL) {
+        if (is_link(e->d_name))
+            continue;
+        if (!is_ours(e->d_name))
+            return fl_fail(FLEET_EEXIST, "%s holds something else: %s", path,
+                           e->d_name);
+        any = true;
+        marked = marked || strcmp(e->d_name, marker) == 0;
+    }
+    return any && !marked ? no_marker(path, marker) : FLEET_OK;
+}
+
+static fleet_status may_replace(const char *path, const char *marker,
+                                fl_is_ours *is_ours)
+{
+    DIR *dir = opendir(path);
+    fleet_status status;
+
+    if (!dir)
+        return fl_file_exists(path) ? no_marker(path, marker) : FLEET_OK;
+    status = check_names(dir, path, marker, is_ours);
+    closedir(dir);
+    return status;
 }
 
 static char *parent_of(const char *path)
@@ -79,7 +89,8 @@ static char *resolve(const char *path, size_t length)
     return fl_strdup(real);
 }
 
-fleet_status fl_folder_begin(fl_folder *f, const char *path, const char *marker)
+fleet_status fl_folder_begin(fl_folder *f, const char *path, const char *marker,
+                             fl_is_ours *is_ours)
 {
     size_t length = strlen(path), size;
 
@@ -96,7 +107,7 @@ fleet_status fl_folder_begin(fl_folder *f, const char *path, const char *marker)
     f->parent = parent_of(f->path);
     if (!f->temp || !f->parent)
         return FLEET_ENOMEM;
-    FL_TRY(may_replace(f->path, marker));
+    FL_TRY(may_replace(f->path, marker, is_ours));
     snprintf(f->temp, size, "%s.XXXXXX", f->path);
     if (mkdtemp(f->temp)) {
         chmod(f->temp, 0755);
@@ -129,7 +140,7 @@ static void remove_folder(const char *path)
     if (!dir)
         return;
     while ((e = readdir(dir)) != NULL)
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+        if (!is_link(e->d_name))
             unlinkat(dirfd(dir), e->d_name, 0);
     closedir(dir);
     rmdir(path);

@@ -1,7 +1,6 @@
 /* save.c - writing saves; see save.h. */
 #include "fleet/save.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -282,35 +281,11 @@ static fleet_status check_store(const fl_save *s)
     return FLEET_OK;
 }
 
+/* A folder that is replaced must be a save and nothing else: everybody has
+ * files called manifest.json. */
 static bool is_ours(const char *name)
 {
     return strncmp(name, "manifest.", 9) == 0 || strncmp(name, "part-", 5) == 0;
-}
-
-/* A folder that will be replaced must be a save and nothing else: everybody has
- * files called manifest.json. */
-static fleet_status check_replaced(const char *path)
-{
-    DIR *dir = opendir(path);
-    fleet_status status = FLEET_OK;
-    bool any = false, summed = false;
-    struct dirent *e;
-
-    while (dir && status == FLEET_OK && (e = readdir(dir)) != NULL) {
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        any = true;
-        summed = summed || strcmp(e->d_name, FL_MANIFEST_SUM) == 0;
-        if (!is_ours(e->d_name))
-            status = fl_fail(FLEET_EEXIST, "%s holds something else: %s", path,
-                             e->d_name);
-    }
-    if (dir)
-        closedir(dir);
-    if (status == FLEET_OK && any && !summed)
-        return fl_fail(FLEET_EEXIST, "%s holds something else: it has no %s",
-                       path, FL_MANIFEST_SUM);
-    return status;
 }
 
 static fleet_status begin_folder(fl_folder *folder, const char *path)
@@ -318,8 +293,7 @@ static fleet_status begin_folder(fl_folder *folder, const char *path)
     *folder = (fl_folder){0};
     if (!path || !*path)
         return fl_fail(FLEET_EINVAL, "save: there is no path");
-    FL_TRY(check_replaced(path));
-    return fl_folder_begin(folder, path, FL_MANIFEST);
+    return fl_folder_begin(folder, path, FL_MANIFEST_SUM, is_ours);
 }
 
 fleet_status fl_save_check(const char *path)

@@ -56,83 +56,70 @@ typedef struct field {
     fate fate;
 } field;
 
-#define AT(member) offsetof(fleet_distributed_strategy, member)
-#define BOOL_(member, fate)                                                    \
+#define FIELD(type, member, fate)                                              \
     {                                                                          \
-#member, BOOL, AT(member), fate                                        \
-    }
-#define INT_(member, fate)                                                     \
-    {                                                                          \
-#member, INT, AT(member), fate                                         \
-    }
-#define INT64_(member, fate)                                                   \
-    {                                                                          \
-#member, INT64, AT(member), fate                                       \
-    }
-#define FLOAT_(member, fate)                                                   \
-    {                                                                          \
-#member, FLOAT, AT(member), fate                                       \
+#member, type, offsetof(fleet_distributed_strategy, member), fate      \
     }
 
 static const field fields[] = {
-    BOOL_(is_collective, ALONE),
-    BOOL_(a_sync, SERVERS),
-    INT64_(a_sync_configs.k_steps, SERVERS),
-    INT_(a_sync_configs.max_merge_var_num, SERVERS),
-    INT_(a_sync_configs.send_queue_size, SERVERS),
-    BOOL_(a_sync_configs.independent_recv_thread, SERVERS),
-    INT_(a_sync_configs.min_send_grad_num_before_recv, SERVERS),
-    INT_(a_sync_configs.thread_pool_size, SERVERS),
-    INT_(a_sync_configs.send_wait_times, SERVERS),
-    BOOL_(a_sync_configs.runtime_split_send_recv, SERVERS),
-    BOOL_(a_sync_configs.launch_barrier, SERVERS),
-    INT_(a_sync_configs.lr_decay_steps, SERVERS),
-    BOOL_(a_sync_configs.use_ps_gpu, REFUSED),
-    BOOL_(gradient_merge, HONOURED),
-    INT_(gradient_merge_configs.k_steps, HONOURED),
-    BOOL_(gradient_merge_configs.avg, HONOURED),
-    BOOL_(amp, REFUSED),
-    FLOAT_(amp_configs.init_loss_scaling, REFUSED),
-    INT_(amp_configs.incr_every_n_steps, REFUSED),
-    INT_(amp_configs.decr_every_n_nan_or_inf, REFUSED),
-    FLOAT_(amp_configs.incr_ratio, REFUSED),
-    FLOAT_(amp_configs.decr_ratio, REFUSED),
-    BOOL_(amp_configs.use_dynamic_loss_scaling, REFUSED),
-    BOOL_(amp_configs.use_pure_fp16, REFUSED),
-    BOOL_(amp_configs.use_bf16, REFUSED),
-    BOOL_(recompute, REFUSED),
-    BOOL_(localsgd, REFUSED),
-    INT_(localsgd_configs.k_steps, REFUSED),
-    INT_(localsgd_configs.begin_step, REFUSED),
-    BOOL_(adaptive_localsgd, REFUSED),
-    INT_(adaptive_localsgd_configs.k_steps, REFUSED),
-    INT_(adaptive_localsgd_configs.begin_step, REFUSED),
-    BOOL_(dgc, REFUSED),
-    INT_(dgc_configs.rampup_begin_step, REFUSED),
-    INT_(dgc_configs.rampup_step, REFUSED),
-    FLOAT_(dgc_configs.sparsity, REFUSED),
-    BOOL_(lars, REFUSED),
-    FLOAT_(lars_configs.lars_coeff, REFUSED),
-    FLOAT_(lars_configs.lars_weight_decay, REFUSED),
-    FLOAT_(lars_configs.epsilon, REFUSED),
-    BOOL_(lamb, REFUSED),
-    FLOAT_(lamb_configs.lamb_weight_decay, REFUSED),
-    BOOL_(sharding, REFUSED),
-    INT_(sharding_configs.stage, REFUSED),
-    INT_(sharding_configs.sharding_degree, REFUSED),
-    BOOL_(sync_nccl_allreduce, ALONE),
-    INT_(nccl_comm_num, ALONE),
-    BOOL_(use_hierarchical_allreduce, ALONE),
-    INT_(hierarchical_allreduce_inter_nranks, ALONE),
-    BOOL_(sync_batch_norm, REFUSED),
-    BOOL_(fuse_all_reduce_ops, ALONE),
-    INT_(fuse_grad_size_in_MB, ALONE),
-    FLOAT_(last_comm_group_size_MB, ALONE),
-    BOOL_(find_unused_parameters, REFUSED),
-    BOOL_(calc_comm_same_stream, ALONE),
-    BOOL_(fp16_allreduce, ALONE),
-    BOOL_(gradient_scale_sum, ALONE),
-    BOOL_(deterministic, HONOURED),
+    FIELD(BOOL, is_collective, ALONE),
+    FIELD(BOOL, a_sync, SERVERS),
+    FIELD(INT64, a_sync_configs.k_steps, SERVERS),
+    FIELD(INT, a_sync_configs.max_merge_var_num, SERVERS),
+    FIELD(INT, a_sync_configs.send_queue_size, SERVERS),
+    FIELD(BOOL, a_sync_configs.independent_recv_thread, SERVERS),
+    FIELD(INT, a_sync_configs.min_send_grad_num_before_recv, SERVERS),
+    FIELD(INT, a_sync_configs.thread_pool_size, SERVERS),
+    FIELD(INT, a_sync_configs.send_wait_times, SERVERS),
+    FIELD(BOOL, a_sync_configs.runtime_split_send_recv, SERVERS),
+    FIELD(BOOL, a_sync_configs.launch_barrier, SERVERS),
+    FIELD(INT, a_sync_configs.lr_decay_steps, SERVERS),
+    FIELD(BOOL, a_sync_configs.use_ps_gpu, REFUSED),
+    FIELD(BOOL, gradient_merge, HONOURED),
+    FIELD(INT, gradient_merge_configs.k_steps, HONOURED),
+    FIELD(BOOL, gradient_merge_configs.avg, HONOURED),
+    FIELD(BOOL, amp, REFUSED),
+    FIELD(FLOAT, amp_configs.init_loss_scaling, REFUSED),
+    FIELD(INT, amp_configs.incr_every_n_steps, REFUSED),
+    FIELD(INT, amp_configs.decr_every_n_nan_or_inf, REFUSED),
+    FIELD(FLOAT, amp_configs.incr_ratio, REFUSED),
+    FIELD(FLOAT, amp_configs.decr_ratio, REFUSED),
+    FIELD(BOOL, amp_configs.use_dynamic_loss_scaling, REFUSED),
+    FIELD(BOOL, amp_configs.use_pure_fp16, REFUSED),
+    FIELD(BOOL, amp_configs.use_bf16, REFUSED),
+    FIELD(BOOL, recompute, REFUSED),
+    FIELD(BOOL, localsgd, REFUSED),
+    FIELD(INT, localsgd_configs.k_steps, REFUSED),
+    FIELD(INT, localsgd_configs.begin_step, REFUSED),
+    FIELD(BOOL, adaptive_localsgd, REFUSED),
+    FIELD(INT, adaptive_localsgd_configs.k_steps, REFUSED),
+    FIELD(INT, adaptive_localsgd_configs.begin_step, REFUSED),
+    FIELD(BOOL, dgc, REFUSED),
+    FIELD(INT, dgc_configs.rampup_begin_step, REFUSED),
+    FIELD(INT, dgc_configs.rampup_step, REFUSED),
+    FIELD(FLOAT, dgc_configs.sparsity, REFUSED),
+    FIELD(BOOL, lars, REFUSED),
+    FIELD(FLOAT, lars_configs.lars_coeff, REFUSED),
+    FIELD(FLOAT, lars_configs.lars_weight_decay, REFUSED),
+    FIELD(FLOAT, lars_configs.epsilon, REFUSED),
+    FIELD(BOOL, lamb, REFUSED),
+    FIELD(FLOAT, lamb_configs.lamb_weight_decay, REFUSED),
+    FIELD(BOOL, sharding, REFUSED),
+    FIELD(INT, sharding_configs.stage, REFUSED),
+    FIELD(INT, sharding_configs.sharding_degree, REFUSED),
+    FIELD(BOOL, sync_nccl_allreduce, ALONE),
+    FIELD(INT, nccl_comm_num, ALONE),
+    FIELD(BOOL, use_hierarchical_allreduce, ALONE),
+    FIELD(INT, hierarchical_allreduce_inter_nranks, ALONE),
+    FIELD(BOOL, sync_batch_norm, REFUSED),
+    FIELD(BOOL, fuse_all_reduce_ops, ALONE),
+    FIELD(INT, fuse_grad_size_in_MB, ALONE),
+    FIELD(FLOAT, last_comm_group_size_MB, ALONE),
+    FIELD(BOOL, find_unused_parameters, REFUSED),
+    FIELD(BOOL, calc_comm_same_stream, ALONE),
+    FIELD(BOOL, fp16_allreduce, ALONE),
+    FIELD(BOOL, gradient_scale_sum, ALONE),
+    FIELD(BOOL, deterministic, HONOURED),
 };
 
 enum { N_FIELD = sizeof fields / sizeof *fields };

@@ -184,7 +184,7 @@ static fleet_status run(pass *p)
         fleet_status status = fl_stream_next(p->stream, &b);
 
         if (status == FLEET_EEND)
-            return fl_executor_flush(p->e);
+            return fleet_executor_flush(p->e);
         FL_TRY(status);
         status = step(p, b);
         samples = b->rows;
@@ -192,7 +192,7 @@ static fleet_status run(pass *p)
         fl_stream_release(p->stream, b);
         FL_TRY(status);
         if (p->o->on_batch && p->o->on_batch(p->o->user, p->r.batches, samples))
-            return fl_executor_flush(p->e);
+            return fleet_executor_flush(p->e);
     }
 }
 

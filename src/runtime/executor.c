@@ -281,17 +281,19 @@ fleet_status fl_executor_iterate(fleet_executor *e, int64_t batch)
     status = fl_store_check(e->store);
     if (status == FLEET_OK)
         status = iterate(e, c, batch);
-    if (status != FLEET_OK)
+    if (status != FLEET_OK && e->micro > 0)
         set_micro(e, 0); /* a merge group ends without an update: its sums may
                          hold a part of the batch that failed */
     pthread_rwlock_unlock(&e->store->lock);
     return status;
 }
 
-fleet_status fl_executor_flush(fleet_executor *e)
+fleet_status fleet_executor_flush(fleet_executor *e)
 {
     fleet_status status;
 
+    if (!e)
+        return fl_fail(FLEET_EINVAL, "fleet_executor_flush: no executor");
     if (e->micro == 0)
         return FLEET_OK;
     FL_TRY(fl_context_check(e->context));
@@ -300,10 +302,4 @@ fleet_status fl_executor_flush(fleet_executor *e)
     set_micro(e, 0);
     pthread_rwlock_unlock(&e->store->lock);
     return status;
-}
-
-fleet_status fleet_executor_flush(fleet_executor *e)
-{
-    return e ? fl_executor_flush(e)
-             : fl_fail(FLEET_EINVAL, "fleet_executor_flush: no executor");
 }

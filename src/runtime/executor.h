@@ -51,9 +51,6 @@ struct fleet_executor {
 /* One iteration on e->input. */
 fleet_status fl_executor_iterate(fleet_executor *e, int64_t batch);
 
-/* End a merge group that is not full: what is there is applied. */
-fleet_status fl_executor_flush(fleet_executor *e);
-
 /* Let the variable be fetched from now on; plans may be made anew. */
 fleet_status fl_executor_want(fleet_executor *e, const fleet_var *v);
 

@@ -318,6 +318,18 @@ BUILDER(data_rank, DATA(FLEET_FLOAT32, 0, -1))
 BUILDER(data_rank_9, DATA(FLEET_FLOAT32, 9, -1, 1, 1, 1, 1, 1, 1, 1, 1))
 BUILDER(data_zero, DATA(FLEET_FLOAT32, 2, -1, 0))
 BUILDER(data_inner, DATA(FLEET_FLOAT32, 2, 4, -1))
+BUILDER(emb_padding, fleet_embedding(p, ids(p, "i", 1), 3, 2,
+                                     &(fleet_embedding_options){
+                                         .has_padding = 1, .padding_id = 3}))
+BUILDER(emb_padding_low,
+        fleet_embedding(p, ids(p, "i", 1), 3, 2,
+                        &(fleet_embedding_options){.has_padding = 1,
+                                                   .padding_id = -1}))
+BUILDER(sparse_most, SPARSE(.rows = (INT64_C(1) << 53) + 1))
+BUILDER(log_nan, fleet_log_loss(p, floats(p, "y", 1), ids(p, "l", 1), NAN))
+BUILDER(log_negative,
+        fleet_log_loss(p, floats(p, "y", 1), ids(p, "l", 1), -1e-4f))
+BUILDER(data_most, DATA(FLEET_FLOAT32, 2, -1, (INT64_C(1) << 53) + 1))
 BUILDER(data_huge, DATA(FLEET_FLOAT32, 3, -1, INT64_C(1) << 40, 1 << 30))
 BUILDER(data_name, fleet_data(p, NULL, FLEET_FLOAT32, (int64_t[]){-1}, 1))
 BUILDER(data_twice, ids(p, "x", 4))
@@ -362,6 +374,12 @@ static const refusal refusals[] = {
     {build_data_rank_9, FLEET_ESHAPE, "d: expected 1 to 8 dimensions, got 9"},
     {build_data_zero, FLEET_ESHAPE, "d: dimension 1 of [-1,0]"},
     {build_data_inner, FLEET_ESHAPE, "d: dimension 1 of [4,-1]"},
+    {build_emb_padding, FLEET_EINVAL, "padding_id 3 is not in [0, 3)"},
+    {build_emb_padding_low, FLEET_EINVAL, "padding_id -1 is not in [0, 3)"},
+    {build_sparse_most, FLEET_ESHAPE, "cannot have 9007199254740993 rows"},
+    {build_log_nan, FLEET_EINVAL, "epsilon nan"},
+    {build_log_negative, FLEET_EINVAL, "epsilon -0.0001"},
+    {build_data_most, FLEET_ESHAPE, "d: dimension 1"},
     {build_data_huge, FLEET_ESHAPE, "d: dimension 2"},
     {build_data_name, FLEET_EINVAL, "needs a name"},
     {build_data_twice, FLEET_EEXIST, "the name \"x\" is taken"},
@@ -466,6 +484,53 @@ TEST(a_table_of_the_same_name_and_shape_is_shared)
     CHECK(fleet_sparse_embedding(s.p, b, 4, NULL) == NULL);
     CHECK_FAILS(fleet_program_status(s.p), FLEET_EEXIST,
                 "\"embedding\" is there already with shape [0,3]");
+    fleet_destroy(s.f);
+}
+
+/* What is asked of a shared parameter beside its shape is not dropped. */
+TEST(who_shares_a_parameter_states_what_it_has_or_nothing)
+{
+    static const fleet_param_attr other[] = {
+        {.name = "w", .initializer = {FLEET_INIT_CONSTANT, 2, 0}},
+        {.name = "w", .learning_rate = 3},
+        {.name = "w", .l2_decay = 0.5f},
+        {.name = "w", .no_decay = 1},
+        {.name = "w", .frozen = 1},
+    };
+    static const char *const words[] = {"initializer", "learning_rate",
+                                        "l2_decay", "no_decay", "frozen"};
+    const fleet_param_attr first = {.name = "w",
+                                    .initializer = {FLEET_INIT_CONSTANT, 1, 0},
+                                    .learning_rate = 2,
+                                    .l2_decay = 0.25f};
+    const fleet_param_attr nothing = {.name = "w"};
+
+    for (int i = 0; i < 5; i++) {
+        scene s = open_scene();
+        fleet_var *w = fleet_parameter(s.p, (int64_t[]){3}, 1, &first);
+
+        CHECK(fleet_parameter(s.p, (int64_t[]){3}, 1, &first) == w);
+        CHECK(fleet_parameter(s.p, (int64_t[]){3}, 1, &nothing) == w);
+        CHECK(fleet_parameter(s.p, (int64_t[]){3}, 1, &other[i]) == NULL);
+        CHECK_STATUS(fleet_program_status(s.p), FLEET_EEXIST);
+        CHECK_CONTAINS(fleet_last_error(), words[i]);
+        fleet_destroy(s.f);
+    }
+}
+
+TEST(who_shares_a_table_states_what_it_has_or_nothing)
+{
+    fleet_sparse_embedding_options o = {.learning_rate = 2};
+    scene s = open_scene();
+    fleet_var *a = ids(s.p, "a", 1);
+
+    CHECK(fleet_sparse_embedding(s.p, a, 3, &o) != NULL);
+    CHECK(fleet_sparse_embedding(s.p, a, 3, &o) != NULL);
+    CHECK(fleet_sparse_embedding(s.p, a, 3, NULL) != NULL);
+    o.learning_rate = 1.5f;
+    CHECK(fleet_sparse_embedding(s.p, a, 3, &o) == NULL);
+    CHECK_FAILS(fleet_program_status(s.p), FLEET_EEXIST,
+                "\"embedding\" is there already with another learning_rate");
     fleet_destroy(s.f);
 }
 

@@ -94,6 +94,19 @@ static void write_noise(const char *name, size_t n, uint64_t *size,
     free(data);
 }
 
+/* Reading a file of the test's folder, with its size and hash checked. */
+static fleet_status read_checked(const char *name, uint64_t size, uint64_t hash,
+                                 char **data)
+{
+    fl_source_folder folder;
+    fleet_status status;
+
+    CHECK_OK(fl_source_folder_open(&folder, test_folder()));
+    status = fl_source_folder_checked(&folder, name, size, hash, data);
+    fl_source_folder_close(&folder);
+    return status;
+}
+
 TEST(a_writer_writes_hashes_and_counts_every_byte)
 {
     enum { N = (3 << 20) + 17 };
@@ -104,7 +117,7 @@ TEST(a_writer_writes_hashes_and_counts_every_byte)
     write_noise("f", N, &size, &hash);
     CHECK_INT(size, N);
     CHECK(hash == fl_hash(want, N, 0));
-    CHECK_OK(fl_file_read_checked(in_folder("f"), size, hash, &got));
+    CHECK_OK(read_checked("f", size, hash, &got));
     CHECK(memcmp(got, want, N) == 0);
     fl_free(got);
     free(want);
@@ -164,15 +177,15 @@ TEST(damage_to_a_file_is_found)
     fseek(f, 500, SEEK_SET);
     fputc(fgetc(f) ^ 0x10, f); /* whatever stands at 501 gets another's bits */
     fclose(f);
-    CHECK_FAILS(fl_file_read_checked(path, size, hash, &data), FLEET_ECORRUPT,
+    CHECK_FAILS(read_checked("f", size, hash, &data), FLEET_ECORRUPT,
                 "its checksum differs");
     CHECK_CONTAINS(fleet_last_error(), path);
     CHECK(data == NULL);
     CHECK(truncate(path, 999) == 0);
-    CHECK_FAILS(fl_file_read_checked(path, size, hash, &data), FLEET_ECORRUPT,
+    CHECK_FAILS(read_checked("f", size, hash, &data), FLEET_ECORRUPT,
                 "999 bytes, not 1000");
     unlink(path);
-    CHECK_FAILS(fl_file_read_checked(path, size, hash, &data), FLEET_ECORRUPT,
+    CHECK_FAILS(read_checked("f", size, hash, &data), FLEET_ECORRUPT,
                 "missing");
     CHECK(data == NULL);
 }

@@ -210,6 +210,33 @@ TEST(a_choice_is_one_of_its_names)
     fl_json_free(json);
 }
 
+/* In a time that does not grow with the square of their number. */
+TEST(elements_come_in_turn_with_their_places)
+{
+    enum { N = 1000000 };
+    fl_json *list = fl_json_array(), *root = fl_json_object();
+    fl_at at, first, e;
+    int n = 0;
+
+    for (int i = 0; i < N; i++)
+        CHECK_OK(fl_json_append(list, fl_json_bool(i % 3 == 0)));
+    CHECK_OK(fl_json_put(root, "list", list));
+    first = fl_at_root(root);
+    at = fl_at_key(&first, "list");
+    for (e = fl_at_first(&at); e.json; fl_at_next(&at, &e)) {
+        bool value;
+
+        CHECK_OK(fl_at_bool(&e, &value));
+        CHECK(value == (n % 3 == 0) && e.index == n++);
+        if (n == 7)
+            CHECK_TEXT(e.path, "list[6]");
+    }
+    CHECK_INT(n, N);
+    e = fl_at_first(&first); /* no array */
+    CHECK(e.json == NULL);
+    fl_json_free(root);
+}
+
 TEST(a_path_that_is_too_long_is_cut)
 {
     char key[1001];

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,6 +122,113 @@ TEST(a_save_replaces_an_older_one)
     CHECK(scene_hash(&a) == scene_hash(&b));
     scene_close(&a);
     scene_close(&b);
+}
+
+/* --- one that is replaced meanwhile --------------------------------------- */
+
+typedef struct saver {
+    fleet *f;
+    const char *path;
+    fleet_var **feed, *prediction;
+    atomic_bool stop;
+    int n_saved;
+} saver;
+
+static void *save_on_and_on(void *arg)
+{
+    saver *s = arg;
+
+    for (; !atomic_load(&s->stop); s->n_saved++)
+        CHECK_OK(s->feed ? fleet_save_inference_model(s->f, s->path, s->feed, 4,
+                                                      &s->prediction, 1)
+                         : fleet_save_persistables(s->f, s->path));
+    return NULL;
+}
+
+TEST(a_save_may_be_loaded_while_another_takes_its_place)
+{
+    saver save = {0};
+    pthread_t thread;
+    scene a, b;
+
+    save.path = trained_and_saved(&a, "adam");
+    save.f = a.f;
+    scene_open(&b, NULL, "adam");
+    pthread_create(&thread, NULL, save_on_and_on, &save);
+    for (int i = 0; i < 100; i++)
+        CHECK_OK(fleet_load_model(b.f, save.path));
+    atomic_store(&save.stop, true);
+    pthread_join(thread, NULL);
+    CHECK(save.n_saved > 0);
+    CHECK(scene_hash(&a) == scene_hash(&b));
+    scene_close(&a);
+    scene_close(&b);
+}
+
+TEST(a_predictor_may_be_opened_while_another_takes_its_place)
+{
+    fleet_var *feed[4];
+    saver save = {0};
+    pthread_t thread;
+    scene a;
+
+    trained(&a, "adam", 7);
+    for (int i = 0; i < 4; i++)
+        feed[i] =
+            fleet_program_var(a.p, (const char *[]){"dense", "u", "v", "w"}[i]);
+    save.f = a.f;
+    save.path = in_folder("model");
+    save.feed = feed;
+    save.prediction = a.m.prediction;
+    CHECK_OK(fleet_save_inference_model(a.f, save.path, feed, 4,
+                                        &a.m.prediction, 1));
+    pthread_create(&thread, NULL, save_on_and_on, &save);
+    for (int i = 0; i < 100; i++) {
+        fleet_predictor *p = fleet_load_inference_model(save.path);
+
+        if (!p)
+            test_fail(__FILE__, __LINE__, "%s", fleet_last_error());
+        fleet_predictor_destroy(p);
+    }
+    atomic_store(&save.stop, true);
+    pthread_join(thread, NULL);
+    CHECK(save.n_saved > 0);
+    scene_close(&a);
+}
+
+/* --- limits --------------------------------------------------------------- */
+
+/* What a program may have, its save may have. */
+TEST(the_largest_sizes_and_numbers_are_loaded_again)
+{
+    const fleet_sparse_embedding_options table = {
+        .rows = INT64_C(1) << 53,
+        .initializer = {FLEET_INIT_UNIFORM, -3e38f, 3e38f}};
+    const char *path = in_folder("saved"), *model = in_folder("model");
+    fleet_predictor *predictor;
+    fleet *f;
+
+    for (int i = 0; i < 2; i++) {
+        fleet_program *p;
+        fleet_var *ids, *out;
+
+        CHECK_OK(fleet_init(&f, NULL));
+        p = fleet_program_create(f);
+        ids = fleet_data(p, "ids", FLEET_INT64, (int64_t[]){-1, 1}, 2);
+        out =
+            fleet_scale(p, fleet_sparse_embedding(p, ids, 2, &table), 3e38f, 0);
+        CHECK_OK(fleet_program_status(p));
+        if (i == 0) {
+            CHECK_OK(fleet_save_persistables(f, path));
+            CHECK_OK(fleet_save_inference_model(f, model, &ids, 1, &out, 1));
+        } else
+            CHECK_OK(fleet_load_model(f, path));
+        fleet_destroy(f);
+    }
+    predictor = fleet_load_inference_model(model);
+    if (!predictor)
+        test_fail(__FILE__, __LINE__, "%s", fleet_last_error());
+    fleet_predictor_destroy(predictor);
 }
 
 /* --- damage -------------------------------------------------------------- */
@@ -599,6 +707,18 @@ TEST(a_predictor_refuses_what_does_not_fit)
     fleet_predictor_destroy(p);
     CHECK(fleet_load_inference_model("/nonexistent") == NULL);
     CHECK_CONTAINS(fleet_last_error(), "/nonexistent");
+    scene_close(&s);
+}
+
+TEST(a_predictor_needs_a_save_with_a_program)
+{
+    scene s;
+
+    CHECK(fleet_load_inference_model(trained_and_saved(&s, "adam")) == NULL);
+    CHECK_STATUS(fleet_last_status(), FLEET_EINVAL);
+    CHECK_CONTAINS(fleet_last_error(), "saved has no program to predict with");
+    CHECK(fleet_load_inference_model(NULL) == NULL);
+    CHECK_CONTAINS(fleet_last_error(), "NULL");
     scene_close(&s);
 }
 

@@ -106,4 +106,7 @@ TEST(options_then_the_environment_say_how_many_threads_there_are)
     CHECK_INT(threadrows(0), fl_cpu_count());
     CHECK_FAILS(fleet_init(&f, &(fleet_options){.num_threads = 65}),
                 FLEET_EINVAL, "expected 0 to 64, got 65");
+    CHECK_FAILS(
+        fleet_init(&f, &(fleet_options){.log_level = (fleet_log_level)77}),
+        FLEET_EINVAL, "log_level: 77 is none");
 }

@@ -29,7 +29,9 @@ FLEET_API fleet_status fleet_save_persistables(fleet *fleet, const char *path);
  * parameters and tables of this handle's programs. Call it after
  * fleet_minimize() to load the optimizer's states, too. Everything is read and
  * checked before anything is changed; should reading it again fail after that,
- * the handle neither runs nor saves until a load succeeds.
+ * the handle neither runs nor saves until a load succeeds. Others may save to
+ * the same path meanwhile: one whole save is loaded, the old one or the new
+ * one.
  *
  *   FLEET_ENOENT    no save there, or a parameter of the programs that it does
  *                   not have
@@ -38,7 +40,8 @@ FLEET_API fleet_status fleet_save_persistables(fleet *fleet, const char *path);
  *                   state, or statistics of other columns than a dataset's
  *   FLEET_EINVAL    an inference model
  *   FLEET_EUNSUPPORTED  another version of the format
- *   FLEET_EIO, FLEET_ENOMEM
+ *   FLEET_EIO       cannot be read, or was replaced time and again meanwhile
+ *   FLEET_ENOMEM
  */
 FLEET_API fleet_status fleet_load_model(fleet *fleet, const char *path);
 
@@ -59,7 +62,7 @@ struct fleet_feed;
 
 /* fleet_load_inference_model - a predictor of what was saved. NULL: see
  * fleet_last_status() and fleet_last_error(), with the codes of
- * fleet_load_model().
+ * fleet_load_model(); FLEET_EINVAL for a save without a program.
  *
  * What a dataset did to the values of its slots (hash, standardize, ...) is not
  * part of the program: feed what the dataset would have fed. */

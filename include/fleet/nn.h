@@ -67,7 +67,7 @@ typedef struct fleet_embedding_options {
     fleet_param_attr table; /* default: uniform in +-sqrt(1 / rows),
                                "<name>.w" */
     int has_padding;        /* nonzero: the row of padding_id reads as zeros */
-    int64_t padding_id;     /*          and is never trained */
+    int64_t padding_id;     /*          and is never trained; in [0, rows) */
 } fleet_embedding_options;
 
 /* fleet_embedding - rows of a dense table.
@@ -85,7 +85,8 @@ FLEET_API fleet_var *fleet_embedding(fleet_program *program, fleet_var *ids,
 typedef enum fleet_combiner { FLEET_SUM, FLEET_MEAN } fleet_combiner;
 
 typedef struct fleet_sparse_embedding_options {
-    const char *table; /* layers that name the same table share its rows; NULL:
+    const char *table; /* layers that name the same table share its rows, and
+                          state the same of it below, or nothing; NULL:
                           "embedding" */
     fleet_initializer initializer; /* of a row; default: uniform in
                                       +-sqrt(1 / dim) */
@@ -184,7 +185,7 @@ FLEET_API fleet_var *fleet_sigmoid_cross_entropy(fleet_program *program,
                                                  fleet_var *label);
 
 /* fleet_log_loss - binary, of a probability; -y log(p + e) - (1 - y) log(1 - p
- * + e). p and label [B, 1]; e of 0 means Fleet's 1e-4. */
+ * + e). p and label [B, 1]; e >= 0; 0 means Fleet's 1e-4. */
 FLEET_API fleet_var *fleet_log_loss(fleet_program *program, fleet_var *p,
                                     fleet_var *label, float epsilon);
 

@@ -108,7 +108,9 @@ typedef struct fleet_initializer {
 /* What can be said about a parameter. All-zero fields are defaults. */
 typedef struct fleet_param_attr {
     const char *name; /* NULL: from the layer's name. A name that the program
-                         has with the same shape is shared, not made anew */
+                         has with the same shape is shared, not made anew;
+                         the fields below then are defaults or those it has:
+                         else FLEET_EEXIST */
     fleet_initializer initializer;
     float learning_rate; /* factor on the optimizer's; 0: 1 */
     float l2_decay;      /* in place of the optimizer's; 0: the optimizer's */

@@ -78,10 +78,12 @@ int fl_fd_lift(int fd)
     return high;
 }
 
-fleet_status fl_file_read(const char *path, char **data, size_t *size)
+static fleet_status read_at(int folder, const char *name, const char *path,
+                            char **data, size_t *size)
 {
     /* not waiting for somebody to write: a pipe is refused below */
-    int fd = fl_fd_lift(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    int fd =
+        fl_fd_lift(openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     fleet_status status;
     struct stat st;
 
@@ -95,6 +97,11 @@ fleet_status fl_file_read(const char *path, char **data, size_t *size)
             : fl_fail(FLEET_EIO, "cannot read %s: not a regular file", path);
     close(fd);
     return status;
+}
+
+fleet_status fl_file_read(const char *path, char **data, size_t *size)
+{
+    return read_at(AT_FDCWD, path, path, data, size);
 }
 
 bool fl_file_exists(const char *path)
@@ -196,27 +203,74 @@ fleet_status fl_writer_close(fl_writer *w, uint64_t *size, uint64_t *hash)
     return status;
 }
 
-fleet_status fl_file_read_checked(const char *path, uint64_t size,
-                                  uint64_t hash, char **data)
+/* --- a folder that is read ----------------------------------------------- */
+
+fleet_status fl_source_folder_open(fl_source_folder *f, const char *path)
 {
+    *f = (fl_source_folder){-1, fl_strdup(path)};
+    if (!f->path)
+        return FLEET_ENOMEM;
+    f->fd = fl_fd_lift(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    return f->fd >= 0 ? FLEET_OK : io_failed("open", path);
+}
+
+bool fl_source_folder_replaced(const fl_source_folder *f)
+{
+    struct stat is, there;
+
+    return f->fd >= 0 && fstat(f->fd, &is) == 0 &&
+           (stat(f->path, &there) != 0 || there.st_dev != is.st_dev ||
+            there.st_ino != is.st_ino);
+}
+
+void fl_source_folder_close(fl_source_folder *f)
+{
+    if (f->path && f->fd >= 0)
+        close(f->fd);
+    fl_free(f->path);
+    *f = (fl_source_folder){-1, NULL};
+}
+
+fleet_status fl_source_folder_read(const fl_source_folder *f, const char *name,
+                                   char **data, size_t *size)
+{
+    char *path = fl_path_join(f->path, name);
+    fleet_status status = FLEET_ENOMEM;
+
+    *data = NULL;
+    if (path)
+        status = read_at(f->fd, name, path, data, size);
+    fl_free(path);
+    return status;
+}
+
+static fleet_status damaged(const fl_source_folder *f, const char *name,
+                            const char *how)
+{
+    return fl_fail(FLEET_ECORRUPT, "%s/%s: %s", f->path, name, how);
+}
+
+fleet_status fl_source_folder_checked(const fl_source_folder *f,
+                                      const char *name, uint64_t size,
+                                      uint64_t hash, char **data)
+{
+    char how[80] = "";
     size_t got;
-    fleet_status status = fl_file_read(path, data, &got);
+    fleet_status status = fl_source_folder_read(f, name, data, &got);
 
     if (status == FLEET_ENOENT)
-        return fl_fail(FLEET_ECORRUPT, "%s: missing", path);
+        return damaged(f, name, "missing");
     FL_TRY(status);
     if (got != size)
-        status = fl_fail(FLEET_ECORRUPT,
-                         "%s: damaged: %zu bytes, not %llu as written", path,
-                         got, (unsigned long long)size);
+        snprintf(how, sizeof how, "damaged: %zu bytes, not %llu as written",
+                 got, (unsigned long long)size);
     else if (fl_hash(*data, got, 0) != hash)
-        status =
-            fl_fail(FLEET_ECORRUPT, "%s: damaged: its checksum differs", path);
-    if (status != FLEET_OK) {
-        fl_free(*data);
-        *data = NULL;
-    }
-    return status;
+        snprintf(how, sizeof how, "damaged: its checksum differs");
+    if (!*how)
+        return FLEET_OK;
+    fl_free(*data);
+    *data = NULL;
+    return damaged(f, name, how);
 }
 
 /* --- globs --------------------------------------------------------------- */

@@ -13,6 +13,24 @@
 fleet_status fl_file_read(const char *path, char **data, size_t *size);
 bool fl_file_exists(const char *path);
 
+/* A folder that is read: still the same one when another has taken its path. */
+typedef struct fl_source_folder {
+    int fd;
+    char *path;
+} fl_source_folder;
+
+fleet_status fl_source_folder_open(fl_source_folder *f, const char *path);
+bool fl_source_folder_replaced(const fl_source_folder *f);
+void fl_source_folder_close(fl_source_folder *f);
+
+/* All of its file, as above; FLEET_ECORRUPT, naming it, if it is not of the
+ * size and the hash (XXH64) that are given. */
+fleet_status fl_source_folder_read(const fl_source_folder *f, const char *name,
+                                   char **data, size_t *size);
+fleet_status fl_source_folder_checked(const fl_source_folder *f,
+                                      const char *name, uint64_t size,
+                                      uint64_t hash, char **data);
+
 /* "folder/name"; for fl_free(), NULL without memory. */
 char *fl_path_join(const char *folder, const char *name);
 
@@ -52,11 +70,6 @@ fleet_status fl_writer_open(fl_writer *w, const char *folder, const char *name);
 void fl_writer_put(fl_writer *w, const void *data, size_t size);
 /* Flush to the disk and close; size and hash of the file. */
 fleet_status fl_writer_close(fl_writer *w, uint64_t *size, uint64_t *hash);
-
-/* A file's bytes in memory, checked against size and hash. FLEET_ECORRUPT
- * names it. */
-fleet_status fl_file_read_checked(const char *path, uint64_t size,
-                                  uint64_t hash, char **data);
 
 /* Sorted paths that match the globs, each glob's in its turn and bytewise
  * sorted over all; a glob without a match is an error. */

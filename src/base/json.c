@@ -1,6 +1,7 @@
 /* json.c - see json.h. */
 #include "base/json.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -52,24 +53,40 @@ void fl_json_free(fl_json *json)
 
 fl_at fl_at_root(const fl_json *json)
 {
-    return (fl_at){json, ""};
+    return (fl_at){.json = json};
 }
 
 fl_at fl_at_key(const fl_at *object, const char *key)
 {
-    fl_at at = {cJSON_GetObjectItemCaseSensitive(object->json, key), ""};
+    fl_at at = {.json = cJSON_GetObjectItemCaseSensitive(object->json, key)};
 
     snprintf(at.path, sizeof at.path, "%.150s%s%.40s", object->path,
              *object->path ? "." : "", key);
     return at;
 }
 
-fl_at fl_at_index(const fl_at *array, int index)
+static fl_at element(const fl_at *array, const fl_json *json, int index)
 {
-    fl_at at = {cJSON_GetArrayItem(array->json, index), ""};
+    fl_at at = {.json = json, .index = index};
 
     snprintf(at.path, sizeof at.path, "%.180s[%d]", array->path, index);
     return at;
+}
+
+fl_at fl_at_index(const fl_at *array, int index)
+{
+    return element(array, cJSON_GetArrayItem(array->json, index), index);
+}
+
+fl_at fl_at_first(const fl_at *array)
+{
+    return element(array,
+                   cJSON_IsArray(array->json) ? array->json->child : NULL, 0);
+}
+
+void fl_at_next(const fl_at *array, fl_at *e)
+{
+    *e = element(array, e->json->next, e->index + 1);
 }
 
 int fl_at_count(const fl_at *array)
@@ -201,6 +218,15 @@ fleet_status fl_at_double(const fl_at *at, double low, double high, double *out)
     fl_at_expected(at, fl_text_chars(&what));
     fl_text_done(&what);
     return FLEET_ECONFIG;
+}
+
+fleet_status fl_at_float(const fl_at *at, float *out)
+{
+    double x = (double)*out;
+
+    FL_TRY(fl_at_double(at, -(double)FLT_MAX, (double)FLT_MAX, &x));
+    *out = (float)x;
+    return FLEET_OK;
 }
 
 fleet_status fl_at_string(const fl_at *at, const char **out)

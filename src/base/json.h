@@ -15,6 +15,7 @@ typedef struct cJSON fl_json;
 typedef struct fl_at {
     const fl_json *json; /* NULL: absent */
     char path[200];      /* "dataset.train[1]"; "" is the whole text */
+    int index;           /* fl_at_next()'s */
 } fl_at;
 
 /* Parse size bytes. name, a file's say, stands in the error with the line. */
@@ -24,7 +25,11 @@ void fl_json_free(fl_json *json);
 
 fl_at fl_at_root(const fl_json *json);
 fl_at fl_at_key(const fl_at *object, const char *key); /* may be absent */
-fl_at fl_at_index(const fl_at *array, int index);
+fl_at fl_at_index(const fl_at *array, int index); /* walks: for short ones */
+/* The elements in turn:
+ * for (fl_at e = fl_at_first(&a); e.json; fl_at_next(&a, &e)) */
+fl_at fl_at_first(const fl_at *array);
+void fl_at_next(const fl_at *array, fl_at *element);
 int fl_at_count(const fl_at *array); /* elements, 0 when absent */
 bool fl_at_is_array(const fl_at *at);
 bool fl_at_is_string(const fl_at *at);
@@ -40,6 +45,7 @@ fleet_status fl_at_int(const fl_at *at, int64_t low, int64_t high,
                        int64_t *out);
 fleet_status fl_at_double(const fl_at *at, double low, double high,
                           double *out);
+fleet_status fl_at_float(const fl_at *at, float *out); /* any that is finite */
 fleet_status fl_at_string(const fl_at *at, const char **out); /* not a copy */
 fleet_status fl_at_required(const fl_at *at);                 /* present */
 

@@ -106,21 +106,23 @@ static fleet_status set_statistics(fleet *f, const fl_statistics *s)
     return FLEET_OK;
 }
 
-fleet_status fleet_load_model(fleet *f, const char *path)
+static fleet_status load(void *arg, fl_saved *s)
 {
     fl_statistics statistics = {0};
-    fleet_status status;
-    fl_saved s;
+    fleet *f = arg;
+    fleet_status status = read_statistics(f, s, &statistics);
 
-    FL_TRY(fl_handle_check(f, "fleet_load_model"));
-    FL_TRY(add_programs(f));
-    FL_TRY(fl_saved_open(&s, path, "checkpoint"));
-    status = read_statistics(f, &s, &statistics);
     if (status == FLEET_OK)
-        status = fl_saved_apply(&s, f->store);
+        status = fl_saved_apply(s, f->store);
     if (status == FLEET_OK)
         status = set_statistics(f, &statistics);
     fl_statistics_done(&statistics);
-    fl_saved_close(&s);
     return status;
+}
+
+fleet_status fleet_load_model(fleet *f, const char *path)
+{
+    FL_TRY(fl_handle_check(f, "fleet_load_model"));
+    FL_TRY(add_programs(f));
+    return fl_saved_use(path, "checkpoint", load, f);
 }

@@ -211,30 +211,53 @@ struct fleet_predictor {
 static fleet_status read_vars(const fleet_program *p, const fl_at *at,
                               fl_var_kind kind, fleet_var ***v, int *n)
 {
-    int count = fl_at_count(at);
-
-    if (!fl_at_is_array(at) || count > 20000)
+    if (!fl_at_is_array(at))
         return fl_at_expected(at, "names of variables");
-    FL_TRY(FL_NEW(v, (size_t)count * sizeof **v));
-    for (*n = 0; *n < count; (*n)++) {
-        fl_at one = fl_at_index(at, *n);
+    FL_TRY(FL_NEW(v, (size_t)fl_at_count(at) * sizeof **v));
+    for (fl_at e = fl_at_first(at); e.json; fl_at_next(at, &e)) {
         const char *name = "";
+        fleet_var *found;
 
-        FL_TRY(fl_at_string(&one, &name));
-        (*v)[*n] = fleet_program_var(p, name);
-        if (!(*v)[*n] || (*v)[*n]->kind != kind)
-            return fl_fail(FLEET_ECONFIG, "%s: no such variable", one.path);
+        FL_TRY(fl_at_string(&e, &name));
+        found = fleet_program_var(p, name);
+        if (!found || found->kind != kind)
+            return fl_fail(FLEET_ECONFIG, "%s: no such variable", e.path);
+        (*v)[(*n)++] = found;
     }
     return FLEET_OK;
 }
 
-static fleet_status read_model(fleet_predictor *p, fl_saved *s)
+static void forget_model(fleet_predictor *p)
 {
+    fl_program_free(p->program);
+    fl_store_destroy(p->store);
+    fl_free(p->input);
+    fl_free(p->output);
+    p->program = NULL;
+    p->store = NULL;
+    p->input = p->output = NULL;
+    p->n_input = p->n_output = 0;
+}
+
+static fleet_status read_model(void *arg, fl_saved *s)
+{
+    fleet_predictor *p = arg;
     fl_at root = fl_at_root(s->manifest), at = fl_at_key(&root, "program");
     fl_at feed = fl_at_key(&at, "feed"), fetch = fl_at_key(&at, "fetch");
     fleet_status status;
 
+    if (!at.json)
+        return fl_fail(FLEET_EINVAL,
+                       "%s has no program to predict with: it was saved by "
+                       "fleet_save_persistables(); expected one by "
+                       "fleet_save_inference_model()",
+                       s->folder.path);
+    forget_model(p);
     p->context.seed = s->seed;
+    FL_TRY(fl_store_create(&p->context, fl_table_make, &p->store));
+    p->program = fl_program_create(&p->context, p->store);
+    if (!p->program)
+        return FLEET_ENOMEM;
     FL_TRY(fl_program_from_json(p->program, &at, fl_op_find));
     FL_TRY(read_vars(p->program, &feed, FL_VAR_DATA, &p->input, &p->n_input));
     FL_TRY(
@@ -245,19 +268,9 @@ static fleet_status read_model(fleet_predictor *p, fl_saved *s)
 
 static fleet_status open_model(fleet_predictor *p, const char *path)
 {
-    fleet_status status;
-    fl_saved s;
-
     FL_TRY(fl_context_init(&p->context, 0, 1));
     p->context.survives_fork = true;
-    FL_TRY(fl_store_create(&p->context, fl_table_make, &p->store));
-    p->program = fl_program_create(&p->context, p->store);
-    if (!p->program)
-        return FLEET_ENOMEM;
-    FL_TRY(fl_saved_open(&s, path, NULL));
-    status = read_model(p, &s);
-    fl_saved_close(&s);
-    return status;
+    return fl_saved_use(path, NULL, read_model, p);
 }
 
 fleet_predictor *fleet_load_inference_model(const char *path)
@@ -285,13 +298,10 @@ void fleet_predictor_destroy(fleet_predictor *p)
         fl_free(p->idle);
         p->idle = next;
     }
-    fl_program_free(p->program);
-    fl_store_destroy(p->store);
+    forget_model(p);
     fl_context_done(&p->context);
     fl_log_done(&p->context.log);
     pthread_mutex_destroy(&p->lock);
-    fl_free(p->input);
-    fl_free(p->output);
     fl_free(p);
 }
 

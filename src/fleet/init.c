@@ -61,6 +61,9 @@ static fleet_status open_handle(fleet *f, const fleet_options *o)
     if (o->num_threads < 0 || o->num_threads > FL_MAX_THREAD)
         return fl_fail(FLEET_EINVAL, "num_threads: expected 0 to %d, got %d",
                        FL_MAX_THREAD, o->num_threads);
+    if (o->log_level < FLEET_LOG_DEFAULT || o->log_level > FLEET_LOG_SILENT)
+        return fl_fail(FLEET_EINVAL, "log_level: %d is none",
+                       (int)o->log_level);
     FL_TRY(check_environment());
     FL_TRY(fl_context_init(&f->context, o->seed, o->num_threads));
     return fl_store_create(&f->context, fl_table_make, &f->store);

@@ -69,7 +69,7 @@ static fleet_status read_param(const fl_at *entry, fl_saved_item *item)
     for (int i = 0; i < n; i++) {
         fl_at one = fl_at_index(&shape, i);
 
-        FL_TRY(fl_at_int(&one, 1, (int64_t)1 << 40, &dims[i]));
+        FL_TRY(fl_at_int(&one, 1, FL_MOST_DIM, &dims[i]));
     }
     FL_TRY(fl_shape_check(item->name, dims, n));
     item->shape = fl_shape_make(dims, n);
@@ -82,60 +82,43 @@ static fleet_status read_table(const fl_at *entry, fl_saved_item *item)
     fl_at a_at = fl_at_key(entry, "a"), b_at = fl_at_key(entry, "b");
     fl_at seed_at = fl_at_key(entry, "seed");
     int64_t dim = 0, modulo = 0, kind = 0;
-    fleet_initializer first;
-    double a = 0, b = 0;
+    fleet_initializer first = {0};
 
     FL_TRY(read_text(entry, "name", &item->name));
     FL_TRY(read_int(entry, "dim", 1, 1 << 20, &dim));
-    FL_TRY(read_int(entry, "modulo", 0, (int64_t)1 << 53, &modulo));
+    FL_TRY(read_int(entry, "modulo", 0, FL_MOST_DIM, &modulo));
     FL_TRY(read_int(entry, "rows", 0, (int64_t)1 << 53, &item->n));
     FL_TRY(read_int(entry, "initializer", FLEET_INIT_CONSTANT,
                     FLEET_INIT_KAIMING_NORMAL, &kind));
-    FL_TRY(fl_at_double(&a_at, -1e30, 1e30, &a));
-    FL_TRY(fl_at_double(&b_at, -1e30, 1e30, &b));
+    FL_TRY(fl_at_float(&a_at, &first.a));
+    FL_TRY(fl_at_float(&b_at, &first.b));
     item->shape = fl_shape_2(modulo, dim);
-    first =
-        (fleet_initializer){(fleet_initializer_kind)kind, (float)a, (float)b};
+    first.kind = (fleet_initializer_kind)kind;
     FL_TRY(fl_initializer_check(item->name, &first));
     item->filler = fl_filler_make(&first, dim, dim, 0, item->name);
     FL_TRY(read_hex(&seed_at, &item->filler.seed));
     return read_states(entry, item);
 }
 
+typedef fleet_status read_item(const fl_at *entry, fl_saved_item *item);
+
 /* Records go by name: two things of one name would be taken for each other. */
-static fleet_status check_names(const fl_at *list, fl_saved_item *item, int n)
+static fleet_status read_items(const fl_at *list, read_item *read,
+                               fl_saved_item **item, int *n, fl_map *names)
 {
-    fl_map names = {0};
-    fleet_status status = FLEET_OK;
-
-    for (int i = 0; i < n && status == FLEET_OK; i++) {
-        if (fl_map_get(&names, item[i].name))
-            status = fl_fail(FLEET_ECORRUPT, "%s: \"%s\" stands twice",
-                             list->path, item[i].name);
-        else
-            status = fl_map_put(&names, item[i].name, &item[i]);
-    }
-    fl_map_done(&names);
-    return status;
-}
-
-static fleet_status read_items(const fl_at *list,
-                               fleet_status (*read)(const fl_at *,
-                                                    fl_saved_item *),
-                               fl_saved_item **item, int *n)
-{
-    enum { MOST = 20000 };
-    int count = fl_at_count(list);
-
-    if (!fl_at_is_array(list) || count > MOST)
+    if (!fl_at_is_array(list))
         return fl_at_expected(list, "an array");
-    FL_TRY(FL_NEW(item, (size_t)count * sizeof **item));
-    for (*n = 0; *n < count; (*n)++) {
-        fl_at one = fl_at_index(list, *n);
+    FL_TRY(FL_NEW(item, (size_t)fl_at_count(list) * sizeof **item));
+    for (fl_at e = fl_at_first(list); e.json; fl_at_next(list, &e)) {
+        fl_saved_item *one = &(*item)[(*n)++];
 
-        FL_TRY(read(&one, &(*item)[*n]));
+        FL_TRY(read(&e, one));
+        if (fl_map_get(names, one->name))
+            return fl_fail(FLEET_ECORRUPT, "%s: \"%s\" stands twice", e.path,
+                           one->name);
+        FL_TRY(fl_map_put(names, one->name, one));
     }
-    return check_names(list, *item, *n);
+    return FLEET_OK;
 }
 
 static fleet_status read_manifest(fl_saved *s, const char *what)
@@ -158,32 +141,28 @@ static fleet_status read_manifest(fl_saved *s, const char *what)
                        found, what);
     FL_TRY(read_hex(&seed, &s->seed));
     FL_TRY(read_int(&root, "updates", 0, (int64_t)1 << 53, &s->updates));
-    FL_TRY(read_items(&params, read_param, &s->param, &s->n_param));
-    return read_items(&tables, read_table, &s->table, &s->n_table);
+    FL_TRY(read_items(&params, read_param, &s->param, &s->n_param, &s->params));
+    return read_items(&tables, read_table, &s->table, &s->n_table, &s->tables);
 }
 
 /* The manifest's text, checked against the sum beside it. */
-static fleet_status read_checked(const char *path, char **text, size_t *size)
+static fleet_status read_checked(const fl_source_folder *f, char **text,
+                                 size_t *size)
 {
-    char *file = fl_path_join(path, FL_MANIFEST);
-    char *sum_file = fl_path_join(path, FL_MANIFEST_SUM), *sum = NULL;
-    fleet_status status = FLEET_ENOMEM;
+    char *sum = NULL;
     size_t sum_size;
+    fleet_status status;
 
-    if (file && sum_file) {
-        status = fl_file_read(file, text, size);
-        if (status == FLEET_OK)
-            status = fl_file_read(sum_file, &sum, &sum_size);
-        if (status == FLEET_OK &&
-            (sum_size != 17 ||
-             strtoull(sum, NULL, 16) != fl_hash(*text, *size, 0)))
-            status = fl_fail(FLEET_ECORRUPT,
-                             "%s: damaged: its checksum differs", file);
-        else if (status == FLEET_ENOENT && *text)
-            status = fl_fail(FLEET_ECORRUPT, "%s: missing", sum_file);
-    }
-    fl_free(file);
-    fl_free(sum_file);
+    FL_TRY(fl_source_folder_read(f, FL_MANIFEST, text, size));
+    status = fl_source_folder_read(f, FL_MANIFEST_SUM, &sum, &sum_size);
+    if (status == FLEET_ENOENT)
+        status =
+            fl_fail(FLEET_ECORRUPT, "%s/%s: missing", f->path, FL_MANIFEST_SUM);
+    else if (status == FLEET_OK &&
+             (sum_size != 17 ||
+              strtoull(sum, NULL, 16) != fl_hash(*text, *size, 0)))
+        status = fl_fail(FLEET_ECORRUPT, "%s/%s: damaged: its checksum differs",
+                         f->path, FL_MANIFEST);
     fl_free(sum);
     return status;
 }
@@ -192,7 +171,7 @@ static fleet_status open_manifest(fl_saved *s, const char *what)
 {
     char *text = NULL;
     size_t size;
-    fleet_status status = read_checked(s->path, &text, &size);
+    fleet_status status = read_checked(&s->folder, &text, &size);
 
     if (status == FLEET_OK)
         status = fl_json_parse(text, size, FL_MANIFEST, &s->manifest);
@@ -201,13 +180,13 @@ static fleet_status open_manifest(fl_saved *s, const char *what)
     status = read_manifest(s, what);
     return status == FLEET_OK
                ? status
-               : fl_fail_in(status, "%s/%s", s->path, FL_MANIFEST);
+               : fl_fail_in(status, "%s/%s", s->folder.path, FL_MANIFEST);
 }
 
 /* --- parts --------------------------------------------------------------- */
 
 typedef struct part {
-    const char *file;
+    const char *folder, *file;
     char *data;
     size_t size, at;
 } part;
@@ -223,8 +202,8 @@ typedef fleet_status visit_record(void *arg, const record *r);
 
 static fleet_status damaged(const part *p, const char *why)
 {
-    return fl_fail(FLEET_ECORRUPT, "%s: damaged: %s at byte %zu", p->file, why,
-                   p->at);
+    return fl_fail(FLEET_ECORRUPT, "%s/%s: damaged: %s at byte %zu", p->folder,
+                   p->file, why, p->at);
 }
 
 static size_t payload_size(const fl_saved_item *item, const fl_record *h)
@@ -282,17 +261,14 @@ static fleet_status walk_part(part *p, const fl_saved *s, visit_record *visit,
 }
 
 /* A part's name must not lead out of the folder. */
-static fleet_status part_path(const fl_saved *s, const fl_at *entry,
-                              char **path)
+static fleet_status part_name(const fl_at *entry, const char **file)
 {
-    const char *file = "";
-
-    FL_TRY(read_text(entry, "file", &file));
-    if (!*file || strchr(file, '/'))
-        return fl_fail(FLEET_ECORRUPT, "%s: \"%s\" is no part's name",
-                       entry->path, file);
-    *path = fl_path_join(s->path, file);
-    return *path ? FLEET_OK : FLEET_ENOMEM;
+    *file = "";
+    FL_TRY(read_text(entry, "file", file));
+    return **file && !strchr(*file, '/')
+               ? FLEET_OK
+               : fl_fail(FLEET_ECORRUPT, "%s: \"%s\" is no part's name",
+                         entry->path, *file);
 }
 
 static fleet_status read_part(const fl_saved *s, const fl_at *entry,
@@ -302,20 +278,16 @@ static fleet_status read_part(const fl_saved *s, const fl_at *entry,
     fleet_status status;
     int64_t size = 0;
     uint64_t sum;
-    part p = {0};
-    char *path = NULL;
+    part p = {.folder = s->folder.path};
 
     FL_TRY(read_int(entry, "size", 0, (int64_t)1 << 53, &size));
     FL_TRY(read_hex(&sum_at, &sum));
-    FL_TRY(part_path(s, entry, &path));
-    status = fl_file_read_checked(path, (uint64_t)size, sum, &p.data);
-    if (status == FLEET_OK) {
-        p.file = path;
-        p.size = (size_t)size;
-        status = walk_part(&p, s, visit, arg);
-    }
+    FL_TRY(part_name(entry, &p.file));
+    FL_TRY(fl_source_folder_checked(&s->folder, p.file, (uint64_t)size, sum,
+                                    &p.data));
+    p.size = (size_t)size;
+    status = walk_part(&p, s, visit, arg);
     fl_free(p.data);
-    fl_free(path);
     return status;
 }
 
@@ -326,11 +298,8 @@ static fleet_status each_record(const fl_saved *s, visit_record *visit,
 
     if (!fl_at_is_array(&list))
         return fl_at_expected(&list, "an array");
-    for (int i = 0; i < fl_at_count(&list); i++) {
-        fl_at entry = fl_at_index(&list, i);
-
-        FL_TRY(read_part(s, &entry, visit, arg));
-    }
+    for (fl_at e = fl_at_first(&list); e.json; fl_at_next(&list, &e))
+        FL_TRY(read_part(s, &e, visit, arg));
     return FLEET_OK;
 }
 
@@ -351,8 +320,8 @@ static fleet_status check_seen(const fl_saved *s, const fl_saved_item *item,
             return fl_fail(FLEET_ECORRUPT,
                            "%s: damaged: the parts hold %lld %s of \"%s\", not "
                            "%lld",
-                           s->path, (long long)item[i].seen, unit, item[i].name,
-                           (long long)item[i].n);
+                           s->folder.path, (long long)item[i].seen, unit,
+                           item[i].name, (long long)item[i].n);
     return FLEET_OK;
 }
 
@@ -364,38 +333,50 @@ static fleet_status open_all(fl_saved *s, const char *what)
     return check_seen(s, s->table, s->n_table, "rows");
 }
 
-fleet_status fl_saved_open(fl_saved *s, const char *path, const char *what)
+static void close_all(fl_saved *s)
 {
-    fleet_status status;
-
-    *s = (fl_saved){0};
-    if (!path)
-        return fl_fail(FLEET_EINVAL, "load: the path is NULL");
-    s->path = fl_strdup(path);
-    status = s->path ? open_all(s, what) : FLEET_ENOMEM;
-    if (status != FLEET_OK)
-        fl_saved_close(s);
-    return status;
-}
-
-void fl_saved_close(fl_saved *s)
-{
-    fl_free(s->path);
+    fl_source_folder_close(&s->folder);
     fl_json_free(s->manifest);
     fl_free(s->param);
     fl_free(s->table);
-    *s = (fl_saved){0};
+    fl_map_done(&s->params);
+    fl_map_done(&s->tables);
+}
+
+/* *again: it failed, and another save has taken its place meanwhile. */
+static fleet_status use_once(const char *path, const char *what,
+                             fl_saved_user *use, void *arg, bool *again)
+{
+    fl_saved s = {0};
+    fleet_status status = fl_source_folder_open(&s.folder, path);
+
+    if (status == FLEET_OK)
+        status = open_all(&s, what);
+    if (status == FLEET_OK)
+        status = use(arg, &s);
+    *again = status != FLEET_OK && fl_source_folder_replaced(&s.folder);
+    close_all(&s);
+    return status;
+}
+
+fleet_status fl_saved_use(const char *path, const char *what,
+                          fl_saved_user *use, void *arg)
+{
+    enum { TRIES = 20 };
+    fleet_status status = FLEET_OK;
+    bool again = true;
+
+    if (!path)
+        return fl_fail(FLEET_EINVAL, "load: the path is NULL");
+    for (int i = 0; again && i < TRIES; i++)
+        status = use_once(path, what, use, arg, &again);
+    return again ? fl_fail(FLEET_EIO,
+                           "%s was replaced %d times while it was read", path,
+                           TRIES)
+                 : status;
 }
 
 /* --- into a store -------------------------------------------------------- */
-
-static fl_saved_item *find_item(fl_saved_item *item, int n, const char *name)
-{
-    for (int i = 0; i < n; i++)
-        if (strcmp(item[i].name, name) == 0)
-            return &item[i];
-    return NULL;
-}
 
 /* The optimizer's states must be the saved ones; without one, none are read. */
 static fleet_status check_states(const fl_saved_item *item,
@@ -422,11 +403,11 @@ static fleet_status check_item(const fl_saved *s, const fl_store *store,
                                const fl_shape *shape)
 {
     if (!item)
-        return fl_fail(FLEET_ENOENT, "%s has no \"%s\"", s->path, name);
+        return fl_fail(FLEET_ENOENT, "%s has no \"%s\"", s->folder.path, name);
     if (!fl_shape_equal(&item->shape, shape))
         return fl_fail(FLEET_ESHAPE, "\"%s\" has shape %s, but %s in %s", name,
                        fl_shape_print(shape).chars,
-                       fl_shape_print(&item->shape).chars, s->path);
+                       fl_shape_print(&item->shape).chars, s->folder.path);
     return check_states(item, store);
 }
 
@@ -435,15 +416,15 @@ static fleet_status check_fit(fl_saved *s, const fl_store *store)
     for (size_t i = 0; i < store->params.n; i++) {
         const fl_param *p = store->params.entry[i].value;
 
-        FL_TRY(check_item(s, store, find_item(s->param, s->n_param, p->name),
-                          p->name, &p->shape));
+        FL_TRY(check_item(s, store, fl_map_get(&s->params, p->name), p->name,
+                          &p->shape));
     }
     for (size_t i = 0; i < store->tables.n; i++) {
         const fl_rows *r = store->tables.entry[i].value;
         fl_shape shape = fl_shape_2(r->modulo, r->dim);
 
-        FL_TRY(check_item(s, store, find_item(s->table, s->n_table, r->name),
-                          r->name, &shape));
+        FL_TRY(check_item(s, store, fl_map_get(&s->tables, r->name), r->name,
+                          &shape));
     }
     return FLEET_OK;
 }
@@ -505,7 +486,7 @@ static fleet_status apply_all(fl_saved *s, fl_store *store)
         fl_rows *r = store->tables.entry[i].value;
 
         r->methods->clear(r);
-        r->filler = find_item(s->table, s->n_table, r->name)->filler;
+        r->filler = ((fl_saved_item *)fl_map_get(&s->tables, r->name))->filler;
     }
     FL_TRY(each_record(s, apply_record, store));
     store->updates = s->updates;

@@ -58,19 +58,23 @@ typedef struct fl_saved_item {
 } fl_saved_item;
 
 typedef struct fl_saved {
-    char *path;
+    fl_source_folder folder;
     fl_json *manifest;
     uint64_t seed;
     int64_t updates;
     fl_saved_item *param, *table;
     int n_param, n_table;
+    fl_map params, tables; /* the items by name */
 } fl_saved;
 
 /* Open and check everything: the manifest, each part's size and checksum, and
  * that the parts hold just what the manifest promises. what: "checkpoint", or
- * NULL for anything that a predictor can run. */
-fleet_status fl_saved_open(fl_saved *s, const char *path, const char *what);
-void fl_saved_close(fl_saved *s);
+ * NULL for anything that a predictor can run. Then use it, and close it. If
+ * another save takes the place of this one meanwhile, all of it is done again
+ * with that one: use must not mind what a call of it before has left. */
+typedef fleet_status fl_saved_user(void *arg, fl_saved *s);
+fleet_status fl_saved_use(const char *path, const char *what,
+                          fl_saved_user *use, void *arg);
 
 /* Bring it into the store: whatever the store has and the save has, too. The
  * store's parameters and tables must all be there, with equal shapes; states

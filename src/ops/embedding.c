@@ -178,7 +178,7 @@ static fleet_status check_table(const char *op, int64_t rows, int64_t dim)
     if (dim < 1 || dim > (1 << 20))
         return fl_fail(FLEET_ESHAPE, "%s: cannot have rows of %" PRId64, op,
                        dim);
-    if (rows < 0)
+    if (rows < 0 || rows > FL_MOST_DIM)
         return fl_fail(FLEET_ESHAPE, "%s: cannot have %" PRId64 " rows", op,
                        rows);
     return FLEET_OK;
@@ -203,6 +203,12 @@ fleet_var *fleet_embedding(fleet_program *p, fleet_var *ids, int64_t rows,
                 "%" PRId64,
                 rows, dim);
         return fl_program_failed(p, FLEET_ESHAPE);
+    }
+    if (o->has_padding && (padding < 0 || padding >= rows)) {
+        fl_fail(FLEET_EINVAL,
+                "embedding: padding_id %" PRId64 " is not in [0, %" PRId64 ")",
+                padding, rows);
+        return fl_program_failed(p, FLEET_EINVAL);
     }
     name = o->name ? o->name : fl_program_name(p, "embedding");
     if (!name)
@@ -309,8 +315,10 @@ fleet_var *fleet_sparse_embedding(fleet_program *p, fleet_var *ids, int64_t dim,
                              .l2_decay = o->l2_decay,
                              .no_decay = o->no_decay,
                              .frozen = o->frozen};
+    fleet_initializer uniform = {FLEET_INIT_UNIFORM, 0, 0};
     fleet_var *in[2] = {NULL, ids};
     fleet_status status;
+    fl_shape shape;
 
     if (!fl_builder_ready(p, ids))
         return NULL;
@@ -324,14 +332,11 @@ fleet_var *fleet_sparse_embedding(fleet_program *p, fleet_var *ids, int64_t dim,
     status = check_sparse(dim, o);
     if (status != FLEET_OK)
         return fl_program_failed(p, status);
-    if (attr.initializer.kind == FLEET_INIT_DEFAULT) {
-        float limit = sqrtf(1.0f / (float)dim);
-
-        attr.initializer =
-            (fleet_initializer){FLEET_INIT_UNIFORM, -limit, limit};
-    }
+    uniform.b = sqrtf(1.0f / (float)dim);
+    uniform.a = -uniform.b;
+    shape = fl_shape_2(o->rows, dim);
     in[IN_TABLE] = fl_program_table(p, o->table ? o->table : "embedding",
-                                    o->rows, dim, &attr);
+                                    &shape, &attr, uniform);
     return fl_program_add(p, &fl_op_sparse_embedding, in, 2,
                           &FL_ATTR_INT("combiner", (int)o->combiner), 1);
 }

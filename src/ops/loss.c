@@ -442,5 +442,12 @@ fleet_var *fleet_log_loss(fleet_program *p, fleet_var *x, fleet_var *label,
 {
     fl_attr attr = FL_ATTR_FLOAT("epsilon", epsilon == 0 ? 1e-4f : epsilon);
 
+    if (!fl_builder_ready(p, x))
+        return NULL;
+    if (!(epsilon >= 0) || !isfinite(epsilon))
+        return fl_program_failed(
+            p, fl_fail(FLEET_EINVAL,
+                       "log_loss: epsilon %g is not a finite number from 0 on",
+                       (double)epsilon));
     return add_loss(p, &fl_op_log_loss, x, label, &attr, 1);
 }

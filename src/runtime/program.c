@@ -127,12 +127,40 @@ fleet_var *fl_program_data(fleet_program *p, const char *name,
     return fl_program_ok(p) ? new_var(p, &like, name) : NULL;
 }
 
+/* The attribute of want that is stated and differs from what is there; NULL:
+ * none. What is left at its default follows what is there. */
+static const char *differs(const fleet_param_attr *is,
+                           const fleet_param_attr *want)
+{
+    const fleet_initializer *a = &is->initializer, *b = &want->initializer;
+
+    if (b->kind != FLEET_INIT_DEFAULT &&
+        (a->kind != b->kind || a->a != b->a || a->b != b->b))
+        return "initializer";
+    if (want->learning_rate != 0 && want->learning_rate != is->learning_rate)
+        return "learning_rate";
+    if (want->l2_decay != 0 && want->l2_decay != is->l2_decay)
+        return "l2_decay";
+    if (want->no_decay && !is->no_decay)
+        return "no_decay";
+    return want->frozen && !is->frozen ? "frozen" : NULL;
+}
+
 /* A parameter of that name is there already: the same one, if it fits. */
 static fleet_var *share(fleet_program *p, fleet_var *old, const fleet_var *like)
 {
-    if (old->kind == like->kind && fl_shape_equal(&old->shape, &like->shape))
+    bool fits =
+        old->kind == like->kind && fl_shape_equal(&old->shape, &like->shape);
+    const char *other = fits ? differs(&old->attr, &like->attr) : NULL;
+
+    if (fits && !other)
         return old;
-    if (old->kind != like->kind)
+    if (other)
+        fl_fail(FLEET_EEXIST,
+                "\"%s\" is there already with another %s: who shares it states "
+                "the same one, or none",
+                old->name, other);
+    else if (old->kind != like->kind)
         fl_fail(FLEET_EEXIST,
                 "\"%s\" is the name of two things: variables, "
                 "parameters and tables of a program share one set of names",
@@ -146,12 +174,17 @@ static fleet_var *share(fleet_program *p, fleet_var *old, const fleet_var *like)
     return fl_program_failed(p, FLEET_EEXIST);
 }
 
-static fleet_var *named_or_shared(fleet_program *p, const fleet_var *like,
-                                  const char *name, bool may_share)
+static fleet_var *named_or_shared(fleet_program *p, fleet_var *like,
+                                  const char *name, bool may_share,
+                                  fleet_initializer fallback)
 {
     fleet_var *old = fleet_program_var(p, name);
 
-    return old && may_share ? share(p, old, like) : new_var(p, like, name);
+    if (old && may_share)
+        return share(p, old, like);
+    if (like->attr.initializer.kind == FLEET_INIT_DEFAULT)
+        like->attr.initializer = fallback;
+    return new_var(p, like, name);
 }
 
 /* "prefix.suffix", of any length: no two names may be cut to the same. */
@@ -201,27 +234,26 @@ fleet_var *fl_program_param(fleet_program *p, const char *prefix,
         return NULL;
     if (attr)
         like.attr = *attr;
-    if (like.attr.initializer.kind == FLEET_INIT_DEFAULT)
-        like.attr.initializer = fallback;
     like.attr.name = NULL;
     name = given ? given : dotted(p, prefix, suffix);
     if (!name)
         return fl_program_failed(p, FLEET_ENOMEM);
     return attr_is_possible(p, name, &like.attr)
-               ? named_or_shared(p, &like, name, given != NULL)
+               ? named_or_shared(p, &like, name, given != NULL, fallback)
                : NULL;
 }
 
-fleet_var *fl_program_table(fleet_program *p, const char *name, int64_t rows,
-                            int64_t dim, const fleet_param_attr *attr)
+fleet_var *fl_program_table(fleet_program *p, const char *name,
+                            const fl_shape *shape, const fleet_param_attr *attr,
+                            fleet_initializer fallback)
 {
     fleet_var like = {.kind = FL_VAR_TABLE,
                       .dtype = FLEET_FLOAT32,
-                      .shape = fl_shape_2(rows, dim),
+                      .shape = *shape,
                       .attr = *attr};
 
     return fl_program_ok(p) && attr_is_possible(p, name, attr)
-               ? named_or_shared(p, &like, name, true)
+               ? named_or_shared(p, &like, name, true, fallback)
                : NULL;
 }
 

@@ -46,13 +46,15 @@ fleet_var *fl_program_data(fleet_program *p, const char *name,
                            bool ragged);
 
 /* A parameter "<prefix>.<suffix>", or attr->name. One that is there with the
- * same shape is shared. fallback is the initializer when attr has none. */
+ * same shape is shared, unless attr asks for something else than it has.
+ * fallback is the initializer when attr has none. */
 fleet_var *fl_program_param(fleet_program *p, const char *prefix,
                             const char *suffix, const fl_shape *shape,
                             const fleet_param_attr *attr,
                             fleet_initializer fallback);
-fleet_var *fl_program_table(fleet_program *p, const char *name, int64_t rows,
-                            int64_t dim, const fleet_param_attr *attr);
+fleet_var *fl_program_table(fleet_program *p, const char *name,
+                            const fl_shape *shape, const fleet_param_attr *attr,
+                            fleet_initializer fallback);
 fleet_var *fl_program_state(fleet_program *p, const char *prefix,
                             const char *suffix, fleet_dtype dtype,
                             const fl_shape *shape, fl_merge merge);

@@ -134,8 +134,6 @@ fleet_status fl_program_to_json(const fleet_program *p, fleet_var *const *fetch,
 
 /* --- reading ------------------------------------------------------------- */
 
-enum { MOST = 20000 }; /* inputs of a node, nodes, variables */
-
 static fleet_status read_shape(const fl_at *at, fl_shape *shape)
 {
     int n = fl_at_count(at);
@@ -147,7 +145,7 @@ static fleet_status read_shape(const fl_at *at, fl_shape *shape)
         fl_at d = fl_at_index(at, i);
 
         FL_TRY(fl_at_required(&d));
-        FL_TRY(fl_at_int(&d, -1, (int64_t)1 << 40, &shape->dim[i]));
+        FL_TRY(fl_at_int(&d, -1, FL_MOST_DIM, &shape->dim[i]));
     }
     return FLEET_OK;
 }
@@ -179,12 +177,12 @@ static fleet_status read_initializer(const fl_at *var, fleet_initializer *f)
     fl_at kind = fl_at_key(var, "initializer"), a = fl_at_key(var, "a");
     fl_at b = fl_at_key(var, "b");
     int64_t k = FLEET_INIT_CONSTANT;
-    double x = 0, y = 0;
 
+    *f = (fleet_initializer){0};
     FL_TRY(fl_at_int(&kind, 0, FLEET_INIT_KAIMING_NORMAL, &k));
-    FL_TRY(fl_at_double(&a, -1e30, 1e30, &x));
-    FL_TRY(fl_at_double(&b, -1e30, 1e30, &y));
-    *f = (fleet_initializer){(fleet_initializer_kind)k, (float)x, (float)y};
+    FL_TRY(fl_at_float(&a, &f->a));
+    FL_TRY(fl_at_float(&b, &f->b));
+    f->kind = (fleet_initializer_kind)k;
     return fl_initializer_check(var->path, f);
 }
 
@@ -224,7 +222,7 @@ static fleet_status read_var(fleet_program *p, const fl_at *at)
         break;
     case FL_VAR_TABLE:
         FL_TRY(read_initializer(at, &attr.initializer));
-        fl_program_table(p, name, shape.dim[0], shape.dim[1], &attr);
+        fl_program_table(p, name, &shape, &attr, attr.initializer);
         break;
     case FL_VAR_STATE:
         fl_program_state_named(p, name, dtypes[dtype], &shape);
@@ -259,7 +257,7 @@ static fleet_status read_attr(fleet_program *p, const fl_at *attrs,
     for (int i = 0; v && i < a->n; i++) {
         fl_at one = fl_at_index(&at, i);
 
-        FL_TRY(fl_at_int(&one, -1, (int64_t)1 << 40, &v[i]));
+        FL_TRY(fl_at_int(&one, -1, FL_MOST_DIM, &v[i]));
     }
     return v ? FLEET_OK : FLEET_ENOMEM;
 }
@@ -288,20 +286,20 @@ static fleet_status read_inputs(fleet_program *p, const fl_at *at,
 {
     int n = fl_at_count(at);
 
-    if (!fl_at_is_array(at) || n < op->least_in || n > op->most_in || n > MOST)
+    if (!fl_at_is_array(at) || n < op->least_in || n > op->most_in)
         return fl_at_expected(at, "as many inputs as the op has");
     *in = fl_arena_alloc(&p->arena, (size_t)(n + 1) * sizeof **in);
     if (!*in)
         return FLEET_ENOMEM;
-    for (int i = 0; i < n; i++) {
-        fl_at name_at = fl_at_index(at, i);
+    for (fl_at e = fl_at_first(at); e.json; fl_at_next(at, &e)) {
         const char *name = "";
+        int i = e.index;
 
-        FL_TRY(fl_at_string(&name_at, &name));
+        FL_TRY(fl_at_string(&e, &name));
         (*in)[i] = fleet_program_var(p, name);
         if (!(*in)[i] && (*name || i < op->least_in || i != op->most_in - 1))
-            return fl_fail(FLEET_ECONFIG, "%s: no variable \"%s\"",
-                           name_at.path, name);
+            return fl_fail(FLEET_ECONFIG, "%s: no variable \"%s\"", e.path,
+                           name);
     }
     *n_in = n;
     return FLEET_OK;
@@ -343,19 +341,13 @@ fleet_status fl_program_from_json(fleet_program *p, const fl_at *at,
 {
     fl_at vars = fl_at_key(at, "vars"), nodes = fl_at_key(at, "nodes");
 
-    if (!fl_at_is_array(&vars) || fl_at_count(&vars) > MOST)
+    if (!fl_at_is_array(&vars))
         return fl_at_expected(&vars, "an array of variables");
-    if (!fl_at_is_array(&nodes) || fl_at_count(&nodes) > MOST)
+    if (!fl_at_is_array(&nodes))
         return fl_at_expected(&nodes, "an array of nodes");
-    for (int i = 0; i < fl_at_count(&vars); i++) {
-        fl_at one = fl_at_index(&vars, i);
-
-        FL_TRY(read_var(p, &one));
-    }
-    for (int i = 0; i < fl_at_count(&nodes); i++) {
-        fl_at one = fl_at_index(&nodes, i);
-
-        FL_TRY(read_node(p, &one, find));
-    }
+    for (fl_at e = fl_at_first(&vars); e.json; fl_at_next(&vars, &e))
+        FL_TRY(read_var(p, &e));
+    for (fl_at e = fl_at_first(&nodes); e.json; fl_at_next(&nodes, &e))
+        FL_TRY(read_node(p, &e, find));
     return FLEET_OK;
 }

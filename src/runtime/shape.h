@@ -36,6 +36,9 @@ int64_t fl_shape_rows(const fl_shape *s, int64_t batch);
 int64_t fl_shape_cols(const fl_shape *s);
 int64_t fl_shape_count(const fl_shape *s, int64_t batch);
 
+/* Beyond it a save's JSON could not tell two sizes apart. */
+#define FL_MOST_DIM ((int64_t)1 << 53)
+
 /* Positive dimensions, -1 in first place alone, no overflow: else FLEET_ESHAPE
  * for `what`. */
 fleet_status fl_shape_check(const char *what, const int64_t *dims, int n_dim);

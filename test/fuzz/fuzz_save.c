@@ -79,13 +79,17 @@ static void write_manifest(fl_json *manifest)
     fl_free(text);
 }
 
+static fleet_status unused(void *arg, fl_saved *saved)
+{
+    return arg || !saved ? FLEET_EINVAL : FLEET_OK;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const uint8_t *zero = size ? memchr(data, 0, size) : NULL;
     size_t n = zero ? (size_t)(zero - data) : size;
     const uint8_t *part = zero ? zero + 1 : data + size;
     fl_json *manifest;
-    fl_saved saved;
 
     if (fl_json_parse((const char *)data, n, "fuzz", &manifest) != FLEET_OK)
         return 0;
@@ -93,8 +97,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     write_manifest(manifest);
     fl_json_free(manifest);
     write_file("part-00000", part, size - (size_t)(part - data));
-    if (fl_saved_open(&saved, folder, NULL) == FLEET_OK)
-        fl_saved_close(&saved);
+    fl_saved_use(folder, NULL, unused, NULL);
     fleet_predictor_destroy(fleet_load_inference_model(folder));
     return 0;
 }

@@ -2,9 +2,11 @@
 #define SUITE base
 #include "test.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <locale.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +20,7 @@
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "base/thread.h"
 
 /* --- errors -------------------------------------------------------------- */
 
@@ -454,6 +457,44 @@ static char *stderr_of(fl_log *log, fleet_log_level level, const char *line)
     close(fd);
     CHECK_OK(fl_file_read(path, &text, &size));
     return text;
+}
+
+/* The default of SIGPIPE would end the host. */
+TEST(a_line_to_a_stderr_that_is_closed_is_lost_and_no_more)
+{
+    int end[2], kept = dup(2);
+    fl_log log;
+
+    signal(SIGPIPE, SIG_DFL);
+    fl_log_init(&log, NULL, NULL, FLEET_LOG_INFO);
+    CHECK(pipe(end) == 0);
+    close(end[0]);
+    fflush(stderr);
+    dup2(end[1], 2);
+    close(end[1]);
+    fl_log_line(&log, FLEET_LOG_INFO, "batch 5");
+    dup2(kept, 2);
+    close(kept);
+    fl_log_done(&log);
+}
+
+TEST(a_signal_that_the_host_holds_back_is_still_there_after_a_hush)
+{
+    sigset_t pipe_only, pending;
+    fl_hush hush;
+
+    sigemptyset(&pipe_only);
+    sigaddset(&pipe_only, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_only, NULL);
+    raise(SIGPIPE);
+    fl_hush_begin(&hush);
+    raise(SIGXFSZ);
+    errno = EPIPE;
+    fl_hush_end(&hush);
+    CHECK_INT(errno, EPIPE);
+    sigpending(&pending);
+    CHECK(sigismember(&pending, SIGPIPE) == 1);
+    CHECK(sigismember(&pending, SIGXFSZ) == 0);
 }
 
 TEST(without_a_callback_lines_go_to_stderr)

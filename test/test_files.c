@@ -5,11 +5,17 @@
 #include "test.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -248,6 +254,36 @@ TEST(a_folder_replaces_an_older_one_whole)
     CHECK(has_file(path, "new") && !has_file(path, "old"));
     CHECK_INT(count_entries(path), 2);
     CHECK_INT(count_entries(test_folder()), 1);
+}
+
+/* From here on this process is on a file system that cannot exchange. */
+static void forbid_exchange(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_renameat2, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof code / sizeof *code, code};
+
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+        test_skip("this system has no system call filters");
+}
+
+TEST(a_file_system_that_cannot_exchange_will_do)
+{
+    const char *path = in_folder("save"), *others = in_folder("save.old");
+
+    CHECK(mkdir(others, 0700) == 0);
+    put_file(others, "precious");
+    make_folder(path, "old");
+    forbid_exchange();
+    make_folder(path, "new");
+    CHECK(has_file(path, "new") && !has_file(path, "old"));
+    CHECK(has_file(others, "precious"));
+    CHECK_INT(count_entries(test_folder()), 2);
 }
 
 TEST(an_empty_folder_may_be_replaced)

@@ -459,7 +459,6 @@ TEST(a_write_that_fails_leaves_the_old_save_and_nothing_else)
     saved = scene_hash(&a);
     n_entry = entries(test_folder());
     scene_train(&a, 1);
-    signal(SIGXFSZ, SIG_IGN);
     CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
     CHECK_FAILS(fleet_save_persistables(a.f, path), FLEET_EIO, "part-00000");
     limit.rlim_cur = RLIM_INFINITY;

@@ -13,6 +13,7 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
+#include "base/thread.h"
 
 enum { WRITE_BUFFER = 1 << 20 };
 
@@ -155,8 +156,12 @@ static fleet_status write_all(int fd, const char *path, const char *data,
 
 static void write_out(fl_writer *w)
 {
+    fl_hush hush;
+
+    fl_hush_begin(&hush);
     if (w->status == FLEET_OK)
         w->status = write_all(w->fd, w->path, w->buffer, w->used);
+    fl_hush_end(&hush);
     w->used = 0;
 }
 

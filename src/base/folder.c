@@ -2,8 +2,8 @@
  *
  * The new folder is exchanged with the old one in one system call where the
  * file system can do that (Linux renameat2 with RENAME_EXCHANGE); elsewhere the
- * old one is first moved to PATH.old, and a crash between the two calls leaves
- * it there.
+ * old one is first moved to PATH.old.XXXXXX, and a crash between the two calls
+ * leaves it there.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -151,11 +151,16 @@ static fleet_status replace_in_two(const fl_folder *f)
 {
     char old[PATH_MAX];
 
-    if (snprintf(old, sizeof old, "%s.old", f->path) >= (int)sizeof old)
+    if (snprintf(old, sizeof old, "%s.old.XXXXXX", f->path) >= (int)sizeof old)
         return fl_fail(FLEET_EINVAL, "%s: the path is too long", f->path);
-    remove_folder(old);
-    if (rename(f->path, old) != 0)
-        return failed("move aside", f->path);
+    if (!mkdtemp(old))
+        return failed("create a folder beside", f->path);
+    if (rename(f->path, old) != 0) { /* which is empty: that may be replaced */
+        fleet_status status = failed("move aside", f->path);
+
+        rmdir(old);
+        return status;
+    }
     if (rename(f->temp, f->path) != 0) {
         fleet_status status = failed("put in place", f->path);
 

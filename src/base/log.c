@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/text.h"
+#include "base/thread.h"
 
 void fl_log_init(fl_log *log, fleet_log_callback *callback, void *user,
                  fleet_log_level level)
@@ -36,10 +37,14 @@ static const char *level_name(fleet_log_level level)
 
 static void to_stderr(fleet_log_level level, const char *line)
 {
+    fl_hush hush;
+
+    fl_hush_begin(&hush);
     if (level == FLEET_LOG_INFO)
         fprintf(stderr, "%s\n", line);
     else
         fprintf(stderr, "fleet %s: %s\n", level_name(level), line);
+    fl_hush_end(&hush);
 }
 
 void fl_log_line(fl_log *log, fleet_log_level level, const char *format, ...)

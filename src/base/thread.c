@@ -2,10 +2,11 @@
 #define _GNU_SOURCE
 #include "base/thread.h"
 
+#include <errno.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 fleet_status fl_thread_start(pthread_t *thread, void *(*body)(void *),
                              void *arg, const char *name)
@@ -21,6 +22,37 @@ fleet_status fl_thread_start(pthread_t *thread, void *(*body)(void *),
         return fl_fail(FLEET_ENOMEM, "cannot start a thread for %s: %s", name,
                        strerror(e));
     return FLEET_OK;
+}
+
+static const int of_writes[] = {SIGPIPE, SIGXFSZ};
+
+void fl_hush_begin(fl_hush *h)
+{
+    sigset_t both;
+
+    sigemptyset(&both);
+    sigaddset(&both, of_writes[0]);
+    sigaddset(&both, of_writes[1]);
+    sigpending(&h->pending);
+    pthread_sigmask(SIG_BLOCK, &both, &h->mask);
+}
+
+void fl_hush_end(const fl_hush *h)
+{
+    const struct timespec now = {0, 0};
+    int e = errno;
+
+    for (int i = 0; i < 2; i++) {
+        sigset_t one;
+
+        sigemptyset(&one);
+        sigaddset(&one, of_writes[i]);
+        if (!sigismember(&h->pending, of_writes[i]))
+            while (sigtimedwait(&one, NULL, &now) < 0 && errno == EINTR)
+                ;
+    }
+    pthread_sigmask(SIG_SETMASK, &h->mask, NULL);
+    errno = e;
 }
 
 int fl_cpu_count(void)

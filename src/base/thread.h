@@ -5,6 +5,7 @@
 #define FL_BASE_THREAD_H
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -12,6 +13,15 @@
 
 fleet_status fl_thread_start(pthread_t *thread, void *(*body)(void *),
                              void *arg, const char *name);
+
+/* Between the two, a write that fails raises no signal (SIGPIPE, SIGXFSZ) that
+ * would end a host without a handler: it is but an errno, which is kept. */
+typedef struct fl_hush {
+    sigset_t mask, pending; /* as they were */
+} fl_hush;
+
+void fl_hush_begin(fl_hush *h);
+void fl_hush_end(const fl_hush *h);
 
 /* How many processors this process may use. */
 int fl_cpu_count(void);

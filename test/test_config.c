@@ -34,6 +34,25 @@ TEST(takes_the_least_that_is_needed)
     CHECK_OK(read("{" MODEL "," DATA "," SLOTS "}"));
 }
 
+/* Text becomes ids, but a class is a number. */
+TEST(a_label_in_a_csv_is_a_number)
+{
+    static const char text[] =
+        "{" MODEL ", \"dataset\": {\"format\": \"csv\", \"train\": [\"a\"]}, "
+        "\"slots\": [{\"name\": \"y\", \"type\": \"uint64\", \"columns\": [0], "
+        "\"role\": \"label\"}, {\"name\": \"u\", \"type\": \"uint64\", "
+        "\"columns\": [1]}, {\"name\": \"v\", \"type\": \"uint64\", "
+        "\"columns\": [2], \"transform\": \"none\"}]}";
+    fl_config c;
+
+    CHECK_OK(fl_config_read(&c, text, strlen(text), "f.json"));
+    CHECK_INT(c.slot[0].slot.n_transform, 1);
+    CHECK_INT(c.slot[0].slot.transforms[0], FLEET_TRANSFORM_NONE);
+    CHECK_INT(c.slot[1].slot.n_transform, 0); /* of ids: a hash */
+    CHECK_INT(c.slot[2].slot.transforms[0], FLEET_TRANSFORM_NONE);
+    fl_config_done(&c);
+}
+
 TEST(names_a_line_that_is_not_json)
 {
     REFUSED("{\n\n\"model\": }", "f.json:3: not valid JSON");

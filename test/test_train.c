@@ -121,6 +121,28 @@ TEST(the_log_line_is_fleets)
     scene_close(&s);
 }
 
+static void keep_warning(void *user, fleet_log_level level, const char *line)
+{
+    if (level == FLEET_LOG_WARNING)
+        snprintf(user, 100, "%s", line);
+}
+
+TEST(files_without_a_sample_are_warned_about)
+{
+    char line[100] = "";
+    fleet_options o = {.log = keep_warning, .log_user = line};
+    fleet_train_result r;
+    scene s;
+
+    scene_open(&s, &o, "adam");
+    scene_data(&s, test_file("empty.txt", "\n\n"), 20, 1, 0);
+    s.e = fleet_executor_create(s.p, NULL);
+    CHECK_OK(fleet_train_from_dataset(s.e, s.data, NULL, &r));
+    CHECK_INT(r.samples, 0);
+    CHECK_TEXT(line, "no sample in the files of this pass");
+    scene_close(&s);
+}
+
 static int stop_at_2(void *user, int64_t batch, int64_t samples)
 {
     *(int64_t *)user += samples;

@@ -36,7 +36,7 @@ typedef struct fleet_train_result {
 
 /* fleet_train_from_dataset - one pass: read, step, until the data ends. A merge
  * group that is not full at the end is applied as it is. options and result may
- * be NULL.
+ * be NULL. Files without a sample are FLEET_OK, with a warning in the log.
  *
  *   FLEET_ENOENT   a variable that no slot feeds; a file that is not there
  *   FLEET_EDTYPE, FLEET_ESHAPE  a slot that does not fit its variable

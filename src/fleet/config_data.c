@@ -187,6 +187,17 @@ static fleet_status read_use(fl_config *c, const fl_at *at, fl_config_slot *s)
     return fl_at_bool(&ps, &on_servers);
 }
 
+/* A class is the number that stands there, where an id is a hash. */
+static void label_is_a_number(const fl_config *c, fl_config_slot *s)
+{
+    static const fleet_transform none = FLEET_TRANSFORM_NONE;
+
+    if (c->dataset.format != FLEET_CSV || !s->label || s->slot.transforms)
+        return;
+    s->slot.transforms = &none;
+    s->slot.n_transform = 1;
+}
+
 static fleet_status read_slot(fl_config *c, const fl_at *at, fl_config_slot *s)
 {
     static const char *const keys[] = {"name",      "type",  "dim", "role",
@@ -216,7 +227,9 @@ static fleet_status read_slot(fl_config *c, const fl_at *at, fl_config_slot *s)
     FL_TRY(read_transforms(c, &transform, &s->slot));
     FL_TRY(fl_config_texts(c, &value, &equals, &s->slot.n_equals));
     s->slot.equals = equals;
-    return read_use(c, at, s);
+    FL_TRY(read_use(c, at, s));
+    label_is_a_number(c, s);
+    return FLEET_OK;
 }
 
 static fl_config_slot own_slot(const char *name, fleet_dtype dtype, int64_t dim)

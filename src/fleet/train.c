@@ -223,6 +223,8 @@ static fleet_status run_pass(pass *p, fleet_train_result *result)
         p->r.seconds = (double)(fl_now_ns() - p->started_ns) * 1e-9;
     if (p->r.samples > 0)
         p->r.loss /= (double)p->r.samples;
+    else if (status == FLEET_OK)
+        FL_WARN(&p->e->context->log, "no sample in the files of this pass");
     fl_stream_close(p->stream);
     fl_free(p->var);
     fl_free(p->shown);

@@ -141,6 +141,40 @@ TEST(names_what_does_not_go_together)
     REFUSED("{" MODEL ", \"dataset\": {\"format\": \"idx\", \"train\": "
             "[\"a\"]}}",
             "dataset.train: expected two files");
+    REFUSED("{\"model\": {\"type\": \"mlp\"}, " DATA "," SLOTS "}",
+            "f.json: slots: an mlp reads one slot of floats, got 0 and 1 of");
+    REFUSED("{" MODEL "," DATA ", \"slots\": [{\"name\": \"y\", \"type\": "
+            "\"uint64\", \"role\": \"label\"}]}",
+            "slots: model wide_deep needs at least one slot of type uint64");
+    REFUSED("{" MODEL ", \"dataset\": {\"format\": \"idx\", \"train\": "
+            "[\"a\", \"b\"]}}",
+            "dataset.format: model wide_deep needs");
+}
+
+/* What a dataset refuses stands at the place where it is said. */
+TEST(names_the_slot_that_its_dataset_refuses)
+{
+#define CSV(dataset, slot)                                                     \
+    "{" MODEL                                                                  \
+    ", \"dataset\": {\"format\": \"csv\", \"train\": [\"a\"]" dataset          \
+    "}, \"slots\": [{\"name\": \"y\", \"type\": \"float\", \"columns\": [0], " \
+    "\"role\": \"label\"}, {\"name\": \"x\", " slot "}]}"
+#define FLOAT "\"type\": \"float\", \"columns\": [1, 2], \"dim\": 2"
+    REFUSED(CSV("", FLOAT ", \"transform\": \"hash\""),
+            "f.json: slots[1]: slot \"x\": hash makes ids");
+    REFUSED(CSV("", FLOAT ", \"transform\": [\"none\"]"), "uint64");
+    REFUSED(CSV("", FLOAT ", \"value\": [\"a\"]"),
+            "slots[1]: slot \"x\": texts to compare with, but no equals");
+    REFUSED(CSV("", "\"type\": \"float\", \"columns\": [1], \"dim\": 3"),
+            "slots[1]: slot \"x\": its dim is 3 but it has 1 columns");
+    REFUSED(CSV("", "\"type\": \"uint64\", \"columns\": [\"a\"]"),
+            "slots[1]: slot \"x\": without a header");
+    REFUSED(CSV("", "\"type\": \"uint64\""),
+            "slots[1]: slot \"x\": a csv slot needs columns");
+    REFUSED(CSV(", \"comment\": \",\"", "\"type\": \"float\""),
+            "f.json: dataset: comment: the separator");
+#undef FLOAT
+#undef CSV
 }
 
 TEST(refuses_what_this_version_does_not_have_by_name)

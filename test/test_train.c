@@ -143,6 +143,31 @@ TEST(files_without_a_sample_are_warned_about)
     scene_close(&s);
 }
 
+static void dataset_refused(fleet *f, fleet_dataset_options o,
+                            const char *words)
+{
+    CHECK(fleet_queue_dataset(f, &o) == NULL);
+    CHECK_CONTAINS(fleet_last_error(), words);
+}
+
+TEST(what_is_wrong_with_a_dataset_is_known_before_it_has_files)
+{
+    static const fleet_slot slot = {.name = "x"};
+    fleet *f;
+
+    CHECK_OK(fleet_init(&f, NULL));
+#define REFUSED(words, ...)                                                    \
+    dataset_refused(f, (fleet_dataset_options){__VA_ARGS__}, words)
+    REFUSED("needs slots", .format = FLEET_MULTISLOT);
+    REFUSED("separator: only csv", .slots = &slot, .n_slot = 1,
+            .separator = ';');
+    REFUSED("batch size", .format = FLEET_CRITEO, .batch_size = -1);
+    REFUSED("header: only csv", .format = FLEET_CRITEO, .header = 1);
+    REFUSED("not for idx", .format = FLEET_IDX, .pipe_command = "sort");
+#undef REFUSED
+    fleet_destroy(f);
+}
+
 static int stop_at_2(void *user, int64_t batch, int64_t samples)
 {
     *(int64_t *)user += samples;

@@ -32,10 +32,6 @@ static fleet_status check_numbers(const fl_stream_spec *s)
         s->share_index >= s->share_count)
         return fl_fail(FLEET_EINVAL, "share %" PRId64 " of %" PRId64 " is none",
                        s->share_index, s->share_count);
-    if (s->n_slot < 1 || !s->slots)
-        return fl_fail(FLEET_ECONFIG, "a dataset needs slots");
-    if (s->n_file < 0 || (s->n_file > 0 && !s->files))
-        return fl_fail(FLEET_EINVAL, "%d files", s->n_file);
     return FLEET_OK;
 }
 
@@ -59,10 +55,12 @@ static fleet_status check_csv_options(const fl_stream_spec *s)
 /* What only csv knows must not be set in vain. */
 static fleet_status check_no_csv_options(const fl_stream_spec *s)
 {
+    const bool other = s->separator && s->separator != ',';
     const char *set = s->header                   ? "header"
                       : s->skip_lines             ? "skip_lines"
                       : s->comment                ? "comment"
                       : s->missing && *s->missing ? "missing"
+                      : other                     ? "separator"
                                                   : NULL;
 
     return set ? fl_fail(FLEET_ECONFIG, "%s: only csv files have it", set)
@@ -130,6 +128,7 @@ static fleet_status check_csv_slot(const fl_stream_spec *spec,
                                    const fleet_slot *s)
 {
     int64_t dim = fl_slot_dim(s);
+    bool compares = false;
 
     if (s->n_column < 1)
         return bad_slot(s, "a csv slot needs columns");
@@ -142,23 +141,30 @@ static fleet_status check_csv_slot(const fl_stream_spec *spec,
         return fl_fail(FLEET_ECONFIG,
                        "slot \"%s\": %d transforms for %d columns", s->name,
                        s->n_transform, s->n_column);
-    for (int i = 0; i < s->n_column; i++)
+    for (int i = 0; i < s->n_column; i++) {
         FL_TRY(check_column(spec, s, i));
+        compares = compares || fl_transform_of(s, i) == FLEET_EQUALS;
+    }
     for (int i = 0; i < s->n_equals; i++)
         if (!s->equals[i])
             return bad_slot(s, "a text of equals is NULL");
-    return FLEET_OK;
+    return s->n_equals && !compares
+               ? bad_slot(s, "texts to compare with, but no equals")
+               : FLEET_OK;
 }
 
-static fleet_status check_slots(const fl_stream_spec *spec)
+fleet_status fl_stream_check_slots(const fl_stream_spec *spec, int *at)
 {
     const bool csv = spec->format == FLEET_CSV;
 
-    for (int i = 0; i < spec->n_slot; i++) {
-        const fleet_slot *s = &spec->slots[i];
+    *at = 0;
+    if (spec->n_slot < 1 || !spec->slots)
+        return fl_fail(FLEET_ECONFIG, "a dataset needs slots");
+    for (; *at < spec->n_slot; ++*at) {
+        const fleet_slot *s = &spec->slots[*at];
 
         FL_TRY(check_slot(s));
-        for (int j = 0; j < i; j++)
+        for (int j = 0; j < *at; j++)
             if (strcmp(s->name, spec->slots[j].name) == 0)
                 return bad_slot(s, "stands twice");
         if (csv)
@@ -190,29 +196,22 @@ static fleet_status check_own_slots(const fl_stream_spec *spec, int n,
                           "slots: criteo and idx files have their own");
 }
 
-static fleet_status check_format(const fl_stream_spec *s)
+static fleet_status check_whole(const fl_stream_spec *s)
 {
     static const char *const criteo[] = {"label", "dense_input"};
     static const char *const idx[] = {"image", "label"};
 
-    switch (s->format) {
-    case FLEET_MULTISLOT:
-        return FLEET_OK;
-    case FLEET_CRITEO:
+    if (s->n_file < 0 || (s->n_file > 0 && !s->files))
+        return fl_fail(FLEET_EINVAL, "%d files", s->n_file);
+    if (s->format == FLEET_CRITEO)
         return check_own_slots(s, 28, criteo);
-    case FLEET_CSV:
-        return check_csv_options(s);
-    case FLEET_IDX:
-        if (s->n_file != 2)
-            return fl_fail(FLEET_ECONFIG,
-                           "idx: expected two files, images and "
-                           "labels, got %d",
-                           s->n_file);
-        if (fl_command_of(s))
-            return fl_fail(FLEET_ECONFIG, "pipe_command: not for idx files");
-        return check_own_slots(s, 2, idx);
-    }
-    return fl_fail(FLEET_EINVAL, "%d is no format", (int)s->format);
+    if (s->format != FLEET_IDX)
+        return FLEET_OK;
+    if (s->n_file != 2)
+        return fl_fail(FLEET_ECONFIG,
+                       "idx: expected two files, images and labels, got %d",
+                       s->n_file);
+    return check_own_slots(s, 2, idx);
 }
 
 fleet_status fl_stream_check_statistics(const fl_stream_spec *spec)
@@ -234,11 +233,22 @@ fleet_status fl_stream_check_statistics(const fl_stream_spec *spec)
     return FLEET_OK;
 }
 
+fleet_status fl_stream_check_options(const fl_stream_spec *s)
+{
+    FL_TRY(check_numbers(s));
+    if (s->format < FLEET_MULTISLOT || s->format > FLEET_IDX)
+        return fl_fail(FLEET_EINVAL, "%d is no format", (int)s->format);
+    if (s->format == FLEET_IDX && fl_command_of(s))
+        return fl_fail(FLEET_ECONFIG, "pipe_command: not for idx files");
+    return s->format == FLEET_CSV ? check_csv_options(s)
+                                  : check_no_csv_options(s);
+}
+
 fleet_status fl_stream_check(const fl_stream_spec *spec)
 {
-    FL_TRY(check_numbers(spec));
-    FL_TRY(check_slots(spec));
-    if (spec->format != FLEET_CSV)
-        FL_TRY(check_no_csv_options(spec));
-    return check_format(spec);
+    int at;
+
+    FL_TRY(fl_stream_check_options(spec));
+    FL_TRY(fl_stream_check_slots(spec, &at));
+    return check_whole(spec);
 }

@@ -66,6 +66,11 @@ void fl_stream_free_own_slots(const fleet_slot *slots, int n_slot);
  * statistics may still be missing. */
 fleet_status fl_stream_check(const fl_stream_spec *spec);
 
+/* The parts of it that need no files: all but slots and files; slots, *at is
+ * the one that is refused. */
+fleet_status fl_stream_check_options(const fl_stream_spec *spec);
+fleet_status fl_stream_check_slots(const fl_stream_spec *spec, int *at);
+
 typedef struct fl_slot_data {
     void *values;     /* [rows, dim] of the slot's dtype, or all ids in a row */
     int64_t *offsets; /* ragged: rows + 1 of them, the first is 0; else NULL */

@@ -54,6 +54,7 @@ typedef struct fl_config {
     const char **train, **test;
     int n_train, n_test;
     fl_config_slot *slot;
+    fleet_slot *data_slot; /* the same in a row, as a dataset takes them */
     int n_slot;
     const char *save, *load; /* NULL: none */
     const char *idle; /* a key that is for servers; NULL: none was given */
@@ -63,9 +64,14 @@ fleet_status fl_config_read(fl_config *c, const char *text, size_t size,
                             const char *name);
 void fl_config_done(fl_config *c);
 
-/* config_data.c */
 fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at);
-fleet_status fl_config_read_slots(fl_config *c, const fl_at *at);
+fleet_status fl_config_read_slots(fl_config *c, const fl_at *at); /* after it */
+
+/* A failure of what is at the path. */
+static inline fleet_status fl_config_in(fleet_status status, const char *path)
+{
+    return status == FLEET_OK ? status : fl_fail_in(FLEET_ECONFIG, "%s", path);
+}
 
 /* An array of texts, in the arena. Absent: 0 of them. */
 fleet_status fl_config_texts(fl_config *c, const fl_at *at, const char ***text,

@@ -153,6 +153,17 @@ static fleet_status fill(fleet_dataset *d, const fleet_dataset_options *o)
     return take_slots(d, o);
 }
 
+/* What can be known before there are files. */
+static fleet_status check(const fleet_dataset *d)
+{
+    fl_stream_spec spec = spec_of(d);
+    bool own = spec.format == FLEET_CRITEO || spec.format == FLEET_IDX;
+    int at;
+
+    FL_TRY(fl_stream_check_options(&spec));
+    return own ? FLEET_OK : fl_stream_check_slots(&spec, &at);
+}
+
 fleet_dataset *fleet_queue_dataset(fleet *f, const fleet_dataset_options *o)
 {
     fleet_dataset *d;
@@ -171,11 +182,8 @@ fleet_dataset *fleet_queue_dataset(fleet *f, const fleet_dataset_options *o)
     d->next = f->datasets;
     f->datasets = d;
     status = fill(d, o);
-    if (status == FLEET_OK && d->n_slot > 0) {
-        fl_stream_spec spec = spec_of(d);
-
-        status = fl_stream_check(&spec);
-    }
+    if (status == FLEET_OK)
+        status = check(d);
     if (status == FLEET_OK)
         return d;
     fleet_dataset_destroy(d);

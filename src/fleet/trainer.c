@@ -33,20 +33,13 @@ typedef struct training {
 static fleet_status make_dataset(training *t, const char *const *files, int n,
                                  fleet_dataset **out)
 {
-    const fl_config *c = t->c;
-    fleet_dataset_options o = c->dataset;
-    fleet_slot *slots = fl_alloc_array((size_t)c->n_slot + 1, sizeof *slots);
+    fleet_dataset_options o = t->c->dataset;
 
-    if (!slots)
-        return FLEET_ENOMEM;
-    for (int i = 0; i < c->n_slot; i++)
-        slots[i] = c->slot[i].slot;
     if (o.format == FLEET_CSV || o.format == FLEET_MULTISLOT) {
-        o.slots = slots;
-        o.n_slot = c->n_slot;
+        o.slots = t->c->data_slot;
+        o.n_slot = t->c->n_slot;
     }
     *out = fleet_queue_dataset(t->f, &o);
-    fl_free(slots);
     return *out ? fleet_dataset_set_filelist(*out, files, n) : fl_last_code();
 }
 
@@ -84,41 +77,22 @@ static fleet_status largest_label(training *t, int slot, int64_t *largest)
     return status == FLEET_EEND ? FLEET_OK : status;
 }
 
-/* An mlp reads one slot of numbers; the label is the other one. */
-static fleet_status mlp_slots(const training *t, const fleet_slot **input,
-                              int *label)
+static int label_slot(const fl_config *c)
 {
-    const fleet_dataset *d = t->train;
+    int i = 0;
 
-    *input = NULL;
-    *label = -1;
-    for (int i = 0; i < d->n_slot; i++) {
-        bool is_label = t->c->n_slot ? t->c->slot[i].label : i == 1;
-
-        if (is_label)
-            *label = i;
-        else if (*input || d->slots[i].dtype != FLEET_FLOAT32)
-            return fl_fail(FLEET_ECONFIG,
-                           "slots[%d]: an mlp reads one slot of floats and the "
-                           "label",
-                           i);
-        else
-            *input = &d->slots[i];
-    }
-    if (!*input || *label < 0 || d->slots[*label].dtype != FLEET_INT64)
-        return fl_fail(FLEET_ECONFIG, "slots: an mlp reads one slot of floats "
-                                      "and a label of type uint64");
-    return FLEET_OK;
+    while (!c->slot[i].label)
+        i++;
+    return i;
 }
 
 static fleet_status make_mlp(training *t)
 {
     const fl_config *c = t->c;
     fleet_mlp_options o = {.classes = c->classes};
-    const fleet_slot *input;
-    int label;
+    const int label = label_slot(c); /* of two */
+    const fleet_slot *input = &t->train->slots[1 - label];
 
-    FL_TRY(mlp_slots(t, &input, &label));
     if (o.classes == 0) {
         FL_TRY(largest_label(t, label, &o.classes));
         o.classes = o.classes < 1 ? 2 : o.classes + 1;
@@ -175,13 +149,6 @@ static fleet_status make_ctr(training *t)
     }
     if (dense && ids) {
         sort_slots(c, &o, dense, ids);
-        status = o.n_ids > 0 ? FLEET_OK
-                             : fl_fail(FLEET_ECONFIG,
-                                       "slots: model %s needs at least "
-                                       "one slot of type uint64",
-                                       c->model_name);
-    }
-    if (status == FLEET_OK) {
         build[c->model](t->program, &o, &t->model);
         status = fleet_program_status(t->program);
     }

@@ -1,0 +1,249 @@
+/* config_slots.c - the configuration's slots. */
+#include "data/stream.h"
+#include "fleet/config.h"
+
+static const char *const transform_names[] = {
+    "none", "log1p",  "standardize", "log1p_standardize",
+    "hash", "equals", NULL};
+
+static fleet_status read_transforms(fl_config *c, const fl_at *at,
+                                    fleet_slot *s)
+{
+    bool list = fl_at_is_array(at);
+    int n = list ? fl_at_count(at) : 1;
+    fleet_transform *t;
+
+    if (!at->json)
+        return FLEET_OK;
+    s->transforms = t = fl_arena_alloc(&c->arena, (size_t)(n + 1) * sizeof *t);
+    if (!t)
+        return FLEET_ENOMEM;
+    for (int i = 0; i < n; i++) {
+        fl_at one = list ? fl_at_index(at, i) : *at;
+        int which = 0;
+
+        FL_TRY(fl_at_choice(&one, transform_names, &which));
+        t[i] = (fleet_transform)which;
+    }
+    s->n_transform = n;
+    return FLEET_OK;
+}
+
+/* Names, or positions as numbers. */
+static fleet_status read_columns(fl_config *c, const fl_at *at, fleet_slot *s)
+{
+    const char **text;
+
+    FL_TRY(fl_at_array(at));
+    s->n_column = fl_at_count(at);
+    s->columns = text =
+        fl_arena_alloc(&c->arena, (size_t)(s->n_column + 1) * sizeof *text);
+    if (!text)
+        return FLEET_ENOMEM;
+    for (int i = 0; i < s->n_column; i++) {
+        fl_at one = fl_at_index(at, i);
+        int64_t position = 0;
+
+        if (fl_at_is_string(&one)) {
+            FL_TRY(fl_at_string(&one, &text[i]));
+            continue;
+        }
+        FL_TRY(fl_at_int(&one, 0, 1000000, &position));
+        text[i] = fl_arena_format(&c->arena, "%lld", (long long)position);
+        if (!text[i])
+            return FLEET_ENOMEM;
+    }
+    return FLEET_OK;
+}
+
+static fleet_status csv_alone(const fl_config *c, const fl_at *slot)
+{
+    static const char *const keys[] = {"columns", "transform", "value", NULL};
+
+    for (int i = 0; keys[i] && c->dataset.format != FLEET_CSV; i++) {
+        fl_at one = fl_at_key(slot, keys[i]);
+
+        if (one.json)
+            return fl_at_expected(&one, "nothing: it is for csv");
+    }
+    return FLEET_OK;
+}
+
+/* What the model does with the slot. */
+static fleet_status read_use(fl_config *c, const fl_at *at, fl_config_slot *s)
+{
+    static const char *const roles[] = {"label", NULL};
+    static const char *const combiners[] = {"sum", "mean", NULL};
+    fl_at role = fl_at_key(at, "role"), combiner = fl_at_key(at, "combiner");
+    fl_at table = fl_at_key(at, "table"), ps = fl_at_key(at, "ps");
+    int is_label = -1, which = 0;
+    bool on_servers = true;
+
+    FL_TRY(fl_at_choice(&role, roles, &is_label));
+    s->label = is_label == 0;
+    if (combiner.json && s->slot.dim != -1)
+        return fl_at_expected(&combiner, "nothing: it is for dim -1");
+    if (table.json && s->slot.dtype != FLEET_INT64)
+        return fl_at_expected(&table, "nothing: only ids have a table");
+    FL_TRY(fl_at_choice(&combiner, combiners, &which));
+    s->combiner = (fleet_combiner)which;
+    FL_TRY(fl_at_string(&table, &s->table));
+    if (ps.json)
+        c->idle = "slots[].ps";
+    return fl_at_bool(&ps, &on_servers);
+}
+
+/* A class is the number that stands there, where an id is a hash. */
+static void label_is_a_number(const fl_config *c, fl_config_slot *s)
+{
+    static const fleet_transform none = FLEET_TRANSFORM_NONE;
+
+    if (c->dataset.format != FLEET_CSV || !s->label || s->slot.transforms)
+        return;
+    s->slot.transforms = &none;
+    s->slot.n_transform = 1;
+}
+
+static fleet_status read_slot(fl_config *c, const fl_at *at, fl_config_slot *s)
+{
+    static const char *const keys[] = {"name",      "type",  "dim", "role",
+                                       "combiner",  "table", "ps",  "columns",
+                                       "transform", "value", NULL};
+    static const char *const types[] = {"float", "uint64", NULL};
+    fl_at name = fl_at_key(at, "name"), type = fl_at_key(at, "type");
+    fl_at dim = fl_at_key(at, "dim"), columns = fl_at_key(at, "columns");
+    fl_at transform = fl_at_key(at, "transform"),
+          value = fl_at_key(at, "value");
+    const char **equals = NULL;
+    int which = 0;
+
+    FL_TRY(fl_at_required(at));
+    FL_TRY(fl_at_keys(at, keys));
+    FL_TRY(fl_at_required(&name));
+    FL_TRY(fl_at_string(&name, &s->slot.name));
+    FL_TRY(fl_at_required(&type));
+    FL_TRY(fl_at_choice(&type, types, &which));
+    s->slot.dtype = which ? FLEET_INT64 : FLEET_FLOAT32;
+    s->slot.dim = 1;
+    FL_TRY(fl_at_int(&dim, -1, 1 << 20, &s->slot.dim));
+    if (s->slot.dim == 0 || (s->slot.dim == -1 && !which))
+        return fl_at_expected(&dim, "1 or more, or -1 for ids of any number");
+    FL_TRY(csv_alone(c, at));
+    FL_TRY(read_columns(c, &columns, &s->slot));
+    FL_TRY(read_transforms(c, &transform, &s->slot));
+    FL_TRY(fl_config_texts(c, &value, &equals, &s->slot.n_equals));
+    s->slot.equals = equals;
+    FL_TRY(read_use(c, at, s));
+    label_is_a_number(c, s);
+    return FLEET_OK;
+}
+
+static fl_config_slot own_slot(const char *name, fleet_dtype dtype, int64_t dim)
+{
+    return (fl_config_slot){.slot = {.name = name, .dtype = dtype, .dim = dim}};
+}
+
+/* Formats that bring their slots with them: only how they are used is said by
+ * the format, too. */
+static fleet_status own_slots(fl_config *c, const fl_at *at)
+{
+    enum { N_ID = 26 };
+
+    if (at->json)
+        return fl_at_expected(at, "nothing: this format has slots of its own");
+    c->n_slot = c->dataset.format == FLEET_IDX ? 2 : 2 + N_ID;
+    c->slot = fl_arena_alloc(&c->arena, (size_t)c->n_slot * sizeof *c->slot);
+    if (!c->slot)
+        return FLEET_ENOMEM;
+    if (c->dataset.format == FLEET_IDX) {
+        c->slot[0] = own_slot("image", FLEET_FLOAT32, 0); /* as wide as it is */
+        c->slot[1] = own_slot("label", FLEET_INT64, 1);
+        c->slot[1].label = true;
+        return FLEET_OK;
+    }
+    c->slot[0] = own_slot("label", FLEET_INT64, 1);
+    c->slot[0].label = true;
+    c->slot[1] = own_slot("dense_input", FLEET_FLOAT32, 13);
+    for (int i = 0; i < N_ID; i++) {
+        const char *name = fl_arena_format(&c->arena, "%d", i + 1);
+
+        if (!name)
+            return FLEET_ENOMEM;
+        c->slot[2 + i] = own_slot(name, FLEET_INT64, 1);
+    }
+    return FLEET_OK;
+}
+
+/* The dataset's own checks, under the slot's path. */
+static fleet_status check_slots(fl_config *c, const fl_at *at)
+{
+    fl_stream_spec spec = {.format = c->dataset.format,
+                           .header = c->dataset.header,
+                           .n_slot = c->n_slot};
+    fleet_status status;
+    int bad;
+
+    spec.slots = c->data_slot =
+        fl_arena_alloc(&c->arena, (size_t)c->n_slot * sizeof *c->data_slot);
+    if (!c->data_slot)
+        return FLEET_ENOMEM;
+    for (int i = 0; i < c->n_slot; i++)
+        c->data_slot[i] = c->slot[i].slot;
+    status = fl_stream_check_slots(&spec, &bad);
+    return fl_config_in(status, fl_at_index(at, bad).path);
+}
+
+/* One label; an mlp reads one slot of numbers beside it, the others ids. */
+static fleet_status check_model(const fl_config *c, const char *path)
+{
+    int labels = 0, numbers = 0, ids = 0;
+    bool class = false;
+
+    for (int i = 0; i < c->n_slot; i++) {
+        bool id = c->slot[i].slot.dtype == FLEET_INT64;
+
+        labels += c->slot[i].label;
+        class = class || (c->slot[i].label && id);
+        numbers += !c->slot[i].label && !id;
+        ids += !c->slot[i].label && id;
+    }
+    if (labels != 1)
+        return fl_fail(FLEET_ECONFIG,
+                       "%s: expected one slot with \"role\": \"label\", got %d",
+                       path, labels);
+    if (c->model == FL_MLP && (numbers != 1 || ids > 0 || !class))
+        return fl_fail(FLEET_ECONFIG,
+                       "%s: an mlp reads one slot of floats, got %d and %d of "
+                       "ids, and a label of type uint64",
+                       path, numbers, ids);
+    if (c->model != FL_MLP && ids == 0)
+        return fl_fail(FLEET_ECONFIG,
+                       "%s: model %s needs at least one slot of type uint64 "
+                       "that is not the label",
+                       path, c->model_name);
+    return FLEET_OK;
+}
+
+fleet_status fl_config_read_slots(fl_config *c, const fl_at *at)
+{
+    enum { MOST = 10000 };
+
+    if (c->dataset.format == FLEET_CRITEO || c->dataset.format == FLEET_IDX) {
+        FL_TRY(own_slots(c, at));
+        return check_model(c, "dataset.format");
+    }
+    FL_TRY(fl_at_required(at));
+    c->n_slot = fl_at_count(at);
+    if (!fl_at_is_array(at) || c->n_slot < 1 || c->n_slot > MOST)
+        return fl_at_expected(at, "an array of slots");
+    c->slot = fl_arena_alloc(&c->arena, (size_t)c->n_slot * sizeof *c->slot);
+    if (!c->slot)
+        return FLEET_ENOMEM;
+    for (int i = 0; i < c->n_slot; i++) {
+        fl_at one = fl_at_index(at, i);
+
+        FL_TRY(read_slot(c, &one, &c->slot[i]));
+    }
+    FL_TRY(check_slots(c, at));
+    return check_model(c, at->path);
+}

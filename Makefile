@@ -62,7 +62,7 @@ help:
 #: make demo         install what is missing, build, train on real data
 #: make test         install what is missing, build, run the test suite
 #: make test-long    what is too slow for every change
-#: make check        what CI runs besides: layers, both compilers, sanitizers
+#: make check        most of what CI runs: layers, both compilers, sanitizers
 #: make asan|ubsan   the suite under AddressSanitizer and UBSan
 #: make tsan         the suite under ThreadSanitizer
 #: make valgrind     the suite under valgrind

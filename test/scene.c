@@ -107,6 +107,24 @@ void scene_train(scene *s, int epochs)
         CHECK_OK(fleet_train_from_dataset(s->e, s->data, NULL, NULL));
 }
 
+void scene_trained(scene *s, const char *optimizer, uint64_t seed)
+{
+    fleet_options o = {.seed = seed, .num_threads = 1};
+
+    scene_open(s, &o, optimizer);
+    scene_data(s, scene_file("train.txt", SCENE_LINES, 1), 64, 1, 0);
+    scene_train(s, 1);
+}
+
+const char *scene_saved(scene *s, const char *optimizer)
+{
+    const char *path = test_path("saved");
+
+    scene_trained(s, optimizer, 7);
+    CHECK_OK(fleet_save_persistables(s->f, path));
+    return path;
+}
+
 uint64_t scene_hash(scene *s)
 {
     uint64_t hash = 0;

@@ -23,6 +23,11 @@ void scene_open(scene *s, const fleet_options *options, const char *optimizer);
 void scene_data(scene *s, const char *file, int64_t batch, int threads,
                 int64_t shuffle);
 void scene_train(scene *s, int epochs);
+
+/* A scene that has trained for an epoch; one that is saved, too: where. */
+void scene_trained(scene *s, const char *optimizer, uint64_t seed);
+const char *scene_saved(scene *s, const char *optimizer);
+
 uint64_t scene_hash(scene *s);
 void scene_close(scene *s);
 

@@ -140,16 +140,22 @@ const char *test_folder(void)
     return folder;
 }
 
-const char *test_file_bytes(const char *name, const void *data, size_t size)
+const char *test_path(const char *name)
 {
     char path[4096];
-    FILE *f;
 
     snprintf(path, sizeof path, "%s/%s", test_folder(), name);
-    f = fopen(path, "wb");
+    return test_keep(path);
+}
+
+const char *test_file_bytes(const char *name, const void *data, size_t size)
+{
+    const char *path = test_path(name);
+    FILE *f = fopen(path, "wb");
+
     if (!f || fwrite(data, 1, size, f) != size || fclose(f) != 0)
         test_fail(__FILE__, __LINE__, "cannot write %s", path);
-    return test_keep(path);
+    return path;
 }
 
 const char *test_file(const char *name, const char *text)

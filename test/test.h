@@ -93,6 +93,9 @@ const char *test_data(const char *name);
 /* A fresh folder that is removed when the test ends; the text stays valid. */
 const char *test_folder(void);
 
+/* A path in it; what is there, if anything, is the test's affair. */
+const char *test_path(const char *name);
+
 /* Write a file in the test's folder; its path. */
 const char *test_file(const char *name, const char *text);
 const char *test_file_bytes(const char *name, const void *data, size_t size);

@@ -3,6 +3,7 @@
 #define SUITE config
 #include "test.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -141,6 +142,9 @@ TEST(names_what_does_not_go_together)
     REFUSED("{" MODEL ", \"dataset\": {\"format\": \"idx\", \"train\": "
             "[\"a\"]}}",
             "dataset.train: expected two files");
+    REFUSED("{" MODEL "," DATA ", \"slots\": [{\"name\": \"y\", \"type\": "
+            "\"uint64\", \"role\": \"label\", \"table\": \"t\"}]}",
+            "slots[0].table: expected nothing: only ids have a table");
     REFUSED("{\"model\": {\"type\": \"mlp\"}, " DATA "," SLOTS "}",
             "f.json: slots: an mlp reads one slot of floats, got 0 and 1 of");
     REFUSED("{" MODEL "," DATA ", \"slots\": [{\"name\": \"y\", \"type\": "
@@ -262,6 +266,45 @@ TEST(the_strategy_dump_says_what_became_of_each_field)
     CHECK_CONTAINS(text, "gradient_merge");
     CHECK_CONTAINS(text, "mode local, workers 1, servers 0");
     fleet_free(text);
+    fleet_destroy(f);
+}
+
+static void keep_warnings(void *user, fleet_log_level level, const char *line)
+{
+    if (level == FLEET_LOG_WARNING)
+        snprintf((char *)user + strlen(user), 500, "%s\n", line);
+}
+
+TEST(what_is_asked_for_in_vain_is_in_the_log)
+{
+    char lines[2000] = "";
+    fleet_options o = {.log = keep_warnings, .log_user = lines};
+    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+    fleet *f;
+
+    CHECK_OK(fleet_init(&f, &o));
+    s.gradient_merge = 1;
+    CHECK(fleet_distributed_optimizer(f, fleet_sgd(f, 0.1f), &s) != NULL);
+    CHECK_TEXT(lines, "");
+    s.a_sync_configs.k_steps = 3;
+    s.nccl_comm_num = 2;
+    CHECK(fleet_distributed_optimizer(f, fleet_sgd(f, 0.1f), &s) != NULL);
+    CHECK_TEXT(lines,
+               "strategy.a_sync_configs.k_steps is 3: no effect: no servers, "
+               "training is synchronous\n"
+               "strategy.nccl_comm_num is 2: no effect: one worker\n");
+    fleet_destroy(f);
+}
+
+TEST(an_instruction_set_that_is_not_there_is_warned_about)
+{
+    char lines[2000] = "";
+    fleet_options o = {.log = keep_warnings, .log_user = lines};
+    fleet *f;
+
+    setenv("FLEET_ISA", "neon", 1);
+    CHECK_OK(fleet_init(&f, &o));
+    CHECK_CONTAINS(lines, "FLEET_ISA is \"neon\"");
     fleet_destroy(f);
 }
 

@@ -22,17 +22,6 @@
 #include "base/hash.h"
 #include "base/memory.h"
 
-/* A path in the test's folder; a few are valid at a time. */
-static const char *in_folder(const char *name)
-{
-    static char path[4][300];
-    static int next;
-    char *p = path[next++ % 4];
-
-    snprintf(p, sizeof path[0], "%s/%s", test_folder(), name);
-    return p;
-}
-
 static int count_entries(const char *path)
 {
     DIR *dir = opendir(path);
@@ -67,7 +56,7 @@ TEST(a_file_that_cannot_be_read_is_named)
     char *data = (char *)&data;
     size_t size;
 
-    CHECK_FAILS(fl_file_read(in_folder("none"), &data, &size), FLEET_ENOENT,
+    CHECK_FAILS(fl_file_read(test_path("none"), &data, &size), FLEET_ENOENT,
                 "/none: No such file");
     CHECK(data == NULL);
     CHECK_FAILS(fl_file_read(test_folder(), &data, &size), FLEET_EIO,
@@ -173,7 +162,7 @@ TEST(a_writer_without_memory_owes_nothing)
 
 TEST(damage_to_a_file_is_found)
 {
-    const char *path = in_folder("f");
+    const char *path = test_path("f");
     uint64_t size = 0, hash = 0;
     char *data = NULL;
     FILE *f;
@@ -233,7 +222,7 @@ static bool has_file(const char *folder, const char *name)
 
 TEST(a_folder_is_there_only_when_it_is_complete)
 {
-    const char *path = in_folder("save");
+    const char *path = test_path("save");
     fl_folder f;
 
     CHECK_OK(fl_folder_begin(&f, path, "MARK", any_name));
@@ -247,7 +236,7 @@ TEST(a_folder_is_there_only_when_it_is_complete)
 
 TEST(a_folder_replaces_an_older_one_whole)
 {
-    const char *path = in_folder("save");
+    const char *path = test_path("save");
 
     make_folder(path, "old");
     make_folder(path, "new");
@@ -274,7 +263,7 @@ static void forbid_exchange(void)
 
 TEST(a_file_system_that_cannot_exchange_will_do)
 {
-    const char *path = in_folder("save"), *others = in_folder("save.old");
+    const char *path = test_path("save"), *others = test_path("save.old");
 
     CHECK(mkdir(others, 0700) == 0);
     put_file(others, "precious");
@@ -288,7 +277,7 @@ TEST(a_file_system_that_cannot_exchange_will_do)
 
 TEST(an_empty_folder_may_be_replaced)
 {
-    const char *path = in_folder("save");
+    const char *path = test_path("save");
 
     CHECK(mkdir(path, 0700) == 0);
     make_folder(path, "new");
@@ -298,9 +287,9 @@ TEST(an_empty_folder_may_be_replaced)
 
 TEST(slashes_at_the_end_of_a_path_do_not_matter)
 {
-    make_folder(in_folder("save//"), "a");
-    make_folder(in_folder("save/"), "b");
-    CHECK(has_file(in_folder("save"), "b"));
+    make_folder(test_path("save//"), "a");
+    make_folder(test_path("save/"), "b");
+    CHECK(has_file(test_path("save"), "b"));
     CHECK_INT(count_entries(test_folder()), 1);
 }
 
@@ -318,7 +307,7 @@ static void check_not_replaced(const char *path)
 
 TEST(a_folder_that_holds_something_else_is_refused)
 {
-    const char *path = in_folder("home");
+    const char *path = test_path("home");
 
     CHECK(mkdir(path, 0700) == 0);
     put_file(path, "thesis");
@@ -336,7 +325,7 @@ TEST(a_file_in_the_folders_place_is_refused)
 
 TEST(a_folder_that_is_cancelled_leaves_nothing)
 {
-    const char *path = in_folder("save");
+    const char *path = test_path("save");
     fl_folder f;
 
     CHECK_OK(fl_folder_begin(&f, path, "MARK", any_name));
@@ -348,7 +337,7 @@ TEST(a_folder_that_is_cancelled_leaves_nothing)
 
 TEST(a_cancelled_folder_leaves_the_older_one)
 {
-    const char *path = in_folder("save");
+    const char *path = test_path("save");
     fl_folder f;
 
     make_folder(path, "old");
@@ -370,19 +359,19 @@ static void check_cannot_begin(const char *path, fleet_status want,
 
 TEST(a_parent_that_cannot_be_written_is_named)
 {
-    check_cannot_begin(in_folder("none/save"), FLEET_EIO,
+    check_cannot_begin(test_path("none/save"), FLEET_EIO,
                        "/none/save: No such");
     check_cannot_begin("/proc/save", FLEET_EIO, "beside /proc/save: ");
     check_cannot_begin("", FLEET_EINVAL, "empty path");
     test_file("file", "");
-    check_cannot_begin(in_folder("file/save"), FLEET_EIO,
+    check_cannot_begin(test_path("file/save"), FLEET_EIO,
                        "/file/save: Not a directory");
     CHECK_INT(count_entries(test_folder()), 1);
 }
 
 TEST(a_link_to_a_folder_is_followed)
 {
-    const char *real = in_folder("real"), *link = in_folder("link");
+    const char *real = test_path("real"), *link = test_path("link");
 
     make_folder(real, "old");
     CHECK(symlink(real, link) == 0);
@@ -393,7 +382,7 @@ TEST(a_link_to_a_folder_is_followed)
 
 TEST(a_folder_survives_every_allocation_that_fails)
 {
-    const char *path = in_folder("save");
+    const char *path = test_path("save");
     fleet_status status = FLEET_ENOMEM;
     fl_folder f;
 
@@ -415,8 +404,8 @@ static fleet_status glob_two(fl_paths *p, const char *a, const char *b)
 {
     const char *globs[2];
 
-    globs[0] = in_folder(a);
-    globs[1] = b ? in_folder(b) : NULL;
+    globs[0] = test_path(a);
+    globs[1] = b ? test_path(b) : NULL;
     return fl_paths_glob(p, globs, b ? 2 : 1);
 }
 
@@ -431,7 +420,7 @@ TEST(globs_are_sorted_bytewise_over_all)
     CHECK_OK(glob_two(&p, "*.csv", "[aB]*.txt"));
     CHECK_INT(p.n, 6);
     for (size_t i = 0; i < 6; i++)
-        CHECK_TEXT(p.path[i], in_folder(want[i]));
+        CHECK_TEXT(p.path[i], test_path(want[i]));
     fl_paths_done(&p);
     CHECK(p.n == 0 && p.path == NULL);
 }

@@ -21,41 +21,13 @@
 #include "base/file.h"
 #include "base/memory.h"
 
-static const char *in_folder(const char *name)
-{
-    char path[4096];
-
-    snprintf(path, sizeof path, "%s/%s", test_folder(), name);
-    return test_keep(path);
-}
-
-/* A trained scene. */
-static void trained(scene *s, const char *optimizer, uint64_t seed)
-{
-    fleet_options o = {.seed = seed, .num_threads = 1};
-
-    scene_open(s, &o, optimizer);
-    scene_data(s, scene_file("train.txt", SCENE_LINES, 1), 64, 1, 0);
-    scene_train(s, 1);
-}
-
-/* A trained scene that is saved; where. */
-static const char *trained_and_saved(scene *s, const char *optimizer)
-{
-    const char *path = in_folder("saved");
-
-    trained(s, optimizer, 7);
-    CHECK_OK(fleet_save_persistables(s->f, path));
-    return path;
-}
-
 static void goes_on_alike(const char *optimizer)
 {
-    const char *path = in_folder("saved");
+    const char *path = test_path("saved");
     scene a, b;
     uint64_t saved;
 
-    trained(&a, optimizer, 7);
+    scene_trained(&a, optimizer, 7);
     saved = scene_hash(&a);
     CHECK_OK(fleet_save_persistables(a.f, path));
     scene_open(&b, &(fleet_options){.seed = 99, .num_threads = 1}, optimizer);
@@ -97,7 +69,7 @@ TEST(a_loaded_model_goes_on_alike_with_sgd)
 
 TEST(a_save_of_an_untrained_model_loads)
 {
-    const char *path = in_folder("saved");
+    const char *path = test_path("saved");
     scene a, b;
 
     scene_open(&a, &(fleet_options){.seed = 3}, "adam");
@@ -114,7 +86,7 @@ TEST(a_save_replaces_an_older_one)
     const char *path;
     scene a, b;
 
-    path = trained_and_saved(&a, "adam");
+    path = scene_saved(&a, "adam");
     scene_train(&a, 1);
     CHECK_OK(fleet_save_persistables(a.f, path));
     scene_open(&b, NULL, "adam");
@@ -129,7 +101,6 @@ TEST(a_save_replaces_an_older_one)
 typedef struct saver {
     fleet *f;
     const char *path;
-    fleet_var **feed, *prediction;
     atomic_bool stop;
     int n_saved;
 } saver;
@@ -139,9 +110,7 @@ static void *save_on_and_on(void *arg)
     saver *s = arg;
 
     for (; !atomic_load(&s->stop); s->n_saved++)
-        CHECK_OK(s->feed ? fleet_save_inference_model(s->f, s->path, s->feed, 4,
-                                                      &s->prediction, 1)
-                         : fleet_save_persistables(s->f, s->path));
+        CHECK_OK(fleet_save_persistables(s->f, s->path));
     return NULL;
 }
 
@@ -151,7 +120,7 @@ TEST(a_save_may_be_loaded_while_another_takes_its_place)
     pthread_t thread;
     scene a, b;
 
-    save.path = trained_and_saved(&a, "adam");
+    save.path = scene_saved(&a, "adam");
     save.f = a.f;
     scene_open(&b, NULL, "adam");
     pthread_create(&thread, NULL, save_on_and_on, &save);
@@ -165,37 +134,6 @@ TEST(a_save_may_be_loaded_while_another_takes_its_place)
     scene_close(&b);
 }
 
-TEST(a_predictor_may_be_opened_while_another_takes_its_place)
-{
-    fleet_var *feed[4];
-    saver save = {0};
-    pthread_t thread;
-    scene a;
-
-    trained(&a, "adam", 7);
-    for (int i = 0; i < 4; i++)
-        feed[i] =
-            fleet_program_var(a.p, (const char *[]){"dense", "u", "v", "w"}[i]);
-    save.f = a.f;
-    save.path = in_folder("model");
-    save.feed = feed;
-    save.prediction = a.m.prediction;
-    CHECK_OK(fleet_save_inference_model(a.f, save.path, feed, 4,
-                                        &a.m.prediction, 1));
-    pthread_create(&thread, NULL, save_on_and_on, &save);
-    for (int i = 0; i < 100; i++) {
-        fleet_predictor *p = fleet_load_inference_model(save.path);
-
-        if (!p)
-            test_fail(__FILE__, __LINE__, "%s", fleet_last_error());
-        fleet_predictor_destroy(p);
-    }
-    atomic_store(&save.stop, true);
-    pthread_join(thread, NULL);
-    CHECK(save.n_saved > 0);
-    scene_close(&a);
-}
-
 /* --- limits --------------------------------------------------------------- */
 
 /* What a program may have, its save may have. */
@@ -204,7 +142,7 @@ TEST(the_largest_sizes_and_numbers_are_loaded_again)
     const fleet_sparse_embedding_options table = {
         .rows = INT64_C(1) << 53,
         .initializer = {FLEET_INIT_UNIFORM, -3e38f, 3e38f}};
-    const char *path = in_folder("saved"), *model = in_folder("model");
+    const char *path = test_path("saved"), *model = test_path("model");
     fleet_predictor *predictor;
     fleet *f;
 
@@ -265,7 +203,7 @@ TEST(a_flipped_bit_in_any_file_is_found_and_the_file_named)
     uint64_t before;
     int n;
 
-    path = trained_and_saved(&a, "adam");
+    path = scene_saved(&a, "adam");
     scene_open(&b, NULL, "adam");
     CHECK_OK(fleet_load_model(b.f, path));
     before = scene_hash(&b);
@@ -302,7 +240,7 @@ TEST(a_cut_or_missing_file_is_found)
     struct stat st;
     scene a;
 
-    path = trained_and_saved(&a, "adam");
+    path = scene_saved(&a, "adam");
     snprintf(file, sizeof file, "%s/part-00000", path);
     CHECK(stat(file, &st) == 0);
     CHECK(truncate(file, st.st_size - 5) == 0);
@@ -337,7 +275,7 @@ TEST(another_optimizers_states_are_refused_by_name)
     const char *path;
     scene a, b;
 
-    path = trained_and_saved(&a, "adam");
+    path = scene_saved(&a, "adam");
     scene_open(&b, NULL, "sgd");
     CHECK_FAILS(fleet_load_model(b.f, path), FLEET_ESHAPE,
                 "another optimizer than sgd");
@@ -351,7 +289,7 @@ TEST(a_parameter_of_another_shape_is_refused_by_name)
     fleet_model m;
     scene a, b = {0};
 
-    path = trained_and_saved(&a, "adam");
+    path = scene_saved(&a, "adam");
     CHECK_OK(fleet_init(&b.f, NULL));
     b.p = fleet_program_create(b.f);
     fleet_mlp(
@@ -369,7 +307,7 @@ TEST(a_parameter_that_the_save_does_not_have_is_named)
     const char *path;
     scene a, b;
 
-    path = trained_and_saved(&a, "adam");
+    path = scene_saved(&a, "adam");
     scene_open(&b, NULL, "adam");
     fleet_parameter(b.p, (int64_t[]){2}, 1,
                     &(fleet_param_attr){.name = "extra"});
@@ -395,7 +333,7 @@ TEST(a_folder_that_holds_something_else_is_left_alone)
     snprintf(file, sizeof file, "%s/mine", test_folder());
     CHECK(mkdir(file, 0755) == 0);
     test_file("mine/letter.txt", "dear");
-    trained(&a, "adam", 7);
+    scene_trained(&a, "adam", 7);
     CHECK_FAILS(fleet_save_persistables(a.f, file), FLEET_EEXIST,
                 "holds something else");
     CHECK_INT(entries(file), 1);
@@ -404,12 +342,12 @@ TEST(a_folder_that_holds_something_else_is_left_alone)
 
 TEST(somebody_elses_manifest_is_not_replaced)
 {
-    const char *folder = in_folder("app"), *manifest;
+    const char *folder = test_path("app"), *manifest;
     scene a;
 
     CHECK(mkdir(folder, 0755) == 0);
     manifest = test_file("app/manifest.json", "{}");
-    trained(&a, "adam", 7);
+    scene_trained(&a, "adam", 7);
     CHECK_FAILS(fleet_save_persistables(a.f, folder), FLEET_EEXIST,
                 "holds something else: it has no manifest.xxh64");
     test_file("app/manifest.xxh64", "");
@@ -424,7 +362,7 @@ TEST(an_unwritable_place_is_named_and_nothing_is_left)
 {
     scene a;
 
-    trained(&a, "adam", 7);
+    scene_trained(&a, "adam", 7);
     CHECK_FAILS(fleet_save_persistables(a.f, "/proc/nowhere/model"), FLEET_EIO,
                 "/proc/nowhere/model");
     CHECK_FAILS(fleet_save_persistables(a.f, ""), FLEET_EINVAL,
@@ -455,7 +393,7 @@ TEST(a_write_that_fails_leaves_the_old_save_and_nothing_else)
     int n_entry;
     scene a;
 
-    path = trained_and_saved(&a, "adam");
+    path = scene_saved(&a, "adam");
     saved = scene_hash(&a);
     n_entry = entries(test_folder());
     scene_train(&a, 1);
@@ -474,7 +412,7 @@ TEST(memory_that_runs_out_at_any_point_leaves_the_old_save)
     int n_entry;
     scene a;
 
-    path = trained_and_saved(&a, "adam");
+    path = scene_saved(&a, "adam");
     saved = scene_hash(&a);
     n_entry = entries(test_folder());
     scene_train(&a, 1);
@@ -501,7 +439,7 @@ TEST(a_load_that_runs_out_of_memory_changes_nothing_or_says_so)
     int torn = 0;
     scene a;
 
-    path = trained_and_saved(&a, "adam");
+    path = scene_saved(&a, "adam");
     saved = scene_hash(&a);
     for (int64_t n = 1; n < 100000; n++) {
         fleet_status status;
@@ -516,7 +454,7 @@ TEST(a_load_that_runs_out_of_memory_changes_nothing_or_says_so)
         CHECK_STATUS(status, FLEET_ENOMEM);
         if (scene_hash(&a) != now) {
             torn++;
-            CHECK_FAILS(fleet_save_persistables(a.f, in_folder("other")),
+            CHECK_FAILS(fleet_save_persistables(a.f, test_path("other")),
                         FLEET_ESTATE, "half-way");
             CHECK_OK(fleet_load_model(a.f, path));
             CHECK(scene_hash(&a) == saved);
@@ -525,211 +463,4 @@ TEST(a_load_that_runs_out_of_memory_changes_nothing_or_says_so)
     CHECK(torn > 0);
     CHECK(scene_hash(&a) == saved);
     scene_close(&a);
-}
-
-/* --- inference ----------------------------------------------------------- */
-
-typedef struct batch {
-    float dense[40 * 3], want[40], got[40];
-    int64_t u[40], v[40], w[100], offsets[41];
-    int n;
-} batch;
-
-static void fill(batch *b, int n)
-{
-    b->n = n;
-    for (int i = 0; i < n; i++) {
-        b->u[i] = i * 7 % 60; /* some were never seen in training */
-        b->v[i] = i % 25;
-        b->offsets[i + 1] = b->offsets[i] + i % 3;
-        for (int j = 0; j < 3; j++)
-            b->dense[i * 3 + j] = (float)((i * 13 + j * 5) % 20) / 10 - 1;
-        for (int64_t j = b->offsets[i]; j < b->offsets[i + 1]; j++)
-            b->w[j] = j * 31 % 400;
-    }
-}
-
-static int feeds_of(const batch *b, int64_t dims[2][2], fleet_feed *feed)
-{
-    dims[0][0] = dims[1][0] = b->n;
-    dims[0][1] = 3;
-    dims[1][1] = 1;
-    feed[0] = (fleet_feed){"dense", FLEET_FLOAT32, b->dense, dims[0], 2, NULL};
-    feed[1] = (fleet_feed){"u", FLEET_INT64, b->u, dims[1], 2, NULL};
-    feed[2] = (fleet_feed){"v", FLEET_INT64, b->v, dims[1], 2, NULL};
-    feed[3] = (fleet_feed){"w", FLEET_INT64, b->w, dims[1], 1, b->offsets};
-    return 4;
-}
-
-/* A predictor of a trained scene, and what the scene's own executor says. */
-static fleet_predictor *predictor_of(scene *s, batch *b)
-{
-    const char *path = in_folder("model");
-    fleet_executor_options test = {.for_test = 1};
-    fleet_var *feed_vars[] = {
-        fleet_program_var(s->p, "dense"), fleet_program_var(s->p, "u"),
-        fleet_program_var(s->p, "v"), fleet_program_var(s->p, "w")};
-    fleet_fetch fetch = {s->m.prediction, b->want, sizeof b->want, {0}, 0};
-    fleet_feed feed[4];
-    int64_t dims[2][2];
-    fleet_predictor *p;
-
-    s->tester = fleet_executor_create(s->p, &test);
-    CHECK_OK(fleet_executor_run(s->tester, feed, feeds_of(b, dims, feed),
-                                &fetch, 1));
-    CHECK_OK(fleet_save_inference_model(s->f, path, feed_vars, 4,
-                                        &s->m.prediction, 1));
-    p = fleet_load_inference_model(path);
-    if (!p)
-        test_fail(__FILE__, __LINE__, "%s", fleet_last_error());
-    return p;
-}
-
-TEST(a_predictor_scores_the_same_to_the_bit)
-{
-    size_t size = sizeof((batch *)0)->got;
-    fleet_feed feed[4];
-    int64_t dims[2][2];
-    fleet_predictor *p;
-    batch b = {0};
-    scene s;
-
-    trained(&s, "adam", 7);
-    fill(&b, 40);
-    p = predictor_of(&s, &b);
-    CHECK_INT(fleet_predictor_input_num(p), 4);
-    CHECK_INT(fleet_predictor_output_num(p), 1);
-    CHECK_OK(fleet_predictor_run(p, feed, feeds_of(&b, dims, feed),
-                                 (void *[]){b.got}, &size, 1));
-    CHECK(memcmp(b.got, b.want, 40 * sizeof(float)) == 0);
-    CHECK(b.got[0] > 0 && b.got[0] < 1);
-    fleet_predictor_destroy(p);
-    scene_close(&s);
-}
-
-TEST(a_predictor_goes_on_in_a_child_and_with_batches_of_any_size)
-{
-    size_t size = sizeof((batch *)0)->got;
-    fleet_feed feed[4];
-    int64_t dims[2][2];
-    fleet_predictor *p;
-    int status;
-    batch b = {0};
-    pid_t child;
-    scene s;
-
-    trained(&s, "adam", 7);
-    fill(&b, 40);
-    p = predictor_of(&s, &b);
-    child = fork();
-    for (int n = 40; n > 0; n--) {
-        memset(b.got, 0, sizeof b.got);
-        b.n = n;
-        CHECK_OK(fleet_predictor_run(p, feed, feeds_of(&b, dims, feed),
-                                     (void *[]){b.got}, &size, 1));
-        CHECK(memcmp(b.got, b.want, (size_t)n * sizeof(float)) == 0);
-    }
-    if (child == 0)
-        _exit(0);
-    CHECK(waitpid(child, &status, 0) == child && status == 0);
-    fleet_predictor_destroy(p);
-    scene_close(&s);
-}
-
-typedef struct caller {
-    fleet_predictor *p;
-    const batch *b;
-    int wrong;
-} caller;
-
-static void *call_often(void *arg)
-{
-    caller *c = arg;
-    size_t size = sizeof c->b->got;
-
-    for (int i = 0; i < 200; i++) {
-        float got[40];
-        fleet_feed feed[4];
-        int64_t dims[2][2];
-
-        if (fleet_predictor_run(c->p, feed, feeds_of(c->b, dims, feed),
-                                (void *[]){got}, &size, 1) != FLEET_OK ||
-            memcmp(got, c->b->want, sizeof got) != 0)
-            c->wrong++;
-    }
-    return NULL;
-}
-
-TEST(a_predictor_may_be_called_from_many_threads)
-{
-    pthread_t thread[6];
-    caller c[6];
-    batch b = {0};
-    fleet_predictor *p;
-    scene s;
-
-    trained(&s, "adam", 7);
-    fill(&b, 40);
-    p = predictor_of(&s, &b);
-    for (int i = 0; i < 6; i++) {
-        c[i] = (caller){p, &b, 0};
-        CHECK(pthread_create(&thread[i], NULL, call_often, &c[i]) == 0);
-    }
-    for (int i = 0; i < 6; i++) {
-        pthread_join(thread[i], NULL);
-        CHECK_INT(c[i].wrong, 0);
-    }
-    fleet_predictor_destroy(p);
-    scene_close(&s);
-}
-
-TEST(a_predictor_refuses_what_does_not_fit)
-{
-    size_t size = 4;
-    fleet_feed feed[4];
-    int64_t dims[2][2];
-    float out;
-    fleet_predictor *p;
-    batch b = {0};
-    scene s;
-
-    trained(&s, "adam", 7);
-    fill(&b, 40);
-    p = predictor_of(&s, &b);
-    CHECK_FAILS(fleet_predictor_run(p, feed, feeds_of(&b, dims, feed),
-                                    (void *[]){&out}, &size, 1),
-                FLEET_ESHAPE, "160 bytes, but there is room for 4");
-    CHECK_FAILS(fleet_predictor_run(p, feed, 3, (void *[]){&out}, &size, 1),
-                FLEET_ENOENT, "\"w\" is missing");
-    CHECK_FAILS(fleet_predictor_run(p, feed, 4, (void *[]){&out}, &size, 2),
-                FLEET_EINVAL, "expected 1 outputs, got 2");
-    fleet_predictor_destroy(p);
-    CHECK(fleet_load_inference_model("/nonexistent") == NULL);
-    CHECK_CONTAINS(fleet_last_error(), "/nonexistent");
-    scene_close(&s);
-}
-
-TEST(a_predictor_needs_a_save_with_a_program)
-{
-    scene s;
-
-    CHECK(fleet_load_inference_model(trained_and_saved(&s, "adam")) == NULL);
-    CHECK_STATUS(fleet_last_status(), FLEET_EINVAL);
-    CHECK_CONTAINS(fleet_last_error(), "saved has no program to predict with");
-    CHECK(fleet_load_inference_model(NULL) == NULL);
-    CHECK_CONTAINS(fleet_last_error(), "NULL");
-    scene_close(&s);
-}
-
-TEST(an_inference_model_must_be_told_all_its_inputs)
-{
-    fleet_var *feed;
-    scene s;
-
-    trained(&s, "adam", 7);
-    feed = fleet_program_var(s.p, "dense");
-    CHECK_FAILS(fleet_save_inference_model(s.f, in_folder("m"), &feed, 1,
-                                           &s.m.prediction, 1),
-                FLEET_ENOENT, "depends on \"u\"");
-    scene_close(&s);
 }

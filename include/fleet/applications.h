@@ -34,7 +34,8 @@ typedef struct fleet_ctr_options {
     fleet_dtype label_dtype; /* 0: int64 */
     const fleet_dense_slot *dense;
     int n_dense;
-    const fleet_id_slot *ids; /* neither dense nor ids: PaddleRec's */
+    const fleet_id_slot *ids; /* none: PaddleRec's 26; with no dense slots
+                                 either also its numbers, unless no_dense */
     int n_ids;
     int no_dense;          /* nonzero: PaddleRec's ids without the numbers */
     int64_t embedding_dim; /* 0: 9 */

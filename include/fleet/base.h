@@ -1,8 +1,8 @@
 /* base.h - what every other header of libfleet stands on: export and version,
  * statuses and their texts, log lines, element types.
  *
- * Errors: every call that can fail returns a fleet_status. The text of the
- * calling thread's last failure, with the names and numbers in it, is what
+ * Errors: every call that can fail returns a fleet_status, or NULL. The text of
+ * the calling thread's last failure, with the names and numbers in it, is what
  * fleet_last_error() gives. Nothing in libfleet exits or aborts; log lines go
  * to stderr unless the host takes them.
  *
@@ -64,8 +64,8 @@ FLEET_API const char *fleet_strerror(fleet_status status);
 FLEET_API const char *fleet_status_name(fleet_status status);
 
 /* fleet_last_status - the code that goes with fleet_last_error(), for calls
- * that return a pointer; FLEET_OK if nothing has failed yet. A call that
- * succeeds leaves both as they are. */
+ * that return a pointer; FLEET_OK if nothing has failed yet. After a call that
+ * succeeds neither of them means anything. */
 FLEET_API fleet_status fleet_last_status(void);
 
 /* fleet_last_error - the text of this thread's last failure, "" if there was

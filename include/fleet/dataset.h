@@ -2,8 +2,6 @@
  *
  * A QueueDataset reads its files in order, from the disk or through a command,
  * and hands out batches that do not depend on the number of reader threads.
- * Several workers share the files as Fleet does: contiguous blocks of the
- * sorted list when there are enough files, else every n-th batch.
  *
  * Threads: a dataset belongs to one thread at a time; its own reader threads
  * are inside.
@@ -89,7 +87,8 @@ typedef struct fleet_dataset_options {
     int64_t skip_lines;  /* at the head of each file, before the header */
     const char *missing; /* a cell that counts as missing, as an empty one
                             does: it is 0 in a float slot, after the transform;
-                            in an id slot it is the hash of "" */
+                            in an id slot it is the hash of "", 0 for
+                            FLEET_EQUALS, and left out with dim -1 */
     char comment;        /* lines that begin with it are skipped; 0: none */
 } fleet_dataset_options;
 
@@ -104,18 +103,20 @@ FLEET_API void fleet_dataset_destroy(fleet_dataset *dataset);
 
 /* fleet_dataset_set_filelist - the files, as globs: sorted bytewise, each must
  * match. FLEET_IDX: exactly two paths, the images and the labels. Names that
- * end in .gz are unpacked. Files are opened when a pass begins.
+ * end in .gz are unpacked. Files are opened when a pass begins; of FLEET_IDX
+ * the images' header is read now.
  *
- *   FLEET_ENOENT  a glob that matches nothing
+ *   FLEET_ENOENT   a glob that matches nothing
+ *   FLEET_EFORMAT  images without a header of images
  */
 FLEET_API fleet_status fleet_dataset_set_filelist(fleet_dataset *dataset,
                                                   const char *const *globs,
                                                   int n);
 
 /* fleet_dataset_use_statistics_of - standardize with another dataset's numbers
- * (test data with those of the training data). Both need the same slots:
- * FLEET_ESHAPE. Reads the other's files if its numbers are not known yet, with
- * the errors of that. */
+ * (test data with those of the training data). Both must standardize as many
+ * columns: FLEET_ESHAPE; does nothing if the other standardizes none. Reads the
+ * other's files if its numbers are not known yet, with the errors of that. */
 FLEET_API fleet_status fleet_dataset_use_statistics_of(fleet_dataset *dataset,
                                                        fleet_dataset *other);
 

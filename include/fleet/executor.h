@@ -71,10 +71,14 @@ typedef struct fleet_fetch {
  *   FLEET_ESHAPE   a feed's shape, with the variable, what was expected and
  *                  what came; a fetch's memory that is too small
  *   FLEET_EDTYPE   likewise
- *   FLEET_EINVAL   an id out of range
+ *   FLEET_EINVAL   an id out of range; a feed twice, without data or with wrong
+ *                  offsets
  *   FLEET_ENUMERIC the loss is not a finite number: the text names the operator
  *                  and the batch; nothing was updated
- *   FLEET_ENOMEM, FLEET_ESTATE (after fork)
+ *   FLEET_EUNSUPPORTED  a fetch of a table or of a ragged variable
+ *   FLEET_ESTATE   after fork, after a load that stopped half-way; inside a
+ *                  merge group a larger batch, or a fetch that is new
+ *   FLEET_ENOMEM
  */
 FLEET_API fleet_status fleet_executor_run(fleet_executor *executor,
                                           const fleet_feed *feed, int n_feed,

@@ -34,13 +34,14 @@ typedef struct fleet_options {
  *
  *   FLEET_EUNSUPPORTED  the environment asks for servers or several ranks,
  *                       which are not there yet: the variable is named
- *   FLEET_EINVAL        num_threads below 0 or above 64
+ *   FLEET_EINVAL        num_threads below 0 or above 64, no such log_level
  *   FLEET_ENOMEM
  */
 FLEET_API fleet_status fleet_init(fleet **fleet, const fleet_options *options);
 
 /* fleet_destroy - the handle and all that belongs to it: programs, optimizers,
- * datasets. Executors and predictors must be gone. NULL is fine. */
+ * datasets. Executors must be gone; predictors belong to no handle. NULL is
+ * fine. */
 FLEET_API void fleet_destroy(fleet *fleet);
 
 /* Who this process is. 0 for a NULL handle. */
@@ -59,8 +60,8 @@ FLEET_API const char *fleet_server_endpoints(const fleet *fleet);
 FLEET_API fleet_status fleet_init_server(fleet *fleet, const char *path);
 FLEET_API fleet_status fleet_run_server(fleet *fleet);
 
-/* fleet_init_worker, fleet_stop_worker - around a worker's training.
- * FLEET_ESTATE if fleet_minimize() was not called. */
+/* fleet_init_worker, fleet_stop_worker - around a worker's training. To begin
+ * it is FLEET_ESTATE if fleet_minimize() was not called. */
 FLEET_API fleet_status fleet_init_worker(fleet *fleet);
 FLEET_API fleet_status fleet_stop_worker(fleet *fleet);
 

@@ -49,7 +49,9 @@ FLEET_API fleet_status fleet_load_model(fleet *fleet, const char *path);
  * `feed`, and the weights and rows it needs, without optimizer states.
  *
  *   FLEET_ENOENT  a variable that fetch depends on is not among feed
- *   and those of fleet_save_persistables() */
+ *   FLEET_EINVAL  a feed that is no data variable, a fetch that is not computed
+ *   and those of fleet_save_persistables(), but a merge group may be under way
+ */
 FLEET_API fleet_status fleet_save_inference_model(
     fleet *fleet, const char *path, fleet_var *const *feed, int n_feed,
     fleet_var *const *fetch, int n_fetch);
@@ -87,7 +89,8 @@ FLEET_API const fleet_var *fleet_predictor_input(
  * alone. Scores are the same, to the bit, as those of the executor that was
  * trained. A child of fork() may go on with it if no call ran meanwhile.
  *
- * Batches of any sizes in turn are fine: a plan is made for each power of 2.
+ * Batches of any sizes in turn are fine: a plan is made for each power of 2
+ * from 16 to 2^20.
  *
  *   as fleet_executor_run(), but what is computed may be NaN if what is fed is
  */

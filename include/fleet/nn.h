@@ -9,6 +9,7 @@
  *   FLEET_EEXIST  the name is taken
  *   FLEET_EINVAL  any other argument that cannot be, named
  *   FLEET_ESTATE  the program has run and can no longer grow
+ *   FLEET_EUNSUPPORTED  fleet_sparse_embedding() of ids that are computed
  *   FLEET_ENOMEM
  */
 #ifndef FLEET_NN_H
@@ -91,7 +92,8 @@ typedef struct fleet_sparse_embedding_options {
     fleet_initializer initializer; /* of a row; default: uniform in
                                       +-sqrt(1 / dim) */
     int64_t rows;            /* 0: unbounded; else ids are taken modulo rows */
-    fleet_combiner combiner; /* over a sample's ids; of none: zeros */
+    fleet_combiner combiner; /* of a sample's ragged ids; of none: zeros.
+                                FLEET_MEAN is for ragged ids alone */
     float learning_rate;     /* factor on the optimizer's; 0: 1 */
     float l2_decay;          /* in place of the optimizer's; 0: the
                                 optimizer's. Applied to rows as they are
@@ -123,9 +125,9 @@ FLEET_API fleet_var *fleet_parameter(fleet_program *program,
 FLEET_API fleet_var *fleet_matmul(fleet_program *program, fleet_var *x,
                                   fleet_var *y);
 
-/* Elementwise x + y, x - y, x * y. y has x's shape, or its dimensions are 1 or
- * missing in front, as NumPy broadcasts: [B, F, D] with [B, F, 1], [F, D], [D]
- * or [1]. */
+/* Elementwise x + y, x - y, x * y. Both have one shape, or dimensions of either
+ * are 1 or missing in front, as NumPy broadcasts: [B, F, D] with [B, F, 1],
+ * [F, D], [D] or [1]. */
 FLEET_API fleet_var *fleet_add(fleet_program *program, fleet_var *x,
                                fleet_var *y);
 FLEET_API fleet_var *fleet_sub(fleet_program *program, fleet_var *x,
@@ -201,9 +203,10 @@ FLEET_API fleet_var *fleet_accuracy(fleet_program *program, fleet_var *x,
  *
  *   p        [B, 1] probability of label 1, or [B, 2] of both classes
  *   label    [B, 1] int64 or float32, 0 or 1
- *   buckets  of the histograms; 0: 4096
+ *   buckets  of the histograms, 2 to 2^24; 0: 4096
  *
- * Histograms are state "<name>.pos" and "<name>.neg", int64 [buckets]. */
+ * Histograms are state "auc_state_<n>.pos" and "auc_state_<n>.neg", int64
+ * [buckets]. */
 FLEET_API fleet_var *fleet_auc(fleet_program *program, fleet_var *p,
                                fleet_var *label, int64_t buckets);
 

@@ -44,8 +44,9 @@ typedef struct fleet_adam_options {
     float epsilon; /* 0: 1e-8 */
 } fleet_adam_options;
 
-/* NULL, with FLEET_EINVAL as the text says, for a learning rate that is not
- * a positive number. options may be NULL. */
+/* NULL, with FLEET_EINVAL as the text says, for a learning rate that is not a
+ * positive number, a momentum or beta outside [0, 1), an epsilon or initial
+ * accumulator that is negative or not finite. options may be NULL. */
 FLEET_API fleet_optimizer *fleet_sgd(fleet *fleet, float learning_rate);
 FLEET_API fleet_optimizer *fleet_momentum(
     fleet *fleet, float learning_rate, const fleet_momentum_options *options);

@@ -2,16 +2,17 @@
  *
  * A program holds variables and the forward operators between them. The layers
  * of nn.h add to it; fleet_minimize() says what to train; executors and
- * datasets run it. What runs it first makes it immutable: later additions are
- * refused with FLEET_ESTATE.
+ * datasets run it. What runs it first, or dumps its plan, makes it immutable:
+ * later additions are refused with FLEET_ESTATE, which is not kept.
  *
  * Shapes have up to 8 dimensions, row-major. -1 stands only in first place: the
  * batch, whose size each feed sets.
  *
  * Errors are sticky, so a model reads like its formula and is checked once: a
- * builder given a NULL variable returns NULL and does nothing, and the first
- * failure stays in the program. fleet_program_status() returns its code and
- * makes its text the one that fleet_last_error() gives.
+ * builder given a NULL variable returns NULL and adds nothing (FLEET_EINVAL, if
+ * nothing failed before), and the first failure stays in the program.
+ * fleet_program_status() returns its code and makes its text the one that
+ * fleet_last_error() gives.
  *
  * Ownership: what a builder returns belongs to the program and dies with it.
  * Strings and option structs are read during the call and never kept.

@@ -24,7 +24,10 @@ typedef struct fleet_evaluation {
 /* fleet_evaluate - run all of a dataset through an executor for test, and
  * compare the model's prediction with its label.
  *
- *   FLEET_EEND  the dataset has no sample; else as fleet_infer_from_dataset()
+ *   FLEET_EEND      the dataset has no sample
+ *   FLEET_ENUMERIC  a prediction is not finite
+ *   FLEET_EINVAL    one of two classes is neither 0 nor 1
+ *   and those of fleet_infer_from_dataset()
  */
 FLEET_API fleet_status fleet_evaluate(fleet_executor *executor,
                                       fleet_dataset *dataset,

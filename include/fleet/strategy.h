@@ -1,9 +1,10 @@
 /* strategy.h - how a program is trained: Fleet's DistributedStrategy.
  *
- * Every field is honoured, or has nothing to act on and fleet_strategy_dump()
- * says so, or is refused by name (FLEET_EUNSUPPORTED) when it is set: there is
- * no silent knob. Field names and defaults are Fleet's, with two exceptions:
- * k_steps is 0 by default, and setting a_sync changes no other field.
+ * Every field is honoured, or has nothing to act on, which the log and
+ * fleet_strategy_dump() say, or is refused by name (FLEET_EUNSUPPORTED) when it
+ * is set: there is no silent knob. Switches are 0 or 1. Field names and
+ * defaults are Fleet's, but a_sync_configs.k_steps is 0 by default, and setting
+ * a_sync changes no other field.
  */
 #ifndef FLEET_STRATEGY_H
 #define FLEET_STRATEGY_H
@@ -30,7 +31,7 @@ typedef struct fleet_a_sync_configs {
 
 typedef struct fleet_gradient_merge_configs {
     int k_steps; /* batches per update */
-    int avg;     /* nonzero: the update is of their mean, else of their sum */
+    int avg;     /* 1: the update is of their mean, 0: of their sum */
 } fleet_gradient_merge_configs;
 
 typedef struct fleet_amp_configs {
@@ -73,7 +74,7 @@ typedef struct fleet_sharding_configs {
 typedef struct fleet_distributed_strategy {
     int is_collective;
 
-    int a_sync; /* parameter servers: nonzero async, 0 sync */
+    int a_sync; /* parameter servers: 1 async, 0 sync */
     fleet_a_sync_configs a_sync_configs;
 
     int gradient_merge;
@@ -133,8 +134,9 @@ FLEET_API fleet_optimizer *fleet_distributed_optimizer(
  *
  *   FLEET_ESTATE  the program has run, or is trained already
  *   FLEET_ESHAPE  loss is not [1]
- *   FLEET_EUNSUPPORTED, by the first run  another optimizer already trains in
- *                 this handle: all its programs share one
+ *
+ * fleet_executor_create() then fails with FLEET_EUNSUPPORTED if another
+ * optimizer already trains in this handle: all its programs share one.
  */
 FLEET_API fleet_status fleet_minimize(fleet_optimizer *optimizer,
                                       fleet_var *loss);

@@ -43,7 +43,9 @@ typedef struct fleet_train_result {
  *   FLEET_EFORMAT  a malformed line: file, line number and slot are named
  *   FLEET_ECHILD   the pipe_command failed
  *   FLEET_ENUMERIC the loss is not finite
- * What was trained before the failing batch stays.
+ *   FLEET_ESTATE   an executor that does not train, a dataset without files
+ * What was trained before the failing batch stays; a merge group under way is
+ * given up.
  */
 FLEET_API fleet_status fleet_train_from_dataset(
     fleet_executor *executor, fleet_dataset *dataset,

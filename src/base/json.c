@@ -214,7 +214,7 @@ fleet_status fl_at_double(const fl_at *at, double low, double high, double *out)
         *out = x;
         return FLEET_OK;
     }
-    fl_text_add(&what, "a number from %g to %g", low, high);
+    fl_text_add(&what, "a number from %.9g to %.9g", low, high);
     fl_at_expected(at, fl_text_chars(&what));
     fl_text_done(&what);
     return FLEET_ECONFIG;

@@ -30,13 +30,13 @@ static void *values_of(const fl_map *m, int *n)
     return v;
 }
 
-/* Statistics of the first dataset that has some: the training data's. */
-static fleet_status statistics_of(const fleet *f, fl_json **json)
+fleet_status fl_statistics_of(const fleet *f, fl_json **json)
 {
     *json = NULL;
     for (fleet_dataset *d = f->datasets; d; d = d->next)
         if (d->has_statistics) {
             fl_json_free(*json);
+            *json = NULL;
             FL_TRY(fl_statistics_save(&d->statistics, json));
         }
     return FLEET_OK;
@@ -64,7 +64,7 @@ fleet_status fl_checkpoint_save(fleet *f, const char *path,
     fleet_status status;
 
     FL_TRY(add_programs(f));
-    status = statistics_of(f, &statistics);
+    status = fl_statistics_of(f, &statistics);
     if (status == FLEET_OK && model)
         status = fl_prediction_json(model->prediction, &program);
     s.program = program;

@@ -83,7 +83,7 @@ static fleet_status read_use(fl_config *c, const fl_at *at, fl_config_slot *s)
     s->label = is_label == 0;
     if (combiner.json && s->slot.dim != -1)
         return fl_at_expected(&combiner, "nothing: it is for dim -1");
-    if (table.json && s->slot.dtype != FLEET_INT64)
+    if (table.json && (s->slot.dtype != FLEET_INT64 || s->label))
         return fl_at_expected(&table, "nothing: only ids have a table");
     FL_TRY(fl_at_choice(&combiner, combiners, &which));
     s->combiner = (fleet_combiner)which;

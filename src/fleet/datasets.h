@@ -31,6 +31,10 @@ fleet_status fl_dataset_open(fleet_dataset *d, fl_stream **stream);
 fleet_status fl_dataset_need_statistics(fleet_dataset *d);
 bool fl_dataset_standardizes(const fleet_dataset *d);
 
+/* For a save: those of the first dataset that has some, the training data's;
+ * NULL if none has. */
+fleet_status fl_statistics_of(const fleet *f, fl_json **json);
+
 /* Take over a copy; FLEET_ESHAPE if they are not of as many columns. */
 fleet_status fl_dataset_set_statistics(fleet_dataset *d,
                                        const fl_statistics *s);

@@ -4,6 +4,7 @@
 #include <fleet/executor.h>
 
 #include "base/memory.h"
+#include "fleet/datasets.h"
 #include "fleet/handle.h"
 #include "fleet/save.h"
 #include "fleet/trainer.h"
@@ -113,11 +114,15 @@ static fleet_status write_model(const model *m, const bool *marked,
     fl_store *store = m->f->store;
     fl_save s = {.store = store, .what = "inference", .program = program};
     fleet_status status = FLEET_ENOMEM;
+    fl_json *statistics;
 
+    FL_TRY(fl_statistics_of(m->f, &statistics));
+    s.statistics = statistics;
     s.param = used_of(&store->params, p, marked, &s.n_param);
     s.table = used_of(&store->tables, p, marked, &s.n_table);
     if (s.param && s.table)
         status = fl_save_write(&s, m->path);
+    fl_json_free(statistics);
     fl_free(s.param);
     fl_free(s.table);
     return status;

@@ -295,14 +295,19 @@ fleet_status fl_strategy_read(const fl_at *at, fleet_distributed_strategy *s)
 
 /* --- use ----------------------------------------------------------------- */
 
+static bool is_asked(const fleet_distributed_strategy *s, const field *f)
+{
+    const fleet_distributed_strategy defaults =
+        fleet_distributed_strategy_default();
+
+    return value_of(s, f) != value_of(&defaults, f);
+}
+
 fleet_status fl_strategy_check(const fleet_distributed_strategy *s)
 {
-    fleet_distributed_strategy defaults = fleet_distributed_strategy_default();
-
     FL_TRY(check_bools(s));
     for (int i = 0; i < N_FIELD; i++)
-        if (fields[i].fate == REFUSED &&
-            value_of(s, &fields[i]) != value_of(&defaults, &fields[i]))
+        if (fields[i].fate == REFUSED && is_asked(s, &fields[i]))
             return fl_fail(
                 FLEET_EUNSUPPORTED,
                 "strategy.%s: this version does not have it (a strategy starts "
@@ -334,6 +339,22 @@ static fleet_status check_same(const fleet_distributed_strategy *now,
     return FLEET_OK;
 }
 
+static const char *const effect[] = {
+    [HONOURED] = "honoured",
+    [SERVERS] = "no effect: no servers, training is synchronous",
+    [ALONE] = "no effect: one worker",
+    [REFUSED] = "off: not in this version",
+};
+
+/* What is asked for in vain is in the log. */
+static void warn(fleet *f)
+{
+    for (int i = 0; i < N_FIELD; i++)
+        if (fields[i].fate != HONOURED && is_asked(&f->strategy, &fields[i]))
+            FL_WARN(&f->context.log, "strategy.%s is %g: %s", fields[i].name,
+                    value_of(&f->strategy, &fields[i]), effect[fields[i].fate]);
+}
+
 fleet_optimizer *fleet_distributed_optimizer(
     fleet *f, fleet_optimizer *o, const fleet_distributed_strategy *strategy)
 {
@@ -355,6 +376,7 @@ fleet_optimizer *fleet_distributed_optimizer(
         return NULL;
     f->strategy = wanted;
     f->has_strategy = true;
+    warn(f);
     return o;
 }
 
@@ -398,19 +420,10 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
 /* --- the dump ------------------------------------------------------------ */
 
 static void describe(const fleet_distributed_strategy *s, const field *f,
-                     const fleet_distributed_strategy *defaults, fl_text *out)
+                     fl_text *out)
 {
-    static const char *const effect[] = {
-        [HONOURED] = "honoured",
-        [SERVERS] = "no effect: no servers, training is synchronous",
-        [ALONE] = "no effect: one worker",
-        [REFUSED] = "off: not in this version",
-    };
-    double asked = value_of(s, f);
-    bool is_default = asked == value_of(defaults, f);
-
-    fl_text_add(out, "%-48s %-12g %-8s %s\n", f->name, asked,
-                is_default ? "default" : "asked", effect[f->fate]);
+    fl_text_add(out, "%-48s %-12g %-8s %s\n", f->name, value_of(s, f),
+                is_asked(s, f) ? "asked" : "default", effect[f->fate]);
 }
 
 static fleet_status dump_passes(fleet *f, fl_text *out)
@@ -439,7 +452,7 @@ char *fleet_strategy_dump(fleet *f)
         return NULL;
     s = f->has_strategy ? &f->strategy : &defaults;
     for (int i = 0; i < N_FIELD; i++)
-        describe(s, &fields[i], &defaults, &out);
+        describe(s, &fields[i], &out);
     if (dump_passes(f, &out) == FLEET_OK && out.status == FLEET_OK)
         return out.chars;
     fl_text_done(&out);

@@ -29,8 +29,8 @@ int64_t fl_in_cols(const fl_node *n, int i);
 /* out[i] gets a shape; float32. */
 void fl_set_out(const fl_node *n, int i, const fl_shape *shape);
 
-/* For builders: NULL, without a failure of its own, if an input is NULL or the
- * program has failed; a NULL program is FLEET_EINVAL of the thread. */
+/* For builders: false if the program has failed or an input is NULL, which is a
+ * failure; a NULL program is FLEET_EINVAL of the thread. */
 bool fl_builder_ready(fleet_program *p, const fleet_var *x);
 
 #endif

@@ -2,6 +2,9 @@
 #include "runtime/context.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+#include "runtime/simd.h"
 
 /* FLEET_NUM_THREADS, or OMP_NUM_THREADS as launchers set it, or all. */
 static int threads_wanted(fl_log *log)
@@ -21,8 +24,21 @@ static int threads_wanted(fl_log *log)
     return fl_cpu_count();
 }
 
+/* "vbmi2" is for the readers' kernels alone. */
+static void check_isa(fl_log *log)
+{
+    const char *wanted = getenv("FLEET_ISA"), *is = fl_simd_best()->isa;
+
+    if (wanted && strcmp(wanted, is) != 0 && strcmp(wanted, "vbmi2") != 0)
+        FL_WARN(log,
+                "FLEET_ISA is \"%.40s\", which this processor or this library "
+                "does not have: it is ignored, %s is used",
+                wanted, is);
+}
+
 fleet_status fl_context_init(fl_context *c, uint64_t seed, int n_thread)
 {
+    check_isa(&c->log);
     if (n_thread == 0)
         n_thread = threads_wanted(&c->log);
     if (n_thread > FL_MAX_THREAD)

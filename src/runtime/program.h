@@ -30,7 +30,7 @@ struct fleet_program {
     fl_node **node;
     size_t n_node, node_capacity;
     fl_training training;
-    _Atomic bool sealed;     /* it has run, or was saved */
+    _Atomic bool sealed;     /* it has run */
     fl_error error;          /* the first failure; code FLEET_OK: none */
     void *owner;             /* the handle, for the facade */
     const char *output_name; /* of the next node's first output, when a saved

@@ -11,9 +11,9 @@ void FL_SIMD(fl_simd_math)(fl_simd *t);
     {                                                                          \
         FL_FOR_VEC(i, k, n)                                                    \
         {                                                                      \
-            vf x = v_load(a + i, (int)k), y = v_load(b + i, (int)k);           \
+            vf x = v_load_row(a + i, (int)k), y = v_load_row(b + i, (int)k);   \
                                                                                \
-            v_store(out + i, formula, (int)k);                                 \
+            v_store_row(out + i, formula, (int)k);                             \
         }                                                                      \
     }
 
@@ -42,12 +42,14 @@ UNARY(relu, v_keep_nan(x, v_if_positive(x, x)))
 UNARY(tanh_, v_tanh(x))
 UNARY(sigmoid, v_sigmoid(x))
 
+/* These two and add() sum rows. */
 static void scale(float *out, const float *a, float s, float t, int64_t n)
 {
     vf by = v_set(s), plus = v_set(t);
 
     FL_FOR_VEC(i, k, n)
-    v_store(out + i, v_add(v_mul(by, v_load(a + i, (int)k)), plus), (int)k);
+    v_store_row(out + i, v_add(v_mul(by, v_load_row(a + i, (int)k)), plus),
+                (int)k);
 }
 
 static void add_scaled(float *out, const float *a, float s, float t, int64_t n)
@@ -56,9 +58,10 @@ static void add_scaled(float *out, const float *a, float s, float t, int64_t n)
 
     (void)t;
     FL_FOR_VEC(i, k, n)
-    v_store(out + i,
-            v_add(v_load(out + i, (int)k), v_mul(by, v_load(a + i, (int)k))),
-            (int)k);
+    v_store_row(out + i,
+                v_add(v_load_row(out + i, (int)k),
+                      v_mul(by, v_load_row(a + i, (int)k))),
+                (int)k);
 }
 
 static void softmax(float *out, const float *a, int64_t n)
@@ -75,17 +78,34 @@ static void softmax(float *out, const float *a, int64_t n)
     v_store(out + i, v_div(v_load(out + i, (int)k), v_set(sum)), (int)k);
 }
 
+/* Sums over rows take so many vectors of a row at once: they lie together, and
+ * no sum waits for another. */
+enum { WIDE = 4 };
+
+/* Of n vectors, k lanes each. */
+static inline void col_sum_part(float *out, const float *x, int64_t ld,
+                                int64_t rows, int n, int k)
+{
+    vf sum[WIDE];
+
+    for (int i = 0; i < n; i++)
+        sum[i] = v_set(0.0f);
+    for (int64_t r = 0; r < rows; r++)
+        for (int i = 0; i < n; i++)
+            sum[i] = v_add(sum[i], v_load(x + r * ld + i * FL_VW, k));
+    for (int i = 0; i < n; i++)
+        v_store(out + i * FL_VW, sum[i], k);
+}
+
 static void col_sum(float *out, const float *x, int64_t ld, int64_t rows,
                     int64_t cols)
 {
-    FL_FOR_VEC(c, k, cols)
-    {
-        vf sum = v_set(0.0f);
+    int64_t wide = cols / (WIDE * FL_VW) * (WIDE * FL_VW);
 
-        for (int64_t r = 0; r < rows; r++)
-            sum = v_add(sum, v_load(x + r * ld + c, (int)k));
-        v_store(out + c, sum, (int)k);
-    }
+    for (int64_t c = 0; c < wide; c += WIDE * FL_VW)
+        col_sum_part(out + c, x + c, ld, rows, WIDE, FL_VW);
+    FL_FOR_VEC(c, k, cols - wide)
+    col_sum_part(out + wide + c, x + wide + c, ld, rows, 1, (int)k);
 }
 
 static float row_sum(const float *x, int64_t n)
@@ -100,19 +120,21 @@ static float row_sum(const float *x, int64_t n)
 static inline void copy_row(float *to, const float *from, int64_t dim)
 {
     FL_FOR_VEC(j, k, dim)
-    v_store(to + j, v_load(from + j, (int)k), (int)k);
+    v_store_row(to + j, v_load_row(from + j, (int)k), (int)k);
 }
 
 static void gather(const fl_gather_args *a)
 {
-    enum { AHEAD = 12 };
+    enum { AHEAD = 16 };
     const float *const *row = a->row;
     const float *const *end = a->row + a->n * a->n_lane;
 
+    for (int i = 0; i < AHEAD && row + i < end; i++)
+        v_prefetch(row[i], a->dim);
     for (int64_t i = 0; i < a->n; i++)
         for (int64_t l = 0; l < a->n_lane; l++, row++) {
             if (row + AHEAD < end)
-                __builtin_prefetch(row[AHEAD]);
+                v_prefetch(row[AHEAD], a->dim);
             copy_row(a->out[l] + i * a->ld[l], *row, a->dim);
         }
 }
@@ -158,26 +180,38 @@ static void small_dx(const fl_small_fc_args *a)
     }
 }
 
+/* dw[c .. , j] of n vectors, k lanes each. */
+static inline void small_dw_part(const fl_small_fc_args *a, int64_t c, int j,
+                                 int n, int k, float *dw)
+{
+    float lane[FL_VW];
+    vf sum[WIDE];
+
+    for (int i = 0; i < n; i++)
+        sum[i] = v_set(0.0f);
+    for (int64_t r = 0; r < a->rows; r++) {
+        const float *x = a->x + r * a->ldx + c;
+        vf y = v_set(a->y[r * a->ldy + j]);
+
+        for (int i = 0; i < n; i++)
+            sum[i] = v_fma(v_load(x + i * FL_VW, k), y, sum[i]);
+    }
+    for (int i = 0; i < n; i++) {
+        v_store(lane, sum[i], FL_VW);
+        for (int at = 0; at < k; at++)
+            dw[(c + i * FL_VW + at) * a->n + j] = lane[at];
+    }
+}
+
 static void small_dw(const fl_small_fc_args *a, float *dw)
 {
-    FL_FOR_VEC(c, k, a->k)
-    {
-        vf sum[FL_SMALL_N];
-        float lane[FL_VW];
+    int64_t wide = a->k / (WIDE * FL_VW) * (WIDE * FL_VW);
 
-        for (int j = 0; j < a->n; j++)
-            sum[j] = v_set(0.0f);
-        for (int64_t r = 0; r < a->rows; r++) {
-            vf xc = v_load(a->x + r * a->ldx + c, (int)k);
-
-            for (int j = 0; j < a->n; j++)
-                sum[j] = v_fma(xc, v_set(a->y[r * a->ldy + j]), sum[j]);
-        }
-        for (int j = 0; j < a->n; j++) {
-            v_store(lane, sum[j], FL_VW);
-            for (int64_t i = 0; i < k; i++)
-                dw[(c + i) * a->n + j] = lane[i];
-        }
+    for (int j = 0; j < a->n; j++) {
+        for (int64_t c = 0; c < wide; c += WIDE * FL_VW)
+            small_dw_part(a, c, j, WIDE, FL_VW, dw);
+        FL_FOR_VEC(c, k, a->k - wide)
+        small_dw_part(a, wide + c, j, 1, (int)k, dw);
     }
 }
 

@@ -41,50 +41,52 @@ static inline vf effective(const vec_update *u, vf g, vf w)
 static inline void sgd(const vec_update *u, float *w, const float *g,
                        float *const *s, int k)
 {
-    vf x = v_load(w, k), d = effective(u, v_load(g, k), x);
+    vf x = v_load_row(w, k), d = effective(u, v_load_row(g, k), x);
 
     (void)s;
-    v_store(w, v_sub(x, v_mul(u->lr, d)), k);
+    v_store_row(w, v_sub(x, v_mul(u->lr, d)), k);
 }
 
 static inline void momentum(const vec_update *u, float *w, const float *g,
                             float *const *s, int k)
 {
-    vf x = v_load(w, k), d = effective(u, v_load(g, k), x);
-    vf v = v_add(v_mul(u->a, v_load(s[0], k)), d);
+    vf x = v_load_row(w, k), d = effective(u, v_load_row(g, k), x);
+    vf v = v_add(v_mul(u->a, v_load_row(s[0], k)), d);
 
-    v_store(s[0], v, k);
+    v_store_row(s[0], v, k);
     if (u->nesterov)
         v = v_add(d, v_mul(u->a, v));
-    v_store(w, v_sub(x, v_mul(u->lr, v)), k);
+    v_store_row(w, v_sub(x, v_mul(u->lr, v)), k);
 }
 
 static inline void adagrad(const vec_update *u, float *w, const float *g,
                            float *const *s, int k)
 {
-    vf x = v_load(w, k), d = effective(u, v_load(g, k), x);
-    vf sum = v_add(v_load(s[0], k), v_mul(d, d));
+    vf x = v_load_row(w, k), d = effective(u, v_load_row(g, k), x);
+    vf sum = v_add(v_load_row(s[0], k), v_mul(d, d));
 
-    v_store(s[0], sum, k);
-    v_store(w, v_sub(x, v_div(v_mul(u->lr, d), v_add(v_sqrt(sum), u->epsilon))),
-            k);
+    v_store_row(s[0], sum, k);
+    v_store_row(
+        w, v_sub(x, v_div(v_mul(u->lr, d), v_add(v_sqrt(sum), u->epsilon))), k);
 }
 
 static inline void adam(const vec_update *u, float *w, const float *g,
                         float *const *s, int k)
 {
-    vf x = v_load(w, k), d = effective(u, v_load(g, k), x);
-    vf m = v_add(v_mul(u->a, v_load(s[0], k)), v_mul(u->one_minus_a, d));
-    vf v =
-        v_add(v_mul(u->b, v_load(s[1], k)), v_mul(u->one_minus_b, v_mul(d, d)));
+    vf x = v_load_row(w, k), d = effective(u, v_load_row(g, k), x);
+    vf m = v_add(v_mul(u->a, v_load_row(s[0], k)), v_mul(u->one_minus_a, d));
+    vf v = v_add(v_mul(u->b, v_load_row(s[1], k)),
+                 v_mul(u->one_minus_b, v_mul(d, d)));
     vf below = v_add(v_sqrt(v_mul(v, u->correct_b)), u->epsilon);
 
-    v_store(s[0], m, k);
-    v_store(s[1], v, k);
-    v_store(w, v_sub(x, v_div(v_mul(u->lr, v_mul(m, u->correct_a)), below)), k);
+    v_store_row(s[0], m, k);
+    v_store_row(s[1], v, k);
+    v_store_row(w, v_sub(x, v_div(v_mul(u->lr, v_mul(m, u->correct_a)), below)),
+                k);
 }
 
 enum { AHEAD = 8 }; /* rows asked for before they are needed */
+enum { HEAD = sizeof(fl_row_head) / sizeof(float) };
 
 static inline void count_step(const fl_update *u, vec_update *v, float *w)
 {
@@ -98,16 +100,6 @@ static inline void count_step(const fl_update *u, vec_update *v, float *w)
         t = u->n_correct - 1;
     v->correct_a = v_set(u->correct_a_at[t]);
     v->correct_b = v_set(u->correct_b_at[t]);
-}
-
-static inline void prefetch_row(const float *w, const float *g, int64_t floats)
-{
-    const char *p = (const char *)w - sizeof(fl_row_head);
-
-    for (int64_t at = 0; at < floats * 4 + (int64_t)sizeof(fl_row_head);
-         at += 64)
-        __builtin_prefetch(p + at, 1);
-    __builtin_prefetch(g);
 }
 
 #define APPLY(rule, n_state)                                                   \
@@ -131,9 +123,10 @@ static inline void prefetch_row(const float *w, const float *g, int64_t floats)
         vec_update v = spread(u);                                              \
                                                                                \
         for (int64_t r = 0; r < n; r++) {                                      \
-            if (r + AHEAD < n)                                                 \
-                prefetch_row(w[r + AHEAD], g[r + AHEAD],                       \
-                             (1 + (n_state)) * dim);                           \
+            if (r + AHEAD < n) {                                               \
+                v_prefetch(w[r + AHEAD] - HEAD, HEAD + (1 + (n_state)) * dim); \
+                __builtin_prefetch(g[r + AHEAD]);                              \
+            }                                                                  \
             count_step(u, &v, w[r]);                                           \
             FL_FOR_VEC(i, k, dim)                                              \
             {                                                                  \

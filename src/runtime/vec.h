@@ -4,8 +4,10 @@
  * A formula is written once, in these words, and becomes 16, 8 or 1 lanes wide.
  * Loads and stores take the number of lanes that count, so that a tail runs
  * through the same operations as the middle: every element has the same bits
- * wherever a split falls. All operations round as IEEE says, so formulas
- * without v_fma have the same bits on every instruction set, too.
+ * wherever a split falls. v_load_row() and v_store_row() are for rows of
+ * tables, which lie where they lie in cache lines. All operations round as IEEE
+ * says, so formulas without v_fma have the same bits on every instruction set,
+ * too.
  */
 #ifndef FL_RUNTIME_VEC_H
 #define FL_RUNTIME_VEC_H
@@ -17,9 +19,66 @@
 #define FL_ISA 0 /* for editors and linters */
 #endif
 
-#if FL_ISA == 512
+#if FL_ISA >= 256
 
 #include <immintrin.h>
+
+/* Up to 4, up to 8 lanes, and not a byte beyond them (of 3, one lane): a masked
+ * access that reaches into another cache line waits for that, whatever its mask
+ * says. Tables have their rows side by side, each as long as it is. */
+static inline __m128 v_load4_(const float *p, int n)
+{
+    switch (n) {
+    case 1:
+        return _mm_load_ss(p);
+    case 2:
+        return _mm_castpd_ps(_mm_load_sd((const double *)(const void *)p));
+    case 3:
+        return _mm_maskload_ps(p, _mm_setr_epi32(-1, -1, -1, 0));
+    default:
+        return _mm_loadu_ps(p);
+    }
+}
+static inline void v_store4_(float *p, __m128 x, int n)
+{
+    switch (n) {
+    case 1:
+        _mm_store_ss(p, x);
+        break;
+    case 2:
+        _mm_store_sd((double *)(void *)p, _mm_castps_pd(x));
+        break;
+    case 3:
+        _mm_maskstore_ps(p, _mm_setr_epi32(-1, -1, -1, 0), x);
+        break;
+    default:
+        _mm_storeu_ps(p, x);
+    }
+}
+static inline __m256 v_load8_(const float *p, int n)
+{
+    if (n == 8)
+        return _mm256_loadu_ps(p);
+    if (n <= 4)
+        return _mm256_zextps128_ps256(v_load4_(p, n));
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)),
+                                v_load4_(p + 4, n - 4), 1);
+}
+static inline void v_store8_(float *p, __m256 x, int n)
+{
+    if (n == 8) {
+        _mm256_storeu_ps(p, x);
+        return;
+    }
+    v_store4_(p, _mm256_castps256_ps128(x), n < 4 ? n : 4);
+    if (n > 4)
+        v_store4_(p + 4, _mm256_extractf128_ps(x, 1), n - 4);
+}
+
+#endif
+
+#if FL_ISA == 512
+
 enum { FL_VW = 16 };
 #define FL_SIMD(name) name##_avx512
 typedef __m512 vf;
@@ -39,6 +98,29 @@ static inline void v_store(float *p, vf x, int n)
         _mm512_storeu_ps(p, x);
     else
         _mm512_mask_storeu_ps(p, v_lanes_(n), x);
+}
+static inline vf v_load_row(const float *p, int n)
+{
+    if (n == FL_VW)
+        return _mm512_loadu_ps(p);
+    if (n <= 8)
+        return _mm512_zextps256_ps512(v_load8_(p, n));
+    return _mm512_castpd_ps(_mm512_insertf64x4(
+        _mm512_castps_pd(_mm512_castps256_ps512(_mm256_loadu_ps(p))),
+        _mm256_castps_pd(v_load8_(p + 8, n - 8)), 1));
+}
+static inline void v_store_row(float *p, vf x, int n)
+{
+    if (n == FL_VW) {
+        _mm512_storeu_ps(p, x);
+        return;
+    }
+    v_store8_(p, _mm512_castps512_ps256(x), n < 8 ? n : 8);
+    if (n > 8)
+        v_store8_(
+            p + 8,
+            _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(x), 1)),
+            n - 8);
 }
 static inline vf v_set(float x)
 {
@@ -105,7 +187,6 @@ static inline float v_sum(vf a)
 
 #elif FL_ISA == 256
 
-#include <immintrin.h>
 enum { FL_VW = 8 };
 #define FL_SIMD(name) name##_avx2
 typedef __m256 vf;
@@ -125,6 +206,14 @@ static inline void v_store(float *p, vf x, int n)
         _mm256_storeu_ps(p, x);
     else
         _mm256_maskstore_ps(p, v_lanes_(n), x);
+}
+static inline vf v_load_row(const float *p, int n)
+{
+    return v_load8_(p, n);
+}
+static inline void v_store_row(float *p, vf x, int n)
+{
+    v_store8_(p, x, n);
 }
 static inline vf v_set(float x)
 {
@@ -207,6 +296,14 @@ static inline void v_store(float *p, vf x, int n)
     (void)n;
     *p = x;
 }
+static inline vf v_load_row(const float *p, int n)
+{
+    return v_load(p, n);
+}
+static inline void v_store_row(float *p, vf x, int n)
+{
+    v_store(p, x, n);
+}
 static inline vf v_set(float x)
 {
     return x;
@@ -270,6 +367,15 @@ static inline float v_sum(vf a)
 #define FL_FOR_VEC(i, k, n)                                                    \
     for (int64_t i = 0, k; i < (n) && (k = (n)-i < FL_VW ? (n)-i : FL_VW, 1);  \
          i += FL_VW)
+
+/* Ask for the cache lines of n floats. */
+static inline void v_prefetch(const float *p, int64_t n)
+{
+    const char *line = (const char *)p - (uintptr_t)p % 64;
+
+    for (; line < (const char *)(p + n); line += 64)
+        __builtin_prefetch(line);
+}
 
 /* e^x, within 2 units in the last place for |x| < 87; beyond, x counts as
  * -87.33 or 88.72. The polynomial of Cephes' expf (Moshier 1992). */

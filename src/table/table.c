@@ -201,34 +201,44 @@ static fleet_status add_row(table *t, int index, uint64_t key, float **row)
 
 /* --- methods ------------------------------------------------------------- */
 
-enum { AHEAD = 16 };
+enum { BLOCK = 64 };
 
-/* A lookup waits for memory three times, for the line, the row's page and the
- * row: the line is asked for AHEAD keys before it is needed. */
+static const bucket *bucket_of(const table *t, uint64_t hash)
+{
+    return &t->bucket[fl_bucket_of(hash)];
+}
+
+/* A lookup waits for memory twice, for the line and for the row's page: a block
+ * of keys asks for all of the one, then for all of the other. The rows are not
+ * asked for: who reads them next may be another processor. */
+static void find_block(const table *t, const uint64_t *key, int n, float **row)
+{
+    uint64_t hash[BLOCK];
+    uint32_t number[BLOCK];
+
+    for (int i = 0; i < n; i++) {
+        const bucket *b = bucket_of(t, hash[i] = fl_mix(key[i]));
+
+        if (b->n_line)
+            __builtin_prefetch(&b->line[line_of(b, hash[i])]);
+    }
+    for (int i = 0; i < n; i++) {
+        const bucket *b = bucket_of(t, hash[i]);
+
+        number[i] = find_row(b, key[i], hash[i]);
+        if (number[i])
+            __builtin_prefetch(&b->page[(number[i] - 1) >> t->page_shift]);
+    }
+    for (int i = 0; i < n; i++)
+        row[i] =
+            number[i] ? row_at(t, bucket_of(t, hash[i]), number[i] - 1) : NULL;
+}
+
 static void find_numbers(const table *t, const uint64_t *key, int64_t n,
                          float **row)
 {
-    uint64_t ahead[AHEAD];
-
-    for (int64_t i = 0; i < n + AHEAD; i++) {
-        if (i >= AHEAD) {
-            uint64_t hash = ahead[i % AHEAD], k = key[i - AHEAD];
-            const bucket *b = &t->bucket[fl_bucket_of(hash)];
-            uint32_t number = find_row(b, k, hash);
-
-            row[i - AHEAD] = number ? row_at(t, b, number - 1) : NULL;
-            if (number)
-                __builtin_prefetch(row[i - AHEAD]);
-        }
-        if (i < n) {
-            uint64_t hash = fl_mix(key[i]);
-            const bucket *b = &t->bucket[fl_bucket_of(hash)];
-
-            ahead[i % AHEAD] = hash;
-            if (b->n_line)
-                __builtin_prefetch(&b->line[line_of(b, hash)]);
-        }
-    }
+    for (int64_t i = 0; i < n; i += BLOCK)
+        find_block(t, key + i, n - i < BLOCK ? (int)(n - i) : BLOCK, row + i);
 }
 
 static fleet_status table_find(fl_rows *r, const uint64_t *key, int64_t n,

@@ -75,7 +75,7 @@ static chunk *chunk_of(const fl_buddy *b, const void *p)
     return c;
 }
 
-/* Chunks double up to the largest. */
+/* Chunks grow eightfold up to the largest. */
 static bool add_chunk(fl_buddy *b, int order)
 {
     int wanted = b->next_order > FIRST_CHUNK ? b->next_order : FIRST_CHUNK;
@@ -94,7 +94,8 @@ static bool add_chunk(fl_buddy *b, int order)
     c->order = wanted;
     c->next = b->chunk;
     b->chunk = c;
-    b->next_order = wanted + 1 < FL_BUDDY_ORDERS ? wanted + 1 : wanted;
+    b->next_order =
+        wanted + 3 < FL_BUDDY_ORDERS ? wanted + 3 : FL_BUDDY_ORDERS - 1;
     put(b, c, c->memory, wanted);
     return true;
 }

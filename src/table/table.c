@@ -137,7 +137,7 @@ static float *row_at(const table *t, const bucket *b, int64_t number)
 
 static slab *new_slab(table *t, int part, size_t least)
 {
-    size_t size = t->slab[part] ? 2 * t->slab[part]->size : LEAST_SLAB;
+    size_t size = t->slab[part] ? 8 * t->slab[part]->size : LEAST_SLAB;
     slab *s;
 
     if (size > MOST_SLAB)

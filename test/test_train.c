@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 static uint64_t hash_after(const char *file, int readers, int64_t shuffle,
                            int compute)
 {
@@ -125,6 +127,40 @@ static void keep_warning(void *user, fleet_log_level level, const char *line)
 {
     if (level == FLEET_LOG_WARNING)
         snprintf(user, 100, "%s", line);
+}
+
+/* What a later pass waits for before its first step counts; what the first one
+ * waits for is the start. */
+TEST(the_sum_of_seconds_leaves_out_the_start_alone)
+{
+    fleet_train_result first, second;
+    const char *file;
+    int64_t begun;
+    double whole;
+    scene s;
+
+    scene_open(&s, NULL, "adam");
+    file = scene_file("a.txt", 50, 1);
+    s.data = fleet_queue_dataset(
+        s.f, &(fleet_dataset_options){
+                 .use_var = (fleet_var *[]){fleet_program_var(s.p, "label"),
+                                            fleet_program_var(s.p, "dense"),
+                                            fleet_program_var(s.p, "u"),
+                                            fleet_program_var(s.p, "v"),
+                                            fleet_program_var(s.p, "w")},
+                 .n_use_var = 5,
+                 .batch_size = 50,
+                 .pipe_command = "sleep 0.3; cat"});
+    CHECK_OK(fleet_dataset_set_filelist(s.data, &file, 1));
+    s.e = fleet_executor_create(s.p, NULL);
+    begun = fl_now_ns();
+    CHECK_OK(fleet_train_from_dataset(s.e, s.data, NULL, &first));
+    whole = (double)(fl_now_ns() - begun) * 1e-9;
+    CHECK_OK(fleet_train_from_dataset(s.e, s.data, NULL, &second));
+    CHECK(first.batches == 1 && second.batches == 1);
+    CHECK(first.seconds > 0 && first.seconds <= whole - 0.3);
+    CHECK(second.seconds >= 0.3);
+    scene_close(&s);
 }
 
 TEST(files_without_a_sample_are_warned_about)

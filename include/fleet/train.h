@@ -30,7 +30,9 @@ typedef struct fleet_train_options {
 
 typedef struct fleet_train_result {
     int64_t batches, samples;
-    double seconds; /* from the first step to the last */
+    double seconds; /* to the last step: from the first one in an executor's
+                       first pass, then from the call on. The sum over passes
+                       leaves out the start and what is between them */
     double loss;    /* mean over the samples; 0 without a loss */
 } fleet_train_result;
 

@@ -164,7 +164,9 @@ static fleet_status step(pass *p, const fl_batch *b)
     if (p->r.batches == 0) {
         FL_TRY(fl_executor_plan(p->e, b->rows, &c));
         FL_TRY(check_fed(p, c->plan));
-        p->started_ns = fl_now_ns();
+        if (!p->e->has_passed)
+            p->started_ns = fl_now_ns();
+        p->e->has_passed = true;
     }
     bind_batch(p, b);
     FL_TRY(fl_executor_iterate(p->e, b->rows));
@@ -216,6 +218,7 @@ static fleet_status run_pass(pass *p, fleet_train_result *result)
 
     if (!p->o)
         p->o = &defaults;
+    p->started_ns = fl_now_ns();
     status = open_pass(p);
     if (status == FLEET_OK)
         status = run(p);

@@ -44,8 +44,9 @@ struct fleet_executor {
     int64_t last_batch;
     char *arena; /* of all plans: one runs at a time */
     size_t arena_bytes;
-    int micro;     /* batches in the merge group so far */
-    int64_t n_run; /* iterations, for messages */
+    int micro;       /* batches in the merge group so far */
+    int64_t n_run;   /* iterations, for messages */
+    bool has_passed; /* a pass over a dataset has begun, for its time */
 };
 
 /* One iteration on e->input. */

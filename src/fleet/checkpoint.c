@@ -30,18 +30,6 @@ static void *values_of(const fl_map *m, int *n)
     return v;
 }
 
-fleet_status fl_statistics_of(const fleet *f, fl_json **json)
-{
-    *json = NULL;
-    for (fleet_dataset *d = f->datasets; d; d = d->next)
-        if (d->has_statistics) {
-            fl_json_free(*json);
-            *json = NULL;
-            FL_TRY(fl_statistics_save(&d->statistics, json));
-        }
-    return FLEET_OK;
-}
-
 static fleet_status save_all(fleet *f, const char *path, fl_save *s)
 {
     fleet_status status = FLEET_ENOMEM;

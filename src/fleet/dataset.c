@@ -310,6 +310,18 @@ bool fl_dataset_standardizes(const fleet_dataset *d)
     return all_standardized(d) > 0;
 }
 
+fleet_status fl_statistics_of(const fleet *f, fl_json **json)
+{
+    *json = NULL;
+    for (fleet_dataset *d = f->datasets; d; d = d->next)
+        if (d->has_statistics) {
+            fl_json_free(*json);
+            *json = NULL;
+            FL_TRY(fl_statistics_save(&d->statistics, json));
+        }
+    return FLEET_OK;
+}
+
 fleet_status fl_dataset_fits(const fleet_dataset *d, const fl_statistics *s)
 {
     if (s->n == all_standardized(d))

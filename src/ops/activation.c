@@ -105,14 +105,9 @@ static fleet_status scale_grad_run(const fl_instance *in, const fl_range *r)
 
 /* A value without a batch is the work of a single part. */
 #define KERNELS(op)                                                            \
-    static const fl_kernel op##_rows = {                                       \
-        .name = #op, .split = FL_SPLIT_ROWS, .run = op##_run};                 \
-    static const fl_kernel op##_whole = {                                      \
-        .name = #op, .split = FL_SPLIT_PARTS, .run = op##_run};                \
-    static const fl_kernel op##_grad_rows = {                                  \
-        .name = #op ".grad", .split = FL_SPLIT_ROWS, .run = op##_grad_run};    \
-    static const fl_kernel op##_grad_whole = {                                 \
-        .name = #op ".grad", .split = FL_SPLIT_PARTS, .run = op##_grad_run};
+    static const fl_kernel_pair op##_pair = FL_KERNEL_PAIR(#op, op##_run);     \
+    static const fl_kernel_pair op##_grad_pair =                               \
+        FL_KERNEL_PAIR(#op ".grad", op##_grad_run);
 
 KERNELS(relu)
 KERNELS(tanh)
@@ -137,9 +132,7 @@ static const void *scale_of(fl_lowering *l, const fl_node *n)
 #define OP(op, code, attributes)                                               \
     static fleet_status op##_forward(fl_lowering *l, const fl_node *n)         \
     {                                                                          \
-        bool rows = fl_shape_batched(&n->out[0]->shape);                       \
-                                                                               \
-        FL_EMIT(l, rows ? &op##_rows : &op##_whole, n, scale_of(l, n),         \
+        FL_EMIT(l, fl_kernel_for(&op##_pair, n->out[0]), n, scale_of(l, n),    \
                 FL_W(fl_value_of(l, n->out[0])),                               \
                 FL_R(fl_value_of(l, n->in[0])));                               \
         return FLEET_OK;                                                       \
@@ -147,13 +140,12 @@ static const void *scale_of(fl_lowering *l, const fl_node *n)
                                                                                \
     static fleet_status op##_gradient(fl_lowering *l, const fl_node *n)        \
     {                                                                          \
-        bool rows = fl_shape_batched(&n->out[0]->shape);                       \
         bool from_input = fl_ops_from_input(n);                                \
         int dy = fl_gradient_of(l, n->out[0]);                                 \
         int to = fl_gradient_to(l, n->in[0]);                                  \
                                                                                \
         if (to >= 0)                                                           \
-            FL_EMIT(l, rows ? &op##_grad_rows : &op##_grad_whole, n,           \
+            FL_EMIT(l, fl_kernel_for(&op##_grad_pair, n->out[0]), n,           \
                     scale_of(l, n), FL_W(to), FL_R(dy),                        \
                     FL_R(fl_value_of(l, from_input ? n->in[0] : n->out[0])));  \
         return FLEET_OK;                                                       \

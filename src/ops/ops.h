@@ -14,6 +14,27 @@ const fl_op *fl_op_find(const char *name);
 /* All of them; NULL ends the list. */
 extern const fl_op *const fl_ops[];
 
+/* --- what kernels have in common ----------------------------------------- */
+
+/* One function as two kernels: by rows for what has a batch, else whole. */
+typedef struct fl_kernel_pair {
+    fl_kernel rows, whole;
+} fl_kernel_pair;
+
+#define FL_KERNEL_PAIR(title, function)                                        \
+    {                                                                          \
+        {.name = (title), .split = FL_SPLIT_ROWS, .run = (function)},          \
+        {                                                                      \
+            .name = (title), .split = FL_SPLIT_PARTS, .run = (function)        \
+        }                                                                      \
+    }
+
+static inline const fl_kernel *fl_kernel_for(const fl_kernel_pair *p,
+                                             const fleet_var *v)
+{
+    return fl_shape_batched(&v->shape) ? &p->rows : &p->whole;
+}
+
 /* --- what builders and infer() have in common ---------------------------- */
 
 /* FLEET_EDTYPE, FLEET_ESHAPE with the op's name and both sides in the text. */

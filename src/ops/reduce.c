@@ -90,23 +90,13 @@ static fleet_status sum_grad_run(const fl_instance *in, const fl_range *r)
     return FLEET_OK;
 }
 
-#define KERNEL_PAIR(id, title, function)                                       \
-    static const fl_kernel id##_rows = {                                       \
-        .name = title, .split = FL_SPLIT_ROWS, .run = function};               \
-    static const fl_kernel id##_whole = {                                      \
-        .name = title, .split = FL_SPLIT_PARTS, .run = function};
-
-KERNEL_PAIR(sum, "reduce_sum", sum_run)
-KERNEL_PAIR(sum_grad, "reduce_sum.grad", sum_grad_run)
-
-static bool batched(const fleet_var *v)
-{
-    return fl_shape_batched(&v->shape);
-}
+static const fl_kernel_pair kernel_sum = FL_KERNEL_PAIR("reduce_sum", sum_run);
+static const fl_kernel_pair kernel_sum_grad =
+    FL_KERNEL_PAIR("reduce_sum.grad", sum_grad_run);
 
 static fleet_status sum_forward(fl_lowering *l, const fl_node *n)
 {
-    FL_EMIT(l, batched(n->in[0]) ? &sum_rows : &sum_whole, n, make_config(l, n),
+    FL_EMIT(l, fl_kernel_for(&kernel_sum, n->in[0]), n, make_config(l, n),
             FL_W(fl_value_of(l, n->out[0])), FL_R(fl_value_of(l, n->in[0])));
     return FLEET_OK;
 }
@@ -116,7 +106,7 @@ static fleet_status sum_gradient(fl_lowering *l, const fl_node *n)
     int to = fl_gradient_to(l, n->in[0]);
 
     if (to >= 0)
-        FL_EMIT(l, batched(n->in[0]) ? &sum_grad_rows : &sum_grad_whole, n,
+        FL_EMIT(l, fl_kernel_for(&kernel_sum_grad, n->in[0]), n,
                 make_config(l, n), FL_W(to),
                 FL_R(fl_gradient_of(l, n->out[0])));
     return FLEET_OK;
@@ -187,7 +177,8 @@ static fleet_status mean_grad_run(const fl_instance *in, const fl_range *r)
 
 static const fl_kernel mean = {
     .name = "mean", .split = FL_SPLIT_PARTS, .run = mean_run};
-KERNEL_PAIR(mean_grad, "mean.grad", mean_grad_run)
+static const fl_kernel_pair kernel_mean_grad =
+    FL_KERNEL_PAIR("mean.grad", mean_grad_run);
 
 static fleet_status mean_forward(fl_lowering *l, const fl_node *n)
 {
@@ -201,8 +192,8 @@ static fleet_status mean_gradient(fl_lowering *l, const fl_node *n)
     int to = fl_gradient_to(l, n->in[0]);
 
     if (to >= 0)
-        FL_EMIT(l, batched(n->in[0]) ? &mean_grad_rows : &mean_grad_whole, n,
-                NULL, FL_W(to), FL_R(fl_gradient_of(l, n->out[0])));
+        FL_EMIT(l, fl_kernel_for(&kernel_mean_grad, n->in[0]), n, NULL,
+                FL_W(to), FL_R(fl_gradient_of(l, n->out[0])));
     return FLEET_OK;
 }
 

@@ -96,19 +96,10 @@ static fleet_status split_run(const fl_instance *in, const fl_range *r)
     return FLEET_OK;
 }
 
-#define KERNEL_PAIR(id, title, function)                                       \
-    static const fl_kernel id##_rows = {                                       \
-        .name = title, .split = FL_SPLIT_ROWS, .run = function};               \
-    static const fl_kernel id##_whole = {                                      \
-        .name = title, .split = FL_SPLIT_PARTS, .run = function};
-
-KERNEL_PAIR(concat, "concat", concat_run)
-KERNEL_PAIR(split, "concat.grad", split_run)
-
-static bool batched(const fleet_var *v)
-{
-    return fl_shape_batched(&v->shape);
-}
+static const fl_kernel_pair kernel_concat =
+    FL_KERNEL_PAIR("concat", concat_run);
+static const fl_kernel_pair kernel_split =
+    FL_KERNEL_PAIR("concat.grad", split_run);
 
 static concat_piece piece_of(const fl_node *n, int i)
 {
@@ -146,8 +137,7 @@ static fleet_status concat_forward(fl_lowering *l, const fl_node *n)
         o[c->n] = (fl_operand)FL_R(fl_value_of(l, n->in[i]));
     }
     if (c->n > 0)
-        fl_emit(l, batched(n->out[0]) ? &concat_rows : &concat_whole, n, c, o,
-                1 + c->n);
+        fl_emit(l, fl_kernel_for(&kernel_concat, n->out[0]), n, c, o, 1 + c->n);
     return FLEET_OK;
 }
 
@@ -171,8 +161,8 @@ static fleet_status concat_gradient(fl_lowering *l, const fl_node *n)
             return FLEET_ENOMEM;
         c->n = 1;
         c->piece[0] = p;
-        FL_EMIT(l, batched(n->out[0]) ? &split_rows : &split_whole, n, c,
-                FL_W(to), FL_R(g));
+        FL_EMIT(l, fl_kernel_for(&kernel_split, n->out[0]), n, c, FL_W(to),
+                FL_R(g));
     }
     return FLEET_OK;
 }
@@ -212,7 +202,7 @@ static fleet_status reshape_infer(fl_node *n)
     FL_TRY(fl_want_dtype(n, 0, FLEET_FLOAT32));
     FL_TRY(fl_shape_check("reshape", a->v, a->n));
     out = fl_shape_make(a->v, a->n);
-    if (fl_shape_batched(&out) != batched(x) ||
+    if (fl_shape_batched(&out) != fl_shape_batched(&x->shape) ||
         fl_shape_count(&out, 1) != fl_shape_count(&x->shape, 1))
         return fl_fail(FLEET_ESHAPE, "reshape: \"%s\" %s cannot become %s",
                        x->name, fl_shape_print(&x->shape).chars,
@@ -231,11 +221,11 @@ static fleet_status copy_run(const fl_instance *in, const fl_range *r)
     return FLEET_OK;
 }
 
-KERNEL_PAIR(copy, "reshape", copy_run)
+static const fl_kernel_pair kernel_copy = FL_KERNEL_PAIR("reshape", copy_run);
 
 static void emit_copy(fl_lowering *l, const fl_node *n, int to, int from)
 {
-    FL_EMIT(l, batched(n->out[0]) ? &copy_rows : &copy_whole, n, NULL, FL_W(to),
+    FL_EMIT(l, fl_kernel_for(&kernel_copy, n->out[0]), n, NULL, FL_W(to),
             FL_R(from));
 }
 
@@ -255,7 +245,7 @@ static fleet_status reshape_forward(fl_lowering *l, const fl_node *n)
 static bool takes_view(const fl_lowering *l, const fleet_var *x)
 {
     return fl_gradient_wanted(l, x) && l->gradient[x->id] < 0 &&
-           x->kind != FL_VAR_PARAM && batched(x);
+           x->kind != FL_VAR_PARAM && fl_shape_batched(&x->shape);
 }
 
 static fleet_status reshape_gradient(fl_lowering *l, const fl_node *n)

@@ -518,6 +518,22 @@ TEST(who_shares_a_parameter_states_what_it_has_or_nothing)
     }
 }
 
+/* 0 is the learning rate 1, and some initializers have no numbers. */
+TEST(who_shares_a_parameter_may_state_its_defaults)
+{
+    const fleet_param_attr first = {
+        .name = "w", .initializer = {FLEET_INIT_XAVIER_UNIFORM, 0, 0}};
+    const fleet_param_attr again = {
+        .name = "w",
+        .initializer = {FLEET_INIT_XAVIER_UNIFORM, 3, 4},
+        .learning_rate = 1};
+    scene s = open_scene();
+    fleet_var *w = fleet_parameter(s.p, (int64_t[]){3}, 1, &first);
+
+    CHECK(w && fleet_parameter(s.p, (int64_t[]){3}, 1, &again) == w);
+    fleet_destroy(s.f);
+}
+
 TEST(who_shares_a_table_states_what_it_has_or_nothing)
 {
     fleet_sparse_embedding_options o = {.learning_rate = 2};

@@ -186,6 +186,49 @@ TEST(a_ragged_feed_without_data_has_no_ids)
     close_scene(&s);
 }
 
+static void refused_label(fleet_var *(*loss)(fleet_program *, fleet_var *,
+                                             fleet_var *),
+                          float value)
+{
+    float x[2] = {0.5f, 0.5f}, label[2] = {1, value};
+    int64_t dims[2] = {2, 1};
+    const fleet_feed feed[] = {{"x", FLEET_FLOAT32, x, dims, 2, NULL},
+                               {"y", FLEET_FLOAT32, label, dims, 2, NULL}};
+    float got[2];
+    fleet_fetch fetch = {.data = got, .size = sizeof got};
+    fleet_executor *e;
+    fleet_program *p;
+    fleet *f;
+
+    CHECK_OK(fleet_init(&f, NULL));
+    p = fleet_program_create(f);
+    fetch.var =
+        loss(p, fleet_data(p, "x", FLEET_FLOAT32, (int64_t[]){-1, 1}, 2),
+             fleet_data(p, "y", FLEET_FLOAT32, (int64_t[]){-1, 1}, 2));
+    e = fleet_executor_create(p, NULL);
+    CHECK_FAILS(fleet_executor_run(e, feed, 2, &fetch, 1), FLEET_EINVAL,
+                "in row 1 of the batch, expected 0 to 1");
+    CHECK_CONTAINS(fleet_last_error(), "batch 1");
+    CHECK_CONTAINS(fleet_last_error(), "label \"y\"");
+    fleet_executor_destroy(e);
+    fleet_destroy(f);
+}
+
+static fleet_var *log_loss(fleet_program *p, fleet_var *x, fleet_var *label)
+{
+    return fleet_log_loss(p, x, label, 0);
+}
+
+TEST(a_target_that_is_no_probability_is_refused)
+{
+    const float values[] = {5, -1, 1.0001f, NAN};
+
+    for (int i = 0; i < 4; i++) {
+        refused_label(fleet_sigmoid_cross_entropy, values[i]);
+        refused_label(log_loss, values[i]);
+    }
+}
+
 TEST(a_label_out_of_range_is_named_with_its_row)
 {
     int64_t label[] = {0, 4, 5, -1};
@@ -193,11 +236,13 @@ TEST(a_label_out_of_range_is_named_with_its_row)
 
     open_scene(&s, KIT_MLP);
     s.feed[1].data = label;
-    check_refused(&s, FLEET_EINVAL,
-                  "label 5 in row 2 of the batch is not a class from 0 to 4");
+    check_refused(
+        &s, FLEET_EINVAL,
+        "batch 1: softmax_with_cross_entropy: label \"label\" is 5 in "
+        "row 2 of the batch, which is not a class from 0 to 4");
     label[2] = -1;
     s.feed[1].data = label;
-    check_refused(&s, FLEET_EINVAL, "label -1 in row 2");
+    check_refused(&s, FLEET_EINVAL, "label \"label\" is -1 in row 2");
     close_scene(&s);
 }
 

@@ -176,6 +176,9 @@ TEST(damage_to_a_file_is_found)
                 "its checksum differs");
     CHECK_CONTAINS(fleet_last_error(), path);
     CHECK(data == NULL);
+    CHECK(truncate(path, (off_t)1 << 40) == 0); /* is not read */
+    CHECK_FAILS(read_checked("f", size, hash, &data), FLEET_ECORRUPT,
+                "1099511627776 bytes, not 1000");
     CHECK(truncate(path, 999) == 0);
     CHECK_FAILS(read_checked("f", size, hash, &data), FLEET_ECORRUPT,
                 "999 bytes, not 1000");
@@ -273,6 +276,45 @@ TEST(a_file_system_that_cannot_exchange_will_do)
     CHECK(has_file(path, "new") && !has_file(path, "old"));
     CHECK(has_file(others, "precious"));
     CHECK_INT(count_entries(test_folder()), 2);
+}
+
+/* Another writer has made the folder after this one looked. */
+TEST(a_folder_that_comes_up_meanwhile_is_replaced)
+{
+    const char *path = test_path("save");
+    fl_folder first, second;
+
+    CHECK_OK(fl_folder_begin(&first, path, "MARK", any_name));
+    CHECK_OK(fl_folder_begin(&second, path, "MARK", any_name));
+    put_file(first.temp, "first");
+    put_file(second.temp, "second");
+    CHECK_OK(fl_folder_commit(&first));
+    CHECK_OK(fl_folder_commit(&second));
+    fl_folder_cancel(&first);
+    fl_folder_cancel(&second);
+    CHECK(has_file(path, "second") && !has_file(path, "first"));
+    CHECK_INT(count_entries(test_folder()), 1);
+}
+
+TEST(a_link_that_leads_nowhere_is_refused_at_once)
+{
+    const char *path = test_path("link");
+    fl_folder f;
+
+    CHECK(symlink("nowhere", path) == 0);
+    CHECK_FAILS(fl_folder_begin(&f, path, "MARK", any_name), FLEET_EIO,
+                "cannot follow");
+    fl_folder_cancel(&f);
+    CHECK_INT(count_entries(test_folder()), 1);
+}
+
+TEST(the_current_folder_may_be_replaced)
+{
+    const char *path = test_path("save");
+
+    CHECK(mkdir(path, 0700) == 0 && chdir(path) == 0);
+    make_folder(".", "new");
+    CHECK(has_file(path, "new"));
 }
 
 TEST(an_empty_folder_may_be_replaced)

@@ -54,6 +54,13 @@ TEST(a_zero_byte_after_the_end_is_text)
     check_refused("{}\0", 3, "t.json:1: text after the end of the JSON value");
 }
 
+TEST(an_escaped_zero_does_not_cut_a_string)
+{
+    check_malformed("{\"a\":\n\"b\\u0000c\"}", "t.json:2: \\u0000 in a string");
+    check_malformed("{\"a\\u0000\": 1}", "t.json:1: \\u0000 in a string");
+    fl_json_free(parse("{\"a\": \"\\\\u0000\"}")); /* a backslash */
+}
+
 TEST(blanks_after_the_end_are_not)
 {
     fl_json_free(parse("{} \t\r\n"));

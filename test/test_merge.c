@@ -87,7 +87,7 @@ TEST(ending_a_group_that_has_not_begun_does_nothing)
     kit_close(&m);
 }
 
-TEST(a_save_inside_a_group_is_refused_until_it_is_ended)
+TEST(saves_and_loads_inside_a_group_are_refused_until_it_is_ended)
 {
     const char *path = test_folder();
     char save[4096];
@@ -103,9 +103,12 @@ TEST(a_save_inside_a_group_is_refused_until_it_is_ended)
     CHECK_INT(m.f->store->updates, 1);
     CHECK_OK(fleet_save_persistables(m.f, save));
     CHECK_OK(kit_run(m.e, b));
+    CHECK_FAILS(fleet_load_model(m.f, save), FLEET_ESTATE,
+                "a merge group is under way");
     fleet_executor_destroy(m.e); /* gives its group up */
     m.e = NULL;
     CHECK_OK(fleet_save_persistables(m.f, save));
+    CHECK_OK(fleet_load_model(m.f, save));
     kit_batch_free(b);
     kit_close(&m);
 }

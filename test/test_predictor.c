@@ -209,6 +209,40 @@ TEST(a_predictor_needs_a_save_with_a_program)
     scene_close(&s);
 }
 
+/* Whoever predicts has no label. */
+static void predicts_without_a_label(bool classes)
+{
+    const fleet_dense_slot dense = {"dense", 3};
+    const fleet_id_slot id = {.name = "u", .dim = 1};
+    const fleet_ctr_options ctr = {
+        .dense = &dense, .n_dense = 1, .ids = &id, .n_ids = 1};
+    const fleet_mlp_options mlp = {.input = "dense", .dim = 3, .classes = 3};
+    fleet_predictor *predictor;
+    fleet_var *feed[2];
+    fleet_program *p;
+    fleet_model m;
+    fleet *f;
+
+    CHECK_OK(fleet_init(&f, NULL));
+    p = fleet_program_create(f);
+    CHECK((classes ? fleet_mlp(p, &mlp, &m) : fleet_ctr_dnn(p, &ctr, &m)) !=
+          NULL);
+    feed[0] = fleet_program_var(p, "dense");
+    feed[1] = fleet_program_var(p, "u");
+    CHECK_OK(fleet_save_inference_model(f, test_path("m"), feed, 2 - classes,
+                                        &m.prediction, 1));
+    predictor = fleet_load_inference_model(test_path("m"));
+    CHECK_INT(fleet_predictor_input_num(predictor), 2 - classes);
+    fleet_predictor_destroy(predictor);
+    fleet_destroy(f);
+}
+
+TEST(models_of_classes_are_predicted_without_a_label)
+{
+    predicts_without_a_label(false);
+    predicts_without_a_label(true);
+}
+
 /* Whoever feeds a predictor standardizes with the training data's numbers. */
 TEST(an_inference_model_has_the_statistics_of_its_data)
 {

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "runtime/executor.h"
 
 static uint64_t hash_after(const char *file, int readers, int64_t shuffle,
                            int compute)
@@ -195,12 +196,96 @@ TEST(what_is_wrong_with_a_dataset_is_known_before_it_has_files)
 #define REFUSED(words, ...)                                                    \
     dataset_refused(f, (fleet_dataset_options){__VA_ARGS__}, words)
     REFUSED("needs slots", .format = FLEET_MULTISLOT);
+    REFUSED("use_var is NULL", .n_use_var = 3);
     REFUSED("separator: only csv", .slots = &slot, .n_slot = 1,
             .separator = ';');
     REFUSED("batch size", .format = FLEET_CRITEO, .batch_size = -1);
     REFUSED("header: only csv", .format = FLEET_CRITEO, .header = 1);
     REFUSED("not for idx", .format = FLEET_IDX, .pipe_command = "sort");
 #undef REFUSED
+    fleet_destroy(f);
+}
+
+/* A csv column that is standardized, and a label. */
+static fleet_dataset *csv_data(fleet *f, const char *file)
+{
+    static const fleet_transform standard = FLEET_STANDARDIZE;
+    static const fleet_transform none = FLEET_TRANSFORM_NONE;
+    static const char *const columns[] = {"0", "1"};
+    const fleet_slot slots[] = {{.name = "x",
+                                 .columns = columns,
+                                 .n_column = 1,
+                                 .transforms = &standard,
+                                 .n_transform = 1},
+                                {.name = "y",
+                                 .columns = columns + 1,
+                                 .n_column = 1,
+                                 .transforms = &none,
+                                 .n_transform = 1,
+                                 .required = 1}};
+    fleet_dataset *d =
+        fleet_queue_dataset(f, &(fleet_dataset_options){.format = FLEET_CSV,
+                                                        .slots = slots,
+                                                        .n_slot = 2,
+                                                        .batch_size = 10});
+
+    CHECK_OK(fleet_dataset_set_filelist(d, &file, 1));
+    return d;
+}
+
+/* The sum of a pass over x, as the dataset feeds it. */
+static fleet_status mean_of(fleet *f, fleet_dataset *d, double *mean)
+{
+    fleet_executor_options test = {.for_test = 1};
+    fleet_program *p = fleet_program_create(f);
+    fleet_var *x = fleet_data(p, "x", FLEET_FLOAT32, (int64_t[]){-1, 1}, 2);
+    const fleet_var *m = fleet_mean(p, x);
+    fleet_executor *e = fleet_executor_create(p, &test);
+    fleet_train_options o = {.fetch_list = &m, .n_fetch = 1};
+    fleet_fetch fetch = {.var = m};
+    float value = 0;
+    fleet_status status = fleet_infer_from_dataset(e, d, &o, NULL);
+
+    if (status == FLEET_OK) {
+        fetch.data = &value;
+        fetch.size = sizeof value;
+        CHECK_OK(fl_executor_fetch(e, &fetch));
+    }
+    *mean = (double)value;
+    fleet_executor_destroy(e);
+    return status;
+}
+
+TEST(a_dataset_made_after_a_load_standardizes_with_what_was_saved)
+{
+    const char *path = test_path("saved");
+    const char *a = test_file("a.csv", "1,0\n3,1\n");
+    const char *b = test_file("b.csv", "5,0\n5,1\n");
+    double mean;
+    fleet *f;
+
+    CHECK_OK(fleet_init(&f, NULL));
+    CHECK_OK(mean_of(f, csv_data(f, a), &mean));
+    CHECK(fabs(mean) < 1e-6);
+    CHECK_OK(fleet_save_persistables(f, path));
+    fleet_destroy(f);
+
+    CHECK_OK(fleet_init(&f, NULL));
+    CHECK_OK(fleet_load_model(f, path));
+    CHECK_OK(mean_of(f, csv_data(f, b), &mean));
+    CHECK(fabs(mean - 3) < 1e-6); /* (5 - 2) / 1 */
+    fleet_destroy(f);
+}
+
+TEST(a_required_cell_that_is_missing_is_refused)
+{
+    double mean;
+    fleet *f;
+
+    CHECK_OK(fleet_init(&f, NULL));
+    CHECK_FAILS(
+        mean_of(f, csv_data(f, test_file("m.csv", "1,0\n,1\n3,\n")), &mean),
+        FLEET_EFORMAT, "m.csv:3: slot \"y\": expected a cell that is there");
     fleet_destroy(f);
 }
 

@@ -1,5 +1,6 @@
 /* fleet-train.c - train what a JSON file describes; docs/fleet-train.md. */
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,17 +27,19 @@ int main(int argc, char **argv)
     fleet_config_options options = {.on_progress = show};
     fleet_status status;
     char *line;
+    bool help;
 
     if (argc == 2 && strcmp(argv[1], "--version") == 0) {
         printf("fleet-train %s\n", fleet_version());
         return 0;
     }
-    if (argc != 2 || strcmp(argv[1], "--help") == 0) {
-        fprintf(argc == 2 ? stdout : stderr,
+    help = argc == 2 && strcmp(argv[1], "--help") == 0;
+    if (help || argc != 2 || argv[1][0] == '-') {
+        fprintf(help ? stdout : stderr,
                 "usage: fleet-train FILE.json | --help | --version\n"
                 "Trains the model that FILE.json describes and prints one line "
                 "of JSON.\n");
-        return argc == 2 ? 0 : 2;
+        return help ? 0 : 2;
     }
     status = fleet_train_from_config(argv[1], &options, &line);
     if (isatty(2))

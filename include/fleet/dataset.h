@@ -53,6 +53,8 @@ typedef struct fleet_slot {
     int n_transform;
     const char *const *equals; /* for FLEET_EQUALS */
     int n_equals;
+    int required; /* nonzero: a missing cell is FLEET_EFORMAT, as a label's
+                     should be */
 } fleet_slot;
 
 /* All-zero fields are defaults. */

@@ -62,7 +62,7 @@ typedef struct fleet_fetch {
 
 /* fleet_executor_run - one iteration: feed, compute, fetch; with
  * fleet_minimize() also the backward pass and the update (every k-th time with
- * gradient merge).
+ * gradient merge). A fetched parameter is that after the update.
  *
  * Every data variable that the result depends on must be fed, all with the same
  * batch.

@@ -31,7 +31,8 @@ FLEET_API fleet_status fleet_save_persistables(fleet *fleet, const char *path);
  * checked before anything is changed; should reading it again fail after that,
  * the handle neither runs nor saves until a load succeeds. Others may save to
  * the same path meanwhile: one whole save is loaded, the old one or the new
- * one.
+ * one. Datasets standardize with the saved means and deviations from then on,
+ * those made later, too, if they standardize as many columns.
  *
  *   FLEET_ENOENT    no save there, or a parameter of the programs that it does
  *                   not have
@@ -39,6 +40,7 @@ FLEET_API fleet_status fleet_save_persistables(fleet *fleet, const char *path);
  *   FLEET_ESHAPE    a parameter of another shape, with another optimizer's
  *                   state, or statistics of other columns than a dataset's
  *   FLEET_EINVAL    an inference model
+ *   FLEET_ESTATE    a merge group is under way
  *   FLEET_EUNSUPPORTED  another version of the format
  *   FLEET_EIO       cannot be read, or was replaced time and again meanwhile
  *   FLEET_ENOMEM

@@ -87,8 +87,8 @@ typedef enum fleet_combiner { FLEET_SUM, FLEET_MEAN } fleet_combiner;
 
 typedef struct fleet_sparse_embedding_options {
     const char *table; /* layers that name the same table share its rows, and
-                          state the same of it below, or nothing; NULL:
-                          "embedding" */
+                          state the same of it below, or nothing; not the
+                          name of a variable. NULL: "embedding" */
     fleet_initializer initializer; /* of a row; default: uniform in
                                       +-sqrt(1 / dim) */
     int64_t rows;            /* 0: unbounded; else ids are taken modulo rows */

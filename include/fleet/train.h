@@ -13,7 +13,8 @@
 extern "C" {
 #endif
 
-/* Called after every batch; a nonzero result ends the pass. */
+/* Called after every batch, of which it is the batch-th (from 1) with so many
+ * samples; a nonzero result ends the pass, which then is FLEET_OK. */
 typedef int fleet_batch_callback(void *user, int64_t batch, int64_t samples);
 
 /* All-zero fields are defaults. */

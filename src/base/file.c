@@ -43,6 +43,9 @@ static fleet_status read_all(int fd, const char *path, char *to, size_t size)
     return FLEET_OK;
 }
 
+/* The file is to have *size bytes, if that is not ANY_SIZE. */
+#define ANY_SIZE SIZE_MAX
+
 static fleet_status read_open(int fd, const char *path, char **data,
                               size_t *size)
 {
@@ -53,6 +56,10 @@ static fleet_status read_open(int fd, const char *path, char **data,
         return io_failed("read", path);
     if (!S_ISREG(st.st_mode))
         return fl_fail(FLEET_EIO, "cannot read %s: not a regular file", path);
+    if (*size != ANY_SIZE && *size != (size_t)st.st_size)
+        return fl_fail(FLEET_ECORRUPT,
+                       "%s: damaged: %lld bytes, not %zu as written", path,
+                       (long long)st.st_size, *size);
     *size = (size_t)st.st_size;
     *data = fl_alloc(*size + 1);
     if (!*data)
@@ -86,22 +93,18 @@ static fleet_status read_at(int folder, const char *name, const char *path,
     int fd =
         fl_fd_lift(openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     fleet_status status;
-    struct stat st;
 
     *data = NULL;
-    *size = 0;
     if (fd < 0)
         return io_failed("open", path);
-    status =
-        fstat(fd, &st) == 0 && S_ISREG(st.st_mode)
-            ? read_open(fd, path, data, size)
-            : fl_fail(FLEET_EIO, "cannot read %s: not a regular file", path);
+    status = read_open(fd, path, data, size);
     close(fd);
     return status;
 }
 
 fleet_status fl_file_read(const char *path, char **data, size_t *size)
 {
+    *size = ANY_SIZE;
     return read_at(AT_FDCWD, path, path, data, size);
 }
 
@@ -236,8 +239,8 @@ void fl_source_folder_close(fl_source_folder *f)
     *f = (fl_source_folder){-1, NULL};
 }
 
-fleet_status fl_source_folder_read(const fl_source_folder *f, const char *name,
-                                   char **data, size_t *size)
+static fleet_status read_in(const fl_source_folder *f, const char *name,
+                            char **data, size_t *size)
 {
     char *path = fl_path_join(f->path, name);
     fleet_status status = FLEET_ENOMEM;
@@ -249,33 +252,35 @@ fleet_status fl_source_folder_read(const fl_source_folder *f, const char *name,
     return status;
 }
 
-static fleet_status damaged(const fl_source_folder *f, const char *name,
-                            const char *how)
+fleet_status fl_source_folder_read(const fl_source_folder *f, const char *name,
+                                   char **data, size_t *size)
 {
-    return fl_fail(FLEET_ECORRUPT, "%s/%s: %s", f->path, name, how);
+    *size = ANY_SIZE;
+    return read_in(f, name, data, size);
+}
+
+fleet_status fl_source_folder_sized(const fl_source_folder *f, const char *name,
+                                    uint64_t size, char **data)
+{
+    size_t wanted = (size_t)size;
+    fleet_status status = read_in(f, name, data, &wanted);
+
+    return status == FLEET_ENOENT
+               ? fl_fail(FLEET_ECORRUPT, "%s/%s: missing", f->path, name)
+               : status;
 }
 
 fleet_status fl_source_folder_checked(const fl_source_folder *f,
                                       const char *name, uint64_t size,
                                       uint64_t hash, char **data)
 {
-    char how[80] = "";
-    size_t got;
-    fleet_status status = fl_source_folder_read(f, name, data, &got);
-
-    if (status == FLEET_ENOENT)
-        return damaged(f, name, "missing");
-    FL_TRY(status);
-    if (got != size)
-        snprintf(how, sizeof how, "damaged: %zu bytes, not %llu as written",
-                 got, (unsigned long long)size);
-    else if (fl_hash(*data, got, 0) != hash)
-        snprintf(how, sizeof how, "damaged: its checksum differs");
-    if (!*how)
+    FL_TRY(fl_source_folder_sized(f, name, size, data));
+    if (fl_hash(*data, size, 0) == hash)
         return FLEET_OK;
     fl_free(*data);
     *data = NULL;
-    return damaged(f, name, how);
+    return fl_fail(FLEET_ECORRUPT, "%s/%s: damaged: its checksum differs",
+                   f->path, name);
 }
 
 /* --- globs --------------------------------------------------------------- */

@@ -27,6 +27,8 @@ void fl_source_folder_close(fl_source_folder *f);
  * size and the hash (XXH64) that are given. */
 fleet_status fl_source_folder_read(const fl_source_folder *f, const char *name,
                                    char **data, size_t *size);
+fleet_status fl_source_folder_sized(const fl_source_folder *f, const char *name,
+                                    uint64_t size, char **data);
 fleet_status fl_source_folder_checked(const fl_source_folder *f,
                                       const char *name, uint64_t size,
                                       uint64_t hash, char **data);

@@ -75,18 +75,30 @@ static char *parent_of(const char *path)
     return fl_strndup(path, slash == path ? 1 : (size_t)(slash - path));
 }
 
+static bool is_dots(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return is_link(slash ? slash + 1 : path);
+}
+
 /* A copy of the path; of what it leads to if it is a link, so that the folder
  * there is replaced and not the link. */
-static char *resolve(const char *path, size_t length)
+static fleet_status resolve(const char *path, size_t length, char **out)
 {
     char *copy = fl_strndup(path, length), real[PATH_MAX];
     struct stat st;
+    bool leads = copy && (is_dots(copy) ||
+                          (lstat(copy, &st) == 0 && S_ISLNK(st.st_mode)));
 
-    if (!copy || lstat(copy, &st) != 0 || !S_ISLNK(st.st_mode) ||
-        !realpath(copy, real))
-        return copy;
+    *out = copy;
+    if (!leads)
+        return copy ? FLEET_OK : FLEET_ENOMEM;
+    if (!realpath(copy, real))
+        return failed("follow", copy);
     fl_free(copy);
-    return fl_strdup(real);
+    *out = fl_strdup(real);
+    return *out ? FLEET_OK : FLEET_ENOMEM;
 }
 
 fleet_status fl_folder_begin(fl_folder *f, const char *path, const char *marker,
@@ -99,9 +111,7 @@ fleet_status fl_folder_begin(fl_folder *f, const char *path, const char *marker,
         length--;
     if (length == 0)
         return fl_fail(FLEET_EINVAL, "an empty path cannot be saved to");
-    f->path = resolve(path, length);
-    if (!f->path)
-        return FLEET_ENOMEM;
+    FL_TRY(resolve(path, length, &f->path));
     size = strlen(f->path) + sizeof ".XXXXXX";
     f->temp = fl_alloc(size);
     f->parent = parent_of(f->path);
@@ -164,23 +174,33 @@ static fleet_status replace_in_two(const fl_folder *f)
     if (rename(f->temp, f->path) != 0) {
         fleet_status status = failed("put in place", f->path);
 
-        rename(old, f->path);
-        return status;
+        return rename(old, f->path) == 0
+                   ? status
+                   : fl_fail_in(status, "what was there is now %s", old);
     }
     remove_folder(old);
     return FLEET_OK;
 }
 
+/* Others may make or take away the same folder meanwhile. */
 static fleet_status replace(const fl_folder *f)
 {
-    if (!fl_file_exists(f->path))
-        return rename(f->temp, f->path) == 0 ? FLEET_OK
-                                             : failed("put in place", f->path);
-    if (renameat2(AT_FDCWD, f->temp, AT_FDCWD, f->path, RENAME_EXCHANGE) != 0)
-        return errno == EINVAL || errno == ENOSYS
-                   ? replace_in_two(f)
-                   : failed("put in place", f->path);
-    return FLEET_OK;
+    enum { TRIES = 100 };
+
+    for (int i = 0; i < TRIES; i++) {
+        if (renameat2(AT_FDCWD, f->temp, AT_FDCWD, f->path, RENAME_EXCHANGE) ==
+            0)
+            return FLEET_OK;
+        if ((errno == EINVAL || errno == ENOSYS) && fl_file_exists(f->path))
+            return replace_in_two(f);
+        if (errno != ENOENT && errno != EINVAL && errno != ENOSYS)
+            break;
+        if (rename(f->temp, f->path) == 0)
+            return FLEET_OK;
+        if (errno != ENOTEMPTY && errno != EEXIST)
+            break;
+    }
+    return failed("put in place", f->path);
 }
 
 fleet_status fl_folder_commit(fl_folder *f)

@@ -21,11 +21,28 @@ static int line_of(const char *text, const char *at)
     return line;
 }
 
+/* cJSON takes an escaped zero for the end of the string. */
+static const char *escaped_zero(const char *text, size_t size)
+{
+    for (size_t i = 0; i + 1 < size; i++) {
+        if (text[i] != '\\')
+            continue;
+        if (size - i >= 6 && memcmp(text + i, "\\u0000", 6) == 0)
+            return text + i;
+        i++; /* what is escaped, a backslash say */
+    }
+    return NULL;
+}
+
 fleet_status fl_json_parse(const char *text, size_t size, const char *name,
                            fl_json **json)
 {
     const char *end = text;
 
+    *json = NULL;
+    if (escaped_zero(text, size))
+        return fl_fail(FLEET_ECONFIG, "%s:%d: \\u0000 in a string", name,
+                       line_of(text, escaped_zero(text, size)));
     fl_error_clear();
     *json = cJSON_ParseWithLengthOpts(text, size, &end, false);
     if (!*json && fl_last_code() == FLEET_ENOMEM)

@@ -169,8 +169,9 @@ fleet_status fl_stream_check_slots(const fl_stream_spec *spec, int *at)
                 return bad_slot(s, "stands twice");
         if (csv)
             FL_TRY(check_csv_slot(spec, s));
-        else if (s->n_column || s->n_transform || s->n_equals)
-            return bad_slot(s, "only csv files have columns and transforms");
+        else if (s->n_column || s->n_transform || s->n_equals || s->required)
+            return bad_slot(s, "only csv files have columns, transforms and "
+                               "cells that may be missing");
     }
     return FLEET_OK;
 }

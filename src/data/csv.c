@@ -205,6 +205,9 @@ static fleet_status to_value(const place *at, int column, const fl_cell *cell,
 {
     const fl_column *c = &at->p->layout.column[column];
 
+    if (at->f->required && fl_csv_is_missing(at->p, cell))
+        return fl_bad_line(at->p, at->line, at->f->name, "a cell that is there",
+                           cell->text, cell->end);
     return at->f->is_id ? to_id(at, c, cell, (int64_t *)values + index)
                         : to_float(at, c, cell, (float *)values + index);
 }

@@ -68,6 +68,7 @@ static void add_fields(fl_layout *l, const fl_stream_spec *spec)
                                  .none = fl_hash("", 0, (uint64_t)i),
                                  .equals = slot->equals,
                                  .n_equals = slot->n_equals,
+                                 .required = slot->required != 0,
                                  .first_column = l->n_column,
                                  .n_column = slot->n_column};
         add_columns(l, slot, spec->statistics, &standardized);

@@ -21,6 +21,7 @@ typedef struct fl_field {
     uint64_t none; /* the id of an empty text */
     const char *const *equals;
     int n_equals;
+    bool required;
     int first_column, n_column;
     int n_alike; /* fields from this on that may hold a single id each */
 } fl_field;

@@ -250,6 +250,15 @@ static fleet_var *wide_deep(ctr *c, fleet_model *m)
     return finish_binary(c, logit, m);
 }
 
+/* The prediction is not the loss's second result: that depends on the label,
+ * which whoever predicts does not have. */
+static void finish_classes(fleet_program *p, fleet_var *logits, fleet_model *m)
+{
+    m->loss = fleet_mean(
+        p, fleet_softmax_with_cross_entropy(p, logits, m->label, NULL));
+    m->prediction = fleet_softmax(p, logits);
+}
+
 /* --- ctr-dnn ------------------------------------------------------------- */
 
 static fleet_var *ctr_dnn(ctr *c, fleet_model *m)
@@ -258,8 +267,7 @@ static fleet_var *ctr_dnn(ctr *c, fleet_model *m)
     fleet_initializer first = {FLEET_INIT_DEFAULT, 0, 0};
     fleet_var *logits = ctr_tower(c, deep_input(c, first), hidden, 4, 2);
 
-    m->loss = fleet_mean(c->p, fleet_softmax_with_cross_entropy(
-                                   c->p, logits, m->label, &m->prediction));
+    finish_classes(c->p, logits, m);
     return m->loss;
 }
 
@@ -386,8 +394,7 @@ fleet_var *fleet_mlp(fleet_program *p, const fleet_mlp_options *options,
     m.label = data(p, o->label ? o->label : "label", FLEET_INT64, 1);
     x = tower(p, x, o->hidden ? o->hidden : paddle, o->hidden ? o->n_hidden : 2,
               o->activation ? o->activation : FLEET_RELU, o->classes);
-    m.loss = fleet_mean(
-        p, fleet_softmax_with_cross_entropy(p, x, m.label, &m.prediction));
+    finish_classes(p, x, &m);
     if (out)
         *out = m;
     return m.loss;

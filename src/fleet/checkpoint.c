@@ -104,6 +104,11 @@ static fleet_status load(void *arg, fl_saved *s)
         status = fl_saved_apply(s, f->store);
     if (status == FLEET_OK)
         status = set_statistics(f, &statistics);
+    if (status == FLEET_OK) { /* for datasets to come */
+        fl_statistics_done(&f->loaded);
+        f->loaded = statistics;
+        statistics = (fl_statistics){0};
+    }
     fl_statistics_done(&statistics);
     return status;
 }

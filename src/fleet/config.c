@@ -70,7 +70,7 @@ static fleet_status read_model(fl_config *c, const fl_at *at)
     if (c->model != FL_WIDE_DEEP && wide.json)
         return fl_at_expected(&wide, "nothing: only wide_deep has a wide part");
     FL_TRY(fl_at_int(&dim, 1, 4096, &c->embedding_dim));
-    FL_TRY(fl_at_int(&classes, 2, 1 << 20, &c->classes));
+    FL_TRY(fl_at_int(&classes, 2, FL_CONFIG_MOST_CLASSES, &c->classes));
     FL_TRY(fl_at_bool(&wide, &c->wide_ids));
     return read_hidden(c, &hidden);
 }

@@ -7,6 +7,8 @@
 #include "base/json.h"
 #include "fleet/handle.h"
 
+enum { FL_CONFIG_MOST_CLASSES = 1 << 20 };
+
 typedef enum fl_model_type {
     FL_WIDE_DEEP,
     FL_CTR_DNN,

@@ -93,12 +93,16 @@ static fleet_status read_use(fl_config *c, const fl_at *at, fl_config_slot *s)
     return fl_at_bool(&ps, &on_servers);
 }
 
-/* A class is the number that stands there, where an id is a hash. */
-static void label_is_a_number(const fl_config *c, fl_config_slot *s)
+/* It must be there, and a class is the number that stands there, where an id is
+ * a hash. */
+static void read_label(const fl_config *c, fl_config_slot *s)
 {
     static const fleet_transform none = FLEET_TRANSFORM_NONE;
 
-    if (c->dataset.format != FLEET_CSV || !s->label || s->slot.transforms)
+    if (c->dataset.format != FLEET_CSV || !s->label)
+        return;
+    s->slot.required = 1;
+    if (s->slot.transforms)
         return;
     s->slot.transforms = &none;
     s->slot.n_transform = 1;
@@ -126,7 +130,9 @@ static fleet_status read_slot(fl_config *c, const fl_at *at, fl_config_slot *s)
     s->slot.dtype = which ? FLEET_INT64 : FLEET_FLOAT32;
     s->slot.dim = 1;
     FL_TRY(fl_at_int(&dim, -1, 1 << 20, &s->slot.dim));
-    if (s->slot.dim == 0 || (s->slot.dim == -1 && !which))
+    if (s->slot.dim == -1 && !which)
+        return fl_at_expected(&dim, "1 or more: only ids may be of any number");
+    if (s->slot.dim == 0)
         return fl_at_expected(&dim, "1 or more, or -1 for ids of any number");
     FL_TRY(csv_alone(c, at));
     FL_TRY(read_columns(c, &columns, &s->slot));
@@ -134,7 +140,7 @@ static fleet_status read_slot(fl_config *c, const fl_at *at, fl_config_slot *s)
     FL_TRY(fl_config_texts(c, &value, &equals, &s->slot.n_equals));
     s->slot.equals = equals;
     FL_TRY(read_use(c, at, s));
-    label_is_a_number(c, s);
+    read_label(c, s);
     return FLEET_OK;
 }
 

@@ -88,6 +88,10 @@ static fleet_status take_slots(fleet_dataset *d, const fleet_dataset_options *o)
     if (o->n_slot > 0 && !o->slots)
         return fl_fail(FLEET_EINVAL, "dataset: n_slot is %d, but slots is NULL",
                        o->n_slot);
+    if (o->n_use_var > 0 && !o->use_var)
+        return fl_fail(FLEET_EINVAL,
+                       "dataset: n_use_var is %d, but use_var is NULL",
+                       o->n_use_var);
     FL_TRY(check_vars(o));
     copy = fl_arena_alloc(&d->arena, (size_t)n * sizeof *copy);
     if (!copy)
@@ -350,6 +354,8 @@ fleet_status fl_dataset_need_statistics(fleet_dataset *d)
 
     if (d->has_statistics || !fl_dataset_standardizes(d))
         return FLEET_OK;
+    if (d->fleet->loaded.n == all_standardized(d))
+        return fl_dataset_set_statistics(d, &d->fleet->loaded);
     spec = spec_of(d);
     FL_TRY(fl_stream_statistics(&spec, &d->statistics));
     d->has_statistics = true;

@@ -5,6 +5,7 @@
 #include <fleet/fleet.h>
 
 #include "base/json.h"
+#include "data/stream.h"
 #include "runtime/context.h"
 #include "runtime/store.h"
 
@@ -15,6 +16,7 @@ struct fleet {
     size_t n_program, program_capacity;
     fleet_optimizer *optimizers;
     fleet_dataset *datasets;
+    fl_statistics loaded; /* of a checkpoint, for datasets to come; n 0: none */
     fleet_distributed_strategy strategy; /* of fleet_distributed_optimizer() */
     bool has_strategy;
     fleet_program *trained; /* by fleet_minimize(), the last one */

@@ -105,6 +105,7 @@ void fleet_destroy(fleet *f)
         fl_optimizer_destroy(f->optimizers);
         f->optimizers = next;
     }
+    fl_statistics_done(&f->loaded);
     fl_free(f->program);
     fl_store_destroy(f->store);
     fl_context_done(&f->context);

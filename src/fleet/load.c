@@ -74,6 +74,7 @@ static fleet_status read_param(const fl_at *entry, fl_saved_item *item)
     FL_TRY(fl_shape_check(item->name, dims, n));
     item->shape = fl_shape_make(dims, n);
     item->n = fl_shape_count(&item->shape, 1);
+    FL_TRY(FL_NEW(&item->block, (size_t)((item->n + FL_BLOCK - 1) / FL_BLOCK)));
     return read_states(entry, item);
 }
 
@@ -149,18 +150,14 @@ static fleet_status read_manifest(fl_saved *s, const char *what)
 static fleet_status read_checked(const fl_source_folder *f, char **text,
                                  size_t *size)
 {
+    enum { SUM_SIZE = 17 }; /* digits and a newline */
     char *sum = NULL;
-    size_t sum_size;
     fleet_status status;
 
     FL_TRY(fl_source_folder_read(f, FL_MANIFEST, text, size));
-    status = fl_source_folder_read(f, FL_MANIFEST_SUM, &sum, &sum_size);
-    if (status == FLEET_ENOENT)
-        status =
-            fl_fail(FLEET_ECORRUPT, "%s/%s: missing", f->path, FL_MANIFEST_SUM);
-    else if (status == FLEET_OK &&
-             (sum_size != 17 ||
-              strtoull(sum, NULL, 16) != fl_hash(*text, *size, 0)))
+    status = fl_source_folder_sized(f, FL_MANIFEST_SUM, SUM_SIZE, &sum);
+    if (status == FLEET_OK &&
+        strtoull(sum, NULL, 16) != fl_hash(*text, *size, 0))
         status = fl_fail(FLEET_ECORRUPT, "%s/%s: damaged: its checksum differs",
                          f->path, FL_MANIFEST);
     fl_free(sum);
@@ -307,8 +304,16 @@ static fleet_status count_record(void *arg, const record *r)
 {
     fl_saved *s = arg;
     bool dense = r->head.kind == FL_RECORD_DENSE;
+    fl_saved_item *item = &(dense ? s->param : s->table)[r->head.item];
 
-    (dense ? s->param : s->table)[r->head.item].seen += (int64_t)r->head.n;
+    if (dense && item->block[r->head.index])
+        return fl_fail(FLEET_ECORRUPT,
+                       "%s: damaged: block %u of \"%s\" stands "
+                       "twice",
+                       s->folder.path, (unsigned)r->head.index, item->name);
+    if (dense)
+        item->block[r->head.index] = 1;
+    item->seen += (int64_t)r->head.n;
     return FLEET_OK;
 }
 
@@ -337,6 +342,8 @@ static void close_all(fl_saved *s)
 {
     fl_source_folder_close(&s->folder);
     fl_json_free(s->manifest);
+    for (int i = 0; i < s->n_param; i++)
+        fl_free(s->param[i].block);
     fl_free(s->param);
     fl_free(s->table);
     fl_map_done(&s->params);
@@ -478,8 +485,28 @@ static fleet_status apply_record(void *arg, const record *r)
     return rows ? apply_rows(r, rows) : FLEET_OK;
 }
 
+/* A key that stands twice was counted twice. */
+static fleet_status check_counts(const fl_saved *s, const fl_store *store)
+{
+    for (size_t i = 0; i < store->tables.n; i++) {
+        const fl_rows *r = store->tables.entry[i].value;
+        const fl_saved_item *item = fl_map_get(&s->tables, r->name);
+
+        if (r->methods->count(r) != item->n)
+            return fl_fail(FLEET_ECORRUPT,
+                           "%s: damaged: the parts hold %lld different rows of "
+                           "\"%s\", not %lld",
+                           s->folder.path, (long long)r->methods->count(r),
+                           r->name, (long long)item->n);
+    }
+    return FLEET_OK;
+}
+
 static fleet_status apply_all(fl_saved *s, fl_store *store)
 {
+    if (store->n_group > 0)
+        return fl_fail(FLEET_ESTATE, "load: a merge group is under way: end it "
+                                     "with fleet_executor_flush()");
     FL_TRY(check_fit(s, store));
     store->torn = true;
     for (size_t i = 0; i < store->tables.n; i++) {
@@ -489,6 +516,7 @@ static fleet_status apply_all(fl_saved *s, fl_store *store)
         r->filler = ((fl_saved_item *)fl_map_get(&s->tables, r->name))->filler;
     }
     FL_TRY(each_record(s, apply_record, store));
+    FL_TRY(check_counts(s, store));
     store->updates = s->updates;
     store->torn = false;
     return FLEET_OK;

@@ -54,6 +54,7 @@ typedef struct fl_saved_item {
     const char *state[FL_MAX_STATE];
     int64_t n;        /* floats, or rows */
     int64_t seen;     /* of them, in the parts */
+    char *block;      /* params: 1 for each block that was there */
     fl_filler filler; /* tables */
 } fl_saved_item;
 

@@ -380,17 +380,24 @@ fleet_optimizer *fleet_distributed_optimizer(
     return o;
 }
 
+/* What a call before has not given; it has said why, unless that was this one.
+ */
+static fleet_status missing(const char *what)
+{
+    const char *why = fleet_last_error();
+
+    if (!*why || strncmp(why, "fleet_minimize", 14) == 0)
+        return fl_fail(FLEET_EINVAL, "fleet_minimize: no %s", what);
+    return fl_fail(FLEET_EINVAL, "fleet_minimize: no %s (%s)", what, why);
+}
+
 fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
 {
     fleet_program *p = loss ? loss->program : NULL;
     fleet *f;
 
-    if (!o)
-        return fl_fail(FLEET_EINVAL, "fleet_minimize: no optimizer (%s)",
-                       fleet_last_error());
-    if (!loss)
-        return fl_fail(FLEET_EINVAL, "fleet_minimize: no loss (%s)",
-                       fleet_last_error());
+    if (!o || !loss)
+        return missing(o ? "loss" : "optimizer");
     FL_TRY(fleet_program_status(p));
     f = fl_handle_of(p->context);
     FL_TRY(fl_handle_check(f, "fleet_minimize"));

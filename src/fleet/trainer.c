@@ -95,6 +95,11 @@ static fleet_status make_mlp(training *t)
 
     if (o.classes == 0) {
         FL_TRY(largest_label(t, label, &o.classes));
+        if (o.classes >= FL_CONFIG_MOST_CLASSES)
+            return fl_fail(FLEET_ECONFIG,
+                           "dataset.train: the largest label is %lld: expected "
+                           "less than %d classes",
+                           (long long)o.classes, (int)FL_CONFIG_MOST_CLASSES);
         o.classes = o.classes < 1 ? 2 : o.classes + 1;
     }
     o.input = input->name;

@@ -47,9 +47,10 @@ static fleet_status class_of(const fl_instance *in, int i, int64_t row,
     if (*label >= 0 && *label < classes)
         return FLEET_OK;
     return fl_fail(FLEET_EINVAL,
-                   "%s: label %" PRId64 " in row %" PRId64 " of the batch is "
-                   "not a class from 0 to %" PRId64,
-                   in->step->node->op->name, *label, row, classes - 1);
+                   "%s: label \"%s\" is %" PRId64 " in row %" PRId64 " of the "
+                   "batch, which is not a class from 0 to %" PRId64,
+                   in->step->node->op->name, in->step->node->in[1]->name,
+                   *label, row, classes - 1);
 }
 
 static float target_of(const fl_instance *in, int i, int64_t row)
@@ -57,6 +58,20 @@ static float target_of(const fl_instance *in, int i, int64_t row)
     if (in->arg[i].dtype == FLEET_INT64)
         return (float)((const int64_t *)fl_ptr(in, i))[row];
     return ((const float *)fl_ptr(in, i))[row];
+}
+
+/* The same on the way forward, where it is checked. */
+static fleet_status read_target(const fl_instance *in, int i, int64_t row,
+                                float *t)
+{
+    *t = target_of(in, i, row);
+    if (*t >= 0.0f && *t <= 1.0f)
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "%s: label \"%s\" is %g in row %" PRId64 " of the batch, "
+                   "expected 0 to 1",
+                   in->step->node->op->name, in->step->node->in[1]->name,
+                   (double)*t, row);
 }
 
 /* --- softmax ------------------------------------------------------------- */
@@ -219,8 +234,12 @@ static fleet_status sigmoid_ce_run(const fl_instance *in, const fl_range *r)
     float *loss = fl_rows_f32(in, 0, r);
     const float *x = fl_rows_f32(in, 1, r);
 
-    for (int64_t i = 0; i < n; i++)
-        loss[i] = sigmoid_loss(x[i], target_of(in, 2, first + i));
+    for (int64_t i = 0; i < n; i++) {
+        float t;
+
+        FL_TRY(read_target(in, 2, first + i, &t));
+        loss[i] = sigmoid_loss(x[i], t);
+    }
     return FLEET_OK;
 }
 
@@ -249,8 +268,9 @@ static fleet_status log_loss_run(const fl_instance *in, const fl_range *r)
     const float *p = fl_rows_f32(in, 1, r);
 
     for (int64_t i = 0; i < n; i++) {
-        float t = target_of(in, 2, first + i);
+        float t;
 
+        FL_TRY(read_target(in, 2, first + i, &t));
         loss[i] = -t * logf(p[i] + e) - (1.0f - t) * logf(1.0f - p[i] + e);
     }
     return FLEET_OK;

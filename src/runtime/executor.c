@@ -235,6 +235,8 @@ static fleet_status iterate(fleet_executor *e, fl_compiled *c, int64_t batch)
     status = fl_compiled_run(c, e->context, batch, false);
     if (status == FLEET_ENUMERIC && e->training) /* a metric has found it */
         return fl_compiled_blame(c, batch, e->n_run);
+    if (status == FLEET_EINVAL) /* a label or an id: which batch's? */
+        return fl_fail_in(status, "batch %" PRId64, e->n_run);
     FL_TRY(status);
     FL_TRY(check_loss(e, c, batch));
     if (!e->training)

@@ -79,6 +79,9 @@ static fleet_status check_feed(const fleet_var *v, const fleet_feed *f,
             return wrong_shape(v, f);
     if (v->ragged)
         FL_TRY(check_offsets(v, f));
+    else if (f->offsets)
+        return fl_fail(FLEET_EINVAL,
+                       "feed \"%s\": offsets, but it is not ragged", v->name);
     if (!f->data && (!v->ragged || f->offsets[f->dims[0]] > 0))
         return fl_fail(FLEET_EINVAL, "feed \"%s\": data is NULL", v->name);
     if (!batched)

@@ -127,17 +127,27 @@ fleet_var *fl_program_data(fleet_program *p, const char *name,
     return fl_program_ok(p) ? new_var(p, &like, name) : NULL;
 }
 
+static bool same_initializer(const fleet_initializer *is,
+                             const fleet_initializer *want)
+{
+    const bool reads_a = want->kind <= FLEET_INIT_TRUNCATED_NORMAL;
+    const bool reads_b = reads_a && want->kind != FLEET_INIT_CONSTANT;
+
+    return want->kind == FLEET_INIT_DEFAULT ||
+           (is->kind == want->kind && (!reads_a || is->a == want->a) &&
+            (!reads_b || is->b == want->b));
+}
+
 /* The attribute of want that is stated and differs from what is there; NULL:
  * none. What is left at its default follows what is there. */
 static const char *differs(const fleet_param_attr *is,
                            const fleet_param_attr *want)
 {
-    const fleet_initializer *a = &is->initializer, *b = &want->initializer;
+    const float rate = is->learning_rate != 0 ? is->learning_rate : 1.0f;
 
-    if (b->kind != FLEET_INIT_DEFAULT &&
-        (a->kind != b->kind || a->a != b->a || a->b != b->b))
+    if (!same_initializer(&is->initializer, &want->initializer))
         return "initializer";
-    if (want->learning_rate != 0 && want->learning_rate != is->learning_rate)
+    if (want->learning_rate != 0 && want->learning_rate != rate)
         return "learning_rate";
     if (want->l2_decay != 0 && want->l2_decay != is->l2_decay)
         return "l2_decay";

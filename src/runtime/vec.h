@@ -32,7 +32,7 @@ static inline __m128 v_load4_(const float *p, int n)
     case 1:
         return _mm_load_ss(p);
     case 2:
-        return _mm_castpd_ps(_mm_load_sd((const double *)(const void *)p));
+        return _mm_castsi128_ps(_mm_loadu_si64(p));
     case 3:
         return _mm_maskload_ps(p, _mm_setr_epi32(-1, -1, -1, 0));
     default:
@@ -46,7 +46,7 @@ static inline void v_store4_(float *p, __m128 x, int n)
         _mm_store_ss(p, x);
         break;
     case 2:
-        _mm_store_sd((double *)(void *)p, _mm_castps_pd(x));
+        _mm_storeu_si64(p, _mm_castps_si128(x));
         break;
     case 3:
         _mm_maskstore_ps(p, _mm_setr_epi32(-1, -1, -1, 0), x);

@@ -49,14 +49,21 @@ static int feeds_of(const batch *b, int64_t dims[2][2], fleet_feed *feed)
     return 4;
 }
 
+static void save_model(scene *s, const char *path)
+{
+    fleet_var *feed[] = {
+        fleet_program_var(s->p, "dense"), fleet_program_var(s->p, "u"),
+        fleet_program_var(s->p, "v"), fleet_program_var(s->p, "w")};
+
+    CHECK_OK(
+        fleet_save_inference_model(s->f, path, feed, 4, &s->m.prediction, 1));
+}
+
 /* A predictor of a trained scene, and what the scene's own executor says. */
 static fleet_predictor *predictor_of(scene *s, batch *b)
 {
     const char *path = test_path("model");
     fleet_executor_options test = {.for_test = 1};
-    fleet_var *feed_vars[] = {
-        fleet_program_var(s->p, "dense"), fleet_program_var(s->p, "u"),
-        fleet_program_var(s->p, "v"), fleet_program_var(s->p, "w")};
     fleet_fetch fetch = {s->m.prediction, b->want, sizeof b->want, {0}, 0};
     fleet_feed feed[4];
     int64_t dims[2][2];
@@ -65,8 +72,7 @@ static fleet_predictor *predictor_of(scene *s, batch *b)
     s->tester = fleet_executor_create(s->p, &test);
     CHECK_OK(fleet_executor_run(s->tester, feed, feeds_of(b, dims, feed),
                                 &fetch, 1));
-    CHECK_OK(fleet_save_inference_model(s->f, path, feed_vars, 4,
-                                        &s->m.prediction, 1));
+    save_model(s, path);
     p = fleet_load_inference_model(path);
     if (!p)
         test_fail(__FILE__, __LINE__, "%s", fleet_last_error());
@@ -300,16 +306,6 @@ typedef struct saver {
     atomic_bool stop;
     int n_saved;
 } saver;
-
-static void save_model(scene *s, const char *path)
-{
-    fleet_var *feed[] = {
-        fleet_program_var(s->p, "dense"), fleet_program_var(s->p, "u"),
-        fleet_program_var(s->p, "v"), fleet_program_var(s->p, "w")};
-
-    CHECK_OK(
-        fleet_save_inference_model(s->f, path, feed, 4, &s->m.prediction, 1));
-}
 
 static void *save_on_and_on(void *arg)
 {

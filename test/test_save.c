@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/memory.h"
 
 static void goes_on_alike(const char *optimizer)
@@ -231,6 +232,77 @@ TEST(a_flipped_bit_in_any_file_is_found_and_the_file_named)
     CHECK_OK(fleet_load_model(b.f, path));
     scene_close(&a);
     scene_close(&b);
+}
+
+/* --- damage with checksums that are right ----------------------------------
+ */
+
+enum { TWO_BLOCKS = 2 * 16384 };
+
+/* A save of one parameter "w" of two blocks. */
+static fleet *two_blocks(const char *path)
+{
+    fleet_program *p;
+    fleet *f;
+
+    CHECK_OK(fleet_init(&f, NULL));
+    p = fleet_program_create(f);
+    fleet_parameter(p, (int64_t[]){TWO_BLOCKS}, 1,
+                    &(fleet_param_attr){.name = "w"});
+    CHECK_OK(fleet_save_persistables(f, path));
+    return f;
+}
+
+/* Put other words for those in the manifest, and its sum. */
+static void forge(const char *from, const char *to)
+{
+    char *text, *at, *forged, sum[20];
+    size_t size;
+
+    CHECK_OK(fl_file_read(test_path("saved/manifest.json"), &text, &size));
+    at = strstr(text, from);
+    CHECK(at != NULL);
+    forged = malloc(size + strlen(to) + 1);
+    sprintf(forged, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    snprintf(sum, sizeof sum, "%016llx\n",
+             (unsigned long long)fl_hash(forged, strlen(forged), 0));
+    test_file("saved/manifest.json", forged);
+    test_file("saved/manifest.xxh64", sum);
+    free(forged);
+    fl_free(text);
+}
+
+TEST(a_block_that_stands_in_place_of_another_is_found)
+{
+    const char *path = test_path("saved");
+    char was[17], is[17], *part;
+    fleet *f = two_blocks(path);
+    size_t size;
+
+    CHECK_OK(fl_file_read(test_path("saved/part-00000"), &part, &size));
+    snprintf(was, sizeof was, "%016llx",
+             (unsigned long long)fl_hash(part, size, 0));
+    memcpy(part + size / 2, part, size / 2);
+    snprintf(is, sizeof is, "%016llx",
+             (unsigned long long)fl_hash(part, size, 0));
+    test_file_bytes("saved/part-00000", part, size);
+    forge(was, is);
+    CHECK_FAILS(fleet_load_model(f, path), FLEET_ECORRUPT,
+                "block 0 of \"w\" stands twice");
+    fl_free(part);
+    fleet_destroy(f);
+}
+
+/* What a manifest promises is not allocated. */
+TEST(a_size_that_is_not_there_costs_no_memory)
+{
+    const char *path = test_path("saved");
+    fleet *f = two_blocks(path);
+
+    forge("[32768]", "[9007199254740992]");
+    CHECK_FAILS(fleet_load_model(f, path), FLEET_ECORRUPT,
+                "the parts hold 32768 numbers of \"w\", not 9007199254740992");
+    fleet_destroy(f);
 }
 
 TEST(a_cut_or_missing_file_is_found)

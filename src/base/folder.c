@@ -30,7 +30,7 @@ static fleet_status no_marker(const char *path, const char *marker)
                    marker);
 }
 
-static bool is_link(const char *name)
+static bool is_dots(const char *name)
 {
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
@@ -42,7 +42,7 @@ static fleet_status check_names(DIR *dir, const char *path, const char *marker,
     struct dirent *e;
 
     while ((e = readdir(dir)) != NULL) {
-        if (is_link(e->d_name))
+        if (is_dots(e->d_name))
             continue;
         if (!is_ours(e->d_name))
             return fl_fail(FLEET_EEXIST, "%s holds something else: %s", path,
@@ -75,11 +75,11 @@ static char *parent_of(const char *path)
     return fl_strndup(path, slash == path ? 1 : (size_t)(slash - path));
 }
 
-static bool is_dots(const char *path)
+static bool ends_in_dots(const char *path)
 {
     const char *slash = strrchr(path, '/');
 
-    return is_link(slash ? slash + 1 : path);
+    return is_dots(slash ? slash + 1 : path);
 }
 
 /* A copy of the path; of what it leads to if it is a link, so that the folder
@@ -88,7 +88,7 @@ static fleet_status resolve(const char *path, size_t length, char **out)
 {
     char *copy = fl_strndup(path, length), real[PATH_MAX];
     struct stat st;
-    bool leads = copy && (is_dots(copy) ||
+    bool leads = copy && (ends_in_dots(copy) ||
                           (lstat(copy, &st) == 0 && S_ISLNK(st.st_mode)));
 
     *out = copy;
@@ -150,7 +150,7 @@ static void remove_folder(const char *path)
     if (!dir)
         return;
     while ((e = readdir(dir)) != NULL)
-        if (!is_link(e->d_name))
+        if (!is_dots(e->d_name))
             unlinkat(dirfd(dir), e->d_name, 0);
     closedir(dir);
     rmdir(path);

@@ -39,10 +39,12 @@ fleet_status fl_json_parse(const char *text, size_t size, const char *name,
 {
     const char *end = text;
 
+    const char *zero = escaped_zero(text, size);
+
     *json = NULL;
-    if (escaped_zero(text, size))
+    if (zero)
         return fl_fail(FLEET_ECONFIG, "%s:%d: \\u0000 in a string", name,
-                       line_of(text, escaped_zero(text, size)));
+                       line_of(text, zero));
     fl_error_clear();
     *json = cJSON_ParseWithLengthOpts(text, size, &end, false);
     if (!*json && fl_last_code() == FLEET_ENOMEM)

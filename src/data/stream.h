@@ -55,6 +55,12 @@ typedef struct fl_stream_spec {
     fl_log *log;
 } fl_stream_spec;
 
+/* Files of these formats bring their slots with them. */
+static inline bool fl_format_has_slots(fleet_format format)
+{
+    return format == FLEET_CRITEO || format == FLEET_IDX;
+}
+
 /* The slots that FLEET_CRITEO and FLEET_IDX have by themselves; NULL for the
  * other formats. For idx, images is the path whose header gives the width. */
 fleet_status fl_stream_own_slots(fleet_format format, const char *images,

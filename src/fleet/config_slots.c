@@ -234,7 +234,7 @@ fleet_status fl_config_read_slots(fl_config *c, const fl_at *at)
 {
     enum { MOST = 10000 };
 
-    if (c->dataset.format == FLEET_CRITEO || c->dataset.format == FLEET_IDX) {
+    if (fl_format_has_slots(c->dataset.format)) {
         FL_TRY(own_slots(c, at));
         return check_model(c, "dataset.format");
     }

@@ -79,7 +79,7 @@ static fleet_status take_slots(fleet_dataset *d, const fleet_dataset_options *o)
         return fl_fail(FLEET_EINVAL,
                        "dataset: give either slots or use_var, got %d and %d",
                        o->n_slot, o->n_use_var);
-    if (o->format == FLEET_CRITEO || o->format == FLEET_IDX) {
+    if (fl_format_has_slots(o->format)) {
         if (o->n_slot)
             return fl_fail(FLEET_EINVAL, "dataset: this format has slots of "
                                          "its own");
@@ -161,11 +161,11 @@ static fleet_status fill(fleet_dataset *d, const fleet_dataset_options *o)
 static fleet_status check(const fleet_dataset *d)
 {
     fl_stream_spec spec = spec_of(d);
-    bool own = spec.format == FLEET_CRITEO || spec.format == FLEET_IDX;
     int at;
 
     FL_TRY(fl_stream_check_options(&spec));
-    return own ? FLEET_OK : fl_stream_check_slots(&spec, &at);
+    return fl_format_has_slots(spec.format) ? FLEET_OK
+                                            : fl_stream_check_slots(&spec, &at);
 }
 
 fleet_dataset *fleet_queue_dataset(fleet *f, const fleet_dataset_options *o)

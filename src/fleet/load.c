@@ -74,7 +74,6 @@ static fleet_status read_param(const fl_at *entry, fl_saved_item *item)
     FL_TRY(fl_shape_check(item->name, dims, n));
     item->shape = fl_shape_make(dims, n);
     item->n = fl_shape_count(&item->shape, 1);
-    FL_TRY(FL_NEW(&item->block, (size_t)((item->n + FL_BLOCK - 1) / FL_BLOCK)));
     return read_states(entry, item);
 }
 
@@ -306,14 +305,35 @@ static fleet_status count_record(void *arg, const record *r)
     bool dense = r->head.kind == FL_RECORD_DENSE;
     fl_saved_item *item = &(dense ? s->param : s->table)[r->head.item];
 
-    if (dense && item->block[r->head.index])
-        return fl_fail(FLEET_ECORRUPT,
-                       "%s: damaged: block %u of \"%s\" stands "
-                       "twice",
-                       s->folder.path, (unsigned)r->head.index, item->name);
-    if (dense)
-        item->block[r->head.index] = 1;
+    if (dense) {
+        FL_TRY(fl_grow(&s->block, &s->block_capacity, s->n_block + 1,
+                       sizeof *s->block));
+        s->block[s->n_block++] =
+            (uint64_t)r->head.item << 32 | (uint64_t)r->head.index;
+    }
     item->seen += (int64_t)r->head.n;
+    return FLEET_OK;
+}
+
+static int smaller_first(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+
+    return *x < *y ? -1 : *x > *y;
+}
+
+/* One that stands twice would make up for one that is missing. What is kept of
+ * them grows with the records that are there, not with what is promised. */
+static fleet_status check_blocks(fl_saved *s)
+{
+    if (s->n_block > 1)
+        qsort(s->block, s->n_block, sizeof *s->block, smaller_first);
+    for (size_t i = 1; i < s->n_block; i++)
+        if (s->block[i] == s->block[i - 1])
+            return fl_fail(FLEET_ECORRUPT,
+                           "%s: damaged: block %u of \"%s\" stands twice",
+                           s->folder.path, (unsigned)s->block[i],
+                           s->param[s->block[i] >> 32].name);
     return FLEET_OK;
 }
 
@@ -334,6 +354,7 @@ static fleet_status open_all(fl_saved *s, const char *what)
 {
     FL_TRY(open_manifest(s, what));
     FL_TRY(each_record(s, count_record, s));
+    FL_TRY(check_blocks(s));
     FL_TRY(check_seen(s, s->param, s->n_param, "numbers"));
     return check_seen(s, s->table, s->n_table, "rows");
 }
@@ -342,8 +363,7 @@ static void close_all(fl_saved *s)
 {
     fl_source_folder_close(&s->folder);
     fl_json_free(s->manifest);
-    for (int i = 0; i < s->n_param; i++)
-        fl_free(s->param[i].block);
+    fl_free(s->block);
     fl_free(s->param);
     fl_free(s->table);
     fl_map_done(&s->params);

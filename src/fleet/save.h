@@ -54,7 +54,6 @@ typedef struct fl_saved_item {
     const char *state[FL_MAX_STATE];
     int64_t n;        /* floats, or rows */
     int64_t seen;     /* of them, in the parts */
-    char *block;      /* params: 1 for each block that was there */
     fl_filler filler; /* tables */
 } fl_saved_item;
 
@@ -66,6 +65,8 @@ typedef struct fl_saved {
     fl_saved_item *param, *table;
     int n_param, n_table;
     fl_map params, tables; /* the items by name */
+    uint64_t *block; /* dense records that were there: item << 32 | index */
+    size_t n_block, block_capacity;
 } fl_saved;
 
 /* Open and check everything: the manifest, each part's size and checksum, and

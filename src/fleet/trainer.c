@@ -35,7 +35,7 @@ static fleet_status make_dataset(training *t, const char *const *files, int n,
 {
     fleet_dataset_options o = t->c->dataset;
 
-    if (o.format == FLEET_CSV || o.format == FLEET_MULTISLOT) {
+    if (!fl_format_has_slots(o.format)) {
         o.slots = t->c->data_slot;
         o.n_slot = t->c->n_slot;
     }

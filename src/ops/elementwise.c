@@ -338,10 +338,7 @@ static fleet_status grad_whole_run(const fl_instance *in, const fl_range *r)
     return FLEET_OK;
 }
 
-static const fl_kernel kernel_rows = {
-    .name = "elementwise", .split = FL_SPLIT_ROWS, .run = forward_run};
-static const fl_kernel kernel_whole = {
-    .name = "elementwise", .split = FL_SPLIT_PARTS, .run = forward_run};
+static const fl_kernel_pair kernel = FL_KERNEL_PAIR("elementwise", forward_run);
 static const fl_kernel kernel_grad_rows = {
     .name = "elementwise.grad", .split = FL_SPLIT_ROWS, .run = grad_rows_run};
 static const fl_kernel kernel_grad_whole = {
@@ -351,13 +348,12 @@ static const fl_kernel kernel_grad_whole = {
 
 static fleet_status forward(fl_lowering *l, const fl_node *n, arithmetic op)
 {
-    bool rows = fl_shape_batched(&n->out[0]->shape);
     config c;
 
     make_config(n, op, &c);
-    FL_EMIT(l, rows ? &kernel_rows : &kernel_whole, n,
-            fl_config(l, &c, sizeof c), FL_W(fl_value_of(l, n->out[0])),
-            FL_R(fl_value_of(l, n->in[0])), FL_R(fl_value_of(l, n->in[1])));
+    FL_EMIT(l, fl_kernel_for(&kernel, n->out[0]), n, fl_config(l, &c, sizeof c),
+            FL_W(fl_value_of(l, n->out[0])), FL_R(fl_value_of(l, n->in[0])),
+            FL_R(fl_value_of(l, n->in[1])));
     return FLEET_OK;
 }
 

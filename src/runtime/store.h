@@ -50,11 +50,12 @@ typedef struct fl_store {
     fl_arena arena;
     fl_map params, tables, states; /* fl_param, fl_rows, fl_state */
     fl_group *groups;
-    fleet_optimizer *optimizer; /* NULL until something is trained */
-    int n_group;                /* merge groups under way */
-    bool torn;                  /* a load stopped half-way */
-    int64_t updates;            /* done; drives the learning rate */
-    pthread_rwlock_t lock;      /* written: a training step, a load */
+    fleet_optimizer *optimizer;   /* NULL until something is trained */
+    struct fl_exchange *exchange; /* who keeps it all; NULL: this store */
+    int n_group;                  /* merge groups under way */
+    bool torn;                    /* a load stopped half-way */
+    int64_t updates;              /* done; drives the learning rate */
+    pthread_rwlock_t lock;        /* written: a training step, a load */
 } fl_store;
 
 fleet_status fl_store_create(fl_context *context, fl_rows_maker *make_rows,

@@ -1,0 +1,172 @@
+/* message.h - what workers and servers say to each other; docs/protocol.md has
+ * the grammar. A message is a packet: frame 0 is the header (and, in an answer,
+ * what answers add), frame 1 the sections if there are any, then one frame for
+ * each column of each section, in their order.
+ *
+ * Everything is little-endian, and read byte by byte: frames may be misaligned.
+ */
+#ifndef FL_NET_MESSAGE_H
+#define FL_NET_MESSAGE_H
+
+#include "net/packet.h"
+
+enum {
+    FL_MSG_MAGIC = 0x4d544c46, /* "FLTM" */
+    FL_MSG_VERSION = 1,
+    FL_MSG_HEAD_SIZE = 64,
+    FL_MSG_ANSWER_SIZE = 24,
+    FL_MSG_SECTION_SIZE = 32,
+    FL_MSG_MOST_SECTION = 64,
+    FL_MSG_PIECE_BYTES =
+        4 << 20 /* a request is cut into pieces of about that */
+};
+
+typedef enum fl_msg_kind {
+    FL_MSG_HELLO = 1, /* who I am, what I run; the answer: who you are here */
+    FL_MSG_STEP,      /* a piece of a stream's step */
+    FL_MSG_CLIP,      /* the factor of a step whose norms were answered */
+    FL_MSG_PULL,      /* rows and blocks of a version, or of now */
+    FL_MSG_ASK,       /* sums over a table, changing nothing */
+    FL_MSG_REDUCE,    /* numbers of all workers, and barriers */
+    FL_MSG_BEAT,      /* I am alive */
+    FL_MSG_ABORT,     /* the job has failed: whom to blame, and why */
+    FL_MSG_ANSWER,    /* to any of these but ABORT */
+    FL_MSG_KINDS
+} fl_msg_kind;
+
+enum {
+    FL_MSG_END_OF_STEP = 1, /* the last piece of its step */
+    FL_MSG_PASS_END = 2,    /* in place of a contribution: the pass is over */
+    FL_MSG_LEAVE = 4,       /* the stream is over */
+    FL_MSG_TRACE = 8,
+    FL_MSG_ACT = 16,     /* in place of a contribution: a save, a load, ... */
+    FL_MSG_CRC_ALL = 32, /* the sum covers columns too, not head and sections
+                            alone */
+    FL_MSG_FLAGS = 63
+};
+
+/* What an answer says of its request. */
+typedef enum fl_msg_status {
+    FL_ANSWER_OK,
+    FL_ANSWER_WAITING, /* parked: missing_stream has not sent its part */
+    FL_ANSWER_GAP,     /* a step or piece before this one is missing: send again
+                          from applied + 1 */
+    FL_ANSWER_NORMS,   /* the step waits for its CLIP; sums of squares inside */
+    FL_ANSWER_TAKEN,   /* HELLO: another process has that stream; try again */
+    FL_ANSWER_FENCED,  /* another process has replaced this one */
+    FL_ANSWER_REFUSED, /* never; a TEXT section says why */
+    FL_ANSWER_FAILED   /* an act failed; a TEXT section says why */
+} fl_msg_status;
+
+/* Sections. */
+typedef enum fl_msg_op {
+    FL_OP_DENSE = 1, /* keys: param << 32 | block; values: their floats */
+    FL_OP_ROWS,      /* keys; values: dim floats each */
+    FL_OP_CLIP,      /* learning_rate is the factor */
+    FL_OP_NORMS,     /* keys: item << 32 | block or bucket; values: doubles */
+    FL_OP_TEXT,      /* bytes: UTF-8 */
+    FL_OP_HASH,      /* of a table: bytes: u64 sum, u64 rows */
+    FL_OP_SAVE,      /* bytes: JSON of what to save where; the answer: of what
+                        was written */
+    FL_OP_LOAD,      /* bytes: JSON */
+    FL_OP_REDUCE,    /* values: doubles */
+    FL_OP_HELLO      /* bytes: JSON */
+} fl_msg_op;
+
+/* Columns, in this order. */
+enum {
+    FL_COLUMN_RUNS = 1,      /* u16 bucket, u16 0, u32 n: n_run of them */
+    FL_COLUMN_KEYS = 2,      /* u64: n_key of them */
+    FL_COLUMN_COUNTS = 4,    /* u32: n_key of them */
+    FL_COLUMN_VALUES = 8,    /* f32, any number */
+    FL_COLUMN_VERSIONS = 16, /* u32: n_key of them */
+    FL_COLUMN_BYTES = 32,    /* any number */
+    FL_COLUMNS = 63,
+    FL_N_COLUMN = 6
+};
+
+typedef struct fl_msg_head {
+    uint8_t version, kind;
+    uint16_t flags;
+    uint64_t job;        /* strays of another job are refused */
+    uint32_t generation; /* + 1 per restore or rollback */
+    uint32_t view;       /* of members and buckets */
+    uint32_t stream, incarnation;
+    uint64_t step;
+    uint64_t request; /* matches answers only */
+    uint32_t peer;    /* expected receiver: 1 + lane of the job; 0: any */
+    uint32_t timeout_ms;
+    uint16_t piece;
+    uint8_t n_section, status;
+} fl_msg_head;
+
+/* What an answer adds. */
+typedef struct fl_msg_answer {
+    uint64_t applied, durable; /* the stream's last step that is */
+    uint32_t credit_bytes;     /* that may be in flight from now on */
+    uint32_t missing_stream;   /* WAITING: whose part is missing */
+} fl_msg_answer;
+
+typedef struct fl_section {
+    uint32_t table; /* which, by name order; of params for DENSE: unused */
+    uint16_t op;
+    uint8_t codec; /* 0: as it is */
+    uint8_t columns;
+    uint32_t n_run, n_key;
+    uint64_t version; /* of the rows; 0: of now */
+    float learning_rate;
+    uint32_t n_batch;
+} fl_section;
+
+typedef struct fl_msg {
+    fl_msg_head head;
+    fl_msg_answer answer; /* of kind ANSWER */
+    fl_section section[FL_MSG_MOST_SECTION];
+    /* by section and column's bit number; data NULL: not there */
+    fl_frame column[FL_MSG_MOST_SECTION][FL_N_COLUMN];
+} fl_msg;
+
+/* Read a packet. Every number is checked against what arrived: sizes of
+ * columns, of frames, flags, kinds. FLEET_EFORMAT with a text otherwise, and
+ * then `msg` holds the head at most. A header of another version is
+ * FLEET_EUNSUPPORTED with msg->head.version, kind, stream and request set, so
+ * that it can be answered. What columns hold is the reader's to check. The
+ * frames stay the packet's. */
+fleet_status fl_msg_decode(const fl_packet *p, fl_msg *msg);
+
+/* Write one: begin, sections with their columns in order, end. The head's
+ * n_section is counted by these. Failures are sticky: _end() reports. */
+typedef struct fl_msg_writer {
+    fl_packet *packet;
+    fl_msg_head head;
+    fl_msg_answer answer;
+    fl_section section[FL_MSG_MOST_SECTION];
+    int n_section;
+    fl_frame frame[FL_MSG_MOST_SECTION * FL_N_COLUMN];
+    int n_frame;
+    fleet_status status;
+} fl_msg_writer;
+
+void fl_msg_begin(fl_msg_writer *w, fl_packet_pool *pool,
+                  const fl_msg_head *head);
+
+/* `columns` of the section are set by fl_msg_column(). NULL once it failed. */
+fl_section *fl_msg_section(fl_msg_writer *w, fl_msg_op op, uint32_t table);
+
+/* Memory for a column (its bit) of the section begun last; columns in rising
+ * order. NULL once it failed. */
+void *fl_msg_column(fl_msg_writer *w, int column, size_t size);
+void fl_msg_text(fl_msg_writer *w, fl_msg_op op, const char *text);
+
+/* The packet, with its sum; whole: the sum covers columns too. On failure what
+ * there was is dropped. */
+fleet_status fl_msg_end(fl_msg_writer *w, bool whole, fl_packet **packet);
+
+/* The bytes of a text section as a 0-ended text for fl_free(); NULL: there is
+ * no such section, or no memory. */
+char *fl_msg_get_text(const fl_msg *msg, fl_msg_op op);
+
+/* CRC-32C (Castagnoli) of the bytes, continued from `sum`; 0 at first. */
+uint32_t fl_crc32c(uint32_t sum, const void *data, size_t size);
+
+#endif

@@ -1,0 +1,58 @@
+/* packet.h - a message as frames, and the pool its memory comes from.
+ *
+ * A packet is made, filled and sent, or received and read; it is counted, and
+ * whoever drops the last reference gives its memory back. Frames are 64-byte
+ * aligned where we made them, and may lie anywhere where they were received.
+ *
+ * Threads: fl_packet_keep(), fl_packet_drop() and the pool from any thread; the
+ * rest while nobody else uses the packet.
+ */
+#ifndef FL_NET_PACKET_H
+#define FL_NET_PACKET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+/* More frames than that are no message of ours. */
+enum { FL_MOST_FRAME = 512 };
+
+typedef struct fl_frame {
+    void *data;
+    size_t size;
+} fl_frame;
+
+typedef struct fl_packet fl_packet;
+struct fl_packet {
+    _Atomic int refs;
+    int n_frame, frame_capacity;
+    fl_frame *frame;
+    size_t bytes; /* of all frames */
+
+    /* Give back frames and packet: the pool's, or the socket's. */
+    void (*release)(fl_packet *p);
+    void *owner;     /* release's own */
+    fl_packet *next; /* of a list that the holder keeps */
+};
+
+/* Buffers that were used before: a step that sends as much as the last one
+ * allocates nothing and touches no new page. Bounded: it keeps at most `most`
+ * bytes of idle buffers. It lives on until the last packet is gone. */
+typedef struct fl_packet_pool fl_packet_pool;
+
+fleet_status fl_packet_pool_create(fl_packet_pool **pool, size_t most);
+void fl_packet_pool_destroy(fl_packet_pool *pool); /* NULL is fine */
+
+/* An empty packet with one reference. */
+fleet_status fl_packet_create(fl_packet_pool *pool, fl_packet **p);
+
+/* One more frame of so many bytes, 64-byte aligned, not zeroed; NULL without
+ * memory or with too many frames. Size 0 is fine. */
+void *fl_packet_add(fl_packet *p, size_t size);
+
+fl_packet *fl_packet_keep(fl_packet *p);
+void fl_packet_drop(fl_packet *p); /* NULL is fine */
+
+#endif

@@ -1,0 +1,85 @@
+/* socket.h - ZeroMQ, and nothing of it shows: a listening socket that many
+ * peers talk to (ROUTER), a connected one (DEALER), packets in and out without
+ * copies, a bell to wake who waits. The only <zmq.h> is in zmq.c.
+ *
+ * All sockets of a process share one context, made by the first and ended with
+ * the last, so that inproc:// joins handles of one process. After fork() a
+ * child has none of them: calls give FLEET_ESTATE.
+ *
+ * Threads: a socket may go from thread to thread, with a lock in between; two
+ * at once may not use it. fl_bell_ring() is safe anywhere, in signal handlers
+ * too.
+ */
+#ifndef FL_NET_SOCKET_H
+#define FL_NET_SOCKET_H
+
+#include "net/packet.h"
+
+/* A peer of a listening socket, as ROUTER knows it. */
+enum { FL_PEER_ID = 24 };
+typedef struct fl_peer {
+    uint8_t size;
+    uint8_t id[FL_PEER_ID];
+} fl_peer;
+
+typedef struct fl_socket fl_socket;
+
+/* --- listening -------------------------------------------------------------
+ */
+
+fleet_status fl_socket_listen(fl_socket **s);
+
+/* Bind one more address: "tcp://ip:port" (port 0 or "*": the kernel's choice),
+ * "ipc:///path", "inproc://name". fd >= 0: a listening tcp socket that was
+ * inherited, to be used in place of binding (ZMQ_USE_FD). `bound` gets the
+ * address as it is now, port included; may be NULL. FLEET_EIO names the address
+ * and says what is wrong: in use by another process, no such interface. */
+enum { FL_ADDRESS_SIZE = 128 };
+fleet_status fl_socket_bind(fl_socket *s, const char *address, int fd,
+                            char bound[FL_ADDRESS_SIZE]);
+
+/* --- connected -------------------------------------------------------------
+ */
+
+/* Returns at once: whether anybody is there shows by their answers. */
+fleet_status fl_socket_connect(fl_socket **s, const char *address);
+
+/* Close; what has not gone out within linger_ms is dropped. NULL is fine. */
+void fl_socket_close(fl_socket *s, int linger_ms);
+
+/* --- packets ---------------------------------------------------------------
+ */
+
+/* Send; never waits. Frames of 16 KB and more travel without a copy: the packet
+ * is kept until ZeroMQ is done with them. The caller keeps its own reference.
+ * to: whom (listening sockets only, else NULL). FLEET_ENOENT: no such peer any
+ * more. */
+fleet_status fl_socket_send(fl_socket *s, const fl_peer *to, fl_packet *p);
+
+/* The next packet, with one reference, and who sent it (listening; `from` may
+ * be NULL for a connected one); *p NULL: there is none now. Never waits. What
+ * is no message at all (too many frames, a frame that is too large) is dropped
+ * and counted. */
+fleet_status fl_socket_receive(fl_socket *s, fl_peer *from, fl_packet **p);
+
+uint64_t fl_socket_dropped(const fl_socket *s); /* counted as above */
+
+/* --- waiting ---------------------------------------------------------------
+ */
+
+/* Wakes fl_socket_wait(), once, from any thread or signal handler. */
+typedef struct fl_bell {
+    int fd;
+} fl_bell;
+
+fleet_status fl_bell_create(fl_bell *b);
+void fl_bell_destroy(fl_bell *b);
+void fl_bell_ring(const fl_bell *b);
+void fl_bell_clear(const fl_bell *b);
+
+/* Until one of the sockets has something to receive, the bell (NULL: none)
+ * rings, or timeout_ms are over (0: only look; -1: no end). */
+fleet_status fl_socket_wait(fl_socket *const *s, int n, const fl_bell *bell,
+                            int timeout_ms);
+
+#endif

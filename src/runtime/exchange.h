@@ -1,0 +1,97 @@
+/* exchange.h - how an iteration talks to those who keep the parameters, when
+ * they are not in this process: the interface between plans and src/ps (servers
+ * today, caches and others later), which the facade connects. A store without
+ * one trains by itself.
+ *
+ * A worker's store then has copies of the dense weights, which a pull renews,
+ * and of tables no more than their names. An iteration of a trained program is
+ *
+ *     pull(t + 1)      ahead: while the rows of t + 1 travel, t computes
+ *     arrive(t)        rows of t are there, dense weights are renewed
+ *     ... forward, backward ...
+ *     push(t)
+ *
+ * Nothing is pulled ahead where the next batch is not known yet.
+ *
+ * Threads: one at a time, but stop and fail from any.
+ */
+#ifndef FL_RUNTIME_EXCHANGE_H
+#define FL_RUNTIME_EXCHANGE_H
+
+#include "runtime/store.h"
+
+/* Pulls under way: that of this iteration, and that of the next. */
+enum { FL_N_SLOT = 2 };
+
+/* What a pull asks of one table: keys in, rows out. Each key once. */
+typedef struct fl_pull_part {
+    const uint64_t *key; /* n of them, of that part (rows.h) */
+    int64_t n;
+    const float **row; /* n of them: set by arrive(), valid until the slot's
+                          next pull or drop */
+} fl_pull_part;
+
+typedef struct fl_pull_rows {
+    const fl_rows *rows;
+    fl_pull_part part[FL_N_PART];
+} fl_pull_rows;
+
+/* What a push brings of one table: gradients summed over the merge group. */
+typedef struct fl_push_part {
+    int64_t n;
+    const uint64_t *key;      /* of the i-th: key[which ? which[i] : i] */
+    const uint32_t *which;    /* NULL: as they stand */
+    const float *const *grad; /* dim floats each */
+} fl_push_part;
+
+typedef struct fl_push_rows {
+    const fl_rows *rows;
+    fl_push_part part[FL_N_PART];
+} fl_push_rows;
+
+typedef struct fl_push_param {
+    const fl_param *param;
+    const float *grad; /* param->n of them, summed over the merge group */
+} fl_push_param;
+
+typedef struct fl_push {
+    const fl_push_param *param;
+    int n_param;
+    const fl_push_rows *table;
+    int n_table;
+    int n_batch; /* that the sums are of; 1 where they are not averaged */
+    float learning_rate; /* of this update, factors of parameters left out */
+    float clip; /* factor of a clip that was worked out here; 1: none */
+} fl_push;
+
+typedef struct fl_exchange fl_exchange;
+
+typedef struct fl_exchange_class {
+    /* Ask for rows and, if dense, for the weights. ahead: of the version after
+     * the push that comes next; else of the version after the last push. What
+     * is neither trained nor to be exact (an executor for test) says now: of
+     * whatever there is. Arrays stay the caller's until arrive() or drop(). */
+    fleet_status (*pull)(fl_exchange *x, int slot, const fl_pull_rows *table,
+                         int n_table, bool dense, bool ahead, bool now);
+    fleet_status (*arrive)(fl_exchange *x, int slot);
+    void (*drop)(fl_exchange *x, int slot); /* nobody will ask for it */
+
+    /* Send an update. In sync it returns once all workers' was applied, and
+     * the dense weights and a pull that was made ahead are there. */
+    fleet_status (*push)(fl_exchange *x, const fl_push *p);
+
+    /* The worker's pass is over: returns when that of all is, with the dense
+     * weights of then, and sum[] added up over the workers. */
+    fleet_status (*end_pass)(fl_exchange *x, double *sum, int n);
+
+    /* The dense weights of now. */
+    fleet_status (*refresh)(fl_exchange *x);
+} fl_exchange_class;
+
+struct fl_exchange {
+    const fl_exchange_class *methods;
+    bool sync;       /* every step of every worker is part of one update */
+    int64_t updates; /* that were done, as far as it is known here */
+};
+
+#endif

@@ -142,8 +142,6 @@ typedef struct fl_msg_writer {
     fl_msg_answer answer;
     fl_section section[FL_MSG_MOST_SECTION];
     int n_section;
-    fl_frame frame[FL_MSG_MOST_SECTION * FL_N_COLUMN];
-    int n_frame;
     fleet_status status;
 } fl_msg_writer;
 
@@ -168,5 +166,7 @@ char *fl_msg_get_text(const fl_msg *msg, fl_msg_op op);
 
 /* CRC-32C (Castagnoli) of the bytes, continued from `sum`; 0 at first. */
 uint32_t fl_crc32c(uint32_t sum, const void *data, size_t size);
+uint32_t fl_crc32c_plain(uint32_t sum, const void *data, size_t size); /* the
+                                same without instructions for it: for tests */
 
 #endif

@@ -264,10 +264,10 @@ TEST(a_child_process_gets_no_packet_from_its_parents_pool)
     pid_t pid = fork();
 
     if (pid == 0) {
-        status = fl_packet_create(pool, &q);
+        status = (int)fl_packet_create(pool, &q);
         fl_packet_drop(p);
         fl_packet_pool_destroy(pool);
-        _exit(status == FLEET_ESTATE ? 0 : 1);
+        _exit(status == (int)FLEET_ESTATE ? 0 : 1);
     }
     CHECK_INT(waitpid(pid, &status, 0), pid);
     CHECK_INT(status, 0);

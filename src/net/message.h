@@ -73,12 +73,13 @@ typedef enum fl_msg_op {
     FL_OP_HELLO      /* bytes: JSON */
 } fl_msg_op;
 
-/* Columns, in this order. */
+/* Columns, in this order. Runs come with their column; n_key may stand without
+ * keys, as in an answer in its request's order. */
 enum {
     FL_COLUMN_RUNS = 1,      /* u16 bucket, u16 0, u32 n: n_run of them */
     FL_COLUMN_KEYS = 2,      /* u64: n_key of them */
     FL_COLUMN_COUNTS = 4,    /* u32: n_key of them */
-    FL_COLUMN_VALUES = 8,    /* f32, any number */
+    FL_COLUMN_VALUES = 8,    /* f32 (NORMS, REDUCE: f64), any number */
     FL_COLUMN_VERSIONS = 16, /* u32: n_key of them */
     FL_COLUMN_BYTES = 32,    /* any number */
     FL_COLUMNS = 63,

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -43,6 +44,26 @@ TEST(a_port_in_use_is_said_to_be)
     CHECK_OK(fl_socket_bind(server, "inproc://x", -1, NULL));
     check_bind_fails("inproc://x", -1, FLEET_EIO, "the name is in use");
     net_end(server, NULL);
+}
+
+TEST(an_ipc_path_takes_the_place_of_a_dead_socket_and_of_no_file)
+{
+    char address[FL_ADDRESS_SIZE];
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    fl_socket *server, *client;
+
+    snprintf(address, sizeof address, "ipc://%s", test_file("file", "text"));
+    check_bind_fails(address, -1, FLEET_EIO, "File exists");
+    CHECK(access(address + 6, F_OK) == 0);
+    snprintf(address, sizeof address, "ipc://%s", test_path("dead"));
+    strcpy(at.sun_path, address + 6);
+    CHECK(bind(fd, (struct sockaddr *)&at, sizeof at) == 0);
+    close(fd);
+    server = net_listen(address, NULL);
+    client = net_connect(address);
+    net_talk(server, client, 1);
+    net_end(client, server);
 }
 
 TEST(addresses_that_cannot_be_are_refused_by_name)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 bool fl_descriptors_left(int n)
@@ -49,4 +50,12 @@ bool fl_port_is_sound(const char *address)
         return true;
     n = strspn(colon + 1, "0123456789");
     return n > 0 && n <= 5 && colon[1 + n] == 0 && atoi(colon + 1) <= 65535;
+}
+
+bool fl_path_is_taken(const char *address)
+{
+    struct stat at;
+
+    return strncmp(address, "ipc://", 6) == 0 && lstat(address + 6, &at) == 0 &&
+           !S_ISSOCK(at.st_mode);
 }

@@ -16,4 +16,8 @@ void fl_descriptor_prepare(int fd);
 /* Whether a tcp address ends in a port, or ":*"; others end as they like. */
 bool fl_port_is_sound(const char *address);
 
+/* Whether an ipc address is the path of something that is no socket: ZeroMQ
+ * would remove it. */
+bool fl_path_is_taken(const char *address);
+
 #endif

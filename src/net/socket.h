@@ -35,8 +35,8 @@ fleet_status fl_socket_listen(fl_socket **s);
  * once that succeeded, and closed with it. `bound` gets the address as it is
  * now, port included; may be NULL. FLEET_EIO names the address and says what is
  * wrong: in use by another process, no such interface. FLEET_EINVAL: not an
- * address (names of hosts are none here), no listening socket. An ipc path that
- * is there is replaced, whoever listens at it. */
+ * address (names of hosts are none here), no listening socket. A socket that
+ * is there already at an ipc path is replaced, whoever listens at it. */
 enum { FL_ADDRESS_SIZE = 128 };
 fleet_status fl_socket_bind(fl_socket *s, const char *address, int fd,
                             char bound[FL_ADDRESS_SIZE]);

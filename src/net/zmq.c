@@ -251,6 +251,8 @@ fleet_status fl_socket_bind(fl_socket *s, const char *address, int fd,
 
     FL_TRY(check_process(s));
     FL_TRY(use_address(s, address));
+    if (fl_path_is_taken(address))
+        return address_failed(address, EEXIST);
     if (fd >= 0)
         FL_TRY(use_inherited(s, fd));
     e = zmq_bind(s->zmq, address) == 0 ? 0 : errno;

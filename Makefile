@@ -27,7 +27,7 @@ WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
 # give other bits (docs/adr/0004)
 CFLAGS_  := -std=gnu17 -Iinclude -Isrc -fPIC -fvisibility=hidden -pthread \
             -ffp-contract=off -fno-math-errno $(WARN) $(OPT) $(VARIANT) $(CFLAGS)
-LIBS     := -lcjson -lxxhash -ldnnl -lgomp -lz -lm -lpthread
+LIBS     := -lcjson -lxxhash -lzmq -ldnnl -lgomp -lz -lm -lpthread
 LDFLAGS_ := -pthread $(VARIANT_LD) $(LDFLAGS)
 
 # --- sources ----------------------------------------------------------------

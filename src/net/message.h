@@ -73,12 +73,13 @@ typedef enum fl_msg_op {
     FL_OP_HELLO      /* bytes: JSON */
 } fl_msg_op;
 
-/* Columns, in this order. */
+/* Columns, in this order. Runs come with their column; n_key may stand without
+ * keys, as in an answer in its request's order. */
 enum {
     FL_COLUMN_RUNS = 1,      /* u16 bucket, u16 0, u32 n: n_run of them */
     FL_COLUMN_KEYS = 2,      /* u64: n_key of them */
     FL_COLUMN_COUNTS = 4,    /* u32: n_key of them */
-    FL_COLUMN_VALUES = 8,    /* f32, any number */
+    FL_COLUMN_VALUES = 8,    /* f32 (NORMS, REDUCE: f64), any number */
     FL_COLUMN_VERSIONS = 16, /* u32: n_key of them */
     FL_COLUMN_BYTES = 32,    /* any number */
     FL_COLUMNS = 63,
@@ -142,8 +143,6 @@ typedef struct fl_msg_writer {
     fl_msg_answer answer;
     fl_section section[FL_MSG_MOST_SECTION];
     int n_section;
-    fl_frame frame[FL_MSG_MOST_SECTION * FL_N_COLUMN];
-    int n_frame;
     fleet_status status;
 } fl_msg_writer;
 
@@ -168,5 +167,7 @@ char *fl_msg_get_text(const fl_msg *msg, fl_msg_op op);
 
 /* CRC-32C (Castagnoli) of the bytes, continued from `sum`; 0 at first. */
 uint32_t fl_crc32c(uint32_t sum, const void *data, size_t size);
+uint32_t fl_crc32c_plain(uint32_t sum, const void *data, size_t size); /* the
+                                same without instructions for it: for tests */
 
 #endif

@@ -16,8 +16,8 @@
 
 #include "base/error.h"
 
-/* More frames than that are no message of ours. */
-enum { FL_MOST_FRAME = 512 };
+/* More frames, or a longer one, are no message of ours. */
+enum { FL_MOST_FRAME = 512, FL_MOST_FRAME_BYTES = 64 << 20 };
 
 typedef struct fl_frame {
     void *data;
@@ -39,17 +39,25 @@ struct fl_packet {
 
 /* Buffers that were used before: a step that sends as much as the last one
  * allocates nothing and touches no new page. Bounded: it keeps at most `most`
- * bytes of idle buffers. It lives on until the last packet is gone. */
+ * bytes of idle buffers. It lives on until the last packet is gone. In a child
+ * of fork() it gives nothing (FLEET_ESTATE) and takes nothing back. */
 typedef struct fl_packet_pool fl_packet_pool;
 
 fleet_status fl_packet_pool_create(fl_packet_pool **pool, size_t most);
 void fl_packet_pool_destroy(fl_packet_pool *pool); /* NULL is fine */
 
+/* Memory of the pool for a neighbour in this folder, as a frame's is; give it
+ * back with the size it was taken with. NULL: no memory, or a child of fork(),
+ * with the error's text set. From any thread. */
+void *fl_packet_pool_take(fl_packet_pool *pool, size_t size);
+void fl_packet_pool_give(fl_packet_pool *pool, void *block, size_t size);
+
 /* An empty packet with one reference. */
 fleet_status fl_packet_create(fl_packet_pool *pool, fl_packet **p);
 
 /* One more frame of so many bytes, 64-byte aligned, not zeroed; NULL without
- * memory or with too many frames. Size 0 is fine. */
+ * memory or with too many frames, with the error's text set. Size 0 is fine.
+ * For packets of a pool; their frames may be made shorter (with `bytes`). */
 void *fl_packet_add(fl_packet *p, size_t size);
 
 fl_packet *fl_packet_keep(fl_packet *p);

@@ -31,9 +31,12 @@ fleet_status fl_socket_listen(fl_socket **s);
 
 /* Bind one more address: "tcp://ip:port" (port 0 or "*": the kernel's choice),
  * "ipc:///path", "inproc://name". fd >= 0: a listening tcp socket that was
- * inherited, to be used in place of binding (ZMQ_USE_FD). `bound` gets the
- * address as it is now, port included; may be NULL. FLEET_EIO names the address
- * and says what is wrong: in use by another process, no such interface. */
+ * inherited, to be used in place of binding (ZMQ_USE_FD); it is the socket's
+ * once that succeeded, and closed with it. `bound` gets the address as it is
+ * now, port included; may be NULL. FLEET_EIO names the address and says what is
+ * wrong: in use by another process, no such interface. FLEET_EINVAL: not an
+ * address (names of hosts are none here), no listening socket. A socket that
+ * is there already at an ipc path is replaced, whoever listens at it. */
 enum { FL_ADDRESS_SIZE = 128 };
 fleet_status fl_socket_bind(fl_socket *s, const char *address, int fd,
                             char bound[FL_ADDRESS_SIZE]);
@@ -44,7 +47,8 @@ fleet_status fl_socket_bind(fl_socket *s, const char *address, int fd,
 /* Returns at once: whether anybody is there shows by their answers. */
 fleet_status fl_socket_connect(fl_socket **s, const char *address);
 
-/* Close; what has not gone out within linger_ms is dropped. NULL is fine. */
+/* Close; what has not gone out within linger_ms is dropped. The process's last
+ * socket waits for that, the others do not. NULL is fine. */
 void fl_socket_close(fl_socket *s, int linger_ms);
 
 /* --- packets ---------------------------------------------------------------
@@ -53,13 +57,15 @@ void fl_socket_close(fl_socket *s, int linger_ms);
 /* Send; never waits. Frames of 16 KB and more travel without a copy: the packet
  * is kept until ZeroMQ is done with them. The caller keeps its own reference.
  * to: whom (listening sockets only, else NULL). FLEET_ENOENT: no such peer any
- * more. */
+ * more; a connected socket that has broken for good (its peer talks something
+ * else) is closed and connected anew. FLEET_EINVAL: too many frames, or one of
+ * more than FL_MOST_FRAME_BYTES, which would end the connection. */
 fleet_status fl_socket_send(fl_socket *s, const fl_peer *to, fl_packet *p);
 
 /* The next packet, with one reference, and who sent it (listening; `from` may
  * be NULL for a connected one); *p NULL: there is none now. Never waits. What
- * is no message at all (too many frames, a frame that is too large) is dropped
- * and counted. */
+ * is no message at all (too many frames, a sender with a long name) is dropped
+ * and counted; a frame that is too large ends its connection. */
 fleet_status fl_socket_receive(fl_socket *s, fl_peer *from, fl_packet **p);
 
 uint64_t fl_socket_dropped(const fl_socket *s); /* counted as above */
@@ -78,7 +84,8 @@ void fl_bell_ring(const fl_bell *b);
 void fl_bell_clear(const fl_bell *b);
 
 /* Until one of the sockets has something to receive, the bell (NULL: none)
- * rings, or timeout_ms are over (0: only look; -1: no end). */
+ * rings, which clears it, or timeout_ms are over (0: only look; -1: no end).
+ * 1,023 sockets at most. */
 fleet_status fl_socket_wait(fl_socket *const *s, int n, const fl_bell *bell,
                             int timeout_ms);
 

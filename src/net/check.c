@@ -1,0 +1,61 @@
+/* check.c - see check.h. */
+#include "net/check.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+bool fl_descriptors_left(int n)
+{
+    int fd[64], got = 0;
+
+    while (got < n && got < 64 && (fd[got] = eventfd(0, EFD_CLOEXEC)) >= 0)
+        got++;
+    for (int i = 0; i < got; i++)
+        close(fd[i]);
+    return got == n;
+}
+
+static int option(int fd, int name)
+{
+    int value = -1;
+    socklen_t size = sizeof value;
+
+    return getsockopt(fd, SOL_SOCKET, name, &value, &size) ? -1 : value;
+}
+
+bool fl_descriptor_listens(int fd)
+{
+    return option(fd, SO_ACCEPTCONN) == 1 &&
+           option(fd, SO_PROTOCOL) == IPPROTO_TCP;
+}
+
+void fl_descriptor_prepare(int fd)
+{
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+bool fl_port_is_sound(const char *address)
+{
+    const char *colon = strrchr(address, ':');
+    size_t n;
+
+    if (strncmp(address, "tcp://", 6) != 0 || strcmp(colon, ":*") == 0)
+        return true;
+    n = strspn(colon + 1, "0123456789");
+    return n > 0 && n <= 5 && colon[1 + n] == 0 && atoi(colon + 1) <= 65535;
+}
+
+bool fl_path_is_taken(const char *address)
+{
+    struct stat at;
+
+    return strncmp(address, "ipc://", 6) == 0 && lstat(address + 6, &at) == 0 &&
+           !S_ISSOCK(at.st_mode);
+}

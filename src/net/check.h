@@ -1,0 +1,23 @@
+/* check.h - what ZeroMQ would abort over, or misread, looked at beforehand. */
+#ifndef FL_NET_CHECK_H
+#define FL_NET_CHECK_H
+
+#include <stdbool.h>
+
+/* Whether this process may open so many more descriptors, 64 at most. */
+bool fl_descriptors_left(int n);
+
+/* Whether it is a tcp socket that listens. */
+bool fl_descriptor_listens(int fd);
+
+/* Calls on it do not wait, programs that are started do not get it. */
+void fl_descriptor_prepare(int fd);
+
+/* Whether a tcp address ends in a port, or ":*"; others end as they like. */
+bool fl_port_is_sound(const char *address);
+
+/* Whether an ipc address is the path of something that is no socket: ZeroMQ
+ * would remove it. */
+bool fl_path_is_taken(const char *address);
+
+#endif

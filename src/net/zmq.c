@@ -1,0 +1,597 @@
+/* zmq.c - see socket.h; the only file that knows ZeroMQ. */
+#include "net/socket.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <zmq.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/thread.h"
+#include "net/check.h"
+
+/* ThreadSanitizer does not see how ZeroMQ's threads hand over a message. */
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#define HANDED_OVER(data) __tsan_release(data)
+#define TAKEN_OVER(data)  __tsan_acquire(data)
+#else
+#define HANDED_OVER(data) ((void)(data))
+#define TAKEN_OVER(data)  ((void)(data))
+#endif
+
+enum {
+    COPIED_BELOW = 16 << 10, /* bytes; a copy is cheaper than the hand-over */
+    MOST_IDLE = 1 << 20,   /* bytes of a socket's idle packets, frames apart */
+    MOST_WAIT = 1024,      /* sockets in one fl_socket_wait() */
+    MOST_SOCKET = 16 << 10 /* of a process */
+};
+
+struct fl_socket {
+    void *zmq;
+    bool listening;
+    uint64_t generation; /* of fork() */
+    uint64_t dropped;
+    fl_packet_pool *pool; /* of what fl_socket_receive() gives */
+    char address[FL_ADDRESS_SIZE];
+    zmq_msg_t part[FL_MOST_FRAME + 1]; /* of a message under way */
+};
+
+/* --- the process's context -------------------------------------------------
+ */
+
+static struct {
+    pthread_mutex_t lock;
+    void *zmq; /* NULL: no socket is open */
+    int n_socket;
+} context = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
+
+/* The parent's threads are not there: its context is of no use. */
+static void forget_context(void)
+{
+    pthread_mutex_init(&context.lock, NULL);
+    context.zmq = NULL;
+    context.n_socket = 0;
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, forget_context);
+}
+
+static void *new_context(void)
+{
+    int more = fl_cpu_count() / 8;
+    void *zmq = zmq_ctx_new();
+
+    if (!zmq)
+        return NULL;
+    zmq_ctx_set(zmq, ZMQ_IO_THREADS, 1 + (more < 3 ? more : 3));
+    zmq_ctx_set(zmq, ZMQ_MAX_SOCKETS, MOST_SOCKET);
+    zmq_ctx_set(zmq, ZMQ_BLOCKY, 0); /* nothing lingers unless it says so */
+    return zmq;
+}
+
+/* The last one ends the context. That waits for what still lingers, and for
+ * nothing else: all sockets are closed. */
+static void leave_context(void)
+{
+    void *unused = NULL;
+
+    pthread_mutex_lock(&context.lock);
+    if (--context.n_socket == 0) {
+        unused = context.zmq;
+        context.zmq = NULL;
+    }
+    pthread_mutex_unlock(&context.lock);
+    while (unused && zmq_ctx_term(unused) != 0 && errno == EINTR)
+        ;
+}
+
+static void *context_socket(int type)
+{
+    errno = EMFILE;
+    if (!fl_descriptors_left(context.zmq ? 4 : 16))
+        return NULL; /* ZeroMQ would abort */
+    if (!context.zmq)
+        context.zmq = new_context();
+    return context.zmq ? zmq_socket(context.zmq, type) : NULL;
+}
+
+/* The first socket starts ZeroMQ's threads: they inherit that all signals are
+ * blocked. */
+static fleet_status open_socket(void **socket, int type)
+{
+    sigset_t all, host;
+    int e;
+
+    pthread_once(&watch_once, watch_forks);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &host);
+    pthread_mutex_lock(&context.lock);
+    context.n_socket++;
+    *socket = context_socket(type);
+    e = errno;
+    pthread_mutex_unlock(&context.lock);
+    pthread_sigmask(SIG_SETMASK, &host, NULL);
+    if (*socket)
+        return FLEET_OK;
+    leave_context();
+    return fl_fail(FLEET_EIO, "cannot open a socket: %s", zmq_strerror(e));
+}
+
+/* --- sockets ---------------------------------------------------------------
+ */
+
+static const struct {
+    int name, value;
+} options[] = {
+    {ZMQ_LINGER, 0},
+    {ZMQ_SNDHWM, 0}, /* flow is by byte credits, above */
+    {ZMQ_RCVHWM, 0},
+    {ZMQ_BACKLOG, 1024},
+    {ZMQ_TCP_KEEPALIVE, 1},
+    {ZMQ_TCP_KEEPALIVE_IDLE, 30}, /* seconds */
+    {ZMQ_TCP_KEEPALIVE_INTVL, 10},
+    {ZMQ_TCP_KEEPALIVE_CNT, 6},
+    {ZMQ_CONNECT_TIMEOUT, 3000}, /* ms; then it tries again */
+};
+
+static void set_option(void *socket, int name, int value)
+{
+    zmq_setsockopt(socket, name, &value, sizeof value);
+}
+
+static void set_options(fl_socket *s)
+{
+    const int64_t most = FL_MOST_FRAME_BYTES;
+
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        set_option(s->zmq, options[i].name, options[i].value);
+    zmq_setsockopt(s->zmq, ZMQ_MAXMSGSIZE, &most, sizeof most);
+    if (s->listening)
+        set_option(s->zmq, ZMQ_ROUTER_MANDATORY, 1);
+}
+
+static fleet_status new_socket(fl_socket **s, int type)
+{
+    fleet_status status;
+
+    FL_TRY(FL_NEW(s, sizeof **s));
+    FL_GOTO(failed, fl_packet_pool_create(&(*s)->pool, MOST_IDLE));
+    FL_GOTO(failed, open_socket(&(*s)->zmq, type));
+    (*s)->generation = fl_fork_generation();
+    (*s)->listening = type == ZMQ_ROUTER;
+    set_options(*s);
+    return FLEET_OK;
+failed:
+    fl_packet_pool_destroy((*s)->pool);
+    fl_free(*s);
+    *s = NULL;
+    return status;
+}
+
+static fleet_status check_process(const fl_socket *s)
+{
+    if (s->generation == fl_fork_generation())
+        return FLEET_OK;
+    return fl_fail(FLEET_ESTATE,
+                   "%s: the socket was made before fork(), in the parent",
+                   s->address);
+}
+
+static const char *cause(int e, bool tcp)
+{
+    switch (e) {
+    case EADDRINUSE:
+        return tcp ? "the port is in use by another process"
+                   : "the name is in use";
+    case EADDRNOTAVAIL:
+    case ENODEV:
+        return "no interface of this machine has that address";
+    case EINVAL:
+        return "not an address: tcp://host:port, ipc:///path or inproc://name";
+    case EPROTONOSUPPORT:
+    case ENOCOMPATPROTO:
+        return "not tcp://, ipc:// or inproc://";
+    default:
+        return zmq_strerror(e);
+    }
+}
+
+static fleet_status address_failed(const char *address, int e)
+{
+    bool wrong = e == EINVAL || e == EPROTONOSUPPORT || e == ENOCOMPATPROTO ||
+                 e == ENAMETOOLONG;
+
+    return fl_fail(wrong ? FLEET_EINVAL : FLEET_EIO, "%s: %s", address,
+                   cause(e, strncmp(address, "tcp:", 4) == 0));
+}
+
+static fleet_status use_address(fl_socket *s, const char *address)
+{
+    size_t size = strlen(address) + 1;
+
+    if (size > sizeof s->address)
+        return fl_fail(FLEET_EINVAL, "%.40s...: an address of %zu bytes",
+                       address, size - 1);
+    if (!fl_port_is_sound(address))
+        return address_failed(address, EINVAL);
+    memcpy(s->address, address, size);
+    set_option(s->zmq, ZMQ_IPV6, strchr(address, '[') != NULL);
+    return FLEET_OK;
+}
+
+fleet_status fl_socket_listen(fl_socket **s)
+{
+    return new_socket(s, ZMQ_ROUTER);
+}
+
+/* ZeroMQ would abort when it cannot accept from what it was given, and its
+ * thread wait for a client that is gone again. */
+static fleet_status use_inherited(fl_socket *s, int fd)
+{
+    if (strncmp(s->address, "tcp://", 6) != 0 || !fl_descriptor_listens(fd))
+        return fl_fail(FLEET_EINVAL,
+                       "%s: descriptor %d is no listening tcp socket",
+                       s->address, fd);
+    fl_descriptor_prepare(fd);
+    set_option(s->zmq, ZMQ_USE_FD, fd);
+    return FLEET_OK;
+}
+
+fleet_status fl_socket_bind(fl_socket *s, const char *address, int fd,
+                            char bound[FL_ADDRESS_SIZE])
+{
+    size_t size = sizeof s->address;
+    int e;
+
+    FL_TRY(check_process(s));
+    FL_TRY(use_address(s, address));
+    if (fl_path_is_taken(address))
+        return address_failed(address, EEXIST);
+    if (fd >= 0)
+        FL_TRY(use_inherited(s, fd));
+    e = zmq_bind(s->zmq, address) == 0 ? 0 : errno;
+    set_option(s->zmq, ZMQ_USE_FD, -1);
+    if (e)
+        return address_failed(address, e);
+    zmq_getsockopt(s->zmq, ZMQ_LAST_ENDPOINT, s->address, &size);
+    if (bound)
+        memcpy(bound, s->address, sizeof s->address);
+    return FLEET_OK;
+}
+
+fleet_status fl_socket_connect(fl_socket **s, const char *address)
+{
+    fleet_status status;
+
+    FL_TRY(new_socket(s, ZMQ_DEALER));
+    status = use_address(*s, address);
+    if (status == FLEET_OK && zmq_connect((*s)->zmq, address) != 0)
+        status = address_failed(address, errno);
+    if (status != FLEET_OK) {
+        fl_socket_close(*s, 0);
+        *s = NULL;
+    }
+    return status;
+}
+
+void fl_socket_close(fl_socket *s, int linger_ms)
+{
+    if (!s)
+        return;
+    if (s->generation == fl_fork_generation()) {
+        set_option(s->zmq, ZMQ_LINGER, linger_ms > 0 ? linger_ms : 0);
+        zmq_close(s->zmq);
+        leave_context();
+    }
+    fl_packet_pool_destroy(s->pool);
+    fl_free(s);
+}
+
+/* --- sending ---------------------------------------------------------------
+ */
+
+static void sent(void *data, void *packet)
+{
+    TAKEN_OVER(data);
+    fl_packet_drop(packet);
+}
+
+static int make_part(zmq_msg_t *part, fl_packet *p, const fl_frame *frame)
+{
+    if (frame->size >= COPIED_BELOW) {
+        HANDED_OVER(frame->data);
+        if (zmq_msg_init_data(part, frame->data, frame->size, sent, p) != 0)
+            return -1;
+        fl_packet_keep(p);
+        return 0;
+    }
+    if (zmq_msg_init_size(part, frame->size) != 0)
+        return -1;
+    if (frame->size > 0)
+        memcpy(zmq_msg_data(part), frame->data, frame->size);
+    HANDED_OVER(zmq_msg_data(part));
+    return 0;
+}
+
+static void close_parts(zmq_msg_t *part, int n)
+{
+    for (int i = 0; i < n; i++)
+        zmq_msg_close(&part[i]);
+}
+
+static fleet_status check_frames(const fl_socket *s, const fl_packet *p)
+{
+    if (p->n_frame < 1 || p->n_frame > FL_MOST_FRAME)
+        return fl_fail(FLEET_EINVAL, "%s: a packet of %d frames, not 1 to %d",
+                       s->address, p->n_frame, FL_MOST_FRAME);
+    for (int i = 0; i < p->n_frame; i++)
+        if (p->frame[i].size > FL_MOST_FRAME_BYTES)
+            return fl_fail(
+                FLEET_EINVAL, "%s: frame %d has %zu bytes, more than %d",
+                s->address, i, p->frame[i].size, FL_MOST_FRAME_BYTES);
+    return FLEET_OK;
+}
+
+/* All before the first leaves: a message that was begun is never given up. */
+static fleet_status make_parts(fl_socket *s, fl_packet *p)
+{
+    for (int i = 0; i < p->n_frame; i++)
+        if (make_part(&s->part[i], p, &p->frame[i]) != 0) {
+            close_parts(s->part, i);
+            return fl_fail(FLEET_ENOMEM, "%s: no memory to send %zu bytes",
+                           s->address, p->frame[i].size);
+        }
+    return FLEET_OK;
+}
+
+static int push(void *socket, zmq_msg_t *part, bool more)
+{
+    int flags = ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0), rc;
+
+    do
+        rc = zmq_msg_send(part, socket, flags);
+    while (rc < 0 && errno == EINTR);
+    return rc;
+}
+
+static int push_id(void *socket, const fl_peer *to)
+{
+    zmq_msg_t id;
+    int rc = zmq_msg_init_size(&id, to->size);
+
+    if (rc != 0)
+        return rc;
+    memcpy(zmq_msg_data(&id), to->id, to->size);
+    rc = push(socket, &id, true);
+    if (rc < 0)
+        zmq_msg_close(&id);
+    return rc;
+}
+
+/* An errno, or 0. Only the first part can fail: the rest of a message goes
+ * where that went, or nowhere. */
+static int push_parts(fl_socket *s, const fl_peer *to, int n)
+{
+    int rc = to ? push_id(s->zmq, to) : 0, gone = 0;
+
+    while (rc >= 0 && gone < n) {
+        rc = push(s->zmq, &s->part[gone], gone + 1 < n);
+        gone += rc >= 0;
+    }
+    rc = rc < 0 ? errno : 0;
+    close_parts(s->part + gone, n - gone);
+    return rc;
+}
+
+fleet_status fl_socket_send(fl_socket *s, const fl_peer *to, fl_packet *p)
+{
+    int e;
+
+    FL_TRY(check_process(s));
+    FL_TRY(check_frames(s, p));
+    if (s->listening != (to != NULL))
+        return fl_fail(FLEET_EINVAL, "%s: %s", s->address,
+                       to ? "a connected socket has one peer"
+                          : "to whom? a listening socket has many peers");
+    FL_TRY(make_parts(s, p));
+    e = push_parts(s, to, p->n_frame);
+    if (e == EHOSTUNREACH || e == EAGAIN)
+        return fl_fail(FLEET_ENOENT, "%s: the peer is gone", s->address);
+    if (e)
+        return fl_fail(FLEET_EIO, "%s: cannot send: %s", s->address,
+                       zmq_strerror(e));
+    return FLEET_OK;
+}
+
+/* --- receiving -------------------------------------------------------------
+ */
+
+/* A packet that was received, in one block: parts and frames are behind it. */
+typedef struct received {
+    fl_packet packet; /* the first */
+    fl_packet_pool *pool;
+    zmq_msg_t part[];
+} received;
+
+static size_t received_size(int n)
+{
+    return sizeof(received) +
+           (size_t)n * (sizeof(zmq_msg_t) + sizeof(fl_frame));
+}
+
+static void release_received(fl_packet *p)
+{
+    received *r = (received *)p;
+
+    close_parts(r->part, p->n_frame);
+    fl_packet_pool_give(r->pool, r, received_size(p->n_frame));
+}
+
+/* Takes the first n parts; without memory they are gone. */
+static fleet_status wrap(fl_socket *s, int n, fl_packet **p)
+{
+    received *r = fl_packet_pool_take(s->pool, received_size(n));
+    fl_frame *frame;
+
+    if (!r) {
+        close_parts(s->part, n);
+        return fl_last_code();
+    }
+    frame = (fl_frame *)(void *)&r->part[n];
+    r->pool = s->pool;
+    r->packet = (fl_packet){.refs = 1,
+                            .n_frame = n,
+                            .frame_capacity = n,
+                            .frame = frame,
+                            .release = release_received};
+    for (int i = 0; i < n; i++) {
+        zmq_msg_init(&r->part[i]);
+        zmq_msg_move(&r->part[i], &s->part[i]);
+        frame[i] =
+            (fl_frame){zmq_msg_data(&r->part[i]), zmq_msg_size(&r->part[i])};
+        r->packet.bytes += frame[i].size;
+    }
+    *p = &r->packet;
+    return FLEET_OK;
+}
+
+static int pull(void *socket, zmq_msg_t *part)
+{
+    int rc;
+
+    zmq_msg_init(part);
+    do
+        rc = zmq_msg_recv(part, socket, ZMQ_DONTWAIT);
+    while (rc < 0 && errno == EINTR);
+    if (rc < 0)
+        zmq_msg_close(part); /* keeps errno: there is nothing in it */
+    else
+        TAKEN_OVER(zmq_msg_data(part));
+    return rc;
+}
+
+/* The sender's name, before its message. */
+static int pull_peer(fl_socket *s, fl_peer *from, bool *usable)
+{
+    zmq_msg_t id;
+    size_t size;
+
+    if (pull(s->zmq, &id) < 0)
+        return -1;
+    size = zmq_msg_size(&id);
+    *usable = size <= FL_PEER_ID && zmq_msg_more(&id);
+    if (*usable) {
+        from->size = (uint8_t)size;
+        memcpy(from->id, zmq_msg_data(&id), size);
+    }
+    zmq_msg_close(&id);
+    return 0;
+}
+
+/* All parts of a message; *n of them are kept. */
+static int pull_parts(fl_socket *s, int *n, bool *usable)
+{
+    bool more = true;
+
+    for (*n = 0; more; ++*n) {
+        zmq_msg_t *part;
+
+        if (*n > FL_MOST_FRAME) /* the last place is for what is too much */
+            zmq_msg_close(&s->part[--*n]);
+        part = &s->part[*n];
+        if (pull(s->zmq, part) < 0)
+            return -1;
+        more = zmq_msg_more(part);
+        *usable = *usable && *n < FL_MOST_FRAME &&
+                  zmq_msg_size(part) <= FL_MOST_FRAME_BYTES;
+    }
+    return 0;
+}
+
+/* One message; *n 0: there is none. */
+static fleet_status pull_message(fl_socket *s, fl_peer *from, int *n,
+                                 bool *usable)
+{
+    int rc = 0;
+
+    *usable = true;
+    *n = 0;
+    if (s->listening)
+        rc = pull_peer(s, from, usable);
+    if (rc == 0)
+        rc = pull_parts(s, n, usable);
+    if (rc == 0 || errno == EAGAIN)
+        return FLEET_OK;
+    return fl_fail(FLEET_EIO, "%s: cannot receive: %s", s->address,
+                   zmq_strerror(errno));
+}
+
+fleet_status fl_socket_receive(fl_socket *s, fl_peer *from, fl_packet **p)
+{
+    fl_peer somebody;
+    bool usable;
+    int n;
+
+    *p = NULL;
+    FL_TRY(check_process(s));
+    for (;;) {
+        FL_TRY(pull_message(s, from ? from : &somebody, &n, &usable));
+        if (n == 0)
+            return FLEET_OK;
+        if (usable)
+            return wrap(s, n, p);
+        close_parts(s->part, n);
+        s->dropped++;
+    }
+}
+
+uint64_t fl_socket_dropped(const fl_socket *s)
+{
+    return s->dropped;
+}
+
+/* --- waiting ---------------------------------------------------------------
+ */
+
+static int poll_until(zmq_pollitem_t *item, int n, int timeout_ms)
+{
+    int64_t end = fl_now_ms() + timeout_ms;
+    int64_t left = timeout_ms;
+    int rc;
+
+    while ((rc = zmq_poll(item, n, (long)left)) < 0 && errno == EINTR)
+        if (timeout_ms >= 0) {
+            left = end - fl_now_ms();
+            left = left > 0 ? left : 0;
+        }
+    return rc;
+}
+
+fleet_status fl_socket_wait(fl_socket *const *s, int n, const fl_bell *bell,
+                            int timeout_ms)
+{
+    zmq_pollitem_t item[MOST_WAIT];
+
+    if (n < 0 || n >= MOST_WAIT)
+        return fl_fail(FLEET_EINVAL, "cannot wait for %d sockets, 0 to %d", n,
+                       MOST_WAIT - 1);
+    for (int i = 0; i < n; i++) {
+        FL_TRY(check_process(s[i]));
+        item[i] = (zmq_pollitem_t){.socket = s[i]->zmq, .events = ZMQ_POLLIN};
+    }
+    if (bell)
+        item[n] = (zmq_pollitem_t){.fd = bell->fd, .events = ZMQ_POLLIN};
+    if (poll_until(item, n + (bell != NULL), timeout_ms < 0 ? -1 : timeout_ms) <
+        0)
+        return fl_fail(FLEET_EIO, "cannot wait for messages: %s",
+                       zmq_strerror(errno));
+    if (bell && item[n].revents)
+        fl_bell_clear(bell);
+    return FLEET_OK;
+}

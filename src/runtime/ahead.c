@@ -16,12 +16,10 @@ static size_t size_of_input(const fleet_executor *e)
     return e->program->n_var * sizeof *e->input;
 }
 
-fleet_status fl_executor_ahead(fleet_executor *e, const fl_input *input,
-                               int64_t batch)
+void fl_executor_ahead(fleet_executor *e, const fl_input *input, int64_t batch)
 {
     memcpy(e->next.input, input, size_of_input(e));
     e->next.batch = batch;
-    return FLEET_OK;
 }
 
 static void give_back(fl_exchange *x, fl_pulled *p)
@@ -50,6 +48,16 @@ void fl_executor_drop(fleet_executor *e)
 {
     drop(e, &e->here);
     drop(e, &e->next);
+}
+
+/* In a child process neither the lock nor the exchange is ours. */
+void fl_executor_forget(fleet_executor *e)
+{
+    if (!e->exchange || e->context->fork_generation != fl_fork_generation())
+        return;
+    pthread_rwlock_wrlock(&e->store->lock);
+    fl_executor_drop(e);
+    pthread_rwlock_unlock(&e->store->lock);
 }
 
 static bool take_slot(fl_exchange *x, int *slot)

@@ -49,19 +49,9 @@ fleet_executor *fleet_executor_create(fleet_program *p,
     return e;
 }
 
-/* What was pulled ahead is not wanted any more. */
-static void drop_pulled(fleet_executor *e)
-{
-    if (!e->exchange)
-        return;
-    pthread_rwlock_wrlock(&e->store->lock);
-    fl_executor_drop(e);
-    pthread_rwlock_unlock(&e->store->lock);
-}
-
 static void forget_plans(fleet_executor *e)
 {
-    drop_pulled(e);
+    fl_executor_forget(e);
     while (e->compiled) {
         fl_compiled *next = e->compiled->next;
 
@@ -191,7 +181,7 @@ static fleet_status compile(fleet_executor *e, int64_t batch,
     } else {
         if (n == MOST_PLANS) {
             if (e->here.c == *at)
-                drop_pulled(e);
+                fl_executor_forget(e);
             fl_compiled_destroy(*at);
             *at = NULL;
         }
@@ -368,7 +358,7 @@ fleet_status fl_executor_iterate(fleet_executor *e, int64_t batch)
     FL_TRY(fl_context_check(e->context));
     status = iterate_planned(e, batch);
     if (status != FLEET_OK)
-        drop_pulled(e);
+        fl_executor_forget(e);
     return status;
 }
 
@@ -381,7 +371,7 @@ fleet_status fleet_executor_flush(fleet_executor *e)
     if (e->micro == 0 && !e->exchange)
         return FLEET_OK;
     FL_TRY(fl_context_check(e->context));
-    drop_pulled(e); /* of a version before this update, perhaps */
+    fl_executor_forget(e); /* of a version before this update, perhaps */
     if (e->micro == 0)
         return FLEET_OK;
     pthread_rwlock_wrlock(&e->store->lock);

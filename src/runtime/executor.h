@@ -71,8 +71,11 @@ fleet_status fl_executor_iterate(fleet_executor *e, int64_t batch);
  * rows travel meanwhile. Its memory stays valid until its own iteration is
  * over, or something else was iterated, flushed or failed. A promise that need
  * not be kept; what is wrong with the batch is said in its own iteration. */
-fleet_status fl_executor_ahead(fleet_executor *e, const fl_input *input,
-                               int64_t batch);
+void fl_executor_ahead(fleet_executor *e, const fl_input *input, int64_t batch);
+
+/* What was announced or pulled ahead is not wanted any more: to be called
+ * before its memory goes. */
+void fl_executor_forget(fleet_executor *e);
 
 /* With an exchange: the pass is over for this worker, after a flush. Returns
  * when it is for all, with sum[] over them. Without one nothing happens. */

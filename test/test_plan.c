@@ -4,6 +4,7 @@
  * FLEET_UPDATE_GOLDEN=1 writes the listings anew: read the difference then.
  */
 #define SUITE plan
+#include "fake_exchange.h"
 #include "test.h"
 #include "train_kit.h"
 
@@ -95,6 +96,38 @@ TEST(graphs_are_as_listed)
 {
     check_dump(KIT_MLP, &(kit_options){0}, FLEET_DUMP_DOT, "mlp_program.dot");
     check_dump(KIT_MLP, &(kit_options){0}, FLEET_DUMP_PLAN_DOT, "mlp.dot");
+}
+
+/* The same, by a worker. */
+static void check_worker_dump(kit_kind kind, const kit_options *o, bool sync,
+                              const char *name)
+{
+    char *text;
+    fake_server s;
+    fake_worker w;
+    kit_model m;
+
+    kit_build(&m, kind, o);
+    fake_server_open(&s, m.p, 1, sync);
+    fake_worker_open(&w, &s, m.f, 0);
+    text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
+    check_golden(name, text);
+    fleet_free(text);
+    fake_worker_close(&w);
+    fake_server_close(&s);
+    kit_close(&m);
+}
+
+TEST(plans_of_workers_are_as_listed)
+{
+    const kit_options clip = {.merge = 2, .clip = 1};
+
+    check_worker_dump(KIT_MLP, &(kit_options){0}, true, "mlp_worker.txt");
+    check_worker_dump(KIT_CTR, &(kit_options){0}, true, "wide_deep_worker.txt");
+    check_worker_dump(KIT_CTR, &clip, true,
+                      "wide_deep_worker_merge_clip_sync.txt");
+    check_worker_dump(KIT_CTR, &clip, false,
+                      "wide_deep_worker_merge_clip_async.txt");
 }
 
 TEST(listings_do_not_depend_on_the_threads)
@@ -203,10 +236,20 @@ TEST(a_pass_that_fails_ends_the_list)
 
 /* --- memory and order ---------------------------------------------------- */
 
-/* Which of two memories it lies in; 0: elsewhere. */
+/* Which of three memories it lies in; 0: elsewhere. */
 static int memory_of(const fl_value *v)
 {
-    return v->kind == FL_VALUE_TEMP ? 1 : v->kind == FL_VALUE_KEPT ? 2 : 0;
+    return v->kind == FL_VALUE_TEMP   ? 1
+           : v->kind != FL_VALUE_KEPT ? 0
+           : v->ahead                 ? 3
+                                      : 2;
+}
+
+static size_t size_of_memory(const fl_plan *plan, int memory)
+{
+    return memory == 1   ? plan->arena_bytes
+           : memory == 2 ? plan->kept_bytes
+                         : plan->ahead_bytes;
 }
 
 /* Lifetimes must cover every step that touches a value. */
@@ -243,7 +286,7 @@ static void check_memory(const fl_plan *plan)
             continue;
         CHECK(a->offset % FL_CACHE_LINE == 0);
         CHECK(a->offset + fl_value_bytes(plan, a) <=
-              (memory_of(a) == 1 ? plan->arena_bytes : plan->kept_bytes));
+              size_of_memory(plan, memory_of(a)));
         for (size_t j = 0; j < i; j++) {
             const fl_value *b = &plan->value[j];
 
@@ -278,11 +321,17 @@ static void check_order(const fl_plan *plan)
     free(written);
 }
 
-/* Regions follow each other, hold one kind of split, and updates are last. */
+/* Pulls, what is between, updates. */
+static int run_of(fl_phase phase)
+{
+    return phase == FL_PULL ? 0 : phase == FL_UPDATE ? 2 : 1;
+}
+
+/* Regions follow each other, hold one kind of split and one lane; pulls are
+ * first, and updates last. */
 static void check_regions(const fl_plan *plan)
 {
-    int next = 0;
-    bool update = false;
+    int next = 0, run = 0;
 
     for (size_t r = 0; r < plan->n_region; r++) {
         const fl_region *region = &plan->region[r];
@@ -291,11 +340,11 @@ static void check_regions(const fl_plan *plan)
         for (int i = next; i < next + region->n; i++) {
             CHECK_INT(plan->step[i]->region, r);
             CHECK(plan->step[i]->kernel->split == region->split);
-            CHECK((plan->step[i]->phase == FL_UPDATE) ==
-                  (region->phase == FL_UPDATE));
+            CHECK(plan->step[i]->lane == region->lane);
+            CHECK_INT(run_of(plan->step[i]->phase), run_of(region->phase));
         }
-        CHECK(!update || region->phase == FL_UPDATE);
-        update = region->phase == FL_UPDATE;
+        CHECK(run_of(region->phase) >= run);
+        run = run_of(region->phase);
         next += region->n;
     }
     CHECK_INT(next, plan->n_step);
@@ -332,6 +381,26 @@ TEST(values_that_are_alive_together_never_share_memory)
         check_plans((kit_kind)kind, &(kit_options){0});
         check_plans((kit_kind)kind, &(kit_options){.merge = 3, .clip = 1});
         check_plans((kit_kind)kind, &(kit_options){.optimizer = "momentum"});
+    }
+}
+
+TEST(workers_plans_are_sound_too)
+{
+    static const int64_t batches[] = {1, 17, 100, 1000};
+    fake_server s;
+    fake_worker w;
+    kit_model m;
+
+    for (int i = 0; i < 4; i++) {
+        kit_build(&m, KIT_CTR, &(kit_options){.merge = 1 + i % 2, .clip = 1});
+        fake_server_open(&s, m.p, 1, i < 2);
+        fake_worker_open(&w, &s, m.f, 0);
+        m.e = fleet_executor_create(m.p, NULL);
+        check_plan(&m, batches[i], true);
+        check_plan(&m, batches[i], false);
+        fake_worker_close(&w);
+        fake_server_close(&s);
+        kit_close(&m);
     }
 }
 
@@ -442,5 +511,24 @@ TEST(planning_survives_every_allocation_that_fails)
     while (!plan_without_memory(&m, n))
         n++;
     CHECK(n > 20);
+    kit_close(&m);
+}
+
+TEST(planning_for_a_worker_survives_every_allocation_that_fails)
+{
+    int64_t n = 1;
+    fake_server s;
+    fake_worker w;
+    kit_model m;
+
+    kit_build(&m, KIT_CTR, &(kit_options){.merge = 2, .clip = 1});
+    fake_server_open(&s, m.p, 1, false);
+    fake_worker_open(&w, &s, m.f, 0);
+    m.e = fleet_executor_create(m.p, NULL);
+    while (!plan_without_memory(&m, n))
+        n++;
+    CHECK(n > 20);
+    fake_worker_close(&w);
+    fake_server_close(&s);
     kit_close(&m);
 }

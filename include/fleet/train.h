@@ -29,6 +29,8 @@ typedef struct fleet_train_options {
     void *user;
 } fleet_train_options;
 
+/* Of a training pass with parameter servers: batches, samples and loss over all
+ * workers. */
 typedef struct fleet_train_result {
     int64_t batches, samples;
     double seconds; /* to the last step: from the first one in an executor's
@@ -40,6 +42,10 @@ typedef struct fleet_train_result {
 /* fleet_train_from_dataset - one pass: read, step, until the data ends. A merge
  * group that is not full at the end is applied as it is. options and result may
  * be NULL. Files without a sample are FLEET_OK, with a warning in the log.
+ *
+ * With parameter servers the pass ends for all workers together: it returns
+ * when every worker's data, or callback, has ended it. A worker without a batch
+ * of its own takes part, too. One batch more than the current one is read.
  *
  *   FLEET_ENOENT   a variable that no slot feeds; a file that is not there
  *   FLEET_EDTYPE, FLEET_ESHAPE  a slot that does not fit its variable

@@ -15,8 +15,9 @@ typedef struct pass {
     fl_observer *observer; /* NULL: nobody */
     void *observer_arg;
     fl_stream *stream;
-    int *var;     /* of each slot: the variable it feeds, -1: none */
-    float *shown; /* room for what is printed */
+    int *var;       /* of each slot: the variable it feeds, -1: none */
+    fl_input *next; /* room for the batch that comes next; NULL: nobody asks */
+    float *shown;   /* room for what is printed */
     size_t shown_size;
     fleet_train_result r;
     int64_t started_ns;
@@ -137,12 +138,25 @@ static fleet_status show(pass *p)
 
 /* --- steps --------------------------------------------------------------- */
 
-static void bind_batch(pass *p, const fl_batch *b)
+static void bind_batch(const pass *p, const fl_batch *b, fl_input *input)
 {
     for (int i = 0; i < p->d->n_slot; i++)
         if (p->var[i] >= 0)
-            p->e->input[p->var[i]] =
+            input[p->var[i]] =
                 (fl_input){b->slot[i].values, b->slot[i].offsets};
+}
+
+/* The batch after the one that is about to run, whose rows are to travel
+ * meanwhile. NULL: there is none, or an error, which is said in its turn. */
+static fl_batch *look_ahead(pass *p)
+{
+    fl_batch *b;
+
+    if (!p->next || fl_stream_next(p->stream, &b) != FLEET_OK)
+        return NULL;
+    bind_batch(p, b, p->next);
+    fl_executor_ahead(p->e, p->next, b->rows);
+    return b;
 }
 
 /* The loss of the last iteration; 0 where there is none. */
@@ -168,7 +182,7 @@ static fleet_status step(pass *p, const fl_batch *b)
             p->started_ns = fl_now_ns();
         p->e->has_passed = true;
     }
-    bind_batch(p, b);
+    bind_batch(p, b, p->e->input);
     FL_TRY(fl_executor_iterate(p->e, b->rows));
     p->r.loss += fl_trainer_loss(p->e) * (double)b->rows;
     p->r.batches++;
@@ -178,24 +192,68 @@ static fleet_status step(pass *p, const fl_batch *b)
     return show(p);
 }
 
+/* Run a batch and give it back; *stop: the callback has seen enough. */
+static fleet_status finish_batch(pass *p, fl_batch *b, bool *stop)
+{
+    fleet_status status = step(p, b);
+    int64_t samples = b->rows;
+
+    p->d->share = b->share;
+    fl_stream_release(p->stream, b);
+    FL_TRY(status);
+    *stop = p->o->on_batch &&
+            p->o->on_batch(p->o->user, p->r.batches, samples) != 0;
+    return FLEET_OK;
+}
+
+static fleet_status run_batches(pass *p)
+{
+    fl_batch *b = NULL, *next;
+    fleet_status status;
+    bool stop = false;
+
+    while (!stop) {
+        if (!b) {
+            status = fl_stream_next(p->stream, &b);
+            if (status == FLEET_EEND)
+                return FLEET_OK;
+            FL_TRY(status);
+        }
+        next = look_ahead(p);
+        status = finish_batch(p, b, &stop);
+        if (status != FLEET_OK) {
+            fl_stream_release(p->stream, next);
+            return status;
+        }
+        b = next;
+    }
+    fl_stream_release(p->stream, b);
+    return FLEET_OK;
+}
+
+/* With servers a pass ends for all workers together. */
+static fleet_status end_pass(pass *p)
+{
+    double sum[] = {(double)p->r.batches, (double)p->r.samples, p->r.loss};
+
+    FL_TRY(fleet_executor_flush(p->e));
+    if (!p->e->training || !p->e->store->exchange)
+        return FLEET_OK;
+    FL_TRY(fl_executor_end_pass(p->e, sum, 3));
+    p->r.batches = (int64_t)sum[0];
+    p->r.samples = (int64_t)sum[1];
+    p->r.loss = sum[2];
+    return FLEET_OK;
+}
+
 static fleet_status run(pass *p)
 {
-    for (;;) {
-        fl_batch *b;
-        int64_t samples;
-        fleet_status status = fl_stream_next(p->stream, &b);
+    fleet_status status = run_batches(p);
 
-        if (status == FLEET_EEND)
-            return fleet_executor_flush(p->e);
-        FL_TRY(status);
-        status = step(p, b);
-        samples = b->rows;
-        p->d->share = b->share;
-        fl_stream_release(p->stream, b);
-        FL_TRY(status);
-        if (p->o->on_batch && p->o->on_batch(p->o->user, p->r.batches, samples))
-            return fleet_executor_flush(p->e);
-    }
+    if (status == FLEET_OK)
+        status = end_pass(p);
+    fl_executor_forget(p->e); /* the batches go */
+    return status;
 }
 
 static fleet_status open_pass(pass *p)
@@ -208,6 +266,10 @@ static fleet_status open_pass(pass *p)
         FL_TRY(fl_executor_want(p->e, p->e->program->training.loss));
     FL_TRY(fl_dataset_open(p->d, &p->stream));
     memset(p->e->input, 0, p->e->program->n_var * sizeof *p->e->input);
+    if (p->e->store->exchange)
+        FL_TRY(FL_NEW(&p->next, p->e->program->n_var * sizeof *p->next));
+    if (!p->e->training)
+        FL_TRY(fl_executor_refresh(p->e));
     return match_slots(p);
 }
 
@@ -230,6 +292,7 @@ static fleet_status run_pass(pass *p, fleet_train_result *result)
         FL_WARN(&p->e->context->log, "no sample in the files of this pass");
     fl_stream_close(p->stream);
     fl_free(p->var);
+    fl_free(p->next);
     fl_free(p->shown);
     if (result)
         *result = p->r;

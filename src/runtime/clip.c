@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/exchange.h"
 #include "runtime/lookup.h"
 #include "runtime/pass.h"
+#include "runtime/update.h"
 
 /* A dense block, as the norm counts it. */
 typedef struct block {
@@ -167,10 +169,11 @@ fleet_status fl_pass_clip_global_norm(fl_lowering *l, bool *applied)
     plan->store->optimizer->in_use = true;
     if (plan->store->optimizer->clip_norm <= 0)
         return FLEET_OK;
+    if (plan->store->exchange && plan->store->exchange->sync)
+        return FLEET_OK; /* the norm is that of all workers' mean */
     *applied = true;
     l->phase = FL_UPDATE;
-    if (plan->update < 0)
-        plan->update = fl_object(l, "update", sizeof(fl_update_now));
+    fl_update_value(l);
     param = trained(l, FL_VAR_PARAM, &n_param);
     table = trained(l, FL_VAR_TABLE, &n_table);
     all.operand = fl_arena_alloc(&plan->arena, (size_t)(1 + n_param + n_table) *

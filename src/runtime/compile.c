@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "runtime/exchange.h"
 #include "runtime/executor.h"
 
 static int base_of(const fl_value *v, int i)
@@ -11,7 +12,7 @@ static int base_of(const fl_value *v, int i)
     case FL_VALUE_TEMP:
         return FL_BASE_ARENA;
     case FL_VALUE_KEPT:
-        return FL_BASE_KEPT;
+        return v->ahead ? FL_BASE_AHEAD : FL_BASE_KEPT;
     default:
         return FL_FIRST_BASE + 2 * i; /* a ragged feed has its offsets in the
                                          second */
@@ -40,6 +41,9 @@ static fleet_status place_bases(fl_compiled *c)
                   (FL_FIRST_BASE + 2 * plan->n_value) * sizeof *c->base));
     FL_TRY(FL_NEW(&c->kept, plan->kept_bytes));
     c->base[FL_BASE_KEPT] = c->kept;
+    if (plan->ahead_bytes > 0)
+        FL_TRY(FL_NEW(&c->ahead, FL_N_SLOT * plan->ahead_bytes));
+    fl_compiled_slot(c, 0);
     for (size_t i = 0; i < plan->n_value; i++) {
         fl_value *v = &plan->value[i];
 
@@ -85,6 +89,12 @@ void *fl_compiled_pointer(const fl_compiled *c, int value)
 
     return c->base[root->base] + root->offset +
            (size_t)v->column * fleet_dtype_size(v->dtype);
+}
+
+void fl_compiled_slot(fl_compiled *c, int slot)
+{
+    if (c->ahead)
+        c->base[FL_BASE_AHEAD] = c->ahead + (size_t)slot * c->plan->ahead_bytes;
 }
 
 static fl_arg resolve(const fl_compiled *c, int value)
@@ -140,16 +150,41 @@ static fleet_status resolve_all(fl_compiled *c)
     return FLEET_OK;
 }
 
+/* What pulls write is there once for each slot, and so is made and done. */
+static int slots_of(const fl_instance *in)
+{
+    return in->step->phase == FL_PULL ? FL_N_SLOT : 1;
+}
+
+static fleet_status prepare_one(fl_compiled *c, fl_instance *in)
+{
+    fleet_status status = FLEET_OK;
+
+    for (int s = 0; s < slots_of(in) && status == FLEET_OK; s++) {
+        fl_compiled_slot(c, s);
+        status = in->step->kernel->prepare(in);
+    }
+    fl_compiled_slot(c, 0);
+    return status;
+}
+
 static fleet_status prepare_all(fl_compiled *c)
 {
     for (size_t i = 0; i < c->plan->n_step; i++) {
-        const fl_kernel *k = c->instance[i].step->kernel;
-
         c->n_prepared = i + 1;
-        if (k->prepare)
-            FL_TRY(k->prepare(&c->instance[i]));
+        if (c->instance[i].step->kernel->prepare)
+            FL_TRY(prepare_one(c, &c->instance[i]));
     }
     return FLEET_OK;
+}
+
+static void finish_one(fl_compiled *c, fl_instance *in)
+{
+    for (int s = 0; s < slots_of(in); s++) {
+        fl_compiled_slot(c, s);
+        in->step->kernel->finish(in);
+    }
+    fl_compiled_slot(c, 0);
 }
 
 /* One scratch for each thread, as large as the greediest step wants. */
@@ -237,7 +272,7 @@ void fl_compiled_destroy(fl_compiled *c)
         return;
     for (size_t i = 0; i < c->n_prepared; i++)
         if (c->instance[i].step->kernel->finish)
-            c->instance[i].step->kernel->finish(&c->instance[i]);
+            finish_one(c, &c->instance[i]);
     for (int i = 0; c->scratch && i < c->n_scratch; i++)
         fl_free(c->scratch[i]);
     fl_free(c->scratch);
@@ -247,6 +282,7 @@ void fl_compiled_destroy(fl_compiled *c)
     fl_free(c->state);
     fl_free(c->arg);
     fl_free(c->kept);
+    fl_free(c->ahead);
     fl_free(c->staging);
     fl_free(c->base);
     fl_plan_destroy(c->plan);

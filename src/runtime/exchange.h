@@ -11,9 +11,11 @@
  *     ... forward, backward ...
  *     push(t)
  *
- * Nothing is pulled ahead where the next batch is not known yet.
+ * Nothing is pulled ahead where the next batch is not known yet. A pull ahead
+ * that fails is dropped, and made again when its own iteration begins.
  *
- * Threads: one at a time, but stop and fail from any.
+ * Threads: one at a time, under the store's lock and on the thread that called
+ * the executor; but stop and fail from any.
  */
 #ifndef FL_RUNTIME_EXCHANGE_H
 #define FL_RUNTIME_EXCHANGE_H
@@ -74,7 +76,10 @@ typedef struct fl_exchange_class {
     fleet_status (*pull)(fl_exchange *x, int slot, const fl_pull_rows *table,
                          int n_table, bool dense, bool ahead, bool now);
     fleet_status (*arrive)(fl_exchange *x, int slot);
-    void (*drop)(fl_exchange *x, int slot); /* nobody will ask for it */
+
+    /* Nobody will ask for it, or use its rows any more: also of a slot whose
+     * pull or arrival failed, that has arrived, or that is empty. */
+    void (*drop)(fl_exchange *x, int slot);
 
     /* Send an update. In sync it returns once all workers' was applied, and
      * the dense weights and a pull that was made ahead are there. */
@@ -92,6 +97,10 @@ struct fl_exchange {
     const fl_exchange_class *methods;
     bool sync;       /* every step of every worker is part of one update */
     int64_t updates; /* that were done, as far as it is known here */
+
+    /* Slots that executors have: from a pull to its iteration's end, or to its
+     * drop. Theirs alone. */
+    bool taken[FL_N_SLOT];
 };
 
 #endif

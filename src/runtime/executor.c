@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "runtime/exchange.h"
 
 fleet_executor *fleet_executor_create(fleet_program *p,
                                       const fleet_executor_options *options)
@@ -34,11 +35,14 @@ fleet_executor *fleet_executor_create(fleet_program *p,
     e->program = p;
     e->context = p->context;
     e->store = p->store;
+    e->exchange = p->store->exchange;
     e->training = p->training.loss && !o->for_test;
     e->max_batch = o->max_batch;
     e->fetched = fl_alloc(p->n_var);
     e->input = fl_alloc(p->n_var * sizeof *e->input);
-    if (!e->fetched || !e->input) {
+    e->here.input = fl_alloc(p->n_var * sizeof *e->input);
+    e->next.input = fl_alloc(p->n_var * sizeof *e->input);
+    if (!e->fetched || !e->input || !e->here.input || !e->next.input) {
         fleet_executor_destroy(e);
         return NULL;
     }
@@ -47,6 +51,7 @@ fleet_executor *fleet_executor_create(fleet_program *p,
 
 static void forget_plans(fleet_executor *e)
 {
+    fl_executor_forget(e);
     while (e->compiled) {
         fl_compiled *next = e->compiled->next;
 
@@ -69,6 +74,8 @@ void fleet_executor_destroy(fleet_executor *e)
     fl_free(e->arena);
     fl_free(e->fetched);
     fl_free(e->input);
+    fl_free(e->here.input);
+    fl_free(e->next.input);
     fl_free(e);
 }
 
@@ -173,6 +180,8 @@ static fleet_status compile(fleet_executor *e, int64_t batch,
         *at = (*compiled)->next;
     } else {
         if (n == MOST_PLANS) {
+            if (e->here.c == *at)
+                fl_executor_forget(e);
             fl_compiled_destroy(*at);
             *at = NULL;
         }
@@ -191,6 +200,8 @@ static void set_update(fleet_executor *e, fl_compiled *c, int batches)
 
     if (c->plan->update < 0)
         return;
+    if (e->exchange)
+        e->store->updates = e->exchange->updates;
     now = fl_compiled_pointer(c, c->plan->update);
     now->optimizer = e->store->optimizer;
     now->micro = e->micro;
@@ -209,8 +220,11 @@ static fleet_status apply_update(fleet_executor *e, fl_compiled *c,
                                  int64_t batch)
 {
     set_update(e, c, e->micro);
-    FL_TRY(fl_compiled_run(c, e->context, batch, true));
-    e->store->updates++;
+    FL_TRY(fl_compiled_run(c, e->context, batch, FL_UPDATE));
+    if (e->exchange)
+        e->store->updates = e->exchange->updates;
+    else
+        e->store->updates++;
     set_micro(e, 0);
     return FLEET_OK;
 }
@@ -229,10 +243,12 @@ static fleet_status iterate(fleet_executor *e, fl_compiled *c, int64_t batch)
 {
     fleet_status status;
 
-    fl_compiled_bind(c, e->input, batch);
+    fl_compiled_bind(c, e->input, batch, false);
     set_update(e, c, 1);
-    FL_TRY(fl_compiled_begin(c, batch));
-    status = fl_compiled_run(c, e->context, batch, false);
+    FL_TRY(fl_compiled_begin(c, batch, false));
+    status = fl_compiled_run(c, e->context, batch, FL_FORWARD);
+    if (status != FLEET_OK && c->lane == FL_LANE_COMM)
+        return status; /* others' failure, not the batch's */
     if (status == FLEET_ENUMERIC && e->training) /* a metric has found it */
         return fl_compiled_blame(c, batch, e->n_run);
     if (status == FLEET_EINVAL) /* a label or an id: which batch's? */
@@ -247,6 +263,19 @@ static fleet_status iterate(fleet_executor *e, fl_compiled *c, int64_t batch)
     return apply_update(e, c, batch);
 }
 
+/* Plans are made for a store with its exchange or without. */
+static fleet_status follow_exchange(fleet_executor *e)
+{
+    if (e->exchange == e->store->exchange)
+        return FLEET_OK;
+    if (e->micro > 0)
+        return fl_fail(FLEET_ESTATE, "servers were reached or left inside a "
+                                     "merge group");
+    forget_plans(e);
+    e->exchange = e->store->exchange;
+    return FLEET_OK;
+}
+
 /* Inside a merge group all batches use its first one's plan: the sums are
  * there. */
 fleet_status fl_executor_plan(fleet_executor *e, int64_t batch, fl_compiled **c)
@@ -255,6 +284,7 @@ fleet_status fl_executor_plan(fleet_executor *e, int64_t batch, fl_compiled **c)
         return fl_fail(FLEET_EINVAL,
                        "a batch of %" PRId64 ": expected at most %" PRId64,
                        batch, FL_MOST_BATCH);
+    FL_TRY(follow_exchange(e));
     if (e->micro == 0)
         return compile(e, batch, c);
     *c = e->last;
@@ -266,27 +296,69 @@ fleet_status fl_executor_plan(fleet_executor *e, int64_t batch, fl_compiled **c)
                    batch, e->last->plan->batch);
 }
 
-fleet_status fl_executor_iterate(fleet_executor *e, int64_t batch)
+/* The plan of the batch that was announced; NULL: none was, or there cannot be
+ * one, which its own iteration will say. */
+static fl_compiled *plan_ahead(fleet_executor *e, fl_compiled *here)
 {
+    bool inside =
+        e->training && e->micro + 1 < e->program->training.merge_steps;
     fl_compiled *c;
+
+    if (!e->exchange || e->next.batch == 0 || e->next.batch > FL_MOST_BATCH)
+        return NULL;
+    if (inside)
+        return e->next.batch <= here->plan->batch ? here : NULL;
+    return compile(e, e->next.batch, &c) == FLEET_OK ? c : NULL;
+}
+
+static fleet_status run_locked(fleet_executor *e, fl_compiled *c, int64_t batch,
+                               fl_compiled *next)
+{
+    fleet_status status = fl_store_check(e->store);
+
+    if (status == FLEET_OK && e->exchange)
+        status = fl_executor_pull(e, c, batch, next);
+    if (status == FLEET_OK)
+        status = iterate(e, c, batch);
+    if (status != FLEET_OK && e->micro > 0)
+        set_micro(e, 0); /* a merge group ends without an update: its sums may
+                         hold a part of the batch that failed */
+    if (!e->exchange)
+        return status;
+    if (status == FLEET_OK)
+        fl_executor_pulled(e);
+    else
+        fl_executor_drop(e);
+    return status;
+}
+
+static fleet_status iterate_planned(fleet_executor *e, int64_t batch)
+{
+    fl_compiled *c, *next;
     fleet_status status;
 
-    FL_TRY(fl_context_check(e->context));
     FL_TRY(fl_executor_plan(e, batch, &c));
-    if (c->changes_store)
+    next = plan_ahead(e, c);
+    if (c->changes_store || e->exchange)
         pthread_rwlock_wrlock(&e->store->lock);
     else
         pthread_rwlock_rdlock(&e->store->lock);
     e->n_run++;
     e->last = c;
     e->last_batch = batch;
-    status = fl_store_check(e->store);
-    if (status == FLEET_OK)
-        status = iterate(e, c, batch);
-    if (status != FLEET_OK && e->micro > 0)
-        set_micro(e, 0); /* a merge group ends without an update: its sums may
-                         hold a part of the batch that failed */
+    status = run_locked(e, c, batch, next);
     pthread_rwlock_unlock(&e->store->lock);
+    return status;
+}
+
+fleet_status fl_executor_iterate(fleet_executor *e, int64_t batch)
+{
+    fleet_status status;
+
+    FL_TRY(fl_context_check(e->context));
+    status = iterate_planned(e, batch);
+    if (status != FLEET_OK)
+        fl_executor_forget(e);
     return status;
 }
 
@@ -296,9 +368,12 @@ fleet_status fleet_executor_flush(fleet_executor *e)
 
     if (!e)
         return fl_fail(FLEET_EINVAL, "fleet_executor_flush: no executor");
-    if (e->micro == 0)
+    if (e->micro == 0 && !e->exchange)
         return FLEET_OK;
     FL_TRY(fl_context_check(e->context));
+    fl_executor_forget(e); /* of a version before this update, perhaps */
+    if (e->micro == 0)
+        return FLEET_OK;
     pthread_rwlock_wrlock(&e->store->lock);
     status = apply_update(e, e->last, e->last_batch);
     set_micro(e, 0);

@@ -17,6 +17,7 @@ typedef struct fl_compiled {
     fl_plan *plan;
     char **base;   /* base pointers, see place_bases() */
     char *kept;    /* values that last from iteration to iteration */
+    char *ahead;   /* those of them that are there once per slot */
     char *staging; /* feeds, when they do not fill a plan's capacity */
     char *state;   /* of all instances */
     fl_arg *arg;
@@ -27,8 +28,19 @@ typedef struct fl_compiled {
     struct fl_task_entry *task; /* of regions by parts: step and part */
     int *first_task;            /* by region; one more at the end */
     bool changes_store;
+    fl_step_lane lane; /* of the region that ran last: where a failure is from
+                        */
     struct fl_compiled *next;
 } fl_compiled;
+
+/* A batch and the pull that was made for it, see ahead.c. */
+typedef struct fl_pulled {
+    fl_input *input; /* by variable */
+    int64_t batch;   /* 0: no batch */
+    fl_compiled *c;  /* NULL: nothing is pulled */
+    int slot;        /* of the exchange, and of c */
+    int64_t version; /* in sync: the updates after which it holds */
+} fl_pulled;
 
 struct fleet_executor {
     fleet_program *program;
@@ -44,13 +56,33 @@ struct fleet_executor {
     int64_t last_batch;
     char *arena; /* of all plans: one runs at a time */
     size_t arena_bytes;
-    int micro;       /* batches in the merge group so far */
-    int64_t n_run;   /* iterations, for messages */
-    bool has_passed; /* a pass over a dataset has begun, for its time */
+    int micro;                    /* batches in the merge group so far */
+    int64_t n_run;                /* iterations, for messages */
+    struct fl_exchange *exchange; /* that the plans were made for; or NULL */
+    fl_pulled here, next; /* this iteration's pull; the next one's, if it was
+                             announced */
+    bool has_passed;      /* a pass over a dataset has begun, for its time */
 };
 
 /* One iteration on e->input. */
 fleet_status fl_executor_iterate(fleet_executor *e, int64_t batch);
+
+/* With an exchange: the batch that will follow the next iteration, so that its
+ * rows travel meanwhile. Its memory stays valid until its own iteration is
+ * over, or something else was iterated, flushed or failed. A promise that need
+ * not be kept; what is wrong with the batch is said in its own iteration. */
+void fl_executor_ahead(fleet_executor *e, const fl_input *input, int64_t batch);
+
+/* What was announced or pulled ahead is not wanted any more: to be called
+ * before its memory goes. */
+void fl_executor_forget(fleet_executor *e);
+
+/* With an exchange: the pass is over for this worker, after a flush. Returns
+ * when it is for all, with sum[] over them. Without one nothing happens. */
+fleet_status fl_executor_end_pass(fleet_executor *e, double *sum, int n);
+
+/* With an exchange: dense weights as they are now. Else nothing. */
+fleet_status fl_executor_refresh(fleet_executor *e);
 
 /* Let the variable be fetched from now on; plans may be made anew. */
 fleet_status fl_executor_want(fleet_executor *e, const fleet_var *v);
@@ -73,11 +105,30 @@ fleet_status fl_compile(const fleet_executor *e, int64_t batch,
 void fl_compiled_destroy(fl_compiled *c);
 void *fl_compiled_pointer(const fl_compiled *c, int value);
 
-/* Run the regions of a phase: everything before the update, or the update. */
+/* Let values that are there once per slot be those of this one. */
+void fl_compiled_slot(fl_compiled *c, int slot);
+
+/* Run the regions of a phase: FL_PULL, FL_UPDATE, or FL_FORWARD for all between
+ * them. Before it, unless it is an update, feeds are bound and kernels begin:
+ * for the pull, or for the rest. */
 fleet_status fl_compiled_run(fl_compiled *c, fl_context *context, int64_t batch,
-                             bool update);
-void fl_compiled_bind(fl_compiled *c, const fl_input *input, int64_t batch);
-fleet_status fl_compiled_begin(fl_compiled *c, int64_t batch);
+                             fl_phase phase);
+void fl_compiled_bind(fl_compiled *c, const fl_input *input, int64_t batch,
+                      bool pull);
+fleet_status fl_compiled_begin(fl_compiled *c, int64_t batch, bool pull);
+
+/* --- ahead.c: all of it under the store's lock -------------------------- */
+
+/* Pull for this iteration, unless that was done ahead, and for the next one
+ * with its plan, if there is one. The slot of this one is chosen. */
+fleet_status fl_executor_pull(fleet_executor *e, fl_compiled *c, int64_t batch,
+                              fl_compiled *next);
+
+/* The iteration is over, and the next one's pull is the first now. */
+void fl_executor_pulled(fleet_executor *e);
+
+/* Nothing is pulled or announced any more. */
+void fl_executor_drop(fleet_executor *e);
 
 /* The loss is not finite: run the forward steps one by one and say which is
  * the first to blame. */

@@ -89,10 +89,8 @@ static void part_done(fl_lookup_part *p)
     fl_free(p->sorted);
 }
 
-static void split_finish(fl_instance *in)
+void fl_lookup_done(fl_lookup *k)
 {
-    fl_lookup *k = lookup_of(in);
-
     for (int i = 0; i < FL_N_PART; i++)
         part_done(&k->part[i]);
     fl_free(k->offsets);
@@ -103,6 +101,11 @@ static void split_finish(fl_instance *in)
     fl_free(k->cell);
     fl_free(k->bound);
     memset(k, 0, sizeof *k);
+}
+
+static void split_finish(fl_instance *in)
+{
+    fl_lookup_done(lookup_of(in));
 }
 
 /* Room for n positions; several arrays share a capacity. */
@@ -238,7 +241,7 @@ static fleet_status split_run(const fl_instance *in, const fl_range *r)
     return FLEET_OK;
 }
 
-static const fl_kernel kernel_split = {
+const fl_kernel fl_kernel_rows_split = {
     .name = "rows.split",
     .split = FL_SPLIT_ROWS,
     .prepare = split_prepare,
@@ -247,7 +250,7 @@ static const fl_kernel kernel_split = {
     .run = split_run,
 };
 
-/* --- rows.find ----------------------------------------------------------- */
+/* --- rows.find; or rows.unique, and rows.place when they have come -------- */
 
 static fleet_status find_prepare(fl_instance *in)
 {
@@ -331,7 +334,7 @@ static void point_positions(fl_lookup *k, const fl_lookup_part *p)
     }
 }
 
-static fleet_status find_run(const fl_instance *in, const fl_range *r)
+static fleet_status unique_run(const fl_instance *in, const fl_range *r)
 {
     fl_lookup *k = lookup_of(in);
     int part = (int)r->begin;
@@ -346,17 +349,54 @@ static fleet_status find_run(const fl_instance *in, const fl_range *r)
     FL_TRY(fl_key_set_begin(&p->keys, n));
     FL_TRY(part_room(p, n));
     chain_keys(k, p, part, n_slice);
+    return FLEET_OK;
+}
+
+const fl_kernel fl_kernel_rows_unique = {
+    .name = "rows.unique",
+    .split = FL_SPLIT_PARTS,
+    .prepare = find_prepare,
+    .run = unique_run,
+};
+
+static fleet_status find_run(const fl_instance *in, const fl_range *r)
+{
+    fl_lookup *k = lookup_of(in);
+    fl_lookup_part *p = &k->part[r->begin];
+
+    FL_TRY(unique_run(in, r));
     FL_TRY(k->rows->methods->find(k->rows, p->keys.key, p->keys.n, p->row));
     FL_TRY(fill_unknown(k, p));
     point_positions(k, p);
     return FLEET_OK;
 }
 
-static const fl_kernel kernel_find = {
+const fl_kernel fl_kernel_rows_find = {
     .name = "rows.find",
     .split = FL_SPLIT_PARTS,
     .prepare = find_prepare,
     .run = find_run,
+};
+
+static fleet_status place_prepare(fl_instance *in)
+{
+    in->n_part = FL_N_PART;
+    return FLEET_OK;
+}
+
+static fleet_status place_run(const fl_instance *in, const fl_range *r)
+{
+    fl_lookup *k = lookup_of(in);
+
+    point_positions(k, &k->part[r->begin]);
+    return FLEET_OK;
+}
+
+const fl_kernel fl_kernel_rows_place = {
+    .name = "rows.place",
+    .split = FL_SPLIT_PARTS,
+    .prepare = place_prepare,
+    .run = place_run,
 };
 
 /* --- rows.gather --------------------------------------------------------- */
@@ -440,134 +480,9 @@ static fleet_status gather_run(const fl_instance *in, const fl_range *r)
     return FLEET_OK;
 }
 
-static const fl_kernel kernel_gather = {
+const fl_kernel fl_kernel_rows_gather = {
     .name = "rows.gather",
     .split = FL_SPLIT_ROWS,
     .prepare = gather_prepare,
     .run = gather_run,
 };
-
-/* --- emission ------------------------------------------------------------ */
-
-/* A lane for each id of a dense slot, one for a ragged slot. */
-static int lanes_of(const fl_lookup_slot *slot)
-{
-    return slot->ids->ragged ? 1 : (int)fl_shape_cols(&slot->ids->shape);
-}
-
-static const fl_lookup_config *make_config(fl_lowering *l,
-                                           const fleet_var *table,
-                                           const fl_lookup_slot *slot,
-                                           int n_slot)
-{
-    fl_lookup_config c = {.table = table, .n_out = n_slot};
-    fl_lane *lane;
-
-    for (int i = 0; i < n_slot; i++)
-        c.n_lane += lanes_of(&slot[i]);
-    c.lane = lane =
-        fl_arena_alloc(&l->plan->arena, (size_t)c.n_lane * sizeof *lane);
-    for (int i = 0; lane && i < n_slot; i++)
-        for (int j = 0; j < lanes_of(&slot[i]); j++) {
-            *lane++ = (fl_lane){.ids = FIRST_IDS + i,
-                                .column = j,
-                                .out = i,
-                                .out_column = j * table->shape.dim[1],
-                                .ragged = slot[i].ids->ragged,
-                                .mean = slot[i].mean && slot[i].ids->ragged};
-            c.ragged = c.ragged || slot[i].ids->ragged;
-        }
-    c.merged = l->program->training.merge_steps > 1;
-    return lane ? fl_config(l, &c, sizeof c) : NULL;
-}
-
-/* Operands of a step: `first` given ones, then n more. */
-static fl_operand *operands(fl_lowering *l, int n)
-{
-    fl_operand *o = fl_arena_alloc(&l->plan->arena, (size_t)n * sizeof *o);
-
-    if (!o && l->status == FLEET_OK)
-        l->status = FLEET_ENOMEM;
-    return o;
-}
-
-int fl_lookup_forward(fl_lowering *l, const fl_node *n, const fleet_var *table,
-                      const fl_lookup_slot *slot, int n_slot)
-{
-    const fl_lookup_config *c = make_config(l, table, slot, n_slot);
-    int lookup = fl_object(l, "lookup", sizeof(fl_lookup));
-    int rows = fl_value_of(l, table);
-    fl_operand *o = operands(l, FIRST_OUT + n_slot);
-
-    if (!c || !o)
-        return -1;
-    o[THE_LOOKUP] = (fl_operand)FL_W(lookup);
-    for (int i = 0; i < n_slot; i++)
-        o[FIRST_IDS + i] = (fl_operand)FL_R(fl_value_of(l, slot[i].ids));
-    fl_emit(l, &kernel_split, n, c, o, FIRST_IDS + n_slot);
-    FL_EMIT(l, &kernel_find, n, c, FL_RW(lookup), FL_R(rows));
-    o[THE_LOOKUP] = (fl_operand)FL_R(lookup);
-    o[THE_TABLE] = (fl_operand)FL_R(rows);
-    for (int i = 0; i < n_slot; i++)
-        o[FIRST_OUT + i] = (fl_operand)FL_W(fl_value_of(l, slot[i].out));
-    fl_emit(l, &kernel_gather, n, c, o, FIRST_OUT + n_slot);
-    return lookup;
-}
-
-void fl_lookup_gradient(fl_lowering *l, const fl_node *n,
-                        const fleet_var *table, const fl_lookup_slot *slot,
-                        int n_slot, int lookup)
-{
-    const fl_lookup_config *c = make_config(l, table, slot, n_slot);
-    fl_operand *o = operands(l, FIRST_OUT + n_slot);
-    fl_sparse sparse = {.table = table,
-                        .rows = fl_value_of(l, table),
-                        .lookup = lookup,
-                        .config = c};
-
-    if (!c || !o)
-        return;
-    o[THE_LOOKUP] = (fl_operand)FL_RW(lookup);
-    o[THE_TABLE] = (fl_operand){-1, FL_READ};
-    for (int i = 0; i < n_slot; i++)
-        o[FIRST_OUT + i] = (fl_operand)FL_R(fl_gradient_of(l, slot[i].out));
-    fl_emit(l, &fl_kernel_rows_sum, n, c, o, FIRST_OUT + n_slot);
-    sparse.gradient = o + FIRST_OUT;
-    sparse.n_gradient = n_slot;
-    if (fl_grow(&l->plan->sparse, &l->plan->sparse_capacity,
-                l->plan->n_sparse + 1, sizeof sparse) != FLEET_OK) {
-        l->status = FLEET_ENOMEM;
-        return;
-    }
-    l->plan->sparse[l->plan->n_sparse++] = sparse;
-}
-
-/* A step on sums that may lie in the outputs' gradients: these live on. */
-static void emit_on_sums(fl_lowering *l, const fl_kernel *kernel,
-                         const fl_sparse *s, fl_operand third)
-{
-    fl_operand *o = operands(l, 3 + s->n_gradient);
-
-    if (!o)
-        return;
-    o[0] = (fl_operand)FL_RW(s->lookup);
-    o[1] = (fl_operand)FL_R(l->plan->update);
-    o[2] = third;
-    memcpy(o + 3, s->gradient, (size_t)s->n_gradient * sizeof *o);
-    fl_emit(l, kernel, NULL, s->config, o, 3 + s->n_gradient);
-}
-
-void fl_lookup_merge(fl_lowering *l, const fl_sparse *s)
-{
-    emit_on_sums(l, &fl_kernel_rows_merge, s, (fl_operand){-1, FL_READ});
-}
-
-void fl_lookup_norm(fl_lowering *l, const fl_sparse *s, int norms)
-{
-    emit_on_sums(l, &fl_kernel_rows_norm, s, (fl_operand)FL_W(norms));
-}
-
-void fl_lookup_update(fl_lowering *l, const fl_sparse *s)
-{
-    emit_on_sums(l, &fl_kernel_rows_update, s, (fl_operand)FL_RW(s->rows));
-}

@@ -8,6 +8,20 @@
  *   rows.merge   per part: sums of several batches added
  *   rows.update  per part: missing rows made, the rule applied
  *
+ * With an exchange (exchange.h) the rows are elsewhere, and the first steps are
+ * done for a batch while the one before it is computed:
+ *
+ *   rows.split   as above
+ *   rows.unique  per part: duplicates removed
+ *   ps.pull      the keys of all lookups of the plan are asked for
+ *   ps.arrive    their rows have come
+ *   rows.place   per part: positions point to them
+ *   rows.gather, rows.sum, rows.merge  as above
+ *   ps.push      the sums are sent
+ *
+ * The lookup that the steps hand on is then there twice, once per slot, and the
+ * sums of a merge group are beside both.
+ *
  * An id's place in the batch is its position: ids are numbered by sample, then
  * slot, then place in the slot. A slot of L ids without an own combiner counts
  * as L lanes; a ragged one as one lane.
@@ -32,8 +46,11 @@ void fl_lookup_gradient(fl_lowering *l, const fl_node *n,
                         int n_slot, int lookup);
 
 /* For the passes: steps on a table's gradient. */
-void fl_lookup_merge(fl_lowering *l, const fl_sparse *s);
+void fl_lookup_merge(fl_lowering *l, fl_sparse *s);
 void fl_lookup_norm(fl_lowering *l, const fl_sparse *s, int norms);
 void fl_lookup_update(fl_lowering *l, const fl_sparse *s);
+
+/* The value of the lookup whose sums an update is made of. */
+int fl_lookup_sums(const fl_sparse *s);
 
 #endif

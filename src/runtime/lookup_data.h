@@ -80,6 +80,15 @@ fleet_status fl_key_set_begin(fl_key_set *s, int64_t most);
 uint32_t fl_key_set_add(fl_key_set *s, uint64_t key, bool *is_new);
 void fl_key_set_done(fl_key_set *s);
 
+/* Free what it has; it is zero then. */
+void fl_lookup_done(fl_lookup *k);
+
+/* The keys of a part that are to be changed, as an update or a push takes
+ * them: merged sums get their pointers in grad. On failure nothing is lost. */
+fleet_status fl_lookup_point_to_sums(const fl_lookup *k, fl_lookup_part *p);
+
+extern const fl_kernel fl_kernel_rows_split, fl_kernel_rows_find,
+    fl_kernel_rows_unique, fl_kernel_rows_place, fl_kernel_rows_gather;
 extern const fl_kernel fl_kernel_rows_sum, fl_kernel_rows_merge,
     fl_kernel_rows_norm, fl_kernel_rows_update;
 

@@ -7,7 +7,14 @@
 #include "runtime/plan.h"
 #include "runtime/simd.h"
 
-enum { THE_LOOKUP, THE_UPDATE, THE_TABLE, THE_NORMS = 2, FIRST_OUT = 2 };
+enum {
+    THE_LOOKUP,
+    THE_UPDATE,
+    THE_TABLE,
+    THE_NORMS = 2,
+    THE_SUMS = 2, /* absent: in the lookup */
+    FIRST_OUT = 2
+};
 
 static fl_lookup *lookup_of(const fl_instance *in)
 {
@@ -155,38 +162,62 @@ static fleet_status widen(fl_key_set *s, int64_t most)
     return status;
 }
 
+/* Where merged sums are. */
+static fl_lookup *sums_of(const fl_instance *in)
+{
+    return in->arg[THE_SUMS].base ? fl_ptr(in, THE_SUMS) : lookup_of(in);
+}
+
+static fleet_status merge_prepare(fl_instance *in)
+{
+    sums_of(in)->rows = lookup_of(in)->rows;
+    return by_parts(in);
+}
+
+static void merge_finish(fl_instance *in)
+{
+    if (in->arg[THE_SUMS].base)
+        fl_lookup_done(sums_of(in));
+}
+
+/* One key's gradient into the sums, in which there is room for it. */
+static void merge_one(fl_lookup_part *p, uint64_t key, const float *grad,
+                      int64_t dim)
+{
+    bool is_new;
+    uint32_t u = fl_key_set_add(&p->merged, key, &is_new);
+    float *sum = p->merged_sum + (int64_t)u * dim;
+
+    if (is_new)
+        memcpy(sum, grad, (size_t)dim * sizeof *sum);
+    else
+        fl_simd_best()->add(sum, sum, grad, dim);
+}
+
 static fleet_status merge_run(const fl_instance *in, const fl_range *r)
 {
-    const fl_simd *simd = fl_simd_best();
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
     fl_lookup *k = lookup_of(in);
-    fl_lookup_part *p = &k->part[r->begin];
+    const fl_lookup_part *p = &k->part[r->begin];
+    fl_lookup_part *to = &sums_of(in)->part[r->begin];
     int64_t dim = k->rows->dim;
 
     if (now->micro == 0)
-        FL_TRY(fl_key_set_begin(&p->merged, (int64_t)p->merged.capacity));
-    FL_TRY(widen(&p->merged, p->merged.n + p->n_grad));
-    FL_TRY(fl_grow(&p->merged_sum, &p->merged_capacity,
-                   (size_t)((p->merged.n + p->n_grad) * dim),
-                   sizeof *p->merged_sum));
-    for (int64_t i = 0; i < p->n_grad; i++) {
-        bool is_new;
-        uint32_t u =
-            fl_key_set_add(&p->merged, p->keys.key[p->which[i]], &is_new);
-        float *sum = p->merged_sum + (int64_t)u * dim;
-
-        if (is_new)
-            memcpy(sum, p->grad[i], (size_t)dim * sizeof *sum);
-        else
-            simd->add(sum, sum, p->grad[i], dim);
-    }
+        FL_TRY(fl_key_set_begin(&to->merged, (int64_t)to->merged.capacity));
+    FL_TRY(widen(&to->merged, to->merged.n + p->n_grad));
+    FL_TRY(fl_grow(&to->merged_sum, &to->merged_capacity,
+                   (size_t)((to->merged.n + p->n_grad) * dim),
+                   sizeof *to->merged_sum));
+    for (int64_t i = 0; i < p->n_grad; i++)
+        merge_one(to, p->keys.key[p->which[i]], p->grad[i], dim);
     return FLEET_OK;
 }
 
 const fl_kernel fl_kernel_rows_merge = {
     .name = "rows.merge",
     .split = FL_SPLIT_PARTS,
-    .prepare = by_parts,
+    .prepare = merge_prepare,
+    .finish = merge_finish,
     .run = merge_run,
 };
 
@@ -277,12 +308,18 @@ static fleet_status rows_to_change(fl_lookup *k, fl_lookup_part *p)
     return FLEET_OK;
 }
 
-/* A group's rows are looked up anew: they came from several batches. */
-static fleet_status merged_rows_to_change(fl_lookup *k, fl_lookup_part *p)
+fleet_status fl_lookup_point_to_sums(const fl_lookup *k, fl_lookup_part *p)
 {
     FL_TRY(grad_room(p, p->merged.n));
     for (int64_t i = 0; i < p->merged.n; i++)
         p->grad[i] = p->merged_sum + i * k->rows->dim;
+    return FLEET_OK;
+}
+
+/* A group's rows are looked up anew: they came from several batches. */
+static fleet_status merged_rows_to_change(fl_lookup *k, fl_lookup_part *p)
+{
+    FL_TRY(fl_lookup_point_to_sums(k, p));
     return k->rows->methods->make(k->rows, p->merged.key, p->merged.n,
                                   p->target);
 }

@@ -161,7 +161,7 @@ int fl_temp(fl_lowering *l, const char *name, fleet_dtype dtype,
     return new_value(l, &like);
 }
 
-int fl_object(fl_lowering *l, const char *name, size_t size)
+static int object_of(fl_lowering *l, const char *name, size_t size, bool ahead)
 {
     fl_value like = {.name = name,
                      .kind = FL_VALUE_KEPT,
@@ -169,9 +169,20 @@ int fl_object(fl_lowering *l, const char *name, size_t size)
                      .shape = fl_shape_1((int64_t)size),
                      .root = -1,
                      .object = size,
+                     .ahead = ahead,
                      .ld = 1};
 
     return new_value(l, &like);
+}
+
+int fl_object(fl_lowering *l, const char *name, size_t size)
+{
+    return object_of(l, name, size, false);
+}
+
+int fl_object_ahead(fl_lowering *l, const char *name, size_t size)
+{
+    return object_of(l, name, size, true);
 }
 
 const void *fl_config(fl_lowering *l, const void *config, size_t size)
@@ -190,7 +201,7 @@ void fl_emit(fl_lowering *l, const fl_kernel *kernel, const fl_node *node,
                     .node = node,
                     .config = config,
                     .phase = l->phase,
-                    .lane = FL_LANE_COMPUTE,
+                    .lane = l->lane,
                     .period = 1};
 
     if (l->phase == FL_UPDATE)
@@ -467,7 +478,7 @@ fleet_status fl_plan_build(const fleet_program *program, fl_store *store,
     (*plan)->training = training;
     (*plan)->batch = batch;
     (*plan)->slice = fl_slice_rows(batch);
-    (*plan)->loss = (*plan)->update = -1;
+    (*plan)->loss = (*plan)->update = (*plan)->pull = -1;
     l.plan = *plan;
     status = allocate(&l, fetched);
     if (status == FLEET_OK)

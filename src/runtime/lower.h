@@ -30,6 +30,7 @@ struct fl_lowering {
     fl_plan *plan;
     fleet_status status; /* sticky */
     fl_phase phase;
+    fl_step_lane lane;
     bool *needed;  /* nodes that run, by id */
     bool *wants;   /* variables that need a gradient, by id */
     bool *fetched; /* variables, by id */
@@ -70,6 +71,9 @@ int fl_temp(fl_lowering *l, const char *name, fleet_dtype dtype,
 
 /* An object of the executor's, zeroed at its start. */
 int fl_object(fl_lowering *l, const char *name, size_t size);
+
+/* The same for a step of FL_PULL to write: one for each slot. */
+int fl_object_ahead(fl_lowering *l, const char *name, size_t size);
 
 /* A copy for fl_step.config; NULL without memory, which is remembered. */
 const void *fl_config(fl_lowering *l, const void *config, size_t size);

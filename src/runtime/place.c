@@ -94,8 +94,10 @@ static void place_kept(fl_plan *plan)
 
         if (v->root != (int)i || v->kind != FL_VALUE_KEPT)
             continue;
-        v->offset = plan->kept_bytes;
-        plan->kept_bytes += whole_lines(fl_value_bytes(plan, v));
+        size_t *bytes = v->ahead ? &plan->ahead_bytes : &plan->kept_bytes;
+
+        v->offset = *bytes;
+        *bytes += whole_lines(fl_value_bytes(plan, v));
     }
 }
 

@@ -29,6 +29,7 @@ typedef struct fl_value {
     size_t object;        /* KEPT: not numbers but so many bytes */
     void *pointer;        /* into the store, where var does not say it */
     float first;          /* KEPT: every element at the start */
+    bool ahead;           /* KEPT: written by FL_PULL, there once per slot */
     bool fetched;         /* may be read after the iteration */
     bool zero_tail;       /* rows past the batch must read as zero */
 
@@ -48,13 +49,16 @@ typedef struct fl_operand {
 
 /* When a step runs. */
 typedef enum fl_phase {
+    FL_PULL, /* perhaps while the iteration before this one is under way */
     FL_FORWARD,
     FL_BACKWARD,
     FL_MERGE, /* every iteration, after backward */
     FL_UPDATE /* once per merge group */
 } fl_phase;
 
-typedef enum fl_step_lane { FL_LANE_COMPUTE, FL_LANE_HOST } fl_step_lane;
+/* Who does it: the pool's threads; or the exchange, which is called on the
+ * executor's own thread. */
+typedef enum fl_step_lane { FL_LANE_COMPUTE, FL_LANE_COMM } fl_step_lane;
 
 typedef struct fl_step {
     const fl_kernel *kernel;
@@ -72,7 +76,8 @@ typedef struct fl_step {
 typedef struct fl_region {
     int first, n; /* steps of the plan */
     fl_split split;
-    fl_phase phase; /* FL_UPDATE, or anything else */
+    fl_phase phase; /* FL_PULL, FL_UPDATE, or FL_FORWARD for all between */
+    fl_step_lane lane;
 } fl_region;
 
 /* A table's gradient: what a lookup has summed up. */
@@ -80,6 +85,7 @@ typedef struct fl_sparse {
     const fleet_var *table;
     int rows;   /* value of the table */
     int lookup; /* value: fl_lookup */
+    int sums;   /* value: the fl_lookup that has the merged sums; -1: lookup */
     const struct fl_lookup_config *config;
     const fl_operand *gradient; /* of the outputs, which sums may point into */
     int n_gradient;
@@ -112,8 +118,10 @@ typedef struct fl_plan {
     int *gradient_of;   /* its gradient's value, -1: none */
     int loss;           /* value, -1: none */
     int update;         /* value: an fl_update_now, -1: none */
+    int pull;           /* value: begins with an fl_pull_now, -1: none */
     size_t arena_bytes; /* of TEMP; the executor's plans share one arena */
     size_t kept_bytes;  /* of KEPT: the plan's own */
+    size_t ahead_bytes; /* of KEPT and ahead, for each slot */
     fl_text passes;     /* names of those that applied */
 } fl_plan;
 
@@ -124,12 +132,19 @@ typedef struct fl_update_now {
     int micro; /* which batch of the merge group this is, from 0 */
 } fl_update_now;
 
+/* What a pull is told: which slot of the exchange, and of which version. */
+typedef struct fl_pull_now {
+    int slot;
+    bool ahead;
+} fl_pull_now;
+
 /* The largest batch that a plan is made for. */
 #define FL_MOST_BATCH ((int64_t)1 << 31)
 
-/* Base pointers of values: one for the arena, one for what is kept, two per
- * feed (values, offsets), one per thing in the store. */
-enum { FL_BASE_ARENA, FL_BASE_KEPT, FL_FIRST_BASE };
+/* Base pointers of values: one for the arena, one for what is kept, one for
+ * what a slot has of it, two per feed (values, offsets), one per thing in the
+ * store. */
+enum { FL_BASE_ARENA, FL_BASE_KEPT, FL_BASE_AHEAD, FL_FIRST_BASE };
 
 /* Which variables may be fetched: by var id; NULL: none. */
 fleet_status fl_plan_build(const fleet_program *program, fl_store *store,

@@ -5,14 +5,14 @@
 
 static const char *phase_name(fl_phase phase)
 {
-    static const char *const names[] = {"forward", "backward", "merge",
+    static const char *const names[] = {"pull", "forward", "backward", "merge",
                                         "update"};
     return names[phase];
 }
 
 static const char *lane_name(fl_step_lane lane)
 {
-    return lane == FL_LANE_HOST ? "host" : "compute";
+    return lane == FL_LANE_COMM ? "comm" : "compute";
 }
 
 static const char *kind_name(fl_value_kind kind)
@@ -72,7 +72,8 @@ static void print_value(const fl_plan *plan, int i, fl_text *out)
                     v->column, v->ld);
     else if ((v->kind == FL_VALUE_TEMP || v->kind == FL_VALUE_KEPT) &&
              v->end >= 0)
-        fl_text_add(out, " at %zu regions %d-%d", v->offset, v->begin, v->end);
+        fl_text_add(out, " at %zu%s regions %d-%d", v->offset,
+                    v->ahead ? " of a slot" : "", v->begin, v->end);
     fl_text_add(out, "\n");
 }
 

@@ -125,25 +125,27 @@ static fleet_status run_region(fl_compiled *c, fl_pool *pool, size_t r,
 }
 
 fleet_status fl_compiled_run(fl_compiled *c, fl_context *context, int64_t batch,
-                             bool update)
+                             fl_phase phase)
 {
     fl_pool *pool = fl_pool_acquire(context->pool) ? context->pool : NULL;
     fleet_status status = FLEET_OK;
 
     for (size_t r = 0; r < c->plan->n_region && status == FLEET_OK; r++)
-        if ((c->plan->region[r].phase == FL_UPDATE) == update)
+        if (c->plan->region[r].phase == phase) {
+            c->lane = c->plan->region[r].lane;
             status = run_region(c, pool, r, batch);
+        }
     if (pool)
         fl_pool_release(pool);
     return status;
 }
 
-fleet_status fl_compiled_begin(fl_compiled *c, int64_t batch)
+fleet_status fl_compiled_begin(fl_compiled *c, int64_t batch, bool pull)
 {
     for (size_t i = 0; i < c->plan->n_step; i++) {
         const fl_instance *in = &c->instance[i];
 
-        if (in->step->kernel->begin)
+        if (in->step->kernel->begin && (in->step->phase == FL_PULL) == pull)
             FL_TRY(in->step->kernel->begin(in, batch));
     }
     return FLEET_OK;
@@ -166,7 +168,8 @@ static const void *stage(fl_compiled *c, const fl_value *v, const void *data,
     return copy;
 }
 
-void fl_compiled_bind(fl_compiled *c, const fl_input *input, int64_t batch)
+void fl_compiled_bind(fl_compiled *c, const fl_input *input, int64_t batch,
+                      bool pull)
 {
     const fl_plan *plan = c->plan;
 
@@ -178,7 +181,7 @@ void fl_compiled_bind(fl_compiled *c, const fl_input *input, int64_t batch)
         if (v->kind != FL_VALUE_FEED || v->root != (int)i)
             continue;
         from = &input[v->var->id];
-        data = stage(c, v, from->data, batch);
+        data = pull ? from->data : stage(c, v, from->data, batch);
         /* feeds are only read; the table of bases is of one type for all */
         memcpy(&c->base[v->base], &data, sizeof data);
         memcpy(&c->base[v->base + 1], &from->offsets, sizeof from->offsets);
@@ -269,8 +272,9 @@ fleet_status fl_compiled_blame(fl_compiled *c, int64_t batch, int64_t n_run)
         bad = find_bad(c, in, batch, false);
         if (bad >= 0)
             return say(c, in->step, bad, false, n_run);
-        if (fl_step_changes_store(c->plan, in->step))
-            continue; /* a metric has counted the batch already */
+        if (fl_step_changes_store(c->plan, in->step) ||
+            in->step->lane == FL_LANE_COMM)
+            continue; /* a metric has counted the batch already; rows came */
         FL_TRY(run_alone(c, (int)i, batch));
         bad = find_bad(c, in, batch, true);
         if (bad >= 0)

@@ -99,6 +99,12 @@ static dependence between(const fl_plan *plan, const fl_step *a,
     return most;
 }
 
+/* Pulls run by themselves, before all others, and updates after them. */
+static fl_phase run_of(fl_phase phase)
+{
+    return phase == FL_PULL || phase == FL_UPDATE ? phase : FL_FORWARD;
+}
+
 typedef struct scheduler {
     fl_plan *plan;
     fl_step **order; /* scheduled so far */
@@ -109,11 +115,14 @@ typedef struct scheduler {
 
 /* May step j join the region? All that it depends on is done, or is here and
  * concerns the same rows. */
-static bool may_join(const scheduler *s, size_t j, fl_split split)
+static bool may_join(const scheduler *s, size_t j, const fl_region *region)
 {
     const fl_plan *plan = s->plan;
+    const fl_split split = region->split;
 
-    if (s->done[j] || plan->step[j]->kernel->split != split)
+    if (s->done[j] || plan->step[j]->kernel->split != split ||
+        plan->step[j]->lane != region->lane ||
+        run_of(plan->step[j]->phase) != region->phase)
         return false;
     for (size_t i = 0; i < j; i++) {
         dependence d;
@@ -128,14 +137,14 @@ static bool may_join(const scheduler *s, size_t j, fl_split split)
     return true;
 }
 
-static fleet_status open_region(scheduler *s, fl_split split, fl_phase phase)
+static fleet_status open_region(scheduler *s, fl_split split, fl_phase phase,
+                                fl_step_lane lane)
 {
     fl_plan *plan = s->plan;
-    fl_region region = {(int)s->n, 0, split, phase};
+    fl_region region = {(int)s->n, 0, split, phase, lane};
 
     for (size_t j = 0; j < plan->n_step; j++) {
-        if ((plan->step[j]->phase == FL_UPDATE) != (phase == FL_UPDATE) ||
-            !may_join(s, j, split))
+        if (!may_join(s, j, &region))
             continue;
         s->here[j] = true;
         plan->step[j]->region = (int)plan->n_region;
@@ -154,30 +163,40 @@ static fleet_status open_region(scheduler *s, fl_split split, fl_phase phase)
     return FLEET_OK;
 }
 
-static size_t steps_of_phase(const fl_plan *plan, bool update)
+static size_t steps_of_run(const fl_plan *plan, fl_phase phase)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < plan->n_step; i++)
-        n += (plan->step[i]->phase == FL_UPDATE) == update;
+        n += run_of(plan->step[i]->phase) == phase;
     return n;
 }
 
-/* Rows while there are any: a long region of rows waits for nobody. */
-static fleet_status schedule(scheduler *s)
+/* Rows while there are any: a long region of rows waits for nobody. Others are
+ * waited for when there is nothing else to do. */
+static fleet_status schedule_run(scheduler *s, fl_phase phase)
 {
-    size_t compute = steps_of_phase(s->plan, false);
+    size_t end = s->n + steps_of_run(s->plan, phase);
 
-    while (s->n < s->plan->n_step) {
-        fl_phase phase = s->n < compute ? FL_FORWARD : FL_UPDATE;
+    while (s->n < end) {
         size_t before = s->n;
 
-        FL_TRY(open_region(s, FL_SPLIT_ROWS, phase));
+        FL_TRY(open_region(s, FL_SPLIT_ROWS, phase, FL_LANE_COMPUTE));
         if (s->n == before)
-            FL_TRY(open_region(s, FL_SPLIT_PARTS, phase));
+            FL_TRY(open_region(s, FL_SPLIT_PARTS, phase, FL_LANE_COMPUTE));
+        if (s->n == before)
+            FL_TRY(open_region(s, FL_SPLIT_PARTS, phase, FL_LANE_COMM));
         if (s->n == before)
             return fl_fail(FLEET_ESTATE, "a plan's steps wait in a circle");
     }
+    return FLEET_OK;
+}
+
+static fleet_status schedule(scheduler *s)
+{
+    FL_TRY(schedule_run(s, FL_PULL));
+    FL_TRY(schedule_run(s, FL_FORWARD));
+    FL_TRY(schedule_run(s, FL_UPDATE));
     if (s->n > 0)
         memcpy(s->plan->step, s->order, s->n * sizeof *s->order);
     return FLEET_OK;

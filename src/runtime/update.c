@@ -137,7 +137,7 @@ static const fl_kernel kernel_update = {
     .run = update_run,
 };
 
-static bool gets_gradient(const fl_lowering *l, const fl_param *p)
+bool fl_gets_gradient(const fl_lowering *l, const fl_param *p)
 {
     const fleet_var *v = fleet_program_var(l->program, p->name);
 
@@ -188,7 +188,7 @@ static const pieces *make_pieces(fl_lowering *l, const fl_group *g)
     for (size_t i = 0; i < s->params.n; i++) {
         const fl_param *p = s->params.entry[i].value;
 
-        if (p->group != g || !gets_gradient(l, p))
+        if (p->group != g || !fl_gets_gradient(l, p))
             continue;
         piece q = piece_of(p);
         if (run.n && continues(&run, &q)) {
@@ -240,8 +240,7 @@ static bool trains(const fl_lowering *l)
     return l->plan->training;
 }
 
-/* Where the scalars of the update are: made by the first pass that asks. */
-static int update_object(fl_lowering *l)
+int fl_update_value(fl_lowering *l)
 {
     if (l->plan->update < 0)
         l->plan->update = fl_object(l, "update", sizeof(fl_update_now));
@@ -254,7 +253,7 @@ fleet_status fl_pass_gradient_merge(fl_lowering *l, bool *applied)
         return FLEET_OK;
     *applied = true;
     l->phase = FL_MERGE;
-    update_object(l);
+    fl_update_value(l);
     for (size_t i = 0; i < l->plan->n_dense; i++) {
         fl_dense *d = &l->plan->dense[i];
 
@@ -275,10 +274,10 @@ fleet_status fl_pass_gradient_merge(fl_lowering *l, bool *applied)
 
 fleet_status fl_pass_update(fl_lowering *l, bool *applied)
 {
-    if (!trains(l))
+    if (!trains(l) || l->plan->store->exchange) /* who does it then */
         return FLEET_OK;
     l->phase = FL_UPDATE;
-    update_object(l);
+    fl_update_value(l);
     for (size_t i = 0; i < l->plan->n_dense; i++)
         if (l->plan->dense[i].gradient >= 0) {
             emit_update(l, &l->plan->dense[i]);

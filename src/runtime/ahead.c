@@ -1,0 +1,172 @@
+/* ahead.c - pulls of an executor: this iteration's, and the one that is made
+ * for the next iteration while this one is computed.
+ *
+ * The exchange has two slots, and so has every plan whatever its pulls write.
+ * Between iterations at most one slot is taken, by an iteration to come: so
+ * there is always one for whoever comes first, and a pull ahead is made where
+ * the other one is free, too.
+ */
+#include <string.h>
+
+#include "runtime/exchange.h"
+#include "runtime/executor.h"
+
+static size_t size_of_input(const fleet_executor *e)
+{
+    return e->program->n_var * sizeof *e->input;
+}
+
+void fl_executor_ahead(fleet_executor *e, const fl_input *input, int64_t batch)
+{
+    memcpy(e->next.input, input, size_of_input(e));
+    e->next.batch = batch;
+}
+
+static void give_back(fl_exchange *x, fl_pulled *p)
+{
+    if (p->c && p->slot >= 0)
+        x->taken[p->slot] = false;
+    p->c = NULL;
+    p->batch = 0;
+}
+
+/* An exchange that has gone has forgotten everything. */
+static void drop(const fleet_executor *e, fl_pulled *p)
+{
+    fl_exchange *x = e->exchange;
+
+    if (x && x == e->store->exchange) {
+        if (p->c && p->slot >= 0)
+            x->methods->drop(x, p->slot);
+        give_back(x, p);
+    }
+    p->c = NULL;
+    p->batch = 0;
+}
+
+void fl_executor_drop(fleet_executor *e)
+{
+    drop(e, &e->here);
+    drop(e, &e->next);
+}
+
+/* In a child process neither the lock nor the exchange is ours. */
+void fl_executor_forget(fleet_executor *e)
+{
+    if (!e->exchange || e->context->fork_generation != fl_fork_generation())
+        return;
+    pthread_rwlock_wrlock(&e->store->lock);
+    fl_executor_drop(e);
+    pthread_rwlock_unlock(&e->store->lock);
+}
+
+static bool take_slot(fl_exchange *x, int *slot)
+{
+    for (*slot = 0; *slot < FL_N_SLOT; ++*slot)
+        if (!x->taken[*slot])
+            return x->taken[*slot] = true;
+    return false;
+}
+
+/* Into a slot that is taken already, if the plan asks for anything. */
+static fleet_status run_pull(fleet_executor *e, fl_pulled *p, bool ahead)
+{
+    fl_compiled *c = p->c;
+    fl_pull_now *now;
+
+    fl_compiled_slot(c, p->slot);
+    now = fl_compiled_pointer(c, c->plan->pull);
+    *now = (fl_pull_now){p->slot, ahead};
+    fl_compiled_bind(c, p->input, p->batch, true);
+    FL_TRY(fl_compiled_begin(c, p->batch, true));
+    return fl_compiled_run(c, e->context, p->batch, FL_PULL);
+}
+
+static fleet_status pull(fleet_executor *e, fl_pulled *p, fl_compiled *c,
+                         bool ahead)
+{
+    p->slot = -1;
+    if (c->plan->pull >= 0 && !take_slot(e->exchange, &p->slot))
+        return fl_fail(FLEET_ESTATE, "%d pulls are under way already",
+                       (int)FL_N_SLOT);
+    p->c = c;
+    p->version = e->exchange->updates + ahead;
+    return p->slot >= 0 ? run_pull(e, p, ahead) : FLEET_OK;
+}
+
+/* Is it the pull for this batch, and of what there is now? */
+static bool serves(const fleet_executor *e, const fl_pulled *p,
+                   const fl_compiled *c, int64_t batch)
+{
+    const fl_exchange *x = e->exchange;
+
+    return p->c == c && p->batch == batch &&
+           memcmp(p->input, e->input, size_of_input(e)) == 0 &&
+           (!e->training || !x->sync || p->version == x->updates);
+}
+
+static fleet_status pull_here(fleet_executor *e, fl_compiled *c, int64_t batch)
+{
+    if (serves(e, &e->here, c, batch))
+        return FLEET_OK;
+    drop(e, &e->here);
+    memcpy(e->here.input, e->input, size_of_input(e));
+    e->here.batch = batch;
+    return pull(e, &e->here, c, false);
+}
+
+static bool ends_group(const fleet_executor *e)
+{
+    return e->training && e->micro + 1 >= e->program->training.merge_steps;
+}
+
+fleet_status fl_executor_pull(fleet_executor *e, fl_compiled *c, int64_t batch,
+                              fl_compiled *next)
+{
+    FL_TRY(pull_here(e, c, batch));
+    if (next && pull(e, &e->next, next, ends_group(e)) != FLEET_OK)
+        drop(e, &e->next); /* its own iteration asks again */
+    if (e->here.slot >= 0)
+        fl_compiled_slot(c, e->here.slot);
+    return FLEET_OK;
+}
+
+void fl_executor_pulled(fleet_executor *e)
+{
+    fl_pulled done = e->here;
+
+    give_back(e->exchange, &done);
+    e->here = e->next;
+    e->next = done;
+}
+
+/* --- passes -------------------------------------------------------------- */
+
+fleet_status fl_executor_end_pass(fleet_executor *e, double *sum, int n)
+{
+    fl_exchange *x = e->store->exchange;
+    fleet_status status;
+
+    if (!x)
+        return FLEET_OK;
+    pthread_rwlock_wrlock(&e->store->lock);
+    fl_executor_drop(e);
+    status = x->methods->end_pass(x, sum, n);
+    e->store->updates = x->updates;
+    pthread_rwlock_unlock(&e->store->lock);
+    return status;
+}
+
+fleet_status fl_executor_refresh(fleet_executor *e)
+{
+    fl_exchange *x = e->store->exchange;
+    fleet_status status;
+
+    if (!x)
+        return FLEET_OK;
+    pthread_rwlock_wrlock(&e->store->lock);
+    status = x->methods->refresh(x);
+    e->store->updates = x->updates;
+    pthread_rwlock_unlock(&e->store->lock);
+    return status;
+}

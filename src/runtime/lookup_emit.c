@@ -1,0 +1,171 @@
+/* lookup_emit.c - a lookup's steps put into a plan; see lookup.h. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "runtime/lookup.h"
+#include "runtime/lookup_data.h"
+
+/* Operands: the lookup first, then what the step adds to it. */
+enum { THE_LOOKUP, FIRST_IDS = 1, THE_TABLE = 1, FIRST_OUT = 2 };
+
+/* A lane for each id of a dense slot, one for a ragged slot. */
+static int lanes_of(const fl_lookup_slot *slot)
+{
+    return slot->ids->ragged ? 1 : (int)fl_shape_cols(&slot->ids->shape);
+}
+
+static const fl_lookup_config *make_config(fl_lowering *l,
+                                           const fleet_var *table,
+                                           const fl_lookup_slot *slot,
+                                           int n_slot)
+{
+    fl_lookup_config c = {.table = table, .n_out = n_slot};
+    fl_lane *lane;
+
+    for (int i = 0; i < n_slot; i++)
+        c.n_lane += lanes_of(&slot[i]);
+    c.lane = lane =
+        fl_arena_alloc(&l->plan->arena, (size_t)c.n_lane * sizeof *lane);
+    for (int i = 0; lane && i < n_slot; i++)
+        for (int j = 0; j < lanes_of(&slot[i]); j++) {
+            *lane++ = (fl_lane){.ids = FIRST_IDS + i,
+                                .column = j,
+                                .out = i,
+                                .out_column = j * table->shape.dim[1],
+                                .ragged = slot[i].ids->ragged,
+                                .mean = slot[i].mean && slot[i].ids->ragged};
+            c.ragged = c.ragged || slot[i].ids->ragged;
+        }
+    c.merged = l->program->training.merge_steps > 1;
+    return lane ? fl_config(l, &c, sizeof c) : NULL;
+}
+
+/* Operands of a step: `first` given ones, then n more. */
+static fl_operand *operands(fl_lowering *l, int n)
+{
+    fl_operand *o = fl_arena_alloc(&l->plan->arena, (size_t)n * sizeof *o);
+
+    if (!o && l->status == FLEET_OK)
+        l->status = FLEET_ENOMEM;
+    return o;
+}
+
+/* Rows that are elsewhere: what is asked for is found out ahead. A step of the
+ * exchange comes between the two. */
+static void emit_pull(fl_lowering *l, const fl_node *n,
+                      const fl_lookup_config *c, const fl_operand *o, int n_ids)
+{
+    fl_operand lookup = FL_RW(o[THE_LOOKUP].value);
+    fl_operand rows = FL_R(fl_value_of(l, c->table));
+    fl_phase phase = l->phase;
+
+    l->phase = FL_PULL;
+    fl_emit(l, &fl_kernel_rows_split, n, c, o, FIRST_IDS + n_ids);
+    FL_EMIT(l, &fl_kernel_rows_unique, n, c, lookup, rows);
+    l->phase = phase;
+    FL_EMIT(l, &fl_kernel_rows_place, n, c, lookup);
+}
+
+static void emit_find(fl_lowering *l, const fl_node *n,
+                      const fl_lookup_config *c, const fl_operand *o, int n_ids)
+{
+    fl_operand lookup = FL_RW(o[THE_LOOKUP].value);
+    fl_operand rows = FL_R(fl_value_of(l, c->table));
+
+    fl_emit(l, &fl_kernel_rows_split, n, c, o, FIRST_IDS + n_ids);
+    FL_EMIT(l, &fl_kernel_rows_find, n, c, lookup, rows);
+}
+
+int fl_lookup_forward(fl_lowering *l, const fl_node *n, const fleet_var *table,
+                      const fl_lookup_slot *slot, int n_slot)
+{
+    const fl_lookup_config *c = make_config(l, table, slot, n_slot);
+    bool away = l->plan->store->exchange != NULL;
+    int lookup = away ? fl_object_ahead(l, "lookup", sizeof(fl_lookup))
+                      : fl_object(l, "lookup", sizeof(fl_lookup));
+    int rows = fl_value_of(l, table);
+    fl_operand *o = operands(l, FIRST_OUT + n_slot);
+
+    if (!c || !o)
+        return -1;
+    o[THE_LOOKUP] = (fl_operand)FL_W(lookup);
+    for (int i = 0; i < n_slot; i++)
+        o[FIRST_IDS + i] = (fl_operand)FL_R(fl_value_of(l, slot[i].ids));
+    (away ? emit_pull : emit_find)(l, n, c, o, n_slot);
+    o[THE_LOOKUP] = (fl_operand)FL_R(lookup);
+    o[THE_TABLE] = (fl_operand)FL_R(rows);
+    for (int i = 0; i < n_slot; i++)
+        o[FIRST_OUT + i] = (fl_operand)FL_W(fl_value_of(l, slot[i].out));
+    fl_emit(l, &fl_kernel_rows_gather, n, c, o, FIRST_OUT + n_slot);
+    return lookup;
+}
+
+void fl_lookup_gradient(fl_lowering *l, const fl_node *n,
+                        const fleet_var *table, const fl_lookup_slot *slot,
+                        int n_slot, int lookup)
+{
+    const fl_lookup_config *c = make_config(l, table, slot, n_slot);
+    fl_operand *o = operands(l, FIRST_OUT + n_slot);
+    fl_sparse sparse = {.table = table,
+                        .rows = fl_value_of(l, table),
+                        .lookup = lookup,
+                        .sums = -1,
+                        .config = c};
+
+    if (!c || !o)
+        return;
+    o[THE_LOOKUP] = (fl_operand)FL_RW(lookup);
+    o[THE_TABLE] = (fl_operand){-1, FL_READ};
+    for (int i = 0; i < n_slot; i++)
+        o[FIRST_OUT + i] = (fl_operand)FL_R(fl_gradient_of(l, slot[i].out));
+    fl_emit(l, &fl_kernel_rows_sum, n, c, o, FIRST_OUT + n_slot);
+    sparse.gradient = o + FIRST_OUT;
+    sparse.n_gradient = n_slot;
+    if (fl_grow(&l->plan->sparse, &l->plan->sparse_capacity,
+                l->plan->n_sparse + 1, sizeof sparse) != FLEET_OK) {
+        l->status = FLEET_ENOMEM;
+        return;
+    }
+    l->plan->sparse[l->plan->n_sparse++] = sparse;
+}
+
+/* A step on sums that may lie in the outputs' gradients: these live on. */
+static void emit_on_sums(fl_lowering *l, const fl_kernel *kernel,
+                         const fl_sparse *s, int lookup, fl_operand third)
+{
+    fl_operand *o = operands(l, 3 + s->n_gradient);
+
+    if (!o)
+        return;
+    o[0] = (fl_operand)FL_RW(lookup);
+    o[1] = (fl_operand)FL_R(l->plan->update);
+    o[2] = third;
+    memcpy(o + 3, s->gradient, (size_t)s->n_gradient * sizeof *o);
+    fl_emit(l, kernel, NULL, s->config, o, 3 + s->n_gradient);
+}
+
+/* Lookups that take turns have their merged sums beside them. */
+void fl_lookup_merge(fl_lowering *l, fl_sparse *s)
+{
+    if (l->plan->store->exchange)
+        s->sums = fl_object(l, "sums", sizeof(fl_lookup));
+    emit_on_sums(l, &fl_kernel_rows_merge, s, s->lookup,
+                 (fl_operand){s->sums, FL_READ_WRITE});
+}
+
+int fl_lookup_sums(const fl_sparse *s)
+{
+    return s->sums >= 0 ? s->sums : s->lookup;
+}
+
+void fl_lookup_norm(fl_lowering *l, const fl_sparse *s, int norms)
+{
+    emit_on_sums(l, &fl_kernel_rows_norm, s, fl_lookup_sums(s),
+                 (fl_operand)FL_W(norms));
+}
+
+void fl_lookup_update(fl_lowering *l, const fl_sparse *s)
+{
+    emit_on_sums(l, &fl_kernel_rows_update, s, s->lookup,
+                 (fl_operand)FL_RW(s->rows));
+}

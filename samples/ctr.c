@@ -93,7 +93,7 @@ static fleet_status train(scene *s, fleet_report *report)
         report->loss = r.loss;
     }
     report->samples_per_s = samples / seconds;
-    return fleet_params_hash(s->fleet, &report->params_hash);
+    return FLEET_OK;
 }
 
 static fleet_status run_worker(scene *s)
@@ -110,6 +110,7 @@ static fleet_status run_worker(scene *s)
     TRY(fleet_init_worker(s->fleet));
     TRY(train(s, &report));
     if (fleet_is_first_worker(s->fleet)) {
+        TRY(fleet_params_hash(s->fleet, &report.params_hash));
         TRY(fleet_evaluate(s->tester, s->test, &s->model, &evaluation));
         if (s->save)
             TRY(adult_save(s->fleet, s->program, s->model.prediction, s->save));

@@ -94,7 +94,7 @@ static fleet_status train(scene *s, int epochs, fleet_report *report)
         report->loss = r.loss;
     }
     report->samples_per_s = samples / seconds;
-    return fleet_params_hash(s->fleet, &report->params_hash);
+    return FLEET_OK;
 }
 
 static fleet_status run_worker(scene *s, int epochs)
@@ -110,6 +110,7 @@ static fleet_status run_worker(scene *s, int epochs)
     TRY(fleet_init_worker(s->fleet));
     TRY(train(s, epochs, &report));
     if (fleet_is_first_worker(s->fleet)) {
+        TRY(fleet_params_hash(s->fleet, &report.params_hash));
         TRY(fleet_evaluate(s->tester, s->test, &s->model, &evaluation));
         char *line = fleet_report_line(s->fleet, &report);
         if (line)

@@ -307,24 +307,3 @@ TEST(an_instruction_set_that_is_not_there_is_warned_about)
     CHECK_CONTAINS(lines, "FLEET_ISA is \"neon\"");
     fleet_destroy(f);
 }
-
-TEST(an_environment_that_asks_for_servers_is_refused_by_name)
-{
-    fleet *f;
-
-    setenv("PADDLE_PSERVERS_IP_PORT_LIST", "127.0.0.1:6000", 1);
-    CHECK_FAILS(fleet_init(&f, NULL), FLEET_EUNSUPPORTED,
-                "PADDLE_PSERVERS_IP_PORT_LIST is \"127.0.0.1:6000\"");
-    CHECK(f == NULL);
-    unsetenv("PADDLE_PSERVERS_IP_PORT_LIST");
-    setenv("TRAINING_ROLE", "PSERVER", 1);
-    CHECK_FAILS(fleet_init(&f, NULL), FLEET_EUNSUPPORTED,
-                "TRAINING_ROLE is \"PSERVER\"");
-    setenv("TRAINING_ROLE", "TRAINER", 1);
-    setenv("PADDLE_TRAINERS_NUM", "2", 1);
-    CHECK_FAILS(fleet_init(&f, NULL), FLEET_EUNSUPPORTED,
-                "PADDLE_TRAINERS_NUM is \"2\"");
-    setenv("PADDLE_TRAINERS_NUM", "1", 1);
-    CHECK_OK(fleet_init(&f, NULL));
-    fleet_destroy(f);
-}

@@ -37,8 +37,9 @@ int main(int argc, char **argv)
     if (help || argc != 2 || argv[1][0] == '-') {
         fprintf(help ? stdout : stderr,
                 "usage: fleet-train FILE.json | --help | --version\n"
-                "Trains the model that FILE.json describes and prints one line "
-                "of JSON.\n");
+                "Trains the model that FILE.json describes, as the worker or "
+                "server that the\nenvironment says. The first worker prints "
+                "one line of JSON.\n");
         return help ? 0 : 2;
     }
     status = fleet_train_from_config(argv[1], &options, &line);
@@ -48,7 +49,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "fleet-train: %s\n", fleet_last_error());
         return 1;
     }
-    if (puts(line) < 0 || fflush(stdout) != 0) {
+    if (line && (puts(line) < 0 || fflush(stdout) != 0)) {
         perror("fleet-train: the closing line is lost");
         return 1;
     }

@@ -3,6 +3,11 @@
  * A QueueDataset reads its files in order, from the disk or through a command,
  * and hands out batches that do not depend on the number of reader threads.
  *
+ * A training pass is shared out among the job's workers: with a file or more
+ * for each, a worker reads its block of them (fleet_util_file_shard()); with
+ * fewer files, and with FLEET_IDX, all read the same stream and batch b is that
+ * of worker b mod n. Passes for test read everything, in whichever worker.
+ *
  * Threads: a dataset belongs to one thread at a time; its own reader threads
  * are inside.
  */
@@ -80,7 +85,9 @@ typedef struct fleet_dataset_options {
     const char *pipe_command;
 
     /* Samples in the shuffle buffer; 0 keeps the files' order. The order is a
-     * function of (the handle's seed, the pass). */
+     * function of (the handle's seed, the pass), and of the first of the
+     * worker's own files if each worker has some. Only training passes count.
+     */
     int64_t shuffle;
 
     /* csv */

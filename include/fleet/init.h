@@ -1,7 +1,9 @@
 /* init.h - the fleet handle, and who this process is.
  *
- * With none of Paddle's environment variables set, a program runs whole in one
- * process: it is the first and only worker, and there are no servers.
+ * A job is a number of workers, which train, and of servers, which keep the
+ * parameters. Who a process is says fleet_options.role, or else the
+ * environment, in PaddlePaddle's variables (docs/getting-started.md). Without
+ * servers a program runs whole in one process: it is the first and only worker.
  *
  * A process may hold several handles; they share nothing.
  *
@@ -18,6 +20,25 @@
 extern "C" {
 #endif
 
+typedef enum fleet_role_kind { FLEET_WORKER, FLEET_SERVER } fleet_role_kind;
+
+/* Who this process is in a job. All-zero fields are defaults; workers and
+ * servers of one job are given the same servers in the same order, the same
+ * worker_num and job_id. */
+typedef struct fleet_role {
+    fleet_role_kind kind;
+    int index;      /* which worker, or which of server_endpoints; from 0 */
+    int worker_num; /* 0: 1; at most 4,096 */
+    /* "ip:port,ip:port", IPv6 in brackets, or "inproc://name,..." between
+     * handles of one process; at most 128. NULL or "": no servers */
+    const char *server_endpoints;
+    const char *job_id; /* processes of another job are refused; NULL or "":
+                           "default" */
+    int listen_fd;      /* a server's: a listening tcp socket that it inherited,
+                           to be used in place of binding its endpoint, and
+                           closed by the server. 0 or -1: none */
+} fleet_role;
+
 /* All-zero fields are defaults. */
 typedef struct fleet_options {
     uint64_t seed;           /* of initial values and shuffles */
@@ -28,13 +49,34 @@ typedef struct fleet_options {
     fleet_log_callback *log; /* NULL: lines go to stderr */
     void *log_user;
     fleet_log_level log_level;
+
+    const fleet_role *role; /* NULL: as the environment says */
+
+    /* Milliseconds, up to 2^31 - 1. 0: the environment's
+     * FLEET_CONNECT_DEADLINE_MS, FLEET_REQUEST_DEADLINE_MS,
+     * FLEET_PEER_DEADLINE_MS, FLEET_STEP_DEADLINE_MS, else what stands here */
+    int64_t connect_deadline_ms; /* 60,000: until a peer is reached */
+    int64_t request_deadline_ms; /* 30,000: until a request is answered */
+    int64_t peer_deadline_ms;    /* 10,000: a peer is silent that long: dead */
+    int64_t step_deadline_ms;    /* 600,000: a wait for a peer that lives */
+
+    int server_lanes;       /* threads of a server, each with rows of its own;
+                               0: FLEET_SERVER_LANES, else a fourth of the
+                               processors; 1 to 16 */
+    int no_sigterm_handler; /* 1: fleet_run_server() leaves SIGTERM alone. 0: it
+                               ends the call, if nobody else handles it */
 } fleet_options;
 
-/* fleet_init - make a handle. options may be NULL.
+/* fleet_init - make a handle. options may be NULL; what they point to, but
+ * log_user, is not needed after the call. Failures name the field or the
+ * variable, what was expected and what came.
  *
- *   FLEET_EUNSUPPORTED  the environment asks for servers or several ranks,
- *                       which are not there yet: the variable is named
- *   FLEET_EINVAL        num_threads below 0 or above 64, no such log_level
+ *   FLEET_EINVAL        a number out of range, no such log_level, a malformed
+ *                       endpoint or one that stands twice, an own endpoint
+ *                       that is not in the list, a listen_fd that is none
+ *   FLEET_ENOENT        a variable that the others need is not set
+ *   FLEET_EUNSUPPORTED  several workers without servers, a TRAINING_ROLE that
+ *                       this version does not have
  *   FLEET_ENOMEM
  */
 FLEET_API fleet_status fleet_init(fleet **fleet, const fleet_options *options);
@@ -44,15 +86,17 @@ FLEET_API fleet_status fleet_init(fleet **fleet, const fleet_options *options);
  * fine. */
 FLEET_API void fleet_destroy(fleet *fleet);
 
-/* Who this process is. 0 for a NULL handle. */
+/* Who this process is. 0 for a NULL handle. The index of what it is not is -1:
+ * fleet_worker_index() in a server, fleet_server_index() in a worker. */
 FLEET_API int fleet_is_worker(const fleet *fleet);
 FLEET_API int fleet_is_server(const fleet *fleet);
 FLEET_API int fleet_is_first_worker(const fleet *fleet);
 FLEET_API int fleet_worker_index(const fleet *fleet);
+FLEET_API int fleet_server_index(const fleet *fleet);
 FLEET_API int fleet_worker_num(const fleet *fleet);
 FLEET_API int fleet_server_num(const fleet *fleet);
 
-/* The servers' "ip:port", with commas; "" if there are none. */
+/* The servers' "ip:port", with commas; "" if there are none. The handle's. */
 FLEET_API const char *fleet_server_endpoints(const fleet *fleet);
 
 /* fleet_init_server, fleet_run_server - a server's part: load `path` (NULL:
@@ -70,7 +114,8 @@ FLEET_API fleet_status fleet_barrier_worker(fleet *fleet);
 
 /* fleet_util_file_shard - of n files, in their order, those of this worker:
  * count of them from first on. Contiguous blocks; the first n mod workers of
- * them have one more. */
+ * them have one more. A server has none. A training pass over a dataset shares
+ * its files out by itself (dataset.h). */
 FLEET_API fleet_status fleet_util_file_shard(const fleet *fleet, int64_t n,
                                              int64_t *first, int64_t *count);
 

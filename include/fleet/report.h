@@ -72,8 +72,11 @@ typedef struct fleet_config_options {
 } fleet_config_options;
 
 /* fleet_train_from_config - what fleet-train does: read a JSON configuration
- * (docs/fleet-train.md), train, evaluate, save. *line gets the closing line,
- * for fleet_free(). options may be NULL.
+ * (docs/fleet-train.md) and do the part of the process that the environment
+ * says this is: a worker trains; the first one then evaluates, saves, and gets
+ * the closing line in *line, for fleet_free(); a server makes the model and
+ * serves until all workers have left. *line is NULL with FLEET_OK in a server
+ * and in the other workers, and NULL after a failure. options may be NULL.
  *
  *   FLEET_ECONFIG  a key that does not exist, a value that cannot be: its path
  *                  in the configuration, what was expected and what came

@@ -39,7 +39,8 @@ typedef struct fleet_train_result {
     double loss;    /* mean over the samples; 0 without a loss */
 } fleet_train_result;
 
-/* fleet_train_from_dataset - one pass: read, step, until the data ends. A merge
+/* fleet_train_from_dataset - one pass over this worker's share of the dataset
+ * (dataset.h): read, step, until the data ends. A merge
  * group that is not full at the end is applied as it is. options and result may
  * be NULL. Files without a sample are FLEET_OK, with a warning in the log.
  *
@@ -52,7 +53,8 @@ typedef struct fleet_train_result {
  *   FLEET_EFORMAT  a malformed line: file, line number and slot are named
  *   FLEET_ECHILD   the pipe_command failed
  *   FLEET_ENUMERIC the loss is not finite
- *   FLEET_ESTATE   an executor that does not train, a dataset without files
+ *   FLEET_ESTATE   an executor that does not train, a dataset without files,
+ *                  a server
  * What was trained before the failing batch stays; a merge group under way is
  * given up.
  */
@@ -60,8 +62,8 @@ FLEET_API fleet_status fleet_train_from_dataset(
     fleet_executor *executor, fleet_dataset *dataset,
     const fleet_train_options *options, fleet_train_result *result);
 
-/* fleet_infer_from_dataset - the same with an executor for test: nothing is
- * trained; metric states count. */
+/* fleet_infer_from_dataset - the same with an executor for test, over all of
+ * the dataset: nothing is trained; metric states count. */
 FLEET_API fleet_status fleet_infer_from_dataset(
     fleet_executor *executor, fleet_dataset *dataset,
     const fleet_train_options *options, fleet_train_result *result);

@@ -209,22 +209,21 @@ static fleet_status read_device(const fl_at *at)
                                       : fl_at_expected(at, "\"cpu\"");
 }
 
-/* There is nobody to wait for yet, but a wrong deadline is a wrong one. */
 static fleet_status read_deadlines(fl_config *c, const fl_at *at)
 {
-    static const char *const keys[] = {
-        "connect_deadline_ms", "request_deadline_ms", "peer_deadline_ms",
-        "step_deadline_ms", NULL};
+    static const char *const keys[FL_N_DEADLINE + 1] = {
+        [FL_CONNECT_DEADLINE] = "connect_deadline_ms",
+        [FL_REQUEST_DEADLINE] = "request_deadline_ms",
+        [FL_PEER_DEADLINE] = "peer_deadline_ms",
+        [FL_STEP_DEADLINE] = "step_deadline_ms"};
 
     FL_TRY(fl_at_keys(at, keys));
     for (int i = 0; keys[i]; i++) {
         fl_at one = fl_at_key(at, keys[i]);
-        int64_t ms;
 
         if (one.json)
             c->idle = "deadlines";
-
-        FL_TRY(fl_at_int(&one, 1, (int64_t)1 << 40, &ms));
+        FL_TRY(fl_at_int(&one, 1, INT32_MAX, &c->deadline_ms[i]));
     }
     return FLEET_OK;
 }

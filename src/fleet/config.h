@@ -22,6 +22,7 @@ typedef struct fl_config_slot {
     bool label;
     fleet_combiner combiner;
     const char *table; /* NULL: the model's */
+    bool here;         /* "ps": false: not on the servers */
 } fl_config_slot;
 
 /* How the optimizer is said. */
@@ -58,7 +59,8 @@ typedef struct fl_config {
     fl_config_slot *slot;
     fleet_slot *data_slot; /* the same in a row, as a dataset takes them */
     int n_slot;
-    const char *save, *load; /* NULL: none */
+    const char *save, *load;            /* NULL: none */
+    int64_t deadline_ms[FL_N_DEADLINE]; /* 0: not given */
     const char *idle; /* a key that is for servers; NULL: none was given */
 } fl_config;
 

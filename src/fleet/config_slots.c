@@ -90,7 +90,9 @@ static fleet_status read_use(fl_config *c, const fl_at *at, fl_config_slot *s)
     FL_TRY(fl_at_string(&table, &s->table));
     if (ps.json)
         c->idle = "slots[].ps";
-    return fl_at_bool(&ps, &on_servers);
+    FL_TRY(fl_at_bool(&ps, &on_servers));
+    s->here = !on_servers;
+    return FLEET_OK;
 }
 
 /* It must be there, and a class is the number that stands there, where an id is

@@ -376,8 +376,32 @@ fleet_status fleet_dataset_use_statistics_of(fleet_dataset *d,
 
 /* --- a pass -------------------------------------------------------------- */
 
-fleet_status fl_dataset_open(fleet_dataset *d, fl_stream **stream)
+/* This worker's part of a training pass: its block of the files if there is one
+ * for each worker, else every n-th batch of all of them. idx is one pair of
+ * files. */
+static fleet_status take_share(const fleet_dataset *d, fl_stream_spec *spec,
+                               int64_t *first_file)
 {
+    const fl_role *r = &d->fleet->role;
+    int64_t count;
+
+    if (r->kind == FLEET_SERVER)
+        return fl_fail(FLEET_ESTATE,
+                       "dataset: this process is a server: workers train");
+    if (d->options.format == FLEET_IDX || spec->n_file < r->worker_num) {
+        spec->share_index = r->index;
+        spec->share_count = r->worker_num;
+        return FLEET_OK;
+    }
+    FL_TRY(fleet_util_file_shard(d->fleet, spec->n_file, first_file, &count));
+    spec->files += *first_file;
+    spec->n_file = (int)count;
+    return FLEET_OK;
+}
+
+fleet_status fl_dataset_open(fleet_dataset *d, bool shared, fl_stream **stream)
+{
+    int64_t first_file = 0;
     uint64_t seeds[2];
     fl_stream_spec spec;
 
@@ -386,8 +410,11 @@ fleet_status fl_dataset_open(fleet_dataset *d, fl_stream **stream)
                                      "fleet_dataset_set_filelist()");
     FL_TRY(fl_dataset_need_statistics(d));
     spec = spec_of(d);
+    if (shared)
+        FL_TRY(take_share(d, &spec, &first_file));
     seeds[0] = d->fleet->context.seed;
-    seeds[1] = (uint64_t)d->pass++;
-    spec.seed = fl_hash(seeds, sizeof seeds, 0);
+    seeds[1] = (uint64_t)d->pass;
+    d->pass += shared; /* other passes do not change the order of training */
+    spec.seed = fl_hash(seeds, sizeof seeds, (uint64_t)first_file);
     return fl_stream_open(stream, &spec);
 }

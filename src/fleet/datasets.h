@@ -19,13 +19,14 @@ struct fleet_dataset {
     fl_paths files;
     fl_statistics statistics;
     bool has_statistics;
-    int64_t pass; /* passes begun */
+    int64_t pass; /* training passes begun */
     double share; /* of this pass that was read, 0 to 1 */
     fleet_dataset *next;
 };
 
-/* A stream for the next pass over this worker's share. */
-fleet_status fl_dataset_open(fleet_dataset *d, fl_stream **stream);
+/* A stream for the next pass: over this worker's share, for training, or over
+ * all there is. A share is FLEET_ESTATE in a server. */
+fleet_status fl_dataset_open(fleet_dataset *d, bool shared, fl_stream **stream);
 
 /* The statistics that standardize needs, made if they are not there. */
 fleet_status fl_dataset_need_statistics(fleet_dataset *d);

@@ -154,9 +154,11 @@ char *fleet_report_line(fleet *f, const fleet_report *r)
         return NULL;
     }
     fl_text_add(&t,
-                "{\"model\":\"%s\",\"mode\":\"local\",\"device\":\"cpu\","
+                "{\"model\":\"%s\",\"mode\":\"%s\",\"device\":\"cpu\","
                 "\"workers\":%d,\"servers\":%d",
-                r->model, fleet_worker_num(f), fleet_server_num(f));
+                r->model,
+                fl_job_mode_name(fl_job_mode_of(&f->role, &f->strategy)),
+                fleet_worker_num(f), fleet_server_num(f));
     add_number(&t, "auc", r->evaluation ? r->evaluation->auc : none, 6);
     add_number(&t, "logloss", r->evaluation ? r->evaluation->logloss : none, 6);
     add_number(&t, "accuracy", r->evaluation ? r->evaluation->accuracy : none,

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "data/stream.h"
+#include "fleet/role.h"
 #include "runtime/context.h"
 #include "runtime/store.h"
 
@@ -17,10 +18,11 @@ struct fleet {
     fleet_optimizer *optimizers;
     fleet_dataset *datasets;
     fl_statistics loaded; /* of a checkpoint, for datasets to come; n 0: none */
-    fleet_distributed_strategy strategy; /* of fleet_distributed_optimizer() */
-    bool has_strategy;
-    fleet_program *trained; /* by fleet_minimize(), the last one */
-    int64_t made_ns;        /* when */
+    fl_role role;
+    fleet_distributed_strategy strategy; /* of fleet_distributed_optimizer();
+                                            the default without it */
+    fleet_program *trained;              /* by fleet_minimize(), the last one */
+    int64_t made_ns;                     /* when */
 };
 
 static inline fleet *fl_handle_of(fl_context *context)
@@ -32,8 +34,18 @@ static inline fleet *fl_handle_of(fl_context *context)
  */
 fleet_status fl_handle_check(const fleet *f, const char *what);
 
+/* How a job trains, by its role and its strategy. */
+typedef enum fl_job_mode {
+    FL_LOCAL,
+    FL_PS_SYNC,
+    FL_PS_ASYNC,
+    FL_N_JOB_MODE
+} fl_job_mode;
+fl_job_mode fl_job_mode_of(const fl_role *role,
+                           const fleet_distributed_strategy *s);
+const char *fl_job_mode_name(fl_job_mode mode); /* "ps-sync" */
+
 /* strategy.c */
-fleet_status fl_strategy_check(const fleet_distributed_strategy *s);
 fleet_status fl_strategy_read(const fl_at *at, fleet_distributed_strategy *s);
 
 #endif

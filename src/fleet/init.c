@@ -1,5 +1,4 @@
 /* init.c - the handle, and who this process is. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -27,35 +26,6 @@ fleet_status fl_handle_check(const fleet *f, const char *what)
     return fl_context_check(&f->context);
 }
 
-/* What would need other processes, which this version does not talk to. A
- * scheduler that starts a single rank sets such variables too. */
-static fleet_status check_environment(void)
-{
-    static const char *const servers = "PADDLE_PSERVERS_IP_PORT_LIST";
-    static const char *const ranks = "PADDLE_TRAINERS_NUM";
-    const char *role = getenv("TRAINING_ROLE");
-    const char *value = getenv(servers);
-
-    if (role && *role && strcmp(role, "TRAINER") != 0)
-        return fl_fail(FLEET_EUNSUPPORTED,
-                       "TRAINING_ROLE is \"%s\": this version has no parameter "
-                       "servers; unset it to train in one process",
-                       role);
-
-    if (value && *value)
-        return fl_fail(FLEET_EUNSUPPORTED,
-                       "%s is \"%s\": this version has no parameter servers; "
-                       "unset it to train in one process",
-                       servers, value);
-    value = getenv(ranks);
-    if (value && *value && strcmp(value, "1") != 0)
-        return fl_fail(FLEET_EUNSUPPORTED,
-                       "%s is \"%s\": this version trains in one process; "
-                       "unset it, or set it to 1",
-                       ranks, value);
-    return FLEET_OK;
-}
-
 static fleet_status open_handle(fleet *f, const fleet_options *o)
 {
     if (o->num_threads < 0 || o->num_threads > FL_MAX_THREAD)
@@ -64,7 +34,7 @@ static fleet_status open_handle(fleet *f, const fleet_options *o)
     if (o->log_level < FLEET_LOG_DEFAULT || o->log_level > FLEET_LOG_SILENT)
         return fl_fail(FLEET_EINVAL, "log_level: %d is none",
                        (int)o->log_level);
-    FL_TRY(check_environment());
+    FL_TRY(fl_role_open(&f->role, o));
     FL_TRY(fl_context_init(&f->context, o->seed, o->num_threads));
     return fl_store_create(&f->context, fl_table_make, &f->store);
 }
@@ -81,6 +51,7 @@ fleet_status fleet_init(fleet **out, const fleet_options *options)
     *out = NULL;
     FL_TRY(FL_NEW(&f, sizeof *f));
     f->made_ns = fl_now_ns();
+    f->strategy = fleet_distributed_strategy_default();
     fl_log_init(&f->context.log, o->log, o->log_user, o->log_level);
     status = open_handle(f, o);
     if (status != FLEET_OK) {
@@ -109,6 +80,7 @@ void fleet_destroy(fleet *f)
     fl_free(f->program);
     fl_store_destroy(f->store);
     fl_context_done(&f->context);
+    fl_role_done(&f->role);
     fl_log_done(&f->context.log);
     fl_free(f);
 }
@@ -145,92 +117,65 @@ void fleet_program_destroy(fleet_program *p)
     fl_program_free(p);
 }
 
-/* --- roles: one process is all there is ----------------------------------- */
+/* --- roles --------------------------------------------------------------- */
 
 int fleet_is_worker(const fleet *f)
 {
-    return f != NULL;
+    return f && f->role.kind == FLEET_WORKER;
 }
 
 int fleet_is_server(const fleet *f)
 {
-    (void)f;
-    return 0;
+    return f && f->role.kind == FLEET_SERVER;
 }
 
 int fleet_is_first_worker(const fleet *f)
 {
-    return f != NULL;
+    return fleet_is_worker(f) && f->role.index == 0;
 }
 
 int fleet_worker_index(const fleet *f)
 {
-    (void)f;
-    return 0;
+    return !f ? 0 : fleet_is_worker(f) ? f->role.index : -1;
+}
+
+int fleet_server_index(const fleet *f)
+{
+    return !f ? 0 : fleet_is_server(f) ? f->role.index : -1;
 }
 
 int fleet_worker_num(const fleet *f)
 {
-    return f != NULL;
+    return f ? f->role.worker_num : 0;
 }
 
 int fleet_server_num(const fleet *f)
 {
-    (void)f;
-    return 0;
+    return f ? f->role.server_num : 0;
 }
 
 const char *fleet_server_endpoints(const fleet *f)
 {
-    (void)f;
-    return "";
-}
-
-static fleet_status not_a_server(const fleet *f, const char *call)
-{
-    FL_TRY(fl_handle_check(f, call));
-    return fl_fail(FLEET_ESTATE, "%s: this process is a worker", call);
-}
-
-fleet_status fleet_init_server(fleet *f, const char *path)
-{
-    (void)path;
-    return not_a_server(f, "fleet_init_server");
-}
-
-fleet_status fleet_run_server(fleet *f)
-{
-    return not_a_server(f, "fleet_run_server");
-}
-
-fleet_status fleet_init_worker(fleet *f)
-{
-    FL_TRY(fl_handle_check(f, "fleet_init_worker"));
-    if (!f->trained)
-        return fl_fail(FLEET_ESTATE, "fleet_init_worker: call "
-                                     "fleet_minimize() before");
-    return FLEET_OK;
-}
-
-fleet_status fleet_stop_worker(fleet *f)
-{
-    return fl_handle_check(f, "fleet_stop_worker");
-}
-
-fleet_status fleet_barrier_worker(fleet *f)
-{
-    return fl_handle_check(f, "fleet_barrier_worker");
+    return f && f->role.endpoints ? f->role.endpoints : "";
 }
 
 fleet_status fleet_util_file_shard(const fleet *f, int64_t n, int64_t *first,
                                    int64_t *count)
 {
+    int64_t each, more;
+
     FL_TRY(fl_handle_check(f, "fleet_util_file_shard"));
     if (n < 0 || !first || !count)
         return fl_fail(FLEET_EINVAL, "fleet_util_file_shard: %lld files",
                        (long long)n);
-    *first = 0;
-    *count = n;
+    *first = *count = 0;
+    if (fleet_is_server(f))
+        return FLEET_OK;
+    each = n / f->role.worker_num;
+    more = n % f->role.worker_num; /* the first so many have one more */
+    *first =
+        f->role.index * each + (f->role.index < more ? f->role.index : more);
+    *count = each + (f->role.index < more);
     return FLEET_OK;
 }
 

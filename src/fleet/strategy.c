@@ -42,28 +42,52 @@ fleet_distributed_strategy fleet_distributed_strategy_default(void)
 
 typedef enum field_type { BOOL, INT, INT64, FLOAT } field_type;
 
+/* What a field is for; with the mode, that is what becomes of it. */
+typedef enum purpose {
+    STEP,       /* how a step is computed */
+    ASYNC,      /* the choice between the modes of servers */
+    SERVERS,    /* how workers and servers talk */
+    ORDER,      /* a fixed order of sums over workers */
+    RANKS,      /* ranks in place of servers */
+    COLLECTIVE, /* how ranks reduce */
+    LATER,      /* not in this version */
+    N_PURPOSE
+} purpose;
+
 typedef enum fate {
     HONOURED,
-    SERVERS, /* nothing to act on: there are no servers */
-    ALONE,   /* nothing to act on: there is one worker */
-    REFUSED  /* any value but the default */
+    NO_SERVERS,    /* nothing to act on */
+    NO_COLLECTIVE, /* nothing to act on */
+    FIXED,         /* the default is what happens, another value is refused */
+    REFUSED        /* any value but the default */
 } fate;
+
+static const fate fates[N_PURPOSE][FL_N_JOB_MODE] = {
+    /* local, ps-sync, ps-async */
+    [STEP] = {HONOURED, HONOURED, HONOURED},
+    [ASYNC] = {NO_SERVERS, HONOURED, HONOURED},
+    [SERVERS] = {NO_SERVERS, FIXED, FIXED},
+    [ORDER] = {HONOURED, HONOURED, REFUSED},
+    [RANKS] = {NO_COLLECTIVE, REFUSED, REFUSED},
+    [COLLECTIVE] = {NO_COLLECTIVE, NO_COLLECTIVE, NO_COLLECTIVE},
+    [LATER] = {REFUSED, REFUSED, REFUSED},
+};
 
 typedef struct field {
     const char *name;
     field_type type;
     size_t offset;
-    fate fate;
+    purpose purpose;
 } field;
 
-#define FIELD(type, member, fate)                                              \
+#define FIELD(type, member, purpose)                                           \
     {                                                                          \
-#member, type, offsetof(fleet_distributed_strategy, member), fate      \
+#member, type, offsetof(fleet_distributed_strategy, member), purpose   \
     }
 
 static const field fields[] = {
-    FIELD(BOOL, is_collective, ALONE),
-    FIELD(BOOL, a_sync, SERVERS),
+    FIELD(BOOL, is_collective, RANKS),
+    FIELD(BOOL, a_sync, ASYNC),
     FIELD(INT64, a_sync_configs.k_steps, SERVERS),
     FIELD(INT, a_sync_configs.max_merge_var_num, SERVERS),
     FIELD(INT, a_sync_configs.send_queue_size, SERVERS),
@@ -74,55 +98,74 @@ static const field fields[] = {
     FIELD(BOOL, a_sync_configs.runtime_split_send_recv, SERVERS),
     FIELD(BOOL, a_sync_configs.launch_barrier, SERVERS),
     FIELD(INT, a_sync_configs.lr_decay_steps, SERVERS),
-    FIELD(BOOL, a_sync_configs.use_ps_gpu, REFUSED),
-    FIELD(BOOL, gradient_merge, HONOURED),
-    FIELD(INT, gradient_merge_configs.k_steps, HONOURED),
-    FIELD(BOOL, gradient_merge_configs.avg, HONOURED),
-    FIELD(BOOL, amp, REFUSED),
-    FIELD(FLOAT, amp_configs.init_loss_scaling, REFUSED),
-    FIELD(INT, amp_configs.incr_every_n_steps, REFUSED),
-    FIELD(INT, amp_configs.decr_every_n_nan_or_inf, REFUSED),
-    FIELD(FLOAT, amp_configs.incr_ratio, REFUSED),
-    FIELD(FLOAT, amp_configs.decr_ratio, REFUSED),
-    FIELD(BOOL, amp_configs.use_dynamic_loss_scaling, REFUSED),
-    FIELD(BOOL, amp_configs.use_pure_fp16, REFUSED),
-    FIELD(BOOL, amp_configs.use_bf16, REFUSED),
-    FIELD(BOOL, recompute, REFUSED),
-    FIELD(BOOL, localsgd, REFUSED),
-    FIELD(INT, localsgd_configs.k_steps, REFUSED),
-    FIELD(INT, localsgd_configs.begin_step, REFUSED),
-    FIELD(BOOL, adaptive_localsgd, REFUSED),
-    FIELD(INT, adaptive_localsgd_configs.k_steps, REFUSED),
-    FIELD(INT, adaptive_localsgd_configs.begin_step, REFUSED),
-    FIELD(BOOL, dgc, REFUSED),
-    FIELD(INT, dgc_configs.rampup_begin_step, REFUSED),
-    FIELD(INT, dgc_configs.rampup_step, REFUSED),
-    FIELD(FLOAT, dgc_configs.sparsity, REFUSED),
-    FIELD(BOOL, lars, REFUSED),
-    FIELD(FLOAT, lars_configs.lars_coeff, REFUSED),
-    FIELD(FLOAT, lars_configs.lars_weight_decay, REFUSED),
-    FIELD(FLOAT, lars_configs.epsilon, REFUSED),
-    FIELD(BOOL, lamb, REFUSED),
-    FIELD(FLOAT, lamb_configs.lamb_weight_decay, REFUSED),
-    FIELD(BOOL, sharding, REFUSED),
-    FIELD(INT, sharding_configs.stage, REFUSED),
-    FIELD(INT, sharding_configs.sharding_degree, REFUSED),
-    FIELD(BOOL, sync_nccl_allreduce, ALONE),
-    FIELD(INT, nccl_comm_num, ALONE),
-    FIELD(BOOL, use_hierarchical_allreduce, ALONE),
-    FIELD(INT, hierarchical_allreduce_inter_nranks, ALONE),
-    FIELD(BOOL, sync_batch_norm, REFUSED),
-    FIELD(BOOL, fuse_all_reduce_ops, ALONE),
-    FIELD(INT, fuse_grad_size_in_MB, ALONE),
-    FIELD(FLOAT, last_comm_group_size_MB, ALONE),
-    FIELD(BOOL, find_unused_parameters, REFUSED),
-    FIELD(BOOL, calc_comm_same_stream, ALONE),
-    FIELD(BOOL, fp16_allreduce, ALONE),
-    FIELD(BOOL, gradient_scale_sum, ALONE),
-    FIELD(BOOL, deterministic, HONOURED),
+    FIELD(BOOL, a_sync_configs.use_ps_gpu, LATER),
+    FIELD(BOOL, gradient_merge, STEP),
+    FIELD(INT, gradient_merge_configs.k_steps, STEP),
+    FIELD(BOOL, gradient_merge_configs.avg, STEP),
+    FIELD(BOOL, amp, LATER),
+    FIELD(FLOAT, amp_configs.init_loss_scaling, LATER),
+    FIELD(INT, amp_configs.incr_every_n_steps, LATER),
+    FIELD(INT, amp_configs.decr_every_n_nan_or_inf, LATER),
+    FIELD(FLOAT, amp_configs.incr_ratio, LATER),
+    FIELD(FLOAT, amp_configs.decr_ratio, LATER),
+    FIELD(BOOL, amp_configs.use_dynamic_loss_scaling, LATER),
+    FIELD(BOOL, amp_configs.use_pure_fp16, LATER),
+    FIELD(BOOL, amp_configs.use_bf16, LATER),
+    FIELD(BOOL, recompute, LATER),
+    FIELD(BOOL, localsgd, LATER),
+    FIELD(INT, localsgd_configs.k_steps, LATER),
+    FIELD(INT, localsgd_configs.begin_step, LATER),
+    FIELD(BOOL, adaptive_localsgd, LATER),
+    FIELD(INT, adaptive_localsgd_configs.k_steps, LATER),
+    FIELD(INT, adaptive_localsgd_configs.begin_step, LATER),
+    FIELD(BOOL, dgc, LATER),
+    FIELD(INT, dgc_configs.rampup_begin_step, LATER),
+    FIELD(INT, dgc_configs.rampup_step, LATER),
+    FIELD(FLOAT, dgc_configs.sparsity, LATER),
+    FIELD(BOOL, lars, LATER),
+    FIELD(FLOAT, lars_configs.lars_coeff, LATER),
+    FIELD(FLOAT, lars_configs.lars_weight_decay, LATER),
+    FIELD(FLOAT, lars_configs.epsilon, LATER),
+    FIELD(BOOL, lamb, LATER),
+    FIELD(FLOAT, lamb_configs.lamb_weight_decay, LATER),
+    FIELD(BOOL, sharding, LATER),
+    FIELD(INT, sharding_configs.stage, LATER),
+    FIELD(INT, sharding_configs.sharding_degree, LATER),
+    FIELD(BOOL, sync_nccl_allreduce, COLLECTIVE),
+    FIELD(INT, nccl_comm_num, COLLECTIVE),
+    FIELD(BOOL, use_hierarchical_allreduce, COLLECTIVE),
+    FIELD(INT, hierarchical_allreduce_inter_nranks, COLLECTIVE),
+    FIELD(BOOL, sync_batch_norm, LATER),
+    FIELD(BOOL, fuse_all_reduce_ops, COLLECTIVE),
+    FIELD(INT, fuse_grad_size_in_MB, COLLECTIVE),
+    FIELD(FLOAT, last_comm_group_size_MB, COLLECTIVE),
+    FIELD(BOOL, find_unused_parameters, LATER),
+    FIELD(BOOL, calc_comm_same_stream, COLLECTIVE),
+    FIELD(BOOL, fp16_allreduce, COLLECTIVE),
+    FIELD(BOOL, gradient_scale_sum, COLLECTIVE),
+    FIELD(BOOL, deterministic, ORDER),
 };
 
 enum { N_FIELD = sizeof fields / sizeof *fields };
+
+fl_job_mode fl_job_mode_of(const fl_role *role,
+                           const fleet_distributed_strategy *s)
+{
+    if (role->server_num == 0)
+        return FL_LOCAL;
+    return s->a_sync ? FL_PS_ASYNC : FL_PS_SYNC;
+}
+
+const char *fl_job_mode_name(fl_job_mode mode)
+{
+    static const char *const name[] = {
+        [FL_LOCAL] = "local",
+        [FL_PS_SYNC] = "ps-sync",
+        [FL_PS_ASYNC] = "ps-async",
+    };
+
+    return name[mode];
+}
 
 static double value_of(const fleet_distributed_strategy *s, const field *f)
 {
@@ -192,6 +235,50 @@ static fleet_status check_bools(const fleet_distributed_strategy *s)
         if (fields[i].type == BOOL)
             FL_TRY(check_range(fields[i].name, value_of(s, &fields[i]), 0, 1));
     return FLEET_OK;
+}
+
+static bool is_asked(const fleet_distributed_strategy *s, const field *f)
+{
+    const fleet_distributed_strategy defaults =
+        fleet_distributed_strategy_default();
+
+    return value_of(s, f) != value_of(&defaults, f);
+}
+
+static fleet_status refuse(const fleet_distributed_strategy *s, const field *f,
+                           fl_job_mode mode)
+{
+    return fl_fail(FLEET_EUNSUPPORTED,
+                   "strategy.%s: this version does not have %g in mode %s (a "
+                   "strategy starts from FLEET_DISTRIBUTED_STRATEGY_INIT, not "
+                   "from zeros)",
+                   f->name, value_of(s, f), fl_job_mode_name(mode));
+}
+
+/* Without a role, local: what no mode has is refused. */
+static fleet_status check_strategy(const fleet_distributed_strategy *s,
+                                   fl_job_mode mode)
+{
+    FL_TRY(check_bools(s));
+    if (!s->a_sync && s->a_sync_configs.k_steps > 0)
+        return fl_fail(FLEET_EINVAL,
+                       "strategy.a_sync_configs.k_steps is %lld, which is geo "
+                       "mode, but strategy.a_sync is 0",
+                       (long long)s->a_sync_configs.k_steps);
+    if (mode != FL_LOCAL && s->a_sync_configs.k_steps > 0)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "strategy.a_sync_configs.k_steps is %lld, which is geo "
+                       "mode: not in this version",
+                       (long long)s->a_sync_configs.k_steps);
+    for (int i = 0; i < N_FIELD; i++)
+        if (fates[fields[i].purpose][mode] >= FIXED && is_asked(s, &fields[i]))
+            return refuse(s, &fields[i], mode);
+    if (!s->gradient_merge && s->gradient_merge_configs.k_steps > 1)
+        return fl_fail(FLEET_EINVAL,
+                       "strategy.gradient_merge_configs.k_steps is %d, but "
+                       "strategy.gradient_merge is 0",
+                       s->gradient_merge_configs.k_steps);
+    return check_ranges(s);
 }
 
 /* --- from JSON ----------------------------------------------------------- */
@@ -290,41 +377,10 @@ fleet_status fl_strategy_read(const fl_at *at, fleet_distributed_strategy *s)
         }
         FL_TRY(read_field(&value, &fields[i], s));
     }
-    return fl_strategy_check(s);
+    return check_strategy(s, FL_LOCAL);
 }
 
 /* --- use ----------------------------------------------------------------- */
-
-static bool is_asked(const fleet_distributed_strategy *s, const field *f)
-{
-    const fleet_distributed_strategy defaults =
-        fleet_distributed_strategy_default();
-
-    return value_of(s, f) != value_of(&defaults, f);
-}
-
-fleet_status fl_strategy_check(const fleet_distributed_strategy *s)
-{
-    FL_TRY(check_bools(s));
-    for (int i = 0; i < N_FIELD; i++)
-        if (fields[i].fate == REFUSED && is_asked(s, &fields[i]))
-            return fl_fail(
-                FLEET_EUNSUPPORTED,
-                "strategy.%s: this version does not have it (a strategy starts "
-                "from FLEET_DISTRIBUTED_STRATEGY_INIT, not from zeros)",
-                fields[i].name);
-    if (!s->a_sync && s->a_sync_configs.k_steps > 0)
-        return fl_fail(FLEET_EINVAL,
-                       "strategy.a_sync_configs.k_steps is %lld, which is geo "
-                       "mode, but strategy.a_sync is 0",
-                       (long long)s->a_sync_configs.k_steps);
-    if (!s->gradient_merge && s->gradient_merge_configs.k_steps > 1)
-        return fl_fail(FLEET_EINVAL,
-                       "strategy.gradient_merge_configs.k_steps is %d, but "
-                       "strategy.gradient_merge is 0",
-                       s->gradient_merge_configs.k_steps);
-    return check_ranges(s);
-}
 
 /* What is trained already would not follow another one. */
 static fleet_status check_same(const fleet_distributed_strategy *now,
@@ -339,20 +395,36 @@ static fleet_status check_same(const fleet_distributed_strategy *now,
     return FLEET_OK;
 }
 
-static const char *const effect[] = {
-    [HONOURED] = "honoured",
-    [SERVERS] = "no effect: no servers, training is synchronous",
-    [ALONE] = "no effect: one worker",
-    [REFUSED] = "off: not in this version",
-};
+static const char *effect_of(const field *f, fl_job_mode mode)
+{
+    switch (fates[f->purpose][mode]) {
+    case HONOURED:
+        return "honoured";
+    case NO_SERVERS:
+        return "no effect: no servers, training is synchronous";
+    case NO_COLLECTIVE:
+        return mode == FL_LOCAL ? "no effect: one worker"
+                                : "no effect: no collective";
+    case FIXED:
+        return "fixed: other values are not in this version";
+    default:
+        return mode == FL_PS_ASYNC && f->purpose == ORDER
+                   ? "off: async has no order"
+                   : "off: not in this version";
+    }
+}
 
 /* What is asked for in vain is in the log. */
 static void warn(fleet *f)
 {
+    fl_job_mode mode = fl_job_mode_of(&f->role, &f->strategy);
+
     for (int i = 0; i < N_FIELD; i++)
-        if (fields[i].fate != HONOURED && is_asked(&f->strategy, &fields[i]))
+        if (fates[fields[i].purpose][mode] != HONOURED &&
+            is_asked(&f->strategy, &fields[i]))
             FL_WARN(&f->context.log, "strategy.%s is %g: %s", fields[i].name,
-                    value_of(&f->strategy, &fields[i]), effect[fields[i].fate]);
+                    value_of(&f->strategy, &fields[i]),
+                    effect_of(&fields[i], mode));
 }
 
 fleet_optimizer *fleet_distributed_optimizer(
@@ -369,13 +441,12 @@ fleet_optimizer *fleet_distributed_optimizer(
                               "belongs to another handle");
         return NULL;
     }
-    if (strategy && fl_strategy_check(strategy) != FLEET_OK)
-        return NULL;
     wanted = strategy ? *strategy : fleet_distributed_strategy_default();
+    if (check_strategy(&wanted, fl_job_mode_of(&f->role, &wanted)) != FLEET_OK)
+        return NULL;
     if (f->trained && check_same(&f->strategy, &wanted) != FLEET_OK)
         return NULL;
     f->strategy = wanted;
-    f->has_strategy = true;
     warn(f);
     return o;
 }
@@ -413,8 +484,6 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
                        "fleet_minimize: the loss \"%s\" has shape %s; expected "
                        "[1]",
                        loss->name, fl_shape_print(&loss->shape).chars);
-    if (!f->has_strategy)
-        f->strategy = fleet_distributed_strategy_default();
     p->training.loss = loss;
     p->training.optimizer = o;
     if (f->strategy.gradient_merge)
@@ -426,11 +495,14 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
 
 /* --- the dump ------------------------------------------------------------ */
 
-static void describe(const fleet_distributed_strategy *s, const field *f,
-                     fl_text *out)
+static void describe(const fleet *f, const field *one, fl_text *out)
 {
-    fl_text_add(out, "%-48s %-12g %-8s %s\n", f->name, value_of(s, f),
-                is_asked(s, f) ? "asked" : "default", effect[f->fate]);
+    fl_job_mode mode = fl_job_mode_of(&f->role, &f->strategy);
+
+    fl_text_add(out, "%-48s %-12g %-8s %s\n", one->name,
+                value_of(&f->strategy, one),
+                is_asked(&f->strategy, one) ? "asked" : "default",
+                effect_of(one, mode));
 }
 
 static fleet_status dump_passes(fleet *f, fl_text *out)
@@ -443,7 +515,9 @@ static fleet_status dump_passes(fleet *f, fl_text *out)
     FL_TRY(fl_store_add(f->store, f->trained));
     FL_TRY(fl_store_train(f->store, f->trained->training.optimizer));
     FL_TRY(fl_plan_build(f->trained, f->store, 1, true, NULL, &plan));
-    fl_text_add(out, "mode local, workers 1, servers 0\npasses %s\n",
+    fl_text_add(out, "mode %s, workers %d, servers %d\npasses %s\n",
+                fl_job_mode_name(fl_job_mode_of(&f->role, &f->strategy)),
+                f->role.worker_num, f->role.server_num,
                 fl_text_chars(&plan->passes));
     fl_plan_destroy(plan);
     return out->status;
@@ -451,15 +525,12 @@ static fleet_status dump_passes(fleet *f, fl_text *out)
 
 char *fleet_strategy_dump(fleet *f)
 {
-    fleet_distributed_strategy defaults = fleet_distributed_strategy_default();
-    const fleet_distributed_strategy *s;
     fl_text out = {0};
 
     if (fl_handle_check(f, "fleet_strategy_dump") != FLEET_OK)
         return NULL;
-    s = f->has_strategy ? &f->strategy : &defaults;
     for (int i = 0; i < N_FIELD; i++)
-        describe(s, &fields[i], &out);
+        describe(f, &fields[i], &out);
     if (dump_passes(f, &out) == FLEET_OK && out.status == FLEET_OK)
         return out.chars;
     fl_text_done(&out);

@@ -264,7 +264,7 @@ static fleet_status open_pass(pass *p)
         FL_TRY(fl_executor_want(p->e, p->o->fetch_list[i]));
     if (!p->e->training && p->e->program->training.loss)
         FL_TRY(fl_executor_want(p->e, p->e->program->training.loss));
-    FL_TRY(fl_dataset_open(p->d, &p->stream));
+    FL_TRY(fl_dataset_open(p->d, p->e->training, &p->stream));
     memset(p->e->input, 0, p->e->program->n_var * sizeof *p->e->input);
     if (p->e->store->exchange)
         FL_TRY(FL_NEW(&p->next, p->e->program->n_var * sizeof *p->next));

@@ -30,6 +30,7 @@ typedef struct training {
 
 /* --- data ---------------------------------------------------------------- */
 
+/* files NULL: without files. */
 static fleet_status make_dataset(training *t, const char *const *files, int n,
                                  fleet_dataset **out)
 {
@@ -40,13 +41,27 @@ static fleet_status make_dataset(training *t, const char *const *files, int n,
         o.n_slot = t->c->n_slot;
     }
     *out = fleet_queue_dataset(t->f, &o);
-    return *out ? fleet_dataset_set_filelist(*out, files, n) : fl_last_code();
+    if (!*out)
+        return fl_last_code();
+    return files ? fleet_dataset_set_filelist(*out, files, n) : FLEET_OK;
 }
 
+/* Whether the model depends on what is in the files. */
+static bool model_needs_files(const fl_config *c)
+{
+    return c->model == FL_MLP &&
+           (c->classes == 0 || c->dataset.format == FLEET_IDX);
+}
+
+/* A server has no data but what makes the model; the test data is the first
+ * worker's. */
 static fleet_status make_datasets(training *t)
 {
-    FL_TRY(make_dataset(t, t->c->train, t->c->n_train, &t->train));
-    if (t->c->n_test == 0)
+    bool reads = fleet_is_worker(t->f) || model_needs_files(t->c);
+
+    FL_TRY(
+        make_dataset(t, reads ? t->c->train : NULL, t->c->n_train, &t->train));
+    if (t->c->n_test == 0 || !fleet_is_first_worker(t->f))
         return FLEET_OK;
     FL_TRY(make_dataset(t, t->c->test, t->c->n_test, &t->test));
     t->test->options.shuffle = 0;
@@ -55,7 +70,8 @@ static fleet_status make_datasets(training *t)
 
 /* --- model --------------------------------------------------------------- */
 
-/* The largest label of the training data, read once through. */
+/* The largest label of all the training data, read once through: the model is
+ * the same for all. */
 static fleet_status largest_label(training *t, int slot, int64_t *largest)
 {
     fl_stream *stream;
@@ -63,8 +79,7 @@ static fleet_status largest_label(training *t, int slot, int64_t *largest)
     fl_batch *b;
 
     *largest = 0;
-    FL_TRY(fl_dataset_open(t->train, &stream));
-    t->train->pass = 0; /* this was none */
+    FL_TRY(fl_dataset_open(t->train, false, &stream));
     while ((status = fl_stream_next(stream, &b)) == FLEET_OK) {
         const int64_t *label = b->slot[slot].values;
 
@@ -255,8 +270,10 @@ static fleet_status train(training *t)
         t->epoch_loss = 0;
         FL_TRY(fleet_train_from_dataset(t->trainer, t->train, &o, &t->r));
         if (t->r.samples == 0)
-            return fl_fail(FLEET_EEND, "dataset.train: the files have no "
-                                       "sample");
+            return fl_fail(FLEET_EEND,
+                           "dataset.train: the files have no sample for worker "
+                           "%d of %d",
+                           fleet_worker_index(t->f), fleet_worker_num(t->f));
         t->trained += t->r.samples;
         t->trained_s += t->r.seconds;
     }
@@ -268,26 +285,19 @@ static fleet_status make_executors(training *t)
     fleet_executor_options test = {.for_test = 1};
 
     t->trainer = fleet_executor_create(t->program, NULL);
-    t->tester = fleet_executor_create(t->program, &test);
-    return t->trainer && t->tester ? FLEET_OK : fl_last_code();
+    if (t->trainer && t->test)
+        t->tester = fleet_executor_create(t->program, &test);
+    return t->trainer && (t->tester || !t->test) ? FLEET_OK : fl_last_code();
 }
 
-static fleet_status run(training *t, char **line, int64_t begun_ns)
+/* What the first worker alone does, once all have trained. */
+static fleet_status report(training *t, char **line, int64_t begun_ns)
 {
     fleet_evaluation e = {0};
-    fleet_report r = {.model = t->c->model_name};
+    fleet_report r = {.model = t->c->model_name,
+                      .loss = t->r.loss,
+                      .samples_per_s = (double)t->trained / t->trained_s};
 
-    if (t->c->save) /* better now than after the training */
-        FL_TRY(fl_save_check(t->c->save));
-    FL_TRY(make_datasets(t));
-    FL_TRY(make_model(t));
-    if (t->c->load)
-        FL_TRY(fleet_load_model(t->f, t->c->load));
-    if (t->test)
-        FL_TRY(fleet_dataset_use_statistics_of(t->test, t->train));
-    FL_TRY(make_executors(t));
-    FL_TRY(fleet_init_worker(t->f));
-    FL_TRY(train(t));
     FL_TRY(fleet_params_hash(t->f, &r.params_hash));
     if (t->test) {
         FL_TRY(fleet_evaluate(t->tester, t->test, &t->model, &e));
@@ -295,30 +305,81 @@ static fleet_status run(training *t, char **line, int64_t begun_ns)
     }
     if (t->c->save)
         FL_TRY(fl_checkpoint_save(t->f, t->c->save, &t->model));
-    FL_TRY(fleet_stop_worker(t->f));
-    r.loss = t->r.loss;
-    r.samples_per_s = (double)t->trained / t->trained_s;
     r.seconds = (double)(fl_now_ns() - begun_ns) * 1e-9;
     *line = fleet_report_line(t->f, &r);
     return *line ? FLEET_OK : fl_last_code();
+}
+
+static fleet_status run_worker(training *t, char **line, int64_t begun_ns)
+{
+    if (t->c->load)
+        FL_TRY(fleet_load_model(t->f, t->c->load));
+    if (t->test)
+        FL_TRY(fleet_dataset_use_statistics_of(t->test, t->train));
+    FL_TRY(make_executors(t));
+    FL_TRY(fleet_init_worker(t->f));
+    FL_TRY(train(t));
+    if (fleet_is_first_worker(t->f))
+        FL_TRY(report(t, line, begun_ns));
+    return fleet_stop_worker(t->f);
+}
+
+static fleet_status run(training *t, char **line, int64_t begun_ns)
+{
+    if (t->c->save && fleet_is_first_worker(t->f))
+        FL_TRY(fl_save_check(t->c->save)); /* better now than when trained */
+    FL_TRY(make_datasets(t));
+    FL_TRY(make_model(t));
+    if (fleet_is_worker(t->f))
+        return run_worker(t, line, begun_ns);
+    FL_TRY(fleet_init_server(t->f, t->c->load));
+    return fleet_run_server(t->f);
+}
+
+/* Keys that are for servers. */
+static fleet_status check_servers(const training *t)
+{
+    const fl_config *c = t->c;
+
+    if (fleet_server_num(t->f) == 0) {
+        if (c->idle)
+            FL_WARN(&t->f->context.log, "%s: no effect: there are no servers",
+                    c->idle);
+        return FLEET_OK;
+    }
+    for (int i = 0; i < c->n_slot; i++)
+        if (c->slot[i].here)
+            return fl_fail(FLEET_EUNSUPPORTED,
+                           "slots[%d].ps is false: in this version servers "
+                           "keep all that is trained",
+                           i);
+    return FLEET_OK;
 }
 
 static fleet_status train_config(const fl_config *c,
                                  const fleet_config_options *o, char **line,
                                  int64_t begun_ns)
 {
+    const int64_t *ms = c->deadline_ms;
     fleet_options options = {.seed = (uint64_t)c->seed,
                              .log = o->log,
                              .log_user = o->log_user,
-                             .log_level = o->log_level};
+                             .log_level = o->log_level,
+                             .connect_deadline_ms = ms[FL_CONNECT_DEADLINE],
+                             .request_deadline_ms = ms[FL_REQUEST_DEADLINE],
+                             .peer_deadline_ms = ms[FL_PEER_DEADLINE],
+                             .step_deadline_ms = ms[FL_STEP_DEADLINE]};
     training t = {.c = c, .o = o};
     fleet_status status;
 
     FL_TRY(fleet_init(&t.f, &options));
-    if (c->idle)
-        FL_WARN(&t.f->context.log, "%s: no effect: there are no servers",
-                c->idle);
-    status = run(&t, line, begun_ns);
+    status = check_servers(&t);
+    if (status == FLEET_OK)
+        status = run(&t, line, begun_ns);
+    if (status != FLEET_OK) {
+        fleet_free(*line);
+        *line = NULL;
+    }
     fleet_executor_destroy(t.trainer);
     fleet_executor_destroy(t.tester);
     fleet_destroy(t.f);

@@ -1,0 +1,443 @@
+/* role.c - see role.h. */
+#define _GNU_SOURCE
+#include "fleet/role.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/memory.h"
+#include "base/thread.h"
+
+static const char *const servers_variable = "PADDLE_PSERVERS_IP_PORT_LIST";
+
+/* Whatever the host's locale says. */
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* --- variables ------------------------------------------------------------ */
+
+/* An empty variable is none. */
+static const char *variable(const char *name)
+{
+    const char *text = getenv(name);
+
+    return text && *text ? text : NULL;
+}
+
+static fleet_status need(const char *name, const char *expected,
+                         const char **text)
+{
+    *text = variable(name);
+    if (*text)
+        return FLEET_OK;
+    return fl_fail(FLEET_ENOENT, "%s is not set, but %s is: expected %s", name,
+                   servers_variable, expected);
+}
+
+/* Digits alone; false if it is no number up to `high`. */
+static bool read_digits(const char *text, size_t length, int64_t high,
+                        int64_t *out)
+{
+    int64_t n = 0;
+
+    for (size_t i = 0; i < length; i++) {
+        if (!is_digit(text[i]))
+            return false;
+        n = 10 * n + (text[i] - '0');
+        if (n > high)
+            return false;
+    }
+    *out = n;
+    return length > 0;
+}
+
+static fleet_status read_number(const char *name, const char *text, int low,
+                                int high, int *out)
+{
+    int64_t n;
+
+    if (!read_digits(text, strlen(text), high, &n) || n < low)
+        return fl_fail(FLEET_EINVAL,
+                       "%s is \"%.100s\": expected an integer from %d to %d",
+                       name, text, low, high);
+    *out = (int)n;
+    return FLEET_OK;
+}
+
+static fleet_status need_number(const char *name, int low, int high, int *out)
+{
+    char expected[64];
+    const char *text;
+
+    snprintf(expected, sizeof expected, "an integer from %d to %d", low, high);
+    FL_TRY(need(name, expected, &text));
+    return read_number(name, text, low, high, out);
+}
+
+static fleet_status check_number(const char *name, int64_t got, int64_t low,
+                                 int64_t high)
+{
+    if (got >= low && got <= high)
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL, "%s: expected %lld to %lld, got %lld", name,
+                   (long long)low, (long long)high, (long long)got);
+}
+
+/* --- endpoints ------------------------------------------------------------ */
+
+/* A name, or an IPv4 address that is one: 127.0.1 is a typing error. */
+static bool is_plain_host(const char *host)
+{
+    struct in_addr v4;
+    bool name = false;
+
+    for (const char *c = host; *c; c++) {
+        if (!is_letter(*c) && !is_digit(*c) && !strchr(".-_", *c))
+            return false;
+        name = name || is_letter(*c);
+    }
+    return *host && (name || inet_pton(AF_INET, host, &v4) == 1);
+}
+
+static bool is_host(const char *text, size_t length)
+{
+    struct in6_addr v6;
+    fl_address host;
+
+    memcpy(host, text, length);
+    host[length] = 0;
+    if (*host != '[')
+        return is_plain_host(host);
+    if (host[length - 1] != ']')
+        return false;
+    host[length - 1] = 0;
+    return inet_pton(AF_INET6, host + 1, &v6) == 1;
+}
+
+/* The address of "ip:port" or "inproc://name". */
+static fleet_status read_endpoint(const char *source, const char *text,
+                                  size_t length, fl_address address)
+{
+    static const char inproc[] = "inproc://";
+    const size_t prefix = sizeof inproc - 1;
+    const char *colon = memrchr(text, ':', length);
+    size_t host = colon ? (size_t)(colon - text) : 0;
+    int64_t port = 0;
+
+    if (length + sizeof "tcp://" > FL_ADDRESS_SIZE)
+        return fl_fail(
+            FLEET_EINVAL,
+            "%s: \"%.*s...\": an endpoint of more than %d characters", source,
+            40, text, FL_ADDRESS_SIZE - (int)sizeof "tcp://");
+    if (length > prefix && memcmp(text, inproc, prefix) == 0) {
+        snprintf(address, FL_ADDRESS_SIZE, "%.*s", (int)length, text);
+        return FLEET_OK;
+    }
+    if (!colon || host == 0 || !is_host(text, host) ||
+        !read_digits(colon + 1, length - host - 1, 65535, &port) || port == 0)
+        return fl_fail(FLEET_EINVAL,
+                       "%s: \"%.*s\": expected ip:port, with a port from 1 to "
+                       "65535 and IPv6 in brackets",
+                       source, (int)length, text);
+    snprintf(address, FL_ADDRESS_SIZE, "tcp://%.*s:%d", (int)host, text,
+             (int)port);
+    return FLEET_OK;
+}
+
+/* Its place in the list; -1: it is not there. */
+static int find_server(const fl_role *r, const char *address)
+{
+    for (int i = 0; i < r->server_num; i++)
+        if (strcmp(r->server[i], address) == 0)
+            return i;
+    return -1;
+}
+
+static fleet_status add_server(fl_role *r, const char *source, const char *text,
+                               size_t length)
+{
+    fl_address address;
+
+    for (; length > 0 && *text == ' '; length--)
+        text++;
+    while (length > 0 && text[length - 1] == ' ')
+        length--;
+    FL_TRY(read_endpoint(source, text, length, address));
+    if (find_server(r, address) >= 0)
+        return fl_fail(FLEET_EINVAL, "%s: \"%.*s\" stands twice in \"%.500s\"",
+                       source, (int)length, text, r->endpoints);
+    if (r->server_num == FL_MOST_SERVER)
+        return fl_fail(FLEET_EINVAL, "%s: more than %d servers", source,
+                       FL_MOST_SERVER);
+    memcpy(r->server[r->server_num++], address, sizeof address);
+    return FLEET_OK;
+}
+
+/* source: where the list was said. */
+static fleet_status take_servers(fl_role *r, const char *source,
+                                 const char *list)
+{
+    const char *at = list;
+
+    FL_TRY(FL_NEW(&r->server, FL_MOST_SERVER * sizeof *r->server));
+    r->endpoints = fl_strdup(list);
+    if (!r->endpoints)
+        return FLEET_ENOMEM;
+    for (;;) {
+        size_t length = strcspn(at, ",");
+
+        FL_TRY(add_server(r, source, at, length));
+        if (!at[length])
+            return FLEET_OK;
+        at += length + 1;
+    }
+}
+
+/* --- sockets -------------------------------------------------------------- */
+
+/* An inherited socket: of this process alone from now on, not of commands that
+ * datasets start. */
+static fleet_status take_socket(fl_role *r, const char *source, int fd)
+{
+    socklen_t size = sizeof(int);
+    int listens = 0;
+
+    if (fd <= 0 ||
+        getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 ||
+        !listens)
+        return fl_fail(FLEET_EINVAL,
+                       "%s is %d: expected the descriptor of a listening "
+                       "socket",
+                       source, fd);
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    r->listen_fd = fd;
+    return FLEET_OK;
+}
+
+/* FLEET_LANE_PORTS: "7001,7002", of lanes from 1 on. */
+static fleet_status read_lane_ports(fl_role *r)
+{
+    static const char *const name = "FLEET_LANE_PORTS";
+    const char *list = variable(name), *at = list;
+
+    for (int i = 1; list && i < r->lanes; i++) {
+        size_t length = strcspn(at, ",");
+        int64_t port = 0;
+
+        if (!read_digits(at, length, 65535, &port) || port == 0)
+            return fl_fail(FLEET_EINVAL,
+                           "%s is \"%.200s\": expected %d ports from 1 to "
+                           "65535 with commas, one for each lane but the first",
+                           name, list, r->lanes - 1);
+        r->lane_port[i] = (int)port;
+        at += length + (at[length] == ',');
+    }
+    return FLEET_OK;
+}
+
+/* --- the environment ------------------------------------------------------ */
+
+/* Nobody to talk to. A scheduler that starts a single rank sets some of the
+ * variables, too. */
+static fleet_status check_alone(void)
+{
+    const char *role = variable("TRAINING_ROLE");
+    const char *workers = variable("PADDLE_TRAINERS_NUM");
+
+    if (role && strcmp(role, "TRAINER") != 0)
+        return fl_fail(FLEET_ENOENT,
+                       "%s is not set, but TRAINING_ROLE is \"%.100s\": "
+                       "expected the servers' ip:port, with commas",
+                       servers_variable, role);
+    if (workers && strcmp(workers, "1") != 0)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "PADDLE_TRAINERS_NUM is \"%.100s\", but %s is not set: "
+                       "this version trains in one process or with servers",
+                       workers, servers_variable);
+    return FLEET_OK;
+}
+
+/* POD_IP:PADDLE_PORT, which is in the list. */
+static fleet_status find_own_endpoint(fl_role *r)
+{
+    const char *ip, *format;
+    char endpoint[256];
+    fl_address address;
+    int port, n;
+
+    FL_TRY(need("POD_IP", "the address of this server", &ip));
+    FL_TRY(need_number("PADDLE_PORT", 1, 65535, &port));
+    format = strchr(ip, ':') && *ip != '[' ? "[%.200s]:%d" : "%.200s:%d";
+    n = snprintf(endpoint, sizeof endpoint, format, ip, port);
+    FL_TRY(read_endpoint("POD_IP:PADDLE_PORT", endpoint, (size_t)n, address));
+    r->index = find_server(r, address);
+    if (r->index >= 0)
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "POD_IP:PADDLE_PORT is \"%s\": expected one of %s, "
+                   "\"%.500s\"",
+                   endpoint, servers_variable, r->endpoints);
+}
+
+static fleet_status read_server(fl_role *r)
+{
+    const char *fd = variable("FLEET_LISTEN_FD");
+    int number;
+
+    r->kind = FLEET_SERVER;
+    FL_TRY(find_own_endpoint(r));
+    FL_TRY(read_lane_ports(r));
+    if (!fd)
+        return FLEET_OK;
+    FL_TRY(read_number("FLEET_LISTEN_FD", fd, 1, 1 << 30, &number));
+    return take_socket(r, "FLEET_LISTEN_FD", number);
+}
+
+static fleet_status read_environment(fl_role *r)
+{
+    const char *servers = variable(servers_variable), *role;
+
+    if (!servers)
+        return check_alone();
+    FL_TRY(take_servers(r, servers_variable, servers));
+    FL_TRY(
+        need_number("PADDLE_TRAINERS_NUM", 1, FL_MOST_WORKER, &r->worker_num));
+    FL_TRY(need("TRAINING_ROLE", "TRAINER or PSERVER", &role));
+    if (strcmp(role, "PSERVER") == 0)
+        return read_server(r);
+    if (strcmp(role, "TRAINER") != 0)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "TRAINING_ROLE is \"%.100s\": expected TRAINER or "
+                       "PSERVER; this version has no other roles",
+                       role);
+    return need_number("PADDLE_TRAINER_ID", 0, r->worker_num - 1, &r->index);
+}
+
+/* --- the struct ----------------------------------------------------------- */
+
+static fleet_status read_struct(fl_role *r, const fleet_role *said)
+{
+    const char *servers = said->server_endpoints;
+
+    r->kind = said->kind;
+    r->index = said->index;
+    r->worker_num = said->worker_num ? said->worker_num : 1;
+    FL_TRY(check_number("role.kind", said->kind, FLEET_WORKER, FLEET_SERVER));
+    FL_TRY(check_number("role.worker_num", r->worker_num, 1, FL_MOST_WORKER));
+    if (servers && *servers)
+        FL_TRY(take_servers(r, "role.server_endpoints", servers));
+    else if (said->kind == FLEET_SERVER)
+        return fl_fail(FLEET_EINVAL,
+                       "role.server_endpoints: a server needs them");
+    else if (r->worker_num > 1)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "role.worker_num is %d, but there are no "
+                       "role.server_endpoints: this version trains in one "
+                       "process or with servers",
+                       r->worker_num);
+    FL_TRY(check_number(
+        "role.index", said->index, 0,
+        (said->kind == FLEET_SERVER ? r->server_num : r->worker_num) - 1));
+    if (said->kind == FLEET_SERVER && said->listen_fd != 0 &&
+        said->listen_fd != -1)
+        return take_socket(r, "role.listen_fd", said->listen_fd);
+    return FLEET_OK;
+}
+
+/* --- what both say -------------------------------------------------------- */
+
+static fleet_status read_deadlines(fl_role *r, const fleet_options *o)
+{
+    static const struct {
+        const char *field, *variable;
+        size_t offset;
+        int otherwise;
+    } deadlines[FL_N_DEADLINE] = {
+#define DEADLINE(upper, lower, ms)                                             \
+    [FL_##upper##                                                              \
+        _DEADLINE] = {#lower "_deadline_ms", "FLEET_" #upper "_DEADLINE_MS",   \
+                      offsetof(fleet_options, lower##_deadline_ms), ms}
+        DEADLINE(CONNECT, connect, 60000), DEADLINE(REQUEST, request, 30000),
+        DEADLINE(PEER, peer, 10000), DEADLINE(STEP, step, 600000)
+#undef DEADLINE
+    };
+
+    for (int i = 0; i < FL_N_DEADLINE; i++) {
+        const char *text = variable(deadlines[i].variable);
+        int64_t ms;
+
+        memcpy(&ms, (const char *)o + deadlines[i].offset, sizeof ms);
+        FL_TRY(check_number(deadlines[i].field, ms, 0, INT32_MAX));
+        r->deadline_ms[i] = ms ? (int)ms : deadlines[i].otherwise;
+        if (!ms && text)
+            FL_TRY(read_number(deadlines[i].variable, text, 1, INT32_MAX,
+                               &r->deadline_ms[i]));
+    }
+    return FLEET_OK;
+}
+
+static fleet_status read_lanes(fl_role *r, const fleet_options *o)
+{
+    const char *text = variable("FLEET_SERVER_LANES");
+    int most = fl_cpu_count() / 4;
+
+    FL_TRY(check_number("server_lanes", o->server_lanes, 0, FL_MOST_LANE));
+    r->lanes = o->server_lanes;
+    if (r->lanes == 0 && text)
+        return read_number("FLEET_SERVER_LANES", text, 1, FL_MOST_LANE,
+                           &r->lanes);
+    if (r->lanes == 0)
+        r->lanes = most < 1 ? 1 : most > FL_MOST_LANE ? FL_MOST_LANE : most;
+    return FLEET_OK;
+}
+
+static fleet_status read_transport(fl_role *r)
+{
+    const char *transport = variable("FLEET_TRANSPORT");
+
+    r->tcp_only = transport != NULL;
+    if (transport && strcmp(transport, "tcp") != 0)
+        return fl_fail(FLEET_EINVAL,
+                       "FLEET_TRANSPORT is \"%.100s\": expected \"tcp\"",
+                       transport);
+    return FLEET_OK;
+}
+
+static fleet_status take_job_id(fl_role *r, const fleet_role *said)
+{
+    const char *id = said ? said->job_id : variable("PADDLE_JOB_ID");
+
+    r->job_id = fl_strdup(id && *id ? id : "default");
+    return r->job_id ? FLEET_OK : FLEET_ENOMEM;
+}
+
+fleet_status fl_role_open(fl_role *r, const fleet_options *o)
+{
+    *r = (fl_role){.worker_num = 1, .listen_fd = -1};
+    FL_TRY(read_deadlines(r, o));
+    FL_TRY(read_lanes(r, o));
+    FL_TRY(read_transport(r));
+    FL_TRY(take_job_id(r, o->role));
+    FL_TRY(check_number("no_sigterm_handler", o->no_sigterm_handler, 0, 1));
+    r->no_sigterm_handler = o->no_sigterm_handler != 0;
+    return o->role ? read_struct(r, o->role) : read_environment(r);
+}
+
+void fl_role_done(fl_role *r)
+{
+    fl_free(r->server);
+    fl_free(r->endpoints);
+    fl_free(r->job_id);
+    *r = (fl_role){.listen_fd = -1};
+}

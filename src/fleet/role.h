@@ -1,0 +1,48 @@
+/* role.h - who this process is in a job: what fleet_options.role or the
+ * environment says, checked, with everything that talking to the others needs
+ * to know.
+ */
+#ifndef FL_FLEET_ROLE_H
+#define FL_FLEET_ROLE_H
+
+#include <fleet/init.h>
+
+#include "net/socket.h"
+
+enum { FL_MOST_SERVER = 128, FL_MOST_WORKER = 4096, FL_MOST_LANE = 16 };
+
+typedef enum fl_deadline {
+    FL_CONNECT_DEADLINE,
+    FL_REQUEST_DEADLINE,
+    FL_PEER_DEADLINE,
+    FL_STEP_DEADLINE,
+    FL_N_DEADLINE
+} fl_deadline;
+
+typedef char fl_address[FL_ADDRESS_SIZE];
+
+typedef struct fl_role {
+    fleet_role_kind kind;
+    int index; /* among its kind */
+    int worker_num, server_num;
+    fl_address *server; /* server_num of them: "tcp://ip:port", "inproc://name";
+                           a server's own is the index-th */
+    char *endpoints;    /* as they were given; NULL: none */
+    char *job_id;       /* never NULL */
+    int deadline_ms[FL_N_DEADLINE];
+    bool tcp_only; /* FLEET_TRANSPORT=tcp: no ipc between processes of a host */
+
+    /* of a server */
+    int lanes;
+    int listen_fd;               /* lane 0's socket; -1: bind the endpoint */
+    int lane_port[FL_MOST_LANE]; /* of lanes from 1 on; 0: the kernel's choice
+                                  */
+    bool no_sigterm_handler;
+} fl_role;
+
+/* From options->role, or from the environment if that is NULL; fails as
+ * fleet_init() says. *role may always be given to fl_role_done(). */
+fleet_status fl_role_open(fl_role *role, const fleet_options *options);
+void fl_role_done(fl_role *role);
+
+#endif

@@ -119,6 +119,18 @@ $(BINDIR)/%: $(BUILD)/samples/%.o $(LIBDIR)/libfleet.so
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $< -L$(LIBDIR) -lfleet \
 	    -Wl,-rpath,'$$ORIGIN/../$(notdir $(LIBDIR))' -lm
 
+# The launcher needs no library when it runs. The suite tries the one of its own
+# variant, which lies beside it.
+RUN_OBJ  := $(patsubst %.c,$(BUILD)/%.o,tools/fleetrun.c \
+              $(wildcard tools/fleetrun/*.c) src/base/error.c \
+              src/base/memory.c src/base/text.c)
+$(BUILD)/fleetrun: $(RUN_OBJ)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS_) -o $@ $^
+$(BINDIR)/fleetrun: $(BUILD)/fleetrun
+	@mkdir -p $(@D)
+	$(Q)cp $< $@
+
 # --- tests ------------------------------------------------------------------
 # All of test/*.c in one program, linked with the library's objects so that the
 # inside can be tested too.
@@ -126,7 +138,7 @@ TEST_OBJ := $(TESTS:%.c=$(BUILD)/%.o)
 TEST_LIBS ?= -lcriterion
 SUITE    := $(BUILD)/fleet-tests
 
-$(SUITE): $(TEST_OBJ) $(OBJ)
+$(SUITE): $(TEST_OBJ) $(OBJ) | $(BUILD)/fleetrun
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS) $(TEST_LIBS)
 
@@ -197,8 +209,8 @@ headers:
 	    $(CXX) -std=c++17 -fsyntax-only $(HEADER_WARN) -Iinclude -x c++ $$h \
 	        || exit 1; done
 	@echo "headers: each is valid alone as C17 and C++17"
-FORMATTED = $(wildcard include/fleet/*.h src/*/*.[ch] tools/*.c samples/*.[ch] \
-              test/*.[ch] test/fuzz/*.[ch] bench/*.[ch])
+FORMATTED = $(wildcard include/fleet/*.h src/*/*.[ch] tools/*.c tools/*/*.[ch] \
+              samples/*.[ch] test/*.[ch] test/fuzz/*.[ch] bench/*.[ch])
 format:
 	@clang-format -i $(FORMATTED)
 format-check:
@@ -248,6 +260,7 @@ install: all
 	$(CC) $(LDFLAGS_) -o $(DESTDIR)$(PREFIX)/bin/fleet-train \
 	    $(BUILD)/tools/fleet-train.o -L$(LIBDIR) -lfleet \
 	    -Wl,-rpath,'$$ORIGIN/../lib' -lm
+	install -m 755 $(BINDIR)/fleetrun $(DESTDIR)$(PREFIX)/bin
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@LIBS@|$(LIBS)|' \
 	    tools/fleet.pc.in >$(INSTALL_LIB)/pkgconfig/fleet.pc
 	sed 's|@VERSION@|$(VERSION)|; s|@LIBS@|$(LIBS:-l%=%)|' \
@@ -258,7 +271,7 @@ install: all
 uninstall:
 	rm -rf $(DESTDIR)$(PREFIX)/include/fleet $(INSTALL_LIB)/cmake/fleet
 	rm -f $(INSTALL_LIB)/libfleet.* $(INSTALL_LIB)/pkgconfig/fleet.pc \
-	    $(DESTDIR)$(PREFIX)/bin/fleet-train
+	    $(DESTDIR)$(PREFIX)/bin/fleet-train $(DESTDIR)$(PREFIX)/bin/fleetrun
 clean:
 	rm -rf build $(LIBDIR) $(BINDIR)
 

@@ -1,0 +1,237 @@
+/* launch_kit.c - see launch_kit.h. */
+#define _GNU_SOURCE
+#define SUITE launch_kit
+#include "launch_kit.h"
+#include "test.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { DEADLINE_MS = 25000, MOST_ARGUMENTS = 40 };
+
+/* It lies beside the suite. */
+static const char *fleetrun(void)
+{
+    char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 20);
+    char *slash;
+
+    CHECK(n > 0);
+    path[n] = 0;
+    slash = strrchr(path, '/');
+    CHECK(slash);
+    strcpy(slash, "/fleetrun");
+    CHECK(access(path, X_OK) == 0);
+    return test_keep(path);
+}
+
+static void redirect(const char *path, int fd)
+{
+    int to = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+    if (to < 0 || dup2(to, fd) < 0)
+        _exit(99);
+    close(to);
+}
+
+/* The suite may itself run where signals are ignored, as a job of a script. */
+static void take_signals(void)
+{
+    signal(SIGINT, SIG_DFL);
+    signal(SIGHUP, getenv("TEST_NOHUP") ? SIG_IGN : SIG_DFL);
+    signal(SIGPIPE, SIG_DFL);
+}
+
+static launch start(int out, char *const arguments[])
+{
+    char *argv[MOST_ARGUMENTS + 2] = {(char *)fleetrun()};
+    const char *out_path = test_path("out"), *err_path = test_path("err");
+    launch l = {.out = out};
+
+    for (int i = 0; arguments[i]; i++) {
+        CHECK(i < MOST_ARGUMENTS);
+        argv[i + 1] = arguments[i];
+    }
+    fflush(NULL);
+    l.pid = fork();
+    CHECK(l.pid >= 0);
+    if (l.pid > 0)
+        return l;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    take_signals();
+    if (out >= 0)
+        dup2(out, 1);
+    else
+        redirect(out_path, 1);
+    redirect(err_path, 2);
+    execv(argv[0], argv);
+    _exit(98);
+}
+
+launch launch_start_to(int out, const char *flags, const char *script)
+{
+    char *arguments[MOST_ARGUMENTS + 1] = {(char *)"--log_dir",
+                                           (char *)test_path("log")};
+    char *rest = (char *)test_keep(flags);
+    int n = 2;
+
+    for (char *f = strtok(rest, " "); f; f = strtok(NULL, " ")) {
+        CHECK(n < MOST_ARGUMENTS - 3);
+        arguments[n++] = f;
+    }
+    arguments[n++] = (char *)"sh";
+    arguments[n++] = (char *)"-c";
+    arguments[n] = (char *)test_keep(script);
+    return start(out, arguments);
+}
+
+launch launch_start(const char *flags, const char *script)
+{
+    return launch_start_to(-1, flags, script);
+}
+
+static void wait_for_input(int fd, const char *what)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+
+    if (poll(&p, 1, DEADLINE_MS * TEST_SLOWNESS) != 1)
+        test_fail(__FILE__, __LINE__, "%s did not come; stderr: %s", what,
+                  launch_err());
+}
+
+int launch_wait(launch l)
+{
+    int fd = (int)syscall(SYS_pidfd_open, l.pid, 0), status;
+
+    CHECK(fd >= 0);
+    wait_for_input(fd, "the end of fleetrun");
+    close(fd);
+    CHECK(waitpid(l.pid, &status, 0) == l.pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int launch_run(const char *flags, const char *script)
+{
+    return launch_wait(launch_start(flags, script));
+}
+
+int launch_command(char *const arguments[])
+{
+    return launch_wait(start(-1, arguments));
+}
+
+static const char *read_all(const char *path)
+{
+    static char text[1 << 16];
+    FILE *f = fopen(path, "r");
+    size_t n;
+
+    if (!f)
+        return "(no such file)";
+    n = fread(text, 1, sizeof text - 1, f);
+    text[n] = 0;
+    fclose(f);
+    return test_keep(text);
+}
+
+const char *launch_out(void)
+{
+    return read_all(test_path("out"));
+}
+
+const char *launch_err(void)
+{
+    return read_all(test_path("err"));
+}
+
+const char *launch_log(const char *name)
+{
+    char path[300];
+
+    snprintf(path, sizeof path, "log/%s", name);
+    return read_all(test_path(path));
+}
+
+const char *launch_value(const char *log, const char *variable)
+{
+    const char *text = launch_log(log), *line;
+    size_t n = strlen(variable);
+    char value[4096];
+
+    for (line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, variable, n) == 0 && line[n] == '=') {
+            snprintf(value, sizeof value, "%.*s",
+                     (int)strcspn(line + n + 1, "\n"), line + n + 1);
+            return test_keep(value);
+        }
+        if (!*line)
+            break;
+    }
+    return "(unset)";
+}
+
+int launch_fifo(void)
+{
+    const char *path = test_path("fifo");
+    int fd;
+
+    CHECK(mkfifo(path, 0600) == 0);
+    fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    CHECK(fd >= 0);
+    setenv("FIFO", path, 1);
+    return fd;
+}
+
+const char *launch_hear(int fifo)
+{
+    char line[300];
+    size_t n = 0;
+
+    for (;;) {
+        wait_for_input(fifo, "a line of the fifo");
+        CHECK(n < sizeof line - 1);
+        if (read(fifo, line + n, 1) != 1)
+            test_fail(__FILE__, __LINE__, "the fifo ended; stderr: %s",
+                      launch_err());
+        if (line[n] == '\n')
+            break;
+        n++;
+    }
+    line[n] = 0;
+    return test_keep(line);
+}
+
+void launch_silence(int fifo)
+{
+    char rest[256];
+
+    do
+        wait_for_input(fifo, "the end of all processes");
+    while (read(fifo, rest, sizeof rest) != 0);
+}
+
+int launch_free_port(const char *host)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET};
+    socklen_t size = sizeof a;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    CHECK(inet_aton(host, &a.sin_addr));
+    CHECK(bind(fd, (struct sockaddr *)&a, size) == 0);
+    CHECK(getsockname(fd, (struct sockaddr *)&a, &size) == 0);
+    close(fd);
+    return ntohs(a.sin_port);
+}

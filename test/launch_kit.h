@@ -1,0 +1,47 @@
+/* launch_kit.h - fleetrun as a user starts it: the program that lies beside the
+ * suite, with shell scripts as the job's processes. Every wait has a deadline
+ * that fails the test. */
+#ifndef FL_LAUNCH_KIT_H
+#define FL_LAUNCH_KIT_H
+
+#include <sys/types.h>
+
+#define LAUNCH_SERVER "[ $TRAINING_ROLE = PSERVER ]"
+
+typedef struct launch {
+    pid_t pid;
+    int out; /* where its stdout goes; -1: to a file */
+} launch;
+
+/* Start "fleetrun --log_dir THE_TEST'S_FOLDER/log FLAGS... sh -c SCRIPT". The
+ * flags are one text, cut at spaces. */
+launch launch_start(const char *flags, const char *script);
+launch launch_start_to(int out, const char *flags, const char *script);
+
+/* Wait for its end; its exit status, 128 + n for signal n. */
+int launch_wait(launch l);
+
+/* Both. */
+int launch_run(const char *flags, const char *script);
+
+/* The same for any arguments, up to a NULL. */
+int launch_command(char *const arguments[]);
+
+/* What the last one has written; valid until the end of the test. */
+const char *launch_out(void);
+const char *launch_err(void);
+const char *launch_log(const char *name);
+
+/* The value that a log of `env` shows, or "(unset)". */
+const char *launch_value(const char *log, const char *variable);
+
+/* A fifo that scripts find as $FIFO: they `exec 9>$FIFO`, tell lines there and
+ * hold it open, as does whatever they start. */
+int launch_fifo(void);
+const char *launch_hear(int fifo); /* one line */
+void launch_silence(int fifo);     /* until nobody holds it open */
+
+/* A port of that host that was free a moment ago, for lists. */
+int launch_free_port(const char *host);
+
+#endif

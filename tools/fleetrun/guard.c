@@ -1,0 +1,106 @@
+/* guard.c - see guard.h. */
+#define _GNU_SOURCE
+#include "guard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+sigset_t run_guard_signals(void)
+{
+    static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction now;
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (sigaction(ends[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+            sigaddset(&set, ends[i]);
+    return set;
+}
+
+/* Kill one process that is this one's child, of the job or adopted; false when
+ * there is none that can be killed. */
+static bool kill_a_child(void)
+{
+    FILE *list = fopen("/proc/thread-self/children", "re");
+    bool killed = false;
+    int pid;
+
+    while (list && !killed && fscanf(list, "%d", &pid) == 1)
+        killed = kill(pid, SIGKILL) == 0 &&
+                 (waitpid(pid, NULL, 0) == pid || errno == EINTR);
+    if (list)
+        fclose(list);
+    return killed;
+}
+
+/* Each that dies leaves its own children to this process. */
+static void kill_all_children(void)
+{
+    while (kill_a_child())
+        ;
+}
+
+/* The keeper's side. It has a process group of its own, so that a terminal's
+ * signals come once, through fleetrun. */
+static void __attribute__((noreturn))
+be_keeper(int (*keep)(void *user, int life), void *user, int life)
+{
+    int status;
+
+    setpgid(0, 0);
+    signal(SIGTTOU,
+           SIG_IGN); /* a terminal may stop writers in the background */
+    signal(SIGPIPE, SIG_IGN);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    prctl(PR_SET_NAME, "fleetrun-keeper");
+    status = keep(user, life);
+    kill_all_children();
+    exit(status);
+}
+
+/* Pass signals on until the keeper has ended; its status. */
+static int wait_for(pid_t keeper, const sigset_t *signals)
+{
+    int status, s;
+
+    while (waitpid(keeper, &status, WNOHANG) != keeper)
+        if (sigwait(signals, &s) == 0 && s != SIGCHLD)
+            kill(keeper, s);
+    if (WIFEXITED(status))
+        return WEXITSTATUS(status);
+    dprintf(2, "fleetrun: its keeper (pid %d) was killed by SIG%s\n", keeper,
+            sigabbrev_np(WTERMSIG(status)));
+    return 128 + WTERMSIG(status);
+}
+
+fleet_status run_guard(int (*keep)(void *user, int life), void *user,
+                       int *exit_status)
+{
+    sigset_t signals = run_guard_signals();
+    int life[2];
+    pid_t keeper;
+
+    signal(SIGCHLD, SIG_DFL); /* ignored, it would take the statuses away */
+    sigprocmask(SIG_SETMASK, &signals, NULL);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    if (pipe2(life, O_CLOEXEC) != 0 || (keeper = fork()) < 0)
+        return fl_fail(FLEET_EIO, "cannot start the keeper: %s",
+                       strerror(errno));
+    if (keeper == 0) {
+        close(life[1]);
+        be_keeper(keep, user, life[0]);
+    }
+    close(life[0]);
+    *exit_status = wait_for(keeper, &signals);
+    kill_all_children();
+    return FLEET_OK;
+}

@@ -1,0 +1,205 @@
+/* options.c - see options.h. */
+#include "options.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MOST_PROCESSES = 4096,
+    MOST_SECONDS = 1000000,
+    PEER_DEADLINE_MS = 10000, /* the library's default */
+    GRACE_MORE_MS = 5000
+};
+
+const char run_options_usage[] =
+    "usage: fleetrun [FLAGS] PROGRAM [ARGUMENTS]\n"
+    "Starts the servers and workers of a job, watches them, and ends them "
+    "all.\n"
+    "\n"
+    "  --server_num N     servers on this node (0)\n"
+    "  --worker_num N     workers on this node (1); also --trainer_num\n"
+    "  --servers LIST     the servers of all nodes, ip:port,ip:port,...\n"
+    "  --workers LIST     the workers of all nodes; also --trainers\n"
+    "  --host HOST        this node's entries in the lists (POD_IP, else\n"
+    "                     127.0.0.1)\n"
+    "  --start_port PORT  with numbers: servers, then workers, from here on\n"
+    "                     (any free ports)\n"
+    "  --log_dir FOLDER   serverlog.N and workerlog.N are written here (log)\n"
+    "  --job_id NAME      given to the program (default)\n"
+    "  --grace SECONDS    that the others have after a failure, and servers\n"
+    "                     after the last worker (the peer deadline + 5: 15)\n"
+    "  --verbose          show worker 0's stderr, also where this is no "
+    "terminal\n"
+    "  --help, --version\n"
+    "\n"
+    "All output of a process goes to its log. Worker 0's stdout is shown as "
+    "well,\n"
+    "and on a terminal its stderr, which has the progress.\n"
+    "The exit status is that of the first process to fail, 128 + n for signal "
+    "n.\n"
+    "Without servers the one worker is started as it would be by itself.\n";
+
+typedef enum flag_kind { FLAG_NUMBER, FLAG_TEXT, FLAG_SWITCH } flag_kind;
+
+typedef struct flag {
+    const char *name;
+    flag_kind kind;
+    size_t at; /* in run_options */
+    int least, most;
+} flag;
+
+#define FIELD(name) offsetof(run_options, name)
+
+static const flag flags[] = {
+    {"server_num", FLAG_NUMBER, FIELD(n_server), 0, MOST_PROCESSES},
+    {"worker_num", FLAG_NUMBER, FIELD(n_worker), 1, MOST_PROCESSES},
+    {"trainer_num", FLAG_NUMBER, FIELD(n_worker), 1, MOST_PROCESSES},
+    {"servers", FLAG_TEXT, FIELD(servers), 0, 0},
+    {"workers", FLAG_TEXT, FIELD(workers), 0, 0},
+    {"trainers", FLAG_TEXT, FIELD(workers), 0, 0},
+    {"host", FLAG_TEXT, FIELD(host), 0, 0},
+    {"start_port", FLAG_NUMBER, FIELD(start_port), 1, 65535},
+    {"log_dir", FLAG_TEXT, FIELD(log_folder), 0, 0},
+    {"job_id", FLAG_TEXT, FIELD(job), 0, 0},
+    {"grace", FLAG_NUMBER, FIELD(grace), 0, MOST_SECONDS},
+    {"verbose", FLAG_SWITCH, FIELD(verbose), 0, 0},
+    {"help", FLAG_SWITCH, FIELD(help), 0, 0},
+    {"version", FLAG_SWITCH, FIELD(version), 0, 0},
+};
+
+fleet_status run_integer(const char *what, const char *text, int least,
+                         int most, int *out)
+{
+    char *end;
+    long value;
+
+    errno = 0;
+    value = strtol(text, &end, 10);
+    if (end == text || *end || errno || value < least || value > most)
+        return fl_fail(FLEET_EINVAL,
+                       "%s: expected an integer from %d to %d, got \"%s\"",
+                       what, least, most, text);
+    *out = (int)value;
+    return FLEET_OK;
+}
+
+static const flag *find(const char *name, size_t length)
+{
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        if (strlen(flags[i].name) == length &&
+            memcmp(flags[i].name, name, length) == 0)
+            return &flags[i];
+    return NULL;
+}
+
+static fleet_status set(run_options *o, const flag *f, const char *argument,
+                        const char *value)
+{
+    void *at = (char *)o + f->at;
+
+    if (f->kind == FLAG_SWITCH) {
+        *(bool *)at = true;
+        return value ? fl_fail(FLEET_EINVAL, "--%s takes no value, got \"%s\"",
+                               f->name, argument)
+                     : FLEET_OK;
+    }
+    if (!value || !*value)
+        return fl_fail(FLEET_EINVAL, "--%s: its value is missing", f->name);
+    if (f->kind == FLAG_NUMBER)
+        return run_integer(argument, value, f->least, f->most, at);
+    *(const char **)at = value;
+    return FLEET_OK;
+}
+
+/* argv[*i], and the next one if it is its value. */
+static fleet_status read_flag(run_options *o, char **argv, int *i)
+{
+    const char *argument = argv[*i], *equal = strchr(argument, '=');
+    const char *name = argument + (argument[1] == '-' ? 2 : 1), *value = NULL;
+    size_t length = equal ? (size_t)(equal - name) : strlen(name);
+    const flag *f = argument[1] == '-' ? find(name, length) : NULL;
+
+    if (!f)
+        return fl_fail(FLEET_EINVAL, "unknown flag %s; --help lists them",
+                       argument);
+    if (equal)
+        value = equal + 1;
+    else if (f->kind != FLAG_SWITCH && argv[*i + 1])
+        value = argv[++*i];
+    return set(o, f, argument, value);
+}
+
+static fleet_status find_grace(run_options *o)
+{
+    const char *deadline = getenv("FLEET_PEER_DEADLINE_MS");
+    int ms = PEER_DEADLINE_MS;
+
+    if (o->grace >= 0) {
+        o->grace_ms = o->grace * 1000;
+        return FLEET_OK;
+    }
+    if (deadline && *deadline)
+        FL_TRY(run_integer("FLEET_PEER_DEADLINE_MS", deadline, 1,
+                           MOST_SECONDS * 1000, &ms));
+    o->grace_ms = ms + GRACE_MORE_MS;
+    return FLEET_OK;
+}
+
+static fleet_status check_ports(const run_options *o)
+{
+    int n = (o->servers ? 0 : o->n_server) + (o->workers ? 0 : o->n_worker);
+
+    if (o->start_port == 0)
+        return FLEET_OK;
+    if (n == 0)
+        return fl_fail(FLEET_EINVAL, "--start_port is for numbers of servers "
+                                     "and workers; lists have ports");
+    if (o->start_port + n > 65536)
+        return fl_fail(FLEET_EINVAL,
+                       "--start_port: %d ports from %d on end above 65535", n,
+                       o->start_port);
+    return FLEET_OK;
+}
+
+static fleet_status check(run_options *o)
+{
+    if (!o->command[0])
+        return fl_fail(FLEET_EINVAL, "there is no program to start");
+    if (o->servers && o->n_server >= 0)
+        return fl_fail(FLEET_EINVAL, "--servers and --server_num: give one");
+    if (o->workers && o->n_worker >= 0)
+        return fl_fail(FLEET_EINVAL, "--workers and --worker_num: give one");
+    if (o->n_server < 0)
+        o->n_server = 0;
+    if (o->n_worker < 0)
+        o->n_worker = 1;
+    if (!o->servers && o->n_server == 0 && (o->workers || o->n_worker > 1))
+        return fl_fail(FLEET_EINVAL, "several workers need servers: give "
+                                     "--server_num or --servers");
+    FL_TRY(check_ports(o));
+    return find_grace(o);
+}
+
+fleet_status run_options_read(run_options *o, int argc, char **argv)
+{
+    int i = 1;
+
+    *o = (run_options){.n_server = -1,
+                       .n_worker = -1,
+                       .grace = -1,
+                       .log_folder = "log",
+                       .job = "default"};
+    for (; i < argc && argv[i][0] == '-' && argv[i][1]; i++) {
+        if (strcmp(argv[i], "--") == 0) {
+            i++;
+            break;
+        }
+        FL_TRY(read_flag(o, argv, &i));
+        if (o->help || o->version)
+            return FLEET_OK;
+    }
+    o->command = argv + i;
+    return check(o);
+}

@@ -1,0 +1,152 @@
+/* output.c - see output.h. */
+#define _GNU_SOURCE
+#include "output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+
+enum { LONGEST_LINE = 64 << 10 }; /* a longer one comes in pieces */
+
+fleet_status run_output_open(run_output *o, int log, int show, int *to)
+{
+    int ends[2];
+
+    *o = (run_output){.from = -1, .log = log, .show = show};
+    FL_TRY(FL_NEW(&o->buffer, LONGEST_LINE));
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return fl_fail(FLEET_EIO, "cannot make a pipe: %s", strerror(errno));
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    o->from = ends[0];
+    *to = ends[1];
+    return FLEET_OK;
+}
+
+void run_output_close(run_output *o)
+{
+    if (o->from >= 0)
+        close(o->from);
+    fl_free(o->buffer);
+    o->from = -1;
+    o->buffer = NULL;
+    o->filled = o->whole = o->shown = 0;
+}
+
+static bool is_full(const run_output *o)
+{
+    return o->shown < o->whole;
+}
+
+bool run_output_is_over(const run_output *o)
+{
+    return o->from < 0 && !is_full(o);
+}
+
+struct pollfd run_output_wants(const run_output *o)
+{
+    if (is_full(o))
+        return (struct pollfd){.fd = o->show, .events = POLLOUT};
+    return (struct pollfd){.fd = o->from, .events = POLLIN};
+}
+
+static void write_log(run_output *o)
+{
+    size_t at = 0;
+
+    while (at < o->whole) {
+        ssize_t n = write(o->log, o->buffer + at, o->whole - at);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && !o->log_fails)
+            dprintf(2, "fleetrun: a log is incomplete: %s\n", strerror(errno));
+        if (n < 0) {
+            o->log_fails = true;
+            return;
+        }
+        at += (size_t)n;
+    }
+}
+
+/* Whole lines go on; what is left of the last one waits for its end. */
+static void accept_lines(run_output *o, bool last)
+{
+    const char *end = memrchr(o->buffer, '\n', o->filled);
+
+    if (last || (!end && o->filled == LONGEST_LINE))
+        o->whole = o->filled;
+    else
+        o->whole = end ? (size_t)(end - o->buffer) + 1 : 0;
+    write_log(o);
+    if (o->show < 0)
+        o->shown = o->whole;
+}
+
+void run_output_end(run_output *o)
+{
+    int n = 0;
+
+    if (o->from >= 0 && ioctl(o->from, FIONREAD, &n) == 0)
+        o->rest = (size_t)n;
+    o->ending = true;
+}
+
+static bool take(run_output *o)
+{
+    size_t most;
+    ssize_t n;
+
+    memmove(o->buffer, o->buffer + o->whole, o->filled - o->whole);
+    o->filled -= o->whole;
+    o->whole = o->shown = 0;
+    most = LONGEST_LINE - o->filled;
+    if (o->ending && most > o->rest)
+        most = o->rest;
+    n = most == 0 ? 0 : read(o->from, o->buffer + o->filled, most);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+        return errno == EINTR;
+    if (n > 0)
+        o->filled += (size_t)n;
+    if (n > 0 && o->ending)
+        o->rest -= (size_t)n;
+    accept_lines(o, n <= 0);
+    if (n <= 0) {
+        close(o->from);
+        o->from = -1;
+    }
+    return true;
+}
+
+/* A pipe that poll() calls writable takes PIPE_BUF bytes without waiting. */
+static bool show(run_output *o)
+{
+    struct pollfd wants = run_output_wants(o);
+    size_t n = o->whole - o->shown;
+    ssize_t written;
+
+    if (poll(&wants, 1, 0) != 1)
+        return false;
+    written = write(o->show, o->buffer + o->shown, n < PIPE_BUF ? n : PIPE_BUF);
+    if (written < 0 && (errno == EINTR || errno == EAGAIN))
+        return errno == EINTR;
+    if (written >= 0) {
+        o->shown += (size_t)written;
+        return true;
+    }
+    o->show = -1; /* its reader has gone: the log goes on */
+    o->shown = o->whole;
+    return true;
+}
+
+bool run_output_step(run_output *o)
+{
+    if (is_full(o))
+        return show(o);
+    return o->from >= 0 && take(o);
+}

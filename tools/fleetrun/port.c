@@ -1,0 +1,69 @@
+/* port.c - see port.h. */
+#define _GNU_SOURCE
+#include "port.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static fleet_status failed(const char *host, int port)
+{
+    return fl_fail(FLEET_EIO, "cannot listen on %s:%d: %s", host, port,
+                   strerror(errno));
+}
+
+static fleet_status resolve(const char *host, int port, struct addrinfo **found)
+{
+    struct addrinfo wanted = {.ai_socktype = SOCK_STREAM};
+    char service[8];
+    int e;
+
+    snprintf(service, sizeof service, "%d", port);
+    e = getaddrinfo(host, service, &wanted, found);
+    if (e)
+        return fl_fail(FLEET_EIO, "%s is no address: %s", host,
+                       gai_strerror(e));
+    return FLEET_OK;
+}
+
+static int port_of(const struct sockaddr_storage *a)
+{
+    return ntohs(a->ss_family == AF_INET6
+                     ? ((const struct sockaddr_in6 *)a)->sin6_port
+                     : ((const struct sockaddr_in *)a)->sin_port);
+}
+
+static bool bind_it(int fd, const struct addrinfo *to, bool listens, int *port)
+{
+    struct sockaddr_storage bound;
+    socklen_t size = sizeof bound;
+    const int yes = 1;
+
+    /* a port that was asked for may still be in TIME_WAIT from the last job; a
+     * free one that is only kept must not be shared */
+    if (*port && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes))
+        return false;
+    if (bind(fd, to->ai_addr, to->ai_addrlen) != 0 ||
+        (listens && listen(fd, SOMAXCONN) != 0) ||
+        getsockname(fd, (struct sockaddr *)&bound, &size) != 0)
+        return false;
+    *port = port_of(&bound);
+    return true;
+}
+
+fleet_status run_port_open(const char *host, int *port, bool listens, int *fd)
+{
+    struct addrinfo *to;
+    fleet_status status = FLEET_OK;
+
+    FL_TRY(resolve(host, *port, &to));
+    *fd = socket(to->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (*fd < 0 || !bind_it(*fd, to, listens, port))
+        status = failed(host, *port);
+    freeaddrinfo(to);
+    return status;
+}

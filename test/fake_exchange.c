@@ -451,7 +451,7 @@ uint64_t fake_server_hash(fake_server *s)
 {
     uint64_t hash = 0;
 
-    CHECK_OK(fl_store_hash(s->store, &hash));
+    CHECK_OK(fl_store_hash(s->store, NULL, NULL, &hash));
     return hash;
 }
 

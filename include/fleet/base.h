@@ -45,7 +45,8 @@ extern "C" {
     XX(ESTATE, 13, "call out of order")                                        \
     XX(ECHILD, 14, "child process failed")                                     \
     XX(ETIMEDOUT, 15, "deadline passed")                                       \
-    XX(EEND, 16, "end of data")
+    XX(EEND, 16, "end of data")                                                \
+    XX(EPEER, 17, "another process of the job is gone")
 
 typedef enum fleet_status {
 #define FLEET_STATUS_CODE(name, value, text) FLEET_##name = value,

@@ -99,17 +99,51 @@ FLEET_API int fleet_server_num(const fleet *fleet);
 /* The servers' "ip:port", with commas; "" if there are none. The handle's. */
 FLEET_API const char *fleet_server_endpoints(const fleet *fleet);
 
-/* fleet_init_server, fleet_run_server - a server's part: load `path` (NULL:
- * nothing), serve until all workers have left. FLEET_ESTATE in a worker. */
+/* fleet_init_server - a server makes its part of the parameters and tables of
+ * the programs that were minimized, loads its part of the checkpoint at `path`
+ * (NULL: nothing) and takes its endpoint.
+ *
+ *   FLEET_EIO     the endpoint is in use, or not of this machine
+ *   FLEET_ESTATE  in a worker; before fleet_minimize()
+ *   and those of fleet_load_model()
+ */
 FLEET_API fleet_status fleet_init_server(fleet *fleet, const char *path);
+
+/* fleet_run_server - serve until all workers have left, or until SIGTERM (see
+ * fleet_options.no_sigterm_handler) or fleet_stop_server(): these are FLEET_OK.
+ *
+ *   FLEET_EPEER      a worker is gone without having left: it is named
+ *   FLEET_ETIMEDOUT  a worker has not come within the connect deadline, or has
+ *                    kept the others waiting beyond the step deadline
+ *   and what a worker has failed with, in its words
+ */
 FLEET_API fleet_status fleet_run_server(fleet *fleet);
 
-/* fleet_init_worker, fleet_stop_worker - around a worker's training. To begin
- * it is FLEET_ESTATE if fleet_minimize() was not called. */
+/* fleet_stop_server - let all fleet_run_server() of this process return; their
+ * workers are told. May be called from a signal handler. */
+FLEET_API void fleet_stop_server(void);
+
+/* fleet_init_worker - connect to all servers, and wait until all workers have.
+ * Without servers there is nothing to do.
+ *
+ *   FLEET_ETIMEDOUT  a server has not answered: its endpoint is named
+ *   FLEET_EEXIST     another process is this worker already
+ *   FLEET_EINVAL     the server runs another job, program, strategy, or counts
+ *                    other workers or servers: what differs is named
+ *   FLEET_EUNSUPPORTED  the server speaks another version of the protocol
+ *   FLEET_EPEER      a server or worker is gone
+ *   FLEET_ESTATE     before fleet_minimize(); in a server; called twice
+ */
 FLEET_API fleet_status fleet_init_worker(fleet *fleet);
+
+/* fleet_stop_worker - this worker is done: returns when all servers know.
+ * Others train on without it. A worker that ends otherwise ends the whole job.
+ */
 FLEET_API fleet_status fleet_stop_worker(fleet *fleet);
 
-/* fleet_barrier_worker - wait for all workers. */
+/* fleet_barrier_worker - wait until all workers that have not left call this.
+ * In a synchronous job it also ends the pass, so workers that have run unequal
+ * numbers of batches meet here. */
 FLEET_API fleet_status fleet_barrier_worker(fleet *fleet);
 
 /* fleet_util_file_shard - of n files, in their order, those of this worker:

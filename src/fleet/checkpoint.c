@@ -1,23 +1,8 @@
 /* checkpoint.c - fleet_save_persistables() and fleet_load_model(). */
 #include "base/memory.h"
 #include "fleet/datasets.h"
-#include "fleet/save.h"
+#include "fleet/servers.h"
 #include "fleet/trainer.h"
-
-/* Parameters exist from a program's first executor on; a save or a load before
- * that makes them now. */
-static fleet_status add_programs(fleet *f)
-{
-    for (size_t i = 0; i < f->n_program; i++) {
-        const fleet_program *p = f->program[i];
-
-        FL_TRY(fleet_program_status(p));
-        FL_TRY(fl_store_add(f->store, p));
-        if (p->training.loss)
-            FL_TRY(fl_store_train(f->store, p->training.optimizer));
-    }
-    return FLEET_OK;
-}
 
 /* All values of a map, for fl_free(). */
 static void *values_of(const fl_map *m, int *n)
@@ -30,6 +15,23 @@ static void *values_of(const fl_map *m, int *n)
     return v;
 }
 
+/* Where the parameters are on servers, those write the parts. */
+fleet_status fl_save_any(fleet *f, fl_save *s, const char *path)
+{
+    fl_save_elsewhere elsewhere = {.write = fl_servers_write_parts, .arg = f};
+    fleet_status status;
+
+    if (!f->link)
+        return fl_save_write(s, path);
+    FL_TRY(FL_NEW(&elsewhere.rows,
+                  ((size_t)s->n_table + 1) * sizeof *elsewhere.rows));
+    s->elsewhere = &elsewhere;
+    status = fl_save_write(s, path);
+    s->elsewhere = NULL;
+    fl_free(elsewhere.rows);
+    return status;
+}
+
 static fleet_status save_all(fleet *f, const char *path, fl_save *s)
 {
     fleet_status status = FLEET_ENOMEM;
@@ -38,7 +40,7 @@ static fleet_status save_all(fleet *f, const char *path, fl_save *s)
     s->param = values_of(&f->store->params, &s->n_param);
     s->table = values_of(&f->store->tables, &s->n_table);
     if (s->param && s->table)
-        status = fl_save_write(s, path);
+        status = fl_save_any(f, s, path);
     fl_free(s->param);
     fl_free(s->table);
     return status;
@@ -51,7 +53,7 @@ fleet_status fl_checkpoint_save(fleet *f, const char *path,
     fl_save s = {.states = true, .what = "checkpoint"};
     fleet_status status;
 
-    FL_TRY(add_programs(f));
+    FL_TRY(fl_add_programs(f));
     status = fl_statistics_of(f, &statistics);
     if (status == FLEET_OK && model)
         status = fl_prediction_json(model->prediction, &program);
@@ -67,6 +69,8 @@ fleet_status fl_checkpoint_save(fleet *f, const char *path,
 fleet_status fleet_save_persistables(fleet *f, const char *path)
 {
     FL_TRY(fl_handle_check(f, "fleet_save_persistables"));
+    if (!fl_saves_here(f, "fleet_save_persistables"))
+        return FLEET_OK;
     return fl_checkpoint_save(f, path, NULL);
 }
 
@@ -101,7 +105,7 @@ static fleet_status load(void *arg, fl_saved *s)
     fleet_status status = read_statistics(f, s, &statistics);
 
     if (status == FLEET_OK)
-        status = fl_saved_apply(s, f->store);
+        status = fl_saved_apply(s, f->store, NULL);
     if (status == FLEET_OK)
         status = set_statistics(f, &statistics);
     if (status == FLEET_OK) { /* for datasets to come */
@@ -113,9 +117,36 @@ static fleet_status load(void *arg, fl_saved *s)
     return status;
 }
 
+/* Of workers, the first one alone tells the servers; all wait until they have
+ * loaded. Before there is a link, that is left to fleet_init_worker(). */
+static fleet_status load_on_servers(fleet *f, const char *path)
+{
+    if (!fl_link_is_open(f->link)) {
+        fl_free(f->load);
+        f->load = fl_strdup(path);
+        return f->load ? FLEET_OK : FLEET_ENOMEM;
+    }
+    if (fleet_is_first_worker(f))
+        FL_TRY(fl_servers_load(f, path));
+    FL_TRY(fl_link_barrier(f->link));
+    FL_TRY(f->store->exchange->methods->refresh(f->store->exchange));
+    f->store->updates = f->store->exchange->updates;
+    return FLEET_OK;
+}
+
 fleet_status fleet_load_model(fleet *f, const char *path)
 {
     FL_TRY(fl_handle_check(f, "fleet_load_model"));
-    FL_TRY(add_programs(f));
-    return fl_saved_use(path, "checkpoint", load, f);
+    FL_TRY(fl_add_programs(f));
+    FL_TRY(fl_saved_use(path, "checkpoint", load, f));
+    return f->link ? load_on_servers(f, path) : FLEET_OK;
+}
+
+bool fl_saves_here(fleet *f, const char *call)
+{
+    if (!f->link || fleet_is_first_worker(f))
+        return true;
+    FL_INFO(&f->context.log, "%s: worker %d leaves it to worker 0", call,
+            fleet_worker_index(f));
+    return false;
 }

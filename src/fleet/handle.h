@@ -19,6 +19,9 @@ struct fleet {
     fleet_dataset *datasets;
     fl_statistics loaded; /* of a checkpoint, for datasets to come; n 0: none */
     fl_role role;
+    struct fl_link *link;     /* of a worker to its servers; NULL: none */
+    struct fl_server *server; /* made, not run yet; NULL: none */
+    char *load; /* a checkpoint for the servers, once there is a link */
     fleet_distributed_strategy strategy; /* of fleet_distributed_optimizer();
                                             the default without it */
     fleet_program *trained;              /* by fleet_minimize(), the last one */

@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "fleet/datasets.h"
 #include "fleet/handle.h"
-#include "fleet/save.h"
+#include "fleet/servers.h"
 #include "fleet/trainer.h"
 #include "ops/ops.h"
 #include "runtime/executor.h"
@@ -121,7 +121,7 @@ static fleet_status write_model(const model *m, const bool *marked,
     s.param = used_of(&store->params, p, marked, &s.n_param);
     s.table = used_of(&store->tables, p, marked, &s.n_table);
     if (s.param && s.table)
-        status = fl_save_write(&s, m->path);
+        status = fl_save_any(m->f, &s, m->path);
     fl_json_free(statistics);
     fl_free(s.param);
     fl_free(s.table);
@@ -182,6 +182,8 @@ fleet_status fleet_save_inference_model(fleet *f, const char *path,
     bool *marked;
 
     FL_TRY(fl_handle_check(f, "fleet_save_inference_model"));
+    if (!fl_saves_here(f, "fleet_save_inference_model"))
+        return FLEET_OK;
     if (n_feed < 0 || (n_feed > 0 && !feed))
         return fl_fail(FLEET_EINVAL, "inference model: no feeds");
     for (int i = 0; i < n_feed; i++)
@@ -268,7 +270,7 @@ static fleet_status read_model(void *arg, fl_saved *s)
     FL_TRY(
         read_vars(p->program, &fetch, FL_VAR_TEMP, &p->output, &p->n_output));
     status = fl_store_add(p->store, p->program);
-    return status == FLEET_OK ? fl_saved_apply(s, p->store) : status;
+    return status == FLEET_OK ? fl_saved_apply(s, p->store, NULL) : status;
 }
 
 static fleet_status open_model(fleet_predictor *p, const char *path)

@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "fleet/handle.h"
+#include "fleet/servers.h"
 #include "table/table.h"
 
 const char *fleet_version(void)
@@ -36,7 +36,8 @@ static fleet_status open_handle(fleet *f, const fleet_options *o)
                        (int)o->log_level);
     FL_TRY(fl_role_open(&f->role, o));
     FL_TRY(fl_context_init(&f->context, o->seed, o->num_threads));
-    return fl_store_create(&f->context, fl_table_make, &f->store);
+    FL_TRY(fl_store_create(&f->context, fl_table_make, &f->store));
+    return fl_servers_open(f);
 }
 
 fleet_status fleet_init(fleet **out, const fleet_options *options)
@@ -66,6 +67,7 @@ void fleet_destroy(fleet *f)
 {
     if (!f)
         return;
+    fl_servers_close(f);
     while (f->datasets)
         fleet_dataset_destroy(f->datasets);
     while (f->n_program > 0)
@@ -179,67 +181,19 @@ fleet_status fleet_util_file_shard(const fleet *f, int64_t n, int64_t *first,
     return FLEET_OK;
 }
 
+/* Under the store's lock; the link has one of its own. */
+static fleet_status hash_on_servers(void *arg, const fl_rows *r, uint64_t *sum)
+{
+    const fleet *f = arg;
+    uint64_t rows;
+
+    return fl_link_hash(f->link, r->name, sum, &rows);
+}
+
 fleet_status fleet_params_hash(fleet *f, uint64_t *hash)
 {
     FL_TRY(fl_handle_check(f, "fleet_params_hash"));
     if (!hash)
         return fl_fail(FLEET_EINVAL, "fleet_params_hash: nowhere to put it");
-    return fl_store_hash(f->store, hash);
-}
-
-/* --- metrics ------------------------------------------------------------- */
-
-fleet_status fleet_metrics_reset(fleet *f)
-{
-    FL_TRY(fl_handle_check(f, "fleet_metrics_reset"));
-    pthread_rwlock_wrlock(&f->store->lock);
-    fl_store_reset_states(f->store);
-    pthread_rwlock_unlock(&f->store->lock);
-    return FLEET_OK;
-}
-
-fleet_status fleet_metrics_auc(fleet *f, const fleet_var *auc, double *out)
-{
-    const fl_node *n = auc ? auc->producer : NULL;
-    const fl_state *pos, *neg;
-
-    FL_TRY(fl_handle_check(f, "fleet_metrics_auc"));
-    if (!n || strcmp(n->op->name, "auc") != 0)
-        return fl_fail(FLEET_EINVAL,
-                       "fleet_metrics_auc: \"%s\" is not the "
-                       "output of fleet_auc()",
-                       fleet_var_name(auc));
-    pos = fl_store_state(f->store, n->in[n->n_in - 2]->name);
-    neg = fl_store_state(f->store, n->in[n->n_in - 1]->name);
-    if (!pos || !neg)
-        return fl_fail(FLEET_ESTATE, "fleet_metrics_auc: \"%s\" was never run",
-                       auc->name);
-    pthread_rwlock_rdlock(&f->store->lock);
-    *out = fleet_metrics_auc_of(pos->data, neg->data, pos->shape.dim[0]);
-    pthread_rwlock_unlock(&f->store->lock);
-    return FLEET_OK;
-}
-
-static fleet_status over_workers(const fleet *f, const char *call,
-                                 const double *x, int64_t n)
-{
-    FL_TRY(fl_handle_check(f, call));
-    if (n < 0 || (n > 0 && !x))
-        return fl_fail(FLEET_EINVAL, "%s: %lld elements", call, (long long)n);
-    return FLEET_OK; /* of one worker, it is what it is */
-}
-
-fleet_status fleet_metrics_sum(fleet *f, double *x, int64_t n)
-{
-    return over_workers(f, "fleet_metrics_sum", x, n);
-}
-
-fleet_status fleet_metrics_max(fleet *f, double *x, int64_t n)
-{
-    return over_workers(f, "fleet_metrics_max", x, n);
-}
-
-fleet_status fleet_metrics_min(fleet *f, double *x, int64_t n)
-{
-    return over_workers(f, "fleet_metrics_min", x, n);
+    return fl_store_hash(f->store, f->link ? hash_on_servers : NULL, f, hash);
 }

@@ -481,6 +481,10 @@ static fleet_status apply_rows(const record *r, fl_rows *rows)
         float *row;
 
         memcpy(&key, keys + i * sizeof key, sizeof key);
+        if (fl_bucket_of(fl_mix(key)) != (int)r->head.index)
+            return fl_fail(FLEET_ECORRUPT,
+                           "a row of \"%s\" is in another bucket than its own",
+                           rows->name);
         FL_TRY(rows->methods->make(rows, &key, 1, &row));
         memcpy(&fl_row_of(row)->step, steps + i * sizeof(uint32_t),
                sizeof(uint32_t));
@@ -490,19 +494,32 @@ static fleet_status apply_rows(const record *r, fl_rows *rows)
     return FLEET_OK;
 }
 
+/* A save that goes into a store. */
+typedef struct applying {
+    fl_saved *saved;
+    fl_store *store;
+    const fl_buckets *own; /* NULL: all */
+} applying;
+
 static fleet_status apply_record(void *arg, const record *r)
 {
-    fl_store *store = arg;
+    const applying *a = arg;
+    fl_rows *rows;
 
     if (r->head.kind == FL_RECORD_DENSE) {
-        const fl_param *p = fl_store_param(store, r->item->name);
+        const fl_param *p = fl_store_param(a->store, r->item->name);
 
-        if (p)
+        if (p &&
+            (!a->own || fl_owns(a->own, fl_block_bucket(p, r->head.index))))
             apply_dense(r, p);
         return FLEET_OK;
     }
-    fl_rows *rows = fl_store_rows(store, r->item->name);
-    return rows ? apply_rows(r, rows) : FLEET_OK;
+    rows = fl_store_rows(a->store, r->item->name);
+    if (!rows || a->store->exchange ||
+        (a->own && !fl_owns(a->own, (int)r->head.index)))
+        return FLEET_OK;
+    a->saved->table[r->head.item].own += (int64_t)r->head.n;
+    return apply_rows(r, rows);
 }
 
 /* A key that stands twice was counted twice. */
@@ -512,18 +529,21 @@ static fleet_status check_counts(const fl_saved *s, const fl_store *store)
         const fl_rows *r = store->tables.entry[i].value;
         const fl_saved_item *item = fl_map_get(&s->tables, r->name);
 
-        if (r->methods->count(r) != item->n)
+        if (r->methods->count(r) != item->own)
             return fl_fail(FLEET_ECORRUPT,
                            "%s: damaged: the parts hold %lld different rows of "
                            "\"%s\", not %lld",
                            s->folder.path, (long long)r->methods->count(r),
-                           r->name, (long long)item->n);
+                           r->name, (long long)item->own);
     }
     return FLEET_OK;
 }
 
-static fleet_status apply_all(fl_saved *s, fl_store *store)
+static fleet_status apply_all(fl_saved *s, fl_store *store,
+                              const fl_buckets *own)
 {
+    applying a = {s, store, own};
+
     if (store->n_group > 0)
         return fl_fail(FLEET_ESTATE, "load: a merge group is under way: end it "
                                      "with fleet_executor_flush()");
@@ -535,19 +555,21 @@ static fleet_status apply_all(fl_saved *s, fl_store *store)
         r->methods->clear(r);
         r->filler = ((fl_saved_item *)fl_map_get(&s->tables, r->name))->filler;
     }
-    FL_TRY(each_record(s, apply_record, store));
+    for (int i = 0; i < s->n_table; i++)
+        s->table[i].own = 0;
+    FL_TRY(each_record(s, apply_record, &a));
     FL_TRY(check_counts(s, store));
     store->updates = s->updates;
     store->torn = false;
     return FLEET_OK;
 }
 
-fleet_status fl_saved_apply(fl_saved *s, fl_store *store)
+fleet_status fl_saved_apply(fl_saved *s, fl_store *store, const fl_buckets *own)
 {
     fleet_status status;
 
     pthread_rwlock_wrlock(&store->lock);
-    status = apply_all(s, store);
+    status = apply_all(s, store, own);
     pthread_rwlock_unlock(&store->lock);
     return status;
 }

@@ -312,7 +312,7 @@ static fleet_status read_environment(fl_role *r)
         return check_alone();
     FL_TRY(take_servers(r, servers_variable, servers));
     FL_TRY(
-        need_number("PADDLE_TRAINERS_NUM", 1, FL_MOST_WORKER, &r->worker_num));
+        need_number("PADDLE_TRAINERS_NUM", 1, FL_MOST_STREAM, &r->worker_num));
     FL_TRY(need("TRAINING_ROLE", "TRAINER or PSERVER", &role));
     if (strcmp(role, "PSERVER") == 0)
         return read_server(r);
@@ -334,7 +334,7 @@ static fleet_status read_struct(fl_role *r, const fleet_role *said)
     r->index = said->index;
     r->worker_num = said->worker_num ? said->worker_num : 1;
     FL_TRY(check_number("role.kind", said->kind, FLEET_WORKER, FLEET_SERVER));
-    FL_TRY(check_number("role.worker_num", r->worker_num, 1, FL_MOST_WORKER));
+    FL_TRY(check_number("role.worker_num", r->worker_num, 1, FL_MOST_STREAM));
     if (servers && *servers)
         FL_TRY(take_servers(r, "role.server_endpoints", servers));
     else if (said->kind == FLEET_SERVER)

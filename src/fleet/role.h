@@ -7,9 +7,7 @@
 
 #include <fleet/init.h>
 
-#include "net/socket.h"
-
-enum { FL_MOST_SERVER = 128, FL_MOST_WORKER = 4096, FL_MOST_LANE = 16 };
+#include "ps/lane.h"
 
 typedef enum fl_deadline {
     FL_CONNECT_DEADLINE,
@@ -18,8 +16,6 @@ typedef enum fl_deadline {
     FL_STEP_DEADLINE,
     FL_N_DEADLINE
 } fl_deadline;
-
-typedef char fl_address[FL_ADDRESS_SIZE];
 
 typedef struct fl_role {
     fleet_role_kind kind;

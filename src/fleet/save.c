@@ -11,7 +11,7 @@ enum { PART_BYTES = 256 << 20 };
 
 /* The part that is being written; a full one is followed by the next. */
 typedef struct parts {
-    const char *folder;
+    const char *folder, *prefix;
     fl_json *list; /* for the manifest */
     fl_writer writer;
     bool open;
@@ -22,10 +22,10 @@ static fleet_status close_part(parts *p)
 {
     fl_json *entry;
     uint64_t size, hash;
-    char name[32];
+    char name[64];
 
     p->open = false;
-    snprintf(name, sizeof name, "part-%05d", p->n++);
+    snprintf(name, sizeof name, "%s%05d", p->prefix, p->n++);
     FL_TRY(fl_writer_close(&p->writer, &size, &hash));
     entry = fl_json_object();
     FL_TRY(fl_json_append(p->list, entry));
@@ -36,12 +36,12 @@ static fleet_status close_part(parts *p)
 
 static fleet_status begin_record(parts *p, const fl_record *r)
 {
-    char name[32];
+    char name[64];
 
     if (p->open && p->writer.written > PART_BYTES)
         FL_TRY(close_part(p));
     if (!p->open) {
-        snprintf(name, sizeof name, "part-%05d", p->n);
+        snprintf(name, sizeof name, "%s%05d", p->prefix, p->n);
         p->open = true;
         FL_TRY(fl_writer_open(&p->writer, p->folder, name));
     }
@@ -69,6 +69,8 @@ static fleet_status write_param(const fl_save *s, parts *p, int item)
                        (uint32_t)(at / FL_BLOCK), (uint64_t)n};
         size_t bytes = (size_t)n * sizeof(float);
 
+        if (s->own && !fl_owns(s->own, fl_block_bucket(param, at / FL_BLOCK)))
+            continue;
         FL_TRY(begin_record(p, &r));
         fl_writer_put(&p->writer, g->weight + param->offset + at, bytes);
         for (int i = 0; i < state_count(s); i++)
@@ -177,8 +179,16 @@ static fleet_status put_param(const fl_save *s, fl_json *list,
     return put_states(s, entry);
 }
 
-static fleet_status put_table(const fl_save *s, fl_json *list, const fl_rows *r)
+static int64_t row_count(const fl_save *s, int item)
 {
+    const fl_rows *r = s->table[item];
+
+    return s->elsewhere ? s->elsewhere->rows[item] : r->methods->count(r);
+}
+
+static fleet_status put_table(const fl_save *s, fl_json *list, int item)
+{
+    const fl_rows *r = s->table[item];
     fl_json *entry = fl_json_object();
     const fl_filler *f = &r->filler;
 
@@ -186,7 +196,7 @@ static fleet_status put_table(const fl_save *s, fl_json *list, const fl_rows *r)
     FL_TRY(fl_json_put(entry, "name", fl_json_string(r->name)));
     FL_TRY(fl_json_put(entry, "dim", fl_json_int(r->dim)));
     FL_TRY(fl_json_put(entry, "modulo", fl_json_int(r->modulo)));
-    FL_TRY(fl_json_put(entry, "rows", fl_json_int(r->methods->count(r))));
+    FL_TRY(fl_json_put(entry, "rows", fl_json_int(row_count(s, item))));
     FL_TRY(fl_json_put(entry, "initializer", fl_json_int(f->kind)));
     FL_TRY(fl_json_put(entry, "a", fl_json_double((double)f->a, 9)));
     FL_TRY(fl_json_put(entry, "b", fl_json_double((double)f->b, 9)));
@@ -205,13 +215,15 @@ static fleet_status describe(const fl_save *s, fl_json *m, fl_json *part_list)
     FL_TRY(fl_json_put(m, "library", fl_json_string(fleet_version())));
     FL_TRY(fl_json_put(m, "isa", fl_json_string(fl_simd_best()->isa)));
     FL_TRY(fl_json_put(m, "seed", fl_json_hex(s->store->context->seed)));
-    FL_TRY(fl_json_put(m, "updates", fl_json_int(s->store->updates)));
+    FL_TRY(fl_json_put(
+        m, "updates",
+        fl_json_int(s->elsewhere ? s->elsewhere->updates : s->store->updates)));
     FL_TRY(fl_json_put_array(m, "params", &params));
     for (int i = 0; i < s->n_param; i++)
         FL_TRY(put_param(s, params, s->param[i]));
     FL_TRY(fl_json_put_array(m, "tables", &tables));
     for (int i = 0; i < s->n_table; i++)
-        FL_TRY(put_table(s, tables, s->table[i]));
+        FL_TRY(put_table(s, tables, i));
     return FLEET_OK;
 }
 
@@ -251,11 +263,10 @@ static fleet_status write_manifest(const fl_save *s, parts *p)
     return status;
 }
 
-static fleet_status write_all(const fl_save *s, parts *p)
+static fleet_status write_parts(const fl_save *s, parts *p)
 {
     fleet_status status = FLEET_OK;
 
-    p->list = fl_json_array();
     for (int i = 0; i < s->n_param && status == FLEET_OK; i++)
         status = write_param(s, p, i);
     for (int i = 0; i < s->n_table && status == FLEET_OK; i++)
@@ -265,6 +276,28 @@ static fleet_status write_all(const fl_save *s, parts *p)
 
         status = status == FLEET_OK ? closed : status;
     }
+    return status;
+}
+
+fleet_status fl_save_parts(const fl_save *s, const char *folder,
+                           const char *prefix, fl_json *list)
+{
+    parts p = {.folder = folder, .prefix = prefix, .list = list};
+
+    return write_parts(s, &p);
+}
+
+static fleet_status write_all(const fl_save *s, parts *p)
+{
+    fleet_status status;
+
+    p->prefix = "part-";
+    p->list = fl_json_array();
+    if (!p->list)
+        return FLEET_ENOMEM;
+    status = s->elsewhere
+                 ? s->elsewhere->write(s->elsewhere->arg, s, p->folder, p->list)
+                 : write_parts(s, p);
     if (status == FLEET_OK)
         return write_manifest(s, p);
     fl_json_free(p->list);

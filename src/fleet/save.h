@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "runtime/store.h"
+#include "ps/keep.h"
 
 #define FL_MANIFEST     "manifest.json"
 #define FL_MANIFEST_SUM "manifest.xxh64"
@@ -27,6 +27,18 @@ typedef struct fl_record {
 
 enum { FL_RECORD_MAGIC = 0x43524c46, FL_RECORD_DENSE = 1, FL_RECORD_ROWS = 2 };
 
+/* Parts that others write: the servers. */
+struct fl_save;
+typedef struct fl_save_elsewhere {
+    /* Have them written into the folder, list them as a manifest does, count
+     * each table's rows into `rows`. */
+    fleet_status (*write)(void *arg, const struct fl_save *s,
+                          const char *folder, fl_json *list);
+    void *arg;
+    int64_t *rows;   /* by table of the save */
+    int64_t updates; /* that were done */
+} fl_save_elsewhere;
+
 /* What is saved: which of the store's things, and what else the manifest says.
  */
 typedef struct fl_save {
@@ -35,13 +47,20 @@ typedef struct fl_save {
     int n_param;
     fl_rows **table;
     int n_table;
-    bool states;               /* the optimizer's, too */
-    const char *what;          /* "checkpoint" or "inference" */
-    const fl_json *program;    /* what a predictor runs; NULL: none */
-    const fl_json *statistics; /* of the training data; NULL: none */
+    bool states;                  /* the optimizer's, too */
+    const char *what;             /* "checkpoint" or "inference" */
+    const fl_json *program;       /* what a predictor runs; NULL: none */
+    const fl_json *statistics;    /* of the training data; NULL: none */
+    fl_save_elsewhere *elsewhere; /* NULL: all is here */
+    const fl_buckets *own; /* the part of it that is written; NULL: all */
 } fl_save;
 
 fleet_status fl_save_write(const fl_save *s, const char *path);
+
+/* Its parts alone, in files whose names begin so; they are appended to the
+ * list. For a lane of a server, under nobody's lock. */
+fleet_status fl_save_parts(const fl_save *s, const char *folder,
+                           const char *prefix, fl_json *list);
 
 /* Could a save be written there? Leaves nothing. */
 fleet_status fl_save_check(const char *path);
@@ -54,6 +73,7 @@ typedef struct fl_saved_item {
     const char *state[FL_MAX_STATE];
     int64_t n;        /* floats, or rows */
     int64_t seen;     /* of them, in the parts */
+    int64_t own;      /* rows that were brought into a store */
     fl_filler filler; /* tables */
 } fl_saved_item;
 
@@ -78,9 +98,12 @@ typedef fleet_status fl_saved_user(void *arg, fl_saved *s);
 fleet_status fl_saved_use(const char *path, const char *what,
                           fl_saved_user *use, void *arg);
 
-/* Bring it into the store: whatever the store has and the save has, too. The
- * store's parameters and tables must all be there, with equal shapes; states
- * must be those of its optimizer, if it has one. */
-fleet_status fl_saved_apply(fl_saved *s, fl_store *store);
+/* Bring it into the store, or what is in those buckets of it (NULL: all; a
+ * store with an exchange has no rows of its own and gets none): whatever the
+ * store has and the save has, too. The store's parameters and tables must all
+ * be there, with equal shapes; states must be those of its optimizer, if it has
+ * one. */
+fleet_status fl_saved_apply(fl_saved *s, fl_store *store,
+                            const fl_buckets *own);
 
 #endif

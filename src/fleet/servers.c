@@ -1,52 +1,290 @@
 /* servers.c - the calls of a job with servers. */
-#include "fleet/handle.h"
+#include "fleet/servers.h"
 
-/* What a job without servers does not need. */
-static fleet_status without_servers(const fleet *f, const char *call)
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "ps/remote.h"
+#include "runtime/exchange.h"
+#include "table/table.h"
+
+static bool has_servers(const fleet *f)
 {
-    FL_TRY(fl_handle_check(f, call));
-    if (f->role.server_num > 0)
-        return fl_fail(FLEET_EUNSUPPORTED,
-                       "%s: this version does not talk to servers yet", call);
+    return f->role.server_num > 0;
+}
+
+static fl_job_mode mode_of(const fleet *f)
+{
+    return fl_job_mode_of(&f->role, &f->strategy);
+}
+
+fleet_status fl_add_programs(fleet *f)
+{
+    for (size_t i = 0; i < f->n_program; i++) {
+        const fleet_program *p = f->program[i];
+
+        FL_TRY(fleet_program_status(p));
+        FL_TRY(fl_store_add(f->store, p));
+        if (p->training.loss)
+            FL_TRY(fl_store_train(f->store, p->training.optimizer));
+    }
     return FLEET_OK;
 }
 
-static fleet_status not_a_worker(const fleet *f, const char *call)
+/* --- workers -----------------------------------------------------------------
+ */
+
+fleet_status fl_servers_open(fleet *f)
 {
-    FL_TRY(fl_handle_check(f, call));
-    if (fleet_is_worker(f))
-        return fl_fail(FLEET_ESTATE, "%s: this process is a worker", call);
+    const fl_role *r = &f->role;
+    const fl_link_options o = {
+        .context = &f->context,
+        .address = r->server,
+        .n_server = r->server_num,
+        .job = r->job_id,
+        .index = r->index,
+        .n_worker = r->worker_num,
+        .connect_ms = r->deadline_ms[FL_CONNECT_DEADLINE],
+        .request_ms = r->deadline_ms[FL_REQUEST_DEADLINE],
+        .peer_ms = r->deadline_ms[FL_PEER_DEADLINE],
+        .step_ms = r->deadline_ms[FL_STEP_DEADLINE],
+        .tcp_only = r->tcp_only};
+
+    if (!has_servers(f) || fleet_is_server(f))
+        return FLEET_OK;
+    f->store->make_rows = fl_remote_rows_make;
+    FL_TRY(fl_link_create(&f->link, &o));
+    f->store->exchange = fl_link_exchange(f->link);
     return FLEET_OK;
 }
 
-fleet_status fleet_init_server(fleet *f, const char *path)
+void fl_servers_close(fleet *f)
 {
-    (void)path;
-    FL_TRY(not_a_worker(f, "fleet_init_server"));
-    return without_servers(f, "fleet_init_server");
+    fl_link_destroy(f->link);
+    f->link = NULL;
+    if (f->store)
+        f->store->exchange = NULL;
+    fl_server_destroy(f->server);
+    f->server = NULL;
+    fl_free(f->load);
+    f->load = NULL;
 }
 
-fleet_status fleet_run_server(fleet *f)
+static fleet_status worker_call(const fleet *f, const char *call)
 {
-    FL_TRY(not_a_worker(f, "fleet_run_server"));
-    return without_servers(f, "fleet_run_server");
+    FL_TRY(fl_handle_check(f, call));
+    if (fleet_is_server(f))
+        return fl_fail(FLEET_ESTATE, "%s: this process is a server", call);
+    return FLEET_OK;
+}
+
+/* What was loaded before there was anybody to tell. */
+static fleet_status pass_on_load(fleet *f)
+{
+    fleet_status status = FLEET_OK;
+
+    if (f->load && fleet_is_first_worker(f))
+        status = fl_servers_load(f, f->load);
+    fl_free(f->load);
+    f->load = NULL;
+    return status;
+}
+
+static fleet_status connect(fleet *f)
+{
+    fl_job_mode mode = mode_of(f);
+
+    FL_TRY(fl_add_programs(f));
+    FL_TRY(fl_link_open(f->link, f->store, mode == FL_PS_SYNC,
+                        fl_job_mode_name(mode)));
+    FL_TRY(pass_on_load(f));
+    FL_TRY(fl_link_barrier(f->link)); /* all are there, and all is loaded */
+    FL_TRY(f->store->exchange->methods->refresh(f->store->exchange));
+    f->store->updates = f->store->exchange->updates;
+    return FLEET_OK;
 }
 
 fleet_status fleet_init_worker(fleet *f)
 {
-    FL_TRY(fl_handle_check(f, "fleet_init_worker"));
+    fleet_status status;
+
+    FL_TRY(worker_call(f, "fleet_init_worker"));
     if (!f->trained)
         return fl_fail(FLEET_ESTATE, "fleet_init_worker: call "
                                      "fleet_minimize() before");
-    return without_servers(f, "fleet_init_worker");
+    if (!has_servers(f))
+        return FLEET_OK;
+    status = connect(f);
+    if (status == FLEET_OK)
+        FL_INFO(&f->context.log, "worker %d of %d: %d servers, mode %s",
+                f->role.index, f->role.worker_num, f->role.server_num,
+                fl_job_mode_name(mode_of(f)));
+    return status;
 }
 
 fleet_status fleet_stop_worker(fleet *f)
 {
-    return without_servers(f, "fleet_stop_worker");
+    FL_TRY(worker_call(f, "fleet_stop_worker"));
+    return has_servers(f) ? fl_link_leave(f->link) : FLEET_OK;
 }
 
 fleet_status fleet_barrier_worker(fleet *f)
 {
-    return without_servers(f, "fleet_barrier_worker");
+    FL_TRY(worker_call(f, "fleet_barrier_worker"));
+    return has_servers(f) ? fl_link_barrier(f->link) : FLEET_OK;
+}
+
+/* --- servers -----------------------------------------------------------------
+ */
+
+static fleet_status server_call(const fleet *f, const char *call)
+{
+    FL_TRY(fl_handle_check(f, call));
+    if (!fleet_is_server(f))
+        return fl_fail(FLEET_ESTATE, "%s: this process is a worker", call);
+    return FLEET_OK;
+}
+
+static fleet_status make_server(fleet *f, const char *load)
+{
+    const fl_role *r = &f->role;
+    fl_job_mode mode = mode_of(f);
+    const fl_server_options o = {
+        .context = &f->context,
+        .make_rows = fl_table_make,
+        .program = f->program,
+        .n_program = (int)f->n_program,
+        .optimizer = f->trained ? f->trained->training.optimizer : NULL,
+        .address = r->server[r->index],
+        .listen_fd = r->listen_fd,
+        .index = r->index,
+        .n_server = r->server_num,
+        .n_worker = r->worker_num,
+        .n_lane = r->lanes,
+        .lane_port = r->lane_port,
+        .sync = mode == FL_PS_SYNC,
+        .mode = fl_job_mode_name(mode),
+        .job = r->job_id,
+        .connect_ms = r->deadline_ms[FL_CONNECT_DEADLINE],
+        .peer_ms = r->deadline_ms[FL_PEER_DEADLINE],
+        .step_ms = r->deadline_ms[FL_STEP_DEADLINE],
+        .act = fl_lane_act,
+        .act_arg = f,
+        .load = load};
+
+    for (size_t i = 0; i < f->n_program; i++)
+        FL_TRY(fleet_program_status(f->program[i]));
+    return fl_server_create(&f->server, &o);
+}
+
+fleet_status fleet_init_server(fleet *f, const char *path)
+{
+    FL_TRY(server_call(f, "fleet_init_server"));
+    if (!f->trained)
+        return fl_fail(FLEET_ESTATE, "fleet_init_server: call "
+                                     "fleet_minimize() before");
+    if (f->server)
+        return fl_fail(FLEET_ESTATE, "fleet_init_server: was called already");
+    return make_server(f, path);
+}
+
+/* --- stopping a server
+ * --------------------------------------------------------- */
+
+enum { MOST_RUNNING = 32 };
+static _Atomic(fl_server *) running[MOST_RUNNING];
+
+static bool enlist(fl_server *s)
+{
+    for (int i = 0; i < MOST_RUNNING; i++) {
+        fl_server *none = NULL;
+
+        if (atomic_compare_exchange_strong(&running[i], &none, s))
+            return true;
+    }
+    return false;
+}
+
+static void delist(fl_server *s)
+{
+    for (int i = 0; i < MOST_RUNNING; i++) {
+        fl_server *one = s;
+
+        atomic_compare_exchange_strong(&running[i], &one, NULL);
+    }
+}
+
+static void stop_all(const char *why)
+{
+    for (int i = 0; i < MOST_RUNNING; i++) {
+        fl_server *s = atomic_load(&running[i]);
+
+        if (s)
+            fl_server_stop(s, why);
+    }
+}
+
+void fleet_stop_server(void)
+{
+    stop_all("fleet_stop_server() was called");
+}
+
+static void on_sigterm(int signal_number)
+{
+    (void)signal_number;
+    stop_all("it was sent SIGTERM");
+}
+
+/* Only over SIG_DFL: a host's own handler stays. */
+static bool catch_sigterm(const fleet *f, struct sigaction *before)
+{
+    struct sigaction ours = {.sa_handler = on_sigterm, .sa_flags = SA_RESTART};
+
+    if (f->role.no_sigterm_handler || sigaction(SIGTERM, NULL, before) != 0 ||
+        before->sa_handler != SIG_DFL)
+        return false;
+    sigemptyset(&ours.sa_mask);
+    return sigaction(SIGTERM, &ours, NULL) == 0;
+}
+
+static fleet_status serve(fleet *f)
+{
+    struct sigaction before;
+    fleet_status status;
+    bool caught;
+
+    if (!enlist(f->server))
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "fleet_run_server: %d servers run in this process "
+                       "already",
+                       (int)MOST_RUNNING);
+    caught = catch_sigterm(f, &before);
+    FL_INFO(&f->context.log,
+            "server %d of %d at %s: %d lanes, %d workers, "
+            "mode %s",
+            f->role.index, f->role.server_num,
+            fl_address_text(f->role.server[f->role.index]), f->role.lanes,
+            f->role.worker_num, fl_job_mode_name(mode_of(f)));
+    status = fl_server_run(f->server);
+    if (caught)
+        sigaction(SIGTERM, &before, NULL);
+    delist(f->server);
+    return status;
+}
+
+fleet_status fleet_run_server(fleet *f)
+{
+    fleet_status status;
+    fl_error error;
+
+    FL_TRY(server_call(f, "fleet_run_server"));
+    if (!f->server)
+        FL_TRY(fleet_init_server(f, NULL));
+    status = serve(f);
+    fl_error_take(&error, status);
+    fl_server_destroy(f->server);
+    f->server = NULL;
+    return fl_error_raise(&error);
 }

@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "fleet/handle.h"
+#include "runtime/exchange.h"
 #include "runtime/plan.h"
 
 fleet_distributed_strategy fleet_distributed_strategy_default(void)
@@ -490,6 +491,9 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
         p->training.merge_steps = f->strategy.gradient_merge_configs.k_steps;
     p->training.merge_average = f->strategy.gradient_merge_configs.avg != 0;
     f->trained = p;
+    if (f->store->exchange) /* plans that are made from now on know it */
+        f->store->exchange->sync =
+            fl_job_mode_of(&f->role, &f->strategy) == FL_PS_SYNC;
     return FLEET_OK;
 }
 

@@ -38,6 +38,8 @@ fleet_status fl_socket_listen(fl_socket **s);
  * address (names of hosts are none here), no listening socket. A socket that
  * is there already at an ipc path is replaced, whoever listens at it. */
 enum { FL_ADDRESS_SIZE = 128 };
+typedef char fl_address[FL_ADDRESS_SIZE];
+
 fleet_status fl_socket_bind(fl_socket *s, const char *address, int fd,
                             char bound[FL_ADDRESS_SIZE]);
 

@@ -61,7 +61,8 @@ struct fl_rows {
     int64_t modulo; /* ids are taken modulo this; 0: as they are */
     int n_state;    /* floats per weight that the rule keeps */
     float initial_state;
-    fl_filler filler; /* of an unknown row */
+    fl_filler filler;      /* of an unknown row */
+    fleet_param_attr attr; /* of the variable; set by the store */
 };
 
 /* Makes a table; name is kept, not copied. */
@@ -74,7 +75,11 @@ static inline void fl_rows_init(fl_rows *r, const fl_rows_class *methods,
                                 const char *name, int64_t dim, int64_t modulo,
                                 const fl_filler *filler)
 {
-    *r = (fl_rows){methods, name, dim, modulo, 0, 0.0f, *filler};
+    *r = (fl_rows){.methods = methods,
+                   .name = name,
+                   .dim = dim,
+                   .modulo = modulo,
+                   .filler = *filler};
 }
 
 #endif

@@ -129,6 +129,7 @@ static fleet_status add_table(fl_store *s, const fleet_var *v)
     if (!name)
         return FLEET_ENOMEM;
     FL_TRY(s->make_rows(name, dim, rows, &filler, &r));
+    r->attr = v->attr;
     status = fl_map_put(&s->tables, name, r);
     if (status == FLEET_OK && s->optimizer) {
         const fl_rule *rule = fl_rule_of(s->optimizer->kind);

@@ -78,7 +78,13 @@ fl_rows *fl_store_rows(const fl_store *s, const char *name);
 fl_state *fl_store_state(const fl_store *s, const char *name);
 void fl_store_reset_states(fl_store *s);
 
-/* params_hash: of all parameters and rows, as docs/formats.md has it. */
-fleet_status fl_store_hash(fl_store *s, uint64_t *hash);
+/* params_hash: of all parameters and rows, as docs/formats.md has it. Rows that
+ * live elsewhere are added up there: hash_rows; NULL: they are here. */
+typedef fleet_status fl_rows_hasher(void *arg, const fl_rows *r, uint64_t *sum);
+fleet_status fl_store_hash(fl_store *s, fl_rows_hasher *hash_rows, void *arg,
+                           uint64_t *hash);
+
+/* A table's part of it: the sum over its rows. */
+fleet_status fl_store_hash_rows(const fl_rows *r, uint64_t *sum);
 
 #endif

@@ -54,18 +54,30 @@ static fleet_status add_row(void *arg, int bucket, const float *row)
     return FLEET_OK;
 }
 
-static fleet_status hash_table(fl_hasher *h, const fl_rows *r)
+fleet_status fl_store_hash_rows(const fl_rows *r, uint64_t *sum)
 {
     row_sum s = {0, r->dim};
+    fleet_status status = r->methods->each(r, add_row, &s);
 
-    FL_TRY(r->methods->each(r, add_row, &s));
+    *sum = s.sum;
+    return status;
+}
+
+static fleet_status hash_table(fl_hasher *h, const fl_rows *r,
+                               fl_rows_hasher *hash_rows, void *arg)
+{
+    uint64_t sum;
+
+    FL_TRY(hash_rows ? hash_rows(arg, r, &sum) : fl_store_hash_rows(r, &sum));
     fl_hasher_add(h, r->name, strlen(r->name) + 1);
-    fl_hasher_add(h, &s.sum, sizeof s.sum);
+    fl_hasher_add(h, &sum, sizeof sum);
     return FLEET_OK;
 }
 
 static fleet_status hash_all(fl_store *s, const fl_map_entry *params,
-                             const fl_map_entry *tables, uint64_t *hash)
+                             const fl_map_entry *tables,
+                             fl_rows_hasher *hash_rows, void *arg,
+                             uint64_t *hash)
 {
     fl_hasher h;
 
@@ -73,12 +85,13 @@ static fleet_status hash_all(fl_store *s, const fl_map_entry *params,
     for (size_t i = 0; i < s->params.n; i++)
         hash_param(&h, params[i].value);
     for (size_t i = 0; i < s->tables.n; i++)
-        FL_TRY(hash_table(&h, tables[i].value));
+        FL_TRY(hash_table(&h, tables[i].value, hash_rows, arg));
     *hash = fl_hasher_end(&h);
     return FLEET_OK;
 }
 
-fleet_status fl_store_hash(fl_store *s, uint64_t *hash)
+fleet_status fl_store_hash(fl_store *s, fl_rows_hasher *hash_rows, void *arg,
+                           uint64_t *hash)
 {
     fl_map_entry *params, *tables;
     fleet_status status = FLEET_ENOMEM;
@@ -87,7 +100,7 @@ fleet_status fl_store_hash(fl_store *s, uint64_t *hash)
     params = sorted(&s->params);
     tables = sorted(&s->tables);
     if (params && tables)
-        status = hash_all(s, params, tables, hash);
+        status = hash_all(s, params, tables, hash_rows, arg, hash);
     pthread_rwlock_unlock(&s->lock);
     fl_free(params);
     fl_free(tables);

@@ -1,0 +1,99 @@
+/* metrics.c - metrics of the handle, and over all workers. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "fleet/servers.h"
+
+/* More numbers than that fit in no message. */
+enum { MOST_NUMBERS = 1 << 22 };
+
+typedef enum join { SUM, MAX, MIN } join;
+
+static fleet_status over_workers(const fleet *f, const char *call, join how,
+                                 double *x, int64_t n)
+{
+    FL_TRY(fl_handle_check(f, call));
+    if (n < 0 || n > MOST_NUMBERS || (n > 0 && !x))
+        return fl_fail(FLEET_EINVAL, "%s: %lld elements; expected 0 to %d",
+                       call, (long long)n, (int)MOST_NUMBERS);
+    if (!f->link)
+        return FLEET_OK; /* of one worker, it is what it is */
+    return fl_link_reduce(f->link, how, x, (int)n);
+}
+
+/* Two histograms, as numbers that can be added up. */
+static void copy_states(fleet *f, const fl_state *pos, const fl_state *neg,
+                        double *x, int64_t n)
+{
+    pthread_rwlock_rdlock(&f->store->lock);
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = (double)((const int64_t *)pos->data)[i];
+        x[n + i] = (double)((const int64_t *)neg->data)[i];
+    }
+    pthread_rwlock_unlock(&f->store->lock);
+}
+
+static fleet_status auc_over_workers(fleet *f, const fl_state *pos,
+                                     const fl_state *neg, double *out)
+{
+    int64_t n = pos->shape.dim[0], *sums;
+    fleet_status status;
+    double *x;
+
+    FL_TRY(FL_NEW(&x, (size_t)(2 * n) * sizeof *x));
+    sums = fl_alloc_array((size_t)(2 * n), sizeof *sums);
+    status = sums ? FLEET_OK : FLEET_ENOMEM;
+    copy_states(f, pos, neg, x, n);
+    if (status == FLEET_OK)
+        status = over_workers(f, "fleet_metrics_auc", SUM, x, 2 * n);
+    for (int64_t i = 0; status == FLEET_OK && i < 2 * n; i++)
+        sums[i] = (int64_t)x[i];
+    if (status == FLEET_OK)
+        *out = fleet_metrics_auc_of(sums, sums + n, n);
+    fl_free(sums);
+    fl_free(x);
+    return status;
+}
+
+fleet_status fleet_metrics_reset(fleet *f)
+{
+    FL_TRY(fl_handle_check(f, "fleet_metrics_reset"));
+    pthread_rwlock_wrlock(&f->store->lock);
+    fl_store_reset_states(f->store);
+    pthread_rwlock_unlock(&f->store->lock);
+    return FLEET_OK;
+}
+
+fleet_status fleet_metrics_auc(fleet *f, const fleet_var *auc, double *out)
+{
+    const fl_node *n = auc ? auc->producer : NULL;
+    const fl_state *pos, *neg;
+
+    FL_TRY(fl_handle_check(f, "fleet_metrics_auc"));
+    if (!n || strcmp(n->op->name, "auc") != 0)
+        return fl_fail(FLEET_EINVAL,
+                       "fleet_metrics_auc: \"%s\" is not the "
+                       "output of fleet_auc()",
+                       fleet_var_name(auc));
+    pos = fl_store_state(f->store, n->in[n->n_in - 2]->name);
+    neg = fl_store_state(f->store, n->in[n->n_in - 1]->name);
+    if (!pos || !neg)
+        return fl_fail(FLEET_ESTATE, "fleet_metrics_auc: \"%s\" was never run",
+                       auc->name);
+    return auc_over_workers(f, pos, neg, out);
+}
+
+fleet_status fleet_metrics_sum(fleet *f, double *x, int64_t n)
+{
+    return over_workers(f, "fleet_metrics_sum", SUM, x, n);
+}
+
+fleet_status fleet_metrics_max(fleet *f, double *x, int64_t n)
+{
+    return over_workers(f, "fleet_metrics_max", MAX, x, n);
+}
+
+fleet_status fleet_metrics_min(fleet *f, double *x, int64_t n)
+{
+    return over_workers(f, "fleet_metrics_min", MIN, x, n);
+}

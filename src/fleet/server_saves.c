@@ -1,0 +1,251 @@
+/* server_saves.c - saves and loads of a job with servers: worker 0 makes the
+ * folder, every lane writes its own part below it, worker 0 adds the manifest
+ * and puts it all in its place. A load is read by every lane for itself. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "fleet/save.h"
+#include "fleet/servers.h"
+
+/* --- in a lane
+ * ------------------------------------------------------------------ */
+
+/* What worker 0 asks for: names in the manifest's order. */
+typedef struct asked {
+    const char *folder;
+    bool states;
+    fl_at params, tables;
+} asked;
+
+static fleet_status read_asked(const fl_at *root, asked *a)
+{
+    fl_at folder = fl_at_key(root, "folder"),
+          states = fl_at_key(root, "states");
+
+    a->params = fl_at_key(root, "params");
+    a->tables = fl_at_key(root, "tables");
+    FL_TRY(fl_at_required(&folder));
+    FL_TRY(fl_at_string(&folder, &a->folder));
+    FL_TRY(fl_at_array(&a->params));
+    FL_TRY(fl_at_array(&a->tables));
+    return fl_at_bool(&states, &a->states);
+}
+
+/* The things of those names, in that order, for fl_free(). */
+static fleet_status find_all(const fl_at *names, const fl_map *map, void *out,
+                             int *n)
+{
+    void **found;
+
+    *n = 0;
+    FL_TRY(FL_NEW(&found, ((size_t)fl_at_count(names) + 1) * sizeof *found));
+    *(void ***)out = found;
+    for (fl_at e = fl_at_first(names); e.json; fl_at_next(names, &e)) {
+        const char *name = "";
+
+        FL_TRY(fl_at_string(&e, &name));
+        found[*n] = fl_map_get(map, name);
+        if (!found[(*n)++])
+            return fl_fail(FLEET_ENOENT, "the server has no \"%s\"", name);
+    }
+    return FLEET_OK;
+}
+
+static fleet_status describe_parts(const fl_save *s, fl_json *list,
+                                   char **answer)
+{
+    fl_json *json = fl_json_object(), *rows;
+    fleet_status status = fl_json_put(json, "parts", fl_json_copy(list));
+
+    if (status == FLEET_OK)
+        status = fl_json_put(json, "updates", fl_json_int(s->store->updates));
+    if (status == FLEET_OK)
+        status = fl_json_put_array(json, "rows", &rows);
+    for (int i = 0; status == FLEET_OK && i < s->n_table; i++)
+        status = fl_json_append(
+            rows, fl_json_int(s->table[i]->methods->count(s->table[i])));
+    *answer = status == FLEET_OK ? fl_json_print(json, false) : NULL;
+    fl_json_free(json);
+    return *answer ? FLEET_OK : FLEET_ENOMEM;
+}
+
+static fleet_status save_lane(const fl_keep *layout, fl_buckets own,
+                              const char *prefix, const asked *a, char **answer)
+{
+    fl_save s = {.store = layout->store, .states = a->states, .own = &own};
+    fl_json *list = fl_json_array();
+    fleet_status status = list ? FLEET_OK : FLEET_ENOMEM;
+
+    if (status == FLEET_OK)
+        status = find_all(&a->params, &s.store->params, &s.param, &s.n_param);
+    if (status == FLEET_OK)
+        status = find_all(&a->tables, &s.store->tables, &s.table, &s.n_table);
+    if (status == FLEET_OK)
+        status = fl_save_parts(&s, a->folder, prefix, list);
+    if (status == FLEET_OK)
+        status = describe_parts(&s, list, answer);
+    fl_json_free(list);
+    fl_free(s.param);
+    fl_free(s.table);
+    return status;
+}
+
+typedef struct lane_load {
+    fl_store *store;
+    fl_buckets own;
+} lane_load;
+
+static fleet_status load_lane(void *arg, fl_saved *s)
+{
+    lane_load *l = arg;
+
+    return fl_saved_apply(s, l->store, &l->own);
+}
+
+fleet_status fl_lane_act(void *arg, const fl_keep *layout, fl_buckets own,
+                         int server, int lane, fl_msg_op op, const char *text,
+                         char **answer)
+{
+    lane_load load = {layout->store, own};
+    fl_json *json = NULL;
+    fleet_status status;
+    char prefix[32];
+    asked a = {0};
+    fl_at root;
+
+    (void)arg;
+    if (op == FL_OP_LOAD) {
+        FL_TRY(fl_saved_use(text, "checkpoint", load_lane, &load));
+        *answer = fl_strdup("loaded");
+        return *answer ? FLEET_OK : FLEET_ENOMEM;
+    }
+    FL_TRY(fl_json_parse(text, strlen(text), "save", &json));
+    root = fl_at_root(json);
+    snprintf(prefix, sizeof prefix, "part-%03d-%02d-", server, lane);
+    status = read_asked(&root, &a);
+    if (status == FLEET_OK)
+        status = save_lane(layout, own, prefix, &a, answer);
+    fl_json_free(json);
+    return status;
+}
+
+/* --- in worker 0
+ * ------------------------------------------------------------------ */
+
+static fleet_status put_names(fl_json *json, const char *key, const char *name,
+                              fl_json **list)
+{
+    if (!*list)
+        FL_TRY(fl_json_put_array(json, key, list));
+    return name ? fl_json_append(*list, fl_json_string(name)) : FLEET_OK;
+}
+
+static fleet_status request(const fl_save *s, const char *folder, char **text)
+{
+    fl_json *json = fl_json_object(), *params = NULL, *tables = NULL;
+    fleet_status status = fl_json_put(json, "folder", fl_json_string(folder));
+
+    if (status == FLEET_OK)
+        status = fl_json_put(json, "states", fl_json_bool(s->states));
+    if (status == FLEET_OK)
+        status = put_names(json, "params", NULL, &params);
+    if (status == FLEET_OK)
+        status = put_names(json, "tables", NULL, &tables);
+    for (int i = 0; status == FLEET_OK && i < s->n_param; i++)
+        status = put_names(json, "params", s->param[i]->name, &params);
+    for (int i = 0; status == FLEET_OK && i < s->n_table; i++)
+        status = put_names(json, "tables", s->table[i]->name, &tables);
+    *text = status == FLEET_OK ? fl_json_print(json, false) : NULL;
+    fl_json_free(json);
+    return *text ? FLEET_OK : FLEET_ENOMEM;
+}
+
+/* One lane's answer: its parts and rows are added to the others'. */
+static fleet_status add_answer(fl_save_elsewhere *e, int n_table,
+                               const fl_json *json, fl_json *list)
+{
+    fl_at root = fl_at_root(json), parts = fl_at_key(&root, "parts");
+    fl_at rows = fl_at_key(&root, "rows"), at = fl_at_key(&root, "updates");
+    int64_t updates = 0;
+    int i = 0;
+
+    FL_TRY(fl_at_int(&at, 0, (int64_t)1 << 53, &updates));
+    e->updates = updates > e->updates ? updates : e->updates;
+    for (fl_at p = fl_at_first(&parts); p.json; fl_at_next(&parts, &p))
+        FL_TRY(fl_json_append(list, fl_json_copy(p.json)));
+    for (fl_at r = fl_at_first(&rows); r.json && i < n_table;
+         fl_at_next(&rows, &r), i++) {
+        int64_t n = 0;
+
+        FL_TRY(fl_at_int(&r, 0, (int64_t)1 << 53, &n));
+        e->rows[i] += n;
+    }
+    return FLEET_OK;
+}
+
+static fleet_status add_answers(fl_save_elsewhere *e, const fl_save *s,
+                                char *const *answer, int n, fl_json *list)
+{
+    for (int i = 0; i < n; i++) {
+        fl_json *json = NULL;
+        fleet_status status =
+            fl_json_parse(answer[i], strlen(answer[i]), "save", &json);
+
+        if (status == FLEET_OK)
+            status = add_answer(e, s->n_table, json, list);
+        fl_json_free(json);
+        FL_TRY(status);
+    }
+    return FLEET_OK;
+}
+
+/* Servers may have been started elsewhere in the tree of folders. */
+static fleet_status ask_for_parts(fleet *f, const fl_save *s,
+                                  const char *folder, char **answer)
+{
+    char *path = realpath(folder, NULL), *text = NULL;
+    fleet_status status = FLEET_EIO;
+
+    if (path)
+        status = request(s, path, &text);
+    else
+        fl_fail(FLEET_EIO, "%s: cannot be found", folder);
+    if (status == FLEET_OK)
+        status = fl_link_act(f->link, FL_OP_SAVE, text, answer);
+    fl_free(text);
+    free(path);
+    return status;
+}
+
+fleet_status fl_servers_write_parts(void *arg, const fl_save *s,
+                                    const char *folder, fl_json *list)
+{
+    fleet *f = arg;
+    int n = fl_link_lanes(f->link);
+    char **answer = fl_alloc_array((size_t)n + 1, sizeof *answer);
+    fleet_status status = FLEET_ENOMEM;
+
+    if (answer)
+        status = ask_for_parts(f, s, folder, answer);
+    if (status == FLEET_OK)
+        status = add_answers(s->elsewhere, s, answer, n, list);
+    for (int i = 0; answer && i < n; i++)
+        fl_free(answer[i]);
+    fl_free(answer);
+    return status;
+}
+
+fleet_status fl_servers_load(fleet *f, const char *path)
+{
+    char *whole = realpath(path, NULL);
+    fleet_status status;
+
+    if (!whole)
+        return fl_fail(FLEET_ENOENT, "load: %s: there is no such folder", path);
+    status = fl_link_act(f->link, FL_OP_LOAD, whole, NULL);
+    free(whole);
+    return status;
+}

@@ -1,0 +1,492 @@
+/* client.c - see client.h. */
+#include "ps/client.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/memory.h"
+
+/* Until the first answer says how much a lane takes. */
+enum { FIRST_WINDOW = 16 << 20 };
+
+typedef struct client_lane {
+    char name[160];
+    int64_t heard_ms;
+    uint64_t sent_beat, heard_beat; /* numbers of beats */
+    size_t in_flight, window;       /* bytes */
+    fl_request *first;              /* under way, in the order they were sent */
+} client_lane;
+
+struct fl_client {
+    fl_client_options o;
+    fl_client_host host;
+    uint64_t job, requests, beats;
+    uint32_t incarnation;
+    client_lane *lane;
+    int n_lane;
+    size_t lane_capacity;
+    bool watching;
+    int64_t beat_at_ms;
+    fl_error error; /* FLEET_OK: none */
+    fl_msg msg;     /* that is being read */
+};
+
+fleet_status fl_client_create(fl_client **client, const fl_client_options *o,
+                              const fl_client_host *host)
+{
+    FL_TRY(FL_NEW(client, sizeof **client));
+    (*client)->o = *o;
+    (*client)->host = *host;
+    (*client)->job = fl_hash(o->job, strlen(o->job), 0);
+    return FLEET_OK;
+}
+
+void fl_client_destroy(fl_client *c)
+{
+    if (!c)
+        return;
+    fl_free(c->lane);
+    fl_free(c);
+}
+
+fleet_status fl_client_add_lane(fl_client *c, const char *name, int64_t now_ms)
+{
+    client_lane *l;
+
+    FL_TRY(fl_grow(&c->lane, &c->lane_capacity, (size_t)c->n_lane + 1,
+                   sizeof *c->lane));
+    l = &c->lane[c->n_lane++];
+    *l = (client_lane){.heard_ms = now_ms, .window = FIRST_WINDOW};
+    snprintf(l->name, sizeof l->name, "%s", name);
+    return FLEET_OK;
+}
+
+int fl_client_lanes(const fl_client *c)
+{
+    return c->n_lane;
+}
+
+const char *fl_client_lane_name(const fl_client *c, int lane)
+{
+    return c->lane[lane].name;
+}
+
+void fl_client_set_incarnation(fl_client *c, uint32_t incarnation)
+{
+    c->incarnation = incarnation;
+}
+
+/* --- requests ----------------------------------------------------------------
+ */
+
+void fl_request_clear(fl_request *r)
+{
+    for (int i = 0; i < r->n_piece; i++)
+        fl_packet_drop(r->piece[i]);
+    fl_packet_drop(r->answer);
+    *r = (fl_request){.piece = r->piece, .piece_capacity = r->piece_capacity};
+}
+
+void fl_request_done(fl_request *r)
+{
+    fl_request_clear(r);
+    fl_free(r->piece);
+    *r = (fl_request){0};
+}
+
+static fl_msg_head head_of(const fl_client *c, fl_msg_kind kind)
+{
+    return (fl_msg_head){.version = FL_MSG_VERSION,
+                         .kind = (uint8_t)kind,
+                         .job = c->job,
+                         .stream = c->o.stream,
+                         .incarnation = c->incarnation,
+                         .timeout_ms = (uint32_t)c->o.request_ms};
+}
+
+void fl_client_begin(fl_client *c, fl_request *r, fl_msg_writer *w,
+                     fl_msg_kind kind, uint64_t step, uint16_t flags)
+{
+    fl_msg_head head = head_of(c, kind);
+
+    if (r->n_piece == 0)
+        r->id = ++c->requests;
+    r->kind = (uint8_t)kind;
+    r->step = step;
+    head.flags = flags;
+    head.step = step;
+    head.request = r->id;
+    head.piece = (uint16_t)r->n_piece;
+    fl_msg_begin(w, c->o.pool, &head);
+}
+
+fleet_status fl_client_add(fl_client *c, fl_request *r, fl_msg_writer *w)
+{
+    size_t capacity = (size_t)r->piece_capacity;
+    fl_packet *p;
+
+    FL_TRY(fl_msg_end(w, c->o.whole_sums, &p));
+    if (fl_grow(&r->piece, &capacity, (size_t)r->n_piece + 1,
+                sizeof *r->piece) != FLEET_OK) {
+        fl_packet_drop(p);
+        return FLEET_ENOMEM;
+    }
+    r->piece_capacity = (int)capacity;
+    r->piece[r->n_piece++] = p;
+    return FLEET_OK;
+}
+
+/* Send what the window allows; one piece may always be under way. */
+static void pump(fl_client *c, int lane, int64_t now_ms)
+{
+    client_lane *l = &c->lane[lane];
+
+    for (fl_request *r = l->first; r; r = r->next)
+        while (r->n_sent < r->n_piece) {
+            fl_packet *p = r->piece[r->n_sent];
+
+            if (l->in_flight > 0 && l->in_flight + p->bytes > l->window)
+                return;
+            r->n_sent++;
+            r->in_flight += p->bytes;
+            l->in_flight += p->bytes;
+            r->sent_ms = now_ms;
+            r->beat = c->beats;
+            c->host.send(c->host.arg, lane, p);
+        }
+}
+
+void fl_client_send(fl_client *c, fl_request *r, int lane, int64_t now_ms)
+{
+    fl_request **at = &c->lane[lane].first;
+
+    r->lane = lane;
+    r->next = NULL;
+    r->begun_ms = now_ms;
+    r->waiting_ms = -1;
+    r->missing = UINT32_MAX;
+    if (c->error.code != FLEET_OK) {
+        r->state = FL_REQUEST_DONE;
+        return;
+    }
+    r->state = FL_REQUEST_SENT;
+    while (*at)
+        at = &(*at)->next;
+    *at = r;
+    pump(c, lane, now_ms);
+}
+
+static void unlink_request(fl_client *c, fl_request *r)
+{
+    client_lane *l = &c->lane[r->lane];
+    fl_request **at = &l->first;
+
+    while (*at && *at != r)
+        at = &(*at)->next;
+    if (*at)
+        *at = r->next;
+    l->in_flight -= r->in_flight;
+    r->in_flight = 0;
+    r->next = NULL;
+}
+
+void fl_client_cancel(fl_client *c, fl_request *r)
+{
+    if (r->state == FL_REQUEST_SENT)
+        unlink_request(c, r);
+    fl_request_clear(r);
+}
+
+const fl_msg *fl_client_answer(fl_client *c, const fl_request *r)
+{
+    if (!r->answer || fl_msg_decode(r->answer, &c->msg) != FLEET_OK)
+        return NULL;
+    return &c->msg;
+}
+
+fleet_status fl_client_result(fl_client *c, const fl_request *r,
+                              const char *what)
+{
+    const fl_msg *msg;
+    fleet_status code = FLEET_EINVAL;
+    char *text;
+
+    if (!r->answer)
+        return fl_client_status(c);
+    if (r->status == FL_ANSWER_OK || r->status == FL_ANSWER_NORMS)
+        return FLEET_OK;
+    msg = fl_client_answer(c, r);
+    text = msg ? fl_msg_get_text(msg, FL_OP_TEXT) : NULL;
+    if (msg && msg->head.step > 0 && msg->head.step < 256)
+        code = (fleet_status)msg->head.step;
+    fl_fail(code, "%s: %s says: %s", what, c->lane[r->lane].name,
+            text ? text : "no");
+    fl_free(text);
+    return code;
+}
+
+/* --- failing -----------------------------------------------------------------
+ */
+
+static void tell(fl_client *c, int lane)
+{
+    fl_msg_head head = head_of(c, FL_MSG_ABORT);
+    fl_msg_writer w;
+    fl_packet *p;
+
+    head.step = (uint64_t)c->error.code;
+    fl_msg_begin(&w, c->o.pool, &head);
+    fl_msg_text(&w, FL_OP_TEXT, c->error.text);
+    if (fl_msg_end(&w, false, &p) != FLEET_OK)
+        return; /* they will miss us */
+    c->host.send(c->host.arg, lane, p);
+    fl_packet_drop(p);
+}
+
+void fl_client_fail(fl_client *c, fleet_status code, const char *why, bool told)
+{
+    char text[sizeof c->error.text];
+
+    if (c->error.code != FLEET_OK)
+        return;
+    snprintf(text, sizeof text, "%s", why);
+    fl_fail(code, "%s", text);
+    fl_error_take(&c->error, code);
+    for (int i = 0; i < c->n_lane; i++) {
+        while (c->lane[i].first) {
+            fl_request *r = c->lane[i].first;
+
+            unlink_request(c, r);
+            r->state = FL_REQUEST_DONE;
+        }
+        if (told)
+            tell(c, i);
+    }
+}
+
+fleet_status fl_client_status(const fl_client *c)
+{
+    return fl_error_raise(&c->error);
+}
+
+/* --- answers -----------------------------------------------------------------
+ */
+
+static fl_request *find_request(const client_lane *l, uint64_t id)
+{
+    fl_request *r = l->first;
+
+    while (r && r->id != id)
+        r = r->next;
+    return r;
+}
+
+static void finish(fl_client *c, fl_request *r, fl_packet *p,
+                   fl_msg_status status)
+{
+    unlink_request(c, r);
+    r->state = FL_REQUEST_DONE;
+    r->status = status;
+    r->answer = fl_packet_keep(p);
+}
+
+/* All pieces up to this one have arrived. */
+static void take(client_lane *l, fl_request *r, int piece)
+{
+    for (; r->n_taken <= piece && r->n_taken < r->n_sent; r->n_taken++) {
+        size_t bytes = r->piece[r->n_taken]->bytes;
+
+        bytes = bytes < r->in_flight ? bytes : r->in_flight;
+        r->in_flight -= bytes;
+        l->in_flight -= bytes;
+    }
+}
+
+static void answered(fl_client *c, client_lane *l, fl_request *r, fl_packet *p,
+                     int64_t now_ms)
+{
+    const fl_msg_head *head = &c->msg.head;
+
+    switch ((fl_msg_status)head->status) {
+    case FL_ANSWER_WAITING:
+        take(l, r, r->n_piece - 1);
+        if (r->waiting_ms < 0)
+            r->waiting_ms = now_ms;
+        r->beat = c->beats;
+        r->missing = c->msg.answer.missing_stream;
+        break;
+    case FL_ANSWER_GAP:
+        r->lost = true;
+        break;
+    case FL_ANSWER_FENCED:
+        fl_client_fail(c, FLEET_EEXIST,
+                       "another process has taken this worker's place", false);
+        break;
+    default:
+        if (head->piece + 1 < r->n_piece && head->status == FL_ANSWER_OK)
+            take(l, r, head->piece);
+        else
+            finish(c, r, p, (fl_msg_status)head->status);
+    }
+}
+
+static void aborted(fl_client *c, int lane)
+{
+    uint64_t code = c->msg.head.step;
+    char *why = fl_msg_get_text(&c->msg, FL_OP_TEXT);
+    char text[900];
+
+    snprintf(text, sizeof text, "%.700s (told by %s)",
+             why ? why : "the job has failed", c->lane[lane].name);
+    fl_client_fail(c, code > 0 && code < 256 ? (fleet_status)code : FLEET_EPEER,
+                   text, true);
+    fl_free(why);
+}
+
+void fl_client_receive(fl_client *c, int lane, fl_packet *p, int64_t now_ms)
+{
+    client_lane *l = &c->lane[lane];
+    fl_request *r;
+
+    if (fl_msg_decode(p, &c->msg) != FLEET_OK || c->msg.head.job != c->job ||
+        c->msg.head.stream != c->o.stream)
+        return;
+    l->heard_ms = now_ms;
+    if (c->msg.head.kind == FL_MSG_ABORT) {
+        aborted(c, lane);
+        return;
+    }
+    if (c->msg.head.kind != FL_MSG_ANSWER)
+        return;
+    if (c->msg.answer.credit_bytes > 0)
+        l->window = c->msg.answer.credit_bytes;
+    if (c->msg.head.request >> 63) { /* a beat's */
+        uint64_t number = c->msg.head.request & (UINT64_MAX >> 1);
+
+        if (number > l->heard_beat)
+            l->heard_beat = number;
+        return;
+    }
+    r = find_request(l, c->msg.head.request);
+    if (r)
+        answered(c, l, r, p, now_ms);
+    if (c->error.code == FLEET_OK)
+        pump(c, lane, now_ms);
+}
+
+/* --- time --------------------------------------------------------------------
+ */
+
+void fl_client_watch(fl_client *c, bool watch, int64_t now_ms)
+{
+    c->watching = watch;
+    c->beat_at_ms = now_ms;
+    for (int i = 0; i < c->n_lane; i++)
+        c->lane[i].heard_ms = now_ms;
+}
+
+static void beat(fl_client *c, int64_t now_ms)
+{
+    c->beats++;
+    c->beat_at_ms = now_ms + c->o.beat_ms;
+    for (int i = 0; i < c->n_lane; i++) {
+        fl_msg_head head = head_of(c, FL_MSG_BEAT);
+        fl_msg_writer w;
+        fl_packet *p;
+
+        head.request = c->beats | 1ull << 63;
+        fl_msg_begin(&w, c->o.pool, &head);
+        if (fl_msg_end(&w, false, &p) != FLEET_OK)
+            return;
+        c->host.send(c->host.arg, i, p);
+        fl_packet_drop(p);
+    }
+}
+
+/* Send all of it again. */
+static void resend(fl_client *c, fl_request *r, int64_t now_ms)
+{
+    client_lane *l = &c->lane[r->lane];
+
+    l->in_flight -= r->in_flight;
+    r->in_flight = 0;
+    r->n_sent = r->n_taken = 0;
+    r->lost = false;
+    pump(c, r->lane, now_ms);
+}
+
+static bool is_lost(const fl_client *c, const fl_request *r, int64_t now_ms)
+{
+    if (r->n_sent < r->n_piece || now_ms - r->sent_ms < c->o.beat_ms)
+        return r->lost && now_ms - r->sent_ms >= c->o.beat_ms;
+    return r->lost || r->kind == FL_MSG_HELLO ||
+           c->lane[r->lane].heard_beat > r->beat;
+}
+
+static const char *kind_name(uint8_t kind)
+{
+    static const char *const name[FL_MSG_KINDS] = {
+        [FL_MSG_HELLO] = "hello",  [FL_MSG_STEP] = "step",
+        [FL_MSG_CLIP] = "clip",    [FL_MSG_PULL] = "pull",
+        [FL_MSG_ASK] = "question", [FL_MSG_REDUCE] = "sum over workers"};
+
+    return kind < FL_MSG_KINDS && name[kind] ? name[kind] : "request";
+}
+
+static void check_request(fl_client *c, const fl_request *r, int64_t now_ms)
+{
+    const client_lane *l = &c->lane[r->lane];
+    char text[400];
+
+    if (r->kind == FL_MSG_HELLO)
+        return; /* has a deadline of its own */
+    if (r->waiting_ms >= 0 && now_ms - r->waiting_ms > c->o.step_ms) {
+        char whom[32] = "its own work";
+
+        if (r->missing != UINT32_MAX)
+            snprintf(whom, sizeof whom, "worker %u", (unsigned)r->missing);
+        snprintf(text, sizeof text,
+                 "a %s has waited %.1f s at %s for %s (step deadline)",
+                 kind_name(r->kind), (double)(now_ms - r->waiting_ms) / 1000,
+                 l->name, whom);
+        fl_client_fail(c, FLEET_ETIMEDOUT, text, true);
+    } else if (r->waiting_ms < 0 && now_ms - r->begun_ms > c->o.request_ms) {
+        snprintf(text, sizeof text,
+                 "%s has not answered a %s for %.1f s (request deadline)",
+                 l->name, kind_name(r->kind),
+                 (double)(now_ms - r->begun_ms) / 1000);
+        fl_client_fail(c, FLEET_ETIMEDOUT, text, true);
+    }
+}
+
+static void check_lane(fl_client *c, int lane, int64_t now_ms)
+{
+    client_lane *l = &c->lane[lane];
+    char text[400];
+
+    if (c->watching && now_ms - l->heard_ms > c->o.peer_ms) {
+        snprintf(text, sizeof text,
+                 "%s is gone: nothing was heard of it for %.1f s (peer "
+                 "deadline)",
+                 l->name, (double)(now_ms - l->heard_ms) / 1000);
+        fl_client_fail(c, FLEET_EPEER, text, true);
+        return;
+    }
+    for (fl_request *r = l->first; r && c->error.code == FLEET_OK;
+         r = r->next) {
+        if (is_lost(c, r, now_ms))
+            resend(c, r, now_ms);
+        check_request(c, r, now_ms);
+    }
+}
+
+void fl_client_tick(fl_client *c, int64_t now_ms)
+{
+    if (c->error.code != FLEET_OK)
+        return;
+    if (c->watching && now_ms >= c->beat_at_ms)
+        beat(c, now_ms);
+    for (int i = 0; i < c->n_lane && c->error.code == FLEET_OK; i++)
+        check_lane(c, i, now_ms);
+}

@@ -1,0 +1,116 @@
+/* client.h - a worker's side of the protocol: a single-threaded state machine
+ * that sends requests to lanes, again where they were lost, and matches
+ * answers. What is around it hands it packets and the time and sends what it
+ * says; nothing in it waits.
+ *
+ * A request is lost when the lane has answered a beat that was sent after it,
+ * and has neither answered the request nor said that it waits for somebody.
+ */
+#ifndef FL_PS_CLIENT_H
+#define FL_PS_CLIENT_H
+
+#include "base/log.h"
+#include "net/message.h"
+
+typedef enum fl_request_state {
+    FL_REQUEST_IDLE,
+    FL_REQUEST_SENT,
+    FL_REQUEST_DONE /* answered; or the client has failed */
+} fl_request_state;
+
+/* One request to one lane: of one message, or of a step's pieces. The caller's
+ * memory, zeroed before its first use; it must stay until it is done or
+ * cancelled. */
+typedef struct fl_request {
+    fl_request_state state;
+    fl_msg_status status; /* once done */
+    fl_packet *answer;    /* once done: the request's, until it is cleared */
+
+    /* the client's */
+    int lane;
+    uint8_t kind;
+    uint64_t id, step;
+    fl_packet **piece;
+    int n_piece, piece_capacity;
+    int n_sent, n_taken; /* pieces */
+    size_t in_flight;
+    int64_t begun_ms, sent_ms;
+    int64_t waiting_ms; /* since when it is known to wait; -1: it is not */
+    uint64_t beat;      /* of the lane when it was sent, or said to wait */
+    bool lost;
+    uint32_t missing; /* whom it waits for */
+    struct fl_request *next;
+} fl_request;
+
+typedef struct fl_client fl_client;
+
+typedef struct fl_client_options {
+    const char *job;
+    uint32_t stream;
+    int64_t request_ms, peer_ms, step_ms; /* deadlines */
+    int64_t beat_ms;
+    bool whole_sums; /* CRC of columns too */
+    fl_packet_pool *pool;
+} fl_client_options;
+
+typedef struct fl_client_host {
+    void *arg;
+    void (*send)(void *arg, int lane, fl_packet *p);
+} fl_client_host;
+
+fleet_status fl_client_create(fl_client **client, const fl_client_options *o,
+                              const fl_client_host *host);
+void fl_client_destroy(fl_client *c);
+
+/* One more lane; `name` for messages ("server 1 at 127.0.0.1:6170"), kept by
+ * copy. Lanes are numbered from 0 as they come. */
+fleet_status fl_client_add_lane(fl_client *c, const char *name, int64_t now_ms);
+int fl_client_lanes(const fl_client *c);
+void fl_client_set_incarnation(fl_client *c, uint32_t incarnation);
+
+/* --- requests ---------------------------------------------------------------
+ */
+
+/* Forget what the request was about; for a new one. */
+void fl_request_clear(fl_request *r);
+void fl_request_done(fl_request *r); /* and its memory */
+
+/* Make a piece: begin the message of a request that is cleared, or that has
+ * pieces already; write sections; fl_client_add() takes it. */
+void fl_client_begin(fl_client *c, fl_request *r, fl_msg_writer *w,
+                     fl_msg_kind kind, uint64_t step, uint16_t flags);
+fleet_status fl_client_add(fl_client *c, fl_request *r, fl_msg_writer *w);
+
+/* Send it to the lane. A client that has failed makes it done at once. */
+void fl_client_send(fl_client *c, fl_request *r, int lane, int64_t now_ms);
+void fl_client_cancel(fl_client *c, fl_request *r);
+
+/* The answer, read; NULL: there is none. The client's, until the next call. */
+const fl_msg *fl_client_answer(fl_client *c, const fl_request *r);
+
+/* The status of what a done request has come to: FLEET_OK, or a failure whose
+ * text is set: the client's, or what the lane said. `what` begins the text. */
+fleet_status fl_client_result(fl_client *c, const fl_request *r,
+                              const char *what);
+
+/* --- events -----------------------------------------------------------------
+ */
+
+void fl_client_receive(fl_client *c, int lane, fl_packet *p, int64_t now_ms);
+
+/* Beats, resends, deadlines. Call it at least every beat_ms. */
+void fl_client_tick(fl_client *c, int64_t now_ms);
+
+/* From now on lanes are watched: beats, and the peer deadline. */
+void fl_client_watch(fl_client *c, bool watch, int64_t now_ms);
+
+/* Give up: requests are done, lanes are told (tell). The first failure stays.
+ */
+void fl_client_fail(fl_client *c, fleet_status code, const char *why,
+                    bool tell);
+fleet_status fl_client_status(const fl_client *c); /* sets the text, too */
+
+/* The name that was given to a lane. */
+const char *fl_client_lane_name(const fl_client *c, int lane);
+
+#endif

@@ -1,0 +1,281 @@
+/* hello.c - see hello.h. */
+#include "ps/hello.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "ps/client.h"
+#include "ps/place.h"
+#include "runtime/simd.h"
+
+const char *fl_address_text(const char *address)
+{
+    return strncmp(address, "tcp://", 6) == 0 ? address + 6 : address;
+}
+
+/* The handshake: a client whose lanes are the servers' first ones. */
+typedef struct handshake {
+    const fl_hello_options *o;
+    fl_client *client;
+    fl_socket **socket; /* by server */
+    fl_request *request;
+    char *text;
+    char place[160];
+    int64_t begun_ms;
+} handshake;
+
+static void send_packet(void *arg, int lane, fl_packet *p)
+{
+    handshake *h = arg;
+
+    fl_socket_send(h->socket[lane], NULL, p); /* a lost one is sent again */
+}
+
+static char *describe(const handshake *h)
+{
+    const fl_hello_options *o = h->o;
+    fl_json *json = fl_json_object();
+    char who[96], nonce[20], *text;
+
+    fl_who_text(who);
+    snprintf(nonce, sizeof nonce, "%016llx", (unsigned long long)fl_nonce());
+    fl_json_put(json, "job", fl_json_string(o->job));
+    fl_json_put(json, "mode", fl_json_string(o->mode));
+    fl_json_put(json, "program", fl_json_string(o->program));
+    fl_json_put(json, "who", fl_json_string(who));
+    fl_json_put(json, "nonce", fl_json_string(nonce));
+    fl_json_put(json, "isa", fl_json_string(fl_simd_best()->isa));
+    fl_json_put(json, "library", fl_json_string(fleet_version()));
+    fl_json_put(json, "workers", fl_json_int(o->n_worker));
+    text = fl_json_put(json, "servers", fl_json_int(o->n_server)) == FLEET_OK
+               ? fl_json_print(json, false)
+               : NULL;
+    fl_json_free(json);
+    return text;
+}
+
+static fleet_status say_hello(handshake *h, int server)
+{
+    fl_request *r = &h->request[server];
+    fl_msg_writer w;
+
+    fl_request_clear(r);
+    fl_client_begin(h->client, r, &w, FL_MSG_HELLO, 0, 0);
+    fl_msg_text(&w, FL_OP_HELLO, h->text);
+    FL_TRY(fl_client_add(h->client, r, &w));
+    fl_client_send(h->client, r, server, fl_now_ms());
+    return FLEET_OK;
+}
+
+static void listen(handshake *h)
+{
+    fl_socket_wait(h->socket, h->o->n_server, h->o->bell, 100);
+    for (int i = 0; i < h->o->n_server; i++) {
+        fl_packet *p;
+
+        while (fl_socket_receive(h->socket[i], NULL, &p) == FLEET_OK && p) {
+            fl_client_receive(h->client, i, p, fl_now_ms());
+            fl_packet_drop(p);
+        }
+    }
+    fl_client_tick(h->client, fl_now_ms());
+}
+
+static fleet_status not_there(const handshake *h, int server)
+{
+    return fl_fail(FLEET_ETIMEDOUT,
+                   "server %d at %s has not answered within %.1f s (connect "
+                   "deadline): is it running, and is that its address?",
+                   server, fl_address_text(h->o->address[server]),
+                   (double)h->o->connect_ms / 1000);
+}
+
+/* Until server `i` has answered. Another process may still seem alive there: a
+ * predecessor of ours that has just gone. */
+static fleet_status await(handshake *h, int i)
+{
+    fl_request *r = &h->request[i];
+    int64_t taken_ms = -1;
+
+    for (;;) {
+        if (r->state == FL_REQUEST_SENT) {
+            if (fl_now_ms() - h->begun_ms > h->o->connect_ms)
+                return not_there(h, i);
+            listen(h);
+            continue;
+        }
+        if (!r->answer || r->status != FL_ANSWER_TAKEN)
+            return fl_client_result(h->client, r, "fleet_init_worker");
+        if (taken_ms < 0)
+            taken_ms = fl_now_ms();
+        if (fl_now_ms() - taken_ms > h->o->peer_ms)
+            return fl_client_result(h->client, r, "fleet_init_worker");
+        listen(
+            h); /* paced by its wait: asked again a tenth of a second later */
+        FL_TRY(say_hello(h, i));
+    }
+}
+
+/* --- the lanes ---------------------------------------------------------------
+ */
+
+/* The same ip with another port. */
+static void with_port(const char *of, int64_t port,
+                      char address[FL_ADDRESS_SIZE])
+{
+    int n = (int)(strrchr(of, ':') - of);
+
+    snprintf(address, FL_ADDRESS_SIZE, "%.*s:%d", n, of, (int)port);
+}
+
+static fleet_status read_lane(const handshake *h, int server, const char *text,
+                              fl_hello_lane *lane)
+{
+    const char *ipc = "", *inproc = "", *place = "";
+    fl_json *json = NULL;
+    int64_t port = 0;
+
+    FL_TRY(fl_json_parse(text, strlen(text), "lane", &json));
+    fl_at root = fl_at_root(json), at = fl_at_key(&root, "ipc");
+    fleet_status status = fl_at_string(&at, &ipc);
+    at = fl_at_key(&root, "inproc");
+    if (status == FLEET_OK)
+        status = fl_at_string(&at, &inproc);
+    at = fl_at_key(&root, "place");
+    if (status == FLEET_OK)
+        status = fl_at_string(&at, &place);
+    at = fl_at_key(&root, "port");
+    if (status == FLEET_OK)
+        status = fl_at_int(&at, 0, 65535, &port);
+    lane->elsewhere = !*inproc && (!*place || strcmp(place, h->place) != 0);
+    if (*inproc)
+        snprintf(lane->address, sizeof lane->address, "%.100s", inproc);
+    else if (*ipc && !lane->elsewhere && !h->o->tcp_only)
+        snprintf(lane->address, sizeof lane->address, "ipc://%.100s", ipc);
+    else
+        with_port(h->o->address[server], port, lane->address);
+    fl_json_free(json);
+    return status;
+}
+
+static char *section_text(const fl_msg *msg, int i)
+{
+    const fl_frame *f = &msg->column[i][FL_N_COLUMN - 1];
+
+    return fl_strndup(f->data ? f->data : "", f->size);
+}
+
+static fleet_status read_lanes(handshake *h, int server, fl_job_lanes *lanes)
+{
+    const fl_msg *msg = fl_client_answer(h->client, &h->request[server]);
+    size_t capacity = (size_t)lanes->n;
+
+    if (!msg || msg->head.n_section < 1 || msg->head.n_section > FL_MOST_LANE)
+        return fl_fail(FLEET_EFORMAT, "server %d at %s has no lanes", server,
+                       fl_address_text(h->o->address[server]));
+    lanes->n_lane[server] = msg->head.n_section;
+    FL_TRY(fl_grow(&lanes->lane, &capacity,
+                   (size_t)(lanes->n + msg->head.n_section),
+                   sizeof *lanes->lane));
+    for (int i = 0; i < lanes->n_lane[server]; i++) {
+        char *text = section_text(msg, i);
+        fleet_status status =
+            text ? read_lane(h, server, text, &lanes->lane[lanes->n])
+                 : FLEET_ENOMEM;
+
+        fl_free(text);
+        FL_TRY(status);
+        lanes->elsewhere = lanes->elsewhere || lanes->lane[lanes->n].elsewhere;
+        lanes->n++;
+    }
+    return FLEET_OK;
+}
+
+/* --- all of it
+ * ----------------------------------------------------------------- */
+
+static fleet_status connect_all(handshake *h)
+{
+    for (int i = 0; i < h->o->n_server; i++) {
+        const char *address = h->o->address[i];
+        char name[160];
+
+        FL_TRY(fl_socket_connect(&h->socket[i], address));
+        snprintf(name, sizeof name, "server %d at %s", i,
+                 fl_address_text(address));
+        FL_TRY(fl_client_add_lane(h->client, name, h->begun_ms));
+    }
+    return FLEET_OK;
+}
+
+/* Server 0 first: another worker of that number must not get further. */
+static fleet_status say_all(handshake *h, fl_job_lanes *lanes)
+{
+    const fl_msg *msg;
+
+    FL_TRY(say_hello(h, 0));
+    FL_TRY(await(h, 0));
+    msg = fl_client_answer(h->client, &h->request[0]);
+    lanes->incarnation = msg ? msg->head.incarnation : 0;
+    for (int i = 1; i < h->o->n_server; i++)
+        FL_TRY(say_hello(h, i));
+    for (int i = 0; i < h->o->n_server; i++) {
+        FL_TRY(await(h, i));
+        FL_TRY(read_lanes(h, i, lanes));
+    }
+    return FLEET_OK;
+}
+
+static fleet_status shake_hands(handshake *h, fl_job_lanes *lanes)
+{
+    const fl_hello_options *o = h->o;
+    const fl_client_options options = {.job = o->job,
+                                       .stream = o->stream,
+                                       .request_ms = o->connect_ms,
+                                       .peer_ms = o->peer_ms,
+                                       .step_ms = o->connect_ms,
+                                       .beat_ms = 1000,
+                                       .pool = o->pool};
+    const fl_client_host host = {h, send_packet};
+
+    FL_TRY(fl_client_create(&h->client, &options, &host));
+    h->socket = fl_alloc_array((size_t)o->n_server, sizeof(fl_socket *));
+    h->request = fl_alloc_array((size_t)o->n_server, sizeof *h->request);
+    h->text = describe(h);
+    if (!h->socket || !h->request || !h->text)
+        return FLEET_ENOMEM;
+    FL_TRY(connect_all(h));
+    return say_all(h, lanes);
+}
+
+fleet_status fl_hello(const fl_hello_options *o, fl_job_lanes *lanes)
+{
+    handshake h = {.o = o, .begun_ms = fl_now_ms()};
+    fleet_status status;
+    fl_error error;
+
+    *lanes = (fl_job_lanes){0};
+    fl_place_text(h.place);
+    status = shake_hands(&h, lanes);
+    fl_error_take(&error, status);
+    for (int i = 0; i < o->n_server; i++) {
+        if (h.request) {
+            fl_client_cancel(h.client, &h.request[i]);
+            fl_request_done(&h.request[i]);
+        }
+        if (h.socket)
+            fl_socket_close(h.socket[i], 0);
+    }
+    fl_client_destroy(h.client);
+    fl_free(h.socket);
+    fl_free(h.request);
+    fl_free(h.text);
+    if (status != FLEET_OK) {
+        fl_free(lanes->lane);
+        lanes->lane = NULL;
+    }
+    return fl_error_raise(&error);
+}

@@ -1,0 +1,182 @@
+/* keep.c - see keep.h. */
+#include "ps/keep.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+
+static int by_name(const void *a, const void *b)
+{
+    const fl_map_entry *x = a, *y = b;
+
+    return strcmp(x->name, y->name);
+}
+
+/* The values of a map in name order, for fl_free(). */
+static void *sorted_values(const fl_map *m, int *n)
+{
+    fl_map_entry *e = fl_alloc_array(m->n + 1, sizeof *e);
+    void **value = fl_alloc_array(m->n + 1, sizeof *value);
+
+    if (e && value) {
+        if (m->n > 0)
+            memcpy(e, m->entry, m->n * sizeof *e);
+        qsort(e, m->n, sizeof *e, by_name);
+        for (size_t i = 0; i < m->n; i++)
+            value[i] = e[i].value;
+    }
+    *n = (int)m->n;
+    if (!e) {
+        fl_free(value);
+        value = NULL;
+    }
+    fl_free(e);
+    return value;
+}
+
+fleet_status fl_keep_make(fl_keep *l, fl_store *store, int n_server)
+{
+    *l = (fl_keep){.store = store, .n_server = n_server};
+    l->param = sorted_values(&store->params, &l->n_param);
+    l->table = sorted_values(&store->tables, &l->n_table);
+    if (l->param && l->table)
+        return FLEET_OK;
+    fl_keep_done(l);
+    return FLEET_ENOMEM;
+}
+
+void fl_keep_done(fl_keep *l)
+{
+    fl_free(l->param);
+    fl_free(l->table);
+    *l = (fl_keep){0};
+}
+
+int64_t fl_block_size(const fl_param *p, int64_t block)
+{
+    int64_t left = p->n - block * FL_BLOCK;
+
+    if (block < 0 || block >= fl_blocks_of(p))
+        return 0;
+    return left < FL_BLOCK ? left : FL_BLOCK;
+}
+
+int fl_block_bucket(const fl_param *p, int64_t block)
+{
+    uint64_t name = fl_hash(p->name, strlen(p->name), 0);
+
+    return fl_bucket_of(fl_mix(name + (uint64_t)block));
+}
+
+static fl_buckets share(fl_buckets all, int i, int n)
+{
+    int size = all.end - all.first;
+
+    return (fl_buckets){all.first + i * size / n,
+                        all.first + (i + 1) * size / n};
+}
+
+fl_buckets fl_server_buckets(int server, int n_server)
+{
+    return share((fl_buckets){0, FL_N_BUCKET}, server, n_server);
+}
+
+fl_buckets fl_lane_buckets(int server, int n_server, int lane, int n_lane)
+{
+    return share(fl_server_buckets(server, n_server), lane, n_lane);
+}
+
+int fl_keep_param(const fl_keep *l, const char *name)
+{
+    for (int i = 0; i < l->n_param; i++)
+        if (strcmp(l->param[i]->name, name) == 0)
+            return i;
+    return -1;
+}
+
+int fl_keep_table(const fl_keep *l, const char *name)
+{
+    for (int i = 0; i < l->n_table; i++)
+        if (strcmp(l->table[i]->name, name) == 0)
+            return i;
+    return -1;
+}
+
+/* --- what two processes must have in common ------------------------------- */
+
+static void add_attr(fl_text *t, const fleet_param_attr *a)
+{
+    const fleet_initializer *first = &a->initializer;
+
+    fl_text_add(t, ", rate %.9g, decay %.9g%s, first %d %.9g %.9g",
+                (double)a->learning_rate, (double)a->l2_decay,
+                a->no_decay ? " none" : "", (int)first->kind, (double)first->a,
+                (double)first->b);
+}
+
+static void add_optimizer(fl_text *t, const fleet_optimizer *o)
+{
+    fl_text_add(t,
+                "optimizer %s %.9g, %.9g %.9g %.9g %d, first %.9g, decay %.9g, "
+                "clip %.9g, schedule %d %.9g %" PRId64 " %d",
+                fl_rule_of(o->kind)->name, (double)o->learning_rate,
+                (double)o->a, (double)o->b, (double)o->epsilon, o->nesterov,
+                (double)o->initial_state, (double)o->l2_decay,
+                (double)o->clip_norm, (int)o->decay, (double)o->rate,
+                o->decay_steps, o->staircase);
+    for (int i = 0; i < o->n_boundary; i++)
+        fl_text_add(t, " %" PRId64 ":%.9g", o->boundary[i],
+                    (double)o->value[i]);
+    fl_text_add(t, "\n");
+}
+
+char *fl_keep_text(const fl_keep *l)
+{
+    fl_text t = {0};
+
+    fl_text_add(&t, "seed %" PRIu64 "\n", l->store->context->seed);
+    for (int i = 0; i < l->n_param; i++) {
+        const fl_param *p = l->param[i];
+
+        fl_text_add(&t, "parameter \"%s\" %s", p->name,
+                    fl_shape_print(&p->shape).chars);
+        add_attr(&t, &p->attr);
+        fl_text_add(&t, "\n");
+    }
+    for (int i = 0; i < l->n_table; i++) {
+        const fl_rows *r = l->table[i];
+
+        fl_text_add(&t, "table \"%s\" of %" PRId64 " by %" PRId64, r->name,
+                    r->modulo, r->dim);
+        add_attr(&t, &r->attr);
+        fl_text_add(&t, "\n");
+    }
+    if (l->store->optimizer)
+        add_optimizer(&t, l->store->optimizer);
+    if (t.status == FLEET_OK)
+        return t.chars;
+    fl_text_done(&t);
+    return NULL;
+}
+
+char *fl_keep_difference(const char *ours, const char *theirs)
+{
+    fl_text t = {0};
+
+    while (*ours || *theirs) {
+        size_t a = strcspn(ours, "\n"), b = strcspn(theirs, "\n");
+
+        if (a != b || strncmp(ours, theirs, a) != 0) {
+            fl_text_add(&t, "the server has `%.*s`, the worker `%.*s`",
+                        a < 300 ? (int)a : 300, ours, b < 300 ? (int)b : 300,
+                        theirs);
+            return t.chars;
+        }
+        ours += a + (ours[a] == '\n');
+        theirs += b + (theirs[b] == '\n');
+    }
+    return NULL;
+}

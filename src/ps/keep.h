@@ -1,0 +1,65 @@
+/* keep.h - who keeps what: parameters and tables numbered alike in every
+ * process that runs the same program, dense parameters cut into blocks, blocks
+ * and rows shared out over the lanes of the servers by bucket.
+ *
+ * A key, or a block, hashes to one of FL_N_BUCKET buckets; servers own ranges
+ * of buckets, and so do the lanes inside a server. So results do not depend on
+ * how many there are.
+ */
+#ifndef FL_PS_LAYOUT_H
+#define FL_PS_LAYOUT_H
+
+#include "runtime/store.h"
+
+enum { FL_MOST_SERVER = 128, FL_MOST_LANE = 16 };
+
+typedef struct fl_keep {
+    fl_store *store;
+    fl_param **param; /* by name */
+    int n_param;
+    fl_rows **table; /* by name */
+    int n_table;
+    int n_server;
+} fl_keep;
+
+/* The store must not get parameters or tables afterwards. */
+fleet_status fl_keep_make(fl_keep *l, fl_store *store, int n_server);
+void fl_keep_done(fl_keep *l);
+
+static inline int64_t fl_blocks_of(const fl_param *p)
+{
+    return (p->n + FL_BLOCK - 1) / FL_BLOCK;
+}
+
+/* Floats of a block; 0: there is no such block. */
+int64_t fl_block_size(const fl_param *p, int64_t block);
+
+/* The bucket of a block. */
+int fl_block_bucket(const fl_param *p, int64_t block);
+
+/* Buckets [first, end) of a server, or of one of its lanes. */
+typedef struct fl_buckets {
+    int first, end;
+} fl_buckets;
+
+fl_buckets fl_server_buckets(int server, int n_server);
+fl_buckets fl_lane_buckets(int server, int n_server, int lane, int n_lane);
+
+static inline bool fl_owns(const fl_buckets *b, int bucket)
+{
+    return bucket >= b->first && bucket < b->end;
+}
+
+/* Which number a parameter or table has; -1: none. */
+int fl_keep_param(const fl_keep *l, const char *name);
+int fl_keep_table(const fl_keep *l, const char *name);
+
+/* What the program trains, in lines: what two processes must have in common.
+ * Text for fl_free(). */
+char *fl_keep_text(const fl_keep *l);
+
+/* The first line in which two such texts differ: "ours" against "theirs" in
+ * words, for an error; fl_free() it. NULL: none differs. */
+char *fl_keep_difference(const char *ours, const char *theirs);
+
+#endif

@@ -1,0 +1,498 @@
+/* lane.c - see lane.h: packets admitted, answered, deadlines. */
+#include "ps/lane.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "ps/lane_internal.h"
+
+/* --- life ------------------------------------------------------------------
+ */
+
+fleet_status fl_lane_create(fl_ps_lane **lane, const fl_lane_options *o,
+                            const fl_lane_host *host, int64_t now_ms)
+{
+    fleet_status status;
+    fl_ps_lane *l;
+
+    *lane = NULL;
+    FL_TRY(FL_NEW(&l, sizeof *l));
+    l->o = *o;
+    l->host = *host;
+    l->now_ms = l->begun_ms = l->quiet_ms = now_ms;
+    l->pending_ms = -1;
+    l->last_behind = &l->behind;
+    l->version = o->layout->store->updates;
+    status = fl_unit_init(
+        &l->unit, o->layout,
+        fl_lane_buckets(o->server, o->layout->n_server, o->lane, o->n_lane));
+    if (status == FLEET_OK)
+        status = FL_NEW(&l->stream, (size_t)o->n_stream * sizeof *l->stream);
+    if (status != FLEET_OK) {
+        fl_lane_destroy(l);
+        return status;
+    }
+    for (int i = 0; i < o->n_stream; i++)
+        l->stream[i].last = &l->stream[i].open;
+    *lane = l;
+    return FLEET_OK;
+}
+
+void fl_parked_free(fl_parked *p)
+{
+    while (p) {
+        fl_parked *next = p->next;
+
+        fl_packet_drop(p->packet);
+        fl_free(p);
+        p = next;
+    }
+}
+
+void fl_lane_destroy(fl_ps_lane *l)
+{
+    if (!l)
+        return;
+    for (int i = 0; l->stream && i < l->o.n_stream; i++) {
+        fl_piece_destroy(l->stream[i].open);
+        fl_parked_free(l->stream[i].reducing);
+    }
+    fl_parked_free(l->behind);
+    fl_parked_free(l->pulls);
+    fl_packet_drop(l->asked.packet);
+    fl_free(l->act.text);
+    fl_free(l->reduced);
+    fl_free(l->stream);
+    fl_unit_done(&l->unit);
+    fl_free(l);
+}
+
+fl_lane_state fl_lane_state_of(const fl_ps_lane *l)
+{
+    return l->state;
+}
+
+const fl_error *fl_lane_error(const fl_ps_lane *l)
+{
+    return &l->error;
+}
+
+int64_t fl_lane_quiet_since(const fl_ps_lane *l)
+{
+    return l->quiet_ms;
+}
+
+fl_lane_counts fl_lane_counted(const fl_ps_lane *l)
+{
+    return l->counts;
+}
+
+int64_t fl_lane_version(const fl_ps_lane *l)
+{
+    return l->version;
+}
+
+/* --- answers ---------------------------------------------------------------
+ */
+
+static uint64_t job_of(const fl_ps_lane *l)
+{
+    return fl_hash(l->o.job, strlen(l->o.job), 0);
+}
+
+void fl_lane_begin_answer(fl_ps_lane *l, fl_msg_writer *w,
+                          const fl_msg_head *to, fl_msg_status status,
+                          uint32_t missing)
+{
+    fl_msg_head head = *to;
+    const fl_stream_state *s = &l->stream[to->stream];
+
+    head.kind = FL_MSG_ANSWER;
+    head.job = job_of(l);
+    head.flags = 0;
+    head.status = (uint8_t)status;
+    head.n_section = 0;
+    fl_msg_begin(w, l->o.pool, &head);
+    w->answer = (fl_msg_answer){.applied = s->done,
+                                .durable = s->done,
+                                .credit_bytes =
+                                    (uint32_t)(l->o.most_open - s->open_bytes),
+                                .missing_stream = missing};
+}
+
+void fl_lane_end_answer(fl_ps_lane *l, fl_msg_writer *w, const fl_peer *to)
+{
+    fl_packet *p;
+
+    if (fl_msg_end(w, false, &p) != FLEET_OK) {
+        fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
+        return;
+    }
+    l->host.send(l->host.arg, to, p);
+    fl_packet_drop(p);
+}
+
+void fl_lane_answer(fl_ps_lane *l, const fl_msg_head *to, const fl_peer *peer,
+                    fl_msg_status status, uint32_t missing)
+{
+    fl_msg_writer w;
+
+    fl_lane_begin_answer(l, &w, to, status, missing);
+    fl_lane_end_answer(l, &w, peer);
+}
+
+void fl_lane_refuse(fl_ps_lane *l, const fl_msg_head *to, const fl_peer *peer,
+                    fl_msg_status status, fleet_status code, const char *format,
+                    ...)
+{
+    fl_msg_head head = *to;
+    char text[900];
+    fl_msg_writer w;
+    va_list args;
+
+    va_start(args, format);
+    fl_format(text, sizeof text, format, args);
+    va_end(args);
+    FL_WARN(l->o.log, "server %d: refused: %s", l->o.server, text);
+    if (head.stream >= (uint32_t)l->o.n_stream)
+        head.stream = 0;
+    fl_lane_begin_answer(l, &w, &head, status, FL_NOBODY);
+    w.head.stream = to->stream;
+    w.head.step = (uint64_t)code;
+    fl_msg_text(&w, FL_OP_TEXT, text);
+    fl_lane_end_answer(l, &w, peer);
+}
+
+/* --- the end ----------------------------------------------------------------
+ */
+
+static void tell_abort(fl_ps_lane *l, const fl_peer *to, uint32_t stream)
+{
+    fl_msg_head head = {.version = FL_MSG_VERSION,
+                        .kind = FL_MSG_ABORT,
+                        .job = job_of(l),
+                        .stream = stream,
+                        .step = (uint64_t)l->error.code};
+    fl_msg_writer w;
+    fl_packet *p;
+
+    fl_msg_begin(&w, l->o.pool, &head);
+    fl_msg_text(&w, FL_OP_TEXT, l->error.text);
+    if (fl_msg_end(&w, false, &p) != FLEET_OK)
+        return; /* they will miss us */
+    l->host.send(l->host.arg, to, p);
+    fl_packet_drop(p);
+}
+
+void fl_lane_abort(fl_ps_lane *l, fleet_status code, const char *why)
+{
+    char text[sizeof l->error.text];
+
+    if (l->state == FL_LANE_FAILED)
+        return;
+    snprintf(text, sizeof text, "%s", why);
+    l->state = FL_LANE_FAILED;
+    fl_fail(code, "%s", text);
+    fl_error_take(&l->error, code);
+    for (int i = 0; i < l->o.n_stream; i++)
+        if (l->stream[i].known && !l->stream[i].left)
+            tell_abort(l, &l->stream[i].peer, (uint32_t)i);
+}
+
+static void aborted(fl_ps_lane *l)
+{
+    char *why = fl_msg_get_text(&l->msg, FL_OP_TEXT);
+    uint64_t code = l->msg.head.step;
+
+    fl_lane_abort(l, code > 0 && code < 256 ? (fleet_status)code : FLEET_EPEER,
+                  why ? why : "a worker has given up");
+    fl_free(why);
+}
+
+/* --- packets ----------------------------------------------------------------
+ */
+
+fl_parked *fl_lane_park(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
+{
+    fl_parked *parked = fl_alloc(sizeof *parked);
+
+    if (!parked) {
+        fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
+        return NULL;
+    }
+    parked->from = *from;
+    parked->packet = fl_packet_keep(p);
+    parked->head = l->msg.head;
+    parked->version = l->msg.section[0].version;
+    return parked;
+}
+
+static bool same_request(const fl_msg_head *a, const fl_msg_head *b)
+{
+    return a->stream == b->stream && a->kind == b->kind &&
+           a->request == b->request && a->piece == b->piece;
+}
+
+/* It came while an act has the store. */
+static void park_behind(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
+{
+    fl_parked *one;
+
+    for (one = l->behind; one; one = one->next)
+        if (same_request(&one->head, &l->msg.head))
+            return;
+    if (l->asked.packet && same_request(&l->asked.head, &l->msg.head))
+        return;
+    one = fl_lane_park(l, from, p);
+    if (!one)
+        return;
+    *l->last_behind = one;
+    l->last_behind = &one->next;
+}
+
+/* I am alive; and so is what you wait for. */
+static void beat(fl_ps_lane *l, const fl_peer *from)
+{
+    fl_msg_head head = l->msg.head;
+    const fl_stream_state *s = &l->stream[head.stream];
+
+    for (const fl_parked *p = l->pulls; p; p = p->next)
+        if (p->head.stream == head.stream)
+            fl_lane_answer(l, &p->head, from, FL_ANSWER_WAITING,
+                           fl_lane_missing(l));
+    for (const fl_parked *p = l->behind; p; p = p->next)
+        if (p->head.stream == head.stream)
+            fl_lane_answer(l, &p->head, from, FL_ANSWER_WAITING, FL_NOBODY);
+    if (l->busy && l->asked.packet && l->asked.head.stream == head.stream)
+        fl_lane_answer(l, &l->asked.head, from, FL_ANSWER_WAITING, FL_NOBODY);
+    if (s->complete && !l->norming)
+        fl_lane_answer(l, &s->request, from, FL_ANSWER_WAITING,
+                       fl_lane_missing(l));
+    if (s->reducing)
+        fl_lane_answer(l, &s->reducing->head, from, FL_ANSWER_WAITING,
+                       fl_lane_missing_reduce(l));
+    fl_lane_answer(l, &head, from, FL_ANSWER_OK, FL_NOBODY);
+}
+
+void fl_lane_dispatch(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
+{
+    switch ((fl_msg_kind)l->msg.head.kind) {
+    case FL_MSG_STEP:
+        fl_lane_step(l, from, p);
+        break;
+    case FL_MSG_CLIP:
+        fl_lane_clip(l, from);
+        break;
+    case FL_MSG_PULL:
+        fl_lane_pull(l, from, p);
+        break;
+    case FL_MSG_ASK:
+        fl_lane_ask(l, from, p);
+        break;
+    case FL_MSG_REDUCE:
+        fl_lane_reduce(l, from, p);
+        break;
+    case FL_MSG_BEAT:
+        beat(l, from);
+        break;
+    default:
+        l->counts.bad++;
+    }
+}
+
+/* A process that was replaced has no say any more; a new one forgets what the
+ * old one had begun. */
+static bool is_current(fl_ps_lane *l, const fl_peer *from)
+{
+    const fl_msg_head *head = &l->msg.head;
+    fl_stream_state *s = &l->stream[head->stream];
+
+    if (head->incarnation < s->incarnation) {
+        fl_lane_answer(l, head, from, FL_ANSWER_FENCED, FL_NOBODY);
+        return false;
+    }
+    if (head->incarnation > s->incarnation) {
+        fl_stream_reset(s);
+        s->incarnation = head->incarnation;
+    }
+    s->known = true;
+    s->peer = *from;
+    s->heard_ms = l->now_ms;
+    return true;
+}
+
+/* Of this job, of a stream that there is. */
+static bool admit(fl_ps_lane *l, const fl_peer *from)
+{
+    const fl_msg_head *head = &l->msg.head;
+
+    if (head->kind == FL_MSG_HELLO)
+        return true; /* is answered in words */
+    if (head->job != job_of(l) || head->stream >= (uint32_t)l->o.n_stream ||
+        head->kind == FL_MSG_ANSWER) {
+        l->counts.strays++;
+        return false;
+    }
+    return is_current(l, from);
+}
+
+static bool needs_store(uint8_t kind)
+{
+    return kind == FL_MSG_STEP || kind == FL_MSG_CLIP || kind == FL_MSG_PULL ||
+           kind == FL_MSG_ASK;
+}
+
+void fl_lane_receive(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
+                     int64_t now_ms)
+{
+    fleet_status status = fl_msg_decode(p, &l->msg);
+    uint8_t kind = l->msg.head.kind;
+
+    l->now_ms = now_ms;
+    if (status == FLEET_EUNSUPPORTED && kind == FL_MSG_HELLO) {
+        fl_lane_refuse(l, &l->msg.head, from, FL_ANSWER_REFUSED,
+                       FLEET_EUNSUPPORTED,
+                       "the worker speaks protocol %d, this server %d",
+                       l->msg.head.version, (int)FL_MSG_VERSION);
+        return;
+    }
+    if (status != FLEET_OK)
+        l->counts.bad++;
+    if (status != FLEET_OK || !admit(l, from))
+        return;
+    l->quiet_ms = now_ms;
+    if (kind == FL_MSG_HELLO)
+        fl_lane_hello(l, from);
+    else if (l->state == FL_LANE_FAILED)
+        tell_abort(l, from, l->msg.head.stream);
+    else if (kind == FL_MSG_ABORT)
+        aborted(l);
+    else if (l->busy && needs_store(kind))
+        park_behind(l, from, p);
+    else {
+        fl_lane_dispatch(l, from, p);
+        fl_lane_advance(l);
+    }
+}
+
+/* --- acts -------------------------------------------------------------------
+ */
+
+static void answer_act(fl_ps_lane *l, const fl_msg_head *head,
+                       const fl_peer *to, fleet_status status, const char *text,
+                       const uint64_t sums[2])
+{
+    fl_msg_writer w;
+    void *bytes;
+
+    fl_lane_begin_answer(l, &w, head,
+                         status == FLEET_OK ? FL_ANSWER_OK : FL_ANSWER_FAILED,
+                         FL_NOBODY);
+    w.head.step = (uint64_t)status;
+    if (text)
+        fl_msg_text(&w, FL_OP_TEXT, text);
+    if (l->act.op == FL_OP_HASH && status == FLEET_OK &&
+        fl_msg_section(&w, FL_OP_HASH, (uint32_t)l->act.table)) {
+        bytes = fl_msg_column(&w, FL_COLUMN_BYTES, 2 * sizeof *sums);
+        if (bytes)
+            memcpy(bytes, sums, 2 * sizeof *sums);
+    }
+    fl_lane_end_answer(l, &w, to);
+}
+
+/* What came meanwhile, in its order. */
+static void catch_up(fl_ps_lane *l)
+{
+    fl_parked *one = l->behind;
+
+    l->behind = NULL;
+    l->last_behind = &l->behind;
+    while (one) {
+        fl_parked *next = one->next;
+
+        if (fl_msg_decode(one->packet, &l->msg) == FLEET_OK) {
+            if (l->busy)
+                park_behind(l, &one->from, one->packet);
+            else {
+                fl_lane_dispatch(l, &one->from, one->packet);
+                fl_lane_advance(l);
+            }
+        }
+        one->next = NULL;
+        fl_parked_free(one);
+        one = next;
+    }
+}
+
+void fl_lane_done(fl_ps_lane *l, fleet_status status, const char *text,
+                  uint64_t sum, uint64_t rows, int64_t now_ms)
+{
+    const uint64_t sums[2] = {sum, rows};
+    fl_msg_head head = l->asked.head;
+    fl_stream_state *s = &l->stream[head.stream];
+
+    l->now_ms = now_ms;
+    l->busy = false;
+    if (l->act.op == FL_OP_LOAD && status == FLEET_OK)
+        l->version = l->o.layout->store->updates;
+    if (!l->asked.packet) { /* a step's */
+        s->done++;
+        head = s->request;
+        fl_stream_reset(s);
+        l->asked.from = s->from;
+    }
+    answer_act(l, &head, &l->asked.from, status, text, sums);
+    fl_packet_drop(l->asked.packet);
+    fl_free(l->act.text);
+    l->asked = (fl_parked){0};
+    l->act = (fl_act){0};
+    fl_lane_advance(l);
+    catch_up(l);
+}
+
+/* --- deadlines --------------------------------------------------------------
+ */
+
+static void check_stream(fl_ps_lane *l, int i)
+{
+    const fl_stream_state *s = &l->stream[i];
+    char text[256];
+
+    if (s->left)
+        return;
+    if (!s->known && l->now_ms - l->begun_ms > l->o.connect_ms) {
+        snprintf(text, sizeof text,
+                 "worker %d has not come within %.1f s (connect deadline)", i,
+                 (double)l->o.connect_ms / 1000);
+        fl_lane_abort(l, FLEET_ETIMEDOUT, text);
+    } else if (s->known && l->now_ms - s->heard_ms > l->o.peer_ms) {
+        snprintf(text, sizeof text,
+                 "worker %d%s%s%s is gone: server %d has not heard of it for "
+                 "%.1f s (peer deadline)",
+                 i, *s->who ? " (" : "", s->who, *s->who ? ")" : "",
+                 l->o.server, (double)(l->now_ms - s->heard_ms) / 1000);
+        fl_lane_abort(l, FLEET_EPEER, text);
+    }
+}
+
+void fl_lane_tick(fl_ps_lane *l, int64_t now_ms)
+{
+    char text[256];
+
+    l->now_ms = now_ms;
+    if (l->state != FL_LANE_RUNS)
+        return;
+    for (int i = 0; i < l->o.n_stream && l->state == FL_LANE_RUNS; i++)
+        check_stream(l, i);
+    if (l->state != FL_LANE_RUNS || l->pending_ms < 0 ||
+        now_ms - l->pending_ms <= l->o.step_ms)
+        return;
+    snprintf(text, sizeof text,
+             "worker %u has kept the others waiting for %.1f s (step deadline)",
+             fl_lane_missing(l), (double)(now_ms - l->pending_ms) / 1000);
+    fl_lane_abort(l, FLEET_ETIMEDOUT, text);
+}

@@ -1,0 +1,100 @@
+/* lane.h - one lane of a server: a single-threaded state machine that keeps
+ * rows and blocks, takes the streams' steps, each exactly once, and answers.
+ * What is around it (sockets and threads, or a simulator) hands it packets and
+ * the time, and sends what it says; nothing in it waits.
+ *
+ *   sync   the contributions of a step are added in the streams' order, scaled
+ *          once by 1/c, applied; then the pulls of the next version are
+ * answered async  a step is applied on arrival
+ *
+ * A pass ends for all streams together: who sends PASS_END is answered when the
+ * last one has, and is no part of updates meanwhile. Who sent LEAVE is no part
+ * of anything. docs/protocol.md has the whole story.
+ *
+ * Lane 0 of server 0 is the coordinator: it grants incarnations, and adds up
+ * numbers of all workers (of none of them: a barrier).
+ */
+#ifndef FL_PS_LANE_H
+#define FL_PS_LANE_H
+
+#include "net/message.h"
+#include "net/socket.h"
+#include "ps/keep.h"
+
+enum { FL_MOST_STREAM = 4096 };
+#define FL_NOBODY UINT32_MAX
+
+/* Work that takes long and wants the lane's store for itself: a save, a load, a
+ * hash. Somebody else does it meanwhile and calls fl_lane_done(). */
+typedef struct fl_act {
+    fl_msg_op op;
+    int table;  /* HASH */
+    char *text; /* SAVE, LOAD: the request's; the lane's own */
+} fl_act;
+
+/* What is around a lane. */
+typedef struct fl_lane_host {
+    void *arg;
+    void (*send)(void *arg, const fl_peer *to, fl_packet *p);
+    void (*begin)(void *arg, const fl_act *act); /* fl_lane_done() ends it */
+} fl_lane_host;
+
+typedef struct fl_lane_options {
+    const fl_keep *layout;    /* of the lane's own store */
+    int server, lane, n_lane; /* lanes of this server */
+    int n_stream;             /* workers */
+    bool sync;
+    const char *job;            /* id */
+    const char *mode;           /* "ps-sync": workers must say the same */
+    const char *program;        /* fl_keep_text() */
+    const char *const *address; /* lane 0: JSON of each lane's addresses, for
+                                   HELLO's answer; n_lane of them */
+    int64_t connect_ms, peer_ms, step_ms; /* deadlines */
+    size_t most_open;                     /* bytes of a stream's step */
+    fl_packet_pool *pool;
+    fl_log *log;
+} fl_lane_options;
+
+typedef struct fl_ps_lane fl_ps_lane;
+
+typedef enum fl_lane_state {
+    FL_LANE_RUNS,
+    FL_LANE_LEFT,  /* by all streams */
+    FL_LANE_FAILED /* fl_lane_error() says why; everybody was told */
+} fl_lane_state;
+
+fleet_status fl_lane_create(fl_ps_lane **lane, const fl_lane_options *o,
+                            const fl_lane_host *host, int64_t now_ms);
+void fl_lane_destroy(fl_ps_lane *l);
+
+/* The packet stays the caller's; the lane keeps its own reference. */
+void fl_lane_receive(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
+                     int64_t now_ms);
+
+/* Deadlines; call it at least every quarter of the peer deadline. */
+void fl_lane_tick(fl_ps_lane *l, int64_t now_ms);
+
+/* The act has ended. text: SAVE's result, or why it failed; the lane copies it.
+ * sum, rows: HASH's. */
+void fl_lane_done(fl_ps_lane *l, fleet_status status, const char *text,
+                  uint64_t sum, uint64_t rows, int64_t now_ms);
+
+/* The process leaves (SIGTERM, another lane has failed): everybody is told. */
+void fl_lane_abort(fl_ps_lane *l, fleet_status code, const char *why);
+
+fl_lane_state fl_lane_state_of(const fl_ps_lane *l);
+const fl_error *fl_lane_error(const fl_ps_lane *l);
+
+/* Since when all streams have left, and nobody has said anything; for who waits
+ * for stragglers that have not got their last answer. */
+int64_t fl_lane_quiet_since(const fl_ps_lane *l);
+
+/* Counted: packets that were no messages of this job, and what was applied. */
+typedef struct fl_lane_counts {
+    uint64_t bad, strays, duplicates, gaps, steps, updates;
+} fl_lane_counts;
+
+fl_lane_counts fl_lane_counted(const fl_ps_lane *l);
+int64_t fl_lane_version(const fl_ps_lane *l);
+
+#endif

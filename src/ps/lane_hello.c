@@ -1,0 +1,160 @@
+/* lane_hello.c - who comes: the same job, the same program, the same mode, and
+ * nobody has the place already. Lane 0 of each server answers; that of server 0
+ * grants incarnations. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "ps/lane_internal.h"
+
+/* What a worker says of itself; texts are the JSON's. */
+typedef struct hello {
+    const char *job, *mode, *program, *who, *isa, *nonce;
+    int64_t workers, servers;
+} hello;
+
+static fleet_status read_hello(const fl_json *json, hello *h)
+{
+    fl_at root = fl_at_root(json);
+    const struct {
+        const char *key;
+        const char **to;
+    } text[] = {{"job", &h->job}, {"mode", &h->mode}, {"program", &h->program},
+                {"who", &h->who}, {"isa", &h->isa},   {"nonce", &h->nonce}};
+    fl_at workers = fl_at_key(&root, "workers");
+    fl_at servers = fl_at_key(&root, "servers");
+
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
+        fl_at at = fl_at_key(&root, text[i].key);
+
+        FL_TRY(fl_at_required(&at));
+        FL_TRY(fl_at_string(&at, text[i].to));
+    }
+    FL_TRY(fl_at_required(&workers));
+    FL_TRY(fl_at_required(&servers));
+    FL_TRY(fl_at_int(&workers, 1, FL_MOST_STREAM, &h->workers));
+    return fl_at_int(&servers, 1, FL_MOST_SERVER, &h->servers);
+}
+
+static fleet_status check_numbers(const fl_ps_lane *l, const hello *h)
+{
+    if (h->workers != l->o.n_stream)
+        return fl_fail(FLEET_EINVAL,
+                       "the worker counts %lld workers "
+                       "(PADDLE_TRAINERS_NUM), this server %d",
+                       (long long)h->workers, l->o.n_stream);
+    if (h->servers != l->o.layout->n_server)
+        return fl_fail(FLEET_EINVAL,
+                       "the worker knows %lld servers "
+                       "(PADDLE_PSERVERS_IP_PORT_LIST), this server %d",
+                       (long long)h->servers, l->o.layout->n_server);
+    if (l->msg.head.stream >= (uint32_t)l->o.n_stream)
+        return fl_fail(FLEET_EINVAL,
+                       "the worker's number is %u (PADDLE_TRAINER_ID), but "
+                       "there are %d workers",
+                       l->msg.head.stream, l->o.n_stream);
+    return FLEET_OK;
+}
+
+/* Could it be one of ours? */
+static fleet_status check_hello(const fl_ps_lane *l, const hello *h)
+{
+    char *difference;
+    fleet_status status = FLEET_OK;
+
+    if (strcmp(h->job, l->o.job) != 0)
+        return fl_fail(FLEET_EINVAL,
+                       "the worker is of job \"%.100s\", this server of \"%s\"",
+                       h->job, l->o.job);
+    FL_TRY(check_numbers(l, h));
+    if (strcmp(h->mode, l->o.mode) != 0)
+        return fl_fail(FLEET_EINVAL,
+                       "the worker trains in mode %.40s, this server in %s "
+                       "(strategy.a_sync)",
+                       h->mode, l->o.mode);
+    difference = fl_keep_difference(l->o.program, h->program);
+    if (difference)
+        status =
+            fl_fail(FLEET_EINVAL, "the programs differ: %.700s", difference);
+    fl_free(difference);
+    if (status == FLEET_OK && l->o.sync &&
+        strcmp(h->isa, fl_simd_best()->isa) != 0)
+        FL_WARN(l->o.log,
+                "worker %u computes with %.20s, this server with %s: bits are "
+                "reproducible among equal processors alone",
+                l->msg.head.stream, h->isa, fl_simd_best()->isa);
+    return status;
+}
+
+/* FL_ANSWER_OK, with the incarnation; or why not. */
+static fl_msg_status grant(fl_ps_lane *l, const hello *h, uint32_t *incarnation)
+{
+    fl_stream_state *s = &l->stream[l->msg.head.stream];
+    uint64_t nonce = fl_hash(h->nonce, strlen(h->nonce), 0);
+
+    *incarnation = s->incarnation;
+    if (s->nonce == nonce)
+        return FL_ANSWER_OK; /* said once more */
+    if (s->left) {
+        fl_fail(FLEET_ESTATE, "worker %u has left this job",
+                l->msg.head.stream);
+        return FL_ANSWER_REFUSED;
+    }
+    if (s->nonce) {
+        fl_fail(FLEET_EEXIST,
+                "%.90s says that it is worker %u, and so does %s, which is "
+                "alive",
+                h->who, l->msg.head.stream, s->who);
+        return FL_ANSWER_TAKEN;
+    }
+    s->nonce = nonce;
+    snprintf(s->who, sizeof s->who, "%s", h->who);
+    *incarnation = ++s->incarnation;
+    s->heard_ms = l->now_ms;
+    return FL_ANSWER_OK;
+}
+
+static void welcome(fl_ps_lane *l, const fl_peer *from, uint32_t incarnation)
+{
+    fl_msg_writer w;
+
+    fl_lane_begin_answer(l, &w, &l->msg.head, FL_ANSWER_OK, FL_NOBODY);
+    w.head.incarnation = incarnation;
+    for (int i = 0; i < l->o.n_lane; i++)
+        fl_msg_text(&w, FL_OP_HELLO, l->o.address[i]);
+    fl_lane_end_answer(l, &w, from);
+}
+
+static void answer_hello(fl_ps_lane *l, const fl_peer *from, const hello *h)
+{
+    uint32_t incarnation = 0;
+    fl_msg_status status = FL_ANSWER_REFUSED;
+
+    if (check_hello(l, h) == FLEET_OK)
+        status = grant(l, h, &incarnation);
+    if (status == FL_ANSWER_OK) {
+        l->stream[l->msg.head.stream].peer = *from;
+        l->stream[l->msg.head.stream].known = true;
+        l->stream[l->msg.head.stream].heard_ms = l->now_ms;
+        welcome(l, from, incarnation);
+    } else {
+        fl_lane_refuse(l, &l->msg.head, from, status, fl_last_code(), "%s",
+                       fleet_last_error());
+    }
+}
+
+void fl_lane_hello(fl_ps_lane *l, const fl_peer *from)
+{
+    char *text = fl_msg_get_text(&l->msg, FL_OP_HELLO);
+    fl_json *json = NULL;
+    hello h = {0};
+
+    if (!text ||
+        fl_json_parse(text, strlen(text), "hello", &json) != FLEET_OK ||
+        read_hello(json, &h) != FLEET_OK)
+        l->counts.bad++;
+    else
+        answer_hello(l, from, &h);
+    fl_json_free(json);
+    fl_free(text);
+}

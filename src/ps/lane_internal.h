@@ -1,0 +1,126 @@
+/* lane_internal.h - the inside of a lane, shared by lane*.c. */
+#ifndef FL_PS_LANE_INTERNAL_H
+#define FL_PS_LANE_INTERNAL_H
+
+#include "base/json.h"
+#include "ps/lane.h"
+#include "ps/unit.h"
+
+/* A message that is kept: a pull of a version to come, or what came while an
+ * act had the store. */
+typedef struct fl_parked {
+    struct fl_parked *next;
+    fl_peer from;
+    fl_packet *packet;
+    fl_msg_head head;
+    uint64_t version;
+} fl_parked;
+
+typedef struct fl_stream_state {
+    bool known, left, ended;
+    uint32_t incarnation;
+    fl_peer peer;
+    int64_t heard_ms;
+
+    uint64_t done; /* its last step that was applied */
+    fl_piece *open, **last;
+    size_t open_bytes;
+    uint16_t next_piece, flags;
+    bool complete;       /* step done + 1 has all its pieces */
+    fl_msg_head request; /* of the last piece, to be answered */
+    fl_peer from;
+    uint32_t n_batch;
+    float clip;
+
+    /* coordinator */
+    uint64_t nonce;
+    char who[96]; /* host:pid */
+    uint64_t reduced;
+    fl_parked *reducing; /* NULL: none */
+} fl_stream_state;
+
+struct fl_ps_lane {
+    fl_lane_options o;
+    fl_lane_host host;
+    fl_unit unit;
+    fl_stream_state *stream;
+    int64_t version;
+    int64_t now_ms, begun_ms;
+    int64_t pending_ms; /* since when a step waits for others; -1: none does */
+    int64_t quiet_ms;
+    bool norming; /* the unit is summed and waits for its clip */
+    float last_clip;
+
+    bool busy; /* an act has the store */
+    fl_act act;
+    fl_parked asked; /* whose it is; a step's: packet NULL */
+    fl_parked *behind, **last_behind;
+
+    fl_parked *pulls; /* of versions to come */
+    double *reduced;  /* the last result */
+    int n_reduced;
+
+    fl_lane_state state;
+    fl_error error;
+    fl_lane_counts counts;
+    fl_msg msg; /* that is being read */
+};
+
+static inline bool fl_contributes(const fl_stream_state *s)
+{
+    return s->complete &&
+           !(s->flags & (FL_MSG_PASS_END | FL_MSG_LEAVE | FL_MSG_ACT));
+}
+
+/* Part of updates: in a pass, or about to begin one. */
+static inline bool fl_is_active(const fl_stream_state *s)
+{
+    return !s->left && !s->ended;
+}
+
+/* --- answers (lane.c) ------------------------------------------------------
+ */
+
+/* Begin an answer to that request; sections may follow. */
+void fl_lane_begin_answer(fl_ps_lane *l, fl_msg_writer *w,
+                          const fl_msg_head *to, fl_msg_status status,
+                          uint32_t missing);
+void fl_lane_end_answer(fl_ps_lane *l, fl_msg_writer *w, const fl_peer *to);
+void fl_lane_answer(fl_ps_lane *l, const fl_msg_head *to, const fl_peer *peer,
+                    fl_msg_status status, uint32_t missing);
+void fl_lane_refuse(fl_ps_lane *l, const fl_msg_head *to, const fl_peer *peer,
+                    fl_msg_status status, fleet_status code, const char *format,
+                    ...) __attribute__((format(printf, 6, 7)));
+
+/* Handle what is in l->msg; also later, for what was parked behind an act. */
+void fl_lane_dispatch(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
+fl_parked *fl_lane_park(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
+void fl_parked_free(fl_parked *p);
+
+/* --- steps (lane_step.c) ---------------------------------------------------
+ */
+
+void fl_lane_step(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
+void fl_lane_clip(fl_ps_lane *l, const fl_peer *from);
+void fl_lane_advance(fl_ps_lane *l);
+void fl_stream_reset(fl_stream_state *s); /* its open step is forgotten */
+
+/* Who has not contributed, of those who should; FL_NOBODY. */
+uint32_t fl_lane_missing(const fl_ps_lane *l);
+
+/* --- reads (lane_pull.c) ---------------------------------------------------
+ */
+
+void fl_lane_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
+void fl_lane_serve_parked(fl_ps_lane *l);
+void fl_lane_ask(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
+
+/* --- coordinator (lane_hello.c, lane_reduce.c) -----------------------------
+ */
+
+void fl_lane_hello(fl_ps_lane *l, const fl_peer *from);
+void fl_lane_reduce(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
+void fl_lane_try_reduce(fl_ps_lane *l);
+uint32_t fl_lane_missing_reduce(const fl_ps_lane *l);
+
+#endif

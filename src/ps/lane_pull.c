@@ -1,0 +1,96 @@
+/* lane_pull.c - reads: rows and blocks of a version, sums over tables. */
+#include "base/memory.h"
+#include "ps/lane_internal.h"
+
+static void serve(fl_ps_lane *l, const fl_peer *from)
+{
+    fl_msg_writer w;
+
+    fl_lane_begin_answer(l, &w, &l->msg.head, FL_ANSWER_OK, FL_NOBODY);
+    for (int i = 0; i < l->msg.head.n_section; i++) {
+        if (fl_unit_read(&l->unit, &l->msg.section[i], l->msg.column[i], &w) !=
+            FLEET_OK)
+            break; /* the writer remembers */
+        w.section[w.n_section - 1].version = (uint64_t)l->version;
+    }
+    fl_lane_end_answer(l, &w, from);
+}
+
+/* In sync a pull names the version it is about; 0 is whatever there is. */
+static uint64_t version_of(const fl_ps_lane *l, const fl_msg *msg)
+{
+    return l->o.sync && msg->head.n_section > 0 ? msg->section[0].version : 0;
+}
+
+static void park(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
+{
+    fl_parked *one;
+
+    for (one = l->pulls; one; one = one->next)
+        if (one->head.stream == l->msg.head.stream &&
+            one->head.request == l->msg.head.request) {
+            one->from = *from;
+            return;
+        }
+    one = fl_lane_park(l, from, p);
+    if (!one)
+        return;
+    one->next = l->pulls;
+    l->pulls = one;
+}
+
+void fl_lane_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
+{
+    uint64_t version = version_of(l, &l->msg);
+
+    if (fl_unit_check(&l->unit, &l->msg) != FLEET_OK)
+        fl_lane_refuse(l, &l->msg.head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
+                       "a pull of worker %u: %s", l->msg.head.stream,
+                       fleet_last_error());
+    else if (version > (uint64_t)l->version)
+        park(l, from, p);
+    else if (version && version < (uint64_t)l->version)
+        fl_lane_refuse(l, &l->msg.head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
+                       "a pull of worker %u: of version %llu, but this is %lld",
+                       l->msg.head.stream, (unsigned long long)version,
+                       (long long)l->version);
+    else
+        serve(l, from);
+}
+
+void fl_lane_serve_parked(fl_ps_lane *l)
+{
+    fl_parked **at = &l->pulls;
+
+    while (!l->busy && l->state == FL_LANE_RUNS && *at) {
+        fl_parked *one = *at;
+
+        if (one->version > (uint64_t)l->version) {
+            at = &one->next;
+            continue;
+        }
+        *at = one->next;
+        one->next = NULL;
+        if (fl_msg_decode(one->packet, &l->msg) == FLEET_OK)
+            serve(l, &one->from);
+        fl_parked_free(one);
+    }
+}
+
+void fl_lane_ask(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
+{
+    const fl_section *s = &l->msg.section[0];
+
+    if (l->msg.head.n_section != 1 || s->op != FL_OP_HASH ||
+        s->table >= (uint32_t)l->o.layout->n_table) {
+        fl_lane_refuse(l, &l->msg.head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
+                       "worker %u asks for what there is not",
+                       l->msg.head.stream);
+        return;
+    }
+    l->busy = true;
+    l->act = (fl_act){.op = FL_OP_HASH, .table = (int)s->table};
+    l->asked = (fl_parked){
+        .from = *from, .packet = fl_packet_keep(p), .head = l->msg.head};
+    l->host.begin(l->host.arg, &l->act);
+}

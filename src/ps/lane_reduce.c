@@ -1,0 +1,140 @@
+/* lane_reduce.c - the coordinator: numbers of all workers, added up in the
+ * streams' order when the last has come. Of no numbers it is a barrier. A
+ * stream's reductions are counted, so that a repeated one is answered and not
+ * counted again; streams that have left are not waited for. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "ps/lane_internal.h"
+
+enum { VALUES = 3 };
+
+static int count_of(const fl_msg *msg)
+{
+    return (int)(msg->column[0][VALUES].size / sizeof(double));
+}
+
+static void answer_sum(fl_ps_lane *l, const fl_msg_head *to,
+                       const fl_peer *peer)
+{
+    size_t bytes = (size_t)l->n_reduced * sizeof *l->reduced;
+    fl_msg_writer w;
+    void *values;
+
+    fl_lane_begin_answer(l, &w, to, FL_ANSWER_OK, FL_NOBODY);
+    fl_msg_section(&w, FL_OP_REDUCE, 0);
+    values = fl_msg_column(&w, FL_COLUMN_VALUES, bytes);
+    if (values && bytes)
+        memcpy(values, l->reduced, bytes);
+    fl_lane_end_answer(l, &w, peer);
+}
+
+void fl_lane_reduce(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
+{
+    const fl_msg_head *head = &l->msg.head;
+    fl_stream_state *s = &l->stream[head->stream];
+
+    if (head->n_section != 1 || l->msg.section[0].op != FL_OP_REDUCE ||
+        l->msg.section[0].table > 2 ||
+        l->msg.column[0][VALUES].size % sizeof(double)) {
+        l->counts.bad++;
+    } else if (head->step == s->reduced && s->reduced > 0) {
+        answer_sum(l, head, from); /* once more: the answer was lost */
+    } else if (head->step != s->reduced + 1) {
+        l->counts.gaps++;
+    } else if (s->reducing) {
+        s->reducing->from = *from;
+    } else {
+        s->reducing = fl_lane_park(l, from, p);
+    }
+}
+
+uint32_t fl_lane_missing_reduce(const fl_ps_lane *l)
+{
+    for (int i = 0; i < l->o.n_stream; i++)
+        if (!l->stream[i].left && !l->stream[i].reducing)
+            return (uint32_t)i;
+    return FL_NOBODY;
+}
+
+/* How a number joins the others. */
+static double join(uint32_t how, double a, double b)
+{
+    switch (how) {
+    case 1:
+        return a > b ? a : b;
+    case 2:
+        return a < b ? a : b;
+    default:
+        return a + b;
+    }
+}
+
+/* The first contribution makes the room, the others must be as many. */
+static fleet_status add_numbers(fl_ps_lane *l, bool first)
+{
+    const fl_frame *values = &l->msg.column[0][VALUES];
+    int n = count_of(&l->msg);
+
+    if (first) {
+        fl_free(l->reduced);
+        l->reduced = fl_alloc_array((size_t)n + 1, sizeof *l->reduced);
+        l->n_reduced = l->reduced ? n : 0;
+        if (!l->reduced)
+            return FLEET_ENOMEM;
+    }
+    if (n != l->n_reduced)
+        return fl_fail(FLEET_EINVAL,
+                       "worker %u brings %d numbers to a sum of %d: all "
+                       "workers must call the same",
+                       l->msg.head.stream, n, l->n_reduced);
+    for (int i = 0; i < n; i++) {
+        double x;
+
+        memcpy(&x, (const char *)values->data + (size_t)i * sizeof x, sizeof x);
+        l->reduced[i] =
+            first ? x : join(l->msg.section[0].table, l->reduced[i], x);
+    }
+    return FLEET_OK;
+}
+
+static fleet_status add_all(fl_ps_lane *l)
+{
+    bool first = true;
+
+    for (int i = 0; i < l->o.n_stream; i++) {
+        const fl_parked *p = l->stream[i].reducing;
+
+        if (!p)
+            continue;
+        FL_TRY(fl_msg_decode(p->packet, &l->msg));
+        FL_TRY(add_numbers(l, first));
+        first = false;
+    }
+    return FLEET_OK;
+}
+
+void fl_lane_try_reduce(fl_ps_lane *l)
+{
+    bool any = false;
+
+    for (int i = 0; i < l->o.n_stream; i++)
+        any = any || l->stream[i].reducing;
+    if (!any || l->state != FL_LANE_RUNS ||
+        fl_lane_missing_reduce(l) != FL_NOBODY)
+        return;
+    if (add_all(l) != FLEET_OK) {
+        fl_lane_abort(l, FLEET_EINVAL, fleet_last_error());
+        return;
+    }
+    for (int i = 0; i < l->o.n_stream; i++) {
+        fl_stream_state *s = &l->stream[i];
+
+        if (!s->reducing)
+            continue;
+        s->reduced++;
+        answer_sum(l, &s->reducing->head, &s->reducing->from);
+        fl_parked_free(s->reducing);
+        s->reducing = NULL;
+    }
+}

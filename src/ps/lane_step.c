@@ -1,0 +1,435 @@
+/* lane_step.c - streams' steps: pieces collected, updates made, passes ended.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "ps/lane_internal.h"
+
+void fl_stream_reset(fl_stream_state *s)
+{
+    fl_piece_destroy(s->open);
+    s->open = NULL;
+    s->last = &s->open;
+    s->open_bytes = 0;
+    s->next_piece = s->flags = 0;
+    s->complete = false;
+}
+
+uint32_t fl_lane_missing(const fl_ps_lane *l)
+{
+    for (int i = 0; i < l->o.n_stream; i++)
+        if (fl_is_active(&l->stream[i]) && !l->stream[i].complete)
+            return (uint32_t)i;
+    return FL_NOBODY;
+}
+
+/* --- pieces ------------------------------------------------------------------
+ */
+
+/* What closes a contribution: how many batches it is of, and its clip. */
+static const fl_section *closing_section(const fl_msg *msg)
+{
+    for (int i = 0; i < msg->head.n_section; i++)
+        if (msg->section[i].op == FL_OP_CLIP)
+            return &msg->section[i];
+    return NULL;
+}
+
+static fleet_status check_act(const fl_msg *msg)
+{
+    if (msg->head.n_section == 1 &&
+        (msg->section[0].op == FL_OP_SAVE || msg->section[0].op == FL_OP_LOAD))
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL, "an act that is none");
+}
+
+static fleet_status check_piece(const fl_ps_lane *l)
+{
+    const fl_msg_head *head = &l->msg.head;
+    const fl_section *closing = closing_section(&l->msg);
+
+    if (head->flags & FL_MSG_ACT)
+        return check_act(&l->msg);
+    if (head->flags & (FL_MSG_PASS_END | FL_MSG_LEAVE))
+        return head->n_section == 0
+                   ? FLEET_OK
+                   : fl_fail(FLEET_EINVAL, "gradients after the pass");
+    if (head->flags & FL_MSG_END_OF_STEP &&
+        (!closing || closing->n_batch < 1 || closing->n_batch > INT32_MAX))
+        return fl_fail(FLEET_EINVAL, "a step that says not of how many "
+                                     "batches it is");
+    if (!l->o.layout->store->optimizer)
+        return fl_fail(FLEET_ESTATE, "nothing is trained here");
+    return fl_unit_check(&l->unit, &l->msg);
+}
+
+static void refuse_piece(fl_ps_lane *l, const fl_peer *from)
+{
+    fl_stream_reset(&l->stream[l->msg.head.stream]);
+    fl_lane_refuse(l, &l->msg.head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
+                   "step %llu of worker %u: %s",
+                   (unsigned long long)l->msg.head.step, l->msg.head.stream,
+                   fleet_last_error());
+}
+
+static void close_step(fl_ps_lane *l, fl_stream_state *s, const fl_peer *from)
+{
+    const fl_section *closing = closing_section(&l->msg);
+
+    s->complete = true;
+    s->flags = l->msg.head.flags;
+    s->request = l->msg.head;
+    s->from = *from;
+    s->n_batch = closing ? closing->n_batch : 0;
+    s->clip = closing ? closing->learning_rate : 1.0f;
+    if (fl_contributes(s) && l->pending_ms < 0)
+        l->pending_ms = l->now_ms;
+}
+
+/* The piece that is next: kept until its step is applied. */
+static void take_piece(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
+{
+    const fl_msg_head head = l->msg.head;
+    fl_stream_state *s = &l->stream[head.stream];
+    fl_piece *piece;
+
+    if (s->open_bytes + p->bytes > l->o.most_open) {
+        fl_fail(FLEET_EUNSUPPORTED,
+                "it is larger than %zu bytes, the most that a server takes",
+                l->o.most_open);
+        refuse_piece(l, from);
+        return;
+    }
+    if (check_piece(l) != FLEET_OK) {
+        refuse_piece(l, from);
+        return;
+    }
+    if (fl_piece_create(&piece, p, &l->msg) != FLEET_OK) {
+        fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
+        return;
+    }
+    *s->last = piece;
+    s->last = &piece->next;
+    s->open_bytes += p->bytes;
+    s->next_piece++;
+    if (head.flags & FL_MSG_END_OF_STEP)
+        close_step(l, s, from);
+    else
+        fl_lane_answer(l, &head, from, FL_ANSWER_OK, FL_NOBODY);
+}
+
+static void answer_norms(fl_ps_lane *l, const fl_stream_state *s);
+
+static bool clips(const fl_ps_lane *l)
+{
+    const fleet_optimizer *o = l->o.layout->store->optimizer;
+
+    return l->o.sync && o && o->clip_norm > 0;
+}
+
+/* The step is applied. Who clips gets the factor, too: it may have come from
+ * another worker before this one had all norms. */
+static void answer_applied(fl_ps_lane *l, const fl_msg_head *to,
+                           const fl_peer *peer)
+{
+    fl_msg_writer w;
+    fl_section *s;
+
+    fl_lane_begin_answer(l, &w, to, FL_ANSWER_OK, FL_NOBODY);
+    s = clips(l) ? fl_msg_section(&w, FL_OP_CLIP, 0) : NULL;
+    if (s)
+        s->learning_rate = l->last_clip;
+    fl_lane_end_answer(l, &w, peer);
+}
+
+/* It was here before: answered again, not taken again. */
+static void repeat_piece(fl_ps_lane *l, const fl_peer *from)
+{
+    const fl_msg_head head = l->msg.head;
+    fl_stream_state *s = &l->stream[head.stream];
+
+    l->counts.duplicates++;
+    if (head.step <= s->done || !(head.flags & FL_MSG_END_OF_STEP)) {
+        answer_applied(l, &head, from);
+        return;
+    }
+    s->request = head;
+    s->from = *from;
+    if (l->norming && fl_contributes(s))
+        answer_norms(l, s);
+}
+
+void fl_lane_step(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
+{
+    const fl_msg_head head = l->msg.head;
+    const fl_stream_state *s = &l->stream[head.stream];
+
+    if (head.step <= s->done || (head.step == s->done + 1 &&
+                                 (s->complete || head.piece < s->next_piece))) {
+        repeat_piece(l, from);
+    } else if (s->left || head.step > s->done + 1 ||
+               head.piece > s->next_piece) {
+        l->counts.gaps++;
+        fl_lane_answer(l, &head, from, FL_ANSWER_GAP, FL_NOBODY);
+    } else {
+        take_piece(l, from, p);
+    }
+}
+
+/* --- updates -----------------------------------------------------------------
+ */
+
+/* The stream's step is over: number, pieces, answer. */
+static void finish(fl_ps_lane *l, fl_stream_state *s)
+{
+    fl_msg_head head = s->request;
+    fl_peer from = s->from;
+
+    s->done++;
+    l->counts.steps++;
+    fl_stream_reset(s);
+    answer_applied(l, &head, &from);
+}
+
+static bool takes_part(const fl_ps_lane *l, int stream, int only)
+{
+    return fl_contributes(&l->stream[stream]) && (only < 0 || stream == only);
+}
+
+/* Sum up the contributions: all of them, or that of one stream. */
+static fleet_status sum_up(fl_ps_lane *l, int only)
+{
+    int n = 0;
+
+    for (int i = 0; i < l->o.n_stream; i++)
+        n += takes_part(l, i, only);
+    fl_unit_begin(&l->unit);
+    for (int i = 0; i < l->o.n_stream; i++)
+        if (takes_part(l, i, only))
+            FL_TRY(fl_unit_add(&l->unit, l->stream[i].open, n > 1));
+    return FLEET_OK;
+}
+
+static uint32_t batches(const fl_ps_lane *l, int only)
+{
+    uint32_t n = 0;
+
+    for (int i = 0; i < l->o.n_stream; i++)
+        if (takes_part(l, i, only))
+            n += l->stream[i].n_batch;
+    return n;
+}
+
+static void apply(fl_ps_lane *l, int only, float clip)
+{
+    if (fl_unit_apply(&l->unit, l->version, batches(l, only), clip) !=
+        FLEET_OK) {
+        fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
+        return;
+    }
+    l->version++;
+    l->counts.updates++;
+    l->o.layout->store->updates = l->version;
+    l->norming = false;
+    l->last_clip = clip;
+    l->pending_ms = -1;
+    for (int i = 0; i < l->o.n_stream; i++)
+        if (takes_part(l, i, only))
+            finish(l, &l->stream[i]);
+}
+
+/* --- clip by global norm
+ * ------------------------------------------------------ */
+
+static fleet_status put_norms(fl_ps_lane *l, fl_msg_writer *w)
+{
+    size_t most = (size_t)fl_unit_most_norm(&l->unit) + 1;
+    uint64_t *key = fl_alloc_array(most, sizeof *key);
+    double *sum = fl_alloc_array(most, sizeof *sum);
+    fleet_status status = FLEET_ENOMEM;
+    fl_section *s;
+    int64_t n = 0;
+
+    if (key && sum)
+        status =
+            fl_unit_norms(&l->unit, 1.0f / (float)batches(l, -1), key, sum, &n);
+    s = fl_msg_section(w, FL_OP_NORMS, 0);
+    if (status == FLEET_OK && s) {
+        void *keys, *values;
+
+        s->n_key = (uint32_t)n;
+        keys = fl_msg_column(w, FL_COLUMN_KEYS, (size_t)n * sizeof *key);
+        values = fl_msg_column(w, FL_COLUMN_VALUES, (size_t)n * sizeof *sum);
+        if (keys && values && n > 0) {
+            memcpy(keys, key, (size_t)n * sizeof *key);
+            memcpy(values, sum, (size_t)n * sizeof *sum);
+        }
+    }
+    fl_free(key);
+    fl_free(sum);
+    return status;
+}
+
+static void answer_norms(fl_ps_lane *l, const fl_stream_state *s)
+{
+    fl_msg_writer w;
+
+    fl_lane_begin_answer(l, &w, &s->request, FL_ANSWER_NORMS, FL_NOBODY);
+    if (put_norms(l, &w) != FLEET_OK) {
+        fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
+        fl_packet_drop(w.packet);
+        return;
+    }
+    fl_lane_end_answer(l, &w, &s->from);
+}
+
+void fl_lane_clip(fl_ps_lane *l, const fl_peer *from)
+{
+    const fl_msg_head head = l->msg.head;
+    fl_stream_state *s = &l->stream[head.stream];
+    const fl_section *factor = closing_section(&l->msg);
+
+    if (head.step <= s->done) {
+        answer_applied(l, &head, from);
+        return;
+    }
+    if (!l->norming || head.step != s->done + 1 || !fl_contributes(s)) {
+        fl_lane_answer(l, &head, from, FL_ANSWER_GAP, FL_NOBODY);
+        return;
+    }
+    s->request = head;
+    s->from = *from;
+    apply(l, -1, factor ? factor->learning_rate : 1.0f);
+}
+
+/* --- what can go on, goes on
+ * --------------------------------------------------- */
+
+/* All who are in the pass have brought their part, and at least one has one. */
+static bool is_full(const fl_ps_lane *l)
+{
+    bool any = false;
+
+    for (int i = 0; i < l->o.n_stream; i++) {
+        const fl_stream_state *s = &l->stream[i];
+
+        if (fl_is_active(s) && !fl_contributes(s))
+            return false;
+        any = any || (fl_is_active(s) && fl_contributes(s));
+    }
+    return any;
+}
+
+static bool update_together(fl_ps_lane *l)
+{
+    if (l->norming || !is_full(l))
+        return false;
+    if (sum_up(l, -1) != FLEET_OK) {
+        fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
+        return false;
+    }
+    if (!clips(l)) {
+        apply(l, -1, 1.0f);
+        return true;
+    }
+    l->norming = true;
+    for (int i = 0; i < l->o.n_stream && l->norming; i++)
+        if (fl_contributes(&l->stream[i]))
+            answer_norms(l, &l->stream[i]);
+    return false;
+}
+
+static bool update_alone(fl_ps_lane *l)
+{
+    bool any = false;
+
+    for (int i = 0; i < l->o.n_stream && l->state == FL_LANE_RUNS; i++) {
+        if (!fl_contributes(&l->stream[i]))
+            continue;
+        any = true;
+        if (sum_up(l, i) == FLEET_OK)
+            apply(l, i, l->stream[i].clip);
+        else
+            fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
+    }
+    return any;
+}
+
+static bool begin_act(fl_ps_lane *l)
+{
+    for (int i = 0; i < l->o.n_stream; i++) {
+        fl_stream_state *s = &l->stream[i];
+
+        if (!s->complete || !(s->flags & FL_MSG_ACT))
+            continue;
+        l->busy = true;
+        l->asked = (fl_parked){.head = s->request, .from = s->from};
+        l->act.op = (fl_msg_op)s->open->msg.section[0].op;
+        l->act.text = fl_msg_get_text(&s->open->msg, l->act.op);
+        l->host.begin(l->host.arg, &l->act);
+        return true;
+    }
+    return false;
+}
+
+/* Those who go, and those whose pass is over: they are part of no update. */
+static bool take_ends(fl_ps_lane *l)
+{
+    bool any = false;
+
+    for (int i = 0; i < l->o.n_stream; i++) {
+        fl_stream_state *s = &l->stream[i];
+
+        if (!s->complete)
+            continue;
+        if (s->flags & FL_MSG_LEAVE) {
+            s->left = any = true;
+            finish(l, s);
+        } else if (s->flags & FL_MSG_PASS_END && !s->ended) {
+            s->ended = any = true;
+        }
+    }
+    return any;
+}
+
+/* Nobody is in the pass any more: it closes, and the next one is open to all.
+ */
+static bool close_pass(fl_ps_lane *l)
+{
+    bool any = false;
+
+    for (int i = 0; i < l->o.n_stream; i++) {
+        if (fl_is_active(&l->stream[i]))
+            return false;
+        any = any || l->stream[i].ended;
+    }
+    if (!any)
+        l->state = FL_LANE_LEFT;
+    for (int i = 0; any && i < l->o.n_stream; i++) {
+        fl_stream_state *s = &l->stream[i];
+
+        if (s->ended && !s->left) {
+            s->ended = false;
+            finish(l, s);
+        }
+        s->ended = false;
+    }
+    return any;
+}
+
+void fl_lane_advance(fl_ps_lane *l)
+{
+    bool more = true;
+
+    while (more && !l->busy && l->state == FL_LANE_RUNS) {
+        more = take_ends(l);
+        if (begin_act(l))
+            break;
+        more = (l->o.sync ? update_together(l) : update_alone(l)) || more;
+        if (l->state == FL_LANE_RUNS)
+            more = close_pass(l) || more;
+    }
+    fl_lane_serve_parked(l);
+    fl_lane_try_reduce(l);
+}

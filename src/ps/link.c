@@ -1,0 +1,425 @@
+/* link.c - see link.h. */
+#include "ps/link.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+
+enum { IDLE_BYTES = 256 << 20 }; /* buffers that are kept for the next step */
+
+struct fl_link {
+    fl_exchange exchange; /* first: what plans see */
+    fl_link_options o;
+    uint64_t generation;  /* of the process, see fl_fork_generation() */
+    pthread_mutex_t lock; /* over all below */
+    bool open, left;
+    fl_packet_pool *pool;
+    fl_client *client;
+    fl_worker worker;
+    fl_socket **socket; /* by lane */
+    int n_lane;
+    int64_t beat_ms;
+    fl_bell bell; /* rings when the thread must end */
+    pthread_t thread;
+    bool has_thread;
+    atomic_bool stop;
+};
+
+static fl_link *link_of(fl_exchange *x)
+{
+    return (fl_link *)(void *)x;
+}
+
+/* --- sockets
+ * ------------------------------------------------------------------- */
+
+static void send_packet(void *arg, int lane, fl_packet *p)
+{
+    fl_link *l = arg;
+
+    fl_socket_send(l->socket[lane], NULL, p); /* a lost one is sent again */
+}
+
+/* What has come; true if anything has. */
+static bool receive_all(fl_link *l)
+{
+    bool any = false;
+
+    for (int i = 0; i < l->n_lane; i++) {
+        fl_packet *p;
+
+        while (fl_socket_receive(l->socket[i], NULL, &p) == FLEET_OK && p) {
+            fl_client_receive(l->client, i, p, fl_now_ms());
+            fl_packet_drop(p);
+            any = true;
+        }
+    }
+    return any;
+}
+
+/* Under the lock, by who waits for an answer. */
+static void wait_for_packets(void *arg)
+{
+    fl_link *l = arg;
+
+    if (!receive_all(l)) {
+        if (fl_socket_wait(l->socket, l->n_lane, NULL, (int)l->beat_ms) !=
+            FLEET_OK)
+            fl_client_fail(l->client, FLEET_EIO, fleet_last_error(), true);
+        receive_all(l);
+    }
+    fl_client_tick(l->client, fl_now_ms());
+}
+
+static int64_t now_ms(void *arg)
+{
+    (void)arg;
+    return fl_now_ms();
+}
+
+/* The thread: while the trainer computes, we say that we live. */
+static void *keep_alive(void *arg)
+{
+    fl_link *l = arg;
+
+    while (!atomic_load(&l->stop)) {
+        fl_socket_wait(NULL, 0, &l->bell, (int)l->beat_ms / 2);
+        pthread_mutex_lock(&l->lock);
+        if (!atomic_load(&l->stop)) {
+            receive_all(l);
+            fl_client_tick(l->client, fl_now_ms());
+        }
+        pthread_mutex_unlock(&l->lock);
+    }
+    return NULL;
+}
+
+/* --- the exchange, locked
+ * --------------------------------------------------------- */
+
+static fleet_status enter(fl_link *l)
+{
+    if (l->generation != fl_fork_generation())
+        return fl_fail(FLEET_ESTATE, "a link to servers cannot be used after "
+                                     "fork()");
+    pthread_mutex_lock(&l->lock);
+    if (l->open)
+        return FLEET_OK;
+    pthread_mutex_unlock(&l->lock);
+    return fl_fail(FLEET_ESTATE, l->left ? "this worker has left: "
+                                           "fleet_stop_worker() was called"
+                                         : "the parameters are on servers: "
+                                           "call fleet_init_worker() first");
+}
+
+static fleet_status leave(fl_link *l, fleet_status status)
+{
+    l->exchange.updates = l->worker.exchange.updates;
+    pthread_mutex_unlock(&l->lock);
+    return status;
+}
+
+static fl_exchange *inner(fl_link *l)
+{
+    return &l->worker.exchange;
+}
+
+static fleet_status link_pull(fl_exchange *x, int slot,
+                              const fl_pull_rows *table, int n_table,
+                              bool dense, bool ahead, bool now)
+{
+    fl_link *l = link_of(x);
+
+    FL_TRY(enter(l));
+    return leave(l, inner(l)->methods->pull(inner(l), slot, table, n_table,
+                                            dense, ahead, now));
+}
+
+static fleet_status link_arrive(fl_exchange *x, int slot)
+{
+    fl_link *l = link_of(x);
+
+    FL_TRY(enter(l));
+    return leave(l, inner(l)->methods->arrive(inner(l), slot));
+}
+
+static void link_drop(fl_exchange *x, int slot)
+{
+    fl_link *l = link_of(x);
+
+    if (l->generation != fl_fork_generation())
+        return;
+    pthread_mutex_lock(&l->lock);
+    if (l->open)
+        inner(l)->methods->drop(inner(l), slot);
+    pthread_mutex_unlock(&l->lock);
+}
+
+static fleet_status link_push(fl_exchange *x, const fl_push *p)
+{
+    fl_link *l = link_of(x);
+
+    FL_TRY(enter(l));
+    return leave(l, inner(l)->methods->push(inner(l), p));
+}
+
+static fleet_status link_end_pass(fl_exchange *x, double *sum, int n)
+{
+    fl_link *l = link_of(x);
+
+    FL_TRY(enter(l));
+    return leave(l, inner(l)->methods->end_pass(inner(l), sum, n));
+}
+
+static fleet_status link_refresh(fl_exchange *x)
+{
+    fl_link *l = link_of(x);
+
+    FL_TRY(enter(l));
+    return leave(l, inner(l)->methods->refresh(inner(l)));
+}
+
+static const fl_exchange_class methods = {
+    .pull = link_pull,
+    .arrive = link_arrive,
+    .drop = link_drop,
+    .push = link_push,
+    .end_pass = link_end_pass,
+    .refresh = link_refresh,
+};
+
+fl_exchange *fl_link_exchange(fl_link *l)
+{
+    return &l->exchange;
+}
+
+fleet_status fl_link_reduce(fl_link *l, int how, double *x, int n)
+{
+    FL_TRY(enter(l));
+    return leave(l, fl_worker_reduce(&l->worker, how, x, n));
+}
+
+fleet_status fl_link_barrier(fl_link *l)
+{
+    FL_TRY(enter(l));
+    return leave(l, fl_worker_barrier(&l->worker));
+}
+
+fleet_status fl_link_act(fl_link *l, fl_msg_op op, const char *text,
+                         char **answer)
+{
+    FL_TRY(enter(l));
+    return leave(l, fl_worker_act(&l->worker, op, text, answer));
+}
+
+fleet_status fl_link_hash(fl_link *l, const char *table, uint64_t *sum,
+                          uint64_t *rows)
+{
+    FL_TRY(enter(l));
+    return leave(l, fl_worker_hash(&l->worker,
+                                   fl_keep_table(&l->worker.layout, table), sum,
+                                   rows));
+}
+
+int fl_link_lanes(const fl_link *l)
+{
+    return l->n_lane;
+}
+
+bool fl_link_is_open(const fl_link *l)
+{
+    return l->open;
+}
+
+/* --- life
+ * -------------------------------------------------------------------------- */
+
+/* A fifth of the silence that counts as death, at most a second. */
+static int64_t beat_of(int64_t peer_ms)
+{
+    int64_t beat = peer_ms / 5;
+
+    return beat < 20 ? 20 : beat > 1000 ? 1000 : beat;
+}
+
+fleet_status fl_link_create(fl_link **link, const fl_link_options *o)
+{
+    fl_link *l;
+
+    FL_TRY(FL_NEW(link, sizeof *l));
+    l = *link;
+    l->o = *o;
+    l->exchange.methods = &methods;
+    l->generation = fl_fork_generation();
+    l->beat_ms = beat_of(o->peer_ms);
+    l->bell.fd = -1;
+    pthread_mutex_init(&l->lock, NULL);
+    return FLEET_OK;
+}
+
+static fleet_status connect_lanes(fl_link *l, const fl_job_lanes *lanes)
+{
+    int at = 0;
+
+    FL_TRY(FL_NEW(&l->socket, (size_t)lanes->n * sizeof(fl_socket *)));
+    for (int s = 0; s < l->o.n_server; s++)
+        for (int i = 0; i < lanes->n_lane[s]; i++, at++) {
+            char name[160];
+
+            snprintf(name, sizeof name, "server %d at %.100s", s,
+                     fl_address_text(l->o.address[s]));
+            FL_TRY(fl_socket_connect(&l->socket[at], lanes->lane[at].address));
+            l->n_lane++;
+            FL_TRY(fl_client_add_lane(l->client, name, fl_now_ms()));
+        }
+    return FLEET_OK;
+}
+
+static fleet_status make_client(fl_link *l, const fl_job_lanes *lanes)
+{
+    const fl_client_options options = {.job = l->o.job,
+                                       .stream = (uint32_t)l->o.index,
+                                       .request_ms = l->o.request_ms,
+                                       .peer_ms = l->o.peer_ms,
+                                       .step_ms = l->o.step_ms + l->o.peer_ms,
+                                       .beat_ms = l->beat_ms,
+                                       .whole_sums = lanes->elsewhere,
+                                       .pool = l->pool};
+    const fl_client_host host = {l, send_packet};
+
+    FL_TRY(fl_client_create(&l->client, &options, &host));
+    fl_client_set_incarnation(l->client, lanes->incarnation);
+    return connect_lanes(l, lanes);
+}
+
+static fleet_status say_hello(fl_link *l, fl_store *store, const char *mode,
+                              fl_job_lanes *lanes)
+{
+    fl_keep layout;
+    fleet_status status;
+    fl_hello_options o = {.address = l->o.address,
+                          .n_server = l->o.n_server,
+                          .job = l->o.job,
+                          .mode = mode,
+                          .stream = (uint32_t)l->o.index,
+                          .n_worker = l->o.n_worker,
+                          .connect_ms = l->o.connect_ms,
+                          .peer_ms = l->o.peer_ms,
+                          .tcp_only = l->o.tcp_only,
+                          .pool = l->pool,
+                          .log = &l->o.context->log};
+    char *program;
+
+    FL_TRY(fl_keep_make(&layout, store, l->o.n_server));
+    o.program = program = fl_keep_text(&layout);
+    status = program ? fl_hello(&o, lanes) : FLEET_ENOMEM;
+    fl_free(program);
+    fl_keep_done(&layout);
+    return status;
+}
+
+static fleet_status open_all(fl_link *l, fl_store *store, bool sync,
+                             const char *mode, fl_job_lanes *lanes)
+{
+    const fl_worker_host host = {l, wait_for_packets, now_ms};
+
+    FL_TRY(fl_packet_pool_create(&l->pool, IDLE_BYTES));
+    FL_TRY(say_hello(l, store, mode, lanes));
+    FL_TRY(make_client(l, lanes));
+    FL_TRY(fl_worker_init(&l->worker, l->client, &host, store, l->o.n_server,
+                          lanes->n_lane, sync));
+    fl_client_watch(l->client, true, fl_now_ms());
+    FL_TRY(fl_bell_create(&l->bell));
+    FL_TRY(fl_thread_start(&l->thread, keep_alive, l, "servers"));
+    l->has_thread = true;
+    return FLEET_OK;
+}
+
+static void close_link(fl_link *l)
+{
+    atomic_store(&l->stop, true);
+    if (l->bell.fd >= 0)
+        fl_bell_ring(&l->bell);
+    if (l->has_thread)
+        pthread_join(l->thread, NULL);
+    l->has_thread = false;
+    l->open = false;
+    if (l->worker.client)
+        fl_worker_done(&l->worker);
+    for (int i = 0; i < l->n_lane; i++)
+        fl_socket_close(l->socket[i], 500);
+    fl_free(l->socket);
+    l->socket = NULL;
+    l->n_lane = 0;
+    fl_client_destroy(l->client);
+    l->client = NULL;
+    fl_packet_pool_destroy(l->pool);
+    l->pool = NULL;
+    if (l->bell.fd >= 0)
+        fl_bell_destroy(&l->bell);
+    l->bell.fd = -1;
+}
+
+fleet_status fl_link_open(fl_link *l, fl_store *store, bool sync,
+                          const char *mode)
+{
+    fl_job_lanes lanes = {0};
+    fleet_status status;
+    fl_error error;
+
+    if (l->open || l->left)
+        return fl_fail(FLEET_ESTATE, "fleet_init_worker: was called already");
+    atomic_store(&l->stop, false);
+    status = open_all(l, store, sync, mode, &lanes);
+    fl_error_take(&error, status);
+    fl_free(lanes.lane);
+    if (status != FLEET_OK) {
+        close_link(l);
+        return fl_error_raise(&error);
+    }
+    l->exchange.sync = sync;
+    l->open = true;
+    return l->exchange.methods->refresh(&l->exchange);
+}
+
+fleet_status fl_link_leave(fl_link *l)
+{
+    fleet_status status;
+    fl_error error;
+
+    FL_TRY(enter(l));
+    status = leave(l, fl_worker_leave(&l->worker));
+    fl_error_take(&error, status);
+    if (status != FLEET_OK)
+        return status; /* told, or to be told by fl_link_destroy() */
+    l->left = true;
+    close_link(l);
+    return fl_error_raise(&error);
+}
+
+void fl_link_destroy(fl_link *l)
+{
+    if (!l)
+        return;
+    if (l->generation != fl_fork_generation()) {
+        fl_free(l); /* the rest is the parent's */
+        return;
+    }
+    if (l->open) {
+        char why[900];
+
+        snprintf(why, sizeof why,
+                 "worker %d has given up, without fleet_stop_worker(): %.700s",
+                 l->o.index,
+                 *fleet_last_error() ? fleet_last_error() : "no error");
+        pthread_mutex_lock(&l->lock);
+        fl_client_fail(l->client, FLEET_EPEER, why, true);
+        pthread_mutex_unlock(&l->lock);
+    }
+    close_link(l);
+    pthread_mutex_destroy(&l->lock);
+    fl_free(l);
+}

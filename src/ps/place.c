@@ -1,0 +1,89 @@
+/* place.c - see place.h. */
+#define _GNU_SOURCE
+#include "ps/place.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+
+static void read_line(const char *path, char *text, size_t size)
+{
+    FILE *f = fopen(path, "re");
+
+    *text = 0;
+    if (!f)
+        return;
+    if (fgets(text, (int)size, f))
+        text[strcspn(text, "\n")] = 0;
+    else
+        *text = 0;
+    fclose(f);
+}
+
+static unsigned long namespace_of(const char *path)
+{
+    struct stat s;
+
+    return stat(path, &s) == 0 ? (unsigned long)s.st_ino : 0;
+}
+
+void fl_place_text(char text[160])
+{
+    unsigned long net = namespace_of("/proc/self/ns/net");
+    unsigned long mnt = namespace_of("/proc/self/ns/mnt");
+    char boot[64];
+
+    read_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
+    *text = 0;
+    if (*boot && net && mnt)
+        snprintf(text, 160, "%s/%lu/%lu", boot, net, mnt);
+}
+
+void fl_who_text(char text[96])
+{
+    char host[64] = "?";
+
+    gethostname(host, sizeof host - 1);
+    snprintf(text, 96, "%s:%ld", host, (long)getpid());
+}
+
+uint64_t fl_nonce(void)
+{
+    int64_t parts[3] = {fl_now_ns(), getpid(), 0};
+
+    if (getrandom(&parts[2], sizeof parts[2], GRND_NONBLOCK) < 0)
+        parts[2] = (int64_t)(intptr_t)&parts;
+    return fl_hash(parts, sizeof parts, 0);
+}
+
+fleet_status fl_private_folder(char path[64])
+{
+    snprintf(path, 64, "/tmp/libfleet-XXXXXX");
+    if (mkdtemp(path))
+        return FLEET_OK; /* mkdtemp() makes it 0700 */
+    *path = 0;
+    return fl_fail(FLEET_EIO, "cannot make a folder for sockets in /tmp: %s",
+                   strerror(errno));
+}
+
+void fl_private_folder_remove(const char *path)
+{
+    DIR *d = *path ? opendir(path) : NULL;
+    struct dirent *e;
+
+    while (d && (e = readdir(d)) != NULL)
+        if (e->d_name[0] != '.')
+            unlinkat(dirfd(d), e->d_name, 0);
+    if (d)
+        closedir(d);
+    if (*path)
+        rmdir(path);
+}

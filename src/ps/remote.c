@@ -1,0 +1,70 @@
+/* remote.c - see remote.h. */
+#include "ps/remote.h"
+
+#include "base/memory.h"
+
+static fleet_status not_here(const fl_rows *r)
+{
+    return fl_fail(FLEET_ESTATE, "the rows of table \"%s\" are on the servers",
+                   r->name);
+}
+
+static fleet_status remote_find(fl_rows *r, const uint64_t *key, int64_t n,
+                                float **row)
+{
+    (void)key;
+    (void)n;
+    (void)row;
+    return not_here(r);
+}
+
+static fleet_status remote_set_state(fl_rows *r, int n_state, float initial)
+{
+    r->n_state = n_state;
+    r->initial_state = initial;
+    return FLEET_OK;
+}
+
+static int64_t remote_count(const fl_rows *r)
+{
+    (void)r;
+    return 0;
+}
+
+static void remote_clear(fl_rows *r)
+{
+    (void)r;
+}
+
+static fleet_status remote_each(const fl_rows *r,
+                                fleet_status (*visit)(void *, int,
+                                                      const float *),
+                                void *arg)
+{
+    (void)visit;
+    (void)arg;
+    return not_here(r);
+}
+
+static void remote_destroy(fl_rows *r)
+{
+    fl_free(r);
+}
+
+static const fl_rows_class methods = {
+    .find = remote_find,
+    .make = remote_find,
+    .set_state = remote_set_state,
+    .count = remote_count,
+    .clear = remote_clear,
+    .each = remote_each,
+    .destroy = remote_destroy,
+};
+
+fleet_status fl_remote_rows_make(const char *name, int64_t dim, int64_t modulo,
+                                 const fl_filler *filler, fl_rows **rows)
+{
+    FL_TRY(FL_NEW(rows, sizeof **rows));
+    fl_rows_init(*rows, &methods, name, dim, modulo, filler);
+    return FLEET_OK;
+}

@@ -1,0 +1,11 @@
+/* remote.h - a table whose rows are on servers, as a worker's store has it: a
+ * name and a shape. Plans pull its rows and push their gradients; nobody looks
+ * for them here. */
+#ifndef FL_PS_REMOTE_H
+#define FL_PS_REMOTE_H
+
+#include "runtime/rows.h"
+
+fl_rows_maker fl_remote_rows_make;
+
+#endif

@@ -1,0 +1,406 @@
+/* server.c - see server.h. */
+#include "ps/server.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "ps/hello.h"
+#include "ps/place.h"
+
+enum {
+    IDLE_BYTES = 256 << 20, /* buffers that are kept for the next answers */
+    LINGER_MS = 2000        /* for the last answers to go out */
+};
+/* A stream's step may be so large, before it is applied. */
+#define MOST_OPEN ((size_t)2 << 30)
+
+/* A lane with what is around it. */
+typedef struct lane_runner {
+    fl_server *server;
+    int number;
+    fl_store *store;
+    fl_keep layout;
+    fl_ps_lane *lane;
+    fl_socket *socket;
+    fl_bell bell;
+    pthread_t thread;
+    bool has_thread;
+    char *address; /* JSON, for HELLO's answer */
+
+    /* an act, on its own thread; act_done hands it over */
+    pthread_t actor;
+    fl_act act;
+    atomic_bool act_done;
+    bool acting;
+    fleet_status act_status;
+    char *act_text;
+    uint64_t act_sum, act_rows;
+} lane_runner;
+
+struct fl_server {
+    fl_server_options o;
+    lane_runner *runner; /* o.n_lane of them */
+    const char **address;
+    char *program;
+    char folder[64]; /* of the ipc sockets; "": none */
+    fl_packet_pool *pool;
+    _Atomic(const char *) stop; /* why; NULL: go on */
+    pthread_mutex_t lock;       /* over failed */
+    fl_error failed;
+};
+
+/* --- acts
+ * ------------------------------------------------------------------------ */
+
+static fleet_status do_act(lane_runner *r)
+{
+    const fl_server_options *o = &r->server->o;
+    fl_buckets own =
+        fl_lane_buckets(o->index, o->n_server, r->number, o->n_lane);
+
+    if (r->act.op == FL_OP_HASH) {
+        const fl_rows *rows = r->layout.table[r->act.table];
+
+        r->act_rows = (uint64_t)rows->methods->count(rows);
+        return fl_store_hash_rows(rows, &r->act_sum);
+    }
+    if (!r->act.text)
+        return fl_fail(FLEET_EFORMAT, "an act without words");
+    return o->act(o->act_arg, &r->layout, own, o->index, r->number, r->act.op,
+                  r->act.text, &r->act_text);
+}
+
+static void *act_thread(void *arg)
+{
+    lane_runner *r = arg;
+
+    r->act_status = do_act(r);
+    if (r->act_status != FLEET_OK) {
+        fl_free(r->act_text);
+        r->act_text = fl_strdup(fleet_last_error());
+    }
+    atomic_store(&r->act_done, true);
+    fl_bell_ring(&r->bell);
+    return NULL;
+}
+
+static void begin_act(void *arg, const fl_act *act)
+{
+    lane_runner *r = arg;
+
+    r->act = *act;
+    r->act_text = NULL;
+    r->act_sum = r->act_rows = 0;
+    atomic_store(&r->act_done, false);
+    r->acting = true;
+    if (fl_thread_start(&r->actor, act_thread, r, "a save") != FLEET_OK)
+        fl_lane_abort(r->lane, FLEET_ENOMEM, fleet_last_error());
+}
+
+static void end_act(lane_runner *r)
+{
+    if (!r->acting || !atomic_load(&r->act_done))
+        return;
+    pthread_join(r->actor, NULL);
+    r->acting = false;
+    fl_lane_done(r->lane, r->act_status, r->act_text, r->act_sum, r->act_rows,
+                 fl_now_ms());
+    fl_free(r->act_text);
+    r->act_text = NULL;
+}
+
+/* --- a lane's thread
+ * --------------------------------------------------------------- */
+
+static void send_packet(void *arg, const fl_peer *to, fl_packet *p)
+{
+    lane_runner *r = arg;
+
+    fl_socket_send(r->socket, to, p); /* who is gone will be missed */
+}
+
+static void receive_all(lane_runner *r)
+{
+    fl_packet *p;
+    fl_peer from;
+
+    while (fl_socket_receive(r->socket, &from, &p) == FLEET_OK && p) {
+        fl_lane_receive(r->lane, &from, p, fl_now_ms());
+        fl_packet_drop(p);
+    }
+}
+
+static void ring_all(fl_server *s)
+{
+    for (int i = 0; i < s->o.n_lane; i++)
+        if (s->runner[i].bell.fd >= 0)
+            fl_bell_ring(&s->runner[i].bell);
+}
+
+/* The first lane that fails says why; the others end with the same words. */
+static void keep_failure(fl_server *s, const fl_error *error)
+{
+    pthread_mutex_lock(&s->lock);
+    if (s->failed.code == FLEET_OK)
+        s->failed = *error;
+    pthread_mutex_unlock(&s->lock);
+    ring_all(s);
+}
+
+static fl_error failure_of(fl_server *s)
+{
+    fl_error error;
+
+    pthread_mutex_lock(&s->lock);
+    error = s->failed;
+    pthread_mutex_unlock(&s->lock);
+    return error;
+}
+
+/* Reasons to end that come from elsewhere. */
+static void heed_others(lane_runner *r)
+{
+    const char *stop = atomic_load(&r->server->stop);
+    fl_error failed = failure_of(r->server);
+    char why[200];
+
+    if (failed.code != FLEET_OK)
+        fl_lane_abort(r->lane, failed.code, failed.text);
+    if (!stop)
+        return;
+    snprintf(why, sizeof why, "server %d has ended: %s", r->server->o.index,
+             stop);
+    fl_lane_abort(r->lane, FLEET_EPEER, why);
+}
+
+static void *serve(void *arg)
+{
+    lane_runner *r = arg;
+    int64_t beat = r->server->o.peer_ms / 10;
+
+    beat = beat < 10 ? 10 : beat > 500 ? 500 : beat;
+    while (fl_lane_state_of(r->lane) == FL_LANE_RUNS || r->acting) {
+        fl_socket_wait(&r->socket, 1, &r->bell, (int)beat);
+        fl_bell_clear(&r->bell);
+        receive_all(r);
+        end_act(r);
+        heed_others(r);
+        fl_lane_tick(r->lane, fl_now_ms());
+    }
+    if (fl_lane_state_of(r->lane) == FL_LANE_FAILED)
+        keep_failure(r->server, fl_lane_error(r->lane));
+    fl_socket_close(r->socket, LINGER_MS);
+    r->socket = NULL;
+    return NULL;
+}
+
+/* --- making it
+ * ---------------------------------------------------------------------- */
+
+static fleet_status make_store(fl_server *s, lane_runner *r)
+{
+    fl_buckets own =
+        fl_lane_buckets(s->o.index, s->o.n_server, r->number, s->o.n_lane);
+    fleet_status status = FLEET_OK;
+    char *said = NULL;
+
+    FL_TRY(fl_store_create(s->o.context, s->o.make_rows, &r->store));
+    for (int i = 0; i < s->o.n_program; i++)
+        FL_TRY(fl_store_add(r->store, s->o.program[i]));
+    if (s->o.optimizer)
+        FL_TRY(fl_store_train(r->store, s->o.optimizer));
+    FL_TRY(fl_keep_make(&r->layout, r->store, s->o.n_server));
+    if (s->o.load)
+        status = s->o.act(s->o.act_arg, &r->layout, own, s->o.index, r->number,
+                          FL_OP_LOAD, s->o.load, &said);
+    fl_free(said);
+    return status;
+}
+
+static bool is_inproc(const fl_server *s)
+{
+    return strncmp(s->o.address, "inproc://", 9) == 0;
+}
+
+/* Lane 0 is where the server is; the others have the same ip and ports of their
+ * own. */
+static void lane_address(const fl_server *s, int lane,
+                         char address[FL_ADDRESS_SIZE])
+{
+    const char *colon = strrchr(s->o.address, ':');
+
+    if (lane == 0)
+        snprintf(address, FL_ADDRESS_SIZE, "%s", s->o.address);
+    else if (is_inproc(s))
+        snprintf(address, FL_ADDRESS_SIZE, "%.100s/%d", s->o.address, lane);
+    else
+        snprintf(address, FL_ADDRESS_SIZE, "%.*s:%d",
+                 (int)(colon - s->o.address), s->o.address,
+                 s->o.lane_port ? s->o.lane_port[lane] : 0);
+}
+
+static char *describe_lane(const char *bound, const char *ipc)
+{
+    const char *colon = strrchr(bound, ':');
+    fl_json *json = fl_json_object();
+    char place[160], *text;
+    fleet_status status;
+
+    fl_place_text(place);
+    if (strncmp(bound, "inproc://", 9) == 0)
+        status = fl_json_put(json, "inproc", fl_json_string(bound));
+    else
+        status = fl_json_put(json, "port", fl_json_int(atoi(colon + 1)));
+    if (status == FLEET_OK && *ipc)
+        status = fl_json_put(json, "ipc", fl_json_string(ipc));
+    if (status == FLEET_OK)
+        status = fl_json_put(json, "place", fl_json_string(place));
+    text = status == FLEET_OK ? fl_json_print(json, false) : NULL;
+    fl_json_free(json);
+    return text;
+}
+
+static fleet_status bind_lane(fl_server *s, lane_runner *r)
+{
+    char address[FL_ADDRESS_SIZE], bound[FL_ADDRESS_SIZE];
+    char ipc[FL_ADDRESS_SIZE] = "", path[FL_ADDRESS_SIZE + 8];
+
+    lane_address(s, r->number, address);
+    FL_TRY(fl_socket_listen(&r->socket));
+    FL_TRY(fl_socket_bind(r->socket, address,
+                          r->number == 0 ? s->o.listen_fd : -1, bound));
+    if (!is_inproc(s)) {
+        snprintf(ipc, sizeof ipc, "%s/lane-%d", s->folder, r->number);
+        snprintf(path, sizeof path, "ipc://%s", ipc);
+        FL_TRY(fl_socket_bind(r->socket, path, -1, NULL));
+    }
+    r->address = describe_lane(bound, ipc);
+    s->address[r->number] = r->address;
+    return r->address ? fl_bell_create(&r->bell) : FLEET_ENOMEM;
+}
+
+static fleet_status make_lane(fl_server *s, lane_runner *r)
+{
+    const fl_lane_options options = {.layout = &r->layout,
+                                     .server = s->o.index,
+                                     .lane = r->number,
+                                     .n_lane = s->o.n_lane,
+                                     .n_stream = s->o.n_worker,
+                                     .sync = s->o.sync,
+                                     .job = s->o.job,
+                                     .mode = s->o.mode,
+                                     .program = s->program,
+                                     .address = s->address,
+                                     .connect_ms = s->o.connect_ms,
+                                     .peer_ms = s->o.peer_ms,
+                                     .step_ms = s->o.step_ms,
+                                     .most_open = MOST_OPEN,
+                                     .pool = s->pool,
+                                     .log = &s->o.context->log};
+    const fl_lane_host host = {r, send_packet, begin_act};
+
+    return fl_lane_create(&r->lane, &options, &host, fl_now_ms());
+}
+
+static fleet_status make_all(fl_server *s)
+{
+    FL_TRY(FL_NEW(&s->runner, (size_t)s->o.n_lane * sizeof *s->runner));
+    for (int i = 0; i < s->o.n_lane; i++) {
+        s->runner[i].server = s;
+        s->runner[i].number = i;
+        s->runner[i].bell.fd = -1;
+    }
+    FL_TRY(FL_NEW(&s->address, (size_t)s->o.n_lane * sizeof(char *)));
+    FL_TRY(fl_packet_pool_create(&s->pool, IDLE_BYTES));
+    if (!is_inproc(s))
+        FL_TRY(fl_private_folder(s->folder));
+    for (int i = 0; i < s->o.n_lane; i++) {
+        FL_TRY(bind_lane(s, &s->runner[i]));
+        FL_TRY(make_store(s, &s->runner[i]));
+    }
+    s->program = fl_keep_text(&s->runner[0].layout);
+    if (!s->program)
+        return FLEET_ENOMEM;
+    for (int i = 0; i < s->o.n_lane; i++)
+        FL_TRY(make_lane(s, &s->runner[i]));
+    return FLEET_OK;
+}
+
+fleet_status fl_server_create(fl_server **server, const fl_server_options *o)
+{
+    fleet_status status;
+    fl_error error;
+
+    FL_TRY(FL_NEW(server, sizeof **server));
+    (*server)->o = *o;
+    pthread_mutex_init(&(*server)->lock, NULL);
+    status = make_all(*server);
+    fl_error_take(&error, status);
+    if (status != FLEET_OK) {
+        fl_server_destroy(*server);
+        *server = NULL;
+    }
+    return fl_error_raise(&error);
+}
+
+fleet_status fl_server_run(fl_server *s)
+{
+    fleet_status status = FLEET_OK;
+
+    for (int i = 0; i < s->o.n_lane && status == FLEET_OK; i++) {
+        lane_runner *r = &s->runner[i];
+
+        status = fl_thread_start(&r->thread, serve, r, "a lane");
+        r->has_thread = status == FLEET_OK;
+    }
+    if (status != FLEET_OK) {
+        fl_error error;
+
+        fl_error_take(&error, status);
+        keep_failure(s, &error);
+    }
+    for (int i = 0; i < s->o.n_lane; i++)
+        if (s->runner[i].has_thread)
+            pthread_join(s->runner[i].thread, NULL);
+    if (atomic_load(&s->stop))
+        return FLEET_OK;
+    return fl_error_raise(&s->failed);
+}
+
+void fl_server_stop(fl_server *s, const char *why)
+{
+    atomic_store(&s->stop, why);
+    ring_all(s);
+}
+
+static void runner_done(lane_runner *r)
+{
+    fl_lane_destroy(r->lane);
+    fl_socket_close(r->socket, 0);
+    fl_keep_done(&r->layout);
+    fl_store_destroy(r->store);
+    if (r->bell.fd >= 0)
+        fl_bell_destroy(&r->bell);
+    fl_free(r->address);
+}
+
+void fl_server_destroy(fl_server *s)
+{
+    if (!s)
+        return;
+    for (int i = 0; s->runner && i < s->o.n_lane; i++)
+        runner_done(&s->runner[i]);
+    fl_packet_pool_destroy(s->pool);
+    fl_private_folder_remove(s->folder);
+    fl_free(s->runner);
+    fl_free(s->address);
+    fl_free(s->program);
+    pthread_mutex_destroy(&s->lock);
+    fl_free(s);
+}

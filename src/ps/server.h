@@ -1,0 +1,50 @@
+/* server.h - a server: its lanes, each with a store, a socket and a thread of
+ * its own, until all workers have left.
+ */
+#ifndef FL_PS_SERVER_H
+#define FL_PS_SERVER_H
+
+#include "ps/lane.h"
+
+/* What a lane is asked to do with its store: a save or a load below `text`. It
+ * runs on a thread of its own while the lane keeps still. *answer, for
+ * fl_free(), is what the worker is told. */
+typedef fleet_status fl_server_act(void *arg, const fl_keep *layout,
+                                   fl_buckets own, int server, int lane,
+                                   fl_msg_op op, const char *text,
+                                   char **answer);
+
+typedef struct fl_server_options {
+    fl_context *context;
+    fl_rows_maker *make_rows;
+    fleet_program *const *program; /* all that workers train or test */
+    int n_program;
+    fleet_optimizer *optimizer; /* NULL: nothing is trained */
+    const char *address;        /* "tcp://ip:port" or "inproc://name" */
+    int listen_fd;              /* inherited for it; -1: none */
+    int index, n_server, n_worker, n_lane;
+    const int *lane_port; /* of lanes from 1 on; 0: the kernel's choice */
+    bool sync;
+    const char *mode, *job;
+    int64_t connect_ms, peer_ms, step_ms; /* deadlines */
+    fl_server_act *act;
+    void *act_arg;
+    const char *load; /* what every lane loads first; NULL: nothing */
+} fl_server_options;
+
+typedef struct fl_server fl_server;
+
+/* Stores made, loaded, sockets bound. FLEET_EIO: the endpoint is in use. */
+fleet_status fl_server_create(fl_server **server, const fl_server_options *o);
+
+/* Serve. FLEET_OK once all workers have left, or after fl_server_stop();
+ * otherwise what has ended the job: FLEET_EPEER, FLEET_ETIMEDOUT. */
+fleet_status fl_server_run(fl_server *s);
+
+/* Let it end, the workers being told `why`. From any thread, and from signal
+ * handlers: `why` is a constant. */
+void fl_server_stop(fl_server *s, const char *why);
+
+void fl_server_destroy(fl_server *s); /* NULL is fine; not while it runs */
+
+#endif

@@ -1,0 +1,407 @@
+/* unit.c - see unit.h. */
+#include "ps/unit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "runtime/simd.h"
+
+enum { KEYS = 1, VALUES = 3 }; /* columns by number */
+
+/* --- pieces --------------------------------------------------------------- */
+
+/* What was not aligned, copied; a list, so that it can be given back. */
+typedef struct copied {
+    struct copied *next;
+    _Alignas(16) char bytes[];
+} copied;
+
+static fleet_status align(fl_piece *piece, fl_frame *column, size_t to)
+{
+    copied *copy;
+
+    if ((uintptr_t)column->data % to == 0)
+        return FLEET_OK;
+    copy = fl_alloc(sizeof *copy + column->size);
+    if (!copy)
+        return FLEET_ENOMEM;
+    memcpy(copy->bytes, column->data, column->size);
+    column->data = copy->bytes;
+    copy->next = piece->copied;
+    piece->copied = copy;
+    return FLEET_OK;
+}
+
+static fleet_status align_all(fl_piece *piece)
+{
+    for (int i = 0; i < piece->msg.head.n_section; i++) {
+        FL_TRY(align(piece, &piece->msg.column[i][KEYS], sizeof(uint64_t)));
+        FL_TRY(align(piece, &piece->msg.column[i][VALUES], sizeof(float)));
+    }
+    return FLEET_OK;
+}
+
+fleet_status fl_piece_create(fl_piece **piece, fl_packet *p, const fl_msg *msg)
+{
+    fleet_status status;
+
+    FL_TRY(FL_NEW(piece, sizeof **piece));
+    (*piece)->packet = fl_packet_keep(p);
+    (*piece)->msg = *msg;
+    status = align_all(*piece);
+    if (status != FLEET_OK) {
+        fl_piece_destroy(*piece);
+        *piece = NULL;
+    }
+    return status;
+}
+
+void fl_piece_destroy(fl_piece *piece)
+{
+    while (piece) {
+        fl_piece *next = piece->next;
+
+        for (copied *c = piece->copied; c;) {
+            copied *after = c->next;
+
+            fl_free(c);
+            c = after;
+        }
+        fl_packet_drop(piece->packet);
+        fl_free(piece);
+        piece = next;
+    }
+}
+
+/* --- a unit's own arrays -------------------------------------------------- */
+
+static bool is_ours(const fl_unit *u, const fl_param *p, int64_t block)
+{
+    return fl_owns(&u->own, fl_block_bucket(p, block));
+}
+
+static int count_blocks(const fl_unit *u)
+{
+    int n = 0;
+
+    for (int i = 0; i < u->layout->n_param; i++)
+        for (int64_t b = 0; b < fl_blocks_of(u->layout->param[i]); b++)
+            n += is_ours(u, u->layout->param[i], b);
+    return n;
+}
+
+static void list_blocks(fl_unit *u)
+{
+    const fl_keep *l = u->layout;
+
+    for (int i = 0; i < l->n_param; i++) {
+        u->first_block[i] = u->n_block;
+        for (int64_t b = 0; b < fl_blocks_of(l->param[i]); b++)
+            if (is_ours(u, l->param[i], b))
+                u->block[u->n_block++] =
+                    (fl_unit_block){.param = l->param[i],
+                                    .number = i,
+                                    .block = b,
+                                    .n = fl_block_size(l->param[i], b)};
+    }
+    u->first_block[l->n_param] = u->n_block;
+}
+
+fleet_status fl_unit_init(fl_unit *u, const fl_keep *layout, fl_buckets own)
+{
+    *u = (fl_unit){.layout = layout, .own = own};
+    u->table = fl_alloc_array((size_t)layout->n_table + 1, sizeof *u->table);
+    u->first_block =
+        fl_alloc_array((size_t)layout->n_param + 1, sizeof *u->first_block);
+    u->block = fl_alloc_array((size_t)count_blocks(u) + 1, sizeof *u->block);
+    if (!u->table || !u->first_block || !u->block) {
+        fl_unit_done(u);
+        return FLEET_ENOMEM;
+    }
+    list_blocks(u);
+    return FLEET_OK;
+}
+
+void fl_unit_done(fl_unit *u)
+{
+    for (int i = 0; u->table && i < u->layout->n_table; i++) {
+        fl_unit_rows *t = &u->table[i];
+
+        fl_free(t->key);
+        fl_free(t->grad);
+        fl_free(t->target);
+        fl_key_set_done(&t->set);
+        fl_free(t->sum);
+        fl_free(t->sum_of);
+    }
+    for (int i = 0; i < u->n_block; i++)
+        fl_free(u->block[i].sum);
+    fl_free(u->table);
+    fl_free(u->block);
+    fl_free(u->first_block);
+    *u = (fl_unit){0};
+}
+
+/* The block of that key; NULL: there is none, or it is another lane's. */
+static fl_unit_block *find_block(const fl_unit *u, uint64_t key)
+{
+    uint64_t param = key >> 32;
+    int64_t block = (int64_t)(key & UINT32_MAX);
+    int low, high;
+
+    if (param >= (uint64_t)u->layout->n_param)
+        return NULL;
+    low = u->first_block[param];
+    high = u->first_block[param + 1];
+    while (low < high) {
+        int middle = (low + high) / 2;
+
+        if (u->block[middle].block == block)
+            return &u->block[middle];
+        if (u->block[middle].block < block)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+static uint64_t key_at(const fl_frame *keys, int64_t i)
+{
+    uint64_t key;
+
+    memcpy(&key, (const char *)keys->data + (size_t)i * sizeof key, sizeof key);
+    return key;
+}
+
+/* --- checks --------------------------------------------------------------- */
+
+static fleet_status check_dense(const fl_unit *u, const fl_section *s,
+                                const fl_frame *column, bool values)
+{
+    size_t floats = 0;
+
+    for (uint32_t i = 0; i < s->n_key; i++) {
+        const fl_unit_block *b = find_block(u, key_at(&column[KEYS], i));
+
+        if (!b)
+            return fl_fail(FLEET_EINVAL, "block %u of parameter %u is not here",
+                           (unsigned)key_at(&column[KEYS], i),
+                           (unsigned)(key_at(&column[KEYS], i) >> 32));
+        floats += (size_t)b->n;
+    }
+    if (values && column[VALUES].size != floats * sizeof(float))
+        return fl_fail(FLEET_EINVAL,
+                       "blocks of %zu numbers came with %zu bytes", floats,
+                       column[VALUES].size);
+    return FLEET_OK;
+}
+
+static fleet_status check_rows(const fl_unit *u, const fl_section *s,
+                               const fl_frame *column, bool values)
+{
+    size_t dim;
+
+    if (s->table >= (uint32_t)u->layout->n_table)
+        return fl_fail(FLEET_EINVAL, "there is no table %u",
+                       (unsigned)s->table);
+    dim = (size_t)u->layout->table[s->table]->dim;
+    for (uint32_t i = 0; i < s->n_key; i++)
+        if (!fl_owns(&u->own, fl_bucket_of(fl_mix(key_at(&column[KEYS], i)))))
+            return fl_fail(FLEET_EINVAL,
+                           "a row of table \"%s\" is another lane's",
+                           u->layout->table[s->table]->name);
+    if (values && column[VALUES].size != s->n_key * dim * sizeof(float))
+        return fl_fail(FLEET_EINVAL,
+                       "%u rows of %zu numbers came with %zu bytes",
+                       (unsigned)s->n_key, dim, column[VALUES].size);
+    return FLEET_OK;
+}
+
+fleet_status fl_unit_check(const fl_unit *u, const fl_msg *msg)
+{
+    bool values = msg->head.kind == FL_MSG_STEP;
+
+    for (int i = 0; i < msg->head.n_section; i++) {
+        const fl_section *s = &msg->section[i];
+
+        if (s->op == FL_OP_DENSE)
+            FL_TRY(check_dense(u, s, msg->column[i], values));
+        else if (s->op == FL_OP_ROWS)
+            FL_TRY(check_rows(u, s, msg->column[i], values));
+        else if (s->op != FL_OP_CLIP)
+            return fl_fail(FLEET_EINVAL,
+                           "section of kind %u in a message of "
+                           "kind %u",
+                           (unsigned)s->op, (unsigned)msg->head.kind);
+    }
+    return FLEET_OK;
+}
+
+/* --- summing -------------------------------------------------------------- */
+
+void fl_unit_begin(fl_unit *u)
+{
+    u->has_rate = false;
+    u->learning_rate = 0;
+    for (int i = 0; i < u->n_block; i++)
+        u->block[i].grad = NULL;
+    for (int i = 0; i < u->layout->n_table; i++) {
+        fl_unit_rows *t = &u->table[i];
+
+        t->n = t->n_sum = 0;
+        t->set.n = 0;
+        if (t->set.slot)
+            memset(t->set.slot, 0, t->set.n_slot * sizeof *t->set.slot);
+    }
+}
+
+static fleet_status add_block(fl_unit_block *b, const float *grad)
+{
+    size_t bytes = (size_t)b->n * sizeof *grad;
+
+    if (!b->grad) {
+        b->grad = grad;
+        return FLEET_OK;
+    }
+    if (b->grad != b->sum) {
+        if (!b->sum)
+            FL_TRY(FL_NEW(&b->sum, bytes));
+        memcpy(b->sum, b->grad, bytes);
+        b->grad = b->sum;
+    }
+    fl_simd_best()->add(b->sum, b->sum, grad, b->n);
+    return FLEET_OK;
+}
+
+static fleet_status add_dense(fl_unit *u, const fl_section *s,
+                              const fl_frame *column)
+{
+    const float *grad = column[VALUES].data;
+
+    for (uint32_t i = 0; i < s->n_key; i++) {
+        fl_unit_block *b = find_block(u, key_at(&column[KEYS], i));
+
+        FL_TRY(add_block(b, grad));
+        grad += b->n;
+    }
+    return FLEET_OK;
+}
+
+static fleet_status rows_room(fl_unit_rows *t, int64_t n)
+{
+    FL_TRY(fl_grow(&t->key, &t->key_capacity, (size_t)n, sizeof *t->key));
+    FL_TRY(fl_grow(&t->grad, &t->grad_capacity, (size_t)n, sizeof *t->grad));
+    return fl_grow(&t->target, &t->target_capacity, (size_t)n,
+                   sizeof *t->target);
+}
+
+/* The only contribution: rows are used where they lie. */
+static void list_rows(fl_unit_rows *t, const fl_section *s,
+                      const fl_frame *column, int64_t dim)
+{
+    const float *grad = column[VALUES].data;
+
+    if (s->n_key > 0)
+        memcpy(t->key + t->n, column[KEYS].data, s->n_key * sizeof *t->key);
+    for (uint32_t i = 0; i < s->n_key; i++)
+        t->grad[t->n++] = grad + (int64_t)i * dim;
+}
+
+/* Room in the set for n more keys. */
+static fleet_status set_room(fl_unit_rows *t, int64_t n)
+{
+    fl_key_set wider = {0};
+    bool is_new;
+
+    if (t->set.n_slot >= 2 * (size_t)(t->set.n + n) &&
+        t->set.capacity >= (size_t)(t->set.n + n))
+        return FLEET_OK;
+    FL_TRY(fl_key_set_begin(&wider, (t->set.n + n) * 3 / 2));
+    for (int64_t i = 0; i < t->set.n; i++)
+        fl_key_set_add(&wider, t->set.key[i], &is_new);
+    fl_key_set_done(&t->set);
+    t->set = wider;
+    return FLEET_OK;
+}
+
+/* Add to row `at` what came for it again: from then on it has a sum of its own.
+ */
+static void add_again(fl_unit_rows *t, uint32_t at, const float *grad,
+                      int64_t dim)
+{
+    float *sum;
+
+    if (!t->sum_of[at]) {
+        t->sum_of[at] = (uint32_t)++t->n_sum;
+        sum = t->sum + (t->n_sum - 1) * dim;
+        memcpy(sum, t->grad[at], (size_t)dim * sizeof *sum);
+    }
+    sum = t->sum + (int64_t)(t->sum_of[at] - 1) * dim;
+    fl_simd_best()->add(sum, sum, grad, dim);
+}
+
+static fleet_status sum_rows(fl_unit_rows *t, const fl_section *s,
+                             const fl_frame *column, int64_t dim)
+{
+    const float *grad = column[VALUES].data;
+
+    FL_TRY(set_room(t, s->n_key));
+    FL_TRY(fl_grow(&t->sum_of, &t->sum_of_capacity, (size_t)(t->n + s->n_key),
+                   sizeof *t->sum_of));
+    FL_TRY(fl_grow(&t->sum, &t->sum_capacity,
+                   (size_t)((t->n_sum + s->n_key) * dim), sizeof *t->sum));
+    for (uint32_t i = 0; i < s->n_key; i++, grad += dim) {
+        uint64_t key = key_at(&column[KEYS], i);
+        bool is_new;
+        uint32_t at = fl_key_set_add(&t->set, key, &is_new);
+
+        if (!is_new) {
+            add_again(t, at, grad, dim);
+            continue;
+        }
+        t->key[t->n] = key;
+        t->sum_of[t->n] = 0;
+        t->grad[t->n++] = grad;
+    }
+    return FLEET_OK;
+}
+
+/* Sums may have moved while they were made. */
+static void point_to_sums(fl_unit_rows *t, int64_t dim)
+{
+    for (int64_t i = 0; t->n_sum > 0 && i < t->n; i++)
+        if (t->sum_of[i])
+            t->grad[i] = t->sum + (int64_t)(t->sum_of[i] - 1) * dim;
+}
+
+static fleet_status add_section(fl_unit *u, const fl_section *s,
+                                const fl_frame *column, bool many)
+{
+    if (s->op == FL_OP_CLIP)
+        return FLEET_OK;
+    if (!u->has_rate)
+        u->learning_rate = s->learning_rate;
+    u->has_rate = true;
+    if (s->op == FL_OP_DENSE)
+        return add_dense(u, s, column);
+    fl_unit_rows *t = &u->table[s->table];
+    int64_t dim = u->layout->table[s->table]->dim;
+
+    FL_TRY(rows_room(t, t->n + s->n_key));
+    if (many)
+        return sum_rows(t, s, column, dim);
+    list_rows(t, s, column, dim);
+    return FLEET_OK;
+}
+
+fleet_status fl_unit_add(fl_unit *u, const fl_piece *pieces, bool many)
+{
+    for (const fl_piece *p = pieces; p; p = p->next)
+        for (int i = 0; i < p->msg.head.n_section; i++)
+            FL_TRY(add_section(u, &p->msg.section[i], p->msg.column[i], many));
+    for (int i = 0; i < u->layout->n_table; i++)
+        point_to_sums(&u->table[i], u->layout->table[i]->dim);
+    return FLEET_OK;
+}

@@ -1,0 +1,91 @@
+/* unit.h - what is applied at once: the contributions of a step, summed in the
+ * streams' order; and reading rows and blocks back.
+ *
+ * The first contribution to a row or block is used where it lies; a second one
+ * makes a sum of its own. Arrays grow and are kept.
+ */
+#ifndef FL_PS_UNIT_H
+#define FL_PS_UNIT_H
+
+#include "net/message.h"
+#include "ps/keep.h"
+#include "runtime/lookup_data.h"
+
+/* A piece of a step, read once, its columns aligned. */
+typedef struct fl_piece {
+    fl_packet *packet;
+    fl_msg msg;
+    void *copied; /* columns that were not aligned, in a list */
+    struct fl_piece *next;
+} fl_piece;
+
+fleet_status fl_piece_create(fl_piece **piece, fl_packet *p, const fl_msg *msg);
+void fl_piece_destroy(fl_piece *piece); /* and those after it */
+
+/* One table's part of a unit. */
+typedef struct fl_unit_rows {
+    int64_t n;
+    uint64_t *key;
+    const float **grad;
+    float **target;
+    size_t key_capacity, grad_capacity, target_capacity;
+
+    /* where there are several contributions */
+    fl_key_set set;
+    uint32_t *sum_of; /* by row: number of its sum + 1; 0: it has none */
+    float *sum;
+    size_t sum_of_capacity, sum_capacity;
+    int64_t n_sum;
+} fl_unit_rows;
+
+/* A block's. */
+typedef struct fl_unit_block {
+    const fl_param *param;
+    int number; /* of the param */
+    int64_t block, n;
+    const float *grad; /* NULL: none */
+    float *sum;        /* NULL until it is needed */
+} fl_unit_block;
+
+typedef struct fl_unit {
+    const fl_keep *layout;
+    fl_buckets own;
+    fl_unit_rows *table; /* layout->n_table */
+    fl_unit_block *block;
+    int n_block;
+    int *first_block; /* by param: of the blocks that are ours; n_param + 1 */
+    float learning_rate;
+    bool has_rate;
+} fl_unit;
+
+fleet_status fl_unit_init(fl_unit *u, const fl_keep *layout, fl_buckets own);
+void fl_unit_done(fl_unit *u);
+
+/* Are all sections of the piece about what there is, and ours?
+ * FLEET_EINVAL with a text otherwise. */
+fleet_status fl_unit_check(const fl_unit *u, const fl_msg *msg);
+
+/* Begin anew; add a contribution: its pieces. `many`: others follow or went
+ * before. The pieces must stay until the unit is applied. */
+void fl_unit_begin(fl_unit *u);
+fleet_status fl_unit_add(fl_unit *u, const fl_piece *pieces, bool many);
+
+/* Sums of squares of the mean, for a clip by global norm: keys and sums of
+ * blocks and buckets that got a gradient; n of them, at most
+ * fl_unit_most_norm().
+ */
+int64_t fl_unit_most_norm(const fl_unit *u);
+fleet_status fl_unit_norms(fl_unit *u, float scale, uint64_t *key, double *sum,
+                           int64_t *n);
+
+/* Apply it: update number `done` (from 0), of n_batch batches. */
+fleet_status fl_unit_apply(fl_unit *u, int64_t done, uint32_t n_batch,
+                           float clip);
+
+/* --- reading -------------------------------------------------------------- */
+
+/* Answer the section of a pull: adds a section to w. */
+fleet_status fl_unit_read(const fl_unit *u, const fl_section *s,
+                          const fl_frame *column, fl_msg_writer *w);
+
+#endif

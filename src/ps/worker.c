@@ -1,0 +1,564 @@
+/* worker.c - pulls: keys shared out to lanes, rows and blocks that come back;
+ * see worker.h. */
+#include "ps/worker.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+
+enum { DENSE_SLOT = FL_N_SLOT, VALUES = 3 };
+
+static fl_worker *worker_of(fl_exchange *x)
+{
+    return (fl_worker *)(void *)x;
+}
+
+/* --- waiting
+ * ------------------------------------------------------------------ */
+
+/* Until all are done; what each has come to, the first failure. */
+fleet_status fl_worker_wait(fl_worker *w, fl_request *const *r, int n,
+                            const char *what)
+{
+    for (int i = 0; i < n; i++)
+        while (r[i]->state == FL_REQUEST_SENT)
+            w->host.wait(w->host.arg);
+    for (int i = 0; i < n; i++)
+        FL_TRY(fl_client_result(w->client, r[i], what));
+    return FLEET_OK;
+}
+
+/* --- what to ask
+ * -------------------------------------------------------------- */
+
+static size_t bytes_per_key(const fl_worker *w, int table)
+{
+    return (size_t)w->layout.table[table]->dim * sizeof(float);
+}
+
+fleet_status fl_lane_keys_room(fl_lane_keys *k, int64_t n)
+{
+    FL_TRY(fl_grow(&k->key, &k->key_capacity, (size_t)n, sizeof *k->key));
+    return fl_grow(&k->at, &k->at_capacity, (size_t)n, sizeof(void *));
+}
+
+static int64_t keys_of(const fl_pull_rows *t)
+{
+    int64_t n = 0;
+
+    for (int p = 0; p < FL_N_PART; p++)
+        n += t->part[p].n;
+    return n;
+}
+
+/* The keys of a table, each to its lane; where the row goes stays with it. */
+static fleet_status share_out(fl_worker *w, fl_slot *s, const fl_pull_rows *t)
+{
+    int64_t most = keys_of(t);
+
+    for (int l = 0; l < w->n_lane; l++)
+        FL_TRY(fl_lane_keys_room(&s->keys[l], s->keys[l].n + most));
+    for (int p = 0; p < FL_N_PART; p++) {
+        const fl_pull_part *part = &t->part[p];
+
+        for (int64_t i = 0; i < part->n; i++) {
+            uint64_t key = part->key[i];
+            int lane = w->n_lane == 1 ? 0 : w->owner[fl_bucket_of(fl_mix(key))];
+            fl_lane_keys *k = &s->keys[lane];
+
+            k->key[k->n] = key;
+            ((const float ***)k->at)[k->n++] = &part->row[i];
+        }
+    }
+    return FLEET_OK;
+}
+
+static int table_number(const fl_worker *w, const fl_rows *rows)
+{
+    for (int i = 0; i < w->layout.n_table; i++)
+        if (w->layout.table[i] == rows)
+            return i;
+    return -1;
+}
+
+static const fl_pull_rows *asked_of(const fl_worker *w, int table,
+                                    const fl_pull_rows *t, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (table_number(w, t[i].rows) == table)
+            return &t[i];
+    return NULL;
+}
+
+static fleet_status share_out_all(fl_worker *w, fl_slot *s,
+                                  const fl_pull_rows *t, int n)
+{
+    for (int l = 0; l < w->n_lane; l++)
+        s->keys[l].n = 0;
+    for (int i = 0; i < w->layout.n_table; i++) {
+        const fl_pull_rows *asked = asked_of(w, i, t, n);
+
+        for (int l = 0; l < w->n_lane; l++)
+            s->keys[l].first[i] = s->keys[l].n;
+        if (asked)
+            FL_TRY(share_out(w, s, asked));
+    }
+    for (int l = 0; l < w->n_lane; l++)
+        s->keys[l].first[w->layout.n_table] = s->keys[l].n;
+    return FLEET_OK;
+}
+
+/* --- asking
+ * -------------------------------------------------------------------- */
+
+/* The message that is being written for a lane. */
+typedef struct asking {
+    fl_worker *w;
+    fl_slot *slot;
+    int lane;
+    uint64_t version;
+    fl_pull_request *r; /* NULL: none is begun */
+    fl_msg_writer writer;
+} asking;
+
+static fleet_status begin_request(asking *a)
+{
+    fl_slot *s = a->slot;
+
+    if ((size_t)s->n_request == s->n_made) {
+        FL_TRY(fl_grow(&s->request, &s->request_capacity, s->n_made + 1,
+                       sizeof(fl_pull_request *)));
+        FL_TRY(FL_NEW(&s->request[s->n_made], sizeof(fl_pull_request)));
+        s->n_made++;
+    }
+    a->r = s->request[s->n_request++];
+    a->r->lane = a->lane;
+    a->r->n_piece = 0;
+    a->r->bytes = 0;
+    fl_request_clear(&a->r->request);
+    fl_client_begin(a->w->client, &a->r->request, &a->writer, FL_MSG_PULL, 0,
+                    0);
+    return FLEET_OK;
+}
+
+static fleet_status end_request(asking *a)
+{
+    if (!a->r)
+        return FLEET_OK;
+    FL_TRY(fl_client_add(a->w->client, &a->r->request, &a->writer));
+    fl_client_send(a->w->client, &a->r->request, a->lane, fl_worker_now(a->w));
+    a->r = NULL;
+    return FLEET_OK;
+}
+
+/* Ask for n keys; `bytes` will come. */
+static fleet_status ask(asking *a, int table, const uint64_t *key,
+                        fl_pull_piece piece, size_t bytes)
+{
+    fl_section *s;
+    void *keys;
+
+    if (a->r && (a->r->bytes + bytes > FL_MSG_PIECE_BYTES ||
+                 a->r->n_piece == FL_MSG_MOST_SECTION))
+        FL_TRY(end_request(a));
+    if (!a->r)
+        FL_TRY(begin_request(a));
+    s = fl_msg_section(&a->writer, table < 0 ? FL_OP_DENSE : FL_OP_ROWS,
+                       table < 0 ? 0 : (uint32_t)table);
+    if (s) {
+        s->n_key = (uint32_t)piece.n;
+        s->version = a->version;
+    }
+    keys = fl_msg_column(&a->writer, FL_COLUMN_KEYS,
+                         (size_t)piece.n * sizeof *key);
+    if (keys)
+        memcpy(keys, key, (size_t)piece.n * sizeof *key);
+    a->r->piece[a->r->n_piece++] = piece;
+    a->r->bytes += bytes;
+    return a->writer.status;
+}
+
+static fleet_status ask_rows(asking *a, int table)
+{
+    const fl_lane_keys *k = &a->slot->keys[a->lane];
+    size_t one = bytes_per_key(a->w, table);
+    int64_t most = (int64_t)(FL_MSG_PIECE_BYTES / one);
+    int64_t end = k->first[table + 1];
+
+    most = most < 1 ? 1 : most;
+    for (int64_t i = k->first[table]; i < end; i += most) {
+        fl_pull_piece piece = {table, i, end - i < most ? end - i : most};
+
+        FL_TRY(ask(a, table, k->key + i, piece, (size_t)piece.n * one));
+    }
+    return FLEET_OK;
+}
+
+static fleet_status ask_dense(asking *a)
+{
+    enum { MOST = FL_MSG_PIECE_BYTES / (FL_BLOCK * sizeof(float)) };
+    const fl_lane_blocks *b = &a->w->block[a->lane];
+
+    for (int i = 0; i < b->n; i += MOST) {
+        fl_pull_piece piece = {-1, i, b->n - i < MOST ? b->n - i : MOST};
+
+        FL_TRY(ask(a, -1, b->key + i, piece,
+                   (size_t)piece.n * FL_BLOCK * sizeof(float)));
+    }
+    return FLEET_OK;
+}
+
+static fleet_status ask_lane(asking *a, bool dense)
+{
+    if (dense)
+        FL_TRY(ask_dense(a));
+    for (int i = 0; i < a->w->layout.n_table; i++)
+        FL_TRY(ask_rows(a, i));
+    return end_request(a);
+}
+
+/* --- the exchange's pulls
+ * ------------------------------------------------------- */
+
+static void drop_slot(fl_worker *w, fl_slot *s)
+{
+    for (int i = 0; i < s->n_request; i++)
+        fl_client_cancel(w->client, &s->request[i]->request);
+    s->n_request = 0;
+    s->under_way = s->here = false;
+}
+
+static void worker_drop(fl_exchange *x, int slot)
+{
+    fl_worker *w = worker_of(x);
+
+    drop_slot(w, &w->slot[slot]);
+}
+
+static fleet_status send_pull(fl_worker *w, fl_slot *s, bool dense,
+                              uint64_t version)
+{
+    asking a = {.w = w, .slot = s, .version = version};
+
+    for (a.lane = 0; a.lane < w->n_lane; a.lane++) {
+        fleet_status status = ask_lane(&a, dense);
+
+        if (status != FLEET_OK) {
+            drop_slot(w, s);
+            return status;
+        }
+    }
+    s->under_way = true;
+    s->dense = dense;
+    return FLEET_OK;
+}
+
+static fleet_status worker_pull(fl_exchange *x, int slot,
+                                const fl_pull_rows *table, int n_table,
+                                bool dense, bool ahead, bool now)
+{
+    fl_worker *w = worker_of(x);
+    fl_slot *s = &w->slot[slot];
+    uint64_t version = now ? 0 : (uint64_t)(x->updates + ahead);
+
+    FL_TRY(fl_client_status(w->client));
+    drop_slot(w, s);
+    FL_TRY(share_out_all(w, s, table, n_table));
+    return send_pull(w, s, dense, version);
+}
+
+fleet_status fl_worker_pull_dense(fl_worker *w, bool ahead)
+{
+    fl_slot *s = &w->slot[DENSE_SLOT];
+    uint64_t version = ahead ? (uint64_t)(w->exchange.updates + 1) : 0;
+
+    drop_slot(w, s);
+    FL_TRY(share_out_all(w, s, NULL, 0));
+    return send_pull(w, s, true, version);
+}
+
+/* --- what comes back
+ * ------------------------------------------------------------- */
+
+static void place_block(fl_worker *w, uint64_t key, const char **from)
+{
+    fl_param *p = w->layout.param[key >> 32];
+    int64_t block = (int64_t)(key & UINT32_MAX);
+    size_t bytes = (size_t)fl_block_size(p, block) * sizeof(float);
+
+    memcpy(p->group->weight + p->offset + block * FL_BLOCK, *from, bytes);
+    *from += bytes;
+}
+
+static size_t expected_bytes(const fl_worker *w, const fl_pull_request *r,
+                             const fl_pull_piece *piece)
+{
+    const fl_lane_blocks *b = &w->block[r->lane];
+    size_t bytes = 0;
+
+    if (piece->table >= 0)
+        return (size_t)piece->n * bytes_per_key(w, piece->table);
+    for (int64_t i = 0; i < piece->n; i++) {
+        uint64_t key = b->key[piece->first + i];
+
+        bytes += (size_t)fl_block_size(w->layout.param[key >> 32],
+                                       (int64_t)(key & UINT32_MAX)) *
+                 sizeof(float);
+    }
+    return bytes;
+}
+
+static void place_rows(fl_worker *w, const fl_slot *s, const fl_pull_request *r,
+                       const fl_pull_piece *piece, const float *row)
+{
+    const float ***to = (const float ***)s->keys[r->lane].at + piece->first;
+    int64_t dim = w->layout.table[piece->table]->dim;
+
+    for (int64_t i = 0; i < piece->n; i++, row += dim)
+        *to[i] = row;
+}
+
+/* Rows are used where they came, unless that is at an odd place. */
+static fleet_status aligned(fl_pull_request *r, const fl_msg *msg,
+                            const float **values)
+{
+    size_t bytes = 0;
+
+    for (int i = 0; i < r->n_piece; i++)
+        bytes += msg->column[i][VALUES].size;
+    FL_TRY(fl_grow(&r->aligned, &r->aligned_capacity, bytes / sizeof(float) + 1,
+                   sizeof(float)));
+    bytes = 0;
+    for (int i = 0; i < r->n_piece; i++) {
+        const fl_frame *f = &msg->column[i][VALUES];
+
+        values[i] = f->data;
+        if ((uintptr_t)f->data % sizeof(float) == 0)
+            continue;
+        memcpy(r->aligned + bytes, f->data, f->size);
+        values[i] = r->aligned + bytes;
+        bytes += f->size / sizeof(float);
+    }
+    return FLEET_OK;
+}
+
+static fleet_status check_answer(fl_worker *w, const fl_pull_request *r,
+                                 const fl_msg *msg)
+{
+    bool good = msg && msg->head.n_section == r->n_piece;
+
+    for (int i = 0; good && i < r->n_piece; i++)
+        good =
+            msg->section[i].n_key == (uint64_t)r->piece[i].n &&
+            msg->column[i][VALUES].size == expected_bytes(w, r, &r->piece[i]);
+    return good ? FLEET_OK
+                : fl_fail(FLEET_EFORMAT,
+                          "%s has answered a pull with something else",
+                          fl_client_lane_name(w->client, r->lane));
+}
+
+/* The version that the answers are of: one in sync, the latest in async. */
+static fleet_status note_version(fl_worker *w, const fl_pull_request *r,
+                                 const fl_msg *msg, int64_t *version)
+{
+    for (int i = 0; i < r->n_piece; i++) {
+        int64_t one = (int64_t)msg->section[i].version;
+
+        if (w->exchange.sync && *version >= 0 && one != *version)
+            return fl_fail(FLEET_EPEER, "%s has version %lld, others have %lld",
+                           fl_client_lane_name(w->client, r->lane),
+                           (long long)one, (long long)*version);
+        *version = one > *version ? one : *version;
+    }
+    return FLEET_OK;
+}
+
+static fleet_status place(fl_worker *w, fl_slot *s, fl_pull_request *r,
+                          int64_t *version)
+{
+    const fl_msg *msg = fl_client_answer(w->client, &r->request);
+    const float *values[FL_MSG_MOST_SECTION];
+
+    FL_TRY(check_answer(w, r, msg));
+    FL_TRY(note_version(w, r, msg, version));
+    FL_TRY(aligned(r, msg, values));
+    for (int i = 0; i < r->n_piece; i++) {
+        const fl_pull_piece *piece = &r->piece[i];
+        const char *from = (const char *)values[i];
+
+        if (piece->table >= 0)
+            place_rows(w, s, r, piece, values[i]);
+        for (int64_t j = 0; piece->table < 0 && j < piece->n; j++)
+            place_block(w, w->block[r->lane].key[piece->first + j], &from);
+    }
+    return FLEET_OK;
+}
+
+/* Wait for a slot's answers and put them where they belong. */
+fleet_status fl_worker_complete(fl_worker *w, int slot)
+{
+    fl_slot *s = &w->slot[slot];
+    int64_t version = -1;
+
+    if (!s->under_way || s->here)
+        return FLEET_OK;
+    for (int i = 0; i < s->n_request; i++) {
+        fl_request *one = &s->request[i]->request;
+
+        FL_TRY(fl_worker_wait(w, &one, 1, "pull"));
+    }
+    for (int i = 0; i < s->n_request; i++)
+        FL_TRY(place(w, s, s->request[i], &version));
+    if (version >= 0)
+        w->exchange.updates = version;
+    s->here = true;
+    return FLEET_OK;
+}
+
+static fleet_status worker_arrive(fl_exchange *x, int slot)
+{
+    return fl_worker_complete(worker_of(x), slot);
+}
+
+static fleet_status worker_refresh(fl_exchange *x)
+{
+    fl_worker *w = worker_of(x);
+
+    FL_TRY(fl_worker_settle(w));
+    FL_TRY(fl_worker_pull_dense(w, false));
+    return fl_worker_complete(w, DENSE_SLOT);
+}
+
+/* --- life
+ * ------------------------------------------------------------------------ */
+
+static const fl_exchange_class methods = {
+    .pull = worker_pull,
+    .arrive = worker_arrive,
+    .drop = worker_drop,
+    .push = fl_worker_push,
+    .end_pass = fl_worker_end_pass,
+    .refresh = worker_refresh,
+};
+
+static void set_owners(fl_worker *w, int n_server, const int *lanes)
+{
+    int lane = 0;
+
+    for (int s = 0; s < n_server; s++)
+        for (int i = 0; i < lanes[s]; i++, lane++) {
+            fl_buckets b = fl_lane_buckets(s, n_server, i, lanes[s]);
+
+            for (int k = b.first; k < b.end; k++)
+                w->owner[k] = (uint16_t)lane;
+        }
+    w->n_lane = lane;
+}
+
+static int64_t all_blocks(const fl_keep *l)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < l->n_param; i++)
+        n += fl_blocks_of(l->param[i]);
+    return n;
+}
+
+static void list_blocks(fl_worker *w)
+{
+    for (int i = 0; i < w->layout.n_param; i++)
+        for (int64_t b = 0; b < fl_blocks_of(w->layout.param[i]); b++) {
+            int bucket = fl_block_bucket(w->layout.param[i], b);
+            fl_lane_blocks *lane = &w->block[w->owner[bucket]];
+
+            lane->key[lane->n++] = (uint64_t)i << 32 | (uint64_t)b;
+        }
+}
+
+static fleet_status make_keys(const fl_worker *w, fl_lane_keys **keys)
+{
+    FL_TRY(FL_NEW(keys, (size_t)w->n_lane * sizeof **keys));
+    for (int i = 0; i < w->n_lane; i++)
+        FL_TRY(FL_NEW(&(*keys)[i].first, ((size_t)w->layout.n_table + 1) *
+                                             sizeof *(*keys)[i].first));
+    return FLEET_OK;
+}
+
+static fleet_status make_arrays(fl_worker *w)
+{
+    size_t blocks = (size_t)all_blocks(&w->layout) + 1;
+
+    FL_TRY(FL_NEW(&w->block, (size_t)w->n_lane * sizeof *w->block));
+    FL_TRY(FL_NEW(&w->push, (size_t)w->n_lane * sizeof *w->push));
+    FL_TRY(FL_NEW(&w->push_block, blocks * sizeof *w->push_block));
+    FL_TRY(FL_NEW(&w->push_grad, blocks * sizeof *w->push_grad));
+    for (int i = 0; i < w->n_lane; i++)
+        FL_TRY(FL_NEW(&w->block[i].key, blocks * sizeof *w->block[i].key));
+    for (int i = 0; i <= FL_N_SLOT; i++)
+        FL_TRY(make_keys(w, &w->slot[i].keys));
+    return make_keys(w, &w->push_keys);
+}
+
+fleet_status fl_worker_init(fl_worker *w, fl_client *client,
+                            const fl_worker_host *host, fl_store *store,
+                            int n_server, const int *lanes, bool sync)
+{
+    fleet_status status;
+
+    *w = (fl_worker){.exchange = {.methods = &methods, .sync = sync},
+                     .client = client,
+                     .host = *host};
+    set_owners(w, n_server, lanes);
+    status = fl_keep_make(&w->layout, store, n_server);
+    if (status == FLEET_OK)
+        status = make_arrays(w);
+    if (status != FLEET_OK) {
+        fl_worker_done(w);
+        return status;
+    }
+    list_blocks(w);
+    return FLEET_OK;
+}
+
+static void keys_done(fl_lane_keys *keys, int n)
+{
+    for (int i = 0; keys && i < n; i++) {
+        fl_free(keys[i].key);
+        fl_free(keys[i].at);
+        fl_free(keys[i].first);
+    }
+    fl_free(keys);
+}
+
+static void slot_done(fl_worker *w, fl_slot *s)
+{
+    drop_slot(w, s);
+    for (size_t i = 0; i < s->n_made; i++) {
+        fl_request_done(&s->request[i]->request);
+        fl_free(s->request[i]->aligned);
+        fl_free(s->request[i]);
+    }
+    fl_free(s->request);
+    keys_done(s->keys, w->n_lane);
+}
+
+void fl_worker_done(fl_worker *w)
+{
+    for (int i = 0; i <= FL_N_SLOT; i++)
+        slot_done(w, &w->slot[i]);
+    for (int i = 0; i < w->n_lane; i++) {
+        if (w->push) {
+            fl_client_cancel(w->client, &w->push[i]);
+            fl_request_done(&w->push[i]);
+        }
+        if (w->block)
+            fl_free(w->block[i].key);
+    }
+    keys_done(w->push_keys, w->n_lane);
+    fl_free(w->push);
+    fl_free(w->block);
+    fl_free(w->push_block);
+    fl_free(w->push_grad);
+    fl_keep_done(&w->layout);
+    *w = (fl_worker){0};
+}

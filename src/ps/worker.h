@@ -1,0 +1,118 @@
+/* worker.h - a worker's exchange with its servers: which keys and blocks go to
+ * which lane, what comes back, in the words of client.h. It waits through its
+ * host alone, which is sockets (link.h) or a simulator.
+ */
+#ifndef FL_PS_WORKER_H
+#define FL_PS_WORKER_H
+
+#include "ps/client.h"
+#include "ps/keep.h"
+#include "runtime/exchange.h"
+
+/* Keys of one lane, and for each where its row comes from or goes to. */
+typedef struct fl_lane_keys {
+    uint64_t *key;
+    void *at; /* const float ** to set (pull), const float * (push) */
+    int64_t n;
+    size_t key_capacity, at_capacity;
+    int64_t *first; /* by table: where its keys begin; n_table + 1 */
+} fl_lane_keys;
+
+/* A part of a section that a pull asks for. */
+typedef struct fl_pull_piece {
+    int table; /* -1: dense */
+    int64_t first, n;
+} fl_pull_piece;
+
+typedef struct fl_pull_request {
+    fl_request request;
+    int lane;
+    fl_pull_piece piece[FL_MSG_MOST_SECTION];
+    int n_piece;
+    size_t bytes;   /* that it will bring */
+    float *aligned; /* rows that did not come aligned */
+    size_t aligned_capacity;
+} fl_pull_request;
+
+typedef struct fl_slot {
+    bool under_way, here, dense;
+    fl_pull_request **request;
+    int n_request;
+    size_t n_made, request_capacity; /* made ones are used again */
+    fl_lane_keys *keys;              /* by lane */
+} fl_slot;
+
+/* Blocks of a lane: param << 32 | block. */
+typedef struct fl_lane_blocks {
+    uint64_t *key;
+    int n;
+} fl_lane_blocks;
+
+typedef struct fl_worker_host {
+    void *arg;
+    /* Wait until something may have happened: packets given to the client,
+     * ticks done. */
+    void (*wait)(void *arg);
+    int64_t (*now_ms)(void *arg);
+} fl_worker_host;
+
+typedef struct fl_worker {
+    fl_exchange exchange; /* first: a worker is an exchange */
+    fl_client *client;
+    fl_worker_host host;
+    fl_keep layout;
+    int n_lane;                  /* of all servers */
+    uint16_t owner[FL_N_BUCKET]; /* lane by bucket */
+    fl_lane_blocks *block;       /* by lane */
+    fl_slot slot[FL_N_SLOT + 1]; /* the last one for dense weights alone */
+    fl_request *push;            /* by lane */
+    fl_lane_keys *push_keys;     /* by lane */
+    uint64_t *push_block;        /* of the lane that is being written */
+    const float **push_grad;
+    bool pushed; /* push[] is under way, or was not looked at */
+    uint64_t step, reduced;
+    bool in_pass; /* something was pushed since the last pass */
+} fl_worker;
+
+/* After the lanes are known: owner and block are filled by lane's buckets. */
+fleet_status fl_worker_init(fl_worker *w, fl_client *client,
+                            const fl_worker_host *host, fl_store *store,
+                            int n_server, const int *lanes, bool sync);
+void fl_worker_done(fl_worker *w);
+
+/* Numbers of all workers: how 0 sum, 1 max, 2 min; n 0 is a barrier. */
+fleet_status fl_worker_reduce(fl_worker *w, int how, double *x, int n);
+
+/* Wait for all workers; a pass under way ends. */
+fleet_status fl_worker_barrier(fl_worker *w);
+
+/* What the worker has to say is said, and it is part of nothing any more. */
+fleet_status fl_worker_leave(fl_worker *w);
+
+/* Have every lane do something at this point of the stream: op SAVE or LOAD;
+ * text by lane. answer[lane] gets what each says, for fl_free(). */
+fleet_status fl_worker_act(fl_worker *w, fl_msg_op op, const char *text,
+                           char **answer);
+
+/* The sum over all rows of a table (params_hash), and how many there are. */
+fleet_status fl_worker_hash(fl_worker *w, int table, uint64_t *sum,
+                            uint64_t *rows);
+
+/* --- between worker*.c -----------------------------------------------------
+ */
+
+fleet_status fl_worker_wait(fl_worker *w, fl_request *const *r, int n,
+                            const char *what);
+fleet_status fl_worker_settle(fl_worker *w); /* the last push is through */
+fleet_status fl_worker_push(fl_exchange *x, const fl_push *p);
+fleet_status fl_worker_end_pass(fl_exchange *x, double *sum, int n);
+fleet_status fl_worker_pull_dense(fl_worker *w, bool ahead);
+fleet_status fl_worker_complete(fl_worker *w, int slot);
+fleet_status fl_lane_keys_room(fl_lane_keys *k, int64_t n);
+
+static inline int64_t fl_worker_now(const fl_worker *w)
+{
+    return w->host.now_ms(w->host.arg);
+}
+
+#endif

@@ -1,0 +1,178 @@
+/* worker_job.c - what a worker does besides pulls and pushes: the ends of
+ * passes, numbers of all workers, saves, hashes, the farewell. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "ps/worker.h"
+
+enum { VALUES = 3, BYTES = 5 };
+
+/* A step of the stream without a gradient, to every lane: not waited for. */
+static fleet_status send_step(fl_worker *w, uint16_t flags, fl_msg_op op,
+                              const char *text)
+{
+    FL_TRY(fl_client_status(w->client));
+    FL_TRY(fl_worker_settle(w));
+    w->step++;
+    w->pushed = true;
+    for (int i = 0; i < w->n_lane; i++) {
+        fl_msg_writer writer;
+
+        fl_request_clear(&w->push[i]);
+        fl_client_begin(w->client, &w->push[i], &writer, FL_MSG_STEP, w->step,
+                        flags | FL_MSG_END_OF_STEP);
+        if (text)
+            fl_msg_text(&writer, op, text);
+        FL_TRY(fl_client_add(w->client, &w->push[i], &writer));
+    }
+    for (int i = 0; i < w->n_lane; i++)
+        fl_client_send(w->client, &w->push[i], i, fl_worker_now(w));
+    return FLEET_OK;
+}
+
+/* --- numbers of all workers
+ * ------------------------------------------------------ */
+
+static fleet_status send_numbers(fl_worker *w, fl_request *r, int how,
+                                 const double *x, int n)
+{
+    fl_msg_writer writer;
+    void *values;
+
+    fl_client_begin(w->client, r, &writer, FL_MSG_REDUCE, ++w->reduced, 0);
+    fl_msg_section(&writer, FL_OP_REDUCE, (uint32_t)how);
+    values = fl_msg_column(&writer, FL_COLUMN_VALUES, (size_t)n * sizeof *x);
+    if (values && n > 0)
+        memcpy(values, x, (size_t)n * sizeof *x);
+    FL_TRY(fl_client_add(w->client, r, &writer));
+    fl_client_send(w->client, r, 0, fl_worker_now(w));
+    return FLEET_OK;
+}
+
+static fleet_status take_numbers(fl_worker *w, fl_request *r, double *x, int n)
+{
+    const fl_msg *msg;
+
+    FL_TRY(fl_worker_wait(w, &r, 1, "sum over workers"));
+    msg = fl_client_answer(w->client, r);
+    if (!msg || msg->head.n_section != 1 ||
+        msg->column[0][VALUES].size != (size_t)n * sizeof *x)
+        return fl_fail(FLEET_EFORMAT,
+                       "%s has answered a sum with something "
+                       "else",
+                       fl_client_lane_name(w->client, 0));
+    if (n > 0)
+        memcpy(x, msg->column[0][VALUES].data, (size_t)n * sizeof *x);
+    return FLEET_OK;
+}
+
+fleet_status fl_worker_reduce(fl_worker *w, int how, double *x, int n)
+{
+    fl_request r = {0};
+    fleet_status status = fl_client_status(w->client);
+
+    if (status == FLEET_OK)
+        status = send_numbers(w, &r, how, x, n);
+    if (status == FLEET_OK)
+        status = take_numbers(w, &r, x, n);
+    fl_client_cancel(w->client, &r);
+    fl_request_done(&r);
+    return status;
+}
+
+/* --- passes
+ * ------------------------------------------------------------------------ */
+
+fleet_status fl_worker_end_pass(fl_exchange *x, double *sum, int n)
+{
+    fl_worker *w = (fl_worker *)(void *)x;
+
+    FL_TRY(send_step(w, FL_MSG_PASS_END, 0, NULL));
+    w->in_pass = false;
+    FL_TRY(fl_worker_reduce(w, 0, sum, n));
+    return x->methods->refresh(x); /* waits for the pass's end, too */
+}
+
+fleet_status fl_worker_barrier(fl_worker *w)
+{
+    double none = 0;
+
+    if (w->exchange.sync && w->in_pass)
+        return fl_worker_end_pass(&w->exchange, &none, 0);
+    FL_TRY(fl_worker_settle(w));
+    return fl_worker_reduce(w, 0, &none, 0);
+}
+
+fleet_status fl_worker_leave(fl_worker *w)
+{
+    FL_TRY(send_step(w, FL_MSG_LEAVE, 0, NULL));
+    return fl_worker_settle(w);
+}
+
+/* --- acts
+ * ---------------------------------------------------------------------------
+ */
+
+fleet_status fl_worker_act(fl_worker *w, fl_msg_op op, const char *text,
+                           char **answer)
+{
+    FL_TRY(send_step(w, FL_MSG_ACT, op, text));
+    FL_TRY(fl_worker_settle(w));
+    for (int i = 0; answer && i < w->n_lane; i++) {
+        const fl_msg *msg = fl_client_answer(w->client, &w->push[i]);
+
+        answer[i] = msg ? fl_msg_get_text(msg, FL_OP_TEXT) : NULL;
+        if (!answer[i])
+            return fl_fail(FLEET_EFORMAT, "%s has not said what it did",
+                           fl_client_lane_name(w->client, i));
+    }
+    return FLEET_OK;
+}
+
+static fleet_status ask_hash(fl_worker *w, fl_request *r, int lane, int table)
+{
+    fl_msg_writer writer;
+
+    fl_client_begin(w->client, r, &writer, FL_MSG_ASK, 0, 0);
+    fl_msg_section(&writer, FL_OP_HASH, (uint32_t)table);
+    FL_TRY(fl_client_add(w->client, r, &writer));
+    fl_client_send(w->client, r, lane, fl_worker_now(w));
+    return FLEET_OK;
+}
+
+static fleet_status take_hash(fl_worker *w, fl_request *r, uint64_t *sum,
+                              uint64_t *rows)
+{
+    const fl_msg *msg;
+    uint64_t both[2];
+
+    FL_TRY(fl_worker_wait(w, &r, 1, "params_hash"));
+    msg = fl_client_answer(w->client, r);
+    if (!msg || msg->head.n_section != 1 ||
+        msg->column[0][BYTES].size != sizeof both)
+        return fl_fail(FLEET_EFORMAT, "%s has sent no hash",
+                       fl_client_lane_name(w->client, r->lane));
+    memcpy(both, msg->column[0][BYTES].data, sizeof both);
+    *sum += both[0];
+    *rows += both[1];
+    return FLEET_OK;
+}
+
+fleet_status fl_worker_hash(fl_worker *w, int table, uint64_t *sum,
+                            uint64_t *rows)
+{
+    fl_request *r = fl_alloc_array((size_t)w->n_lane, sizeof *r);
+    fleet_status status = r ? fl_worker_settle(w) : FLEET_ENOMEM;
+
+    *sum = *rows = 0;
+    for (int i = 0; status == FLEET_OK && i < w->n_lane; i++)
+        status = ask_hash(w, &r[i], i, table);
+    for (int i = 0; status == FLEET_OK && i < w->n_lane; i++)
+        status = take_hash(w, &r[i], sum, rows);
+    for (int i = 0; r && i < w->n_lane; i++) {
+        fl_client_cancel(w->client, &r[i]);
+        fl_request_done(&r[i]);
+    }
+    fl_free(r);
+    return status;
+}

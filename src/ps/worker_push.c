@@ -1,0 +1,407 @@
+/* worker_push.c - pushes: gradients packed for each lane, in pieces, and in
+ * sync the wait for the update; see worker.h. */
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "ps/worker.h"
+#include "runtime/simd.h"
+
+enum { KEYS = 1, VALUES = 3 };
+
+/* --- sharing out
+ * ---------------------------------------------------------------- */
+
+static int64_t rows_of(const fl_push_rows *t)
+{
+    int64_t n = 0;
+
+    for (int p = 0; p < FL_N_PART; p++)
+        n += t->part[p].n;
+    return n;
+}
+
+static fleet_status share_out(fl_worker *w, const fl_push_rows *t)
+{
+    int64_t most = rows_of(t);
+
+    for (int l = 0; l < w->n_lane; l++)
+        FL_TRY(fl_lane_keys_room(&w->push_keys[l], w->push_keys[l].n + most));
+    for (int p = 0; p < FL_N_PART; p++) {
+        const fl_push_part *part = &t->part[p];
+
+        for (int64_t i = 0; i < part->n; i++) {
+            uint64_t key = part->key[part->which ? part->which[i] : i];
+            int lane = w->n_lane == 1 ? 0 : w->owner[fl_bucket_of(fl_mix(key))];
+            fl_lane_keys *k = &w->push_keys[lane];
+
+            k->key[k->n] = key;
+            ((const float **)k->at)[k->n++] = part->grad[i];
+        }
+    }
+    return FLEET_OK;
+}
+
+static fleet_status share_out_all(fl_worker *w, const fl_push *p)
+{
+    for (int l = 0; l < w->n_lane; l++)
+        w->push_keys[l].n = 0;
+    for (int t = 0; t < w->layout.n_table; t++) {
+        for (int l = 0; l < w->n_lane; l++)
+            w->push_keys[l].first[t] = w->push_keys[l].n;
+        for (int i = 0; i < p->n_table; i++)
+            if (p->table[i].rows == w->layout.table[t])
+                FL_TRY(share_out(w, &p->table[i]));
+    }
+    for (int l = 0; l < w->n_lane; l++)
+        w->push_keys[l].first[w->layout.n_table] = w->push_keys[l].n;
+    return FLEET_OK;
+}
+
+/* --- packing
+ * --------------------------------------------------------------------- */
+
+typedef struct packing {
+    fl_worker *w;
+    const fl_push *push;
+    int lane;
+    uint16_t flags;
+    size_t bytes; /* in the piece that is being written */
+    bool open;
+    fl_msg_writer writer;
+} packing;
+
+static fl_request *request_of(packing *a)
+{
+    return &a->w->push[a->lane];
+}
+
+static void begin_piece(packing *a)
+{
+    fl_client_begin(a->w->client, request_of(a), &a->writer, FL_MSG_STEP,
+                    a->w->step, 0);
+    a->bytes = 0;
+    a->open = true;
+}
+
+static fleet_status end_piece(packing *a)
+{
+    a->open = false;
+    return fl_client_add(a->w->client, request_of(a), &a->writer);
+}
+
+/* A section for so many bytes of values, in this piece or the next. */
+static fleet_status begin_section(packing *a, fl_msg_op op, int table, int n,
+                                  size_t bytes)
+{
+    fl_section *s;
+
+    if (a->open && (a->bytes + bytes > FL_MSG_PIECE_BYTES ||
+                    a->writer.n_section >= FL_MSG_MOST_SECTION - 1))
+        FL_TRY(end_piece(a));
+    if (!a->open)
+        begin_piece(a);
+    s = fl_msg_section(&a->writer, op, (uint32_t)table);
+    if (s) {
+        s->n_key = (uint32_t)n;
+        s->version = (uint64_t)a->w->exchange.updates;
+        s->learning_rate = a->push->learning_rate;
+        s->n_batch = (uint32_t)a->push->n_batch;
+    }
+    a->bytes += bytes;
+    return a->writer.status;
+}
+
+static fleet_status pack_rows(packing *a, int table, const uint64_t *key,
+                              const float *const *grad, int64_t n)
+{
+    int64_t dim = a->w->layout.table[table]->dim;
+    size_t bytes = (size_t)(n * dim) * sizeof(float);
+    void *keys;
+    float *values;
+
+    FL_TRY(begin_section(a, FL_OP_ROWS, table, (int)n, bytes));
+    keys = fl_msg_column(&a->writer, FL_COLUMN_KEYS, (size_t)n * sizeof *key);
+    values = fl_msg_column(&a->writer, FL_COLUMN_VALUES, bytes);
+    if (!keys || !values)
+        return a->writer.status;
+    memcpy(keys, key, (size_t)n * sizeof *key);
+    fl_simd_best()->gather(&(fl_gather_args){.out = (float *[]){values},
+                                             .ld = (int64_t[]){dim},
+                                             .row = grad,
+                                             .n = n,
+                                             .n_lane = 1,
+                                             .dim = dim});
+    return FLEET_OK;
+}
+
+static fleet_status pack_table(packing *a, int table)
+{
+    const fl_lane_keys *k = &a->w->push_keys[a->lane];
+    int64_t dim = a->w->layout.table[table]->dim;
+    int64_t most = FL_MSG_PIECE_BYTES / (dim * (int64_t)sizeof(float));
+    int64_t end = k->first[table + 1];
+
+    most = most < 1 ? 1 : most;
+    for (int64_t i = k->first[table]; i < end; i += most)
+        FL_TRY(pack_rows(a, table, k->key + i, (const float **)k->at + i,
+                         end - i < most ? end - i : most));
+    return FLEET_OK;
+}
+
+/* The lane's blocks of what is pushed: w->push_block and push_grad. */
+static int list_blocks(packing *a)
+{
+    fl_worker *w = a->w;
+    int n = 0;
+
+    for (int i = 0; i < a->push->n_param; i++) {
+        const fl_push_param *p = &a->push->param[i];
+        int number = fl_keep_param(&w->layout, p->param->name);
+
+        for (int64_t b = 0; b < fl_blocks_of(p->param); b++) {
+            if (w->owner[fl_block_bucket(p->param, b)] != a->lane)
+                continue;
+            w->push_block[n] = (uint64_t)number << 32 | (uint64_t)b;
+            w->push_grad[n++] = p->grad + b * FL_BLOCK;
+        }
+    }
+    return n;
+}
+
+static size_t block_bytes(const fl_worker *w, uint64_t key)
+{
+    return (size_t)fl_block_size(w->layout.param[key >> 32],
+                                 (int64_t)(key & UINT32_MAX)) *
+           sizeof(float);
+}
+
+static fleet_status pack_blocks(packing *a, int first, int n)
+{
+    const fl_worker *w = a->w;
+    size_t bytes = 0;
+    uint64_t *keys;
+    char *values;
+
+    for (int i = first; i < first + n; i++)
+        bytes += block_bytes(w, w->push_block[i]);
+    FL_TRY(begin_section(a, FL_OP_DENSE, 0, n, bytes));
+    keys = fl_msg_column(&a->writer, FL_COLUMN_KEYS, (size_t)n * sizeof *keys);
+    values = fl_msg_column(&a->writer, FL_COLUMN_VALUES, bytes);
+    for (int i = 0; keys && values && i < n; i++) {
+        size_t one = block_bytes(w, w->push_block[first + i]);
+
+        keys[i] = w->push_block[first + i];
+        memcpy(values, w->push_grad[first + i], one);
+        values += one;
+    }
+    return a->writer.status;
+}
+
+static fleet_status pack_dense(packing *a)
+{
+    enum { MOST = FL_MSG_PIECE_BYTES / (FL_BLOCK * sizeof(float)) };
+    int n = list_blocks(a);
+
+    for (int i = 0; i < n; i += MOST)
+        FL_TRY(pack_blocks(a, i, n - i < MOST ? n - i : MOST));
+    return FLEET_OK;
+}
+
+/* The last piece says that it is, and of how many batches the step is. */
+static fleet_status close_step(packing *a)
+{
+    fl_section *s;
+
+    FL_TRY(begin_section(a, FL_OP_CLIP, 0, 0, 0));
+    s = &a->writer.section[a->writer.n_section - 1];
+    s->learning_rate = a->push->clip;
+    a->writer.head.flags = FL_MSG_END_OF_STEP;
+    return end_piece(a);
+}
+
+static fleet_status pack_lane(packing *a)
+{
+    fl_request_clear(request_of(a));
+    FL_TRY(pack_dense(a));
+    for (int i = 0; i < a->w->layout.n_table; i++)
+        FL_TRY(pack_table(a, i));
+    return close_step(a);
+}
+
+/* --- the update
+ * ------------------------------------------------------------------- */
+
+static fleet_status wait_for_lanes(fl_worker *w, const char *what)
+{
+    for (int i = 0; i < w->n_lane; i++) {
+        fl_request *one = &w->push[i];
+
+        if (one->state != FL_REQUEST_IDLE)
+            FL_TRY(fl_worker_wait(w, &one, 1, what));
+    }
+    return FLEET_OK;
+}
+
+fleet_status fl_worker_settle(fl_worker *w)
+{
+    if (!w->pushed)
+        return FLEET_OK;
+    FL_TRY(wait_for_lanes(w, "push"));
+    w->pushed = false;
+    return FLEET_OK;
+}
+
+/* Squares by block and bucket, in the order of runtime/clip.c. */
+typedef struct norms {
+    double *sum;
+    int64_t *first; /* by item: parameters, then tables */
+    int64_t n;
+} norms;
+
+static fleet_status make_norms(const fl_worker *w, norms *all)
+{
+    const fl_keep *l = &w->layout;
+    int n = l->n_param + l->n_table;
+
+    FL_TRY(FL_NEW(&all->first, (size_t)(n + 1) * sizeof *all->first));
+    for (int i = 0; i < n; i++) {
+        all->first[i] = all->n;
+        all->n += i < l->n_param ? fl_blocks_of(l->param[i]) : FL_N_BUCKET;
+    }
+    all->first[n] = all->n;
+    return FL_NEW(&all->sum, (size_t)all->n * sizeof *all->sum);
+}
+
+static fleet_status take_norms(fl_worker *w, int lane, norms *all)
+{
+    const fl_msg *msg = fl_client_answer(w->client, &w->push[lane]);
+    int items = w->layout.n_param + w->layout.n_table;
+    const char *keys, *values;
+
+    if (!msg || msg->head.n_section != 1 || msg->section[0].op != FL_OP_NORMS ||
+        msg->column[0][VALUES].size != msg->section[0].n_key * sizeof(double))
+        return fl_fail(FLEET_EFORMAT, "%s has sent no norms",
+                       fl_client_lane_name(w->client, lane));
+    keys = msg->column[0][KEYS].data;
+    values = msg->column[0][VALUES].data;
+    for (uint32_t i = 0; i < msg->section[0].n_key; i++) {
+        uint64_t key;
+        int64_t at;
+
+        memcpy(&key, keys + i * sizeof key, sizeof key);
+        if (key >> 32 >= (uint64_t)items)
+            return fl_fail(FLEET_EFORMAT, "a norm of nothing");
+        at = all->first[key >> 32] + (int64_t)(key & UINT32_MAX);
+        if (at >= all->first[(key >> 32) + 1])
+            return fl_fail(FLEET_EFORMAT, "a norm of nothing");
+        memcpy(&all->sum[at], values + i * sizeof(double), sizeof(double));
+    }
+    return FLEET_OK;
+}
+
+static fleet_status clip_factor(fl_worker *w, float *factor)
+{
+    double most = (double)w->layout.store->optimizer->clip_norm, sum = 0, norm;
+    norms all = {0};
+    fleet_status status = make_norms(w, &all);
+
+    for (int i = 0; i < w->n_lane && status == FLEET_OK; i++)
+        status = take_norms(w, i, &all);
+    for (int64_t i = 0; status == FLEET_OK && i < all.n; i++)
+        sum += all.sum[i];
+    norm = sqrt(sum);
+    *factor = norm > most ? (float)(most / norm) : 1.0f;
+    fl_free(all.first);
+    fl_free(all.sum);
+    return status;
+}
+
+static fleet_status send_clip(fl_worker *w, int lane, float factor)
+{
+    fl_request *r = &w->push[lane];
+    fl_msg_writer writer;
+    fl_section *s;
+
+    fl_request_clear(r);
+    fl_client_begin(w->client, r, &writer, FL_MSG_CLIP, w->step, 0);
+    s = fl_msg_section(&writer, FL_OP_CLIP, 0);
+    if (s)
+        s->learning_rate = factor;
+    FL_TRY(fl_client_add(w->client, r, &writer));
+    fl_client_send(w->client, r, lane, fl_worker_now(w));
+    return FLEET_OK;
+}
+
+/* A lane that has applied the step already says with which factor: another
+ * worker was faster. */
+static bool known_factor(fl_worker *w, float *factor)
+{
+    for (int i = 0; i < w->n_lane; i++) {
+        const fl_msg *msg = fl_client_answer(w->client, &w->push[i]);
+
+        if (msg && msg->head.status == FL_ANSWER_OK &&
+            msg->head.n_section == 1 && msg->section[0].op == FL_OP_CLIP) {
+            *factor = msg->section[0].learning_rate;
+            return true;
+        }
+    }
+    return false;
+}
+
+static fleet_status clip_together(fl_worker *w)
+{
+    float factor;
+    bool any = false;
+
+    for (int i = 0; i < w->n_lane; i++)
+        any = any || w->push[i].status == FL_ANSWER_NORMS;
+    if (!any)
+        return FLEET_OK;
+    if (!known_factor(w, &factor))
+        FL_TRY(clip_factor(w, &factor));
+    for (int i = 0; i < w->n_lane; i++)
+        if (w->push[i].status == FL_ANSWER_NORMS)
+            FL_TRY(send_clip(w, i, factor));
+    return wait_for_lanes(w, "clip");
+}
+
+/* The weights of the next version, and what was asked ahead. */
+static fleet_status finish_update(fl_worker *w)
+{
+    bool dense = false;
+
+    for (int i = 0; i < FL_N_SLOT; i++) {
+        const fl_slot *s = &w->slot[i];
+
+        dense = dense || (s->under_way && !s->here && s->dense);
+    }
+    if (!dense)
+        FL_TRY(fl_worker_pull_dense(w, true));
+    FL_TRY(wait_for_lanes(w, "push"));
+    FL_TRY(clip_together(w));
+    w->pushed = false;
+    for (int i = 0; i <= FL_N_SLOT; i++)
+        FL_TRY(fl_worker_complete(w, i));
+    return FLEET_OK;
+}
+
+fleet_status fl_worker_push(fl_exchange *x, const fl_push *p)
+{
+    fl_worker *w = (fl_worker *)(void *)x;
+    packing a = {.w = w, .push = p};
+
+    FL_TRY(fl_client_status(w->client));
+    FL_TRY(fl_worker_settle(w));
+    FL_TRY(share_out_all(w, p));
+    w->step++;
+    w->pushed = w->in_pass = true;
+    for (a.lane = 0; a.lane < w->n_lane; a.lane++)
+        FL_TRY(pack_lane(&a));
+    for (int i = 0; i < w->n_lane; i++)
+        fl_client_send(w->client, &w->push[i], i, fl_worker_now(w));
+    if (x->sync)
+        return finish_update(w);
+    x->updates++;
+    return FLEET_OK;
+}

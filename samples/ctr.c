@@ -1,10 +1,15 @@
 /* ctr.c - will a person earn more than 50,000 dollars? Click-through models on
  * the Adult census data.
  *
- *   bin/ctr [wide_deep|ctr_dnn|deepfm [FOLDER [EPOCHS [SAVE]]]]
+ *   bin/ctr [--async] [wide_deep|ctr_dnn|deepfm [FOLDER [EPOCHS [SAVE]]]]
  *
  * FOLDER has adult.data.gz and adult.test.first13025.gz; the default is
- * libfleet's own copy. SAVE is where the model goes for bin/predict. */
+ * libfleet's own copy. SAVE is where the model goes for bin/predict. The same
+ * program is a worker or a server of a job, as the environment says:
+ *
+ *   bin/fleetrun --server_num 2 --worker_num 2 bin/ctr wide_deep
+ *
+ * Workers then take their steps together, with --async each for itself. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +28,7 @@
 
 typedef struct scene {
     const char *name, *folder, *save;
-    int epochs;
+    int epochs, a_sync;
     fleet *fleet;
     fleet_program *program;
     fleet_model model;
@@ -60,7 +65,7 @@ static fleet_status minimize(scene *s)
     fleet_distributed_strategy strategy = FLEET_DISTRIBUTED_STRATEGY_INIT;
     fleet_optimizer *optimizer = fleet_adam(s->fleet, 1e-3f, NULL);
 
-    strategy.a_sync = 0;
+    strategy.a_sync = s->a_sync; /* it has an effect where servers are */
     optimizer = fleet_distributed_optimizer(s->fleet, optimizer, &strategy);
     return fleet_minimize(optimizer, s->model.loss);
 }
@@ -135,7 +140,12 @@ static fleet_status run(scene *s)
 
 int main(int argc, char **argv)
 {
-    scene s = {.name = argc > 1 ? argv[1] : "wide_deep",
+    int a_sync = argc > 1 && strcmp(argv[1], "--async") == 0;
+
+    argc -= a_sync;
+    argv += a_sync;
+    scene s = {.a_sync = a_sync,
+               .name = argc > 1 ? argv[1] : "wide_deep",
                .folder = argc > 2 ? argv[2] : "samples/data/adult",
                .epochs = argc > 3 ? atoi(argv[3]) : 5,
                .save = argc > 4 ? argv[4] : NULL};

@@ -1,12 +1,17 @@
 /* mlp.c - a multi-layer perceptron on Fashion-MNIST, from the bare layers.
  *
- *   bin/mlp [FOLDER [EPOCHS]]
+ *   bin/mlp [--async] [FOLDER [EPOCHS]]
  *
  * FOLDER has the four .gz files of MNIST's kind; the default is that of
  * Debian's package dataset-fashion-mnist. The program stays as it is when
- * servers or other workers join: who it is comes from the environment. */
+ * servers or other workers join: who it is comes from the environment.
+ *
+ *   bin/fleetrun --server_num 1 --worker_num 2 bin/mlp
+ *
+ * Workers then take their steps together, with --async each for itself. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <fleet/fleet.h>
 
@@ -21,6 +26,7 @@ enum { PIXELS = 28 * 28, CLASSES = 10, BATCH = 128 };
     } while (0)
 
 typedef struct scene {
+    int a_sync;
     fleet *fleet;
     fleet_program *program;
     fleet_model model;
@@ -52,8 +58,7 @@ static fleet_status minimize(scene *s)
     fleet_distributed_strategy strategy = FLEET_DISTRIBUTED_STRATEGY_INIT;
     fleet_optimizer *optimizer = fleet_adam(s->fleet, 1e-3f, NULL);
 
-    strategy.a_sync =
-        0; /* with servers: every step averaged over the workers */
+    strategy.a_sync = s->a_sync; /* it has an effect where servers are */
     optimizer = fleet_distributed_optimizer(s->fleet, optimizer, &strategy);
     return fleet_minimize(optimizer, s->model.loss);
 }
@@ -137,7 +142,10 @@ static fleet_status run(scene *s, const char *folder, int epochs)
 int main(int argc, char **argv)
 {
     const char *folder = "/usr/share/datasets/fashion-mnist";
-    scene s = {0};
+    scene s = {.a_sync = argc > 1 && strcmp(argv[1], "--async") == 0};
+
+    argc -= s.a_sync;
+    argv += s.a_sync;
     fleet_status status =
         run(&s, argc > 1 ? argv[1] : folder, argc > 2 ? atoi(argv[2]) : 10);
 

@@ -270,8 +270,10 @@ static fleet_status bind_lane(fl_server *s, lane_runner *r)
 {
     char address[FL_ADDRESS_SIZE], bound[FL_ADDRESS_SIZE];
     char ipc[FL_ADDRESS_SIZE] = "", path[FL_ADDRESS_SIZE + 8];
+    fl_address named;
 
-    lane_address(s, r->number, address);
+    lane_address(s, r->number, named);
+    FL_TRY(fl_address_resolve(named, address));
     FL_TRY(fl_socket_listen(&r->socket));
     FL_TRY(fl_socket_bind(r->socket, address,
                           r->number == 0 ? s->o.listen_fd : -1, bound));

@@ -18,7 +18,7 @@ static fleet_status over_workers(const fleet *f, const char *call, join how,
                        call, (long long)n, (int)MOST_NUMBERS);
     if (!f->link)
         return FLEET_OK; /* of one worker, it is what it is */
-    return fl_link_reduce(f->link, how, x, (int)n);
+    return fl_link_reduce(f->link, (int)how, x, (int)n);
 }
 
 /* Two histograms, as numbers that can be added up. */

@@ -43,6 +43,10 @@ typedef char fl_address[FL_ADDRESS_SIZE];
 fleet_status fl_socket_bind(fl_socket *s, const char *address, int fd,
                             char bound[FL_ADDRESS_SIZE]);
 
+/* An address with a number in place of its host's name: what can be bound.
+ * Others stay as they are. FLEET_EIO: nobody knows that name. */
+fleet_status fl_address_resolve(const char *address, fl_address numeric);
+
 /* --- connected -------------------------------------------------------------
  */
 

@@ -64,19 +64,35 @@ uint64_t fl_nonce(void)
     return fl_hash(parts, sizeof parts, 0);
 }
 
-fleet_status fl_private_folder(char path[64])
+static bool is_private(const char *path)
 {
-    snprintf(path, 64, "/tmp/libfleet-XXXXXX");
-    if (mkdtemp(path))
+    struct stat s;
+
+    return lstat(path, &s) == 0 && S_ISDIR(s.st_mode) &&
+           s.st_uid == geteuid() && (s.st_mode & 077) == 0;
+}
+
+fleet_status fl_ipc_folder_open(fl_ipc_folder *f)
+{
+    const char *given = getenv("FLEET_IPC_FOLDER");
+
+    *f = (fl_ipc_folder){0};
+    if (given && strlen(given) < sizeof f->path && is_private(given)) {
+        snprintf(f->path, sizeof f->path, "%s", given);
+        return FLEET_OK;
+    }
+    f->ours = true;
+    snprintf(f->path, sizeof f->path, "/tmp/libfleet-XXXXXX");
+    if (mkdtemp(f->path))
         return FLEET_OK; /* mkdtemp() makes it 0700 */
-    *path = 0;
+    f->path[0] = 0;
     return fl_fail(FLEET_EIO, "cannot make a folder for sockets in /tmp: %s",
                    strerror(errno));
 }
 
-void fl_private_folder_remove(const char *path)
+void fl_ipc_folder_close(fl_ipc_folder *f)
 {
-    DIR *d = *path ? opendir(path) : NULL;
+    DIR *d = f->ours && *f->path ? opendir(f->path) : NULL;
     struct dirent *e;
 
     while (d && (e = readdir(d)) != NULL)
@@ -84,6 +100,7 @@ void fl_private_folder_remove(const char *path)
             unlinkat(dirfd(d), e->d_name, 0);
     if (d)
         closedir(d);
-    if (*path)
-        rmdir(path);
+    if (f->ours && *f->path)
+        rmdir(f->path);
+    *f = (fl_ipc_folder){0};
 }

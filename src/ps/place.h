@@ -3,7 +3,9 @@
 #ifndef FL_PS_PLACE_H
 #define FL_PS_PLACE_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/error.h"
 
@@ -16,8 +18,15 @@ void fl_who_text(char text[96]);
 /* A random number of this process and moment. */
 uint64_t fl_nonce(void);
 
-/* A folder of this user alone for sockets; remove it with its files. */
-fleet_status fl_private_folder(char path[64]);
-void fl_private_folder_remove(const char *path);
+/* A folder for sockets that this user alone may enter: FLEET_IPC_FOLDER, which
+ * whoever started us removes, or one of our own, which is removed with its
+ * files. */
+typedef struct fl_ipc_folder {
+    char path[64]; /* "": none */
+    bool ours;
+} fl_ipc_folder;
+
+fleet_status fl_ipc_folder_open(fl_ipc_folder *f);
+void fl_ipc_folder_close(fl_ipc_folder *f);
 
 #endif

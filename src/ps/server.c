@@ -48,7 +48,7 @@ struct fl_server {
     lane_runner *runner; /* o.n_lane of them */
     const char **address;
     char *program;
-    char folder[64]; /* of the ipc sockets; "": none */
+    fl_ipc_folder folder;
     fl_packet_pool *pool;
     _Atomic(const char *) stop; /* why; NULL: go on */
     pthread_mutex_t lock;       /* over failed */
@@ -270,13 +270,16 @@ static fleet_status bind_lane(fl_server *s, lane_runner *r)
 {
     char address[FL_ADDRESS_SIZE], bound[FL_ADDRESS_SIZE];
     char ipc[FL_ADDRESS_SIZE] = "", path[FL_ADDRESS_SIZE + 8];
+    fl_address named;
 
-    lane_address(s, r->number, address);
+    lane_address(s, r->number, named);
+    FL_TRY(fl_address_resolve(named, address));
     FL_TRY(fl_socket_listen(&r->socket));
     FL_TRY(fl_socket_bind(r->socket, address,
                           r->number == 0 ? s->o.listen_fd : -1, bound));
     if (!is_inproc(s)) {
-        snprintf(ipc, sizeof ipc, "%s/lane-%d", s->folder, r->number);
+        snprintf(ipc, sizeof ipc, "%s/server-%d-lane-%d", s->folder.path,
+                 s->o.index, r->number);
         snprintf(path, sizeof path, "ipc://%s", ipc);
         FL_TRY(fl_socket_bind(r->socket, path, -1, NULL));
     }
@@ -319,7 +322,7 @@ static fleet_status make_all(fl_server *s)
     FL_TRY(FL_NEW(&s->address, (size_t)s->o.n_lane * sizeof(char *)));
     FL_TRY(fl_packet_pool_create(&s->pool, IDLE_BYTES));
     if (!is_inproc(s))
-        FL_TRY(fl_private_folder(s->folder));
+        FL_TRY(fl_ipc_folder_open(&s->folder));
     for (int i = 0; i < s->o.n_lane; i++) {
         FL_TRY(bind_lane(s, &s->runner[i]));
         FL_TRY(make_store(s, &s->runner[i]));
@@ -397,7 +400,7 @@ void fl_server_destroy(fl_server *s)
     for (int i = 0; s->runner && i < s->o.n_lane; i++)
         runner_done(&s->runner[i]);
     fl_packet_pool_destroy(s->pool);
-    fl_private_folder_remove(s->folder);
+    fl_ipc_folder_close(&s->folder);
     fl_free(s->runner);
     fl_free(s->address);
     fl_free(s->program);

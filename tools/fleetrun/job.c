@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "job.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -240,12 +241,40 @@ static fleet_status open_log(run_job *j, run_process *p)
     return FLEET_OK;
 }
 
+/* Where servers put their sockets for workers of this machine: a server that is
+ * killed cannot remove its own. */
+static fleet_status make_socket_folder(run_job *j)
+{
+    snprintf(j->sockets, sizeof j->sockets, "/tmp/fleetrun-XXXXXX");
+    if (mkdtemp(j->sockets))
+        return FLEET_OK;
+    j->sockets[0] = 0;
+    return fl_fail(FLEET_EIO, "cannot make a folder for sockets in /tmp: %s",
+                   strerror(errno));
+}
+
+static void remove_socket_folder(run_job *j)
+{
+    DIR *d = *j->sockets ? opendir(j->sockets) : NULL;
+    struct dirent *e;
+
+    while (d && (e = readdir(d)) != NULL)
+        if (e->d_name[0] != '.')
+            unlinkat(dirfd(d), e->d_name, 0);
+    if (d)
+        closedir(d);
+    if (*j->sockets)
+        rmdir(j->sockets);
+}
+
 fleet_status run_job_open(run_job *j, const run_options *o)
 {
     *j = (run_job){.options = o};
     FL_TRY(list_processes(j));
     FL_TRY(bind_ports(j));
     FL_TRY(join_endpoints(j));
+    if (j->n_server > 0)
+        FL_TRY(make_socket_folder(j));
     FL_TRY(make_folders(o->log_folder));
     for (int i = 0; i < j->n_process; i++)
         if (j->process[i].is_local)
@@ -271,5 +300,6 @@ void run_job_close(run_job *j)
     fl_free(j->process);
     fl_text_done(&j->servers);
     fl_text_done(&j->workers);
+    remove_socket_folder(j);
     *j = (run_job){0};
 }

@@ -31,6 +31,7 @@ typedef struct run_job {
     int n_process, n_server, n_worker;
     int n_local, n_host;
     fl_text servers, workers; /* their endpoints, as the environment has them */
+    char sockets[32];         /* folder of ipc sockets; "": none */
 } run_job;
 
 /* Find the processes, bind the sockets of this node's, open their logs. In

@@ -30,7 +30,8 @@ static const char *const told[] = {"PADDLE_PSERVERS_IP_PORT_LIST",
                                    "TRAINING_ROLE",
                                    "POD_IP",
                                    "POD_NAME",
-                                   "FLEET_LISTEN_FD"};
+                                   "FLEET_LISTEN_FD",
+                                   "FLEET_IPC_FOLDER"};
 
 static void tell_number(const char *name, int value)
 {
@@ -92,6 +93,7 @@ static void set_environment(const run_job *j, const run_process *p)
     tell_number("PADDLE_NNODES", j->n_host);
     setenv("PADDLE_JOB_ID", j->options->job, 1);
     setenv("PADDLE_LOG_DIR", j->options->log_folder, 1);
+    setenv("FLEET_IPC_FOLDER", j->sockets, 1);
     setenv("TRAINING_ROLE", role, 1);
     setenv("PADDLE_ROLE", role, 1);
     tell_place(j, p);

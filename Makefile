@@ -62,6 +62,7 @@ help:
 #: make demo         install what is missing, build, train on real data
 #: make test         install what is missing, build, run the test suite
 #: make test-long    what is too slow for every change
+#: make soak         a job of FLEET_SOAK_SECONDS (1200) must not grow
 #: make check        most of what CI runs: layers, both compilers, sanitizers
 #: make asan|ubsan   the suite under AddressSanitizer and UBSan
 #: make tsan         the suite under ThreadSanitizer
@@ -147,7 +148,7 @@ FLEET_TEST_DATA ?= $(wildcard $(abspath ../shared/data))
 export FLEET_TEST_DATA
 export FLEET_SOURCE := $(CURDIR)
 
-.PHONY: setup test test-long suite demo
+.PHONY: setup test test-long suite demo soak
 setup:
 	@tools/setup test
 test: setup
@@ -162,7 +163,19 @@ demo:
 	@tools/demo
 test-long: setup
 	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory soak
+	@FLEET_SIM_SEEDS=$${FLEET_SIM_SEEDS:-100} $(MAKE) --no-print-directory \
+	    suite TEST_ARGS='--filter sim/*'
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=300
+
+# A job that trains for FLEET_SOAK_SECONDS (1,200) must stay as large as it was.
+SOAK := $(BUILD)/soak
+$(SOAK): $(BUILD)/test/soak/soak.o $(LIBDIR)/libfleet.so
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS_) -o $@ $< -L$(LIBDIR) -lfleet \
+	    -Wl,-rpath,$(abspath $(LIBDIR)) -lm
+soak: all $(SOAK)
+	@test/soak/run $(SOAK)
 
 # --- variants ---------------------------------------------------------------
 # Each builds everything anew in a folder of its own. Trainings for quality take
@@ -210,7 +223,7 @@ headers:
 	        || exit 1; done
 	@echo "headers: each is valid alone as C17 and C++17"
 FORMATTED = $(wildcard include/fleet/*.h src/*/*.[ch] tools/*.c tools/*/*.[ch] \
-              samples/*.[ch] test/*.[ch] test/fuzz/*.[ch] bench/*.[ch])
+              samples/*.[ch] test/*.[ch] test/*/*.[ch] bench/*.[ch])
 format:
 	@clang-format -i $(FORMATTED)
 format-check:

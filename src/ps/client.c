@@ -344,12 +344,28 @@ static void aborted(fl_client *c, int lane)
     fl_free(why);
 }
 
+/* The answer of a library that speaks otherwise: no use to ask again. */
+static void answered_otherwise(fl_client *c, int lane)
+{
+    const fl_request *r = find_request(&c->lane[lane], c->msg.head.request);
+    char text[400];
+
+    if (!r || r->kind != FL_MSG_HELLO)
+        return;
+    snprintf(text, sizeof text, "%s speaks protocol %d, this worker %d",
+             c->lane[lane].name, c->msg.head.version, (int)FL_MSG_VERSION);
+    fl_client_fail(c, FLEET_EUNSUPPORTED, text, false);
+}
+
 void fl_client_receive(fl_client *c, int lane, fl_packet *p, int64_t now_ms)
 {
     client_lane *l = &c->lane[lane];
+    fleet_status status = fl_msg_decode(p, &c->msg);
     fl_request *r;
 
-    if (fl_msg_decode(p, &c->msg) != FLEET_OK || c->msg.head.job != c->job ||
+    if (status == FLEET_EUNSUPPORTED)
+        answered_otherwise(c, lane);
+    if (status != FLEET_OK || c->msg.head.job != c->job ||
         c->msg.head.stream != c->o.stream)
         return;
     l->heard_ms = now_ms;

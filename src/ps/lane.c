@@ -112,8 +112,7 @@ void fl_lane_begin_answer(fl_ps_lane *l, fl_msg_writer *w,
     const fl_stream_state *s = &l->stream[to->stream];
 
     head.kind = FL_MSG_ANSWER;
-    head.job = job_of(l);
-    head.flags = 0;
+    head.flags &= FL_MSG_CRC_ALL; /* what it asks with, it is answered with */
     head.status = (uint8_t)status;
     head.n_section = 0;
     fl_msg_begin(w, l->o.pool, &head);
@@ -128,7 +127,7 @@ void fl_lane_end_answer(fl_ps_lane *l, fl_msg_writer *w, const fl_peer *to)
 {
     fl_packet *p;
 
-    if (fl_msg_end(w, false, &p) != FLEET_OK) {
+    if (fl_msg_end(w, w->head.flags & FL_MSG_CRC_ALL, &p) != FLEET_OK) {
         fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
         return;
     }

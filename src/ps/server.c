@@ -31,7 +31,8 @@ typedef struct lane_runner {
     fl_bell bell;
     pthread_t thread;
     bool has_thread;
-    char *address; /* JSON, for HELLO's answer */
+    char *address;    /* JSON, for HELLO's answer */
+    uint64_t dropped; /* by the socket, once it is closed */
 
     /* an act, on its own thread; act_done hands it over */
     pthread_t actor;
@@ -195,6 +196,7 @@ static void *serve(void *arg)
     }
     if (fl_lane_state_of(r->lane) == FL_LANE_FAILED)
         keep_failure(r->server, fl_lane_error(r->lane));
+    r->dropped = fl_socket_dropped(r->socket);
     fl_socket_close(r->socket, LINGER_MS);
     r->socket = NULL;
     return NULL;
@@ -352,6 +354,29 @@ fleet_status fl_server_create(fl_server **server, const fl_server_options *o)
     return fl_error_raise(&error);
 }
 
+/* What came and what it was: strangers on the port show here. */
+static void say_counts(const fl_server *s)
+{
+    fl_lane_counts all = {0};
+
+    for (int i = 0; i < s->o.n_lane; i++) {
+        fl_lane_counts one = fl_lane_counted(s->runner[i].lane);
+
+        all.steps += one.steps;
+        all.updates += one.updates;
+        all.duplicates += one.duplicates;
+        all.gaps += one.gaps;
+        all.strays += one.strays;
+        all.bad += one.bad + s->runner[i].dropped;
+    }
+    FL_INFO(&s->o.context->log,
+            "server %d: %" PRIu64 " steps in %" PRIu64 " updates; messages: "
+            "%" PRIu64 " repeated, %" PRIu64 " early, %" PRIu64 " of others, "
+            "%" PRIu64 " were none",
+            s->o.index, all.steps, all.updates, all.duplicates, all.gaps,
+            all.strays, all.bad);
+}
+
 fleet_status fl_server_run(fl_server *s)
 {
     fleet_status status = FLEET_OK;
@@ -371,6 +396,7 @@ fleet_status fl_server_run(fl_server *s)
     for (int i = 0; i < s->o.n_lane; i++)
         if (s->runner[i].has_thread)
             pthread_join(s->runner[i].thread, NULL);
+    say_counts(s);
     if (atomic_load(&s->stop))
         return FLEET_OK;
     return fl_error_raise(&s->failed);

@@ -5,6 +5,12 @@
  * then put there at once: a crash leaves the old one or the new one. A folder
  * that is there already is replaced only if it is empty or a save itself.
  * The format is described in docs/formats.md.
+ *
+ * With servers a save is the first worker's: it makes the folder, each lane of
+ * each server writes its own part, and it puts the whole in its place. In other
+ * workers the call does nothing and is FLEET_OK, with a line in the log. All
+ * servers and workers must see the folder at the same path. A save loads on any
+ * number of servers, and in one process, whoever wrote it.
  */
 #ifndef FLEET_IO_H
 #define FLEET_IO_H
@@ -21,7 +27,13 @@ extern "C" {
  *                 nothing is left behind
  *   FLEET_EEXIST  the folder holds something else
  *   FLEET_ESTATE  a merge group is under way (fleet_executor_flush() ends it),
- * or a load has stopped half-way
+ *                 or a load has stopped half-way; with servers, before
+ *                 fleet_init_worker()
+ *   FLEET_EPEER, FLEET_ETIMEDOUT  a server is gone, or does not answer
+ *   and what a server could not do, in its words
+ *
+ * With servers, in sync, all parts are of one update, also while others train;
+ * in async each part is between two updates of its own.
  */
 FLEET_API fleet_status fleet_save_persistables(fleet *fleet, const char *path);
 
@@ -33,6 +45,10 @@ FLEET_API fleet_status fleet_save_persistables(fleet *fleet, const char *path);
  * the same path meanwhile: one whole save is loaded, the old one or the new
  * one. Datasets standardize with the saved means and deviations from then on,
  * those made later, too, if they standardize as many columns.
+ *
+ * With servers all workers call it, and every server reads the save, too.
+ * Before fleet_init_worker() it is that call that has them load; after it they
+ * load at once, and the call returns when all workers have made it.
  *
  *   FLEET_ENOENT    no save there, or a parameter of the programs that it does
  *                   not have

@@ -1,5 +1,12 @@
 /* metrics.h - metrics over all that was evaluated, and over all workers.
  *
+ * With servers, fleet_metrics_auc(), _sum(), _max() and _min() wait for all
+ * workers that have not left: all must make the same calls in the same order,
+ * with as many numbers. Everybody gets the same result, to the bit.
+ * FLEET_EPEER, FLEET_ETIMEDOUT: one of them is gone, or does not come;
+ * FLEET_ESTATE: before fleet_init_worker(). fleet_evaluate() (report.h) asks
+ * nobody.
+ *
  * Threads: as the executors of the handle, see executor.h.
  */
 #ifndef FLEET_METRICS_H
@@ -25,7 +32,8 @@ FLEET_API fleet_status fleet_metrics_auc(fleet *fleet, const fleet_var *auc,
 FLEET_API double fleet_metrics_auc_of(const int64_t *pos, const int64_t *neg,
                                       int64_t n);
 
-/* Element by element over all workers, in place; FLEET_OK with one worker. */
+/* Element by element over all workers, in place; at most 4,194,304 of them; n 0
+ * is a barrier. FLEET_OK in one process, which has all there is. */
 FLEET_API fleet_status fleet_metrics_sum(fleet *fleet, double *x, int64_t n);
 FLEET_API fleet_status fleet_metrics_max(fleet *fleet, double *x, int64_t n);
 FLEET_API fleet_status fleet_metrics_min(fleet *fleet, double *x, int64_t n);

@@ -24,6 +24,9 @@ typedef struct fleet_evaluation {
 /* fleet_evaluate - run all of a dataset through an executor for test, and
  * compare the model's prediction with its label.
  *
+ * All of the dataset, in the worker that calls it, of whatever the servers have
+ * now: call it in one worker, between passes.
+ *
  *   FLEET_EEND      the dataset has no sample
  *   FLEET_ENUMERIC  a prediction is not finite
  *   FLEET_EINVAL    one of two classes is neither 0 nor 1
@@ -44,7 +47,8 @@ typedef struct fleet_report {
     uint64_t params_hash;
 } fleet_report;
 
-/* fleet_report_line - one JSON object without a newline, for stdout:
+/* fleet_report_line - one JSON object without a newline, for stdout; mode is
+ * "local", "ps-sync" or "ps-async", workers and servers are the job's:
  * {"model":"wide_deep","mode":"local","device":"cpu","workers":1,"servers":0,
  *  "auc":0.9061,"logloss":0.3171,"accuracy":0.8549,"loss":...,
  *  "samples_per_s":...,"seconds":...,"params_hash":"..."}

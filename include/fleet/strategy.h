@@ -16,7 +16,8 @@ extern "C" {
 #endif
 
 typedef struct fleet_a_sync_configs {
-    int64_t k_steps; /* 0: sync or async; > 0: geo, so many local steps */
+    int64_t k_steps; /* 0: sync or async; > 0: geo, so many local steps: with
+                        servers refused in this version */
     int max_merge_var_num;
     int send_queue_size;
     int independent_recv_thread;
@@ -30,7 +31,7 @@ typedef struct fleet_a_sync_configs {
 } fleet_a_sync_configs;
 
 typedef struct fleet_gradient_merge_configs {
-    int k_steps; /* batches per update */
+    int k_steps; /* batches per update; with servers, of each worker */
     int avg;     /* 1: the update is of their mean, 0: of their sum */
 } fleet_gradient_merge_configs;
 
@@ -74,7 +75,11 @@ typedef struct fleet_sharding_configs {
 typedef struct fleet_distributed_strategy {
     int is_collective;
 
-    int a_sync; /* parameter servers: 1 async, 0 sync */
+    /* With servers: 0 sync, every step of all workers is one update, of the
+     * mean of their gradients; 1 async, each worker's is applied as it comes.
+     * Without servers it has no effect. docs/servers.md says what each
+     * promises. */
+    int a_sync;
     fleet_a_sync_configs a_sync_configs;
 
     int gradient_merge;
@@ -109,7 +114,8 @@ typedef struct fleet_distributed_strategy {
     int calc_comm_same_stream;
     int fp16_allreduce;
     int gradient_scale_sum; /* Fleet's scale_strategy: 0 "avg", 1 "sum" */
-    int deterministic;      /* fixed order of every sum over workers */
+    int deterministic;      /* fixed order of every sum over workers: what sync
+                               does anyway; refused in async */
 } fleet_distributed_strategy;
 
 #define FLEET_DISTRIBUTED_STRATEGY_INIT fleet_distributed_strategy_default()

@@ -46,7 +46,9 @@ typedef struct fleet_train_result {
  *
  * With parameter servers the pass ends for all workers together: it returns
  * when every worker's data, or callback, has ended it. A worker without a batch
- * of its own takes part, too. One batch more than the current one is read.
+ * of its own takes part, too, so all must run as many passes; one that is done
+ * for good calls fleet_stop_worker(). One batch more than the current one is
+ * read.
  *
  *   FLEET_ENOENT   a variable that no slot feeds; a file that is not there
  *   FLEET_EDTYPE, FLEET_ESHAPE  a slot that does not fit its variable
@@ -54,7 +56,9 @@ typedef struct fleet_train_result {
  *   FLEET_ECHILD   the pipe_command failed
  *   FLEET_ENUMERIC the loss is not finite
  *   FLEET_ESTATE   an executor that does not train, a dataset without files,
- *                  a server
+ *                  a server; with servers, before fleet_init_worker()
+ *   FLEET_EPEER, FLEET_ETIMEDOUT  a server or another worker is gone, or has
+ *                  kept the others waiting: it is named
  * What was trained before the failing batch stays; a merge group under way is
  * given up.
  */
@@ -63,7 +67,8 @@ FLEET_API fleet_status fleet_train_from_dataset(
     const fleet_train_options *options, fleet_train_result *result);
 
 /* fleet_infer_from_dataset - the same with an executor for test, over all of
- * the dataset: nothing is trained; metric states count. */
+ * the dataset: nothing is trained; metric states count. With servers it is the
+ * calling worker's alone: it reads their parameters and waits for nobody. */
 FLEET_API fleet_status fleet_infer_from_dataset(
     fleet_executor *executor, fleet_dataset *dataset,
     const fleet_train_options *options, fleet_train_result *result);

@@ -118,7 +118,7 @@ fleet_status fleet_init_worker(fleet *f)
         return FLEET_OK;
     status = connect(f);
     if (status == FLEET_OK)
-        FL_INFO(&f->context.log, "worker %d of %d: %d servers, mode %s",
+        FL_INFO(&f->context.log, "worker %d of %d: servers %d, mode %s",
                 f->role.index, f->role.worker_num, f->role.server_num,
                 fl_job_mode_name(mode_of(f)));
     return status;
@@ -262,8 +262,7 @@ static fleet_status serve(fleet *f)
                        (int)MOST_RUNNING);
     caught = catch_sigterm(f, &before);
     FL_INFO(&f->context.log,
-            "server %d of %d at %s: %d lanes, %d workers, "
-            "mode %s",
+            "server %d of %d at %s: lanes %d, workers %d, mode %s",
             f->role.index, f->role.server_num,
             fl_address_text(f->role.server[f->role.index]), f->role.lanes,
             f->role.worker_num, fl_job_mode_name(mode_of(f)));

@@ -55,7 +55,8 @@ typedef struct fleet_report {
  * Text for fleet_free(); NULL: see fleet_last_error(). */
 FLEET_API char *fleet_report_line(fleet *fleet, const fleet_report *report);
 
-/* A training's progress, for who watches: epochs are counted from 1. */
+/* A training's progress, for who watches, in this process: with servers, of
+ * this worker alone. Epochs are counted from 1. */
 typedef struct fleet_progress {
     int64_t epoch, epochs;
     int64_t samples;      /* in this epoch so far */

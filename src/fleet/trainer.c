@@ -23,7 +23,8 @@ typedef struct training {
     /* progress */
     int64_t epoch, epoch_samples, last_ns;
     double epoch_loss;    /* the sum over its samples */
-    int64_t trained;      /* samples of finished epochs */
+    int64_t before;       /* this process's samples of finished epochs */
+    int64_t trained;      /* all workers' samples of them */
     double trained_s;     /* and their seconds */
     fleet_train_result r; /* of the last epoch */
 } training;
@@ -253,7 +254,7 @@ static int on_batch(void *user, int64_t batch, int64_t samples)
     t->last_ns = now;
     p.samples = t->epoch_samples;
     p.loss = t->epoch_loss / (double)t->epoch_samples;
-    p.samples_per_s = (double)(t->trained + p.samples) / seconds;
+    p.samples_per_s = (double)(t->before + p.samples) / seconds;
     p.done = ((double)(t->epoch - 1) + t->train->share) / (double)p.epochs;
     p.seconds_left = p.done > 0 ? seconds * (1 - p.done) / p.done : (double)NAN;
     t->o->on_progress(t->o->user, &p);
@@ -274,6 +275,7 @@ static fleet_status train(training *t)
                            "dataset.train: the files have no sample for worker "
                            "%d of %d",
                            fleet_worker_index(t->f), fleet_worker_num(t->f));
+        t->before += t->epoch_samples;
         t->trained += t->r.samples;
         t->trained_s += t->r.seconds;
     }

@@ -18,6 +18,8 @@ static size_t size_of_input(const fleet_executor *e)
 
 void fl_executor_ahead(fleet_executor *e, const fl_input *input, int64_t batch)
 {
+    if (!e->store->exchange)
+        return;
     memcpy(e->next.input, input, size_of_input(e));
     e->next.batch = batch;
 }

@@ -264,13 +264,20 @@ static fleet_status iterate(fleet_executor *e, fl_compiled *c, int64_t batch)
 }
 
 /* Plans are made for a store with its exchange or without. */
-static fleet_status follow_exchange(fleet_executor *e)
+static fleet_status check_exchange(const fleet_executor *e)
 {
     if (e->exchange == e->store->exchange)
         return FLEET_OK;
+    return fl_fail(FLEET_ESTATE, "servers were reached or left inside %s",
+                   e->micro > 0 ? "a merge group" : "an iteration");
+}
+
+static fleet_status follow_exchange(fleet_executor *e)
+{
     if (e->micro > 0)
-        return fl_fail(FLEET_ESTATE, "servers were reached or left inside a "
-                                     "merge group");
+        return check_exchange(e);
+    if (e->exchange == e->store->exchange)
+        return FLEET_OK;
     forget_plans(e);
     e->exchange = e->store->exchange;
     return FLEET_OK;
@@ -316,6 +323,8 @@ static fleet_status run_locked(fleet_executor *e, fl_compiled *c, int64_t batch,
 {
     fleet_status status = fl_store_check(e->store);
 
+    if (status == FLEET_OK)
+        status = check_exchange(e);
     if (status == FLEET_OK && e->exchange)
         status = fl_executor_pull(e, c, batch, next);
     if (status == FLEET_OK)
@@ -375,7 +384,9 @@ fleet_status fleet_executor_flush(fleet_executor *e)
     if (e->micro == 0)
         return FLEET_OK;
     pthread_rwlock_wrlock(&e->store->lock);
-    status = apply_update(e, e->last, e->last_batch);
+    status = check_exchange(e);
+    if (status == FLEET_OK)
+        status = apply_update(e, e->last, e->last_batch);
     set_micro(e, 0);
     pthread_rwlock_unlock(&e->store->lock);
     return status;

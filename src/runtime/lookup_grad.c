@@ -181,8 +181,8 @@ static void merge_finish(fl_instance *in)
 }
 
 /* One key's gradient into the sums, in which there is room for it. */
-static void merge_one(fl_lookup_part *p, uint64_t key, const float *grad,
-                      int64_t dim)
+static void merge_one(const fl_simd *simd, fl_lookup_part *p, uint64_t key,
+                      const float *grad, int64_t dim)
 {
     bool is_new;
     uint32_t u = fl_key_set_add(&p->merged, key, &is_new);
@@ -191,11 +191,12 @@ static void merge_one(fl_lookup_part *p, uint64_t key, const float *grad,
     if (is_new)
         memcpy(sum, grad, (size_t)dim * sizeof *sum);
     else
-        fl_simd_best()->add(sum, sum, grad, dim);
+        simd->add(sum, sum, grad, dim);
 }
 
 static fleet_status merge_run(const fl_instance *in, const fl_range *r)
 {
+    const fl_simd *simd = fl_simd_best();
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
     fl_lookup *k = lookup_of(in);
     const fl_lookup_part *p = &k->part[r->begin];
@@ -209,7 +210,7 @@ static fleet_status merge_run(const fl_instance *in, const fl_range *r)
                    (size_t)((to->merged.n + p->n_grad) * dim),
                    sizeof *to->merged_sum));
     for (int64_t i = 0; i < p->n_grad; i++)
-        merge_one(to, p->keys.key[p->which[i]], p->grad[i], dim);
+        merge_one(simd, to, p->keys.key[p->which[i]], p->grad[i], dim);
     return FLEET_OK;
 }
 

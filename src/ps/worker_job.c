@@ -88,19 +88,21 @@ fleet_status fl_worker_end_pass(fl_exchange *x, double *sum, int n)
     fl_worker *w = (fl_worker *)(void *)x;
 
     FL_TRY(send_step(w, FL_MSG_PASS_END, 0, NULL));
-    w->in_pass = false;
     FL_TRY(fl_worker_reduce(w, 0, sum, n));
     return x->methods->refresh(x); /* waits for the pass's end, too */
 }
 
+/* In sync it ends the pass also for who has pushed nothing: the others' steps
+ * wait for it. */
 fleet_status fl_worker_barrier(fl_worker *w)
 {
     double none = 0;
 
-    if (w->exchange.sync && w->in_pass)
+    if (w->exchange.sync)
         return fl_worker_end_pass(&w->exchange, &none, 0);
     FL_TRY(fl_worker_settle(w));
-    return fl_worker_reduce(w, 0, &none, 0);
+    FL_TRY(fl_worker_reduce(w, 0, &none, 0));
+    return w->exchange.methods->refresh(&w->exchange);
 }
 
 fleet_status fl_worker_leave(fl_worker *w)

@@ -115,11 +115,37 @@ fleet_status fl_worker_leave(fl_worker *w)
  * ---------------------------------------------------------------------------
  */
 
+/* A save that a lane could not write is a step nevertheless: the stream goes
+ * on. */
+static bool is_over(const fl_worker *w)
+{
+    for (int i = 0; i < w->n_lane; i++)
+        if (!w->push[i].answer || (w->push[i].status != FL_ANSWER_OK &&
+                                   w->push[i].status != FL_ANSWER_FAILED))
+            return false;
+    return true;
+}
+
+static fleet_status settle_act(fl_worker *w, fl_msg_op op)
+{
+    fleet_status status = FLEET_OK;
+
+    for (int i = 0; i < w->n_lane; i++) {
+        fl_request *r = &w->push[i];
+        fleet_status one =
+            fl_worker_wait(w, &r, 1, op == FL_OP_SAVE ? "save" : "load");
+
+        status = status == FLEET_OK ? one : status;
+    }
+    w->pushed = status != FLEET_OK && (op != FL_OP_SAVE || !is_over(w));
+    return status;
+}
+
 fleet_status fl_worker_act(fl_worker *w, fl_msg_op op, const char *text,
                            char **answer)
 {
     FL_TRY(send_step(w, FL_MSG_ACT, op, text));
-    FL_TRY(fl_worker_settle(w));
+    FL_TRY(settle_act(w, op));
     for (int i = 0; answer && i < w->n_lane; i++) {
         const fl_msg *msg = fl_client_answer(w->client, &w->push[i]);
 

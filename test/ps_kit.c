@@ -153,6 +153,30 @@ fleet_status ps_work(ps_node *n)
     return status == FLEET_OK ? ps_end(n) : status;
 }
 
+fleet_status ps_hold(ps_node *n)
+{
+    fleet_status status = ps_begin(n);
+
+    if (status != FLEET_OK)
+        return status;
+    ps_tell(&n->job->held);
+    ps_hear(&n->job->go);
+    status = ps_passes(n, or_one(n->job->passes));
+    return status == FLEET_OK ? ps_end(n) : status;
+}
+
+void ps_hear_held(ps_job *j)
+{
+    for (int i = 0; i < or_one(j->workers); i++)
+        ps_hear(&j->held);
+}
+
+void ps_let_go(ps_job *j)
+{
+    for (int i = 0; i < or_one(j->workers); i++)
+        ps_tell(&j->go);
+}
+
 static void make_nodes(ps_job *j)
 {
     int servers = or_one(j->servers), workers = or_one(j->workers);
@@ -262,6 +286,8 @@ void ps_prepare(ps_job *j)
     size_t used = 0;
 
     make_nodes(j);
+    j->held = ps_pipe_make();
+    j->go = ps_pipe_make();
     for (int i = 0; i < or_one(j->servers); i++) {
         take_port(j, i);
         used +=
@@ -356,6 +382,12 @@ void ps_check_ends(ps_node *n)
         test_fail(__FILE__, __LINE__, "%s %d ended with %d; it said: %s",
                   n->server ? "server" : "worker", n->index, status,
                   ps_said(n));
+}
+
+void ps_check_all_end(ps_job *j)
+{
+    for (int i = 0; i < j->n_node; i++)
+        ps_check_ends(&j->node[i]);
 }
 
 void ps_check_fails(ps_node *n, const char *words)

@@ -14,6 +14,11 @@ enum { PS_MOST = 9, PS_MOST_FILES = 4, PS_BATCH = 32 };
 
 typedef struct ps_job ps_job;
 
+/* A pipe: made before processes start, told by one, heard by another. */
+typedef struct ps_pipe {
+    int fd[2];
+} ps_pipe;
+
 /* A server or a worker. */
 typedef struct ps_node {
     ps_job *job;
@@ -60,6 +65,7 @@ struct ps_job {
     char endpoints[400];
     int listen_fd[PS_MOST]; /* of servers that are processes */
     int port[PS_MOST];
+    ps_pipe held, go;
 };
 
 ps_node *ps_server(ps_job *j, int i);
@@ -114,13 +120,19 @@ const char *ps_said(const ps_node *n);
 void ps_check_ends(ps_node *n);
 void ps_check_fails(ps_node *n, const char *words);
 
+void ps_check_all_end(ps_job *j);
+
+/* A worker that says when it has begun and waits until it may go on; then what
+ * ps_work() does. ps_start_all() made the pipes. */
+ps_body ps_hold;
+void ps_hear_held(ps_job *j); /* all workers have begun */
+void ps_let_go(ps_job *j);
+
 /* Where a server that runs has its ipc sockets. */
 const char *ps_folder(const ps_node *server);
 
-/* A pipe: made before processes start, told by one, heard by another. */
-typedef struct ps_pipe {
-    int fd[2];
-} ps_pipe;
+/* --- pipes -----------------------------------------------------------------
+ */
 
 ps_pipe ps_pipe_make(void);
 void ps_tell(const ps_pipe *p);

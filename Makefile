@@ -120,14 +120,17 @@ $(BINDIR)/%: $(BUILD)/samples/%.o $(LIBDIR)/libfleet.so
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $< -L$(LIBDIR) -lfleet \
 	    -Wl,-rpath,'$$ORIGIN/../$(notdir $(LIBDIR))' -lm
 
-# The launcher needs no library when it runs. The suite tries the one of its own
-# variant, which lies beside it.
+# The suite tries the fleetrun and the fleet-train of its own variant, which lie
+# beside it. The launcher needs no library when it runs.
 RUN_OBJ  := $(patsubst %.c,$(BUILD)/%.o,tools/fleetrun.c \
               $(wildcard tools/fleetrun/*.c) src/base/error.c \
               src/base/memory.c src/base/text.c)
 $(BUILD)/fleetrun: $(RUN_OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^
+$(BUILD)/fleet-train: $(BUILD)/tools/fleet-train.o $(OBJ)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
 $(BINDIR)/fleetrun: $(BUILD)/fleetrun
 	@mkdir -p $(@D)
 	$(Q)cp $< $@
@@ -139,7 +142,7 @@ TEST_OBJ := $(TESTS:%.c=$(BUILD)/%.o)
 TEST_LIBS ?= -lcriterion
 SUITE    := $(BUILD)/fleet-tests
 
-$(SUITE): $(TEST_OBJ) $(OBJ) | $(BUILD)/fleetrun
+$(SUITE): $(TEST_OBJ) $(OBJ) | $(BUILD)/fleetrun $(BUILD)/fleet-train
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS) $(TEST_LIBS)
 

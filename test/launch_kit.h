@@ -13,6 +13,9 @@ typedef struct launch {
     int out; /* where its stdout goes; -1: to a file */
 } launch;
 
+/* Of each wait, times TEST_SLOWNESS. */
+extern int launch_deadline_ms;
+
 /* Start "fleetrun --log_dir THE_TEST'S_FOLDER/log FLAGS... sh -c SCRIPT". The
  * flags are one text, cut at spaces. */
 launch launch_start(const char *flags, const char *script);

@@ -51,7 +51,31 @@ static fleet_optimizer *optimizer_of(fleet *f, const char *name)
     return fleet_adam(f, 0.01f, NULL);
 }
 
+static fleet_optimizer *trained_by(fleet *f, const scene_training *how)
+{
+    fleet_distributed_strategy strategy = FLEET_DISTRIBUTED_STRATEGY_INIT;
+    fleet_optimizer *o =
+        optimizer_of(f, how->optimizer ? how->optimizer : "adam");
+
+    if (how->l2_decay > 0)
+        CHECK_OK(fleet_optimizer_set_l2_decay(o, how->l2_decay));
+    if (how->clip > 0)
+        CHECK_OK(fleet_optimizer_set_global_norm_clip(o, how->clip));
+    if (how->decay)
+        CHECK_OK(fleet_optimizer_set_exponential_decay(o, 0.5f, 3, 1));
+    strategy.a_sync = how->a_sync;
+    strategy.gradient_merge = how->merge > 1;
+    strategy.gradient_merge_configs.k_steps = how->merge > 1 ? how->merge : 1;
+    return fleet_distributed_optimizer(f, o, &strategy);
+}
+
 void scene_open(scene *s, const fleet_options *options, const char *optimizer)
+{
+    scene_open_as(s, options, &(scene_training){.optimizer = optimizer});
+}
+
+void scene_open_as(scene *s, const fleet_options *options,
+                   const scene_training *how)
 {
     static const fleet_dense_slot dense = {"dense", 3};
     static const fleet_id_slot ids[] = {
@@ -74,13 +98,17 @@ void scene_open(scene *s, const fleet_options *options, const char *optimizer)
     s->p = fleet_program_create(s->f);
     fleet_wide_deep(s->p, &o, &s->m);
     CHECK_OK(fleet_program_status(s->p));
-    CHECK_OK(fleet_minimize(
-        fleet_distributed_optimizer(s->f, optimizer_of(s->f, optimizer), NULL),
-        s->m.loss));
+    CHECK_OK(fleet_minimize(trained_by(s->f, how), s->m.loss));
 }
 
 void scene_data(scene *s, const char *file, int64_t batch, int threads,
                 int64_t shuffle)
+{
+    scene_data_of(s, &file, 1, batch, threads, shuffle);
+}
+
+void scene_data_of(scene *s, const char *const *files, int n, int64_t batch,
+                   int threads, int64_t shuffle)
 {
     fleet_var *vars[] = {s->m.label, fleet_program_var(s->p, "dense"),
                          fleet_program_var(s->p, "u"),
@@ -95,7 +123,7 @@ void scene_data(scene *s, const char *file, int64_t batch, int threads,
     s->data = fleet_queue_dataset(s->f, &o);
     if (!s->data)
         test_fail(__FILE__, __LINE__, "dataset: %s", fleet_last_error());
-    CHECK_OK(fleet_dataset_set_filelist(s->data, &file, 1));
+    CHECK_OK(fleet_dataset_set_filelist(s->data, files, n));
 }
 
 void scene_train(scene *s, int epochs)

@@ -2,6 +2,8 @@
 #ifndef FL_TEST_SCENE_H
 #define FL_TEST_SCENE_H
 
+#include <stdbool.h>
+
 #include <fleet/fleet.h>
 
 typedef struct scene {
@@ -18,10 +20,23 @@ enum { SCENE_LINES = 600 };
  * of one id, one of any number. `seed` makes other lines. */
 const char *scene_file(const char *name, int lines, int seed);
 
+/* How it is trained. All-zero fields are defaults. */
+typedef struct scene_training {
+    const char *optimizer; /* "sgd", ...; NULL: "adam" */
+    bool a_sync;
+    int merge; /* batches per update; 0: 1 */
+    float l2_decay, clip;
+    bool decay; /* the learning rate falls every 3 updates */
+} scene_training;
+
 /* wide&deep on such a file, with Adam, or the optimizer's name. */
 void scene_open(scene *s, const fleet_options *options, const char *optimizer);
+void scene_open_as(scene *s, const fleet_options *options,
+                   const scene_training *how);
 void scene_data(scene *s, const char *file, int64_t batch, int threads,
                 int64_t shuffle);
+void scene_data_of(scene *s, const char *const *files, int n, int64_t batch,
+                   int threads, int64_t shuffle);
 void scene_train(scene *s, int epochs);
 
 /* A scene that has trained for an epoch; one that is saved, too: where. */

@@ -26,6 +26,8 @@ int test_fraction(void)
     return number_in("FLEET_TEST_FRACTION");
 }
 
+bool test_ends_process;
+
 void test_fail(const char *file, int line, const char *format, ...)
 {
     char text[2000];
@@ -35,6 +37,8 @@ void test_fail(const char *file, int line, const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     fprintf(stderr, "%s:%d: %s\n", file, line, text);
+    if (test_ends_process)
+        _exit(1);
 #ifndef FL_OWN_RUNNER
     cr_assert_fail("%s:%d: %s", file, line, text);
 #endif

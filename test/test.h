@@ -81,6 +81,10 @@ void test_add(test_case *t);
  * valgrind, and then check only that they ran: FLEET_TEST_FRACTION, 1. */
 int test_fraction(void);
 
+/* Set in a process that a test has forked: failing ends that process, status 1.
+ */
+extern bool test_ends_process;
+
 void test_fail(const char *file, int line, const char *format, ...)
     __attribute__((noreturn, format(printf, 3, 4)));
 void test_skip(const char *format, ...)

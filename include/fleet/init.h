@@ -143,7 +143,8 @@ FLEET_API fleet_status fleet_stop_worker(fleet *fleet);
 
 /* fleet_barrier_worker - wait until all workers that have not left call this.
  * In a synchronous job it also ends the pass, so workers that have run unequal
- * numbers of batches meet here. */
+ * numbers of batches meet here. Executors for test then see what all have
+ * trained. */
 FLEET_API fleet_status fleet_barrier_worker(fleet *fleet);
 
 /* fleet_util_file_shard - of n files, in their order, those of this worker:

@@ -71,7 +71,6 @@ typedef struct fl_worker {
     const float **push_grad;
     bool pushed; /* push[] is under way, or was not looked at */
     uint64_t step, reduced;
-    bool in_pass; /* something was pushed since the last pass */
 } fl_worker;
 
 /* After the lanes are known: owner and block are filled by lane's buckets. */
@@ -83,7 +82,8 @@ void fl_worker_done(fl_worker *w);
 /* Numbers of all workers: how 0 sum, 1 max, 2 min; n 0 is a barrier. */
 fleet_status fl_worker_reduce(fl_worker *w, int how, double *x, int n);
 
-/* Wait for all workers; a pass under way ends. */
+/* Wait for all workers; in sync the pass ends. The dense weights are those of
+ * then. */
 fleet_status fl_worker_barrier(fl_worker *w);
 
 /* What the worker has to say is said, and it is part of nothing any more. */

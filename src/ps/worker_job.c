@@ -88,19 +88,21 @@ fleet_status fl_worker_end_pass(fl_exchange *x, double *sum, int n)
     fl_worker *w = (fl_worker *)(void *)x;
 
     FL_TRY(send_step(w, FL_MSG_PASS_END, 0, NULL));
-    w->in_pass = false;
     FL_TRY(fl_worker_reduce(w, 0, sum, n));
     return x->methods->refresh(x); /* waits for the pass's end, too */
 }
 
+/* In sync it ends the pass also for who has pushed nothing: the others' steps
+ * wait for it. */
 fleet_status fl_worker_barrier(fl_worker *w)
 {
     double none = 0;
 
-    if (w->exchange.sync && w->in_pass)
+    if (w->exchange.sync)
         return fl_worker_end_pass(&w->exchange, &none, 0);
     FL_TRY(fl_worker_settle(w));
-    return fl_worker_reduce(w, 0, &none, 0);
+    FL_TRY(fl_worker_reduce(w, 0, &none, 0));
+    return w->exchange.methods->refresh(&w->exchange);
 }
 
 fleet_status fl_worker_leave(fl_worker *w)
@@ -113,11 +115,37 @@ fleet_status fl_worker_leave(fl_worker *w)
  * ---------------------------------------------------------------------------
  */
 
+/* A save that a lane could not write is a step nevertheless: the stream goes
+ * on. */
+static bool is_over(const fl_worker *w)
+{
+    for (int i = 0; i < w->n_lane; i++)
+        if (!w->push[i].answer || (w->push[i].status != FL_ANSWER_OK &&
+                                   w->push[i].status != FL_ANSWER_FAILED))
+            return false;
+    return true;
+}
+
+static fleet_status settle_act(fl_worker *w, fl_msg_op op)
+{
+    fleet_status status = FLEET_OK;
+
+    for (int i = 0; i < w->n_lane; i++) {
+        fl_request *r = &w->push[i];
+        fleet_status one =
+            fl_worker_wait(w, &r, 1, op == FL_OP_SAVE ? "save" : "load");
+
+        status = status == FLEET_OK ? one : status;
+    }
+    w->pushed = status != FLEET_OK && (op != FL_OP_SAVE || !is_over(w));
+    return status;
+}
+
 fleet_status fl_worker_act(fl_worker *w, fl_msg_op op, const char *text,
                            char **answer)
 {
     FL_TRY(send_step(w, FL_MSG_ACT, op, text));
-    FL_TRY(fl_worker_settle(w));
+    FL_TRY(settle_act(w, op));
     for (int i = 0; answer && i < w->n_lane; i++) {
         const fl_msg *msg = fl_client_answer(w->client, &w->push[i]);
 

@@ -395,7 +395,7 @@ fleet_status fl_worker_push(fl_exchange *x, const fl_push *p)
     FL_TRY(fl_worker_settle(w));
     FL_TRY(share_out_all(w, p));
     w->step++;
-    w->pushed = w->in_pass = true;
+    w->pushed = true;
     for (a.lane = 0; a.lane < w->n_lane; a.lane++)
         FL_TRY(pack_lane(&a));
     for (int i = 0; i < w->n_lane; i++)

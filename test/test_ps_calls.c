@@ -1,0 +1,444 @@
+/* test_ps_calls.c - the calls of a job with servers besides training:
+ * evaluation between passes, sums over workers, calls that come at the wrong
+ * time or in the wrong process, and workers that fail. */
+#define SUITE ps_calls
+#include "ps_kit.h"
+#include "test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Leave a body with the first failure. */
+#define TRY(call)                                                              \
+    do {                                                                       \
+        fleet_status status_ = (call);                                         \
+        if (status_ != FLEET_OK)                                               \
+            return status_;                                                    \
+    } while (0)
+
+/* --- evaluation -------------------------------------------------------------
+ */
+
+static fleet_status evaluate(ps_node *n, double out[2])
+{
+    fleet_evaluation e;
+
+    if (!n->s.tester)
+        n->s.tester = fleet_executor_create(
+            n->s.p, &(fleet_executor_options){.for_test = 1});
+    CHECK(n->s.tester);
+    TRY(fleet_evaluate(n->s.tester, n->s.data, &n->s.m, &e));
+    out[0] = e.auc;
+    out[1] = e.logloss;
+    return FLEET_OK;
+}
+
+static fleet_status train_and_evaluate(ps_node *n)
+{
+    TRY(ps_begin(n));
+    for (int i = 0; i < 2; i++) {
+        TRY(ps_passes(n, 1));
+        if (n->index == 0)
+            TRY(evaluate(n, n->number + 2 * i));
+    }
+    return ps_end(n);
+}
+
+TEST(worker_0_evaluates_between_passes_what_all_have_trained)
+{
+    ps_job j = {.servers = 2,
+                .workers = 2,
+                .passes = 2,
+                .file = {scene_file("a.txt", 300, 1)},
+                .work = train_and_evaluate};
+    ps_job once = j;
+    ps_node alone = {.job = &once};
+    fleet_options o = {.seed = 5, .num_threads = 1};
+    double want[4];
+
+    once.how.merge = 2;
+    scene_open_as(&alone.s, &o, &once.how);
+    scene_data(&alone.s, j.file[0], PS_BATCH, 1, 0);
+    for (int i = 0; i < 2; i++) {
+        scene_train(&alone.s, 1);
+        CHECK_OK(evaluate(&alone, want + 2 * i));
+    }
+    scene_close(&alone.s);
+    CHECK(ps_hash(&j) == ps_alone(&j, 2));
+    for (int i = 0; i < 4; i++)
+        CHECK_NEAR(ps_worker(&j, 0)->number[i], want[i], 0);
+    CHECK(want[0] != want[2]);
+}
+
+/* Test passes see the weights at their beginning, also while others train. */
+static fleet_status evaluate_meanwhile(ps_node *n)
+{
+    TRY(ps_begin(n));
+    for (int i = 0; i < 5 && n->index == 0; i++)
+        TRY(evaluate(n, n->number));
+    TRY(ps_passes(n, 1));
+    return ps_end(n);
+}
+
+TEST(a_worker_may_evaluate_while_the_others_train)
+{
+    ps_job j = {.workers = 3,
+                .how.a_sync = true,
+                .file = {scene_file("a.txt", 300, 1)},
+                .work = evaluate_meanwhile};
+
+    ps_hash(&j);
+    CHECK(ps_worker(&j, 0)->number[0] > 0);
+    j.how.a_sync = false;
+    ps_hash(&j);
+}
+
+/* --- metrics ----------------------------------------------------------------
+ */
+
+static fleet_status sums(ps_node *n)
+{
+    double i = n->index, x[3] = {i, i * i, 1}, none = 0;
+
+    TRY(ps_begin(n));
+    TRY(fleet_metrics_sum(n->s.f, x, 3));
+    n->number[0] = 100 * x[0] + 10 * x[1] + x[2];
+    n->number[1] = n->number[2] = i - 1;
+    TRY(fleet_metrics_max(n->s.f, &n->number[1], 1));
+    TRY(fleet_metrics_min(n->s.f, &n->number[2], 1));
+    TRY(fleet_metrics_sum(n->s.f, &none, 0));
+    return ps_end(n);
+}
+
+TEST(numbers_are_added_up_over_workers)
+{
+    ps_job j = {.servers = 2, .workers = 3, .work = sums};
+
+    ps_hash(&j);
+    for (int i = 0; i < 3; i++) {
+        CHECK_NEAR(ps_worker(&j, i)->number[0], 353, 0);
+        CHECK_NEAR(ps_worker(&j, i)->number[1], 1, 0);
+        CHECK_NEAR(ps_worker(&j, i)->number[2], -1, 0);
+    }
+}
+
+static fleet_status unequal_sums(ps_node *n)
+{
+    double x[2] = {0, 0};
+
+    TRY(ps_begin(n));
+    TRY(fleet_metrics_sum(n->s.f, x, 1 + n->index));
+    return ps_end(n);
+}
+
+TEST(sums_that_do_not_match_end_the_job_with_a_reason)
+{
+    ps_job j = {.workers = 2, .work = unequal_sums};
+
+    ps_run(&j);
+    for (int i = 0; i < 3; i++) {
+        CHECK(j.node[i].status != FLEET_OK);
+        CHECK_CONTAINS(j.node[i].error, "worker 1 brings 2 numbers to a sum "
+                                        "of 1");
+    }
+}
+
+enum { N_SCORE = 60 };
+
+/* A prediction that is what is fed, whose AUC is counted. */
+static void open_auc(ps_node *n, const fleet_options *o)
+{
+    scene *c = &n->s;
+    fleet_var *x;
+
+    CHECK_OK(fleet_init(&c->f, o));
+    c->p = fleet_program_create(c->f);
+    x = fleet_data(c->p, "x", FLEET_FLOAT32, (int64_t[]){-1, 1}, 2);
+    c->m.label =
+        fleet_data(c->p, "label", FLEET_FLOAT32, (int64_t[]){-1, 1}, 2);
+    c->m.prediction = fleet_auc(c->p, x, c->m.label, 0);
+    c->m.loss = fleet_mean(c->p, fleet_fc(c->p, x, 1, NULL));
+    CHECK_OK(fleet_program_status(c->p));
+    CHECK_OK(fleet_minimize(
+        fleet_distributed_optimizer(c->f, fleet_sgd(c->f, 0.1f), NULL),
+        c->m.loss));
+}
+
+/* Scores [first, end) of one list. */
+static fleet_status count_scores(ps_node *n, int first, int end, double *auc)
+{
+    float x[N_SCORE], label[N_SCORE], out;
+    int64_t dims[] = {end - first, 1};
+    fleet_feed feed[] = {{"x", FLEET_FLOAT32, x, dims, 2, NULL},
+                         {"label", FLEET_FLOAT32, label, dims, 2, NULL}};
+    fleet_fetch fetch = {
+        .var = n->s.m.prediction, .data = &out, .size = sizeof out};
+
+    for (int i = first; i < end; i++) {
+        x[i - first] = (float)(i * 7 % 31) / 31;
+        label[i - first] = (float)(i * i % 5 < 2);
+    }
+    n->s.tester =
+        fleet_executor_create(n->s.p, &(fleet_executor_options){.for_test = 1});
+    CHECK(n->s.tester);
+    TRY(fleet_executor_run(n->s.tester, feed, 2, &fetch, 1));
+    return fleet_metrics_auc(n->s.f, n->s.m.prediction, auc);
+}
+
+static fleet_status auc_of_a_part(ps_node *n)
+{
+    static const int cut[] = {0, 7, 30, N_SCORE};
+
+    TRY(ps_begin(n));
+    TRY(count_scores(n, cut[n->index], cut[n->index + 1], &n->number[0]));
+    return ps_end(n);
+}
+
+TEST(the_auc_is_that_of_all_workers)
+{
+    ps_job j = {.workers = 3, .open = open_auc, .work = auc_of_a_part};
+    ps_node alone = {.job = &j};
+    fleet_options o = {.num_threads = 1};
+    double want;
+
+    open_auc(&alone, &o);
+    CHECK_OK(count_scores(&alone, 0, N_SCORE, &want));
+    scene_close(&alone.s);
+    ps_hash(&j);
+    CHECK(want > 0.2 && want < 0.8);
+    for (int i = 0; i < 3; i++)
+        CHECK_NEAR(ps_worker(&j, i)->number[0], want, 0);
+}
+
+/* --- at the wrong time ------------------------------------------------------
+ */
+
+static void check_refused(ps_node *n, const char *words)
+{
+    double x = 1;
+    uint64_t hash;
+
+    CHECK_FAILS(fleet_train_from_dataset(n->s.e, n->s.data, NULL, NULL),
+                FLEET_ESTATE, words);
+    CHECK_FAILS(fleet_barrier_worker(n->s.f), FLEET_ESTATE, words);
+    CHECK_FAILS(fleet_stop_worker(n->s.f), FLEET_ESTATE, words);
+    CHECK_FAILS(fleet_metrics_sum(n->s.f, &x, 1), FLEET_ESTATE, words);
+    CHECK_FAILS(fleet_params_hash(n->s.f, &hash), FLEET_ESTATE, words);
+    if (n->index == 0) /* the others leave it to worker 0 */
+        CHECK_FAILS(fleet_save_persistables(n->s.f, n->job->user), FLEET_ESTATE,
+                    words);
+    CHECK(access(n->job->user, F_OK) != 0);
+}
+
+static fleet_status call_too_early_and_too_late(ps_node *n)
+{
+    n->s.e = fleet_executor_create(n->s.p, NULL);
+    CHECK(n->s.e);
+    check_refused(n, "call fleet_init_worker() first");
+    TRY(fleet_init_worker(n->s.f));
+    CHECK_FAILS(fleet_init_worker(n->s.f), FLEET_ESTATE, "called already");
+    CHECK_FAILS(fleet_init_server(n->s.f, NULL), FLEET_ESTATE,
+                "this process is a worker");
+    CHECK_FAILS(fleet_run_server(n->s.f), FLEET_ESTATE,
+                "this process is a worker");
+    TRY(ps_passes(n, 1));
+    TRY(ps_end(n));
+    check_refused(n, "fleet_stop_worker() was called");
+    CHECK_FAILS(fleet_init_worker(n->s.f), FLEET_ESTATE, "called already");
+    return FLEET_OK;
+}
+
+static fleet_status call_what_is_a_workers(ps_node *n)
+{
+    CHECK_FAILS(fleet_init_worker(n->s.f), FLEET_ESTATE,
+                "this process is a server");
+    CHECK_FAILS(fleet_barrier_worker(n->s.f), FLEET_ESTATE,
+                "this process is a server");
+    CHECK_FAILS(fleet_stop_worker(n->s.f), FLEET_ESTATE,
+                "this process is a server");
+    n->s.e = fleet_executor_create(n->s.p, NULL);
+    if (n->s.e)
+        CHECK_FAILS(fleet_train_from_dataset(n->s.e, n->s.data, NULL, NULL),
+                    FLEET_ESTATE, "server");
+    TRY(fleet_init_server(n->s.f, NULL));
+    CHECK_FAILS(fleet_init_server(n->s.f, NULL), FLEET_ESTATE,
+                "called already");
+    return fleet_run_server(n->s.f);
+}
+
+TEST(calls_at_the_wrong_time_or_place_are_refused_and_do_no_harm)
+{
+    ps_job j = {.workers = 2,
+                .file = {scene_file("a.txt", 100, 1)},
+                .serve = call_what_is_a_workers,
+                .work = call_too_early_and_too_late,
+                .user = (void *)test_path("save")};
+
+    CHECK(ps_hash(&j) == ps_alone(&j, 2));
+}
+
+static fleet_status init_before_minimize(ps_node *n)
+{
+    n->status =
+        n->server ? fleet_init_server(n->s.f, NULL) : fleet_init_worker(n->s.f);
+    return n->status;
+}
+
+static void open_nothing(ps_node *n, const fleet_options *o)
+{
+    CHECK_OK(fleet_init(&n->s.f, o));
+}
+
+TEST(without_a_program_nobody_starts)
+{
+    ps_job j = {.open = open_nothing,
+                .serve = init_before_minimize,
+                .work = init_before_minimize};
+
+    ps_run(&j);
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(j.node[i].status, FLEET_ESTATE);
+        CHECK_CONTAINS(j.node[i].error, "call fleet_minimize() before");
+    }
+}
+
+/* What a child of fork() says when it uses its parent's handle. */
+static int use_in_a_child(ps_node *n)
+{
+    pid_t child = fork();
+    int status = -1;
+
+    if (child == 0)
+        _exit(fleet_barrier_worker(n->s.f) == FLEET_ESTATE &&
+                      fleet_stop_worker(n->s.f) == FLEET_ESTATE &&
+                      fleet_train_from_dataset(n->s.e, n->s.data, NULL, NULL) ==
+                          FLEET_ESTATE
+                  ? 7
+                  : 8);
+    CHECK(waitpid(child, &status, 0) == child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static fleet_status fork_in_between(ps_node *n)
+{
+    TRY(ps_begin(n));
+    TRY(ps_passes(n, 1));
+    CHECK_INT(use_in_a_child(n), 7);
+    TRY(ps_passes(n, 1));
+    return ps_end(n);
+}
+
+TEST(a_child_of_fork_is_refused_and_its_parent_goes_on)
+{
+    ps_job j = {.passes = 2,
+                .file = {scene_file("a.txt", 100, 1)},
+                .work = fork_in_between};
+
+    CHECK(ps_hash(&j) == ps_alone(&j, 1));
+}
+
+/* --- workers that fail ------------------------------------------------------
+ */
+
+/* All end, with those words, and before any deadline. */
+static void check_all_end(ps_job *j, const char *words)
+{
+    ps_run(j);
+    for (int i = 0; i < j->n_node; i++) {
+        const ps_node *n = &j->node[i];
+
+        CHECK(n->status != FLEET_OK);
+        CHECK_CONTAINS(n->error, words);
+    }
+}
+
+TEST(a_loss_that_is_not_finite_ends_all_with_its_words)
+{
+    ps_job j = {.servers = 2,
+                .workers = 2,
+                .passes = 3,
+                .how = {.optimizer = "explode"},
+                .file = {scene_file("a.txt", 300, 1)}};
+
+    check_all_end(&j, "not finite");
+    j.how.a_sync = true;
+    check_all_end(&j, "not finite");
+}
+
+static fleet_status go_without_a_word(ps_node *n)
+{
+    TRY(ps_begin(n));
+    if (n->index == 1)
+        return fleet_params_hash(NULL, NULL); /* any failure */
+    TRY(ps_passes(n, 1));
+    return ps_end(n);
+}
+
+TEST(a_worker_that_is_destroyed_without_stop_ends_all)
+{
+    ps_job j = {.servers = 2,
+                .workers = 3,
+                .file = {scene_file("a.txt", 300, 1)},
+                .work = go_without_a_word};
+
+    ps_run(&j);
+    for (int i = 0; i < j.n_node; i++) {
+        CHECK(j.node[i].status != FLEET_OK);
+        if (&j.node[i] != ps_worker(&j, 1))
+            CHECK_CONTAINS(j.node[i].error, "worker 1 has given up, without "
+                                            "fleet_stop_worker()");
+    }
+}
+
+TEST(a_malformed_line_of_one_worker_ends_all_with_its_words)
+{
+    ps_job j = {.workers = 2,
+                .file = {scene_file("a.txt", 100, 1),
+                         test_file("broken.txt", "1 0 3 nonsense\n")}};
+
+    check_all_end(&j, "broken.txt:1");
+}
+
+static fleet_status come_and_go(ps_node *n)
+{
+    TRY(ps_begin(n));
+    return ps_end(n);
+}
+
+static void open_other_mode(ps_node *n, const fleet_options *o)
+{
+    scene_training how = {.a_sync = !n->server};
+
+    scene_open_as(&n->s, o, &how);
+}
+
+static void open_other_program(ps_node *n, const fleet_options *o)
+{
+    scene_training how = {.optimizer = n->server ? "sgd" : "adam"};
+
+    scene_open_as(&n->s, o, &how);
+}
+
+static void check_refusal(ps_job *j, const char *words)
+{
+    j->work = come_and_go;
+    j->connect_ms = 400;
+    ps_run(j);
+    CHECK(ps_worker(j, 0)->status == FLEET_EINVAL);
+    CHECK_CONTAINS(ps_worker(j, 0)->error, words);
+    CHECK_CONTAINS(ps_server(j, 0)->log, words);
+    CHECK_INT(ps_server(j, 0)->status, FLEET_ETIMEDOUT);
+    CHECK_CONTAINS(ps_server(j, 0)->error, "worker 0 has not come");
+}
+
+TEST(another_strategy_or_program_is_refused_on_both_sides)
+{
+    ps_job mode = {.open = open_other_mode},
+           program = {.open = open_other_program};
+
+    check_refusal(&mode, "trains in mode ps-async, this server in ps-sync");
+    check_refusal(&program, "the programs differ: ");
+}

@@ -1,0 +1,338 @@
+/* test_ps_jobs.c - jobs with servers as processes of their own, over tcp and
+ * ipc: bits, quality under fleetrun, how a job ends. */
+#define _GNU_SOURCE
+#define SUITE ps_jobs
+#include "launch_kit.h"
+#include "ps_kit.h"
+#include "test.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define TRY(call)                                                              \
+    do {                                                                       \
+        fleet_status status_ = (call);                                         \
+        if (status_ != FLEET_OK)                                               \
+            return status_;                                                    \
+    } while (0)
+
+/* --- bits -------------------------------------------------------------------
+ */
+
+/* A worker that tells its hash. */
+static fleet_status train_and_tell(ps_node *n)
+{
+    TRY(ps_work(n));
+    fprintf(stderr, "hash %016llx\n", (unsigned long long)n->hash);
+    return FLEET_OK;
+}
+
+static void check_hash(ps_job *j, uint64_t want)
+{
+    char text[64];
+
+    j->work = train_and_tell;
+    ps_start_all(j);
+    ps_check_all_end(j);
+    snprintf(text, sizeof text, "hash %016llx\n", (unsigned long long)want);
+    CHECK_CONTAINS(ps_said(ps_worker(j, 0)), text);
+}
+
+/* What one process gives, worked out in a process of its own: ours must not
+ * have used the library before it forks. */
+static uint64_t alone_elsewhere(const ps_job *j, int merge)
+{
+    ps_pipe p = ps_pipe_make();
+    uint64_t hash = 0;
+    pid_t child;
+
+    fflush(NULL);
+    child = fork();
+    if (child == 0) {
+        test_ends_process = true;
+        hash = ps_alone(j, merge);
+        _exit(write(p.fd[1], &hash, sizeof hash) != sizeof hash);
+    }
+    CHECK(child > 0 && close(p.fd[1]) == 0);
+    CHECK(read(p.fd[0], &hash, sizeof hash) == sizeof hash);
+    close(p.fd[0]);
+    return hash;
+}
+
+TEST(processes_over_ipc_and_tcp_have_the_bits_of_one)
+{
+    ps_job j = {.workers = 2,
+                .passes = 2,
+                .shuffle = 100,
+                .file = {scene_file("a.txt", 450, 1)}};
+    uint64_t want = alone_elsewhere(&j, 2);
+
+    for (j.servers = 1; j.servers <= 2; j.servers++) {
+        check_hash(&j, want);
+        j.lanes = 2;
+        setenv("FLEET_TRANSPORT", "tcp", 1);
+        check_hash(&j, want);
+        unsetenv("FLEET_TRANSPORT");
+    }
+}
+
+TEST(a_server_leaves_by_itself_and_its_folder_goes_with_it)
+{
+    ps_job j = {.servers = 2,
+                .workers = 2,
+                .work = ps_hold,
+                .file = {scene_file("a.txt", 100, 1)}};
+    const char *folder[2];
+
+    ps_start_all(&j);
+    ps_hear_held(&j);
+    for (int i = 0; i < 2; i++) {
+        folder[i] = ps_folder(ps_server(&j, i));
+        CHECK(access(folder[i], F_OK) == 0);
+    }
+    ps_let_go(&j);
+    ps_check_all_end(&j);
+    for (int i = 0; i < 2; i++)
+        CHECK(access(folder[i], F_OK) != 0);
+}
+
+/* --- saves ------------------------------------------------------------------
+ */
+
+/* A server whose disk is full. */
+static fleet_status serve_without_room(ps_node *n)
+{
+    const struct rlimit little = {8192, 8192};
+
+    if (n->index == 1) {
+        signal(SIGXFSZ, SIG_IGN);
+        CHECK(setrlimit(RLIMIT_FSIZE, &little) == 0);
+    }
+    return ps_serve(n);
+}
+
+static fleet_status save_in_vain(ps_node *n)
+{
+    fleet_status status;
+
+    TRY(ps_begin(n));
+    TRY(ps_passes(n, 1));
+    status = fleet_save_persistables(n->s.f, n->job->user);
+    if (n->index == 0 && status == FLEET_OK)
+        return fleet_params_hash(NULL, NULL); /* that must not be */
+    if (n->index == 0)
+        fprintf(stderr, "the save: %s\n", fleet_last_error());
+    TRY(ps_passes(n, 1));
+    return ps_end(n);
+}
+
+TEST(a_server_that_cannot_write_its_part_is_named_and_nothing_is_left)
+{
+    const char *folder = test_path("saves");
+    ps_job j = {.servers = 2,
+                .workers = 2,
+                .serve = serve_without_room,
+                .work = save_in_vain,
+                .file = {scene_file("a.txt", 100, 1)},
+                .user = (void *)test_path("saves/save")};
+
+    CHECK(mkdir(folder, 0700) == 0);
+    ps_start_all(&j);
+    ps_check_all_end(&j);
+    CHECK_CONTAINS(ps_said(ps_worker(&j, 0)), "the save: ");
+    CHECK_CONTAINS(ps_said(ps_worker(&j, 0)), "server 1 at 127.0.0.1:");
+    CHECK_CONTAINS(ps_said(ps_worker(&j, 0)), "part-001-00");
+    CHECK(rmdir(folder) == 0); /* it is empty */
+}
+
+/* --- quality, under fleetrun ------------------------------------------------
+ */
+
+static const char *source(const char *file)
+{
+    const char *root = getenv("FLEET_SOURCE");
+    char path[4096];
+
+    snprintf(path, sizeof path, "%s/%s", root ? root : ".", file);
+    if (access(path, R_OK) != 0)
+        test_skip("%s is absent: set FLEET_SOURCE to the source folder", path);
+    return test_keep(path);
+}
+
+static const char *fleet_train(void)
+{
+    char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 20);
+
+    CHECK(n > 0);
+    path[n] = 0;
+    strcpy(strrchr(path, '/'), "/fleet-train");
+    CHECK(access(path, X_OK) == 0);
+    return test_keep(path);
+}
+
+/* The closing line of a job of two workers. */
+static const char *train(const char *config, int servers)
+{
+    char flags[80], script[9000];
+
+    snprintf(flags, sizeof flags, "--server_num %d --worker_num 2", servers);
+    snprintf(script, sizeof script, "exec '%s' '%s'", fleet_train(),
+             test_file("config.json", config));
+    launch_deadline_ms = 100000;
+    if (launch_run(flags, script) != 0)
+        test_fail(__FILE__, __LINE__, "%s", launch_err());
+    fprintf(stderr, "%s", launch_out());
+    return launch_out();
+}
+
+static double value(const char *line, const char *key)
+{
+    char quoted[40];
+    const char *at;
+
+    snprintf(quoted, sizeof quoted, "\"%s\":", key);
+    at = strstr(line, quoted);
+    CHECK(at);
+    return atof(at + strlen(quoted));
+}
+
+static void at_least(const char *line, const char *key, double want)
+{
+    if (test_fraction() == 1 && !(value(line, key) >= want))
+        test_fail(__FILE__, __LINE__, "%s is %.4f, not %.4f or more", key,
+                  value(line, key), want);
+}
+
+/* The file, or its first lines when a fraction has to do. */
+static const char *lines_of(const char *file, const char *name, int lines)
+{
+    char command[9000];
+    const char *path;
+
+    if (test_fraction() == 1)
+        return file;
+    path = test_file(name, "");
+    snprintf(command, sizeof command, "zcat '%s' | head -n %d >'%s'", file,
+             lines / test_fraction(), path);
+    CHECK(system(command) == 0);
+    return path;
+}
+
+#define ID(name, column)                                                       \
+    ", {\"name\": \"" name "\", \"type\": \"uint64\", \"columns\": [" #column  \
+    "]}"
+
+/* Batches of 64: with 2 workers a synchronous step is of 128 samples. */
+static const char *adult(bool a_sync)
+{
+    static char text[9000];
+
+    snprintf(
+        text, sizeof text,
+        "{\"model\": {\"type\": \"wide_deep\", \"embedding_dim\": 8, "
+        "\"hidden\": [100, 50]}, \"optimizer\": {\"type\": \"adam\", "
+        "\"learning_rate\": 0.001}, \"epochs\": 5, \"strategy\": {\"a_sync\": "
+        "%s}, \"dataset\": {\"format\": \"csv\", \"missing\": \"?\", "
+        "\"comment\": \"|\", \"train\": [\"%s\"], \"test\": [\"%s\"], "
+        "\"batch_size\": 64, \"shuffle\": 40000}, \"slots\": [{\"name\": "
+        "\"income\", \"type\": \"float\", \"role\": \"label\", \"columns\": "
+        "[14], \"transform\": \"equals\", \"value\": [\">50K\", \">50K.\"]}, "
+        "{\"name\": \"dense\", \"type\": \"float\", \"dim\": 6, \"columns\": "
+        "[0, 2, 4, 10, 11, 12], \"transform\": [\"standardize\", "
+        "\"log1p_standardize\", \"standardize\", \"log1p_standardize\", "
+        "\"log1p_standardize\", \"standardize\"]}" ID("workclass", 1)
+            ID("education", 3) ID("marital_status", 5) ID("occupation", 6)
+                ID("relationship", 7) ID("race", 8) ID("sex", 9)
+                    ID("native_country", 13) "]}",
+        a_sync ? "true" : "false",
+        lines_of(source("samples/data/adult/adult.data.gz"), "train.txt",
+                 32561),
+        lines_of(source("samples/data/adult/adult.test.first13025.gz"),
+                 "test.txt", 13026));
+    return text;
+}
+
+TEST_LIMIT(adult_in_sync, 120)
+{
+    const char *line = train(adult(false), 1), *hash;
+
+    CHECK_CONTAINS(line, "\"mode\":\"ps-sync\"");
+    CHECK_CONTAINS(line, "\"workers\":2,\"servers\":1");
+    at_least(line, "auc", 0.903);
+    hash = strstr(line, "\"params_hash\"");
+    CHECK(hash);
+    setenv("FLEET_TRANSPORT", "tcp", 1);
+    line = train(adult(false), 2);
+    CHECK_CONTAINS(line, "\"workers\":2,\"servers\":2");
+    CHECK_CONTAINS(line, hash);
+}
+
+TEST_LIMIT(adult_in_async, 120)
+{
+    const char *line = train(adult(true), 1);
+
+    CHECK_CONTAINS(line, "\"mode\":\"ps-async\"");
+    at_least(line, "auc", 0.898);
+}
+
+TEST_LIMIT(criteo_attr_in_sync, 120)
+{
+    char text[9000], ids[2000] = "";
+    static const char *const name[] = {"cat1", "cat4", "cat6", "cat8", "cat9"};
+
+    for (int i = 0; i < 5; i++)
+        sprintf(ids + strlen(ids),
+                ", {\"name\": \"%s\", \"type\": \"uint64\", \"columns\": [%d], "
+                "\"transform\": \"none\"}",
+                name[i], i + 1);
+    snprintf(
+        text, sizeof text,
+        "{\"model\": {\"type\": \"wide_deep\", \"embedding_dim\": 8, "
+        "\"hidden\": [64, 32]}, \"optimizer\": {\"type\": \"adam\", "
+        "\"learning_rate\": 0.001}, \"epochs\": 2, \"strategy\": {\"a_sync\": "
+        "false}, \"dataset\": {\"format\": \"csv\", \"separator\": \"\\t\", "
+        "\"train\": [\"%s\"], \"test\": [\"%s\"], \"batch_size\": 256, "
+        "\"shuffle\": 130000}, \"slots\": [{\"name\": \"click\", \"type\": "
+        "\"float\", \"role\": \"label\", \"columns\": [0]}%s]}",
+        lines_of(test_data("criteo_attr/criteo_attr_train_125k.tsv.gz"),
+                 "train.txt", 125152),
+        lines_of(test_data("criteo_attr/criteo_attr_test_20k.tsv.gz"),
+                 "test.txt", 20000),
+        ids);
+    at_least(train(text, 2), "auc", 0.643);
+}
+
+static const char *idx_of(const char *name)
+{
+    char path[4096];
+
+    snprintf(path, sizeof path, "/usr/share/datasets/fashion-mnist/%s.gz",
+             name);
+    if (access(path, R_OK) != 0)
+        test_skip("%s is absent: apt-get install dataset-fashion-mnist", path);
+    return test_keep(path);
+}
+
+TEST_LIMIT(fashion_mnist_in_sync, 240)
+{
+    char text[9000];
+
+    if (test_fraction() > 1)
+        test_skip("60,000 images are many for this variant");
+    snprintf(
+        text, sizeof text,
+        "{\"model\": {\"type\": \"mlp\", \"hidden\": [128, 64]}, "
+        "\"optimizer\": {\"type\": \"adam\", \"learning_rate\": 0.001}, "
+        "\"epochs\": 6, \"strategy\": {\"a_sync\": false}, \"dataset\": "
+        "{\"format\": \"idx\", \"train\": [\"%s\", \"%s\"], \"test\": "
+        "[\"%s\", \"%s\"], \"batch_size\": 64, \"shuffle\": 60000}}",
+        idx_of("train-images-idx3-ubyte"), idx_of("train-labels-idx1-ubyte"),
+        idx_of("t10k-images-idx3-ubyte"), idx_of("t10k-labels-idx1-ubyte"));
+    at_least(train(text, 1), "accuracy", 0.870);
+}

@@ -100,8 +100,7 @@ static fleet_status connect(fleet *f)
     FL_TRY(fl_link_open(f->link, f->store, mode == FL_PS_SYNC,
                         fl_job_mode_name(mode)));
     FL_TRY(pass_on_load(f));
-    FL_TRY(fl_link_barrier(f->link)); /* all are there, and all is loaded */
-    FL_TRY(f->store->exchange->methods->refresh(f->store->exchange));
+    FL_TRY(fl_link_barrier(f->link)); /* all are there, all is loaded */
     f->store->updates = f->store->exchange->updates;
     return FLEET_OK;
 }

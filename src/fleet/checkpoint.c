@@ -129,7 +129,6 @@ static fleet_status load_on_servers(fleet *f, const char *path)
     if (fleet_is_first_worker(f))
         FL_TRY(fl_servers_load(f, path));
     FL_TRY(fl_link_barrier(f->link));
-    FL_TRY(f->store->exchange->methods->refresh(f->store->exchange));
     f->store->updates = f->store->exchange->updates;
     return FLEET_OK;
 }

@@ -101,7 +101,6 @@ static fleet_status connect(fleet *f)
                         fl_job_mode_name(mode)));
     FL_TRY(pass_on_load(f));
     FL_TRY(fl_link_barrier(f->link)); /* all are there, and all is loaded */
-    FL_TRY(f->store->exchange->methods->refresh(f->store->exchange));
     f->store->updates = f->store->exchange->updates;
     return FLEET_OK;
 }

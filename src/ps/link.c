@@ -382,7 +382,7 @@ fleet_status fl_link_open(fl_link *l, fl_store *store, bool sync,
     }
     l->exchange.sync = sync;
     l->open = true;
-    return l->exchange.methods->refresh(&l->exchange);
+    return FLEET_OK;
 }
 
 fleet_status fl_link_leave(fl_link *l)

@@ -344,12 +344,29 @@ static void aborted(fl_client *c, int lane)
     fl_free(why);
 }
 
+/* An answer to our hello, of a protocol that is not ours. */
+static void other_version(fl_client *c, int lane)
+{
+    const fl_request *r = find_request(&c->lane[lane], c->msg.head.request);
+    char text[300];
+
+    if (!r || r->kind != FL_MSG_HELLO)
+        return;
+    snprintf(text, sizeof text,
+             "%s speaks protocol %d, this library %d: it is another version",
+             c->lane[lane].name, c->msg.head.version, (int)FL_MSG_VERSION);
+    fl_client_fail(c, FLEET_EUNSUPPORTED, text, false);
+}
+
 void fl_client_receive(fl_client *c, int lane, fl_packet *p, int64_t now_ms)
 {
+    fleet_status status = fl_msg_decode(p, &c->msg);
     client_lane *l = &c->lane[lane];
     fl_request *r;
 
-    if (fl_msg_decode(p, &c->msg) != FLEET_OK || c->msg.head.job != c->job ||
+    if (status == FLEET_EUNSUPPORTED)
+        other_version(c, lane);
+    if (status != FLEET_OK || c->msg.head.job != c->job ||
         c->msg.head.stream != c->o.stream)
         return;
     l->heard_ms = now_ms;

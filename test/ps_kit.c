@@ -72,7 +72,9 @@ static void open_node(ps_node *n)
                        .worker_num = or_one(j->workers),
                        .server_endpoints = j->endpoints,
                        .job_id = j->id,
-                       .listen_fd = n->server ? j->listen_fd[n->index] : 0};
+                       .listen_fd = n->server && !j->no_listen_fd
+                                        ? j->listen_fd[n->index]
+                                        : 0};
     fleet_options o = {
         .seed = 5,
         .num_threads = 1,
@@ -355,6 +357,18 @@ int ps_wait(ps_node *n)
     CHECK(waitpid(n->pid, &status, 0) == n->pid);
     n->pid = 0;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+bool ps_ends_within(ps_node *n, int ms)
+{
+    struct pollfd p = {.events = POLLIN};
+    int ready;
+
+    p.fd = (int)syscall(SYS_pidfd_open, n->pid, 0);
+    CHECK(p.fd >= 0);
+    ready = poll(&p, 1, ms);
+    close(p.fd);
+    return ready == 1;
 }
 
 void ps_kill(ps_node *n, int signal_number)

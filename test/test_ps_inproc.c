@@ -5,7 +5,7 @@
 #include "ps_kit.h"
 #include "test.h"
 
-#include <math.h>
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -338,4 +338,50 @@ TEST(loops_with_unequal_counts_meet_in_a_barrier)
     ps_hash(&j);
     CHECK_NEAR(ps_worker(&j, 0)->number[0], -(0 + 3 + 6) * 2 * 0.125, 0);
     CHECK_NEAR(ps_worker(&j, 0)->number[1], -(0 + 3 + 6) * 2 * 0.375, 0);
+}
+
+/* --- what is left -----------------------------------------------------------
+ */
+
+static int open_files(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    int n = 0;
+
+    CHECK(d);
+    for (struct dirent *e = readdir(d); e; e = readdir(d))
+        n += e->d_name[0] != '.';
+    closedir(d);
+    return n;
+}
+
+static fleet_status fail_in_the_midst(ps_node *n)
+{
+    fleet_status status = ps_begin(n);
+
+    if (status == FLEET_OK && n->index == 1)
+        return fleet_params_hash(NULL, NULL); /* any failure */
+    if (status == FLEET_OK)
+        status = ps_passes(n, 1);
+    return status == FLEET_OK ? ps_end(n) : status;
+}
+
+TEST(no_descriptor_stays_open_however_a_job_ends)
+{
+    ps_job j = {.servers = 2,
+                .workers = 2,
+                .lanes = 2,
+                .file = {scene_file("a.txt", 100, 1)}};
+    int before;
+
+    ps_hash(&j);
+    before = open_files();
+    for (int i = 0; i < 3; i++)
+        ps_hash(&j);
+    j.work = fail_in_the_midst;
+    for (int i = 0; i < 3; i++) {
+        ps_run(&j);
+        CHECK(ps_worker(&j, 0)->status != FLEET_OK);
+    }
+    CHECK_INT(open_files(), before);
 }

@@ -187,6 +187,16 @@ static void send_nonsense(const char *address)
     fl_socket_close(s, 1000);
 }
 
+/* As the server says at its end. */
+static int garbage_counted(ps_job *j)
+{
+    static const char words[] = "server 0, lane 0: ";
+    const char *said = strstr(ps_said(ps_server(j, 0)), words);
+
+    CHECK_CONTAINS(said, " packets were no messages, ");
+    return atoi(said + sizeof words - 1);
+}
+
 TEST(garbage_on_a_servers_sockets_does_no_harm)
 {
     static const char http[] = "GET / HTTP/1.1\r\nHost: server\r\n\r\n";
@@ -213,6 +223,7 @@ TEST(garbage_on_a_servers_sockets_does_no_harm)
     snprintf(address, sizeof address, "tcp://127.0.0.1:%d", j.port[0]);
     send_nonsense(address);
     close_held(&j);
+    CHECK(garbage_counted(&j) >= 40);
     while (n > 0)
         close(open[--n]);
     net_end(NULL, NULL);

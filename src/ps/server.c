@@ -99,8 +99,10 @@ static void begin_act(void *arg, const fl_act *act)
     r->act_sum = r->act_rows = 0;
     atomic_store(&r->act_done, false);
     r->acting = true;
-    if (fl_thread_start(&r->actor, act_thread, r, "a save") != FLEET_OK)
-        fl_lane_abort(r->lane, FLEET_ENOMEM, fleet_last_error());
+    if (fl_thread_start(&r->actor, act_thread, r, "a save") == FLEET_OK)
+        return;
+    r->acting = false;
+    fl_lane_abort(r->lane, FLEET_ENOMEM, fleet_last_error());
 }
 
 static void end_act(lane_runner *r)
@@ -179,6 +181,19 @@ static void heed_others(lane_runner *r)
     fl_lane_abort(r->lane, FLEET_EPEER, why);
 }
 
+/* Packets of others: a scanner, a worker of another job. */
+static void report_strangers(const lane_runner *r)
+{
+    fl_lane_counts n = fl_lane_counted(r->lane);
+    uint64_t bad = n.bad + fl_socket_dropped(r->socket);
+
+    if (bad + n.strays > 0)
+        FL_WARN(&r->server->o.context->log,
+                "server %d, lane %d: %" PRIu64 " packets were no messages, "
+                "%" PRIu64 " of no worker of this job",
+                r->server->o.index, r->number, bad, n.strays);
+}
+
 static void *serve(void *arg)
 {
     lane_runner *r = arg;
@@ -195,6 +210,7 @@ static void *serve(void *arg)
     }
     if (fl_lane_state_of(r->lane) == FL_LANE_FAILED)
         keep_failure(r->server, fl_lane_error(r->lane));
+    report_strangers(r);
     fl_socket_close(r->socket, LINGER_MS);
     r->socket = NULL;
     return NULL;

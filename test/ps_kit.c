@@ -72,7 +72,9 @@ static void open_node(ps_node *n)
                        .worker_num = or_one(j->workers),
                        .server_endpoints = j->endpoints,
                        .job_id = j->id,
-                       .listen_fd = n->server ? j->listen_fd[n->index] : 0};
+                       .listen_fd = n->server && !j->no_listen_fd
+                                        ? j->listen_fd[n->index]
+                                        : 0};
     fleet_options o = {
         .seed = 5,
         .num_threads = 1,
@@ -303,9 +305,32 @@ void ps_prepare(ps_job *j)
     }
 }
 
+/* Of a process, but for the standard ones. */
+static int open_files(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    int n = 0;
+
+    CHECK(d);
+    for (struct dirent *e = readdir(d); e; e = readdir(d))
+        n += atoi(e->d_name) > 2;
+    closedir(d);
+    return n;
+}
+
+/* A server closes the socket that it was given. */
+static void check_files(const ps_node *n, int before)
+{
+    int left = open_files() - before;
+
+    if (left > 0)
+        test_fail(__FILE__, __LINE__, "%s %d leaves %d files open",
+                  n->server ? "server" : "worker", n->index, left);
+}
+
 static void be_a_process(ps_node *n)
 {
-    int fd = open(n->said, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    int fd = open(n->said, O_WRONLY | O_CREAT | O_TRUNC, 0600), before;
 
     test_ends_process = true;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -317,7 +342,9 @@ static void be_a_process(ps_node *n)
         if (!n->server || i != n->index)
             close(n->job->listen_fd[i]);
     n->pid = getpid();
+    before = open_files();
     live(n);
+    check_files(n, before);
     if (n->status != FLEET_OK)
         fprintf(stderr, "%s: %s\n", fleet_status_name(n->status), n->error);
     test_check_leaks();
@@ -355,6 +382,18 @@ int ps_wait(ps_node *n)
     CHECK(waitpid(n->pid, &status, 0) == n->pid);
     n->pid = 0;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+bool ps_ends_within(ps_node *n, int ms)
+{
+    struct pollfd p = {.events = POLLIN};
+    int ready;
+
+    p.fd = (int)syscall(SYS_pidfd_open, n->pid, 0);
+    CHECK(p.fd >= 0);
+    ready = poll(&p, 1, ms);
+    close(p.fd);
+    return ready == 1;
 }
 
 void ps_kill(ps_node *n, int signal_number)

@@ -57,6 +57,7 @@ struct ps_job {
     /* makes s.f, a program that is minimized, data; NULL: the scene */
     void (*open)(ps_node *n, const fleet_options *o);
     int connect_ms, request_ms, peer_ms; /* 0: 30 s */
+    bool no_listen_fd; /* servers that are processes bind for themselves */
     void *user;
 
     /* the kit's */
@@ -111,6 +112,7 @@ void ps_start_all(ps_job *j); /* prepares, too */
 
 /* Its exit status: 0, or 1 if its body failed; 128 + n for signal n. */
 int ps_wait(ps_node *n);
+bool ps_ends_within(ps_node *n, int ms); /* does not wait for more */
 void ps_kill(ps_node *n, int signal_number);
 
 /* What it has written to stderr: its log, and its error at the end. */

@@ -402,6 +402,32 @@ TEST(a_malformed_line_of_one_worker_ends_all_with_its_words)
     check_all_end(&j, "broken.txt:1");
 }
 
+static fleet_status stop_the_servers(ps_node *n)
+{
+    TRY(ps_begin(n));
+    if (n->index == 0)
+        fleet_stop_server();
+    TRY(ps_passes(n, 1));
+    return ps_end(n);
+}
+
+TEST(servers_that_are_stopped_end_well_and_tell_the_workers)
+{
+    ps_job j = {.servers = 2,
+                .workers = 2,
+                .lanes = 2,
+                .file = {scene_file("a.txt", 300, 1)},
+                .work = stop_the_servers};
+
+    ps_run(&j);
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(ps_server(&j, i)->status, FLEET_OK);
+        CHECK_INT(ps_worker(&j, i)->status, FLEET_EPEER);
+        CHECK_CONTAINS(ps_worker(&j, i)->error,
+                       " has ended: fleet_stop_server() was called");
+    }
+}
+
 static fleet_status come_and_go(ps_node *n)
 {
     TRY(ps_begin(n));

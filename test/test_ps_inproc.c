@@ -5,7 +5,7 @@
 #include "ps_kit.h"
 #include "test.h"
 
-#include <math.h>
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -189,6 +189,62 @@ TEST(parameters_with_rates_of_their_own)
         CHECK(ps_hash(&j) == want);
 }
 
+/* Weights of several blocks, a bias of one: 20 x 900 and 900 x 40. */
+static void open_mlp(ps_node *n, const fleet_options *o)
+{
+    static const int64_t hidden[] = {900, 40};
+    fleet_optimizer *adam;
+    scene *c = &n->s;
+    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+
+    CHECK_OK(fleet_init(&c->f, o));
+    c->p = fleet_program_create(c->f);
+    fleet_mlp(c->p,
+              &(fleet_mlp_options){
+                  .dim = 20, .classes = 3, .hidden = hidden, .n_hidden = 2},
+              &c->m);
+    CHECK_OK(fleet_program_status(c->p));
+    adam = fleet_adam(c->f, 0.01f, NULL);
+    CHECK_OK(fleet_optimizer_set_global_norm_clip(adam, 0.2f));
+    s.a_sync = 0;
+    s.gradient_merge = n->job->how.merge > 1;
+    s.gradient_merge_configs.k_steps =
+        n->job->how.merge > 1 ? n->job->how.merge : 1;
+    CHECK_OK(
+        fleet_minimize(fleet_distributed_optimizer(c->f, adam, &s), c->m.loss));
+    c->data = fleet_queue_dataset(
+        c->f, &(fleet_dataset_options){
+                  .batch_size = PS_BATCH,
+                  .use_var = (fleet_var *[]){c->m.label,
+                                             fleet_program_var(c->p, "image")},
+                  .n_use_var = 2});
+    CHECK(c->data);
+    CHECK_OK(fleet_dataset_set_filelist(c->data, n->job->file, 1));
+}
+
+static const char *images(int lines)
+{
+    char *text = malloc((size_t)lines * 200), *at = text;
+    const char *path;
+
+    for (int i = 0; i < lines; i++) {
+        at += sprintf(at, "1 %d 20", i * i % 3);
+        for (int k = 0; k < 20; k++)
+            at += sprintf(at, " 0.%d", (i * 31 + k * k * 7) % 97);
+        at += sprintf(at, "\n");
+    }
+    path = test_file("images.txt", text);
+    free(text);
+    return path;
+}
+
+TEST(dense_weights_of_several_blocks_with_a_clip)
+{
+    ps_job j = {.workers = 2, .open = open_mlp, .file = {images(200)}};
+
+    check_everywhere(j, ps_alone(&j, 2));
+}
+
 TEST(async_trains_and_counts_every_batch)
 {
     ps_job j = {.servers = 2,
@@ -338,4 +394,50 @@ TEST(loops_with_unequal_counts_meet_in_a_barrier)
     ps_hash(&j);
     CHECK_NEAR(ps_worker(&j, 0)->number[0], -(0 + 3 + 6) * 2 * 0.125, 0);
     CHECK_NEAR(ps_worker(&j, 0)->number[1], -(0 + 3 + 6) * 2 * 0.375, 0);
+}
+
+/* --- what is left -----------------------------------------------------------
+ */
+
+static int open_files(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    int n = 0;
+
+    CHECK(d);
+    for (struct dirent *e = readdir(d); e; e = readdir(d))
+        n += e->d_name[0] != '.';
+    closedir(d);
+    return n;
+}
+
+static fleet_status fail_in_the_midst(ps_node *n)
+{
+    fleet_status status = ps_begin(n);
+
+    if (status == FLEET_OK && n->index == 1)
+        return fleet_params_hash(NULL, NULL); /* any failure */
+    if (status == FLEET_OK)
+        status = ps_passes(n, 1);
+    return status == FLEET_OK ? ps_end(n) : status;
+}
+
+TEST(no_descriptor_stays_open_however_a_job_ends)
+{
+    ps_job j = {.servers = 2,
+                .workers = 2,
+                .lanes = 2,
+                .file = {scene_file("a.txt", 100, 1)}};
+    int before;
+
+    ps_hash(&j);
+    before = open_files();
+    for (int i = 0; i < 3; i++)
+        ps_hash(&j);
+    j.work = fail_in_the_midst;
+    for (int i = 0; i < 3; i++) {
+        ps_run(&j);
+        CHECK(ps_worker(&j, 0)->status != FLEET_OK);
+    }
+    CHECK_INT(open_files(), before);
 }

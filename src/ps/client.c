@@ -359,8 +359,8 @@ static void answered_otherwise(fl_client *c, int lane)
 
 void fl_client_receive(fl_client *c, int lane, fl_packet *p, int64_t now_ms)
 {
-    client_lane *l = &c->lane[lane];
     fleet_status status = fl_msg_decode(p, &c->msg);
+    client_lane *l = &c->lane[lane];
     fl_request *r;
 
     if (status == FLEET_EUNSUPPORTED)

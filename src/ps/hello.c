@@ -16,15 +16,17 @@ const char *fl_address_text(const char *address)
     return strncmp(address, "tcp://", 6) == 0 ? address + 6 : address;
 }
 
+enum { LINGER_MS = 500 };
+
 /* The handshake: a client whose lanes are the servers' first ones. */
 typedef struct handshake {
     const fl_hello_options *o;
     fl_client *client;
     fl_socket **socket; /* by server */
-    fl_request *request;
+    fl_request *request, *again;
     char *text;
     char place[160];
-    int64_t begun_ms;
+    int64_t begun_ms, reminded_ms;
 } handshake;
 
 static void send_packet(void *arg, int lane, fl_packet *p)
@@ -57,12 +59,11 @@ static char *describe(const handshake *h)
     return text;
 }
 
-static fleet_status say_hello(handshake *h, int server)
+static fleet_status say_hello(handshake *h, fl_request *r, int server)
 {
-    fl_request *r = &h->request[server];
     fl_msg_writer w;
 
-    fl_request_clear(r);
+    fl_client_cancel(h->client, r);
     fl_client_begin(h->client, r, &w, FL_MSG_HELLO, 0, 0);
     fl_msg_text(&w, FL_OP_HELLO, h->text);
     FL_TRY(fl_client_add(h->client, r, &w));
@@ -70,8 +71,31 @@ static fleet_status say_hello(handshake *h, int server)
     return FLEET_OK;
 }
 
+static bool knows_us(const handshake *h, int server)
+{
+    const fl_request *r = &h->request[server];
+
+    return r->state == FL_REQUEST_DONE && r->answer &&
+           r->status == FL_ANSWER_OK;
+}
+
+/* Who knows us must not think that we are gone while we wait for others. */
+static void remind(handshake *h)
+{
+    int64_t beat = h->o->peer_ms / 5;
+
+    beat = beat > 1000 ? 1000 : beat;
+    if (fl_now_ms() - h->reminded_ms < beat)
+        return;
+    h->reminded_ms = fl_now_ms();
+    for (int i = 0; i < h->o->n_server; i++)
+        if (knows_us(h, i))
+            say_hello(h, &h->again[i], i); /* without memory they miss us */
+}
+
 static void listen(handshake *h)
 {
+    remind(h);
     fl_socket_wait(h->socket, h->o->n_server, h->o->bell, 100);
     for (int i = 0; i < h->o->n_server; i++) {
         fl_packet *p;
@@ -115,7 +139,7 @@ static fleet_status await(handshake *h, int i)
             return fl_client_result(h->client, r, "fleet_init_worker");
         listen(
             h); /* paced by its wait: asked again a tenth of a second later */
-        FL_TRY(say_hello(h, i));
+        FL_TRY(say_hello(h, &h->request[i], i));
     }
 }
 
@@ -216,12 +240,12 @@ static fleet_status say_all(handshake *h, fl_job_lanes *lanes)
 {
     const fl_msg *msg;
 
-    FL_TRY(say_hello(h, 0));
+    FL_TRY(say_hello(h, &h->request[0], 0));
     FL_TRY(await(h, 0));
     msg = fl_client_answer(h->client, &h->request[0]);
     lanes->incarnation = msg ? msg->head.incarnation : 0;
     for (int i = 1; i < h->o->n_server; i++)
-        FL_TRY(say_hello(h, i));
+        FL_TRY(say_hello(h, &h->request[i], i));
     for (int i = 0; i < h->o->n_server; i++) {
         FL_TRY(await(h, i));
         FL_TRY(read_lanes(h, i, lanes));
@@ -244,11 +268,33 @@ static fleet_status shake_hands(handshake *h, fl_job_lanes *lanes)
     FL_TRY(fl_client_create(&h->client, &options, &host));
     h->socket = fl_alloc_array((size_t)o->n_server, sizeof(fl_socket *));
     h->request = fl_alloc_array((size_t)o->n_server, sizeof *h->request);
+    h->again = fl_alloc_array((size_t)o->n_server, sizeof *h->again);
     h->text = describe(h);
-    if (!h->socket || !h->request || !h->text)
+    if (!h->socket || !h->request || !h->again || !h->text)
         return FLEET_ENOMEM;
     FL_TRY(connect_all(h));
     return say_all(h, lanes);
+}
+
+static void forget(handshake *h, fl_request *r)
+{
+    for (int i = 0; r && i < h->o->n_server; i++) {
+        fl_client_cancel(h->client, &r[i]);
+        fl_request_done(&r[i]);
+    }
+    fl_free(r);
+}
+
+/* linger_ms: for what a worker that gives up has told. */
+static void part(handshake *h, int linger_ms)
+{
+    forget(h, h->request);
+    forget(h, h->again);
+    for (int i = 0; h->socket && i < h->o->n_server; i++)
+        fl_socket_close(h->socket[i], linger_ms);
+    fl_client_destroy(h->client);
+    fl_free(h->socket);
+    fl_free(h->text);
 }
 
 fleet_status fl_hello(const fl_hello_options *o, fl_job_lanes *lanes)
@@ -261,18 +307,11 @@ fleet_status fl_hello(const fl_hello_options *o, fl_job_lanes *lanes)
     fl_place_text(h.place);
     status = shake_hands(&h, lanes);
     fl_error_take(&error, status);
-    for (int i = 0; i < o->n_server; i++) {
-        if (h.request) {
-            fl_client_cancel(h.client, &h.request[i]);
-            fl_request_done(&h.request[i]);
-        }
-        if (h.socket)
-            fl_socket_close(h.socket[i], 0);
+    if (status != FLEET_OK && lanes->incarnation > 0) { /* one was granted */
+        fl_client_set_incarnation(h.client, lanes->incarnation);
+        fl_client_fail(h.client, status, error.text, true);
     }
-    fl_client_destroy(h.client);
-    fl_free(h.socket);
-    fl_free(h.request);
-    fl_free(h.text);
+    part(&h, status == FLEET_OK ? 0 : LINGER_MS);
     if (status != FLEET_OK) {
         fl_free(lanes->lane);
         lanes->lane = NULL;

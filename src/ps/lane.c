@@ -161,6 +161,7 @@ void fl_lane_refuse(fl_ps_lane *l, const fl_msg_head *to, const fl_peer *peer,
         head.stream = 0;
     fl_lane_begin_answer(l, &w, &head, status, FL_NOBODY);
     w.head.stream = to->stream;
+    w.head.job = to->job; /* his own, or he would not listen */
     w.head.step = (uint64_t)code;
     fl_msg_text(&w, FL_OP_TEXT, text);
     fl_lane_end_answer(l, &w, peer);
@@ -456,12 +457,14 @@ void fl_lane_done(fl_ps_lane *l, fleet_status status, const char *text,
 /* --- deadlines --------------------------------------------------------------
  */
 
+/* Workers say hello to a server's first lane; to the others they come when all
+ * servers have answered, and who is gone by then is missed by the first. */
 static void check_stream(fl_ps_lane *l, int i)
 {
     const fl_stream_state *s = &l->stream[i];
     char text[256];
 
-    if (s->left)
+    if (s->left || (!s->known && l->o.lane > 0))
         return;
     if (!s->known && l->now_ms - l->begun_ms > l->o.connect_ms) {
         snprintf(text, sizeof text,

@@ -26,8 +26,8 @@ typedef struct fl_link_options {
 /* Nothing is connected yet: its exchange fails with FLEET_ESTATE until then. */
 fleet_status fl_link_create(fl_link **link, const fl_link_options *o);
 
-/* Connect; the store has all that the programs need. Its weights are not yet
- * the servers': those may be loading, a barrier comes next. */
+/* Connect; the store has all that the programs need. Its weights arrive with
+ * the first barrier: others may load meanwhile. */
 fleet_status fl_link_open(fl_link *l, fl_store *store, bool sync,
                           const char *mode);
 bool fl_link_is_open(const fl_link *l);

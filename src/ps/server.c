@@ -31,8 +31,7 @@ typedef struct lane_runner {
     fl_bell bell;
     pthread_t thread;
     bool has_thread;
-    char *address;    /* JSON, for HELLO's answer */
-    uint64_t dropped; /* by the socket, once it is closed */
+    char *address; /* JSON, for HELLO's answer */
 
     /* an act, on its own thread; act_done hands it over */
     pthread_t actor;
@@ -100,8 +99,10 @@ static void begin_act(void *arg, const fl_act *act)
     r->act_sum = r->act_rows = 0;
     atomic_store(&r->act_done, false);
     r->acting = true;
-    if (fl_thread_start(&r->actor, act_thread, r, "a save") != FLEET_OK)
-        fl_lane_abort(r->lane, FLEET_ENOMEM, fleet_last_error());
+    if (fl_thread_start(&r->actor, act_thread, r, "a save") == FLEET_OK)
+        return;
+    r->acting = false;
+    fl_lane_abort(r->lane, FLEET_ENOMEM, fleet_last_error());
 }
 
 static void end_act(lane_runner *r)
@@ -180,6 +181,19 @@ static void heed_others(lane_runner *r)
     fl_lane_abort(r->lane, FLEET_EPEER, why);
 }
 
+/* Packets of others: a scanner, a worker of another job. */
+static void report_strangers(const lane_runner *r)
+{
+    fl_lane_counts n = fl_lane_counted(r->lane);
+    uint64_t bad = n.bad + fl_socket_dropped(r->socket);
+
+    if (bad + n.strays > 0)
+        FL_WARN(&r->server->o.context->log,
+                "server %d, lane %d: %" PRIu64 " packets were no messages, "
+                "%" PRIu64 " of no worker of this job",
+                r->server->o.index, r->number, bad, n.strays);
+}
+
 static void *serve(void *arg)
 {
     lane_runner *r = arg;
@@ -196,7 +210,7 @@ static void *serve(void *arg)
     }
     if (fl_lane_state_of(r->lane) == FL_LANE_FAILED)
         keep_failure(r->server, fl_lane_error(r->lane));
-    r->dropped = fl_socket_dropped(r->socket);
+    report_strangers(r);
     fl_socket_close(r->socket, LINGER_MS);
     r->socket = NULL;
     return NULL;
@@ -354,7 +368,6 @@ fleet_status fl_server_create(fl_server **server, const fl_server_options *o)
     return fl_error_raise(&error);
 }
 
-/* What came and what it was: strangers on the port show here. */
 static void say_counts(const fl_server *s)
 {
     fl_lane_counts all = {0};
@@ -366,15 +379,11 @@ static void say_counts(const fl_server *s)
         all.updates += one.updates;
         all.duplicates += one.duplicates;
         all.gaps += one.gaps;
-        all.strays += one.strays;
-        all.bad += one.bad + s->runner[i].dropped;
     }
     FL_INFO(&s->o.context->log,
-            "server %d: %" PRIu64 " steps in %" PRIu64 " updates; messages: "
-            "%" PRIu64 " repeated, %" PRIu64 " early, %" PRIu64 " of others, "
-            "%" PRIu64 " were none",
-            s->o.index, all.steps, all.updates, all.duplicates, all.gaps,
-            all.strays, all.bad);
+            "server %d: steps %" PRIu64 ", updates %" PRIu64
+            "; messages that came again %" PRIu64 ", too early %" PRIu64,
+            s->o.index, all.steps, all.updates, all.duplicates, all.gaps);
 }
 
 fleet_status fl_server_run(fl_server *s)

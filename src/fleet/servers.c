@@ -217,12 +217,14 @@ static void delist(fl_server *s)
 
 static void stop_all(const char *why)
 {
-    for (int i = 0; i < MOST_RUNNING; i++) {
-        fl_server *s = atomic_load(&running[i]);
+    fl_server *s[MOST_RUNNING];
+    int n = 0;
 
-        if (s)
-            fl_server_stop(s, why);
+    for (int i = 0; i < MOST_RUNNING; i++) {
+        s[n] = atomic_load(&running[i]);
+        n += s[n] != NULL;
     }
+    fl_server_stop(s, n, why);
 }
 
 void fleet_stop_server(void)

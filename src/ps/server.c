@@ -389,10 +389,12 @@ fleet_status fl_server_run(fl_server *s)
     return fl_error_raise(&s->failed);
 }
 
-void fl_server_stop(fl_server *s, const char *why)
+void fl_server_stop(fl_server *const *s, int n, const char *why)
 {
-    atomic_store(&s->stop, why);
-    ring_all(s);
+    for (int i = 0; i < n; i++)
+        atomic_store(&s[i]->stop, why);
+    for (int i = 0; i < n; i++)
+        ring_all(s[i]);
 }
 
 static void runner_done(lane_runner *r)

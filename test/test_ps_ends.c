@@ -233,6 +233,37 @@ TEST(a_server_that_is_killed_is_named)
     kill_server(1, true);
 }
 
+/* While it begins, says hello, waits for the others, trains: the times differ
+ * from machine to machine. */
+static void kill_after(int ms, bool server)
+{
+    plan p = {NEVER, 0};
+    ps_job j = job_of(&p);
+    ps_node *victim;
+
+    j.passes = 1000000;
+    j.how.a_sync = ms % 2;
+    ps_start_all(&j);
+    victim = server ? ps_server(&j, 1) : ps_worker(&j, 1);
+    CHECK(!ps_ends_within(victim, ms));
+    ps_kill(victim, SIGKILL);
+    check_others_end(&j, victim, server ? "server 1 " : "worker 1 ",
+                     "deadline)");
+    CHECK_INT(ps_wait(victim), 128 + SIGKILL);
+}
+
+TEST(a_worker_that_is_killed_at_any_moment_is_named)
+{
+    for (int ms = 0; ms < 60; ms = 2 * ms + 5)
+        kill_after(ms * TEST_SLOWNESS, false);
+}
+
+TEST(a_server_that_is_killed_at_any_moment_is_named)
+{
+    for (int ms = 0; ms < 60; ms = 2 * ms + 6)
+        kill_after(ms * TEST_SLOWNESS, true);
+}
+
 /* --- who is slow is not dead -------------------------------------------------
  */
 

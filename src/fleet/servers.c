@@ -1,6 +1,7 @@
 /* servers.c - the calls of a job with servers. */
 #include "fleet/servers.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -206,6 +207,11 @@ static bool enlist(fl_server *s)
     return false;
 }
 
+/* Calls of stop_all() that may hold a server. */
+static atomic_int stopping;
+
+/* Nobody touches it any more. A lock would not do: who stops may be a signal
+ * handler, which does not wait, so that this does not wait for long. */
 static void delist(fl_server *s)
 {
     for (int i = 0; i < MOST_RUNNING; i++) {
@@ -213,16 +219,22 @@ static void delist(fl_server *s)
 
         atomic_compare_exchange_strong(&running[i], &one, NULL);
     }
+    while (atomic_load(&stopping) > 0)
+        sched_yield();
 }
 
 static void stop_all(const char *why)
 {
-    for (int i = 0; i < MOST_RUNNING; i++) {
-        fl_server *s = atomic_load(&running[i]);
+    fl_server *s[MOST_RUNNING];
+    int n = 0;
 
-        if (s)
-            fl_server_stop(s, why);
+    atomic_fetch_add(&stopping, 1);
+    for (int i = 0; i < MOST_RUNNING; i++) {
+        s[n] = atomic_load(&running[i]);
+        n += s[n] != NULL;
     }
+    fl_server_stop(s, n, why);
+    atomic_fetch_sub(&stopping, 1);
 }
 
 void fleet_stop_server(void)

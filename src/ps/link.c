@@ -350,7 +350,7 @@ static void close_link(fl_link *l)
     if (l->worker.client)
         fl_worker_done(&l->worker);
     for (int i = 0; i < l->n_lane; i++)
-        fl_socket_close(l->socket[i], 500);
+        fl_socket_close(l->socket[i], l->beat_ms < 500 ? (int)l->beat_ms : 500);
     fl_free(l->socket);
     l->socket = NULL;
     l->n_lane = 0;

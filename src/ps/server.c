@@ -15,7 +15,7 @@
 
 enum {
     IDLE_BYTES = 256 << 20, /* buffers that are kept for the next answers */
-    LINGER_MS = 2000        /* for the last answers to go out */
+    LINGER_MS = 2000        /* see linger_of() */
 };
 /* A stream's step may be so large, before it is applied. */
 #define MOST_OPEN ((size_t)2 << 30)
@@ -194,6 +194,14 @@ static void report_strangers(const lane_runner *r)
                 r->server->o.index, r->number, bad, n.strays);
 }
 
+/* For the last answers to go out; to who is gone they never do. */
+static int linger_of(const fl_server *s)
+{
+    int64_t most = s->o.peer_ms / 2;
+
+    return most < LINGER_MS ? (int)most : LINGER_MS;
+}
+
 static void *serve(void *arg)
 {
     lane_runner *r = arg;
@@ -211,7 +219,7 @@ static void *serve(void *arg)
     if (fl_lane_state_of(r->lane) == FL_LANE_FAILED)
         keep_failure(r->server, fl_lane_error(r->lane));
     report_strangers(r);
-    fl_socket_close(r->socket, LINGER_MS);
+    fl_socket_close(r->socket, linger_of(r->server));
     r->socket = NULL;
     return NULL;
 }
@@ -411,10 +419,12 @@ fleet_status fl_server_run(fl_server *s)
     return fl_error_raise(&s->failed);
 }
 
-void fl_server_stop(fl_server *s, const char *why)
+void fl_server_stop(fl_server *const *s, int n, const char *why)
 {
-    atomic_store(&s->stop, why);
-    ring_all(s);
+    for (int i = 0; i < n; i++)
+        atomic_store(&s[i]->stop, why);
+    for (int i = 0; i < n; i++)
+        ring_all(s[i]);
 }
 
 static void runner_done(lane_runner *r)

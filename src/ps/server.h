@@ -41,9 +41,10 @@ fleet_status fl_server_create(fl_server **server, const fl_server_options *o);
  * otherwise what has ended the job: FLEET_EPEER, FLEET_ETIMEDOUT. */
 fleet_status fl_server_run(fl_server *s);
 
-/* Let it end, the workers being told `why`. From any thread, and from signal
- * handlers: `why` is a constant. */
-void fl_server_stop(fl_server *s, const char *why);
+/* Let n of them end, the workers being told `why`: none ends because another
+ * one of them did. From any thread, and from signal handlers: `why` is a
+ * constant. */
+void fl_server_stop(fl_server *const *s, int n, const char *why);
 
 void fl_server_destroy(fl_server *s); /* NULL is fine; not while it runs */
 

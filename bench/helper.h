@@ -3,11 +3,14 @@
 #ifndef BENCH_HELPER_H
 #define BENCH_HELPER_H
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -59,6 +62,21 @@ static inline void helper_end(const helper *h)
 {
     kill(h->pid, SIGKILL);
     waitpid(h->pid, NULL, 0);
+}
+
+/* A port that nobody has now. */
+static inline void free_endpoint(char endpoint[64])
+{
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof a;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    must(bind(fd, (struct sockaddr *)&a, n) == 0 &&
+             getsockname(fd, (struct sockaddr *)&a, &n) == 0,
+         "no port");
+    close(fd);
+    snprintf(endpoint, 64, "127.0.0.1:%d", ntohs(a.sin_port));
 }
 
 /* Is that row asked for? All are if none is named. */

@@ -163,11 +163,4 @@ static inline void close_bench(bench *b)
     fleet_destroy(b->f);
 }
 
-static inline int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
 #endif

@@ -79,12 +79,16 @@ static inline void free_endpoint(char endpoint[64])
     snprintf(endpoint, 64, "127.0.0.1:%d", ntohs(a.sin_port));
 }
 
-/* Is that row asked for? All are if none is named. */
+/* Is that row asked for? All are if none is named; "P8" names all of its
+ * kinds. */
 static inline int is_wanted(int argc, char **argv, const char *id)
 {
-    for (int i = 1; i < argc; i++)
-        if (strncmp(argv[i], id, strlen(id)) == 0)
+    for (int i = 1; i < argc; i++) {
+        size_t n = strlen(argv[i]);
+
+        if (strncmp(argv[i], id, n) == 0 && (id[n] == 0 || id[n] == '-'))
             return 1;
+    }
     return argc < 2;
 }
 

@@ -145,6 +145,7 @@ static void run_job(int n_worker, int a_sync, const char *transport,
     shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     char path[MOST_WORKER][64];
+    pid_t worker[MOST_WORKER];
     helper server;
 
     *s = (shared){
@@ -155,9 +156,8 @@ static void run_job(int n_worker, int a_sync, const char *transport,
     for (int i = 0; i < MOST_WORKER; i++)
         snprintf(path[i], sizeof path[i], "/tmp/fleet-p8.%d.%d", getpid(), i);
     for (int i = 0; i < n_worker; i++) {
-        pid_t pid = fork();
-
-        if (pid == 0) {
+        worker[i] = fork();
+        if (worker[i] == 0) {
             s->pid[i] = getpid();
             work(s, i, path);
             exit(0);
@@ -166,7 +166,8 @@ static void run_job(int n_worker, int a_sync, const char *transport,
     for (int i = 0; i < n_worker; i++) {
         int status;
 
-        must(wait(&status) > 0 && status == 0, "a process has failed");
+        must(waitpid(worker[i], &status, 0) > 0 && status == 0,
+             "a worker has failed");
     }
     helper_end(&server);
     for (int i = 0; i < n_worker; i++)

@@ -20,7 +20,7 @@ typedef struct shared {
     int n_worker, a_sync;
     const char *transport; /* NULL: as a user gets it */
     char endpoint[64];
-    pid_t pid[1 + MOST_WORKER]; /* the server's last */
+    pid_t pid[MOST_WORKER];
     pair rate[MOST_WORKER][ROUNDS];
 } shared;
 
@@ -81,7 +81,7 @@ static void compare(shared *s, int index, bench *alone, bench *with,
 {
     pairs all = {.n = 0};
 
-    for (int i = 0; i <= s->n_worker; i++)
+    for (int i = 0; i < s->n_worker; i++) /* the server is watched already */
         if (s->pid[i] != getpid())
             pair_watch(s->pid[i]);
     for (int r = -1; r < ROUNDS; r++) {
@@ -152,7 +152,6 @@ static void run_job(int n_worker, int a_sync, const char *transport,
         .n_worker = n_worker, .a_sync = a_sync, .transport = transport};
     free_endpoint(s->endpoint);
     server = helper_start(serve, s);
-    s->pid[n_worker] = server.pid;
     for (int i = 0; i < MOST_WORKER; i++)
         snprintf(path[i], sizeof path[i], "/tmp/fleet-p8.%d.%d", getpid(), i);
     for (int i = 0; i < n_worker; i++) {

@@ -104,7 +104,8 @@ static inline void make_model(bench *b)
         fleet_wide_deep(p, &c, &b->m);
     else
         fleet_ctr_dnn(p, &c, &b->m);
-    if (fleet_minimize(fleet_distributed_optimizer(b->f, o, b->strategy), b->m.loss))
+    if (fleet_minimize(fleet_distributed_optimizer(b->f, o, b->strategy),
+                       b->m.loss))
         fail("model");
     if (getenv("FLEET_BENCH_PLAN")) {
         char *text = fleet_program_dump(p, FLEET_DUMP_PLAN, b->o.batch);

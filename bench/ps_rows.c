@@ -33,9 +33,8 @@ static void check(fleet_status status)
 /* A program with one table and little else. */
 static fleet *open_fleet(const fleet_role *role)
 {
-    fleet_options o = {.num_threads = 1,
-                       .role = role,
-                       .log_level = FLEET_LOG_WARNING};
+    fleet_options o = {
+        .num_threads = 1, .role = role, .log_level = FLEET_LOG_WARNING};
     fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
     fleet_ctr_options c = {.embedding_dim = DIM,
                            .hidden = (int64_t[]){8},
@@ -50,17 +49,16 @@ static fleet *open_fleet(const fleet_role *role)
     check(fleet_init(&f, &o));
     p = fleet_program_create(f);
     fleet_ctr_dnn(p, &c, &m);
-    check(fleet_minimize(fleet_distributed_optimizer(
-                             f, fleet_adagrad(f, 0.01f, NULL), &s),
-                         m.loss));
+    check(fleet_minimize(
+        fleet_distributed_optimizer(f, fleet_adagrad(f, 0.01f, NULL), &s),
+        m.loss));
     return f;
 }
 
 static void serve(int say, void *endpoint)
 {
-    fleet_role role = {.kind = FLEET_SERVER,
-                       .server_endpoints = endpoint,
-                       .worker_num = 1};
+    fleet_role role = {
+        .kind = FLEET_SERVER, .server_endpoints = endpoint, .worker_num = 1};
     fleet *f = open_fleet(&role);
 
     check(fleet_init_server(f, NULL));
@@ -148,16 +146,18 @@ static void pull(bench *b, const keys *k, int64_t most, int slot)
 static void push(bench *b, const keys *k, int64_t n)
 {
     fl_push_rows t = {.rows = rows_of(b->far)};
-    fl_push all = {
-        .table = &t, .n_table = 1, .n_batch = 1, .learning_rate = 0.01f,
-        .clip = 1};
+    fl_push all = {.table = &t,
+                   .n_table = 1,
+                   .n_batch = 1,
+                   .learning_rate = 0.01f,
+                   .clip = 1};
 
     for (int p = 0; p < FL_N_PART; p++) {
         int64_t first = k->first[p] < n ? k->first[p] : n;
         int64_t end = k->first[p + 1] < n ? k->first[p + 1] : n;
 
-        t.part[p] = (fl_push_part){end - first, k->key + first, NULL,
-                                   b->grad + first};
+        t.part[p] =
+            (fl_push_part){end - first, k->key + first, NULL, b->grad + first};
     }
     check(b->x->methods->push(b->x, &all));
 }

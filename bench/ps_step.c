@@ -193,7 +193,7 @@ int main(int argc, char **argv)
 
     for (size_t i = 0; i < sizeof row / sizeof *row; i++)
         if (is_wanted(argc, argv, row[i].id))
-            run_job(row[i].n_worker, row[i].a_sync, row[i].transport,
-                    row[i].id, row[i].floor, row[i].goal);
+            run_job(row[i].n_worker, row[i].a_sync, row[i].transport, row[i].id,
+                    row[i].floor, row[i].goal);
     return 0;
 }

@@ -31,6 +31,7 @@ typedef struct fl_stream_state {
     fl_peer from;
     uint32_t n_batch;
     float clip;
+    fl_found *found; /* by its pulls; NULL: it is not remembered */
 
     /* coordinator */
     uint64_t nonce;

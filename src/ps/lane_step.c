@@ -207,7 +207,8 @@ static fleet_status sum_up(fl_ps_lane *l, int only)
     fl_unit_begin(&l->unit);
     for (int i = 0; i < l->o.n_stream; i++)
         if (takes_part(l, i, only))
-            FL_TRY(fl_unit_add(&l->unit, l->stream[i].open, n > 1));
+            FL_TRY(fl_unit_add(&l->unit, l->stream[i].open, n > 1,
+                               l->stream[i].found));
     return FLEET_OK;
 }
 

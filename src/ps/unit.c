@@ -74,6 +74,36 @@ void fl_piece_destroy(fl_piece *piece)
     }
 }
 
+/* --- what pulls have found -------------------------------------------------
+ */
+
+void fl_found_forget(fl_found *f, int n)
+{
+    for (int i = 0; f && i < n; i++) {
+        fl_packet_drop(f[i].packet);
+        f[i].packet = NULL;
+        f[i].n = 0;
+    }
+}
+
+void fl_found_done(fl_found *f, int n)
+{
+    fl_found_forget(f, n);
+    for (int i = 0; f && i < n; i++)
+        fl_free(f[i].row);
+    fl_free(f);
+}
+
+/* The rows of these keys, if they are those of a pull; else NULL. */
+static float *const *found_rows(const fl_found *f, const fl_frame *keys)
+{
+    for (int i = 0; f && i < FL_N_FOUND; i++)
+        if (f[i].n > 0 && (size_t)f[i].n * sizeof(uint64_t) == keys->size &&
+            memcmp(f[i].key, keys->data, keys->size) == 0)
+            return f[i].row;
+    return NULL;
+}
+
 /* --- a unit's own arrays -------------------------------------------------- */
 
 static bool is_ours(const fl_unit *u, const fl_param *p, int64_t block)
@@ -177,6 +207,12 @@ static uint64_t key_at(const fl_frame *keys, int64_t i)
 
 /* --- checks --------------------------------------------------------------- */
 
+/* The only lane of the job: no key is another's. */
+static bool owns_all(const fl_unit *u)
+{
+    return u->own.first == 0 && u->own.end == FL_N_BUCKET;
+}
+
 static fleet_status check_dense(const fl_unit *u, const fl_section *s,
                                 const fl_frame *column, bool values)
 {
@@ -207,7 +243,7 @@ static fleet_status check_rows(const fl_unit *u, const fl_section *s,
         return fl_fail(FLEET_EINVAL, "there is no table %u",
                        (unsigned)s->table);
     dim = (size_t)u->layout->table[s->table]->dim;
-    for (uint32_t i = 0; i < s->n_key; i++)
+    for (uint32_t i = 0; !owns_all(u) && i < s->n_key; i++)
         if (!fl_owns(&u->own, fl_bucket_of(fl_mix(key_at(&column[KEYS], i)))))
             return fl_fail(FLEET_EINVAL,
                            "a row of table \"%s\" is another lane's",
@@ -250,7 +286,7 @@ void fl_unit_begin(fl_unit *u)
     for (int i = 0; i < u->layout->n_table; i++) {
         fl_unit_rows *t = &u->table[i];
 
-        t->n = t->n_sum = 0;
+        t->n = t->n_found = t->n_sum = 0;
         t->set.n = 0;
         if (t->set.slot)
             memset(t->set.slot, 0, t->set.n_slot * sizeof *t->set.slot);
@@ -299,12 +335,18 @@ static fleet_status rows_room(fl_unit_rows *t, int64_t n)
 
 /* The only contribution: rows are used where they lie. */
 static void list_rows(fl_unit_rows *t, const fl_section *s,
-                      const fl_frame *column, int64_t dim)
+                      const fl_frame *column, int64_t dim,
+                      const fl_found *found)
 {
     const float *grad = column[VALUES].data;
+    float *const *row = found_rows(found, &column[KEYS]);
 
     if (s->n_key > 0)
         memcpy(t->key + t->n, column[KEYS].data, s->n_key * sizeof *t->key);
+    if (row && t->n_found == t->n) {
+        memcpy(t->target + t->n, row, s->n_key * sizeof *row);
+        t->n_found += s->n_key;
+    }
     for (uint32_t i = 0; i < s->n_key; i++)
         t->grad[t->n++] = grad + (int64_t)i * dim;
 }
@@ -377,7 +419,8 @@ static void point_to_sums(fl_unit_rows *t, int64_t dim)
 }
 
 static fleet_status add_section(fl_unit *u, const fl_section *s,
-                                const fl_frame *column, bool many)
+                                const fl_frame *column, bool many,
+                                const fl_found *found)
 {
     if (s->op == FL_OP_CLIP)
         return FLEET_OK;
@@ -392,15 +435,17 @@ static fleet_status add_section(fl_unit *u, const fl_section *s,
     FL_TRY(rows_room(t, t->n + s->n_key));
     if (many)
         return sum_rows(t, s, column, dim);
-    list_rows(t, s, column, dim);
+    list_rows(t, s, column, dim, found ? found + s->table * FL_N_FOUND : NULL);
     return FLEET_OK;
 }
 
-fleet_status fl_unit_add(fl_unit *u, const fl_piece *pieces, bool many)
+fleet_status fl_unit_add(fl_unit *u, const fl_piece *pieces, bool many,
+                         const fl_found *found)
 {
     for (const fl_piece *p = pieces; p; p = p->next)
         for (int i = 0; i < p->msg.head.n_section; i++)
-            FL_TRY(add_section(u, &p->msg.section[i], p->msg.column[i], many));
+            FL_TRY(add_section(u, &p->msg.section[i], p->msg.column[i], many,
+                               found));
     for (int i = 0; i < u->layout->n_table; i++)
         point_to_sums(&u->table[i], u->layout->table[i]->dim);
     return FLEET_OK;

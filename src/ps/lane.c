@@ -67,7 +67,7 @@ void fl_parked_free(fl_parked *p)
         fl_parked *next = p->next;
 
         fl_packet_drop(p->packet);
-        fl_free(p);
+        fl_packet_pool_give(p->pool, p, sizeof *p);
         p = next;
     }
 }
@@ -238,16 +238,17 @@ static void aborted(fl_ps_lane *l)
 
 fl_parked *fl_lane_park(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
-    fl_parked *parked = fl_alloc(sizeof *parked);
+    fl_parked *parked = fl_packet_pool_take(l->o.pool, sizeof *parked);
 
     if (!parked) {
         fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
         return NULL;
     }
-    parked->from = *from;
-    parked->packet = fl_packet_keep(p);
-    parked->head = l->msg.head;
-    parked->version = l->msg.section[0].version;
+    *parked = (fl_parked){.pool = l->o.pool,
+                          .from = *from,
+                          .packet = fl_packet_keep(p),
+                          .head = l->msg.head,
+                          .version = l->msg.section[0].version};
     return parked;
 }
 

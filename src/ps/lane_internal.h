@@ -10,6 +10,7 @@
  * act had the store. */
 typedef struct fl_parked {
     struct fl_parked *next;
+    fl_packet_pool *pool; /* of its memory */
     fl_peer from;
     fl_packet *packet;
     fl_msg_head head;

@@ -105,7 +105,7 @@ static void take_piece(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
         refuse_piece(l, from);
         return;
     }
-    if (fl_piece_create(&piece, p, &l->msg) != FLEET_OK) {
+    if (fl_piece_create(&piece, l->o.pool, p, &l->msg) != FLEET_OK) {
         fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
         return;
     }

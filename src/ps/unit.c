@@ -14,20 +14,23 @@ enum { KEYS = 1, VALUES = 3 }; /* columns by number */
 /* What was not aligned, copied; a list, so that it can be given back. */
 typedef struct copied {
     struct copied *next;
+    size_t size; /* of all of it */
     _Alignas(16) char bytes[];
 } copied;
 
 static fleet_status align(fl_piece *piece, fl_frame *column, size_t to)
 {
+    size_t size = sizeof(copied) + column->size;
     copied *copy;
 
     if ((uintptr_t)column->data % to == 0)
         return FLEET_OK;
-    copy = fl_alloc(sizeof *copy + column->size);
+    copy = fl_packet_pool_take(piece->pool, size);
     if (!copy)
-        return FLEET_ENOMEM;
+        return fl_last_code();
     memcpy(copy->bytes, column->data, column->size);
     column->data = copy->bytes;
+    copy->size = size;
     copy->next = piece->copied;
     piece->copied = copy;
     return FLEET_OK;
@@ -42,16 +45,33 @@ static fleet_status align_all(fl_piece *piece)
     return FLEET_OK;
 }
 
-fleet_status fl_piece_create(fl_piece **piece, fl_packet *p, const fl_msg *msg)
+static void copy_msg(fl_msg *to, const fl_msg *from)
 {
+    size_t n = from->head.n_section;
+
+    to->head = from->head;
+    to->answer = from->answer;
+    memcpy(to->section, from->section, n * sizeof *to->section);
+    memcpy(to->column, from->column, n * sizeof *to->column);
+}
+
+fleet_status fl_piece_create(fl_piece **piece, fl_packet_pool *pool,
+                             fl_packet *p, const fl_msg *msg)
+{
+    fl_piece *one = fl_packet_pool_take(pool, sizeof *one);
     fleet_status status;
 
-    FL_TRY(FL_NEW(piece, sizeof **piece));
-    (*piece)->packet = fl_packet_keep(p);
-    (*piece)->msg = *msg;
-    status = align_all(*piece);
+    *piece = one;
+    if (!one)
+        return fl_last_code();
+    one->pool = pool;
+    one->packet = fl_packet_keep(p);
+    one->copied = NULL;
+    one->next = NULL;
+    copy_msg(&one->msg, msg);
+    status = align_all(one);
     if (status != FLEET_OK) {
-        fl_piece_destroy(*piece);
+        fl_piece_destroy(one);
         *piece = NULL;
     }
     return status;
@@ -65,11 +85,11 @@ void fl_piece_destroy(fl_piece *piece)
         for (copied *c = piece->copied; c;) {
             copied *after = c->next;
 
-            fl_free(c);
+            fl_packet_pool_give(piece->pool, c, c->size);
             c = after;
         }
         fl_packet_drop(piece->packet);
-        fl_free(piece);
+        fl_packet_pool_give(piece->pool, piece, sizeof *piece);
         piece = next;
     }
 }

@@ -13,13 +13,15 @@
 
 /* A piece of a step, read once, its columns aligned. */
 typedef struct fl_piece {
+    fl_packet_pool *pool; /* of its memory */
     fl_packet *packet;
-    fl_msg msg;
+    fl_msg msg;   /* of its sections only what is there */
     void *copied; /* columns that were not aligned, in a list */
     struct fl_piece *next;
 } fl_piece;
 
-fleet_status fl_piece_create(fl_piece **piece, fl_packet *p, const fl_msg *msg);
+fleet_status fl_piece_create(fl_piece **piece, fl_packet_pool *pool,
+                             fl_packet *p, const fl_msg *msg);
 void fl_piece_destroy(fl_piece *piece); /* and those after it */
 
 /* Where the rows of a pull's section were found: the push that follows brings

@@ -275,6 +275,15 @@ static fleet_status check_rows(const fl_unit *u, const fl_section *s,
     return FLEET_OK;
 }
 
+/* A message may say that it has keys without a column of them. */
+static fleet_status check_keys(const fl_section *s, const fl_frame *column)
+{
+    if (column[KEYS].size == s->n_key * sizeof(uint64_t))
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL, "%u keys came with %zu bytes",
+                   (unsigned)s->n_key, column[KEYS].size);
+}
+
 fleet_status fl_unit_check(const fl_unit *u, const fl_msg *msg)
 {
     bool values = msg->head.kind == FL_MSG_STEP;
@@ -282,11 +291,13 @@ fleet_status fl_unit_check(const fl_unit *u, const fl_msg *msg)
     for (int i = 0; i < msg->head.n_section; i++) {
         const fl_section *s = &msg->section[i];
 
+        if (s->op == FL_OP_DENSE || s->op == FL_OP_ROWS)
+            FL_TRY(check_keys(s, msg->column[i]));
         if (s->op == FL_OP_DENSE)
             FL_TRY(check_dense(u, s, msg->column[i], values));
         else if (s->op == FL_OP_ROWS)
             FL_TRY(check_rows(u, s, msg->column[i], values));
-        else if (s->op != FL_OP_CLIP)
+        else if (s->op != FL_OP_CLIP || !values)
             return fl_fail(FLEET_EINVAL,
                            "section of kind %u in a message of "
                            "kind %u",

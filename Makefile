@@ -293,8 +293,11 @@ clean:
 	rm -rf build $(LIBDIR) $(BINDIR)
 
 # --- benchmarks ---------------------------------------------------------------
-# data_*.c look inside: they are linked with the library's objects
+# data_*.c and ps_*.c look inside: they are linked with the library's objects
 $(BUILD)/bench/data_%: $(BUILD)/bench/data_%.o $(OBJ)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
+$(BUILD)/bench/ps_%: $(BUILD)/bench/ps_%.o $(OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
 $(BUILD)/bench/%: $(BUILD)/bench/%.o $(LIBDIR)/libfleet.so

@@ -23,4 +23,11 @@ static inline uint64_t next_random(uint64_t *state)
     return z ^ z >> 31;
 }
 
+static inline int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
 #endif

@@ -26,6 +26,8 @@ typedef struct bench {
     fleet_program *p;
     fleet_executor *e;
     fleet_model m;
+    const fleet_role *role; /* NULL: one process does all */
+    const fleet_distributed_strategy *strategy;
     int n_batch, at;
     uint64_t random;
     int64_t *id[MOST_BATCHES], *label[MOST_BATCHES];
@@ -102,7 +104,8 @@ static inline void make_model(bench *b)
         fleet_wide_deep(p, &c, &b->m);
     else
         fleet_ctr_dnn(p, &c, &b->m);
-    if (fleet_minimize(fleet_distributed_optimizer(b->f, o, NULL), b->m.loss))
+    if (fleet_minimize(fleet_distributed_optimizer(b->f, o, b->strategy),
+                       b->m.loss))
         fail("model");
     if (getenv("FLEET_BENCH_PLAN")) {
         char *text = fleet_program_dump(p, FLEET_DUMP_PLAN, b->o.batch);
@@ -147,7 +150,9 @@ static inline float step(bench *b)
 
 static inline void open_bench(bench *b)
 {
-    fleet_options o = {.num_threads = b->o.threads};
+    fleet_options o = {.num_threads = b->o.threads,
+                       .role = b->role,
+                       .log_level = FLEET_LOG_WARNING};
 
     for (int i = 0; i < N_ID; i++)
         snprintf(b->name[i], sizeof b->name[i], "%d", i + 1);
@@ -161,13 +166,6 @@ static inline void close_bench(bench *b)
 {
     fleet_executor_destroy(b->e);
     fleet_destroy(b->f);
-}
-
-static inline int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
 }
 
 #endif

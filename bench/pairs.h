@@ -39,12 +39,29 @@ static inline double machine_seconds(void)
     return sum / (double)sysconf(_SC_CLK_TCK);
 }
 
+/* Other processes of the benchmark: what they use is not foreign. */
+enum { MOST_WATCHED = 8 };
+static clockid_t watched[MOST_WATCHED] = {CLOCK_PROCESS_CPUTIME_ID};
+static int n_watched = 1;
+
+static inline void pair_watch(pid_t pid)
+{
+    if (n_watched < MOST_WATCHED &&
+        clock_getcpuclockid(pid, &watched[n_watched]) == 0)
+        n_watched++;
+}
+
 static inline double process_seconds(void)
 {
-    struct timespec t;
+    double sum = 0;
 
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+    for (int i = 0; i < n_watched; i++) {
+        struct timespec t = {0, 0};
+
+        clock_gettime(watched[i], &t);
+        sum += (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+    }
+    return sum;
 }
 
 static inline void pair_begin(pairs *p)

@@ -46,9 +46,9 @@ typedef struct fl_packet_pool fl_packet_pool;
 fleet_status fl_packet_pool_create(fl_packet_pool **pool, size_t most);
 void fl_packet_pool_destroy(fl_packet_pool *pool); /* NULL is fine */
 
-/* Memory of the pool for a neighbour in this folder, as a frame's is; give it
- * back with the size it was taken with. NULL: no memory, or a child of fork(),
- * with the error's text set. From any thread. */
+/* Memory of the pool as a frame's is, for what lives as long as a packet; give
+ * it back with the size it was taken with. NULL: no memory, or a child of
+ * fork(), with the error's text set. From any thread. */
 void *fl_packet_pool_take(fl_packet_pool *pool, size_t size);
 void fl_packet_pool_give(fl_packet_pool *pool, void *block, size_t size);
 

@@ -13,6 +13,27 @@
 /* --- life ------------------------------------------------------------------
  */
 
+static int founds(const fl_ps_lane *l)
+{
+    return l->o.layout->n_table * FL_N_FOUND;
+}
+
+/* An update of several streams sums their rows: it looks for them anew. */
+static fleet_status make_streams(fl_ps_lane *l)
+{
+    bool alone = !l->o.sync || l->o.n_stream == 1;
+
+    FL_TRY(FL_NEW(&l->stream, (size_t)l->o.n_stream * sizeof *l->stream));
+    for (int i = 0; i < l->o.n_stream; i++) {
+        fl_stream_state *s = &l->stream[i];
+
+        s->last = &s->open;
+        if (alone)
+            FL_TRY(FL_NEW(&s->found, (size_t)founds(l) * sizeof *s->found));
+    }
+    return FLEET_OK;
+}
+
 fleet_status fl_lane_create(fl_ps_lane **lane, const fl_lane_options *o,
                             const fl_lane_host *host, int64_t now_ms)
 {
@@ -31,13 +52,11 @@ fleet_status fl_lane_create(fl_ps_lane **lane, const fl_lane_options *o,
         &l->unit, o->layout,
         fl_lane_buckets(o->server, o->layout->n_server, o->lane, o->n_lane));
     if (status == FLEET_OK)
-        status = FL_NEW(&l->stream, (size_t)o->n_stream * sizeof *l->stream);
+        status = make_streams(l);
     if (status != FLEET_OK) {
         fl_lane_destroy(l);
         return status;
     }
-    for (int i = 0; i < o->n_stream; i++)
-        l->stream[i].last = &l->stream[i].open;
     *lane = l;
     return FLEET_OK;
 }
@@ -48,7 +67,7 @@ void fl_parked_free(fl_parked *p)
         fl_parked *next = p->next;
 
         fl_packet_drop(p->packet);
-        fl_free(p);
+        fl_packet_pool_give(p->pool, p, sizeof *p);
         p = next;
     }
 }
@@ -60,6 +79,7 @@ void fl_lane_destroy(fl_ps_lane *l)
     for (int i = 0; l->stream && i < l->o.n_stream; i++) {
         fl_piece_destroy(l->stream[i].open);
         fl_parked_free(l->stream[i].reducing);
+        fl_found_done(l->stream[i].found, founds(l));
     }
     fl_parked_free(l->behind);
     fl_parked_free(l->pulls);
@@ -218,16 +238,17 @@ static void aborted(fl_ps_lane *l)
 
 fl_parked *fl_lane_park(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
-    fl_parked *parked = fl_alloc(sizeof *parked);
+    fl_parked *parked = fl_packet_pool_take(l->o.pool, sizeof *parked);
 
     if (!parked) {
         fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
         return NULL;
     }
-    parked->from = *from;
-    parked->packet = fl_packet_keep(p);
-    parked->head = l->msg.head;
-    parked->version = l->msg.section[0].version;
+    *parked = (fl_parked){.pool = l->o.pool,
+                          .from = *from,
+                          .packet = fl_packet_keep(p),
+                          .head = l->msg.head,
+                          .version = l->msg.section[0].version};
     return parked;
 }
 
@@ -437,6 +458,9 @@ void fl_lane_done(fl_ps_lane *l, fleet_status status, const char *text,
 
     l->now_ms = now_ms;
     l->busy = false;
+    if (l->act.op == FL_OP_LOAD)
+        for (int i = 0; i < l->o.n_stream; i++) /* other rows are there now */
+            fl_found_forget(l->stream[i].found, founds(l));
     if (l->act.op == FL_OP_LOAD && status == FLEET_OK)
         l->version = l->o.layout->store->updates;
     if (!l->asked.packet) { /* a step's */

@@ -10,6 +10,7 @@
  * act had the store. */
 typedef struct fl_parked {
     struct fl_parked *next;
+    fl_packet_pool *pool; /* of its memory */
     fl_peer from;
     fl_packet *packet;
     fl_msg_head head;
@@ -31,6 +32,7 @@ typedef struct fl_stream_state {
     fl_peer from;
     uint32_t n_batch;
     float clip;
+    fl_found *found; /* by its pulls; NULL: it is not remembered */
 
     /* coordinator */
     uint64_t nonce;

@@ -2,14 +2,14 @@
 #include "base/memory.h"
 #include "ps/lane_internal.h"
 
-static void serve(fl_ps_lane *l, const fl_peer *from)
+static void serve(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
+    fl_found *found = l->stream[l->msg.head.stream].found;
     fl_msg_writer w;
 
     fl_lane_begin_answer(l, &w, &l->msg.head, FL_ANSWER_OK, FL_NOBODY);
     for (int i = 0; i < l->msg.head.n_section; i++) {
-        if (fl_unit_read(&l->unit, &l->msg.section[i], l->msg.column[i], &w) !=
-            FLEET_OK)
+        if (fl_unit_read(&l->unit, p, &l->msg, i, &w, found) != FLEET_OK)
             break; /* the writer remembers */
         w.section[w.n_section - 1].version = (uint64_t)l->version;
     }
@@ -55,7 +55,7 @@ void fl_lane_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
                        l->msg.head.stream, (unsigned long long)version,
                        (long long)l->version);
     else
-        serve(l, from);
+        serve(l, from, p);
 }
 
 void fl_lane_serve_parked(fl_ps_lane *l)
@@ -72,7 +72,7 @@ void fl_lane_serve_parked(fl_ps_lane *l)
         *at = one->next;
         one->next = NULL;
         if (fl_msg_decode(one->packet, &l->msg) == FLEET_OK)
-            serve(l, &one->from);
+            serve(l, &one->from, one->packet);
         fl_parked_free(one);
     }
 }

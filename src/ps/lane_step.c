@@ -105,7 +105,7 @@ static void take_piece(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
         refuse_piece(l, from);
         return;
     }
-    if (fl_piece_create(&piece, p, &l->msg) != FLEET_OK) {
+    if (fl_piece_create(&piece, l->o.pool, p, &l->msg) != FLEET_OK) {
         fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
         return;
     }
@@ -207,7 +207,8 @@ static fleet_status sum_up(fl_ps_lane *l, int only)
     fl_unit_begin(&l->unit);
     for (int i = 0; i < l->o.n_stream; i++)
         if (takes_part(l, i, only))
-            FL_TRY(fl_unit_add(&l->unit, l->stream[i].open, n > 1));
+            FL_TRY(fl_unit_add(&l->unit, l->stream[i].open, n > 1,
+                               l->stream[i].found));
     return FLEET_OK;
 }
 

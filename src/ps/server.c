@@ -210,7 +210,6 @@ static void *serve(void *arg)
     beat = beat < 10 ? 10 : beat > 500 ? 500 : beat;
     while (fl_lane_state_of(r->lane) == FL_LANE_RUNS || r->acting) {
         fl_socket_wait(&r->socket, 1, &r->bell, (int)beat);
-        fl_bell_clear(&r->bell);
         receive_all(r);
         end_act(r);
         heed_others(r);

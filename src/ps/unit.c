@@ -14,20 +14,23 @@ enum { KEYS = 1, VALUES = 3 }; /* columns by number */
 /* What was not aligned, copied; a list, so that it can be given back. */
 typedef struct copied {
     struct copied *next;
+    size_t size; /* of all of it */
     _Alignas(16) char bytes[];
 } copied;
 
 static fleet_status align(fl_piece *piece, fl_frame *column, size_t to)
 {
+    size_t size = sizeof(copied) + column->size;
     copied *copy;
 
     if ((uintptr_t)column->data % to == 0)
         return FLEET_OK;
-    copy = fl_alloc(sizeof *copy + column->size);
+    copy = fl_packet_pool_take(piece->pool, size);
     if (!copy)
-        return FLEET_ENOMEM;
+        return fl_last_code();
     memcpy(copy->bytes, column->data, column->size);
     column->data = copy->bytes;
+    copy->size = size;
     copy->next = piece->copied;
     piece->copied = copy;
     return FLEET_OK;
@@ -42,16 +45,33 @@ static fleet_status align_all(fl_piece *piece)
     return FLEET_OK;
 }
 
-fleet_status fl_piece_create(fl_piece **piece, fl_packet *p, const fl_msg *msg)
+static void copy_msg(fl_msg *to, const fl_msg *from)
 {
+    size_t n = from->head.n_section;
+
+    to->head = from->head;
+    to->answer = from->answer;
+    memcpy(to->section, from->section, n * sizeof *to->section);
+    memcpy(to->column, from->column, n * sizeof *to->column);
+}
+
+fleet_status fl_piece_create(fl_piece **piece, fl_packet_pool *pool,
+                             fl_packet *p, const fl_msg *msg)
+{
+    fl_piece *one = fl_packet_pool_take(pool, sizeof *one);
     fleet_status status;
 
-    FL_TRY(FL_NEW(piece, sizeof **piece));
-    (*piece)->packet = fl_packet_keep(p);
-    (*piece)->msg = *msg;
-    status = align_all(*piece);
+    *piece = one;
+    if (!one)
+        return fl_last_code();
+    one->pool = pool;
+    one->packet = fl_packet_keep(p);
+    one->copied = NULL;
+    one->next = NULL;
+    copy_msg(&one->msg, msg);
+    status = align_all(one);
     if (status != FLEET_OK) {
-        fl_piece_destroy(*piece);
+        fl_piece_destroy(one);
         *piece = NULL;
     }
     return status;
@@ -65,13 +85,43 @@ void fl_piece_destroy(fl_piece *piece)
         for (copied *c = piece->copied; c;) {
             copied *after = c->next;
 
-            fl_free(c);
+            fl_packet_pool_give(piece->pool, c, c->size);
             c = after;
         }
         fl_packet_drop(piece->packet);
-        fl_free(piece);
+        fl_packet_pool_give(piece->pool, piece, sizeof *piece);
         piece = next;
     }
+}
+
+/* --- what pulls have found -------------------------------------------------
+ */
+
+void fl_found_forget(fl_found *f, int n)
+{
+    for (int i = 0; f && i < n; i++) {
+        fl_packet_drop(f[i].packet);
+        f[i].packet = NULL;
+        f[i].n = 0;
+    }
+}
+
+void fl_found_done(fl_found *f, int n)
+{
+    fl_found_forget(f, n);
+    for (int i = 0; f && i < n; i++)
+        fl_free(f[i].row);
+    fl_free(f);
+}
+
+/* The rows of these keys, if they are those of a pull; else NULL. */
+static float *const *found_rows(const fl_found *f, const fl_frame *keys)
+{
+    for (int i = 0; f && i < FL_N_FOUND; i++)
+        if (f[i].n > 0 && (size_t)f[i].n * sizeof(uint64_t) == keys->size &&
+            memcmp(f[i].key, keys->data, keys->size) == 0)
+            return f[i].row;
+    return NULL;
 }
 
 /* --- a unit's own arrays -------------------------------------------------- */
@@ -177,6 +227,12 @@ static uint64_t key_at(const fl_frame *keys, int64_t i)
 
 /* --- checks --------------------------------------------------------------- */
 
+/* The only lane of the job: no key is another's. */
+static bool owns_all(const fl_unit *u)
+{
+    return u->own.first == 0 && u->own.end == FL_N_BUCKET;
+}
+
 static fleet_status check_dense(const fl_unit *u, const fl_section *s,
                                 const fl_frame *column, bool values)
 {
@@ -207,7 +263,7 @@ static fleet_status check_rows(const fl_unit *u, const fl_section *s,
         return fl_fail(FLEET_EINVAL, "there is no table %u",
                        (unsigned)s->table);
     dim = (size_t)u->layout->table[s->table]->dim;
-    for (uint32_t i = 0; i < s->n_key; i++)
+    for (uint32_t i = 0; !owns_all(u) && i < s->n_key; i++)
         if (!fl_owns(&u->own, fl_bucket_of(fl_mix(key_at(&column[KEYS], i)))))
             return fl_fail(FLEET_EINVAL,
                            "a row of table \"%s\" is another lane's",
@@ -219,6 +275,15 @@ static fleet_status check_rows(const fl_unit *u, const fl_section *s,
     return FLEET_OK;
 }
 
+/* A message may say that it has keys without a column of them. */
+static fleet_status check_keys(const fl_section *s, const fl_frame *column)
+{
+    if (column[KEYS].size == s->n_key * sizeof(uint64_t))
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL, "%u keys came with %zu bytes",
+                   (unsigned)s->n_key, column[KEYS].size);
+}
+
 fleet_status fl_unit_check(const fl_unit *u, const fl_msg *msg)
 {
     bool values = msg->head.kind == FL_MSG_STEP;
@@ -226,11 +291,13 @@ fleet_status fl_unit_check(const fl_unit *u, const fl_msg *msg)
     for (int i = 0; i < msg->head.n_section; i++) {
         const fl_section *s = &msg->section[i];
 
+        if (s->op == FL_OP_DENSE || s->op == FL_OP_ROWS)
+            FL_TRY(check_keys(s, msg->column[i]));
         if (s->op == FL_OP_DENSE)
             FL_TRY(check_dense(u, s, msg->column[i], values));
         else if (s->op == FL_OP_ROWS)
             FL_TRY(check_rows(u, s, msg->column[i], values));
-        else if (s->op != FL_OP_CLIP)
+        else if (s->op != FL_OP_CLIP || !values)
             return fl_fail(FLEET_EINVAL,
                            "section of kind %u in a message of "
                            "kind %u",
@@ -250,7 +317,7 @@ void fl_unit_begin(fl_unit *u)
     for (int i = 0; i < u->layout->n_table; i++) {
         fl_unit_rows *t = &u->table[i];
 
-        t->n = t->n_sum = 0;
+        t->n = t->n_found = t->n_sum = 0;
         t->set.n = 0;
         if (t->set.slot)
             memset(t->set.slot, 0, t->set.n_slot * sizeof *t->set.slot);
@@ -299,12 +366,18 @@ static fleet_status rows_room(fl_unit_rows *t, int64_t n)
 
 /* The only contribution: rows are used where they lie. */
 static void list_rows(fl_unit_rows *t, const fl_section *s,
-                      const fl_frame *column, int64_t dim)
+                      const fl_frame *column, int64_t dim,
+                      const fl_found *found)
 {
     const float *grad = column[VALUES].data;
+    float *const *row = found_rows(found, &column[KEYS]);
 
     if (s->n_key > 0)
         memcpy(t->key + t->n, column[KEYS].data, s->n_key * sizeof *t->key);
+    if (row && t->n_found == t->n) {
+        memcpy(t->target + t->n, row, s->n_key * sizeof *row);
+        t->n_found += s->n_key;
+    }
     for (uint32_t i = 0; i < s->n_key; i++)
         t->grad[t->n++] = grad + (int64_t)i * dim;
 }
@@ -377,7 +450,8 @@ static void point_to_sums(fl_unit_rows *t, int64_t dim)
 }
 
 static fleet_status add_section(fl_unit *u, const fl_section *s,
-                                const fl_frame *column, bool many)
+                                const fl_frame *column, bool many,
+                                const fl_found *found)
 {
     if (s->op == FL_OP_CLIP)
         return FLEET_OK;
@@ -392,15 +466,17 @@ static fleet_status add_section(fl_unit *u, const fl_section *s,
     FL_TRY(rows_room(t, t->n + s->n_key));
     if (many)
         return sum_rows(t, s, column, dim);
-    list_rows(t, s, column, dim);
+    list_rows(t, s, column, dim, found ? found + s->table * FL_N_FOUND : NULL);
     return FLEET_OK;
 }
 
-fleet_status fl_unit_add(fl_unit *u, const fl_piece *pieces, bool many)
+fleet_status fl_unit_add(fl_unit *u, const fl_piece *pieces, bool many,
+                         const fl_found *found)
 {
     for (const fl_piece *p = pieces; p; p = p->next)
         for (int i = 0; i < p->msg.head.n_section; i++)
-            FL_TRY(add_section(u, &p->msg.section[i], p->msg.column[i], many));
+            FL_TRY(add_section(u, &p->msg.section[i], p->msg.column[i], many,
+                               found));
     for (int i = 0; i < u->layout->n_table; i++)
         point_to_sums(&u->table[i], u->layout->table[i]->dim);
     return FLEET_OK;

@@ -13,18 +13,37 @@
 
 /* A piece of a step, read once, its columns aligned. */
 typedef struct fl_piece {
+    fl_packet_pool *pool; /* of its memory */
     fl_packet *packet;
-    fl_msg msg;
+    fl_msg msg;   /* of its sections only what is there */
     void *copied; /* columns that were not aligned, in a list */
     struct fl_piece *next;
 } fl_piece;
 
-fleet_status fl_piece_create(fl_piece **piece, fl_packet *p, const fl_msg *msg);
+fleet_status fl_piece_create(fl_piece **piece, fl_packet_pool *pool,
+                             fl_packet *p, const fl_msg *msg);
 void fl_piece_destroy(fl_piece *piece); /* and those after it */
+
+/* Where the rows of a pull's section were found: the push that follows brings
+ * the same keys as a rule, and need not look for them again. */
+typedef struct fl_found {
+    fl_packet *packet; /* the pull's, which has the keys; NULL: nothing yet */
+    const void *key;
+    int64_t n;
+    float **row; /* NULL: it was not there */
+    size_t capacity;
+} fl_found;
+
+/* What is remembered of a table: the last pull, and the one before it, because
+ * the pull of the next step comes before the push of this one. */
+enum { FL_N_FOUND = 2 };
+
+void fl_found_forget(fl_found *f, int n);
+void fl_found_done(fl_found *f, int n); /* and the memory; NULL is fine */
 
 /* One table's part of a unit. */
 typedef struct fl_unit_rows {
-    int64_t n;
+    int64_t n, n_found; /* the first n_found targets are there already */
     uint64_t *key;
     const float **grad;
     float **target;
@@ -66,9 +85,11 @@ void fl_unit_done(fl_unit *u);
 fleet_status fl_unit_check(const fl_unit *u, const fl_msg *msg);
 
 /* Begin anew; add a contribution: its pieces. `many`: others follow or went
- * before. The pieces must stay until the unit is applied. */
+ * before. found: what the stream's pulls have found, FL_N_FOUND for each table,
+ * or NULL. The pieces must stay until the unit is applied. */
 void fl_unit_begin(fl_unit *u);
-fleet_status fl_unit_add(fl_unit *u, const fl_piece *pieces, bool many);
+fleet_status fl_unit_add(fl_unit *u, const fl_piece *pieces, bool many,
+                         const fl_found *found);
 
 /* Sums of squares of the mean, for a clip by global norm: keys and sums of
  * blocks and buckets that got a gradient; n of them, at most
@@ -84,8 +105,9 @@ fleet_status fl_unit_apply(fl_unit *u, int64_t done, uint32_t n_batch,
 
 /* --- reading -------------------------------------------------------------- */
 
-/* Answer the section of a pull: adds a section to w. */
-fleet_status fl_unit_read(const fl_unit *u, const fl_section *s,
-                          const fl_frame *column, fl_msg_writer *w);
+/* Answer section i of the pull in p: adds a section to w. found: where to
+ * remember what was found, as fl_unit_add() takes it, or NULL. */
+fleet_status fl_unit_read(const fl_unit *u, fl_packet *p, const fl_msg *msg,
+                          int i, fl_msg_writer *w, fl_found *found);
 
 #endif

@@ -123,6 +123,18 @@ static void apply_block(const fleet_optimizer *o, const fl_update *all,
     fl_optimizer_dense(o)(&u, p->group->weight + at, b->grad, state, b->n);
 }
 
+/* The rows of n keys from i on. */
+static fleet_status find_targets(fl_unit_rows *t, fl_rows *rows, int64_t i,
+                                 int64_t n)
+{
+    if (i + n > t->n_found)
+        return rows->methods->make(rows, t->key + i, n, t->target + i);
+    for (int64_t end = i + n; i < end; i++)
+        if (!t->target[i])
+            FL_TRY(rows->methods->make(rows, t->key + i, 1, t->target + i));
+    return FLEET_OK;
+}
+
 /* In chunks, so that rows that were found are still near when they change. */
 static fleet_status apply_rows(const fleet_optimizer *o, const fl_update *all,
                                fl_unit_rows *t, fl_rows *rows)
@@ -132,7 +144,7 @@ static fleet_status apply_rows(const fleet_optimizer *o, const fl_update *all,
     for (int64_t i = 0; i < t->n; i += CHUNK) {
         int64_t n = t->n - i < CHUNK ? t->n - i : CHUNK;
 
-        FL_TRY(rows->methods->make(rows, t->key + i, n, t->target + i));
+        FL_TRY(find_targets(t, rows, i, n));
         fl_optimizer_rows(o)(&u, t->target + i, t->grad + i, n, rows->dim);
     }
     return FLEET_OK;
@@ -192,52 +204,84 @@ static fleet_status read_dense(const fl_unit *u, const fl_section *s,
     return w->status;
 }
 
-/* Rows of a chunk that nobody has made read as their first values. */
-static void copy_rows(const fl_rows *rows, const uint64_t *key,
-                      float *const *row, int64_t n, float *out)
+/* Rows that nobody has made read as their first values: made where they go. */
+static void make_first(const fl_rows *rows, const uint64_t *key, int64_t n,
+                       float **row, float *out)
 {
-    enum { AHEAD = 16 };
-    size_t bytes = (size_t)rows->dim * sizeof *out;
-
-    for (int64_t i = 0; i < n; i++, out += rows->dim) {
-        if (i + AHEAD < n && row[i + AHEAD])
-            __builtin_prefetch(row[i + AHEAD]);
-        if (row[i])
-            memcpy(out, row[i], bytes);
-        else
-            fl_filler_row(&rows->filler, key[i], out, rows->dim);
-    }
+    for (int64_t i = 0; i < n; i++)
+        if (!row[i]) {
+            row[i] = out + i * rows->dim;
+            fl_filler_row(&rows->filler, key[i], row[i], rows->dim);
+        }
 }
 
-static fleet_status read_rows(const fl_unit *u, const fl_section *s,
-                              const fl_frame *column, fl_msg_writer *w)
+/* At most CHUNK rows, so that what was found is still near when it is read.
+ * found: where the rows are to be remembered; NULL: nowhere. */
+static fleet_status read_chunk(fl_rows *rows, const void *keys, int64_t n,
+                               float *out, float **found)
 {
-    fl_rows *rows = u->layout->table[s->table];
-    size_t row_bytes = (size_t)rows->dim * sizeof(float);
-    uint64_t key[CHUNK / 4];
-    float *row[CHUNK / 4];
-    char *out = fl_msg_column(w, FL_COLUMN_VALUES, s->n_key * row_bytes);
+    uint64_t key[CHUNK];
+    float *row[CHUNK];
 
-    for (int64_t i = 0; out && i < s->n_key; i += CHUNK / 4) {
-        int64_t n = s->n_key - i < CHUNK / 4 ? s->n_key - i : CHUNK / 4;
+    memcpy(key, keys, (size_t)n * sizeof *key);
+    FL_TRY(rows->methods->find(rows, key, n, row));
+    if (found)
+        memcpy(found, row, (size_t)n * sizeof *row);
+    make_first(rows, key, n, row, out);
+    fl_simd_best()->gather(&(fl_gather_args){.out = &out,
+                                             .ld = &rows->dim,
+                                             .row = (const float *const *)row,
+                                             .n = n,
+                                             .n_lane = 1,
+                                             .dim = rows->dim});
+    return FLEET_OK;
+}
 
-        memcpy(key, (const char *)column[KEYS].data + (size_t)i * sizeof *key,
-               (size_t)n * sizeof *key);
-        FL_TRY(rows->methods->find(rows, key, n, row));
-        copy_rows(rows, key, row, n,
-                  (float *)(void *)(out + (size_t)i * row_bytes));
-    }
+/* Room to remember n rows, in place of the oldest; NULL: then they are not. */
+static float **remember(fl_found *f, fl_packet *p, const void *key, int64_t n)
+{
+    fl_found oldest;
+
+    if (!f)
+        return NULL;
+    oldest = f[FL_N_FOUND - 1];
+    memmove(f + 1, f, (FL_N_FOUND - 1) * sizeof *f);
+    *f = oldest;
+    fl_found_forget(f, 1);
+    if (fl_grow(&f->row, &f->capacity, (size_t)n, sizeof *f->row) != FLEET_OK)
+        return NULL;
+    f->packet = fl_packet_keep(p);
+    f->key = key;
+    f->n = n;
+    return f->row;
+}
+
+static fleet_status read_rows(fl_rows *rows, int64_t n, const char *keys,
+                              fl_msg_writer *w, float **found)
+{
+    float *out = fl_msg_column(w, FL_COLUMN_VALUES,
+                               (size_t)(n * rows->dim) * sizeof *out);
+
+    for (int64_t i = 0; out && i < n; i += CHUNK)
+        FL_TRY(read_chunk(rows, keys + (size_t)i * sizeof(uint64_t),
+                          n - i < CHUNK ? n - i : CHUNK, out + i * rows->dim,
+                          found ? found + i : NULL));
     return w->status;
 }
 
-fleet_status fl_unit_read(const fl_unit *u, const fl_section *s,
-                          const fl_frame *column, fl_msg_writer *w)
+fleet_status fl_unit_read(const fl_unit *u, fl_packet *p, const fl_msg *msg,
+                          int i, fl_msg_writer *w, fl_found *found)
 {
+    const fl_section *s = &msg->section[i];
+    const fl_frame *column = msg->column[i];
     fl_section *to = fl_msg_section(w, (fl_msg_op)s->op, s->table);
 
     if (!to)
         return w->status;
     to->n_key = s->n_key;
-    return s->op == FL_OP_DENSE ? read_dense(u, s, column, w)
-                                : read_rows(u, s, column, w);
+    if (s->op == FL_OP_DENSE)
+        return read_dense(u, s, column, w);
+    return read_rows(u->layout->table[s->table], s->n_key, column[KEYS].data, w,
+                     remember(found ? found + s->table * FL_N_FOUND : NULL, p,
+                              column[KEYS].data, s->n_key));
 }

@@ -490,6 +490,7 @@ static fleet_status make_arrays(fl_worker *w)
 
     FL_TRY(FL_NEW(&w->block, (size_t)w->n_lane * sizeof *w->block));
     FL_TRY(FL_NEW(&w->push, (size_t)w->n_lane * sizeof *w->push));
+    FL_TRY(FL_NEW(&w->pushing, (size_t)w->n_lane * sizeof *w->pushing));
     FL_TRY(FL_NEW(&w->push_block, blocks * sizeof *w->push_block));
     FL_TRY(FL_NEW(&w->push_grad, blocks * sizeof *w->push_grad));
     for (int i = 0; i < w->n_lane; i++)
@@ -542,20 +543,24 @@ static void slot_done(fl_worker *w, fl_slot *s)
     keys_done(s->keys, w->n_lane);
 }
 
+static void requests_done(fl_worker *w, fl_request *by_lane)
+{
+    for (int i = 0; by_lane && i < w->n_lane; i++) {
+        fl_client_cancel(w->client, &by_lane[i]);
+        fl_request_done(&by_lane[i]);
+    }
+    fl_free(by_lane);
+}
+
 void fl_worker_done(fl_worker *w)
 {
     for (int i = 0; i <= FL_N_SLOT; i++)
         slot_done(w, &w->slot[i]);
-    for (int i = 0; i < w->n_lane; i++) {
-        if (w->push) {
-            fl_client_cancel(w->client, &w->push[i]);
-            fl_request_done(&w->push[i]);
-        }
-        if (w->block)
-            fl_free(w->block[i].key);
-    }
+    for (int i = 0; w->block && i < w->n_lane; i++)
+        fl_free(w->block[i].key);
     keys_done(w->push_keys, w->n_lane);
-    fl_free(w->push);
+    requests_done(w, w->push);
+    requests_done(w, w->pushing);
     fl_free(w->block);
     fl_free(w->push_block);
     fl_free(w->push_grad);

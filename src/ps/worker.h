@@ -65,7 +65,8 @@ typedef struct fl_worker {
     uint16_t owner[FL_N_BUCKET]; /* lane by bucket */
     fl_lane_blocks *block;       /* by lane */
     fl_slot slot[FL_N_SLOT + 1]; /* the last one for dense weights alone */
-    fl_request *push;            /* by lane */
+    fl_request *push;            /* by lane: of the last push */
+    fl_request *pushing;         /* of the one that is being made */
     fl_lane_keys *push_keys;     /* by lane */
     uint64_t *push_block;        /* of the lane that is being written */
     const float **push_grad;

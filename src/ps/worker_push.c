@@ -73,7 +73,7 @@ typedef struct packing {
 
 static fl_request *request_of(packing *a)
 {
-    return &a->w->push[a->lane];
+    return &a->w->pushing[a->lane];
 }
 
 static void begin_piece(packing *a)
@@ -381,25 +381,52 @@ static fleet_status finish_update(fl_worker *w)
     FL_TRY(wait_for_lanes(w, "push"));
     FL_TRY(clip_together(w));
     w->pushed = false;
+    for (int i = 0; i < w->n_lane; i++)
+        fl_request_clear(&w->push[i]); /* its buffers are used next */
     for (int i = 0; i <= FL_N_SLOT; i++)
         FL_TRY(fl_worker_complete(w, i));
+    return FLEET_OK;
+}
+
+static fleet_status pack(fl_worker *w, const fl_push *p)
+{
+    packing a = {.w = w, .push = p};
+
+    FL_TRY(share_out_all(w, p));
+    for (a.lane = 0; a.lane < w->n_lane; a.lane++)
+        FL_TRY(pack_lane(&a));
+    return FLEET_OK;
+}
+
+/* The push before this one is waited for when this one is on its way, so that
+ * the servers have work meanwhile. If that one failed, this one is not made. */
+static fleet_status send_push(fl_worker *w)
+{
+    fl_request *before = w->push;
+    fleet_status status;
+
+    for (int i = 0; i < w->n_lane; i++)
+        fl_client_send(w->client, &w->pushing[i], i, fl_worker_now(w));
+    status = fl_worker_settle(w);
+    for (int i = 0; status != FLEET_OK && i < w->n_lane; i++)
+        fl_client_cancel(w->client, &w->pushing[i]);
+    FL_TRY(status);
+    w->push = w->pushing;
+    w->pushing = before;
+    w->pushed = true;
     return FLEET_OK;
 }
 
 fleet_status fl_worker_push(fl_exchange *x, const fl_push *p)
 {
     fl_worker *w = (fl_worker *)(void *)x;
-    packing a = {.w = w, .push = p};
 
     FL_TRY(fl_client_status(w->client));
-    FL_TRY(fl_worker_settle(w));
-    FL_TRY(share_out_all(w, p));
+    if (x->sync) /* the end of a pass is a step that others hold up */
+        FL_TRY(fl_worker_settle(w));
     w->step++;
-    w->pushed = true;
-    for (a.lane = 0; a.lane < w->n_lane; a.lane++)
-        FL_TRY(pack_lane(&a));
-    for (int i = 0; i < w->n_lane; i++)
-        fl_client_send(w->client, &w->push[i], i, fl_worker_now(w));
+    FL_TRY(pack(w, p));
+    FL_TRY(send_push(w));
     if (x->sync)
         return finish_update(w);
     x->updates++;

@@ -86,10 +86,11 @@ TEST(gives_the_others_time_to_end_by_themselves)
 {
     setenv("DOWN", test_path("down"), 1);
     CHECK_INT(launch_run("--server_num 1 --worker_num 2 --grace 1000",
-                         WORKER(1) " && { echo $$ >$DOWN; exit 7; };"
-                                   "while [ ! -s $DOWN ]; do sleep 0.01; done;"
-                                   "while kill -0 $(cat $DOWN) 2>$DOWN.no; do"
-                                   "  sleep 0.01; done;"
+                         WORKER(1) " && { echo $$ >$DOWN.new;"
+                                   "mv $DOWN.new $DOWN; exit 7; };"
+                                   "while [ ! -e $DOWN ]; do sleep 0.01; done;"
+                                   "while kill -0 $(cat $DOWN) 2>/dev/null;"
+                                   "do sleep 0.01; done;"
                                    "echo in peace;" LAUNCH_SERVER " || exit 5"),
               7);
     CHECK_CONTAINS(launch_log("serverlog.0"), "in peace");

@@ -36,7 +36,7 @@ static double run_ours(void)
                            .n_file = 1,
                            .share_count = 1};
     double begin = now();
-    fl_stream *stream;
+    fl_stream *stream = NULL;
     fl_batch *batch;
     int64_t rows = 0;
 

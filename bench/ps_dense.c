@@ -40,8 +40,8 @@ static void answer(fl_socket *s, fl_packet_pool *pool, const fl_peer *to,
 static void serve(int say, void *arg)
 {
     char bound[FL_ADDRESS_SIZE];
-    fl_packet_pool *pool;
-    fl_socket *s;
+    fl_packet_pool *pool = NULL;
+    fl_socket *s = NULL;
     fl_bell bell;
 
     (void)arg;

@@ -123,16 +123,17 @@ static void apply_block(const fleet_optimizer *o, const fl_update *all,
     fl_optimizer_dense(o)(&u, p->group->weight + at, b->grad, state, b->n);
 }
 
-/* The rows of n keys from i on. */
+/* The rows of n keys from i on: those that were found, if all were. A single
+ * one would be searched for without the others' memory on its way. */
 static fleet_status find_targets(fl_unit_rows *t, fl_rows *rows, int64_t i,
                                  int64_t n)
 {
-    if (i + n > t->n_found)
-        return rows->methods->make(rows, t->key + i, n, t->target + i);
-    for (int64_t end = i + n; i < end; i++)
-        if (!t->target[i])
-            FL_TRY(rows->methods->make(rows, t->key + i, 1, t->target + i));
-    return FLEET_OK;
+    bool all = i + n <= t->n_found;
+
+    for (int64_t j = i; all && j < i + n; j++)
+        all = t->target[j] != NULL;
+    return all ? FLEET_OK
+               : rows->methods->make(rows, t->key + i, n, t->target + i);
 }
 
 /* In chunks, so that rows that were found are still near when they change. */

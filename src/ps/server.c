@@ -99,8 +99,10 @@ static void begin_act(void *arg, const fl_act *act)
     r->act_sum = r->act_rows = 0;
     atomic_store(&r->act_done, false);
     r->acting = true;
-    if (fl_thread_start(&r->actor, act_thread, r, "a save") != FLEET_OK)
+    if (fl_thread_start(&r->actor, act_thread, r, "a save") != FLEET_OK) {
+        r->acting = false; /* or the lane would wait for its end */
         fl_lane_abort(r->lane, FLEET_ENOMEM, fleet_last_error());
+    }
 }
 
 static void end_act(lane_runner *r)

@@ -7,14 +7,9 @@
 
 enum { VALUES = 3, BYTES = 5 };
 
-/* A step of the stream without a gradient, to every lane: not waited for. */
-static fleet_status send_step(fl_worker *w, uint16_t flags, fl_msg_op op,
+static fleet_status make_step(fl_worker *w, uint16_t flags, fl_msg_op op,
                               const char *text)
 {
-    FL_TRY(fl_client_status(w->client));
-    FL_TRY(fl_worker_settle(w));
-    w->step++;
-    w->pushed = true;
     for (int i = 0; i < w->n_lane; i++) {
         fl_msg_writer writer;
 
@@ -25,6 +20,18 @@ static fleet_status send_step(fl_worker *w, uint16_t flags, fl_msg_op op,
             fl_msg_text(&writer, op, text);
         FL_TRY(fl_client_add(w->client, &w->push[i], &writer));
     }
+    return FLEET_OK;
+}
+
+/* A step of the stream without a gradient, to every lane: not waited for. */
+static fleet_status send_step(fl_worker *w, uint16_t flags, fl_msg_op op,
+                              const char *text)
+{
+    FL_TRY(fl_client_status(w->client));
+    FL_TRY(fl_worker_settle(w));
+    w->step++;
+    FL_TRY(fl_worker_undo_step(w, make_step(w, flags, op, text)));
+    w->pushed = true;
     for (int i = 0; i < w->n_lane; i++)
         fl_client_send(w->client, &w->push[i], i, fl_worker_now(w));
     return FLEET_OK;
@@ -39,12 +46,13 @@ static fleet_status send_numbers(fl_worker *w, fl_request *r, int how,
     fl_msg_writer writer;
     void *values;
 
-    fl_client_begin(w->client, r, &writer, FL_MSG_REDUCE, ++w->reduced, 0);
+    fl_client_begin(w->client, r, &writer, FL_MSG_REDUCE, w->reduced + 1, 0);
     fl_msg_section(&writer, FL_OP_REDUCE, (uint32_t)how);
     values = fl_msg_column(&writer, FL_COLUMN_VALUES, (size_t)n * sizeof *x);
     if (values && n > 0)
         memcpy(values, x, (size_t)n * sizeof *x);
     FL_TRY(fl_client_add(w->client, r, &writer));
+    w->reduced++;
     fl_client_send(w->client, r, 0, fl_worker_now(w));
     return FLEET_OK;
 }
@@ -53,7 +61,7 @@ static fleet_status take_numbers(fl_worker *w, fl_request *r, double *x, int n)
 {
     const fl_msg *msg;
 
-    FL_TRY(fl_worker_wait(w, &r, 1, "sum over workers"));
+    FL_TRY(fl_worker_wait(w, r, 1, "sum over workers"));
     msg = fl_client_answer(w->client, r);
     if (!msg || msg->head.n_section != 1 ||
         msg->column[0][VALUES].size != (size_t)n * sizeof *x)
@@ -88,7 +96,6 @@ fleet_status fl_worker_end_pass(fl_exchange *x, double *sum, int n)
     fl_worker *w = (fl_worker *)(void *)x;
 
     FL_TRY(send_step(w, FL_MSG_PASS_END, 0, NULL));
-    w->in_pass = false;
     FL_TRY(fl_worker_reduce(w, 0, sum, n));
     return x->methods->refresh(x); /* waits for the pass's end, too */
 }
@@ -97,7 +104,7 @@ fleet_status fl_worker_barrier(fl_worker *w)
 {
     double none = 0;
 
-    if (w->exchange.sync && w->in_pass)
+    if (w->exchange.sync)
         return fl_worker_end_pass(&w->exchange, &none, 0);
     FL_TRY(fl_worker_settle(w));
     return fl_worker_reduce(w, 0, &none, 0);
@@ -146,7 +153,7 @@ static fleet_status take_hash(fl_worker *w, fl_request *r, uint64_t *sum,
     const fl_msg *msg;
     uint64_t both[2];
 
-    FL_TRY(fl_worker_wait(w, &r, 1, "params_hash"));
+    FL_TRY(fl_worker_wait(w, r, 1, "params_hash"));
     msg = fl_client_answer(w->client, r);
     if (!msg || msg->head.n_section != 1 ||
         msg->column[0][BYTES].size != sizeof both)

@@ -1,0 +1,105 @@
+/* test_sim.c - whole jobs with parameter servers, simulated, each from a seed:
+ * whatever links, lanes and workers do, every push is applied exactly once; a
+ * job completes with the same bits, or ends in time with the name of who is
+ * gone.
+ *
+ * A seed that fails is printed. FLEET_SIM_SEED=n runs it alone,
+ * FLEET_SIM_TRACE=1 shows each event; FLEET_SIM_SEEDS=k runs k times as many.
+ */
+#define SUITE sim
+#include "sim_job.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of a run without a permanent failure, in virtual time: a hang is longer. */
+enum { LONGEST_MS = 600000 };
+
+#if defined(__SANITIZE_THREAD__)
+#define NO_FIBERS "fibers of one thread say nothing to ThreadSanitizer"
+#endif
+
+static uint64_t number_in(const char *variable, uint64_t otherwise)
+{
+    const char *text = getenv(variable);
+
+    return text && *text ? strtoull(text, NULL, 10) : otherwise;
+}
+
+typedef const char *one_run(uint64_t seed);
+
+static void run_one(one_run *run, uint64_t seed)
+{
+    const char *bad = run(seed);
+
+    if (bad)
+        test_fail(__FILE__, __LINE__, "seed %llu: %s",
+                  (unsigned long long)seed, bad);
+}
+
+/* Seeds of different tests are different jobs anyway. */
+static void run_seeds(one_run *run, uint64_t n)
+{
+#ifdef NO_FIBERS
+    (void)run, (void)n;
+    test_skip(NO_FIBERS);
+#else
+    uint64_t only = number_in("FLEET_SIM_SEED", 0);
+
+    n = n * number_in("FLEET_SIM_SEEDS", 1) / TEST_SLOWNESS;
+    if (only)
+        run_one(run, only);
+    for (uint64_t seed = 1; !only && seed <= n; seed++)
+        run_one(run, seed);
+    sim_models_close();
+#endif
+}
+
+static void begin(sim *s, const sim_options *o, sim_script *k)
+{
+    sim_open(s, o, sim_work);
+    for (int i = 0; i < o->n_worker; i++)
+        s->worker[i].own = k;
+}
+
+static const char *complete(const sim_options *o, sim_script *k)
+{
+    const char *bad;
+    sim s;
+
+    begin(&s, o, k);
+    sim_run(&s, LONGEST_MS);
+    bad = sim_check(&s, k);
+    sim_close(&s);
+    return bad;
+}
+
+static const char *sync_run(uint64_t seed)
+{
+    sim_options o;
+    sim_script k;
+
+    sim_make(seed, true, &o, &k);
+    return complete(&o, &k);
+}
+
+static const char *async_run(uint64_t seed)
+{
+    sim_options o;
+    sim_script k;
+
+    sim_make(seed, false, &o, &k);
+    return complete(&o, &k);
+}
+
+TEST_LIMIT(sync_jobs_give_the_bits_of_one_process, 600)
+{
+    run_seeds(sync_run, 2000);
+}
+
+TEST_LIMIT(async_jobs_apply_every_push_once, 600)
+{
+    run_seeds(async_run, 2000);
+}

@@ -434,6 +434,16 @@ static void leave_fiber(sim_worker *w)
                                     &s->main_size);
 }
 
+/* As fl_link_destroy() does it. */
+static void give_up(sim_worker *w)
+{
+    char why[1100];
+
+    snprintf(w->text, sizeof w->text, "%s", fleet_last_error());
+    snprintf(why, sizeof why, "worker %d has given up: %s", w->index, w->text);
+    fl_client_fail(w->client, FLEET_EPEER, why, true);
+}
+
 static void fiber(unsigned high, unsigned low)
 {
     sim_worker *w = (sim_worker *)((uintptr_t)high << 32 | low);
@@ -441,10 +451,8 @@ static void fiber(unsigned high, unsigned low)
 
     __sanitizer_finish_switch_fiber(NULL, &s->main_bottom, &s->main_size);
     w->status = s->body(w);
-    if (w->status != FLEET_OK) {
-        snprintf(w->text, sizeof w->text, "%s", fleet_last_error());
-        fl_client_fail(w->client, FLEET_EPEER, "worker has given up", true);
-    }
+    if (w->status != FLEET_OK)
+        give_up(w);
     w->ended = true;
     w->ended_ms = s->now_ms;
     say(s, *w->text ? w->text : "ends", w->index, -1, NULL);
@@ -683,7 +691,8 @@ static void happen(sim *s, sim_event *e)
 static bool is_over(const sim *s)
 {
     for (int i = 0; i < s->o.n_worker; i++)
-        if (!s->worker[i].ended && !s->worker[i].dead)
+        if (!s->worker[i].ended && !s->worker[i].dead &&
+            i != s->o.stuck_worker)
             return false;
     for (int i = 0; i < s->n_lane; i++)
         if (!s->lane[i].dead &&

@@ -517,11 +517,14 @@ const char *sim_check_failure(sim *s, const sim_script *k)
     for (int i = 0; i < s->o.n_worker && !bad; i++) {
         const sim_worker *w = &s->worker[i];
 
-        all = all && w->ended && w->status == FLEET_OK;
-        if (!w->dead)
+        all = all && ((w->ended && w->status == FLEET_OK) ||
+                      i == s->o.stuck_worker);
+        if (!w->dead && i != s->o.stuck_worker)
             bad = check_end("worker", i, w->ended, w->status == FLEET_OK,
                             w->status, w->text, culprit);
     }
+    if (all && s->o.stuck_worker >= 0)
+        return bad; /* nobody waited for it */
     for (int i = 0; i < s->n_lane && !bad; i++) {
         fl_lane_state state = fl_lane_state_of(s->lane[i].core);
         const fl_error *error = fl_lane_error(s->lane[i].core);

@@ -94,6 +94,98 @@ static const char *async_run(uint64_t seed)
     return complete(&o, &k);
 }
 
+/* --- somebody falls silent ------------------------------------------------ */
+
+/* Beyond the deadlines: the longest pause, a beat, and the way of a message. */
+enum { SLACK_MS = 500 };
+
+static int n_failed; /* runs that somebody did not survive */
+
+static const char *fail(sim_options *o, sim_script *k, int64_t within_ms)
+{
+    const char *bad;
+    bool failed = false;
+    sim s;
+
+    begin(&s, o, k);
+    sim_run(&s, o->dead_ms + within_ms + SLACK_MS);
+    bad = sim_check_failure(&s, k);
+    for (int i = 0; i < o->n_worker; i++)
+        failed = failed || s.worker[i].status != FLEET_OK;
+    for (int i = 0; i < s.n_lane; i++)
+        failed = failed || s.lane[i].failed_ms >= 0;
+    n_failed += failed;
+    sim_close(&s);
+    return bad;
+}
+
+static uint64_t pick(uint64_t seed, int what, int n)
+{
+    return sim_hash(seed, 77, (uint64_t)what, 0, 0) % (uint64_t)n;
+}
+
+static void make_failure(uint64_t seed, sim_options *o, sim_script *k)
+{
+    sim_make(seed, pick(seed, 1, 3) > 0, o, k);
+    o->dead_ms = (int64_t)pick(seed, 2, pick(seed, 3, 2) ? 200 : 2000);
+}
+
+static const char *worker_dies(uint64_t seed)
+{
+    sim_options o;
+    sim_script k;
+
+    make_failure(seed, &o, &k);
+    o.dead_worker = (int)pick(seed, 4, o.n_worker);
+    return fail(&o, &k, o.peer_ms + o.request_ms);
+}
+
+static const char *server_dies(uint64_t seed)
+{
+    sim_options o;
+    sim_script k;
+
+    make_failure(seed, &o, &k);
+    o.dead_server = (int)pick(seed, 4, o.n_server);
+    return fail(&o, &k, o.peer_ms + o.request_ms);
+}
+
+/* It lives, and never brings its step. */
+static const char *worker_sticks(uint64_t seed)
+{
+    sim_options o;
+    sim_script k;
+
+    make_failure(seed, &o, &k);
+    o.stuck_worker = (int)pick(seed, 4, o.n_worker);
+    return fail(&o, &k, LONGEST_MS);
+}
+
+/* Many a job is over before; the others must be many, too. */
+static void run_failures(one_run *run, uint64_t n)
+{
+    n_failed = 0;
+    run_seeds(run, n);
+    CHECK(getenv("FLEET_SIM_SEED") || n_failed >= (int)n / TEST_SLOWNESS / 3);
+}
+
+TEST_LIMIT(all_end_in_time_and_name_a_worker_that_is_gone, 600)
+{
+    run_failures(worker_dies, 1000);
+}
+
+TEST_LIMIT(all_end_in_time_and_name_a_server_that_is_gone, 600)
+{
+    run_failures(server_dies, 1000);
+}
+
+TEST_LIMIT(the_step_deadline_names_who_keeps_the_others_waiting, 600)
+{
+    run_failures(worker_sticks, 300);
+}
+
+/* --- nobody does ----------------------------------------------------------- */
+
 TEST_LIMIT(sync_jobs_give_the_bits_of_one_process, 600)
 {
     run_seeds(sync_run, 2000);

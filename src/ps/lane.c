@@ -53,6 +53,22 @@ void fl_parked_free(fl_parked *p)
     }
 }
 
+fl_parked **fl_parked_forget(fl_parked **list, int stream)
+{
+    while (*list) {
+        fl_parked *one = *list;
+
+        if (one->head.stream != (uint32_t)stream) {
+            list = &one->next;
+            continue;
+        }
+        *list = one->next;
+        one->next = NULL;
+        fl_parked_free(one);
+    }
+    return list;
+}
+
 void fl_lane_destroy(fl_ps_lane *l)
 {
     if (!l)
@@ -308,24 +324,6 @@ void fl_lane_dispatch(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
     }
 }
 
-/* Take a stream's messages out of a list; what is left of the list ends at the
- * pointer that comes back. */
-static fl_parked **take_out(fl_parked **list, int stream)
-{
-    while (*list) {
-        fl_parked *one = *list;
-
-        if (one->head.stream != (uint32_t)stream) {
-            list = &one->next;
-            continue;
-        }
-        *list = one->next;
-        one->next = NULL;
-        fl_parked_free(one);
-    }
-    return list;
-}
-
 /* What a stream has begun, and has not been applied. An act that is under way
  * goes on: it is the stream's step, whoever asked for it. A sum that waits for
  * its clip is made anew. */
@@ -337,8 +335,8 @@ static void forget_process(fl_ps_lane *l, int stream)
         l->norming = false;
     fl_stream_reset(s);
     s->ended = false;
-    take_out(&l->pulls, stream);
-    l->last_behind = take_out(&l->behind, stream);
+    fl_parked_forget(&l->pulls, stream);
+    l->last_behind = fl_parked_forget(&l->behind, stream);
     fl_parked_free(s->reducing);
     s->reducing = NULL;
 }

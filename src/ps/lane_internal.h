@@ -102,6 +102,10 @@ void fl_lane_dispatch(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
 fl_parked *fl_lane_park(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
 void fl_parked_free(fl_parked *p);
 
+/* Take a stream's messages out of a list; what is left of the list ends at the
+ * pointer that comes back. */
+fl_parked **fl_parked_forget(fl_parked **list, int stream);
+
 /* --- steps (lane_step.c) ---------------------------------------------------
  */
 

@@ -423,6 +423,7 @@ static bool take_ends(fl_ps_lane *l)
             continue;
         if (s->flags & FL_MSG_LEAVE) {
             s->left = any = true;
+            fl_parked_forget(&l->pulls, i); /* nobody waits for them */
             finish(l, s);
         } else if (s->flags & FL_MSG_PASS_END && !s->ended) {
             s->ended = any = true;

@@ -107,8 +107,7 @@ void lane_say(lane_kit *k, fl_msg_kind kind, uint32_t stream, uint64_t step,
 void lane_push_as(lane_kit *k, uint32_t incarnation, uint32_t stream,
                   uint64_t step, uint64_t key, uint32_t n_batch)
 {
-    fl_msg_head head =
-        lane_head(FL_MSG_STEP, stream, step, FL_MSG_END_OF_STEP);
+    fl_msg_head head = lane_head(FL_MSG_STEP, stream, step, FL_MSG_END_OF_STEP);
     int64_t dim = k->layout.table[0]->dim;
     fl_msg_writer w;
     fl_section *s;
@@ -137,8 +136,8 @@ void lane_push(lane_kit *k, uint32_t stream, uint64_t step, uint64_t key,
 
 void lane_act(lane_kit *k, uint32_t stream, uint64_t step, const char *text)
 {
-    fl_msg_head head = lane_head(FL_MSG_STEP, stream, step,
-                                 FL_MSG_ACT | FL_MSG_END_OF_STEP);
+    fl_msg_head head =
+        lane_head(FL_MSG_STEP, stream, step, FL_MSG_ACT | FL_MSG_END_OF_STEP);
     fl_msg_writer w;
 
     lane_begin(k, &w, &head);

@@ -1,8 +1,10 @@
-/* sim.c - see sim.h: clock, links, fibers. */
+/* sim.c - see sim.h: clock, lanes, fibers, workers. Links are in
+ * sim_links.c. */
 #define SUITE sim_kit
-#include "sim.h"
+#include "sim_internal.h"
 #include "test.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,30 +43,13 @@ uint64_t sim_random(sim *s, uint64_t n)
     return (fl_mix(s->random) >> 16) % n;
 }
 
-static bool happens(sim *s, int of_1000)
+bool sim_happens(sim *s, int of_1000)
 {
     return of_1000 > 0 && sim_random(s, 1000) < (uint64_t)of_1000;
 }
 
 /* --- events ----------------------------------------------------------------
  */
-
-typedef enum event_kind {
-    TO_LANE,
-    TO_WORKER,
-    LANE_TICK,
-    WORKER_TICK,
-    WORKER_WAKES,
-    ACT_ENDS
-} event_kind;
-
-typedef struct sim_event {
-    int64_t at_ms;
-    uint64_t number;
-    event_kind kind;
-    int worker, lane; /* worker SIM_NOBODY: a process that is gone */
-    fl_packet *packet;
-} sim_event;
 
 static bool before(const sim_event *a, const sim_event *b)
 {
@@ -79,14 +64,13 @@ static void swap(sim_event *a, sim_event *b)
     *b = c;
 }
 
-static void post(sim *s, sim_event e)
+void sim_post(sim *s, sim_event e)
 {
     size_t i = s->n_event++;
 
     if (s->n_event > s->event_capacity) {
         s->event_capacity = 2 * s->n_event;
-        s->event =
-            realloc(s->event, s->event_capacity * sizeof *s->event);
+        s->event = realloc(s->event, s->event_capacity * sizeof *s->event);
         CHECK(s->event != NULL);
     }
     e.number = s->events++;
@@ -114,179 +98,6 @@ static sim_event next_event(sim *s)
     return first;
 }
 
-/* --- packets --------------------------------------------------------------
- */
-
-/* owner: how odd its places are. */
-static void release_copy(fl_packet *p)
-{
-    for (int i = 0; i < p->n_frame; i++)
-        free((char *)p->frame[i].data - (uintptr_t)p->owner);
-    free(p);
-}
-
-fl_packet *sim_copy(const fl_packet *p, int odd)
-{
-    fl_packet *q = calloc(1, sizeof *q + (size_t)p->n_frame * sizeof(fl_frame));
-
-    CHECK(q != NULL);
-    *q = (fl_packet){.refs = 1,
-                     .n_frame = p->n_frame,
-                     .frame = (fl_frame *)(void *)(q + 1),
-                     .bytes = p->bytes,
-                     .release = release_copy,
-                     .owner = (void *)(uintptr_t)odd};
-    for (int i = 0; i < p->n_frame; i++) {
-        char *data = malloc(p->frame[i].size + (size_t)odd + 1);
-
-        CHECK(data != NULL);
-        q->frame[i] = (fl_frame){data + odd, p->frame[i].size};
-        memcpy(data + odd, p->frame[i].data, p->frame[i].size);
-    }
-    return q;
-}
-
-/* Places in a head. */
-enum {
-    AT_KIND = 5,
-    AT_FLAGS = 6,
-    AT_JOB = 8,
-    AT_STREAM = 24,
-    AT_INCARNATION = 28,
-    AT_SUM = 60
-};
-
-void sim_sum(fl_packet *p)
-{
-    uint8_t *head = p->frame[0].data;
-    int n = head[AT_FLAGS] & FL_MSG_CRC_ALL ? p->n_frame : 2;
-    uint32_t sum = 0;
-
-    memset(head + AT_SUM, 0, sizeof sum);
-    for (int i = 0; i < n && i < p->n_frame; i++)
-        sum = fl_crc32c(sum, p->frame[i].data, p->frame[i].size);
-    memcpy(head + AT_SUM, &sum, sizeof sum);
-}
-
-static void flip_a_bit(sim *s, fl_packet *p)
-{
-    fl_frame *f = &p->frame[sim_random(s, (uint64_t)p->n_frame)];
-
-    if (f->size == 0)
-        f = &p->frame[0];
-    ((uint8_t *)f->data)[sim_random(s, f->size)] ^=
-        (uint8_t)(1u << sim_random(s, 8));
-}
-
-static void make_noise(sim *s, fl_packet *p)
-{
-    for (int i = 0; i < p->n_frame; i++)
-        for (size_t j = 0; j < p->frame[i].size && j < 200; j++)
-            ((uint8_t *)p->frame[i].data)[j] = (uint8_t)sim_random(s, 256);
-}
-
-static void change(fl_packet *p, int at, uint32_t to)
-{
-    memcpy((char *)p->frame[0].data + at, &to, sizeof to);
-    sim_sum(p);
-}
-
-/* What is not of this job, made of what is. True: it is a message of a process
- * that is gone. Columns are covered by the sum, because whole_sums is on. */
-static bool make_strange(sim *s, fl_packet *p, bool to_lane)
-{
-    switch (sim_random(s, to_lane ? 6 : 5)) {
-    case 0:
-        flip_a_bit(s, p);
-        return false;
-    case 1:
-        make_noise(s, p);
-        return false;
-    case 2:
-        change(p, AT_JOB, (uint32_t)sim_random(s, 1000));
-        return false;
-    case 3:
-        change(p, AT_STREAM, (uint32_t)(s->o.n_worker + (int)sim_random(s, 9)));
-        return false;
-    case 4:
-        p->n_frame = 1 + (int)sim_random(s, (uint64_t)p->n_frame);
-        return false;
-    default:
-        change(p, AT_INCARNATION, SIM_INCARNATION - 1);
-        return true;
-    }
-}
-
-/* --- links ------------------------------------------------------------------
- */
-
-static void say(const sim *s, const char *what, int worker, int lane,
-                const fl_packet *p)
-{
-    static fl_msg msg;
-
-    if (!s->trace)
-        return;
-    fprintf(stderr, "%7lld %-10s worker %d lane %d", (long long)s->now_ms, what,
-            worker, lane);
-    if (p && fl_msg_decode(p, &msg) == FLEET_OK)
-        fprintf(stderr,
-                " kind %d status %d step %llu piece %d flags %d request %llx",
-                msg.head.kind, msg.head.status, (unsigned long long)msg.head.step,
-                msg.head.piece, msg.head.flags,
-                (unsigned long long)msg.head.request);
-    fprintf(stderr, "\n");
-}
-
-static int64_t arrival(sim *s, sim_event *e)
-{
-    int64_t *last, at = s->now_ms + (int64_t)sim_random(
-                                        s, (uint64_t)s->o.delay_ms + 1);
-
-    if (e->worker == SIM_NOBODY)
-        return at;
-    last = &s->last[e->kind][e->worker][e->lane];
-    if (s->o.in_order && at < *last)
-        at = *last;
-    return *last = at;
-}
-
-static void post_copy(sim *s, sim_event e, const fl_packet *p)
-{
-    e.packet = sim_copy(p, sim_random(s, 4) ? 0 : 1 + (int)sim_random(s, 7));
-    e.at_ms = arrival(s, &e);
-    post(s, e);
-}
-
-static void post_strange(sim *s, sim_event e, const fl_packet *p)
-{
-    fl_packet *q = sim_copy(p, 0);
-    int n_frame = q->n_frame;
-
-    if (make_strange(s, q, e.kind == TO_LANE))
-        e.worker = SIM_NOBODY;
-    post_copy(s, e, q);
-    q->n_frame = n_frame;
-    fl_packet_drop(q);
-}
-
-/* An ABORT is the last word of a process, whose sockets linger for it: it is
- * late, but not lost. */
-static void carry(sim *s, sim_event e, const fl_packet *p)
-{
-    bool last_word = ((const uint8_t *)p->frame[0].data)[AT_KIND] == FL_MSG_ABORT;
-
-    if (happens(s, s->o.strange))
-        post_strange(s, e, p);
-    if (!last_word && happens(s, s->o.lost)) {
-        say(s, "lost", e.worker, e.lane, p);
-        return;
-    }
-    post_copy(s, e, p);
-    while (happens(s, s->o.repeated))
-        post_copy(s, e, p);
-}
-
 /* --- lanes -------------------------------------------------------------------
  */
 
@@ -295,10 +106,11 @@ static void lane_sends(void *arg, const fl_peer *to, fl_packet *p)
     sim_lane *l = arg;
 
     if (to->id[0] < l->s->o.n_worker && !l->dead)
-        carry(l->s,
-              (sim_event){
-                  .kind = TO_WORKER, .worker = to->id[0], .lane = l->number},
-              p);
+        sim_carry(l->s,
+                  (sim_event){.kind = SIM_TO_WORKER,
+                              .worker = to->id[0],
+                              .lane = l->number},
+                  p);
 }
 
 static void lane_begins(void *arg, const fl_act *act)
@@ -306,10 +118,10 @@ static void lane_begins(void *arg, const fl_act *act)
     sim_lane *l = arg;
 
     l->act = *act;
-    post(l->s, (sim_event){.at_ms = l->s->now_ms +
-                                    (int64_t)sim_random(l->s, 400),
-                           .kind = ACT_ENDS,
-                           .lane = l->number});
+    sim_post(l->s,
+             (sim_event){.at_ms = l->s->now_ms + (int64_t)sim_random(l->s, 400),
+                         .kind = SIM_ACT_ENDS,
+                         .lane = l->number});
 }
 
 uint64_t sim_rows_hash(const fl_store *s, const char *table, uint64_t *rows)
@@ -322,24 +134,31 @@ uint64_t sim_rows_hash(const fl_store *s, const char *table, uint64_t *rows)
     return sum;
 }
 
+static void hash_ends(sim *s, sim_lane *l)
+{
+    const fl_rows *rows = l->layout.table[l->act.table];
+    uint64_t sum = 0;
+    fleet_status status = fl_store_hash_rows(rows, &sum);
+
+    fl_lane_done(l->core, status,
+                 status == FLEET_OK ? NULL : fleet_last_error(), sum,
+                 (uint64_t)rows->methods->count(rows), s->now_ms);
+}
+
 /* A save says what it saw; the text "full LANE" is for a disk that is full
  * there. */
 static void act_ends(sim *s, sim_lane *l)
 {
-    uint64_t sum = 0, rows = 0;
     char text[100];
     int full;
 
     snprintf(text, sizeof text, "%lld", (long long)l->store->updates);
     if (l->act.op == FL_OP_HASH)
-        sum = sim_rows_hash(l->store, l->layout.table[l->act.table]->name,
-                            &rows);
-    else if (l->act.text && sscanf(l->act.text, "full %d", &full) == 1 &&
-             full == l->number) {
+        hash_ends(s, l);
+    else if (sscanf(l->act.text, "full %d", &full) == 1 && full == l->number)
         fl_lane_done(l->core, FLEET_EIO, "the disk is full", 0, 0, s->now_ms);
-        return;
-    }
-    fl_lane_done(l->core, FLEET_OK, text, sum, rows, s->now_ms);
+    else
+        fl_lane_done(l->core, FLEET_OK, text, 0, 0, s->now_ms);
 }
 
 static void to_lane(sim *s, sim_lane *l, const sim_event *e)
@@ -347,7 +166,7 @@ static void to_lane(sim *s, sim_lane *l, const sim_event *e)
     fl_peer from = {.size = 1,
                     .id = {(uint8_t)(e->worker < 0 ? 255 : e->worker)}};
 
-    say(s, "receives", e->worker, e->lane, e->packet);
+    sim_say(s, "receives", e->worker, e->lane, e->packet);
     fl_lane_receive(l->core, &from, e->packet, s->now_ms);
 }
 
@@ -362,20 +181,20 @@ static void lane_event(sim *s, sim_lane *l, const sim_event *e)
 {
     if (is_deaf(s, l))
         return;
-    if (e->kind == TO_LANE)
+    if (e->kind == SIM_TO_LANE)
         to_lane(s, l, e);
-    else if (e->kind == ACT_ENDS)
+    else if (e->kind == SIM_ACT_ENDS)
         act_ends(s, l);
     else
         fl_lane_tick(l->core, s->now_ms);
     if (l->failed_ms < 0 && fl_lane_state_of(l->core) == FL_LANE_FAILED) {
         l->failed_ms = s->now_ms;
-        say(s, fl_lane_error(l->core)->text, SIM_NOBODY, l->number, NULL);
+        sim_say(s, fl_lane_error(l->core)->text, SIM_NOBODY, l->number, NULL);
     }
-    if (e->kind == LANE_TICK)
-        post(s, (sim_event){.at_ms = s->now_ms + s->o.peer_ms / 10,
-                            .kind = LANE_TICK,
-                            .lane = l->number});
+    if (e->kind == SIM_LANE_TICK)
+        sim_post(s, (sim_event){.at_ms = s->now_ms + s->o.peer_ms / 10,
+                                .kind = SIM_LANE_TICK,
+                                .lane = l->number});
 }
 
 static void open_lane(sim *s, int server, int lane)
@@ -403,9 +222,9 @@ static void open_lane(sim *s, int server, int lane)
     l->store = sim_store(s->o.model, fl_table_make);
     CHECK_OK(fl_keep_make(&l->layout, l->store, s->o.n_server));
     CHECK_OK(fl_lane_create(&l->core, &options, &host, 0));
-    post(s, (sim_event){.at_ms = (int64_t)sim_random(s, 50),
-                        .kind = LANE_TICK,
-                        .lane = l->number});
+    sim_post(s, (sim_event){.at_ms = (int64_t)sim_random(s, 50),
+                            .kind = SIM_LANE_TICK,
+                            .lane = l->number});
 }
 
 /* --- fibers ------------------------------------------------------------------
@@ -455,7 +274,7 @@ static void fiber(unsigned high, unsigned low)
         give_up(w);
     w->ended = true;
     w->ended_ms = s->now_ms;
-    say(s, *w->text ? w->text : "ends", w->index, -1, NULL);
+    sim_say(s, *w->text ? w->text : "ends", w->index, -1, NULL);
     leave_fiber(w);
 }
 
@@ -477,12 +296,22 @@ void sim_compute(sim_worker *w, int64_t ms)
 {
     if (w->dead)
         return;
-    post(w->s, (sim_event){.at_ms = w->s->now_ms + ms,
-                           .kind = WORKER_WAKES,
-                           .worker = w->index});
+    sim_post(w->s, (sim_event){.at_ms = w->s->now_ms + ms,
+                               .kind = SIM_WORKER_WAKES,
+                               .worker = w->index});
     w->asleep = true;
     leave_fiber(w);
     w->asleep = false;
+}
+
+void sim_note(sim_worker *w, const char *format, ...)
+{
+    size_t used = strlen(w->log);
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(w->log + used, sizeof w->log - used, format, args);
+    va_end(args);
 }
 
 /* --- workers -----------------------------------------------------------------
@@ -493,9 +322,10 @@ static void worker_sends(void *arg, int lane, fl_packet *p)
     sim_worker *w = arg;
 
     if (!w->dead)
-        carry(w->s,
-              (sim_event){.kind = TO_LANE, .worker = w->index, .lane = lane},
-              p);
+        sim_carry(
+            w->s,
+            (sim_event){.kind = SIM_TO_LANE, .worker = w->index, .lane = lane},
+            p);
 }
 
 static bool read_inbox(sim_worker *w)
@@ -531,7 +361,7 @@ static int64_t worker_now(void *arg)
 
 static void to_worker(sim *s, sim_worker *w, sim_event *e)
 {
-    say(s, "hears", e->worker, e->lane, e->packet);
+    sim_say(s, "hears", e->worker, e->lane, e->packet);
     if (w->n_inbox == (int)(sizeof w->inbox / sizeof *w->inbox))
         return; /* its socket is full */
     w->from[w->n_inbox] = (uint16_t)e->lane;
@@ -551,18 +381,18 @@ static void worker_tick(sim *s, sim_worker *w)
         fl_client_tick(w->client, s->now_ms);
     }
     if (!w->ended)
-        post(s, (sim_event){.at_ms = s->now_ms + s->o.beat_ms / 2,
-                            .kind = WORKER_TICK,
-                            .worker = w->index});
+        sim_post(s, (sim_event){.at_ms = s->now_ms + s->o.beat_ms / 2,
+                                .kind = SIM_WORKER_TICK,
+                                .worker = w->index});
 }
 
 static void worker_event(sim *s, sim_worker *w, sim_event *e)
 {
     if (w->dead || w->ended)
         return;
-    if (e->kind == TO_WORKER)
+    if (e->kind == SIM_TO_WORKER)
         to_worker(s, w, e);
-    else if (e->kind == WORKER_TICK)
+    else if (e->kind == SIM_WORKER_TICK)
         worker_tick(s, w);
     else
         resume(w);
@@ -573,7 +403,8 @@ static void add_lanes(sim *s, sim_worker *w)
     for (int i = 0; i < s->n_lane; i++) {
         char name[40];
 
-        snprintf(name, sizeof name, "server %d at sim:%d", s->lane[i].server, i);
+        snprintf(name, sizeof name, "server %d at sim:%d", s->lane[i].server,
+                 i);
         CHECK_OK(fl_client_add_lane(w->client, name, s->now_ms));
     }
 }
@@ -606,10 +437,10 @@ static void open_worker(sim *s, int index)
     w->core.piece_bytes = s->o.piece_bytes;
     make_fiber(w);
     fl_client_watch(w->client, true, 0);
-    post(s, (sim_event){.at_ms = (int64_t)sim_random(s, 100),
-                        .kind = WORKER_WAKES,
-                        .worker = index});
-    post(s, (sim_event){.kind = WORKER_TICK, .worker = index});
+    sim_post(s, (sim_event){.at_ms = (int64_t)sim_random(s, 100),
+                            .kind = SIM_WORKER_WAKES,
+                            .worker = index});
+    sim_post(s, (sim_event){.kind = SIM_WORKER_TICK, .worker = index});
 }
 
 /* --- a run -------------------------------------------------------------------
@@ -656,7 +487,8 @@ static void bury(sim *s)
 
 static bool is_of_lane(const sim_event *e)
 {
-    return e->kind == TO_LANE || e->kind == LANE_TICK || e->kind == ACT_ENDS;
+    return e->kind == SIM_TO_LANE || e->kind == SIM_LANE_TICK ||
+           e->kind == SIM_ACT_ENDS;
 }
 
 /* Does the event happen now? Who pauses is not there for it yet. */
@@ -666,14 +498,14 @@ static bool is_due(sim *s, const sim_event *e)
                                    : &s->worker[e->worker].paused_until;
     sim_event later = *e;
 
-    if (*until <= s->now_ms && happens(s, s->o.slow))
+    if (*until <= s->now_ms && sim_happens(s, s->o.slow))
         *until = s->now_ms + (int64_t)(sim_random(s, 4)
                                            ? sim_random(s, LEAST_PAUSE_MS)
                                            : sim_random(s, MOST_PAUSE_MS));
     if (*until <= s->now_ms)
         return true;
     later.at_ms = *until;
-    post(s, later);
+    sim_post(s, later);
     return false;
 }
 
@@ -691,8 +523,7 @@ static void happen(sim *s, sim_event *e)
 static bool is_over(const sim *s)
 {
     for (int i = 0; i < s->o.n_worker; i++)
-        if (!s->worker[i].ended && !s->worker[i].dead &&
-            i != s->o.stuck_worker)
+        if (!s->worker[i].ended && !s->worker[i].dead && i != s->o.stuck_worker)
             return false;
     for (int i = 0; i < s->n_lane; i++)
         if (!s->lane[i].dead &&
@@ -707,7 +538,7 @@ void sim_run(sim *s, int64_t limit_ms)
         sim_event e = next_event(s);
 
         if (e.at_ms > limit_ms) {
-            post(s, e);
+            sim_post(s, e);
             return;
         }
         s->now_ms = e.at_ms;
@@ -728,7 +559,6 @@ static void close_worker(sim_worker *w)
     fl_worker_done(&w->core);
     fl_client_destroy(w->client);
     fl_store_destroy(w->store);
-    fl_text_done(&w->log);
 }
 
 void sim_close(sim *s)

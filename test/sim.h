@@ -13,6 +13,7 @@
 #include <fleet/fleet.h>
 #include <ucontext.h>
 
+#include "base/text.h"
 #include "ps/lane_internal.h"
 #include "ps/worker.h"
 
@@ -77,8 +78,8 @@ typedef struct sim_worker {
 
     fleet_status status;
     char text[1000];
-    fl_text log; /* what it saw, in words */
-    void *own;   /* the script's */
+    char log[4000]; /* what it saw, in words */
+    void *own;      /* the script's */
 } sim_worker;
 
 struct sim {
@@ -109,8 +110,10 @@ void sim_open(sim *s, const sim_options *o,
 void sim_run(sim *s, int64_t limit_ms);
 void sim_close(sim *s);
 
-/* For worker bodies: computing takes so long. */
+/* For worker bodies: computing takes so long; a line for the log. */
 void sim_compute(sim_worker *w, int64_t ms);
+void sim_note(sim_worker *w, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* Random numbers of the run, in [0, n); and a function of its arguments. */
 uint64_t sim_random(sim *s, uint64_t n);

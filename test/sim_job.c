@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -40,12 +41,12 @@ static void add_param(fleet_program *p, const char *name, int64_t rows,
 {
     const int64_t dims[] = {rows, columns};
 
-    CHECK(fleet_parameter(p, dims, 2,
-                          &(fleet_param_attr){
-                              .name = name,
-                              .initializer = first,
-                              .learning_rate = rows == 1 ? 2.0f : 0.0f,
-                              .no_decay = rows == 3}) != NULL);
+    CHECK(fleet_parameter(
+              p, dims, 2,
+              &(fleet_param_attr){.name = name,
+                                  .initializer = first,
+                                  .learning_rate = rows == 1 ? 2.0f : 0.0f,
+                                  .no_decay = rows == 3}) != NULL);
 }
 
 static void add_table(fleet_program *p, fleet_var *ids, const char *name,
@@ -61,8 +62,7 @@ static void add_table(fleet_program *p, fleet_var *ids, const char *name,
 static void build(fleet_program *p, sim_kind kind)
 {
     fleet_initializer first = {0};
-    fleet_var *ids =
-        fleet_data(p, "ids", FLEET_INT64, (int64_t[]){-1, 1}, 2);
+    fleet_var *ids = fleet_data(p, "ids", FLEET_INT64, (int64_t[]){-1, 1}, 2);
 
     if (kind == SIM_COUNT)
         first = (fleet_initializer){FLEET_INIT_CONSTANT, 1, 0};
@@ -85,10 +85,9 @@ const sim_model *sim_model_of(sim_kind kind)
 
     if (m->f)
         return m;
-    CHECK_OK(fleet_init(
-        &m->f, &(fleet_options){.num_threads = 1,
-                                .seed = 11,
-                                .log_level = FLEET_LOG_ERROR}));
+    CHECK_OK(fleet_init(&m->f, &(fleet_options){.num_threads = 1,
+                                                .seed = 11,
+                                                .log_level = FLEET_LOG_ERROR}));
     m->p = fleet_program_create(m->f);
     build(m->p, kind);
     m->o = make_optimizer(m->f, kind);
@@ -142,9 +141,10 @@ void sim_make(uint64_t seed, bool sync, sim_options *o, sim_script *k)
     static const size_t pieces[] = {64, 300, 2000, FL_MSG_PIECE_BYTES};
 
     *k = (sim_script){0};
-    k->kind = !sync                          ? SIM_COUNT
-              : choose(seed, 20, 12) == 0 ? SIM_BLOCKS
-                                          : choose(seed, 21, SIM_COUNT);
+    k->kind = !sync ? SIM_COUNT
+              : choose(seed, 20, 12) == 0
+                  ? SIM_BLOCKS
+                  : (sim_kind)choose(seed, 21, SIM_COUNT);
     if (k->kind == SIM_BLOCKS && choose(seed, 22, 4))
         k->kind = SIM_ADAM_CLIP;
     *o = (sim_options){.seed = seed,
@@ -155,8 +155,8 @@ void sim_make(uint64_t seed, bool sync, sim_options *o, sim_script *k)
                        .n_lane = 1 + choose(seed, 4, 3),
                        .piece_bytes = pieces[choose(seed, 5, 4)],
                        .window = choose(seed, 6, 2) ? 700 : 0,
-                       .most_open = (size_t)(choose(seed, 7, 3) ? 1 << 30
-                                                                : 140 << 10),
+                       .most_open =
+                           (size_t)(choose(seed, 7, 3) ? 1 << 30 : 140 << 10),
                        .beat_ms = 50,
                        .connect_ms = 3000,
                        .request_ms = 5000,
@@ -169,7 +169,8 @@ void sim_make(uint64_t seed, bool sync, sim_options *o, sim_script *k)
     make_script(seed, o->n_worker, k);
 }
 
-/* --- what is trained with -------------------------------------------------- */
+/* --- what is trained with --------------------------------------------------
+ */
 
 static const char *const tables[SIM_N_TABLE] = {"first", "second"};
 
@@ -195,16 +196,15 @@ static void make_keys(const sim_script *k, uint64_t at, int table, sim_keys *to)
 
     to->n = 0;
     for (int i = 0; i < n; i++) {
-        uint64_t id = sim_hash(k->seed, KEYS, at, (uint64_t)table,
-                               (uint64_t)i + 1) %
-                      40;
+        uint64_t id =
+            sim_hash(k->seed, KEYS, at, (uint64_t)table, (uint64_t)i + 1) % 40;
         uint64_t key = id * 0x9E3779B97F4A7C15 + (uint64_t)table;
         int j = to->n;
 
         if (has_key(to, key))
             continue;
-        for (; j > 0 && fl_part_of(fl_mix(to->key[j - 1])) >
-                            fl_part_of(fl_mix(key));
+        for (; j > 0 &&
+               fl_part_of(fl_mix(to->key[j - 1])) > fl_part_of(fl_mix(key));
              j--)
             to->key[j] = to->key[j - 1];
         to->key[j] = key;
@@ -212,8 +212,7 @@ static void make_keys(const sim_script *k, uint64_t at, int table, sim_keys *to)
     }
 }
 
-void sim_batch(const sim_script *k, int worker, int pass, int step,
-               sim_step *b)
+void sim_batch(const sim_script *k, int worker, int pass, int step, sim_step *b)
 {
     static const int counts[] = {1, 2, 4};
     uint64_t h = sim_hash(k->seed, BATCHES, point(worker, pass, step), 0, 0);
@@ -356,7 +355,7 @@ static int make_params(hands *h, int slot, fl_push_param *to)
 
         if (!sim_pushes(h->k, &h->step[slot], p->name))
             continue;
-        grad = fl_alloc((size_t)p->n * sizeof *grad);
+        grad = malloc((size_t)p->n * sizeof *grad); /* never fails by wish */
         sim_gradient(h->k, &h->step[slot], (uint64_t)p->n,
                      p->group->weight + p->offset, grad, p->n);
         to[n++] = (fl_push_param){p, grad};
@@ -373,16 +372,16 @@ static fleet_status push(hands *h, int slot)
 
     make_rows(h, slot);
     fl_optimizer_update(h->w->store->optimizer, h->x->updates, 1, true, &u);
-    status = h->x->methods->push(
-        h->x, &(fl_push){.param = param,
-                         .n_param = n,
-                         .table = h->push,
-                         .n_table = SIM_N_TABLE,
-                         .n_batch = h->step[slot].n_batch,
-                         .learning_rate = u.lr,
-                         .clip = h->step[slot].clip});
+    status =
+        h->x->methods->push(h->x, &(fl_push){.param = param,
+                                             .n_param = n,
+                                             .table = h->push,
+                                             .n_table = SIM_N_TABLE,
+                                             .n_batch = h->step[slot].n_batch,
+                                             .learning_rate = u.lr,
+                                             .clip = h->step[slot].clip});
     for (int i = 0; i < n; i++)
-        fl_free((void *)(uintptr_t)param[i].grad);
+        free((void *)(uintptr_t)param[i].grad);
     return status;
 }
 
@@ -392,8 +391,8 @@ static fleet_status ask(hands *h, int table)
 
     FL_TRY(fl_worker_hash(&h->w->core, table, &sum, &rows));
     if (h->x->sync)
-        fl_text_add(&h->w->log, "hash %d: %llx of %llu\n", table,
-                    (unsigned long long)sum, (unsigned long long)rows);
+        sim_note(h->w, "hash %d: %llx of %llu\n", table,
+                 (unsigned long long)sum, (unsigned long long)rows);
     return FLEET_OK;
 }
 
@@ -441,7 +440,7 @@ static fleet_status end_pass(hands *h, int pass)
 
     sim_number(h->w->index, pass, x);
     FL_TRY(h->x->methods->end_pass(h->x, x, 2));
-    fl_text_add(&h->w->log, "sum %a %a\n", x[0], x[1]);
+    sim_note(h->w, "sum %a %a\n", x[0], x[1]);
     return FLEET_OK;
 }
 
@@ -456,8 +455,7 @@ static fleet_status meet(hands *h, int pass)
         return FLEET_OK;
     sim_number(h->w->index, pass, x);
     FL_TRY(fl_worker_reduce(&h->w->core, m == SIM_MAX ? 1 : 2, x, 2));
-    fl_text_add(&h->w->log, "%s %a %a\n", m == SIM_MAX ? "max" : "min", x[0],
-                x[1]);
+    sim_note(h->w, "%s %a %a\n", m == SIM_MAX ? "max" : "min", x[0], x[1]);
     return FLEET_OK;
 }
 
@@ -466,10 +464,10 @@ static void note_save(hands *h, fleet_status status, char **answer)
     const char *before = NULL;
 
     if (status != FLEET_OK)
-        fl_text_add(&h->w->log, "not saved\n");
+        sim_note(h->w, "not saved\n");
     for (int i = 0; i < h->w->core.n_lane && answer[i]; i++) {
         if (h->x->sync && (!before || strcmp(before, answer[i]) != 0))
-            fl_text_add(&h->w->log, "saved %s\n", answer[i]);
+            sim_note(h->w, "saved %s\n", answer[i]);
         before = answer[i];
     }
     for (int i = 0; i < h->w->core.n_lane; i++)

@@ -14,9 +14,9 @@ typedef enum sim_kind {
     SIM_ADAM,
     SIM_SGD_CLIP,
     SIM_ADAM_CLIP,
-    SIM_BLOCKS,  /* a parameter of two blocks; Adam, clip */
+    SIM_BLOCKS,   /* a parameter of two blocks; Adam, clip */
     SIM_NO_DENSE, /* tables alone */
-    SIM_COUNT,   /* sums of small integers, exact in any order */
+    SIM_COUNT,    /* sums of small integers, exact in any order */
     SIM_N_KIND
 } sim_kind;
 

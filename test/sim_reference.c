@@ -12,7 +12,11 @@
 
 #include "table/table.h"
 
-enum { MOST_SUM = SIM_MOST_WORKER * SIM_MOST_KEY, MOST_PARAM = 8, MOST_DIM = 8 };
+enum {
+    MOST_SUM = SIM_MOST_WORKER * SIM_MOST_KEY,
+    MOST_PARAM = 8,
+    MOST_DIM = 8
+};
 
 static const char *const tables[SIM_N_TABLE] = {"first", "second"};
 
@@ -101,7 +105,8 @@ static void contribute(reference *r, int worker, int pass, int step)
     r->steps[worker]++;
 }
 
-/* --- clip: contracts.md, section 2 ------------------------------------------ */
+/* --- clip: contracts.md, section 2 ------------------------------------------
+ */
 
 static double squares(const float *g, int64_t n, float scale)
 {
@@ -143,8 +148,8 @@ static double rows_norm(const reference *r, int table, double sum, float scale)
     memcpy(key, s->key, sizeof key);
     qsort(key, (size_t)s->n, sizeof *key, row_order);
     for (int i = 0; i < s->n; i++) {
-        if (i > 0 && fl_bucket_of(fl_mix(key[i])) !=
-                         fl_bucket_of(fl_mix(key[i - 1]))) {
+        if (i > 0 &&
+            fl_bucket_of(fl_mix(key[i])) != fl_bucket_of(fl_mix(key[i - 1]))) {
             sum += bucket;
             bucket = 0;
         }
@@ -169,7 +174,8 @@ static float clip_factor(const reference *r, float scale)
     return sqrt(sum) > most ? (float)(most / sqrt(sum)) : 1.0f;
 }
 
-/* --- an update -------------------------------------------------------------- */
+/* --- an update --------------------------------------------------------------
+ */
 
 static fl_update for_attr(const fl_update *all, const fleet_param_attr *a)
 {
@@ -295,8 +301,8 @@ static void after_pass(reference *r, int pass)
     if (stays(r, 0, pass) && act != SIM_NO_ACT)
         r->steps[0]++;
     if (m == SIM_MAX || m == SIM_MIN)
-        join_numbers(r, pass, m == SIM_MAX ? 1 : 2, m == SIM_MAX ? "max"
-                                                                 : "min");
+        join_numbers(r, pass, m == SIM_MAX ? 1 : 2,
+                     m == SIM_MAX ? "max" : "min");
     for (int w = 0; w < r->o->n_worker; w++)
         if (stays(r, w, pass))
             r->steps[w] += m == SIM_BARRIER && r->o->sync ? 2 : 1;
@@ -330,13 +336,15 @@ static void close_reference(reference *r)
         fl_text_done(&r->log[w]);
 }
 
-/* --- comparing ----------------------------------------------------------------
+/* --- comparing
+ * ----------------------------------------------------------------
  */
 
 static char difference[2000];
 
-#define DIFFERS(...) (snprintf(difference, sizeof difference, __VA_ARGS__), \
-                      (const char *)difference)
+#define DIFFERS(...)                                                           \
+    (snprintf(difference, sizeof difference, __VA_ARGS__),                     \
+     (const char *)difference)
 
 static bool same_floats(const fl_param *p, const fl_param *q, int64_t at,
                         int64_t n)
@@ -434,9 +442,8 @@ static const char *check_worker(const reference *r, const sim_worker *w)
     if (!w->ended || w->status != FLEET_OK)
         return DIFFERS("worker %d %s: %s", w->index,
                        w->ended ? "failed" : "has not ended", w->text);
-    if (strcmp(fl_text_chars(&w->log), fl_text_chars(&r->log[w->index])) != 0)
-        return DIFFERS("worker %d saw\n%snot\n%s", w->index,
-                       fl_text_chars(&w->log),
+    if (strcmp(w->log, fl_text_chars(&r->log[w->index])) != 0)
+        return DIFFERS("worker %d saw\n%snot\n%s", w->index, w->log,
                        fl_text_chars(&r->log[w->index]));
     return NULL;
 }
@@ -486,7 +493,8 @@ const char *sim_check(sim *s, const sim_script *k)
     return bad;
 }
 
-/* --- when somebody fell silent -------------------------------------------------
+/* --- when somebody fell silent
+ * -------------------------------------------------
  */
 
 /* It says who; or has nothing to complain of. */
@@ -500,9 +508,9 @@ static const char *check_end(const char *who, int i, bool ended, bool well,
         return NULL;
     if (code != FLEET_EPEER && code != FLEET_ETIMEDOUT)
         return DIFFERS("%s %d: %s: %s", who, i, fleet_status_name(code), text);
-    return strstr(text, culprit) ? NULL
-                                 : DIFFERS("%s %d does not name %s: %s", who, i,
-                                           culprit, text);
+    return strstr(text, culprit)
+               ? NULL
+               : DIFFERS("%s %d does not name %s: %s", who, i, culprit, text);
 }
 
 const char *sim_check_failure(sim *s, const sim_script *k)
@@ -517,8 +525,8 @@ const char *sim_check_failure(sim *s, const sim_script *k)
     for (int i = 0; i < s->o.n_worker && !bad; i++) {
         const sim_worker *w = &s->worker[i];
 
-        all = all && ((w->ended && w->status == FLEET_OK) ||
-                      i == s->o.stuck_worker);
+        all = all &&
+              ((w->ended && w->status == FLEET_OK) || i == s->o.stuck_worker);
         if (!w->dead && i != s->o.stuck_worker)
             bad = check_end("worker", i, w->ended, w->status == FLEET_OK,
                             w->status, w->text, culprit);

@@ -1,6 +1,6 @@
-/* test_client.c - a worker's requests: what goes out and when it goes out again,
- * how much is under way, and which deadline says what. The lane at the other
- * end is a list of what was sent to it. */
+/* test_client.c - a worker's requests: what goes out and when it goes out
+ * again, how much is under way, and which deadline says what. The lane at the
+ * other end is a list of what was sent to it. */
 #define SUITE client
 #include "sim.h"
 #include "test.h"
@@ -77,8 +77,8 @@ static void send_step(scene *s, int n)
 }
 
 /* The lane answers what was sent as number i. */
-static void answer(scene *s, int i, fl_msg_status status,
-                   fl_msg_answer more, const char *text)
+static void answer(scene *s, int i, fl_msg_status status, fl_msg_answer more,
+                   const char *text)
 {
     fl_msg_head head = s->sent[i];
     fl_msg_writer w;
@@ -108,8 +108,8 @@ static void answer_beat(scene *s, int i)
     s->sent[i].kind = FL_MSG_STEP;
     s->sent[i].request = s->request.id;
     if (s->waits)
-        answer(s, i, FL_ANSWER_WAITING,
-               (fl_msg_answer){.missing_stream = 2}, NULL);
+        answer(s, i, FL_ANSWER_WAITING, (fl_msg_answer){.missing_stream = 2},
+               NULL);
     s->sent[i] = beat;
     ok(s, i);
 }

@@ -62,9 +62,8 @@ TEST(every_block_is_in_the_unit_of_one_lane)
         for (int i = 0; i < 3 * n_lane; i++) {
             fl_unit u;
 
-            CHECK_OK(fl_unit_init(&u, &keep,
-                                  fl_lane_buckets(i / n_lane, 3, i % n_lane,
-                                                  n_lane)));
+            CHECK_OK(fl_unit_init(
+                &u, &keep, fl_lane_buckets(i / n_lane, 3, i % n_lane, n_lane)));
             for (int b = 0; b < u.n_block; b++)
                 seen[u.block[b].number][u.block[b].block]++;
             fl_unit_done(&u);
@@ -120,8 +119,7 @@ static void check_difference(const char *ours, const char *theirs,
 TEST(programs_that_differ_are_told_by_their_first_line)
 {
     check_difference("a\nb\n", "a\nb\n", NULL);
-    check_difference("a\nb\n", "a\nc\n",
-                     "the server has `b`, the worker `c`");
+    check_difference("a\nb\n", "a\nc\n", "the server has `b`, the worker `c`");
     check_difference("a\n", "a\nc\n", "the server has ``, the worker `c`");
     check_difference("ab\n", "a\n", "the server has `ab`, the worker `a`");
 }

@@ -1,5 +1,6 @@
 /* test_lane.c - one lane, told one message at a time: what it takes, what it
- * refuses and in which words, and what it still knows when it is asked again. */
+ * refuses and in which words, and what it still knows when it is asked again.
+ */
 #define SUITE lane
 #include "lane_kit.h"
 #include "test.h"
@@ -125,14 +126,14 @@ TEST(a_step_without_a_contribution_is_one_thing_and_one_piece)
     lane_close(&k);
 }
 
-/* --- sections that are about nothing ---------------------------------------- */
+/* --- sections that are about nothing ----------------------------------------
+ */
 
 /* A pull, or a step that ends, with one section: n_key keys, if `keys` come. */
 static void ask_for(lane_kit *k, fl_msg_kind kind, fl_msg_op op, uint32_t table,
                     uint32_t n_key, uint64_t key, bool keys)
 {
-    fl_msg_head head =
-        lane_head(kind, 0, 1, kind == FL_MSG_STEP ? END : 0);
+    fl_msg_head head = lane_head(kind, 0, 1, kind == FL_MSG_STEP ? END : 0);
     fl_msg_writer w;
     fl_section *s;
 
@@ -519,7 +520,8 @@ TEST(a_pass_closes_for_all_together)
     lane_close(&k);
 }
 
-/* --- numbers of all workers ---------------------------------------------------
+/* --- numbers of all workers
+ * ---------------------------------------------------
  */
 
 static void check_mismatch(int how_1, int n_1)

@@ -14,12 +14,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
+
 /* Of a run without a permanent failure, in virtual time: a hang is longer. */
 enum { LONGEST_MS = 600000 };
 
-#if defined(__SANITIZE_THREAD__)
-#define NO_FIBERS "fibers of one thread say nothing to ThreadSanitizer"
+/* All of it is one thread, on several stacks. */
+static void need_fibers(void)
+{
+#ifdef __SANITIZE_THREAD__
+    test_skip("one thread on several stacks is nothing for ThreadSanitizer");
 #endif
+}
 
 static uint64_t number_in(const char *variable, uint64_t otherwise)
 {
@@ -35,26 +41,22 @@ static void run_one(one_run *run, uint64_t seed)
     const char *bad = run(seed);
 
     if (bad)
-        test_fail(__FILE__, __LINE__, "seed %llu: %s",
-                  (unsigned long long)seed, bad);
+        test_fail(__FILE__, __LINE__, "seed %llu: %s", (unsigned long long)seed,
+                  bad);
 }
 
 /* Seeds of different tests are different jobs anyway. */
 static void run_seeds(one_run *run, uint64_t n)
 {
-#ifdef NO_FIBERS
-    (void)run, (void)n;
-    test_skip(NO_FIBERS);
-#else
     uint64_t only = number_in("FLEET_SIM_SEED", 0);
 
+    need_fibers();
     n = n * number_in("FLEET_SIM_SEEDS", 1) / TEST_SLOWNESS;
     if (only)
         run_one(run, only);
     for (uint64_t seed = 1; !only && seed <= n; seed++)
         run_one(run, seed);
     sim_models_close();
-#endif
 }
 
 static void begin(sim *s, const sim_options *o, sim_script *k)
@@ -169,29 +171,93 @@ static void run_failures(one_run *run, uint64_t n)
     CHECK(getenv("FLEET_SIM_SEED") || n_failed >= (int)n / TEST_SLOWNESS / 3);
 }
 
-TEST_LIMIT(all_end_in_time_and_name_a_worker_that_is_gone, 600)
+TEST_LIMIT(all_end_in_time_and_name_a_worker_that_is_gone, 7200)
 {
     run_failures(worker_dies, 1000);
 }
 
-TEST_LIMIT(all_end_in_time_and_name_a_server_that_is_gone, 600)
+TEST_LIMIT(all_end_in_time_and_name_a_server_that_is_gone, 7200)
 {
     run_failures(server_dies, 1000);
 }
 
-TEST_LIMIT(the_step_deadline_names_who_keeps_the_others_waiting, 600)
+TEST_LIMIT(the_step_deadline_names_who_keeps_the_others_waiting, 7200)
 {
     run_failures(worker_sticks, 300);
 }
 
-/* --- nobody does ----------------------------------------------------------- */
+/* --- nobody does -----------------------------------------------------------
+ */
 
-TEST_LIMIT(sync_jobs_give_the_bits_of_one_process, 600)
+TEST_LIMIT(sync_jobs_give_the_bits_of_one_process, 7200)
 {
     run_seeds(sync_run, 2000);
 }
 
-TEST_LIMIT(async_jobs_apply_every_push_once, 600)
+TEST_LIMIT(async_jobs_apply_every_push_once, 7200)
 {
     run_seeds(async_run, 2000);
+}
+
+/* --- memory runs out --------------------------------------------------------
+ */
+
+static bool all_well(const sim *s)
+{
+    for (int i = 0; i < s->o.n_worker; i++)
+        if (s->worker[i].status != FLEET_OK)
+            return false;
+    for (int i = 0; i < s->n_lane; i++)
+        if (fl_lane_state_of(s->lane[i].core) != FL_LANE_LEFT)
+            return false;
+    return true;
+}
+
+static const char *all_ended(const sim *s)
+{
+    for (int i = 0; i < s->o.n_worker; i++)
+        if (!s->worker[i].ended)
+            return "a worker has not ended";
+    for (int i = 0; i < s->n_lane; i++)
+        if (fl_lane_state_of(s->lane[i].core) == FL_LANE_RUNS)
+            return "a lane has not ended";
+    return NULL;
+}
+
+/* A job whose n-th allocation fails; how many there were. */
+static int64_t starve(uint64_t seed, bool sync, int64_t n)
+{
+    const char *bad;
+    int64_t count;
+    sim_options o;
+    sim_script k;
+    sim s;
+
+    sim_make(seed, sync, &o, &k);
+    begin(&s, &o, &k);
+    fl_memory_fail_at(n, false);
+    sim_run(&s, LONGEST_MS);
+    count = fl_memory_count();
+    fl_memory_fail_at(0, false);
+    bad = all_well(&s) ? sim_check(&s, &k) : all_ended(&s);
+    sim_close(&s);
+    if (bad)
+        test_fail(__FILE__, __LINE__, "seed %llu, allocation %lld: %s",
+                  (unsigned long long)seed, (long long)n, bad);
+    return count;
+}
+
+TEST_LIMIT(without_memory_a_job_ends_or_is_right, 7200)
+{
+    int most = 200 / TEST_SLOWNESS; /* of a job */
+
+    need_fibers();
+    for (uint64_t seed = 1; seed <= 8; seed++) {
+        int64_t count = starve(seed, seed & 1, 0);
+
+        for (int64_t n = 1; n <= count;
+             n += 1 + (int64_t)pick(seed, (int)n, 1 + 2 * (int)count / most))
+            starve(seed, seed & 1, n);
+    }
+    sim_models_close();
 }

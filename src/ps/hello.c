@@ -24,7 +24,7 @@ typedef struct handshake {
     fl_request *request;
     char *text;
     char place[160];
-    int64_t begun_ms;
+    int64_t begun_ms, again_ms;
 } handshake;
 
 static void send_packet(void *arg, int lane, fl_packet *p)
@@ -93,6 +93,22 @@ static fleet_status not_there(const handshake *h, int server)
                    (double)h->o->connect_ms / 1000);
 }
 
+/* A server may start late. Those that have answered hear of us meanwhile, or
+ * they would take us for gone. */
+static fleet_status stay_known(handshake *h, int waiting_for)
+{
+    int64_t now_ms = fl_now_ms();
+
+    if (now_ms < h->again_ms)
+        return FLEET_OK;
+    h->again_ms = now_ms + h->o->peer_ms / 5;
+    for (int i = 0; i < h->o->n_server; i++)
+        if (i != waiting_for && h->request[i].answer &&
+            h->request[i].status == FL_ANSWER_OK)
+            FL_TRY(say_hello(h, i));
+    return FLEET_OK;
+}
+
 /* Until server `i` has answered. Another process may still seem alive there: a
  * predecessor of ours that has just gone. */
 static fleet_status await(handshake *h, int i)
@@ -104,6 +120,7 @@ static fleet_status await(handshake *h, int i)
         if (r->state == FL_REQUEST_SENT) {
             if (fl_now_ms() - h->begun_ms > h->o->connect_ms)
                 return not_there(h, i);
+            FL_TRY(stay_known(h, i));
             listen(h);
             continue;
         }

@@ -136,12 +136,11 @@ void fl_lane_begin_answer(fl_ps_lane *l, fl_msg_writer *w,
     head.status = (uint8_t)status;
     head.n_section = 0;
     fl_msg_begin(w, l->o.pool, &head);
-    w->answer = (fl_msg_answer){.applied = s->done,
-                                .durable = s->done,
-                                .credit_bytes = credit < UINT32_MAX
-                                                    ? (uint32_t)credit
-                                                    : UINT32_MAX,
-                                .missing_stream = missing};
+    w->answer = (fl_msg_answer){
+        .applied = s->done,
+        .durable = s->done,
+        .credit_bytes = credit < UINT32_MAX ? (uint32_t)credit : UINT32_MAX,
+        .missing_stream = missing};
 }
 
 void fl_lane_end_answer(fl_ps_lane *l, fl_msg_writer *w, const fl_peer *to)
@@ -446,6 +445,8 @@ static void finish_act(fl_ps_lane *l, fleet_status status, const char *text)
 
     fl_free(s->act_text);
     s->act_text = text ? fl_strdup(text) : NULL;
+    if (text && !s->act_text)
+        fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
     s->act_status = status;
     s->act_step = ++s->done;
     l->counts.steps++;

@@ -94,8 +94,7 @@ static fleet_status add_numbers(fl_ps_lane *l, bool first)
         double x;
 
         memcpy(&x, (const char *)values->data + (size_t)i * sizeof x, sizeof x);
-        l->reduced[i] =
-            first ? x : join(l->reduced_how, l->reduced[i], x);
+        l->reduced[i] = first ? x : join(l->reduced_how, l->reduced[i], x);
     }
     return FLEET_OK;
 }

@@ -48,8 +48,10 @@ static fleet_status check_control(const fl_msg *msg, int control)
                        (unsigned)head->flags, (unsigned)head->piece);
     if (!act && head->n_section > 0)
         return fl_fail(FLEET_EINVAL, "gradients after the pass");
-    if (act && (head->n_section != 1 || (msg->section[0].op != FL_OP_SAVE &&
-                                         msg->section[0].op != FL_OP_LOAD)))
+    if (act && (head->n_section != 1 ||
+                !(msg->section[0].columns & FL_COLUMN_BYTES) ||
+                (msg->section[0].op != FL_OP_SAVE &&
+                 msg->section[0].op != FL_OP_LOAD)))
         return fl_fail(FLEET_EINVAL, "an act that is none");
     return FLEET_OK;
 }
@@ -111,8 +113,7 @@ static void take_piece(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
     fl_stream_state *s = &l->stream[head.stream];
     fl_piece *piece;
 
-    if (s->open_bytes + p->bytes > l->o.most_open ||
-        head.piece == UINT16_MAX) {
+    if (s->open_bytes + p->bytes > l->o.most_open || head.piece == UINT16_MAX) {
         fl_fail(FLEET_EUNSUPPORTED,
                 "it is larger than %zu bytes, the most that a server takes",
                 l->o.most_open);
@@ -405,7 +406,10 @@ static bool begin_act(fl_ps_lane *l)
         l->asked = (fl_parked){.head = s->request, .from = s->from};
         l->act.op = (fl_msg_op)s->open->msg.section[0].op;
         l->act.text = fl_msg_get_text(&s->open->msg, l->act.op);
-        l->host.begin(l->host.arg, &l->act);
+        if (l->act.text)
+            l->host.begin(l->host.arg, &l->act);
+        else
+            fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
         return true;
     }
     return false;

@@ -185,9 +185,8 @@ static fleet_status check_values(const fl_frame *values, uint64_t floats,
     uint64_t bytes = floats * sizeof(float);
 
     if (step && values->size != bytes)
-        return fl_fail(FLEET_EINVAL,
-                       "%" PRIu64 " numbers came with %zu bytes", floats,
-                       values->size);
+        return fl_fail(FLEET_EINVAL, "%" PRIu64 " numbers came with %zu bytes",
+                       floats, values->size);
     if (!step && bytes > FL_MOST_FRAME_BYTES)
         return fl_fail(FLEET_EINVAL,
                        "%" PRIu64 " numbers at once, more than %d bytes",
@@ -241,8 +240,8 @@ static fleet_status check_section(const fl_unit *u, const fl_section *s,
         return check_rows(u, s, column, step);
     if (s->op == FL_OP_CLIP && step)
         return FLEET_OK;
-    return fl_fail(FLEET_EINVAL, "section of kind %u in a %s",
-                   (unsigned)s->op, step ? "step" : "pull");
+    return fl_fail(FLEET_EINVAL, "section of kind %u in a %s", (unsigned)s->op,
+                   step ? "step" : "pull");
 }
 
 fleet_status fl_unit_check(const fl_unit *u, const fl_msg *msg)
@@ -328,12 +327,17 @@ static void list_rows(fl_unit_rows *t, const fl_section *s,
 static fleet_status set_room(fl_unit_rows *t, int64_t n)
 {
     fl_key_set wider = {0};
+    fleet_status status;
     bool is_new;
 
     if (t->set.n_slot >= 2 * (size_t)(t->set.n + n) &&
         t->set.capacity >= (size_t)(t->set.n + n))
         return FLEET_OK;
-    FL_TRY(fl_key_set_begin(&wider, (t->set.n + n) * 3 / 2));
+    status = fl_key_set_begin(&wider, (t->set.n + n) * 3 / 2);
+    if (status != FLEET_OK) {
+        fl_key_set_done(&wider);
+        return status;
+    }
     for (int64_t i = 0; i < t->set.n; i++)
         fl_key_set_add(&wider, t->set.key[i], &is_new);
     fl_key_set_done(&t->set);

@@ -39,7 +39,8 @@ enum {
     FL_MSG_PASS_END = 2,    /* in place of a contribution: the pass is over */
     FL_MSG_LEAVE = 4,       /* the stream is over */
     FL_MSG_TRACE = 8,
-    FL_MSG_ACT = 16,     /* in place of a contribution: a save, a load, ... */
+    FL_MSG_ACT = 16, /* in place of a contribution: a save, a load, ... */
+    FL_MSG_CONTROL = FL_MSG_PASS_END | FL_MSG_LEAVE | FL_MSG_ACT,
     FL_MSG_CRC_ALL = 32, /* the sum covers columns too, not head and sections
                             alone */
     FL_MSG_FLAGS = 63

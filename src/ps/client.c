@@ -7,7 +7,6 @@
 #include "base/hash.h"
 #include "base/memory.h"
 
-/* Until the first answer says how much a lane takes. */
 enum { FIRST_WINDOW = 16 << 20 };
 
 typedef struct client_lane {
@@ -57,7 +56,8 @@ fleet_status fl_client_add_lane(fl_client *c, const char *name, int64_t now_ms)
     FL_TRY(fl_grow(&c->lane, &c->lane_capacity, (size_t)c->n_lane + 1,
                    sizeof *c->lane));
     l = &c->lane[c->n_lane++];
-    *l = (client_lane){.heard_ms = now_ms, .window = FIRST_WINDOW};
+    *l = (client_lane){.heard_ms = now_ms,
+                       .window = c->o.window ? c->o.window : FIRST_WINDOW};
     snprintf(l->name, sizeof l->name, "%s", name);
     return FLEET_OK;
 }
@@ -434,10 +434,14 @@ static void resend(fl_client *c, fl_request *r, int64_t now_ms)
 
 static bool is_lost(const fl_client *c, const fl_request *r, int64_t now_ms)
 {
-    if (r->n_sent < r->n_piece || now_ms - r->sent_ms < c->o.beat_ms)
-        return r->lost && now_ms - r->sent_ms >= c->o.beat_ms;
-    return r->lost || r->kind == FL_MSG_HELLO ||
-           c->lane[r->lane].heard_beat > r->beat;
+    bool idle = r->n_sent < r->n_piece && r->n_sent == r->n_taken;
+
+    if (now_ms - r->sent_ms < c->o.beat_ms)
+        return false;
+    if (r->lost || r->kind == FL_MSG_HELLO)
+        return true;
+    /* what waits for the window is not under way */
+    return !idle && c->lane[r->lane].heard_beat > r->beat;
 }
 
 static const char *kind_name(uint8_t kind)

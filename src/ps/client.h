@@ -50,6 +50,8 @@ typedef struct fl_client_options {
     int64_t request_ms, peer_ms, step_ms; /* deadlines */
     int64_t beat_ms;
     bool whole_sums; /* CRC of columns too */
+    size_t window;   /* bytes to a lane until it says how much it takes; 0: 16
+                        MB */
     fl_packet_pool *pool;
 } fl_client_options;
 

@@ -72,6 +72,22 @@ void fl_parked_free(fl_parked *p)
     }
 }
 
+fl_parked **fl_parked_forget(fl_parked **list, int stream)
+{
+    while (*list) {
+        fl_parked *one = *list;
+
+        if (one->head.stream != (uint32_t)stream) {
+            list = &one->next;
+            continue;
+        }
+        *list = one->next;
+        one->next = NULL;
+        fl_parked_free(one);
+    }
+    return list;
+}
+
 void fl_lane_destroy(fl_ps_lane *l)
 {
     if (!l)
@@ -80,6 +96,7 @@ void fl_lane_destroy(fl_ps_lane *l)
         fl_piece_destroy(l->stream[i].open);
         fl_parked_free(l->stream[i].reducing);
         fl_found_done(l->stream[i].found, founds(l));
+        fl_free(l->stream[i].act_text);
     }
     fl_parked_free(l->behind);
     fl_parked_free(l->pulls);
@@ -131,16 +148,18 @@ void fl_lane_begin_answer(fl_ps_lane *l, fl_msg_writer *w,
     fl_msg_head head = *to;
     const fl_stream_state *s = &l->stream[to->stream];
 
+    size_t credit = l->o.most_open - s->open_bytes;
+
     head.kind = FL_MSG_ANSWER;
     head.flags &= FL_MSG_CRC_ALL; /* what it asks with, it is answered with */
     head.status = (uint8_t)status;
     head.n_section = 0;
     fl_msg_begin(w, l->o.pool, &head);
-    w->answer = (fl_msg_answer){.applied = s->done,
-                                .durable = s->done,
-                                .credit_bytes =
-                                    (uint32_t)(l->o.most_open - s->open_bytes),
-                                .missing_stream = missing};
+    w->answer = (fl_msg_answer){
+        .applied = s->done,
+        .durable = s->done,
+        .credit_bytes = credit < UINT32_MAX ? (uint32_t)credit : UINT32_MAX,
+        .missing_stream = missing};
 }
 
 void fl_lane_end_answer(fl_ps_lane *l, fl_msg_writer *w, const fl_peer *to)
@@ -292,7 +311,7 @@ static void beat(fl_ps_lane *l, const fl_peer *from)
         fl_lane_answer(l, &l->asked.head, from, FL_ANSWER_WAITING, FL_NOBODY);
     if (s->complete && !l->norming)
         fl_lane_answer(l, &s->request, from, FL_ANSWER_WAITING,
-                       fl_lane_missing(l));
+                       l->busy ? FL_NOBODY : fl_lane_missing(l));
     if (s->reducing)
         fl_lane_answer(l, &s->reducing->head, from, FL_ANSWER_WAITING,
                        fl_lane_missing_reduce(l));
@@ -325,6 +344,23 @@ void fl_lane_dispatch(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
     }
 }
 
+/* What a stream has begun, and has not been applied. An act that is under way
+ * goes on: it is the stream's step, whoever asked for it. A sum that waits for
+ * its clip is made anew. */
+static void forget_process(fl_ps_lane *l, int stream)
+{
+    fl_stream_state *s = &l->stream[stream];
+
+    if (fl_contributes(s))
+        l->norming = false;
+    fl_stream_reset(s);
+    s->ended = false;
+    fl_parked_forget(&l->pulls, stream);
+    l->last_behind = fl_parked_forget(&l->behind, stream);
+    fl_parked_free(s->reducing);
+    s->reducing = NULL;
+}
+
 /* A process that was replaced has no say any more; a new one forgets what the
  * old one had begun. */
 static bool is_current(fl_ps_lane *l, const fl_peer *from)
@@ -337,7 +373,7 @@ static bool is_current(fl_ps_lane *l, const fl_peer *from)
         return false;
     }
     if (head->incarnation > s->incarnation) {
-        fl_stream_reset(s);
+        forget_process(l, (int)head->stream);
         s->incarnation = head->incarnation;
     }
     s->known = true;
@@ -354,7 +390,7 @@ static bool admit(fl_ps_lane *l, const fl_peer *from)
     if (head->kind == FL_MSG_HELLO)
         return true; /* is answered in words */
     if (head->job != job_of(l) || head->stream >= (uint32_t)l->o.n_stream ||
-        head->kind == FL_MSG_ANSWER) {
+        head->kind == FL_MSG_ANSWER || head->incarnation == 0) {
         l->counts.strays++;
         return false;
     }
@@ -403,26 +439,41 @@ void fl_lane_receive(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
 /* --- acts -------------------------------------------------------------------
  */
 
-static void answer_act(fl_ps_lane *l, const fl_msg_head *head,
-                       const fl_peer *to, fleet_status status, const char *text,
-                       const uint64_t sums[2])
+static void answer_hash(fl_ps_lane *l, fleet_status status, const char *text,
+                        const uint64_t sums[2])
 {
     fl_msg_writer w;
-    void *bytes;
+    void *bytes = NULL;
 
-    fl_lane_begin_answer(l, &w, head,
+    fl_lane_begin_answer(l, &w, &l->asked.head,
                          status == FLEET_OK ? FL_ANSWER_OK : FL_ANSWER_FAILED,
                          FL_NOBODY);
     w.head.step = (uint64_t)status;
-    if (text)
+    if (status != FLEET_OK && text)
         fl_msg_text(&w, FL_OP_TEXT, text);
-    if (l->act.op == FL_OP_HASH && status == FLEET_OK &&
-        fl_msg_section(&w, FL_OP_HASH, (uint32_t)l->act.table)) {
+    else if (fl_msg_section(&w, FL_OP_HASH, (uint32_t)l->act.table))
         bytes = fl_msg_column(&w, FL_COLUMN_BYTES, 2 * sizeof *sums);
-        if (bytes)
-            memcpy(bytes, sums, 2 * sizeof *sums);
-    }
-    fl_lane_end_answer(l, &w, to);
+    if (bytes)
+        memcpy(bytes, sums, 2 * sizeof *sums);
+    fl_lane_end_answer(l, &w, &l->asked.from);
+}
+
+/* The stream's step is over, whatever it has come to, and that is kept: who has
+ * lost the answer asks again. */
+static void finish_act(fl_ps_lane *l, fleet_status status, const char *text)
+{
+    fl_stream_state *s = &l->stream[l->asked.head.stream];
+
+    fl_free(s->act_text);
+    s->act_text = text ? fl_strdup(text) : NULL;
+    if (text && !s->act_text)
+        fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
+    s->act_status = status;
+    s->act_step = ++s->done;
+    l->counts.steps++;
+    if (s->complete) /* else its process was replaced meanwhile */
+        fl_stream_reset(s);
+    fl_lane_answer_act(l, &l->asked.head, &l->asked.from);
 }
 
 /* What came meanwhile, in its order. */
@@ -435,7 +486,8 @@ static void catch_up(fl_ps_lane *l)
     while (one) {
         fl_parked *next = one->next;
 
-        if (fl_msg_decode(one->packet, &l->msg) == FLEET_OK) {
+        if (l->state != FL_LANE_FAILED &&
+            fl_msg_decode(one->packet, &l->msg) == FLEET_OK) {
             if (l->busy)
                 park_behind(l, &one->from, one->packet);
             else {
@@ -453,8 +505,6 @@ void fl_lane_done(fl_ps_lane *l, fleet_status status, const char *text,
                   uint64_t sum, uint64_t rows, int64_t now_ms)
 {
     const uint64_t sums[2] = {sum, rows};
-    fl_msg_head head = l->asked.head;
-    fl_stream_state *s = &l->stream[head.stream];
 
     l->now_ms = now_ms;
     l->busy = false;
@@ -463,13 +513,10 @@ void fl_lane_done(fl_ps_lane *l, fleet_status status, const char *text,
             fl_found_forget(l->stream[i].found, founds(l));
     if (l->act.op == FL_OP_LOAD && status == FLEET_OK)
         l->version = l->o.layout->store->updates;
-    if (!l->asked.packet) { /* a step's */
-        s->done++;
-        head = s->request;
-        fl_stream_reset(s);
-        l->asked.from = s->from;
-    }
-    answer_act(l, &head, &l->asked.from, status, text, sums);
+    if (l->asked.packet)
+        answer_hash(l, status, text, sums);
+    else
+        finish_act(l, status, text);
     fl_packet_drop(l->asked.packet);
     fl_free(l->act.text);
     l->asked = (fl_parked){0};
@@ -505,20 +552,36 @@ static void check_stream(fl_ps_lane *l, int i)
     }
 }
 
-void fl_lane_tick(fl_ps_lane *l, int64_t now_ms)
+/* A step has waited for too long: for a worker's part, for a factor that any
+ * of them may send, or for an act. */
+static void step_is_late(fl_ps_lane *l)
 {
+    double waited = (double)(l->now_ms - l->pending_ms) / 1000;
+    uint32_t missing = fl_lane_missing(l);
     char text[256];
 
+    if (missing != FL_NOBODY)
+        snprintf(text, sizeof text,
+                 "worker %u has kept the others waiting for %.1f s (step "
+                 "deadline)",
+                 missing, waited);
+    else
+        snprintf(text, sizeof text,
+                 "server %d has a step that waits for %s, for %.1f s (step "
+                 "deadline)",
+                 l->o.server, l->busy ? "a save or a load" : "its clip",
+                 waited);
+    fl_lane_abort(l, FLEET_ETIMEDOUT, text);
+}
+
+void fl_lane_tick(fl_ps_lane *l, int64_t now_ms)
+{
     l->now_ms = now_ms;
     if (l->state != FL_LANE_RUNS)
         return;
     for (int i = 0; i < l->o.n_stream && l->state == FL_LANE_RUNS; i++)
         check_stream(l, i);
-    if (l->state != FL_LANE_RUNS || l->pending_ms < 0 ||
-        now_ms - l->pending_ms <= l->o.step_ms)
-        return;
-    snprintf(text, sizeof text,
-             "worker %u has kept the others waiting for %.1f s (step deadline)",
-             fl_lane_missing(l), (double)(now_ms - l->pending_ms) / 1000);
-    fl_lane_abort(l, FLEET_ETIMEDOUT, text);
+    if (l->state == FL_LANE_RUNS && l->pending_ms >= 0 &&
+        now_ms - l->pending_ms > l->o.step_ms)
+        step_is_late(l);
 }

@@ -34,6 +34,11 @@ typedef struct fl_stream_state {
     float clip;
     fl_found *found; /* by its pulls; NULL: it is not remembered */
 
+    /* its last act, to be told again */
+    uint64_t act_step; /* 0: none */
+    fleet_status act_status;
+    char *act_text;
+
     /* coordinator */
     uint64_t nonce;
     char who[96]; /* host:pid */
@@ -61,6 +66,7 @@ struct fl_ps_lane {
     fl_parked *pulls; /* of versions to come */
     double *reduced;  /* the last result */
     int n_reduced;
+    uint32_t reduced_how;
 
     fl_lane_state state;
     fl_error error;
@@ -70,8 +76,7 @@ struct fl_ps_lane {
 
 static inline bool fl_contributes(const fl_stream_state *s)
 {
-    return s->complete &&
-           !(s->flags & (FL_MSG_PASS_END | FL_MSG_LEAVE | FL_MSG_ACT));
+    return s->complete && !(s->flags & FL_MSG_CONTROL);
 }
 
 /* Part of updates: in a pass, or about to begin one. */
@@ -99,6 +104,10 @@ void fl_lane_dispatch(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
 fl_parked *fl_lane_park(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
 void fl_parked_free(fl_parked *p);
 
+/* Take a stream's messages out of a list; what is left of the list ends at the
+ * pointer that comes back. */
+fl_parked **fl_parked_forget(fl_parked **list, int stream);
+
 /* --- steps (lane_step.c) ---------------------------------------------------
  */
 
@@ -106,6 +115,10 @@ void fl_lane_step(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
 void fl_lane_clip(fl_ps_lane *l, const fl_peer *from);
 void fl_lane_advance(fl_ps_lane *l);
 void fl_stream_reset(fl_stream_state *s); /* its open step is forgotten */
+
+/* What the stream's last act has come to. */
+void fl_lane_answer_act(fl_ps_lane *l, const fl_msg_head *to,
+                        const fl_peer *peer);
 
 /* Who has not contributed, of those who should; FL_NOBODY. */
 uint32_t fl_lane_missing(const fl_ps_lane *l);

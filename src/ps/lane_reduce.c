@@ -70,7 +70,8 @@ static double join(uint32_t how, double a, double b)
     }
 }
 
-/* The first contribution makes the room, the others must be as many. */
+/* The first contribution makes the room and says how, the others must be as
+ * many and say the same. */
 static fleet_status add_numbers(fl_ps_lane *l, bool first)
 {
     const fl_frame *values = &l->msg.column[0][VALUES];
@@ -80,20 +81,20 @@ static fleet_status add_numbers(fl_ps_lane *l, bool first)
         fl_free(l->reduced);
         l->reduced = fl_alloc_array((size_t)n + 1, sizeof *l->reduced);
         l->n_reduced = l->reduced ? n : 0;
+        l->reduced_how = l->msg.section[0].table;
         if (!l->reduced)
             return FLEET_ENOMEM;
     }
-    if (n != l->n_reduced)
+    if (n != l->n_reduced || l->msg.section[0].table != l->reduced_how)
         return fl_fail(FLEET_EINVAL,
-                       "worker %u brings %d numbers to a sum of %d: all "
-                       "workers must call the same",
+                       "worker %u brings %d numbers to a sum of %d, or to "
+                       "another kind of sum: all workers must call the same",
                        l->msg.head.stream, n, l->n_reduced);
     for (int i = 0; i < n; i++) {
         double x;
 
         memcpy(&x, (const char *)values->data + (size_t)i * sizeof x, sizeof x);
-        l->reduced[i] =
-            first ? x : join(l->msg.section[0].table, l->reduced[i], x);
+        l->reduced[i] = first ? x : join(l->reduced_how, l->reduced[i], x);
     }
     return FLEET_OK;
 }
@@ -124,7 +125,7 @@ void fl_lane_try_reduce(fl_ps_lane *l)
         fl_lane_missing_reduce(l) != FL_NOBODY)
         return;
     if (add_all(l) != FLEET_OK) {
-        fl_lane_abort(l, FLEET_EINVAL, fleet_last_error());
+        fl_lane_abort(l, fl_last_code(), fleet_last_error());
         return;
     }
     for (int i = 0; i < l->o.n_stream; i++) {

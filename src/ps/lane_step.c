@@ -36,29 +36,48 @@ static const fl_section *closing_section(const fl_msg *msg)
     return NULL;
 }
 
-static fleet_status check_act(const fl_msg *msg)
+/* A step without a contribution is one thing, and one piece. */
+static fleet_status check_control(const fl_msg *msg, int control)
 {
-    if (msg->head.n_section == 1 &&
-        (msg->section[0].op == FL_OP_SAVE || msg->section[0].op == FL_OP_LOAD))
+    const fl_msg_head *head = &msg->head;
+    bool act = control == FL_MSG_ACT;
+
+    if (control & (control - 1) || head->piece > 0 ||
+        !(head->flags & FL_MSG_END_OF_STEP))
+        return fl_fail(FLEET_EINVAL, "flags 0x%x in piece %u",
+                       (unsigned)head->flags, (unsigned)head->piece);
+    if (!act && head->n_section > 0)
+        return fl_fail(FLEET_EINVAL, "gradients after the pass");
+    if (act &&
+        (head->n_section != 1 || !(msg->section[0].columns & FL_COLUMN_BYTES) ||
+         (msg->section[0].op != FL_OP_SAVE &&
+          msg->section[0].op != FL_OP_LOAD)))
+        return fl_fail(FLEET_EINVAL, "an act that is none");
+    return FLEET_OK;
+}
+
+/* Its numbers are added up over the workers. */
+static fleet_status check_batches(const fl_ps_lane *l,
+                                  const fl_section *closing)
+{
+    int most = INT32_MAX / l->o.n_stream;
+
+    if (closing && closing->n_batch >= 1 && closing->n_batch <= (uint32_t)most)
         return FLEET_OK;
-    return fl_fail(FLEET_EINVAL, "an act that is none");
+    return fl_fail(FLEET_EINVAL,
+                   "it says that it is of %u batches: expected 1 to %d",
+                   closing ? (unsigned)closing->n_batch : 0u, most);
 }
 
 static fleet_status check_piece(const fl_ps_lane *l)
 {
     const fl_msg_head *head = &l->msg.head;
-    const fl_section *closing = closing_section(&l->msg);
+    int control = head->flags & FL_MSG_CONTROL;
 
-    if (head->flags & FL_MSG_ACT)
-        return check_act(&l->msg);
-    if (head->flags & (FL_MSG_PASS_END | FL_MSG_LEAVE))
-        return head->n_section == 0
-                   ? FLEET_OK
-                   : fl_fail(FLEET_EINVAL, "gradients after the pass");
-    if (head->flags & FL_MSG_END_OF_STEP &&
-        (!closing || closing->n_batch < 1 || closing->n_batch > INT32_MAX))
-        return fl_fail(FLEET_EINVAL, "a step that says not of how many "
-                                     "batches it is");
+    if (control)
+        return check_control(&l->msg, control);
+    if (head->flags & FL_MSG_END_OF_STEP)
+        FL_TRY(check_batches(l, closing_section(&l->msg)));
     if (!l->o.layout->store->optimizer)
         return fl_fail(FLEET_ESTATE, "nothing is trained here");
     return fl_unit_check(&l->unit, &l->msg);
@@ -94,7 +113,7 @@ static void take_piece(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
     fl_stream_state *s = &l->stream[head.stream];
     fl_piece *piece;
 
-    if (s->open_bytes + p->bytes > l->o.most_open) {
+    if (s->open_bytes + p->bytes > l->o.most_open || head.piece == UINT16_MAX) {
         fl_fail(FLEET_EUNSUPPORTED,
                 "it is larger than %zu bytes, the most that a server takes",
                 l->o.most_open);
@@ -128,14 +147,34 @@ static bool clips(const fl_ps_lane *l)
     return l->o.sync && o && o->clip_norm > 0;
 }
 
+void fl_lane_answer_act(fl_ps_lane *l, const fl_msg_head *to,
+                        const fl_peer *peer)
+{
+    const fl_stream_state *s = &l->stream[to->stream];
+    fl_msg_writer w;
+
+    fl_lane_begin_answer(
+        l, &w, to, s->act_status == FLEET_OK ? FL_ANSWER_OK : FL_ANSWER_FAILED,
+        FL_NOBODY);
+    w.head.step = (uint64_t)s->act_status;
+    if (s->act_text)
+        fl_msg_text(&w, FL_OP_TEXT, s->act_text);
+    fl_lane_end_answer(l, &w, peer);
+}
+
 /* The step is applied. Who clips gets the factor, too: it may have come from
  * another worker before this one had all norms. */
 static void answer_applied(fl_ps_lane *l, const fl_msg_head *to,
                            const fl_peer *peer)
 {
+    const fl_stream_state *stream = &l->stream[to->stream];
     fl_msg_writer w;
     fl_section *s;
 
+    if (stream->act_step > 0 && to->step == stream->act_step) {
+        fl_lane_answer_act(l, to, peer);
+        return;
+    }
     fl_lane_begin_answer(l, &w, to, FL_ANSWER_OK, FL_NOBODY);
     s = clips(l) ? fl_msg_section(&w, FL_OP_CLIP, 0) : NULL;
     if (s)
@@ -368,7 +407,10 @@ static bool begin_act(fl_ps_lane *l)
         l->asked = (fl_parked){.head = s->request, .from = s->from};
         l->act.op = (fl_msg_op)s->open->msg.section[0].op;
         l->act.text = fl_msg_get_text(&s->open->msg, l->act.op);
-        l->host.begin(l->host.arg, &l->act);
+        if (l->act.text)
+            l->host.begin(l->host.arg, &l->act);
+        else
+            fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
         return true;
     }
     return false;
@@ -386,6 +428,7 @@ static bool take_ends(fl_ps_lane *l)
             continue;
         if (s->flags & FL_MSG_LEAVE) {
             s->left = any = true;
+            fl_parked_forget(&l->pulls, i); /* nobody waits for them */
             finish(l, s);
         } else if (s->flags & FL_MSG_PASS_END && !s->ended) {
             s->ended = any = true;

@@ -1,6 +1,7 @@
 /* unit.c - see unit.h. */
 #include "ps/unit.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -233,10 +234,26 @@ static bool owns_all(const fl_unit *u)
     return u->own.first == 0 && u->own.end == FL_N_BUCKET;
 }
 
-static fleet_status check_dense(const fl_unit *u, const fl_section *s,
-                                const fl_frame *column, bool values)
+/* Values come with a step; a pull's must fit into a frame of the answer. */
+static fleet_status check_values(const fl_frame *values, uint64_t floats,
+                                 bool step)
 {
-    size_t floats = 0;
+    uint64_t bytes = floats * sizeof(float);
+
+    if (step && values->size != bytes)
+        return fl_fail(FLEET_EINVAL, "%" PRIu64 " numbers came with %zu bytes",
+                       floats, values->size);
+    if (!step && bytes > FL_MOST_FRAME_BYTES)
+        return fl_fail(FLEET_EINVAL,
+                       "%" PRIu64 " numbers at once, more than %d bytes",
+                       floats, FL_MOST_FRAME_BYTES);
+    return FLEET_OK;
+}
+
+static fleet_status check_dense(const fl_unit *u, const fl_section *s,
+                                const fl_frame *column, bool step)
+{
+    uint64_t floats = 0;
 
     for (uint32_t i = 0; i < s->n_key; i++) {
         const fl_unit_block *b = find_block(u, key_at(&column[KEYS], i));
@@ -245,64 +262,50 @@ static fleet_status check_dense(const fl_unit *u, const fl_section *s,
             return fl_fail(FLEET_EINVAL, "block %u of parameter %u is not here",
                            (unsigned)key_at(&column[KEYS], i),
                            (unsigned)(key_at(&column[KEYS], i) >> 32));
-        floats += (size_t)b->n;
+        floats += (uint64_t)b->n;
     }
-    if (values && column[VALUES].size != floats * sizeof(float))
-        return fl_fail(FLEET_EINVAL,
-                       "blocks of %zu numbers came with %zu bytes", floats,
-                       column[VALUES].size);
-    return FLEET_OK;
+    return check_values(&column[VALUES], floats, step);
 }
 
 static fleet_status check_rows(const fl_unit *u, const fl_section *s,
-                               const fl_frame *column, bool values)
+                               const fl_frame *column, bool step)
 {
-    size_t dim;
+    uint64_t dim;
 
     if (s->table >= (uint32_t)u->layout->n_table)
         return fl_fail(FLEET_EINVAL, "there is no table %u",
                        (unsigned)s->table);
-    dim = (size_t)u->layout->table[s->table]->dim;
+    dim = (uint64_t)u->layout->table[s->table]->dim;
     for (uint32_t i = 0; !owns_all(u) && i < s->n_key; i++)
         if (!fl_owns(&u->own, fl_bucket_of(fl_mix(key_at(&column[KEYS], i)))))
             return fl_fail(FLEET_EINVAL,
                            "a row of table \"%s\" is another lane's",
                            u->layout->table[s->table]->name);
-    if (values && column[VALUES].size != s->n_key * dim * sizeof(float))
-        return fl_fail(FLEET_EINVAL,
-                       "%u rows of %zu numbers came with %zu bytes",
-                       (unsigned)s->n_key, dim, column[VALUES].size);
-    return FLEET_OK;
+    return check_values(&column[VALUES], s->n_key * dim, step);
 }
 
-/* A message may say that it has keys without a column of them. */
-static fleet_status check_keys(const fl_section *s, const fl_frame *column)
+static fleet_status check_section(const fl_unit *u, const fl_section *s,
+                                  const fl_frame *column, bool step)
 {
-    if (column[KEYS].size == s->n_key * sizeof(uint64_t))
+    if (s->n_key > 0 && !column[KEYS].data)
+        return fl_fail(FLEET_EINVAL, "%u keys that did not come",
+                       (unsigned)s->n_key);
+    if (s->op == FL_OP_DENSE)
+        return check_dense(u, s, column, step);
+    if (s->op == FL_OP_ROWS)
+        return check_rows(u, s, column, step);
+    if (s->op == FL_OP_CLIP && step)
         return FLEET_OK;
-    return fl_fail(FLEET_EINVAL, "%u keys came with %zu bytes",
-                   (unsigned)s->n_key, column[KEYS].size);
+    return fl_fail(FLEET_EINVAL, "section of kind %u in a %s", (unsigned)s->op,
+                   step ? "step" : "pull");
 }
 
 fleet_status fl_unit_check(const fl_unit *u, const fl_msg *msg)
 {
-    bool values = msg->head.kind == FL_MSG_STEP;
+    bool step = msg->head.kind == FL_MSG_STEP;
 
-    for (int i = 0; i < msg->head.n_section; i++) {
-        const fl_section *s = &msg->section[i];
-
-        if (s->op == FL_OP_DENSE || s->op == FL_OP_ROWS)
-            FL_TRY(check_keys(s, msg->column[i]));
-        if (s->op == FL_OP_DENSE)
-            FL_TRY(check_dense(u, s, msg->column[i], values));
-        else if (s->op == FL_OP_ROWS)
-            FL_TRY(check_rows(u, s, msg->column[i], values));
-        else if (s->op != FL_OP_CLIP || !values)
-            return fl_fail(FLEET_EINVAL,
-                           "section of kind %u in a message of "
-                           "kind %u",
-                           (unsigned)s->op, (unsigned)msg->head.kind);
-    }
+    for (int i = 0; i < msg->head.n_section; i++)
+        FL_TRY(check_section(u, &msg->section[i], msg->column[i], step));
     return FLEET_OK;
 }
 
@@ -386,12 +389,17 @@ static void list_rows(fl_unit_rows *t, const fl_section *s,
 static fleet_status set_room(fl_unit_rows *t, int64_t n)
 {
     fl_key_set wider = {0};
+    fleet_status status;
     bool is_new;
 
     if (t->set.n_slot >= 2 * (size_t)(t->set.n + n) &&
         t->set.capacity >= (size_t)(t->set.n + n))
         return FLEET_OK;
-    FL_TRY(fl_key_set_begin(&wider, (t->set.n + n) * 3 / 2));
+    status = fl_key_set_begin(&wider, (t->set.n + n) * 3 / 2);
+    if (status != FLEET_OK) {
+        fl_key_set_done(&wider);
+        return status;
+    }
     for (int64_t i = 0; i < t->set.n; i++)
         fl_key_set_add(&wider, t->set.key[i], &is_new);
     fl_key_set_done(&t->set);

@@ -16,15 +16,17 @@ static fl_worker *worker_of(fl_exchange *x)
 /* --- waiting
  * ------------------------------------------------------------------ */
 
-/* Until all are done; what each has come to, the first failure. */
-fleet_status fl_worker_wait(fl_worker *w, fl_request *const *r, int n,
+/* Until all are done; what each that was sent has come to, the first failure.
+ */
+fleet_status fl_worker_wait(fl_worker *w, fl_request *r, int n,
                             const char *what)
 {
     for (int i = 0; i < n; i++)
-        while (r[i]->state == FL_REQUEST_SENT)
+        while (r[i].state == FL_REQUEST_SENT)
             w->host.wait(w->host.arg);
     for (int i = 0; i < n; i++)
-        FL_TRY(fl_client_result(w->client, r[i], what));
+        if (r[i].state == FL_REQUEST_DONE)
+            FL_TRY(fl_client_result(w->client, &r[i], what));
     return FLEET_OK;
 }
 
@@ -143,11 +145,13 @@ static fleet_status begin_request(asking *a)
 
 static fleet_status end_request(asking *a)
 {
-    if (!a->r)
+    fl_pull_request *r = a->r;
+
+    if (!r)
         return FLEET_OK;
-    FL_TRY(fl_client_add(a->w->client, &a->r->request, &a->writer));
-    fl_client_send(a->w->client, &a->r->request, a->lane, fl_worker_now(a->w));
     a->r = NULL;
+    FL_TRY(fl_client_add(a->w->client, &r->request, &a->writer));
+    fl_client_send(a->w->client, &r->request, a->lane, fl_worker_now(a->w));
     return FLEET_OK;
 }
 
@@ -158,7 +162,7 @@ static fleet_status ask(asking *a, int table, const uint64_t *key,
     fl_section *s;
     void *keys;
 
-    if (a->r && (a->r->bytes + bytes > FL_MSG_PIECE_BYTES ||
+    if (a->r && (a->r->bytes + bytes > a->w->piece_bytes ||
                  a->r->n_piece == FL_MSG_MOST_SECTION))
         FL_TRY(end_request(a));
     if (!a->r)
@@ -171,7 +175,7 @@ static fleet_status ask(asking *a, int table, const uint64_t *key,
     }
     keys = fl_msg_column(&a->writer, FL_COLUMN_KEYS,
                          (size_t)piece.n * sizeof *key);
-    if (keys)
+    if (keys && piece.n > 0)
         memcpy(keys, key, (size_t)piece.n * sizeof *key);
     a->r->piece[a->r->n_piece++] = piece;
     a->r->bytes += bytes;
@@ -182,7 +186,7 @@ static fleet_status ask_rows(asking *a, int table)
 {
     const fl_lane_keys *k = &a->slot->keys[a->lane];
     size_t one = bytes_per_key(a->w, table);
-    int64_t most = (int64_t)(FL_MSG_PIECE_BYTES / one);
+    int64_t most = (int64_t)(a->w->piece_bytes / one);
     int64_t end = k->first[table + 1];
 
     most = most < 1 ? 1 : most;
@@ -194,13 +198,25 @@ static fleet_status ask_rows(asking *a, int table)
     return FLEET_OK;
 }
 
+/* How many blocks make a piece. */
+int fl_worker_blocks(const fl_worker *w)
+{
+    size_t most = w->piece_bytes / (FL_BLOCK * sizeof(float));
+
+    return most < 1 ? 1 : (int)most;
+}
+
+/* A program without dense parameters asks the first lane for no blocks: the
+ * answer says the version. */
 static fleet_status ask_dense(asking *a)
 {
-    enum { MOST = FL_MSG_PIECE_BYTES / (FL_BLOCK * sizeof(float)) };
     const fl_lane_blocks *b = &a->w->block[a->lane];
+    int most = fl_worker_blocks(a->w);
 
-    for (int i = 0; i < b->n; i += MOST) {
-        fl_pull_piece piece = {-1, i, b->n - i < MOST ? b->n - i : MOST};
+    if (a->w->layout.n_param == 0 && a->lane == 0)
+        return ask(a, -1, b->key, (fl_pull_piece){-1, 0, 0}, 0);
+    for (int i = 0; i < b->n; i += most) {
+        fl_pull_piece piece = {-1, i, b->n - i < most ? b->n - i : most};
 
         FL_TRY(ask(a, -1, b->key + i, piece,
                    (size_t)piece.n * FL_BLOCK * sizeof(float)));
@@ -244,6 +260,8 @@ static fleet_status send_pull(fl_worker *w, fl_slot *s, bool dense,
         fleet_status status = ask_lane(&a, dense);
 
         if (status != FLEET_OK) {
+            if (a.r)
+                fl_packet_drop(a.writer.packet);
             drop_slot(w, s);
             return status;
         }
@@ -402,11 +420,8 @@ fleet_status fl_worker_complete(fl_worker *w, int slot)
 
     if (!s->under_way || s->here)
         return FLEET_OK;
-    for (int i = 0; i < s->n_request; i++) {
-        fl_request *one = &s->request[i]->request;
-
-        FL_TRY(fl_worker_wait(w, &one, 1, "pull"));
-    }
+    for (int i = 0; i < s->n_request; i++)
+        FL_TRY(fl_worker_wait(w, &s->request[i]->request, 1, "pull"));
     for (int i = 0; i < s->n_request; i++)
         FL_TRY(place(w, s, s->request[i], &version));
     if (version >= 0)
@@ -508,7 +523,8 @@ fleet_status fl_worker_init(fl_worker *w, fl_client *client,
 
     *w = (fl_worker){.exchange = {.methods = &methods, .sync = sync},
                      .client = client,
-                     .host = *host};
+                     .host = *host,
+                     .piece_bytes = FL_MSG_PIECE_BYTES};
     set_owners(w, n_server, lanes);
     status = fl_keep_make(&w->layout, store, n_server);
     if (status == FLEET_OK)

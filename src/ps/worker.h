@@ -72,6 +72,7 @@ typedef struct fl_worker {
     const float **push_grad;
     bool pushed; /* push[] is under way, or was not looked at */
     uint64_t step, reduced;
+    size_t piece_bytes; /* a request is cut into pieces of about that */
 } fl_worker;
 
 /* After the lanes are known: owner and block are filled by lane's buckets. */
@@ -102,14 +103,19 @@ fleet_status fl_worker_hash(fl_worker *w, int table, uint64_t *sum,
 /* --- between worker*.c -----------------------------------------------------
  */
 
-fleet_status fl_worker_wait(fl_worker *w, fl_request *const *r, int n,
+fleet_status fl_worker_wait(fl_worker *w, fl_request *r, int n,
                             const char *what);
 fleet_status fl_worker_settle(fl_worker *w); /* the last push is through */
+fleet_status fl_worker_settle_as(fl_worker *w, const char *what);
+/* made: the requests of a step that was being made, none of them sent. */
+fleet_status fl_worker_undo_step(fl_worker *w, fl_request *made,
+                                 fleet_status status);
 fleet_status fl_worker_push(fl_exchange *x, const fl_push *p);
 fleet_status fl_worker_end_pass(fl_exchange *x, double *sum, int n);
 fleet_status fl_worker_pull_dense(fl_worker *w, bool ahead);
 fleet_status fl_worker_complete(fl_worker *w, int slot);
 fleet_status fl_lane_keys_room(fl_lane_keys *k, int64_t n);
+int fl_worker_blocks(const fl_worker *w); /* in a piece */
 
 static inline int64_t fl_worker_now(const fl_worker *w)
 {

@@ -7,14 +7,9 @@
 
 enum { VALUES = 3, BYTES = 5 };
 
-/* A step of the stream without a gradient, to every lane: not waited for. */
-static fleet_status send_step(fl_worker *w, uint16_t flags, fl_msg_op op,
+static fleet_status make_step(fl_worker *w, uint16_t flags, fl_msg_op op,
                               const char *text)
 {
-    FL_TRY(fl_client_status(w->client));
-    FL_TRY(fl_worker_settle(w));
-    w->step++;
-    w->pushed = true;
     for (int i = 0; i < w->n_lane; i++) {
         fl_msg_writer writer;
 
@@ -25,6 +20,18 @@ static fleet_status send_step(fl_worker *w, uint16_t flags, fl_msg_op op,
             fl_msg_text(&writer, op, text);
         FL_TRY(fl_client_add(w->client, &w->push[i], &writer));
     }
+    return FLEET_OK;
+}
+
+/* A step of the stream without a gradient, to every lane: not waited for. */
+static fleet_status send_step(fl_worker *w, uint16_t flags, fl_msg_op op,
+                              const char *text)
+{
+    FL_TRY(fl_client_status(w->client));
+    FL_TRY(fl_worker_settle(w));
+    w->step++;
+    FL_TRY(fl_worker_undo_step(w, w->push, make_step(w, flags, op, text)));
+    w->pushed = true;
     for (int i = 0; i < w->n_lane; i++)
         fl_client_send(w->client, &w->push[i], i, fl_worker_now(w));
     return FLEET_OK;
@@ -39,12 +46,13 @@ static fleet_status send_numbers(fl_worker *w, fl_request *r, int how,
     fl_msg_writer writer;
     void *values;
 
-    fl_client_begin(w->client, r, &writer, FL_MSG_REDUCE, ++w->reduced, 0);
+    fl_client_begin(w->client, r, &writer, FL_MSG_REDUCE, w->reduced + 1, 0);
     fl_msg_section(&writer, FL_OP_REDUCE, (uint32_t)how);
     values = fl_msg_column(&writer, FL_COLUMN_VALUES, (size_t)n * sizeof *x);
     if (values && n > 0)
         memcpy(values, x, (size_t)n * sizeof *x);
     FL_TRY(fl_client_add(w->client, r, &writer));
+    w->reduced++;
     fl_client_send(w->client, r, 0, fl_worker_now(w));
     return FLEET_OK;
 }
@@ -53,7 +61,7 @@ static fleet_status take_numbers(fl_worker *w, fl_request *r, double *x, int n)
 {
     const fl_msg *msg;
 
-    FL_TRY(fl_worker_wait(w, &r, 1, "sum over workers"));
+    FL_TRY(fl_worker_wait(w, r, 1, "sum over workers"));
     msg = fl_client_answer(w->client, r);
     if (!msg || msg->head.n_section != 1 ||
         msg->column[0][VALUES].size != (size_t)n * sizeof *x)
@@ -116,28 +124,13 @@ fleet_status fl_worker_leave(fl_worker *w)
  */
 
 /* A save that a lane could not write is a step nevertheless: the stream goes
- * on. */
-static bool is_over(const fl_worker *w)
-{
-    for (int i = 0; i < w->n_lane; i++)
-        if (!w->push[i].answer || (w->push[i].status != FL_ANSWER_OK &&
-                                   w->push[i].status != FL_ANSWER_FAILED))
-            return false;
-    return true;
-}
-
+ * on. After half a load nothing does. */
 static fleet_status settle_act(fl_worker *w, fl_msg_op op)
 {
-    fleet_status status = FLEET_OK;
+    bool load = op == FL_OP_LOAD;
+    fleet_status status = fl_worker_settle_as(w, load ? "load" : "save");
 
-    for (int i = 0; i < w->n_lane; i++) {
-        fl_request *r = &w->push[i];
-        fleet_status one =
-            fl_worker_wait(w, &r, 1, op == FL_OP_SAVE ? "save" : "load");
-
-        status = status == FLEET_OK ? one : status;
-    }
-    w->pushed = status != FLEET_OK && (op != FL_OP_SAVE || !is_over(w));
+    w->pushed = w->pushed || (load && status != FLEET_OK);
     return status;
 }
 
@@ -174,7 +167,7 @@ static fleet_status take_hash(fl_worker *w, fl_request *r, uint64_t *sum,
     const fl_msg *msg;
     uint64_t both[2];
 
-    FL_TRY(fl_worker_wait(w, &r, 1, "params_hash"));
+    FL_TRY(fl_worker_wait(w, r, 1, "params_hash"));
     msg = fl_client_answer(w->client, r);
     if (!msg || msg->head.n_section != 1 ||
         msg->column[0][BYTES].size != sizeof both)

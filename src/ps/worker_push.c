@@ -96,7 +96,7 @@ static fleet_status begin_section(packing *a, fl_msg_op op, int table, int n,
 {
     fl_section *s;
 
-    if (a->open && (a->bytes + bytes > FL_MSG_PIECE_BYTES ||
+    if (a->open && (a->bytes + bytes > a->w->piece_bytes ||
                     a->writer.n_section >= FL_MSG_MOST_SECTION - 1))
         FL_TRY(end_piece(a));
     if (!a->open)
@@ -139,7 +139,7 @@ static fleet_status pack_table(packing *a, int table)
 {
     const fl_lane_keys *k = &a->w->push_keys[a->lane];
     int64_t dim = a->w->layout.table[table]->dim;
-    int64_t most = FL_MSG_PIECE_BYTES / (dim * (int64_t)sizeof(float));
+    int64_t most = (int64_t)a->w->piece_bytes / (dim * (int64_t)sizeof(float));
     int64_t end = k->first[table + 1];
 
     most = most < 1 ? 1 : most;
@@ -200,11 +200,10 @@ static fleet_status pack_blocks(packing *a, int first, int n)
 
 static fleet_status pack_dense(packing *a)
 {
-    enum { MOST = FL_MSG_PIECE_BYTES / (FL_BLOCK * sizeof(float)) };
-    int n = list_blocks(a);
+    int n = list_blocks(a), most = fl_worker_blocks(a->w);
 
-    for (int i = 0; i < n; i += MOST)
-        FL_TRY(pack_blocks(a, i, n - i < MOST ? n - i : MOST));
+    for (int i = 0; i < n; i += most)
+        FL_TRY(pack_blocks(a, i, n - i < most ? n - i : most));
     return FLEET_OK;
 }
 
@@ -232,24 +231,37 @@ static fleet_status pack_lane(packing *a)
 /* --- the update
  * ------------------------------------------------------------------- */
 
-static fleet_status wait_for_lanes(fl_worker *w, const char *what)
+/* A step that has failed is over: a save that found no room is no reason for
+ * the next step to fail. One that was refused is refused for good. */
+fleet_status fl_worker_settle_as(fl_worker *w, const char *what)
 {
-    for (int i = 0; i < w->n_lane; i++) {
-        fl_request *one = &w->push[i];
+    bool refused = false;
+    fleet_status status;
 
-        if (one->state != FL_REQUEST_IDLE)
-            FL_TRY(fl_worker_wait(w, &one, 1, what));
-    }
-    return FLEET_OK;
+    if (!w->pushed)
+        return FLEET_OK;
+    status = fl_worker_wait(w, w->push, w->n_lane, what);
+    for (int i = 0; i < w->n_lane; i++)
+        refused = refused || w->push[i].status == FL_ANSWER_REFUSED;
+    w->pushed = refused;
+    return status;
 }
 
 fleet_status fl_worker_settle(fl_worker *w)
 {
-    if (!w->pushed)
+    return fl_worker_settle_as(w, "push");
+}
+
+/* A step that could not be made was none. */
+fleet_status fl_worker_undo_step(fl_worker *w, fl_request *made,
+                                 fleet_status status)
+{
+    if (status == FLEET_OK)
         return FLEET_OK;
-    FL_TRY(wait_for_lanes(w, "push"));
-    w->pushed = false;
-    return FLEET_OK;
+    for (int i = 0; i < w->n_lane; i++)
+        fl_request_clear(&made[i]);
+    w->step--;
+    return status;
 }
 
 /* Squares by block and bucket, in the order of runtime/clip.c. */
@@ -280,6 +292,7 @@ static fleet_status take_norms(fl_worker *w, int lane, norms *all)
     const char *keys, *values;
 
     if (!msg || msg->head.n_section != 1 || msg->section[0].op != FL_OP_NORMS ||
+        msg->column[0][KEYS].size != msg->section[0].n_key * sizeof(uint64_t) ||
         msg->column[0][VALUES].size != msg->section[0].n_key * sizeof(double))
         return fl_fail(FLEET_EFORMAT, "%s has sent no norms",
                        fl_client_lane_name(w->client, lane));
@@ -363,7 +376,7 @@ static fleet_status clip_together(fl_worker *w)
     for (int i = 0; i < w->n_lane; i++)
         if (w->push[i].status == FL_ANSWER_NORMS)
             FL_TRY(send_clip(w, i, factor));
-    return wait_for_lanes(w, "clip");
+    return fl_worker_wait(w, w->push, w->n_lane, "clip");
 }
 
 /* The weights of the next version, and what was asked ahead. */
@@ -378,7 +391,7 @@ static fleet_status finish_update(fl_worker *w)
     }
     if (!dense)
         FL_TRY(fl_worker_pull_dense(w, true));
-    FL_TRY(wait_for_lanes(w, "push"));
+    FL_TRY(fl_worker_wait(w, w->push, w->n_lane, "push"));
     FL_TRY(clip_together(w));
     w->pushed = false;
     for (int i = 0; i < w->n_lane; i++)
@@ -388,14 +401,22 @@ static fleet_status finish_update(fl_worker *w)
     return FLEET_OK;
 }
 
+static fleet_status pack_all(packing *a)
+{
+    FL_TRY(share_out_all(a->w, a->push));
+    for (a->lane = 0; a->lane < a->w->n_lane; a->lane++)
+        FL_TRY(pack_lane(a));
+    return FLEET_OK;
+}
+
 static fleet_status pack(fl_worker *w, const fl_push *p)
 {
     packing a = {.w = w, .push = p};
+    fleet_status status = pack_all(&a);
 
-    FL_TRY(share_out_all(w, p));
-    for (a.lane = 0; a.lane < w->n_lane; a.lane++)
-        FL_TRY(pack_lane(&a));
-    return FLEET_OK;
+    if (status != FLEET_OK && a.open)
+        fl_packet_drop(a.writer.packet);
+    return status;
 }
 
 /* The push before this one is waited for when this one is on its way, so that
@@ -425,7 +446,7 @@ fleet_status fl_worker_push(fl_exchange *x, const fl_push *p)
     if (x->sync) /* the end of a pass is a step that others hold up */
         FL_TRY(fl_worker_settle(w));
     w->step++;
-    FL_TRY(pack(w, p));
+    FL_TRY(fl_worker_undo_step(w, w->pushing, pack(w, p)));
     FL_TRY(send_push(w));
     if (x->sync)
         return finish_update(w);

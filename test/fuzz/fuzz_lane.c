@@ -1,0 +1,146 @@
+/* fuzz_lane.c - any messages to a lane of one or two streams. The first byte
+ * says which lane; then come events: a message that is well formed, frames that
+ * are not, time, the end of an act. A lane must neither crash nor lose memory,
+ * and what it has applied never becomes less. */
+#include "fuzz_ps.h"
+
+#include "ps/lane.h"
+#include "table/table.h"
+
+enum { SYNC = 1, TWO = 2, CLIP = 4 };
+
+typedef struct scene {
+    fl_packet_pool *pool;
+    fl_store *store;
+    fl_keep layout;
+    fl_ps_lane *lane;
+    bool acting;
+    int64_t now_ms;
+} scene;
+
+static void drop_it(void *arg, const fl_peer *to, fl_packet *p)
+{
+    static fl_msg msg;
+
+    (void)arg;
+    (void)to;
+    must(fl_msg_decode(p, &msg) == FLEET_OK);
+}
+
+static void begin_act(void *arg, const fl_act *act)
+{
+    scene *s = arg;
+
+    (void)act;
+    must(!s->acting);
+    s->acting = true;
+}
+
+static void open_scene(scene *s, uint8_t how)
+{
+    static const char *const address[] = {"{}"};
+    static model models[2];
+    model *m = &models[how & CLIP ? 1 : 0];
+    fl_lane_options o = {.layout = &s->layout,
+                         .n_lane = 1,
+                         .n_stream = how & TWO ? 2 : 1,
+                         .sync = how & SYNC,
+                         .job = "job",
+                         .mode = "m",
+                         .program = "p",
+                         .address = address,
+                         .connect_ms = 3000,
+                         .peer_ms = 2000,
+                         .step_ms = 5000,
+                         .most_open = 2000};
+    const fl_lane_host host = {s, drop_it, begin_act};
+
+    *s = (scene){0};
+    if (!m->f)
+        make_model(m, how & CLIP);
+    must(fl_packet_pool_create(&s->pool, 1 << 20) == FLEET_OK);
+    s->store = make_store(m, fl_table_make);
+    must(fl_keep_make(&s->layout, s->store, 1) == FLEET_OK);
+    o.pool = s->pool;
+    must(fl_lane_create(&s->lane, &o, &host, 0) == FLEET_OK);
+}
+
+static void close_scene(scene *s)
+{
+    fl_lane_destroy(s->lane);
+    fl_keep_done(&s->layout);
+    fl_store_destroy(s->store);
+    fl_packet_pool_destroy(s->pool);
+}
+
+static void receive(scene *s, fl_packet *p, uint8_t from)
+{
+    const fl_peer peer = {.size = 1, .id = {from}};
+
+    if (!p)
+        return;
+    fl_lane_receive(s->lane, &peer, p, s->now_ms);
+    fl_packet_drop(p);
+}
+
+static void message(scene *s, input *in)
+{
+    uint8_t kind = next(in), from = next(in);
+    fl_msg_head head = {.version = FL_MSG_VERSION,
+                        .kind = (uint8_t)(1 + kind % (FL_MSG_KINDS - 1)),
+                        .flags = next(in) & FL_MSG_FLAGS,
+                        .job = fl_hash("job", 3, 0),
+                        .stream = from & 3,
+                        .incarnation = from >> 4,
+                        .step = next(in),
+                        .request = next(in) & 15,
+                        .piece = next(in) & 3};
+
+    receive(s, any_message(in, s->pool, &head, NULL), from & 3);
+}
+
+static void end_act(scene *s, uint8_t how)
+{
+    if (!s->acting)
+        return;
+    s->acting = false;
+    fl_lane_done(s->lane, how & 1 ? FLEET_OK : FLEET_EIO,
+                 how & 2 ? "text" : NULL, 1, 2, s->now_ms);
+}
+
+static void event(scene *s, input *in)
+{
+    uint8_t how = next(in);
+
+    switch (how & 7) {
+    case 0:
+        receive(s, any_packet(in), 0);
+        break;
+    case 1:
+        s->now_ms += how * 4;
+        fl_lane_tick(s->lane, s->now_ms);
+        break;
+    case 2:
+        end_act(s, how >> 3);
+        break;
+    default:
+        message(s, in);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    input in = {data, size};
+    int64_t version = 0;
+    scene s;
+
+    open_scene(&s, next(&in));
+    while (in.size > 0) {
+        event(&s, &in);
+        must(fl_lane_version(s.lane) >= version);
+        version = fl_lane_version(s.lane);
+    }
+    end_act(&s, 1);
+    close_scene(&s);
+    return 0;
+}

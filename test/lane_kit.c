@@ -1,0 +1,201 @@
+/* lane_kit.c - see lane_kit.h. */
+#define SUITE lane_kit
+#include "lane_kit.h"
+#include "test.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "table/table.h"
+
+static void keep_sent(void *arg, const fl_peer *to, fl_packet *p)
+{
+    lane_kit *k = arg;
+
+    CHECK(k->n_sent < LANE_MOST_SENT);
+    k->sent[k->n_sent++] = (lane_sent){to->id[0], fl_packet_keep(p)};
+}
+
+static void keep_act(void *arg, const fl_act *act)
+{
+    lane_kit *k = arg;
+
+    k->n_act++;
+    k->op = act->op;
+}
+
+void lane_open(lane_kit *k, sim_kind kind, int n_stream, bool sync)
+{
+    static const char *const address[] = {"{}"};
+    fl_lane_options o = {.n_lane = 1,
+                         .n_stream = n_stream,
+                         .sync = sync,
+                         .job = "job",
+                         .mode = "ps-sync",
+                         .program = "program\n",
+                         .address = address,
+                         .connect_ms = 3000,
+                         .peer_ms = 1000,
+                         .step_ms = 5000,
+                         .most_open = 4000};
+    const fl_lane_host host = {k, keep_sent, keep_act};
+
+    memset(k, 0, sizeof *k);
+    CHECK_OK(fl_packet_pool_create(&k->pool, 1 << 20));
+    k->store = sim_store(sim_model_of(kind), fl_table_make);
+    CHECK_OK(fl_keep_make(&k->layout, k->store, 1));
+    o.pool = k->pool;
+    o.layout = &k->layout;
+    CHECK_OK(fl_lane_create(&k->lane, &o, &host, 0));
+}
+
+void lane_close(lane_kit *k)
+{
+    for (int i = 0; i < k->n_sent; i++)
+        fl_packet_drop(k->sent[i].packet);
+    fl_packet_drop(k->heard);
+    fl_lane_destroy(k->lane);
+    fl_keep_done(&k->layout);
+    fl_store_destroy(k->store);
+    fl_packet_pool_destroy(k->pool);
+    sim_models_close();
+}
+
+/* --- told ------------------------------------------------------------------
+ */
+
+fl_msg_head lane_head(fl_msg_kind kind, uint32_t stream, uint64_t step,
+                      uint16_t flags)
+{
+    static uint64_t request;
+
+    return (fl_msg_head){.version = FL_MSG_VERSION,
+                         .kind = (uint8_t)kind,
+                         .flags = flags,
+                         .job = fl_hash("job", 3, 0),
+                         .stream = stream,
+                         .incarnation = 1,
+                         .step = step,
+                         .request = ++request};
+}
+
+void lane_begin(lane_kit *k, fl_msg_writer *w, const fl_msg_head *head)
+{
+    fl_msg_begin(w, k->pool, head);
+}
+
+void lane_tell(lane_kit *k, fl_msg_writer *w, int from)
+{
+    const fl_peer peer = {.size = 1, .id = {(uint8_t)from}};
+    fl_packet *p;
+
+    CHECK_OK(fl_msg_end(w, false, &p));
+    fl_lane_receive(k->lane, &peer, p, k->now_ms);
+    fl_packet_drop(p);
+}
+
+void lane_say(lane_kit *k, fl_msg_kind kind, uint32_t stream, uint64_t step,
+              uint16_t flags)
+{
+    fl_msg_head head = lane_head(kind, stream, step, flags);
+    fl_msg_writer w;
+
+    lane_begin(k, &w, &head);
+    lane_tell(k, &w, (int)stream);
+}
+
+void lane_push_as(lane_kit *k, uint32_t incarnation, uint32_t stream,
+                  uint64_t step, uint64_t key, uint32_t n_batch)
+{
+    fl_msg_head head = lane_head(FL_MSG_STEP, stream, step, FL_MSG_END_OF_STEP);
+    int64_t dim = k->layout.table[0]->dim;
+    fl_msg_writer w;
+    fl_section *s;
+    float *g;
+
+    head.incarnation = incarnation;
+    lane_begin(k, &w, &head);
+    s = fl_msg_section(&w, FL_OP_ROWS, 0);
+    s->n_key = 1;
+    s->learning_rate = 0.25f;
+    memcpy(fl_msg_column(&w, FL_COLUMN_KEYS, 8), &key, 8);
+    g = fl_msg_column(&w, FL_COLUMN_VALUES, (size_t)dim * sizeof *g);
+    for (int64_t i = 0; i < dim; i++)
+        g[i] = 1;
+    s = fl_msg_section(&w, FL_OP_CLIP, 0);
+    s->n_batch = n_batch;
+    s->learning_rate = 1;
+    lane_tell(k, &w, (int)stream);
+}
+
+void lane_push(lane_kit *k, uint32_t stream, uint64_t step, uint64_t key,
+               uint32_t n_batch)
+{
+    lane_push_as(k, 1, stream, step, key, n_batch);
+}
+
+void lane_act(lane_kit *k, uint32_t stream, uint64_t step, const char *text)
+{
+    fl_msg_head head =
+        lane_head(FL_MSG_STEP, stream, step, FL_MSG_ACT | FL_MSG_END_OF_STEP);
+    fl_msg_writer w;
+
+    lane_begin(k, &w, &head);
+    fl_msg_text(&w, FL_OP_SAVE, text);
+    lane_tell(k, &w, (int)stream);
+}
+
+void lane_numbers(lane_kit *k, uint32_t stream, uint64_t number, int how,
+                  const double *x, int n)
+{
+    fl_msg_head head = lane_head(FL_MSG_REDUCE, stream, number, 0);
+    size_t bytes = (size_t)n * sizeof *x;
+    fl_msg_writer w;
+    void *to;
+
+    lane_begin(k, &w, &head);
+    fl_msg_section(&w, FL_OP_REDUCE, (uint32_t)how);
+    to = fl_msg_column(&w, FL_COLUMN_VALUES, bytes);
+    if (n > 0)
+        memcpy(to, x, bytes);
+    lane_tell(k, &w, (int)stream);
+}
+
+/* --- heard -----------------------------------------------------------------
+ */
+
+const fl_msg *lane_hear(lane_kit *k, int to)
+{
+    CHECK(k->n_sent > 0);
+    CHECK_INT(k->sent[0].to, to);
+    CHECK_OK(fl_msg_decode(k->sent[0].packet, &k->msg));
+    fl_packet_drop(k->heard);
+    k->heard = k->sent[0].packet;
+    k->n_sent--;
+    memmove(k->sent, k->sent + 1, (size_t)k->n_sent * sizeof *k->sent);
+    return &k->msg;
+}
+
+void lane_silent(const lane_kit *k)
+{
+    CHECK_INT(k->n_sent, 0);
+}
+
+void lane_hear_status(lane_kit *k, int to, fl_msg_status status)
+{
+    const fl_msg *msg = lane_hear(k, to);
+
+    CHECK_INT(msg->head.kind, FL_MSG_ANSWER);
+    CHECK_INT(msg->head.status, status);
+}
+
+void lane_hear_refusal(lane_kit *k, int to, const char *words)
+{
+    char *text;
+
+    lane_hear_status(k, to, FL_ANSWER_REFUSED);
+    text = fl_msg_get_text(&k->msg, FL_OP_TEXT);
+    CHECK(text != NULL);
+    CHECK_CONTAINS(text, words);
+    fl_free(text);
+}

@@ -1,0 +1,63 @@
+/* lane_kit.h - one lane with nothing around it: what it is told, and what it
+ * sends, one message at a time.
+ */
+#ifndef FL_TEST_LANE_KIT_H
+#define FL_TEST_LANE_KIT_H
+
+#include "sim_job.h"
+
+enum { LANE_MOST_SENT = 64 };
+
+typedef struct lane_sent {
+    uint8_t to; /* the first byte of the peer */
+    fl_packet *packet;
+} lane_sent;
+
+typedef struct lane_kit {
+    fl_packet_pool *pool;
+    fl_store *store;
+    fl_keep layout;
+    fl_ps_lane *lane;
+    lane_sent sent[LANE_MOST_SENT];
+    int n_sent;
+    int n_act; /* begun */
+    fl_msg_op op;
+    int64_t now_ms;
+    fl_msg msg; /* the last that was heard, and its packet */
+    fl_packet *heard;
+} lane_kit;
+
+/* The only lane of the only server, for n workers. */
+void lane_open(lane_kit *k, sim_kind kind, int n_stream, bool sync);
+void lane_close(lane_kit *k);
+
+/* Begin a message of a worker; sections may follow, lane_tell() sends it, from
+ * peer `head.stream`. */
+fl_msg_head lane_head(fl_msg_kind kind, uint32_t stream, uint64_t step,
+                      uint16_t flags);
+void lane_begin(lane_kit *k, fl_msg_writer *w, const fl_msg_head *head);
+void lane_tell(lane_kit *k, fl_msg_writer *w, int from);
+
+/* Without sections; a step that is a contribution, with a gradient of ones for
+ * the row `key` of table 0, of so many batches. */
+void lane_say(lane_kit *k, fl_msg_kind kind, uint32_t stream, uint64_t step,
+              uint16_t flags);
+void lane_push(lane_kit *k, uint32_t stream, uint64_t step, uint64_t key,
+               uint32_t n_batch);
+void lane_push_as(lane_kit *k, uint32_t incarnation, uint32_t stream,
+                  uint64_t step, uint64_t key, uint32_t n_batch);
+
+/* An act of a worker's step; numbers for all workers. */
+void lane_act(lane_kit *k, uint32_t stream, uint64_t step, const char *text);
+void lane_numbers(lane_kit *k, uint32_t stream, uint64_t number, int how,
+                  const double *x, int n);
+
+/* What it said next, in order; fails if it said nothing. */
+const fl_msg *lane_hear(lane_kit *k, int to);
+void lane_silent(const lane_kit *k);
+
+/* The next one has that status, or is that refusal. */
+void lane_hear_status(lane_kit *k, int to, fl_msg_status status);
+void lane_hear_refusal(lane_kit *k, int to, const char *words);
+
+#endif

@@ -1,0 +1,41 @@
+/* sim_job_internal.h - what a worker and the reference have in common: what a
+ * script says at each point. */
+#ifndef FL_TEST_SIM_JOB_INTERNAL_H
+#define FL_TEST_SIM_JOB_INTERNAL_H
+
+#include "base/memory.h"
+#include "sim_job.h"
+
+typedef struct sim_keys {
+    uint64_t key[SIM_MOST_KEY];
+    int n;
+} sim_keys;
+
+/* A step of a worker. */
+typedef struct sim_step {
+    uint64_t at; /* which it is */
+    int n_batch;
+    float clip; /* of async */
+    sim_keys keys[SIM_N_TABLE];
+} sim_step;
+
+typedef enum sim_act { SIM_NO_ACT, SIM_SAVE, SIM_FULL, SIM_ACTS } sim_act;
+typedef enum sim_meeting {
+    SIM_NO_MEETING,
+    SIM_BARRIER,
+    SIM_MAX,
+    SIM_MIN,
+    SIM_MEETINGS
+} sim_meeting;
+
+void sim_batch(const sim_script *k, int worker, int pass, int step,
+               sim_step *b);
+bool sim_pushes(const sim_script *k, const sim_step *b, const char *param);
+void sim_gradient(const sim_script *k, const sim_step *b, uint64_t of,
+                  const float *pulled, float *grad, int64_t n);
+bool sim_asks(const sim_script *k, const sim_step *b, int *table);
+sim_act sim_act_after(const sim_script *k, int pass);
+sim_meeting sim_meeting_after(const sim_script *k, int pass);
+void sim_number(int worker, int pass, double x[2]);
+
+#endif

@@ -1,0 +1,182 @@
+/* sim_links.c - packets of the simulator and their way; see sim.h. */
+#define SUITE sim_kit
+#include "sim_internal.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- packets --------------------------------------------------------------
+ */
+
+/* owner: how odd its places are. */
+static void release_copy(fl_packet *p)
+{
+    for (int i = 0; i < p->n_frame; i++)
+        free((char *)p->frame[i].data - (uintptr_t)p->owner);
+    free(p);
+}
+
+fl_packet *sim_copy(const fl_packet *p, int odd)
+{
+    fl_packet *q = calloc(1, sizeof *q + (size_t)p->n_frame * sizeof(fl_frame));
+
+    CHECK(q != NULL);
+    *q = (fl_packet){.refs = 1,
+                     .n_frame = p->n_frame,
+                     .frame = (fl_frame *)(void *)(q + 1),
+                     .bytes = p->bytes,
+                     .release = release_copy,
+                     .owner = (void *)(uintptr_t)odd};
+    for (int i = 0; i < p->n_frame; i++) {
+        char *data = malloc(p->frame[i].size + (size_t)odd + 1);
+
+        CHECK(data != NULL);
+        q->frame[i] = (fl_frame){data + odd, p->frame[i].size};
+        memcpy(data + odd, p->frame[i].data, p->frame[i].size);
+    }
+    return q;
+}
+
+/* Places in a head. */
+enum {
+    AT_KIND = 5,
+    AT_FLAGS = 6,
+    AT_JOB = 8,
+    AT_STREAM = 24,
+    AT_INCARNATION = 28,
+    AT_SUM = 60
+};
+
+void sim_sum(fl_packet *p)
+{
+    uint8_t *head = p->frame[0].data;
+    int n = head[AT_FLAGS] & FL_MSG_CRC_ALL ? p->n_frame : 2;
+    uint32_t sum = 0;
+
+    memset(head + AT_SUM, 0, sizeof sum);
+    for (int i = 0; i < n && i < p->n_frame; i++)
+        sum = fl_crc32c(sum, p->frame[i].data, p->frame[i].size);
+    memcpy(head + AT_SUM, &sum, sizeof sum);
+}
+
+static void flip_a_bit(sim *s, fl_packet *p)
+{
+    fl_frame *f = &p->frame[sim_random(s, (uint64_t)p->n_frame)];
+
+    if (f->size == 0)
+        f = &p->frame[0];
+    ((uint8_t *)f->data)[sim_random(s, f->size)] ^=
+        (uint8_t)(1u << sim_random(s, 8));
+}
+
+static void make_noise(sim *s, fl_packet *p)
+{
+    for (int i = 0; i < p->n_frame; i++)
+        for (size_t j = 0; j < p->frame[i].size && j < 200; j++)
+            ((uint8_t *)p->frame[i].data)[j] = (uint8_t)sim_random(s, 256);
+}
+
+static void change(fl_packet *p, int at, uint32_t to)
+{
+    memcpy((char *)p->frame[0].data + at, &to, sizeof to);
+    sim_sum(p);
+}
+
+/* What is not of this job, made of what is. True: it is a message of a process
+ * that is gone. Columns are covered by the sum, because whole_sums is on. */
+static bool make_strange(sim *s, fl_packet *p, bool to_lane)
+{
+    switch (sim_random(s, to_lane ? 6 : 5)) {
+    case 0:
+        flip_a_bit(s, p);
+        return false;
+    case 1:
+        make_noise(s, p);
+        return false;
+    case 2:
+        change(p, AT_JOB, (uint32_t)sim_random(s, 1000));
+        return false;
+    case 3:
+        change(p, AT_STREAM, (uint32_t)(s->o.n_worker + (int)sim_random(s, 9)));
+        return false;
+    case 4:
+        p->n_frame = 1 + (int)sim_random(s, (uint64_t)p->n_frame);
+        return false;
+    default:
+        change(p, AT_INCARNATION, SIM_INCARNATION - 1);
+        return true;
+    }
+}
+
+/* --- links ------------------------------------------------------------------
+ */
+
+void sim_say(const sim *s, const char *what, int worker, int lane,
+             const fl_packet *p)
+{
+    static fl_msg msg;
+
+    if (!s->trace)
+        return;
+    fprintf(stderr, "%7lld %-10s worker %d lane %d", (long long)s->now_ms, what,
+            worker, lane);
+    if (p && fl_msg_decode(p, &msg) == FLEET_OK)
+        fprintf(stderr,
+                " kind %d status %d step %llu piece %d flags %d request %llx",
+                msg.head.kind, msg.head.status,
+                (unsigned long long)msg.head.step, msg.head.piece,
+                msg.head.flags, (unsigned long long)msg.head.request);
+    fprintf(stderr, "\n");
+}
+
+static int64_t arrival(sim *s, sim_event *e)
+{
+    int64_t *last,
+        at = s->now_ms + (int64_t)sim_random(s, (uint64_t)s->o.delay_ms + 1);
+
+    if (e->worker == SIM_NOBODY)
+        return at;
+    last = &s->last[e->kind][e->worker][e->lane];
+    if (s->o.in_order && at < *last)
+        at = *last;
+    return *last = at;
+}
+
+static void post_copy(sim *s, sim_event e, const fl_packet *p)
+{
+    e.packet = sim_copy(p, sim_random(s, 4) ? 0 : 1 + (int)sim_random(s, 7));
+    e.at_ms = arrival(s, &e);
+    sim_post(s, e);
+}
+
+static void post_strange(sim *s, sim_event e, const fl_packet *p)
+{
+    fl_packet *q = sim_copy(p, 0);
+    int n_frame = q->n_frame;
+
+    if (make_strange(s, q, e.kind == SIM_TO_LANE))
+        e.worker = SIM_NOBODY;
+    post_copy(s, e, q);
+    q->n_frame = n_frame;
+    fl_packet_drop(q);
+}
+
+/* An ABORT is the last word of a process, whose sockets linger for it: it is
+ * late, but not lost. */
+void sim_carry(sim *s, sim_event e, const fl_packet *p)
+{
+    bool last_word =
+        ((const uint8_t *)p->frame[0].data)[AT_KIND] == FL_MSG_ABORT;
+
+    if (sim_happens(s, s->o.strange))
+        post_strange(s, e, p);
+    if (!last_word && sim_happens(s, s->o.lost)) {
+        sim_say(s, "lost", e.worker, e.lane, p);
+        return;
+    }
+    post_copy(s, e, p);
+    while (sim_happens(s, s->o.repeated))
+        post_copy(s, e, p);
+}

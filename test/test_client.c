@@ -1,0 +1,345 @@
+/* test_client.c - a worker's requests: what goes out and when it goes out
+ * again, how much is under way, and which deadline says what. The lane at the
+ * other end is a list of what was sent to it. */
+#define SUITE client
+#include "sim.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { BEAT_MS = 100, MOST_SENT = 400 };
+
+typedef struct scene {
+    fl_packet_pool *pool;
+    fl_client *client;
+    fl_request request;
+    fl_msg_head sent[MOST_SENT];
+    size_t bytes[MOST_SENT];
+    int n_sent;
+    int64_t now_ms;
+    bool waits; /* the lane says so with each beat */
+} scene;
+
+static void keep_sent(void *arg, int lane, fl_packet *p)
+{
+    static fl_msg msg;
+    scene *s = arg;
+
+    CHECK_INT(lane, 0);
+    CHECK(s->n_sent < MOST_SENT);
+    CHECK_OK(fl_msg_decode(p, &msg));
+    s->bytes[s->n_sent] = p->bytes;
+    s->sent[s->n_sent++] = msg.head;
+}
+
+static void open_scene(scene *s, size_t window)
+{
+    fl_client_options o = {.job = "job",
+                           .stream = 3,
+                           .request_ms = 3000,
+                           .peer_ms = 1000,
+                           .step_ms = 5000,
+                           .beat_ms = BEAT_MS,
+                           .window = window};
+    const fl_client_host host = {s, keep_sent};
+
+    memset(s, 0, sizeof *s);
+    CHECK_OK(fl_packet_pool_create(&s->pool, 1 << 20));
+    o.pool = s->pool;
+    CHECK_OK(fl_client_create(&s->client, &o, &host));
+    fl_client_set_incarnation(s->client, 1);
+    CHECK_OK(fl_client_add_lane(s->client, "server 0 at here", 0));
+    fl_client_watch(s->client, true, 0);
+}
+
+static void close_scene(scene *s)
+{
+    fl_client_cancel(s->client, &s->request);
+    fl_request_done(&s->request);
+    fl_client_destroy(s->client);
+    fl_packet_pool_destroy(s->pool);
+}
+
+/* A step of n pieces of about 1,000 bytes. */
+static void send_step(scene *s, int n)
+{
+    for (int i = 0; i < n; i++) {
+        fl_msg_writer w;
+
+        fl_client_begin(s->client, &s->request, &w, FL_MSG_STEP, 1,
+                        i + 1 == n ? FL_MSG_END_OF_STEP : 0);
+        fl_msg_section(&w, FL_OP_ROWS, 0);
+        memset(fl_msg_column(&w, FL_COLUMN_BYTES, 1000), 0, 1000);
+        CHECK_OK(fl_client_add(s->client, &s->request, &w));
+    }
+    fl_client_send(s->client, &s->request, 0, s->now_ms);
+}
+
+/* The lane answers what was sent as number i. */
+static void answer(scene *s, int i, fl_msg_status status, fl_msg_answer more,
+                   const char *text)
+{
+    fl_msg_head head = s->sent[i];
+    fl_msg_writer w;
+    fl_packet *p;
+
+    head.kind = FL_MSG_ANSWER;
+    head.flags = 0;
+    head.status = (uint8_t)status;
+    fl_msg_begin(&w, s->pool, &head);
+    w.answer = more;
+    if (text)
+        fl_msg_text(&w, FL_OP_TEXT, text);
+    CHECK_OK(fl_msg_end(&w, false, &p));
+    fl_client_receive(s->client, 0, p, s->now_ms);
+    fl_packet_drop(p);
+}
+
+static void ok(scene *s, int i)
+{
+    answer(s, i, FL_ANSWER_OK, (fl_msg_answer){0}, NULL);
+}
+
+static void answer_beat(scene *s, int i)
+{
+    const fl_msg_head beat = s->sent[i];
+
+    s->sent[i].kind = FL_MSG_STEP;
+    s->sent[i].request = s->request.id;
+    if (s->waits)
+        answer(s, i, FL_ANSWER_WAITING, (fl_msg_answer){.missing_stream = 2},
+               NULL);
+    s->sent[i] = beat;
+    ok(s, i);
+}
+
+/* Time goes on; beats are answered if the lane is alive. What else was sent is
+ * counted. */
+static int pass_time(scene *s, int64_t ms, bool alive)
+{
+    int n = 0;
+
+    for (int64_t end = s->now_ms + ms; s->now_ms < end;) {
+        int first = s->n_sent;
+
+        s->now_ms += BEAT_MS / 2;
+        fl_client_tick(s->client, s->now_ms);
+        for (int i = first; i < s->n_sent; i++)
+            if (s->sent[i].kind != FL_MSG_BEAT)
+                n++;
+            else if (alive)
+                answer_beat(s, i);
+        if (s->n_sent > MOST_SENT / 2)
+            s->n_sent = 0;
+    }
+    return n;
+}
+
+TEST(bytes_under_way_stay_within_the_window)
+{
+    scene s;
+
+    open_scene(&s, 2500);
+    send_step(&s, 6);
+    CHECK_INT(s.n_sent, 2);
+    ok(&s, 0);
+    CHECK_INT(s.n_sent, 3);
+    ok(&s, 1);
+    ok(&s, 2);
+    CHECK_INT(s.n_sent, 5);
+    ok(&s, 3);
+    ok(&s, 4);
+    CHECK_INT(s.n_sent, 6);
+    CHECK_INT(s.request.state, FL_REQUEST_SENT);
+    ok(&s, 5);
+    CHECK_INT(s.request.state, FL_REQUEST_DONE);
+    close_scene(&s);
+}
+
+TEST(one_piece_is_under_way_however_small_the_window)
+{
+    scene s;
+
+    open_scene(&s, 10);
+    send_step(&s, 3);
+    for (int i = 0; i < 3; i++) {
+        CHECK_INT(s.n_sent, i + 1);
+        ok(&s, i);
+    }
+    CHECK_INT(s.request.state, FL_REQUEST_DONE);
+    close_scene(&s);
+}
+
+TEST(the_lane_says_how_wide_the_window_is)
+{
+    scene s;
+
+    open_scene(&s, 1500);
+    send_step(&s, 6);
+    CHECK_INT(s.n_sent, 1);
+    answer(&s, 0, FL_ANSWER_OK, (fl_msg_answer){.credit_bytes = 3600}, NULL);
+    CHECK_INT(s.n_sent, 4);
+    close_scene(&s);
+}
+
+TEST(what_is_cancelled_leaves_room_in_the_window)
+{
+    scene s;
+
+    open_scene(&s, 1500);
+    send_step(&s, 2);
+    CHECK_INT(s.n_sent, 1);
+    fl_client_cancel(s.client, &s.request);
+    send_step(&s, 1);
+    CHECK_INT(s.n_sent, 2);
+    close_scene(&s);
+}
+
+TEST(pieces_that_are_lost_are_sent_again_though_others_wait_for_the_window)
+{
+    scene s;
+
+    open_scene(&s, 2500);
+    send_step(&s, 4);
+    CHECK_INT(s.n_sent, 2);
+    CHECK_INT(pass_time(&s, BEAT_MS / 2, true), 0);
+    CHECK_INT(pass_time(&s, BEAT_MS / 2, true), 2);
+    close_scene(&s);
+}
+
+TEST(nothing_is_sent_again_while_the_lane_says_that_it_waits)
+{
+    scene s;
+
+    open_scene(&s, 0);
+    send_step(&s, 1);
+    s.waits = true;
+    CHECK_INT(pass_time(&s, 4000, true), 0);
+    CHECK_OK(fl_client_status(s.client));
+    close_scene(&s);
+}
+
+TEST(after_a_gap_all_is_sent_again_but_not_at_once)
+{
+    scene s;
+
+    open_scene(&s, 0);
+    send_step(&s, 2);
+    answer(&s, 1, FL_ANSWER_GAP, (fl_msg_answer){0}, NULL);
+    CHECK_INT(s.n_sent, 2);
+    CHECK_INT(pass_time(&s, BEAT_MS, false), 2);
+    close_scene(&s);
+}
+
+/* --- deadlines -------------------------------------------------------------
+ */
+
+TEST(a_silent_lane_is_gone_after_the_peer_deadline)
+{
+    scene s;
+
+    open_scene(&s, 0);
+    send_step(&s, 1);
+    pass_time(&s, 1000, false);
+    CHECK_OK(fl_client_status(s.client));
+    pass_time(&s, BEAT_MS, false);
+    CHECK_FAILS(fl_client_status(s.client), FLEET_EPEER,
+                "server 0 at here is gone");
+    CHECK_INT(s.request.state, FL_REQUEST_DONE);
+    CHECK_INT(s.sent[s.n_sent - 1].kind, FL_MSG_ABORT);
+    close_scene(&s);
+}
+
+TEST(a_request_that_is_never_answered_ends_with_the_request_deadline)
+{
+    scene s;
+
+    open_scene(&s, 0);
+    send_step(&s, 1);
+    pass_time(&s, 3000, true);
+    CHECK_OK(fl_client_status(s.client));
+    pass_time(&s, BEAT_MS, true);
+    CHECK_FAILS(fl_client_status(s.client), FLEET_ETIMEDOUT,
+                "server 0 at here has not answered a step for 3.");
+    close_scene(&s);
+}
+
+TEST(waiting_for_a_worker_ends_with_the_step_deadline_and_its_name)
+{
+    scene s;
+
+    open_scene(&s, 0);
+    send_step(&s, 1);
+    s.waits = true;
+    pass_time(&s, 5000, true);
+    CHECK_OK(fl_client_status(s.client));
+    pass_time(&s, BEAT_MS, true);
+    CHECK_FAILS(fl_client_status(s.client), FLEET_ETIMEDOUT,
+                "at server 0 at here for worker 2 (step deadline)");
+    close_scene(&s);
+}
+
+/* --- answers ----------------------------------------------------------------
+ */
+
+TEST(a_process_that_was_replaced_gives_up)
+{
+    scene s;
+
+    open_scene(&s, 0);
+    send_step(&s, 1);
+    answer(&s, 0, FL_ANSWER_FENCED, (fl_msg_answer){0}, NULL);
+    CHECK_FAILS(fl_client_status(s.client), FLEET_EEXIST,
+                "another process has taken this worker's place");
+    close_scene(&s);
+}
+
+TEST(a_refusal_is_told_in_the_lanes_words)
+{
+    scene s;
+
+    open_scene(&s, 0);
+    send_step(&s, 3);
+    s.sent[0].step = FLEET_EINVAL;
+    answer(&s, 0, FL_ANSWER_REFUSED, (fl_msg_answer){0}, "no such table");
+    CHECK_INT(s.request.state, FL_REQUEST_DONE);
+    CHECK_FAILS(fl_client_result(s.client, &s.request, "push"), FLEET_EINVAL,
+                "push: server 0 at here says: no such table");
+    CHECK_OK(fl_client_status(s.client));
+    close_scene(&s);
+}
+
+TEST(answers_to_others_are_nobodys)
+{
+    scene s;
+
+    open_scene(&s, 0);
+    send_step(&s, 1);
+    s.sent[1] = s.sent[2] = s.sent[3] = s.sent[0];
+    s.sent[1].job++;
+    s.sent[2].stream++;
+    s.sent[3].request += 7;
+    for (int i = 1; i <= 3; i++)
+        ok(&s, i);
+    CHECK_INT(s.request.state, FL_REQUEST_SENT);
+    ok(&s, 0);
+    CHECK_INT(s.request.state, FL_REQUEST_DONE);
+    ok(&s, 0);
+    CHECK_OK(fl_client_result(s.client, &s.request, "push"));
+    close_scene(&s);
+}
+
+TEST(a_client_that_has_failed_sends_nothing)
+{
+    scene s;
+
+    open_scene(&s, 0);
+    fl_client_fail(s.client, FLEET_EPEER, "worker 7 is gone", false);
+    send_step(&s, 1);
+    CHECK_INT(s.n_sent, 0);
+    CHECK_INT(s.request.state, FL_REQUEST_DONE);
+    CHECK_FAILS(fl_client_result(s.client, &s.request, "push"), FLEET_EPEER,
+                "worker 7 is gone");
+    close_scene(&s);
+}

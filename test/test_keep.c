@@ -1,0 +1,125 @@
+/* test_keep.c - who keeps what: every bucket, and so every row and block, has
+ * exactly one lane, however many servers and lanes there are. */
+#define SUITE keep
+#include "sim_job.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "table/table.h"
+
+/* Lanes in their order take the buckets in theirs. */
+static void check_cover(int n_server, int n_lane)
+{
+    int next = 0;
+
+    for (int s = 0; s < n_server; s++) {
+        fl_buckets server = fl_server_buckets(s, n_server);
+
+        CHECK_INT(server.first, next);
+        for (int l = 0; l < n_lane; l++) {
+            fl_buckets b = fl_lane_buckets(s, n_server, l, n_lane);
+
+            CHECK_INT(b.first, next);
+            CHECK(b.end >= b.first);
+            next = b.end;
+        }
+        CHECK_INT(next, server.end);
+    }
+    CHECK_INT(next, FL_N_BUCKET);
+}
+
+TEST(every_bucket_has_one_lane)
+{
+    for (int s = 1; s <= FL_MOST_SERVER; s++)
+        for (int l = 1; l <= FL_MOST_LANE; l++)
+            check_cover(s, l);
+}
+
+TEST(servers_have_equal_shares)
+{
+    for (int n = 1; n <= FL_MOST_SERVER; n++)
+        for (int s = 0; s < n; s++) {
+            fl_buckets b = fl_server_buckets(s, n);
+
+            CHECK(b.end - b.first >= FL_N_BUCKET / n);
+            CHECK(b.end - b.first <= FL_N_BUCKET / n + 1);
+        }
+}
+
+/* A lane's unit lists its blocks; together they are all there are. */
+TEST(every_block_is_in_the_unit_of_one_lane)
+{
+    fl_store *store = sim_store(sim_model_of(SIM_BLOCKS), fl_table_make);
+    fl_keep keep;
+
+    CHECK_OK(fl_keep_make(&keep, store, 3));
+    for (int n_lane = 1; n_lane <= 4; n_lane++) {
+        int seen[8][2] = {{0}};
+
+        for (int i = 0; i < 3 * n_lane; i++) {
+            fl_unit u;
+
+            CHECK_OK(fl_unit_init(
+                &u, &keep, fl_lane_buckets(i / n_lane, 3, i % n_lane, n_lane)));
+            for (int b = 0; b < u.n_block; b++)
+                seen[u.block[b].number][u.block[b].block]++;
+            fl_unit_done(&u);
+        }
+        for (int p = 0; p < keep.n_param; p++)
+            for (int64_t b = 0; b < 2; b++)
+                CHECK_INT(seen[p][b], b < fl_blocks_of(keep.param[p]));
+    }
+    fl_keep_done(&keep);
+    fl_store_destroy(store);
+    sim_models_close();
+}
+
+TEST(numbers_go_by_name)
+{
+    fl_store *store = sim_store(sim_model_of(SIM_SGD), fl_table_make);
+    fl_keep keep;
+
+    CHECK_OK(fl_keep_make(&keep, store, 1));
+    for (int i = 1; i < keep.n_param; i++)
+        CHECK(strcmp(keep.param[i - 1]->name, keep.param[i]->name) < 0);
+    CHECK_INT(fl_keep_table(&keep, "first"), 0);
+    CHECK_INT(fl_keep_table(&keep, "second"), 1);
+    CHECK_INT(fl_keep_table(&keep, "third"), -1);
+    CHECK_INT(fl_keep_param(&keep, "no such"), -1);
+    fl_keep_done(&keep);
+    fl_store_destroy(store);
+    sim_models_close();
+}
+
+TEST(the_last_block_is_short_and_the_one_after_it_is_none)
+{
+    const fl_param p = {.name = "p", .n = 2 * FL_BLOCK + 5};
+
+    CHECK_INT(fl_blocks_of(&p), 3);
+    CHECK_INT(fl_block_size(&p, 0), FL_BLOCK);
+    CHECK_INT(fl_block_size(&p, 2), 5);
+    CHECK_INT(fl_block_size(&p, 3), 0);
+    CHECK_INT(fl_block_size(&p, -1), 0);
+}
+
+static void check_difference(const char *ours, const char *theirs,
+                             const char *want)
+{
+    char *text = fl_keep_difference(ours, theirs);
+
+    CHECK((text != NULL) == (want != NULL));
+    if (want)
+        CHECK_TEXT(text, want);
+    fl_free(text);
+}
+
+TEST(programs_that_differ_are_told_by_their_first_line)
+{
+    check_difference("a\nb\n", "a\nb\n", NULL);
+    check_difference("a\nb\n", "a\nc\n", "the server has `b`, the worker `c`");
+    check_difference("a\n", "a\nc\n", "the server has ``, the worker `c`");
+    check_difference("ab\n", "a\n", "the server has `ab`, the worker `a`");
+}

@@ -1,0 +1,521 @@
+/* test_lane.c - one lane, told one message at a time: what it takes, what it
+ * refuses and in which words, and what it still knows when it is asked again.
+ */
+#define SUITE lane
+#include "lane_kit.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+enum { END = FL_MSG_END_OF_STEP };
+
+/* --- steps ---------------------------------------------------------------- */
+
+TEST(a_step_is_applied_once_however_often_it_comes)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 1, false);
+    for (int i = 0; i < 3; i++) {
+        lane_push(&k, 0, 1, 5, 1);
+        lane_hear_status(&k, 0, FL_ANSWER_OK);
+    }
+    CHECK_INT(k.msg.answer.applied, 1);
+    CHECK_INT(fl_lane_version(k.lane), 1);
+    CHECK_INT(fl_lane_counted(k.lane).duplicates, 2);
+    lane_close(&k);
+}
+
+TEST(a_step_before_its_turn_is_answered_with_what_was_applied)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 1, false);
+    lane_push(&k, 0, 1, 5, 1);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    lane_push(&k, 0, 3, 5, 1);
+    lane_hear_status(&k, 0, FL_ANSWER_GAP);
+    CHECK_INT(k.msg.answer.applied, 1);
+    lane_push(&k, 0, UINT64_MAX, 5, 1);
+    lane_hear_status(&k, 0, FL_ANSWER_GAP);
+    lane_push(&k, 0, 0, 5, 1);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    CHECK_INT(fl_lane_counted(k.lane).gaps, 2);
+    CHECK_INT(fl_lane_version(k.lane), 1);
+    lane_close(&k);
+}
+
+/* A piece of a step, with a frame of so many bytes. */
+static void piece(lane_kit *k, uint64_t step, uint16_t number, size_t bytes)
+{
+    fl_msg_head head = lane_head(FL_MSG_STEP, 0, step, 0);
+    fl_msg_writer w;
+
+    head.piece = number;
+    lane_begin(k, &w, &head);
+    fl_msg_section(&w, FL_OP_ROWS, 0);
+    fl_msg_column(&w, FL_COLUMN_KEYS, 0);
+    memset(fl_msg_column(&w, FL_COLUMN_BYTES, bytes), 0, bytes);
+    lane_tell(k, &w, 0);
+}
+
+TEST(a_step_that_is_too_large_is_refused_by_name)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 1, true);
+    piece(&k, 1, 0, 2500);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    CHECK(k.msg.answer.credit_bytes < 1500);
+    piece(&k, 1, 1, 2500);
+    lane_hear_refusal(&k, 0,
+                      "step 1 of worker 0: it is larger than 4000 bytes, the "
+                      "most that a server takes");
+    CHECK_INT(k.msg.answer.credit_bytes, 4000);
+    CHECK_INT(k.msg.head.step, FLEET_EINVAL);
+    lane_close(&k);
+}
+
+TEST(pieces_are_taken_in_their_order)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 1, true);
+    piece(&k, 1, 1, 10);
+    lane_hear_status(&k, 0, FL_ANSWER_GAP);
+    piece(&k, 1, 0, 10);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    piece(&k, 1, 0, 10);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    piece(&k, 1, 2, 10);
+    lane_hear_status(&k, 0, FL_ANSWER_GAP);
+    CHECK_INT(fl_lane_counted(k.lane).gaps, 2);
+    CHECK_INT(fl_lane_counted(k.lane).duplicates, 1);
+    lane_close(&k);
+}
+
+TEST(numbers_of_batches_that_cannot_be_added_up_are_refused)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 4, true);
+    lane_push(&k, 0, 1, 5, 0);
+    lane_hear_refusal(&k, 0, "of 0 batches: expected 1 to 536870911");
+    lane_push(&k, 0, 1, 5, 536870912);
+    lane_hear_refusal(&k, 0, "of 536870912 batches");
+    lane_push(&k, 0, 1, 5, 536870911);
+    lane_silent(&k);
+    lane_close(&k);
+}
+
+TEST(a_step_without_a_contribution_is_one_thing_and_one_piece)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 1, true);
+    lane_say(&k, FL_MSG_STEP, 0, 1, END | FL_MSG_PASS_END | FL_MSG_LEAVE);
+    lane_hear_refusal(&k, 0, "flags 0x7 in piece 0");
+    lane_say(&k, FL_MSG_STEP, 0, 1, FL_MSG_LEAVE);
+    lane_hear_refusal(&k, 0, "flags 0x4 in piece 0");
+    lane_say(&k, FL_MSG_STEP, 0, 1, END | FL_MSG_ACT);
+    lane_hear_refusal(&k, 0, "an act that is none");
+    CHECK_INT(k.n_act, 0);
+    lane_close(&k);
+}
+
+/* --- sections that are about nothing ----------------------------------------
+ */
+
+/* A pull, or a step that ends, with one section: n_key keys, if `keys` come. */
+static void ask_for(lane_kit *k, fl_msg_kind kind, fl_msg_op op, uint32_t table,
+                    uint32_t n_key, uint64_t key, bool keys)
+{
+    fl_msg_head head = lane_head(kind, 0, 1, kind == FL_MSG_STEP ? END : 0);
+    fl_msg_writer w;
+    fl_section *s;
+
+    lane_begin(k, &w, &head);
+    if (kind == FL_MSG_STEP)
+        fl_msg_section(&w, FL_OP_CLIP, 0)->n_batch = 1;
+    s = fl_msg_section(&w, op, table);
+    s->n_key = n_key;
+    if (keys) {
+        uint64_t *to = fl_msg_column(&w, FL_COLUMN_KEYS, n_key * sizeof *to);
+
+        for (uint32_t i = 0; i < n_key; i++)
+            to[i] = key;
+    }
+    lane_tell(k, &w, 0);
+}
+
+TEST(keys_that_did_not_come_are_refused)
+{
+    static const fl_msg_op ops[] = {FL_OP_DENSE, FL_OP_ROWS, FL_OP_CLIP};
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 1, true);
+    for (int i = 0; i < 3; i++) {
+        ask_for(&k, FL_MSG_STEP, ops[i], 0, 3, 0, false);
+        lane_hear_refusal(&k, 0, "3 keys that did not come");
+        ask_for(&k, FL_MSG_PULL, ops[i], 0, 3, 0, false);
+        lane_hear_refusal(&k, 0, "3 keys that did not come");
+    }
+    lane_close(&k);
+}
+
+TEST(a_pull_of_what_there_is_not_is_refused)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 1, true);
+    ask_for(&k, FL_MSG_PULL, FL_OP_CLIP, 77, 0, 0, false);
+    lane_hear_refusal(&k, 0, "section of kind 3 in a pull");
+    ask_for(&k, FL_MSG_PULL, FL_OP_ROWS, 2, 1, 0, true);
+    lane_hear_refusal(&k, 0, "there is no table 2");
+    ask_for(&k, FL_MSG_PULL, FL_OP_DENSE, 0, 1, 99ull << 32, true);
+    lane_hear_refusal(&k, 0, "block 0 of parameter 99 is not here");
+    ask_for(&k, FL_MSG_PULL, FL_OP_DENSE, 0, 1, 7, true);
+    lane_hear_refusal(&k, 0, "block 7 of parameter 0 is not here");
+    CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_RUNS);
+    lane_close(&k);
+}
+
+TEST(a_pull_that_no_frame_can_answer_is_refused)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_BLOCKS, 1, true);
+    ask_for(&k, FL_MSG_PULL, FL_OP_DENSE, 0, 1500,
+            (uint64_t)fl_keep_param(&k.layout, "large") << 32, true);
+    lane_hear_refusal(&k, 0, "numbers at once, more than 67108864 bytes");
+    lane_close(&k);
+}
+
+/* --- who speaks -------------------------------------------------------------
+ */
+
+static void abort_as(lane_kit *k, uint64_t job, uint32_t stream,
+                     uint32_t incarnation)
+{
+    fl_msg_head head = lane_head(FL_MSG_ABORT, stream, FLEET_EPEER, 0);
+    fl_msg_writer w;
+
+    head.job = job ? job : head.job;
+    head.incarnation = incarnation;
+    lane_begin(k, &w, &head);
+    fl_msg_text(&w, FL_OP_TEXT, "so there");
+    lane_tell(k, &w, 9);
+}
+
+TEST(strangers_end_nothing)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 2, true);
+    abort_as(&k, 77, 0, 1);
+    abort_as(&k, 0, 2, 1);
+    abort_as(&k, 0, 0, 0);
+    lane_silent(&k);
+    CHECK_INT(fl_lane_counted(k.lane).strays, 3);
+    lane_say(&k, FL_MSG_BEAT, 0, 0, 0);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_RUNS);
+    abort_as(&k, 0, 1, 1);
+    CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_FAILED);
+    CHECK_TEXT(fl_lane_error(k.lane)->text, "so there");
+    lane_close(&k);
+}
+
+TEST(a_process_that_was_replaced_has_no_say)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 1, false);
+    lane_push_as(&k, 3, 0, 1, 5, 1);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    lane_push_as(&k, 2, 0, 2, 5, 1);
+    lane_hear_status(&k, 0, FL_ANSWER_FENCED);
+    abort_as(&k, 0, 0, 2);
+    lane_hear_status(&k, 9, FL_ANSWER_FENCED);
+    CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_RUNS);
+    CHECK_INT(fl_lane_version(k.lane), 1);
+    lane_close(&k);
+}
+
+static void say_hello(lane_kit *k, const char *who, const char *nonce, int from)
+{
+    fl_msg_head head = lane_head(FL_MSG_HELLO, 0, 0, 0);
+    char text[400];
+    fl_msg_writer w;
+
+    snprintf(text, sizeof text,
+             "{\"job\":\"job\",\"mode\":\"ps-sync\",\"program\":\"program\\n\","
+             "\"who\":\"%s\",\"isa\":\"plain\",\"nonce\":\"%s\","
+             "\"workers\":1,\"servers\":1}",
+             who, nonce);
+    head.incarnation = 0;
+    lane_begin(k, &w, &head);
+    fl_msg_text(&w, FL_OP_HELLO, text);
+    lane_tell(k, &w, from);
+}
+
+TEST(a_second_process_with_a_workers_number_is_turned_away)
+{
+    lane_kit k;
+    char *text;
+
+    lane_open(&k, SIM_SGD, 1, true);
+    say_hello(&k, "here:1", "a", 0);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    CHECK_INT(k.msg.head.incarnation, 1);
+    say_hello(&k, "there:2", "b", 5);
+    lane_hear_status(&k, 5, FL_ANSWER_TAKEN);
+    text = fl_msg_get_text(&k.msg, FL_OP_TEXT);
+    CHECK_TEXT(text, "there:2 says that it is worker 0, and so does here:1, "
+                     "which is alive");
+    fl_free(text);
+    say_hello(&k, "here:1", "a", 0); /* the answer was lost */
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    CHECK_INT(k.msg.head.incarnation, 1);
+    lane_push(&k, 0, 1, 5, 1);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    lane_close(&k);
+}
+
+/* --- a process is replaced --------------------------------------------------
+ */
+
+static void send_clip(lane_kit *k, uint32_t stream, uint64_t step, float factor)
+{
+    fl_msg_head head = lane_head(FL_MSG_CLIP, stream, step, 0);
+    fl_msg_writer w;
+
+    lane_begin(k, &w, &head);
+    fl_msg_section(&w, FL_OP_CLIP, 0)->learning_rate = factor;
+    lane_tell(k, &w, (int)stream);
+}
+
+TEST(a_sum_that_waits_for_its_clip_is_made_anew_when_a_process_is_replaced)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD_CLIP, 2, true);
+    lane_push(&k, 0, 1, 5, 1);
+    lane_push(&k, 1, 1, 6, 1);
+    lane_hear_status(&k, 0, FL_ANSWER_NORMS);
+    lane_hear_status(&k, 1, FL_ANSWER_NORMS);
+    lane_push_as(&k, 2, 0, 2, 5, 1); /* its predecessor's step is forgotten */
+    lane_hear_status(&k, 0, FL_ANSWER_GAP);
+    send_clip(&k, 1, 1, 0.5f);
+    lane_hear_status(&k, 1, FL_ANSWER_GAP);
+    CHECK_INT(fl_lane_version(k.lane), 0);
+    lane_push_as(&k, 2, 0, 1, 5, 1);
+    lane_hear_status(&k, 0, FL_ANSWER_NORMS);
+    lane_hear_status(&k, 1, FL_ANSWER_NORMS);
+    send_clip(&k, 1, 1, 0.5f);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    lane_hear_status(&k, 1, FL_ANSWER_OK);
+    CHECK_INT(fl_lane_version(k.lane), 1);
+    lane_close(&k);
+}
+
+TEST(an_act_that_is_under_way_stays_the_streams_when_a_process_is_replaced)
+{
+    lane_kit k;
+    char *text;
+
+    lane_open(&k, SIM_SGD, 1, true);
+    lane_act(&k, 0, 1, "{}");
+    CHECK_INT(k.n_act, 1);
+    lane_push(&k, 0, 2, 5, 1); /* of the old process: behind the act */
+    lane_push_as(&k, 2, 0, 2, 6, 1);
+    fl_lane_done(k.lane, FLEET_OK, "saved", 0, 0, 0);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    text = fl_msg_get_text(&k.msg, FL_OP_TEXT);
+    CHECK_TEXT(text, "saved");
+    fl_free(text);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    lane_silent(&k);
+    CHECK_INT(fl_lane_version(k.lane), 1);
+    CHECK_INT(k.layout.table[0]->methods->count(k.layout.table[0]), 1);
+    lane_close(&k);
+}
+
+TEST(what_a_replaced_process_has_asked_for_is_not_answered)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 2, true);
+    lane_numbers(&k, 0, 1, 0, NULL, 0);
+    lane_push_as(&k, 2, 0, 1, 5, 1);
+    lane_silent(&k);
+    lane_numbers(&k, 1, 1, 0, NULL, 0);
+    lane_silent(&k); /* worker 0 has not come to the barrier again */
+    lane_close(&k);
+}
+
+/* --- acts --------------------------------------------------------------------
+ */
+
+static void hear_act(lane_kit *k, fl_msg_status status, const char *words)
+{
+    char *text;
+
+    lane_hear_status(k, 0, status);
+    text = fl_msg_get_text(&k->msg, FL_OP_TEXT);
+    CHECK(text != NULL);
+    CHECK_TEXT(text, words);
+    fl_free(text);
+}
+
+TEST(what_an_act_has_come_to_is_told_again_and_not_done_again)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 1, true);
+    lane_act(&k, 0, 1, "{}");
+    fl_lane_done(k.lane, FLEET_OK, "parts", 0, 0, 0);
+    hear_act(&k, FL_ANSWER_OK, "parts");
+    lane_act(&k, 0, 1, "{}");
+    hear_act(&k, FL_ANSWER_OK, "parts");
+    lane_act(&k, 0, 2, "{}");
+    fl_lane_done(k.lane, FLEET_EIO, "the disk is full", 0, 0, 0);
+    hear_act(&k, FL_ANSWER_FAILED, "the disk is full");
+    lane_act(&k, 0, 2, "{}");
+    hear_act(&k, FL_ANSWER_FAILED, "the disk is full");
+    CHECK_INT(k.msg.head.step, FLEET_EIO);
+    CHECK_INT(k.n_act, 2);
+    lane_push(&k, 0, 3, 5, 1);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    lane_close(&k);
+}
+
+TEST(what_comes_during_an_act_waits_for_its_end)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 2, false);
+    lane_act(&k, 0, 1, "{}");
+    lane_push(&k, 1, 1, 5, 1);
+    lane_silent(&k);
+    lane_say(&k, FL_MSG_BEAT, 1, 0, 0);
+    lane_hear_status(&k, 1, FL_ANSWER_WAITING);
+    CHECK_INT(k.msg.answer.missing_stream, FL_NOBODY);
+    lane_hear_status(&k, 1, FL_ANSWER_OK);
+    fl_lane_done(k.lane, FLEET_OK, "", 0, 0, 0);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    lane_hear_status(&k, 1, FL_ANSWER_OK);
+    CHECK_INT(fl_lane_version(k.lane), 1);
+    lane_close(&k);
+}
+
+TEST(an_act_of_a_lane_that_has_failed_ends_in_peace)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 2, true);
+    lane_act(&k, 0, 1, "{}");
+    ask_for(&k, FL_MSG_ASK, FL_OP_HASH, 0, 0, 0, false);
+    fl_lane_abort(k.lane, FLEET_EPEER, "worker 1 is gone");
+    CHECK_INT(lane_hear(&k, 0)->head.kind, FL_MSG_ABORT);
+    fl_lane_done(k.lane, FLEET_OK, "", 0, 0, 0);
+    CHECK_INT(k.n_act, 1);
+    lane_close(&k);
+}
+
+/* --- leaving -----------------------------------------------------------------
+ */
+
+/* A pull of one row in that version. */
+static void pull_version(lane_kit *k, uint32_t stream, uint64_t version)
+{
+    fl_msg_head head = lane_head(FL_MSG_PULL, stream, 0, 0);
+    const uint64_t key = 5;
+    fl_msg_writer w;
+    fl_section *s;
+
+    lane_begin(k, &w, &head);
+    s = fl_msg_section(&w, FL_OP_ROWS, 0);
+    s->n_key = 1;
+    s->version = version;
+    memcpy(fl_msg_column(&w, FL_COLUMN_KEYS, 8), &key, 8);
+    lane_tell(k, &w, (int)stream);
+}
+
+TEST(a_pull_of_who_has_left_is_forgotten)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 2, true);
+    pull_version(&k, 0, 1);
+    lane_say(&k, FL_MSG_STEP, 0, 1, END | FL_MSG_LEAVE);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    lane_push(&k, 1, 1, 5, 1);
+    lane_hear_status(&k, 1, FL_ANSWER_OK);
+    lane_silent(&k);
+    lane_say(&k, FL_MSG_STEP, 1, 2, END | FL_MSG_LEAVE);
+    lane_hear_status(&k, 1, FL_ANSWER_OK);
+    CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_LEFT);
+    lane_say(&k, FL_MSG_STEP, 1, 2, END | FL_MSG_LEAVE);
+    lane_hear_status(&k, 1, FL_ANSWER_OK); /* once more: it was lost */
+    lane_close(&k);
+}
+
+TEST(a_pull_waits_for_its_version)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 1, true);
+    pull_version(&k, 0, 1);
+    lane_silent(&k);
+    lane_push(&k, 0, 1, 5, 1);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    CHECK_INT(k.msg.section[0].version, 1);
+    pull_version(&k, 0, 1);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    lane_push(&k, 0, 2, 5, 1);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    pull_version(&k, 0, 1);
+    lane_hear_refusal(&k, 0, "of version 1, but this is 2");
+    lane_close(&k);
+}
+
+TEST(who_has_left_is_not_waited_for)
+{
+    const double x[] = {3, 4};
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 2, true);
+    lane_numbers(&k, 0, 1, 0, x, 2);
+    lane_silent(&k);
+    lane_say(&k, FL_MSG_STEP, 1, 1, END | FL_MSG_LEAVE);
+    lane_hear_status(&k, 1, FL_ANSWER_OK);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    CHECK_INT(k.msg.column[0][3].size, sizeof x);
+    CHECK(memcmp(k.msg.column[0][3].data, x, sizeof x) == 0);
+    lane_close(&k);
+}
+
+TEST(a_pass_closes_for_all_together)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 2, true);
+    for (int i = 0; i < 2; i++) /* the second one changes nothing */
+        lane_say(&k, FL_MSG_STEP, 0, 1, END | FL_MSG_PASS_END);
+    lane_silent(&k);
+    lane_push(&k, 1, 1, 5, 1);
+    lane_hear_status(&k, 1, FL_ANSWER_OK);
+    lane_say(&k, FL_MSG_STEP, 1, 2, END | FL_MSG_PASS_END);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    lane_hear_status(&k, 1, FL_ANSWER_OK);
+    lane_say(&k, FL_MSG_STEP, 0, 1, END | FL_MSG_PASS_END);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    lane_push(&k, 1, 3, 5, 1);
+    lane_silent(&k); /* worker 0 is in the pass again */
+    lane_close(&k);
+}

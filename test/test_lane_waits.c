@@ -1,0 +1,119 @@
+/* test_lane_waits.c - what a lane has all workers wait for: numbers of all of
+ * them, and how long, and who is named when it is too long. */
+#define SUITE lane_waits
+#include "lane_kit.h"
+#include "test.h"
+
+/* --- numbers of all workers
+ * ---------------------------------------------------
+ */
+
+static void check_mismatch(int how_1, int n_1)
+{
+    const double x[] = {3, 4};
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 2, true);
+    lane_numbers(&k, 0, 1, 0, x, 2);
+    lane_numbers(&k, 1, 1, how_1, x, n_1);
+    CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_FAILED);
+    CHECK_INT(fl_lane_error(k.lane)->code, FLEET_EINVAL);
+    CHECK_CONTAINS(fl_lane_error(k.lane)->text, "worker 1 brings");
+    lane_close(&k);
+}
+
+TEST(workers_must_bring_the_same_kind_of_numbers)
+{
+    check_mismatch(0, 1);
+    check_mismatch(0, 0);
+    check_mismatch(1, 2);
+}
+
+TEST(a_sum_is_told_again)
+{
+    const double x = 3;
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 2, true);
+    lane_numbers(&k, 0, 1, 0, &x, 1);
+    lane_numbers(&k, 0, 1, 0, &x, 1);
+    lane_numbers(&k, 1, 1, 0, &x, 1);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    lane_hear_status(&k, 1, FL_ANSWER_OK);
+    lane_silent(&k);
+    lane_numbers(&k, 0, 1, 0, &x, 1);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    CHECK(*(const double *)k.msg.column[0][3].data == 6);
+    lane_numbers(&k, 0, 3, 0, &x, 1); /* before its turn */
+    lane_silent(&k);
+    lane_close(&k);
+}
+
+/* --- deadlines ---------------------------------------------------------------
+ */
+
+/* Both beat; time goes on. */
+static void pass_time(lane_kit *k, int64_t ms)
+{
+    for (int64_t end = k->now_ms + ms; k->now_ms < end; k->now_ms += 500) {
+        for (uint32_t i = 0; i < 2; i++)
+            lane_say(k, FL_MSG_BEAT, i, 0, 0);
+        fl_lane_tick(k->lane, k->now_ms);
+        while (k->n_sent > 0)
+            lane_hear(k, k->sent[0].to);
+    }
+}
+
+static void check_late(const lane_kit *k, const char *words)
+{
+    CHECK_INT(fl_lane_state_of(k->lane), FL_LANE_FAILED);
+    CHECK_INT(fl_lane_error(k->lane)->code, FLEET_ETIMEDOUT);
+    CHECK_CONTAINS(fl_lane_error(k->lane)->text, words);
+}
+
+TEST(the_step_deadline_says_what_the_step_has_waited_for)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 2, true);
+    lane_push(&k, 0, 1, 5, 1);
+    pass_time(&k, 6000);
+    check_late(&k, "worker 1 has kept the others waiting for 5.");
+    lane_close(&k);
+
+    lane_open(&k, SIM_SGD_CLIP, 2, true);
+    lane_push(&k, 0, 1, 5, 1);
+    lane_push(&k, 1, 1, 5, 1);
+    pass_time(&k, 6000);
+    check_late(&k, "waits for its clip");
+    lane_close(&k);
+
+    lane_open(&k, SIM_SGD, 2, true);
+    lane_push(&k, 0, 1, 5, 1);
+    lane_act(&k, 1, 1, "{}");
+    pass_time(&k, 6000);
+    check_late(&k, "waits for a save or a load");
+    lane_close(&k);
+}
+
+TEST(who_does_not_come_and_who_goes_silent_is_named)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 2, true);
+    lane_say(&k, FL_MSG_BEAT, 0, 0, 0);
+    fl_lane_tick(k.lane, 1000);
+    CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_RUNS);
+    fl_lane_tick(k.lane, 1001);
+    CHECK_INT(fl_lane_error(k.lane)->code, FLEET_EPEER);
+    CHECK_CONTAINS(fl_lane_error(k.lane)->text, "worker 0 is gone");
+    lane_close(&k);
+
+    lane_open(&k, SIM_SGD, 2, true);
+    k.now_ms = 3000;
+    lane_say(&k, FL_MSG_BEAT, 0, 0, 0);
+    fl_lane_tick(k.lane, 3001);
+    CHECK_INT(fl_lane_error(k.lane)->code, FLEET_ETIMEDOUT);
+    CHECK_CONTAINS(fl_lane_error(k.lane)->text, "worker 1 has not come");
+    lane_close(&k);
+}

@@ -15,7 +15,8 @@
 
 enum {
     IDLE_BYTES = 256 << 20, /* buffers that are kept for the next answers */
-    LINGER_MS = 2000        /* for the last answers to go out */
+    LINGER_MS = 2000,       /* for the last answers to go out */
+    ABORT_LINGER_MS = 500   /* after a failure: some may not be there */
 };
 /* A stream's step may be so large, before it is applied. */
 #define MOST_OPEN ((size_t)2 << 30)
@@ -197,6 +198,7 @@ static void report_strangers(const lane_runner *r)
 static void *serve(void *arg)
 {
     lane_runner *r = arg;
+    bool failed;
     int64_t beat = r->server->o.peer_ms / 10;
 
     beat = beat < 10 ? 10 : beat > 500 ? 500 : beat;
@@ -208,10 +210,11 @@ static void *serve(void *arg)
         heed_others(r);
         fl_lane_tick(r->lane, fl_now_ms());
     }
-    if (fl_lane_state_of(r->lane) == FL_LANE_FAILED)
+    failed = fl_lane_state_of(r->lane) == FL_LANE_FAILED;
+    if (failed)
         keep_failure(r->server, fl_lane_error(r->lane));
     report_strangers(r);
-    fl_socket_close(r->socket, LINGER_MS);
+    fl_socket_close(r->socket, failed ? ABORT_LINGER_MS : LINGER_MS);
     r->socket = NULL;
     return NULL;
 }

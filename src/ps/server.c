@@ -15,7 +15,8 @@
 
 enum {
     IDLE_BYTES = 256 << 20, /* buffers that are kept for the next answers */
-    LINGER_MS = 2000        /* see linger_of() */
+    LINGER_MS = 2000,       /* for the last answers to go out */
+    ABORT_LINGER_MS = 500   /* after a failure: some may not be there */
 };
 /* A stream's step may be so large, before it is applied. */
 #define MOST_OPEN ((size_t)2 << 30)
@@ -194,17 +195,10 @@ static void report_strangers(const lane_runner *r)
                 r->server->o.index, r->number, bad, n.strays);
 }
 
-/* For the last answers to go out; to who is gone they never do. */
-static int linger_of(const fl_server *s)
-{
-    int64_t most = s->o.peer_ms / 2;
-
-    return most < LINGER_MS ? (int)most : LINGER_MS;
-}
-
 static void *serve(void *arg)
 {
     lane_runner *r = arg;
+    bool failed;
     int64_t beat = r->server->o.peer_ms / 10;
 
     beat = beat < 10 ? 10 : beat > 500 ? 500 : beat;
@@ -215,10 +209,11 @@ static void *serve(void *arg)
         heed_others(r);
         fl_lane_tick(r->lane, fl_now_ms());
     }
-    if (fl_lane_state_of(r->lane) == FL_LANE_FAILED)
+    failed = fl_lane_state_of(r->lane) == FL_LANE_FAILED;
+    if (failed)
         keep_failure(r->server, fl_lane_error(r->lane));
     report_strangers(r);
-    fl_socket_close(r->socket, linger_of(r->server));
+    fl_socket_close(r->socket, failed ? ABORT_LINGER_MS : LINGER_MS);
     r->socket = NULL;
     return NULL;
 }

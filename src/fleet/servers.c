@@ -1,6 +1,7 @@
 /* servers.c - the calls of a job with servers. */
 #include "fleet/servers.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -194,6 +195,7 @@ fleet_status fleet_init_server(fleet *f, const char *path)
 
 enum { MOST_RUNNING = 32 };
 static _Atomic(fl_server *) running[MOST_RUNNING];
+static atomic_int stopping; /* calls of stop_all(), which look at servers */
 
 static bool enlist(fl_server *s)
 {
@@ -206,23 +208,37 @@ static bool enlist(fl_server *s)
     return false;
 }
 
+/* Who is stopping servers may be a signal handler, which can use no lock: it is
+ * waited for as it is, for the moment that it takes. */
+static void await_stops(void)
+{
+    while (atomic_load(&stopping) > 0)
+        sched_yield();
+}
+
+/* Afterwards no call stops it, so that it may be destroyed. A call that stops
+ * several reaches it before: one that was stopped first may have ended it. */
 static void delist(fl_server *s)
 {
+    await_stops();
     for (int i = 0; i < MOST_RUNNING; i++) {
         fl_server *one = s;
 
         atomic_compare_exchange_strong(&running[i], &one, NULL);
     }
+    await_stops();
 }
 
 static void stop_all(const char *why)
 {
+    atomic_fetch_add(&stopping, 1);
     for (int i = 0; i < MOST_RUNNING; i++) {
         fl_server *s = atomic_load(&running[i]);
 
         if (s)
             fl_server_stop(s, why);
     }
+    atomic_fetch_sub(&stopping, 1);
 }
 
 void fleet_stop_server(void)
@@ -269,7 +285,7 @@ static fleet_status serve(fleet *f)
     if (caught)
         sigaction(SIGTERM, &before, NULL);
     delist(f->server);
-    return status;
+    return fl_server_is_stopped(f->server) ? FLEET_OK : status;
 }
 
 fleet_status fleet_run_server(fleet *f)

@@ -417,6 +417,11 @@ void fl_server_stop(fl_server *s, const char *why)
     ring_all(s);
 }
 
+bool fl_server_is_stopped(fl_server *s)
+{
+    return atomic_load(&s->stop) != NULL;
+}
+
 static void runner_done(lane_runner *r)
 {
     fl_lane_destroy(r->lane);

@@ -44,6 +44,7 @@ fleet_status fl_server_run(fl_server *s);
 /* Let it end, the workers being told `why`. From any thread, and from signal
  * handlers: `why` is a constant. */
 void fl_server_stop(fl_server *s, const char *why);
+bool fl_server_is_stopped(fl_server *s);
 
 void fl_server_destroy(fl_server *s); /* NULL is fine; not while it runs */
 

@@ -186,7 +186,10 @@ TEST(refuses_what_this_version_does_not_have_by_name)
     CHECK_FAILS(read("{" MODEL ", \"device\": \"gpu:0\"}"), FLEET_EUNSUPPORTED,
                 "device: \"gpu:0\"");
     CHECK_FAILS(read("{" MODEL ", \"strategy\": {\"amp\": true}}"),
-                FLEET_EUNSUPPORTED, "strategy.amp");
+                FLEET_EUNSUPPORTED,
+                "strategy.amp: this version does not have 1");
+    CHECK(!strstr(fleet_last_error(), "mode") &&
+          !strstr(fleet_last_error(), "zeros"));
     CHECK_FAILS(read("{" MODEL ", \"strategy\": {\"a_sync\": false, "
                      "\"a_sync_configs\": {\"k_steps\": 5}}}"),
                 FLEET_EINVAL, "strategy.a_sync_configs.k_steps is 5");

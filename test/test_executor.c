@@ -327,6 +327,44 @@ TEST(a_parameter_that_is_not_a_number_is_named)
     kit_close(&m);
 }
 
+/* A tower of nothing else, so that what is no number has no other way. */
+static void open_tower(kit_model *m, fleet_activation activation, int units)
+{
+    fleet_var *x, *y, *h;
+
+    *m = (kit_model){.f = kit_handle(&(kit_options){0})};
+    m->p = fleet_program_create(m->f);
+    x = fleet_data(m->p, "x", FLEET_FLOAT32, (int64_t[]){-1, 4}, 2);
+    y = fleet_data(m->p, "label", FLEET_FLOAT32, (int64_t[]){-1, 1}, 2);
+    h = fleet_fc(m->p, x, units, &(fleet_fc_options){.activation = activation});
+    h = fleet_fc(m->p, h, 1, NULL);
+    m->m.loss = fleet_mean(m->p, fleet_sigmoid_cross_entropy(m->p, h, y));
+    CHECK_OK(fleet_minimize(fleet_sgd(m->f, 1), m->m.loss));
+    m->e = fleet_executor_create(m->p, NULL);
+    CHECK(m->e != NULL);
+}
+
+TEST(no_activation_hides_what_is_not_a_number)
+{
+    static const int units[] = {1, 33}; /* kernels of our own, and oneDNN's */
+
+    for (int activation = FLEET_LINEAR; activation <= FLEET_SIGMOID;
+         activation++)
+        for (int i = 0; i < 2; i++) {
+            kit_batch *b = kit_batch_new(3);
+            kit_model m;
+
+            open_tower(&m, (fleet_activation)activation, units[i]);
+            float *labels = kit_floats(b, "label", 1, 1);
+            kit_floats(b, "x", 4, 1)[7] = NAN;
+            for (int r = 0; r < 3; r++)
+                labels[r] = 1;
+            check_nan(&m, b, "because input \"x\", which fc reads, is not");
+            kit_batch_free(b);
+            kit_close(&m);
+        }
+}
+
 /* mean(square(x w) ...): finite in, infinite inside. */
 static void open_overflow(kit_model *m, bool with_auc)
 {

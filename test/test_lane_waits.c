@@ -18,7 +18,7 @@ static void check_mismatch(int how_1, int n_1)
     lane_numbers(&k, 1, 1, how_1, x, n_1);
     CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_FAILED);
     CHECK_INT(fl_lane_error(k.lane)->code, FLEET_EINVAL);
-    CHECK_CONTAINS(fl_lane_error(k.lane)->text, "worker 1 brings");
+    CHECK_CONTAINS(fl_lane_error(k.lane)->text, "worker 1 has come to");
     lane_close(&k);
 }
 

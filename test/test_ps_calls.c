@@ -141,8 +141,67 @@ TEST(sums_that_do_not_match_end_the_job_with_a_reason)
     ps_run(&j);
     for (int i = 0; i < 3; i++) {
         CHECK(j.node[i].status != FLEET_OK);
-        CHECK_CONTAINS(j.node[i].error, "worker 1 brings 2 numbers to a sum "
-                                        "of 1");
+        CHECK_CONTAINS(j.node[i].error, "worker 1 has come to a sum of 2 "
+                                        "numbers, worker 0 to a sum of 1 "
+                                        "number: ");
+    }
+}
+
+static fleet_status sum_and_max(ps_node *n)
+{
+    double x = 1;
+
+    TRY(ps_begin(n));
+    TRY(n->index == 0 ? fleet_metrics_max(n->s.f, &x, 1)
+                      : fleet_metrics_sum(n->s.f, &x, 1));
+    return ps_end(n);
+}
+
+static fleet_status sum_and_barrier(ps_node *n)
+{
+    double x = 1;
+
+    TRY(ps_begin(n));
+    TRY(n->index == 0 ? fleet_metrics_sum(n->s.f, &x, 1)
+                      : fleet_barrier_worker(n->s.f));
+    return ps_end(n);
+}
+
+/* As many numbers as the end of a pass adds up. */
+static fleet_status sum_and_pass(ps_node *n)
+{
+    double x[3] = {1, 1, 1};
+
+    TRY(ps_begin(n));
+    TRY(n->index == 0 ? fleet_metrics_sum(n->s.f, x, 3) : ps_passes(n, 1));
+    return ps_end(n);
+}
+
+TEST(different_calls_of_as_many_numbers_end_the_job_with_both_named)
+{
+    static const struct {
+        ps_body *work;
+        bool a_sync;
+        const char *says;
+    } all[] = {{sum_and_max, 0,
+                "worker 1 has come to a sum of 1 number, "
+                "worker 0 to a maximum of 1 number"},
+               {sum_and_barrier, 0,
+                "worker 1 has come to a barrier or a load, "
+                "worker 0 to a sum of 1 number"},
+               {sum_and_pass, 1,
+                "worker 1 has come to the end of a training "
+                "pass, worker 0 to a sum of 3 numbers"}};
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        ps_job j = {.workers = 2,
+                    .how = {.a_sync = all[i].a_sync},
+                    .file = {scene_file("a.txt", 100, 1)},
+                    .work = all[i].work};
+
+        ps_run(&j);
+        for (int k = 0; k < j.n_node; k++)
+            CHECK_CONTAINS(j.node[k].error, all[i].says);
     }
 }
 
@@ -391,6 +450,25 @@ TEST(a_worker_that_is_destroyed_without_stop_ends_all)
             CHECK_CONTAINS(j.node[i].error, "worker 1 has given up, without "
                                             "fleet_stop_worker()");
     }
+}
+
+static fleet_status forget_to_stop(ps_node *n)
+{
+    TRY(ps_begin(n));
+    TRY(ps_passes(n, 1));
+    return n->index == 1 ? FLEET_OK : fleet_barrier_worker(n->s.f);
+}
+
+TEST(a_worker_that_forgets_to_stop_is_not_given_a_reason_it_does_not_have)
+{
+    ps_job j = {.workers = 2,
+                .file = {scene_file("a.txt", 300, 1)},
+                .work = forget_to_stop};
+
+    ps_run(&j);
+    CHECK_CONTAINS(ps_worker(&j, 0)->error,
+                   "worker 1 has given up, without fleet_stop_worker(): no "
+                   "call of its has failed");
 }
 
 TEST(a_malformed_line_of_one_worker_ends_all_with_its_words)

@@ -358,7 +358,7 @@ static fleet_status next_batch(fl_stream *s, fl_batch **batch)
         return fl_error_raise(&s->error);
     box = take_ready(s);
     if (!box)
-        return fl_fail(FLEET_EEND, "the data has ended");
+        return FLEET_EEND; /* no failure: it leaves no text behind */
     s->next++;
     if (box->error.code != FLEET_OK) {
         s->error = box->error;

@@ -7,10 +7,8 @@
 /* More numbers than that fit in no message. */
 enum { MOST_NUMBERS = 1 << 22 };
 
-typedef enum join { SUM, MAX, MIN } join;
-
-static fleet_status over_workers(const fleet *f, const char *call, join how,
-                                 double *x, int64_t n)
+static fleet_status over_workers(const fleet *f, const char *call,
+                                 fl_reduction how, double *x, int64_t n)
 {
     FL_TRY(fl_handle_check(f, call));
     if (n < 0 || n > MOST_NUMBERS || (n > 0 && !x))
@@ -18,7 +16,7 @@ static fleet_status over_workers(const fleet *f, const char *call, join how,
                        call, (long long)n, (int)MOST_NUMBERS);
     if (!f->link)
         return FLEET_OK; /* of one worker, it is what it is */
-    return fl_link_reduce(f->link, (int)how, x, (int)n);
+    return fl_link_reduce(f->link, how, x, (int)n);
 }
 
 /* Two histograms, as numbers that can be added up. */
@@ -45,7 +43,7 @@ static fleet_status auc_over_workers(fleet *f, const fl_state *pos,
     status = sums ? FLEET_OK : FLEET_ENOMEM;
     copy_states(f, pos, neg, x, n);
     if (status == FLEET_OK)
-        status = over_workers(f, "fleet_metrics_auc", SUM, x, 2 * n);
+        status = over_workers(f, "fleet_metrics_auc", FL_REDUCE_SUM, x, 2 * n);
     for (int64_t i = 0; status == FLEET_OK && i < 2 * n; i++)
         sums[i] = (int64_t)x[i];
     if (status == FLEET_OK)
@@ -85,15 +83,15 @@ fleet_status fleet_metrics_auc(fleet *f, const fleet_var *auc, double *out)
 
 fleet_status fleet_metrics_sum(fleet *f, double *x, int64_t n)
 {
-    return over_workers(f, "fleet_metrics_sum", SUM, x, n);
+    return over_workers(f, "fleet_metrics_sum", FL_REDUCE_SUM, x, n);
 }
 
 fleet_status fleet_metrics_max(fleet *f, double *x, int64_t n)
 {
-    return over_workers(f, "fleet_metrics_max", MAX, x, n);
+    return over_workers(f, "fleet_metrics_max", FL_REDUCE_MAX, x, n);
 }
 
 fleet_status fleet_metrics_min(fleet *f, double *x, int64_t n)
 {
-    return over_workers(f, "fleet_metrics_min", MIN, x, n);
+    return over_workers(f, "fleet_metrics_min", FL_REDUCE_MIN, x, n);
 }

@@ -148,7 +148,7 @@ static fleet_status read_endpoint(const char *source, const char *text,
         !read_digits(colon + 1, length - host - 1, 65535, &port) || port == 0)
         return fl_fail(FLEET_EINVAL,
                        "%s: \"%.*s\": expected ip:port, with a port from 1 to "
-                       "65535 and IPv6 in brackets",
+                       "65535 and IPv6 in brackets, or inproc://name",
                        source, (int)length, text);
     snprintf(address, FL_ADDRESS_SIZE, "tcp://%.*s:%d", (int)host, text,
              (int)port);

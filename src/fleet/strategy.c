@@ -246,14 +246,21 @@ static bool is_asked(const fleet_distributed_strategy *s, const field *f)
     return value_of(s, f) != value_of(&defaults, f);
 }
 
+/* The mode, unless no mode has it; and for a 0 that nobody may have meant,
+ * where to start from. */
 static fleet_status refuse(const fleet_distributed_strategy *s, const field *f,
                            fl_job_mode mode)
 {
-    return fl_fail(FLEET_EUNSUPPORTED,
-                   "strategy.%s: this version does not have %g in mode %s (a "
-                   "strategy starts from FLEET_DISTRIBUTED_STRATEGY_INIT, not "
-                   "from zeros)",
-                   f->name, value_of(s, f), fl_job_mode_name(mode));
+    double got = value_of(s, f);
+    bool by_mode = f->purpose != LATER;
+
+    return fl_fail(
+        FLEET_EUNSUPPORTED, "strategy.%s: this version does not have %g%s%s%s",
+        f->name, got, by_mode ? " in mode " : "",
+        by_mode ? fl_job_mode_name(mode) : "",
+        got > 0 ? ""
+                : " (a strategy starts from "
+                  "FLEET_DISTRIBUTED_STRATEGY_INIT, not from zeros)");
 }
 
 /* Without a role, local: what no mode has is refused. */

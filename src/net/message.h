@@ -74,6 +74,15 @@ typedef enum fl_msg_op {
     FL_OP_HELLO      /* bytes: JSON */
 } fl_msg_op;
 
+/* How the numbers of a REDUCE are joined, and what for: in its section's place
+ * of a table. */
+typedef enum fl_reduction {
+    FL_REDUCE_SUM,
+    FL_REDUCE_MAX,
+    FL_REDUCE_MIN,
+    FL_REDUCE_PASS /* a sum, at the end of a pass */
+} fl_reduction;
+
 /* Columns, in this order. Runs come with their column; n_key may stand without
  * keys, as in an answer in its request's order. */
 enum {

@@ -144,8 +144,6 @@ static fleet_status failed(dnnl_status_t e, const char *what)
 
 static dnnl_alg_kind_t alg_of(int activation)
 {
-    if (activation == FLEET_RELU)
-        return dnnl_eltwise_relu;
     return activation == FLEET_TANH ? dnnl_eltwise_tanh : dnnl_eltwise_logistic;
 }
 

@@ -16,7 +16,7 @@
 typedef struct fl_matmul_spec {
     int64_t m, n, k;
     bool ta, tb, bias;
-    int activation; /* fleet_activation */
+    int activation; /* fleet_activation, but for FLEET_RELU */
     int64_t lda, ldb, ldc;
 } fl_matmul_spec;
 

@@ -47,9 +47,28 @@ static int64_t slice_rows(const fl_instance *in, int i)
     return in->slice * in->arg[i].factor;
 }
 
+static void activate(int activation, float *y, int64_t n)
+{
+    const fl_simd *simd = fl_simd_best();
+
+    if (activation == FLEET_RELU)
+        simd->relu(y, y, n);
+    else if (activation == FLEET_TANH)
+        simd->tanh(y, y, n);
+    else if (activation == FLEET_SIGMOID)
+        simd->sigmoid(y, y, n);
+}
+
 /* --- fc.forward: out <- x, W, b ------------------------------------------ */
 
 enum { F_OUT, F_X, F_W, F_B };
+
+/* What oneDNN does by itself. Its relu makes 0 of NaN, which would then hide
+ * from the check of the loss, and spoil the weights. */
+static int fused(int activation)
+{
+    return activation == FLEET_RELU ? FLEET_LINEAR : activation;
+}
 
 static fleet_status forward_prepare(fl_instance *in)
 {
@@ -61,7 +80,7 @@ static fleet_status forward_prepare(fl_instance *in)
                                          .n = c->n,
                                          .k = c->k,
                                          .bias = c->bias,
-                                         .activation = c->activation,
+                                         .activation = fused(c->activation),
                                          .lda = in->arg[F_X].ld,
                                          .ldb = in->arg[F_W].ld,
                                          .ldc = in->arg[F_OUT].ld});
@@ -69,12 +88,16 @@ static fleet_status forward_prepare(fl_instance *in)
 
 static fleet_status forward_run(const fl_instance *in, const fl_range *r)
 {
+    const fl_fc_config *c = config_of(in);
     const fc_state *s = in->state;
+    float *y = fl_rows_f32(in, F_OUT, r);
 
-    return fl_matmul_run(s->matmul, r->thread, fl_rows_f32(in, F_X, r),
-                         fl_ptr(in, F_W),
-                         config_of(in)->bias ? fl_ptr(in, F_B) : NULL,
-                         fl_rows_f32(in, F_OUT, r), r->scratch);
+    FL_TRY(fl_matmul_run(s->matmul, r->thread, fl_rows_f32(in, F_X, r),
+                         fl_ptr(in, F_W), c->bias ? fl_ptr(in, F_B) : NULL, y,
+                         r->scratch));
+    if (fused(c->activation) != c->activation)
+        activate(c->activation, y, fl_count(in, F_OUT, r));
+    return FLEET_OK;
 }
 
 const fl_kernel fl_kernel_fc_forward = {
@@ -104,18 +127,6 @@ static const float *transposed(const fl_instance *in, int w, const fl_range *r)
     fl_simd_best()->transpose(r->scratch, c->k, fl_ptr(in, w), c->n, c->k,
                               c->n);
     return r->scratch;
-}
-
-static void activate(int activation, float *y, int64_t n)
-{
-    const fl_simd *simd = fl_simd_best();
-
-    if (activation == FLEET_RELU)
-        simd->relu(y, y, n);
-    else if (activation == FLEET_TANH)
-        simd->tanh(y, y, n);
-    else if (activation == FLEET_SIGMOID)
-        simd->sigmoid(y, y, n);
 }
 
 static int64_t rows_of(const fl_instance *in, int i, const fl_range *r)

@@ -337,8 +337,11 @@ static void aborted(fl_client *c, int lane)
     char *why = fl_msg_get_text(&c->msg, FL_OP_TEXT);
     char text[900];
 
-    snprintf(text, sizeof text, "%.700s (told by %s)",
-             why ? why : "the job has failed", c->lane[lane].name);
+    if (why && strstr(why, " (told by ")) /* a server was told, too */
+        snprintf(text, sizeof text, "%.700s", why);
+    else
+        snprintf(text, sizeof text, "%.700s (told by %s)",
+                 why ? why : "the job has failed", c->lane[lane].name);
     fl_client_fail(c, code > 0 && code < 256 ? (fleet_status)code : FLEET_EPEER,
                    text, true);
     fl_free(why);

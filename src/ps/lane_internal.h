@@ -66,7 +66,7 @@ struct fl_ps_lane {
     fl_parked *pulls; /* of versions to come */
     double *reduced;  /* the last result */
     int n_reduced;
-    uint32_t reduced_how;
+    uint32_t reduced_how, reduced_first; /* whose numbers were the first */
 
     fl_lane_state state;
     fl_error error;

@@ -2,6 +2,7 @@
  * streams' order when the last has come. Of no numbers it is a barrier. A
  * stream's reductions are counted, so that a repeated one is answered and not
  * counted again; streams that have left are not waited for. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -35,7 +36,7 @@ void fl_lane_reduce(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
     fl_stream_state *s = &l->stream[head->stream];
 
     if (head->n_section != 1 || l->msg.section[0].op != FL_OP_REDUCE ||
-        l->msg.section[0].table > 2 ||
+        l->msg.section[0].table > FL_REDUCE_PASS ||
         l->msg.column[0][VALUES].size % sizeof(double)) {
         l->counts.bad++;
     } else if (head->step == s->reduced && s->reduced > 0) {
@@ -61,35 +62,62 @@ uint32_t fl_lane_missing_reduce(const fl_ps_lane *l)
 static double join(uint32_t how, double a, double b)
 {
     switch (how) {
-    case 1:
+    case FL_REDUCE_MAX:
         return a > b ? a : b;
-    case 2:
+    case FL_REDUCE_MIN:
         return a < b ? a : b;
     default:
         return a + b;
     }
 }
 
-/* The first contribution makes the room and says how, the others must be as
- * many and say the same. */
+/* The first contribution makes the room. */
+static fleet_status begin(fl_ps_lane *l, int n)
+{
+    fl_free(l->reduced);
+    l->reduced = fl_alloc_array((size_t)n + 1, sizeof *l->reduced);
+    l->n_reduced = l->reduced ? n : 0;
+    l->reduced_how = l->msg.section[0].table;
+    l->reduced_first = l->msg.head.stream;
+    return l->reduced ? FLEET_OK : FLEET_ENOMEM;
+}
+
+/* What a worker has called, for who reads that they do not match. */
+static void name_call(char *text, size_t size, uint32_t how, int n)
+{
+    static const char *const name[] = {"sum", "maximum", "minimum"};
+
+    if (n == 0)
+        snprintf(text, size, "a barrier or a load");
+    else if (how == FL_REDUCE_PASS)
+        snprintf(text, size, "the end of a training pass");
+    else
+        snprintf(text, size, "a %s of %d number%s", name[how], n,
+                 n == 1 ? "" : "s");
+}
+
+/* The others must be as many, and for the same. */
+static fleet_status check_same(const fl_ps_lane *l, int n)
+{
+    uint32_t how = l->msg.section[0].table;
+    char mine[64], theirs[64];
+
+    if (n == l->n_reduced && (n == 0 || how == l->reduced_how))
+        return FLEET_OK;
+    name_call(mine, sizeof mine, how, n);
+    name_call(theirs, sizeof theirs, l->reduced_how, l->n_reduced);
+    return fl_fail(FLEET_EINVAL,
+                   "worker %u has come to %s, worker %u to %s: all workers "
+                   "must make the same calls in the same order",
+                   l->msg.head.stream, mine, l->reduced_first, theirs);
+}
+
 static fleet_status add_numbers(fl_ps_lane *l, bool first)
 {
     const fl_frame *values = &l->msg.column[0][VALUES];
     int n = count_of(&l->msg);
 
-    if (first) {
-        fl_free(l->reduced);
-        l->reduced = fl_alloc_array((size_t)n + 1, sizeof *l->reduced);
-        l->n_reduced = l->reduced ? n : 0;
-        l->reduced_how = l->msg.section[0].table;
-        if (!l->reduced)
-            return FLEET_ENOMEM;
-    }
-    if (n != l->n_reduced || l->msg.section[0].table != l->reduced_how)
-        return fl_fail(FLEET_EINVAL,
-                       "worker %u brings %d numbers to a sum of %d, or to "
-                       "another kind of sum: all workers must call the same",
-                       l->msg.head.stream, n, l->n_reduced);
+    FL_TRY(first ? begin(l, n) : check_same(l, n));
     for (int i = 0; i < n; i++) {
         double x;
 

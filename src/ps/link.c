@@ -196,7 +196,7 @@ fl_exchange *fl_link_exchange(fl_link *l)
     return &l->exchange;
 }
 
-fleet_status fl_link_reduce(fl_link *l, int how, double *x, int n)
+fleet_status fl_link_reduce(fl_link *l, fl_reduction how, double *x, int n)
 {
     FL_TRY(enter(l));
     return leave(l, fl_worker_reduce(&l->worker, how, x, n));
@@ -414,7 +414,8 @@ void fl_link_destroy(fl_link *l)
         snprintf(why, sizeof why,
                  "worker %d has given up, without fleet_stop_worker(): %.700s",
                  l->o.index,
-                 *fleet_last_error() ? fleet_last_error() : "no error");
+                 *fleet_last_error() ? fleet_last_error()
+                                     : "no call of its has failed");
         pthread_mutex_lock(&l->lock);
         fl_client_fail(l->client, FLEET_EPEER, why, true);
         pthread_mutex_unlock(&l->lock);

@@ -42,7 +42,7 @@ void fl_link_destroy(fl_link *l);
 fl_exchange *fl_link_exchange(fl_link *l);
 
 /* worker.h's, under the link's lock. */
-fleet_status fl_link_reduce(fl_link *l, int how, double *x, int n);
+fleet_status fl_link_reduce(fl_link *l, fl_reduction how, double *x, int n);
 fleet_status fl_link_barrier(fl_link *l);
 fleet_status fl_link_act(fl_link *l, fl_msg_op op, const char *text,
                          char **answer);

@@ -81,8 +81,9 @@ fleet_status fl_worker_init(fl_worker *w, fl_client *client,
                             int n_server, const int *lanes, bool sync);
 void fl_worker_done(fl_worker *w);
 
-/* Numbers of all workers: how 0 sum, 1 max, 2 min; n 0 is a barrier. */
-fleet_status fl_worker_reduce(fl_worker *w, int how, double *x, int n);
+/* Numbers of all workers; n 0 is a barrier. FLEET_EINVAL if another worker
+ * brings other numbers, or for something else. */
+fleet_status fl_worker_reduce(fl_worker *w, fl_reduction how, double *x, int n);
 
 /* Wait for all workers; in sync the pass ends. The dense weights are those of
  * then. */

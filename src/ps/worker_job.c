@@ -40,7 +40,7 @@ static fleet_status send_step(fl_worker *w, uint16_t flags, fl_msg_op op,
 /* --- numbers of all workers
  * ------------------------------------------------------ */
 
-static fleet_status send_numbers(fl_worker *w, fl_request *r, int how,
+static fleet_status send_numbers(fl_worker *w, fl_request *r, fl_reduction how,
                                  const double *x, int n)
 {
     fl_msg_writer writer;
@@ -74,7 +74,7 @@ static fleet_status take_numbers(fl_worker *w, fl_request *r, double *x, int n)
     return FLEET_OK;
 }
 
-fleet_status fl_worker_reduce(fl_worker *w, int how, double *x, int n)
+fleet_status fl_worker_reduce(fl_worker *w, fl_reduction how, double *x, int n)
 {
     fl_request r = {0};
     fleet_status status = fl_client_status(w->client);
@@ -96,7 +96,7 @@ fleet_status fl_worker_end_pass(fl_exchange *x, double *sum, int n)
     fl_worker *w = (fl_worker *)(void *)x;
 
     FL_TRY(send_step(w, FL_MSG_PASS_END, 0, NULL));
-    FL_TRY(fl_worker_reduce(w, 0, sum, n));
+    FL_TRY(fl_worker_reduce(w, FL_REDUCE_PASS, sum, n));
     return x->methods->refresh(x); /* waits for the pass's end, too */
 }
 
@@ -109,7 +109,7 @@ fleet_status fl_worker_barrier(fl_worker *w)
     if (w->exchange.sync)
         return fl_worker_end_pass(&w->exchange, &none, 0);
     FL_TRY(fl_worker_settle(w));
-    FL_TRY(fl_worker_reduce(w, 0, &none, 0));
+    FL_TRY(fl_worker_reduce(w, FL_REDUCE_SUM, &none, 0));
     return w->exchange.methods->refresh(&w->exchange);
 }
 

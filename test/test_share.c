@@ -61,19 +61,20 @@ static worker open_worker(fleet_role_kind kind, int index, int n,
 
 static void read_pass(const worker *w, bool shared, int slot, seen *s)
 {
+    fleet_status status;
     fl_stream *stream;
     fl_batch *b;
 
     memset(s, 0, sizeof *s);
     CHECK_OK(fl_dataset_open(w->data, shared, &stream));
-    while (fl_stream_next(stream, &b) == FLEET_OK) {
+    while ((status = fl_stream_next(stream, &b)) == FLEET_OK) {
         memcpy(s->id + s->n, b->slot[slot].values,
                (size_t)b->rows * sizeof *s->id);
         s->n += (int)b->rows;
         s->end[s->n_batch++] = s->n;
         fl_stream_release(stream, b);
     }
-    CHECK_STATUS(fleet_last_status(), FLEET_EEND);
+    CHECK_STATUS(status, FLEET_EEND);
     fl_stream_close(stream);
 }
 

@@ -1,6 +1,7 @@
 /* map.c - see map.h. */
 #include "base/map.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -56,6 +57,24 @@ void *fl_map_get(const fl_map *m, const char *name)
     uint32_t at = m->n_slot ? *find_slot(m, name) : 0;
 
     return at ? m->entry[at - 1].value : NULL;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const fl_map_entry *x = a, *y = b;
+
+    return strcmp(x->name, y->name);
+}
+
+fl_map_entry *fl_map_sorted(const fl_map *m)
+{
+    fl_map_entry *e = fl_alloc_array(m->n, sizeof *e);
+
+    if (e && m->n) {
+        memcpy(e, m->entry, m->n * sizeof *e);
+        qsort(e, m->n, sizeof *e, by_name);
+    }
+    return e;
 }
 
 void fl_map_done(fl_map *m)

@@ -8,6 +8,8 @@
 #ifndef FL_NET_MESSAGE_H
 #define FL_NET_MESSAGE_H
 
+#include <string.h>
+
 #include "net/packet.h"
 
 enum {
@@ -96,6 +98,9 @@ enum {
     FL_N_COLUMN = 6
 };
 
+/* Where those that are read are in fl_msg.column: by number of the bit. */
+enum { FL_AT_KEYS = 1, FL_AT_VALUES = 3, FL_AT_BYTES = 5 };
+
 typedef struct fl_msg_head {
     uint8_t version, kind;
     uint16_t flags;
@@ -144,6 +149,15 @@ typedef struct fl_msg {
  * that it can be answered. What columns hold is the reader's to check. The
  * frames stay the packet's. */
 fleet_status fl_msg_decode(const fl_packet *p, fl_msg *msg);
+
+/* Key i of a column, wherever it lies. */
+static inline uint64_t fl_key_at(const fl_frame *keys, int64_t i)
+{
+    uint64_t key;
+
+    memcpy(&key, (const char *)keys->data + (size_t)i * sizeof key, sizeof key);
+    return key;
+}
 
 /* Write one: begin, sections with their columns in order, end. The head's
  * n_section is counted by these. Failures are sticky: _end() reports. */

@@ -187,7 +187,7 @@ static fleet_status read_lane(const handshake *h, int server, const char *text,
 
 static char *section_text(const fl_msg *msg, int i)
 {
-    const fl_frame *f = &msg->column[i][FL_N_COLUMN - 1];
+    const fl_frame *f = &msg->column[i][FL_AT_BYTES];
 
     return fl_strndup(f->data ? f->data : "", f->size);
 }

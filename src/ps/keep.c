@@ -2,37 +2,20 @@
 #include "ps/keep.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/text.h"
 
-static int by_name(const void *a, const void *b)
-{
-    const fl_map_entry *x = a, *y = b;
-
-    return strcmp(x->name, y->name);
-}
-
 /* The values of a map in name order, for fl_free(). */
 static void *sorted_values(const fl_map *m, int *n)
 {
-    fl_map_entry *e = fl_alloc_array(m->n + 1, sizeof *e);
-    void **value = fl_alloc_array(m->n + 1, sizeof *value);
+    fl_map_entry *e = fl_map_sorted(m);
+    void **value = e ? fl_alloc_array(m->n + 1, sizeof *value) : NULL;
 
-    if (e && value) {
-        if (m->n > 0)
-            memcpy(e, m->entry, m->n * sizeof *e);
-        qsort(e, m->n, sizeof *e, by_name);
-        for (size_t i = 0; i < m->n; i++)
-            value[i] = e[i].value;
-    }
+    for (size_t i = 0; value && i < m->n; i++)
+        value[i] = e[i].value;
     *n = (int)m->n;
-    if (!e) {
-        fl_free(value);
-        value = NULL;
-    }
     fl_free(e);
     return value;
 }

@@ -34,6 +34,27 @@ static inline int64_t fl_blocks_of(const fl_param *p)
 /* Floats of a block; 0: there is no such block. */
 int64_t fl_block_size(const fl_param *p, int64_t block);
 
+/* How a message names a block: the parameter's number and its own. */
+static inline uint64_t fl_block_key(int param, int64_t block)
+{
+    return (uint64_t)param << 32 | (uint64_t)block;
+}
+
+/* Where the block of such a key is; of one that there is. */
+typedef struct fl_block_place {
+    float *weight;
+    size_t bytes;
+} fl_block_place;
+
+static inline fl_block_place fl_block_at(const fl_keep *k, uint64_t key)
+{
+    const fl_param *p = k->param[key >> 32];
+    int64_t block = (int64_t)(key & UINT32_MAX);
+
+    return (fl_block_place){p->group->weight + p->offset + block * FL_BLOCK,
+                            (size_t)fl_block_size(p, block) * sizeof(float)};
+}
+
 /* The bucket of a block. */
 int fl_block_bucket(const fl_param *p, int64_t block);
 

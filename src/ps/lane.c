@@ -44,7 +44,8 @@ fleet_status fl_lane_create(fl_ps_lane **lane, const fl_lane_options *o,
     FL_TRY(FL_NEW(&l, sizeof *l));
     l->o = *o;
     l->host = *host;
-    l->now_ms = l->begun_ms = l->quiet_ms = now_ms;
+    l->job = fl_hash(o->job, strlen(o->job), 0);
+    l->now_ms = l->begun_ms = now_ms;
     l->pending_ms = -1;
     l->last_behind = &l->behind;
     l->version = o->layout->store->updates;
@@ -118,11 +119,6 @@ const fl_error *fl_lane_error(const fl_ps_lane *l)
     return &l->error;
 }
 
-int64_t fl_lane_quiet_since(const fl_ps_lane *l)
-{
-    return l->quiet_ms;
-}
-
 fl_lane_counts fl_lane_counted(const fl_ps_lane *l)
 {
     return l->counts;
@@ -135,11 +131,6 @@ int64_t fl_lane_version(const fl_ps_lane *l)
 
 /* --- answers ---------------------------------------------------------------
  */
-
-static uint64_t job_of(const fl_ps_lane *l)
-{
-    return fl_hash(l->o.job, strlen(l->o.job), 0);
-}
 
 void fl_lane_begin_answer(fl_ps_lane *l, fl_msg_writer *w,
                           const fl_msg_head *to, fl_msg_status status,
@@ -213,7 +204,7 @@ static void tell_abort(fl_ps_lane *l, const fl_peer *to, uint32_t stream)
 {
     fl_msg_head head = {.version = FL_MSG_VERSION,
                         .kind = FL_MSG_ABORT,
-                        .job = job_of(l),
+                        .job = l->job,
                         .stream = stream,
                         .step = (uint64_t)l->error.code};
     fl_msg_writer w;
@@ -389,7 +380,7 @@ static bool admit(fl_ps_lane *l, const fl_peer *from)
 
     if (head->kind == FL_MSG_HELLO)
         return true; /* is answered in words */
-    if (head->job != job_of(l) || head->stream >= (uint32_t)l->o.n_stream ||
+    if (head->job != l->job || head->stream >= (uint32_t)l->o.n_stream ||
         head->kind == FL_MSG_ANSWER || head->incarnation == 0) {
         l->counts.strays++;
         return false;
@@ -421,7 +412,6 @@ void fl_lane_receive(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
         l->counts.bad++;
     if (status != FLEET_OK || !admit(l, from))
         return;
-    l->quiet_ms = now_ms;
     if (kind == FL_MSG_HELLO)
         fl_lane_hello(l, from);
     else if (l->state == FL_LANE_FAILED)

@@ -85,10 +85,6 @@ void fl_lane_abort(fl_ps_lane *l, fleet_status code, const char *why);
 fl_lane_state fl_lane_state_of(const fl_ps_lane *l);
 const fl_error *fl_lane_error(const fl_ps_lane *l);
 
-/* Since when all streams have left, and nobody has said anything; for who waits
- * for stragglers that have not got their last answer. */
-int64_t fl_lane_quiet_since(const fl_ps_lane *l);
-
 /* Counted: packets that were no messages of this job, and what was applied. */
 typedef struct fl_lane_counts {
     uint64_t bad, strays, duplicates, gaps, steps, updates;

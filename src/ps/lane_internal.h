@@ -49,13 +49,13 @@ typedef struct fl_stream_state {
 struct fl_ps_lane {
     fl_lane_options o;
     fl_lane_host host;
+    uint64_t job; /* its id's hash, as messages have it */
     fl_unit unit;
     fl_stream_state *stream;
     int64_t version;
     int64_t now_ms, begun_ms;
     int64_t pending_ms; /* since when a step waits for others; -1: none does */
-    int64_t quiet_ms;
-    bool norming; /* the unit is summed and waits for its clip */
+    bool norming;       /* the unit is summed and waits for its clip */
     float last_clip;
 
     bool busy; /* an act has the store */

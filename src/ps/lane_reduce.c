@@ -8,11 +8,9 @@
 #include "base/memory.h"
 #include "ps/lane_internal.h"
 
-enum { VALUES = 3 };
-
 static int count_of(const fl_msg *msg)
 {
-    return (int)(msg->column[0][VALUES].size / sizeof(double));
+    return (int)(msg->column[0][FL_AT_VALUES].size / sizeof(double));
 }
 
 static void answer_sum(fl_ps_lane *l, const fl_msg_head *to,
@@ -37,7 +35,7 @@ void fl_lane_reduce(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 
     if (head->n_section != 1 || l->msg.section[0].op != FL_OP_REDUCE ||
         l->msg.section[0].table > FL_REDUCE_PASS ||
-        l->msg.column[0][VALUES].size % sizeof(double)) {
+        l->msg.column[0][FL_AT_VALUES].size % sizeof(double)) {
         l->counts.bad++;
     } else if (head->step == s->reduced && s->reduced > 0) {
         answer_sum(l, head, from); /* once more: the answer was lost */
@@ -114,7 +112,7 @@ static fleet_status check_same(const fl_ps_lane *l, int n)
 
 static fleet_status add_numbers(fl_ps_lane *l, bool first)
 {
-    const fl_frame *values = &l->msg.column[0][VALUES];
+    const fl_frame *values = &l->msg.column[0][FL_AT_VALUES];
     int n = count_of(&l->msg);
 
     FL_TRY(first ? begin(l, n) : check_same(l, n));

@@ -8,8 +8,6 @@
 #include "base/memory.h"
 #include "runtime/simd.h"
 
-enum { KEYS = 1, VALUES = 3 }; /* columns by number */
-
 /* --- pieces --------------------------------------------------------------- */
 
 /* What was not aligned, copied; a list, so that it can be given back. */
@@ -40,8 +38,10 @@ static fleet_status align(fl_piece *piece, fl_frame *column, size_t to)
 static fleet_status align_all(fl_piece *piece)
 {
     for (int i = 0; i < piece->msg.head.n_section; i++) {
-        FL_TRY(align(piece, &piece->msg.column[i][KEYS], sizeof(uint64_t)));
-        FL_TRY(align(piece, &piece->msg.column[i][VALUES], sizeof(float)));
+        FL_TRY(
+            align(piece, &piece->msg.column[i][FL_AT_KEYS], sizeof(uint64_t)));
+        FL_TRY(
+            align(piece, &piece->msg.column[i][FL_AT_VALUES], sizeof(float)));
     }
     return FLEET_OK;
 }
@@ -218,14 +218,6 @@ static fl_unit_block *find_block(const fl_unit *u, uint64_t key)
     return NULL;
 }
 
-static uint64_t key_at(const fl_frame *keys, int64_t i)
-{
-    uint64_t key;
-
-    memcpy(&key, (const char *)keys->data + (size_t)i * sizeof key, sizeof key);
-    return key;
-}
-
 /* --- checks --------------------------------------------------------------- */
 
 /* The only lane of the job: no key is another's. */
@@ -256,15 +248,16 @@ static fleet_status check_dense(const fl_unit *u, const fl_section *s,
     uint64_t floats = 0;
 
     for (uint32_t i = 0; i < s->n_key; i++) {
-        const fl_unit_block *b = find_block(u, key_at(&column[KEYS], i));
+        const fl_unit_block *b =
+            find_block(u, fl_key_at(&column[FL_AT_KEYS], i));
 
         if (!b)
             return fl_fail(FLEET_EINVAL, "block %u of parameter %u is not here",
-                           (unsigned)key_at(&column[KEYS], i),
-                           (unsigned)(key_at(&column[KEYS], i) >> 32));
+                           (unsigned)fl_key_at(&column[FL_AT_KEYS], i),
+                           (unsigned)(fl_key_at(&column[FL_AT_KEYS], i) >> 32));
         floats += (uint64_t)b->n;
     }
-    return check_values(&column[VALUES], floats, step);
+    return check_values(&column[FL_AT_VALUES], floats, step);
 }
 
 static fleet_status check_rows(const fl_unit *u, const fl_section *s,
@@ -277,17 +270,18 @@ static fleet_status check_rows(const fl_unit *u, const fl_section *s,
                        (unsigned)s->table);
     dim = (uint64_t)u->layout->table[s->table]->dim;
     for (uint32_t i = 0; !owns_all(u) && i < s->n_key; i++)
-        if (!fl_owns(&u->own, fl_bucket_of(fl_mix(key_at(&column[KEYS], i)))))
+        if (!fl_owns(&u->own,
+                     fl_bucket_of(fl_mix(fl_key_at(&column[FL_AT_KEYS], i)))))
             return fl_fail(FLEET_EINVAL,
                            "a row of table \"%s\" is another lane's",
                            u->layout->table[s->table]->name);
-    return check_values(&column[VALUES], s->n_key * dim, step);
+    return check_values(&column[FL_AT_VALUES], s->n_key * dim, step);
 }
 
 static fleet_status check_section(const fl_unit *u, const fl_section *s,
                                   const fl_frame *column, bool step)
 {
-    if (s->n_key > 0 && !column[KEYS].data)
+    if (s->n_key > 0 && !column[FL_AT_KEYS].data)
         return fl_fail(FLEET_EINVAL, "%u keys that did not come",
                        (unsigned)s->n_key);
     if (s->op == FL_OP_DENSE)
@@ -348,10 +342,10 @@ static fleet_status add_block(fl_unit_block *b, const float *grad)
 static fleet_status add_dense(fl_unit *u, const fl_section *s,
                               const fl_frame *column)
 {
-    const float *grad = column[VALUES].data;
+    const float *grad = column[FL_AT_VALUES].data;
 
     for (uint32_t i = 0; i < s->n_key; i++) {
-        fl_unit_block *b = find_block(u, key_at(&column[KEYS], i));
+        fl_unit_block *b = find_block(u, fl_key_at(&column[FL_AT_KEYS], i));
 
         FL_TRY(add_block(b, grad));
         grad += b->n;
@@ -372,11 +366,12 @@ static void list_rows(fl_unit_rows *t, const fl_section *s,
                       const fl_frame *column, int64_t dim,
                       const fl_found *found)
 {
-    const float *grad = column[VALUES].data;
-    float *const *row = found_rows(found, &column[KEYS]);
+    const float *grad = column[FL_AT_VALUES].data;
+    float *const *row = found_rows(found, &column[FL_AT_KEYS]);
 
     if (s->n_key > 0)
-        memcpy(t->key + t->n, column[KEYS].data, s->n_key * sizeof *t->key);
+        memcpy(t->key + t->n, column[FL_AT_KEYS].data,
+               s->n_key * sizeof *t->key);
     if (row && t->n_found == t->n) {
         memcpy(t->target + t->n, row, s->n_key * sizeof *row);
         t->n_found += s->n_key;
@@ -426,7 +421,7 @@ static void add_again(fl_unit_rows *t, uint32_t at, const float *grad,
 static fleet_status sum_rows(fl_unit_rows *t, const fl_section *s,
                              const fl_frame *column, int64_t dim)
 {
-    const float *grad = column[VALUES].data;
+    const float *grad = column[FL_AT_VALUES].data;
 
     FL_TRY(set_room(t, s->n_key));
     FL_TRY(fl_grow(&t->sum_of, &t->sum_of_capacity, (size_t)(t->n + s->n_key),
@@ -434,7 +429,7 @@ static fleet_status sum_rows(fl_unit_rows *t, const fl_section *s,
     FL_TRY(fl_grow(&t->sum, &t->sum_capacity,
                    (size_t)((t->n_sum + s->n_key) * dim), sizeof *t->sum));
     for (uint32_t i = 0; i < s->n_key; i++, grad += dim) {
-        uint64_t key = key_at(&column[KEYS], i);
+        uint64_t key = fl_key_at(&column[FL_AT_KEYS], i);
         bool is_new;
         uint32_t at = fl_key_set_add(&t->set, key, &is_new);
 

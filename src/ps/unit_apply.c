@@ -5,23 +5,12 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "runtime/norm.h"
 #include "runtime/simd.h"
 
-enum { KEYS = 1, CHUNK = 1024 };
+enum { CHUNK = 1024 };
 
 /* --- norms: in the order of runtime/clip.c -------------------------------- */
-
-static double square_sum(const float *grad, int64_t n, float scale)
-{
-    double sum = 0;
-
-    for (int64_t i = 0; i < n; i++) {
-        double x = (double)(grad[i] * scale);
-
-        sum += x * x;
-    }
-    return sum;
-}
 
 int64_t fl_unit_most_norm(const fl_unit *u)
 {
@@ -29,30 +18,14 @@ int64_t fl_unit_most_norm(const fl_unit *u)
            (int64_t)u->layout->n_table * (u->own.end - u->own.first);
 }
 
-typedef struct norm_row {
-    uint64_t key;
-    const float *grad;
-    int bucket;
-} norm_row;
-
-static int by_bucket_and_key(const void *a, const void *b)
+static fl_norm_row *sorted_rows(const fl_unit_rows *t)
 {
-    const norm_row *x = a, *y = b;
-
-    if (x->bucket != y->bucket)
-        return x->bucket < y->bucket ? -1 : 1;
-    return x->key < y->key ? -1 : x->key > y->key;
-}
-
-static norm_row *sorted_rows(const fl_unit_rows *t)
-{
-    norm_row *row = fl_alloc_array((size_t)t->n + 1, sizeof *row);
+    fl_norm_row *row = fl_alloc_array((size_t)t->n + 1, sizeof *row);
 
     for (int64_t i = 0; row && i < t->n; i++)
-        row[i] =
-            (norm_row){t->key[i], t->grad[i], fl_bucket_of(fl_mix(t->key[i]))};
-    if (row && t->n > 1)
-        qsort(row, (size_t)t->n, sizeof *row, by_bucket_and_key);
+        row[i] = fl_norm_row_of(t->key[i], t->grad[i]);
+    if (row)
+        fl_norm_sort(row, t->n);
     return row;
 }
 
@@ -61,17 +34,16 @@ static fleet_status table_norms(const fl_unit *u, int table, float scale,
 {
     const fl_unit_rows *t = &u->table[table];
     int64_t dim = u->layout->table[table]->dim;
-    norm_row *row = sorted_rows(t);
+    fl_norm_row *row = sorted_rows(t);
 
     if (!row)
         return FLEET_ENOMEM;
     for (int64_t i = 0; i < t->n; i++) {
         if (i == 0 || row[i].bucket != row[i - 1].bucket) {
-            key[*n] = (uint64_t)(u->layout->n_param + table) << 32 |
-                      (uint64_t)row[i].bucket;
+            key[*n] = fl_block_key(u->layout->n_param + table, row[i].bucket);
             sum[(*n)++] = 0;
         }
-        sum[*n - 1] += square_sum(row[i].grad, dim, scale);
+        sum[*n - 1] += fl_square_sum(row[i].grad, dim, scale);
     }
     fl_free(row);
     return FLEET_OK;
@@ -86,8 +58,8 @@ fleet_status fl_unit_norms(fl_unit *u, float scale, uint64_t *key, double *sum,
 
         if (!b->grad)
             continue;
-        key[*n] = (uint64_t)b->number << 32 | (uint64_t)b->block;
-        sum[(*n)++] = square_sum(b->grad, b->n, scale);
+        key[*n] = fl_block_key(b->number, b->block);
+        sum[(*n)++] = fl_square_sum(b->grad, b->n, scale);
     }
     for (int i = 0; i < u->layout->n_table; i++)
         FL_TRY(table_norms(u, i, scale, key, sum, n));
@@ -96,24 +68,11 @@ fleet_status fl_unit_norms(fl_unit *u, float scale, uint64_t *key, double *sum,
 
 /* --- applying ------------------------------------------------------------- */
 
-static fl_update with_attr(const fl_update *all, const fleet_param_attr *a)
-{
-    fl_update u = *all;
-
-    if (a->learning_rate > 0)
-        u.lr *= a->learning_rate;
-    if (a->l2_decay > 0)
-        u.decay = a->l2_decay;
-    if (a->no_decay)
-        u.decay = 0;
-    return u;
-}
-
 static void apply_block(const fleet_optimizer *o, const fl_update *all,
                         const fl_unit_block *b)
 {
     const fl_param *p = b->param;
-    fl_update u = with_attr(all, &p->attr);
+    fl_update u = fl_update_with(all, &p->attr);
     int64_t at = p->offset + b->block * FL_BLOCK;
     float *state[FL_MAX_STATE] = {NULL};
 
@@ -140,7 +99,7 @@ static fleet_status find_targets(fl_unit_rows *t, fl_rows *rows, int64_t i,
 static fleet_status apply_rows(const fleet_optimizer *o, const fl_update *all,
                                fl_unit_rows *t, fl_rows *rows)
 {
-    fl_update u = with_attr(all, &rows->attr);
+    fl_update u = fl_update_with(all, &rows->attr);
 
     for (int64_t i = 0; i < t->n; i += CHUNK) {
         int64_t n = t->n - i < CHUNK ? t->n - i : CHUNK;
@@ -171,36 +130,22 @@ fleet_status fl_unit_apply(fl_unit *u, int64_t done, uint32_t n_batch,
 
 /* --- reading -------------------------------------------------------------- */
 
-static uint64_t key_at(const fl_frame *keys, int64_t i)
-{
-    uint64_t key;
-
-    memcpy(&key, (const char *)keys->data + (size_t)i * sizeof key, sizeof key);
-    return key;
-}
-
 static fleet_status read_dense(const fl_unit *u, const fl_section *s,
                                const fl_frame *column, fl_msg_writer *w)
 {
     size_t bytes = 0;
     char *out;
 
-    for (uint32_t i = 0; i < s->n_key; i++) {
-        uint64_t key = key_at(&column[KEYS], i);
-
-        bytes += (size_t)fl_block_size(u->layout->param[key >> 32],
-                                       (int64_t)(key & UINT32_MAX)) *
-                 sizeof(float);
-    }
+    for (uint32_t i = 0; i < s->n_key; i++)
+        bytes +=
+            fl_block_at(u->layout, fl_key_at(&column[FL_AT_KEYS], i)).bytes;
     out = fl_msg_column(w, FL_COLUMN_VALUES, bytes);
     for (uint32_t i = 0; out && i < s->n_key; i++) {
-        uint64_t key = key_at(&column[KEYS], i);
-        const fl_param *p = u->layout->param[key >> 32];
-        int64_t block = (int64_t)(key & UINT32_MAX);
-        size_t n = (size_t)fl_block_size(p, block) * sizeof(float);
+        fl_block_place b =
+            fl_block_at(u->layout, fl_key_at(&column[FL_AT_KEYS], i));
 
-        memcpy(out, p->group->weight + p->offset + block * FL_BLOCK, n);
-        out += n;
+        memcpy(out, b.weight, b.bytes);
+        out += b.bytes;
     }
     return w->status;
 }
@@ -282,7 +227,8 @@ fleet_status fl_unit_read(const fl_unit *u, fl_packet *p, const fl_msg *msg,
     to->n_key = s->n_key;
     if (s->op == FL_OP_DENSE)
         return read_dense(u, s, column, w);
-    return read_rows(u->layout->table[s->table], s->n_key, column[KEYS].data, w,
+    return read_rows(u->layout->table[s->table], s->n_key,
+                     column[FL_AT_KEYS].data, w,
                      remember(found ? found + s->table * FL_N_FOUND : NULL, p,
-                              column[KEYS].data, s->n_key));
+                              column[FL_AT_KEYS].data, s->n_key));
 }

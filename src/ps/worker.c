@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 
-enum { DENSE_SLOT = FL_N_SLOT, VALUES = 3 };
+enum { DENSE_SLOT = FL_N_SLOT };
 
 static fl_worker *worker_of(fl_exchange *x)
 {
@@ -38,36 +38,26 @@ static size_t bytes_per_key(const fl_worker *w, int table)
     return (size_t)w->layout.table[table]->dim * sizeof(float);
 }
 
-fleet_status fl_lane_keys_room(fl_lane_keys *k, int64_t n)
+fleet_status fl_lane_keys_widen(fl_lane_keys *k)
 {
-    FL_TRY(fl_grow(&k->key, &k->key_capacity, (size_t)n, sizeof *k->key));
-    return fl_grow(&k->at, &k->at_capacity, (size_t)n, sizeof(void *));
-}
+    size_t n = (size_t)k->n + 1;
 
-static int64_t keys_of(const fl_pull_rows *t)
-{
-    int64_t n = 0;
-
-    for (int p = 0; p < FL_N_PART; p++)
-        n += t->part[p].n;
-    return n;
+    FL_TRY(fl_grow(&k->key, &k->key_capacity, n, sizeof *k->key));
+    return fl_grow(&k->at, &k->at_capacity, n, sizeof(void *));
 }
 
 /* The keys of a table, each to its lane; where the row goes stays with it. */
 static fleet_status share_out(fl_worker *w, fl_slot *s, const fl_pull_rows *t)
 {
-    int64_t most = keys_of(t);
-
-    for (int l = 0; l < w->n_lane; l++)
-        FL_TRY(fl_lane_keys_room(&s->keys[l], s->keys[l].n + most));
     for (int p = 0; p < FL_N_PART; p++) {
         const fl_pull_part *part = &t->part[p];
 
         for (int64_t i = 0; i < part->n; i++) {
             uint64_t key = part->key[i];
-            int lane = w->n_lane == 1 ? 0 : w->owner[fl_bucket_of(fl_mix(key))];
-            fl_lane_keys *k = &s->keys[lane];
+            fl_lane_keys *k = fl_worker_keys_for(w, s->keys, key);
 
+            if (!k)
+                return FLEET_ENOMEM;
             k->key[k->n] = key;
             ((const float ***)k->at)[k->n++] = &part->row[i];
         }
@@ -75,19 +65,11 @@ static fleet_status share_out(fl_worker *w, fl_slot *s, const fl_pull_rows *t)
     return FLEET_OK;
 }
 
-static int table_number(const fl_worker *w, const fl_rows *rows)
-{
-    for (int i = 0; i < w->layout.n_table; i++)
-        if (w->layout.table[i] == rows)
-            return i;
-    return -1;
-}
-
 static const fl_pull_rows *asked_of(const fl_worker *w, int table,
                                     const fl_pull_rows *t, int n)
 {
     for (int i = 0; i < n; i++)
-        if (table_number(w, t[i].rows) == table)
+        if (t[i].rows == w->layout.table[table])
             return &t[i];
     return NULL;
 }
@@ -300,12 +282,10 @@ fleet_status fl_worker_pull_dense(fl_worker *w, bool ahead)
 
 static void place_block(fl_worker *w, uint64_t key, const char **from)
 {
-    fl_param *p = w->layout.param[key >> 32];
-    int64_t block = (int64_t)(key & UINT32_MAX);
-    size_t bytes = (size_t)fl_block_size(p, block) * sizeof(float);
+    fl_block_place b = fl_block_at(&w->layout, key);
 
-    memcpy(p->group->weight + p->offset + block * FL_BLOCK, *from, bytes);
-    *from += bytes;
+    memcpy(b.weight, *from, b.bytes);
+    *from += b.bytes;
 }
 
 static size_t expected_bytes(const fl_worker *w, const fl_pull_request *r,
@@ -316,13 +296,8 @@ static size_t expected_bytes(const fl_worker *w, const fl_pull_request *r,
 
     if (piece->table >= 0)
         return (size_t)piece->n * bytes_per_key(w, piece->table);
-    for (int64_t i = 0; i < piece->n; i++) {
-        uint64_t key = b->key[piece->first + i];
-
-        bytes += (size_t)fl_block_size(w->layout.param[key >> 32],
-                                       (int64_t)(key & UINT32_MAX)) *
-                 sizeof(float);
-    }
+    for (int64_t i = 0; i < piece->n; i++)
+        bytes += fl_block_at(&w->layout, b->key[piece->first + i]).bytes;
     return bytes;
 }
 
@@ -343,12 +318,12 @@ static fleet_status aligned(fl_pull_request *r, const fl_msg *msg,
     size_t bytes = 0;
 
     for (int i = 0; i < r->n_piece; i++)
-        bytes += msg->column[i][VALUES].size;
+        bytes += msg->column[i][FL_AT_VALUES].size;
     FL_TRY(fl_grow(&r->aligned, &r->aligned_capacity, bytes / sizeof(float) + 1,
                    sizeof(float)));
     bytes = 0;
     for (int i = 0; i < r->n_piece; i++) {
-        const fl_frame *f = &msg->column[i][VALUES];
+        const fl_frame *f = &msg->column[i][FL_AT_VALUES];
 
         values[i] = f->data;
         if ((uintptr_t)f->data % sizeof(float) == 0)
@@ -366,9 +341,9 @@ static fleet_status check_answer(fl_worker *w, const fl_pull_request *r,
     bool good = msg && msg->head.n_section == r->n_piece;
 
     for (int i = 0; good && i < r->n_piece; i++)
-        good =
-            msg->section[i].n_key == (uint64_t)r->piece[i].n &&
-            msg->column[i][VALUES].size == expected_bytes(w, r, &r->piece[i]);
+        good = msg->section[i].n_key == (uint64_t)r->piece[i].n &&
+               msg->column[i][FL_AT_VALUES].size ==
+                   expected_bytes(w, r, &r->piece[i]);
     return good ? FLEET_OK
                 : fl_fail(FLEET_EFORMAT,
                           "%s has answered a pull with something else",
@@ -486,7 +461,7 @@ static void list_blocks(fl_worker *w)
             int bucket = fl_block_bucket(w->layout.param[i], b);
             fl_lane_blocks *lane = &w->block[w->owner[bucket]];
 
-            lane->key[lane->n++] = (uint64_t)i << 32 | (uint64_t)b;
+            lane->key[lane->n++] = fl_block_key(i, b);
         }
 }
 
@@ -508,6 +483,8 @@ static fleet_status make_arrays(fl_worker *w)
     FL_TRY(FL_NEW(&w->pushing, (size_t)w->n_lane * sizeof *w->pushing));
     FL_TRY(FL_NEW(&w->push_block, blocks * sizeof *w->push_block));
     FL_TRY(FL_NEW(&w->push_grad, blocks * sizeof *w->push_grad));
+    FL_TRY(FL_NEW(&w->grad_of,
+                  ((size_t)w->layout.n_param + 1) * sizeof *w->grad_of));
     for (int i = 0; i < w->n_lane; i++)
         FL_TRY(FL_NEW(&w->block[i].key, blocks * sizeof *w->block[i].key));
     for (int i = 0; i <= FL_N_SLOT; i++)
@@ -580,6 +557,7 @@ void fl_worker_done(fl_worker *w)
     fl_free(w->block);
     fl_free(w->push_block);
     fl_free(w->push_grad);
+    fl_free(w->grad_of);
     fl_keep_done(&w->layout);
     *w = (fl_worker){0};
 }

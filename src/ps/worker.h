@@ -70,7 +70,8 @@ typedef struct fl_worker {
     fl_lane_keys *push_keys;     /* by lane */
     uint64_t *push_block;        /* of the lane that is being written */
     const float **push_grad;
-    bool pushed; /* push[] is under way, or was not looked at */
+    const float **grad_of; /* of a push, by parameter; NULL: none */
+    bool pushed;           /* push[] is under way, or was not looked at */
     uint64_t step, reduced;
     size_t piece_bytes; /* a request is cut into pieces of about that */
 } fl_worker;
@@ -115,8 +116,22 @@ fleet_status fl_worker_push(fl_exchange *x, const fl_push *p);
 fleet_status fl_worker_end_pass(fl_exchange *x, double *sum, int n);
 fleet_status fl_worker_pull_dense(fl_worker *w, bool ahead);
 fleet_status fl_worker_complete(fl_worker *w, int slot);
-fleet_status fl_lane_keys_room(fl_lane_keys *k, int64_t n);
-int fl_worker_blocks(const fl_worker *w); /* in a piece */
+fleet_status fl_lane_keys_widen(fl_lane_keys *k); /* for one more */
+int fl_worker_blocks(const fl_worker *w);         /* in a piece */
+
+/* The list that a key belongs to, with room for it; NULL: no memory. */
+static inline fl_lane_keys *fl_worker_keys_for(const fl_worker *w,
+                                               fl_lane_keys *keys, uint64_t key)
+{
+    fl_lane_keys *k =
+        &keys[w->n_lane == 1 ? 0 : w->owner[fl_bucket_of(fl_mix(key))]];
+    size_t n = (size_t)k->n;
+
+    if ((n >= k->key_capacity || n >= k->at_capacity) &&
+        fl_lane_keys_widen(k) != FLEET_OK)
+        return NULL;
+    return k;
+}
 
 static inline int64_t fl_worker_now(const fl_worker *w)
 {

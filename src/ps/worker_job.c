@@ -5,8 +5,6 @@
 #include "base/memory.h"
 #include "ps/worker.h"
 
-enum { VALUES = 3, BYTES = 5 };
-
 static fleet_status make_step(fl_worker *w, uint16_t flags, fl_msg_op op,
                               const char *text)
 {
@@ -64,13 +62,13 @@ static fleet_status take_numbers(fl_worker *w, fl_request *r, double *x, int n)
     FL_TRY(fl_worker_wait(w, r, 1, "sum over workers"));
     msg = fl_client_answer(w->client, r);
     if (!msg || msg->head.n_section != 1 ||
-        msg->column[0][VALUES].size != (size_t)n * sizeof *x)
+        msg->column[0][FL_AT_VALUES].size != (size_t)n * sizeof *x)
         return fl_fail(FLEET_EFORMAT,
                        "%s has answered a sum with something "
                        "else",
                        fl_client_lane_name(w->client, 0));
     if (n > 0)
-        memcpy(x, msg->column[0][VALUES].data, (size_t)n * sizeof *x);
+        memcpy(x, msg->column[0][FL_AT_VALUES].data, (size_t)n * sizeof *x);
     return FLEET_OK;
 }
 
@@ -170,10 +168,10 @@ static fleet_status take_hash(fl_worker *w, fl_request *r, uint64_t *sum,
     FL_TRY(fl_worker_wait(w, r, 1, "params_hash"));
     msg = fl_client_answer(w->client, r);
     if (!msg || msg->head.n_section != 1 ||
-        msg->column[0][BYTES].size != sizeof both)
+        msg->column[0][FL_AT_BYTES].size != sizeof both)
         return fl_fail(FLEET_EFORMAT, "%s has sent no hash",
                        fl_client_lane_name(w->client, r->lane));
-    memcpy(both, msg->column[0][BYTES].data, sizeof both);
+    memcpy(both, msg->column[0][FL_AT_BYTES].data, sizeof both);
     *sum += both[0];
     *rows += both[1];
     return FLEET_OK;

@@ -1,40 +1,26 @@
 /* worker_push.c - pushes: gradients packed for each lane, in pieces, and in
  * sync the wait for the update; see worker.h. */
-#include <math.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "ps/worker.h"
+#include "runtime/norm.h"
 #include "runtime/simd.h"
-
-enum { KEYS = 1, VALUES = 3 };
 
 /* --- sharing out
  * ---------------------------------------------------------------- */
 
-static int64_t rows_of(const fl_push_rows *t)
-{
-    int64_t n = 0;
-
-    for (int p = 0; p < FL_N_PART; p++)
-        n += t->part[p].n;
-    return n;
-}
-
 static fleet_status share_out(fl_worker *w, const fl_push_rows *t)
 {
-    int64_t most = rows_of(t);
-
-    for (int l = 0; l < w->n_lane; l++)
-        FL_TRY(fl_lane_keys_room(&w->push_keys[l], w->push_keys[l].n + most));
     for (int p = 0; p < FL_N_PART; p++) {
         const fl_push_part *part = &t->part[p];
 
         for (int64_t i = 0; i < part->n; i++) {
             uint64_t key = part->key[part->which ? part->which[i] : i];
-            int lane = w->n_lane == 1 ? 0 : w->owner[fl_bucket_of(fl_mix(key))];
-            fl_lane_keys *k = &w->push_keys[lane];
+            fl_lane_keys *k = fl_worker_keys_for(w, w->push_keys, key);
 
+            if (!k)
+                return FLEET_ENOMEM;
             k->key[k->n] = key;
             ((const float **)k->at)[k->n++] = part->grad[i];
         }
@@ -153,27 +139,24 @@ static fleet_status pack_table(packing *a, int table)
 static int list_blocks(packing *a)
 {
     fl_worker *w = a->w;
+    const fl_lane_blocks *all = &w->block[a->lane];
     int n = 0;
 
-    for (int i = 0; i < a->push->n_param; i++) {
-        const fl_push_param *p = &a->push->param[i];
-        int number = fl_keep_param(&w->layout, p->param->name);
+    for (int i = 0; i < all->n; i++) {
+        const float *grad = w->grad_of[all->key[i] >> 32];
 
-        for (int64_t b = 0; b < fl_blocks_of(p->param); b++) {
-            if (w->owner[fl_block_bucket(p->param, b)] != a->lane)
-                continue;
-            w->push_block[n] = (uint64_t)number << 32 | (uint64_t)b;
-            w->push_grad[n++] = p->grad + b * FL_BLOCK;
-        }
+        if (!grad)
+            continue;
+        w->push_block[n] = all->key[i];
+        w->push_grad[n++] =
+            grad + (int64_t)(all->key[i] & UINT32_MAX) * FL_BLOCK;
     }
     return n;
 }
 
 static size_t block_bytes(const fl_worker *w, uint64_t key)
 {
-    return (size_t)fl_block_size(w->layout.param[key >> 32],
-                                 (int64_t)(key & UINT32_MAX)) *
-           sizeof(float);
+    return fl_block_at(&w->layout, key).bytes;
 }
 
 static fleet_status pack_blocks(packing *a, int first, int n)
@@ -289,20 +272,22 @@ static fleet_status take_norms(fl_worker *w, int lane, norms *all)
 {
     const fl_msg *msg = fl_client_answer(w->client, &w->push[lane]);
     int items = w->layout.n_param + w->layout.n_table;
-    const char *keys, *values;
+    const fl_frame *keys;
+    const char *values;
 
     if (!msg || msg->head.n_section != 1 || msg->section[0].op != FL_OP_NORMS ||
-        msg->column[0][KEYS].size != msg->section[0].n_key * sizeof(uint64_t) ||
-        msg->column[0][VALUES].size != msg->section[0].n_key * sizeof(double))
+        msg->column[0][FL_AT_KEYS].size !=
+            msg->section[0].n_key * sizeof(uint64_t) ||
+        msg->column[0][FL_AT_VALUES].size !=
+            msg->section[0].n_key * sizeof(double))
         return fl_fail(FLEET_EFORMAT, "%s has sent no norms",
                        fl_client_lane_name(w->client, lane));
-    keys = msg->column[0][KEYS].data;
-    values = msg->column[0][VALUES].data;
+    keys = &msg->column[0][FL_AT_KEYS];
+    values = msg->column[0][FL_AT_VALUES].data;
     for (uint32_t i = 0; i < msg->section[0].n_key; i++) {
-        uint64_t key;
+        uint64_t key = fl_key_at(keys, i);
         int64_t at;
 
-        memcpy(&key, keys + i * sizeof key, sizeof key);
         if (key >> 32 >= (uint64_t)items)
             return fl_fail(FLEET_EFORMAT, "a norm of nothing");
         at = all->first[key >> 32] + (int64_t)(key & UINT32_MAX);
@@ -315,7 +300,7 @@ static fleet_status take_norms(fl_worker *w, int lane, norms *all)
 
 static fleet_status clip_factor(fl_worker *w, float *factor)
 {
-    double most = (double)w->layout.store->optimizer->clip_norm, sum = 0, norm;
+    double sum = 0;
     norms all = {0};
     fleet_status status = make_norms(w, &all);
 
@@ -323,8 +308,7 @@ static fleet_status clip_factor(fl_worker *w, float *factor)
         status = take_norms(w, i, &all);
     for (int64_t i = 0; status == FLEET_OK && i < all.n; i++)
         sum += all.sum[i];
-    norm = sqrt(sum);
-    *factor = norm > most ? (float)(most / norm) : 1.0f;
+    *factor = fl_clip_factor(sum, w->layout.store->optimizer->clip_norm);
     fl_free(all.first);
     fl_free(all.sum);
     return status;
@@ -401,9 +385,21 @@ static fleet_status finish_update(fl_worker *w)
     return FLEET_OK;
 }
 
+/* By parameter, as the layout numbers them. */
+static void list_gradients(fl_worker *w, const fl_push *p)
+{
+    for (int i = 0; i < w->layout.n_param; i++) {
+        w->grad_of[i] = NULL;
+        for (int j = 0; j < p->n_param; j++)
+            if (p->param[j].param == w->layout.param[i])
+                w->grad_of[i] = p->param[j].grad;
+    }
+}
+
 static fleet_status pack_all(packing *a)
 {
     FL_TRY(share_out_all(a->w, a->push));
+    list_gradients(a->w, a->push);
     for (a->lane = 0; a->lane < a->w->n_lane; a->lane++)
         FL_TRY(pack_lane(a));
     return FLEET_OK;

@@ -2,12 +2,12 @@
  * squares in double, per dense block in index order, per row, rows in key order
  * per (table, bucket); then blocks and buckets in number order, parameters and
  * tables by name. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/exchange.h"
 #include "runtime/lookup.h"
+#include "runtime/norm.h"
 #include "runtime/pass.h"
 #include "runtime/update.h"
 
@@ -34,14 +34,8 @@ static fleet_status norm_run(const fl_instance *in, const fl_range *r)
     const block *b = &c->block[r->begin];
     const fl_update_now *now = fl_ptr(in, 0);
     const float *g = (const float *)fl_ptr(in, 2) + b->offset;
-    double sum = 0;
 
-    for (int64_t i = 0; i < b->n; i++) {
-        double x = (double)(g[i] * now->u.scale);
-
-        sum += x * x;
-    }
-    ((double *)fl_ptr(in, 1))[r->begin] = sum;
+    ((double *)fl_ptr(in, 1))[r->begin] = fl_square_sum(g, b->n, now->u.scale);
     return FLEET_OK;
 }
 
@@ -58,7 +52,7 @@ static fleet_status clip_run(const fl_instance *in, const fl_range *r)
 {
     const int *count = in->step->config;
     fl_update_now *now = fl_ptr(in, 0);
-    double sum = 0, norm, most = (double)now->optimizer->clip_norm;
+    double sum = 0;
 
     (void)r;
     for (int i = 1; i < in->step->n_operand; i++) {
@@ -67,8 +61,7 @@ static fleet_status clip_run(const fl_instance *in, const fl_range *r)
         for (int j = 0; j < count[i - 1]; j++)
             sum += square[j];
     }
-    norm = sqrt(sum);
-    now->u.clip = norm > most ? (float)(most / norm) : 1.0f;
+    now->u.clip = fl_clip_factor(sum, now->optimizer->clip_norm);
     return FLEET_OK;
 }
 

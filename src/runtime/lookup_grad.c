@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "runtime/lookup_data.h"
+#include "runtime/norm.h"
 #include "runtime/plan.h"
 #include "runtime/simd.h"
 
@@ -224,21 +225,6 @@ const fl_kernel fl_kernel_rows_merge = {
 
 /* --- rows.norm: squares per bucket, rows in key order -------------------- */
 
-typedef struct fl_norm_row {
-    uint64_t key;
-    const float *grad;
-    int bucket;
-} fl_norm_row;
-
-static int by_bucket_and_key(const void *a, const void *b)
-{
-    const fl_norm_row *x = a, *y = b;
-
-    if (x->bucket != y->bucket)
-        return x->bucket < y->bucket ? -1 : 1;
-    return x->key < y->key ? -1 : x->key > y->key;
-}
-
 static int64_t changed(const fl_lookup_config *c, const fl_lookup_part *p)
 {
     return c->merged ? p->merged.n : p->n_grad;
@@ -248,12 +234,8 @@ static int64_t changed(const fl_lookup_config *c, const fl_lookup_part *p)
 static fl_norm_row changed_row(const fl_lookup_config *c,
                                const fl_lookup_part *p, int64_t dim, int64_t i)
 {
-    fl_norm_row row;
-
-    row.key = c->merged ? p->merged.key[i] : p->keys.key[p->which[i]];
-    row.grad = c->merged ? p->merged_sum + i * dim : p->grad[i];
-    row.bucket = fl_bucket_of(fl_mix(row.key));
-    return row;
+    return c->merged ? fl_norm_row_of(p->merged.key[i], p->merged_sum + i * dim)
+                     : fl_norm_row_of(p->keys.key[p->which[i]], p->grad[i]);
 }
 
 static fleet_status norm_run(const fl_instance *in, const fl_range *r)
@@ -271,18 +253,10 @@ static fleet_status norm_run(const fl_instance *in, const fl_range *r)
         fl_grow(&p->sorted, &p->sorted_capacity, (size_t)n, sizeof *p->sorted));
     for (int64_t i = 0; i < n; i++)
         p->sorted[i] = changed_row(c, p, dim, i);
-    if (n > 1)
-        qsort(p->sorted, (size_t)n, sizeof *p->sorted, by_bucket_and_key);
-    for (int64_t i = 0; i < n; i++) {
-        double sum = 0;
-
-        for (int64_t j = 0; j < dim; j++) {
-            double g = (double)(p->sorted[i].grad[j] * now->u.scale);
-
-            sum += g * g;
-        }
-        norm[p->sorted[i].bucket] += sum;
-    }
+    fl_norm_sort(p->sorted, n);
+    for (int64_t i = 0; i < n; i++)
+        norm[p->sorted[i].bucket] +=
+            fl_square_sum(p->sorted[i].grad, dim, now->u.scale);
     return FLEET_OK;
 }
 
@@ -332,14 +306,8 @@ static fleet_status update_run(const fl_instance *in, const fl_range *r)
     const fleet_optimizer *o = now->optimizer;
     fl_lookup *k = lookup_of(in);
     fl_lookup_part *p = &k->part[r->begin];
-    fl_update u = now->u;
+    fl_update u = fl_update_with(&now->u, &c->table->attr);
 
-    if (c->table->attr.learning_rate > 0)
-        u.lr *= c->table->attr.learning_rate;
-    if (c->table->attr.l2_decay > 0)
-        u.decay = c->table->attr.l2_decay;
-    if (c->table->attr.no_decay)
-        u.decay = 0;
     FL_TRY(c->merged ? merged_rows_to_change(k, p) : rows_to_change(k, p));
     fl_optimizer_rows(o)(&u, p->target, p->grad, changed(c, p), k->rows->dim);
     return FLEET_OK;

@@ -104,6 +104,19 @@ void fl_optimizer_update(const fleet_optimizer *o, int64_t done, int batches,
     };
 }
 
+fl_update fl_update_with(const fl_update *u, const fleet_param_attr *attr)
+{
+    fl_update own = *u;
+
+    if (attr->learning_rate > 0)
+        own.lr *= attr->learning_rate;
+    if (attr->l2_decay > 0)
+        own.decay = attr->l2_decay;
+    if (attr->no_decay)
+        own.decay = 0;
+    return own;
+}
+
 fl_rule_dense *fl_optimizer_dense(const fleet_optimizer *o)
 {
     const fl_simd *t = fl_simd_best();

@@ -52,6 +52,9 @@ void fl_optimizer_destroy(fleet_optimizer *o);
 void fl_optimizer_update(const fleet_optimizer *o, int64_t done, int batches,
                          bool average, fl_update *u);
 
+/* The same for a parameter or table that has a rate or a decay of its own. */
+fl_update fl_update_with(const fl_update *u, const fleet_param_attr *attr);
+
 fl_rule_dense *fl_optimizer_dense(const fleet_optimizer *o);
 fl_rule_rows *fl_optimizer_rows(const fleet_optimizer *o);
 

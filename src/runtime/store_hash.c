@@ -1,28 +1,8 @@
 /* store_hash.c - params_hash: one number for all that was trained. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "runtime/store.h"
-
-static int by_name(const void *a, const void *b)
-{
-    const fl_map_entry *x = a, *y = b;
-
-    return strcmp(x->name, y->name);
-}
-
-/* The entries of a map in name order, for fl_free(). */
-static fl_map_entry *sorted(const fl_map *m)
-{
-    fl_map_entry *e = fl_alloc_array(m->n, sizeof *e);
-
-    if (e && m->n) {
-        memcpy(e, m->entry, m->n * sizeof *e);
-        qsort(e, m->n, sizeof *e, by_name);
-    }
-    return e;
-}
 
 static void hash_param(fl_hasher *h, const fl_param *p)
 {
@@ -97,8 +77,8 @@ fleet_status fl_store_hash(fl_store *s, fl_rows_hasher *hash_rows, void *arg,
     fleet_status status = FLEET_ENOMEM;
 
     pthread_rwlock_rdlock(&s->lock);
-    params = sorted(&s->params);
-    tables = sorted(&s->tables);
+    params = fl_map_sorted(&s->params);
+    tables = fl_map_sorted(&s->tables);
     if (params && tables)
         status = hash_all(s, params, tables, hash_rows, arg, hash);
     pthread_rwlock_unlock(&s->lock);

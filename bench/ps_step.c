@@ -8,7 +8,7 @@
 #include "model.h"
 #include "text.h"
 
-enum { BATCHES = 48, ROUNDS = 8, MOST_WORKER = 2 };
+enum { BATCHES = 48, ROUNDS = 15, MOST_WORKER = 2 };
 
 static void check(fleet_status status)
 {

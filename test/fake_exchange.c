@@ -328,11 +328,22 @@ static fleet_status fake_push(fl_exchange *x, const fl_push *p)
         CHECK_INT(w->index, s->n_pushed);
     if (!s->idle)
         status = take_push(w, p);
-    if (status == FLEET_OK)
-        x->updates++;
-    else
+    if (status != FLEET_OK)
         forget_step(s);
+    else if (!x->sync)
+        x->updates++;
     return status;
+}
+
+static fleet_status fake_settle(fl_exchange *x)
+{
+    fake_worker *w = worker_of(x);
+
+    if (!x->sync)
+        return FLEET_OK;
+    note(w, "settle", -1, "");
+    x->updates++;
+    return fails(w, FAKE_SETTLE);
 }
 
 /* --- the rest ------------------------------------------------------------ */
@@ -361,7 +372,13 @@ static fleet_status fake_refresh(fl_exchange *x)
 }
 
 static const fl_exchange_class methods = {
-    fake_pull, fake_arrive, fake_drop, fake_push, fake_end_pass, fake_refresh,
+    .pull = fake_pull,
+    .arrive = fake_arrive,
+    .drop = fake_drop,
+    .push = fake_push,
+    .settle = fake_settle,
+    .end_pass = fake_end_pass,
+    .refresh = fake_refresh,
 };
 
 /* --- tables that are names ----------------------------------------------- */

@@ -16,6 +16,7 @@ typedef enum fake_call {
     FAKE_PULL,
     FAKE_ARRIVE,
     FAKE_PUSH,
+    FAKE_SETTLE,
     FAKE_END_PASS,
     FAKE_REFRESH,
     FAKE_N_CALL

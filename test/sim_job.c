@@ -397,17 +397,19 @@ static fleet_status ask(hands *h, int table)
 }
 
 /* Pull what is not there, compute, push. Now and then the next batch is pulled
- * ahead, and sometimes in vain. */
+ * ahead, in sync also while the update is made, and sometimes in vain. */
 static fleet_status train_one(hands *h, int pass, int step)
 {
     int slot = step & 1, table;
     uint64_t how;
+    bool late;
 
     if (!h->ahead)
         FL_TRY(pull(h, slot, pass, step, false, false));
     how = sim_hash(h->k->seed, AHEAD, h->step[slot].at, 0, 0);
     h->ahead = how & 1;
-    if (h->ahead)
+    late = h->x->sync && how & 2;
+    if (h->ahead && !late)
         FL_TRY(pull(h, !slot, pass, step + 1, true, false));
     FL_TRY(h->x->methods->arrive(h->x, slot));
     sim_compute(h->w, (int64_t)(how >> 8 & 15));
@@ -417,6 +419,9 @@ static fleet_status train_one(hands *h, int pass, int step)
     if (sim_asks(h->k, &h->step[slot], &table))
         FL_TRY(ask(h, table));
     FL_TRY(push(h, slot));
+    if (h->ahead && late)
+        FL_TRY(pull(h, !slot, pass, step + 1, true, false));
+    FL_TRY(h->x->methods->settle(h->x));
     h->x->methods->drop(h->x, slot);
     if (how >> 16 & 3)
         return FLEET_OK;

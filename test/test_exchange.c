@@ -110,8 +110,23 @@ TEST(the_next_batch_is_pulled_of_the_version_that_it_will_meet)
     work_open(&k, &c.m[0], 4, 50);
     for (int i = 0; i < 4; i++)
         CHECK_OK(crew_train(c.m[0].e, &k, i, 1));
-    CHECK_TEXT(c.w[0].calls, "pull0 pull1 arrive0 pull0a arrive1 push "
-                             "pull1 arrive0 arrive1 push");
+    CHECK_TEXT(c.w[0].calls, "pull0 pull1 arrive0 arrive1 push pull0a settle "
+                             "pull1 arrive0 arrive1 push settle");
+    work_close(&k);
+    crew_close(&c);
+}
+
+/* In async it needs no answer to the push. */
+TEST(in_async_the_next_batch_is_pulled_while_this_one_is_computed)
+{
+    crew c;
+    work k;
+
+    crew_open(&c, 1, false, KIT_CTR, &(kit_options){0});
+    work_open(&k, &c.m[0], 2, 50);
+    CHECK_OK(crew_train(c.m[0].e, &k, 0, 1));
+    CHECK_OK(crew_iterate(c.m[0].e, k.b[1]));
+    CHECK_TEXT(c.w[0].calls, "pull0 pull1a arrive0 push arrive1 push");
     work_close(&k);
     crew_close(&c);
 }
@@ -125,7 +140,8 @@ TEST(without_an_announcement_a_pull_comes_first)
     work_open(&k, &c.m[0], 2, 50);
     CHECK_OK(kit_run(c.m[0].e, k.b[0]));
     CHECK_OK(kit_run(c.m[0].e, k.b[1]));
-    CHECK_TEXT(c.w[0].calls, "pull0 arrive0 push pull0 arrive0 push");
+    CHECK_TEXT(c.w[0].calls, "pull0 arrive0 push settle pull0 arrive0 push "
+                             "settle");
     work_close(&k);
     crew_close(&c);
 }
@@ -145,9 +161,10 @@ TEST(another_batch_than_the_announced_one_is_trained_as_it_is)
     CHECK_OK(crew_iterate(c.m[0].e, k.b[2]));
     CHECK_OK(crew_iterate(c.m[0].e, k.b[3]));
     CHECK(fake_server_hash(&c.server) == want);
-    CHECK_TEXT(c.w[0].calls, "pull0 pull1a arrive0 push drop1 pull0 pull1a "
-                             "arrive0 push drop1 pull0 arrive0 push pull0 "
-                             "arrive0 push");
+    CHECK_TEXT(c.w[0].calls, "pull0 arrive0 push pull1a settle drop1 "
+                             "pull0 arrive0 push pull1a settle drop1 "
+                             "pull0 arrive0 push settle "
+                             "pull0 arrive0 push settle");
     work_close(&k);
     crew_close(&c);
 }
@@ -162,7 +179,8 @@ TEST(a_pull_ahead_inside_a_group_that_ends_early_is_made_again)
     CHECK_OK(crew_train(c.m[0].e, &k, 0, 1));
     CHECK_OK(fleet_executor_flush(c.m[0].e));
     CHECK_OK(crew_iterate(c.m[0].e, k.b[1])); /* of the new version */
-    CHECK_TEXT(c.w[0].calls, "pull0 pull1 arrive0 drop1 push pull0 arrive0");
+    CHECK_TEXT(c.w[0].calls, "pull0 pull1 arrive0 drop1 push settle pull0 "
+                             "arrive0");
     work_close(&k);
     crew_close(&c);
 }
@@ -177,7 +195,7 @@ TEST(an_executor_that_goes_drops_what_it_pulled)
     CHECK_OK(crew_train(c.m[0].e, &k, 0, 1));
     fleet_executor_destroy(c.m[0].e);
     c.m[0].e = NULL;
-    CHECK_TEXT(c.w[0].calls, "pull0 pull1a arrive0 push drop1");
+    CHECK_TEXT(c.w[0].calls, "pull0 arrive0 push pull1a settle drop1");
     work_close(&k);
     crew_close(&c);
 }
@@ -195,7 +213,7 @@ TEST(many_batch_sizes_after_a_pull_ahead_do_no_harm)
 
         CHECK_OK(fl_executor_plan(c.m[0].e, rows, &other));
     }
-    CHECK_CONTAINS(c.w[0].calls, "push drop1");
+    CHECK_CONTAINS(c.w[0].calls, "settle drop1");
     CHECK_OK(crew_iterate(c.m[0].e, k.b[1]));
     CHECK(fake_server_hash(&c.server) ==
           crew_alone(KIT_CTR, &(kit_options){0}, 2, 50));
@@ -252,11 +270,11 @@ TEST(a_test_takes_rows_as_they_are_while_a_pull_is_under_way)
     CHECK_TEXT(c.w[0].calls, "refresh pull1n arrive1");
     c.w[0].calls[0] = '\0';
     CHECK_OK(crew_iterate(c.m[0].e, k.b[2]));
-    CHECK_TEXT(c.w[0].calls, "arrive0 push");
+    CHECK_TEXT(c.w[0].calls, "arrive0 push settle");
     crew_announce(tester, k.b[0]); /* but now */
     CHECK_OK(crew_iterate(tester, k.b[2]));
     CHECK_OK(crew_iterate(tester, k.b[0]));
-    CHECK_CONTAINS(c.w[0].calls, "push pull0n pull1n arrive0 arrive1");
+    CHECK_CONTAINS(c.w[0].calls, "settle pull0n pull1n arrive0 arrive1");
     fleet_executor_destroy(tester);
     work_close(&k);
     crew_close(&c);

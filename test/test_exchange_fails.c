@@ -79,8 +79,8 @@ TEST(a_batch_that_fails_is_not_pushed_and_the_next_is_pulled_again)
     CHECK_FAILS(crew_train(c.m[0].e, &k, 1, 1), FLEET_ENUMERIC,
                 "batch 2: the loss is not finite, because input \"numbers\"");
     CHECK_OK(crew_train(c.m[0].e, &k, 2, 1));
-    CHECK_TEXT(c.w[0].calls, "pull0 pull1a arrive0 push pull0a arrive1 drop1 "
-                             "drop0 pull0 arrive0 push");
+    CHECK_TEXT(c.w[0].calls, "pull0 arrive0 push pull1a settle arrive1 drop1 "
+                             "pull0 arrive0 push settle");
     work_close(&k);
     crew_close(&c);
 }
@@ -161,7 +161,7 @@ TEST(a_step_allocates_nothing_once_its_capacities_have_settled)
     for (int i = 0; i < 32; i++)
         CHECK_OK(crew_train(c.m[0].e, &k, i % 8, i % 8 < 7));
     CHECK(fl_memory_count() > 0);
-    CHECK_CONTAINS(c.w[0].calls, "arrive0 pull0a arrive1"); /* both slots */
+    CHECK_CONTAINS(c.w[0].calls, "arrive1 push pull0a settle"); /* both slots */
     fl_memory_fail_at(0, false);
     for (int i = 0; i < 16; i++)
         CHECK_OK(crew_train(c.m[0].e, &k, i % 8, i % 8 < 7));

@@ -90,8 +90,8 @@ TEST(every_batch_but_the_first_is_pulled_ahead)
 
     worker_open(&w, scene_file("a.txt", 90, 1), 32);
     CHECK_OK(train(&w, NULL, NULL));
-    CHECK_TEXT(w.w.calls, "pull0 pull1a arrive0 push pull0a arrive1 push "
-                          "arrive0 push end");
+    CHECK_TEXT(w.w.calls, "pull0 arrive0 push pull1a settle arrive1 push "
+                          "pull0a settle arrive0 push settle end");
     worker_close(&w);
 }
 
@@ -143,10 +143,10 @@ TEST(a_callback_that_ends_the_pass_ends_it_for_the_others)
     CHECK_OK(train(&w, &t, &r));
     CHECK_INT(r.batches, 2);
     CHECK_INT(seen, 64);
-    CHECK_TEXT(w.w.calls, "pull0 pull1a arrive0 push pull0a arrive1 push "
-                          "drop0 end");
+    CHECK_TEXT(w.w.calls, "pull0 arrive0 push pull1a settle arrive1 push "
+                          "pull0a settle drop0 end");
     CHECK_OK(train(&w, NULL, NULL)); /* the next one begins anew */
-    CHECK_CONTAINS(w.w.calls, "drop0 end pull0 pull1a arrive0");
+    CHECK_CONTAINS(w.w.calls, "drop0 end pull0 arrive0");
     worker_close(&w);
 }
 
@@ -163,7 +163,8 @@ TEST(a_pass_that_fails_does_not_end_and_keeps_what_it_trained)
     CHECK_FAILS(train(&w, NULL, &r), FLEET_EFORMAT, "bad.txt:3");
     CHECK_INT(r.batches, 2);
     CHECK_INT(w.server.updates, 2);
-    CHECK_TEXT(w.w.calls, "pull0 pull1a arrive0 push arrive1 push");
+    CHECK_TEXT(w.w.calls, "pull0 arrive0 push pull1a settle arrive1 push "
+                          "settle");
     worker_close(&w);
 }
 
@@ -188,6 +189,7 @@ TEST(a_call_that_fails_ends_the_pass)
     check_failing(FAKE_ARRIVE, 1, 0);
     check_failing(FAKE_ARRIVE, 3, 2);
     check_failing(FAKE_PUSH, 7, 6);
+    check_failing(FAKE_SETTLE, 4, 3);
     check_failing(FAKE_END_PASS, 1, 7);
 }
 

@@ -238,7 +238,7 @@ static void tell(fl_client *c, int lane)
     head.step = (uint64_t)c->error.code;
     fl_msg_begin(&w, c->o.pool, &head);
     fl_msg_text(&w, FL_OP_TEXT, c->error.text);
-    if (fl_msg_end(&w, false, &p) != FLEET_OK)
+    if (fl_msg_end(&w, true, &p) != FLEET_OK)
         return; /* they will miss us */
     c->host.send(c->host.arg, lane, p);
     fl_packet_drop(p);

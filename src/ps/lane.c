@@ -193,6 +193,7 @@ void fl_lane_refuse(fl_ps_lane *l, const fl_msg_head *to, const fl_peer *peer,
     w.head.stream = to->stream;
     w.head.job = to->job; /* his own, or he would not listen */
     w.head.step = (uint64_t)code;
+    w.head.flags |= FL_MSG_CRC_ALL;
     fl_msg_text(&w, FL_OP_TEXT, text);
     fl_lane_end_answer(l, &w, peer);
 }
@@ -212,7 +213,7 @@ static void tell_abort(fl_ps_lane *l, const fl_peer *to, uint32_t stream)
 
     fl_msg_begin(&w, l->o.pool, &head);
     fl_msg_text(&w, FL_OP_TEXT, l->error.text);
-    if (fl_msg_end(&w, false, &p) != FLEET_OK)
+    if (fl_msg_end(&w, true, &p) != FLEET_OK)
         return; /* they will miss us */
     l->host.send(l->host.arg, to, p);
     fl_packet_drop(p);

@@ -24,19 +24,15 @@ static uint64_t version_of(const fl_ps_lane *l, const fl_msg *msg)
 
 static void park(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
-    fl_parked *one;
+    fl_parked **at = &l->pulls;
 
-    for (one = l->pulls; one; one = one->next)
-        if (one->head.stream == l->msg.head.stream &&
-            one->head.request == l->msg.head.request) {
-            one->from = *from;
+    for (; *at; at = &(*at)->next)
+        if ((*at)->head.stream == l->msg.head.stream &&
+            (*at)->head.request == l->msg.head.request) {
+            (*at)->from = *from;
             return;
         }
-    one = fl_lane_park(l, from, p);
-    if (!one)
-        return;
-    one->next = l->pulls;
-    l->pulls = one;
+    *at = fl_lane_park(l, from, p);
 }
 
 void fl_lane_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)

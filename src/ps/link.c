@@ -166,6 +166,14 @@ static fleet_status link_push(fl_exchange *x, const fl_push *p)
     return leave(l, inner(l)->methods->push(inner(l), p));
 }
 
+static fleet_status link_settle(fl_exchange *x)
+{
+    fl_link *l = link_of(x);
+
+    FL_TRY(enter(l));
+    return leave(l, inner(l)->methods->settle(inner(l)));
+}
+
 static fleet_status link_end_pass(fl_exchange *x, double *sum, int n)
 {
     fl_link *l = link_of(x);
@@ -187,6 +195,7 @@ static const fl_exchange_class methods = {
     .arrive = link_arrive,
     .drop = link_drop,
     .push = link_push,
+    .settle = link_settle,
     .end_pass = link_end_pass,
     .refresh = link_refresh,
 };

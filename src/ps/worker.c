@@ -6,8 +6,6 @@
 
 #include "base/memory.h"
 
-enum { DENSE_SLOT = FL_N_SLOT };
-
 static fl_worker *worker_of(fl_exchange *x)
 {
     return (fl_worker *)(void *)x;
@@ -249,7 +247,6 @@ static fleet_status send_pull(fl_worker *w, fl_slot *s, bool dense,
         }
     }
     s->under_way = true;
-    s->dense = dense;
     return FLEET_OK;
 }
 
@@ -264,12 +261,12 @@ static fleet_status worker_pull(fl_exchange *x, int slot,
     FL_TRY(fl_client_status(w->client));
     drop_slot(w, s);
     FL_TRY(share_out_all(w, s, table, n_table));
-    return send_pull(w, s, dense, version);
+    return send_pull(w, s, dense && !w->updating, version); /* push has asked */
 }
 
 fleet_status fl_worker_pull_dense(fl_worker *w, bool ahead)
 {
-    fl_slot *s = &w->slot[DENSE_SLOT];
+    fl_slot *s = &w->slot[FL_DENSE_SLOT];
     uint64_t version = ahead ? (uint64_t)(w->exchange.updates + 1) : 0;
 
     drop_slot(w, s);
@@ -416,7 +413,7 @@ static fleet_status worker_refresh(fl_exchange *x)
 
     FL_TRY(fl_worker_settle(w));
     FL_TRY(fl_worker_pull_dense(w, false));
-    return fl_worker_complete(w, DENSE_SLOT);
+    return fl_worker_complete(w, FL_DENSE_SLOT);
 }
 
 /* --- life
@@ -427,6 +424,7 @@ static const fl_exchange_class methods = {
     .arrive = worker_arrive,
     .drop = worker_drop,
     .push = fl_worker_push,
+    .settle = fl_worker_update,
     .end_pass = fl_worker_end_pass,
     .refresh = worker_refresh,
 };

@@ -34,8 +34,10 @@ typedef struct fl_pull_request {
     size_t aligned_capacity;
 } fl_pull_request;
 
+enum { FL_DENSE_SLOT = FL_N_SLOT }; /* for dense weights alone */
+
 typedef struct fl_slot {
-    bool under_way, here, dense;
+    bool under_way, here;
     fl_pull_request **request;
     int n_request;
     size_t n_made, request_capacity; /* made ones are used again */
@@ -64,7 +66,7 @@ typedef struct fl_worker {
     int n_lane;                  /* of all servers */
     uint16_t owner[FL_N_BUCKET]; /* lane by bucket */
     fl_lane_blocks *block;       /* by lane */
-    fl_slot slot[FL_N_SLOT + 1]; /* the last one for dense weights alone */
+    fl_slot slot[FL_N_SLOT + 1]; /* and FL_DENSE_SLOT */
     fl_request *push;            /* by lane: of the last push */
     fl_request *pushing;         /* of the one that is being made */
     fl_lane_keys *push_keys;     /* by lane */
@@ -72,6 +74,7 @@ typedef struct fl_worker {
     const float **push_grad;
     const float **grad_of; /* of a push, by parameter; NULL: none */
     bool pushed;           /* push[] is under way, or was not looked at */
+    bool updating;         /* in sync: and its update has not been seen */
     uint64_t step, reduced;
     size_t piece_bytes; /* a request is cut into pieces of about that */
 } fl_worker;
@@ -113,6 +116,7 @@ fleet_status fl_worker_settle_as(fl_worker *w, const char *what);
 fleet_status fl_worker_undo_step(fl_worker *w, fl_request *made,
                                  fleet_status status);
 fleet_status fl_worker_push(fl_exchange *x, const fl_push *p);
+fleet_status fl_worker_update(fl_exchange *x);
 fleet_status fl_worker_end_pass(fl_exchange *x, double *sum, int n);
 fleet_status fl_worker_pull_dense(fl_worker *w, bool ahead);
 fleet_status fl_worker_complete(fl_worker *w, int slot);

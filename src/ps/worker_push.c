@@ -232,6 +232,8 @@ fleet_status fl_worker_settle_as(fl_worker *w, const char *what)
 
 fleet_status fl_worker_settle(fl_worker *w)
 {
+    if (w->updating)
+        return fl_worker_update(&w->exchange);
     return fl_worker_settle_as(w, "push");
 }
 
@@ -363,26 +365,20 @@ static fleet_status clip_together(fl_worker *w)
     return fl_worker_wait(w, w->push, w->n_lane, "clip");
 }
 
-/* The weights of the next version, and what was asked ahead. */
-static fleet_status finish_update(fl_worker *w)
+/* The update is made; the weights of after it are here. */
+fleet_status fl_worker_update(fl_exchange *x)
 {
-    bool dense = false;
+    fl_worker *w = (fl_worker *)(void *)x;
 
-    for (int i = 0; i < FL_N_SLOT; i++) {
-        const fl_slot *s = &w->slot[i];
-
-        dense = dense || (s->under_way && !s->here && s->dense);
-    }
-    if (!dense)
-        FL_TRY(fl_worker_pull_dense(w, true));
+    if (!w->updating)
+        return FLEET_OK;
+    w->updating = false;
     FL_TRY(fl_worker_wait(w, w->push, w->n_lane, "push"));
     FL_TRY(clip_together(w));
     w->pushed = false;
     for (int i = 0; i < w->n_lane; i++)
         fl_request_clear(&w->push[i]); /* its buffers are used next */
-    for (int i = 0; i <= FL_N_SLOT; i++)
-        FL_TRY(fl_worker_complete(w, i));
-    return FLEET_OK;
+    return fl_worker_complete(w, FL_DENSE_SLOT);
 }
 
 /* By parameter, as the layout numbers them. */
@@ -444,8 +440,10 @@ fleet_status fl_worker_push(fl_exchange *x, const fl_push *p)
     w->step++;
     FL_TRY(fl_worker_undo_step(w, w->pushing, pack(w, p)));
     FL_TRY(send_push(w));
-    if (x->sync)
-        return finish_update(w);
-    x->updates++;
-    return FLEET_OK;
+    if (!x->sync) {
+        x->updates++;
+        return FLEET_OK;
+    }
+    w->updating = true;
+    return fl_worker_pull_dense(w, true);
 }

@@ -1,5 +1,6 @@
 /* ahead.c - pulls of an executor: this iteration's, and the one that is made
- * for the next iteration while this one is computed.
+ * for the next iteration while this one is computed, or in sync while its
+ * update is made.
  *
  * The exchange has two slots, and so has every plan whatever its pulls write.
  * Between iterations at most one slot is taken, by an iteration to come: so
@@ -122,15 +123,36 @@ static bool ends_group(const fleet_executor *e)
     return e->training && e->micro + 1 >= e->program->training.merge_steps;
 }
 
+/* Its own iteration asks again where this fails. */
+static void pull_next(fleet_executor *e, fl_compiled *next, bool ahead)
+{
+    if (next && pull(e, &e->next, next, ahead) != FLEET_OK)
+        drop(e, &e->next);
+}
+
 fleet_status fl_executor_pull(fleet_executor *e, fl_compiled *c, int64_t batch,
                               fl_compiled *next)
 {
+    bool push = ends_group(e);
+
     FL_TRY(pull_here(e, c, batch));
-    if (next && pull(e, &e->next, next, ends_group(e)) != FLEET_OK)
-        drop(e, &e->next); /* its own iteration asks again */
+    if (!push || !e->exchange->sync)
+        pull_next(e, next, push);
     if (e->here.slot >= 0)
         fl_compiled_slot(c, e->here.slot);
     return FLEET_OK;
+}
+
+fleet_status fl_executor_settle(fleet_executor *e, fl_compiled *next)
+{
+    fl_exchange *x = e->exchange;
+    fleet_status status;
+
+    if (x->sync)
+        pull_next(e, next, true);
+    status = x->methods->settle(x);
+    e->store->updates = x->updates;
+    return status;
 }
 
 void fl_executor_pulled(fleet_executor *e)

@@ -10,9 +10,12 @@
  *     arrive(t)        rows of t are there, dense weights are renewed
  *     ... forward, backward ...
  *     push(t)
+ *     settle
  *
- * Nothing is pulled ahead where the next batch is not known yet. A pull ahead
- * that fails is dropped, and made again when its own iteration begins.
+ * In sync the rows of t + 1 are those after push(t): pull(t + 1) then comes
+ * between push(t) and settle, so that its keys are sorted out while the servers
+ * update. Nothing is pulled ahead where the next batch is not known yet. A pull
+ * ahead that fails is dropped, and made again when its own iteration begins.
  *
  * Threads: one at a time, under the store's lock and on the thread that called
  * the executor; but stop and fail from any.
@@ -70,7 +73,8 @@ typedef struct fl_exchange fl_exchange;
 
 typedef struct fl_exchange_class {
     /* Ask for rows and, if dense, for the weights. ahead: of the version after
-     * the push that comes next; else of the version after the last push. What
+     * the push that comes next, or is not settled yet; else of the one that
+     * there is. What
      * is neither trained nor to be exact (an executor for test) says now: of
      * whatever there is. Arrays stay the caller's until arrive() or drop(). */
     fleet_status (*pull)(fl_exchange *x, int slot, const fl_pull_rows *table,
@@ -81,9 +85,12 @@ typedef struct fl_exchange_class {
      * pull or arrival failed, that has arrived, or that is empty. */
     void (*drop)(fl_exchange *x, int slot);
 
-    /* Send an update. In sync it returns once all workers' was applied, and
-     * the dense weights and a pull that was made ahead are there. */
+    /* Send an update. */
     fleet_status (*push)(fl_exchange *x, const fl_push *p);
+
+    /* After each push: in sync it returns once all workers' was applied and
+     * the dense weights of then are there. */
+    fleet_status (*settle)(fl_exchange *x);
 
     /* The worker's pass is over: returns when that of all is, with the dense
      * weights of then, and sum[] added up over the workers. */

@@ -217,12 +217,12 @@ static void set_micro(fleet_executor *e, int micro)
 }
 
 static fleet_status apply_update(fleet_executor *e, fl_compiled *c,
-                                 int64_t batch)
+                                 int64_t batch, fl_compiled *next)
 {
     set_update(e, c, e->micro);
     FL_TRY(fl_compiled_run(c, e->context, batch, FL_UPDATE));
     if (e->exchange)
-        e->store->updates = e->exchange->updates;
+        FL_TRY(fl_executor_settle(e, next));
     else
         e->store->updates++;
     set_micro(e, 0);
@@ -239,7 +239,8 @@ static fleet_status check_loss(fleet_executor *e, fl_compiled *c, int64_t batch)
     return isfinite(loss) ? FLEET_OK : fl_compiled_blame(c, batch, e->n_run);
 }
 
-static fleet_status iterate(fleet_executor *e, fl_compiled *c, int64_t batch)
+static fleet_status iterate(fleet_executor *e, fl_compiled *c, int64_t batch,
+                            fl_compiled *next)
 {
     fleet_status status;
 
@@ -260,7 +261,7 @@ static fleet_status iterate(fleet_executor *e, fl_compiled *c, int64_t batch)
     set_micro(e, e->micro + 1);
     if (e->micro < e->program->training.merge_steps)
         return FLEET_OK;
-    return apply_update(e, c, batch);
+    return apply_update(e, c, batch, next);
 }
 
 /* Plans are made for a store with its exchange or without. */
@@ -328,7 +329,7 @@ static fleet_status run_locked(fleet_executor *e, fl_compiled *c, int64_t batch,
     if (status == FLEET_OK && e->exchange)
         status = fl_executor_pull(e, c, batch, next);
     if (status == FLEET_OK)
-        status = iterate(e, c, batch);
+        status = iterate(e, c, batch, next);
     if (status != FLEET_OK && e->micro > 0)
         set_micro(e, 0); /* a merge group ends without an update: its sums may
                          hold a part of the batch that failed */
@@ -386,7 +387,7 @@ fleet_status fleet_executor_flush(fleet_executor *e)
     pthread_rwlock_wrlock(&e->store->lock);
     status = check_exchange(e);
     if (status == FLEET_OK)
-        status = apply_update(e, e->last, e->last_batch);
+        status = apply_update(e, e->last, e->last_batch, NULL);
     set_micro(e, 0);
     pthread_rwlock_unlock(&e->store->lock);
     return status;

@@ -124,6 +124,10 @@ fleet_status fl_compiled_begin(fl_compiled *c, int64_t batch, bool pull);
 fleet_status fl_executor_pull(fleet_executor *e, fl_compiled *c, int64_t batch,
                               fl_compiled *next);
 
+/* The update was pushed: in sync pull for the next iteration, and wait until it
+ * is made. */
+fleet_status fl_executor_settle(fleet_executor *e, fl_compiled *next);
+
 /* The iteration is over, and the next one's pull is the first now. */
 void fl_executor_pulled(fleet_executor *e);
 

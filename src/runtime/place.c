@@ -40,6 +40,9 @@ static void find_lifetimes(fl_plan *plan)
                 v->begin = s->region;
             if (s->region > v->end)
                 v->end = s->region;
+            if (s->phase == FL_PULL) /* the next one's: beside what this
+                                        iteration leaves */
+                v->end = last;
         }
     }
     for (size_t i = 0; i < plan->n_value; i++) {

@@ -142,6 +142,7 @@ static void push(scene *s)
                                                 .n_batch = 1,
                                                 .learning_rate = 0.1f,
                                                 .clip = 1});
+    s->worker.exchange.methods->settle(&s->worker.exchange);
 }
 
 static volatile float seen; /* rows are read */

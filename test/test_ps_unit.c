@@ -110,23 +110,58 @@ static void pull(scene *s, const uint64_t *key, int n, float *rows)
     fl_packet_drop(p);
 }
 
-/* How many rows were not looked for. */
-static int64_t push(scene *s, const uint64_t *key, int n)
+static fl_piece *add(scene *s, const uint64_t *key, int n, bool many)
 {
     fl_packet *p = make(FL_MSG_STEP, FL_OP_ROWS, key, n);
     static fl_msg msg;
     fl_piece *piece;
-    int64_t found;
 
     CHECK_OK(fl_msg_decode(p, &msg));
     CHECK_OK(fl_unit_check(&s->unit, &msg));
     CHECK_OK(fl_piece_create(&piece, net_pool, p, &msg));
-    fl_unit_begin(&s->unit);
-    CHECK_OK(fl_unit_add(&s->unit, piece, false, s->found));
-    found = s->unit.table[0].n_found;
-    CHECK_OK(fl_unit_apply(&s->unit, s->f->store->updates++, 1, 1));
-    fl_piece_destroy(piece);
+    CHECK_OK(fl_unit_add(&s->unit, piece, many, s->found));
     fl_packet_drop(p);
+    return piece;
+}
+
+/* How many rows need not be looked for. */
+static int64_t apply(scene *s)
+{
+    const fl_unit_rows *t = &s->unit.table[0];
+    int64_t found = 0;
+
+    for (int64_t i = 0; i < t->n; i++)
+        found += t->target[i] != NULL;
+    fl_unit_apply_dense(&s->unit, s->f->store->updates++, 1, 1);
+    CHECK_OK(fl_unit_apply_rows(&s->unit));
+    return found;
+}
+
+static int64_t push(scene *s, const uint64_t *key, int n)
+{
+    fl_piece *piece;
+    int64_t found;
+
+    fl_unit_begin(&s->unit);
+    piece = add(s, key, n, false);
+    found = apply(s);
+    fl_piece_destroy(piece);
+    return found;
+}
+
+/* Of two workers. */
+static int64_t push_both(scene *s, const uint64_t *key, const uint64_t *other,
+                         int n)
+{
+    fl_piece *one, *two;
+    int64_t found;
+
+    fl_unit_begin(&s->unit);
+    one = add(s, key, n, true);
+    two = add(s, other, n, true);
+    found = apply(s);
+    fl_piece_destroy(one);
+    fl_piece_destroy(two);
     return found;
 }
 
@@ -135,18 +170,21 @@ static int64_t push(scene *s, const uint64_t *key, int n)
 
 static const uint64_t a[N] = {11, 12, 13, 14, 15}, b[N] = {13, 16, 17, 12, 18};
 
-/* Two steps, the second one pulled ahead of the first one's push, and what the
- * rows are then. */
-static void train(bool remembers, int64_t found[2], float rows[2 * N * DIM])
+/* Two steps twice, the second one pulled ahead of the first one's push, then
+ * one of two workers, and what the rows are after it. */
+static void train(bool remembers, int64_t found[5], float rows[2 * N * DIM])
 {
     float unused[N * DIM];
     scene s;
 
     open_scene(&s, remembers);
-    pull(&s, a, N, unused); /* nothing is there yet */
-    pull(&s, b, N, unused);
-    found[0] = push(&s, a, N); /* makes two rows of b, too */
-    found[1] = push(&s, b, N);
+    for (int i = 0; i < 4; i += 2) { /* at first nothing is there */
+        pull(&s, a, N, unused);
+        pull(&s, b, N, unused);
+        found[i] = push(&s, a, N); /* makes two rows of b, too */
+        found[i + 1] = push(&s, b, N);
+    }
+    found[4] = push_both(&s, a, b, N);
     pull(&s, a, N, rows);
     pull(&s, b, N, rows + N * DIM);
     close_scene(&s);
@@ -155,14 +193,13 @@ static void train(bool remembers, int64_t found[2], float rows[2 * N * DIM])
 TEST(a_push_changes_the_rows_that_its_pull_has_found)
 {
     float with[2 * N * DIM], without[2 * N * DIM];
-    int64_t found[2];
+    const int64_t want[5] = {0, 0, N, N, 2 * N - 2}, none[5] = {0};
+    int64_t found[5];
 
     train(true, found, with);
-    CHECK_INT(found[0], N);
-    CHECK_INT(found[1], N);
+    CHECK(memcmp(found, want, sizeof found) == 0);
     train(false, found, without);
-    CHECK_INT(found[0], 0);
-    CHECK_INT(found[1], 0);
+    CHECK(memcmp(found, none, sizeof found) == 0);
     CHECK(memcmp(with, without, sizeof with) == 0);
 }
 
@@ -173,6 +210,7 @@ TEST(a_push_of_other_keys_than_the_last_two_pulls_looks_for_its_rows)
     scene s;
 
     open_scene(&s, true);
+    CHECK_INT(push(&s, a, N), 0);
     pull(&s, a, N, unused);
     CHECK_INT(push(&s, other, N), 0);
     CHECK_INT(push(&s, a, N - 1), 0);

@@ -62,7 +62,8 @@ typedef struct fleet_options {
 
     int server_lanes;       /* threads of a server, each with rows of its own;
                                0: FLEET_SERVER_LANES, else a fourth of the
-                               processors; 1 to 16 */
+                               processors, but 2 where there are 2;
+                               1 to 16 */
     int no_sigterm_handler; /* 1: fleet_run_server() leaves SIGTERM alone. 0: it
                                ends the call, if nobody else handles it */
 } fleet_options;

@@ -387,10 +387,19 @@ static fleet_status read_deadlines(fl_role *r, const fleet_options *o)
     return FLEET_OK;
 }
 
+/* Lanes work while workers wait: two share that work where there are two
+ * processors; where there are many, workers may be on the same machine. */
+static int lanes_by_processors(void)
+{
+    int n = fl_cpu_count(), most = n / 4 > 2 ? n / 4 : 2;
+
+    most = most < n ? most : n;
+    return most < FL_MOST_LANE ? most : FL_MOST_LANE;
+}
+
 static fleet_status read_lanes(fl_role *r, const fleet_options *o)
 {
     const char *text = variable("FLEET_SERVER_LANES");
-    int most = fl_cpu_count() / 4;
 
     FL_TRY(check_number("server_lanes", o->server_lanes, 0, FL_MOST_LANE));
     r->lanes = o->server_lanes;
@@ -398,7 +407,7 @@ static fleet_status read_lanes(fl_role *r, const fleet_options *o)
         return read_number("FLEET_SERVER_LANES", text, 1, FL_MOST_LANE,
                            &r->lanes);
     if (r->lanes == 0)
-        r->lanes = most < 1 ? 1 : most > FL_MOST_LANE ? FL_MOST_LANE : most;
+        r->lanes = lanes_by_processors();
     return FLEET_OK;
 }
 

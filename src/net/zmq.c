@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <zmq.h>
 
@@ -23,9 +24,10 @@
 
 enum {
     COPIED_BELOW = 16 << 10, /* bytes; a copy is cheaper than the hand-over */
-    MOST_IDLE = 1 << 20,   /* bytes of a socket's idle packets, frames apart */
-    MOST_WAIT = 1024,      /* sockets in one fl_socket_wait() */
-    MOST_SOCKET = 16 << 10 /* of a process */
+    MOST_IDLE = 1 << 20,    /* bytes of a socket's idle packets, frames apart */
+    MOST_WAIT = 1024,       /* sockets in one fl_socket_wait() */
+    MOST_SOCKET = 16 << 10, /* of a process */
+    LARGE_BLOCK = 24 << 20
 };
 
 struct fl_socket {
@@ -62,6 +64,18 @@ static void watch_forks(void)
     pthread_atfork(NULL, NULL, forget_context);
 }
 
+/* Messages of megabytes come and go with each step. glibc gives such memory
+ * back to the system each time, and takes it page by page, until it has once
+ * seen a block freed that was as large: then it keeps up to twice that. */
+static void keep_large_blocks(void)
+{
+    volatile char *block = malloc(LARGE_BLOCK);
+
+    if (block)
+        *block = 0;
+    free((void *)(uintptr_t)block);
+}
+
 static void *new_context(void)
 {
     int more = fl_cpu_count() / 8;
@@ -69,6 +83,7 @@ static void *new_context(void)
 
     if (!zmq)
         return NULL;
+    keep_large_blocks();
     zmq_ctx_set(zmq, ZMQ_IO_THREADS, 1 + (more < 3 ? more : 3));
     zmq_ctx_set(zmq, ZMQ_MAX_SOCKETS, MOST_SOCKET);
     zmq_ctx_set(zmq, ZMQ_BLOCKY, 0); /* nothing lingers unless it says so */

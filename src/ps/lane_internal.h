@@ -127,7 +127,7 @@ uint32_t fl_lane_missing(const fl_ps_lane *l);
  */
 
 void fl_lane_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
-void fl_lane_serve_parked(fl_ps_lane *l);
+void fl_lane_serve_parked(fl_ps_lane *l, bool dense_alone);
 void fl_lane_ask(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
 
 /* --- coordinator (lane_hello.c, lane_reduce.c) -----------------------------

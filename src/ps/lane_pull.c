@@ -33,6 +33,9 @@ static void park(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
             return;
         }
     *at = fl_lane_park(l, from, p);
+    if (*at && fl_unit_find(&l->unit, p, &l->msg,
+                            l->stream[l->msg.head.stream].found) != FLEET_OK)
+        fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
 }
 
 void fl_lane_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
@@ -54,21 +57,32 @@ void fl_lane_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
         serve(l, from, p);
 }
 
-void fl_lane_serve_parked(fl_ps_lane *l)
+/* A parked pull, decoded: does it want more than weights? */
+static bool wants_rows(const fl_msg *msg)
+{
+    for (int i = 0; i < msg->head.n_section; i++)
+        if (msg->section[i].op != FL_OP_DENSE)
+            return true;
+    return false;
+}
+
+/* Those whose version has come; dense_alone: only if they want no rows. */
+void fl_lane_serve_parked(fl_ps_lane *l, bool dense_alone)
 {
     fl_parked **at = &l->pulls;
 
     while (!l->busy && l->state == FL_LANE_RUNS && *at) {
         fl_parked *one = *at;
 
-        if (one->version > (uint64_t)l->version) {
+        if (one->version > (uint64_t)l->version ||
+            fl_msg_decode(one->packet, &l->msg) != FLEET_OK ||
+            (dense_alone && wants_rows(&l->msg))) {
             at = &one->next;
             continue;
         }
         *at = one->next;
         one->next = NULL;
-        if (fl_msg_decode(one->packet, &l->msg) == FLEET_OK)
-            serve(l, &one->from, one->packet);
+        serve(l, &one->from, one->packet);
         fl_parked_free(one);
     }
 }

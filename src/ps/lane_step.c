@@ -261,16 +261,18 @@ static uint32_t batches(const fl_ps_lane *l, int only)
     return n;
 }
 
+/* Weights that are waited for travel while the rows change. */
 static void apply(fl_ps_lane *l, int only, float clip)
 {
-    if (fl_unit_apply(&l->unit, l->version, batches(l, only), clip) !=
-        FLEET_OK) {
+    fl_unit_apply_dense(&l->unit, l->version, batches(l, only), clip);
+    l->version++;
+    l->o.layout->store->updates = l->version;
+    fl_lane_serve_parked(l, true);
+    if (fl_unit_apply_rows(&l->unit) != FLEET_OK) {
         fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
         return;
     }
-    l->version++;
     l->counts.updates++;
-    l->o.layout->store->updates = l->version;
     l->norming = false;
     l->last_clip = clip;
     l->pending_ms = -1;
@@ -474,6 +476,6 @@ void fl_lane_advance(fl_ps_lane *l)
         if (l->state == FL_LANE_RUNS)
             more = close_pass(l) || more;
     }
-    fl_lane_serve_parked(l);
+    fl_lane_serve_parked(l, false);
     fl_lane_try_reduce(l);
 }

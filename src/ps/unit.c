@@ -314,7 +314,7 @@ void fl_unit_begin(fl_unit *u)
     for (int i = 0; i < u->layout->n_table; i++) {
         fl_unit_rows *t = &u->table[i];
 
-        t->n = t->n_found = t->n_sum = 0;
+        t->n = t->n_sum = 0;
         t->set.n = 0;
         if (t->set.slot)
             memset(t->set.slot, 0, t->set.n_slot * sizeof *t->set.slot);
@@ -323,19 +323,14 @@ void fl_unit_begin(fl_unit *u)
 
 static fleet_status add_block(fl_unit_block *b, const float *grad)
 {
-    size_t bytes = (size_t)b->n * sizeof *grad;
-
     if (!b->grad) {
         b->grad = grad;
         return FLEET_OK;
     }
-    if (b->grad != b->sum) {
-        if (!b->sum)
-            FL_TRY(FL_NEW(&b->sum, bytes));
-        memcpy(b->sum, b->grad, bytes);
-        b->grad = b->sum;
-    }
-    fl_simd_best()->add(b->sum, b->sum, grad, b->n);
+    if (!b->sum)
+        FL_TRY(FL_NEW(&b->sum, (size_t)b->n * sizeof *b->sum));
+    fl_simd_best()->add(b->sum, b->grad, grad, b->n);
+    b->grad = b->sum;
     return FLEET_OK;
 }
 
@@ -372,12 +367,10 @@ static void list_rows(fl_unit_rows *t, const fl_section *s,
     if (s->n_key > 0)
         memcpy(t->key + t->n, column[FL_AT_KEYS].data,
                s->n_key * sizeof *t->key);
-    if (row && t->n_found == t->n) {
-        memcpy(t->target + t->n, row, s->n_key * sizeof *row);
-        t->n_found += s->n_key;
+    for (uint32_t i = 0; i < s->n_key; i++, t->n++) {
+        t->grad[t->n] = grad + (int64_t)i * dim;
+        t->target[t->n] = row ? row[i] : NULL;
     }
-    for (uint32_t i = 0; i < s->n_key; i++)
-        t->grad[t->n++] = grad + (int64_t)i * dim;
 }
 
 /* Room in the set for n more keys. */
@@ -409,19 +402,31 @@ static void add_again(fl_unit_rows *t, uint32_t at, const float *grad,
 {
     float *sum;
 
-    if (!t->sum_of[at]) {
+    const float *first = t->grad[at];
+
+    if (t->sum_of[at]) /* it may have moved */
+        first = t->sum + (int64_t)(t->sum_of[at] - 1) * dim;
+    else
         t->sum_of[at] = (uint32_t)++t->n_sum;
-        sum = t->sum + (t->n_sum - 1) * dim;
-        memcpy(sum, t->grad[at], (size_t)dim * sizeof *sum);
-    }
     sum = t->sum + (int64_t)(t->sum_of[at] - 1) * dim;
-    fl_simd_best()->add(sum, sum, grad, dim);
+    fl_simd_best()->add(sum, first, grad, dim);
+}
+
+/* Its place in the set is on its way before it is looked at. */
+static void prefetch_key(const fl_unit_rows *t, const fl_section *s,
+                         const fl_frame *keys, uint32_t i)
+{
+    if (i < s->n_key)
+        fl_key_set_prefetch(&t->set, fl_key_at(keys, i));
 }
 
 static fleet_status sum_rows(fl_unit_rows *t, const fl_section *s,
-                             const fl_frame *column, int64_t dim)
+                             const fl_frame *column, int64_t dim,
+                             const fl_found *found)
 {
     const float *grad = column[FL_AT_VALUES].data;
+    const fl_frame *keys = &column[FL_AT_KEYS];
+    float *const *row = found_rows(found, keys);
 
     FL_TRY(set_room(t, s->n_key));
     FL_TRY(fl_grow(&t->sum_of, &t->sum_of_capacity, (size_t)(t->n + s->n_key),
@@ -429,16 +434,19 @@ static fleet_status sum_rows(fl_unit_rows *t, const fl_section *s,
     FL_TRY(fl_grow(&t->sum, &t->sum_capacity,
                    (size_t)((t->n_sum + s->n_key) * dim), sizeof *t->sum));
     for (uint32_t i = 0; i < s->n_key; i++, grad += dim) {
-        uint64_t key = fl_key_at(&column[FL_AT_KEYS], i);
+        uint64_t key = fl_key_at(keys, i);
         bool is_new;
-        uint32_t at = fl_key_set_add(&t->set, key, &is_new);
+        uint32_t at;
 
+        prefetch_key(t, s, keys, i + 16);
+        at = fl_key_set_add(&t->set, key, &is_new);
         if (!is_new) {
             add_again(t, at, grad, dim);
             continue;
         }
         t->key[t->n] = key;
         t->sum_of[t->n] = 0;
+        t->target[t->n] = row ? row[i] : NULL;
         t->grad[t->n++] = grad;
     }
     return FLEET_OK;
@@ -466,10 +474,12 @@ static fleet_status add_section(fl_unit *u, const fl_section *s,
     fl_unit_rows *t = &u->table[s->table];
     int64_t dim = u->layout->table[s->table]->dim;
 
+    if (found)
+        found += s->table * FL_N_FOUND;
     FL_TRY(rows_room(t, t->n + s->n_key));
     if (many)
-        return sum_rows(t, s, column, dim);
-    list_rows(t, s, column, dim, found ? found + s->table * FL_N_FOUND : NULL);
+        return sum_rows(t, s, column, dim, found);
+    list_rows(t, s, column, dim, found);
     return FLEET_OK;
 }
 

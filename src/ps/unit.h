@@ -24,8 +24,9 @@ fleet_status fl_piece_create(fl_piece **piece, fl_packet_pool *pool,
                              fl_packet *p, const fl_msg *msg);
 void fl_piece_destroy(fl_piece *piece); /* and those after it */
 
-/* Where the rows of a pull's section were found: the push that follows brings
- * the same keys as a rule, and need not look for them again. */
+/* Where the rows of a pull's section were found, while it waited or when it was
+ * answered: the push that follows brings the same keys as a rule, and need not
+ * look for them again. */
 typedef struct fl_found {
     fl_packet *packet; /* the pull's, which has the keys; NULL: nothing yet */
     const void *key;
@@ -43,10 +44,10 @@ void fl_found_done(fl_found *f, int n); /* and the memory; NULL is fine */
 
 /* One table's part of a unit. */
 typedef struct fl_unit_rows {
-    int64_t n, n_found; /* the first n_found targets are there already */
+    int64_t n;
     uint64_t *key;
     const float **grad;
-    float **target;
+    float **target; /* NULL: to be looked for */
     size_t key_capacity, grad_capacity, target_capacity;
 
     /* where there are several contributions */
@@ -75,6 +76,7 @@ typedef struct fl_unit {
     int *first_block; /* by param: of the blocks that are ours; n_param + 1 */
     float learning_rate;
     bool has_rate;
+    fl_update update; /* that is being applied */
 } fl_unit;
 
 fleet_status fl_unit_init(fl_unit *u, const fl_keep *layout, fl_buckets own);
@@ -99,11 +101,18 @@ int64_t fl_unit_most_norm(const fl_unit *u);
 fleet_status fl_unit_norms(fl_unit *u, float scale, uint64_t *key, double *sum,
                            int64_t *n);
 
-/* Apply it: update number `done` (from 0), of n_batch batches. */
-fleet_status fl_unit_apply(fl_unit *u, int64_t done, uint32_t n_batch,
-                           float clip);
+/* Apply it: update number `done` (from 0), of n_batch batches. First the
+ * blocks, then the rows. */
+void fl_unit_apply_dense(fl_unit *u, int64_t done, uint32_t n_batch,
+                         float clip);
+fleet_status fl_unit_apply_rows(fl_unit *u);
 
 /* --- reading -------------------------------------------------------------- */
+
+/* Look for the rows of a pull that is answered later. found: as
+ * fl_unit_read() takes it; NULL: nothing is done. */
+fleet_status fl_unit_find(const fl_unit *u, fl_packet *p, const fl_msg *msg,
+                          fl_found *found);
 
 /* Answer section i of the pull in p: adds a section to w. found: where to
  * remember what was found, as fl_unit_add() takes it, or NULL. */

@@ -82,17 +82,29 @@ static void apply_block(const fleet_optimizer *o, const fl_update *all,
     fl_optimizer_dense(o)(&u, p->group->weight + at, b->grad, state, b->n);
 }
 
-/* The rows of n keys from i on: those that were found, if all were. A single
- * one would be searched for without the others' memory on its way. */
-static fleet_status find_targets(fl_unit_rows *t, fl_rows *rows, int64_t i,
-                                 int64_t n)
-{
-    bool all = i + n <= t->n_found;
+typedef fleet_status find_method(fl_rows *, const uint64_t *, int64_t,
+                                 float **);
 
-    for (int64_t j = i; all && j < i + n; j++)
-        all = t->target[j] != NULL;
-    return all ? FLEET_OK
-               : rows->methods->make(rows, t->key + i, n, t->target + i);
+/* Fill in those of at most CHUNK rows that are not known. keys need not be
+ * aligned. */
+static fleet_status find_others(find_method *find, fl_rows *rows,
+                                const void *keys, int64_t n, float **row)
+{
+    uint64_t key[CHUNK];
+    float *other[CHUNK];
+    int64_t at[CHUNK], missing = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        if (!row[i]) {
+            memcpy(&key[missing], (const char *)keys + (size_t)i * sizeof *key,
+                   sizeof *key);
+            at[missing++] = i;
+        }
+    if (missing > 0)
+        FL_TRY(find(rows, key, missing, other));
+    for (int64_t i = 0; i < missing; i++)
+        row[at[i]] = other[i];
+    return FLEET_OK;
 }
 
 /* In chunks, so that rows that were found are still near when they change. */
@@ -104,27 +116,34 @@ static fleet_status apply_rows(const fleet_optimizer *o, const fl_update *all,
     for (int64_t i = 0; i < t->n; i += CHUNK) {
         int64_t n = t->n - i < CHUNK ? t->n - i : CHUNK;
 
-        FL_TRY(find_targets(t, rows, i, n));
+        FL_TRY(find_others(rows->methods->make, rows, t->key + i, n,
+                           t->target + i));
         fl_optimizer_rows(o)(&u, t->target + i, t->grad + i, n, rows->dim);
     }
     return FLEET_OK;
 }
 
-fleet_status fl_unit_apply(fl_unit *u, int64_t done, uint32_t n_batch,
-                           float clip)
+void fl_unit_apply_dense(fl_unit *u, int64_t done, uint32_t n_batch, float clip)
 {
     const fleet_optimizer *o = u->layout->store->optimizer;
-    fl_update all = {0};
 
-    fl_optimizer_update(o, done, (int)n_batch, true, &all);
+    u->update = (fl_update){0};
+    fl_optimizer_update(o, done, (int)n_batch, true, &u->update);
     if (u->has_rate)
-        all.lr = u->learning_rate;
-    all.clip = clip;
+        u->update.lr = u->learning_rate;
+    u->update.clip = clip;
     for (int i = 0; i < u->n_block; i++)
         if (u->block[i].grad)
-            apply_block(o, &all, &u->block[i]);
-    for (int i = 0; i < u->layout->n_table; i++)
-        FL_TRY(apply_rows(o, &all, &u->table[i], u->layout->table[i]));
+            apply_block(o, &u->update, &u->block[i]);
+}
+
+fleet_status fl_unit_apply_rows(fl_unit *u)
+{
+    const fl_keep *l = u->layout;
+
+    for (int i = 0; i < l->n_table; i++)
+        FL_TRY(apply_rows(l->store->optimizer, &u->update, &u->table[i],
+                          l->table[i]));
     return FLEET_OK;
 }
 
@@ -151,29 +170,32 @@ static fleet_status read_dense(const fl_unit *u, const fl_section *s,
 }
 
 /* Rows that nobody has made read as their first values: made where they go. */
-static void make_first(const fl_rows *rows, const uint64_t *key, int64_t n,
+static void make_first(const fl_rows *rows, const char *keys, int64_t n,
                        float **row, float *out)
 {
     for (int64_t i = 0; i < n; i++)
         if (!row[i]) {
+            uint64_t key;
+
+            memcpy(&key, keys + (size_t)i * sizeof key, sizeof key);
             row[i] = out + i * rows->dim;
-            fl_filler_row(&rows->filler, key[i], row[i], rows->dim);
+            fl_filler_row(&rows->filler, key, row[i], rows->dim);
         }
 }
 
 /* At most CHUNK rows, so that what was found is still near when it is read.
- * found: where the rows are to be remembered; NULL: nowhere. */
-static fleet_status read_chunk(fl_rows *rows, const void *keys, int64_t n,
+ * found: those that are known, and where the others are remembered; or NULL. */
+static fleet_status read_chunk(fl_rows *rows, const char *keys, int64_t n,
                                float *out, float **found)
 {
-    uint64_t key[CHUNK];
-    float *row[CHUNK];
+    float *row[CHUNK] = {NULL};
 
-    memcpy(key, keys, (size_t)n * sizeof *key);
-    FL_TRY(rows->methods->find(rows, key, n, row));
+    if (found)
+        memcpy(row, found, (size_t)n * sizeof *row);
+    FL_TRY(find_others(rows->methods->find, rows, keys, n, row));
     if (found)
         memcpy(found, row, (size_t)n * sizeof *row);
-    make_first(rows, key, n, row, out);
+    make_first(rows, keys, n, row, out);
     fl_simd_best()->gather(&(fl_gather_args){.out = &out,
                                              .ld = &rows->dim,
                                              .row = (const float *const *)row,
@@ -183,11 +205,15 @@ static fleet_status read_chunk(fl_rows *rows, const void *keys, int64_t n,
     return FLEET_OK;
 }
 
-/* Room to remember n rows, in place of the oldest; NULL: then they are not. */
+/* What is remembered of the n rows that p asks for, or room for it, in place of
+ * the oldest; NULL: there is none. */
 static float **remember(fl_found *f, fl_packet *p, const void *key, int64_t n)
 {
     fl_found oldest;
 
+    for (int i = 0; f && i < FL_N_FOUND; i++)
+        if (f[i].packet == p && f[i].key == key)
+            return f[i].row;
     if (!f)
         return NULL;
     oldest = f[FL_N_FOUND - 1];
@@ -196,10 +222,43 @@ static float **remember(fl_found *f, fl_packet *p, const void *key, int64_t n)
     fl_found_forget(f, 1);
     if (fl_grow(&f->row, &f->capacity, (size_t)n, sizeof *f->row) != FLEET_OK)
         return NULL;
+    if (n > 0)
+        memset(f->row, 0, (size_t)n * sizeof *f->row);
     f->packet = fl_packet_keep(p);
     f->key = key;
     f->n = n;
     return f->row;
+}
+
+static float **remembered_of(fl_found *found, fl_packet *p, const fl_msg *msg,
+                             int i)
+{
+    const fl_section *s = &msg->section[i];
+
+    return remember(found ? found + s->table * FL_N_FOUND : NULL, p,
+                    msg->column[i][FL_AT_KEYS].data, s->n_key);
+}
+
+fleet_status fl_unit_find(const fl_unit *u, fl_packet *p, const fl_msg *msg,
+                          fl_found *found)
+{
+    for (int i = 0; i < msg->head.n_section; i++) {
+        const fl_section *s = &msg->section[i];
+        const char *keys = msg->column[i][FL_AT_KEYS].data;
+        float **row;
+
+        if (s->op != FL_OP_ROWS)
+            continue;
+        row = remembered_of(found, p, msg, i);
+        for (int64_t j = 0; row && j < s->n_key; j += CHUNK) {
+            fl_rows *rows = u->layout->table[s->table];
+
+            FL_TRY(find_others(
+                rows->methods->find, rows, keys + (size_t)j * sizeof(uint64_t),
+                s->n_key - j < CHUNK ? s->n_key - j : CHUNK, row + j));
+        }
+    }
+    return FLEET_OK;
 }
 
 static fleet_status read_rows(fl_rows *rows, int64_t n, const char *keys,
@@ -229,6 +288,5 @@ fleet_status fl_unit_read(const fl_unit *u, fl_packet *p, const fl_msg *msg,
         return read_dense(u, s, column, w);
     return read_rows(u->layout->table[s->table], s->n_key,
                      column[FL_AT_KEYS].data, w,
-                     remember(found ? found + s->table * FL_N_FOUND : NULL, p,
-                              column[FL_AT_KEYS].data, s->n_key));
+                     remembered_of(found, p, msg, i));
 }

@@ -78,6 +78,12 @@ typedef struct fl_lookup {
 
 fleet_status fl_key_set_begin(fl_key_set *s, int64_t most);
 uint32_t fl_key_set_add(fl_key_set *s, uint64_t key, bool *is_new);
+
+/* A key will be added soon. */
+static inline void fl_key_set_prefetch(const fl_key_set *s, uint64_t key)
+{
+    __builtin_prefetch(&s->slot[fl_mix(key) & (s->n_slot - 1)]);
+}
 void fl_key_set_done(fl_key_set *s);
 
 /* Free what it has; it is zero then. */

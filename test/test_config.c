@@ -287,8 +287,10 @@ TEST(what_is_asked_for_in_vain_is_in_the_log)
 
     CHECK_OK(fleet_init(&f, &o));
     s.gradient_merge = 1;
+    s.a_sync = 0; /* and it is off */
     CHECK(fleet_distributed_optimizer(f, fleet_sgd(f, 0.1f), &s) != NULL);
     CHECK_TEXT(lines, "");
+    s.a_sync = 1;
     s.a_sync_configs.k_steps = 3;
     s.nccl_comm_num = 2;
     CHECK(fleet_distributed_optimizer(f, fleet_sgd(f, 0.1f), &s) != NULL);

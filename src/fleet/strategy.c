@@ -429,7 +429,8 @@ static void warn(fleet *f)
 
     for (int i = 0; i < N_FIELD; i++)
         if (fates[fields[i].purpose][mode] != HONOURED &&
-            is_asked(&f->strategy, &fields[i]))
+            is_asked(&f->strategy, &fields[i]) &&
+            value_of(&f->strategy, &fields[i]) != 0) /* off is what it is */
             FL_WARN(&f->context.log, "strategy.%s is %g: %s", fields[i].name,
                     value_of(&f->strategy, &fields[i]),
                     effect_of(&fields[i], mode));

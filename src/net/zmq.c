@@ -91,19 +91,17 @@ static void *new_context(void)
 }
 
 /* The last one ends the context. That waits for what still lingers, and for
- * nothing else: all sockets are closed. */
+ * nothing else: all sockets are closed. Who wants the next context waits, too:
+ * libpgm, which ZeroMQ brings along, must not come and go at once. */
 static void leave_context(void)
 {
-    void *unused = NULL;
-
     pthread_mutex_lock(&context.lock);
-    if (--context.n_socket == 0) {
-        unused = context.zmq;
+    if (--context.n_socket == 0 && context.zmq) {
+        while (zmq_ctx_term(context.zmq) != 0 && errno == EINTR)
+            ;
         context.zmq = NULL;
     }
     pthread_mutex_unlock(&context.lock);
-    while (unused && zmq_ctx_term(unused) != 0 && errno == EINTR)
-        ;
 }
 
 static void *context_socket(int type)

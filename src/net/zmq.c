@@ -76,15 +76,23 @@ static void keep_large_blocks(void)
     free((void *)(uintptr_t)block);
 }
 
+/* With one of them a message can wait while another is sent to a process that
+ * has just got what it needs and computes on this thread's core. */
+static int io_threads(void)
+{
+    int cpus = fl_cpu_count();
+
+    return cpus < 2 ? 1 : cpus < 24 ? 2 : 4;
+}
+
 static void *new_context(void)
 {
-    int more = fl_cpu_count() / 8;
     void *zmq = zmq_ctx_new();
 
     if (!zmq)
         return NULL;
     keep_large_blocks();
-    zmq_ctx_set(zmq, ZMQ_IO_THREADS, 1 + (more < 3 ? more : 3));
+    zmq_ctx_set(zmq, ZMQ_IO_THREADS, io_threads());
     zmq_ctx_set(zmq, ZMQ_MAX_SOCKETS, MOST_SOCKET);
     zmq_ctx_set(zmq, ZMQ_BLOCKY, 0); /* nothing lingers unless it says so */
     return zmq;

@@ -26,6 +26,23 @@ static void silent(void *user, fleet_log_level level, const char *line)
     (void)line;
 }
 
+/* The last word on each epoch is said at its end. */
+typedef struct epochs {
+    int64_t n, last, samples;
+    double done;
+} epochs;
+
+static void watch(void *user, const fleet_progress *p)
+{
+    epochs *e = user;
+
+    CHECK(p->epoch == e->last || p->epoch == e->last + 1);
+    if (p->epoch == e->last + 1 && e->last > 0)
+        CHECK_NEAR(e->done * (double)p->epochs, (double)e->last, 1e-9);
+    CHECK(p->done >= e->done && p->done <= 1);
+    *e = (epochs){p->epochs, p->epoch, p->samples, p->done};
+}
+
 static double number(const fl_at *line, const char *key)
 {
     fl_at at = fl_at_key(line, key);
@@ -37,7 +54,9 @@ static double number(const fl_at *line, const char *key)
 
 static result train(const char *text)
 {
-    fleet_config_options o = {.log = silent};
+    epochs seen = {0};
+    fleet_config_options o = {
+        .log = silent, .on_progress = watch, .user = &seen};
     result r = {0};
     fl_json *json;
     char *line;
@@ -45,6 +64,8 @@ static result train(const char *text)
 
     CHECK_OK(
         fleet_train_from_config(test_file("config.json", text), &o, &line));
+    CHECK(seen.n > 0 && seen.last == seen.n && seen.samples > 0);
+    CHECK_NEAR(seen.done, 1, 1e-9);
     CHECK_OK(fl_json_parse(line, strlen(line), "the closing line", &json));
     fl_at root = fl_at_root(json), at = fl_at_key(&root, "params_hash");
     CHECK_OK(fl_at_string(&at, &hash));

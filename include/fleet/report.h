@@ -71,7 +71,7 @@ typedef struct fleet_config_options {
     fleet_log_callback *log; /* NULL: lines go to stderr */
     void *log_user;
     fleet_log_level log_level;
-    /* Called about twice a second. */
+    /* Called about twice a second, and at the end of each epoch. */
     void (*on_progress)(void *user, const fleet_progress *progress);
     void *user;
 } fleet_config_options;

@@ -239,25 +239,31 @@ static fleet_status make_model(training *t)
 
 /* --- training ------------------------------------------------------------ */
 
-static int on_batch(void *user, int64_t batch, int64_t samples)
+/* share: of this epoch that is done. */
+static void say_progress(training *t, double share)
 {
-    training *t = user;
     int64_t now = fl_now_ns();
     double seconds = (double)(now - t->started_ns) * 1e-9;
     fleet_progress p = {.epoch = t->epoch, .epochs = t->c->epochs};
 
-    (void)batch;
-    t->epoch_samples += samples;
-    t->epoch_loss += fl_trainer_loss(t->trainer) * (double)samples;
-    if (!t->o->on_progress || now - t->last_ns < 500000000)
-        return 0;
     t->last_ns = now;
     p.samples = t->epoch_samples;
     p.loss = t->epoch_loss / (double)t->epoch_samples;
     p.samples_per_s = (double)(t->before + p.samples) / seconds;
-    p.done = ((double)(t->epoch - 1) + t->train->share) / (double)p.epochs;
+    p.done = ((double)(t->epoch - 1) + share) / (double)p.epochs;
     p.seconds_left = p.done > 0 ? seconds * (1 - p.done) / p.done : (double)NAN;
     t->o->on_progress(t->o->user, &p);
+}
+
+static int on_batch(void *user, int64_t batch, int64_t samples)
+{
+    training *t = user;
+
+    (void)batch;
+    t->epoch_samples += samples;
+    t->epoch_loss += fl_trainer_loss(t->trainer) * (double)samples;
+    if (t->o->on_progress && fl_now_ns() - t->last_ns >= 500000000)
+        say_progress(t, t->train->share);
     return 0;
 }
 
@@ -275,6 +281,8 @@ static fleet_status train(training *t)
                            "dataset.train: the files have no sample for worker "
                            "%d of %d",
                            fleet_worker_index(t->f), fleet_worker_num(t->f));
+        if (t->o->on_progress)
+            say_progress(t, 1);
         t->before += t->epoch_samples;
         t->trained += t->r.samples;
         t->trained_s += t->r.seconds;

@@ -254,7 +254,7 @@ static void say_hello(lane_kit *k, const char *who, const char *nonce, int from)
     snprintf(text, sizeof text,
              "{\"job\":\"job\",\"mode\":\"ps-sync\",\"program\":\"program\\n\","
              "\"who\":\"%s\",\"isa\":\"plain\",\"nonce\":\"%s\","
-             "\"workers\":1,\"servers\":1}",
+             "\"workers\":1,\"servers\":1,\"server\":0}",
              who, nonce);
     head.incarnation = 0;
     lane_begin(k, &w, &head);
@@ -480,7 +480,7 @@ TEST(a_pull_waits_for_its_version)
     lane_push(&k, 0, 2, 5, 1);
     lane_hear_status(&k, 0, FL_ANSWER_OK);
     pull_version(&k, 0, 1);
-    lane_hear_refusal(&k, 0, "of version 1, but this is 2");
+    lane_hear_refusal(&k, 0, "is of version 1, but this is 2, after a load");
     lane_close(&k);
 }
 

@@ -3,9 +3,13 @@
  * time or in the wrong process, and workers that fail. */
 #define SUITE ps_calls
 #include "ps_kit.h"
+#include "runtime/executor.h"
 #include "test.h"
 
 #include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -310,6 +314,24 @@ static fleet_status call_too_early_and_too_late(ps_node *n)
     return FLEET_OK;
 }
 
+/* A server's handle has none: they are the lanes'. */
+static void refuse_what_needs_parameters(ps_node *n)
+{
+    uint64_t hash;
+    double x = 1;
+
+    CHECK_FAILS(fleet_save_persistables(n->s.f, test_path("servers-save")),
+                FLEET_ESTATE, "this process is a server");
+    CHECK_FAILS(fleet_load_model(n->s.f, test_path("servers-save")),
+                FLEET_ESTATE, "this process is a server");
+    CHECK_FAILS(fleet_params_hash(n->s.f, &hash), FLEET_ESTATE,
+                "this process is a server");
+    CHECK_FAILS(fleet_metrics_sum(n->s.f, &x, 1), FLEET_ESTATE,
+                "this process is a server");
+    CHECK_FAILS(fl_executor_iterate(n->s.e, PS_BATCH), FLEET_ESTATE,
+                "this process is a server");
+}
+
 static fleet_status call_what_is_a_workers(ps_node *n)
 {
     CHECK_FAILS(fleet_init_worker(n->s.f), FLEET_ESTATE,
@@ -319,13 +341,16 @@ static fleet_status call_what_is_a_workers(ps_node *n)
     CHECK_FAILS(fleet_stop_worker(n->s.f), FLEET_ESTATE,
                 "this process is a server");
     n->s.e = fleet_executor_create(n->s.p, NULL);
-    if (n->s.e)
-        CHECK_FAILS(fleet_train_from_dataset(n->s.e, n->s.data, NULL, NULL),
-                    FLEET_ESTATE, "server");
+    CHECK(n->s.e);
+    CHECK_FAILS(fleet_train_from_dataset(n->s.e, n->s.data, NULL, NULL),
+                FLEET_ESTATE, "server");
+    refuse_what_needs_parameters(n);
     TRY(fleet_init_server(n->s.f, NULL));
     CHECK_FAILS(fleet_init_server(n->s.f, NULL), FLEET_ESTATE,
                 "called already");
-    return fleet_run_server(n->s.f);
+    TRY(fleet_run_server(n->s.f));
+    refuse_what_needs_parameters(n);
+    return FLEET_OK;
 }
 
 TEST(calls_at_the_wrong_time_or_place_are_refused_and_do_no_harm)
@@ -337,6 +362,51 @@ TEST(calls_at_the_wrong_time_or_place_are_refused_and_do_no_harm)
                 .user = (void *)test_path("save")};
 
     CHECK(ps_hash(&j) == ps_alone(&j, 2));
+}
+
+static atomic_bool refused;
+
+static void *run(void *arg)
+{
+    ps_node *n = arg;
+    fleet_status status = fleet_run_server(n->s.f);
+
+    if (status == FLEET_ESTATE) {
+        CHECK_CONTAINS(fleet_last_error(), "fleet_run_server: it runs already");
+        atomic_store(&refused, true);
+    } else {
+        n->number[0] = status;
+    }
+    return NULL;
+}
+
+static fleet_status run_twice(ps_node *n)
+{
+    pthread_t thread;
+
+    n->number[0] = -1;
+    CHECK(pthread_create(&thread, NULL, run, n) == 0);
+    run(n);
+    pthread_join(thread, NULL);
+    return (fleet_status)n->number[0];
+}
+
+static fleet_status leave_when_one_is_refused(ps_node *n)
+{
+    TRY(ps_begin(n));
+    while (!atomic_load(&refused))
+        sched_yield();
+    return ps_end(n);
+}
+
+TEST(a_server_runs_once_at_a_time)
+{
+    ps_job j = {.workers = 1,
+                .serve = run_twice,
+                .file = {scene_file("a.txt", 100, 1)},
+                .work = leave_when_one_is_refused};
+
+    ps_hash(&j);
 }
 
 static fleet_status init_before_minimize(ps_node *n)
@@ -467,8 +537,12 @@ TEST(a_worker_that_forgets_to_stop_is_not_given_a_reason_it_does_not_have)
 
     ps_run(&j);
     CHECK_CONTAINS(ps_worker(&j, 0)->error,
-                   "worker 1 has given up, without fleet_stop_worker(): no "
-                   "call of its has failed");
+                   "worker 1 has given up, without fleet_stop_worker(): none "
+                   "of its calls has failed");
+    CHECK_CONTAINS(ps_worker(&j, 1)->log,
+                   "fleet_destroy: worker 1 has given up, without "
+                   "fleet_stop_worker(): none of its calls has failed; the job "
+                   "ends");
 }
 
 TEST(a_malformed_line_of_one_worker_ends_all_with_its_words)
@@ -526,6 +600,13 @@ static void open_other_program(ps_node *n, const fleet_options *o)
     scene_open_as(&n->s, o, &how);
 }
 
+static void open_other_merge(ps_node *n, const fleet_options *o)
+{
+    scene_training how = {.merge = n->server ? 3 : 2};
+
+    scene_open_as(&n->s, o, &how);
+}
+
 static void check_refusal(ps_job *j, const char *words)
 {
     j->work = come_and_go;
@@ -540,9 +621,11 @@ static void check_refusal(ps_job *j, const char *words)
 
 TEST(another_strategy_or_program_is_refused_on_both_sides)
 {
-    ps_job mode = {.open = open_other_mode},
+    ps_job mode = {.open = open_other_mode}, merge = {.open = open_other_merge},
            program = {.open = open_other_program};
 
     check_refusal(&mode, "trains in mode ps-async, this server in ps-sync");
+    check_refusal(&merge, "trains in mode ps-sync, merging 2 batches, this "
+                          "server in ps-sync, merging 3 batches: all ");
     check_refusal(&program, "the programs differ: ");
 }

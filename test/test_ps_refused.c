@@ -92,7 +92,8 @@ static void close_pair(pair *a)
     test_check_leaks();
 }
 
-static void say_hello(pair *a, const char *job)
+/* number: that the server has in the worker's list. */
+static void say_hello(pair *a, const char *job, int number)
 {
     char text[300];
     fl_msg_writer w;
@@ -100,8 +101,8 @@ static void say_hello(pair *a, const char *job)
     snprintf(text, sizeof text,
              "{\"job\":\"%s\",\"mode\":\"ps-sync\",\"program\":\"\","
              "\"who\":\"here:1\",\"isa\":\"plain\",\"nonce\":\"1\","
-             "\"workers\":1,\"servers\":1}",
-             job);
+             "\"workers\":1,\"servers\":1,\"server\":%d}",
+             job, number);
     fl_client_begin(a->client, &a->request, &w, FL_MSG_HELLO, 0, 0);
     fl_msg_text(&w, FL_OP_HELLO, text);
     CHECK_OK(fl_client_add(a->client, &a->request, &w));
@@ -113,7 +114,7 @@ TEST(a_worker_of_the_job_is_welcome)
     pair a = {0};
 
     open_pair(&a, "ours", false);
-    say_hello(&a, "ours");
+    say_hello(&a, "ours", 0);
     CHECK_OK(fl_client_result(a.client, &a.request, "hello"));
     CHECK_INT(fl_client_answer(a.client, &a.request)->head.incarnation, 1);
     close_pair(&a);
@@ -124,10 +125,23 @@ TEST(a_worker_of_another_job_is_told_so)
     pair a = {0};
 
     open_pair(&a, "theirs", false);
-    say_hello(&a, "theirs");
+    say_hello(&a, "theirs", 0);
     CHECK_INT(a.request.state, FL_REQUEST_DONE);
     CHECK_FAILS(fl_client_result(a.client, &a.request, "hello"), FLEET_EINVAL,
                 "the worker is of job \"theirs\", this server of \"ours\"");
+    close_pair(&a);
+}
+
+TEST(a_worker_with_another_list_of_servers_is_told_so)
+{
+    pair a = {0};
+
+    open_pair(&a, "ours", false);
+    say_hello(&a, "ours", 1);
+    CHECK_FAILS(fl_client_result(a.client, &a.request, "hello"), FLEET_EINVAL,
+                "this is server 0, but number 1 in the worker's "
+                "PADDLE_PSERVERS_IP_PORT_LIST: all processes must have the "
+                "same list");
     close_pair(&a);
 }
 
@@ -136,7 +150,7 @@ TEST(an_answer_of_another_version_ends_the_waiting)
     pair a = {.version = 2};
 
     open_pair(&a, "ours", false);
-    say_hello(&a, "ours");
+    say_hello(&a, "ours", 0);
     CHECK_INT(a.request.state, FL_REQUEST_DONE);
     CHECK_FAILS(fl_client_result(a.client, &a.request, "hello"),
                 FLEET_EUNSUPPORTED,
@@ -149,12 +163,12 @@ TEST(an_answer_is_summed_as_its_request_was)
     pair a = {0}, b = {0};
 
     open_pair(&a, "ours", true);
-    say_hello(&a, "ours");
+    say_hello(&a, "ours", 0);
     CHECK_OK(fl_client_result(a.client, &a.request, "hello"));
     CHECK_INT(a.flags, FL_MSG_CRC_ALL);
     close_pair(&a);
     open_pair(&b, "ours", false);
-    say_hello(&b, "ours");
+    say_hello(&b, "ours", 0);
     CHECK_INT(b.flags, 0);
     close_pair(&b);
 }

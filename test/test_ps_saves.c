@@ -396,6 +396,30 @@ TEST(a_damaged_part_is_refused_by_name_on_all_sides)
     }
 }
 
+static fleet_status worker_1_alone_loads(ps_node *n)
+{
+    if (n->index == 1)
+        CHECK_OK(fleet_load_model(n->s.f, n->job->user));
+    return fleet_init_worker(n->s.f);
+}
+
+TEST(a_load_that_worker_0_does_not_take_part_in_is_refused_by_all)
+{
+    ps_job j = job_of_two(2, 1), alone = j;
+
+    j.work = train_and_save;
+    j.user = alone.user = (void *)test_path("save");
+    ps_hash(&j);
+    alone.work = worker_1_alone_loads;
+    ps_run(&alone);
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(ps_worker(&alone, i)->status, FLEET_EINVAL);
+        CHECK_CONTAINS(ps_worker(&alone, i)->error,
+                       "fleet_init_worker: 1 of 2 workers called "
+                       "fleet_load_model() before it, but not worker 0");
+    }
+}
+
 TEST(a_load_that_is_not_there_is_named_by_all)
 {
     ps_job j = job_of_two(2, 1);

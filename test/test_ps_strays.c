@@ -4,14 +4,17 @@
 #define _GNU_SOURCE
 #define SUITE ps_strays
 #include "net_kit.h"
+#include "ps/place.h"
 #include "ps_kit.h"
 #include "test.h"
 
+#include <glob.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -77,8 +80,8 @@ TEST(who_is_of_another_job_is_told_what_differs)
     stray = stray_of(&other, &j, "strategy");
     other.how.a_sync = true;
     check_told(&j, &stray, "EINVAL",
-               "the worker trains in mode ps-async, this server in ps-sync "
-               "(strategy.a_sync)");
+               "the worker trains in mode ps-async, this server in ps-sync: "
+               "all processes must have the same strategy");
     stray = stray_of(&other, &j, "program");
     other.how.optimizer = "sgd";
     check_told(&j, &stray, "EINVAL", "the programs differ: ");
@@ -136,9 +139,15 @@ static int knock(int port)
 static int knock_ipc(const char *folder)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
+    char pattern[300];
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-    snprintf(a.sun_path, sizeof a.sun_path, "%.80s/server-0-lane-0", folder);
+    glob_t found;
+
+    snprintf(pattern, sizeof pattern, "%s/*-server-0-lane-0", folder);
+    CHECK(glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc == 1);
+    snprintf(a.sun_path, sizeof a.sun_path, "%.100s", found.gl_pathv[0]);
+    globfree(&found);
     CHECK(fd >= 0 && connect(fd, (struct sockaddr *)&a, sizeof a) == 0);
     return fd;
 }
@@ -321,4 +330,27 @@ TEST(a_worker_names_a_server_of_another_version)
     ps_check_fails(ps_worker(&j, 0), "speaks protocol 2, this worker 1");
     CHECK_CONTAINS(ps_said(ps_worker(&j, 0)), "FLEET_EUNSUPPORTED");
     net_end(s, NULL);
+}
+
+/* --- the folder for sockets
+ * ---------------------------------------------------
+ */
+
+TEST(a_folder_for_sockets_that_cannot_be_used_is_refused)
+{
+    fl_ipc_folder folder;
+    char open_to_all[200];
+
+    snprintf(open_to_all, sizeof open_to_all, "%s", test_path("open"));
+    CHECK(mkdir(open_to_all, 0755) == 0 && chmod(open_to_all, 0755) == 0);
+    setenv("FLEET_IPC_FOLDER", "/no/such/folder", 1);
+    CHECK_FAILS(fl_ipc_folder_open(&folder), FLEET_EINVAL,
+                "FLEET_IPC_FOLDER is \"/no/such/folder\": expected a folder of "
+                "this user alone (mode 0700)");
+    setenv("FLEET_IPC_FOLDER", open_to_all, 1);
+    CHECK_FAILS(fl_ipc_folder_open(&folder), FLEET_EINVAL, "this user alone");
+    unsetenv("FLEET_IPC_FOLDER");
+    CHECK_OK(fl_ipc_folder_open(&folder));
+    CHECK(folder.ours);
+    fl_ipc_folder_close(&folder);
 }

@@ -458,7 +458,11 @@ TEST(lanes_and_their_ports_are_read_and_checked)
     CHECK_INT(f->role.lanes, 2);
     fleet_destroy(f);
     VARIABLE_REFUSED("FLEET_LANE_PORTS", "7001", FLEET_EINVAL,
-                     "FLEET_LANE_PORTS is \"7001\": expected 2 ports");
+                     "FLEET_LANE_PORTS is \"7001\": expected ports from 1 to "
+                     "65535 with commas, one for "
+                     "each lane but the first of 3");
+    VARIABLE_REFUSED("FLEET_LANE_PORTS", "7001,7002,x", FLEET_EINVAL,
+                     "\"7001,7002,x\"");
     VARIABLE_REFUSED("FLEET_LANE_PORTS", "7001,0", FLEET_EINVAL, "\"7001,0\"");
     VARIABLE_REFUSED("FLEET_SERVER_LANES", "17", FLEET_EINVAL,
                      "FLEET_SERVER_LANES is \"17\": expected an integer from 1 "

@@ -165,6 +165,36 @@ TEST(with_few_descriptors_left_a_socket_works_or_is_refused)
     CHECK(n_ok > 0 && n_refused > 0);
 }
 
+/* The sanitizers need address space for themselves. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { CAN_LIMIT_SPACE = 0 };
+#else
+enum { CAN_LIMIT_SPACE = 1 };
+#endif
+
+/* ZeroMQ would abort. A thread's stack is some megabytes of address space. */
+TEST(without_room_for_threads_a_socket_is_refused)
+{
+    struct rlimit all, little;
+    long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+    fl_socket *s;
+
+    if (!CAN_LIMIT_SPACE)
+        test_skip("a sanitizer needs the address space");
+    CHECK(f && fscanf(f, "%ld", &pages) == 1);
+    fclose(f);
+    CHECK(getrlimit(RLIMIT_AS, &all) == 0);
+    little = all;
+    little.rlim_cur = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + (9 << 20);
+    CHECK(setrlimit(RLIMIT_AS, &little) == 0);
+    CHECK_FAILS(fl_socket_listen(&s), FLEET_EIO,
+                "cannot open a socket, which needs threads: ");
+    CHECK(setrlimit(RLIMIT_AS, &all) == 0);
+    CHECK_OK(fl_socket_listen(&s));
+    fl_socket_close(s, 0);
+}
+
 TEST(memory_that_runs_out_is_reported)
 {
     fleet_status status;

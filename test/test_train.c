@@ -410,7 +410,8 @@ TEST(a_slot_that_does_not_fit_its_variable_is_named)
     s.data = fleet_queue_dataset(s.f, &o);
     CHECK_OK(fleet_dataset_set_filelist(s.data, &file, 1));
     CHECK_FAILS(fleet_train_from_dataset(s.e, s.data, NULL, NULL), FLEET_ENOENT,
-                "no slot of the dataset feeds variable \"dense\"");
+                "no slot of the dataset feeds variable \"dense\"; slot "
+                "\"numbers\" feeds none");
     scene_close(&s);
 }
 

@@ -76,8 +76,10 @@ typedef struct fleet_fetch {
  *   FLEET_ENUMERIC the loss is not a finite number: the text names the operator
  *                  and the batch; nothing was updated
  *   FLEET_EUNSUPPORTED  a fetch of a table or of a ragged variable
- *   FLEET_ESTATE   after fork, after a load that stopped half-way; inside a
- *                  merge group a larger batch, or a fetch that is new
+ *   FLEET_ESTATE   after fork, after a load that stopped half-way; in a
+ *                  server; in a worker before fleet_init_worker() or after
+ *                  fleet_stop_worker(); inside a merge group a larger batch,
+ *                  or a fetch that is new
  *   FLEET_ENOMEM
  */
 FLEET_API fleet_status fleet_executor_run(fleet_executor *executor,

@@ -7,9 +7,10 @@
  *
  * A process may hold several handles; they share nothing.
  *
- * Threads: make and destroy a handle in one thread; what may be called at the
- * same time is said header by header. A child of fork() cannot use its parent's
- * handles (FLEET_ESTATE).
+ * Threads: make and destroy a handle in one thread; fleet_init_*() and
+ * fleet_stop_worker() one at a time, with no step under way. What may be called
+ * at the same time is said header by header. A child of fork() cannot use its
+ * parent's handles (FLEET_ESTATE).
  */
 #ifndef FLEET_INIT_H
 #define FLEET_INIT_H

@@ -68,7 +68,7 @@ fleet_status fl_checkpoint_save(fleet *f, const char *path,
 
 fleet_status fleet_save_persistables(fleet *f, const char *path)
 {
-    FL_TRY(fl_handle_check(f, "fleet_save_persistables"));
+    FL_TRY(fl_handle_check_worker(f, "fleet_save_persistables"));
     if (!fl_saves_here(f, "fleet_save_persistables"))
         return FLEET_OK;
     return fl_checkpoint_save(f, path, NULL);
@@ -135,7 +135,7 @@ static fleet_status load_on_servers(fleet *f, const char *path)
 
 fleet_status fleet_load_model(fleet *f, const char *path)
 {
-    FL_TRY(fl_handle_check(f, "fleet_load_model"));
+    FL_TRY(fl_handle_check_worker(f, "fleet_load_model"));
     FL_TRY(fl_add_programs(f));
     FL_TRY(fl_saved_use(path, "checkpoint", load, f));
     return f->link ? load_on_servers(f, path) : FLEET_OK;

@@ -4,6 +4,8 @@
 
 #include <fleet/fleet.h>
 
+#include <stdatomic.h>
+
 #include "base/json.h"
 #include "data/stream.h"
 #include "fleet/role.h"
@@ -21,6 +23,8 @@ struct fleet {
     fl_role role;
     struct fl_link *link;     /* of a worker to its servers; NULL: none */
     struct fl_server *server; /* made, not run yet; NULL: none */
+    atomic_bool serving;      /* in fleet_run_server() */
+    char terms[64];           /* of training, for hello; servers.c */
     char *load; /* a checkpoint for the servers, once there is a link */
     fleet_distributed_strategy strategy; /* of fleet_distributed_optimizer();
                                             the default without it */
@@ -36,6 +40,8 @@ static inline fleet *fl_handle_of(fl_context *context)
 /* FLEET_EINVAL without a handle, FLEET_ESTATE after fork; what names the call.
  */
 fleet_status fl_handle_check(const fleet *f, const char *what);
+/* FLEET_ESTATE in a server, too: its parameters are those of the job. */
+fleet_status fl_handle_check_worker(const fleet *f, const char *what);
 
 /* How a job trains, by its role and its strategy. */
 typedef enum fl_job_mode {

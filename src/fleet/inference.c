@@ -181,7 +181,7 @@ fleet_status fleet_save_inference_model(fleet *f, const char *path,
     fleet_status status;
     bool *marked;
 
-    FL_TRY(fl_handle_check(f, "fleet_save_inference_model"));
+    FL_TRY(fl_handle_check_worker(f, "fleet_save_inference_model"));
     if (!fl_saves_here(f, "fleet_save_inference_model"))
         return FLEET_OK;
     if (n_feed < 0 || (n_feed > 0 && !feed))

@@ -26,6 +26,14 @@ fleet_status fl_handle_check(const fleet *f, const char *what)
     return fl_context_check(&f->context);
 }
 
+fleet_status fl_handle_check_worker(const fleet *f, const char *what)
+{
+    FL_TRY(fl_handle_check(f, what));
+    if (fleet_is_server(f))
+        return fl_fail(FLEET_ESTATE, "%s: this process is a server", what);
+    return FLEET_OK;
+}
+
 static fleet_status open_handle(fleet *f, const fleet_options *o)
 {
     if (o->num_threads < 0 || o->num_threads > FL_MAX_THREAD)
@@ -192,7 +200,7 @@ static fleet_status hash_on_servers(void *arg, const fl_rows *r, uint64_t *sum)
 
 fleet_status fleet_params_hash(fleet *f, uint64_t *hash)
 {
-    FL_TRY(fl_handle_check(f, "fleet_params_hash"));
+    FL_TRY(fl_handle_check_worker(f, "fleet_params_hash"));
     if (!hash)
         return fl_fail(FLEET_EINVAL, "fleet_params_hash: nowhere to put it");
     return fl_store_hash(f->store, f->link ? hash_on_servers : NULL, f, hash);

@@ -10,8 +10,11 @@ enum { MOST_NUMBERS = 1 << 22 };
 static fleet_status over_workers(const fleet *f, const char *call,
                                  fl_reduction how, double *x, int64_t n)
 {
-    FL_TRY(fl_handle_check(f, call));
-    if (n < 0 || n > MOST_NUMBERS || (n > 0 && !x))
+    FL_TRY(fl_handle_check_worker(f, call));
+    if (n > 0 && !x)
+        return fl_fail(FLEET_EINVAL, "%s: no array of %lld elements", call,
+                       (long long)n);
+    if (n < 0 || n > MOST_NUMBERS)
         return fl_fail(FLEET_EINVAL, "%s: %lld elements; expected 0 to %d",
                        call, (long long)n, (int)MOST_NUMBERS);
     if (!f->link)

@@ -225,22 +225,23 @@ static fleet_status take_socket(fl_role *r, const char *source, int fd)
     return FLEET_OK;
 }
 
-/* FLEET_LANE_PORTS: "7001,7002", of lanes from 1 on. */
+/* FLEET_LANE_PORTS: "7001,7002", of lanes from 1 on; there may be more. */
 static fleet_status read_lane_ports(fl_role *r)
 {
     static const char *const name = "FLEET_LANE_PORTS";
     const char *list = variable(name), *at = list;
 
-    for (int i = 1; list && i < r->lanes; i++) {
+    for (int i = 1; list && (i < r->lanes || *at); i++) {
         size_t length = strcspn(at, ",");
         int64_t port = 0;
 
         if (!read_digits(at, length, 65535, &port) || port == 0)
             return fl_fail(FLEET_EINVAL,
-                           "%s is \"%.200s\": expected %d ports from 1 to "
-                           "65535 with commas, one for each lane but the first",
-                           name, list, r->lanes - 1);
-        r->lane_port[i] = (int)port;
+                           "%s is \"%.200s\": expected ports from 1 to 65535 "
+                           "with commas, one for each lane but the first of %d",
+                           name, list, r->lanes);
+        if (i < r->lanes)
+            r->lane_port[i] = (int)port;
         at += length + (at[length] == ',');
     }
     return FLEET_OK;

@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -19,6 +20,21 @@ static bool has_servers(const fleet *f)
 static fl_job_mode mode_of(const fleet *f)
 {
     return fl_job_mode_of(&f->role, &f->strategy);
+}
+
+/* What all processes' strategies must have in common, in words: the mode, and
+ * how many batches are merged. */
+static const char *terms_of(fleet *f)
+{
+    const fl_training *t = &f->trained->training;
+    size_t n;
+
+    snprintf(f->terms, sizeof f->terms, "%s", fl_job_mode_name(mode_of(f)));
+    n = strlen(f->terms);
+    if (t->merge_steps > 1)
+        snprintf(f->terms + n, sizeof f->terms - n, ", merging %d batches%s",
+                 t->merge_steps, t->merge_average ? "" : " without avg");
+    return f->terms;
 }
 
 fleet_status fl_add_programs(fleet *f)
@@ -53,6 +69,7 @@ fleet_status fl_servers_open(fleet *f)
         .step_ms = r->deadline_ms[FL_STEP_DEADLINE],
         .tcp_only = r->tcp_only};
 
+    f->store->idle = fleet_is_server(f);
     if (!has_servers(f) || fleet_is_server(f))
         return FLEET_OK;
     f->store->make_rows = fl_remote_rows_make;
@@ -73,24 +90,27 @@ void fl_servers_close(fleet *f)
     f->load = NULL;
 }
 
-static fleet_status worker_call(const fleet *f, const char *call)
-{
-    FL_TRY(fl_handle_check(f, call));
-    if (fleet_is_server(f))
-        return fl_fail(FLEET_ESTATE, "%s: this process is a server", call);
-    return FLEET_OK;
-}
-
-/* What was loaded before there was anybody to tell. */
+/* What was loaded before there was anybody to tell: the first worker tells the
+ * servers, for all. Returns when all workers are there. */
 static fleet_status pass_on_load(fleet *f)
 {
+    bool first = fleet_is_first_worker(f);
+    double loads[2] = {f->load != NULL, f->load && first};
     fleet_status status = FLEET_OK;
 
-    if (f->load && fleet_is_first_worker(f))
+    if (f->load && first)
         status = fl_servers_load(f, f->load);
     fl_free(f->load);
     f->load = NULL;
-    return status;
+    FL_TRY(status);
+    FL_TRY(fl_link_reduce(f->link, FL_REDUCE_SUM, loads, 2));
+    if (loads[0] > 0 && loads[1] == 0)
+        return fl_fail(FLEET_EINVAL,
+                       "fleet_init_worker: %.0f of %d workers called "
+                       "fleet_load_model() before it, but not worker 0, which "
+                       "loads for all",
+                       loads[0], f->role.worker_num);
+    return FLEET_OK;
 }
 
 static fleet_status connect(fleet *f)
@@ -98,10 +118,9 @@ static fleet_status connect(fleet *f)
     fl_job_mode mode = mode_of(f);
 
     FL_TRY(fl_add_programs(f));
-    FL_TRY(fl_link_open(f->link, f->store, mode == FL_PS_SYNC,
-                        fl_job_mode_name(mode)));
+    FL_TRY(fl_link_open(f->link, f->store, mode == FL_PS_SYNC, terms_of(f)));
     FL_TRY(pass_on_load(f));
-    FL_TRY(fl_link_barrier(f->link)); /* all are there, all is loaded */
+    FL_TRY(fl_link_barrier(f->link)); /* and the weights are those of then */
     f->store->updates = f->store->exchange->updates;
     return FLEET_OK;
 }
@@ -110,7 +129,7 @@ fleet_status fleet_init_worker(fleet *f)
 {
     fleet_status status;
 
-    FL_TRY(worker_call(f, "fleet_init_worker"));
+    FL_TRY(fl_handle_check_worker(f, "fleet_init_worker"));
     if (!f->trained)
         return fl_fail(FLEET_ESTATE, "fleet_init_worker: call "
                                      "fleet_minimize() before");
@@ -126,13 +145,13 @@ fleet_status fleet_init_worker(fleet *f)
 
 fleet_status fleet_stop_worker(fleet *f)
 {
-    FL_TRY(worker_call(f, "fleet_stop_worker"));
+    FL_TRY(fl_handle_check_worker(f, "fleet_stop_worker"));
     return has_servers(f) ? fl_link_leave(f->link) : FLEET_OK;
 }
 
 fleet_status fleet_barrier_worker(fleet *f)
 {
-    FL_TRY(worker_call(f, "fleet_barrier_worker"));
+    FL_TRY(fl_handle_check_worker(f, "fleet_barrier_worker"));
     return has_servers(f) ? fl_link_barrier(f->link) : FLEET_OK;
 }
 
@@ -165,7 +184,7 @@ static fleet_status make_server(fleet *f, const char *load)
         .n_lane = r->lanes,
         .lane_port = r->lane_port,
         .sync = mode == FL_PS_SYNC,
-        .mode = fl_job_mode_name(mode),
+        .mode = terms_of(f),
         .job = r->job_id,
         .connect_ms = r->deadline_ms[FL_CONNECT_DEADLINE],
         .peer_ms = r->deadline_ms[FL_PEER_DEADLINE],
@@ -290,11 +309,14 @@ fleet_status fleet_run_server(fleet *f)
     fl_error error;
 
     FL_TRY(server_call(f, "fleet_run_server"));
-    if (!f->server)
-        FL_TRY(fleet_init_server(f, NULL));
-    status = serve(f);
+    if (atomic_exchange(&f->serving, true))
+        return fl_fail(FLEET_ESTATE, "fleet_run_server: it runs already");
+    status = f->server ? FLEET_OK : fleet_init_server(f, NULL);
+    if (status == FLEET_OK)
+        status = serve(f);
     fl_error_take(&error, status);
     fl_server_destroy(f->server);
     f->server = NULL;
+    atomic_store(&f->serving, false);
     return fl_error_raise(&error);
 }

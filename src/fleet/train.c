@@ -70,6 +70,24 @@ static fleet_status match_slots(pass *p)
     return FLEET_OK;
 }
 
+/* A slot whose name is no input's; NULL: none. */
+static const char *slot_without_use(const pass *p)
+{
+    for (int i = 0; i < p->d->n_slot; i++)
+        if (p->var[i] < 0)
+            return p->d->slots[i].name;
+    return NULL;
+}
+
+static fleet_status fail_unfed(const pass *p, const char *var)
+{
+    const char *slot = slot_without_use(p);
+
+    return fl_fail(
+        FLEET_ENOENT, "no slot of the dataset feeds variable \"%s\"%s%s%s", var,
+        slot ? "; slot \"" : "", slot ? slot : "", slot ? "\" feeds none" : "");
+}
+
 /* Once there is a plan: everything that it reads is fed. */
 static fleet_status check_fed(const pass *p, const fl_plan *plan)
 {
@@ -78,9 +96,7 @@ static fleet_status check_fed(const pass *p, const fl_plan *plan)
     for (size_t i = 0; i < program->n_var; i++)
         if (program->var[i]->kind == FL_VAR_DATA && plan->value_of[i] >= 0 &&
             !is_fed(p, (int)i))
-            return fl_fail(FLEET_ENOENT,
-                           "no slot of the dataset feeds variable \"%s\"",
-                           program->var[i]->name);
+            return fail_unfed(p, program->var[i]->name);
     return FLEET_OK;
 }
 

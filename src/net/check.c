@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -18,6 +19,29 @@ bool fl_descriptors_left(int n)
         got++;
     for (int i = 0; i < got; i++)
         close(fd[i]);
+    return got == n;
+}
+
+static void *wait_for(void *lock)
+{
+    pthread_mutex_lock(lock);
+    pthread_mutex_unlock(lock);
+    return NULL;
+}
+
+bool fl_threads_left(int n)
+{
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t thread[8];
+    int got = 0;
+
+    pthread_mutex_lock(&lock);
+    while (got < n && got < 8 &&
+           pthread_create(&thread[got], NULL, wait_for, &lock) == 0)
+        got++;
+    pthread_mutex_unlock(&lock);
+    for (int i = 0; i < got; i++)
+        pthread_join(thread[i], NULL);
     return got == n;
 }
 

@@ -7,6 +7,9 @@
 /* Whether this process may open so many more descriptors, 64 at most. */
 bool fl_descriptors_left(int n);
 
+/* Whether it may have so many more threads, 8 at most, at one time. */
+bool fl_threads_left(int n);
+
 /* Whether it is a tcp socket that listens. */
 bool fl_descriptor_listens(int fd);
 

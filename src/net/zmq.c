@@ -114,9 +114,13 @@ static void leave_context(void)
 
 static void *context_socket(int type)
 {
-    errno = EMFILE;
-    if (!fl_descriptors_left(context.zmq ? 4 : 16))
-        return NULL; /* ZeroMQ would abort */
+    bool few = !fl_descriptors_left(context.zmq ? 4 : 16);
+
+    /* ZeroMQ would abort */
+    if (few || (!context.zmq && !fl_threads_left(1 + io_threads()))) {
+        errno = few ? EMFILE : EAGAIN;
+        return NULL;
+    }
     if (!context.zmq)
         context.zmq = new_context();
     return context.zmq ? zmq_socket(context.zmq, type) : NULL;
@@ -141,7 +145,8 @@ static fleet_status open_socket(void **socket, int type)
     if (*socket)
         return FLEET_OK;
     leave_context();
-    return fl_fail(FLEET_EIO, "cannot open a socket: %s", zmq_strerror(e));
+    return fl_fail(FLEET_EIO, "cannot open a socket%s: %s",
+                   e == EAGAIN ? ", which needs threads" : "", zmq_strerror(e));
 }
 
 /* --- sockets ---------------------------------------------------------------

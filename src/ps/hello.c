@@ -24,7 +24,7 @@ typedef struct handshake {
     fl_client *client;
     fl_socket **socket; /* by server */
     fl_request *request, *again;
-    char *text;
+    char nonce[20];
     char place[160];
     int64_t begun_ms, reminded_ms;
 } handshake;
@@ -36,22 +36,23 @@ static void send_packet(void *arg, int lane, fl_packet *p)
     fl_socket_send(h->socket[lane], NULL, p); /* a lost one is sent again */
 }
 
-static char *describe(const handshake *h)
+/* To the one that we take for that server. */
+static char *describe(const handshake *h, int server)
 {
     const fl_hello_options *o = h->o;
     fl_json *json = fl_json_object();
-    char who[96], nonce[20], *text;
+    char who[96], *text;
 
     fl_who_text(who);
-    snprintf(nonce, sizeof nonce, "%016llx", (unsigned long long)fl_nonce());
     fl_json_put(json, "job", fl_json_string(o->job));
     fl_json_put(json, "mode", fl_json_string(o->mode));
     fl_json_put(json, "program", fl_json_string(o->program));
     fl_json_put(json, "who", fl_json_string(who));
-    fl_json_put(json, "nonce", fl_json_string(nonce));
+    fl_json_put(json, "nonce", fl_json_string(h->nonce));
     fl_json_put(json, "isa", fl_json_string(fl_simd_best()->isa));
     fl_json_put(json, "library", fl_json_string(fleet_version()));
     fl_json_put(json, "workers", fl_json_int(o->n_worker));
+    fl_json_put(json, "server", fl_json_int(server));
     text = fl_json_put(json, "servers", fl_json_int(o->n_server)) == FLEET_OK
                ? fl_json_print(json, false)
                : NULL;
@@ -61,11 +62,15 @@ static char *describe(const handshake *h)
 
 static fleet_status say_hello(handshake *h, fl_request *r, int server)
 {
+    char *text = describe(h, server);
     fl_msg_writer w;
 
+    if (!text)
+        return FLEET_ENOMEM;
     fl_client_cancel(h->client, r);
     fl_client_begin(h->client, r, &w, FL_MSG_HELLO, 0, 0);
-    fl_msg_text(&w, FL_OP_HELLO, h->text);
+    fl_msg_text(&w, FL_OP_HELLO, text);
+    fl_free(text);
     FL_TRY(fl_client_add(h->client, r, &w));
     fl_client_send(h->client, r, server, fl_now_ms());
     return FLEET_OK;
@@ -269,8 +274,9 @@ static fleet_status shake_hands(handshake *h, fl_job_lanes *lanes)
     h->socket = fl_alloc_array((size_t)o->n_server, sizeof(fl_socket *));
     h->request = fl_alloc_array((size_t)o->n_server, sizeof *h->request);
     h->again = fl_alloc_array((size_t)o->n_server, sizeof *h->again);
-    h->text = describe(h);
-    if (!h->socket || !h->request || !h->again || !h->text)
+    snprintf(h->nonce, sizeof h->nonce, "%016llx",
+             (unsigned long long)fl_nonce());
+    if (!h->socket || !h->request || !h->again)
         return FLEET_ENOMEM;
     FL_TRY(connect_all(h));
     return say_all(h, lanes);
@@ -294,7 +300,6 @@ static void part(handshake *h, int linger_ms)
         fl_socket_close(h->socket[i], linger_ms);
     fl_client_destroy(h->client);
     fl_free(h->socket);
-    fl_free(h->text);
 }
 
 fleet_status fl_hello(const fl_hello_options *o, fl_job_lanes *lanes)

@@ -10,7 +10,7 @@
 /* What a worker says of itself; texts are the JSON's. */
 typedef struct hello {
     const char *job, *mode, *program, *who, *isa, *nonce;
-    int64_t workers, servers;
+    int64_t workers, servers, server;
 } hello;
 
 static fleet_status read_hello(const fl_json *json, hello *h)
@@ -30,10 +30,13 @@ static fleet_status read_hello(const fl_json *json, hello *h)
         FL_TRY(fl_at_required(&at));
         FL_TRY(fl_at_string(&at, text[i].to));
     }
+    fl_at server = fl_at_key(&root, "server");
     FL_TRY(fl_at_required(&workers));
     FL_TRY(fl_at_required(&servers));
+    FL_TRY(fl_at_required(&server));
     FL_TRY(fl_at_int(&workers, 1, FL_MOST_STREAM, &h->workers));
-    return fl_at_int(&servers, 1, FL_MOST_SERVER, &h->servers);
+    FL_TRY(fl_at_int(&servers, 1, FL_MOST_SERVER, &h->servers));
+    return fl_at_int(&server, 0, FL_MOST_SERVER - 1, &h->server);
 }
 
 static fleet_status check_numbers(const fl_ps_lane *l, const hello *h)
@@ -48,6 +51,12 @@ static fleet_status check_numbers(const fl_ps_lane *l, const hello *h)
                        "the worker knows %lld servers "
                        "(PADDLE_PSERVERS_IP_PORT_LIST), this server %d",
                        (long long)h->servers, l->o.layout->n_server);
+    if (h->server != l->o.server)
+        return fl_fail(FLEET_EINVAL,
+                       "this is server %d, but number %lld in the worker's "
+                       "PADDLE_PSERVERS_IP_PORT_LIST: all processes must have "
+                       "the same list",
+                       l->o.server, (long long)h->server);
     if (l->msg.head.stream >= (uint32_t)l->o.n_stream)
         return fl_fail(FLEET_EINVAL,
                        "the worker's number is %u (PADDLE_TRAINER_ID), but "
@@ -69,8 +78,8 @@ static fleet_status check_hello(const fl_ps_lane *l, const hello *h)
     FL_TRY(check_numbers(l, h));
     if (strcmp(h->mode, l->o.mode) != 0)
         return fl_fail(FLEET_EINVAL,
-                       "the worker trains in mode %.40s, this server in %s "
-                       "(strategy.a_sync)",
+                       "the worker trains in mode %.60s, this server in %s: "
+                       "all processes must have the same strategy",
                        h->mode, l->o.mode);
     difference = fl_keep_difference(l->o.program, h->program);
     if (difference)

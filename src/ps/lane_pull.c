@@ -50,7 +50,9 @@ void fl_lane_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
         park(l, from, p);
     else if (version && version < (uint64_t)l->version)
         fl_lane_refuse(l, &l->msg.head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
-                       "a pull of worker %u: of version %llu, but this is %lld",
+                       "a pull of worker %u is of version %llu, but this is "
+                       "%lld, after a load: all workers must make the same "
+                       "calls in the same order",
                        l->msg.head.stream, (unsigned long long)version,
                        (long long)l->version);
     else

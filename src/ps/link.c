@@ -424,7 +424,8 @@ void fl_link_destroy(fl_link *l)
                  "worker %d has given up, without fleet_stop_worker(): %.700s",
                  l->o.index,
                  *fleet_last_error() ? fleet_last_error()
-                                     : "no call of its has failed");
+                                     : "none of its calls has failed");
+        FL_WARN(&l->o.context->log, "fleet_destroy: %s; the job ends", why);
         pthread_mutex_lock(&l->lock);
         fl_client_fail(l->client, FLEET_EPEER, why, true);
         pthread_mutex_unlock(&l->lock);

@@ -77,7 +77,13 @@ fleet_status fl_ipc_folder_open(fl_ipc_folder *f)
     const char *given = getenv("FLEET_IPC_FOLDER");
 
     *f = (fl_ipc_folder){0};
-    if (given && strlen(given) < sizeof f->path && is_private(given)) {
+    if (given && *given) {
+        if (strlen(given) >= sizeof f->path || !is_private(given))
+            return fl_fail(FLEET_EINVAL,
+                           "FLEET_IPC_FOLDER is \"%.200s\": expected a folder "
+                           "of this user alone (mode 0700), its path at most "
+                           "%zu bytes",
+                           given, sizeof f->path - 1);
         snprintf(f->path, sizeof f->path, "%s", given);
         return FLEET_OK;
     }

@@ -50,6 +50,7 @@ struct fl_server {
     const char **address;
     char *program;
     fl_ipc_folder folder;
+    uint32_t mark; /* in names there: other jobs may use it, too */
     fl_packet_pool *pool;
     _Atomic(const char *) stop; /* why; NULL: go on */
     pthread_mutex_t lock;       /* over failed */
@@ -91,6 +92,13 @@ static void *act_thread(void *arg)
     return NULL;
 }
 
+static const char *act_name(fl_msg_op op)
+{
+    return op == FL_OP_HASH   ? "a params_hash"
+           : op == FL_OP_LOAD ? "a load"
+                              : "a save";
+}
+
 static void begin_act(void *arg, const fl_act *act)
 {
     lane_runner *r = arg;
@@ -100,7 +108,8 @@ static void begin_act(void *arg, const fl_act *act)
     r->act_sum = r->act_rows = 0;
     atomic_store(&r->act_done, false);
     r->acting = true;
-    if (fl_thread_start(&r->actor, act_thread, r, "a save") == FLEET_OK)
+    if (fl_thread_start(&r->actor, act_thread, r, act_name(act->op)) ==
+        FLEET_OK)
         return;
     r->acting = false;
     fl_lane_abort(r->lane, FLEET_ENOMEM, fleet_last_error());
@@ -296,8 +305,8 @@ static fleet_status bind_lane(fl_server *s, lane_runner *r)
     FL_TRY(fl_socket_bind(r->socket, address,
                           r->number == 0 ? s->o.listen_fd : -1, bound));
     if (!is_inproc(s)) {
-        snprintf(ipc, sizeof ipc, "%s/server-%d-lane-%d", s->folder.path,
-                 s->o.index, r->number);
+        snprintf(ipc, sizeof ipc, "%s/%08x-server-%d-lane-%d", s->folder.path,
+                 s->mark, s->o.index, r->number);
         snprintf(path, sizeof path, "ipc://%s", ipc);
         FL_TRY(fl_socket_bind(r->socket, path, -1, NULL));
     }
@@ -341,6 +350,7 @@ static fleet_status make_all(fl_server *s)
     FL_TRY(fl_packet_pool_create(&s->pool, IDLE_BYTES));
     if (!is_inproc(s))
         FL_TRY(fl_ipc_folder_open(&s->folder));
+    s->mark = (uint32_t)fl_nonce();
     for (int i = 0; i < s->o.n_lane; i++) {
         FL_TRY(bind_lane(s, &s->runner[i]));
         FL_TRY(make_store(s, &s->runner[i]));

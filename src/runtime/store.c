@@ -79,6 +79,9 @@ void fl_store_reset_states(fl_store *s)
 
 fleet_status fl_store_check(const fl_store *s)
 {
+    if (s->idle)
+        return fl_fail(FLEET_ESTATE, "this process is a server: its lanes have "
+                                     "the parameters, and no executor runs");
     return s->torn ? fl_fail(FLEET_ESTATE, "a load stopped half-way: the model "
                                            "is in pieces until one succeeds")
                    : FLEET_OK;

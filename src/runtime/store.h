@@ -54,15 +54,17 @@ typedef struct fl_store {
     struct fl_exchange *exchange; /* who keeps it all; NULL: this store */
     int n_group;                  /* merge groups under way */
     bool torn;                    /* a load stopped half-way */
-    int64_t updates;              /* done; drives the learning rate */
-    pthread_rwlock_t lock;        /* written: a training step, a load */
+    bool idle;       /* of a server's handle: lanes have stores of their own */
+    int64_t updates; /* done; drives the learning rate */
+    pthread_rwlock_t lock; /* written: a training step, a load */
 } fl_store;
 
 fleet_status fl_store_create(fl_context *context, fl_rows_maker *make_rows,
                              fl_store **store);
 void fl_store_destroy(fl_store *s);
 
-/* FLEET_ESTATE if a load stopped half-way, until one succeeds. */
+/* FLEET_ESTATE if it is a server's handle's, or a load stopped half-way, until
+ * one succeeds. */
 fleet_status fl_store_check(const fl_store *s);
 
 /* Make what the program needs and the store does not have yet, with first

@@ -111,6 +111,8 @@ static const char *fail(sim_options *o, sim_script *k, int64_t within_ms)
 
     begin(&s, o, k);
     sim_run(&s, o->dead_ms + within_ms + SLACK_MS);
+    if (o->dead_worker >= 0 && !s.worker[o->dead_worker].dead)
+        sim_run(&s, LONGEST_MS); /* it had left: nobody is missed */
     bad = sim_check_failure(&s, k);
     for (int i = 0; i < o->n_worker; i++)
         failed = failed || s.worker[i].status != FLEET_OK;

@@ -8,8 +8,6 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -364,8 +362,6 @@ TEST(calls_at_the_wrong_time_or_place_are_refused_and_do_no_harm)
     CHECK(ps_hash(&j) == ps_alone(&j, 2));
 }
 
-static atomic_bool refused;
-
 static void *run(void *arg)
 {
     ps_node *n = arg;
@@ -373,7 +369,7 @@ static void *run(void *arg)
 
     if (status == FLEET_ESTATE) {
         CHECK_CONTAINS(fleet_last_error(), "fleet_run_server: it runs already");
-        atomic_store(&refused, true);
+        ps_tell(&n->job->go);
     } else {
         n->number[0] = status;
     }
@@ -394,8 +390,7 @@ static fleet_status run_twice(ps_node *n)
 static fleet_status leave_when_one_is_refused(ps_node *n)
 {
     TRY(ps_begin(n));
-    while (!atomic_load(&refused))
-        sched_yield();
+    ps_hear(&n->job->go);
     return ps_end(n);
 }
 
@@ -403,6 +398,7 @@ TEST(a_server_runs_once_at_a_time)
 {
     ps_job j = {.workers = 1,
                 .serve = run_twice,
+                .go = ps_pipe_make(),
                 .file = {scene_file("a.txt", 100, 1)},
                 .work = leave_when_one_is_refused};
 

@@ -83,9 +83,13 @@ static fleet_status fail_unfed(const pass *p, const char *var)
 {
     const char *slot = slot_without_use(p);
 
-    return fl_fail(
-        FLEET_ENOENT, "no slot of the dataset feeds variable \"%s\"%s%s%s", var,
-        slot ? "; slot \"" : "", slot ? slot : "", slot ? "\" feeds none" : "");
+    if (slot)
+        return fl_fail(FLEET_ENOENT,
+                       "no slot of the dataset feeds variable \"%s\"; slot "
+                       "\"%s\" feeds none",
+                       var, slot);
+    return fl_fail(FLEET_ENOENT, "no slot of the dataset feeds variable \"%s\"",
+                   var);
 }
 
 /* Once there is a plan: everything that it reads is fed. */

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/thread.h"
+
 bool fl_descriptors_left(int n)
 {
     int fd[64], got = 0;
@@ -37,7 +39,7 @@ bool fl_threads_left(int n)
 
     pthread_mutex_lock(&lock);
     while (got < n && got < 8 &&
-           pthread_create(&thread[got], NULL, wait_for, &lock) == 0)
+           fl_thread_start(&thread[got], wait_for, &lock, "a try") == FLEET_OK)
         got++;
     pthread_mutex_unlock(&lock);
     for (int i = 0; i < got; i++)

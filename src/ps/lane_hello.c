@@ -21,8 +21,12 @@ static fleet_status read_hello(const fl_json *json, hello *h)
         const char **to;
     } text[] = {{"job", &h->job}, {"mode", &h->mode}, {"program", &h->program},
                 {"who", &h->who}, {"isa", &h->isa},   {"nonce", &h->nonce}};
-    fl_at workers = fl_at_key(&root, "workers");
-    fl_at servers = fl_at_key(&root, "servers");
+    const struct {
+        const char *key;
+        int64_t least, most, *to;
+    } number[] = {{"workers", 1, FL_MOST_STREAM, &h->workers},
+                  {"servers", 1, FL_MOST_SERVER, &h->servers},
+                  {"server", 0, FL_MOST_SERVER - 1, &h->server}};
 
     for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
         fl_at at = fl_at_key(&root, text[i].key);
@@ -30,13 +34,13 @@ static fleet_status read_hello(const fl_json *json, hello *h)
         FL_TRY(fl_at_required(&at));
         FL_TRY(fl_at_string(&at, text[i].to));
     }
-    fl_at server = fl_at_key(&root, "server");
-    FL_TRY(fl_at_required(&workers));
-    FL_TRY(fl_at_required(&servers));
-    FL_TRY(fl_at_required(&server));
-    FL_TRY(fl_at_int(&workers, 1, FL_MOST_STREAM, &h->workers));
-    FL_TRY(fl_at_int(&servers, 1, FL_MOST_SERVER, &h->servers));
-    return fl_at_int(&server, 0, FL_MOST_SERVER - 1, &h->server);
+    for (size_t i = 0; i < sizeof number / sizeof *number; i++) {
+        fl_at at = fl_at_key(&root, number[i].key);
+
+        FL_TRY(fl_at_required(&at));
+        FL_TRY(fl_at_int(&at, number[i].least, number[i].most, number[i].to));
+    }
+    return FLEET_OK;
 }
 
 static fleet_status check_numbers(const fl_ps_lane *l, const hello *h)

@@ -409,6 +409,23 @@ fleet_status fl_link_leave(fl_link *l)
     return fl_error_raise(&error);
 }
 
+/* The handle goes, and the job has not been left. Why is known to who saw the
+ * call that failed; without one it is said here, too. */
+static void give_up(fl_link *l)
+{
+    const char *error = fleet_last_error();
+    char why[900];
+
+    snprintf(why, sizeof why,
+             "worker %d has given up, without fleet_stop_worker(): %.700s",
+             l->o.index, *error ? error : "none of its calls has failed");
+    if (!*error)
+        FL_WARN(&l->o.context->log, "fleet_destroy: %s; the job ends", why);
+    pthread_mutex_lock(&l->lock);
+    fl_client_fail(l->client, FLEET_EPEER, why, true);
+    pthread_mutex_unlock(&l->lock);
+}
+
 void fl_link_destroy(fl_link *l)
 {
     if (!l)
@@ -417,19 +434,8 @@ void fl_link_destroy(fl_link *l)
         fl_free(l); /* the rest is the parent's */
         return;
     }
-    if (l->open) {
-        char why[900];
-
-        snprintf(why, sizeof why,
-                 "worker %d has given up, without fleet_stop_worker(): %.700s",
-                 l->o.index,
-                 *fleet_last_error() ? fleet_last_error()
-                                     : "none of its calls has failed");
-        FL_WARN(&l->o.context->log, "fleet_destroy: %s; the job ends", why);
-        pthread_mutex_lock(&l->lock);
-        fl_client_fail(l->client, FLEET_EPEER, why, true);
-        pthread_mutex_unlock(&l->lock);
-    }
+    if (l->open)
+        give_up(l);
     close_link(l);
     pthread_mutex_destroy(&l->lock);
     fl_free(l);

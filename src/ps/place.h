@@ -19,8 +19,8 @@ void fl_who_text(char text[96]);
 uint64_t fl_nonce(void);
 
 /* A folder for sockets that this user alone may enter: FLEET_IPC_FOLDER, which
- * whoever started us removes, or one of our own, which is removed with its
- * files. */
+ * whoever started us removes (FLEET_EINVAL if it is none), or one of our own,
+ * which is removed with its files. */
 typedef struct fl_ipc_folder {
     char path[64]; /* "": none */
     bool ours;

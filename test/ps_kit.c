@@ -16,7 +16,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -370,15 +369,11 @@ void ps_start_all(ps_job *j)
 
 int ps_wait(ps_node *n)
 {
-    struct pollfd p = {.events = POLLIN};
     int status;
 
-    p.fd = (int)syscall(SYS_pidfd_open, n->pid, 0);
-    CHECK(p.fd >= 0);
-    if (poll(&p, 1, WAIT_MS * TEST_SLOWNESS) != 1)
+    if (!test_ends_within(n->pid, WAIT_MS * TEST_SLOWNESS))
         test_fail(__FILE__, __LINE__, "%s %d does not end; it said: %s",
                   n->server ? "server" : "worker", n->index, ps_said(n));
-    close(p.fd);
     CHECK(waitpid(n->pid, &status, 0) == n->pid);
     n->pid = 0;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -386,14 +381,7 @@ int ps_wait(ps_node *n)
 
 bool ps_ends_within(ps_node *n, int ms)
 {
-    struct pollfd p = {.events = POLLIN};
-    int ready;
-
-    p.fd = (int)syscall(SYS_pidfd_open, n->pid, 0);
-    CHECK(p.fd >= 0);
-    ready = poll(&p, 1, ms);
-    close(p.fd);
-    return ready == 1;
+    return test_ends_within(n->pid, ms);
 }
 
 void ps_kill(ps_node *n, int signal_number)

@@ -9,8 +9,17 @@
 #include <sys/types.h>
 
 #include "scene.h"
+#include "test.h"
 
-enum { PS_MOST = 9, PS_MOST_FILES = 4, PS_BATCH = 32 };
+enum {
+    PS_MOST = 9,
+    PS_MOST_FILES = 4,
+    PS_BATCH = 32,
+    /* A deadline of a second in ms; a variant that is slow gets more. */
+    PS_SECOND = TEST_SLOWNESS > 20  ? 20000
+                : TEST_SLOWNESS > 1 ? 4000
+                                    : 1000
+};
 
 typedef struct ps_job ps_job;
 

@@ -11,7 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 static int number_in(const char *variable)
 {
@@ -130,6 +134,23 @@ static void remove_the_folder(void)
 {
     if (*folder && getpid() == folder_owner)
         remove_tree(folder);
+}
+
+/* By looking again and again: valgrind knows no descriptors of processes. */
+bool test_ends_within(pid_t child, int ms)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    int64_t deadline = fl_now_ms() + ms;
+    siginfo_t end = {0};
+
+    do {
+        if (waitid(P_PID, (id_t)child, &end, WEXITED | WNOHANG | WNOWAIT) != 0)
+            test_fail(__FILE__, __LINE__, "process %d is no child", (int)child);
+        if (end.si_pid == child)
+            return true;
+        nanosleep(&nap, NULL);
+    } while (fl_now_ms() < deadline);
+    return false;
 }
 
 const char *test_folder(void)

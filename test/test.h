@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <fleet/base.h>
 
@@ -89,6 +90,10 @@ void test_fail(const char *file, int line, const char *format, ...)
     __attribute__((noreturn, format(printf, 3, 4)));
 void test_skip(const char *format, ...)
     __attribute__((noreturn, format(printf, 1, 2)));
+
+/* Has this child ended, or does it within so many milliseconds? It stays to be
+ * waited for. */
+bool test_ends_within(pid_t child, int ms);
 
 /* The path of a file of FLEET_TEST_DATA; skips the test, with the reason, when
  * it is not there. The text stays valid. */

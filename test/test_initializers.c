@@ -148,7 +148,7 @@ TEST(rows_start_uniform_within_one_over_the_root_of_their_width)
     fleet *f = handle(1);
     fleet_program *p = fleet_program_create(f);
     fleet_var *ids = fleet_data(p, "ids", FLEET_INT64, (int64_t[]){-1, 1}, 2);
-    float x[16 * 4000];
+    static float x[16 * 4000];
     const fl_rows *r;
 
     CHECK(fleet_sparse_embedding(p, ids, 16, NULL) != NULL);

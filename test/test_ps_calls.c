@@ -603,25 +603,25 @@ static void open_other_merge(ps_node *n, const fleet_options *o)
     scene_open_as(&n->s, o, &how);
 }
 
-static void check_refusal(ps_job *j, const char *words)
+static void check_refusal(void (*open)(ps_node *, const fleet_options *),
+                          const char *words)
 {
-    j->work = come_and_go;
-    j->connect_ms = 400;
-    ps_run(j);
-    CHECK(ps_worker(j, 0)->status == FLEET_EINVAL);
-    CHECK_CONTAINS(ps_worker(j, 0)->error, words);
-    CHECK_CONTAINS(ps_server(j, 0)->log, words);
-    CHECK_INT(ps_server(j, 0)->status, FLEET_ETIMEDOUT);
-    CHECK_CONTAINS(ps_server(j, 0)->error, "worker 0 has not come");
+    ps_job j = {.open = open, .work = come_and_go, .connect_ms = 400};
+
+    ps_run(&j);
+    CHECK(ps_worker(&j, 0)->status == FLEET_EINVAL);
+    CHECK_CONTAINS(ps_worker(&j, 0)->error, words);
+    CHECK_CONTAINS(ps_server(&j, 0)->log, words);
+    CHECK_INT(ps_server(&j, 0)->status, FLEET_ETIMEDOUT);
+    CHECK_CONTAINS(ps_server(&j, 0)->error, "worker 0 has not come");
 }
 
 TEST(another_strategy_or_program_is_refused_on_both_sides)
 {
-    ps_job mode = {.open = open_other_mode}, merge = {.open = open_other_merge},
-           program = {.open = open_other_program};
-
-    check_refusal(&mode, "trains in mode ps-async, this server in ps-sync");
-    check_refusal(&merge, "trains in mode ps-sync, merging 2 batches, this "
-                          "server in ps-sync, merging 3 batches: all ");
-    check_refusal(&program, "the programs differ: ");
+    check_refusal(open_other_mode,
+                  "trains in mode ps-async, this server in ps-sync");
+    check_refusal(open_other_merge,
+                  "trains in mode ps-sync, merging 2 batches, this server in "
+                  "ps-sync, merging 3 batches: all ");
+    check_refusal(open_other_program, "the programs differ: ");
 }

@@ -19,12 +19,8 @@
             return status_;                                                    \
     } while (0)
 
-/* Deadlines of a second; a variant that is slow gets more. */
-enum {
-    SECOND = TEST_SLOWNESS > 1 ? 4000 : 1000,
-    /* peer and request deadline, and what scheduling needs */
-    IN_TIME = 2 * SECOND + SECOND
-};
+/* Peer and request deadline, and what scheduling needs. */
+enum { IN_TIME = 2 * PS_SECOND + PS_SECOND };
 
 /* Where a worker stands when it is killed. */
 typedef enum moment {
@@ -47,9 +43,9 @@ static ps_job job_of(plan *p)
                     .workers = 2,
                     .lanes = 2,
                     .passes = 1,
-                    .connect_ms = SECOND,
-                    .request_ms = SECOND,
-                    .peer_ms = SECOND,
+                    .connect_ms = PS_SECOND,
+                    .request_ms = PS_SECOND,
+                    .peer_ms = PS_SECOND,
                     .file = {scene_file("a.txt", 300, 1)},
                     .user = p};
 }
@@ -275,7 +271,7 @@ TEST(a_worker_that_evaluates_for_long_kills_nobody)
     j.work = work;
     ps_start_all(&j);
     ps_hear(&j.held);
-    CHECK(!ps_ends_within(ps_worker(&j, 1), 3 * SECOND));
+    CHECK(!ps_ends_within(ps_worker(&j, 1), 3 * PS_SECOND));
     for (int i = 0; i < 2; i++)
         CHECK(!ps_ends_within(ps_server(&j, i), 0));
     ps_tell(&j.go);
@@ -290,12 +286,12 @@ TEST(a_server_may_come_later_than_a_peer_deadline)
     ps_job j = job_of(&p);
 
     j.work = work;
-    j.connect_ms = 20 * SECOND;
+    j.connect_ms = 20 * PS_SECOND;
     ps_prepare(&j);
     for (int i = 0; i < j.n_node; i++)
         if (&j.node[i] != ps_server(&j, 1))
             ps_start(&j.node[i]);
-    CHECK(!ps_ends_within(ps_server(&j, 0), 3 * SECOND));
+    CHECK(!ps_ends_within(ps_server(&j, 0), 3 * PS_SECOND));
     ps_start(ps_server(&j, 1));
     ps_check_all_end(&j);
 }

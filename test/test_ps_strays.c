@@ -18,15 +18,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { SECOND = TEST_SLOWNESS > 1 ? 4000 : 1000 };
-
 /* A job that is held before its first step. */
 static ps_job held_job(void)
 {
     return (ps_job){.workers = 2,
                     .work = ps_hold,
-                    .connect_ms = 5 * SECOND,
-                    .peer_ms = SECOND,
+                    .connect_ms = 5 * PS_SECOND,
+                    .peer_ms = PS_SECOND,
                     .file = {scene_file("a.txt", 200, 1)}};
 }
 
@@ -47,7 +45,7 @@ static ps_node stray_of(ps_job *stray, const ps_job *j, const char *name)
 {
     *stray = *j;
     stray->work = NULL;
-    stray->connect_ms = 5 * SECOND;
+    stray->connect_ms = 5 * PS_SECOND;
     return (ps_node){.job = stray, .said = test_path(name)};
 }
 
@@ -113,7 +111,8 @@ TEST(two_workers_with_one_number_are_named_both)
 
 TEST(a_port_in_use_is_named)
 {
-    ps_job j = {.connect_ms = SECOND, .request_ms = SECOND, .peer_ms = SECOND};
+    ps_job j = {
+        .connect_ms = PS_SECOND, .request_ms = PS_SECOND, .peer_ms = PS_SECOND};
     char words[80];
 
     ps_prepare(&j);
@@ -316,7 +315,7 @@ static void refuse_as_newer(fl_socket *s)
 
 TEST(a_worker_names_a_server_of_another_version)
 {
-    ps_job j = {.connect_ms = 20 * SECOND};
+    ps_job j = {.connect_ms = 20 * PS_SECOND};
     char address[64];
     fl_socket *s;
 

@@ -1,0 +1,112 @@
+/* peers.h - a group of processes that compute together, the ranks of a
+ * collective job: the interface between plans and src/collective, which the
+ * facade connects. One process is a group of its own (self); on CPUs MPI joins
+ * ranks, on GPUs NCCL.
+ *
+ * Every rank makes the same calls in the same order, with the same sizes;
+ * what does not match is FLEET_EINVAL, naming both calls, wherever it can be
+ * seen, and never a wrong result. A rank that cannot go on calls abort(): all
+ * others' calls then fail with FLEET_EPEER and its words. A rank that is gone
+ * is FLEET_EPEER, too, and one that does not come in time FLEET_ETIMEDOUT,
+ * naming it. After a failure every call fails with the same text.
+ *
+ * A call with `work` NULL returns when it is done. With one it returns once it
+ * is under way: its buffers stay the caller's to keep, not to touch, until
+ * wait(). Work that is not waited for ends with the group.
+ *
+ * Threads: one at a time; abort() from any.
+ */
+#ifndef FL_RUNTIME_PEERS_H
+#define FL_RUNTIME_PEERS_H
+
+#include <stdbool.h>
+
+#include <fleet/base.h>
+
+/* Elements as they travel. */
+typedef enum fl_wire {
+    FL_WIRE_F32,
+    FL_WIRE_F64,
+    FL_WIRE_I32,
+    FL_WIRE_I64,
+    FL_WIRE_U8,
+    FL_WIRE_F16,  /* sums are made in float32 and rounded once, to nearest */
+    FL_WIRE_BF16, /* even */
+    FL_N_WIRE
+} fl_wire;
+
+/* Means of floats only. The largest of numbers with a NaN is NaN. */
+typedef enum fl_reduce {
+    FL_ALL_SUM,
+    FL_ALL_MEAN, /* the sum, times 1 / size once */
+    FL_ALL_MAX,
+    FL_ALL_MIN,
+    FL_N_REDUCE
+} fl_reduce;
+
+typedef struct fl_peers fl_peers;
+typedef struct fl_work fl_work;
+
+typedef struct fl_peers_class {
+    const char *name; /* "self", "mpi", "nccl" */
+
+    /* out = the n elements of all ranks, reduced; out may be in. If ordered,
+     * ((x0 + x1) + x2) ... in rank order, so that all ranks have the same bits
+     * in every run, x0 copied; else as is fastest, but the same on all. */
+    fleet_status (*all_reduce)(fl_peers *p, fl_reduce how, fl_wire type,
+                               const void *in, void *out, int64_t n,
+                               fl_work **work);
+
+    /* Rank r has the r-th n of size x n elements, reduced. out may be that
+     * part of in. */
+    fleet_status (*reduce_scatter)(fl_peers *p, fl_reduce how, fl_wire type,
+                                   const void *in, void *out, int64_t n,
+                                   fl_work **work);
+
+    /* `bytes` of each rank, side by side in rank order. in may be this rank's
+     * part of out. */
+    fleet_status (*all_gather)(fl_peers *p, const void *in, void *out,
+                               int64_t bytes, fl_work **work);
+
+    /* in: for each rank to_bytes[r] bytes, side by side in rank order; out: as
+     * many as each rank has for this one, from_bytes[r]. The two of a pair of
+     * ranks agree. */
+    fleet_status (*all_to_all_v)(fl_peers *p, const void *in,
+                                 const int64_t *to_bytes, void *out,
+                                 const int64_t *from_bytes, fl_work **work);
+
+    fleet_status (*broadcast)(fl_peers *p, void *data, int64_t bytes, int root,
+                              fl_work **work);
+    fleet_status (*send)(fl_peers *p, const void *data, int64_t bytes, int to,
+                         fl_work **work);
+    fleet_status (*recv)(fl_peers *p, void *data, int64_t bytes, int from,
+                         fl_work **work);
+    fleet_status (*barrier)(fl_peers *p);
+
+    /* Of any call that gave work; *work is NULL afterwards. */
+    fleet_status (*wait)(fl_peers *p, fl_work **work);
+
+    /* The ranks that give the same color, numbered by (key, rank); color -1:
+     * none, *child is NULL. Ends before its parent. */
+    fleet_status (*split)(fl_peers *p, int color, int key, fl_peers **child);
+
+    /* Memory from which reductions of ranks on one host need no copy: the same
+     * size on all ranks, in the same order. Ordinary memory where there is no
+     * such thing; zeroed, 64-byte aligned. */
+    fleet_status (*get_memory)(fl_peers *p, int64_t bytes, void **memory);
+    void (*free_memory)(fl_peers *p, void *memory);
+
+    void (*abort)(fl_peers *p, const char *why);
+
+    /* Ends it for this rank, whatever the others do; NULL is fine. */
+    void (*destroy)(fl_peers *p);
+} fl_peers_class;
+
+struct fl_peers {
+    const fl_peers_class *methods;
+    int rank, size;
+    bool ordered;        /* as the maker was asked */
+    int64_t deadline_ms; /* of each wait for the others */
+};
+
+#endif

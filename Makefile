@@ -33,7 +33,12 @@ LDFLAGS_ := -pthread $(VARIANT_LD) $(LDFLAGS)
 # --- sources ----------------------------------------------------------------
 # FILE_simd.c is compiled once per instruction set; a table made at run time
 # from cpuid picks one.
-SRC      := $(filter-out %_simd.c,$(wildcard src/*/*.c))
+# Plug-ins are objects of their own: libfleet has none of these.
+GUEST    := src/runtime/guest.c
+RANKS    := $(wildcard src/collective/group*.c src/collective/window*.c)
+MPI_HOME := $(wildcard src/collective/mpi*.c)
+SRC      := $(filter-out %_simd.c $(GUEST) $(RANKS) $(MPI_HOME),\
+              $(wildcard src/*/*.c))
 SIMD     := $(wildcard src/*/*_simd.c)
 ISAS     := plain avx2 avx512
 ISA_plain  := -DFL_ISA=0

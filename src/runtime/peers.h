@@ -14,6 +14,10 @@
  * is under way: its buffers stay the caller's to keep, not to touch, until
  * wait(). Work that is not waited for ends with the group.
  *
+ * What is wrong with a call as it stands (a negative size, a root that is none,
+ * a mean of integers) is FLEET_EINVAL before anybody hears of it, and no
+ * failure of the group.
+ *
  * Threads: one at a time; abort() from any.
  */
 #ifndef FL_RUNTIME_PEERS_H
@@ -108,5 +112,14 @@ struct fl_peers {
     bool ordered;        /* as the maker was asked */
     int64_t deadline_ms; /* of each wait for the others */
 };
+
+/* What a group is made with; zero is the default of each. */
+typedef struct fl_peers_options {
+    bool ordered;
+    int64_t deadline_ms; /* 0: FL_PEERS_DEADLINE_MS */
+    struct fl_log *log;  /* NULL: no lines; lives as long as the group */
+} fl_peers_options;
+
+enum { FL_PEERS_DEADLINE_MS = 30000 };
 
 #endif

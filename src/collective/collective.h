@@ -1,0 +1,17 @@
+/* collective.h - makes groups of ranks (runtime/peers.h). */
+#ifndef FL_COLLECTIVE_COLLECTIVE_H
+#define FL_COLLECTIVE_COLLECTIVE_H
+
+#include "base/error.h"
+#include "runtime/peers.h"
+
+/* One rank: this process. */
+fleet_status fl_peers_self(fl_peers **peers);
+
+/* By name. "self": as above. "mpi": the processes that mpirun, srun or fleetrun
+ * started together; all of them make this call. It is in a plug-in
+ * (libfleet_mpi.so), which is opened first; what is missing is named. */
+fleet_status fl_peers_open(const char *name, const fl_peers_options *options,
+                           fl_peers **peers);
+
+#endif

@@ -1,0 +1,25 @@
+/* open.c - groups by name; all but self are plug-ins'. */
+#include <string.h>
+
+#include "collective/collective.h"
+#include "runtime/plugin.h"
+
+fleet_status fl_peers_open(const char *name, const fl_peers_options *options,
+                           fl_peers **peers)
+{
+    fl_peers_options o = options ? *options : (fl_peers_options){0};
+    const fl_plugin *plugin;
+
+    *peers = NULL;
+    if (o.deadline_ms < 0)
+        return fl_fail(FLEET_EINVAL, "peers: a deadline of %lld ms",
+                       (long long)o.deadline_ms);
+    if (o.deadline_ms == 0)
+        o.deadline_ms = FL_PEERS_DEADLINE_MS;
+    if (strcmp(name, "self") == 0)
+        return fl_peers_self(peers);
+    FL_TRY(fl_plugin_open(name, &plugin));
+    if (!plugin->open_peers)
+        return fl_fail(FLEET_EUNSUPPORTED, "plug-in '%s' joins no ranks", name);
+    return plugin->open_peers(&o, peers);
+}

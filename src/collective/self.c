@@ -1,0 +1,220 @@
+/* self.c - a group of one rank: what is reduced is copied. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "collective/collective.h"
+#include "collective/wire.h"
+
+/* A message to oneself that nobody has taken yet; the first is the oldest. */
+typedef struct message {
+    struct message *next;
+    int64_t bytes;
+    char data[];
+} message;
+
+typedef struct self {
+    fl_peers peers;
+    message *sent;
+    fleet_status gave_up; /* FLEET_EPEER after abort() */
+    char why[500];
+} self;
+
+/* Nothing is ever under way here; what stands for it must not be NULL. */
+struct fl_work {
+    char nothing;
+};
+static fl_work no_work;
+
+static fleet_status go_on(const fl_peers *p)
+{
+    const self *s = (const self *)p;
+
+    return s->gave_up ? fl_fail(s->gave_up, "%s", s->why) : FLEET_OK;
+}
+
+static fleet_status copy(fl_peers *p, const void *in, void *out, int64_t bytes,
+                         fl_work **work)
+{
+    FL_TRY(go_on(p));
+    if (in != out && bytes > 0)
+        memmove(out, in, (size_t)bytes);
+    if (work)
+        *work = &no_work;
+    return FLEET_OK;
+}
+
+static fleet_status all_reduce(fl_peers *p, fl_reduce how, fl_wire type,
+                               const void *in, void *out, int64_t n,
+                               fl_work **work)
+{
+    FL_TRY(fl_check_reduce("all_reduce", how, type, n));
+    return copy(p, in, out, n * fl_wire_size(type), work);
+}
+
+static fleet_status reduce_scatter(fl_peers *p, fl_reduce how, fl_wire type,
+                                   const void *in, void *out, int64_t n,
+                                   fl_work **work)
+{
+    FL_TRY(fl_check_reduce("reduce_scatter", how, type, n));
+    return copy(p, in, out, n * fl_wire_size(type), work);
+}
+
+static fleet_status all_gather(fl_peers *p, const void *in, void *out,
+                               int64_t bytes, fl_work **work)
+{
+    FL_TRY(fl_check_bytes("all_gather", bytes));
+    return copy(p, in, out, bytes, work);
+}
+
+static fleet_status all_to_all_v(fl_peers *p, const void *in,
+                                 const int64_t *to_bytes, void *out,
+                                 const int64_t *from_bytes, fl_work **work)
+{
+    FL_TRY(fl_check_counts(to_bytes, from_bytes, 1));
+    if (to_bytes[0] != from_bytes[0])
+        return fl_fail(FLEET_EINVAL,
+                       "all_to_all_v: rank 0 has %" PRId64
+                       " bytes for rank 0, which expects %" PRId64,
+                       to_bytes[0], from_bytes[0]);
+    return copy(p, in, out, to_bytes[0], work);
+}
+
+static fleet_status broadcast(fl_peers *p, void *data, int64_t bytes, int root,
+                              fl_work **work)
+{
+    FL_TRY(fl_check_bytes("broadcast", bytes));
+    FL_TRY(fl_check_rank("broadcast", "root", root, 1));
+    return copy(p, data, data, bytes, work);
+}
+
+static fleet_status send(fl_peers *p, const void *data, int64_t bytes, int to,
+                         fl_work **work)
+{
+    self *s = (self *)p;
+    message **end = &s->sent, *m;
+
+    FL_TRY(fl_check_bytes("send", bytes));
+    FL_TRY(fl_check_rank("send", "receiver", to, 1));
+    FL_TRY(FL_NEW(&m, sizeof *m + (size_t)bytes));
+    m->bytes = bytes;
+    while (*end)
+        end = &(*end)->next;
+    *end = m;
+    return copy(p, data, m->data, bytes, work);
+}
+
+static fleet_status recv(fl_peers *p, void *data, int64_t bytes, int from,
+                         fl_work **work)
+{
+    self *s = (self *)p;
+    message *m = s->sent;
+    fleet_status status;
+
+    FL_TRY(fl_check_bytes("recv", bytes));
+    FL_TRY(fl_check_rank("recv", "sender", from, 1));
+    if (!m)
+        return fl_fail(FLEET_ESTATE,
+                       "recv: the only rank has sent itself nothing");
+    if (m->bytes != bytes)
+        return fl_fail(FLEET_EINVAL,
+                       "recv: rank 0 sends %" PRId64
+                       " bytes to rank 0, which expects %" PRId64,
+                       m->bytes, bytes);
+    status = copy(p, m->data, data, bytes, work);
+    s->sent = m->next;
+    fl_free(m);
+    return status;
+}
+
+static fleet_status barrier(fl_peers *p)
+{
+    return go_on(p);
+}
+
+static fleet_status wait(fl_peers *p, fl_work **work)
+{
+    *work = NULL;
+    return go_on(p);
+}
+
+static fleet_status split(fl_peers *p, int color, int key, fl_peers **child)
+{
+    (void)key;
+    *child = NULL;
+    FL_TRY(go_on(p));
+    if (color < -1)
+        return fl_fail(FLEET_EINVAL, "split: the color is %d, not -1 or more",
+                       color);
+    return color == -1 ? FLEET_OK : fl_peers_self(child);
+}
+
+static fleet_status get_memory(fl_peers *p, int64_t bytes, void **memory)
+{
+    FL_TRY(go_on(p));
+    FL_TRY(fl_check_bytes("get_memory", bytes));
+    return FL_NEW(memory, (size_t)bytes);
+}
+
+static void free_memory(fl_peers *p, void *memory)
+{
+    (void)p;
+    fl_free(memory);
+}
+
+static void give_up(fl_peers *p, const char *why)
+{
+    self *s = (self *)p;
+
+    if (s->gave_up)
+        return;
+    fl_fail(FLEET_EPEER, "rank 0 gave up: %.450s", why);
+    strncpy(s->why, fleet_last_error(), sizeof s->why - 1);
+    s->gave_up = FLEET_EPEER;
+}
+
+static void destroy(fl_peers *p)
+{
+    self *s = (self *)p;
+    message *next;
+
+    if (!s)
+        return;
+    for (message *m = s->sent; m; m = next) {
+        next = m->next;
+        fl_free(m);
+    }
+    fl_free(s);
+}
+
+static const fl_peers_class self_class = {
+    .name = "self",
+    .all_reduce = all_reduce,
+    .reduce_scatter = reduce_scatter,
+    .all_gather = all_gather,
+    .all_to_all_v = all_to_all_v,
+    .broadcast = broadcast,
+    .send = send,
+    .recv = recv,
+    .barrier = barrier,
+    .wait = wait,
+    .split = split,
+    .get_memory = get_memory,
+    .free_memory = free_memory,
+    .abort = give_up,
+    .destroy = destroy,
+};
+
+fleet_status fl_peers_self(fl_peers **peers)
+{
+    self *s;
+
+    *peers = NULL;
+    FL_TRY(FL_NEW(&s, sizeof *s));
+    s->peers = (fl_peers){.methods = &self_class,
+                          .size = 1,
+                          .ordered = true,
+                          .deadline_ms = FL_PEERS_DEADLINE_MS};
+    *peers = &s->peers;
+    return FLEET_OK;
+}

@@ -1,0 +1,54 @@
+/* plugin.h - parts of libfleet in shared objects of their own, so that the
+ * library loads where what they need is not installed: libfleet_mpi.so,
+ * libfleet_cuda.so.
+ *
+ * A plug-in links no symbol of libfleet, so that it serves a program that has
+ * libfleet.a inside as well: what it needs of the library is a table that it
+ * gets (fl_host), what it brings one that it gives (fl_plugin). Both begin with
+ * their version, and a plug-in is used by the library of its own version alone.
+ * Inside a plug-in fl_fail(), fl_alloc() and others are runtime/guest.c's,
+ * which calls through the table.
+ *
+ * A plug-in stays loaded until the process ends.
+ */
+#ifndef FL_RUNTIME_PLUGIN_H
+#define FL_RUNTIME_PLUGIN_H
+
+#include "base/error.h"
+#include "base/log.h"
+#include "runtime/peers.h"
+
+/* Grows with each change of either table, or of what they lead to. */
+enum { FL_PLUGIN_VERSION = 1 };
+
+typedef struct fl_host {
+    uint32_t size, version;
+    const char *library; /* fleet_version() */
+    fleet_status (*fail)(fleet_status code, const char *text);
+    const char *(*last_error)(void);
+    void (*log)(fl_log *log, fleet_log_level level, const char *line);
+    void *(*alloc)(size_t size);
+    void (*free)(void *p);
+    int64_t (*now_ns)(void);
+} fl_host;
+
+/* What a plug-in does not bring is NULL. */
+typedef struct fl_plugin {
+    uint32_t size, version;
+    const char *library; /* that it was built with */
+    const char *name;    /* "mpi" */
+    fleet_status (*open_peers)(const fl_peers_options *options,
+                               fl_peers **peers);
+} fl_plugin;
+
+/* What a plug-in exports, and nothing else. It keeps the host's table only if
+ * the versions are equal. */
+typedef const fl_plugin *fl_plugin_entry(const fl_host *host);
+#define FL_PLUGIN_ENTRY fleet_plugin
+
+/* Open libfleet_NAME.so, once: beside the code of this library, then in the
+ * folder FLEET_PLUGIN_PATH, then where the loader looks. FLEET_ENOENT if there
+ * is none; FLEET_EUNSUPPORTED if it cannot be used, with what is missing. */
+fleet_status fl_plugin_open(const char *name, const fl_plugin **plugin);
+
+#endif

@@ -5,6 +5,7 @@
  */
 #define SUITE plan
 #include "fake_exchange.h"
+#include "fake_peers.h"
 #include "test.h"
 #include "train_kit.h"
 
@@ -128,6 +129,34 @@ TEST(plans_of_workers_are_as_listed)
                       "wide_deep_worker_merge_clip_sync.txt");
     check_worker_dump(KIT_CTR, &clip, false,
                       "wide_deep_worker_merge_clip_async.txt");
+}
+
+/* The same, by a rank, with buckets of so many floats. */
+static void check_rank_dump(const kit_options *o, int64_t bucket,
+                            const char *name)
+{
+    fake_group g;
+    kit_model m;
+    char *text;
+
+    kit_build(&m, KIT_MLP, o);
+    m.p->training.bucket = bucket;
+    m.p->training.last_bucket = bucket / 4;
+    fake_group_open(&g, 2);
+    m.f->store->peers = &g.rank[0].p;
+    text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
+    check_golden(name, text);
+    fleet_free(text);
+    m.f->store->peers = NULL;
+    fake_group_close(&g);
+    kit_close(&m);
+}
+
+TEST(plans_of_ranks_are_as_listed)
+{
+    check_rank_dump(&(kit_options){0}, 0, "mlp_rank_each.txt");
+    check_rank_dump(&(kit_options){.merge = 2, .clip = 1}, 700,
+                    "mlp_rank_merge_clip.txt");
 }
 
 TEST(listings_do_not_depend_on_the_threads)

@@ -143,7 +143,7 @@ fleet_status fleet_load_model(fleet *f, const char *path)
 
 bool fl_saves_here(fleet *f, const char *call)
 {
-    if (!f->link || fleet_is_first_worker(f))
+    if (fleet_is_first_worker(f))
         return true;
     FL_INFO(&f->context.log, "%s: worker %d leaves it to worker 0", call,
             fleet_worker_index(f));

@@ -10,6 +10,7 @@
 #include "data/stream.h"
 #include "fleet/role.h"
 #include "runtime/context.h"
+#include "runtime/peers.h"
 #include "runtime/store.h"
 
 struct fleet {
@@ -22,6 +23,7 @@ struct fleet {
     fl_statistics loaded; /* of a checkpoint, for datasets to come; n 0: none */
     fl_role role;
     struct fl_link *link;     /* of a worker to its servers; NULL: none */
+    fl_peers *peers;          /* of a rank that has joined; NULL: none */
     struct fl_server *server; /* made, not run yet; NULL: none */
     atomic_bool serving;      /* in fleet_run_server() */
     char terms[64];           /* of training, for hello; servers.c */
@@ -48,6 +50,7 @@ typedef enum fl_job_mode {
     FL_LOCAL,
     FL_PS_SYNC,
     FL_PS_ASYNC,
+    FL_COLLECTIVE,
     FL_N_JOB_MODE
 } fl_job_mode;
 fl_job_mode fl_job_mode_of(const fl_role *role,

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "fleet/ranks.h"
 #include "fleet/servers.h"
 #include "table/table.h"
 
@@ -45,6 +46,7 @@ static fleet_status open_handle(fleet *f, const fleet_options *o)
     FL_TRY(fl_role_open(&f->role, o));
     FL_TRY(fl_context_init(&f->context, o->seed, o->num_threads));
     FL_TRY(fl_store_create(&f->context, fl_table_make, &f->store));
+    fl_ranks_open(f);
     return fl_servers_open(f);
 }
 
@@ -75,6 +77,7 @@ void fleet_destroy(fleet *f)
 {
     if (!f)
         return;
+    fl_ranks_close(f);
     fl_servers_close(f);
     while (f->datasets)
         fleet_dataset_destroy(f->datasets);

@@ -2,13 +2,20 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "fleet/ranks.h"
 #include "fleet/servers.h"
 
 /* More numbers than that fit in no message. */
 enum { MOST_NUMBERS = 1 << 22 };
 
-static fleet_status over_workers(const fleet *f, const char *call,
-                                 fl_reduction how, double *x, int64_t n)
+static const fl_reduction link_has[FL_N_REDUCE] = {
+    [FL_ALL_SUM] = FL_REDUCE_SUM,
+    [FL_ALL_MAX] = FL_REDUCE_MAX,
+    [FL_ALL_MIN] = FL_REDUCE_MIN,
+};
+
+static fleet_status over_workers(fleet *f, const char *call, fl_reduce how,
+                                 double *x, int64_t n)
 {
     FL_TRY(fl_handle_check_worker(f, call));
     if (n > 0 && !x)
@@ -17,9 +24,11 @@ static fleet_status over_workers(const fleet *f, const char *call,
     if (n < 0 || n > MOST_NUMBERS)
         return fl_fail(FLEET_EINVAL, "%s: %lld elements; expected 0 to %d",
                        call, (long long)n, (int)MOST_NUMBERS);
+    if (fl_has_ranks(f))
+        return fl_ranks_reduce(f, how, x, (int)n);
     if (!f->link)
         return FLEET_OK; /* of one worker, it is what it is */
-    return fl_link_reduce(f->link, how, x, (int)n);
+    return fl_link_reduce(f->link, link_has[how], x, (int)n);
 }
 
 /* Two histograms, as numbers that can be added up. */
@@ -46,7 +55,7 @@ static fleet_status auc_over_workers(fleet *f, const fl_state *pos,
     status = sums ? FLEET_OK : FLEET_ENOMEM;
     copy_states(f, pos, neg, x, n);
     if (status == FLEET_OK)
-        status = over_workers(f, "fleet_metrics_auc", FL_REDUCE_SUM, x, 2 * n);
+        status = over_workers(f, "fleet_metrics_auc", FL_ALL_SUM, x, 2 * n);
     for (int64_t i = 0; status == FLEET_OK && i < 2 * n; i++)
         sums[i] = (int64_t)x[i];
     if (status == FLEET_OK)
@@ -86,15 +95,15 @@ fleet_status fleet_metrics_auc(fleet *f, const fleet_var *auc, double *out)
 
 fleet_status fleet_metrics_sum(fleet *f, double *x, int64_t n)
 {
-    return over_workers(f, "fleet_metrics_sum", FL_REDUCE_SUM, x, n);
+    return over_workers(f, "fleet_metrics_sum", FL_ALL_SUM, x, n);
 }
 
 fleet_status fleet_metrics_max(fleet *f, double *x, int64_t n)
 {
-    return over_workers(f, "fleet_metrics_max", FL_REDUCE_MAX, x, n);
+    return over_workers(f, "fleet_metrics_max", FL_ALL_MAX, x, n);
 }
 
 fleet_status fleet_metrics_min(fleet *f, double *x, int64_t n)
 {
-    return over_workers(f, "fleet_metrics_min", FL_REDUCE_MIN, x, n);
+    return over_workers(f, "fleet_metrics_min", FL_ALL_MIN, x, n);
 }

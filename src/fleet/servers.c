@@ -1,4 +1,5 @@
 /* servers.c - the calls of a job with servers. */
+#include "fleet/ranks.h"
 #include "fleet/servers.h"
 
 #include <sched.h>
@@ -118,6 +119,8 @@ static fleet_status connect(fleet *f)
     fl_job_mode mode = mode_of(f);
 
     FL_TRY(fl_add_programs(f));
+    if (fl_has_ranks(f))
+        return fl_ranks_join(f, terms_of(f));
     FL_TRY(fl_link_open(f->link, f->store, mode == FL_PS_SYNC, terms_of(f)));
     FL_TRY(pass_on_load(f));
     FL_TRY(fl_link_barrier(f->link)); /* and the weights are those of then */
@@ -133,7 +136,7 @@ fleet_status fleet_init_worker(fleet *f)
     if (!f->trained)
         return fl_fail(FLEET_ESTATE, "fleet_init_worker: call "
                                      "fleet_minimize() before");
-    if (!has_servers(f))
+    if (!has_servers(f) && !fl_has_ranks(f))
         return FLEET_OK;
     status = connect(f);
     if (status == FLEET_OK)
@@ -146,12 +149,16 @@ fleet_status fleet_init_worker(fleet *f)
 fleet_status fleet_stop_worker(fleet *f)
 {
     FL_TRY(fl_handle_check_worker(f, "fleet_stop_worker"));
+    if (fl_has_ranks(f))
+        return fl_ranks_leave(f);
     return has_servers(f) ? fl_link_leave(f->link) : FLEET_OK;
 }
 
 fleet_status fleet_barrier_worker(fleet *f)
 {
     FL_TRY(fl_handle_check_worker(f, "fleet_barrier_worker"));
+    if (fl_has_ranks(f))
+        return fl_ranks_barrier(f);
     return has_servers(f) ? fl_link_barrier(f->link) : FLEET_OK;
 }
 

@@ -45,13 +45,15 @@ typedef enum field_type { BOOL, INT, INT64, FLOAT } field_type;
 
 /* What a field is for; with the mode, that is what becomes of it. */
 typedef enum purpose {
-    STEP,       /* how a step is computed */
-    ASYNC,      /* the choice between the modes of servers */
-    SERVERS,    /* how workers and servers talk */
-    ORDER,      /* a fixed order of sums over workers */
-    RANKS,      /* ranks in place of servers */
-    COLLECTIVE, /* how ranks reduce */
-    LATER,      /* not in this version */
+    STEP,    /* how a step is computed */
+    ASYNC,   /* the choice between the modes of servers */
+    SERVERS, /* how workers and servers talk */
+    ORDER,   /* a fixed order of sums over workers */
+    RANKS,   /* ranks in place of servers */
+    SUMS,    /* what ranks reduce */
+    WIRES,   /* how they do */
+    NCCL,    /* the same on GPUs */
+    LATER,   /* not in this version */
     N_PURPOSE
 } purpose;
 
@@ -59,19 +61,22 @@ typedef enum fate {
     HONOURED,
     NO_SERVERS,    /* nothing to act on */
     NO_COLLECTIVE, /* nothing to act on */
+    NO_GPU,        /* nothing to act on */
     FIXED,         /* the default is what happens, another value is refused */
     REFUSED        /* any value but the default */
 } fate;
 
 static const fate fates[N_PURPOSE][FL_N_JOB_MODE] = {
-    /* local, ps-sync, ps-async */
-    [STEP] = {HONOURED, HONOURED, HONOURED},
-    [ASYNC] = {NO_SERVERS, HONOURED, HONOURED},
-    [SERVERS] = {NO_SERVERS, FIXED, FIXED},
-    [ORDER] = {HONOURED, HONOURED, REFUSED},
-    [RANKS] = {NO_COLLECTIVE, REFUSED, REFUSED},
-    [COLLECTIVE] = {NO_COLLECTIVE, NO_COLLECTIVE, NO_COLLECTIVE},
-    [LATER] = {REFUSED, REFUSED, REFUSED},
+    /* local, ps-sync, ps-async, collective */
+    [STEP] = {HONOURED, HONOURED, HONOURED, HONOURED},
+    [ASYNC] = {NO_SERVERS, HONOURED, HONOURED, NO_SERVERS},
+    [SERVERS] = {NO_SERVERS, FIXED, FIXED, NO_SERVERS},
+    [ORDER] = {HONOURED, HONOURED, REFUSED, HONOURED},
+    [RANKS] = {NO_COLLECTIVE, REFUSED, REFUSED, HONOURED},
+    [SUMS] = {NO_COLLECTIVE, NO_COLLECTIVE, NO_COLLECTIVE, HONOURED},
+    [WIRES] = {NO_COLLECTIVE, NO_COLLECTIVE, NO_COLLECTIVE, FIXED},
+    [NCCL] = {NO_COLLECTIVE, NO_COLLECTIVE, NO_COLLECTIVE, NO_GPU},
+    [LATER] = {REFUSED, REFUSED, REFUSED, REFUSED},
 };
 
 typedef struct field {
@@ -132,18 +137,18 @@ static const field fields[] = {
     FIELD(BOOL, sharding, LATER),
     FIELD(INT, sharding_configs.stage, LATER),
     FIELD(INT, sharding_configs.sharding_degree, LATER),
-    FIELD(BOOL, sync_nccl_allreduce, COLLECTIVE),
-    FIELD(INT, nccl_comm_num, COLLECTIVE),
-    FIELD(BOOL, use_hierarchical_allreduce, COLLECTIVE),
-    FIELD(INT, hierarchical_allreduce_inter_nranks, COLLECTIVE),
+    FIELD(BOOL, sync_nccl_allreduce, NCCL),
+    FIELD(INT, nccl_comm_num, NCCL),
+    FIELD(BOOL, use_hierarchical_allreduce, WIRES),
+    FIELD(INT, hierarchical_allreduce_inter_nranks, WIRES),
     FIELD(BOOL, sync_batch_norm, LATER),
-    FIELD(BOOL, fuse_all_reduce_ops, COLLECTIVE),
-    FIELD(INT, fuse_grad_size_in_MB, COLLECTIVE),
-    FIELD(FLOAT, last_comm_group_size_MB, COLLECTIVE),
+    FIELD(BOOL, fuse_all_reduce_ops, SUMS),
+    FIELD(INT, fuse_grad_size_in_MB, SUMS),
+    FIELD(FLOAT, last_comm_group_size_MB, SUMS),
     FIELD(BOOL, find_unused_parameters, LATER),
-    FIELD(BOOL, calc_comm_same_stream, COLLECTIVE),
-    FIELD(BOOL, fp16_allreduce, COLLECTIVE),
-    FIELD(BOOL, gradient_scale_sum, COLLECTIVE),
+    FIELD(BOOL, calc_comm_same_stream, NCCL),
+    FIELD(BOOL, fp16_allreduce, WIRES),
+    FIELD(BOOL, gradient_scale_sum, SUMS),
     FIELD(BOOL, deterministic, ORDER),
 };
 
@@ -153,7 +158,7 @@ fl_job_mode fl_job_mode_of(const fl_role *role,
                            const fleet_distributed_strategy *s)
 {
     if (role->server_num == 0)
-        return FL_LOCAL;
+        return role->worker_num > 1 ? FL_COLLECTIVE : FL_LOCAL;
     return s->a_sync ? FL_PS_ASYNC : FL_PS_SYNC;
 }
 
@@ -163,6 +168,7 @@ const char *fl_job_mode_name(fl_job_mode mode)
         [FL_LOCAL] = "local",
         [FL_PS_SYNC] = "ps-sync",
         [FL_PS_ASYNC] = "ps-async",
+        [FL_COLLECTIVE] = "collective",
     };
 
     return name[mode];
@@ -413,6 +419,8 @@ static const char *effect_of(const field *f, fl_job_mode mode)
     case NO_COLLECTIVE:
         return mode == FL_LOCAL ? "no effect: one worker"
                                 : "no effect: no collective";
+    case NO_GPU:
+        return "no effect: ranks on CPUs have no NCCL";
     case FIXED:
         return "fixed: other values are not in this version";
     default:
@@ -471,6 +479,16 @@ static fleet_status missing(const char *what)
     return fl_fail(FLEET_EINVAL, "fleet_minimize: no %s (%s)", what, why);
 }
 
+static void set_buckets(const fleet_distributed_strategy *s, fl_training *t)
+{
+    const double per_mb = (1 << 20) / sizeof(float);
+
+    if (!s->fuse_all_reduce_ops)
+        return; /* each parameter by itself */
+    t->bucket = (int64_t)(s->fuse_grad_size_in_MB * per_mb);
+    t->last_bucket = (int64_t)((double)s->last_comm_group_size_MB * per_mb);
+}
+
 fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
 {
     fleet_program *p = loss ? loss->program : NULL;
@@ -497,6 +515,8 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
     p->training.optimizer = o;
     if (f->strategy.gradient_merge)
         p->training.merge_steps = f->strategy.gradient_merge_configs.k_steps;
+    set_buckets(&f->strategy, &p->training);
+    p->training.sum_over_ranks = f->strategy.gradient_scale_sum;
     p->training.merge_average = f->strategy.gradient_merge_configs.avg != 0;
     f->trained = p;
     if (f->store->exchange) /* plans that are made from now on know it */

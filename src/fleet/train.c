@@ -251,13 +251,13 @@ static fleet_status run_batches(pass *p)
     return FLEET_OK;
 }
 
-/* With servers a pass ends for all workers together. */
+/* A pass ends for all workers together. */
 static fleet_status end_pass(pass *p)
 {
     double sum[] = {(double)p->r.batches, (double)p->r.samples, p->r.loss};
 
     FL_TRY(fleet_executor_flush(p->e));
-    if (!p->e->training || !p->e->store->exchange)
+    if (!p->e->training || !fl_store_is_shared(p->e->store))
         return FLEET_OK;
     FL_TRY(fl_executor_end_pass(p->e, sum, 3));
     p->r.batches = (int64_t)sum[0];
@@ -310,6 +310,8 @@ static fleet_status run_pass(pass *p, fleet_train_result *result)
         p->r.loss /= (double)p->r.samples;
     else if (status == FLEET_OK)
         FL_WARN(&p->e->context->log, "no sample in the files of this pass");
+    if (status != FLEET_OK)
+        fl_executor_give_up(p->e);
     fl_stream_close(p->stream);
     fl_free(p->var);
     fl_free(p->next);

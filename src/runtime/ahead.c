@@ -11,6 +11,7 @@
 
 #include "runtime/exchange.h"
 #include "runtime/executor.h"
+#include "runtime/peers.h"
 
 static size_t size_of_input(const fleet_executor *e)
 {
@@ -166,13 +167,24 @@ void fl_executor_pulled(fleet_executor *e)
 
 /* --- passes -------------------------------------------------------------- */
 
+static fleet_status end_pass_of_peers(fleet_executor *e, double *sum, int n)
+{
+    fl_peers *p = e->store->peers;
+
+    if (!p)
+        return FLEET_OK;
+    FL_TRY(fl_executor_idle(e));
+    return p->methods->all_reduce(p, FL_ALL_SUM, FL_WIRE_F64, sum, sum, n,
+                                  NULL);
+}
+
 fleet_status fl_executor_end_pass(fleet_executor *e, double *sum, int n)
 {
     fl_exchange *x = e->store->exchange;
     fleet_status status;
 
     if (!x)
-        return FLEET_OK;
+        return end_pass_of_peers(e, sum, n);
     pthread_rwlock_wrlock(&e->store->lock);
     fl_executor_drop(e);
     status = x->methods->end_pass(x, sum, n);

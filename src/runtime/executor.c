@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "runtime/exchange.h"
+#include "runtime/peers.h"
 
 fleet_executor *fleet_executor_create(fleet_program *p,
                                       const fleet_executor_options *options)
@@ -61,15 +62,26 @@ static void forget_plans(fleet_executor *e)
     e->last = NULL;
 }
 
+/* In a child process the lock is not ours. */
+static void leave_store(fleet_executor *e)
+{
+    fl_store *s = e->store;
+
+    if (e->context->fork_generation != fl_fork_generation())
+        return;
+    pthread_rwlock_wrlock(&s->lock);
+    if (e->micro > 0) /* its group is given up */
+        s->n_group--;
+    if (s->trainer == e)
+        s->trainer = NULL;
+    pthread_rwlock_unlock(&s->lock);
+}
+
 void fleet_executor_destroy(fleet_executor *e)
 {
     if (!e)
         return;
-    if (e->micro > 0) { /* its group is given up */
-        pthread_rwlock_wrlock(&e->store->lock);
-        e->store->n_group--;
-        pthread_rwlock_unlock(&e->store->lock);
-    }
+    leave_store(e);
     forget_plans(e);
     fl_free(e->arena);
     fl_free(e->fetched);
@@ -205,8 +217,9 @@ static void set_update(fleet_executor *e, fl_compiled *c, int batches)
     now = fl_compiled_pointer(c, c->plan->update);
     now->optimizer = e->store->optimizer;
     now->micro = e->micro;
-    fl_optimizer_update(now->optimizer, e->store->updates, batches,
-                        e->program->training.merge_average, &now->u);
+    now->idle = e->idle;
+    fl_optimizer_update(now->optimizer, e->store->updates, batches, true,
+                        &now->u);
 }
 
 /* Under the store's lock. */
@@ -216,10 +229,28 @@ static void set_micro(fleet_executor *e, int micro)
     e->micro = micro;
 }
 
+/* How many batches the gradients' sum is divided by; 0: no rank has any. */
+static fleet_status count_batches(fleet_executor *e, int *batches)
+{
+    const fl_training *t = &e->program->training;
+    fl_agreed all;
+
+    *batches = e->micro > 1 && !t->merge_average ? 1 : e->micro;
+    if (!e->store->peers)
+        return FLEET_OK;
+    FL_TRY(fl_peers_agree(e->store->peers, *batches, &all));
+    *batches = t->sum_over_ranks ? all.most : all.batches;
+    return FLEET_OK;
+}
+
 static fleet_status apply_update(fleet_executor *e, fl_compiled *c,
                                  int64_t batch, fl_compiled *next)
 {
-    set_update(e, c, e->micro);
+    int batches;
+
+    FL_TRY(count_batches(e, &batches));
+    set_update(e, c, batches);
+    e->store->trainer = e;
     FL_TRY(fl_compiled_run(c, e->context, batch, FL_UPDATE));
     if (e->exchange)
         FL_TRY(fl_executor_settle(e, next));
@@ -361,14 +392,83 @@ static fleet_status iterate_planned(fleet_executor *e, int64_t batch)
     return status;
 }
 
+void fl_executor_give_up(const fleet_executor *e)
+{
+    fl_peers *p = e->store->peers;
+
+    if (p && e->training)
+        p->methods->abort(p, fleet_last_error());
+}
+
 fleet_status fl_executor_iterate(fleet_executor *e, int64_t batch)
 {
     fleet_status status;
 
     FL_TRY(fl_context_check(e->context));
     status = iterate_planned(e, batch);
-    if (status != FLEET_OK)
+    if (status != FLEET_OK) {
+        fl_executor_give_up(e);
         fl_executor_forget(e);
+    }
+    return status;
+}
+
+/* Who has trained nothing yet cannot update. */
+static fleet_status wait_for_none(fl_peers *p)
+{
+    fl_agreed all;
+
+    FL_TRY(fl_peers_agree(p, 0, &all));
+    if (all.batches == 0)
+        return FLEET_OK;
+    return fl_fail(FLEET_ESTATE,
+                   "rank %d waits for the others, which train, and has trained "
+                   "nothing itself: fleet_train_from_dataset() or an "
+                   "iteration must come before",
+                   p->rank);
+}
+
+/* One update of the others; *over: there is none, as all passes are over. */
+static fleet_status update_idly(fleet_executor *e, fl_compiled *c, bool *over)
+{
+    int batches;
+
+    FL_TRY(count_batches(e, &batches));
+    *over = batches == 0;
+    if (*over)
+        return FLEET_OK;
+    set_update(e, c, batches);
+    FL_TRY(fl_compiled_run(c, e->context, c->plan->batch, FL_UPDATE));
+    e->store->updates++;
+    return FLEET_OK;
+}
+
+fleet_status fl_executor_idle(fleet_executor *e)
+{
+    fleet_status status = FLEET_OK;
+    bool over = false;
+    fl_compiled *c;
+
+    if (e->micro > 0)
+        return fl_fail(FLEET_ESTATE, "a merge group is under way: call "
+                                     "fleet_executor_flush() before");
+    FL_TRY(fl_executor_plan(e, e->max_batch ? e->max_batch : 1, &c));
+    pthread_rwlock_wrlock(&e->store->lock);
+    e->idle = true;
+    while (!over && status == FLEET_OK)
+        status = update_idly(e, c, &over);
+    e->idle = false;
+    pthread_rwlock_unlock(&e->store->lock);
+    return status;
+}
+
+fleet_status fl_store_idle(fl_store *s)
+{
+    fleet_status status =
+        s->trainer ? fl_executor_idle(s->trainer) : wait_for_none(s->peers);
+
+    if (status != FLEET_OK)
+        s->peers->methods->abort(s->peers, fleet_last_error());
     return status;
 }
 

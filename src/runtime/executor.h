@@ -62,6 +62,7 @@ struct fleet_executor {
     fl_pulled here, next; /* this iteration's pull; the next one's, if it was
                              announced */
     bool has_passed;      /* a pass over a dataset has begun, for its time */
+    bool idle;            /* takes part in the updates of other ranks */
 };
 
 /* One iteration on e->input. */
@@ -77,9 +78,19 @@ void fl_executor_ahead(fleet_executor *e, const fl_input *input, int64_t batch);
  * before its memory goes. */
 void fl_executor_forget(fleet_executor *e);
 
-/* With an exchange: the pass is over for this worker, after a flush. Returns
- * when it is for all, with sum[] over them. Without one nothing happens. */
+/* With an exchange or peers: the pass is over for this worker, after a flush.
+ * Returns when it is for all, with sum[] over them. Else nothing happens. */
 fleet_status fl_executor_end_pass(fleet_executor *e, double *sum, int n);
+
+/* With peers: take part in the updates of those that still have batches, until
+ * nobody has any. No batch of this one may be under way. */
+fleet_status fl_executor_idle(fleet_executor *e);
+
+/* The same with whichever executor trains. A failure is told to the peers. */
+fleet_status fl_store_idle(fl_store *s);
+
+/* With peers: this thread's failure ends their training, too. */
+void fl_executor_give_up(const fleet_executor *e);
 
 /* With an exchange: dense weights as they are now. Else nothing. */
 fleet_status fl_executor_refresh(fleet_executor *e);

@@ -249,6 +249,16 @@ static int gradient_of_param(fl_lowering *l, const fleet_var *v)
              : -1;
 }
 
+int fl_stretch(fl_lowering *l, int value, const char *name, int64_t first,
+               int64_t n)
+{
+    fl_shape shape = fl_shape_1(n);
+
+    return l->status == FLEET_OK && value >= 0
+               ? view_of(l, value, name, &shape, first, 1)
+               : -1;
+}
+
 static int first_gradient(fl_lowering *l, const fleet_var *v)
 {
     if (v->kind == FL_VAR_PARAM)

@@ -65,6 +65,10 @@ bool fl_gradient_wanted(const fl_lowering *l, const fleet_var *v);
 void fl_gradient_view(fl_lowering *l, const fleet_var *v, int value,
                       int64_t column);
 
+/* n elements of a flat value, from the first on. */
+int fl_stretch(fl_lowering *l, int value, const char *name, int64_t first,
+               int64_t n);
+
 /* Memory for between a node's own steps. */
 int fl_temp(fl_lowering *l, const char *name, fleet_dtype dtype,
             const fl_shape *shape);

@@ -122,4 +122,14 @@ typedef struct fl_peers_options {
 
 enum { FL_PEERS_DEADLINE_MS = 30000 };
 
+/* What an update is of. */
+typedef struct fl_agreed {
+    int batches; /* of all ranks; 0: no rank has any, the pass is over */
+    int most;    /* of one rank */
+} fl_agreed;
+
+/* Each rank says how many batches it has for the update that comes next; 0: its
+ * pass is over. */
+fleet_status fl_peers_agree(fl_peers *p, int batches, fl_agreed *a);
+
 #endif

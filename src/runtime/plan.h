@@ -56,8 +56,8 @@ typedef enum fl_phase {
     FL_UPDATE /* once per merge group */
 } fl_phase;
 
-/* Who does it: the pool's threads; or the exchange, which is called on the
- * executor's own thread. */
+/* Who does it: the pool's threads; or the exchange or the peers, which are
+ * called on the executor's own thread. */
 typedef enum fl_step_lane { FL_LANE_COMPUTE, FL_LANE_COMM } fl_step_lane;
 
 typedef struct fl_step {
@@ -130,6 +130,7 @@ typedef struct fl_update_now {
     const fleet_optimizer *optimizer;
     fl_update u;
     int micro; /* which batch of the merge group this is, from 0 */
+    bool idle; /* other ranks' update: there are no gradients of this one */
 } fl_update_now;
 
 /* What a pull is told: which slot of the exchange, and of which version. */

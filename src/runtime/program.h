@@ -15,8 +15,11 @@ struct fleet_optimizer;
 typedef struct fl_training {
     fleet_var *loss; /* NULL: the program is not trained */
     struct fleet_optimizer *optimizer;
-    int merge_steps;    /* gradient merge: batches per update, >= 1 */
-    bool merge_average; /* the sum of a group is divided by its batches */
+    int merge_steps;             /* gradient merge: batches per update, >= 1 */
+    int64_t bucket, last_bucket; /* floats that are reduced at a time, at least
+                                    one parameter's; of the last time; 0: 1 */
+    bool sum_over_ranks; /* gradients of ranks are added up, not averaged */
+    bool merge_average;  /* the sum of a group is divided by its batches */
 } fl_training;
 
 struct fleet_program {

@@ -114,7 +114,7 @@ static fleet_status run_region(fl_compiled *c, fl_pool *pool, size_t r,
         n = (int)((batch + c->plan->slice - 1) / c->plan->slice);
     else
         zero_tails(c, run.region, batch);
-    if (pool && n > 1)
+    if (pool && n > 1 && run.region->lane == FL_LANE_COMPUTE)
         fl_pool_run(pool, n, region_task, &run);
     else
         for (int i = 0; i < n; i++)

@@ -50,10 +50,12 @@ typedef struct fl_store {
     fl_arena arena;
     fl_map params, tables, states; /* fl_param, fl_rows, fl_state */
     fl_group *groups;
-    fleet_optimizer *optimizer;   /* NULL until something is trained */
-    struct fl_exchange *exchange; /* who keeps it all; NULL: this store */
-    int n_group;                  /* merge groups under way */
-    bool torn;                    /* a load stopped half-way */
+    fleet_optimizer *optimizer;     /* NULL until something is trained */
+    struct fl_exchange *exchange;   /* who keeps it all; NULL: this store */
+    struct fl_peers *peers;         /* who train the same; NULL: nobody */
+    struct fleet_executor *trainer; /* made the last update; NULL: it is gone */
+    int n_group;                    /* merge groups under way */
+    bool torn;                      /* a load stopped half-way */
     bool idle;       /* of a server's handle: lanes have stores of their own */
     int64_t updates; /* done; drives the learning rate */
     pthread_rwlock_t lock; /* written: a training step, a load */
@@ -62,6 +64,12 @@ typedef struct fl_store {
 fleet_status fl_store_create(fl_context *context, fl_rows_maker *make_rows,
                              fl_store **store);
 void fl_store_destroy(fl_store *s);
+
+/* Do others train it, too? */
+static inline bool fl_store_is_shared(const fl_store *s)
+{
+    return s->exchange || s->peers;
+}
 
 /* FLEET_ESTATE if it is a server's handle's, or a load stopped half-way, until
  * one succeeds. */

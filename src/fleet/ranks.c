@@ -1,0 +1,248 @@
+/* ranks.c - see ranks.h. */
+#include "fleet/ranks.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "collective/collective.h"
+#include "ps/keep.h"
+#include "runtime/executor.h"
+
+/* --- before and after: a group that says what is missing -------------------
+ */
+
+static fleet_status not_joined(void)
+{
+    return fl_fail(FLEET_ESTATE, "ranks train together only between "
+                                 "fleet_init_worker() and "
+                                 "fleet_stop_worker()");
+}
+
+static fleet_status no_reduce(fl_peers *p, fl_reduce how, fl_wire type,
+                              const void *in, void *out, int64_t n,
+                              fl_work **work)
+{
+    (void)p, (void)how, (void)type, (void)in, (void)out, (void)n, (void)work;
+    return not_joined();
+}
+
+static fleet_status no_gather(fl_peers *p, const void *in, void *out,
+                              int64_t bytes, fl_work **work)
+{
+    (void)p, (void)in, (void)out, (void)bytes, (void)work;
+    return not_joined();
+}
+
+static void no_abort(fl_peers *p, const char *why)
+{
+    (void)p, (void)why;
+}
+
+/* Updates begin with all_gather and passes end with all_reduce. */
+static const fl_peers_class nobody_methods = {.name = "nobody",
+                                              .all_reduce = no_reduce,
+                                              .all_gather = no_gather,
+                                              .abort = no_abort};
+static fl_peers nobody = {.methods = &nobody_methods, .size = 1};
+
+void fl_ranks_open(fleet *f)
+{
+    if (fl_has_ranks(f))
+        f->store->peers = &nobody;
+}
+
+static void forget(fleet *f)
+{
+    f->store->peers = &nobody;
+    f->peers->methods->destroy(f->peers);
+    f->peers = NULL;
+}
+
+void fl_ranks_close(fleet *f)
+{
+    char why[60];
+
+    if (!f->peers)
+        return;
+    if (f->context.fork_generation == fl_fork_generation()) {
+        snprintf(why, sizeof why, "left without fleet_stop_worker()");
+        f->peers->methods->abort(f->peers, why);
+    }
+    forget(f);
+}
+
+/* --- joining ------------------------------------------------------------- */
+
+/* The first rank's text; for fl_free(). */
+static fleet_status text_of_first(fl_peers *p, const char *mine, char **text)
+{
+    int64_t n = (int64_t)strlen(mine);
+    fleet_status status;
+
+    FL_TRY(p->methods->broadcast(p, &n, sizeof n, 0, NULL));
+    FL_TRY(FL_NEW(text, (size_t)n + 1));
+    if (p->rank == 0)
+        memcpy(*text, mine, (size_t)n);
+    status = p->methods->broadcast(p, *text, n, 0, NULL);
+    if (status != FLEET_OK)
+        fl_free(*text);
+    return status;
+}
+
+static fleet_status compare(const char *mine, const char *first,
+                            const char *terms)
+{
+    size_t line = strcspn(first, "\n");
+    fleet_status status;
+    char *difference;
+
+    if (strcmp(mine, first) == 0)
+        return FLEET_OK;
+    if (line != strlen(terms) || strncmp(terms, first, line) != 0)
+        return fl_fail(FLEET_EINVAL,
+                       "this rank trains in mode %s, rank 0 in %.*s: all ranks "
+                       "have one strategy",
+                       terms, (int)line, first);
+    difference = fl_keep_difference(mine, first);
+    status = fl_fail(FLEET_EINVAL, "the programs differ from rank 0's: %s",
+                     difference ? difference : "in their order");
+    fl_free(difference);
+    return status;
+}
+
+/* The strategy in a line, then what is trained. */
+static fleet_status my_text(fleet *f, const char *terms, fl_text *text)
+{
+    fl_keep layout;
+    char *program;
+
+    FL_TRY(fl_keep_make(&layout, f->store, 1));
+    program = fl_keep_text(&layout);
+    fl_keep_done(&layout);
+    if (!program)
+        return FLEET_ENOMEM;
+    fl_text_add(text, "%s\n%s", terms, program);
+    fl_free(program);
+    return text->status;
+}
+
+/* Who differs says so to all: nobody waits for it. */
+static fleet_status check_same(fleet *f, const char *terms)
+{
+    fl_text mine = {0};
+    char *first = NULL;
+    fleet_status status = my_text(f, terms, &mine);
+
+    if (status == FLEET_OK)
+        status = text_of_first(f->peers, fl_text_chars(&mine), &first);
+    if (status == FLEET_OK) {
+        status = compare(fl_text_chars(&mine), first, terms);
+        fl_free(first);
+    }
+    fl_text_done(&mine);
+    return status;
+}
+
+static fleet_status take_group(fl_peers *p, const fl_group *g)
+{
+    FL_TRY(p->methods->broadcast(p, g->weight, g->n * (int64_t)sizeof(float), 0,
+                                 NULL));
+    for (int i = 0; i < FL_MAX_STATE; i++)
+        if (g->state[i])
+            FL_TRY(p->methods->broadcast(
+                p, g->state[i], g->n * (int64_t)sizeof(float), 0, NULL));
+    return FLEET_OK;
+}
+
+/* The first rank's parameters, optimizer states and counts, loaded ones
+ * perhaps. */
+static fleet_status take_from_first(fleet *f)
+{
+    fl_store *s = f->store;
+    fl_peers *p = f->peers;
+
+    for (const fl_group *g = s->groups; g; g = g->next)
+        FL_TRY(take_group(p, g));
+    for (size_t i = 0; i < s->states.n; i++) {
+        fl_state *state = s->states.entry[i].value;
+
+        FL_TRY(p->methods->broadcast(p, state->data, (int64_t)state->size, 0,
+                                     NULL));
+    }
+    return p->methods->broadcast(p, &s->updates, sizeof s->updates, 0, NULL);
+}
+
+static fleet_status start_together(fleet *f, const char *terms)
+{
+    FL_TRY(check_same(f, terms));
+    FL_TRY(take_from_first(f));
+    return f->peers->methods->barrier(f->peers);
+}
+
+static fleet_status check_tables(const fleet *f)
+{
+    if (f->store->tables.n == 0)
+        return FLEET_OK;
+    return fl_fail(FLEET_EUNSUPPORTED,
+                   "fleet_init_worker: table \"%s\": ranks without servers "
+                   "have no tables in this version",
+                   f->store->tables.entry[0].name);
+}
+
+fleet_status fl_ranks_join(fleet *f, const char *terms)
+{
+    const fl_role *r = &f->role;
+    const fl_peers_options o = {.ordered = f->strategy.deterministic,
+                                .deadline_ms = r->deadline_ms[FL_STEP_DEADLINE],
+                                .log = &f->context.log};
+    fleet_status status;
+
+    if (f->peers)
+        return fl_fail(FLEET_ESTATE, "fleet_init_worker: was called already");
+    FL_TRY(check_tables(f));
+    FL_TRY(fl_peers_open("mpi", &o, &f->peers));
+    if (f->peers->size != r->worker_num || f->peers->rank != r->index)
+        status =
+            fl_fail(FLEET_EINVAL,
+                    "the environment makes this worker %d of %d, but MPI "
+                    "rank %d of %d: start all ranks with one mpirun, or "
+                    "fleetrun --nproc_per_node",
+                    r->index, r->worker_num, f->peers->rank, f->peers->size);
+    else
+        status = start_together(f, terms);
+    if (status != FLEET_OK) {
+        f->peers->methods->abort(f->peers, fleet_last_error());
+        forget(f);
+        return status;
+    }
+    f->store->peers = f->peers;
+    return FLEET_OK;
+}
+
+/* --- together ------------------------------------------------------------ */
+
+static fleet_status check_joined(const fleet *f)
+{
+    return f->peers ? FLEET_OK : not_joined();
+}
+
+fleet_status fl_ranks_barrier(fleet *f)
+{
+    FL_TRY(check_joined(f));
+    return fl_store_idle(f->store);
+}
+
+fleet_status fl_ranks_reduce(fleet *f, fl_reduce how, double *x, int n)
+{
+    FL_TRY(fl_ranks_barrier(f));
+    return f->peers->methods->all_reduce(f->peers, how, FL_WIRE_F64, x, x, n,
+                                         NULL);
+}
+
+fleet_status fl_ranks_leave(fleet *f)
+{
+    FL_TRY(fl_ranks_barrier(f));
+    forget(f);
+    return FLEET_OK;
+}

@@ -1,0 +1,29 @@
+/* ranks.h - the facade's side of a collective job: workers without servers,
+ * which sum their gradients among themselves. */
+#ifndef FL_FLEET_RANKS_H
+#define FL_FLEET_RANKS_H
+
+#include "fleet/handle.h"
+
+/* Is this a job of several workers without servers? */
+static inline bool fl_has_ranks(const fleet *f)
+{
+    return f->role.server_num == 0 && f->role.worker_num > 1;
+}
+
+/* From fleet_init() on nothing trains before the ranks have joined. */
+void fl_ranks_open(fleet *f);
+
+/* Who has not left tells the others that it goes. */
+void fl_ranks_close(fleet *f);
+
+/* All ranks have the same program, strategy and, from now on, the first one's
+ * parameters. */
+fleet_status fl_ranks_join(fleet *f, const char *terms);
+fleet_status fl_ranks_leave(fleet *f);
+
+/* Returns when all ranks are here; those that still train are taken part in. */
+fleet_status fl_ranks_barrier(fleet *f);
+fleet_status fl_ranks_reduce(fleet *f, fl_reduce how, double *x, int n);
+
+#endif

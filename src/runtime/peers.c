@@ -1,0 +1,138 @@
+/* peers.c - what ranks of a collective job do together in an update: agree on
+ * how many batches it is of, and add up their gradients.
+ *
+ * A rank whose pass is over goes on with the updates of the others, as its
+ * weights are to be theirs: it then gives gradients of -0.0, the number that
+ * changes no sum, not even a zero's sign.
+ */
+#include "runtime/peers.h"
+
+#include "base/memory.h"
+#include "runtime/pass.h"
+#include "runtime/update.h"
+
+fleet_status fl_peers_agree(fl_peers *p, int batches, fl_agreed *a)
+{
+    int64_t *count, mine = batches;
+    fleet_status status;
+
+    *a = (fl_agreed){0};
+    FL_TRY(FL_NEW(&count, (size_t)p->size * sizeof *count));
+    status = p->methods->all_gather(p, &mine, count, sizeof mine, NULL);
+    for (int i = 0; i < p->size && status == FLEET_OK; i++) {
+        a->batches += (int)count[i];
+        if (count[i] > a->most)
+            a->most = (int)count[i];
+    }
+    fl_free(count);
+    return status;
+}
+
+/* --- all_reduce ---------------------------------------------------------- */
+
+enum { THE_UPDATE, GRADIENT };
+
+static fleet_status reduce_run(const fl_instance *in, const fl_range *r)
+{
+    const fl_update_now *now = fl_ptr(in, THE_UPDATE);
+    fl_store *const *store = in->step->config;
+    fl_peers *p = (*store)->peers;
+    float *g = fl_ptr(in, GRADIENT);
+    int64_t n = in->arg[GRADIENT].rows * in->arg[GRADIENT].cols;
+
+    (void)r;
+    for (int64_t i = 0; now->idle && i < n; i++)
+        g[i] = -0.0f;
+    return p->methods->all_reduce(p, FL_ALL_SUM, FL_WIRE_F32, g, g, n, NULL);
+}
+
+static const fl_kernel kernel_reduce = {
+    .name = "all_reduce",
+    .split = FL_SPLIT_PARTS,
+    .run = reduce_run,
+};
+
+static void emit_reduce(fl_lowering *l, const fl_dense *d, int64_t offset,
+                        int64_t n)
+{
+    FL_EMIT(l, &kernel_reduce, NULL,
+            fl_config(l, &l->plan->store, sizeof l->plan->store),
+            FL_R(l->plan->update),
+            FL_RW(fl_stretch(l, d->gradient, "bucket", offset, n)));
+}
+
+/* Neighbours in a group that are reduced in one call: whole parameters, in the
+ * order in which their gradients are ready. */
+typedef struct bucket {
+    int64_t offset, n;
+} bucket;
+
+/* The last one is for the gradients that come last, and is waited for. */
+static bool is_full(const fl_lowering *l, const bucket *b, int64_t left)
+{
+    const fl_training *t = &l->program->training;
+
+    return b->n >= t->bucket || (left > 0 && left <= t->last_bucket);
+}
+
+/* But for the padding between the two. */
+static bool follows(const bucket *b, const fl_param *p)
+{
+    return p->offset - (b->offset + b->n) < 16;
+}
+
+static int64_t floats_of(const fl_lowering *l, const fl_dense *d)
+{
+    const fl_map *params = &l->plan->store->params;
+    int64_t n = 0;
+
+    for (size_t i = 0; i < params->n; i++) {
+        const fl_param *p = params->entry[i].value;
+
+        if (p->group == d->group && fl_gets_gradient(l, p))
+            n += p->n;
+    }
+    return n;
+}
+
+static void emit_buckets(fl_lowering *l, const fl_dense *d)
+{
+    const fl_map *params = &l->plan->store->params;
+    int64_t left = floats_of(l, d);
+    bucket b = {0};
+
+    for (size_t i = 0; i < params->n; i++) {
+        const fl_param *p = params->entry[i].value;
+
+        if (p->group != d->group || !fl_gets_gradient(l, p))
+            continue;
+        if (b.n > 0 && (is_full(l, &b, left) || !follows(&b, p))) {
+            emit_reduce(l, d, b.offset, b.n);
+            b.n = 0;
+        }
+        if (b.n == 0)
+            b.offset = p->offset;
+        b.n = p->offset + p->n - b.offset;
+        left -= p->n;
+    }
+    if (b.n > 0)
+        emit_reduce(l, d, b.offset, b.n);
+}
+
+fleet_status fl_pass_all_reduce(fl_lowering *l, bool *applied)
+{
+    fl_plan *plan = l->plan;
+
+    if (!plan->training || !plan->store->peers)
+        return FLEET_OK;
+    l->phase = FL_UPDATE;
+    l->lane = FL_LANE_COMM;
+    fl_update_value(l);
+    for (size_t i = 0; i < plan->n_dense; i++)
+        if (plan->dense[i].gradient >= 0) {
+            emit_buckets(l, &plan->dense[i]);
+            *applied = true;
+        }
+    l->lane = FL_LANE_COMPUTE;
+    return l->status;
+}

@@ -1,0 +1,202 @@
+/* fake_peers.c - see fake_peers.h. */
+#define _GNU_SOURCE
+#define SUITE helpers
+#include "fake_peers.h"
+#include "test.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/error.h"
+
+/* Called once, when all ranks are there. */
+typedef void join(fake_group *g);
+
+static fake_rank *rank_of(fl_peers *p)
+{
+    return (fake_rank *)(void *)p;
+}
+
+static fleet_status broken(fake_group *g)
+{
+    return *g->why ? fl_fail(FLEET_EPEER, "%s", g->why) : FLEET_OK;
+}
+
+static fleet_status wait_for_round(fake_group *g, int64_t round)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 20 * TEST_SLOWNESS;
+    while (g->round == round && !*g->why)
+        if (pthread_cond_timedwait(&g->changed, &g->lock, &until) == ETIMEDOUT)
+            return fl_fail(FLEET_ETIMEDOUT, "%d of %d ranks came", g->n_here,
+                           g->n);
+    return g->round == round ? broken(g) : FLEET_OK;
+}
+
+static fleet_status meet(fake_rank *r, const char *name, const void *in,
+                         void *out, int64_t size, join *all)
+{
+    fake_group *g = r->group;
+    fleet_status status;
+    size_t n = strlen(r->calls);
+
+    if (++r->n_call == g->fail_at && r->p.rank == 1)
+        return fl_fail(FLEET_EIO, "rank 1 cannot go on");
+    snprintf(r->calls + n, sizeof r->calls - n, " %s%lld", name,
+             (long long)size);
+    pthread_mutex_lock(&g->lock);
+    status = broken(g);
+    if (status == FLEET_OK) {
+        g->in[r->p.rank] = in;
+        g->out[r->p.rank] = out;
+        g->size[r->p.rank] = size;
+        if (++g->n_here == g->n) {
+            all(g);
+            g->n_here = 0;
+            g->round++;
+            pthread_cond_broadcast(&g->changed);
+        } else {
+            status = wait_for_round(g, g->round);
+        }
+    }
+    pthread_mutex_unlock(&g->lock);
+    return status;
+}
+
+#define SUM_OF(type)                                                           \
+    static void sum_##type(fake_group *g)                                      \
+    {                                                                          \
+        for (int64_t i = 0; i < g->size[0]; i++) {                             \
+            type sum = ((const type *)g->in[0])[i];                            \
+            for (int r = 1; r < g->n; r++)                                     \
+                sum += ((const type *)g->in[r])[i];                            \
+            for (int r = 0; r < g->n; r++)                                     \
+                ((type *)g->out[r])[i] = sum;                                  \
+        }                                                                      \
+    }
+SUM_OF(float)
+SUM_OF(double)
+
+static fleet_status all_reduce(fl_peers *p, fl_reduce how, fl_wire type,
+                               const void *in, void *out, int64_t n,
+                               fl_work **work)
+{
+    CHECK(how == FL_ALL_SUM && !work);
+    CHECK(type == FL_WIRE_F32 || type == FL_WIRE_F64);
+    return meet(rank_of(p), "reduce", in, out, n,
+                type == FL_WIRE_F32 ? sum_float : sum_double);
+}
+
+static void gather(fake_group *g)
+{
+    for (int to = 0; to < g->n; to++)
+        for (int r = 0; r < g->n; r++)
+            memmove((char *)g->out[to] + r * g->size[0], g->in[r],
+                    (size_t)g->size[0]);
+}
+
+static fleet_status all_gather(fl_peers *p, const void *in, void *out,
+                               int64_t bytes, fl_work **work)
+{
+    CHECK(!work);
+    return meet(rank_of(p), "gather", in, out, bytes, gather);
+}
+
+static void copy_first(fake_group *g)
+{
+    for (int r = 1; r < g->n; r++)
+        memcpy(g->out[r], g->out[0], (size_t)g->size[0]);
+}
+
+static fleet_status broadcast(fl_peers *p, void *data, int64_t bytes, int root,
+                              fl_work **work)
+{
+    CHECK(!work && root == 0);
+    return meet(rank_of(p), "broadcast", data, data, bytes, copy_first);
+}
+
+static void nothing(fake_group *g)
+{
+    (void)g;
+}
+
+static fleet_status barrier(fl_peers *p)
+{
+    return meet(rank_of(p), "barrier", NULL, NULL, 0, nothing);
+}
+
+static void give_up(fl_peers *p, const char *why)
+{
+    fake_group *g = rank_of(p)->group;
+
+    pthread_mutex_lock(&g->lock);
+    if (!*g->why)
+        snprintf(g->why, sizeof g->why, "rank %d: %s", p->rank, why);
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+}
+
+static void leave(fl_peers *p)
+{
+    (void)p;
+}
+
+static const fl_peers_class methods = {
+    .name = "fake",
+    .all_reduce = all_reduce,
+    .all_gather = all_gather,
+    .broadcast = broadcast,
+    .barrier = barrier,
+    .abort = give_up,
+    .destroy = leave,
+};
+
+void fake_group_open(fake_group *g, int n)
+{
+    CHECK(n <= FAKE_MOST_RANKS);
+    memset(g, 0, sizeof *g);
+    g->n = n;
+    pthread_mutex_init(&g->lock, NULL);
+    pthread_cond_init(&g->changed, NULL);
+    for (int i = 0; i < n; i++) {
+        g->rank[i].p = (fl_peers){&methods, i, n, true, 20000};
+        g->rank[i].group = g;
+    }
+}
+
+void fake_group_close(fake_group *g)
+{
+    pthread_mutex_destroy(&g->lock);
+    pthread_cond_destroy(&g->changed);
+}
+
+typedef struct job {
+    fake_rank *rank;
+    fake_rank_work *work;
+    void *arg;
+} job;
+
+static void *live(void *arg)
+{
+    job *j = arg;
+
+    j->work(j->rank, j->arg);
+    return NULL;
+}
+
+void fake_group_run(fake_group *g, fake_rank_work *work, void *arg)
+{
+    pthread_t thread[FAKE_MOST_RANKS];
+    job j[FAKE_MOST_RANKS];
+
+    for (int i = 0; i < g->n; i++) {
+        j[i] = (job){&g->rank[i], work, arg};
+        CHECK(pthread_create(&thread[i], NULL, live, &j[i]) == 0);
+    }
+    for (int i = 0; i < g->n; i++)
+        pthread_join(thread[i], NULL);
+}

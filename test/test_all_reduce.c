@@ -1,0 +1,139 @@
+/* test_all_reduce.c - ranks that sum their gradients: the same bits as one
+ * process that merges their batches, uneven ends, failures of one rank. */
+#define SUITE all_reduce
+#include "crew.h"
+#include "fake_peers.h"
+#include "test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* Batch b is rank b mod n's. */
+typedef struct lesson {
+    kit_options how;
+    int batches;
+    int64_t last; /* rows of the last batch */
+    int passes;
+    uint64_t hash[FAKE_MOST_RANKS];
+    int64_t updates[FAKE_MOST_RANKS];
+    fleet_status status[FAKE_MOST_RANKS];
+    char error[FAKE_MOST_RANKS][400];
+    double sum[FAKE_MOST_RANKS];
+    bool at_odds; /* rank 1's weights are other ones at first */
+    int bad_rank; /* has a batch with a NaN; 0: nobody */
+} lesson;
+
+static fleet_status take_part(fake_rank *r, lesson *s, kit_model *m, work *k)
+{
+    double sum = 1;
+
+    for (int pass = 0; pass < s->passes; pass++) {
+        for (int i = r->p.rank; i < k->n; i += r->p.size) {
+            fleet_status status = kit_run(m->e, k->b[i]);
+
+            if (status != FLEET_OK)
+                return status;
+        }
+        FL_TRY(fleet_executor_flush(m->e));
+        FL_TRY(fl_executor_end_pass(m->e, &sum, 1));
+    }
+    s->sum[r->p.rank] = sum;
+    return FLEET_OK;
+}
+
+static void learn(fake_rank *r, void *arg)
+{
+    lesson *s = arg;
+    int rank = r->p.rank;
+    kit_model m;
+    work k;
+
+    kit_build(&m, KIT_MLP, &s->how);
+    m.f->store->peers = &r->p;
+    m.e =
+        fleet_executor_create(m.p, &(fleet_executor_options){.max_batch = 50});
+    work_open(&k, &m, s->batches, s->last);
+    if (s->bad_rank && s->bad_rank == rank)
+        ((float *)(uintptr_t)k.b[rank]->feed[0].data)[3] = NAN;
+    s->status[rank] = take_part(r, s, &m, &k);
+    if (s->status[rank] != FLEET_OK)
+        snprintf(s->error[rank], sizeof *s->error, "%s", fleet_last_error());
+    s->hash[rank] = kit_hash(m.f);
+    s->updates[rank] = m.f->store->updates;
+    work_close(&k);
+    m.f->store->peers = NULL;
+    kit_close(&m);
+}
+
+static void check_equal_to_one(lesson *s, int ranks)
+{
+    kit_options alone = s->how;
+    fake_group g;
+    uint64_t want;
+
+    s->passes = 1;
+    alone.merge = ranks;
+    want = crew_alone(KIT_MLP, &alone, s->batches, s->last);
+    fake_group_open(&g, ranks);
+    fake_group_run(&g, learn, s);
+    fake_group_close(&g);
+    for (int i = 0; i < ranks; i++) {
+        if (s->status[i] != FLEET_OK)
+            test_fail(__FILE__, __LINE__, "rank %d: %s", i, s->error[i]);
+        CHECK(s->hash[i] == want);
+        CHECK_INT(s->updates[i], (s->batches + ranks - 1) / ranks);
+        CHECK(s->sum[i] == ranks);
+    }
+}
+
+TEST(ranks_are_one_process_that_merges_their_batches)
+{
+    static const char *const rule[] = {"sgd", "momentum", "adagrad", "adam"};
+
+    for (int i = 0; i < 4; i++)
+        for (int ranks = 1; ranks <= 4; ranks++) {
+            lesson s = {.how = {.optimizer = rule[i], .learning_rate = 0.1f},
+                        .batches = 8,
+                        .last = 50};
+
+            check_equal_to_one(&s, ranks);
+        }
+}
+
+TEST(ranks_may_have_unequal_numbers_of_batches)
+{
+    for (int ranks = 2; ranks <= 4; ranks++)
+        for (int batches = 1; batches <= 9; batches++) {
+            lesson s = {.batches = batches, .last = 17};
+
+            check_equal_to_one(&s, ranks);
+        }
+}
+
+TEST(decay_and_clip_are_those_of_the_mean)
+{
+    lesson s = {.how = {.l2_decay = 0.01f, .clip = 0.05f, .threads = 2},
+                .batches = 7,
+                .last = 31};
+
+    check_equal_to_one(&s, 3);
+}
+
+TEST(a_rank_that_fails_ends_the_job_for_all_with_its_words)
+{
+    lesson s = {.batches = 9, .last = 50, .passes = 1, .bad_rank = 1};
+    fake_group g;
+
+    fake_group_open(&g, 3);
+    fake_group_run(&g, learn, &s);
+    fake_group_close(&g);
+    CHECK_INT(s.status[1], FLEET_ENUMERIC);
+    for (int i = 0; i < 3; i += 2) {
+        CHECK_INT(s.status[i], FLEET_EPEER);
+        CHECK_CONTAINS(s.error[i], "rank 1: ");
+        CHECK_CONTAINS(s.error[i], "not finite");
+    }
+}

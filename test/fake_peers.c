@@ -106,6 +106,48 @@ static fleet_status all_gather(fl_peers *p, const void *in, void *out,
     return meet(rank_of(p), "gather", in, out, bytes, gather);
 }
 
+typedef struct parts {
+    const int64_t *to, *from;
+    const char *in;
+    char *out;
+} parts;
+
+static const char *part_for(const parts *p, int rank)
+{
+    const char *at = p->in;
+
+    for (int r = 0; r < rank; r++)
+        at += p->to[r];
+    return at;
+}
+
+static void swap_parts(fake_group *g)
+{
+    for (int to = 0; to < g->n; to++) {
+        const parts *mine = g->in[to];
+        char *at = mine->out;
+
+        for (int from = 0; from < g->n; from++) {
+            const parts *theirs = g->in[from];
+
+            CHECK(theirs->to[to] == mine->from[from]);
+            if (mine->from[from] > 0)
+                memcpy(at, part_for(theirs, to), (size_t)mine->from[from]);
+            at += mine->from[from];
+        }
+    }
+}
+
+static fleet_status all_to_all_v(fl_peers *p, const void *in,
+                                 const int64_t *to_bytes, void *out,
+                                 const int64_t *from_bytes, fl_work **work)
+{
+    const parts mine = {to_bytes, from_bytes, in, out};
+
+    CHECK(!work);
+    return meet(rank_of(p), "swap", &mine, NULL, 0, swap_parts);
+}
+
 static void copy_first(fake_group *g)
 {
     for (int r = 1; r < g->n; r++)
@@ -149,6 +191,7 @@ static const fl_peers_class methods = {
     .name = "fake",
     .all_reduce = all_reduce,
     .all_gather = all_gather,
+    .all_to_all_v = all_to_all_v,
     .broadcast = broadcast,
     .barrier = barrier,
     .abort = give_up,
@@ -165,6 +208,7 @@ void fake_group_open(fake_group *g, int n)
     for (int i = 0; i < n; i++) {
         g->rank[i].p = (fl_peers){&methods, i, n, true, 20000};
         g->rank[i].group = g;
+        g->rank[i].rounds.peers = &g->rank[i].p;
     }
 }
 

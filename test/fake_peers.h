@@ -15,6 +15,7 @@ typedef struct fake_group fake_group;
 
 typedef struct fake_rank {
     fl_peers p; /* first */
+    fl_rounds rounds;
     fake_group *group;
     int n_call;       /* calls so far */
     char calls[4000]; /* "gather reduce130" */

@@ -143,11 +143,11 @@ static void check_rank_dump(const kit_options *o, int64_t bucket,
     m.p->training.bucket = bucket;
     m.p->training.last_bucket = bucket / 4;
     fake_group_open(&g, 2);
-    m.f->store->peers = &g.rank[0].p;
+    m.f->store->rounds = &g.rank[0].rounds;
     text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
     check_golden(name, text);
     fleet_free(text);
-    m.f->store->peers = NULL;
+    m.f->store->rounds = NULL;
     fake_group_close(&g);
     kit_close(&m);
 }

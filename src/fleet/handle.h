@@ -23,6 +23,7 @@ struct fleet {
     fl_statistics loaded; /* of a checkpoint, for datasets to come; n 0: none */
     fl_role role;
     struct fl_link *link;     /* of a worker to its servers; NULL: none */
+    fl_rounds rounds;         /* of the peers */
     fl_peers *peers;          /* of a rank that has joined; NULL: none */
     struct fl_server *server; /* made, not run yet; NULL: none */
     atomic_bool serving;      /* in fleet_run_server() */

@@ -45,16 +45,17 @@ static const fl_peers_class nobody_methods = {.name = "nobody",
                                               .all_gather = no_gather,
                                               .abort = no_abort};
 static fl_peers nobody = {.methods = &nobody_methods, .size = 1};
+static fl_rounds no_rounds = {.peers = &nobody};
 
 void fl_ranks_open(fleet *f)
 {
     if (fl_has_ranks(f))
-        f->store->peers = &nobody;
+        f->store->rounds = &no_rounds;
 }
 
 static void forget(fleet *f)
 {
-    f->store->peers = &nobody;
+    f->store->rounds = &no_rounds;
     f->peers->methods->destroy(f->peers);
     f->peers = NULL;
 }
@@ -216,7 +217,8 @@ fleet_status fl_ranks_join(fleet *f, const char *terms)
         forget(f);
         return status;
     }
-    f->store->peers = f->peers;
+    f->rounds = (fl_rounds){.peers = f->peers};
+    f->store->rounds = &f->rounds;
     return FLEET_OK;
 }
 

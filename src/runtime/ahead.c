@@ -167,13 +167,13 @@ void fl_executor_pulled(fleet_executor *e)
 
 /* --- passes -------------------------------------------------------------- */
 
-static fleet_status end_pass_of_peers(fleet_executor *e, double *sum, int n)
+static fleet_status end_pass_of_ranks(fleet_executor *e, double *sum, int n)
 {
-    fl_peers *p = e->store->peers;
+    const fl_rounds *r = e->store->rounds;
+    fl_peers *p;
 
-    if (!p)
-        return FLEET_OK;
     FL_TRY(fl_executor_idle(e));
+    p = r->peers;
     return p->methods->all_reduce(p, FL_ALL_SUM, FL_WIRE_F64, sum, sum, n,
                                   NULL);
 }
@@ -183,8 +183,10 @@ fleet_status fl_executor_end_pass(fleet_executor *e, double *sum, int n)
     fl_exchange *x = e->store->exchange;
     fleet_status status;
 
+    if (e->store->rounds)
+        return end_pass_of_ranks(e, sum, n);
     if (!x)
-        return end_pass_of_peers(e, sum, n);
+        return FLEET_OK;
     pthread_rwlock_wrlock(&e->store->lock);
     fl_executor_drop(e);
     status = x->methods->end_pass(x, sum, n);

@@ -135,17 +135,18 @@ static fleet_status push_run(const fl_instance *in, const fl_range *r)
 
     (void)r;
     bring_params(in, c, param);
-    for (int i = 0; i < c->n_table; i++)
+    for (int i = 0; !now->idle && i < c->n_table; i++)
         FL_TRY(
             bring_rows(fl_ptr(in, c->first_table + i), c->merged, &table[i]));
     return x->methods->push(x, &(fl_push){
                                    .param = param,
                                    .n_param = c->n_param,
                                    .table = table,
-                                   .n_table = c->n_table,
+                                   .n_table = now->idle ? 0 : c->n_table,
                                    .n_batch = c->average ? now->micro : 1,
                                    .learning_rate = now->u.lr,
                                    .clip = now->u.clip,
+                                   .update = &now->u,
                                });
 }
 
@@ -249,9 +250,10 @@ fleet_status fl_pass_pull(fl_lowering *l, bool *applied)
     fl_plan *plan = l->plan;
     pull_config c = {.store = plan->store,
                      .n_table = count_lookups(plan),
-                     .dense = plan->training,
                      .now = !plan->training};
 
+    c.dense = plan->training && plan->store->exchange &&
+              !plan->store->exchange->rows_only;
     if (!plan->store->exchange || (c.n_table == 0 && !c.dense))
         return FLEET_OK;
     *applied = true;
@@ -324,15 +326,18 @@ fleet_status fl_pass_push(fl_lowering *l, bool *applied)
                      .merged = l->program->training.merge_steps > 1};
     operands all;
 
-    if (!plan->training || !plan->store->exchange)
+    if (!plan->training || !plan->store->exchange ||
+        (plan->store->exchange->rows_only && plan->n_sparse == 0))
         return FLEET_OK;
     *applied = true;
     FL_TRY(make_room(l, &all, most_operands(plan)));
     add(&all, fl_update_value(l), FL_READ);
     add(&all, -1, FL_WRITE); /* the room: known in a moment */
-    FL_TRY(add_params(l, &all, &c));
+    if (!plan->store->exchange->rows_only)
+        FL_TRY(add_params(l, &all, &c));
     add_tables(plan, &all, &c);
-    add_weights(plan, &all);
+    if (!plan->store->exchange->rows_only)
+        add_weights(plan, &all);
     add_gradients(plan, &all);
     all.o[THE_ROOM].value = fl_object(l, "push", room_for(&c));
     l->phase = FL_UPDATE;

@@ -67,6 +67,8 @@ typedef struct fl_push {
     int n_batch; /* that the sums are of; 1 where they are not averaged */
     float learning_rate; /* of this update, factors of parameters left out */
     float clip; /* factor of a clip that was worked out here; 1: none */
+    const fl_update *update; /* as it would be made here, of all ranks' batches
+                              */
 } fl_push;
 
 typedef struct fl_exchange fl_exchange;
@@ -103,6 +105,7 @@ typedef struct fl_exchange_class {
 struct fl_exchange {
     const fl_exchange_class *methods;
     bool sync;       /* every step of every worker is part of one update */
+    bool rows_only;  /* dense parameters are updated in this process */
     int64_t updates; /* that were done, as far as it is known here */
 
     /* Slots that executors have: from a pull to its iteration's end, or to its

@@ -233,13 +233,15 @@ static void set_micro(fleet_executor *e, int micro)
 static fleet_status count_batches(fleet_executor *e, int *batches)
 {
     const fl_training *t = &e->program->training;
-    fl_agreed all;
+    fl_round round;
 
     *batches = e->micro > 1 && !t->merge_average ? 1 : e->micro;
-    if (!e->store->peers)
+    if (!e->store->rounds)
         return FLEET_OK;
-    FL_TRY(fl_peers_agree(e->store->peers, *batches, &all));
-    *batches = t->sum_over_ranks ? all.most : all.batches;
+    FL_TRY(fl_round_begin(e->store->rounds,
+                          e->idle ? FL_WISH_NOTHING : FL_WISH_UPDATE, *batches,
+                          &round));
+    *batches = t->sum_over_ranks ? round.most : round.batches;
     return FLEET_OK;
 }
 
@@ -394,10 +396,10 @@ static fleet_status iterate_planned(fleet_executor *e, int64_t batch)
 
 void fl_executor_give_up(const fleet_executor *e)
 {
-    fl_peers *p = e->store->peers;
+    const fl_rounds *r = e->store->rounds;
 
-    if (p && e->training)
-        p->methods->abort(p, fleet_last_error());
+    if (r && e->training)
+        r->peers->methods->abort(r->peers, fleet_last_error());
 }
 
 fleet_status fl_executor_iterate(fleet_executor *e, int64_t batch)
@@ -414,18 +416,18 @@ fleet_status fl_executor_iterate(fleet_executor *e, int64_t batch)
 }
 
 /* Who has trained nothing yet cannot update. */
-static fleet_status wait_for_none(fl_peers *p)
+static fleet_status wait_for_none(const fl_rounds *r)
 {
-    fl_agreed all;
+    fl_round round;
 
-    FL_TRY(fl_peers_agree(p, 0, &all));
-    if (all.batches == 0)
+    FL_TRY(fl_round_begin(r, FL_WISH_NOTHING, 0, &round));
+    if (round.done == FL_WISH_NOTHING)
         return FLEET_OK;
     return fl_fail(FLEET_ESTATE,
                    "rank %d waits for the others, which train, and has trained "
                    "nothing itself: fleet_train_from_dataset() or an "
                    "iteration must come before",
-                   p->rank);
+                   r->peers->rank);
 }
 
 /* One update of the others; *over: there is none, as all passes are over. */
@@ -439,6 +441,8 @@ static fleet_status update_idly(fleet_executor *e, fl_compiled *c, bool *over)
         return FLEET_OK;
     set_update(e, c, batches);
     FL_TRY(fl_compiled_run(c, e->context, c->plan->batch, FL_UPDATE));
+    if (e->exchange)
+        return fl_executor_settle(e, NULL);
     e->store->updates++;
     return FLEET_OK;
 }
@@ -465,10 +469,10 @@ fleet_status fl_executor_idle(fleet_executor *e)
 fleet_status fl_store_idle(fl_store *s)
 {
     fleet_status status =
-        s->trainer ? fl_executor_idle(s->trainer) : wait_for_none(s->peers);
+        s->trainer ? fl_executor_idle(s->trainer) : wait_for_none(s->rounds);
 
     if (status != FLEET_OK)
-        s->peers->methods->abort(s->peers, fleet_last_error());
+        s->rounds->peers->methods->abort(s->rounds->peers, fleet_last_error());
     return status;
 }
 

@@ -11,21 +11,60 @@
 #include "runtime/pass.h"
 #include "runtime/update.h"
 
-fleet_status fl_peers_agree(fl_peers *p, int batches, fl_agreed *a)
+/* --- rounds -------------------------------------------------------------- */
+
+typedef struct said {
+    int32_t wish, batches;
+} said;
+
+static void sum_up(const said *all, int n, fl_round *round)
 {
-    int64_t *count, mine = batches;
+    *round = (fl_round){0};
+    for (int i = 0; i < n; i++) {
+        if ((fl_wish)all[i].wish > round->done) {
+            round->done = (fl_wish)all[i].wish;
+            round->first = i;
+        }
+        round->batches += all[i].batches;
+        if (all[i].batches > round->most)
+            round->most = all[i].batches;
+    }
+}
+
+static fleet_status hear_all(fl_peers *p, said mine, fl_round *round)
+{
+    enum { FEW = 64 };
+    said few[FEW], *all = few;
     fleet_status status;
 
-    *a = (fl_agreed){0};
-    FL_TRY(FL_NEW(&count, (size_t)p->size * sizeof *count));
-    status = p->methods->all_gather(p, &mine, count, sizeof mine, NULL);
-    for (int i = 0; i < p->size && status == FLEET_OK; i++) {
-        a->batches += (int)count[i];
-        if (count[i] > a->most)
-            a->most = (int)count[i];
-    }
-    fl_free(count);
+    if (p->size > FEW)
+        FL_TRY(FL_NEW(&all, (size_t)p->size * sizeof *all));
+    status = p->methods->all_gather(p, &mine, all, sizeof mine, NULL);
+    if (status == FLEET_OK)
+        sum_up(all, p->size, round);
+    if (all != few)
+        fl_free(all);
     return status;
+}
+
+static bool is_mine(fl_wish wish, fl_wish done)
+{
+    return done == wish || (done == FL_WISH_UPDATE && wish == FL_WISH_NOTHING);
+}
+
+fleet_status fl_round_begin(const fl_rounds *r, fl_wish wish, int batches,
+                            fl_round *round)
+{
+    for (;;) {
+        FL_TRY(hear_all(r->peers, (said){(int32_t)wish, batches}, round));
+        if (is_mine(wish, round->done))
+            return FLEET_OK;
+        if (!r->serve)
+            return fl_fail(FLEET_EINVAL,
+                           "rank %d asks for what this one does not have",
+                           round->first);
+        FL_TRY(r->serve(r->arg, round));
+    }
 }
 
 /* --- all_reduce ---------------------------------------------------------- */
@@ -36,7 +75,7 @@ static fleet_status reduce_run(const fl_instance *in, const fl_range *r)
 {
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
     fl_store *const *store = in->step->config;
-    fl_peers *p = (*store)->peers;
+    fl_peers *p = (*store)->rounds->peers;
     float *g = fl_ptr(in, GRADIENT);
     int64_t n = in->arg[GRADIENT].rows * in->arg[GRADIENT].cols;
 
@@ -123,7 +162,7 @@ fleet_status fl_pass_all_reduce(fl_lowering *l, bool *applied)
 {
     fl_plan *plan = l->plan;
 
-    if (!plan->training || !plan->store->peers)
+    if (!plan->training || !plan->store->rounds)
         return FLEET_OK;
     l->phase = FL_UPDATE;
     l->lane = FL_LANE_COMM;

@@ -122,14 +122,41 @@ typedef struct fl_peers_options {
 
 enum { FL_PEERS_DEADLINE_MS = 30000 };
 
-/* What an update is of. */
-typedef struct fl_agreed {
-    int batches; /* of all ranks; 0: no rank has any, the pass is over */
-    int most;    /* of one rank */
-} fl_agreed;
+/* --- rounds ----------------------------------------------------------------
+ *
+ * What ranks do together they do in rounds, which begin with every rank's wish.
+ * The highest one is done: who wished for it does it, the others serve it and
+ * ask again. So ranks need not be equally far: one that waits in a barrier
+ * takes part in the updates of those that still train, and gives rows to one
+ * that evaluates.
+ */
+typedef enum fl_wish {
+    FL_WISH_NOTHING, /* its pass is over, it waits for the others */
+    FL_WISH_UPDATE,  /* served by those who wish nothing, with no batch */
+    FL_WISH_ROWS,    /* of tables that are shared out over the ranks */
+    FL_WISH_ACT,     /* of the facade: a save, a load, a hash */
+    FL_N_WISH
+} fl_wish;
 
-/* Each rank says how many batches it has for the update that comes next; 0: its
- * pass is over. */
-fleet_status fl_peers_agree(fl_peers *p, int batches, fl_agreed *a);
+typedef struct fl_round {
+    fl_wish done; /* the rank's own wish; or an update, where it wished nothing
+                   */
+    int batches;  /* UPDATE: of all ranks */
+    int most;     /* of one rank */
+    int first;    /* the first rank with that wish */
+} fl_round;
+
+/* What a rank does for the others: for rows and acts. */
+typedef fleet_status fl_server_of_rounds(void *arg, const fl_round *round);
+
+typedef struct fl_rounds {
+    fl_peers *peers;
+    fl_server_of_rounds *serve;
+    void *arg;
+} fl_rounds;
+
+/* Serve until this rank's wish is done; batches: that it has for an update. */
+fleet_status fl_round_begin(const fl_rounds *r, fl_wish wish, int batches,
+                            fl_round *round);
 
 #endif

@@ -50,9 +50,9 @@ typedef struct fl_store {
     fl_arena arena;
     fl_map params, tables, states; /* fl_param, fl_rows, fl_state */
     fl_group *groups;
-    fleet_optimizer *optimizer;     /* NULL until something is trained */
-    struct fl_exchange *exchange;   /* who keeps it all; NULL: this store */
-    struct fl_peers *peers;         /* who train the same; NULL: nobody */
+    fleet_optimizer *optimizer;   /* NULL until something is trained */
+    struct fl_exchange *exchange; /* who keeps it all; NULL: this store */
+    struct fl_rounds *rounds; /* with ranks that train the same; NULL: none */
     struct fleet_executor *trainer; /* made the last update; NULL: it is gone */
     int n_group;                    /* merge groups under way */
     bool torn;                      /* a load stopped half-way */
@@ -68,7 +68,7 @@ void fl_store_destroy(fl_store *s);
 /* Do others train it, too? */
 static inline bool fl_store_is_shared(const fl_store *s)
 {
-    return s->exchange || s->peers;
+    return s->exchange || s->rounds;
 }
 
 /* FLEET_ESTATE if it is a server's handle's, or a load stopped half-way, until

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "runtime/exchange.h"
 #include "runtime/lookup.h"
 #include "runtime/pass.h"
 
@@ -274,7 +275,9 @@ fleet_status fl_pass_gradient_merge(fl_lowering *l, bool *applied)
 
 fleet_status fl_pass_update(fl_lowering *l, bool *applied)
 {
-    if (!trains(l) || l->plan->store->exchange) /* who does it then */
+    const fl_exchange *x = l->plan->store->exchange; /* who does it then */
+
+    if (!trains(l) || (x && !x->rows_only))
         return FLEET_OK;
     l->phase = FL_UPDATE;
     fl_update_value(l);
@@ -283,7 +286,7 @@ fleet_status fl_pass_update(fl_lowering *l, bool *applied)
             emit_update(l, &l->plan->dense[i]);
             *applied = true;
         }
-    for (size_t i = 0; i < l->plan->n_sparse; i++) {
+    for (size_t i = 0; !x && i < l->plan->n_sparse; i++) {
         fl_lookup_update(l, &l->plan->sparse[i]);
         *applied = true;
     }

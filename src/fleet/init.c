@@ -164,6 +164,11 @@ int fleet_server_num(const fleet *f)
     return f ? f->role.server_num : 0;
 }
 
+int fleet_worker_gpu(const fleet *f)
+{
+    return f ? f->role.gpu : 0;
+}
+
 const char *fleet_server_endpoints(const fleet *f)
 {
     return f && f->role.endpoints ? f->role.endpoints : "";

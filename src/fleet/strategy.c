@@ -471,6 +471,18 @@ static fleet_status missing(const char *what)
     return fl_fail(FLEET_EINVAL, "fleet_minimize: no %s (%s)", what, why);
 }
 
+/* Ranks that nothing joins would train apart. */
+static fleet_status check_joined(const fleet *f)
+{
+    if (!f->role.collective || f->role.server_num > 0)
+        return FLEET_OK;
+    return fl_fail(FLEET_EUNSUPPORTED,
+                   "fleet_minimize: this process is one of %d ranks without "
+                   "servers: this version trains in one process or with "
+                   "servers",
+                   f->role.worker_num);
+}
+
 fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
 {
     fleet_program *p = loss ? loss->program : NULL;
@@ -493,6 +505,7 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
                        "fleet_minimize: the loss \"%s\" has shape %s; expected "
                        "[1]",
                        loss->name, fl_shape_print(&loss->shape).chars);
+    FL_TRY(check_joined(f));
     p->training.loss = loss;
     p->training.optimizer = o;
     if (f->strategy.gradient_merge)

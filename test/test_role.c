@@ -98,16 +98,6 @@ TEST(a_single_rank_of_a_scheduler_is_one_process)
     fleet_destroy(open_fleet(NULL));
 }
 
-TEST(several_workers_without_servers_are_refused_by_name)
-{
-    setenv("PADDLE_TRAINERS_NUM", "2", 1);
-    REFUSED(NULL, FLEET_EUNSUPPORTED,
-            "PADDLE_TRAINERS_NUM is \"2\", but " LIST " is not set");
-    ROLE_REFUSED(FLEET_EUNSUPPORTED,
-                 "role.worker_num is 2, but there are no role.server_endpoints",
-                 .worker_num = 2);
-}
-
 TEST(a_server_without_a_list_of_servers_is_refused)
 {
     setenv("TRAINING_ROLE", "PSERVER", 1);

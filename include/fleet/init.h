@@ -2,8 +2,10 @@
  *
  * A job is a number of workers, which train, and of servers, which keep the
  * parameters. Who a process is says fleet_options.role, or else the
- * environment, in PaddlePaddle's variables (docs/getting-started.md). Without
- * servers a program runs whole in one process: it is the first and only worker.
+ * environment, in PaddlePaddle's variables or those of mpirun and srun
+ * (docs/getting-started.md). Without servers several workers are the ranks of a
+ * collective job; a program that nobody says anything to runs whole in one
+ * process: it is the first and only worker.
  *
  * A process may hold several handles; they share nothing.
  *
@@ -38,6 +40,9 @@ typedef struct fleet_role {
     int listen_fd;      /* a server's: a listening tcp socket that it inherited,
                            to be used in place of binding its endpoint, and
                            closed by the server. 0 or -1: none */
+    int collective;     /* 1: the workers are ranks of a collective job beside
+                           the servers. Several without servers always are */
+    int gpu;            /* what fleet_worker_gpu() says */
 } fleet_role;
 
 /* All-zero fields are defaults. */
@@ -75,10 +80,10 @@ typedef struct fleet_options {
  *
  *   FLEET_EINVAL        a number out of range, no such log_level, a malformed
  *                       endpoint or one that stands twice, an own endpoint
- *                       that is not in the list, a listen_fd that is none
+ *                       that is not in the list, a listen_fd that is none,
+ *                       variables that contradict one another
  *   FLEET_ENOENT        a variable that the others need is not set
- *   FLEET_EUNSUPPORTED  several workers without servers, a TRAINING_ROLE that
- *                       this version does not have
+ *   FLEET_EUNSUPPORTED  a TRAINING_ROLE that this version does not have
  *   FLEET_ENOMEM
  */
 FLEET_API fleet_status fleet_init(fleet **fleet, const fleet_options *options);
@@ -97,6 +102,12 @@ FLEET_API int fleet_worker_index(const fleet *fleet);
 FLEET_API int fleet_server_index(const fleet *fleet);
 FLEET_API int fleet_worker_num(const fleet *fleet);
 FLEET_API int fleet_server_num(const fleet *fleet);
+
+/* fleet_worker_gpu - which GPU this worker should take, so that those of one
+ * machine do not all take the first: the launcher's FLAGS_selected_gpus,
+ * counted as CUDA counts the visible ones, else the worker's number among those
+ * of its machine. It may not be there. */
+FLEET_API int fleet_worker_gpu(const fleet *fleet);
 
 /* The servers' "ip:port", with commas; "" if there are none. The handle's. */
 FLEET_API const char *fleet_server_endpoints(const fleet *fleet);

@@ -441,6 +441,19 @@ static parcels *all_parcels(fl_shards *s, int i)
 
 enum { N_PARCELS = 4 + FL_N_SLOT };
 
+/* All ranks number them alike. */
+static fleet_status list_tables(fl_shards *s)
+{
+    fl_map_entry *sorted = fl_map_sorted(&s->store->tables);
+
+    if (!sorted)
+        return FLEET_ENOMEM;
+    for (int i = 0; i < s->n_table; i++)
+        s->table[i] = sorted[i].value;
+    fl_free(sorted);
+    return FLEET_OK;
+}
+
 static fleet_status make_arrays(fl_shards *s)
 {
     size_t n = (size_t)(s->n_rank * s->n_table) + 1;
@@ -454,7 +467,7 @@ static fleet_status make_arrays(fl_shards *s)
                       ((size_t)s->n_rank + n) * sizeof(int64_t)));
     for (int i = 0; i < N_PARCELS; i++)
         all_parcels(s, i)->at = all_parcels(s, i)->bytes + s->n_rank;
-    return FLEET_OK;
+    return list_tables(s);
 }
 
 fleet_status fl_shards_create(fl_shards **out, fl_store *store,
@@ -477,8 +490,6 @@ fleet_status fl_shards_create(fl_shards **out, fl_store *store,
         fl_shards_destroy(s);
         return status;
     }
-    for (int i = 0; i < s->n_table; i++)
-        s->table[i] = store->tables.entry[i].value;
     *out = s;
     return FLEET_OK;
 }

@@ -1,6 +1,7 @@
 /* checkpoint.c - fleet_save_persistables() and fleet_load_model(). */
 #include "base/memory.h"
 #include "fleet/datasets.h"
+#include "fleet/ranks.h"
 #include "fleet/servers.h"
 #include "fleet/trainer.h"
 
@@ -21,7 +22,7 @@ fleet_status fl_save_any(fleet *f, fl_save *s, const char *path)
     fl_save_elsewhere elsewhere = {.write = fl_servers_write_parts, .arg = f};
     fleet_status status;
 
-    if (!f->link)
+    if (!f->link && !f->shards)
         return fl_save_write(s, path);
     FL_TRY(FL_NEW(&elsewhere.rows,
                   ((size_t)s->n_table + 1) * sizeof *elsewhere.rows));
@@ -98,6 +99,15 @@ static fleet_status set_statistics(fleet *f, const fl_statistics *s)
     return FLEET_OK;
 }
 
+static fleet_status apply(fleet *f, fl_saved *s)
+{
+    const fl_buckets all = {0, FL_N_BUCKET};
+    const fl_buckets own = fl_has_ranks(f) ? fl_ranks_own(f) : all;
+
+    f->loads = true;
+    return fl_saved_apply_rows_of(s, f->store, &own);
+}
+
 static fleet_status load(void *arg, fl_saved *s)
 {
     fl_statistics statistics = {0};
@@ -105,7 +115,7 @@ static fleet_status load(void *arg, fl_saved *s)
     fleet_status status = read_statistics(f, s, &statistics);
 
     if (status == FLEET_OK)
-        status = fl_saved_apply(s, f->store, NULL);
+        status = apply(f, s);
     if (status == FLEET_OK)
         status = set_statistics(f, &statistics);
     if (status == FLEET_OK) { /* for datasets to come */

@@ -24,6 +24,8 @@ struct fleet {
     fl_role role;
     struct fl_link *link;     /* of a worker to its servers; NULL: none */
     fl_rounds rounds;         /* of the peers */
+    struct fl_shards *shards; /* tables of ranks; NULL: none */
+    bool loads;               /* a checkpoint was loaded */
     fl_peers *peers;          /* of a rank that has joined; NULL: none */
     struct fl_server *server; /* made, not run yet; NULL: none */
     atomic_bool serving;      /* in fleet_run_server() */

@@ -167,6 +167,11 @@ int fleet_server_num(const fleet *f)
     return f ? f->role.server_num : 0;
 }
 
+int fleet_worker_gpu(const fleet *f)
+{
+    return f ? f->role.gpu : 0;
+}
+
 const char *fleet_server_endpoints(const fleet *f)
 {
     return f && f->role.endpoints ? f->role.endpoints : "";
@@ -206,5 +211,7 @@ fleet_status fleet_params_hash(fleet *f, uint64_t *hash)
     FL_TRY(fl_handle_check_worker(f, "fleet_params_hash"));
     if (!hash)
         return fl_fail(FLEET_EINVAL, "fleet_params_hash: nowhere to put it");
+    if (f->shards)
+        return fl_store_hash(f->store, fl_ranks_hash, f, hash);
     return fl_store_hash(f->store, f->link ? hash_on_servers : NULL, f, hash);
 }

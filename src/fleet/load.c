@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "fleet/save.h"
+#include "runtime/exchange.h"
 
 /* --- the manifest -------------------------------------------------------- */
 
@@ -498,8 +499,14 @@ static fleet_status apply_rows(const record *r, fl_rows *rows)
 typedef struct applying {
     fl_saved *saved;
     fl_store *store;
-    const fl_buckets *own; /* NULL: all */
+    const fl_buckets *own;       /* of dense blocks; NULL: all */
+    const fl_buckets *rows_here; /* the same of rows */
 } applying;
+
+static bool has_no_rows(const fl_store *s)
+{
+    return s->exchange && !s->exchange->rows_only;
+}
 
 static fleet_status apply_record(void *arg, const record *r)
 {
@@ -515,8 +522,8 @@ static fleet_status apply_record(void *arg, const record *r)
         return FLEET_OK;
     }
     rows = fl_store_rows(a->store, r->item->name);
-    if (!rows || a->store->exchange ||
-        (a->own && !fl_owns(a->own, (int)r->head.index)))
+    if (!rows || has_no_rows(a->store) ||
+        (a->rows_here && !fl_owns(a->rows_here, (int)r->head.index)))
         return FLEET_OK;
     a->saved->table[r->head.item].own += (int64_t)r->head.n;
     return apply_rows(r, rows);
@@ -540,9 +547,10 @@ static fleet_status check_counts(const fl_saved *s, const fl_store *store)
 }
 
 static fleet_status apply_all(fl_saved *s, fl_store *store,
-                              const fl_buckets *own)
+                              const fl_buckets *own,
+                              const fl_buckets *rows_here)
 {
-    applying a = {s, store, own};
+    applying a = {s, store, own, rows_here};
 
     if (store->n_group > 0)
         return fl_fail(FLEET_ESTATE, "load: a merge group is under way: end it "
@@ -564,12 +572,24 @@ static fleet_status apply_all(fl_saved *s, fl_store *store,
     return FLEET_OK;
 }
 
-fleet_status fl_saved_apply(fl_saved *s, fl_store *store, const fl_buckets *own)
+static fleet_status apply(fl_saved *s, fl_store *store, const fl_buckets *own,
+                          const fl_buckets *rows_here)
 {
     fleet_status status;
 
     pthread_rwlock_wrlock(&store->lock);
-    status = apply_all(s, store, own);
+    status = apply_all(s, store, own, rows_here);
     pthread_rwlock_unlock(&store->lock);
     return status;
+}
+
+fleet_status fl_saved_apply(fl_saved *s, fl_store *store, const fl_buckets *own)
+{
+    return apply(s, store, own, own);
+}
+
+fleet_status fl_saved_apply_rows_of(fl_saved *s, fl_store *store,
+                                    const fl_buckets *own)
+{
+    return apply(s, store, NULL, own);
 }

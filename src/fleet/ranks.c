@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "collective/collective.h"
+#include "collective/shards.h"
 #include "ps/keep.h"
 #include "runtime/executor.h"
 
@@ -56,6 +57,9 @@ void fl_ranks_open(fleet *f)
 static void forget(fleet *f)
 {
     f->store->rounds = &no_rounds;
+    f->store->exchange = NULL;
+    fl_shards_destroy(f->shards);
+    f->shards = NULL;
     f->peers->methods->destroy(f->peers);
     f->peers = NULL;
 }
@@ -174,21 +178,36 @@ static fleet_status take_from_first(fleet *f)
     return p->methods->broadcast(p, &s->updates, sizeof s->updates, 0, NULL);
 }
 
+/* Rows are this rank's own already; where any were loaded, all were. */
+static fleet_status check_loads(const fleet *f)
+{
+    double loads = f->loads;
+
+    if (f->store->tables.n == 0)
+        return FLEET_OK;
+    FL_TRY(f->peers->methods->all_reduce(f->peers, FL_ALL_SUM, FL_WIRE_F64,
+                                         &loads, &loads, 1, NULL));
+    if (loads == 0 || loads == f->peers->size)
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "fleet_init_worker: %.0f of %d ranks called "
+                   "fleet_load_model() before it: each loads its own rows",
+                   loads, f->peers->size);
+}
+
 static fleet_status start_together(fleet *f, const char *terms)
 {
     FL_TRY(check_same(f, terms));
+    FL_TRY(check_loads(f));
     FL_TRY(take_from_first(f));
+    f->rounds =
+        (fl_rounds){.peers = f->peers, .serve = fl_ranks_serve, .arg = f};
+    if (f->store->tables.n > 0) {
+        FL_TRY(fl_shards_create(&f->shards, f->store, &f->rounds));
+        f->store->exchange = fl_shards_exchange(f->shards);
+    }
+    f->store->rounds = &f->rounds;
     return f->peers->methods->barrier(f->peers);
-}
-
-static fleet_status check_tables(const fleet *f)
-{
-    if (f->store->tables.n == 0)
-        return FLEET_OK;
-    return fl_fail(FLEET_EUNSUPPORTED,
-                   "fleet_init_worker: table \"%s\": ranks without servers "
-                   "have no tables in this version",
-                   f->store->tables.entry[0].name);
 }
 
 fleet_status fl_ranks_join(fleet *f, const char *terms)
@@ -201,8 +220,7 @@ fleet_status fl_ranks_join(fleet *f, const char *terms)
 
     if (f->peers)
         return fl_fail(FLEET_ESTATE, "fleet_init_worker: was called already");
-    FL_TRY(check_tables(f));
-    FL_TRY(fl_peers_open("mpi", &o, &f->peers));
+    FL_TRY(fl_peers_open(r->worker_num > 1 ? "mpi" : "self", &o, &f->peers));
     if (f->peers->size != r->worker_num || f->peers->rank != r->index)
         status =
             fl_fail(FLEET_EINVAL,
@@ -217,8 +235,6 @@ fleet_status fl_ranks_join(fleet *f, const char *terms)
         forget(f);
         return status;
     }
-    f->rounds = (fl_rounds){.peers = f->peers};
-    f->store->rounds = &f->rounds;
     return FLEET_OK;
 }
 

@@ -4,11 +4,13 @@
 #define FL_FLEET_RANKS_H
 
 #include "fleet/handle.h"
+#include "net/message.h"
+#include "ps/keep.h"
 
 /* Is this a job of several workers without servers? */
 static inline bool fl_has_ranks(const fleet *f)
 {
-    return f->role.server_num == 0 && f->role.worker_num > 1;
+    return f->role.collective && f->role.server_num == 0;
 }
 
 /* From fleet_init() on nothing trains before the ranks have joined. */
@@ -24,6 +26,16 @@ fleet_status fl_ranks_leave(fleet *f);
 
 /* Returns when all ranks are here; those that still train are taken part in. */
 fleet_status fl_ranks_barrier(fleet *f);
+/* All ranks do it when they come to their next round: a save or a load, as
+ * fl_lane_act() has them. answer[]: of each rank, for fl_free(). */
+fleet_status fl_ranks_act(fleet *f, fl_msg_op op, const char *text,
+                          char **answer);
+fl_server_of_rounds fl_ranks_serve;
+fl_rows_hasher fl_ranks_hash;
+
+/* Buckets of tables whose rows are this rank's. */
+fl_buckets fl_ranks_own(const fleet *f);
+
 fleet_status fl_ranks_reduce(fleet *f, fl_reduce how, double *x, int n);
 
 #endif

@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include "fleet/role.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,68 +10,24 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
+#include "fleet/rank.h"
+#include "fleet/variable.h"
 
 static const char *const servers_variable = "PADDLE_PSERVERS_IP_PORT_LIST";
 
-/* Whatever the host's locale says. */
-static bool is_letter(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
+/* Paddle's launcher sets it for jobs of ranks alone. */
+static const char *const collective_variable = "PADDLE_GLOBAL_SIZE";
 
 /* --- variables ------------------------------------------------------------ */
-
-/* An empty variable is none. */
-static const char *variable(const char *name)
-{
-    const char *text = getenv(name);
-
-    return text && *text ? text : NULL;
-}
 
 static fleet_status need(const char *name, const char *expected,
                          const char **text)
 {
-    *text = variable(name);
+    *text = fl_variable(name);
     if (*text)
         return FLEET_OK;
     return fl_fail(FLEET_ENOENT, "%s is not set, but %s is: expected %s", name,
                    servers_variable, expected);
-}
-
-/* Digits alone; false if it is no number up to `high`. */
-static bool read_digits(const char *text, size_t length, int64_t high,
-                        int64_t *out)
-{
-    int64_t n = 0;
-
-    for (size_t i = 0; i < length; i++) {
-        if (!is_digit(text[i]))
-            return false;
-        n = 10 * n + (text[i] - '0');
-        if (n > high)
-            return false;
-    }
-    *out = n;
-    return length > 0;
-}
-
-static fleet_status read_number(const char *name, const char *text, int low,
-                                int high, int *out)
-{
-    int64_t n;
-
-    if (!read_digits(text, strlen(text), high, &n) || n < low)
-        return fl_fail(FLEET_EINVAL,
-                       "%s is \"%.100s\": expected an integer from %d to %d",
-                       name, text, low, high);
-    *out = (int)n;
-    return FLEET_OK;
 }
 
 static fleet_status need_number(const char *name, int low, int high, int *out)
@@ -82,7 +37,7 @@ static fleet_status need_number(const char *name, int low, int high, int *out)
 
     snprintf(expected, sizeof expected, "an integer from %d to %d", low, high);
     FL_TRY(need(name, expected, &text));
-    return read_number(name, text, low, high, out);
+    return fl_variable_read(name, text, low, high, out);
 }
 
 static fleet_status check_number(const char *name, int64_t got, int64_t low,
@@ -94,66 +49,7 @@ static fleet_status check_number(const char *name, int64_t got, int64_t low,
                    (long long)low, (long long)high, (long long)got);
 }
 
-/* --- endpoints ------------------------------------------------------------ */
-
-/* A name, or an IPv4 address that is one: 127.0.1 is a typing error. */
-static bool is_plain_host(const char *host)
-{
-    struct in_addr v4;
-    bool name = false;
-
-    for (const char *c = host; *c; c++) {
-        if (!is_letter(*c) && !is_digit(*c) && !strchr(".-_", *c))
-            return false;
-        name = name || is_letter(*c);
-    }
-    return *host && (name || inet_pton(AF_INET, host, &v4) == 1);
-}
-
-static bool is_host(const char *text, size_t length)
-{
-    struct in6_addr v6;
-    fl_address host;
-
-    memcpy(host, text, length);
-    host[length] = 0;
-    if (*host != '[')
-        return is_plain_host(host);
-    if (host[length - 1] != ']')
-        return false;
-    host[length - 1] = 0;
-    return inet_pton(AF_INET6, host + 1, &v6) == 1;
-}
-
-/* The address of "ip:port" or "inproc://name". */
-static fleet_status read_endpoint(const char *source, const char *text,
-                                  size_t length, fl_address address)
-{
-    static const char inproc[] = "inproc://";
-    const size_t prefix = sizeof inproc - 1;
-    const char *colon = memrchr(text, ':', length);
-    size_t host = colon ? (size_t)(colon - text) : 0;
-    int64_t port = 0;
-
-    if (length + sizeof "tcp://" > FL_ADDRESS_SIZE)
-        return fl_fail(
-            FLEET_EINVAL,
-            "%s: \"%.*s...\": an endpoint of more than %d characters", source,
-            40, text, FL_ADDRESS_SIZE - (int)sizeof "tcp://");
-    if (length > prefix && memcmp(text, inproc, prefix) == 0) {
-        snprintf(address, FL_ADDRESS_SIZE, "%.*s", (int)length, text);
-        return FLEET_OK;
-    }
-    if (!colon || host == 0 || !is_host(text, host) ||
-        !read_digits(colon + 1, length - host - 1, 65535, &port) || port == 0)
-        return fl_fail(FLEET_EINVAL,
-                       "%s: \"%.*s\": expected ip:port, with a port from 1 to "
-                       "65535 and IPv6 in brackets, or inproc://name",
-                       source, (int)length, text);
-    snprintf(address, FL_ADDRESS_SIZE, "tcp://%.*s:%d", (int)host, text,
-             (int)port);
-    return FLEET_OK;
-}
+/* --- servers -------------------------------------------------------------- */
 
 /* Its place in the list; -1: it is not there. */
 static int find_server(const fl_role *r, const char *address)
@@ -173,7 +69,7 @@ static fleet_status add_server(fl_role *r, const char *source, const char *text,
         text++;
     while (length > 0 && text[length - 1] == ' ')
         length--;
-    FL_TRY(read_endpoint(source, text, length, address));
+    FL_TRY(fl_read_endpoint(source, text, length, address));
     if (find_server(r, address) >= 0)
         return fl_fail(FLEET_EINVAL, "%s: \"%.*s\" stands twice in \"%.500s\"",
                        source, (int)length, text, r->endpoints);
@@ -229,13 +125,13 @@ static fleet_status take_socket(fl_role *r, const char *source, int fd)
 static fleet_status read_lane_ports(fl_role *r)
 {
     static const char *const name = "FLEET_LANE_PORTS";
-    const char *list = variable(name), *at = list;
+    const char *list = fl_variable(name), *at = list;
 
     for (int i = 1; list && (i < r->lanes || *at); i++) {
         size_t length = strcspn(at, ",");
         int64_t port = 0;
 
-        if (!read_digits(at, length, 65535, &port) || port == 0)
+        if (!fl_read_digits(at, length, 65535, &port) || port == 0)
             return fl_fail(FLEET_EINVAL,
                            "%s is \"%.200s\": expected ports from 1 to 65535 "
                            "with commas, one for each lane but the first of %d",
@@ -249,24 +145,45 @@ static fleet_status read_lane_ports(fl_role *r)
 
 /* --- the environment ------------------------------------------------------ */
 
-/* Nobody to talk to. A scheduler that starts a single rank sets some of the
- * variables, too. */
-static fleet_status check_alone(void)
+static fleet_status check_trainer(const char *name)
 {
-    const char *role = variable("TRAINING_ROLE");
-    const char *workers = variable("PADDLE_TRAINERS_NUM");
+    const char *role = fl_variable(name);
 
-    if (role && strcmp(role, "TRAINER") != 0)
-        return fl_fail(FLEET_ENOENT,
-                       "%s is not set, but TRAINING_ROLE is \"%.100s\": "
-                       "expected the servers' ip:port, with commas",
-                       servers_variable, role);
-    if (workers && strcmp(workers, "1") != 0)
-        return fl_fail(FLEET_EUNSUPPORTED,
-                       "PADDLE_TRAINERS_NUM is \"%.100s\", but %s is not set: "
-                       "this version trains in one process or with servers",
-                       workers, servers_variable);
-    return FLEET_OK;
+    if (!role || strcmp(role, "TRAINER") == 0)
+        return FLEET_OK;
+    return fl_fail(FLEET_ENOENT,
+                   "%s is not set, but %s is \"%.100s\": expected the servers' "
+                   "ip:port, with commas",
+                   servers_variable, name, role);
+}
+
+/* What a launcher has bound for this process. */
+static fleet_status take_inherited(fl_role *r)
+{
+    static const char name[] = "FLEET_LISTEN_FD";
+    const char *fd = fl_variable(name);
+    int number;
+
+    if (!fd)
+        return FLEET_OK;
+    FL_TRY(fl_variable_read(name, fd, 1, 1 << 30, &number));
+    return take_socket(r, name, number);
+}
+
+/* One process, or one of several ranks. */
+static fleet_status read_rank(fl_role *r)
+{
+    fl_rank rank;
+
+    FL_TRY(check_trainer("TRAINING_ROLE"));
+    FL_TRY(check_trainer("PADDLE_TRAINING_ROLE"));
+    FL_TRY(fl_rank_need(&rank));
+    r->index = rank.index;
+    r->worker_num = rank.num;
+    r->collective = rank.num > 1;
+    memcpy(r->first_rank, rank.first, sizeof rank.first);
+    FL_TRY(fl_rank_gpu(&rank, &r->gpu));
+    return r->collective && r->index == 0 ? take_inherited(r) : FLEET_OK;
 }
 
 /* POD_IP:PADDLE_PORT, which is in the list. */
@@ -281,7 +198,8 @@ static fleet_status find_own_endpoint(fl_role *r)
     FL_TRY(need_number("PADDLE_PORT", 1, 65535, &port));
     format = strchr(ip, ':') && *ip != '[' ? "[%.200s]:%d" : "%.200s:%d";
     n = snprintf(endpoint, sizeof endpoint, format, ip, port);
-    FL_TRY(read_endpoint("POD_IP:PADDLE_PORT", endpoint, (size_t)n, address));
+    FL_TRY(
+        fl_read_endpoint("POD_IP:PADDLE_PORT", endpoint, (size_t)n, address));
     r->index = find_server(r, address);
     if (r->index >= 0)
         return FLEET_OK;
@@ -293,36 +211,56 @@ static fleet_status find_own_endpoint(fl_role *r)
 
 static fleet_status read_server(fl_role *r)
 {
-    const char *fd = variable("FLEET_LISTEN_FD");
-    int number;
-
     r->kind = FLEET_SERVER;
+    r->collective = fl_variable(collective_variable) != NULL;
     FL_TRY(find_own_endpoint(r));
     FL_TRY(read_lane_ports(r));
-    if (!fd)
-        return FLEET_OK;
-    FL_TRY(read_number("FLEET_LISTEN_FD", fd, 1, 1 << 30, &number));
-    return take_socket(r, "FLEET_LISTEN_FD", number);
+    return take_inherited(r);
+}
+
+/* Beside servers a worker is a rank, too, if whatever starts ranks has started
+ * it as that one. It may as well have started other processes of the job; that
+ * is an error only where Paddle's variables promise ranks. */
+static fleet_status read_worker(fl_role *r)
+{
+    const bool promised = fl_variable(collective_variable) != NULL;
+    fl_rank rank;
+    fleet_status status = fl_rank_read(&rank, false);
+
+    if (status != FLEET_OK && promised)
+        return status;
+    r->collective = promised || (status == FLEET_OK && rank.is_launched &&
+                                 rank.num == r->worker_num && rank.index >= 0);
+    if (r->collective && rank.index >= 0)
+        r->index = rank.index;
+    else
+        FL_TRY(
+            need_number("PADDLE_TRAINER_ID", 0, r->worker_num - 1, &r->index));
+    rank.index = r->index;
+    if (r->collective)
+        memcpy(r->first_rank, rank.first, sizeof rank.first);
+    FL_TRY(fl_rank_gpu(&rank, &r->gpu));
+    return r->collective && r->index == 0 ? take_inherited(r) : FLEET_OK;
 }
 
 static fleet_status read_environment(fl_role *r)
 {
-    const char *servers = variable(servers_variable), *role;
+    const char *servers = fl_variable(servers_variable), *role;
 
     if (!servers)
-        return check_alone();
+        return read_rank(r);
     FL_TRY(take_servers(r, servers_variable, servers));
     FL_TRY(
         need_number("PADDLE_TRAINERS_NUM", 1, FL_MOST_STREAM, &r->worker_num));
     FL_TRY(need("TRAINING_ROLE", "TRAINER or PSERVER", &role));
     if (strcmp(role, "PSERVER") == 0)
         return read_server(r);
-    if (strcmp(role, "TRAINER") != 0)
-        return fl_fail(FLEET_EUNSUPPORTED,
-                       "TRAINING_ROLE is \"%.100s\": expected TRAINER or "
-                       "PSERVER; this version has no other roles",
-                       role);
-    return need_number("PADDLE_TRAINER_ID", 0, r->worker_num - 1, &r->index);
+    if (strcmp(role, "TRAINER") == 0)
+        return read_worker(r);
+    return fl_fail(FLEET_EUNSUPPORTED,
+                   "TRAINING_ROLE is \"%.100s\": expected TRAINER or PSERVER; "
+                   "this version has no other roles",
+                   role);
 }
 
 /* --- the struct ----------------------------------------------------------- */
@@ -341,12 +279,10 @@ static fleet_status read_struct(fl_role *r, const fleet_role *said)
     else if (said->kind == FLEET_SERVER)
         return fl_fail(FLEET_EINVAL,
                        "role.server_endpoints: a server needs them");
-    else if (r->worker_num > 1)
-        return fl_fail(FLEET_EUNSUPPORTED,
-                       "role.worker_num is %d, but there are no "
-                       "role.server_endpoints: this version trains in one "
-                       "process or with servers",
-                       r->worker_num);
+    FL_TRY(check_number("role.collective", said->collective, 0, 1));
+    FL_TRY(check_number("role.gpu", said->gpu, 0, FL_MOST_STREAM));
+    r->collective = said->collective || (!r->server_num && r->worker_num > 1);
+    r->gpu = said->gpu;
     FL_TRY(check_number(
         "role.index", said->index, 0,
         (said->kind == FLEET_SERVER ? r->server_num : r->worker_num) - 1));
@@ -375,15 +311,15 @@ static fleet_status read_deadlines(fl_role *r, const fleet_options *o)
     };
 
     for (int i = 0; i < FL_N_DEADLINE; i++) {
-        const char *text = variable(deadlines[i].variable);
+        const char *text = fl_variable(deadlines[i].variable);
         int64_t ms;
 
         memcpy(&ms, (const char *)o + deadlines[i].offset, sizeof ms);
         FL_TRY(check_number(deadlines[i].field, ms, 0, INT32_MAX));
         r->deadline_ms[i] = ms ? (int)ms : deadlines[i].otherwise;
         if (!ms && text)
-            FL_TRY(read_number(deadlines[i].variable, text, 1, INT32_MAX,
-                               &r->deadline_ms[i]));
+            FL_TRY(fl_variable_read(deadlines[i].variable, text, 1, INT32_MAX,
+                                    &r->deadline_ms[i]));
     }
     return FLEET_OK;
 }
@@ -400,13 +336,13 @@ static int lanes_by_processors(void)
 
 static fleet_status read_lanes(fl_role *r, const fleet_options *o)
 {
-    const char *text = variable("FLEET_SERVER_LANES");
+    const char *text = fl_variable("FLEET_SERVER_LANES");
 
     FL_TRY(check_number("server_lanes", o->server_lanes, 0, FL_MOST_LANE));
     r->lanes = o->server_lanes;
     if (r->lanes == 0 && text)
-        return read_number("FLEET_SERVER_LANES", text, 1, FL_MOST_LANE,
-                           &r->lanes);
+        return fl_variable_read("FLEET_SERVER_LANES", text, 1, FL_MOST_LANE,
+                                &r->lanes);
     if (r->lanes == 0)
         r->lanes = lanes_by_processors();
     return FLEET_OK;
@@ -414,7 +350,7 @@ static fleet_status read_lanes(fl_role *r, const fleet_options *o)
 
 static fleet_status read_transport(fl_role *r)
 {
-    const char *transport = variable("FLEET_TRANSPORT");
+    const char *transport = fl_variable("FLEET_TRANSPORT");
 
     r->tcp_only = transport != NULL;
     if (transport && strcmp(transport, "tcp") != 0)
@@ -426,7 +362,7 @@ static fleet_status read_transport(fl_role *r)
 
 static fleet_status take_job_id(fl_role *r, const fleet_role *said)
 {
-    const char *id = said ? said->job_id : variable("PADDLE_JOB_ID");
+    const char *id = said ? said->job_id : fl_variable("PADDLE_JOB_ID");
 
     r->job_id = fl_strdup(id && *id ? id : "default");
     return r->job_id ? FLEET_OK : FLEET_ENOMEM;

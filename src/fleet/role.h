@@ -21,6 +21,10 @@ typedef struct fl_role {
     fleet_role_kind kind;
     int index; /* among its kind */
     int worker_num, server_num;
+    bool collective; /* the workers are ranks, which can find one another: all
+                        of several without servers; beside servers: hybrid */
+    int gpu;         /* of a worker */
+    fl_address first_rank; /* where rank 0 can be met; "": nobody says */
     fl_address *server; /* server_num of them: "tcp://ip:port", "inproc://name";
                            a server's own is the index-th */
     char *endpoints;    /* as they were given; NULL: none */
@@ -28,9 +32,11 @@ typedef struct fl_role {
     int deadline_ms[FL_N_DEADLINE];
     bool tcp_only; /* FLEET_TRANSPORT=tcp: no ipc between processes of a host */
 
+    int listen_fd; /* a server's: lane 0's socket; rank 0's: of first_rank.
+                      -1: it has none, and binds what it needs */
+
     /* of a server */
     int lanes;
-    int listen_fd;               /* lane 0's socket; -1: bind the endpoint */
     int lane_port[FL_MOST_LANE]; /* of lanes from 1 on; 0: the kernel's choice
                                   */
     bool no_sigterm_handler;

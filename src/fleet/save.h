@@ -106,4 +106,8 @@ fleet_status fl_saved_use(const char *path, const char *what,
 fleet_status fl_saved_apply(fl_saved *s, fl_store *store,
                             const fl_buckets *own);
 
+/* The same with all dense parameters, and rows of those buckets. */
+fleet_status fl_saved_apply_rows_of(fl_saved *s, fl_store *store,
+                                    const fl_buckets *own);
+
 #endif

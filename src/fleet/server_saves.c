@@ -1,6 +1,7 @@
-/* server_saves.c - saves and loads of a job with servers: worker 0 makes the
- * folder, every lane writes its own part below it, worker 0 adds the manifest
- * and puts it all in its place. A load is read by every lane for itself. */
+/* server_saves.c - saves and loads of a job with servers, or with tables that
+ * ranks share out, each as one lane: worker 0 makes the folder, every lane
+ * writes its own part below it, worker 0 adds the manifest and puts it all in
+ * its place. A load is read by every lane for itself. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 
 #include "base/memory.h"
 #include "fleet/save.h"
+#include "fleet/ranks.h"
 #include "fleet/servers.h"
 
 /* --- in a lane
@@ -214,7 +216,8 @@ static fleet_status ask_for_parts(fleet *f, const fl_save *s,
     else
         fl_fail(FLEET_EIO, "%s: cannot be found", folder);
     if (status == FLEET_OK)
-        status = fl_link_act(f->link, FL_OP_SAVE, text, answer);
+        status = f->link ? fl_link_act(f->link, FL_OP_SAVE, text, answer)
+                         : fl_ranks_act(f, FL_OP_SAVE, text, answer);
     fl_free(text);
     free(path);
     return status;
@@ -224,7 +227,7 @@ fleet_status fl_servers_write_parts(void *arg, const fl_save *s,
                                     const char *folder, fl_json *list)
 {
     fleet *f = arg;
-    int n = fl_link_lanes(f->link);
+    int n = f->link ? fl_link_lanes(f->link) : f->role.worker_num;
     char **answer = fl_alloc_array((size_t)n + 1, sizeof *answer);
     fleet_status status = FLEET_ENOMEM;
 

@@ -158,7 +158,7 @@ fl_job_mode fl_job_mode_of(const fl_role *role,
                            const fleet_distributed_strategy *s)
 {
     if (role->server_num == 0)
-        return role->worker_num > 1 ? FL_COLLECTIVE : FL_LOCAL;
+        return role->collective ? FL_COLLECTIVE : FL_LOCAL;
     return s->a_sync ? FL_PS_ASYNC : FL_PS_SYNC;
 }
 

@@ -47,9 +47,12 @@ static fleet_status hear_all(fl_peers *p, said mine, fl_round *round)
     return status;
 }
 
-static bool is_mine(fl_wish wish, fl_wish done)
+/* One act at a time: the first rank's. */
+static bool is_mine(fl_wish wish, const fl_round *round, int rank)
 {
-    return done == wish || (done == FL_WISH_UPDATE && wish == FL_WISH_NOTHING);
+    if (round->done == FL_WISH_UPDATE && wish == FL_WISH_NOTHING)
+        return true;
+    return round->done == wish && (wish != FL_WISH_ACT || round->first == rank);
 }
 
 fleet_status fl_round_begin(const fl_rounds *r, fl_wish wish, int batches,
@@ -57,12 +60,8 @@ fleet_status fl_round_begin(const fl_rounds *r, fl_wish wish, int batches,
 {
     for (;;) {
         FL_TRY(hear_all(r->peers, (said){(int32_t)wish, batches}, round));
-        if (is_mine(wish, round->done))
+        if (is_mine(wish, round, r->peers->rank))
             return FLEET_OK;
-        if (!r->serve)
-            return fl_fail(FLEET_EINVAL,
-                           "rank %d asks for what this one does not have",
-                           round->first);
         FL_TRY(r->serve(r->arg, round));
     }
 }

@@ -1,0 +1,115 @@
+/* variable.c - see variable.h. */
+#define _GNU_SOURCE
+#include "fleet/variable.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Whatever the host's locale says. */
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+const char *fl_variable(const char *name)
+{
+    const char *text = getenv(name);
+
+    return text && *text ? text : NULL;
+}
+
+bool fl_read_digits(const char *text, size_t length, int64_t high, int64_t *out)
+{
+    int64_t n = 0;
+
+    for (size_t i = 0; i < length; i++) {
+        if (!is_digit(text[i]))
+            return false;
+        n = 10 * n + (text[i] - '0');
+        if (n > high)
+            return false;
+    }
+    *out = n;
+    return length > 0;
+}
+
+fleet_status fl_variable_read(const char *name, const char *text, int low,
+                              int high, int *out)
+{
+    int64_t n;
+
+    if (!fl_read_digits(text, strlen(text), high, &n) || n < low)
+        return fl_fail(FLEET_EINVAL,
+                       "%s is \"%.100s\": expected an integer from %d to %d",
+                       name, text, low, high);
+    *out = (int)n;
+    return FLEET_OK;
+}
+
+/* --- endpoints ------------------------------------------------------------ */
+
+/* A name, or an IPv4 address that is one: 127.0.1 is a typing error. */
+static bool is_plain_host(const char *host)
+{
+    struct in_addr v4;
+    bool name = false;
+
+    for (const char *c = host; *c; c++) {
+        if (!is_letter(*c) && !is_digit(*c) && !strchr(".-_", *c))
+            return false;
+        name = name || is_letter(*c);
+    }
+    return *host && (name || inet_pton(AF_INET, host, &v4) == 1);
+}
+
+static bool is_host(const char *text, size_t length)
+{
+    struct in6_addr v6;
+    fl_address host;
+
+    memcpy(host, text, length);
+    host[length] = 0;
+    if (*host != '[')
+        return is_plain_host(host);
+    if (host[length - 1] != ']')
+        return false;
+    host[length - 1] = 0;
+    return inet_pton(AF_INET6, host + 1, &v6) == 1;
+}
+
+fleet_status fl_read_endpoint(const char *source, const char *text,
+                              size_t length, fl_address address)
+{
+    static const char inproc[] = "inproc://";
+    const size_t prefix = sizeof inproc - 1;
+    const char *colon = memrchr(text, ':', length);
+    size_t host = colon ? (size_t)(colon - text) : 0;
+    int64_t port = 0;
+
+    if (length + sizeof "tcp://" > FL_ADDRESS_SIZE)
+        return fl_fail(
+            FLEET_EINVAL,
+            "%s: \"%.*s...\": an endpoint of more than %d characters", source,
+            40, text, FL_ADDRESS_SIZE - (int)sizeof "tcp://");
+    if (length > prefix && memcmp(text, inproc, prefix) == 0) {
+        snprintf(address, FL_ADDRESS_SIZE, "%.*s", (int)length, text);
+        return FLEET_OK;
+    }
+    if (!colon || host == 0 || !is_host(text, host) ||
+        !fl_read_digits(colon + 1, length - host - 1, 65535, &port) ||
+        port == 0)
+        return fl_fail(FLEET_EINVAL,
+                       "%s: \"%.*s\": expected ip:port, with a port from 1 to "
+                       "65535 and IPv6 in brackets, or inproc://name",
+                       source, (int)length, text);
+    snprintf(address, FL_ADDRESS_SIZE, "tcp://%.*s:%d", (int)host, text,
+             (int)port);
+    return FLEET_OK;
+}

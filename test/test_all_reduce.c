@@ -61,6 +61,7 @@ static void share_out(fake_rank *r, kit_model *m, fl_shards **shards)
     r->rounds.serve = serve;
     r->rounds.arg = *shards;
     m->f->store->exchange = fl_shards_exchange(*shards);
+    m->f->store->dense_here = true;
 }
 
 /* Rows are on all ranks. */

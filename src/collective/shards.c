@@ -401,12 +401,13 @@ static fleet_status shards_settle(fl_exchange *x)
     return FLEET_OK;
 }
 
+/* Rounds have seen to it that all are here. */
 static fleet_status shards_end_pass(fl_exchange *x, double *totals, int n)
 {
-    (void)x;
-    (void)totals;
-    (void)n;
-    return FLEET_OK; /* rounds have seen to it */
+    fl_peers *p = shards_of(x)->rounds->peers;
+
+    return p->methods->all_reduce(p, FL_ALL_SUM, FL_WIRE_F64, totals, totals, n,
+                                  NULL);
 }
 
 static fleet_status shards_refresh(fl_exchange *x)
@@ -477,10 +478,8 @@ fleet_status fl_shards_create(fl_shards **out, fl_store *store,
     fl_shards *s;
 
     FL_TRY(FL_NEW(&s, sizeof *s));
-    s->exchange = (fl_exchange){.methods = &methods,
-                                .sync = true,
-                                .rows_only = true,
-                                .updates = store->updates};
+    s->exchange = (fl_exchange){
+        .methods = &methods, .sync = true, .updates = store->updates};
     s->rounds = rounds;
     s->store = store;
     s->n_table = (int)store->tables.n;

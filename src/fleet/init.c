@@ -46,7 +46,6 @@ static fleet_status open_handle(fleet *f, const fleet_options *o)
     FL_TRY(fl_role_open(&f->role, o));
     FL_TRY(fl_context_init(&f->context, o->seed, o->num_threads));
     FL_TRY(fl_store_create(&f->context, fl_table_make, &f->store));
-    fl_ranks_open(f);
     return fl_servers_open(f);
 }
 

@@ -7,7 +7,6 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "fleet/save.h"
-#include "runtime/exchange.h"
 
 /* --- the manifest -------------------------------------------------------- */
 
@@ -503,11 +502,6 @@ typedef struct applying {
     const fl_buckets *rows_here; /* the same of rows */
 } applying;
 
-static bool has_no_rows(const fl_store *s)
-{
-    return s->exchange && !s->exchange->rows_only;
-}
-
 static fleet_status apply_record(void *arg, const record *r)
 {
     const applying *a = arg;
@@ -522,7 +516,7 @@ static fleet_status apply_record(void *arg, const record *r)
         return FLEET_OK;
     }
     rows = fl_store_rows(a->store, r->item->name);
-    if (!rows || has_no_rows(a->store) ||
+    if (!rows || rows->away ||
         (a->rows_here && !fl_owns(a->rows_here, (int)r->head.index)))
         return FLEET_OK;
     a->saved->table[r->head.item].own += (int64_t)r->head.n;

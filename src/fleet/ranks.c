@@ -57,7 +57,8 @@ void fl_ranks_open(fleet *f)
 static void forget(fleet *f)
 {
     f->store->rounds = &no_rounds;
-    f->store->exchange = NULL;
+    if (f->shards)
+        f->store->exchange = NULL;
     fl_shards_destroy(f->shards);
     f->shards = NULL;
     f->peers->methods->destroy(f->peers);
@@ -183,7 +184,7 @@ static fleet_status check_loads(const fleet *f)
 {
     double loads = f->loads;
 
-    if (f->store->tables.n == 0)
+    if (f->store->tables.n == 0 || f->link)
         return FLEET_OK;
     FL_TRY(f->peers->methods->all_reduce(f->peers, FL_ALL_SUM, FL_WIRE_F64,
                                          &loads, &loads, 1, NULL));
@@ -202,7 +203,7 @@ static fleet_status start_together(fleet *f, const char *terms)
     FL_TRY(take_from_first(f));
     f->rounds =
         (fl_rounds){.peers = f->peers, .serve = fl_ranks_serve, .arg = f};
-    if (f->store->tables.n > 0) {
+    if (f->store->tables.n > 0 && !f->link) {
         FL_TRY(fl_shards_create(&f->shards, f->store, &f->rounds));
         f->store->exchange = fl_shards_exchange(f->shards);
     }

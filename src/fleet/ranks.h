@@ -1,5 +1,6 @@
-/* ranks.h - the facade's side of a collective job: workers without servers,
- * which sum their gradients among themselves. */
+/* ranks.h - the facade's side of a collective or hybrid job: workers that sum
+ * dense gradients among themselves. Tables are shared out over them, or are on
+ * the servers if there are any. */
 #ifndef FL_FLEET_RANKS_H
 #define FL_FLEET_RANKS_H
 
@@ -7,13 +8,15 @@
 #include "net/message.h"
 #include "ps/keep.h"
 
-/* Is this a job of several workers without servers? */
+/* Does this worker sum dense gradients with others? As the strategy says, once
+ * there is one. */
 static inline bool fl_has_ranks(const fleet *f)
 {
-    return f->role.collective && f->role.server_num == 0;
+    return fleet_is_worker(f) &&
+           fl_mode_has_ranks(fl_job_mode_of(&f->role, &f->strategy));
 }
 
-/* From fleet_init() on nothing trains before the ranks have joined. */
+/* Nothing trains before the ranks have joined. */
 void fl_ranks_open(fleet *f);
 
 /* Who has not left tells the others that it goes. */

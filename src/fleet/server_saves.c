@@ -223,10 +223,9 @@ static fleet_status ask_for_parts(fleet *f, const fl_save *s,
     return status;
 }
 
-fleet_status fl_servers_write_parts(void *arg, const fl_save *s,
-                                    const char *folder, fl_json *list)
+static fleet_status write_parts(fleet *f, const fl_save *s, const char *folder,
+                                fl_json *list)
 {
-    fleet *f = arg;
     int n = f->link ? fl_link_lanes(f->link) : f->role.worker_num;
     char **answer = fl_alloc_array((size_t)n + 1, sizeof *answer);
     fleet_status status = FLEET_ENOMEM;
@@ -239,6 +238,29 @@ fleet_status fl_servers_write_parts(void *arg, const fl_save *s,
         fl_free(answer[i]);
     fl_free(answer);
     return status;
+}
+
+/* Servers that keep rows alone write those, and this worker the rest. */
+static fleet_status write_hybrid(fleet *f, const fl_save *s, const char *folder,
+                                 fl_json *list)
+{
+    fl_save rows = *s, dense = *s;
+
+    rows.n_param = 0;
+    dense.n_table = 0;
+    dense.elsewhere = NULL;
+    FL_TRY(write_parts(f, &rows, folder, list));
+    s->elsewhere->updates = f->store->updates;
+    return fl_save_parts(&dense, folder, "part-dense-", list);
+}
+
+fleet_status fl_servers_write_parts(void *arg, const fl_save *s,
+                                    const char *folder, fl_json *list)
+{
+    fleet *f = arg;
+
+    return f->link && f->store->dense_here ? write_hybrid(f, s, folder, list)
+                                           : write_parts(f, s, folder, list);
 }
 
 fleet_status fl_servers_load(fleet *f, const char *path)

@@ -119,11 +119,15 @@ static fleet_status connect(fleet *f)
     fl_job_mode mode = mode_of(f);
 
     FL_TRY(fl_add_programs(f));
+    if (has_servers(f)) {
+        FL_TRY(fl_link_open(f->link, f->store, fl_mode_is_sync(mode),
+                            terms_of(f)));
+        FL_TRY(pass_on_load(f));
+        FL_TRY(
+            fl_link_barrier(f->link)); /* and the weights are those of then */
+    }
     if (fl_has_ranks(f))
         return fl_ranks_join(f, terms_of(f));
-    FL_TRY(fl_link_open(f->link, f->store, mode == FL_PS_SYNC, terms_of(f)));
-    FL_TRY(pass_on_load(f));
-    FL_TRY(fl_link_barrier(f->link)); /* and the weights are those of then */
     f->store->updates = f->store->exchange->updates;
     return FLEET_OK;
 }
@@ -150,7 +154,7 @@ fleet_status fleet_stop_worker(fleet *f)
 {
     FL_TRY(fl_handle_check_worker(f, "fleet_stop_worker"));
     if (fl_has_ranks(f))
-        return fl_ranks_leave(f);
+        FL_TRY(fl_ranks_leave(f));
     return has_servers(f) ? fl_link_leave(f->link) : FLEET_OK;
 }
 
@@ -158,7 +162,7 @@ fleet_status fleet_barrier_worker(fleet *f)
 {
     FL_TRY(fl_handle_check_worker(f, "fleet_barrier_worker"));
     if (fl_has_ranks(f))
-        return fl_ranks_barrier(f);
+        FL_TRY(fl_ranks_barrier(f));
     return has_servers(f) ? fl_link_barrier(f->link) : FLEET_OK;
 }
 
@@ -190,7 +194,8 @@ static fleet_status make_server(fleet *f, const char *load)
         .n_worker = r->worker_num,
         .n_lane = r->lanes,
         .lane_port = r->lane_port,
-        .sync = mode == FL_PS_SYNC,
+        .sync = fl_mode_is_sync(mode),
+        .rows_only = fl_mode_has_ranks(mode),
         .mode = terms_of(f),
         .job = r->job_id,
         .connect_ms = r->deadline_ms[FL_CONNECT_DEADLINE],

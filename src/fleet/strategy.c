@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "fleet/handle.h"
+#include "fleet/ranks.h"
 #include "runtime/exchange.h"
 #include "runtime/plan.h"
 
@@ -67,16 +67,19 @@ typedef enum fate {
 } fate;
 
 static const fate fates[N_PURPOSE][FL_N_JOB_MODE] = {
-    /* local, ps-sync, ps-async, collective */
-    [STEP] = {HONOURED, HONOURED, HONOURED, HONOURED},
-    [ASYNC] = {NO_SERVERS, HONOURED, HONOURED, NO_SERVERS},
-    [SERVERS] = {NO_SERVERS, FIXED, FIXED, NO_SERVERS},
-    [ORDER] = {HONOURED, HONOURED, REFUSED, HONOURED},
-    [RANKS] = {NO_COLLECTIVE, REFUSED, REFUSED, HONOURED},
-    [SUMS] = {NO_COLLECTIVE, NO_COLLECTIVE, NO_COLLECTIVE, HONOURED},
-    [WIRES] = {NO_COLLECTIVE, NO_COLLECTIVE, NO_COLLECTIVE, FIXED},
-    [NCCL] = {NO_COLLECTIVE, NO_COLLECTIVE, NO_COLLECTIVE, NO_GPU},
-    [LATER] = {REFUSED, REFUSED, REFUSED, REFUSED},
+    /* local, ps-sync, ps-async, collective, hybrid sync and async */
+    [STEP] = {HONOURED, HONOURED, HONOURED, HONOURED, HONOURED, HONOURED},
+    [ASYNC] = {NO_SERVERS, HONOURED, HONOURED, NO_SERVERS, HONOURED, HONOURED},
+    [SERVERS] = {NO_SERVERS, FIXED, FIXED, NO_SERVERS, FIXED, FIXED},
+    [ORDER] = {HONOURED, HONOURED, REFUSED, HONOURED, HONOURED, REFUSED},
+    [RANKS] = {NO_COLLECTIVE, REFUSED, REFUSED, HONOURED, HONOURED, HONOURED},
+    [SUMS] = {NO_COLLECTIVE, NO_COLLECTIVE, NO_COLLECTIVE, HONOURED, HONOURED,
+              HONOURED},
+    [WIRES] = {NO_COLLECTIVE, NO_COLLECTIVE, NO_COLLECTIVE, FIXED, FIXED,
+               FIXED},
+    [NCCL] = {NO_COLLECTIVE, NO_COLLECTIVE, NO_COLLECTIVE, NO_GPU, NO_GPU,
+              NO_GPU},
+    [LATER] = {REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED},
 };
 
 typedef struct field {
@@ -159,16 +162,17 @@ fl_job_mode fl_job_mode_of(const fl_role *role,
 {
     if (role->server_num == 0)
         return role->collective ? FL_COLLECTIVE : FL_LOCAL;
+    if (role->collective && s->is_collective)
+        return s->a_sync ? FL_HYBRID_ASYNC : FL_HYBRID_SYNC;
     return s->a_sync ? FL_PS_ASYNC : FL_PS_SYNC;
 }
 
 const char *fl_job_mode_name(fl_job_mode mode)
 {
     static const char *const name[] = {
-        [FL_LOCAL] = "local",
-        [FL_PS_SYNC] = "ps-sync",
-        [FL_PS_ASYNC] = "ps-async",
-        [FL_COLLECTIVE] = "collective",
+        [FL_LOCAL] = "local",        [FL_PS_SYNC] = "ps-sync",
+        [FL_PS_ASYNC] = "ps-async",  [FL_COLLECTIVE] = "collective",
+        [FL_HYBRID_SYNC] = "hybrid", [FL_HYBRID_ASYNC] = "hybrid",
     };
 
     return name[mode];
@@ -424,9 +428,8 @@ static const char *effect_of(const field *f, fl_job_mode mode)
     case FIXED:
         return "fixed: other values are not in this version";
     default:
-        return mode == FL_PS_ASYNC && f->purpose == ORDER
-                   ? "off: async has no order"
-                   : "off: not in this version";
+        return f->purpose == ORDER ? "off: async has no order"
+                                   : "off: not in this version";
     }
 }
 
@@ -489,6 +492,17 @@ static void set_buckets(const fleet_distributed_strategy *s, fl_training *t)
     t->last_bucket = (int64_t)((double)s->last_comm_group_size_MB * per_mb);
 }
 
+/* Plans that are made from now on know it. */
+static void follow_mode(fleet *f)
+{
+    fl_job_mode mode = fl_job_mode_of(&f->role, &f->strategy);
+
+    if (f->store->exchange)
+        f->store->exchange->sync = fl_mode_is_sync(mode);
+    f->store->dense_here = fl_mode_has_ranks(mode);
+    fl_ranks_open(f);
+}
+
 fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
 {
     fleet_program *p = loss ? loss->program : NULL;
@@ -519,9 +533,7 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
     p->training.sum_over_ranks = f->strategy.gradient_scale_sum;
     p->training.merge_average = f->strategy.gradient_merge_configs.avg != 0;
     f->trained = p;
-    if (f->store->exchange) /* plans that are made from now on know it */
-        f->store->exchange->sync =
-            fl_job_mode_of(&f->role, &f->strategy) == FL_PS_SYNC;
+    follow_mode(f);
     return FLEET_OK;
 }
 

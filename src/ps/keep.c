@@ -25,6 +25,8 @@ fleet_status fl_keep_make(fl_keep *l, fl_store *store, int n_server)
     *l = (fl_keep){.store = store, .n_server = n_server};
     l->param = sorted_values(&store->params, &l->n_param);
     l->table = sorted_values(&store->tables, &l->n_table);
+    if (store->dense_here)
+        l->n_param = 0;
     if (l->param && l->table)
         return FLEET_OK;
     fl_keep_done(l);

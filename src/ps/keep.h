@@ -22,7 +22,8 @@ typedef struct fl_keep {
     int n_server;
 } fl_keep;
 
-/* The store must not get parameters or tables afterwards. */
+/* Of a store whose dense parameters are kept here, tables alone. The store must
+ * not get parameters or tables afterwards. */
 fleet_status fl_keep_make(fl_keep *l, fl_store *store, int n_server);
 void fl_keep_done(fl_keep *l);
 

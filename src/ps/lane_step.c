@@ -62,11 +62,15 @@ static fleet_status check_batches(const fl_ps_lane *l,
 {
     int most = INT32_MAX / l->o.n_stream;
 
-    if (closing && closing->n_batch >= 1 && closing->n_batch <= (uint32_t)most)
+    /* 0: a rank whose pass is over, beside others */
+    int least = l->o.layout->store->dense_here ? 0 : 1;
+
+    if (closing && closing->n_batch >= (uint32_t)least &&
+        closing->n_batch <= (uint32_t)most)
         return FLEET_OK;
     return fl_fail(FLEET_EINVAL,
-                   "it says that it is of %u batches: expected 1 to %d",
-                   closing ? (unsigned)closing->n_batch : 0u, most);
+                   "it says that it is of %u batches: expected %d to %d",
+                   closing ? (unsigned)closing->n_batch : 0u, least, most);
 }
 
 static fleet_status check_piece(const fl_ps_lane *l)

@@ -242,6 +242,7 @@ static fleet_status make_store(fl_server *s, lane_runner *r)
         FL_TRY(fl_store_add(r->store, s->o.program[i]));
     if (s->o.optimizer)
         FL_TRY(fl_store_train(r->store, s->o.optimizer));
+    r->store->dense_here = s->o.rows_only;
     FL_TRY(fl_keep_make(&r->layout, r->store, s->o.n_server));
     if (s->o.load)
         status = s->o.act(s->o.act_arg, &r->layout, own, s->o.index, r->number,

@@ -144,6 +144,13 @@ fleet_status fl_executor_pull(fleet_executor *e, fl_compiled *c, int64_t batch,
     return FLEET_OK;
 }
 
+/* Where dense parameters are the exchange's, so is their count. */
+static void follow_updates(fleet_executor *e, const fl_exchange *x)
+{
+    if (!e->store->dense_here)
+        e->store->updates = x->updates;
+}
+
 fleet_status fl_executor_settle(fleet_executor *e, fl_compiled *next)
 {
     fl_exchange *x = e->exchange;
@@ -152,7 +159,7 @@ fleet_status fl_executor_settle(fleet_executor *e, fl_compiled *next)
     if (x->sync)
         pull_next(e, next, true);
     status = x->methods->settle(x);
-    e->store->updates = x->updates;
+    follow_updates(e, x);
     return status;
 }
 
@@ -167,15 +174,11 @@ void fl_executor_pulled(fleet_executor *e)
 
 /* --- passes -------------------------------------------------------------- */
 
-static fleet_status end_pass_of_ranks(fleet_executor *e, double *sum, int n)
+/* Nobody trains any more: what is left is to add up. */
+static fleet_status add_over_ranks(const fl_rounds *r, double *sum, int n)
 {
-    const fl_rounds *r = e->store->rounds;
-    fl_peers *p;
-
-    FL_TRY(fl_executor_idle(e));
-    p = r->peers;
-    return p->methods->all_reduce(p, FL_ALL_SUM, FL_WIRE_F64, sum, sum, n,
-                                  NULL);
+    return r->peers->methods->all_reduce(r->peers, FL_ALL_SUM, FL_WIRE_F64, sum,
+                                         sum, n, NULL);
 }
 
 fleet_status fl_executor_end_pass(fleet_executor *e, double *sum, int n)
@@ -184,13 +187,14 @@ fleet_status fl_executor_end_pass(fleet_executor *e, double *sum, int n)
     fleet_status status;
 
     if (e->store->rounds)
-        return end_pass_of_ranks(e, sum, n);
+        FL_TRY(fl_executor_idle(e));
     if (!x)
-        return FLEET_OK;
+        return e->store->rounds ? add_over_ranks(e->store->rounds, sum, n)
+                                : FLEET_OK;
     pthread_rwlock_wrlock(&e->store->lock);
     fl_executor_drop(e);
     status = x->methods->end_pass(x, sum, n);
-    e->store->updates = x->updates;
+    follow_updates(e, x);
     pthread_rwlock_unlock(&e->store->lock);
     return status;
 }
@@ -204,7 +208,7 @@ fleet_status fl_executor_refresh(fleet_executor *e)
         return FLEET_OK;
     pthread_rwlock_wrlock(&e->store->lock);
     status = x->methods->refresh(x);
-    e->store->updates = x->updates;
+    follow_updates(e, x);
     pthread_rwlock_unlock(&e->store->lock);
     return status;
 }

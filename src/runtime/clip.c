@@ -162,14 +162,13 @@ fleet_status fl_pass_clip_global_norm(fl_lowering *l, bool *applied)
     plan->store->optimizer->in_use = true;
     if (plan->store->optimizer->clip_norm <= 0)
         return FLEET_OK;
-    if (plan->store->exchange && plan->store->exchange->sync) {
-        if (plan->store->exchange->rows_only && plan->n_sparse > 0)
-            return fl_fail(FLEET_EUNSUPPORTED,
-                           "a clip by global norm of tables that are shared "
-                           "out over ranks is not in this version");
-        if (!plan->store->exchange->rows_only)
-            return FLEET_OK; /* the norm is that of all workers' mean */
-    }
+    if (plan->store->exchange && plan->store->dense_here && plan->n_sparse > 0)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "a clip by global norm of dense parameters of ranks and "
+                       "of tables that are elsewhere is not in this version");
+    if (plan->store->exchange && !plan->store->dense_here &&
+        plan->store->exchange->sync)
+        return FLEET_OK; /* the norm is that of all workers' mean */
     *applied = true;
     l->phase = FL_UPDATE;
     fl_update_value(l);

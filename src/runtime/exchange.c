@@ -143,7 +143,9 @@ static fleet_status push_run(const fl_instance *in, const fl_range *r)
                                    .n_param = c->n_param,
                                    .table = table,
                                    .n_table = now->idle ? 0 : c->n_table,
-                                   .n_batch = c->average ? now->micro : 1,
+                                   .n_batch = now->idle    ? 0
+                                              : c->average ? now->micro
+                                                           : 1,
                                    .learning_rate = now->u.lr,
                                    .clip = now->u.clip,
                                    .update = &now->u,
@@ -250,10 +252,9 @@ fleet_status fl_pass_pull(fl_lowering *l, bool *applied)
     fl_plan *plan = l->plan;
     pull_config c = {.store = plan->store,
                      .n_table = count_lookups(plan),
+                     .dense = plan->training && !plan->store->dense_here,
                      .now = !plan->training};
 
-    c.dense = plan->training && plan->store->exchange &&
-              !plan->store->exchange->rows_only;
     if (!plan->store->exchange || (c.n_table == 0 && !c.dense))
         return FLEET_OK;
     *applied = true;
@@ -327,16 +328,16 @@ fleet_status fl_pass_push(fl_lowering *l, bool *applied)
     operands all;
 
     if (!plan->training || !plan->store->exchange ||
-        (plan->store->exchange->rows_only && plan->n_sparse == 0))
+        (plan->store->dense_here && plan->n_sparse == 0))
         return FLEET_OK;
     *applied = true;
     FL_TRY(make_room(l, &all, most_operands(plan)));
     add(&all, fl_update_value(l), FL_READ);
     add(&all, -1, FL_WRITE); /* the room: known in a moment */
-    if (!plan->store->exchange->rows_only)
+    if (!plan->store->dense_here)
         FL_TRY(add_params(l, &all, &c));
     add_tables(plan, &all, &c);
-    if (!plan->store->exchange->rows_only)
+    if (!plan->store->dense_here)
         add_weights(plan, &all);
     add_gradients(plan, &all);
     all.o[THE_ROOM].value = fl_object(l, "push", room_for(&c));

@@ -105,7 +105,6 @@ typedef struct fl_exchange_class {
 struct fl_exchange {
     const fl_exchange_class *methods;
     bool sync;       /* every step of every worker is part of one update */
-    bool rows_only;  /* dense parameters are updated in this process */
     int64_t updates; /* that were done, as far as it is known here */
 
     /* Slots that executors have: from a pull to its iteration's end, or to its

@@ -212,7 +212,7 @@ static void set_update(fleet_executor *e, fl_compiled *c, int batches)
 
     if (c->plan->update < 0)
         return;
-    if (e->exchange)
+    if (e->exchange && !e->store->dense_here)
         e->store->updates = e->exchange->updates;
     now = fl_compiled_pointer(c, c->plan->update);
     now->optimizer = e->store->optimizer;
@@ -245,6 +245,15 @@ static fleet_status count_batches(fleet_executor *e, int *batches)
     return FLEET_OK;
 }
 
+static fleet_status finish_update(fleet_executor *e, fl_compiled *next)
+{
+    if (e->exchange)
+        FL_TRY(fl_executor_settle(e, next));
+    if (!e->exchange || e->store->dense_here)
+        e->store->updates++;
+    return FLEET_OK;
+}
+
 static fleet_status apply_update(fleet_executor *e, fl_compiled *c,
                                  int64_t batch, fl_compiled *next)
 {
@@ -254,10 +263,7 @@ static fleet_status apply_update(fleet_executor *e, fl_compiled *c,
     set_update(e, c, batches);
     e->store->trainer = e;
     FL_TRY(fl_compiled_run(c, e->context, batch, FL_UPDATE));
-    if (e->exchange)
-        FL_TRY(fl_executor_settle(e, next));
-    else
-        e->store->updates++;
+    FL_TRY(finish_update(e, next));
     set_micro(e, 0);
     return FLEET_OK;
 }
@@ -441,10 +447,7 @@ static fleet_status update_idly(fleet_executor *e, fl_compiled *c, bool *over)
         return FLEET_OK;
     set_update(e, c, batches);
     FL_TRY(fl_compiled_run(c, e->context, c->plan->batch, FL_UPDATE));
-    if (e->exchange)
-        return fl_executor_settle(e, NULL);
-    e->store->updates++;
-    return FLEET_OK;
+    return finish_update(e, NULL);
 }
 
 fleet_status fl_executor_idle(fleet_executor *e)

@@ -61,6 +61,7 @@ struct fl_rows {
     const char *name;
     int64_t dim;
     int64_t modulo; /* ids are taken modulo this; 0: as they are */
+    bool away;      /* a name: the rows are on servers */
     int n_state;    /* floats per weight that the rule keeps */
     float initial_state;
     fl_filler filler;      /* of an unknown row */

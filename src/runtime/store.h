@@ -52,6 +52,7 @@ typedef struct fl_store {
     fl_group *groups;
     fleet_optimizer *optimizer;   /* NULL until something is trained */
     struct fl_exchange *exchange; /* who keeps it all; NULL: this store */
+    bool dense_here;              /* beside an exchange: it keeps rows alone */
     struct fl_rounds *rounds; /* with ranks that train the same; NULL: none */
     struct fleet_executor *trainer; /* made the last update; NULL: it is gone */
     int n_group;                    /* merge groups under way */

@@ -277,7 +277,7 @@ fleet_status fl_pass_update(fl_lowering *l, bool *applied)
 {
     const fl_exchange *x = l->plan->store->exchange; /* who does it then */
 
-    if (!trains(l) || (x && !x->rows_only))
+    if (!trains(l) || (x && !l->plan->store->dense_here))
         return FLEET_OK;
     l->phase = FL_UPDATE;
     fl_update_value(l);

@@ -43,7 +43,7 @@ typedef struct run_job {
     fl_text master;           /* where rank 0 can be met */
     char sockets[RUN_FOLDER_SIZE]; /* folder of ipc sockets; "": none */
     int listener;                  /* for ranks by mpirun; -1: none */
-    char reach[64], token[40];     /* and theirs, see ranks.c */
+    char reach[128], token[40];    /* and theirs, see ranks.c */
     char files[RUN_FOLDER_SIZE];   /* of MPI's; "": where it likes */
     char *mpirun;                  /* its path */
 } run_job;

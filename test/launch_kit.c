@@ -5,6 +5,7 @@
 #include "test.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -222,6 +223,80 @@ void launch_silence(int fifo)
     do
         wait_for_input(fifo, "the end of all processes");
     while (read(fifo, rest, sizeof rest) != 0);
+}
+
+/* Some process but the suite's has "FIFO=PATH" in the environment that it was
+ * started with; one that has ended has none. */
+static bool has_fifo(const char *pid, const char *wanted)
+{
+    char path[64], text[1 << 14];
+    size_t n, at = 0;
+    FILE *f;
+
+    snprintf(path, sizeof path, "/proc/%.20s/environ", pid);
+    f = fopen(path, "r");
+    if (!f)
+        return false;
+    n = fread(text, 1, sizeof text - 1, f);
+    text[n] = 0;
+    fclose(f);
+    while (at < n && strcmp(text + at, wanted) != 0)
+        at += strlen(text + at) + 1;
+    return at < n;
+}
+
+static bool is_anything_left(const char *wanted)
+{
+    DIR *all = opendir("/proc");
+    const struct dirent *e;
+    bool found = false;
+
+    CHECK(all);
+    while (!found && (e = readdir(all)) != NULL)
+        found = e->d_name[0] > '0' && e->d_name[0] <= '9' &&
+                has_fifo(e->d_name, wanted);
+    closedir(all);
+    return found;
+}
+
+void launch_nothing_left(void)
+{
+    int ms = launch_deadline_ms * TEST_SLOWNESS;
+    char wanted[4200];
+
+    snprintf(wanted, sizeof wanted, "FIFO=%s", getenv("FIFO"));
+    for (; is_anything_left(wanted); ms -= 10) {
+        if (ms <= 0)
+            test_fail(__FILE__, __LINE__, "some process is left; stderr: %s",
+                      launch_err());
+        poll(NULL, 0, 10);
+    }
+}
+
+void launch_need_mpirun(void)
+{
+    char *rest = (char *)test_keep(getenv("PATH"));
+    char path[4200];
+
+    for (char *at = strtok(rest, ":"); at; at = strtok(NULL, ":")) {
+        snprintf(path, sizeof path, "%s/mpirun", at);
+        if (access(path, X_OK) == 0)
+            return;
+    }
+    test_skip("there is no mpirun: apt-get install openmpi-bin");
+}
+
+pid_t launch_parent(pid_t child)
+{
+    char path[64];
+    FILE *f;
+    int parent = 0;
+
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)child);
+    f = fopen(path, "r");
+    CHECK(f && fscanf(f, "%*d (%*[^)]) %*c %d", &parent) == 1);
+    fclose(f);
+    return parent;
 }
 
 int launch_free_port(const char *host)

@@ -44,6 +44,16 @@ int launch_fifo(void);
 const char *launch_hear(int fifo); /* one line */
 void launch_silence(int fifo);     /* until nobody holds it open */
 
+/* The same for whoever has the fifo in its environment, as all of a job have,
+ * also what holds nothing open. */
+void launch_nothing_left(void);
+
+/* Skips the test if there is no mpirun, whose ranks fleetrun starts. */
+void launch_need_mpirun(void);
+
+/* The parent of a process. */
+pid_t launch_parent(pid_t child);
+
 /* A port of that host that was free a moment ago, for lists. */
 int launch_free_port(const char *host);
 

@@ -3,9 +3,12 @@
  * no libfleet when it runs. */
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "fleetrun/folders.h"
 #include "fleetrun/guard.h"
+#include "fleetrun/rank.h"
 #include "fleetrun/watch.h"
 
 #define TEXT_(x) #x
@@ -45,10 +48,13 @@ static void have_standard_streams(void)
 int main(int argc, char **argv)
 {
     run_options options;
-    fleet_status status = run_options_read(&options, argc, argv);
+    fleet_status status;
     int result = 0;
 
     have_standard_streams();
+    if (argc > 1 && strcmp(argv[1], RUN_RANK_FLAG) == 0)
+        return run_rank(argv + 2);
+    status = run_options_read(&options, argc, argv);
     if (status != FLEET_OK)
         return complain(status);
     if (options.help) {
@@ -60,6 +66,9 @@ int main(int argc, char **argv)
             FLEET_VERSION_MINOR) "." TEXT(FLEET_VERSION_PATCH));
         return 0;
     }
-    status = run_guard(keep, &options, &result);
+    status = run_folders_choose(options.word);
+    if (status == FLEET_OK)
+        status = run_guard(keep, &options, &result);
+    run_folders_remove(options.word);
     return status == FLEET_OK ? result : complain(status);
 }

@@ -43,7 +43,7 @@ static bool kill_a_child(void)
 }
 
 /* Each that dies leaves its own children to this process. */
-static void kill_all_children(void)
+void run_guard_kill_children(void)
 {
     while (kill_a_child())
         ;
@@ -63,7 +63,7 @@ be_keeper(int (*keep)(void *user, int life), void *user, int life)
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     prctl(PR_SET_NAME, "fleetrun-keeper");
     status = keep(user, life);
-    kill_all_children();
+    run_guard_kill_children();
     exit(status);
 }
 
@@ -101,6 +101,6 @@ fleet_status run_guard(int (*keep)(void *user, int life), void *user,
     }
     close(life[0]);
     *exit_status = wait_for(keeper, &signals);
-    kill_all_children();
+    run_guard_kill_children();
     return FLEET_OK;
 }

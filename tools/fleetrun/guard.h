@@ -23,4 +23,7 @@ sigset_t run_guard_signals(void);
 fleet_status run_guard(int (*keep)(void *user, int life), void *user,
                        int *exit_status);
 
+/* Kill this process's children, and theirs if it adopts orphans. */
+void run_guard_kill_children(void);
+
 #endif

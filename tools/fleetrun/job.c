@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include "job.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -13,14 +12,20 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "folders.h"
 #include "port.h"
+#include "ranks.h"
 
 static const char local_host[] = "127.0.0.1";
+
+enum { FIRST_PORT = 6070 }; /* Paddle's */
 
 const char *run_name(const run_process *p)
 {
     static char name[32];
 
+    if (p->is_mpirun)
+        return "mpirun";
     snprintf(name, sizeof name, "%s %d", p->is_server ? "server" : "worker",
              p->index);
     return name;
@@ -30,8 +35,11 @@ const char *run_log_path(const run_job *j, const run_process *p)
 {
     static char path[PATH_MAX];
 
-    snprintf(path, sizeof path, "%s/%s.%d", j->options->log_folder,
-             p->is_server ? "serverlog" : "workerlog", p->index);
+    if (p->is_mpirun)
+        snprintf(path, sizeof path, "%s/mpirun.log", j->options->log_folder);
+    else
+        snprintf(path, sizeof path, "%s/%s.%d", j->options->log_folder,
+                 p->is_server ? "serverlog" : "workerlog", p->index);
     return path;
 }
 
@@ -90,6 +98,7 @@ static fleet_status make_local(run_process *p, int n, const char *host,
             return FLEET_ENOMEM;
         p[i].port = port ? port + i : 0;
         p[i].is_local = true;
+        p[i].local_rank = i;
     }
     return FLEET_OK;
 }
@@ -100,7 +109,54 @@ static const char *this_host(const run_options *o)
 
     if (o->host)
         return o->host;
-    return (o->servers || o->workers) && pod && *pod ? pod : local_host;
+    if (!o->servers && !o->workers && o->n_node < 2)
+        return local_host;
+    return pod && *pod ? pod : local_host;
+}
+
+/* Ranks of one node after another. Of nodes where somebody else starts them no
+ * more is known than how many they are. */
+static fleet_status make_rank(run_job *j, run_process *p)
+{
+    const run_options *o = j->options;
+    const int node = p->index / o->n_worker, here = o->node < 0 ? 0 : o->node;
+    const char *host = this_host(o), *ip = o->ips;
+
+    for (int i = 0; ip && i < node; i++)
+        ip = strchr(ip, ',') + 1;
+    p->local_rank = p->index % o->n_worker;
+    p->is_local = ip || node == here;
+    p->by_mpirun = j->by_mpirun;
+    p->host = ip ? fl_strndup(ip, strcspn(ip, ","))
+                 : fl_strdup(p->is_local ? host : "?");
+    if (!p->host)
+        return FLEET_ENOMEM;
+    if (!*p->host)
+        return fl_fail(FLEET_EINVAL, "--ips: a host is missing in \"%.200s\"",
+                       o->ips);
+    if (o->start_port && p->is_local)
+        p->port =
+            o->start_port + (o->servers ? 0 : j->n_server) + p->local_rank;
+    else if (o->n_ip > 1) /* nobody connects to it, but it is part of a name */
+        p->port = FIRST_PORT + p->local_rank;
+    return FLEET_OK;
+}
+
+static fleet_status make_ranks(run_job *j)
+{
+    run_process *rank = j->process + j->n_server;
+    const char *master = j->options->master;
+
+    for (int i = 0; i < j->n_worker; i++)
+        FL_TRY(make_rank(j, &rank[i]));
+    if (!master)
+        return FLEET_OK;
+    fl_text_add(&j->master, "%s", master);
+    if (!rank->is_local || j->by_mpirun)
+        return FLEET_OK;
+    fl_free(rank->host); /* rank 0 listens there */
+    rank->host = NULL;
+    return read_entry("--master", master, (int)strlen(master), rank);
 }
 
 static fleet_status find_all(run_job *j)
@@ -113,7 +169,10 @@ static fleet_status find_all(run_job *j)
     if (o->servers)
         FL_TRY(read_list("--servers", o->servers, host, j->process));
     else
-        FL_TRY(make_local(j->process, j->n_server, host, port));
+        FL_TRY(make_local(j->process, j->n_server, o->ips ? "127.0.0.1" : host,
+                          port));
+    if (o->collective)
+        return make_ranks(j);
     if (o->workers)
         return read_list("--workers", o->workers, host, worker);
     return make_local(worker, j->n_worker, host,
@@ -141,6 +200,11 @@ static fleet_status count_all(run_job *j)
         j->n_host += is_new;
         j->n_local += p->is_local;
     }
+    j->n_here = j->n_local;
+    if (j->options->n_ip > 1)
+        j->n_here = j->n_server + j->options->n_worker;
+    if (j->options->n_node > 1)
+        j->n_host = j->options->n_node;
     return FLEET_OK;
 }
 
@@ -153,11 +217,30 @@ static fleet_status check_all(const run_job *j)
                        "none of the processes is on %s, which is this node's "
                        "address; --host or POD_IP gives another",
                        this_host(o));
-    if (j->n_host > 1 && !(o->servers && o->workers))
+    for (int i = 0; o->collective && i < j->n_server; i++)
+        if (!j->process[i].is_local)
+            return fl_fail(FLEET_EINVAL,
+                           "--servers: beside ranks all servers are on this "
+                           "node, %s; %s is not",
+                           this_host(o), j->process[i].host);
+    if (j->n_host > 1 && !o->collective && !(o->servers && o->workers))
         return fl_fail(FLEET_EINVAL,
                        "a number counts this node's processes: with several "
                        "nodes give --servers and --workers");
     return FLEET_OK;
+}
+
+static int count_workers(const run_options *o)
+{
+    if (o->workers)
+        return count(o->workers);
+    return o->n_worker * (o->n_node > 1 && !o->ips ? o->n_node : o->n_ip);
+}
+
+static void clear_process(run_process *p)
+{
+    p->socket = p->log = p->control = -1;
+    p->output[0].from = p->output[1].from = -1;
 }
 
 static fleet_status list_processes(run_job *j)
@@ -165,20 +248,25 @@ static fleet_status list_processes(run_job *j)
     const run_options *o = j->options;
 
     j->n_server = o->servers ? count(o->servers) : o->n_server;
-    j->n_worker = o->workers ? count(o->workers) : o->n_worker;
+    j->n_worker = count_workers(o);
     j->n_process = j->n_server + j->n_worker;
-    j->process = fl_alloc_array((size_t)j->n_process, sizeof *j->process);
+    j->by_mpirun = o->collective && !o->devices && j->n_worker > 1;
+    j->n_all = j->n_process + j->by_mpirun;
+    j->process = fl_alloc_array((size_t)j->n_all, sizeof *j->process);
     if (!j->process)
         return FLEET_ENOMEM;
-    for (int i = 0; i < j->n_process; i++) {
+    for (int i = 0; i < j->n_all; i++) {
         run_process *p = &j->process[i];
 
         p->is_server = i < j->n_server;
         p->index = p->is_server ? i : i - j->n_server;
-        p->socket = p->log = p->output[0].from = p->output[1].from = -1;
+        p->is_mpirun = i == j->n_process;
+        clear_process(p);
     }
     FL_TRY(find_all(j));
     FL_TRY(count_all(j));
+    if (j->by_mpirun)
+        j->process[j->n_process].is_local = true;
     return check_all(j);
 }
 
@@ -186,14 +274,19 @@ static fleet_status list_processes(run_job *j)
  */
 
 /* A worker's port out of a list is not bound: the list says what it is, and
- * nobody connects to it. */
+ * nobody connects to it; nor is one of another host. Rank 0 is met by the
+ * others where MPI does not bring them together. */
 static fleet_status bind_ports(run_job *j)
 {
     for (int i = 0; i < j->n_process; i++) {
         run_process *p = &j->process[i];
 
-        if (p->is_local && (p->is_server || !j->options->workers))
-            FL_TRY(run_port_open(p->host, &p->port, p->is_server, &p->socket));
+        if (!p->is_local ||
+            (!p->is_server && (j->options->workers || j->options->n_ip > 1)))
+            continue;
+        p->listens = p->is_server || (j->options->collective && !j->by_mpirun &&
+                                      p->index == 0 && j->n_worker > 1);
+        FL_TRY(run_port_open(p->host, &p->port, p->listens, &p->socket));
     }
     return FLEET_OK;
 }
@@ -203,11 +296,17 @@ static fleet_status join_endpoints(run_job *j)
     for (int i = 0; i < j->n_process; i++) {
         const run_process *p = &j->process[i];
 
+        if (!p->is_server && j->options->n_node > 1 && !j->options->ips)
+            break; /* those of other nodes are not known here */
         fl_text_add(p->is_server ? &j->servers : &j->workers, "%s%s:%d",
                     p->index ? "," : "", p->host, p->port);
     }
-    return j->servers.status != FLEET_OK ? j->servers.status
-                                         : j->workers.status;
+    if (j->options->collective && !j->options->master)
+        fl_text_add(&j->master, "%s:%d", j->process[j->n_server].host,
+                    j->process[j->n_server].port);
+    FL_TRY(j->servers.status);
+    FL_TRY(j->master.status);
+    return j->workers.status;
 }
 
 static fleet_status make_folders(const char *path)
@@ -241,42 +340,18 @@ static fleet_status open_log(run_job *j, run_process *p)
     return FLEET_OK;
 }
 
-/* Where servers put their sockets for workers of this machine: a server that is
- * killed cannot remove its own. */
-static fleet_status make_socket_folder(run_job *j)
-{
-    snprintf(j->sockets, sizeof j->sockets, "/tmp/fleetrun-XXXXXX");
-    if (mkdtemp(j->sockets))
-        return FLEET_OK;
-    j->sockets[0] = 0;
-    return fl_fail(FLEET_EIO, "cannot make a folder for sockets in /tmp: %s",
-                   strerror(errno));
-}
-
-static void remove_socket_folder(run_job *j)
-{
-    DIR *d = *j->sockets ? opendir(j->sockets) : NULL;
-    struct dirent *e;
-
-    while (d && (e = readdir(d)) != NULL)
-        if (e->d_name[0] != '.')
-            unlinkat(dirfd(d), e->d_name, 0);
-    if (d)
-        closedir(d);
-    if (*j->sockets)
-        rmdir(j->sockets);
-}
-
 fleet_status run_job_open(run_job *j, const run_options *o)
 {
-    *j = (run_job){.options = o};
+    *j = (run_job){.options = o, .listener = -1};
     FL_TRY(list_processes(j));
     FL_TRY(bind_ports(j));
     FL_TRY(join_endpoints(j));
-    if (j->n_server > 0)
-        FL_TRY(make_socket_folder(j));
+    if (j->n_server > 0 || j->by_mpirun)
+        FL_TRY(run_folders_make(o->word, j->sockets));
+    if (j->by_mpirun)
+        FL_TRY(run_ranks_open(j));
     FL_TRY(make_folders(o->log_folder));
-    for (int i = 0; i < j->n_process; i++)
+    for (int i = 0; i < j->n_all; i++)
         if (j->process[i].is_local)
             FL_TRY(open_log(j, &j->process[i]));
     return FLEET_OK;
@@ -288,6 +363,8 @@ static void close_process(run_process *p)
         close(p->socket);
     if (p->log >= 0)
         close(p->log);
+    if (p->control >= 0)
+        close(p->control);
     run_output_close(&p->output[0]);
     run_output_close(&p->output[1]);
     fl_free(p->host);
@@ -295,11 +372,13 @@ static void close_process(run_process *p)
 
 void run_job_close(run_job *j)
 {
-    for (int i = 0; j->process && i < j->n_process; i++)
+    for (int i = 0; j->process && i < j->n_all; i++)
         close_process(&j->process[i]);
     fl_free(j->process);
     fl_text_done(&j->servers);
     fl_text_done(&j->workers);
-    remove_socket_folder(j);
+    fl_text_done(&j->master);
+    run_ranks_close(j);
+    run_folders_remove(j->options->word);
     *j = (run_job){0};
 }

@@ -6,17 +6,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "options_ranks.h"
+
 enum {
     MOST_PROCESSES = 4096,
     MOST_SECONDS = 1000000,
-    PEER_DEADLINE_MS = 10000, /* the library's default */
+    PEER_DEADLINE_MS = 10000, /* the library's defaults */
+    CONNECT_DEADLINE_MS = 60000,
     GRACE_MORE_MS = 5000
 };
 
 const char run_options_usage[] =
     "usage: fleetrun [FLAGS] PROGRAM [ARGUMENTS]\n"
-    "Starts the servers and workers of a job, watches them, and ends them "
-    "all.\n"
+    "Starts the servers and workers of a job, or the ranks of a collective "
+    "one,\n"
+    "watches them, and ends them all.\n"
     "\n"
     "  --server_num N     servers on this node (0)\n"
     "  --worker_num N     workers on this node (1); also --trainer_num\n"
@@ -24,6 +28,16 @@ const char run_options_usage[] =
     "  --workers LIST     the workers of all nodes; also --trainers\n"
     "  --host HOST        this node's entries in the lists (POD_IP, else\n"
     "                     127.0.0.1)\n"
+    "  --collective       the workers are ranks; implied by the next five\n"
+    "  --nproc_per_node N ranks on each node (one per device, else 1); also\n"
+    "                     --worker_num\n"
+    "  --ips LIST         ranks on the CPUs of these hosts, from the first "
+    "one;\n"
+    "                     also --hosts\n"
+    "  --devices LIST     a GPU for each worker, 0,1,...; also --gpus\n"
+    "  --nnodes M         nodes with GPUs; fleetrun is started on each, with\n"
+    "  --master IP:PORT   of the first node, for rank 0, and\n"
+    "  --node_rank K      which node this is, from 0; also --rank\n"
     "  --start_port PORT  with numbers: servers, then workers, from here on\n"
     "                     (any free ports)\n"
     "  --log_dir FOLDER   serverlog.N and workerlog.N are written here (log)\n"
@@ -39,7 +53,9 @@ const char run_options_usage[] =
     "and on a terminal its stderr, which has the progress.\n"
     "The exit status is that of the first process to fail, 128 + n for signal "
     "n.\n"
-    "Without servers the one worker is started as it would be by itself.\n";
+    "Without servers the one worker is started as it would be by itself, "
+    "several\n"
+    "are ranks; those on CPUs are started by Open MPI's mpirun.\n";
 
 typedef enum flag_kind { FLAG_NUMBER, FLAG_TEXT, FLAG_SWITCH } flag_kind;
 
@@ -64,6 +80,16 @@ static const flag flags[] = {
     {"log_dir", FLAG_TEXT, FIELD(log_folder), 0, 0},
     {"job_id", FLAG_TEXT, FIELD(job), 0, 0},
     {"grace", FLAG_NUMBER, FIELD(grace), 0, MOST_SECONDS},
+    {"collective", FLAG_SWITCH, FIELD(collective), 0, 0},
+    {"nproc_per_node", FLAG_NUMBER, FIELD(nproc), 1, MOST_PROCESSES},
+    {"nnodes", FLAG_NUMBER, FIELD(n_node), 1, MOST_PROCESSES},
+    {"node_rank", FLAG_NUMBER, FIELD(node), 0, MOST_PROCESSES - 1},
+    {"rank", FLAG_NUMBER, FIELD(node), 0, MOST_PROCESSES - 1},
+    {"master", FLAG_TEXT, FIELD(master), 0, 0},
+    {"ips", FLAG_TEXT, FIELD(ips), 0, 0},
+    {"hosts", FLAG_TEXT, FIELD(ips), 0, 0},
+    {"devices", FLAG_TEXT, FIELD(devices), 0, 0},
+    {"gpus", FLAG_TEXT, FIELD(devices), 0, 0},
     {"verbose", FLAG_SWITCH, FIELD(verbose), 0, 0},
     {"help", FLAG_SWITCH, FIELD(help), 0, 0},
     {"version", FLAG_SWITCH, FIELD(version), 0, 0},
@@ -131,18 +157,27 @@ static fleet_status read_flag(run_options *o, char **argv, int *i)
     return set(o, f, argument, value);
 }
 
-static fleet_status find_grace(run_options *o)
+static fleet_status read_deadline(const char *name, int otherwise, int *ms)
 {
-    const char *deadline = getenv("FLEET_PEER_DEADLINE_MS");
-    int ms = PEER_DEADLINE_MS;
+    const char *text = getenv(name);
 
+    *ms = otherwise;
+    if (!text || !*text)
+        return FLEET_OK;
+    return run_integer(name, text, 1, MOST_SECONDS * 1000, ms);
+}
+
+static fleet_status find_deadlines(run_options *o)
+{
+    int ms;
+
+    FL_TRY(read_deadline("FLEET_CONNECT_DEADLINE_MS", CONNECT_DEADLINE_MS,
+                         &o->connect_ms));
     if (o->grace >= 0) {
         o->grace_ms = o->grace * 1000;
         return FLEET_OK;
     }
-    if (deadline && *deadline)
-        FL_TRY(run_integer("FLEET_PEER_DEADLINE_MS", deadline, 1,
-                           MOST_SECONDS * 1000, &ms));
+    FL_TRY(read_deadline("FLEET_PEER_DEADLINE_MS", PEER_DEADLINE_MS, &ms));
     o->grace_ms = ms + GRACE_MORE_MS;
     return FLEET_OK;
 }
@@ -171,15 +206,18 @@ static fleet_status check(run_options *o)
         return fl_fail(FLEET_EINVAL, "--servers and --server_num: give one");
     if (o->workers && o->n_worker >= 0)
         return fl_fail(FLEET_EINVAL, "--workers and --worker_num: give one");
+    FL_TRY(run_options_check_ranks(o));
     if (o->n_server < 0)
         o->n_server = 0;
     if (o->n_worker < 0)
         o->n_worker = 1;
-    if (!o->servers && o->n_server == 0 && (o->workers || o->n_worker > 1))
-        return fl_fail(FLEET_EINVAL, "several workers need servers: give "
-                                     "--server_num or --servers");
+    if (!o->servers && o->n_server == 0 && !o->collective &&
+        (o->workers || o->n_worker > 1))
+        return fl_fail(FLEET_EINVAL,
+                       "several workers need servers: give --server_num or "
+                       "--servers; or they are ranks: give --collective");
     FL_TRY(check_ports(o));
-    return find_grace(o);
+    return find_deadlines(o);
 }
 
 fleet_status run_options_read(run_options *o, int argc, char **argv)
@@ -189,6 +227,9 @@ fleet_status run_options_read(run_options *o, int argc, char **argv)
     *o = (run_options){.n_server = -1,
                        .n_worker = -1,
                        .grace = -1,
+                       .nproc = -1,
+                       .n_node = -1,
+                       .node = -1,
                        .log_folder = "log",
                        .job = "default"};
     for (; i < argc && argv[i][0] == '-' && argv[i][1]; i++) {

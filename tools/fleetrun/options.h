@@ -5,6 +5,9 @@
 #include <stdbool.h>
 
 #include "base/error.h"
+#include "folders.h"
+
+enum { RUN_MOST_GPU = 64 };
 
 typedef struct run_options {
     int n_server, n_worker;        /* of this node alone; -1: not given */
@@ -12,15 +15,27 @@ typedef struct run_options {
     const char *host;              /* this node; or NULL */
     const char *log_folder, *job;  /* never NULL */
     int start_port;                /* 0: any free ones */
-    int grace;                     /* seconds; -1: not given */
-    int grace_ms;                  /* what holds */
+    bool collective;               /* the workers are ranks */
+    int nproc, n_node, node;       /* as given: ranks of a node, nodes, which
+                                      one this is; -1: not given */
+    const char *master, *ips, *devices; /* or NULL */
+    int n_ip;                           /* hosts in ips, else 1 */
+    int gpu[RUN_MOST_GPU], n_gpu;       /* of this node's workers */
+    int grace;                          /* seconds; -1: not given */
+    int grace_ms;                       /* what holds */
+    int connect_ms;                     /* until mpirun has started all ranks */
     bool verbose, help, version;
+    char word[RUN_WORD_SIZE]; /* of the job's folders; not a flag */
     char **command; /* the program and its arguments; NULL at their end */
 } run_options;
 
 /* Read argv. FLEET_EINVAL says what is wrong with it. The texts stay argv's.
  * After --help and --version nothing else is looked at. */
 fleet_status run_options_read(run_options *o, int argc, char **argv);
+
+/* The GPUs of one of this node's workers, as FLAGS_selected_gpus has them, in a
+ * buffer of the next call's; NULL: none were given. */
+const char *run_gpus(const run_options *o, int local);
 
 /* What --help prints. */
 extern const char run_options_usage[];

@@ -14,16 +14,28 @@
 
 enum { LONGEST_LINE = 64 << 10 }; /* a longer one comes in pieces */
 
-fleet_status run_output_open(run_output *o, int log, int show, int *to)
+fleet_status run_output_take(run_output *o, int log, int show, int from)
 {
-    int ends[2];
-
     *o = (run_output){.from = -1, .log = log, .show = show};
     FL_TRY(FL_NEW(&o->buffer, LONGEST_LINE));
+    fcntl(from, F_SETFL, O_NONBLOCK);
+    o->from = from;
+    return FLEET_OK;
+}
+
+fleet_status run_output_open(run_output *o, int log, int show, int *to)
+{
+    fleet_status status;
+    int ends[2];
+
     if (pipe2(ends, O_CLOEXEC) != 0)
         return fl_fail(FLEET_EIO, "cannot make a pipe: %s", strerror(errno));
-    fcntl(ends[0], F_SETFL, O_NONBLOCK);
-    o->from = ends[0];
+    status = run_output_take(o, log, show, ends[0]);
+    if (status != FLEET_OK) {
+        close(ends[0]);
+        close(ends[1]);
+        return status;
+    }
     *to = ends[1];
     return FLEET_OK;
 }

@@ -26,6 +26,9 @@ typedef struct run_output {
 /* Make the pipe; its other end is *to, the caller's to close. Both ends are
  * closed on exec. */
 fleet_status run_output_open(run_output *o, int log, int show, int *to);
+
+/* From a descriptor that is there, and is *o's from now on. */
+fleet_status run_output_take(run_output *o, int log, int show, int from);
 void run_output_close(run_output *o);
 
 /* What to poll() for; a negative descriptor when there is nothing. */

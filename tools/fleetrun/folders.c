@@ -1,0 +1,79 @@
+/* folders.c - see folders.h. */
+#define _GNU_SOURCE
+#include "folders.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Shared memory belongs into memory; a system without /dev/shm has it in /tmp.
+ */
+static const char sockets_in[] = "/tmp/fleetrun-";
+static const char *const shared_in[] = {"/dev/shm/fleetrun-",
+                                        "/tmp/fleetrun-mpi-"};
+enum { N_SHARED = sizeof shared_in / sizeof *shared_in };
+
+fleet_status run_folders_choose(char word[RUN_WORD_SIZE])
+{
+    unsigned char bytes[RUN_WORD_SIZE / 2];
+
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+        return fl_fail(FLEET_EIO, "no random numbers: %s", strerror(errno));
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf(word + 2 * i, 3, "%02x", bytes[i]);
+    return FLEET_OK;
+}
+
+static fleet_status make(const char *in, const char *word,
+                         char path[RUN_FOLDER_SIZE])
+{
+    snprintf(path, RUN_FOLDER_SIZE, "%s%s", in, word);
+    if (mkdir(path, 0700) == 0)
+        return FLEET_OK;
+    return fl_fail(FLEET_EIO, "cannot make the folder %s: %s", path,
+                   strerror(errno));
+}
+
+fleet_status run_folders_make(const char *word, char path[RUN_FOLDER_SIZE])
+{
+    return make(sockets_in, word, path);
+}
+
+fleet_status run_folders_make_shared(const char *word,
+                                     char path[RUN_FOLDER_SIZE])
+{
+    fleet_status status = FLEET_EIO;
+
+    for (int i = 0; status != FLEET_OK && i < N_SHARED; i++)
+        status = make(shared_in[i], word, path);
+    return status;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type,
+                      struct FTW *where)
+{
+    (void)st, (void)type, (void)where;
+    remove(path);
+    return 0;
+}
+
+static void remove_all(const char *in, const char *word)
+{
+    char path[RUN_FOLDER_SIZE];
+
+    snprintf(path, sizeof path, "%s%s", in, word);
+    nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+void run_folders_remove(const char *word)
+{
+    if (!*word)
+        return;
+    remove_all(sockets_in, word);
+    for (int i = 0; i < N_SHARED; i++)
+        remove_all(shared_in[i], word);
+}

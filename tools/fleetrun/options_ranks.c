@@ -1,0 +1,200 @@
+/* options_ranks.c - see options_ranks.h. */
+#include "options_ranks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int count(const char *list)
+{
+    int n = 1;
+
+    for (; *list; list++)
+        n += *list == ',';
+    return n;
+}
+
+/* --- devices --------------------------------------------------------------
+ */
+
+/* The place of the entry among those of a list; -1: it is none of them. */
+static int place_in(const char *list, const char *entry, size_t length)
+{
+    for (int i = 0;; i++) {
+        size_t n = strcspn(list, ",");
+
+        if (n == length && memcmp(list, entry, n) == 0)
+            return i;
+        list += n;
+        if (!*list++)
+            return -1;
+    }
+}
+
+/* CUDA counts the visible devices; the flag names them as the system does. */
+static fleet_status read_device(const char *entry, size_t length, int *gpu)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    char text[64];
+
+    if (visible && *visible) {
+        *gpu = place_in(visible, entry, length);
+        if (*gpu >= 0)
+            return FLEET_OK;
+        return fl_fail(FLEET_EINVAL,
+                       "--devices: %.*s is none of CUDA_VISIBLE_DEVICES, "
+                       "\"%.200s\"",
+                       (int)length, entry, visible);
+    }
+    snprintf(text, sizeof text, "%.*s", (int)length, entry);
+    return run_integer("--devices", text, 0, 4095, gpu);
+}
+
+static fleet_status read_devices(run_options *o)
+{
+    const char *at = o->devices;
+
+    while (at) {
+        size_t length = strcspn(at, ",");
+        int gpu;
+
+        if (o->n_gpu == RUN_MOST_GPU)
+            return fl_fail(FLEET_EINVAL, "--devices: more than %d",
+                           RUN_MOST_GPU);
+        FL_TRY(read_device(at, length, &gpu));
+        for (int i = 0; i < o->n_gpu; i++)
+            if (o->gpu[i] == gpu)
+                return fl_fail(FLEET_EINVAL, "--devices: %.*s stands twice",
+                               (int)length, at);
+        o->gpu[o->n_gpu++] = gpu;
+        at = at[length] ? at + length + 1 : NULL;
+    }
+    return FLEET_OK;
+}
+
+const char *run_gpus(const run_options *o, int local)
+{
+    static char text[RUN_MOST_GPU * 6];
+    int n = 0;
+
+    if (o->n_gpu == 0)
+        return NULL;
+    if (o->n_worker > 1) {
+        snprintf(text, sizeof text, "%d", o->gpu[local]);
+        return text;
+    }
+    for (int i = 0; i < o->n_gpu; i++) /* one worker has them all */
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s%d", i ? "," : "",
+                      o->gpu[i]);
+    return text;
+}
+
+/* --- ranks ----------------------------------------------------------------
+ */
+
+static bool is_collective(const run_options *o)
+{
+    const bool has_servers = o->servers || o->n_server > 0;
+
+    return o->collective || o->nproc >= 0 || o->n_node >= 0 || o->node >= 0 ||
+           o->master || o->ips || (o->devices && !has_servers && !o->workers);
+}
+
+static fleet_status find_number(run_options *o)
+{
+    if (o->workers)
+        return fl_fail(FLEET_EINVAL, "--workers: ranks are not listed but "
+                                     "counted: give --nproc_per_node, and "
+                                     "--ips for several hosts");
+    if (o->nproc >= 0 && o->n_worker >= 0 && o->nproc != o->n_worker)
+        return fl_fail(FLEET_EINVAL,
+                       "--nproc_per_node is %d and --worker_num %d: they are "
+                       "the same",
+                       o->nproc, o->n_worker);
+    if (o->nproc >= 0)
+        o->n_worker = o->nproc;
+    if (o->n_worker < 0)
+        o->n_worker = o->n_gpu > 0 ? o->n_gpu : 1;
+    return FLEET_OK;
+}
+
+static fleet_status check_ips(run_options *o)
+{
+    o->n_ip = o->ips ? count(o->ips) : 1;
+    if (!o->ips)
+        return FLEET_OK;
+    if (o->devices)
+        return fl_fail(FLEET_EINVAL,
+                       "--ips is for ranks on CPUs, which are started from one "
+                       "host; with --devices start fleetrun on each node, with "
+                       "--nnodes, --master and --node_rank");
+    if (o->n_node >= 0 && o->n_node != o->n_ip)
+        return fl_fail(FLEET_EINVAL, "--ips has %d hosts, but --nnodes is %d",
+                       o->n_ip, o->n_node);
+    if (o->node > 0)
+        return fl_fail(
+            FLEET_EINVAL,
+            "--node_rank is %d: with --ips fleetrun is started once, "
+            "on the first of them",
+            o->node);
+    if (o->host)
+        return fl_fail(FLEET_EINVAL, "--ips and --host: the first of --ips is "
+                                     "this host");
+    return FLEET_OK;
+}
+
+/* Several nodes, on each of which somebody starts fleetrun. */
+static fleet_status check_nodes(const run_options *o)
+{
+    const int n = o->n_node < 0 ? 1 : o->n_node;
+
+    if (o->ips)
+        return FLEET_OK;
+    if (n > 1 && !o->devices)
+        return fl_fail(FLEET_EINVAL,
+                       "--nnodes is %d: ranks on the CPUs of several nodes are "
+                       "processes of one MPI job: give --ips on one of them, "
+                       "or start the program with mpirun or srun",
+                       n);
+    if (o->node >= n)
+        return fl_fail(FLEET_EINVAL,
+                       "--node_rank: expected 0 to %d, one of --nnodes, got %d",
+                       n - 1, o->node);
+    if (n > 1 && (!o->master || o->node < 0))
+        return fl_fail(FLEET_EINVAL, "--nnodes is %d: give --%s, too", n,
+                       o->master ? "node_rank" : "master");
+    if (n > 1 && (o->servers || o->n_server > 0))
+        return fl_fail(FLEET_EINVAL,
+                       "--nnodes is %d: servers beside ranks are "
+                       "for one node, or for --ips",
+                       n);
+    return FLEET_OK;
+}
+
+static fleet_status check_devices(const run_options *o)
+{
+    if (o->workers && o->devices)
+        return fl_fail(FLEET_EINVAL,
+                       "--devices and --workers: give a number of workers");
+    if (o->n_gpu == 0 || o->n_worker == 1 || o->n_worker == o->n_gpu)
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "--devices has %d, but there are %d workers on this node: "
+                   "expected one for each",
+                   o->n_gpu, o->n_worker);
+}
+
+fleet_status run_options_check_ranks(run_options *o)
+{
+    FL_TRY(read_devices(o));
+    o->n_ip = 1;
+    o->collective = is_collective(o);
+    if (o->collective) {
+        FL_TRY(find_number(o));
+        FL_TRY(check_ips(o));
+        FL_TRY(check_nodes(o));
+    }
+    if (o->n_worker < 0)
+        o->n_worker = 1;
+    return check_devices(o);
+}

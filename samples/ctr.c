@@ -1,15 +1,19 @@
 /* ctr.c - will a person earn more than 50,000 dollars? Click-through models on
  * the Adult census data.
  *
- *   bin/ctr [--async] [wide_deep|ctr_dnn|deepfm [FOLDER [EPOCHS [SAVE]]]]
+ *   bin/ctr [--async] [--hybrid] [MODEL [FOLDER [EPOCHS [SAVE]]]]
  *
- * FOLDER has adult.data.gz and adult.test.first13025.gz; the default is
- * libfleet's own copy. SAVE is where the model goes for bin/predict. The same
- * program is a worker or a server of a job, as the environment says:
+ * MODEL is wide_deep, ctr_dnn or deepfm, FOLDER has adult.data.gz and
+ * adult.test.first13025.gz; the default is libfleet's own copy. SAVE is where
+ * the model goes for bin/predict. The same program is a worker or a server of a
+ * job, as the environment says:
  *
  *   bin/fleetrun --server_num 2 --worker_num 2 bin/ctr wide_deep
+ *   bin/fleetrun --nproc_per_node 2 bin/ctr wide_deep
+ *   bin/fleetrun --server_num 1 --worker_num 2 --collective bin/ctr --hybrid
  *
- * Workers then take their steps together, with --async each for itself. */
+ * Workers then take their steps together, with --async each for itself; with
+ * --hybrid rows alone are on the servers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +32,7 @@
 
 typedef struct scene {
     const char *name, *folder, *save;
-    int epochs, a_sync;
+    int epochs, a_sync, hybrid;
     fleet *fleet;
     fleet_program *program;
     fleet_model model;
@@ -66,6 +70,7 @@ static fleet_status minimize(scene *s)
     fleet_optimizer *optimizer = fleet_adam(s->fleet, 1e-3f, NULL);
 
     strategy.a_sync = s->a_sync; /* it has an effect where servers are */
+    strategy.is_collective = s->hybrid;
     optimizer = fleet_distributed_optimizer(s->fleet, optimizer, &strategy);
     return fleet_minimize(optimizer, s->model.loss);
 }
@@ -138,13 +143,22 @@ static fleet_status run(scene *s)
     return fleet_run_server(s->fleet);
 }
 
+/* Is the first argument this word? Then it is taken away. */
+static int take(int *argc, char ***argv, const char *word)
+{
+    int is = *argc > 1 && strcmp((*argv)[1], word) == 0;
+
+    *argc -= is;
+    *argv += is;
+    return is;
+}
+
 int main(int argc, char **argv)
 {
-    int a_sync = argc > 1 && strcmp(argv[1], "--async") == 0;
-
-    argc -= a_sync;
-    argv += a_sync;
+    int a_sync = take(&argc, &argv, "--async");
+    int hybrid = take(&argc, &argv, "--hybrid");
     scene s = {.a_sync = a_sync,
+               .hybrid = hybrid,
                .name = argc > 1 ? argv[1] : "wide_deep",
                .folder = argc > 2 ? argv[2] : "samples/data/adult",
                .epochs = argc > 3 ? atoi(argv[3]) : 5,

@@ -1,14 +1,16 @@
 /* mlp.c - a multi-layer perceptron on Fashion-MNIST, from the bare layers.
  *
- *   bin/mlp [--async] [FOLDER [EPOCHS]]
+ *   bin/mlp [--async] [--hybrid] [FOLDER [EPOCHS]]
  *
  * FOLDER has the four .gz files of MNIST's kind; the default is that of
  * Debian's package dataset-fashion-mnist. The program stays as it is when
  * servers or other workers join: who it is comes from the environment.
  *
  *   bin/fleetrun --server_num 1 --worker_num 2 bin/mlp
+ *   bin/fleetrun --nproc_per_node 2 bin/mlp
  *
- * Workers then take their steps together, with --async each for itself. */
+ * Workers then take their steps together, with --async each for itself; with
+ * --hybrid servers are left to tables, and there is none here. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +28,7 @@ enum { PIXELS = 28 * 28, CLASSES = 10, BATCH = 128 };
     } while (0)
 
 typedef struct scene {
-    int a_sync;
+    int a_sync, hybrid;
     fleet *fleet;
     fleet_program *program;
     fleet_model model;
@@ -59,6 +61,7 @@ static fleet_status minimize(scene *s)
     fleet_optimizer *optimizer = fleet_adam(s->fleet, 1e-3f, NULL);
 
     strategy.a_sync = s->a_sync; /* it has an effect where servers are */
+    strategy.is_collective = s->hybrid;
     optimizer = fleet_distributed_optimizer(s->fleet, optimizer, &strategy);
     return fleet_minimize(optimizer, s->model.loss);
 }
@@ -139,13 +142,22 @@ static fleet_status run(scene *s, const char *folder, int epochs)
     return s->train && s->test ? run_worker(s, epochs) : FLEET_ENOENT;
 }
 
+/* Is the first argument this word? Then it is taken away. */
+static int take(int *argc, char ***argv, const char *word)
+{
+    int is = *argc > 1 && strcmp((*argv)[1], word) == 0;
+
+    *argc -= is;
+    *argv += is;
+    return is;
+}
+
 int main(int argc, char **argv)
 {
     const char *folder = "/usr/share/datasets/fashion-mnist";
-    scene s = {.a_sync = argc > 1 && strcmp(argv[1], "--async") == 0};
+    scene s = {.a_sync = take(&argc, &argv, "--async")};
 
-    argc -= s.a_sync;
-    argv += s.a_sync;
+    s.hybrid = take(&argc, &argv, "--hybrid");
     fleet_status status =
         run(&s, argc > 1 ? argv[1] : folder, argc > 2 ? atoi(argv[2]) : 10);
 

@@ -17,6 +17,7 @@ typedef struct fl_training {
     struct fleet_optimizer *optimizer;
     int merge_steps;    /* gradient merge: batches per update, >= 1 */
     bool merge_average; /* the sum of a group is divided by its batches */
+    bool bf16;          /* products are of bfloat16: pass amp */
 } fl_training;
 
 struct fleet_program {

@@ -30,7 +30,7 @@ typedef struct bench {
     const fleet_role *role; /* NULL: one process does all */
     const fleet_distributed_strategy *strategy;
     int n_batch, at;
-    uint64_t random;
+    uint64_t random, seed; /* seed: of the first weights */
     int64_t *id[MOST_BATCHES], *label[MOST_BATCHES];
     float *dense[MOST_BATCHES];
     char name[N_ID][4];
@@ -164,6 +164,7 @@ static inline float step(bench *b)
 static inline void open_bench(bench *b)
 {
     fleet_options o = {.num_threads = b->o.threads,
+                       .seed = b->seed,
                        .role = b->role,
                        .log_level = FLEET_LOG_WARNING};
 

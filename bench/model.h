@@ -16,6 +16,7 @@ enum { N_ID = 26, N_DENSE = 13, MLP_IN = 32, MOST_BATCHES = 64 };
 typedef struct options {
     const char *model, *opt, *fc;
     int dim, batch, threads, repeats;
+    int bf16; /* strategy.amp */
     long rows;
     double window, lr;
 } options;
@@ -29,7 +30,7 @@ typedef struct bench {
     const fleet_role *role; /* NULL: one process does all */
     const fleet_distributed_strategy *strategy;
     int n_batch, at;
-    uint64_t random;
+    uint64_t random, seed; /* seed: of the first weights */
     int64_t *id[MOST_BATCHES], *label[MOST_BATCHES];
     float *dense[MOST_BATCHES];
     char name[N_ID][4];
@@ -80,6 +81,17 @@ static inline int read_fc(const char *text, int64_t *units)
     return n;
 }
 
+static inline const fleet_distributed_strategy *strategy_of(const bench *b)
+{
+    static fleet_distributed_strategy amp;
+
+    if (!b->o.bf16)
+        return b->strategy;
+    amp = fleet_distributed_strategy_default();
+    amp.amp = amp.amp_configs.use_bf16 = 1;
+    return &amp;
+}
+
 static inline void make_model(bench *b)
 {
     fleet_program *p = b->p = fleet_program_create(b->f);
@@ -104,7 +116,7 @@ static inline void make_model(bench *b)
         fleet_wide_deep(p, &c, &b->m);
     else
         fleet_ctr_dnn(p, &c, &b->m);
-    if (fleet_minimize(fleet_distributed_optimizer(b->f, o, b->strategy),
+    if (fleet_minimize(fleet_distributed_optimizer(b->f, o, strategy_of(b)),
                        b->m.loss))
         fail("model");
     if (getenv("FLEET_BENCH_PLAN")) {
@@ -145,12 +157,14 @@ static inline float step(bench *b)
 /* Defaults of the options, as the peers have them. */
 #define BENCH_DEFAULTS                                                         \
     {                                                                          \
-        "ctr_dnn", "adagrad", "400,400,400", 9, 1024, 2, 7, 1000000, 0.4, 0.01 \
+        "ctr_dnn", "adagrad", "400,400,400", 9, 1024, 2, 7, 0, 1000000, 0.4,   \
+            0.01                                                               \
     }
 
 static inline void open_bench(bench *b)
 {
     fleet_options o = {.num_threads = b->o.threads,
+                       .seed = b->seed,
                        .role = b->role,
                        .log_level = FLEET_LOG_WARNING};
 

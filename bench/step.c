@@ -4,6 +4,7 @@
  *
  *   step --model mlp|ctr_dnn|wide_deep --dim 9 --batch 1024 --opt sgd|adagrad
  *        --fc 400,400,400 --threads 2 --rows 1000000 --repeats 7 --window 0.4
+ *        --bf16 0|1
  */
 #include "model.h"
 #include "pairs.h"
@@ -36,13 +37,14 @@ static void measure(bench *b)
     }
     qsort(rate, (size_t)b->o.repeats, sizeof *rate, ascending);
     printf("{\"model\":\"%s\",\"dim\":%d,\"fc\":\"%s\",\"batch\":%d,\"opt\":"
-           "\"%s\",\"threads\":%d,\"samples_per_s\":%.0f,\"worst\":%.0f,"
+           "\"%s\",\"bf16\":%d,\"threads\":%d,\"samples_per_s\":%.0f,\"worst\":"
+           "%.0f,"
            "\"best\":%.0f,\"step_us\":%.1f,\"loss\":%.5f,\"foreign\":%.2f,"
            "\"fleet\":\"%s\"}\n",
-           b->o.model, b->o.dim, b->o.fc, b->o.batch, b->o.opt, b->o.threads,
-           rate[b->o.repeats / 2], rate[0], rate[b->o.repeats - 1],
-           1e6 * b->o.batch / rate[b->o.repeats / 2], (double)loss, foreign,
-           fleet_version());
+           b->o.model, b->o.dim, b->o.fc, b->o.batch, b->o.opt, b->o.bf16,
+           b->o.threads, rate[b->o.repeats / 2], rate[0],
+           rate[b->o.repeats - 1], 1e6 * b->o.batch / rate[b->o.repeats / 2],
+           (double)loss, foreign, fleet_version());
 }
 
 static void read_options(options *o, int argc, char **argv)
@@ -64,6 +66,8 @@ static void read_options(options *o, int argc, char **argv)
             o->threads = atoi(value);
         else if (!strcmp(key, "--repeats"))
             o->repeats = atoi(value) < 64 ? atoi(value) : 63;
+        else if (!strcmp(key, "--bf16"))
+            o->bf16 = atoi(value);
         else if (!strcmp(key, "--rows"))
             o->rows = atol(value);
         else if (!strcmp(key, "--window"))

@@ -33,6 +33,17 @@ static double noise(int64_t i, int stream)
     return x - floor(x);
 }
 
+/* The nearest number of bfloat16. */
+static float narrow(float x)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &x, sizeof bits);
+    bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
 static void *room(int64_t n, size_t size)
 {
     return calloc((size_t)n + 1, size);
@@ -62,7 +73,7 @@ static void fill_input(scene *s, int i)
         double x = k->low + (k->high - k->low) * noise(j, i);
 
         s->ids[i][j] = (int64_t)floor(x);
-        s->fed[i][j] = (float)x;
+        s->fed[i][j] = s->c->bf16 ? narrow((float)x) : (float)x;
         t->data[j] = k->is_ids ? floor(x) : (double)s->fed[i][j];
     }
 }
@@ -98,6 +109,8 @@ static void make_loss(scene *s)
     s->fed_weight = room(s->ref_out.count, sizeof(float));
     for (int64_t i = 0; i < s->ref_out.count; i++) {
         s->fed_weight[i] = (float)(noise(i, 99) - 0.5);
+        if (s->c->bf16)
+            s->fed_weight[i] = narrow(s->fed_weight[i]);
         s->coefficient[i] = (double)s->fed_weight[i];
     }
     s->weight = fleet_data(s->p, "weight", FLEET_FLOAT32, dims, n_dim);
@@ -117,6 +130,16 @@ static void put_params(scene *s)
     }
 }
 
+static void minimize(scene *s)
+{
+    fleet_distributed_strategy how = FLEET_DISTRIBUTED_STRATEGY_INIT;
+
+    how.amp = how.amp_configs.use_bf16 = s->c->bf16;
+    CHECK_OK(fleet_minimize(
+        fleet_distributed_optimizer(s->f, fleet_sgd(s->f, 1e-30f), &how),
+        s->loss));
+}
+
 static void open_scene(scene *s, int threads)
 {
     fleet_options o = {.num_threads = threads};
@@ -128,7 +151,7 @@ static void open_scene(scene *s, int threads)
     CHECK_OK(fleet_program_status(s->p));
     make_loss(s);
     if (!s->c->no_gradient)
-        CHECK_OK(fleet_minimize(fleet_sgd(s->f, 1e-30f), s->loss));
+        minimize(s);
     s->e = fleet_executor_create(s->p, NULL);
     CHECK(s->e != NULL);
     put_params(s);

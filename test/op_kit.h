@@ -39,6 +39,8 @@ typedef struct op_case {
     reference *ref;
     double tolerance; /* 0: 2e-5, relative to the largest element */
     bool no_gradient;
+    bool bf16; /* trained with strategy.amp; inputs and coefficients are of
+                  bfloat16 already */
 } op_case;
 
 extern const op_case op_cases[]; /* title NULL ends them */

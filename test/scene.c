@@ -64,6 +64,7 @@ static fleet_optimizer *trained_by(fleet *f, const scene_training *how)
     if (how->decay)
         CHECK_OK(fleet_optimizer_set_exponential_decay(o, 0.5f, 3, 1));
     strategy.a_sync = how->a_sync;
+    strategy.amp = strategy.amp_configs.use_bf16 = how->bf16;
     strategy.gradient_merge = how->merge > 1;
     strategy.gradient_merge_configs.k_steps = how->merge > 1 ? how->merge : 1;
     return fleet_distributed_optimizer(f, o, &strategy);

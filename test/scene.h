@@ -27,6 +27,7 @@ typedef struct scene_training {
     int merge; /* batches per update; 0: 1 */
     float l2_decay, clip;
     bool decay; /* the learning rate falls every 3 updates */
+    bool bf16;  /* by strategy.amp: see kit_need_bf16() */
 } scene_training;
 
 /* wide&deep on such a file, with Adam, or the optimizer's name. */

@@ -187,7 +187,10 @@ TEST(refuses_what_this_version_does_not_have_by_name)
                 "device: \"gpu:0\"");
     CHECK_FAILS(read("{" MODEL ", \"strategy\": {\"amp\": true}}"),
                 FLEET_EUNSUPPORTED,
-                "strategy.amp: this version does not have 1");
+                "strategy.amp: float16 is not there on a CPU");
+    CHECK_FAILS(read("{" MODEL ", \"strategy\": {\"recompute\": true}}"),
+                FLEET_EUNSUPPORTED,
+                "strategy.recompute: this version does not have 1");
     CHECK(!strstr(fleet_last_error(), "mode") &&
           !strstr(fleet_last_error(), "zeros"));
     CHECK_FAILS(read("{" MODEL ", \"strategy\": {\"a_sync\": false, "
@@ -218,9 +221,10 @@ static fleet *open_fleet(void)
 
 TEST(each_strategy_field_that_is_not_there_is_refused)
 {
-    STRATEGY(amp = 1, FLEET_EUNSUPPORTED, "strategy.amp:");
-    STRATEGY(amp_configs.incr_ratio = 3, FLEET_EUNSUPPORTED,
-             "strategy.amp_configs.incr_ratio");
+    STRATEGY(amp = 1, FLEET_EUNSUPPORTED,
+             "strategy.amp: float16 is not there on a CPU");
+    STRATEGY(amp_configs.use_pure_fp16 = 1, FLEET_EUNSUPPORTED,
+             "strategy.amp_configs.use_pure_fp16");
     STRATEGY(recompute = 1, FLEET_EUNSUPPORTED, "strategy.recompute");
     STRATEGY(localsgd = 1, FLEET_EUNSUPPORTED, "strategy.localsgd");
     STRATEGY(localsgd_configs.k_steps = 4, FLEET_EUNSUPPORTED,
@@ -245,6 +249,20 @@ TEST(a_strategy_field_that_cannot_be_so_is_refused)
     STRATEGY(a_sync_configs.send_queue_size = 0, FLEET_EINVAL,
              "strategy.a_sync_configs.send_queue_size");
     STRATEGY(nccl_comm_num = 0, FLEET_EINVAL, "strategy.nccl_comm_num");
+    STRATEGY(amp_configs.use_bf16 = 1, FLEET_EINVAL,
+             "strategy.amp_configs.use_bf16 is 1, but strategy.amp is 0");
+    STRATEGY(amp_configs.init_loss_scaling = 0, FLEET_EINVAL,
+             "strategy.amp_configs.init_loss_scaling: expected 1e-06 to 1e+12");
+    STRATEGY(amp_configs.incr_every_n_steps = 0, FLEET_EINVAL,
+             "strategy.amp_configs.incr_every_n_steps: expected 1");
+    STRATEGY(amp_configs.decr_every_n_nan_or_inf = -1, FLEET_EINVAL,
+             "strategy.amp_configs.decr_every_n_nan_or_inf: expected 1");
+    STRATEGY(amp_configs.incr_ratio = 0.5f, FLEET_EINVAL,
+             "strategy.amp_configs.incr_ratio: expected 1");
+    STRATEGY(amp_configs.decr_ratio = 1.5f, FLEET_EINVAL,
+             "strategy.amp_configs.decr_ratio: expected 1e-06 to 1, got 1.5");
+    STRATEGY(amp_configs.use_dynamic_loss_scaling = 2, FLEET_EINVAL,
+             "strategy.amp_configs.use_dynamic_loss_scaling: expected 0 to 1");
 }
 
 TEST(the_strategy_dump_says_what_became_of_each_field)

@@ -68,7 +68,7 @@ TEST(with_servers_a_field_is_honoured_or_refused_by_name)
              "strategy.a_sync_configs.lr_decay_steps:");
     STRATEGY(is_collective = 1, FLEET_EUNSUPPORTED, "strategy.is_collective:");
     STRATEGY(amp = 1, FLEET_EUNSUPPORTED,
-             "strategy.amp: this version does not have 1");
+             "strategy.amp: float16 is not there on a CPU");
     STRATEGY(deterministic = 1, FLEET_EUNSUPPORTED,
              "strategy.deterministic: this version does not have 1 in mode "
              "ps-async");

@@ -86,6 +86,28 @@ TEST(plans_of_small_models_are_as_listed)
                "wide_deep_merge_clip.txt");
 }
 
+/* Of bfloat16, whatever this processor can run. */
+static void check_amp_dump(kit_kind kind, const kit_options *o,
+                           const char *name)
+{
+    char *text;
+    kit_model m;
+
+    kit_build(&m, kind, o);
+    m.p->training.bf16 = true;
+    text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
+    check_golden(name, text);
+    fleet_free(text);
+    kit_close(&m);
+}
+
+TEST(plans_of_bfloat16_are_as_listed)
+{
+    check_amp_dump(KIT_MLP, &(kit_options){0}, "mlp_amp.txt");
+    check_amp_dump(KIT_CTR, &(kit_options){.merge = 2, .clip = 1},
+                   "wide_deep_amp_merge_clip.txt");
+}
+
 TEST(programs_are_as_listed)
 {
     check_dump(KIT_MLP, &(kit_options){0}, FLEET_DUMP_TEXT, "mlp_program.txt");
@@ -101,7 +123,7 @@ TEST(graphs_are_as_listed)
 
 /* The same, by a worker. */
 static void check_worker_dump(kit_kind kind, const kit_options *o, bool sync,
-                              const char *name)
+                              bool bf16, const char *name)
 {
     char *text;
     fake_server s;
@@ -109,6 +131,7 @@ static void check_worker_dump(kit_kind kind, const kit_options *o, bool sync,
     kit_model m;
 
     kit_build(&m, kind, o);
+    m.p->training.bf16 = bf16;
     fake_server_open(&s, m.p, 1, sync);
     fake_worker_open(&w, &s, m.f, 0);
     text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
@@ -123,11 +146,15 @@ TEST(plans_of_workers_are_as_listed)
 {
     const kit_options clip = {.merge = 2, .clip = 1};
 
-    check_worker_dump(KIT_MLP, &(kit_options){0}, true, "mlp_worker.txt");
-    check_worker_dump(KIT_CTR, &(kit_options){0}, true, "wide_deep_worker.txt");
-    check_worker_dump(KIT_CTR, &clip, true,
+    check_worker_dump(KIT_MLP, &(kit_options){0}, true, false,
+                      "mlp_worker.txt");
+    check_worker_dump(KIT_MLP, &(kit_options){0}, true, true,
+                      "mlp_worker_amp.txt");
+    check_worker_dump(KIT_CTR, &(kit_options){0}, true, false,
+                      "wide_deep_worker.txt");
+    check_worker_dump(KIT_CTR, &clip, true, false,
                       "wide_deep_worker_merge_clip_sync.txt");
-    check_worker_dump(KIT_CTR, &clip, false,
+    check_worker_dump(KIT_CTR, &clip, false, false,
                       "wide_deep_worker_merge_clip_async.txt");
 }
 
@@ -391,12 +418,13 @@ static void check_plan(const kit_model *m, int64_t batch, bool training)
     fl_plan_destroy(plan);
 }
 
-static void check_plans(kit_kind kind, const kit_options *o)
+static void check_plans(kit_kind kind, const kit_options *o, bool bf16)
 {
     static const int64_t batches[] = {1, 16, 17, 100, 1000};
     kit_model m;
 
     kit_open(&m, kind, o);
+    m.p->training.bf16 = bf16;
     for (int i = 0; i < 5; i++) {
         check_plan(&m, batches[i], true);
         check_plan(&m, batches[i], false);
@@ -407,9 +435,12 @@ static void check_plans(kit_kind kind, const kit_options *o)
 TEST(values_that_are_alive_together_never_share_memory)
 {
     for (int kind = KIT_MLP; kind <= KIT_CTR; kind++) {
-        check_plans((kit_kind)kind, &(kit_options){0});
-        check_plans((kit_kind)kind, &(kit_options){.merge = 3, .clip = 1});
-        check_plans((kit_kind)kind, &(kit_options){.optimizer = "momentum"});
+        check_plans((kit_kind)kind, &(kit_options){0}, false);
+        check_plans((kit_kind)kind, &(kit_options){.merge = 3, .clip = 1},
+                    false);
+        check_plans((kit_kind)kind, &(kit_options){.optimizer = "momentum"},
+                    false);
+        check_plans((kit_kind)kind, &(kit_options){0}, true);
     }
 }
 
@@ -537,6 +568,7 @@ TEST(planning_survives_every_allocation_that_fails)
     kit_model m;
 
     kit_open(&m, KIT_CTR, &(kit_options){.merge = 2, .clip = 1});
+    m.p->training.bf16 = true;
     while (!plan_without_memory(&m, n))
         n++;
     CHECK(n > 20);

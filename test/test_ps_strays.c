@@ -7,6 +7,7 @@
 #include "ps/place.h"
 #include "ps_kit.h"
 #include "test.h"
+#include "train_kit.h"
 
 #include <glob.h>
 #include <netinet/in.h>
@@ -83,6 +84,21 @@ TEST(who_is_of_another_job_is_told_what_differs)
     stray = stray_of(&other, &j, "program");
     other.how.optimizer = "sgd";
     check_told(&j, &stray, "EINVAL", "the programs differ: ");
+    close_held(&j);
+}
+
+TEST(a_worker_of_bfloat16_is_not_one_of_float)
+{
+    ps_job j = held_job(), other;
+    ps_node stray;
+
+    kit_need_bf16();
+    open_held(&j);
+    stray = stray_of(&other, &j, "amp");
+    other.how.bf16 = true;
+    check_told(&j, &stray, "EINVAL",
+               "the worker trains in mode ps-sync of bfloat16, this server in "
+               "ps-sync: all processes must have the same strategy");
     close_held(&j);
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/json.h"
 #include "base/memory.h"
+#include "runtime/simd.h"
 
 typedef struct result {
     double auc, logloss, accuracy, samples_per_s;
@@ -131,8 +132,8 @@ static const char *source(const char *file)
     ", {\"name\": \"" name "\", \"type\": \"uint64\", \"columns\": [" #column  \
     "]}"
 
-static result adult(const char *model, const char *label_type, int seed,
-                    int threads)
+static result adult_with(const char *strategy, const char *model,
+                         const char *label_type, int seed, int threads)
 {
     const char *train_file = source("samples/data/adult/adult.data.gz");
     const char *test_file_ =
@@ -142,7 +143,8 @@ static result adult(const char *model, const char *label_type, int seed,
     snprintf(
         text, sizeof text,
         ADULT_HEAD
-        "\"dataset\": {\"format\": \"csv\", \"missing\": \"?\", \"comment\": "
+        "\"strategy\": {%s}, \"dataset\": {\"format\": \"csv\", "
+        "\"missing\": \"?\", \"comment\": "
         "\"|\", \"train\": [\"%s\"], \"test\": [\"%s\"], \"batch_size\": 128, "
         "\"thread_num\": %d, \"shuffle\": 40000}, \"slots\": [{\"name\": "
         "\"income\", \"type\": \"%s\", \"role\": \"label\", \"columns\": [14], "
@@ -151,9 +153,15 @@ static result adult(const char *model, const char *label_type, int seed,
         "[0, 2, 4, 10, 11, 12], \"transform\": [\"standardize\", "
         "\"log1p_standardize\", \"standardize\", \"log1p_standardize\", "
         "\"log1p_standardize\", \"standardize\"]}" ADULT_IDS "]}",
-        model, seed, lines_of(train_file, 32561), lines_of(test_file_, 13026),
-        threads, label_type);
+        model, seed, strategy, lines_of(train_file, 32561),
+        lines_of(test_file_, 13026), threads, label_type);
     return train(text);
+}
+
+static result adult(const char *model, const char *label_type, int seed,
+                    int threads)
+{
+    return adult_with("", model, label_type, seed, threads);
 }
 
 TEST_LIMIT(adult_wide_deep_from_csv, 120)
@@ -171,6 +179,22 @@ TEST_LIMIT(adult_ctr_dnn_and_deepfm, 120)
 {
     at_least("ctr_dnn AUC", adult("ctr_dnn", "uint64", 0, 2).auc, 0.900);
     at_least("deepfm AUC", adult("deepfm", "float", 0, 2).auc, 0.900);
+}
+
+#define BF16 "\"amp\": true, \"amp_configs\": {\"use_bf16\": true}"
+
+TEST_LIMIT(adult_of_bfloat16_is_as_good_as_of_float, 120)
+{
+    result of_float, of_bf16;
+
+    if (!fl_simd_has_bf16())
+        test_skip("this processor has no avx512_bf16");
+    of_float = adult("wide_deep", "float", 0, 2);
+    of_bf16 = adult_with(BF16, "wide_deep", "float", 0, 2);
+    CHECK(strcmp(of_float.hash, of_bf16.hash) != 0);
+    CHECK_TEXT(adult_with(BF16, "wide_deep", "float", 0, 1).hash, of_bf16.hash);
+    if (test_fraction() == 1)
+        CHECK_NEAR(of_bf16.auc, of_float.auc, 0.001);
 }
 
 #undef ID

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "runtime/simd.h"
 
 static uint64_t bits_of(int64_t i, int stream)
 {
@@ -114,7 +115,7 @@ kit_batch kit_head(const kit_batch *b, int64_t rows)
 fleet *kit_handle(const kit_options *o)
 {
     fleet_options options = {.num_threads = o->threads ? o->threads : 1,
-                             .seed = 7,
+                             .seed = o->seed ? o->seed : 7,
                              .log_level = FLEET_LOG_WARNING};
     fleet *f;
 
@@ -148,6 +149,7 @@ fleet_optimizer *kit_optimizer(fleet *f, const kit_options *options)
     s.gradient_merge = options->merge > 1;
     s.gradient_merge_configs.k_steps = options->merge > 1 ? options->merge : 1;
     s.gradient_merge_configs.avg = !options->sum;
+    s.amp = s.amp_configs.use_bf16 = options->bf16;
     CHECK(fleet_distributed_optimizer(f, o, &s) == o);
     return o;
 }
@@ -215,6 +217,12 @@ void kit_close(kit_model *m)
 {
     fleet_executor_destroy(m->e);
     fleet_destroy(m->f);
+}
+
+void kit_need_bf16(void)
+{
+    if (!fl_simd_has_bf16())
+        test_skip("this processor has no avx512_bf16");
 }
 
 kit_batch *kit_batch_for(const kit_model *m, int64_t rows, int seed)

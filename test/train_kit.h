@@ -47,7 +47,9 @@ typedef struct kit_options {
     float l2_decay, clip;
     int merge; /* batches per update; 0: 1 */
     bool sum;  /* they are not averaged */
+    bool bf16; /* by strategy.amp: begin such a test with kit_need_bf16() */
     int64_t max_batch;
+    uint64_t seed; /* 0: 7 */
 } kit_options;
 
 typedef enum kit_kind { KIT_MLP, KIT_CTR } kit_kind;
@@ -71,6 +73,9 @@ void kit_close(kit_model *m);
 /* A handle and an optimizer as the options say, for models of a test's own. */
 fleet *kit_handle(const kit_options *options);
 fleet_optimizer *kit_optimizer(fleet *f, const kit_options *options);
+
+/* Skip the test, with the reason, where products of bfloat16 are not there. */
+void kit_need_bf16(void);
 
 /* What a model is fed with. */
 kit_batch *kit_batch_for(const kit_model *m, int64_t rows, int seed);

@@ -94,7 +94,8 @@ typedef enum fleet_dtype {
     FLEET_FLOAT32 = 1,
     FLEET_INT64 = 2,
     FLEET_INT32 = 3,
-    FLEET_UINT8 = 4
+    FLEET_UINT8 = 4,
+    FLEET_BFLOAT16 = 5 /* inside of a training with strategy.amp alone */
 } fleet_dtype;
 
 /* fleet_dtype_name - "float32"; "?" for what is not an element type. */

@@ -24,13 +24,14 @@ static fl_job_mode mode_of(const fleet *f)
 }
 
 /* What all processes' strategies must have in common, in words: the mode, and
- * how many batches are merged. */
+ * how many batches are merged, and mixed precision. */
 static const char *terms_of(fleet *f)
 {
     const fl_training *t = &f->trained->training;
     size_t n;
 
-    snprintf(f->terms, sizeof f->terms, "%s", fl_job_mode_name(mode_of(f)));
+    snprintf(f->terms, sizeof f->terms, "%s%s", fl_job_mode_name(mode_of(f)),
+             t->bf16 ? " of bfloat16" : "");
     n = strlen(f->terms);
     if (t->merge_steps > 1)
         snprintf(f->terms + n, sizeof f->terms - n, ", merging %d batches%s",

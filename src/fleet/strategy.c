@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "fleet/amp.h"
 #include "fleet/ranks.h"
 #include "runtime/exchange.h"
 #include "runtime/plan.h"
@@ -46,6 +47,7 @@ typedef enum field_type { BOOL, INT, INT64, FLOAT } field_type;
 /* What a field is for; with the mode, that is what becomes of it. */
 typedef enum purpose {
     STEP,    /* how a step is computed */
+    SCALING, /* how a loss of float16 is scaled */
     ASYNC,   /* the choice between the modes of servers */
     SERVERS, /* how workers and servers talk */
     ORDER,   /* a fixed order of sums over workers */
@@ -62,6 +64,7 @@ typedef enum fate {
     NO_SERVERS,    /* nothing to act on */
     NO_COLLECTIVE, /* nothing to act on */
     NO_GPU,        /* nothing to act on */
+    NO_SCALING,    /* nothing to act on */
     FIXED,         /* the default is what happens, another value is refused */
     REFUSED        /* any value but the default */
 } fate;
@@ -69,6 +72,8 @@ typedef enum fate {
 static const fate fates[N_PURPOSE][FL_N_JOB_MODE] = {
     /* local, ps-sync, ps-async, collective, hybrid sync and async */
     [STEP] = {HONOURED, HONOURED, HONOURED, HONOURED, HONOURED, HONOURED},
+    [SCALING] = {NO_SCALING, NO_SCALING, NO_SCALING, NO_SCALING, NO_SCALING,
+                 NO_SCALING},
     [ASYNC] = {NO_SERVERS, HONOURED, HONOURED, NO_SERVERS, HONOURED, HONOURED},
     [SERVERS] = {NO_SERVERS, FIXED, FIXED, NO_SERVERS, FIXED, FIXED},
     [ORDER] = {HONOURED, HONOURED, REFUSED, HONOURED, HONOURED, REFUSED},
@@ -111,15 +116,15 @@ static const field fields[] = {
     FIELD(BOOL, gradient_merge, STEP),
     FIELD(INT, gradient_merge_configs.k_steps, STEP),
     FIELD(BOOL, gradient_merge_configs.avg, STEP),
-    FIELD(BOOL, amp, LATER),
-    FIELD(FLOAT, amp_configs.init_loss_scaling, LATER),
-    FIELD(INT, amp_configs.incr_every_n_steps, LATER),
-    FIELD(INT, amp_configs.decr_every_n_nan_or_inf, LATER),
-    FIELD(FLOAT, amp_configs.incr_ratio, LATER),
-    FIELD(FLOAT, amp_configs.decr_ratio, LATER),
-    FIELD(BOOL, amp_configs.use_dynamic_loss_scaling, LATER),
+    FIELD(BOOL, amp, STEP),
+    FIELD(FLOAT, amp_configs.init_loss_scaling, SCALING),
+    FIELD(INT, amp_configs.incr_every_n_steps, SCALING),
+    FIELD(INT, amp_configs.decr_every_n_nan_or_inf, SCALING),
+    FIELD(FLOAT, amp_configs.incr_ratio, SCALING),
+    FIELD(FLOAT, amp_configs.decr_ratio, SCALING),
+    FIELD(BOOL, amp_configs.use_dynamic_loss_scaling, SCALING),
     FIELD(BOOL, amp_configs.use_pure_fp16, LATER),
-    FIELD(BOOL, amp_configs.use_bf16, LATER),
+    FIELD(BOOL, amp_configs.use_bf16, STEP),
     FIELD(BOOL, recompute, LATER),
     FIELD(BOOL, localsgd, LATER),
     FIELD(INT, localsgd_configs.k_steps, LATER),
@@ -296,7 +301,8 @@ static fleet_status check_strategy(const fleet_distributed_strategy *s,
                        "strategy.gradient_merge_configs.k_steps is %d, but "
                        "strategy.gradient_merge is 0",
                        s->gradient_merge_configs.k_steps);
-    return check_ranges(s);
+    FL_TRY(check_ranges(s));
+    return fl_amp_check(s);
 }
 
 /* --- from JSON ----------------------------------------------------------- */
@@ -425,6 +431,8 @@ static const char *effect_of(const field *f, fl_job_mode mode)
                                 : "no effect: no collective";
     case NO_GPU:
         return "no effect: ranks on CPUs have no NCCL";
+    case NO_SCALING:
+        return "no effect: for float16, bfloat16 needs no scaling";
     case FIXED:
         return "fixed: other values are not in this version";
     default:
@@ -463,6 +471,8 @@ fleet_optimizer *fleet_distributed_optimizer(
     }
     wanted = strategy ? *strategy : fleet_distributed_strategy_default();
     if (check_strategy(&wanted, fl_job_mode_of(&f->role, &wanted)) != FLEET_OK)
+        return NULL;
+    if (fl_amp_check_processor(&wanted, &f->role) != FLEET_OK)
         return NULL;
     if (f->trained && check_same(&f->strategy, &wanted) != FLEET_OK)
         return NULL;
@@ -531,6 +541,7 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
         p->training.merge_steps = f->strategy.gradient_merge_configs.k_steps;
     set_buckets(&f->strategy, &p->training);
     p->training.sum_over_ranks = f->strategy.gradient_scale_sum;
+    p->training.bf16 = f->strategy.amp != 0;
     p->training.merge_average = f->strategy.gradient_merge_configs.avg != 0;
     f->trained = p;
     follow_mode(f);

@@ -36,7 +36,7 @@ typedef dnnl_memory_desc_t desc;
 #define DESC_ARG(d) (d)
 
 static dnnl_status_t make_desc(desc *d, int n_dim, const dnnl_dim_t *dims,
-                               const dnnl_dim_t *strides)
+                               const dnnl_dim_t *strides, bool bf16)
 {
     dnnl_dims_t size = {0}, stride = {0};
 
@@ -44,8 +44,8 @@ static dnnl_status_t make_desc(desc *d, int n_dim, const dnnl_dim_t *dims,
         size[i] = dims[i];
         stride[i] = strides[i];
     }
-    return dnnl_memory_desc_create_with_strides(d, n_dim, size, dnnl_f32,
-                                                stride);
+    return dnnl_memory_desc_create_with_strides(
+        d, n_dim, size, bf16 ? dnnl_bf16 : dnnl_f32, stride);
 }
 
 static void free_desc(desc d)
@@ -71,7 +71,7 @@ typedef dnnl_memory_desc_t desc;
 #define DESC_ARG(d) (&(d))
 
 static dnnl_status_t make_desc(desc *d, int n_dim, const dnnl_dim_t *dims,
-                               const dnnl_dim_t *strides)
+                               const dnnl_dim_t *strides, bool bf16)
 {
     dnnl_dims_t size = {0}, stride = {0};
 
@@ -79,7 +79,8 @@ static dnnl_status_t make_desc(desc *d, int n_dim, const dnnl_dim_t *dims,
         size[i] = dims[i];
         stride[i] = strides[i];
     }
-    return dnnl_memory_desc_init_by_strides(d, n_dim, size, dnnl_f32, stride);
+    return dnnl_memory_desc_init_by_strides(
+        d, n_dim, size, bf16 ? dnnl_bf16 : dnnl_f32, stride);
 }
 
 static void free_desc(desc d)
@@ -154,10 +155,10 @@ static fleet_status make_descs(const fl_matmul_spec *s, desc *d)
     dnnl_dim_t c[] = {s->m, s->n}, cs[] = {s->ldc, 1};
     dnnl_dim_t bias[] = {1, s->n}, biass[] = {s->n, 1};
 
-    DNNL_TRY(make_desc(&d[A], 2, a, s->ta ? at : as));
-    DNNL_TRY(make_desc(&d[B], 2, b, s->tb ? bt : bs));
-    DNNL_TRY(make_desc(&d[C], 2, c, cs));
-    DNNL_TRY(make_desc(&d[BIAS], 2, bias, biass));
+    DNNL_TRY(make_desc(&d[A], 2, a, s->ta ? at : as, s->bf16));
+    DNNL_TRY(make_desc(&d[B], 2, b, s->tb ? bt : bs, s->bf16));
+    DNNL_TRY(make_desc(&d[C], 2, c, cs, s->bf16_out));
+    DNNL_TRY(make_desc(&d[BIAS], 2, bias, biass, false));
     return FLEET_OK;
 }
 
@@ -281,18 +282,18 @@ size_t fl_matmul_scratch(const fl_matmul *m)
 }
 
 /* oneDNN takes pointers without const; it does not write to its sources. */
-static void *writable(const float *p)
+static void *writable(const void *p)
 {
     union {
-        const float *from;
+        const void *from;
         void *to;
     } u = {p};
 
     return u.to;
 }
 
-fleet_status fl_matmul_run(const fl_matmul *m, int thread, const float *a,
-                           const float *b, const float *bias, float *c,
+fleet_status fl_matmul_run(const fl_matmul *m, int thread, const void *a,
+                           const void *b, const float *bias, void *c,
                            void *scratch)
 {
     const struct lane *l = &m->lane[thread];

@@ -18,6 +18,7 @@ typedef struct fl_matmul_spec {
     bool ta, tb, bias;
     int activation; /* fleet_activation, but for FLEET_RELU */
     int64_t lda, ldb, ldc;
+    bool bf16, bf16_out; /* a and b are of bfloat16; c is. Sums are of float */
 } fl_matmul_spec;
 
 typedef struct fl_matmul fl_matmul;
@@ -26,8 +27,8 @@ fleet_status fl_matmul_create(fl_matmul **matmul, const fl_matmul_spec *spec,
                               int n_thread);
 void fl_matmul_destroy(fl_matmul *m);
 size_t fl_matmul_scratch(const fl_matmul *m);
-fleet_status fl_matmul_run(const fl_matmul *m, int thread, const float *a,
-                           const float *b, const float *bias, float *c,
+fleet_status fl_matmul_run(const fl_matmul *m, int thread, const void *a,
+                           const void *b, const float *bias, void *c,
                            void *scratch);
 
 /* "2.6.3" */

@@ -79,10 +79,11 @@ static fleet_status fc_forward(fl_lowering *l, const fl_node *n)
 }
 
 /* oneDNN transposes W anew for every slice; from four slices on it pays to do
- * it once. */
+ * it once. Of bfloat16 it has to rearrange W in any case. */
 static bool wants_pack(const fl_lowering *l, const fl_fc_config *c)
 {
-    return c->n > FL_SMALL_N && l->plan->batch >= 4 * l->plan->slice;
+    return c->n > FL_SMALL_N && !l->program->training.bf16 &&
+           l->plan->batch >= 4 * l->plan->slice;
 }
 
 /* Rows of whole vectors: oneDNN is a fifth slower where their ends are cut. */

@@ -59,6 +59,20 @@ static void activate(int activation, float *y, int64_t n)
         simd->sigmoid(y, y, n);
 }
 
+static fl_numbers numbers_of(const fl_instance *in, int i, const fl_range *r)
+{
+    return (fl_numbers){fl_rows_any(in, i, r), fl_is_bf16(in, i)};
+}
+
+/* Element `at` of an operand, whatever its type. */
+static void *element(const fl_instance *in, int i, int64_t at)
+{
+    return (char *)fl_ptr(in, i) +
+           (size_t)at * fleet_dtype_size(in->arg[i].dtype);
+}
+
+#define BIT(operand) (1u << (operand))
+
 /* --- fc.forward: out <- x, W, b ------------------------------------------ */
 
 enum { F_OUT, F_X, F_W, F_B };
@@ -83,19 +97,25 @@ static fleet_status forward_prepare(fl_instance *in)
                                          .activation = fused(c->activation),
                                          .lda = in->arg[F_X].ld,
                                          .ldb = in->arg[F_W].ld,
-                                         .ldc = in->arg[F_OUT].ld});
+                                         .ldc = in->arg[F_OUT].ld,
+                                         .bf16 = fl_is_bf16(in, F_X),
+                                         .bf16_out = fl_is_bf16(in, F_OUT)});
 }
 
 static fleet_status forward_run(const fl_instance *in, const fl_range *r)
 {
     const fl_fc_config *c = config_of(in);
     const fc_state *s = in->state;
-    float *y = fl_rows_f32(in, F_OUT, r);
+    void *y = fl_rows_any(in, F_OUT, r);
 
-    FL_TRY(fl_matmul_run(s->matmul, r->thread, fl_rows_f32(in, F_X, r),
+    FL_TRY(fl_matmul_run(s->matmul, r->thread, fl_rows_any(in, F_X, r),
                          fl_ptr(in, F_W), c->bias ? fl_ptr(in, F_B) : NULL, y,
                          r->scratch));
-    if (fused(c->activation) != c->activation)
+    if (fused(c->activation) == c->activation)
+        return FLEET_OK;
+    if (fl_is_bf16(in, F_OUT))
+        fl_simd_best()->relu_bf16(y, fl_count(in, F_OUT, r));
+    else
         activate(c->activation, y, fl_count(in, F_OUT, r));
     return FLEET_OK;
 }
@@ -107,6 +127,8 @@ const fl_kernel fl_kernel_fc_forward = {
     .prepare = forward_prepare,
     .finish = fc_finish,
     .run = forward_run,
+    .takes_bf16 = BIT(F_OUT) | BIT(F_X) | BIT(F_W),
+    .wants_bf16 = BIT(F_X) | BIT(F_W),
 };
 
 /* --- fc.small.forward ---------------------------------------------------- */
@@ -165,16 +187,31 @@ const fl_kernel fl_kernel_fc_small_forward = {
 
 enum { M_G, M_OUT };
 
+static void mask_any(const fl_instance *in, const fl_range *r)
+{
+    const fl_simd *simd = fl_simd_best();
+    int activation = config_of(in)->activation;
+    fl_numbers g = numbers_of(in, M_G, r);
+    fl_binary_any *mask = activation == FLEET_RELU   ? simd->relu_grad_any
+                          : activation == FLEET_TANH ? simd->tanh_grad_any
+                                                     : simd->sigmoid_grad_any;
+
+    mask(g, numbers_of(in, M_OUT, r), g, fl_count(in, M_G, r));
+}
+
 static fleet_status mask_run(const fl_instance *in, const fl_range *r)
 {
     const fl_simd *simd = fl_simd_best();
     const fl_fc_config *c = config_of(in);
-    float *g = fl_rows_f32(in, M_G, r);
     fl_binary *mask = c->activation == FLEET_RELU   ? simd->relu_grad
                       : c->activation == FLEET_TANH ? simd->tanh_grad
                                                     : simd->sigmoid_grad;
 
-    mask(g, fl_rows_f32(in, M_OUT, r), g, fl_count(in, M_G, r));
+    if (fl_is_bf16(in, M_G) || fl_is_bf16(in, M_OUT))
+        mask_any(in, r);
+    else
+        mask(fl_rows_f32(in, M_G, r), fl_rows_f32(in, M_OUT, r),
+             fl_rows_f32(in, M_G, r), fl_count(in, M_G, r));
     return FLEET_OK;
 }
 
@@ -182,6 +219,7 @@ const fl_kernel fl_kernel_fc_mask = {
     .name = "fc.mask",
     .split = FL_SPLIT_ROWS,
     .run = mask_run,
+    .takes_bf16 = BIT(M_G) | BIT(M_OUT),
 };
 
 /* --- fc.pack: W transposed, once for all slices of fc.dx ------------------ */
@@ -228,15 +266,17 @@ static fleet_status dx_prepare(fl_instance *in)
                                          .tb = !c->packed,
                                          .lda = in->arg[X_G].ld,
                                          .ldb = in->arg[X_W].ld,
-                                         .ldc = in->arg[X_DX].ld});
+                                         .ldc = in->arg[X_DX].ld,
+                                         .bf16 = fl_is_bf16(in, X_G),
+                                         .bf16_out = fl_is_bf16(in, X_DX)});
 }
 
 static fleet_status dx_run(const fl_instance *in, const fl_range *r)
 {
     const fc_state *s = in->state;
 
-    return fl_matmul_run(s->matmul, r->thread, fl_rows_f32(in, X_G, r),
-                         fl_ptr(in, X_W), NULL, fl_rows_f32(in, X_DX, r),
+    return fl_matmul_run(s->matmul, r->thread, fl_rows_any(in, X_G, r),
+                         fl_ptr(in, X_W), NULL, fl_rows_any(in, X_DX, r),
                          r->scratch);
 }
 
@@ -247,6 +287,8 @@ const fl_kernel fl_kernel_fc_dx = {
     .prepare = dx_prepare,
     .finish = fc_finish,
     .run = dx_run,
+    .takes_bf16 = BIT(X_DX) | BIT(X_G) | BIT(X_W),
+    .wants_bf16 = BIT(X_G) | BIT(X_W),
 };
 
 static fleet_status small_dx_run(const fl_instance *in, const fl_range *r)
@@ -300,7 +342,8 @@ static fl_matmul_spec dw_spec(const fl_instance *in, int64_t rows)
                             .ta = true,
                             .lda = in->arg[W_X].ld,
                             .ldb = in->arg[W_G].ld,
-                            .ldc = in->arg[W_DW].ld};
+                            .ldc = in->arg[W_DW].ld,
+                            .bf16 = fl_is_bf16(in, W_X)};
 }
 
 static fleet_status dw_prepare(fl_instance *in)
@@ -327,9 +370,9 @@ static fleet_status dw_run(const fl_instance *in, const fl_range *r)
     const fl_matmul *m = r->begin + 1 < in->n_part ? s->matmul : s->last;
     int64_t at = r->begin * s->panel;
 
-    return fl_matmul_run(
-        m, r->thread, (const float *)fl_ptr(in, W_X) + at, fl_ptr(in, W_G),
-        NULL, (float *)fl_ptr(in, W_DW) + at * in->arg[W_DW].ld, r->scratch);
+    return fl_matmul_run(m, r->thread, element(in, W_X, at), fl_ptr(in, W_G),
+                         NULL, element(in, W_DW, at * in->arg[W_DW].ld),
+                         r->scratch);
 }
 
 const fl_kernel fl_kernel_fc_dw = {
@@ -340,6 +383,8 @@ const fl_kernel fl_kernel_fc_dw = {
     .finish = fc_finish,
     .run = dw_run,
     .whole_batch = true,
+    .takes_bf16 = BIT(W_X) | BIT(W_G),
+    .wants_bf16 = BIT(W_X) | BIT(W_G),
 };
 
 enum { SMALL_PANEL = 64 };
@@ -388,12 +433,17 @@ static fleet_status db_prepare(fl_instance *in)
 
 static fleet_status db_run(const fl_instance *in, const fl_range *r)
 {
+    const fl_simd *simd = fl_simd_best();
     int64_t at = r->begin * BIAS_COLS, left = config_of(in)->n - at;
+    int64_t cols = left < BIAS_COLS ? left : BIAS_COLS, ld = in->arg[B_G].ld;
+    int64_t rows = r->batch * in->arg[B_G].factor;
+    float *out = element(in, B_DB, at);
+    const void *g = element(in, B_G, at);
 
-    fl_simd_best()->col_sum((float *)fl_ptr(in, B_DB) + at,
-                            (const float *)fl_ptr(in, B_G) + at,
-                            in->arg[B_G].ld, r->batch * in->arg[B_G].factor,
-                            left < BIAS_COLS ? left : BIAS_COLS);
+    if (fl_is_bf16(in, B_G))
+        simd->col_sum_bf16(out, g, ld, rows, cols);
+    else
+        simd->col_sum(out, g, ld, rows, cols);
     return FLEET_OK;
 }
 
@@ -402,4 +452,5 @@ const fl_kernel fl_kernel_fc_db = {
     .split = FL_SPLIT_PARTS,
     .prepare = db_prepare,
     .run = db_run,
+    .takes_bf16 = BIT(B_G),
 };

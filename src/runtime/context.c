@@ -29,7 +29,11 @@ static void check_isa(fl_log *log)
 {
     const char *wanted = getenv("FLEET_ISA"), *is = fl_simd_best()->isa;
 
-    if (wanted && strcmp(wanted, is) != 0 && strcmp(wanted, "vbmi2") != 0)
+    bool bf16 =
+        wanted && strcmp(wanted, "avx512_bf16") == 0 && fl_simd_has_bf16();
+
+    if (wanted && !bf16 && strcmp(wanted, is) != 0 &&
+        strcmp(wanted, "vbmi2") != 0)
         FL_WARN(log,
                 "FLEET_ISA is \"%.40s\", which this processor or this library "
                 "does not have: it is ignored, %s is used",

@@ -12,6 +12,8 @@ const char *fleet_dtype_name(fleet_dtype dtype)
         return "int32";
     case FLEET_UINT8:
         return "uint8";
+    case FLEET_BFLOAT16:
+        return "bfloat16";
     }
     return "?";
 }
@@ -24,6 +26,8 @@ size_t fleet_dtype_size(fleet_dtype dtype)
         return 4;
     case FLEET_INT64:
         return 8;
+    case FLEET_BFLOAT16:
+        return 2;
     case FLEET_UINT8:
         return 1;
     }

@@ -74,6 +74,10 @@ typedef struct fl_kernel {
     fleet_status (*run)(const fl_instance *in, const fl_range *r);
     bool whole_batch; /* reads all rows of its batched operands up to the
                          capacity: they are zero past the batch */
+
+    /* Operands by bit, for pass amp: those that may be of bfloat16, which run()
+     * sees by their dtype; and those that it makes so, all or none. */
+    unsigned takes_bf16, wants_bf16;
 } fl_kernel;
 
 static inline void *fl_ptr(const fl_instance *in, int i)
@@ -88,6 +92,20 @@ static inline float *fl_rows_f32(const fl_instance *in, int i,
     const fl_arg *a = &in->arg[i];
 
     return (float *)fl_ptr(in, i) + r->begin * a->factor * a->ld;
+}
+
+/* The same, whatever its type. */
+static inline void *fl_rows_any(const fl_instance *in, int i, const fl_range *r)
+{
+    const fl_arg *a = &in->arg[i];
+
+    return (char *)fl_ptr(in, i) +
+           (size_t)(r->begin * a->factor * a->ld) * fleet_dtype_size(a->dtype);
+}
+
+static inline bool fl_is_bf16(const fl_instance *in, int i)
+{
+    return in->arg[i].dtype == FLEET_BFLOAT16;
 }
 
 /* Elements of the range in a batched operand without gaps. */

@@ -20,6 +20,7 @@ typedef struct fl_training {
                                     one parameter's; of the last time; 0: 1 */
     bool sum_over_ranks; /* gradients of ranks are added up, not averaged */
     bool merge_average;  /* the sum of a group is divided by its batches */
+    bool bf16;           /* products are of bfloat16: pass amp */
 } fl_training;
 
 struct fleet_program {

@@ -91,12 +91,13 @@ static void zero_tails(const fl_compiled *c, const fl_region *region,
              in->step->kernel->whole_batch && j < in->step->n_operand; j++) {
             const fl_arg *a = &in->arg[j];
             int64_t used = batch * a->factor;
+            size_t element = fleet_dtype_size(a->dtype);
 
             if (!a->base || !a->factor)
                 continue;
             for (int64_t row = used; row < a->rows; row++)
-                memset((float *)fl_ptr(in, j) + row * a->ld, 0,
-                       (size_t)a->cols * fleet_dtype_size(a->dtype));
+                memset((char *)fl_ptr(in, j) + (size_t)(row * a->ld) * element,
+                       0, (size_t)a->cols * element);
         }
     }
 }

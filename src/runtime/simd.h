@@ -1,10 +1,13 @@
 /* simd.h - the kernels that exist once per instruction set, and the table of
- * those that this processor runs. FLEET_ISA=plain|avx2|avx512 asks for less.
+ * those that this processor runs. FLEET_ISA=plain|avx2|avx512|avx512_bf16 asks
+ * for less: avx512 is that without avx512_bf16.
  *
  * Arrays may be unaligned. `out` may be one of the inputs, never overlap it
  * otherwise. */
 #ifndef FL_RUNTIME_SIMD_H
 #define FL_RUNTIME_SIMD_H
+
+#include <stdbool.h>
 
 #include "runtime/rule.h"
 
@@ -43,7 +46,13 @@ typedef void fl_scalar(float *out, const float *a, float s, float t, int64_t n);
     XX(small_forward, fl_small_fc *)                                           \
     XX(small_dx, fl_small_fc *)                                                \
     XX(small_dw, fl_small_dw *)                                                \
-    XX(transpose, fl_transpose *)
+    XX(transpose, fl_transpose *)                                              \
+    XX(cast, fl_cast *)                                                        \
+    XX(relu_bf16, fl_unary_bf16 *) /* relu, in place */                        \
+    XX(relu_grad_any, fl_binary_any *)                                         \
+    XX(tanh_grad_any, fl_binary_any *)                                         \
+    XX(sigmoid_grad_any, fl_binary_any *)                                      \
+    XX(col_sum_bf16, fl_col_sum_bf16 *)
 
 /* out[c] = the sum over r of x[r * ld + c], in r's order */
 typedef void fl_col_sum(float *out, const float *x, int64_t ld, int64_t rows,
@@ -82,6 +91,21 @@ typedef void fl_small_dw(const fl_small_fc_args *a, float *dw);
 typedef void fl_transpose(float *out, int64_t ldo, const float *x, int64_t ldx,
                           int64_t rows, int64_t cols);
 
+/* --- bfloat16: the upper half of a float, rounded to nearest even --------- */
+
+typedef void fl_cast(uint16_t *out, const float *a, int64_t n);
+typedef void fl_unary_bf16(uint16_t *x, int64_t n);
+typedef void fl_col_sum_bf16(float *out, const uint16_t *x, int64_t ld,
+                             int64_t rows, int64_t cols);
+
+/* Numbers of either type; the formulas above, in float. */
+typedef struct fl_numbers {
+    void *at;
+    bool bf16;
+} fl_numbers;
+typedef void fl_binary_any(fl_numbers out, fl_numbers a, fl_numbers b,
+                           int64_t n);
+
 typedef struct fl_simd {
     const char *isa;
 #define FL_SIMD_FIELD(name, type) type name;
@@ -91,6 +115,9 @@ typedef struct fl_simd {
 
 /* The best table for this processor; never NULL. */
 const fl_simd *fl_simd_best(void);
+
+/* Are there products of bfloat16 at twice the speed: avx512_bf16? */
+bool fl_simd_has_bf16(void);
 
 /* All that this processor runs, for tests; NULL ends the list. */
 const fl_simd *const *fl_simd_all(void);

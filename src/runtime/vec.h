@@ -14,6 +14,7 @@
 
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 #ifndef FL_ISA
 #define FL_ISA 0 /* for editors and linters */
@@ -184,6 +185,29 @@ static inline float v_sum(vf a)
 {
     return _mm512_reduce_add_ps(a);
 }
+/* bfloat16 is the upper half of a float; stores round to nearest even, and a
+ * NaN stays one. */
+static inline vf v_load_bf16(const uint16_t *p, int n)
+{
+    __m256i half = n == FL_VW
+                       ? _mm256_loadu_si256((const __m256i *)(const void *)p)
+                       : _mm256_maskz_loadu_epi16(v_lanes_(n), p);
+
+    return _mm512_castsi512_ps(
+        _mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+static inline void v_store_bf16(uint16_t *p, vf x, int n)
+{
+    __m512i bits = _mm512_castps_si512(x), top = _mm512_srli_epi32(bits, 16);
+    __m512i odd = _mm512_and_si512(top, _mm512_set1_epi32(1));
+    __m512i up = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
+    __m512i near = _mm512_srli_epi32(_mm512_add_epi32(bits, up), 16);
+    __m512i nan = _mm512_or_si512(top, _mm512_set1_epi32(0x40));
+    __m256i half = _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(
+        near, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), nan));
+
+    _mm256_mask_storeu_epi16(p, v_lanes_(n), half);
+}
 
 #elif FL_ISA == 256
 
@@ -279,6 +303,35 @@ static inline float v_sum(vf a)
     x = _mm_add_ps(x, _mm_movehl_ps(x, x));
     return _mm_cvtss_f32(_mm_add_ss(x, _mm_shuffle_ps(x, x, 1)));
 }
+static inline vf v_load_bf16(const uint16_t *p, int n)
+{
+    uint16_t part[8] = {0};
+
+    if (n < FL_VW) {
+        memcpy(part, p, (size_t)n * sizeof *p);
+        p = part;
+    }
+    return _mm256_castsi256_ps(
+        _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(
+                              (const __m128i *)(const void *)p)),
+                          16));
+}
+static inline void v_store_bf16(uint16_t *p, vf x, int n)
+{
+    uint16_t part[8];
+    __m256i bits = _mm256_castps_si256(x), top = _mm256_srli_epi32(bits, 16);
+    __m256i odd = _mm256_and_si256(top, _mm256_set1_epi32(1));
+    __m256i up = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+    __m256i near = _mm256_srli_epi32(_mm256_add_epi32(bits, up), 16);
+    __m256i nan = _mm256_or_si256(top, _mm256_set1_epi32(0x40));
+    __m256i half = _mm256_blendv_epi8(
+        near, nan, _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
+
+    _mm_storeu_si128((__m128i *)(void *)part,
+                     _mm_packus_epi32(_mm256_castsi256_si128(half),
+                                      _mm256_extracti128_si256(half, 1)));
+    memcpy(p, part, (size_t)n * sizeof *p);
+}
 
 #else
 
@@ -359,6 +412,24 @@ static inline vf v_keep_nan(vf test, vf a)
 static inline float v_sum(vf a)
 {
     return a;
+}
+static inline vf v_load_bf16(const uint16_t *p, int n)
+{
+    uint32_t bits = (uint32_t)*p << 16;
+    vf x;
+
+    (void)n;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+static inline void v_store_bf16(uint16_t *p, vf x, int n)
+{
+    uint32_t bits;
+
+    (void)n;
+    memcpy(&bits, &x, sizeof bits);
+    *p = (uint16_t)(x != x ? bits >> 16 | 0x40
+                           : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 #endif

@@ -1,0 +1,236 @@
+/* amp.c - mixed precision: in plans that train, products take bfloat16.
+ *
+ * Which operands of a step may be of bfloat16, and which shall be, its kernel
+ * says (kernel.h). What only such steps touch is of bfloat16 from the start;
+ * what others touch as well, weights and feeds stay float, and a step "cast"
+ * makes the copy that products read, once for all of them. Weights are cast in
+ * every iteration: whoever has changed them (an update, a load, a server), the
+ * copy is of this iteration.
+ */
+#include "base/memory.h"
+#include "runtime/pass.h"
+#include "runtime/update.h"
+
+/* --- cast: out <- x ------------------------------------------------------ */
+
+static void cast_rows(const fl_instance *in, const fl_range *r)
+{
+    const fl_arg *x = &in->arg[1];
+    const float *from = fl_rows_f32(in, 1, r);
+    uint16_t *to = fl_rows_any(in, 0, r);
+    int64_t n = (r->end - r->begin) * x->factor;
+
+    if (x->ld == x->cols)
+        fl_simd_best()->cast(to, from, n * x->cols);
+    for (int64_t i = 0; x->ld != x->cols && i < n; i++)
+        fl_simd_best()->cast(to + i * in->arg[0].ld, from + i * x->ld, x->cols);
+}
+
+static fleet_status cast_rows_run(const fl_instance *in, const fl_range *r)
+{
+    cast_rows(in, r);
+    return FLEET_OK;
+}
+
+static const fl_kernel kernel_cast_rows = {
+    .name = "cast",
+    .split = FL_SPLIT_ROWS,
+    .run = cast_rows_run,
+};
+
+static int64_t size_of(const fl_instance *in)
+{
+    return in->arg[1].rows * in->arg[1].cols;
+}
+
+static fleet_status cast_prepare(fl_instance *in)
+{
+    in->n_part = (int)((size_of(in) + FL_BLOCK - 1) / FL_BLOCK);
+    return FLEET_OK;
+}
+
+static fleet_status cast_run(const fl_instance *in, const fl_range *r)
+{
+    int64_t at = r->begin * FL_BLOCK, left = size_of(in) - at;
+
+    fl_simd_best()->cast((uint16_t *)fl_ptr(in, 0) + at,
+                         (const float *)fl_ptr(in, 1) + at,
+                         left < FL_BLOCK ? left : FL_BLOCK);
+    return FLEET_OK;
+}
+
+static const fl_kernel kernel_cast = {
+    .name = "cast",
+    .split = FL_SPLIT_PARTS,
+    .prepare = cast_prepare,
+    .run = cast_run,
+};
+
+/* --- which values are of bfloat16 ---------------------------------------- */
+
+typedef struct amp {
+    fl_lowering *l;
+    bool *takes; /* by value: all that touch it take bfloat16 */
+    bool *wants; /* by value: some want it */
+    int *copy;   /* by value: of bfloat16, as it is now; -1: none */
+    size_t n_value;
+} amp;
+
+static bool has_bit(unsigned bits, int i)
+{
+    return i < 32 && (bits >> i & 1);
+}
+
+static bool is_own(const fl_plan *plan, size_t i)
+{
+    const fl_value *v = &plan->value[i];
+
+    return v->kind == FL_VALUE_TEMP && v->root == (int)i && !v->fetched &&
+           (int)i != plan->loss && v->dtype == FLEET_FLOAT32;
+}
+
+static void exclude(amp *a, int value)
+{
+    if (value >= 0)
+        a->takes[fl_plan_root(a->l->plan, value)] = false;
+}
+
+/* Views, and what steps of later passes read. */
+static void exclude_shared(amp *a)
+{
+    const fl_plan *plan = a->l->plan;
+
+    for (size_t i = 0; i < a->n_value; i++)
+        if (plan->value[i].root != (int)i)
+            exclude(a, (int)i);
+    for (size_t i = 0; i < plan->n_sparse; i++)
+        for (int j = 0; j < plan->sparse[i].n_gradient; j++)
+            exclude(a, plan->sparse[i].gradient[j].value);
+}
+
+static void narrow_values(amp *a)
+{
+    fl_plan *plan = a->l->plan;
+
+    for (size_t i = 0; i < a->n_value; i++)
+        a->takes[i] = is_own(plan, i);
+    exclude_shared(a);
+    for (size_t i = 0; i < plan->n_step; i++) {
+        const fl_step *s = plan->step[i];
+
+        for (int j = 0; j < s->n_operand; j++) {
+            if (!has_bit(s->kernel->takes_bf16, j))
+                exclude(a, s->operand[j].value);
+            else if (has_bit(s->kernel->wants_bf16, j))
+                a->wants[s->operand[j].value] = true;
+        }
+    }
+    for (size_t i = 0; i < a->n_value; i++)
+        if (a->takes[i] && a->wants[i])
+            plan->value[i].dtype = FLEET_BFLOAT16;
+}
+
+/* --- copies of the others ------------------------------------------------ */
+
+static int copy_of(amp *a, const fl_step *reader, int value)
+{
+    fl_lowering *l = a->l;
+    fl_value from = l->plan->value[value];
+    bool batched = fl_shape_batched(&from.shape);
+
+    if (from.dtype == FLEET_BFLOAT16)
+        return value;
+    if (a->copy[value] < 0) {
+        int to = fl_temp(l, from.name, FLEET_BFLOAT16, &from.shape);
+
+        l->phase = reader->phase;
+        FL_EMIT(l, batched ? &kernel_cast_rows : &kernel_cast, reader->node,
+                NULL, FL_W(to), FL_R(value));
+        a->copy[value] = to;
+    }
+    return a->copy[value];
+}
+
+static fleet_status let_read_copies(amp *a, fl_step *s)
+{
+    fl_operand *o = fl_arena_copy(&a->l->plan->arena, s->operand,
+                                  (size_t)s->n_operand * sizeof *o);
+
+    if (!o)
+        return FLEET_ENOMEM;
+    for (int i = 0; i < s->n_operand; i++)
+        if (has_bit(s->kernel->wants_bf16, i))
+            o[i].value = copy_of(a, s, o[i].value);
+    s->operand = o;
+    return a->l->status;
+}
+
+/* What a step writes has no copy any more. */
+static void forget_copies(amp *a, const fl_step *s)
+{
+    const fl_plan *plan = a->l->plan;
+
+    for (int i = 0; i < s->n_operand; i++) {
+        const fl_operand *o = &s->operand[i];
+
+        if (o->value < 0 || o->mode == FL_READ)
+            continue;
+        for (size_t v = 0; v < a->n_value; v++)
+            if (plan->value[v].root == fl_plan_root(plan, o->value))
+                a->copy[v] = -1;
+    }
+}
+
+static fleet_status keep_step(fl_plan *plan, fl_step *s)
+{
+    FL_TRY(fl_grow(&plan->step, &plan->step_capacity, plan->n_step + 1,
+                   sizeof *plan->step));
+    plan->step[plan->n_step++] = s;
+    return FLEET_OK;
+}
+
+/* The steps anew, with those between them that make copies. */
+static fleet_status insert_copies(amp *a, bool *applied)
+{
+    fl_plan *plan = a->l->plan;
+    fl_step **step = plan->step;
+    size_t n = plan->n_step;
+    fleet_status status = FLEET_OK;
+
+    plan->step = NULL;
+    plan->n_step = plan->step_capacity = 0;
+    for (size_t i = 0; i < n && status == FLEET_OK; i++) {
+        if (step[i]->kernel->wants_bf16) {
+            status = let_read_copies(a, step[i]);
+            *applied = true;
+        }
+        if (status == FLEET_OK)
+            status = keep_step(plan, step[i]);
+        forget_copies(a, step[i]);
+    }
+    fl_free(step);
+    return status;
+}
+
+fleet_status fl_pass_amp(fl_lowering *l, bool *applied)
+{
+    size_t n = l->plan->n_value;
+    amp a = {.l = l, .n_value = n};
+    fleet_status status = FLEET_ENOMEM;
+
+    if (!l->plan->training || !l->program->training.bf16)
+        return FLEET_OK;
+    a.takes = fl_alloc(n);
+    a.wants = fl_alloc(n);
+    a.copy = fl_alloc_array(n, sizeof *a.copy);
+    if (a.takes && a.wants && a.copy) {
+        for (size_t i = 0; i < n; i++)
+            a.copy[i] = -1;
+        narrow_values(&a);
+        status = insert_copies(&a, applied);
+    }
+    fl_free(a.takes);
+    fl_free(a.wants);
+    fl_free(a.copy);
+    return status;
+}

@@ -33,13 +33,17 @@ LDFLAGS_ := -pthread $(VARIANT_LD) $(LDFLAGS)
 # --- sources ----------------------------------------------------------------
 # FILE_simd.c is compiled once per instruction set; a table made at run time
 # from cpuid picks one.
-# Plug-ins are objects of their own: libfleet has none of these.
+# Plug-ins are made of these, which libfleet does not have: GUEST, what stands for
+# libfleet in a plug-in; RANKS, the work of groups, which the suite tries without
+# MPI, too; what includes <mpi.h>.
 GUEST    := src/runtime/guest.c
-RANKS    := $(wildcard src/collective/group*.c src/collective/window*.c)
-MPI_HOME := $(wildcard src/collective/mpi*.c)
-SRC      := $(filter-out %_simd.c $(GUEST) $(RANKS) $(MPI_HOME),\
+RANKS    := $(filter-out %_simd.c,$(wildcard $(patsubst %,src/collective/%*.c,\
+              fold group window)))
+RANKS_SIMD := $(wildcard src/collective/fold*_simd.c)
+MPI_SRC  := $(wildcard src/collective/mpi*.c)
+SRC      := $(filter-out %_simd.c $(GUEST) $(RANKS) $(MPI_SRC),\
               $(wildcard src/*/*.c))
-SIMD     := $(wildcard src/*/*_simd.c)
+SIMD     := $(filter-out $(RANKS_SIMD),$(wildcard src/*/*_simd.c))
 ISAS     := plain avx2 avx512
 ISA_plain  := -DFL_ISA=0
 ISA_avx2   := -DFL_ISA=256 -mavx2 -mfma
@@ -51,6 +55,15 @@ endif
 
 OBJ      := $(SRC:%.c=$(BUILD)/%.o) \
             $(foreach isa,$(ISAS),$(SIMD:%.c=$(BUILD)/%.$(isa).o))
+RANKS_OBJ := $(RANKS:%.c=$(BUILD)/%.o) \
+            $(foreach isa,$(ISAS),$(RANKS_SIMD:%.c=$(BUILD)/%.$(isa).o))
+
+# The plug-ins that can be built here.
+MPI      := $(shell pkg-config --exists ompi-c 2>/dev/null && echo ompi-c)
+MPI_CFLAGS := $(if $(MPI),$(patsubst -I%,-isystem %,\
+              $(shell pkg-config --cflags $(MPI))))
+MPI_LIBS := $(if $(MPI),$(shell pkg-config --libs $(MPI)))
+PLUGINS  := $(if $(MPI),libfleet_mpi.so)
 TOOLS    := $(wildcard tools/*.c)
 SAMPLES  := $(wildcard samples/*.c)
 TESTS    := $(wildcard test/*.c)
@@ -80,13 +93,17 @@ help:
 
 .SECONDARY: # objects stay, so that an installation compiles nothing
 .PHONY: lib programs
-lib: $(LIBDIR)/libfleet.so $(LIBDIR)/libfleet.a
+lib: $(LIBDIR)/libfleet.so $(LIBDIR)/libfleet.a $(PLUGINS:%=$(LIBDIR)/%)
+	@$(if $(MPI),:,echo "  --    no libfleet_mpi.so: Open MPI is not here \
+	    (Debian: libopenmpi-dev openmpi-bin)")
 programs: $(PROGRAMS)
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	@echo "  CC    $@"
 	$(Q)$(CC) $(CFLAGS_) -MMD -MP -c $< -o $@
+
+$(MPI_SRC:%.c=$(BUILD)/%.o): CFLAGS_ += $(MPI_CFLAGS)
 
 define simd_rule
 $$(BUILD)/%_simd.$(1).o: %_simd.c
@@ -103,6 +120,18 @@ $(LIBDIR)/libfleet.so: $(OBJ)
 	    -Wl,-z,now $(LDFLAGS_) -o $@.$(VERSION) $(OBJ) $(LIBS)
 	$(Q)ln -sf libfleet.so.$(VERSION) $@.$(SOMAJOR)
 	$(Q)ln -sf libfleet.so.$(VERSION) $@
+
+# A plug-in has what it needs of src/ inside, and links no symbol of libfleet.
+# The suite finds that of its own variant beside itself.
+$(BUILD)/libfleet_mpi.so: $(MPI_SRC:%.c=$(BUILD)/%.o) $(RANKS_OBJ) \
+              $(GUEST:%.c=$(BUILD)/%.o) \
+              $(BUILD)/src/collective/wire.o $(BUILD)/src/base/thread.o
+	@echo "  LD    $@"
+	$(Q)$(CC) -shared -Wl,--no-undefined -Wl,-z,now $(LDFLAGS_) -o $@ $^ \
+	    $(MPI_LIBS)
+$(LIBDIR)/libfleet_%.so: $(BUILD)/libfleet_%.so
+	@mkdir -p $(@D)
+	$(Q)cp $< $@
 
 # One object whose hidden symbols are local: a host that links the archive sees
 # fleet_ names and no others.
@@ -147,7 +176,35 @@ TEST_OBJ := $(TESTS:%.c=$(BUILD)/%.o)
 TEST_LIBS ?= -lcriterion
 SUITE    := $(BUILD)/fleet-tests
 
-$(SUITE): $(TEST_OBJ) $(OBJ) | $(BUILD)/fleetrun $(BUILD)/fleet-train
+# Plug-ins that fit, and that do not (test/plugins): name, version; mute has no
+# entry, orphan needs a library that is gone.
+TWINS    := $(foreach t,twin later alias mute orphan,\
+              $(BUILD)/plugins/libfleet_$(t).so)
+TWIN_twin  := -DTWIN_VERSION=FL_PLUGIN_VERSION
+TWIN_alias := $(TWIN_twin)
+TWIN_later := -DTWIN_VERSION=99
+$(filter-out %orphan.so,$(TWINS)): $(BUILD)/plugins/libfleet_%.so: \
+              test/plugins/twin.c $(BUILD)/src/runtime/guest.o
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(CFLAGS_) $(LDFLAGS_) -shared $(TWIN_$*) -o $@ $^
+$(BUILD)/plugins/libfleet_orphan.so: $(BUILD)/src/runtime/guest.o
+	@mkdir -p $(@D)/gone
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS_) -shared -o $(@D)/gone/libgone.so $^
+	$(Q)$(CC) $(LDFLAGS_) -shared -Wl,--no-as-needed -o $@ $^ -L$(@D)/gone -lgone
+	$(Q)rm -r $(@D)/gone
+
+$(SUITE): $(TEST_OBJ) $(OBJ) $(RANKS_OBJ) | $(BUILD)/fleetrun \
+              $(BUILD)/fleet-train $(PLUGINS:%=$(BUILD)/%) \
+              $(BUILD)/peers-rank $(TWINS)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS) $(TEST_LIBS)
+
+# A rank that mpirun starts; it has the kit of the suite, and loads the plug-in.
+$(BUILD)/peers-rank: $(BUILD)/test/ranks/peers_rank.o $(BUILD)/test/test.o \
+              $(patsubst test/%.c,$(BUILD)/test/%.o,$(wildcard test/peers_*.c)) \
+              $(OBJ) $(RANKS_OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS) $(TEST_LIBS)
 
@@ -279,6 +336,7 @@ install: all
 	install -m 644 include/fleet/*.h $(DESTDIR)$(PREFIX)/include/fleet
 	install -m 644 $(LIBDIR)/libfleet.a $(INSTALL_LIB)
 	install -m 755 $(LIBDIR)/libfleet.so.$(VERSION) $(INSTALL_LIB)
+	$(foreach p,$(PLUGINS),install -m 755 $(LIBDIR)/$(p) $(INSTALL_LIB);)
 	ln -sf libfleet.so.$(VERSION) $(INSTALL_LIB)/libfleet.so.$(SOMAJOR)
 	ln -sf libfleet.so.$(VERSION) $(INSTALL_LIB)/libfleet.so
 	$(CC) $(LDFLAGS_) -o $(DESTDIR)$(PREFIX)/bin/fleet-train \
@@ -294,7 +352,8 @@ install: all
 	[ -n "$(DESTDIR)" ] || ldconfig || true # so that programs find it at once
 uninstall:
 	rm -rf $(DESTDIR)$(PREFIX)/include/fleet $(INSTALL_LIB)/cmake/fleet
-	rm -f $(INSTALL_LIB)/libfleet.* $(INSTALL_LIB)/pkgconfig/fleet.pc \
+	rm -f $(INSTALL_LIB)/libfleet.* $(INSTALL_LIB)/libfleet_mpi.so \
+	    $(INSTALL_LIB)/pkgconfig/fleet.pc \
 	    $(DESTDIR)$(PREFIX)/bin/fleet-train $(DESTDIR)$(PREFIX)/bin/fleetrun
 clean:
 	rm -rf build $(LIBDIR) $(BINDIR)
@@ -307,6 +366,19 @@ $(BUILD)/bench/data_%: $(BUILD)/bench/data_%.o $(OBJ)
 $(BUILD)/bench/ps_%: $(BUILD)/bench/ps_%.o $(OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
+# and so is ranks, which has its peers inside
+GLOO     := $(wildcard /usr/include/gloo/allreduce.h)
+$(BUILD)/bench/ranks.o: CFLAGS_ += $(MPI_CFLAGS) -DHAVE_MPI=$(if $(MPI),1,0) \
+              -DHAVE_GLOO=$(if $(GLOO),1,0)
+$(BUILD)/bench/%.o: bench/%.cc
+	@mkdir -p $(@D)
+	@echo "  CXX   $@"
+	$(Q)$(CXX) -std=c++17 -O2 -g -MMD -MP -c $< -o $@
+$(BUILD)/bench/ranks: $(BUILD)/bench/ranks.o $(OBJ) \
+              $(if $(GLOO),$(BUILD)/bench/gloo_peer.o) | $(PLUGINS:%=$(BUILD)/%)
+	@echo "  LD    $@"
+	$(Q)$(if $(GLOO),$(CXX),$(CC)) $(LDFLAGS_) -o $@ $^ $(LIBS) $(MPI_LIBS) \
+	    $(if $(GLOO),-lgloo)
 $(BUILD)/bench/%: $(BUILD)/bench/%.o $(LIBDIR)/libfleet.so
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $< -L$(LIBDIR) -lfleet \

@@ -16,15 +16,18 @@ typedef struct message {
 typedef struct self {
     fl_peers peers;
     message *sent;
+    fl_work *made;
     fleet_status gave_up; /* FLEET_EPEER after abort() */
     char why[500];
 } self;
 
-/* Nothing is ever under way here; what stands for it must not be NULL. */
+/* Only a message that has not been sent yet is ever under way. */
 struct fl_work {
-    char nothing;
+    fl_work *previous;
+    void *data;
+    int64_t bytes;
 };
-static fl_work no_work;
+static fl_work nothing; /* stands for all others */
 
 static fleet_status go_on(const fl_peers *p)
 {
@@ -40,7 +43,7 @@ static fleet_status copy(fl_peers *p, const void *in, void *out, int64_t bytes,
     if (in != out && bytes > 0)
         memmove(out, in, (size_t)bytes);
     if (work)
-        *work = &no_work;
+        *work = &nothing;
     return FLEET_OK;
 }
 
@@ -104,15 +107,11 @@ static fleet_status send(fl_peers *p, const void *data, int64_t bytes, int to,
     return copy(p, data, m->data, bytes, work);
 }
 
-static fleet_status recv(fl_peers *p, void *data, int64_t bytes, int from,
-                         fl_work **work)
+static fleet_status take(self *s, void *data, int64_t bytes)
 {
-    self *s = (self *)p;
     message *m = s->sent;
     fleet_status status;
 
-    FL_TRY(fl_check_bytes("recv", bytes));
-    FL_TRY(fl_check_rank("recv", "sender", from, 1));
     if (!m)
         return fl_fail(FLEET_ESTATE,
                        "recv: the only rank has sent itself nothing");
@@ -121,20 +120,48 @@ static fleet_status recv(fl_peers *p, void *data, int64_t bytes, int from,
                        "recv: rank 0 sends %" PRId64
                        " bytes to rank 0, which expects %" PRId64,
                        m->bytes, bytes);
-    status = copy(p, m->data, data, bytes, work);
+    status = copy(&s->peers, m->data, data, bytes, NULL);
     s->sent = m->next;
     fl_free(m);
     return status;
 }
 
-static fleet_status barrier(fl_peers *p)
+static fleet_status recv(fl_peers *p, void *data, int64_t bytes, int from,
+                         fl_work **work)
 {
-    return go_on(p);
+    self *s = (self *)p;
+
+    FL_TRY(fl_check_bytes("recv", bytes));
+    FL_TRY(fl_check_rank("recv", "sender", from, 1));
+    FL_TRY(go_on(p));
+    if (!work)
+        return take(s, data, bytes);
+    FL_TRY(FL_NEW(work, sizeof **work));
+    **work = (fl_work){.previous = s->made, .data = data, .bytes = bytes};
+    s->made = *work;
+    return FLEET_OK;
 }
 
 static fleet_status wait(fl_peers *p, fl_work **work)
 {
+    self *s = (self *)p;
+    fl_work **at = &s->made, *w = *work;
+    fleet_status status;
+
     *work = NULL;
+    FL_TRY(go_on(p));
+    if (!w || w == &nothing)
+        return FLEET_OK;
+    while (*at != w)
+        at = &(*at)->previous;
+    *at = w->previous;
+    status = take(s, w->data, w->bytes);
+    fl_free(w);
+    return status;
+}
+
+static fleet_status barrier(fl_peers *p)
+{
     return go_on(p);
 }
 
@@ -176,10 +203,15 @@ static void give_up(fl_peers *p, const char *why)
 static void destroy(fl_peers *p)
 {
     self *s = (self *)p;
+    fl_work *previous;
     message *next;
 
     if (!s)
         return;
+    for (fl_work *w = s->made; w; w = previous) {
+        previous = w->previous;
+        fl_free(w);
+    }
     for (message *m = s->sent; m; m = next) {
         next = m->next;
         fl_free(m);

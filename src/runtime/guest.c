@@ -29,15 +29,10 @@ fleet_status fl_fail(fleet_status code, const char *format, ...)
     return host->fail(code, text);
 }
 
-const char *fleet_last_error(void)
-{
-    return host->last_error();
-}
-
 void fl_error_take(fl_error *e, fleet_status code)
 {
     e->code = code;
-    snprintf(e->text, sizeof e->text, "%s", fleet_last_error());
+    snprintf(e->text, sizeof e->text, "%s", host->last_error());
 }
 
 fleet_status fl_error_raise(const fl_error *e)

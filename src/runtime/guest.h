@@ -9,4 +9,12 @@
  * host to name, and does nothing else. */
 bool fl_guest_enter(const fl_host *host);
 
+/* The version of libfleet that the plug-in was built with. */
+#define FL_GUEST_TEXT_(x) #x
+#define FL_GUEST_TEXT(x)  FL_GUEST_TEXT_(x)
+#define FL_GUEST_LIBRARY                                                       \
+    FL_GUEST_TEXT(FLEET_VERSION_MAJOR)                                         \
+    "." FL_GUEST_TEXT(FLEET_VERSION_MINOR) "." FL_GUEST_TEXT(                  \
+        FLEET_VERSION_PATCH)
+
 #endif

@@ -1,0 +1,84 @@
+/* far.h - a copy that another processor reads next. It goes around this one's
+ * caches: to take a line back that the reader still has costs more than to
+ * write it to memory (of 43 KB on an EPYC 9004: 25 us against 1.4). */
+#ifndef FL_COLLECTIVE_FAR_H
+#define FL_COLLECTIVE_FAR_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
+enum { FL_FAR_LEAST = 2048, FL_FAR_LINE = 64 };
+
+#if defined(__x86_64__)
+static inline void fl_copy_lines_(char *to, const char *from, size_t n)
+{
+    for (size_t i = 0; i < n; i += FL_FAR_LINE)
+        for (size_t j = i; j < i + FL_FAR_LINE; j += sizeof(__m128i))
+            _mm_stream_si128((__m128i *)(to + j),
+                             _mm_loadu_si128((const __m128i *)(from + j)));
+    _mm_sfence(); /* before anybody is told */
+}
+#endif
+
+static inline void fl_copy_far(void *to, const void *from, size_t n)
+{
+#if defined(__x86_64__)
+    size_t head = (FL_FAR_LINE - (uintptr_t)to % FL_FAR_LINE) % FL_FAR_LINE;
+    size_t whole;
+
+    if (n >= FL_FAR_LEAST) {
+        whole = (n - head) / FL_FAR_LINE * FL_FAR_LINE;
+        memcpy(to, from, head);
+        fl_copy_lines_((char *)to + head, (const char *)from + head, whole);
+        to = (char *)to + head + whole;
+        from = (const char *)from + head + whole;
+        n -= head + whole;
+    }
+#endif
+    memcpy(to, from, n);
+}
+
+enum { FL_FAR_SLOW_NS = 12 /* a line */, FL_FAR_TURNS = 64 };
+
+typedef struct fl_far {
+    int turns; /* how many more go around */
+    int64_t began_ns;
+} fl_far;
+
+/* Does this turn go around? */
+static inline bool fl_far_begin(fl_far *f)
+{
+    if (f->turns > 0)
+        return true;
+    f->began_ns = fl_now_ns();
+    return false;
+}
+
+static inline void fl_far_end(fl_far *f, int64_t bytes)
+{
+    if (f->turns > 0)
+        f->turns--;
+    else if (bytes >= FL_FAR_LEAST &&
+             (fl_now_ns() - f->began_ns) * FL_FAR_LINE > bytes * FL_FAR_SLOW_NS)
+        f->turns = FL_FAR_TURNS;
+}
+
+static inline void fl_far_copy(fl_far *f, void *to, const void *from,
+                               int64_t bytes)
+{
+    if (fl_far_begin(f))
+        fl_copy_far(to, from, (size_t)bytes);
+    else if (bytes > 0)
+        memcpy(to, from, (size_t)bytes);
+    fl_far_end(f, bytes);
+}
+
+#endif

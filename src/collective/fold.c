@@ -1,0 +1,39 @@
+/* fold.c - see fold.h: the variants of fold_simd.c, picked by cpuid. */
+#include "collective/fold.h"
+
+#include <pthread.h>
+#include <stddef.h>
+
+void fl_fold_plain(const fl_fold *f);
+void fl_fold_avx2(const fl_fold *f);
+void fl_fold_avx512(const fl_fold *f);
+
+static fl_folder *usable[4]; /* the best first */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void find(void)
+{
+    int n = 0;
+
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f") &&
+        __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl"))
+        usable[n++] = fl_fold_avx512;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        usable[n++] = fl_fold_avx2;
+#endif
+    usable[n] = fl_fold_plain;
+}
+
+fl_folder *const *fl_fold_all(void)
+{
+    pthread_once(&once, find);
+    return usable;
+}
+
+void fl_fold_run(const fl_fold *f)
+{
+    fl_fold_all()[0](f);
+}

@@ -1,0 +1,157 @@
+/* fold_simd.c - the arithmetic of reductions, once per instruction set.
+ *
+ * A block of each source is added to accumulators that stay in the cache: all
+ * sources are read before the first destination is written.
+ */
+#include <string.h>
+
+#include "collective/far.h"
+#include "collective/fold.h"
+#include "runtime/vec.h"
+
+enum { BLOCK = 1024 };
+
+void FL_SIMD(fl_fold)(const fl_fold *f);
+
+static inline uint32_t bits_of(float x)
+{
+    uint32_t u;
+
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+static inline float float_of(uint32_t u)
+{
+    float x;
+
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+static inline float from_bf16(uint16_t x)
+{
+    return float_of((uint32_t)x << 16);
+}
+
+/* To nearest even; a NaN stays one. */
+static inline uint16_t to_bf16(float x)
+{
+    uint32_t u = bits_of(x);
+    uint32_t rounded = (u + 0x7FFF + (u >> 16 & 1)) >> 16;
+    uint32_t nan = u >> 16 | 0x40;
+
+    return (uint16_t)((u & 0x7FFFFFFF) > 0x7F800000 ? nan : rounded);
+}
+
+/* The exponent's bias is set right by a product, denormal numbers included. */
+static inline float from_f16(uint16_t x)
+{
+    uint32_t u = (uint32_t)(x & 0x7FFF) << 13;
+    uint32_t scaled = bits_of(float_of(u) * 0x1p112f);
+    uint32_t whole = u >= 0x0F800000 ? u | 0x7F800000 : scaled;
+
+    return float_of(whole | (uint32_t)(x & 0x8000) << 16);
+}
+
+/* To nearest even. Below 2^-14 the last bit of float16 is 2^-24, which is that
+ * of float32 between 0.5 and 1: adding 0.5 rounds there. */
+static inline uint16_t to_f16(float x)
+{
+    uint32_t u = bits_of(x), sign = u >> 16 & 0x8000, size = u & 0x7FFFFFFF;
+    uint32_t small = bits_of(float_of(size) + 0.5f) - bits_of(0.5f);
+    uint32_t normal = (size - 0x38000000 + 0xFFF + (size >> 13 & 1)) >> 13;
+    uint32_t r = size < 0x38800000 ? small : normal;
+
+    r = size >= 0x47800000 ? 0x7C00 : r;
+    r = size > 0x7F800000 ? 0x7E00 : r;
+    return (uint16_t)(r | sign);
+}
+
+static inline void copy_out(const fl_fold *f, void *to, const void *from,
+                            size_t n)
+{
+    if (f->is_far)
+        fl_copy_far(to, from, n);
+    else
+        memcpy(to, from, n);
+}
+
+#define SAME(x)       (x)
+#define ADD(a, b)     ((a) + (b))
+#define ADD_I32(a, b) ((int32_t)((uint32_t)(a) + (uint32_t)(b)))
+#define ADD_I64(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
+#define ADD_U8(a, b)  ((uint8_t)((a) + (b)))
+/* not fmax(): a NaN on either side is the result */
+#define LARGER(a, b)    ((a) > (b) || (a) != (a) ? (a) : (b))
+#define SMALLER(a, b)   ((a) < (b) || (a) != (a) ? (a) : (b))
+#define LARGER_I(a, b)  ((a) > (b) ? (a) : (b))
+#define SMALLER_I(a, b) ((a) < (b) ? (a) : (b))
+
+#define EACH(formula)                                                          \
+    for (int j = 0; j < k; j++)                                                \
+    formula
+
+/* name, element, accumulator, how to read and write an element, the sum, the
+ * larger, the smaller, what a mean is multiplied by */
+#define FOLD(name, T, A, FROM, TO, SUM, MAX, MIN, FACTOR)                      \
+    static inline void name##_add(A *acc, fl_reduce how, const T *x, int k)    \
+    {                                                                          \
+        if (how == FL_ALL_MAX)                                                 \
+            EACH(acc[j] = MAX(acc[j], FROM(x[j])));                            \
+        else if (how == FL_ALL_MIN)                                            \
+            EACH(acc[j] = MIN(acc[j], FROM(x[j])));                            \
+        else                                                                   \
+            EACH(acc[j] = SUM(acc[j], FROM(x[j])));                            \
+    }                                                                          \
+    static void name##_far(const fl_fold *f, int64_t i, const A *acc, int k)   \
+    {                                                                          \
+        T block[BLOCK];                                                        \
+                                                                               \
+        EACH(block[j] = TO(acc[j]));                                           \
+        for (int o = 1; o < f->n_out; o++)                                     \
+            copy_out(f, (T *)f->out[o] + i, block, (size_t)k * sizeof(T));     \
+    }                                                                          \
+    static void name(const fl_fold *f)                                         \
+    {                                                                          \
+        const A factor = FACTOR;                                               \
+        A acc[BLOCK];                                                          \
+                                                                               \
+        for (int64_t i = 0; i < f->n; i += BLOCK) {                            \
+            int k = (int)(f->n - i < BLOCK ? f->n - i : BLOCK);                \
+            const T *first = (const T *)f->in[0] + i;                          \
+                                                                               \
+            EACH(acc[j] = FROM(first[j]));                                     \
+            for (int r = 1; r < f->n_in; r++)                                  \
+                name##_add(acc, f->how, (const T *)f->in[r] + i, k);           \
+            if (f->how == FL_ALL_MEAN)                                         \
+                EACH(acc[j] = (A)(acc[j] * factor));                           \
+            T *out = (T *)f->out[0] + i;                                       \
+            EACH(out[j] = TO(acc[j]));                                         \
+            if (f->n_out > 1)                                                  \
+                name##_far(f, i, acc, k);                                      \
+        }                                                                      \
+    }
+
+#define ONE_NTH (1.0f / (float)f->n_in)
+
+FOLD(f32, float, float, SAME, SAME, ADD, LARGER, SMALLER, ONE_NTH)
+FOLD(f64, double, double, SAME, SAME, ADD, LARGER, SMALLER,
+     1.0 / (double)f->n_in)
+FOLD(f16, uint16_t, float, from_f16, to_f16, ADD, LARGER, SMALLER, ONE_NTH)
+FOLD(bf16, uint16_t, float, from_bf16, to_bf16, ADD, LARGER, SMALLER, ONE_NTH)
+/* integers have no mean */
+FOLD(i32, int32_t, int32_t, SAME, SAME, ADD_I32, LARGER_I, SMALLER_I, 1)
+FOLD(i64, int64_t, int64_t, SAME, SAME, ADD_I64, LARGER_I, SMALLER_I, 1)
+FOLD(u8, uint8_t, uint8_t, SAME, SAME, ADD_U8, LARGER_I, SMALLER_I, 1)
+
+void FL_SIMD(fl_fold)(const fl_fold *f)
+{
+    static fl_folder *const of[FL_N_WIRE] = {
+        [FL_WIRE_F32] = f32,   [FL_WIRE_F64] = f64, [FL_WIRE_I32] = i32,
+        [FL_WIRE_I64] = i64,   [FL_WIRE_U8] = u8,   [FL_WIRE_F16] = f16,
+        [FL_WIRE_BF16] = bf16,
+    };
+
+    of[f->type](f);
+}

@@ -1,0 +1,416 @@
+/* group.c - see group.h: the calls of peers.h, their order and their end. */
+#include "collective/group.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/thread.h"
+#include "collective/wire.h"
+
+enum { SPIN_NS = 20000 }; /* for the end of a work, before sleeping */
+
+/* --- failure ------------------------------------------------------------- */
+
+fleet_status fl_group_check(fl_group *g)
+{
+    if (atomic_load_explicit(&g->failed, memory_order_acquire))
+        return fl_error_raise(&g->error);
+    if (atomic_load_explicit(&g->ends, memory_order_relaxed))
+        return fl_fail(FLEET_ESTATE, "the group of ranks has ended");
+    return FLEET_OK;
+}
+
+fleet_status fl_group_fail(fl_group *g, fleet_status code, bool tell)
+{
+    bool is_first;
+
+    pthread_mutex_lock(&g->lock);
+    is_first = !atomic_load(&g->failed);
+    if (is_first) {
+        fl_error_take(&g->error, code);
+        atomic_store(&g->failed, true);
+    }
+    pthread_mutex_unlock(&g->lock);
+    if (is_first && tell)
+        g->carrier->tell(g, &g->error);
+    return fl_error_raise(&g->error);
+}
+
+/* --- order --------------------------------------------------------------- */
+
+static bool is_message(const fl_work *w)
+{
+    return w->call.kind == FL_CALL_SEND || w->call.kind == FL_CALL_RECV;
+}
+
+void fl_work_finish(fl_group *g, fl_work *w, fleet_status status)
+{
+    w->status = status;
+    if (!w->is_queued) {
+        atomic_store(&w->done, true);
+        return;
+    }
+    pthread_mutex_lock(&g->lock);
+    g->n_queued--;
+    atomic_store(&w->done, true);
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+}
+
+static fleet_status run(fl_group *g, fl_work *w)
+{
+    fleet_status status = fl_group_check(g);
+
+    if (status == FLEET_OK)
+        status = g->carrier->run(g, w);
+    return status == FLEET_OK ? status : fl_group_fail(g, status, true);
+}
+
+/* Nothing is under way: the caller does it. */
+static fleet_status run_here(fl_group *g, fl_work *w)
+{
+    fleet_status status;
+
+    if (!is_message(w))
+        return run(g, w);
+    fl_stream_start(g, w, FL_LANE_USER);
+    status = fl_streams_drive(g, w);
+    if (status != FLEET_OK)
+        fl_streams_drop(g, status);
+    return status;
+}
+
+/* The next in the line; NULL if there is none, but messages that move. */
+static bool take_next(fl_group *g, fl_work **next)
+{
+    pthread_mutex_lock(&g->lock);
+    g->is_busy = false;
+    pthread_cond_broadcast(&g->changed);
+    while (g->n_queued == 0 && !atomic_load(&g->ends))
+        pthread_cond_wait(&g->changed, &g->lock);
+    g->is_busy = true;
+    *next = g->queue;
+    if (g->queue)
+        g->queue = g->queue->next;
+    if (!g->queue)
+        g->queue_end = &g->queue;
+    pthread_mutex_unlock(&g->lock);
+    return !atomic_load(&g->ends);
+}
+
+static void *do_calls(void *arg)
+{
+    fl_group *g = arg;
+    fleet_status status;
+    fl_work *w;
+
+    while (take_next(g, &w)) {
+        if (w && is_message(w))
+            fl_stream_start(g, w, FL_LANE_USER);
+        else if (w)
+            fl_work_finish(g, w, run(g, w));
+        else if ((status = fl_streams_drive(g, NULL)) != FLEET_OK)
+            fl_streams_drop(g, status);
+    }
+    return NULL;
+}
+
+static fleet_status enqueue(fl_group *g, fl_work *w)
+{
+    if (!g->has_thread) {
+        FL_TRY(fl_thread_start(&g->thread, do_calls, g, "a group of ranks"));
+        g->has_thread = true;
+    }
+    w->is_queued = true;
+    w->next = NULL;
+    pthread_mutex_lock(&g->lock);
+    g->n_queued++;
+    *g->queue_end = w;
+    g->queue_end = &w->next;
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+    g->carrier->wake(g);
+    return FLEET_OK;
+}
+
+static fleet_status wait_for(fl_group *g, fl_work *w)
+{
+    int64_t until = fl_now_ns() + SPIN_NS;
+
+    while (!atomic_load(&w->done) && fl_now_ns() < until)
+        ;
+    pthread_mutex_lock(&g->lock);
+    while (!atomic_load(&w->done))
+        pthread_cond_wait(&g->changed, &g->lock);
+    pthread_mutex_unlock(&g->lock);
+    return w->status == FLEET_OK ? FLEET_OK : fl_group_check(g);
+}
+
+static fleet_status do_now(fl_group *g, fl_work *w)
+{
+    bool is_idle;
+
+    pthread_mutex_lock(&g->lock);
+    while (g->n_queued == 0 && g->is_busy)
+        pthread_cond_wait(&g->changed, &g->lock);
+    is_idle = g->n_queued == 0;
+    pthread_mutex_unlock(&g->lock);
+    if (is_idle)
+        return run_here(g, w);
+    FL_TRY(enqueue(g, w));
+    return wait_for(g, w);
+}
+
+/* The counts are kept, too: they may be on the caller's stack. */
+static fleet_status do_later(fl_group *g, const fl_work *made, fl_work **work)
+{
+    size_t n = made->to ? (size_t)g->peers.size : 0;
+    fl_work *w;
+    int64_t *counts;
+
+    FL_TRY(FL_NEW(&w, sizeof *w + 2 * n * sizeof *counts));
+    *w = *made;
+    counts = (int64_t *)(w + 1);
+    if (n > 0) {
+        w->to = memcpy(counts, made->to, n * sizeof *counts);
+        w->from = memcpy(counts + n, made->from, n * sizeof *counts);
+    }
+    w->previous = g->made;
+    g->made = w;
+    *work = w;
+    return enqueue(g, w);
+}
+
+static fleet_status submit(fl_peers *p, fl_work *w, fl_work **work)
+{
+    fl_group *g = (fl_group *)p;
+
+    if (work)
+        *work = NULL;
+    FL_TRY(fl_group_check(g));
+    return work ? do_later(g, w, work) : do_now(g, w);
+}
+
+static void forget(fl_group *g, const fl_work *w)
+{
+    fl_work **at = &g->made;
+
+    while (*at && *at != w)
+        at = &(*at)->previous;
+    if (*at)
+        *at = w->previous;
+}
+
+static fleet_status wait(fl_peers *p, fl_work **work)
+{
+    fl_group *g = (fl_group *)p;
+    fleet_status status;
+
+    if (!*work)
+        return FLEET_OK;
+    status = wait_for(g, *work);
+    forget(g, *work);
+    fl_free(*work);
+    *work = NULL;
+    return status;
+}
+
+/* --- the calls ----------------------------------------------------------- */
+
+static fleet_status all_reduce(fl_peers *p, fl_reduce how, fl_wire type,
+                               const void *in, void *out, int64_t n,
+                               fl_work **work)
+{
+    fl_work w = {.in = in, .out = out};
+
+    FL_TRY(fl_check_reduce("all_reduce", how, type, n));
+    w.call = (fl_call){.kind = FL_CALL_ALL_REDUCE,
+                       .how = (int32_t)how,
+                       .type = (int32_t)type,
+                       .n = n};
+    return submit(p, &w, work);
+}
+
+static fleet_status reduce_scatter(fl_peers *p, fl_reduce how, fl_wire type,
+                                   const void *in, void *out, int64_t n,
+                                   fl_work **work)
+{
+    fl_work w = {.in = in, .out = out};
+
+    FL_TRY(fl_check_reduce("reduce_scatter", how, type, n));
+    w.call = (fl_call){.kind = FL_CALL_REDUCE_SCATTER,
+                       .how = (int32_t)how,
+                       .type = (int32_t)type,
+                       .n = n};
+    return submit(p, &w, work);
+}
+
+static fleet_status all_gather(fl_peers *p, const void *in, void *out,
+                               int64_t bytes, fl_work **work)
+{
+    fl_work w = {.in = in, .out = out};
+
+    FL_TRY(fl_check_bytes("all_gather", bytes));
+    w.call = (fl_call){.kind = FL_CALL_ALL_GATHER, .n = bytes};
+    return submit(p, &w, work);
+}
+
+static fleet_status all_to_all_v(fl_peers *p, const void *in,
+                                 const int64_t *to_bytes, void *out,
+                                 const int64_t *from_bytes, fl_work **work)
+{
+    fl_work w = {.in = in, .out = out, .to = to_bytes, .from = from_bytes};
+
+    FL_TRY(fl_check_counts(to_bytes, from_bytes, p->size));
+    w.call = (fl_call){.kind = FL_CALL_ALL_TO_ALL};
+    return submit(p, &w, work);
+}
+
+static fleet_status broadcast(fl_peers *p, void *data, int64_t bytes, int root,
+                              fl_work **work)
+{
+    fl_work w = {.in = data, .out = data};
+
+    FL_TRY(fl_check_bytes("broadcast", bytes));
+    FL_TRY(fl_check_rank("broadcast", "root", root, p->size));
+    w.call = (fl_call){.kind = FL_CALL_BROADCAST, .n = bytes, .root = root};
+    return submit(p, &w, work);
+}
+
+static fleet_status send(fl_peers *p, const void *data, int64_t bytes, int to,
+                         fl_work **work)
+{
+    fl_work w = {.in = data};
+
+    FL_TRY(fl_check_bytes("send", bytes));
+    FL_TRY(fl_check_rank("send", "receiver", to, p->size));
+    w.call = (fl_call){.kind = FL_CALL_SEND, .n = bytes, .root = to};
+    return submit(p, &w, work);
+}
+
+static fleet_status recv(fl_peers *p, void *data, int64_t bytes, int from,
+                         fl_work **work)
+{
+    fl_work w = {.out = data};
+
+    FL_TRY(fl_check_bytes("recv", bytes));
+    FL_TRY(fl_check_rank("recv", "sender", from, p->size));
+    w.call = (fl_call){.kind = FL_CALL_RECV, .n = bytes, .root = from};
+    return submit(p, &w, work);
+}
+
+static fleet_status barrier(fl_peers *p)
+{
+    fl_work w = {.call = {.kind = FL_CALL_BARRIER}};
+
+    return submit(p, &w, NULL);
+}
+
+static fleet_status split(fl_peers *p, int color, int key, fl_peers **child)
+{
+    fl_work w = {.out = child, .call = {.kind = FL_CALL_SPLIT}};
+
+    *child = NULL;
+    if (color < -1)
+        return fl_fail(FLEET_EINVAL, "split: the color is %d, not -1 or more",
+                       color);
+    w.call.extra[0] = color;
+    w.call.extra[1] = key;
+    return submit(p, &w, NULL);
+}
+
+static fleet_status get_memory(fl_peers *p, int64_t bytes, void **memory)
+{
+    fl_work w = {.out = memory, .call = {.kind = FL_CALL_MEMORY, .n = bytes}};
+
+    *memory = NULL;
+    FL_TRY(fl_check_bytes("get_memory", bytes));
+    return submit(p, &w, NULL);
+}
+
+static void free_memory(fl_peers *p, void *memory)
+{
+    fl_group *g = (fl_group *)p;
+
+    if (memory)
+        g->carrier->free_memory(g, memory);
+}
+
+static void give_up(fl_peers *p, const char *why)
+{
+    fl_group *g = (fl_group *)p;
+
+    fl_fail(FLEET_EPEER, "rank %d gave up: %.400s", p->rank, why);
+    fl_group_fail(g, FLEET_EPEER, true);
+    g->carrier->wake(g);
+}
+
+/* --- its life ------------------------------------------------------------ */
+
+static void destroy(fl_peers *p)
+{
+    fl_group *g = (fl_group *)p;
+    fl_work *previous;
+
+    if (!g)
+        return;
+    pthread_mutex_lock(&g->lock);
+    atomic_store(&g->ends, true);
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+    g->carrier->wake(g);
+    if (g->has_thread)
+        pthread_join(g->thread, NULL);
+    for (fl_work *w = g->made; w; w = previous) {
+        previous = w->previous;
+        fl_free(w);
+    }
+    g->carrier->destroy(g);
+}
+
+static const fl_peers_class methods = {
+    .all_reduce = all_reduce,
+    .reduce_scatter = reduce_scatter,
+    .all_gather = all_gather,
+    .all_to_all_v = all_to_all_v,
+    .broadcast = broadcast,
+    .send = send,
+    .recv = recv,
+    .barrier = barrier,
+    .wait = wait,
+    .split = split,
+    .get_memory = get_memory,
+    .free_memory = free_memory,
+    .abort = give_up,
+    .destroy = destroy,
+};
+
+fleet_status fl_group_init(fl_group *g, const fl_carrier *carrier,
+                           const char *name, const fl_peers_options *options,
+                           int rank, int size)
+{
+    g->class = methods;
+    g->class.name = name;
+    g->peers = (fl_peers){.methods = &g->class,
+                          .rank = rank,
+                          .size = size,
+                          .ordered = options->ordered,
+                          .deadline_ms = options->deadline_ms};
+    g->carrier = carrier;
+    g->log = options->log;
+    g->queue_end = &g->queue;
+    FL_TRY(FL_NEW(&g->stream, (size_t)size * sizeof *g->stream));
+    pthread_mutex_init(&g->lock, NULL);
+    pthread_cond_init(&g->changed, NULL);
+    return FLEET_OK;
+}
+
+void fl_group_done(fl_group *g)
+{
+    if (!g->stream)
+        return; /* it never began */
+    pthread_mutex_destroy(&g->lock);
+    pthread_cond_destroy(&g->changed);
+    fl_free(g->stream);
+}

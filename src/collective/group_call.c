@@ -1,0 +1,59 @@
+/* group_call.c - calls as ranks compare and name them. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "collective/group.h"
+#include "collective/wire.h"
+
+static const char *const names[] = {
+#define NAME(name, text) text,
+    FL_CALL_MAP(NAME)
+#undef NAME
+};
+
+bool fl_call_matches(const fl_call *a, const fl_call *b)
+{
+    return a->kind == b->kind && a->how == b->how && a->type == b->type &&
+           a->root == b->root && a->n == b->n;
+}
+
+void fl_call_text(const fl_call *c, char text[FL_CALL_TEXT])
+{
+    const char *name = names[c->kind];
+
+    switch (c->kind) {
+    case FL_CALL_ALL_REDUCE:
+    case FL_CALL_REDUCE_SCATTER:
+        snprintf(text, FL_CALL_TEXT, "%s(%s of %" PRId64 " %s)", name,
+                 fl_reduce_name((fl_reduce)c->how), c->n,
+                 fl_wire_name((fl_wire)c->type));
+        break;
+    case FL_CALL_BROADCAST:
+        snprintf(text, FL_CALL_TEXT, "%s(%" PRId64 " bytes from rank %d)", name,
+                 c->n, c->root);
+        break;
+    case FL_CALL_SEND:
+    case FL_CALL_RECV:
+        snprintf(text, FL_CALL_TEXT, "%s(%" PRId64 " bytes, rank %d)", name,
+                 c->n, c->root);
+        break;
+    case FL_CALL_ALL_GATHER:
+    case FL_CALL_MEMORY:
+        snprintf(text, FL_CALL_TEXT, "%s(%" PRId64 " bytes)", name, c->n);
+        break;
+    default:
+        snprintf(text, FL_CALL_TEXT, "%s", name);
+    }
+}
+
+fleet_status fl_call_differs(int rank_a, const fl_call *a, int rank_b,
+                             const fl_call *b)
+{
+    char text_a[FL_CALL_TEXT], text_b[FL_CALL_TEXT];
+
+    fl_call_text(a, text_a);
+    fl_call_text(b, text_b);
+    return fl_fail(FLEET_EINVAL,
+                   "calls do not match: rank %d calls %s, rank %d calls %s",
+                   rank_a, text_a, rank_b, text_b);
+}

@@ -1,0 +1,222 @@
+/* group_stream.c - messages from rank to rank: each stands in the line of its
+ * pair, and begins with its size, so that the receiver sees what does not
+ * match. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "collective/group.h"
+
+static bool is_out(const fl_work *w)
+{
+    return w->call.kind == FL_CALL_SEND;
+}
+
+void fl_stream_start(fl_group *g, fl_work *w, int lane)
+{
+    fl_stream *s = &g->stream[w->call.root][lane][is_out(w) ? FL_OUT : FL_IN];
+
+    w->head = w->call.n;
+    w->head_moved = w->moved = 0;
+    w->moved_ns = fl_now_ns();
+    w->next = NULL;
+    if (s->first)
+        s->last->next = w;
+    else
+        s->first = w;
+    s->last = w;
+    g->n_streaming++;
+}
+
+static fleet_status move(fl_group *g, const fl_work *w, int lane, void *p,
+                         int64_t n, int64_t *moved)
+{
+    if (is_out(w))
+        return g->carrier->write(g, w->call.root, lane, p, n, moved);
+    return g->carrier->read(g, w->call.root, lane, p, n, moved);
+}
+
+static fleet_status check_head(fl_group *g, const fl_work *w)
+{
+    if (w->head == w->call.n)
+        return FLEET_OK;
+    fl_fail(FLEET_EINVAL,
+            "calls do not match: rank %d sends %" PRId64
+            " bytes to rank %d, which expects %" PRId64,
+            w->call.root, w->head, g->peers.rank, w->call.n);
+    return fl_group_fail(g, FLEET_EINVAL, true);
+}
+
+/* Some of its head, or of itself. */
+static fleet_status step(fl_group *g, fl_work *w, int lane, bool *moved)
+{
+    int64_t size = (int64_t)sizeof w->head, n = 0;
+    char *data = is_out(w) ? (char *)w->in : w->out;
+
+    if (w->head_moved < size) {
+        FL_TRY(move(g, w, lane, (char *)&w->head + w->head_moved,
+                    size - w->head_moved, &n));
+        w->head_moved += n;
+        if (!is_out(w) && w->head_moved == size)
+            FL_TRY(check_head(g, w));
+    } else {
+        FL_TRY(move(g, w, lane, data + w->moved, w->call.n - w->moved, &n));
+        w->moved += n;
+    }
+    if (n > 0)
+        *moved = true;
+    return FLEET_OK;
+}
+
+static bool is_over(const fl_work *w)
+{
+    return w->head_moved == (int64_t)sizeof w->head && w->moved == w->call.n;
+}
+
+static fleet_status late(fl_group *g, const fl_work *w)
+{
+    int64_t ms = (fl_now_ns() - w->moved_ns) / 1000000;
+    char text[FL_CALL_TEXT];
+
+    if (ms < g->peers.deadline_ms)
+        return FLEET_OK;
+    fl_call_text(&w->call, text);
+    fl_fail(FLEET_ETIMEDOUT,
+            "rank %d did not come within %" PRId64 " ms: rank %d waits in %s",
+            w->call.root, g->peers.deadline_ms, g->peers.rank, text);
+    return fl_group_fail(g, FLEET_ETIMEDOUT, true);
+}
+
+static fleet_status advance(fl_group *g, fl_stream *s, int lane, bool *moved)
+{
+    while (s->first) {
+        fl_work *w = s->first;
+        bool now = false;
+
+        FL_TRY(step(g, w, lane, &now));
+        if (!now)
+            return late(g, w);
+        *moved = true;
+        w->moved_ns = fl_now_ns();
+        if (is_over(w)) {
+            s->first = w->next;
+            if (s->first)
+                s->first->moved_ns = fl_now_ns(); /* its turn begins */
+            g->n_streaming--;
+            fl_work_finish(g, w, FLEET_OK);
+        }
+    }
+    return FLEET_OK;
+}
+
+fleet_status fl_streams_advance(fl_group *g, bool *moved)
+{
+    *moved = false;
+    for (int r = 0; r < g->peers.size; r++)
+        for (int lane = 0; lane < FL_N_LANE; lane++)
+            for (int way = 0; way < FL_N_WAY; way++)
+                FL_TRY(advance(g, &g->stream[r][lane][way], lane, moved));
+    return FLEET_OK;
+}
+
+void fl_streams_drop(fl_group *g, fleet_status status)
+{
+    for (int r = 0; r < g->peers.size; r++)
+        for (int i = 0; i < FL_N_LANE * FL_N_WAY; i++) {
+            fl_stream *s = &g->stream[r][i / FL_N_WAY][i % FL_N_WAY];
+
+            while (s->first) {
+                fl_work *w = s->first;
+
+                s->first = w->next;
+                g->n_streaming--;
+                fl_work_finish(g, w, status);
+            }
+        }
+}
+
+/* Until that work is done, or, for NULL, for a while. */
+fleet_status fl_streams_drive(fl_group *g, fl_work *until)
+{
+    bool moved;
+
+    do {
+        uint32_t seen = g->carrier->look(g);
+
+        FL_TRY(fl_group_check(g));
+        FL_TRY(fl_streams_advance(g, &moved));
+        if (!moved)
+            FL_TRY(g->carrier->rest(g, seen));
+    } while (until && !atomic_load(&until->done));
+    return FLEET_OK;
+}
+
+static void begin(fl_group *g, fl_work *w, fl_call_kind kind, int rank,
+                  const void *in, void *out, int64_t n)
+{
+    *w = (fl_work){.in = in, .out = out};
+    w->call = (fl_call){.kind = (int32_t)kind, .root = rank, .n = n};
+    fl_stream_start(g, w, FL_LANE_CALL);
+}
+
+static fleet_status check_own(const fl_group *g, const fl_exchange *x)
+{
+    int me = g->peers.rank;
+
+    if (x->to[me] != x->from[me])
+        return fl_fail(FLEET_EINVAL,
+                       "all_to_all_v: rank %d has %" PRId64
+                       " bytes for itself and expects %" PRId64,
+                       me, x->to[me], x->from[me]);
+    if (x->to[me] > 0)
+        memmove(x->in[me], x->out[me], (size_t)x->to[me]);
+    return FLEET_OK;
+}
+
+fleet_status fl_streams_exchange(fl_group *g, const fl_exchange *x)
+{
+    int size = g->peers.size, me = g->peers.rank;
+    fleet_status status = check_own(g, x);
+    fl_work *w;
+
+    if (status != FLEET_OK)
+        return fl_group_fail(g, status, true);
+    FL_TRY(FL_NEW(&w, (size_t)size * 2 * sizeof *w));
+    for (int r = 0; r < size; r++) {
+        if (r == me)
+            continue;
+        begin(g, &w[2 * r], FL_CALL_SEND, r, x->out[r], NULL, x->to[r]);
+        begin(g, &w[2 * r + 1], FL_CALL_RECV, r, NULL, x->in[r], x->from[r]);
+    }
+    for (int i = 0; status == FLEET_OK && i < 2 * size; i++)
+        if (i / 2 != me && !atomic_load(&w[i].done))
+            status = fl_streams_drive(g, &w[i]);
+    if (status != FLEET_OK)
+        fl_streams_drop(g, status); /* the works end with this call */
+    fl_free(w);
+    return status;
+}
+
+fleet_status fl_streams_all_to_all(fl_group *g, const fl_work *w)
+{
+    int size = g->peers.size;
+    fl_exchange x = {.to = w->to, .from = w->from};
+    fleet_status status;
+    const char **out;
+    char **in;
+
+    FL_TRY(FL_NEW(&out, (size_t)size * 2 * sizeof *out));
+    in = (char **)(out + size);
+    out[0] = w->in;
+    in[0] = w->out;
+    for (int r = 1; r < size; r++) {
+        out[r] = out[r - 1] + w->to[r - 1];
+        in[r] = in[r - 1] + w->from[r - 1];
+    }
+    x.out = out;
+    x.in = in;
+    status = fl_streams_exchange(g, &x);
+    fl_free(out);
+    return status;
+}

@@ -1,0 +1,155 @@
+/* mpi_process.c - MPI begins once in a process and never again. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "collective/mpi.h"
+
+enum { SPIN_NS = 20000, SHORT_NS = 1000000, END_MS = 5000 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pid_t owner; /* the process that began MPI here; 0: nobody yet */
+static _Atomic bool is_given_up;
+static MPI_Comm end_comm = MPI_COMM_NULL;
+static int64_t end_ms;
+
+fleet_status fl_mpi_fail(int code, const char *call)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int n;
+
+    MPI_Error_string(code, text, &n);
+    return fl_fail(FLEET_EIO, "%.60s: %.200s", call, text);
+}
+
+void fl_mpi_give_up(void)
+{
+    atomic_store(&is_given_up, true);
+}
+
+bool fl_mpi_is_given_up(void)
+{
+    return atomic_load(&is_given_up);
+}
+
+void fl_mpi_pause(int64_t since_ns)
+{
+    int64_t ns = fl_now_ns() - since_ns;
+    struct timespec t = {0, ns < SHORT_NS ? 10000 : 100000};
+
+    if (ns > SPIN_NS)
+        nanosleep(&t, NULL);
+}
+
+fleet_status fl_mpi_wait(MPI_Request *request, int64_t deadline_ms,
+                         const char *what)
+{
+    int64_t began = fl_now_ns();
+    int is_done = 0;
+
+    for (;;) {
+        FL_MPI(MPI_Test(request, &is_done, MPI_STATUS_IGNORE));
+        if (is_done)
+            return FLEET_OK;
+        if (fl_now_ns() - began > deadline_ms * 1000000)
+            break;
+        fl_mpi_pause(began);
+    }
+    fl_mpi_give_up();
+    return fl_fail(FLEET_ETIMEDOUT,
+                   "mpi: not all ranks came within %lld ms to %s",
+                   (long long)deadline_ms, what);
+}
+
+void fl_mpi_end_with(MPI_Comm comm, int64_t deadline_ms)
+{
+    pthread_mutex_lock(&lock);
+    if (end_comm == MPI_COMM_NULL) {
+        end_comm = comm;
+        end_ms = deadline_ms < END_MS ? deadline_ms : END_MS;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* MPI_Finalize() waits for all ranks, with no deadline: it is called once all
+ * of them have said that they come. */
+static void end(void)
+{
+    MPI_Request all = MPI_REQUEST_NULL;
+    int is_over = 0;
+
+    if (owner != getpid() || fl_mpi_is_given_up() || end_comm == MPI_COMM_NULL)
+        return;
+    MPI_Finalized(&is_over);
+    if (!is_over && MPI_Ibarrier(end_comm, &all) == MPI_SUCCESS &&
+        fl_mpi_wait(&all, end_ms, "the end") == FLEET_OK)
+        MPI_Finalize();
+}
+
+/* A process that nobody started as a rank is a job of its own: without this
+ * Open MPI starts a daemon for it. */
+static bool is_started_by_mpi(void)
+{
+    static const char *const mark[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK",
+                                       "PMI_RANK", "PMI2_JOBID"};
+
+    for (size_t i = 0; i < sizeof mark / sizeof *mark; i++)
+        if (getenv(mark[i]))
+            return true;
+    return false;
+}
+
+static fleet_status begin(int *thread_level)
+{
+    static const char alone[] = "OMPI_MCA_ess_singleton_isolated";
+    bool is_set = !is_started_by_mpi() && !getenv(alone);
+    int code;
+
+    if (is_set)
+        setenv(alone, "1", 1);
+    code = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, thread_level);
+    if (is_set)
+        unsetenv(alone);
+    if (code != MPI_SUCCESS)
+        return fl_mpi_fail(code, "MPI_Init_thread");
+    owner = getpid();
+    atexit(end);
+    return FLEET_OK;
+}
+
+static fleet_status begin_or_join(int *thread_level)
+{
+    int is_begun = 0, is_over = 0;
+
+    MPI_Initialized(&is_begun);
+    MPI_Finalized(&is_over);
+    if (is_over)
+        return fl_fail(FLEET_ESTATE, "mpi: MPI has been finalized");
+    if (owner && owner != getpid())
+        return fl_fail(FLEET_ESTATE,
+                       "mpi: MPI began before a fork: it works in process "
+                       "%lld alone",
+                       (long long)owner);
+    if (fl_mpi_is_given_up())
+        return fl_fail(FLEET_EPEER, "mpi: a group of ranks has failed in this "
+                                    "process");
+    if (!is_begun)
+        return begin(thread_level);
+    FL_MPI(MPI_Query_thread(thread_level));
+    return FLEET_OK;
+}
+
+fleet_status fl_mpi_begin(int *thread_level)
+{
+    fleet_status status;
+
+    pthread_mutex_lock(&lock);
+    status = begin_or_join(thread_level);
+    pthread_mutex_unlock(&lock);
+    return status;
+}

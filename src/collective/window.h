@@ -1,0 +1,135 @@
+/* window.h - ranks of one host through memory that all of them map.
+ *
+ * The memory has a part for each rank: what it tells the others, two halves of
+ * a buffer, and rings of bytes for each other rank. Everybody writes in its own
+ * part alone, but for rings' tails and words to wake by.
+ *
+ * A call is a row of phases. In each, a rank writes, arrives, waits for all,
+ * and reads. Arriving publishes the number of the phase; halves take turns, and
+ * a half is written again only after a phase that its readers arrived at when
+ * they had read it. In its first phase a call is compared with the others'.
+ *
+ * Who waits spins for a moment, then sleeps on the word it waits for, and wakes
+ * now and then to see whether the one it waits for is alive.
+ */
+#ifndef FL_COLLECTIVE_WINDOW_H
+#define FL_COLLECTIVE_WINDOW_H
+
+#include "collective/far.h"
+#include "collective/group.h"
+
+enum { FL_WINDOW_HALF = 256 * 1024, FL_WINDOW_NAP_MS = 20 };
+
+/* What a window of so many ranks needs. */
+size_t fl_window_bytes(int size);
+
+/* Memory, aligned to 64, that has just come becomes a window: this rank's part
+ * of it. All ranks have done it before any opens. */
+void fl_window_prepare(void *memory, int rank, int size);
+
+/* unmap: called with the memory when the group ends, or NULL. */
+typedef void fl_window_unmap(void *memory, size_t bytes);
+fleet_status fl_window_open(void *memory, int rank, int size, const char *name,
+                            const fl_peers_options *options,
+                            fl_window_unmap *unmap, fl_peers **peers);
+
+/* --- among window*.c --------------------------------------------------------
+ */
+
+typedef struct fl_futex {
+    _Atomic uint32_t value, sleepers;
+} fl_futex;
+
+/* A rank's part that all look at. */
+typedef struct fl_slot {
+    _Alignas(64) fl_futex phase;
+    _Alignas(64) fl_futex bell; /* rings' bytes have come or gone */
+    _Alignas(64) fl_call call[2];
+    _Atomic int32_t pid; /* 0: not yet there */
+    uint64_t started, space;
+    _Atomic bool has_left;
+    int32_t offer_pid, offer_fd; /* memory for others to map; fd -1: none */
+    bool offer_taken;
+} fl_slot;
+
+typedef struct fl_ring {
+    _Alignas(64) _Atomic uint64_t written;
+    _Alignas(64) _Atomic uint64_t read;
+    _Alignas(64) char data[];
+} fl_ring;
+
+enum { FL_UNTOLD, FL_TELLING, FL_TOLD };
+
+typedef struct fl_window_head {
+    _Atomic int32_t told;
+    int32_t code; /* once told */
+    char text[500];
+} fl_window_head;
+
+typedef struct fl_region {
+    struct fl_region *next;
+    int64_t serial;
+    char *base; /* rank 0's block */
+    int64_t stride, bytes;
+} fl_region;
+
+typedef struct fl_window {
+    fl_group group;
+    fl_window_head *head;
+    fl_slot *slot;
+    char *halves, *rings;
+    size_t ring_bytes; /* a whole one */
+    void *memory;
+    fl_window_unmap *unmap;
+
+    uint32_t phase;
+    uint32_t n_call, n_piece;
+    int64_t spin_ns;
+    fl_far far;
+    bool looks; /* nothing has moved for a while: is everybody alive? */
+    fl_region *region;
+    int64_t n_region;
+} fl_window;
+
+/* This phase's half of that rank. */
+static inline char *fl_half(const fl_window *w, int rank)
+{
+    return w->halves +
+           ((size_t)rank * 2 + (w->n_piece & 1)) * (size_t)FL_WINDOW_HALF;
+}
+
+/* A phase: arrive, and wait for all. A call's first phase tells the call, and
+ * compares it with the others'; the later ones have NULL. */
+void fl_window_arrive(fl_window *w, const fl_call *call);
+fleet_status fl_window_await(fl_window *w, const fl_call *call);
+fleet_status fl_window_meet(fl_window *w, const fl_call *call);
+
+/* The call that a rank is in, after its first phase. */
+static inline const fl_call *fl_window_call(const fl_window *w, int rank)
+{
+    return &w->slot[rank].call[w->n_call & 1];
+}
+
+void fl_window_post(fl_futex *f);
+
+/* Until it is no longer `seen`, or woken; false if the time passed first. */
+bool fl_window_sleep(fl_futex *f, uint32_t seen, int64_t ms);
+
+/* FLEET_EPEER if that rank has left, or, looking closely, is dead. */
+fleet_status fl_window_look_at(fl_window *w, int rank, bool closely);
+
+/* What a rank has told all, as the group's failure; or that the group ends. */
+fleet_status fl_window_check(fl_window *w);
+void fl_window_tell(fl_window *w, const fl_error *e);
+void fl_window_enter(fl_window *w);
+void fl_window_leave(fl_window *w);
+
+fleet_status fl_window_reduce(fl_window *w, const fl_work *work);
+fleet_status fl_window_scatter(fl_window *w, const fl_work *work);
+
+fleet_status fl_window_memory(fl_window *w, const fl_work *work);
+fleet_status fl_window_split(fl_window *w, const fl_work *work);
+fl_region *fl_window_region(fl_window *w, const void *p, int64_t bytes);
+void fl_window_free(fl_window *w, void *memory);
+
+#endif

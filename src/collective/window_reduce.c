@@ -1,0 +1,288 @@
+/* window_reduce.c - reductions in a window. Each rank reduces a chunk of every
+ * piece, over all ranks in their order, so that the bits are the same on all of
+ * them and in every run. A rank's own numbers are taken from where they are. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "collective/fold.h"
+#include "collective/window.h"
+#include "collective/wire.h"
+
+enum { SMALL = 8 * 1024 }; /* bytes that each rank had better reduce alone */
+
+/* A reduction that is under way. */
+typedef struct reduction {
+    fl_window *w;
+    const fl_work *work;
+    int64_t size;  /* of an element */
+    int64_t at, n; /* of the piece, in elements */
+    const void **from;
+    void **to;
+} reduction;
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* A rank's chunk of n elements: whole cache lines. */
+static void chunk_of(const reduction *d, int rank, int64_t *begin, int64_t *n)
+{
+    int64_t size = d->w->group.peers.size, line = FL_CACHE_LINE / d->size;
+    int64_t each = ((d->n + size - 1) / size + line - 1) / line * line;
+
+    *begin = least(rank * each, d->n);
+    *n = least(*begin + each, d->n) - *begin;
+}
+
+static const char *in_at(const reduction *d, int64_t i)
+{
+    return (const char *)d->work->in + (d->at + i) * d->size;
+}
+
+static char *out_at(const reduction *d, int64_t i)
+{
+    return (char *)d->work->out + (d->at + i) * d->size;
+}
+
+static char *half_at(const reduction *d, int rank, int64_t i)
+{
+    return fl_half(d->w, rank) + i * d->size;
+}
+
+static void fold(const reduction *d, int n_out, int64_t n)
+{
+    fl_fold f = {.how = (fl_reduce)d->work->call.how,
+                 .type = (fl_wire)d->work->call.type,
+                 .in = d->from,
+                 .n_in = d->w->group.peers.size,
+                 .out = d->to,
+                 .n_out = n_out,
+                 .is_far = d->w->far.turns > 0,
+                 .n = n};
+
+    if (n > 0)
+        fl_fold_run(&f);
+}
+
+static fleet_status open(reduction *d, fl_window *w, const fl_work *work)
+{
+    size_t n = (size_t)w->group.peers.size;
+
+    *d = (reduction){.w = w, .work = work};
+    d->size = fl_wire_size((fl_wire)work->call.type);
+    FL_TRY(FL_NEW(&d->from, 2 * n * sizeof *d->from));
+    d->to = (void **)(d->from + n);
+    return FLEET_OK;
+}
+
+/* --- a few elements: each rank reduces all of them ----------------------- */
+
+static fleet_status reduce_small(reduction *d, const fl_call *call)
+{
+    int me = d->w->group.peers.rank;
+
+    if (d->n > 0)
+        memcpy(half_at(d, me, 0), d->work->in, (size_t)(d->n * d->size));
+    FL_TRY(fl_window_meet(d->w, call));
+    for (int r = 0; r < d->w->group.peers.size; r++)
+        d->from[r] = r == me ? d->work->in : half_at(d, r, 0);
+    d->to[0] = d->work->out;
+    fold(d, 1, d->n);
+    d->w->n_piece++;
+    return FLEET_OK;
+}
+
+/* --- through the halves -------------------------------------------------- */
+
+/* What other ranks reduce. */
+static void give(reduction *d)
+{
+    int me = d->w->group.peers.rank;
+    int64_t begin, n;
+
+    chunk_of(d, me, &begin, &n);
+    fl_far_copy(&d->w->far, half_at(d, me, 0), in_at(d, 0), begin * d->size);
+    fl_far_copy(&d->w->far, half_at(d, me, begin + n), in_at(d, begin + n),
+                (d->n - begin - n) * d->size);
+}
+
+/* Into the place of what was not given. */
+static void reduce_own(reduction *d)
+{
+    int me = d->w->group.peers.rank;
+    int64_t begin, n;
+
+    chunk_of(d, me, &begin, &n);
+    for (int r = 0; r < d->w->group.peers.size; r++)
+        d->from[r] = r == me ? in_at(d, begin) : half_at(d, r, begin);
+    d->to[0] = out_at(d, begin);
+    d->to[1] = half_at(d, me, begin);
+    fold(d, 2, n);
+}
+
+static void take(reduction *d)
+{
+    int64_t begin, n;
+
+    for (int r = 0; r < d->w->group.peers.size; r++) {
+        chunk_of(d, r, &begin, &n);
+        if (r != d->w->group.peers.rank && n > 0)
+            memcpy(out_at(d, begin), half_at(d, r, begin),
+                   (size_t)(n * d->size));
+    }
+}
+
+/* The next piece is given while others still reduce this one: its half was read
+ * before they arrived at this piece. */
+static void give_next(const reduction *d)
+{
+    reduction next = *d;
+
+    next.at += d->n;
+    next.n = least(d->work->call.n - next.at, FL_WINDOW_HALF / d->size);
+    if (next.n > 0) {
+        d->w->n_piece++;
+        give(&next);
+        d->w->n_piece--;
+    }
+}
+
+/* Is there a rank whose numbers lie in memory that all map? Then it has given
+ * nothing in the first phase, and all meet once more. */
+static bool somebody_is_direct(const fl_window *w)
+{
+    for (int r = 0; r < w->group.peers.size; r++)
+        if (fl_window_call(w, r)->extra[0] != 0)
+            return true;
+    return false;
+}
+
+/* The first phase is that of the call, or, for NULL, is over. */
+static fleet_status reduce_pieces(reduction *d, const fl_call *call)
+{
+    int64_t most = FL_WINDOW_HALF / d->size, all = d->work->call.n;
+
+    d->n = least(all, most);
+    give(d);
+    if (call)
+        FL_TRY(fl_window_meet(d->w, call));
+    if (!call || somebody_is_direct(d->w))
+        FL_TRY(fl_window_meet(d->w, NULL));
+    for (;;) {
+        reduce_own(d);
+        fl_window_arrive(d->w, NULL);
+        give_next(d);
+        FL_TRY(fl_window_await(d->w, NULL));
+        take(d);
+        d->w->n_piece++;
+        d->at += d->n;
+        d->n = least(all - d->at, most);
+        if (d->n == 0)
+            return FLEET_OK;
+        FL_TRY(fl_window_meet(d->w, NULL));
+    }
+}
+
+/* --- in memory that all map ---------------------------------------------- */
+
+static bool all_are_direct(const fl_window *w)
+{
+    for (int r = 0; r < w->group.peers.size; r++)
+        if (fl_window_call(w, r)->extra[0] != fl_window_call(w, 0)->extra[0])
+            return false;
+    return true;
+}
+
+/* Nothing is copied: a chunk of all ranks becomes their sum in all of them. */
+static fleet_status reduce_in_place(reduction *d, const fl_region *region)
+{
+    int size = d->w->group.peers.size, me = d->w->group.peers.rank;
+    int64_t begin, n;
+
+    d->n = d->work->call.n;
+    chunk_of(d, me, &begin, &n);
+    for (int r = 0; r < size; r++)
+        d->from[r] = region->base + region->stride * r +
+                     fl_window_call(d->w, r)->extra[1] + begin * d->size;
+    for (int i = 0; i < size; i++) /* its own first */
+        d->to[i] = (void *)d->from[(me + i) % size];
+    fl_far_begin(&d->w->far);
+    fold(d, size, n);
+    fl_far_end(&d->w->far, n * d->size * size);
+    return fl_window_meet(d->w, NULL);
+}
+
+static fleet_status reduce_direct(reduction *d, const fl_region *region)
+{
+    fl_call call = d->work->call;
+
+    call.extra[0] = region->serial;
+    call.extra[1] = (const char *)d->work->in - region->base -
+                    region->stride * d->w->group.peers.rank;
+    FL_TRY(fl_window_meet(d->w, &call));
+    if (all_are_direct(d->w))
+        return reduce_in_place(d, region);
+    return reduce_pieces(d, NULL);
+}
+
+fleet_status fl_window_reduce(fl_window *w, const fl_work *work)
+{
+    const fl_region *region = NULL;
+    fleet_status status;
+    reduction d;
+
+    FL_TRY(open(&d, w, work));
+    d.n = work->call.n;
+    if (work->in == work->out)
+        region = fl_window_region(w, work->in, d.n * d.size);
+    if (d.n * d.size <= SMALL)
+        status = reduce_small(&d, &work->call);
+    else if (region)
+        status = reduce_direct(&d, region);
+    else
+        status = reduce_pieces(&d, &work->call);
+    fl_free(d.from);
+    return status;
+}
+
+/* --- reduce_scatter ------------------------------------------------------ */
+
+/* `each` elements of every rank's part lie side by side in the halves. */
+static fleet_status scatter_piece(reduction *d, int64_t each,
+                                  const fl_call *call)
+{
+    int me = d->w->group.peers.rank;
+    int64_t n = d->work->call.n;
+
+    for (int r = 0; r < d->w->group.peers.size && d->n > 0; r++)
+        if (r != me)
+            fl_far_copy(&d->w->far, half_at(d, me, r * each), in_at(d, r * n),
+                        d->n * d->size);
+    FL_TRY(fl_window_meet(d->w, call));
+    for (int r = 0; r < d->w->group.peers.size; r++)
+        d->from[r] = r == me ? in_at(d, me * n) : half_at(d, r, me * each);
+    d->to[0] = out_at(d, 0);
+    fold(d, 1, d->n);
+    d->w->n_piece++;
+    d->at += d->n;
+    return FLEET_OK;
+}
+
+fleet_status fl_window_scatter(fl_window *w, const fl_work *work)
+{
+    const fl_call *call = &work->call;
+    fleet_status status = FLEET_OK;
+    reduction d;
+    int64_t each;
+
+    FL_TRY(open(&d, w, work));
+    each = FL_WINDOW_HALF / d.size / w->group.peers.size;
+    do {
+        d.n = least(work->call.n - d.at, each);
+        status = scatter_piece(&d, each, call);
+        call = NULL;
+    } while (status == FLEET_OK && d.at < work->call.n);
+    fl_free(d.from);
+    return status;
+}

@@ -1,0 +1,237 @@
+/* window_share.c - more memory that ranks of a window map: for reductions
+ * without a copy, and for the windows of smaller groups. One rank makes it; the
+ * others reach it through that process' descriptor, so that it has no name that
+ * could be left behind. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "collective/window.h"
+
+enum { PAGE = 4096 };
+
+/* NULL, if it cannot be made; the descriptor is the caller's. */
+static void *make(size_t bytes, int *fd)
+{
+    void *p = MAP_FAILED;
+
+    *fd = memfd_create("fleet", MFD_CLOEXEC);
+    if (*fd >= 0 && ftruncate(*fd, (off_t)bytes) == 0)
+        p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
+    if (p == MAP_FAILED && *fd >= 0) {
+        close(*fd);
+        *fd = -1;
+    }
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static void *map(const fl_slot *of, size_t bytes)
+{
+    char path[64];
+    void *p;
+    int fd;
+
+    if (of->offer_fd < 0)
+        return NULL;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", of->offer_pid, of->offer_fd);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return NULL;
+    p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+/* All ranks come here together. Those with the same maker share memory; *memory
+ * is NULL for all of them if one of them cannot have it. maker -1: this rank
+ * wants none. */
+static fleet_status share(fl_window *w, int maker, const int *member, int n,
+                          size_t bytes, void **memory)
+{
+    int me = w->group.peers.rank, fd = -1;
+    fl_slot *own = &w->slot[me];
+    fleet_status status;
+    bool is_whole = true;
+
+    *memory = maker == me ? make(bytes, &fd) : NULL;
+    own->offer_pid = (int32_t)getpid();
+    own->offer_fd = fd;
+    status = fl_window_meet(w, NULL);
+    if (status == FLEET_OK && maker >= 0 && maker != me)
+        *memory = map(&w->slot[maker], bytes);
+    own->offer_taken = *memory != NULL;
+    if (status == FLEET_OK)
+        status = fl_window_meet(w, NULL);
+    for (int i = 0; i < n; i++)
+        is_whole = is_whole && w->slot[member[i]].offer_taken;
+    if (fd >= 0)
+        close(fd);
+    if (*memory && (!is_whole || status != FLEET_OK)) {
+        munmap(*memory, bytes);
+        *memory = NULL;
+    }
+    return status;
+}
+
+/* --- memory for reductions ----------------------------------------------- */
+
+static fleet_status add_region(fl_window *w, const fl_work *work, void *base,
+                               int64_t stride)
+{
+    fl_region *r;
+
+    if (FL_NEW(&r, sizeof *r) != FLEET_OK) {
+        munmap(base, (size_t)(stride * w->group.peers.size));
+        return FLEET_ENOMEM;
+    }
+    *r = (fl_region){.next = w->region,
+                     .serial = w->n_region,
+                     .base = base,
+                     .stride = stride,
+                     .bytes = work->call.n};
+    pthread_mutex_lock(&w->group.lock);
+    w->region = r;
+    pthread_mutex_unlock(&w->group.lock);
+    *(void **)work->out = r->base + stride * w->group.peers.rank;
+    return FLEET_OK;
+}
+
+fleet_status fl_window_memory(fl_window *w, const fl_work *work)
+{
+    int size = w->group.peers.size, *all;
+    int64_t stride = (work->call.n + PAGE) / PAGE * PAGE;
+    fleet_status status;
+    void *base;
+
+    FL_TRY(fl_window_meet(w, &work->call));
+    FL_TRY(FL_NEW(&all, (size_t)size * sizeof *all));
+    for (int r = 0; r < size; r++)
+        all[r] = r;
+    status = share(w, 0, all, size, (size_t)(stride * size), &base);
+    fl_free(all);
+    FL_TRY(status);
+    w->n_region++;
+    if (base)
+        return add_region(w, work, base, stride);
+    return FL_NEW((void **)work->out, (size_t)work->call.n);
+}
+
+static bool has(const fl_window *w, const fl_region *r, const char *p,
+                int64_t bytes)
+{
+    const char *own = r->base + r->stride * w->group.peers.rank;
+
+    return p >= own && p + bytes <= own + r->bytes;
+}
+
+/* The list is the group's thread's to read, too. */
+fl_region *fl_window_region(fl_window *w, const void *p, int64_t bytes)
+{
+    fl_region *r;
+
+    pthread_mutex_lock(&w->group.lock);
+    r = w->region;
+    while (r && !has(w, r, p, bytes))
+        r = r->next;
+    pthread_mutex_unlock(&w->group.lock);
+    return r;
+}
+
+void fl_window_free(fl_window *w, void *memory)
+{
+    fl_region **at = &w->region, *r = fl_window_region(w, memory, 0);
+
+    if (!r) {
+        fl_free(memory);
+        return;
+    }
+    pthread_mutex_lock(&w->group.lock);
+    while (*at != r)
+        at = &(*at)->next;
+    *at = r->next;
+    pthread_mutex_unlock(&w->group.lock);
+    munmap(r->base, (size_t)(r->stride * w->group.peers.size));
+    fl_free(r);
+}
+
+/* --- smaller groups ------------------------------------------------------ */
+
+/* Does a come before b in the new group? */
+static bool precedes(const fl_window *w, int a, int b)
+{
+    int64_t key_a = fl_window_call(w, a)->extra[1];
+    int64_t key_b = fl_window_call(w, b)->extra[1];
+
+    return key_a < key_b || (key_a == key_b && a < b);
+}
+
+/* The ranks of this one's color, in their new order. */
+static int members(const fl_window *w, int *member)
+{
+    int64_t color = fl_window_call(w, w->group.peers.rank)->extra[0];
+    int n = 0;
+
+    for (int r = 0; r < w->group.peers.size; r++) {
+        int at = n;
+
+        if (fl_window_call(w, r)->extra[0] != color)
+            continue;
+        for (; at > 0 && precedes(w, r, member[at - 1]); at--)
+            member[at] = member[at - 1];
+        member[at] = r;
+        n++;
+    }
+    return n;
+}
+
+static void unmap(void *memory, size_t bytes)
+{
+    munmap(memory, bytes);
+}
+
+static fleet_status open_child(fl_window *w, const int *member, int n,
+                               void *memory, fl_peers **child)
+{
+    fl_peers_options o = {.ordered = w->group.peers.ordered,
+                          .deadline_ms = w->group.peers.deadline_ms,
+                          .log = w->group.log};
+    int rank = 0;
+    fleet_status status;
+
+    if (!memory)
+        return fl_fail(FLEET_EIO,
+                       "split: no memory for a window of %d ranks: %s", n,
+                       strerror(errno));
+    while (member[rank] != w->group.peers.rank)
+        rank++;
+    status = fl_window_open(memory, rank, n, w->group.peers.methods->name, &o,
+                            unmap, child);
+    if (status != FLEET_OK)
+        unmap(memory, fl_window_bytes(n));
+    return status;
+}
+
+/* Memory that has just come is zero, which is a window that nobody has entered.
+ */
+fleet_status fl_window_split(fl_window *w, const fl_work *work)
+{
+    bool is_in = work->call.extra[0] >= 0;
+    void *memory = NULL;
+    fleet_status status;
+    int *member, n;
+
+    FL_TRY(fl_window_meet(w, &work->call));
+    FL_TRY(FL_NEW(&member, (size_t)w->group.peers.size * sizeof *member));
+    n = members(w, member);
+    status = share(w, is_in ? member[0] : -1, member, is_in ? n : 0,
+                   fl_window_bytes(n), &memory);
+    if (status == FLEET_OK && is_in)
+        status = open_child(w, member, n, memory, work->out);
+    fl_free(member);
+    return status;
+}

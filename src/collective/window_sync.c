@@ -1,0 +1,274 @@
+/* window_sync.c - how ranks wait for each other in a window. */
+#define _GNU_SOURCE
+#include <inttypes.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "collective/window.h"
+
+enum { SPINS_PER_LOOK = 32, STREAM_NAP_MS = 1 };
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/* --- words to sleep on --------------------------------------------------- */
+
+static void wake_all(fl_futex *f)
+{
+    syscall(SYS_futex, &f->value, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* Who sleeps has counted itself before it looked at the value for the last
+ * time; both are in one order for all. */
+static void set(fl_futex *f, uint32_t value)
+{
+    atomic_store(&f->value, value);
+    if (atomic_load(&f->sleepers) > 0)
+        wake_all(f);
+}
+
+void fl_window_post(fl_futex *f)
+{
+    atomic_fetch_add(&f->value, 1);
+    if (atomic_load(&f->sleepers) > 0)
+        wake_all(f);
+}
+
+bool fl_window_sleep(fl_futex *f, uint32_t seen, int64_t ms)
+{
+    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+
+    atomic_fetch_add(&f->sleepers, 1);
+    if (atomic_load(&f->value) == seen)
+        syscall(SYS_futex, &f->value, FUTEX_WAIT, seen, &t, NULL, 0);
+    atomic_fetch_sub(&f->sleepers, 1);
+    return atomic_load(&f->value) != seen;
+}
+
+/* --- who is alive -------------------------------------------------------- */
+
+/* When a process began, in the kernel's ticks; 0 if there is none, or only its
+ * remains. A number alone may by now be another process's. */
+static uint64_t start_of(int32_t pid)
+{
+    char path[40], text[1024] = "", state = 0;
+    const char *after;
+    uint64_t start = 0;
+    FILE *f;
+
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    f = fopen(path, "re");
+    if (!f)
+        return 0;
+    if (fgets(text, sizeof text, f) && (after = strrchr(text, ')')) &&
+        sscanf(after,
+               ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d "
+               "%*d %*d %*d %*d %" SCNu64,
+               &state, &start) != 2)
+        start = 0;
+    fclose(f);
+    return state == 'Z' || state == 'X' ? 0 : start;
+}
+
+/* The space in which process ids mean something. */
+static uint64_t own_space(void)
+{
+    struct stat s;
+
+    return stat("/proc/self/ns/pid", &s) == 0 ? (uint64_t)s.st_ino : 0;
+}
+
+void fl_window_enter(fl_window *w)
+{
+    fl_slot *own = &w->slot[w->group.peers.rank];
+
+    own->started = start_of((int32_t)getpid());
+    own->space = own_space();
+    own->offer_fd = -1;
+    atomic_store(&own->pid, (int32_t)getpid());
+}
+
+static bool is_dead(const fl_window *w, int rank)
+{
+    const fl_slot *s = &w->slot[rank], *own = &w->slot[w->group.peers.rank];
+    int32_t pid = atomic_load(&s->pid);
+
+    if (pid == 0 || s->started == 0 || own->started == 0 ||
+        s->space != own->space)
+        return false; /* not to be seen from here */
+    return start_of(pid) != s->started;
+}
+
+/* --- the end ------------------------------------------------------------- */
+
+static void wake_everybody(fl_window *w)
+{
+    for (int r = 0; r < w->group.peers.size; r++) {
+        wake_all(&w->slot[r].phase);
+        fl_window_post(&w->slot[r].bell);
+    }
+}
+
+void fl_window_tell(fl_window *w, const fl_error *e)
+{
+    int32_t untold = FL_UNTOLD;
+
+    if (!atomic_compare_exchange_strong(&w->head->told, &untold, FL_TELLING))
+        return; /* the first counts */
+    w->head->code = (int32_t)e->code;
+    snprintf(w->head->text, sizeof w->head->text, "%.499s", e->text);
+    atomic_store(&w->head->told, FL_TOLD);
+    wake_everybody(w);
+}
+
+void fl_window_leave(fl_window *w)
+{
+    atomic_store(&w->slot[w->group.peers.rank].has_left, true);
+    wake_everybody(w);
+}
+
+fleet_status fl_window_check(fl_window *w)
+{
+    fleet_status code;
+
+    if (atomic_load_explicit(&w->head->told, memory_order_acquire) != FL_TOLD)
+        return fl_group_check(&w->group);
+    code = (fleet_status)w->head->code;
+    fl_fail(code, "%.499s", w->head->text);
+    return fl_group_fail(&w->group, code, false);
+}
+
+/* Who leaves after a failure has told of it before. */
+fleet_status fl_window_look_at(fl_window *w, int rank, bool closely)
+{
+    const fl_slot *s = &w->slot[rank];
+
+    if (atomic_load(&s->has_left)) {
+        FL_TRY(fl_window_check(w));
+        return fl_fail(FLEET_EPEER, "rank %d has left the group", rank);
+    }
+    if (closely && is_dead(w, rank)) {
+        FL_TRY(fl_window_check(w));
+        return fl_fail(FLEET_EPEER, "rank %d is dead: process %d is gone", rank,
+                       atomic_load(&s->pid));
+    }
+    return FLEET_OK;
+}
+
+/* --- phases -------------------------------------------------------------- */
+
+void fl_window_arrive(fl_window *w, const fl_call *call)
+{
+    fl_slot *own = &w->slot[w->group.peers.rank];
+
+    if (call) {
+        w->n_call++;
+        own->call[w->n_call & 1] = *call;
+    }
+    set(&own->phase, ++w->phase);
+}
+
+static bool has_come(const fl_window *w, int rank)
+{
+    uint32_t at =
+        atomic_load_explicit(&w->slot[rank].phase.value, memory_order_acquire);
+
+    return (int32_t)(at - w->phase) >= 0;
+}
+
+static bool comes_soon(const fl_window *w, int rank)
+{
+    int64_t until = fl_now_ns() + w->spin_ns;
+
+    do {
+        for (int i = 0; i < SPINS_PER_LOOK; i++) {
+            if (has_come(w, rank))
+                return true;
+            relax();
+        }
+    } while (fl_now_ns() < until);
+    return false;
+}
+
+static fleet_status too_late(fl_window *w, int rank)
+{
+    const fl_slot *own = &w->slot[w->group.peers.rank];
+    char text[FL_CALL_TEXT];
+
+    fl_call_text(&own->call[w->n_call & 1], text);
+    fl_fail(FLEET_ETIMEDOUT,
+            "rank %d did not come within %" PRId64 " ms: rank %d waits in %s",
+            rank, w->group.peers.deadline_ms, w->group.peers.rank, text);
+    return fl_group_fail(&w->group, FLEET_ETIMEDOUT, true);
+}
+
+/* After a nap in which that rank did not come. */
+static fleet_status look_around(fl_window *w, int rank, int64_t began_ms)
+{
+    fleet_status status = fl_window_look_at(w, rank, true);
+
+    if (status != FLEET_OK && !has_come(w, rank))
+        return fl_group_fail(&w->group, status, true);
+    if (fl_now_ms() - began_ms >= w->group.peers.deadline_ms)
+        return too_late(w, rank);
+    return FLEET_OK;
+}
+
+static fleet_status wait_long(fl_window *w, int rank)
+{
+    fl_futex *phase = &w->slot[rank].phase;
+    int64_t began_ms = fl_now_ms();
+    bool moved;
+
+    while (!has_come(w, rank)) {
+        uint32_t seen = atomic_load(&phase->value);
+
+        FL_TRY(fl_window_check(w));
+        if (w->group.n_streaming > 0)
+            FL_TRY(fl_streams_advance(&w->group, &moved));
+        if (has_come(w, rank))
+            break;
+        fl_window_sleep(phase, seen,
+                        w->group.n_streaming > 0 ? STREAM_NAP_MS
+                                                 : FL_WINDOW_NAP_MS);
+        if (!has_come(w, rank))
+            FL_TRY(look_around(w, rank, began_ms));
+    }
+    return FLEET_OK;
+}
+
+static fleet_status match(fl_window *w)
+{
+    for (int r = 1; r < w->group.peers.size; r++)
+        if (!fl_call_matches(fl_window_call(w, 0), fl_window_call(w, r))) {
+            fl_call_differs(0, fl_window_call(w, 0), r, fl_window_call(w, r));
+            return fl_group_fail(&w->group, FLEET_EINVAL, false);
+        }
+    return FLEET_OK;
+}
+
+fleet_status fl_window_await(fl_window *w, const fl_call *call)
+{
+    for (int r = 0; r < w->group.peers.size; r++)
+        if (!comes_soon(w, r))
+            FL_TRY(wait_long(w, r));
+    return call ? match(w) : FLEET_OK;
+}
+
+fleet_status fl_window_meet(fl_window *w, const fl_call *call)
+{
+    fl_window_arrive(w, call);
+    return fl_window_await(w, call);
+}

@@ -1,0 +1,244 @@
+/* peers_kit.c - ranks are started, watched and cleaned up: see peers_kit.h. */
+#define _GNU_SOURCE
+#define SUITE peers_kit
+#include "peers_kit.h"
+#include "test.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "collective/window.h"
+
+enum { MOST_RANKS = 8, LONG_MS = 20000, LIMIT_MS = 50000 };
+
+const peers_part peers_all = {.name = "all"};
+
+const peers_part *peers_part_named(const char *name)
+{
+    if (strcmp(name, peers_all.name) == 0)
+        return &peers_all;
+    for (const peers_part *p = peers_healthy; p->name; p++)
+        if (strcmp(p->name, name) == 0)
+            return p;
+    for (const peers_part *p = peers_misused; p->name; p++)
+        if (strcmp(p->name, name) == 0)
+            return p;
+    return NULL;
+}
+
+fl_peers_options peers_options(const peers_part *part, bool ordered)
+{
+    int64_t ms = part->deadline_ms ? part->deadline_ms : LONG_MS;
+
+    return (fl_peers_options){.ordered = ordered,
+                              .deadline_ms = ms * TEST_SLOWNESS};
+}
+
+/* --- a window, without MPI ----------------------------------------------- */
+
+static void be_rank(const peers_part *part, void *memory, int rank, int size)
+{
+    fl_peers_options o = peers_options(part, true);
+    fl_peers *p;
+
+    CHECK_OK(fl_window_open(memory, rank, size, "window", &o, NULL, &p));
+    CHECK_INT(p->rank, rank);
+    CHECK_INT(p->size, size);
+    part->run(p);
+    p->methods->destroy(p);
+}
+
+static pid_t fork_rank(const peers_part *part, void *memory, int rank, int size)
+{
+    pid_t child;
+
+    fflush(NULL);
+    child = fork();
+    CHECK(child >= 0);
+    if (child > 0)
+        return child;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    test_ends_process = true;
+    be_rank(part, memory, rank, size);
+    test_check_leaks();
+    _exit(0);
+}
+
+/* 0, or what it ended with; it is killed if it does not end. */
+static int end_of(pid_t child)
+{
+    int status = -1;
+
+    if (!test_ends_within(child, LIMIT_MS * TEST_SLOWNESS))
+        kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+    return status;
+}
+
+static void run_processes(const peers_part *part, int size)
+{
+    size_t bytes = fl_window_bytes(size);
+    pid_t child[MOST_RANKS];
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    CHECK(memory != MAP_FAILED);
+    for (int r = 0; r < size; r++)
+        fl_window_prepare(memory, r, size);
+    for (int r = 0; r < size; r++)
+        child[r] = fork_rank(part, memory, r, size);
+    for (int r = 0; r < size; r++) {
+        int status = end_of(child[r]);
+
+        if (part->is_killed && r == size - 1)
+            CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        else if (status != 0)
+            test_fail(__FILE__, __LINE__, "%s: rank %d of %d ended with %x",
+                      part->name, r, size, (unsigned)status);
+    }
+    munmap(memory, bytes);
+}
+
+typedef struct rank_thread {
+    pthread_t thread;
+    const peers_part *part;
+    void *memory;
+    int rank, size;
+} rank_thread;
+
+static void *thread_rank(void *arg)
+{
+    rank_thread *t = arg;
+
+    be_rank(t->part, t->memory, t->rank, t->size);
+    return NULL;
+}
+
+static void run_threads(const peers_part *part, int size)
+{
+    rank_thread t[MOST_RANKS];
+    void *memory = fl_alloc(fl_window_bytes(size));
+
+    CHECK(memory != NULL);
+    for (int r = 0; r < size; r++)
+        fl_window_prepare(memory, r, size);
+    for (int r = 0; r < size; r++) {
+        t[r] = (rank_thread){
+            .part = part, .memory = memory, .rank = r, .size = size};
+        CHECK(pthread_create(&t[r].thread, NULL, thread_rank, &t[r]) == 0);
+    }
+    for (int r = 0; r < size; r++)
+        pthread_join(t[r].thread, NULL);
+    fl_free(memory);
+}
+
+/* --- under mpirun -------------------------------------------------------- */
+
+static const char *beside_suite(const char *name)
+{
+    char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 40);
+    char *slash;
+
+    CHECK(n > 0);
+    path[n] = 0;
+    slash = strrchr(path, '/');
+    CHECK(slash);
+    snprintf(slash + 1, 40, "%s", name);
+    return test_keep(path);
+}
+
+static void need_mpi(void)
+{
+    if (access(beside_suite("libfleet_mpi.so"), R_OK) != 0)
+        test_skip("libfleet_mpi.so was not built: Open MPI is not here");
+    if (system("command -v mpirun >/dev/null") != 0)
+        test_skip("no mpirun: Debian's openmpi-bin is not here");
+}
+
+/* All output to a file of the test's folder, which is shown if it fails. */
+static void exec_mpirun(const peers_part *part, peers_way way, int size,
+                        const char *folder, const char *output)
+{
+    int out = open(output, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    char n[12];
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    snprintf(n, sizeof n, "%d", size);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+    setenv("TMPDIR", folder, 1);
+    if (strcmp(way.name, "mpi-apart") == 0)
+        setenv("FLEET_MPI_WINDOW", "0", 1);
+    if (out < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
+        _exit(99);
+    execlp("mpirun", "mpirun", "-n", n, "--oversubscribe", "--bind-to", "none",
+           "--enable-recovery", "--mca", "btl_vader_single_copy_mechanism",
+           "none", beside_suite("peers-rank"), part->name,
+           way.ordered ? "ordered" : "free", folder, (char *)NULL);
+    _exit(98);
+}
+
+static void show(const char *path)
+{
+    char line[500];
+    FILE *f = fopen(path, "r");
+
+    while (f && fgets(line, sizeof line, f))
+        fputs(line, stderr);
+    if (f)
+        fclose(f);
+}
+
+/* Each rank leaves a file when it has done its part. */
+static void run_mpi(const peers_part *part, peers_way way, int size)
+{
+    const char *folder = test_folder(), *output = test_path("mpirun.out");
+    int status, n_rank = size - part->is_killed;
+    char name[40];
+    pid_t child;
+
+    need_mpi();
+    fflush(NULL);
+    for (int r = 0; r < size; r++) {
+        snprintf(name, sizeof name, "%s.%d", part->name, r);
+        unlink(test_path(name));
+    }
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0)
+        exec_mpirun(part, way, size, folder, output);
+    status = end_of(child);
+    for (int r = 0; r < n_rank; r++) {
+        snprintf(name, sizeof name, "%s.%d", part->name, r);
+        if (access(test_path(name), F_OK) == 0)
+            continue;
+        show(output);
+        test_fail(__FILE__, __LINE__, "%s, %s: rank %d of %d did not do it",
+                  way.name, part->name, r, size);
+    }
+    if (!part->fails && status != 0) {
+        show(output);
+        test_fail(__FILE__, __LINE__, "%s, %s: mpirun ended with %x", way.name,
+                  part->name, (unsigned)status);
+    }
+}
+
+void peers_run(const peers_part *part, peers_way way, int size)
+{
+    if (strcmp(way.name, "window") == 0)
+        run_processes(part, size);
+    else if (strcmp(way.name, "threads") == 0)
+        run_threads(part, size);
+    else
+        run_mpi(part, way, size);
+}

@@ -1,0 +1,54 @@
+/* peers_kit.h - what every group of ranks must do (runtime/peers.h), whoever
+ * joins the ranks: parts, which each rank of a group runs, and ways to start
+ * them. A rank is a process of its own, or, for ThreadSanitizer, a thread. */
+#ifndef FL_PEERS_KIT_H
+#define FL_PEERS_KIT_H
+
+#include "runtime/peers.h"
+
+/* What one rank of a group does; it fails by CHECK. */
+typedef struct peers_part {
+    const char *name;
+    void (*run)(fl_peers *p);
+    bool fails;          /* the group does */
+    bool is_killed;      /* its last rank is, and must not be missed */
+    int64_t deadline_ms; /* 0: long */
+} peers_part;
+
+const peers_part *peers_part_named(const char *name);
+
+/* Each of them until the last, whose name is NULL. */
+extern const peers_part peers_healthy[];
+extern const peers_part peers_misused[];
+
+/* All healthy ones, each in a group of its own. */
+extern const peers_part peers_all;
+
+typedef struct peers_way {
+    const char *name; /* "window", "threads", "mpi", "mpi-apart" */
+    bool ordered;
+} peers_way;
+
+/* Start that many ranks, let them run the part, and check that each of them
+ * did; nothing of them is left. Skips the test where MPI is not there. */
+void peers_run(const peers_part *part, peers_way way, int size);
+
+/* What a part's group is made with. */
+fl_peers_options peers_options(const peers_part *part, bool ordered);
+
+/* --- values -----------------------------------------------------------------
+ */
+
+/* A rank's n elements. */
+void peers_fill(void *out, fl_wire type, int rank, int64_t n);
+
+/* What comes of all ranks' elements [begin, begin + n), in rank order. */
+void peers_want(void *out, fl_reduce how, fl_wire type, int size, int64_t begin,
+                int64_t n);
+
+/* The same bits, but that any NaN is as good as another; or, with a tolerance,
+ * numbers of f32 and f64 that are near. */
+void peers_check(const void *got, const void *want, fl_wire type, int64_t n,
+                 double tolerance);
+
+#endif

@@ -1,0 +1,250 @@
+/* peers_misuse.c - how groups of ranks must fail: see peers_kit.h. All ranks
+ * hear of it, in the same words, and of every call after it. */
+#define SUITE peers_misuse
+#include "peers_kit.h"
+#include "test.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+enum { SHORT_MS = 1500 };
+
+static bool is_last(const fl_peers *p)
+{
+    return p->rank == p->size - 1;
+}
+
+/* The call has failed with that code and words; so does any other. */
+static void check_failed(fl_peers *p, fleet_status got, fleet_status want,
+                         const char *words)
+{
+    char text[1000];
+    float x = 0;
+    fl_work *work = NULL;
+
+    CHECK_STATUS(got, want);
+    CHECK_CONTAINS(fleet_last_error(), words);
+    snprintf(text, sizeof text, "%s", fleet_last_error());
+    CHECK_STATUS(p->methods->barrier(p), want);
+    CHECK_TEXT(fleet_last_error(), text);
+    CHECK_STATUS(
+        p->methods->all_reduce(p, FL_ALL_SUM, FL_WIRE_F32, &x, &x, 1, &work),
+        want);
+    CHECK_TEXT(fleet_last_error(), text);
+    CHECK(work == NULL);
+}
+
+static void sizes_differ(fl_peers *p)
+{
+    int64_t n = is_last(p) ? 999 : 1000;
+    float *x = calloc((size_t)n, sizeof *x);
+
+    check_failed(
+        p, p->methods->all_reduce(p, FL_ALL_SUM, FL_WIRE_F32, x, x, n, NULL),
+        FLEET_EINVAL, "all_reduce(sum of 999 f32)");
+    CHECK_CONTAINS(fleet_last_error(), "rank 0 calls all_reduce(sum of 1000");
+    free(x);
+}
+
+/* One needs more pieces than the other. */
+static void large_and_small(fl_peers *p)
+{
+    int64_t n = is_last(p) ? 3 : 1000000;
+    float *x = calloc((size_t)n, sizeof *x);
+    fl_work *work;
+
+    CHECK_OK(
+        p->methods->all_reduce(p, FL_ALL_SUM, FL_WIRE_F32, x, x, n, &work));
+    check_failed(p, p->methods->wait(p, &work), FLEET_EINVAL,
+                 "all_reduce(sum of 3 f32)");
+    free(x);
+}
+
+static void types_differ(fl_peers *p)
+{
+    fl_wire type = is_last(p) ? FL_WIRE_I32 : FL_WIRE_F32;
+    float x[4] = {0};
+
+    check_failed(p, p->methods->all_reduce(p, FL_ALL_MAX, type, x, x, 4, NULL),
+                 FLEET_EINVAL, "all_reduce(max of 4 i32)");
+}
+
+static void calls_differ(fl_peers *p)
+{
+    char x[400] = {0};
+    fleet_status status = is_last(p)
+                              ? p->methods->broadcast(p, x, 40, 0, NULL)
+                              : p->methods->all_gather(p, x, x, 40, NULL);
+
+    check_failed(p, status, FLEET_EINVAL, "broadcast(40 bytes from rank 0)");
+    CHECK_CONTAINS(fleet_last_error(), "rank 0 calls all_gather(40 bytes)");
+}
+
+/* The last rank is a call behind. */
+static void order_differs(fl_peers *p)
+{
+    float x[100] = {0};
+
+    CHECK_OK(p->methods->barrier(p));
+    if (!is_last(p))
+        check_failed(p, p->methods->barrier(p), FLEET_EINVAL,
+                     "rank 0 calls barrier");
+    else
+        check_failed(
+            p,
+            p->methods->all_reduce(p, FL_ALL_SUM, FL_WIRE_F32, x, x, 100, NULL),
+            FLEET_EINVAL, "rank 0 calls barrier");
+}
+
+static void roots_differ(fl_peers *p)
+{
+    char x[4] = {0};
+
+    check_failed(p, p->methods->broadcast(p, x, 4, is_last(p), NULL),
+                 FLEET_EINVAL, "broadcast(4 bytes from rank 1)");
+}
+
+static void messages_differ(fl_peers *p)
+{
+    char x[8] = {0};
+    fleet_status status = FLEET_OK;
+
+    if (p->rank == 0)
+        status = p->methods->send(p, x, 8, 1, NULL);
+    else if (p->rank == 1)
+        status = p->methods->recv(p, x, 4, 0, NULL);
+    if (status == FLEET_OK) /* what was sent may have left before it came */
+        status = p->methods->barrier(p);
+    check_failed(p, status, FLEET_EINVAL,
+                 "rank 0 sends 8 bytes to rank 1, which expects 4");
+}
+
+static void pairs_differ(fl_peers *p)
+{
+    char in[64] = {0}, out[64];
+    int64_t to[8] = {0}, from[8] = {0};
+    fleet_status status;
+
+    if (p->rank == 0)
+        to[1] = 5;
+    if (p->rank == 1)
+        from[0] = 6;
+    status = p->methods->all_to_all_v(p, in, to, out, from, NULL);
+    if (status == FLEET_OK)
+        status = p->methods->barrier(p);
+    check_failed(p, status, FLEET_EINVAL,
+                 "rank 0 sends 5 bytes to rank 1, which expects 6");
+}
+
+static void one_gives_up(fl_peers *p)
+{
+    int64_t began = fl_now_ms();
+
+    CHECK_OK(p->methods->barrier(p));
+    if (is_last(p))
+        p->methods->abort(p, "the disk is full");
+    check_failed(p, p->methods->barrier(p), FLEET_EPEER, "the disk is full");
+    CHECK_CONTAINS(fleet_last_error(), "gave up");
+    CHECK(fl_now_ms() - began < p->deadline_ms / 2);
+}
+
+/* While all others are in a call with work, and one sleeps in its wait. */
+static void one_gives_up_later(fl_peers *p)
+{
+    static float x[1000];
+    fl_work *work;
+
+    CHECK_OK(p->methods->barrier(p));
+    if (is_last(p)) {
+        usleep(100000); /* so that they sleep; true in any case */
+        p->methods->abort(p, "no more");
+        check_failed(p, p->methods->barrier(p), FLEET_EPEER, "no more");
+        return;
+    }
+    CHECK_OK(
+        p->methods->all_reduce(p, FL_ALL_SUM, FL_WIRE_F32, x, x, 1000, &work));
+    check_failed(p, p->methods->wait(p, &work), FLEET_EPEER, "no more");
+}
+
+static void one_stays_away(fl_peers *p)
+{
+    char who[80];
+    int64_t began;
+
+    snprintf(who, sizeof who, "rank %d did not come within %lld ms",
+             p->size - 1, (long long)p->deadline_ms);
+    CHECK_OK(p->methods->barrier(p));
+    began = fl_now_ms();
+    if (is_last(p))
+        while (fl_now_ms() - began < 2 * p->deadline_ms)
+            usleep(10000);
+    check_failed(p, p->methods->barrier(p), FLEET_ETIMEDOUT, who);
+    CHECK(is_last(p) || fl_now_ms() - began < 3 * p->deadline_ms);
+}
+
+static void no_message_comes(fl_peers *p)
+{
+    char x;
+
+    if (p->rank == 0)
+        check_failed(p, p->methods->recv(p, &x, 1, 1, NULL), FLEET_ETIMEDOUT,
+                     "did not come within");
+    else
+        check_failed(p, p->methods->barrier(p), FLEET_ETIMEDOUT, "within");
+}
+
+static void one_is_killed(fl_peers *p)
+{
+    bool sees =
+        strcmp(p->methods->name, "window") == 0 || !getenv("FLEET_MPI_WINDOW");
+    int64_t began = fl_now_ms();
+    fleet_status status;
+    char who[40];
+
+    CHECK_OK(p->methods->barrier(p));
+    if (is_last(p))
+        raise(SIGKILL);
+    snprintf(who, sizeof who, "rank %d ", p->size - 1);
+    status = p->methods->barrier(p);
+    if (sees) {
+        check_failed(p, status, FLEET_EPEER, who);
+        CHECK_CONTAINS(fleet_last_error(), "is dead");
+        CHECK(fl_now_ms() - began < p->deadline_ms / 2);
+    } else {
+        CHECK(status == FLEET_EPEER || status == FLEET_ETIMEDOUT);
+        check_failed(p, status, status, who);
+        CHECK(fl_now_ms() - began < p->deadline_ms * 2);
+    }
+}
+
+const peers_part peers_misused[] = {
+    {.name = "sizes_differ", .run = sizes_differ, .fails = true},
+    {.name = "large_and_small", .run = large_and_small, .fails = true},
+    {.name = "types_differ", .run = types_differ, .fails = true},
+    {.name = "calls_differ", .run = calls_differ, .fails = true},
+    {.name = "order_differs", .run = order_differs, .fails = true},
+    {.name = "roots_differ", .run = roots_differ, .fails = true},
+    {.name = "messages_differ", .run = messages_differ, .fails = true},
+    {.name = "pairs_differ", .run = pairs_differ, .fails = true},
+    {.name = "one_gives_up", .run = one_gives_up, .fails = true},
+    {.name = "one_gives_up_later", .run = one_gives_up_later, .fails = true},
+    {.name = "one_stays_away",
+     .run = one_stays_away,
+     .fails = true,
+     .deadline_ms = SHORT_MS},
+    {.name = "no_message_comes",
+     .run = no_message_comes,
+     .fails = true,
+     .deadline_ms = SHORT_MS},
+    {.name = "one_is_killed",
+     .run = one_is_killed,
+     .fails = true,
+     .is_killed = true,
+     .deadline_ms = 4000},
+    {0},
+};

@@ -1,0 +1,189 @@
+/* test_peers.c - groups of ranks: the kit on every implementation. */
+#define SUITE peers
+#include "peers_kit.h"
+#include "test.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "collective/collective.h"
+#include "collective/fold.h"
+
+static const peers_way window = {"window", true}, threads = {"threads", true},
+                       mpi = {"mpi", false}, apart = {"mpi-apart", false},
+                       apart_ordered = {"mpi-apart", true};
+
+/* --- self ---------------------------------------------------------------- */
+
+TEST(one_rank_is_a_group)
+{
+    fl_peers *p;
+
+    for (const peers_part *part = peers_healthy; part->name; part++) {
+        CHECK_OK(fl_peers_open("self", NULL, &p));
+        CHECK_INT(p->size, 1);
+        part->run(p);
+        p->methods->destroy(p);
+    }
+}
+
+TEST(one_rank_that_gives_up_goes_no_further)
+{
+    fl_peers *p;
+
+    CHECK_OK(fl_peers_self(&p));
+    p->methods->abort(p, "no more");
+    p->methods->abort(p, "again");
+    CHECK_FAILS(p->methods->barrier(p), FLEET_EPEER, "rank 0 gave up: no more");
+    p->methods->destroy(p);
+}
+
+TEST(one_rank_is_told_what_it_does_wrong)
+{
+    int64_t five = 5, six = 6;
+    char x[8] = {0}, y[8];
+    fl_peers *p;
+
+    CHECK_OK(fl_peers_self(&p));
+    CHECK_FAILS(p->methods->recv(p, x, 1, 0, NULL), FLEET_ESTATE, "nothing");
+    CHECK_OK(p->methods->send(p, x, 5, 0, NULL));
+    CHECK_FAILS(p->methods->recv(p, x, 6, 0, NULL), FLEET_EINVAL,
+                "sends 5 bytes to rank 0, which expects 6");
+    CHECK_FAILS(p->methods->all_to_all_v(p, x, &five, y, &six, NULL),
+                FLEET_EINVAL, "5 bytes for rank 0, which expects 6");
+    p->methods->destroy(p);
+}
+
+TEST(groups_have_names)
+{
+    fl_peers *p;
+
+    CHECK_FAILS(fl_peers_open("pigeons", NULL, &p), FLEET_ENOENT, "pigeons");
+    CHECK(p == NULL);
+    CHECK_FAILS(
+        fl_peers_open("self", &(fl_peers_options){.deadline_ms = -1}, &p),
+        FLEET_EINVAL, "a deadline of -1 ms");
+}
+
+/* --- the arithmetic ------------------------------------------------------ */
+
+static void check_fold(fl_folder *folder, fl_reduce how, fl_wire type,
+                       int64_t n)
+{
+    enum { N = 3000, RANKS = 4 };
+    static char x[RANKS][8 * N], want[8 * N], other[8 * N];
+    const void *in[RANKS] = {x[0], x[1], x[2], x[3]};
+    void *out[2] = {other, x[1]};
+
+    for (int r = 0; r < RANKS; r++)
+        peers_fill(x[r], type, r, n);
+    peers_want(want, how, type, RANKS, 0, n);
+    folder(&(fl_fold){how, type, in, RANKS, out, 2, n > 1000, n});
+    peers_check(other, want, type, n, 0);
+    peers_check(x[1], want, type, n, 0);
+}
+
+TEST(sums_are_exact_on_every_instruction_set)
+{
+    for (int i = 0; fl_fold_all()[i]; i++)
+        for (fl_wire type = 0; type < FL_N_WIRE; type++)
+            for (fl_reduce how = 0; how < FL_N_REDUCE; how++)
+                if (how != FL_ALL_MEAN || type < FL_WIRE_I32 ||
+                    type > FL_WIRE_U8) {
+                    check_fold(fl_fold_all()[i], how, type, 3000);
+                    check_fold(fl_fold_all()[i], how, type, 17);
+                }
+}
+
+TEST(half_precision_survives_there_and_back)
+{
+    static uint16_t x[65536], y[65536];
+    const void *in[1] = {x};
+    void *out[1] = {y};
+
+    for (int i = 0; i < 65536; i++)
+        x[i] = (uint16_t)i;
+    for (int i = 0; fl_fold_all()[i]; i++)
+        for (fl_wire type = FL_WIRE_F16; type <= FL_WIRE_BF16; type++) {
+            fl_fold_all()[i](
+                &(fl_fold){FL_ALL_SUM, type, in, 1, out, 1, false, 65536});
+            peers_check(y, x, type, 65536, 0);
+        }
+}
+
+/* --- ranks of one host --------------------------------------------------- */
+
+static void all_sizes(const char *part, peers_way way, int least)
+{
+    for (int size = least; size <= 4; size++)
+        peers_run(peers_part_named(part), way, size);
+}
+
+#define HEALTHY(part)                                                          \
+    TEST_LIMIT(ranks_of_a_window_do_##part, 120)                               \
+    {                                                                          \
+        all_sizes(#part, window, 1);                                           \
+    }                                                                          \
+    TEST_LIMIT(ranks_in_threads_do_##part, 120)                                \
+    {                                                                          \
+        all_sizes(#part, threads, 1);                                          \
+    }
+HEALTHY(reductions)
+HEALTHY(large)
+HEALTHY(moves)
+HEALTHY(messages)
+HEALTHY(works)
+HEALTHY(forgotten)
+HEALTHY(memory)
+HEALTHY(split)
+HEALTHY(refusals)
+
+/* One start of mpirun for all parts, a group after the other. */
+#define UNDER_MPI(size)                                                        \
+    TEST_LIMIT(size##_ranks_of_mpi_do_all, 120)                                \
+    {                                                                          \
+        peers_run(&peers_all, mpi, size);                                      \
+    }                                                                          \
+    TEST_LIMIT(size##_ranks_of_mpi_apart_do_all, 120)                          \
+    {                                                                          \
+        peers_run(&peers_all, apart, size);                                    \
+    }                                                                          \
+    TEST_LIMIT(size##_ranks_of_mpi_apart_keep_an_order, 120)                   \
+    {                                                                          \
+        peers_run(peers_part_named("reductions"), apart_ordered, size);        \
+    }
+UNDER_MPI(1)
+UNDER_MPI(2)
+UNDER_MPI(3)
+UNDER_MPI(4)
+
+/* --- how they fail ------------------------------------------------------- */
+
+#define FAILING(part)                                                          \
+    TEST_LIMIT(ranks_of_a_window_see_##part, 60)                               \
+    {                                                                          \
+        all_sizes(#part, window, 2);                                           \
+    }                                                                          \
+    TEST_LIMIT(ranks_of_mpi_see_##part, 60)                                    \
+    {                                                                          \
+        peers_run(peers_part_named(#part), mpi, 2);                            \
+    }                                                                          \
+    TEST_LIMIT(ranks_of_mpi_apart_see_##part, 60)                              \
+    {                                                                          \
+        peers_run(peers_part_named(#part), apart, 3);                          \
+    }
+FAILING(sizes_differ)
+FAILING(large_and_small)
+FAILING(types_differ)
+FAILING(calls_differ)
+FAILING(order_differs)
+FAILING(roots_differ)
+FAILING(messages_differ)
+FAILING(pairs_differ)
+FAILING(one_gives_up)
+FAILING(one_gives_up_later)
+FAILING(one_stays_away)
+FAILING(no_message_comes)
+FAILING(one_is_killed)

@@ -1,0 +1,94 @@
+/* test_plugin.c - plug-ins are found, and refused by name (runtime/plugin.h).
+ */
+#define SUITE plugin
+#include "test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "collective/collective.h"
+#include "runtime/plugin.h"
+
+/* Where make has put those of test/plugins: beside the suite, in a folder. */
+static void look_in_plugins(void)
+{
+    char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 40);
+    char *slash;
+
+    CHECK(n > 0);
+    path[n] = 0;
+    slash = strrchr(path, '/');
+    CHECK(slash);
+    strcpy(slash, "/plugins");
+    setenv("FLEET_PLUGIN_PATH", path, 1);
+}
+
+TEST(one_that_fits_is_opened_once)
+{
+    const fl_plugin *a, *b;
+
+    look_in_plugins();
+    CHECK_OK(fl_plugin_open("twin", &a));
+    CHECK_OK(fl_plugin_open("twin", &b));
+    CHECK(a == b);
+    CHECK_TEXT(a->name, "twin");
+}
+
+TEST(another_version_is_refused_and_both_are_named)
+{
+    const fl_plugin *p;
+
+    look_in_plugins();
+    CHECK_FAILS(fl_plugin_open("later", &p), FLEET_EUNSUPPORTED,
+                "libfleet_later.so has plug-in version 99, of libfleet 9.8.7; "
+                "this is version 1, of libfleet " /* ours */);
+    CHECK_CONTAINS(fleet_last_error(), fleet_version());
+    CHECK(p == NULL);
+}
+
+TEST(another_name_is_refused)
+{
+    const fl_plugin *p;
+
+    look_in_plugins();
+    CHECK_FAILS(fl_plugin_open("alias", &p), FLEET_EUNSUPPORTED,
+                "libfleet_alias.so is plug-in 'twin', not 'alias'");
+}
+
+TEST(what_has_no_entry_is_no_plugin)
+{
+    const fl_plugin *p;
+
+    look_in_plugins();
+    CHECK_FAILS(fl_plugin_open("mute", &p), FLEET_EUNSUPPORTED,
+                "libfleet_mute.so is no plug-in");
+}
+
+TEST(what_is_not_there_is_named)
+{
+    const fl_plugin *p;
+
+    CHECK_FAILS(fl_plugin_open("pigeons", &p), FLEET_ENOENT,
+                "cannot open the plug-in 'pigeons': libfleet_pigeons.so");
+}
+
+/* As libfleet_mpi.so is where MPI has been removed. */
+TEST(what_needs_a_library_that_is_not_there_says_which)
+{
+    const fl_plugin *p;
+
+    look_in_plugins();
+    CHECK_FAILS(fl_plugin_open("orphan", &p), FLEET_EUNSUPPORTED, "libgone.so");
+}
+
+TEST(one_that_joins_no_ranks_is_no_group)
+{
+    fl_peers *p;
+
+    look_in_plugins();
+    CHECK_FAILS(fl_peers_open("twin", NULL, &p), FLEET_EUNSUPPORTED,
+                "plug-in 'twin' joins no ranks");
+}

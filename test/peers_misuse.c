@@ -145,7 +145,7 @@ static void one_gives_up(fl_peers *p)
 {
     int64_t began = fl_now_ms();
 
-    CHECK_OK(p->methods->barrier(p));
+    p->methods->barrier(p); /* another rank may be through it, and gone */
     if (is_last(p))
         p->methods->abort(p, "the disk is full");
     check_failed(p, p->methods->barrier(p), FLEET_EPEER, "the disk is full");
@@ -159,7 +159,7 @@ static void one_gives_up_later(fl_peers *p)
     static float x[1000];
     fl_work *work;
 
-    CHECK_OK(p->methods->barrier(p));
+    p->methods->barrier(p); /* another rank may be through it, and gone */
     if (is_last(p)) {
         usleep(100000); /* so that they sleep; true in any case */
         p->methods->abort(p, "no more");
@@ -206,7 +206,7 @@ static void one_is_killed(fl_peers *p)
     fleet_status status;
     char who[40];
 
-    CHECK_OK(p->methods->barrier(p));
+    p->methods->barrier(p); /* another rank may be through it, and gone */
     if (is_last(p))
         raise(SIGKILL);
     snprintf(who, sizeof who, "rank %d ", p->size - 1);

@@ -19,7 +19,8 @@ enum {
     MOST_MOVED = 4 << 20, /* bytes of a stream at a time */
     TAG_CALL = FL_N_LANE,
     TAG_NOTICE,
-    FLUSH_MS = 200
+    FLUSH_MS = 200,
+    LEAST_FLUSH_MS = 20
 };
 
 /* --- hearing and telling ------------------------------------------------- */
@@ -39,6 +40,16 @@ static fleet_status check(fl_mpi_group *m)
     fl_fail((fleet_status)m->heard.code, "%.499s", m->heard.text);
     fl_mpi_give_up();
     return fl_group_fail(&m->group, (fleet_status)m->heard.code, false);
+}
+
+/* What is sent may still lie here: MPI moves it on when it is called. */
+static void flush(fl_mpi_group *m, int64_t began_ms)
+{
+    int is_there;
+
+    while (fl_now_ms() - began_ms < LEAST_FLUSH_MS)
+        MPI_Iprobe(MPI_ANY_SOURCE, TAG_NOTICE, m->comm, &is_there,
+                   MPI_STATUS_IGNORE);
 }
 
 /* What others have not taken by then stays with MPI: its memory, too. */
@@ -63,6 +74,7 @@ static void tell(fl_group *g, const fl_error *e)
             n++;
     while (!is_done && fl_now_ms() - began < FLUSH_MS)
         MPI_Testall(n, sent, &is_done, MPI_STATUSES_IGNORE);
+    flush(m, began);
     fl_mpi_give_up();
     if (is_done)
         fl_free(out);

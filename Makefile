@@ -4,6 +4,9 @@
 # rules with another BUILD folder and other flags: see asan, tsan, clang.
 
 CC       ?= gcc
+ifeq ($(origin CXX),default)
+CXX      := $(if $(findstring clang,$(CC)),clang++,g++)
+endif
 AR       ?= ar
 OPT      ?= -O2 -g
 BUILD    ?= build/release
@@ -142,9 +145,29 @@ TEST_OBJ := $(TESTS:%.c=$(BUILD)/%.o)
 TEST_LIBS ?= -lcriterion
 SUITE    := $(BUILD)/fleet-tests
 
-$(SUITE): $(TEST_OBJ) $(OBJ) | $(BUILD)/fleetrun $(BUILD)/fleet-train
+# The CUDA plug-in for the suite: the same sources, compiled for the host's
+# processor against test/cuda-emu. What keeps the emulated threads is no business
+# of ThreadSanitizer's.
+CUDA_SRC := $(wildcard src/*/*.cu src/*/cuda/*.cu)
+EMU_SRC  := $(wildcard test/cuda-emu/*.cpp test/cuda-emu/*.cu)
+EMU_OBJ  := $(CUDA_SRC:%=$(BUILD)/emu/%.o) $(EMU_SRC:%=$(BUILD)/emu/%.o)
+CXX_WARN := $(filter-out -Wstrict-prototypes -Wmissing-declarations,$(WARN))
+CXXFLAGS_ := -std=gnu++17 -Itest/cuda-emu -Iinclude -Isrc -Itest -fPIC \
+            -fvisibility=hidden -fno-exceptions -fno-rtti -pthread \
+            -ffp-contract=off -fno-math-errno $(CXX_WARN) $(OPT)
+EMU_PLAIN := $(BUILD)/emu/test/cuda-emu/fiber.cpp.o \
+            $(BUILD)/emu/test/cuda-emu/block.cpp.o
+
+$(SUITE): $(TEST_OBJ) $(OBJ) $(EMU_OBJ) | $(BUILD)/fleetrun $(BUILD)/fleet-train
 	@echo "  LD    $@"
-	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS) $(TEST_LIBS)
+	$(Q)$(CXX) $(LDFLAGS_) -o $@ $^ $(LIBS) $(TEST_LIBS)
+
+$(EMU_PLAIN): private EMU_VARIANT = $(filter-out -fsanitize=thread,$(VARIANT))
+$(BUILD)/emu/%.o: EMU_VARIANT = $(VARIANT)
+$(BUILD)/emu/%.o: %
+	@mkdir -p $(@D)
+	@echo "  CXX   $@"
+	$(Q)$(CXX) $(CXXFLAGS_) $(EMU_VARIANT) -MMD -MP -x c++ -c $< -o $@
 
 # where the tests find real data, if it is there
 FLEET_TEST_DATA ?= $(wildcard $(abspath ../shared/data))
@@ -311,4 +334,5 @@ $(BUILD)/bench/%: $(BUILD)/bench/%.o $(LIBDIR)/libfleet.so
 bench: lib
 	bench/run
 
--include $(wildcard $(BUILD)/*/*.d $(BUILD)/*/*/*.d)
+-include $(wildcard $(BUILD)/*/*.d $(BUILD)/*/*/*.d $(BUILD)/emu/*/*/*.d \
+          $(BUILD)/emu/*/*/*/*.d)

@@ -56,7 +56,7 @@ BENCHES  := $(wildcard bench/*.c)
 PROGRAMS := $(TOOLS:tools/%.c=$(BINDIR)/%) $(SAMPLES:samples/%.c=$(BINDIR)/%)
 
 .PHONY: all help
-all: lib programs
+all: lib programs plugins
 
 help:
 	@sed -n 's/^#: //p' $(firstword $(MAKEFILE_LIST))
@@ -66,6 +66,7 @@ help:
 #: make test         install what is missing, build, run the test suite
 #: make test-long    what is too slow for every change
 #: make soak         a job of FLEET_SOAK_SECONDS (1200) must not grow
+#: make cuda         the CUDA plug-in, if nvcc is there, and no register spilled
 #: make check        most of what CI runs: layers, both compilers, sanitizers
 #: make asan|ubsan   the suite under AddressSanitizer and UBSan
 #: make tsan         the suite under ThreadSanitizer
@@ -138,6 +139,42 @@ $(BINDIR)/fleetrun: $(BUILD)/fleetrun
 	@mkdir -p $(@D)
 	$(Q)cp $< $@
 
+# --- the CUDA plug-in ---------------------------------------------------------
+# Built where there is a nvcc of CUDA 12.8 or newer; CUDA_LINE says whether. It
+# is the same for all variants. Contraction is off, as on the CPU: the rules of
+# updates then have the same bits.
+NVCC_PATH  := $(shell tools/nvcc 2>/dev/null)
+CUDA_LIB   := $(if $(NVCC_PATH),$(LIBDIR)/libfleet_cuda.so)
+CUDA_LINE  := $(if $(NVCC_PATH),cuda: $(LIBDIR)/libfleet_cuda.so is built by \
+                $(NVCC_PATH),cuda: no plug-in: $(shell tools/nvcc 2>&1))
+CUDA_BUILD := build/cuda
+CUDA_SRC   := $(wildcard src/*/*.cu src/*/cuda/*.cu)
+CUDA_OBJ   := $(CUDA_SRC:%=$(CUDA_BUILD)/%.o)
+CUDA_ARCHS := 80 90 100
+NVCCFLAGS_ := -std=c++17 -O3 -Iinclude -Isrc -fmad=false -Werror all-warnings \
+              $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
+              -gencode arch=compute_100,code=compute_100 -Xptxas -v \
+              -Xcompiler -fPIC,-fvisibility=hidden,-fno-exceptions,-Wall,-Wextra \
+              $(NVCCFLAGS)
+
+.PHONY: plugins cuda
+plugins: $(CUDA_LIB)
+	@echo '$(CUDA_LINE)'
+cuda: plugins
+	@[ -z "$(CUDA_LIB)" ] || tools/spills $(CUDA_BUILD)
+
+$(CUDA_BUILD)/%.o: %
+	@mkdir -p $(@D)
+	@echo "  NVCC  $@"
+	$(Q)$(NVCC_PATH) $(NVCCFLAGS_) -MMD -MF $(@:.o=.d) -c $< -o $@ \
+	    >$(@:.o=.log) 2>&1 || { cat $(@:.o=.log); exit 1; }
+$(LIBDIR)/libfleet_cuda.so: $(CUDA_OBJ)
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(NVCC_PATH) -shared -o $@ $^ -lcublasLt -Xlinker -z,now \
+	    -Xlinker --exclude-libs=ALL \
+	    -Xlinker -rpath,$(dir $(NVCC_PATH))../lib64
+
 # --- tests ------------------------------------------------------------------
 # All of test/*.c in one program, linked with the library's objects so that the
 # inside can be tested too.
@@ -148,7 +185,6 @@ SUITE    := $(BUILD)/fleet-tests
 # The CUDA plug-in for the suite: the same sources, compiled for the host's
 # processor against test/cuda-emu. What keeps the emulated threads is no business
 # of ThreadSanitizer's.
-CUDA_SRC := $(wildcard src/*/*.cu src/*/cuda/*.cu)
 EMU_SRC  := $(wildcard test/cuda-emu/*.cpp test/cuda-emu/*.cu)
 EMU_OBJ  := $(CUDA_SRC:%=$(BUILD)/emu/%.o) $(EMU_SRC:%=$(BUILD)/emu/%.o)
 CXX_WARN := $(filter-out -Wstrict-prototypes -Wmissing-declarations,$(WARN))
@@ -237,7 +273,7 @@ valgrind:
 gcc clang:
 	@$(MAKE) --no-print-directory BUILD=build/$@ CC=$@ WERROR=1 \
 	    LIBDIR=build/$@/lib BINDIR=build/$@/bin all build/$@/fleet-tests
-layers: $(OBJ)
+layers: $(OBJ) $(EMU_OBJ)
 	@tools/layers $(BUILD)
 check: layers gcc clang headers format-check asan tsan
 
@@ -251,7 +287,8 @@ headers:
 	    $(CXX) -std=c++17 -fsyntax-only $(HEADER_WARN) -Iinclude -x c++ $$h \
 	        || exit 1; done
 	@echo "headers: each is valid alone as C17 and C++17"
-FORMATTED = $(wildcard include/fleet/*.h src/*/*.[ch] tools/*.c tools/*/*.[ch] \
+FORMATTED = $(wildcard include/fleet/*.h src/*/*.[ch] src/*/*.cu \
+              src/*/cuda/*.h src/*/cuda/*.cu test/*/*.cu test/*/*.cpp tools/*.c tools/*/*.[ch] \
               samples/*.[ch] test/*.[ch] test/*/*.[ch] bench/*.[ch])
 format:
 	@clang-format -i $(FORMATTED)
@@ -297,6 +334,7 @@ install: all
 	install -m 644 include/fleet/*.h $(DESTDIR)$(PREFIX)/include/fleet
 	install -m 644 $(LIBDIR)/libfleet.a $(INSTALL_LIB)
 	install -m 755 $(LIBDIR)/libfleet.so.$(VERSION) $(INSTALL_LIB)
+	[ -z "$(CUDA_LIB)" ] || install -m 755 $(CUDA_LIB) $(INSTALL_LIB)
 	ln -sf libfleet.so.$(VERSION) $(INSTALL_LIB)/libfleet.so.$(SOMAJOR)
 	ln -sf libfleet.so.$(VERSION) $(INSTALL_LIB)/libfleet.so
 	$(CC) $(LDFLAGS_) -o $(DESTDIR)$(PREFIX)/bin/fleet-train \
@@ -312,7 +350,8 @@ install: all
 	[ -n "$(DESTDIR)" ] || ldconfig || true # so that programs find it at once
 uninstall:
 	rm -rf $(DESTDIR)$(PREFIX)/include/fleet $(INSTALL_LIB)/cmake/fleet
-	rm -f $(INSTALL_LIB)/libfleet.* $(INSTALL_LIB)/pkgconfig/fleet.pc \
+	rm -f $(INSTALL_LIB)/libfleet.* $(INSTALL_LIB)/libfleet_cuda.so \
+	    $(INSTALL_LIB)/pkgconfig/fleet.pc \
 	    $(DESTDIR)$(PREFIX)/bin/fleet-train $(DESTDIR)$(PREFIX)/bin/fleetrun
 clean:
 	rm -rf build $(LIBDIR) $(BINDIR)
@@ -335,4 +374,4 @@ bench: lib
 	bench/run
 
 -include $(wildcard $(BUILD)/*/*.d $(BUILD)/*/*/*.d $(BUILD)/emu/*/*/*.d \
-          $(BUILD)/emu/*/*/*/*.d)
+          $(BUILD)/emu/*/*/*/*.d $(CUDA_BUILD)/*/*/*.d $(CUDA_BUILD)/*/*/*/*.d)

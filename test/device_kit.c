@@ -3,6 +3,7 @@
 #include "device_kit.h"
 #include "test.h"
 
+#include <dlfcn.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,30 @@ static fleet_status host_fail(fleet_status code, const char *text)
     return fl_fail(code, "%s", text);
 }
 
+typedef const fl_device_table *open_table(const fl_device_host *host);
+
+bool device_kit_is_emulated(void)
+{
+    return !getenv("FLEET_TEST_DEVICE");
+}
+
+/* The emulated one, which is in this program, or that of a plug-in. */
+static open_table *opener(void)
+{
+    const char *path = getenv("FLEET_TEST_DEVICE");
+    open_table *found = fl_cuda_open;
+    void *object;
+
+    if (!path)
+        return found;
+    object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!object)
+        test_fail(__FILE__, __LINE__, "%s", dlerror());
+    *(void **)&found = dlsym(object, "fl_cuda_open");
+    CHECK(found != NULL);
+    return found;
+}
+
 const fl_device_table *device_kit_table(void)
 {
     static const fl_device_host host = {.size = sizeof host,
@@ -36,7 +61,7 @@ const fl_device_table *device_kit_table(void)
                                         .alloc = fl_alloc,
                                         .free = fl_free};
 
-    return fl_cuda_open(&host);
+    return opener()(&host);
 }
 
 void device_kit_open(device_kit *k, bool strict_fp32)

@@ -19,8 +19,11 @@ typedef struct device_kit {
     bool compared[DEVICE_KIT_MOST]; /* kernels, by kernel_at() */
 } device_kit;
 
-/* The plug-in's table, with this process as its host. */
+/* The plug-in's table, with this process as its host: that of the emulated
+ * device, or of the plug-in FLEET_TEST_DEVICE, on the GPU that is there. */
 const fl_device_table *device_kit_table(void);
+
+bool device_kit_is_emulated(void);
 
 void device_kit_open(device_kit *k, bool strict_fp32);
 

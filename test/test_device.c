@@ -7,8 +7,10 @@
 #include "train_kit.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cuda-emu/control.h"
 #include "ops/embedding.h"
@@ -50,6 +52,31 @@ static void get(scene *s, int i, void *to, size_t bytes)
     CHECK_OK(s->m->stream_wait(s->k.d, s->k.q, WAIT_MS));
 }
 
+static void needs_emulation(void)
+{
+    if (!device_kit_is_emulated())
+        test_skip("only an emulated device does what this test asks for");
+}
+
+/* The plug-in that was built beside, if one was: it opens a device, or says
+ * what it is missing here. */
+TEST(a_plug_in_that_was_built_knows_what_is_missing)
+{
+    const char *source = getenv("FLEET_SOURCE");
+    char path[4096];
+    int n;
+
+    snprintf(path, sizeof path, "%s/lib/libfleet_cuda.so",
+             source && *source ? source : ".");
+    if (access(path, R_OK) != 0)
+        test_skip("no CUDA plug-in was built here");
+    setenv("FLEET_TEST_DEVICE", path, 1);
+    if (device_kit_table()->count(&n) == FLEET_OK)
+        CHECK(n > 0);
+    else
+        CHECK_FAILS(device_kit_table()->count(&n), FLEET_ENODEVICE, "cuda: ");
+}
+
 /* --- what is missing -------------------------------------------------------
  */
 
@@ -59,6 +86,7 @@ TEST(without_a_driver_it_says_so)
     fl_device *d;
     int n = 7;
 
+    needs_emulation();
     fl_emu_set_devices(-1);
     CHECK_FAILS(t->count(&n), FLEET_ENODEVICE, "no NVIDIA driver");
     CHECK_INT(n, 0);
@@ -71,6 +99,7 @@ TEST(without_a_device_it_says_so)
     const fl_device_table *t = device_kit_table();
     fl_device *d;
 
+    needs_emulation();
     fl_emu_set_devices(0);
     CHECK_FAILS(t->open(0, NULL, &d), FLEET_ENODEVICE, "but no GPU");
     fl_emu_set_devices(2);
@@ -93,6 +122,7 @@ TEST(memory_that_runs_out_leaves_nothing_behind)
     fl_device *d;
     int n = 0;
 
+    needs_emulation();
     while (n < 50) {
         fl_emu_fail_at(++n);
         if (t->open(0, NULL, &d) == FLEET_OK)
@@ -115,6 +145,7 @@ TEST(copies_arrive_and_check_whose_memory_it_is)
     float x[4] = {1, 2, 3, 4}, y[4] = {0};
     scene s;
 
+    needs_emulation();
     open_scene(&s);
     put(&s, 0, x, sizeof x);
     CHECK_OK(s.m->copy(s.k.d, s.k.q, s.buffer[1], s.buffer[0], sizeof x,
@@ -157,6 +188,7 @@ TEST(a_stream_that_does_not_end_is_given_up_at_the_deadline)
 {
     scene s;
 
+    needs_emulation();
     open_scene(&s);
     fl_emu_set_busy(true);
     CHECK_FAILS(s.m->stream_wait(s.k.d, s.k.q, 5), FLEET_ETIMEDOUT,

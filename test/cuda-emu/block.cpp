@@ -42,7 +42,10 @@ static void enter(int lane)
     unsigned i = (unsigned)lane;
 
     fl_emu_now->current = lane;
-    threadIdx = {i % d.x, i / d.x % d.y, i / (d.x * d.y)};
+    if (d.y * d.z == 1) /* the usual, without divisions */
+        threadIdx = {i, 0, 0};
+    else
+        threadIdx = {i % d.x, i / d.x % d.y, i / (d.x * d.y)};
 }
 
 static void to_scheduler()
@@ -95,6 +98,7 @@ static void wait(void *order)
     int self = b->current;
 
     fl_fiber_release(order);
+    fl_fiber_release(&b->ends); /* in case it never goes on */
     to_scheduler();
     fl_fiber_acquire(order);
     enter(self);

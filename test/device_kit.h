@@ -30,6 +30,13 @@ void device_kit_open(device_kit *k, bool strict_fp32);
 /* Nothing of the device's memory may be left. */
 void device_kit_close(device_kit *k);
 
+/* For kernels by hand: memory of the device with a copy of what is here, a copy
+ * of it here, and a step that is prepared, run, waited for and finished. */
+void *device_kit_make(device_kit *k, const void *from, size_t bytes);
+void device_kit_drop(device_kit *k, void *p);
+void *device_kit_fetch(device_kit *k, const void *from, size_t bytes);
+void device_kit_run(device_kit *k, const char *name, fl_device_step *step);
+
 /* The steps of the plan that e ran last, on the batch it ran. Fails for a step
  * that has no CUDA half and is not in the list of those, by name. */
 void device_kit_compare(device_kit *k, fleet_executor *e);

@@ -252,6 +252,7 @@ TEST(products_read_both_sides_either_way)
                           tb ? K + 1 : N + 2,
                           N + 2,
                           FL_GEMM_PLAIN,
+                          0,
                           0};
 
         run_product(&s, &g);
@@ -268,8 +269,8 @@ TEST(products_read_both_sides_either_way)
 TEST(epilogues_do_what_their_names_say)
 {
     float a[M * K], b[K * N], bias[N], c[M * N], d[M * N], sums[N];
-    fl_gemm_spec g = {M,     N, K, false, false, K, N, N, FL_GEMM_BIAS_RELU_AUX,
-                      LD_AUX};
+    fl_gemm_spec g = {
+        M, N, K, false, false, K, N, N, FL_GEMM_BIAS_RELU_AUX, LD_AUX, 0};
     scene s;
 
     open_scene(&s);
@@ -302,7 +303,7 @@ TEST(epilogues_do_what_their_names_say)
 
 TEST(products_that_do_not_fit_are_refused)
 {
-    fl_gemm_spec g = {M, N, K, false, false, K, N, N, FL_GEMM_DRELU, 64};
+    fl_gemm_spec g = {M, N, K, false, false, K, N, N, FL_GEMM_DRELU, 64, 0};
     fl_gemm *gemm;
     scene s;
 
@@ -318,23 +319,11 @@ TEST(products_that_do_not_fit_are_refused)
 
 static void run_kernel(scene *s, const char *name, fl_device_step *step)
 {
-    const fl_device_kernel *kernel = s->m->kernel(s->k.d, name, FLEET_FLOAT32);
     uint64_t none = FL_NO_FAULT;
 
-    CHECK(kernel != NULL);
-    step->state = calloc(1, kernel->state_size + 1);
-    step->fault = s->buffer[7];
     put(s, 7, &none, sizeof none);
-    if (kernel->prepare)
-        CHECK_OK(kernel->prepare(s->k.d, s->k.q, step));
-    if (step->scratch_size)
-        CHECK_OK(
-            s->m->alloc(s->k.d, s->k.q, step->scratch_size, &step->scratch));
-    CHECK_OK(kernel->run(s->k.d, s->k.q, step));
-    if (kernel->finish)
-        kernel->finish(s->k.d, step);
-    s->m->free(s->k.d, s->k.q, step->scratch);
-    free(step->state);
+    step->fault = s->buffer[7];
+    device_kit_run(&s->k, name, step);
 }
 
 static int64_t fault_of(scene *s)

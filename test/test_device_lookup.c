@@ -6,20 +6,15 @@
 #include "test.h"
 #include "train_kit.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cuda-emu/control.h"
 #include "runtime/lookup_device.h"
-#include "runtime/optimizer.h"
-#include "runtime/simd.h"
 #include "runtime/update_device.h"
 
 enum { BATCH = 300, WIDE = 2, MOST_RAGGED = 4, LANES = 3, DIM = 5, BELOW = 90 };
 enum { CAPACITY = BATCH * (WIDE + MOST_RAGGED) + 17, OUT_LD = 2 * DIM + 3 };
-enum { HEAD = sizeof(fl_row_head), STATES = 2 };
-enum { WAIT_MS = 10000 };
 
 /* Two lanes are columns of one feed, the third is ragged. */
 static const fl_device_lane lane_of_keys[LANES] = {
@@ -42,49 +37,25 @@ typedef struct scene {
 
 static void *make(scene *s, const void *from, size_t bytes)
 {
-    const fl_device_class *m = s->k.d->methods;
-    void *p;
-
-    CHECK_OK(m->alloc(s->k.d, s->k.q, bytes, &p));
-    if (from)
-        CHECK_OK(m->copy(s->k.d, s->k.q, p, from, bytes, FL_TO_DEVICE));
-    return p;
+    return device_kit_make(&s->k, from, bytes);
 }
 
 static void drop(scene *s, void *p)
 {
-    s->k.d->methods->free(s->k.d, s->k.q, p);
+    device_kit_drop(&s->k, p);
 }
 
 static void *fetch(scene *s, const void *from, size_t bytes)
 {
-    void *p = malloc(bytes);
-
-    CHECK_OK(s->k.d->methods->copy(s->k.d, s->k.q, p, from, bytes, FL_TO_HOST));
-    CHECK_OK(s->k.d->methods->stream_wait(s->k.d, s->k.q, WAIT_MS));
-    return p;
+    return device_kit_fetch(&s->k, from, bytes);
 }
 
 static void run(scene *s, const char *name, const fl_device_lookup *c,
                 const fl_device_arg *arg, int n)
 {
-    const fl_device_kernel *kernel =
-        s->k.d->methods->kernel(s->k.d, name, FLEET_FLOAT32);
-    fl_device_step step = {.arg = arg, .n_arg = n, .config = c, .batch = BATCH};
-
-    CHECK(kernel != NULL);
-    step.state = calloc(1, kernel->state_size + 1);
-    if (kernel->prepare)
-        CHECK_OK(kernel->prepare(s->k.d, s->k.q, &step));
-    if (step.scratch_size)
-        step.scratch = make(s, NULL, step.scratch_size);
-    CHECK_OK(kernel->run(s->k.d, s->k.q, &step));
-    CHECK_OK(s->k.d->methods->stream_wait(s->k.d, s->k.q, WAIT_MS));
-    if (kernel->finish)
-        kernel->finish(s->k.d, &step);
-    if (step.scratch)
-        drop(s, step.scratch);
-    free(step.state);
+    device_kit_run(
+        &s->k, name,
+        &(fl_device_step){.arg = arg, .n_arg = n, .config = c, .batch = BATCH});
 }
 
 static fl_device_lookup lookup(const fl_device_lane *lane)
@@ -399,97 +370,95 @@ TEST(gradients_of_equal_keys_are_added_in_order_to_the_bit)
     close_scene(&s);
 }
 
-/* --- update -----------------------------------------------------------------
+/* --- merge ---------------------------------------------------------
  */
 
-enum { TABLE = 40, CHANGED = 11 };
+enum { MERGED = 5, BATCHES = 3 };
 
-typedef struct row {
-    fl_row_head head;
-    float w[(1 + STATES) * DIM];
-    float gap;
-} row;
-
-static void fill_table(row *t)
+/* Batch b has the keys b, b + 1, ...; each key's sums are told by its batch. */
+static void append_batch(scene *s, const fl_device_arg *merged, int b)
 {
-    for (int i = 0; i < TABLE; i++) {
-        t[i] = (row){.head = {(uint64_t)i, (uint32_t)(i % 3), 5}, .gap = 42};
-        for (int j = 0; j < (1 + STATES) * DIM; j++)
-            t[i].w[j] = fabsf(kit_noise(j, i)) + 0.1f;
-    }
-}
-
-/* The CPU's rule on the same rows. */
-static void update_here(row *t, const int64_t *slot, const float *sum,
-                        const fl_update *u, fl_rule_rows *rule)
-{
-    for (int i = 0; i < CHANGED; i++) {
-        float *w = t[slot[i]].w;
-        const float *g = sum + i * DIM;
-
-        rule(u, &w, &g, 1, DIM);
-    }
-}
-
-static void check_rule(scene *s, fl_rule_kind kind, fl_rule_rows *rule)
-{
-    static const float correct[] = {0, 10, 5, 3, 1};
     fl_device_lookup c = lookup(NULL);
-    fl_device_update now = {.u = {.lr = 0.1f,
-                                  .scale = 0.5f,
-                                  .clip = 0.9f,
-                                  .decay = 0.01f,
-                                  .a = 0.9f,
-                                  .b = 0.99f,
-                                  .one_minus_a = 0.1f,
-                                  .one_minus_b = 0.01f,
-                                  .epsilon = 1e-6f,
-                                  .nesterov = 1,
-                                  .version = 77,
-                                  .correct_a_at = correct,
-                                  .correct_b_at = correct,
-                                  .n_correct = kind == FL_RULE_ADAM ? 5 : 0,
-                                  .correct_a = 1,
-                                  .correct_b = 1}};
-    fl_update here = now.u;
-    row mine[TABLE], *got;
-    float sum[CHANGED * DIM];
-    int64_t slot[CHANGED], n = CHANGED;
-    void *table_of_corrections = make(s, correct, sizeof correct);
+    fl_device_update now = {.micro = b};
+    uint64_t key[MERGED];
+    float sum[MERGED * DIM];
+    int64_t n = MERGED;
 
-    fill_table(mine);
-    for (int i = 0; i < CHANGED; i++)
-        slot[i] = i * 3 + 1;
-    for (int i = 0; i < CHANGED * DIM; i++)
-        sum[i] = kit_noise(i, 3);
-    now.u.correct_a_at = now.u.correct_b_at = table_of_corrections;
-    fl_device_arg arg[] = {{.data = make(s, mine, sizeof mine)},
+    for (int i = 0; i < MERGED; i++)
+        key[i] = (uint64_t)(b + i);
+    for (int i = 0; i < MERGED * DIM; i++)
+        sum[i] = kit_noise(i, b);
+    c.capacity = MERGED;
+    fl_device_arg arg[] = {merged[0],
+                           merged[1],
+                           merged[2],
+                           merged[3],
                            {.data = make(s, &now, sizeof now)},
+                           {.data = make(s, key, sizeof key)},
                            {.data = make(s, sum, sizeof sum)},
-                           {.data = make(s, slot, sizeof slot)},
                            {.data = make(s, &n, sizeof n)}};
-    c.rule = kind;
-    c.stride = sizeof(row);
-    c.head = HEAD;
-    run(s, "lookup.update", &c, arg, 5);
-    update_here(mine, slot, sum, &here, rule);
-    got = fetch(s, arg[0].data, sizeof mine);
-    CHECK(memcmp(got, mine, sizeof mine) == 0);
-    for (int i = 0; i < 5; i++)
+    run(s, "lookup.append", &c, arg, 8);
+    for (int i = 4; i < 8; i++)
         drop(s, arg[i].data);
-    drop(s, table_of_corrections);
-    free(got);
 }
 
-TEST(rows_are_updated_by_each_rule_to_the_bit)
+static void merge_keys(scene *s, const fl_device_arg *merged, float **sum)
 {
-    const fl_simd *simd = fl_simd_best();
+    static const fl_device_lane one = {.ids = 5, .out = 6};
+    fl_device_lookup c = lookup(&one);
+    fl_device_arg unique[] = {{.data = s->unique},
+                              {.data = s->start},
+                              {.data = s->position},
+                              {.data = s->which},
+                              {.data = s->n_unique},
+                              merged[0],
+                              merged[3]};
+    fl_device_arg sums[] = {
+        {.data = make(s, NULL, CAPACITY * DIM * sizeof(float))},
+        {.data = s->start},
+        {.data = s->position},
+        merged[1],
+        {.data = s->n_unique},
+        {.data = NULL},
+        {.data = merged[2].data, .ld = DIM}};
+
+    c.n_lane = 1;
+    run(s, "lookup.unique", &c, unique, 7);
+    run(s, "lookup.sum", &c, sums, 7);
+    *sum = fetch(s, sums[0].data, CAPACITY * DIM * sizeof **sum);
+    drop(s, sums[0].data);
+}
+
+/* A group of batches: the one before it must not count. */
+TEST(sums_of_several_batches_are_merged_in_their_order)
+{
     scene s;
+    float *sum;
+    int64_t *n;
 
     open_scene(&s);
-    check_rule(&s, FL_RULE_SGD, simd->sgd_rows);
-    check_rule(&s, FL_RULE_MOMENTUM, simd->momentum_rows);
-    check_rule(&s, FL_RULE_ADAGRAD, simd->adagrad_rows);
-    check_rule(&s, FL_RULE_ADAM, simd->adam_rows);
+    fl_device_arg merged[] = {
+        {.data = s.keys},
+        {.data = s.cells},
+        {.data = make(&s, NULL, CAPACITY * DIM * sizeof *sum)},
+        {.data = s.count}};
+    append_batch(&s, merged, 0);
+    for (int b = 0; b < BATCHES; b++)
+        append_batch(&s, merged, b);
+    merge_keys(&s, merged, &sum);
+    n = fetch(&s, s.n_unique, sizeof *n);
+    CHECK_INT(*n, MERGED + BATCHES - 1);
+    for (int u = 0; u < *n; u++)
+        for (int col = 0; col < DIM; col++) {
+            float want = 0;
+
+            for (int b = 0; b < BATCHES; b++)
+                if (u >= b && u < b + MERGED)
+                    want += kit_noise((u - b) * DIM + col, b);
+            CHECK(sum[u * DIM + col] == want);
+        }
+    drop(&s, merged[2].data);
+    free(n);
+    free(sum);
     close_scene(&s);
 }

@@ -34,9 +34,19 @@ static void finish(fl_device *d, fl_device_step *s)
     state_of(s)->gemm = nullptr;
 }
 
-static fleet_status make(fl_device *d, fl_device_step *s,
-                         const fl_gemm_spec &spec)
+/* The largest power of two, up to 256, that all operands are aligned to. */
+static uint32_t align_of(const fl_device_step *s)
 {
+    uintptr_t all = 256;
+
+    for (int i = 0; i < s->n_arg; i++)
+        all |= reinterpret_cast<uintptr_t>(s->arg[i].data);
+    return (uint32_t)(all & (~all + 1));
+}
+
+static fleet_status make(fl_device *d, fl_device_step *s, fl_gemm_spec spec)
+{
+    spec.align = align_of(s);
     return d->methods->gemm_create(d, &spec, &state_of(s)->gemm);
 }
 
@@ -107,7 +117,7 @@ static fleet_status forward_prepare(fl_device *d, fl_stream *,
 
     return make(d, s,
                 {fl_step_rows(s, F_X), c->n, c->k, false, false, s->arg[F_X].ld,
-                 s->arg[F_W].ld, s->arg[F_OUT].ld, e, 0});
+                 s->arg[F_W].ld, s->arg[F_OUT].ld, e, 0, 0});
 }
 
 static fleet_status forward(fl_device *d, fl_stream *q, const fl_device_step *s)
@@ -167,7 +177,7 @@ static fleet_status dx_prepare(fl_device *d, fl_stream *, fl_device_step *s)
     return make(d, s,
                 {fl_step_rows(s, X_G), c->k, c->n, false, !c->packed,
                  s->arg[X_G].ld, s->arg[X_W].ld, s->arg[X_DX].ld, FL_GEMM_PLAIN,
-                 0});
+                 0, 0});
 }
 
 static fleet_status dx(fl_device *d, fl_stream *q, const fl_device_step *s)
@@ -187,7 +197,7 @@ static fleet_status dw_make(fl_device *d, fl_device_step *s, int x,
 
     return make(d, s,
                 {c->k, c->n, fl_step_rows(s, x), true, false, s->arg[x].ld,
-                 s->arg[x + 1].ld, s->arg[0].ld, e, 0});
+                 s->arg[x + 1].ld, s->arg[0].ld, e, 0, 0});
 }
 
 static fleet_status dw_prepare(fl_device *d, fl_stream *, fl_device_step *s)

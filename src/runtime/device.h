@@ -58,6 +58,7 @@ typedef struct fl_gemm_spec {
     int64_t lda, ldb, ldc;
     fl_epilogue epilogue;
     int64_t ld_aux; /* bits from row to row, a multiple of 128 */
+    uint32_t align; /* bytes that a, b and c are multiples of; 0: a float's */
 } fl_gemm_spec;
 
 typedef struct fl_gemm_data {

@@ -7,7 +7,13 @@
  *   lookup.gather    outputs of all lanes <- rows, slot, which
  *   lookup.sum       sum <- start, position, cell, n_unique, the outputs'
  *                    gradients
- *   lookup.update    rows <- update, sum, slot, n_unique
+ *   lookup.append    merged key, cell, sum, count <- update, unique, sum,
+ *                    n_unique: after those of the merge group's batches before
+ *   lookup.norm      FL_LOOKUP_NORMS partial sums of squares (double) <-
+ * update, sum, n_unique lookup.update    rows <- update, sum, slot, n_unique
+ *
+ * What was appended are positions again: lookup.unique numbers their keys, and
+ * lookup.sum adds them up by one lane, whose gradient is the merged sums.
  *
  * Operands by their places in fl_device_step.arg are below; those of lanes come
  * after them, where the lanes say. Arrays by position have `capacity` elements,
@@ -56,6 +62,18 @@ enum {
 };
 enum { FL_GATHER_ROWS, FL_GATHER_SLOT, FL_GATHER_WHICH };
 enum { FL_SUM, FL_SUM_START, FL_SUM_POSITION, FL_SUM_CELL, FL_SUM_COUNT };
+enum {
+    FL_APPEND_KEY,
+    FL_APPEND_CELL,
+    FL_APPEND_SUM,
+    FL_APPEND_COUNT,
+    FL_APPEND_UPDATE,
+    FL_APPEND_OF,
+    FL_APPEND_OF_SUM,
+    FL_APPEND_OF_COUNT
+};
+enum { FL_NORM, FL_NORM_UPDATE, FL_NORM_SUM, FL_NORM_COUNT };
+enum { FL_LOOKUP_NORMS = 64 };
 enum {
     FL_ROWS_ROWS,
     FL_ROWS_UPDATE,

@@ -17,8 +17,10 @@ struct fl_emu_lt_desc {
 struct fl_emu_lt_layout {
     int64_t rows, cols, ld;
 };
+/* Without a word about them matrices are taken to be aligned to 256 bytes. */
 struct fl_emu_lt_preference {
     std::size_t workspace;
+    uint32_t align[4]; /* of A, B, C, D */
 };
 
 static bool relu_keeps_nan;
@@ -126,7 +128,7 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l)
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *p)
 {
-    return make(p, fl_emu_lt_preference{0});
+    return make(p, fl_emu_lt_preference{0, {256, 256, 256, 256}});
 }
 
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p)
@@ -135,10 +137,13 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p)
 }
 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
-    cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttributes_t,
+    cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttributes_t attr,
     const void *value, std::size_t bytes)
 {
-    return put(&p->workspace, value, bytes);
+    if (attr == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
+        return put(&p->workspace, value, bytes);
+    return put(&p->align[attr - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES],
+               value, bytes);
 }
 
 /* --- the product -----------------------------------------------------------
@@ -160,7 +165,7 @@ static bool fits(const fl_emu_lt_desc *d, const fl_emu_lt_layout *a,
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtHandle_t, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
     cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t,
-    cublasLtMatrixLayout_t out, cublasLtMatmulPreference_t, int wanted,
+    cublasLtMatrixLayout_t out, cublasLtMatmulPreference_t p, int wanted,
     cublasLtMatmulHeuristicResult_t *result, int *found)
 {
     *found = 0;
@@ -168,8 +173,16 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
         return CUBLAS_STATUS_NOT_SUPPORTED;
     *result = cublasLtMatmulHeuristicResult_t();
     result->workspaceSize = 256; /* so that somebody has to provide it */
+    for (int i = 0; i < 4; i++)
+        result->algo.data[i] = p->align[i];
+
     *found = 1;
     return CUBLAS_STATUS_SUCCESS;
+}
+
+static bool is_aligned(const void *p, unsigned long long align)
+{
+    return reinterpret_cast<uintptr_t>(p) % align == 0;
 }
 
 static float element(const float *x, const fl_emu_lt_layout *l, int t,
@@ -225,9 +238,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d,
                               const void *alpha, const void *a,
                               cublasLtMatrixLayout_t la, const void *b,
                               cublasLtMatrixLayout_t lb, const void *beta,
-                              const void *, cublasLtMatrixLayout_t, void *out,
+                              const void *c, cublasLtMatrixLayout_t, void *out,
                               cublasLtMatrixLayout_t lout,
-                              const cublasLtMatmulAlgo_t *, void *workspace,
+                              const cublasLtMatmulAlgo_t *algo, void *workspace,
                               std::size_t workspace_bytes, cudaStream_t)
 {
     const float *x = static_cast<const float *>(a);
@@ -237,7 +250,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d,
 
     if (!fits(d, la, lb, lout) || *static_cast<const float *>(alpha) != 1.0f ||
         *static_cast<const float *>(beta) != 0.0f || !workspace ||
-        workspace_bytes < 256)
+        workspace_bytes < 256 || !is_aligned(a, algo->data[0]) ||
+        !is_aligned(b, algo->data[1]) || !is_aligned(c, algo->data[2]) ||
+        !is_aligned(out, algo->data[3]))
         return CUBLAS_STATUS_INVALID_VALUE;
     for (int64_t j = 0; j < lout->cols; j++)
         for (int64_t i = 0; i < lout->rows; i++) {

@@ -77,19 +77,39 @@ static fleet_status make_layouts(const fl_gemm_spec *s, fl_gemm *g)
     return make_layout(&g->c, s->m, s->n, s->ldc);
 }
 
+/* What a choice may rest on: matrices are taken to be aligned to 256 bytes
+ * unless somebody says how they are. */
+static cublasStatus_t say_limits(cublasLtMatmulPreference_t preference,
+                                 const fl_gemm_spec *s)
+{
+    static const cublasLtMatmulPreferenceAttributes_t sides[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    uint32_t align = s->align ? s->align : (uint32_t)sizeof(float);
+    size_t most = MOST_WORKSPACE;
+    cublasStatus_t e = cublasLtMatmulPreferenceSetAttribute(
+        preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most,
+        sizeof most);
+
+    for (int i = 0; i < 4 && e == CUBLAS_STATUS_SUCCESS; i++)
+        e = cublasLtMatmulPreferenceSetAttribute(preference, sides[i], &align,
+                                                 sizeof align);
+    return e;
+}
+
 /* The best guess of cuBLASLt's. */
+
 static fleet_status choose(const fl_cuda *c, const fl_gemm_spec *s, fl_gemm *g)
 {
     cublasLtMatmulPreference_t preference = nullptr;
     cublasLtMatmulHeuristicResult_t best;
-    size_t most = MOST_WORKSPACE;
     int found = 0;
     cublasStatus_t e = cublasLtMatmulPreferenceCreate(&preference);
 
     if (e == CUBLAS_STATUS_SUCCESS)
-        e = cublasLtMatmulPreferenceSetAttribute(
-            preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most,
-            sizeof most);
+        e = say_limits(preference, s);
     if (e == CUBLAS_STATUS_SUCCESS)
         e = cublasLtMatmulAlgoGetHeuristic(c->lt, g->desc, g->a, g->b, g->c,
                                            g->c, preference, 1, &best, &found);
@@ -196,7 +216,8 @@ enum { SIDE = 16, CELLS = SIDE * SIDE };
 static fleet_status run_relu(fl_cuda *c, fl_stream *q, float *cells, void *on)
 {
     fl_gemm_spec spec = {
-        SIDE, SIDE, SIDE, false, false, SIDE, SIDE, SIDE, FL_GEMM_BIAS_RELU, 0};
+        SIDE, SIDE, SIDE, false, false, SIDE, SIDE, SIDE, FL_GEMM_BIAS_RELU,
+        0,    16};
     float *a = static_cast<float *>(on);
     fl_gemm_data data = {a, a + CELLS, a + 2 * CELLS, a + 3 * CELLS, nullptr};
     const fl_device_class *m = c->base.methods;

@@ -372,6 +372,93 @@ static fleet_status update(fl_device *, fl_stream *q, const fl_device_step *s)
                      fl_step_ptr<int64_t>(s, FL_ROWS_COUNT), c->dim, c->rule);
 }
 
+/* --- lookup.append: sums of a merge group, batch after batch -----------------
+ */
+
+struct merged {
+    uint64_t *key;
+    uint32_t *cell;
+    float *sum;
+    int64_t *count;
+};
+
+/* How many there are already. */
+__device__ static int64_t merged_before(const merged &to,
+                                        const fl_device_update *now)
+{
+    return now->micro == 0 ? 0 : *to.count;
+}
+
+__global__ static void append_sums(merged to, const fl_device_update *now,
+                                   const uint64_t *key, const float *sum,
+                                   const int64_t *n, int64_t dim)
+{
+    int64_t before = merged_before(to, now);
+
+    FL_EACH(i, *n * dim)
+    {
+        int64_t at = before + i / dim;
+
+        to.sum[before * dim + i] = sum[i];
+        if (i % dim != 0)
+            continue;
+        to.key[at] = key[i / dim];
+        to.cell[at] = (uint32_t)at;
+    }
+}
+
+__global__ static void append_count(merged to, const fl_device_update *now,
+                                    const int64_t *n)
+{
+    *to.count = merged_before(to, now) + *n;
+}
+
+static fleet_status append(fl_device *, fl_stream *q, const fl_device_step *s)
+{
+    const fl_device_lookup *c = config_of(s);
+    const fl_device_update *now =
+        fl_step_ptr<fl_device_update>(s, FL_APPEND_UPDATE);
+    const int64_t *n = fl_step_ptr<int64_t>(s, FL_APPEND_OF_COUNT);
+    merged to = {fl_step_ptr<uint64_t>(s, FL_APPEND_KEY),
+                 fl_step_ptr<uint32_t>(s, FL_APPEND_CELL),
+                 fl_step_f32(s, FL_APPEND_SUM),
+                 fl_step_ptr<int64_t>(s, FL_APPEND_COUNT)};
+
+    FL_CUDA_TRY(FL_LAUNCH_EACH(append_sums, c->capacity * c->dim, q, to, now,
+                               fl_step_ptr<uint64_t>(s, FL_APPEND_OF),
+                               fl_step_f32(s, FL_APPEND_OF_SUM), n, c->dim));
+    return FL_LAUNCH(append_count, 1, 1, 0, q, to, now, n);
+}
+
+/* --- lookup.norm -------------------------------------------------------------
+ */
+
+__global__ static void norm_of_sums(double *norm, const fl_device_update *now,
+                                    const float *sum, const int64_t *n,
+                                    int64_t dim)
+{
+    double total = 0;
+
+    FL_EACH(i, *n * dim)
+    {
+        double x = (double)(sum[i] * now->u.scale);
+
+        total += x * x;
+    }
+    total = fl_block_sum(total);
+    if (threadIdx.x == 0)
+        norm[blockIdx.x] = total;
+}
+
+static fleet_status norm(fl_device *, fl_stream *q, const fl_device_step *s)
+{
+    return FL_LAUNCH(norm_of_sums, FL_LOOKUP_NORMS, FL_THREADS, 0, q,
+                     fl_step_ptr<double>(s, FL_NORM),
+                     fl_step_ptr<fl_device_update>(s, FL_NORM_UPDATE),
+                     fl_step_f32(s, FL_NORM_SUM),
+                     fl_step_ptr<int64_t>(s, FL_NORM_COUNT), config_of(s)->dim);
+}
+
 #define OF_LANES(name, run)                                                    \
     FL_KERNEL_WITH(name, sizeof(state), lanes_prepare, lanes_finish, run)
 
@@ -381,6 +468,8 @@ const fl_device_kernel fl_cuda_lookup[] = {
     FL_KERNEL_WITH("lookup.unique", 0, unique_prepare, nullptr, find_unique),
     OF_LANES("lookup.gather", gather),
     OF_LANES("lookup.sum", sum),
+    FL_KERNEL("lookup.append", append),
+    FL_KERNEL("lookup.norm", norm),
     FL_KERNEL("lookup.update", update),
     FL_KERNEL_END,
 };

@@ -332,13 +332,15 @@ static fleet_status open(int ordinal, const fl_device_options *o, fl_device **d)
     return status;
 }
 
-/* The plug-in's only symbol. */
+/* The plug-in's only symbol. The host's table is kept if it is of this version;
+ * else the host refuses ours, which says so. */
 extern "C" FLEET_API const fl_device_table *fl_cuda_open(
     const fl_device_host *host)
 {
     static const fl_device_table table = {sizeof table, FL_DEVICE_VERSION,
                                           count, open, fl_cuda_kernel_at};
 
-    fl_cuda_set_host(host);
+    if (host->version == FL_DEVICE_VERSION && host->size >= sizeof *host)
+        fl_cuda_set_host(host);
     return &table;
 }

@@ -88,7 +88,7 @@ static void check_rule(device_kit *k, fl_rule_kind kind, fl_rule_rows *rule)
     static const float correct[] = {0, 10, 5, 3, 1};
     fl_device_lookup c = {.dim = DIM,
                           .capacity = CHANGED,
-                          .rule = kind,
+                          .rule = (int)kind,
                           .stride = sizeof(row),
                           .head = HEAD};
     fl_device_update now = {.u = {.lr = 0.1f,

@@ -250,7 +250,7 @@ __global__ static void combine_rows(lanes all, rows from, const uint32_t *which,
     FL_EACH(i, all.batch * all.n * dim)
     {
         int64_t cell = i / dim, column = i % dim, sample = cell / all.n;
-        const slot &l = all.lane[cell % all.n];
+        const slot &l = all.lane[(int64_t)cell % all.n];
         int64_t at = position_of(all, sample, (int)(cell % all.n));
         int64_t n = length_of(l, sample);
         float sum = n > 0 ? row_at(from, which[at])[column] : 0.0f;
@@ -285,8 +285,8 @@ struct uses {
 /* What a position gives to its key's gradient. */
 __device__ static float share(const lanes &all, uint32_t cell, int64_t column)
 {
-    int64_t sample = cell / all.n;
-    const slot &l = all.lane[cell % all.n];
+    int64_t sample = (int64_t)cell / all.n;
+    const slot &l = all.lane[(int64_t)cell % all.n];
     float factor = l.mean ? 1.0f / (float)length_of(l, sample) : 1.0f;
 
     return l.out ? factor * l.out[sample * l.out_ld + column] : 0.0f;

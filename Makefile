@@ -4,6 +4,9 @@
 # rules with another BUILD folder and other flags: see asan, tsan, clang.
 
 CC       ?= gcc
+ifeq ($(origin CXX),default)
+CXX      := $(if $(findstring clang,$(CC)),clang++,g++)
+endif
 AR       ?= ar
 OPT      ?= -O2 -g
 BUILD    ?= build/release
@@ -71,7 +74,7 @@ BENCHES  := $(wildcard bench/*.c)
 PROGRAMS := $(TOOLS:tools/%.c=$(BINDIR)/%) $(SAMPLES:samples/%.c=$(BINDIR)/%)
 
 .PHONY: all help
-all: lib programs
+all: lib programs plugins
 
 help:
 	@sed -n 's/^#: //p' $(firstword $(MAKEFILE_LIST))
@@ -81,6 +84,7 @@ help:
 #: make test         install what is missing, build, run the test suite
 #: make test-long    what is too slow for every change
 #: make soak         a job of FLEET_SOAK_SECONDS (1200) must not grow
+#: make cuda         the CUDA plug-in, if nvcc is there, and no register spilled
 #: make check        most of what CI runs: layers, both compilers, sanitizers
 #: make asan|ubsan   the suite under AddressSanitizer and UBSan
 #: make tsan         the suite under ThreadSanitizer
@@ -169,6 +173,42 @@ $(BINDIR)/fleetrun: $(BUILD)/fleetrun
 	@mkdir -p $(@D)
 	$(Q)cp $< $@
 
+# --- the CUDA plug-in ---------------------------------------------------------
+# Built where there is a nvcc of CUDA 12.8 or newer; CUDA_LINE says whether. It
+# is the same for all variants. Contraction is off, as on the CPU: the rules of
+# updates then have the same bits.
+NVCC_PATH  := $(shell tools/nvcc 2>/dev/null)
+CUDA_LIB   := $(if $(NVCC_PATH),$(LIBDIR)/libfleet_cuda.so)
+CUDA_LINE  := $(if $(NVCC_PATH),cuda: $(LIBDIR)/libfleet_cuda.so is built by \
+                $(NVCC_PATH),cuda: no plug-in: $(shell tools/nvcc 2>&1))
+CUDA_BUILD := build/cuda
+CUDA_SRC   := $(wildcard src/*/*.cu src/*/cuda/*.cu)
+CUDA_OBJ   := $(CUDA_SRC:%=$(CUDA_BUILD)/%.o)
+CUDA_ARCHS := 80 90 100
+NVCCFLAGS_ := -std=c++17 -O3 -Iinclude -Isrc -fmad=false -Werror all-warnings \
+              $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
+              -gencode arch=compute_100,code=compute_100 -Xptxas -v \
+              -Xcompiler -fPIC,-fvisibility=hidden,-fno-exceptions,-Wall,-Wextra \
+              $(NVCCFLAGS)
+
+.PHONY: plugins cuda
+plugins: $(CUDA_LIB)
+	@echo '$(CUDA_LINE)'
+cuda: plugins
+	@[ -z "$(CUDA_LIB)" ] || tools/spills $(CUDA_BUILD)
+
+$(CUDA_BUILD)/%.o: %
+	@mkdir -p $(@D)
+	@echo "  NVCC  $@"
+	$(Q)$(NVCC_PATH) $(NVCCFLAGS_) -MMD -MF $(@:.o=.d) -c $< -o $@ \
+	    >$(@:.o=.log) 2>&1 || { cat $(@:.o=.log); exit 1; }
+$(LIBDIR)/libfleet_cuda.so: $(CUDA_OBJ)
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(NVCC_PATH) -shared -o $@ $^ -lcublasLt -Xlinker -z,now \
+	    -Xlinker --exclude-libs=ALL \
+	    -Xlinker -rpath,$(dir $(NVCC_PATH))../lib64
+
 # --- tests ------------------------------------------------------------------
 # All of test/*.c in one program, linked with the library's objects so that the
 # inside can be tested too.
@@ -195,18 +235,37 @@ $(BUILD)/plugins/libfleet_orphan.so: $(BUILD)/src/runtime/guest.o
 	$(Q)$(CC) $(LDFLAGS_) -shared -Wl,--no-as-needed -o $@ $^ -L$(@D)/gone -lgone
 	$(Q)rm -r $(@D)/gone
 
-$(SUITE): $(TEST_OBJ) $(OBJ) $(RANKS_OBJ) | $(BUILD)/fleetrun \
+# The CUDA plug-in for the suite: the same sources, compiled for the host's
+# processor against test/cuda-emu. What keeps the emulated threads is no business
+# of ThreadSanitizer's.
+EMU_SRC  := $(wildcard test/cuda-emu/*.cpp test/cuda-emu/*.cu)
+EMU_OBJ  := $(CUDA_SRC:%=$(BUILD)/emu/%.o) $(EMU_SRC:%=$(BUILD)/emu/%.o)
+CXX_WARN := $(filter-out -Wstrict-prototypes -Wmissing-declarations,$(WARN))
+CXXFLAGS_ := -std=gnu++17 -Itest/cuda-emu -Iinclude -Isrc -Itest -fPIC \
+            -fvisibility=hidden -fno-exceptions -fno-rtti -pthread \
+            -ffp-contract=off -fno-math-errno $(CXX_WARN) $(OPT)
+EMU_PLAIN := $(BUILD)/emu/test/cuda-emu/fiber.cpp.o \
+            $(BUILD)/emu/test/cuda-emu/block.cpp.o
+
+$(SUITE): $(TEST_OBJ) $(OBJ) $(RANKS_OBJ) $(EMU_OBJ) | $(BUILD)/fleetrun \
               $(BUILD)/fleet-train $(PLUGINS:%=$(BUILD)/%) \
               $(BUILD)/peers-rank $(TWINS)
 	@echo "  LD    $@"
-	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS) $(TEST_LIBS)
+	$(Q)$(CXX) $(LDFLAGS_) -o $@ $^ $(LIBS) $(TEST_LIBS)
 
 # A rank that mpirun starts; it has the kit of the suite, and loads the plug-in.
 $(BUILD)/peers-rank: $(BUILD)/test/ranks/peers_rank.o $(BUILD)/test/test.o \
               $(patsubst test/%.c,$(BUILD)/test/%.o,$(wildcard test/peers_*.c)) \
               $(OBJ) $(RANKS_OBJ)
 	@echo "  LD    $@"
-	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS) $(TEST_LIBS)
+	$(Q)$(CXX) $(LDFLAGS_) -o $@ $^ $(LIBS) $(TEST_LIBS)
+
+$(EMU_PLAIN): private EMU_VARIANT = $(filter-out -fsanitize=thread,$(VARIANT))
+$(BUILD)/emu/%.o: EMU_VARIANT = $(VARIANT)
+$(BUILD)/emu/%.o: %
+	@mkdir -p $(@D)
+	@echo "  CXX   $@"
+	$(Q)$(CXX) $(CXXFLAGS_) $(EMU_VARIANT) -MMD -MP -x c++ -c $< -o $@
 
 # where the tests find real data, if it is there
 FLEET_TEST_DATA ?= $(wildcard $(abspath ../shared/data))
@@ -276,7 +335,7 @@ valgrind:
 gcc clang:
 	@$(MAKE) --no-print-directory BUILD=build/$@ CC=$@ WERROR=1 \
 	    LIBDIR=build/$@/lib BINDIR=build/$@/bin all build/$@/fleet-tests
-layers: $(OBJ)
+layers: $(OBJ) $(EMU_OBJ)
 	@tools/layers $(BUILD)
 check: layers gcc clang headers format-check asan tsan
 
@@ -290,7 +349,8 @@ headers:
 	    $(CXX) -std=c++17 -fsyntax-only $(HEADER_WARN) -Iinclude -x c++ $$h \
 	        || exit 1; done
 	@echo "headers: each is valid alone as C17 and C++17"
-FORMATTED = $(wildcard include/fleet/*.h src/*/*.[ch] tools/*.c tools/*/*.[ch] \
+FORMATTED = $(wildcard include/fleet/*.h src/*/*.[ch] src/*/*.cu \
+              src/*/cuda/*.h src/*/cuda/*.cu test/*/*.cu test/*/*.cpp tools/*.c tools/*/*.[ch] \
               samples/*.[ch] test/*.[ch] test/*/*.[ch] bench/*.[ch])
 format:
 	@clang-format -i $(FORMATTED)
@@ -337,6 +397,7 @@ install: all
 	install -m 644 $(LIBDIR)/libfleet.a $(INSTALL_LIB)
 	install -m 755 $(LIBDIR)/libfleet.so.$(VERSION) $(INSTALL_LIB)
 	$(foreach p,$(PLUGINS),install -m 755 $(LIBDIR)/$(p) $(INSTALL_LIB);)
+	[ -z "$(CUDA_LIB)" ] || install -m 755 $(CUDA_LIB) $(INSTALL_LIB)
 	ln -sf libfleet.so.$(VERSION) $(INSTALL_LIB)/libfleet.so.$(SOMAJOR)
 	ln -sf libfleet.so.$(VERSION) $(INSTALL_LIB)/libfleet.so
 	$(CC) $(LDFLAGS_) -o $(DESTDIR)$(PREFIX)/bin/fleet-train \
@@ -353,6 +414,7 @@ install: all
 uninstall:
 	rm -rf $(DESTDIR)$(PREFIX)/include/fleet $(INSTALL_LIB)/cmake/fleet
 	rm -f $(INSTALL_LIB)/libfleet.* $(INSTALL_LIB)/libfleet_mpi.so \
+	    $(INSTALL_LIB)/libfleet_cuda.so \
 	    $(INSTALL_LIB)/pkgconfig/fleet.pc \
 	    $(DESTDIR)$(PREFIX)/bin/fleet-train $(DESTDIR)$(PREFIX)/bin/fleetrun
 clean:
@@ -388,4 +450,5 @@ $(BUILD)/bench/%: $(BUILD)/bench/%.o $(LIBDIR)/libfleet.so
 bench: lib
 	bench/run
 
--include $(wildcard $(BUILD)/*/*.d $(BUILD)/*/*/*.d)
+-include $(wildcard $(BUILD)/*/*.d $(BUILD)/*/*/*.d $(BUILD)/emu/*/*/*.d \
+          $(BUILD)/emu/*/*/*/*.d $(CUDA_BUILD)/*/*/*.d $(CUDA_BUILD)/*/*/*/*.d)

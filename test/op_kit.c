@@ -276,3 +276,17 @@ void check_case(const op_case *c, int64_t batch, int threads)
     free(out);
     close_scene(&s);
 }
+
+void visit_case(const op_case *c, int64_t batch,
+                void (*visit)(void *arg, fleet_executor *e), void *arg)
+{
+    scene s = {.c = c, .batch = batch};
+    float *out;
+
+    open_scene(&s, 1);
+    out = room(s.ref_out.count, sizeof *out);
+    run_scene(&s, out);
+    visit(arg, s.e);
+    free(out);
+    close_scene(&s);
+}

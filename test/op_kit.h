@@ -47,4 +47,8 @@ extern const op_case op_cases[]; /* title NULL ends them */
 
 void check_case(const op_case *c, int64_t batch, int threads);
 
+/* Let `visit` see an executor of the case that has run a batch. */
+void visit_case(const op_case *c, int64_t batch,
+                void (*visit)(void *arg, fleet_executor *e), void *arg);
+
 #endif

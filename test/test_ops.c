@@ -325,6 +325,14 @@ BUILD(shared, fleet_add(p, fleet_mul(p, in[0], in[0]),
                         fleet_reshape(p, fleet_scale(p, in[0], 2, 0),
                                       (int64_t[]){-1, 6}, 2)))
 REF_UNARY(shared, x *x + 2 * x)
+BUILD(of_param,
+      fleet_add(p, in[0], fleet_reshape(p, in[1], (int64_t[]){6, 4}, 2)))
+
+static void ref_of_param(const ref_tensor *const *in, ref_tensor *out)
+{
+    for (int64_t i = 0; i < out->count; i++)
+        out->data[i] = in[0]->data[i] + in[1]->data[i % 24];
+}
 
 /* --- the cases ----------------------------------------------------------- */
 
@@ -402,6 +410,8 @@ const op_case op_cases[] = {
     {"reshape", "", IN(1, DATA2(6)), build_reshape, ref_same, 0, false},
     {"reshape", "of a value that others read", IN(1, DATA2(6)), build_shared,
      ref_shared, 0, false},
+    {"reshape", "of a parameter", IN(2, DATA3(6, 4), PARAM2(4, 6)),
+     build_of_param, ref_of_param, 0, false},
     {"reduce_sum", "over the middle", IN(1, DATA3(4, 5)), build_sum_1,
      ref_sum_1, 0, false},
     {"reduce_sum", "over the last, kept", IN(1, DATA3(4, 5)), build_sum_2,

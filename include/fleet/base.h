@@ -46,7 +46,8 @@ extern "C" {
     XX(ECHILD, 14, "child process failed")                                     \
     XX(ETIMEDOUT, 15, "deadline passed")                                       \
     XX(EEND, 16, "end of data")                                                \
-    XX(EPEER, 17, "another process of the job is gone")
+    XX(EPEER, 17, "another process of the job is gone")                        \
+    XX(ENODEVICE, 18, "no such device, or it cannot be used")
 
 typedef enum fleet_status {
 #define FLEET_STATUS_CODE(name, value, text) FLEET_##name = value,

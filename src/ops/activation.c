@@ -8,12 +8,9 @@
 
 #include <fleet/nn.h>
 
+#include "ops/activation.h"
 #include "ops/ops.h"
 #include "runtime/simd.h"
-
-typedef struct scale_config {
-    float scale, bias;
-} scale_config;
 
 static fleet_status same_infer(fl_node *n)
 {
@@ -85,7 +82,7 @@ static fleet_status square_grad_run(const fl_instance *in, const fl_range *r)
 
 static fleet_status scale_run(const fl_instance *in, const fl_range *r)
 {
-    const scale_config *c = in->step->config;
+    const fl_scale_config *c = in->step->config;
     float *out;
     int64_t n = span(in, r, &out);
 
@@ -95,7 +92,7 @@ static fleet_status scale_run(const fl_instance *in, const fl_range *r)
 
 static fleet_status scale_grad_run(const fl_instance *in, const fl_range *r)
 {
-    const scale_config *c = in->step->config;
+    const fl_scale_config *c = in->step->config;
     float *dx;
     int64_t n = span(in, r, &dx);
 
@@ -119,7 +116,7 @@ KERNELS(scale)
 
 static const void *scale_of(fl_lowering *l, const fl_node *n)
 {
-    scale_config c;
+    fl_scale_config c;
 
     if (!fl_node_attr(n, "scale"))
         return NULL;

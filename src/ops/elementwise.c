@@ -13,25 +13,9 @@
 
 #include <fleet/nn.h>
 
+#include "ops/elementwise.h"
 #include "ops/ops.h"
 #include "runtime/simd.h"
-
-typedef enum arithmetic { ADD, SUB, MUL } arithmetic;
-
-/* How an operand is walked: strides by the result's dimensions but the rows. */
-typedef struct walk {
-    int64_t stride[FLEET_MAX_DIM];
-    bool batched; /* has rows of its own */
-    bool block_is_one;
-} walk;
-
-typedef struct config {
-    arithmetic op;
-    int n_dim; /* of the result, without the rows and the block */
-    int64_t dim[FLEET_MAX_DIM];
-    int64_t block, n_block; /* elements of one; blocks of a row */
-    walk a, b;              /* the operands */
-} config;
 
 enum { OUT, A, B };
 
@@ -87,7 +71,7 @@ static bool spans(const fl_shape *s, int from_end, int64_t dim)
 /* The block: trailing dimensions, none of them the rows, in which both operands
  * are whole, or in which each is always whole or always 1. */
 static int block_dims(const fl_shape *out, const fl_shape *a, const fl_shape *b,
-                      config *c)
+                      fl_elementwise *c)
 {
     int n = 0;
 
@@ -109,7 +93,7 @@ static int block_dims(const fl_shape *out, const fl_shape *a, const fl_shape *b,
 }
 
 /* Strides of the dimensions between the rows and the block. */
-static void set_walk(walk *w, const fl_shape *s, const fl_shape *out,
+static void set_walk(fl_walk *w, const fl_shape *s, const fl_shape *out,
                      int n_block_dim)
 {
     int64_t stride = 1;
@@ -125,14 +109,14 @@ static void set_walk(walk *w, const fl_shape *s, const fl_shape *out,
     w->batched = fl_shape_batched(s);
 }
 
-static void make_config(const fl_node *n, arithmetic op, config *c)
+static void make_config(const fl_node *n, fl_arithmetic op, fl_elementwise *c)
 {
     const fl_shape *out = &n->out[0]->shape;
     const fl_shape *a = &n->in[0]->shape, *b = &n->in[1]->shape;
     fl_shape with_row; /* without a batch: one row around it all */
     int inside;
 
-    *c = (config){.op = op};
+    *c = (fl_elementwise){.op = op};
     if (!fl_shape_batched(out)) {
         with_row.n_dim = out->n_dim + 1;
         with_row.dim[0] = 1;
@@ -152,7 +136,7 @@ static void make_config(const fl_node *n, arithmetic op, config *c)
 /* --- walking ------------------------------------------------------------- */
 
 /* Where block i of a row begins in an operand. */
-static int64_t block_at(const config *c, const walk *w, int64_t i)
+static int64_t block_at(const fl_elementwise *c, const fl_walk *w, int64_t i)
 {
     int64_t at = 0;
 
@@ -163,7 +147,7 @@ static int64_t block_at(const config *c, const walk *w, int64_t i)
     return at;
 }
 
-static const float *row_of(const fl_instance *in, int i, const walk *w,
+static const float *row_of(const fl_instance *in, int i, const fl_walk *w,
                            int64_t row)
 {
     const float *x = fl_ptr(in, i);
@@ -172,27 +156,30 @@ static const float *row_of(const fl_instance *in, int i, const walk *w,
 }
 
 /* One block of the result. */
-static void apply(const config *c, float *out, const float *a, const float *b)
+static void apply(const fl_elementwise *c, float *out, const float *a,
+                  const float *b)
 {
     const fl_simd *s = fl_simd_best();
     int64_t n = c->block;
-    float sign = c->op == SUB ? -1.0f : 1.0f;
+    float sign = c->op == FL_SUB ? -1.0f : 1.0f;
 
     if (!c->a.block_is_one && !c->b.block_is_one) {
-        fl_binary *f = c->op == ADD ? s->add : c->op == SUB ? s->sub : s->mul;
+        fl_binary *f = c->op == FL_ADD   ? s->add
+                       : c->op == FL_SUB ? s->sub
+                                         : s->mul;
         f(out, a, b, n);
     } else if (c->b.block_is_one && !c->a.block_is_one) {
-        if (c->op == MUL)
+        if (c->op == FL_MUL)
             s->scale(out, a, *b, 0.0f, n);
         else
             s->scale(out, a, 1.0f, sign * *b, n);
     } else if (c->a.block_is_one && !c->b.block_is_one) {
-        if (c->op == MUL)
+        if (c->op == FL_MUL)
             s->scale(out, b, *a, 0.0f, n);
         else
             s->scale(out, b, sign, *a, n);
     } else {
-        float x = c->op == MUL ? *a * *b : *a + sign * *b;
+        float x = c->op == FL_MUL ? *a * *b : *a + sign * *b;
         for (int64_t i = 0; i < n; i++)
             out[i] = x;
     }
@@ -209,7 +196,7 @@ static void rows_of(const fl_instance *in, const fl_range *r, int64_t *first,
 }
 
 /* Nothing is broadcast: all rows of a range are one block. */
-static bool is_plain(const config *c)
+static bool is_plain(const fl_elementwise *c)
 {
     return c->n_dim == 0 && c->a.batched && c->b.batched &&
            !c->a.block_is_one && !c->b.block_is_one;
@@ -217,12 +204,12 @@ static bool is_plain(const config *c)
 
 static fleet_status forward_run(const fl_instance *in, const fl_range *r)
 {
-    const config *c = in->step->config;
+    const fl_elementwise *c = in->step->config;
     int64_t first, last, size = c->block * c->n_block;
 
     rows_of(in, r, &first, &last);
     if (is_plain(c)) {
-        config all = *c;
+        fl_elementwise all = *c;
 
         all.block = (last - first) * c->block;
         apply(&all, fl_rows_f32(in, OUT, r), fl_rows_f32(in, A, r),
@@ -247,17 +234,9 @@ static fleet_status forward_run(const fl_instance *in, const fl_range *r)
  * and for mul the other operand. */
 enum { D, G, OTHER };
 
-typedef struct grad_config {
-    config c;
-    bool of_b;    /* which operand */
-    float sign;   /* of G in D, unless mul */
-    int64_t size; /* elements of D's rows, or of D without a batch */
-    int64_t rows; /* of the result, without a batch */
-} grad_config;
-
 /* d += g, g * other, or -g, over one block. */
-static void accumulate(const grad_config *k, const walk *mine,
-                       const walk *other, float *d, const float *g,
+static void accumulate(const fl_elementwise_grad *k, const fl_walk *mine,
+                       const fl_walk *other, float *d, const float *g,
                        const float *x)
 {
     const fl_simd *s = fl_simd_best();
@@ -265,7 +244,7 @@ static void accumulate(const grad_config *k, const walk *mine,
     float sum = 0.0f;
 
     if (!mine->block_is_one) {
-        if (k->c.op != MUL)
+        if (k->c.op != FL_MUL)
             s->add_scaled(d, g, k->sign, 0.0f, n);
         else if (other->block_is_one)
             s->add_scaled(d, g, *x, 0.0f, n);
@@ -273,8 +252,8 @@ static void accumulate(const grad_config *k, const walk *mine,
             s->add_mul(d, g, x, n);
         return;
     }
-    if (k->c.op != MUL || other->block_is_one)
-        sum = s->row_sum(g, n) * (k->c.op == MUL ? *x : k->sign);
+    if (k->c.op != FL_MUL || other->block_is_one)
+        sum = s->row_sum(g, n) * (k->c.op == FL_MUL ? *x : k->sign);
     else
         for (int64_t i = 0; i < n; i++)
             sum += g[i] * x[i];
@@ -283,12 +262,12 @@ static void accumulate(const grad_config *k, const walk *mine,
 
 static void add_row(const fl_instance *in, int64_t row, float *d)
 {
-    const grad_config *k = in->step->config;
-    const config *c = &k->c;
-    const walk *mine = k->of_b ? &c->b : &c->a;
-    const walk *other = k->of_b ? &c->a : &c->b;
+    const fl_elementwise_grad *k = in->step->config;
+    const fl_elementwise *c = &k->c;
+    const fl_walk *mine = k->of_b ? &c->b : &c->a;
+    const fl_walk *other = k->of_b ? &c->a : &c->b;
     const float *g = (const float *)fl_ptr(in, G) + row * c->block * c->n_block;
-    const float *x = c->op == MUL ? row_of(in, OTHER, other, row) : NULL;
+    const float *x = c->op == FL_MUL ? row_of(in, OTHER, other, row) : NULL;
 
     for (int64_t i = 0; i < c->n_block; i++)
         accumulate(k, mine, other, d + block_at(c, mine, i), g + i * c->block,
@@ -297,12 +276,12 @@ static void add_row(const fl_instance *in, int64_t row, float *d)
 
 static fleet_status grad_plain_run(const fl_instance *in, const fl_range *r)
 {
-    const grad_config *k = in->step->config;
+    const fl_elementwise_grad *k = in->step->config;
     const fl_simd *s = fl_simd_best();
     float *d = fl_rows_f32(in, D, r), *g = fl_rows_f32(in, G, r);
     int64_t n = fl_count(in, D, r);
 
-    if (k->c.op == MUL)
+    if (k->c.op == FL_MUL)
         s->mul(d, g, fl_rows_f32(in, OTHER, r), n);
     else
         s->scale(d, g, k->sign, 0.0f, n);
@@ -311,7 +290,7 @@ static fleet_status grad_plain_run(const fl_instance *in, const fl_range *r)
 
 static fleet_status grad_rows_run(const fl_instance *in, const fl_range *r)
 {
-    const grad_config *k = in->step->config;
+    const fl_elementwise_grad *k = in->step->config;
     int64_t factor = in->arg[D].factor;
 
     if (is_plain(&k->c))
@@ -327,7 +306,7 @@ static fleet_status grad_rows_run(const fl_instance *in, const fl_range *r)
 
 static fleet_status grad_whole_run(const fl_instance *in, const fl_range *r)
 {
-    const grad_config *k = in->step->config;
+    const fl_elementwise_grad *k = in->step->config;
     int64_t factor = in->arg[G].factor;
     int64_t rows = factor ? r->batch * factor : 1;
     float *d = fl_ptr(in, D);
@@ -346,9 +325,9 @@ static const fl_kernel kernel_grad_whole = {
 
 /* --- lowering ------------------------------------------------------------ */
 
-static fleet_status forward(fl_lowering *l, const fl_node *n, arithmetic op)
+static fleet_status forward(fl_lowering *l, const fl_node *n, fl_arithmetic op)
 {
-    config c;
+    fl_elementwise c;
 
     make_config(n, op, &c);
     FL_EMIT(l, fl_kernel_for(&kernel, n->out[0]), n, fl_config(l, &c, sizeof c),
@@ -357,13 +336,14 @@ static fleet_status forward(fl_lowering *l, const fl_node *n, arithmetic op)
     return FLEET_OK;
 }
 
-static void gradient_for(fl_lowering *l, const fl_node *n, arithmetic op,
+static void gradient_for(fl_lowering *l, const fl_node *n, fl_arithmetic op,
                          bool of_b)
 {
     const fleet_var *v = n->in[of_b], *other = n->in[!of_b];
     bool rows = fl_shape_batched(&v->shape);
     int to = fl_gradient_to(l, v);
-    grad_config k = {.of_b = of_b, .sign = op == SUB && of_b ? -1.0f : 1.0f};
+    fl_elementwise_grad k = {.of_b = of_b,
+                             .sign = op == FL_SUB && of_b ? -1.0f : 1.0f};
 
     if (to < 0)
         return;
@@ -372,7 +352,7 @@ static void gradient_for(fl_lowering *l, const fl_node *n, arithmetic op,
     FL_EMIT(l, rows ? &kernel_grad_rows : &kernel_grad_whole, n,
             fl_config(l, &k, sizeof k), FL_W(to),
             FL_R(fl_gradient_of(l, n->out[0])),
-            FL_R(op == MUL ? fl_value_of(l, other) : -1));
+            FL_R(op == FL_MUL ? fl_value_of(l, other) : -1));
 }
 
 #define OP(name_, code)                                                        \
@@ -406,6 +386,6 @@ static void gradient_for(fl_lowering *l, const fl_node *n, arithmetic op,
                               NULL, 0);                                        \
     }
 
-OP(add, ADD)
-OP(sub, SUB)
-OP(mul, MUL)
+OP(add, FL_ADD)
+OP(sub, FL_SUB)
+OP(mul, FL_MUL)

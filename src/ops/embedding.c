@@ -11,6 +11,7 @@
 
 #include <fleet/nn.h>
 
+#include "ops/embedding.h"
 #include "ops/ops.h"
 #include "runtime/lookup.h"
 #include "runtime/simd.h"
@@ -18,11 +19,6 @@
 enum { IN_TABLE, IN_IDS };
 
 /* --- embedding ----------------------------------------------------------- */
-
-typedef struct config {
-    int64_t rows, dim, per_row; /* ids of a sample */
-    int64_t padding;            /* -1: none */
-} config;
 
 static fleet_status want_ids(const fl_node *n, bool ragged_too)
 {
@@ -63,7 +59,7 @@ static fleet_status embedding_infer(fl_node *n)
 static fleet_status row_of(const fl_instance *in, int64_t id, int64_t sample,
                            int64_t *row)
 {
-    const config *c = in->step->config;
+    const fl_embedding_config *c = in->step->config;
 
     *row = id == c->padding ? -1 : id;
     if (id >= 0 && id < c->rows)
@@ -77,7 +73,7 @@ static fleet_status row_of(const fl_instance *in, int64_t id, int64_t sample,
 /* out <- ids, W */
 static fleet_status embedding_run(const fl_instance *in, const fl_range *r)
 {
-    const config *c = in->step->config;
+    const fl_embedding_config *c = in->step->config;
     const int64_t *ids = fl_ptr(in, 1);
     const float *w = fl_ptr(in, 2);
     float *out = fl_rows_f32(in, 0, r);
@@ -99,7 +95,7 @@ static fleet_status embedding_run(const fl_instance *in, const fl_range *r)
 /* dW <- ids, g: a part owns some rows of W. */
 static fleet_status embedding_grad_prepare(fl_instance *in)
 {
-    const config *c = in->step->config;
+    const fl_embedding_config *c = in->step->config;
 
     in->n_part = c->rows * c->dim < (1 << 16) ? 1 : 8;
     return FLEET_OK;
@@ -107,7 +103,7 @@ static fleet_status embedding_grad_prepare(fl_instance *in)
 
 static fleet_status embedding_grad_run(const fl_instance *in, const fl_range *r)
 {
-    const config *c = in->step->config;
+    const fl_embedding_config *c = in->step->config;
     const int64_t *ids = fl_ptr(in, 1);
     const float *g = fl_ptr(in, 2);
     float *dw = fl_ptr(in, 0);
@@ -136,8 +132,8 @@ static const fl_kernel kernel_embedding_grad = {.name = "embedding.grad",
 static const void *make_config(fl_lowering *l, const fl_node *n)
 {
     const fl_shape *w = &n->in[IN_TABLE]->shape;
-    config c = {w->dim[0], w->dim[1], fl_in_cols(n, IN_IDS),
-                fl_node_int(n, "padding")};
+    fl_embedding_config c = {w->dim[0], w->dim[1], fl_in_cols(n, IN_IDS),
+                             fl_node_int(n, "padding")};
 
     return fl_config(l, &c, sizeof c);
 }

@@ -14,6 +14,7 @@
 
 #include <fleet/nn.h>
 
+#include "ops/loss.h"
 #include "ops/ops.h"
 #include "runtime/simd.h"
 
@@ -85,17 +86,15 @@ static fleet_status softmax_infer(fl_node *n)
     return FLEET_OK;
 }
 
-static int64_t last_dim(const fl_node *n)
+static int64_t classes_of(const fl_instance *in)
 {
-    const fl_shape *s = &n->in[0]->shape;
-
-    return s->dim[s->n_dim - 1];
+    return ((const fl_softmax_config *)in->step->config)->classes;
 }
 
 static fleet_status softmax_run(const fl_instance *in, const fl_range *r)
 {
     const fl_simd *simd = fl_simd_best();
-    int64_t c = last_dim(in->step->node), n = fl_count(in, 0, r) / c;
+    int64_t c = classes_of(in), n = fl_count(in, 0, r) / c;
     float *y = fl_rows_f32(in, 0, r);
     const float *x = fl_rows_f32(in, 1, r);
 
@@ -106,7 +105,7 @@ static fleet_status softmax_run(const fl_instance *in, const fl_range *r)
 
 static fleet_status softmax_grad_run(const fl_instance *in, const fl_range *r)
 {
-    int64_t c = last_dim(in->step->node), n = fl_count(in, 0, r) / c;
+    int64_t c = classes_of(in), n = fl_count(in, 0, r) / c;
     float *dx = fl_rows_f32(in, 0, r);
     const float *g = fl_rows_f32(in, 1, r), *y = fl_rows_f32(in, 2, r);
 
@@ -258,7 +257,7 @@ static fleet_status sigmoid_ce_grad_run(const fl_instance *in,
 
 static float epsilon_of(const fl_instance *in)
 {
-    return (float)fl_node_float(in->step->node, "epsilon");
+    return ((const fl_log_loss_config *)in->step->config)->epsilon;
 }
 
 static fleet_status log_loss_run(const fl_instance *in, const fl_range *r)
@@ -307,10 +306,18 @@ KERNEL(log_loss_grad, "log_loss.grad")
 
 /* --- lowering ------------------------------------------------------------ */
 
+static const void *softmax_config(fl_lowering *l, const fl_node *n)
+{
+    const fl_shape *s = &n->in[0]->shape;
+    fl_softmax_config c = {s->dim[s->n_dim - 1]};
+
+    return fl_config(l, &c, sizeof c);
+}
+
 static fleet_status softmax_forward(fl_lowering *l, const fl_node *n)
 {
-    FL_EMIT(l, &softmax, n, NULL, FL_W(fl_value_of(l, n->out[0])),
-            FL_R(fl_value_of(l, n->in[0])));
+    FL_EMIT(l, &softmax, n, softmax_config(l, n),
+            FL_W(fl_value_of(l, n->out[0])), FL_R(fl_value_of(l, n->in[0])));
     return FLEET_OK;
 }
 
@@ -319,17 +326,28 @@ static fleet_status softmax_gradient(fl_lowering *l, const fl_node *n)
     int to = fl_gradient_to(l, n->in[0]);
 
     if (to >= 0)
-        FL_EMIT(l, &softmax_grad, n, NULL, FL_W(to),
+        FL_EMIT(l, &softmax_grad, n, softmax_config(l, n), FL_W(to),
                 FL_R(fl_gradient_of(l, n->out[0])),
                 FL_R(fl_value_of(l, n->out[0])));
     return FLEET_OK;
+}
+
+/* Only log_loss is told anything. */
+static const void *loss_config(fl_lowering *l, const fl_node *n)
+{
+    fl_log_loss_config c;
+
+    if (!fl_node_attr(n, "epsilon"))
+        return NULL;
+    c.epsilon = (float)fl_node_float(n, "epsilon");
+    return fl_config(l, &c, sizeof c);
 }
 
 /* The losses differ in their kernels alone. */
 static fleet_status loss_forward(fl_lowering *l, const fl_node *n,
                                  const fl_kernel *k)
 {
-    FL_EMIT(l, k, n, NULL, FL_W(fl_value_of(l, n->out[0])),
+    FL_EMIT(l, k, n, loss_config(l, n), FL_W(fl_value_of(l, n->out[0])),
             FL_R(fl_value_of(l, n->in[0])), FL_R(fl_value_of(l, n->in[1])));
     return FLEET_OK;
 }
@@ -340,8 +358,9 @@ static fleet_status loss_gradient(fl_lowering *l, const fl_node *n,
     int to = fl_gradient_to(l, n->in[0]);
 
     if (to >= 0)
-        FL_EMIT(l, k, n, NULL, FL_W(to), FL_R(fl_gradient_of(l, n->out[0])),
-                FL_R(fl_value_of(l, from)), FL_R(fl_value_of(l, n->in[1])));
+        FL_EMIT(l, k, n, loss_config(l, n), FL_W(to),
+                FL_R(fl_gradient_of(l, n->out[0])), FL_R(fl_value_of(l, from)),
+                FL_R(fl_value_of(l, n->in[1])));
     return FLEET_OK;
 }
 

@@ -5,13 +5,10 @@
 #include <fleet/nn.h>
 
 #include "ops/ops.h"
+#include "ops/reduce.h"
 #include "runtime/simd.h"
 
 /* --- reduce_sum: [outer, n, inner] of a row becomes [outer, inner] -------- */
-
-typedef struct sum_config {
-    int64_t outer, n, inner;
-} sum_config;
 
 static fleet_status sum_infer(fl_node *n)
 {
@@ -36,11 +33,11 @@ static fleet_status sum_infer(fl_node *n)
     return FLEET_OK;
 }
 
-static const sum_config *make_config(fl_lowering *l, const fl_node *n)
+static const fl_sum_config *make_config(fl_lowering *l, const fl_node *n)
 {
     int64_t axis = fl_node_int(n, "axis");
     const fl_shape *x = &n->in[0]->shape;
-    sum_config c = {1, x->dim[axis], 1};
+    fl_sum_config c = {1, x->dim[axis], 1};
 
     for (int i = 1; i < x->n_dim; i++) {
         if (i < axis)
@@ -61,7 +58,7 @@ static int64_t rows_of(const fl_instance *in, const fl_range *r)
 
 static fleet_status sum_run(const fl_instance *in, const fl_range *r)
 {
-    const sum_config *c = in->step->config;
+    const fl_sum_config *c = in->step->config;
     const fl_simd *simd = fl_simd_best();
     float *out = fl_rows_f32(in, 0, r);
     const float *x = fl_rows_f32(in, 1, r);
@@ -78,7 +75,7 @@ static fleet_status sum_run(const fl_instance *in, const fl_range *r)
 
 static fleet_status sum_grad_run(const fl_instance *in, const fl_range *r)
 {
-    const sum_config *c = in->step->config;
+    const fl_sum_config *c = in->step->config;
     float *dx = fl_rows_f32(in, 0, r);
     const float *g = fl_rows_f32(in, 1, r);
     int64_t rows = rows_of(in, r) * c->outer;

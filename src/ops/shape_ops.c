@@ -5,6 +5,7 @@
 #include <fleet/nn.h>
 
 #include "ops/ops.h"
+#include "ops/shape_ops.h"
 #include "runtime/simd.h"
 
 /* --- concat: out <- parts that are not there already ---------------------- */
@@ -34,19 +35,8 @@ static fleet_status concat_infer(fl_node *n)
     return FLEET_OK;
 }
 
-/* A row of each input is n_piece pieces; they go `column` elements into pieces
- * of the output. */
-typedef struct concat_piece {
-    int64_t size, column, whole, n_piece;
-} concat_piece;
-
-typedef struct concat_config {
-    int n;
-    concat_piece piece[];
-} concat_config;
-
 static void copy_pieces(float *to, int64_t to_step, const float *from,
-                        int64_t from_step, const concat_piece *p)
+                        int64_t from_step, const fl_concat_piece *p)
 {
     for (int64_t i = 0; i < p->n_piece; i++)
         memcpy(to + i * to_step, from + i * from_step,
@@ -65,12 +55,12 @@ static int64_t rows_in(const fl_instance *in, int i, const fl_range *r,
 
 static fleet_status concat_run(const fl_instance *in, const fl_range *r)
 {
-    const concat_config *c = in->step->config;
+    const fl_concat_config *c = in->step->config;
     int64_t first, n = rows_in(in, 0, r, &first);
 
     for (int64_t row = first; row < first + n; row++)
         for (int i = 0; i < c->n; i++) {
-            const concat_piece *p = &c->piece[i];
+            const fl_concat_piece *p = &c->piece[i];
 
             copy_pieces(
                 (float *)fl_ptr(in, 0) + row * in->arg[0].ld + p->column,
@@ -84,8 +74,8 @@ static fleet_status concat_run(const fl_instance *in, const fl_range *r)
 /* One input's gradient, out of the output's. */
 static fleet_status split_run(const fl_instance *in, const fl_range *r)
 {
-    const concat_config *c = in->step->config;
-    const concat_piece *p = &c->piece[0];
+    const fl_concat_config *c = in->step->config;
+    const fl_concat_piece *p = &c->piece[0];
     int64_t first, n = rows_in(in, 0, r, &first);
 
     for (int64_t row = first; row < first + n; row++)
@@ -101,11 +91,11 @@ static const fl_kernel_pair kernel_concat =
 static const fl_kernel_pair kernel_split =
     FL_KERNEL_PAIR("concat.grad", split_run);
 
-static concat_piece piece_of(const fl_node *n, int i)
+static fl_concat_piece piece_of(const fl_node *n, int i)
 {
     int64_t axis = fl_node_int(n, "axis");
     const fl_shape *s = &n->in[i]->shape, *out = &n->out[0]->shape;
-    concat_piece p = {1, 0, 1, 1};
+    fl_concat_piece p = {1, 0, 1, 1};
 
     for (int d = 1; d < s->n_dim; d++) {
         if (d < axis)
@@ -120,11 +110,21 @@ static concat_piece piece_of(const fl_node *n, int i)
     return p;
 }
 
+/* With room for n pieces; NULL without memory. */
+static fl_concat_config *make_concat(fl_lowering *l, int n)
+{
+    fl_concat_config *c = fl_arena_alloc(&l->plan->arena, sizeof *c);
+
+    if (c)
+        c->piece =
+            fl_arena_alloc(&l->plan->arena, (size_t)n * sizeof c->piece[0]);
+    return c && c->piece ? c : NULL;
+}
+
 static fleet_status concat_forward(fl_lowering *l, const fl_node *n)
 {
     fl_arena *arena = &l->plan->arena;
-    concat_config *c =
-        fl_arena_alloc(arena, sizeof *c + (size_t)n->n_in * sizeof c->piece[0]);
+    fl_concat_config *c = make_concat(l, n->n_in);
     fl_operand *o = fl_arena_alloc(arena, (size_t)(1 + n->n_in) * sizeof *o);
 
     if (!c || !o)
@@ -146,8 +146,8 @@ static fleet_status concat_gradient(fl_lowering *l, const fl_node *n)
     int g = fl_gradient_of(l, n->out[0]);
 
     for (int i = 0; i < n->n_in; i++) {
-        concat_piece p = piece_of(n, i);
-        concat_config *c;
+        fl_concat_piece p = piece_of(n, i);
+        fl_concat_config *c;
         int to;
 
         if (l->var[n->in[i]->id].inside == n->out[0]) {
@@ -156,7 +156,7 @@ static fleet_status concat_gradient(fl_lowering *l, const fl_node *n)
         }
         if ((to = fl_gradient_to(l, n->in[i])) < 0)
             continue;
-        c = fl_arena_alloc(&l->plan->arena, sizeof *c + sizeof c->piece[0]);
+        c = make_concat(l, 1);
         if (!c)
             return FLEET_ENOMEM;
         c->n = 1;

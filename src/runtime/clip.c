@@ -5,33 +5,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/blocks.h"
 #include "runtime/exchange.h"
 #include "runtime/lookup.h"
 #include "runtime/norm.h"
 #include "runtime/pass.h"
 #include "runtime/update.h"
 
-/* A dense block, as the norm counts it. */
-typedef struct block {
-    int64_t offset, n; /* in the group's gradient */
-} block;
-
-typedef struct norm_config {
-    block *block;
-    int n;
-} norm_config;
-
 /* Operands: update, norms (double, one per block), gradient. */
 static fleet_status norm_prepare(fl_instance *in)
 {
-    in->n_part = ((const norm_config *)in->step->config)->n;
+    in->n_part = ((const fl_norm_config *)in->step->config)->n;
     return FLEET_OK;
 }
 
 static fleet_status norm_run(const fl_instance *in, const fl_range *r)
 {
-    const norm_config *c = in->step->config;
-    const block *b = &c->block[r->begin];
+    const fl_norm_config *c = in->step->config;
+    const fl_norm_block *b = &c->block[r->begin];
     const fl_update_now *now = fl_ptr(in, 0);
     const float *g = (const float *)fl_ptr(in, 2) + b->offset;
 
@@ -88,10 +79,11 @@ static void add_norm(norms *all, int value, int count)
 static void norm_of_param(fl_lowering *l, norms *all, const fl_dense *d,
                           const fl_param *p)
 {
-    norm_config c = {.n = (int)((p->n + FL_BLOCK - 1) / FL_BLOCK)};
+    fl_norm_config c = {.n = (int)((p->n + FL_BLOCK - 1) / FL_BLOCK)};
     int value;
 
-    c.block = fl_arena_alloc(&l->plan->arena, (size_t)c.n * sizeof(block));
+    c.block =
+        fl_arena_alloc(&l->plan->arena, (size_t)c.n * sizeof(fl_norm_block));
     if (!c.block) {
         l->status = FLEET_ENOMEM;
         return;

@@ -1,8 +1,9 @@
 /* op.h - what an operator is, and the nodes and variables of a program.
  *
  * To add an operator: write src/ops/NAME.c, end it with a const fl_op and its
- * builder of nn.h, add NAME to src/ops/ops.def, and give it a case in
- * test/test_ops.c. Nothing else changes. docs/add-an-op.md walks through one.
+ * builder of nn.h, add NAME to src/ops/ops.def, give it a case in
+ * test/test_ops.c, and its kernels a CUDA half in src/ops/NAME.cu. Nothing else
+ * changes. docs/add-an-op.md walks through one.
  */
 #ifndef FL_RUNTIME_OP_H
 #define FL_RUNTIME_OP_H

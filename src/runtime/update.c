@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "runtime/blocks.h"
 #include "runtime/exchange.h"
 #include "runtime/lookup.h"
 #include "runtime/pass.h"
@@ -90,23 +91,11 @@ static const fl_kernel kernel_merge = {
 
 /* --- update.dense -------------------------------------------------------- */
 
-/* A stretch of a group that one call of the rule updates: it lies inside one
- * parameter, or covers several that differ in nothing. */
-typedef struct piece {
-    int64_t offset, n;
-    float learning_rate, decay; /* factor; -1: the optimizer's */
-} piece;
-
-typedef struct pieces {
-    piece *piece;
-    int n;
-} pieces;
-
 enum { UPDATE_NOW, GRADIENT, WEIGHT, STATE };
 
 static fleet_status update_prepare(fl_instance *in)
 {
-    const pieces *all = in->step->config;
+    const fl_pieces *all = in->step->config;
 
     in->n_part = all->n;
     return FLEET_OK;
@@ -114,8 +103,8 @@ static fleet_status update_prepare(fl_instance *in)
 
 static fleet_status update_run(const fl_instance *in, const fl_range *r)
 {
-    const pieces *all = in->step->config;
-    const piece *p = &all->piece[r->begin];
+    const fl_pieces *all = in->step->config;
+    const fl_piece *p = &all->piece[r->begin];
     const fl_update_now *now = fl_ptr(in, UPDATE_NOW);
     fl_update u = now->u;
     float *state[FL_MAX_STATE] = {NULL};
@@ -145,9 +134,9 @@ bool fl_gets_gradient(const fl_lowering *l, const fl_param *p)
     return v && v->kind == FL_VAR_PARAM && l->gradient[v->id] >= 0;
 }
 
-static piece piece_of(const fl_param *p)
+static fl_piece piece_of(const fl_param *p)
 {
-    piece q = {p->offset, (p->n + 15) / 16 * 16, 1.0f, -1.0f};
+    fl_piece q = {p->offset, (p->n + 15) / 16 * 16, 1.0f, -1.0f};
 
     if (p->attr.learning_rate > 0)
         q.learning_rate = p->attr.learning_rate;
@@ -158,17 +147,17 @@ static piece piece_of(const fl_param *p)
     return q;
 }
 
-static bool continues(const piece *a, const piece *b)
+static bool continues(const fl_piece *a, const fl_piece *b)
 {
     return a->offset + a->n == b->offset &&
            a->learning_rate == b->learning_rate && a->decay == b->decay;
 }
 
 /* Cut [offset, offset + n) of `like` into blocks, appended to all. */
-static void cut(pieces *all, const piece *like)
+static void cut(fl_pieces *all, const fl_piece *like)
 {
     for (int64_t at = 0; at < like->n; at += FL_BLOCK) {
-        piece *p = &all->piece[all->n++];
+        fl_piece *p = &all->piece[all->n++];
 
         *p = *like;
         p->offset += at;
@@ -177,12 +166,14 @@ static void cut(pieces *all, const piece *like)
 }
 
 /* The stretches of a group whose parameters have a gradient in this plan. */
-static const pieces *make_pieces(fl_lowering *l, const fl_group *g)
+static const fl_pieces *make_pieces(fl_lowering *l, const fl_group *g)
 {
     const fl_store *s = l->plan->store;
     size_t most = s->params.n + (size_t)(g->n / FL_BLOCK) + 1;
-    pieces all = {fl_arena_alloc(&l->plan->arena, most * sizeof(piece)), 0};
-    piece run = {0};
+    fl_pieces all = {
+        .piece = fl_arena_alloc(&l->plan->arena, most * sizeof(fl_piece)),
+        .rule = (int)s->optimizer->kind};
+    fl_piece run = {0};
 
     if (!all.piece)
         return NULL;
@@ -191,7 +182,7 @@ static const pieces *make_pieces(fl_lowering *l, const fl_group *g)
 
         if (p->group != g || !fl_gets_gradient(l, p))
             continue;
-        piece q = piece_of(p);
+        fl_piece q = piece_of(p);
         if (run.n && continues(&run, &q)) {
             run.n += q.n;
             continue;
@@ -221,7 +212,7 @@ static int state_value(fl_lowering *l, const fl_group *g, int i)
 static void emit_update(fl_lowering *l, const fl_dense *d)
 {
     const fl_rule *rule = fl_rule_of(l->plan->store->optimizer->kind);
-    const pieces *all = make_pieces(l, d->group);
+    const fl_pieces *all = make_pieces(l, d->group);
     fl_operand o[STATE + FL_MAX_STATE] = {FL_R(l->plan->update),
                                           FL_R(d->gradient), FL_RW(d->weight)};
 

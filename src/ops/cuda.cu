@@ -1,0 +1,21 @@
+/* cuda.cu - all kernels of the CUDA plug-in. */
+#include "runtime/cuda/cuda.h"
+
+#define FL_CUDA_FAMILY(name) extern const fl_device_kernel fl_cuda_##name[];
+#include "ops/cuda.def"
+#undef FL_CUDA_FAMILY
+
+static const fl_device_kernel *const families[] = {
+#define FL_CUDA_FAMILY(name) fl_cuda_##name,
+#include "ops/cuda.def"
+#undef FL_CUDA_FAMILY
+};
+
+const fl_device_kernel *fl_cuda_kernel_at(int i)
+{
+    for (const fl_device_kernel *family : families)
+        for (; family->name; family++)
+            if (i-- == 0)
+                return family;
+    return nullptr;
+}

@@ -1,0 +1,14 @@
+/* embedding.h - what the kernels of embedding.c are told. */
+#ifndef FL_OPS_EMBEDDING_H
+#define FL_OPS_EMBEDDING_H
+
+#include <stdint.h>
+
+/* embedding         out <- ids, W
+ * embedding.grad    dW <- ids, g */
+typedef struct fl_embedding_config {
+    int64_t rows, dim, per_row; /* ids of a sample */
+    int64_t padding;            /* -1: none */
+} fl_embedding_config;
+
+#endif

@@ -1,0 +1,273 @@
+/* fc.cu - the CUDA half of fc_kernels.c: products by cuBLASLt with the bias,
+ * the relu and the bias's gradient fused into them.
+ *
+ * A relu that is fused may make 0 of NaN; where it does (fl_cuda_try_relu) it
+ * is a kernel of its own. Tanh and sigmoid are always that.
+ *
+ * Besides the steps that a layer has on CPUs there are those that a pass for
+ * devices can make of them:
+ *
+ *   fc.dw.db    dW, db <- x, g
+ */
+#include <fleet/nn.h>
+
+#include "ops/fc.h"
+#include "runtime/cuda/cuda.h"
+
+static const fl_fc_config *config_of(const fl_device_step *s)
+{
+    return static_cast<const fl_fc_config *>(s->config);
+}
+
+struct state {
+    fl_gemm *gemm;
+};
+
+static state *state_of(const fl_device_step *s)
+{
+    return static_cast<state *>(s->state);
+}
+
+static void finish(fl_device *d, fl_device_step *s)
+{
+    d->methods->gemm_destroy(d, state_of(s)->gemm);
+    state_of(s)->gemm = nullptr;
+}
+
+/* The largest power of two, up to 256, that all operands are aligned to. */
+static uint32_t align_of(const fl_device_step *s)
+{
+    uintptr_t all = 256;
+
+    for (int i = 0; i < s->n_arg; i++)
+        all |= reinterpret_cast<uintptr_t>(s->arg[i].data);
+    return (uint32_t)(all & (~all + 1));
+}
+
+static fleet_status make(fl_device *d, fl_device_step *s, fl_gemm_spec spec)
+{
+    spec.align = align_of(s);
+    return d->methods->gemm_create(d, &spec, &state_of(s)->gemm);
+}
+
+static fleet_status multiply(fl_device *d, fl_stream *q,
+                             const fl_device_step *s, const fl_gemm_data &data)
+{
+    return d->methods->gemm_run(d, q, state_of(s)->gemm, &data);
+}
+
+/* --- activations ------------------------------------------------------------
+ */
+
+__global__ static void activate_all(float *y, int64_t n, int64_t cols,
+                                    int64_t ld, int activation)
+{
+    FL_EACH(i, n)
+    {
+        float *at = y + i / cols * ld + i % cols, x = *at;
+
+        *at = activation == FLEET_RELU   ? (x > 0 || x != x ? x : 0.0f)
+              : activation == FLEET_TANH ? tanhf(x)
+                                         : 1.0f / (1.0f + expf(-x));
+    }
+}
+
+__global__ static void mask_all(float *g, const float *y, int64_t n,
+                                int activation)
+{
+    FL_EACH(i, n)
+    {
+        float slope = activation == FLEET_RELU   ? (y[i] > 0 ? 1.0f : 0.0f)
+                      : activation == FLEET_TANH ? 1.0f - y[i] * y[i]
+                                                 : y[i] * (1.0f - y[i]);
+
+        g[i] = activation == FLEET_RELU && slope == 0.0f ? 0.0f : slope * g[i];
+    }
+}
+
+static fleet_status mask(fl_device *, fl_stream *q, const fl_device_step *s)
+{
+    int64_t n = fl_step_count(s, 0);
+
+    return FL_LAUNCH_EACH(mask_all, n, q, fl_step_f32(s, 0), fl_step_f32(s, 1),
+                          n, config_of(s)->activation);
+}
+
+/* --- fc.forward: out <- x, W, b ---------------------------------------------
+ */
+
+enum { F_OUT, F_X, F_W, F_B };
+
+/* What the product does by itself. */
+static bool fuses(const fl_device *d, const fl_fc_config *c)
+{
+    return c->activation == FLEET_LINEAR ||
+           (c->activation == FLEET_RELU && c->bias &&
+            fl_cuda_of(d)->relu_keeps_nan);
+}
+
+static fleet_status forward_prepare(fl_device *d, fl_stream *,
+                                    fl_device_step *s)
+{
+    const fl_fc_config *c = config_of(s);
+    fl_epilogue e = !c->bias                      ? FL_GEMM_PLAIN
+                    : !fuses(d, c)                ? FL_GEMM_BIAS
+                    : c->activation == FLEET_RELU ? FL_GEMM_BIAS_RELU
+                                                  : FL_GEMM_BIAS;
+
+    return make(d, s,
+                {fl_step_rows(s, F_X), c->n, c->k, false, false, s->arg[F_X].ld,
+                 s->arg[F_W].ld, s->arg[F_OUT].ld, e, 0, 0});
+}
+
+static fleet_status forward(fl_device *d, fl_stream *q, const fl_device_step *s)
+{
+    const fl_fc_config *c = config_of(s);
+    int64_t n = fl_step_rows(s, F_X) * c->n;
+
+    FL_CUDA_TRY(multiply(d, q, s,
+                         {fl_step_f32(s, F_X), fl_step_f32(s, F_W),
+                          fl_step_f32(s, F_OUT),
+                          c->bias ? s->arg[F_B].data : nullptr, nullptr}));
+    if (fuses(d, c))
+        return FLEET_OK;
+    return FL_LAUNCH_EACH(activate_all, n, q, fl_step_f32(s, F_OUT), n, c->n,
+                          s->arg[F_OUT].ld, c->activation);
+}
+
+/* --- fc.pack, fc.dx: wt <- W; dx <- g, W or wt ------------------------------
+ */
+
+enum { TILE = 32, TILE_ROWS = 8 };
+
+/* A tile goes through shared memory, so that both sides are read and written
+ * along rows. */
+__global__ static void transpose_tiles(float *out, int64_t ldo, const float *x,
+                                       int64_t ldx, int64_t rows, int64_t cols)
+{
+    __shared__ float tile[TILE][TILE + 1];
+    int64_t col = (int64_t)blockIdx.x * TILE, row = (int64_t)blockIdx.y * TILE;
+
+    for (unsigned i = threadIdx.y; i < TILE; i += TILE_ROWS)
+        if (row + i < rows && col + threadIdx.x < cols)
+            tile[i][threadIdx.x] = x[(row + i) * ldx + col + threadIdx.x];
+    __syncthreads();
+    for (unsigned i = threadIdx.y; i < TILE; i += TILE_ROWS)
+        if (col + i < cols && row + threadIdx.x < rows)
+            out[(col + i) * ldo + row + threadIdx.x] = tile[threadIdx.x][i];
+}
+
+static fleet_status pack(fl_device *, fl_stream *q, const fl_device_step *s)
+{
+    const fl_fc_config *c = config_of(s);
+    dim3 grid((unsigned)((c->n + TILE - 1) / TILE),
+              (unsigned)((c->k + TILE - 1) / TILE));
+
+    return FL_LAUNCH(transpose_tiles, grid, dim3(TILE, TILE_ROWS), 0, q,
+                     fl_step_f32(s, 0), s->arg[0].ld, fl_step_f32(s, 1),
+                     s->arg[1].ld, c->k, c->n);
+}
+
+enum { X_DX, X_G, X_W };
+
+static fleet_status dx_prepare(fl_device *d, fl_stream *, fl_device_step *s)
+{
+    const fl_fc_config *c = config_of(s);
+
+    return make(d, s,
+                {fl_step_rows(s, X_G), c->k, c->n, false, !c->packed,
+                 s->arg[X_G].ld, s->arg[X_W].ld, s->arg[X_DX].ld, FL_GEMM_PLAIN,
+                 0, 0});
+}
+
+static fleet_status dx(fl_device *d, fl_stream *q, const fl_device_step *s)
+{
+    return multiply(d, q, s,
+                    {fl_step_f32(s, X_G), fl_step_f32(s, X_W),
+                     fl_step_f32(s, X_DX), nullptr, nullptr});
+}
+
+/* --- fc.dw, fc.dw.db: dW [, db] <- x, g -------------------------------------
+ */
+
+static fleet_status dw_make(fl_device *d, fl_device_step *s, int x,
+                            fl_epilogue e)
+{
+    const fl_fc_config *c = config_of(s);
+
+    return make(d, s,
+                {c->k, c->n, fl_step_rows(s, x), true, false, s->arg[x].ld,
+                 s->arg[x + 1].ld, s->arg[0].ld, e, 0, 0});
+}
+
+static fleet_status dw_prepare(fl_device *d, fl_stream *, fl_device_step *s)
+{
+    return dw_make(d, s, 1, FL_GEMM_PLAIN);
+}
+
+static fleet_status dw_db_prepare(fl_device *d, fl_stream *, fl_device_step *s)
+{
+    return dw_make(d, s, 2, FL_GEMM_BGRAD);
+}
+
+static fleet_status dw(fl_device *d, fl_stream *q, const fl_device_step *s)
+{
+    return multiply(d, q, s,
+                    {fl_step_f32(s, 1), fl_step_f32(s, 2), fl_step_f32(s, 0),
+                     nullptr, nullptr});
+}
+
+static fleet_status dw_db(fl_device *d, fl_stream *q, const fl_device_step *s)
+{
+    return multiply(d, q, s,
+                    {fl_step_f32(s, 2), fl_step_f32(s, 3), fl_step_f32(s, 0),
+                     s->arg[1].data, nullptr});
+}
+
+/* --- fc.db: db <- g; a block has TILE columns -------------------------------
+ */
+
+__global__ static void sum_columns(float *db, const float *g, int64_t rows,
+                                   int64_t cols, int64_t ld)
+{
+    __shared__ float part[TILE_ROWS][TILE];
+    int64_t col = (int64_t)blockIdx.x * TILE + threadIdx.x;
+    float sum = 0.0f;
+
+    for (int64_t r = threadIdx.y; r < rows && col < cols; r += TILE_ROWS)
+        sum += g[r * ld + col];
+    part[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y != 0 || col >= cols)
+        return;
+    for (int i = 1; i < TILE_ROWS; i++)
+        sum += part[i][threadIdx.x];
+    db[col] = sum;
+}
+
+static fleet_status db(fl_device *, fl_stream *q, const fl_device_step *s)
+{
+    int64_t n = config_of(s)->n;
+
+    return FL_LAUNCH(sum_columns, (unsigned)((n + TILE - 1) / TILE),
+                     dim3(TILE, TILE_ROWS), 0, q, fl_step_f32(s, 0),
+                     fl_step_f32(s, 1), fl_step_rows(s, 1), n, s->arg[1].ld);
+}
+
+#define PRODUCT(name, prepare, run)                                            \
+    FL_KERNEL_WITH(name, sizeof(state), prepare, finish, run)
+
+extern const fl_device_kernel fl_cuda_fc[];
+const fl_device_kernel fl_cuda_fc[] = {
+    PRODUCT("fc.forward", forward_prepare, forward),
+    PRODUCT("fc.small.forward", forward_prepare, forward),
+    FL_KERNEL("fc.mask", mask),
+    FL_KERNEL("fc.pack", pack),
+    PRODUCT("fc.dx", dx_prepare, dx),
+    PRODUCT("fc.small.dx", dx_prepare, dx),
+    PRODUCT("fc.dw", dw_prepare, dw),
+    PRODUCT("fc.small.dw", dw_prepare, dw),
+    PRODUCT("fc.dw.db", dw_db_prepare, dw_db),
+    FL_KERNEL("fc.db", db),
+    FL_KERNEL_END,
+};

@@ -1,0 +1,19 @@
+/* loss.h - what the kernels of loss.c are told. */
+#ifndef FL_OPS_LOSS_H
+#define FL_OPS_LOSS_H
+
+#include <stdint.h>
+
+/* softmax         y <- x
+ * softmax.grad    dx <- g, y */
+typedef struct fl_softmax_config {
+    int64_t classes;
+} fl_softmax_config;
+
+/* log_loss         loss <- p, label
+ * log_loss.grad    dp <- g, p, label */
+typedef struct fl_log_loss_config {
+    float epsilon;
+} fl_log_loss_config;
+
+#endif

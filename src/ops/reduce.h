@@ -1,0 +1,12 @@
+/* reduce.h - what the kernels of reduce.c are told. */
+#ifndef FL_OPS_REDUCE_H
+#define FL_OPS_REDUCE_H
+
+#include <stdint.h>
+
+/* A row of x is [outer, n, inner]; of the sum it is [outer, inner]. */
+typedef struct fl_sum_config {
+    int64_t outer, n, inner;
+} fl_sum_config;
+
+#endif

@@ -1,0 +1,20 @@
+/* shape_ops.h - what the kernels of shape_ops.c are told. */
+#ifndef FL_OPS_SHAPE_OPS_H
+#define FL_OPS_SHAPE_OPS_H
+
+#include <stdint.h>
+
+/* A row of each input is n_piece pieces; they go `column` elements into pieces
+ * of the output. */
+typedef struct fl_concat_piece {
+    int64_t size, column, whole, n_piece;
+} fl_concat_piece;
+
+/* concat         out <- n inputs, a piece each
+ * concat.grad    one input's gradient <- out's, one piece */
+typedef struct fl_concat_config {
+    int n;
+    fl_concat_piece *piece;
+} fl_concat_config;
+
+#endif

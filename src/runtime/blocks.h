@@ -1,0 +1,32 @@
+/* blocks.h - how updates and norms walk the flat groups of parameters. */
+#ifndef FL_RUNTIME_BLOCKS_H
+#define FL_RUNTIME_BLOCKS_H
+
+#include <stdint.h>
+
+/* A stretch of a group that one call of the rule updates: it lies inside one
+ * parameter, or covers several that differ in nothing. */
+typedef struct fl_piece {
+    int64_t offset, n;
+    float learning_rate, decay; /* factor; -1: the optimizer's */
+} fl_piece;
+
+/* update.dense    update, gradient, weights, states of the rule */
+typedef struct fl_pieces {
+    fl_piece *piece;
+    int n;
+    int rule; /* fl_rule_kind */
+} fl_pieces;
+
+/* A dense block, as the norm counts it: where in the group's gradient. */
+typedef struct fl_norm_block {
+    int64_t offset, n;
+} fl_norm_block;
+
+/* clip.norm    update, norms (double, one per block), gradient */
+typedef struct fl_norm_config {
+    fl_norm_block *block;
+    int n;
+} fl_norm_config;
+
+#endif

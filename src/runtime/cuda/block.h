@@ -1,0 +1,52 @@
+/* block.h - sums over the threads of a warp and a block, in one order; for
+ * kernels. */
+#ifndef FL_RUNTIME_CUDA_BLOCK_H
+#define FL_RUNTIME_CUDA_BLOCK_H
+
+#include "runtime/cuda/cuda.h"
+
+enum { FL_WARP = 32 };
+#define FL_ALL_LANES 0xffffffffu
+
+/* All lanes get the sum. */
+template <class T> __device__ static inline T fl_warp_sum(T x)
+{
+    for (int by = FL_WARP / 2; by > 0; by /= 2)
+        x += __shfl_xor_sync(FL_ALL_LANES, x, by);
+    return x;
+}
+
+template <class T> __device__ static inline T fl_warp_max(T x)
+{
+    for (int by = FL_WARP / 2; by > 0; by /= 2)
+        x = max(x, __shfl_xor_sync(FL_ALL_LANES, x, by));
+    return x;
+}
+
+/* The sum over a block of whole warps, up to 32 of them; thread 0 gets it.
+ * May be called again at once. */
+template <class T> __device__ static inline T fl_block_sum(T x)
+{
+    __shared__ T part[FL_WARP];
+    unsigned lane = threadIdx.x % FL_WARP, warp = threadIdx.x / FL_WARP;
+
+    x = fl_warp_sum(x);
+    if (lane == 0)
+        part[warp] = x;
+    __syncthreads();
+    if (warp == 0) {
+        x = lane < blockDim.x / FL_WARP ? part[lane] : T(0);
+        x = fl_warp_sum(x);
+    }
+    __syncthreads();
+    return x;
+}
+
+/* Remember the least row that is wrong. */
+__device__ static inline void fl_fault(uint64_t *fault, int64_t row)
+{
+    atomicMin(reinterpret_cast<unsigned long long *>(fault),
+              (unsigned long long)row);
+}
+
+#endif

@@ -1,0 +1,346 @@
+/* device.cu - a CUDA device as device.h has it. */
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+
+#include "runtime/cuda/cuda.h"
+
+static cudaEvent_t event_of(fl_event *e)
+{
+    return reinterpret_cast<cudaEvent_t>(e);
+}
+
+/* The thread may have used another device since. */
+static fleet_status enter(const fl_device *d)
+{
+    return fl_cuda_check(cudaSetDevice(d->ordinal), "cudaSetDevice");
+}
+
+/* --- memory ----------------------------------------------------------------
+ */
+
+static fleet_status alloc(fl_device *d, fl_stream *q, size_t bytes, void **p)
+{
+    cudaError_t e;
+
+    *p = nullptr;
+    FL_CUDA_TRY(enter(d));
+    e = cudaMallocAsync(p, bytes ? bytes : 1, fl_cuda_stream(q));
+    if (e != cudaErrorMemoryAllocation)
+        return fl_cuda_check(e, "cudaMallocAsync");
+    cudaGetLastError();
+    return fl_cuda_fail(FLEET_ENOMEM, "cuda: no %zu bytes on device %d (%s)",
+                        bytes, d->ordinal, d->name);
+}
+
+static void release(fl_device *d, fl_stream *q, void *p)
+{
+    if (p && enter(d) == FLEET_OK)
+        cudaFreeAsync(p, fl_cuda_stream(q));
+}
+
+static fleet_status alloc_pinned(fl_device *d, size_t bytes, void **p)
+{
+    *p = nullptr;
+    FL_CUDA_TRY(enter(d));
+    return fl_cuda_check(cudaMallocHost(p, bytes ? bytes : 1),
+                         "cudaMallocHost");
+}
+
+static void free_pinned(fl_device *d, void *p)
+{
+    if (p && enter(d) == FLEET_OK)
+        cudaFreeHost(p);
+}
+
+static fleet_status copy(fl_device *d, fl_stream *q, void *to, const void *from,
+                         size_t bytes, fl_copy kind)
+{
+    static const cudaMemcpyKind kinds[] = {cudaMemcpyHostToDevice,
+                                           cudaMemcpyDeviceToHost,
+                                           cudaMemcpyDeviceToDevice};
+
+    FL_CUDA_TRY(enter(d));
+    return fl_cuda_check(
+        cudaMemcpyAsync(to, from, bytes, kinds[kind], fl_cuda_stream(q)),
+        "cudaMemcpyAsync");
+}
+
+static fleet_status fill(fl_device *d, fl_stream *q, void *p, int byte,
+                         size_t bytes)
+{
+    FL_CUDA_TRY(enter(d));
+    return fl_cuda_check(cudaMemsetAsync(p, byte, bytes, fl_cuda_stream(q)),
+                         "cudaMemsetAsync");
+}
+
+/* --- waiting ---------------------------------------------------------------
+ */
+
+static int64_t now_us()
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+/* Ask until it is done: without a pause at first, then every 20 us. */
+template <class Query>
+static fleet_status wait_for(const fl_device *d, int64_t ms, const char *what,
+                             Query done)
+{
+    const int64_t begun = now_us(), spin = 50;
+    const struct timespec pause = {0, 20000};
+
+    for (;;) {
+        cudaError_t e = done();
+        int64_t passed = now_us() - begun;
+
+        if (e != cudaErrorNotReady)
+            return fl_cuda_check(e, what);
+        if (passed > ms * 1000)
+            return fl_cuda_fail(FLEET_ETIMEDOUT,
+                                "cuda: device %d (%s) was not done after %lld "
+                                "ms (deadline)",
+                                d->ordinal, d->name, (long long)ms);
+        if (passed > spin)
+            nanosleep(&pause, nullptr);
+    }
+}
+
+static fleet_status stream_wait(fl_device *d, fl_stream *q, int64_t ms)
+{
+    FL_CUDA_TRY(enter(d));
+    return wait_for(d, ms, "cudaStreamQuery",
+                    [q] { return cudaStreamQuery(fl_cuda_stream(q)); });
+}
+
+static fleet_status event_wait(fl_device *d, fl_event *e, int64_t ms)
+{
+    FL_CUDA_TRY(enter(d));
+    return wait_for(d, ms, "cudaEventQuery",
+                    [e] { return cudaEventQuery(event_of(e)); });
+}
+
+/* --- streams and events ----------------------------------------------------
+ */
+
+static fleet_status stream_create(fl_device *d, fl_stream **q)
+{
+    cudaStream_t s = nullptr;
+    fleet_status status = enter(d);
+
+    if (status == FLEET_OK)
+        status =
+            fl_cuda_check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking),
+                          "cudaStreamCreate");
+    *q = reinterpret_cast<fl_stream *>(s);
+    return status;
+}
+
+static void stream_destroy(fl_device *d, fl_stream *q)
+{
+    if (q && enter(d) == FLEET_OK)
+        cudaStreamDestroy(fl_cuda_stream(q));
+}
+
+static fleet_status stream_after(fl_device *d, fl_stream *q, fl_event *e)
+{
+    FL_CUDA_TRY(enter(d));
+    return fl_cuda_check(cudaStreamWaitEvent(fl_cuda_stream(q), event_of(e), 0),
+                         "cudaStreamWaitEvent");
+}
+
+static fleet_status event_create(fl_device *d, bool timed, fl_event **e)
+{
+    cudaEvent_t made = nullptr;
+    fleet_status status = enter(d);
+
+    if (status == FLEET_OK)
+        status = fl_cuda_check(
+            cudaEventCreateWithFlags(&made, timed ? cudaEventDefault
+                                                  : cudaEventDisableTiming),
+            "cudaEventCreate");
+    *e = reinterpret_cast<fl_event *>(made);
+    return status;
+}
+
+static void event_destroy(fl_device *d, fl_event *e)
+{
+    if (e && enter(d) == FLEET_OK)
+        cudaEventDestroy(event_of(e));
+}
+
+static fleet_status event_record(fl_device *d, fl_event *e, fl_stream *q)
+{
+    FL_CUDA_TRY(enter(d));
+    return fl_cuda_check(cudaEventRecord(event_of(e), fl_cuda_stream(q)),
+                         "cudaEventRecord");
+}
+
+static fleet_status event_elapsed(fl_device *d, fl_event *from, fl_event *to,
+                                  float *ms)
+{
+    FL_CUDA_TRY(enter(d));
+    return fl_cuda_check(cudaEventElapsedTime(ms, event_of(from), event_of(to)),
+                         "cudaEventElapsedTime");
+}
+
+/* --- kernels ---------------------------------------------------------------
+ */
+
+static const fl_device_kernel *kernel(const fl_device *, const char *name,
+                                      fleet_dtype dtype)
+{
+    const fl_device_kernel *k;
+
+    for (int i = 0; (k = fl_cuda_kernel_at(i)) != nullptr; i++)
+        if (k->dtype == dtype && strcmp(k->name, name) == 0)
+            return k;
+    return nullptr;
+}
+
+/* --- the device itself -----------------------------------------------------
+ */
+
+static void destroy(fl_device *d)
+{
+    const fl_cuda *c = fl_cuda_of(d);
+
+    if (!d)
+        return;
+    if (c->lt && enter(d) == FLEET_OK)
+        cublasLtDestroy(c->lt);
+    fl_cuda_delete(d);
+}
+
+static const fl_device_class methods = {
+    alloc,
+    release,
+    alloc_pinned,
+    free_pinned,
+    stream_create,
+    stream_destroy,
+    stream_wait,
+    stream_after,
+    event_create,
+    event_destroy,
+    event_record,
+    event_wait,
+    event_elapsed,
+    copy,
+    fill,
+    fl_cuda_gemm_create,
+    fl_cuda_gemm_run,
+    fl_cuda_gemm_destroy,
+    kernel,
+    destroy,
+};
+
+/* What a driver is missing for, in words that help. */
+static fleet_status say_what_is_missing(cudaError_t e)
+{
+    int driver = 0;
+
+    cudaGetLastError();
+    cudaDriverGetVersion(&driver);
+    if (driver == 0)
+        return fl_cuda_fail(FLEET_ENODEVICE,
+                            "cuda: no NVIDIA driver is installed here");
+    if (e == cudaErrorInsufficientDriver)
+        return fl_cuda_fail(FLEET_ENODEVICE,
+                            "cuda: the NVIDIA driver is too old: it has CUDA "
+                            "%d.%d, and %d.%d is needed",
+                            driver / 1000, driver % 1000 / 10,
+                            CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    if (e == cudaErrorNoDevice)
+        return fl_cuda_fail(FLEET_ENODEVICE,
+                            "cuda: there is a driver (CUDA %d.%d), but no GPU",
+                            driver / 1000, driver % 1000 / 10);
+    return fl_cuda_fail(FLEET_ENODEVICE, "cuda: %s", cudaGetErrorString(e));
+}
+
+static fleet_status count(int *n)
+{
+    cudaError_t e = cudaGetDeviceCount(n);
+
+    if (e == cudaSuccess && *n > 0)
+        return FLEET_OK;
+    *n = 0;
+    return say_what_is_missing(e == cudaSuccess ? cudaErrorNoDevice : e);
+}
+
+/* Memory that was freed stays with the pool. */
+static fleet_status keep_memory(int ordinal)
+{
+    cudaMemPool_t pool;
+    uint64_t most = UINT64_MAX;
+
+    FL_CUDA_TRY(fl_cuda_check(cudaDeviceGetDefaultMemPool(&pool, ordinal),
+                              "cudaDeviceGetDefaultMemPool"));
+    return fl_cuda_check(
+        cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &most),
+        "cudaMemPoolSetAttribute");
+}
+
+static fleet_status set_up(fl_cuda *c)
+{
+    fl_device *d = &c->base;
+    cudaDeviceProp p;
+
+    FL_CUDA_TRY(fl_cuda_check(cudaGetDeviceProperties(&p, d->ordinal),
+                              "cudaGetDeviceProperties"));
+    snprintf(d->name, sizeof d->name, "%s", p.name);
+    d->major = p.major;
+    d->minor = p.minor;
+    d->memory_bytes = p.totalGlobalMem;
+    if (p.major < 8)
+        return fl_cuda_fail(FLEET_ENODEVICE,
+                            "cuda: device %d (%s) has compute capability "
+                            "%d.%d; 8.0 or more is needed",
+                            d->ordinal, d->name, p.major, p.minor);
+    FL_CUDA_TRY(enter(d));
+    FL_CUDA_TRY(keep_memory(d->ordinal));
+    FL_CUDA_TRY(fl_cuda_check_lt(cublasLtCreate(&c->lt), "cublasLtCreate"));
+    return fl_cuda_try_relu(c);
+}
+
+static fleet_status open(int ordinal, const fl_device_options *o, fl_device **d)
+{
+    fleet_status status;
+    fl_cuda *c;
+    int n;
+
+    *d = nullptr;
+    FL_CUDA_TRY(count(&n));
+    if (ordinal < 0 || ordinal >= n)
+        return fl_cuda_fail(FLEET_ENODEVICE,
+                            "cuda: there is no device %d; there are %d",
+                            ordinal, n);
+    c = static_cast<fl_cuda *>(fl_cuda_new(sizeof *c));
+    if (!c)
+        return FLEET_ENOMEM;
+    c->base.methods = &methods;
+    c->base.ordinal = ordinal;
+    c->strict_fp32 = o && o->strict_fp32;
+    status = set_up(c);
+    if (status == FLEET_OK)
+        *d = &c->base;
+    else
+        destroy(&c->base);
+    return status;
+}
+
+/* The plug-in's only symbol. The host's table is kept if it is of this version;
+ * else the host refuses ours, which says so. */
+extern "C" FLEET_API const fl_device_table *fl_cuda_open(
+    const fl_device_host *host)
+{
+    static const fl_device_table table = {sizeof table, FL_DEVICE_VERSION,
+                                          count, open, fl_cuda_kernel_at};
+
+    if (host->version == FL_DEVICE_VERSION && host->size >= sizeof *host)
+        fl_cuda_set_host(host);
+    return &table;
+}

@@ -1,0 +1,475 @@
+/* lookup.cu - see lookup_device.h. Every sum has the order of (sample, lane,
+ * place): the sort by key is stable, and a thread adds up what is its own. */
+#include "runtime/lookup_device.h"
+
+#include "runtime/cuda/block.h"
+#include "runtime/cuda/rules.h"
+#include "runtime/cuda/sort.h"
+
+static const fl_device_lookup *config_of(const fl_device_step *s)
+{
+    return static_cast<const fl_device_lookup *>(s->config);
+}
+
+/* --- lanes, with the addresses of their operands ---------------------------
+ */
+
+struct slot {
+    const uint64_t *ids; /* the lane's first */
+    int64_t ld;
+    const int64_t *offsets; /* ragged: by sample */
+    float *out;             /* NULL: nobody wants it, or gave a gradient */
+    int64_t out_ld;
+    int mean;
+};
+
+struct lanes {
+    const slot *lane;
+    int n;
+    int64_t batch;
+};
+
+/* How many ids the lane has in that sample. */
+__device__ static int64_t length_of(const slot &l, int64_t sample)
+{
+    return l.offsets ? l.offsets[sample + 1] - l.offsets[sample] : 1;
+}
+
+/* The position of the first id of a cell: ids of all samples before, and of
+ * this one's lanes before. */
+__device__ static int64_t position_of(const lanes &all, int64_t sample, int at)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < all.n; i++) {
+        const slot &l = all.lane[i];
+        int64_t upto = i < at ? sample + 1 : sample;
+
+        n += l.offsets ? l.offsets[upto] : upto;
+    }
+    return n;
+}
+
+struct state {
+    slot *copy; /* in device memory */
+    slot *host;
+};
+
+static state *state_of(const fl_device_step *s)
+{
+    return static_cast<state *>(s->state);
+}
+
+static slot resolve(const fl_device_step *s, const fl_device_lane *from)
+{
+    const fl_device_arg *ids = &s->arg[from->ids];
+    const fl_device_arg *out = from->out >= 0 ? &s->arg[from->out] : nullptr;
+    slot l = {static_cast<const uint64_t *>(ids->data),
+              ids->ld,
+              from->ragged ? ids->offsets : nullptr,
+              nullptr,
+              0,
+              from->mean};
+
+    if (!from->ragged)
+        l.ids += from->column;
+    if (out && out->data) {
+        l.out = static_cast<float *>(out->data) + from->out_column;
+        l.out_ld = out->ld;
+    }
+    return l;
+}
+
+static void lanes_finish(fl_device *d, fl_device_step *s)
+{
+    d->methods->free(d, nullptr, state_of(s)->copy);
+    fl_cuda_delete(state_of(s)->host);
+    *state_of(s) = {};
+}
+
+static fleet_status lanes_prepare(fl_device *d, fl_stream *q, fl_device_step *s)
+{
+    const fl_device_lookup *c = config_of(s);
+    size_t bytes = (size_t)c->n_lane * sizeof(slot);
+    state *st = state_of(s);
+    void *copy = nullptr;
+
+    st->host = static_cast<slot *>(fl_cuda_new(bytes));
+    if (!st->host)
+        return FLEET_ENOMEM;
+    for (int i = 0; i < c->n_lane; i++)
+        st->host[i] = resolve(s, &c->lane[i]);
+    FL_CUDA_TRY(d->methods->alloc(d, q, bytes, &copy));
+    st->copy = static_cast<slot *>(copy);
+    return d->methods->copy(d, q, copy, st->host, bytes, FL_TO_DEVICE);
+}
+
+static lanes lanes_of(const fl_device_step *s)
+{
+    return {state_of(s)->copy, config_of(s)->n_lane, s->batch};
+}
+
+/* --- lookup.keys ------------------------------------------------------------
+ */
+
+__global__ static void put_keys(uint64_t *key, uint32_t *cell, int64_t *count,
+                                lanes all, uint64_t modulo)
+{
+    FL_EACH(i, all.batch * all.n)
+    {
+        int64_t sample = i / all.n;
+        int at = (int)(i % all.n);
+        const slot &l = all.lane[at];
+        const uint64_t *id =
+            l.ids + (l.offsets ? l.offsets[sample] : sample * l.ld);
+        int64_t to = position_of(all, sample, at), n = length_of(l, sample);
+
+        for (int64_t j = 0; j < n; j++) {
+            key[to + j] = modulo ? id[j] % modulo : id[j];
+            cell[to + j] = (uint32_t)i;
+        }
+        if (i == all.batch * all.n - 1)
+            *count = to + n;
+    }
+}
+
+static fleet_status keys(fl_device *, fl_stream *q, const fl_device_step *s)
+{
+    lanes all = lanes_of(s);
+
+    return FL_LAUNCH_EACH(put_keys, all.batch * all.n, q,
+                          fl_step_ptr<uint64_t>(s, FL_KEYS_KEY),
+                          fl_step_ptr<uint32_t>(s, FL_KEYS_CELL),
+                          fl_step_ptr<int64_t>(s, FL_KEYS_COUNT), all,
+                          (uint64_t)config_of(s)->modulo);
+}
+
+/* --- lookup.unique ----------------------------------------------------------
+ */
+
+__device__ static bool is_first(const fl_sorted &by, int64_t rank, int64_t n)
+{
+    return rank < n && (rank == 0 || by.key[rank] != by.key[rank - 1]);
+}
+
+__global__ static void mark_first(uint32_t *first, fl_sorted by,
+                                  const int64_t *n, int64_t most)
+{
+    FL_EACH(i, most)
+    first[i] = is_first(by, i, *n);
+}
+
+struct unique {
+    uint64_t *key;
+    uint32_t *start, *position, *which;
+};
+
+/* before[rank]: how many keys begin before that rank. */
+__global__ static void number_keys(unique out, const uint32_t *before,
+                                   fl_sorted by, const int64_t *n,
+                                   const int64_t *n_unique, int64_t most)
+{
+    FL_EACH(i, most)
+    {
+        bool first = is_first(by, i, *n);
+        uint32_t number = before[i] + first - 1;
+
+        if (i == 0)
+            out.start[*n_unique] = (uint32_t)*n;
+        if (i >= *n)
+            continue;
+        out.position[i] = by.position[i];
+        out.which[by.position[i]] = number;
+        if (first) {
+            out.key[number] = by.key[i];
+            out.start[number] = (uint32_t)i;
+        }
+    }
+}
+
+static fleet_status unique_prepare(fl_device *, fl_stream *, fl_device_step *s)
+{
+    int64_t most = config_of(s)->capacity;
+
+    s->scratch_size = fl_sort_scratch(most) + (size_t)most * sizeof(uint32_t);
+    return FLEET_OK;
+}
+
+static fleet_status find_unique(fl_device *, fl_stream *q,
+                                const fl_device_step *s)
+{
+    const fl_device_lookup *c = config_of(s);
+    const int64_t *n = fl_step_ptr<int64_t>(s, FL_UNIQUE_OF_COUNT);
+    int64_t *n_unique = fl_step_ptr<int64_t>(s, FL_UNIQUE_COUNT);
+    uint32_t *first = reinterpret_cast<uint32_t *>(
+        static_cast<char *>(s->scratch) + fl_sort_scratch(c->capacity));
+    unique out = {fl_step_ptr<uint64_t>(s, FL_UNIQUE_KEY),
+                  fl_step_ptr<uint32_t>(s, FL_UNIQUE_START),
+                  fl_step_ptr<uint32_t>(s, FL_UNIQUE_POSITION),
+                  fl_step_ptr<uint32_t>(s, FL_UNIQUE_WHICH)};
+    fl_sorted by;
+
+    FL_CUDA_TRY(fl_sort(q, fl_step_ptr<uint64_t>(s, FL_UNIQUE_OF), n,
+                        c->capacity, c->bits, s->scratch, &by));
+    FL_CUDA_TRY(
+        FL_LAUNCH_EACH(mark_first, c->capacity, q, first, by, n, c->capacity));
+    FL_CUDA_TRY(fl_scan(q, first, c->capacity, n_unique));
+    return FL_LAUNCH_EACH(number_keys, c->capacity, q, out,
+                          static_cast<const uint32_t *>(first), by, n,
+                          static_cast<const int64_t *>(n_unique), c->capacity);
+}
+
+/* --- lookup.gather ----------------------------------------------------------
+ */
+
+struct rows {
+    char *data;
+    const int64_t *which; /* NULL: rows lie by number */
+    int64_t stride, head;
+};
+
+__device__ static float *row_at(const rows &all, int64_t number)
+{
+    int64_t at = all.which ? all.which[number] : number;
+
+    return reinterpret_cast<float *>(all.data + at * all.stride + all.head);
+}
+
+static rows rows_of(const fl_device_step *s, int data, int slot)
+{
+    const fl_device_lookup *c = config_of(s);
+
+    return {fl_step_ptr<char>(s, data), fl_step_ptr<int64_t>(s, slot),
+            c->stride, c->head};
+}
+
+/* Thread (cell, column). */
+__global__ static void combine_rows(lanes all, rows from, const uint32_t *which,
+                                    int64_t dim)
+{
+    FL_EACH(i, all.batch * all.n * dim)
+    {
+        int64_t cell = i / dim, column = i % dim, sample = cell / all.n;
+        const slot &l = all.lane[(int64_t)cell % all.n];
+        int64_t at = position_of(all, sample, (int)(cell % all.n));
+        int64_t n = length_of(l, sample);
+        float sum = n > 0 ? row_at(from, which[at])[column] : 0.0f;
+
+        for (int64_t j = 1; j < n; j++)
+            sum += row_at(from, which[at + j])[column];
+        if (l.mean && n > 1)
+            sum = 1.0f / (float)n * sum;
+        if (l.out)
+            l.out[sample * l.out_ld + column] = sum;
+    }
+}
+
+static fleet_status gather(fl_device *, fl_stream *q, const fl_device_step *s)
+{
+    lanes all = lanes_of(s);
+    int64_t dim = config_of(s)->dim;
+
+    return FL_LAUNCH_EACH(combine_rows, all.batch * all.n * dim, q, all,
+                          rows_of(s, FL_GATHER_ROWS, FL_GATHER_SLOT),
+                          fl_step_ptr<uint32_t>(s, FL_GATHER_WHICH), dim);
+}
+
+/* --- lookup.sum -------------------------------------------------------------
+ */
+
+struct uses {
+    const uint32_t *start, *position, *cell;
+    const int64_t *n;
+};
+
+/* What a position gives to its key's gradient. */
+__device__ static float share(const lanes &all, uint32_t cell, int64_t column)
+{
+    int64_t sample = (int64_t)cell / all.n;
+    const slot &l = all.lane[(int64_t)cell % all.n];
+    float factor = l.mean ? 1.0f / (float)length_of(l, sample) : 1.0f;
+
+    return l.out ? factor * l.out[sample * l.out_ld + column] : 0.0f;
+}
+
+/* Thread (number, column). */
+__global__ static void sum_shares(float *sum, lanes all, uses of, int64_t dim)
+{
+    FL_EACH(i, *of.n * dim)
+    {
+        int64_t number = i / dim, column = i % dim;
+        uint32_t rank = of.start[number], end = of.start[number + 1];
+        float total = share(all, of.cell[of.position[rank]], column);
+
+        while (++rank < end)
+            total += share(all, of.cell[of.position[rank]], column);
+        sum[i] = total;
+    }
+}
+
+static fleet_status sum(fl_device *, fl_stream *q, const fl_device_step *s)
+{
+    const fl_device_lookup *c = config_of(s);
+    uses of = {fl_step_ptr<uint32_t>(s, FL_SUM_START),
+               fl_step_ptr<uint32_t>(s, FL_SUM_POSITION),
+               fl_step_ptr<uint32_t>(s, FL_SUM_CELL),
+               fl_step_ptr<int64_t>(s, FL_SUM_COUNT)};
+
+    return FL_LAUNCH_EACH(sum_shares, c->capacity * c->dim, q,
+                          fl_step_f32(s, FL_SUM), lanes_of(s), of, c->dim);
+}
+
+/* --- lookup.update ----------------------------------------------------------
+ */
+
+/* Count a row's step up; the corrections that go with it. */
+__device__ static void count_step(fl_update *u, const fl_row_head *head)
+{
+    uint32_t t = head->step + 1;
+
+    if (u->n_correct == 0)
+        return;
+    t = t < u->n_correct ? t : u->n_correct - 1;
+    u->correct_a = u->correct_a_at[t];
+    u->correct_b = u->correct_b_at[t];
+}
+
+/* A warp has a row. */
+__global__ static void update_rows(rows all, const fl_device_update *now,
+                                   const float *sum, const int64_t *n,
+                                   int64_t dim, int rule)
+{
+    const unsigned PER_BLOCK = FL_THREADS / FL_WARP;
+    int64_t first = (int64_t)blockIdx.x * PER_BLOCK + threadIdx.x / FL_WARP;
+    int64_t lane = threadIdx.x % FL_WARP;
+
+    for (int64_t r = first; r < *n; r += (int64_t)gridDim.x * PER_BLOCK) {
+        float *w = row_at(all, r);
+        fl_row_head *head = reinterpret_cast<fl_row_head *>(w) - 1;
+        fl_update u = now->u;
+
+        count_step(&u, head);
+        __syncwarp();
+        if (lane == 0) {
+            head->step++;
+            head->changed_at = u.version;
+        }
+        for (int64_t i = lane; i < dim; i += FL_WARP)
+            fl_rule_apply(
+                rule, u,
+                {w + i, w + dim + i, w + 2 * dim + i, sum[r * dim + i]});
+    }
+}
+
+static fleet_status update(fl_device *, fl_stream *q, const fl_device_step *s)
+{
+    const fl_device_lookup *c = config_of(s);
+
+    return FL_LAUNCH(update_rows, fl_blocks(c->capacity * FL_WARP), FL_THREADS,
+                     0, q, rows_of(s, FL_ROWS_ROWS, FL_ROWS_SLOT),
+                     fl_step_ptr<fl_device_update>(s, FL_ROWS_UPDATE),
+                     fl_step_f32(s, FL_ROWS_SUM),
+                     fl_step_ptr<int64_t>(s, FL_ROWS_COUNT), c->dim, c->rule);
+}
+
+/* --- lookup.append: sums of a merge group, batch after batch -----------------
+ */
+
+struct merged {
+    uint64_t *key;
+    uint32_t *cell;
+    float *sum;
+    int64_t *count;
+};
+
+/* How many there are already. */
+__device__ static int64_t merged_before(const merged &to,
+                                        const fl_device_update *now)
+{
+    return now->micro == 0 ? 0 : *to.count;
+}
+
+__global__ static void append_sums(merged to, const fl_device_update *now,
+                                   const uint64_t *key, const float *sum,
+                                   const int64_t *n, int64_t dim)
+{
+    int64_t before = merged_before(to, now);
+
+    FL_EACH(i, *n * dim)
+    {
+        int64_t at = before + i / dim;
+
+        to.sum[before * dim + i] = sum[i];
+        if (i % dim != 0)
+            continue;
+        to.key[at] = key[i / dim];
+        to.cell[at] = (uint32_t)at;
+    }
+}
+
+__global__ static void append_count(merged to, const fl_device_update *now,
+                                    const int64_t *n)
+{
+    *to.count = merged_before(to, now) + *n;
+}
+
+static fleet_status append(fl_device *, fl_stream *q, const fl_device_step *s)
+{
+    const fl_device_lookup *c = config_of(s);
+    const fl_device_update *now =
+        fl_step_ptr<fl_device_update>(s, FL_APPEND_UPDATE);
+    const int64_t *n = fl_step_ptr<int64_t>(s, FL_APPEND_OF_COUNT);
+    merged to = {fl_step_ptr<uint64_t>(s, FL_APPEND_KEY),
+                 fl_step_ptr<uint32_t>(s, FL_APPEND_CELL),
+                 fl_step_f32(s, FL_APPEND_SUM),
+                 fl_step_ptr<int64_t>(s, FL_APPEND_COUNT)};
+
+    FL_CUDA_TRY(FL_LAUNCH_EACH(append_sums, c->capacity * c->dim, q, to, now,
+                               fl_step_ptr<uint64_t>(s, FL_APPEND_OF),
+                               fl_step_f32(s, FL_APPEND_OF_SUM), n, c->dim));
+    return FL_LAUNCH(append_count, 1, 1, 0, q, to, now, n);
+}
+
+/* --- lookup.norm -------------------------------------------------------------
+ */
+
+__global__ static void norm_of_sums(double *norm, const fl_device_update *now,
+                                    const float *sum, const int64_t *n,
+                                    int64_t dim)
+{
+    double total = 0;
+
+    FL_EACH(i, *n * dim)
+    {
+        double x = (double)(sum[i] * now->u.scale);
+
+        total += x * x;
+    }
+    total = fl_block_sum(total);
+    if (threadIdx.x == 0)
+        norm[blockIdx.x] = total;
+}
+
+static fleet_status norm(fl_device *, fl_stream *q, const fl_device_step *s)
+{
+    return FL_LAUNCH(norm_of_sums, FL_LOOKUP_NORMS, FL_THREADS, 0, q,
+                     fl_step_ptr<double>(s, FL_NORM),
+                     fl_step_ptr<fl_device_update>(s, FL_NORM_UPDATE),
+                     fl_step_f32(s, FL_NORM_SUM),
+                     fl_step_ptr<int64_t>(s, FL_NORM_COUNT), config_of(s)->dim);
+}
+
+#define OF_LANES(name, run)                                                    \
+    FL_KERNEL_WITH(name, sizeof(state), lanes_prepare, lanes_finish, run)
+
+extern const fl_device_kernel fl_cuda_lookup[];
+const fl_device_kernel fl_cuda_lookup[] = {
+    OF_LANES("lookup.keys", keys),
+    FL_KERNEL_WITH("lookup.unique", 0, unique_prepare, nullptr, find_unique),
+    OF_LANES("lookup.gather", gather),
+    OF_LANES("lookup.sum", sum),
+    FL_KERNEL("lookup.append", append),
+    FL_KERNEL("lookup.norm", norm),
+    FL_KERNEL("lookup.update", update),
+    FL_KERNEL_END,
+};

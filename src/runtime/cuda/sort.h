@@ -1,0 +1,26 @@
+/* sort.h - positions by key: a stable radix sort, so that equal keys stay in
+ * the order of their positions and sums over them have one order. */
+#ifndef FL_RUNTIME_CUDA_SORT_H
+#define FL_RUNTIME_CUDA_SORT_H
+
+#include "runtime/cuda/cuda.h"
+
+/* Arrays of `most` in device memory. */
+typedef struct fl_sorted {
+    uint64_t *key;      /* by rank */
+    uint32_t *position; /* by rank: where that key was */
+} fl_sorted;
+
+/* Bytes of scratch for up to `most` keys. */
+size_t fl_sort_scratch(int64_t most);
+
+/* Sort the first *n of `key` (device memory, as n) by their low `bits`; the
+ * result lies in the scratch. key stays as it is. */
+fleet_status fl_sort(fl_stream *q, const uint64_t *key, const int64_t *n,
+                     int64_t most, int bits, void *scratch, fl_sorted *out);
+
+/* sum[i] = x[0] + ... + x[i - 1] for i in [0, n), in place; the total to
+ * *total, unless it is NULL. One block. */
+fleet_status fl_scan(fl_stream *q, uint32_t *x, int64_t n, int64_t *total);
+
+#endif

@@ -1,0 +1,212 @@
+/* update.cu - the CUDA half of update.c and clip.c: sums of contributions,
+ * gradient merge, norms and the clip, the rules over flat groups. */
+#include "runtime/blocks.h"
+#include "runtime/cuda/block.h"
+#include "runtime/cuda/rules.h"
+
+/* --- gradient.add: total += part; merge.dense: sum <- gradient, update -------
+ */
+
+__global__ static void add_all(float *total, const float *part, int64_t n)
+{
+    FL_EACH(i, n)
+    total[i] += part[i];
+}
+
+__global__ static void merge_all(float *sum, const float *g,
+                                 const fl_device_update *now, int64_t n)
+{
+    bool first = now->micro == 0;
+
+    FL_EACH(i, n)
+    sum[i] = first ? g[i] : sum[i] + g[i];
+}
+
+static fleet_status add(fl_device *, fl_stream *q, const fl_device_step *s)
+{
+    int64_t n = fl_step_count(s, 0);
+
+    return FL_LAUNCH_EACH(add_all, n, q, fl_step_f32(s, 0), fl_step_f32(s, 1),
+                          n);
+}
+
+static fleet_status merge(fl_device *, fl_stream *q, const fl_device_step *s)
+{
+    int64_t n = fl_step_count(s, 0);
+
+    return FL_LAUNCH_EACH(merge_all, n, q, fl_step_f32(s, 0), fl_step_f32(s, 1),
+                          fl_step_ptr<fl_device_update>(s, 2), n);
+}
+
+/* --- update.dense: update, gradient, weights, states -------------------------
+ */
+
+enum { NOW, GRADIENT, WEIGHT, STATE };
+
+/* A copy of a list of the configuration in device memory. */
+struct list {
+    void *copy;
+};
+
+static list *list_of(const fl_device_step *s)
+{
+    return static_cast<list *>(s->state);
+}
+
+static fleet_status copy_list(fl_device *d, fl_stream *q, fl_device_step *s,
+                              const void *from, size_t bytes)
+{
+    const fl_device_class *m = d->methods;
+
+    FL_CUDA_TRY(m->alloc(d, q, bytes, &list_of(s)->copy));
+    return m->copy(d, q, list_of(s)->copy, from, bytes, FL_TO_DEVICE);
+}
+
+static void drop_list(fl_device *d, fl_device_step *s)
+{
+    d->methods->free(d, nullptr, list_of(s)->copy);
+    list_of(s)->copy = nullptr;
+}
+
+struct group {
+    float *w, *s0, *s1;
+    const float *g;
+    const fl_piece *piece;
+    int rule;
+};
+
+/* A block has a piece, up to 16 K weights of one kind. */
+__global__ static void update_pieces(group all, const fl_device_update *now)
+{
+    fl_piece p = all.piece[blockIdx.x];
+    fl_update u = now->u;
+
+    u.lr *= p.learning_rate;
+    if (p.decay >= 0)
+        u.decay = p.decay;
+    for (int64_t i = threadIdx.x; i < p.n; i += blockDim.x) {
+        int64_t at = p.offset + i;
+
+        fl_rule_apply(all.rule, u,
+                      {all.w + at, all.s0 + at, all.s1 + at, all.g[at]});
+    }
+}
+
+static const fl_pieces *pieces_of(const fl_device_step *s)
+{
+    return static_cast<const fl_pieces *>(s->config);
+}
+
+static fleet_status update_prepare(fl_device *d, fl_stream *q,
+                                   fl_device_step *s)
+{
+    const fl_pieces *all = pieces_of(s);
+
+    return copy_list(d, q, s, all->piece, (size_t)all->n * sizeof *all->piece);
+}
+
+static fleet_status update(fl_device *, fl_stream *q, const fl_device_step *s)
+{
+    float *w = fl_step_f32(s, WEIGHT);
+    group all = {w,
+                 s->n_arg > STATE ? fl_step_f32(s, STATE) : w,
+                 s->n_arg > STATE + 1 ? fl_step_f32(s, STATE + 1) : w,
+                 fl_step_f32(s, GRADIENT),
+                 static_cast<const fl_piece *>(list_of(s)->copy),
+                 pieces_of(s)->rule};
+
+    return FL_LAUNCH(update_pieces, (unsigned)pieces_of(s)->n, FL_THREADS, 0, q,
+                     all, fl_step_ptr<fl_device_update>(s, NOW));
+}
+
+/* --- clip.norm: update, norms, gradient --------------------------------------
+ */
+
+__global__ static void norm_of_blocks(double *norm, const float *g,
+                                      const fl_norm_block *block,
+                                      const fl_device_update *now)
+{
+    fl_norm_block b = block[blockIdx.x];
+    float scale = now->u.scale;
+    double sum = 0;
+
+    for (int64_t i = threadIdx.x; i < b.n; i += blockDim.x) {
+        double x = (double)(g[b.offset + i] * scale);
+
+        sum += x * x;
+    }
+    sum = fl_block_sum(sum);
+    if (threadIdx.x == 0)
+        norm[blockIdx.x] = sum;
+}
+
+static const fl_norm_config *norms_of(const fl_device_step *s)
+{
+    return static_cast<const fl_norm_config *>(s->config);
+}
+
+static fleet_status norm_prepare(fl_device *d, fl_stream *q, fl_device_step *s)
+{
+    const fl_norm_config *c = norms_of(s);
+
+    return copy_list(d, q, s, c->block, (size_t)c->n * sizeof *c->block);
+}
+
+static fleet_status norm(fl_device *, fl_stream *q, const fl_device_step *s)
+{
+    return FL_LAUNCH(norm_of_blocks, (unsigned)norms_of(s)->n, FL_THREADS, 0, q,
+                     fl_step_ptr<double>(s, 1), fl_step_f32(s, 2),
+                     static_cast<const fl_norm_block *>(list_of(s)->copy),
+                     fl_step_ptr<fl_device_update>(s, 0));
+}
+
+/* --- clip.factor: update, then all norms -------------------------------------
+ */
+
+__global__ static void add_norms(double *sum, const double *norm, int n)
+{
+    double part = 0;
+
+    for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x)
+        part += norm[i];
+    part = fl_block_sum(part);
+    if (threadIdx.x == 0)
+        *sum += part;
+}
+
+__global__ static void set_clip(fl_device_update *now, const double *sum)
+{
+    double norm = sqrt(*sum), limit = (double)now->clip_norm;
+
+    now->u.clip = norm > limit ? (float)(limit / norm) : 1.0f;
+}
+
+static fleet_status factor_prepare(fl_device *, fl_stream *, fl_device_step *s)
+{
+    s->scratch_size = sizeof(double);
+    return FLEET_OK;
+}
+
+static fleet_status factor(fl_device *d, fl_stream *q, const fl_device_step *s)
+{
+    const int *count = static_cast<const int *>(s->config);
+    double *sum = static_cast<double *>(s->scratch);
+
+    FL_CUDA_TRY(d->methods->fill(d, q, sum, 0, sizeof *sum));
+    for (int i = 1; i < s->n_arg; i++)
+        FL_CUDA_TRY(FL_LAUNCH(add_norms, 1, FL_THREADS, 0, q, sum,
+                              fl_step_ptr<double>(s, i), count[i - 1]));
+    return FL_LAUNCH(set_clip, 1, 1, 0, q, fl_step_ptr<fl_device_update>(s, 0),
+                     sum);
+}
+
+extern const fl_device_kernel fl_cuda_update[];
+const fl_device_kernel fl_cuda_update[] = {
+    FL_KERNEL("gradient.add", add),
+    FL_KERNEL("merge.dense", merge),
+    FL_KERNEL_WITH("update.dense", sizeof(list), update_prepare, drop_list,
+                   update),
+    FL_KERNEL_WITH("clip.norm", sizeof(list), norm_prepare, drop_list, norm),
+    FL_KERNEL_WITH("clip.factor", 0, factor_prepare, nullptr, factor),
+    FL_KERNEL_END,
+};

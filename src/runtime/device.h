@@ -1,0 +1,195 @@
+/* device.h - what a device with memory of its own offers to those who run plans
+ * on it: memory, streams, events, copies, matrix products, and kernels by the
+ * names and operands that steps have (kernel.h).
+ *
+ * A device is a plug-in's (lib/libfleet_cuda.so). Between it and libfleet there
+ * are two tables, each with its size and version, and no symbol.
+ *
+ * Work is queued on a stream and done in its order; a call that only queues
+ * returns before it is done, and what fails later is reported by the next wait.
+ * Nothing that is queued depends on the host's memory afterwards, but for
+ * copies from and to it: pinned memory stays the caller's to keep until then.
+ * So every kernel may be captured into a graph: what changes from iteration to
+ * iteration (learning rate, step, counts) is read from device memory.
+ *
+ * Waits have a deadline: FLEET_ETIMEDOUT, and the device is given up.
+ *
+ * Threads: one at a time for a device, whichever it is.
+ *
+ * This header is plain C and C++, and includes no other of libfleet's inside.
+ */
+#ifndef FL_RUNTIME_DEVICE_H
+#define FL_RUNTIME_DEVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <fleet/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct fl_device fl_device;
+typedef struct fl_stream fl_stream;
+typedef struct fl_event fl_event;
+typedef struct fl_gemm fl_gemm;
+
+typedef enum fl_copy { FL_TO_DEVICE, FL_TO_HOST, FL_ON_DEVICE } fl_copy;
+
+/* --- matrix products -------------------------------------------------------
+ */
+
+/* What is done to a product before it is stored, in one pass over it. */
+typedef enum fl_epilogue {
+    FL_GEMM_PLAIN,
+    FL_GEMM_BIAS,          /* + bias[n] */
+    FL_GEMM_BIAS_RELU,     /* the same, then relu */
+    FL_GEMM_BIAS_RELU_AUX, /* the same; one bit per element of c says > 0 */
+    FL_GEMM_DRELU,         /* 0 where the bit is not set */
+    FL_GEMM_DRELU_BGRAD,   /* the same; bias[n] = the sum of c's rows */
+    FL_GEMM_BGRAD          /* bias[n] = the sum of b's rows */
+} fl_epilogue;
+
+/* c[m, n] = epilogue(a[m, k] . b[k, n]), row-major; ta: a is stored [k, m]. */
+typedef struct fl_gemm_spec {
+    int64_t m, n, k;
+    bool ta, tb;
+    int64_t lda, ldb, ldc;
+    fl_epilogue epilogue;
+    int64_t ld_aux; /* bits from row to row, a multiple of 128 */
+    uint32_t align; /* bytes that a, b and c are multiples of; 0: a float's */
+} fl_gemm_spec;
+
+typedef struct fl_gemm_data {
+    const float *a, *b;
+    float *c;
+    void *bias; /* read, or written by BGRAD */
+    void *aux;
+} fl_gemm_data;
+
+/* --- kernels ---------------------------------------------------------------
+ */
+
+/* An operand in device memory, as fl_arg is on the host. */
+typedef struct fl_device_arg {
+    void *data; /* NULL: absent */
+    int64_t cols, ld, factor, rows;
+    fleet_dtype dtype;
+    const int64_t *offsets; /* of a ragged feed, in device memory */
+} fl_device_arg;
+
+#define FL_NO_FAULT UINT64_MAX
+
+/* One step on one device. */
+typedef struct fl_device_step {
+    const fl_device_arg *arg; /* as the step's operands */
+    int n_arg;
+    const void *config;  /* as the kernel on CPUs has it, host memory */
+    int64_t batch;       /* rows of the batch */
+    void *state;         /* kernel->state_size zeroed bytes, host memory */
+    size_t scratch_size; /* for prepare() to set */
+    void *scratch; /* device memory of that size, the step's while it runs */
+
+    /* Device memory. What cannot be, an id or a label, is not used, and the
+     * least row of the batch that has one is put here, which was FL_NO_FAULT:
+     * whoever reads it after the iteration knows the step by the word. */
+    uint64_t *fault;
+} fl_device_step;
+
+typedef struct fl_device_kernel {
+    const char *name; /* "fc.dw", as in kernel.h */
+    fleet_dtype dtype;
+    size_t state_size;
+    fleet_status (*prepare)(fl_device *d, fl_stream *q, fl_device_step *s);
+    void (*finish)(fl_device *d, fl_device_step *s); /* also after a failed
+                                                        prepare */
+    fleet_status (*run)(fl_device *d, fl_stream *q, const fl_device_step *s);
+} fl_device_kernel;
+
+/* --- the device ------------------------------------------------------------
+ */
+
+typedef struct fl_device_class {
+    /* Memory: of the stream's, for what is queued after alloc and before free.
+     * What was freed may be given out again to the same stream at once. */
+    fleet_status (*alloc)(fl_device *d, fl_stream *q, size_t bytes, void **p);
+    void (*free)(fl_device *d, fl_stream *q, void *p);
+
+    /* Of the host, from which copies run beside everything else. */
+    fleet_status (*alloc_pinned)(fl_device *d, size_t bytes, void **p);
+    void (*free_pinned)(fl_device *d, void *p);
+
+    fleet_status (*stream_create)(fl_device *d, fl_stream **q);
+    void (*stream_destroy)(fl_device *d, fl_stream *q);
+    fleet_status (*stream_wait)(fl_device *d, fl_stream *q, int64_t ms);
+
+    /* Let what is queued on q from now on wait for the event. */
+    fleet_status (*stream_after)(fl_device *d, fl_stream *q, fl_event *e);
+
+    fleet_status (*event_create)(fl_device *d, bool timed, fl_event **e);
+    void (*event_destroy)(fl_device *d, fl_event *e);
+    fleet_status (*event_record)(fl_device *d, fl_event *e, fl_stream *q);
+    fleet_status (*event_wait)(fl_device *d, fl_event *e, int64_t ms);
+    fleet_status (*event_elapsed)(fl_device *d, fl_event *from, fl_event *to,
+                                  float *ms);
+
+    fleet_status (*copy)(fl_device *d, fl_stream *q, void *to, const void *from,
+                         size_t bytes, fl_copy kind);
+    fleet_status (*fill)(fl_device *d, fl_stream *q, void *p, int byte,
+                         size_t bytes);
+
+    /* The way to do it is chosen once, here. */
+    fleet_status (*gemm_create)(fl_device *d, const fl_gemm_spec *spec,
+                                fl_gemm **g);
+    fleet_status (*gemm_run)(fl_device *d, fl_stream *q, const fl_gemm *g,
+                             const fl_gemm_data *data);
+    void (*gemm_destroy)(fl_device *d, fl_gemm *g);
+
+    /* NULL: the device has none of that name and type. */
+    const fl_device_kernel *(*kernel)(const fl_device *d, const char *name,
+                                      fleet_dtype dtype);
+    void (*destroy)(fl_device *d); /* NULL is fine */
+} fl_device_class;
+
+struct fl_device {
+    const fl_device_class *methods;
+    char name[256]; /* "NVIDIA H200" */
+    int ordinal;
+    int major, minor; /* of its compute capability */
+    size_t memory_bytes;
+};
+
+typedef struct fl_device_options {
+    bool strict_fp32; /* products in float32; else in TF32 where there is it */
+} fl_device_options;
+
+/* --- the tables ------------------------------------------------------------
+ */
+
+enum { FL_DEVICE_VERSION = 1 };
+
+/* What the plug-in gives. */
+typedef struct fl_device_table {
+    uint32_t size, version;
+
+    /* Devices there are. FLEET_ENODEVICE says what is missing. */
+    fleet_status (*count)(int *n);
+    fleet_status (*open)(int ordinal, const fl_device_options *o,
+                         fl_device **d);
+    const fl_device_kernel *(*kernel_at)(int i); /* NULL after the last */
+} fl_device_table;
+
+/* What it gets. */
+typedef struct fl_device_host {
+    uint32_t size, version;
+    fleet_status (*fail)(fleet_status code, const char *text);
+    void *(*alloc)(size_t bytes); /* zeroed; NULL: it has failed already */
+    void (*free)(void *p);
+} fl_device_host;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,36 @@
+/* control.h - what a test may ask of the emulated device. */
+#ifndef FL_CUDA_EMU_CONTROL_H
+#define FL_CUDA_EMU_CONTROL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Devices that there are; 0: a driver without a device, -1: no driver. */
+void fl_emu_set_devices(int n);
+
+/* Threads of a block start from the last one: a kernel whose result changes
+ * lacks a barrier. */
+void fl_emu_set_reverse(bool reverse);
+
+/* Nothing that was queued is ever done: for deadlines. */
+void fl_emu_set_busy(bool busy);
+
+/* The n-th allocation from now on fails; 0: none. */
+void fl_emu_fail_at(int n);
+
+/* Does cuBLASLt's relu give NaN for NaN? Real ones have done either. */
+void fl_emu_set_relu_keeps_nan(bool keeps);
+
+size_t fl_emu_live_bytes(void); /* device and pinned memory that is not freed */
+long fl_emu_launches(void);     /* kernels started so far */
+long fl_emu_switches(void);     /* of fibers */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

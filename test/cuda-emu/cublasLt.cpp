@@ -1,0 +1,271 @@
+/* cublasLt.cpp - see cublasLt.h. */
+#include "cublasLt.h"
+
+#include <new>
+
+#include "control.h"
+
+struct fl_emu_lt {
+    int nothing;
+};
+struct fl_emu_lt_desc {
+    int ta, tb, epilogue;
+    float *bias;
+    unsigned char *aux;
+    int64_t ld_aux;
+};
+struct fl_emu_lt_layout {
+    int64_t rows, cols, ld;
+};
+/* Without a word about them matrices are taken to be aligned to 256 bytes. */
+struct fl_emu_lt_preference {
+    std::size_t workspace;
+    uint32_t align[4]; /* of A, B, C, D */
+};
+
+static bool relu_keeps_nan;
+
+void fl_emu_set_relu_keeps_nan(bool keeps)
+{
+    relu_keeps_nan = keeps;
+}
+
+const char *cublasLtGetStatusString(cublasStatus_t s)
+{
+    switch (s) {
+    case CUBLAS_STATUS_SUCCESS:
+        return "CUBLAS_STATUS_SUCCESS";
+    case CUBLAS_STATUS_ALLOC_FAILED:
+        return "CUBLAS_STATUS_ALLOC_FAILED";
+    case CUBLAS_STATUS_INVALID_VALUE:
+        return "CUBLAS_STATUS_INVALID_VALUE";
+    default:
+        return "CUBLAS_STATUS_NOT_SUPPORTED";
+    }
+}
+
+/* --- descriptions ----------------------------------------------------------
+ */
+
+template <class T> static cublasStatus_t make(T **p, const T &value)
+{
+    *p = new (std::nothrow) T(value);
+    return *p ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
+}
+
+template <class T> static cublasStatus_t drop(T *p)
+{
+    delete p;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *h)
+{
+    return make(h, fl_emu_lt());
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t h)
+{
+    return drop(h);
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *d,
+                                        cublasComputeType_t, cudaDataType_t)
+{
+    return make(d,
+                fl_emu_lt_desc{CUBLAS_OP_N, CUBLAS_OP_N,
+                               CUBLASLT_EPILOGUE_DEFAULT, nullptr, nullptr, 0});
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d)
+{
+    return drop(d);
+}
+
+template <class T>
+static cublasStatus_t put(T *to, const void *value, std::size_t bytes)
+{
+    if (bytes != sizeof *to)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    std::memcpy(to, value, bytes);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(
+    cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t attr,
+    const void *value, std::size_t bytes)
+{
+    switch (attr) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+        return put(&d->ta, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+        return put(&d->tb, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+        return put(&d->epilogue, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+        return put(&d->bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+        return put(&d->aux, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+        return put(&d->ld_aux, value, bytes);
+    }
+    return CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *l,
+                                          cudaDataType_t, uint64_t rows,
+                                          uint64_t cols, int64_t ld)
+{
+    if (rows == 0 || cols == 0 || ld < (int64_t)rows)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    return make(l, fl_emu_lt_layout{(int64_t)rows, (int64_t)cols, ld});
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l)
+{
+    return drop(l);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *p)
+{
+    return make(p, fl_emu_lt_preference{0, {256, 256, 256, 256}});
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p)
+{
+    return drop(p);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
+    cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttributes_t attr,
+    const void *value, std::size_t bytes)
+{
+    if (attr == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
+        return put(&p->workspace, value, bytes);
+    return put(&p->align[attr - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES],
+               value, bytes);
+}
+
+/* --- the product -----------------------------------------------------------
+ */
+
+/* Do the matrices fit, as the real library would demand? */
+static bool fits(const fl_emu_lt_desc *d, const fl_emu_lt_layout *a,
+                 const fl_emu_lt_layout *b, const fl_emu_lt_layout *out)
+{
+    int64_t m = d->ta ? a->cols : a->rows, ka = d->ta ? a->rows : a->cols;
+    int64_t n = d->tb ? b->rows : b->cols, kb = d->tb ? b->cols : b->rows;
+    bool has_aux = d->epilogue >= CUBLASLT_EPILOGUE_RELU_AUX_BIAS &&
+                   d->epilogue <= CUBLASLT_EPILOGUE_DRELU_BGRAD;
+
+    return m == out->rows && n == out->cols && ka == kb &&
+           (!has_aux || (d->ld_aux % 128 == 0 && d->ld_aux >= m));
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
+    cublasLtHandle_t, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
+    cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t,
+    cublasLtMatrixLayout_t out, cublasLtMatmulPreference_t p, int wanted,
+    cublasLtMatmulHeuristicResult_t *result, int *found)
+{
+    *found = 0;
+    if (wanted < 1 || !fits(d, a, b, out))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    *result = cublasLtMatmulHeuristicResult_t();
+    result->workspaceSize = 256; /* so that somebody has to provide it */
+    for (int i = 0; i < 4; i++)
+        result->algo.data[i] = p->align[i];
+
+    *found = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static bool is_aligned(const void *p, unsigned long long align)
+{
+    return reinterpret_cast<uintptr_t>(p) % align == 0;
+}
+
+static float element(const float *x, const fl_emu_lt_layout *l, int t,
+                     int64_t row, int64_t col)
+{
+    return t ? x[row * l->ld + col] : x[col * l->ld + row];
+}
+
+static float relu(float x)
+{
+    return x > 0 || (relu_keeps_nan && x != x) ? x : 0.0f;
+}
+
+/* What becomes of the sum at (row, col). */
+static float finish(const fl_emu_lt_desc *d, float x, int64_t row, int64_t col)
+{
+    int64_t bit = col * d->ld_aux + row;
+    unsigned char mask = (unsigned char)(1u << bit % 8);
+
+    switch (d->epilogue) {
+    case CUBLASLT_EPILOGUE_BIAS:
+        return x + d->bias[row];
+    case CUBLASLT_EPILOGUE_RELU_BIAS:
+        return relu(x + d->bias[row]);
+    case CUBLASLT_EPILOGUE_RELU_AUX_BIAS:
+        x = relu(x + d->bias[row]);
+        d->aux[bit / 8] =
+            (unsigned char)((d->aux[bit / 8] & ~mask) | (x > 0 ? mask : 0));
+        return x;
+    case CUBLASLT_EPILOGUE_DRELU:
+    case CUBLASLT_EPILOGUE_DRELU_BGRAD:
+        return d->aux[bit / 8] & mask ? x : 0.0f;
+    default:
+        return x;
+    }
+}
+
+/* bias = the sum of A's, or of the result's, columns. */
+static void sum_into_bias(const fl_emu_lt_desc *d, const float *x,
+                          const fl_emu_lt_layout *l, int t, int64_t rows,
+                          int64_t cols)
+{
+    for (int64_t i = 0; i < rows; i++) {
+        float sum = 0;
+
+        for (int64_t j = 0; j < cols; j++)
+            sum += element(x, l, t, i, j);
+        d->bias[i] = sum;
+    }
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d,
+                              const void *alpha, const void *a,
+                              cublasLtMatrixLayout_t la, const void *b,
+                              cublasLtMatrixLayout_t lb, const void *beta,
+                              const void *c, cublasLtMatrixLayout_t, void *out,
+                              cublasLtMatrixLayout_t lout,
+                              const cublasLtMatmulAlgo_t *algo, void *workspace,
+                              std::size_t workspace_bytes, cudaStream_t)
+{
+    const float *x = static_cast<const float *>(a);
+    const float *y = static_cast<const float *>(b);
+    float *z = static_cast<float *>(out);
+    int64_t k = d->ta ? la->rows : la->cols;
+
+    if (!fits(d, la, lb, lout) || *static_cast<const float *>(alpha) != 1.0f ||
+        *static_cast<const float *>(beta) != 0.0f || !workspace ||
+        workspace_bytes < 256 || !is_aligned(a, algo->data[0]) ||
+        !is_aligned(b, algo->data[1]) || !is_aligned(c, algo->data[2]) ||
+        !is_aligned(out, algo->data[3]))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    for (int64_t j = 0; j < lout->cols; j++)
+        for (int64_t i = 0; i < lout->rows; i++) {
+            float sum = 0;
+
+            for (int64_t l = 0; l < k; l++)
+                sum +=
+                    element(x, la, d->ta, i, l) * element(y, lb, d->tb, l, j);
+            z[j * lout->ld + i] = finish(d, sum, i, j);
+        }
+    if (d->epilogue == CUBLASLT_EPILOGUE_BGRADA)
+        sum_into_bias(d, x, la, d->ta, lout->rows, k);
+    if (d->epilogue == CUBLASLT_EPILOGUE_DRELU_BGRAD)
+        sum_into_bias(d, z, lout, 0, lout->rows, lout->cols);
+    return CUBLAS_STATUS_SUCCESS;
+}

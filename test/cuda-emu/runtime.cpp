@@ -1,0 +1,391 @@
+/* runtime.cpp - see runtime.h. */
+#include "cuda_runtime.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <map>
+#include <mutex>
+
+#include "block.h"
+#include "control.h"
+
+struct fl_emu_stream {
+    int device;
+};
+struct fl_emu_event {
+    double at; /* seconds; 0: not recorded */
+};
+
+/* --- what tests ask for --------------------------------------------------- */
+
+static struct {
+    int devices = 1;
+    bool reverse = false, busy = false;
+    int fail_at = 0;
+    long launches = 0, switches = 0;
+} control;
+static std::mutex lock;
+
+void fl_emu_set_devices(int n)
+{
+    control.devices = n;
+}
+
+void fl_emu_set_reverse(bool reverse)
+{
+    control.reverse = reverse;
+}
+
+void fl_emu_set_busy(bool busy)
+{
+    control.busy = busy;
+}
+
+void fl_emu_fail_at(int n)
+{
+    control.fail_at = n;
+}
+
+bool fl_emu_reversed()
+{
+    return control.reverse;
+}
+
+void fl_emu_counted(long launches, long switches)
+{
+    __atomic_fetch_add(&control.launches, launches, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&control.switches, switches, __ATOMIC_RELAXED);
+}
+
+long fl_emu_launches(void)
+{
+    return __atomic_load_n(&control.launches, __ATOMIC_RELAXED);
+}
+
+long fl_emu_switches(void)
+{
+    return __atomic_load_n(&control.switches, __ATOMIC_RELAXED);
+}
+
+/* --- errors --------------------------------------------------------------- */
+
+static thread_local cudaError_t last;
+static thread_local char last_text[400];
+
+cudaError_t fl_emu_error(cudaError_t e, const char *format, ...)
+{
+    va_list list;
+
+    va_start(list, format);
+    std::vsnprintf(last_text, sizeof last_text, format, list);
+    va_end(list);
+    return last = e;
+}
+
+cudaError_t cudaGetLastError()
+{
+    cudaError_t e = last;
+
+    last = cudaSuccess;
+    return e;
+}
+
+const char *cudaGetErrorString(cudaError_t e)
+{
+    switch (e) {
+    case cudaSuccess:
+        return "no error";
+    case cudaErrorNoDevice:
+        return "no CUDA-capable device is detected";
+    case cudaErrorInsufficientDriver:
+        return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorInvalidDevice:
+        return "invalid device ordinal";
+    case cudaErrorNotReady:
+        return "device not ready";
+    default:
+        return last_text;
+    }
+}
+
+/* --- devices -------------------------------------------------------------- */
+
+static thread_local int current;
+static const std::size_t TOTAL = (std::size_t)1 << 34;
+
+static cudaError_t need_devices()
+{
+    return control.devices < 0    ? cudaErrorInsufficientDriver
+           : control.devices == 0 ? cudaErrorNoDevice
+                                  : cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    *count = control.devices < 0 ? 0 : control.devices;
+    return need_devices();
+}
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = control.devices < 0 ? 0 : CUDART_VERSION;
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+    if (device < 0 || device >= control.devices)
+        return cudaErrorInvalidDevice;
+    current = device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+    *device = current;
+    return need_devices();
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device)
+{
+    if (device < 0 || device >= control.devices)
+        return cudaErrorInvalidDevice;
+    *p = cudaDeviceProp();
+    std::snprintf(p->name, sizeof p->name, "emulated");
+    p->totalGlobalMem = TOTAL;
+    p->sharedMemPerBlock = FL_EMU_MOST_SHARED;
+    p->major = 9;
+    p->multiProcessorCount = 4;
+    p->warpSize = warpSize;
+    p->maxThreadsPerBlock = FL_EMU_MOST_THREADS;
+    p->l2CacheSize = 1 << 20;
+    return cudaSuccess;
+}
+
+/* --- memory --------------------------------------------------------------- */
+
+struct allocation {
+    std::size_t bytes;
+    bool device;
+};
+static std::map<const char *, allocation> memory;
+
+static cudaError_t allocate(void **p, std::size_t bytes, bool device)
+{
+    std::lock_guard<std::mutex> held(lock);
+
+    *p = nullptr;
+    if (control.fail_at > 0 && --control.fail_at == 0)
+        return fl_emu_error(cudaErrorMemoryAllocation, "out of memory");
+    *p = std::malloc(bytes + 1);
+    if (!*p)
+        return fl_emu_error(cudaErrorMemoryAllocation, "out of memory");
+    std::memset(*p, 0xff, bytes);
+    memory[static_cast<char *>(*p)] = {bytes, device};
+    return cudaSuccess;
+}
+
+static cudaError_t release(void *p, bool device)
+{
+    std::lock_guard<std::mutex> held(lock);
+    auto at = memory.find(static_cast<char *>(p));
+
+    if (!p)
+        return cudaSuccess;
+    if (at == memory.end() || at->second.device != device)
+        return fl_emu_error(cudaErrorInvalidValue,
+                            "%p is no %s memory to be freed", p,
+                            device ? "device" : "pinned");
+    memory.erase(at);
+    std::free(p);
+    return cudaSuccess;
+}
+
+std::size_t fl_emu_live_bytes(void)
+{
+    std::lock_guard<std::mutex> held(lock);
+    std::size_t sum = 0;
+
+    for (const auto &m : memory)
+        sum += m.second.bytes;
+    return sum;
+}
+
+/* Are these bytes the device's? *whole: do they lie in one allocation? */
+static bool is_device(const void *p, std::size_t bytes, bool *whole)
+{
+    std::lock_guard<std::mutex> held(lock);
+    const char *begin = static_cast<const char *>(p);
+    auto at = memory.upper_bound(begin);
+
+    *whole = true;
+    if (at == memory.begin())
+        return false;
+    --at;
+    if (begin >= at->first + at->second.bytes + (at->second.bytes == 0))
+        return false;
+    *whole = begin + bytes <= at->first + at->second.bytes;
+    return at->second.device;
+}
+
+static cudaError_t check_side(const char *call, const void *p,
+                              std::size_t bytes, bool device)
+{
+    bool whole, is = is_device(p, bytes, &whole);
+
+    if (bytes == 0)
+        return cudaSuccess;
+    if (is != device)
+        return fl_emu_error(cudaErrorInvalidMemcpyDirection,
+                            "%s: %p is memory of the %s", call, p,
+                            is ? "device" : "host");
+    if (!whole)
+        return fl_emu_error(cudaErrorInvalidValue,
+                            "%s: %zu bytes at %p reach past their allocation",
+                            call, bytes, p);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void **p, std::size_t bytes)
+{
+    return allocate(p, bytes, true);
+}
+
+cudaError_t cudaFree(void *p)
+{
+    return release(p, true);
+}
+
+cudaError_t cudaMallocAsync(void **p, std::size_t bytes, cudaStream_t)
+{
+    return allocate(p, bytes, true);
+}
+
+cudaError_t cudaFreeAsync(void *p, cudaStream_t)
+{
+    return release(p, true);
+}
+
+cudaError_t cudaMallocHost(void **p, std::size_t bytes)
+{
+    return allocate(p, bytes, false);
+}
+
+cudaError_t cudaFreeHost(void *p)
+{
+    return release(p, false);
+}
+
+cudaError_t cudaMemGetInfo(std::size_t *free, std::size_t *total)
+{
+    *total = TOTAL;
+    *free = TOTAL - fl_emu_live_bytes();
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, std::size_t bytes,
+                            cudaMemcpyKind kind, cudaStream_t)
+{
+    bool to_device = kind & 1, from_device = kind >= cudaMemcpyDeviceToHost;
+    cudaError_t e = check_side("cudaMemcpyAsync", to, bytes, to_device);
+
+    if (e == cudaSuccess)
+        e = check_side("cudaMemcpyAsync", from, bytes, from_device);
+    if (e == cudaSuccess && bytes > 0)
+        std::memmove(to, from, bytes);
+    return e;
+}
+
+cudaError_t cudaMemsetAsync(void *p, int value, std::size_t bytes, cudaStream_t)
+{
+    cudaError_t e = check_side("cudaMemsetAsync", p, bytes, true);
+
+    if (e == cudaSuccess && bytes > 0)
+        std::memset(p, value, bytes);
+    return e;
+}
+
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device)
+{
+    *pool = nullptr;
+    return device < control.devices ? cudaSuccess : cudaErrorInvalidDevice;
+}
+
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void *)
+{
+    return cudaSuccess;
+}
+
+/* --- streams and events --------------------------------------------------- */
+
+static double now()
+{
+    timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
+{
+    *s = static_cast<cudaStream_t>(std::malloc(sizeof **s));
+    if (!*s)
+        return fl_emu_error(cudaErrorMemoryAllocation, "out of memory");
+    (*s)->device = current;
+    return need_devices();
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t s)
+{
+    std::free(s);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t)
+{
+    return control.busy ? cudaErrorNotReady : cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t)
+{
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned)
+{
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned)
+{
+    *e = static_cast<cudaEvent_t>(std::calloc(1, sizeof **e));
+    return *e ? cudaSuccess
+              : fl_emu_error(cudaErrorMemoryAllocation, "out of memory");
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t e)
+{
+    std::free(e);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t)
+{
+    e->at = now();
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t)
+{
+    return control.busy ? cudaErrorNotReady : cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
+{
+    if (from->at <= 0 || to->at <= 0)
+        return fl_emu_error(cudaErrorInvalidValue, "an event not recorded");
+    *ms = (float)((to->at - from->at) * 1e3);
+    return cudaSuccess;
+}

@@ -1,0 +1,103 @@
+/* runtime.h - the part of CUDA's runtime API that the library uses, on the
+ * host's memory. Streams run at once: what is queued is done when the call
+ * returns, so an event has happened when it was recorded.
+ *
+ * New memory is full of NaN. Copies check which side is whose.
+ */
+#ifndef FL_CUDA_EMU_RUNTIME_H
+#define FL_CUDA_EMU_RUNTIME_H
+
+#include <cstddef>
+
+#define CUDART_VERSION 13000
+
+/* An index space: what a kernel is started over. */
+struct dim3 {
+    unsigned x, y, z;
+    dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1)
+        : x(x_), y(y_), z(z_)
+    {
+    }
+};
+
+enum cudaError_t {
+    cudaSuccess = 0,
+    cudaErrorInvalidValue = 1,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorInvalidConfiguration = 9,
+    cudaErrorInvalidMemcpyDirection = 21,
+    cudaErrorInsufficientDriver = 35,
+    cudaErrorNoDevice = 100,
+    cudaErrorInvalidDevice = 101,
+    cudaErrorNotReady = 600,
+    cudaErrorLaunchFailure = 719
+};
+const char *cudaGetErrorString(cudaError_t e);
+cudaError_t cudaGetLastError();
+
+typedef struct fl_emu_stream *cudaStream_t;
+typedef struct fl_emu_event *cudaEvent_t;
+typedef struct fl_emu_mem_pool *cudaMemPool_t;
+
+/* --- devices -------------------------------------------------------------- */
+
+struct cudaDeviceProp {
+    char name[256];
+    std::size_t totalGlobalMem, sharedMemPerBlock;
+    int major, minor, multiProcessorCount, warpSize, maxThreadsPerBlock;
+    int l2CacheSize;
+};
+cudaError_t cudaGetDeviceCount(int *count);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDevice(int *device);
+cudaError_t cudaDriverGetVersion(int *version);
+cudaError_t cudaMemGetInfo(std::size_t *free, std::size_t *total);
+
+/* --- memory --------------------------------------------------------------- */
+
+enum cudaMemcpyKind {
+    cudaMemcpyHostToHost = 0,
+    cudaMemcpyHostToDevice = 1,
+    cudaMemcpyDeviceToHost = 2,
+    cudaMemcpyDeviceToDevice = 3
+};
+enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4 };
+
+cudaError_t cudaMalloc(void **p, std::size_t bytes);
+cudaError_t cudaFree(void *p);
+cudaError_t cudaMallocAsync(void **p, std::size_t bytes, cudaStream_t s);
+cudaError_t cudaFreeAsync(void *p, cudaStream_t s);
+cudaError_t cudaMallocHost(void **p, std::size_t bytes);
+cudaError_t cudaFreeHost(void *p);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, std::size_t bytes,
+                            cudaMemcpyKind kind, cudaStream_t s);
+cudaError_t cudaMemsetAsync(void *p, int value, std::size_t bytes,
+                            cudaStream_t s);
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device);
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attr,
+                                    void *value);
+
+/* --- streams and events --------------------------------------------------- */
+
+enum { cudaStreamNonBlocking = 1 };
+enum { cudaEventDefault = 0, cudaEventDisableTiming = 2 };
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t s);
+cudaError_t cudaStreamQuery(cudaStream_t s);
+cudaError_t cudaStreamSynchronize(cudaStream_t s);
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t e);
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s);
+cudaError_t cudaEventQuery(cudaEvent_t e);
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to);
+
+/* --- inside --------------------------------------------------------------- */
+
+/* Keep an error for cudaGetLastError(), with a text of its own. */
+cudaError_t fl_emu_error(cudaError_t e, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,471 @@
+/* test_device.c - a device's interface (runtime/device.h): memory, copies,
+ * events, products with all epilogues, faults, and what it says when something
+ * is missing. */
+#define SUITE device
+#include "device_kit.h"
+#include "test.h"
+#include "train_kit.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cuda-emu/control.h"
+#include "ops/embedding.h"
+#include "ops/fc.h"
+
+enum { WAIT_MS = 10000, MOST = 4096 };
+
+typedef struct scene {
+    device_kit k;
+    const fl_device_class *m;
+    void *buffer[8]; /* of the device, MOST floats each */
+} scene;
+
+static void open_scene(scene *s)
+{
+    device_kit_open(&s->k, true);
+    s->m = s->k.d->methods;
+    for (int i = 0; i < 8; i++)
+        CHECK_OK(
+            s->m->alloc(s->k.d, s->k.q, MOST * sizeof(float), &s->buffer[i]));
+}
+
+static void close_scene(scene *s)
+{
+    for (int i = 0; i < 8; i++)
+        s->m->free(s->k.d, s->k.q, s->buffer[i]);
+    device_kit_close(&s->k);
+}
+
+static void put(scene *s, int i, const void *from, size_t bytes)
+{
+    CHECK_OK(
+        s->m->copy(s->k.d, s->k.q, s->buffer[i], from, bytes, FL_TO_DEVICE));
+}
+
+static void get(scene *s, int i, void *to, size_t bytes)
+{
+    CHECK_OK(s->m->copy(s->k.d, s->k.q, to, s->buffer[i], bytes, FL_TO_HOST));
+    CHECK_OK(s->m->stream_wait(s->k.d, s->k.q, WAIT_MS));
+}
+
+static void needs_emulation(void)
+{
+    if (!device_kit_is_emulated())
+        test_skip("only an emulated device does what this test asks for");
+}
+
+/* The plug-in that was built beside, if one was: it opens a device, or says
+ * what it is missing here. */
+TEST(a_plug_in_that_was_built_knows_what_is_missing)
+{
+    const char *source = getenv("FLEET_SOURCE");
+    char path[4096];
+    int n;
+
+    snprintf(path, sizeof path, "%s/lib/libfleet_cuda.so",
+             source && *source ? source : ".");
+    if (access(path, R_OK) != 0)
+        test_skip("no CUDA plug-in was built here");
+    setenv("FLEET_TEST_DEVICE", path, 1);
+    if (device_kit_table()->count(&n) == FLEET_OK)
+        CHECK(n > 0);
+    else
+        CHECK_FAILS(device_kit_table()->count(&n), FLEET_ENODEVICE, "cuda: ");
+}
+
+/* --- what is missing -------------------------------------------------------
+ */
+
+TEST(without_a_driver_it_says_so)
+{
+    const fl_device_table *t = device_kit_table();
+    fl_device *d;
+    int n = 7;
+
+    needs_emulation();
+    fl_emu_set_devices(-1);
+    CHECK_FAILS(t->count(&n), FLEET_ENODEVICE, "no NVIDIA driver");
+    CHECK_INT(n, 0);
+    CHECK_FAILS(t->open(0, NULL, &d), FLEET_ENODEVICE, "no NVIDIA driver");
+    CHECK(d == NULL);
+}
+
+TEST(without_a_device_it_says_so)
+{
+    const fl_device_table *t = device_kit_table();
+    fl_device *d;
+
+    needs_emulation();
+    fl_emu_set_devices(0);
+    CHECK_FAILS(t->open(0, NULL, &d), FLEET_ENODEVICE, "but no GPU");
+    fl_emu_set_devices(2);
+    CHECK_FAILS(t->open(2, NULL, &d), FLEET_ENODEVICE,
+                "there is no device 2; there are 2");
+    CHECK_FAILS(t->open(-1, NULL, &d), FLEET_ENODEVICE, "no device -1");
+}
+
+TEST(tables_have_their_size_and_version)
+{
+    const fl_device_table *t = device_kit_table();
+
+    CHECK_INT(t->size, (int64_t)sizeof *t);
+    CHECK_INT(t->version, FL_DEVICE_VERSION);
+}
+
+TEST(memory_that_runs_out_leaves_nothing_behind)
+{
+    const fl_device_table *t = device_kit_table();
+    fl_device *d;
+    int n = 0;
+
+    needs_emulation();
+    while (n < 50) {
+        fl_emu_fail_at(++n);
+        if (t->open(0, NULL, &d) == FLEET_OK)
+            break;
+        CHECK(d == NULL);
+        CHECK_INT(fleet_last_status(), FLEET_ENOMEM);
+        CHECK_INT((int64_t)fl_emu_live_bytes(), 0);
+    }
+    fl_emu_fail_at(0);
+    CHECK(n > 1 && n < 50);
+    d->methods->destroy(d);
+    CHECK_INT((int64_t)fl_emu_live_bytes(), 0);
+}
+
+/* --- memory, copies, events ------------------------------------------------
+ */
+
+TEST(copies_arrive_and_check_whose_memory_it_is)
+{
+    float x[4] = {1, 2, 3, 4}, y[4] = {0};
+    scene s;
+
+    needs_emulation();
+    open_scene(&s);
+    put(&s, 0, x, sizeof x);
+    CHECK_OK(s.m->copy(s.k.d, s.k.q, s.buffer[1], s.buffer[0], sizeof x,
+                       FL_ON_DEVICE));
+    CHECK_OK(s.m->fill(s.k.d, s.k.q, s.buffer[1], 0, sizeof x[0]));
+    get(&s, 1, y, sizeof y);
+    CHECK(y[0] == 0 && y[1] == 2 && y[3] == 4);
+    CHECK_FAILS(s.m->copy(s.k.d, s.k.q, x, y, sizeof x, FL_TO_DEVICE),
+                FLEET_EIO, "is memory of the host");
+    CHECK_FAILS(s.m->copy(s.k.d, s.k.q, s.buffer[0], x,
+                          MOST * sizeof(float) + 1, FL_TO_DEVICE),
+                FLEET_EIO, "reach past their allocation");
+    close_scene(&s);
+}
+
+TEST(events_tell_when_and_how_long)
+{
+    fl_event *from, *to;
+    float ms = -1;
+    void *pinned;
+    scene s;
+
+    open_scene(&s);
+    CHECK_OK(s.m->event_create(s.k.d, true, &from));
+    CHECK_OK(s.m->event_create(s.k.d, true, &to));
+    CHECK_OK(s.m->event_record(s.k.d, from, s.k.q));
+    CHECK_OK(s.m->alloc_pinned(s.k.d, 64, &pinned));
+    CHECK_OK(s.m->event_record(s.k.d, to, s.k.q));
+    CHECK_OK(s.m->stream_after(s.k.d, s.k.q, to));
+    CHECK_OK(s.m->event_wait(s.k.d, to, WAIT_MS));
+    CHECK_OK(s.m->event_elapsed(s.k.d, from, to, &ms));
+    CHECK(ms >= 0 && ms < 1000);
+    s.m->free_pinned(s.k.d, pinned);
+    s.m->event_destroy(s.k.d, from);
+    s.m->event_destroy(s.k.d, to);
+    close_scene(&s);
+}
+
+TEST(a_stream_that_does_not_end_is_given_up_at_the_deadline)
+{
+    scene s;
+
+    needs_emulation();
+    open_scene(&s);
+    fl_emu_set_busy(true);
+    CHECK_FAILS(s.m->stream_wait(s.k.d, s.k.q, 5), FLEET_ETIMEDOUT,
+                "device 0 (emulated) was not done after 5 ms");
+    fl_emu_set_busy(false);
+    close_scene(&s);
+}
+
+/* --- products --------------------------------------------------------------
+ */
+
+enum { M = 9, N = 7, K = 5, LD_AUX = 128 };
+
+/* c = a . b, one way or the other, in double. */
+static double product_at(const fl_gemm_spec *g, const float *a, const float *b,
+                         int64_t row, int64_t col)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i < g->k; i++)
+        sum += (double)a[g->ta ? i * g->lda + row : row * g->lda + i] *
+               (double)b[g->tb ? col * g->ldb + i : i * g->ldb + col];
+    return sum;
+}
+
+static void run_product(scene *s, const fl_gemm_spec *g)
+{
+    fl_gemm_data data = {s->buffer[0], s->buffer[1], s->buffer[2], s->buffer[3],
+                         s->buffer[4]};
+    fl_gemm *gemm;
+
+    CHECK_OK(s->m->gemm_create(s->k.d, g, &gemm));
+    CHECK_OK(s->m->gemm_run(s->k.d, s->k.q, gemm, &data));
+    s->m->gemm_destroy(s->k.d, gemm);
+}
+
+static void noise(float *x, int n, int stream)
+{
+    for (int i = 0; i < n; i++)
+        x[i] = kit_noise(i, stream);
+}
+
+TEST(products_read_both_sides_either_way)
+{
+    float a[M * (K + 3)], b[N * (K + N)], c[M * (N + 2)];
+    scene s;
+
+    open_scene(&s);
+    noise(a, (int)(sizeof a / sizeof *a), 1);
+    noise(b, (int)(sizeof b / sizeof *b), 2);
+    put(&s, 0, a, sizeof a);
+    put(&s, 1, b, sizeof b);
+    for (int way = 0; way < 4; way++) {
+        bool ta = way & 1, tb = way & 2;
+        fl_gemm_spec g = {M,
+                          N,
+                          K,
+                          ta,
+                          tb,
+                          ta ? M : K + 3,
+                          tb ? K + 1 : N + 2,
+                          N + 2,
+                          FL_GEMM_PLAIN,
+                          0,
+                          0};
+
+        run_product(&s, &g);
+        get(&s, 2, c, sizeof c);
+        for (int i = 0; i < M * N; i++)
+            CHECK(fabs((double)c[i / N * (N + 2) + i % N] -
+                       product_at(&g, a, b, i / N, i % N)) < 1e-5);
+    }
+    close_scene(&s);
+}
+
+/* Forward with a bias and a relu that leaves its bits, then backward through
+ * them. */
+TEST(epilogues_do_what_their_names_say)
+{
+    float a[M * K], b[K * N], bias[N], c[M * N], d[M * N], sums[N];
+    fl_gemm_spec g = {
+        M, N, K, false, false, K, N, N, FL_GEMM_BIAS_RELU_AUX, LD_AUX, 0};
+    scene s;
+
+    open_scene(&s);
+    noise(a, M * K, 1);
+    noise(b, K * N, 2);
+    noise(bias, N, 3);
+    put(&s, 0, a, sizeof a);
+    put(&s, 1, b, sizeof b);
+    put(&s, 3, bias, sizeof bias);
+    run_product(&s, &g);
+    get(&s, 2, c, sizeof c);
+    g.epilogue = FL_GEMM_DRELU_BGRAD;
+    run_product(&s, &g);
+    get(&s, 2, d, sizeof d);
+    get(&s, 3, sums, sizeof sums);
+    for (int j = 0; j < N; j++) {
+        double sum = 0;
+
+        for (int i = 0; i < M; i++) {
+            double x = product_at(&g, a, b, i, j), y = x + (double)bias[j];
+
+            CHECK(fabs((double)c[i * N + j] - (y > 0 ? y : 0)) < 1e-5);
+            CHECK(fabs((double)d[i * N + j] - (y > 0 ? x : 0)) < 1e-5);
+            sum += y > 0 ? x : 0;
+        }
+        CHECK(fabs((double)sums[j] - sum) < 1e-5);
+    }
+    close_scene(&s);
+}
+
+TEST(products_that_do_not_fit_are_refused)
+{
+    fl_gemm_spec g = {M, N, K, false, false, K, N, N, FL_GEMM_DRELU, 64, 0};
+    fl_gemm *gemm;
+    scene s;
+
+    open_scene(&s);
+    CHECK_FAILS(s.m->gemm_create(s.k.d, &g, &gemm), FLEET_EUNSUPPORTED,
+                "no way to multiply [9,5] by [5,7]");
+    CHECK(gemm == NULL);
+    close_scene(&s);
+}
+
+/* --- kernels by hand -------------------------------------------------------
+ */
+
+static void run_kernel(scene *s, const char *name, fl_device_step *step)
+{
+    uint64_t none = FL_NO_FAULT;
+
+    put(s, 7, &none, sizeof none);
+    step->fault = s->buffer[7];
+    device_kit_run(&s->k, name, step);
+}
+
+static int64_t fault_of(scene *s)
+{
+    uint64_t fault;
+
+    get(s, 7, &fault, sizeof fault);
+    return (int64_t)fault;
+}
+
+TEST(a_product_takes_the_bias_gradient_with_it)
+{
+    float x[M * K], g[M * N], dw[K * N], db[N];
+    fl_fc_config c = {.k = K, .n = N, .bias = true};
+    scene s;
+
+    open_scene(&s);
+    noise(x, M * K, 1);
+    noise(g, M * N, 2);
+    put(&s, 2, x, sizeof x);
+    put(&s, 3, g, sizeof g);
+    fl_device_arg arg[] = {
+        {s.buffer[0], N, N, 0, K, FLEET_FLOAT32, NULL},
+        {s.buffer[1], N, N, 0, 1, FLEET_FLOAT32, NULL},
+        {s.buffer[2], K, K, 1, M, FLEET_FLOAT32, NULL},
+        {s.buffer[3], N, N, 1, M, FLEET_FLOAT32, NULL},
+    };
+    run_kernel(
+        &s, "fc.dw.db",
+        &(fl_device_step){.arg = arg, .n_arg = 4, .config = &c, .batch = M});
+    get(&s, 0, dw, sizeof dw);
+    get(&s, 1, db, sizeof db);
+    for (int j = 0; j < N; j++) {
+        double sum = 0;
+
+        for (int i = 0; i < M; i++)
+            sum += (double)g[i * N + j];
+        CHECK(fabs((double)db[j] - sum) < 1e-5);
+        for (int k = 0; k < K; k++) {
+            sum = 0;
+            for (int i = 0; i < M; i++)
+                sum += (double)x[i * K + k] * (double)g[i * N + j];
+            CHECK(fabs((double)dw[k * N + j] - sum) < 1e-5);
+        }
+    }
+    close_scene(&s);
+}
+
+/* An id that no row has is not used; the first such row is known afterwards. */
+TEST(an_id_out_of_range_is_a_fault_of_its_row)
+{
+    int64_t ids[] = {0, 1, 2, -1, 1, 5};
+    float w[] = {1, 2, 3}, out[6];
+    fl_embedding_config c = {.rows = 3, .dim = 1, .per_row = 2, .padding = -1};
+    scene s;
+
+    open_scene(&s);
+    put(&s, 1, ids, sizeof ids);
+    put(&s, 2, w, sizeof w);
+    fl_device_arg arg[] = {
+        {s.buffer[0], 2, 2, 1, 3, FLEET_FLOAT32, NULL},
+        {s.buffer[1], 2, 2, 1, 3, FLEET_INT64, NULL},
+        {s.buffer[2], 1, 1, 0, 3, FLEET_FLOAT32, NULL},
+    };
+    run_kernel(
+        &s, "embedding",
+        &(fl_device_step){.arg = arg, .n_arg = 3, .config = &c, .batch = 3});
+    CHECK_INT(fault_of(&s), 1);
+    get(&s, 0, out, sizeof out);
+    CHECK(out[0] == 1 && out[1] == 2 && out[2] == 3 && out[3] == 0 &&
+          out[4] == 2 && out[5] == 0);
+    close_scene(&s);
+}
+
+/* Label 9 of two classes in row 2; NaN as a label in row 0. */
+static int64_t fault_of_loss(scene *s, const char *name, fleet_dtype dtype,
+                             int outputs, int64_t cols)
+{
+    int64_t label[] = {0, 1, 9};
+    float target[] = {NAN, 1, 0}, x[6] = {0};
+    int label_at = outputs + 1;
+    fl_device_arg arg[] = {
+        {s->buffer[0], 1, 1, 1, 3, FLEET_FLOAT32, NULL},
+        {s->buffer[1], cols, cols, 1, 3, FLEET_FLOAT32, NULL},
+        {s->buffer[2], cols, cols, 1, 3, FLEET_FLOAT32, NULL},
+        {s->buffer[3], 1, 1, 1, 3, FLEET_FLOAT32, NULL},
+    };
+
+    arg[label_at].dtype = dtype;
+    arg[label_at].cols = arg[label_at].ld = 1;
+    for (int i = 1; i < label_at; i++)
+        put(s, i, x, sizeof x);
+    if (dtype == FLEET_INT64)
+        put(s, label_at, label, sizeof label);
+    else
+        put(s, label_at, target, sizeof target);
+    run_kernel(
+        s, name,
+        &(fl_device_step){.arg = arg, .n_arg = label_at + 1, .batch = 3});
+    return fault_of(s);
+}
+
+TEST(a_label_that_cannot_be_is_a_fault_of_its_row)
+{
+    scene s;
+
+    open_scene(&s);
+    CHECK_INT(fault_of_loss(&s, "softmax_ce", FLEET_INT64, 2, 2), 2);
+    CHECK_INT(fault_of_loss(&s, "cross_entropy", FLEET_INT64, 1, 2), 2);
+    CHECK_INT(fault_of_loss(&s, "sigmoid_ce", FLEET_INT64, 1, 1), 2);
+    CHECK_INT(fault_of_loss(&s, "sigmoid_ce", FLEET_FLOAT32, 1, 1), 0);
+    close_scene(&s);
+}
+
+/* A batch with a fault is not counted at all. */
+TEST(auc_counts_a_batch_or_nothing)
+{
+    enum { BUCKETS = 4 };
+    float p[] = {0.1f, 0.6f, 1.5f};
+    int64_t label[] = {0, 1, 1}, count[BUCKETS];
+    scene s;
+
+    open_scene(&s);
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(s.m->fill(s.k.d, s.k.q, s.buffer[i], 0, sizeof count));
+    put(&s, 2, p, sizeof p);
+    put(&s, 3, label, sizeof label);
+    fl_device_arg arg[] = {
+        {s.buffer[0], 1, 1, 0, BUCKETS, FLEET_INT64, NULL},
+        {s.buffer[1], 1, 1, 0, BUCKETS, FLEET_INT64, NULL},
+        {s.buffer[2], 1, 1, 1, 3, FLEET_FLOAT32, NULL},
+        {s.buffer[3], 1, 1, 1, 3, FLEET_INT64, NULL},
+    };
+    run_kernel(&s, "auc.count",
+               &(fl_device_step){.arg = arg, .n_arg = 4, .batch = 3});
+    CHECK_INT(fault_of(&s), 2);
+    get(&s, 0, count, sizeof count);
+    CHECK_INT(count[2], 0);
+    run_kernel(&s, "auc.count",
+               &(fl_device_step){.arg = arg, .n_arg = 4, .batch = 2});
+    CHECK_INT(fault_of(&s), -1);
+    get(&s, 0, count, sizeof count);
+    CHECK_INT(count[2], 1);
+    close_scene(&s);
+}

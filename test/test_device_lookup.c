@@ -1,0 +1,464 @@
+/* test_device_lookup.c - the steps of a lookup on a device (lookup_device.h)
+ * against plain loops: three slots of one table, one of them of any number of
+ * ids and averaged, with ids that are equal within and across them. */
+#define SUITE device_lookup
+#include "device_kit.h"
+#include "test.h"
+#include "train_kit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda-emu/control.h"
+#include "runtime/lookup_device.h"
+#include "runtime/update_device.h"
+
+enum { BATCH = 300, WIDE = 2, MOST_RAGGED = 4, LANES = 3, DIM = 5, BELOW = 90 };
+enum { CAPACITY = BATCH * (WIDE + MOST_RAGGED) + 17, OUT_LD = 2 * DIM + 3 };
+
+/* Two lanes are columns of one feed, the third is ragged. */
+static const fl_device_lane lane_of_keys[LANES] = {
+    {.ids = 3, .column = 1, .out = -1},
+    {.ids = 3, .column = 0, .out = -1},
+    {.ids = 4, .out = -1, .ragged = true, .mean = true}};
+
+typedef struct scene {
+    device_kit k;
+    fl_device_arg ids, ragged; /* feeds, in device memory */
+    int64_t id[BATCH * WIDE], list[BATCH * MOST_RAGGED], offsets[BATCH + 1];
+
+    /* by position, and what is to come out */
+    int64_t n;
+    uint64_t key[CAPACITY];
+    uint32_t cell[CAPACITY];
+
+    void *keys, *cells, *count, *unique, *start, *position, *which, *n_unique;
+} scene;
+
+static void *make(scene *s, const void *from, size_t bytes)
+{
+    return device_kit_make(&s->k, from, bytes);
+}
+
+static void drop(scene *s, void *p)
+{
+    device_kit_drop(&s->k, p);
+}
+
+static void *fetch(scene *s, const void *from, size_t bytes)
+{
+    return device_kit_fetch(&s->k, from, bytes);
+}
+
+static void run(scene *s, const char *name, const fl_device_lookup *c,
+                const fl_device_arg *arg, int n)
+{
+    device_kit_run(
+        &s->k, name,
+        &(fl_device_step){.arg = arg, .n_arg = n, .config = c, .batch = BATCH});
+}
+
+static fl_device_lookup lookup(const fl_device_lane *lane)
+{
+    return (fl_device_lookup){.lane = lane,
+                              .n_lane = LANES,
+                              .dim = DIM,
+                              .capacity = CAPACITY,
+                              .bits = 64,
+                              .stride = DIM * sizeof(float)};
+}
+
+/* --- what is fed, and the keys that should come ----------------------------
+ */
+
+/* Some ids use all of their 64 bits. */
+static int64_t some_id(int i, int stream)
+{
+    int64_t id = (int64_t)((kit_noise(i, stream) + 1) / 2 * BELOW);
+
+    return id % 7 == 0 ? -id - 1 : id;
+}
+
+static void add_position(scene *s, int64_t id, int64_t cell)
+{
+    s->key[s->n] = (uint64_t)id;
+    s->cell[s->n++] = (uint32_t)cell;
+}
+
+static void fill(scene *s)
+{
+    for (int i = 0; i < BATCH * WIDE; i++)
+        s->id[i] = some_id(i, 1);
+    for (int i = 0; i < BATCH; i++) {
+        int n = i % (MOST_RAGGED + 1);
+
+        s->offsets[i + 1] = s->offsets[i] + n;
+        add_position(s, s->id[i * WIDE + 1], i * LANES);
+        add_position(s, s->id[i * WIDE], i * LANES + 1);
+        for (int64_t j = s->offsets[i]; j < s->offsets[i + 1]; j++) {
+            s->list[j] = some_id((int)j, 2);
+            add_position(s, s->list[j], i * LANES + 2);
+        }
+    }
+}
+
+static void open_scene(scene *s)
+{
+    memset(s, 0, sizeof *s);
+    device_kit_open(&s->k, true);
+    fill(s);
+    s->ids = (fl_device_arg){.data = make(s, s->id, sizeof s->id),
+                             .cols = WIDE,
+                             .ld = WIDE,
+                             .factor = 1,
+                             .rows = BATCH,
+                             .dtype = FLEET_INT64};
+    s->ragged =
+        (fl_device_arg){.data = make(s, s->list, sizeof s->list),
+                        .dtype = FLEET_INT64,
+                        .offsets = make(s, s->offsets, sizeof s->offsets)};
+    s->keys = make(s, NULL, CAPACITY * sizeof(uint64_t));
+    s->cells = make(s, NULL, CAPACITY * sizeof(uint32_t));
+    s->count = make(s, NULL, sizeof(int64_t));
+    s->unique = make(s, NULL, CAPACITY * sizeof(uint64_t));
+    s->start = make(s, NULL, (CAPACITY + 1) * sizeof(uint32_t));
+    s->position = make(s, NULL, CAPACITY * sizeof(uint32_t));
+    s->which = make(s, NULL, CAPACITY * sizeof(uint32_t));
+    s->n_unique = make(s, NULL, sizeof(int64_t));
+}
+
+static void close_scene(scene *s)
+{
+    void *all[] = {s->ids.data, s->ragged.data, (void *)s->ragged.offsets,
+                   s->keys,     s->cells,       s->count,
+                   s->unique,   s->start,       s->position,
+                   s->which,    s->n_unique};
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        drop(s, all[i]);
+    device_kit_close(&s->k);
+}
+
+/* The ids as keys, and the keys numbered. */
+static void find_keys(scene *s)
+{
+    fl_device_lookup c = lookup(lane_of_keys);
+    fl_device_arg keys[] = {{.data = s->keys},
+                            {.data = s->cells},
+                            {.data = s->count},
+                            s->ids,
+                            s->ragged};
+    fl_device_arg unique[] = {{.data = s->unique},   {.data = s->start},
+                              {.data = s->position}, {.data = s->which},
+                              {.data = s->n_unique}, {.data = s->keys},
+                              {.data = s->count}};
+
+    run(s, "lookup.keys", &c, keys, 5);
+    run(s, "lookup.unique", &c, unique, 7);
+}
+
+TEST(ids_become_keys_in_the_order_of_sample_lane_and_place)
+{
+    uint64_t *key;
+    uint32_t *cell;
+    int64_t *n;
+    scene s;
+
+    open_scene(&s);
+    find_keys(&s);
+    n = fetch(&s, s.count, sizeof *n);
+    key = fetch(&s, s.keys, CAPACITY * sizeof *key);
+    cell = fetch(&s, s.cells, CAPACITY * sizeof *cell);
+    CHECK_INT(*n, s.n);
+    for (int64_t i = 0; i < s.n; i++) {
+        CHECK(key[i] == s.key[i]);
+        CHECK(cell[i] == s.cell[i]);
+    }
+    free(n);
+    free(key);
+    free(cell);
+    close_scene(&s);
+}
+
+static void check_unique(scene *s)
+{
+    int64_t *n = fetch(s, s->n_unique, sizeof *n);
+    uint64_t *key = fetch(s, s->unique, CAPACITY * sizeof *key);
+    uint32_t *start = fetch(s, s->start, (CAPACITY + 1) * sizeof *start);
+    uint32_t *position = fetch(s, s->position, CAPACITY * sizeof *position);
+    uint32_t *which = fetch(s, s->which, CAPACITY * sizeof *which);
+
+    CHECK(*n > BELOW / 2 && *n <= BELOW);
+    CHECK_INT(start[0], 0);
+    CHECK_INT(start[*n], s->n);
+    for (int64_t u = 0; u < *n; u++) {
+        CHECK(u == 0 || key[u - 1] < key[u]);
+        CHECK(start[u] < start[u + 1]);
+        for (uint32_t r = start[u]; r < start[u + 1]; r++) {
+            CHECK(s->key[position[r]] == key[u]);
+            CHECK(which[position[r]] == u);
+            CHECK(r == start[u] || position[r - 1] < position[r]);
+        }
+    }
+    free(n);
+    free(key);
+    free(start);
+    free(position);
+    free(which);
+}
+
+TEST(equal_keys_are_one_and_keep_the_order_of_their_positions)
+{
+    scene s;
+
+    for (int reverse = 0; reverse < 2; reverse++) {
+        fl_emu_set_reverse(reverse);
+        open_scene(&s);
+        find_keys(&s);
+        check_unique(&s);
+        close_scene(&s);
+    }
+}
+
+/* --- gather and sum ---------------------------------------------------------
+ */
+
+/* Two lanes write into columns of one output. */
+static const fl_device_lane lane_of_rows[LANES] = {
+    {.ids = 5, .out = 7, .out_column = DIM + 2},
+    {.ids = 5, .out = 7, .out_column = 1},
+    {.ids = 6, .out = 8, .ragged = true, .mean = true}};
+
+static float value_of(uint64_t key, int64_t column)
+{
+    return kit_noise((int64_t)(key % 1000), (int)column);
+}
+
+/* The mean, or the one, of a cell's rows. */
+static float wanted(const scene *s, int64_t sample, int lane, int64_t column)
+{
+    float sum = 0;
+    int n = 0;
+
+    for (int64_t i = 0; i < s->n; i++)
+        if (s->cell[i] == sample * LANES + lane) {
+            sum += value_of(s->key[i], column);
+            n++;
+        }
+    return n > 1 ? sum * (1.0f / (float)n) : sum;
+}
+
+static float *rows_of_keys(scene *s)
+{
+    uint64_t *key = fetch(s, s->unique, CAPACITY * sizeof *key);
+    int64_t *n = fetch(s, s->n_unique, sizeof *n);
+    float *row = calloc(CAPACITY * DIM, sizeof *row);
+
+    for (int64_t u = 0; u < *n; u++)
+        for (int c = 0; c < DIM; c++)
+            row[u * DIM + c] = value_of(key[u], c);
+    free(key);
+    free(n);
+    return row;
+}
+
+TEST(rows_are_gathered_into_the_outputs_of_all_lanes)
+{
+    fl_device_lookup c = lookup(lane_of_rows);
+    float *row, *two, *one;
+    scene s;
+
+    open_scene(&s);
+    find_keys(&s);
+    row = rows_of_keys(&s);
+    fl_device_arg arg[9] = {
+        {.data = make(&s, row, CAPACITY * DIM * sizeof *row)},
+        {.data = NULL},
+        {.data = s.which},
+        {.data = NULL},
+        {.data = NULL},
+        s.ids,
+        s.ragged,
+        {.data = make(&s, NULL, BATCH * OUT_LD * sizeof *row), .ld = OUT_LD},
+        {.data = make(&s, NULL, BATCH * DIM * sizeof *row), .ld = DIM}};
+    run(&s, "lookup.gather", &c, arg, 9);
+    two = fetch(&s, arg[7].data, BATCH * OUT_LD * sizeof *row);
+    one = fetch(&s, arg[8].data, BATCH * DIM * sizeof *row);
+    for (int i = 0; i < BATCH; i++)
+        for (int col = 0; col < DIM; col++) {
+            CHECK(two[i * OUT_LD + DIM + 2 + col] == wanted(&s, i, 0, col));
+            CHECK(two[i * OUT_LD + 1 + col] == wanted(&s, i, 1, col));
+            CHECK_CLOSE(&one[i * DIM + col], &(float){wanted(&s, i, 2, col)}, 1,
+                        1e-6);
+        }
+    drop(&s, arg[0].data);
+    drop(&s, arg[7].data);
+    drop(&s, arg[8].data);
+    free(row);
+    free(two);
+    free(one);
+    close_scene(&s);
+}
+
+static float gradient(int64_t sample, int lane, int64_t column)
+{
+    return kit_noise(sample * LANES + lane, 10 + (int)column);
+}
+
+/* What a key's gradient is, added up in the order of positions. */
+static float wanted_sum(const scene *s, uint64_t key, int64_t column)
+{
+    float sum = 0;
+
+    for (int64_t i = 0; i < s->n; i++) {
+        int64_t sample = s->cell[i] / LANES;
+        int lane = (int)(s->cell[i] % LANES);
+        float by =
+            lane == 2
+                ? 1.0f / (float)(s->offsets[sample + 1] - s->offsets[sample])
+                : 1.0f;
+
+        if (s->key[i] == key)
+            sum += by * gradient(sample, lane, column);
+    }
+    return sum;
+}
+
+static void check_sums(scene *s, const float *sum)
+{
+    uint64_t *key = fetch(s, s->unique, CAPACITY * sizeof *key);
+    int64_t *n = fetch(s, s->n_unique, sizeof *n);
+
+    for (int64_t u = 0; u < *n; u++)
+        for (int c = 0; c < DIM; c++)
+            CHECK(sum[u * DIM + c] == wanted_sum(s, key[u], c));
+    free(key);
+    free(n);
+}
+
+TEST(gradients_of_equal_keys_are_added_in_order_to_the_bit)
+{
+    fl_device_lookup c = lookup(lane_of_rows);
+    float two[BATCH * OUT_LD] = {0}, one[BATCH * DIM], *sum;
+    scene s;
+
+    for (int i = 0; i < BATCH; i++)
+        for (int col = 0; col < DIM; col++) {
+            two[i * OUT_LD + DIM + 2 + col] = gradient(i, 0, col);
+            two[i * OUT_LD + 1 + col] = gradient(i, 1, col);
+            one[i * DIM + col] = gradient(i, 2, col);
+        }
+    open_scene(&s);
+    find_keys(&s);
+    fl_device_arg arg[9] = {
+        {.data = make(&s, NULL, CAPACITY * DIM * sizeof *sum)},
+        {.data = s.start},
+        {.data = s.position},
+        {.data = s.cells},
+        {.data = s.n_unique},
+        s.ids,
+        s.ragged,
+        {.data = make(&s, two, sizeof two), .ld = OUT_LD},
+        {.data = make(&s, one, sizeof one), .ld = DIM}};
+    run(&s, "lookup.sum", &c, arg, 9);
+    sum = fetch(&s, arg[0].data, CAPACITY * DIM * sizeof *sum);
+    check_sums(&s, sum);
+    drop(&s, arg[0].data);
+    drop(&s, arg[7].data);
+    drop(&s, arg[8].data);
+    free(sum);
+    close_scene(&s);
+}
+
+/* --- merge ---------------------------------------------------------
+ */
+
+enum { MERGED = 5, BATCHES = 3 };
+
+/* Batch b has the keys b, b + 1, ...; each key's sums are told by its batch. */
+static void append_batch(scene *s, const fl_device_arg *merged, int b)
+{
+    fl_device_lookup c = lookup(NULL);
+    fl_device_update now = {.micro = b};
+    uint64_t key[MERGED];
+    float sum[MERGED * DIM];
+    int64_t n = MERGED;
+
+    for (int i = 0; i < MERGED; i++)
+        key[i] = (uint64_t)(b + i);
+    for (int i = 0; i < MERGED * DIM; i++)
+        sum[i] = kit_noise(i, b);
+    c.capacity = MERGED;
+    fl_device_arg arg[] = {merged[0],
+                           merged[1],
+                           merged[2],
+                           merged[3],
+                           {.data = make(s, &now, sizeof now)},
+                           {.data = make(s, key, sizeof key)},
+                           {.data = make(s, sum, sizeof sum)},
+                           {.data = make(s, &n, sizeof n)}};
+    run(s, "lookup.append", &c, arg, 8);
+    for (int i = 4; i < 8; i++)
+        drop(s, arg[i].data);
+}
+
+static void merge_keys(scene *s, const fl_device_arg *merged, float **sum)
+{
+    static const fl_device_lane one = {.ids = 5, .out = 6};
+    fl_device_lookup c = lookup(&one);
+    fl_device_arg unique[] = {{.data = s->unique},
+                              {.data = s->start},
+                              {.data = s->position},
+                              {.data = s->which},
+                              {.data = s->n_unique},
+                              merged[0],
+                              merged[3]};
+    fl_device_arg sums[] = {
+        {.data = make(s, NULL, CAPACITY * DIM * sizeof(float))},
+        {.data = s->start},
+        {.data = s->position},
+        merged[1],
+        {.data = s->n_unique},
+        {.data = NULL},
+        {.data = merged[2].data, .ld = DIM}};
+
+    c.n_lane = 1;
+    run(s, "lookup.unique", &c, unique, 7);
+    run(s, "lookup.sum", &c, sums, 7);
+    *sum = fetch(s, sums[0].data, CAPACITY * DIM * sizeof **sum);
+    drop(s, sums[0].data);
+}
+
+/* A group of batches: the one before it must not count. */
+TEST(sums_of_several_batches_are_merged_in_their_order)
+{
+    scene s;
+    float *sum;
+    int64_t *n;
+
+    open_scene(&s);
+    fl_device_arg merged[] = {
+        {.data = s.keys},
+        {.data = s.cells},
+        {.data = make(&s, NULL, CAPACITY * DIM * sizeof *sum)},
+        {.data = s.count}};
+    append_batch(&s, merged, 0);
+    for (int b = 0; b < BATCHES; b++)
+        append_batch(&s, merged, b);
+    merge_keys(&s, merged, &sum);
+    n = fetch(&s, s.n_unique, sizeof *n);
+    CHECK_INT(*n, MERGED + BATCHES - 1);
+    for (int u = 0; u < *n; u++)
+        for (int col = 0; col < DIM; col++) {
+            float want = 0;
+
+            for (int b = 0; b < BATCHES; b++)
+                if (u >= b && u < b + MERGED)
+                    want += kit_noise((u - b) * DIM + col, b);
+            CHECK(sum[u * DIM + col] == want);
+        }
+    drop(&s, merged[2].data);
+    free(n);
+    free(sum);
+    close_scene(&s);
+}

@@ -2,7 +2,7 @@
  * ipc: bits, quality under fleetrun, how a job ends. */
 #define _GNU_SOURCE
 #define SUITE ps_jobs
-#include "launch_kit.h"
+#include "job_kit.h"
 #include "ps_kit.h"
 #include "test.h"
 
@@ -153,132 +153,30 @@ TEST(a_server_that_cannot_write_its_part_is_named_and_nothing_is_left)
 /* --- quality, under fleetrun ------------------------------------------------
  */
 
-static const char *source(const char *file)
-{
-    const char *root = getenv("FLEET_SOURCE");
-    char path[4096];
-
-    snprintf(path, sizeof path, "%s/%s", root ? root : ".", file);
-    if (access(path, R_OK) != 0)
-        test_skip("%s is absent: set FLEET_SOURCE to the source folder", path);
-    return test_keep(path);
-}
-
-static const char *fleet_train(void)
-{
-    char path[4096];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 20);
-
-    CHECK(n > 0);
-    path[n] = 0;
-    strcpy(strrchr(path, '/'), "/fleet-train");
-    CHECK(access(path, X_OK) == 0);
-    return test_keep(path);
-}
-
-/* The closing line of a job of two workers. */
-static const char *train(const char *config, int servers)
-{
-    char flags[80], script[9000];
-
-    snprintf(flags, sizeof flags, "--server_num %d --worker_num 2", servers);
-    snprintf(script, sizeof script, "exec '%s' '%s'", fleet_train(),
-             test_file("config.json", config));
-    launch_deadline_ms = 100000;
-    if (launch_run(flags, script) != 0)
-        test_fail(__FILE__, __LINE__, "%s", launch_err());
-    fprintf(stderr, "%s", launch_out());
-    return launch_out();
-}
-
-static double value(const char *line, const char *key)
-{
-    char quoted[40];
-    const char *at;
-
-    snprintf(quoted, sizeof quoted, "\"%s\":", key);
-    at = strstr(line, quoted);
-    CHECK(at);
-    return atof(at + strlen(quoted));
-}
-
-static void at_least(const char *line, const char *key, double want)
-{
-    if (test_fraction() == 1 && !(value(line, key) >= want))
-        test_fail(__FILE__, __LINE__, "%s is %.4f, not %.4f or more", key,
-                  value(line, key), want);
-}
-
-/* The file, or its first lines when a fraction has to do. */
-static const char *lines_of(const char *file, const char *name, int lines)
-{
-    char command[9000];
-    const char *path;
-
-    if (test_fraction() == 1)
-        return file;
-    path = test_file(name, "");
-    snprintf(command, sizeof command, "zcat '%s' | head -n %d >'%s'", file,
-             lines / test_fraction(), path);
-    CHECK(system(command) == 0);
-    return path;
-}
-
-#define ID(name, column)                                                       \
-    ", {\"name\": \"" name "\", \"type\": \"uint64\", \"columns\": [" #column  \
-    "]}"
-
-/* Batches of 64: with 2 workers a synchronous step is of 128 samples. */
-static const char *adult(bool a_sync)
-{
-    static char text[9000];
-
-    snprintf(
-        text, sizeof text,
-        "{\"model\": {\"type\": \"wide_deep\", \"embedding_dim\": 8, "
-        "\"hidden\": [100, 50]}, \"optimizer\": {\"type\": \"adam\", "
-        "\"learning_rate\": 0.001}, \"epochs\": 5, \"strategy\": {\"a_sync\": "
-        "%s}, \"dataset\": {\"format\": \"csv\", \"missing\": \"?\", "
-        "\"comment\": \"|\", \"train\": [\"%s\"], \"test\": [\"%s\"], "
-        "\"batch_size\": 64, \"shuffle\": 40000}, \"slots\": [{\"name\": "
-        "\"income\", \"type\": \"float\", \"role\": \"label\", \"columns\": "
-        "[14], \"transform\": \"equals\", \"value\": [\">50K\", \">50K.\"]}, "
-        "{\"name\": \"dense\", \"type\": \"float\", \"dim\": 6, \"columns\": "
-        "[0, 2, 4, 10, 11, 12], \"transform\": [\"standardize\", "
-        "\"log1p_standardize\", \"standardize\", \"log1p_standardize\", "
-        "\"log1p_standardize\", \"standardize\"]}" ID("workclass", 1)
-            ID("education", 3) ID("marital_status", 5) ID("occupation", 6)
-                ID("relationship", 7) ID("race", 8) ID("sex", 9)
-                    ID("native_country", 13) "]}",
-        a_sync ? "true" : "false",
-        lines_of(source("samples/data/adult/adult.data.gz"), "train.txt",
-                 32561),
-        lines_of(source("samples/data/adult/adult.test.first13025.gz"),
-                 "test.txt", 13026));
-    return text;
-}
+#define PS(n) "--server_num " #n " --worker_num 2"
+#define SYNC  "\"a_sync\": false"
 
 TEST_LIMIT(adult_in_sync, 120)
 {
-    const char *line = train(adult(false), 1), *hash;
+    const char *line = job_train(PS(1), job_adult(SYNC)), *hash;
 
     CHECK_CONTAINS(line, "\"mode\":\"ps-sync\"");
     CHECK_CONTAINS(line, "\"workers\":2,\"servers\":1");
-    at_least(line, "auc", 0.903);
+    job_at_least(line, "auc", 0.903);
     hash = strstr(line, "\"params_hash\"");
     CHECK(hash);
     setenv("FLEET_TRANSPORT", "tcp", 1);
-    line = train(adult(false), 2);
+    line = job_train(PS(2), job_adult(SYNC));
     CHECK_CONTAINS(line, "\"workers\":2,\"servers\":2");
     CHECK_CONTAINS(line, hash);
 }
 
 TEST_LIMIT(adult_in_async, 120)
 {
-    const char *line = train(adult(true), 1);
+    const char *line = job_train(PS(1), job_adult("\"a_sync\": true"));
 
     CHECK_CONTAINS(line, "\"mode\":\"ps-async\"");
-    at_least(line, "auc", 0.898);
+    job_at_least(line, "auc", 0.898);
 }
 
 TEST_LIMIT(criteo_attr_in_sync, 120)
@@ -300,39 +198,15 @@ TEST_LIMIT(criteo_attr_in_sync, 120)
         "\"train\": [\"%s\"], \"test\": [\"%s\"], \"batch_size\": 256, "
         "\"shuffle\": 130000}, \"slots\": [{\"name\": \"click\", \"type\": "
         "\"float\", \"role\": \"label\", \"columns\": [0]}%s]}",
-        lines_of(test_data("criteo_attr/criteo_attr_train_125k.tsv.gz"),
-                 "train.txt", 125152),
-        lines_of(test_data("criteo_attr/criteo_attr_test_20k.tsv.gz"),
-                 "test.txt", 20000),
+        job_lines_of(test_data("criteo_attr/criteo_attr_train_125k.tsv.gz"),
+                     "train.txt", 125152),
+        job_lines_of(test_data("criteo_attr/criteo_attr_test_20k.tsv.gz"),
+                     "test.txt", 20000),
         ids);
-    at_least(train(text, 2), "auc", 0.643);
-}
-
-static const char *idx_of(const char *name)
-{
-    char path[4096];
-
-    snprintf(path, sizeof path, "/usr/share/datasets/fashion-mnist/%s.gz",
-             name);
-    if (access(path, R_OK) != 0)
-        test_skip("%s is absent: apt-get install dataset-fashion-mnist", path);
-    return test_keep(path);
+    job_at_least(job_train(PS(2), text), "auc", 0.643);
 }
 
 TEST_LIMIT(fashion_mnist_in_sync, 240)
 {
-    char text[9000];
-
-    if (test_fraction() > 1)
-        test_skip("60,000 images are many for this variant");
-    snprintf(
-        text, sizeof text,
-        "{\"model\": {\"type\": \"mlp\", \"hidden\": [128, 64]}, "
-        "\"optimizer\": {\"type\": \"adam\", \"learning_rate\": 0.001}, "
-        "\"epochs\": 6, \"strategy\": {\"a_sync\": false}, \"dataset\": "
-        "{\"format\": \"idx\", \"train\": [\"%s\", \"%s\"], \"test\": "
-        "[\"%s\", \"%s\"], \"batch_size\": 64, \"shuffle\": 60000}}",
-        idx_of("train-images-idx3-ubyte"), idx_of("train-labels-idx1-ubyte"),
-        idx_of("t10k-images-idx3-ubyte"), idx_of("t10k-labels-idx1-ubyte"));
-    at_least(train(text, 1), "accuracy", 0.870);
+    job_at_least(job_train(PS(1), job_fashion(SYNC)), "accuracy", 0.870);
 }

@@ -1,0 +1,148 @@
+/* job_kit.c - see job_kit.h. */
+#define _GNU_SOURCE
+#define SUITE helpers
+#include "job_kit.h"
+#include "launch_kit.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *source(const char *file)
+{
+    const char *root = getenv("FLEET_SOURCE");
+    char path[4096];
+
+    snprintf(path, sizeof path, "%s/%s", root ? root : ".", file);
+    if (access(path, R_OK) != 0)
+        test_skip("%s is absent: set FLEET_SOURCE to the source folder", path);
+    return test_keep(path);
+}
+
+static const char *fleet_train(void)
+{
+    char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 20);
+
+    CHECK(n > 0);
+    path[n] = 0;
+    strcpy(strrchr(path, '/'), "/fleet-train");
+    CHECK(access(path, X_OK) == 0);
+    return test_keep(path);
+}
+
+const char *job_script(const char *config)
+{
+    char script[9000];
+
+    snprintf(script, sizeof script, "exec '%s' '%s'", fleet_train(),
+             test_file("config.json", config));
+    return test_keep(script);
+}
+
+const char *job_train(const char *flags, const char *config)
+{
+    launch_deadline_ms = 200000;
+    if (launch_run(flags, job_script(config)) != 0)
+        test_fail(__FILE__, __LINE__, "%s", launch_err());
+    fprintf(stderr, "%s", launch_out());
+    return launch_out();
+}
+
+static double value(const char *line, const char *key)
+{
+    char quoted[40];
+    const char *at;
+
+    snprintf(quoted, sizeof quoted, "\"%s\":", key);
+    at = strstr(line, quoted);
+    CHECK(at);
+    return atof(at + strlen(quoted));
+}
+
+void job_at_least(const char *line, const char *key, double want)
+{
+    if (test_fraction() == 1 && !(value(line, key) >= want))
+        test_fail(__FILE__, __LINE__, "%s is %.4f, not %.4f or more", key,
+                  value(line, key), want);
+}
+
+/* The file, or its first lines when a fraction has to do. */
+const char *job_lines_of(const char *file, const char *name, int lines)
+{
+    char command[9000];
+    const char *path;
+
+    if (test_fraction() == 1)
+        return file;
+    path = test_file(name, "");
+    snprintf(command, sizeof command, "zcat '%s' | head -n %d >'%s'", file,
+             lines / test_fraction(), path);
+    CHECK(system(command) == 0);
+    return path;
+}
+
+#define ID(name, column)                                                       \
+    ", {\"name\": \"" name "\", \"type\": \"uint64\", \"columns\": [" #column  \
+    "]}"
+
+const char *job_adult(const char *strategy)
+{
+    static char text[9000];
+
+    snprintf(
+        text, sizeof text,
+        "{\"model\": {\"type\": \"wide_deep\", \"embedding_dim\": 8, "
+        "\"hidden\": [100, 50]}, \"optimizer\": {\"type\": \"adam\", "
+        "\"learning_rate\": 0.001}, \"epochs\": 5, \"strategy\": {%s}, "
+        "\"dataset\": {\"format\": \"csv\", \"missing\": \"?\", "
+        "\"comment\": \"|\", \"train\": [\"%s\"], \"test\": [\"%s\"], "
+        "\"batch_size\": 64, \"shuffle\": 40000}, \"slots\": [{\"name\": "
+        "\"income\", \"type\": \"float\", \"role\": \"label\", \"columns\": "
+        "[14], \"transform\": \"equals\", \"value\": [\">50K\", \">50K.\"]}, "
+        "{\"name\": \"dense\", \"type\": \"float\", \"dim\": 6, \"columns\": "
+        "[0, 2, 4, 10, 11, 12], \"transform\": [\"standardize\", "
+        "\"log1p_standardize\", \"standardize\", \"log1p_standardize\", "
+        "\"log1p_standardize\", \"standardize\"]}" ID("workclass", 1)
+            ID("education", 3) ID("marital_status", 5) ID("occupation", 6)
+                ID("relationship", 7) ID("race", 8) ID("sex", 9)
+                    ID("native_country", 13) "]}",
+        strategy,
+        job_lines_of(source("samples/data/adult/adult.data.gz"), "train.txt",
+                     32561),
+        job_lines_of(source("samples/data/adult/adult.test.first13025.gz"),
+                     "test.txt", 13026));
+    return text;
+}
+
+static const char *idx_of(const char *name)
+{
+    char path[4096];
+
+    snprintf(path, sizeof path, "/usr/share/datasets/fashion-mnist/%s.gz",
+             name);
+    if (access(path, R_OK) != 0)
+        test_skip("%s is absent: apt-get install dataset-fashion-mnist", path);
+    return test_keep(path);
+}
+
+const char *job_fashion(const char *strategy)
+{
+    static char text[9000];
+
+    if (test_fraction() > 1)
+        test_skip("60,000 images are many for this variant");
+    snprintf(text, sizeof text,
+             "{\"model\": {\"type\": \"mlp\", \"hidden\": [128, 64]}, "
+             "\"optimizer\": {\"type\": \"adam\", \"learning_rate\": 0.001}, "
+             "\"epochs\": 6, \"strategy\": {%s}, \"dataset\": "
+             "{\"format\": \"idx\", \"train\": [\"%s\", \"%s\"], \"test\": "
+             "[\"%s\", \"%s\"], \"batch_size\": 64, \"shuffle\": 60000}}",
+             strategy, idx_of("train-images-idx3-ubyte"),
+             idx_of("train-labels-idx1-ubyte"),
+             idx_of("t10k-images-idx3-ubyte"),
+             idx_of("t10k-labels-idx1-ubyte"));
+    return text;
+}

@@ -1,0 +1,24 @@
+/* job_kit.h - real data trained by fleet-train under fleetrun, and what came of
+ * it. */
+#ifndef FL_TEST_JOB_KIT_H
+#define FL_TEST_JOB_KIT_H
+
+/* Configurations with the inside of "strategy". Adult: wide&deep, 5 epochs of
+ * batches of 64; Fashion-MNIST: an MLP, 6 epochs of such. Skip the test where
+ * the data is not there. */
+const char *job_adult(const char *strategy);
+const char *job_fashion(const char *strategy);
+
+/* What a process of the job runs. */
+const char *job_script(const char *config);
+
+/* The closing line of the job; flags are fleetrun's. */
+const char *job_train(const char *flags, const char *config);
+
+/* A number of it, unless a fraction of the data had to do. */
+void job_at_least(const char *line, const char *key, double want);
+
+/* The file, or its first lines when a fraction has to do. */
+const char *job_lines_of(const char *file, const char *name, int lines);
+
+#endif

@@ -1,0 +1,105 @@
+/* test_rank_jobs.c - collective and hybrid jobs under fleetrun: real data, the
+ * bits of other modes, and how such a job ends. */
+#define _GNU_SOURCE
+#define SUITE rank_jobs
+#include "job_kit.h"
+#include "launch_kit.h"
+#include "test.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HYBRID    "--server_num 1 --worker_num 2 --collective"
+#define SYNC_ROWS "\"is_collective\": true, \"a_sync\": false"
+
+static const char *hash_in(const char *line)
+{
+    const char *hash = strstr(line, "\"params_hash\"");
+
+    CHECK(hash);
+    return test_keep(hash);
+}
+
+TEST_LIMIT(adult_has_the_bits_of_servers_in_every_mode, 300)
+{
+    const char *config = job_adult("\"a_sync\": false"), *line;
+    const char *want;
+
+    launch_need_mpirun();
+    want = hash_in(job_train("--server_num 1 --worker_num 2", config));
+    line = job_train("--nproc_per_node 2", config);
+    CHECK_CONTAINS(line, "\"mode\":\"collective\"");
+    CHECK_CONTAINS(line, "\"workers\":2,\"servers\":0");
+    job_at_least(line, "auc", 0.903);
+    CHECK_CONTAINS(line, want);
+    setenv("FLEET_MPI_WINDOW", "0", 1);
+    CHECK_CONTAINS(
+        job_train("--nproc_per_node 2", job_adult("\"deterministic\": true")),
+        want);
+    unsetenv("FLEET_MPI_WINDOW");
+    line = job_train(HYBRID, job_adult(SYNC_ROWS));
+    CHECK_CONTAINS(line, "\"mode\":\"hybrid\"");
+    CHECK_CONTAINS(line, want);
+}
+
+TEST_LIMIT(adult_by_three_ranks_and_in_hybrid_without_waiting, 240)
+{
+    launch_need_mpirun();
+    job_at_least(job_train("--nproc_per_node 3", job_adult("")), "auc", 0.900);
+    job_at_least(job_train(HYBRID, job_adult("\"is_collective\": true")), "auc",
+                 0.898);
+}
+
+TEST_LIMIT(fashion_mnist_by_ranks, 300)
+{
+    launch_need_mpirun();
+    job_at_least(job_train("--nproc_per_node 2", job_fashion("")), "accuracy",
+                 0.870);
+}
+
+/* So many epochs that it does not end by itself. */
+static const char *endless(const char *config)
+{
+    const char *at = strstr(config, "\"epochs\": 5,");
+    char text[9000];
+
+    CHECK(at);
+    snprintf(text, sizeof text, "%.*s\"epochs\": 100000%s", (int)(at - config),
+             config, at + strlen("\"epochs\": 5"));
+    return test_keep(text);
+}
+
+/* A rank of a job of 2, or of 2 and a server, is killed once it trains. */
+static void check_kill(const char *flags, const char *strategy)
+{
+    char script[18000];
+    const char *train = job_script(endless(job_adult(strategy)));
+    const char *log = test_path("rank1.log");
+
+    launch_need_mpirun();
+    snprintf(script, sizeof script,
+             "if [ \"$TRAINING_ROLE\" != PSERVER ] && [ $PADDLE_TRAINER_ID = 1 "
+             "]; then (%s) 2>%s & until grep -q ', mode ' %s; do sleep 0.05; "
+             "done; kill -9 $!; wait $!; exit $?; else %s; fi",
+             train, log, log, train);
+    launch_deadline_ms = 60000;
+    CHECK(launch_run(flags, script) != 0);
+    CHECK_CONTAINS(launch_err(), "the job has failed: worker 1 ");
+    log = launch_log("workerlog.0");
+    if (!strstr(log, "rank 1 ") && !strstr(log, "worker 1 "))
+        test_fail(__FILE__, __LINE__, "rank 0 does not name rank 1: %s", log);
+    fprintf(stderr, "%s", log);
+}
+
+TEST_LIMIT(a_rank_that_is_killed_ends_the_job_and_is_named, 120)
+{
+    check_kill("--nproc_per_node 2 --grace 30", "");
+}
+
+TEST_LIMIT(so_it_is_beside_servers, 120)
+{
+    check_kill("--server_num 1 --worker_num 2 --collective --grace 30",
+               SYNC_ROWS);
+}

@@ -136,13 +136,17 @@ FLEET_API fleet_status fleet_run_server(fleet *fleet);
  * workers are told. May be called from a signal handler. */
 FLEET_API void fleet_stop_server(void);
 
-/* fleet_init_worker - connect to all servers, and wait until all workers have.
- * Without servers there is nothing to do.
+/* fleet_init_worker - connect to all servers, and wait until all workers have;
+ * join the other ranks of a collective or hybrid job, whose parameters are the
+ * first one's from then on. In one process there is nothing to do.
  *
  *   FLEET_ETIMEDOUT  a server has not answered: its endpoint is named
  *   FLEET_EEXIST     another process is this worker already
- *   FLEET_EINVAL     the server runs another job, program, strategy, or counts
- *                    other workers or servers: what differs is named
+ *   FLEET_EINVAL     the server or first rank runs another job, program,
+ *                    strategy, or counts other workers or servers: what differs
+ *                    is named
+ *   FLEET_ENOENT     ranks: the plug-in that joins them (libfleet_mpi.so), or
+ *                    what it needs, is not there
  *   FLEET_EUNSUPPORTED  the server speaks another version of the protocol
  *   FLEET_EPEER      a server or worker is gone
  *   FLEET_ESTATE     before fleet_minimize(); in a server; called twice
@@ -150,14 +154,16 @@ FLEET_API void fleet_stop_server(void);
 FLEET_API fleet_status fleet_init_worker(fleet *fleet);
 
 /* fleet_stop_worker - this worker is done: returns when all servers know.
- * Others train on without it. A worker that ends otherwise ends the whole job.
- */
+ * Others train on without it. Ranks leave together: it serves those that still
+ * train, evaluate or save until all are here. A worker that ends otherwise ends
+ * the whole job. */
 FLEET_API fleet_status fleet_stop_worker(fleet *fleet);
 
 /* fleet_barrier_worker - wait until all workers that have not left call this.
- * In a synchronous job it also ends the pass, so workers that have run unequal
- * numbers of batches meet here. Executors for test then see what all have
- * trained. */
+ * In a synchronous job, and among ranks, it also ends the pass, so workers that
+ * have run unequal numbers of batches meet here; ranks then take part in the
+ * updates of those that are not here yet. Executors for test then see what all
+ * have trained. */
 FLEET_API fleet_status fleet_barrier_worker(fleet *fleet);
 
 /* fleet_util_file_shard - of n files, in their order, those of this worker:

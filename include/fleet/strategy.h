@@ -73,6 +73,9 @@ typedef struct fleet_sharding_configs {
 } fleet_sharding_configs;
 
 typedef struct fleet_distributed_strategy {
+    /* 1, beside servers and with workers that are ranks: dense parameters are
+     * summed by the ranks, tables stay on the servers (hybrid). Workers without
+     * servers always sum. docs/collective.md. */
     int is_collective;
 
     /* With servers: 0 sync, every step of all workers is one update, of the

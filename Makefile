@@ -306,13 +306,14 @@ soak: all $(SOAK)
 # Each builds everything anew in a folder of its own. Trainings for quality take
 # a hundredth of their data there.
 .PHONY: asan ubsan tsan valgrind clang gcc layers check
+ASAN     := -fsanitize=address,undefined -fno-sanitize-recover=all
+ASAN     += -fno-omit-frame-pointer -DTEST_SLOWNESS=10
 asan ubsan:
 	@FLEET_TEST_FRACTION=100 \
 	ASAN_OPTIONS=leak_check_at_exit=0:handle_segv=0:abort_on_error=1 \
 	UBSAN_OPTIONS=print_stacktrace=1 \
 	$(MAKE) --no-print-directory BUILD=build/asan OPT='-O1 -g' \
-	    VARIANT='-fsanitize=address,undefined -fno-sanitize-recover=all \
-	    -fno-omit-frame-pointer -DTEST_SLOWNESS=10' suite
+	    VARIANT='$(ASAN)' suite
 tsan:
 	@FLEET_TEST_FRACTION=100 \
 	TSAN_OPTIONS=suppressions=$(CURDIR)/test/tsan.supp:halt_on_error=1 \
@@ -379,8 +380,7 @@ fuzz-all: $(FUZZERS:%=$(BUILD)/fuzz-%)
 replay:
 	@for f in $(FUZZERS); do \
 	    $(MAKE) --no-print-directory BUILD=build/asan OPT='-O1 -g' \
-	    VARIANT='-fsanitize=address,undefined -fno-sanitize-recover=all \
-	    -fno-omit-frame-pointer -DTEST_SLOWNESS=10' \
+	    VARIANT='$(ASAN)' \
 	    build/asan/replay-$$f || exit 1; \
 	    build/asan/replay-$$f test/fuzz/corpus/$$f || exit 1; done
 $(BUILD)/replay-%: $(BUILD)/test/fuzz/fuzz_%.o $(BUILD)/test/fuzz/replay.o $(OBJ)

@@ -72,6 +72,11 @@ TEST(with_servers_a_field_is_honoured_or_refused_by_name)
     STRATEGY(deterministic = 1, FLEET_EUNSUPPORTED,
              "strategy.deterministic: this version does not have 1 in mode "
              "ps-async");
+    STRATEGY(lars = 1, FLEET_EUNSUPPORTED,
+             "strategy.lars: this version does not have 1 in mode ps-async");
+    STRATEGY(lamb_configs.lamb_weight_decay = 0.5f, FLEET_EUNSUPPORTED,
+             "strategy.lamb_configs.lamb_weight_decay: this version does not "
+             "have 0.5 in mode ps-async");
     STRATEGY(a_sync = 2, FLEET_EINVAL, "strategy.a_sync: expected 0 to 1");
 }
 

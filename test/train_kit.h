@@ -45,8 +45,10 @@ typedef struct kit_options {
     const char *optimizer; /* sgd, momentum, adagrad, adam; NULL: adam */
     float learning_rate;   /* 0: 0.05 */
     float l2_decay, clip;
-    int merge; /* batches per update; 0: 1 */
-    bool sum;  /* they are not averaged */
+    int merge;          /* batches per update; 0: 1 */
+    bool sum;           /* they are not averaged */
+    const char *layers; /* lars, which makes it momentum, lamb; NULL: neither */
+    float layer_coeff, layer_decay; /* 0: Fleet's; the coefficient is LARS' */
     int64_t max_batch;
 } kit_options;
 

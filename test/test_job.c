@@ -139,6 +139,27 @@ TEST(the_dump_says_the_mode_and_what_took_effect)
     fleet_destroy(f);
 }
 
+/* Ranks beside servers keep the dense parameters themselves. */
+TEST(a_hybrid_job_has_rates_of_layers)
+{
+    fleet_role role = {
+        .worker_num = 2, .server_endpoints = "inproc://job", .collective = 1};
+    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+    fleet *f;
+
+    CHECK_OK(fleet_init(&f, &(fleet_options){.role = &role}));
+    s.is_collective = 1;
+    s.lamb = 1;
+    s.lamb_configs.lamb_weight_decay = 0.5f;
+    CHECK(fleet_distributed_optimizer(f, fleet_adam(f, 1, NULL), &s) != NULL);
+    s.is_collective = 0; /* then they are on the servers */
+    CHECK(fleet_distributed_optimizer(f, fleet_adam(f, 1, NULL), &s) == NULL);
+    CHECK_CONTAINS(fleet_last_error(),
+                   "strategy.lamb: this version does not have 1 in mode "
+                   "ps-async");
+    fleet_destroy(f);
+}
+
 TEST(a_strategy_that_was_not_given_is_async)
 {
     char lines[2000] = "", *dump;

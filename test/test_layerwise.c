@@ -187,7 +187,8 @@ static void lars_in_double(reference *r, const kit_options *o)
     w = norm_of(r->w, n);
     g = norm_of(r->g, n);
     if (w > 0 && !x.bare)
-        ratio = (double)o->layer_coeff * w / (g + x.decay * w);
+        ratio = (double)o->layer_coeff * w /
+                (g + x.decay * w + (double)o->layer_epsilon);
     for (int64_t i = 0; i < n; i++) {
         r->a[i] = (double)0.9f * r->a[i] +
                   x.rate * ratio * (r->g[i] + x.decay * r->w[i]);
@@ -267,6 +268,7 @@ TEST(lars_does_what_its_formula_says_over_steps)
 
     check_steps(&o);
     o.l2_decay = 0.0625f;
+    o.layer_epsilon = 0.5f;
     check_steps(&o);
     o.clip = 0.01f;
     check_steps(&o);

@@ -141,6 +141,8 @@ static void set_layers(fleet_distributed_strategy *s, const kit_options *o)
         s->lars_configs.lars_coeff = o->layer_coeff;
     if (s->lars && o->layer_decay > 0)
         s->lars_configs.lars_weight_decay = o->layer_decay;
+    if (s->lars)
+        s->lars_configs.epsilon = o->layer_epsilon;
     if (s->lamb && o->layer_decay > 0)
         s->lamb_configs.lamb_weight_decay = o->layer_decay;
 }

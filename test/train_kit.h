@@ -48,7 +48,8 @@ typedef struct kit_options {
     int merge;          /* batches per update; 0: 1 */
     bool sum;           /* they are not averaged */
     const char *layers; /* lars, which makes it momentum, lamb; NULL: neither */
-    float layer_coeff, layer_decay; /* 0: Fleet's; the coefficient is LARS' */
+    float layer_decay, layer_coeff, layer_epsilon; /* 0: Fleet's; LAMB has a
+                                                      decay alone */
     int64_t max_batch;
 } kit_options;
 

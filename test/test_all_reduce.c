@@ -162,6 +162,27 @@ TEST(decay_and_clip_are_those_of_the_mean)
     check_equal_to_one(&s, 3);
 }
 
+/* The ratios are of the reduced gradients, alike on all ranks. */
+TEST(layers_have_the_rates_of_one_process)
+{
+    static const char *const rule[] = {"lars", "lamb"};
+
+    for (int i = 0; i < 2; i++)
+        for (int ranks = 1; ranks <= 4; ranks++) {
+            lesson s = {.how = {.layers = rule[i],
+                                .layer_coeff = 0.1f,
+                                .l2_decay = 0.01f,
+                                .clip = 0.05f},
+                        .batches = 7,
+                        .last = 29};
+
+            check_equal_to_one(&s, ranks);
+            s.how.clip = 0; /* which tables that are shared out do not have */
+            s.kind = KIT_CTR;
+            check_equal_to_one(&s, ranks);
+        }
+}
+
 TEST(a_rank_that_fails_ends_the_job_for_all_with_its_words)
 {
     lesson s = {.batches = 9, .last = 50, .passes = 1, .bad_rank = 1};

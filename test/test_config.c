@@ -230,8 +230,6 @@ TEST(each_strategy_field_that_is_not_there_is_refused)
     STRATEGY(localsgd_configs.k_steps = 4, FLEET_EUNSUPPORTED,
              "strategy.localsgd_configs.k_steps");
     STRATEGY(dgc = 1, FLEET_EUNSUPPORTED, "strategy.dgc");
-    STRATEGY(lars = 1, FLEET_EUNSUPPORTED, "strategy.lars");
-    STRATEGY(lamb = 1, FLEET_EUNSUPPORTED, "strategy.lamb");
     STRATEGY(sharding = 1, FLEET_EUNSUPPORTED, "strategy.sharding");
     STRATEGY(sync_batch_norm = 1, FLEET_EUNSUPPORTED,
              "strategy.sync_batch_norm");

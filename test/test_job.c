@@ -72,6 +72,11 @@ TEST(with_servers_a_field_is_honoured_or_refused_by_name)
     STRATEGY(deterministic = 1, FLEET_EUNSUPPORTED,
              "strategy.deterministic: this version does not have 1 in mode "
              "ps-async");
+    STRATEGY(lars = 1, FLEET_EUNSUPPORTED,
+             "strategy.lars: this version does not have 1 in mode ps-async");
+    STRATEGY(lamb_configs.lamb_weight_decay = 0.5f, FLEET_EUNSUPPORTED,
+             "strategy.lamb_configs.lamb_weight_decay: this version does not "
+             "have 0.5 in mode ps-async");
     STRATEGY(a_sync = 2, FLEET_EINVAL, "strategy.a_sync: expected 0 to 1");
 }
 
@@ -131,6 +136,27 @@ TEST(the_dump_says_the_mode_and_what_took_effect)
     check_line(dump, "nccl_comm_num", "1", "no effect: no collective");
     CHECK_CONTAINS(dump, "mode ps-sync, workers 2, servers 1\n");
     fleet_free(dump);
+    fleet_destroy(f);
+}
+
+/* Ranks beside servers keep the dense parameters themselves. */
+TEST(a_hybrid_job_has_rates_of_layers)
+{
+    fleet_role role = {
+        .worker_num = 2, .server_endpoints = "inproc://job", .collective = 1};
+    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+    fleet *f;
+
+    CHECK_OK(fleet_init(&f, &(fleet_options){.role = &role}));
+    s.is_collective = 1;
+    s.lamb = 1;
+    s.lamb_configs.lamb_weight_decay = 0.5f;
+    CHECK(fleet_distributed_optimizer(f, fleet_adam(f, 1, NULL), &s) != NULL);
+    s.is_collective = 0; /* then they are on the servers */
+    CHECK(fleet_distributed_optimizer(f, fleet_adam(f, 1, NULL), &s) == NULL);
+    CHECK_CONTAINS(fleet_last_error(),
+                   "strategy.lamb: this version does not have 1 in mode "
+                   "ps-async");
     fleet_destroy(f);
 }
 

@@ -84,6 +84,10 @@ TEST(plans_of_small_models_are_as_listed)
     check_dump(KIT_CTR, &(kit_options){0}, FLEET_DUMP_PLAN, "wide_deep.txt");
     check_dump(KIT_CTR, &(kit_options){.merge = 2, .clip = 1}, FLEET_DUMP_PLAN,
                "wide_deep_merge_clip.txt");
+    check_dump(KIT_MLP, &(kit_options){.layers = "lars"}, FLEET_DUMP_PLAN,
+               "mlp_lars.txt");
+    check_dump(KIT_CTR, &(kit_options){.layers = "lamb", .merge = 2, .clip = 1},
+               FLEET_DUMP_PLAN, "wide_deep_lamb_merge_clip.txt");
 }
 
 /* Of bfloat16, whatever this processor can run. */
@@ -184,6 +188,7 @@ TEST(plans_of_ranks_are_as_listed)
     check_rank_dump(&(kit_options){0}, 0, "mlp_rank_each.txt");
     check_rank_dump(&(kit_options){.merge = 2, .clip = 1}, 700,
                     "mlp_rank_merge_clip.txt");
+    check_rank_dump(&(kit_options){.layers = "lamb"}, 700, "mlp_rank_lamb.txt");
 }
 
 TEST(listings_do_not_depend_on_the_threads)

@@ -134,13 +134,29 @@ static fleet_optimizer *by_name(fleet *f, const char *name, float rate)
     return fleet_adam(f, rate, NULL);
 }
 
+static void set_layers(fleet_distributed_strategy *s, const kit_options *o)
+{
+    s->lars = o->layers && strcmp(o->layers, "lars") == 0;
+    s->lamb = o->layers && !s->lars;
+    if (s->lars && o->layer_coeff > 0)
+        s->lars_configs.lars_coeff = o->layer_coeff;
+    if (s->lars && o->layer_decay > 0)
+        s->lars_configs.lars_weight_decay = o->layer_decay;
+    if (s->lars)
+        s->lars_configs.epsilon = o->layer_epsilon;
+    if (s->lamb && o->layer_decay > 0)
+        s->lamb_configs.lamb_weight_decay = o->layer_decay;
+}
+
 fleet_optimizer *kit_optimizer(fleet *f, const kit_options *options)
 {
     fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
     float rate = options->learning_rate > 0 ? options->learning_rate : 0.05f;
-    fleet_optimizer *o =
-        by_name(f, options->optimizer ? options->optimizer : "adam", rate);
+    const char *name = options->optimizer ? options->optimizer : "adam";
+    fleet_optimizer *o;
 
+    set_layers(&s, options);
+    o = by_name(f, s.lars ? "momentum" : name, rate);
     CHECK(o != NULL);
     if (options->l2_decay > 0)
         CHECK_OK(fleet_optimizer_set_l2_decay(o, options->l2_decay));

@@ -48,6 +48,9 @@ typedef struct kit_options {
     int merge; /* batches per update; 0: 1 */
     bool sum;  /* they are not averaged */
     bool bf16; /* by strategy.amp: begin such a test with kit_need_bf16() */
+    const char *layers; /* lars, which makes it momentum, lamb; NULL: neither */
+    float layer_decay, layer_coeff, layer_epsilon; /* 0: Fleet's; LAMB has a
+                                                      decay alone */
     int64_t max_batch;
     uint64_t seed; /* 0: 7 */
 } kit_options;

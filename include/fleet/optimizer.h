@@ -11,6 +11,9 @@
  *             w -= lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
  *             (Kingma, Ba 2015)
  *
+ * strategy.lars and strategy.lamb give each dense parameter's Momentum or Adam
+ * a rate of its own: see docs/strategy.md.
+ *
  * A row of a table is updated only by steps that touched it, with its own t:
  * what Fleet calls lazy mode.
  *

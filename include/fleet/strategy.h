@@ -57,10 +57,13 @@ typedef struct fleet_dgc_configs {
     float sparsity;
 } fleet_dgc_configs;
 
+/* lars: Momentum becomes LARS; lamb: Adam becomes LAMB. Each dense parameter
+ * then has a rate of its own; tables have not. docs/strategy.md has the
+ * formulas. */
 typedef struct fleet_lars_configs {
     float lars_coeff;
     float lars_weight_decay;
-    float epsilon;
+    float epsilon; /* of the ratio's denominator */
 } fleet_lars_configs;
 
 typedef struct fleet_lamb_configs {
@@ -130,7 +133,8 @@ FLEET_API fleet_distributed_strategy fleet_distributed_strategy_default(void);
 /* fleet_distributed_optimizer - the optimizer, to be used under the strategy
  * (copied; NULL: the default). Returns it, or NULL: see fleet_last_error().
  *
- *   FLEET_EUNSUPPORTED  a field that this version does not honour
+ *   FLEET_EUNSUPPORTED  a field that this version does not honour, or not with
+ *                       this optimizer (lars, lamb)
  *   FLEET_EINVAL        a field that cannot be so, or two that contradict
  *   FLEET_ESTATE        another strategy, after fleet_minimize()
  */

@@ -23,11 +23,12 @@ static fl_job_mode mode_of(const fleet *f)
     return fl_job_mode_of(&f->role, &f->strategy);
 }
 
-/* What all processes' strategies must have in common, in words: the mode, and
- * how many batches are merged, and mixed precision. */
+/* What all processes' strategies must have in common, in words: the mode, mixed
+ * precision, how many batches are merged, how layers are updated. */
 static const char *terms_of(fleet *f)
 {
     const fl_training *t = &f->trained->training;
+    const fl_layerwise *w = &t->layerwise;
     size_t n;
 
     snprintf(f->terms, sizeof f->terms, "%s%s", fl_job_mode_name(mode_of(f)),
@@ -36,6 +37,11 @@ static const char *terms_of(fleet *f)
     if (t->merge_steps > 1)
         snprintf(f->terms + n, sizeof f->terms - n, ", merging %d batches%s",
                  t->merge_steps, t->merge_average ? "" : " without avg");
+    n = strlen(f->terms);
+    if (w->rule != FL_NO_LAYERS)
+        snprintf(f->terms + n, sizeof f->terms - n, ", %s %.9g %.9g %.9g",
+                 w->rule == FL_LARS ? "lars" : "lamb", (double)w->coeff,
+                 (double)w->decay, (double)w->epsilon);
     return f->terms;
 }
 

@@ -48,6 +48,7 @@ typedef enum field_type { BOOL, INT, INT64, FLOAT } field_type;
 typedef enum purpose {
     STEP,    /* how a step is computed */
     SCALING, /* how a loss of float16 is scaled */
+    LAYERS,  /* how dense parameters that are kept here are updated */
     ASYNC,   /* the choice between the modes of servers */
     SERVERS, /* how workers and servers talk */
     ORDER,   /* a fixed order of sums over workers */
@@ -74,6 +75,7 @@ static const fate fates[N_PURPOSE][FL_N_JOB_MODE] = {
     [STEP] = {HONOURED, HONOURED, HONOURED, HONOURED, HONOURED, HONOURED},
     [SCALING] = {NO_SCALING, NO_SCALING, NO_SCALING, NO_SCALING, NO_SCALING,
                  NO_SCALING},
+    [LAYERS] = {HONOURED, REFUSED, REFUSED, HONOURED, HONOURED, HONOURED},
     [ASYNC] = {NO_SERVERS, HONOURED, HONOURED, NO_SERVERS, HONOURED, HONOURED},
     [SERVERS] = {NO_SERVERS, FIXED, FIXED, NO_SERVERS, FIXED, FIXED},
     [ORDER] = {HONOURED, HONOURED, REFUSED, HONOURED, HONOURED, REFUSED},
@@ -136,12 +138,12 @@ static const field fields[] = {
     FIELD(INT, dgc_configs.rampup_begin_step, LATER),
     FIELD(INT, dgc_configs.rampup_step, LATER),
     FIELD(FLOAT, dgc_configs.sparsity, LATER),
-    FIELD(BOOL, lars, LATER),
-    FIELD(FLOAT, lars_configs.lars_coeff, LATER),
-    FIELD(FLOAT, lars_configs.lars_weight_decay, LATER),
-    FIELD(FLOAT, lars_configs.epsilon, LATER),
-    FIELD(BOOL, lamb, LATER),
-    FIELD(FLOAT, lamb_configs.lamb_weight_decay, LATER),
+    FIELD(BOOL, lars, LAYERS),
+    FIELD(FLOAT, lars_configs.lars_coeff, LAYERS),
+    FIELD(FLOAT, lars_configs.lars_weight_decay, LAYERS),
+    FIELD(FLOAT, lars_configs.epsilon, LAYERS),
+    FIELD(BOOL, lamb, LAYERS),
+    FIELD(FLOAT, lamb_configs.lamb_weight_decay, LAYERS),
     FIELD(BOOL, sharding, LATER),
     FIELD(INT, sharding_configs.stage, LATER),
     FIELD(INT, sharding_configs.sharding_degree, LATER),
@@ -204,8 +206,8 @@ static double value_of(const fleet_distributed_strategy *s, const field *f)
     }
 }
 
-static fleet_status check_range(const char *name, double got, double low,
-                                double high)
+fleet_status fl_strategy_range(const char *name, double got, double low,
+                               double high)
 {
     if (got >= low && got <= high)
         return FLEET_OK;
@@ -219,28 +221,30 @@ static fleet_status check_ranges(const fleet_distributed_strategy *s)
     const fleet_a_sync_configs *c = &s->a_sync_configs;
     const double most = 1e9;
 
-    FL_TRY(check_range("a_sync_configs.k_steps", (double)c->k_steps, 0, most));
-    FL_TRY(check_range("a_sync_configs.max_merge_var_num", c->max_merge_var_num,
-                       1, most));
-    FL_TRY(check_range("a_sync_configs.send_queue_size", c->send_queue_size, 1,
-                       most));
-    FL_TRY(check_range("a_sync_configs.min_send_grad_num_before_recv",
-                       c->min_send_grad_num_before_recv, 1, most));
-    FL_TRY(check_range("a_sync_configs.thread_pool_size", c->thread_pool_size,
-                       1, most));
-    FL_TRY(check_range("a_sync_configs.send_wait_times", c->send_wait_times, 0,
-                       most));
-    FL_TRY(check_range("a_sync_configs.lr_decay_steps", c->lr_decay_steps, 1,
-                       most));
-    FL_TRY(check_range("gradient_merge_configs.k_steps",
-                       s->gradient_merge_configs.k_steps, 1, 1e6));
-    FL_TRY(check_range("nccl_comm_num", s->nccl_comm_num, 1, 64));
-    FL_TRY(check_range("hierarchical_allreduce_inter_nranks",
-                       s->hierarchical_allreduce_inter_nranks, 1, most));
-    FL_TRY(
-        check_range("fuse_grad_size_in_MB", s->fuse_grad_size_in_MB, 0, 1e6));
-    return check_range("last_comm_group_size_MB",
-                       (double)s->last_comm_group_size_MB, 1e-6, 1e6);
+    FL_TRY(fl_strategy_range("a_sync_configs.k_steps", (double)c->k_steps, 0,
+                             most));
+    FL_TRY(fl_strategy_range("a_sync_configs.max_merge_var_num",
+                             c->max_merge_var_num, 1, most));
+    FL_TRY(fl_strategy_range("a_sync_configs.send_queue_size",
+                             c->send_queue_size, 1, most));
+    FL_TRY(fl_strategy_range("a_sync_configs.min_send_grad_num_before_recv",
+                             c->min_send_grad_num_before_recv, 1, most));
+    FL_TRY(fl_strategy_range("a_sync_configs.thread_pool_size",
+                             c->thread_pool_size, 1, most));
+    FL_TRY(fl_strategy_range("a_sync_configs.send_wait_times",
+                             c->send_wait_times, 0, most));
+    FL_TRY(fl_strategy_range("a_sync_configs.lr_decay_steps", c->lr_decay_steps,
+                             1, most));
+    FL_TRY(fl_strategy_range("gradient_merge_configs.k_steps",
+                             s->gradient_merge_configs.k_steps, 1, 1e6));
+    FL_TRY(fl_strategy_range("nccl_comm_num", s->nccl_comm_num, 1, 64));
+    FL_TRY(fl_strategy_range("hierarchical_allreduce_inter_nranks",
+                             s->hierarchical_allreduce_inter_nranks, 1, most));
+    FL_TRY(fl_strategy_range("fuse_grad_size_in_MB", s->fuse_grad_size_in_MB, 0,
+                             1e6));
+    FL_TRY(fl_layerwise_check_numbers(s));
+    return fl_strategy_range("last_comm_group_size_MB",
+                             (double)s->last_comm_group_size_MB, 1e-6, 1e6);
 }
 
 /* A BOOL is 0 or 1: a 2 would be taken for "on" here and for a typing error
@@ -249,7 +253,8 @@ static fleet_status check_bools(const fleet_distributed_strategy *s)
 {
     for (int i = 0; i < N_FIELD; i++)
         if (fields[i].type == BOOL)
-            FL_TRY(check_range(fields[i].name, value_of(s, &fields[i]), 0, 1));
+            FL_TRY(fl_strategy_range(fields[i].name, value_of(s, &fields[i]), 0,
+                                     1));
     return FLEET_OK;
 }
 
@@ -472,9 +477,9 @@ fleet_optimizer *fleet_distributed_optimizer(
     wanted = strategy ? *strategy : fleet_distributed_strategy_default();
     if (check_strategy(&wanted, fl_job_mode_of(&f->role, &wanted)) != FLEET_OK)
         return NULL;
-    if (fl_amp_check_processor(&wanted, &f->role) != FLEET_OK)
-        return NULL;
-    if (f->trained && check_same(&f->strategy, &wanted) != FLEET_OK)
+    if (fl_amp_check_processor(&wanted, &f->role) != FLEET_OK ||
+        fl_layerwise_check(&wanted, o) != FLEET_OK ||
+        (f->trained && check_same(&f->strategy, &wanted) != FLEET_OK))
         return NULL;
     f->strategy = wanted;
     warn(f);
@@ -535,11 +540,13 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
                        "fleet_minimize: the loss \"%s\" has shape %s; expected "
                        "[1]",
                        loss->name, fl_shape_print(&loss->shape).chars);
+    FL_TRY(fl_layerwise_check(&f->strategy, o));
     p->training.loss = loss;
     p->training.optimizer = o;
     if (f->strategy.gradient_merge)
         p->training.merge_steps = f->strategy.gradient_merge_configs.k_steps;
     set_buckets(&f->strategy, &p->training);
+    p->training.layerwise = fl_layerwise_of(&f->strategy);
     p->training.sum_over_ranks = f->strategy.gradient_scale_sum;
     p->training.bf16 = f->strategy.amp != 0;
     p->training.merge_average = f->strategy.gradient_merge_configs.avg != 0;

@@ -69,7 +69,8 @@ static fl_dense *dense_of(fl_lowering *l, fl_group *group)
         return NULL;
     }
     fl_dense *d = &plan->dense[plan->n_dense++];
-    *d = (fl_dense){group, new_value(l, &like), -1};
+    *d = (fl_dense){
+        .group = group, .weight = new_value(l, &like), .gradient = -1};
     return d;
 }
 

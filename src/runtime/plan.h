@@ -95,6 +95,7 @@ typedef struct fl_sparse {
 typedef struct fl_dense {
     fl_group *group;
     int weight, gradient; /* values */
+    bool updated;         /* by a pass before update */
 } fl_dense;
 
 typedef struct fl_plan {

@@ -11,6 +11,14 @@
 struct fl_store;
 struct fleet_optimizer;
 
+/* Rules that give each layer, which is a parameter, a rate of its own. */
+typedef enum fl_layer_rule { FL_NO_LAYERS, FL_LARS, FL_LAMB } fl_layer_rule;
+
+typedef struct fl_layerwise {
+    fl_layer_rule rule;
+    float coeff, decay, epsilon; /* LAMB has a decay alone */
+} fl_layerwise;
+
 /* What fleet_minimize() was asked for. */
 typedef struct fl_training {
     fleet_var *loss; /* NULL: the program is not trained */
@@ -19,8 +27,9 @@ typedef struct fl_training {
     int64_t bucket, last_bucket; /* floats that are reduced at a time, at least
                                     one parameter's; of the last time; 0: 1 */
     bool sum_over_ranks; /* gradients of ranks are added up, not averaged */
-    bool merge_average;  /* the sum of a group is divided by its batches */
-    bool bf16;           /* products are of bfloat16: pass amp */
+    fl_layerwise layerwise;
+    bool merge_average; /* the sum of a group is divided by its batches */
+    bool bf16;          /* products are of bfloat16: pass amp */
 } fl_training;
 
 struct fleet_program {

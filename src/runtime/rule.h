@@ -26,6 +26,7 @@ typedef struct fl_update {
     float scale; /* 1 / batches in this update */
     float clip;  /* factor of the clip by global norm; 1: none */
     float decay; /* L2 */
+    float apart; /* LAMB's decay, beside the moments */
     float a;     /* momentum, or beta1 */
     float b;     /* beta2 */
     float one_minus_a, one_minus_b;

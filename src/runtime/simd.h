@@ -23,6 +23,8 @@ typedef void fl_scalar(float *out, const float *a, float s, float t, int64_t n);
     XX(momentum, fl_rule_dense *)                                              \
     XX(adagrad, fl_rule_dense *)                                               \
     XX(adam, fl_rule_dense *)                                                  \
+    XX(lars, fl_rule_dense *) /* lr: the layer's own */                        \
+    XX(lamb, fl_rule_dense *) /* w stays; state[2] is the step, may be g */    \
     XX(sgd_rows, fl_rule_rows *)                                               \
     XX(momentum_rows, fl_rule_rows *)                                          \
     XX(adagrad_rows, fl_rule_rows *)                                           \

@@ -194,8 +194,7 @@ static const fl_pieces *make_pieces(fl_lowering *l, const fl_group *g)
     return fl_config(l, &all, sizeof all);
 }
 
-/* Values of the store's arrays beside the weights of a group. */
-static int state_value(fl_lowering *l, const fl_group *g, int i)
+int fl_state_value(fl_lowering *l, const fl_group *g, int i)
 {
     fl_value like = {.name =
                          fl_rule_of(l->plan->store->optimizer->kind)->state[i],
@@ -221,7 +220,7 @@ static void emit_update(fl_lowering *l, const fl_dense *d)
     if (!all || all->n == 0)
         return;
     for (int i = 0; i < rule->n_state; i++)
-        o[STATE + i] = (fl_operand)FL_RW(state_value(l, d->group, i));
+        o[STATE + i] = (fl_operand)FL_RW(fl_state_value(l, d->group, i));
     fl_emit(l, &kernel_update, NULL, all, o, STATE + rule->n_state);
 }
 
@@ -273,7 +272,7 @@ fleet_status fl_pass_update(fl_lowering *l, bool *applied)
     l->phase = FL_UPDATE;
     fl_update_value(l);
     for (size_t i = 0; i < l->plan->n_dense; i++)
-        if (l->plan->dense[i].gradient >= 0) {
+        if (l->plan->dense[i].gradient >= 0 && !l->plan->dense[i].updated) {
             emit_update(l, &l->plan->dense[i]);
             *applied = true;
         }

@@ -1,0 +1,334 @@
+/* layerwise.c - LARS and LAMB: each dense parameter has a rate of its own, by
+ * the ratio of the norms of its weights and of its step.
+ *
+ *   LARS  v = mu v + rate (g + decay w);  w -= v
+ *         rate = lr coeff |w| / (|g| + decay |w| + epsilon)
+ *         (You, Gitman, Ginsburg 2017, arXiv:1708.03888)
+ *   LAMB  r = Adam's step + decay w;  w -= lr |w| / |r| r
+ *         (You et al. 2019, arXiv:1904.00962, with corrected moments)
+ *
+ * g is the gradient that a rule uses, rule.h. Without weights or without a step
+ * the ratio is 1. Squares are added up as those of the clip by global norm are:
+ * in double, per block in index order, blocks in their order.
+ */
+#include <math.h>
+
+#include "runtime/norm.h"
+#include "runtime/pass.h"
+#include "runtime/update.h"
+
+typedef struct layer {
+    const fleet_param_attr *attr;
+    int first, n; /* blocks */
+} layer;
+
+typedef struct block {
+    int64_t offset, n; /* in the group */
+    int layer;
+} block;
+
+typedef struct layers {
+    fl_layerwise how;
+    layer *layer;
+    block *block;
+    int n_layer, n_block;
+} layers;
+
+typedef struct squares {
+    double weights, step;
+} squares;
+
+/* Of every step here but the ratio; others follow. */
+enum { UPDATE_NOW, GRADIENT, WEIGHT, SQUARES, RATIOS = SQUARES, STATE };
+
+/* What a part works on: a block. */
+typedef struct work {
+    const layers *all;
+    const block *block;
+    fl_update u; /* the layer's own */
+    float *w, *g;
+} work;
+
+static work work_of(const fl_instance *in, const fl_range *r)
+{
+    const layers *all = in->step->config;
+    const block *b = &all->block[r->begin];
+    const fl_update_now *now = fl_ptr(in, UPDATE_NOW);
+
+    return (work){
+        .all = all,
+        .block = b,
+        .u = fl_update_with(&now->u, all->layer[b->layer].attr),
+        .w = (float *)fl_ptr(in, WEIGHT) + b->offset,
+        .g = (float *)fl_ptr(in, GRADIENT) + b->offset,
+    };
+}
+
+static float *state_of(const fl_instance *in, const work *k, int i)
+{
+    return (float *)fl_ptr(in, STATE + i) + k->block->offset;
+}
+
+static float ratio_of(const fl_instance *in, const work *k)
+{
+    return ((const float *)fl_ptr(in, RATIOS))[k->block->layer];
+}
+
+/* The layer's part of LARS' or LAMB's decay. */
+static float decay_of(const layers *all, int i)
+{
+    return all->layer[i].attr->no_decay ? 0 : all->how.decay;
+}
+
+static fleet_status by_blocks(fl_instance *in)
+{
+    in->n_part = ((const layers *)in->step->config)->n_block;
+    return FLEET_OK;
+}
+
+/* --- LARS ---------------------------------------------------------------- */
+
+/* The sum of the squares of the gradient as the rule uses it. */
+static double square_sum_used(const work *k)
+{
+    const fl_update *u = &k->u;
+    double sum = 0;
+
+    for (int64_t i = 0; i < k->block->n; i++) {
+        double x = (double)(k->g[i] * u->scale * u->clip + u->decay * k->w[i]);
+
+        sum += x * x;
+    }
+    return sum;
+}
+
+static fleet_status lars_norm_run(const fl_instance *in, const fl_range *r)
+{
+    work k = work_of(in, r);
+
+    ((squares *)fl_ptr(in, SQUARES))[r->begin] =
+        (squares){fl_square_sum(k.w, k.block->n, 1), square_sum_used(&k)};
+    return FLEET_OK;
+}
+
+static const fl_kernel kernel_lars_norm = {
+    .name = "lars.norm",
+    .split = FL_SPLIT_PARTS,
+    .prepare = by_blocks,
+    .run = lars_norm_run,
+};
+
+static fleet_status lars_update_run(const fl_instance *in, const fl_range *r)
+{
+    work k = work_of(in, r);
+    float *velocity = state_of(in, &k, 0);
+
+    k.u.lr *= ratio_of(in, &k);
+    k.u.decay += decay_of(k.all, k.block->layer);
+    fl_simd_best()->lars(&k.u, k.w, k.g, &velocity, k.block->n);
+    return FLEET_OK;
+}
+
+static const fl_kernel kernel_lars_update = {
+    .name = "update.lars",
+    .split = FL_SPLIT_PARTS,
+    .prepare = by_blocks,
+    .run = lars_update_run,
+};
+
+/* --- LAMB ---------------------------------------------------------------- */
+
+/* The step takes the place of the gradient, which nobody needs any more. */
+static fleet_status lamb_step_run(const fl_instance *in, const fl_range *r)
+{
+    work k = work_of(in, r);
+    float *state[] = {state_of(in, &k, 0), state_of(in, &k, 1), k.g};
+    int64_t n = k.block->n;
+
+    k.u.apart = decay_of(k.all, k.block->layer);
+    fl_simd_best()->lamb(&k.u, k.w, k.g, state, n);
+    ((squares *)fl_ptr(in, SQUARES))[r->begin] =
+        (squares){fl_square_sum(k.w, n, 1), fl_square_sum(k.g, n, 1)};
+    return FLEET_OK;
+}
+
+static const fl_kernel kernel_lamb_step = {
+    .name = "lamb.step",
+    .split = FL_SPLIT_PARTS,
+    .prepare = by_blocks,
+    .run = lamb_step_run,
+};
+
+static fleet_status lamb_update_run(const fl_instance *in, const fl_range *r)
+{
+    work k = work_of(in, r);
+
+    fl_simd_best()->add_scaled(k.w, k.g, -(k.u.lr * ratio_of(in, &k)), 0,
+                               k.block->n);
+    return FLEET_OK;
+}
+
+static const fl_kernel kernel_lamb_update = {
+    .name = "update.lamb",
+    .split = FL_SPLIT_PARTS,
+    .prepare = by_blocks,
+    .run = lamb_update_run,
+};
+
+/* --- the ratios ---------------------------------------------------------- */
+
+/* Fleet's LARS leaves alone what has no decay. */
+static double ratio(const layers *all, int i, double weights, double step)
+{
+    const fl_layerwise *how = &all->how;
+
+    if (!(weights > 0 && step > 0))
+        return 1;
+    if (how->rule == FL_LAMB)
+        return weights / step;
+    if (all->layer[i].attr->no_decay)
+        return 1;
+    return (double)how->coeff * weights /
+           (step + (double)how->decay * weights + (double)how->epsilon);
+}
+
+/* Operands: squares, ratios. */
+static fleet_status ratio_run(const fl_instance *in, const fl_range *r)
+{
+    const layers *all = in->step->config;
+    const squares *square = fl_ptr(in, 0);
+    float *out = fl_ptr(in, 1);
+
+    (void)r;
+    for (int i = 0; i < all->n_layer; i++) {
+        const layer *one = &all->layer[i];
+        squares sum = {0};
+
+        for (int j = one->first; j < one->first + one->n; j++) {
+            sum.weights += square[j].weights;
+            sum.step += square[j].step;
+        }
+        out[i] = (float)ratio(all, i, sqrt(sum.weights), sqrt(sum.step));
+    }
+    return FLEET_OK;
+}
+
+static const fl_kernel kernel_ratio = {
+    .name = "layer.ratio",
+    .split = FL_SPLIT_PARTS,
+    .run = ratio_run,
+};
+
+/* --- the passes ---------------------------------------------------------- */
+
+static int blocks_of(const fl_param *p)
+{
+    return (int)((p->n + FL_BLOCK - 1) / FL_BLOCK);
+}
+
+static void add_layer(layers *all, const fl_param *p)
+{
+    all->layer[all->n_layer] = (layer){&p->attr, all->n_block, blocks_of(p)};
+    for (int64_t at = 0; at < p->n; at += FL_BLOCK)
+        all->block[all->n_block++] = (block){
+            .offset = p->offset + at,
+            .n = p->n - at < FL_BLOCK ? p->n - at : FL_BLOCK,
+            .layer = all->n_layer,
+        };
+    all->n_layer++;
+}
+
+/* The parameters of a group that have a gradient in this plan. */
+static const layers *make_layers(fl_lowering *l, const fl_group *g)
+{
+    const fl_map *params = &l->plan->store->params;
+    size_t most = params->n + (size_t)(g->n / FL_BLOCK);
+    layers all = {
+        .how = l->program->training.layerwise,
+        .layer = fl_arena_alloc(&l->plan->arena, params->n * sizeof(layer)),
+        .block = fl_arena_alloc(&l->plan->arena, most * sizeof(block)),
+    };
+
+    if (!all.layer || !all.block) {
+        l->status = FLEET_ENOMEM;
+        return NULL;
+    }
+    for (size_t i = 0; i < params->n; i++) {
+        const fl_param *p = params->entry[i].value;
+
+        if (p->group == g && fl_gets_gradient(l, p))
+            add_layer(&all, p);
+    }
+    return fl_config(l, &all, sizeof all);
+}
+
+static void emit_lars(fl_lowering *l, const fl_dense *d, const layers *all,
+                      int norms, int ratios)
+{
+    const fl_operand now = FL_R(l->plan->update), g = FL_R(d->gradient);
+
+    FL_EMIT(l, &kernel_lars_norm, NULL, all, now, g, FL_R(d->weight),
+            FL_W(norms));
+    FL_EMIT(l, &kernel_ratio, NULL, all, FL_R(norms), FL_W(ratios));
+    FL_EMIT(l, &kernel_lars_update, NULL, all, now, g, FL_RW(d->weight),
+            FL_R(ratios), FL_RW(fl_state_value(l, d->group, 0)));
+}
+
+static void emit_lamb(fl_lowering *l, const fl_dense *d, const layers *all,
+                      int norms, int ratios)
+{
+    const fl_operand now = FL_R(l->plan->update);
+
+    FL_EMIT(l, &kernel_lamb_step, NULL, all, now, FL_RW(d->gradient),
+            FL_R(d->weight), FL_W(norms), FL_RW(fl_state_value(l, d->group, 0)),
+            FL_RW(fl_state_value(l, d->group, 1)));
+    FL_EMIT(l, &kernel_ratio, NULL, all, FL_R(norms), FL_W(ratios));
+    FL_EMIT(l, &kernel_lamb_update, NULL, all, now, FL_R(d->gradient),
+            FL_RW(d->weight), FL_R(ratios));
+}
+
+static void emit_group(fl_lowering *l, fl_dense *d)
+{
+    const layers *all = make_layers(l, d->group);
+    int norms, ratios;
+
+    if (!all)
+        return;
+    norms = fl_object(l, "norms", (size_t)all->n_block * sizeof(squares));
+    ratios = fl_object(l, "ratios", (size_t)all->n_layer * sizeof(float));
+    if (all->how.rule == FL_LARS)
+        emit_lars(l, d, all, norms, ratios);
+    else
+        emit_lamb(l, d, all, norms, ratios);
+    d->updated = true;
+}
+
+static fleet_status layers_by(fl_lowering *l, fl_layer_rule rule, bool *applied)
+{
+    fl_plan *plan = l->plan;
+
+    if (!plan->training || l->program->training.layerwise.rule != rule)
+        return FLEET_OK;
+    if (plan->store->exchange && !plan->store->dense_here)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "strategy.%s: servers do not have it in this version",
+                       rule == FL_LARS ? "lars" : "lamb");
+    l->phase = FL_UPDATE;
+    fl_update_value(l);
+    for (size_t i = 0; i < plan->n_dense; i++)
+        if (plan->dense[i].gradient >= 0) {
+            emit_group(l, &plan->dense[i]);
+            *applied = true;
+        }
+    return l->status;
+}
+
+fleet_status fl_pass_lars(fl_lowering *l, bool *applied)
+{
+    return layers_by(l, FL_LARS, applied);
+}
+
+fleet_status fl_pass_lamb(fl_lowering *l, bool *applied)
+{
+    return layers_by(l, FL_LAMB, applied);
+}

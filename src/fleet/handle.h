@@ -29,7 +29,7 @@ struct fleet {
     fl_peers *peers;          /* of a rank that has joined; NULL: none */
     struct fl_server *server; /* made, not run yet; NULL: none */
     atomic_bool serving;      /* in fleet_run_server() */
-    char terms[64];           /* of training, for hello; servers.c */
+    char terms[160];          /* of training, for hello; servers.c */
     char *load; /* a checkpoint for the servers, once there is a link */
     fleet_distributed_strategy strategy; /* of fleet_distributed_optimizer();
                                             the default without it */

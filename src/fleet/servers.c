@@ -1,6 +1,7 @@
 /* servers.c - the calls of a job with servers. */
 #include "fleet/ranks.h"
 #include "fleet/servers.h"
+#include "fleet/strategy_ranks.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -35,6 +36,8 @@ static const char *terms_of(fleet *f)
     if (t->merge_steps > 1)
         snprintf(f->terms + n, sizeof f->terms - n, ", merging %d batches%s",
                  t->merge_steps, t->merge_average ? "" : " without avg");
+    if (fl_mode_has_ranks(mode_of(f)))
+        fl_strategy_add_terms(t, f->terms, sizeof f->terms);
     return f->terms;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "fleet/ranks.h"
+#include "fleet/strategy_ranks.h"
 #include "runtime/exchange.h"
 #include "runtime/plan.h"
 
@@ -51,6 +52,7 @@ typedef enum purpose {
     ORDER,   /* a fixed order of sums over workers */
     RANKS,   /* ranks in place of servers */
     SUMS,    /* what ranks reduce */
+    WEIGHTS, /* means of weights in place of that */
     WIRES,   /* how they do */
     NCCL,    /* the same on GPUs */
     LATER,   /* not in this version */
@@ -75,6 +77,8 @@ static const fate fates[N_PURPOSE][FL_N_JOB_MODE] = {
     [RANKS] = {NO_COLLECTIVE, REFUSED, REFUSED, HONOURED, HONOURED, HONOURED},
     [SUMS] = {NO_COLLECTIVE, NO_COLLECTIVE, NO_COLLECTIVE, HONOURED, HONOURED,
               HONOURED},
+    [WEIGHTS] = {NO_COLLECTIVE, NO_COLLECTIVE, NO_COLLECTIVE, HONOURED, REFUSED,
+                 REFUSED},
     [WIRES] = {NO_COLLECTIVE, NO_COLLECTIVE, NO_COLLECTIVE, FIXED, FIXED,
                FIXED},
     [NCCL] = {NO_COLLECTIVE, NO_COLLECTIVE, NO_COLLECTIVE, NO_GPU, NO_GPU,
@@ -121,9 +125,9 @@ static const field fields[] = {
     FIELD(BOOL, amp_configs.use_pure_fp16, LATER),
     FIELD(BOOL, amp_configs.use_bf16, LATER),
     FIELD(BOOL, recompute, LATER),
-    FIELD(BOOL, localsgd, LATER),
-    FIELD(INT, localsgd_configs.k_steps, LATER),
-    FIELD(INT, localsgd_configs.begin_step, LATER),
+    FIELD(BOOL, localsgd, WEIGHTS),
+    FIELD(INT, localsgd_configs.k_steps, WEIGHTS),
+    FIELD(INT, localsgd_configs.begin_step, WEIGHTS),
     FIELD(BOOL, adaptive_localsgd, LATER),
     FIELD(INT, adaptive_localsgd_configs.k_steps, LATER),
     FIELD(INT, adaptive_localsgd_configs.begin_step, LATER),
@@ -232,6 +236,10 @@ static fleet_status check_ranges(const fleet_distributed_strategy *s)
     FL_TRY(check_range("nccl_comm_num", s->nccl_comm_num, 1, 64));
     FL_TRY(check_range("hierarchical_allreduce_inter_nranks",
                        s->hierarchical_allreduce_inter_nranks, 1, most));
+    FL_TRY(check_range("localsgd_configs.k_steps", s->localsgd_configs.k_steps,
+                       1, 1e6));
+    FL_TRY(check_range("localsgd_configs.begin_step",
+                       s->localsgd_configs.begin_step, 0, most));
     FL_TRY(
         check_range("fuse_grad_size_in_MB", s->fuse_grad_size_in_MB, 0, 1e6));
     return check_range("last_comm_group_size_MB",
@@ -296,6 +304,7 @@ static fleet_status check_strategy(const fleet_distributed_strategy *s,
                        "strategy.gradient_merge_configs.k_steps is %d, but "
                        "strategy.gradient_merge is 0",
                        s->gradient_merge_configs.k_steps);
+    FL_TRY(fl_strategy_check_ranks(s));
     return check_ranges(s);
 }
 
@@ -464,6 +473,9 @@ fleet_optimizer *fleet_distributed_optimizer(
     wanted = strategy ? *strategy : fleet_distributed_strategy_default();
     if (check_strategy(&wanted, fl_job_mode_of(&f->role, &wanted)) != FLEET_OK)
         return NULL;
+    if (fl_strategy_check_rule(&wanted, o, fl_job_mode_of(&f->role, &wanted)) !=
+        FLEET_OK)
+        return NULL;
     if (f->trained && check_same(&f->strategy, &wanted) != FLEET_OK)
         return NULL;
     f->strategy = wanted;
@@ -480,16 +492,6 @@ static fleet_status missing(const char *what)
     if (!*why || strncmp(why, "fleet_minimize", 14) == 0)
         return fl_fail(FLEET_EINVAL, "fleet_minimize: no %s", what);
     return fl_fail(FLEET_EINVAL, "fleet_minimize: no %s (%s)", what, why);
-}
-
-static void set_buckets(const fleet_distributed_strategy *s, fl_training *t)
-{
-    const double per_mb = (1 << 20) / sizeof(float);
-
-    if (!s->fuse_all_reduce_ops)
-        return; /* each parameter by itself */
-    t->bucket = (int64_t)(s->fuse_grad_size_in_MB * per_mb);
-    t->last_bucket = (int64_t)((double)s->last_comm_group_size_MB * per_mb);
 }
 
 /* Plans that are made from now on know it. */
@@ -529,8 +531,7 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
     p->training.optimizer = o;
     if (f->strategy.gradient_merge)
         p->training.merge_steps = f->strategy.gradient_merge_configs.k_steps;
-    set_buckets(&f->strategy, &p->training);
-    p->training.sum_over_ranks = f->strategy.gradient_scale_sum;
+    fl_strategy_set_ranks(&f->strategy, &p->training);
     p->training.merge_average = f->strategy.gradient_merge_configs.avg != 0;
     f->trained = p;
     follow_mode(f);

@@ -26,6 +26,7 @@ static void sum_up(const said *all, int n, fl_round *round)
             round->first = i;
         }
         round->batches += all[i].batches;
+        round->ranks += all[i].batches > 0;
         if (all[i].batches > round->most)
             round->most = all[i].batches;
     }
@@ -79,6 +80,8 @@ static fleet_status reduce_run(const fl_instance *in, const fl_range *r)
     int64_t n = in->arg[GRADIENT].rows * in->arg[GRADIENT].cols;
 
     (void)r;
+    if (now->alone)
+        return FLEET_OK;
     for (int64_t i = 0; now->idle && i < n; i++)
         g[i] = -0.0f;
     return p->methods->all_reduce(p, FL_ALL_SUM, FL_WIRE_F32, g, g, n, NULL);
@@ -90,13 +93,19 @@ static const fl_kernel kernel_reduce = {
     .run = reduce_run,
 };
 
+void fl_emit_all_reduce(fl_lowering *l, int value)
+{
+    l->lane = FL_LANE_COMM;
+    FL_EMIT(l, &kernel_reduce, NULL,
+            fl_config(l, &l->plan->store, sizeof l->plan->store),
+            FL_R(l->plan->update), FL_RW(value));
+    l->lane = FL_LANE_COMPUTE;
+}
+
 static void emit_reduce(fl_lowering *l, const fl_dense *d, int64_t offset,
                         int64_t n)
 {
-    FL_EMIT(l, &kernel_reduce, NULL,
-            fl_config(l, &l->plan->store, sizeof l->plan->store),
-            FL_R(l->plan->update),
-            FL_RW(fl_stretch(l, d->gradient, "bucket", offset, n)));
+    fl_emit_all_reduce(l, fl_stretch(l, d->gradient, "bucket", offset, n));
 }
 
 /* Neighbours in a group that are reduced in one call: whole parameters, in the
@@ -133,7 +142,7 @@ static int64_t floats_of(const fl_lowering *l, const fl_dense *d)
     return n;
 }
 
-static void emit_buckets(fl_lowering *l, const fl_dense *d)
+void fl_each_bucket(fl_lowering *l, const fl_dense *d, fl_bucket_emitter *emit)
 {
     const fl_map *params = &l->plan->store->params;
     int64_t left = floats_of(l, d);
@@ -145,7 +154,7 @@ static void emit_buckets(fl_lowering *l, const fl_dense *d)
         if (p->group != d->group || !fl_gets_gradient(l, p))
             continue;
         if (b.n > 0 && (is_full(l, &b, left) || !follows(&b, p))) {
-            emit_reduce(l, d, b.offset, b.n);
+            emit(l, d, b.offset, b.n);
             b.n = 0;
         }
         if (b.n == 0)
@@ -154,7 +163,7 @@ static void emit_buckets(fl_lowering *l, const fl_dense *d)
         left -= p->n;
     }
     if (b.n > 0)
-        emit_reduce(l, d, b.offset, b.n);
+        emit(l, d, b.offset, b.n);
 }
 
 fleet_status fl_pass_all_reduce(fl_lowering *l, bool *applied)
@@ -164,13 +173,11 @@ fleet_status fl_pass_all_reduce(fl_lowering *l, bool *applied)
     if (!plan->training || !plan->store->rounds)
         return FLEET_OK;
     l->phase = FL_UPDATE;
-    l->lane = FL_LANE_COMM;
     fl_update_value(l);
     for (size_t i = 0; i < plan->n_dense; i++)
         if (plan->dense[i].gradient >= 0) {
-            emit_buckets(l, &plan->dense[i]);
+            fl_each_bucket(l, &plan->dense[i], emit_reduce);
             *applied = true;
         }
-    l->lane = FL_LANE_COMPUTE;
     return l->status;
 }

@@ -20,6 +20,11 @@ typedef struct fl_training {
                                     one parameter's; of the last time; 0: 1 */
     bool sum_over_ranks; /* gradients of ranks are added up, not averaged */
     bool merge_average;  /* the sum of a group is divided by its batches */
+    struct {             /* with ranks: updates of each on its own */
+        int64_t steps;   /* between two means of weights; 0: none */
+        int64_t begin;   /* from this one on; before it with all ranks */
+        bool adaptive;   /* steps is where it starts */
+    } local;
 } fl_training;
 
 struct fleet_program {

@@ -44,6 +44,13 @@ typedef struct fl_state {
     size_t size;
 } fl_state;
 
+/* Of ranks that update on their own; see local.c. */
+typedef struct fl_local {
+    int64_t since; /* updates since the weights of all ranks were equal */
+    int64_t steps; /* adaptive: until the next mean; 0: as it starts */
+    double loss, learning_rate; /* adaptive: the first ones; 0: none yet */
+} fl_local;
+
 typedef struct fl_store {
     fl_context *context;
     fl_rows_maker *make_rows;
@@ -59,6 +66,7 @@ typedef struct fl_store {
     bool torn;                      /* a load stopped half-way */
     bool idle;       /* of a server's handle: lanes have stores of their own */
     int64_t updates; /* done; drives the learning rate */
+    fl_local local;
     pthread_rwlock_t lock; /* written: a training step, a load */
 } fl_store;
 

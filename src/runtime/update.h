@@ -11,6 +11,15 @@ int fl_update_value(fl_lowering *l);
 /* Does the parameter get a gradient in this plan? */
 bool fl_gets_gradient(const fl_lowering *l, const fl_param *p);
 
+/* What a group's parameters with a gradient are reduced in: neighbours, in the
+ * order in which gradients are ready; n floats. */
+typedef void fl_bucket_emitter(fl_lowering *l, const fl_dense *d,
+                               int64_t offset, int64_t n);
+void fl_each_bucket(fl_lowering *l, const fl_dense *d, fl_bucket_emitter *emit);
+
+/* The sum over the ranks, in place. */
+void fl_emit_all_reduce(fl_lowering *l, int value);
+
 /* total += part: batched values, and those without a batch. */
 extern const fl_kernel fl_kernel_add_rows, fl_kernel_add_parts;
 

@@ -1,0 +1,72 @@
+/* strategy_ranks.c - see strategy_ranks.h. */
+#include "fleet/strategy_ranks.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/optimizer.h"
+
+static fleet_status contradict(const char *one, const char *other)
+{
+    return fl_fail(FLEET_EINVAL,
+                   "strategy.%s and strategy.%s contradict: one of them", one,
+                   other);
+}
+
+fleet_status fl_strategy_check_ranks(const fleet_distributed_strategy *s)
+{
+    if (!s->localsgd && s->localsgd_configs.k_steps > 1)
+        return fl_fail(FLEET_EINVAL,
+                       "strategy.localsgd_configs.k_steps is %d, but "
+                       "strategy.localsgd is 0",
+                       s->localsgd_configs.k_steps);
+    if (s->localsgd && s->gradient_scale_sum)
+        return contradict("localsgd", "gradient_scale_sum");
+    return FLEET_OK;
+}
+
+/* As with Fleet. The mean of weights says nothing of what rules with second
+ * moments remember. */
+fleet_status fl_strategy_check_rule(const fleet_distributed_strategy *s,
+                                    const fleet_optimizer *o, fl_job_mode mode)
+{
+    const char *name = s->localsgd ? "localsgd" : NULL;
+
+    if (!name || mode != FL_COLLECTIVE || o->kind == FL_RULE_SGD ||
+        o->kind == FL_RULE_MOMENTUM)
+        return FLEET_OK;
+    return fl_fail(FLEET_EUNSUPPORTED,
+                   "strategy.%s: expected SGD or Momentum, got %s", name,
+                   fl_rule_of(o->kind)->name);
+}
+
+static void set_buckets(const fleet_distributed_strategy *s, fl_training *t)
+{
+    const double per_mb = (1 << 20) / sizeof(float);
+
+    if (!s->fuse_all_reduce_ops)
+        return; /* each parameter by itself */
+    t->bucket = (int64_t)(s->fuse_grad_size_in_MB * per_mb);
+    t->last_bucket = (int64_t)((double)s->last_comm_group_size_MB * per_mb);
+}
+
+void fl_strategy_set_ranks(const fleet_distributed_strategy *s, fl_training *t)
+{
+    set_buckets(s, t);
+    t->sum_over_ranks = s->gradient_scale_sum;
+    if (s->localsgd) {
+        t->local.steps = s->localsgd_configs.k_steps;
+        t->local.begin = s->localsgd_configs.begin_step;
+    }
+}
+
+void fl_strategy_add_terms(const fl_training *t, char *text, size_t size)
+{
+    size_t n = strlen(text);
+
+    if (t->local.steps > 0)
+        snprintf(text + n, size - n,
+                 ", means of weights every %" PRId64 " updates after %" PRId64,
+                 t->local.steps, t->local.begin);
+}

@@ -1,105 +1,11 @@
 /* test_localsgd.c - ranks that update on their own: the same bits as processes
  * whose weights a test averages, uneven ends, what it does not go with. */
 #define SUITE localsgd
-#include "crew.h"
-#include "fake_peers.h"
+#include "rank_kit.h"
 #include "test.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include "fleet/handle.h"
-
-enum { MOST_FLOATS = 2000 };
-
-/* Batch b is rank b mod n's. */
-typedef struct lesson {
-    kit_options how;
-    fl_training also;
-    int batches, passes;
-    int64_t last; /* rows of the last batch */
-    float weight[FAKE_MOST_RANKS][MOST_FLOATS];
-    int64_t updates[FAKE_MOST_RANKS], steps[FAKE_MOST_RANKS];
-    int calls[FAKE_MOST_RANKS];
-    fleet_status status[FAKE_MOST_RANKS];
-    char error[FAKE_MOST_RANKS][300];
-} lesson;
-
-static fl_group *group_of(const kit_model *m)
-{
-    fl_group *g = m->f->store->groups;
-
-    CHECK(g && !g->next && g->n <= MOST_FLOATS);
-    return g;
-}
-
-static fleet_status take_part(fake_rank *r, const lesson *s, kit_model *m,
-                              const work *k)
-{
-    double sum = 1;
-
-    for (int pass = 0; pass < s->passes; pass++) {
-        for (int i = r->p.rank; i < k->n; i += r->p.size)
-            FL_TRY(kit_run(m->e, k->b[i]));
-        FL_TRY(fleet_executor_flush(m->e));
-        FL_TRY(fl_executor_end_pass(m->e, &sum, 1));
-    }
-    return FLEET_OK;
-}
-
-static void open_model(kit_model *m, const lesson *s)
-{
-    kit_build(m, KIT_MLP, &s->how);
-    m->p->training.local = s->also.local;
-}
-
-static void make_executor(kit_model *m)
-{
-    m->e =
-        fleet_executor_create(m->p, &(fleet_executor_options){.max_batch = 50});
-    CHECK(m->e != NULL);
-}
-
-static void learn(fake_rank *r, void *arg)
-{
-    lesson *s = arg;
-    int rank = r->p.rank;
-    kit_model m;
-    work k;
-
-    open_model(&m, s);
-    m.f->store->rounds = &r->rounds;
-    make_executor(&m);
-    work_open(&k, &m, s->batches, s->last);
-    s->status[rank] = take_part(r, s, &m, &k);
-    if (s->status[rank] != FLEET_OK)
-        snprintf(s->error[rank], sizeof *s->error, "%s", fleet_last_error());
-    s->updates[rank] = m.f->store->updates;
-    s->steps[rank] = m.f->store->local.steps;
-    s->calls[rank] = r->n_call;
-    memcpy(s->weight[rank], group_of(&m)->weight,
-           (size_t)group_of(&m)->n * sizeof(float));
-    work_close(&k);
-    m.f->store->rounds = NULL;
-    kit_close(&m);
-}
-
-static void train(lesson *s, int ranks)
-{
-    fake_group g;
-
-    fake_group_open(&g, ranks);
-    fake_group_run(&g, learn, s);
-    fake_group_close(&g);
-    for (int i = 0; i < ranks; i++) {
-        if (s->status[i] != FLEET_OK)
-            test_fail(__FILE__, __LINE__, "rank %d: %s", i, s->error[i]);
-        CHECK(memcmp(s->weight[i], s->weight[0], sizeof s->weight[0]) == 0);
-        CHECK_INT(s->updates[i], s->updates[0]);
-    }
-}
 
 /* --- the same by hand ---------------------------------------------------- */
 
@@ -115,25 +21,25 @@ static void average(alone *a)
 
     for (int r = 0; r < a->n; r++)
         counted += a->since[r] > 0;
-    for (int64_t i = 0; counted > 0 && i < group_of(&a->m[0])->n; i++) {
+    for (int64_t i = 0; counted > 0 && i < rank_group(&a->m[0])->n; i++) {
         float sum = -0.0f;
 
         for (int r = 0; r < a->n; r++)
-            sum += a->since[r] > 0 ? group_of(&a->m[r])->weight[i] : -0.0f;
+            sum += a->since[r] > 0 ? rank_group(&a->m[r])->weight[i] : -0.0f;
         for (int r = 0; r < a->n; r++)
-            group_of(&a->m[r])->weight[i] = sum / (float)counted;
+            rank_group(&a->m[r])->weight[i] = sum / (float)counted;
     }
     memset(a->since, 0, sizeof a->since);
 }
 
 /* Who has most batches is the first rank. */
-static void train_alone(alone *a, const lesson *s)
+static void train_alone(alone *a, const rank_lesson *s)
 {
     work k;
 
     for (int r = 0; r < a->n; r++) {
-        open_model(&a->m[r], s);
-        make_executor(&a->m[r]);
+        rank_model(&a->m[r], s);
+        rank_executor(&a->m[r]);
     }
     work_open(&k, &a->m[0], s->batches, s->last);
     for (int pass = 0; pass < s->passes; pass++) {
@@ -149,15 +55,15 @@ static void train_alone(alone *a, const lesson *s)
     work_close(&k);
 }
 
-static void check_equal_to_averages(lesson *s, int ranks)
+static void check_equal_to_averages(rank_lesson *s, int ranks)
 {
     alone a = {.n = ranks};
 
     s->passes = 2;
-    train(s, ranks);
+    rank_train(s, ranks);
     train_alone(&a, s);
-    CHECK(memcmp(s->weight[0], group_of(&a.m[0])->weight,
-                 (size_t)group_of(&a.m[0])->n * sizeof(float)) == 0);
+    CHECK(memcmp(s->weight[0], rank_group(&a.m[0])->weight,
+                 (size_t)rank_group(&a.m[0])->n * sizeof(float)) == 0);
     CHECK_INT(s->updates[0], 2 * ((s->batches + ranks - 1) / ranks));
     for (int r = 0; r < ranks; r++)
         kit_close(&a.m[r]);
@@ -167,10 +73,10 @@ TEST(ranks_are_processes_whose_weights_are_averaged)
 {
     for (int ranks = 1; ranks <= 4; ranks++)
         for (int steps = 1; steps <= 3; steps++) {
-            lesson s = {.how = {.optimizer = "sgd", .learning_rate = 0.1f},
-                        .also.local.steps = steps,
-                        .batches = 12,
-                        .last = 50};
+            rank_lesson s = {.how = {.optimizer = "sgd", .learning_rate = 0.1f},
+                             .also.local.steps = steps,
+                             .batches = 12,
+                             .last = 50};
 
             check_equal_to_averages(&s, ranks);
         }
@@ -179,10 +85,10 @@ TEST(ranks_are_processes_whose_weights_are_averaged)
 TEST(ranks_of_unequal_numbers_of_batches_end_with_a_mean)
 {
     for (int batches = 1; batches <= 11; batches++) {
-        lesson s = {.how = {.optimizer = "sgd", .clip = 0.05f},
-                    .also.local.steps = 2,
-                    .batches = batches,
-                    .last = 17};
+        rank_lesson s = {.how = {.optimizer = "sgd", .clip = 0.05f},
+                         .also.local.steps = 2,
+                         .batches = batches,
+                         .last = 17};
 
         check_equal_to_averages(&s, 3);
     }
@@ -194,49 +100,49 @@ TEST(with_one_step_between_means_it_is_nearly_all_reduce)
     static const char *const rule[] = {"sgd", "momentum"};
 
     for (int i = 0; i < 2; i++) {
-        lesson s = {.how = {.optimizer = rule[i], .learning_rate = 0.1f},
-                    .batches = 12,
-                    .last = 50,
-                    .passes = 1};
-        lesson local = s;
+        rank_lesson s = {.how = {.optimizer = rule[i], .learning_rate = 0.1f},
+                         .batches = 12,
+                         .last = 50,
+                         .passes = 1};
+        rank_lesson local = s;
 
         local.also.local.steps = 1;
-        train(&s, 3);
-        train(&local, 3);
-        for (int j = 0; j < MOST_FLOATS; j++)
+        rank_train(&s, 3);
+        rank_train(&local, 3);
+        for (int j = 0; j < RANK_MOST_FLOATS; j++)
             CHECK(fabsf(s.weight[0][j] - local.weight[0][j]) <= 1e-6f);
     }
 }
 
 TEST(until_it_begins_gradients_are_reduced)
 {
-    lesson s = {.how = {.optimizer = "momentum", .clip = 0.1f},
-                .batches = 11,
-                .last = 31,
-                .passes = 1};
-    lesson late = s;
+    rank_lesson s = {.how = {.optimizer = "momentum", .clip = 0.1f},
+                     .batches = 11,
+                     .last = 31,
+                     .passes = 1};
+    rank_lesson late = s;
 
     late.also.local.steps = 3;
     late.also.local.begin = 4;
-    train(&s, 3);
-    train(&late, 3);
+    rank_train(&s, 3);
+    rank_train(&late, 3);
     CHECK(memcmp(s.weight[0], late.weight[0], sizeof s.weight[0]) == 0);
 
     late.also.local.begin = 2;
-    train(&late, 3);
+    rank_train(&late, 3);
     CHECK(memcmp(s.weight[0], late.weight[0], sizeof s.weight[0]) != 0);
     CHECK_INT(late.updates[0], 4);
 }
 
 TEST(a_rank_talks_to_the_others_only_for_means)
 {
-    lesson s = {.how = {.optimizer = "sgd"},
-                .also = {.local.steps = 6, .bucket = 0},
-                .batches = 12,
-                .last = 50,
-                .passes = 1};
+    rank_lesson s = {.how = {.optimizer = "sgd"},
+                     .also = {.local.steps = 6, .bucket = 0},
+                     .batches = 12,
+                     .last = 50,
+                     .passes = 1};
 
-    train(&s, 2);
+    rank_train(&s, 2);
     /* a round and six parameters; a round at the end, where nobody has updated
      * since; the pass's sum */
     CHECK_INT(s.calls[0], 1 + 6 + 1 + 1);
@@ -244,13 +150,13 @@ TEST(a_rank_talks_to_the_others_only_for_means)
 
 TEST(merge_groups_count_as_updates)
 {
-    lesson s = {.how = {.optimizer = "sgd", .merge = 2},
-                .also.local.steps = 2,
-                .batches = 12,
-                .last = 50,
-                .passes = 1};
+    rank_lesson s = {.how = {.optimizer = "sgd", .merge = 2},
+                     .also.local.steps = 2,
+                     .batches = 12,
+                     .last = 50,
+                     .passes = 1};
 
-    train(&s, 3);
+    rank_train(&s, 3);
     CHECK_INT(s.updates[0], 2);
 }
 
@@ -272,18 +178,18 @@ TEST(tables_do_not_go_with_ranks_on_their_own)
 
 TEST(a_mean_that_fails_leaves_the_weights)
 {
-    lesson s = {.how = {.optimizer = "sgd"},
-                .also.local.steps = 2,
-                .batches = 6,
-                .last = 50,
-                .passes = 1};
+    rank_lesson s = {.how = {.optimizer = "sgd"},
+                     .also.local.steps = 2,
+                     .batches = 6,
+                     .last = 50,
+                     .passes = 1};
     alone a = {.n = 2};
-    lesson two = s;
+    rank_lesson two = s;
     fake_group g;
 
     fake_group_open(&g, 2);
     g.fail_at = 3; /* a round, a parameter, the next one */
-    fake_group_run(&g, learn, &s);
+    fake_group_run(&g, rank_learn, &s);
     fake_group_close(&g);
     CHECK_INT(s.status[1], FLEET_EIO);
     CHECK_INT(s.status[0], FLEET_EPEER);
@@ -299,8 +205,8 @@ TEST(a_mean_that_fails_leaves_the_weights)
         CHECK_OK(kit_run(a.m[r].e, k.b[r]));
         CHECK_OK(kit_run(a.m[r].e, k.b[r + 2]));
         work_close(&k);
-        CHECK(memcmp(s.weight[r], group_of(&a.m[r])->weight,
-                     (size_t)group_of(&a.m[r])->n * sizeof(float)) == 0);
+        CHECK(memcmp(s.weight[r], rank_group(&a.m[r])->weight,
+                     (size_t)rank_group(&a.m[r])->n * sizeof(float)) == 0);
         kit_close(&a.m[r]);
     }
 }

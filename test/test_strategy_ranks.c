@@ -74,6 +74,14 @@ TEST(localsgd_is_for_ranks_without_servers_and_for_two_rules)
              "strategy.localsgd and strategy.gradient_scale_sum contradict");
 }
 
+TEST(fp16_allreduce_is_for_all_ranks)
+{
+    STRATEGY(NULL, adam, fp16_allreduce = 1, NULL);
+    STRATEGY(SERVER, sgd, fp16_allreduce = 1, NULL);
+    STRATEGY(NULL, sgd, fp16_allreduce = 2,
+             "strategy.fp16_allreduce: expected 0 to 1, got 2");
+}
+
 TEST(the_dump_names_what_ranks_do)
 {
     fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;

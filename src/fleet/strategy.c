@@ -154,7 +154,7 @@ static const field fields[] = {
     FIELD(FLOAT, last_comm_group_size_MB, SUMS),
     FIELD(BOOL, find_unused_parameters, LATER),
     FIELD(BOOL, calc_comm_same_stream, NCCL),
-    FIELD(BOOL, fp16_allreduce, WIRES),
+    FIELD(BOOL, fp16_allreduce, SUMS),
     FIELD(BOOL, gradient_scale_sum, SUMS),
     FIELD(BOOL, deterministic, ORDER),
 };

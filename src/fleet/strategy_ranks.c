@@ -55,6 +55,7 @@ void fl_strategy_set_ranks(const fleet_distributed_strategy *s, fl_training *t)
 {
     set_buckets(s, t);
     t->sum_over_ranks = s->gradient_scale_sum;
+    t->half = s->fp16_allreduce;
     if (s->localsgd) {
         t->local.steps = s->localsgd_configs.k_steps;
         t->local.begin = s->localsgd_configs.begin_step;
@@ -65,6 +66,8 @@ void fl_strategy_add_terms(const fl_training *t, char *text, size_t size)
 {
     size_t n = strlen(text);
 
+    if (t->half)
+        n += (size_t)snprintf(text + n, size - n, ", gradients as float16");
     if (t->local.steps > 0)
         snprintf(text + n, size - n,
                  ", means of weights every %" PRId64 " updates after %" PRId64,

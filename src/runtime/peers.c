@@ -69,22 +69,40 @@ fleet_status fl_round_begin(const fl_rounds *r, fl_wish wish, int batches,
 
 /* --- all_reduce ---------------------------------------------------------- */
 
-enum { THE_UPDATE, GRADIENT };
+enum { THE_UPDATE, DATA };
+
+typedef struct reduce_config {
+    const fl_store *store;
+    fl_wire type;
+} reduce_config;
+
+static void fill_f32(void *data, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        ((float *)data)[i] = -0.0f;
+}
+
+static void fill_f16(void *data, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        ((uint16_t *)data)[i] = 0x8000;
+}
 
 static fleet_status reduce_run(const fl_instance *in, const fl_range *r)
 {
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
-    fl_store *const *store = in->step->config;
-    fl_peers *p = (*store)->rounds->peers;
-    float *g = fl_ptr(in, GRADIENT);
-    int64_t n = in->arg[GRADIENT].rows * in->arg[GRADIENT].cols;
+    const reduce_config *c = in->step->config;
+    fl_peers *p = c->store->rounds->peers;
+    bool half = c->type == FL_WIRE_F16;
+    int64_t n = in->arg[DATA].rows * in->arg[DATA].cols / (half ? 2 : 1);
+    void *data = fl_ptr(in, DATA);
 
     (void)r;
     if (now->alone)
         return FLEET_OK;
-    for (int64_t i = 0; now->idle && i < n; i++)
-        g[i] = -0.0f;
-    return p->methods->all_reduce(p, FL_ALL_SUM, FL_WIRE_F32, g, g, n, NULL);
+    if (now->idle)
+        (half ? fill_f16 : fill_f32)(data, n);
+    return p->methods->all_reduce(p, FL_ALL_SUM, c->type, data, data, n, NULL);
 }
 
 static const fl_kernel kernel_reduce = {
@@ -93,11 +111,12 @@ static const fl_kernel kernel_reduce = {
     .run = reduce_run,
 };
 
-void fl_emit_all_reduce(fl_lowering *l, int value)
+void fl_emit_all_reduce(fl_lowering *l, int value, fl_wire type)
 {
+    const reduce_config c = {l->plan->store, type};
+
     l->lane = FL_LANE_COMM;
-    FL_EMIT(l, &kernel_reduce, NULL,
-            fl_config(l, &l->plan->store, sizeof l->plan->store),
+    FL_EMIT(l, &kernel_reduce, NULL, fl_config(l, &c, sizeof c),
             FL_R(l->plan->update), FL_RW(value));
     l->lane = FL_LANE_COMPUTE;
 }
@@ -105,7 +124,8 @@ void fl_emit_all_reduce(fl_lowering *l, int value)
 static void emit_reduce(fl_lowering *l, const fl_dense *d, int64_t offset,
                         int64_t n)
 {
-    fl_emit_all_reduce(l, fl_stretch(l, d->gradient, "bucket", offset, n));
+    fl_emit_all_reduce(l, fl_stretch(l, d->gradient, "bucket", offset, n),
+                       FL_WIRE_F32);
 }
 
 /* Neighbours in a group that are reduced in one call: whole parameters, in the
@@ -169,6 +189,8 @@ void fl_each_bucket(fl_lowering *l, const fl_dense *d, fl_bucket_emitter *emit)
 fleet_status fl_pass_all_reduce(fl_lowering *l, bool *applied)
 {
     fl_plan *plan = l->plan;
+    fl_bucket_emitter *emit =
+        l->program->training.half ? fl_emit_half_all_reduce : emit_reduce;
 
     if (!plan->training || !plan->store->rounds)
         return FLEET_OK;
@@ -176,7 +198,7 @@ fleet_status fl_pass_all_reduce(fl_lowering *l, bool *applied)
     fl_update_value(l);
     for (size_t i = 0; i < plan->n_dense; i++)
         if (plan->dense[i].gradient >= 0) {
-            fl_each_bucket(l, &plan->dense[i], emit_reduce);
+            fl_each_bucket(l, &plan->dense[i], emit);
             *applied = true;
         }
     return l->status;

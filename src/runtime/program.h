@@ -20,6 +20,7 @@ typedef struct fl_training {
                                     one parameter's; of the last time; 0: 1 */
     bool sum_over_ranks; /* gradients of ranks are added up, not averaged */
     bool merge_average;  /* the sum of a group is divided by its batches */
+    bool half;           /* gradients of ranks travel as float16 */
     struct {             /* with ranks: updates of each on its own */
         int64_t steps;   /* between two means of weights; 0: none */
         int64_t begin;   /* from this one on; before it with all ranks */

@@ -9,10 +9,13 @@
 /* Each *_simd.c fills in its part of a table, once per instruction set. */
 void fl_simd_rules_plain(fl_simd *t);
 void fl_simd_math_plain(fl_simd *t);
+void fl_simd_half_plain(fl_simd *t);
 void fl_simd_rules_avx2(fl_simd *t);
 void fl_simd_math_avx2(fl_simd *t);
+void fl_simd_half_avx2(fl_simd *t);
 void fl_simd_rules_avx512(fl_simd *t);
 void fl_simd_math_avx512(fl_simd *t);
+void fl_simd_half_avx512(fl_simd *t);
 
 static fl_simd table[3];
 static const fl_simd *usable[4]; /* the best first */
@@ -31,12 +34,14 @@ static int n_usable(void)
         table[0].isa = "avx512";
         fl_simd_rules_avx512(&table[0]);
         fl_simd_math_avx512(&table[0]);
+        fl_simd_half_avx512(&table[0]);
         usable[n++] = &table[0];
     }
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
         table[1].isa = "avx2";
         fl_simd_rules_avx2(&table[1]);
         fl_simd_math_avx2(&table[1]);
+        fl_simd_half_avx2(&table[1]);
         usable[n++] = &table[1];
     }
 #endif
@@ -51,6 +56,7 @@ static void make_tables(void)
     table[2].isa = "plain";
     fl_simd_rules_plain(&table[2]);
     fl_simd_math_plain(&table[2]);
+    fl_simd_half_plain(&table[2]);
     usable[n++] = &table[2];
     best = usable[0];
     for (int i = 0; wanted && i < n; i++)

@@ -43,7 +43,9 @@ typedef void fl_scalar(float *out, const float *a, float s, float t, int64_t n);
     XX(small_forward, fl_small_fc *)                                           \
     XX(small_dx, fl_small_fc *)                                                \
     XX(small_dw, fl_small_dw *)                                                \
-    XX(transpose, fl_transpose *)
+    XX(transpose, fl_transpose *)                                              \
+    XX(to_half, fl_to_half *)     /* to float16, to nearest even */            \
+    XX(from_half, fl_from_half *) /* and back */
 
 /* out[c] = the sum over r of x[r * ld + c], in r's order */
 typedef void fl_col_sum(float *out, const float *x, int64_t ld, int64_t rows,
@@ -81,6 +83,9 @@ typedef void fl_small_dw(const fl_small_fc_args *a, float *dw);
 /* out[c * ldo + r] = x[r * ldx + c] */
 typedef void fl_transpose(float *out, int64_t ldo, const float *x, int64_t ldx,
                           int64_t rows, int64_t cols);
+
+typedef void fl_to_half(uint16_t *out, const float *a, int64_t n);
+typedef void fl_from_half(float *out, const uint16_t *a, int64_t n);
 
 typedef struct fl_simd {
     const char *isa;

@@ -4,6 +4,7 @@
 #define FL_RUNTIME_UPDATE_H
 
 #include "runtime/lower.h"
+#include "runtime/peers.h"
 
 /* Where the scalars of the update are: made by the first pass that asks. */
 int fl_update_value(fl_lowering *l);
@@ -17,8 +18,11 @@ typedef void fl_bucket_emitter(fl_lowering *l, const fl_dense *d,
                                int64_t offset, int64_t n);
 void fl_each_bucket(fl_lowering *l, const fl_dense *d, fl_bucket_emitter *emit);
 
-/* The sum over the ranks, in place. */
-void fl_emit_all_reduce(fl_lowering *l, int value);
+/* The sum over the ranks, in place, of what the value's bytes are. */
+void fl_emit_all_reduce(fl_lowering *l, int value, fl_wire type);
+
+/* The same of a stretch of a group's gradient, as float16. */
+fl_bucket_emitter fl_emit_half_all_reduce;
 
 /* total += part: batched values, and those without a batch. */
 extern const fl_kernel fl_kernel_add_rows, fl_kernel_add_parts;

@@ -160,6 +160,100 @@ TEST(merge_groups_count_as_updates)
     CHECK_INT(s.updates[0], 2);
 }
 
+/* --- as often as the loss says ------------------------------------------- */
+
+/* The same by hand, without ranks that have no batches. */
+static int64_t adapt_alone(alone *a, const rank_lesson *s)
+{
+    int64_t k = s->also.local.steps;
+    double first_loss = 0, first_rate = 0, rate = 0.2;
+    work w;
+
+    work_open(&w, &a->m[0], s->batches, 50);
+    for (int i = 0; i < w.n; i += a->n) {
+        double loss = 0;
+
+        for (int r = 0; r < a->n; r++, a->since[r - 1]++)
+            loss += (double)kit_step(a->m[r].e, w.b[i + r], a->m[r].m.loss);
+        if (a->since[0] == k) {
+            average(a);
+            first_loss = first_loss > 0 ? first_loss : loss;
+            first_rate = first_rate > 0 ? first_rate : rate;
+            k = (int64_t)ceil(sqrt(first_rate * loss / (rate * first_loss) *
+                                   (double)s->also.local.steps));
+        }
+        rate /= 2; /* of the next update */
+    }
+    average(a);
+    work_close(&w);
+    return k;
+}
+
+/* Half the rate after each update. */
+static void let_rate_decay(kit_model *m)
+{
+    CHECK_OK(fleet_optimizer_set_exponential_decay(m->o, 0.5f, 1, 0));
+}
+
+TEST(how_often_weights_are_averaged_follows_loss_and_rate)
+{
+    rank_lesson s = {.how = {.optimizer = "sgd", .learning_rate = 0.2f},
+                     .also.local = {.steps = 3, .adaptive = true},
+                     .batches = 12,
+                     .last = 50,
+                     .passes = 1,
+                     .prepare = let_rate_decay};
+    alone a = {.n = 2};
+    int64_t k;
+
+    rank_train(&s, 2);
+    for (int r = 0; r < 2; r++) {
+        rank_model(&a.m[r], &s);
+        rank_executor(&a.m[r]);
+        let_rate_decay(&a.m[r]);
+    }
+    k = adapt_alone(&a, &s);
+    CHECK(k > 3);
+    CHECK_INT(s.steps[0], k);
+    CHECK_INT(s.steps[1], k);
+    CHECK(memcmp(s.weight[0], rank_group(&a.m[0])->weight,
+                 (size_t)rank_group(&a.m[0])->n * sizeof(float)) == 0);
+    for (int r = 0; r < 2; r++)
+        kit_close(&a.m[r]);
+}
+
+/* The first loss is that of the first update; ranks without batches have
+ * none. */
+TEST(ranks_agree_how_often_with_unequal_numbers_of_batches)
+{
+    for (int batches = 1; batches <= 10; batches++) {
+        rank_lesson s = {.how = {.optimizer = "momentum"},
+                         .also.local = {2, 1, true},
+                         .batches = batches,
+                         .last = 17,
+                         .passes = 3};
+
+        rank_train(&s, 3);
+        for (int r = 0; r < 3; r++) {
+            CHECK(s.first_loss[r] > 0 && s.first_loss[r] == s.first_loss[0]);
+            CHECK(s.steps[r] >= 1 && s.steps[r] <= 2 &&
+                  s.steps[r] == s.steps[0]);
+        }
+    }
+}
+
+TEST(means_are_at_most_sixteen_updates_apart)
+{
+    rank_lesson s = {.how = {.optimizer = "sgd", .learning_rate = 0.001f},
+                     .also.local = {1000000, 1, true},
+                     .batches = 4,
+                     .last = 50,
+                     .passes = 1};
+
+    rank_train(&s, 2);
+    CHECK_INT(s.steps[0], 16);
+}
+
 TEST(tables_do_not_go_with_ranks_on_their_own)
 {
     fake_group g;

@@ -74,6 +74,22 @@ TEST(localsgd_is_for_ranks_without_servers_and_for_two_rules)
              "strategy.localsgd and strategy.gradient_scale_sum contradict");
 }
 
+TEST(adaptive_localsgd_is_the_same_but_not_beside_it)
+{
+    STRATEGY(NULL, momentum, adaptive_localsgd = 1, NULL);
+    STRATEGY(NULL, adam, adaptive_localsgd = 1,
+             "strategy.adaptive_localsgd: expected SGD or Momentum");
+    STRATEGY(SERVER, sgd, adaptive_localsgd = 1,
+             "strategy.adaptive_localsgd: this version does not have 1 in mode "
+             "hybrid");
+    STRATEGY(NULL, sgd, localsgd = s.adaptive_localsgd = 1,
+             "strategy.localsgd and strategy.adaptive_localsgd contradict");
+    STRATEGY(NULL, sgd, adaptive_localsgd_configs.k_steps = 2,
+             "but strategy.adaptive_localsgd is 0");
+    STRATEGY(NULL, sgd, adaptive_localsgd_configs.begin_step = -1,
+             "strategy.adaptive_localsgd_configs.begin_step: expected 0");
+}
+
 TEST(fp16_allreduce_is_for_all_ranks)
 {
     STRATEGY(NULL, adam, fp16_allreduce = 1, NULL);

@@ -128,9 +128,9 @@ static const field fields[] = {
     FIELD(BOOL, localsgd, WEIGHTS),
     FIELD(INT, localsgd_configs.k_steps, WEIGHTS),
     FIELD(INT, localsgd_configs.begin_step, WEIGHTS),
-    FIELD(BOOL, adaptive_localsgd, LATER),
-    FIELD(INT, adaptive_localsgd_configs.k_steps, LATER),
-    FIELD(INT, adaptive_localsgd_configs.begin_step, LATER),
+    FIELD(BOOL, adaptive_localsgd, WEIGHTS),
+    FIELD(INT, adaptive_localsgd_configs.k_steps, WEIGHTS),
+    FIELD(INT, adaptive_localsgd_configs.begin_step, WEIGHTS),
     FIELD(BOOL, dgc, LATER),
     FIELD(INT, dgc_configs.rampup_begin_step, LATER),
     FIELD(INT, dgc_configs.rampup_step, LATER),
@@ -236,10 +236,6 @@ static fleet_status check_ranges(const fleet_distributed_strategy *s)
     FL_TRY(check_range("nccl_comm_num", s->nccl_comm_num, 1, 64));
     FL_TRY(check_range("hierarchical_allreduce_inter_nranks",
                        s->hierarchical_allreduce_inter_nranks, 1, most));
-    FL_TRY(check_range("localsgd_configs.k_steps", s->localsgd_configs.k_steps,
-                       1, 1e6));
-    FL_TRY(check_range("localsgd_configs.begin_step",
-                       s->localsgd_configs.begin_step, 0, most));
     FL_TRY(
         check_range("fuse_grad_size_in_MB", s->fuse_grad_size_in_MB, 0, 1e6));
     return check_range("last_comm_group_size_MB",

@@ -14,15 +14,39 @@ static fleet_status contradict(const char *one, const char *other)
                    other);
 }
 
+static fleet_status check_range(const char *name, const char *field, int got,
+                                int low, int high)
+{
+    if (got >= low && got <= high)
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "strategy.%s_configs.%s: expected %d to %d, got %d", name,
+                   field, low, high, got);
+}
+
+static fleet_status check_steps(const char *name, int is_on,
+                                const fleet_localsgd_configs *c)
+{
+    FL_TRY(check_range(name, "k_steps", c->k_steps, 1, 1000000));
+    FL_TRY(check_range(name, "begin_step", c->begin_step, 0, 1000000000));
+    if (is_on || c->k_steps <= 1)
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "strategy.%s_configs.k_steps is %d, but strategy.%s is 0",
+                   name, c->k_steps, name);
+}
+
 fleet_status fl_strategy_check_ranks(const fleet_distributed_strategy *s)
 {
-    if (!s->localsgd && s->localsgd_configs.k_steps > 1)
-        return fl_fail(FLEET_EINVAL,
-                       "strategy.localsgd_configs.k_steps is %d, but "
-                       "strategy.localsgd is 0",
-                       s->localsgd_configs.k_steps);
+    FL_TRY(check_steps("localsgd", s->localsgd, &s->localsgd_configs));
+    FL_TRY(check_steps("adaptive_localsgd", s->adaptive_localsgd,
+                       &s->adaptive_localsgd_configs));
+    if (s->localsgd && s->adaptive_localsgd)
+        return contradict("localsgd", "adaptive_localsgd");
     if (s->localsgd && s->gradient_scale_sum)
         return contradict("localsgd", "gradient_scale_sum");
+    if (s->adaptive_localsgd && s->gradient_scale_sum)
+        return contradict("adaptive_localsgd", "gradient_scale_sum");
     return FLEET_OK;
 }
 
@@ -31,7 +55,9 @@ fleet_status fl_strategy_check_ranks(const fleet_distributed_strategy *s)
 fleet_status fl_strategy_check_rule(const fleet_distributed_strategy *s,
                                     const fleet_optimizer *o, fl_job_mode mode)
 {
-    const char *name = s->localsgd ? "localsgd" : NULL;
+    const char *name = s->localsgd            ? "localsgd"
+                       : s->adaptive_localsgd ? "adaptive_localsgd"
+                                              : NULL;
 
     if (!name || mode != FL_COLLECTIVE || o->kind == FL_RULE_SGD ||
         o->kind == FL_RULE_MOMENTUM)
@@ -56,9 +82,13 @@ void fl_strategy_set_ranks(const fleet_distributed_strategy *s, fl_training *t)
     set_buckets(s, t);
     t->sum_over_ranks = s->gradient_scale_sum;
     t->half = s->fp16_allreduce;
-    if (s->localsgd) {
-        t->local.steps = s->localsgd_configs.k_steps;
-        t->local.begin = s->localsgd_configs.begin_step;
+    if (s->localsgd || s->adaptive_localsgd) {
+        const fleet_localsgd_configs *c =
+            s->localsgd ? &s->localsgd_configs : &s->adaptive_localsgd_configs;
+
+        t->local.steps = c->k_steps;
+        t->local.begin = c->begin_step;
+        t->local.adaptive = s->adaptive_localsgd;
     }
 }
 
@@ -70,6 +100,8 @@ void fl_strategy_add_terms(const fl_training *t, char *text, size_t size)
         n += (size_t)snprintf(text + n, size - n, ", gradients as float16");
     if (t->local.steps > 0)
         snprintf(text + n, size - n,
-                 ", means of weights every %" PRId64 " updates after %" PRId64,
-                 t->local.steps, t->local.begin);
+                 ", means of weights %severy %" PRId64
+                 " updates after %" PRId64,
+                 t->local.adaptive ? "at first " : "", t->local.steps,
+                 t->local.begin);
 }

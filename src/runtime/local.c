@@ -77,8 +77,9 @@ fleet_status fl_pass_localsgd(fl_lowering *l, bool *applied)
         return FLEET_OK;
     if (plan->n_sparse > 0)
         return fl_fail(FLEET_EUNSUPPORTED,
-                       "strategy.localsgd: table \"%s\" is trained by all "
+                       "strategy.%slocalsgd: table \"%s\" is trained by all "
                        "ranks together, in every update",
+                       l->program->training.local.adaptive ? "adaptive_" : "",
                        plan->sparse[0].table->name);
     l->phase = FL_AVERAGE;
     fl_update_value(l);

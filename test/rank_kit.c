@@ -35,6 +35,8 @@ void rank_model(kit_model *m, const rank_lesson *s)
     kit_build(m, KIT_MLP, &s->how);
     m->p->training.local = s->also.local;
     m->p->training.half = s->also.half;
+    m->p->training.dgc = s->also.dgc;
+    m->o->residuals = s->also.dgc.on;
     if (s->also.bucket) {
         m->p->training.bucket = s->also.bucket;
         m->p->training.last_bucket = s->also.bucket;

@@ -222,7 +222,6 @@ TEST(each_strategy_field_that_is_not_there_is_refused)
     STRATEGY(amp_configs.incr_ratio = 3, FLEET_EUNSUPPORTED,
              "strategy.amp_configs.incr_ratio");
     STRATEGY(recompute = 1, FLEET_EUNSUPPORTED, "strategy.recompute");
-    STRATEGY(dgc = 1, FLEET_EUNSUPPORTED, "strategy.dgc");
     STRATEGY(lars = 1, FLEET_EUNSUPPORTED, "strategy.lars");
     STRATEGY(lamb = 1, FLEET_EUNSUPPORTED, "strategy.lamb");
     STRATEGY(sharding = 1, FLEET_EUNSUPPORTED, "strategy.sharding");
@@ -244,6 +243,8 @@ TEST(a_strategy_field_that_cannot_be_so_is_refused)
     STRATEGY(nccl_comm_num = 0, FLEET_EINVAL, "strategy.nccl_comm_num");
     STRATEGY(localsgd_configs.k_steps = 4, FLEET_EINVAL,
              "but strategy.localsgd is 0");
+    STRATEGY(dgc_configs.sparsity = 1, FLEET_EINVAL,
+             "strategy.dgc_configs.sparsity: expected 0 to below 1, got 1");
 }
 
 TEST(the_strategy_dump_says_what_became_of_each_field)

@@ -90,6 +90,17 @@ TEST(adaptive_localsgd_is_the_same_but_not_beside_it)
              "strategy.adaptive_localsgd_configs.begin_step: expected 0");
 }
 
+TEST(dgc_is_for_momentum)
+{
+    STRATEGY(NULL, momentum, dgc = 1, NULL);
+    STRATEGY(SERVER, momentum, dgc = 1, NULL);
+    STRATEGY(NULL, sgd, dgc = 1, "strategy.dgc: expected Momentum, got sgd");
+    STRATEGY(NULL, momentum, dgc = s.localsgd = 1,
+             "strategy.dgc and strategy.localsgd contradict");
+    STRATEGY(NULL, momentum, dgc_configs.rampup_step = 0,
+             "strategy.dgc_configs.rampup_step: expected 1 to");
+}
+
 TEST(fp16_allreduce_is_for_all_ranks)
 {
     STRATEGY(NULL, adam, fp16_allreduce = 1, NULL);

@@ -131,10 +131,10 @@ static const field fields[] = {
     FIELD(BOOL, adaptive_localsgd, WEIGHTS),
     FIELD(INT, adaptive_localsgd_configs.k_steps, WEIGHTS),
     FIELD(INT, adaptive_localsgd_configs.begin_step, WEIGHTS),
-    FIELD(BOOL, dgc, LATER),
-    FIELD(INT, dgc_configs.rampup_begin_step, LATER),
-    FIELD(INT, dgc_configs.rampup_step, LATER),
-    FIELD(FLOAT, dgc_configs.sparsity, LATER),
+    FIELD(BOOL, dgc, SUMS),
+    FIELD(INT, dgc_configs.rampup_begin_step, SUMS),
+    FIELD(INT, dgc_configs.rampup_step, SUMS),
+    FIELD(FLOAT, dgc_configs.sparsity, SUMS),
     FIELD(BOOL, lars, LATER),
     FIELD(FLOAT, lars_configs.lars_coeff, LATER),
     FIELD(FLOAT, lars_configs.lars_weight_decay, LATER),
@@ -525,6 +525,8 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
                        loss->name, fl_shape_print(&loss->shape).chars);
     p->training.loss = loss;
     p->training.optimizer = o;
+    o->residuals = f->strategy.dgc && f->role.kind == FLEET_WORKER &&
+                   fl_mode_has_ranks(fl_job_mode_of(&f->role, &f->strategy));
     if (f->strategy.gradient_merge)
         p->training.merge_steps = f->strategy.gradient_merge_configs.k_steps;
     fl_strategy_set_ranks(&f->strategy, &p->training);

@@ -7,6 +7,9 @@
 
 #include "runtime/optimizer.h"
 
+/* Fleet's: fewer floats are reduced as they are. */
+enum { FL_DGC_SMALLEST = 16384 };
+
 static fleet_status contradict(const char *one, const char *other)
 {
     return fl_fail(FLEET_EINVAL,
@@ -41,6 +44,18 @@ fleet_status fl_strategy_check_ranks(const fleet_distributed_strategy *s)
     FL_TRY(check_steps("localsgd", s->localsgd, &s->localsgd_configs));
     FL_TRY(check_steps("adaptive_localsgd", s->adaptive_localsgd,
                        &s->adaptive_localsgd_configs));
+    FL_TRY(check_range("dgc", "rampup_begin_step",
+                       s->dgc_configs.rampup_begin_step, 0, 1000000000));
+    FL_TRY(check_range("dgc", "rampup_step", s->dgc_configs.rampup_step, 1,
+                       1000000000));
+    if (!(s->dgc_configs.sparsity >= 0 && s->dgc_configs.sparsity < 1))
+        return fl_fail(FLEET_EINVAL,
+                       "strategy.dgc_configs.sparsity: expected 0 to below 1, "
+                       "got %g",
+                       (double)s->dgc_configs.sparsity);
+    if (s->dgc && (s->localsgd || s->adaptive_localsgd))
+        return contradict("dgc",
+                          s->localsgd ? "localsgd" : "adaptive_localsgd");
     if (s->localsgd && s->adaptive_localsgd)
         return contradict("localsgd", "adaptive_localsgd");
     if (s->localsgd && s->gradient_scale_sum)
@@ -59,6 +74,10 @@ fleet_status fl_strategy_check_rule(const fleet_distributed_strategy *s,
                        : s->adaptive_localsgd ? "adaptive_localsgd"
                                               : NULL;
 
+    if (s->dgc && fl_mode_has_ranks(mode) && o->kind != FL_RULE_MOMENTUM)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "strategy.dgc: expected Momentum, got %s",
+                       fl_rule_of(o->kind)->name);
     if (!name || mode != FL_COLLECTIVE || o->kind == FL_RULE_SGD ||
         o->kind == FL_RULE_MOMENTUM)
         return FLEET_OK;
@@ -82,6 +101,11 @@ void fl_strategy_set_ranks(const fleet_distributed_strategy *s, fl_training *t)
     set_buckets(s, t);
     t->sum_over_ranks = s->gradient_scale_sum;
     t->half = s->fp16_allreduce;
+    t->dgc.on = s->dgc;
+    t->dgc.sparsity = s->dgc_configs.sparsity;
+    t->dgc.begin = s->dgc_configs.rampup_begin_step;
+    t->dgc.ramp = s->dgc_configs.rampup_step;
+    t->dgc.smallest = FL_DGC_SMALLEST;
     if (s->localsgd || s->adaptive_localsgd) {
         const fleet_localsgd_configs *c =
             s->localsgd ? &s->localsgd_configs : &s->adaptive_localsgd_configs;
@@ -98,6 +122,10 @@ void fl_strategy_add_terms(const fl_training *t, char *text, size_t size)
 
     if (t->half)
         n += (size_t)snprintf(text + n, size - n, ", gradients as float16");
+    if (t->dgc.on)
+        n += (size_t)snprintf(
+            text + n, size - n, ", dgc of %g after %" PRId64 " in %" PRId64,
+            (double)t->dgc.sparsity, t->dgc.begin, t->dgc.ramp);
     if (t->local.steps > 0)
         snprintf(text + n, size - n,
                  ", means of weights %severy %" PRId64

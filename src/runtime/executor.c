@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "runtime/exchange.h"
 #include "runtime/peers.h"
+#include "runtime/update.h"
 
 fleet_executor *fleet_executor_create(fleet_program *p,
                                       const fleet_executor_options *options)
@@ -219,6 +220,7 @@ static void set_update(fleet_executor *e, fl_compiled *c, int batches)
     now->micro = e->micro;
     now->idle = e->idle;
     now->alone = fl_local_is_next(e);
+    now->density = fl_dgc_density(&e->program->training, e->store->updates);
     fl_optimizer_update(now->optimizer, e->store->updates, batches, true,
                         &now->u);
 }

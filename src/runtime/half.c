@@ -118,7 +118,7 @@ void fl_emit_half_all_reduce(fl_lowering *l, const fl_dense *d, int64_t offset,
 
     FL_EMIT(l, &kernel_pack, NULL, NULL, FL_R(l->plan->update), FL_R(gradient),
             FL_W(half));
-    fl_emit_all_reduce(l, half, FL_WIRE_F16);
+    fl_emit_all_reduce(l, half, FL_WIRE_F16, false);
     FL_EMIT(l, &kernel_unpack, NULL, fl_config(l, &c, sizeof c),
             FL_R(l->plan->update), FL_W(gradient), FL_R(half));
 }

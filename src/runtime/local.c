@@ -63,7 +63,7 @@ static void emit_mean(fl_lowering *l, const fl_dense *d, int64_t offset,
 
     FL_EMIT(l, &kernel_keep, NULL, NULL, FL_R(l->plan->update), FL_W(sum),
             FL_R(weight));
-    fl_emit_all_reduce(l, sum, FL_WIRE_F32);
+    fl_emit_all_reduce(l, sum, FL_WIRE_F32, false);
     FL_EMIT(l, &kernel_divide, NULL, NULL, FL_R(l->plan->update), FL_W(weight),
             FL_R(sum));
 }

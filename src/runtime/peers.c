@@ -74,6 +74,7 @@ enum { THE_UPDATE, DATA };
 typedef struct reduce_config {
     const fl_store *store;
     fl_wire type;
+    bool dgc;
 } reduce_config;
 
 static void fill_f32(void *data, int64_t n)
@@ -98,7 +99,7 @@ static fleet_status reduce_run(const fl_instance *in, const fl_range *r)
     void *data = fl_ptr(in, DATA);
 
     (void)r;
-    if (now->alone)
+    if (now->alone || (c->dgc && now->density > 0))
         return FLEET_OK;
     if (now->idle)
         (half ? fill_f16 : fill_f32)(data, n);
@@ -111,9 +112,9 @@ static const fl_kernel kernel_reduce = {
     .run = reduce_run,
 };
 
-void fl_emit_all_reduce(fl_lowering *l, int value, fl_wire type)
+void fl_emit_all_reduce(fl_lowering *l, int value, fl_wire type, bool dgc)
 {
-    const reduce_config c = {l->plan->store, type};
+    const reduce_config c = {l->plan->store, type, dgc};
 
     l->lane = FL_LANE_COMM;
     FL_EMIT(l, &kernel_reduce, NULL, fl_config(l, &c, sizeof c),
@@ -121,17 +122,39 @@ void fl_emit_all_reduce(fl_lowering *l, int value, fl_wire type)
     l->lane = FL_LANE_COMPUTE;
 }
 
+static bool is_dgc(const fl_lowering *l, const fl_dense *d, int64_t offset)
+{
+    const fl_map *params = &l->plan->store->params;
+
+    for (size_t i = 0; i < params->n; i++) {
+        const fl_param *p = params->entry[i].value;
+
+        if (p->group == d->group && p->offset == offset)
+            return fl_dgc_takes(l, p);
+    }
+    return false;
+}
+
 static void emit_reduce(fl_lowering *l, const fl_dense *d, int64_t offset,
                         int64_t n)
 {
+    bool dgc = is_dgc(l, d, offset);
+
+    if (l->program->training.half && !dgc) {
+        fl_emit_half_all_reduce(l, d, offset, n);
+        return;
+    }
     fl_emit_all_reduce(l, fl_stretch(l, d->gradient, "bucket", offset, n),
-                       FL_WIRE_F32);
+                       FL_WIRE_F32, dgc);
+    if (dgc)
+        fl_emit_dgc(l, d, offset, n);
 }
 
 /* Neighbours in a group that are reduced in one call: whole parameters, in the
  * order in which their gradients are ready. */
 typedef struct bucket {
     int64_t offset, n;
+    bool dgc; /* of one parameter */
 } bucket;
 
 /* The last one is for the gradients that come last, and is waited for. */
@@ -139,7 +162,7 @@ static bool is_full(const fl_lowering *l, const bucket *b, int64_t left)
 {
     const fl_training *t = &l->program->training;
 
-    return b->n >= t->bucket || (left > 0 && left <= t->last_bucket);
+    return b->dgc || b->n >= t->bucket || (left > 0 && left <= t->last_bucket);
 }
 
 /* But for the padding between the two. */
@@ -173,12 +196,13 @@ void fl_each_bucket(fl_lowering *l, const fl_dense *d, fl_bucket_emitter *emit)
 
         if (p->group != d->group || !fl_gets_gradient(l, p))
             continue;
-        if (b.n > 0 && (is_full(l, &b, left) || !follows(&b, p))) {
+        if (b.n > 0 &&
+            (is_full(l, &b, left) || !follows(&b, p) || fl_dgc_takes(l, p))) {
             emit(l, d, b.offset, b.n);
             b.n = 0;
         }
         if (b.n == 0)
-            b.offset = p->offset;
+            b = (bucket){.offset = p->offset, .dgc = fl_dgc_takes(l, p)};
         b.n = p->offset + p->n - b.offset;
         left -= p->n;
     }
@@ -189,16 +213,18 @@ void fl_each_bucket(fl_lowering *l, const fl_dense *d, fl_bucket_emitter *emit)
 fleet_status fl_pass_all_reduce(fl_lowering *l, bool *applied)
 {
     fl_plan *plan = l->plan;
-    fl_bucket_emitter *emit =
-        l->program->training.half ? fl_emit_half_all_reduce : emit_reduce;
 
     if (!plan->training || !plan->store->rounds)
         return FLEET_OK;
+    if (l->program->training.dgc.on && plan->store->optimizer->clip_norm > 0)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "strategy.dgc: no rank knows the norm of all gradients "
+                       "for the clip by global norm");
     l->phase = FL_UPDATE;
     fl_update_value(l);
     for (size_t i = 0; i < plan->n_dense; i++)
         if (plan->dense[i].gradient >= 0) {
-            fl_each_bucket(l, &plan->dense[i], emit);
+            fl_each_bucket(l, &plan->dense[i], emit_reduce);
             *applied = true;
         }
     return l->status;

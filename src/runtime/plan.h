@@ -135,6 +135,7 @@ typedef struct fl_update_now {
     bool idle;  /* other ranks' update: there are no gradients of this one */
     bool alone; /* this rank's own: nothing is reduced */
     int ranks;  /* AVERAGE: whose weights count */
+    double density; /* of dgc: the part that is sent; 0: all is reduced */
 } fl_update_now;
 
 /* What a pull is told: which slot of the exchange, and of which version. */

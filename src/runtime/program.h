@@ -26,6 +26,12 @@ typedef struct fl_training {
         int64_t begin;   /* from this one on; before it with all ranks */
         bool adaptive;   /* steps is where it starts */
     } local;
+    struct { /* with ranks: only the largest elements are exchanged */
+        bool on;
+        float sparsity;      /* the part that is not */
+        int64_t begin, ramp; /* updates before, and until it is so sparse */
+        int64_t smallest;    /* floats of a parameter that is worth it */
+    } dgc;
 } fl_training;
 
 struct fleet_program {

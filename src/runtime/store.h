@@ -23,7 +23,9 @@ enum { FL_BLOCK = 16384 };
 typedef struct fl_group {
     float *weight;
     float *state[FL_MAX_STATE]; /* of the optimizer's rule; else NULL */
-    int64_t n;                  /* floats, paddings included */
+    float *residual[2]; /* of dgc: momentum, and what is left to send; else
+                           NULL */
+    int64_t n;          /* floats, paddings included */
     struct fl_group *next;
 } fl_group;
 
@@ -96,6 +98,9 @@ fl_param *fl_store_param(const fl_store *s, const char *name);
 fl_rows *fl_store_rows(const fl_store *s, const char *name);
 fl_state *fl_store_state(const fl_store *s, const char *name);
 void fl_store_reset_states(fl_store *s);
+
+/* What this rank has that the others have not yet: it was loaded anew. */
+void fl_store_forget_own(fl_store *s);
 
 /* params_hash: of all parameters and rows, as docs/formats.md has it. Rows that
  * live elsewhere are added up there: hash_rows; NULL: they are here. */

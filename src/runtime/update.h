@@ -18,8 +18,16 @@ typedef void fl_bucket_emitter(fl_lowering *l, const fl_dense *d,
                                int64_t offset, int64_t n);
 void fl_each_bucket(fl_lowering *l, const fl_dense *d, fl_bucket_emitter *emit);
 
-/* The sum over the ranks, in place, of what the value's bytes are. */
-void fl_emit_all_reduce(fl_lowering *l, int value, fl_wire type);
+/* The sum over the ranks, in place, of what the value's bytes are; dgc: not in
+ * updates in which pairs are exchanged. */
+void fl_emit_all_reduce(fl_lowering *l, int value, fl_wire type, bool dgc);
+
+/* --- dgc.c --------------------------------------------------------------- */
+
+/* The part of such a parameter that the update after so many others sends. */
+double fl_dgc_density(const fl_training *t, int64_t updates);
+bool fl_dgc_takes(const fl_lowering *l, const fl_param *p);
+fl_bucket_emitter fl_emit_dgc;
 
 /* The same of a stretch of a group's gradient, as float16. */
 fl_bucket_emitter fl_emit_half_all_reduce;

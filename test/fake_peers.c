@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "base/error.h"
+#include "runtime/simd.h"
 
 /* Called once, when all ranks are there. */
 typedef void join(fake_group *g);
@@ -81,11 +82,32 @@ static fleet_status meet(fake_rank *r, const char *name, const void *in,
 SUM_OF(float)
 SUM_OF(double)
 
+static void sum_half(fake_group *g)
+{
+    const fl_simd *t = fl_simd_best();
+
+    for (int64_t i = 0; i < g->size[0]; i++) {
+        float sum, x;
+        uint16_t half;
+
+        t->from_half(&sum, (const uint16_t *)g->in[0] + i, 1);
+        for (int r = 1; r < g->n; r++) {
+            t->from_half(&x, (const uint16_t *)g->in[r] + i, 1);
+            sum += x;
+        }
+        t->to_half(&half, &sum, 1);
+        for (int r = 0; r < g->n; r++)
+            ((uint16_t *)g->out[r])[i] = half;
+    }
+}
+
 static fleet_status all_reduce(fl_peers *p, fl_reduce how, fl_wire type,
                                const void *in, void *out, int64_t n,
                                fl_work **work)
 {
     CHECK(how == FL_ALL_SUM && !work);
+    if (type == FL_WIRE_F16)
+        return meet(rank_of(p), "half", in, out, n, sum_half);
     CHECK(type == FL_WIRE_F32 || type == FL_WIRE_F64);
     return meet(rank_of(p), "reduce", in, out, n,
                 type == FL_WIRE_F32 ? sum_float : sum_double);

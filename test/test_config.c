@@ -226,10 +226,6 @@ TEST(each_strategy_field_that_is_not_there_is_refused)
     STRATEGY(amp_configs.use_pure_fp16 = 1, FLEET_EUNSUPPORTED,
              "strategy.amp_configs.use_pure_fp16");
     STRATEGY(recompute = 1, FLEET_EUNSUPPORTED, "strategy.recompute");
-    STRATEGY(localsgd = 1, FLEET_EUNSUPPORTED, "strategy.localsgd");
-    STRATEGY(localsgd_configs.k_steps = 4, FLEET_EUNSUPPORTED,
-             "strategy.localsgd_configs.k_steps");
-    STRATEGY(dgc = 1, FLEET_EUNSUPPORTED, "strategy.dgc");
     STRATEGY(sharding = 1, FLEET_EUNSUPPORTED, "strategy.sharding");
     STRATEGY(sync_batch_norm = 1, FLEET_EUNSUPPORTED,
              "strategy.sync_batch_norm");
@@ -261,6 +257,12 @@ TEST(a_strategy_field_that_cannot_be_so_is_refused)
              "strategy.amp_configs.decr_ratio: expected 1e-06 to 1, got 1.5");
     STRATEGY(amp_configs.use_dynamic_loss_scaling = 2, FLEET_EINVAL,
              "strategy.amp_configs.use_dynamic_loss_scaling: expected 0 to 1");
+    STRATEGY(localsgd_configs.k_steps = 4, FLEET_EINVAL,
+             "but strategy.localsgd is 0");
+    STRATEGY(lars = s.dgc = 1, FLEET_EINVAL,
+             "strategy.dgc and strategy.lars contradict");
+    STRATEGY(dgc_configs.sparsity = 1, FLEET_EINVAL,
+             "strategy.dgc_configs.sparsity: expected 0 to below 1, got 1");
 }
 
 TEST(the_strategy_dump_says_what_became_of_each_field)

@@ -163,8 +163,8 @@ TEST(plans_of_workers_are_as_listed)
 }
 
 /* The same, by a rank, with buckets of so many floats. */
-static void check_rank_dump(const kit_options *o, int64_t bucket,
-                            const char *name)
+static void check_rank_dump_of(const kit_options *o, int64_t bucket,
+                               const fl_training *other, const char *name)
 {
     fake_group g;
     kit_model m;
@@ -173,6 +173,10 @@ static void check_rank_dump(const kit_options *o, int64_t bucket,
     kit_build(&m, KIT_MLP, o);
     m.p->training.bucket = bucket;
     m.p->training.last_bucket = bucket / 4;
+    m.p->training.local = other->local;
+    m.p->training.half = other->half;
+    m.p->training.dgc = other->dgc;
+    m.o->residuals = other->dgc.on;
     fake_group_open(&g, 2);
     m.f->store->rounds = &g.rank[0].rounds;
     text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
@@ -181,6 +185,23 @@ static void check_rank_dump(const kit_options *o, int64_t bucket,
     m.f->store->rounds = NULL;
     fake_group_close(&g);
     kit_close(&m);
+}
+
+static void check_rank_dump(const kit_options *o, int64_t bucket,
+                            const char *name)
+{
+    check_rank_dump_of(o, bucket, &(fl_training){0}, name);
+}
+
+TEST(plans_of_ranks_on_their_own_are_as_listed)
+{
+    check_rank_dump_of(&(kit_options){.optimizer = "momentum"}, 700,
+                       &(fl_training){.local.steps = 4}, "mlp_rank_local.txt");
+    check_rank_dump_of(&(kit_options){.optimizer = "sgd"}, 700,
+                       &(fl_training){.half = true}, "mlp_rank_half.txt");
+    check_rank_dump_of(&(kit_options){.optimizer = "momentum"}, 700,
+                       &(fl_training){.dgc = {true, 0.9f, 0, 1, 100}},
+                       "mlp_rank_dgc.txt");
 }
 
 TEST(plans_of_ranks_are_as_listed)

@@ -562,6 +562,7 @@ static fleet_status apply_all(fl_saved *s, fl_store *store,
     FL_TRY(each_record(s, apply_record, &a));
     FL_TRY(check_counts(s, store));
     store->updates = s->updates;
+    fl_store_forget_own(store);
     store->torn = false;
     return FLEET_OK;
 }

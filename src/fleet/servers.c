@@ -1,6 +1,7 @@
 /* servers.c - the calls of a job with servers. */
 #include "fleet/ranks.h"
 #include "fleet/servers.h"
+#include "fleet/strategy_ranks.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -42,6 +43,8 @@ static const char *terms_of(fleet *f)
         snprintf(f->terms + n, sizeof f->terms - n, ", %s %.9g %.9g %.9g",
                  w->rule == FL_LARS ? "lars" : "lamb", (double)w->coeff,
                  (double)w->decay, (double)w->epsilon);
+    if (fl_mode_has_ranks(mode_of(f)))
+        fl_strategy_add_terms(t, f->terms, sizeof f->terms);
     return f->terms;
 }
 

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "fleet/amp.h"
 #include "fleet/ranks.h"
+#include "fleet/strategy_ranks.h"
 #include "runtime/exchange.h"
 #include "runtime/plan.h"
 
@@ -54,6 +55,7 @@ typedef enum purpose {
     ORDER,   /* a fixed order of sums over workers */
     RANKS,   /* ranks in place of servers */
     SUMS,    /* what ranks reduce */
+    WEIGHTS, /* means of weights in place of that */
     WIRES,   /* how they do */
     NCCL,    /* the same on GPUs */
     LATER,   /* not in this version */
@@ -82,6 +84,8 @@ static const fate fates[N_PURPOSE][FL_N_JOB_MODE] = {
     [RANKS] = {NO_COLLECTIVE, REFUSED, REFUSED, HONOURED, HONOURED, HONOURED},
     [SUMS] = {NO_COLLECTIVE, NO_COLLECTIVE, NO_COLLECTIVE, HONOURED, HONOURED,
               HONOURED},
+    [WEIGHTS] = {NO_COLLECTIVE, NO_COLLECTIVE, NO_COLLECTIVE, HONOURED, REFUSED,
+                 REFUSED},
     [WIRES] = {NO_COLLECTIVE, NO_COLLECTIVE, NO_COLLECTIVE, FIXED, FIXED,
                FIXED},
     [NCCL] = {NO_COLLECTIVE, NO_COLLECTIVE, NO_COLLECTIVE, NO_GPU, NO_GPU,
@@ -128,16 +132,16 @@ static const field fields[] = {
     FIELD(BOOL, amp_configs.use_pure_fp16, LATER),
     FIELD(BOOL, amp_configs.use_bf16, STEP),
     FIELD(BOOL, recompute, LATER),
-    FIELD(BOOL, localsgd, LATER),
-    FIELD(INT, localsgd_configs.k_steps, LATER),
-    FIELD(INT, localsgd_configs.begin_step, LATER),
-    FIELD(BOOL, adaptive_localsgd, LATER),
-    FIELD(INT, adaptive_localsgd_configs.k_steps, LATER),
-    FIELD(INT, adaptive_localsgd_configs.begin_step, LATER),
-    FIELD(BOOL, dgc, LATER),
-    FIELD(INT, dgc_configs.rampup_begin_step, LATER),
-    FIELD(INT, dgc_configs.rampup_step, LATER),
-    FIELD(FLOAT, dgc_configs.sparsity, LATER),
+    FIELD(BOOL, localsgd, WEIGHTS),
+    FIELD(INT, localsgd_configs.k_steps, WEIGHTS),
+    FIELD(INT, localsgd_configs.begin_step, WEIGHTS),
+    FIELD(BOOL, adaptive_localsgd, WEIGHTS),
+    FIELD(INT, adaptive_localsgd_configs.k_steps, WEIGHTS),
+    FIELD(INT, adaptive_localsgd_configs.begin_step, WEIGHTS),
+    FIELD(BOOL, dgc, SUMS),
+    FIELD(INT, dgc_configs.rampup_begin_step, SUMS),
+    FIELD(INT, dgc_configs.rampup_step, SUMS),
+    FIELD(FLOAT, dgc_configs.sparsity, SUMS),
     FIELD(BOOL, lars, LAYERS),
     FIELD(FLOAT, lars_configs.lars_coeff, LAYERS),
     FIELD(FLOAT, lars_configs.lars_weight_decay, LAYERS),
@@ -157,7 +161,7 @@ static const field fields[] = {
     FIELD(FLOAT, last_comm_group_size_MB, SUMS),
     FIELD(BOOL, find_unused_parameters, LATER),
     FIELD(BOOL, calc_comm_same_stream, NCCL),
-    FIELD(BOOL, fp16_allreduce, WIRES),
+    FIELD(BOOL, fp16_allreduce, SUMS),
     FIELD(BOOL, gradient_scale_sum, SUMS),
     FIELD(BOOL, deterministic, ORDER),
 };
@@ -306,6 +310,7 @@ static fleet_status check_strategy(const fleet_distributed_strategy *s,
                        "strategy.gradient_merge_configs.k_steps is %d, but "
                        "strategy.gradient_merge is 0",
                        s->gradient_merge_configs.k_steps);
+    FL_TRY(fl_strategy_check_ranks(s));
     FL_TRY(check_ranges(s));
     return fl_amp_check(s);
 }
@@ -479,6 +484,8 @@ fleet_optimizer *fleet_distributed_optimizer(
         return NULL;
     if (fl_amp_check_processor(&wanted, &f->role) != FLEET_OK ||
         fl_layerwise_check(&wanted, o) != FLEET_OK ||
+        fl_strategy_check_rule(&wanted, o, fl_job_mode_of(&f->role, &wanted)) !=
+            FLEET_OK ||
         (f->trained && check_same(&f->strategy, &wanted) != FLEET_OK))
         return NULL;
     f->strategy = wanted;
@@ -495,16 +502,6 @@ static fleet_status missing(const char *what)
     if (!*why || strncmp(why, "fleet_minimize", 14) == 0)
         return fl_fail(FLEET_EINVAL, "fleet_minimize: no %s", what);
     return fl_fail(FLEET_EINVAL, "fleet_minimize: no %s (%s)", what, why);
-}
-
-static void set_buckets(const fleet_distributed_strategy *s, fl_training *t)
-{
-    const double per_mb = (1 << 20) / sizeof(float);
-
-    if (!s->fuse_all_reduce_ops)
-        return; /* each parameter by itself */
-    t->bucket = (int64_t)(s->fuse_grad_size_in_MB * per_mb);
-    t->last_bucket = (int64_t)((double)s->last_comm_group_size_MB * per_mb);
 }
 
 /* Plans that are made from now on know it. */
@@ -543,11 +540,12 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
     FL_TRY(fl_layerwise_check(&f->strategy, o));
     p->training.loss = loss;
     p->training.optimizer = o;
+    o->residuals = f->strategy.dgc && f->role.kind == FLEET_WORKER &&
+                   fl_mode_has_ranks(fl_job_mode_of(&f->role, &f->strategy));
     if (f->strategy.gradient_merge)
         p->training.merge_steps = f->strategy.gradient_merge_configs.k_steps;
-    set_buckets(&f->strategy, &p->training);
+    fl_strategy_set_ranks(&f->strategy, &p->training);
     p->training.layerwise = fl_layerwise_of(&f->strategy);
-    p->training.sum_over_ranks = f->strategy.gradient_scale_sum;
     p->training.bf16 = f->strategy.amp != 0;
     p->training.merge_average = f->strategy.gradient_merge_configs.avg != 0;
     f->trained = p;

@@ -2,6 +2,7 @@
 #ifndef FL_RUNTIME_BLOCKS_H
 #define FL_RUNTIME_BLOCKS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* A stretch of a group that one call of the rule updates: it lies inside one
@@ -9,6 +10,7 @@
 typedef struct fl_piece {
     int64_t offset, n;
     float learning_rate, decay; /* factor; -1: the optimizer's */
+    bool dgc;                   /* its gradient is what ranks have exchanged */
 } fl_piece;
 
 /* update.dense    update, gradient, weights, states of the rule */

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "runtime/exchange.h"
 #include "runtime/peers.h"
+#include "runtime/update.h"
 
 fleet_executor *fleet_executor_create(fleet_program *p,
                                       const fleet_executor_options *options)
@@ -218,6 +219,8 @@ static void set_update(fleet_executor *e, fl_compiled *c, int batches)
     now->optimizer = e->store->optimizer;
     now->micro = e->micro;
     now->idle = e->idle;
+    now->alone = fl_local_is_next(e);
+    now->density = fl_dgc_density(&e->program->training, e->store->updates);
     fl_optimizer_update(now->optimizer, e->store->updates, batches, true,
                         &now->u);
 }
@@ -236,7 +239,7 @@ static fleet_status count_batches(fleet_executor *e, int *batches)
     fl_round round;
 
     *batches = e->micro > 1 && !t->merge_average ? 1 : e->micro;
-    if (!e->store->rounds)
+    if (!e->store->rounds || fl_local_is_next(e))
         return FLEET_OK;
     FL_TRY(fl_round_begin(e->store->rounds,
                           e->idle ? FL_WISH_NOTHING : FL_WISH_UPDATE, *batches,
@@ -257,6 +260,7 @@ static fleet_status finish_update(fleet_executor *e, fl_compiled *next)
 static fleet_status apply_update(fleet_executor *e, fl_compiled *c,
                                  int64_t batch, fl_compiled *next)
 {
+    bool alone = fl_local_is_next(e);
     int batches;
 
     FL_TRY(count_batches(e, &batches));
@@ -265,7 +269,7 @@ static fleet_status apply_update(fleet_executor *e, fl_compiled *c,
     FL_TRY(fl_compiled_run(c, e->context, batch, FL_UPDATE));
     FL_TRY(finish_update(e, next));
     set_micro(e, 0);
-    return FLEET_OK;
+    return fl_local_updated(e, c, alone);
 }
 
 static fleet_status check_loss(fleet_executor *e, fl_compiled *c, int64_t batch)
@@ -422,12 +426,18 @@ fleet_status fl_executor_iterate(fleet_executor *e, int64_t batch)
 }
 
 /* Who has trained nothing yet cannot update. */
-static fleet_status wait_for_none(const fl_rounds *r)
+static fleet_status wait_for_none(const fl_store *s)
 {
+    const fl_rounds *r = s->rounds;
     fl_round round;
 
+    if (s->local.since > 0)
+        return fl_fail(FLEET_ESTATE,
+                       "rank %d: the executor that trained is gone before its "
+                       "pass ended, with weights that no mean has",
+                       r->peers->rank);
     FL_TRY(fl_round_begin(r, FL_WISH_NOTHING, 0, &round));
-    if (round.done == FL_WISH_NOTHING)
+    if (round.done == FL_WISH_NOTHING && round.batches == 0)
         return FLEET_OK;
     return fl_fail(FLEET_ESTATE,
                    "rank %d waits for the others, which train, and has trained "
@@ -441,13 +451,16 @@ static fleet_status update_idly(fleet_executor *e, fl_compiled *c, bool *over)
 {
     int batches;
 
+    if (fl_local_is_next(e))
+        return fl_local_idle(e, c, over);
     FL_TRY(count_batches(e, &batches));
     *over = batches == 0;
     if (*over)
         return FLEET_OK;
     set_update(e, c, batches);
     FL_TRY(fl_compiled_run(c, e->context, c->plan->batch, FL_UPDATE));
-    return finish_update(e, NULL);
+    FL_TRY(finish_update(e, NULL));
+    return fl_local_updated(e, c, false);
 }
 
 fleet_status fl_executor_idle(fleet_executor *e)
@@ -472,7 +485,7 @@ fleet_status fl_executor_idle(fleet_executor *e)
 fleet_status fl_store_idle(fl_store *s)
 {
     fleet_status status =
-        s->trainer ? fl_executor_idle(s->trainer) : wait_for_none(s->rounds);
+        s->trainer ? fl_executor_idle(s->trainer) : wait_for_none(s);
 
     if (status != FLEET_OK)
         s->rounds->peers->methods->abort(s->rounds->peers, fleet_last_error());

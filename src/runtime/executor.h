@@ -119,14 +119,25 @@ void *fl_compiled_pointer(const fl_compiled *c, int value);
 /* Let values that are there once per slot be those of this one. */
 void fl_compiled_slot(fl_compiled *c, int slot);
 
-/* Run the regions of a phase: FL_PULL, FL_UPDATE, or FL_FORWARD for all between
- * them. Before it, unless it is an update, feeds are bound and kernels begin:
- * for the pull, or for the rest. */
+/* Run the regions of a phase: FL_PULL, FL_UPDATE, FL_AVERAGE, or FL_FORWARD for
+ * all between them. Before a pull and FL_FORWARD feeds are bound and kernels
+ * begin: for the pull, or for the rest. */
 fleet_status fl_compiled_run(fl_compiled *c, fl_context *context, int64_t batch,
                              fl_phase phase);
 void fl_compiled_bind(fl_compiled *c, const fl_input *input, int64_t batch,
                       bool pull);
 fleet_status fl_compiled_begin(fl_compiled *c, int64_t batch, bool pull);
+
+/* --- local.c: under the store's lock ------------------------------------- */
+
+/* Does the rank make its next update on its own? */
+bool fl_local_is_next(const fleet_executor *e);
+
+/* After an update, its own or one of all ranks. */
+fleet_status fl_local_updated(fleet_executor *e, fl_compiled *c, bool alone);
+
+/* The pass is over for this rank: the next mean; *over: for all ranks. */
+fleet_status fl_local_idle(fleet_executor *e, fl_compiled *c, bool *over);
 
 /* --- ahead.c: all of it under the store's lock -------------------------- */
 

@@ -205,7 +205,7 @@ void fl_emit(fl_lowering *l, const fl_kernel *kernel, const fl_node *node,
                     .lane = l->lane,
                     .period = 1};
 
-    if (l->phase == FL_UPDATE)
+    if (l->phase >= FL_UPDATE)
         like.period = l->program->training.merge_steps;
     if (l->status == FLEET_OK)
         failed(l, fl_plan_step(l->plan, &like, operand, n));

@@ -25,6 +25,7 @@ struct fleet_optimizer {
     float initial_state; /* of Adagrad's sum */
     float l2_decay;
     float clip_norm;     /* 0: none */
+    bool residuals;      /* parameters have those of dgc, too */
     _Atomic bool in_use; /* plans with or without a clip have been made */
 
     fl_decay decay;

@@ -26,6 +26,7 @@ static void sum_up(const said *all, int n, fl_round *round)
             round->first = i;
         }
         round->batches += all[i].batches;
+        round->ranks += all[i].batches > 0;
         if (all[i].batches > round->most)
             round->most = all[i].batches;
     }
@@ -68,20 +69,41 @@ fleet_status fl_round_begin(const fl_rounds *r, fl_wish wish, int batches,
 
 /* --- all_reduce ---------------------------------------------------------- */
 
-enum { THE_UPDATE, GRADIENT };
+enum { THE_UPDATE, DATA };
+
+typedef struct reduce_config {
+    const fl_store *store;
+    fl_wire type;
+    bool dgc;
+} reduce_config;
+
+static void fill_f32(void *data, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        ((float *)data)[i] = -0.0f;
+}
+
+static void fill_f16(void *data, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        ((uint16_t *)data)[i] = 0x8000;
+}
 
 static fleet_status reduce_run(const fl_instance *in, const fl_range *r)
 {
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
-    fl_store *const *store = in->step->config;
-    fl_peers *p = (*store)->rounds->peers;
-    float *g = fl_ptr(in, GRADIENT);
-    int64_t n = in->arg[GRADIENT].rows * in->arg[GRADIENT].cols;
+    const reduce_config *c = in->step->config;
+    fl_peers *p = c->store->rounds->peers;
+    bool half = c->type == FL_WIRE_F16;
+    int64_t n = in->arg[DATA].rows * in->arg[DATA].cols / (half ? 2 : 1);
+    void *data = fl_ptr(in, DATA);
 
     (void)r;
-    for (int64_t i = 0; now->idle && i < n; i++)
-        g[i] = -0.0f;
-    return p->methods->all_reduce(p, FL_ALL_SUM, FL_WIRE_F32, g, g, n, NULL);
+    if (now->alone || (c->dgc && now->density > 0))
+        return FLEET_OK;
+    if (now->idle)
+        (half ? fill_f16 : fill_f32)(data, n);
+    return p->methods->all_reduce(p, FL_ALL_SUM, c->type, data, data, n, NULL);
 }
 
 static const fl_kernel kernel_reduce = {
@@ -90,19 +112,49 @@ static const fl_kernel kernel_reduce = {
     .run = reduce_run,
 };
 
+void fl_emit_all_reduce(fl_lowering *l, int value, fl_wire type, bool dgc)
+{
+    const reduce_config c = {l->plan->store, type, dgc};
+
+    l->lane = FL_LANE_COMM;
+    FL_EMIT(l, &kernel_reduce, NULL, fl_config(l, &c, sizeof c),
+            FL_R(l->plan->update), FL_RW(value));
+    l->lane = FL_LANE_COMPUTE;
+}
+
+static bool is_dgc(const fl_lowering *l, const fl_dense *d, int64_t offset)
+{
+    const fl_map *params = &l->plan->store->params;
+
+    for (size_t i = 0; i < params->n; i++) {
+        const fl_param *p = params->entry[i].value;
+
+        if (p->group == d->group && p->offset == offset)
+            return fl_dgc_takes(l, p);
+    }
+    return false;
+}
+
 static void emit_reduce(fl_lowering *l, const fl_dense *d, int64_t offset,
                         int64_t n)
 {
-    FL_EMIT(l, &kernel_reduce, NULL,
-            fl_config(l, &l->plan->store, sizeof l->plan->store),
-            FL_R(l->plan->update),
-            FL_RW(fl_stretch(l, d->gradient, "bucket", offset, n)));
+    bool dgc = is_dgc(l, d, offset);
+
+    if (l->program->training.half && !dgc) {
+        fl_emit_half_all_reduce(l, d, offset, n);
+        return;
+    }
+    fl_emit_all_reduce(l, fl_stretch(l, d->gradient, "bucket", offset, n),
+                       FL_WIRE_F32, dgc);
+    if (dgc)
+        fl_emit_dgc(l, d, offset, n);
 }
 
 /* Neighbours in a group that are reduced in one call: whole parameters, in the
  * order in which their gradients are ready. */
 typedef struct bucket {
     int64_t offset, n;
+    bool dgc; /* of one parameter */
 } bucket;
 
 /* The last one is for the gradients that come last, and is waited for. */
@@ -110,7 +162,7 @@ static bool is_full(const fl_lowering *l, const bucket *b, int64_t left)
 {
     const fl_training *t = &l->program->training;
 
-    return b->n >= t->bucket || (left > 0 && left <= t->last_bucket);
+    return b->dgc || b->n >= t->bucket || (left > 0 && left <= t->last_bucket);
 }
 
 /* But for the padding between the two. */
@@ -133,7 +185,7 @@ static int64_t floats_of(const fl_lowering *l, const fl_dense *d)
     return n;
 }
 
-static void emit_buckets(fl_lowering *l, const fl_dense *d)
+void fl_each_bucket(fl_lowering *l, const fl_dense *d, fl_bucket_emitter *emit)
 {
     const fl_map *params = &l->plan->store->params;
     int64_t left = floats_of(l, d);
@@ -144,17 +196,18 @@ static void emit_buckets(fl_lowering *l, const fl_dense *d)
 
         if (p->group != d->group || !fl_gets_gradient(l, p))
             continue;
-        if (b.n > 0 && (is_full(l, &b, left) || !follows(&b, p))) {
-            emit_reduce(l, d, b.offset, b.n);
+        if (b.n > 0 &&
+            (is_full(l, &b, left) || !follows(&b, p) || fl_dgc_takes(l, p))) {
+            emit(l, d, b.offset, b.n);
             b.n = 0;
         }
         if (b.n == 0)
-            b.offset = p->offset;
+            b = (bucket){.offset = p->offset, .dgc = fl_dgc_takes(l, p)};
         b.n = p->offset + p->n - b.offset;
         left -= p->n;
     }
     if (b.n > 0)
-        emit_reduce(l, d, b.offset, b.n);
+        emit(l, d, b.offset, b.n);
 }
 
 fleet_status fl_pass_all_reduce(fl_lowering *l, bool *applied)
@@ -163,14 +216,16 @@ fleet_status fl_pass_all_reduce(fl_lowering *l, bool *applied)
 
     if (!plan->training || !plan->store->rounds)
         return FLEET_OK;
+    if (l->program->training.dgc.on && plan->store->optimizer->clip_norm > 0)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "strategy.dgc: no rank knows the norm of all gradients "
+                       "for the clip by global norm");
     l->phase = FL_UPDATE;
-    l->lane = FL_LANE_COMM;
     fl_update_value(l);
     for (size_t i = 0; i < plan->n_dense; i++)
         if (plan->dense[i].gradient >= 0) {
-            emit_buckets(l, &plan->dense[i]);
+            fl_each_bucket(l, &plan->dense[i], emit_reduce);
             *applied = true;
         }
-    l->lane = FL_LANE_COMPUTE;
     return l->status;
 }

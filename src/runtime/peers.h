@@ -143,6 +143,7 @@ typedef struct fl_round {
                    */
     int batches;  /* UPDATE: of all ranks */
     int most;     /* of one rank */
+    int ranks;    /* that have any */
     int first;    /* the first rank with that wish */
 } fl_round;
 

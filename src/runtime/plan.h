@@ -52,8 +52,9 @@ typedef enum fl_phase {
     FL_PULL, /* perhaps while the iteration before this one is under way */
     FL_FORWARD,
     FL_BACKWARD,
-    FL_MERGE, /* every iteration, after backward */
-    FL_UPDATE /* once per merge group */
+    FL_MERGE,  /* every iteration, after backward */
+    FL_UPDATE, /* once per merge group */
+    FL_AVERAGE /* after an update, when ranks make their weights equal */
 } fl_phase;
 
 /* Who does it: the pool's threads; or the exchange or the peers, which are
@@ -76,7 +77,8 @@ typedef struct fl_step {
 typedef struct fl_region {
     int first, n; /* steps of the plan */
     fl_split split;
-    fl_phase phase; /* FL_PULL, FL_UPDATE, or FL_FORWARD for all between */
+    fl_phase phase; /* FL_PULL, FL_UPDATE, FL_AVERAGE, or FL_FORWARD for all
+                       between */
     fl_step_lane lane;
 } fl_region;
 
@@ -130,8 +132,11 @@ typedef struct fl_plan {
 typedef struct fl_update_now {
     const fleet_optimizer *optimizer;
     fl_update u;
-    int micro; /* which batch of the merge group this is, from 0 */
-    bool idle; /* other ranks' update: there are no gradients of this one */
+    int micro;  /* which batch of the merge group this is, from 0 */
+    bool idle;  /* other ranks' update: there are no gradients of this one */
+    bool alone; /* this rank's own: nothing is reduced */
+    int ranks;  /* AVERAGE: whose weights count */
+    double density; /* of dgc: the part that is sent; 0: all is reduced */
 } fl_update_now;
 
 /* What a pull is told: which slot of the exchange, and of which version. */

@@ -5,8 +5,8 @@
 
 static const char *phase_name(fl_phase phase)
 {
-    static const char *const names[] = {"pull", "forward", "backward", "merge",
-                                        "update"};
+    static const char *const names[] = {"pull",  "forward", "backward",
+                                        "merge", "update",  "average"};
     return names[phase];
 }
 

@@ -28,8 +28,20 @@ typedef struct fl_training {
                                     one parameter's; of the last time; 0: 1 */
     bool sum_over_ranks; /* gradients of ranks are added up, not averaged */
     fl_layerwise layerwise;
-    bool merge_average; /* the sum of a group is divided by its batches */
     bool bf16;          /* products are of bfloat16: pass amp */
+    bool merge_average; /* the sum of a group is divided by its batches */
+    bool half;          /* gradients of ranks travel as float16 */
+    struct {            /* with ranks: updates of each on its own */
+        int64_t steps;  /* between two means of weights; 0: none */
+        int64_t begin;  /* from this one on; before it with all ranks */
+        bool adaptive;  /* steps is where it starts */
+    } local;
+    struct { /* with ranks: only the largest elements are exchanged */
+        bool on;
+        float sparsity;      /* the part that is not */
+        int64_t begin, ramp; /* updates before, and until it is so sparse */
+        int64_t smallest;    /* floats of a parameter that is worth it */
+    } dgc;
 } fl_training;
 
 struct fleet_program {

@@ -17,8 +17,7 @@ static bool is_alive(const fl_plan *plan, const fl_step *s, const bool *read)
             read[fl_plan_root(plan, o->value)])
             return true;
     }
-    return fl_step_changes_store(plan, s) || s->phase == FL_MERGE ||
-           s->phase == FL_UPDATE;
+    return fl_step_changes_store(plan, s) || s->phase >= FL_MERGE;
 }
 
 static void mark_reads(const fl_plan *plan, const fl_step *s, bool *read)
@@ -99,10 +98,11 @@ static dependence between(const fl_plan *plan, const fl_step *a,
     return most;
 }
 
-/* Pulls run by themselves, before all others, and updates after them. */
+/* Pulls run by themselves, before all others, and updates and means after
+ * them. */
 static fl_phase run_of(fl_phase phase)
 {
-    return phase == FL_PULL || phase == FL_UPDATE ? phase : FL_FORWARD;
+    return phase == FL_PULL || phase >= FL_UPDATE ? phase : FL_FORWARD;
 }
 
 typedef struct scheduler {
@@ -197,6 +197,7 @@ static fleet_status schedule(scheduler *s)
     FL_TRY(schedule_run(s, FL_PULL));
     FL_TRY(schedule_run(s, FL_FORWARD));
     FL_TRY(schedule_run(s, FL_UPDATE));
+    FL_TRY(schedule_run(s, FL_AVERAGE));
     if (s->n > 0)
         memcpy(s->plan->step, s->order, s->n * sizeof *s->order);
     return FLEET_OK;

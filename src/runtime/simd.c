@@ -19,6 +19,9 @@ void fl_simd_bf16_avx2(fl_simd *t);
 void fl_simd_rules_avx512(fl_simd *t);
 void fl_simd_math_avx512(fl_simd *t);
 void fl_simd_bf16_avx512(fl_simd *t);
+void fl_simd_half_plain(fl_simd *t);
+void fl_simd_half_avx2(fl_simd *t);
+void fl_simd_half_avx512(fl_simd *t);
 
 static fl_simd table[3];
 static const fl_simd *usable[4]; /* the best first */
@@ -39,6 +42,7 @@ static int n_usable(void)
         fl_simd_rules_avx512(&table[0]);
         fl_simd_math_avx512(&table[0]);
         fl_simd_bf16_avx512(&table[0]);
+        fl_simd_half_avx512(&table[0]);
         usable[n++] = &table[0];
     }
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
@@ -46,6 +50,7 @@ static int n_usable(void)
         fl_simd_rules_avx2(&table[1]);
         fl_simd_math_avx2(&table[1]);
         fl_simd_bf16_avx2(&table[1]);
+        fl_simd_half_avx2(&table[1]);
         usable[n++] = &table[1];
     }
 #endif
@@ -72,6 +77,7 @@ static void make_tables(void)
     fl_simd_rules_plain(&table[2]);
     fl_simd_math_plain(&table[2]);
     fl_simd_bf16_plain(&table[2]);
+    fl_simd_half_plain(&table[2]);
     usable[n++] = &table[2];
     best = usable[0];
     for (int i = 0; wanted && i < n; i++)

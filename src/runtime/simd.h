@@ -54,7 +54,9 @@ typedef void fl_scalar(float *out, const float *a, float s, float t, int64_t n);
     XX(relu_grad_any, fl_binary_any *)                                         \
     XX(tanh_grad_any, fl_binary_any *)                                         \
     XX(sigmoid_grad_any, fl_binary_any *)                                      \
-    XX(col_sum_bf16, fl_col_sum_bf16 *)
+    XX(col_sum_bf16, fl_col_sum_bf16 *)                                        \
+    XX(to_half, fl_to_half *)     /* to float16, to nearest even */            \
+    XX(from_half, fl_from_half *) /* and back */
 
 /* out[c] = the sum over r of x[r * ld + c], in r's order */
 typedef void fl_col_sum(float *out, const float *x, int64_t ld, int64_t rows,
@@ -107,6 +109,8 @@ typedef struct fl_numbers {
 } fl_numbers;
 typedef void fl_binary_any(fl_numbers out, fl_numbers a, fl_numbers b,
                            int64_t n);
+typedef void fl_to_half(uint16_t *out, const float *a, int64_t n);
+typedef void fl_from_half(float *out, const uint16_t *a, int64_t n);
 
 typedef struct fl_simd {
     const char *isa;

@@ -23,6 +23,8 @@ static void destroy_group(fl_group *g)
     fl_free(g->weight);
     for (int i = 0; i < FL_MAX_STATE; i++)
         fl_free(g->state[i]);
+    for (int i = 0; i < 2; i++)
+        fl_free(g->residual[i]);
     fl_free(g);
 }
 
@@ -195,7 +197,19 @@ static fleet_status add_group_states(fl_store *s, fl_group *g)
         for (int64_t j = 0; s->optimizer->initial_state > 0 && j < g->n; j++)
             g->state[i][j] = s->optimizer->initial_state;
     }
+    for (int i = 0; i < 2; i++)
+        if (s->optimizer->residuals && !g->residual[i])
+            FL_TRY(FL_NEW(&g->residual[i], (size_t)g->n * sizeof(float)));
     return FLEET_OK;
+}
+
+void fl_store_forget_own(fl_store *s)
+{
+    s->local = (fl_local){0};
+    for (fl_group *g = s->groups; g; g = g->next)
+        for (int i = 0; i < 2; i++)
+            if (g->residual[i])
+                memset(g->residual[i], 0, (size_t)g->n * sizeof(float));
 }
 
 static bool is_new(const fl_store *s, const fleet_var *v)

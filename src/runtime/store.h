@@ -23,7 +23,9 @@ enum { FL_BLOCK = 16384 };
 typedef struct fl_group {
     float *weight;
     float *state[FL_MAX_STATE]; /* of the optimizer's rule; else NULL */
-    int64_t n;                  /* floats, paddings included */
+    float *residual[2]; /* of dgc: momentum, and what is left to send; else
+                           NULL */
+    int64_t n;          /* floats, paddings included */
     struct fl_group *next;
 } fl_group;
 
@@ -44,6 +46,13 @@ typedef struct fl_state {
     size_t size;
 } fl_state;
 
+/* Of ranks that update on their own; see local.c. */
+typedef struct fl_local {
+    int64_t since; /* updates since the weights of all ranks were equal */
+    int64_t steps; /* adaptive: until the next mean; 0: as it starts */
+    double loss, learning_rate; /* adaptive: the first ones; 0: none yet */
+} fl_local;
+
 typedef struct fl_store {
     fl_context *context;
     fl_rows_maker *make_rows;
@@ -59,6 +68,7 @@ typedef struct fl_store {
     bool torn;                      /* a load stopped half-way */
     bool idle;       /* of a server's handle: lanes have stores of their own */
     int64_t updates; /* done; drives the learning rate */
+    fl_local local;
     pthread_rwlock_t lock; /* written: a training step, a load */
 } fl_store;
 
@@ -88,6 +98,9 @@ fl_param *fl_store_param(const fl_store *s, const char *name);
 fl_rows *fl_store_rows(const fl_store *s, const char *name);
 fl_state *fl_store_state(const fl_store *s, const char *name);
 void fl_store_reset_states(fl_store *s);
+
+/* What this rank has that the others have not yet: it was loaded anew. */
+void fl_store_forget_own(fl_store *s);
 
 /* params_hash: of all parameters and rows, as docs/formats.md has it. Rows that
  * live elsewhere are added up there: hash_rows; NULL: they are here. */

@@ -112,6 +112,11 @@ static fleet_status update_run(const fl_instance *in, const fl_range *r)
     u.lr *= p->learning_rate;
     if (p->decay >= 0)
         u.decay = p->decay;
+    if (p->dgc && now->density > 0) { /* was done before it was sent */
+        u.scale = 1.0f;
+        u.a = 0.0f;
+        u.nesterov = 0;
+    }
     for (int i = 0; i < in->step->n_operand - STATE; i++)
         state[i] = (float *)fl_ptr(in, STATE + i) + p->offset;
     fl_optimizer_dense(now->optimizer)(
@@ -134,9 +139,10 @@ bool fl_gets_gradient(const fl_lowering *l, const fl_param *p)
     return v && v->kind == FL_VAR_PARAM && l->gradient[v->id] >= 0;
 }
 
-static fl_piece piece_of(const fl_param *p)
+static fl_piece piece_of(const fl_lowering *l, const fl_param *p)
 {
-    fl_piece q = {p->offset, (p->n + 15) / 16 * 16, 1.0f, -1.0f};
+    fl_piece q = {p->offset, (p->n + 15) / 16 * 16, 1.0f, -1.0f,
+                  fl_dgc_takes(l, p)};
 
     if (p->attr.learning_rate > 0)
         q.learning_rate = p->attr.learning_rate;
@@ -150,7 +156,8 @@ static fl_piece piece_of(const fl_param *p)
 static bool continues(const fl_piece *a, const fl_piece *b)
 {
     return a->offset + a->n == b->offset &&
-           a->learning_rate == b->learning_rate && a->decay == b->decay;
+           a->learning_rate == b->learning_rate && a->decay == b->decay &&
+           a->dgc == b->dgc;
 }
 
 /* Cut [offset, offset + n) of `like` into blocks, appended to all. */
@@ -182,7 +189,7 @@ static const fl_pieces *make_pieces(fl_lowering *l, const fl_group *g)
 
         if (p->group != g || !fl_gets_gradient(l, p))
             continue;
-        fl_piece q = piece_of(p);
+        fl_piece q = piece_of(l, p);
         if (run.n && continues(&run, &q)) {
             run.n += q.n;
             continue;

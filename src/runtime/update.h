@@ -5,6 +5,7 @@
 #define FL_RUNTIME_UPDATE_H
 
 #include "runtime/lower.h"
+#include "runtime/peers.h"
 
 /* Where the scalars of the update are: made by the first pass that asks. */
 int fl_update_value(fl_lowering *l);
@@ -14,6 +15,26 @@ int fl_state_value(fl_lowering *l, const fl_group *g, int i);
 
 /* Does the parameter get a gradient in this plan? */
 bool fl_gets_gradient(const fl_lowering *l, const fl_param *p);
+
+/* What a group's parameters with a gradient are reduced in: neighbours, in the
+ * order in which gradients are ready; n floats. */
+typedef void fl_bucket_emitter(fl_lowering *l, const fl_dense *d,
+                               int64_t offset, int64_t n);
+void fl_each_bucket(fl_lowering *l, const fl_dense *d, fl_bucket_emitter *emit);
+
+/* The sum over the ranks, in place, of what the value's bytes are; dgc: not in
+ * updates in which pairs are exchanged. */
+void fl_emit_all_reduce(fl_lowering *l, int value, fl_wire type, bool dgc);
+
+/* --- dgc.c --------------------------------------------------------------- */
+
+/* The part of such a parameter that the update after so many others sends. */
+double fl_dgc_density(const fl_training *t, int64_t updates);
+bool fl_dgc_takes(const fl_lowering *l, const fl_param *p);
+fl_bucket_emitter fl_emit_dgc;
+
+/* The same of a stretch of a group's gradient, as float16. */
+fl_bucket_emitter fl_emit_half_all_reduce;
 
 /* total += part: batched values, and those without a batch. */
 extern const fl_kernel fl_kernel_add_rows, fl_kernel_add_parts;

@@ -1,0 +1,137 @@
+/* strategy_ranks.c - see strategy_ranks.h. */
+#include "fleet/strategy_ranks.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/optimizer.h"
+
+/* Fleet's: fewer floats are reduced as they are. */
+enum { FL_DGC_SMALLEST = 16384 };
+
+static fleet_status contradict(const char *one, const char *other)
+{
+    return fl_fail(FLEET_EINVAL,
+                   "strategy.%s and strategy.%s contradict: one of them", one,
+                   other);
+}
+
+static fleet_status check_range(const char *name, const char *field, int got,
+                                int low, int high)
+{
+    if (got >= low && got <= high)
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "strategy.%s_configs.%s: expected %d to %d, got %d", name,
+                   field, low, high, got);
+}
+
+static fleet_status check_steps(const char *name, int is_on,
+                                const fleet_localsgd_configs *c)
+{
+    FL_TRY(check_range(name, "k_steps", c->k_steps, 1, 1000000));
+    FL_TRY(check_range(name, "begin_step", c->begin_step, 0, 1000000000));
+    if (is_on || c->k_steps <= 1)
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "strategy.%s_configs.k_steps is %d, but strategy.%s is 0",
+                   name, c->k_steps, name);
+}
+
+fleet_status fl_strategy_check_ranks(const fleet_distributed_strategy *s)
+{
+    FL_TRY(check_steps("localsgd", s->localsgd, &s->localsgd_configs));
+    FL_TRY(check_steps("adaptive_localsgd", s->adaptive_localsgd,
+                       &s->adaptive_localsgd_configs));
+    FL_TRY(check_range("dgc", "rampup_begin_step",
+                       s->dgc_configs.rampup_begin_step, 0, 1000000000));
+    FL_TRY(check_range("dgc", "rampup_step", s->dgc_configs.rampup_step, 1,
+                       1000000000));
+    if (!(s->dgc_configs.sparsity >= 0 && s->dgc_configs.sparsity < 1))
+        return fl_fail(FLEET_EINVAL,
+                       "strategy.dgc_configs.sparsity: expected 0 to below 1, "
+                       "got %g",
+                       (double)s->dgc_configs.sparsity);
+    if (s->dgc && (s->localsgd || s->adaptive_localsgd))
+        return contradict("dgc",
+                          s->localsgd ? "localsgd" : "adaptive_localsgd");
+    if (s->dgc && s->lars)
+        return contradict("dgc", "lars");
+    if (s->localsgd && s->adaptive_localsgd)
+        return contradict("localsgd", "adaptive_localsgd");
+    if (s->localsgd && s->gradient_scale_sum)
+        return contradict("localsgd", "gradient_scale_sum");
+    if (s->adaptive_localsgd && s->gradient_scale_sum)
+        return contradict("adaptive_localsgd", "gradient_scale_sum");
+    return FLEET_OK;
+}
+
+/* As with Fleet. The mean of weights says nothing of what rules with second
+ * moments remember. */
+fleet_status fl_strategy_check_rule(const fleet_distributed_strategy *s,
+                                    const fleet_optimizer *o, fl_job_mode mode)
+{
+    const char *name = s->localsgd            ? "localsgd"
+                       : s->adaptive_localsgd ? "adaptive_localsgd"
+                                              : NULL;
+
+    if (s->dgc && fl_mode_has_ranks(mode) && o->kind != FL_RULE_MOMENTUM)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "strategy.dgc: expected Momentum, got %s",
+                       fl_rule_of(o->kind)->name);
+    if (!name || mode != FL_COLLECTIVE || o->kind == FL_RULE_SGD ||
+        o->kind == FL_RULE_MOMENTUM)
+        return FLEET_OK;
+    return fl_fail(FLEET_EUNSUPPORTED,
+                   "strategy.%s: expected SGD or Momentum, got %s", name,
+                   fl_rule_of(o->kind)->name);
+}
+
+static void set_buckets(const fleet_distributed_strategy *s, fl_training *t)
+{
+    const double per_mb = (1 << 20) / sizeof(float);
+
+    if (!s->fuse_all_reduce_ops)
+        return; /* each parameter by itself */
+    t->bucket = (int64_t)(s->fuse_grad_size_in_MB * per_mb);
+    t->last_bucket = (int64_t)((double)s->last_comm_group_size_MB * per_mb);
+}
+
+void fl_strategy_set_ranks(const fleet_distributed_strategy *s, fl_training *t)
+{
+    set_buckets(s, t);
+    t->sum_over_ranks = s->gradient_scale_sum;
+    t->half = s->fp16_allreduce;
+    t->dgc.on = s->dgc;
+    t->dgc.sparsity = s->dgc_configs.sparsity;
+    t->dgc.begin = s->dgc_configs.rampup_begin_step;
+    t->dgc.ramp = s->dgc_configs.rampup_step;
+    t->dgc.smallest = FL_DGC_SMALLEST;
+    if (s->localsgd || s->adaptive_localsgd) {
+        const fleet_localsgd_configs *c =
+            s->localsgd ? &s->localsgd_configs : &s->adaptive_localsgd_configs;
+
+        t->local.steps = c->k_steps;
+        t->local.begin = c->begin_step;
+        t->local.adaptive = s->adaptive_localsgd;
+    }
+}
+
+void fl_strategy_add_terms(const fl_training *t, char *text, size_t size)
+{
+    size_t n = strlen(text);
+
+    if (t->half)
+        n += (size_t)snprintf(text + n, size - n, ", gradients as float16");
+    if (t->dgc.on)
+        n += (size_t)snprintf(
+            text + n, size - n, ", dgc of %g after %" PRId64 " in %" PRId64,
+            (double)t->dgc.sparsity, t->dgc.begin, t->dgc.ramp);
+    if (t->local.steps > 0)
+        snprintf(text + n, size - n,
+                 ", means of weights %severy %" PRId64
+                 " updates after %" PRId64,
+                 t->local.adaptive ? "at first " : "", t->local.steps,
+                 t->local.begin);
+}

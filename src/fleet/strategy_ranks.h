@@ -1,0 +1,20 @@
+/* strategy_ranks.h - what a strategy says about ranks: which fields go
+ * together, and what plans are told. */
+#ifndef FL_FLEET_STRATEGY_RANKS_H
+#define FL_FLEET_STRATEGY_RANKS_H
+
+#include "fleet/handle.h"
+
+/* FLEET_EINVAL: two fields that contradict. */
+fleet_status fl_strategy_check_ranks(const fleet_distributed_strategy *s);
+
+/* FLEET_EUNSUPPORTED: not with that optimizer. */
+fleet_status fl_strategy_check_rule(const fleet_distributed_strategy *s,
+                                    const fleet_optimizer *o, fl_job_mode mode);
+
+void fl_strategy_set_ranks(const fleet_distributed_strategy *s, fl_training *t);
+
+/* In words, for all ranks to have in common: appended to what is there. */
+void fl_strategy_add_terms(const fl_training *t, char *text, size_t size);
+
+#endif

@@ -1,0 +1,187 @@
+/* local.c - ranks that update on their own and make their weights equal now and
+ * then: by the mean of all that have updated since the last time. So Lin et
+ * al. 2018, "Don't use large mini-batches, use local SGD" (arXiv:1808.07217);
+ * how often may follow the loss, as in Wang and Joshi 2018 (arXiv:1810.08313).
+ *
+ * A rank whose pass is over counts once more if it has updated since, and then
+ * gets the others' mean. A pass ends with a mean, so that all weights are equal
+ * when it is over. Optimizer states stay each rank's own.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "runtime/executor.h"
+#include "runtime/pass.h"
+#include "runtime/peers.h"
+#include "runtime/update.h"
+
+/* --- steps of a mean ----------------------------------------------------- */
+
+enum { THE_UPDATE, TO, FROM };
+
+static fleet_status keep_run(const fl_instance *in, const fl_range *r)
+{
+    size_t n = (size_t)(in->arg[TO].rows * in->arg[TO].cols);
+
+    (void)r;
+    memcpy(fl_ptr(in, TO), fl_ptr(in, FROM), n * sizeof(float));
+    return FLEET_OK;
+}
+
+/* What is reduced is a copy: a sum that fails leaves the weights. */
+static const fl_kernel kernel_keep = {
+    .name = "mean.copy",
+    .split = FL_SPLIT_PARTS,
+    .run = keep_run,
+};
+
+static fleet_status divide_run(const fl_instance *in, const fl_range *r)
+{
+    const fl_update_now *now = fl_ptr(in, THE_UPDATE);
+    int64_t n = in->arg[TO].rows * in->arg[TO].cols;
+    const float *sum = fl_ptr(in, FROM);
+    float *weight = fl_ptr(in, TO);
+
+    (void)r;
+    for (int64_t i = 0; i < n; i++)
+        weight[i] = sum[i] / (float)now->ranks;
+    return FLEET_OK;
+}
+
+static const fl_kernel kernel_divide = {
+    .name = "mean.divide",
+    .split = FL_SPLIT_PARTS,
+    .run = divide_run,
+};
+
+static void emit_mean(fl_lowering *l, const fl_dense *d, int64_t offset,
+                      int64_t n)
+{
+    const fl_shape shape = fl_shape_1(n);
+    int sum = fl_temp(l, "weights' sum", FLEET_FLOAT32, &shape);
+    int weight = fl_stretch(l, d->weight, "bucket", offset, n);
+
+    FL_EMIT(l, &kernel_keep, NULL, NULL, FL_R(l->plan->update), FL_W(sum),
+            FL_R(weight));
+    fl_emit_all_reduce(l, sum, FL_WIRE_F32, false);
+    FL_EMIT(l, &kernel_divide, NULL, NULL, FL_R(l->plan->update), FL_W(weight),
+            FL_R(sum));
+}
+
+fleet_status fl_pass_localsgd(fl_lowering *l, bool *applied)
+{
+    fl_plan *plan = l->plan;
+
+    if (!plan->training || !plan->store->rounds ||
+        l->program->training.local.steps == 0)
+        return FLEET_OK;
+    if (plan->n_sparse > 0)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "strategy.%slocalsgd: table \"%s\" is trained by all "
+                       "ranks together, in every update",
+                       l->program->training.local.adaptive ? "adaptive_" : "",
+                       plan->sparse[0].table->name);
+    l->phase = FL_AVERAGE;
+    fl_update_value(l);
+    for (size_t i = 0; i < plan->n_dense; i++)
+        if (plan->dense[i].gradient >= 0) {
+            fl_each_bucket(l, &plan->dense[i], emit_mean);
+            *applied = true;
+        }
+    return l->status;
+}
+
+/* --- when ---------------------------------------------------------------- */
+
+bool fl_local_is_next(const fleet_executor *e)
+{
+    const fl_training *t = &e->program->training;
+
+    return e->training && e->store->rounds && t->local.steps > 0 &&
+           e->store->updates >= t->local.begin;
+}
+
+static int64_t steps_of(const fleet_executor *e)
+{
+    return e->store->local.steps > 0 ? e->store->local.steps
+                                     : e->program->training.local.steps;
+}
+
+/* PaddlePaddle's rule: AdaComm's tau by the loss and the learning rate, from 1
+ * to 16 (meta_optimizers/localsgd_optimizer.py). */
+static int64_t steps_for(const fl_local *now, double first, double loss,
+                         double learning_rate)
+{
+    double x = now->learning_rate * loss / (learning_rate * now->loss) * first;
+
+    if (!(x > 1)) /* NaN, too */
+        return 1;
+    return x < 256 ? (int64_t)ceil(sqrt(x)) : 16;
+}
+
+/* After ranks have met: the mean loss of those that train says when they do so
+ * again. All know the same numbers. */
+static fleet_status follow_loss(fleet_executor *e, const fl_compiled *c)
+{
+    const fl_training *t = &e->program->training;
+    fl_peers *p = e->store->rounds->peers;
+    fl_local *now = &e->store->local;
+    double sum[2] = {0, e->idle ? 0 : 1};
+    fl_update u;
+    float loss;
+
+    if (!t->local.adaptive || c->plan->loss < 0)
+        return FLEET_OK;
+    memcpy(&loss, fl_compiled_pointer(c, c->plan->loss), sizeof loss);
+    sum[0] = e->idle ? 0 : (double)loss;
+    FL_TRY(
+        p->methods->all_reduce(p, FL_ALL_SUM, FL_WIRE_F64, sum, sum, 2, NULL));
+    if (sum[1] == 0)
+        return FLEET_OK;
+    fl_optimizer_update(e->store->optimizer, e->store->updates - 1, 1, true,
+                        &u);
+    if (now->learning_rate == 0) {
+        now->loss = sum[0] / sum[1];
+        now->learning_rate = (double)u.lr;
+    }
+    now->steps =
+        steps_for(now, (double)t->local.steps, sum[0] / sum[1], (double)u.lr);
+    return FLEET_OK;
+}
+
+static fleet_status meet(fleet_executor *e, fl_compiled *c, bool *over)
+{
+    fl_update_now *now = fl_compiled_pointer(c, c->plan->update);
+    fl_store *s = e->store;
+    fl_round round;
+
+    FL_TRY(fl_round_begin(s->rounds, e->idle ? FL_WISH_NOTHING : FL_WISH_UPDATE,
+                          (int)s->local.since, &round));
+    *over = round.batches == 0;
+    if (*over)
+        return FLEET_OK;
+    now->alone = false;
+    now->idle = s->local.since == 0;
+    now->ranks = round.ranks;
+    FL_TRY(fl_compiled_run(c, e->context, c->plan->batch, FL_AVERAGE));
+    s->updates += round.most - s->local.since;
+    s->local.since = 0;
+    return follow_loss(e, c);
+}
+
+fleet_status fl_local_updated(fleet_executor *e, fl_compiled *c, bool alone)
+{
+    bool over;
+
+    if (!e->store->rounds)
+        return FLEET_OK;
+    if (!alone)
+        return follow_loss(e, c);
+    e->store->local.since++;
+    return e->store->local.since < steps_of(e) ? FLEET_OK : meet(e, c, &over);
+}
+
+fleet_status fl_local_idle(fleet_executor *e, fl_compiled *c, bool *over)
+{
+    return meet(e, c, over);
+}

@@ -1,0 +1,93 @@
+/* rank_kit.c - see rank_kit.h. */
+#define SUITE rank_kit
+#include "rank_kit.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "fleet/handle.h"
+
+fl_group *rank_group(const kit_model *m)
+{
+    fl_group *g = m->f->store->groups;
+
+    CHECK(g && !g->next && g->n <= RANK_MOST_FLOATS);
+    return g;
+}
+
+static fleet_status take_part(fake_rank *r, const rank_lesson *s, kit_model *m,
+                              const work *k)
+{
+    double sum = 1;
+
+    for (int pass = 0; pass < s->passes; pass++) {
+        for (int i = r->p.rank; i < k->n; i += r->p.size)
+            FL_TRY(kit_run(m->e, k->b[i]));
+        FL_TRY(fleet_executor_flush(m->e));
+        FL_TRY(fl_executor_end_pass(m->e, &sum, 1));
+    }
+    return FLEET_OK;
+}
+
+void rank_model(kit_model *m, const rank_lesson *s)
+{
+    kit_build(m, KIT_MLP, &s->how);
+    m->p->training.local = s->also.local;
+    m->p->training.half = s->also.half;
+    m->p->training.dgc = s->also.dgc;
+    m->o->residuals = s->also.dgc.on;
+    if (s->also.bucket) {
+        m->p->training.bucket = s->also.bucket;
+        m->p->training.last_bucket = s->also.bucket;
+    }
+}
+
+void rank_executor(kit_model *m)
+{
+    m->e =
+        fleet_executor_create(m->p, &(fleet_executor_options){.max_batch = 50});
+    CHECK(m->e != NULL);
+}
+
+void rank_learn(fake_rank *r, void *arg)
+{
+    rank_lesson *s = arg;
+    int rank = r->p.rank;
+    kit_model m;
+    work k;
+
+    rank_model(&m, s);
+    m.f->store->rounds = &r->rounds;
+    rank_executor(&m);
+    if (s->prepare)
+        s->prepare(&m);
+    work_open(&k, &m, s->batches, s->last);
+    s->status[rank] = take_part(r, s, &m, &k);
+    if (s->status[rank] != FLEET_OK)
+        snprintf(s->error[rank], sizeof *s->error, "%s", fleet_last_error());
+    s->updates[rank] = m.f->store->updates;
+    s->steps[rank] = m.f->store->local.steps;
+    s->first_loss[rank] = m.f->store->local.loss;
+    s->calls[rank] = r->n_call;
+    memcpy(s->weight[rank], rank_group(&m)->weight,
+           (size_t)rank_group(&m)->n * sizeof(float));
+    work_close(&k);
+    m.f->store->rounds = NULL;
+    kit_close(&m);
+}
+
+void rank_train(rank_lesson *s, int ranks)
+{
+    fake_group g;
+
+    fake_group_open(&g, ranks);
+    fake_group_run(&g, rank_learn, s);
+    fake_group_close(&g);
+    for (int i = 0; i < ranks; i++) {
+        if (s->status[i] != FLEET_OK)
+            test_fail(__FILE__, __LINE__, "rank %d: %s", i, s->error[i]);
+        CHECK(memcmp(s->weight[i], s->weight[0], sizeof s->weight[0]) == 0);
+        CHECK_INT(s->updates[i], s->updates[0]);
+    }
+}

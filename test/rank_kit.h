@@ -1,0 +1,39 @@
+/* rank_kit.h - ranks as threads that train the same small model, each with its
+ * batches, and what they end with. */
+#ifndef FL_TEST_RANK_KIT_H
+#define FL_TEST_RANK_KIT_H
+
+#include "crew.h"
+#include "fake_peers.h"
+
+enum { RANK_MOST_FLOATS = 2000 };
+
+/* Batch b is rank b mod n's. */
+typedef struct rank_lesson {
+    kit_options how;
+    fl_training also; /* local, half, dgc, bucket */
+    int batches, passes;
+    int64_t last; /* rows of the last batch */
+    void (*prepare)(kit_model *m);
+
+    float weight[FAKE_MOST_RANKS][RANK_MOST_FLOATS];
+    int64_t updates[FAKE_MOST_RANKS], steps[FAKE_MOST_RANKS];
+    double first_loss[FAKE_MOST_RANKS];
+    int calls[FAKE_MOST_RANKS];
+    fleet_status status[FAKE_MOST_RANKS];
+    char error[FAKE_MOST_RANKS][300];
+} rank_lesson;
+
+/* All parameters. */
+fl_group *rank_group(const kit_model *m);
+
+void rank_model(kit_model *m, const rank_lesson *s); /* no executor yet */
+void rank_executor(kit_model *m);
+
+/* What a rank does: for fake_group_run(). */
+void rank_learn(fake_rank *r, void *lesson);
+
+/* So many ranks; none fails, and all end with the same weights. */
+void rank_train(rank_lesson *s, int ranks);
+
+#endif

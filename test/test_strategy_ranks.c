@@ -1,0 +1,130 @@
+/* test_strategy_ranks.c - the strategy of ranks: what is honoured, what is
+ * refused in which mode, and what contradicts. */
+#define SUITE strategy_ranks
+#include "test.h"
+
+#include <string.h>
+
+#include <fleet/fleet.h>
+
+static fleet *open_rank(const char *servers)
+{
+    const fleet_role role = {
+        .worker_num = 2, .server_endpoints = servers, .collective = 1};
+    fleet *f;
+
+    CHECK_OK(fleet_init(&f, &(fleet_options){.role = &role}));
+    return f;
+}
+
+typedef fleet_optimizer *make_rule(fleet *f);
+
+static fleet_optimizer *sgd(fleet *f)
+{
+    return fleet_sgd(f, 0.1f);
+}
+
+static fleet_optimizer *momentum(fleet *f)
+{
+    return fleet_momentum(f, 0.1f, NULL);
+}
+
+static fleet_optimizer *adam(fleet *f)
+{
+    return fleet_adam(f, 0.1f, NULL);
+}
+
+#define STRATEGY(servers, make, change, words)                                 \
+    do {                                                                       \
+        fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;        \
+        fleet *f = open_rank(servers);                                         \
+        make_rule *rule = make;                                                \
+        fleet_optimizer *o = rule(f);                                          \
+        const char *why = words;                                               \
+                                                                               \
+        s.is_collective = 1;                                                   \
+        s.change;                                                              \
+        if (why) {                                                             \
+            CHECK(fleet_distributed_optimizer(f, o, &s) == NULL);              \
+            CHECK_CONTAINS(fleet_last_error(), why);                           \
+        } else {                                                               \
+            CHECK(fleet_distributed_optimizer(f, o, &s) == o);                 \
+        }                                                                      \
+        fleet_destroy(f);                                                      \
+    } while (0)
+
+#define SERVER "127.0.0.1:6000"
+
+TEST(localsgd_is_for_ranks_without_servers_and_for_two_rules)
+{
+    STRATEGY(NULL, sgd, localsgd = 1, NULL);
+    STRATEGY(NULL, momentum, localsgd = 1, NULL);
+    STRATEGY(NULL, adam, localsgd = 1,
+             "strategy.localsgd: expected SGD or Momentum, got adam");
+    STRATEGY(SERVER, sgd, localsgd = 1,
+             "strategy.localsgd: this version does not have 1 in mode hybrid");
+    STRATEGY(NULL, sgd, localsgd_configs.k_steps = 4,
+             "strategy.localsgd_configs.k_steps is 4, but strategy.localsgd is "
+             "0");
+    STRATEGY(NULL, sgd, localsgd_configs.begin_step = -1,
+             "strategy.localsgd_configs.begin_step: expected 0 to");
+    STRATEGY(NULL, sgd, localsgd_configs.k_steps = 0,
+             "strategy.localsgd_configs.k_steps: expected 1 to");
+    STRATEGY(NULL, sgd, localsgd = s.gradient_scale_sum = 1,
+             "strategy.localsgd and strategy.gradient_scale_sum contradict");
+}
+
+TEST(adaptive_localsgd_is_the_same_but_not_beside_it)
+{
+    STRATEGY(NULL, momentum, adaptive_localsgd = 1, NULL);
+    STRATEGY(NULL, adam, adaptive_localsgd = 1,
+             "strategy.adaptive_localsgd: expected SGD or Momentum");
+    STRATEGY(SERVER, sgd, adaptive_localsgd = 1,
+             "strategy.adaptive_localsgd: this version does not have 1 in mode "
+             "hybrid");
+    STRATEGY(NULL, sgd, localsgd = s.adaptive_localsgd = 1,
+             "strategy.localsgd and strategy.adaptive_localsgd contradict");
+    STRATEGY(NULL, sgd, adaptive_localsgd_configs.k_steps = 2,
+             "but strategy.adaptive_localsgd is 0");
+    STRATEGY(NULL, sgd, adaptive_localsgd_configs.begin_step = -1,
+             "strategy.adaptive_localsgd_configs.begin_step: expected 0");
+}
+
+TEST(dgc_is_for_momentum)
+{
+    STRATEGY(NULL, momentum, dgc = 1, NULL);
+    STRATEGY(SERVER, momentum, dgc = 1, NULL);
+    STRATEGY(NULL, sgd, dgc = 1, "strategy.dgc: expected Momentum, got sgd");
+    STRATEGY(NULL, momentum, dgc = s.localsgd = 1,
+             "strategy.dgc and strategy.localsgd contradict");
+    STRATEGY(NULL, momentum, dgc_configs.rampup_step = 0,
+             "strategy.dgc_configs.rampup_step: expected 1 to");
+}
+
+TEST(fp16_allreduce_is_for_all_ranks)
+{
+    STRATEGY(NULL, adam, fp16_allreduce = 1, NULL);
+    STRATEGY(SERVER, sgd, fp16_allreduce = 1, NULL);
+    STRATEGY(NULL, sgd, fp16_allreduce = 2,
+             "strategy.fp16_allreduce: expected 0 to 1, got 2");
+}
+
+TEST(the_dump_names_what_ranks_do)
+{
+    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+    fleet *f = open_rank(NULL);
+    fleet_program *p = fleet_program_create(f);
+    fleet_model m;
+    char *text;
+
+    s.localsgd = 1;
+    s.localsgd_configs.k_steps = 4;
+    fleet_mlp(p, &(fleet_mlp_options){.dim = 4, .classes = 2}, &m);
+    CHECK_OK(
+        fleet_minimize(fleet_distributed_optimizer(f, sgd(f), &s), m.loss));
+    text = fleet_strategy_dump(f);
+    CHECK_CONTAINS(text, "mode collective, workers 2, servers 0");
+    CHECK_CONTAINS(text, "passes all_reduce update localsgd form_regions");
+    fleet_free(text);
+    fleet_destroy(f);
+}

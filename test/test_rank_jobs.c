@@ -59,6 +59,34 @@ TEST_LIMIT(fashion_mnist_by_ranks, 300)
                  0.870);
 }
 
+/* The configuration with a save or a load. */
+static const char *with(const char *config, const char *key, const char *path)
+{
+    char text[9000];
+
+    snprintf(text, sizeof text, "{\"%s\": \"%s\", %s", key, path, config + 1);
+    return test_keep(text);
+}
+
+TEST_LIMIT(what_one_job_saves_every_other_goes_on_with, 300)
+{
+    const char *ranks = test_path("ranks"), *both = test_path("both"), *want;
+    const char *sync = test_keep(job_adult("\"a_sync\": false"));
+    const char *hybrid = test_keep(job_adult(SYNC_ROWS));
+
+    launch_need_mpirun();
+    job_train("--nproc_per_node 2", with(sync, "save", ranks));
+    job_train(HYBRID, with(hybrid, "save", both));
+    want = hash_in(
+        job_train("--server_num 2 --worker_num 2", with(sync, "load", ranks)));
+    CHECK_CONTAINS(job_train("--nproc_per_node 2", with(sync, "load", both)),
+                   want);
+    CHECK_CONTAINS(job_train("--nproc_per_node 2", with(sync, "load", ranks)),
+                   want);
+    CHECK_CONTAINS(job_train(HYBRID, with(hybrid, "load", ranks)), want);
+    CHECK_CONTAINS(job_train(HYBRID, with(hybrid, "load", both)), want);
+}
+
 /* So many epochs that it does not end by itself. */
 static const char *endless(const char *config)
 {

@@ -131,3 +131,27 @@ TEST_LIMIT(so_it_is_beside_servers, 120)
     check_kill("--server_num 1 --worker_num 2 --collective --grace 30",
                SYNC_ROWS);
 }
+
+/* Giving up tells the others, and must not stand for what was wrong here. */
+TEST_LIMIT(a_rank_says_itself_why_it_gives_up, 60)
+{
+    char config[2000];
+
+    launch_need_mpirun();
+    snprintf(config, sizeof config,
+             "{'model': {'type': 'wide_deep', 'hidden': [4], 'embedding_dim': "
+             "4}, 'optimizer': {'type': 'sgd', 'learning_rate': 0.01}, "
+             "'epochs': 1, 'dataset': {'format': 'csv', 'train': ['%s'], "
+             "'test': ['%s'], 'batch_size': 8}, 'slots': [{'name': 'y', "
+             "'type': 'float', 'role': 'label', 'columns': [0]}, {'name': 'x', "
+             "'type': 'float', 'dim': 1, 'columns': [1]}, {'name': 'id', "
+             "'type': 'uint64', 'columns': [2], 'transform': 'hash'}]}",
+             test_file("empty.csv", ""), test_file("one.csv", "1,0.5,a\n"));
+    for (char *c = config; *c; c++)
+        if (*c == '\'')
+            *c = '"';
+    CHECK(launch_run("--nproc_per_node 2", job_script(config)) != 0);
+    for (int i = 0; i < 2; i++)
+        CHECK_CONTAINS(launch_log(i ? "workerlog.1" : "workerlog.0"),
+                       "the files have no sample for worker");
+}

@@ -65,16 +65,27 @@ static void forget(fleet *f)
     f->peers = NULL;
 }
 
+/* As with servers: why is known to who saw the call that failed; without one it
+ * is said here, too. */
+static void give_up(fleet *f)
+{
+    const char *error = fleet_last_error();
+    char why[900];
+
+    snprintf(why, sizeof why, "left without fleet_stop_worker(): %.700s",
+             *error ? error : "none of its calls has failed");
+    if (!*error)
+        FL_WARN(&f->context.log, "fleet_destroy: rank %d %s; the job ends",
+                f->role.index, why);
+    fl_peers_abort(f->peers, why);
+}
+
 void fl_ranks_close(fleet *f)
 {
-    char why[60];
-
     if (!f->peers)
         return;
-    if (f->context.fork_generation == fl_fork_generation()) {
-        snprintf(why, sizeof why, "left without fleet_stop_worker()");
-        f->peers->methods->abort(f->peers, why);
-    }
+    if (f->context.fork_generation == fl_fork_generation())
+        give_up(f);
     forget(f);
 }
 
@@ -232,7 +243,7 @@ fleet_status fl_ranks_join(fleet *f, const char *terms)
     else
         status = start_together(f, terms);
     if (status != FLEET_OK) {
-        f->peers->methods->abort(f->peers, fleet_last_error());
+        fl_peers_abort(f->peers, fleet_last_error());
         forget(f);
         return status;
     }

@@ -409,7 +409,7 @@ void fl_executor_give_up(const fleet_executor *e)
     const fl_rounds *r = e->store->rounds;
 
     if (r && e->training)
-        r->peers->methods->abort(r->peers, fleet_last_error());
+        fl_peers_abort(r->peers, fleet_last_error());
 }
 
 fleet_status fl_executor_iterate(fleet_executor *e, int64_t batch)
@@ -488,7 +488,7 @@ fleet_status fl_store_idle(fl_store *s)
         s->trainer ? fl_executor_idle(s->trainer) : wait_for_none(s);
 
     if (status != FLEET_OK)
-        s->rounds->peers->methods->abort(s->rounds->peers, fleet_last_error());
+        fl_peers_abort(s->rounds->peers, fleet_last_error());
     return status;
 }
 

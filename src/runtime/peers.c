@@ -7,9 +7,26 @@
  */
 #include "runtime/peers.h"
 
+#include <stdio.h>
+
+#include "base/error.h"
 #include "base/memory.h"
 #include "runtime/pass.h"
 #include "runtime/update.h"
+
+void fl_peers_abort(fl_peers *p, const char *why)
+{
+    fl_error before;
+    char words[sizeof before.text];
+
+    snprintf(words, sizeof words, "%s", why);
+    fl_error_take(&before, fl_last_code());
+    p->methods->abort(p, words);
+    if (*before.text)
+        fl_error_raise(&before);
+    else
+        fl_error_clear();
+}
 
 /* --- rounds -------------------------------------------------------------- */
 

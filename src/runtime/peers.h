@@ -122,6 +122,10 @@ typedef struct fl_peers_options {
 
 enum { FL_PEERS_DEADLINE_MS = 30000 };
 
+/* abort() that leaves this thread's last failure as it is: who gives up because
+ * of one reports it still. why may be that failure's text. */
+void fl_peers_abort(fl_peers *p, const char *why);
+
 /* --- rounds ----------------------------------------------------------------
  *
  * What ranks do together they do in rounds, which begin with every rank's wish.

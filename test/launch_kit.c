@@ -23,20 +23,12 @@ enum { MOST_ARGUMENTS = 40 };
 
 int launch_deadline_ms = 25000;
 
-/* It lies beside the suite. */
 static const char *fleetrun(void)
 {
-    char path[4096];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 20);
-    char *slash;
+    const char *path = test_beside("fleetrun");
 
-    CHECK(n > 0);
-    path[n] = 0;
-    slash = strrchr(path, '/');
-    CHECK(slash);
-    strcpy(slash, "/fleetrun");
     CHECK(access(path, X_OK) == 0);
-    return test_keep(path);
+    return path;
 }
 
 static void redirect(const char *path, int fd)
@@ -214,6 +206,31 @@ const char *launch_hear(int fifo)
     }
     line[n] = 0;
     return test_keep(line);
+}
+
+launch_heard launch_hear_all(int fifo, int n, const char *name)
+{
+    int open_end = open(getenv("FIFO"), O_WRONLY | O_CLOEXEC);
+    launch_heard found = {0, 0};
+
+    CHECK(open_end >= 0); /* one may end before the next begins */
+    for (int i = 0; i < n; i++) {
+        launch_heard h;
+        char who[40];
+
+        CHECK(sscanf(launch_hear(fifo), "%39s %d %d", who, &h.parent,
+                     &h.self) == 3);
+        if (!*name || strcmp(who, name) == 0)
+            found = h;
+    }
+    close(open_end);
+    CHECK(found.parent > 1 && found.self > 1);
+    return found;
+}
+
+void launch_go(void)
+{
+    test_file("fifo.go", "");
 }
 
 void launch_silence(int fifo)

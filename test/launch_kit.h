@@ -6,7 +6,25 @@
 
 #include <sys/types.h>
 
-#define LAUNCH_SERVER "[ $TRAINING_ROLE = PSERVER ]"
+/* Parts of scripts. Who is it? */
+#define LAUNCH_SERVER    "[ $TRAINING_ROLE = PSERVER ]"
+#define LAUNCH_WORKER(i) "[ \"$PADDLE_TRAINER_ID\" = " #i " ]"
+
+/* Says who it is, for launch_hear_all(), and holds the fifo open. */
+#define LAUNCH_HOLD                                                            \
+    "exec 9>$FIFO;"                                                            \
+    "echo ${TRAINING_ROLE:-alone}$PADDLE_TRAINER_ID $PPID $$ >&9;"
+
+/* Until launch_go(). */
+#define LAUNCH_WAIT "while [ ! -e $FIFO.go ]; do sleep 0.01; done;"
+
+/* Worker i fails with 7; the others go on when it was waited for. $DOWN is a
+ * path of the test's. */
+#define LAUNCH_OUTLIVE(i)                                                      \
+    LAUNCH_WORKER(i)                                                           \
+    " && { echo $$ >$DOWN.new; mv $DOWN.new $DOWN; exit 7; };"                 \
+    "while [ ! -e $DOWN ]; do sleep 0.01; done;"                               \
+    "while kill -0 $(cat $DOWN) 2>/dev/null; do sleep 0.01; done;"
 
 typedef struct launch {
     pid_t pid;
@@ -42,7 +60,15 @@ const char *launch_value(const char *log, const char *variable);
  * hold it open, as does whatever they start. */
 int launch_fifo(void);
 const char *launch_hear(int fifo); /* one line */
-void launch_silence(int fifo);     /* until nobody holds it open */
+
+/* n processes begin, with LAUNCH_HOLD; the one named so, "": the last. */
+typedef struct launch_heard {
+    int parent, self;
+} launch_heard;
+launch_heard launch_hear_all(int fifo, int n, const char *name);
+
+void launch_go(void);
+void launch_silence(int fifo); /* until nobody holds it open */
 
 /* The same for whoever has the fifo in its environment, as all of a job have,
  * also what holds nothing open. */

@@ -142,23 +142,9 @@ static void run_threads(const peers_part *part, int size)
 
 /* --- under mpirun -------------------------------------------------------- */
 
-static const char *beside_suite(const char *name)
-{
-    char path[4096];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 40);
-    char *slash;
-
-    CHECK(n > 0);
-    path[n] = 0;
-    slash = strrchr(path, '/');
-    CHECK(slash);
-    snprintf(slash + 1, 40, "%s", name);
-    return test_keep(path);
-}
-
 static void need_mpi(void)
 {
-    if (access(beside_suite("libfleet_mpi.so"), R_OK) != 0)
+    if (access(test_beside("libfleet_mpi.so"), R_OK) != 0)
         test_skip("libfleet_mpi.so was not built: Open MPI is not here");
     if (system("command -v mpirun >/dev/null") != 0)
         test_skip("no mpirun: Debian's openmpi-bin is not here");
@@ -182,7 +168,7 @@ static void exec_mpirun(const peers_part *part, peers_way way, int size,
         _exit(99);
     execlp("mpirun", "mpirun", "-n", n, "--oversubscribe", "--bind-to", "none",
            "--enable-recovery", "--mca", "btl_vader_single_copy_mechanism",
-           "none", beside_suite("peers-rank"), part->name,
+           "none", test_beside("peers-rank"), part->name,
            way.ordered ? "ordered" : "free", folder, (char *)NULL);
     _exit(98);
 }

@@ -173,6 +173,26 @@ const char *test_path(const char *name)
     return test_keep(path);
 }
 
+const char *test_program(void)
+{
+    char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+
+    CHECK(n > 0);
+    path[n] = 0;
+    return test_keep(path);
+}
+
+const char *test_beside(const char *name)
+{
+    const char *self = test_program(), *slash = strrchr(self, '/');
+    char path[4300];
+
+    CHECK(slash);
+    snprintf(path, sizeof path, "%.*s/%s", (int)(slash - self), self, name);
+    return test_keep(path);
+}
+
 const char *test_file_bytes(const char *name, const void *data, size_t size)
 {
     const char *path = test_path(name);

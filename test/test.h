@@ -109,6 +109,10 @@ const char *test_path(const char *name);
 const char *test_file(const char *name, const char *text);
 const char *test_file_bytes(const char *name, const void *data, size_t size);
 
+/* The suite's program, and a file that make has put beside it. */
+const char *test_program(void);
+const char *test_beside(const char *name);
+
 /* A copy of the text that lives as long as the test. */
 const char *test_keep(const char *text);
 

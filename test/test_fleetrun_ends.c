@@ -14,46 +14,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* A process that says who it is and that it is there. */
-#define HOLD                                                                   \
-    "exec 9>$FIFO;"                                                            \
-    "echo ${TRAINING_ROLE:-alone}$PADDLE_TRAINER_ID $PPID $$ >&9;"
-/* Until the test says go(). */
-#define WAIT      "while [ ! -e $FIFO.go ]; do sleep 0.01; done;"
-#define WORKER(i) "[ \"$PADDLE_TRAINER_ID\" = " #i " ]"
-
-/* Hear n processes begin; the pid of the keeper, and of the one named so. */
-static int hear_all(int fifo, int n, const char *name, int *pid)
-{
-    int keeper = 0;
-    int open_end = open(getenv("FIFO"), O_WRONLY | O_CLOEXEC);
-
-    CHECK(open_end >= 0); /* one may end before the next begins */
-    for (int i = 0; i < n; i++) {
-        const char *line = launch_hear(fifo);
-        char who[40];
-        int parent, self;
-
-        CHECK(sscanf(line, "%39s %d %d", who, &parent, &self) == 3);
-        keeper = parent;
-        if (pid && strcmp(who, name) == 0)
-            *pid = self;
-    }
-    close(open_end);
-    CHECK(keeper > 1);
-    return keeper;
-}
-
-static void go(void)
-{
-    test_file("fifo.go", "");
-}
-
 TEST(gives_the_status_of_a_worker_that_fails)
 {
     CHECK_INT(launch_run("--server_num 1 --worker_num 2 --grace 0",
-                         WORKER(1) " && { seq 100 130; exit 7; };"
-                                   "exec sleep 1000"),
+                         LAUNCH_WORKER(1) " && { seq 100 130; exit 7; };"
+                                          "exec sleep 1000"),
               7);
     CHECK_CONTAINS(launch_err(), "fleetrun: worker 1 (pid ");
     CHECK_CONTAINS(launch_err(), ") ended with status 7; ");
@@ -72,11 +37,11 @@ TEST(gives_the_status_of_a_server_that_fails)
 
 TEST(gives_128_and_the_signal_that_killed_one)
 {
-    int fifo = launch_fifo(), victim = 0;
+    int fifo = launch_fifo(), victim;
     launch l = launch_start("--server_num 1 --worker_num 2 --grace 0",
-                            HOLD "exec sleep 1000");
+                            LAUNCH_HOLD "exec sleep 1000");
 
-    hear_all(fifo, 3, "TRAINER1", &victim);
+    victim = launch_hear_all(fifo, 3, "TRAINER1").self;
     CHECK(kill(victim, SIGKILL) == 0);
     CHECK_INT(launch_wait(l), 137);
     CHECK_CONTAINS(launch_err(), "worker 1 (pid ");
@@ -89,12 +54,8 @@ TEST(gives_the_others_time_to_end_by_themselves)
 {
     setenv("DOWN", test_path("down"), 1);
     CHECK_INT(launch_run("--server_num 1 --worker_num 2 --grace 1000",
-                         WORKER(1) " && { echo $$ >$DOWN.new;"
-                                   "mv $DOWN.new $DOWN; exit 7; };"
-                                   "while [ ! -e $DOWN ]; do sleep 0.01; done;"
-                                   "while kill -0 $(cat $DOWN) 2>/dev/null;"
-                                   "do sleep 0.01; done;"
-                                   "echo in peace;" LAUNCH_SERVER " || exit 5"),
+                         LAUNCH_OUTLIVE(1) "echo in peace;" LAUNCH_SERVER
+                                           " || exit 5"),
               7);
     CHECK_CONTAINS(launch_log("serverlog.0"), "in peace");
     CHECK_CONTAINS(launch_log("workerlog.0"), "in peace");
@@ -119,12 +80,13 @@ TEST(takes_the_grace_time_from_the_peer_deadline)
 TEST(terminates_and_then_kills_what_hangs)
 {
     int fifo = launch_fifo();
-    launch l = launch_start("--server_num 1 --grace 0",
-                            "trap 'echo no >&9' TERM;" HOLD WAIT LAUNCH_SERVER
-                            " || exit 7; while :; do sleep 1000; done");
+    launch l = launch_start(
+        "--server_num 1 --grace 0",
+        "trap 'echo no >&9' TERM;" LAUNCH_HOLD LAUNCH_WAIT LAUNCH_SERVER
+        " || exit 7; while :; do sleep 1000; done");
 
-    hear_all(fifo, 2, "", NULL);
-    go();
+    launch_hear_all(fifo, 2, "");
+    launch_go();
     CHECK_INT(launch_wait(l), 7);
     CHECK_CONTAINS(launch_err(), "of the failure: SIGTERM");
     CHECK_CONTAINS(launch_err(),
@@ -134,13 +96,14 @@ TEST(terminates_and_then_kills_what_hangs)
 
 TEST(wakes_what_is_stopped_to_end_it)
 {
-    int fifo = launch_fifo(), stopped = 0;
-    launch l = launch_start("--server_num 1 --grace 0", HOLD LAUNCH_SERVER
-                            " && exec sleep 1000;" WAIT "exit 7");
+    int fifo = launch_fifo(), stopped;
+    launch l =
+        launch_start("--server_num 1 --grace 0", LAUNCH_HOLD LAUNCH_SERVER
+                     " && exec sleep 1000;" LAUNCH_WAIT "exit 7");
 
-    hear_all(fifo, 2, "PSERVER", &stopped);
+    stopped = launch_hear_all(fifo, 2, "PSERVER").self;
     CHECK(kill(stopped, SIGSTOP) == 0);
-    go();
+    launch_go();
     CHECK_INT(launch_wait(l), 7);
     CHECK(!strstr(launch_err(), "SIGKILL"));
 }
@@ -165,10 +128,10 @@ TEST(lets_servers_serve_workers_of_other_nodes)
              "--servers 127.0.0.77:%d --host 127.0.0.77 "
              "--workers 127.0.0.77:1,127.0.0.78:1 --grace 0",
              launch_free_port("127.0.0.77"));
-    l = launch_start(flags,
-                     HOLD LAUNCH_SERVER " || exit 0;" WAIT "echo served >&9");
-    hear_all(fifo, 2, "", NULL);
-    go();
+    l = launch_start(flags, LAUNCH_HOLD LAUNCH_SERVER " || exit 0;" LAUNCH_WAIT
+                                                      "echo served >&9");
+    launch_hear_all(fifo, 2, "");
+    launch_go();
     CHECK_TEXT(launch_hear(fifo), "served");
     CHECK_INT(launch_wait(l), 0);
     CHECK_TEXT(launch_err(), "");
@@ -177,15 +140,15 @@ TEST(lets_servers_serve_workers_of_other_nodes)
 /* --- signals ---------------------------------------------------------------
  */
 
-static const char obey[] =
-    "trap 'echo bye; exit 0' TERM;" HOLD "while :; do sleep 1000 & wait; done";
+static const char obey[] = "trap 'echo bye; exit 0' TERM;" LAUNCH_HOLD
+                           "while :; do sleep 1000 & wait; done";
 
 static void ends_the_job(int signal)
 {
     int fifo = launch_fifo();
     launch l = launch_start("--server_num 1 --worker_num 2", obey);
 
-    hear_all(fifo, 3, "", NULL);
+    launch_hear_all(fifo, 3, "");
     CHECK(kill(l.pid, signal) == 0);
     CHECK_INT(launch_wait(l), 128 + signal);
     CHECK_CONTAINS(launch_log("serverlog.0"), "bye");
@@ -215,10 +178,10 @@ TEST(leaves_SIGHUP_to_nohup)
     launch l;
 
     setenv("TEST_NOHUP", "1", 1);
-    l = launch_start("", HOLD WAIT);
-    hear_all(fifo, 1, "", NULL);
+    l = launch_start("", LAUNCH_HOLD LAUNCH_WAIT);
+    launch_hear_all(fifo, 1, "");
     CHECK(kill(l.pid, SIGHUP) == 0);
-    go();
+    launch_go();
     CHECK_INT(launch_wait(l), 0);
     CHECK_TEXT(launch_err(), "");
 }
@@ -227,10 +190,10 @@ TEST(kills_at_the_second_signal)
 {
     int fifo = launch_fifo();
     launch l = launch_start("--server_num 1 --grace 1000",
-                            "trap 'echo no >&9' TERM;" HOLD
+                            "trap 'echo no >&9' TERM;" LAUNCH_HOLD
                             "while :; do sleep 1000 & wait; done");
 
-    hear_all(fifo, 2, "", NULL);
+    launch_hear_all(fifo, 2, "");
     CHECK(kill(l.pid, SIGINT) == 0);
     CHECK_TEXT(launch_hear(fifo), "no");
     CHECK_TEXT(launch_hear(fifo), "no");
@@ -247,8 +210,8 @@ TEST(ends_at_a_signal_while_its_output_is_full)
 
     CHECK(pipe2(ends, O_CLOEXEC) == 0);
     l = launch_start_to(ends[1], "--grace 1",
-                        HOLD "while :; do echo much and more; done");
-    hear_all(fifo, 1, "", NULL);
+                        LAUNCH_HOLD "while :; do echo much and more; done");
+    launch_hear_all(fifo, 1, "");
     CHECK(kill(l.pid, SIGTERM) == 0);
     CHECK_INT(launch_wait(l), 143);
     launch_silence(fifo);
@@ -260,7 +223,7 @@ TEST(ends_at_a_signal_while_its_output_is_full)
  */
 
 /* One in its group, one that has left it, and what the shell waits in. */
-static const char family[] = "sleep 1000 & setsid sleep 1000 & " HOLD
+static const char family[] = "sleep 1000 & setsid sleep 1000 & " LAUNCH_HOLD
                              "sleep 1000 & setsid sleep 1000 & echo up >&9;"
                              "wait";
 
@@ -315,8 +278,8 @@ TEST(leaves_nothing_after_a_signal)
 TEST(leaves_nothing_after_success)
 {
     int fifo = launch_fifo();
-    launch l = launch_start("--server_num 1 --worker_num 2",
-                            HOLD "sleep 1000 & setsid sleep 1000 & exit 0");
+    launch l = launch_start("--server_num 1 --worker_num 2", LAUNCH_HOLD
+                            "sleep 1000 & setsid sleep 1000 & exit 0");
 
     CHECK_INT(launch_wait(l), 0);
     CHECK_TEXT(launch_err(), "");
@@ -326,7 +289,7 @@ TEST(leaves_nothing_after_success)
 TEST(does_not_listen_to_what_a_process_left_behind)
 {
     int fifo = launch_fifo();
-    launch l = launch_start("--server_num 1", HOLD LAUNCH_SERVER
+    launch l = launch_start("--server_num 1", LAUNCH_HOLD LAUNCH_SERVER
                             " && exit; setsid sh -c 'while :; do echo chatter; "
                             "done' & exit 0");
 

@@ -15,37 +15,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define RANK(i) "[ \"$PADDLE_TRAINER_ID\" = " #i " ]"
-#define WAIT    "while [ ! -e $FIFO.go ]; do sleep 0.01; done;"
-/* A rank that says who it is, who watches it, and that it is there. */
-#define HOLD                                                                   \
-    "exec 9>$FIFO; echo ${TRAINING_ROLE}$PADDLE_TRAINER_ID $PPID $$ >&9;"
-
-typedef struct heard {
-    int watcher, self; /* of rank 1 */
-} heard;
-
-/* n processes begin. */
-static heard hear_all(int fifo, int n)
-{
-    int open_end = open(getenv("FIFO"), O_WRONLY | O_CLOEXEC);
-    heard h = {0, 0};
-
-    CHECK(open_end >= 0); /* one may end before the next begins */
-    for (int i = 0; i < n; i++) {
-        char who[40];
-        int parent, self;
-
-        CHECK(sscanf(launch_hear(fifo), "%39s %d %d", who, &parent, &self) ==
-              3);
-        if (strcmp(who, "TRAINER1") == 0)
-            h = (heard){parent, self};
-    }
-    close(open_end);
-    CHECK(h.self > 1);
-    return h;
-}
-
 static const char *last_line(const char *text)
 {
     const char *at = text + strlen(text);
@@ -59,8 +28,9 @@ static const char *last_line(const char *text)
 TEST(gives_the_status_of_a_rank_that_fails)
 {
     launch_need_mpirun();
-    CHECK_INT(launch_run("--nproc_per_node 2 --grace 0",
-                         RANK(1) " && { echo oh; exit 7; }; exec sleep 1000"),
+    CHECK_INT(launch_run(
+                  "--nproc_per_node 2 --grace 0",
+                  LAUNCH_WORKER(1) " && { echo oh; exit 7; }; exec sleep 1000"),
               7);
     CHECK_CONTAINS(launch_err(), ") ended with status 7; ");
     CHECK_CONTAINS(launch_err(), "/log/workerlog.1 ends with:\noh\nfleetrun: 1 "
@@ -72,13 +42,14 @@ TEST(gives_the_status_of_a_rank_that_fails)
 TEST(names_the_rank_that_was_killed)
 {
     int fifo;
-    heard rank;
+    launch_heard rank;
     launch l;
 
     launch_need_mpirun();
     fifo = launch_fifo();
-    l = launch_start("--nproc_per_node 3 --grace 1", HOLD "exec sleep 1000");
-    rank = hear_all(fifo, 3);
+    l = launch_start("--nproc_per_node 3 --grace 1",
+                     LAUNCH_HOLD "exec sleep 1000");
+    rank = launch_hear_all(fifo, 3, "TRAINER1");
     CHECK(kill(rank.self, SIGKILL) == 0);
     CHECK_INT(launch_wait(l), 137);
     CHECK_CONTAINS(last_line(launch_err()), "worker 1 (pid ");
@@ -91,7 +62,7 @@ TEST(names_the_rank_that_crashed)
 {
     launch_need_mpirun();
     CHECK_INT(launch_run("--nproc_per_node 2 --grace 0",
-                         RANK(1) " && kill -SEGV $$; exec sleep 1000"),
+                         LAUNCH_WORKER(1) " && kill -SEGV $$; exec sleep 1000"),
               139);
     CHECK_CONTAINS(last_line(launch_err()), "worker 1 (pid ");
     CHECK_CONTAINS(last_line(launch_err()), "was killed by SIGSEGV");
@@ -102,14 +73,11 @@ TEST(gives_the_other_ranks_time_to_end_by_themselves)
 {
     launch_need_mpirun();
     setenv("DOWN", test_path("down"), 1);
-    CHECK_INT(launch_run("--server_num 1 --nproc_per_node 2 --grace 1000",
-                         RANK(1) " && { echo $$ >$DOWN.new;"
-                                 "mv $DOWN.new $DOWN; exit 7; };"
-                                 "while [ ! -e $DOWN ]; do sleep 0.01; done;"
-                                 "while kill -0 $(cat $DOWN) 2>/dev/null;"
-                                 "do sleep 0.01; done; sleep 2;"
-                                 "echo in peace; " LAUNCH_SERVER " || exit 5"),
-              7);
+    CHECK_INT(
+        launch_run("--server_num 1 --nproc_per_node 2 --grace 1000",
+                   LAUNCH_OUTLIVE(1) "sleep 2; echo in peace; " LAUNCH_SERVER
+                                     " || exit 5"),
+        7);
     CHECK_CONTAINS(launch_log("serverlog.0"), "in peace");
     CHECK_CONTAINS(launch_log("workerlog.0"), "in peace");
     CHECK_CONTAINS(launch_err(), ") ended with status 5, too; see ");
@@ -125,10 +93,10 @@ TEST(terminates_and_then_kills_ranks_that_hang)
     launch_need_mpirun();
     fifo = launch_fifo();
     l = launch_start("--nproc_per_node 2 --grace 0",
-                     "trap '' TERM;" HOLD WAIT RANK(
+                     "trap '' TERM;" LAUNCH_HOLD LAUNCH_WAIT LAUNCH_WORKER(
                          1) " && exit 7; while :; do sleep 1000; done");
-    hear_all(fifo, 2);
-    test_file("fifo.go", "");
+    launch_hear_all(fifo, 2, "TRAINER1");
+    launch_go();
     CHECK_INT(launch_wait(l), 7);
     CHECK_CONTAINS(launch_err(), "of the failure: SIGTERM");
     CHECK_CONTAINS(launch_err(),
@@ -145,9 +113,9 @@ TEST(a_signal_reaches_the_ranks)
     launch_need_mpirun();
     fifo = launch_fifo();
     l = launch_start("--nproc_per_node 2",
-                     "trap 'echo bye; exit 0' TERM;" HOLD
+                     "trap 'echo bye; exit 0' TERM;" LAUNCH_HOLD
                      "while :; do sleep 1000 & wait; done");
-    hear_all(fifo, 2);
+    launch_hear_all(fifo, 2, "TRAINER1");
     CHECK(kill(l.pid, SIGINT) == 0);
     CHECK_INT(launch_wait(l), 130);
     CHECK_CONTAINS(launch_log("workerlog.0"), "bye");
@@ -207,7 +175,7 @@ TEST(turns_away_who_does_not_know_the_jobs_word)
 /* One in its group, one that has left it, and the rank. */
 static const char family[] =
     "[ $PADDLE_TRAINER_ID$TRAINING_ROLE = 0TRAINER ] && env >$FIFO.env;"
-    "sleep 1000 & setsid sleep 1000 & " HOLD
+    "sleep 1000 & setsid sleep 1000 & " LAUNCH_HOLD
     "sleep 1000 & setsid sleep 1000 & wait";
 
 /* The kept ones of the servers' sockets and of MPI's. */
@@ -227,17 +195,17 @@ typedef enum victim { FLEETRUN, KEEPER, MPIRUN, WATCHER } victim;
 static void leaves_nothing_without(victim who, const char *words)
 {
     pid_t victims[4];
-    heard rank;
+    launch_heard rank;
     launch l;
     int fifo;
 
     launch_need_mpirun();
     fifo = launch_fifo();
     l = launch_start("--server_num 1 --nproc_per_node 2 --grace 1", family);
-    rank = hear_all(fifo, 3);
+    rank = launch_hear_all(fifo, 3, "TRAINER1");
     victims[FLEETRUN] = l.pid;
-    victims[WATCHER] = rank.watcher;
-    victims[MPIRUN] = launch_parent(rank.watcher);
+    victims[WATCHER] = rank.parent;
+    victims[MPIRUN] = launch_parent(rank.parent);
     victims[KEEPER] = launch_parent(victims[MPIRUN]);
     CHECK(launch_parent(victims[KEEPER]) == l.pid);
     CHECK(kill(victims[who], SIGKILL) == 0);
@@ -276,7 +244,7 @@ TEST(leaves_nothing_after_success)
     launch_need_mpirun();
     fifo = launch_fifo();
     l = launch_start("--server_num 1 --nproc_per_node 2",
-                     HOLD "sleep 1000 & setsid sleep 1000 & exit 0");
+                     LAUNCH_HOLD "sleep 1000 & setsid sleep 1000 & exit 0");
     CHECK_INT(launch_wait(l), 0);
     CHECK_TEXT(launch_err(), "");
     launch_silence(fifo);

@@ -228,16 +228,6 @@ __attribute__((constructor)) static void be_a_rank(void)
     _exit(0);
 }
 
-static const char *this_program(void)
-{
-    char self[4096];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-
-    CHECK(n > 0);
-    self[n] = 0;
-    return test_keep(self);
-}
-
 static void check_voices(const char *text)
 {
     CHECK_CONTAINS(text, "worker 0 of 2\n");
@@ -248,7 +238,7 @@ TEST(a_bare_mpirun_starts_the_same_ranks)
 {
     launch_need_mpirun();
     setenv("TEST_SAYS_RANK", "1", 1);
-    setenv("SELF", this_program(), 1);
+    setenv("SELF", test_program(), 1);
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
     CHECK_INT(launch_run("", "mpirun --oversubscribe -n 2 $SELF"), 0);

@@ -14,16 +14,7 @@
 /* Where make has put those of test/plugins: beside the suite, in a folder. */
 static void look_in_plugins(void)
 {
-    char path[4096];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 40);
-    char *slash;
-
-    CHECK(n > 0);
-    path[n] = 0;
-    slash = strrchr(path, '/');
-    CHECK(slash);
-    strcpy(slash, "/plugins");
-    setenv("FLEET_PLUGIN_PATH", path, 1);
+    setenv("FLEET_PLUGIN_PATH", test_beside("plugins"), 1);
 }
 
 TEST(one_that_fits_is_opened_once)

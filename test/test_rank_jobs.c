@@ -128,8 +128,7 @@ TEST_LIMIT(a_rank_that_is_killed_ends_the_job_and_is_named, 120)
 
 TEST_LIMIT(so_it_is_beside_servers, 120)
 {
-    check_kill("--server_num 1 --worker_num 2 --collective --grace 30",
-               SYNC_ROWS);
+    check_kill(HYBRID " --grace 30", SYNC_ROWS);
 }
 
 /* Giving up tells the others, and must not stand for what was wrong here. */

@@ -74,14 +74,22 @@ __global__ static void sum_uses(float *dw, fl_sorted by, const float *g,
     }
 }
 
-enum { COUNT_BYTES = 256 };
+/* The scratch: the count, n keys, the sort's. */
+static size_t count_bytes()
+{
+    return fl_padded(sizeof(int64_t));
+}
+
+static size_t keys_bytes(int64_t n)
+{
+    return fl_padded((size_t)n * sizeof(uint64_t));
+}
 
 static fleet_status grad_prepare(fl_device *, fl_stream *, fl_device_step *s)
 {
     int64_t n = s->batch * config_of(s)->per_row;
 
-    s->scratch_size =
-        COUNT_BYTES + (size_t)n * sizeof(uint64_t) + 256 + fl_sort_scratch(n);
+    s->scratch_size = count_bytes() + keys_bytes(n) + fl_sort_scratch(n);
     return FLEET_OK;
 }
 
@@ -100,8 +108,8 @@ static fleet_status grad(fl_device *d, fl_stream *q, const fl_device_step *s)
     int64_t n = s->batch * c->per_row;
     char *at = static_cast<char *>(s->scratch);
     int64_t *count = reinterpret_cast<int64_t *>(at);
-    uint64_t *key = reinterpret_cast<uint64_t *>(at + COUNT_BYTES);
-    char *rest = at + COUNT_BYTES + ((size_t)n * sizeof *key + 255) / 256 * 256;
+    uint64_t *key = reinterpret_cast<uint64_t *>(at + count_bytes());
+    char *rest = at + count_bytes() + keys_bytes(n);
     fl_sorted by;
 
     FL_CUDA_TRY(d->methods->fill(d, q, s->arg[0].data, 0,

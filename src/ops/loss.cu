@@ -5,8 +5,6 @@
 
 #include "runtime/cuda/block.h"
 
-enum { ROWS_PER_BLOCK = FL_THREADS / FL_WARP };
-
 /* A label, int64 or float32. */
 struct label {
     const void *data;
@@ -23,16 +21,7 @@ static label label_of(const fl_device_step *s, int i)
     return {s->arg[i].data, s->arg[i].dtype == FLEET_FLOAT32};
 }
 
-static unsigned blocks_of_rows(int64_t rows)
-{
-    return fl_most_blocks((rows + ROWS_PER_BLOCK - 1) / ROWS_PER_BLOCK);
-}
-
-/* For rows by warps: all lanes of a warp have the same row. */
-#define EACH_ROW(row, rows)                                                    \
-    for (int64_t row =                                                         \
-             (int64_t)blockIdx.x * ROWS_PER_BLOCK + threadIdx.x / FL_WARP;     \
-         row < (rows); row += (int64_t)gridDim.x * ROWS_PER_BLOCK)
+/* Of a warp's row. */
 #define EACH_CLASS(j, c)                                                       \
     for (int64_t j = threadIdx.x % FL_WARP; j < (c); j += FL_WARP)
 
@@ -65,7 +54,7 @@ __device__ static float softmax_row(float *y, const float *x, int64_t c,
 __global__ static void softmax_rows(float *y, const float *x, int64_t rows,
                                     int64_t c)
 {
-    EACH_ROW(r, rows)
+    FL_EACH_ROW(r, rows)
     softmax_row(y + r * c, x + r * c, c, most_of(x + r * c, c));
 }
 
@@ -73,7 +62,7 @@ __global__ static void softmax_grad_rows(float *dx, const float *g,
                                          const float *y, int64_t rows,
                                          int64_t c)
 {
-    EACH_ROW(r, rows)
+    FL_EACH_ROW(r, rows)
     {
         int64_t at = r * c;
         float dot = 0.0f;
@@ -95,7 +84,7 @@ static fleet_status softmax(fl_device *, fl_stream *q, const fl_device_step *s)
 {
     int64_t c = classes_of(s), rows = fl_step_count(s, 0) / c;
 
-    return FL_LAUNCH(softmax_rows, blocks_of_rows(rows), FL_THREADS, 0, q,
+    return FL_LAUNCH(softmax_rows, fl_row_blocks(rows), FL_THREADS, 0, q,
                      fl_step_f32(s, 0), fl_step_f32(s, 1), rows, c);
 }
 
@@ -104,7 +93,7 @@ static fleet_status softmax_grad(fl_device *, fl_stream *q,
 {
     int64_t c = classes_of(s), rows = fl_step_count(s, 0) / c;
 
-    return FL_LAUNCH(softmax_grad_rows, blocks_of_rows(rows), FL_THREADS, 0, q,
+    return FL_LAUNCH(softmax_grad_rows, fl_row_blocks(rows), FL_THREADS, 0, q,
                      fl_step_f32(s, 0), fl_step_f32(s, 1), fl_step_f32(s, 2),
                      rows, c);
 }
@@ -116,7 +105,7 @@ __global__ static void softmax_ce_rows(float *loss, float *y, const float *x,
                                        const int64_t *label, int64_t rows,
                                        int64_t c, uint64_t *fault)
 {
-    EACH_ROW(r, rows)
+    FL_EACH_ROW(r, rows)
     {
         int64_t at = r * c, k = label[r];
         float most = most_of(x + at, c);
@@ -148,7 +137,7 @@ static fleet_status softmax_ce(fl_device *, fl_stream *q,
 {
     int64_t rows = fl_step_rows(s, 0);
 
-    return FL_LAUNCH(softmax_ce_rows, blocks_of_rows(rows), FL_THREADS, 0, q,
+    return FL_LAUNCH(softmax_ce_rows, fl_row_blocks(rows), FL_THREADS, 0, q,
                      fl_step_f32(s, 0), fl_step_f32(s, 1), fl_step_f32(s, 2),
                      fl_step_ptr<int64_t>(s, 3), rows, s->arg[2].cols,
                      s->fault);

@@ -71,11 +71,8 @@ static void judge(watch *w, const run_process *p, int pid)
  * that watch its ranks are let go; some ranks may never have come. */
 static void check_workers(watch *w)
 {
-    if (run_ranks_run(w))
+    if (run_ranks_run(w) || (w->phase < WATCH_TERM && !run_workers_came(w)))
         return;
-    for (int i = w->job->n_server; i < w->job->n_process; i++)
-        if (!w->job->process[i].was_started && w->phase < WATCH_TERM)
-            return;
     for (int i = w->job->n_server; i < w->job->n_process; i++)
         run_ranks_release(&w->job->process[i]);
     if (w->phase == WATCH_RUN)
@@ -237,22 +234,26 @@ static void give_up_start(watch *w, run_process *p, int error)
     check_workers(w);
 }
 
+static void take_message(watch *w, run_process *p, const run_message *m)
+{
+    if (m->news == RUN_STARTED)
+        p->pid = m->value;
+    else if (m->news == RUN_NOT_STARTED)
+        give_up_start(w, p, m->value);
+    else {
+        p->asked = m->news == RUN_WAS_ASKED;
+        end_rank(w, p, m->value);
+    }
+}
+
 void run_hear(watch *w, run_process *p)
 {
     run_message m;
 
-    if (!run_ranks_hear(p, &m)) {
+    if (run_ranks_hear(p, &m))
+        take_message(w, p, &m);
+    else
         lose_rank(w, p);
-        return;
-    }
-    if (m.news == RUN_STARTED)
-        p->pid = m.value;
-    else if (m.news == RUN_NOT_STARTED)
-        give_up_start(w, p, m.value);
-    else {
-        p->asked = m.news == RUN_WAS_ASKED;
-        end_rank(w, p, m.value);
-    }
 }
 
 /* What has been said already. */
@@ -263,11 +264,8 @@ static void hear_all(watch *w)
         run_message m;
 
         while (p->control >= 0 && p->pid > 0 && run_ranks_has(p) &&
-               run_ranks_hear(p, &m)) {
-            p->asked = m.news == RUN_WAS_ASKED;
-            if (m.news == RUN_ENDED || m.news == RUN_WAS_ASKED)
-                end_rank(w, p, m.value);
-        }
+               run_ranks_hear(p, &m))
+            take_message(w, p, &m);
     }
 }
 

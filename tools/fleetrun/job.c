@@ -46,15 +46,6 @@ const char *run_log_path(const run_job *j, const run_process *p)
 /* --- who there is ----------------------------------------------------------
  */
 
-static int count(const char *list)
-{
-    int n = 1;
-
-    for (; *list; list++)
-        n += *list == ',';
-    return n;
-}
-
 /* The entry "host:port" of `length` characters. */
 static fleet_status read_entry(const char *flag, const char *entry, int length,
                                run_process *p)
@@ -169,7 +160,7 @@ static fleet_status find_all(run_job *j)
     if (o->servers)
         FL_TRY(read_list("--servers", o->servers, host, j->process));
     else
-        FL_TRY(make_local(j->process, j->n_server, o->ips ? "127.0.0.1" : host,
+        FL_TRY(make_local(j->process, j->n_server, o->ips ? local_host : host,
                           port));
     if (o->collective)
         return make_ranks(j);
@@ -233,7 +224,7 @@ static fleet_status check_all(const run_job *j)
 static int count_workers(const run_options *o)
 {
     if (o->workers)
-        return count(o->workers);
+        return run_count(o->workers);
     return o->n_worker * (o->n_node > 1 && !o->ips ? o->n_node : o->n_ip);
 }
 
@@ -247,7 +238,7 @@ static fleet_status list_processes(run_job *j)
 {
     const run_options *o = j->options;
 
-    j->n_server = o->servers ? count(o->servers) : o->n_server;
+    j->n_server = o->servers ? run_count(o->servers) : o->n_server;
     j->n_worker = count_workers(o);
     j->n_process = j->n_server + j->n_worker;
     j->by_mpirun = o->collective && !o->devices && j->n_worker > 1;

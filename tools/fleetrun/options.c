@@ -111,6 +111,15 @@ fleet_status run_integer(const char *what, const char *text, int least,
     return FLEET_OK;
 }
 
+int run_count(const char *list)
+{
+    int n = 1;
+
+    for (; *list; list++)
+        n += *list == ',';
+    return n;
+}
+
 static const flag *find(const char *name, size_t length)
 {
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
@@ -209,8 +218,6 @@ static fleet_status check(run_options *o)
     FL_TRY(run_options_check_ranks(o));
     if (o->n_server < 0)
         o->n_server = 0;
-    if (o->n_worker < 0)
-        o->n_worker = 1;
     if (!o->servers && o->n_server == 0 && !o->collective &&
         (o->workers || o->n_worker > 1))
         return fl_fail(FLEET_EINVAL,

@@ -40,6 +40,9 @@ const char *run_gpus(const run_options *o, int local);
 /* What --help prints. */
 extern const char run_options_usage[];
 
+/* Entries of a list, "a,b,...". */
+int run_count(const char *list);
+
 /* The text as an integer from least to most, or FLEET_EINVAL that begins with
  * `what`. */
 fleet_status run_integer(const char *what, const char *text, int least,

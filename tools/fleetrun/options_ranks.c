@@ -5,15 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int count(const char *list)
-{
-    int n = 1;
-
-    for (; *list; list++)
-        n += *list == ',';
-    return n;
-}
-
 /* --- devices --------------------------------------------------------------
  */
 
@@ -120,7 +111,7 @@ static fleet_status find_number(run_options *o)
 
 static fleet_status check_ips(run_options *o)
 {
-    o->n_ip = o->ips ? count(o->ips) : 1;
+    o->n_ip = o->ips ? run_count(o->ips) : 1;
     if (!o->ips)
         return FLEET_OK;
     if (o->devices)

@@ -58,6 +58,14 @@ bool run_ranks_run(const watch *w)
     return false;
 }
 
+bool run_workers_came(const watch *w)
+{
+    for (int i = w->job->n_server; i < w->job->n_process; i++)
+        if (!w->job->process[i].was_started)
+            return false;
+    return true;
+}
+
 /* --- phases ----------------------------------------------------------------
  */
 

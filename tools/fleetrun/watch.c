@@ -86,10 +86,7 @@ static void hear_ranks(watch *w)
 static void accept_rank(watch *w)
 {
     run_ranks_accept(w->job, w->phase >= WATCH_TERM);
-    for (int i = w->job->n_server; i < w->job->n_process; i++)
-        if (!w->job->process[i].was_started)
-            return;
-    if (w->phase == WATCH_RUN)
+    if (w->phase == WATCH_RUN && run_workers_came(w))
         run_enter(w, WATCH_RUN, NEVER, NULL);
 }
 

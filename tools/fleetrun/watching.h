@@ -52,6 +52,7 @@ int run_count_running(const run_job *j); /* without mpirun */
 run_process *run_mpirun(const watch *w); /* NULL: there is none */
 bool run_anything_runs(const watch *w);
 bool run_ranks_run(const watch *w);
+bool run_workers_came(const watch *w); /* each was started */
 
 /* ms: NEVER, or how long the phase may last; since: what it begins with. */
 void run_enter(watch *w, watch_phase phase, int ms, const char *since);

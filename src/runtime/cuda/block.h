@@ -1,5 +1,5 @@
-/* block.h - sums over the threads of a warp and a block, in one order; for
- * kernels. */
+/* block.h - sums over the threads of a warp and a block, in one order, and rows
+ * by warps; for kernels. */
 #ifndef FL_RUNTIME_CUDA_BLOCK_H
 #define FL_RUNTIME_CUDA_BLOCK_H
 
@@ -41,6 +41,20 @@ template <class T> __device__ static inline T fl_block_sum(T x)
     __syncthreads();
     return x;
 }
+
+/* A warp has a row, all lanes the same: how many blocks, and the rows of this
+ * warp. */
+enum { FL_ROWS_PER_BLOCK = FL_THREADS / FL_WARP };
+
+static inline unsigned fl_row_blocks(int64_t rows)
+{
+    return fl_blocks(rows * FL_WARP);
+}
+
+#define FL_EACH_ROW(row, rows)                                                 \
+    for (int64_t row =                                                         \
+             (int64_t)blockIdx.x * FL_ROWS_PER_BLOCK + threadIdx.x / FL_WARP;  \
+         row < (rows); row += (int64_t)gridDim.x * FL_ROWS_PER_BLOCK)
 
 /* Remember the least row that is wrong. */
 __device__ static inline void fl_fault(uint64_t *fault, int64_t row)

@@ -100,7 +100,6 @@ static cublasStatus_t say_limits(cublasLtMatmulPreference_t preference,
 }
 
 /* The best guess of cuBLASLt's. */
-
 static fleet_status choose(const fl_cuda *c, const fl_gemm_spec *s, fl_gemm *g)
 {
     cublasLtMatmulPreference_t preference = nullptr;

@@ -334,16 +334,14 @@ __device__ static void count_step(fl_update *u, const fl_row_head *head)
     u->correct_b = u->correct_b_at[t];
 }
 
-/* A warp has a row. */
 __global__ static void update_rows(rows all, const fl_device_update *now,
                                    const float *sum, const int64_t *n,
                                    int64_t dim, int rule)
 {
-    const unsigned PER_BLOCK = FL_THREADS / FL_WARP;
-    int64_t first = (int64_t)blockIdx.x * PER_BLOCK + threadIdx.x / FL_WARP;
     int64_t lane = threadIdx.x % FL_WARP;
 
-    for (int64_t r = first; r < *n; r += (int64_t)gridDim.x * PER_BLOCK) {
+    FL_EACH_ROW(r, *n)
+    {
         float *w = row_at(all, r);
         fl_row_head *head = reinterpret_cast<fl_row_head *>(w) - 1;
         fl_update u = now->u;
@@ -365,8 +363,8 @@ static fleet_status update(fl_device *, fl_stream *q, const fl_device_step *s)
 {
     const fl_device_lookup *c = config_of(s);
 
-    return FL_LAUNCH(update_rows, fl_blocks(c->capacity * FL_WARP), FL_THREADS,
-                     0, q, rows_of(s, FL_ROWS_ROWS, FL_ROWS_SLOT),
+    return FL_LAUNCH(update_rows, fl_row_blocks(c->capacity), FL_THREADS, 0, q,
+                     rows_of(s, FL_ROWS_ROWS, FL_ROWS_SLOT),
                      fl_step_ptr<fl_device_update>(s, FL_ROWS_UPDATE),
                      fl_step_f32(s, FL_ROWS_SUM),
                      fl_step_ptr<int64_t>(s, FL_ROWS_COUNT), c->dim, c->rule);

@@ -146,25 +146,20 @@ __global__ static void put_in_place(fl_sorted to, fl_sorted from,
 /* --- all of it ---------------------------------------------------------------
  */
 
-static size_t rounded(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
-
 static size_t keys_bytes(int64_t most)
 {
-    return rounded((size_t)most * sizeof(uint64_t));
+    return fl_padded((size_t)most * sizeof(uint64_t));
 }
 
 static size_t positions_bytes(int64_t most)
 {
-    return rounded((size_t)most * sizeof(uint32_t));
+    return fl_padded((size_t)most * sizeof(uint32_t));
 }
 
 size_t fl_sort_scratch(int64_t most)
 {
     return 2 * (keys_bytes(most) + positions_bytes(most)) +
-           rounded((size_t)tiles_of(most) * DIGITS * sizeof(uint32_t));
+           fl_padded((size_t)tiles_of(most) * DIGITS * sizeof(uint32_t));
 }
 
 static fl_sorted half_of(char *scratch, int64_t most, int which)

@@ -11,6 +11,12 @@ typedef struct fl_sorted {
     uint32_t *position; /* by rank: where that key was */
 } fl_sorted;
 
+/* Parts of a step's scratch begin at multiples of 256 bytes. */
+static inline size_t fl_padded(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
 /* Bytes of scratch for up to `most` keys. */
 size_t fl_sort_scratch(int64_t most);
 

@@ -280,7 +280,7 @@ test: setup
 	@test/installed
 	@$(MAKE) --no-print-directory suite
 suite: $(SUITE)
-	$(SUITE) $(TEST_ARGS)
+	@test/suite $(SUITE) $(TEST_ARGS)
 demo:
 	@tools/setup demo
 	@$(MAKE) --no-print-directory all

@@ -278,7 +278,7 @@ static fleet_status apply(fake_worker *w, const fl_push *p)
     fake_server *s = w->server;
     fl_update u;
 
-    fl_optimizer_update(s->store->optimizer, s->updates, s->n_batch, true, &u);
+    fl_optimizer_update(s->store->optimizer, s->updates, s->n_batch, &u);
     u.lr = p->learning_rate;
     u.clip = p->clip;
     apply_params(s, &u);

@@ -371,7 +371,7 @@ static fleet_status push(hands *h, int slot)
     int n = make_params(h, slot, param);
 
     make_rows(h, slot);
-    fl_optimizer_update(h->w->store->optimizer, h->x->updates, 1, true, &u);
+    fl_optimizer_update(h->w->store->optimizer, h->x->updates, 1, &u);
     status =
         h->x->methods->push(h->x, &(fl_push){.param = param,
                                              .n_param = n,

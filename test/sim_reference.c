@@ -225,7 +225,7 @@ static void update(reference *r)
     const fleet_optimizer *o = r->store->optimizer;
     fl_update u;
 
-    fl_optimizer_update(o, r->store->updates, r->n_batch, true, &u);
+    fl_optimizer_update(o, r->store->updates, r->n_batch, &u);
     u.clip = o->clip_norm > 0 ? clip_factor(r, u.scale) : r->clip;
     for (int i = 0; i < MOST_PARAM && r->param[i]; i++)
         if (r->sum[i])

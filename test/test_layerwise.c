@@ -421,15 +421,6 @@ TEST(rows_of_tables_are_updated_by_the_plain_rule)
 
 /* --- what is refused, what is said ---------------------------------------- */
 
-static void refused(fleet *f, fleet_optimizer *o,
-                    const fleet_distributed_strategy *s, fleet_status status,
-                    const char *words)
-{
-    CHECK(fleet_distributed_optimizer(f, o, s) == NULL);
-    CHECK_INT(fleet_last_status(), status);
-    CHECK_CONTAINS(fleet_last_error(), words);
-}
-
 TEST(another_optimizer_than_the_one_they_change_is_refused)
 {
     const fleet_momentum_options nesterov = {.nesterov = 1};
@@ -437,17 +428,17 @@ TEST(another_optimizer_than_the_one_they_change_is_refused)
     fleet *f = kit_handle(&(kit_options){0});
 
     s.lars = 1;
-    refused(f, fleet_adam(f, 1, NULL), &s, FLEET_EUNSUPPORTED,
-            "strategy.lars: expected the optimizer momentum, got adam");
-    refused(f, fleet_momentum(f, 1, &nesterov), &s, FLEET_EUNSUPPORTED,
-            "strategy.lars: expected momentum without nesterov");
+    kit_refused(f, fleet_adam(f, 1, NULL), &s, FLEET_EUNSUPPORTED,
+                "strategy.lars: expected the optimizer momentum, got adam");
+    kit_refused(f, fleet_momentum(f, 1, &nesterov), &s, FLEET_EUNSUPPORTED,
+                "strategy.lars: expected momentum without nesterov");
     CHECK(fleet_distributed_optimizer(f, fleet_momentum(f, 1, NULL), &s));
     s.lamb = 1;
-    refused(f, fleet_momentum(f, 1, NULL), &s, FLEET_EUNSUPPORTED,
-            "strategy.lamb: expected the optimizer adam, got momentum");
+    kit_refused(f, fleet_momentum(f, 1, NULL), &s, FLEET_EUNSUPPORTED,
+                "strategy.lamb: expected the optimizer adam, got momentum");
     s.lars = 0;
-    refused(f, fleet_sgd(f, 1), &s, FLEET_EUNSUPPORTED,
-            "strategy.lamb: expected the optimizer adam, got sgd");
+    kit_refused(f, fleet_sgd(f, 1), &s, FLEET_EUNSUPPORTED,
+                "strategy.lamb: expected the optimizer adam, got sgd");
     CHECK(fleet_distributed_optimizer(f, fleet_adam(f, 1, NULL), &s));
     fleet_destroy(f);
 }
@@ -476,7 +467,7 @@ TEST(minimize_with_another_optimizer_is_refused)
                                                                                \
         s.rule = 1;                                                            \
         s.change;                                                              \
-        refused(f, o, &s, FLEET_EINVAL, words);                                \
+        kit_refused(f, o, &s, FLEET_EINVAL, words);                            \
     } while (0)
 
 TEST(numbers_that_cannot_be_are_refused)
@@ -497,8 +488,8 @@ TEST(numbers_that_cannot_be_are_refused)
            "strategy.lamb_configs.lamb_weight_decay is 0.5, but strategy.lamb "
            "is 0");
     off.lars_configs.epsilon = 1;
-    refused(f, o, &off, FLEET_EINVAL,
-            "strategy.lars_configs.epsilon is 1, but strategy.lars is 0");
+    kit_refused(f, o, &off, FLEET_EINVAL,
+                "strategy.lars_configs.epsilon is 1, but strategy.lars is 0");
     fleet_destroy(f);
 }
 

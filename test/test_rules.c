@@ -89,7 +89,7 @@ static fl_update update_of(const fleet_optimizer *o, int t)
 {
     fl_update u;
 
-    fl_optimizer_update(o, t, 1, true, &u);
+    fl_optimizer_update(o, t, 1, &u);
     u.scale = 0.5f;
     u.clip = 0.75f;
     u.decay = 0.01f;
@@ -329,7 +329,7 @@ TEST(adams_bias_corrections_are_those_of_the_paper)
     for (int i = 0; i < 9; i++) {
         fl_update u;
 
-        fl_optimizer_update(o, at[i] - 1, 1, true, &u);
+        fl_optimizer_update(o, at[i] - 1, 1, &u);
         check_correction(u.correct_a, 0.9f, (double)at[i]);
         check_correction(u.correct_b, 0.999f, (double)at[i]);
     }
@@ -347,7 +347,7 @@ TEST(a_row_that_was_updated_very_often_has_no_correction_left)
     const float g = 0.5f, *gradients[] = {&g};
     float *w[] = {a.w};
 
-    fl_optimizer_update(o, 7, 1, true, &u);
+    fl_optimizer_update(o, 7, 1, &u);
     a.head.step = b.head.step = UINT32_MAX - 5;
     fl_simd_best()->adam_rows(&u, w, gradients, 1, 1);
     u.correct_a = u.correct_b = 1;
@@ -362,7 +362,7 @@ static float rate_after(const fleet_optimizer *o, int64_t done)
 {
     fl_update u;
 
-    fl_optimizer_update(o, done, 1, true, &u);
+    fl_optimizer_update(o, done, 1, &u);
     return u.lr;
 }
 
@@ -372,9 +372,9 @@ TEST(a_sum_is_divided_by_its_batches_if_the_mean_is_asked_for)
     const fleet_optimizer *o = rule(f, 0);
     fl_update u;
 
-    fl_optimizer_update(o, 41, 3, true, &u);
+    fl_optimizer_update(o, 41, 3, &u);
     CHECK(u.scale == 1.0f / 3 && u.clip == 1 && u.version == 42);
-    fl_optimizer_update(o, 41, 3, false, &u);
+    fl_optimizer_update(o, 41, 1, &u);
     CHECK(u.scale == 1);
     fleet_destroy(f);
 }

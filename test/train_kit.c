@@ -235,6 +235,15 @@ void kit_close(kit_model *m)
     fleet_destroy(m->f);
 }
 
+void kit_refused(fleet *f, fleet_optimizer *o,
+                 const fleet_distributed_strategy *s, fleet_status status,
+                 const char *words)
+{
+    CHECK(fleet_distributed_optimizer(f, o, s) == NULL);
+    CHECK_INT(fleet_last_status(), status);
+    CHECK_CONTAINS(fleet_last_error(), words);
+}
+
 void kit_need_bf16(void)
 {
     if (!fl_simd_has_bf16())

@@ -77,6 +77,11 @@ void kit_close(kit_model *m);
 fleet *kit_handle(const kit_options *options);
 fleet_optimizer *kit_optimizer(fleet *f, const kit_options *options);
 
+/* fleet_distributed_optimizer() fails, with that status and such a text. */
+void kit_refused(fleet *f, fleet_optimizer *o,
+                 const fleet_distributed_strategy *s, fleet_status status,
+                 const char *words);
+
 /* Skip the test, with the reason, where products of bfloat16 are not there. */
 void kit_need_bf16(void);
 

@@ -4,33 +4,8 @@
 #include "base/error.h"
 #include "runtime/simd.h"
 
-/* What has no effect with bfloat16 must still be something that could be. */
-static fleet_status check_ranges(const fleet_amp_configs *c)
-{
-    const double least = 1e-6, most = 1e9;
-    const struct {
-        const char *name;
-        double got, low, high;
-    } range[] = {
-        {"init_loss_scaling", (double)c->init_loss_scaling, least, 1e12},
-        {"incr_every_n_steps", c->incr_every_n_steps, 1, most},
-        {"decr_every_n_nan_or_inf", c->decr_every_n_nan_or_inf, 1, most},
-        {"incr_ratio", (double)c->incr_ratio, 1, 1e6},
-        {"decr_ratio", (double)c->decr_ratio, least, 1},
-    };
-
-    for (size_t i = 0; i < sizeof range / sizeof *range; i++)
-        if (!(range[i].got >= range[i].low && range[i].got <= range[i].high))
-            return fl_fail(FLEET_EINVAL,
-                           "strategy.amp_configs.%s: expected %g to %g, got %g",
-                           range[i].name, range[i].low, range[i].high,
-                           range[i].got);
-    return FLEET_OK;
-}
-
 fleet_status fl_amp_check(const fleet_distributed_strategy *s)
 {
-    FL_TRY(check_ranges(&s->amp_configs));
     if (!s->amp && s->amp_configs.use_bf16)
         return fl_fail(FLEET_EINVAL, "strategy.amp_configs.use_bf16 is 1, but "
                                      "strategy.amp is 0");

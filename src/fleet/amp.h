@@ -6,7 +6,7 @@
 
 #include "fleet/role.h"
 
-/* Ranges, and what contradicts itself or is not there on a CPU. */
+/* What contradicts itself or is not there on a CPU. */
 fleet_status fl_amp_check(const fleet_distributed_strategy *s);
 
 /* Can this process compute so? A server computes no products. */

@@ -29,7 +29,7 @@ struct fleet {
     fl_peers *peers;          /* of a rank that has joined; NULL: none */
     struct fl_server *server; /* made, not run yet; NULL: none */
     atomic_bool serving;      /* in fleet_run_server() */
-    char terms[160];          /* of training, for hello; servers.c */
+    fl_text terms;            /* of training, for hello; servers.c */
     char *load; /* a checkpoint for the servers, once there is a link */
     fleet_distributed_strategy strategy; /* of fleet_distributed_optimizer();
                                             the default without it */
@@ -76,11 +76,9 @@ static inline bool fl_mode_has_ranks(fl_job_mode mode)
 
 /* strategy.c */
 fleet_status fl_strategy_read(const fl_at *at, fleet_distributed_strategy *s);
-fleet_status fl_strategy_range(const char *name, double got, double low,
-                               double high);
 
-/* strategy_layers.c: strategy.lars and strategy.lamb. Are their numbers such
- * as can be, and is the optimizer the one that they change? */
+/* strategy_layers.c: strategy.lars and strategy.lamb. Have numbers that were
+ * changed an effect, and is the optimizer the one that they change? */
 fleet_status fl_layerwise_check_numbers(const fleet_distributed_strategy *s);
 fleet_status fl_layerwise_check(const fleet_distributed_strategy *s,
                                 const fleet_optimizer *o);

@@ -89,6 +89,7 @@ void fleet_destroy(fleet *f)
         f->optimizers = next;
     }
     fl_statistics_done(&f->loaded);
+    fl_text_done(&f->terms);
     fl_free(f->program);
     fl_store_destroy(f->store);
     fl_context_done(&f->context);

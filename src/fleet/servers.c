@@ -6,7 +6,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -26,26 +25,25 @@ static fl_job_mode mode_of(const fleet *f)
 
 /* What all processes' strategies must have in common, in words: the mode, mixed
  * precision, how many batches are merged, how layers are updated. */
-static const char *terms_of(fleet *f)
+static fleet_status make_terms(fleet *f)
 {
     const fl_training *t = &f->trained->training;
     const fl_layerwise *w = &t->layerwise;
-    size_t n;
+    fl_text *terms = &f->terms;
 
-    snprintf(f->terms, sizeof f->terms, "%s%s", fl_job_mode_name(mode_of(f)),
-             t->bf16 ? " of bfloat16" : "");
-    n = strlen(f->terms);
+    fl_text_done(terms);
+    fl_text_add(terms, "%s%s", fl_job_mode_name(mode_of(f)),
+                t->bf16 ? " of bfloat16" : "");
     if (t->merge_steps > 1)
-        snprintf(f->terms + n, sizeof f->terms - n, ", merging %d batches%s",
-                 t->merge_steps, t->merge_average ? "" : " without avg");
-    n = strlen(f->terms);
+        fl_text_add(terms, ", merging %d batches%s", t->merge_steps,
+                    t->merge_average ? "" : " without avg");
     if (w->rule != FL_NO_LAYERS)
-        snprintf(f->terms + n, sizeof f->terms - n, ", %s %.9g %.9g %.9g",
-                 w->rule == FL_LARS ? "lars" : "lamb", (double)w->coeff,
-                 (double)w->decay, (double)w->epsilon);
+        fl_text_add(terms, ", %s %.9g %.9g %.9g",
+                    w->rule == FL_LARS ? "lars" : "lamb", (double)w->coeff,
+                    (double)w->decay, (double)w->epsilon);
     if (fl_mode_has_ranks(mode_of(f)))
-        fl_strategy_add_terms(t, f->terms, sizeof f->terms);
-    return f->terms;
+        fl_strategy_add_terms(t, terms);
+    return terms->status;
 }
 
 fleet_status fl_add_programs(fleet *f)
@@ -129,15 +127,16 @@ static fleet_status connect(fleet *f)
     fl_job_mode mode = mode_of(f);
 
     FL_TRY(fl_add_programs(f));
+    FL_TRY(make_terms(f));
     if (has_servers(f)) {
         FL_TRY(fl_link_open(f->link, f->store, fl_mode_is_sync(mode),
-                            terms_of(f)));
+                            fl_text_chars(&f->terms)));
         FL_TRY(pass_on_load(f));
         FL_TRY(
             fl_link_barrier(f->link)); /* and the weights are those of then */
     }
     if (fl_has_ranks(f))
-        return fl_ranks_join(f, terms_of(f));
+        return fl_ranks_join(f, fl_text_chars(&f->terms));
     f->store->updates = f->store->exchange->updates;
     return FLEET_OK;
 }
@@ -187,37 +186,43 @@ static fleet_status server_call(const fleet *f, const char *call)
     return FLEET_OK;
 }
 
-static fleet_status make_server(fleet *f, const char *load)
+static fleet_status create_server(fleet *f, const char *load)
 {
     const fl_role *r = &f->role;
     fl_job_mode mode = mode_of(f);
-    const fl_server_options o = {
-        .context = &f->context,
-        .make_rows = fl_table_make,
-        .program = f->program,
-        .n_program = (int)f->n_program,
-        .optimizer = f->trained ? f->trained->training.optimizer : NULL,
-        .address = r->server[r->index],
-        .listen_fd = r->listen_fd,
-        .index = r->index,
-        .n_server = r->server_num,
-        .n_worker = r->worker_num,
-        .n_lane = r->lanes,
-        .lane_port = r->lane_port,
-        .sync = fl_mode_is_sync(mode),
-        .rows_only = fl_mode_has_ranks(mode),
-        .mode = terms_of(f),
-        .job = r->job_id,
-        .connect_ms = r->deadline_ms[FL_CONNECT_DEADLINE],
-        .peer_ms = r->deadline_ms[FL_PEER_DEADLINE],
-        .step_ms = r->deadline_ms[FL_STEP_DEADLINE],
-        .act = fl_lane_act,
-        .act_arg = f,
-        .load = load};
+    const fl_server_options o = {.context = &f->context,
+                                 .make_rows = fl_table_make,
+                                 .program = f->program,
+                                 .n_program = (int)f->n_program,
+                                 .optimizer = f->trained->training.optimizer,
+                                 .address = r->server[r->index],
+                                 .listen_fd = r->listen_fd,
+                                 .index = r->index,
+                                 .n_server = r->server_num,
+                                 .n_worker = r->worker_num,
+                                 .n_lane = r->lanes,
+                                 .lane_port = r->lane_port,
+                                 .sync = fl_mode_is_sync(mode),
+                                 .rows_only = fl_mode_has_ranks(mode),
+                                 .mode = fl_text_chars(&f->terms),
+                                 .job = r->job_id,
+                                 .connect_ms =
+                                     r->deadline_ms[FL_CONNECT_DEADLINE],
+                                 .peer_ms = r->deadline_ms[FL_PEER_DEADLINE],
+                                 .step_ms = r->deadline_ms[FL_STEP_DEADLINE],
+                                 .act = fl_lane_act,
+                                 .act_arg = f,
+                                 .load = load};
 
+    return fl_server_create(&f->server, &o);
+}
+
+static fleet_status make_server(fleet *f, const char *load)
+{
     for (size_t i = 0; i < f->n_program; i++)
         FL_TRY(fleet_program_status(f->program[i]));
-    return fl_server_create(&f->server, &o);
+    FL_TRY(make_terms(f));
+    return create_server(f, load);
 }
 
 fleet_status fleet_init_server(fleet *f, const char *path)

@@ -5,9 +5,8 @@
 
 #include "base/memory.h"
 #include "fleet/amp.h"
-#include "fleet/ranks.h"
+#include "fleet/handle.h"
 #include "fleet/strategy_ranks.h"
-#include "runtime/exchange.h"
 #include "runtime/plan.h"
 
 fleet_distributed_strategy fleet_distributed_strategy_default(void)
@@ -98,72 +97,77 @@ typedef struct field {
     field_type type;
     size_t offset;
     purpose purpose;
+    double low, high; /* without effect, too: it must be one that could be */
 } field;
 
-#define FIELD(type, member, purpose)                                           \
+#define FIELD(type, member, purpose, low, high)                                \
     {                                                                          \
-#member, type, offsetof(fleet_distributed_strategy, member), purpose   \
+#member, type, offsetof(fleet_distributed_strategy, member), purpose,  \
+            low, high                                                          \
     }
+#define SWITCH(member, purpose) FIELD(BOOL, member, purpose, 0, 1)
+#define LEAST                   1e-6
+#define MOST                    1e9
 
 static const field fields[] = {
-    FIELD(BOOL, is_collective, RANKS),
-    FIELD(BOOL, a_sync, ASYNC),
-    FIELD(INT64, a_sync_configs.k_steps, SERVERS),
-    FIELD(INT, a_sync_configs.max_merge_var_num, SERVERS),
-    FIELD(INT, a_sync_configs.send_queue_size, SERVERS),
-    FIELD(BOOL, a_sync_configs.independent_recv_thread, SERVERS),
-    FIELD(INT, a_sync_configs.min_send_grad_num_before_recv, SERVERS),
-    FIELD(INT, a_sync_configs.thread_pool_size, SERVERS),
-    FIELD(INT, a_sync_configs.send_wait_times, SERVERS),
-    FIELD(BOOL, a_sync_configs.runtime_split_send_recv, SERVERS),
-    FIELD(BOOL, a_sync_configs.launch_barrier, SERVERS),
-    FIELD(INT, a_sync_configs.lr_decay_steps, SERVERS),
-    FIELD(BOOL, a_sync_configs.use_ps_gpu, LATER),
-    FIELD(BOOL, gradient_merge, STEP),
-    FIELD(INT, gradient_merge_configs.k_steps, STEP),
-    FIELD(BOOL, gradient_merge_configs.avg, STEP),
-    FIELD(BOOL, amp, STEP),
-    FIELD(FLOAT, amp_configs.init_loss_scaling, SCALING),
-    FIELD(INT, amp_configs.incr_every_n_steps, SCALING),
-    FIELD(INT, amp_configs.decr_every_n_nan_or_inf, SCALING),
-    FIELD(FLOAT, amp_configs.incr_ratio, SCALING),
-    FIELD(FLOAT, amp_configs.decr_ratio, SCALING),
-    FIELD(BOOL, amp_configs.use_dynamic_loss_scaling, SCALING),
-    FIELD(BOOL, amp_configs.use_pure_fp16, LATER),
-    FIELD(BOOL, amp_configs.use_bf16, STEP),
-    FIELD(BOOL, recompute, LATER),
-    FIELD(BOOL, localsgd, WEIGHTS),
-    FIELD(INT, localsgd_configs.k_steps, WEIGHTS),
-    FIELD(INT, localsgd_configs.begin_step, WEIGHTS),
-    FIELD(BOOL, adaptive_localsgd, WEIGHTS),
-    FIELD(INT, adaptive_localsgd_configs.k_steps, WEIGHTS),
-    FIELD(INT, adaptive_localsgd_configs.begin_step, WEIGHTS),
-    FIELD(BOOL, dgc, SUMS),
-    FIELD(INT, dgc_configs.rampup_begin_step, SUMS),
-    FIELD(INT, dgc_configs.rampup_step, SUMS),
-    FIELD(FLOAT, dgc_configs.sparsity, SUMS),
-    FIELD(BOOL, lars, LAYERS),
-    FIELD(FLOAT, lars_configs.lars_coeff, LAYERS),
-    FIELD(FLOAT, lars_configs.lars_weight_decay, LAYERS),
-    FIELD(FLOAT, lars_configs.epsilon, LAYERS),
-    FIELD(BOOL, lamb, LAYERS),
-    FIELD(FLOAT, lamb_configs.lamb_weight_decay, LAYERS),
-    FIELD(BOOL, sharding, LATER),
-    FIELD(INT, sharding_configs.stage, LATER),
-    FIELD(INT, sharding_configs.sharding_degree, LATER),
-    FIELD(BOOL, sync_nccl_allreduce, NCCL),
-    FIELD(INT, nccl_comm_num, NCCL),
-    FIELD(BOOL, use_hierarchical_allreduce, WIRES),
-    FIELD(INT, hierarchical_allreduce_inter_nranks, WIRES),
-    FIELD(BOOL, sync_batch_norm, LATER),
-    FIELD(BOOL, fuse_all_reduce_ops, SUMS),
-    FIELD(INT, fuse_grad_size_in_MB, SUMS),
-    FIELD(FLOAT, last_comm_group_size_MB, SUMS),
-    FIELD(BOOL, find_unused_parameters, LATER),
-    FIELD(BOOL, calc_comm_same_stream, NCCL),
-    FIELD(BOOL, fp16_allreduce, SUMS),
-    FIELD(BOOL, gradient_scale_sum, SUMS),
-    FIELD(BOOL, deterministic, ORDER),
+    SWITCH(is_collective, RANKS),
+    SWITCH(a_sync, ASYNC),
+    FIELD(INT64, a_sync_configs.k_steps, SERVERS, 0, MOST),
+    FIELD(INT, a_sync_configs.max_merge_var_num, SERVERS, 1, MOST),
+    FIELD(INT, a_sync_configs.send_queue_size, SERVERS, 1, MOST),
+    SWITCH(a_sync_configs.independent_recv_thread, SERVERS),
+    FIELD(INT, a_sync_configs.min_send_grad_num_before_recv, SERVERS, 1, MOST),
+    FIELD(INT, a_sync_configs.thread_pool_size, SERVERS, 1, MOST),
+    FIELD(INT, a_sync_configs.send_wait_times, SERVERS, 0, MOST),
+    SWITCH(a_sync_configs.runtime_split_send_recv, SERVERS),
+    SWITCH(a_sync_configs.launch_barrier, SERVERS),
+    FIELD(INT, a_sync_configs.lr_decay_steps, SERVERS, 1, MOST),
+    SWITCH(a_sync_configs.use_ps_gpu, LATER),
+    SWITCH(gradient_merge, STEP),
+    FIELD(INT, gradient_merge_configs.k_steps, STEP, 1, 1e6),
+    SWITCH(gradient_merge_configs.avg, STEP),
+    SWITCH(amp, STEP),
+    FIELD(FLOAT, amp_configs.init_loss_scaling, SCALING, LEAST, 1e12),
+    FIELD(INT, amp_configs.incr_every_n_steps, SCALING, 1, MOST),
+    FIELD(INT, amp_configs.decr_every_n_nan_or_inf, SCALING, 1, MOST),
+    FIELD(FLOAT, amp_configs.incr_ratio, SCALING, 1, 1e6),
+    FIELD(FLOAT, amp_configs.decr_ratio, SCALING, LEAST, 1),
+    SWITCH(amp_configs.use_dynamic_loss_scaling, SCALING),
+    SWITCH(amp_configs.use_pure_fp16, LATER),
+    SWITCH(amp_configs.use_bf16, STEP),
+    SWITCH(recompute, LATER),
+    SWITCH(localsgd, WEIGHTS),
+    FIELD(INT, localsgd_configs.k_steps, WEIGHTS, 1, 1e6),
+    FIELD(INT, localsgd_configs.begin_step, WEIGHTS, 0, MOST),
+    SWITCH(adaptive_localsgd, WEIGHTS),
+    FIELD(INT, adaptive_localsgd_configs.k_steps, WEIGHTS, 1, 1e6),
+    FIELD(INT, adaptive_localsgd_configs.begin_step, WEIGHTS, 0, MOST),
+    SWITCH(dgc, SUMS),
+    FIELD(INT, dgc_configs.rampup_begin_step, SUMS, 0, MOST),
+    FIELD(INT, dgc_configs.rampup_step, SUMS, 1, MOST),
+    FIELD(FLOAT, dgc_configs.sparsity, SUMS, -INFINITY, INFINITY),
+    SWITCH(lars, LAYERS),
+    FIELD(FLOAT, lars_configs.lars_coeff, LAYERS, 1e-9, 1e3),
+    FIELD(FLOAT, lars_configs.lars_weight_decay, LAYERS, 0, 1e3),
+    FIELD(FLOAT, lars_configs.epsilon, LAYERS, 0, 1e3),
+    SWITCH(lamb, LAYERS),
+    FIELD(FLOAT, lamb_configs.lamb_weight_decay, LAYERS, 0, 1e3),
+    SWITCH(sharding, LATER),
+    FIELD(INT, sharding_configs.stage, LATER, -INFINITY, INFINITY),
+    FIELD(INT, sharding_configs.sharding_degree, LATER, -INFINITY, INFINITY),
+    SWITCH(sync_nccl_allreduce, NCCL),
+    FIELD(INT, nccl_comm_num, NCCL, 1, 64),
+    SWITCH(use_hierarchical_allreduce, WIRES),
+    FIELD(INT, hierarchical_allreduce_inter_nranks, WIRES, 1, MOST),
+    SWITCH(sync_batch_norm, LATER),
+    SWITCH(fuse_all_reduce_ops, SUMS),
+    FIELD(INT, fuse_grad_size_in_MB, SUMS, 0, 1e6),
+    FIELD(FLOAT, last_comm_group_size_MB, SUMS, LEAST, 1e6),
+    SWITCH(find_unused_parameters, LATER),
+    SWITCH(calc_comm_same_stream, NCCL),
+    SWITCH(fp16_allreduce, SUMS),
+    SWITCH(gradient_scale_sum, SUMS),
+    SWITCH(deterministic, ORDER),
 };
 
 enum { N_FIELD = sizeof fields / sizeof *fields };
@@ -210,45 +214,16 @@ static double value_of(const fleet_distributed_strategy *s, const field *f)
     }
 }
 
-fleet_status fl_strategy_range(const char *name, double got, double low,
-                               double high)
+static fleet_status check_range(const fleet_distributed_strategy *s,
+                                const field *f)
 {
-    if (got >= low && got <= high)
+    int digits = f->type == FLOAT ? 6 : 10;
+    double got = value_of(s, f);
+
+    if (got >= f->low && got <= f->high)
         return FLEET_OK;
-    return fl_fail(FLEET_EINVAL, "strategy.%s: expected %g to %g, got %g", name,
-                   low, high, got);
-}
-
-/* A field without effect must still be one that could be. */
-static fleet_status check_ranges(const fleet_distributed_strategy *s)
-{
-    const fleet_a_sync_configs *c = &s->a_sync_configs;
-    const double most = 1e9;
-
-    FL_TRY(fl_strategy_range("a_sync_configs.k_steps", (double)c->k_steps, 0,
-                             most));
-    FL_TRY(fl_strategy_range("a_sync_configs.max_merge_var_num",
-                             c->max_merge_var_num, 1, most));
-    FL_TRY(fl_strategy_range("a_sync_configs.send_queue_size",
-                             c->send_queue_size, 1, most));
-    FL_TRY(fl_strategy_range("a_sync_configs.min_send_grad_num_before_recv",
-                             c->min_send_grad_num_before_recv, 1, most));
-    FL_TRY(fl_strategy_range("a_sync_configs.thread_pool_size",
-                             c->thread_pool_size, 1, most));
-    FL_TRY(fl_strategy_range("a_sync_configs.send_wait_times",
-                             c->send_wait_times, 0, most));
-    FL_TRY(fl_strategy_range("a_sync_configs.lr_decay_steps", c->lr_decay_steps,
-                             1, most));
-    FL_TRY(fl_strategy_range("gradient_merge_configs.k_steps",
-                             s->gradient_merge_configs.k_steps, 1, 1e6));
-    FL_TRY(fl_strategy_range("nccl_comm_num", s->nccl_comm_num, 1, 64));
-    FL_TRY(fl_strategy_range("hierarchical_allreduce_inter_nranks",
-                             s->hierarchical_allreduce_inter_nranks, 1, most));
-    FL_TRY(fl_strategy_range("fuse_grad_size_in_MB", s->fuse_grad_size_in_MB, 0,
-                             1e6));
-    FL_TRY(fl_layerwise_check_numbers(s));
-    return fl_strategy_range("last_comm_group_size_MB",
-                             (double)s->last_comm_group_size_MB, 1e-6, 1e6);
+    return fl_fail(FLEET_EINVAL, "strategy.%s: expected %.*g to %.*g, got %.*g",
+                   f->name, digits, f->low, digits, f->high, digits, got);
 }
 
 /* A BOOL is 0 or 1: a 2 would be taken for "on" here and for a typing error
@@ -257,8 +232,15 @@ static fleet_status check_bools(const fleet_distributed_strategy *s)
 {
     for (int i = 0; i < N_FIELD; i++)
         if (fields[i].type == BOOL)
-            FL_TRY(fl_strategy_range(fields[i].name, value_of(s, &fields[i]), 0,
-                                     1));
+            FL_TRY(check_range(s, &fields[i]));
+    return FLEET_OK;
+}
+
+static fleet_status check_numbers(const fleet_distributed_strategy *s)
+{
+    for (int i = 0; i < N_FIELD; i++)
+        if (fields[i].type != BOOL)
+            FL_TRY(check_range(s, &fields[i]));
     return FLEET_OK;
 }
 
@@ -270,21 +252,29 @@ static bool is_asked(const fleet_distributed_strategy *s, const field *f)
     return value_of(s, f) != value_of(&defaults, f);
 }
 
-/* The mode, unless no mode has it; and for a 0 that nobody may have meant,
- * where to start from. */
+/* What to do about it; "": nothing but another value. */
+static const char *advice(const field *f, double got)
+{
+    if (f->purpose == RANKS)
+        return " (workers that are ranks are started with fleetrun "
+               "--collective, or have role.collective = 1)";
+    if (got > 0)
+        return "";
+    return " (a strategy starts from FLEET_DISTRIBUTED_STRATEGY_INIT, not from "
+           "zeros)"; /* that nobody may have meant */
+}
+
+/* With the mode, unless no mode has it. */
 static fleet_status refuse(const fleet_distributed_strategy *s, const field *f,
                            fl_job_mode mode)
 {
     double got = value_of(s, f);
     bool by_mode = f->purpose != LATER;
 
-    return fl_fail(
-        FLEET_EUNSUPPORTED, "strategy.%s: this version does not have %g%s%s%s",
-        f->name, got, by_mode ? " in mode " : "",
-        by_mode ? fl_job_mode_name(mode) : "",
-        got > 0 ? ""
-                : " (a strategy starts from "
-                  "FLEET_DISTRIBUTED_STRATEGY_INIT, not from zeros)");
+    return fl_fail(FLEET_EUNSUPPORTED,
+                   "strategy.%s: this version does not have %g%s%s%s", f->name,
+                   got, by_mode ? " in mode " : "",
+                   by_mode ? fl_job_mode_name(mode) : "", advice(f, got));
 }
 
 /* Without a role, local: what no mode has is refused. */
@@ -310,8 +300,9 @@ static fleet_status check_strategy(const fleet_distributed_strategy *s,
                        "strategy.gradient_merge_configs.k_steps is %d, but "
                        "strategy.gradient_merge is 0",
                        s->gradient_merge_configs.k_steps);
+    FL_TRY(check_numbers(s));
     FL_TRY(fl_strategy_check_ranks(s));
-    FL_TRY(check_ranges(s));
+    FL_TRY(fl_layerwise_check_numbers(s));
     return fl_amp_check(s);
 }
 
@@ -491,66 +482,6 @@ fleet_optimizer *fleet_distributed_optimizer(
     f->strategy = wanted;
     warn(f);
     return o;
-}
-
-/* What a call before has not given; it has said why, unless that was this one.
- */
-static fleet_status missing(const char *what)
-{
-    const char *why = fleet_last_error();
-
-    if (!*why || strncmp(why, "fleet_minimize", 14) == 0)
-        return fl_fail(FLEET_EINVAL, "fleet_minimize: no %s", what);
-    return fl_fail(FLEET_EINVAL, "fleet_minimize: no %s (%s)", what, why);
-}
-
-/* Plans that are made from now on know it. */
-static void follow_mode(fleet *f)
-{
-    fl_job_mode mode = fl_job_mode_of(&f->role, &f->strategy);
-
-    if (f->store->exchange)
-        f->store->exchange->sync = fl_mode_is_sync(mode);
-    f->store->dense_here = fl_mode_has_ranks(mode);
-    fl_ranks_open(f);
-}
-
-fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
-{
-    fleet_program *p = loss ? loss->program : NULL;
-    fleet *f;
-
-    if (!o || !loss)
-        return missing(o ? "loss" : "optimizer");
-    FL_TRY(fleet_program_status(p));
-    f = fl_handle_of(p->context);
-    FL_TRY(fl_handle_check(f, "fleet_minimize"));
-    if (o->context != p->context)
-        return fl_fail(FLEET_EINVAL, "fleet_minimize: the optimizer belongs to "
-                                     "another handle");
-    if (p->sealed || p->training.loss)
-        return fl_fail(FLEET_ESTATE, "fleet_minimize: the program %s",
-                       p->sealed ? "has run already" : "is trained already");
-    if (loss->dtype != FLEET_FLOAT32 || fl_shape_batched(&loss->shape) ||
-        fl_shape_count(&loss->shape, 1) != 1)
-        return fl_fail(FLEET_ESHAPE,
-                       "fleet_minimize: the loss \"%s\" has shape %s; expected "
-                       "[1]",
-                       loss->name, fl_shape_print(&loss->shape).chars);
-    FL_TRY(fl_layerwise_check(&f->strategy, o));
-    p->training.loss = loss;
-    p->training.optimizer = o;
-    o->residuals = f->strategy.dgc && f->role.kind == FLEET_WORKER &&
-                   fl_mode_has_ranks(fl_job_mode_of(&f->role, &f->strategy));
-    if (f->strategy.gradient_merge)
-        p->training.merge_steps = f->strategy.gradient_merge_configs.k_steps;
-    fl_strategy_set_ranks(&f->strategy, &p->training);
-    p->training.layerwise = fl_layerwise_of(&f->strategy);
-    p->training.bf16 = f->strategy.amp != 0;
-    p->training.merge_average = f->strategy.gradient_merge_configs.avg != 0;
-    f->trained = p;
-    follow_mode(f);
-    return FLEET_OK;
 }
 
 /* --- the dump ------------------------------------------------------------ */

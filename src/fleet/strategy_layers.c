@@ -9,20 +9,19 @@ typedef struct number {
     const char *name;
     size_t at, needs; /* the field, and the one that switches it on */
     const char *needs_name;
-    double low, high;
 } number;
 
 #define AT(member) offsetof(fleet_distributed_strategy, member)
-#define NUMBER(needs, member, low, high)                                       \
+#define NUMBER(needs, member)                                                  \
     {                                                                          \
-#member, AT(member), AT(needs), #needs, low, high                      \
+#member, AT(member), AT(needs), #needs                                 \
     }
 
 static const number numbers[] = {
-    NUMBER(lars, lars_configs.lars_coeff, 1e-9, 1e3),
-    NUMBER(lars, lars_configs.lars_weight_decay, 0, 1e3),
-    NUMBER(lars, lars_configs.epsilon, 0, 1e3),
-    NUMBER(lamb, lamb_configs.lamb_weight_decay, 0, 1e3),
+    NUMBER(lars, lars_configs.lars_coeff),
+    NUMBER(lars, lars_configs.lars_weight_decay),
+    NUMBER(lars, lars_configs.epsilon),
+    NUMBER(lamb, lamb_configs.lamb_weight_decay),
 };
 
 static float float_at(const fleet_distributed_strategy *s, size_t at)
@@ -38,14 +37,13 @@ static fleet_status check_number(const fleet_distributed_strategy *s,
 {
     const fleet_distributed_strategy defaults =
         fleet_distributed_strategy_default();
-    double got = (double)float_at(s, n->at);
+    float got = float_at(s, n->at);
     int on;
 
-    FL_TRY(fl_strategy_range(n->name, got, n->low, n->high));
     memcpy(&on, (const char *)s + n->needs, sizeof on);
-    if (!on && float_at(s, n->at) != float_at(&defaults, n->at))
+    if (!on && got != float_at(&defaults, n->at))
         return fl_fail(FLEET_EINVAL, "strategy.%s is %g, but strategy.%s is 0",
-                       n->name, got, n->needs_name);
+                       n->name, (double)got, n->needs_name);
     return FLEET_OK;
 }
 

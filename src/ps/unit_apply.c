@@ -128,7 +128,7 @@ void fl_unit_apply_dense(fl_unit *u, int64_t done, uint32_t n_batch, float clip)
     const fleet_optimizer *o = u->layout->store->optimizer;
 
     u->update = (fl_update){0};
-    fl_optimizer_update(o, done, (int)n_batch, true, &u->update);
+    fl_optimizer_update(o, done, (int)n_batch, &u->update);
     if (u->has_rate)
         u->update.lr = u->learning_rate;
     u->update.clip = clip;

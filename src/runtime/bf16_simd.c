@@ -1,4 +1,5 @@
-/* bf16_simd.c - the kernels of simd.h that read or write bfloat16. */
+/* bf16_simd.c - the kernels of simd.h that read or write bfloat16, but for
+ * its sums over rows (math_simd.c). */
 #include "runtime/simd.h"
 #include "runtime/vec.h"
 
@@ -51,35 +52,6 @@ BINARY_ANY(relu_grad_any, v_if_positive(x, y))
 BINARY_ANY(tanh_grad_any, v_mul(v_sub(ONE, v_mul(x, x)), y))
 BINARY_ANY(sigmoid_grad_any, v_mul(v_mul(x, v_sub(ONE, x)), y))
 
-/* Several vectors of a row at once: they lie together, and no sum waits for
- * another. */
-enum { WIDE = 4 };
-
-static inline void col_sum_part(float *out, const uint16_t *x, int64_t ld,
-                                int64_t rows, int n, int k)
-{
-    vf sum[WIDE];
-
-    for (int i = 0; i < n; i++)
-        sum[i] = v_set(0.0f);
-    for (int64_t r = 0; r < rows; r++)
-        for (int i = 0; i < n; i++)
-            sum[i] = v_add(sum[i], v_load_bf16(x + r * ld + i * FL_VW, k));
-    for (int i = 0; i < n; i++)
-        v_store(out + i * FL_VW, sum[i], k);
-}
-
-static void col_sum_bf16(float *out, const uint16_t *x, int64_t ld,
-                         int64_t rows, int64_t cols)
-{
-    int64_t wide = cols / (WIDE * FL_VW) * (WIDE * FL_VW);
-
-    for (int64_t c = 0; c < wide; c += WIDE * FL_VW)
-        col_sum_part(out + c, x + c, ld, rows, WIDE, FL_VW);
-    FL_FOR_VEC(c, k, cols - wide)
-    col_sum_part(out + wide + c, x + wide + c, ld, rows, 1, (int)k);
-}
-
 void FL_SIMD(fl_simd_bf16)(fl_simd *t)
 {
     t->cast = cast;
@@ -87,5 +59,4 @@ void FL_SIMD(fl_simd_bf16)(fl_simd *t)
     t->relu_grad_any = relu_grad_any;
     t->tanh_grad_any = tanh_grad_any;
     t->sigmoid_grad_any = sigmoid_grad_any;
-    t->col_sum_bf16 = col_sum_bf16;
 }

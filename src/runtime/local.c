@@ -138,8 +138,7 @@ static fleet_status follow_loss(fleet_executor *e, const fl_compiled *c)
         p->methods->all_reduce(p, FL_ALL_SUM, FL_WIRE_F64, sum, sum, 2, NULL));
     if (sum[1] == 0)
         return FLEET_OK;
-    fl_optimizer_update(e->store->optimizer, e->store->updates - 1, 1, true,
-                        &u);
+    fl_optimizer_update(e->store->optimizer, e->store->updates - 1, 1, &u);
     if (now->learning_rate == 0) {
         now->loss = sum[0] / sum[1];
         now->learning_rate = (double)u.lr;

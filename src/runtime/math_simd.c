@@ -82,31 +82,35 @@ static void softmax(float *out, const float *a, int64_t n)
  * no sum waits for another. */
 enum { WIDE = 4 };
 
-/* Of n vectors, k lanes each. */
-static inline void col_sum_part(float *out, const float *x, int64_t ld,
-                                int64_t rows, int n, int k)
-{
-    vf sum[WIDE];
+/* Parts are of n vectors, k lanes each. */
+#define COL_SUM(name, type, load)                                              \
+    static inline void name##_part(float *out, const type *x, int64_t ld,      \
+                                   int64_t rows, int n, int k)                 \
+    {                                                                          \
+        vf sum[WIDE];                                                          \
+                                                                               \
+        for (int i = 0; i < n; i++)                                            \
+            sum[i] = v_set(0.0f);                                              \
+        for (int64_t r = 0; r < rows; r++)                                     \
+            for (int i = 0; i < n; i++)                                        \
+                sum[i] = v_add(sum[i], load(x + r * ld + i * FL_VW, k));       \
+        for (int i = 0; i < n; i++)                                            \
+            v_store(out + i * FL_VW, sum[i], k);                               \
+    }                                                                          \
+                                                                               \
+    static void name(float *out, const type *x, int64_t ld, int64_t rows,      \
+                     int64_t cols)                                             \
+    {                                                                          \
+        int64_t wide = cols / (WIDE * FL_VW) * (WIDE * FL_VW);                 \
+                                                                               \
+        for (int64_t c = 0; c < wide; c += WIDE * FL_VW)                       \
+            name##_part(out + c, x + c, ld, rows, WIDE, FL_VW);                \
+        FL_FOR_VEC(c, k, cols - wide)                                          \
+        name##_part(out + wide + c, x + wide + c, ld, rows, 1, (int)k);        \
+    }
 
-    for (int i = 0; i < n; i++)
-        sum[i] = v_set(0.0f);
-    for (int64_t r = 0; r < rows; r++)
-        for (int i = 0; i < n; i++)
-            sum[i] = v_add(sum[i], v_load(x + r * ld + i * FL_VW, k));
-    for (int i = 0; i < n; i++)
-        v_store(out + i * FL_VW, sum[i], k);
-}
-
-static void col_sum(float *out, const float *x, int64_t ld, int64_t rows,
-                    int64_t cols)
-{
-    int64_t wide = cols / (WIDE * FL_VW) * (WIDE * FL_VW);
-
-    for (int64_t c = 0; c < wide; c += WIDE * FL_VW)
-        col_sum_part(out + c, x + c, ld, rows, WIDE, FL_VW);
-    FL_FOR_VEC(c, k, cols - wide)
-    col_sum_part(out + wide + c, x + wide + c, ld, rows, 1, (int)k);
-}
+COL_SUM(col_sum, float, v_load)
+COL_SUM(col_sum_bf16, uint16_t, v_load_bf16)
 
 static float row_sum(const float *x, int64_t n)
 {
@@ -295,6 +299,7 @@ void FL_SIMD(fl_simd_math)(fl_simd *t)
     t->sigmoid_grad = sigmoid_grad;
     t->softmax = softmax;
     t->col_sum = col_sum;
+    t->col_sum_bf16 = col_sum_bf16;
     t->row_sum = row_sum;
     t->gather = gather;
     t->small_forward = small_forward;

@@ -79,14 +79,14 @@ static float learning_rate(const fleet_optimizer *o, int64_t done)
 }
 
 void fl_optimizer_update(const fleet_optimizer *o, int64_t done, int batches,
-                         bool average, fl_update *u)
+                         fl_update *u)
 {
     uint32_t t = done + 1 < (int64_t)o->n_correct ? (uint32_t)(done + 1)
                                                   : o->n_correct - 1;
 
     *u = (fl_update){
         .lr = learning_rate(o, done),
-        .scale = average ? 1.0f / (float)batches : 1.0f,
+        .scale = 1.0f / (float)batches,
         .clip = 1.0f,
         .decay = o->l2_decay,
         .a = o->a,

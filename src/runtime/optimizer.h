@@ -51,7 +51,7 @@ void fl_optimizer_destroy(fleet_optimizer *o);
 
 /* The scalars of the update after `done` others, for a mean over `batches`. */
 void fl_optimizer_update(const fleet_optimizer *o, int64_t done, int batches,
-                         bool average, fl_update *u);
+                         fl_update *u);
 
 /* The same for a parameter or table that has a rate or a decay of its own. */
 fl_update fl_update_with(const fl_update *u, const fleet_param_attr *attr);

@@ -1,0 +1,64 @@
+/* minimize.c - fleet_minimize(): what a plan is told of the strategy. */
+#include "fleet/ranks.h"
+#include "fleet/strategy_ranks.h"
+#include "runtime/exchange.h"
+
+/* What a call before has not given; it has said why, unless that was this one.
+ */
+static fleet_status missing(const char *what)
+{
+    const char *why = fleet_last_error();
+
+    if (!*why || strncmp(why, "fleet_minimize", 14) == 0)
+        return fl_fail(FLEET_EINVAL, "fleet_minimize: no %s", what);
+    return fl_fail(FLEET_EINVAL, "fleet_minimize: no %s (%s)", what, why);
+}
+
+/* Plans that are made from now on know it. */
+static void follow_mode(fleet *f)
+{
+    fl_job_mode mode = fl_job_mode_of(&f->role, &f->strategy);
+
+    if (f->store->exchange)
+        f->store->exchange->sync = fl_mode_is_sync(mode);
+    f->store->dense_here = fl_mode_has_ranks(mode);
+    fl_ranks_open(f);
+}
+
+fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
+{
+    fleet_program *p = loss ? loss->program : NULL;
+    fleet *f;
+
+    if (!o || !loss)
+        return missing(o ? "loss" : "optimizer");
+    FL_TRY(fleet_program_status(p));
+    f = fl_handle_of(p->context);
+    FL_TRY(fl_handle_check(f, "fleet_minimize"));
+    if (o->context != p->context)
+        return fl_fail(FLEET_EINVAL, "fleet_minimize: the optimizer belongs to "
+                                     "another handle");
+    if (p->sealed || p->training.loss)
+        return fl_fail(FLEET_ESTATE, "fleet_minimize: the program %s",
+                       p->sealed ? "has run already" : "is trained already");
+    if (loss->dtype != FLEET_FLOAT32 || fl_shape_batched(&loss->shape) ||
+        fl_shape_count(&loss->shape, 1) != 1)
+        return fl_fail(FLEET_ESHAPE,
+                       "fleet_minimize: the loss \"%s\" has shape %s; expected "
+                       "[1]",
+                       loss->name, fl_shape_print(&loss->shape).chars);
+    FL_TRY(fl_layerwise_check(&f->strategy, o));
+    p->training.loss = loss;
+    p->training.optimizer = o;
+    o->residuals = f->strategy.dgc && f->role.kind == FLEET_WORKER &&
+                   fl_mode_has_ranks(fl_job_mode_of(&f->role, &f->strategy));
+    if (f->strategy.gradient_merge)
+        p->training.merge_steps = f->strategy.gradient_merge_configs.k_steps;
+    fl_strategy_set_ranks(&f->strategy, &p->training);
+    p->training.layerwise = fl_layerwise_of(&f->strategy);
+    p->training.bf16 = f->strategy.amp != 0;
+    p->training.merge_average = f->strategy.gradient_merge_configs.avg != 0;
+    f->trained = p;
+    follow_mode(f);
+    return FLEET_OK;
+}

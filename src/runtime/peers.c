@@ -172,6 +172,7 @@ static void emit_reduce(fl_lowering *l, const fl_dense *d, int64_t offset,
 typedef struct bucket {
     int64_t offset, n;
     bool dgc; /* of one parameter */
+    bool last;
 } bucket;
 
 /* The last one is for the gradients that come last, and is waited for. */
@@ -179,7 +180,7 @@ static bool is_full(const fl_lowering *l, const bucket *b, int64_t left)
 {
     const fl_training *t = &l->program->training;
 
-    return b->dgc || b->n >= t->bucket || (left > 0 && left <= t->last_bucket);
+    return b->dgc || b->n >= t->bucket || (!b->last && left <= t->last_bucket);
 }
 
 /* But for the padding between the two. */
@@ -219,7 +220,9 @@ void fl_each_bucket(fl_lowering *l, const fl_dense *d, fl_bucket_emitter *emit)
             b.n = 0;
         }
         if (b.n == 0)
-            b = (bucket){.offset = p->offset, .dgc = fl_dgc_takes(l, p)};
+            b = (bucket){.offset = p->offset,
+                         .dgc = fl_dgc_takes(l, p),
+                         .last = left <= l->program->training.last_bucket};
         b.n = p->offset + p->n - b.offset;
         left -= p->n;
     }

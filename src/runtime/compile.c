@@ -8,21 +8,19 @@
 
 static int base_of(const fl_value *v, int i)
 {
-    switch (v->kind) {
-    case FL_VALUE_TEMP:
+    if (v->kind == FL_VALUE_TEMP)
         return FL_BASE_ARENA;
-    case FL_VALUE_KEPT:
+    if (v->kind == FL_VALUE_KEPT && !v->pointer)
         return v->ahead ? FL_BASE_AHEAD : FL_BASE_KEPT;
-    default:
-        return FL_FIRST_BASE + 2 * i; /* a ragged feed has its offsets in the
-                                         second */
-    }
+    return FL_FIRST_BASE + 2 * i; /* a ragged feed has its offsets in the
+                                     second */
 }
 
 static void *store_pointer(const fl_plan *plan, const fl_value *v)
 {
     switch (v->kind) {
     case FL_VALUE_PARAM:
+    case FL_VALUE_KEPT:
         return v->pointer;
     case FL_VALUE_TABLE:
         return fl_store_rows(plan->store, v->var->name);

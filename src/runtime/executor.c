@@ -38,6 +38,7 @@ fleet_executor *fleet_executor_create(fleet_program *p,
     e->context = p->context;
     e->store = p->store;
     e->exchange = p->store->exchange;
+    e->n_joined = p->store->n_joined;
     e->training = p->training.loss && !o->for_test;
     e->max_batch = o->max_batch;
     e->fetched = fl_alloc(p->n_var);
@@ -306,12 +307,19 @@ static fleet_status iterate(fleet_executor *e, fl_compiled *c, int64_t batch,
     return apply_update(e, c, batch, next);
 }
 
-/* Plans are made for a store with its exchange or without. */
+/* Plans are made for a store with its exchange and its ranks, or without. */
+static bool has_moved(const fleet_executor *e)
+{
+    return e->exchange != e->store->exchange ||
+           e->n_joined != e->store->n_joined;
+}
+
 static fleet_status check_exchange(const fleet_executor *e)
 {
-    if (e->exchange == e->store->exchange)
+    if (!has_moved(e))
         return FLEET_OK;
-    return fl_fail(FLEET_ESTATE, "servers were reached or left inside %s",
+    return fl_fail(FLEET_ESTATE, "%s were reached or left inside %s",
+                   e->n_joined != e->store->n_joined ? "ranks" : "servers",
                    e->micro > 0 ? "a merge group" : "an iteration");
 }
 
@@ -319,10 +327,11 @@ static fleet_status follow_exchange(fleet_executor *e)
 {
     if (e->micro > 0)
         return check_exchange(e);
-    if (e->exchange == e->store->exchange)
+    if (!has_moved(e))
         return FLEET_OK;
     forget_plans(e);
     e->exchange = e->store->exchange;
+    e->n_joined = e->store->n_joined;
     return FLEET_OK;
 }
 

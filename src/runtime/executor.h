@@ -59,6 +59,7 @@ struct fleet_executor {
     int micro;                    /* batches in the merge group so far */
     int64_t n_run;                /* iterations, for messages */
     struct fl_exchange *exchange; /* that the plans were made for; or NULL */
+    int64_t n_joined;             /* the same, of the store's */
     fl_pulled here, next; /* this iteration's pull; the next one's, if it was
                              announced */
     bool has_passed;      /* a pass over a dataset has begun, for its time */

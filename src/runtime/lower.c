@@ -226,21 +226,30 @@ int fl_gradient_of(fl_lowering *l, const fleet_var *v)
     return v ? l->gradient[v->id] : -1;
 }
 
-/* A range of the group's gradient, which is kept from step to step so that it
- * may be sent while the next step runs. */
+int fl_group_gradient(fl_lowering *l, const fl_group *g, const char *name,
+                      bool shared)
+{
+    fl_value like = {.name = name,
+                     .kind = FL_VALUE_KEPT,
+                     .dtype = FLEET_FLOAT32,
+                     .shape = fl_shape_1(g->n),
+                     .pointer = shared ? g->gradient : NULL,
+                     .root = -1,
+                     .ld = 1};
+
+    return new_value(l, &like);
+}
+
+/* A range of the group's gradient. What is merged first is the plan's own:
+ * several executors may have a merge group under way. */
 static int gradient_of_param(fl_lowering *l, const fleet_var *v)
 {
     fl_param *p = fl_store_param(l->plan->store, v->name);
     fl_dense *d = dense_of(l, p->group);
 
     if (d && d->gradient < 0) {
-        fl_value like = {.name = "gradients",
-                         .kind = FL_VALUE_KEPT,
-                         .dtype = FLEET_FLOAT32,
-                         .shape = fl_shape_1(p->group->n),
-                         .root = -1,
-                         .ld = 1};
-        int made = new_value(l, &like);
+        int made = fl_group_gradient(l, p->group, "gradients",
+                                     l->program->training.merge_steps == 1);
 
         d = dense_of(l, p->group);
         d->gradient = made;

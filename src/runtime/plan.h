@@ -27,7 +27,8 @@ typedef struct fl_value {
     int64_t column;       /* where, in elements from the root's start */
     int64_t ld;           /* elements from row to row */
     size_t object;        /* KEPT: not numbers but so many bytes */
-    void *pointer;        /* into the store, where var does not say it */
+    void *pointer;        /* into the store, where var does not say it; KEPT:
+                             of all plans, NULL: the plan's own */
     float first;          /* KEPT: every element at the start */
     bool ahead;           /* KEPT: written by FL_PULL, there once per slot */
     bool fetched;         /* may be read after the iteration */

@@ -257,10 +257,8 @@ fleet_status fl_pass_gradient_merge(fl_lowering *l, bool *applied)
 
         if (d->gradient < 0)
             continue;
-        fl_value like = l->plan->value[d->gradient];
-        like.name = "merged gradients";
-        like.root = -1;
-        int sum = fl_plan_value(l->plan, &like);
+        int sum = fl_group_gradient(l, d->group, "merged gradients", false);
+
         FL_EMIT(l, &kernel_merge, NULL, NULL, FL_W(sum), FL_R(d->gradient),
                 FL_R(l->plan->update));
         d->gradient = sum;

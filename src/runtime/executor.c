@@ -208,7 +208,9 @@ static fleet_status compile(fleet_executor *e, int64_t batch,
 
 /* --- an iteration -------------------------------------------------------- */
 
-static void set_update(fleet_executor *e, fl_compiled *c, int batches)
+/* leaves: the number of batches is that of the update. */
+static void set_update(fleet_executor *e, fl_compiled *c, int batches,
+                       bool leaves)
 {
     fl_update_now *now;
 
@@ -219,6 +221,7 @@ static void set_update(fleet_executor *e, fl_compiled *c, int batches)
     now = fl_compiled_pointer(c, c->plan->update);
     now->optimizer = e->store->optimizer;
     now->micro = e->micro;
+    now->leaves = leaves;
     now->idle = e->idle;
     now->alone = fl_local_is_next(e);
     now->density = fl_dgc_density(&e->program->training, e->store->updates);
@@ -257,14 +260,21 @@ static fleet_status finish_update(fleet_executor *e, fl_compiled *next)
     return FLEET_OK;
 }
 
+/* From here on gradients may leave. */
+static fleet_status agree(fleet_executor *e, fl_compiled *c)
+{
+    int batches;
+
+    FL_TRY(count_batches(e, &batches));
+    set_update(e, c, batches, true);
+    return FLEET_OK;
+}
+
 static fleet_status apply_update(fleet_executor *e, fl_compiled *c,
                                  int64_t batch, fl_compiled *next)
 {
     bool alone = fl_local_is_next(e);
-    int batches;
 
-    FL_TRY(count_batches(e, &batches));
-    set_update(e, c, batches);
     e->store->trainer = e;
     FL_TRY(fl_compiled_run(c, e->context, batch, FL_UPDATE));
     FL_TRY(finish_update(e, next));
@@ -282,29 +292,41 @@ static fleet_status check_loss(fleet_executor *e, fl_compiled *c, int64_t batch)
     return isfinite(loss) ? FLEET_OK : fl_compiled_blame(c, batch, e->n_run);
 }
 
-static fleet_status iterate(fleet_executor *e, fl_compiled *c, int64_t batch,
-                            fl_compiled *next)
+/* A part of an iteration; a failure says which batch's it is. */
+static fleet_status run_part(fleet_executor *e, fl_compiled *c, int64_t batch,
+                             fl_phase phase)
 {
-    fleet_status status;
+    fleet_status status = fl_compiled_run(c, e->context, batch, phase);
 
-    fl_compiled_bind(c, e->input, batch, false);
-    set_update(e, c, 1);
-    FL_TRY(fl_compiled_begin(c, batch, false));
-    status = fl_compiled_run(c, e->context, batch, FL_FORWARD);
     if (status != FLEET_OK && c->lane == FL_LANE_COMM)
         return status; /* others' failure, not the batch's */
     if (status == FLEET_ENUMERIC && e->training) /* a metric has found it */
         return fl_compiled_blame(c, batch, e->n_run);
     if (status == FLEET_EINVAL) /* a label or an id: which batch's? */
         return fl_fail_in(status, "batch %" PRId64, e->n_run);
-    FL_TRY(status);
+    return status;
+}
+
+/* Ranks agree once this one's batch is found to be good, and before the first
+ * gradients leave. */
+static fleet_status iterate(fleet_executor *e, fl_compiled *c, int64_t batch,
+                            fl_compiled *next)
+{
+    bool is_last;
+
+    fl_compiled_bind(c, e->input, batch, false);
+    set_update(e, c, 1, false);
+    FL_TRY(fl_compiled_begin(c, batch, false));
+    FL_TRY(run_part(e, c, batch, FL_FORWARD));
     FL_TRY(check_loss(e, c, batch));
     if (!e->training)
         return FLEET_OK;
     set_micro(e, e->micro + 1);
-    if (e->micro < e->program->training.merge_steps)
-        return FLEET_OK;
-    return apply_update(e, c, batch, next);
+    is_last = e->micro == e->program->training.merge_steps;
+    if (is_last)
+        FL_TRY(agree(e, c));
+    FL_TRY(run_part(e, c, batch, FL_BACKWARD));
+    return is_last ? apply_update(e, c, batch, next) : FLEET_OK;
 }
 
 /* Plans are made for a store with its exchange and its ranks, or without. */
@@ -465,7 +487,8 @@ static fleet_status update_idly(fleet_executor *e, fl_compiled *c, bool *over)
     *over = batches == 0;
     if (*over)
         return FLEET_OK;
-    set_update(e, c, batches);
+    set_update(e, c, batches, true);
+    FL_TRY(fl_compiled_run(c, e->context, c->plan->batch, FL_LEAVE));
     FL_TRY(fl_compiled_run(c, e->context, c->plan->batch, FL_UPDATE));
     FL_TRY(finish_update(e, NULL));
     return fl_local_updated(e, c, false);
@@ -514,6 +537,10 @@ fleet_status fleet_executor_flush(fleet_executor *e)
         return FLEET_OK;
     pthread_rwlock_wrlock(&e->store->lock);
     status = check_exchange(e);
+    if (status == FLEET_OK)
+        status = agree(e, e->last);
+    if (status == FLEET_OK)
+        status = fl_compiled_run(e->last, e->context, e->last_batch, FL_LEAVE);
     if (status == FLEET_OK)
         status = apply_update(e, e->last, e->last_batch, NULL);
     set_micro(e, 0);

@@ -120,9 +120,10 @@ void *fl_compiled_pointer(const fl_compiled *c, int value);
 /* Let values that are there once per slot be those of this one. */
 void fl_compiled_slot(fl_compiled *c, int slot);
 
-/* Run the regions of a phase: FL_PULL, FL_UPDATE, FL_AVERAGE, or FL_FORWARD for
- * all between them. Before a pull and FL_FORWARD feeds are bound and kernels
- * begin: for the pull, or for the rest. */
+/* Run the regions of a phase: FL_PULL; FL_FORWARD, up to the first gradients
+ * that leave; FL_BACKWARD for the rest and what leaves, or FL_LEAVE for that
+ * alone; FL_UPDATE; FL_AVERAGE. Before a pull and FL_FORWARD feeds are bound
+ * and kernels begin: for the pull, or for the rest. */
 fleet_status fl_compiled_run(fl_compiled *c, fl_context *context, int64_t batch,
                              fl_phase phase);
 void fl_compiled_bind(fl_compiled *c, const fl_input *input, int64_t batch,

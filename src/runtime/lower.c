@@ -205,7 +205,7 @@ void fl_emit(fl_lowering *l, const fl_kernel *kernel, const fl_node *node,
                     .lane = l->lane,
                     .period = 1};
 
-    if (l->phase >= FL_UPDATE)
+    if (l->phase >= FL_LEAVE)
         like.period = l->program->training.merge_steps;
     if (l->status == FLEET_OK)
         failed(l, fl_plan_step(l->plan, &like, operand, n));
@@ -240,16 +240,17 @@ int fl_group_gradient(fl_lowering *l, const fl_group *g, const char *name,
     return new_value(l, &like);
 }
 
-/* A range of the group's gradient. What is merged first is the plan's own:
- * several executors may have a merge group under way. */
+/* A range of the group's gradient. What is merged or rounded first is the
+ * plan's own. */
 static int gradient_of_param(fl_lowering *l, const fleet_var *v)
 {
     fl_param *p = fl_store_param(l->plan->store, v->name);
     fl_dense *d = dense_of(l, p->group);
 
     if (d && d->gradient < 0) {
+        const fl_training *t = &l->program->training;
         int made = fl_group_gradient(l, p->group, "gradients",
-                                     l->program->training.merge_steps == 1);
+                                     t->merge_steps == 1 && !t->half);
 
         d = dense_of(l, p->group);
         d->gradient = made;
@@ -498,7 +499,7 @@ fleet_status fl_plan_build(const fleet_program *program, fl_store *store,
     (*plan)->training = training;
     (*plan)->batch = batch;
     (*plan)->slice = fl_slice_rows(batch);
-    (*plan)->loss = (*plan)->update = (*plan)->pull = -1;
+    (*plan)->loss = (*plan)->update = (*plan)->pull = (*plan)->works = -1;
     l.plan = *plan;
     status = allocate(&l, fetched);
     if (status == FLEET_OK)

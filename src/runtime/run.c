@@ -125,6 +125,12 @@ static fleet_status run_region(fl_compiled *c, fl_pool *pool, size_t r,
     return FLEET_OK;
 }
 
+static bool is_due(const fl_region *region, fl_phase phase)
+{
+    return region->phase == phase ||
+           (phase == FL_BACKWARD && region->phase == FL_LEAVE);
+}
+
 fleet_status fl_compiled_run(fl_compiled *c, fl_context *context, int64_t batch,
                              fl_phase phase)
 {
@@ -132,7 +138,7 @@ fleet_status fl_compiled_run(fl_compiled *c, fl_context *context, int64_t batch,
     fleet_status status = FLEET_OK;
 
     for (size_t r = 0; r < c->plan->n_region && status == FLEET_OK; r++)
-        if (c->plan->region[r].phase == phase) {
+        if (is_due(&c->plan->region[r], phase)) {
             c->lane = c->plan->region[r].lane;
             status = run_region(c, pool, r, batch);
         }

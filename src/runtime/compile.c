@@ -252,6 +252,7 @@ fleet_status fl_compile(const fleet_executor *e, int64_t batch,
 
     FL_TRY(FL_NEW(compiled, sizeof *c));
     c = *compiled;
+    c->trace = e->context->trace;
     c->n_scratch = fl_pool_size(e->context->pool);
     status = fl_plan_build(e->program, e->store, batch, e->training, e->fetched,
                            &c->plan);

@@ -5,9 +5,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "runtime/exchange.h"
 #include "runtime/peers.h"
+#include "runtime/trace.h"
 #include "runtime/update.h"
 
 fleet_executor *fleet_executor_create(fleet_program *p,
@@ -263,9 +265,11 @@ static fleet_status finish_update(fleet_executor *e, fl_compiled *next)
 /* From here on gradients may leave. */
 static fleet_status agree(fleet_executor *e, fl_compiled *c)
 {
+    int64_t began = c->trace ? fl_now_ns() : 0;
     int batches;
 
     FL_TRY(count_batches(e, &batches));
+    fl_trace_step(c->trace, "round", 0, began, began ? fl_now_ns() : 0);
     set_update(e, c, batches, true);
     return FLEET_OK;
 }

@@ -30,6 +30,7 @@ typedef struct fl_compiled {
     bool changes_store;
     fl_step_lane lane; /* of the region that ran last: where a failure is from
                         */
+    struct fl_trace *trace; /* the context's */
     struct fl_compiled *next;
 } fl_compiled;
 

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "runtime/pass.h"
+#include "runtime/trace.h"
 #include "runtime/update.h"
 
 void fl_peers_abort(fl_peers *p, const char *why)
@@ -160,6 +161,9 @@ static fleet_status begin_run(const fl_instance *in, const fl_range *r)
     (void)r;
     if (now->alone || !now->leaves)
         return FLEET_OK;
+    fl_trace_begin(c->store->context->trace, "all_reduce", c->number,
+                   in->arg[DATA].rows * in->arg[DATA].cols *
+                       (int64_t)fleet_dtype_size(in->arg[DATA].dtype));
     return sum_up_data(in, work);
 }
 
@@ -171,7 +175,11 @@ static fleet_status wait_run(const fl_instance *in, const fl_range *r)
     fl_work **work = (fl_work **)fl_ptr(in, WORKS) + c->number;
 
     (void)r;
-    return now->alone ? FLEET_OK : p->methods->wait(p, work);
+    if (now->alone)
+        return FLEET_OK;
+    FL_TRY(p->methods->wait(p, work));
+    fl_trace_end(c->store->context->trace, "all_reduce", c->number);
+    return FLEET_OK;
 }
 
 static const fl_kernel kernel_begin = {

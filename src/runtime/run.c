@@ -5,7 +5,9 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "runtime/executor.h"
+#include "runtime/trace.h"
 
 /* What the tasks of a region share. */
 typedef struct region_run {
@@ -31,8 +33,13 @@ static fleet_status run_step(const fl_compiled *c, int step,
                              const fl_range *range)
 {
     const fl_instance *in = &c->instance[step];
+    const fl_kernel *k = in->step->kernel;
+    int64_t began = c->trace ? fl_now_ns() : 0;
+    fleet_status status = k->run(in, range);
 
-    return in->step->kernel->run(in, range);
+    if (c->trace)
+        fl_trace_step(c->trace, k->name, range->thread, began, fl_now_ns());
+    return status;
 }
 
 static fleet_status run_slice(const region_run *run, int slice, int thread)

@@ -102,14 +102,16 @@ static void sum_half(fake_group *g)
 }
 
 /* What is begun is done when it is waited for. */
-static fl_work *begin(fake_rank *r, fl_wire type, const void *in, void *out,
-                      int64_t n)
+static fleet_status begin(fake_rank *r, fl_wire type, const void *in, void *out,
+                          int64_t n, fl_work **work)
 {
     fake_work *w = &r->work[r->n_work++ % FAKE_MOST_WORK];
 
+    if (++r->n_call == r->group->fail_at && r->p.rank == 1)
+        return fl_fail(FLEET_EIO, "rank 1 cannot go on");
     *w = (fake_work){type, in, out, n};
-    strncat(r->calls, " begin", sizeof r->calls - strlen(r->calls) - 1);
-    return (fl_work *)(void *)w;
+    *work = (fl_work *)(void *)w;
+    return FLEET_OK;
 }
 
 static fleet_status all_reduce(fl_peers *p, fl_reduce how, fl_wire type,
@@ -117,10 +119,8 @@ static fleet_status all_reduce(fl_peers *p, fl_reduce how, fl_wire type,
                                fl_work **work)
 {
     CHECK(how == FL_ALL_SUM);
-    if (work) {
-        *work = begin(rank_of(p), type, in, out, n);
-        return FLEET_OK;
-    }
+    if (work)
+        return begin(rank_of(p), type, in, out, n, work);
     if (type == FL_WIRE_F16)
         return meet(rank_of(p), "half", in, out, n, sum_half);
     CHECK(type == FL_WIRE_F32 || type == FL_WIRE_F64);

@@ -101,16 +101,40 @@ static void sum_half(fake_group *g)
     }
 }
 
+/* What is begun is done when it is waited for. */
+static fleet_status begin(fake_rank *r, fl_wire type, const void *in, void *out,
+                          int64_t n, fl_work **work)
+{
+    fake_work *w = &r->work[r->n_work++ % FAKE_MOST_WORK];
+
+    if (++r->n_call == r->group->fail_at && r->p.rank == 1)
+        return fl_fail(FLEET_EIO, "rank 1 cannot go on");
+    *w = (fake_work){type, in, out, n};
+    *work = (fl_work *)(void *)w;
+    return FLEET_OK;
+}
+
 static fleet_status all_reduce(fl_peers *p, fl_reduce how, fl_wire type,
                                const void *in, void *out, int64_t n,
                                fl_work **work)
 {
-    CHECK(how == FL_ALL_SUM && !work);
+    CHECK(how == FL_ALL_SUM);
+    if (work)
+        return begin(rank_of(p), type, in, out, n, work);
     if (type == FL_WIRE_F16)
         return meet(rank_of(p), "half", in, out, n, sum_half);
     CHECK(type == FL_WIRE_F32 || type == FL_WIRE_F64);
     return meet(rank_of(p), "reduce", in, out, n,
                 type == FL_WIRE_F32 ? sum_float : sum_double);
+}
+
+static fleet_status wait(fl_peers *p, fl_work **work)
+{
+    fake_work *w = (fake_work *)(void *)*work;
+
+    *work = NULL;
+    return w ? all_reduce(p, FL_ALL_SUM, w->type, w->in, w->out, w->n, NULL)
+             : FLEET_OK;
 }
 
 static void gather(fake_group *g)
@@ -216,6 +240,7 @@ static const fl_peers_class methods = {
     .all_to_all_v = all_to_all_v,
     .broadcast = broadcast,
     .barrier = barrier,
+    .wait = wait,
     .abort = give_up,
     .destroy = leave,
 };

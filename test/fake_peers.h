@@ -13,11 +13,22 @@ enum { FAKE_MOST_RANKS = 4 };
 
 typedef struct fake_group fake_group;
 
+enum { FAKE_MOST_WORK = 64 };
+
+typedef struct fake_work {
+    fl_wire type;
+    const void *in;
+    void *out;
+    int64_t n;
+} fake_work;
+
 typedef struct fake_rank {
     fl_peers p; /* first */
     fl_rounds rounds;
     fake_group *group;
-    int n_call;       /* calls so far */
+    int n_call; /* calls so far */
+    int n_work;
+    fake_work work[FAKE_MOST_WORK];
     char calls[4000]; /* "gather reduce130" */
 } fake_rank;
 

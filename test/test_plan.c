@@ -207,6 +207,7 @@ TEST(plans_of_ranks_on_their_own_are_as_listed)
 TEST(plans_of_ranks_are_as_listed)
 {
     check_rank_dump(&(kit_options){0}, 0, "mlp_rank_each.txt");
+    check_rank_dump(&(kit_options){0}, 8 << 20, "mlp_rank.txt");
     check_rank_dump(&(kit_options){.merge = 2, .clip = 1}, 700,
                     "mlp_rank_merge_clip.txt");
     check_rank_dump(&(kit_options){.layers = "lamb"}, 700, "mlp_rank_lamb.txt");

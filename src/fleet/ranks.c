@@ -54,8 +54,43 @@ void fl_ranks_open(fleet *f)
         f->store->rounds = &no_rounds;
 }
 
+/* Where gradients are reduced without a copy. Plans are made anew for it. */
+static fleet_status make_gradients(fleet *f)
+{
+    fl_store *s = f->store;
+    fleet_status status = FLEET_OK;
+
+    pthread_rwlock_wrlock(&s->lock);
+    s->n_joined++;
+    for (fl_group *g = s->groups; g && status == FLEET_OK; g = g->next) {
+        void *memory;
+
+        status = f->peers->methods->get_memory(
+            f->peers, g->n * (int64_t)sizeof(float), &memory);
+        g->gradient = memory;
+    }
+    pthread_rwlock_unlock(&s->lock);
+    return status;
+}
+
+static void forget_gradients(fleet *f)
+{
+    fl_store *s = f->store;
+
+    if (f->context.fork_generation != fl_fork_generation())
+        return; /* neither the lock nor the group is ours */
+    pthread_rwlock_wrlock(&s->lock);
+    s->n_joined++;
+    for (fl_group *g = s->groups; g; g = g->next) {
+        f->peers->methods->free_memory(f->peers, g->gradient);
+        g->gradient = NULL;
+    }
+    pthread_rwlock_unlock(&s->lock);
+}
+
 static void forget(fleet *f)
 {
+    forget_gradients(f);
     f->store->rounds = &no_rounds;
     if (f->shards)
         f->store->exchange = NULL;
@@ -212,6 +247,7 @@ static fleet_status start_together(fleet *f, const char *terms)
     FL_TRY(check_same(f, terms));
     FL_TRY(check_loads(f));
     FL_TRY(take_from_first(f));
+    FL_TRY(make_gradients(f));
     f->rounds =
         (fl_rounds){.peers = f->peers, .serve = fl_ranks_serve, .arg = f};
     if (f->store->tables.n > 0 && !f->link) {

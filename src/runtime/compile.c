@@ -8,21 +8,19 @@
 
 static int base_of(const fl_value *v, int i)
 {
-    switch (v->kind) {
-    case FL_VALUE_TEMP:
+    if (v->kind == FL_VALUE_TEMP)
         return FL_BASE_ARENA;
-    case FL_VALUE_KEPT:
+    if (v->kind == FL_VALUE_KEPT && !v->pointer)
         return v->ahead ? FL_BASE_AHEAD : FL_BASE_KEPT;
-    default:
-        return FL_FIRST_BASE + 2 * i; /* a ragged feed has its offsets in the
-                                         second */
-    }
+    return FL_FIRST_BASE + 2 * i; /* a ragged feed has its offsets in the
+                                     second */
 }
 
 static void *store_pointer(const fl_plan *plan, const fl_value *v)
 {
     switch (v->kind) {
     case FL_VALUE_PARAM:
+    case FL_VALUE_KEPT:
         return v->pointer;
     case FL_VALUE_TABLE:
         return fl_store_rows(plan->store, v->var->name);
@@ -254,6 +252,7 @@ fleet_status fl_compile(const fleet_executor *e, int64_t batch,
 
     FL_TRY(FL_NEW(compiled, sizeof *c));
     c = *compiled;
+    c->trace = e->context->trace;
     c->n_scratch = fl_pool_size(e->context->pool);
     status = fl_plan_build(e->program, e->store, batch, e->training, e->fetched,
                            &c->plan);

@@ -56,7 +56,9 @@ typedef struct fl_peers_class {
 
     /* out = the n elements of all ranks, reduced; out may be in. If ordered,
      * ((x0 + x1) + x2) ... in rank order, so that all ranks have the same bits
-     * in every run, x0 copied; else as is fastest, but the same on all. */
+     * in every run, x0 copied; else as is fastest, but the same on all. If one
+     * rank makes the call with work and in place in memory of get_memory(), all
+     * do: it then needs no thread. */
     fleet_status (*all_reduce)(fl_peers *p, fl_reduce how, fl_wire type,
                                const void *in, void *out, int64_t n,
                                fl_work **work);

@@ -25,6 +25,8 @@ typedef struct fl_group {
     float *state[FL_MAX_STATE]; /* of the optimizer's rule; else NULL */
     float *residual[2]; /* of dgc: momentum, and what is left to send; else
                            NULL */
+    float *gradient;    /* in memory that all ranks map, from which they reduce
+                           it; NULL: each plan has its own */
     int64_t n;          /* floats, paddings included */
     struct fl_group *next;
 } fl_group;
@@ -63,6 +65,8 @@ typedef struct fl_store {
     struct fl_exchange *exchange; /* who keeps it all; NULL: this store */
     bool dense_here;              /* beside an exchange: it keeps rows alone */
     struct fl_rounds *rounds; /* with ranks that train the same; NULL: none */
+    int64_t n_joined; /* times that ranks have joined or left: plans are made
+                         for one of them */
     struct fleet_executor *trainer; /* made the last update; NULL: it is gone */
     int n_group;                    /* merge groups under way */
     bool torn;                      /* a load stopped half-way */

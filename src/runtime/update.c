@@ -245,6 +245,20 @@ int fl_update_value(fl_lowering *l)
     return l->plan->update;
 }
 
+/* Several executors may have a merge group under way: its sums are the plan's
+ * own. */
+static void emit_merge(fl_lowering *l, const fl_dense *d, int64_t offset,
+                       int64_t n)
+{
+    bool whole = n == d->group->n;
+    int sum =
+        whole ? d->gradient : fl_stretch(l, d->gradient, "merged", offset, n);
+    int one = whole ? d->one : fl_stretch(l, d->one, "bucket", offset, n);
+
+    FL_EMIT(l, &kernel_merge, NULL, NULL, FL_W(sum), FL_R(one),
+            FL_R(l->plan->update));
+}
+
 fleet_status fl_pass_gradient_merge(fl_lowering *l, bool *applied)
 {
     if (!trains(l) || l->program->training.merge_steps == 1)
@@ -257,13 +271,12 @@ fleet_status fl_pass_gradient_merge(fl_lowering *l, bool *applied)
 
         if (d->gradient < 0)
             continue;
-        fl_value like = l->plan->value[d->gradient];
-        like.name = "merged gradients";
-        like.root = -1;
-        int sum = fl_plan_value(l->plan, &like);
-        FL_EMIT(l, &kernel_merge, NULL, NULL, FL_W(sum), FL_R(d->gradient),
-                FL_R(l->plan->update));
-        d->gradient = sum;
+        d->one = d->gradient;
+        d->gradient = fl_group_gradient(l, d->group, "merged gradients", false);
+        if (l->plan->store->rounds)
+            fl_each_bucket(l, d, emit_merge);
+        else
+            emit_merge(l, d, 0, d->group->n);
     }
     for (size_t i = 0; i < l->plan->n_sparse; i++)
         fl_lookup_merge(l, &l->plan->sparse[i]);

@@ -26,6 +26,10 @@ void fl_each_bucket(fl_lowering *l, const fl_dense *d, fl_bucket_emitter *emit);
  * updates in which pairs are exchanged. */
 void fl_emit_all_reduce(fl_lowering *l, int value, fl_wire type, bool dgc);
 
+/* The same, begun in FL_LEAVE and waited for in FL_UPDATE; the phase is then
+ * that. */
+void fl_emit_leave(fl_lowering *l, int value, fl_wire type);
+
 /* --- dgc.c --------------------------------------------------------------- */
 
 /* The part of such a parameter that the update after so many others sends. */

@@ -59,6 +59,8 @@ void rank_learn(fake_rank *r, void *arg)
 
     rank_model(&m, s);
     m.f->store->rounds = &r->rounds;
+    if (s->also.sharded)
+        m.f->store->share = (fl_share){rank, r->p.size};
     rank_executor(&m);
     if (s->prepare)
         s->prepare(&m);

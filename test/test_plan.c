@@ -176,6 +176,8 @@ static void check_rank_dump_of(const kit_options *o, int64_t bucket,
     m.p->training.local = other->local;
     m.p->training.half = other->half;
     m.p->training.dgc = other->dgc;
+    if (other->sharded)
+        m.f->store->share = (fl_share){1, 2};
     m.o->residuals = other->dgc.on;
     fake_group_open(&g, 2);
     m.f->store->rounds = &g.rank[0].rounds;
@@ -202,6 +204,15 @@ TEST(plans_of_ranks_on_their_own_are_as_listed)
     check_rank_dump_of(&(kit_options){.optimizer = "momentum"}, 700,
                        &(fl_training){.dgc = {true, 0.9f, 0, 1, 100}},
                        "mlp_rank_dgc.txt");
+}
+
+TEST(plans_of_ranks_that_share_out_states_are_as_listed)
+{
+    check_rank_dump_of(&(kit_options){0}, 700, &(fl_training){.sharded = true},
+                       "mlp_rank_shard.txt");
+    check_rank_dump_of(&(kit_options){.layers = "lamb"}, 700,
+                       &(fl_training){.sharded = true},
+                       "mlp_rank_shard_lamb.txt");
 }
 
 TEST(plans_of_ranks_are_as_listed)

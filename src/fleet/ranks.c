@@ -161,26 +161,26 @@ static fleet_status check_same(fleet *f, const char *terms)
     return status;
 }
 
-static fleet_status take_group(fl_peers *p, const fl_group *g)
+static fleet_status take_group(fl_peers *p, const fl_group *g, bool states)
 {
     FL_TRY(p->methods->broadcast(p, g->weight, g->n * (int64_t)sizeof(float), 0,
                                  NULL));
-    for (int i = 0; i < FL_MAX_STATE; i++)
+    for (int i = 0; states && i < FL_MAX_STATE; i++)
         if (g->state[i])
             FL_TRY(p->methods->broadcast(
                 p, g->state[i], g->n * (int64_t)sizeof(float), 0, NULL));
     return FLEET_OK;
 }
 
-/* The first rank's parameters, optimizer states and counts, loaded ones
- * perhaps. */
+/* The first rank's parameters, optimizer states (if they are not shared out)
+ * and counts, loaded ones perhaps. */
 static fleet_status take_from_first(fleet *f)
 {
     fl_store *s = f->store;
     fl_peers *p = f->peers;
 
     for (const fl_group *g = s->groups; g; g = g->next)
-        FL_TRY(take_group(p, g));
+        FL_TRY(take_group(p, g, !fl_store_is_sharded(s)));
     for (size_t i = 0; i < s->states.n; i++) {
         fl_state *state = s->states.entry[i].value;
 
@@ -190,12 +190,13 @@ static fleet_status take_from_first(fleet *f)
     return p->methods->broadcast(p, &s->updates, sizeof s->updates, 0, NULL);
 }
 
-/* Rows are this rank's own already; where any were loaded, all were. */
+/* Rows are this rank's own already, and states that are shared out: where any
+ * were loaded, all were. */
 static fleet_status check_loads(const fleet *f)
 {
     double loads = f->loads;
 
-    if (f->store->tables.n == 0 || f->link)
+    if ((f->store->tables.n == 0 || f->link) && !fl_store_is_sharded(f->store))
         return FLEET_OK;
     FL_TRY(f->peers->methods->all_reduce(f->peers, FL_ALL_SUM, FL_WIRE_F64,
                                          &loads, &loads, 1, NULL));
@@ -203,8 +204,10 @@ static fleet_status check_loads(const fleet *f)
         return FLEET_OK;
     return fl_fail(FLEET_EINVAL,
                    "fleet_init_worker: %.0f of %d ranks called "
-                   "fleet_load_model() before it: each loads its own rows",
-                   loads, f->peers->size);
+                   "fleet_load_model() before it: each loads its own %s",
+                   loads, f->peers->size,
+                   fl_store_is_sharded(f->store) ? "part of the states"
+                                                 : "rows");
 }
 
 static fleet_status start_together(fleet *f, const char *terms)

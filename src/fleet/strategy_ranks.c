@@ -40,6 +40,14 @@ fleet_status fl_strategy_check_ranks(const fleet_distributed_strategy *s)
                           s->localsgd ? "localsgd" : "adaptive_localsgd");
     if (s->dgc && s->lars)
         return contradict("dgc", "lars");
+    if (s->sharding && (s->localsgd || s->adaptive_localsgd))
+        return contradict("sharding",
+                          s->localsgd ? "localsgd" : "adaptive_localsgd");
+    if (!s->sharding && s->sharding_configs.sharding_degree > 0)
+        return fl_fail(FLEET_EINVAL,
+                       "strategy.sharding_configs.sharding_degree is %d, but "
+                       "strategy.sharding is 0",
+                       s->sharding_configs.sharding_degree);
     if (s->localsgd && s->adaptive_localsgd)
         return contradict("localsgd", "adaptive_localsgd");
     if (s->localsgd && s->gradient_scale_sum)
@@ -70,6 +78,21 @@ fleet_status fl_strategy_check_rule(const fleet_distributed_strategy *s,
                    fl_rule_of(o->kind)->name);
 }
 
+fleet_status fl_strategy_check_role(const fleet_distributed_strategy *s,
+                                    const fl_role *role)
+{
+    int degree = s->sharding_configs.sharding_degree;
+
+    if (!fl_mode_has_ranks(fl_job_mode_of(role, s)) || degree == 0 ||
+        degree == role->worker_num)
+        return FLEET_OK;
+    return fl_fail(FLEET_EUNSUPPORTED,
+                   "strategy.sharding_configs.sharding_degree: this version "
+                   "shards over all %d ranks (0 stands for them), not over "
+                   "groups of %d",
+                   role->worker_num, degree);
+}
+
 static void set_buckets(const fleet_distributed_strategy *s, fl_training *t)
 {
     const double per_mb = (1 << 20) / sizeof(float);
@@ -85,6 +108,7 @@ void fl_strategy_set_ranks(const fleet_distributed_strategy *s, fl_training *t)
     set_buckets(s, t);
     t->sum_over_ranks = s->gradient_scale_sum;
     t->half = s->fp16_allreduce;
+    t->sharded = s->sharding;
     t->dgc.on = s->dgc;
     t->dgc.sparsity = s->dgc_configs.sparsity;
     t->dgc.begin = s->dgc_configs.rampup_begin_step;
@@ -104,6 +128,8 @@ void fl_strategy_add_terms(const fl_training *t, fl_text *text)
 {
     if (t->half)
         fl_text_add(text, ", gradients as float16");
+    if (t->sharded)
+        fl_text_add(text, ", sharded");
     if (t->dgc.on)
         fl_text_add(text, ", dgc of %g after %" PRId64 " in %" PRId64,
                     (double)t->dgc.sparsity, t->dgc.begin, t->dgc.ramp);

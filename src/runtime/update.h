@@ -26,6 +26,11 @@ void fl_each_bucket(fl_lowering *l, const fl_dense *d, fl_bucket_emitter *emit);
  * updates in which pairs are exchanged. */
 void fl_emit_all_reduce(fl_lowering *l, int value, fl_wire type, bool dgc);
 
+/* --- sharding.c ---------------------------------------------------------- */
+
+/* Doubles of which each rank has worked out [begin, end): all get all. */
+void fl_emit_share_squares(fl_lowering *l, int value, int begin, int end);
+
 /* --- dgc.c --------------------------------------------------------------- */
 
 /* The part of such a parameter that the update after so many others sends. */

@@ -427,5 +427,6 @@ const peers_part peers_healthy[] = {
     {.name = "memory", .run = memory},
     {.name = "split", .run = split},
     {.name = "refusals", .run = refusals},
+    {.name = "by_groups", .run = peers_by_groups},
     {0},
 };

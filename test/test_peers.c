@@ -139,6 +139,7 @@ HEALTHY(forgotten)
 HEALTHY(memory)
 HEALTHY(split)
 HEALTHY(refusals)
+HEALTHY(by_groups)
 
 /* One start of mpirun for all parts, a group after the other. */
 #define UNDER_MPI(size)                                                        \
@@ -184,6 +185,8 @@ FAILING(messages_differ)
 FAILING(pairs_differ)
 FAILING(one_gives_up)
 FAILING(one_gives_up_later)
+FAILING(by_groups_one_gives_up)
+FAILING(by_groups_one_is_killed)
 FAILING(one_stays_away)
 FAILING(no_message_comes)
 FAILING(one_is_killed)

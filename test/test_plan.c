@@ -176,6 +176,7 @@ static void check_rank_dump_of(const kit_options *o, int64_t bucket,
     m.p->training.local = other->local;
     m.p->training.half = other->half;
     m.p->training.dgc = other->dgc;
+    m.p->training.group = other->group;
     if (other->sharded)
         m.f->store->share = (fl_share){1, 2};
     m.o->residuals = other->dgc.on;
@@ -213,6 +214,12 @@ TEST(plans_of_ranks_that_share_out_states_are_as_listed)
     check_rank_dump_of(&(kit_options){.layers = "lamb"}, 700,
                        &(fl_training){.sharded = true},
                        "mlp_rank_shard_lamb.txt");
+}
+
+TEST(a_plan_of_ranks_that_sum_by_groups_is_as_listed)
+{
+    check_rank_dump_of(&(kit_options){.optimizer = "sgd"}, 700,
+                       &(fl_training){.group = 2}, "mlp_rank_groups.txt");
 }
 
 TEST(plans_of_ranks_are_as_listed)

@@ -84,3 +84,20 @@ TEST_LIMIT(what_sharded_ranks_save_and_load_is_what_others_do, 300)
         after(both, "--server_num 1 --worker_num 1", "\"a_sync\": false"),
         after(whole, "--server_num 1 --worker_num 1", "\"a_sync\": false"));
 }
+
+#define GROUPS                                                                 \
+    "\"use_hierarchical_allreduce\": true, "                                   \
+    "\"hierarchical_allreduce_inter_nranks\": 2"
+
+TEST_LIMIT(adult_by_groups_of_ranks, 240)
+{
+    const char *line;
+
+    launch_need_mpirun();
+    CHECK_TEXT(hash_of("--nproc_per_node 2", GROUPS),
+               hash_of("--nproc_per_node 2", ""));
+    line = test_keep(job_train("--nproc_per_node 4", job_adult(GROUPS)));
+    job_at_least(line, "auc", 0.900);
+    CHECK_TEXT(hash_of("--nproc_per_node 4", GROUPS ", " SHARD),
+               job_hash(line));
+}

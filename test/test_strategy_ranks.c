@@ -101,6 +101,29 @@ TEST(dgc_is_for_momentum)
              "strategy.dgc_configs.rampup_step: expected 1 to");
 }
 
+#define GROUPS hierarchical_allreduce_inter_nranks
+
+TEST(groups_of_ranks_must_divide_them_and_have_an_order_of_their_own)
+{
+    STRATEGY(NULL, adam, use_hierarchical_allreduce = 1; s.GROUPS = 2, NULL);
+    STRATEGY(SERVER, adam, use_hierarchical_allreduce = 1; s.GROUPS = 2, NULL);
+    STRATEGY(NULL, adam, use_hierarchical_allreduce = 1,
+             "strategy.hierarchical_allreduce_inter_nranks is 1, but "
+             "strategy.use_hierarchical_allreduce is 1: expected groups of 2 "
+             "ranks or more");
+    STRATEGY(NULL, adam, GROUPS = 2,
+             "strategy.hierarchical_allreduce_inter_nranks is 2, but "
+             "strategy.use_hierarchical_allreduce is 0");
+    STRATEGY(NULL, adam, use_hierarchical_allreduce = 1;
+             s.GROUPS = 3,
+             "strategy.hierarchical_allreduce_inter_nranks is 3, which does "
+             "not divide the 2 ranks");
+    STRATEGY(NULL, adam, use_hierarchical_allreduce = s.deterministic = 1;
+             s.GROUPS = 2,
+             "strategy.use_hierarchical_allreduce and strategy.deterministic "
+             "contradict");
+}
+
 TEST(sharding_is_of_stage_1_over_all_ranks)
 {
     STRATEGY(NULL, adam, sharding = 1, NULL);

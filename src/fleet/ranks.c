@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "collective/collective.h"
+#include "collective/hierarchy.h"
 #include "collective/shards.h"
 #include "ps/keep.h"
 #include "runtime/executor.h"
@@ -61,6 +62,9 @@ static void forget(fleet *f)
         f->store->exchange = NULL;
     fl_shards_destroy(f->shards);
     f->shards = NULL;
+    if (f->rounds.groups)
+        f->rounds.groups->methods->destroy(f->rounds.groups);
+    f->rounds.groups = NULL;
     f->peers->methods->destroy(f->peers);
     f->peers = NULL;
 }
@@ -77,7 +81,7 @@ static void give_up(fleet *f)
     if (!*error)
         FL_WARN(&f->context.log, "fleet_destroy: rank %d %s; the job ends",
                 f->role.index, why);
-    fl_peers_abort(f->peers, why);
+    fl_rounds_abort(&f->rounds, why);
 }
 
 void fl_ranks_close(fleet *f)
@@ -215,8 +219,9 @@ static fleet_status start_together(fleet *f, const char *terms)
     FL_TRY(check_same(f, terms));
     FL_TRY(check_loads(f));
     FL_TRY(take_from_first(f));
-    f->rounds =
-        (fl_rounds){.peers = f->peers, .serve = fl_ranks_serve, .arg = f};
+    if (f->trained && f->trained->training.group > 1)
+        FL_TRY(fl_peers_hierarchy(f->peers, f->trained->training.group,
+                                  &f->rounds.groups));
     if (f->store->tables.n > 0 && !f->link) {
         FL_TRY(fl_shards_create(&f->shards, f->store, &f->rounds));
         f->store->exchange = fl_shards_exchange(f->shards);
@@ -236,6 +241,8 @@ fleet_status fl_ranks_join(fleet *f, const char *terms)
     if (f->peers)
         return fl_fail(FLEET_ESTATE, "fleet_init_worker: was called already");
     FL_TRY(fl_peers_open(r->worker_num > 1 ? "mpi" : "self", &o, &f->peers));
+    f->rounds =
+        (fl_rounds){.peers = f->peers, .serve = fl_ranks_serve, .arg = f};
     if (f->peers->size != r->worker_num || f->peers->rank != r->index)
         status =
             fl_fail(FLEET_EINVAL,
@@ -246,7 +253,7 @@ fleet_status fl_ranks_join(fleet *f, const char *terms)
     else
         status = start_together(f, terms);
     if (status != FLEET_OK) {
-        fl_peers_abort(f->peers, fleet_last_error());
+        fl_rounds_abort(&f->rounds, fleet_last_error());
         forget(f);
         return status;
     }

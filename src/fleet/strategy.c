@@ -56,7 +56,6 @@ typedef enum purpose {
     SUMS,    /* what ranks reduce */
     WEIGHTS, /* means of weights in place of that */
     STAGE,   /* has one value where they do */
-    WIRES,   /* how they do */
     NCCL,    /* the same on GPUs */
     LATER,   /* not in this version */
     N_PURPOSE
@@ -87,8 +86,6 @@ static const fate fates[N_PURPOSE][FL_N_JOB_MODE] = {
     [WEIGHTS] = {NO_COLLECTIVE, NO_COLLECTIVE, NO_COLLECTIVE, HONOURED, REFUSED,
                  REFUSED},
     [STAGE] = {NO_COLLECTIVE, NO_COLLECTIVE, NO_COLLECTIVE, FIXED, FIXED,
-               FIXED},
-    [WIRES] = {NO_COLLECTIVE, NO_COLLECTIVE, NO_COLLECTIVE, FIXED, FIXED,
                FIXED},
     [NCCL] = {NO_COLLECTIVE, NO_COLLECTIVE, NO_COLLECTIVE, NO_GPU, NO_GPU,
               NO_GPU},
@@ -160,8 +157,8 @@ static const field fields[] = {
     FIELD(INT, sharding_configs.sharding_degree, SUMS, 0, 4096),
     SWITCH(sync_nccl_allreduce, NCCL),
     FIELD(INT, nccl_comm_num, NCCL, 1, 64),
-    SWITCH(use_hierarchical_allreduce, WIRES),
-    FIELD(INT, hierarchical_allreduce_inter_nranks, WIRES, 1, MOST),
+    SWITCH(use_hierarchical_allreduce, SUMS),
+    FIELD(INT, hierarchical_allreduce_inter_nranks, SUMS, 1, MOST),
     SWITCH(sync_batch_norm, LATER),
     SWITCH(fuse_all_reduce_ops, SUMS),
     FIELD(INT, fuse_grad_size_in_MB, SUMS, 0, 1e6),

@@ -28,6 +28,13 @@ void fl_peers_abort(fl_peers *p, const char *why)
         fl_error_clear();
 }
 
+void fl_rounds_abort(const fl_rounds *r, const char *why)
+{
+    fl_peers_abort(r->peers, why);
+    if (r->groups)
+        fl_peers_abort(r->groups, why);
+}
+
 /* --- rounds -------------------------------------------------------------- */
 
 typedef struct said {
@@ -106,16 +113,19 @@ static void fill_f16(void *data, int64_t n)
         ((uint16_t *)data)[i] = 0x8000;
 }
 
-static fleet_status reduce_run(const fl_instance *in, const fl_range *r)
+const fl_rounds *fl_all_reduce_rounds(const fl_instance *in)
+{
+    return ((const reduce_config *)in->step->config)->store->rounds;
+}
+
+fleet_status fl_all_reduce_by(const fl_instance *in, fl_peers *p)
 {
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
     const reduce_config *c = in->step->config;
-    fl_peers *p = c->store->rounds->peers;
     bool half = c->type == FL_WIRE_F16;
     int64_t n = in->arg[DATA].rows * in->arg[DATA].cols / (half ? 2 : 1);
     void *data = fl_ptr(in, DATA);
 
-    (void)r;
     if (now->alone || (c->dgc && now->density > 0))
         return FLEET_OK;
     if (now->idle)
@@ -123,7 +133,13 @@ static fleet_status reduce_run(const fl_instance *in, const fl_range *r)
     return p->methods->all_reduce(p, FL_ALL_SUM, c->type, data, data, n, NULL);
 }
 
-static const fl_kernel kernel_reduce = {
+static fleet_status reduce_run(const fl_instance *in, const fl_range *r)
+{
+    (void)r;
+    return fl_all_reduce_by(in, fl_all_reduce_rounds(in)->peers);
+}
+
+const fl_kernel fl_kernel_all_reduce = {
     .name = "all_reduce",
     .split = FL_SPLIT_PARTS,
     .run = reduce_run,
@@ -134,7 +150,7 @@ void fl_emit_all_reduce(fl_lowering *l, int value, fl_wire type, bool dgc)
     const reduce_config c = {l->plan->store, type, dgc};
 
     l->lane = FL_LANE_COMM;
-    FL_EMIT(l, &kernel_reduce, NULL, fl_config(l, &c, sizeof c),
+    FL_EMIT(l, &fl_kernel_all_reduce, NULL, fl_config(l, &c, sizeof c),
             FL_R(l->plan->update), FL_RW(value));
     l->lane = FL_LANE_COMPUTE;
 }

@@ -26,6 +26,11 @@ void fl_each_bucket(fl_lowering *l, const fl_dense *d, fl_bucket_emitter *emit);
  * updates in which pairs are exchanged. */
 void fl_emit_all_reduce(fl_lowering *l, int value, fl_wire type, bool dgc);
 
+/* What its steps are, and what they do with a group of ranks. */
+extern const fl_kernel fl_kernel_all_reduce;
+const fl_rounds *fl_all_reduce_rounds(const fl_instance *in);
+fleet_status fl_all_reduce_by(const fl_instance *in, fl_peers *p);
+
 /* --- sharding.c ---------------------------------------------------------- */
 
 /* Doubles of which each rank has worked out [begin, end): all get all. */

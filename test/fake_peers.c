@@ -38,6 +38,16 @@ static fleet_status wait_for_round(fake_group *g, int64_t round)
     return g->round == round ? broken(g) : FLEET_OK;
 }
 
+static void check_same(const fake_group *g)
+{
+    for (int r = 1; r < g->n; r++)
+        if (strcmp(g->call[r], g->call[0]) != 0 || g->size[r] != g->size[0])
+            test_fail(__FILE__, __LINE__,
+                      "rank %d calls %s of %lld, rank 0 %s of %lld", r,
+                      g->call[r], (long long)g->size[r], g->call[0],
+                      (long long)g->size[0]);
+}
+
 static fleet_status meet(fake_rank *r, const char *name, const void *in,
                          void *out, int64_t size, join *all)
 {
@@ -52,10 +62,12 @@ static fleet_status meet(fake_rank *r, const char *name, const void *in,
     pthread_mutex_lock(&g->lock);
     status = broken(g);
     if (status == FLEET_OK) {
+        g->call[r->p.rank] = name;
         g->in[r->p.rank] = in;
         g->out[r->p.rank] = out;
         g->size[r->p.rank] = size;
         if (++g->n_here == g->n) {
+            check_same(g);
             all(g);
             g->n_here = 0;
             g->round++;

@@ -39,6 +39,7 @@ struct fake_group {
     pthread_cond_t changed;
     int n_here;    /* ranks in this call */
     int64_t round; /* calls that are done */
+    const char *call[FAKE_MOST_RANKS];
     const void *in[FAKE_MOST_RANKS];
     void *out[FAKE_MOST_RANKS];
     int64_t size[FAKE_MOST_RANKS];

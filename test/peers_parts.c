@@ -468,5 +468,6 @@ const peers_part peers_healthy[] = {
     {.name = "late", .run = late},
     {.name = "split", .run = split},
     {.name = "refusals", .run = refusals},
+    {.name = "by_groups", .run = peers_by_groups},
     {0},
 };

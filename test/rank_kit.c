@@ -61,6 +61,8 @@ void rank_learn(fake_rank *r, void *arg)
 
     rank_model(&m, s);
     m.f->store->rounds = &r->rounds;
+    if (s->also.sharded)
+        m.f->store->share = (fl_share){rank, r->p.size};
     if (s->shared) {
         CHECK_OK(fl_add_programs(m.f));
         rank_group(&m)->gradient = memory;

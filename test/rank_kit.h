@@ -11,7 +11,7 @@ enum { RANK_MOST_FLOATS = 2000 };
 /* Batch b is rank b mod n's. */
 typedef struct rank_lesson {
     kit_options how;
-    fl_training also; /* local, half, dgc, bucket */
+    fl_training also; /* local, half, dgc, bucket, sharded */
     int batches, passes;
     int64_t last; /* rows of the last batch */
     void (*prepare)(kit_model *m);

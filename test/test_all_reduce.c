@@ -177,8 +177,21 @@ TEST(layers_have_the_rates_of_one_process)
                         .last = 29};
 
             check_equal_to_one(&s, ranks);
-            s.how.clip = 0; /* which tables that are shared out do not have */
             s.kind = KIT_CTR;
+            check_equal_to_one(&s, ranks);
+        }
+}
+
+/* Squares of rows come from their owners. */
+TEST(the_norm_is_that_of_rows_on_all_ranks_too)
+{
+    for (int batches = 1; batches <= 9; batches++)
+        for (int ranks = 1; ranks <= 4; ranks++) {
+            lesson s = {.kind = KIT_CTR,
+                        .how = {.clip = 0.05f, .l2_decay = 0.001f},
+                        .batches = batches,
+                        .last = 29};
+
             check_equal_to_one(&s, ranks);
         }
 }

@@ -140,6 +140,7 @@ HEALTHY(memory)
 HEALTHY(late)
 HEALTHY(split)
 HEALTHY(refusals)
+HEALTHY(by_groups)
 
 /* One start of mpirun for all parts, a group after the other. */
 #define UNDER_MPI(size)                                                        \
@@ -188,6 +189,8 @@ FAILING(one_gives_up_later)
 FAILING(late_sizes_differ)
 FAILING(one_gives_up_late)
 FAILING(one_never_begins)
+FAILING(by_groups_one_gives_up)
+FAILING(by_groups_one_is_killed)
 FAILING(one_stays_away)
 FAILING(no_message_comes)
 FAILING(one_is_killed)

@@ -443,7 +443,7 @@ void fl_executor_give_up(const fleet_executor *e)
     const fl_rounds *r = e->store->rounds;
 
     if (r && e->training)
-        fl_peers_abort(r->peers, fleet_last_error());
+        fl_rounds_abort(r, fleet_last_error());
 }
 
 fleet_status fl_executor_iterate(fleet_executor *e, int64_t batch)
@@ -523,7 +523,7 @@ fleet_status fl_store_idle(fl_store *s)
         s->trainer ? fl_executor_idle(s->trainer) : wait_for_none(s);
 
     if (status != FLEET_OK)
-        fl_peers_abort(s->rounds->peers, fleet_last_error());
+        fl_rounds_abort(s->rounds, fleet_last_error());
     return status;
 }
 

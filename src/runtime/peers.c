@@ -30,6 +30,13 @@ void fl_peers_abort(fl_peers *p, const char *why)
         fl_error_clear();
 }
 
+void fl_rounds_abort(const fl_rounds *r, const char *why)
+{
+    fl_peers_abort(r->peers, why);
+    if (r->groups)
+        fl_peers_abort(r->groups, why);
+}
+
 /* --- rounds -------------------------------------------------------------- */
 
 typedef struct said {
@@ -109,11 +116,16 @@ static void fill_f16(void *data, int64_t n)
         ((uint16_t *)data)[i] = 0x8000;
 }
 
-static fleet_status sum_up_data(const fl_instance *in, fl_work **work)
+const fl_rounds *fl_all_reduce_rounds(const fl_instance *in)
+{
+    return ((const reduce_config *)in->step->config)->store->rounds;
+}
+
+static fleet_status sum_up_data(const fl_instance *in, fl_peers *p,
+                                fl_work **work)
 {
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
     const reduce_config *c = in->step->config;
-    fl_peers *p = c->store->rounds->peers;
     bool half = c->type == FL_WIRE_F16;
     int64_t n = in->arg[DATA].rows * in->arg[DATA].cols / (half ? 2 : 1);
     void *data = fl_ptr(in, DATA);
@@ -123,18 +135,23 @@ static fleet_status sum_up_data(const fl_instance *in, fl_work **work)
     return p->methods->all_reduce(p, FL_ALL_SUM, c->type, data, data, n, work);
 }
 
-static fleet_status reduce_run(const fl_instance *in, const fl_range *r)
+fleet_status fl_all_reduce_by(const fl_instance *in, fl_peers *p)
 {
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
     const reduce_config *c = in->step->config;
 
-    (void)r;
     if (now->alone || (c->dgc && now->density > 0))
         return FLEET_OK;
-    return sum_up_data(in, NULL);
+    return sum_up_data(in, p, NULL);
 }
 
-static const fl_kernel kernel_reduce = {
+static fleet_status reduce_run(const fl_instance *in, const fl_range *r)
+{
+    (void)r;
+    return fl_all_reduce_by(in, fl_all_reduce_rounds(in)->peers);
+}
+
+const fl_kernel fl_kernel_all_reduce = {
     .name = "all_reduce",
     .split = FL_SPLIT_PARTS,
     .run = reduce_run,
@@ -145,7 +162,7 @@ void fl_emit_all_reduce(fl_lowering *l, int value, fl_wire type, bool dgc)
     const reduce_config c = {l->plan->store, type, dgc, 0};
 
     l->lane = FL_LANE_COMM;
-    FL_EMIT(l, &kernel_reduce, NULL, fl_config(l, &c, sizeof c),
+    FL_EMIT(l, &fl_kernel_all_reduce, NULL, fl_config(l, &c, sizeof c),
             FL_R(l->plan->update), FL_RW(value));
     l->lane = FL_LANE_COMPUTE;
 }
@@ -164,7 +181,7 @@ static fleet_status begin_run(const fl_instance *in, const fl_range *r)
     fl_trace_begin(c->store->context->trace, "all_reduce", c->number,
                    in->arg[DATA].rows * in->arg[DATA].cols *
                        (int64_t)fleet_dtype_size(in->arg[DATA].dtype));
-    return sum_up_data(in, work);
+    return sum_up_data(in, c->store->rounds->peers, work);
 }
 
 static fleet_status wait_run(const fl_instance *in, const fl_range *r)
@@ -235,6 +252,9 @@ static void emit_reduce(fl_lowering *l, const fl_dense *d, int64_t offset,
         fl_emit_dgc(l, d, offset, n);
     } else if (l->program->training.half) {
         fl_emit_half_all_reduce(l, d, offset, n);
+    } else if (l->program->training.group > 1) { /* waits at every level */
+        fl_emit_all_reduce(l, fl_stretch(l, d->gradient, "bucket", offset, n),
+                           FL_WIRE_F32, false);
     } else {
         fl_emit_leave(l, fl_stretch(l, d->gradient, "bucket", offset, n),
                       FL_WIRE_F32);

@@ -158,6 +158,7 @@ typedef fleet_status fl_server_of_rounds(void *arg, const fl_round *round);
 
 typedef struct fl_rounds {
     fl_peers *peers;
+    fl_peers *groups; /* the same ranks, who sum by groups; NULL: as peers */
     fl_server_of_rounds *serve;
     void *arg;
 } fl_rounds;
@@ -165,5 +166,8 @@ typedef struct fl_rounds {
 /* Serve until this rank's wish is done; batches: that it has for an update. */
 fleet_status fl_round_begin(const fl_rounds *r, fl_wish wish, int batches,
                             fl_round *round);
+
+/* abort() of all groups, as fl_peers_abort(). */
+void fl_rounds_abort(const fl_rounds *r, const char *why);
 
 #endif

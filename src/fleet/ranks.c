@@ -8,7 +8,9 @@
 #include "collective/collective.h"
 #include "collective/shards.h"
 #include "ps/keep.h"
+#include "ps/link.h"
 #include "runtime/executor.h"
+#include "runtime/joint.h"
 
 /* --- before and after: a group that says what is missing -------------------
  */
@@ -58,7 +60,9 @@ static void forget(fleet *f)
 {
     f->store->rounds = &no_rounds;
     if (f->shards)
-        f->store->exchange = NULL;
+        f->store->exchange = f->link ? fl_link_exchange(f->link) : NULL;
+    fl_joint_destroy(f->joint);
+    f->joint = NULL;
     fl_shards_destroy(f->shards);
     f->shards = NULL;
     f->peers->methods->destroy(f->peers);
@@ -131,12 +135,8 @@ static fleet_status compare(const char *mine, const char *first,
 /* The strategy in a line, then what is trained. */
 static fleet_status my_text(fleet *f, const char *terms, fl_text *text)
 {
-    fl_keep layout;
-    char *program;
+    char *program = fl_keep_text(f->store);
 
-    FL_TRY(fl_keep_make(&layout, f->store, 1));
-    program = fl_keep_text(&layout);
-    fl_keep_done(&layout);
     if (!program)
         return FLEET_ENOMEM;
     fl_text_add(text, "%s\n%s", terms, program);
@@ -195,7 +195,7 @@ static fleet_status check_loads(const fleet *f)
 {
     double loads = f->loads;
 
-    if (f->store->tables.n == 0 || f->link)
+    if (!fl_store_has_rows(f->store))
         return FLEET_OK;
     FL_TRY(f->peers->methods->all_reduce(f->peers, FL_ALL_SUM, FL_WIRE_F64,
                                          &loads, &loads, 1, NULL));
@@ -207,6 +207,21 @@ static fleet_status check_loads(const fleet *f)
                    loads, f->peers->size);
 }
 
+/* Tables that no server keeps. */
+static fleet_status share_out(fleet *f)
+{
+    fl_exchange *ranks;
+
+    if (!fl_store_has_rows(f->store))
+        return FLEET_OK;
+    FL_TRY(fl_shards_create(&f->shards, f->store, &f->rounds));
+    ranks = fl_shards_exchange(f->shards);
+    if (f->link)
+        FL_TRY(fl_joint_create(&f->joint, fl_link_exchange(f->link), ranks));
+    f->store->exchange = f->joint ? fl_joint_exchange(f->joint) : ranks;
+    return FLEET_OK;
+}
+
 static fleet_status start_together(fleet *f, const char *terms)
 {
     FL_TRY(check_same(f, terms));
@@ -214,10 +229,7 @@ static fleet_status start_together(fleet *f, const char *terms)
     FL_TRY(take_from_first(f));
     f->rounds =
         (fl_rounds){.peers = f->peers, .serve = fl_ranks_serve, .arg = f};
-    if (f->store->tables.n > 0 && !f->link) {
-        FL_TRY(fl_shards_create(&f->shards, f->store, &f->rounds));
-        f->store->exchange = fl_shards_exchange(f->shards);
-    }
+    FL_TRY(share_out(f));
     f->store->rounds = &f->rounds;
     return f->peers->methods->barrier(f->peers);
 }

@@ -142,6 +142,16 @@ static void norm_of_table(fl_lowering *l, norms *all, const fleet_var *table)
         }
 }
 
+static bool any_is_pushed(const fl_lowering *l)
+{
+    const fl_map *params = &l->plan->store->params;
+
+    for (size_t i = 0; i < params->n; i++)
+        if (fl_is_pushed(l, params->entry[i].value))
+            return true;
+    return false;
+}
+
 fleet_status fl_pass_clip_global_norm(fl_lowering *l, bool *applied)
 {
     fl_plan *plan = l->plan;
@@ -154,10 +164,11 @@ fleet_status fl_pass_clip_global_norm(fl_lowering *l, bool *applied)
     plan->store->optimizer->in_use = true;
     if (plan->store->optimizer->clip_norm <= 0)
         return FLEET_OK;
-    if (plan->store->exchange && plan->store->dense_here && plan->n_sparse > 0)
+    if (plan->store->exchange && plan->store->dense_here &&
+        (plan->n_sparse > 0 || any_is_pushed(l)))
         return fl_fail(FLEET_EUNSUPPORTED,
                        "a clip by global norm of dense parameters of ranks and "
-                       "of tables that are elsewhere is not in this version");
+                       "of what is elsewhere is not in this version");
     if (plan->store->exchange && !plan->store->dense_here &&
         plan->store->exchange->sync)
         return FLEET_OK; /* the norm is that of all workers' mean */

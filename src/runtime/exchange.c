@@ -140,7 +140,7 @@ static fleet_status push_run(const fl_instance *in, const fl_range *r)
             bring_rows(fl_ptr(in, c->first_table + i), c->merged, &table[i]));
     return x->methods->push(x, &(fl_push){
                                    .param = param,
-                                   .n_param = c->n_param,
+                                   .n_param = now->idle ? 0 : c->n_param,
                                    .table = table,
                                    .n_table = now->idle ? 0 : c->n_table,
                                    .n_batch = now->idle    ? 0
@@ -182,6 +182,16 @@ static void add_weights(const fl_plan *plan, operands *all)
 {
     for (size_t i = 0; i < plan->n_dense; i++)
         add(all, plan->dense[i].weight, FL_READ_WRITE);
+}
+
+/* Does it keep any dense parameter? */
+static bool keeps_dense(const fl_store *s)
+{
+    bool any = !s->dense_here;
+
+    for (size_t i = 0; !any && i < s->params.n; i++)
+        any = fl_param_is_away(s, s->params.entry[i].value);
+    return any;
 }
 
 static bool asks_for_rows(const fl_step *s)
@@ -252,7 +262,7 @@ fleet_status fl_pass_pull(fl_lowering *l, bool *applied)
     fl_plan *plan = l->plan;
     pull_config c = {.store = plan->store,
                      .n_table = count_lookups(plan),
-                     .dense = plan->training && !plan->store->dense_here,
+                     .dense = plan->training && keeps_dense(plan->store),
                      .now = !plan->training};
 
     if (!plan->store->exchange || (c.n_table == 0 && !c.dense))
@@ -281,7 +291,7 @@ static fleet_status add_params(fl_lowering *l, operands *all, push_config *c)
     for (size_t i = 0; i < params->n; i++) {
         const fl_param *p = params->entry[i].value;
 
-        if (!fl_gets_gradient(l, p))
+        if (!fl_is_pushed(l, p))
             continue;
         c->param[c->n_param] = p;
         for (size_t d = 0; d < plan->n_dense; d++)
@@ -325,19 +335,20 @@ fleet_status fl_pass_push(fl_lowering *l, bool *applied)
     push_config c = {.store = plan->store,
                      .average = l->program->training.merge_average,
                      .merged = l->program->training.merge_steps > 1};
+    bool dense = keeps_dense(plan->store);
     operands all;
 
     if (!plan->training || !plan->store->exchange ||
-        (plan->store->dense_here && plan->n_sparse == 0))
+        (!dense && plan->n_sparse == 0))
         return FLEET_OK;
     *applied = true;
     FL_TRY(make_room(l, &all, most_operands(plan)));
     add(&all, fl_update_value(l), FL_READ);
     add(&all, -1, FL_WRITE); /* the room: known in a moment */
-    if (!plan->store->dense_here)
+    if (dense)
         FL_TRY(add_params(l, &all, &c));
     add_tables(plan, &all, &c);
-    if (!plan->store->dense_here)
+    if (dense)
         add_weights(plan, &all);
     add_gradients(plan, &all);
     all.o[THE_ROOM].value = fl_object(l, "push", room_for(&c));

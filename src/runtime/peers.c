@@ -196,7 +196,7 @@ static int64_t floats_of(const fl_lowering *l, const fl_dense *d)
     for (size_t i = 0; i < params->n; i++) {
         const fl_param *p = params->entry[i].value;
 
-        if (p->group == d->group && fl_gets_gradient(l, p))
+        if (p->group == d->group && fl_is_updated_here(l, p))
             n += p->n;
     }
     return n;
@@ -211,7 +211,7 @@ void fl_each_bucket(fl_lowering *l, const fl_dense *d, fl_bucket_emitter *emit)
     for (size_t i = 0; i < params->n; i++) {
         const fl_param *p = params->entry[i].value;
 
-        if (p->group != d->group || !fl_gets_gradient(l, p))
+        if (p->group != d->group || !fl_is_updated_here(l, p))
             continue;
         if (b.n > 0 &&
             (is_full(l, &b, left) || !follows(&b, p) || fl_dgc_takes(l, p))) {

@@ -55,13 +55,15 @@ typedef struct fl_local {
 
 typedef struct fl_store {
     fl_context *context;
-    fl_rows_maker *make_rows;
+    fl_rows_maker *make_rows; /* of tables that are kept here */
+    fl_rows_maker *make_away; /* of those on servers; NULL: there are none */
     fl_arena arena;
     fl_map params, tables, states; /* fl_param, fl_rows, fl_state */
     fl_group *groups;
     fleet_optimizer *optimizer;   /* NULL until something is trained */
     struct fl_exchange *exchange; /* who keeps it all; NULL: this store */
-    bool dense_here;              /* beside an exchange: it keeps rows alone */
+    bool dense_here;          /* workers are ranks: dense parameters stay with
+                                 them where nothing else is said */
     struct fl_rounds *rounds; /* with ranks that train the same; NULL: none */
     struct fleet_executor *trainer; /* made the last update; NULL: it is gone */
     int n_group;                    /* merge groups under way */
@@ -81,6 +83,21 @@ static inline bool fl_store_is_shared(const fl_store *s)
 {
     return s->exchange || s->rounds;
 }
+
+/* Where there are servers, do they keep it? */
+static inline bool fl_param_is_away(const fl_store *s, const fl_param *p)
+{
+    return p->attr.ps == FLEET_PS_BY_MODE ? !s->dense_here
+                                          : p->attr.ps == FLEET_PS_SERVERS;
+}
+
+static inline bool fl_table_is_away(const fleet_param_attr *a)
+{
+    return a->ps != FLEET_PS_RANKS;
+}
+
+/* Are there rows in this process? Others may have the rest of the table. */
+bool fl_store_has_rows(const fl_store *s);
 
 /* FLEET_ESTATE if it is a server's handle's, or a load stopped half-way, until
  * one succeeds. */

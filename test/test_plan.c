@@ -6,64 +6,19 @@
 #define SUITE plan
 #include "fake_exchange.h"
 #include "fake_peers.h"
+#include "golden.h"
 #include "test.h"
 #include "train_kit.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/memory.h"
 #include "fleet/handle.h"
 #include "runtime/executor.h"
 #include "runtime/pass.h"
 
 /* --- listings ------------------------------------------------------------ */
-
-static const char *golden_path(const char *name)
-{
-    static char path[4096];
-    const char *source = getenv("FLEET_SOURCE");
-
-    snprintf(path, sizeof path, "%s/test/golden/%s",
-             source && *source ? source : ".", name);
-    return path;
-}
-
-/* Show where two texts part. */
-static void check_lines(const char *name, const char *got, const char *want)
-{
-    int line = 1;
-
-    while (*got && *got == *want) {
-        line += *got == '\n';
-        got++;
-        want++;
-    }
-    if (*got != *want)
-        test_fail(__FILE__, __LINE__, "%s:%d: \"%.*s\", not \"%.*s\"", name,
-                  line, (int)strcspn(got, "\n"), got, (int)strcspn(want, "\n"),
-                  want);
-}
-
-static void check_golden(const char *name, const char *got)
-{
-    const char *path = golden_path(name);
-    char *want;
-    size_t size;
-
-    CHECK(got != NULL);
-    if (getenv("FLEET_UPDATE_GOLDEN")) {
-        FILE *f = fopen(path, "w");
-
-        CHECK(f && fputs(got, f) >= 0 && fclose(f) == 0);
-        return;
-    }
-    CHECK_OK(fl_file_read(path, &want, &size));
-    check_lines(name, got, want);
-    fl_free(want);
-}
 
 static void check_dump(kit_kind kind, const kit_options *o, fleet_dump how,
                        const char *name)
@@ -73,7 +28,7 @@ static void check_dump(kit_kind kind, const kit_options *o, fleet_dump how,
 
     kit_build(&m, kind, o);
     text = fleet_program_dump(m.p, how, 40);
-    check_golden(name, text);
+    golden_check(name, text);
     fleet_free(text);
     kit_close(&m);
 }
@@ -100,7 +55,7 @@ static void check_amp_dump(kit_kind kind, const kit_options *o,
     kit_build(&m, kind, o);
     m.p->training.bf16 = true;
     text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
-    check_golden(name, text);
+    golden_check(name, text);
     fleet_free(text);
     kit_close(&m);
 }
@@ -139,7 +94,7 @@ static void check_worker_dump(kit_kind kind, const kit_options *o, bool sync,
     fake_server_open(&s, m.p, 1, sync);
     fake_worker_open(&w, &s, m.f, 0);
     text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
-    check_golden(name, text);
+    golden_check(name, text);
     fleet_free(text);
     fake_worker_close(&w);
     fake_server_close(&s);
@@ -180,7 +135,7 @@ static void check_rank_dump_of(const kit_options *o, int64_t bucket,
     fake_group_open(&g, 2);
     m.f->store->rounds = &g.rank[0].rounds;
     text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
-    check_golden(name, text);
+    golden_check(name, text);
     fleet_free(text);
     m.f->store->rounds = NULL;
     fake_group_close(&g);
@@ -210,6 +165,40 @@ TEST(plans_of_ranks_are_as_listed)
     check_rank_dump(&(kit_options){.merge = 2, .clip = 1}, 700,
                     "mlp_rank_merge_clip.txt");
     check_rank_dump(&(kit_options){.layers = "lamb"}, 700, "mlp_rank_lamb.txt");
+}
+
+static void keep(const kit_model *m, const char *name, fleet_ps ps)
+{
+    fleet_program_var(m->p, name)->attr.ps = ps;
+}
+
+/* Beside servers: the first layer's weights are theirs, and a table the ranks'.
+ */
+TEST(a_plan_of_both_is_as_listed)
+{
+    fake_server s;
+    fake_worker w;
+    fake_group g;
+    kit_model m;
+    char *text;
+
+    kit_build(&m, KIT_CTR, &(kit_options){.merge = 2});
+    keep(&m, "tower_0.w", FLEET_PS_SERVERS);
+    keep(&m, "second", FLEET_PS_RANKS);
+    fake_server_open(&s, m.p, 1, true);
+    fake_worker_open(&w, &s, m.f, 0);
+    fake_group_open(&g, 2);
+    m.f->store->rounds = &g.rank[0].rounds;
+    m.f->store->dense_here = true;
+    text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
+    golden_check("wide_deep_hybrid_merge.txt", text);
+    fleet_free(text);
+    m.f->store->rounds = NULL;
+    m.f->store->dense_here = false;
+    fake_group_close(&g);
+    fake_worker_close(&w);
+    fake_server_close(&s);
+    kit_close(&m);
 }
 
 TEST(listings_do_not_depend_on_the_threads)

@@ -1,6 +1,9 @@
 /* test_keepers.c - who keeps a parameter or a table: what programs and
  * configurations may say, and what is refused where. */
 #define SUITE keepers
+#include "fake_exchange.h"
+#include "fake_peers.h"
+#include "golden.h"
 #include "test.h"
 #include "train_kit.h"
 
@@ -9,6 +12,8 @@
 #include <string.h>
 
 #include <fleet/fleet.h>
+
+#include "fleet/handle.h"
 
 #define SERVER "127.0.0.1:6000"
 
@@ -214,6 +219,42 @@ TEST(a_clip_by_global_norm_is_refused_beside_servers)
     CHECK(!fleet_program_dump(p, FLEET_DUMP_PLAN, 4));
     CHECK_CONTAINS(fleet_last_error(), "clip by global norm");
     fleet_destroy(f);
+}
+
+/* --- plans ---------------------------------------------------------------- */
+
+static void keep(const kit_model *m, const char *name, fleet_ps ps)
+{
+    fleet_program_var(m->p, name)->attr.ps = ps;
+}
+
+/* Beside servers: the first layer's weights are theirs, and a table the ranks'.
+ */
+TEST(a_plan_of_both_is_as_listed)
+{
+    fake_server s;
+    fake_worker w;
+    fake_group g;
+    kit_model m;
+    char *text;
+
+    kit_build(&m, KIT_CTR, &(kit_options){.merge = 2});
+    keep(&m, "tower_0.w", FLEET_PS_SERVERS);
+    keep(&m, "second", FLEET_PS_RANKS);
+    fake_server_open(&s, m.p, 1, true);
+    fake_worker_open(&w, &s, m.f, 0);
+    fake_group_open(&g, 2);
+    m.f->store->rounds = &g.rank[0].rounds;
+    m.f->store->dense_here = true;
+    text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
+    golden_check("wide_deep_hybrid_merge.txt", text);
+    fleet_free(text);
+    m.f->store->rounds = NULL;
+    m.f->store->dense_here = false;
+    fake_group_close(&g);
+    fake_worker_close(&w);
+    fake_server_close(&s);
+    kit_close(&m);
 }
 
 /* --- configurations ------------------------------------------------------- */

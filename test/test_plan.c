@@ -167,40 +167,6 @@ TEST(plans_of_ranks_are_as_listed)
     check_rank_dump(&(kit_options){.layers = "lamb"}, 700, "mlp_rank_lamb.txt");
 }
 
-static void keep(const kit_model *m, const char *name, fleet_ps ps)
-{
-    fleet_program_var(m->p, name)->attr.ps = ps;
-}
-
-/* Beside servers: the first layer's weights are theirs, and a table the ranks'.
- */
-TEST(a_plan_of_both_is_as_listed)
-{
-    fake_server s;
-    fake_worker w;
-    fake_group g;
-    kit_model m;
-    char *text;
-
-    kit_build(&m, KIT_CTR, &(kit_options){.merge = 2});
-    keep(&m, "tower_0.w", FLEET_PS_SERVERS);
-    keep(&m, "second", FLEET_PS_RANKS);
-    fake_server_open(&s, m.p, 1, true);
-    fake_worker_open(&w, &s, m.f, 0);
-    fake_group_open(&g, 2);
-    m.f->store->rounds = &g.rank[0].rounds;
-    m.f->store->dense_here = true;
-    text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
-    golden_check("wide_deep_hybrid_merge.txt", text);
-    fleet_free(text);
-    m.f->store->rounds = NULL;
-    m.f->store->dense_here = false;
-    fake_group_close(&g);
-    fake_worker_close(&w);
-    fake_server_close(&s);
-    kit_close(&m);
-}
-
 TEST(listings_do_not_depend_on_the_threads)
 {
     check_dump(KIT_CTR, &(kit_options){.threads = 3}, FLEET_DUMP_PLAN,

@@ -14,21 +14,13 @@
 #define HYBRID    "--server_num 1 --worker_num 2 --collective"
 #define SYNC_ROWS "\"is_collective\": true, \"a_sync\": false"
 
-static const char *hash_in(const char *line)
-{
-    const char *hash = strstr(line, "\"params_hash\"");
-
-    CHECK(hash);
-    return test_keep(hash);
-}
-
 TEST_LIMIT(adult_has_the_bits_of_servers_in_every_mode, 300)
 {
     const char *config = job_adult("\"a_sync\": false"), *line;
     const char *want;
 
     launch_need_mpirun();
-    want = hash_in(job_train("--server_num 1 --worker_num 2", config));
+    want = job_hash(job_train("--server_num 1 --worker_num 2", config));
     line = job_train("--nproc_per_node 2", config);
     CHECK_CONTAINS(line, "\"mode\":\"collective\"");
     CHECK_CONTAINS(line, "\"workers\":2,\"servers\":0");
@@ -59,15 +51,6 @@ TEST_LIMIT(fashion_mnist_by_ranks, 300)
                  0.870);
 }
 
-/* The configuration with a save or a load. */
-static const char *with(const char *config, const char *key, const char *path)
-{
-    char text[9000];
-
-    snprintf(text, sizeof text, "{\"%s\": \"%s\", %s", key, path, config + 1);
-    return test_keep(text);
-}
-
 TEST_LIMIT(what_one_job_saves_every_other_goes_on_with, 300)
 {
     const char *ranks = test_path("ranks"), *both = test_path("both"), *want;
@@ -75,60 +58,26 @@ TEST_LIMIT(what_one_job_saves_every_other_goes_on_with, 300)
     const char *hybrid = test_keep(job_adult(SYNC_ROWS));
 
     launch_need_mpirun();
-    job_train("--nproc_per_node 2", with(sync, "save", ranks));
-    job_train(HYBRID, with(hybrid, "save", both));
-    want = hash_in(
-        job_train("--server_num 2 --worker_num 2", with(sync, "load", ranks)));
-    CHECK_CONTAINS(job_train("--nproc_per_node 2", with(sync, "load", both)),
-                   want);
-    CHECK_CONTAINS(job_train("--nproc_per_node 2", with(sync, "load", ranks)),
-                   want);
-    CHECK_CONTAINS(job_train(HYBRID, with(hybrid, "load", ranks)), want);
-    CHECK_CONTAINS(job_train(HYBRID, with(hybrid, "load", both)), want);
-}
-
-/* So many epochs that it does not end by itself. */
-static const char *endless(const char *config)
-{
-    const char *at = strstr(config, "\"epochs\": 5,");
-    char text[9000];
-
-    CHECK(at);
-    snprintf(text, sizeof text, "%.*s\"epochs\": 100000%s", (int)(at - config),
-             config, at + strlen("\"epochs\": 5"));
-    return test_keep(text);
-}
-
-/* A rank of a job of 2, or of 2 and a server, is killed once it trains. */
-static void check_kill(const char *flags, const char *strategy)
-{
-    char script[18000];
-    const char *train = job_script(endless(job_adult(strategy)));
-    const char *log = test_path("rank1.log");
-
-    launch_need_mpirun();
-    snprintf(script, sizeof script,
-             "if [ \"$TRAINING_ROLE\" != PSERVER ] && [ $PADDLE_TRAINER_ID = 1 "
-             "]; then (%s) 2>%s & until grep -q ', mode ' %s; do sleep 0.05; "
-             "done; kill -9 $!; wait $!; exit $?; else %s; fi",
-             train, log, log, train);
-    launch_deadline_ms = 60000;
-    CHECK(launch_run(flags, script) != 0);
-    CHECK_CONTAINS(launch_err(), "the job has failed: worker 1 ");
-    log = launch_log("workerlog.0");
-    if (!strstr(log, "rank 1 ") && !strstr(log, "worker 1 "))
-        test_fail(__FILE__, __LINE__, "rank 0 does not name rank 1: %s", log);
-    fprintf(stderr, "%s", log);
+    job_train("--nproc_per_node 2", job_with(sync, "save", ranks));
+    job_train(HYBRID, job_with(hybrid, "save", both));
+    want = job_hash(job_train("--server_num 2 --worker_num 2",
+                              job_with(sync, "load", ranks)));
+    CHECK_CONTAINS(
+        job_train("--nproc_per_node 2", job_with(sync, "load", both)), want);
+    CHECK_CONTAINS(
+        job_train("--nproc_per_node 2", job_with(sync, "load", ranks)), want);
+    CHECK_CONTAINS(job_train(HYBRID, job_with(hybrid, "load", ranks)), want);
+    CHECK_CONTAINS(job_train(HYBRID, job_with(hybrid, "load", both)), want);
 }
 
 TEST_LIMIT(a_rank_that_is_killed_ends_the_job_and_is_named, 120)
 {
-    check_kill("--nproc_per_node 2 --grace 30", "");
+    job_kill_rank("--nproc_per_node 2 --grace 30", job_adult(""));
 }
 
 TEST_LIMIT(so_it_is_beside_servers, 120)
 {
-    check_kill(HYBRID " --grace 30", SYNC_ROWS);
+    job_kill_rank(HYBRID " --grace 30", job_adult(SYNC_ROWS));
 }
 
 /* Giving up tells the others, and must not stand for what was wrong here. */

@@ -72,6 +72,17 @@ TEST_LIMIT(so_it_is_of_merged_batches_and_three_ranks, 300)
     CHECK_TEXT(hybrid_hash(ranks, BOTH MERGE, MIXED), want);
 }
 
+/* Rows and parameters on servers are divided by what ranks divide by. */
+TEST_LIMIT(so_it_is_of_sums_over_ranks, 200)
+{
+    const char *sum = "\"gradient_scale_sum\": true, " BOTH, *want;
+
+    launch_need_mpirun();
+    want = job_hash(job_train("--nproc_per_node 2", adult(sum, "")));
+    CHECK_TEXT(hybrid_hash(HYBRID, sum, ""), want);
+    CHECK_TEXT(hybrid_hash(HYBRID, sum, MIXED), want);
+}
+
 TEST_LIMIT(both_without_waiting_for_servers, 200)
 {
     launch_need_mpirun();

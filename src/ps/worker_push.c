@@ -435,6 +435,8 @@ fleet_status fl_worker_push(fl_exchange *x, const fl_push *p)
     fl_worker *w = (fl_worker *)(void *)x;
 
     FL_TRY(fl_client_status(w->client));
+    if (!x->sync && p->n_batch == 0)
+        return FLEET_OK; /* another rank's update: nothing to apply */
     if (x->sync) /* the end of a pass is a step that others hold up */
         FL_TRY(fl_worker_settle(w));
     w->step++;

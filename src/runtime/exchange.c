@@ -79,6 +79,7 @@ static const fl_kernel kernel_arrive = {
 typedef struct push_config {
     fl_store *store;
     bool average; /* over the batches of a merge group */
+    bool sum;     /* over ranks, not averaged */
     bool merged;  /* tables' gradients are merged sums */
     const fl_param **param;
     int *gradient; /* of each: which operand its group's is */
@@ -125,6 +126,15 @@ static void bring_params(const fl_instance *in, const push_config *c,
     }
 }
 
+/* Of this worker. In sync they are added up over the workers: where their
+ * gradients are summed, one rank says what to divide by. */
+static int batches_of(const push_config *c, const fl_update_now *now)
+{
+    if (c->sum && c->store->exchange->sync)
+        return c->store->rounds->peers->rank == 0 ? now->batches : 0;
+    return now->idle ? 0 : c->average ? now->micro : 1;
+}
+
 static fleet_status push_run(const fl_instance *in, const fl_range *r)
 {
     const push_config *c = in->step->config;
@@ -143,9 +153,7 @@ static fleet_status push_run(const fl_instance *in, const fl_range *r)
                                    .n_param = now->idle ? 0 : c->n_param,
                                    .table = table,
                                    .n_table = now->idle ? 0 : c->n_table,
-                                   .n_batch = now->idle    ? 0
-                                              : c->average ? now->micro
-                                                           : 1,
+                                   .n_batch = batches_of(c, now),
                                    .learning_rate = now->u.lr,
                                    .clip = now->u.clip,
                                    .update = &now->u,
@@ -334,6 +342,8 @@ fleet_status fl_pass_push(fl_lowering *l, bool *applied)
     fl_plan *plan = l->plan;
     push_config c = {.store = plan->store,
                      .average = l->program->training.merge_average,
+                     .sum = plan->store->rounds &&
+                            l->program->training.sum_over_ranks,
                      .merged = l->program->training.merge_steps > 1};
     bool dense = keeps_dense(plan->store);
     operands all;

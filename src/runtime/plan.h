@@ -132,10 +132,11 @@ typedef struct fl_plan {
 typedef struct fl_update_now {
     const fleet_optimizer *optimizer;
     fl_update u;
-    int micro;  /* which batch of the merge group this is, from 0 */
-    bool idle;  /* other ranks' update: there are no gradients of this one */
-    bool alone; /* this rank's own: nothing is reduced */
-    int ranks;  /* AVERAGE: whose weights count */
+    int micro;   /* which batch of the merge group this is, from 0 */
+    bool idle;   /* other ranks' update: there are no gradients of this one */
+    bool alone;  /* this rank's own: nothing is reduced */
+    int ranks;   /* AVERAGE: whose weights count */
+    int batches; /* that the sum of all ranks' gradients is divided by */
     double density; /* of dgc: the part that is sent; 0: all is reduced */
 } fl_update_now;
 

@@ -90,32 +90,6 @@ TEST_LIMIT(both_without_waiting_for_servers, 200)
                  "auc", 0.898);
 }
 
-TEST_LIMIT(a_save_of_both_is_one_that_every_job_goes_on_with, 300)
-{
-    const char *save = test_path("save"), *sync = adult(SYNC, ""), *want;
-    const char *mixed = adult(BOTH, MIXED);
-
-    launch_need_mpirun();
-    job_train(HYBRID, job_with(mixed, "save", save));
-    want = job_hash(job_train(SERVERS, job_with(sync, "load", save)));
-    CHECK_CONTAINS(
-        job_train("--nproc_per_node 2", job_with(sync, "load", save)), want);
-    CHECK_CONTAINS(job_train(HYBRID, job_with(mixed, "load", save)), want);
-    CHECK_CONTAINS(job_train(HYBRID, job_with(adult(BOTH, "\"tower_1\": true"),
-                                              "load", save)),
-                   want);
-}
-
-TEST_LIMIT(a_rank_that_is_killed_is_named, 120)
-{
-    job_kill_rank(HYBRID " --grace 30", adult(BOTH, MIXED));
-}
-
-TEST_LIMIT(a_server_that_is_killed_is_named, 120)
-{
-    job_kill_server(HYBRID " --grace 30", adult(BOTH, MIXED));
-}
-
 /* Worker 1 has another configuration: its own words are in its log. */
 static void check_odd(const char *flags, const char *config, const char *other,
                       const char *words)
@@ -134,6 +108,44 @@ static void check_odd(const char *flags, const char *config, const char *other,
     launch_deadline_ms = 60000;
     CHECK(launch_run(flags, both) != 0);
     CHECK_CONTAINS(launch_log("workerlog.1"), words);
+}
+
+TEST_LIMIT(a_save_of_both_is_one_that_every_job_goes_on_with, 300)
+{
+    const char *save = test_path("save"), *sync = adult(SYNC, ""), *want;
+    const char *mixed = adult(BOTH, MIXED);
+
+    launch_need_mpirun();
+    job_train(HYBRID, job_with(mixed, "save", save));
+    want = job_hash(job_train(SERVERS, job_with(sync, "load", save)));
+    CHECK_CONTAINS(
+        job_train("--nproc_per_node 2", job_with(sync, "load", save)), want);
+    CHECK_CONTAINS(job_train(HYBRID, job_with(mixed, "load", save)), want);
+    CHECK_CONTAINS(job_train(HYBRID, job_with(adult(BOTH, "\"tower_1\": true"),
+                                              "load", save)),
+                   want);
+}
+
+TEST_LIMIT(where_ranks_have_tables_each_of_them_loads, 120)
+{
+    const char *save = test_path("save"), *mixed = adult(BOTH, MIXED);
+
+    launch_need_mpirun();
+    job_train(HYBRID, job_with(mixed, "save", save));
+    check_odd(
+        HYBRID, job_with(mixed, "load", save), mixed,
+        "1 of 2 ranks called fleet_load_model() before it: each loads its "
+        "own rows");
+}
+
+TEST_LIMIT(a_rank_that_is_killed_is_named, 120)
+{
+    job_kill_rank(HYBRID " --grace 30", adult(BOTH, MIXED));
+}
+
+TEST_LIMIT(a_server_that_is_killed_is_named, 120)
+{
+    job_kill_server(HYBRID " --grace 30", adult(BOTH, MIXED));
 }
 
 TEST_LIMIT(who_keeps_what_is_the_same_for_all, 120)

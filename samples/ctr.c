@@ -1,7 +1,8 @@
 /* ctr.c - will a person earn more than 50,000 dollars? Click-through models on
  * the Adult census data.
  *
- *   bin/ctr [--async] [--hybrid] [MODEL [FOLDER [EPOCHS [SAVE]]]]
+ *   bin/ctr [--async] [--hybrid] [--servers NAME]... [--ranks NAME]...
+ *           [MODEL [FOLDER [EPOCHS [SAVE]]]]
  *
  * MODEL is wide_deep, ctr_dnn or deepfm, FOLDER has adult.data.gz and
  * adult.test.first13025.gz; the default is libfleet's own copy. SAVE is where
@@ -13,7 +14,9 @@
  *   bin/fleetrun --server_num 1 --worker_num 2 --collective bin/ctr --hybrid
  *
  * Workers then take their steps together, with --async each for itself; with
- * --hybrid rows alone are on the servers. */
+ * --hybrid rows alone are on the servers: but for the parameters and tables
+ * that
+ * --servers and --ranks name. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,12 +36,26 @@
 typedef struct scene {
     const char *name, *folder, *save;
     int epochs, a_sync, hybrid;
+    const char *const *keepers; /* "--ranks", "embedding", ... */
+    int n_keeper;
     fleet *fleet;
     fleet_program *program;
     fleet_model model;
     fleet_dataset *train, *test;
     fleet_executor *trainer, *tester;
 } scene;
+
+/* Who keeps what in a hybrid job, where the mode's choice is not meant. */
+static fleet_status choose_keepers(scene *s)
+{
+    for (int i = 0; i < s->n_keeper; i += 2) {
+        int ranks = strcmp(s->keepers[i], "--ranks") == 0;
+
+        TRY(fleet_param_set_ps(s->program, s->keepers[i + 1],
+                               ranks ? FLEET_PS_RANKS : FLEET_PS_SERVERS));
+    }
+    return FLEET_OK;
+}
 
 static fleet_status describe(scene *s)
 {
@@ -61,7 +78,8 @@ static fleet_status describe(scene *s)
         fleet_wide_deep(s->program, &options, &s->model);
     else
         return fprintf(stderr, "ctr: no model %s\n", s->name), FLEET_EINVAL;
-    return fleet_program_status(s->program);
+    TRY(fleet_program_status(s->program));
+    return choose_keepers(s);
 }
 
 static fleet_status minimize(scene *s)
@@ -153,12 +171,30 @@ static int take(int *argc, char ***argv, const char *word)
     return is;
 }
 
+/* So are pairs of --servers or --ranks and a name; how many words those are. */
+static int take_keepers(int *argc, char ***argv)
+{
+    int n = 0;
+
+    while (*argc > 2 && (strcmp((*argv)[1], "--servers") == 0 ||
+                         strcmp((*argv)[1], "--ranks") == 0)) {
+        *argc -= 2;
+        *argv += 2;
+        n += 2;
+    }
+    return n;
+}
+
 int main(int argc, char **argv)
 {
     int a_sync = take(&argc, &argv, "--async");
     int hybrid = take(&argc, &argv, "--hybrid");
+    const char *const *keepers = (const char *const *)argv + 1;
+    int n_keeper = take_keepers(&argc, &argv);
     scene s = {.a_sync = a_sync,
                .hybrid = hybrid,
+               .keepers = keepers,
+               .n_keeper = n_keeper,
                .name = argc > 1 ? argv[1] : "wide_deep",
                .folder = argc > 2 ? argv[2] : "samples/data/adult",
                .epochs = argc > 3 ? atoi(argv[3]) : 5,

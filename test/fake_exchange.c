@@ -51,7 +51,7 @@ static fleet_status fake_pull(fl_exchange *x, int slot,
 
     note(w, "pull", slot, now ? "n" : ahead ? "a" : "");
     CHECK(!s->asked);
-    CHECK(x->taken[slot]);
+    CHECK(w->store->exchange->taken[slot]);
     spoil(s);
     s->asked = true;
     s->table = table;
@@ -115,6 +115,8 @@ static void bring_weights(fake_worker *w)
         const fl_param *to = params->entry[i].value;
         const fl_param *from = fl_store_param(w->server->store, to->name);
 
+        if (!fl_param_is_away(w->store, to))
+            continue;
         memcpy(to->group->weight + to->offset,
                from->group->weight + from->offset,
                (size_t)to->n * sizeof(float));
@@ -436,6 +438,7 @@ static fleet_status names_make(const char *name, int64_t dim, int64_t modulo,
 
     FL_TRY(FL_NEW(rows, sizeof **rows));
     fl_rows_init(*rows, &names, name, dim, modulo, filler);
+    (*rows)->away = true;
     return FLEET_OK;
 }
 
@@ -480,7 +483,7 @@ void fake_worker_open(fake_worker *w, fake_server *s, fleet *f, int index)
     w->server = s;
     w->store = f->store;
     w->index = index;
-    f->store->make_rows = names_make;
+    f->store->make_away = names_make;
     f->store->exchange = &w->x;
 }
 

@@ -5,6 +5,7 @@
 #include "launch_kit.h"
 #include "test.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,12 +74,70 @@ const char *job_hash(const char *line)
     return test_keep(hash);
 }
 
-const char *job_with(const char *config, const char *key, const char *path)
+const char *job_with(const char *config, const char *key, const char *text)
 {
+    char all[9000];
+
+    snprintf(all, sizeof all, "{\"%s\": \"%s\", %s", key, text, config + 1);
+    return test_keep(all);
+}
+
+/* --- kills ---------------------------------------------------------------- */
+
+/* So many epochs that it does not end by itself. */
+static const char *endless(const char *config)
+{
+    const char *at = strstr(config, "\"epochs\": 5,");
     char text[9000];
 
-    snprintf(text, sizeof text, "{\"%s\": \"%s\", %s", key, path, config + 1);
+    CHECK(at);
+    snprintf(text, sizeof text, "%.*s\"epochs\": 100000%s", (int)(at - config),
+             config, at + strlen("\"epochs\": 5"));
     return test_keep(text);
+}
+
+/* When rank 1 has said that it has begun, the server or rank 1 is killed. */
+static void run_and_kill(const char *flags, const char *config, bool server)
+{
+    char script[30000], kill[5000];
+    const char *train = job_script(endless(config));
+    const char *log = test_path("rank1.log");
+
+    launch_need_mpirun();
+    snprintf(kill, sizeof kill,
+             "& until grep -qs ', mode ' %s; do sleep 0.05; done; "
+             "kill -9 $!; wait $!; exit $?",
+             log);
+    snprintf(script, sizeof script,
+             "if " LAUNCH_SERVER "; then (%s) %s; elif " LAUNCH_WORKER(
+                 1) "; then (%s) 2>%s %s; else %s; fi",
+             train, server ? kill : "", train, log, server ? "" : kill, train);
+    launch_deadline_ms = 60000;
+    CHECK(launch_run(flags, script) != 0);
+}
+
+static void check_names(const char *log, const char *one, const char *other)
+{
+    const char *lines = launch_log(log);
+
+    if (!strstr(lines, one) && !strstr(lines, other))
+        test_fail(__FILE__, __LINE__, "%s does not name %s: %s", log, one,
+                  lines);
+    fprintf(stderr, "%s", lines);
+}
+
+void job_kill_rank(const char *flags, const char *config)
+{
+    run_and_kill(flags, config, false);
+    CHECK_CONTAINS(launch_err(), "the job has failed: worker 1 ");
+    check_names("workerlog.0", "rank 1 ", "worker 1 ");
+}
+
+void job_kill_server(const char *flags, const char *config)
+{
+    run_and_kill(flags, config, true);
+    CHECK_CONTAINS(launch_err(), "the job has failed: server 0 ");
+    check_names("workerlog.0", "server 0 ", "server 0:");
 }
 
 /* The file, or its first lines when a fraction has to do. */

@@ -15,14 +15,19 @@ const char *job_script(const char *config);
 /* The closing line of the job; flags are fleetrun's. */
 const char *job_train(const char *flags, const char *config);
 
-/* A number of it, unless a fraction of the data had to do. */
-void job_at_least(const char *line, const char *key, double want);
-
-/* Its params_hash, with the key. */
+/* Its "params_hash":"...", for CHECK_CONTAINS() in other lines. */
 const char *job_hash(const char *line);
 
-/* The configuration with "save" or "load". */
-const char *job_with(const char *config, const char *key, const char *path);
+/* The configuration with another key, a text. */
+const char *job_with(const char *config, const char *key, const char *text);
+
+/* A process of a job of 2 ranks, beside servers or not, is killed once it
+ * trains: the job ends, and who is left names the victim. */
+void job_kill_rank(const char *flags, const char *config);
+void job_kill_server(const char *flags, const char *config);
+
+/* A number of it, unless a fraction of the data had to do. */
+void job_at_least(const char *line, const char *key, double want);
 
 /* The file, or its first lines when a fraction has to do. */
 const char *job_lines_of(const char *file, const char *name, int lines);

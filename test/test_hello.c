@@ -59,7 +59,7 @@ static void make_lane(servers *s, int i)
     s->store[i] = sim_store(sim_model_of(SIM_SGD), fl_table_make);
     CHECK_OK(fl_keep_make(&s->layout[i], s->store[i], N_SERVER));
     if (!s->program)
-        s->program = fl_keep_text(&s->layout[i]);
+        s->program = fl_keep_text(s->layout[i].store);
     o.layout = &s->layout[i];
     o.program = s->program;
     o.pool = s->pool;

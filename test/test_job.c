@@ -254,14 +254,13 @@ TEST(what_is_for_servers_is_warned_about_without_them)
 
     CHECK_STATUS(train(deadlines, lines), FLEET_ENOENT);
     CHECK_TEXT(lines, "deadlines: no effect: there are no servers\n");
-    CHECK_STATUS(train(CTR(", \"ps\": false", ""), lines), FLEET_ENOENT);
-    CHECK_CONTAINS(lines, "slots[].ps: no effect: there are no servers\n");
     *lines = 0;
     be_server();
     CHECK(train(deadlines, lines) != FLEET_OK);
     CHECK_TEXT(lines, "");
     CHECK_FAILS(train(CTR(", \"ps\": false", ""), lines), FLEET_EUNSUPPORTED,
-                "slots[1].ps is false");
+                "\"embedding\": ps says ranks, but workers are none in mode "
+                "ps-async");
 }
 
 TEST(a_deadline_of_the_configuration_has_the_options_range)

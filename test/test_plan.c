@@ -6,14 +6,13 @@
 #define SUITE plan
 #include "fake_exchange.h"
 #include "fake_peers.h"
+#include "golden.h"
 #include "test.h"
 #include "train_kit.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/memory.h"
 #include "fleet/handle.h"
 #include "runtime/exchange.h"
@@ -21,50 +20,6 @@
 #include "runtime/pass.h"
 
 /* --- listings ------------------------------------------------------------ */
-
-static const char *golden_path(const char *name)
-{
-    static char path[4096];
-    const char *source = getenv("FLEET_SOURCE");
-
-    snprintf(path, sizeof path, "%s/test/golden/%s",
-             source && *source ? source : ".", name);
-    return path;
-}
-
-/* Show where two texts part. */
-static void check_lines(const char *name, const char *got, const char *want)
-{
-    int line = 1;
-
-    while (*got && *got == *want) {
-        line += *got == '\n';
-        got++;
-        want++;
-    }
-    if (*got != *want)
-        test_fail(__FILE__, __LINE__, "%s:%d: \"%.*s\", not \"%.*s\"", name,
-                  line, (int)strcspn(got, "\n"), got, (int)strcspn(want, "\n"),
-                  want);
-}
-
-static void check_golden(const char *name, const char *got)
-{
-    const char *path = golden_path(name);
-    char *want;
-    size_t size;
-
-    CHECK(got != NULL);
-    if (getenv("FLEET_UPDATE_GOLDEN")) {
-        FILE *f = fopen(path, "w");
-
-        CHECK(f && fputs(got, f) >= 0 && fclose(f) == 0);
-        return;
-    }
-    CHECK_OK(fl_file_read(path, &want, &size));
-    check_lines(name, got, want);
-    fl_free(want);
-}
 
 static void check_dump(kit_kind kind, const kit_options *o, fleet_dump how,
                        const char *name)
@@ -74,7 +29,7 @@ static void check_dump(kit_kind kind, const kit_options *o, fleet_dump how,
 
     kit_build(&m, kind, o);
     text = fleet_program_dump(m.p, how, 40);
-    check_golden(name, text);
+    golden_check(name, text);
     fleet_free(text);
     kit_close(&m);
 }
@@ -101,7 +56,7 @@ static void check_amp_dump(kit_kind kind, const kit_options *o,
     kit_build(&m, kind, o);
     m.p->training.bf16 = true;
     text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
-    check_golden(name, text);
+    golden_check(name, text);
     fleet_free(text);
     kit_close(&m);
 }
@@ -140,7 +95,7 @@ static void check_worker_dump(kit_kind kind, const kit_options *o, bool sync,
     fake_server_open(&s, m.p, 1, sync);
     fake_worker_open(&w, &s, m.f, 0);
     text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
-    check_golden(name, text);
+    golden_check(name, text);
     fleet_free(text);
     fake_worker_close(&w);
     fake_server_close(&s);
@@ -184,7 +139,7 @@ static void check_rank_dump_of(const kit_options *o, int64_t bucket,
     fake_group_open(&g, 2);
     m.f->store->rounds = &g.rank[0].rounds;
     text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
-    check_golden(name, text);
+    golden_check(name, text);
     fleet_free(text);
     m.f->store->rounds = NULL;
     fake_group_close(&g);
@@ -232,7 +187,7 @@ static void check_rank_dump_beside_tables(const kit_options *o,
     m.f->store->exchange = &elsewhere;
     m.f->store->dense_here = true;
     text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
-    check_golden(name, text);
+    golden_check(name, text);
     fleet_free(text);
     m.f->store->rounds = NULL;
     m.f->store->exchange = NULL;

@@ -70,48 +70,14 @@ TEST_LIMIT(what_one_job_saves_every_other_goes_on_with, 300)
     CHECK_CONTAINS(job_train(HYBRID, job_with(hybrid, "load", both)), want);
 }
 
-/* So many epochs that it does not end by itself. */
-static const char *endless(const char *config)
-{
-    const char *at = strstr(config, "\"epochs\": 5,");
-    char text[9000];
-
-    CHECK(at);
-    snprintf(text, sizeof text, "%.*s\"epochs\": 100000%s", (int)(at - config),
-             config, at + strlen("\"epochs\": 5"));
-    return test_keep(text);
-}
-
-/* A rank of a job of 2, or of 2 and a server, is killed once it trains. */
-static void check_kill(const char *flags, const char *strategy)
-{
-    char script[18000];
-    const char *train = job_script(endless(job_adult(strategy)));
-    const char *log = test_path("rank1.log");
-
-    launch_need_mpirun();
-    snprintf(script, sizeof script,
-             "if [ \"$TRAINING_ROLE\" != PSERVER ] && [ $PADDLE_TRAINER_ID = 1 "
-             "]; then (%s) 2>%s & until grep -q ', mode ' %s; do sleep 0.05; "
-             "done; kill -9 $!; wait $!; exit $?; else %s; fi",
-             train, log, log, train);
-    launch_deadline_ms = 60000;
-    CHECK(launch_run(flags, script) != 0);
-    CHECK_CONTAINS(launch_err(), "the job has failed: worker 1 ");
-    log = launch_log("workerlog.0");
-    if (!strstr(log, "rank 1 ") && !strstr(log, "worker 1 "))
-        test_fail(__FILE__, __LINE__, "rank 0 does not name rank 1: %s", log);
-    fprintf(stderr, "%s", log);
-}
-
 TEST_LIMIT(a_rank_that_is_killed_ends_the_job_and_is_named, 120)
 {
-    check_kill("--nproc_per_node 2 --grace 30", "");
+    job_kill_rank("--nproc_per_node 2 --grace 30", job_adult(""));
 }
 
 TEST_LIMIT(so_it_is_beside_servers, 120)
 {
-    check_kill(HYBRID " --grace 30", SYNC_ROWS);
+    job_kill_rank(HYBRID " --grace 30", job_adult(SYNC_ROWS));
 }
 
 /* Giving up tells the others, and must not stand for what was wrong here. */

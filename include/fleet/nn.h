@@ -100,6 +100,7 @@ typedef struct fleet_sparse_embedding_options {
                                 pushed */
     int no_decay;
     int frozen;
+    fleet_ps ps; /* who keeps the rows in a hybrid job */
 } fleet_sparse_embedding_options;
 
 /* fleet_sparse_embedding - rows of an unbounded table, by 64-bit id.

@@ -106,6 +106,16 @@ typedef struct fleet_initializer {
     float a, b;
 } fleet_initializer;
 
+/* Who keeps a parameter or a table in a hybrid job: one with servers, whose
+ * workers are ranks. In other jobs there is one answer for all, and another one
+ * is refused by name; one process warns. */
+typedef enum fleet_ps {
+    FLEET_PS_BY_MODE, /* tables are on the servers, dense parameters by ranks */
+    FLEET_PS_SERVERS, /* pulled from servers and pushed to them */
+    FLEET_PS_RANKS    /* dense: summed by the ranks; a table: shared out over
+                         them */
+} fleet_ps;
+
 /* What can be said about a parameter. All-zero fields are defaults. */
 typedef struct fleet_param_attr {
     const char *name; /* NULL: from the layer's name. A name that the program
@@ -117,7 +127,18 @@ typedef struct fleet_param_attr {
     float l2_decay;      /* in place of the optimizer's; 0: the optimizer's */
     int no_decay;        /* nonzero: none at all */
     int frozen;          /* nonzero: not trained */
+    fleet_ps ps;         /* who keeps it in a hybrid job */
 } fleet_param_attr;
+
+/* fleet_param_set_ps - say who keeps the parameter or table of that name, in
+ * place of what was said when it was made. docs/collective.md.
+ *
+ *   FLEET_ENOENT  the program has no such variable
+ *   FLEET_EINVAL  it is no parameter and no table; ps is none of the three
+ *   FLEET_ESTATE  the program is trained already (fleet_minimize()), or has run
+ */
+FLEET_API fleet_status fleet_param_set_ps(fleet_program *program,
+                                          const char *name, fleet_ps ps);
 
 #ifdef __cplusplus
 }

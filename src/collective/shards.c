@@ -522,13 +522,28 @@ enum { N_PARCELS = 4 + FL_N_SLOT };
 static fleet_status list_tables(fl_shards *s)
 {
     fl_map_entry *sorted = fl_map_sorted(&s->store->tables);
+    int n = 0;
 
     if (!sorted)
         return FLEET_ENOMEM;
-    for (int i = 0; i < s->n_table; i++)
-        s->table[i] = sorted[i].value;
+    for (size_t i = 0; i < s->store->tables.n; i++) {
+        fl_rows *rows = sorted[i].value;
+
+        if (!rows->away)
+            s->table[n++] = rows;
+    }
     fl_free(sorted);
     return FLEET_OK;
+}
+
+/* Others are on servers. */
+static int count_tables(const fl_store *store)
+{
+    int n = 0;
+
+    for (size_t i = 0; i < store->tables.n; i++)
+        n += !((const fl_rows *)store->tables.entry[i].value)->away;
+    return n;
 }
 
 static fleet_status make_arrays(fl_shards *s)
@@ -559,7 +574,7 @@ fleet_status fl_shards_create(fl_shards **out, fl_store *store,
         .methods = &methods, .sync = true, .updates = store->updates};
     s->rounds = rounds;
     s->store = store;
-    s->n_table = (int)store->tables.n;
+    s->n_table = count_tables(store);
     s->n_rank = rounds->peers->size;
     status = make_arrays(s);
     if (status != FLEET_OK) {

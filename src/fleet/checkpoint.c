@@ -102,7 +102,7 @@ static fleet_status set_statistics(fleet *f, const fl_statistics *s)
 static fleet_status apply(fleet *f, fl_saved *s)
 {
     const fl_buckets all = {0, FL_N_BUCKET};
-    const fl_buckets own = fl_has_ranks(f) ? fl_ranks_own(f) : all;
+    const fl_buckets own = f->role.collective ? fl_ranks_own(f) : all;
 
     f->loads = true;
     return fl_saved_apply_rows_of(s, f->store, &own);
@@ -139,7 +139,7 @@ static fleet_status load_on_servers(fleet *f, const char *path)
     if (fleet_is_first_worker(f))
         FL_TRY(fl_servers_load(f, path));
     FL_TRY(fl_link_barrier(f->link));
-    f->store->updates = f->store->exchange->updates;
+    f->store->updates = fl_link_exchange(f->link)->updates;
     return FLEET_OK;
 }
 

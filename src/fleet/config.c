@@ -48,8 +48,8 @@ static fleet_status read_hidden(fl_config *c, const fl_at *at)
 
 static fleet_status read_model(fl_config *c, const fl_at *at)
 {
-    static const char *const keys[] = {"type",    "embedding_dim", "hidden",
-                                       "classes", "wide_ids",      NULL};
+    static const char *const keys[] = {
+        "type", "embedding_dim", "hidden", "classes", "wide_ids", "ps", NULL};
     static const char *const types[] = {"wide_deep", "ctr_dnn", "deepfm", "mlp",
                                         NULL};
     fl_at type = fl_at_key(at, "type"), dim = fl_at_key(at, "embedding_dim");
@@ -63,6 +63,7 @@ static fleet_status read_model(fl_config *c, const fl_at *at)
     FL_TRY(fl_at_choice(&type, types, &model));
     c->model = (fl_model_type)model;
     c->model_name = types[model];
+    c->model_ps = fl_at_key(at, "ps");
     if (c->model == FL_MLP && dim.json)
         return fl_at_expected(&dim, "nothing: an mlp has no embedding");
     if (c->model != FL_MLP && classes.json)
@@ -221,8 +222,7 @@ static fleet_status read_deadlines(fl_config *c, const fl_at *at)
     for (int i = 0; keys[i]; i++) {
         fl_at one = fl_at_key(at, keys[i]);
 
-        if (one.json)
-            c->idle = "deadlines";
+        c->has_deadlines = c->has_deadlines || one.json;
         FL_TRY(fl_at_int(&one, 1, INT32_MAX, &c->deadline_ms[i]));
     }
     return FLEET_OK;

@@ -22,7 +22,7 @@ typedef struct fl_config_slot {
     bool label;
     fleet_combiner combiner;
     const char *table; /* NULL: the model's */
-    bool here;         /* "ps": false: not on the servers */
+    fleet_ps ps;       /* of its table */
 } fl_config_slot;
 
 /* How the optimizer is said. */
@@ -49,6 +49,7 @@ typedef struct fl_config {
     int64_t *hidden;
     int n_hidden;
     bool has_hidden, wide_ids;
+    fl_at model_ps; /* by name of a layer, parameter or table; may be absent */
 
     fl_config_optimizer optimizer;
     fleet_distributed_strategy strategy;
@@ -61,7 +62,7 @@ typedef struct fl_config {
     int n_slot;
     const char *save, *load;            /* NULL: none */
     int64_t deadline_ms[FL_N_DEADLINE]; /* 0: not given */
-    const char *idle; /* a key that is for servers; NULL: none was given */
+    bool has_deadlines;                 /* any of them */
 } fl_config;
 
 fleet_status fl_config_read(fl_config *c, const char *text, size_t size,
@@ -70,6 +71,10 @@ void fl_config_done(fl_config *c);
 
 fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at);
 fleet_status fl_config_read_slots(fl_config *c, const fl_at *at); /* after it */
+
+/* config_keepers.c: tell the program, not trained yet, who keeps what.
+ * FLEET_ECONFIG: a name that it has not, or two that contradict. */
+fleet_status fl_config_set_keepers(const fl_config *c, fleet_program *p);
 
 /* A failure of what is at the path. */
 static inline fleet_status fl_config_in(fleet_status status, const char *path)

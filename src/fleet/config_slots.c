@@ -69,15 +69,32 @@ static fleet_status csv_alone(const fl_config *c, const fl_at *slot)
     return FLEET_OK;
 }
 
+/* Of its table; without one it has nothing for servers to keep. */
+static fleet_status read_keeper(const fl_at *at, fl_config_slot *s)
+{
+    bool has_table = s->slot.dtype == FLEET_INT64 && !s->label;
+    fl_at ps = fl_at_key(at, "ps");
+    bool servers = false;
+
+    if (!ps.json)
+        return FLEET_OK;
+    FL_TRY(fl_at_bool(&ps, &servers));
+    if (!has_table && servers)
+        return fl_at_expected(&ps, "false: only ids have a table; model.ps is "
+                                   "for other parameters");
+    if (has_table)
+        s->ps = servers ? FLEET_PS_SERVERS : FLEET_PS_RANKS;
+    return FLEET_OK;
+}
+
 /* What the model does with the slot. */
-static fleet_status read_use(fl_config *c, const fl_at *at, fl_config_slot *s)
+static fleet_status read_use(const fl_at *at, fl_config_slot *s)
 {
     static const char *const roles[] = {"label", NULL};
     static const char *const combiners[] = {"sum", "mean", NULL};
     fl_at role = fl_at_key(at, "role"), combiner = fl_at_key(at, "combiner");
-    fl_at table = fl_at_key(at, "table"), ps = fl_at_key(at, "ps");
+    fl_at table = fl_at_key(at, "table");
     int is_label = -1, which = 0;
-    bool on_servers = true;
 
     FL_TRY(fl_at_choice(&role, roles, &is_label));
     s->label = is_label == 0;
@@ -88,11 +105,7 @@ static fleet_status read_use(fl_config *c, const fl_at *at, fl_config_slot *s)
     FL_TRY(fl_at_choice(&combiner, combiners, &which));
     s->combiner = (fleet_combiner)which;
     FL_TRY(fl_at_string(&table, &s->table));
-    if (ps.json)
-        c->idle = "slots[].ps";
-    FL_TRY(fl_at_bool(&ps, &on_servers));
-    s->here = !on_servers;
-    return FLEET_OK;
+    return read_keeper(at, s);
 }
 
 /* It must be there, and a class is the number that stands there, where an id is
@@ -141,7 +154,7 @@ static fleet_status read_slot(fl_config *c, const fl_at *at, fl_config_slot *s)
     FL_TRY(read_transforms(c, &transform, &s->slot));
     FL_TRY(fl_config_texts(c, &value, &equals, &s->slot.n_equals));
     s->slot.equals = equals;
-    FL_TRY(read_use(c, at, s));
+    FL_TRY(read_use(at, s));
     read_label(c, s);
     return FLEET_OK;
 }

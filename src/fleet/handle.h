@@ -25,6 +25,7 @@ struct fleet {
     struct fl_link *link;     /* of a worker to its servers; NULL: none */
     fl_rounds rounds;         /* of the peers */
     struct fl_shards *shards; /* tables of ranks; NULL: none */
+    struct fl_joint *joint;   /* of both; NULL: not both are there */
     bool loads;               /* a checkpoint was loaded */
     fl_peers *peers;          /* of a rank that has joined; NULL: none */
     struct fl_server *server; /* made, not run yet; NULL: none */

@@ -212,12 +212,14 @@ fleet_status fleet_util_file_shard(const fleet *f, int64_t n, int64_t *first,
 }
 
 /* Under the store's lock; the link has one of its own. */
-static fleet_status hash_on_servers(void *arg, const fl_rows *r, uint64_t *sum)
+static fleet_status hash_rows(void *arg, const fl_rows *r, uint64_t *sum)
 {
-    const fleet *f = arg;
+    fleet *f = arg;
     uint64_t rows;
 
-    return fl_link_hash(f->link, r->name, sum, &rows);
+    if (r->away)
+        return fl_link_hash(f->link, r->name, sum, &rows);
+    return f->shards ? fl_ranks_hash(f, r, sum) : fl_store_hash_rows(r, sum);
 }
 
 fleet_status fleet_params_hash(fleet *f, uint64_t *hash)
@@ -225,7 +227,5 @@ fleet_status fleet_params_hash(fleet *f, uint64_t *hash)
     FL_TRY(fl_handle_check_worker(f, "fleet_params_hash"));
     if (!hash)
         return fl_fail(FLEET_EINVAL, "fleet_params_hash: nowhere to put it");
-    if (f->shards)
-        return fl_store_hash(f->store, fl_ranks_hash, f, hash);
-    return fl_store_hash(f->store, f->link ? hash_on_servers : NULL, f, hash);
+    return fl_store_hash(f->store, hash_rows, f, hash);
 }

@@ -1,4 +1,5 @@
 /* minimize.c - fleet_minimize(): what a plan is told of the strategy. */
+#include "fleet/keepers.h"
 #include "fleet/ranks.h"
 #include "fleet/strategy_ranks.h"
 #include "runtime/exchange.h"
@@ -50,6 +51,8 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
                        "[1]",
                        loss->name, fl_shape_print(&loss->shape).chars);
     FL_TRY(fl_layerwise_check(&f->strategy, o));
+    FL_TRY(fl_keepers_check(f, p));
+    fl_keepers_warn(f, p);
     p->training.loss = loss;
     p->training.optimizer = o;
     o->residuals = f->strategy.dgc && f->role.kind == FLEET_WORKER &&

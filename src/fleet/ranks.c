@@ -9,7 +9,9 @@
 #include "collective/hierarchy.h"
 #include "collective/shards.h"
 #include "ps/keep.h"
+#include "ps/link.h"
 #include "runtime/executor.h"
+#include "runtime/joint.h"
 
 /* --- before and after: a group that says what is missing -------------------
  */
@@ -94,7 +96,9 @@ static void forget(fleet *f)
     forget_gradients(f);
     f->store->rounds = &no_rounds;
     if (f->shards)
-        f->store->exchange = NULL;
+        f->store->exchange = f->link ? fl_link_exchange(f->link) : NULL;
+    fl_joint_destroy(f->joint);
+    f->joint = NULL;
     fl_shards_destroy(f->shards);
     f->shards = NULL;
     if (f->rounds.groups)
@@ -170,12 +174,8 @@ static fleet_status compare(const char *mine, const char *first,
 /* The strategy in a line, then what is trained. */
 static fleet_status my_text(fleet *f, const char *terms, fl_text *text)
 {
-    fl_keep layout;
-    char *program;
+    char *program = fl_keep_text(f->store);
 
-    FL_TRY(fl_keep_make(&layout, f->store, 1));
-    program = fl_keep_text(&layout);
-    fl_keep_done(&layout);
     if (!program)
         return FLEET_ENOMEM;
     fl_text_add(text, "%s\n%s", terms, program);
@@ -235,7 +235,7 @@ static fleet_status check_loads(const fleet *f)
 {
     double loads = f->loads;
 
-    if ((f->store->tables.n == 0 || f->link) && !fl_store_is_sharded(f->store))
+    if (!fl_store_has_rows(f->store) && !fl_store_is_sharded(f->store))
         return FLEET_OK;
     FL_TRY(f->peers->methods->all_reduce(f->peers, FL_ALL_SUM, FL_WIRE_F64,
                                          &loads, &loads, 1, NULL));
@@ -249,6 +249,21 @@ static fleet_status check_loads(const fleet *f)
                                                  : "rows");
 }
 
+/* Tables that no server keeps. */
+static fleet_status share_out(fleet *f)
+{
+    fl_exchange *ranks;
+
+    if (!fl_store_has_rows(f->store))
+        return FLEET_OK;
+    FL_TRY(fl_shards_create(&f->shards, f->store, &f->rounds));
+    ranks = fl_shards_exchange(f->shards);
+    if (f->link)
+        FL_TRY(fl_joint_create(&f->joint, fl_link_exchange(f->link), ranks));
+    f->store->exchange = f->joint ? fl_joint_exchange(f->joint) : ranks;
+    return FLEET_OK;
+}
+
 static fleet_status start_together(fleet *f, const char *terms)
 {
     FL_TRY(check_same(f, terms));
@@ -258,10 +273,7 @@ static fleet_status start_together(fleet *f, const char *terms)
     if (f->trained && f->trained->training.group > 1)
         FL_TRY(fl_peers_hierarchy(f->peers, f->trained->training.group,
                                   &f->rounds.groups));
-    if (f->store->tables.n > 0 && !f->link) {
-        FL_TRY(fl_shards_create(&f->shards, f->store, &f->rounds));
-        f->store->exchange = fl_shards_exchange(f->shards);
-    }
+    FL_TRY(share_out(f));
     f->store->rounds = &f->rounds;
     return f->peers->methods->barrier(f->peers);
 }

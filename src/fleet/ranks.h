@@ -1,6 +1,6 @@
 /* ranks.h - the facade's side of a collective or hybrid job: workers that sum
- * dense gradients among themselves. Tables are shared out over them, or are on
- * the servers if there are any. */
+ * gradients of dense parameters among themselves. Tables are shared out over
+ * them; beside servers only what a program leaves to ranks. */
 #ifndef FL_FLEET_RANKS_H
 #define FL_FLEET_RANKS_H
 

@@ -282,9 +282,11 @@ static fleet_status write_parts(const fl_save *s, parts *p)
     fleet_status status = FLEET_OK;
 
     for (int i = 0; i < s->n_param && status == FLEET_OK; i++)
-        status = write_param(s, p, i);
+        if (s->param[i])
+            status = write_param(s, p, i);
     for (int i = 0; i < s->n_table && status == FLEET_OK; i++)
-        status = write_table(s, p, i);
+        if (s->table[i])
+            status = write_table(s, p, i);
     if (p->open) {
         fleet_status closed = close_part(p);
 

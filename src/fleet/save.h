@@ -40,7 +40,7 @@ typedef struct fl_save_elsewhere {
 } fl_save_elsewhere;
 
 /* What is saved: which of the store's things, and what else the manifest says.
- */
+ * An entry that is NULL has its place in the manifest, and others write it. */
 typedef struct fl_save {
     fl_store *store;
     fl_param **param;

@@ -36,7 +36,8 @@ static fleet_status read_asked(const fl_at *root, asked *a)
     return fl_at_bool(&states, &a->states);
 }
 
-/* The things of those names, in that order, for fl_free(). */
+/* The things of those names, in that order, for fl_free(); without a name, what
+ * others write. */
 static fleet_status find_all(const fl_at *names, const fl_map *map, void *out,
                              int *n)
 {
@@ -50,10 +51,15 @@ static fleet_status find_all(const fl_at *names, const fl_map *map, void *out,
 
         FL_TRY(fl_at_string(&e, &name));
         found[*n] = fl_map_get(map, name);
-        if (!found[(*n)++])
+        if (!found[(*n)++] && *name)
             return fl_fail(FLEET_ENOENT, "the server has no \"%s\"", name);
     }
     return FLEET_OK;
+}
+
+static int64_t count_rows(const fl_rows *r)
+{
+    return r ? r->methods->count(r) : 0;
 }
 
 static fleet_status describe_parts(const fl_save *s, fl_json *list,
@@ -67,8 +73,7 @@ static fleet_status describe_parts(const fl_save *s, fl_json *list,
     if (status == FLEET_OK)
         status = fl_json_put_array(json, "rows", &rows);
     for (int i = 0; status == FLEET_OK && i < s->n_table; i++)
-        status = fl_json_append(
-            rows, fl_json_int(s->table[i]->methods->count(s->table[i])));
+        status = fl_json_append(rows, fl_json_int(count_rows(s->table[i])));
     *answer = status == FLEET_OK ? fl_json_print(json, false) : NULL;
     fl_json_free(json);
     return *answer ? FLEET_OK : FLEET_ENOMEM;
@@ -140,29 +145,39 @@ fleet_status fl_lane_act(void *arg, const fl_keep *layout, fl_buckets own,
 /* --- in worker 0
  * ------------------------------------------------------------------ */
 
-static fleet_status put_names(fl_json *json, const char *key, const char *name,
-                              fl_json **list)
+static fleet_status put_names(fl_json *json, const char *key,
+                              const char *(*name_of)(const fl_save *, int),
+                              const fl_save *s, int n)
 {
-    if (!*list)
-        FL_TRY(fl_json_put_array(json, key, list));
-    return name ? fl_json_append(*list, fl_json_string(name)) : FLEET_OK;
+    fl_json *list;
+
+    FL_TRY(fl_json_put_array(json, key, &list));
+    for (int i = 0; i < n; i++)
+        FL_TRY(fl_json_append(list, fl_json_string(name_of(s, i))));
+    return FLEET_OK;
+}
+
+static const char *param_name(const fl_save *s, int i)
+{
+    return s->param[i] ? s->param[i]->name : "";
+}
+
+static const char *table_name(const fl_save *s, int i)
+{
+    return s->table[i] ? s->table[i]->name : "";
 }
 
 static fleet_status request(const fl_save *s, const char *folder, char **text)
 {
-    fl_json *json = fl_json_object(), *params = NULL, *tables = NULL;
+    fl_json *json = fl_json_object();
     fleet_status status = fl_json_put(json, "folder", fl_json_string(folder));
 
     if (status == FLEET_OK)
         status = fl_json_put(json, "states", fl_json_bool(s->states));
     if (status == FLEET_OK)
-        status = put_names(json, "params", NULL, &params);
+        status = put_names(json, "params", param_name, s, s->n_param);
     if (status == FLEET_OK)
-        status = put_names(json, "tables", NULL, &tables);
-    for (int i = 0; status == FLEET_OK && i < s->n_param; i++)
-        status = put_names(json, "params", s->param[i]->name, &params);
-    for (int i = 0; status == FLEET_OK && i < s->n_table; i++)
-        status = put_names(json, "tables", s->table[i]->name, &tables);
+        status = put_names(json, "tables", table_name, s, s->n_table);
     *text = status == FLEET_OK ? fl_json_print(json, false) : NULL;
     fl_json_free(json);
     return *text ? FLEET_OK : FLEET_ENOMEM;
@@ -243,20 +258,59 @@ static fleet_status write_parts(fleet *f, const fl_save *s, bool by_ranks,
     return status;
 }
 
-/* Servers that keep rows alone write those, and this worker the rest. */
-static fleet_status write_hybrid(fleet *f, const fl_save *s, const char *folder,
-                                 fl_json *list)
+/* What servers keep, or what they do not; for fl_free() of both arrays. */
+static fleet_status kept(const fl_save *all, bool away, fl_save *s)
 {
-    fl_save rows = *s, dense = *s;
+    *s = *all;
+    s->table = NULL;
+    FL_TRY(FL_NEW(&s->param, ((size_t)s->n_param + 1) * sizeof *s->param));
+    FL_TRY(FL_NEW(&s->table, ((size_t)s->n_table + 1) * sizeof *s->table));
+    for (int i = 0; i < s->n_param; i++)
+        if (fl_param_is_away(s->store, all->param[i]) == away)
+            s->param[i] = all->param[i];
+    for (int i = 0; i < s->n_table; i++)
+        if (all->table[i]->away == away)
+            s->table[i] = all->table[i];
+    return FLEET_OK;
+}
 
-    rows.n_param = 0;
-    dense.n_table = 0;
-    FL_TRY(write_parts(f, &rows, false, folder, list));
-    s->elsewhere->updates = f->store->updates;
-    if (f->peers && fl_store_is_sharded(f->store))
-        return write_parts(f, &dense, true, folder, list);
-    dense.elsewhere = NULL;
-    return fl_save_parts(&dense, folder, "part-dense-", list);
+static void kept_done(fl_save *s)
+{
+    fl_free(s->param);
+    fl_free(s->table);
+}
+
+/* Have ranks something that the first one does not have? */
+static bool ranks_write(const fleet *f)
+{
+    return f->shards || (f->peers && fl_store_is_sharded(f->store));
+}
+
+/* By the ranks where each has its own, else by this one. */
+static fleet_status write_here(fleet *f, const fl_save *all, const char *folder,
+                               fl_json *list)
+{
+    fl_save s;
+    fleet_status status = kept(all, false, &s);
+
+    if (status == FLEET_OK)
+        status = ranks_write(f)
+                     ? write_parts(f, &s, true, folder, list)
+                     : fl_save_parts(&s, folder, "part-dense-", list);
+    kept_done(&s);
+    return status;
+}
+
+static fleet_status write_away(fleet *f, const fl_save *all, const char *folder,
+                               fl_json *list)
+{
+    fl_save s;
+    fleet_status status = kept(all, true, &s);
+
+    if (status == FLEET_OK)
+        status = write_parts(f, &s, false, folder, list);
+    kept_done(&s);
+    return status;
 }
 
 fleet_status fl_servers_write_parts(void *arg, const fl_save *s,
@@ -264,9 +318,12 @@ fleet_status fl_servers_write_parts(void *arg, const fl_save *s,
 {
     fleet *f = arg;
 
-    return f->link && f->store->dense_here
-               ? write_hybrid(f, s, folder, list)
-               : write_parts(f, s, !f->link, folder, list);
+    if (!f->link || !f->store->dense_here)
+        return write_parts(f, s, !f->link, folder, list);
+    FL_TRY(write_away(f, s, folder, list));
+    FL_TRY(write_here(f, s, folder, list));
+    s->elsewhere->updates = f->store->updates;
+    return FLEET_OK;
 }
 
 fleet_status fl_servers_load(fleet *f, const char *path)

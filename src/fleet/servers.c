@@ -1,4 +1,5 @@
 /* servers.c - the calls of a job with servers. */
+#include "fleet/keepers.h"
 #include "fleet/ranks.h"
 #include "fleet/servers.h"
 #include "fleet/strategy_ranks.h"
@@ -52,6 +53,8 @@ fleet_status fl_add_programs(fleet *f)
         const fleet_program *p = f->program[i];
 
         FL_TRY(fleet_program_status(p));
+        if (f->trained) /* or how it will be is not known */
+            FL_TRY(fl_keepers_check(f, p));
         FL_TRY(fl_store_add(f->store, p));
         if (p->training.loss)
             FL_TRY(fl_store_train(f->store, p->training.optimizer));
@@ -81,7 +84,7 @@ fleet_status fl_servers_open(fleet *f)
     f->store->idle = fleet_is_server(f);
     if (!has_servers(f) || fleet_is_server(f))
         return FLEET_OK;
-    f->store->make_rows = fl_remote_rows_make;
+    f->store->make_away = fl_remote_rows_make;
     FL_TRY(fl_link_create(&f->link, &o));
     f->store->exchange = fl_link_exchange(f->link);
     return FLEET_OK;
@@ -203,7 +206,7 @@ static fleet_status create_server(fleet *f, const char *load)
                                  .n_lane = r->lanes,
                                  .lane_port = r->lane_port,
                                  .sync = fl_mode_is_sync(mode),
-                                 .rows_only = fl_mode_has_ranks(mode),
+                                 .ranks = fl_mode_has_ranks(mode),
                                  .mode = fl_text_chars(&f->terms),
                                  .job = r->job_id,
                                  .connect_ms =
@@ -219,8 +222,10 @@ static fleet_status create_server(fleet *f, const char *load)
 
 static fleet_status make_server(fleet *f, const char *load)
 {
-    for (size_t i = 0; i < f->n_program; i++)
+    for (size_t i = 0; i < f->n_program; i++) {
         FL_TRY(fleet_program_status(f->program[i]));
+        FL_TRY(fl_keepers_check(f, f->program[i]));
+    }
     FL_TRY(make_terms(f));
     return create_server(f, load);
 }

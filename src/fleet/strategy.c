@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "fleet/amp.h"
 #include "fleet/handle.h"
+#include "fleet/keepers.h"
 #include "fleet/strategy_ranks.h"
 #include "runtime/plan.h"
 
@@ -512,6 +513,7 @@ static fleet_status dump_passes(fleet *f, fl_text *out)
                 f->role.worker_num, f->role.server_num,
                 fl_text_chars(&plan->passes));
     fl_plan_destroy(plan);
+    fl_keepers_dump(f->trained, out);
     return out->status;
 }
 

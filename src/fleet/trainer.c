@@ -231,6 +231,7 @@ static fleet_status make_model(training *t)
     if (!t->program)
         return fl_last_code();
     FL_TRY(t->c->model == FL_MLP ? make_mlp(t) : make_ctr(t));
+    FL_TRY(fl_config_set_keepers(t->c, t->program));
     o = fleet_distributed_optimizer(t->f, o, &t->c->strategy);
     if (!o)
         return fl_last_code();
@@ -346,24 +347,12 @@ static fleet_status run(training *t, char **line, int64_t begun_ns)
     return fleet_run_server(t->f);
 }
 
-/* Keys that are for servers. */
-static fleet_status check_servers(const training *t)
+static void warn_of_deadlines(const training *t)
 {
-    const fl_config *c = t->c;
-
-    if (fleet_server_num(t->f) == 0) {
-        if (c->idle)
-            FL_WARN(&t->f->context.log, "%s: no effect: there are no servers",
-                    c->idle);
-        return FLEET_OK;
-    }
-    for (int i = 0; i < c->n_slot; i++)
-        if (c->slot[i].here)
-            return fl_fail(FLEET_EUNSUPPORTED,
-                           "slots[%d].ps is false: in this version servers "
-                           "keep all that is trained",
-                           i);
-    return FLEET_OK;
+    if (t->c->has_deadlines && fleet_server_num(t->f) == 0 &&
+        !t->f->role.collective)
+        FL_WARN(&t->f->context.log,
+                "deadlines: no effect: there are no servers");
 }
 
 static fleet_status train_config(const fl_config *c,
@@ -383,9 +372,8 @@ static fleet_status train_config(const fl_config *c,
     fleet_status status;
 
     FL_TRY(fleet_init(&t.f, &options));
-    status = check_servers(&t);
-    if (status == FLEET_OK)
-        status = run(&t, line, begun_ns);
+    warn_of_deadlines(&t);
+    status = run(&t, line, begun_ns);
     if (status != FLEET_OK) {
         fleet_free(*line);
         *line = NULL;

@@ -310,7 +310,8 @@ fleet_var *fleet_sparse_embedding(fleet_program *p, fleet_var *ids, int64_t dim,
                              .learning_rate = o->learning_rate,
                              .l2_decay = o->l2_decay,
                              .no_decay = o->no_decay,
-                             .frozen = o->frozen};
+                             .frozen = o->frozen,
+                             .ps = o->ps};
     fleet_initializer uniform = {FLEET_INIT_UNIFORM, 0, 0};
     fleet_var *in[2] = {NULL, ids};
     fleet_status status;

@@ -20,15 +20,30 @@ static void *sorted_values(const fl_map *m, int *n)
     return value;
 }
 
+/* What servers keep, and nothing else. */
+static void leave_out(fl_keep *l)
+{
+    int n_param = 0, n_table = 0;
+
+    for (int i = 0; i < l->n_param; i++)
+        if (fl_param_is_away(l->store, l->param[i]))
+            l->param[n_param++] = l->param[i];
+    for (int i = 0; i < l->n_table; i++)
+        if (fl_table_is_away(&l->table[i]->attr))
+            l->table[n_table++] = l->table[i];
+    l->n_param = n_param;
+    l->n_table = n_table;
+}
+
 fleet_status fl_keep_make(fl_keep *l, fl_store *store, int n_server)
 {
     *l = (fl_keep){.store = store, .n_server = n_server};
     l->param = sorted_values(&store->params, &l->n_param);
     l->table = sorted_values(&store->tables, &l->n_table);
-    if (store->dense_here)
-        l->n_param = 0;
-    if (l->param && l->table)
+    if (l->param && l->table) {
+        leave_out(l);
         return FLEET_OK;
+    }
     fl_keep_done(l);
     return FLEET_ENOMEM;
 }
@@ -118,30 +133,48 @@ static void add_optimizer(fl_text *t, const fleet_optimizer *o)
     fl_text_add(t, "\n");
 }
 
-char *fl_keep_text(const fl_keep *l)
+/* In whose hands it is, where the mode says otherwise. */
+static void add_param(fl_text *t, const fl_store *s, const fl_param *p)
+{
+    fl_text_add(t, "parameter \"%s\" %s", p->name,
+                fl_shape_print(&p->shape).chars);
+    add_attr(t, &p->attr);
+    fl_text_add(t, "%s\n",
+                s->dense_here && fl_param_is_away(s, p) ? ", on servers" : "");
+}
+
+static void add_table(fl_text *t, const fl_rows *r)
+{
+    fl_text_add(t, "table \"%s\" of %" PRId64 " by %" PRId64, r->name,
+                r->modulo, r->dim);
+    add_attr(t, &r->attr);
+    fl_text_add(t, "%s\n", fl_table_is_away(&r->attr) ? "" : ", by ranks");
+}
+
+static fleet_status add_all(fl_text *t, const fl_store *s)
+{
+    fl_map_entry *param = fl_map_sorted(&s->params),
+                 *table = fl_map_sorted(&s->tables);
+
+    for (size_t i = 0; param && table && i < s->params.n; i++)
+        add_param(t, s, param[i].value);
+    for (size_t i = 0; param && table && i < s->tables.n; i++)
+        add_table(t, table[i].value);
+    fl_free(param);
+    fl_free(table);
+    return param && table ? FLEET_OK : FLEET_ENOMEM;
+}
+
+char *fl_keep_text(const fl_store *s)
 {
     fl_text t = {0};
+    fleet_status status;
 
-    fl_text_add(&t, "seed %" PRIu64 "\n", l->store->context->seed);
-    for (int i = 0; i < l->n_param; i++) {
-        const fl_param *p = l->param[i];
-
-        fl_text_add(&t, "parameter \"%s\" %s", p->name,
-                    fl_shape_print(&p->shape).chars);
-        add_attr(&t, &p->attr);
-        fl_text_add(&t, "\n");
-    }
-    for (int i = 0; i < l->n_table; i++) {
-        const fl_rows *r = l->table[i];
-
-        fl_text_add(&t, "table \"%s\" of %" PRId64 " by %" PRId64, r->name,
-                    r->modulo, r->dim);
-        add_attr(&t, &r->attr);
-        fl_text_add(&t, "\n");
-    }
-    if (l->store->optimizer)
-        add_optimizer(&t, l->store->optimizer);
-    if (t.status == FLEET_OK)
+    fl_text_add(&t, "seed %" PRIu64 "\n", s->context->seed);
+    status = add_all(&t, s);
+    if (s->optimizer)
+        add_optimizer(&t, s->optimizer);
+    if (status == FLEET_OK && t.status == FLEET_OK)
         return t.chars;
     fl_text_done(&t);
     return NULL;

@@ -22,7 +22,7 @@ typedef struct fl_keep {
     int n_server;
 } fl_keep;
 
-/* Of a store whose dense parameters are kept here, tables alone. The store must
+/* Of a store whose workers are ranks, without what those keep. The store must
  * not get parameters or tables afterwards. */
 fleet_status fl_keep_make(fl_keep *l, fl_store *store, int n_server);
 void fl_keep_done(fl_keep *l);
@@ -76,9 +76,9 @@ static inline bool fl_owns(const fl_buckets *b, int bucket)
 int fl_keep_param(const fl_keep *l, const char *name);
 int fl_keep_table(const fl_keep *l, const char *name);
 
-/* What the program trains, in lines: what two processes must have in common.
- * Text for fl_free(). */
-char *fl_keep_text(const fl_keep *l);
+/* What is trained and who keeps it, in lines: what two processes must have in
+ * common. Text for fl_free(). */
+char *fl_keep_text(const fl_store *s);
 
 /* The first line in which two such texts differ: "ours" against "theirs" in
  * words, for an error; fl_free() it. NULL: none differs. */

@@ -317,7 +317,6 @@ static fleet_status make_client(fl_link *l, const fl_job_lanes *lanes)
 static fleet_status say_hello(fl_link *l, fl_store *store, const char *mode,
                               fl_job_lanes *lanes)
 {
-    fl_keep layout;
     fleet_status status;
     fl_hello_options o = {.address = l->o.address,
                           .n_server = l->o.n_server,
@@ -332,11 +331,9 @@ static fleet_status say_hello(fl_link *l, fl_store *store, const char *mode,
                           .log = &l->o.context->log};
     char *program;
 
-    FL_TRY(fl_keep_make(&layout, store, l->o.n_server));
-    o.program = program = fl_keep_text(&layout);
+    o.program = program = fl_keep_text(store);
     status = program ? fl_hello(&o, lanes) : FLEET_ENOMEM;
     fl_free(program);
-    fl_keep_done(&layout);
     return status;
 }
 

@@ -230,6 +230,16 @@ static void *serve(void *arg)
 /* --- making it
  * ---------------------------------------------------------------------- */
 
+/* A load brings those no rows here. */
+static void leave_to_ranks(fl_store *s)
+{
+    for (size_t i = 0; i < s->tables.n; i++) {
+        fl_rows *rows = s->tables.entry[i].value;
+
+        rows->away = !fl_table_is_away(&rows->attr);
+    }
+}
+
 static fleet_status make_store(fl_server *s, lane_runner *r)
 {
     fl_buckets own =
@@ -242,7 +252,8 @@ static fleet_status make_store(fl_server *s, lane_runner *r)
         FL_TRY(fl_store_add(r->store, s->o.program[i]));
     if (s->o.optimizer)
         FL_TRY(fl_store_train(r->store, s->o.optimizer));
-    r->store->dense_here = s->o.rows_only;
+    r->store->dense_here = s->o.ranks;
+    leave_to_ranks(r->store);
     FL_TRY(fl_keep_make(&r->layout, r->store, s->o.n_server));
     if (s->o.load)
         status = s->o.act(s->o.act_arg, &r->layout, own, s->o.index, r->number,
@@ -356,7 +367,7 @@ static fleet_status make_all(fl_server *s)
         FL_TRY(bind_lane(s, &s->runner[i]));
         FL_TRY(make_store(s, &s->runner[i]));
     }
-    s->program = fl_keep_text(&s->runner[0].layout);
+    s->program = fl_keep_text(s->runner[0].store);
     if (!s->program)
         return FLEET_ENOMEM;
     for (int i = 0; i < s->o.n_lane; i++)

@@ -25,7 +25,8 @@ typedef struct fl_server_options {
     int index, n_server, n_worker, n_lane;
     const int *lane_port; /* of lanes from 1 on; 0: the kernel's choice */
     bool sync;
-    bool rows_only; /* workers keep the dense parameters */
+    bool ranks; /* workers are such: dense parameters stay with them where
+                   nothing else is said */
     const char *mode, *job;
     int64_t connect_ms, peer_ms, step_ms; /* deadlines */
     fl_server_act *act;

@@ -466,7 +466,9 @@ fleet_status fl_worker_push(fl_exchange *x, const fl_push *p)
         return FLEET_OK;
     }
     FL_TRY(fl_client_status(w->client));
-    if (x->sync) /* the end of a pass is a step that others hold up */
+    if (!x->sync && p->n_batch == 0)
+        return FLEET_OK; /* another rank's update: nothing to apply */
+    if (x->sync)         /* the end of a pass is a step that others hold up */
         FL_TRY(fl_worker_settle(w));
     w->step++;
     FL_TRY(fl_worker_undo_step(w, w->pushing, pack(w, p)));

@@ -142,6 +142,30 @@ static void norm_of_table(fl_lowering *l, norms *all, const fleet_var *table)
         }
 }
 
+static bool any_is_pushed(const fl_lowering *l)
+{
+    const fl_map *params = &l->plan->store->params;
+
+    for (size_t i = 0; i < params->n; i++)
+        if (fl_is_pushed(l, params->entry[i].value))
+            return true;
+    return false;
+}
+
+/* Some on servers, some on ranks? */
+static bool tables_lie_apart(const fl_store *s)
+{
+    bool away = false, here = false;
+
+    for (size_t i = 0; i < s->tables.n; i++) {
+        const fl_rows *r = s->tables.entry[i].value;
+
+        away |= r->away;
+        here |= !r->away;
+    }
+    return away && here;
+}
+
 fleet_status fl_pass_clip_global_norm(fl_lowering *l, bool *applied)
 {
     fl_plan *plan = l->plan;
@@ -154,6 +178,12 @@ fleet_status fl_pass_clip_global_norm(fl_lowering *l, bool *applied)
     plan->store->optimizer->in_use = true;
     if (plan->store->optimizer->clip_norm <= 0)
         return FLEET_OK;
+    if (plan->store->exchange && plan->store->dense_here &&
+        (any_is_pushed(l) || tables_lie_apart(plan->store)))
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "a clip by global norm, where servers keep a dense "
+                       "parameter, or servers and ranks keep tables, is not in "
+                       "this version");
     if (plan->store->exchange && !plan->store->dense_here &&
         plan->store->exchange->sync)
         return FLEET_OK; /* the norm is that of all workers' mean */

@@ -81,6 +81,7 @@ static const fl_kernel kernel_arrive = {
 typedef struct push_config {
     fl_store *store;
     bool average; /* over the batches of a merge group */
+    bool sum;     /* over ranks, not averaged */
     bool merged;  /* tables' gradients are merged sums */
     const fl_param **param;
     int *gradient; /* of each: which operand its group's is */
@@ -127,6 +128,15 @@ static void bring_params(const fl_instance *in, const push_config *c,
     }
 }
 
+/* Of this worker. In sync they are added up over the workers: where their
+ * gradients are summed, one rank says what to divide by. */
+static int batches_of(const push_config *c, const fl_update_now *now)
+{
+    if (c->sum && c->store->exchange->sync)
+        return c->store->rounds->peers->rank == 0 ? now->batches : 0;
+    return now->idle ? 0 : c->average ? now->micro : 1;
+}
+
 static fleet_status make_push(const fl_instance *in, const push_config *c,
                               fl_push *p)
 {
@@ -140,12 +150,10 @@ static fleet_status make_push(const fl_instance *in, const push_config *c,
             bring_rows(fl_ptr(in, c->first_table + i), c->merged, &table[i]));
     *p = (fl_push){
         .param = param,
-        .n_param = c->n_param,
+        .n_param = now->idle ? 0 : c->n_param,
         .table = table,
         .n_table = now->idle ? 0 : c->n_table,
-        .n_batch = now->idle    ? 0
-                   : c->average ? now->micro
-                                : 1,
+        .n_batch = batches_of(c, now),
         .learning_rate = now->u.lr,
         .clip = now->u.clip,
         .update = &now->u,
@@ -286,6 +294,16 @@ static void add_weights(const fl_plan *plan, operands *all)
         add(all, plan->dense[i].weight, FL_READ_WRITE);
 }
 
+/* Does it keep any dense parameter? */
+static bool keeps_dense(const fl_store *s)
+{
+    bool any = !s->dense_here;
+
+    for (size_t i = 0; !any && i < s->params.n; i++)
+        any = fl_param_is_away(s, s->params.entry[i].value);
+    return any;
+}
+
 static bool asks_for_rows(const fl_step *s)
 {
     return s->kernel == &fl_kernel_rows_unique;
@@ -354,7 +372,7 @@ fleet_status fl_pass_pull(fl_lowering *l, bool *applied)
     fl_plan *plan = l->plan;
     pull_config c = {.store = plan->store,
                      .n_table = count_lookups(plan),
-                     .dense = plan->training && !plan->store->dense_here,
+                     .dense = plan->training && keeps_dense(plan->store),
                      .now = !plan->training};
 
     if (!plan->store->exchange || (c.n_table == 0 && !c.dense))
@@ -383,7 +401,7 @@ static fleet_status add_params(fl_lowering *l, operands *all, push_config *c)
     for (size_t i = 0; i < params->n; i++) {
         const fl_param *p = params->entry[i].value;
 
-        if (!fl_gets_gradient(l, p))
+        if (!fl_is_pushed(l, p))
             continue;
         c->param[c->n_param] = p;
         for (size_t d = 0; d < plan->n_dense; d++)
@@ -425,6 +443,8 @@ static push_config push_config_of(const fl_lowering *l)
 {
     return (push_config){.store = l->plan->store,
                          .average = l->program->training.merge_average,
+                         .sum = l->plan->store->rounds &&
+                                l->program->training.sum_over_ranks,
                          .merged = l->program->training.merge_steps > 1};
 }
 
@@ -453,19 +473,20 @@ fleet_status fl_pass_push(fl_lowering *l, bool *applied)
 {
     fl_plan *plan = l->plan;
     push_config c = push_config_of(l);
+    bool dense = keeps_dense(plan->store);
     operands all;
 
     if (!plan->training || !plan->store->exchange ||
-        (plan->store->dense_here && plan->n_sparse == 0))
+        (!dense && plan->n_sparse == 0))
         return FLEET_OK;
     *applied = true;
     FL_TRY(make_room(l, &all, most_operands(plan)));
     add(&all, fl_update_value(l), FL_READ);
     add(&all, -1, FL_WRITE); /* the room: known in a moment */
-    if (!plan->store->dense_here)
+    if (dense)
         FL_TRY(add_params(l, &all, &c));
     add_tables(plan, &all, &c);
-    if (!plan->store->dense_here)
+    if (dense)
         add_weights(plan, &all);
     add_gradients(plan, &all);
     all.o[THE_ROOM].value = fl_object(l, "push", room_for(&c));

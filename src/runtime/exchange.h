@@ -64,7 +64,8 @@ typedef struct fl_push {
     int n_param;
     const fl_push_rows *table;
     int n_table;
-    int n_batch; /* that the sums are of; 1 where they are not averaged */
+    int n_batch; /* that the sums are of; 1 where they are not averaged, 0 of a
+                    rank that brings nothing, or that says nothing of it */
     float learning_rate; /* of this update, factors of parameters left out */
     float clip; /* factor of a clip that was worked out here; 1: none */
     const fl_update *update; /* as it would be made here, of all ranks' batches

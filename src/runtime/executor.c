@@ -226,6 +226,7 @@ static void set_update(fleet_executor *e, fl_compiled *c, int batches,
     now->leaves = leaves;
     now->idle = e->idle;
     now->alone = fl_local_is_next(e);
+    now->batches = batches;
     now->density = fl_dgc_density(&e->program->training, e->store->updates);
     fl_optimizer_update(now->optimizer, e->store->updates, batches, &now->u);
 }

@@ -262,7 +262,7 @@ static const layers *make_layers(fl_lowering *l, const fl_group *g)
     for (size_t i = 0; i < params->n; i++) {
         const fl_param *p = params->entry[i].value;
 
-        if (p->group == g && fl_gets_gradient(l, p))
+        if (p->group == g && fl_is_updated_here(l, p))
             add_layer(&all, p);
     }
     all.end = all.n_block;

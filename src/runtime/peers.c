@@ -291,7 +291,7 @@ static int64_t floats_of(const fl_lowering *l, const fl_dense *d)
     for (size_t i = 0; i < params->n; i++) {
         const fl_param *p = params->entry[i].value;
 
-        if (p->group == d->group && fl_gets_gradient(l, p))
+        if (p->group == d->group && fl_is_updated_here(l, p))
             n += p->n;
     }
     return n;
@@ -306,7 +306,7 @@ void fl_each_bucket(fl_lowering *l, const fl_dense *d, fl_bucket_emitter *emit)
     for (size_t i = 0; i < params->n; i++) {
         const fl_param *p = params->entry[i].value;
 
-        if (p->group != d->group || !fl_gets_gradient(l, p))
+        if (p->group != d->group || !fl_is_updated_here(l, p))
             continue;
         if (b.n > 0 &&
             (is_full(l, &b, left) || !follows(&b, p) || fl_dgc_takes(l, p))) {
@@ -322,6 +322,18 @@ void fl_each_bucket(fl_lowering *l, const fl_dense *d, fl_bucket_emitter *emit)
     }
     if (b.n > 0)
         emit(l, d, b.offset, b.n);
+}
+
+void fl_each_pushed(fl_lowering *l, const fl_dense *d, fl_bucket_emitter *emit)
+{
+    const fl_map *params = &l->plan->store->params;
+
+    for (size_t i = 0; i < params->n; i++) {
+        const fl_param *p = params->entry[i].value;
+
+        if (p->group == d->group && fl_is_pushed(l, p))
+            emit(l, d, p->offset, p->n);
+    }
 }
 
 /* Sums of a merge group are moved to where ranks reduce without a copy. */
@@ -360,6 +372,7 @@ static void reduce_group(fl_lowering *l, fl_dense *d)
         d->gradient = fl_group_gradient(l, d->group, "gradients", true);
         l->phase = FL_LEAVE;
         fl_each_bucket(l, d, emit_move);
+        fl_each_pushed(l, d, emit_move);
     }
     l->phase = FL_UPDATE;
     fl_each_bucket(l, d, emit_reduce);

@@ -143,6 +143,7 @@ typedef struct fl_update_now {
     bool idle;   /* other ranks' update: there are no gradients of this one */
     bool alone;  /* this rank's own: nothing is reduced */
     int ranks;   /* AVERAGE: whose weights count */
+    int batches; /* that the sum of all ranks' gradients is divided by */
     double density; /* of dgc: the part that is sent; 0: all is reduced */
 } fl_update_now;
 

@@ -153,6 +153,8 @@ static const char *differs(const fleet_param_attr *is,
         return "l2_decay";
     if (want->no_decay && !is->no_decay)
         return "no_decay";
+    if (want->ps != FLEET_PS_BY_MODE && want->ps != is->ps)
+        return "ps";
     return want->frozen && !is->frozen ? "frozen" : NULL;
 }
 
@@ -217,6 +219,13 @@ static fleet_status check_factor(const char *name, const char *what, float x)
                    (double)x);
 }
 
+static fleet_status check_ps(const char *name, fleet_ps ps)
+{
+    if (ps >= FLEET_PS_BY_MODE && ps <= FLEET_PS_RANKS)
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL, "%s: ps %d does not exist", name, (int)ps);
+}
+
 static bool attr_is_possible(fleet_program *p, const char *name,
                              const fleet_param_attr *a)
 {
@@ -226,6 +235,8 @@ static bool attr_is_possible(fleet_program *p, const char *name,
         status = check_factor(name, "learning_rate", a->learning_rate);
     if (status == FLEET_OK)
         status = check_factor(name, "l2_decay", a->l2_decay);
+    if (status == FLEET_OK)
+        status = check_ps(name, a->ps);
     if (status != FLEET_OK)
         fl_program_failed(p, status);
     return status == FLEET_OK;
@@ -265,6 +276,29 @@ fleet_var *fl_program_table(fleet_program *p, const char *name,
     return fl_program_ok(p) && attr_is_possible(p, name, attr)
                ? named_or_shared(p, &like, name, true, fallback)
                : NULL;
+}
+
+fleet_status fleet_param_set_ps(fleet_program *p, const char *name, fleet_ps ps)
+{
+    fleet_var *v = fleet_program_var(p, name);
+
+    FL_TRY(fleet_program_status(p));
+    if (!v)
+        return fl_fail(FLEET_ENOENT,
+                       "fleet_param_set_ps: the program has no \"%s\"",
+                       name ? name : "(null)");
+    if (v->kind != FL_VAR_PARAM && v->kind != FL_VAR_TABLE)
+        return fl_fail(FLEET_EINVAL,
+                       "fleet_param_set_ps: \"%s\" is no parameter and no "
+                       "table",
+                       name);
+    FL_TRY(check_ps(name, ps));
+    if (p->sealed || p->training.loss)
+        return fl_fail(FLEET_ESTATE,
+                       "fleet_param_set_ps: \"%s\": the program %s already",
+                       name, p->sealed ? "has run" : "is trained");
+    v->attr.ps = ps;
+    return FLEET_OK;
 }
 
 fleet_var *fl_program_state(fleet_program *p, const char *prefix,

@@ -68,6 +68,14 @@ fl_state *fl_store_state(const fl_store *s, const char *name)
     return fl_map_get(&s->states, name);
 }
 
+bool fl_store_has_rows(const fl_store *s)
+{
+    for (size_t i = 0; i < s->tables.n; i++)
+        if (!((const fl_rows *)s->tables.entry[i].value)->away)
+            return true;
+    return false;
+}
+
 void fl_store_reset_states(fl_store *s)
 {
     for (size_t i = 0; i < s->states.n; i++) {
@@ -89,8 +97,15 @@ fleet_status fl_store_check(const fl_store *s)
                    : FLEET_OK;
 }
 
-static fleet_status check_same(const fleet_var *v, const fl_shape *there)
+static fleet_status check_same(const fleet_var *v, const fl_shape *there,
+                               fleet_ps keeper)
 {
+    if (v->attr.ps != FLEET_PS_BY_MODE && v->attr.ps != keeper)
+        return fl_fail(FLEET_EEXIST,
+                       "\"%s\" is there already with another ps, in another "
+                       "program of this handle or because it was loaded or "
+                       "saved before",
+                       v->name);
     if (fl_shape_equal(&v->shape, there))
         return FLEET_OK;
     return fl_fail(FLEET_EEXIST,
@@ -108,13 +123,13 @@ static fleet_status check_var(const fl_store *s, const fleet_var *v)
     const fl_state *state = fl_store_state(s, v->name);
 
     if (v->kind == FL_VAR_PARAM && param)
-        return check_same(v, &param->shape);
+        return check_same(v, &param->shape, param->attr.ps);
     if (v->kind == FL_VAR_STATE && state)
-        return check_same(v, &state->shape);
+        return check_same(v, &state->shape, v->attr.ps);
     if (v->kind == FL_VAR_TABLE && rows) {
         fl_shape there = fl_shape_2(rows->modulo, rows->dim);
 
-        return check_same(v, &there);
+        return check_same(v, &there, rows->attr.ps);
     }
     return FLEET_OK;
 }
@@ -125,6 +140,7 @@ static fleet_status add_table(fl_store *s, const fleet_var *v)
     int64_t rows = v->shape.dim[0], dim = v->shape.dim[1];
     fl_filler filler = fl_filler_make(&v->attr.initializer, dim, dim,
                                       s->context->seed, v->name);
+    bool away = s->make_away && fl_table_is_away(&v->attr);
     const char *name;
     fleet_status status;
 
@@ -133,7 +149,7 @@ static fleet_status add_table(fl_store *s, const fleet_var *v)
     name = fl_arena_strdup(&s->arena, v->name);
     if (!name)
         return FLEET_ENOMEM;
-    FL_TRY(s->make_rows(name, dim, rows, &filler, &r));
+    FL_TRY((away ? s->make_away : s->make_rows)(name, dim, rows, &filler, &r));
     r->attr = v->attr;
     status = fl_map_put(&s->tables, name, r);
     if (status == FLEET_OK && s->optimizer) {

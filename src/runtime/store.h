@@ -64,13 +64,15 @@ typedef struct fl_share {
 
 typedef struct fl_store {
     fl_context *context;
-    fl_rows_maker *make_rows;
+    fl_rows_maker *make_rows; /* of tables that are kept here */
+    fl_rows_maker *make_away; /* of those on servers; NULL: there are none */
     fl_arena arena;
     fl_map params, tables, states; /* fl_param, fl_rows, fl_state */
     fl_group *groups;
     fleet_optimizer *optimizer;   /* NULL until something is trained */
     struct fl_exchange *exchange; /* who keeps it all; NULL: this store */
-    bool dense_here;              /* beside an exchange: it keeps rows alone */
+    bool dense_here;          /* workers are ranks: dense parameters stay with
+                                 them where nothing else is said */
     struct fl_rounds *rounds; /* with ranks that train the same; NULL: none */
     fl_share share;           /* before there are states */
     int64_t n_joined; /* times that ranks have joined or left: plans are made
@@ -103,6 +105,21 @@ static inline bool fl_store_is_sharded(const fl_store *s)
 /* Where a rank's part of the group begins, and the part before it ends: at a
  * block of a parameter, or the group's end. */
 int64_t fl_share_first(const fl_store *s, const fl_group *g, int rank);
+
+/* Where there are servers, do they keep it? */
+static inline bool fl_param_is_away(const fl_store *s, const fl_param *p)
+{
+    return p->attr.ps == FLEET_PS_BY_MODE ? !s->dense_here
+                                          : p->attr.ps == FLEET_PS_SERVERS;
+}
+
+static inline bool fl_table_is_away(const fleet_param_attr *a)
+{
+    return a->ps != FLEET_PS_RANKS;
+}
+
+/* Are there rows in this process? Others may have the rest of the table. */
+bool fl_store_has_rows(const fl_store *s);
 
 /* FLEET_ESTATE if it is a server's handle's, or a load stopped half-way, until
  * one succeeds. */

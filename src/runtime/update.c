@@ -139,6 +139,18 @@ bool fl_gets_gradient(const fl_lowering *l, const fl_param *p)
     return v && v->kind == FL_VAR_PARAM && l->gradient[v->id] >= 0;
 }
 
+bool fl_is_pushed(const fl_lowering *l, const fl_param *p)
+{
+    const fl_store *s = l->plan->store;
+
+    return s->exchange && fl_param_is_away(s, p) && fl_gets_gradient(l, p);
+}
+
+bool fl_is_updated_here(const fl_lowering *l, const fl_param *p)
+{
+    return fl_gets_gradient(l, p) && !fl_is_pushed(l, p);
+}
+
 static fl_piece piece_of(const fl_lowering *l, const fl_param *p)
 {
     fl_piece q = {p->offset, (p->n + 15) / 16 * 16, 1.0f, -1.0f,
@@ -191,7 +203,7 @@ static const fl_pieces *make_pieces(fl_lowering *l, const fl_group *g)
     for (size_t i = 0; i < s->params.n; i++) {
         const fl_param *p = s->params.entry[i].value;
 
-        if (p->group != g || !fl_gets_gradient(l, p))
+        if (p->group != g || !fl_is_updated_here(l, p))
             continue;
         fl_piece q = piece_of(l, p);
         if (run.n && continues(&run, &q)) {
@@ -277,10 +289,12 @@ fleet_status fl_pass_gradient_merge(fl_lowering *l, bool *applied)
             continue;
         d->one = d->gradient;
         d->gradient = fl_group_gradient(l, d->group, "merged gradients", false);
-        if (l->plan->store->rounds)
+        if (l->plan->store->rounds) {
             fl_each_bucket(l, d, emit_merge);
-        else
+            fl_each_pushed(l, d, emit_merge);
+        } else {
             emit_merge(l, d, 0, d->group->n);
+        }
     }
     for (size_t i = 0; i < l->plan->n_sparse; i++)
         fl_lookup_merge(l, &l->plan->sparse[i]);

@@ -16,11 +16,19 @@ int fl_state_value(fl_lowering *l, const fl_group *g, int i);
 /* Does the parameter get a gradient in this plan? */
 bool fl_gets_gradient(const fl_lowering *l, const fl_param *p);
 
+/* And who brings it to the weights: this process, perhaps after a sum over
+ * ranks, or those of an exchange? */
+bool fl_is_updated_here(const fl_lowering *l, const fl_param *p);
+bool fl_is_pushed(const fl_lowering *l, const fl_param *p);
+
 /* What a group's parameters with a gradient are reduced in: neighbours, in the
  * order in which gradients are ready; n floats. */
 typedef void fl_bucket_emitter(fl_lowering *l, const fl_dense *d,
                                int64_t offset, int64_t n);
 void fl_each_bucket(fl_lowering *l, const fl_dense *d, fl_bucket_emitter *emit);
+
+/* The same of those that are pushed, each alone. */
+void fl_each_pushed(fl_lowering *l, const fl_dense *d, fl_bucket_emitter *emit);
 
 /* The sum over the ranks, in place, of what the value's bytes are; dgc: not in
  * updates in which pairs are exchanged. */

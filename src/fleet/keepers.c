@@ -1,0 +1,68 @@
+/* keepers.c - see keepers.h. */
+#include "fleet/keepers.h"
+
+static fleet_status no_servers(const fleet_var *v)
+{
+    return fl_fail(FLEET_EUNSUPPORTED,
+                   "\"%s\": ps says servers, but mode collective has none",
+                   v->name);
+}
+
+static fleet_status no_ranks(const fleet_var *v, fl_job_mode mode)
+{
+    return fl_fail(FLEET_EUNSUPPORTED,
+                   "\"%s\": ps says ranks, but workers are none in mode %s "
+                   "(start them with fleetrun --collective, or "
+                   "role.collective = 1, and set strategy.is_collective)",
+                   v->name, fl_job_mode_name(mode));
+}
+
+/* Servers have the plain rules. */
+static fleet_status check_layers(const fleet *f, const fleet_var *v)
+{
+    if (v->kind != FL_VAR_PARAM || (!f->strategy.lars && !f->strategy.lamb))
+        return FLEET_OK;
+    return fl_fail(FLEET_EUNSUPPORTED,
+                   "\"%s\": ps says servers, which do not have strategy.%s in "
+                   "this version",
+                   v->name, f->strategy.lars ? "lars" : "lamb");
+}
+
+static fleet_status check_var(const fleet *f, const fleet_var *v)
+{
+    fl_job_mode mode = fl_job_mode_of(&f->role, &f->strategy);
+
+    if (v->attr.ps == FLEET_PS_BY_MODE || mode == FL_LOCAL)
+        return FLEET_OK;
+    if (v->attr.ps == FLEET_PS_RANKS)
+        return fl_mode_has_ranks(mode) ? FLEET_OK : no_ranks(v, mode);
+    return mode == FL_COLLECTIVE ? no_servers(v) : check_layers(f, v);
+}
+
+fleet_status fl_keepers_check(const fleet *f, const fleet_program *p)
+{
+    for (size_t i = 0; i < p->n_var; i++)
+        FL_TRY(check_var(f, p->var[i]));
+    return FLEET_OK;
+}
+
+void fl_keepers_warn(fleet *f, const fleet_program *p)
+{
+    if (fl_job_mode_of(&f->role, &f->strategy) != FL_LOCAL)
+        return;
+    for (size_t i = 0; i < p->n_var; i++)
+        if (p->var[i]->attr.ps != FLEET_PS_BY_MODE)
+            FL_WARN(&f->context.log,
+                    "\"%s\": ps has no effect: one process keeps it all",
+                    p->var[i]->name);
+}
+
+void fl_keepers_dump(const fleet_program *p, fl_text *out)
+{
+    for (size_t i = 0; i < p->n_var; i++)
+        if (p->var[i]->attr.ps != FLEET_PS_BY_MODE)
+            fl_text_add(out, "ps %s %s\n",
+                        p->var[i]->attr.ps == FLEET_PS_SERVERS ? "servers"
+                                                               : "ranks",
+                        p->var[i]->name);
+}

@@ -1,0 +1,17 @@
+/* keepers.h - what programs say about who keeps a parameter or a table
+ * (fleet_param_attr.ps), against what there is in this job. */
+#ifndef FL_FLEET_KEEPERS_H
+#define FL_FLEET_KEEPERS_H
+
+#include "fleet/handle.h"
+
+/* FLEET_EUNSUPPORTED, naming it: who is asked for is not there. */
+fleet_status fl_keepers_check(const fleet *f, const fleet_program *p);
+
+/* One process keeps all: in the log. */
+void fl_keepers_warn(fleet *f, const fleet_program *p);
+
+/* A line for each of which something is said. */
+void fl_keepers_dump(const fleet_program *p, fl_text *out);
+
+#endif

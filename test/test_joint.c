@@ -1,0 +1,175 @@
+/* test_joint.c - one exchange of two: each table and parameter goes to who
+ * keeps it, and the bits are those of one process. The ranks are one, in a
+ * thread. */
+#define SUITE joint
+#include "crew.h"
+#include "fake_peers.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "collective/shards.h"
+#include "fleet/servers.h"
+#include "runtime/joint.h"
+
+enum { BATCHES = 8 };
+
+typedef struct lesson {
+    kit_options how;
+    bool async;
+    int fail_at[FAKE_N_CALL]; /* of the servers' calls; 0: none */
+    uint64_t hash;
+    fleet_status status;
+    char error[300], calls[4000];
+} lesson;
+
+/* A rank beside servers, with its exchange of both. */
+typedef struct scene {
+    kit_model m;
+    fake_server server;
+    fake_worker w;
+    fl_shards *shards;
+    fl_joint *joint;
+} scene;
+
+static fleet_status serve(void *arg, const fl_round *round)
+{
+    CHECK(round->done == FL_WISH_ROWS);
+    return fl_shards_serve(arg);
+}
+
+static void keep(const kit_model *m, const char *name, fleet_ps ps)
+{
+    fleet_program_var(m->p, name)->attr.ps = ps;
+}
+
+static void scene_open(scene *s, fake_rank *r, const lesson *l)
+{
+    fl_store *store;
+
+    kit_build(&s->m, KIT_CTR, &l->how);
+    store = s->m.f->store;
+    keep(&s->m, "tower_0.w", FLEET_PS_SERVERS);
+    keep(&s->m, "wide.b", FLEET_PS_SERVERS);
+    keep(&s->m, "second", FLEET_PS_RANKS);
+    keep(&s->m, "embedding_wide", FLEET_PS_RANKS);
+    fake_server_open(&s->server, s->m.p, 1, !l->async);
+    fake_worker_open(&s->w, &s->server, s->m.f, 0);
+    memcpy(s->w.fail_at, l->fail_at, sizeof l->fail_at);
+    store->dense_here = true;
+    store->rounds = &r->rounds;
+    CHECK_OK(fl_add_programs(s->m.f));
+    CHECK_OK(fl_shards_create(&s->shards, store, &r->rounds));
+    CHECK_OK(
+        fl_joint_create(&s->joint, &s->w.x, fl_shards_exchange(s->shards)));
+    r->rounds.serve = serve;
+    r->rounds.arg = s->shards;
+    store->exchange = fl_joint_exchange(s->joint);
+    s->m.e = fleet_executor_create(s->m.p,
+                                   &(fleet_executor_options){.max_batch = 50});
+    CHECK(s->m.e);
+}
+
+static void scene_close(scene *s)
+{
+    fleet_executor_destroy(s->m.e);
+    s->m.e = NULL;
+    s->m.f->store->rounds = NULL;
+    s->m.f->store->exchange = NULL;
+    fl_joint_destroy(s->joint);
+    fl_shards_destroy(s->shards);
+    fake_worker_close(&s->w);
+    fake_server_close(&s->server);
+    kit_close(&s->m);
+}
+
+/* Where the rows are. */
+static fleet_status hash_rows(void *arg, const fl_rows *r, uint64_t *sum)
+{
+    const fake_server *s = arg;
+
+    return fl_store_hash_rows(r->away ? fl_store_rows(s->store, r->name) : r,
+                              sum);
+}
+
+static void learn(fake_rank *r, void *arg)
+{
+    lesson *l = arg;
+    double sum[FAKE_N_SUM] = {1, 1, 1};
+    scene s;
+    work k;
+
+    scene_open(&s, r, l);
+    work_open(&k, &s.m, BATCHES, 17);
+    for (int i = 0; l->status == FLEET_OK && i < BATCHES; i++)
+        l->status = crew_train(s.m.e, &k, i, 1);
+    if (l->status == FLEET_OK)
+        l->status = fleet_executor_flush(s.m.e);
+    if (l->status == FLEET_OK)
+        l->status = fl_executor_end_pass(s.m.e, sum, FAKE_N_SUM);
+    if (l->status == FLEET_OK)
+        CHECK_OK(fl_store_hash(s.m.f->store, hash_rows, &s.server, &l->hash));
+    else
+        snprintf(l->error, sizeof l->error, "%s", fleet_last_error());
+    snprintf(l->calls, sizeof l->calls, "%s", s.w.calls);
+    work_close(&k);
+    scene_close(&s);
+}
+
+static void run(lesson *l)
+{
+    fake_group g;
+
+    fake_group_open(&g, 1);
+    fake_group_run(&g, learn, l);
+    fake_group_close(&g);
+}
+
+static void check_equal_to_one(lesson *l)
+{
+    run(l);
+    if (l->status != FLEET_OK)
+        test_fail(__FILE__, __LINE__, "%s", l->error);
+    CHECK(l->hash == crew_alone(KIT_CTR, &l->how, BATCHES, 17));
+}
+
+TEST(both_together_are_one_process)
+{
+    static const char *const rule[] = {"sgd", "momentum", "adagrad", "adam"};
+
+    for (int i = 0; i < 4; i++)
+        for (int merge = 1; merge <= 3; merge += 2)
+            check_equal_to_one(
+                &(lesson){.how = {.optimizer = rule[i], .merge = merge}});
+}
+
+TEST(a_single_worker_of_async_is_too)
+{
+    check_equal_to_one(&(lesson){.async = true});
+}
+
+TEST(rows_of_servers_travel_ahead)
+{
+    lesson l = {0};
+
+    run(&l);
+    CHECK_OK(l.status);
+    CHECK_CONTAINS(l.calls,
+                   "pull0 arrive0 push pull1a settle arrive1 push pull0a");
+}
+
+TEST(a_call_that_fails_ends_the_iteration_with_its_words)
+{
+    static const fake_call call[] = {FAKE_PULL, FAKE_ARRIVE, FAKE_PUSH,
+                                     FAKE_SETTLE, FAKE_END_PASS};
+
+    for (int i = 0; i < 5; i++) {
+        lesson l = {0};
+
+        l.fail_at[call[i]] = 1;
+        run(&l);
+        CHECK_INT(l.status, FLEET_EINVAL);
+        CHECK_CONTAINS(l.error, "server 3 is not what it was");
+    }
+}

@@ -1,0 +1,160 @@
+/* test_keeper_jobs.c - hybrid jobs in which servers and ranks keep tables and
+ * dense parameters, under fleetrun with real data: the bits of other modes,
+ * saves, and how such a job ends. */
+#define _GNU_SOURCE
+#define SUITE keeper_jobs
+#include "job_kit.h"
+#include "launch_kit.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define HYBRID  "--server_num 1 --worker_num 2 --collective"
+#define SERVERS "--server_num 1 --worker_num 2"
+#define SYNC    "\"a_sync\": false"
+#define BOTH    "\"is_collective\": true, \"a_sync\": false"
+#define MERGE                                                                  \
+    ", \"gradient_merge\": true, \"gradient_merge_configs\": "                 \
+    "{\"k_steps\": 4}"
+
+/* Of both kinds something on either side. */
+#define MIXED "\"tower_0\": true, \"wide.b\": true, \"embedding\": false"
+
+/* Adult, with a strategy and keepers. */
+static const char *adult(const char *strategy, const char *ps)
+{
+    static const char model[] = "{\"model\": {";
+    const char *config = job_adult(strategy);
+    char text[9000];
+
+    CHECK(strncmp(config, model, sizeof model - 1) == 0);
+    snprintf(text, sizeof text, "%s\"ps\": {%s}, %s", model, ps,
+             config + sizeof model - 1);
+    return test_keep(text);
+}
+
+static const char *hybrid_hash(const char *flags, const char *strategy,
+                               const char *ps)
+{
+    const char *line;
+
+    launch_need_mpirun();
+    line = job_train(flags, adult(strategy, ps));
+    CHECK_CONTAINS(line, "\"mode\":\"hybrid\"");
+    return job_hash(line);
+}
+
+TEST_LIMIT(keepers_change_no_bit, 300)
+{
+    const char *want = job_hash(job_train(SERVERS, adult(SYNC, "")));
+
+    CHECK_TEXT(hybrid_hash(HYBRID, BOTH, "\"embedding\": false"), want);
+    CHECK_TEXT(hybrid_hash(HYBRID, BOTH, "\"tower_0.w\": true"), want);
+    CHECK_TEXT(hybrid_hash(HYBRID, BOTH, MIXED), want);
+    CHECK_TEXT(hybrid_hash("--server_num 2 --worker_num 2 --collective", BOTH,
+                           MIXED ", \"wide.w\": false"),
+               want);
+    CHECK_TEXT(hybrid_hash(HYBRID, BOTH,
+                           "\"tower_0\": true, \"tower_1\": true, "
+                           "\"tower_out\": true, \"wide\": true"),
+               want);
+}
+
+/* 509 batches: the ranks' last groups are of unequal size. */
+TEST_LIMIT(so_it_is_of_merged_batches_and_three_ranks, 300)
+{
+    const char *servers = "--server_num 1 --worker_num 3";
+    const char *ranks = "--server_num 1 --worker_num 3 --collective";
+    const char *want = job_hash(job_train(servers, adult(SYNC MERGE, "")));
+
+    CHECK_TEXT(hybrid_hash(ranks, BOTH MERGE, ""), want);
+    CHECK_TEXT(hybrid_hash(ranks, BOTH MERGE, MIXED), want);
+}
+
+/* Rows and parameters on servers are divided by what ranks divide by. */
+TEST_LIMIT(so_it_is_of_sums_over_ranks, 200)
+{
+    const char *sum = "\"gradient_scale_sum\": true, " BOTH, *want;
+
+    launch_need_mpirun();
+    want = job_hash(job_train("--nproc_per_node 2", adult(sum, "")));
+    CHECK_TEXT(hybrid_hash(HYBRID, sum, ""), want);
+    CHECK_TEXT(hybrid_hash(HYBRID, sum, MIXED), want);
+}
+
+TEST_LIMIT(both_without_waiting_for_servers, 200)
+{
+    launch_need_mpirun();
+    job_at_least(job_train(HYBRID, adult("\"is_collective\": true", MIXED)),
+                 "auc", 0.898);
+}
+
+/* Worker 1 has another configuration: its own words are in its log. */
+static void check_odd(const char *flags, const char *config, const char *other,
+                      const char *words)
+{
+    const char *script = job_script(config), *odd;
+    char both[20000];
+
+    launch_need_mpirun();
+    config = test_file("other.json", other);
+    odd = strstr(script, "config.json");
+    CHECK(odd);
+    snprintf(both, sizeof both,
+             "if ! " LAUNCH_SERVER
+             " && " LAUNCH_WORKER(1) "; then %.*sother.json'; else %s; fi",
+             (int)(odd - script), script, script);
+    launch_deadline_ms = 60000;
+    CHECK(launch_run(flags, both) != 0);
+    CHECK_CONTAINS(launch_log("workerlog.1"), words);
+}
+
+TEST_LIMIT(a_save_of_both_is_one_that_every_job_goes_on_with, 300)
+{
+    const char *save = test_path("save"), *sync = adult(SYNC, ""), *want;
+    const char *mixed = adult(BOTH, MIXED);
+
+    launch_need_mpirun();
+    job_train(HYBRID, job_with(mixed, "save", save));
+    want = job_hash(job_train(SERVERS, job_with(sync, "load", save)));
+    CHECK_CONTAINS(
+        job_train("--nproc_per_node 2", job_with(sync, "load", save)), want);
+    CHECK_CONTAINS(job_train(HYBRID, job_with(mixed, "load", save)), want);
+    CHECK_CONTAINS(job_train(HYBRID, job_with(adult(BOTH, "\"tower_1\": true"),
+                                              "load", save)),
+                   want);
+}
+
+TEST_LIMIT(where_ranks_have_tables_each_of_them_loads, 120)
+{
+    const char *save = test_path("save"), *mixed = adult(BOTH, MIXED);
+
+    launch_need_mpirun();
+    job_train(HYBRID, job_with(mixed, "save", save));
+    check_odd(
+        HYBRID, job_with(mixed, "load", save), mixed,
+        "1 of 2 ranks called fleet_load_model() before it: each loads its "
+        "own rows");
+}
+
+TEST_LIMIT(a_rank_that_is_killed_is_named, 120)
+{
+    job_kill_rank(HYBRID " --grace 30", adult(BOTH, MIXED));
+}
+
+TEST_LIMIT(a_server_that_is_killed_is_named, 120)
+{
+    job_kill_server(HYBRID " --grace 30", adult(BOTH, MIXED));
+}
+
+TEST_LIMIT(who_keeps_what_is_the_same_for_all, 120)
+{
+    check_odd(HYBRID, adult(BOTH, MIXED),
+              adult(BOTH, "\"tower_0\": true, \"embedding\": false"),
+              "the programs differ: the server has `parameter \"wide.b\"");
+    check_odd("--nproc_per_node 2", adult("", ""),
+              adult("", "\"embedding\": false"),
+              "the programs differ from rank 0's: the server has `table "
+              "\"embedding\"");
+}

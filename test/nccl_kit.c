@@ -61,6 +61,14 @@ int nccl_kit_live(void)
     return live();
 }
 
+int nccl_kit_begun(void)
+{
+    int (*begun)(void);
+
+    *(void **)&begun = symbol("fl_nccl_emu_begun");
+    return begun();
+}
+
 /* --- a place ------------------------------------------------------------- */
 
 typedef struct meeting_point {

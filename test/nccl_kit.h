@@ -16,7 +16,8 @@ extern const peers_place nccl_place;
 void nccl_kit_use(const char *name, int devices);
 
 void nccl_kit_fault(fl_nccl_emu_fault fault);
-int nccl_kit_live(void); /* communicators that have not ended */
+int nccl_kit_live(void);  /* communicators that have not ended */
+int nccl_kit_begun(void); /* calls that have begun */
 
 /* A group over device memory as one over the host's, which ends with it. */
 fleet_status nccl_kit_stage(fl_peers *inner, int device, fl_peers **p);

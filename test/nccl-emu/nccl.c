@@ -94,7 +94,7 @@ typedef struct ncclComm {
 } comm;
 
 static fl_nccl_emu_device device;
-static _Atomic int fault, live;
+static _Atomic int fault, live, begun;
 static _Thread_local int depth; /* of groups */
 static _Thread_local op *group;
 static _Thread_local comm *group_comm;
@@ -112,6 +112,11 @@ API void fl_nccl_emu_set_fault(fl_nccl_emu_fault f)
 API int fl_nccl_emu_live(void)
 {
     return live;
+}
+
+API int fl_nccl_emu_begun(void)
+{
+    return begun;
 }
 
 /* --- bytes --------------------------------------------------------------- */
@@ -305,6 +310,7 @@ static void until_aborted(comm *c)
 
 static void begin(comm *c)
 {
+    begun++;
     if (fault == FL_NCCL_EMU_FAILS)
         c->state = REMOTE_ERROR;
     else

@@ -24,6 +24,7 @@ typedef enum fl_nccl_emu_fault {
 } fl_nccl_emu_fault;
 
 void fl_nccl_emu_set_fault(fl_nccl_emu_fault fault);
-int fl_nccl_emu_live(void); /* communicators that have not ended */
+int fl_nccl_emu_live(void);  /* communicators that have not ended */
+int fl_nccl_emu_begun(void); /* calls that have begun so far */
 
 #endif

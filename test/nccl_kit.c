@@ -115,12 +115,11 @@ static void *prepare(int size)
     return m;
 }
 
-static fleet_status open_group(void *shared, const fl_peers_options *options,
-                               int rank, int size, fl_peers **p)
+static fleet_status open_bare(void *shared, const fl_peers_options *options,
+                              int rank, int size, fl_peers **p)
 {
     const meeting_point *m = shared;
     fl_peers_options o = *options;
-    fl_peers *inner;
 
     o.rank = o.device = rank;
     o.size = size;
@@ -129,9 +128,16 @@ static fleet_status open_group(void *shared, const fl_peers_options *options,
     if (rank == 0)
         CHECK((o.listener = dup(m->listener)) > 0);
     if (device_kit_is_emulated())
-        CHECK_OK(fl_nccl_open(&o, &inner));
-    else
-        CHECK_OK(fl_peers_open("nccl", &o, &inner));
+        return fl_nccl_open(&o, p);
+    return fl_peers_open("nccl", &o, p);
+}
+
+static fleet_status open_group(void *shared, const fl_peers_options *options,
+                               int rank, int size, fl_peers **p)
+{
+    fl_peers *inner;
+
+    CHECK_OK(open_bare(shared, options, rank, size, &inner));
     return nccl_kit_stage(inner, rank, p);
 }
 
@@ -144,4 +150,5 @@ static void clean(void *shared, int size)
     free(m);
 }
 
-const peers_place nccl_place = {prepare, open_group, clean};
+const peers_place nccl_place = {prepare, open_group, clean},
+                  nccl_host_place = {prepare, open_bare, clean};

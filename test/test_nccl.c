@@ -17,7 +17,8 @@
 static const peers_way apart = {"processes", false, &nccl_place},
                        apart_ordered = {"processes", true, &nccl_place},
                        threads = {"threads", false, &nccl_place},
-                       threads_ordered = {"threads", true, &nccl_place};
+                       threads_ordered = {"threads", true, &nccl_place},
+                       host = {"threads", false, &nccl_host_place};
 
 static void all_sizes(const char *part, peers_way way, int least)
 {
@@ -53,6 +54,19 @@ TEST_LIMIT(ranks_in_threads_keep_an_order, 120)
 {
     all_sizes("reductions", threads_ordered, 1);
 }
+
+/* The same, of what lies in the host's memory. get_memory() gives a GPU's. */
+#define OF_THE_HOST(part)                                                      \
+    TEST_LIMIT(ranks_do_##part##_of_the_host, 120)                             \
+    {                                                                          \
+        all_sizes(#part, host, 1);                                             \
+    }
+OF_THE_HOST(reductions)
+OF_THE_HOST(moves)
+OF_THE_HOST(messages)
+OF_THE_HOST(works)
+OF_THE_HOST(forgotten)
+OF_THE_HOST(split)
 
 #define FAILING(part)                                                          \
     TEST_LIMIT(ranks_see_##part, 60)                                           \

@@ -152,8 +152,8 @@ static fleet_status let_go(fl_nccl *n, fl_post p)
         p.rank >= g->peers.size || !n->message[p.rank][p.way].is_posted)
         return fl_fail(FLEET_EPEER, "rank 0 talks nonsense");
     m = &n->message[p.rank][p.way];
-    w = g->stream[p.rank][FL_LANE_USER][p.way].first;
-    in = g->stream[p.rank][FL_LANE_USER][FL_IN].first;
+    w = &m->visit.work;
+    in = &n->message[p.rank][FL_IN].visit.work;
     if (p.rank == g->peers.rank && p.way == FL_OUT)
         FL_NCCL_CUDA(n, fl_cu_copy(n->queue, in->out, w->in, p.n));
     else if (p.rank != g->peers.rank && p.n > 0 && p.way == FL_OUT)
@@ -308,6 +308,7 @@ static fleet_status step(fl_group *g, fl_work *w, bool *moved)
         FL_NCCL_CUDA(n, fl_cu_enter(n->device));
         if (w->after)
             FL_NCCL_CUDA(n, fl_cu_after(n->queue, w->after));
+        FL_TRY(fl_nccl_bring(n, w, &m->visit));
         m->is_posted = *moved = true;
         fl_line_send(n->line, FL_WORD_POST, &p, sizeof p, NULL, 0);
         return FLEET_OK;
@@ -315,7 +316,8 @@ static fleet_status step(fl_group *g, fl_work *w, bool *moved)
     result = m->is_going ? fl_cu_look(m->done) : FL_CU_NOT_READY;
     if (result == FL_CU_NOT_READY)
         return FLEET_OK;
-    FL_TRY(fl_nccl_cuda(n, result, "a message"));
+    FL_TRY(
+        fl_nccl_take_back(n, &m->visit, fl_nccl_cuda(n, result, "a message")));
     m->is_posted = m->is_going = false;
     w->head_moved = (int64_t)sizeof w->head;
     w->moved = w->call.n;
@@ -431,8 +433,10 @@ static void free_events(fl_nccl *n)
     for (int i = 0; i < FL_NCCL_AFTER; i++)
         fl_cu_event_destroy(n->after[i]);
     for (int r = 0; n->message && r < n->group.peers.size; r++)
-        for (int way = 0; way < FL_N_WAY; way++)
+        for (int way = 0; way < FL_N_WAY; way++) {
             fl_cu_event_destroy(n->message[r][way].done);
+            fl_nccl_take_back(n, &n->message[r][way].visit, FLEET_EPEER);
+        }
 }
 
 static void close_group(fl_nccl *n)

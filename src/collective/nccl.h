@@ -20,11 +20,20 @@
 
 enum { FL_NCCL_AFTER = 64 };
 
+/* A call whose operands may have lain in the host's memory: nccl_host.c. */
+typedef struct fl_nccl_visit {
+    fl_work work; /* with those on the GPU */
+    void *made[2];
+    void *back; /* where the result belongs */
+    int64_t n_back;
+} fl_nccl_visit;
+
 /* A message that has been posted; once it is let go, it is done when its event
  * is. */
 typedef struct fl_nccl_message {
     bool is_posted, is_going;
     fl_event *done;
+    fl_nccl_visit visit;
 } fl_nccl_message;
 
 typedef struct fl_nccl {
@@ -77,6 +86,12 @@ fleet_status fl_nccl_hear(fl_nccl *n);
 
 /* Until what is on the queue is done; looks after everything else. */
 fleet_status fl_nccl_finish(fl_nccl *n, const fl_call *call);
+
+/* What lies in the host's memory on the GPU; and, after the call, its result in
+ * the host's memory. The second goes with the first, also if that fails. */
+fleet_status fl_nccl_bring(fl_nccl *n, const fl_work *w, fl_nccl_visit *v);
+fleet_status fl_nccl_take_back(fl_nccl *n, fl_nccl_visit *v,
+                               fleet_status status);
 
 /* A call of all ranks, from its beginning to its end. */
 fleet_status fl_nccl_run(fl_nccl *n, const fl_work *w);

@@ -2,7 +2,33 @@
 #include "collective/nccl_gpu.h"
 
 #include "collective/half.h"
+#include "collective/nccl_lib.h"
 #include "runtime/cuda/cuda.h"
+
+/* Where NCCL's own header lies, what stands in nccl_lib.h is held against it.
+ */
+#if defined(__CUDACC__) && __has_include(<nccl.h>)
+#include <cstddef>
+#include <nccl.h>
+
+#define SAME(a, b) static_assert((long long)(a) == (long long)(b), #a " is " #b)
+SAME(FL_NCCL_OK, ncclSuccess);
+SAME(FL_NCCL_REMOTE, ncclRemoteError);
+SAME(FL_NCCL_IN_PROGRESS, ncclInProgress);
+SAME(FL_NCCL_U8, ncclUint8);
+SAME(FL_NCCL_I32, ncclInt32);
+SAME(FL_NCCL_I64, ncclInt64);
+SAME(FL_NCCL_F32, ncclFloat32);
+SAME(FL_NCCL_F64, ncclFloat64);
+SAME(FL_NCCL_SUM, ncclSum);
+SAME(FL_NCCL_MAX, ncclMax);
+SAME(FL_NCCL_MIN, ncclMin);
+SAME(sizeof(fl_nccl_id), sizeof(ncclUniqueId));
+SAME(offsetof(fl_nccl_config, magic), offsetof(ncclConfig_t, magic));
+SAME(offsetof(fl_nccl_config, version), offsetof(ncclConfig_t, version));
+SAME(offsetof(fl_nccl_config, blocking), offsetof(ncclConfig_t, blocking));
+#undef SAME
+#endif
 
 /* --- streams, events, memory ----------------------------------------------
  */
@@ -89,8 +115,22 @@ int fl_cu_zero(fl_stream *q, void *p, int64_t bytes)
 
 int fl_cu_copy(fl_stream *q, void *to, const void *from, int64_t bytes)
 {
-    return cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDeviceToDevice,
+    return cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDefault,
                            fl_cuda_stream(q));
+}
+
+int fl_cu_wait(fl_stream *q)
+{
+    return cudaStreamSynchronize(fl_cuda_stream(q));
+}
+
+bool fl_cu_is_host(const void *p)
+{
+    cudaPointerAttributes a;
+
+    return cudaPointerGetAttributes(&a, p) == cudaSuccess &&
+           (a.type == cudaMemoryTypeUnregistered ||
+            a.type == cudaMemoryTypeHost);
 }
 
 /* --- reductions -------------------------------------------------------------

@@ -32,7 +32,11 @@ int fl_cu_after(fl_stream *q, fl_event *e);
 int fl_cu_alloc(fl_stream *q, int64_t bytes, void **p);
 void fl_cu_free(fl_stream *q, void *p);
 int fl_cu_zero(fl_stream *q, void *p, int64_t bytes);
+
+/* From any memory to any. What is not pinned makes it wait. */
 int fl_cu_copy(fl_stream *q, void *to, const void *from, int64_t bytes);
+int fl_cu_wait(fl_stream *q); /* without a deadline */
+bool fl_cu_is_host(const void *p);
 
 /* out = the n elements of `size` sources, which lie `step` elements apart from
  * `in` on, reduced in their order: the bits of fold.h. out may be one of

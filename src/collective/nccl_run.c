@@ -465,6 +465,18 @@ static fleet_status begin(fl_nccl *n, const fl_work *w)
     }
 }
 
+static fleet_status do_it(fl_nccl *n, const fl_work *w)
+{
+    fl_nccl_visit v;
+    fleet_status status = fl_nccl_bring(n, w, &v);
+
+    if (status == FLEET_OK)
+        status = begin(n, &v.work);
+    if (status == FLEET_OK)
+        status = fl_nccl_finish(n, &w->call);
+    return fl_nccl_take_back(n, &v, status);
+}
+
 fleet_status fl_nccl_run(fl_nccl *n, const fl_work *w)
 {
     const fl_call *c = &w->call;
@@ -482,6 +494,5 @@ fleet_status fl_nccl_run(fl_nccl *n, const fl_work *w)
     if (c->kind == FL_CALL_BARRIER ||
         (c->n == 0 && c->kind != FL_CALL_ALL_TO_ALL))
         return FLEET_OK;
-    FL_TRY(begin(n, w));
-    return fl_nccl_finish(n, c);
+    return do_it(n, w);
 }

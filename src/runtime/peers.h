@@ -103,10 +103,12 @@ typedef struct fl_peers_class {
     void (*free_memory)(fl_peers *p, void *memory);
 
     /* NULL: the group's data is in memory of the host. Else it is in that of a
-     * GPU, and calls are work on a stream of the group's own: the next call and
-     * those after it begin when what is queued on q now is done. A call that is
-     * done, by its return or by wait(), is done on the GPU: what is queued
-     * anywhere afterwards sees its result. */
+     * GPU, as what get_memory() gives is (what lies in the host's is copied
+     * there and back, which is for what is small), and calls are work on a
+     * stream of the group's own: the next call and those after it begin when
+     * what is queued on q now is done. A call that is done, by its return or by
+     * wait(), is done on the GPU: what is queued anywhere afterwards sees its
+     * result. */
     fleet_status (*after)(fl_peers *p, fl_stream *q);
 
     void (*abort)(fl_peers *p, const char *why);

@@ -241,6 +241,15 @@ static bool is_device(const void *p, std::size_t bytes, bool *whole)
     return at->second.device;
 }
 
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *a, const void *p)
+{
+    bool whole;
+
+    a->type = is_device(p, 1, &whole) ? cudaMemoryTypeDevice
+                                      : cudaMemoryTypeUnregistered;
+    return cudaSuccess;
+}
+
 bool fl_emu_has(const void *p, std::size_t bytes)
 {
     bool whole;
@@ -307,7 +316,10 @@ cudaError_t cudaMemGetInfo(std::size_t *free, std::size_t *total)
 cudaError_t cudaMemcpyAsync(void *to, const void *from, std::size_t bytes,
                             cudaMemcpyKind kind, cudaStream_t s)
 {
-    bool to_device = kind & 1, from_device = kind >= cudaMemcpyDeviceToHost;
+    bool whole, any = kind == cudaMemcpyDefault;
+    bool to_device = any ? is_device(to, bytes, &whole) : kind & 1;
+    bool from_device =
+        any ? is_device(from, bytes, &whole) : kind >= cudaMemcpyDeviceToHost;
     cudaError_t e = check_side("cudaMemcpyAsync", to, bytes, to_device);
 
     if (e == cudaSuccess)

@@ -62,8 +62,18 @@ enum cudaMemcpyKind {
     cudaMemcpyHostToHost = 0,
     cudaMemcpyHostToDevice = 1,
     cudaMemcpyDeviceToHost = 2,
-    cudaMemcpyDeviceToDevice = 3
+    cudaMemcpyDeviceToDevice = 3,
+    cudaMemcpyDefault = 4
 };
+enum cudaMemoryType {
+    cudaMemoryTypeUnregistered = 0,
+    cudaMemoryTypeHost = 1,
+    cudaMemoryTypeDevice = 2
+};
+struct cudaPointerAttributes {
+    cudaMemoryType type;
+};
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *a, const void *p);
 enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4 };
 
 cudaError_t cudaMalloc(void **p, std::size_t bytes);

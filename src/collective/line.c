@@ -192,6 +192,25 @@ fleet_status fl_line_check(const fl_line *l)
                        : FLEET_OK;
 }
 
+static fleet_status dead(void)
+{
+    return fl_fail(FLEET_EPEER, "rank 0 is dead or cut off: its connection has "
+                                "ended");
+}
+
+fleet_status fl_line_failure(fl_line *l)
+{
+    bool is_up = l->has_left || fl_inbox_read(&l->in, l->fd);
+    const char *bytes;
+    fl_frame f;
+
+    if (fl_inbox_find(&l->in, FL_WORD_FAIL, &f, &bytes))
+        return fl_meet_failure(bytes, f.bytes);
+    if (!is_up && !fl_inbox_find(&l->in, FL_WORD_BYE, &f, &bytes))
+        return dead();
+    return FLEET_OK;
+}
+
 fleet_status fl_line_next(fl_line *l, fl_frame *f, const char **bytes)
 {
     bool is_up = l->has_left || fl_inbox_read(&l->in, l->fd);
@@ -203,8 +222,7 @@ fleet_status fl_line_next(fl_line *l, fl_frame *f, const char **bytes)
         f->word = FL_WORD_NONE;
     }
     if (f->word == FL_WORD_NONE && !is_up && !l->has_left)
-        return fl_fail(FLEET_EPEER, "rank 0 is dead or cut off: its connection "
-                                    "has ended");
+        return dead();
     return FLEET_OK;
 }
 

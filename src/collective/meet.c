@@ -217,6 +217,23 @@ bool fl_inbox_frame(const fl_inbox *in, fl_frame *f, const char **bytes)
     return true;
 }
 
+bool fl_inbox_find(const fl_inbox *in, fl_word word, fl_frame *f,
+                   const char **bytes)
+{
+    fl_inbox rest = *in;
+
+    while (fl_inbox_frame(&rest, f, bytes) && f->word != FL_WORD_NONE) {
+        size_t n = sizeof *f + f->bytes;
+
+        if (f->word == (uint32_t)word)
+            return true;
+        rest.data += n;
+        rest.room -= n;
+        rest.n -= n;
+    }
+    return false;
+}
+
 void fl_inbox_drop(fl_inbox *in, size_t n)
 {
     in->n -= n;

@@ -102,6 +102,10 @@ bool fl_inbox_read(fl_inbox *in, int fd);
 bool fl_inbox_frame(const fl_inbox *in, fl_frame *f, const char **bytes);
 void fl_inbox_drop(fl_inbox *in, size_t n);
 
+/* The first frame of that word, behind others perhaps. */
+bool fl_inbox_find(const fl_inbox *in, fl_word word, fl_frame *f,
+                   const char **bytes);
+
 /* A failure as it was told; of `bytes` that are long enough, or not. */
 fleet_status fl_meet_failure(const char *bytes, size_t n);
 
@@ -133,6 +137,9 @@ bool fl_line_send(fl_line *l, fl_word word, const void *a, size_t n_a,
  * FLEET_EPEER: rank 0 is gone without a word. After a BYE nothing comes. */
 fleet_status fl_line_next(fl_line *l, fl_frame *f, const char **bytes);
 void fl_line_drop(fl_line *l, const fl_frame *f);
+
+/* Whether a failure has come, behind what has not been taken yet, too. */
+fleet_status fl_line_failure(fl_line *l);
 
 /* FLEET_EPEER: rank 0 has ended its group. */
 fleet_status fl_line_check(const fl_line *l);

@@ -84,17 +84,6 @@ static bool is_late(const fl_nccl *n, int64_t began_ns)
     return fl_now_ns() - began_ns > n->group.peers.deadline_ms * 1000000;
 }
 
-/* Failures that have come, and nothing else: what may go now has to wait. */
-static fleet_status hear_failure(fl_nccl *n)
-{
-    const char *bytes;
-    fl_frame f;
-
-    FL_TRY(fl_group_check(&n->group));
-    FL_TRY(fl_line_next(n->line, &f, &bytes));
-    return f.word == FL_WORD_FAIL ? fl_meet_failure(bytes, f.bytes) : FLEET_OK;
-}
-
 fleet_status fl_nccl_settle(fl_nccl *n, const char *call)
 {
     int64_t began = fl_now_ns();
@@ -104,7 +93,8 @@ fleet_status fl_nccl_settle(fl_nccl *n, const char *call)
         FL_TRY(look_at_nccl(n, call, &state));
         if (state == FL_NCCL_OK)
             return FLEET_OK;
-        FL_TRY(hear_failure(n));
+        FL_TRY(fl_group_check(&n->group));
+        FL_TRY(fl_line_failure(n->line));
         if (is_late(n, began))
             return too_late(n, call);
         pause_since(began);
@@ -503,7 +493,8 @@ static fleet_status make_events(fl_nccl *n)
     return FLEET_OK;
 }
 
-/* Rank 0's id goes to all over the line. */
+/* Rank 0's id goes to all over the line. A failure of a rank that has opened
+ * its group is not one of a rank's that opens it. */
 static fleet_status open_nccl(fl_nccl *n)
 {
     int size = n->group.peers.size, rank = n->group.peers.rank;
@@ -518,6 +509,9 @@ static fleet_status open_nccl(fl_nccl *n)
     memcpy(&id, fl_nccl_said(n, 0), sizeof id);
     n->n_all = 0;
     FL_NCCL_CALL(n, CommInitRankConfig, &n->comm, size, id, rank, &config);
+    call.n = 0; /* nobody goes on before all are there */
+    FL_TRY(fl_nccl_match(n, &call, NULL, 0));
+    n->n_all = 0;
     return FLEET_OK;
 }
 

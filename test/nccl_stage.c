@@ -5,6 +5,7 @@
 #include "nccl_kit.h"
 #include "test.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -406,11 +407,21 @@ static fleet_status split(fl_peers *p, int color, int key, fl_peers **child)
     return status;
 }
 
+/* To ask for it sets its host, which is one thread's. */
+static const fl_device_table *devices;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void find_devices(void)
+{
+    devices = device_kit_table();
+}
+
 fleet_status nccl_kit_stage(fl_peers *inner, int device, fl_peers **p)
 {
     stage *s = wrap(inner);
 
-    CHECK_OK(device_kit_table()->open(device, NULL, &s->d));
+    pthread_once(&once, find_devices);
+    CHECK_OK(devices->open(device, NULL, &s->d));
     CHECK_OK(s->d->methods->stream_create(s->d, &s->q));
     *p = &s->peers;
     return FLEET_OK;

@@ -76,7 +76,11 @@ fleet_status fl_nccl_bring(fl_nccl *n, const fl_work *w, fl_nccl_visit *v)
     int64_t n_in, n_out;
     bool is_in, is_out;
 
-    *v = (fl_nccl_visit){.work = *w};
+    *v = (fl_nccl_visit){.work = {.call = w->call,
+                                  .in = w->in,
+                                  .out = w->out,
+                                  .to = w->to,
+                                  .from = w->from}};
     count(n, w, &n_in, &n_out);
     is_in = n_in > 0 && fl_cu_is_host(w->in);
     is_out = n_out > 0 && fl_cu_is_host(w->out);

@@ -26,14 +26,15 @@ static void all_sizes(const char *part, peers_way way, int least)
         peers_run(peers_part_named(part), way, size);
 }
 
+/* Threads show lost memory and races. */
 #define HEALTHY(part)                                                          \
-    TEST_LIMIT(ranks_do_##part, 120)                                           \
+    TEST_LIMIT(ranks_do_##part, 240)                                           \
     {                                                                          \
         all_sizes(#part, apart, 1);                                            \
     }                                                                          \
     TEST_LIMIT(ranks_in_threads_do_##part, 120)                                \
     {                                                                          \
-        all_sizes(#part, threads, 1);                                          \
+        peers_run(peers_part_named(#part), threads, 3);                        \
     }
 HEALTHY(reductions)
 HEALTHY(large)
@@ -45,21 +46,22 @@ HEALTHY(memory)
 HEALTHY(split)
 HEALTHY(refusals)
 
-TEST_LIMIT(ranks_keep_an_order, 120)
+TEST_LIMIT(ranks_keep_an_order, 240)
 {
     all_sizes("reductions", apart_ordered, 1);
 }
 
 TEST_LIMIT(ranks_in_threads_keep_an_order, 120)
 {
-    all_sizes("reductions", threads_ordered, 1);
+    peers_run(peers_part_named("reductions"), threads_ordered, 3);
 }
 
 /* The same, of what lies in the host's memory. get_memory() gives a GPU's. */
 #define OF_THE_HOST(part)                                                      \
     TEST_LIMIT(ranks_do_##part##_of_the_host, 120)                             \
     {                                                                          \
-        all_sizes(#part, host, 1);                                             \
+        peers_run(peers_part_named(#part), host, 1);                           \
+        peers_run(peers_part_named(#part), host, 3);                           \
     }
 OF_THE_HOST(reductions)
 OF_THE_HOST(moves)

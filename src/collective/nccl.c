@@ -5,8 +5,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -526,8 +526,7 @@ static fleet_status make(fl_nccl *n, const fl_peers_options *o)
     FL_TRY(FL_NEW(&n->all, all + FL_MEET_TEXT));
     FL_TRY(fl_nccl_lib_open(&n->lib));
     FL_NCCL_CUDA(n, fl_cu_enter(n->device));
-    FL_TRY(make_events(n));
-    return fl_line_open(&n->line, &n->meeting);
+    return make_events(n);
 }
 
 fleet_status fl_nccl_meet(const fl_meeting *m, const fl_peers_options *options,
@@ -542,6 +541,10 @@ fleet_status fl_nccl_meet(const fl_meeting *m, const fl_peers_options *options,
     n->meeting = *m;
     n->device = options->device;
     status = make(n, options);
+    if (status == FLEET_OK)
+        status = fl_line_open(&n->line, m);
+    else if (m->listener > 0)
+        close(m->listener); /* it is the group's, which will not be */
     if (status == FLEET_OK && (status = open_nccl(n)) != FLEET_OK)
         fl_group_fail(&n->group, status, true);
     if (status == FLEET_OK) {

@@ -259,7 +259,7 @@ EMU_PLAIN := $(BUILD)/emu/test/cuda-emu/fiber.cpp.o \
 NCCLS    := $(foreach n,nccl nccl-old nccl-less,$(BUILD)/$(n)/libnccl.so.2)
 $(BUILD)/nccl-old/libnccl.so.2: NCCL_AS := -DNCCL_EMU_VERSION=21212
 $(BUILD)/nccl-less/libnccl.so.2: NCCL_AS := -DNCCL_EMU_LESS
-$(NCCLS): test/nccl-emu/nccl.c test/nccl-emu/nccl.h
+$(NCCLS): test/nccl-emu/nccl.c $(wildcard test/nccl-emu/*.h)
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(CFLAGS_) $(LDFLAGS_) -shared $(NCCL_AS) -o $@ $<

@@ -1,6 +1,7 @@
 /* nccl.h - ranks on GPUs, a carrier of groups (group.h): NCCL moves and sums
  * what lies in the GPUs' memory, a line to rank 0 (meet.h) everything else.
- * nccl.c opens groups and has their messages, nccl_run.c their calls.
+ * nccl_open.c and nccl.c open groups, nccl.c has their messages, nccl_run.c
+ * their calls.
  *
  * All ranks tell each other what they call before NCCL hears of it: what
  * does not match is named, and whoever is missing; NCCL itself would hang or

@@ -27,6 +27,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* NCCL's own header would declare them. */
+#pragma GCC diagnostic ignored "-Wmissing-declarations"
 #define API __attribute__((visibility("default")))
 
 enum { MOST = 8, RING = 1 << 17, CHUNK = 1 << 14 };
@@ -360,7 +362,6 @@ static int enqueue(comm *c, op o)
 
 /* --- what the library calls ---------------------------------------------- */
 
-API int ncclGetVersion(int *version);
 API int ncclGetVersion(int *version)
 {
 #ifdef NCCL_EMU_VERSION
@@ -371,7 +372,6 @@ API int ncclGetVersion(int *version)
     return SUCCESS;
 }
 
-API int ncclGetUniqueId(ncclUniqueId *id);
 API int ncclGetUniqueId(ncclUniqueId *id)
 {
     int fd = memfd_create("nccl-emu", MFD_CLOEXEC);
@@ -407,8 +407,6 @@ typedef struct config {
 } config;
 
 API int ncclCommInitRankConfig(comm **made, int size, ncclUniqueId id, int rank,
-                               config *f);
-API int ncclCommInitRankConfig(comm **made, int size, ncclUniqueId id, int rank,
                                config *f)
 {
     comm *c = calloc(1, sizeof *c);
@@ -442,7 +440,6 @@ static void tell(comm *c, _Atomic bool *flag)
     pthread_mutex_unlock(&c->lock);
 }
 
-API int ncclCommFinalize(comm *c);
 API int ncclCommFinalize(comm *c)
 {
     c->state = IN_PROGRESS;
@@ -450,7 +447,6 @@ API int ncclCommFinalize(comm *c)
     return IN_PROGRESS;
 }
 
-API int ncclCommDestroy(comm *c);
 API int ncclCommDestroy(comm *c)
 {
     pthread_join(c->thread, NULL);
@@ -462,21 +458,18 @@ API int ncclCommDestroy(comm *c)
     return SUCCESS;
 }
 
-API int ncclCommAbort(comm *c);
 API int ncclCommAbort(comm *c)
 {
     tell(c, &c->aborted);
     return ncclCommDestroy(c);
 }
 
-API int ncclCommGetAsyncError(comm *c, int *state);
 API int ncclCommGetAsyncError(comm *c, int *state)
 {
     *state = c->state;
     return SUCCESS;
 }
 
-API const char *ncclGetErrorString(int result);
 API const char *ncclGetErrorString(int result)
 {
     return result == SUCCESS            ? "no error"
@@ -487,15 +480,12 @@ API const char *ncclGetErrorString(int result)
 }
 
 #ifndef NCCL_EMU_LESS /* a library without one of the functions */
-API const char *ncclGetLastError(comm *c);
 API const char *ncclGetLastError(comm *c)
 {
     return c->state == REMOTE_ERROR ? "as the test has asked for" : "";
 }
 #endif
 
-API int ncclAllReduce(const void *in, void *out, size_t n, int type, int how,
-                      comm *c, void *stream);
 API int ncclAllReduce(const void *in, void *out, size_t n, int type, int how,
                       comm *c, void *stream)
 {
@@ -509,8 +499,6 @@ API int ncclAllReduce(const void *in, void *out, size_t n, int type, int how,
 }
 
 API int ncclReduceScatter(const void *in, void *out, size_t n, int type,
-                          int how, comm *c, void *stream);
-API int ncclReduceScatter(const void *in, void *out, size_t n, int type,
                           int how, comm *c, void *stream)
 {
     return enqueue(c, (op){.kind = REDUCE_SCATTER,
@@ -523,8 +511,6 @@ API int ncclReduceScatter(const void *in, void *out, size_t n, int type,
 }
 
 API int ncclAllGather(const void *in, void *out, size_t n, int type, comm *c,
-                      void *stream);
-API int ncclAllGather(const void *in, void *out, size_t n, int type, comm *c,
                       void *stream)
 {
     return enqueue(c, (op){.kind = ALL_GATHER,
@@ -535,8 +521,6 @@ API int ncclAllGather(const void *in, void *out, size_t n, int type, comm *c,
                            .stream = stream});
 }
 
-API int ncclBroadcast(const void *in, void *out, size_t n, int type, int root,
-                      comm *c, void *stream);
 API int ncclBroadcast(const void *in, void *out, size_t n, int type, int root,
                       comm *c, void *stream)
 {
@@ -551,7 +535,6 @@ API int ncclBroadcast(const void *in, void *out, size_t n, int type, int root,
 
 /* --- groups of messages -------------------------------------------------- */
 
-API int ncclGroupStart(void);
 API int ncclGroupStart(void)
 {
     depth++;
@@ -559,7 +542,6 @@ API int ncclGroupStart(void)
 }
 
 /* Its state is settled once the group has begun. */
-API int ncclGroupEnd(void);
 API int ncclGroupEnd(void)
 {
     comm *c = group_comm;
@@ -594,15 +576,11 @@ static int add(item i, comm *c, void *stream)
 }
 
 API int ncclSend(const void *in, size_t n, int type, int peer, comm *c,
-                 void *stream);
-API int ncclSend(const void *in, size_t n, int type, int peer, comm *c,
                  void *stream)
 {
     return add((item){true, peer, (char *)in, n * size_of(type), 0}, c, stream);
 }
 
-API int ncclRecv(void *out, size_t n, int type, int peer, comm *c,
-                 void *stream);
 API int ncclRecv(void *out, size_t n, int type, int peer, comm *c, void *stream)
 {
     return add((item){false, peer, out, n * size_of(type), 0}, c, stream);

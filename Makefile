@@ -38,13 +38,14 @@ LDFLAGS_ := -pthread $(VARIANT_LD) $(LDFLAGS)
 # from cpuid picks one.
 # Plug-ins are made of these, which libfleet does not have: GUEST, what stands for
 # libfleet in a plug-in; RANKS, the work of groups, which the suite tries without
-# MPI, too; what includes <mpi.h>.
+# MPI, too; what includes <mpi.h>; ranks on GPUs, which the suite has, too.
 GUEST    := src/runtime/guest.c
 RANKS    := $(filter-out %_simd.c,$(wildcard $(patsubst %,src/collective/%*.c,\
               fold group window)))
 RANKS_SIMD := $(wildcard src/collective/fold*_simd.c)
 MPI_SRC  := $(wildcard src/collective/mpi*.c)
-SRC      := $(filter-out %_simd.c $(GUEST) $(RANKS) $(MPI_SRC),\
+NCCL_SRC := $(wildcard $(patsubst %,src/collective/%*.c,nccl hub line meet))
+SRC      := $(filter-out %_simd.c $(GUEST) $(RANKS) $(MPI_SRC) $(NCCL_SRC),\
               $(wildcard src/*/*.c))
 SIMD     := $(filter-out $(RANKS_SIMD),$(wildcard src/*/*_simd.c))
 ISAS     := plain avx2 avx512
@@ -60,6 +61,7 @@ OBJ      := $(SRC:%.c=$(BUILD)/%.o) \
             $(foreach isa,$(ISAS),$(SIMD:%.c=$(BUILD)/%.$(isa).o))
 RANKS_OBJ := $(RANKS:%.c=$(BUILD)/%.o) \
             $(foreach isa,$(ISAS),$(RANKS_SIMD:%.c=$(BUILD)/%.$(isa).o))
+NCCL_OBJ := $(NCCL_SRC:%.c=$(BUILD)/%.o)
 
 # The plug-ins that can be built here.
 MPI      := $(shell pkg-config --exists ompi-c 2>/dev/null && echo ompi-c)
@@ -202,7 +204,12 @@ $(CUDA_BUILD)/%.o: %
 	@echo "  NVCC  $@"
 	$(Q)$(NVCC_PATH) $(NVCCFLAGS_) -MMD -MF $(@:.o=.d) -c $< -o $@ \
 	    >$(@:.o=.log) 2>&1 || { cat $(@:.o=.log); exit 1; }
-$(LIBDIR)/libfleet_cuda.so: $(CUDA_OBJ)
+# entry.c is C, as ranks on GPUs are, and what plug-ins have in place of libfleet's
+# parts comes with it.
+CUDA_ENTRY := $(BUILD)/src/runtime/cuda/entry.o $(GUEST:%.c=$(BUILD)/%.o) \
+              $(NCCL_OBJ) $(patsubst %,$(BUILD)/src/collective/%.o,\
+              group group_call group_stream wire) $(BUILD)/src/base/thread.o
+$(LIBDIR)/libfleet_cuda.so: $(CUDA_OBJ) $(CUDA_ENTRY)
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
 	$(Q)$(NVCC_PATH) -shared -o $@ $^ -lcublasLt -Xlinker -z,now \
@@ -247,9 +254,19 @@ CXXFLAGS_ := -std=gnu++17 -Itest/cuda-emu -Iinclude -Isrc -Itest -fPIC \
 EMU_PLAIN := $(BUILD)/emu/test/cuda-emu/fiber.cpp.o \
             $(BUILD)/emu/test/cuda-emu/block.cpp.o
 
-$(SUITE): $(TEST_OBJ) $(OBJ) $(RANKS_OBJ) $(EMU_OBJ) | $(BUILD)/fleetrun \
-              $(BUILD)/fleet-train $(PLUGINS:%=$(BUILD)/%) \
-              $(BUILD)/peers-rank $(TWINS)
+# NCCL for ranks without GPUs, which is opened as the real one is; one that is too
+# old, and one that lacks a function.
+NCCLS    := $(foreach n,nccl nccl-old nccl-less,$(BUILD)/$(n)/libnccl.so.2)
+$(BUILD)/nccl-old/libnccl.so.2: NCCL_AS := -DNCCL_EMU_VERSION=21212
+$(BUILD)/nccl-less/libnccl.so.2: NCCL_AS := -DNCCL_EMU_LESS
+$(NCCLS): test/nccl-emu/nccl.c $(wildcard test/nccl-emu/*.h)
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(CFLAGS_) $(LDFLAGS_) -shared $(NCCL_AS) -o $@ $<
+
+$(SUITE): $(TEST_OBJ) $(OBJ) $(RANKS_OBJ) $(NCCL_OBJ) $(EMU_OBJ) | \
+              $(BUILD)/fleetrun $(BUILD)/fleet-train $(PLUGINS:%=$(BUILD)/%) \
+              $(BUILD)/peers-rank $(TWINS) $(NCCLS)
 	@echo "  LD    $@"
 	$(Q)$(CXX) $(LDFLAGS_) -o $@ $^ $(LIBS) $(TEST_LIBS)
 
@@ -351,7 +368,7 @@ headers:
 	        || exit 1; done
 	@echo "headers: each is valid alone as C17 and C++17"
 FORMATTED = $(wildcard include/fleet/*.h src/*/*.[ch] src/*/*.cu \
-              src/*/cuda/*.h src/*/cuda/*.cu test/*/*.cu test/*/*.cpp tools/*.c tools/*/*.[ch] \
+              src/*/cuda/*.[ch] src/*/cuda/*.cu test/*/*.cu test/*/*.cpp tools/*.c tools/*/*.[ch] \
               samples/*.[ch] test/*.[ch] test/*/*.[ch] bench/*.[ch])
 format:
 	@clang-format -i $(FORMATTED)

@@ -15,7 +15,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/memory.h"
 #include "collective/window.h"
 
 enum { MOST_RANKS = 8, LONG_MS = 20000, LIMIT_MS = 50000 };
@@ -45,19 +44,52 @@ fl_peers_options peers_options(const peers_part *part, bool ordered)
 
 /* --- a window, without MPI ----------------------------------------------- */
 
-static void be_rank(const peers_part *part, void *memory, int rank, int size)
+static void *prepare_window(int size)
 {
-    fl_peers_options o = peers_options(part, true);
+    void *memory = mmap(NULL, fl_window_bytes(size), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    CHECK(memory != MAP_FAILED);
+    for (int r = 0; r < size; r++)
+        fl_window_prepare(memory, r, size);
+    return memory;
+}
+
+static fleet_status open_window(void *shared, const fl_peers_options *o,
+                                int rank, int size, fl_peers **p)
+{
+    return fl_window_open(shared, rank, size, "window", o, NULL, p);
+}
+
+static void clean_window(void *shared, int size)
+{
+    munmap(shared, fl_window_bytes(size));
+}
+
+const peers_place peers_window = {prepare_window, open_window, clean_window};
+
+/* --- ranks of the kit's own ---------------------------------------------- */
+
+typedef struct crew_of_ranks {
+    const peers_part *part;
+    peers_way way;
+    void *shared;
+    int size;
+} crew_of_ranks;
+
+static void be_rank(const crew_of_ranks *c, int rank)
+{
+    fl_peers_options o = peers_options(c->part, c->way.ordered);
     fl_peers *p;
 
-    CHECK_OK(fl_window_open(memory, rank, size, "window", &o, NULL, &p));
+    CHECK_OK(c->way.place->open(c->shared, &o, rank, c->size, &p));
     CHECK_INT(p->rank, rank);
-    CHECK_INT(p->size, size);
-    part->run(p);
+    CHECK_INT(p->size, c->size);
+    c->part->run(p);
     p->methods->destroy(p);
 }
 
-static pid_t fork_rank(const peers_part *part, void *memory, int rank, int size)
+static pid_t fork_rank(const crew_of_ranks *c, int rank)
 {
     pid_t child;
 
@@ -68,7 +100,7 @@ static pid_t fork_rank(const peers_part *part, void *memory, int rank, int size)
         return child;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     test_ends_process = true;
-    be_rank(part, memory, rank, size);
+    be_rank(c, rank);
     _exit(0); /* what is lost is looked for where ranks are threads */
 }
 
@@ -83,61 +115,60 @@ static int end_of(pid_t child)
     return status;
 }
 
-static void run_processes(const peers_part *part, int size)
+static void check_end(const crew_of_ranks *c, int rank, int status)
 {
-    size_t bytes = fl_window_bytes(size);
+    if (c->part->is_killed && rank == c->size - 1)
+        CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    else if (status != 0)
+        test_fail(__FILE__, __LINE__, "%s: rank %d of %d ended with %x",
+                  c->part->name, rank, c->size, (unsigned)status);
+}
+
+static void run_processes(const crew_of_ranks *c)
+{
     pid_t child[MOST_RANKS];
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-    CHECK(memory != MAP_FAILED);
-    for (int r = 0; r < size; r++)
-        fl_window_prepare(memory, r, size);
-    for (int r = 0; r < size; r++)
-        child[r] = fork_rank(part, memory, r, size);
-    for (int r = 0; r < size; r++) {
-        int status = end_of(child[r]);
-
-        if (part->is_killed && r == size - 1)
-            CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-        else if (status != 0)
-            test_fail(__FILE__, __LINE__, "%s: rank %d of %d ended with %x",
-                      part->name, r, size, (unsigned)status);
-    }
-    munmap(memory, bytes);
+    for (int r = 0; r < c->size; r++)
+        child[r] = fork_rank(c, r);
+    for (int r = 0; r < c->size; r++)
+        check_end(c, r, end_of(child[r]));
 }
 
 typedef struct rank_thread {
     pthread_t thread;
-    const peers_part *part;
-    void *memory;
-    int rank, size;
+    const crew_of_ranks *crew;
+    int rank;
 } rank_thread;
 
 static void *thread_rank(void *arg)
 {
     rank_thread *t = arg;
 
-    be_rank(t->part, t->memory, t->rank, t->size);
+    be_rank(t->crew, t->rank);
     return NULL;
 }
 
-static void run_threads(const peers_part *part, int size)
+static void run_threads(const crew_of_ranks *c)
 {
     rank_thread t[MOST_RANKS];
-    void *memory = fl_alloc(fl_window_bytes(size));
 
-    CHECK(memory != NULL);
-    for (int r = 0; r < size; r++)
-        fl_window_prepare(memory, r, size);
-    for (int r = 0; r < size; r++) {
-        t[r] = (rank_thread){
-            .part = part, .memory = memory, .rank = r, .size = size};
+    for (int r = 0; r < c->size; r++) {
+        t[r] = (rank_thread){.crew = c, .rank = r};
         CHECK(pthread_create(&t[r].thread, NULL, thread_rank, &t[r]) == 0);
     }
-    for (int r = 0; r < size; r++)
+    for (int r = 0; r < c->size; r++)
         pthread_join(t[r].thread, NULL);
-    fl_free(memory);
+}
+
+static void run_here(const peers_part *part, peers_way way, int size)
+{
+    const crew_of_ranks c = {part, way, way.place->prepare(size), size};
+
+    if (strcmp(way.name, "threads") == 0)
+        run_threads(&c);
+    else
+        run_processes(&c);
+    way.place->clean(c.shared, size);
 }
 
 /* --- under mpirun -------------------------------------------------------- */
@@ -220,10 +251,8 @@ static void run_mpi(const peers_part *part, peers_way way, int size)
 
 void peers_run(const peers_part *part, peers_way way, int size)
 {
-    if (strcmp(way.name, "window") == 0)
-        run_processes(part, size);
-    else if (strcmp(way.name, "threads") == 0)
-        run_threads(part, size);
+    if (way.place)
+        run_here(part, way, size);
     else
         run_mpi(part, way, size);
 }

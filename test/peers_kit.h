@@ -29,9 +29,19 @@ extern const peers_part peers_misused[];
 /* All healthy ones, each in a group of its own. */
 extern const peers_part peers_all;
 
+/* How ranks that the kit itself starts are joined. */
+typedef struct peers_place {
+    void *(*prepare)(int size); /* what they share, before they start */
+    fleet_status (*open)(void *shared, const fl_peers_options *o, int rank,
+                         int size, fl_peers **p);
+    void (*clean)(void *shared, int size);
+} peers_place;
+extern const peers_place peers_window;
+
 typedef struct peers_way {
-    const char *name; /* "window", "threads", "mpi", "mpi-apart" */
+    const char *name; /* "processes", "threads", "mpi", "mpi-apart" */
     bool ordered;
+    const peers_place *place; /* of the first two */
 } peers_way;
 
 /* Start that many ranks, let them run the part, and check that each of them

@@ -252,7 +252,7 @@ static void no_message_comes(fl_peers *p)
 static void one_is_killed(fl_peers *p)
 {
     bool sees =
-        strcmp(p->methods->name, "window") == 0 || !getenv("FLEET_MPI_WINDOW");
+        strcmp(p->methods->name, "mpi") != 0 || !getenv("FLEET_MPI_WINDOW");
     int64_t began = fl_now_ms();
     fleet_status status;
     char who[40];

@@ -21,7 +21,7 @@ static bool has_mean(fl_wire type)
 /* Sums in another order are another sum; their largest is not. */
 static double tolerance(const fl_peers *p, fl_reduce how, fl_wire type)
 {
-    bool is_free = !p->ordered && strcmp(p->methods->name, "mpi") == 0;
+    bool is_free = !p->ordered && strcmp(p->methods->name, "window") != 0;
     bool is_sum = how == FL_ALL_SUM || how == FL_ALL_MEAN;
 
     return is_free && is_sum && type <= FL_WIRE_F64 ? 1e-4 : 0.0;

@@ -11,9 +11,11 @@
 #include "collective/collective.h"
 #include "collective/fold.h"
 
-static const peers_way window = {"window", true}, threads = {"threads", true},
-                       mpi = {"mpi", false}, apart = {"mpi-apart", false},
-                       apart_ordered = {"mpi-apart", true};
+static const peers_way window = {"processes", true, &peers_window},
+                       threads = {"threads", true, &peers_window},
+                       mpi = {"mpi", false, NULL},
+                       apart = {"mpi-apart", false, NULL},
+                       apart_ordered = {"mpi-apart", true, NULL};
 
 /* --- self ---------------------------------------------------------------- */
 

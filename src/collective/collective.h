@@ -10,7 +10,9 @@ fleet_status fl_peers_self(fl_peers **peers);
 
 /* By name. "self": as above. "mpi": the processes that mpirun, srun or fleetrun
  * started together; all of them make this call. It is in a plug-in
- * (libfleet_mpi.so), which is opened first; what is missing is named. */
+ * (libfleet_mpi.so), which is opened first; what is missing is named. "nccl":
+ * the processes that options->meet brings together, each on a GPU of its own,
+ * by libfleet_cuda.so and NCCL. */
 fleet_status fl_peers_open(const char *name, const fl_peers_options *options,
                            fl_peers **peers);
 

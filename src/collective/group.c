@@ -203,6 +203,8 @@ static fleet_status submit(fl_peers *p, fl_work *w, fl_work **work)
     if (work)
         *work = NULL;
     FL_TRY(fl_group_check(g));
+    w->after = g->after;
+    g->after = NULL;
     return work ? do_later(g, w, work) : do_now(g, w);
 }
 

@@ -58,6 +58,7 @@ struct fl_work {
     const void *in;
     void *out;
     const int64_t *to, *from; /* bytes, of all_to_all_v */
+    void *after;              /* of the carrier: what it comes after, or NULL */
 
     bool is_begun;     /* carrier->begin() has taken it */
     uint32_t number;   /* begin()'s own */
@@ -91,6 +92,11 @@ typedef struct fl_carrier {
     fleet_status (*read)(fl_group *g, int from, int lane, void *p, int64_t n,
                          int64_t *moved);
 
+    /* In place of write and read, for carriers that move messages as a whole:
+     * go on with the first of a pair's line without waiting. It is over once
+     * its head and all of it are said to have moved. */
+    fleet_status (*message)(fl_group *g, fl_work *w, bool *moved);
+
     /* For streams that do not move: wait a little for what has happened since
      * look(). wake() ends that from another thread. */
     uint32_t (*look)(fl_group *g);
@@ -108,9 +114,9 @@ typedef struct fl_carrier {
 enum { FL_LANE_USER, FL_LANE_CALL, FL_N_LANE };
 enum { FL_OUT, FL_IN, FL_N_WAY };
 
-typedef struct fl_stream {
+typedef struct fl_flow {
     fl_work *first, *last;
-} fl_stream;
+} fl_flow;
 
 struct fl_group {
     fl_peers peers;
@@ -125,12 +131,13 @@ struct fl_group {
     pthread_cond_t changed;
     fl_work *queue, **queue_end;
     fl_work *made;            /* all that were given to the caller */
+    void *after;              /* the next call's */
     int n_queued;             /* not done, messages included */
     bool has_thread, is_busy; /* it, with the last of the queue */
     pthread_t thread;
 
     /* of the thread that does calls */
-    fl_stream (*stream)[FL_N_LANE][FL_N_WAY]; /* by rank */
+    fl_flow (*stream)[FL_N_LANE][FL_N_WAY]; /* by rank */
     int n_streaming;
 };
 

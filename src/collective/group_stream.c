@@ -15,7 +15,7 @@ static bool is_out(const fl_work *w)
 
 void fl_stream_start(fl_group *g, fl_work *w, int lane)
 {
-    fl_stream *s = &g->stream[w->call.root][lane][is_out(w) ? FL_OUT : FL_IN];
+    fl_flow *s = &g->stream[w->call.root][lane][is_out(w) ? FL_OUT : FL_IN];
 
     w->head = w->call.n;
     w->head_moved = w->moved = 0;
@@ -54,6 +54,8 @@ static fleet_status step(fl_group *g, fl_work *w, int lane, bool *moved)
     int64_t size = (int64_t)sizeof w->head, n = 0;
     char *data = is_out(w) ? (char *)w->in : w->out;
 
+    if (g->carrier->message)
+        return g->carrier->message(g, w, moved);
     if (w->head_moved < size) {
         FL_TRY(move(g, w, lane, (char *)&w->head + w->head_moved,
                     size - w->head_moved, &n));
@@ -88,7 +90,7 @@ static fleet_status late(fl_group *g, const fl_work *w)
     return fl_group_fail(g, FLEET_ETIMEDOUT, true);
 }
 
-static fleet_status advance(fl_group *g, fl_stream *s, int lane, bool *moved)
+static fleet_status advance(fl_group *g, fl_flow *s, int lane, bool *moved)
 {
     while (s->first) {
         fl_work *w = s->first;
@@ -124,7 +126,7 @@ void fl_streams_drop(fl_group *g, fleet_status status)
 {
     for (int r = 0; r < g->peers.size; r++)
         for (int i = 0; i < FL_N_LANE * FL_N_WAY; i++) {
-            fl_stream *s = &g->stream[r][i / FL_N_WAY][i % FL_N_WAY];
+            fl_flow *s = &g->stream[r][i / FL_N_WAY][i % FL_N_WAY];
 
             while (s->first) {
                 fl_work *w = s->first;

@@ -18,7 +18,7 @@ fleet_status fl_peers_open(const char *name, const fl_peers_options *options,
         o.deadline_ms = FL_PEERS_DEADLINE_MS;
     if (strcmp(name, "self") == 0)
         return fl_peers_self(peers);
-    FL_TRY(fl_plugin_open(name, &plugin));
+    FL_TRY(fl_plugin_open(strcmp(name, "nccl") == 0 ? "cuda" : name, &plugin));
     if (!plugin->open_peers)
         return fl_fail(FLEET_EUNSUPPORTED, "plug-in '%s' joins no ranks", name);
     return plugin->open_peers(&o, peers);

@@ -27,6 +27,8 @@
 
 #include <fleet/base.h>
 
+#include "runtime/device.h"
+
 /* Elements as they travel. */
 typedef enum fl_wire {
     FL_WIRE_F32,
@@ -102,6 +104,15 @@ typedef struct fl_peers_class {
     fleet_status (*get_memory)(fl_peers *p, int64_t bytes, void **memory);
     void (*free_memory)(fl_peers *p, void *memory);
 
+    /* NULL: the group's data is in memory of the host. Else it is in that of a
+     * GPU, as what get_memory() gives is (what lies in the host's is copied
+     * there and back, which is for what is small), and calls are work on a
+     * stream of the group's own: the next call and those after it begin when
+     * what is queued on q now is done. A call that is done, by its return or by
+     * wait(), is done on the GPU: what is queued anywhere afterwards sees its
+     * result. */
+    fleet_status (*after)(fl_peers *p, fl_stream *q);
+
     void (*abort)(fl_peers *p, const char *why);
 
     /* Ends it for this rank, whatever the others do; NULL is fine. */
@@ -120,6 +131,14 @@ typedef struct fl_peers_options {
     bool ordered;
     int64_t deadline_ms; /* 0: FL_PEERS_DEADLINE_MS */
     struct fl_log *log;  /* NULL: no lines; lives as long as the group */
+
+    /* Of ranks that find each other by themselves (nccl): */
+    int rank, size;   /* size 0: this process alone */
+    const char *meet; /* where rank 0 listens, "tcp://ip:port", no name */
+    int listener;     /* rank 0's: a socket that listens there already and
+                         becomes the group's; 0: none */
+    const char *job;  /* the same text for all ranks; NULL: "" */
+    int device;       /* the GPU's number */
 } fl_peers_options;
 
 enum { FL_PEERS_DEADLINE_MS = 30000 };

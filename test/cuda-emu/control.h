@@ -26,8 +26,15 @@ void fl_emu_fail_at(int n);
 void fl_emu_set_relu_keeps_nan(bool keeps);
 
 size_t fl_emu_live_bytes(void); /* device and pinned memory that is not freed */
-long fl_emu_launches(void);     /* kernels started so far */
-long fl_emu_switches(void);     /* of fibers */
+bool fl_emu_has(const void *p, size_t bytes); /* in one of its allocations */
+
+/* Work of others on a stream, NCCL's: what is queued after it begins when it
+ * has ended, and an event has happened then. From any thread. */
+void fl_emu_stream_begin(void *stream);
+void fl_emu_stream_end(void *stream);
+
+long fl_emu_launches(void); /* kernels started so far */
+long fl_emu_switches(void); /* of fibers */
 
 #ifdef __cplusplus
 }

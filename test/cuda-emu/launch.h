@@ -51,7 +51,7 @@ void fl_emu_start(const char *name, void (*kernel)(P...), dim3 grid, dim3 block,
 
 /* In place of kernel<<<grid, block, shared, stream>>>(...). */
 #define FL_START_KERNEL(kernel, grid, block, shared, stream, ...)              \
-    ((void)(stream),                                                           \
+    (fl_emu_settle(stream),                                                    \
      fl_emu_start(#kernel, kernel, grid, block, shared, __VA_ARGS__))
 #define FL_BLOCK_MEMORY(type, name)                                            \
     type *name = static_cast<type *>(fl_emu_shared())

@@ -13,9 +13,12 @@
 
 struct fl_emu_stream {
     int device;
+    long begun, ended; /* by others */
 };
 struct fl_emu_event {
     double at; /* seconds; 0: not recorded */
+    cudaStream_t stream;
+    long begun; /* the stream's when it was recorded */
 };
 
 /* --- what tests ask for --------------------------------------------------- */
@@ -164,6 +167,14 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device)
     return cudaSuccess;
 }
 
+cudaError_t cudaDeviceGetPCIBusId(char *id, int size, int device)
+{
+    if (device < 0 || device >= control.devices)
+        return cudaErrorInvalidDevice;
+    std::snprintf(id, (std::size_t)size, "0000:%02x:00.0", device + 1);
+    return cudaSuccess;
+}
+
 /* --- memory --------------------------------------------------------------- */
 
 struct allocation {
@@ -230,6 +241,22 @@ static bool is_device(const void *p, std::size_t bytes, bool *whole)
     return at->second.device;
 }
 
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *a, const void *p)
+{
+    bool whole;
+
+    a->type = is_device(p, 1, &whole) ? cudaMemoryTypeDevice
+                                      : cudaMemoryTypeUnregistered;
+    return cudaSuccess;
+}
+
+bool fl_emu_has(const void *p, std::size_t bytes)
+{
+    bool whole;
+
+    return bytes == 0 || (is_device(p, bytes, &whole) && whole);
+}
+
 static cudaError_t check_side(const char *call, const void *p,
                               std::size_t bytes, bool device)
 {
@@ -263,8 +290,9 @@ cudaError_t cudaMallocAsync(void **p, std::size_t bytes, cudaStream_t)
     return allocate(p, bytes, true);
 }
 
-cudaError_t cudaFreeAsync(void *p, cudaStream_t)
+cudaError_t cudaFreeAsync(void *p, cudaStream_t s)
 {
+    fl_emu_settle(s);
     return release(p, true);
 }
 
@@ -286,22 +314,28 @@ cudaError_t cudaMemGetInfo(std::size_t *free, std::size_t *total)
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, std::size_t bytes,
-                            cudaMemcpyKind kind, cudaStream_t)
+                            cudaMemcpyKind kind, cudaStream_t s)
 {
-    bool to_device = kind & 1, from_device = kind >= cudaMemcpyDeviceToHost;
+    bool whole, any = kind == cudaMemcpyDefault;
+    bool to_device = any ? is_device(to, bytes, &whole) : kind & 1;
+    bool from_device =
+        any ? is_device(from, bytes, &whole) : kind >= cudaMemcpyDeviceToHost;
     cudaError_t e = check_side("cudaMemcpyAsync", to, bytes, to_device);
 
     if (e == cudaSuccess)
         e = check_side("cudaMemcpyAsync", from, bytes, from_device);
+    fl_emu_settle(s);
     if (e == cudaSuccess && bytes > 0)
         std::memmove(to, from, bytes);
     return e;
 }
 
-cudaError_t cudaMemsetAsync(void *p, int value, std::size_t bytes, cudaStream_t)
+cudaError_t cudaMemsetAsync(void *p, int value, std::size_t bytes,
+                            cudaStream_t s)
 {
     cudaError_t e = check_side("cudaMemsetAsync", p, bytes, true);
 
+    fl_emu_settle(s);
     if (e == cudaSuccess && bytes > 0)
         std::memset(p, value, bytes);
     return e;
@@ -330,31 +364,70 @@ static double now()
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
 {
-    *s = static_cast<cudaStream_t>(std::malloc(sizeof **s));
+    *s = static_cast<cudaStream_t>(std::calloc(1, sizeof **s));
     if (!*s)
         return fl_emu_error(cudaErrorMemoryAllocation, "out of memory");
     (*s)->device = current;
     return need_devices();
 }
 
+void fl_emu_stream_begin(void *stream)
+{
+    __atomic_fetch_add(&static_cast<cudaStream_t>(stream)->begun, 1,
+                       __ATOMIC_SEQ_CST);
+}
+
+void fl_emu_stream_end(void *stream)
+{
+    __atomic_fetch_add(&static_cast<cudaStream_t>(stream)->ended, 1,
+                       __ATOMIC_SEQ_CST);
+}
+
+static long begun(cudaStream_t s)
+{
+    return s ? __atomic_load_n(&s->begun, __ATOMIC_SEQ_CST) : 0;
+}
+
+static bool has_ended(cudaStream_t s, long until)
+{
+    return !s || __atomic_load_n(&s->ended, __ATOMIC_SEQ_CST) >= until;
+}
+
+static void wait_for(cudaStream_t s, long until)
+{
+    const timespec pause = {0, 20000};
+
+    while (!has_ended(s, until))
+        nanosleep(&pause, nullptr);
+}
+
+void fl_emu_settle(cudaStream_t s)
+{
+    wait_for(s, begun(s));
+}
+
 cudaError_t cudaStreamDestroy(cudaStream_t s)
 {
+    fl_emu_settle(s);
     std::free(s);
     return cudaSuccess;
 }
 
-cudaError_t cudaStreamQuery(cudaStream_t)
+cudaError_t cudaStreamQuery(cudaStream_t s)
 {
-    return control.busy ? cudaErrorNotReady : cudaSuccess;
+    return control.busy || !has_ended(s, begun(s)) ? cudaErrorNotReady
+                                                   : cudaSuccess;
 }
 
-cudaError_t cudaStreamSynchronize(cudaStream_t)
+cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
+    fl_emu_settle(s);
     return cudaSuccess;
 }
 
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned)
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t e, unsigned)
 {
+    wait_for(e->stream, e->begun);
     return cudaSuccess;
 }
 
@@ -371,15 +444,18 @@ cudaError_t cudaEventDestroy(cudaEvent_t e)
     return cudaSuccess;
 }
 
-cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t)
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 {
+    e->stream = s;
+    e->begun = begun(s);
     e->at = now();
     return cudaSuccess;
 }
 
-cudaError_t cudaEventQuery(cudaEvent_t)
+cudaError_t cudaEventQuery(cudaEvent_t e)
 {
-    return control.busy ? cudaErrorNotReady : cudaSuccess;
+    return control.busy || !has_ended(e->stream, e->begun) ? cudaErrorNotReady
+                                                           : cudaSuccess;
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)

@@ -1,6 +1,7 @@
 /* runtime.h - the part of CUDA's runtime API that the library uses, on the
  * host's memory. Streams run at once: what is queued is done when the call
- * returns, so an event has happened when it was recorded.
+ * returns, so an event has happened when it was recorded. But for what others
+ * do on a stream (control.h): what is queued behind that waits for it.
  *
  * New memory is full of NaN. Copies check which side is whose.
  */
@@ -49,6 +50,7 @@ struct cudaDeviceProp {
 };
 cudaError_t cudaGetDeviceCount(int *count);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device);
+cudaError_t cudaDeviceGetPCIBusId(char *id, int size, int device);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaDriverGetVersion(int *version);
@@ -60,8 +62,18 @@ enum cudaMemcpyKind {
     cudaMemcpyHostToHost = 0,
     cudaMemcpyHostToDevice = 1,
     cudaMemcpyDeviceToHost = 2,
-    cudaMemcpyDeviceToDevice = 3
+    cudaMemcpyDeviceToDevice = 3,
+    cudaMemcpyDefault = 4
 };
+enum cudaMemoryType {
+    cudaMemoryTypeUnregistered = 0,
+    cudaMemoryTypeHost = 1,
+    cudaMemoryTypeDevice = 2
+};
+struct cudaPointerAttributes {
+    cudaMemoryType type;
+};
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *a, const void *p);
 enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4 };
 
 cudaError_t cudaMalloc(void **p, std::size_t bytes);
@@ -95,6 +107,9 @@ cudaError_t cudaEventQuery(cudaEvent_t e);
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to);
 
 /* --- inside --------------------------------------------------------------- */
+
+/* Until others have ended what they do on the stream. */
+void fl_emu_settle(cudaStream_t s);
 
 /* Keep an error for cudaGetLastError(), with a text of its own. */
 cudaError_t fl_emu_error(cudaError_t e, const char *format, ...)

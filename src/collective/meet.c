@@ -1,0 +1,241 @@
+/* meet.c - addresses, sockets and frames: see meet.h. */
+#include "collective/meet.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { SEND_MS = 2000, BACKLOG = 128 };
+
+size_t fl_meet_most_call(int size)
+{
+    size_t counts = 2 * (size_t)size * sizeof(int64_t);
+    size_t least = 2 * FL_MEET_NAME;
+
+    return sizeof(fl_call) + (counts > least ? counts : least);
+}
+
+/* --- addresses ----------------------------------------------------------- */
+
+/* "tcp://1.2.3.4:5", "tcp://[::1]:5"; for freeaddrinfo(). */
+static fleet_status parse(const char *address, bool listens,
+                          struct addrinfo **found)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
+                             .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
+    const char *at = address ? address : "", *port = strrchr(at, ':');
+    char host[FL_MEET_NAME];
+    size_t n;
+
+    if (strncmp(at, "tcp://", 6) == 0)
+        at += 6;
+    n = port && port > at ? (size_t)(port - at) : 0;
+    if (n > 1 && at[0] == '[' && at[n - 1] == ']') {
+        at++;
+        n -= 2;
+    }
+    snprintf(host, sizeof host, "%.*s", (int)n, at);
+    if (listens)
+        hints.ai_flags |= AI_PASSIVE;
+    if (n == 0 || n >= sizeof host ||
+        getaddrinfo(host, port + 1, &hints, found) != 0)
+        return fl_fail(
+            FLEET_EINVAL,
+            "ranks cannot meet at \"%.200s\": expected tcp://ip:port",
+            address ? address : "");
+    return FLEET_OK;
+}
+
+void fl_meet_name(int fd, bool other, char name[FL_MEET_NAME])
+{
+    struct sockaddr_storage a = {0};
+    socklen_t n = sizeof a;
+    char host[64] = "?", port[8] = "?";
+
+    if ((other ? getpeername(fd, (struct sockaddr *)&a, &n)
+               : getsockname(fd, (struct sockaddr *)&a, &n)) == 0)
+        getnameinfo((struct sockaddr *)&a, n, host, sizeof host, port,
+                    sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
+    snprintf(name, FL_MEET_NAME, strchr(host, ':') ? "[%s]:%s" : "%s:%s", host,
+             port);
+}
+
+fleet_status fl_meet_listen(const char *address, int *fd,
+                            char bound[FL_MEET_NAME])
+{
+    struct addrinfo *a;
+    int yes = 1, e = 0;
+
+    FL_TRY(parse(address, true, &a));
+    *fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (*fd >= 0)
+        setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (*fd < 0 || bind(*fd, a->ai_addr, a->ai_addrlen) != 0 ||
+        listen(*fd, BACKLOG) != 0)
+        e = errno;
+    freeaddrinfo(a);
+    if (e) {
+        if (*fd >= 0)
+            close(*fd);
+        *fd = -1;
+        return fl_fail(FLEET_EIO, "rank 0 cannot listen at %s: %s", address,
+                       strerror(e));
+    }
+    fl_meet_name(*fd, false, bound);
+    return FLEET_OK;
+}
+
+static bool is_connected(int fd, int64_t ms)
+{
+    struct pollfd one = {.fd = fd, .events = POLLOUT};
+    socklen_t n = sizeof errno;
+    int e = ETIMEDOUT;
+
+    if (poll(&one, 1, (int)ms) == 1 &&
+        getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &n) != 0)
+        e = errno;
+    errno = e;
+    return e == 0;
+}
+
+fleet_status fl_meet_connect(const char *address, int64_t ms, int *fd)
+{
+    struct addrinfo *a;
+    int e, yes = 1;
+    bool ok;
+
+    FL_TRY(parse(address, false, &a));
+    *fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    ok = *fd >= 0 && (connect(*fd, a->ai_addr, a->ai_addrlen) == 0 ||
+                      (errno == EINPROGRESS && is_connected(*fd, ms)));
+    e = errno;
+    freeaddrinfo(a);
+    if (ok) {
+        setsockopt(*fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+        return FLEET_OK;
+    }
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+    errno = e;
+    return FLEET_OK;
+}
+
+/* --- frames -------------------------------------------------------------- */
+
+/* Lines are read by who waits for them: one that takes nothing for so long has
+ * ended. */
+static bool send_bytes(int fd, const void *p, size_t n)
+{
+    const char *at = p;
+
+    while (n > 0) {
+        ssize_t sent = send(fd, at, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+        struct pollfd one = {.fd = fd, .events = POLLOUT};
+
+        if (sent > 0) {
+            at += sent;
+            n -= (size_t)sent;
+        } else if (errno != EINTR &&
+                   ((errno != EAGAIN && errno != EWOULDBLOCK) ||
+                    poll(&one, 1, SEND_MS) != 1))
+            return false;
+    }
+    return true;
+}
+
+bool fl_meet_send(int fd, fl_word word, const void *a, size_t n_a,
+                  const void *b, size_t n_b)
+{
+    char small[512];
+    fl_frame f = {(uint32_t)word, (uint32_t)(n_a + n_b)};
+    size_t n = sizeof f + n_a + n_b;
+
+    memcpy(small, &f, sizeof f);
+    if (n > sizeof small)
+        return send_bytes(fd, &f, sizeof f) && send_bytes(fd, a, n_a) &&
+               send_bytes(fd, b, n_b);
+    if (n_a > 0)
+        memcpy(small + sizeof f, a, n_a);
+    if (n_b > 0)
+        memcpy(small + sizeof f + n_a, b, n_b);
+    return send_bytes(fd, small, n);
+}
+
+bool fl_meet_send_failure(int fd, const fl_error *e)
+{
+    int32_t code = (int32_t)e->code;
+    size_t n = strnlen(e->text, FL_MEET_TEXT - 1);
+
+    return fl_meet_send(fd, FL_WORD_FAIL, &code, sizeof code, e->text, n);
+}
+
+fleet_status fl_meet_failure(const char *bytes, size_t n)
+{
+    int32_t code = 0;
+
+    if (n >= sizeof code)
+        memcpy(&code, bytes, sizeof code);
+    if (code <= FLEET_OK || code > FLEET_ENODEVICE)
+        return fl_fail(FLEET_EPEER, "a rank has failed and does not say how");
+    return fl_fail((fleet_status)code, "%.*s", (int)(n - sizeof code),
+                   bytes + sizeof code);
+}
+
+bool fl_inbox_read(fl_inbox *in, int fd)
+{
+    ssize_t n;
+
+    if (in->n == in->room)
+        return true;
+    n = recv(fd, in->data + in->n, in->room - in->n, MSG_DONTWAIT);
+    if (n > 0)
+        in->n += (size_t)n;
+    return n > 0 || (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK ||
+                               errno == EINTR));
+}
+
+bool fl_inbox_frame(const fl_inbox *in, fl_frame *f, const char **bytes)
+{
+    *bytes = in->data + sizeof *f;
+    if (in->n >= sizeof *f) {
+        memcpy(f, in->data, sizeof *f);
+        if (f->word == FL_WORD_NONE || f->word >= FL_N_WORD ||
+            f->bytes > in->room - sizeof *f)
+            return false;
+        if (in->n >= sizeof *f + f->bytes)
+            return true;
+    }
+    f->word = FL_WORD_NONE;
+    return true;
+}
+
+bool fl_inbox_find(const fl_inbox *in, fl_word word, fl_frame *f,
+                   const char **bytes)
+{
+    fl_inbox rest = *in;
+
+    while (fl_inbox_frame(&rest, f, bytes) && f->word != FL_WORD_NONE) {
+        size_t n = sizeof *f + f->bytes;
+
+        if (f->word == (uint32_t)word)
+            return true;
+        rest.data += n;
+        rest.room -= n;
+        rest.n -= n;
+    }
+    return false;
+}
+
+void fl_inbox_drop(fl_inbox *in, size_t n)
+{
+    in->n -= n;
+    memmove(in->data, in->data + n, in->n);
+}

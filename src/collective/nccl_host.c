@@ -1,0 +1,121 @@
+/* nccl_host.c - operands in the host's memory: a copy on the GPU stands in for
+ * them. For what is small, so that one group serves for all that ranks say. */
+#include <string.h>
+
+#include "collective/nccl.h"
+#include "collective/wire.h"
+
+static int64_t sum(const int64_t *x, int n)
+{
+    int64_t all = 0;
+
+    for (int i = 0; i < n; i++)
+        all += x[i];
+    return all;
+}
+
+/* Bytes that a call reads and writes. */
+static void count(const fl_nccl *n, const fl_work *w, int64_t *in, int64_t *out)
+{
+    int ranks = n->group.peers.size;
+
+    *in = *out = w->call.n;
+    switch (w->call.kind) {
+    case FL_CALL_ALL_REDUCE:
+        *in = *out = w->call.n * fl_wire_size((fl_wire)w->call.type);
+        break;
+    case FL_CALL_REDUCE_SCATTER:
+        *out = w->call.n * fl_wire_size((fl_wire)w->call.type);
+        *in = *out * ranks;
+        break;
+    case FL_CALL_ALL_GATHER:
+        *out = w->call.n * ranks;
+        break;
+    case FL_CALL_ALL_TO_ALL:
+        *in = sum(w->to, ranks);
+        *out = sum(w->from, ranks);
+        break;
+    case FL_CALL_SEND:
+        *out = 0;
+        break;
+    case FL_CALL_RECV:
+        *in = 0;
+        break;
+    default: /* of a broadcast both are the same */
+        break;
+    }
+}
+
+/* A copy of these bytes on the GPU. */
+static fleet_status copy(fl_nccl *n, const void *host, int64_t bytes,
+                         void **made)
+{
+    FL_NCCL_CUDA(n, fl_cu_alloc(n->queue, bytes, made));
+    FL_NCCL_CUDA(n, fl_cu_copy(n->queue, *made, host, bytes));
+    return FLEET_OK;
+}
+
+/* Both from one piece, as far as they overlap. */
+static fleet_status copy_both(fl_nccl *n, fl_nccl_visit *v, int64_t n_in,
+                              int64_t n_out)
+{
+    const char *in = v->work.in, *out = v->work.out;
+    const char *begin = in < out ? in : out;
+    const char *end = in + n_in > out + n_out ? in + n_in : out + n_out;
+    char *made;
+
+    FL_TRY(copy(n, begin, end - begin, &v->made[0]));
+    made = v->made[0];
+    v->work.in = made + (in - begin);
+    v->work.out = made + (out - begin);
+    return FLEET_OK;
+}
+
+fleet_status fl_nccl_bring(fl_nccl *n, const fl_work *w, fl_nccl_visit *v)
+{
+    int64_t n_in, n_out;
+    bool is_in, is_out;
+
+    *v = (fl_nccl_visit){.work = {.call = w->call,
+                                  .in = w->in,
+                                  .out = w->out,
+                                  .to = w->to,
+                                  .from = w->from}};
+    count(n, w, &n_in, &n_out);
+    is_in = n_in > 0 && fl_cu_is_host(w->in);
+    is_out = n_out > 0 && fl_cu_is_host(w->out);
+    if (is_out) {
+        v->back = w->out;
+        v->n_back = n_out;
+    }
+    if (is_in && is_out && (const char *)w->in < (char *)w->out + n_out &&
+        (char *)w->out < (const char *)w->in + n_in)
+        return copy_both(n, v, n_in, n_out);
+    if (is_in) {
+        FL_TRY(copy(n, w->in, n_in, &v->made[0]));
+        v->work.in = v->made[0];
+    }
+    if (is_out) {
+        FL_NCCL_CUDA(n, fl_cu_alloc(n->queue, n_out, &v->made[1]));
+        v->work.out = v->made[1];
+    }
+    return FLEET_OK;
+}
+
+/* The call is done on the GPU: to wait for these copies is to wait for no other
+ * rank. */
+fleet_status fl_nccl_take_back(fl_nccl *n, fl_nccl_visit *v,
+                               fleet_status status)
+{
+    if (status == FLEET_OK && v->n_back > 0) {
+        int result = fl_cu_copy(n->queue, v->back, v->work.out, v->n_back);
+
+        if (result == 0)
+            result = fl_cu_wait(n->queue);
+        status = fl_nccl_cuda(n, result, "a copy to the host");
+    }
+    for (int i = 0; i < 2; i++)
+        fl_cu_free(n->queue, v->made[i]);
+    *v = (fl_nccl_visit){0};
+    return status;
+}

@@ -1,0 +1,56 @@
+/* nccl_open.c - who this rank is, before it meets the others: see nccl.h. */
+#include <stdio.h>
+#include <string.h>
+
+#include "collective/nccl.h"
+
+static void read_host(char *host, size_t size)
+{
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
+
+    if (!f)
+        return; /* then nobody sees that two are on one GPU */
+    if (!fgets(host, (int)size, f))
+        host[0] = 0;
+    host[strcspn(host, "\n")] = 0;
+    fclose(f);
+}
+
+static fleet_status check_options(const fl_peers_options *o)
+{
+    if (o->size < 0 || o->rank < 0 || (o->size > 0 && o->rank >= o->size))
+        return fl_fail(FLEET_EINVAL, "nccl: rank %d of %d ranks", o->rank,
+                       o->size);
+    if (o->job && strlen(o->job) >= FL_MEET_NAME)
+        return fl_fail(FLEET_EINVAL,
+                       "nccl: the job's name has %zu characters: expected up "
+                       "to %d",
+                       strlen(o->job), FL_MEET_NAME - 1);
+    return FLEET_OK;
+}
+
+fleet_status fl_nccl_open(const fl_peers_options *o, fl_peers **peers)
+{
+    fl_meeting m = {.own = {.magic = FL_MEET_MAGIC,
+                            .version = FL_MEET_VERSION,
+                            .rank = o->rank,
+                            .size = o->size ? o->size : 1,
+                            .ordered = o->ordered},
+                    .meet = o->meet,
+                    .listener = o->listener,
+                    .deadline_ms = o->deadline_ms,
+                    .log = o->log};
+    int result;
+
+    *peers = NULL;
+    FL_TRY(check_options(o));
+    if (m.own.size == 1 && !m.meet)
+        m.meet = "tcp://127.0.0.1:0";
+    snprintf(m.own.job, sizeof m.own.job, "%s", o->job ? o->job : "");
+    read_host(m.own.host, sizeof m.own.host);
+    result = fl_cu_bus(o->device, m.own.bus);
+    if (result)
+        return fl_fail(FLEET_ENODEVICE, "nccl: rank %d has no device %d: %s",
+                       o->rank, o->device, fl_cu_text(result));
+    return fl_nccl_meet(&m, o, peers);
+}

@@ -1,0 +1,30 @@
+/* nccl.h - what a test may ask of the emulated NCCL, and what that needs of the
+ * emulated device. It is a library of its own, which is opened as the real one
+ * is: libnccl.so.2. A test opens it, too, and finds these by dlsym(). */
+#ifndef FL_NCCL_EMU_NCCL_H
+#define FL_NCCL_EMU_NCCL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The emulated device's, of test/cuda-emu/control.h. */
+typedef struct fl_nccl_emu_device {
+    void (*begin)(void *stream); /* something is under way on the stream */
+    void (*end)(void *stream);
+    bool (*has)(const void *p, size_t bytes);
+} fl_nccl_emu_device;
+
+void fl_nccl_emu_connect(const fl_nccl_emu_device *device);
+
+typedef enum fl_nccl_emu_fault {
+    FL_NCCL_EMU_FINE,
+    FL_NCCL_EMU_HANGS,     /* what begins from now on never ends */
+    FL_NCCL_EMU_FAILS,     /* alike, and says that another rank has failed */
+    FL_NCCL_EMU_SLOW_START /* a communicator is never ready */
+} fl_nccl_emu_fault;
+
+void fl_nccl_emu_set_fault(fl_nccl_emu_fault fault);
+int fl_nccl_emu_live(void);  /* communicators that have not ended */
+int fl_nccl_emu_begun(void); /* calls that have begun so far */
+
+#endif

@@ -1,0 +1,154 @@
+/* nccl_kit.c - see nccl_kit.h. */
+#define _GNU_SOURCE
+#define SUITE nccl_kit
+#include "nccl_kit.h"
+#include "device_kit.h"
+#include "test.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "collective/collective.h"
+#include "collective/nccl.h"
+#include "cuda-emu/control.h"
+
+/* --- the library --------------------------------------------------------- */
+
+static void *symbol(const char *name)
+{
+    char path[4096];
+    void *object, *found;
+
+    snprintf(path, sizeof path, "%s/libnccl.so.2", getenv("FLEET_NCCL_PATH"));
+    object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!object)
+        test_fail(__FILE__, __LINE__, "%s", dlerror());
+    found = dlsym(object, name);
+    CHECK(found != NULL);
+    return found;
+}
+
+void nccl_kit_use(const char *name, int devices)
+{
+    static const fl_nccl_emu_device device = {fl_emu_stream_begin,
+                                              fl_emu_stream_end, fl_emu_has};
+    void (*connect)(const fl_nccl_emu_device *);
+
+    setenv("FLEET_NCCL_PATH", test_beside(name), 1);
+    *(void **)&connect = symbol("fl_nccl_emu_connect");
+    connect(&device);
+    fl_emu_set_devices(devices);
+}
+
+void nccl_kit_fault(fl_nccl_emu_fault fault)
+{
+    void (*set)(fl_nccl_emu_fault);
+
+    *(void **)&set = symbol("fl_nccl_emu_set_fault");
+    set(fault);
+}
+
+int nccl_kit_live(void)
+{
+    int (*live)(void);
+
+    *(void **)&live = symbol("fl_nccl_emu_live");
+    return live();
+}
+
+int nccl_kit_begun(void)
+{
+    int (*begun)(void);
+
+    *(void **)&begun = symbol("fl_nccl_emu_begun");
+    return begun();
+}
+
+/* --- a place ------------------------------------------------------------- */
+
+typedef struct meeting_point {
+    int listener;
+    char address[FL_MEET_NAME + 8];
+} meeting_point;
+
+/* Before any process begins: CUDA does not survive a fork. */
+static int count_gpus(void)
+{
+    DIR *folder = opendir("/proc/driver/nvidia/gpus");
+    int n = 0;
+
+    for (struct dirent *e; folder && (e = readdir(folder)) != NULL;)
+        n += e->d_name[0] != '.';
+    if (folder)
+        closedir(folder);
+    return n;
+}
+
+static void use_plug_in(int size)
+{
+    char *path = strdup(getenv("FLEET_TEST_DEVICE"));
+
+    if (count_gpus() < size)
+        test_skip("%d ranks need as many GPUs, and there are %d", size,
+                  count_gpus());
+    setenv("FLEET_PLUGIN_PATH", dirname(path), 1);
+    free(path);
+}
+
+static void *prepare(int size)
+{
+    meeting_point *m = malloc(sizeof *m);
+    char bound[FL_MEET_NAME];
+
+    CHECK(m != NULL);
+    if (device_kit_is_emulated())
+        nccl_kit_use("nccl", size);
+    else
+        use_plug_in(size);
+    CHECK_OK(fl_meet_listen("tcp://127.0.0.1:0", &m->listener, bound));
+    snprintf(m->address, sizeof m->address, "tcp://%s", bound);
+    return m;
+}
+
+static fleet_status open_bare(void *shared, const fl_peers_options *options,
+                              int rank, int size, fl_peers **p)
+{
+    const meeting_point *m = shared;
+    fl_peers_options o = *options;
+
+    o.rank = o.device = rank;
+    o.size = size;
+    o.meet = m->address;
+    o.job = "kit";
+    if (rank == 0)
+        CHECK((o.listener = dup(m->listener)) > 0);
+    if (device_kit_is_emulated())
+        return fl_nccl_open(&o, p);
+    return fl_peers_open("nccl", &o, p);
+}
+
+static fleet_status open_group(void *shared, const fl_peers_options *options,
+                               int rank, int size, fl_peers **p)
+{
+    fl_peers *inner;
+
+    CHECK_OK(open_bare(shared, options, rank, size, &inner));
+    return nccl_kit_stage(inner, rank, p);
+}
+
+static void clean(void *shared, int size)
+{
+    meeting_point *m = shared;
+
+    (void)size;
+    close(m->listener);
+    free(m);
+}
+
+const peers_place nccl_place = {prepare, open_group, clean},
+                  nccl_host_place = {prepare, open_bare, clean};

@@ -1,0 +1,308 @@
+/* test_nccl.c - ranks on GPUs: the kit of groups on the emulated device and the
+ * emulated NCCL (with FLEET_TEST_DEVICE: on real ones), and how NCCL fails. */
+#define SUITE nccl
+#include "cuda-emu/control.h"
+#include "device_kit.h"
+#include "nccl_kit.h"
+#include "test.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "collective/nccl.h"
+
+static const peers_way apart = {"processes", false, &nccl_place},
+                       apart_ordered = {"processes", true, &nccl_place},
+                       threads = {"threads", false, &nccl_place},
+                       threads_ordered = {"threads", true, &nccl_place},
+                       host = {"threads", false, &nccl_host_place};
+
+static void all_sizes(const char *part, peers_way way, int least)
+{
+    for (int size = least; size <= 4; size++)
+        peers_run(peers_part_named(part), way, size);
+}
+
+/* Threads show lost memory and races. */
+#define HEALTHY(part)                                                          \
+    TEST_LIMIT(ranks_do_##part, 240)                                           \
+    {                                                                          \
+        all_sizes(#part, apart, 1);                                            \
+    }                                                                          \
+    TEST_LIMIT(ranks_in_threads_do_##part, 120)                                \
+    {                                                                          \
+        peers_run(peers_part_named(#part), threads, 3);                        \
+    }
+HEALTHY(reductions)
+HEALTHY(large)
+HEALTHY(moves)
+HEALTHY(messages)
+HEALTHY(works)
+HEALTHY(forgotten)
+HEALTHY(memory)
+HEALTHY(split)
+HEALTHY(refusals)
+
+TEST_LIMIT(ranks_keep_an_order, 240)
+{
+    all_sizes("reductions", apart_ordered, 1);
+}
+
+TEST_LIMIT(ranks_in_threads_keep_an_order, 120)
+{
+    peers_run(peers_part_named("reductions"), threads_ordered, 3);
+}
+
+/* The same, of what lies in the host's memory. get_memory() gives a GPU's. */
+#define OF_THE_HOST(part)                                                      \
+    TEST_LIMIT(ranks_do_##part##_of_the_host, 120)                             \
+    {                                                                          \
+        peers_run(peers_part_named(#part), host, 1);                           \
+        peers_run(peers_part_named(#part), host, 3);                           \
+    }
+OF_THE_HOST(reductions)
+OF_THE_HOST(moves)
+OF_THE_HOST(messages)
+OF_THE_HOST(works)
+OF_THE_HOST(forgotten)
+OF_THE_HOST(split)
+
+#define FAILING(part)                                                          \
+    TEST_LIMIT(ranks_see_##part, 60)                                           \
+    {                                                                          \
+        all_sizes(#part, apart, 2);                                            \
+    }
+FAILING(sizes_differ)
+FAILING(large_and_small)
+FAILING(types_differ)
+FAILING(calls_differ)
+FAILING(order_differs)
+FAILING(roots_differ)
+FAILING(messages_differ)
+FAILING(pairs_differ)
+FAILING(one_gives_up)
+FAILING(one_gives_up_later)
+FAILING(one_stays_away)
+FAILING(no_message_comes)
+FAILING(one_is_killed)
+
+/* --- how NCCL fails ------------------------------------------------------ */
+
+enum { SHORT_MS = 1500 };
+
+static bool is_last(const fl_peers *p)
+{
+    return p->rank == p->size - 1;
+}
+
+static fleet_status reduce(fl_peers *p)
+{
+    float x[100] = {0};
+
+    return p->methods->all_reduce(p, FL_ALL_SUM, FL_WIRE_F32, x, x, 100, NULL);
+}
+
+static void last_one_meets_an_error(fl_peers *p)
+{
+    CHECK_OK(p->methods->barrier(p));
+    if (is_last(p))
+        nccl_kit_fault(FL_NCCL_EMU_FAILS);
+    CHECK_FAILS(reduce(p), FLEET_EPEER, "as the test has asked for");
+    CHECK_FAILS(p->methods->barrier(p), FLEET_EPEER, "as the test has");
+}
+
+static void last_one_hangs(fl_peers *p)
+{
+    int64_t began = fl_now_ms();
+
+    CHECK_OK(p->methods->barrier(p));
+    if (is_last(p))
+        nccl_kit_fault(FL_NCCL_EMU_HANGS);
+    CHECK_FAILS(reduce(p), FLEET_ETIMEDOUT,
+                "all_reduce(sum of 100 f32) of rank");
+    CHECK_CONTAINS(fleet_last_error(), "was not done within");
+    CHECK(fl_now_ms() - began < 2 * p->deadline_ms);
+}
+
+static void last_one_dies_inside(fl_peers *p)
+{
+    int64_t began = fl_now_ms();
+    float x[100] = {0};
+    fl_work *work;
+
+    CHECK_OK(p->methods->barrier(p));
+    if (is_last(p)) {
+        nccl_kit_fault(FL_NCCL_EMU_HANGS);
+        CHECK_OK(p->methods->all_reduce(p, FL_ALL_SUM, FL_WIRE_F32, x, x, 100,
+                                        &work));
+        while (nccl_kit_begun() == 0)
+            usleep(1000);
+        raise(SIGKILL);
+    }
+    CHECK_FAILS(reduce(p), FLEET_EPEER, "is dead or cut off");
+    CHECK(fl_now_ms() - began < p->deadline_ms / 2);
+}
+
+static const peers_part error = {.name = "error",
+                                 .run = last_one_meets_an_error,
+                                 .fails = true},
+                        hang = {.name = "hang",
+                                .run = last_one_hangs,
+                                .fails = true,
+                                .deadline_ms = SHORT_MS},
+                        death = {.name = "death",
+                                 .run = last_one_dies_inside,
+                                 .fails = true,
+                                 .is_killed = true,
+                                 .deadline_ms = 4000};
+
+static void needs_emulation(void)
+{
+    if (!device_kit_is_emulated())
+        test_skip("only the emulated NCCL does what this test asks for");
+}
+
+TEST(an_error_of_its_own_becomes_that_of_all_ranks)
+{
+    needs_emulation();
+    for (int size = 2; size <= 4; size++)
+        peers_run(&error, apart, size);
+}
+
+TEST(what_hangs_ends_at_the_deadline)
+{
+    needs_emulation();
+    for (int size = 2; size <= 4; size++)
+        peers_run(&hang, apart, size);
+}
+
+TEST(a_rank_that_dies_inside_a_call_is_named_at_once)
+{
+    needs_emulation();
+    for (int size = 2; size <= 4; size++)
+        peers_run(&death, apart, size);
+}
+
+static void nothing(fl_peers *p)
+{
+    CHECK_OK(p->methods->barrier(p));
+}
+
+TEST(nothing_is_left_when_groups_have_ended)
+{
+    const peers_part part = {.name = "nothing", .run = nothing};
+
+    needs_emulation();
+    peers_run(&part, threads, 3);
+    peers_run(peers_part_named("one_gives_up"), threads, 3);
+    CHECK_INT(nccl_kit_live(), 0);
+    CHECK_INT((int64_t)fl_emu_live_bytes(), 0);
+}
+
+/* --- what is missing ----------------------------------------------------- */
+
+static const fl_peers_options alone = {.deadline_ms = SHORT_MS};
+
+static void check_refused(const fl_peers_options *o, fleet_status code,
+                          const char *words)
+{
+    fl_peers *p;
+
+    CHECK_FAILS(fl_nccl_open(o, &p), code, words);
+    CHECK(p == NULL);
+}
+
+TEST(without_the_library_it_says_where_it_looked)
+{
+    needs_emulation();
+    setenv("FLEET_NCCL_PATH", "/nowhere", 1);
+    check_refused(&alone, FLEET_EUNSUPPORTED, "/nowhere/libnccl.so.2");
+    CHECK_CONTAINS(fleet_last_error(), "FLEET_NCCL_PATH");
+}
+
+TEST(a_library_that_is_too_old_is_refused)
+{
+    needs_emulation();
+    nccl_kit_use("nccl-old", 1);
+    check_refused(&alone, FLEET_EUNSUPPORTED, "version code 21212");
+    CHECK_CONTAINS(fleet_last_error(), "2.14");
+}
+
+TEST(a_library_that_lacks_a_function_is_refused)
+{
+    needs_emulation();
+    nccl_kit_use("nccl-less", 1);
+    check_refused(&alone, FLEET_EUNSUPPORTED, "ncclGetLastError");
+}
+
+TEST(a_device_that_is_not_there_is_named)
+{
+    fl_peers_options o = alone;
+
+    needs_emulation();
+    nccl_kit_use("nccl", 1);
+    o.device = 3;
+    check_refused(&o, FLEET_ENODEVICE, "rank 0 has no device 3");
+}
+
+TEST(what_cannot_be_asked_for_is_refused)
+{
+    fl_peers_options o = alone;
+    char name[200];
+
+    needs_emulation();
+    nccl_kit_use("nccl", 1);
+    o.size = 2;
+    o.rank = 2;
+    check_refused(&o, FLEET_EINVAL, "rank 2 of 2");
+    o.rank = 0;
+    check_refused(&o, FLEET_EINVAL, "cannot meet at");
+    memset(name, 'x', sizeof name);
+    name[sizeof name - 1] = 0;
+    o.job = name;
+    check_refused(&o, FLEET_EINVAL, "199 characters");
+}
+
+TEST(a_start_that_does_not_end_ends_at_the_deadline)
+{
+    needs_emulation();
+    nccl_kit_use("nccl", 1);
+    nccl_kit_fault(FL_NCCL_EMU_SLOW_START);
+    check_refused(&alone, FLEET_ETIMEDOUT, "ncclCommInitRankConfig");
+    CHECK_INT(nccl_kit_live(), 0);
+}
+
+/* --- a caller's stream --------------------------------------------------- */
+
+/* What is queued behind work of others on it is not done before that is. */
+TEST(a_call_comes_after_what_the_caller_has_queued)
+{
+    const float before = 1, later = 2;
+    fl_work *work;
+    device_kit k;
+    float *in, *out;
+    fl_peers *p;
+
+    needs_emulation();
+    nccl_kit_use("nccl", 1);
+    device_kit_open(&k, true);
+    in = device_kit_make(&k, &before, sizeof before);
+    out = device_kit_make(&k, &before, sizeof before);
+    CHECK_OK(fl_nccl_open(&alone, &p));
+    fl_emu_stream_begin(k.q);
+    CHECK_OK(p->methods->after(p, k.q));
+    CHECK_OK(
+        p->methods->all_reduce(p, FL_ALL_SUM, FL_WIRE_F32, in, out, 1, &work));
+    usleep(30000); /* for a call that does not wait to show it */
+    memcpy(in, &later, sizeof later);
+    fl_emu_stream_end(k.q);
+    CHECK_OK(p->methods->wait(p, &work));
+    CHECK(*out == later);
+    p->methods->destroy(p);
+    device_kit_drop(&k, in);
+    device_kit_drop(&k, out);
+    device_kit_close(&k);
+}

@@ -202,7 +202,9 @@ $(CUDA_BUILD)/%.o: %
 	@echo "  NVCC  $@"
 	$(Q)$(NVCC_PATH) $(NVCCFLAGS_) -MMD -MF $(@:.o=.d) -c $< -o $@ \
 	    >$(@:.o=.log) 2>&1 || { cat $(@:.o=.log); exit 1; }
-$(LIBDIR)/libfleet_cuda.so: $(CUDA_OBJ)
+# entry.c is C, and what plug-ins have in place of libfleet's parts comes with it.
+CUDA_ENTRY := $(BUILD)/src/runtime/cuda/entry.o $(GUEST:%.c=$(BUILD)/%.o)
+$(LIBDIR)/libfleet_cuda.so: $(CUDA_OBJ) $(CUDA_ENTRY)
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
 	$(Q)$(NVCC_PATH) -shared -o $@ $^ -lcublasLt -Xlinker -z,now \
@@ -244,12 +246,18 @@ CXX_WARN := $(filter-out -Wstrict-prototypes -Wmissing-declarations,$(WARN))
 CXXFLAGS_ := -std=gnu++17 -Itest/cuda-emu -Iinclude -Isrc -Itest -fPIC \
             -fvisibility=hidden -fno-exceptions -fno-rtti -pthread \
             -ffp-contract=off -fno-math-errno $(CXX_WARN) $(OPT)
+# It is a plug-in, too, beside the suite, so that programs train on it.
+EMU_PLUGIN := $(BUILD)/emu/libfleet_cuda.so
+$(EMU_PLUGIN): $(EMU_OBJ) $(CUDA_ENTRY)
+	@echo "  LD    $@"
+	$(Q)$(CXX) -shared -Wl,-Bsymbolic $(LDFLAGS_) -o $@ $^
+
 EMU_PLAIN := $(BUILD)/emu/test/cuda-emu/fiber.cpp.o \
             $(BUILD)/emu/test/cuda-emu/block.cpp.o
 
 $(SUITE): $(TEST_OBJ) $(OBJ) $(RANKS_OBJ) $(EMU_OBJ) | $(BUILD)/fleetrun \
               $(BUILD)/fleet-train $(PLUGINS:%=$(BUILD)/%) \
-              $(BUILD)/peers-rank $(TWINS)
+              $(BUILD)/peers-rank $(TWINS) $(EMU_PLUGIN)
 	@echo "  LD    $@"
 	$(Q)$(CXX) $(LDFLAGS_) -o $@ $^ $(LIBS) $(TEST_LIBS)
 
@@ -351,7 +359,7 @@ headers:
 	        || exit 1; done
 	@echo "headers: each is valid alone as C17 and C++17"
 FORMATTED = $(wildcard include/fleet/*.h src/*/*.[ch] src/*/*.cu \
-              src/*/cuda/*.h src/*/cuda/*.cu test/*/*.cu test/*/*.cpp tools/*.c tools/*/*.[ch] \
+              src/*/cuda/*.[ch] src/*/cuda/*.cu test/*/*.cu test/*/*.cpp tools/*.c tools/*/*.[ch] \
               samples/*.[ch] test/*.[ch] test/*/*.[ch] bench/*.[ch])
 format:
 	@clang-format -i $(FORMATTED)

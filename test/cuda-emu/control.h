@@ -9,8 +9,14 @@
 extern "C" {
 #endif
 
+/* Also those of an emulated device that is a plug-in of a test's. */
+#pragma GCC visibility push(default)
+
 /* Devices that there are; 0: a driver without a device, -1: no driver. */
 void fl_emu_set_devices(int n);
+
+/* Of the devices' compute capability. */
+void fl_emu_set_major(int major);
 
 /* Threads of a block start from the last one: a kernel whose result changes
  * lacks a barrier. */
@@ -28,6 +34,8 @@ void fl_emu_set_relu_keeps_nan(bool keeps);
 size_t fl_emu_live_bytes(void); /* device and pinned memory that is not freed */
 long fl_emu_launches(void);     /* kernels started so far */
 long fl_emu_switches(void);     /* of fibers */
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }

@@ -23,7 +23,7 @@ struct fl_emu_event {
 static struct {
     int devices = 1;
     bool reverse = false, busy = false;
-    int fail_at = 0;
+    int fail_at = 0, major = 9;
     long launches = 0, switches = 0;
 } control;
 static std::mutex lock;
@@ -31,6 +31,11 @@ static std::mutex lock;
 void fl_emu_set_devices(int n)
 {
     control.devices = n;
+}
+
+void fl_emu_set_major(int major)
+{
+    control.major = major;
 }
 
 void fl_emu_set_reverse(bool reverse)
@@ -156,7 +161,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device)
     std::snprintf(p->name, sizeof p->name, "emulated");
     p->totalGlobalMem = TOTAL;
     p->sharedMemPerBlock = FL_EMU_MOST_SHARED;
-    p->major = 9;
+    p->major = control.major;
     p->multiProcessorCount = 4;
     p->warpSize = warpSize;
     p->maxThreadsPerBlock = FL_EMU_MOST_THREADS;
@@ -295,6 +300,25 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, std::size_t bytes,
         e = check_side("cudaMemcpyAsync", from, bytes, from_device);
     if (e == cudaSuccess && bytes > 0)
         std::memmove(to, from, bytes);
+    return e;
+}
+
+cudaError_t cudaMemcpy2DAsync(void *to, std::size_t ld_to, const void *from,
+                              std::size_t ld_from, std::size_t bytes,
+                              std::size_t rows, cudaMemcpyKind kind,
+                              cudaStream_t s)
+{
+    cudaError_t e = cudaSuccess;
+
+    if (bytes > ld_to || bytes > ld_from)
+        return fl_emu_error(cudaErrorInvalidValue,
+                            "cudaMemcpy2DAsync: rows of %zu bytes lie %zu and "
+                            "%zu apart",
+                            bytes, ld_to, ld_from);
+    for (std::size_t i = 0; i < rows && e == cudaSuccess; i++)
+        e = cudaMemcpyAsync(static_cast<char *>(to) + i * ld_to,
+                            static_cast<const char *>(from) + i * ld_from,
+                            bytes, kind, s);
     return e;
 }
 

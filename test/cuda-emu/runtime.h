@@ -72,6 +72,10 @@ cudaError_t cudaMallocHost(void **p, std::size_t bytes);
 cudaError_t cudaFreeHost(void *p);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, std::size_t bytes,
                             cudaMemcpyKind kind, cudaStream_t s);
+cudaError_t cudaMemcpy2DAsync(void *to, std::size_t ld_to, const void *from,
+                              std::size_t ld_from, std::size_t bytes,
+                              std::size_t rows, cudaMemcpyKind kind,
+                              cudaStream_t s);
 cudaError_t cudaMemsetAsync(void *p, int value, std::size_t bytes,
                             cudaStream_t s);
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device);

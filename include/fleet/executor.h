@@ -27,6 +27,8 @@ typedef struct fleet_executor_options {
                           those over a full one: other last bits than a plan of
                           its own. A pass over a dataset raises it to the
                           dataset's batch_size */
+    fleet_place place; /* 0: where the program says; FLEET_CPU: all of it there,
+                          whatever the program says */
 } fleet_executor_options;
 
 /* fleet_executor_create - an executor of a program; seals the program and makes

@@ -6,6 +6,8 @@
 #include "base/thread.h"
 #include "runtime/plugin.h"
 
+enum { DEADLINE_MS = 60000 };
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static fl_gpu *opened;
 
@@ -30,8 +32,9 @@ static fleet_status find_table(const fl_device_table **table)
 
 static void close_one(fl_gpu *g)
 {
-    if (g->d) {
-        g->m->event_destroy(g->d, g->crossed);
+    if (g->d && fl_gpu_is_ours(g)) {
+        if (g->crossed)
+            g->m->event_destroy(g->d, g->crossed);
         g->m->stream_destroy(g->d, g->copies);
         g->m->stream_destroy(g->d, g->queue);
         g->m->destroy(g->d);
@@ -69,6 +72,7 @@ static fleet_status open_one(int ordinal, const fl_device_options *o,
 
     FL_TRY(FL_NEW(gpu, sizeof **gpu));
     (*gpu)->options = *o;
+    (*gpu)->deadline_ms = DEADLINE_MS;
     (*gpu)->fork_generation = fl_fork_generation();
     make_lock(*gpu);
     status = set_up(*gpu, ordinal);
@@ -137,6 +141,11 @@ void fl_gpu_close(fl_gpu *g)
         close_one(g);
 }
 
+bool fl_gpu_is_ours(const fl_gpu *g)
+{
+    return g->fork_generation == fl_fork_generation();
+}
+
 void fl_gpu_lock(fl_gpu *g)
 {
     if (g)
@@ -151,8 +160,8 @@ void fl_gpu_unlock(fl_gpu *g)
 
 fleet_status fl_gpu_wait(fl_gpu *g)
 {
-    FL_TRY(g->m->stream_wait(g->d, g->copies, FL_GPU_DEADLINE_MS));
-    FL_TRY(g->m->stream_wait(g->d, g->queue, FL_GPU_DEADLINE_MS));
+    FL_TRY(g->m->stream_wait(g->d, g->copies, g->deadline_ms));
+    FL_TRY(g->m->stream_wait(g->d, g->queue, g->deadline_ms));
     g->crossing = false;
     return FLEET_OK;
 }
@@ -166,7 +175,7 @@ fleet_status fl_gpu_crossed(fl_gpu *g)
 fleet_status fl_gpu_arrived(fl_gpu *g)
 {
     if (g->crossing)
-        FL_TRY(g->m->event_wait(g->d, g->crossed, FL_GPU_DEADLINE_MS));
+        FL_TRY(g->m->event_wait(g->d, g->crossed, g->deadline_ms));
     g->crossing = false;
     return FLEET_OK;
 }

@@ -15,16 +15,14 @@
 #include "base/error.h"
 #include "runtime/device.h"
 
-/* A wait for work that is queued. */
-enum { FL_GPU_DEADLINE_MS = 60000 };
-
 typedef struct fl_gpu {
     fl_device *d;
     const fl_device_class *m; /* d's */
     fl_device_options options;
     fl_stream *queue, *copies;
-    fl_event *crossed; /* after the last copy between the two memories */
-    bool crossing;     /* one may be under way */
+    fl_event *crossed;   /* after the last copy between the two memories */
+    bool crossing;       /* one may be under way */
+    int64_t deadline_ms; /* of a wait for what is queued */
     pthread_mutex_t lock;
     int users;
     uint64_t fork_generation; /* a child has none of its parent's */
@@ -37,6 +35,9 @@ fleet_status fl_gpu_open(int ordinal, const fl_device_options *options,
                          fl_gpu **gpu);
 fl_gpu *fl_gpu_share(fl_gpu *g); /* one user more; NULL is fine */
 void fl_gpu_close(fl_gpu *g);    /* one less; NULL is fine */
+
+/* Not in a child of the process that opened it. */
+bool fl_gpu_is_ours(const fl_gpu *g);
 
 void fl_gpu_lock(fl_gpu *g); /* NULL is fine */
 void fl_gpu_unlock(fl_gpu *g);

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "runtime/executor.h"
+#include "runtime/there.h"
 
 /* What the tasks of a region share. */
 typedef struct region_run {
@@ -111,6 +111,10 @@ static fleet_status run_region(fl_compiled *c, fl_pool *pool, size_t r,
                       .batch = batch};
     int n = c->first_task[r + 1] - c->first_task[r];
 
+    if (run.region->lane == FL_LANE_GPU)
+        return fl_there_run(c, run.region, batch);
+    if (c->there)
+        FL_TRY(fl_gpu_arrived(c->there->gpu));
     if (run.region->split == FL_SPLIT_ROWS)
         n = (int)((batch + c->plan->slice - 1) / c->plan->slice);
     else
@@ -146,7 +150,8 @@ fleet_status fl_compiled_begin(fl_compiled *c, int64_t batch, bool pull)
     for (size_t i = 0; i < c->plan->n_step; i++) {
         const fl_instance *in = &c->instance[i];
 
-        if (in->step->kernel->begin && (in->step->phase == FL_PULL) == pull)
+        if (in->step->lane != FL_LANE_GPU && in->step->kernel->begin &&
+            (in->step->phase == FL_PULL) == pull)
             FL_TRY(in->step->kernel->begin(in, batch));
     }
     return FLEET_OK;
@@ -179,7 +184,7 @@ void fl_compiled_bind(fl_compiled *c, const fl_input *input, int64_t batch,
         const fl_input *from;
         const void *data;
 
-        if (v->kind != FL_VALUE_FEED || v->root != (int)i)
+        if (v->kind != FL_VALUE_FEED || v->root != (int)i || v->there)
             continue;
         from = &input[v->var->id];
         data = pull ? from->data : stage(c, v, from->data, batch);
@@ -268,7 +273,7 @@ fleet_status fl_compiled_blame(fl_compiled *c, int64_t batch, int64_t n_run)
         const fl_instance *in = &c->instance[i];
         int bad;
 
-        if (in->step->phase != FL_FORWARD)
+        if (in->step->phase != FL_FORWARD || in->step->lane == FL_LANE_GPU)
             continue;
         bad = find_bad(c, in, batch, false);
         if (bad >= 0)

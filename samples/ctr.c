@@ -1,7 +1,8 @@
 /* ctr.c - will a person earn more than 50,000 dollars? Click-through models on
  * the Adult census data.
  *
- *   bin/ctr [--async] [--hybrid] [MODEL [FOLDER [EPOCHS [SAVE]]]]
+ *   bin/ctr [--async] [--hybrid] [--device gpu:0] [MODEL [FOLDER [EPOCHS
+ * [SAVE]]]]
  *
  * MODEL is wide_deep, ctr_dnn or deepfm, FOLDER has adult.data.gz and
  * adult.test.first13025.gz; the default is libfleet's own copy. SAVE is where
@@ -31,7 +32,7 @@
     } while (0)
 
 typedef struct scene {
-    const char *name, *folder, *save;
+    const char *name, *folder, *save, *device;
     int epochs, a_sync, hybrid;
     fleet *fleet;
     fleet_program *program;
@@ -52,7 +53,12 @@ static fleet_status describe(scene *s)
                                  .hidden = (int64_t[]){100, 50},
                                  .n_hidden = 2};
 
+    fleet_place place;
+
     s->program = fleet_program_create(s->fleet);
+    TRY(fleet_place_parse(s->device, &place));
+    if (fleet_is_worker(s->fleet))
+        TRY(fleet_program_place(s->program, place, NULL));
     if (strcmp(s->name, "deepfm") == 0)
         fleet_deepfm(s->program, &options, &s->model);
     else if (strcmp(s->name, "ctr_dnn") == 0)
@@ -157,8 +163,15 @@ int main(int argc, char **argv)
 {
     int a_sync = take(&argc, &argv, "--async");
     int hybrid = take(&argc, &argv, "--hybrid");
+    const char *device = "cpu";
+
+    if (argc > 2 && take(&argc, &argv, "--device")) {
+        device = argv[1];
+        take(&argc, &argv, device);
+    }
     scene s = {.a_sync = a_sync,
                .hybrid = hybrid,
+               .device = device,
                .name = argc > 1 ? argv[1] : "wide_deep",
                .folder = argc > 2 ? argv[2] : "samples/data/adult",
                .epochs = argc > 3 ? atoi(argv[3]) : 5,

@@ -1,6 +1,6 @@
 /* mlp.c - a multi-layer perceptron on Fashion-MNIST, from the bare layers.
  *
- *   bin/mlp [--async] [--hybrid] [FOLDER [EPOCHS]]
+ *   bin/mlp [--async] [--hybrid] [--device gpu:0] [FOLDER [EPOCHS]]
  *
  * FOLDER has the four .gz files of MNIST's kind; the default is that of
  * Debian's package dataset-fashion-mnist. The program stays as it is when
@@ -29,6 +29,7 @@ enum { PIXELS = 28 * 28, CLASSES = 10, BATCH = 128 };
 
 typedef struct scene {
     int a_sync, hybrid;
+    const char *device;
     fleet *fleet;
     fleet_program *program;
     fleet_model model;
@@ -40,6 +41,11 @@ static fleet_status describe(scene *s)
 {
     fleet_program *p = s->program = fleet_program_create(s->fleet);
     fleet_fc_options relu = {.activation = FLEET_RELU};
+    fleet_place place;
+
+    TRY(fleet_place_parse(s->device, &place));
+    if (fleet_is_worker(s->fleet))
+        TRY(fleet_program_place(p, place, NULL));
 
     fleet_var *image =
         fleet_data(p, "image", FLEET_FLOAT32, (int64_t[]){-1, PIXELS}, 2);
@@ -155,9 +161,13 @@ static int take(int *argc, char ***argv, const char *word)
 int main(int argc, char **argv)
 {
     const char *folder = "/usr/share/datasets/fashion-mnist";
-    scene s = {.a_sync = take(&argc, &argv, "--async")};
+    scene s = {.a_sync = take(&argc, &argv, "--async"), .device = "cpu"};
 
     s.hybrid = take(&argc, &argv, "--hybrid");
+    if (argc > 2 && take(&argc, &argv, "--device")) {
+        s.device = argv[1];
+        take(&argc, &argv, s.device);
+    }
     fleet_status status =
         run(&s, argc > 1 ? argv[1] : folder, argc > 2 ? atoi(argv[2]) : 10);
 

@@ -205,6 +205,8 @@ fleet_status fl_there_make(const fleet_executor *e, fl_compiled *c)
     FL_TRY(find_mirrors(c));
     fl_gpu_lock(t->gpu);
     status = make_memory(c);
+    if (status == FLEET_OK) /* feeds are copied on a stream of their own */
+        status = fl_gpu_wait(t->gpu);
     fl_gpu_unlock(t->gpu);
     return status;
 }

@@ -53,12 +53,7 @@ static fleet_status describe(scene *s)
                                  .hidden = (int64_t[]){100, 50},
                                  .n_hidden = 2};
 
-    fleet_place place;
-
     s->program = fleet_program_create(s->fleet);
-    TRY(fleet_place_parse(s->device, &place));
-    if (fleet_is_worker(s->fleet))
-        TRY(fleet_program_place(s->program, place, NULL));
     if (strcmp(s->name, "deepfm") == 0)
         fleet_deepfm(s->program, &options, &s->model);
     else if (strcmp(s->name, "ctr_dnn") == 0)
@@ -68,6 +63,17 @@ static fleet_status describe(scene *s)
     else
         return fprintf(stderr, "ctr: no model %s\n", s->name), FLEET_EINVAL;
     return fleet_program_status(s->program);
+}
+
+/* Where it runs; servers need no GPU. */
+static fleet_status place(scene *s)
+{
+    fleet_place where;
+
+    TRY(fleet_place_parse(s->device, &where));
+    return fleet_is_worker(s->fleet)
+               ? fleet_program_place(s->program, where, NULL)
+               : FLEET_OK;
 }
 
 static fleet_status minimize(scene *s)
@@ -142,6 +148,7 @@ static fleet_status run(scene *s)
 {
     TRY(fleet_init(&s->fleet, NULL));
     TRY(describe(s));
+    TRY(place(s));
     TRY(minimize(s));
     if (!fleet_is_server(s->fleet))
         return run_worker(s);

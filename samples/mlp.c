@@ -41,11 +41,6 @@ static fleet_status describe(scene *s)
 {
     fleet_program *p = s->program = fleet_program_create(s->fleet);
     fleet_fc_options relu = {.activation = FLEET_RELU};
-    fleet_place place;
-
-    TRY(fleet_place_parse(s->device, &place));
-    if (fleet_is_worker(s->fleet))
-        TRY(fleet_program_place(p, place, NULL));
 
     fleet_var *image =
         fleet_data(p, "image", FLEET_FLOAT32, (int64_t[]){-1, PIXELS}, 2);
@@ -59,6 +54,17 @@ static fleet_status describe(scene *s)
     s->model.loss = fleet_mean(p, cost);
     s->model.label = label;
     return fleet_program_status(p); /* the first failure of all of the above */
+}
+
+/* Where it runs; servers need no GPU. */
+static fleet_status place(scene *s)
+{
+    fleet_place where;
+
+    TRY(fleet_place_parse(s->device, &where));
+    return fleet_is_worker(s->fleet)
+               ? fleet_program_place(s->program, where, NULL)
+               : FLEET_OK;
 }
 
 static fleet_status minimize(scene *s)
@@ -138,6 +144,7 @@ static fleet_status run(scene *s, const char *folder, int epochs)
 {
     TRY(fleet_init(&s->fleet, NULL));
     TRY(describe(s));
+    TRY(place(s));
     TRY(minimize(s));
     if (fleet_is_server(s->fleet)) {
         TRY(fleet_init_server(s->fleet, NULL));

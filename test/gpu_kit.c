@@ -5,6 +5,7 @@
 #include "test.h"
 
 #include <dlfcn.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,4 +76,48 @@ void gpu_kit_close(void)
 {
     if (is_emulated())
         CHECK_INT((int64_t)asks.live_bytes(), 0);
+}
+
+/* --- models --- */
+
+kit_model gpu_kit_model(kit_kind kind, kit_options o)
+{
+    kit_model m;
+
+    o.device = "gpu:0";
+    o.max_batch = 40;
+    kit_open(&m, kind, &o);
+    return m;
+}
+
+int64_t gpu_kit_weights(fl_store *s, float *w)
+{
+    int64_t n = 0;
+
+    CHECK_OK(fl_store_here(s));
+    for (const fl_group *g = s->groups; g; g = g->next) {
+        memcpy(w + n, g->weight, (size_t)g->n * sizeof *w);
+        n += g->n;
+    }
+    CHECK(n > 0 && n <= GPU_KIT_MOST);
+    return n;
+}
+
+void gpu_kit_train(kit_model *m, int batches)
+{
+    for (int i = 0; i < batches; i++) {
+        kit_batch *b = kit_batch_for(m, 40 - 7 * (i % 3), i);
+
+        CHECK_OK(kit_run(m->e, b));
+        kit_batch_free(b);
+    }
+    CHECK_OK(fleet_executor_flush(m->e));
+}
+
+void gpu_kit_near(const float *a, const float *b, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabsf(a[i] - b[i]) <= 2e-4f * fmaxf(1, fabsf(b[i]))))
+            test_fail(__FILE__, __LINE__, "weight %lld is %.8g, not %.8g",
+                      (long long)i, (double)a[i], (double)b[i]);
 }

@@ -3,8 +3,9 @@
 #ifndef FL_TEST_GPU_KIT_H
 #define FL_TEST_GPU_KIT_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "train_kit.h"
+
+#include "runtime/store.h"
 
 /* What a test may ask of the emulated device of the plug-in; control.h. */
 typedef struct gpu_kit_asks {
@@ -26,5 +27,18 @@ const gpu_kit_asks *gpu_kit_control(void);
 
 /* Nothing of the device's memory may be left. */
 void gpu_kit_close(void);
+
+/* A model whose program is on gpu:0, in float32, for batches up to 40 rows. */
+kit_model gpu_kit_model(kit_kind kind, kit_options o);
+
+/* Batches of several sizes, and the end of their group. */
+void gpu_kit_train(kit_model *m, int batches);
+
+/* All dense parameters, one after the other; how many. */
+enum { GPU_KIT_MOST = 1 << 16 };
+int64_t gpu_kit_weights(fl_store *s, float *w);
+
+/* Each as near as other orders of sums leave them. */
+void gpu_kit_near(const float *a, const float *b, int64_t n);
 
 #endif

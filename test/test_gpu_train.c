@@ -16,62 +16,26 @@
 #include "fleet/handle.h"
 #include "runtime/executor.h"
 
-enum { MOST = 1 << 16 };
-
 /* --- the same as on the CPU ------------------------------------------------
  */
-
-/* All dense parameters, one after the other. */
-static int64_t weights_of(fl_store *s, float *w)
-{
-    int64_t n = 0;
-
-    CHECK_OK(fl_store_here(s));
-    for (const fl_group *g = s->groups; g; g = g->next) {
-        memcpy(w + n, g->weight, (size_t)g->n * sizeof *w);
-        n += g->n;
-    }
-    CHECK(n > 0 && n <= MOST);
-    return n;
-}
-
-/* Batches of several sizes. */
-static void train(kit_model *m, int batches)
-{
-    for (int i = 0; i < batches; i++) {
-        kit_batch *b = kit_batch_for(m, 40 - 7 * (i % 3), i);
-
-        CHECK_OK(kit_run(m->e, b));
-        kit_batch_free(b);
-    }
-    CHECK_OK(fleet_executor_flush(m->e));
-}
-
-static void check_weights(const float *a, const float *b, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        if (!(fabsf(a[i] - b[i]) <= 2e-4f * fmaxf(1, fabsf(b[i]))))
-            test_fail(__FILE__, __LINE__, "weight %lld is %.8g, not %.8g",
-                      (long long)i, (double)a[i], (double)b[i]);
-}
 
 static void agree(kit_kind kind, kit_options o, const char *device,
                   const char *guard)
 {
-    static float here[MOST], there[MOST];
+    static float here[GPU_KIT_MOST], there[GPU_KIT_MOST];
     kit_model a, b;
     int64_t n;
 
-    o.max_batch = 40;
+    o.max_batch = o.max_batch < 0 ? 0 : 40;
     kit_open(&a, kind, &o);
     o.device = device;
     o.guard = guard;
     kit_open(&b, kind, &o);
-    train(&a, 6);
-    train(&b, 6);
-    n = weights_of(a.f->store, here);
-    CHECK_INT(weights_of(b.f->store, there), n);
-    check_weights(there, here, n);
+    gpu_kit_train(&a, 6);
+    gpu_kit_train(&b, 6);
+    n = gpu_kit_weights(a.f->store, here);
+    CHECK_INT(gpu_kit_weights(b.f->store, there), n);
+    gpu_kit_near(there, here, n);
     kit_close(&a);
     kit_close(&b);
 }
@@ -110,10 +74,139 @@ TEST(models_agree_whose_operators_are_guarded)
                "cpu", "gpu:0");
 }
 
+/* Steps that have no kernel there run here, as allowed. */
+TEST(models_agree_with_steps_that_have_no_kernel)
+{
+    agree_both((kit_options){.layers = "lars", .allow_cpu = true}, "gpu:0",
+               NULL);
+}
+
+/* A plan for each size, not one for all. */
+TEST(models_agree_with_a_plan_for_each_batch_size)
+{
+    gpu_kit_open();
+    agree(KIT_MLP, (kit_options){.max_batch = -1}, "gpu:0", NULL);
+    agree(KIT_CTR, (kit_options){.max_batch = -1}, "gpu:0", NULL);
+    gpu_kit_close();
+}
+
+/* --- programs with a part on either side --------------------------------- */
+
+typedef struct parts {
+    fleet *f;
+    fleet_program *p;
+    fleet_var *loss, *auc;
+    fleet_executor *e;
+} parts;
+
+/* A layer here, one there, one that both use; columns put together from both
+ * sides; a metric on one. */
+static void build_parts(parts *m, const char *one, const char *other)
+{
+    fleet_program *p = m->p;
+    fleet_fc_options shared = {.weight = {.name = "shared"}, .no_bias = 1};
+    fleet_var *x, *y, *a, *b, *prediction;
+
+    x = fleet_data(p, "x", FLEET_FLOAT32, (int64_t[]){-1, 6}, 2);
+    y = fleet_data(p, "y", FLEET_INT64, (int64_t[]){-1, 1}, 2);
+    CHECK_OK(fleet_device_guard(p, one));
+    a = fleet_fc(p, x, 6, &shared);
+    CHECK_OK(fleet_device_guard(p, other));
+    b = fleet_fc(p, fleet_tanh(p, a), 6, &shared);
+    CHECK_OK(fleet_device_guard(p, one));
+    a = fleet_relu(p, fleet_add(p, a, b));
+    CHECK_OK(fleet_device_guard(p, other));
+    a = fleet_fc(p, fleet_concat(p, (fleet_var *[]){a, b, x}, 3, 1), 1, NULL);
+    prediction = fleet_sigmoid(p, a);
+    CHECK_OK(fleet_device_guard(p, one));
+    m->auc = fleet_auc(p, prediction, y, 1000);
+    CHECK_OK(fleet_device_guard(p, NULL));
+    m->loss = fleet_mean(p, fleet_sigmoid_cross_entropy(p, a, y));
+    CHECK_OK(fleet_program_status(p));
+}
+
+static void open_parts(parts *m, fleet_place place, const char *one,
+                       const char *other)
+{
+    kit_options o = {.optimizer = "momentum", .clip = 0.5f};
+    fleet_optimizer *opt;
+
+    m->f = kit_handle(&o);
+    m->p = fleet_program_create(m->f);
+    if (place)
+        CHECK_OK(fleet_program_place(m->p, place,
+                                     &(fleet_place_options){.strict_fp32 = 1}));
+    build_parts(m, one, other);
+    opt = kit_optimizer(m->f, &o);
+    CHECK_OK(fleet_optimizer_set_piecewise_decay(
+        opt, (int64_t[]){2, 4}, (float[]){0.1f, 0.03f, 0.01f}, 2));
+    CHECK_OK(fleet_minimize(opt, m->loss));
+    m->e = fleet_executor_create(m->p, NULL);
+    CHECK(m->e != NULL);
+}
+
+static kit_batch *batch_of_parts(int seed)
+{
+    kit_batch *b = kit_batch_new(30);
+
+    kit_floats(b, "x", 6, seed);
+    kit_ids(b, "y", 1, 2, seed + 50);
+    return b;
+}
+
+/* The weights after some batches, and the metric. */
+static int64_t train_parts(parts *m, float *w, double *auc)
+{
+    float loss;
+
+    for (int i = 0; i < 6; i++) {
+        kit_batch *b = batch_of_parts(i);
+
+        loss = kit_step(m->e, b, m->loss);
+        CHECK(loss > 0 && loss < 2);
+        kit_batch_free(b);
+    }
+    CHECK_OK(fleet_metrics_auc(m->f, m->auc, auc));
+    return gpu_kit_weights(m->f->store, w);
+}
+
+static void close_parts(parts *m)
+{
+    fleet_executor_destroy(m->e);
+    fleet_destroy(m->f);
+}
+
+TEST(parts_on_either_side_agree_with_all_on_one)
+{
+    static const char *const side[][2] = {
+        {"gpu:0", "cpu"}, {"cpu", "gpu:0"}, {"gpu:0", "gpu:0"}, {"cpu", "cpu"}};
+    static const fleet_place place[] = {FLEET_CPU, FLEET_GPU(0)};
+    static float here[GPU_KIT_MOST], there[GPU_KIT_MOST];
+    double auc_here, auc_there;
+    parts a, b;
+
+    gpu_kit_open();
+    open_parts(&a, 0, NULL, NULL);
+    train_parts(&a, here, &auc_here);
+    for (int i = 0; i < 8; i++) {
+        open_parts(&b, place[i / 4], side[i % 4][0], side[i % 4][1]);
+        gpu_kit_near(there, here, train_parts(&b, there, &auc_there));
+        CHECK_NEAR(auc_there, auc_here, 1e-3);
+        CHECK_OK(fleet_metrics_reset(b.f));
+        CHECK_OK(fleet_metrics_auc(b.f, b.auc, &auc_there));
+        CHECK_NEAR(auc_there, 0.5, 1e-9);
+        close_parts(&b);
+    }
+    close_parts(&a);
+    gpu_kit_close();
+}
+
+/* --- with servers --- */
+
 TEST(models_agree_that_servers_keep)
 {
     static const kit_options o = {.optimizer = "sgd", .clip = 0.1f};
-    static float here[MOST], there[MOST];
+    static float here[GPU_KIT_MOST], there[GPU_KIT_MOST];
     kit_options on_gpu = o;
     crew a, b;
     work k;
@@ -128,9 +221,9 @@ TEST(models_agree_that_servers_keep)
             CHECK_OK(crew_train(a.m[0].e, &k, i, 1));
             CHECK_OK(crew_train(b.m[0].e, &k, i, 1));
         }
-        int64_t n = weights_of(a.server.store, here);
-        CHECK_INT(weights_of(b.server.store, there), n);
-        check_weights(there, here, n);
+        int64_t n = gpu_kit_weights(a.server.store, here);
+        CHECK_INT(gpu_kit_weights(b.server.store, there), n);
+        gpu_kit_near(there, here, n);
         work_close(&k);
         crew_close(&a);
         crew_close(&b);
@@ -141,16 +234,6 @@ TEST(models_agree_that_servers_keep)
 /* --- what is read and written here -----------------------------------------
  */
 
-static kit_model on_gpu(kit_kind kind, kit_options o)
-{
-    kit_model m;
-
-    o.device = "gpu:0";
-    o.max_batch = 40;
-    kit_open(&m, kind, &o);
-    return m;
-}
-
 TEST(saves_and_hashes_move_between_the_two)
 {
     kit_model there, here;
@@ -158,26 +241,26 @@ TEST(saves_and_hashes_move_between_the_two)
     uint64_t hash;
 
     gpu_kit_open();
-    there = on_gpu(KIT_CTR, (kit_options){.seed = 1});
-    train(&there, 4);
+    there = gpu_kit_model(KIT_CTR, (kit_options){.seed = 1});
+    gpu_kit_train(&there, 4);
     hash = kit_hash(there.f);
     CHECK_OK(fleet_save_persistables(there.f, path));
     kit_open(&here, KIT_CTR, &(kit_options){.seed = 2, .max_batch = 40});
     CHECK_OK(fleet_load_model(here.f, path));
     CHECK(kit_hash(here.f) == hash);
-    train(&here, 3);
+    gpu_kit_train(&here, 3);
     hash = kit_hash(here.f);
     CHECK_OK(fleet_save_persistables(here.f, back));
     CHECK_OK(fleet_load_model(there.f, back));
     CHECK(kit_hash(there.f) == hash);
-    train(&here, 3); /* with the states that came along */
-    train(&there, 3);
+    gpu_kit_train(&here, 3); /* with the states that came along */
+    gpu_kit_train(&there, 3);
     {
-        static float a[MOST], b[MOST];
-        int64_t n = weights_of(here.f->store, a);
+        static float a[GPU_KIT_MOST], b[GPU_KIT_MOST];
+        int64_t n = gpu_kit_weights(here.f->store, a);
 
-        weights_of(there.f->store, b);
-        check_weights(b, a, n);
+        gpu_kit_weights(there.f->store, b);
+        gpu_kit_near(b, a, n);
     }
     kit_close(&there);
     kit_close(&here);
@@ -206,9 +289,9 @@ TEST(evaluation_on_either_side_sees_what_the_gpu_has_trained)
 
     gpu_kit_open();
     for (int kind = KIT_MLP; kind <= KIT_CTR; kind++) {
-        m = on_gpu((kit_kind)kind, (kit_options){0});
+        m = gpu_kit_model((kit_kind)kind, (kit_options){0});
         before = loss_at(&m, FLEET_CPU);
-        train(&m, 5);
+        gpu_kit_train(&m, 5);
         CHECK_NEAR(loss_at(&m, 0), loss_at(&m, FLEET_CPU), 1e-5);
         CHECK(fabsf(loss_at(&m, FLEET_CPU) - before) > 1e-3f);
         kit_close(&m);
@@ -216,16 +299,50 @@ TEST(evaluation_on_either_side_sees_what_the_gpu_has_trained)
     gpu_kit_close();
 }
 
+typedef struct evaluator {
+    const kit_model *m;
+    float loss;
+    pthread_t thread;
+} evaluator;
+
+static void *evaluate(void *arg)
+{
+    evaluator *v = arg;
+
+    for (int i = 0; i < 5; i++)
+        v->loss = loss_at(v->m, i % 2 ? FLEET_CPU : 0);
+    return NULL;
+}
+
+TEST(several_threads_evaluate_what_is_on_the_gpu)
+{
+    evaluator v[3];
+    kit_model m;
+
+    gpu_kit_open();
+    m = gpu_kit_model(KIT_CTR, (kit_options){0});
+    gpu_kit_train(&m, 3);
+    for (int i = 0; i < 3; i++) {
+        v[i].m = &m;
+        CHECK_INT(pthread_create(&v[i].thread, NULL, evaluate, &v[i]), 0);
+    }
+    for (int i = 0; i < 3; i++)
+        CHECK_INT(pthread_join(v[i].thread, NULL), 0);
+    CHECK(v[0].loss == v[1].loss && v[1].loss == v[2].loss);
+    kit_close(&m);
+    gpu_kit_close();
+}
+
 /* Two executors of one program, in turn, each where it is. */
 TEST(training_goes_on_where_the_other_side_has_left_it)
 {
-    static float a[MOST], b[MOST];
+    static float a[GPU_KIT_MOST], b[GPU_KIT_MOST];
     fleet_executor *first, *second;
     kit_model both, one;
     int64_t n;
 
     gpu_kit_open();
-    both = on_gpu(KIT_MLP, (kit_options){.optimizer = "momentum"});
+    both = gpu_kit_model(KIT_MLP, (kit_options){.optimizer = "momentum"});
     kit_open(&one, KIT_MLP, &(kit_options){.optimizer = "momentum"});
     first = both.e;
     second = fleet_executor_create(
@@ -233,13 +350,13 @@ TEST(training_goes_on_where_the_other_side_has_left_it)
     CHECK(second != NULL);
     for (int i = 0; i < 3; i++) {
         both.e = i % 2 ? second : first;
-        train(&both, 2);
-        train(&one, 2);
+        gpu_kit_train(&both, 2);
+        gpu_kit_train(&one, 2);
     }
     both.e = first;
-    n = weights_of(one.f->store, a);
-    weights_of(both.f->store, b);
-    check_weights(b, a, n);
+    n = gpu_kit_weights(one.f->store, a);
+    gpu_kit_weights(both.f->store, b);
+    gpu_kit_near(b, a, n);
     fleet_executor_destroy(second);
     kit_close(&both);
     kit_close(&one);
@@ -248,235 +365,19 @@ TEST(training_goes_on_where_the_other_side_has_left_it)
 
 TEST(a_fetched_parameter_is_the_one_after_the_update)
 {
-    static float w[MOST], all[MOST];
+    static float w[GPU_KIT_MOST], all[GPU_KIT_MOST];
     const fl_param *p;
     kit_model m;
     kit_batch *b;
 
     gpu_kit_open();
-    m = on_gpu(KIT_MLP, (kit_options){0});
+    m = gpu_kit_model(KIT_MLP, (kit_options){0});
     b = kit_batch_for(&m, 40, 1);
     p = m.f->store->params.entry[0].value;
     CHECK_OK(kit_fetch(m.e, b, fleet_program_var(m.p, p->name), w, p->n));
-    weights_of(m.f->store, all);
+    gpu_kit_weights(m.f->store, all);
     CHECK(memcmp(w, all + p->offset, (size_t)p->n * sizeof *w) == 0);
     kit_batch_free(b);
-    kit_close(&m);
-    gpu_kit_close();
-}
-
-/* --- failures --------------------------------------------------------------
- */
-
-/* The batch that is wrong, then good ones until it is said. */
-static fleet_status run_until_said(kit_model *m, kit_batch *bad)
-{
-    fleet_status status = kit_run(m->e, bad);
-
-    for (int i = 0; i < 3 && status == FLEET_OK; i++) {
-        kit_batch *b = kit_batch_for(m, 40, i);
-
-        status = kit_run(m->e, b);
-        kit_batch_free(b);
-    }
-    return status;
-}
-
-/* Nothing of the batch, nor of those behind it, has changed anything; then
- * training goes on. */
-static void check_refused(kit_model *m, kit_batch *bad, fleet_status code,
-                          const char *words)
-{
-    uint64_t hash;
-    int64_t updates;
-
-    train(m, 2);
-    hash = kit_hash(m->f);
-    updates = m->f->store->updates;
-    CHECK_FAILS(run_until_said(m, bad), code, words);
-    CHECK_OK(fleet_executor_flush(m->e));
-    CHECK(kit_hash(m->f) == hash);
-    CHECK_INT(m->f->store->updates, updates);
-    train(m, 2);
-    CHECK(kit_hash(m->f) != hash);
-    CHECK_INT(m->f->store->updates, updates + 2);
-    kit_batch_free(bad);
-    kit_close(m);
-}
-
-TEST(a_loss_that_is_not_finite_is_said_and_nothing_is_updated)
-{
-    kit_model m;
-    kit_batch *b;
-
-    gpu_kit_open();
-    m = on_gpu(KIT_MLP, (kit_options){0});
-    b = kit_batch_for(&m, 40, 3);
-    ((float *)(void *)(uintptr_t)b->feed[0].data)[33] = NAN;
-    check_refused(&m, b, FLEET_ENUMERIC,
-                  "batch 3: the loss is not finite (gpu:0)");
-    gpu_kit_close();
-}
-
-TEST(a_label_out_of_range_is_said_and_nothing_is_updated)
-{
-    kit_model m;
-    kit_batch *b;
-
-    gpu_kit_open();
-    m = on_gpu(KIT_MLP, (kit_options){0});
-    b = kit_batch_for(&m, 40, 3);
-    ((int64_t *)(void *)(uintptr_t)b->feed[1].data)[7] = 99;
-    check_refused(&m, b, FLEET_EINVAL, "of sample 7 is out of range");
-    CHECK_CONTAINS(fleet_last_error(), "batch 3");
-    gpu_kit_close();
-}
-
-/* Rows are the CPU's: it waits for the loss before it changes them. */
-TEST(rows_are_not_changed_by_a_loss_that_is_not_finite)
-{
-    kit_model m;
-    kit_batch *b;
-
-    gpu_kit_open();
-    m = on_gpu(KIT_CTR, (kit_options){0});
-    b = kit_batch_for(&m, 40, 3);
-    ((float *)(void *)(uintptr_t)b->feed[0].data)[3] = NAN;
-    check_refused(&m, b, FLEET_ENUMERIC, "batch 3: the loss is not finite");
-    gpu_kit_close();
-}
-
-TEST(a_gpu_that_does_not_end_is_given_up_at_the_deadline)
-{
-    kit_model m;
-    kit_batch *b;
-
-    gpu_kit_open();
-    m = on_gpu(KIT_MLP, (kit_options){0});
-    m.e->placing.gpu->deadline_ms = 20;
-    b = kit_batch_for(&m, 40, 1);
-    CHECK_OK(kit_run(m.e, b));
-    gpu_kit_control()->set_busy(true);
-    CHECK_FAILS(fleet_executor_flush(m.e), FLEET_ETIMEDOUT,
-                "device 0 (emulated) was not done after 20 ms");
-    gpu_kit_control()->set_busy(false);
-    kit_batch_free(b);
-    kit_close(&m);
-    gpu_kit_close();
-}
-
-static fleet_status try_all(kit_kind kind)
-{
-    kit_options o = {.device = "gpu:0", .max_batch = 40};
-    fleet_status status = FLEET_ENOMEM;
-    kit_model m;
-    kit_batch *b;
-
-    kit_build(&m, kind, &o);
-    m.e = fleet_executor_create(m.p, NULL);
-    b = kit_batch_for(&m, 40, 1);
-    if (m.e)
-        status = kit_run(m.e, b);
-    if (status == FLEET_OK)
-        status = fleet_executor_flush(m.e);
-    kit_batch_free(b);
-    kit_close(&m);
-    return status;
-}
-
-TEST(memory_of_the_gpu_that_runs_out_is_said_and_none_is_lost)
-{
-    fl_device_options strict = {.strict_fp32 = true};
-    fleet_status status = FLEET_ENOMEM;
-    fl_gpu *held;
-    int n = 0;
-
-    gpu_kit_open();
-    CHECK_OK(fl_gpu_open(0, &strict, &held)); /* for all of them */
-    for (; n < 400 && status != FLEET_OK; n++) {
-        gpu_kit_control()->fail_at(n + 1);
-        status = try_all(n % 2 ? KIT_MLP : KIT_CTR);
-        if (status != FLEET_OK)
-            CHECK_INT(status, FLEET_ENOMEM);
-    }
-    CHECK(n > 10 && n < 400);
-    gpu_kit_control()->fail_at(0);
-    fl_gpu_close(held);
-    gpu_kit_close();
-}
-
-/* --- what is refused -------------------------------------------------------
- */
-
-TEST(a_step_without_a_kernel_is_named)
-{
-    static const char words[] = "what minimize() adds has no kernel "
-                                "\"lars.norm\" on gpu:0 (emulated)";
-    kit_options o = {.layers = "lars", .device = "gpu:0"};
-    kit_model m;
-    kit_batch *b;
-
-    gpu_kit_open();
-    kit_open(&m, KIT_MLP, &o);
-    b = kit_batch_for(&m, 20, 1);
-    CHECK_FAILS(kit_run(m.e, b), FLEET_EUNSUPPORTED, words);
-    CHECK_CONTAINS(fleet_last_error(), "allow_cpu");
-    kit_batch_free(b);
-    kit_close(&m);
-    gpu_kit_close();
-}
-
-TEST(or_it_runs_on_the_cpu_if_that_is_allowed)
-{
-    agree_both((kit_options){.layers = "lars", .allow_cpu = true}, "gpu:0",
-               NULL);
-}
-
-TEST(mixed_precision_is_refused_by_name)
-{
-    kit_model m;
-    kit_batch *b;
-
-    kit_need_bf16();
-    gpu_kit_open();
-    m = on_gpu(KIT_MLP, (kit_options){.bf16 = true});
-    b = kit_batch_for(&m, 20, 1);
-    CHECK_FAILS(kit_run(m.e, b), FLEET_EUNSUPPORTED,
-                "gpu:0: strategy.amp is not there");
-    kit_batch_free(b);
-    kit_close(&m);
-    gpu_kit_close();
-}
-
-TEST(places_that_cannot_be_are_refused)
-{
-    fleet *f;
-    fleet_program *p;
-    fleet_place place;
-    kit_model m;
-
-    gpu_kit_open();
-    CHECK_OK(fleet_init(&f, NULL));
-    p = fleet_program_create(f);
-    CHECK_FAILS(fleet_place_parse("gpu", &place), FLEET_EINVAL,
-                "device \"gpu\": expected \"cpu\" or \"gpu:0\"");
-    CHECK_FAILS(fleet_place_parse("gpu:-1", &place), FLEET_EINVAL, "gpu:-1");
-    CHECK_FAILS(fleet_place_parse("gpu:1x", &place), FLEET_EINVAL, "gpu:1x");
-    CHECK_OK(fleet_place_parse("gpu:3", &place));
-    CHECK_INT(place, FLEET_GPU(3));
-    CHECK_FAILS(fleet_program_place(p, place, NULL), FLEET_ENODEVICE,
-                "there is no device 3");
-    CHECK_FAILS(fleet_program_place(p, -2, NULL), FLEET_EINVAL, "place -2");
-    CHECK_FAILS(fleet_device_guard(p, "tpu:0"), FLEET_EINVAL, "tpu:0");
-    CHECK_OK(fleet_device_guard(p, "gpu:0"));
-    gpu_kit_control()->set_devices(2);
-    CHECK_FAILS(fleet_device_guard(p, "gpu:1"), FLEET_EUNSUPPORTED,
-                "the program uses gpu:0");
-    fleet_destroy(f);
-
-    m = on_gpu(KIT_MLP, (kit_options){0});
-    CHECK_FAILS(fleet_program_place(m.p, FLEET_CPU, NULL), FLEET_ESTATE,
-                "the program has run");
     kit_close(&m);
     gpu_kit_close();
 }

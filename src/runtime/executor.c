@@ -352,21 +352,6 @@ static fleet_status iterate_here_or_there(fleet_executor *e, fl_compiled *c,
                     : FLEET_OK;
 }
 
-/* What the store keeps is where the plan is to find it. */
-static fleet_status settle_store(const fl_compiled *c)
-{
-    const fl_plan *plan = c->plan;
-
-    for (size_t i = 0; plan->store->mirrors && i < plan->n_value; i++) {
-        const fl_value *v = &plan->value[i];
-        const void *here = fl_store_memory(plan, v);
-
-        if (v->root == (int)i && here && !v->twin)
-            FL_TRY(fl_mirror_use(plan->store, here, v->there, v->changed));
-    }
-    return FLEET_OK;
-}
-
 /* Plans are made for a store with its exchange or without. */
 static fleet_status check_exchange(const fleet_executor *e)
 {
@@ -461,7 +446,7 @@ static fleet_status iterate_planned(fleet_executor *e, int64_t batch)
     e->n_run++;
     e->last = c;
     e->last_batch = batch;
-    status = settle_store(c);
+    status = fl_compiled_settle(c);
     fl_gpu_lock(e->placing.gpu);
     if (status == FLEET_OK)
         status = run_locked(e, c, batch, next);
@@ -565,7 +550,7 @@ static fleet_status end_group(fleet_executor *e)
     fleet_status status = check_exchange(e);
 
     if (status == FLEET_OK)
-        status = settle_store(e->last);
+        status = fl_compiled_settle(e->last);
     fl_gpu_lock(gpu);
     if (status == FLEET_OK)
         status = apply_update(e, e->last, e->last_batch, NULL);

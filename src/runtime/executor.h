@@ -128,6 +128,10 @@ void *fl_store_memory(const fl_plan *plan, const fl_value *v);
 /* Let values that are there once per slot be those of this one. */
 void fl_compiled_slot(fl_compiled *c, int slot);
 
+/* What the store keeps is where the plan is to find it; under the store's lock,
+ * before the GPU's. */
+fleet_status fl_compiled_settle(const fl_compiled *c);
+
 /* Run the regions of a phase: FL_PULL, FL_UPDATE, FL_AVERAGE, or FL_FORWARD for
  * all between them. Before a pull and FL_FORWARD feeds are bound and kernels
  * begin: for the pull, or for the rest. */

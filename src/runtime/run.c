@@ -194,6 +194,20 @@ void fl_compiled_bind(fl_compiled *c, const fl_input *input, int64_t batch,
     }
 }
 
+fleet_status fl_compiled_settle(const fl_compiled *c)
+{
+    const fl_plan *plan = c->plan;
+
+    for (size_t i = 0; plan->store->mirrors && i < plan->n_value; i++) {
+        const fl_value *v = &plan->value[i];
+        const void *here = fl_store_memory(plan, v);
+
+        if (v->root == (int)i && here && !v->twin)
+            FL_TRY(fl_mirror_use(plan->store, here, v->there, v->changed));
+    }
+    return FLEET_OK;
+}
+
 /* --- who made the NaN ---------------------------------------------------- */
 
 static bool is_finite(const fl_compiled *c, const fl_arg *a, int64_t batch)

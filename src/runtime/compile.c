@@ -39,7 +39,7 @@ static fleet_status place_bases(fl_compiled *c)
 
     FL_TRY(FL_NEW(&c->base,
                   (FL_FIRST_BASE + 2 * plan->n_value) * sizeof *c->base));
-    FL_TRY(FL_NEW(&c->kept, plan->kept_bytes));
+    FL_TRY(fl_gpu_host_alloc(plan->placing->gpu, plan->kept_bytes, &c->kept));
     c->base[FL_BASE_KEPT] = c->kept;
     if (plan->ahead_bytes > 0)
         FL_TRY(FL_NEW(&c->ahead, FL_N_SLOT * plan->ahead_bytes));
@@ -293,7 +293,7 @@ void fl_compiled_destroy(fl_compiled *c)
     fl_free(c->instance);
     fl_free(c->state);
     fl_free(c->arg);
-    fl_free(c->kept);
+    fl_gpu_host_free(c->plan ? c->plan->placing->gpu : NULL, c->kept);
     fl_free(c->ahead);
     fl_free(c->staging);
     fl_free(c->base);

@@ -87,7 +87,7 @@ void fleet_executor_destroy(fleet_executor *e)
     leave_store(e);
     forget_plans(e);
     fl_flight_destroy(e);
-    fl_flight_arena_free(e, e->arena);
+    fl_gpu_host_free(e->placing.gpu, e->arena);
     fl_placing_done(&e->placing);
     fl_free(e->fetched);
     fl_free(e->input);
@@ -138,12 +138,12 @@ static fleet_status widen_arena(fleet_executor *e, fl_compiled *c)
     char *arena;
 
     if (c->plan->arena_bytes > e->arena_bytes) {
-        FL_TRY(fl_flight_arena(e, c->plan->arena_bytes, &arena));
+        FL_TRY(fl_gpu_host_alloc(e->placing.gpu, c->plan->arena_bytes, &arena));
 #ifdef __SANITIZE_ADDRESS__
         memset(arena, 0xff, c->plan->arena_bytes); /* NaN for those who read
                                                       what nobody wrote */
 #endif
-        fl_flight_arena_free(e, e->arena);
+        fl_gpu_host_free(e->placing.gpu, e->arena);
         e->arena = arena;
         e->arena_bytes = c->plan->arena_bytes;
         for (fl_compiled *one = e->compiled; one; one = one->next)

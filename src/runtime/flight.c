@@ -32,39 +32,6 @@ struct fl_flight {
 
 /* --- memory -------------------------------------------------------------- */
 
-fleet_status fl_flight_arena(const fleet_executor *e, size_t bytes, char **p)
-{
-    fl_gpu *g = e->placing.gpu;
-    fleet_status status;
-    void *made;
-
-    if (!g)
-        return FL_NEW(p, bytes);
-    fl_gpu_lock(g);
-    status = g->m->alloc_pinned(g->d, bytes, &made);
-    fl_gpu_unlock(g);
-    *p = made;
-    if (status == FLEET_OK)
-        memset(made, 0, bytes);
-    return status;
-}
-
-void fl_flight_arena_free(const fleet_executor *e, char *p)
-{
-    fl_gpu *g = e->placing.gpu;
-
-    if (!g) {
-        fl_free(p);
-        return;
-    }
-    if (!p || !fl_gpu_is_ours(g))
-        return;
-    fl_gpu_lock(g);
-    if (fl_gpu_wait(g) == FLEET_OK) /* else a copy may still come */
-        g->m->free_pinned(g->d, p);
-    fl_gpu_unlock(g);
-}
-
 static fleet_status forget_faults(fl_flight *f)
 {
     return f->gpu->m->fill(f->gpu->d, f->gpu->queue, f->status, 0,

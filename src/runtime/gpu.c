@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "runtime/gpu.h"
 
+#include <string.h>
+
 #include "base/memory.h"
 #include "base/thread.h"
 #include "runtime/plugin.h"
@@ -156,6 +158,35 @@ void fl_gpu_unlock(fl_gpu *g)
 {
     if (g)
         pthread_mutex_unlock(&g->lock);
+}
+
+fleet_status fl_gpu_host_alloc(fl_gpu *g, size_t bytes, char **p)
+{
+    fleet_status status;
+    void *made;
+
+    *p = NULL;
+    if (!g)
+        return FL_NEW(p, bytes);
+    fl_gpu_lock(g);
+    status = g->m->alloc_pinned(g->d, bytes, &made);
+    fl_gpu_unlock(g);
+    FL_TRY(status);
+    memset(made, 0, bytes);
+    *p = made;
+    return FLEET_OK;
+}
+
+void fl_gpu_host_free(fl_gpu *g, char *p)
+{
+    if (!g)
+        fl_free(p);
+    if (!g || !p || !fl_gpu_is_ours(g))
+        return;
+    fl_gpu_lock(g);
+    if (fl_gpu_wait(g) == FLEET_OK) /* else a copy may still come */
+        g->m->free_pinned(g->d, p);
+    fl_gpu_unlock(g);
 }
 
 fleet_status fl_gpu_wait(fl_gpu *g)

@@ -42,6 +42,11 @@ bool fl_gpu_is_ours(const fl_gpu *g);
 void fl_gpu_lock(fl_gpu *g); /* NULL is fine */
 void fl_gpu_unlock(fl_gpu *g);
 
+/* Zeroed memory of the host, from and to which copies run beside all else;
+ * without a GPU it is any other. */
+fleet_status fl_gpu_host_alloc(fl_gpu *g, size_t bytes, char **p);
+void fl_gpu_host_free(fl_gpu *g, char *p); /* once its copies are done */
+
 /* Until all that is queued is done. */
 fleet_status fl_gpu_wait(fl_gpu *g);
 

@@ -385,7 +385,8 @@ static fleet_status run_copy(fl_compiled *c, const fl_step *s, int64_t batch)
     int to = s->operand[0].value, from = s->operand[1].value;
     bool there = plan->value[to].there;
     const fl_value *host = &plan->value[there ? from : to];
-    bool pinned = plan->value[host->root].kind == FL_VALUE_TEMP;
+    fl_value_kind kind = plan->value[host->root].kind;
+    bool pinned = kind == FL_VALUE_TEMP || kind == FL_VALUE_KEPT;
     fl_gpu_rows r = rows_of(plan, &plan->value[to], &plan->value[from], batch);
 
     r.kind = there ? FL_TO_DEVICE : FL_TO_HOST;

@@ -60,10 +60,6 @@ fleet_status fl_there_read(const fl_compiled *c, int value, int64_t rows,
 
 typedef struct fl_flight fl_flight;
 
-/* Memory of the executor that copies run from and to. */
-fleet_status fl_flight_arena(const fleet_executor *e, size_t bytes, char **p);
-void fl_flight_arena_free(const fleet_executor *e, char *p);
-
 /* Of an iteration: take a slot, perhaps with the failure of an earlier one;
  * feed; see how it went, once FL_FORWARD is queued; and it is under way. */
 fleet_status fl_flight_begin(fleet_executor *e, fl_compiled *c, int64_t batch);

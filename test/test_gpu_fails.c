@@ -73,6 +73,30 @@ TEST(a_label_out_of_range_is_said_and_nothing_is_updated)
     gpu_kit_close();
 }
 
+/* A fetch finds it, and what is left of the group is not used. */
+TEST(a_merge_group_with_a_batch_that_failed_is_given_up)
+{
+    kit_model m;
+    kit_batch *bad, *good;
+    float loss;
+
+    gpu_kit_open();
+    m = gpu_kit_model(KIT_MLP, (kit_options){.merge = 2});
+    good = kit_batch_for(&m, 40, 1);
+    bad = kit_batch_for(&m, 40, 3);
+    ((float *)(void *)(uintptr_t)bad->feed[0].data)[33] = NAN;
+    CHECK_FAILS(kit_fetch(m.e, bad, m.m.loss, &loss, 1), FLEET_ENUMERIC,
+                "batch 1: the loss is not finite");
+    for (int i = 0; i < 4; i++)
+        CHECK_OK(kit_fetch(m.e, good, m.m.loss, &loss, 1));
+    CHECK(isfinite(loss));
+    CHECK_INT(m.f->store->updates, 2);
+    kit_batch_free(good);
+    kit_batch_free(bad);
+    kit_close(&m);
+    gpu_kit_close();
+}
+
 /* Rows are the CPU's: it waits for the loss before it changes them. */
 TEST(rows_are_not_changed_by_a_loss_that_is_not_finite)
 {

@@ -180,6 +180,14 @@ static fleet_status tell(fl_flight *f)
     return fl_error_raise(&error);
 }
 
+/* Its sums may hold a part of the batch that failed. */
+static void give_up_group(fleet_executor *e)
+{
+    if (e->micro > 0)
+        e->store->n_group--;
+    e->micro = 0;
+}
+
 fleet_status fl_flight_land(fleet_executor *e)
 {
     fleet_status status;
@@ -193,6 +201,8 @@ fleet_status fl_flight_land(fleet_executor *e)
     if (status == FLEET_OK)
         status = tell(e->flight);
     fl_gpu_unlock(e->flight->gpu);
+    if (status != FLEET_OK && e->training)
+        give_up_group(e);
     if (e->training)
         pthread_rwlock_unlock(&e->store->lock);
     return status;
@@ -282,13 +292,13 @@ fleet_status fl_flight_begin(fleet_executor *e, fl_compiled *c, int64_t batch)
     FL_TRY(collect(e, s));
     FL_TRY(tell(f));
     FL_TRY(make_room(f, s, t));
+    FL_TRY(t->gpu->m->fill(t->gpu->d, t->gpu->queue, t->faults, 0xff,
+                           c->plan->n_step * sizeof(uint64_t)));
     FL_TRY(fl_there_prepare(c, batch, f->next));
     t->pinned = s->pinned + head_bytes();
     t->n_told = 0;
     t->stop = &f->status->stop;
     s->c = c;
-    FL_TRY(t->gpu->m->fill(t->gpu->d, t->gpu->queue, t->faults, 0xff,
-                           c->plan->n_step * sizeof(uint64_t)));
     return feed(e, c, s, batch);
 }
 

@@ -53,6 +53,7 @@ static void find_control(void)
     find(object, "fl_emu_set_devices", &asks.set_devices);
     find(object, "fl_emu_set_major", &asks.set_major);
     find(object, "fl_emu_set_busy", &asks.set_busy);
+    find(object, "fl_emu_set_late", &asks.set_late);
     find(object, "fl_emu_fail_at", &asks.fail_at);
     find(object, "fl_emu_live_bytes", &asks.live_bytes);
     find(object, "fl_emu_launches", &asks.launches);
@@ -61,8 +62,10 @@ static void find_control(void)
 void gpu_kit_open(void)
 {
     setenv("FLEET_PLUGIN_PATH", gpu_kit_folder(), 1);
-    if (is_emulated())
-        find_control();
+    if (!is_emulated())
+        return;
+    find_control();
+    asks.set_late(true); /* so that nothing is read before it was waited for */
 }
 
 const gpu_kit_asks *gpu_kit_control(void)

@@ -12,6 +12,7 @@ typedef struct gpu_kit_asks {
     void (*set_devices)(int n);
     void (*set_major)(int major);
     void (*set_busy)(bool busy);
+    void (*set_late)(bool late);
     void (*fail_at)(int n);
     size_t (*live_bytes)(void);
     long (*launches)(void);

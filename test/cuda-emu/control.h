@@ -25,6 +25,11 @@ void fl_emu_set_reverse(bool reverse);
 /* Nothing that was queued is ever done: for deadlines. */
 void fl_emu_set_busy(bool busy);
 
+/* What is queued is done only when somebody waits for it, or another stream
+ * does: too late for who has not waited. Copies from memory that is not pinned
+ * read it at once, as real ones do. */
+void fl_emu_set_late(bool late);
+
 /* The n-th allocation from now on fails; 0: none. */
 void fl_emu_fail_at(int n);
 

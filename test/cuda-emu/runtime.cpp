@@ -5,24 +5,32 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <new>
+#include <vector>
 
 #include "block.h"
 #include "control.h"
 
 struct fl_emu_stream {
     int device;
+    std::deque<std::function<void()>> work; /* not done yet */
+    long done;
 };
 struct fl_emu_event {
     double at; /* seconds; 0: not recorded */
+    cudaStream_t stream;
+    long after; /* so much of its work */
 };
 
 /* --- what tests ask for --------------------------------------------------- */
 
 static struct {
     int devices = 1;
-    bool reverse = false, busy = false;
+    bool reverse = false, busy = false, late = false;
     int fail_at = 0, major = 9;
     long launches = 0, switches = 0;
 } control;
@@ -41,6 +49,11 @@ void fl_emu_set_major(int major)
 void fl_emu_set_reverse(bool reverse)
 {
     control.reverse = reverse;
+}
+
+void fl_emu_set_late(bool late)
+{
+    control.late = late;
 }
 
 void fl_emu_set_busy(bool busy)
@@ -192,6 +205,34 @@ static cudaError_t allocate(void **p, std::size_t bytes, bool device)
     return cudaSuccess;
 }
 
+/* --- what is queued ------------------------------------------------------- */
+
+void fl_emu_queue(cudaStream_t s, std::function<void()> work)
+{
+    if (!s || !control.late)
+        work();
+    else
+        s->work.push_back(std::move(work));
+}
+
+static void do_until(cudaStream_t s, long after)
+{
+    while (s && s->done < after && !s->work.empty()) {
+        std::function<void()> work = std::move(s->work.front());
+
+        s->work.pop_front();
+        s->done++;
+        work();
+    }
+}
+
+static cudaError_t do_all(cudaStream_t s)
+{
+    if (s)
+        do_until(s, s->done + (long)s->work.size());
+    return cudaGetLastError();
+}
+
 static cudaError_t release(void *p, bool device)
 {
     std::lock_guard<std::mutex> held(lock);
@@ -268,9 +309,10 @@ cudaError_t cudaMallocAsync(void **p, std::size_t bytes, cudaStream_t)
     return allocate(p, bytes, true);
 }
 
-cudaError_t cudaFreeAsync(void *p, cudaStream_t)
+cudaError_t cudaFreeAsync(void *p, cudaStream_t s)
 {
-    return release(p, true);
+    fl_emu_queue(s, [=] { release(p, true); });
+    return cudaSuccess;
 }
 
 cudaError_t cudaMallocHost(void **p, std::size_t bytes)
@@ -290,8 +332,45 @@ cudaError_t cudaMemGetInfo(std::size_t *free, std::size_t *total)
     return cudaSuccess;
 }
 
+static bool is_pinned(const void *p)
+{
+    std::lock_guard<std::mutex> held(lock);
+    const char *at = static_cast<const char *>(p);
+    auto m = memory.upper_bound(at);
+
+    if (m == memory.begin())
+        return false;
+    --m;
+    return at < m->first + m->second.bytes && !m->second.device;
+}
+
+/* As it is now where a real copy may not look later. */
+static void queue_copy(void *to, const void *from, std::size_t bytes,
+                       cudaMemcpyKind kind, cudaStream_t s)
+{
+    const char *begin = static_cast<const char *>(from);
+    const void *host = kind == cudaMemcpyDeviceToHost ? to : from;
+    bool pinned = kind != cudaMemcpyDeviceToDevice && is_pinned(host);
+
+    if (kind == cudaMemcpyHostToDevice && !pinned) {
+        std::vector<char> now(begin, begin + bytes);
+
+        fl_emu_queue(s, [=] { std::memcpy(to, now.data(), bytes); });
+        return;
+    }
+    fl_emu_queue(s, [=] {
+        if (pinned && !is_pinned(host))
+            fl_emu_error(cudaErrorInvalidValue,
+                         "pinned memory was freed before its copy was done");
+        else
+            std::memmove(to, from, bytes);
+    });
+    if (kind == cudaMemcpyDeviceToHost && !pinned)
+        do_all(s);
+}
+
 cudaError_t cudaMemcpyAsync(void *to, const void *from, std::size_t bytes,
-                            cudaMemcpyKind kind, cudaStream_t)
+                            cudaMemcpyKind kind, cudaStream_t s)
 {
     bool to_device = kind & 1, from_device = kind >= cudaMemcpyDeviceToHost;
     cudaError_t e = check_side("cudaMemcpyAsync", to, bytes, to_device);
@@ -299,7 +378,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, std::size_t bytes,
     if (e == cudaSuccess)
         e = check_side("cudaMemcpyAsync", from, bytes, from_device);
     if (e == cudaSuccess && bytes > 0)
-        std::memmove(to, from, bytes);
+        queue_copy(to, from, bytes, kind, s);
     return e;
 }
 
@@ -322,12 +401,13 @@ cudaError_t cudaMemcpy2DAsync(void *to, std::size_t ld_to, const void *from,
     return e;
 }
 
-cudaError_t cudaMemsetAsync(void *p, int value, std::size_t bytes, cudaStream_t)
+cudaError_t cudaMemsetAsync(void *p, int value, std::size_t bytes,
+                            cudaStream_t s)
 {
     cudaError_t e = check_side("cudaMemsetAsync", p, bytes, true);
 
     if (e == cudaSuccess && bytes > 0)
-        std::memset(p, value, bytes);
+        fl_emu_queue(s, [=] { std::memset(p, value, bytes); });
     return e;
 }
 
@@ -354,7 +434,7 @@ static double now()
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
 {
-    *s = static_cast<cudaStream_t>(std::malloc(sizeof **s));
+    *s = new (std::nothrow) fl_emu_stream();
     if (!*s)
         return fl_emu_error(cudaErrorMemoryAllocation, "out of memory");
     (*s)->device = current;
@@ -363,22 +443,27 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
 
 cudaError_t cudaStreamDestroy(cudaStream_t s)
 {
-    std::free(s);
+    do_all(s);
+    delete s;
     return cudaSuccess;
 }
 
-cudaError_t cudaStreamQuery(cudaStream_t)
+cudaError_t cudaStreamQuery(cudaStream_t s)
 {
-    return control.busy ? cudaErrorNotReady : cudaSuccess;
+    return control.busy ? cudaErrorNotReady : do_all(s);
 }
 
-cudaError_t cudaStreamSynchronize(cudaStream_t)
+cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
-    return cudaSuccess;
+    return do_all(s);
 }
 
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned)
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned)
 {
+    cudaStream_t other = e->stream;
+    long after = e->after;
+
+    fl_emu_queue(s, [=] { do_until(other, after); });
     return cudaSuccess;
 }
 
@@ -395,15 +480,20 @@ cudaError_t cudaEventDestroy(cudaEvent_t e)
     return cudaSuccess;
 }
 
-cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t)
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 {
     e->at = now();
+    e->stream = s;
+    e->after = s ? s->done + (long)s->work.size() : 0;
     return cudaSuccess;
 }
 
-cudaError_t cudaEventQuery(cudaEvent_t)
+cudaError_t cudaEventQuery(cudaEvent_t e)
 {
-    return control.busy ? cudaErrorNotReady : cudaSuccess;
+    if (control.busy)
+        return cudaErrorNotReady;
+    do_until(e->stream, e->after);
+    return cudaGetLastError();
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)

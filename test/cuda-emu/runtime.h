@@ -7,6 +7,7 @@
 #ifndef FL_CUDA_EMU_RUNTIME_H
 #define FL_CUDA_EMU_RUNTIME_H
 
+#include <functional>
 #include <cstddef>
 
 #define CUDART_VERSION 13000
@@ -86,6 +87,9 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attr,
 
 enum { cudaStreamNonBlocking = 1 };
 enum { cudaEventDefault = 0, cudaEventDisableTiming = 2 };
+
+/* Do it in the stream's turn. */
+void fl_emu_queue(cudaStream_t s, std::function<void()> work);
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t s);

@@ -234,6 +234,10 @@ TEST(places_that_cannot_be_are_refused)
     fleet_destroy(f);
 
     m = gpu_kit_model(KIT_MLP, (kit_options){0});
+    CHECK(!fleet_executor_create(
+        m.p, &(fleet_executor_options){.place = FLEET_GPU(1)}));
+    CHECK_INT(fleet_last_status(), FLEET_EUNSUPPORTED);
+    CHECK_CONTAINS(fleet_last_error(), "gpu:1: the program uses gpu:0");
     CHECK_FAILS(fleet_program_place(m.p, FLEET_CPU, NULL), FLEET_ESTATE,
                 "the program has run");
     kit_close(&m);

@@ -51,6 +51,10 @@ fleet_status fl_placing_of(const fl_placing *program, fleet_place own,
         return own == FLEET_CPU
                    ? FLEET_OK
                    : fl_fail(FLEET_EINVAL, "place %d: there is none", own);
+    if (own > 0 && program->gpu && program->gpu->d->ordinal != own - 1)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "an executor on gpu:%d: the program uses gpu:%d",
+                       own - 1, program->gpu->d->ordinal);
     p->gpu = fl_gpu_share(program->gpu);
     p->there = program->there;
     p->allow_cpu = program->allow_cpu;

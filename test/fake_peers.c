@@ -38,6 +38,16 @@ static fleet_status wait_for_round(fake_group *g, int64_t round)
     return g->round == round ? broken(g) : FLEET_OK;
 }
 
+static void check_same(const fake_group *g)
+{
+    for (int r = 1; r < g->n; r++)
+        if (strcmp(g->call[r], g->call[0]) != 0 || g->size[r] != g->size[0])
+            test_fail(__FILE__, __LINE__,
+                      "rank %d calls %s of %lld, rank 0 %s of %lld", r,
+                      g->call[r], (long long)g->size[r], g->call[0],
+                      (long long)g->size[0]);
+}
+
 static fleet_status meet(fake_rank *r, const char *name, const void *in,
                          void *out, int64_t size, join *all)
 {
@@ -52,10 +62,12 @@ static fleet_status meet(fake_rank *r, const char *name, const void *in,
     pthread_mutex_lock(&g->lock);
     status = broken(g);
     if (status == FLEET_OK) {
+        g->call[r->p.rank] = name;
         g->in[r->p.rank] = in;
         g->out[r->p.rank] = out;
         g->size[r->p.rank] = size;
         if (++g->n_here == g->n) {
+            check_same(g);
             all(g);
             g->n_here = 0;
             g->round++;
@@ -101,16 +113,40 @@ static void sum_half(fake_group *g)
     }
 }
 
+/* What is begun is done when it is waited for. */
+static fleet_status begin(fake_rank *r, fl_wire type, const void *in, void *out,
+                          int64_t n, fl_work **work)
+{
+    fake_work *w = &r->work[r->n_work++ % FAKE_MOST_WORK];
+
+    if (++r->n_call == r->group->fail_at && r->p.rank == 1)
+        return fl_fail(FLEET_EIO, "rank 1 cannot go on");
+    *w = (fake_work){type, in, out, n};
+    *work = (fl_work *)(void *)w;
+    return FLEET_OK;
+}
+
 static fleet_status all_reduce(fl_peers *p, fl_reduce how, fl_wire type,
                                const void *in, void *out, int64_t n,
                                fl_work **work)
 {
-    CHECK(how == FL_ALL_SUM && !work);
+    CHECK(how == FL_ALL_SUM);
+    if (work)
+        return begin(rank_of(p), type, in, out, n, work);
     if (type == FL_WIRE_F16)
         return meet(rank_of(p), "half", in, out, n, sum_half);
     CHECK(type == FL_WIRE_F32 || type == FL_WIRE_F64);
     return meet(rank_of(p), "reduce", in, out, n,
                 type == FL_WIRE_F32 ? sum_float : sum_double);
+}
+
+static fleet_status wait(fl_peers *p, fl_work **work)
+{
+    fake_work *w = (fake_work *)(void *)*work;
+
+    *work = NULL;
+    return w ? all_reduce(p, FL_ALL_SUM, w->type, w->in, w->out, w->n, NULL)
+             : FLEET_OK;
 }
 
 static void gather(fake_group *g)
@@ -216,6 +252,7 @@ static const fl_peers_class methods = {
     .all_to_all_v = all_to_all_v,
     .broadcast = broadcast,
     .barrier = barrier,
+    .wait = wait,
     .abort = give_up,
     .destroy = leave,
 };

@@ -13,11 +13,22 @@ enum { FAKE_MOST_RANKS = 4 };
 
 typedef struct fake_group fake_group;
 
+enum { FAKE_MOST_WORK = 64 };
+
+typedef struct fake_work {
+    fl_wire type;
+    const void *in;
+    void *out;
+    int64_t n;
+} fake_work;
+
 typedef struct fake_rank {
     fl_peers p; /* first */
     fl_rounds rounds;
     fake_group *group;
-    int n_call;       /* calls so far */
+    int n_call; /* calls so far */
+    int n_work;
+    fake_work work[FAKE_MOST_WORK];
     char calls[4000]; /* "gather reduce130" */
 } fake_rank;
 
@@ -28,6 +39,7 @@ struct fake_group {
     pthread_cond_t changed;
     int n_here;    /* ranks in this call */
     int64_t round; /* calls that are done */
+    const char *call[FAKE_MOST_RANKS];
     const void *in[FAKE_MOST_RANKS];
     void *out[FAKE_MOST_RANKS];
     int64_t size[FAKE_MOST_RANKS];

@@ -65,6 +65,22 @@ void job_at_least(const char *line, const char *key, double want)
                   value(line, key), want);
 }
 
+const char *job_hash(const char *line)
+{
+    const char *hash = strstr(line, "\"params_hash\"");
+
+    CHECK(hash);
+    return test_keep(hash);
+}
+
+const char *job_with(const char *config, const char *key, const char *path)
+{
+    char text[9000];
+
+    snprintf(text, sizeof text, "{\"%s\": \"%s\", %s", key, path, config + 1);
+    return test_keep(text);
+}
+
 /* The file, or its first lines when a fraction has to do. */
 const char *job_lines_of(const char *file, const char *name, int lines)
 {

@@ -18,6 +18,12 @@ const char *job_train(const char *flags, const char *config);
 /* A number of it, unless a fraction of the data had to do. */
 void job_at_least(const char *line, const char *key, double want);
 
+/* Its params_hash, with the key. */
+const char *job_hash(const char *line);
+
+/* The configuration with "save" or "load". */
+const char *job_with(const char *config, const char *key, const char *path);
+
 /* The file, or its first lines when a fraction has to do. */
 const char *job_lines_of(const char *file, const char *name, int lines);
 

@@ -15,6 +15,11 @@ typedef struct peers_part {
     int64_t deadline_ms; /* 0: long */
 } peers_part;
 
+/* peers_groups.c */
+void peers_by_groups(fl_peers *p);
+void peers_by_groups_one_gives_up(fl_peers *p);
+void peers_by_groups_one_is_killed(fl_peers *p);
+
 const peers_part *peers_part_named(const char *name);
 
 /* Each of them until the last, whose name is NULL. */

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 
 enum { SHORT_MS = 1500 };
 
@@ -171,6 +172,56 @@ static void one_gives_up_later(fl_peers *p)
     check_failed(p, p->methods->wait(p, &work), FLEET_EPEER, "no more");
 }
 
+/* In memory that all map a rank may hear of it when it begins, or waits. */
+static fleet_status reduce_late(fl_peers *p, int64_t n)
+{
+    fl_work *work;
+    void *x;
+
+    CHECK_OK(p->methods->get_memory(p, 4000, &x));
+    FL_TRY(p->methods->all_reduce(p, FL_ALL_SUM, FL_WIRE_F32, x, x, n, &work));
+    return p->methods->wait(p, &work);
+}
+
+static void late_sizes_differ(fl_peers *p)
+{
+    check_failed(p, reduce_late(p, is_last(p) ? 999 : 1000), FLEET_EINVAL,
+                 "all_reduce(sum of 999 f32)");
+    CHECK_CONTAINS(fleet_last_error(), "rank 0 calls all_reduce(sum of 1000");
+}
+
+/* The others have begun, and wait. */
+static void one_gives_up_late(fl_peers *p)
+{
+    void *x;
+
+    if (!is_last(p)) {
+        check_failed(p, reduce_late(p, 1000), FLEET_EPEER, "no more");
+        return;
+    }
+    CHECK_OK(p->methods->get_memory(p, 4000, &x));
+    usleep(100000); /* so that they sleep; true in any case */
+    p->methods->abort(p, "no more");
+    check_failed(p, p->methods->barrier(p), FLEET_EPEER, "no more");
+}
+
+static void one_never_begins(fl_peers *p)
+{
+    void *x;
+    int64_t began = fl_now_ms();
+
+    if (!is_last(p)) {
+        check_failed(p, reduce_late(p, 1000), FLEET_ETIMEDOUT,
+                     "did not come within");
+        return;
+    }
+    CHECK_OK(p->methods->get_memory(p, 4000, &x));
+    while (fl_now_ms() - began < 2 * p->deadline_ms)
+        usleep(10000);
+    check_failed(p, p->methods->barrier(p), FLEET_ETIMEDOUT,
+                 "all_reduce(sum of 1000 f32)");
+}
+
 static void one_stays_away(fl_peers *p)
 {
     char who[80];
@@ -233,6 +284,20 @@ const peers_part peers_misused[] = {
     {.name = "pairs_differ", .run = pairs_differ, .fails = true},
     {.name = "one_gives_up", .run = one_gives_up, .fails = true},
     {.name = "one_gives_up_later", .run = one_gives_up_later, .fails = true},
+    {.name = "late_sizes_differ", .run = late_sizes_differ, .fails = true},
+    {.name = "one_gives_up_late", .run = one_gives_up_late, .fails = true},
+    {.name = "one_never_begins",
+     .run = one_never_begins,
+     .fails = true,
+     .deadline_ms = SHORT_MS},
+    {.name = "by_groups_one_gives_up",
+     .run = peers_by_groups_one_gives_up,
+     .fails = true},
+    {.name = "by_groups_one_is_killed",
+     .run = peers_by_groups_one_is_killed,
+     .fails = true,
+     .is_killed = true,
+     .deadline_ms = 4000},
     {.name = "one_stays_away",
      .run = one_stays_away,
      .fails = true,

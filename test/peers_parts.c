@@ -356,6 +356,46 @@ static void memory(fl_peers *p)
     free(other);
 }
 
+/* Sums in that memory, with work: more than a group holds at a time, calls in
+ * between, waited for in another order. */
+static void late(fl_peers *p)
+{
+    enum { N = 40, EACH = 3000 };
+    static _Thread_local fl_work *work[N];
+    float all = (float)(p->size * (p->size + 1)) / 2, *x, one;
+    void *memory;
+
+    CHECK_OK(
+        p->methods->get_memory(p, (int64_t)sizeof(float[N][EACH]), &memory));
+    x = memory;
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < N; i++) {
+            int64_t n = round > 0 ? i * (EACH / N) : 0;
+
+            for (int j = 0; j < EACH; j++)
+                x[i * EACH + j] = (float)((p->rank + 1) * (i + j));
+            CHECK_OK(p->methods->all_reduce(p, FL_ALL_SUM, FL_WIRE_F32,
+                                            x + i * EACH, x + i * EACH, n,
+                                            &work[i]));
+            one = (float)(p->rank + 1);
+            if (i % 9 == 0)
+                CHECK_OK(p->methods->all_reduce(p, FL_ALL_SUM, FL_WIRE_F32,
+                                                &one, &one, 1, NULL));
+            CHECK(one == (i % 9 == 0 ? all : (float)(p->rank + 1)));
+        }
+        for (int i = N; i-- > 0;) {
+            int64_t n = round > 0 ? i * (EACH / N) : 0;
+
+            CHECK_OK(p->methods->wait(p, &work[i]));
+            for (int j = 0; j < EACH; j++)
+                CHECK(x[i * EACH + j] ==
+                      (j < n ? all : (float)(p->rank + 1)) * (float)(i + j));
+        }
+    }
+    CHECK_OK(p->methods->barrier(p));
+    p->methods->free_memory(p, memory);
+}
+
 /* Odd and even ranks, in reverse order; then all but rank 0. */
 static void split(fl_peers *p)
 {
@@ -425,7 +465,9 @@ const peers_part peers_healthy[] = {
     {.name = "works", .run = works},
     {.name = "forgotten", .run = forgotten},
     {.name = "memory", .run = memory},
+    {.name = "late", .run = late},
     {.name = "split", .run = split},
     {.name = "refusals", .run = refusals},
+    {.name = "by_groups", .run = peers_by_groups},
     {0},
 };

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fleet/handle.h"
+#include "fleet/servers.h"
 
 fl_group *rank_group(const kit_model *m)
 {
@@ -54,16 +55,25 @@ void rank_learn(fake_rank *r, void *arg)
 {
     rank_lesson *s = arg;
     int rank = r->p.rank;
+    _Alignas(64) float memory[RANK_MOST_FLOATS] = {0};
     kit_model m;
     work k;
 
     rank_model(&m, s);
     m.f->store->rounds = &r->rounds;
+    if (s->also.sharded)
+        m.f->store->share = (fl_share){rank, r->p.size};
+    if (s->shared) {
+        CHECK_OK(fl_add_programs(m.f));
+        rank_group(&m)->gradient = memory;
+    }
     rank_executor(&m);
     if (s->prepare)
         s->prepare(&m);
     work_open(&k, &m, s->batches, s->last);
     s->status[rank] = take_part(r, s, &m, &k);
+    if (s->status[rank] != FLEET_OK)
+        fl_executor_give_up(m.e);
     if (s->status[rank] != FLEET_OK)
         snprintf(s->error[rank], sizeof *s->error, "%s", fleet_last_error());
     s->updates[rank] = m.f->store->updates;
@@ -77,13 +87,19 @@ void rank_learn(fake_rank *r, void *arg)
     kit_close(&m);
 }
 
-void rank_train(rank_lesson *s, int ranks)
+void rank_try(rank_lesson *s, int ranks)
 {
     fake_group g;
 
     fake_group_open(&g, ranks);
+    g.fail_at = s->fail_at;
     fake_group_run(&g, rank_learn, s);
     fake_group_close(&g);
+}
+
+void rank_train(rank_lesson *s, int ranks)
+{
+    rank_try(s, ranks);
     for (int i = 0; i < ranks; i++) {
         if (s->status[i] != FLEET_OK)
             test_fail(__FILE__, __LINE__, "rank %d: %s", i, s->error[i]);

@@ -11,10 +11,12 @@ enum { RANK_MOST_FLOATS = 2000 };
 /* Batch b is rank b mod n's. */
 typedef struct rank_lesson {
     kit_options how;
-    fl_training also; /* local, half, dgc, bucket */
+    fl_training also; /* local, half, dgc, bucket, sharded */
     int batches, passes;
     int64_t last; /* rows of the last batch */
     void (*prepare)(kit_model *m);
+    bool shared; /* gradients lie where ranks reduce them */
+    int fail_at; /* which call of rank 1 fails */
 
     float weight[FAKE_MOST_RANKS][RANK_MOST_FLOATS];
     int64_t updates[FAKE_MOST_RANKS], steps[FAKE_MOST_RANKS];
@@ -33,7 +35,10 @@ void rank_executor(kit_model *m);
 /* What a rank does: for fake_group_run(). */
 void rank_learn(fake_rank *r, void *lesson);
 
-/* So many ranks; none fails, and all end with the same weights. */
+/* So many ranks; whatever becomes of them. */
+void rank_try(rank_lesson *s, int ranks);
+
+/* None fails, and all end with the same weights. */
 void rank_train(rank_lesson *s, int ranks);
 
 #endif

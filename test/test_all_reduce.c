@@ -2,7 +2,7 @@
  * process that merges their batches, uneven ends, failures of one rank. */
 #define SUITE all_reduce
 #include "crew.h"
-#include "fake_peers.h"
+#include "rank_kit.h"
 #include "test.h"
 
 #include <math.h>
@@ -177,8 +177,21 @@ TEST(layers_have_the_rates_of_one_process)
                         .last = 29};
 
             check_equal_to_one(&s, ranks);
-            s.how.clip = 0; /* which tables that are shared out do not have */
             s.kind = KIT_CTR;
+            check_equal_to_one(&s, ranks);
+        }
+}
+
+/* Squares of rows come from their owners. */
+TEST(the_norm_is_that_of_rows_on_all_ranks_too)
+{
+    for (int batches = 1; batches <= 9; batches++)
+        for (int ranks = 1; ranks <= 4; ranks++) {
+            lesson s = {.kind = KIT_CTR,
+                        .how = {.clip = 0.05f, .l2_decay = 0.001f},
+                        .batches = batches,
+                        .last = 29};
+
             check_equal_to_one(&s, ranks);
         }
 }
@@ -197,6 +210,77 @@ TEST(a_rank_that_fails_ends_the_job_for_all_with_its_words)
         CHECK_CONTAINS(s.error[i], "rank 1: ");
         CHECK_CONTAINS(s.error[i], "not finite");
     }
+}
+
+/* --- buckets ------------------------------------------------------------- */
+
+/* Merged or not, as float16 or not, in buckets of any size. */
+TEST(where_gradients_lie_and_how_they_are_cut_changes_no_bit)
+{
+    for (int way = 0; way < 8; way++) {
+        rank_lesson one = {.how = {.merge = way & 1 ? 2 : 1, .clip = 0.1f},
+                           .also.half = way & 2,
+                           .shared = way & 4,
+                           .batches = 11,
+                           .passes = 2,
+                           .last = 17};
+        rank_lesson two = one, three = one;
+
+        two.also.bucket = 100;
+        three.also.bucket = 700;
+        three.shared = !one.shared;
+        rank_train(&one, 3);
+        rank_train(&two, 3);
+        rank_train(&three, 3);
+        CHECK(two.calls[0] > three.calls[0] && three.calls[0] > one.calls[0]);
+        CHECK(memcmp(one.weight, two.weight, sizeof one.weight) == 0);
+        CHECK(memcmp(one.weight, three.weight, sizeof one.weight) == 0);
+    }
+}
+
+/* Whether a round, a bucket that leaves, or one that is waited for. */
+TEST(a_rank_that_fails_in_any_call_ends_the_job)
+{
+    rank_lesson s = {.also.bucket = 100, .batches = 5, .passes = 1, .last = 50};
+    int calls;
+
+    rank_train(&s, 2);
+    calls = s.calls[1];
+    CHECK(calls > 20);
+    for (s.fail_at = 1; s.fail_at <= calls; s.fail_at++) {
+        rank_try(&s, 2);
+        CHECK_INT(s.status[1], FLEET_EIO);
+        CHECK_INT(s.status[0], FLEET_EPEER);
+        CHECK_CONTAINS(s.error[0], "rank 1 cannot go on");
+    }
+}
+
+/* One that is found wrong leaves all weights as they were. */
+static void spoil(kit_model *m)
+{
+    const fl_rounds *r = m->f->store->rounds;
+
+    if (r->peers->rank == 1)
+        rank_group(m)->weight[0] = NAN;
+}
+
+TEST(nothing_leaves_of_a_batch_whose_loss_is_not_finite)
+{
+    rank_lesson s = {.also.bucket = 100,
+                     .batches = 4,
+                     .passes = 1,
+                     .last = 50,
+                     .prepare = spoil};
+    rank_lesson none = s;
+
+    none.prepare = NULL;
+    none.passes = 0;
+    rank_try(&none, 2);
+    rank_try(&s, 2);
+    CHECK_INT(s.status[1], FLEET_ENUMERIC);
+    CHECK_INT(s.status[0], FLEET_EPEER);
+    CHECK_CONTAINS(s.error[0], "the loss is not finite");
+    CHECK(memcmp(s.weight[0], none.weight[0], sizeof s.weight[0]) == 0);
 }
 
 TEST(tables_shared_out_over_ranks_are_those_of_one_process)

@@ -226,7 +226,6 @@ TEST(each_strategy_field_that_is_not_there_is_refused)
     STRATEGY(amp_configs.use_pure_fp16 = 1, FLEET_EUNSUPPORTED,
              "strategy.amp_configs.use_pure_fp16");
     STRATEGY(recompute = 1, FLEET_EUNSUPPORTED, "strategy.recompute");
-    STRATEGY(sharding = 1, FLEET_EUNSUPPORTED, "strategy.sharding");
     STRATEGY(sync_batch_norm = 1, FLEET_EUNSUPPORTED,
              "strategy.sync_batch_norm");
     STRATEGY(a_sync_configs.use_ps_gpu = 1, FLEET_EUNSUPPORTED,

@@ -137,15 +137,15 @@ TEST(until_it_begins_gradients_are_reduced)
 TEST(a_rank_talks_to_the_others_only_for_means)
 {
     rank_lesson s = {.how = {.optimizer = "sgd"},
-                     .also = {.local.steps = 6, .bucket = 0},
+                     .also.local.steps = 6,
                      .batches = 12,
                      .last = 50,
                      .passes = 1};
 
     rank_train(&s, 2);
-    /* a round and six parameters; a round at the end, where nobody has updated
+    /* a round and all parameters; a round at the end, where nobody has updated
      * since; the pass's sum */
-    CHECK_INT(s.calls[0], 1 + 6 + 1 + 1);
+    CHECK_INT(s.calls[0], 1 + 1 + 1 + 1);
 }
 
 TEST(merge_groups_count_as_updates)
@@ -273,7 +273,7 @@ TEST(tables_do_not_go_with_ranks_on_their_own)
 TEST(a_mean_that_fails_leaves_the_weights)
 {
     rank_lesson s = {.how = {.optimizer = "sgd"},
-                     .also.local.steps = 2,
+                     .also = {.local.steps = 2, .bucket = 700},
                      .batches = 6,
                      .last = 50,
                      .passes = 1};
@@ -282,7 +282,7 @@ TEST(a_mean_that_fails_leaves_the_weights)
     fake_group g;
 
     fake_group_open(&g, 2);
-    g.fail_at = 3; /* a round, a parameter, the next one */
+    g.fail_at = 3; /* a round, a bucket, the next one */
     fake_group_run(&g, rank_learn, &s);
     fake_group_close(&g);
     CHECK_INT(s.status[1], FLEET_EIO);

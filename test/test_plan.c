@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "fleet/handle.h"
+#include "runtime/exchange.h"
 #include "runtime/executor.h"
 #include "runtime/pass.h"
 
@@ -192,6 +193,9 @@ static void check_rank_dump_of(const kit_options *o, int64_t bucket,
     m.p->training.local = other->local;
     m.p->training.half = other->half;
     m.p->training.dgc = other->dgc;
+    m.p->training.group = other->group;
+    if (other->sharded)
+        m.f->store->share = (fl_share){1, 2};
     m.o->residuals = other->dgc.on;
     fake_group_open(&g, 2);
     m.f->store->rounds = &g.rank[0].rounds;
@@ -220,9 +224,54 @@ TEST(plans_of_ranks_on_their_own_are_as_listed)
                        "mlp_rank_dgc.txt");
 }
 
+TEST(plans_of_ranks_that_share_out_states_are_as_listed)
+{
+    check_rank_dump_of(&(kit_options){0}, 700, &(fl_training){.sharded = true},
+                       "mlp_rank_shard.txt");
+    check_rank_dump_of(&(kit_options){.layers = "lamb"}, 700,
+                       &(fl_training){.sharded = true},
+                       "mlp_rank_shard_lamb.txt");
+}
+
+/* Rows are elsewhere, as a pull and a push know it. */
+static void check_rank_dump_beside_tables(const kit_options *o,
+                                          const char *name)
+{
+    fl_exchange elsewhere = {.sync = true};
+    fake_group g;
+    kit_model m;
+    char *text;
+
+    kit_build(&m, KIT_CTR, o);
+    fake_group_open(&g, 2);
+    m.f->store->rounds = &g.rank[0].rounds;
+    m.f->store->exchange = &elsewhere;
+    m.f->store->dense_here = true;
+    text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
+    check_golden(name, text);
+    fleet_free(text);
+    m.f->store->rounds = NULL;
+    m.f->store->exchange = NULL;
+    fake_group_close(&g);
+    kit_close(&m);
+}
+
+TEST(a_plan_of_ranks_that_clip_beside_tables_is_as_listed)
+{
+    check_rank_dump_beside_tables(&(kit_options){.merge = 2, .clip = 1},
+                                  "wide_deep_rank_merge_clip.txt");
+}
+
+TEST(a_plan_of_ranks_that_sum_by_groups_is_as_listed)
+{
+    check_rank_dump_of(&(kit_options){.optimizer = "sgd"}, 700,
+                       &(fl_training){.group = 2}, "mlp_rank_groups.txt");
+}
+
 TEST(plans_of_ranks_are_as_listed)
 {
     check_rank_dump(&(kit_options){0}, 0, "mlp_rank_each.txt");
+    check_rank_dump(&(kit_options){0}, 8 << 20, "mlp_rank.txt");
     check_rank_dump(&(kit_options){.merge = 2, .clip = 1}, 700,
                     "mlp_rank_merge_clip.txt");
     check_rank_dump(&(kit_options){.layers = "lamb"}, 700, "mlp_rank_lamb.txt");

@@ -14,21 +14,13 @@
 #define HYBRID    "--server_num 1 --worker_num 2 --collective"
 #define SYNC_ROWS "\"is_collective\": true, \"a_sync\": false"
 
-static const char *hash_in(const char *line)
-{
-    const char *hash = strstr(line, "\"params_hash\"");
-
-    CHECK(hash);
-    return test_keep(hash);
-}
-
 TEST_LIMIT(adult_has_the_bits_of_servers_in_every_mode, 300)
 {
     const char *config = job_adult("\"a_sync\": false"), *line;
     const char *want;
 
     launch_need_mpirun();
-    want = hash_in(job_train("--server_num 1 --worker_num 2", config));
+    want = job_hash(job_train("--server_num 1 --worker_num 2", config));
     line = job_train("--nproc_per_node 2", config);
     CHECK_CONTAINS(line, "\"mode\":\"collective\"");
     CHECK_CONTAINS(line, "\"workers\":2,\"servers\":0");
@@ -59,15 +51,6 @@ TEST_LIMIT(fashion_mnist_by_ranks, 300)
                  0.870);
 }
 
-/* The configuration with a save or a load. */
-static const char *with(const char *config, const char *key, const char *path)
-{
-    char text[9000];
-
-    snprintf(text, sizeof text, "{\"%s\": \"%s\", %s", key, path, config + 1);
-    return test_keep(text);
-}
-
 TEST_LIMIT(what_one_job_saves_every_other_goes_on_with, 300)
 {
     const char *ranks = test_path("ranks"), *both = test_path("both"), *want;
@@ -75,16 +58,16 @@ TEST_LIMIT(what_one_job_saves_every_other_goes_on_with, 300)
     const char *hybrid = test_keep(job_adult(SYNC_ROWS));
 
     launch_need_mpirun();
-    job_train("--nproc_per_node 2", with(sync, "save", ranks));
-    job_train(HYBRID, with(hybrid, "save", both));
-    want = hash_in(
-        job_train("--server_num 2 --worker_num 2", with(sync, "load", ranks)));
-    CHECK_CONTAINS(job_train("--nproc_per_node 2", with(sync, "load", both)),
-                   want);
-    CHECK_CONTAINS(job_train("--nproc_per_node 2", with(sync, "load", ranks)),
-                   want);
-    CHECK_CONTAINS(job_train(HYBRID, with(hybrid, "load", ranks)), want);
-    CHECK_CONTAINS(job_train(HYBRID, with(hybrid, "load", both)), want);
+    job_train("--nproc_per_node 2", job_with(sync, "save", ranks));
+    job_train(HYBRID, job_with(hybrid, "save", both));
+    want = job_hash(job_train("--server_num 2 --worker_num 2",
+                              job_with(sync, "load", ranks)));
+    CHECK_CONTAINS(
+        job_train("--nproc_per_node 2", job_with(sync, "load", both)), want);
+    CHECK_CONTAINS(
+        job_train("--nproc_per_node 2", job_with(sync, "load", ranks)), want);
+    CHECK_CONTAINS(job_train(HYBRID, job_with(hybrid, "load", ranks)), want);
+    CHECK_CONTAINS(job_train(HYBRID, job_with(hybrid, "load", both)), want);
 }
 
 /* So many epochs that it does not end by itself. */

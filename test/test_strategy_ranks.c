@@ -101,12 +101,87 @@ TEST(dgc_is_for_momentum)
              "strategy.dgc_configs.rampup_step: expected 1 to");
 }
 
+#define GROUPS hierarchical_allreduce_inter_nranks
+
+TEST(groups_of_ranks_must_divide_them_and_have_an_order_of_their_own)
+{
+    STRATEGY(NULL, adam, use_hierarchical_allreduce = 1; s.GROUPS = 2, NULL);
+    STRATEGY(SERVER, adam, use_hierarchical_allreduce = 1; s.GROUPS = 2, NULL);
+    STRATEGY(NULL, adam, use_hierarchical_allreduce = 1,
+             "strategy.hierarchical_allreduce_inter_nranks is 1, but "
+             "strategy.use_hierarchical_allreduce is 1: expected groups of 2 "
+             "ranks or more");
+    STRATEGY(NULL, adam, GROUPS = 2,
+             "strategy.hierarchical_allreduce_inter_nranks is 2, but "
+             "strategy.use_hierarchical_allreduce is 0");
+    STRATEGY(NULL, adam, use_hierarchical_allreduce = 1;
+             s.GROUPS = 3,
+             "strategy.hierarchical_allreduce_inter_nranks is 3, which does "
+             "not divide the 2 ranks");
+    STRATEGY(NULL, adam, use_hierarchical_allreduce = s.deterministic = 1;
+             s.GROUPS = 2,
+             "strategy.use_hierarchical_allreduce and strategy.deterministic "
+             "contradict");
+}
+
+TEST(sharding_is_of_stage_1_over_all_ranks)
+{
+    STRATEGY(NULL, adam, sharding = 1, NULL);
+    STRATEGY(SERVER, sgd, sharding = 1, NULL);
+    STRATEGY(NULL, adam, sharding_configs.sharding_degree = 2,
+             "strategy.sharding_configs.sharding_degree is 2, but "
+             "strategy.sharding is 0");
+    STRATEGY(NULL, adam, sharding = s.sharding_configs.sharding_degree = 2,
+             "strategy.sharding: expected 0 to 1, got 2");
+    STRATEGY(NULL, adam, sharding = 1;
+             s.sharding_configs.sharding_degree = 2, NULL);
+    STRATEGY(NULL, adam, sharding = 1;
+             s.sharding_configs.sharding_degree = 8,
+             "strategy.sharding_configs.sharding_degree: this version shards "
+             "over all 2 ranks (0 stands for them), not over groups of 8");
+    STRATEGY(NULL, adam, sharding = 1;
+             s.sharding_configs.stage = 2,
+             "strategy.sharding_configs.stage: this version does not have 2 in "
+             "mode collective");
+    STRATEGY(SERVER, adam, sharding = 1;
+             s.sharding_configs.stage = 3,
+             "strategy.sharding_configs.stage: this version does not have 3 in "
+             "mode hybrid");
+    STRATEGY(NULL, momentum, sharding = s.dgc = 1, NULL);
+    STRATEGY(NULL, momentum, sharding = s.lars = 1, NULL);
+    STRATEGY(NULL, adam, sharding = s.lamb = 1, NULL);
+    STRATEGY(NULL, sgd, sharding = s.localsgd = 1,
+             "strategy.sharding and strategy.localsgd contradict");
+    STRATEGY(NULL, sgd, sharding = s.adaptive_localsgd = 1,
+             "strategy.sharding and strategy.adaptive_localsgd contradict");
+}
+
 TEST(fp16_allreduce_is_for_all_ranks)
 {
     STRATEGY(NULL, adam, fp16_allreduce = 1, NULL);
     STRATEGY(SERVER, sgd, fp16_allreduce = 1, NULL);
     STRATEGY(NULL, sgd, fp16_allreduce = 2,
              "strategy.fp16_allreduce: expected 0 to 1, got 2");
+}
+
+TEST(states_that_are_shared_out_are_saved_by_all_ranks_or_not_at_all)
+{
+    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+    fleet *f = open_rank(NULL);
+    fleet_program *p = fleet_program_create(f);
+    fleet_model m;
+    char *text;
+
+    s.sharding = 1;
+    fleet_mlp(p, &(fleet_mlp_options){.dim = 4, .classes = 2}, &m);
+    CHECK_OK(
+        fleet_minimize(fleet_distributed_optimizer(f, adam(f), &s), m.loss));
+    text = fleet_strategy_dump(f);
+    CHECK_CONTAINS(text, "passes all_reduce update sharding form_regions");
+    fleet_free(text);
+    CHECK_FAILS(fleet_save_persistables(f, test_path("save")), FLEET_ESTATE,
+                "strategy.sharding has the optimizer's states on 2 ranks");
+    fleet_destroy(f);
 }
 
 TEST(the_dump_names_what_ranks_do)

@@ -70,9 +70,11 @@ typedef struct fleet_lamb_configs {
     float lamb_weight_decay;
 } fleet_lamb_configs;
 
+/* sharding: each rank keeps and updates its part of the optimizer's states of
+ * dense parameters. */
 typedef struct fleet_sharding_configs {
-    int stage;
-    int sharding_degree;
+    int stage;           /* 1 */
+    int sharding_degree; /* 0: all ranks; else their number */
 } fleet_sharding_configs;
 
 typedef struct fleet_distributed_strategy {

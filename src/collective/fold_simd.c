@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "base/narrow.h"
 #include "collective/far.h"
 #include "collective/fold.h"
 #include "runtime/vec.h"
@@ -12,61 +13,6 @@
 enum { BLOCK = 1024 };
 
 void FL_SIMD(fl_fold)(const fl_fold *f);
-
-static inline uint32_t bits_of(float x)
-{
-    uint32_t u;
-
-    memcpy(&u, &x, sizeof u);
-    return u;
-}
-
-static inline float float_of(uint32_t u)
-{
-    float x;
-
-    memcpy(&x, &u, sizeof x);
-    return x;
-}
-
-static inline float from_bf16(uint16_t x)
-{
-    return float_of((uint32_t)x << 16);
-}
-
-/* To nearest even; a NaN stays one. */
-static inline uint16_t to_bf16(float x)
-{
-    uint32_t u = bits_of(x);
-    uint32_t rounded = (u + 0x7FFF + (u >> 16 & 1)) >> 16;
-    uint32_t nan = u >> 16 | 0x40;
-
-    return (uint16_t)((u & 0x7FFFFFFF) > 0x7F800000 ? nan : rounded);
-}
-
-/* The exponent's bias is set right by a product, denormal numbers included. */
-static inline float from_f16(uint16_t x)
-{
-    uint32_t u = (uint32_t)(x & 0x7FFF) << 13;
-    uint32_t scaled = bits_of(float_of(u) * 0x1p112f);
-    uint32_t whole = u >= 0x0F800000 ? u | 0x7F800000 : scaled;
-
-    return float_of(whole | (uint32_t)(x & 0x8000) << 16);
-}
-
-/* To nearest even. Below 2^-14 the last bit of float16 is 2^-24, which is that
- * of float32 between 0.5 and 1: adding 0.5 rounds there. */
-static inline uint16_t to_f16(float x)
-{
-    uint32_t u = bits_of(x), sign = u >> 16 & 0x8000, size = u & 0x7FFFFFFF;
-    uint32_t small = bits_of(float_of(size) + 0.5f) - bits_of(0.5f);
-    uint32_t normal = (size - 0x38000000 + 0xFFF + (size >> 13 & 1)) >> 13;
-    uint32_t r = size < 0x38800000 ? small : normal;
-
-    r = size >= 0x47800000 ? 0x7C00 : r;
-    r = size > 0x7F800000 ? 0x7E00 : r;
-    return (uint16_t)(r | sign);
-}
 
 static inline void copy_out(const fl_fold *f, void *to, const void *from,
                             size_t n)
@@ -138,8 +84,10 @@ static inline void copy_out(const fl_fold *f, void *to, const void *from,
 FOLD(f32, float, float, SAME, SAME, ADD, LARGER, SMALLER, ONE_NTH)
 FOLD(f64, double, double, SAME, SAME, ADD, LARGER, SMALLER,
      1.0 / (double)f->n_in)
-FOLD(f16, uint16_t, float, from_f16, to_f16, ADD, LARGER, SMALLER, ONE_NTH)
-FOLD(bf16, uint16_t, float, from_bf16, to_bf16, ADD, LARGER, SMALLER, ONE_NTH)
+FOLD(f16, uint16_t, float, fl_from_f16, fl_to_f16, ADD, LARGER, SMALLER,
+     ONE_NTH)
+FOLD(bf16, uint16_t, float, fl_from_bf16, fl_to_bf16, ADD, LARGER, SMALLER,
+     ONE_NTH)
 /* integers have no mean */
 FOLD(i32, int32_t, int32_t, SAME, SAME, ADD_I32, LARGER_I, SMALLER_I, 1)
 FOLD(i64, int64_t, int64_t, SAME, SAME, ADD_I64, LARGER_I, SMALLER_I, 1)

@@ -58,13 +58,19 @@ void fl_work_finish(fl_group *g, fl_work *w, fleet_status status)
     pthread_mutex_unlock(&g->lock);
 }
 
+/* What fails a call ends the group. */
+static fleet_status whole(fl_group *g, fleet_status status)
+{
+    return status == FLEET_OK ? status : fl_group_fail(g, status, true);
+}
+
 static fleet_status run(fl_group *g, fl_work *w)
 {
     fleet_status status = fl_group_check(g);
 
     if (status == FLEET_OK)
         status = g->carrier->run(g, w);
-    return status == FLEET_OK ? status : fl_group_fail(g, status, true);
+    return whole(g, status);
 }
 
 /* Nothing is under way: the caller does it. */
@@ -162,6 +168,12 @@ static fleet_status do_now(fl_group *g, fl_work *w)
     return wait_for(g, w);
 }
 
+static fleet_status end(fl_group *g, fl_work *w)
+{
+    FL_TRY(fl_group_check(g));
+    return whole(g, g->carrier->end(g, w));
+}
+
 /* The counts are kept, too: they may be on the caller's stack. */
 static fleet_status do_later(fl_group *g, const fl_work *made, fl_work **work)
 {
@@ -178,8 +190,10 @@ static fleet_status do_later(fl_group *g, const fl_work *made, fl_work **work)
     }
     w->previous = g->made;
     g->made = w;
+    if (g->carrier->begin)
+        FL_TRY(whole(g, g->carrier->begin(g, w, &w->is_begun)));
     *work = w;
-    return enqueue(g, w);
+    return w->is_begun ? FLEET_OK : enqueue(g, w);
 }
 
 static fleet_status submit(fl_peers *p, fl_work *w, fl_work **work)
@@ -209,7 +223,7 @@ static fleet_status wait(fl_peers *p, fl_work **work)
 
     if (!*work)
         return FLEET_OK;
-    status = wait_for(g, *work);
+    status = (*work)->is_begun ? end(g, *work) : wait_for(g, *work);
     forget(g, *work);
     fl_free(*work);
     *work = NULL;

@@ -59,6 +59,8 @@ struct fl_work {
     void *out;
     const int64_t *to, *from; /* bytes, of all_to_all_v */
 
+    bool is_begun;     /* carrier->begin() has taken it */
+    uint32_t number;   /* begin()'s own */
     bool is_queued;    /* made with work, or after one that was */
     _Atomic bool done; /* `status` is then its result */
     fleet_status status;
@@ -75,6 +77,12 @@ typedef struct fl_group fl_group;
 typedef struct fl_carrier {
     /* A call of all ranks, from its beginning to its end. */
     fleet_status (*run)(fl_group *g, fl_work *w);
+
+    /* A call with work that needs no thread: begin it without waiting, if it is
+     * of that kind, which all ranks find alike; end it, in its wait(). By the
+     * caller, whatever the group's thread does. NULL: there are none. */
+    fleet_status (*begin)(fl_group *g, fl_work *w, bool *is_begun);
+    fleet_status (*end)(fl_group *g, fl_work *w);
 
     /* Move some of n bytes of a stream without waiting; *moved may be 0, and
      * the next call then has the same arguments. */

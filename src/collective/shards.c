@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "runtime/lookup_data.h"
+#include "runtime/norm.h"
 #include "runtime/simd.h"
 
 enum { CHUNK = 1024 };
@@ -26,6 +27,13 @@ typedef struct request {
     parcels rows;
 } request;
 
+/* The ranks' gradients of a table, by key. */
+typedef struct sums {
+    fl_key_set set;
+    float **grad;
+    size_t capacity;
+} sums;
+
 struct fl_shards {
     fl_exchange exchange; /* first */
     const fl_rounds *rounds;
@@ -39,10 +47,13 @@ struct fl_shards {
     int64_t *done;      /* that have been dealt with */
     parcels to_keys, from_keys, to_rows, from_rows;
 
-    /* of one table that is updated */
-    fl_key_set set;
-    float **grad, **row;
-    size_t grad_capacity, row_capacity;
+    /* of the update */
+    sums *sum;      /* by table */
+    bool is_summed; /* a clip was first */
+    double *square; /* by table, then bucket */
+    fl_norm_row *sorted;
+    float **row;
+    size_t square_capacity, sorted_capacity, row_capacity;
 };
 
 static fl_shards *shards_of(fl_exchange *x)
@@ -304,17 +315,18 @@ static fleet_status swap_gradients(fl_shards *s, const fl_push *p)
 static void add_rank(fl_shards *s, int rank, int table)
 {
     const uint64_t *key = item(s, &s->from_keys, rank, table, 0, key_size);
+    sums *to = &s->sum[table];
     float *grad = item(s, &s->from_rows, rank, table, 0, row_size);
     int64_t n = s->from[rank * s->n_table + table], dim = s->table[table]->dim;
 
     for (int64_t i = 0; i < n; i++, grad += dim) {
         bool is_new;
-        uint32_t at = fl_key_set_add(&s->set, key[i], &is_new);
+        uint32_t at = fl_key_set_add(&to->set, key[i], &is_new);
 
         if (is_new)
-            s->grad[at] = grad;
+            to->grad[at] = grad;
         else
-            fl_simd_best()->add(s->grad[at], s->grad[at], grad, dim);
+            fl_simd_best()->add(to->grad[at], to->grad[at], grad, dim);
     }
 }
 
@@ -327,25 +339,86 @@ static int64_t count_of(const fl_shards *s, int table)
     return n;
 }
 
-static fleet_status update_table(fl_shards *s, int table, const fl_update *all)
+static fleet_status sum_table(fl_shards *s, int table)
 {
     int64_t n = count_of(s, table);
+    sums *to = &s->sum[table];
+
+    FL_TRY(fl_key_set_begin(&to->set, n));
+    FL_TRY(fl_grow(&to->grad, &to->capacity, (size_t)n, sizeof *to->grad));
+    for (int r = 0; r < s->n_rank; r++)
+        add_rank(s, r, table);
+    return FLEET_OK;
+}
+
+static fleet_status sum_up(fl_shards *s, const fl_push *p)
+{
+    FL_TRY(swap_gradients(s, p));
+    for (int t = 0; t < s->n_table; t++)
+        FL_TRY(sum_table(s, t));
+    return FLEET_OK;
+}
+
+static fleet_status update_table(fl_shards *s, int table, const fl_update *all)
+{
+    const sums *from = &s->sum[table];
     fl_rows *rows = s->table[table];
     fl_update u = fl_update_with(all, &rows->attr);
 
-    FL_TRY(fl_key_set_begin(&s->set, n));
-    FL_TRY(fl_grow(&s->grad, &s->grad_capacity, (size_t)n, sizeof *s->grad));
     FL_TRY(fl_grow(&s->row, &s->row_capacity, CHUNK, sizeof *s->row));
-    for (int r = 0; r < s->n_rank; r++)
-        add_rank(s, r, table);
-    for (int64_t i = 0; i < s->set.n; i += CHUNK) {
-        int64_t most = s->set.n - i < CHUNK ? s->set.n - i : CHUNK;
+    for (int64_t i = 0; i < from->set.n; i += CHUNK) {
+        int64_t most = from->set.n - i < CHUNK ? from->set.n - i : CHUNK;
 
-        FL_TRY(rows->methods->make(rows, s->set.key + i, most, s->row));
+        FL_TRY(rows->methods->make(rows, from->set.key + i, most, s->row));
         fl_optimizer_rows(s->store->optimizer)(
-            &u, s->row, (const float *const *)(void *)(s->grad + i), most,
+            &u, s->row, (const float *const *)(void *)(from->grad + i), most,
             rows->dim);
     }
+    return FLEET_OK;
+}
+
+/* --- clip by global norm: in the order of runtime/clip.c ----------------- */
+
+/* Of this rank's buckets; the others' stay zero. */
+static fleet_status square_table(fl_shards *s, int table, float scale)
+{
+    const sums *from = &s->sum[table];
+    double *square = s->square + (size_t)table * FL_N_BUCKET;
+    int64_t n = from->set.n;
+
+    FL_TRY(
+        fl_grow(&s->sorted, &s->sorted_capacity, (size_t)n, sizeof *s->sorted));
+    for (int64_t i = 0; i < n; i++)
+        s->sorted[i] = fl_norm_row_of(from->set.key[i], from->grad[i]);
+    fl_norm_sort(s->sorted, n);
+    for (int64_t i = 0; i < n; i++)
+        square[s->sorted[i].bucket] +=
+            fl_square_sum(s->sorted[i].grad, s->table[table]->dim, scale);
+    return FLEET_OK;
+}
+
+/* A bucket's sum is one rank's: with the others' zeros it is the same in any
+ * order. */
+static fleet_status shards_clip(fl_exchange *x, const fl_push *p,
+                                double squares, float *factor)
+{
+    fl_shards *s = shards_of(x);
+    fl_peers *peers = s->rounds->peers;
+    int64_t n = (int64_t)s->n_table * FL_N_BUCKET;
+
+    s->is_summed = false;
+    FL_TRY(
+        fl_grow(&s->square, &s->square_capacity, (size_t)n, sizeof *s->square));
+    memset(s->square, 0, (size_t)n * sizeof *s->square);
+    FL_TRY(sum_up(s, p));
+    for (int t = 0; t < s->n_table; t++)
+        FL_TRY(square_table(s, t, p->update->scale));
+    FL_TRY(peers->methods->all_reduce(peers, FL_ALL_SUM, FL_WIRE_F64, s->square,
+                                      s->square, n, NULL));
+    for (int64_t i = 0; i < n; i++)
+        squares += s->square[i];
+    *factor = fl_clip_factor(squares, s->store->optimizer->clip_norm);
+    s->is_summed = true;
     return FLEET_OK;
 }
 
@@ -389,7 +462,9 @@ static fleet_status shards_push(fl_exchange *x, const fl_push *p)
 {
     fl_shards *s = shards_of(x);
 
-    FL_TRY(swap_gradients(s, p));
+    if (!s->is_summed)
+        FL_TRY(sum_up(s, p));
+    s->is_summed = false;
     for (int t = 0; t < s->n_table; t++)
         FL_TRY(update_table(s, t, p->update));
     return FLEET_OK;
@@ -420,6 +495,7 @@ static const fl_exchange_class methods = {
     .pull = shards_pull,
     .arrive = shards_arrive,
     .drop = shards_drop,
+    .clip = shards_clip,
     .push = shards_push,
     .settle = shards_settle,
     .end_pass = shards_end_pass,
@@ -460,6 +536,7 @@ static fleet_status make_arrays(fl_shards *s)
     size_t n = (size_t)(s->n_rank * s->n_table) + 1;
 
     FL_TRY(FL_NEW(&s->table, ((size_t)s->n_table + 1) * sizeof *s->table));
+    FL_TRY(FL_NEW(&s->sum, ((size_t)s->n_table + 1) * sizeof *s->sum));
     FL_TRY(FL_NEW(&s->to, n * sizeof *s->to));
     FL_TRY(FL_NEW(&s->from, n * sizeof *s->from));
     FL_TRY(FL_NEW(&s->done, n * sizeof *s->done));
@@ -503,8 +580,13 @@ void fl_shards_destroy(fl_shards *s)
     }
     for (int i = 0; i < FL_N_SLOT; i++)
         fl_free(s->slot[i].table);
-    fl_key_set_done(&s->set);
-    fl_free(s->grad);
+    for (int t = 0; s->sum && t < s->n_table; t++) {
+        fl_key_set_done(&s->sum[t].set);
+        fl_free(s->sum[t].grad);
+    }
+    fl_free(s->sum);
+    fl_free(s->square);
+    fl_free(s->sorted);
     fl_free(s->row);
     fl_free(s->table);
     fl_free(s->to);

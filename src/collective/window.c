@@ -272,8 +272,20 @@ static void destroy(fl_group *g)
     fl_free(w);
 }
 
+static fleet_status begin(fl_group *g, fl_work *w, bool *is_begun)
+{
+    return fl_window_begin((fl_window *)g, w, is_begun);
+}
+
+static fleet_status end(fl_group *g, fl_work *w)
+{
+    return fl_window_end((fl_window *)g, w);
+}
+
 static const fl_carrier carrier = {
     .run = run,
+    .begin = begin,
+    .end = end,
     .write = ring_write,
     .read = ring_read,
     .look = look,

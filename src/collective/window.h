@@ -40,10 +40,15 @@ typedef struct fl_futex {
     _Atomic uint32_t value, sleepers;
 } fl_futex;
 
+enum { FL_MOST_LATE = 16 }; /* reductions that are begun and not ended */
+
 /* A rank's part that all look at. */
 typedef struct fl_slot {
     _Alignas(64) fl_futex phase;
-    _Alignas(64) fl_futex bell; /* rings' bytes have come or gone */
+    _Alignas(64) fl_futex bell;  /* rings' bytes have come or gone */
+    _Alignas(64) fl_futex begun; /* late reductions, see window_late.c */
+    _Alignas(64) fl_futex added;
+    _Alignas(64) fl_call late[FL_MOST_LATE];
     _Alignas(64) fl_call call[2];
     _Atomic int32_t pid; /* 0: not yet there */
     uint64_t started, space;
@@ -86,6 +91,8 @@ typedef struct fl_window {
     uint32_t n_call, n_piece;
     int64_t spin_ns;
     fl_far far;
+    uint32_t n_begun, n_added; /* late reductions of this rank */
+    fl_far far_late;
     bool looks; /* nothing has moved for a while: is everybody alive? */
     fl_region *region;
     int64_t n_region;
@@ -110,6 +117,13 @@ static inline const fl_call *fl_window_call(const fl_window *w, int rank)
     return &w->slot[rank].call[w->n_call & 1];
 }
 
+/* Until that rank's word is `at` or later, in this call. drives: this is the
+ * thread that moves streams. */
+fleet_status fl_window_wait(fl_window *w, int rank, fl_futex *word, uint32_t at,
+                            const fl_call *call, bool drives);
+bool fl_window_has_come(const fl_futex *word, uint32_t at);
+
+void fl_window_set(fl_futex *f, uint32_t value);
 void fl_window_post(fl_futex *f);
 
 /* Until it is no longer `seen`, or woken; false if the time passed first. */
@@ -125,11 +139,18 @@ void fl_window_enter(fl_window *w);
 void fl_window_leave(fl_window *w);
 
 fleet_status fl_window_reduce(fl_window *w, const fl_work *work);
+fleet_status fl_window_begin(fl_window *w, fl_work *work, bool *is_begun);
+fleet_status fl_window_end(fl_window *w, const fl_work *work);
 fleet_status fl_window_scatter(fl_window *w, const fl_work *work);
+
+/* A rank's chunk of elements that ranks share out: whole cache lines. */
+void fl_window_chunk(int size, int rank, int64_t all, int64_t element,
+                     int64_t *begin, int64_t *n);
 
 fleet_status fl_window_memory(fl_window *w, const fl_work *work);
 fleet_status fl_window_split(fl_window *w, const fl_work *work);
 fl_region *fl_window_region(fl_window *w, const void *p, int64_t bytes);
+fl_region *fl_window_region_of(fl_window *w, int64_t serial);
 void fl_window_free(fl_window *w, void *memory);
 
 #endif

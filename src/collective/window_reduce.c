@@ -25,14 +25,19 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* A rank's chunk of n elements: whole cache lines. */
+void fl_window_chunk(int size, int rank, int64_t all, int64_t element,
+                     int64_t *begin, int64_t *n)
+{
+    int64_t line = FL_CACHE_LINE / element;
+    int64_t each = ((all + size - 1) / size + line - 1) / line * line;
+
+    *begin = least(rank * each, all);
+    *n = least(*begin + each, all) - *begin;
+}
+
 static void chunk_of(const reduction *d, int rank, int64_t *begin, int64_t *n)
 {
-    int64_t size = d->w->group.peers.size, line = FL_CACHE_LINE / d->size;
-    int64_t each = ((d->n + size - 1) / size + line - 1) / line * line;
-
-    *begin = least(rank * each, d->n);
-    *n = least(*begin + each, d->n) - *begin;
+    fl_window_chunk(d->w->group.peers.size, rank, d->n, d->size, begin, n);
 }
 
 static const char *in_at(const reduction *d, int64_t i)

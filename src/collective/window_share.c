@@ -142,6 +142,18 @@ fl_region *fl_window_region(fl_window *w, const void *p, int64_t bytes)
     return r;
 }
 
+fl_region *fl_window_region_of(fl_window *w, int64_t serial)
+{
+    fl_region *r;
+
+    pthread_mutex_lock(&w->group.lock);
+    r = w->region;
+    while (r && r->serial != serial)
+        r = r->next;
+    pthread_mutex_unlock(&w->group.lock);
+    return r;
+}
+
 void fl_window_free(fl_window *w, void *memory)
 {
     fl_region **at = &w->region, *r = fl_window_region(w, memory, 0);

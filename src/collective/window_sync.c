@@ -32,7 +32,7 @@ static void wake_all(fl_futex *f)
 
 /* Who sleeps has counted itself before it looked at the value for the last
  * time; both are in one order for all. */
-static void set(fl_futex *f, uint32_t value)
+void fl_window_set(fl_futex *f, uint32_t value)
 {
     atomic_store(&f->value, value);
     if (atomic_load(&f->sleepers) > 0)
@@ -117,6 +117,8 @@ static void wake_everybody(fl_window *w)
 {
     for (int r = 0; r < w->group.peers.size; r++) {
         wake_all(&w->slot[r].phase);
+        wake_all(&w->slot[r].begun);
+        wake_all(&w->slot[r].added);
         fl_window_post(&w->slot[r].bell);
     }
 }
@@ -177,24 +179,23 @@ void fl_window_arrive(fl_window *w, const fl_call *call)
         w->n_call++;
         own->call[w->n_call & 1] = *call;
     }
-    set(&own->phase, ++w->phase);
+    fl_window_set(&own->phase, ++w->phase);
 }
 
-static bool has_come(const fl_window *w, int rank)
+bool fl_window_has_come(const fl_futex *word, uint32_t at)
 {
-    uint32_t at =
-        atomic_load_explicit(&w->slot[rank].phase.value, memory_order_acquire);
+    uint32_t now = atomic_load_explicit(&word->value, memory_order_acquire);
 
-    return (int32_t)(at - w->phase) >= 0;
+    return (int32_t)(now - at) >= 0;
 }
 
-static bool comes_soon(const fl_window *w, int rank)
+static bool comes_soon(const fl_window *w, const fl_futex *word, uint32_t at)
 {
     int64_t until = fl_now_ns() + w->spin_ns;
 
     do {
         for (int i = 0; i < SPINS_PER_LOOK; i++) {
-            if (has_come(w, rank))
+            if (fl_window_has_come(word, at))
                 return true;
             relax();
         }
@@ -202,51 +203,57 @@ static bool comes_soon(const fl_window *w, int rank)
     return false;
 }
 
-static fleet_status too_late(fl_window *w, int rank)
+static fleet_status too_late(fl_window *w, int rank, const fl_call *call)
 {
-    const fl_slot *own = &w->slot[w->group.peers.rank];
     char text[FL_CALL_TEXT];
 
-    fl_call_text(&own->call[w->n_call & 1], text);
+    fl_call_text(call, text);
     fl_fail(FLEET_ETIMEDOUT,
             "rank %d did not come within %" PRId64 " ms: rank %d waits in %s",
             rank, w->group.peers.deadline_ms, w->group.peers.rank, text);
     return fl_group_fail(&w->group, FLEET_ETIMEDOUT, true);
 }
 
-/* After a nap in which that rank did not come. */
-static fleet_status look_around(fl_window *w, int rank, int64_t began_ms)
+/* After a nap in which that rank did not come: is there any hope? */
+static fleet_status look_around(fl_window *w, int rank, const fl_futex *word,
+                                uint32_t at)
 {
     fleet_status status = fl_window_look_at(w, rank, true);
 
-    if (status != FLEET_OK && !has_come(w, rank))
+    if (status != FLEET_OK && !fl_window_has_come(word, at))
         return fl_group_fail(&w->group, status, true);
-    if (fl_now_ms() - began_ms >= w->group.peers.deadline_ms)
-        return too_late(w, rank);
     return FLEET_OK;
 }
 
-static fleet_status wait_long(fl_window *w, int rank)
+static fleet_status wait_long(fl_window *w, int rank, fl_futex *word,
+                              uint32_t at, bool drives, int64_t until_ms)
 {
-    fl_futex *phase = &w->slot[rank].phase;
-    int64_t began_ms = fl_now_ms();
     bool moved;
 
-    while (!has_come(w, rank)) {
-        uint32_t seen = atomic_load(&phase->value);
+    while (!fl_window_has_come(word, at) && fl_now_ms() < until_ms) {
+        uint32_t seen = atomic_load(&word->value);
+        bool streams = drives && w->group.n_streaming > 0;
 
         FL_TRY(fl_window_check(w));
-        if (w->group.n_streaming > 0)
+        if (streams)
             FL_TRY(fl_streams_advance(&w->group, &moved));
-        if (has_come(w, rank))
+        if (fl_window_has_come(word, at))
             break;
-        fl_window_sleep(phase, seen,
-                        w->group.n_streaming > 0 ? STREAM_NAP_MS
-                                                 : FL_WINDOW_NAP_MS);
-        if (!has_come(w, rank))
-            FL_TRY(look_around(w, rank, began_ms));
+        fl_window_sleep(word, seen, streams ? STREAM_NAP_MS : FL_WINDOW_NAP_MS);
+        if (!fl_window_has_come(word, at))
+            FL_TRY(look_around(w, rank, word, at));
     }
     return FLEET_OK;
+}
+
+fleet_status fl_window_wait(fl_window *w, int rank, fl_futex *word, uint32_t at,
+                            const fl_call *call, bool drives)
+{
+    if (comes_soon(w, word, at))
+        return FLEET_OK;
+    FL_TRY(wait_long(w, rank, word, at, drives,
+                     fl_now_ms() + w->group.peers.deadline_ms));
+    return fl_window_has_come(word, at) ? FLEET_OK : too_late(w, rank, call);
 }
 
 static fleet_status match(fl_window *w)
@@ -261,9 +268,11 @@ static fleet_status match(fl_window *w)
 
 fleet_status fl_window_await(fl_window *w, const fl_call *call)
 {
+    int me = w->group.peers.rank;
+
     for (int r = 0; r < w->group.peers.size; r++)
-        if (!comes_soon(w, r))
-            FL_TRY(wait_long(w, r));
+        FL_TRY(fl_window_wait(w, r, &w->slot[r].phase, w->phase,
+                              fl_window_call(w, me), true));
     return call ? match(w) : FLEET_OK;
 }
 

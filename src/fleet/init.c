@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "fleet/ranks.h"
 #include "fleet/servers.h"
+#include "runtime/trace.h"
 #include "table/table.h"
 
 const char *fleet_version(void)
@@ -45,6 +46,7 @@ static fleet_status open_handle(fleet *f, const fleet_options *o)
                        (int)o->log_level);
     FL_TRY(fl_role_open(&f->role, o));
     FL_TRY(fl_context_init(&f->context, o->seed, o->num_threads));
+    f->context.trace = fl_trace_open();
     FL_TRY(fl_store_create(&f->context, fl_table_make, &f->store));
     return fl_servers_open(f);
 }
@@ -72,12 +74,24 @@ fleet_status fleet_init(fleet **out, const fleet_options *options)
     return FLEET_OK;
 }
 
+/* In a child process it is the parent's. */
+static void write_trace(fleet *f)
+{
+    fl_context *c = &f->context;
+
+    if (c->fork_generation == fl_fork_generation() &&
+        fl_trace_write(c->trace, fleet_is_server(f) ? "server" : "worker",
+                       f->role.index) != FLEET_OK)
+        FL_WARN(&c->log, "the trace is not written: %s", fleet_last_error());
+}
+
 void fleet_destroy(fleet *f)
 {
     if (!f)
         return;
     fl_ranks_close(f);
     fl_servers_close(f);
+    write_trace(f);
     while (f->datasets)
         fleet_dataset_destroy(f->datasets);
     while (f->n_program > 0)

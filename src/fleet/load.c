@@ -458,13 +458,16 @@ static fleet_status check_fit(fl_saved *s, const fl_store *store)
 
 static void apply_dense(const record *r, const fl_param *p)
 {
+    const fl_group *g = p->group;
     size_t bytes = (size_t)r->head.n * sizeof(float);
     int64_t at = p->offset + (int64_t)r->head.index * FL_BLOCK;
 
-    memcpy(p->group->weight + at, r->payload, bytes);
+    memcpy(g->weight + at, r->payload, bytes);
+    if (at < g->first || at >= g->end)
+        return; /* its states are another rank's */
     for (int i = 0; i < r->item->n_state; i++)
-        if (p->group->state[i])
-            memcpy(p->group->state[i] + at,
+        if (g->state[i])
+            memcpy(g->state[i] + (at - g->first),
                    r->payload + (size_t)(1 + i) * bytes, bytes);
 }
 

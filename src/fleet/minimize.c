@@ -22,6 +22,8 @@ static void follow_mode(fleet *f)
     if (f->store->exchange)
         f->store->exchange->sync = fl_mode_is_sync(mode);
     f->store->dense_here = fl_mode_has_ranks(mode);
+    if (fl_has_ranks(f) && f->strategy.sharding)
+        f->store->share = (fl_share){f->role.index, f->role.worker_num};
     fl_ranks_open(f);
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "collective/collective.h"
+#include "collective/hierarchy.h"
 #include "collective/shards.h"
 #include "ps/keep.h"
 #include "runtime/executor.h"
@@ -54,13 +55,51 @@ void fl_ranks_open(fleet *f)
         f->store->rounds = &no_rounds;
 }
 
+/* Where gradients are reduced without a copy. Plans are made anew for it. */
+static fleet_status make_gradients(fleet *f)
+{
+    fl_store *s = f->store;
+    fleet_status status = FLEET_OK;
+
+    pthread_rwlock_wrlock(&s->lock);
+    s->n_joined++;
+    for (fl_group *g = s->groups; g && status == FLEET_OK; g = g->next) {
+        void *memory;
+
+        status = f->peers->methods->get_memory(
+            f->peers, g->n * (int64_t)sizeof(float), &memory);
+        g->gradient = memory;
+    }
+    pthread_rwlock_unlock(&s->lock);
+    return status;
+}
+
+static void forget_gradients(fleet *f)
+{
+    fl_store *s = f->store;
+
+    if (f->context.fork_generation != fl_fork_generation())
+        return; /* neither the lock nor the group is ours */
+    pthread_rwlock_wrlock(&s->lock);
+    s->n_joined++;
+    for (fl_group *g = s->groups; g; g = g->next) {
+        f->peers->methods->free_memory(f->peers, g->gradient);
+        g->gradient = NULL;
+    }
+    pthread_rwlock_unlock(&s->lock);
+}
+
 static void forget(fleet *f)
 {
+    forget_gradients(f);
     f->store->rounds = &no_rounds;
     if (f->shards)
         f->store->exchange = NULL;
     fl_shards_destroy(f->shards);
     f->shards = NULL;
+    if (f->rounds.groups)
+        f->rounds.groups->methods->destroy(f->rounds.groups);
+    f->rounds.groups = NULL;
     f->peers->methods->destroy(f->peers);
     f->peers = NULL;
 }
@@ -77,7 +116,7 @@ static void give_up(fleet *f)
     if (!*error)
         FL_WARN(&f->context.log, "fleet_destroy: rank %d %s; the job ends",
                 f->role.index, why);
-    fl_peers_abort(f->peers, why);
+    fl_rounds_abort(&f->rounds, why);
 }
 
 void fl_ranks_close(fleet *f)
@@ -161,26 +200,26 @@ static fleet_status check_same(fleet *f, const char *terms)
     return status;
 }
 
-static fleet_status take_group(fl_peers *p, const fl_group *g)
+static fleet_status take_group(fl_peers *p, const fl_group *g, bool states)
 {
     FL_TRY(p->methods->broadcast(p, g->weight, g->n * (int64_t)sizeof(float), 0,
                                  NULL));
-    for (int i = 0; i < FL_MAX_STATE; i++)
+    for (int i = 0; states && i < FL_MAX_STATE; i++)
         if (g->state[i])
             FL_TRY(p->methods->broadcast(
                 p, g->state[i], g->n * (int64_t)sizeof(float), 0, NULL));
     return FLEET_OK;
 }
 
-/* The first rank's parameters, optimizer states and counts, loaded ones
- * perhaps. */
+/* The first rank's parameters, optimizer states (if they are not shared out)
+ * and counts, loaded ones perhaps. */
 static fleet_status take_from_first(fleet *f)
 {
     fl_store *s = f->store;
     fl_peers *p = f->peers;
 
     for (const fl_group *g = s->groups; g; g = g->next)
-        FL_TRY(take_group(p, g));
+        FL_TRY(take_group(p, g, !fl_store_is_sharded(s)));
     for (size_t i = 0; i < s->states.n; i++) {
         fl_state *state = s->states.entry[i].value;
 
@@ -190,12 +229,13 @@ static fleet_status take_from_first(fleet *f)
     return p->methods->broadcast(p, &s->updates, sizeof s->updates, 0, NULL);
 }
 
-/* Rows are this rank's own already; where any were loaded, all were. */
+/* Rows are this rank's own already, and states that are shared out: where any
+ * were loaded, all were. */
 static fleet_status check_loads(const fleet *f)
 {
     double loads = f->loads;
 
-    if (f->store->tables.n == 0 || f->link)
+    if ((f->store->tables.n == 0 || f->link) && !fl_store_is_sharded(f->store))
         return FLEET_OK;
     FL_TRY(f->peers->methods->all_reduce(f->peers, FL_ALL_SUM, FL_WIRE_F64,
                                          &loads, &loads, 1, NULL));
@@ -203,8 +243,10 @@ static fleet_status check_loads(const fleet *f)
         return FLEET_OK;
     return fl_fail(FLEET_EINVAL,
                    "fleet_init_worker: %.0f of %d ranks called "
-                   "fleet_load_model() before it: each loads its own rows",
-                   loads, f->peers->size);
+                   "fleet_load_model() before it: each loads its own %s",
+                   loads, f->peers->size,
+                   fl_store_is_sharded(f->store) ? "part of the states"
+                                                 : "rows");
 }
 
 static fleet_status start_together(fleet *f, const char *terms)
@@ -212,8 +254,10 @@ static fleet_status start_together(fleet *f, const char *terms)
     FL_TRY(check_same(f, terms));
     FL_TRY(check_loads(f));
     FL_TRY(take_from_first(f));
-    f->rounds =
-        (fl_rounds){.peers = f->peers, .serve = fl_ranks_serve, .arg = f};
+    FL_TRY(make_gradients(f));
+    if (f->trained && f->trained->training.group > 1)
+        FL_TRY(fl_peers_hierarchy(f->peers, f->trained->training.group,
+                                  &f->rounds.groups));
     if (f->store->tables.n > 0 && !f->link) {
         FL_TRY(fl_shards_create(&f->shards, f->store, &f->rounds));
         f->store->exchange = fl_shards_exchange(f->shards);
@@ -233,6 +277,8 @@ fleet_status fl_ranks_join(fleet *f, const char *terms)
     if (f->peers)
         return fl_fail(FLEET_ESTATE, "fleet_init_worker: was called already");
     FL_TRY(fl_peers_open(r->worker_num > 1 ? "mpi" : "self", &o, &f->peers));
+    f->rounds =
+        (fl_rounds){.peers = f->peers, .serve = fl_ranks_serve, .arg = f};
     if (f->peers->size != r->worker_num || f->peers->rank != r->index)
         status =
             fl_fail(FLEET_EINVAL,
@@ -243,7 +289,7 @@ fleet_status fl_ranks_join(fleet *f, const char *terms)
     else
         status = start_together(f, terms);
     if (status != FLEET_OK) {
-        fl_peers_abort(f->peers, fleet_last_error());
+        fl_rounds_abort(&f->rounds, fleet_last_error());
         forget(f);
         return status;
     }

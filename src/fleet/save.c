@@ -58,6 +58,19 @@ static int state_count(const fl_save *s)
 
 /* --- dense --------------------------------------------------------------- */
 
+/* Does this process write the block that begins there? Where ranks share out
+ * the optimizer's states, that is who has them. */
+static bool writes_block(const fl_save *s, const fl_param *p, int64_t at)
+{
+    const fl_group *g = p->group;
+
+    if (!s->own)
+        return true;
+    if (fl_store_is_sharded(s->store))
+        return p->offset + at >= g->first && p->offset + at < g->end;
+    return fl_owns(s->own, fl_block_bucket(p, at / FL_BLOCK));
+}
+
 static fleet_status write_param(const fl_save *s, parts *p, int item)
 {
     const fl_param *param = s->param[item];
@@ -69,12 +82,13 @@ static fleet_status write_param(const fl_save *s, parts *p, int item)
                        (uint32_t)(at / FL_BLOCK), (uint64_t)n};
         size_t bytes = (size_t)n * sizeof(float);
 
-        if (s->own && !fl_owns(s->own, fl_block_bucket(param, at / FL_BLOCK)))
+        if (!writes_block(s, param, at))
             continue;
         FL_TRY(begin_record(p, &r));
         fl_writer_put(&p->writer, g->weight + param->offset + at, bytes);
         for (int i = 0; i < state_count(s); i++)
-            fl_writer_put(&p->writer, g->state[i] + param->offset + at, bytes);
+            fl_writer_put(&p->writer,
+                          g->state[i] + (param->offset + at - g->first), bytes);
         FL_TRY(p->writer.status);
     }
     return FLEET_OK;
@@ -308,6 +322,12 @@ static fleet_status write_all(const fl_save *s, parts *p)
 static fleet_status check_store(const fl_save *s)
 {
     FL_TRY(fl_store_check(s->store));
+    if (s->states && fl_store_is_sharded(s->store) && !s->elsewhere)
+        return fl_fail(FLEET_ESTATE,
+                       "save: strategy.sharding has the optimizer's states on "
+                       "%d ranks, which save together: between "
+                       "fleet_init_worker() and fleet_stop_worker()",
+                       s->store->share.ranks);
     if (s->states && s->store->n_group > 0)
         return fl_fail(FLEET_ESTATE, "save: a merge group is under way: end it "
                                      "with fleet_executor_flush()");

@@ -126,7 +126,10 @@ fleet_status fl_lane_act(void *arg, const fl_keep *layout, fl_buckets own,
     }
     FL_TRY(fl_json_parse(text, strlen(text), "save", &json));
     root = fl_at_root(json);
-    snprintf(prefix, sizeof prefix, "part-%03d-%02d-", server, lane);
+    if (lane == FL_LANE_OF_RANK)
+        snprintf(prefix, sizeof prefix, "part-rank-%03d-", server);
+    else
+        snprintf(prefix, sizeof prefix, "part-%03d-%02d-", server, lane);
     status = read_asked(&root, &a);
     if (status == FLEET_OK)
         status = save_lane(layout, own, prefix, &a, answer);
@@ -205,7 +208,7 @@ static fleet_status add_answers(fl_save_elsewhere *e, const fl_save *s,
 }
 
 /* Servers may have been started elsewhere in the tree of folders. */
-static fleet_status ask_for_parts(fleet *f, const fl_save *s,
+static fleet_status ask_for_parts(fleet *f, const fl_save *s, bool by_ranks,
                                   const char *folder, char **answer)
 {
     char *path = realpath(folder, NULL), *text = NULL;
@@ -216,22 +219,22 @@ static fleet_status ask_for_parts(fleet *f, const fl_save *s,
     else
         fl_fail(FLEET_EIO, "%s: cannot be found", folder);
     if (status == FLEET_OK)
-        status = f->link ? fl_link_act(f->link, FL_OP_SAVE, text, answer)
-                         : fl_ranks_act(f, FL_OP_SAVE, text, answer);
+        status = by_ranks ? fl_ranks_act(f, FL_OP_SAVE, text, answer)
+                          : fl_link_act(f->link, FL_OP_SAVE, text, answer);
     fl_free(text);
     free(path);
     return status;
 }
 
-static fleet_status write_parts(fleet *f, const fl_save *s, const char *folder,
-                                fl_json *list)
+static fleet_status write_parts(fleet *f, const fl_save *s, bool by_ranks,
+                                const char *folder, fl_json *list)
 {
-    int n = f->link ? fl_link_lanes(f->link) : f->role.worker_num;
+    int n = by_ranks ? f->role.worker_num : fl_link_lanes(f->link);
     char **answer = fl_alloc_array((size_t)n + 1, sizeof *answer);
     fleet_status status = FLEET_ENOMEM;
 
     if (answer)
-        status = ask_for_parts(f, s, folder, answer);
+        status = ask_for_parts(f, s, by_ranks, folder, answer);
     if (status == FLEET_OK)
         status = add_answers(s->elsewhere, s, answer, n, list);
     for (int i = 0; answer && i < n; i++)
@@ -248,9 +251,11 @@ static fleet_status write_hybrid(fleet *f, const fl_save *s, const char *folder,
 
     rows.n_param = 0;
     dense.n_table = 0;
-    dense.elsewhere = NULL;
-    FL_TRY(write_parts(f, &rows, folder, list));
+    FL_TRY(write_parts(f, &rows, false, folder, list));
     s->elsewhere->updates = f->store->updates;
+    if (f->peers && fl_store_is_sharded(f->store))
+        return write_parts(f, &dense, true, folder, list);
+    dense.elsewhere = NULL;
     return fl_save_parts(&dense, folder, "part-dense-", list);
 }
 
@@ -259,8 +264,9 @@ fleet_status fl_servers_write_parts(void *arg, const fl_save *s,
 {
     fleet *f = arg;
 
-    return f->link && f->store->dense_here ? write_hybrid(f, s, folder, list)
-                                           : write_parts(f, s, folder, list);
+    return f->link && f->store->dense_here
+               ? write_hybrid(f, s, folder, list)
+               : write_parts(f, s, !f->link, folder, list);
 }
 
 fleet_status fl_servers_load(fleet *f, const char *path)

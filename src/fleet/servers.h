@@ -17,6 +17,7 @@ fleet_status fl_add_programs(fleet *f);
 /* server_saves.c: what a lane saves and loads, and what worker 0 makes of it.
  */
 fl_server_act fl_lane_act;
+enum { FL_LANE_OF_RANK = -1 }; /* a rank writes, in a server's place */
 fleet_status fl_servers_write_parts(void *f, const fl_save *s,
                                     const char *folder, fl_json *list);
 fleet_status fl_servers_load(fleet *f, const char *path);

@@ -32,7 +32,7 @@ fleet_distributed_strategy fleet_distributed_strategy_default(void)
         .dgc_configs = {0, 1, 0.999f},
         .lars_configs = {0.001f, 0.0005f, 0},
         .lamb_configs = {0.01f},
-        .sharding_configs = {1, 8},
+        .sharding_configs = {.stage = 1},
         .sync_nccl_allreduce = 1,
         .nccl_comm_num = 1,
         .hierarchical_allreduce_inter_nranks = 1,
@@ -55,7 +55,7 @@ typedef enum purpose {
     RANKS,   /* ranks in place of servers */
     SUMS,    /* what ranks reduce */
     WEIGHTS, /* means of weights in place of that */
-    WIRES,   /* how they do */
+    STAGE,   /* has one value where they do */
     NCCL,    /* the same on GPUs */
     LATER,   /* not in this version */
     N_PURPOSE
@@ -85,7 +85,7 @@ static const fate fates[N_PURPOSE][FL_N_JOB_MODE] = {
               HONOURED},
     [WEIGHTS] = {NO_COLLECTIVE, NO_COLLECTIVE, NO_COLLECTIVE, HONOURED, REFUSED,
                  REFUSED},
-    [WIRES] = {NO_COLLECTIVE, NO_COLLECTIVE, NO_COLLECTIVE, FIXED, FIXED,
+    [STAGE] = {NO_COLLECTIVE, NO_COLLECTIVE, NO_COLLECTIVE, FIXED, FIXED,
                FIXED},
     [NCCL] = {NO_COLLECTIVE, NO_COLLECTIVE, NO_COLLECTIVE, NO_GPU, NO_GPU,
               NO_GPU},
@@ -152,13 +152,13 @@ static const field fields[] = {
     FIELD(FLOAT, lars_configs.epsilon, LAYERS, 0, 1e3),
     SWITCH(lamb, LAYERS),
     FIELD(FLOAT, lamb_configs.lamb_weight_decay, LAYERS, 0, 1e3),
-    SWITCH(sharding, LATER),
-    FIELD(INT, sharding_configs.stage, LATER, -INFINITY, INFINITY),
-    FIELD(INT, sharding_configs.sharding_degree, LATER, -INFINITY, INFINITY),
+    SWITCH(sharding, SUMS),
+    FIELD(INT, sharding_configs.stage, STAGE, 1, 3),
+    FIELD(INT, sharding_configs.sharding_degree, SUMS, 0, 4096),
     SWITCH(sync_nccl_allreduce, NCCL),
     FIELD(INT, nccl_comm_num, NCCL, 1, 64),
-    SWITCH(use_hierarchical_allreduce, WIRES),
-    FIELD(INT, hierarchical_allreduce_inter_nranks, WIRES, 1, MOST),
+    SWITCH(use_hierarchical_allreduce, SUMS),
+    FIELD(INT, hierarchical_allreduce_inter_nranks, SUMS, 1, MOST),
     SWITCH(sync_batch_norm, LATER),
     SWITCH(fuse_all_reduce_ops, SUMS),
     FIELD(INT, fuse_grad_size_in_MB, SUMS, 0, 1e6),
@@ -477,6 +477,7 @@ fleet_optimizer *fleet_distributed_optimizer(
         fl_layerwise_check(&wanted, o) != FLEET_OK ||
         fl_strategy_check_rule(&wanted, o, fl_job_mode_of(&f->role, &wanted)) !=
             FLEET_OK ||
+        fl_strategy_check_role(&wanted, &f->role) != FLEET_OK ||
         (f->trained && check_same(&f->strategy, &wanted) != FLEET_OK))
         return NULL;
     f->strategy = wanted;

@@ -25,6 +25,22 @@ static fleet_status check_steps(const char *name, int is_on,
                    name, c->k_steps, name);
 }
 
+static fleet_status check_groups(const fleet_distributed_strategy *s)
+{
+    int n = s->hierarchical_allreduce_inter_nranks;
+
+    if (s->use_hierarchical_allreduce != (n > 1))
+        return fl_fail(FLEET_EINVAL,
+                       "strategy.hierarchical_allreduce_inter_nranks is %d, "
+                       "but strategy.use_hierarchical_allreduce is %d: "
+                       "expected %s",
+                       n, s->use_hierarchical_allreduce,
+                       n > 1 ? "1" : "groups of 2 ranks or more");
+    if (s->use_hierarchical_allreduce && s->deterministic)
+        return contradict("use_hierarchical_allreduce", "deterministic");
+    return FLEET_OK;
+}
+
 fleet_status fl_strategy_check_ranks(const fleet_distributed_strategy *s)
 {
     FL_TRY(check_steps("localsgd", s->localsgd, &s->localsgd_configs));
@@ -40,6 +56,15 @@ fleet_status fl_strategy_check_ranks(const fleet_distributed_strategy *s)
                           s->localsgd ? "localsgd" : "adaptive_localsgd");
     if (s->dgc && s->lars)
         return contradict("dgc", "lars");
+    if (s->sharding && (s->localsgd || s->adaptive_localsgd))
+        return contradict("sharding",
+                          s->localsgd ? "localsgd" : "adaptive_localsgd");
+    if (!s->sharding && s->sharding_configs.sharding_degree > 0)
+        return fl_fail(FLEET_EINVAL,
+                       "strategy.sharding_configs.sharding_degree is %d, but "
+                       "strategy.sharding is 0",
+                       s->sharding_configs.sharding_degree);
+    FL_TRY(check_groups(s));
     if (s->localsgd && s->adaptive_localsgd)
         return contradict("localsgd", "adaptive_localsgd");
     if (s->localsgd && s->gradient_scale_sum)
@@ -70,6 +95,28 @@ fleet_status fl_strategy_check_rule(const fleet_distributed_strategy *s,
                    fl_rule_of(o->kind)->name);
 }
 
+fleet_status fl_strategy_check_role(const fleet_distributed_strategy *s,
+                                    const fl_role *role)
+{
+    int degree = s->sharding_configs.sharding_degree;
+    int group = s->hierarchical_allreduce_inter_nranks;
+
+    if (!fl_mode_has_ranks(fl_job_mode_of(role, s)))
+        return FLEET_OK;
+    if (role->worker_num % group != 0)
+        return fl_fail(FLEET_EINVAL,
+                       "strategy.hierarchical_allreduce_inter_nranks is %d, "
+                       "which does not divide the %d ranks",
+                       group, role->worker_num);
+    if (degree == 0 || degree == role->worker_num)
+        return FLEET_OK;
+    return fl_fail(FLEET_EUNSUPPORTED,
+                   "strategy.sharding_configs.sharding_degree: this version "
+                   "shards over all %d ranks (0 stands for them), not over "
+                   "groups of %d",
+                   role->worker_num, degree);
+}
+
 static void set_buckets(const fleet_distributed_strategy *s, fl_training *t)
 {
     const double per_mb = (1 << 20) / sizeof(float);
@@ -85,6 +132,8 @@ void fl_strategy_set_ranks(const fleet_distributed_strategy *s, fl_training *t)
     set_buckets(s, t);
     t->sum_over_ranks = s->gradient_scale_sum;
     t->half = s->fp16_allreduce;
+    t->sharded = s->sharding;
+    t->group = s->hierarchical_allreduce_inter_nranks;
     t->dgc.on = s->dgc;
     t->dgc.sparsity = s->dgc_configs.sparsity;
     t->dgc.begin = s->dgc_configs.rampup_begin_step;
@@ -104,6 +153,10 @@ void fl_strategy_add_terms(const fl_training *t, fl_text *text)
 {
     if (t->half)
         fl_text_add(text, ", gradients as float16");
+    if (t->group > 1)
+        fl_text_add(text, ", sums by groups of %d", t->group);
+    if (t->sharded)
+        fl_text_add(text, ", sharded");
     if (t->dgc.on)
         fl_text_add(text, ", dgc of %g after %" PRId64 " in %" PRId64,
                     (double)t->dgc.sparsity, t->dgc.begin, t->dgc.ramp);

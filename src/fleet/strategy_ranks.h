@@ -12,6 +12,10 @@ fleet_status fl_strategy_check_ranks(const fleet_distributed_strategy *s);
 fleet_status fl_strategy_check_rule(const fleet_distributed_strategy *s,
                                     const fleet_optimizer *o, fl_job_mode mode);
 
+/* The same: not with so many ranks. */
+fleet_status fl_strategy_check_role(const fleet_distributed_strategy *s,
+                                    const fl_role *role);
+
 void fl_strategy_set_ranks(const fleet_distributed_strategy *s, fl_training *t);
 
 /* In words, for all ranks to have in common: appended to what is there. */

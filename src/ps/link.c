@@ -158,6 +158,15 @@ static void link_drop(fl_exchange *x, int slot)
     pthread_mutex_unlock(&l->lock);
 }
 
+static fleet_status link_clip(fl_exchange *x, const fl_push *p, double squares,
+                              float *factor)
+{
+    fl_link *l = link_of(x);
+
+    FL_TRY(enter(l));
+    return leave(l, inner(l)->methods->clip(inner(l), p, squares, factor));
+}
+
 static fleet_status link_push(fl_exchange *x, const fl_push *p)
 {
     fl_link *l = link_of(x);
@@ -194,6 +203,7 @@ static const fl_exchange_class methods = {
     .pull = link_pull,
     .arrive = link_arrive,
     .drop = link_drop,
+    .clip = link_clip,
     .push = link_push,
     .settle = link_settle,
     .end_pass = link_end_pass,

@@ -423,6 +423,7 @@ static const fl_exchange_class methods = {
     .pull = worker_pull,
     .arrive = worker_arrive,
     .drop = worker_drop,
+    .clip = fl_worker_clip,
     .push = fl_worker_push,
     .settle = fl_worker_update,
     .end_pass = fl_worker_end_pass,

@@ -75,6 +75,7 @@ typedef struct fl_worker {
     const float **grad_of; /* of a push, by parameter; NULL: none */
     bool pushed;           /* push[] is under way, or was not looked at */
     bool updating;         /* in sync: and its update has not been seen */
+    bool clipped;          /* that update was pushed for its clip already */
     uint64_t step, reduced;
     size_t piece_bytes; /* a request is cut into pieces of about that */
 } fl_worker;
@@ -116,6 +117,8 @@ fleet_status fl_worker_settle_as(fl_worker *w, const char *what);
 fleet_status fl_worker_undo_step(fl_worker *w, fl_request *made,
                                  fleet_status status);
 fleet_status fl_worker_push(fl_exchange *x, const fl_push *p);
+fleet_status fl_worker_clip(fl_exchange *x, const fl_push *p, double squares,
+                            float *factor);
 fleet_status fl_worker_update(fl_exchange *x);
 fleet_status fl_worker_end_pass(fl_exchange *x, double *sum, int n);
 fleet_status fl_worker_pull_dense(fl_worker *w, bool ahead);

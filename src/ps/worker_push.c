@@ -300,9 +300,8 @@ static fleet_status take_norms(fl_worker *w, int lane, norms *all)
     return FLEET_OK;
 }
 
-static fleet_status clip_factor(fl_worker *w, float *factor)
+static fleet_status clip_factor(fl_worker *w, double sum, float *factor)
 {
-    double sum = 0;
     norms all = {0};
     fleet_status status = make_norms(w, &all);
 
@@ -348,20 +347,33 @@ static bool known_factor(fl_worker *w, float *factor)
     return false;
 }
 
-static fleet_status clip_together(fl_worker *w)
+static bool any_norms(const fl_worker *w)
 {
-    float factor;
     bool any = false;
 
     for (int i = 0; i < w->n_lane; i++)
         any = any || w->push[i].status == FL_ANSWER_NORMS;
-    if (!any)
-        return FLEET_OK;
-    if (!known_factor(w, &factor))
-        FL_TRY(clip_factor(w, &factor));
+    return any;
+}
+
+/* Its answers are the push's. */
+static fleet_status send_clips(fl_worker *w, double squares, float *factor)
+{
+    if (!known_factor(w, factor))
+        FL_TRY(clip_factor(w, squares, factor));
     for (int i = 0; i < w->n_lane; i++)
         if (w->push[i].status == FL_ANSWER_NORMS)
-            FL_TRY(send_clip(w, i, factor));
+            FL_TRY(send_clip(w, i, *factor));
+    return FLEET_OK;
+}
+
+static fleet_status clip_together(fl_worker *w)
+{
+    float factor;
+
+    if (!any_norms(w))
+        return FLEET_OK;
+    FL_TRY(send_clips(w, 0, &factor));
     return fl_worker_wait(w, w->push, w->n_lane, "clip");
 }
 
@@ -372,7 +384,7 @@ fleet_status fl_worker_update(fl_exchange *x)
 
     if (!w->updating)
         return FLEET_OK;
-    w->updating = false;
+    w->updating = w->clipped = false;
     FL_TRY(fl_worker_wait(w, w->push, w->n_lane, "push"));
     FL_TRY(clip_together(w));
     w->pushed = false;
@@ -430,10 +442,29 @@ static fleet_status send_push(fl_worker *w)
     return FLEET_OK;
 }
 
+/* The rows are on the servers then, which wait for the factor; the push after
+ * it has nothing left to do. */
+fleet_status fl_worker_clip(fl_exchange *x, const fl_push *p, double squares,
+                            float *factor)
+{
+    fl_worker *w = (fl_worker *)(void *)x;
+
+    w->clipped = false;
+    FL_TRY(fl_worker_push(x, p));
+    FL_TRY(fl_worker_wait(w, w->push, w->n_lane, "push"));
+    FL_TRY(send_clips(w, squares, factor));
+    w->clipped = true;
+    return FLEET_OK;
+}
+
 fleet_status fl_worker_push(fl_exchange *x, const fl_push *p)
 {
     fl_worker *w = (fl_worker *)(void *)x;
 
+    if (w->clipped) {
+        w->clipped = false;
+        return FLEET_OK;
+    }
     FL_TRY(fl_client_status(w->client));
     if (x->sync) /* the end of a pass is a step that others hold up */
         FL_TRY(fl_worker_settle(w));

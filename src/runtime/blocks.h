@@ -17,7 +17,8 @@ typedef struct fl_piece {
 typedef struct fl_pieces {
     fl_piece *piece;
     int n;
-    int rule; /* fl_rule_kind */
+    int rule;      /* fl_rule_kind */
+    int64_t first; /* of the group: where its states begin */
 } fl_pieces;
 
 /* A dense block, as the norm counts it: where in the group's gradient. */

@@ -154,10 +154,6 @@ fleet_status fl_pass_clip_global_norm(fl_lowering *l, bool *applied)
     plan->store->optimizer->in_use = true;
     if (plan->store->optimizer->clip_norm <= 0)
         return FLEET_OK;
-    if (plan->store->exchange && plan->store->dense_here && plan->n_sparse > 0)
-        return fl_fail(FLEET_EUNSUPPORTED,
-                       "a clip by global norm of dense parameters of ranks and "
-                       "of tables that are elsewhere is not in this version");
     if (plan->store->exchange && !plan->store->dense_here &&
         plan->store->exchange->sync)
         return FLEET_OK; /* the norm is that of all workers' mean */
@@ -177,6 +173,8 @@ fleet_status fl_pass_clip_global_norm(fl_lowering *l, bool *applied)
 
         norm_of_param(l, &all, dense_of(plan, p->group), p);
     }
+    if (plan->store->exchange && plan->store->dense_here && plan->n_sparse > 0)
+        return fl_emit_clip_rows(l, all.operand + 1, all.count, all.n);
     for (int i = 0; i < n_table; i++)
         norm_of_table(l, &all, table[i]);
     all.operand[0] = (fl_operand)FL_RW(plan->update);

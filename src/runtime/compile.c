@@ -8,15 +8,12 @@
 
 static int base_of(const fl_value *v, int i)
 {
-    switch (v->kind) {
-    case FL_VALUE_TEMP:
+    if (v->kind == FL_VALUE_TEMP)
         return FL_BASE_ARENA;
-    case FL_VALUE_KEPT:
+    if (v->kind == FL_VALUE_KEPT && !v->pointer)
         return v->ahead ? FL_BASE_AHEAD : FL_BASE_KEPT;
-    default:
-        return FL_FIRST_BASE + 2 * i; /* a ragged feed has its offsets in the
-                                         second */
-    }
+    return FL_FIRST_BASE + 2 * i; /* a ragged feed has its offsets in the
+                                     second */
 }
 
 void *fl_store_memory(const fl_plan *plan, const fl_value *v)
@@ -29,8 +26,9 @@ void *fl_store_memory(const fl_plan *plan, const fl_value *v)
 /* Feeds are bound in every iteration. */
 static void *store_pointer(const fl_plan *plan, const fl_value *v)
 {
-    return v->kind == FL_VALUE_TABLE ? fl_store_rows(plan->store, v->var->name)
-                                     : fl_store_memory(plan, v);
+    if (v->kind == FL_VALUE_TABLE)
+        return fl_store_rows(plan->store, v->var->name);
+    return v->kind == FL_VALUE_KEPT ? v->pointer : fl_store_memory(plan, v);
 }
 
 static fleet_status place_bases(fl_compiled *c)
@@ -264,6 +262,7 @@ fleet_status fl_compile(const fleet_executor *e, int64_t batch,
 
     FL_TRY(FL_NEW(compiled, sizeof *c));
     c = *compiled;
+    c->trace = e->context->trace;
     c->n_scratch = fl_pool_size(e->context->pool);
     status = fl_plan_build(e->program, e->store, batch, e->training, e->fetched,
                            &e->placing, &c->plan);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/simd.h"
+#include "runtime/trace.h"
 
 /* FLEET_NUM_THREADS, or OMP_NUM_THREADS as launchers set it, or all. */
 static int threads_wanted(fl_log *log)
@@ -57,6 +58,8 @@ void fl_context_done(fl_context *c)
     if (c->fork_generation == fl_fork_generation())
         fl_pool_destroy(c->pool);
     c->pool = NULL;
+    fl_trace_close(c->trace);
+    c->trace = NULL;
 }
 
 fleet_status fl_context_check(const fl_context *c)

@@ -10,7 +10,8 @@ enum { FL_MAX_THREAD = 64 };
 typedef struct fl_context {
     fl_log log;
     uint64_t seed;
-    fl_pool *pool; /* NULL with one thread */
+    fl_pool *pool;          /* NULL with one thread */
+    struct fl_trace *trace; /* NULL: none is asked for */
     uint64_t fork_generation;
     bool survives_fork; /* no threads of its own, no locks held meanwhile */
 } fl_context;

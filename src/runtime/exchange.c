@@ -7,7 +7,9 @@
 #include "base/memory.h"
 #include "runtime/lookup.h"
 #include "runtime/lookup_data.h"
+#include "runtime/norm.h"
 #include "runtime/pass.h"
+#include "runtime/peers.h"
 #include "runtime/update.h"
 
 /* --- ps.pull, ps.arrive -------------------------------------------------- */
@@ -125,37 +127,137 @@ static void bring_params(const fl_instance *in, const push_config *c,
     }
 }
 
-static fleet_status push_run(const fl_instance *in, const fl_range *r)
+static fleet_status make_push(const fl_instance *in, const push_config *c,
+                              fl_push *p)
 {
-    const push_config *c = in->step->config;
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
-    fl_exchange *x = c->store->exchange;
     fl_push_rows *table = fl_ptr(in, THE_ROOM);
     fl_push_param *param = (fl_push_param *)(void *)(table + c->n_table);
 
-    (void)r;
     bring_params(in, c, param);
     for (int i = 0; !now->idle && i < c->n_table; i++)
         FL_TRY(
             bring_rows(fl_ptr(in, c->first_table + i), c->merged, &table[i]));
-    return x->methods->push(x, &(fl_push){
-                                   .param = param,
-                                   .n_param = c->n_param,
-                                   .table = table,
-                                   .n_table = now->idle ? 0 : c->n_table,
-                                   .n_batch = now->idle    ? 0
-                                              : c->average ? now->micro
-                                                           : 1,
-                                   .learning_rate = now->u.lr,
-                                   .clip = now->u.clip,
-                                   .update = &now->u,
-                               });
+    *p = (fl_push){
+        .param = param,
+        .n_param = c->n_param,
+        .table = table,
+        .n_table = now->idle ? 0 : c->n_table,
+        .n_batch = now->idle    ? 0
+                   : c->average ? now->micro
+                                : 1,
+        .learning_rate = now->u.lr,
+        .clip = now->u.clip,
+        .update = &now->u,
+    };
+    return FLEET_OK;
+}
+
+static fleet_status push_run(const fl_instance *in, const fl_range *r)
+{
+    const push_config *c = in->step->config;
+    fl_exchange *x = c->store->exchange;
+    fl_push p;
+
+    (void)r;
+    FL_TRY(make_push(in, c, &p));
+    return x->methods->push(x, &p);
 }
 
 static const fl_kernel kernel_push = {
     .name = "ps.push",
     .split = FL_SPLIT_PARTS,
     .run = push_run,
+};
+
+/* --- clip.rows ----------------------------------------------------------- */
+
+typedef struct clip_config {
+    push_config push;
+    int first_norm; /* operand: squares of the dense gradients, in their order
+                     */
+    int n_norm;
+    const int *count; /* doubles of each */
+} clip_config;
+
+/* A table's rows of all parts; for fl_free(). */
+static fl_norm_row *all_rows(const fl_push_rows *t, int64_t *n)
+{
+    int64_t most = 0;
+    fl_norm_row *row;
+
+    for (int i = 0; i < FL_N_PART; i++)
+        most += t->part[i].n;
+    row = fl_alloc_array((size_t)most + 1, sizeof *row);
+    *n = 0;
+    for (int i = 0; row && i < FL_N_PART; i++) {
+        const fl_push_part *p = &t->part[i];
+
+        for (int64_t k = 0; k < p->n; k++)
+            row[(*n)++] =
+                fl_norm_row_of(p->key[p->which ? p->which[k] : k], p->grad[k]);
+    }
+    return row;
+}
+
+/* Squares of this worker's own rows, of the mean over its batches. */
+static fleet_status own_squares(const fl_push *p, double *sum)
+{
+    float scale = p->n_batch > 0 ? 1.0f / (float)p->n_batch : 0.0f;
+
+    *sum = 0;
+    for (int t = 0; t < p->n_table; t++) {
+        int64_t n;
+        fl_norm_row *row = all_rows(&p->table[t], &n);
+
+        if (!row)
+            return FLEET_ENOMEM;
+        fl_norm_sort(row, n);
+        for (int64_t k = 0; k < n; k++)
+            *sum += fl_square_sum(row[k].grad, p->table[t].rows->dim, scale);
+        fl_free(row);
+    }
+    return FLEET_OK;
+}
+
+/* In async ranks' rows are never added up; dense weights have one factor all
+ * the same: by the mean of the ranks' squares. */
+static fleet_status clip_alone(const fl_store *s, const fl_push *p,
+                               double squares, float *factor)
+{
+    fl_peers *peers = s->rounds->peers;
+    double sum[2] = {0, p->n_batch > 0};
+
+    FL_TRY(own_squares(p, &sum[0]));
+    FL_TRY(peers->methods->all_reduce(peers, FL_ALL_SUM, FL_WIRE_F64, sum, sum,
+                                      2, NULL));
+    *factor =
+        fl_clip_factor(squares + sum[0] / sum[1], s->optimizer->clip_norm);
+    return FLEET_OK;
+}
+
+static fleet_status clip_run(const fl_instance *in, const fl_range *r)
+{
+    const clip_config *c = in->step->config;
+    fl_update_now *now = fl_ptr(in, THE_UPDATE);
+    const fl_store *s = c->push.store;
+    double squares = 0;
+    fl_push p;
+
+    (void)r;
+    for (int i = 0; i < c->n_norm; i++)
+        for (int j = 0; j < c->count[i]; j++)
+            squares += ((const double *)fl_ptr(in, c->first_norm + i))[j];
+    FL_TRY(make_push(in, &c->push, &p));
+    return s->exchange->sync ? s->exchange->methods->clip(s->exchange, &p,
+                                                          squares, &now->u.clip)
+                             : clip_alone(s, &p, squares, &now->u.clip);
+}
+
+static const fl_kernel kernel_clip = {
+    .name = "clip.rows",
+    .split = FL_SPLIT_PARTS,
+    .run = clip_run,
 };
 
 /* --- passes -------------------------------------------------------------- */
@@ -319,12 +421,38 @@ static size_t most_operands(const fl_plan *plan)
     return n;
 }
 
+static push_config push_config_of(const fl_lowering *l)
+{
+    return (push_config){.store = l->plan->store,
+                         .average = l->program->training.merge_average,
+                         .merged = l->program->training.merge_steps > 1};
+}
+
+fleet_status fl_emit_clip_rows(fl_lowering *l, const fl_operand *norm,
+                               const int *count, int n)
+{
+    clip_config c = {.push = push_config_of(l), .n_norm = n, .count = count};
+    operands all;
+
+    FL_TRY(make_room(l, &all, most_operands(l->plan) + (size_t)n));
+    add(&all, fl_update_value(l), FL_READ_WRITE);
+    add(&all, -1, FL_WRITE); /* the room: known in a moment */
+    add_tables(l->plan, &all, &c.push);
+    c.first_norm = all.n;
+    for (int i = 0; i < n; i++)
+        add(&all, norm[i].value, FL_READ);
+    add_gradients(l->plan, &all);
+    all.o[THE_ROOM].value = fl_object(l, "push", room_for(&c.push));
+    l->lane = FL_LANE_COMM;
+    fl_emit(l, &kernel_clip, NULL, fl_config(l, &c, sizeof c), all.o, all.n);
+    l->lane = FL_LANE_COMPUTE;
+    return l->status;
+}
+
 fleet_status fl_pass_push(fl_lowering *l, bool *applied)
 {
     fl_plan *plan = l->plan;
-    push_config c = {.store = plan->store,
-                     .average = l->program->training.merge_average,
-                     .merged = l->program->training.merge_steps > 1};
+    push_config c = push_config_of(l);
     operands all;
 
     if (!plan->training || !plan->store->exchange ||

@@ -87,6 +87,13 @@ typedef struct fl_exchange_class {
      * pull or arrival failed, that has arrived, or that is empty. */
     void (*drop)(fl_exchange *x, int slot);
 
+    /* In sync, where dense parameters are updated here: before a push, which
+     * is then given the same. What the rows' gradients of all workers add to
+     * `squares`, those of the dense gradients, makes the factor of the clip by
+     * global norm, the same for all. */
+    fleet_status (*clip)(fl_exchange *x, const fl_push *p, double squares,
+                         float *factor);
+
     /* Send an update. */
     fleet_status (*push)(fl_exchange *x, const fl_push *p);
 

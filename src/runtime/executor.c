@@ -5,9 +5,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "runtime/exchange.h"
 #include "runtime/peers.h"
+#include "runtime/trace.h"
 #include "runtime/update.h"
 
 fleet_executor *fleet_executor_create(fleet_program *p,
@@ -38,6 +40,7 @@ fleet_executor *fleet_executor_create(fleet_program *p,
     e->context = p->context;
     e->store = p->store;
     e->exchange = p->store->exchange;
+    e->n_joined = p->store->n_joined;
     e->training = p->training.loss && !o->for_test;
     e->max_batch = o->max_batch;
     e->fetched = fl_alloc(p->n_var);
@@ -211,7 +214,9 @@ static fleet_status compile(fleet_executor *e, int64_t batch,
 
 /* --- an iteration -------------------------------------------------------- */
 
-static void set_update(fleet_executor *e, fl_compiled *c, int batches)
+/* leaves: the number of batches is that of the update. */
+static void set_update(fleet_executor *e, fl_compiled *c, int batches,
+                       bool leaves)
 {
     fl_update_now *now;
 
@@ -222,6 +227,7 @@ static void set_update(fleet_executor *e, fl_compiled *c, int batches)
     now = fl_compiled_pointer(c, c->plan->update);
     now->optimizer = e->store->optimizer;
     now->micro = e->micro;
+    now->leaves = leaves;
     now->idle = e->idle;
     now->alone = fl_local_is_next(e);
     now->density = fl_dgc_density(&e->program->training, e->store->updates);
@@ -260,14 +266,23 @@ static fleet_status finish_update(fleet_executor *e, fl_compiled *next)
     return FLEET_OK;
 }
 
+/* From here on gradients may leave. */
+static fleet_status agree(fleet_executor *e, fl_compiled *c)
+{
+    int64_t began = c->trace ? fl_now_ns() : 0;
+    int batches;
+
+    FL_TRY(count_batches(e, &batches));
+    fl_trace_step(c->trace, "round", 0, began, began ? fl_now_ns() : 0);
+    set_update(e, c, batches, true);
+    return FLEET_OK;
+}
+
 static fleet_status apply_update(fleet_executor *e, fl_compiled *c,
                                  int64_t batch, fl_compiled *next)
 {
     bool alone = fl_local_is_next(e);
-    int batches;
 
-    FL_TRY(count_batches(e, &batches));
-    set_update(e, c, batches);
     e->store->trainer = e;
     FL_TRY(fl_compiled_run(c, e->context, batch, FL_UPDATE));
     FL_TRY(finish_update(e, next));
@@ -302,7 +317,7 @@ static void note_loss(fleet_executor *e, const fl_compiled *c, int64_t batch)
 static fleet_status begin(fleet_executor *e, fl_compiled *c, int64_t batch)
 {
     fl_compiled_bind(c, e->input, batch, false);
-    set_update(e, c, 1);
+    set_update(e, c, 1, false);
     if (c->there)
         FL_TRY(fl_flight_begin(e, c, batch));
     return fl_compiled_begin(c, batch, false);
@@ -319,27 +334,46 @@ static fleet_status check(fleet_executor *e, fl_compiled *c, int64_t batch)
     return FLEET_OK;
 }
 
-static fleet_status iterate(fleet_executor *e, fl_compiled *c, int64_t batch,
-                            fl_compiled *next)
+/* A part of an iteration; a failure says which batch's it is. */
+static fleet_status run_part(fleet_executor *e, fl_compiled *c, int64_t batch,
+                             fl_phase phase)
 {
-    fleet_status status;
+    fleet_status status = fl_compiled_run(c, e->context, batch, phase);
 
-    FL_TRY(begin(e, c, batch));
-    status = fl_compiled_run(c, e->context, batch, FL_FORWARD);
     if (status != FLEET_OK && c->lane == FL_LANE_COMM)
         return status; /* others' failure, not the batch's */
     if (status == FLEET_ENUMERIC && e->training) /* a metric has found it */
         return fl_compiled_blame(c, batch, e->n_run);
     if (status == FLEET_EINVAL) /* a label or an id: which batch's? */
         return fl_fail_in(status, "batch %" PRId64, e->n_run);
-    FL_TRY(status);
+    return status;
+}
+
+/* Ranks agree once this one's batch is found to be good, and before the first
+ * gradients leave. */
+static fleet_status iterate(fleet_executor *e, fl_compiled *c, int64_t batch,
+                            fl_compiled *next)
+{
+    bool is_last;
+
+    FL_TRY(begin(e, c, batch));
+    FL_TRY(run_part(e, c, batch, FL_FORWARD));
     FL_TRY(check(e, c, batch));
     if (!e->training)
         return FLEET_OK;
     set_micro(e, e->micro + 1);
-    if (e->micro < e->program->training.merge_steps)
-        return FLEET_OK;
-    return apply_update(e, c, batch, next);
+    is_last = e->micro == e->program->training.merge_steps;
+    if (is_last)
+        FL_TRY(agree(e, c));
+    FL_TRY(run_part(e, c, batch, FL_BACKWARD));
+    return is_last ? apply_update(e, c, batch, next) : FLEET_OK;
+}
+
+/* Plans are made for a store with its exchange and its ranks, or without. */
+static bool has_moved(const fleet_executor *e)
+{
+    return e->exchange != e->store->exchange ||
+           e->n_joined != e->store->n_joined;
 }
 
 static fleet_status iterate_here_or_there(fleet_executor *e, fl_compiled *c,
@@ -352,12 +386,12 @@ static fleet_status iterate_here_or_there(fleet_executor *e, fl_compiled *c,
                     : FLEET_OK;
 }
 
-/* Plans are made for a store with its exchange or without. */
 static fleet_status check_exchange(const fleet_executor *e)
 {
-    if (e->exchange == e->store->exchange)
+    if (!has_moved(e))
         return FLEET_OK;
-    return fl_fail(FLEET_ESTATE, "servers were reached or left inside %s",
+    return fl_fail(FLEET_ESTATE, "%s were reached or left inside %s",
+                   e->n_joined != e->store->n_joined ? "ranks" : "servers",
                    e->micro > 0 ? "a merge group" : "an iteration");
 }
 
@@ -365,10 +399,11 @@ static fleet_status follow_exchange(fleet_executor *e)
 {
     if (e->micro > 0)
         return check_exchange(e);
-    if (e->exchange == e->store->exchange)
+    if (!has_moved(e))
         return FLEET_OK;
     forget_plans(e);
     e->exchange = e->store->exchange;
+    e->n_joined = e->store->n_joined;
     return FLEET_OK;
 }
 
@@ -460,7 +495,7 @@ void fl_executor_give_up(const fleet_executor *e)
     const fl_rounds *r = e->store->rounds;
 
     if (r && e->training)
-        fl_peers_abort(r->peers, fleet_last_error());
+        fl_rounds_abort(r, fleet_last_error());
 }
 
 fleet_status fl_executor_iterate(fleet_executor *e, int64_t batch)
@@ -508,7 +543,8 @@ static fleet_status update_idly(fleet_executor *e, fl_compiled *c, bool *over)
     *over = batches == 0;
     if (*over)
         return FLEET_OK;
-    set_update(e, c, batches);
+    set_update(e, c, batches, true);
+    FL_TRY(fl_compiled_run(c, e->context, c->plan->batch, FL_LEAVE));
     FL_TRY(fl_compiled_run(c, e->context, c->plan->batch, FL_UPDATE));
     FL_TRY(finish_update(e, NULL));
     return fl_local_updated(e, c, false);
@@ -539,7 +575,7 @@ fleet_status fl_store_idle(fl_store *s)
         s->trainer ? fl_executor_idle(s->trainer) : wait_for_none(s);
 
     if (status != FLEET_OK)
-        fl_peers_abort(s->rounds->peers, fleet_last_error());
+        fl_rounds_abort(s->rounds, fleet_last_error());
     return status;
 }
 
@@ -552,6 +588,10 @@ static fleet_status end_group(fleet_executor *e)
     if (status == FLEET_OK)
         status = fl_compiled_settle(e->last);
     fl_gpu_lock(gpu);
+    if (status == FLEET_OK)
+        status = agree(e, e->last);
+    if (status == FLEET_OK)
+        status = fl_compiled_run(e->last, e->context, e->last_batch, FL_LEAVE);
     if (status == FLEET_OK)
         status = apply_update(e, e->last, e->last_batch, NULL);
     if (status == FLEET_OK && e->last->there) /* memory of its iteration's */

@@ -31,6 +31,7 @@ typedef struct fl_compiled {
     bool changes_store;
     fl_step_lane lane; /* of the region that ran last: where a failure is from
                         */
+    struct fl_trace *trace; /* the context's */
     struct fl_compiled *next;
 } fl_compiled;
 
@@ -60,6 +61,7 @@ struct fleet_executor {
     int micro;                    /* batches in the merge group so far */
     int64_t n_run;                /* iterations, for messages */
     struct fl_exchange *exchange; /* that the plans were made for; or NULL */
+    int64_t n_joined;             /* the same, of the store's */
     fl_pulled here, next; /* this iteration's pull; the next one's, if it was
                              announced */
     bool has_passed;      /* a pass over a dataset has begun, for its time */
@@ -132,9 +134,10 @@ void fl_compiled_slot(fl_compiled *c, int slot);
  * before the GPU's. */
 fleet_status fl_compiled_settle(const fl_compiled *c);
 
-/* Run the regions of a phase: FL_PULL, FL_UPDATE, FL_AVERAGE, or FL_FORWARD for
- * all between them. Before a pull and FL_FORWARD feeds are bound and kernels
- * begin: for the pull, or for the rest. */
+/* Run the regions of a phase: FL_PULL; FL_FORWARD, up to the first gradients
+ * that leave; FL_BACKWARD for the rest and what leaves, or FL_LEAVE for that
+ * alone; FL_UPDATE; FL_AVERAGE. Before a pull and FL_FORWARD feeds are bound
+ * and kernels begin: for the pull, or for the rest. */
 fleet_status fl_compiled_run(fl_compiled *c, fl_context *context, int64_t batch,
                              fl_phase phase);
 void fl_compiled_bind(fl_compiled *c, const fl_input *input, int64_t batch,

@@ -35,16 +35,16 @@ static int64_t block_of(const fl_instance *in, const fl_range *r, int64_t *n)
     return first;
 }
 
-static bool is_alone(const fl_instance *in)
+static const fl_update_now *now_of(const fl_instance *in)
 {
-    return ((const fl_update_now *)fl_ptr(in, THE_UPDATE))->alone;
+    return fl_ptr(in, THE_UPDATE);
 }
 
 static fleet_status pack_run(const fl_instance *in, const fl_range *r)
 {
     int64_t n, first = block_of(in, r, &n);
 
-    if (!is_alone(in))
+    if (!now_of(in)->alone && now_of(in)->leaves)
         fl_simd_best()->to_half((uint16_t *)fl_ptr(in, HALF) + first,
                                 (const float *)fl_ptr(in, GRADIENT) + first, n);
     return FLEET_OK;
@@ -94,7 +94,7 @@ static fleet_status unpack_run(const fl_instance *in, const fl_range *r)
     int64_t n, first = block_of(in, r, &n);
     const uint16_t *h = (const uint16_t *)fl_ptr(in, HALF) + first;
 
-    if (is_alone(in))
+    if (now_of(in)->alone)
         return FLEET_OK;
     FL_TRY(check(in->step->config, h, first, n));
     fl_simd_best()->from_half((float *)fl_ptr(in, GRADIENT) + first, h, n);
@@ -108,17 +108,34 @@ static const fl_kernel kernel_unpack = {
     .run = unpack_run,
 };
 
+/* Where ranks reduce without a copy, if there is such a place. */
+static int half_value(fl_lowering *l, const fl_group *g, int64_t offset,
+                      int64_t n)
+{
+    const fl_shape shape = fl_shape_1(n * (int64_t)sizeof(uint16_t));
+    fl_value like = {.name = "float16",
+                     .kind = FL_VALUE_KEPT,
+                     .dtype = FLEET_UINT8,
+                     .shape = shape,
+                     .pointer = g->gradient ? g->gradient + offset : NULL,
+                     .root = -1,
+                     .ld = 1};
+
+    return g->gradient ? fl_plan_value(l->plan, &like)
+                       : fl_temp(l, like.name, like.dtype, &shape);
+}
+
 void fl_emit_half_all_reduce(fl_lowering *l, const fl_dense *d, int64_t offset,
                              int64_t n)
 {
     const half_config c = {l->plan->store, d->group, offset};
-    const fl_shape shape = fl_shape_1(n * (int64_t)sizeof(uint16_t));
-    int half = fl_temp(l, "float16", FLEET_UINT8, &shape);
+    int half = half_value(l, d->group, offset, n);
     int gradient = fl_stretch(l, d->gradient, "bucket", offset, n);
 
+    l->phase = FL_LEAVE;
     FL_EMIT(l, &kernel_pack, NULL, NULL, FL_R(l->plan->update), FL_R(gradient),
             FL_W(half));
-    fl_emit_all_reduce(l, half, FL_WIRE_F16, false);
+    fl_emit_leave(l, half, FL_WIRE_F16);
     FL_EMIT(l, &kernel_unpack, NULL, fl_config(l, &c, sizeof c),
             FL_R(l->plan->update), FL_W(gradient), FL_R(half));
 }

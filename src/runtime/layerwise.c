@@ -32,6 +32,8 @@ typedef struct layers {
     layer *layer;
     block *block;
     int n_layer, n_block;
+    int begin, end; /* blocks that a step works on */
+    int64_t first;  /* of the group: where its states begin */
 } layers;
 
 typedef struct squares {
@@ -45,19 +47,22 @@ enum { UPDATE_NOW, GRADIENT, WEIGHT, SQUARES, RATIOS = SQUARES, STATE };
 typedef struct work {
     const layers *all;
     const block *block;
-    fl_update u; /* the layer's own */
+    squares *squares; /* the block's */
+    fl_update u;      /* the layer's own */
     float *w, *g;
 } work;
 
 static work work_of(const fl_instance *in, const fl_range *r)
 {
     const layers *all = in->step->config;
-    const block *b = &all->block[r->begin];
+    int64_t at = all->begin + r->begin;
+    const block *b = &all->block[at];
     const fl_update_now *now = fl_ptr(in, UPDATE_NOW);
 
     return (work){
         .all = all,
         .block = b,
+        .squares = (squares *)fl_ptr(in, SQUARES) + at,
         .u = fl_update_with(&now->u, all->layer[b->layer].attr),
         .w = (float *)fl_ptr(in, WEIGHT) + b->offset,
         .g = (float *)fl_ptr(in, GRADIENT) + b->offset,
@@ -66,7 +71,7 @@ static work work_of(const fl_instance *in, const fl_range *r)
 
 static float *state_of(const fl_instance *in, const work *k, int i)
 {
-    return (float *)fl_ptr(in, STATE + i) + k->block->offset;
+    return (float *)fl_ptr(in, STATE + i) + (k->block->offset - k->all->first);
 }
 
 static float ratio_of(const fl_instance *in, const work *k)
@@ -82,7 +87,9 @@ static float decay_of(const layers *all, int i)
 
 static fleet_status by_blocks(fl_instance *in)
 {
-    in->n_part = ((const layers *)in->step->config)->n_block;
+    const layers *all = in->step->config;
+
+    in->n_part = all->end - all->begin;
     return FLEET_OK;
 }
 
@@ -106,7 +113,7 @@ static fleet_status lars_norm_run(const fl_instance *in, const fl_range *r)
 {
     work k = work_of(in, r);
 
-    ((squares *)fl_ptr(in, SQUARES))[r->begin] =
+    *k.squares =
         (squares){fl_square_sum(k.w, k.block->n, 1), square_sum_used(&k)};
     return FLEET_OK;
 }
@@ -147,8 +154,7 @@ static fleet_status lamb_step_run(const fl_instance *in, const fl_range *r)
 
     k.u.apart = decay_of(k.all, k.block->layer);
     fl_simd_best()->lamb(&k.u, k.w, k.g, state, n);
-    ((squares *)fl_ptr(in, SQUARES))[r->begin] =
-        (squares){fl_square_sum(k.w, n, 1), fl_square_sum(k.g, n, 1)};
+    *k.squares = (squares){fl_square_sum(k.w, n, 1), fl_square_sum(k.g, n, 1)};
     return FLEET_OK;
 }
 
@@ -259,47 +265,65 @@ static const layers *make_layers(fl_lowering *l, const fl_group *g)
         if (p->group == g && fl_gets_gradient(l, p))
             add_layer(&all, p);
     }
+    all.end = all.n_block;
+    all.first = g->first;
     return fl_config(l, &all, sizeof all);
 }
 
+/* Of the group's own part: what steps with states work on. */
+static const layers *own_layers(fl_lowering *l, const fl_group *g,
+                                const layers *all)
+{
+    layers own = *all;
+
+    while (own.begin < own.end && own.block[own.begin].offset < g->first)
+        own.begin++;
+    while (own.begin < own.end && own.block[own.end - 1].offset >= g->end)
+        own.end--;
+    return fl_config(l, &own, sizeof own);
+}
+
 static void emit_lars(fl_lowering *l, const fl_dense *d, const layers *all,
-                      int norms, int ratios)
+                      const layers *own, int norms, int ratios)
 {
     const fl_operand now = FL_R(l->plan->update), g = FL_R(d->gradient);
 
     FL_EMIT(l, &kernel_lars_norm, NULL, all, now, g, FL_R(d->weight),
             FL_W(norms));
     FL_EMIT(l, &kernel_ratio, NULL, all, FL_R(norms), FL_W(ratios));
-    FL_EMIT(l, &kernel_lars_update, NULL, all, now, g, FL_RW(d->weight),
+    FL_EMIT(l, &kernel_lars_update, NULL, own, now, g, FL_RW(d->weight),
             FL_R(ratios), FL_RW(fl_state_value(l, d->group, 0)));
 }
 
 static void emit_lamb(fl_lowering *l, const fl_dense *d, const layers *all,
-                      int norms, int ratios)
+                      const layers *own, int norms, int ratios)
 {
     const fl_operand now = FL_R(l->plan->update);
 
-    FL_EMIT(l, &kernel_lamb_step, NULL, all, now, FL_RW(d->gradient),
+    FL_EMIT(l, &kernel_lamb_step, NULL, own, now, FL_RW(d->gradient),
             FL_R(d->weight), FL_W(norms), FL_RW(fl_state_value(l, d->group, 0)),
             FL_RW(fl_state_value(l, d->group, 1)));
+    if (fl_store_is_sharded(l->plan->store))
+        fl_emit_share_squares(l, norms, 2 * own->begin, 2 * own->end);
     FL_EMIT(l, &kernel_ratio, NULL, all, FL_R(norms), FL_W(ratios));
-    FL_EMIT(l, &kernel_lamb_update, NULL, all, now, FL_R(d->gradient),
+    FL_EMIT(l, &kernel_lamb_update, NULL, own, now, FL_R(d->gradient),
             FL_RW(d->weight), FL_R(ratios));
 }
 
 static void emit_group(fl_lowering *l, fl_dense *d)
 {
     const layers *all = make_layers(l, d->group);
+    const layers *own = all ? own_layers(l, d->group, all) : NULL;
     int norms, ratios;
 
-    if (!all)
+    if (!own)
         return;
     norms = fl_object(l, "norms", (size_t)all->n_block * sizeof(squares));
     ratios = fl_object(l, "ratios", (size_t)all->n_layer * sizeof(float));
     if (all->how.rule == FL_LARS)
-        emit_lars(l, d, all, norms, ratios);
+        emit_lars(l, d, all, own, norms, ratios);
     else
-        emit_lamb(l, d, all, norms, ratios);
+        emit_lamb(l, d, all, own, norms, ratios);
     d->updated = true;
 }
 

@@ -205,7 +205,7 @@ void fl_emit(fl_lowering *l, const fl_kernel *kernel, const fl_node *node,
                     .lane = l->lane,
                     .period = 1};
 
-    if (l->phase >= FL_UPDATE)
+    if (l->phase >= FL_LEAVE)
         like.period = l->program->training.merge_steps;
     if (l->status == FLEET_OK)
         failed(l, fl_plan_step(l->plan, &like, operand, n));
@@ -226,21 +226,31 @@ int fl_gradient_of(fl_lowering *l, const fleet_var *v)
     return v ? l->gradient[v->id] : -1;
 }
 
-/* A range of the group's gradient, which is kept from step to step so that it
- * may be sent while the next step runs. */
+int fl_group_gradient(fl_lowering *l, const fl_group *g, const char *name,
+                      bool shared)
+{
+    fl_value like = {.name = name,
+                     .kind = FL_VALUE_KEPT,
+                     .dtype = FLEET_FLOAT32,
+                     .shape = fl_shape_1(g->n),
+                     .pointer = shared ? g->gradient : NULL,
+                     .root = -1,
+                     .ld = 1};
+
+    return new_value(l, &like);
+}
+
+/* A range of the group's gradient. What is merged or rounded first is the
+ * plan's own. */
 static int gradient_of_param(fl_lowering *l, const fleet_var *v)
 {
     fl_param *p = fl_store_param(l->plan->store, v->name);
     fl_dense *d = dense_of(l, p->group);
 
     if (d && d->gradient < 0) {
-        fl_value like = {.name = "gradients",
-                         .kind = FL_VALUE_KEPT,
-                         .dtype = FLEET_FLOAT32,
-                         .shape = fl_shape_1(p->group->n),
-                         .root = -1,
-                         .ld = 1};
-        int made = new_value(l, &like);
+        const fl_training *t = &l->program->training;
+        int made = fl_group_gradient(l, p->group, "gradients",
+                                     t->merge_steps == 1 && !t->half);
 
         d = dense_of(l, p->group);
         d->gradient = made;
@@ -492,7 +502,7 @@ fleet_status fl_plan_build(const fleet_program *program, fl_store *store,
     (*plan)->training = training;
     (*plan)->batch = batch;
     (*plan)->slice = fl_slice_rows(batch);
-    (*plan)->loss = (*plan)->update = (*plan)->pull = -1;
+    (*plan)->loss = (*plan)->update = (*plan)->pull = (*plan)->works = -1;
     l.plan = *plan;
     status = allocate(&l, fetched);
     if (status == FLEET_OK)

@@ -65,6 +65,11 @@ bool fl_gradient_wanted(const fl_lowering *l, const fleet_var *v);
 void fl_gradient_view(fl_lowering *l, const fleet_var *v, int value,
                       int64_t column);
 
+/* A value for a group's gradient; shared: where the ranks reduce it, if there
+ * is such a place. */
+int fl_group_gradient(fl_lowering *l, const fl_group *g, const char *name,
+                      bool shared);
+
 /* n elements of a flat value, from the first on. */
 int fl_stretch(fl_lowering *l, int value, const char *name, int64_t first,
                int64_t n);

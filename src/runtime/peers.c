@@ -8,10 +8,12 @@
 #include "runtime/peers.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
 #include "runtime/pass.h"
+#include "runtime/trace.h"
 #include "runtime/update.h"
 
 void fl_peers_abort(fl_peers *p, const char *why)
@@ -26,6 +28,13 @@ void fl_peers_abort(fl_peers *p, const char *why)
         fl_error_raise(&before);
     else
         fl_error_clear();
+}
+
+void fl_rounds_abort(const fl_rounds *r, const char *why)
+{
+    fl_peers_abort(r->peers, why);
+    if (r->groups)
+        fl_peers_abort(r->groups, why);
 }
 
 /* --- rounds -------------------------------------------------------------- */
@@ -86,12 +95,13 @@ fleet_status fl_round_begin(const fl_rounds *r, fl_wish wish, int batches,
 
 /* --- all_reduce ---------------------------------------------------------- */
 
-enum { THE_UPDATE, DATA };
+enum { THE_UPDATE, DATA, WORKS };
 
 typedef struct reduce_config {
     const fl_store *store;
     fl_wire type;
     bool dgc;
+    int number; /* of those that leave */
 } reduce_config;
 
 static void fill_f32(void *data, int64_t n)
@@ -106,24 +116,42 @@ static void fill_f16(void *data, int64_t n)
         ((uint16_t *)data)[i] = 0x8000;
 }
 
-static fleet_status reduce_run(const fl_instance *in, const fl_range *r)
+const fl_rounds *fl_all_reduce_rounds(const fl_instance *in)
+{
+    return ((const reduce_config *)in->step->config)->store->rounds;
+}
+
+static fleet_status sum_up_data(const fl_instance *in, fl_peers *p,
+                                fl_work **work)
 {
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
     const reduce_config *c = in->step->config;
-    fl_peers *p = c->store->rounds->peers;
     bool half = c->type == FL_WIRE_F16;
     int64_t n = in->arg[DATA].rows * in->arg[DATA].cols / (half ? 2 : 1);
     void *data = fl_ptr(in, DATA);
 
-    (void)r;
-    if (now->alone || (c->dgc && now->density > 0))
-        return FLEET_OK;
     if (now->idle)
         (half ? fill_f16 : fill_f32)(data, n);
-    return p->methods->all_reduce(p, FL_ALL_SUM, c->type, data, data, n, NULL);
+    return p->methods->all_reduce(p, FL_ALL_SUM, c->type, data, data, n, work);
 }
 
-static const fl_kernel kernel_reduce = {
+fleet_status fl_all_reduce_by(const fl_instance *in, fl_peers *p)
+{
+    const fl_update_now *now = fl_ptr(in, THE_UPDATE);
+    const reduce_config *c = in->step->config;
+
+    if (now->alone || (c->dgc && now->density > 0))
+        return FLEET_OK;
+    return sum_up_data(in, p, NULL);
+}
+
+static fleet_status reduce_run(const fl_instance *in, const fl_range *r)
+{
+    (void)r;
+    return fl_all_reduce_by(in, fl_all_reduce_rounds(in)->peers);
+}
+
+const fl_kernel fl_kernel_all_reduce = {
     .name = "all_reduce",
     .split = FL_SPLIT_PARTS,
     .run = reduce_run,
@@ -131,11 +159,72 @@ static const fl_kernel kernel_reduce = {
 
 void fl_emit_all_reduce(fl_lowering *l, int value, fl_wire type, bool dgc)
 {
-    const reduce_config c = {l->plan->store, type, dgc};
+    const reduce_config c = {l->plan->store, type, dgc, 0};
 
     l->lane = FL_LANE_COMM;
-    FL_EMIT(l, &kernel_reduce, NULL, fl_config(l, &c, sizeof c),
+    FL_EMIT(l, &fl_kernel_all_reduce, NULL, fl_config(l, &c, sizeof c),
             FL_R(l->plan->update), FL_RW(value));
+    l->lane = FL_LANE_COMPUTE;
+}
+
+/* --- begun and waited for ------------------------------------------------ */
+
+static fleet_status begin_run(const fl_instance *in, const fl_range *r)
+{
+    const fl_update_now *now = fl_ptr(in, THE_UPDATE);
+    const reduce_config *c = in->step->config;
+    fl_work **work = (fl_work **)fl_ptr(in, WORKS) + c->number;
+
+    (void)r;
+    if (now->alone || !now->leaves)
+        return FLEET_OK;
+    fl_trace_begin(c->store->context->trace, "all_reduce", c->number,
+                   in->arg[DATA].rows * in->arg[DATA].cols *
+                       (int64_t)fleet_dtype_size(in->arg[DATA].dtype));
+    return sum_up_data(in, c->store->rounds->peers, work);
+}
+
+static fleet_status wait_run(const fl_instance *in, const fl_range *r)
+{
+    const fl_update_now *now = fl_ptr(in, THE_UPDATE);
+    const reduce_config *c = in->step->config;
+    fl_peers *p = c->store->rounds->peers;
+    fl_work **work = (fl_work **)fl_ptr(in, WORKS) + c->number;
+
+    (void)r;
+    if (now->alone)
+        return FLEET_OK;
+    FL_TRY(p->methods->wait(p, work));
+    fl_trace_end(c->store->context->trace, "all_reduce", c->number);
+    return FLEET_OK;
+}
+
+static const fl_kernel kernel_begin = {
+    .name = "all_reduce.begin",
+    .split = FL_SPLIT_PARTS,
+    .run = begin_run,
+};
+
+static const fl_kernel kernel_wait = {
+    .name = "all_reduce.wait",
+    .split = FL_SPLIT_PARTS,
+    .run = wait_run,
+};
+
+/* All steps change the works: so they have one order, on all ranks. */
+void fl_emit_leave(fl_lowering *l, int value, fl_wire type)
+{
+    fl_plan *plan = l->plan;
+    const reduce_config c = {plan->store, type, false, plan->n_work++};
+    const void *config = fl_config(l, &c, sizeof c);
+
+    l->lane = FL_LANE_COMM;
+    l->phase = FL_LEAVE;
+    FL_EMIT(l, &kernel_begin, NULL, config, FL_R(plan->update), FL_RW(value),
+            FL_RW(plan->works));
+    l->phase = FL_UPDATE;
+    FL_EMIT(l, &kernel_wait, NULL, config, FL_R(plan->update), FL_RW(value),
+            FL_RW(plan->works));
     l->lane = FL_LANE_COMPUTE;
 }
 
@@ -157,14 +246,19 @@ static void emit_reduce(fl_lowering *l, const fl_dense *d, int64_t offset,
 {
     bool dgc = is_dgc(l, d, offset);
 
-    if (l->program->training.half && !dgc) {
-        fl_emit_half_all_reduce(l, d, offset, n);
-        return;
-    }
-    fl_emit_all_reduce(l, fl_stretch(l, d->gradient, "bucket", offset, n),
-                       FL_WIRE_F32, dgc);
-    if (dgc)
+    if (dgc) {
+        fl_emit_all_reduce(l, fl_stretch(l, d->gradient, "bucket", offset, n),
+                           FL_WIRE_F32, true);
         fl_emit_dgc(l, d, offset, n);
+    } else if (l->program->training.half) {
+        fl_emit_half_all_reduce(l, d, offset, n);
+    } else if (l->program->training.group > 1) { /* waits at every level */
+        fl_emit_all_reduce(l, fl_stretch(l, d->gradient, "bucket", offset, n),
+                           FL_WIRE_F32, false);
+    } else {
+        fl_emit_leave(l, fl_stretch(l, d->gradient, "bucket", offset, n),
+                      FL_WIRE_F32);
+    }
 }
 
 /* Neighbours in a group that are reduced in one call: whole parameters, in the
@@ -172,6 +266,7 @@ static void emit_reduce(fl_lowering *l, const fl_dense *d, int64_t offset,
 typedef struct bucket {
     int64_t offset, n;
     bool dgc; /* of one parameter */
+    bool last;
 } bucket;
 
 /* The last one is for the gradients that come last, and is waited for. */
@@ -179,7 +274,7 @@ static bool is_full(const fl_lowering *l, const bucket *b, int64_t left)
 {
     const fl_training *t = &l->program->training;
 
-    return b->dgc || b->n >= t->bucket || (left > 0 && left <= t->last_bucket);
+    return b->dgc || b->n >= t->bucket || (!b->last && left <= t->last_bucket);
 }
 
 /* But for the padding between the two. */
@@ -219,7 +314,9 @@ void fl_each_bucket(fl_lowering *l, const fl_dense *d, fl_bucket_emitter *emit)
             b.n = 0;
         }
         if (b.n == 0)
-            b = (bucket){.offset = p->offset, .dgc = fl_dgc_takes(l, p)};
+            b = (bucket){.offset = p->offset,
+                         .dgc = fl_dgc_takes(l, p),
+                         .last = left <= l->program->training.last_bucket};
         b.n = p->offset + p->n - b.offset;
         left -= p->n;
     }
@@ -227,9 +324,65 @@ void fl_each_bucket(fl_lowering *l, const fl_dense *d, fl_bucket_emitter *emit)
         emit(l, d, b.offset, b.n);
 }
 
+/* Sums of a merge group are moved to where ranks reduce without a copy. */
+static fleet_status move_run(const fl_instance *in, const fl_range *r)
+{
+    const fl_update_now *now = fl_ptr(in, 0);
+
+    (void)r;
+    if (now->leaves)
+        memcpy(fl_ptr(in, 1), fl_ptr(in, 2),
+               (size_t)(in->arg[1].rows * in->arg[1].cols) * sizeof(float));
+    return FLEET_OK;
+}
+
+static const fl_kernel kernel_move = {
+    .name = "merge.move",
+    .split = FL_SPLIT_PARTS,
+    .run = move_run,
+};
+
+static void emit_move(fl_lowering *l, const fl_dense *d, int64_t offset,
+                      int64_t n)
+{
+    FL_EMIT(l, &kernel_move, NULL, NULL, FL_R(l->plan->update),
+            FL_W(fl_stretch(l, d->gradient, "bucket", offset, n)),
+            FL_R(fl_stretch(l, d->one, "merged", offset, n)));
+}
+
+static void reduce_group(fl_lowering *l, fl_dense *d)
+{
+    const fl_training *t = &l->program->training;
+
+    if (t->merge_steps > 1 && d->group->gradient && !t->half && !t->dgc.on &&
+        t->local.steps == 0) {
+        d->one = d->gradient;
+        d->gradient = fl_group_gradient(l, d->group, "gradients", true);
+        l->phase = FL_LEAVE;
+        fl_each_bucket(l, d, emit_move);
+    }
+    l->phase = FL_UPDATE;
+    fl_each_bucket(l, d, emit_reduce);
+}
+
+/* Steps since `first` that leave come before those that wait. */
+static void put_leaving_first(fl_plan *plan, size_t first)
+{
+    for (size_t i = first; i < plan->n_step; i++) {
+        fl_step *s = plan->step[i];
+
+        if (s->phase != FL_LEAVE)
+            continue;
+        memmove(plan->step + first + 1, plan->step + first,
+                (i - first) * sizeof *plan->step);
+        plan->step[first++] = s;
+    }
+}
+
 fleet_status fl_pass_all_reduce(fl_lowering *l, bool *applied)
 {
     fl_plan *plan = l->plan;
+    size_t first = plan->n_step;
 
     if (!plan->training || !plan->store->rounds)
         return FLEET_OK;
@@ -237,12 +390,14 @@ fleet_status fl_pass_all_reduce(fl_lowering *l, bool *applied)
         return fl_fail(FLEET_EUNSUPPORTED,
                        "strategy.dgc: no rank knows the norm of all gradients "
                        "for the clip by global norm");
-    l->phase = FL_UPDATE;
     fl_update_value(l);
+    plan->works =
+        fl_object(l, "works", (plan->store->params.n + 1) * sizeof(fl_work *));
     for (size_t i = 0; i < plan->n_dense; i++)
         if (plan->dense[i].gradient >= 0) {
-            fl_each_bucket(l, &plan->dense[i], emit_reduce);
+            reduce_group(l, &plan->dense[i]);
             *applied = true;
         }
+    put_leaving_first(plan, first);
     return l->status;
 }

@@ -56,7 +56,9 @@ typedef struct fl_peers_class {
 
     /* out = the n elements of all ranks, reduced; out may be in. If ordered,
      * ((x0 + x1) + x2) ... in rank order, so that all ranks have the same bits
-     * in every run, x0 copied; else as is fastest, but the same on all. */
+     * in every run, x0 copied; else as is fastest, but the same on all. If one
+     * rank makes the call with work and in place in memory of get_memory(), all
+     * do: it then needs no thread. */
     fleet_status (*all_reduce)(fl_peers *p, fl_reduce how, fl_wire type,
                                const void *in, void *out, int64_t n,
                                fl_work **work);
@@ -156,6 +158,7 @@ typedef fleet_status fl_server_of_rounds(void *arg, const fl_round *round);
 
 typedef struct fl_rounds {
     fl_peers *peers;
+    fl_peers *groups; /* the same ranks, who sum by groups; NULL: as peers */
     fl_server_of_rounds *serve;
     void *arg;
 } fl_rounds;
@@ -163,5 +166,8 @@ typedef struct fl_rounds {
 /* Serve until this rank's wish is done; batches: that it has for an update. */
 fleet_status fl_round_begin(const fl_rounds *r, fl_wish wish, int batches,
                             fl_round *round);
+
+/* abort() of all groups, as fl_peers_abort(). */
+void fl_rounds_abort(const fl_rounds *r, const char *why);
 
 #endif

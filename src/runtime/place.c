@@ -102,7 +102,7 @@ static void place_kept(fl_plan *plan)
     for (size_t i = 0; i < plan->n_value; i++) {
         fl_value *v = &plan->value[i];
 
-        if (v->root != (int)i || v->kind != FL_VALUE_KEPT)
+        if (v->root != (int)i || v->kind != FL_VALUE_KEPT || v->pointer)
             continue;
         size_t *bytes = v->ahead   ? &plan->ahead_bytes
                         : v->there ? &plan->kept_bytes_there

@@ -27,7 +27,8 @@ typedef struct fl_value {
     int64_t column;       /* where, in elements from the root's start */
     int64_t ld;           /* elements from row to row */
     size_t object;        /* KEPT: not numbers but so many bytes */
-    void *pointer;        /* into the store, where var does not say it */
+    void *pointer;        /* into the store, where var does not say it; KEPT:
+                             of all plans, NULL: the plan's own */
     float first;          /* KEPT: every element at the start */
     bool ahead;           /* KEPT: written by FL_PULL, there once per slot */
     bool fetched;         /* may be read after the iteration */
@@ -56,6 +57,8 @@ typedef enum fl_phase {
     FL_FORWARD,
     FL_BACKWARD,
     FL_MERGE,  /* every iteration, after backward */
+    FL_LEAVE,  /* once per merge group: sums of gradients are begun, while the
+                  rest of backward is computed */
     FL_UPDATE, /* once per merge group */
     FL_AVERAGE /* after an update, when ranks make their weights equal */
 } fl_phase;
@@ -84,8 +87,8 @@ typedef struct fl_step {
 typedef struct fl_region {
     int first, n; /* steps of the plan */
     fl_split split;
-    fl_phase phase; /* FL_PULL, FL_UPDATE, FL_AVERAGE, or FL_FORWARD for all
-                       between */
+    fl_phase phase; /* of forward, backward and merge: FL_FORWARD before the
+                       first that leaves, FL_BACKWARD after it */
     fl_step_lane lane;
 } fl_region;
 
@@ -104,6 +107,7 @@ typedef struct fl_sparse {
 typedef struct fl_dense {
     fl_group *group;
     int weight, gradient; /* values */
+    int one;              /* value: what is merged into the gradient */
     bool updated;         /* by a pass before update */
 } fl_dense;
 
@@ -125,10 +129,12 @@ typedef struct fl_plan {
     size_t n_dense, dense_capacity;
     fl_sparse *sparse; /* tables that this plan trains */
     size_t n_sparse, sparse_capacity;
-    int *value_of;      /* value by variable's id, -1: not computed */
-    int *gradient_of;   /* its gradient's value, -1: none */
-    int loss;           /* value, -1: none */
-    int update;         /* value: an fl_update_now, -1: none */
+    int *value_of;    /* value by variable's id, -1: not computed */
+    int *gradient_of; /* its gradient's value, -1: none */
+    int loss;         /* value, -1: none */
+    int update;       /* value: an fl_update_now, -1: none */
+    int works;        /* value: fl_work * of each bucket, -1: none */
+    int n_work;
     int pull;           /* value: begins with an fl_pull_now, -1: none */
     size_t arena_bytes; /* of TEMP; the executor's plans share one arena */
     size_t kept_bytes;  /* of KEPT: the plan's own */
@@ -141,10 +147,11 @@ typedef struct fl_plan {
 typedef struct fl_update_now {
     const fleet_optimizer *optimizer;
     fl_update u;
-    int micro;  /* which batch of the merge group this is, from 0 */
-    bool idle;  /* other ranks' update: there are no gradients of this one */
-    bool alone; /* this rank's own: nothing is reduced */
-    int ranks;  /* AVERAGE: whose weights count */
+    int micro;   /* which batch of the merge group this is, from 0 */
+    bool leaves; /* all that is known: gradients may go to the other ranks */
+    bool idle;   /* other ranks' update: there are no gradients of this one */
+    bool alone;  /* this rank's own: nothing is reduced */
+    int ranks;   /* AVERAGE: whose weights count */
     double density; /* of dgc: the part that is sent; 0: all is reduced */
 } fl_update_now;
 

@@ -5,8 +5,8 @@
 
 static const char *phase_name(fl_phase phase)
 {
-    static const char *const names[] = {"pull",  "forward", "backward",
-                                        "merge", "update",  "average"};
+    static const char *const names[] = {"pull",  "forward", "backward", "merge",
+                                        "leave", "update",  "average"};
     return names[phase];
 }
 
@@ -74,6 +74,8 @@ static void print_value(const fl_plan *plan, int i, fl_text *out)
     if (v->root != i)
         fl_text_add(out, " in %%%d + %" PRId64 " by %" PRId64, v->root,
                     v->column, v->ld);
+    else if (v->kind == FL_VALUE_KEPT && v->pointer)
+        fl_text_add(out, " of all ranks");
     else if ((v->kind == FL_VALUE_TEMP || v->kind == FL_VALUE_KEPT) &&
              v->end >= 0)
         fl_text_add(out, " at %zu%s %s %d-%d", v->offset,

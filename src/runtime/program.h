@@ -32,6 +32,8 @@ typedef struct fl_training {
     bool bf16;          /* products are of bfloat16: pass amp */
     bool merge_average; /* the sum of a group is divided by its batches */
     bool half;          /* gradients of ranks travel as float16 */
+    int group;          /* ranks sum in groups of so many; 0, 1: together */
+    bool sharded;       /* ranks share out the states, see store.h */
     struct {            /* with ranks: updates of each on its own */
         int64_t steps;  /* between two means of weights; 0: none */
         int64_t begin;  /* from this one on; before it with all ranks */

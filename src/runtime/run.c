@@ -5,7 +5,9 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "runtime/there.h"
+#include "runtime/trace.h"
 
 /* What the tasks of a region share. */
 typedef struct region_run {
@@ -31,8 +33,13 @@ static fleet_status run_step(const fl_compiled *c, int step,
                              const fl_range *range)
 {
     const fl_instance *in = &c->instance[step];
+    const fl_kernel *k = in->step->kernel;
+    int64_t began = c->trace ? fl_now_ns() : 0;
+    fleet_status status = k->run(in, range);
 
-    return in->step->kernel->run(in, range);
+    if (c->trace)
+        fl_trace_step(c->trace, k->name, range->thread, began, fl_now_ns());
+    return status;
 }
 
 static fleet_status run_slice(const region_run *run, int slice, int thread)
@@ -129,6 +136,12 @@ static fleet_status run_region(fl_compiled *c, fl_pool *pool, size_t r,
     return FLEET_OK;
 }
 
+static bool is_due(const fl_region *region, fl_phase phase)
+{
+    return region->phase == phase ||
+           (phase == FL_BACKWARD && region->phase == FL_LEAVE);
+}
+
 fleet_status fl_compiled_run(fl_compiled *c, fl_context *context, int64_t batch,
                              fl_phase phase)
 {
@@ -136,7 +149,7 @@ fleet_status fl_compiled_run(fl_compiled *c, fl_context *context, int64_t batch,
     fleet_status status = FLEET_OK;
 
     for (size_t r = 0; r < c->plan->n_region && status == FLEET_OK; r++)
-        if (c->plan->region[r].phase == phase) {
+        if (is_due(&c->plan->region[r], phase)) {
             c->lane = c->plan->region[r].lane;
             status = run_region(c, pool, r, batch);
         }

@@ -99,29 +99,56 @@ static dependence between(const fl_plan *plan, const fl_step *a,
 }
 
 /* Pulls run by themselves, before all others, and updates and means after
- * them. */
+ * them; what leaves comes among the others, and can be run by itself. */
 static fl_phase run_of(fl_phase phase)
 {
-    return phase == FL_PULL || phase >= FL_UPDATE ? phase : FL_FORWARD;
+    return phase == FL_PULL || phase >= FL_LEAVE ? phase : FL_FORWARD;
 }
 
 typedef struct scheduler {
     fl_plan *plan;
     fl_step **order; /* scheduled so far */
     size_t n;
-    bool *done; /* by step: in a region before this one */
-    bool *here; /* in this region */
+    bool *done;   /* by step: in a region before this one */
+    bool *here;   /* in this region */
+    bool *wanted; /* comes now */
+    bool leaves;  /* something has left */
 } scheduler;
 
-/* May step j join the region? All that it depends on is done, or is here and
- * concerns the same rows. */
+static bool begins(const fl_step *s)
+{
+    return s->phase == FL_LEAVE && s->lane == FL_LANE_COMM;
+}
+
+/* What the next bucket that leaves waits for: its gradients; and all that a
+ * forward pass does, so that nothing leaves of a batch that is found wrong.
+ * Without such a bucket everything. */
+static void find_wanted(const scheduler *s)
+{
+    const fl_plan *plan = s->plan;
+    size_t next = 0;
+
+    while (next < plan->n_step && (s->done[next] || !begins(plan->step[next])))
+        next++;
+    for (size_t j = plan->n_step; j-- > 0;) {
+        s->wanted[j] = s->wanted[j] || next == plan->n_step || j == next ||
+                       plan->step[j]->phase <= FL_FORWARD;
+        for (size_t i = 0; s->wanted[j] && !s->done[j] && i < j; i++)
+            s->wanted[i] = s->wanted[i] ||
+                           between(plan, plan->step[i], plan->step[j]) != NONE;
+    }
+}
+
+/* May step j join the region? It is wanted, and all that it depends on is done,
+ * or is here and concerns the same rows. */
 static bool may_join(const scheduler *s, size_t j, const fl_region *region)
 {
     const fl_plan *plan = s->plan;
     const fl_split split = region->split;
     const bool queued = region->lane == FL_LANE_GPU; /* in the plan's order */
 
-    if (s->done[j] || (!queued && plan->step[j]->kernel->split != split) ||
+    if (s->done[j] || !s->wanted[j] ||
+        (!queued && plan->step[j]->kernel->split != split) ||
         plan->step[j]->lane != region->lane ||
         run_of(plan->step[j]->phase) != region->phase)
         return false;
@@ -158,38 +185,53 @@ static fleet_status open_region(scheduler *s, fl_split split, fl_phase phase,
     }
     if (region.n == 0)
         return FLEET_OK;
+    s->leaves = s->leaves || phase == FL_LEAVE;
+    if (phase == FL_FORWARD && s->leaves)
+        region.phase = FL_BACKWARD;
     FL_TRY(fl_grow(&plan->region, &plan->region_capacity, plan->n_region + 1,
                    sizeof region));
     plan->region[plan->n_region++] = region;
     return FLEET_OK;
 }
 
-static size_t steps_of_run(const fl_plan *plan, fl_phase phase)
+static size_t steps_of_run(const fl_plan *plan, fl_phase phase, fl_phase other)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < plan->n_step; i++)
-        n += run_of(plan->step[i]->phase) == phase;
+        n += run_of(plan->step[i]->phase) == phase ||
+             run_of(plan->step[i]->phase) == other;
     return n;
 }
 
 /* What is queued goes first: it is done while others compute. Then rows while
  * there are any: a long region of rows waits for nobody. Others are waited for
  * when there is nothing else to do. */
-static fleet_status schedule_run(scheduler *s, fl_phase phase)
+static fleet_status open_next(scheduler *s, fl_phase phase)
 {
-    size_t end = s->n + steps_of_run(s->plan, phase);
+    size_t before = s->n;
+
+    FL_TRY(open_region(s, FL_SPLIT_PARTS, phase, FL_LANE_GPU));
+    if (s->n == before)
+        FL_TRY(open_region(s, FL_SPLIT_ROWS, phase, FL_LANE_COMPUTE));
+    if (s->n == before)
+        FL_TRY(open_region(s, FL_SPLIT_PARTS, phase, FL_LANE_COMPUTE));
+    if (s->n == before)
+        FL_TRY(open_region(s, FL_SPLIT_PARTS, phase, FL_LANE_COMM));
+    return FLEET_OK;
+}
+
+static fleet_status schedule_run(scheduler *s, fl_phase phase, fl_phase other)
+{
+    size_t end = s->n + steps_of_run(s->plan, phase, other);
 
     while (s->n < end) {
         size_t before = s->n;
 
-        FL_TRY(open_region(s, FL_SPLIT_PARTS, phase, FL_LANE_GPU));
-        if (s->n == before)
-            FL_TRY(open_region(s, FL_SPLIT_ROWS, phase, FL_LANE_COMPUTE));
-        if (s->n == before)
-            FL_TRY(open_region(s, FL_SPLIT_PARTS, phase, FL_LANE_COMPUTE));
-        if (s->n == before)
-            FL_TRY(open_region(s, FL_SPLIT_PARTS, phase, FL_LANE_COMM));
+        find_wanted(s);
+        FL_TRY(open_next(s, phase));
+        if (s->n == before && other != phase)
+            FL_TRY(open_next(s, other));
         if (s->n == before)
             return fl_fail(FLEET_ESTATE, "a plan's steps wait in a circle");
     }
@@ -198,10 +240,10 @@ static fleet_status schedule_run(scheduler *s, fl_phase phase)
 
 static fleet_status schedule(scheduler *s)
 {
-    FL_TRY(schedule_run(s, FL_PULL));
-    FL_TRY(schedule_run(s, FL_FORWARD));
-    FL_TRY(schedule_run(s, FL_UPDATE));
-    FL_TRY(schedule_run(s, FL_AVERAGE));
+    FL_TRY(schedule_run(s, FL_PULL, FL_PULL));
+    FL_TRY(schedule_run(s, FL_FORWARD, FL_LEAVE));
+    FL_TRY(schedule_run(s, FL_UPDATE, FL_UPDATE));
+    FL_TRY(schedule_run(s, FL_AVERAGE, FL_AVERAGE));
     if (s->n > 0)
         memcpy(s->plan->step, s->order, s->n * sizeof *s->order);
     return FLEET_OK;
@@ -217,10 +259,12 @@ fleet_status fl_pass_form_regions(fl_lowering *l, bool *applied)
     s.order = fl_alloc_array(plan->n_step, sizeof *s.order);
     s.done = fl_alloc(plan->n_step);
     s.here = fl_alloc(plan->n_step);
-    if (s.order && s.done && s.here)
+    s.wanted = fl_alloc(plan->n_step);
+    if (s.order && s.done && s.here && s.wanted)
         status = schedule(&s);
     fl_free(s.order);
     fl_free(s.done);
     fl_free(s.here);
+    fl_free(s.wanted);
     return status;
 }

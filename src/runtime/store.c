@@ -195,12 +195,16 @@ static void fill_first(const fl_store *s, const fl_param *p)
 static fleet_status add_group_states(fl_store *s, fl_group *g)
 {
     const fl_rule *rule = fl_rule_of(s->optimizer->kind);
+    int64_t n;
 
+    g->first = fl_share_first(s, g, s->share.rank);
+    g->end = fl_share_first(s, g, s->share.rank + 1);
+    n = g->end - g->first;
     for (int i = 0; i < rule->n_state; i++) {
         if (g->state[i])
             continue;
-        FL_TRY(FL_NEW(&g->state[i], (size_t)g->n * sizeof(float)));
-        for (int64_t j = 0; s->optimizer->initial_state > 0 && j < g->n; j++)
+        FL_TRY(FL_NEW(&g->state[i], (size_t)n * sizeof(float)));
+        for (int64_t j = 0; s->optimizer->initial_state > 0 && j < n; j++)
             g->state[i][j] = s->optimizer->initial_state;
     }
     for (int i = 0; i < 2; i++)
@@ -240,8 +244,6 @@ static fleet_status add_group(fl_store *s, const fleet_program *p,
     FL_TRY(FL_NEW(&g, sizeof *g));
     g->n = n;
     status = FL_NEW(&g->weight, (size_t)n * sizeof(float));
-    if (status == FLEET_OK && s->optimizer)
-        status = add_group_states(s, g);
     if (status != FLEET_OK) {
         destroy_group(g);
         return status;
@@ -283,7 +285,7 @@ static fleet_status add_params(fl_store *s, const fleet_program *p)
         FL_TRY(add_param(s, v, g, offset));
         offset += padded(fl_shape_count(&v->shape, 1));
     }
-    return FLEET_OK;
+    return g && s->optimizer ? add_group_states(s, g) : FLEET_OK;
 }
 
 static fleet_status add_all(fl_store *s, const fleet_program *p)

@@ -24,8 +24,11 @@ enum { FL_BLOCK = 16384 };
 typedef struct fl_group {
     float *weight;
     float *state[FL_MAX_STATE]; /* of the optimizer's rule; else NULL */
+    int64_t first, end;         /* floats whose states these are */
     float *residual[2]; /* of dgc: momentum, and what is left to send; else
                            NULL */
+    float *gradient;    /* in memory that all ranks map, from which they reduce
+                           it; NULL: each plan has its own */
     int64_t n;          /* floats, paddings included */
     struct fl_group *next;
 } fl_group;
@@ -54,6 +57,12 @@ typedef struct fl_local {
     double loss, learning_rate; /* adaptive: the first ones; 0: none yet */
 } fl_local;
 
+/* Of ranks that share out the optimizer's states of dense parameters; zeros:
+ * nothing is shared out. See sharding.c. */
+typedef struct fl_share {
+    int rank, ranks;
+} fl_share;
+
 typedef struct fl_store {
     fl_context *context;
     fl_rows_maker *make_rows;
@@ -64,6 +73,9 @@ typedef struct fl_store {
     struct fl_exchange *exchange; /* who keeps it all; NULL: this store */
     bool dense_here;              /* beside an exchange: it keeps rows alone */
     struct fl_rounds *rounds; /* with ranks that train the same; NULL: none */
+    fl_share share;           /* before there are states */
+    int64_t n_joined; /* times that ranks have joined or left: plans are made
+                         for one of them */
     struct fleet_executor *trainer; /* made the last update; NULL: it is gone */
     int n_group;                    /* merge groups under way */
     bool torn;                      /* a load stopped half-way */
@@ -84,6 +96,16 @@ static inline bool fl_store_is_shared(const fl_store *s)
 {
     return s->exchange || s->rounds;
 }
+
+/* Are the optimizer's states of dense parameters on several ranks? */
+static inline bool fl_store_is_sharded(const fl_store *s)
+{
+    return s->share.ranks > 1;
+}
+
+/* Where a rank's part of the group begins, and the part before it ends: at a
+ * block of a parameter, or the group's end. */
+int64_t fl_share_first(const fl_store *s, const fl_group *g, int rank);
 
 /* FLEET_ESTATE if it is a server's handle's, or a load stopped half-way, until
  * one succeeds. */

@@ -118,7 +118,7 @@ static fleet_status update_run(const fl_instance *in, const fl_range *r)
         u.nesterov = 0;
     }
     for (int i = 0; i < in->step->n_operand - STATE; i++)
-        state[i] = (float *)fl_ptr(in, STATE + i) + p->offset;
+        state[i] = (float *)fl_ptr(in, STATE + i) + (p->offset - all->first);
     fl_optimizer_dense(now->optimizer)(
         &u, (float *)fl_ptr(in, WEIGHT) + p->offset,
         (const float *)fl_ptr(in, GRADIENT) + p->offset, state, p->n);
@@ -160,15 +160,18 @@ static bool continues(const fl_piece *a, const fl_piece *b)
            a->dgc == b->dgc;
 }
 
-/* Cut [offset, offset + n) of `like` into blocks, appended to all. */
-static void cut(fl_pieces *all, const fl_piece *like)
+/* Cut what `like` has of the group's own part into blocks, appended to all. */
+static void cut(fl_pieces *all, const fl_group *g, const fl_piece *like)
 {
-    for (int64_t at = 0; at < like->n; at += FL_BLOCK) {
+    int64_t end = like->offset + like->n, at = like->offset;
+
+    end = end < g->end ? end : g->end;
+    for (at = at > g->first ? at : g->first; at < end; at += FL_BLOCK) {
         fl_piece *p = &all->piece[all->n++];
 
         *p = *like;
-        p->offset += at;
-        p->n = like->n - at < FL_BLOCK ? like->n - at : FL_BLOCK;
+        p->offset = at;
+        p->n = end - at < FL_BLOCK ? end - at : FL_BLOCK;
     }
 }
 
@@ -179,7 +182,8 @@ static const fl_pieces *make_pieces(fl_lowering *l, const fl_group *g)
     size_t most = s->params.n + (size_t)(g->n / FL_BLOCK) + 1;
     fl_pieces all = {
         .piece = fl_arena_alloc(&l->plan->arena, most * sizeof(fl_piece)),
-        .rule = (int)s->optimizer->kind};
+        .rule = (int)s->optimizer->kind,
+        .first = g->first};
     fl_piece run = {0};
 
     if (!all.piece)
@@ -194,10 +198,10 @@ static const fl_pieces *make_pieces(fl_lowering *l, const fl_group *g)
             run.n += q.n;
             continue;
         }
-        cut(&all, &run);
+        cut(&all, g, &run);
         run = q;
     }
-    cut(&all, &run);
+    cut(&all, g, &run);
     return fl_config(l, &all, sizeof all);
 }
 
@@ -207,7 +211,7 @@ int fl_state_value(fl_lowering *l, const fl_group *g, int i)
                          fl_rule_of(l->plan->store->optimizer->kind)->state[i],
                      .kind = FL_VALUE_PARAM,
                      .dtype = FLEET_FLOAT32,
-                     .shape = fl_shape_1(g->n),
+                     .shape = fl_shape_1(g->end - g->first),
                      .root = -1,
                      .pointer = g->state[i],
                      .ld = 1};
@@ -224,7 +228,7 @@ static void emit_update(fl_lowering *l, const fl_dense *d)
 
     if (!all)
         l->status = FLEET_ENOMEM;
-    if (!all || all->n == 0)
+    if (!all)
         return;
     for (int i = 0; i < rule->n_state; i++)
         o[STATE + i] = (fl_operand)FL_RW(fl_state_value(l, d->group, i));
@@ -245,6 +249,20 @@ int fl_update_value(fl_lowering *l)
     return l->plan->update;
 }
 
+/* Several executors may have a merge group under way: its sums are the plan's
+ * own. */
+static void emit_merge(fl_lowering *l, const fl_dense *d, int64_t offset,
+                       int64_t n)
+{
+    bool whole = n == d->group->n;
+    int sum =
+        whole ? d->gradient : fl_stretch(l, d->gradient, "merged", offset, n);
+    int one = whole ? d->one : fl_stretch(l, d->one, "bucket", offset, n);
+
+    FL_EMIT(l, &kernel_merge, NULL, NULL, FL_W(sum), FL_R(one),
+            FL_R(l->plan->update));
+}
+
 fleet_status fl_pass_gradient_merge(fl_lowering *l, bool *applied)
 {
     if (!trains(l) || l->program->training.merge_steps == 1)
@@ -257,13 +275,12 @@ fleet_status fl_pass_gradient_merge(fl_lowering *l, bool *applied)
 
         if (d->gradient < 0)
             continue;
-        fl_value like = l->plan->value[d->gradient];
-        like.name = "merged gradients";
-        like.root = -1;
-        int sum = fl_plan_value(l->plan, &like);
-        FL_EMIT(l, &kernel_merge, NULL, NULL, FL_W(sum), FL_R(d->gradient),
-                FL_R(l->plan->update));
-        d->gradient = sum;
+        d->one = d->gradient;
+        d->gradient = fl_group_gradient(l, d->group, "merged gradients", false);
+        if (l->plan->store->rounds)
+            fl_each_bucket(l, d, emit_merge);
+        else
+            emit_merge(l, d, 0, d->group->n);
     }
     for (size_t i = 0; i < l->plan->n_sparse; i++)
         fl_lookup_merge(l, &l->plan->sparse[i]);

@@ -26,6 +26,24 @@ void fl_each_bucket(fl_lowering *l, const fl_dense *d, fl_bucket_emitter *emit);
  * updates in which pairs are exchanged. */
 void fl_emit_all_reduce(fl_lowering *l, int value, fl_wire type, bool dgc);
 
+/* The same, begun in FL_LEAVE and waited for in FL_UPDATE; the phase is then
+ * that. */
+void fl_emit_leave(fl_lowering *l, int value, fl_wire type);
+/* What its steps are, and what they do with a group of ranks. */
+extern const fl_kernel fl_kernel_all_reduce;
+const fl_rounds *fl_all_reduce_rounds(const fl_instance *in);
+fleet_status fl_all_reduce_by(const fl_instance *in, fl_peers *p);
+
+/* --- exchange.c: the clip by global norm where rows are elsewhere, and dense
+ * parameters here; n values with squares, so many of each. */
+fleet_status fl_emit_clip_rows(fl_lowering *l, const fl_operand *norm,
+                               const int *count, int n);
+
+/* --- sharding.c ---------------------------------------------------------- */
+
+/* Doubles of which each rank has worked out [begin, end): all get all. */
+void fl_emit_share_squares(fl_lowering *l, int value, int begin, int end);
+
 /* --- dgc.c --------------------------------------------------------------- */
 
 /* The part of such a parameter that the update after so many others sends. */

@@ -2,9 +2,9 @@
  * place): the sort by key is stable, and a thread adds up what is its own. */
 #include "runtime/lookup_device.h"
 
-#include "runtime/cuda/block.h"
 #include "runtime/cuda/rules.h"
 #include "runtime/cuda/sort.h"
+#include "runtime/cuda/team.h"
 
 static const fl_device_lookup *config_of(const fl_device_step *s)
 {
@@ -25,7 +25,7 @@ struct slot {
 
 struct lanes {
     const slot *lane;
-    int n;
+    int n, ragged; /* ragged: at least one is */
     int64_t batch;
 };
 
@@ -41,6 +41,8 @@ __device__ static int64_t position_of(const lanes &all, int64_t sample, int at)
 {
     int64_t n = 0;
 
+    if (!all.ragged)
+        return sample * all.n + at;
     for (int i = 0; i < all.n; i++) {
         const slot &l = all.lane[i];
         int64_t upto = i < at ? sample + 1 : sample;
@@ -104,9 +106,34 @@ static fleet_status lanes_prepare(fl_device *d, fl_stream *q, fl_device_step *s)
     return d->methods->copy(d, q, copy, st->host, bytes, FL_TO_DEVICE);
 }
 
+static bool is_any_ragged(const fl_device_step *s)
+{
+    const fl_device_lookup *c = config_of(s);
+
+    for (int i = 0; i < c->n_lane; i++)
+        if (c->lane[i].ragged)
+            return true;
+    return false;
+}
+
 static lanes lanes_of(const fl_device_step *s)
 {
-    return {state_of(s)->copy, config_of(s)->n_lane, s->batch};
+    return {state_of(s)->copy, config_of(s)->n_lane, is_any_ragged(s),
+            s->batch};
+}
+
+/* May every lane's rows be read and written V floats at a time? */
+template <int V> static bool lanes_fit(const fl_device_step *s)
+{
+    const fl_device_lookup *c = config_of(s);
+
+    for (int i = 0; i < c->n_lane; i++) {
+        const slot &l = state_of(s)->host[i];
+
+        if (l.out && !fl_fits_pack<V>(l.out, l.out_ld))
+            return false;
+    }
+    return c->dim % V == 0;
 }
 
 /* --- lookup.keys ------------------------------------------------------------
@@ -243,35 +270,89 @@ static rows rows_of(const fl_device_step *s, int data, int slot)
             c->stride, c->head};
 }
 
-/* Thread (cell, column). */
-__global__ static void combine_rows(lanes all, rows from, const uint32_t *which,
-                                    int64_t dim)
+template <int V>
+__device__ static fl_pack<V> row_part(const rows &all, int64_t number,
+                                      int64_t column)
 {
-    FL_EACH(i, all.batch * all.n * dim)
-    {
-        int64_t cell = i / dim, column = i % dim, sample = cell / all.n;
-        const slot &l = all.lane[(int64_t)cell % all.n];
-        int64_t at = position_of(all, sample, (int)(cell % all.n));
-        int64_t n = length_of(l, sample);
-        float sum = n > 0 ? row_at(from, which[at])[column] : 0.0f;
+    return *reinterpret_cast<const fl_pack<V> *>(row_at(all, number) + column);
+}
 
-        for (int64_t j = 1; j < n; j++)
-            sum += row_at(from, which[at + j])[column];
-        if (l.mean && n > 1)
-            sum = 1.0f / (float)n * sum;
-        if (l.out)
-            l.out[sample * l.out_ld + column] = sum;
+/* n rows, from the one at that position on, added up in their order. */
+template <int V>
+__device__ static fl_pack<V> add_rows(const rows &from, const uint32_t *which,
+                                      int64_t n, int64_t column)
+{
+    fl_pack<V> sum = {};
+
+    if (n > 0)
+        sum = row_part<V>(from, which[0], column);
+    for (int64_t j = 1; j < n; j++) {
+        fl_pack<V> one = row_part<V>(from, which[j], column);
+
+        for (int k = 0; k < V; k++)
+            sum.x[k] += one.x[k];
     }
+    return sum;
+}
+
+/* A team has a cell. */
+template <int V>
+__global__ static void combine_rows(lanes all, rows from, const uint32_t *which,
+                                    int64_t dim, int share)
+{
+    FL_EACH_TEAM(cell, all.batch * all.n, share)
+    {
+        int64_t sample = (uint32_t)cell / (uint32_t)all.n; /* as in `cell` */
+        int lane = (int)((uint32_t)cell % (uint32_t)all.n);
+        const slot &l = all.lane[lane];
+        const uint32_t *first = which + position_of(all, sample, lane);
+        int64_t n = length_of(l, sample);
+        float factor = l.mean && n > 1 ? 1.0f / (float)n : 1.0f;
+
+        if (!l.out)
+            continue;
+        FL_EACH_PACK(column, dim, V, share)
+        {
+            fl_pack<V> sum = add_rows<V>(from, first, n, column);
+
+            if (factor != 1.0f)
+                for (int k = 0; k < V; k++)
+                    sum.x[k] = factor * sum.x[k];
+            *reinterpret_cast<fl_pack<V> *>(l.out + sample * l.out_ld +
+                                            column) = sum;
+        }
+    }
+}
+
+/* The same of tables' rows: the weights of each begin `head` bytes from its
+ * start. */
+template <int V> static bool rows_fit(const rows &all)
+{
+    return fl_fits_pack<V>(all.data + all.head, 0) &&
+           all.stride % (int64_t)sizeof(fl_pack<V>) == 0;
+}
+
+template <int V>
+static fleet_status gather_by(fl_stream *q, const fl_device_step *s)
+{
+    lanes all = lanes_of(s);
+    int64_t dim = config_of(s)->dim, cells = all.batch * all.n;
+    int share = fl_team_share(dim, V);
+
+    return FL_LAUNCH(combine_rows<V>, fl_team_blocks(cells, share), FL_THREADS,
+                     0, q, all, rows_of(s, FL_GATHER_ROWS, FL_GATHER_SLOT),
+                     fl_step_ptr<uint32_t>(s, FL_GATHER_WHICH), dim, share);
 }
 
 static fleet_status gather(fl_device *, fl_stream *q, const fl_device_step *s)
 {
-    lanes all = lanes_of(s);
-    int64_t dim = config_of(s)->dim;
+    rows from = rows_of(s, FL_GATHER_ROWS, FL_GATHER_SLOT);
 
-    return FL_LAUNCH_EACH(combine_rows, all.batch * all.n * dim, q, all,
-                          rows_of(s, FL_GATHER_ROWS, FL_GATHER_SLOT),
-                          fl_step_ptr<uint32_t>(s, FL_GATHER_WHICH), dim);
+    if (s->batch == 0)
+        return FLEET_OK;
+    if (lanes_fit<4>(s) && rows_fit<4>(from))
+        return gather_by<4>(q, s);
+    return gather_by<1>(q, s);
 }
 
 /* --- lookup.sum -------------------------------------------------------------
@@ -282,41 +363,69 @@ struct uses {
     const int64_t *n;
 };
 
-/* What a position gives to its key's gradient. */
-__device__ static float share(const lanes &all, uint32_t cell, int64_t column)
+/* Add what a position gives to its key's gradient, if it gives any. */
+template <int V>
+__device__ static void add_share(fl_pack<V> *sum, const lanes &all,
+                                 uint32_t cell, int64_t column)
 {
-    int64_t sample = (int64_t)cell / all.n;
-    const slot &l = all.lane[(int64_t)cell % all.n];
+    int64_t sample = cell / (uint32_t)all.n;
+    const slot &l = all.lane[cell % (uint32_t)all.n];
     float factor = l.mean ? 1.0f / (float)length_of(l, sample) : 1.0f;
+    fl_pack<V> g = {};
 
-    return l.out ? factor * l.out[sample * l.out_ld + column] : 0.0f;
+    if (l.out)
+        g = *reinterpret_cast<const fl_pack<V> *>(l.out + sample * l.out_ld +
+                                                  column);
+    for (int k = 0; k < V; k++)
+        sum->x[k] += factor * g.x[k];
 }
 
-/* Thread (number, column). */
-__global__ static void sum_shares(float *sum, lanes all, uses of, int64_t dim)
+/* A team has a number. A sum begins with -0, to which whatever is added stays
+ * what it is. */
+template <int V>
+__global__ static void sum_shares(float *sum, lanes all, uses of, int64_t dim,
+                                  int share)
 {
-    FL_EACH(i, *of.n * dim)
+    FL_EACH_TEAM(number, *of.n, share)
     {
-        int64_t number = i / dim, column = i % dim;
-        uint32_t rank = of.start[number], end = of.start[number + 1];
-        float total = share(all, of.cell[of.position[rank]], column);
+        uint32_t end = of.start[number + 1];
 
-        while (++rank < end)
-            total += share(all, of.cell[of.position[rank]], column);
-        sum[i] = total;
+        FL_EACH_PACK(column, dim, V, share)
+        {
+            fl_pack<V> total;
+
+            for (int k = 0; k < V; k++)
+                total.x[k] = -0.0f;
+            for (uint32_t rank = of.start[number]; rank < end; rank++)
+                add_share<V>(&total, all, of.cell[of.position[rank]], column);
+            *reinterpret_cast<fl_pack<V> *>(sum + number * dim + column) =
+                total;
+        }
     }
 }
 
-static fleet_status sum(fl_device *, fl_stream *q, const fl_device_step *s)
+template <int V>
+static fleet_status sum_by(fl_stream *q, const fl_device_step *s)
 {
     const fl_device_lookup *c = config_of(s);
+    int share = fl_team_share(c->dim, V);
     uses of = {fl_step_ptr<uint32_t>(s, FL_SUM_START),
                fl_step_ptr<uint32_t>(s, FL_SUM_POSITION),
                fl_step_ptr<uint32_t>(s, FL_SUM_CELL),
                fl_step_ptr<int64_t>(s, FL_SUM_COUNT)};
 
-    return FL_LAUNCH_EACH(sum_shares, c->capacity * c->dim, q,
-                          fl_step_f32(s, FL_SUM), lanes_of(s), of, c->dim);
+    return FL_LAUNCH(sum_shares<V>, fl_team_blocks(c->capacity, share),
+                     FL_THREADS, 0, q, fl_step_f32(s, FL_SUM), lanes_of(s), of,
+                     c->dim, share);
+}
+
+static fleet_status sum(fl_device *, fl_stream *q, const fl_device_step *s)
+{
+    if (config_of(s)->capacity == 0)
+        return FLEET_OK;
+    if (lanes_fit<4>(s) && fl_fits_pack<4>(s->arg[FL_SUM].data, 0))
+        return sum_by<4>(q, s);
+    return sum_by<1>(q, s);
 }
 
 /* --- lookup.update ----------------------------------------------------------
@@ -336,38 +445,37 @@ __device__ static void count_step(fl_update *u, const fl_row_head *head)
 
 __global__ static void update_rows(rows all, const fl_device_update *now,
                                    const float *sum, const int64_t *n,
-                                   int64_t dim, int rule)
+                                   int64_t dim, int rule, int share)
 {
-    int64_t lane = threadIdx.x % FL_WARP;
-
-    FL_EACH_ROW(r, *n)
+    FL_EACH_TEAM(r, *n, share)
     {
         float *w = row_at(all, r);
         fl_row_head *head = reinterpret_cast<fl_row_head *>(w) - 1;
         fl_update u = now->u;
 
         count_step(&u, head);
-        __syncwarp();
-        if (lane == 0) {
+        fl_team_sync(share);
+        if (fl_team_first(share)) {
             head->step++;
             head->changed_at = u.version;
         }
-        for (int64_t i = lane; i < dim; i += FL_WARP)
-            fl_rule_apply(
-                rule, u,
-                {w + i, w + dim + i, w + 2 * dim + i, sum[r * dim + i]});
+        FL_EACH_PACK(i, dim, 1, share)
+        fl_rule_apply(rule, u,
+                      {w + i, w + dim + i, w + 2 * dim + i, sum[r * dim + i]});
     }
 }
 
 static fleet_status update(fl_device *, fl_stream *q, const fl_device_step *s)
 {
     const fl_device_lookup *c = config_of(s);
+    int share = fl_team_share(c->dim, 1);
 
-    return FL_LAUNCH(update_rows, fl_row_blocks(c->capacity), FL_THREADS, 0, q,
-                     rows_of(s, FL_ROWS_ROWS, FL_ROWS_SLOT),
+    return FL_LAUNCH(update_rows, fl_team_blocks(c->capacity, share),
+                     FL_THREADS, 0, q, rows_of(s, FL_ROWS_ROWS, FL_ROWS_SLOT),
                      fl_step_ptr<fl_device_update>(s, FL_ROWS_UPDATE),
                      fl_step_f32(s, FL_ROWS_SUM),
-                     fl_step_ptr<int64_t>(s, FL_ROWS_COUNT), c->dim, c->rule);
+                     fl_step_ptr<int64_t>(s, FL_ROWS_COUNT), c->dim, c->rule,
+                     share);
 }
 
 /* --- lookup.append: sums of a merge group, batch after batch -----------------

@@ -73,6 +73,7 @@ struct group {
     const float *g;
     const fl_piece *piece;
     int rule;
+    int64_t first; /* of the states */
 };
 
 /* A block has a piece, up to 16 K weights of one kind. */
@@ -87,10 +88,10 @@ __global__ static void update_pieces(group all, const fl_device_update *now)
     if (p.decay >= 0)
         u.decay = p.decay;
     for (int64_t i = threadIdx.x; i < p.n; i += blockDim.x) {
-        int64_t at = p.offset + i;
+        int64_t at = p.offset + i, s = at - all.first;
 
         fl_rule_apply(all.rule, u,
-                      {all.w + at, all.s0 + at, all.s1 + at, all.g[at]});
+                      {all.w + at, all.s0 + s, all.s1 + s, all.g[at]});
     }
 }
 
@@ -110,12 +111,16 @@ static fleet_status update_prepare(fl_device *d, fl_stream *q,
 static fleet_status update(fl_device *, fl_stream *q, const fl_device_step *s)
 {
     float *w = fl_step_f32(s, WEIGHT);
+
+    if (pieces_of(s)->n == 0)
+        return FLEET_OK;
     group all = {w,
                  s->n_arg > STATE ? fl_step_f32(s, STATE) : w,
                  s->n_arg > STATE + 1 ? fl_step_f32(s, STATE + 1) : w,
                  fl_step_f32(s, GRADIENT),
                  static_cast<const fl_piece *>(list_of(s)->copy),
-                 pieces_of(s)->rule};
+                 pieces_of(s)->rule,
+                 pieces_of(s)->first};
 
     return FL_LAUNCH(update_pieces, (unsigned)pieces_of(s)->n, FL_THREADS, 0, q,
                      all, fl_step_ptr<fl_device_update>(s, NOW));

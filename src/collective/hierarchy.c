@@ -1,0 +1,124 @@
+/* hierarchy.c - see hierarchy.h. Each level adds in rank order if its group
+ * does: then (x0 + x1) + (x2 + x3) for two groups of two, in every run. */
+#include "collective/hierarchy.h"
+
+#include "base/memory.h"
+#include "collective/wire.h"
+
+typedef struct hierarchy {
+    fl_peers peers; /* first: rank and size are the whole's */
+    fl_peers *inner;
+    fl_peers *leaders; /* of this group's first rank; else NULL */
+} hierarchy;
+
+static hierarchy *of(fl_peers *p)
+{
+    return (hierarchy *)(void *)p;
+}
+
+/* Texts of a group's failure have its own numbers. */
+static fleet_status within(fl_peers *p, fleet_status status)
+{
+    const fl_peers *inner = of(p)->inner;
+    int first = p->rank - inner->rank;
+
+    return status == FLEET_OK
+               ? FLEET_OK
+               : fl_fail_in(status, "of ranks %d to %d, counted from 0", first,
+                            first + inner->size - 1);
+}
+
+static fleet_status among(fl_peers *p, fleet_status status)
+{
+    return status == FLEET_OK
+               ? FLEET_OK
+               : fl_fail_in(status, "of each %d ranks' first, counted from 0",
+                            of(p)->inner->size);
+}
+
+static fleet_status all_reduce(fl_peers *p, fl_reduce how, fl_wire type,
+                               const void *in, void *out, int64_t n,
+                               fl_work **work)
+{
+    fl_peers *inner = of(p)->inner, *leaders = of(p)->leaders;
+
+    if (work)
+        *work = NULL;
+    FL_TRY(fl_check_reduce("all_reduce", how, type, n));
+    if (how == FL_ALL_MEAN)
+        return fl_fail(FLEET_EUNSUPPORTED, "all_reduce: no means by groups");
+    FL_TRY(within(
+        p, inner->methods->all_reduce(inner, how, type, in, out, n, NULL)));
+    if (leaders)
+        FL_TRY(among(p, leaders->methods->all_reduce(leaders, how, type, out,
+                                                     out, n, NULL)));
+    return within(p, inner->methods->broadcast(
+                         inner, out, n * fl_wire_size(type), 0, NULL));
+}
+
+static fleet_status wait(fl_peers *p, fl_work **work)
+{
+    (void)p;
+    (void)work; /* there never is any */
+    return FLEET_OK;
+}
+
+static void give_up(fl_peers *p, const char *why)
+{
+    fl_peers_abort(of(p)->inner, why);
+    if (of(p)->leaders)
+        fl_peers_abort(of(p)->leaders, why);
+}
+
+static void end(fl_peers *p)
+{
+    if (p)
+        p->methods->destroy(p);
+}
+
+static void destroy(fl_peers *p)
+{
+    if (!p)
+        return;
+    end(of(p)->leaders);
+    end(of(p)->inner);
+    fl_free(p);
+}
+
+static const fl_peers_class methods = {
+    .name = "hierarchy",
+    .all_reduce = all_reduce,
+    .wait = wait,
+    .abort = give_up,
+    .destroy = destroy,
+};
+
+static fleet_status split(hierarchy *h, fl_peers *whole, int inner)
+{
+    int first = whole->rank % inner;
+
+    FL_TRY(whole->methods->split(whole, whole->rank / inner, whole->rank,
+                                 &h->inner));
+    return whole->methods->split(whole, first == 0 ? 0 : -1, whole->rank,
+                                 &h->leaders);
+}
+
+fleet_status fl_peers_hierarchy(fl_peers *whole, int inner, fl_peers **peers)
+{
+    fleet_status status;
+    hierarchy *h;
+
+    *peers = NULL;
+    if (inner < 1 || whole->size % inner != 0)
+        return fl_fail(FLEET_EINVAL, "%d ranks cannot be cut into groups of %d",
+                       whole->size, inner);
+    FL_TRY(FL_NEW(&h, sizeof *h));
+    h->peers = *whole;
+    h->peers.methods = &methods;
+    status = split(h, whole, inner);
+    if (status == FLEET_OK)
+        *peers = &h->peers;
+    else
+        destroy(&h->peers);
+    return status;
+}

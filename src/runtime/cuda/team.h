@@ -1,0 +1,60 @@
+/* team.h - rows of floats by teams: 2^share neighbouring threads of a warp have
+ * a row, and each of them V neighbouring floats at a time, so that short rows
+ * leave no thread idle and long ones are read in pieces of 16 bytes. */
+#ifndef FL_RUNTIME_CUDA_TEAM_H
+#define FL_RUNTIME_CUDA_TEAM_H
+
+#include "runtime/cuda/block.h"
+
+template <int V> struct alignas(V * sizeof(float)) fl_pack {
+    float x[V];
+};
+
+/* May whatever lies so be read V at a time? */
+template <int V> static inline bool fl_fits_pack(const void *p, int64_t ld)
+{
+    return reinterpret_cast<uintptr_t>(p) % sizeof(fl_pack<V>) == 0 &&
+           ld % V == 0;
+}
+
+/* The smallest team for rows of dim floats. */
+static inline int fl_team_share(int64_t dim, int v)
+{
+    int share = 0;
+
+    while (share < 5 && ((int64_t)v << share) < dim)
+        share++;
+    return share;
+}
+
+static inline unsigned fl_team_blocks(int64_t rows, int share)
+{
+    return fl_blocks(rows << share);
+}
+
+/* The rows of this team, and the first float of this thread in them. */
+#define FL_EACH_TEAM(row, rows, share)                                         \
+    for (int64_t row =                                                         \
+             ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) >> (share);      \
+         row < (rows); row += ((int64_t)gridDim.x * blockDim.x) >> (share))
+
+#define FL_EACH_PACK(column, dim, V, share)                                    \
+    for (int64_t column =                                                      \
+             (int64_t)(threadIdx.x & ((1u << (share)) - 1)) * (V);             \
+         column < (dim); column += (int64_t)(V) << (share))
+
+/* All of the team have come. */
+__device__ static inline void fl_team_sync(int share)
+{
+    unsigned n = 1u << share, lane = threadIdx.x % FL_WARP;
+    unsigned all = n == FL_WARP ? FL_ALL_LANES : (1u << n) - 1;
+
+    __syncwarp(all << (lane & ~(n - 1)));
+}
+
+__device__ static inline bool fl_team_first(int share)
+{
+    return (threadIdx.x & ((1u << share) - 1)) == 0;
+}
+
+#endif

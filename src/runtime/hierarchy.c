@@ -1,0 +1,31 @@
+/* hierarchy.c - strategy.use_hierarchical_allreduce: what all ranks would sum
+ * in one call they sum by groups. */
+#include "runtime/pass.h"
+#include "runtime/peers.h"
+#include "runtime/update.h"
+
+static fleet_status by_groups_run(const fl_instance *in, const fl_range *r)
+{
+    (void)r;
+    return fl_all_reduce_by(in, fl_all_reduce_rounds(in)->groups);
+}
+
+static const fl_kernel kernel_by_groups = {
+    .name = "all_reduce.groups",
+    .split = FL_SPLIT_PARTS,
+    .run = by_groups_run,
+};
+
+fleet_status fl_pass_hierarchical_all_reduce(fl_lowering *l, bool *applied)
+{
+    fl_plan *plan = l->plan;
+
+    if (!plan->training || l->program->training.group <= 1)
+        return FLEET_OK;
+    for (size_t i = 0; i < plan->n_step; i++)
+        if (plan->step[i]->kernel == &fl_kernel_all_reduce) {
+            plan->step[i]->kernel = &kernel_by_groups;
+            *applied = true;
+        }
+    return FLEET_OK;
+}

@@ -1,0 +1,75 @@
+/* test_clip_jobs.c - clip by global norm in jobs of processes: one norm over
+ * dense gradients and rows, whoever has them. */
+#define SUITE clip_jobs
+#include "job_kit.h"
+#include "launch_kit.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HYBRID "--server_num 1 --worker_num 2 --collective"
+#define ROWS   "\"is_collective\": true, \"a_sync\": false"
+#define MERGE                                                                  \
+    ", \"gradient_merge\": true, \"gradient_merge_configs\": {\"k_steps\": 2}"
+
+static const char *with_clip(const char *config)
+{
+    static const char rate[] = "\"learning_rate\": 0.001";
+    const char *at = strstr(config, rate);
+    char text[9000];
+
+    CHECK(at);
+    snprintf(text, sizeof text, "%.*s%s, \"clip_global_norm\": 0.2%s",
+             (int)(at - config), config, rate, at + strlen(rate));
+    return test_keep(text);
+}
+
+static const char *clipped(const char *flags, const char *strategy)
+{
+    return job_train(flags, with_clip(job_adult(strategy)));
+}
+
+static void check_modes(const char *also)
+{
+    char sync[200], rows[200];
+    const char *want;
+
+    snprintf(sync, sizeof sync, "\"a_sync\": false%s", also);
+    snprintf(rows, sizeof rows, ROWS "%s", also);
+    want = job_hash(clipped("--server_num 1 --worker_num 2", sync));
+    CHECK_TEXT(job_hash(clipped("--nproc_per_node 2", sync)), want);
+    CHECK_TEXT(job_hash(clipped(HYBRID, rows)), want);
+}
+
+TEST_LIMIT(adult_clipped_has_the_bits_of_servers_in_every_mode, 300)
+{
+    const char *none;
+
+    launch_need_mpirun();
+    check_modes("");
+    check_modes(MERGE);
+    none = job_hash(job_train("--nproc_per_node 2", job_adult("")));
+    CHECK(strcmp(job_hash(clipped("--nproc_per_node 2", "")), none) != 0);
+}
+
+TEST_LIMIT(adult_clipped_by_sharded_ranks_and_two_servers, 300)
+{
+    const char *want;
+
+    launch_need_mpirun();
+    want = job_hash(clipped("--nproc_per_node 2", ""));
+    CHECK_TEXT(job_hash(clipped("--nproc_per_node 2", "\"sharding\": true")),
+               want);
+    CHECK_TEXT(job_hash(clipped("--server_num 2 --worker_num 2 --collective",
+                                ROWS ", \"sharding\": true")),
+               want);
+}
+
+/* The norm is that of the dense mean and of the ranks' own rows. */
+TEST_LIMIT(adult_clipped_in_hybrid_without_waiting, 240)
+{
+    launch_need_mpirun();
+    job_at_least(clipped(HYBRID, "\"is_collective\": true"), "auc", 0.898);
+}

@@ -1,0 +1,206 @@
+/* test_trace.c - traces: what they hold, and that buckets of gradients leave
+ * while the backward pass still goes on. */
+#define _GNU_SOURCE
+#define SUITE trace
+#include "job_kit.h"
+#include "launch_kit.h"
+#include "test.h"
+#include "train_kit.h"
+
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/memory.h"
+
+/* An event, its names for as long as the file's JSON. */
+typedef struct event {
+    const char *name, *kind;
+    double begin, end; /* us */
+    int64_t number;    /* the thread, or which of those under way */
+} event;
+
+typedef struct events {
+    fl_json *json;
+    fl_at at;
+} events;
+
+static void read_trace(events *t, const char *folder, const char *who)
+{
+    char pattern[600];
+    glob_t found;
+    char *text;
+    size_t size;
+    fl_at root;
+
+    snprintf(pattern, sizeof pattern, "%s/%s.*.json", folder, who);
+    CHECK(glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc == 1);
+    CHECK_OK(fl_file_read(found.gl_pathv[0], &text, &size));
+    CHECK_OK(fl_json_parse(text, size, who, &t->json));
+    fl_free(text);
+    globfree(&found);
+    root = fl_at_root(t->json);
+    t->at = fl_at_key(&root, "traceEvents");
+}
+
+static double number_of(const fl_at *e, const char *key)
+{
+    double x = 0;
+    fl_at at = fl_at_key(e, key);
+
+    CHECK_OK(fl_at_double(&at, 0, 1e18, &x));
+    return x;
+}
+
+static event event_of(const fl_at *e)
+{
+    fl_at name = fl_at_key(e, "name"), kind = fl_at_key(e, "ph");
+    event out = {.begin = number_of(e, "ts")};
+
+    CHECK_OK(fl_at_string(&name, &out.name));
+    CHECK_OK(fl_at_string(&kind, &out.kind));
+    out.end = out.begin + number_of(e, "dur");
+    out.number = (int64_t)number_of(e, *out.kind == 'X' ? "tid" : "id");
+    return out;
+}
+
+static bool is_gradient(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+
+    return strncmp(name, "fc.", 3) == 0 && strcmp(dot, ".forward") != 0;
+}
+
+/* --- one process --------------------------------------------------------- */
+
+TEST(it_has_the_steps_of_each_thread)
+{
+    const char *folder = test_path("trace");
+    int forward = 0, update = 0;
+    events t;
+    kit_model m;
+
+    setenv("FLEET_TRACE", folder, 1);
+    kit_open(&m, KIT_MLP, &(kit_options){.threads = 2});
+    kit_train(&m, 40, 5);
+    kit_close(&m);
+    unsetenv("FLEET_TRACE");
+    read_trace(&t, folder, "worker-0");
+    for (fl_at e = fl_at_first(&t.at); e.json; fl_at_next(&t.at, &e)) {
+        event x = event_of(&e);
+
+        forward += strcmp(x.name, "fc.forward") == 0;
+        update += strcmp(x.name, "update.dense") == 0;
+        CHECK(x.number >= 0 && x.number < 2);
+    }
+    CHECK(forward >= 5 * 2 && update >= 5);
+    fl_json_free(t.json);
+}
+
+TEST(one_that_cannot_be_written_is_a_warning)
+{
+    const char *file = test_file("file", "in the way");
+    kit_model m;
+
+    setenv("FLEET_TRACE", file, 1);
+    kit_open(&m, KIT_MLP, &(kit_options){.threads = 1});
+    kit_train(&m, 40, 1);
+    kit_close(&m);
+    unsetenv("FLEET_TRACE");
+    CHECK_CONTAINS(fleet_last_error(), "file/worker-0.");
+    CHECK_CONTAINS(fleet_last_error(), "Not a directory");
+}
+
+/* --- ranks --------------------------------------------------------------- */
+
+static const char *samples(void)
+{
+    static char text[20000];
+    size_t n = 0;
+
+    for (int i = 0; i < 256; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%d,%d,%d,0.5\n",
+                              i % 2, i % 7, i % 5);
+    return test_file("train.csv", text);
+}
+
+/* An MLP of three layers, each of its parameters a bucket. */
+static const char *three_layers(void)
+{
+    static char config[2000];
+    const char *train = samples();
+
+    snprintf(config, sizeof config,
+             "{'model': {'type': 'mlp', 'hidden': [64, 32]}, 'optimizer': "
+             "{'type': 'sgd', 'learning_rate': 0.01}, 'epochs': 1, "
+             "'strategy': {'fuse_all_reduce_ops': false}, 'dataset': "
+             "{'format': 'csv', 'train': ['%s'], 'test': ['%s'], "
+             "'batch_size': 16}, 'slots': [{'name': 'y', 'type': 'uint64', "
+             "'role': 'label', 'columns': [0]}, {'name': 'x', 'type': "
+             "'float', 'dim': 3, 'columns': [1, 2, 3]}]}",
+             train, train);
+    for (char *c = config; *c; c++)
+        if (*c == '\'')
+            *c = '"';
+    return config;
+}
+
+typedef struct step {
+    double first_left, last_gradient, first_done;
+    int begun, ended;
+} step;
+
+/* Of one update; false: there is none. */
+static bool next_step(fl_at *e, const events *t, step *s)
+{
+    *s = (step){1e18, 0, 1e18, 0, 0};
+    for (; e->json; fl_at_next(&t->at, e)) {
+        event x = event_of(e);
+
+        if (strcmp(x.name, "update.dense") == 0)
+            break;
+        if (*x.kind == 'X' && is_gradient(x.name))
+            s->last_gradient = x.end;
+        s->begun += *x.kind == 'b';
+        s->ended += *x.kind == 'e';
+        if (*x.kind == 'b' && x.begin < s->first_left)
+            s->first_left = x.begin;
+        if (*x.kind == 'e' && x.begin < s->first_done)
+            s->first_done = x.begin;
+    }
+    if (!e->json)
+        return false;
+    while (e->json && strcmp(event_of(e).name, "update.dense") == 0)
+        fl_at_next(&t->at, e);
+    return true;
+}
+
+TEST_LIMIT(buckets_leave_before_the_last_gradient_is_there, 60)
+{
+    const char *folder = test_path("trace");
+
+    launch_need_mpirun();
+    setenv("FLEET_TRACE", folder, 1);
+    job_train("--nproc_per_node 2", three_layers());
+    unsetenv("FLEET_TRACE");
+    for (int rank = 0; rank < 2; rank++) {
+        events t;
+        step s;
+        int steps = 0;
+
+        read_trace(&t, folder, rank ? "worker-1" : "worker-0");
+        fl_at e = fl_at_first(&t.at);
+        while (next_step(&e, &t, &s)) {
+            CHECK_INT(s.begun, 6);
+            CHECK_INT(s.ended, 6);
+            CHECK(s.first_left < s.last_gradient);
+            CHECK(s.last_gradient <= s.first_done);
+            steps++;
+        }
+        CHECK_INT(steps, 256 / 2 / 16);
+        fl_json_free(t.json);
+    }
+}

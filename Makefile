@@ -251,6 +251,12 @@ CXX_WARN := $(filter-out -Wstrict-prototypes -Wmissing-declarations,$(WARN))
 CXXFLAGS_ := -std=gnu++17 -Itest/cuda-emu -Iinclude -Isrc -Itest -fPIC \
             -fvisibility=hidden -fno-exceptions -fno-rtti -pthread \
             -ffp-contract=off -fno-math-errno $(CXX_WARN) $(OPT)
+# It is a plug-in, too, beside the suite, so that programs train on it.
+EMU_PLUGIN := $(BUILD)/emu/libfleet_cuda.so
+$(EMU_PLUGIN): $(EMU_OBJ) $(CUDA_ENTRY)
+	@echo "  LD    $@"
+	$(Q)$(CXX) -shared -Wl,-Bsymbolic $(LDFLAGS_) -o $@ $^
+
 EMU_PLAIN := $(BUILD)/emu/test/cuda-emu/fiber.cpp.o \
             $(BUILD)/emu/test/cuda-emu/block.cpp.o
 
@@ -266,7 +272,7 @@ $(NCCLS): test/nccl-emu/nccl.c $(wildcard test/nccl-emu/*.h)
 
 $(SUITE): $(TEST_OBJ) $(OBJ) $(RANKS_OBJ) $(NCCL_OBJ) $(EMU_OBJ) | \
               $(BUILD)/fleetrun $(BUILD)/fleet-train $(PLUGINS:%=$(BUILD)/%) \
-              $(BUILD)/peers-rank $(TWINS) $(NCCLS)
+              $(BUILD)/peers-rank $(TWINS) $(NCCLS) $(EMU_PLUGIN)
 	@echo "  LD    $@"
 	$(Q)$(CXX) $(LDFLAGS_) -o $@ $^ $(LIBS) $(TEST_LIBS)
 

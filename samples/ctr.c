@@ -1,8 +1,8 @@
 /* ctr.c - will a person earn more than 50,000 dollars? Click-through models on
  * the Adult census data.
  *
- *   bin/ctr [--async] [--hybrid] [--servers NAME]... [--ranks NAME]...
- *           [MODEL [FOLDER [EPOCHS [SAVE]]]]
+ *   bin/ctr [--async] [--hybrid] [--device gpu:0] [--servers NAME]...
+ *           [--ranks NAME]... [MODEL [FOLDER [EPOCHS [SAVE]]]]
  *
  * MODEL is wide_deep, ctr_dnn or deepfm, FOLDER has adult.data.gz and
  * adult.test.first13025.gz; the default is libfleet's own copy. SAVE is where
@@ -34,7 +34,7 @@
     } while (0)
 
 typedef struct scene {
-    const char *name, *folder, *save;
+    const char *name, *folder, *save, *device;
     int epochs, a_sync, hybrid;
     const char *const *keepers; /* "--ranks", "embedding", ... */
     int n_keeper;
@@ -80,6 +80,17 @@ static fleet_status describe(scene *s)
         return fprintf(stderr, "ctr: no model %s\n", s->name), FLEET_EINVAL;
     TRY(fleet_program_status(s->program));
     return choose_keepers(s);
+}
+
+/* Where it runs; servers need no GPU. */
+static fleet_status place(scene *s)
+{
+    fleet_place where;
+
+    TRY(fleet_place_parse(s->device, &where));
+    return fleet_is_worker(s->fleet)
+               ? fleet_program_place(s->program, where, NULL)
+               : FLEET_OK;
 }
 
 static fleet_status minimize(scene *s)
@@ -154,6 +165,7 @@ static fleet_status run(scene *s)
 {
     TRY(fleet_init(&s->fleet, NULL));
     TRY(describe(s));
+    TRY(place(s));
     TRY(minimize(s));
     if (!fleet_is_server(s->fleet))
         return run_worker(s);
@@ -189,10 +201,17 @@ int main(int argc, char **argv)
 {
     int a_sync = take(&argc, &argv, "--async");
     int hybrid = take(&argc, &argv, "--hybrid");
+    const char *device = "cpu";
+
+    if (argc > 2 && take(&argc, &argv, "--device")) {
+        device = argv[1];
+        take(&argc, &argv, device);
+    }
     const char *const *keepers = (const char *const *)argv + 1;
     int n_keeper = take_keepers(&argc, &argv);
     scene s = {.a_sync = a_sync,
                .hybrid = hybrid,
+               .device = device,
                .keepers = keepers,
                .n_keeper = n_keeper,
                .name = argc > 1 ? argv[1] : "wide_deep",

@@ -1,6 +1,6 @@
 /* mlp.c - a multi-layer perceptron on Fashion-MNIST, from the bare layers.
  *
- *   bin/mlp [--async] [--hybrid] [FOLDER [EPOCHS]]
+ *   bin/mlp [--async] [--hybrid] [--device gpu:0] [FOLDER [EPOCHS]]
  *
  * FOLDER has the four .gz files of MNIST's kind; the default is that of
  * Debian's package dataset-fashion-mnist. The program stays as it is when
@@ -29,6 +29,7 @@ enum { PIXELS = 28 * 28, CLASSES = 10, BATCH = 128 };
 
 typedef struct scene {
     int a_sync, hybrid;
+    const char *device;
     fleet *fleet;
     fleet_program *program;
     fleet_model model;
@@ -53,6 +54,17 @@ static fleet_status describe(scene *s)
     s->model.loss = fleet_mean(p, cost);
     s->model.label = label;
     return fleet_program_status(p); /* the first failure of all of the above */
+}
+
+/* Where it runs; servers need no GPU. */
+static fleet_status place(scene *s)
+{
+    fleet_place where;
+
+    TRY(fleet_place_parse(s->device, &where));
+    return fleet_is_worker(s->fleet)
+               ? fleet_program_place(s->program, where, NULL)
+               : FLEET_OK;
 }
 
 static fleet_status minimize(scene *s)
@@ -132,6 +144,7 @@ static fleet_status run(scene *s, const char *folder, int epochs)
 {
     TRY(fleet_init(&s->fleet, NULL));
     TRY(describe(s));
+    TRY(place(s));
     TRY(minimize(s));
     if (fleet_is_server(s->fleet)) {
         TRY(fleet_init_server(s->fleet, NULL));
@@ -155,9 +168,13 @@ static int take(int *argc, char ***argv, const char *word)
 int main(int argc, char **argv)
 {
     const char *folder = "/usr/share/datasets/fashion-mnist";
-    scene s = {.a_sync = take(&argc, &argv, "--async")};
+    scene s = {.a_sync = take(&argc, &argv, "--async"), .device = "cpu"};
 
     s.hybrid = take(&argc, &argv, "--hybrid");
+    if (argc > 2 && take(&argc, &argv, "--device")) {
+        s.device = argv[1];
+        take(&argc, &argv, s.device);
+    }
     fleet_status status =
         run(&s, argc > 1 ? argv[1] : folder, argc > 2 ? atoi(argv[2]) : 10);
 

@@ -197,7 +197,8 @@ TEST(unknown_rows_read_as_their_initial_values_and_are_not_made)
 
     lookup_open(&s, &three);
     b = batch_of_ids(&s, (int64_t[]){1, 2, 3, 4, 5, -6});
-    tester = fleet_executor_create(s.p, &(fleet_executor_options){1, 0});
+    tester =
+        fleet_executor_create(s.p, &(fleet_executor_options){.for_test = 1});
     for (int i = 0; i < 3; i++)
         CHECK_OK(kit_fetch(tester, b, s.all, got, 24));
     fl_filler_row(&s.table[0].filler, (uint64_t)-6, want, 4);
@@ -218,7 +219,8 @@ TEST(evaluation_sees_what_training_has_made_of_a_row)
     float got[24];
 
     lookup_open(&s, &three);
-    tester = fleet_executor_create(s.p, &(fleet_executor_options){1, 0});
+    tester =
+        fleet_executor_create(s.p, &(fleet_executor_options){.for_test = 1});
     b = batch_of_ids(&s, (int64_t[]){1, 2, 3, 4, 5, 6});
     CHECK_OK(kit_run(tester, b));
     CHECK_OK(kit_run(s.e, b));

@@ -7,6 +7,7 @@
 #include "fake_exchange.h"
 #include "fake_peers.h"
 #include "golden.h"
+#include "gpu_kit.h"
 #include "test.h"
 #include "train_kit.h"
 
@@ -44,6 +45,21 @@ TEST(plans_of_small_models_are_as_listed)
                "mlp_lars.txt");
     check_dump(KIT_CTR, &(kit_options){.layers = "lamb", .merge = 2, .clip = 1},
                FLEET_DUMP_PLAN, "wide_deep_lamb_merge_clip.txt");
+}
+
+/* Places, and what is copied between them. */
+TEST(plans_on_a_gpu_are_as_listed)
+{
+    gpu_kit_open();
+    gpu_kit_control();
+    check_dump(KIT_MLP, &(kit_options){.device = "gpu:0"}, FLEET_DUMP_PLAN,
+               "mlp_gpu.txt");
+    check_dump(KIT_CTR,
+               &(kit_options){.device = "gpu:0", .merge = 2, .clip = 1},
+               FLEET_DUMP_PLAN, "wide_deep_gpu_merge_clip.txt");
+    check_dump(KIT_MLP, &(kit_options){.device = "cpu", .guard = "gpu:0"},
+               FLEET_DUMP_PLAN, "mlp_guarded_gpu.txt");
+    gpu_kit_close();
 }
 
 /* Of bfloat16, whatever this processor can run. */
@@ -440,7 +456,8 @@ static void check_plan(const kit_model *m, int64_t batch, bool training)
 {
     fl_plan *plan;
 
-    CHECK_OK(fl_plan_build(m->p, m->f->store, batch, training, NULL, &plan));
+    CHECK_OK(
+        fl_plan_build(m->p, m->f->store, batch, training, NULL, NULL, &plan));
     check_lifetimes(plan);
     check_memory(plan);
     check_order(plan);
@@ -532,13 +549,13 @@ TEST(steps_that_nobody_needs_are_dropped)
     m.e = fleet_executor_create(m.p, NULL);
     CHECK(m.e != NULL);
     fetched = calloc(m.p->n_var, sizeof *fetched);
-    CHECK_OK(fl_plan_build(m.p, m.f->store, 10, true, fetched, &plan));
+    CHECK_OK(fl_plan_build(m.p, m.f->store, 10, true, fetched, NULL, &plan));
     CHECK_INT(count_steps(plan, "auc.count"), 1);
     CHECK_INT(count_steps(plan, "auc"), 0);
     CHECK_INT(count_steps(plan, "relu"), 0);
     fl_plan_destroy(plan);
     fetched[auc->id] = true;
-    CHECK_OK(fl_plan_build(m.p, m.f->store, 10, true, fetched, &plan));
+    CHECK_OK(fl_plan_build(m.p, m.f->store, 10, true, fetched, NULL, &plan));
     CHECK_INT(count_steps(plan, "auc"), 1);
     fl_plan_destroy(plan);
     free(fetched);
@@ -551,7 +568,7 @@ TEST(a_test_plan_neither_trains_nor_computes_what_is_not_asked_for)
     fl_plan *plan;
 
     kit_open(&m, KIT_CTR, &(kit_options){0});
-    CHECK_OK(fl_plan_build(m.p, m.f->store, 10, false, NULL, &plan));
+    CHECK_OK(fl_plan_build(m.p, m.f->store, 10, false, NULL, NULL, &plan));
     CHECK_INT(plan->n_step, 0);
     CHECK(plan->loss < 0 && plan->update < 0);
     fl_plan_destroy(plan);
@@ -581,7 +598,7 @@ static bool plan_without_memory(kit_model *m, int64_t n)
     fleet_status status;
 
     fl_memory_fail_at(n, false);
-    status = fl_plan_build(m->p, m->f->store, 30, true, NULL, &plan);
+    status = fl_plan_build(m->p, m->f->store, 30, true, NULL, NULL, &plan);
     fl_memory_fail_at(0, false);
     if (status == FLEET_OK) {
         fl_plan_destroy(plan);

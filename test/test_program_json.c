@@ -94,7 +94,7 @@ TEST(a_program_that_was_read_computes_the_same)
     kit_open(&m, KIT_CTR, &(kit_options){0});
     kit_batch *b = kit_batch_for(&m, 20, 1);
     fleet_executor *e =
-        fleet_executor_create(m.p, &(fleet_executor_options){1, 0});
+        fleet_executor_create(m.p, &(fleet_executor_options){.for_test = 1});
     CHECK_OK(kit_fetch(e, b, m.m.prediction, want, 20));
     json = written(m.p, m.m.prediction);
     CHECK_OK(read_program(json, &f, &p));

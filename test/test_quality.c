@@ -2,6 +2,7 @@
  * that it reaches the same bits twice. Under sanitizers (FLEET_TEST_FRACTION) a
  * part of the data has to do, and only the bits are checked. */
 #define SUITE quality
+#include "gpu_kit.h"
 #include "test.h"
 
 #include <stdio.h>
@@ -16,8 +17,8 @@
 #include "runtime/simd.h"
 
 typedef struct result {
-    double auc, logloss, accuracy, samples_per_s;
-    char hash[17];
+    double auc, logloss, accuracy, loss, samples_per_s;
+    char hash[17], device[60];
 } result;
 
 static void silent(void *user, fleet_log_level level, const char *line)
@@ -61,7 +62,7 @@ static result train(const char *text)
     result r = {0};
     fl_json *json;
     char *line;
-    const char *hash;
+    const char *hash, *device;
 
     CHECK_OK(
         fleet_train_from_config(test_file("config.json", text), &o, &line));
@@ -71,9 +72,13 @@ static result train(const char *text)
     fl_at root = fl_at_root(json), at = fl_at_key(&root, "params_hash");
     CHECK_OK(fl_at_string(&at, &hash));
     strncpy(r.hash, hash, 16);
+    at = fl_at_key(&root, "device");
+    CHECK_OK(fl_at_string(&at, &device));
+    snprintf(r.device, sizeof r.device, "%s", device);
     r.auc = number(&root, "auc");
     r.logloss = number(&root, "logloss");
     r.accuracy = number(&root, "accuracy");
+    r.loss = number(&root, "loss");
     r.samples_per_s = number(&root, "samples_per_s");
     fprintf(stderr, "%s\n", line);
     fl_json_free(json);
@@ -121,7 +126,7 @@ static const char *source(const char *file)
 #define ADULT_HEAD                                                             \
     "{\"model\": {\"type\": \"%s\", \"embedding_dim\": 8, "                    \
     "\"hidden\": [100, 50]}, \"optimizer\": {\"type\": \"adam\", "             \
-    "\"learning_rate\": 0.001}, \"epochs\": 5, \"seed\": %d, "
+    "\"learning_rate\": 0.001}, \"epochs\": %d, \"seed\": %d, "
 #define ADULT_IDS                                                              \
     ID("workclass", 1)                                                         \
     ID("education", 3)                                                         \
@@ -132,8 +137,10 @@ static const char *source(const char *file)
     ", {\"name\": \"" name "\", \"type\": \"uint64\", \"columns\": [" #column  \
     "]}"
 
-static result adult_with(const char *strategy, const char *model,
-                         const char *label_type, int seed, int threads)
+/* `also`: keys of the top level. */
+static result adult_with(const char *also, const char *model,
+                         const char *label_type, int seed, int threads,
+                         int passes)
 {
     const char *train_file = source("samples/data/adult/adult.data.gz");
     const char *test_file_ =
@@ -143,7 +150,7 @@ static result adult_with(const char *strategy, const char *model,
     snprintf(
         text, sizeof text,
         ADULT_HEAD
-        "\"strategy\": {%s}, \"dataset\": {\"format\": \"csv\", "
+        "%s \"dataset\": {\"format\": \"csv\", "
         "\"missing\": \"?\", \"comment\": "
         "\"|\", \"train\": [\"%s\"], \"test\": [\"%s\"], \"batch_size\": 128, "
         "\"thread_num\": %d, \"shuffle\": 40000}, \"slots\": [{\"name\": "
@@ -153,7 +160,7 @@ static result adult_with(const char *strategy, const char *model,
         "[0, 2, 4, 10, 11, 12], \"transform\": [\"standardize\", "
         "\"log1p_standardize\", \"standardize\", \"log1p_standardize\", "
         "\"log1p_standardize\", \"standardize\"]}" ADULT_IDS "]}",
-        model, seed, strategy, lines_of(train_file, 32561),
+        model, passes, seed, also, lines_of(train_file, 32561),
         lines_of(test_file_, 13026), threads, label_type);
     return train(text);
 }
@@ -161,7 +168,7 @@ static result adult_with(const char *strategy, const char *model,
 static result adult(const char *model, const char *label_type, int seed,
                     int threads)
 {
-    return adult_with("", model, label_type, seed, threads);
+    return adult_with("", model, label_type, seed, threads, 5);
 }
 
 TEST_LIMIT(adult_wide_deep_from_csv, 120)
@@ -181,7 +188,8 @@ TEST_LIMIT(adult_ctr_dnn_and_deepfm, 120)
     at_least("deepfm AUC", adult("deepfm", "float", 0, 2).auc, 0.900);
 }
 
-#define BF16 "\"amp\": true, \"amp_configs\": {\"use_bf16\": true}"
+#define BF16                                                                   \
+    "\"strategy\": {\"amp\": true, \"amp_configs\": {\"use_bf16\": true}}, "
 
 TEST_LIMIT(adult_of_bfloat16_is_as_good_as_of_float, 120)
 {
@@ -190,11 +198,26 @@ TEST_LIMIT(adult_of_bfloat16_is_as_good_as_of_float, 120)
     if (!fl_simd_has_bf16())
         test_skip("this processor has no avx512_bf16");
     of_float = adult("wide_deep", "float", 0, 2);
-    of_bf16 = adult_with(BF16, "wide_deep", "float", 0, 2);
+    of_bf16 = adult_with(BF16, "wide_deep", "float", 0, 2, 5);
     CHECK(strcmp(of_float.hash, of_bf16.hash) != 0);
-    CHECK_TEXT(adult_with(BF16, "wide_deep", "float", 0, 1).hash, of_bf16.hash);
+    CHECK_TEXT(adult_with(BF16, "wide_deep", "float", 0, 1, 5).hash,
+               of_bf16.hash);
     if (test_fraction() == 1)
         CHECK_NEAR(of_bf16.auc, of_float.auc, 0.001);
+}
+
+/* On the emulated GPU, which is slow: two epochs are enough to compare. */
+TEST_LIMIT(adult_on_a_gpu_is_as_good_as_on_the_cpu, 240)
+{
+    result here = adult_with("", "wide_deep", "float", 0, 2, 2), there;
+
+    gpu_kit_open();
+    there =
+        adult_with("\"device\": \"gpu:0\", ", "wide_deep", "float", 0, 2, 2);
+    CHECK_CONTAINS(there.device, "cuda:");
+    CHECK_NEAR(there.auc, here.auc, 0.002);
+    CHECK_NEAR(there.logloss, here.logloss, 0.002);
+    gpu_kit_close();
 }
 
 #undef ID
@@ -216,7 +239,7 @@ TEST_LIMIT(adult_wide_deep_from_a_pipe_command, 120)
              "\"income\", \"type\": \"float\", \"role\": \"label\"}, "
              "{\"name\": \"dense\", \"type\": \"float\", \"dim\": 6}" ADULT_IDS
              "]}",
-             "wide_deep", 0, source("samples/adult-slots.awk"),
+             "wide_deep", 5, 0, source("samples/adult-slots.awk"),
              lines_of(train_file, 32561), lines_of(test_file_, 13026));
     a = train(text);
     at_least("AUC", a.auc, 0.903);
@@ -253,7 +276,8 @@ TEST_LIMIT(criteo_attr_wide_deep, 120)
 
 /* --- Fashion-MNIST ------------------------------------------------------- */
 
-static const char *idx_of(const char *name, int count, int item)
+/* The first of so many items, in a fraction of them. */
+static const char *part_of(const char *name, int count, int item, int fraction)
 {
     char path[4096], command[9000];
     const char *part;
@@ -262,9 +286,9 @@ static const char *idx_of(const char *name, int count, int item)
              name);
     if (access(path, R_OK) != 0)
         test_skip("%s is absent: apt-get install dataset-fashion-mnist", path);
-    if (test_fraction() == 1)
+    if (fraction == 1)
         return test_keep(path);
-    count /= test_fraction();
+    count /= fraction;
     part = test_file(name, "");
     snprintf(command, sizeof command,
              "{ zcat '%s' | head -c 4; printf '\\0\\0\\%o\\%o'; zcat '%s' | "
@@ -273,6 +297,11 @@ static const char *idx_of(const char *name, int count, int item)
              count * item + (item > 1 ? 8 : 0), part);
     CHECK(system(command) == 0);
     return part;
+}
+
+static const char *idx_of(const char *name, int count, int item)
+{
+    return part_of(name, count, item, test_fraction());
 }
 
 static int ascending(const void *a, const void *b)
@@ -304,4 +333,34 @@ TEST_LIMIT(fashion_mnist_mlp, 240)
     }
     qsort(accuracy, 3, sizeof *accuracy, ascending);
     at_least("the median accuracy", accuracy[1], 0.875);
+}
+
+/* A part of it, by a device. */
+static result part_by(const char *device)
+{
+    int fraction = test_fraction() == 1 ? 10 : 100;
+    char text[9000];
+
+    snprintf(text, sizeof text,
+             "{\"model\": {\"type\": \"mlp\", \"hidden\": [64], \"classes\": "
+             "10}, \"device\": \"%s\", \"epochs\": 2, \"dataset\": "
+             "{\"format\": \"idx\", \"train\": [\"%s\", \"%s\"], \"test\": "
+             "[\"%s\", \"%s\"], \"batch_size\": 128, \"shuffle\": 6000}}",
+             device, part_of("train-images-idx3-ubyte", 60000, 784, fraction),
+             part_of("train-labels-idx1-ubyte", 60000, 1, fraction),
+             part_of("t10k-images-idx3-ubyte", 10000, 784, fraction),
+             part_of("t10k-labels-idx1-ubyte", 10000, 1, fraction));
+    return train(text);
+}
+
+TEST_LIMIT(fashion_mnist_on_a_gpu_is_as_good_as_on_the_cpu, 240)
+{
+    result here = part_by("cpu"), there;
+
+    gpu_kit_open();
+    there = part_by("gpu:0");
+    CHECK_CONTAINS(there.device, "cuda:");
+    CHECK_NEAR(there.accuracy, here.accuracy, 0.01);
+    CHECK_NEAR(there.loss, here.loss, 0.002);
+    gpu_kit_close();
 }

@@ -231,7 +231,8 @@ static void compare(const char *name, kit_model *m, kit_batch *batch)
     put_slots(&b);
     CHECK_OK(fleet_minimize(fleet_sgd(m->f, RATE), m->m.loss));
     m->e = fleet_executor_create(m->p, NULL);
-    tester = fleet_executor_create(m->p, &(fleet_executor_options){1, 0});
+    tester =
+        fleet_executor_create(m->p, &(fleet_executor_options){.for_test = 1});
     CHECK(m->e && tester);
     put_batch(&b, batch);
     put_params(&b, m->f);

@@ -207,11 +207,26 @@ static void build_ctr(kit_model *m)
                     &m->m);
 }
 
+static void kit_place(fleet_program *p, const kit_options *o)
+{
+    fleet_place place;
+
+    if (o->device) {
+        CHECK_OK(fleet_place_parse(o->device, &place));
+        CHECK_OK(fleet_program_place(
+            p, place,
+            &(fleet_place_options){.strict_fp32 = 1,
+                                   .allow_cpu = o->allow_cpu}));
+    }
+    CHECK_OK(fleet_device_guard(p, o->guard));
+}
+
 void kit_build(kit_model *m, kit_kind kind, const kit_options *options)
 {
     *m = (kit_model){.kind = kind};
     m->f = kit_handle(options);
     m->p = fleet_program_create(m->f);
+    kit_place(m->p, options);
     if (kind == KIT_MLP)
         build_mlp(m);
     else

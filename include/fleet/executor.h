@@ -27,6 +27,8 @@ typedef struct fleet_executor_options {
                           those over a full one: other last bits than a plan of
                           its own. A pass over a dataset raises it to the
                           dataset's batch_size */
+    fleet_place place; /* 0: where the program says; FLEET_CPU: all of it there,
+                          whatever the program says */
 } fleet_executor_options;
 
 /* fleet_executor_create - an executor of a program; seals the program and makes
@@ -80,7 +82,13 @@ typedef struct fleet_fetch {
  *                  server; in a worker before fleet_init_worker() or after
  *                  fleet_stop_worker(); inside a merge group a larger batch,
  *                  or a fetch that is new
+ *   FLEET_ETIMEDOUT a GPU was not done within 60 s
  *   FLEET_ENOMEM
+ *
+ * On a GPU an iteration is queued. FLEET_ENUMERIC, and FLEET_EINVAL for an id
+ * or label, may then come from the call after the next one, or from the next
+ * that fetches or flushes: with the batch's number, and nothing was updated
+ * from it on.
  */
 FLEET_API fleet_status fleet_executor_run(fleet_executor *executor,
                                           const fleet_feed *feed, int n_feed,

@@ -43,6 +43,46 @@ FLEET_API fleet_program *fleet_program_create(fleet *fleet);
  * NULL is fine. */
 FLEET_API void fleet_program_destroy(fleet_program *program);
 
+/* Where a program, or one of its operators, runs: on the CPU, or on GPU i as
+ * CUDA counts the visible ones. 0: nothing is said, which is the CPU. */
+typedef int fleet_place;
+#define FLEET_CPU    (-1)
+#define FLEET_GPU(i) ((i) + 1)
+
+/* All-zero fields are defaults. */
+typedef struct fleet_place_options {
+    int allow_cpu;   /* an operator without a kernel on the GPU runs on the CPU,
+                        with one warning that names it; 0: it is an error */
+    int strict_fp32; /* products in float32; 0: in TF32 */
+} fleet_place_options;
+
+/* fleet_program_place - run the program there: its operators, but for those
+ * under a guard, and the updates of what it trains. Rows of tables stay on the
+ * CPU, and what they give and get is copied. A program uses one GPU; the
+ * programs of a handle that share parameters use the same one. options may be
+ * NULL.
+ *
+ *   FLEET_ENODEVICE    with what is missing: the plug-in libfleet_cuda.so, a
+ *                      driver, a GPU, that one, one that is newer
+ *   FLEET_EUNSUPPORTED operators are guarded for another GPU
+ *   FLEET_ESTATE       the program has run
+ *   FLEET_EINVAL       no such place
+ */
+FLEET_API fleet_status fleet_program_place(fleet_program *program,
+                                           fleet_place place,
+                                           const fleet_place_options *options);
+
+/* fleet_device_guard - what is added to the program from now on runs there,
+ * wherever the program does: "cpu" or "gpu:0"; NULL: where the program does,
+ * again. Copies between the two are put in. Failures are those of
+ * fleet_program_place(). */
+FLEET_API fleet_status fleet_device_guard(fleet_program *program,
+                                          const char *device);
+
+/* fleet_place_parse - "cpu", "gpu:1"; FLEET_EINVAL for anything else. */
+FLEET_API fleet_status fleet_place_parse(const char *device,
+                                         fleet_place *place);
+
 /* fleet_program_status - FLEET_OK, or the first failure while building. */
 FLEET_API fleet_status fleet_program_status(const fleet_program *program);
 

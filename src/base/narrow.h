@@ -8,7 +8,13 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline uint32_t fl_bits_of(float x)
+#ifdef __CUDACC__ /* the same bits on a GPU */
+#define FL_NARROW __host__ __device__ static inline
+#else
+#define FL_NARROW static inline
+#endif
+
+FL_NARROW uint32_t fl_bits_of(float x)
 {
     uint32_t u;
 
@@ -16,7 +22,7 @@ static inline uint32_t fl_bits_of(float x)
     return u;
 }
 
-static inline float fl_float_of(uint32_t u)
+FL_NARROW float fl_float_of(uint32_t u)
 {
     float x;
 
@@ -25,7 +31,7 @@ static inline float fl_float_of(uint32_t u)
 }
 
 /* A NaN stays one. */
-static inline uint16_t fl_to_bf16(float x)
+FL_NARROW uint16_t fl_to_bf16(float x)
 {
     uint32_t u = fl_bits_of(x);
     uint32_t rounded = (u + 0x7FFF + (u >> 16 & 1)) >> 16;
@@ -34,7 +40,7 @@ static inline uint16_t fl_to_bf16(float x)
     return (uint16_t)((u & 0x7FFFFFFF) > 0x7F800000 ? nan : rounded);
 }
 
-static inline float fl_from_bf16(uint16_t x)
+FL_NARROW float fl_from_bf16(uint16_t x)
 {
     return fl_float_of((uint32_t)x << 16);
 }
@@ -42,7 +48,7 @@ static inline float fl_from_bf16(uint16_t x)
 /* From 2^-14 on 13 bits are rounded off, with a carry into the exponent where
  * it must be; below, the last bit of float16 is 2^-24, which is that of float32
  * between 0.5 and 1: adding 0.5 rounds there. */
-static inline uint16_t fl_to_f16(float x)
+FL_NARROW uint16_t fl_to_f16(float x)
 {
     uint32_t u = fl_bits_of(x), size = u & 0x7FFFFFFF;
     uint32_t tiny = fl_bits_of(fl_float_of(size) + 0.5f) - fl_bits_of(0.5f);
@@ -55,7 +61,7 @@ static inline uint16_t fl_to_f16(float x)
 }
 
 /* The product sets the exponent right, of denormal numbers, too. */
-static inline float fl_from_f16(uint16_t h)
+FL_NARROW float fl_from_f16(uint16_t h)
 {
     uint32_t u = (h & 0x7FFFu) << 13;
     uint32_t number = fl_bits_of(fl_float_of(u) * 0x1p112f);

@@ -8,7 +8,6 @@
 #include "base/narrow.h"
 #include "collective/far.h"
 #include "collective/fold.h"
-#include "collective/half.h"
 #include "runtime/vec.h"
 
 enum { BLOCK = 1024 };

@@ -1,7 +1,7 @@
 /* nccl_gpu.cu - see nccl_gpu.h. */
 #include "collective/nccl_gpu.h"
 
-#include "collective/half.h"
+#include "base/narrow.h"
 #include "collective/nccl_lib.h"
 #include "runtime/cuda/cuda.h"
 

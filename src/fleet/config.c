@@ -197,17 +197,14 @@ static fleet_status read_optimizer(fl_config *c, const fl_at *at)
 
 /* --- the top level ------------------------------------------------------- */
 
-static fleet_status read_device(const fl_at *at)
+static fleet_status read_device(fl_config *c, const fl_at *at)
 {
     const char *device = "cpu";
 
     FL_TRY(fl_at_string(at, &device));
-    if (strncmp(device, "gpu:", 4) == 0)
-        return fl_fail(FLEET_EUNSUPPORTED,
-                       "%s: \"%s\": this version trains on the CPU alone",
-                       at->path, device);
-    return strcmp(device, "cpu") == 0 ? FLEET_OK
-                                      : fl_at_expected(at, "\"cpu\"");
+    if (fleet_place_parse(device, &c->device) == FLEET_OK)
+        return FLEET_OK;
+    return fl_at_expected(at, "\"cpu\" or \"gpu:0\"");
 }
 
 static fleet_status read_deadlines(fl_config *c, const fl_at *at)
@@ -251,7 +248,7 @@ static fleet_status read_top(fl_config *c)
     at = fl_at_key(&root, "strategy");
     FL_TRY(fl_strategy_read(&at, &c->strategy));
     at = fl_at_key(&root, "device");
-    FL_TRY(read_device(&at));
+    FL_TRY(read_device(c, &at));
     at = fl_at_key(&root, "epochs");
     FL_TRY(fl_at_int(&at, 1, 1000000, &c->epochs));
     at = fl_at_key(&root, "seed");

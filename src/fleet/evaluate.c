@@ -144,20 +144,24 @@ static void add_number(fl_text *t, const char *key, double x, int digits)
 char *fleet_report_line(fleet *f, const fleet_report *r)
 {
     const double none = (double)NAN;
+    const fl_gpu *gpu;
     fl_text t = {0};
 
     if (fl_handle_check(f, "fleet_report_line") != FLEET_OK)
         return NULL;
+    gpu = f->trained && f->trained->placing.there ? f->trained->placing.gpu
+                                                  : NULL;
     if (!r || !r->model || strpbrk(r->model, "\"\\\n")) {
         fl_fail(FLEET_EINVAL, "fleet_report_line: no model, or a name with "
                               "quotes");
         return NULL;
     }
     fl_text_add(&t,
-                "{\"model\":\"%s\",\"mode\":\"%s\",\"device\":\"cpu\","
+                "{\"model\":\"%s\",\"mode\":\"%s\",\"device\":\"%s%s\","
                 "\"workers\":%d,\"servers\":%d",
                 r->model,
                 fl_job_mode_name(fl_job_mode_of(&f->role, &f->strategy)),
+                gpu ? "cuda:" : "cpu", gpu ? gpu->d->name : "",
                 fleet_worker_num(f), fleet_server_num(f));
     add_number(&t, "auc", r->evaluation ? r->evaluation->auc : none, 6);
     add_number(&t, "logloss", r->evaluation ? r->evaluation->logloss : none, 6);

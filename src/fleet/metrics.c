@@ -32,15 +32,19 @@ static fleet_status over_workers(fleet *f, const char *call, fl_reduce how,
 }
 
 /* Two histograms, as numbers that can be added up. */
-static void copy_states(fleet *f, const fl_state *pos, const fl_state *neg,
-                        double *x, int64_t n)
+static fleet_status copy_states(fleet *f, const fl_state *pos,
+                                const fl_state *neg, double *x, int64_t n)
 {
+    fleet_status status;
+
     pthread_rwlock_rdlock(&f->store->lock);
-    for (int64_t i = 0; i < n; i++) {
+    status = fl_store_here(f->store);
+    for (int64_t i = 0; status == FLEET_OK && i < n; i++) {
         x[i] = (double)((const int64_t *)pos->data)[i];
         x[n + i] = (double)((const int64_t *)neg->data)[i];
     }
     pthread_rwlock_unlock(&f->store->lock);
+    return status;
 }
 
 static fleet_status auc_over_workers(fleet *f, const fl_state *pos,
@@ -53,7 +57,8 @@ static fleet_status auc_over_workers(fleet *f, const fl_state *pos,
     FL_TRY(FL_NEW(&x, (size_t)(2 * n) * sizeof *x));
     sums = fl_alloc_array((size_t)(2 * n), sizeof *sums);
     status = sums ? FLEET_OK : FLEET_ENOMEM;
-    copy_states(f, pos, neg, x, n);
+    if (status == FLEET_OK)
+        status = copy_states(f, pos, neg, x, n);
     if (status == FLEET_OK)
         status = over_workers(f, "fleet_metrics_auc", FL_ALL_SUM, x, 2 * n);
     for (int64_t i = 0; status == FLEET_OK && i < 2 * n; i++)
@@ -67,11 +72,13 @@ static fleet_status auc_over_workers(fleet *f, const fl_state *pos,
 
 fleet_status fleet_metrics_reset(fleet *f)
 {
+    fleet_status status;
+
     FL_TRY(fl_handle_check(f, "fleet_metrics_reset"));
     pthread_rwlock_wrlock(&f->store->lock);
-    fl_store_reset_states(f->store);
+    status = fl_store_reset_states(f->store);
     pthread_rwlock_unlock(&f->store->lock);
-    return FLEET_OK;
+    return status;
 }
 
 fleet_status fleet_metrics_auc(fleet *f, const fleet_var *auc, double *out)

@@ -372,6 +372,8 @@ fleet_status fl_save_write(const fl_save *s, const char *path)
         pthread_rwlock_rdlock(&s->store->lock);
         status = check_store(s);
         if (status == FLEET_OK)
+            status = fl_store_here(s->store);
+        if (status == FLEET_OK)
             status = write_all(s, &p);
         pthread_rwlock_unlock(&s->store->lock);
     }

@@ -507,7 +507,8 @@ static fleet_status dump_passes(fleet *f, fl_text *out)
     f->trained->sealed = true;
     FL_TRY(fl_store_add(f->store, f->trained));
     FL_TRY(fl_store_train(f->store, f->trained->training.optimizer));
-    FL_TRY(fl_plan_build(f->trained, f->store, 1, true, NULL, &plan));
+    FL_TRY(fl_plan_build(f->trained, f->store, 1, true, NULL,
+                         &f->trained->placing, &plan));
     fl_text_add(out, "mode %s, workers %d, servers %d\npasses %s\n",
                 fl_job_mode_name(fl_job_mode_of(&f->role, &f->strategy)),
                 f->role.worker_num, f->role.server_num,

@@ -179,18 +179,6 @@ static fl_batch *look_ahead(pass *p)
     return b;
 }
 
-/* The loss of the last iteration; 0 where there is none. */
-double fl_trainer_loss(const fleet_executor *e)
-{
-    const fleet_var *loss = e->last ? e->program->training.loss : NULL;
-    int at = loss ? e->last->plan->value_of[loss->id] : -1;
-    float x = 0;
-
-    if (at >= 0)
-        memcpy(&x, fl_compiled_pointer(e->last, at), sizeof x);
-    return (double)x;
-}
-
 static fleet_status step(pass *p, const fl_batch *b)
 {
     fl_compiled *c;
@@ -204,7 +192,6 @@ static fleet_status step(pass *p, const fl_batch *b)
     }
     bind_batch(p, b, p->e->input);
     FL_TRY(fl_executor_iterate(p->e, b->rows));
-    p->r.loss += fl_trainer_loss(p->e) * (double)b->rows;
     p->r.batches++;
     p->r.samples += b->rows;
     if (p->observer)
@@ -254,9 +241,10 @@ static fleet_status run_batches(pass *p)
 /* A pass ends for all workers together. */
 static fleet_status end_pass(pass *p)
 {
-    double sum[] = {(double)p->r.batches, (double)p->r.samples, p->r.loss};
+    double sum[] = {(double)p->r.batches, (double)p->r.samples, 0};
 
     FL_TRY(fleet_executor_flush(p->e));
+    p->r.loss = sum[2] = p->e->loss_sum; /* all iterations are over now */
     if (!p->e->training || !fl_store_is_shared(p->e->store))
         return FLEET_OK;
     FL_TRY(fl_executor_end_pass(p->e, sum, 3));
@@ -270,6 +258,7 @@ static fleet_status run(pass *p)
 {
     fleet_status status = run_batches(p);
 
+    p->r.loss = p->e->loss_sum; /* so far */
     if (status == FLEET_OK)
         status = end_pass(p);
     fl_executor_forget(p->e); /* the batches go */
@@ -301,6 +290,7 @@ static fleet_status run_pass(pass *p, fleet_train_result *result)
     if (!p->o)
         p->o = &defaults;
     p->started_ns = fl_now_ns();
+    p->e->loss = p->e->loss_sum = 0;
     status = open_pass(p);
     if (status == FLEET_OK)
         status = run(p);

@@ -9,6 +9,7 @@
 #include "fleet/datasets.h"
 #include "fleet/save.h"
 #include "fleet/trainer.h"
+#include "runtime/executor.h"
 
 typedef struct training {
     const fl_config *c;
@@ -230,6 +231,8 @@ static fleet_status make_model(training *t)
     t->program = fleet_program_create(t->f);
     if (!t->program)
         return fl_last_code();
+    if (fleet_is_worker(t->f)) /* servers need none */
+        FL_TRY(fleet_program_place(t->program, t->c->device, NULL));
     FL_TRY(t->c->model == FL_MLP ? make_mlp(t) : make_ctr(t));
     FL_TRY(fl_config_set_keepers(t->c, t->program));
     o = fleet_distributed_optimizer(t->f, o, &t->c->strategy);
@@ -262,7 +265,7 @@ static int on_batch(void *user, int64_t batch, int64_t samples)
 
     (void)batch;
     t->epoch_samples += samples;
-    t->epoch_loss += fl_trainer_loss(t->trainer) * (double)samples;
+    t->epoch_loss += t->trainer->loss * (double)samples;
     if (t->o->on_progress && fl_now_ns() - t->last_ns >= 500000000)
         say_progress(t, t->train->share);
     return 0;

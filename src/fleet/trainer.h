@@ -6,9 +6,6 @@
 
 #include "base/json.h"
 
-/* The loss of the last iteration. */
-double fl_trainer_loss(const fleet_executor *e);
-
 /* The part of a program that computes `prediction`, for a manifest. */
 fleet_status fl_prediction_json(fleet_var *prediction, fl_json **json);
 

@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "runtime/exchange.h"
-#include "runtime/executor.h"
+#include "runtime/there.h"
 
 static int base_of(const fl_value *v, int i)
 {
@@ -16,19 +16,19 @@ static int base_of(const fl_value *v, int i)
                                      second */
 }
 
+void *fl_store_memory(const fl_plan *plan, const fl_value *v)
+{
+    if (v->kind == FL_VALUE_STATE)
+        return fl_store_state(plan->store, v->var->name)->data;
+    return v->kind == FL_VALUE_PARAM ? v->pointer : NULL;
+}
+
+/* Feeds are bound in every iteration. */
 static void *store_pointer(const fl_plan *plan, const fl_value *v)
 {
-    switch (v->kind) {
-    case FL_VALUE_PARAM:
-    case FL_VALUE_KEPT:
-        return v->pointer;
-    case FL_VALUE_TABLE:
+    if (v->kind == FL_VALUE_TABLE)
         return fl_store_rows(plan->store, v->var->name);
-    case FL_VALUE_STATE:
-        return fl_store_state(plan->store, v->var->name)->data;
-    default:
-        return NULL; /* feeds are bound in every iteration */
-    }
+    return v->kind == FL_VALUE_KEPT ? v->pointer : fl_store_memory(plan, v);
 }
 
 static fleet_status place_bases(fl_compiled *c)
@@ -37,7 +37,7 @@ static fleet_status place_bases(fl_compiled *c)
 
     FL_TRY(FL_NEW(&c->base,
                   (FL_FIRST_BASE + 2 * plan->n_value) * sizeof *c->base));
-    FL_TRY(FL_NEW(&c->kept, plan->kept_bytes));
+    FL_TRY(fl_gpu_host_alloc(plan->placing->gpu, plan->kept_bytes, &c->kept));
     c->base[FL_BASE_KEPT] = c->kept;
     if (plan->ahead_bytes > 0)
         FL_TRY(FL_NEW(&c->ahead, FL_N_SLOT * plan->ahead_bytes));
@@ -45,7 +45,7 @@ static fleet_status place_bases(fl_compiled *c)
     for (size_t i = 0; i < plan->n_value; i++) {
         fl_value *v = &plan->value[i];
 
-        if (v->root != (int)i)
+        if (v->root != (int)i || v->there)
             continue;
         v->base = base_of(v, (int)i);
         if (v->base >= FL_FIRST_BASE)
@@ -72,7 +72,7 @@ static fleet_status place_staging(fl_compiled *c)
     for (size_t i = 0; i < plan->n_value; i++) {
         fl_value *v = &plan->value[i];
 
-        if (v->root != (int)i || !is_staged(v))
+        if (v->root != (int)i || v->there || !is_staged(v))
             continue;
         v->staged_at = size;
         size += (fl_value_bytes(plan, v) + 63) / 64 * 64;
@@ -170,7 +170,8 @@ static fleet_status prepare_all(fl_compiled *c)
 {
     for (size_t i = 0; i < c->plan->n_step; i++) {
         c->n_prepared = i + 1;
-        if (c->instance[i].step->kernel->prepare)
+        if (c->plan->step[i]->lane != FL_LANE_GPU &&
+            c->plan->step[i]->kernel->prepare)
             FL_TRY(prepare_one(c, &c->instance[i]));
     }
     return FLEET_OK;
@@ -225,14 +226,23 @@ static fleet_status make_tasks(fl_compiled *c)
     return FLEET_OK;
 }
 
+static void mark_changed(fl_plan *plan, const fl_step *s)
+{
+    for (int i = 0; i < s->n_operand; i++)
+        if (s->operand[i].value >= 0 && s->operand[i].mode != FL_READ)
+            plan->value[fl_plan_root(plan, s->operand[i].value)].changed = true;
+}
+
 static void find_changes(fl_compiled *c)
 {
+    for (size_t i = 0; i < c->plan->n_step; i++)
+        mark_changed(c->plan, c->plan->step[i]);
     for (size_t i = 0; i < c->plan->n_step; i++)
         if (fl_step_changes_store(c->plan, c->plan->step[i]))
             c->changes_store = true;
 }
 
-static fleet_status make_ready(fl_compiled *c)
+static fleet_status make_ready(const fleet_executor *e, fl_compiled *c)
 {
     FL_TRY(place_bases(c));
     FL_TRY(place_staging(c));
@@ -241,7 +251,7 @@ static fleet_status make_ready(fl_compiled *c)
     FL_TRY(make_scratch(c));
     FL_TRY(make_tasks(c));
     find_changes(c);
-    return FLEET_OK;
+    return fl_there_make(e, c);
 }
 
 fleet_status fl_compile(const fleet_executor *e, int64_t batch,
@@ -255,9 +265,9 @@ fleet_status fl_compile(const fleet_executor *e, int64_t batch,
     c->trace = e->context->trace;
     c->n_scratch = fl_pool_size(e->context->pool);
     status = fl_plan_build(e->program, e->store, batch, e->training, e->fetched,
-                           &c->plan);
+                           &e->placing, &c->plan);
     if (status == FLEET_OK)
-        status = make_ready(c);
+        status = make_ready(e, c);
     if (status != FLEET_OK) {
         fl_compiled_destroy(c);
         *compiled = NULL;
@@ -269,8 +279,10 @@ void fl_compiled_destroy(fl_compiled *c)
 {
     if (!c)
         return;
+    fl_there_destroy(c);
     for (size_t i = 0; i < c->n_prepared; i++)
-        if (c->instance[i].step->kernel->finish)
+        if (c->plan->step[i]->lane != FL_LANE_GPU &&
+            c->plan->step[i]->kernel->finish)
             finish_one(c, &c->instance[i]);
     for (int i = 0; c->scratch && i < c->n_scratch; i++)
         fl_free(c->scratch[i]);
@@ -280,7 +292,7 @@ void fl_compiled_destroy(fl_compiled *c)
     fl_free(c->instance);
     fl_free(c->state);
     fl_free(c->arg);
-    fl_free(c->kept);
+    fl_gpu_host_free(c->plan ? c->plan->placing->gpu : NULL, c->kept);
     fl_free(c->ahead);
     fl_free(c->staging);
     fl_free(c->base);

@@ -136,6 +136,13 @@ typedef struct fl_device_class {
 
     fleet_status (*copy)(fl_device *d, fl_stream *q, void *to, const void *from,
                          size_t bytes, fl_copy kind);
+
+    /* n rows of so many bytes, whose starts lie ld_to and ld_from bytes apart.
+     * From and to memory that is not pinned a copy is done, or the memory read,
+     * when the call returns: it may wait for all that is queued. */
+    fleet_status (*copy_rows)(fl_device *d, fl_stream *q, void *to,
+                              size_t ld_to, const void *from, size_t ld_from,
+                              size_t bytes, size_t n, fl_copy kind);
     fleet_status (*fill)(fl_device *d, fl_stream *q, void *p, int byte,
                          size_t bytes);
 
@@ -167,7 +174,7 @@ typedef struct fl_device_options {
 /* --- the tables ------------------------------------------------------------
  */
 
-enum { FL_DEVICE_VERSION = 1 };
+enum { FL_DEVICE_VERSION = 2 };
 
 /* What the plug-in gives. */
 typedef struct fl_device_table {

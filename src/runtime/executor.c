@@ -1,5 +1,5 @@
 /* executor.c - see executor.h. */
-#include "runtime/executor.h"
+#include "runtime/there.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -47,7 +47,8 @@ fleet_executor *fleet_executor_create(fleet_program *p,
     e->input = fl_alloc(p->n_var * sizeof *e->input);
     e->here.input = fl_alloc(p->n_var * sizeof *e->input);
     e->next.input = fl_alloc(p->n_var * sizeof *e->input);
-    if (!e->fetched || !e->input || !e->here.input || !e->next.input) {
+    if (fl_placing_of(&p->placing, o->place, &e->placing) != FLEET_OK ||
+        !e->fetched || !e->input || !e->here.input || !e->next.input) {
         fleet_executor_destroy(e);
         return NULL;
     }
@@ -57,6 +58,7 @@ fleet_executor *fleet_executor_create(fleet_program *p,
 static void forget_plans(fleet_executor *e)
 {
     fl_executor_forget(e);
+    fl_flight_abandon(e);
     while (e->compiled) {
         fl_compiled *next = e->compiled->next;
 
@@ -87,7 +89,9 @@ void fleet_executor_destroy(fleet_executor *e)
         return;
     leave_store(e);
     forget_plans(e);
-    fl_free(e->arena);
+    fl_flight_destroy(e);
+    fl_gpu_host_free(e->placing.gpu, e->arena);
+    fl_placing_done(&e->placing);
     fl_free(e->fetched);
     fl_free(e->input);
     fl_free(e->here.input);
@@ -137,12 +141,12 @@ static fleet_status widen_arena(fleet_executor *e, fl_compiled *c)
     char *arena;
 
     if (c->plan->arena_bytes > e->arena_bytes) {
-        FL_TRY(FL_NEW(&arena, c->plan->arena_bytes));
+        FL_TRY(fl_gpu_host_alloc(e->placing.gpu, c->plan->arena_bytes, &arena));
 #ifdef __SANITIZE_ADDRESS__
         memset(arena, 0xff, c->plan->arena_bytes); /* NaN for those who read
                                                       what nobody wrote */
 #endif
-        fl_free(e->arena);
+        fl_gpu_host_free(e->placing.gpu, e->arena);
         e->arena = arena;
         e->arena_bytes = c->plan->arena_bytes;
         for (fl_compiled *one = e->compiled; one; one = one->next)
@@ -291,10 +295,44 @@ static fleet_status check_loss(fleet_executor *e, fl_compiled *c, int64_t batch)
 {
     float loss;
 
-    if (c->plan->loss < 0)
+    if (c->plan->loss < 0 || c->plan->value[c->plan->loss].there)
         return FLEET_OK;
     memcpy(&loss, fl_compiled_pointer(c, c->plan->loss), sizeof loss);
     return isfinite(loss) ? FLEET_OK : fl_compiled_blame(c, batch, e->n_run);
+}
+
+/* What a GPU has computed is known later: flight.c. */
+static void note_loss(fleet_executor *e, const fl_compiled *c, int64_t batch)
+{
+    const fleet_var *loss = e->program->training.loss;
+    int at = loss ? c->plan->value_of[loss->id] : -1;
+    float x;
+
+    if (at < 0 || c->plan->value[at].there)
+        return;
+    memcpy(&x, fl_compiled_pointer(c, at), sizeof x);
+    e->loss = (double)x;
+    e->loss_sum += e->loss * (double)batch;
+}
+
+static fleet_status begin(fleet_executor *e, fl_compiled *c, int64_t batch)
+{
+    fl_compiled_bind(c, e->input, batch, false);
+    set_update(e, c, 1, false);
+    if (c->there)
+        FL_TRY(fl_flight_begin(e, c, batch));
+    return fl_compiled_begin(c, batch, false);
+}
+
+static fleet_status check(fleet_executor *e, fl_compiled *c, int64_t batch)
+{
+    if (c->there) {
+        FL_TRY(fl_gpu_arrived(c->there->gpu));
+        FL_TRY(fl_flight_check(e, c, batch));
+    }
+    FL_TRY(check_loss(e, c, batch));
+    note_loss(e, c, batch);
+    return FLEET_OK;
 }
 
 /* A part of an iteration; a failure says which batch's it is. */
@@ -319,11 +357,9 @@ static fleet_status iterate(fleet_executor *e, fl_compiled *c, int64_t batch,
 {
     bool is_last;
 
-    fl_compiled_bind(c, e->input, batch, false);
-    set_update(e, c, 1, false);
-    FL_TRY(fl_compiled_begin(c, batch, false));
+    FL_TRY(begin(e, c, batch));
     FL_TRY(run_part(e, c, batch, FL_FORWARD));
-    FL_TRY(check_loss(e, c, batch));
+    FL_TRY(check(e, c, batch));
     if (!e->training)
         return FLEET_OK;
     set_micro(e, e->micro + 1);
@@ -339,6 +375,16 @@ static bool has_moved(const fleet_executor *e)
 {
     return e->exchange != e->store->exchange ||
            e->n_joined != e->store->n_joined;
+}
+
+static fleet_status iterate_here_or_there(fleet_executor *e, fl_compiled *c,
+                                          int64_t batch, fl_compiled *next)
+{
+    int64_t before = e->store->updates;
+
+    FL_TRY(iterate(e, c, batch, next));
+    return c->there ? fl_flight_end(e, c, batch, e->store->updates > before)
+                    : FLEET_OK;
 }
 
 static fleet_status check_exchange(const fleet_executor *e)
@@ -407,7 +453,9 @@ static fleet_status run_locked(fleet_executor *e, fl_compiled *c, int64_t batch,
     if (status == FLEET_OK && e->exchange)
         status = fl_executor_pull(e, c, batch, next);
     if (status == FLEET_OK)
-        status = iterate(e, c, batch, next);
+        status = iterate_here_or_there(e, c, batch, next);
+    if (status != FLEET_OK)
+        fl_flight_abandon(e);
     if (status != FLEET_OK && e->micro > 0)
         set_micro(e, 0); /* a merge group ends without an update: its sums may
                          hold a part of the batch that failed */
@@ -434,7 +482,11 @@ static fleet_status iterate_planned(fleet_executor *e, int64_t batch)
     e->n_run++;
     e->last = c;
     e->last_batch = batch;
-    status = run_locked(e, c, batch, next);
+    status = fl_compiled_settle(c);
+    fl_gpu_lock(e->placing.gpu);
+    if (status == FLEET_OK)
+        status = run_locked(e, c, batch, next);
+    fl_gpu_unlock(e->placing.gpu);
     pthread_rwlock_unlock(&e->store->lock);
     return status;
 }
@@ -528,26 +580,43 @@ fleet_status fl_store_idle(fl_store *s)
     return status;
 }
 
-fleet_status fleet_executor_flush(fleet_executor *e)
+/* What is left of a merge group. */
+static fleet_status end_group(fleet_executor *e)
 {
-    fleet_status status;
+    fl_gpu *gpu = e->placing.gpu;
+    fleet_status status = check_exchange(e);
 
-    if (!e)
-        return fl_fail(FLEET_EINVAL, "fleet_executor_flush: no executor");
-    if (e->micro == 0 && !e->exchange)
-        return FLEET_OK;
-    FL_TRY(fl_context_check(e->context));
-    fl_executor_forget(e); /* of a version before this update, perhaps */
-    if (e->micro == 0)
-        return FLEET_OK;
-    pthread_rwlock_wrlock(&e->store->lock);
-    status = check_exchange(e);
+    if (status == FLEET_OK)
+        status = fl_compiled_settle(e->last);
+    fl_gpu_lock(gpu);
     if (status == FLEET_OK)
         status = agree(e, e->last);
     if (status == FLEET_OK)
         status = fl_compiled_run(e->last, e->context, e->last_batch, FL_LEAVE);
     if (status == FLEET_OK)
         status = apply_update(e, e->last, e->last_batch, NULL);
+    if (status == FLEET_OK && e->last->there) /* memory of its iteration's */
+        status = fl_gpu_wait(gpu);
+    fl_gpu_unlock(gpu);
+    return status;
+}
+
+fleet_status fleet_executor_flush(fleet_executor *e)
+{
+    fleet_status status;
+
+    if (!e)
+        return fl_fail(FLEET_EINVAL, "fleet_executor_flush: no executor");
+    if (e->micro == 0 && !e->exchange && !e->flight)
+        return FLEET_OK;
+    FL_TRY(fl_context_check(e->context));
+    fl_executor_forget(e); /* of a version before this update, perhaps */
+    status = fl_flight_land(e);
+    if (e->micro == 0)
+        return status;
+    pthread_rwlock_wrlock(&e->store->lock);
+    if (status == FLEET_OK)
+        status = end_group(e);
     set_micro(e, 0);
     pthread_rwlock_unlock(&e->store->lock);
     return status;

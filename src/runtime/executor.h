@@ -27,6 +27,7 @@ typedef struct fl_compiled {
     int n_scratch;
     struct fl_task_entry *task; /* of regions by parts: step and part */
     int *first_task;            /* by region; one more at the end */
+    struct fl_there *there;     /* its part on a GPU; NULL: none */
     bool changes_store;
     fl_step_lane lane; /* of the region that ran last: where a failure is from
                         */
@@ -65,6 +66,11 @@ struct fleet_executor {
                              announced */
     bool has_passed;      /* a pass over a dataset has begun, for its time */
     bool idle;            /* takes part in the updates of other ranks */
+    fl_placing placing;
+    struct fl_flight *flight; /* what is under way on a GPU; NULL: nothing
+                                 ever was */
+    double loss, loss_sum;    /* of the last iteration that is over; of all, by
+                                 samples, for whoever sets it to 0 before */
 };
 
 /* One iteration on e->input. */
@@ -118,8 +124,15 @@ fleet_status fl_compile(const fleet_executor *e, int64_t batch,
 void fl_compiled_destroy(fl_compiled *c);
 void *fl_compiled_pointer(const fl_compiled *c, int value);
 
+/* The store's memory of a parameter group or a state; NULL: it is neither. */
+void *fl_store_memory(const fl_plan *plan, const fl_value *v);
+
 /* Let values that are there once per slot be those of this one. */
 void fl_compiled_slot(fl_compiled *c, int slot);
+
+/* What the store keeps is where the plan is to find it; under the store's lock,
+ * before the GPU's. */
+fleet_status fl_compiled_settle(const fl_compiled *c);
 
 /* Run the regions of a phase: FL_PULL; FL_FORWARD, up to the first gradients
  * that leave; FL_BACKWARD for the rest and what leaves, or FL_LEAVE for that

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/executor.h"
+#include "runtime/there.h"
 
 static const fleet_feed *find_feed(const fleet_feed *feed, int n,
                                    const char *name)
@@ -133,10 +133,45 @@ static fleet_status check_complete(const fleet_executor *e, const fl_plan *plan)
     return FLEET_OK;
 }
 
+static fleet_status copy_from_gpu(fleet_executor *e, void *to, int value,
+                                  size_t rows)
+{
+    fleet_status status;
+
+    fl_gpu_lock(e->placing.gpu);
+    status = fl_there_read(e->last, value, (int64_t)rows, to);
+    fl_gpu_unlock(e->placing.gpu);
+    return status;
+}
+
+/* Rows of a value, without gaps; wherever it is true. */
+static fleet_status copy_out(fleet_executor *e, void *to, int value,
+                             size_t rows)
+{
+    const fl_plan *plan = e->last->plan;
+    const fl_value *v = &plan->value[value];
+    const fl_value *root = &plan->value[v->root];
+    size_t element = fleet_dtype_size(v->dtype);
+    size_t bytes = (size_t)fl_shape_cols(&v->shape) * element;
+    const void *stored = fl_store_memory(plan, root);
+    const char *from;
+
+    if (stored)
+        FL_TRY(fl_mirror_use(e->store, stored, v->there, false));
+    if (v->there)
+        return copy_from_gpu(e, to, value, rows);
+    from = fl_compiled_pointer(e->last, value);
+    for (size_t r = 0; r < rows; r++)
+        memcpy((char *)to + r * bytes, from + r * (size_t)v->ld * element,
+               bytes);
+    return FLEET_OK;
+}
+
 fleet_status fl_executor_fetch(fleet_executor *e, fleet_fetch *f)
 {
     const fl_plan *plan = e->last->plan;
-    size_t element = fleet_dtype_size(f->var->dtype), cols, rows, ld;
+    size_t element = fleet_dtype_size(f->var->dtype), cols, rows;
+    fleet_status status;
     int at = plan->value_of[f->var->id];
     const fl_value *v;
     bool shared; /* others may be changing it */
@@ -151,7 +186,6 @@ fleet_status fl_executor_fetch(fleet_executor *e, fleet_fetch *f)
         f->dims[i] = v->shape.dim[i];
     rows = (size_t)fl_shape_rows(&v->shape, e->last_batch);
     cols = (size_t)fl_shape_cols(&v->shape);
-    ld = (size_t)v->ld;
     f->dims[0] = (int64_t)rows;
     if (!f->data)
         return FLEET_OK;
@@ -159,15 +193,13 @@ fleet_status fl_executor_fetch(fleet_executor *e, fleet_fetch *f)
         return fl_fail(FLEET_ESHAPE,
                        "fetch: \"%s\" is %zu bytes, but there is room for %zu",
                        f->var->name, rows * cols * element, f->size);
+    FL_TRY(fl_flight_land(e));
     if (shared)
         pthread_rwlock_rdlock(&e->store->lock);
-    const char *from = fl_compiled_pointer(e->last, at);
-    for (size_t r = 0; r < rows; r++)
-        memcpy((char *)f->data + r * cols * element, from + r * ld * element,
-               cols * element);
+    status = copy_out(e, f->data, at, rows);
     if (shared)
         pthread_rwlock_unlock(&e->store->lock);
-    return FLEET_OK;
+    return status;
 }
 
 fleet_status fleet_executor_run(fleet_executor *e, const fleet_feed *feed,

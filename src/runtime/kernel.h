@@ -75,6 +75,8 @@ typedef struct fl_kernel {
     bool whole_batch; /* reads all rows of its batched operands up to the
                          capacity: they are zero past the batch */
 
+    bool on_host; /* rows are here, wherever the program runs */
+
     /* Operands by bit, for pass amp: those that may be of bfloat16, which run()
      * sees by their dtype; and those that it makes so, all or none. */
     unsigned takes_bf16, wants_bf16;

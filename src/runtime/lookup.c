@@ -243,6 +243,7 @@ static fleet_status split_run(const fl_instance *in, const fl_range *r)
 
 const fl_kernel fl_kernel_rows_split = {
     .name = "rows.split",
+    .on_host = true,
     .split = FL_SPLIT_ROWS,
     .prepare = split_prepare,
     .finish = split_finish,
@@ -354,6 +355,7 @@ static fleet_status unique_run(const fl_instance *in, const fl_range *r)
 
 const fl_kernel fl_kernel_rows_unique = {
     .name = "rows.unique",
+    .on_host = true,
     .split = FL_SPLIT_PARTS,
     .prepare = find_prepare,
     .run = unique_run,
@@ -373,6 +375,7 @@ static fleet_status find_run(const fl_instance *in, const fl_range *r)
 
 const fl_kernel fl_kernel_rows_find = {
     .name = "rows.find",
+    .on_host = true,
     .split = FL_SPLIT_PARTS,
     .prepare = find_prepare,
     .run = find_run,
@@ -394,6 +397,7 @@ static fleet_status place_run(const fl_instance *in, const fl_range *r)
 
 const fl_kernel fl_kernel_rows_place = {
     .name = "rows.place",
+    .on_host = true,
     .split = FL_SPLIT_PARTS,
     .prepare = place_prepare,
     .run = place_run,
@@ -482,6 +486,7 @@ static fleet_status gather_run(const fl_instance *in, const fl_range *r)
 
 const fl_kernel fl_kernel_rows_gather = {
     .name = "rows.gather",
+    .on_host = true,
     .split = FL_SPLIT_ROWS,
     .prepare = gather_prepare,
     .run = gather_run,

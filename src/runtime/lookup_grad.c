@@ -135,6 +135,7 @@ static fleet_status sum_run(const fl_instance *in, const fl_range *r)
 
 const fl_kernel fl_kernel_rows_sum = {
     .name = "rows.sum",
+    .on_host = true,
     .split = FL_SPLIT_PARTS,
     .prepare = by_parts,
     .run = sum_run,
@@ -217,6 +218,7 @@ static fleet_status merge_run(const fl_instance *in, const fl_range *r)
 
 const fl_kernel fl_kernel_rows_merge = {
     .name = "rows.merge",
+    .on_host = true,
     .split = FL_SPLIT_PARTS,
     .prepare = merge_prepare,
     .finish = merge_finish,
@@ -262,6 +264,7 @@ static fleet_status norm_run(const fl_instance *in, const fl_range *r)
 
 const fl_kernel fl_kernel_rows_norm = {
     .name = "rows.norm",
+    .on_host = true,
     .split = FL_SPLIT_PARTS,
     .prepare = by_parts,
     .run = norm_run,
@@ -315,6 +318,7 @@ static fleet_status update_run(const fl_instance *in, const fl_range *r)
 
 const fl_kernel fl_kernel_rows_update = {
     .name = "rows.update",
+    .on_host = true,
     .split = FL_SPLIT_PARTS,
     .prepare = by_parts,
     .run = update_run,

@@ -488,14 +488,17 @@ static fleet_status lower(fl_lowering *l)
 
 fleet_status fl_plan_build(const fleet_program *program, fl_store *store,
                            int64_t batch, bool training, const bool *fetched,
-                           fl_plan **plan)
+                           const fl_placing *placing, fl_plan **plan)
 {
+    static const fl_placing here;
+
     fl_lowering l = {.program = program};
     fleet_status status;
 
     FL_TRY(FL_NEW(plan, sizeof **plan));
     (*plan)->program = program;
     (*plan)->store = store;
+    (*plan)->placing = placing ? placing : &here;
     (*plan)->training = training;
     (*plan)->batch = batch;
     (*plan)->slice = fl_slice_rows(batch);

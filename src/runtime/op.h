@@ -112,6 +112,7 @@ struct fl_node {
     fleet_var **out;
     fl_attr attr[FL_MAX_ATTR];
     int n_attr;
+    int place; /* fleet_place of the guard; 0: the program's */
 };
 
 /* Attributes by name; they are there, because the builder put them. */

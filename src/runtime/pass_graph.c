@@ -32,7 +32,8 @@ fleet_status fl_pass_fuse_activation(fl_lowering *l, bool *applied)
 
         if (!l->needed[i] || !from || !is_private(l, n->in[0]) ||
             !(from->op->traits & FL_OP_TAKES_ACTIVATION) ||
-            fl_node_int(from, "activation") != FLEET_LINEAR)
+            fl_node_int(from, "activation") != FLEET_LINEAR ||
+            from->place != n->place)
             continue;
         l->node[from->id].out = n->out[0];
         l->node[from->id].activation = n->op->activation;

@@ -1,7 +1,7 @@
 /* place.c - where values lie: one arena, in which values that are never alive
- * together share memory, and beside it what is kept. Inside a region slices run
- * ahead of each other, so a value is alive for whole regions. Best fit, the
- * largest first.
+ * together share memory, and beside it what is kept; the same again on a GPU.
+ * Inside a region slices run ahead of each other, so a value is alive for whole
+ * regions. Best fit, the largest first.
  */
 #include <stdlib.h>
 
@@ -13,18 +13,23 @@ typedef struct placed {
     size_t size;
 } placed;
 
-static bool lies_in_arena(const fl_value *v)
+static bool lies_in_arena(const fl_value *v, bool there)
 {
-    return v->kind == FL_VALUE_TEMP;
+    return v->kind == FL_VALUE_TEMP && v->there == there;
 }
 
-/* From the first region that touches a value to the last. */
+/* Regions for values that are here, steps for those of a GPU, where each is
+ * done before the next one begins. */
+static int last_of(const fl_plan *plan, const fl_value *v)
+{
+    return v->there ? (int)plan->n_step : (int)plan->n_region;
+}
+
+/* From the first region, or step, that touches a value to the last. */
 static void find_lifetimes(fl_plan *plan)
 {
-    int last = (int)plan->n_region;
-
     for (size_t i = 0; i < plan->n_value; i++) {
-        plan->value[i].begin = last;
+        plan->value[i].begin = last_of(plan, &plan->value[i]);
         plan->value[i].end = -1;
     }
     for (size_t i = 0; i < plan->n_step; i++) {
@@ -32,17 +37,19 @@ static void find_lifetimes(fl_plan *plan)
 
         for (int j = 0; j < s->n_operand; j++) {
             fl_value *v;
+            int now;
 
             if (s->operand[j].value < 0)
                 continue;
             v = &plan->value[fl_plan_root(plan, s->operand[j].value)];
-            if (s->region < v->begin)
-                v->begin = s->region;
-            if (s->region > v->end)
-                v->end = s->region;
+            now = v->there ? (int)i : s->region;
+            if (now < v->begin)
+                v->begin = now;
+            if (now > v->end)
+                v->end = now;
             if (s->phase == FL_PULL) /* the next one's: beside what this
                                         iteration leaves */
-                v->end = last;
+                v->end = last_of(plan, v);
         }
     }
     for (size_t i = 0; i < plan->n_value; i++) {
@@ -52,7 +59,7 @@ static void find_lifetimes(fl_plan *plan)
             v->begin = 0;
         if (v->kind == FL_VALUE_KEPT || plan->value[i].fetched ||
             (int)i == plan->loss)
-            v->end = last;
+            v->end = last_of(plan, v);
         v->zero_tail = v->zero_tail || plan->value[i].zero_tail;
     }
 }
@@ -97,7 +104,9 @@ static void place_kept(fl_plan *plan)
 
         if (v->root != (int)i || v->kind != FL_VALUE_KEPT || v->pointer)
             continue;
-        size_t *bytes = v->ahead ? &plan->ahead_bytes : &plan->kept_bytes;
+        size_t *bytes = v->ahead   ? &plan->ahead_bytes
+                        : v->there ? &plan->kept_bytes_there
+                                   : &plan->kept_bytes;
 
         v->offset = *bytes;
         *bytes += whole_lines(fl_value_bytes(plan, v));
@@ -113,16 +122,25 @@ static int larger_first(const void *a, const void *b)
     return x->value - y->value;
 }
 
-static void place_all(fl_plan *plan, placed *all, size_t n)
+/* Memory of one side; how much there has to be. */
+static void place_all(fl_plan *plan, placed *all, bool there, size_t *bytes)
 {
+    size_t n = 0;
+
+    for (size_t i = 0; i < plan->n_value; i++) {
+        const fl_value *v = &plan->value[i];
+
+        if (v->root == (int)i && lies_in_arena(v, there) && v->end >= 0)
+            all[n++] = (placed){(int)i, whole_lines(fl_value_bytes(plan, v))};
+    }
     if (n > 1)
         qsort(all, n, sizeof *all, larger_first);
     for (size_t i = 0; i < n; i++) {
         fl_value *v = &plan->value[all[i].value];
 
         v->offset = find_place(plan, all, i, &all[i]);
-        if (v->offset + all[i].size > plan->arena_bytes)
-            plan->arena_bytes = v->offset + all[i].size;
+        if (v->offset + all[i].size > *bytes)
+            *bytes = v->offset + all[i].size;
     }
 }
 
@@ -130,19 +148,13 @@ fleet_status fl_pass_place_memory(fl_lowering *l, bool *applied)
 {
     fl_plan *plan = l->plan;
     placed *all = fl_alloc_array(plan->n_value, sizeof *all);
-    size_t n = 0;
 
     if (!all)
         return FLEET_ENOMEM;
     *applied = true;
     find_lifetimes(plan);
-    for (size_t i = 0; i < plan->n_value; i++) {
-        const fl_value *v = &plan->value[i];
-
-        if (v->root == (int)i && lies_in_arena(v) && v->end >= 0)
-            all[n++] = (placed){(int)i, whole_lines(fl_value_bytes(plan, v))};
-    }
-    place_all(plan, all, n);
+    place_all(plan, all, false, &plan->arena_bytes);
+    place_all(plan, all, true, &plan->arena_bytes_there);
     place_kept(plan);
     fl_free(all);
     return FLEET_OK;

@@ -33,9 +33,12 @@ typedef struct fl_value {
     bool ahead;           /* KEPT: written by FL_PULL, there once per slot */
     bool fetched;         /* may be read after the iteration */
     bool zero_tail;       /* rows past the batch must read as zero */
+    bool there;           /* in the GPU's memory */
+    bool twin;            /* of one that is at home in the other memory */
+    bool changed;         /* a root, by a step of the plan; set by compiling */
 
     /* set by the last passes, for roots */
-    int begin, end;   /* regions in which it is alive */
+    int begin, end;   /* regions in which it is alive; of a GPU: steps */
     int base;         /* which base pointer */
     size_t offset;    /* from it */
     size_t staged_at; /* FEED: from the staging memory's start */
@@ -60,9 +63,13 @@ typedef enum fl_phase {
     FL_AVERAGE /* after an update, when ranks make their weights equal */
 } fl_phase;
 
-/* Who does it: the pool's threads; or the exchange or the peers, which are
- * called on the executor's own thread. */
-typedef enum fl_step_lane { FL_LANE_COMPUTE, FL_LANE_COMM } fl_step_lane;
+/* Who does it: the pool's threads; the exchange or the peers, which are called
+ * on the executor's own thread; the GPU, also what is copied there and back. */
+typedef enum fl_step_lane {
+    FL_LANE_COMPUTE,
+    FL_LANE_COMM,
+    FL_LANE_GPU
+} fl_step_lane;
 
 typedef struct fl_step {
     const fl_kernel *kernel;
@@ -107,6 +114,7 @@ typedef struct fl_dense {
 typedef struct fl_plan {
     const fleet_program *program;
     fl_store *store;
+    const fl_placing *placing; /* where its steps may run */
     bool training;
     int64_t batch; /* capacity */
     int64_t slice; /* rows of a slice */
@@ -131,7 +139,8 @@ typedef struct fl_plan {
     size_t arena_bytes; /* of TEMP; the executor's plans share one arena */
     size_t kept_bytes;  /* of KEPT: the plan's own */
     size_t ahead_bytes; /* of KEPT and ahead, for each slot */
-    fl_text passes;     /* names of those that applied */
+    size_t arena_bytes_there, kept_bytes_there; /* on the GPU */
+    fl_text passes; /* names of those that applied */
 } fl_plan;
 
 /* What an update is told besides, for the steps that do it. */
@@ -161,10 +170,11 @@ typedef struct fl_pull_now {
  * store. */
 enum { FL_BASE_ARENA, FL_BASE_KEPT, FL_BASE_AHEAD, FL_FIRST_BASE };
 
-/* Which variables may be fetched: by var id; NULL: none. */
+/* Which variables may be fetched: by var id; NULL: none. Where steps run, which
+ * outlives the plan; NULL: all of them here. */
 fleet_status fl_plan_build(const fleet_program *program, fl_store *store,
                            int64_t batch, bool training, const bool *fetched,
-                           fl_plan **plan);
+                           const fl_placing *placing, fl_plan **plan);
 void fl_plan_destroy(fl_plan *plan);
 
 /* A new value; -1 without memory. `like` is copied. */

@@ -12,7 +12,9 @@ static const char *phase_name(fl_phase phase)
 
 static const char *lane_name(fl_step_lane lane)
 {
-    return lane == FL_LANE_COMM ? "comm" : "compute";
+    static const char *const names[] = {"compute", "comm", "gpu"};
+
+    return names[lane];
 }
 
 static const char *kind_name(fl_value_kind kind)
@@ -67,6 +69,8 @@ static void print_value(const fl_plan *plan, int i, fl_text *out)
                 v->object ? "object" : fleet_dtype_name(v->dtype));
     if (!v->object)
         fl_text_add(out, "%s", fl_shape_print(&v->shape).chars);
+    if (v->there)
+        fl_text_add(out, " on gpu:%d", plan->placing->gpu->d->ordinal);
     if (v->root != i)
         fl_text_add(out, " in %%%d + %" PRId64 " by %" PRId64, v->root,
                     v->column, v->ld);
@@ -74,8 +78,9 @@ static void print_value(const fl_plan *plan, int i, fl_text *out)
         fl_text_add(out, " of all ranks");
     else if ((v->kind == FL_VALUE_TEMP || v->kind == FL_VALUE_KEPT) &&
              v->end >= 0)
-        fl_text_add(out, " at %zu%s regions %d-%d", v->offset,
-                    v->ahead ? " of a slot" : "", v->begin, v->end);
+        fl_text_add(out, " at %zu%s %s %d-%d", v->offset,
+                    v->ahead ? " of a slot" : "",
+                    v->there ? "steps" : "regions", v->begin, v->end);
     fl_text_add(out, "\n");
 }
 
@@ -86,6 +91,9 @@ fleet_status fl_plan_text(const fl_plan *plan, fl_text *out)
                 " rows, arena %zu bytes\npasses %s\n",
                 plan->training ? "train" : "infer", plan->batch, plan->slice,
                 plan->arena_bytes, fl_text_chars(&plan->passes));
+    if (plan->placing->gpu)
+        fl_text_add(out, "gpu:%d, arena %zu bytes\n",
+                    plan->placing->gpu->d->ordinal, plan->arena_bytes_there);
     for (size_t i = 0; i < plan->n_region; i++) {
         fl_text_add(out, "region %zu by %s\n", i,
                     plan->region[i].split == FL_SPLIT_ROWS ? "rows" : "parts");

@@ -71,13 +71,13 @@ static void find(const char *file, char path[MOST_PATH])
     const char *asked = getenv("FLEET_PLUGIN_PATH");
     char folder[MOST_PATH];
 
-    if (own_folder(folder)) {
-        snprintf(path, MOST_PATH, "%.3000s%s", folder, file);
+    if (asked && *asked) {
+        snprintf(path, MOST_PATH, "%.3000s/%s", asked, file);
         if (access(path, F_OK) == 0)
             return;
     }
-    if (asked && *asked) {
-        snprintf(path, MOST_PATH, "%.3000s/%s", asked, file);
+    if (own_folder(folder)) {
+        snprintf(path, MOST_PATH, "%.3000s%s", folder, file);
         if (access(path, F_OK) == 0)
             return;
     }

@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "runtime/device.h"
 #include "runtime/peers.h"
 
 /* Grows with each change of either table, or of what they lead to. */
@@ -39,6 +40,7 @@ typedef struct fl_plugin {
     const char *name;    /* "mpi" */
     fleet_status (*open_peers)(const fl_peers_options *options,
                                fl_peers **peers);
+    const fl_device_table *devices;
 } fl_plugin;
 
 /* What a plug-in exports, and nothing else. It keeps the host's table only if
@@ -46,8 +48,8 @@ typedef struct fl_plugin {
 typedef const fl_plugin *fl_plugin_entry(const fl_host *host);
 #define FL_PLUGIN_ENTRY fleet_plugin
 
-/* Open libfleet_NAME.so, once: beside the code of this library, then in the
- * folder FLEET_PLUGIN_PATH, then where the loader looks. FLEET_ENOENT if there
+/* Open libfleet_NAME.so, once: from the folder FLEET_PLUGIN_PATH, then beside
+ * the code of this library, then where the loader looks. FLEET_ENOENT if there
  * is none; FLEET_EUNSUPPORTED if it cannot be used, with what is missing. */
 fleet_status fl_plugin_open(const char *name, const fl_plugin **plugin);
 

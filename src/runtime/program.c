@@ -29,6 +29,7 @@ void fl_program_free(fleet_program *p)
     fl_free(p->var);
     fl_free(p->node);
     fl_arena_done(&p->arena);
+    fl_placing_done(&p->placing);
     fl_free(p);
 }
 
@@ -427,6 +428,7 @@ static fleet_status add_node(fleet_program *p, fl_node *n, fleet_var *const *in,
     FL_TRY(add_outputs(p, n));
     FL_TRY(n->op->infer(n));
     n->id = (int)p->n_node;
+    n->place = p->guard;
     p->node[p->n_node++] = n;
     return FLEET_OK;
 }

@@ -7,6 +7,7 @@
 #include "base/map.h"
 #include "runtime/context.h"
 #include "runtime/op.h"
+#include "runtime/placing.h"
 
 struct fl_store;
 struct fleet_optimizer;
@@ -57,6 +58,8 @@ struct fleet_program {
     fl_node **node;
     size_t n_node, node_capacity;
     fl_training training;
+    fl_placing placing;
+    fleet_place guard;       /* of nodes to come; 0: none */
     _Atomic bool sealed;     /* it has run */
     fl_error error;          /* the first failure; code FLEET_OK: none */
     void *owner;             /* the handle, for the facade */

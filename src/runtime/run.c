@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "runtime/executor.h"
+#include "runtime/there.h"
 #include "runtime/trace.h"
 
 /* What the tasks of a region share. */
@@ -118,6 +118,10 @@ static fleet_status run_region(fl_compiled *c, fl_pool *pool, size_t r,
                       .batch = batch};
     int n = c->first_task[r + 1] - c->first_task[r];
 
+    if (run.region->lane == FL_LANE_GPU)
+        return fl_there_run(c, run.region, batch);
+    if (c->there)
+        FL_TRY(fl_gpu_arrived(c->there->gpu));
     if (run.region->split == FL_SPLIT_ROWS)
         n = (int)((batch + c->plan->slice - 1) / c->plan->slice);
     else
@@ -159,7 +163,8 @@ fleet_status fl_compiled_begin(fl_compiled *c, int64_t batch, bool pull)
     for (size_t i = 0; i < c->plan->n_step; i++) {
         const fl_instance *in = &c->instance[i];
 
-        if (in->step->kernel->begin && (in->step->phase == FL_PULL) == pull)
+        if (in->step->lane != FL_LANE_GPU && in->step->kernel->begin &&
+            (in->step->phase == FL_PULL) == pull)
             FL_TRY(in->step->kernel->begin(in, batch));
     }
     return FLEET_OK;
@@ -192,7 +197,7 @@ void fl_compiled_bind(fl_compiled *c, const fl_input *input, int64_t batch,
         const fl_input *from;
         const void *data;
 
-        if (v->kind != FL_VALUE_FEED || v->root != (int)i)
+        if (v->kind != FL_VALUE_FEED || v->root != (int)i || v->there)
             continue;
         from = &input[v->var->id];
         data = pull ? from->data : stage(c, v, from->data, batch);
@@ -200,6 +205,20 @@ void fl_compiled_bind(fl_compiled *c, const fl_input *input, int64_t batch,
         memcpy(&c->base[v->base], &data, sizeof data);
         memcpy(&c->base[v->base + 1], &from->offsets, sizeof from->offsets);
     }
+}
+
+fleet_status fl_compiled_settle(const fl_compiled *c)
+{
+    const fl_plan *plan = c->plan;
+
+    for (size_t i = 0; plan->store->mirrors && i < plan->n_value; i++) {
+        const fl_value *v = &plan->value[i];
+        const void *here = fl_store_memory(plan, v);
+
+        if (v->root == (int)i && here && !v->twin)
+            FL_TRY(fl_mirror_use(plan->store, here, v->there, v->changed));
+    }
+    return FLEET_OK;
 }
 
 /* --- who made the NaN ---------------------------------------------------- */
@@ -281,7 +300,7 @@ fleet_status fl_compiled_blame(fl_compiled *c, int64_t batch, int64_t n_run)
         const fl_instance *in = &c->instance[i];
         int bad;
 
-        if (in->step->phase != FL_FORWARD)
+        if (in->step->phase != FL_FORWARD || in->step->lane == FL_LANE_GPU)
             continue;
         bad = find_bad(c, in, batch, false);
         if (bad >= 0)

@@ -145,15 +145,17 @@ static bool may_join(const scheduler *s, size_t j, const fl_region *region)
 {
     const fl_plan *plan = s->plan;
     const fl_split split = region->split;
+    const bool queued = region->lane == FL_LANE_GPU; /* in the plan's order */
 
-    if (s->done[j] || !s->wanted[j] || plan->step[j]->kernel->split != split ||
+    if (s->done[j] || !s->wanted[j] ||
+        (!queued && plan->step[j]->kernel->split != split) ||
         plan->step[j]->lane != region->lane ||
         run_of(plan->step[j]->phase) != region->phase)
         return false;
     for (size_t i = 0; i < j; i++) {
         dependence d;
 
-        if (s->done[i])
+        if (s->done[i] || (queued && s->here[i]))
             continue;
         d = between(plan, plan->step[i], plan->step[j]);
         if (d == WHOLE ||
@@ -202,13 +204,16 @@ static size_t steps_of_run(const fl_plan *plan, fl_phase phase, fl_phase other)
     return n;
 }
 
-/* Rows while there are any: a long region of rows waits for nobody. Others are
- * waited for when there is nothing else to do. */
+/* What is queued goes first: it is done while others compute. Then rows while
+ * there are any: a long region of rows waits for nobody. Others are waited for
+ * when there is nothing else to do. */
 static fleet_status open_next(scheduler *s, fl_phase phase)
 {
     size_t before = s->n;
 
-    FL_TRY(open_region(s, FL_SPLIT_ROWS, phase, FL_LANE_COMPUTE));
+    FL_TRY(open_region(s, FL_SPLIT_PARTS, phase, FL_LANE_GPU));
+    if (s->n == before)
+        FL_TRY(open_region(s, FL_SPLIT_ROWS, phase, FL_LANE_COMPUTE));
     if (s->n == before)
         FL_TRY(open_region(s, FL_SPLIT_PARTS, phase, FL_LANE_COMPUTE));
     if (s->n == before)

@@ -15,6 +15,7 @@ fleet_status fl_store_create(fl_context *context, fl_rows_maker *make_rows,
     s->context = context;
     s->make_rows = make_rows;
     pthread_rwlock_init(&s->lock, NULL);
+    pthread_mutex_init(&s->mirror_lock, NULL);
     return FLEET_OK;
 }
 
@@ -32,6 +33,7 @@ void fl_store_destroy(fl_store *s)
 {
     if (!s)
         return;
+    fl_mirrors_destroy(s);
     while (s->groups) {
         fl_group *next = s->groups->next;
 
@@ -49,6 +51,7 @@ void fl_store_destroy(fl_store *s)
     fl_map_done(&s->tables);
     fl_map_done(&s->states);
     fl_arena_done(&s->arena);
+    pthread_mutex_destroy(&s->mirror_lock);
     pthread_rwlock_destroy(&s->lock);
     fl_free(s);
 }
@@ -76,13 +79,16 @@ bool fl_store_has_rows(const fl_store *s)
     return false;
 }
 
-void fl_store_reset_states(fl_store *s)
+fleet_status fl_store_reset_states(fl_store *s)
 {
+    FL_TRY(fl_store_here(s));
     for (size_t i = 0; i < s->states.n; i++) {
         fl_state *state = s->states.entry[i].value;
 
         memset(state->data, 0, state->size);
     }
+    fl_store_written(s);
+    return FLEET_OK;
 }
 
 /* --- adding what a program needs ----------------------------------------- */

@@ -12,6 +12,7 @@
 
 #include <pthread.h>
 
+#include "runtime/mirror.h"
 #include "runtime/optimizer.h"
 #include "runtime/program.h"
 #include "runtime/rows.h"
@@ -83,6 +84,8 @@ typedef struct fl_store {
     bool idle;       /* of a server's handle: lanes have stores of their own */
     int64_t updates; /* done; drives the learning rate */
     fl_local local;
+    fl_mirror *mirrors; /* what GPUs have of it */
+    pthread_mutex_t mirror_lock;
     pthread_rwlock_t lock; /* written: a training step, a load */
 } fl_store;
 
@@ -136,7 +139,7 @@ fleet_status fl_store_train(fl_store *s, fleet_optimizer *o);
 fl_param *fl_store_param(const fl_store *s, const char *name);
 fl_rows *fl_store_rows(const fl_store *s, const char *name);
 fl_state *fl_store_state(const fl_store *s, const char *name);
-void fl_store_reset_states(fl_store *s);
+fleet_status fl_store_reset_states(fl_store *s);
 
 /* What this rank has that the others have not yet: it was loaded anew. */
 void fl_store_forget_own(fl_store *s);

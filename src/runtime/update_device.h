@@ -1,5 +1,6 @@
-/* update_device.h - what an update is told on a device: in place of an
- * fl_update_now (plan.h), in device memory, written before an iteration. */
+/* update_device.h - what an update is told on a device, in place of an
+ * fl_update_now (plan.h), in device memory, written before an iteration; and
+ * what the device tells of one. */
 #ifndef FL_RUNTIME_UPDATE_DEVICE_H
 #define FL_RUNTIME_UPDATE_DEVICE_H
 
@@ -8,7 +9,23 @@
 typedef struct fl_device_update {
     fl_update u; /* correct_a_at, correct_b_at: device memory */
     float clip_norm;
-    int32_t micro; /* which batch of the merge group this is, from 0 */
+    int32_t micro;       /* which batch of the merge group this is, from 0 */
+    const int32_t *stop; /* device memory, not 0: nothing is to be updated any
+                            more; NULL: it is */
 } fl_device_update;
+
+/* Of iterations up to now; all zero at first. */
+typedef struct fl_device_status {
+    uint64_t row; /* the least sample with a fault */
+    int32_t step; /* of the plan, whose fault it is; -1: the loss */
+    int32_t stop; /* one has failed */
+    float loss;   /* the last one */
+} fl_device_status;
+
+/* "iteration.end": status, loss (or none), faults by step. */
+typedef struct fl_device_end {
+    int n_step;
+    int trains; /* a loss that is not finite is a failure */
+} fl_device_end;
 
 #endif

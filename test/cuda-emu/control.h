@@ -9,8 +9,14 @@
 extern "C" {
 #endif
 
+/* Also those of an emulated device that is a plug-in of a test's. */
+#pragma GCC visibility push(default)
+
 /* Devices that there are; 0: a driver without a device, -1: no driver. */
 void fl_emu_set_devices(int n);
+
+/* Of the devices' compute capability. */
+void fl_emu_set_major(int major);
 
 /* Threads of a block start from the last one: a kernel whose result changes
  * lacks a barrier. */
@@ -18,6 +24,11 @@ void fl_emu_set_reverse(bool reverse);
 
 /* Nothing that was queued is ever done: for deadlines. */
 void fl_emu_set_busy(bool busy);
+
+/* What is queued is done only when somebody waits for it, or another stream
+ * does: too late for who has not waited. Copies from memory that is not pinned
+ * read it at once, as real ones do. */
+void fl_emu_set_late(bool late);
 
 /* The n-th allocation from now on fails; 0: none. */
 void fl_emu_fail_at(int n);
@@ -35,6 +46,8 @@ void fl_emu_stream_end(void *stream);
 
 long fl_emu_launches(void); /* kernels started so far */
 long fl_emu_switches(void); /* of fibers */
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }

@@ -234,26 +234,13 @@ static void sum_into_bias(const fl_emu_lt_desc *d, const float *x,
     }
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d,
-                              const void *alpha, const void *a,
-                              cublasLtMatrixLayout_t la, const void *b,
-                              cublasLtMatrixLayout_t lb, const void *beta,
-                              const void *c, cublasLtMatrixLayout_t, void *out,
-                              cublasLtMatrixLayout_t lout,
-                              const cublasLtMatmulAlgo_t *algo, void *workspace,
-                              std::size_t workspace_bytes, cudaStream_t)
+static void multiply(const fl_emu_lt_desc *d, const float *x,
+                     const fl_emu_lt_layout *la, const float *y,
+                     const fl_emu_lt_layout *lb, float *z,
+                     const fl_emu_lt_layout *lout)
 {
-    const float *x = static_cast<const float *>(a);
-    const float *y = static_cast<const float *>(b);
-    float *z = static_cast<float *>(out);
     int64_t k = d->ta ? la->rows : la->cols;
 
-    if (!fits(d, la, lb, lout) || *static_cast<const float *>(alpha) != 1.0f ||
-        *static_cast<const float *>(beta) != 0.0f || !workspace ||
-        workspace_bytes < 256 || !is_aligned(a, algo->data[0]) ||
-        !is_aligned(b, algo->data[1]) || !is_aligned(c, algo->data[2]) ||
-        !is_aligned(out, algo->data[3]))
-        return CUBLAS_STATUS_INVALID_VALUE;
     for (int64_t j = 0; j < lout->cols; j++)
         for (int64_t i = 0; i < lout->rows; i++) {
             float sum = 0;
@@ -267,5 +254,30 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d,
         sum_into_bias(d, x, la, d->ta, lout->rows, k);
     if (d->epilogue == CUBLASLT_EPILOGUE_DRELU_BGRAD)
         sum_into_bias(d, z, lout, 0, lout->rows, lout->cols);
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d,
+                              const void *alpha, const void *a,
+                              cublasLtMatrixLayout_t la, const void *b,
+                              cublasLtMatrixLayout_t lb, const void *beta,
+                              const void *c, cublasLtMatrixLayout_t, void *out,
+                              cublasLtMatrixLayout_t lout,
+                              const cublasLtMatmulAlgo_t *algo, void *workspace,
+                              std::size_t workspace_bytes, cudaStream_t stream)
+{
+    const float *x = static_cast<const float *>(a);
+    const float *y = static_cast<const float *>(b);
+    float *z = static_cast<float *>(out);
+
+    if (!fits(d, la, lb, lout) || *static_cast<const float *>(alpha) != 1.0f ||
+        *static_cast<const float *>(beta) != 0.0f || !workspace ||
+        workspace_bytes < 256 || !is_aligned(a, algo->data[0]) ||
+        !is_aligned(b, algo->data[1]) || !is_aligned(c, algo->data[2]) ||
+        !is_aligned(out, algo->data[3]))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    fl_emu_queue(stream,
+                 [=, desc = *d, a_is = *la, b_is = *lb, out_is = *lout] {
+                     multiply(&desc, x, &a_is, y, &b_is, z, &out_is);
+                 });
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -5,28 +5,35 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <new>
+#include <vector>
 
 #include "block.h"
 #include "control.h"
 
 struct fl_emu_stream {
     int device;
-    long begun, ended; /* by others */
+    long begun, ended;                      /* by others */
+    std::deque<std::function<void()>> work; /* not done yet */
+    long done;
 };
 struct fl_emu_event {
     double at; /* seconds; 0: not recorded */
     cudaStream_t stream;
     long begun; /* the stream's when it was recorded */
+    long after; /* so much of its work */
 };
 
 /* --- what tests ask for --------------------------------------------------- */
 
 static struct {
     int devices = 1;
-    bool reverse = false, busy = false;
-    int fail_at = 0;
+    bool reverse = false, busy = false, late = false;
+    int fail_at = 0, major = 9;
     long launches = 0, switches = 0;
 } control;
 static std::mutex lock;
@@ -36,9 +43,19 @@ void fl_emu_set_devices(int n)
     control.devices = n;
 }
 
+void fl_emu_set_major(int major)
+{
+    control.major = major;
+}
+
 void fl_emu_set_reverse(bool reverse)
 {
     control.reverse = reverse;
+}
+
+void fl_emu_set_late(bool late)
+{
+    control.late = late;
 }
 
 void fl_emu_set_busy(bool busy)
@@ -159,7 +176,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device)
     std::snprintf(p->name, sizeof p->name, "emulated");
     p->totalGlobalMem = TOTAL;
     p->sharedMemPerBlock = FL_EMU_MOST_SHARED;
-    p->major = 9;
+    p->major = control.major;
     p->multiProcessorCount = 4;
     p->warpSize = warpSize;
     p->maxThreadsPerBlock = FL_EMU_MOST_THREADS;
@@ -196,6 +213,36 @@ static cudaError_t allocate(void **p, std::size_t bytes, bool device)
     std::memset(*p, 0xff, bytes);
     memory[static_cast<char *>(*p)] = {bytes, device};
     return cudaSuccess;
+}
+
+/* --- what is queued ------------------------------------------------------- */
+
+void fl_emu_queue(cudaStream_t s, std::function<void()> work)
+{
+    fl_emu_settle(s);
+    if (!s || !control.late)
+        work();
+    else
+        s->work.push_back(std::move(work));
+}
+
+static void do_until(cudaStream_t s, long after)
+{
+    while (s && s->done < after && !s->work.empty()) {
+        std::function<void()> work = std::move(s->work.front());
+
+        s->work.pop_front();
+        s->done++;
+        work();
+    }
+}
+
+static cudaError_t do_all(cudaStream_t s)
+{
+    if (s)
+        do_until(s, s->done + (long)s->work.size());
+    fl_emu_settle(s);
+    return cudaGetLastError();
 }
 
 static cudaError_t release(void *p, bool device)
@@ -292,8 +339,8 @@ cudaError_t cudaMallocAsync(void **p, std::size_t bytes, cudaStream_t)
 
 cudaError_t cudaFreeAsync(void *p, cudaStream_t s)
 {
-    fl_emu_settle(s);
-    return release(p, true);
+    fl_emu_queue(s, [=] { release(p, true); });
+    return cudaSuccess;
 }
 
 cudaError_t cudaMallocHost(void **p, std::size_t bytes)
@@ -313,6 +360,43 @@ cudaError_t cudaMemGetInfo(std::size_t *free, std::size_t *total)
     return cudaSuccess;
 }
 
+static bool is_pinned(const void *p)
+{
+    std::lock_guard<std::mutex> held(lock);
+    const char *at = static_cast<const char *>(p);
+    auto m = memory.upper_bound(at);
+
+    if (m == memory.begin())
+        return false;
+    --m;
+    return at < m->first + m->second.bytes && !m->second.device;
+}
+
+/* As it is now where a real copy may not look later. */
+static void queue_copy(void *to, const void *from, std::size_t bytes,
+                       cudaMemcpyKind kind, cudaStream_t s)
+{
+    const char *begin = static_cast<const char *>(from);
+    const void *host = kind == cudaMemcpyDeviceToHost ? to : from;
+    bool pinned = kind != cudaMemcpyDeviceToDevice && is_pinned(host);
+
+    if (kind == cudaMemcpyHostToDevice && !pinned) {
+        std::vector<char> now(begin, begin + bytes);
+
+        fl_emu_queue(s, [=] { std::memcpy(to, now.data(), bytes); });
+        return;
+    }
+    fl_emu_queue(s, [=] {
+        if (pinned && !is_pinned(host))
+            fl_emu_error(cudaErrorInvalidValue,
+                         "pinned memory was freed before its copy was done");
+        else
+            std::memmove(to, from, bytes);
+    });
+    if (kind == cudaMemcpyDeviceToHost && !pinned)
+        do_all(s);
+}
+
 cudaError_t cudaMemcpyAsync(void *to, const void *from, std::size_t bytes,
                             cudaMemcpyKind kind, cudaStream_t s)
 {
@@ -324,9 +408,27 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, std::size_t bytes,
 
     if (e == cudaSuccess)
         e = check_side("cudaMemcpyAsync", from, bytes, from_device);
-    fl_emu_settle(s);
     if (e == cudaSuccess && bytes > 0)
-        std::memmove(to, from, bytes);
+        queue_copy(to, from, bytes, kind, s);
+    return e;
+}
+
+cudaError_t cudaMemcpy2DAsync(void *to, std::size_t ld_to, const void *from,
+                              std::size_t ld_from, std::size_t bytes,
+                              std::size_t rows, cudaMemcpyKind kind,
+                              cudaStream_t s)
+{
+    cudaError_t e = cudaSuccess;
+
+    if (bytes > ld_to || bytes > ld_from)
+        return fl_emu_error(cudaErrorInvalidValue,
+                            "cudaMemcpy2DAsync: rows of %zu bytes lie %zu and "
+                            "%zu apart",
+                            bytes, ld_to, ld_from);
+    for (std::size_t i = 0; i < rows && e == cudaSuccess; i++)
+        e = cudaMemcpyAsync(static_cast<char *>(to) + i * ld_to,
+                            static_cast<const char *>(from) + i * ld_from,
+                            bytes, kind, s);
     return e;
 }
 
@@ -335,9 +437,8 @@ cudaError_t cudaMemsetAsync(void *p, int value, std::size_t bytes,
 {
     cudaError_t e = check_side("cudaMemsetAsync", p, bytes, true);
 
-    fl_emu_settle(s);
     if (e == cudaSuccess && bytes > 0)
-        std::memset(p, value, bytes);
+        fl_emu_queue(s, [=] { std::memset(p, value, bytes); });
     return e;
 }
 
@@ -364,7 +465,7 @@ static double now()
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
 {
-    *s = static_cast<cudaStream_t>(std::calloc(1, sizeof **s));
+    *s = new (std::nothrow) fl_emu_stream();
     if (!*s)
         return fl_emu_error(cudaErrorMemoryAllocation, "out of memory");
     (*s)->device = current;
@@ -373,6 +474,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
 
 void fl_emu_stream_begin(void *stream)
 {
+    do_all(static_cast<cudaStream_t>(stream)); /* what was queued before */
     __atomic_fetch_add(&static_cast<cudaStream_t>(stream)->begun, 1,
                        __ATOMIC_SEQ_CST);
 }
@@ -408,26 +510,32 @@ void fl_emu_settle(cudaStream_t s)
 
 cudaError_t cudaStreamDestroy(cudaStream_t s)
 {
-    fl_emu_settle(s);
-    std::free(s);
+    do_all(s);
+    delete s;
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t s)
 {
-    return control.busy || !has_ended(s, begun(s)) ? cudaErrorNotReady
-                                                   : cudaSuccess;
+    if (control.busy || !has_ended(s, begun(s)))
+        return cudaErrorNotReady;
+    return do_all(s);
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
-    fl_emu_settle(s);
-    return cudaSuccess;
+    return do_all(s);
 }
 
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t e, unsigned)
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned)
 {
-    wait_for(e->stream, e->begun);
+    cudaStream_t other = e->stream;
+    long after = e->after, begun = e->begun;
+
+    fl_emu_queue(s, [=] {
+        do_until(other, after);
+        wait_for(other, begun);
+    });
     return cudaSuccess;
 }
 
@@ -449,13 +557,16 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
     e->stream = s;
     e->begun = begun(s);
     e->at = now();
+    e->after = s ? s->done + (long)s->work.size() : 0;
     return cudaSuccess;
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t e)
 {
-    return control.busy || !has_ended(e->stream, e->begun) ? cudaErrorNotReady
-                                                           : cudaSuccess;
+    if (control.busy || !has_ended(e->stream, e->begun))
+        return cudaErrorNotReady;
+    do_until(e->stream, e->after);
+    return cudaGetLastError();
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)

@@ -8,6 +8,7 @@
 #ifndef FL_CUDA_EMU_RUNTIME_H
 #define FL_CUDA_EMU_RUNTIME_H
 
+#include <functional>
 #include <cstddef>
 
 #define CUDART_VERSION 13000
@@ -84,6 +85,10 @@ cudaError_t cudaMallocHost(void **p, std::size_t bytes);
 cudaError_t cudaFreeHost(void *p);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, std::size_t bytes,
                             cudaMemcpyKind kind, cudaStream_t s);
+cudaError_t cudaMemcpy2DAsync(void *to, std::size_t ld_to, const void *from,
+                              std::size_t ld_from, std::size_t bytes,
+                              std::size_t rows, cudaMemcpyKind kind,
+                              cudaStream_t s);
 cudaError_t cudaMemsetAsync(void *p, int value, std::size_t bytes,
                             cudaStream_t s);
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device);
@@ -94,6 +99,9 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attr,
 
 enum { cudaStreamNonBlocking = 1 };
 enum { cudaEventDefault = 0, cudaEventDisableTiming = 2 };
+
+/* Do it in the stream's turn. */
+void fl_emu_queue(cudaStream_t s, std::function<void()> work);
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t s);

@@ -53,17 +53,26 @@ static void free_pinned(fl_device *d, void *p)
         cudaFreeHost(p);
 }
 
+static const cudaMemcpyKind kinds[] = {
+    cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice};
+
 static fleet_status copy(fl_device *d, fl_stream *q, void *to, const void *from,
                          size_t bytes, fl_copy kind)
 {
-    static const cudaMemcpyKind kinds[] = {cudaMemcpyHostToDevice,
-                                           cudaMemcpyDeviceToHost,
-                                           cudaMemcpyDeviceToDevice};
-
     FL_CUDA_TRY(enter(d));
     return fl_cuda_check(
         cudaMemcpyAsync(to, from, bytes, kinds[kind], fl_cuda_stream(q)),
         "cudaMemcpyAsync");
+}
+
+static fleet_status copy_rows(fl_device *d, fl_stream *q, void *to,
+                              size_t ld_to, const void *from, size_t ld_from,
+                              size_t bytes, size_t n, fl_copy kind)
+{
+    FL_CUDA_TRY(enter(d));
+    return fl_cuda_check(cudaMemcpy2DAsync(to, ld_to, from, ld_from, bytes, n,
+                                           kinds[kind], fl_cuda_stream(q)),
+                         "cudaMemcpy2DAsync");
 }
 
 static fleet_status fill(fl_device *d, fl_stream *q, void *p, int byte,
@@ -230,6 +239,7 @@ static const fl_device_class methods = {
     event_wait,
     event_elapsed,
     copy,
+    copy_rows,
     fill,
     fl_cuda_gemm_create,
     fl_cuda_gemm_run,
@@ -332,10 +342,9 @@ static fleet_status open(int ordinal, const fl_device_options *o, fl_device **d)
     return status;
 }
 
-/* The plug-in's only symbol. The host's table is kept if it is of this version;
- * else the host refuses ours, which says so. */
-extern "C" FLEET_API const fl_device_table *fl_cuda_open(
-    const fl_device_host *host)
+/* For entry.c: the table, which works through the host's from then on. */
+extern "C" const fl_device_table *fl_cuda_open(const fl_device_host *host);
+extern "C" const fl_device_table *fl_cuda_open(const fl_device_host *host)
 {
     static const fl_device_table table = {sizeof table, FL_DEVICE_VERSION,
                                           count, open, fl_cuda_kernel_at};

@@ -82,6 +82,8 @@ __global__ static void update_pieces(group all, const fl_device_update *now)
     fl_piece p = all.piece[blockIdx.x];
     fl_update u = now->u;
 
+    if (now->stop && *now->stop)
+        return;
     u.lr *= p.learning_rate;
     if (p.decay >= 0)
         u.decay = p.decay;

@@ -1,0 +1,344 @@
+/* flight.c - the iterations of an executor that are under way on a GPU; see
+ * there.h. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "runtime/there.h"
+#include "runtime/update_device.h"
+
+enum { N_SLOT = 2 };
+
+/* Pinned: how it went, what its update is told, its feeds. */
+typedef struct slot {
+    char *pinned;
+    size_t bytes;
+    fl_event *fed, *done;
+    bool busy;
+    bool updated; /* an update was queued with it */
+    int64_t batch, n_run;
+    const fl_compiled *c; /* lives as long as the slot is busy */
+} slot;
+
+struct fl_flight {
+    fl_gpu *gpu;
+    slot slot[N_SLOT];
+    int next;
+    fl_device_status *status; /* of the GPU */
+    const fl_device_kernel *end;
+    fl_error error; /* of one that failed, not told yet */
+};
+
+/* --- memory -------------------------------------------------------------- */
+
+static fleet_status forget_faults(fl_flight *f)
+{
+    return f->gpu->m->fill(f->gpu->d, f->gpu->queue, f->status, 0,
+                           sizeof *f->status);
+}
+
+static fleet_status set_up(fl_flight *f)
+{
+    fl_gpu *g = f->gpu;
+    void *status;
+
+    for (int i = 0; i < N_SLOT; i++) {
+        FL_TRY(g->m->event_create(g->d, false, &f->slot[i].fed));
+        FL_TRY(g->m->event_create(g->d, false, &f->slot[i].done));
+    }
+    FL_TRY(g->m->alloc(g->d, g->queue, sizeof *f->status, &status));
+    f->status = status;
+    f->end = g->m->kernel(g->d, "iteration.end", FLEET_FLOAT32);
+    if (!f->end)
+        return fl_fail(FLEET_ENODEVICE,
+                       "gpu:%d has no kernel "
+                       "\"iteration.end\"",
+                       g->d->ordinal);
+    return forget_faults(f);
+}
+
+static fleet_status make(fleet_executor *e)
+{
+    if (e->flight)
+        return FLEET_OK;
+    FL_TRY(FL_NEW(&e->flight, sizeof *e->flight));
+    e->flight->gpu = e->placing.gpu;
+    return set_up(e->flight);
+}
+
+static void free_slot(fl_flight *f, slot *s)
+{
+    fl_gpu *g = f->gpu;
+
+    g->m->free_pinned(g->d, s->pinned);
+    if (s->fed)
+        g->m->event_destroy(g->d, s->fed);
+    if (s->done)
+        g->m->event_destroy(g->d, s->done);
+}
+
+void fl_flight_destroy(fleet_executor *e)
+{
+    fl_flight *f = e->flight;
+
+    if (!f)
+        return;
+    if (fl_gpu_is_ours(f->gpu)) {
+        fl_gpu_lock(f->gpu);
+        if (fl_gpu_wait(f->gpu) == FLEET_OK)
+            for (int i = 0; i < N_SLOT; i++)
+                free_slot(f, &f->slot[i]);
+        f->gpu->m->free(f->gpu->d, f->gpu->queue, f->status);
+        fl_gpu_unlock(f->gpu);
+    }
+    fl_free(f);
+    e->flight = NULL;
+}
+
+/* --- how it went --------------------------------------------------------- */
+
+static const fl_device_status *status_of(const slot *s)
+{
+    return (const fl_device_status *)(const void *)s->pinned;
+}
+
+static fleet_status say(const fl_flight *f, const slot *s)
+{
+    const fl_device_status *how = status_of(s);
+    const fl_step *step;
+
+    if (how->step < 0)
+        return fl_fail(FLEET_ENUMERIC,
+                       "batch %" PRId64 ": the loss is not finite (gpu:%d)",
+                       s->n_run, f->gpu->d->ordinal);
+    step = s->c->plan->step[how->step];
+    return fl_fail(FLEET_EINVAL,
+                   "batch %" PRId64 ": %s%s%s%s: the label or id of sample "
+                   "%" PRIu64 " is out of range (%s, gpu:%d)",
+                   s->n_run, step->node ? step->node->op->name : "",
+                   step->node ? " \"" : "",
+                   step->node ? step->node->out[0]->name : "",
+                   step->node ? "\"" : "", how->row, step->kernel->name,
+                   f->gpu->d->ordinal);
+}
+
+static void take_loss(fleet_executor *e, const slot *s)
+{
+    if (s->c->there->loss < 0)
+        return;
+    e->loss = (double)status_of(s)->loss;
+    e->loss_sum += e->loss * (double)s->batch;
+}
+
+/* What was queued after it has stopped, too. */
+static fleet_status stop_all(fleet_executor *e)
+{
+    fl_flight *f = e->flight;
+
+    for (int i = 0; i < N_SLOT; i++) {
+        if (f->slot[i].busy && f->slot[i].updated)
+            e->store->updates--;
+        f->slot[i].busy = false;
+    }
+    FL_TRY(fl_gpu_wait(f->gpu));
+    return forget_faults(f);
+}
+
+/* The iteration of a slot is over. */
+static fleet_status collect(fleet_executor *e, slot *s)
+{
+    fl_flight *f = e->flight;
+
+    if (!s->busy)
+        return FLEET_OK;
+    FL_TRY(f->gpu->m->event_wait(f->gpu->d, s->done, f->gpu->deadline_ms));
+    if (!status_of(s)->stop) {
+        take_loss(e, s);
+        s->busy = false;
+        return FLEET_OK;
+    }
+    fl_error_take(&f->error, say(f, s));
+    return stop_all(e);
+}
+
+static fleet_status collect_all(fleet_executor *e)
+{
+    fl_flight *f = e->flight;
+
+    for (int i = 0; i < N_SLOT; i++) /* the older one first */
+        FL_TRY(collect(e, &f->slot[(f->next + i) % N_SLOT]));
+    return FLEET_OK;
+}
+
+/* Told once. */
+static fleet_status tell(fl_flight *f)
+{
+    fl_error error = f->error;
+
+    f->error.code = FLEET_OK;
+    return fl_error_raise(&error);
+}
+
+/* Its sums may hold a part of the batch that failed. */
+static void give_up_group(fleet_executor *e)
+{
+    if (e->micro > 0)
+        e->store->n_group--;
+    e->micro = 0;
+}
+
+fleet_status fl_flight_land(fleet_executor *e)
+{
+    fleet_status status;
+
+    if (!e->flight)
+        return FLEET_OK;
+    if (e->training) /* updates that were stopped do not count */
+        pthread_rwlock_wrlock(&e->store->lock);
+    fl_gpu_lock(e->flight->gpu);
+    status = collect_all(e);
+    if (status == FLEET_OK)
+        status = tell(e->flight);
+    fl_gpu_unlock(e->flight->gpu);
+    if (status != FLEET_OK && e->training)
+        give_up_group(e);
+    if (e->training)
+        pthread_rwlock_unlock(&e->store->lock);
+    return status;
+}
+
+void fl_flight_abandon(fleet_executor *e)
+{
+    fl_error cause;
+
+    if (!e->flight || !fl_gpu_is_ours(e->flight->gpu))
+        return;
+    fl_error_take(&cause, fl_last_code());
+    fl_gpu_lock(e->flight->gpu);
+    if (collect_all(e) == FLEET_OK && fl_gpu_wait(e->flight->gpu) == FLEET_OK)
+        forget_faults(e->flight);
+    fl_gpu_unlock(e->flight->gpu);
+    fl_error_raise(&cause); /* what it was about */
+}
+
+/* --- an iteration -------------------------------------------------------- */
+
+static size_t head_bytes(void)
+{
+    return (sizeof(fl_device_status) + 63) / 64 * 64;
+}
+
+static size_t told_bytes(const fl_there *t)
+{
+    return ((size_t)t->n_tell * sizeof(fl_device_update) + 255) / 256 * 256;
+}
+
+static fleet_status make_room(fl_flight *f, slot *s, const fl_there *t)
+{
+    size_t bytes = head_bytes() + told_bytes(t) + t->feed_bytes;
+    fl_gpu *g = f->gpu;
+    void *pinned;
+
+    if (bytes <= s->bytes)
+        return FLEET_OK;
+    FL_TRY(g->m->alloc_pinned(g->d, bytes, &pinned));
+    g->m->free_pinned(g->d, s->pinned); /* its iteration is over */
+    s->pinned = pinned;
+    s->bytes = bytes;
+    return FLEET_OK;
+}
+
+static fleet_status feed_one(const fleet_executor *e, const fl_compiled *c,
+                             const slot *s, const fl_value *v, int64_t batch)
+{
+    const fl_there *t = c->there;
+    size_t bytes =
+        (size_t)fl_shape_count(&v->shape, batch) * fleet_dtype_size(v->dtype);
+    char *pinned = s->pinned + head_bytes() + told_bytes(t) + v->staged_at;
+
+    memcpy(pinned, e->input[v->var->id].data, bytes);
+    return t->gpu->m->copy(t->gpu->d, t->gpu->copies,
+                           t->feed[t->slot] + v->staged_at, pinned, bytes,
+                           FL_TO_DEVICE);
+}
+
+/* Beside what is computed, which waits for it. */
+static fleet_status feed(const fleet_executor *e, const fl_compiled *c,
+                         const slot *s, int64_t batch)
+{
+    const fl_plan *plan = c->plan;
+    fl_gpu *g = c->there->gpu;
+
+    for (size_t i = 0; i < plan->n_value; i++) {
+        const fl_value *v = &plan->value[i];
+
+        if (v->kind == FL_VALUE_FEED && v->there && v->root == (int)i)
+            FL_TRY(feed_one(e, c, s, v, batch));
+    }
+    FL_TRY(g->m->event_record(g->d, s->fed, g->copies));
+    return g->m->stream_after(g->d, g->queue, s->fed);
+}
+
+fleet_status fl_flight_begin(fleet_executor *e, fl_compiled *c, int64_t batch)
+{
+    fl_there *t = c->there;
+    fl_flight *f;
+    slot *s;
+
+    FL_TRY(make(e));
+    f = e->flight;
+    s = &f->slot[f->next];
+    FL_TRY(collect(e, s));
+    FL_TRY(tell(f));
+    FL_TRY(make_room(f, s, t));
+    FL_TRY(t->gpu->m->fill(t->gpu->d, t->gpu->queue, t->faults, 0xff,
+                           c->plan->n_step * sizeof(uint64_t)));
+    FL_TRY(fl_there_prepare(c, batch, f->next));
+    t->pinned = s->pinned + head_bytes();
+    t->n_told = 0;
+    t->stop = &f->status->stop;
+    s->c = c;
+    return feed(e, c, s, batch);
+}
+
+fleet_status fl_flight_check(fleet_executor *e, fl_compiled *c, int64_t batch)
+{
+    fl_there *t = c->there;
+    fl_flight *f = e->flight;
+    slot *s = &f->slot[t->slot];
+    fl_device_end config = {(int)c->plan->n_step, c->plan->training};
+    fl_device_arg arg[] = {
+        {.data = f->status},
+        {.data = t->loss >= 0 ? fl_there_pointer(c, t->loss, t->slot) : NULL},
+        {.data = t->faults}};
+    fl_device_step step = {
+        .arg = arg, .n_arg = 3, .config = &config, .batch = batch};
+    fl_gpu *g = f->gpu;
+
+    FL_TRY(f->end->run(g->d, g->queue, &step));
+    FL_TRY(g->m->copy(g->d, g->queue, s->pinned, f->status, sizeof *f->status,
+                      FL_TO_HOST));
+    if (!c->plan->training || !t->host_updates)
+        return FLEET_OK;
+    FL_TRY(fl_gpu_wait(g)); /* before the CPU changes anything */
+    if (!status_of(s)->stop)
+        return FLEET_OK;
+    s->n_run = e->n_run;
+    return say(f, s);
+}
+
+fleet_status fl_flight_end(fleet_executor *e, fl_compiled *c, int64_t batch,
+                           bool updated)
+{
+    fl_flight *f = e->flight;
+    slot *s = &f->slot[c->there->slot];
+
+    FL_TRY(f->gpu->m->event_record(f->gpu->d, s->done, f->gpu->queue));
+    s->busy = true;
+    s->updated = updated;
+    s->batch = batch;
+    s->n_run = e->n_run;
+    f->next = (f->next + 1) % N_SLOT;
+    return FLEET_OK;
+}

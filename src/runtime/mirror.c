@@ -1,0 +1,145 @@
+/* mirror.c - see mirror.h. The list of a store has a lock of its own, since
+ * readers of the store may come at the same time; a GPU's lock is taken inside
+ * of it. */
+#include "runtime/mirror.h"
+
+#include "base/memory.h"
+#include "runtime/store.h"
+
+static fl_mirror *find(const fl_store *s, const void *here)
+{
+    fl_mirror *m = s->mirrors;
+
+    while (m && m->here != here)
+        m = m->next;
+    return m;
+}
+
+static fleet_status make(fl_store *s, fl_gpu *gpu, void *here, size_t bytes,
+                         fl_mirror **mirror)
+{
+    fleet_status status;
+
+    FL_TRY(FL_NEW(mirror, sizeof **mirror));
+    **mirror = (fl_mirror){.gpu = gpu,
+                           .here = here,
+                           .bytes = bytes,
+                           .there_is_old = true,
+                           .next = s->mirrors};
+    fl_gpu_lock(gpu);
+    status = gpu->m->alloc(gpu->d, gpu->queue, bytes, &(*mirror)->there);
+    fl_gpu_unlock(gpu);
+    if (status != FLEET_OK) {
+        fl_free(*mirror);
+        *mirror = NULL;
+        return status;
+    }
+    fl_gpu_share(gpu);
+    s->mirrors = *mirror;
+    return FLEET_OK;
+}
+
+static fleet_status check_gpu(const fl_mirror *m, const fl_gpu *gpu)
+{
+    if (m->gpu == gpu)
+        return FLEET_OK;
+    return fl_fail(FLEET_EUNSUPPORTED,
+                   "the handle's parameters are on gpu:%d%s already: its "
+                   "programs use one GPU, in one way",
+                   m->gpu->d->ordinal,
+                   m->gpu->options.strict_fp32 ? " (strict_fp32)" : "");
+}
+
+fleet_status fl_mirror_make(fl_store *s, fl_gpu *gpu, void *here, size_t bytes,
+                            fl_mirror **mirror)
+{
+    fleet_status status;
+
+    pthread_mutex_lock(&s->mirror_lock);
+    *mirror = find(s, here);
+    status =
+        *mirror ? check_gpu(*mirror, gpu) : make(s, gpu, here, bytes, mirror);
+    pthread_mutex_unlock(&s->mirror_lock);
+    return status;
+}
+
+/* What is queued comes first: a wait with a deadline, then the copy. */
+static fleet_status copy(fl_mirror *m, bool there)
+{
+    fl_gpu *g = m->gpu;
+
+    FL_TRY(fl_gpu_wait(g));
+    if (there)
+        return g->m->copy(g->d, g->queue, m->there, m->here, m->bytes,
+                          FL_TO_DEVICE);
+    FL_TRY(g->m->copy(g->d, g->queue, m->here, m->there, m->bytes, FL_TO_HOST));
+    return fl_gpu_wait(g);
+}
+
+static fleet_status renew(fl_mirror *m, bool there)
+{
+    bool *is_old = there ? &m->there_is_old : &m->here_is_old;
+    fleet_status status = FLEET_OK;
+
+    if (!*is_old)
+        return FLEET_OK;
+    fl_gpu_lock(m->gpu);
+    status = copy(m, there);
+    fl_gpu_unlock(m->gpu);
+    if (status == FLEET_OK)
+        *is_old = false;
+    return status;
+}
+
+fleet_status fl_mirror_use(fl_store *s, const void *here, bool there,
+                           bool writes)
+{
+    fleet_status status = FLEET_OK;
+    fl_mirror *m;
+
+    pthread_mutex_lock(&s->mirror_lock);
+    m = find(s, here);
+    if (m)
+        status = renew(m, there);
+    if (m && writes && status == FLEET_OK)
+        *(there ? &m->here_is_old : &m->there_is_old) = true;
+    pthread_mutex_unlock(&s->mirror_lock);
+    return status;
+}
+
+fleet_status fl_store_here(fl_store *s)
+{
+    fleet_status status = FLEET_OK;
+
+    pthread_mutex_lock(&s->mirror_lock);
+    for (fl_mirror *m = s->mirrors; m && status == FLEET_OK; m = m->next)
+        status = renew(m, false);
+    pthread_mutex_unlock(&s->mirror_lock);
+    return status;
+}
+
+void fl_store_written(fl_store *s)
+{
+    pthread_mutex_lock(&s->mirror_lock);
+    for (fl_mirror *m = s->mirrors; m; m = m->next) {
+        m->there_is_old = true;
+        m->here_is_old = false;
+    }
+    pthread_mutex_unlock(&s->mirror_lock);
+}
+
+void fl_mirrors_destroy(fl_store *s)
+{
+    while (s->mirrors) {
+        fl_mirror *m = s->mirrors;
+
+        s->mirrors = m->next;
+        if (fl_gpu_is_ours(m->gpu)) {
+            fl_gpu_lock(m->gpu);
+            m->gpu->m->free(m->gpu->d, m->gpu->queue, m->there);
+            fl_gpu_unlock(m->gpu);
+        }
+        fl_gpu_close(m->gpu);
+        fl_free(m);
+    }
+}

@@ -1,0 +1,517 @@
+/* placement.c - pass place_steps: which steps run on the GPU, and what is
+ * copied between the two memories.
+ *
+ * A value has a home, one of the memories. Where steps of both sides touch it
+ * there is a twin of it in the other one, with twins of its views, and steps
+ * work on what lies on their side. What is where is followed from step to step,
+ * by spans: columns of a batched value, elements of another one. A step that
+ * reads a span which is on the other side only gets a copy before it. What the
+ * store keeps, and what may be read after the iteration, goes home as soon as
+ * it is written elsewhere; so an iteration begins with everything at home.
+ * Feeds are brought to both sides by the executor.
+ */
+#include <string.h>
+
+#include "base/memory.h"
+#include "runtime/exchange.h"
+#include "runtime/pass.h"
+#include "runtime/placement.h"
+#include "runtime/update_device.h"
+
+static fleet_status run_nowhere(const fl_instance *in, const fl_range *r)
+{
+    (void)r;
+    return fl_fail(FLEET_ESTATE, "step %s was run as one of the CPU's",
+                   in->step->kernel->name);
+}
+
+const fl_kernel fl_kernel_to_gpu = {
+    .name = "copy.to.gpu", .split = FL_SPLIT_PARTS, .run = run_nowhere};
+const fl_kernel fl_kernel_to_host = {
+    .name = "copy.to.host", .split = FL_SPLIT_PARTS, .run = run_nowhere};
+const fl_kernel fl_kernel_tell_update = {
+    .name = "update.tell", .split = FL_SPLIT_PARTS, .run = run_nowhere};
+
+/* Part of a value that both sides use, and on which of them it is. */
+typedef struct span {
+    int root;
+    int64_t from, to;
+    bool here, there;
+} span;
+
+/* Of a root: who touches it. */
+typedef struct touched {
+    bool here, there, written, first_there, merged, fetched;
+} touched;
+
+typedef struct placer {
+    fl_lowering *l;
+    fl_plan *plan;
+    size_t n_value; /* without twins */
+    bool *on_gpu;   /* by step */
+    touched *by;    /* by root */
+    int *twin;      /* by value; -1: none yet */
+    span *span;     /* by root, and from left to right */
+    size_t n_span, span_capacity;
+} placer;
+
+/* --- where a step runs --------------------------------------------------- */
+
+static bool changes_update(const fl_plan *plan, const fl_step *s)
+{
+    for (int i = 0; i < s->n_operand; i++)
+        if (s->operand[i].value == plan->update && plan->update >= 0 &&
+            s->operand[i].mode != FL_READ)
+            return true;
+    return false;
+}
+
+/* The others who do a part of the update read there what they have to know. */
+static bool is_for_host(const fl_plan *plan, const fl_step *s)
+{
+    return s->lane == FL_LANE_COMM || s->kernel->on_host ||
+           ((plan->n_sparse > 0 || plan->store->exchange) &&
+            changes_update(plan, s));
+}
+
+static fleet_status warn_once(const fl_plan *plan, const fl_step *s)
+{
+    fl_map *warned = (fl_map *)&plan->placing->warned;
+    const char *name = s->kernel->name;
+    fl_gpu *gpu = plan->placing->gpu;
+    fleet_status status = FLEET_OK;
+    bool is_new;
+
+    fl_gpu_lock(gpu);
+    is_new = !fl_map_get(warned, name);
+    if (is_new)
+        status = fl_map_put(warned, name, gpu);
+    fl_gpu_unlock(gpu);
+    if (is_new)
+        FL_WARN(&plan->store->context->log,
+                "%s has no kernel on gpu:%d (%s): it runs on the CPU", name,
+                gpu->d->ordinal, gpu->d->name);
+    return status;
+}
+
+static fleet_status without_kernel(const fl_plan *plan, const fl_step *s)
+{
+    const fl_device *d = plan->placing->gpu->d;
+    const fl_node *n = s->node;
+
+    if (plan->placing->allow_cpu)
+        return warn_once(plan, s);
+    return fl_fail(FLEET_EUNSUPPORTED,
+                   "%s%s%s%s has no kernel \"%s\" on gpu:%d (%s): guard it by "
+                   "fleet_device_guard(program, \"cpu\"), or set allow_cpu",
+                   n ? n->op->name : "what minimize() adds", n ? " \"" : "",
+                   n ? n->out[0]->name : "", n ? "\"" : "", s->kernel->name,
+                   d->ordinal, d->name);
+}
+
+static fleet_status choose(const fl_plan *plan, const fl_step *s, bool *on_gpu)
+{
+    const fl_gpu *gpu = plan->placing->gpu;
+    int place = s->node ? s->node->place : 0;
+
+    *on_gpu = place ? place > 0 : plan->placing->there;
+    if (!*on_gpu)
+        return FLEET_OK;
+    *on_gpu = false;
+    if (is_for_host(plan, s))
+        return FLEET_OK;
+    *on_gpu = gpu->m->kernel(gpu->d, s->kernel->name, FLEET_FLOAT32) != NULL;
+    return *on_gpu ? FLEET_OK : without_kernel(plan, s);
+}
+
+static fleet_status choose_all(placer *p, bool *any)
+{
+    for (size_t i = 0; i < p->plan->n_step; i++) {
+        FL_TRY(choose(p->plan, p->plan->step[i], &p->on_gpu[i]));
+        *any = *any || p->on_gpu[i];
+    }
+    return FLEET_OK;
+}
+
+/* --- where a value is at home -------------------------------------------- */
+
+static void touch(touched *t, const fl_step *s, fl_mode mode, bool on_gpu)
+{
+    if (!t->here && !t->there)
+        t->first_there = on_gpu;
+    t->here = t->here || !on_gpu;
+    t->there = t->there || on_gpu;
+    t->written = t->written || mode != FL_READ;
+    t->merged = t->merged || (mode != FL_READ && s->phase == FL_MERGE);
+}
+
+static void touch_all(placer *p)
+{
+    const fl_plan *plan = p->plan;
+
+    for (size_t i = 0; i < plan->n_step; i++)
+        for (int j = 0; j < plan->step[i]->n_operand; j++) {
+            const fl_operand *o = &plan->step[i]->operand[j];
+
+            if (o->value >= 0)
+                touch(&p->by[fl_plan_root(plan, o->value)], plan->step[i],
+                      o->mode, p->on_gpu[i]);
+        }
+    for (size_t i = 0; i < p->n_value; i++)
+        if (plan->value[i].fetched || (int)i == plan->loss)
+            p->by[fl_plan_root(plan, (int)i)].fetched = true;
+}
+
+static bool is_stored(const fl_value *v)
+{
+    return v->kind == FL_VALUE_PARAM || v->kind == FL_VALUE_STATE;
+}
+
+/* Where steps of both sides touch it. */
+static bool home_of_shared(const placer *p, const fl_value *v, const touched *t)
+{
+    if (is_stored(v) && (p->plan->store->exchange || !t->written))
+        return false;
+    return v->kind == FL_VALUE_TEMP ? t->first_there : p->plan->placing->there;
+}
+
+static bool is_at_home_there(const placer *p, int root)
+{
+    const fl_value *v = &p->plan->value[root];
+    const touched *t = &p->by[root];
+
+    if (v->kind == FL_VALUE_FEED || v->kind == FL_VALUE_TABLE ||
+        root == p->plan->update || root == p->plan->pull)
+        return false;
+    return t->here && t->there ? home_of_shared(p, v, t) : t->there;
+}
+
+static int64_t length_of(const fl_value *root)
+{
+    if (root->object)
+        return 1;
+    return fl_shape_batched(&root->shape) ? root->ld
+                                          : fl_shape_count(&root->shape, 1);
+}
+
+static bool is_known_at_first(const placer *p, int root)
+{
+    const fl_value *v = &p->plan->value[root];
+
+    if (v->kind == FL_VALUE_KEPT)
+        return v->first != 0.0f || v->object || p->by[root].merged;
+    return v->kind != FL_VALUE_TEMP;
+}
+
+static fleet_status begin_span(placer *p, int root)
+{
+    const fl_value *v = &p->plan->value[root];
+    bool known = is_known_at_first(p, root), feed = v->kind == FL_VALUE_FEED;
+
+    FL_TRY(
+        fl_grow(&p->span, &p->span_capacity, p->n_span + 1, sizeof *p->span));
+    p->span[p->n_span++] = (span){root, 0, length_of(v), known && !v->there,
+                                  known && (v->there || feed)};
+    return FLEET_OK;
+}
+
+static fleet_status send_home(placer *p)
+{
+    fl_plan *plan = p->plan;
+
+    for (size_t i = 0; i < p->n_value; i++)
+        plan->value[i].there = is_at_home_there(p, plan->value[i].root);
+    for (size_t i = 0; i < p->n_value; i++) {
+        bool there = plan->value[i].there;
+
+        if (plan->value[i].root == (int)i &&
+            ((p->by[i].here && there) || (p->by[i].there && !there)))
+            FL_TRY(begin_span(p, (int)i));
+    }
+    return FLEET_OK;
+}
+
+/* --- twins --------------------------------------------------------------- */
+
+static int twin_of(placer *p, int value)
+{
+    fl_plan *plan = p->plan;
+    fl_value like = plan->value[value];
+
+    if (p->twin[value] >= 0)
+        return p->twin[value];
+    like.there = !like.there;
+    like.fetched = false;
+    like.twin = true;
+    like.root = like.root == value ? -1 : twin_of(p, like.root);
+    if (value == plan->update)
+        like.object = sizeof(fl_device_update);
+    p->twin[value] = fl_plan_value(plan, &like);
+    if (p->twin[value] < 0)
+        p->l->status = FLEET_ENOMEM;
+    return p->twin[value];
+}
+
+/* The value as a side has it. */
+static int on_side(placer *p, int value, bool there)
+{
+    return p->plan->value[value].there == there ? value : twin_of(p, value);
+}
+
+/* [from, to) of a root, as a side has it. */
+static int part_of(placer *p, const span *s, bool there)
+{
+    int root = on_side(p, s->root, there);
+    fl_value like;
+
+    if (root < 0)
+        return -1;
+    like = p->plan->value[root];
+    if (s->from == 0 && s->to == length_of(&like))
+        return root;
+    like.root = root;
+    like.column = s->from;
+    like.fetched = false;
+    like.shape = fl_shape_batched(&like.shape)
+                     ? fl_shape_2(like.shape.dim[0], s->to - s->from)
+                     : fl_shape_1(s->to - s->from);
+    root = fl_plan_value(p->plan, &like);
+    if (root < 0)
+        p->l->status = FLEET_ENOMEM;
+    return root;
+}
+
+/* --- spans --------------------------------------------------------------- */
+
+/* Where an operand lies; a view with rows of another length is all of it. */
+static span reach_of(const fl_plan *plan, int value)
+{
+    const fl_value *v = &plan->value[value], *root = &plan->value[v->root];
+    span s = {.root = v->root, .to = length_of(root)};
+    bool batched = fl_shape_batched(&root->shape);
+
+    if (v->root == value || root->object || (batched && v->ld != root->ld))
+        return s;
+    s.from = v->column;
+    s.to = s.from +
+           (batched ? fl_shape_cols(&v->shape) : fl_shape_count(&v->shape, 1));
+    return s;
+}
+
+/* No span goes across `at`. */
+static fleet_status cut(placer *p, int root, int64_t at)
+{
+    size_t i = 0;
+
+    while (i < p->n_span && !(p->span[i].root == root && p->span[i].from < at &&
+                              at < p->span[i].to))
+        i++;
+    if (i == p->n_span)
+        return FLEET_OK;
+    FL_TRY(
+        fl_grow(&p->span, &p->span_capacity, p->n_span + 1, sizeof *p->span));
+    memmove(&p->span[i + 1], &p->span[i], (p->n_span - i) * sizeof *p->span);
+    p->n_span++;
+    p->span[i].to = p->span[i + 1].from = at;
+    return FLEET_OK;
+}
+
+static bool is_inside(const span *s, const span *reach)
+{
+    return s->root == reach->root && s->from >= reach->from &&
+           s->to <= reach->to;
+}
+
+static bool is_missing(const span *s, bool there)
+{
+    return there ? s->here && !s->there : s->there && !s->here;
+}
+
+static void emit_copy(placer *p, const span *s, bool there, fl_phase phase)
+{
+    fl_lowering *l = p->l;
+    const fl_kernel *k = !there                       ? &fl_kernel_to_host
+                         : s->root == p->plan->update ? &fl_kernel_tell_update
+                                                      : &fl_kernel_to_gpu;
+    int to = part_of(p, s, there), from = part_of(p, s, !there);
+
+    l->phase = phase;
+    l->lane = FL_LANE_GPU;
+    FL_EMIT(l, k, NULL, NULL, FL_W(to), FL_R(from));
+    l->lane = FL_LANE_COMPUTE;
+}
+
+/* What a side does not have of it is copied, in pieces as long as can be. */
+static fleet_status bring(placer *p, span reach, bool there, fl_phase phase)
+{
+    span run = {0};
+
+    for (size_t i = 0; i < p->n_span; i++) {
+        span *s = &p->span[i];
+
+        if (!is_inside(s, &reach) || !is_missing(s, there))
+            continue;
+        if (run.to > 0 && run.to == s->from) {
+            run.to = s->to;
+        } else {
+            if (run.to > 0)
+                emit_copy(p, &run, there, phase);
+            run = *s;
+        }
+        s->here = s->there = true;
+    }
+    if (run.to > 0)
+        emit_copy(p, &run, there, phase);
+    return p->l->status;
+}
+
+/* All columns of a batch that are there: one copy is as good as many. */
+static fleet_status need(placer *p, int value, bool there, fl_phase phase)
+{
+    span reach = reach_of(p->plan, value);
+    const fl_value *root = &p->plan->value[reach.root];
+
+    if (fl_shape_batched(&root->shape)) {
+        reach.from = 0;
+        reach.to = length_of(root);
+    }
+    FL_TRY(cut(p, reach.root, reach.from));
+    FL_TRY(cut(p, reach.root, reach.to));
+    return bring(p, reach, there, phase);
+}
+
+static fleet_status wrote(placer *p, int value, bool there, fl_phase phase)
+{
+    span reach = reach_of(p->plan, value);
+    bool home = p->plan->value[reach.root].there;
+
+    FL_TRY(cut(p, reach.root, reach.from));
+    FL_TRY(cut(p, reach.root, reach.to));
+    for (size_t i = 0; i < p->n_span; i++)
+        if (is_inside(&p->span[i], &reach)) {
+            p->span[i].here = !there;
+            p->span[i].there = there;
+        }
+    if (there != home &&
+        (is_stored(&p->plan->value[reach.root]) || p->by[reach.root].fetched))
+        return bring(p, reach, home, phase);
+    return FLEET_OK;
+}
+
+/* --- the steps anew ------------------------------------------------------ */
+
+static fleet_status keep_step(placer *p, fl_step *s, bool on_gpu)
+{
+    fl_plan *plan = p->plan;
+    fl_operand *o = fl_arena_copy(&plan->arena, s->operand,
+                                  (size_t)s->n_operand * sizeof *o);
+
+    if (!o)
+        return FLEET_ENOMEM;
+    for (int i = 0; i < s->n_operand; i++)
+        if (o[i].value >= 0)
+            o[i].value = on_side(p, o[i].value, on_gpu);
+    s->operand = o;
+    if (on_gpu)
+        s->lane = FL_LANE_GPU;
+    FL_TRY(fl_grow(&plan->step, &plan->step_capacity, plan->n_step + 1,
+                   sizeof *plan->step));
+    plan->step[plan->n_step++] = s;
+    return p->l->status;
+}
+
+/* A step may leave parts of what it writes as others have made them. */
+static fleet_status place_step(placer *p, fl_step *s, bool on_gpu)
+{
+    const fl_operand *was = s->operand;
+
+    for (int i = 0; i < s->n_operand; i++)
+        if (was[i].value >= 0)
+            FL_TRY(need(p, was[i].value, on_gpu, s->phase));
+    FL_TRY(keep_step(p, s, on_gpu));
+    for (int i = 0; i < s->n_operand; i++)
+        if (was[i].value >= 0 && was[i].mode != FL_READ)
+            FL_TRY(wrote(p, was[i].value, on_gpu, s->phase));
+    return FLEET_OK;
+}
+
+/* Before an update it is told anew. */
+static void tell_again(placer *p)
+{
+    for (size_t i = 0; i < p->n_span; i++)
+        if (p->span[i].root == p->plan->update)
+            p->span[i].there = false;
+}
+
+static fleet_status place_all(placer *p)
+{
+    fl_plan *plan = p->plan;
+    fl_step **step = plan->step;
+    size_t n = plan->n_step;
+    fleet_status status = FLEET_OK;
+    bool updates = false;
+
+    plan->step = NULL;
+    plan->n_step = plan->step_capacity = 0;
+    for (size_t i = 0; i < n && status == FLEET_OK; i++) {
+        if (!updates && step[i]->phase >= FL_UPDATE)
+            tell_again(p);
+        updates = step[i]->phase >= FL_UPDATE;
+        status = place_step(p, step[i], p->on_gpu[i]);
+    }
+    fl_free(step);
+    return status;
+}
+
+/* What no version yet does on a GPU. */
+static fleet_status check(const fl_lowering *l)
+{
+    const char *what = l->plan->store->rounds ? "all-reduce of ranks"
+                       : l->plan->training && l->program->training.bf16
+                           ? "strategy.amp"
+                           : NULL;
+
+    if (!what)
+        return FLEET_OK;
+    return fl_fail(FLEET_EUNSUPPORTED,
+                   "gpu:%d: %s is not there for programs on a GPU in this "
+                   "version",
+                   l->plan->placing->gpu->d->ordinal, what);
+}
+
+static fleet_status make_room(placer *p)
+{
+    FL_TRY(FL_NEW(&p->on_gpu, p->plan->n_step));
+    FL_TRY(FL_NEW(&p->by, p->n_value * sizeof *p->by));
+    FL_TRY(FL_NEW(&p->twin, p->n_value * sizeof *p->twin));
+    for (size_t i = 0; i < p->n_value; i++)
+        p->twin[i] = -1;
+    return FLEET_OK;
+}
+
+static fleet_status place(placer *p, bool *applied)
+{
+    FL_TRY(make_room(p));
+    FL_TRY(choose_all(p, applied));
+    if (!*applied)
+        return FLEET_OK;
+    touch_all(p);
+    FL_TRY(send_home(p));
+    return place_all(p);
+}
+
+fleet_status fl_pass_place_steps(fl_lowering *l, bool *applied)
+{
+    placer p = {.l = l, .plan = l->plan, .n_value = l->plan->n_value};
+    fleet_status status;
+
+    if (!l->plan->placing->gpu)
+        return FLEET_OK;
+    FL_TRY(check(l));
+    status = place(&p, applied);
+    fl_free(p.on_gpu);
+    fl_free(p.by);
+    fl_free(p.twin);
+    fl_free(p.span);
+    return status;
+}

@@ -1,0 +1,12 @@
+/* placement.h - the steps that pass place_steps puts into plans: what one
+ * memory has goes to the other one. The executor does them itself. */
+#ifndef FL_RUNTIME_PLACEMENT_H
+#define FL_RUNTIME_PLACEMENT_H
+
+#include "runtime/kernel.h"
+
+extern const fl_kernel fl_kernel_to_gpu;      /* there <- here */
+extern const fl_kernel fl_kernel_to_host;     /* here <- there */
+extern const fl_kernel fl_kernel_tell_update; /* fl_device_update <- update */
+
+#endif

@@ -1,0 +1,143 @@
+/* placing.c - see placing.h. */
+#include "runtime/placing.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/program.h"
+
+void fl_placing_done(fl_placing *p)
+{
+    fl_gpu_close(p->gpu);
+    fl_map_done(&p->warned);
+    *p = (fl_placing){0};
+}
+
+/* The GPU that a place names, one user more. */
+static fleet_status take_gpu(fl_placing *p, fleet_place place,
+                             const fl_device_options *o)
+{
+    fl_gpu *gpu;
+
+    if (p->gpu && p->gpu->d->ordinal == place - 1 &&
+        p->gpu->options.strict_fp32 == o->strict_fp32)
+        return FLEET_OK;
+    FL_TRY(fl_gpu_open(place - 1, o, &gpu));
+    fl_gpu_close(p->gpu);
+    p->gpu = gpu;
+    return FLEET_OK;
+}
+
+fleet_status fl_placing_set(fl_placing *p, fleet_place place,
+                            const fleet_place_options *options)
+{
+    static const fleet_place_options none;
+    const fleet_place_options *o = options ? options : &none;
+    fl_device_options device = {.strict_fp32 = o->strict_fp32 != 0};
+
+    if (place > 0)
+        FL_TRY(take_gpu(p, place, &device));
+    p->there = place > 0;
+    p->allow_cpu = o->allow_cpu != 0;
+    return FLEET_OK;
+}
+
+fleet_status fl_placing_of(const fl_placing *program, fleet_place own,
+                           fl_placing *p)
+{
+    *p = (fl_placing){0};
+    if (own < 0)
+        return own == FLEET_CPU
+                   ? FLEET_OK
+                   : fl_fail(FLEET_EINVAL, "place %d: there is none", own);
+    if (own > 0 && program->gpu && program->gpu->d->ordinal != own - 1)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "an executor on gpu:%d: the program uses gpu:%d",
+                       own - 1, program->gpu->d->ordinal);
+    p->gpu = fl_gpu_share(program->gpu);
+    p->there = program->there;
+    p->allow_cpu = program->allow_cpu;
+    if (own == 0)
+        return FLEET_OK;
+    return fl_placing_set(
+        p, own,
+        &(fleet_place_options){.allow_cpu = p->allow_cpu,
+                               .strict_fp32 =
+                                   p->gpu && p->gpu->options.strict_fp32});
+}
+
+/* --- what programs are told ---------------------------------------------- */
+
+fleet_status fleet_place_parse(const char *device, fleet_place *place)
+{
+    int ordinal = -1, end = 0;
+
+    if (device && strcmp(device, "cpu") == 0) {
+        *place = FLEET_CPU;
+        return FLEET_OK;
+    }
+    if (!device || sscanf(device, "gpu:%9d%n", &ordinal, &end) != 1 ||
+        device[end] || ordinal < 0 || device[4] < '0')
+        return fl_fail(FLEET_EINVAL,
+                       "device \"%.40s\": expected \"cpu\" or \"gpu:0\"",
+                       device ? device : "(null)");
+    *place = FLEET_GPU(ordinal);
+    return FLEET_OK;
+}
+
+static fleet_status check(const fleet_program *p, const char *call)
+{
+    if (!p)
+        return fl_fail(FLEET_EINVAL, "%s: no program", call);
+    if (p->sealed)
+        return fl_fail(FLEET_ESTATE, "%s: the program has run", call);
+    return FLEET_OK;
+}
+
+/* One that operators are guarded for. */
+static fleet_status check_guards(const fleet_program *p, fleet_place place)
+{
+    for (size_t i = 0; i < p->n_node; i++) {
+        int guarded = p->node[i]->place;
+
+        if (place > 0 && guarded > 0 && guarded != place)
+            return fl_fail(FLEET_EUNSUPPORTED,
+                           "gpu:%d: \"%s\" is guarded for gpu:%d, and a "
+                           "program uses one",
+                           place - 1, p->node[i]->out[0]->name, guarded - 1);
+    }
+    return FLEET_OK;
+}
+
+fleet_status fleet_program_place(fleet_program *p, fleet_place place,
+                                 const fleet_place_options *options)
+{
+    FL_TRY(check(p, "fleet_program_place"));
+    if (place < FLEET_CPU)
+        return fl_fail(FLEET_EINVAL,
+                       "fleet_program_place: there is no place "
+                       "%d",
+                       place);
+    FL_TRY(check_guards(p, place));
+    return fl_placing_set(&p->placing, place, options);
+}
+
+fleet_status fleet_device_guard(fleet_program *p, const char *device)
+{
+    fl_placing *at;
+    fleet_place place = 0;
+
+    FL_TRY(check(p, "fleet_device_guard"));
+    at = &p->placing;
+    if (device)
+        FL_TRY(fleet_place_parse(device, &place));
+    if (place > 0 && at->gpu && at->gpu->d->ordinal != place - 1)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "fleet_device_guard: \"%s\": the program uses gpu:%d",
+                       device, at->gpu->d->ordinal);
+    if (place > 0 && !at->gpu)
+        FL_TRY(take_gpu(at, place, &(fl_device_options){0}));
+    p->guard = place;
+    return FLEET_OK;
+}

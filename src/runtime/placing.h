@@ -1,0 +1,29 @@
+/* placing.h - where a program's steps run: here alone, or also on a GPU. */
+#ifndef FL_RUNTIME_PLACING_H
+#define FL_RUNTIME_PLACING_H
+
+#include <fleet/program.h>
+
+#include "base/map.h"
+#include "runtime/gpu.h"
+
+typedef struct fl_placing {
+    fl_gpu *gpu;    /* NULL: all is here */
+    bool there;     /* what nobody has guarded runs on it */
+    bool allow_cpu; /* so does what has no kernel there, here */
+    fl_map warned;  /* kernels that it was said of; under the GPU's lock */
+} fl_placing;
+
+void fl_placing_done(fl_placing *p);
+
+/* All of it, or what the guards leave, goes to a place; FLEET_EUNSUPPORTED if
+ * that is another GPU than one that is asked for already. */
+fleet_status fl_placing_set(fl_placing *p, fleet_place place,
+                            const fleet_place_options *options);
+
+/* An executor's, which has a user's share of the GPU: the program's, if it has
+ * none of its own. */
+fleet_status fl_placing_of(const fl_placing *program, fleet_place own,
+                           fl_placing *p);
+
+#endif

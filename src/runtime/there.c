@@ -1,0 +1,492 @@
+/* there.c - a compiled plan's part on a GPU; see there.h. */
+#include "runtime/there.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "runtime/placement.h"
+#include "runtime/update_device.h"
+
+/* Steps prepared for a number of rows, and a slot's feeds. */
+struct fl_prepared {
+    int64_t batch;
+    int slot;
+    fl_device_step *step; /* as the plan's */
+    fl_device_arg *arg;
+    char *state;
+    void *scratch;
+    size_t n_prepared;
+    fl_prepared *next;
+};
+
+enum { MOST_PREPARED = 16 };
+
+static bool is_root(const fl_plan *plan, size_t i)
+{
+    return plan->value[i].root == (int)i && plan->value[i].there;
+}
+
+/* --- memory -------------------------------------------------------------- */
+
+static fleet_status make_zeroed(fl_gpu *g, size_t bytes, char **p)
+{
+    void *made;
+
+    FL_TRY(g->m->alloc(g->d, g->queue, bytes, &made));
+    *p = made;
+    return g->m->fill(g->d, g->queue, made, 0, bytes);
+}
+
+static fleet_status place_feeds(fl_compiled *c)
+{
+    fl_plan *plan = c->plan;
+    fl_there *t = c->there;
+
+    for (size_t i = 0; i < plan->n_value; i++) {
+        fl_value *v = &plan->value[i];
+
+        if (!is_root(plan, i) || v->kind != FL_VALUE_FEED)
+            continue;
+        if (v->var->ragged)
+            return fl_fail(FLEET_EUNSUPPORTED,
+                           "gpu:%d: \"%s\" is ragged, and read by another "
+                           "operator than a lookup",
+                           t->gpu->d->ordinal, v->name);
+        v->staged_at = t->feed_bytes;
+        t->feed_bytes += (fl_value_bytes(plan, v) + 255) / 256 * 256;
+    }
+    for (int s = 0; s < 2; s++)
+        FL_TRY(make_zeroed(t->gpu, t->feed_bytes, &t->feed[s]));
+    return FLEET_OK;
+}
+
+static size_t store_bytes(const fl_plan *plan, const fl_value *v)
+{
+    return v->kind == FL_VALUE_STATE
+               ? fl_store_state(plan->store, v->var->name)->size
+               : fl_value_bytes(plan, v);
+}
+
+static fleet_status find_mirrors(fl_compiled *c)
+{
+    fl_plan *plan = c->plan;
+    fl_there *t = c->there;
+
+    FL_TRY(FL_NEW(&t->stored, plan->n_value * sizeof *t->stored));
+    for (size_t i = 0; i < plan->n_value; i++) {
+        const fl_value *v = &plan->value[i];
+        void *here = fl_store_memory(plan, v);
+        fl_mirror *m;
+
+        if (!is_root(plan, i) || !here)
+            continue;
+        FL_TRY(fl_mirror_make(plan->store, t->gpu, here, store_bytes(plan, v),
+                              &m));
+        t->stored[i] = m->there;
+    }
+    return FLEET_OK;
+}
+
+/* What is kept begins with its first values. */
+static fleet_status fill_first(const fl_compiled *c, const fl_value *v)
+{
+    const fl_there *t = c->there;
+    int64_t n = fl_shape_count(&v->shape, 1);
+    fleet_status status;
+    float *first;
+
+    first = fl_alloc_array((size_t)n, sizeof *first);
+    if (!first)
+        return FLEET_ENOMEM;
+    for (int64_t i = 0; i < n; i++)
+        first[i] = v->first;
+    status =
+        fl_gpu_copy(t->gpu, &(fl_gpu_rows){.to = t->kept + v->offset,
+                                           .from = first,
+                                           .bytes = (size_t)n * sizeof *first,
+                                           .n = 1,
+                                           .kind = FL_TO_DEVICE});
+    fl_free(first);
+    return status;
+}
+
+static fleet_status make_memory(fl_compiled *c)
+{
+    const fl_plan *plan = c->plan;
+    fl_there *t = c->there;
+
+    FL_TRY(make_zeroed(t->gpu, plan->arena_bytes_there, &t->arena));
+    FL_TRY(make_zeroed(t->gpu, plan->kept_bytes_there, &t->kept));
+    FL_TRY(make_zeroed(t->gpu, plan->n_step * sizeof(uint64_t), &t->faults));
+    for (size_t i = 0; i < plan->n_value; i++) {
+        const fl_value *v = &plan->value[i];
+
+        if (is_root(plan, i) && v->kind == FL_VALUE_KEPT && v->first != 0.0f)
+            FL_TRY(fill_first(c, v));
+    }
+    return place_feeds(c);
+}
+
+void *fl_there_pointer(const fl_compiled *c, int value, int slot)
+{
+    const fl_plan *plan = c->plan;
+    const fl_value *v = &plan->value[value], *root = &plan->value[v->root];
+    const fl_there *t = c->there;
+    size_t column = (size_t)v->column * fleet_dtype_size(v->dtype);
+
+    switch (root->kind) {
+    case FL_VALUE_TEMP:
+        return t->arena + root->offset + column;
+    case FL_VALUE_KEPT:
+        return t->kept + root->offset + column;
+    case FL_VALUE_FEED:
+        return t->feed[slot] + root->staged_at + column;
+    default:
+        return (char *)t->stored[v->root] + column;
+    }
+}
+
+/* --- steps --------------------------------------------------------------- */
+
+static bool is_copy(const fl_kernel *k)
+{
+    return k == &fl_kernel_to_gpu || k == &fl_kernel_to_host;
+}
+
+static void find_kernels(fl_compiled *c)
+{
+    fl_there *t = c->there;
+
+    for (size_t i = 0; i < c->plan->n_step; i++) {
+        const fl_step *s = c->plan->step[i];
+
+        if (s->lane != FL_LANE_GPU) {
+            t->host_updates = t->host_updates || s->phase >= FL_MERGE;
+        } else if (s->kernel == &fl_kernel_tell_update) {
+            t->n_tell++;
+        } else if (!is_copy(s->kernel)) {
+            t->kernel[i] =
+                t->gpu->m->kernel(t->gpu->d, s->kernel->name, FLEET_FLOAT32);
+        }
+    }
+}
+
+static void find_loss(fl_compiled *c)
+{
+    const fl_plan *plan = c->plan;
+    const fleet_var *loss = plan->program->training.loss;
+
+    c->there->loss = loss ? plan->value_of[loss->id] : -1;
+    if (c->there->loss >= 0 && !plan->value[c->there->loss].there)
+        c->there->loss = -1;
+}
+
+static bool has_steps_there(const fl_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_step; i++)
+        if (plan->step[i]->lane == FL_LANE_GPU)
+            return true;
+    return false;
+}
+
+fleet_status fl_there_make(const fleet_executor *e, fl_compiled *c)
+{
+    fl_there *t;
+    fleet_status status;
+
+    if (!has_steps_there(c->plan))
+        return FLEET_OK;
+    FL_TRY(FL_NEW(&c->there, sizeof *c->there));
+    t = c->there;
+    t->gpu = e->placing.gpu;
+    FL_TRY(FL_NEW(&t->kernel, c->plan->n_step * sizeof *t->kernel));
+    find_kernels(c);
+    find_loss(c);
+    FL_TRY(find_mirrors(c));
+    fl_gpu_lock(t->gpu);
+    status = make_memory(c);
+    if (status == FLEET_OK) /* feeds are copied on a stream of their own */
+        status = fl_gpu_wait(t->gpu);
+    fl_gpu_unlock(t->gpu);
+    return status;
+}
+
+static fl_device_arg resolve(const fl_compiled *c, int value, int slot)
+{
+    const fl_plan *plan = c->plan;
+    const fl_value *v;
+
+    if (value < 0)
+        return (fl_device_arg){0};
+    v = &plan->value[value];
+    return (fl_device_arg){
+        .data = fl_there_pointer(c, value, slot),
+        .cols = fl_shape_cols(&v->shape),
+        .ld = v->ld,
+        .factor = fl_shape_batched(&v->shape) ? -v->shape.dim[0] : 0,
+        .rows = fl_value_rows(plan, v),
+        .dtype = v->dtype,
+    };
+}
+
+static size_t state_size(const fl_device_kernel *k)
+{
+    return k ? (k->state_size + 63) / 64 * 64 : 0;
+}
+
+static fleet_status make_steps(const fl_compiled *c, fl_prepared *p)
+{
+    const fl_plan *plan = c->plan;
+    const fl_there *t = c->there;
+    size_t n_arg = 0, state = 0;
+
+    for (size_t i = 0; i < plan->n_step; i++) {
+        n_arg += (size_t)plan->step[i]->n_operand;
+        state += state_size(t->kernel[i]);
+    }
+    FL_TRY(FL_NEW(&p->step, plan->n_step * sizeof *p->step));
+    FL_TRY(FL_NEW(&p->arg, n_arg * sizeof *p->arg));
+    FL_TRY(FL_NEW(&p->state, state));
+    n_arg = state = 0;
+    for (size_t i = 0; i < plan->n_step; i++) {
+        const fl_step *s = plan->step[i];
+
+        p->step[i] = (fl_device_step){
+            .arg = p->arg + n_arg,
+            .n_arg = s->n_operand,
+            .config = s->config,
+            .batch = p->batch,
+            .state = p->state + state,
+            .fault = (uint64_t *)(void *)t->faults + i,
+        };
+        for (int j = 0; t->kernel[i] && j < s->n_operand; j++)
+            p->arg[n_arg + (size_t)j] =
+                resolve(c, s->operand[j].value, p->slot);
+        n_arg += (size_t)s->n_operand;
+        state += state_size(t->kernel[i]);
+    }
+    return FLEET_OK;
+}
+
+/* Steps come one after the other: they share their scratch. */
+static fleet_status prepare_steps(const fl_compiled *c, fl_prepared *p)
+{
+    const fl_there *t = c->there;
+    fl_gpu *g = t->gpu;
+    size_t most = 0;
+
+    for (size_t i = 0; i < c->plan->n_step; i++) {
+        p->n_prepared = i + 1;
+        if (t->kernel[i] && t->kernel[i]->prepare)
+            FL_TRY(t->kernel[i]->prepare(g->d, g->queue, &p->step[i]));
+        if (p->step[i].scratch_size > most)
+            most = p->step[i].scratch_size;
+    }
+    FL_TRY(g->m->alloc(g->d, g->queue, most, &p->scratch));
+    for (size_t i = 0; i < c->plan->n_step; i++)
+        p->step[i].scratch = p->scratch;
+    return FLEET_OK;
+}
+
+static void drop_prepared(const fl_compiled *c, fl_prepared *p)
+{
+    const fl_there *t = c->there;
+
+    for (size_t i = 0; i < p->n_prepared; i++)
+        if (t->kernel[i] && t->kernel[i]->finish)
+            t->kernel[i]->finish(t->gpu->d, &p->step[i]);
+    t->gpu->m->free(t->gpu->d, t->gpu->queue, p->scratch);
+    fl_free(p->step);
+    fl_free(p->arg);
+    fl_free(p->state);
+    fl_free(p);
+}
+
+/* The one used last is the first; there are so many at most. */
+static fleet_status drop_oldest(fl_compiled *c)
+{
+    fl_prepared **at = &c->there->prepared, *last;
+    int n = 0;
+
+    while (*at && ++n < MOST_PREPARED)
+        at = &(*at)->next;
+    last = *at;
+    if (!last)
+        return FLEET_OK;
+    FL_TRY(fl_gpu_wait(c->there->gpu));
+    *at = NULL;
+    drop_prepared(c, last);
+    return FLEET_OK;
+}
+
+static fleet_status make_prepared(fl_compiled *c, int64_t batch, int slot,
+                                  fl_prepared **out)
+{
+    fleet_status status;
+
+    FL_TRY(drop_oldest(c));
+    FL_TRY(FL_NEW(out, sizeof **out));
+    (*out)->batch = batch;
+    (*out)->slot = slot;
+    status = make_steps(c, *out);
+    if (status == FLEET_OK)
+        status = prepare_steps(c, *out);
+    if (status != FLEET_OK)
+        drop_prepared(c, *out);
+    return status;
+}
+
+fleet_status fl_there_prepare(fl_compiled *c, int64_t batch, int slot)
+{
+    fl_there *t = c->there;
+    fl_prepared **at = &t->prepared, *p;
+
+    while (*at && ((*at)->batch != batch || (*at)->slot != slot))
+        at = &(*at)->next;
+    p = *at;
+    if (p)
+        *at = p->next;
+    else
+        FL_TRY(make_prepared(c, batch, slot, &p));
+    p->next = t->prepared;
+    t->prepared = t->now = p;
+    t->slot = slot;
+    return FLEET_OK;
+}
+
+/* --- running ------------------------------------------------------------- */
+
+/* Rows that count, in one memory and in the other. */
+static fl_gpu_rows rows_of(const fl_plan *plan, const fl_value *to,
+                           const fl_value *from, int64_t batch)
+{
+    size_t size = fleet_dtype_size(from->dtype);
+
+    (void)plan;
+    if (from->object)
+        return (fl_gpu_rows){.bytes = from->object, .n = 1};
+    if (!fl_shape_batched(&from->shape))
+        return (fl_gpu_rows){
+            .bytes = (size_t)fl_shape_count(&from->shape, 1) * size, .n = 1};
+    return (fl_gpu_rows){
+        .ld_to = (size_t)to->ld * size,
+        .ld_from = (size_t)from->ld * size,
+        .bytes = (size_t)fl_shape_cols(&from->shape) * size,
+        .n = (size_t)fl_shape_rows(&from->shape, batch),
+    };
+}
+
+/* Memory of the host that is not pinned is copied at once: what is queued is
+ * waited for before, with a deadline. */
+static fleet_status run_copy(fl_compiled *c, const fl_step *s, int64_t batch)
+{
+    const fl_plan *plan = c->plan;
+    fl_there *t = c->there;
+    int to = s->operand[0].value, from = s->operand[1].value;
+    bool there = plan->value[to].there;
+    const fl_value *host = &plan->value[there ? from : to];
+    fl_value_kind kind = plan->value[host->root].kind;
+    bool pinned = kind == FL_VALUE_TEMP || kind == FL_VALUE_KEPT;
+    fl_gpu_rows r = rows_of(plan, &plan->value[to], &plan->value[from], batch);
+
+    r.kind = there ? FL_TO_DEVICE : FL_TO_HOST;
+    r.to =
+        there ? fl_there_pointer(c, to, t->slot) : fl_compiled_pointer(c, to);
+    r.from = there ? fl_compiled_pointer(c, from)
+                   : fl_there_pointer(c, from, t->slot);
+    if (!pinned)
+        FL_TRY(fl_gpu_wait(t->gpu));
+    FL_TRY(fl_gpu_copy(t->gpu, &r));
+    return fl_gpu_crossed(t->gpu);
+}
+
+/* Each step of an iteration tells it from a place of its own. */
+static fleet_status tell_update(fl_compiled *c, const fl_step *s)
+{
+    fl_there *t = c->there;
+    const fl_update_now *now = fl_compiled_pointer(c, s->operand[1].value);
+    fl_device_update *u =
+        (fl_device_update *)(void *)t->pinned + t->n_told++ % t->n_tell;
+
+    *u = (fl_device_update){.u = now->u,
+                            .clip_norm = now->optimizer->clip_norm,
+                            .micro = now->micro,
+                            .stop = t->stop};
+    u->u.correct_a_at = u->u.correct_b_at = NULL; /* rows' */
+    return fl_gpu_copy(
+        t->gpu,
+        &(fl_gpu_rows){.to = fl_there_pointer(c, s->operand[0].value, t->slot),
+                       .from = u,
+                       .bytes = sizeof *u,
+                       .n = 1,
+                       .kind = FL_TO_DEVICE});
+}
+
+static fleet_status run_step(fl_compiled *c, int i, int64_t batch)
+{
+    const fl_step *s = c->plan->step[i];
+    fl_there *t = c->there;
+
+    if (is_copy(s->kernel))
+        return run_copy(c, s, batch);
+    if (s->kernel == &fl_kernel_tell_update)
+        return tell_update(c, s);
+    return t->kernel[i]->run(t->gpu->d, t->gpu->queue, &t->now->step[i]);
+}
+
+fleet_status fl_there_run(fl_compiled *c, const fl_region *region,
+                          int64_t batch)
+{
+    for (int i = region->first; i < region->first + region->n; i++)
+        FL_TRY(run_step(c, i, batch));
+    return FLEET_OK;
+}
+
+fleet_status fl_there_read(const fl_compiled *c, int value, int64_t rows,
+                           void *to)
+{
+    const fl_value *v = &c->plan->value[value];
+    size_t size = fleet_dtype_size(v->dtype);
+    size_t bytes = (size_t)fl_shape_cols(&v->shape) * size;
+    fl_there *t = c->there;
+
+    FL_TRY(fl_gpu_wait(t->gpu));
+    FL_TRY(fl_gpu_copy(t->gpu,
+                       &(fl_gpu_rows){to, fl_there_pointer(c, value, t->slot),
+                                      bytes, (size_t)v->ld * size, bytes,
+                                      (size_t)rows, FL_TO_HOST}));
+    return fl_gpu_wait(t->gpu);
+}
+
+static void free_memory(fl_there *t)
+{
+    fl_gpu *g = t->gpu;
+    char *all[] = {t->arena, t->kept, t->faults, t->feed[0], t->feed[1]};
+
+    for (int i = 0; i < 5; i++)
+        g->m->free(g->d, g->queue, all[i]);
+}
+
+void fl_there_destroy(fl_compiled *c)
+{
+    fl_there *t = c->there;
+
+    if (!t)
+        return;
+    if (fl_gpu_is_ours(t->gpu)) {
+        fl_gpu_lock(t->gpu);
+        fl_gpu_wait(t->gpu);
+        while (t->prepared) {
+            fl_prepared *next = t->prepared->next;
+
+            drop_prepared(c, t->prepared);
+            t->prepared = next;
+        }
+        free_memory(t);
+        fl_gpu_unlock(t->gpu);
+    }
+    fl_free(t->stored);
+    fl_free(t->kernel);
+    fl_free(t);
+    c->there = NULL;
+}

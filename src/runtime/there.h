@@ -1,0 +1,78 @@
+/* there.h - the part of an executor that is on a GPU: memory, prepared steps,
+ * feeds, and the iterations that are under way.
+ *
+ * An iteration is queued and not waited for. Two may be under way: each has a
+ * slot of pinned memory with its feeds, what its update is told, and how it
+ * went. Before a slot is used again its iteration is over; then its loss is
+ * known, and whether it failed. One that fails (its loss is not finite, a label
+ * is out of range) stops itself and all that were queued after it in the GPU's
+ * own memory: nothing is updated any more. So a failure is reported by the
+ * iteration after the next one, or by whatever waits: a fetch, a flush, the end
+ * of a pass; at once where the CPU has a part in the update.
+ */
+#ifndef FL_RUNTIME_THERE_H
+#define FL_RUNTIME_THERE_H
+
+#include "runtime/executor.h"
+
+/* --- there.c: a compiled plan's ------------------------------------------ */
+
+typedef struct fl_there fl_there;
+typedef struct fl_prepared fl_prepared;
+
+struct fl_there {
+    fl_gpu *gpu;
+    char *arena, *kept, *faults; /* of the GPU */
+    char *feed[2];               /* by slot */
+    size_t feed_bytes;
+    void **stored;                   /* by value: a mirror's memory */
+    const fl_device_kernel **kernel; /* by step; NULL: not there */
+    int n_tell;                      /* steps that tell an update */
+    bool host_updates; /* the CPU has a part in what comes after forward */
+    int loss;          /* value that is there, -1: none is */
+    fl_prepared *prepared, *now;
+
+    /* of the iteration under way */
+    int slot;
+    char *pinned; /* what was told in it, n_tell of them */
+    int n_told;
+    const int32_t *stop; /* of the GPU */
+};
+
+/* c->there, if its plan has steps on a GPU. */
+fleet_status fl_there_make(const fleet_executor *e, fl_compiled *c);
+void fl_there_destroy(fl_compiled *c);
+
+/* Steps for a batch of that many rows, with the feeds of a slot. */
+fleet_status fl_there_prepare(fl_compiled *c, int64_t batch, int slot);
+
+/* Queue a region. */
+fleet_status fl_there_run(fl_compiled *c, const fl_region *region,
+                          int64_t batch);
+
+void *fl_there_pointer(const fl_compiled *c, int value, int slot);
+
+/* Rows of a value that is there, without gaps, to the host; waits. */
+fleet_status fl_there_read(const fl_compiled *c, int value, int64_t rows,
+                           void *to);
+
+/* --- flight.c: an executor's --------------------------------------------- */
+
+typedef struct fl_flight fl_flight;
+
+/* Of an iteration: take a slot, perhaps with the failure of an earlier one;
+ * feed; see how it went, once FL_FORWARD is queued; and it is under way. */
+fleet_status fl_flight_begin(fleet_executor *e, fl_compiled *c, int64_t batch);
+fleet_status fl_flight_check(fleet_executor *e, fl_compiled *c, int64_t batch);
+fleet_status fl_flight_end(fleet_executor *e, fl_compiled *c, int64_t batch,
+                           bool updated);
+
+/* Wait for all that are under way; the failure of the first that failed, told
+ * once. Nothing without a GPU. */
+fleet_status fl_flight_land(fleet_executor *e);
+
+/* Something else has failed: nothing is under way any more. */
+void fl_flight_abandon(fleet_executor *e);
+void fl_flight_destroy(fleet_executor *e);
+
+#endif

@@ -1,0 +1,245 @@
+/* test_gpu_fails.c - programs on a GPU that fail: a batch that is wrong, a GPU
+ * that does not end or has no memory left, what is refused by name. */
+#define SUITE gpu_fails
+#include "gpu_kit.h"
+#include "test.h"
+
+#include <math.h>
+
+#include "fleet/handle.h"
+#include "runtime/executor.h"
+
+/* The batch that is wrong, then good ones until it is said. */
+static fleet_status run_until_said(kit_model *m, kit_batch *bad)
+{
+    fleet_status status = kit_run(m->e, bad);
+
+    for (int i = 0; i < 3 && status == FLEET_OK; i++) {
+        kit_batch *b = kit_batch_for(m, 40, i);
+
+        status = kit_run(m->e, b);
+        kit_batch_free(b);
+    }
+    return status;
+}
+
+/* Nothing of the batch, nor of those behind it, has changed anything; then
+ * training goes on. */
+static void check_refused(kit_model *m, kit_batch *bad, fleet_status code,
+                          const char *words)
+{
+    uint64_t hash;
+    int64_t updates;
+
+    gpu_kit_train(m, 2);
+    hash = kit_hash(m->f);
+    updates = m->f->store->updates;
+    CHECK_FAILS(run_until_said(m, bad), code, words);
+    CHECK_OK(fleet_executor_flush(m->e));
+    CHECK(kit_hash(m->f) == hash);
+    CHECK_INT(m->f->store->updates, updates);
+    gpu_kit_train(m, 2);
+    CHECK(kit_hash(m->f) != hash);
+    CHECK_INT(m->f->store->updates, updates + 2);
+    kit_batch_free(bad);
+    kit_close(m);
+}
+
+TEST(a_loss_that_is_not_finite_is_said_and_nothing_is_updated)
+{
+    kit_model m;
+    kit_batch *b;
+
+    gpu_kit_open();
+    m = gpu_kit_model(KIT_MLP, (kit_options){0});
+    b = kit_batch_for(&m, 40, 3);
+    ((float *)(void *)(uintptr_t)b->feed[0].data)[33] = NAN;
+    check_refused(&m, b, FLEET_ENUMERIC,
+                  "batch 3: the loss is not finite (gpu:0)");
+    gpu_kit_close();
+}
+
+TEST(a_label_out_of_range_is_said_and_nothing_is_updated)
+{
+    kit_model m;
+    kit_batch *b;
+
+    gpu_kit_open();
+    m = gpu_kit_model(KIT_MLP, (kit_options){0});
+    b = kit_batch_for(&m, 40, 3);
+    ((int64_t *)(void *)(uintptr_t)b->feed[1].data)[7] = 99;
+    check_refused(&m, b, FLEET_EINVAL, "of sample 7 is out of range");
+    CHECK_CONTAINS(fleet_last_error(), "batch 3");
+    gpu_kit_close();
+}
+
+/* A fetch finds it, and what is left of the group is not used. */
+TEST(a_merge_group_with_a_batch_that_failed_is_given_up)
+{
+    kit_model m;
+    kit_batch *bad, *good;
+    float loss;
+
+    gpu_kit_open();
+    m = gpu_kit_model(KIT_MLP, (kit_options){.merge = 2});
+    good = kit_batch_for(&m, 40, 1);
+    bad = kit_batch_for(&m, 40, 3);
+    ((float *)(void *)(uintptr_t)bad->feed[0].data)[33] = NAN;
+    CHECK_FAILS(kit_fetch(m.e, bad, m.m.loss, &loss, 1), FLEET_ENUMERIC,
+                "batch 1: the loss is not finite");
+    for (int i = 0; i < 4; i++)
+        CHECK_OK(kit_fetch(m.e, good, m.m.loss, &loss, 1));
+    CHECK(isfinite(loss));
+    CHECK_INT(m.f->store->updates, 2);
+    kit_batch_free(good);
+    kit_batch_free(bad);
+    kit_close(&m);
+    gpu_kit_close();
+}
+
+/* Rows are the CPU's: it waits for the loss before it changes them. */
+TEST(rows_are_not_changed_by_a_loss_that_is_not_finite)
+{
+    kit_model m;
+    kit_batch *b;
+
+    gpu_kit_open();
+    m = gpu_kit_model(KIT_CTR, (kit_options){0});
+    b = kit_batch_for(&m, 40, 3);
+    ((float *)(void *)(uintptr_t)b->feed[0].data)[3] = NAN;
+    check_refused(&m, b, FLEET_ENUMERIC, "batch 3: the loss is not finite");
+    gpu_kit_close();
+}
+
+TEST(a_gpu_that_does_not_end_is_given_up_at_the_deadline)
+{
+    kit_model m;
+    kit_batch *b;
+
+    gpu_kit_open();
+    m = gpu_kit_model(KIT_MLP, (kit_options){0});
+    m.e->placing.gpu->deadline_ms = 20;
+    b = kit_batch_for(&m, 40, 1);
+    CHECK_OK(kit_run(m.e, b));
+    gpu_kit_control()->set_busy(true);
+    CHECK_FAILS(fleet_executor_flush(m.e), FLEET_ETIMEDOUT,
+                "device 0 (emulated) was not done after 20 ms");
+    gpu_kit_control()->set_busy(false);
+    kit_batch_free(b);
+    kit_close(&m);
+    gpu_kit_close();
+}
+
+static fleet_status try_all(kit_kind kind)
+{
+    kit_options o = {.device = "gpu:0", .max_batch = 40};
+    fleet_status status = FLEET_ENOMEM;
+    kit_model m;
+    kit_batch *b;
+
+    kit_build(&m, kind, &o);
+    m.e = fleet_executor_create(m.p, NULL);
+    b = kit_batch_for(&m, 40, 1);
+    if (m.e)
+        status = kit_run(m.e, b);
+    if (status == FLEET_OK)
+        status = fleet_executor_flush(m.e);
+    kit_batch_free(b);
+    kit_close(&m);
+    return status;
+}
+
+TEST(memory_of_the_gpu_that_runs_out_is_said_and_none_is_lost)
+{
+    fl_device_options strict = {.strict_fp32 = true};
+    fleet_status status = FLEET_ENOMEM;
+    fl_gpu *held;
+    int n = 0;
+
+    gpu_kit_open();
+    CHECK_OK(fl_gpu_open(0, &strict, &held)); /* for all of them */
+    for (; n < 400 && status != FLEET_OK; n++) {
+        gpu_kit_control()->fail_at(n + 1);
+        status = try_all(n % 2 ? KIT_MLP : KIT_CTR);
+        if (status != FLEET_OK)
+            CHECK_INT(status, FLEET_ENOMEM);
+    }
+    CHECK(n > 10 && n < 400);
+    gpu_kit_control()->fail_at(0);
+    fl_gpu_close(held);
+    gpu_kit_close();
+}
+
+/* --- what is refused -------------------------------------------------------
+ */
+
+TEST(a_step_without_a_kernel_is_named)
+{
+    static const char words[] = "what minimize() adds has no kernel "
+                                "\"lars.norm\" on gpu:0 (emulated)";
+    kit_options o = {.layers = "lars", .device = "gpu:0"};
+    kit_model m;
+    kit_batch *b;
+
+    gpu_kit_open();
+    kit_open(&m, KIT_MLP, &o);
+    b = kit_batch_for(&m, 20, 1);
+    CHECK_FAILS(kit_run(m.e, b), FLEET_EUNSUPPORTED, words);
+    CHECK_CONTAINS(fleet_last_error(), "allow_cpu");
+    kit_batch_free(b);
+    kit_close(&m);
+    gpu_kit_close();
+}
+
+TEST(mixed_precision_is_refused_by_name)
+{
+    kit_model m;
+    kit_batch *b;
+
+    kit_need_bf16();
+    gpu_kit_open();
+    m = gpu_kit_model(KIT_MLP, (kit_options){.bf16 = true});
+    b = kit_batch_for(&m, 20, 1);
+    CHECK_FAILS(kit_run(m.e, b), FLEET_EUNSUPPORTED,
+                "gpu:0: strategy.amp is not there");
+    kit_batch_free(b);
+    kit_close(&m);
+    gpu_kit_close();
+}
+
+TEST(places_that_cannot_be_are_refused)
+{
+    fleet *f;
+    fleet_program *p;
+    fleet_place place;
+    kit_model m;
+
+    gpu_kit_open();
+    CHECK_OK(fleet_init(&f, NULL));
+    p = fleet_program_create(f);
+    CHECK_FAILS(fleet_place_parse("gpu", &place), FLEET_EINVAL,
+                "device \"gpu\": expected \"cpu\" or \"gpu:0\"");
+    CHECK_FAILS(fleet_place_parse("gpu:-1", &place), FLEET_EINVAL, "gpu:-1");
+    CHECK_FAILS(fleet_place_parse("gpu:1x", &place), FLEET_EINVAL, "gpu:1x");
+    CHECK_OK(fleet_place_parse("gpu:3", &place));
+    CHECK_INT(place, FLEET_GPU(3));
+    CHECK_FAILS(fleet_program_place(p, place, NULL), FLEET_ENODEVICE,
+                "there is no device 3");
+    CHECK_FAILS(fleet_program_place(p, -2, NULL), FLEET_EINVAL, "place -2");
+    CHECK_FAILS(fleet_device_guard(p, "tpu:0"), FLEET_EINVAL, "tpu:0");
+    CHECK_OK(fleet_device_guard(p, "gpu:0"));
+    gpu_kit_control()->set_devices(2);
+    CHECK_FAILS(fleet_device_guard(p, "gpu:1"), FLEET_EUNSUPPORTED,
+                "the program uses gpu:0");
+    fleet_destroy(f);
+
+    m = gpu_kit_model(KIT_MLP, (kit_options){0});
+    CHECK(!fleet_executor_create(
+        m.p, &(fleet_executor_options){.place = FLEET_GPU(1)}));
+    CHECK_INT(fleet_last_status(), FLEET_EUNSUPPORTED);
+    CHECK_CONTAINS(fleet_last_error(), "gpu:1: the program uses gpu:0");
+    CHECK_FAILS(fleet_program_place(m.p, FLEET_CPU, NULL), FLEET_ESTATE,
+                "the program has run");
+    kit_close(&m);
+    gpu_kit_close();
+}

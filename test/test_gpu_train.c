@@ -1,0 +1,383 @@
+/* test_gpu_train.c - programs on a GPU compute what they do on the CPU: models
+ * with each optimizer, merged, clipped, with parts on either side; what is read
+ * and written here while they train there; and what is refused. */
+#define SUITE gpu_train
+#include "crew.h"
+#include "gpu_kit.h"
+#include "test.h"
+#include "train_kit.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "fleet/handle.h"
+#include "runtime/executor.h"
+
+/* --- the same as on the CPU ------------------------------------------------
+ */
+
+static void agree(kit_kind kind, kit_options o, const char *device,
+                  const char *guard)
+{
+    static float here[GPU_KIT_MOST], there[GPU_KIT_MOST];
+    kit_model a, b;
+    int64_t n;
+
+    o.max_batch = o.max_batch < 0 ? 0 : 40;
+    kit_open(&a, kind, &o);
+    o.device = device;
+    o.guard = guard;
+    kit_open(&b, kind, &o);
+    gpu_kit_train(&a, 6);
+    gpu_kit_train(&b, 6);
+    n = gpu_kit_weights(a.f->store, here);
+    CHECK_INT(gpu_kit_weights(b.f->store, there), n);
+    gpu_kit_near(there, here, n);
+    kit_close(&a);
+    kit_close(&b);
+}
+
+static void agree_both(kit_options o, const char *device, const char *guard)
+{
+    gpu_kit_open();
+    agree(KIT_MLP, o, device, guard);
+    agree(KIT_CTR, o, device, guard);
+    gpu_kit_close();
+}
+
+TEST(models_agree_with_each_optimizer)
+{
+    static const char *const all[] = {"sgd", "momentum", "adagrad", "adam"};
+
+    for (int i = 0; i < 4; i++)
+        agree_both((kit_options){.optimizer = all[i],
+                                 .learning_rate = 0.01f,
+                                 .l2_decay = 0.01f},
+                   "gpu:0", NULL);
+}
+
+TEST(models_agree_that_merge_and_clip)
+{
+    agree_both((kit_options){.merge = 2, .clip = 0.1f, .optimizer = "sgd"},
+               "gpu:0", NULL);
+    agree_both((kit_options){.merge = 4, .sum = true, .optimizer = "sgd"},
+               "gpu:0", NULL);
+}
+
+TEST(models_agree_whose_operators_are_guarded)
+{
+    agree_both((kit_options){.optimizer = "sgd"}, "gpu:0", "cpu");
+    agree_both((kit_options){.optimizer = "sgd", .clip = 0.1f, .merge = 2},
+               "cpu", "gpu:0");
+}
+
+/* Steps that have no kernel there run here, as allowed. */
+TEST(models_agree_with_steps_that_have_no_kernel)
+{
+    agree_both((kit_options){.layers = "lars", .allow_cpu = true}, "gpu:0",
+               NULL);
+}
+
+/* A plan for each size, not one for all. */
+TEST(models_agree_with_a_plan_for_each_batch_size)
+{
+    gpu_kit_open();
+    agree(KIT_MLP, (kit_options){.max_batch = -1}, "gpu:0", NULL);
+    agree(KIT_CTR, (kit_options){.max_batch = -1}, "gpu:0", NULL);
+    gpu_kit_close();
+}
+
+/* --- programs with a part on either side --------------------------------- */
+
+typedef struct parts {
+    fleet *f;
+    fleet_program *p;
+    fleet_var *loss, *auc;
+    fleet_executor *e;
+} parts;
+
+/* A layer here, one there, one that both use; columns put together from both
+ * sides; a metric on one. */
+static void build_parts(parts *m, const char *one, const char *other)
+{
+    fleet_program *p = m->p;
+    fleet_fc_options shared = {.weight = {.name = "shared"}, .no_bias = 1};
+    fleet_var *x, *y, *a, *b, *prediction;
+
+    x = fleet_data(p, "x", FLEET_FLOAT32, (int64_t[]){-1, 6}, 2);
+    y = fleet_data(p, "y", FLEET_INT64, (int64_t[]){-1, 1}, 2);
+    CHECK_OK(fleet_device_guard(p, one));
+    a = fleet_fc(p, x, 6, &shared);
+    CHECK_OK(fleet_device_guard(p, other));
+    b = fleet_fc(p, fleet_tanh(p, a), 6, &shared);
+    CHECK_OK(fleet_device_guard(p, one));
+    a = fleet_relu(p, fleet_add(p, a, b));
+    CHECK_OK(fleet_device_guard(p, other));
+    a = fleet_fc(p, fleet_concat(p, (fleet_var *[]){a, b, x}, 3, 1), 1, NULL);
+    prediction = fleet_sigmoid(p, a);
+    CHECK_OK(fleet_device_guard(p, one));
+    m->auc = fleet_auc(p, prediction, y, 1000);
+    CHECK_OK(fleet_device_guard(p, NULL));
+    m->loss = fleet_mean(p, fleet_sigmoid_cross_entropy(p, a, y));
+    CHECK_OK(fleet_program_status(p));
+}
+
+static void open_parts(parts *m, fleet_place place, const char *one,
+                       const char *other)
+{
+    kit_options o = {.optimizer = "momentum", .clip = 0.5f};
+    fleet_optimizer *opt;
+
+    m->f = kit_handle(&o);
+    m->p = fleet_program_create(m->f);
+    if (place)
+        CHECK_OK(fleet_program_place(m->p, place,
+                                     &(fleet_place_options){.strict_fp32 = 1}));
+    build_parts(m, one, other);
+    opt = kit_optimizer(m->f, &o);
+    CHECK_OK(fleet_optimizer_set_piecewise_decay(
+        opt, (int64_t[]){2, 4}, (float[]){0.1f, 0.03f, 0.01f}, 2));
+    CHECK_OK(fleet_minimize(opt, m->loss));
+    m->e = fleet_executor_create(m->p, NULL);
+    CHECK(m->e != NULL);
+}
+
+static kit_batch *batch_of_parts(int seed)
+{
+    kit_batch *b = kit_batch_new(30);
+
+    kit_floats(b, "x", 6, seed);
+    kit_ids(b, "y", 1, 2, seed + 50);
+    return b;
+}
+
+/* The weights after some batches, and the metric. */
+static int64_t train_parts(parts *m, float *w, double *auc)
+{
+    float loss;
+
+    for (int i = 0; i < 6; i++) {
+        kit_batch *b = batch_of_parts(i);
+
+        loss = kit_step(m->e, b, m->loss);
+        CHECK(loss > 0 && loss < 2);
+        kit_batch_free(b);
+    }
+    CHECK_OK(fleet_metrics_auc(m->f, m->auc, auc));
+    return gpu_kit_weights(m->f->store, w);
+}
+
+static void close_parts(parts *m)
+{
+    fleet_executor_destroy(m->e);
+    fleet_destroy(m->f);
+}
+
+TEST(parts_on_either_side_agree_with_all_on_one)
+{
+    static const char *const side[][2] = {
+        {"gpu:0", "cpu"}, {"cpu", "gpu:0"}, {"gpu:0", "gpu:0"}, {"cpu", "cpu"}};
+    static const fleet_place place[] = {FLEET_CPU, FLEET_GPU(0)};
+    static float here[GPU_KIT_MOST], there[GPU_KIT_MOST];
+    double auc_here, auc_there;
+    parts a, b;
+
+    gpu_kit_open();
+    open_parts(&a, 0, NULL, NULL);
+    train_parts(&a, here, &auc_here);
+    for (int i = 0; i < 8; i++) {
+        open_parts(&b, place[i / 4], side[i % 4][0], side[i % 4][1]);
+        gpu_kit_near(there, here, train_parts(&b, there, &auc_there));
+        CHECK_NEAR(auc_there, auc_here, 1e-3);
+        CHECK_OK(fleet_metrics_reset(b.f));
+        CHECK_OK(fleet_metrics_auc(b.f, b.auc, &auc_there));
+        CHECK_NEAR(auc_there, 0.5, 1e-9);
+        close_parts(&b);
+    }
+    close_parts(&a);
+    gpu_kit_close();
+}
+
+/* --- with servers --- */
+
+TEST(models_agree_that_servers_keep)
+{
+    static const kit_options o = {.optimizer = "sgd", .clip = 0.1f};
+    static float here[GPU_KIT_MOST], there[GPU_KIT_MOST];
+    kit_options on_gpu = o;
+    crew a, b;
+    work k;
+
+    gpu_kit_open();
+    on_gpu.device = "gpu:0";
+    for (int sync = 0; sync < 2; sync++) {
+        crew_open(&a, 1, sync, KIT_CTR, &o);
+        crew_open(&b, 1, sync, KIT_CTR, &on_gpu);
+        work_open(&k, &a.m[0], 6, 20);
+        for (int i = 0; i < 6; i++) {
+            CHECK_OK(crew_train(a.m[0].e, &k, i, 1));
+            CHECK_OK(crew_train(b.m[0].e, &k, i, 1));
+        }
+        int64_t n = gpu_kit_weights(a.server.store, here);
+        CHECK_INT(gpu_kit_weights(b.server.store, there), n);
+        gpu_kit_near(there, here, n);
+        work_close(&k);
+        crew_close(&a);
+        crew_close(&b);
+    }
+    gpu_kit_close();
+}
+
+/* --- what is read and written here -----------------------------------------
+ */
+
+TEST(saves_and_hashes_move_between_the_two)
+{
+    kit_model there, here;
+    const char *path = test_path("save"), *back = test_path("back");
+    uint64_t hash;
+
+    gpu_kit_open();
+    there = gpu_kit_model(KIT_CTR, (kit_options){.seed = 1});
+    gpu_kit_train(&there, 4);
+    hash = kit_hash(there.f);
+    CHECK_OK(fleet_save_persistables(there.f, path));
+    kit_open(&here, KIT_CTR, &(kit_options){.seed = 2, .max_batch = 40});
+    CHECK_OK(fleet_load_model(here.f, path));
+    CHECK(kit_hash(here.f) == hash);
+    gpu_kit_train(&here, 3);
+    hash = kit_hash(here.f);
+    CHECK_OK(fleet_save_persistables(here.f, back));
+    CHECK_OK(fleet_load_model(there.f, back));
+    CHECK(kit_hash(there.f) == hash);
+    gpu_kit_train(&here, 3); /* with the states that came along */
+    gpu_kit_train(&there, 3);
+    {
+        static float a[GPU_KIT_MOST], b[GPU_KIT_MOST];
+        int64_t n = gpu_kit_weights(here.f->store, a);
+
+        gpu_kit_weights(there.f->store, b);
+        gpu_kit_near(b, a, n);
+    }
+    kit_close(&there);
+    kit_close(&here);
+    gpu_kit_close();
+}
+
+/* The loss of a batch, by an executor for test at a place. */
+static float loss_at(const kit_model *m, fleet_place place)
+{
+    fleet_executor_options o = {.for_test = 1, .place = place};
+    fleet_executor *e = fleet_executor_create(m->p, &o);
+    kit_batch *b = kit_batch_for(m, 33, 5);
+    float loss;
+
+    CHECK(e != NULL);
+    loss = kit_step(e, b, m->m.loss);
+    kit_batch_free(b);
+    fleet_executor_destroy(e);
+    return loss;
+}
+
+TEST(evaluation_on_either_side_sees_what_the_gpu_has_trained)
+{
+    kit_model m;
+    float before;
+
+    gpu_kit_open();
+    for (int kind = KIT_MLP; kind <= KIT_CTR; kind++) {
+        m = gpu_kit_model((kit_kind)kind, (kit_options){0});
+        before = loss_at(&m, FLEET_CPU);
+        gpu_kit_train(&m, 5);
+        CHECK_NEAR(loss_at(&m, 0), loss_at(&m, FLEET_CPU), 1e-5);
+        CHECK(fabsf(loss_at(&m, FLEET_CPU) - before) > 1e-3f);
+        kit_close(&m);
+    }
+    gpu_kit_close();
+}
+
+typedef struct evaluator {
+    const kit_model *m;
+    float loss;
+    pthread_t thread;
+} evaluator;
+
+static void *evaluate(void *arg)
+{
+    evaluator *v = arg;
+
+    for (int i = 0; i < 5; i++)
+        v->loss = loss_at(v->m, i % 2 ? FLEET_CPU : 0);
+    return NULL;
+}
+
+TEST(several_threads_evaluate_what_is_on_the_gpu)
+{
+    evaluator v[3];
+    kit_model m;
+
+    gpu_kit_open();
+    m = gpu_kit_model(KIT_CTR, (kit_options){0});
+    gpu_kit_train(&m, 3);
+    for (int i = 0; i < 3; i++) {
+        v[i].m = &m;
+        CHECK_INT(pthread_create(&v[i].thread, NULL, evaluate, &v[i]), 0);
+    }
+    for (int i = 0; i < 3; i++)
+        CHECK_INT(pthread_join(v[i].thread, NULL), 0);
+    CHECK(v[0].loss == v[1].loss && v[1].loss == v[2].loss);
+    kit_close(&m);
+    gpu_kit_close();
+}
+
+/* Two executors of one program, in turn, each where it is. */
+TEST(training_goes_on_where_the_other_side_has_left_it)
+{
+    static float a[GPU_KIT_MOST], b[GPU_KIT_MOST];
+    fleet_executor *first, *second;
+    kit_model both, one;
+    int64_t n;
+
+    gpu_kit_open();
+    both = gpu_kit_model(KIT_MLP, (kit_options){.optimizer = "momentum"});
+    kit_open(&one, KIT_MLP, &(kit_options){.optimizer = "momentum"});
+    first = both.e;
+    second = fleet_executor_create(
+        both.p, &(fleet_executor_options){.place = FLEET_CPU});
+    CHECK(second != NULL);
+    for (int i = 0; i < 3; i++) {
+        both.e = i % 2 ? second : first;
+        gpu_kit_train(&both, 2);
+        gpu_kit_train(&one, 2);
+    }
+    both.e = first;
+    n = gpu_kit_weights(one.f->store, a);
+    gpu_kit_weights(both.f->store, b);
+    gpu_kit_near(b, a, n);
+    fleet_executor_destroy(second);
+    kit_close(&both);
+    kit_close(&one);
+    gpu_kit_close();
+}
+
+TEST(a_fetched_parameter_is_the_one_after_the_update)
+{
+    static float w[GPU_KIT_MOST], all[GPU_KIT_MOST];
+    const fl_param *p;
+    kit_model m;
+    kit_batch *b;
+
+    gpu_kit_open();
+    m = gpu_kit_model(KIT_MLP, (kit_options){0});
+    b = kit_batch_for(&m, 40, 1);
+    p = m.f->store->params.entry[0].value;
+    CHECK_OK(kit_fetch(m.e, b, fleet_program_var(m.p, p->name), w, p->n));
+    gpu_kit_weights(m.f->store, all);
+    CHECK(memcmp(w, all + p->offset, (size_t)p->n * sizeof *w) == 0);
+    kit_batch_free(b);
+    kit_close(&m);
+    gpu_kit_close();
+}

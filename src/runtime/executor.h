@@ -113,6 +113,16 @@ fleet_status fl_executor_fetch(fleet_executor *e, fleet_fetch *f);
 fleet_status fl_executor_plan(fleet_executor *e, int64_t batch,
                               fl_compiled **compiled);
 
+/* That of the batch that was announced; NULL: none was, or there cannot be one,
+ * which its own iteration will say. */
+fl_compiled *fl_executor_plan_ahead(fleet_executor *e, fl_compiled *here);
+
+void fl_executor_forget_plans(fleet_executor *e);
+
+/* Plans are for a store with its exchange and its ranks: FLEET_ESTATE if they
+ * are others now. */
+fleet_status fl_executor_check_store(const fleet_executor *e);
+
 /* --- compile.c, run.c ---------------------------------------------------- */
 
 typedef struct fl_task_entry {

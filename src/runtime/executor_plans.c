@@ -1,0 +1,169 @@
+/* executor_plans.c - the plans of an executor, one for each size of batch. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "runtime/there.h"
+
+void fl_executor_forget_plans(fleet_executor *e)
+{
+    fl_executor_forget(e);
+    fl_flight_abandon(e);
+    while (e->compiled) {
+        fl_compiled *next = e->compiled->next;
+
+        fl_compiled_destroy(e->compiled);
+        e->compiled = next;
+    }
+    e->last = NULL;
+}
+
+/* Another program may be added to the store meanwhile. */
+static fleet_status compile_locked(fleet_executor *e, int64_t batch,
+                                   fl_compiled **compiled)
+{
+    fleet_status status;
+
+    pthread_rwlock_rdlock(&e->store->lock);
+    status = fl_compile(e, batch, compiled);
+    pthread_rwlock_unlock(&e->store->lock);
+    return status;
+}
+
+/* An arena for the plan and for all others. */
+static fleet_status widen_arena(fleet_executor *e, fl_compiled *c)
+{
+    char *arena;
+
+    if (c->plan->arena_bytes > e->arena_bytes) {
+        FL_TRY(fl_gpu_host_alloc(e->placing.gpu, c->plan->arena_bytes, &arena));
+#ifdef __SANITIZE_ADDRESS__
+        memset(arena, 0xff, c->plan->arena_bytes); /* NaN for those who read
+                                                      what nobody wrote */
+#endif
+        fl_gpu_host_free(e->placing.gpu, e->arena);
+        e->arena = arena;
+        e->arena_bytes = c->plan->arena_bytes;
+        for (fl_compiled *one = e->compiled; one; one = one->next)
+            one->base[FL_BASE_ARENA] = arena;
+    }
+    c->base[FL_BASE_ARENA] = e->arena;
+    return FLEET_OK;
+}
+
+/* A plan of its own for a batch of that many rows. */
+static fleet_status make_plan(fleet_executor *e, int64_t batch,
+                              fl_compiled **compiled)
+{
+    fleet_status status;
+
+    FL_TRY(compile_locked(e, batch, compiled));
+    status = widen_arena(e, *compiled);
+    if (status != FLEET_OK)
+        fl_compiled_destroy(*compiled);
+    return status;
+}
+
+/* The batch size of the plan. */
+static int64_t capacity_for(const fleet_executor *e, int64_t batch)
+{
+    int64_t size = 16;
+
+    if (!e->any_batch)
+        return batch <= e->max_batch ? e->max_batch : batch;
+    while (size < batch && size < 1 << 20)
+        size *= 2;
+    return size < batch ? batch : size;
+}
+
+/* The plan for a batch of that many rows: the last ones are kept. */
+static fleet_status compile(fleet_executor *e, int64_t batch,
+                            fl_compiled **compiled)
+{
+    enum { MOST_PLANS = 8 };
+    int64_t key = capacity_for(e, batch);
+    fl_compiled **at = &e->compiled;
+    int n = 0;
+
+    while (*at && (*at)->plan->batch != key) {
+        if (++n == MOST_PLANS && (*at)->next == NULL)
+            break;
+        at = &(*at)->next;
+    }
+    if (*at && (*at)->plan->batch == key) {
+        *compiled = *at;
+        *at = (*compiled)->next;
+    } else {
+        if (n == MOST_PLANS) {
+            if (e->here.c == *at)
+                fl_executor_forget(e);
+            fl_compiled_destroy(*at);
+            *at = NULL;
+        }
+        FL_TRY(make_plan(e, key, compiled));
+    }
+    (*compiled)->next = e->compiled;
+    e->compiled = *compiled;
+    return FLEET_OK;
+}
+
+/* Plans are made for a store with its exchange and its ranks, or without. */
+static bool has_moved(const fleet_executor *e)
+{
+    return e->exchange != e->store->exchange ||
+           e->n_joined != e->store->n_joined;
+}
+
+fleet_status fl_executor_check_store(const fleet_executor *e)
+{
+    if (!has_moved(e))
+        return FLEET_OK;
+    return fl_fail(FLEET_ESTATE, "%s were reached or left inside %s",
+                   e->n_joined != e->store->n_joined ? "ranks" : "servers",
+                   e->micro > 0 ? "a merge group" : "an iteration");
+}
+
+static fleet_status follow_exchange(fleet_executor *e)
+{
+    if (e->micro > 0)
+        return fl_executor_check_store(e);
+    if (!has_moved(e))
+        return FLEET_OK;
+    fl_executor_forget_plans(e);
+    e->exchange = e->store->exchange;
+    e->n_joined = e->store->n_joined;
+    return FLEET_OK;
+}
+
+/* Inside a merge group all batches use its first one's plan: the sums are
+ * there. */
+fleet_status fl_executor_plan(fleet_executor *e, int64_t batch, fl_compiled **c)
+{
+    if (batch > FL_MOST_BATCH)
+        return fl_fail(FLEET_EINVAL,
+                       "a batch of %" PRId64 ": expected at most %" PRId64,
+                       batch, FL_MOST_BATCH);
+    FL_TRY(follow_exchange(e));
+    if (e->micro == 0)
+        return compile(e, batch, c);
+    *c = e->last;
+    if (batch <= e->last->plan->batch)
+        return FLEET_OK;
+    return fl_fail(FLEET_ESTATE,
+                   "a batch of %" PRId64 " in a merge group that began with "
+                   "%" PRId64 ": set max_batch of the executor's options",
+                   batch, e->last->plan->batch);
+}
+
+fl_compiled *fl_executor_plan_ahead(fleet_executor *e, fl_compiled *here)
+{
+    bool inside =
+        e->training && e->micro + 1 < e->program->training.merge_steps;
+    fl_compiled *c;
+
+    if (!e->exchange || e->next.batch == 0 || e->next.batch > FL_MOST_BATCH)
+        return NULL;
+    if (inside)
+        return e->next.batch <= here->plan->batch ? here : NULL;
+    return compile(e, e->next.batch, &c) == FLEET_OK ? c : NULL;
+}

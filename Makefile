@@ -444,11 +444,15 @@ clean:
 	rm -rf build $(LIBDIR) $(BINDIR)
 
 # --- benchmarks ---------------------------------------------------------------
-# data_*.c and ps_*.c look inside: they are linked with the library's objects
+# data_*.c, ps_*.c and gpu_*.c look inside: they are linked with the library's
+# objects
 $(BUILD)/bench/data_%: $(BUILD)/bench/data_%.o $(OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
 $(BUILD)/bench/ps_%: $(BUILD)/bench/ps_%.o $(OBJ)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
+$(BUILD)/bench/gpu_%: $(BUILD)/bench/gpu_%.o $(OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
 # and so is ranks, which has its peers inside

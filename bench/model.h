@@ -14,7 +14,7 @@
 enum { N_ID = 26, N_DENSE = 13, MLP_IN = 32, MOST_BATCHES = 64 };
 
 typedef struct options {
-    const char *model, *opt, *fc;
+    const char *model, *opt, *fc, *device;
     int dim, batch, threads, repeats;
     int bf16; /* strategy.amp */
     long rows;
@@ -30,6 +30,7 @@ typedef struct bench {
     const fleet_role *role; /* NULL: one process does all */
     const fleet_distributed_strategy *strategy;
     int n_batch, at;
+    float loss;            /* the last one that was fetched */
     uint64_t random, seed; /* seed: of the first weights */
     int64_t *id[MOST_BATCHES], *label[MOST_BATCHES];
     float *dense[MOST_BATCHES];
@@ -92,6 +93,23 @@ static inline const fleet_distributed_strategy *strategy_of(const bench *b)
     return &amp;
 }
 
+/* On a GPU what the loss is need not be known in each step. */
+enum { FETCH_EVERY = 64 };
+
+static inline int is_on_gpu(const bench *b)
+{
+    return strcmp(b->o.device, "cpu") != 0;
+}
+
+static inline void place_model(bench *b)
+{
+    fleet_place place;
+
+    if (fleet_place_parse(b->o.device, &place) != FLEET_OK ||
+        fleet_program_place(b->p, place, NULL) != FLEET_OK)
+        fail("device");
+}
+
 static inline void make_model(bench *b)
 {
     fleet_program *p = b->p = fleet_program_create(b->f);
@@ -116,6 +134,7 @@ static inline void make_model(bench *b)
         fleet_wide_deep(p, &c, &b->m);
     else
         fleet_ctr_dnn(p, &c, &b->m);
+    place_model(b);
     if (fleet_minimize(fleet_distributed_optimizer(b->f, o, strategy_of(b)),
                        b->m.loss))
         fail("model");
@@ -135,8 +154,8 @@ static inline float step(bench *b)
     int n = b->o.batch, i = b->at++ % b->n_batch, count = 0;
     int64_t one[] = {n, 1}, wide[] = {n, is_mlp(b) ? MLP_IN : N_DENSE};
     fleet_feed feed[N_ID + 2];
-    float loss = 0;
-    fleet_fetch fetch = {.var = b->m.loss, .data = &loss, .size = sizeof loss};
+    fleet_fetch fetch = {
+        .var = b->m.loss, .data = &b->loss, .size = sizeof b->loss};
 
     feed[count++] =
         (fleet_feed){"label", FLEET_INT64, b->label[i], one, 2, NULL};
@@ -149,16 +168,18 @@ static inline float step(bench *b)
     for (int s = 0; s < N_ID && !is_mlp(b); s++)
         feed[count++] = (fleet_feed){b->name[s], FLEET_INT64, b->id[i] + s * n,
                                      one,        2,           NULL};
-    if (fleet_executor_run(b->e, feed, count, &fetch, 1) != FLEET_OK)
+    if (fleet_executor_run(b->e, feed, count, &fetch,
+                           !is_on_gpu(b) || b->at % FETCH_EVERY == 0) !=
+        FLEET_OK)
         fail("step");
-    return loss;
+    return b->loss;
 }
 
 /* Defaults of the options, as the peers have them. */
 #define BENCH_DEFAULTS                                                         \
     {                                                                          \
-        "ctr_dnn", "adagrad", "400,400,400", 9, 1024, 2, 7, 0, 1000000, 0.4,   \
-            0.01                                                               \
+        "ctr_dnn", "adagrad", "400,400,400", "cpu", 9, 1024, 2, 7, 0, 1000000, \
+            0.4, 0.01                                                          \
     }
 
 static inline void open_bench(bench *b)

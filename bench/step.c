@@ -4,7 +4,7 @@
  *
  *   step --model mlp|ctr_dnn|wide_deep --dim 9 --batch 1024 --opt sgd|adagrad
  *        --fc 400,400,400 --threads 2 --rows 1000000 --repeats 7 --window 0.4
- *        --bf16 0|1
+ *        --bf16 0|1 --device cpu|gpu:0
  *
  * As the ranks of a collective job it takes its steps together with the others;
  * the first rank prints the sum of all.
@@ -53,13 +53,14 @@ static void measure(bench *b)
     qsort(rate, (size_t)b->o.repeats, sizeof *rate, ascending);
     if (!fleet_is_first_worker(b->f))
         return;
-    printf("{\"model\":\"%s\",\"dim\":%d,\"fc\":\"%s\",\"batch\":%d,\"opt\":"
+    printf("{\"model\":\"%s\",\"device\":\"%s\",\"dim\":%d,\"fc\":\"%s\","
+           "\"batch\":%d,\"opt\":"
            "\"%s\",\"bf16\":%d,\"threads\":%d,\"samples_per_s\":%.0f,\"worst\":"
            "%.0f,"
            "\"best\":%.0f,\"step_us\":%.1f,\"loss\":%.5f,\"foreign\":%.2f,"
            "\"fleet\":\"%s\"}\n",
-           b->o.model, b->o.dim, b->o.fc, b->o.batch, b->o.opt, b->o.bf16,
-           b->o.threads, rate[b->o.repeats / 2], rate[0],
+           b->o.model, b->o.device, b->o.dim, b->o.fc, b->o.batch, b->o.opt,
+           b->o.bf16, b->o.threads, rate[b->o.repeats / 2], rate[0],
            rate[b->o.repeats - 1],
            1e6 * ranks * b->o.batch / rate[b->o.repeats / 2], (double)loss,
            foreign, fleet_version());
@@ -76,6 +77,8 @@ static void read_options(options *o, int argc, char **argv)
             o->opt = value;
         else if (!strcmp(key, "--fc"))
             o->fc = value;
+        else if (!strcmp(key, "--device"))
+            o->device = value;
         else if (!strcmp(key, "--dim"))
             o->dim = atoi(value);
         else if (!strcmp(key, "--batch"))

@@ -36,10 +36,10 @@ const peers_part *peers_part_named(const char *name)
 
 fl_peers_options peers_options(const peers_part *part, bool ordered)
 {
-    int64_t ms = part->deadline_ms ? part->deadline_ms : LONG_MS;
+    int64_t ms = part->deadline_ms ? part->deadline_ms * TEST_PATIENCE
+                                   : (int64_t)LONG_MS * TEST_SLOWNESS;
 
-    return (fl_peers_options){.ordered = ordered,
-                              .deadline_ms = ms * TEST_SLOWNESS};
+    return (fl_peers_options){.ordered = ordered, .deadline_ms = ms};
 }
 
 /* --- a window, without MPI ----------------------------------------------- */

@@ -35,6 +35,9 @@ enum { TEST_SECONDS = 60 };
 #define TEST_SLOWNESS 1
 #endif
 
+/* Of deadlines that a test waits out: not so much longer, as there are many. */
+enum { TEST_PATIENCE = TEST_SLOWNESS < 4 ? TEST_SLOWNESS : 4 };
+
 /* Fails under AddressSanitizer if something is lost. Here and not at the end of
  * the process, where Criterion's own leaks are found and ours fail no test. */
 void test_check_leaks(void);

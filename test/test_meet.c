@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "collective/meet.h"
 
-enum { DEADLINE_MS = 1000 * TEST_SLOWNESS, LONG_MS = 20000, MOST = 4 };
+enum { DEADLINE_MS = 1000 * TEST_PATIENCE, LONG_MS = 20000, MOST = 4 };
 
 /* One rank, and how its attempt has to end. */
 typedef struct attempt {

@@ -41,7 +41,8 @@ typedef struct fleet_role {
                            to be used in place of binding its endpoint, and
                            closed by the server. 0 or -1: none */
     int collective;     /* 1: the workers are ranks of a collective job beside
-                           the servers. Several without servers always are */
+                           the servers, if strategy.is_collective says so, too.
+                           Several without servers always are */
     int gpu;            /* what fleet_worker_gpu() says */
 } fleet_role;
 

@@ -5,6 +5,13 @@
  * A builder adds its data variables, layers and loss to the program. With
  * all-zero options it is PaddleRec's model for Criteo's display ads: label
  * "label", 13 numbers "dense_input", one id in each of the slots "1" .. "26".
+ *
+ * Names of what is trained, for fleet_param_set_ps() and fleet_program_var():
+ * the tower's layers have "tower_0.w", "tower_0.b", "tower_1.w", ...,
+ * "tower_out.w", "tower_out.b" (fleet_mlp() alike); tables are "embedding" or
+ * what the slots say. wide_deep also has "wide.w", "wide.b" and, with wide_ids,
+ * a table "<table>_wide" beside each; deepfm a table "<table>_first" beside
+ * each, and the parameters "dense_first" and "dense_second".
  */
 #ifndef FLEET_APPLICATIONS_H
 #define FLEET_APPLICATIONS_H

@@ -41,7 +41,8 @@ typedef struct fleet_role {
                            to be used in place of binding its endpoint, and
                            closed by the server. 0 or -1: none */
     int collective;     /* 1: the workers are ranks of a collective job beside
-                           the servers. Several without servers always are */
+                           the servers, if strategy.is_collective says so, too.
+                           Several without servers always are */
     int gpu;            /* what fleet_worker_gpu() says */
 } fleet_role;
 
@@ -156,7 +157,7 @@ FLEET_API fleet_status fleet_init_worker(fleet *fleet);
 /* fleet_stop_worker - this worker is done: returns when all servers know.
  * Others train on without it. Ranks leave together: it serves those that still
  * train, evaluate or save until all are here. A worker that ends otherwise ends
- * the whole job. */
+ * the whole job: by fleet_destroy(), which tells the others why, at once. */
 FLEET_API fleet_status fleet_stop_worker(fleet *fleet);
 
 /* fleet_barrier_worker - wait until all workers that have not left call this.

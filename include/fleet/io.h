@@ -10,7 +10,12 @@
  * each server writes its own part, and it puts the whole in its place. In other
  * workers the call does nothing and is FLEET_OK, with a line in the log. All
  * servers and workers must see the folder at the same path. A save loads on any
- * number of servers, and in one process, whoever wrote it.
+ * number of servers, and in one process, whoever wrote it. Other workers do not
+ * wait for it: fleet_barrier_worker() before they load it.
+ *
+ * Of ranks the first one saves, too; each rank writes its part of what is
+ * shared out over them (tables, states with strategy.sharding), and serves the
+ * save whenever it waits.
  */
 #ifndef FLEET_IO_H
 #define FLEET_IO_H
@@ -49,6 +54,10 @@ FLEET_API fleet_status fleet_save_persistables(fleet *fleet, const char *path);
  * With servers all workers call it, and every server reads the save, too.
  * Before fleet_init_worker() it is that call that has them load; after it they
  * load at once, and the call returns when all workers have made it.
+ *
+ * Ranks all call it, at best before fleet_init_worker(), which then gives all
+ * of them what the first one has. After it a rank that loads alone has other
+ * weights than the others from then on; nobody notices.
  *
  *   FLEET_ENOENT    no save there, or a parameter of the programs that it does
  *                   not have

@@ -1,6 +1,6 @@
 /* metrics.h - metrics over all that was evaluated, and over all workers.
  *
- * With servers, fleet_metrics_auc(), _sum(), _max() and _min() wait for all
+ * In a job fleet_metrics_auc(), _sum(), _max() and _min() wait for all
  * workers that have not left: all must make the same calls in the same order,
  * with as many numbers. Everybody gets the same result, to the bit.
  * FLEET_EPEER, FLEET_ETIMEDOUT: one of them is gone, or does not come;

@@ -45,7 +45,8 @@ FLEET_API fleet_var *fleet_data_ragged(fleet_program *program,
 /* --- layers with parameters ---------------------------------------------- */
 
 typedef struct fleet_fc_options {
-    const char *name; /* prefix of the parameters' names; NULL: "fc_<n>" */
+    const char *name; /* prefix of the parameters' names; NULL: "fc_<n>",
+                         n from 0 */
     fleet_activation activation; /* applied to out; 0: none */
     fleet_param_attr weight;     /* default: Xavier uniform, "<name>.w" */
     fleet_param_attr bias;       /* default: zeros, "<name>.b" */

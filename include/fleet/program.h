@@ -60,7 +60,9 @@ typedef struct fleet_place_options {
  * under a guard, and the updates of what it trains. Rows of tables stay on the
  * CPU, and what they give and get is copied. A program uses one GPU; the
  * programs of a handle that share parameters use the same one. options may be
- * NULL.
+ * NULL. Only who computes calls it: a server has no steps, and needs no GPU.
+ * Ranks on a GPU are refused in this version, at their first step. Which GPU a
+ * worker should take says fleet_worker_gpu() (init.h).
  *
  *   FLEET_ENODEVICE    with what is missing: the plug-in libfleet_cuda.so, a
  *                      driver, a GPU, that one, one that is newer
@@ -171,7 +173,10 @@ typedef struct fleet_param_attr {
 } fleet_param_attr;
 
 /* fleet_param_set_ps - say who keeps the parameter or table of that name, in
- * place of what was said when it was made. docs/collective.md.
+ * place of what was said when it was made. docs/collective.md. It is the
+ * parameter's own name ("fc_0.w"), not that of its layer;
+ * fleet_program_dump() lists all. Whether the job has such keepers is known
+ * later: fleet_minimize() then gives FLEET_EUNSUPPORTED.
  *
  *   FLEET_ENOENT  the program has no such variable
  *   FLEET_EINVAL  it is no parameter and no table; ps is none of the three

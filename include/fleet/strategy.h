@@ -80,7 +80,8 @@ typedef struct fleet_sharding_configs {
 typedef struct fleet_distributed_strategy {
     /* 1, beside servers and with workers that are ranks: dense parameters are
      * summed by the ranks, tables stay on the servers (hybrid). Workers without
-     * servers always sum. docs/collective.md. */
+     * servers always sum. Ranks beside servers with 0 here are plain workers;
+     * beside servers 1 without ranks is refused. docs/collective.md. */
     int is_collective;
 
     /* With servers: 0 sync, every step of all workers is one update, of the
@@ -149,6 +150,10 @@ FLEET_API fleet_optimizer *fleet_distributed_optimizer(
  *
  *   FLEET_ESTATE  the program has run, or is trained already
  *   FLEET_ESHAPE  loss is not [1]
+ *   FLEET_EUNSUPPORTED  `ps` of a parameter or table asks for servers or ranks
+ *                 that this job has not: it is named
+ *   FLEET_EINVAL  optimizer is NULL, as after a fleet_distributed_optimizer()
+ *                 that failed, whose text follows
  *
  * fleet_executor_create() then fails with FLEET_EUNSUPPORTED if another
  * optimizer already trains in this handle: all its programs share one.

@@ -29,8 +29,8 @@ typedef struct fleet_train_options {
     void *user;
 } fleet_train_options;
 
-/* Of a training pass with parameter servers: batches, samples and loss over all
- * workers. */
+/* Of a training pass with parameter servers or of ranks: batches, samples and
+ * loss over all workers. */
 typedef struct fleet_train_result {
     int64_t batches, samples;
     double seconds; /* to the last step: from the first one in an executor's
@@ -44,7 +44,8 @@ typedef struct fleet_train_result {
  * group that is not full at the end is applied as it is. options and result may
  * be NULL. Files without a sample are FLEET_OK, with a warning in the log.
  *
- * With parameter servers the pass ends for all workers together: it returns
+ * With parameter servers, and among ranks, the pass ends for all workers
+ * together: it returns
  * when every worker's data, or callback, has ended it. A worker without a batch
  * of its own takes part, too, so all must run as many passes; one that is done
  * for good calls fleet_stop_worker(). One batch more than the current one is
@@ -56,7 +57,8 @@ typedef struct fleet_train_result {
  *   FLEET_ECHILD   the pipe_command failed
  *   FLEET_ENUMERIC the loss is not finite
  *   FLEET_ESTATE   an executor that does not train, a dataset without files,
- *                  a server; with servers, before fleet_init_worker()
+ *                  a server; in a job, before fleet_init_worker()
+ *   FLEET_EUNSUPPORTED  a rank whose program is on a GPU
  *   FLEET_EPEER, FLEET_ETIMEDOUT  a server or another worker is gone, or has
  *                  kept the others waiting: it is named
  * What was trained before the failing batch stays; a merge group under way is

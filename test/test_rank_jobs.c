@@ -6,6 +6,7 @@
 #include "launch_kit.h"
 #include "test.h"
 
+#include <fleet/fleet.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,4 +103,67 @@ TEST_LIMIT(a_rank_says_itself_why_it_gives_up, 60)
     for (int i = 0; i < 2; i++)
         CHECK_CONTAINS(launch_log(i ? "workerlog.1" : "workerlog.0"),
                        "the files have no sample for worker");
+}
+
+/* --- what a program of its own may do ------------------------------------- */
+
+static fleet_status learn(fleet *f)
+{
+    fleet_program *p = fleet_program_create(f);
+    fleet_var *x = fleet_data(p, "x", FLEET_FLOAT32, (int64_t[]){-1, 2}, 2);
+    fleet_var *loss = fleet_mean(p, fleet_fc(p, x, 1, NULL));
+
+    return fleet_minimize(
+        fleet_distributed_optimizer(f, fleet_sgd(f, 0.1f), NULL), loss);
+}
+
+/* This program, once more: TEST_RANK says what rank 1 does once all have met;
+ * the other waits for it. */
+__attribute__((constructor)) static void be_a_rank(void)
+{
+    const char *what = getenv("TEST_RANK");
+    fleet_status status;
+    fleet *f = NULL;
+
+    if (!what)
+        return;
+    status = fleet_init(&f, NULL);
+    if (status == FLEET_OK)
+        status = learn(f);
+    if (status == FLEET_OK)
+        status = fleet_init_worker(f);
+    if (status == FLEET_OK && fleet_worker_index(f) == 1) {
+        if (strcmp(what, "leave") == 0)
+            exit(0);
+        status = fleet_load_model(f, "nowhere");
+    } else if (status == FLEET_OK) {
+        status = fleet_barrier_worker(f);
+    }
+    fprintf(stderr, "%s\n", status == FLEET_OK ? "done" : fleet_last_error());
+    fleet_destroy(f);
+    exit(3);
+}
+
+static void run_ranks(const char *what)
+{
+    launch_need_mpirun();
+    setenv("TEST_RANK", what, 1);
+    setenv("SELF", test_program(), 1);
+    launch_deadline_ms = 60000;
+    CHECK_INT(launch_run("--nproc_per_node 2 --grace 50", "exec $SELF"), 3);
+}
+
+TEST_LIMIT(a_rank_that_leaves_without_a_word_keeps_nobody, 90)
+{
+    run_ranks("leave");
+    CHECK_CONTAINS(launch_log("workerlog.0"), "rank 1");
+}
+
+TEST_LIMIT(ranks_that_have_met_load_nothing, 90)
+{
+    run_ranks("load");
+    CHECK_CONTAINS(launch_log("workerlog.1"),
+                   "ranks load before fleet_init_worker()");
+    CHECK_CONTAINS(launch_log("workerlog.0"),
+                   "ranks load before fleet_init_worker()");
 }

@@ -55,9 +55,8 @@ FLEET_API fleet_status fleet_save_persistables(fleet *fleet, const char *path);
  * Before fleet_init_worker() it is that call that has them load; after it they
  * load at once, and the call returns when all workers have made it.
  *
- * Ranks all call it, at best before fleet_init_worker(), which then gives all
- * of them what the first one has. After it a rank that loads alone has other
- * weights than the others from then on; nobody notices.
+ * Ranks all call it before fleet_init_worker(), which gives all of them what the
+ * first one has, and refuses if only some have loaded their part.
  *
  *   FLEET_ENOENT    no save there, or a parameter of the programs that it does
  *                   not have
@@ -65,7 +64,7 @@ FLEET_API fleet_status fleet_save_persistables(fleet *fleet, const char *path);
  *   FLEET_ESHAPE    a parameter of another shape, with another optimizer's
  *                   state, or statistics of other columns than a dataset's
  *   FLEET_EINVAL    an inference model
- *   FLEET_ESTATE    a merge group is under way
+ *   FLEET_ESTATE    a merge group is under way; ranks have met already
  *   FLEET_EUNSUPPORTED  another version of the format
  *   FLEET_EIO       cannot be read, or was replaced time and again meanwhile
  *   FLEET_ENOMEM

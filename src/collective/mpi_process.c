@@ -76,18 +76,30 @@ void fl_mpi_end_with(MPI_Comm comm, int64_t deadline_ms)
     pthread_mutex_unlock(&lock);
 }
 
+/* Two barriers: a rank that gives up waiting has come to the first all the
+ * same, and does not come to the second. */
+static bool all_come(void)
+{
+    for (int i = 0; i < 2; i++) {
+        MPI_Request all = MPI_REQUEST_NULL;
+
+        if (MPI_Ibarrier(end_comm, &all) != MPI_SUCCESS ||
+            fl_mpi_wait(&all, end_ms, "the end") != FLEET_OK)
+            return false;
+    }
+    return true;
+}
+
 /* MPI_Finalize() waits for all ranks, with no deadline: it is called once all
  * of them have said that they come. */
 static void end(void)
 {
-    MPI_Request all = MPI_REQUEST_NULL;
     int is_over = 0;
 
     if (owner != getpid() || fl_mpi_is_given_up() || end_comm == MPI_COMM_NULL)
         return;
     MPI_Finalized(&is_over);
-    if (!is_over && MPI_Ibarrier(end_comm, &all) == MPI_SUCCESS &&
-        fl_mpi_wait(&all, end_ms, "the end") == FLEET_OK)
+    if (!is_over && all_come())
         MPI_Finalize();
 }
 

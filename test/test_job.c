@@ -195,6 +195,23 @@ TEST(a_collective_field_without_a_collective_is_in_the_log)
     fleet_destroy(f);
 }
 
+TEST(ranks_that_train_on_servers_alone_are_in_the_log)
+{
+    fleet_role role = {
+        .worker_num = 2, .server_endpoints = "inproc://job", .collective = 1};
+    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+    char lines[2000] = "";
+    fleet *f;
+
+    CHECK_OK(fleet_init(&f, &(fleet_options){.role = &role,
+                                             .log = keep_warnings,
+                                             .log_user = lines}));
+    minimize(f, &s);
+    CHECK_TEXT(lines, "workers are ranks here, but strategy.is_collective is "
+                      "0: they train in mode ps-async\n");
+    fleet_destroy(f);
+}
+
 /* --- fleet-train ---------------------------------------------------------- */
 
 /* No address of any machine: nothing can listen there. */

@@ -55,8 +55,8 @@ FLEET_API fleet_status fleet_save_persistables(fleet *fleet, const char *path);
  * Before fleet_init_worker() it is that call that has them load; after it they
  * load at once, and the call returns when all workers have made it.
  *
- * Ranks all call it before fleet_init_worker(), which gives all of them what the
- * first one has, and refuses if only some have loaded their part.
+ * Ranks all call it before fleet_init_worker(), which gives all of them what
+ * the first one has, and refuses if only some have loaded their part.
  *
  *   FLEET_ENOENT    no save there, or a parameter of the programs that it does
  *                   not have

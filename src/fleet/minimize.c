@@ -28,6 +28,19 @@ static void follow_mode(fleet *f)
     fl_ranks_open(f);
 }
 
+/* Workers that were started as ranks, and do not train as such. */
+static void warn_of_mode(fleet *f)
+{
+    fl_job_mode mode = fl_job_mode_of(&f->role, &f->strategy);
+
+    if (f->role.collective && f->role.server_num > 0 && !fl_has_ranks(f) &&
+        fleet_is_first_worker(f))
+        FL_WARN(&f->context.log,
+                "workers are ranks here, but strategy.is_collective is 0: "
+                "they train in mode %s",
+                fl_job_mode_name(mode));
+}
+
 fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
 {
     fleet_program *p = loss ? loss->program : NULL;
@@ -65,5 +78,6 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
     p->training.merge_average = f->strategy.gradient_merge_configs.avg != 0;
     f->trained = p;
     follow_mode(f);
+    warn_of_mode(f);
     return FLEET_OK;
 }

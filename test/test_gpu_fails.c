@@ -185,7 +185,7 @@ TEST(a_step_without_a_kernel_is_named)
     kit_open(&m, KIT_MLP, &o);
     b = kit_batch_for(&m, 20, 1);
     CHECK_FAILS(kit_run(m.e, b), FLEET_EUNSUPPORTED, words);
-    CHECK_CONTAINS(fleet_last_error(), "allow_cpu");
+    CHECK_CONTAINS(fleet_last_error(), "(emulated): set allow_cpu");
     kit_batch_free(b);
     kit_close(&m);
     gpu_kit_close();

@@ -108,7 +108,7 @@ TEST(the_last_block_is_short_and_the_one_after_it_is_none)
 static void check_difference(const char *ours, const char *theirs,
                              const char *want)
 {
-    char *text = fl_keep_difference(ours, theirs);
+    char *text = fl_keep_difference("the server", ours, "the worker", theirs);
 
     CHECK((text != NULL) == (want != NULL));
     if (want)

@@ -155,6 +155,14 @@ TEST_LIMIT(who_keeps_what_is_the_same_for_all, 120)
               "the programs differ: the server has `parameter \"wide.b\"");
     check_odd("--nproc_per_node 2", adult("", ""),
               adult("", "\"embedding\": false"),
-              "the programs differ from rank 0's: the server has `table "
+              "the programs differ from rank 0's: this rank has `table "
               "\"embedding\"");
+}
+
+TEST_LIMIT(ranks_divide_their_sum_or_all_leave_it, 120)
+{
+    check_odd("--nproc_per_node 2", adult("", ""),
+              adult("\"gradient_scale_sum\": true", ""),
+              "this rank trains in mode collective, gradient_scale_sum, rank 0 "
+              "in collective: all ranks have one strategy");
 }

@@ -164,7 +164,7 @@ static fleet_status compare(const char *mine, const char *first,
                        "this rank trains in mode %s, rank 0 in %.*s: all ranks "
                        "have one strategy",
                        terms, (int)line, first);
-    difference = fl_keep_difference(mine, first);
+    difference = fl_keep_difference("this rank", mine, "rank 0", first);
     status = fl_fail(FLEET_EINVAL, "the programs differ from rank 0's: %s",
                      difference ? difference : "in their order");
     fl_free(difference);

@@ -151,6 +151,8 @@ void fl_strategy_set_ranks(const fleet_distributed_strategy *s, fl_training *t)
 
 void fl_strategy_add_terms(const fl_training *t, fl_text *text)
 {
+    if (t->sum_over_ranks)
+        fl_text_add(text, ", gradient_scale_sum");
     if (t->half)
         fl_text_add(text, ", gradients as float16");
     if (t->group > 1)

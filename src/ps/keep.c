@@ -180,7 +180,8 @@ char *fl_keep_text(const fl_store *s)
     return NULL;
 }
 
-char *fl_keep_difference(const char *ours, const char *theirs)
+char *fl_keep_difference(const char *us, const char *ours, const char *them,
+                         const char *theirs)
 {
     fl_text t = {0};
 
@@ -188,9 +189,9 @@ char *fl_keep_difference(const char *ours, const char *theirs)
         size_t a = strcspn(ours, "\n"), b = strcspn(theirs, "\n");
 
         if (a != b || strncmp(ours, theirs, a) != 0) {
-            fl_text_add(&t, "the server has `%.*s`, the worker `%.*s`",
-                        a < 300 ? (int)a : 300, ours, b < 300 ? (int)b : 300,
-                        theirs);
+            fl_text_add(&t, "%s has `%.*s`, %s `%.*s`", us,
+                        a < 300 ? (int)a : 300, ours, them,
+                        b < 300 ? (int)b : 300, theirs);
             return t.chars;
         }
         ours += a + (ours[a] == '\n');

@@ -80,8 +80,9 @@ int fl_keep_table(const fl_keep *l, const char *name);
  * common. Text for fl_free(). */
 char *fl_keep_text(const fl_store *s);
 
-/* The first line in which two such texts differ: "ours" against "theirs" in
- * words, for an error; fl_free() it. NULL: none differs. */
-char *fl_keep_difference(const char *ours, const char *theirs);
+/* The first line in which two such texts differ, and whose is which, for an
+ * error; fl_free() it. NULL: none differs. */
+char *fl_keep_difference(const char *us, const char *ours, const char *them,
+                         const char *theirs);
 
 #endif

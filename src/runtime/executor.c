@@ -70,10 +70,27 @@ static void leave_store(fleet_executor *e)
     pthread_rwlock_unlock(&s->lock);
 }
 
+/* Nobody will ask for it any more. */
+static void say_untold(fleet_executor *e)
+{
+    fl_error before;
+
+    if (e->context->fork_generation != fl_fork_generation())
+        return;
+    fl_error_take(&before, fleet_last_status());
+    fl_error_clear();
+    if (fl_flight_land(e) != FLEET_OK)
+        FL_WARN(&e->context->log, "fleet_executor_destroy: %s",
+                fleet_last_error());
+    fl_error_clear();
+    fl_error_raise(&before);
+}
+
 void fleet_executor_destroy(fleet_executor *e)
 {
     if (!e)
         return;
+    say_untold(e);
     leave_store(e);
     fl_executor_forget_plans(e);
     fl_flight_destroy(e);

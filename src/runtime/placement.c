@@ -102,11 +102,13 @@ static fleet_status without_kernel(const fl_plan *plan, const fl_step *s)
     if (plan->placing->allow_cpu)
         return warn_once(plan, s);
     return fl_fail(FLEET_EUNSUPPORTED,
-                   "%s%s%s%s has no kernel \"%s\" on gpu:%d (%s): guard it by "
-                   "fleet_device_guard(program, \"cpu\"), or set allow_cpu",
+                   "%s%s%s%s has no kernel \"%s\" on gpu:%d (%s): %sset "
+                   "allow_cpu",
                    n ? n->op->name : "what minimize() adds", n ? " \"" : "",
                    n ? n->out[0]->name : "", n ? "\"" : "", s->kernel->name,
-                   d->ordinal, d->name);
+                   d->ordinal, d->name,
+                   n ? "guard it by fleet_device_guard(program, \"cpu\"), or "
+                     : "");
 }
 
 static fleet_status choose(const fl_plan *plan, const fl_step *s, bool *on_gpu)

@@ -73,6 +73,27 @@ TEST(a_label_out_of_range_is_said_and_nothing_is_updated)
     gpu_kit_close();
 }
 
+/* What is queued behind it counts in no save. */
+TEST(a_save_waits_for_what_is_queued_and_says_what_failed)
+{
+    kit_model m;
+    kit_batch *b;
+
+    gpu_kit_open();
+    m = gpu_kit_model(KIT_MLP, (kit_options){0});
+    gpu_kit_train(&m, 2);
+    b = kit_batch_for(&m, 40, 3);
+    ((int64_t *)(void *)(uintptr_t)b->feed[1].data)[7] = 99;
+    CHECK_OK(kit_run(m.e, b));
+    CHECK_FAILS(fleet_save_persistables(m.f, test_path("save")), FLEET_EINVAL,
+                "of sample 7 is out of range");
+    CHECK_INT(m.f->store->updates, 2);
+    CHECK_OK(fleet_save_persistables(m.f, test_path("save")));
+    kit_batch_free(b);
+    kit_close(&m);
+    gpu_kit_close();
+}
+
 /* A fetch finds it, and what is left of the group is not used. */
 TEST(a_merge_group_with_a_batch_that_failed_is_given_up)
 {

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "fleet/handle.h"
+#include "runtime/executor.h"
 
 enum { PART_BYTES = 256 << 20 };
 
@@ -366,6 +367,7 @@ fleet_status fl_save_write(const fl_save *s, const char *path)
     fleet_status status;
     parts p = {0};
 
+    FL_TRY(fl_store_land(s->store));
     status = begin_folder(&folder, path);
     if (status == FLEET_OK) {
         p.folder = folder.temp;

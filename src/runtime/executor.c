@@ -362,6 +362,16 @@ fleet_status fl_executor_iterate(fleet_executor *e, int64_t batch)
     return status;
 }
 
+fleet_status fl_store_land(fl_store *s)
+{
+    fleet_executor *trainer;
+
+    pthread_rwlock_rdlock(&s->lock);
+    trainer = s->trainer;
+    pthread_rwlock_unlock(&s->lock);
+    return trainer ? fl_flight_land(trainer) : FLEET_OK;
+}
+
 /* Who has trained nothing yet cannot update. */
 static fleet_status wait_for_none(const fl_store *s)
 {

@@ -97,6 +97,10 @@ fleet_status fl_executor_idle(fleet_executor *e);
 /* The same with whichever executor trains. A failure is told to the peers. */
 fleet_status fl_store_idle(fl_store *s);
 
+/* Before the store is saved: wait for iterations under way on a GPU; the
+ * failure of one. */
+fleet_status fl_store_land(fl_store *s);
+
 /* With peers: this thread's failure ends their training, too. */
 void fl_executor_give_up(const fleet_executor *e);
 

@@ -20,6 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 enum {
     SKIPPED = 77, /* what test_skip() exits with */
     MOST_CHILDREN = 16
@@ -39,6 +41,7 @@ void test_add(test_case *t)
 typedef struct child {
     pid_t pid; /* 0: none */
     const test_case *test;
+    int64_t began; /* ms */
 } child;
 
 typedef struct tally {
@@ -64,14 +67,14 @@ static void explain(const char *name, int status)
                                    : "no process");
 }
 
-static void judge(tally *n, const test_case *t, int status)
+static void judge(tally *n, const test_case *t, int64_t ms, int status)
 {
     char name[300];
 
     name_of(t, name, sizeof name);
     if (status == 0) {
         n->passed++;
-        printf("ok   %s\n", name);
+        printf("ok   %s %.1f s\n", name, (double)ms / 1000);
     } else if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED) {
         n->skipped++;
         printf("skip %s\n", name); /* test_skip() has said why */
@@ -91,7 +94,7 @@ static void wait_for_one(tally *n)
         if (n->child[i].pid == pid) {
             n->child[i].pid = 0;
             n->running--;
-            judge(n, n->child[i].test, status);
+            judge(n, n->child[i].test, fl_now_ms() - n->child[i].began, status);
         }
 }
 
@@ -114,6 +117,7 @@ static void start(tally *n, const test_case *t)
         c++;
     fflush(NULL); /* or the child writes it, too */
     c->test = t;
+    c->began = fl_now_ms();
     c->pid = fork();
     if (c->pid == 0)
         run_alone(t);
@@ -121,7 +125,7 @@ static void start(tally *n, const test_case *t)
         n->running++;
     } else {
         c->pid = 0;
-        judge(n, t, -1);
+        judge(n, t, 0, -1);
     }
 }
 

@@ -145,18 +145,25 @@ HEALTHY(refusals)
 HEALTHY(by_groups)
 
 /* One start of mpirun for all parts, a group after the other. */
+static void under_mpi(const peers_part *part, peers_way way, int size)
+{
+    if (size > 3 && TEST_SLOWNESS > 10)
+        test_skip("under ThreadSanitizer up to 3 ranks: 4 take 3 minutes");
+    peers_run(part, way, size);
+}
+
 #define UNDER_MPI(size)                                                        \
     TEST_LIMIT(size##_ranks_of_mpi_do_all, 120)                                \
     {                                                                          \
-        peers_run(&peers_all, mpi, size);                                      \
+        under_mpi(&peers_all, mpi, size);                                      \
     }                                                                          \
     TEST_LIMIT(size##_ranks_of_mpi_apart_do_all, 120)                          \
     {                                                                          \
-        peers_run(&peers_all, apart, size);                                    \
+        under_mpi(&peers_all, apart, size);                                    \
     }                                                                          \
     TEST_LIMIT(size##_ranks_of_mpi_apart_keep_an_order, 120)                   \
     {                                                                          \
-        peers_run(peers_part_named("reductions"), apart_ordered, size);        \
+        under_mpi(peers_part_named("reductions"), apart_ordered, size);        \
     }
 UNDER_MPI(1)
 UNDER_MPI(2)

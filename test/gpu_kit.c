@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/ops.h"
+#include "runtime/lower.h"
+
 static gpu_kit_asks asks;
 
 static bool is_emulated(void)
@@ -91,6 +94,51 @@ kit_model gpu_kit_model(kit_kind kind, kit_options o)
     o.max_batch = 40;
     kit_open(&m, kind, &o);
     return m;
+}
+
+/* --- an operator for CPUs alone --- */
+
+static fleet_status copy_run(const fl_instance *in, const fl_range *r)
+{
+    memcpy(fl_rows_f32(in, 0, r), fl_rows_f32(in, 1, r),
+           (size_t)fl_count(in, 0, r) * sizeof(float));
+    return FLEET_OK;
+}
+
+static const fl_kernel copy_kernel = {
+    .name = "kit.copy", .split = FL_SPLIT_ROWS, .run = copy_run};
+
+static fleet_status copy_infer(fl_node *n)
+{
+    fl_set_out(n, 0, &n->in[0]->shape);
+    return FLEET_OK;
+}
+
+static fleet_status copy_forward(fl_lowering *l, const fl_node *n)
+{
+    FL_EMIT(l, &copy_kernel, n, NULL, FL_W(fl_value_of(l, n->out[0])),
+            FL_R(fl_value_of(l, n->in[0])));
+    return FLEET_OK;
+}
+
+static fleet_status copy_gradient(fl_lowering *l, const fl_node *n)
+{
+    FL_EMIT(l, &copy_kernel, n, NULL, FL_W(fl_gradient_to(l, n->in[0])),
+            FL_R(fl_gradient_of(l, n->out[0])));
+    return FLEET_OK;
+}
+
+fleet_var *gpu_kit_copy(fleet_program *p, fleet_var *x)
+{
+    static const fl_op op = {.name = "kit_copy",
+                             .n_out = 1,
+                             .least_in = 1,
+                             .most_in = 1,
+                             .infer = copy_infer,
+                             .forward = copy_forward,
+                             .gradient = copy_gradient};
+
+    return fl_program_add(p, &op, &x, 1, NULL, 0);
 }
 
 int64_t gpu_kit_weights(fl_store *s, float *w)

@@ -35,6 +35,9 @@ kit_model gpu_kit_model(kit_kind kind, kit_options o);
 /* Batches of several sizes, and the end of their group. */
 void gpu_kit_train(kit_model *m, int batches);
 
+/* x as it is, by an operator whose kernel "kit.copy" no GPU has. */
+fleet_var *gpu_kit_copy(fleet_program *p, fleet_var *x);
+
 /* All dense parameters, one after the other; how many. */
 enum { GPU_KIT_MOST = 1 << 16 };
 int64_t gpu_kit_weights(fl_store *s, float *w);

@@ -100,6 +100,20 @@ TEST(agree_in_models_that_merge_and_clip)
     compare_model(KIT_MLP, &(kit_options){.clip = 1e6f});
 }
 
+TEST(agree_in_models_whose_layers_have_rates_of_their_own)
+{
+    static const char *const all[] = {"lars", "lamb"};
+
+    for (int i = 0; i < 2; i++) {
+        compare_model(KIT_MLP, &(kit_options){.layers = all[i]});
+        compare_model(KIT_CTR, &(kit_options){.layers = all[i],
+                                              .layer_decay = 0.1f,
+                                              .l2_decay = 0.01f,
+                                              .merge = 2,
+                                              .clip = 0.1f});
+    }
+}
+
 /* Parameters that have a rate and a decay of their own, or no decay. */
 static fleet_var *own_numbers(fleet_program *p, fleet_var *x)
 {
@@ -110,10 +124,9 @@ static fleet_var *own_numbers(fleet_program *p, fleet_var *x)
     return fleet_mean(p, fleet_square(p, fleet_fc(p, x, 40, NULL)));
 }
 
-TEST(agree_where_parameters_have_numbers_of_their_own)
+static void compare_own_numbers(const kit_options *o)
 {
-    const kit_options o = {.l2_decay = 0.1f};
-    fleet *f = kit_handle(&o);
+    fleet *f = kit_handle(o);
     fleet_program *p = fleet_program_create(f);
     int64_t dims[] = {-1, 7};
     kit_batch *b = kit_batch_new(50);
@@ -122,7 +135,7 @@ TEST(agree_where_parameters_have_numbers_of_their_own)
 
     kit_floats(b, "x", 7, 1);
     CHECK_OK(fleet_minimize(
-        kit_optimizer(f, &o),
+        kit_optimizer(f, o),
         own_numbers(p, fleet_data(p, "x", FLEET_FLOAT32, dims, 2))));
     e = fleet_executor_create(p, NULL);
     CHECK_OK(kit_run(e, b));
@@ -134,6 +147,13 @@ TEST(agree_where_parameters_have_numbers_of_their_own)
     fleet_destroy(f);
 }
 
+TEST(agree_where_parameters_have_numbers_of_their_own)
+{
+    compare_own_numbers(&(kit_options){.l2_decay = 0.1f});
+    compare_own_numbers(&(kit_options){.l2_decay = 0.1f, .layers = "lars"});
+    compare_own_numbers(&(kit_options){.l2_decay = 0.1f, .layers = "lamb"});
+}
+
 TEST_LIMIT(agree_all_of_them, 180)
 {
     device_kit k;
@@ -141,6 +161,8 @@ TEST_LIMIT(agree_all_of_them, 180)
     device_kit_open(&k, false);
     compare_cases(&k, 600);
     compare_model_on(&k, KIT_CTR, &(kit_options){.merge = 2, .clip = 0.01f});
+    compare_model_on(&k, KIT_MLP, &(kit_options){.layers = "lars"});
+    compare_model_on(&k, KIT_MLP, &(kit_options){.layers = "lamb"});
     device_kit_check_all(&k);
     device_kit_close(&k);
 }

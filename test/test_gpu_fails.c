@@ -196,19 +196,30 @@ TEST(memory_of_the_gpu_that_runs_out_is_said_and_none_is_lost)
 
 TEST(a_step_without_a_kernel_is_named)
 {
-    static const char words[] = "what minimize() adds has no kernel "
-                                "\"lars.norm\" on gpu:0 (emulated)";
-    kit_options o = {.layers = "lars", .device = "gpu:0"};
-    kit_model m;
-    kit_batch *b;
+    static const char words[] = "kit_copy \"copied\" has no kernel "
+                                "\"kit.copy\" on gpu:0 (emulated)";
+    kit_batch *b = kit_batch_new(8);
+    fleet_executor *e;
+    fleet_program *p;
+    fleet_var *x, *y;
+    float out[8 * 6];
+    fleet *f;
 
     gpu_kit_open();
-    kit_open(&m, KIT_MLP, &o);
-    b = kit_batch_for(&m, 20, 1);
-    CHECK_FAILS(kit_run(m.e, b), FLEET_EUNSUPPORTED, words);
-    CHECK_CONTAINS(fleet_last_error(), "(emulated): set allow_cpu");
+    kit_floats(b, "x", 6, 1);
+    f = kit_handle(&(kit_options){0});
+    p = fleet_program_create(f);
+    CHECK_OK(fleet_program_place(p, FLEET_GPU(0), NULL));
+    x = fleet_data(p, "x", FLEET_FLOAT32, (int64_t[]){-1, 6}, 2);
+    y = gpu_kit_copy(p, x);
+    y->name = "copied";
+    e = fleet_executor_create(p, NULL);
+    CHECK_FAILS(kit_fetch(e, b, y, out, 8 * 6), FLEET_EUNSUPPORTED, words);
+    CHECK_CONTAINS(fleet_last_error(),
+                   "fleet_device_guard(program, \"cpu\"), or set allow_cpu");
     kit_batch_free(b);
-    kit_close(&m);
+    fleet_executor_destroy(e);
+    fleet_destroy(f);
     gpu_kit_close();
 }
 

@@ -74,11 +74,53 @@ TEST(models_agree_whose_operators_are_guarded)
                "cpu", "gpu:0");
 }
 
-/* Steps that have no kernel there run here, as allowed. */
-TEST(models_agree_with_steps_that_have_no_kernel)
+TEST(models_agree_whose_layers_have_rates_of_their_own)
 {
-    agree_both((kit_options){.layers = "lars", .allow_cpu = true}, "gpu:0",
-               NULL);
+    static const char *const all[] = {"lars", "lamb"};
+
+    for (int i = 0; i < 2; i++) {
+        agree_both((kit_options){.layers = all[i], .l2_decay = 0.01f}, "gpu:0",
+                   NULL);
+        agree_both((kit_options){.layers = all[i], .merge = 2, .clip = 0.1f},
+                   "gpu:0", NULL);
+    }
+}
+
+/* A weight after a few batches, with a step that only CPUs have. */
+static float weight_with_copy(bool on_gpu)
+{
+    static float w[GPU_KIT_MOST];
+    const kit_options o = {.optimizer = "sgd"};
+    const fleet_place_options allow = {.allow_cpu = 1};
+    fleet *f = kit_handle(&o);
+    fleet_program *p = fleet_program_create(f);
+    kit_batch *b = kit_batch_new(30);
+    fleet_executor *e;
+    fleet_var *x;
+
+    if (on_gpu)
+        CHECK_OK(fleet_program_place(p, FLEET_GPU(0), &allow));
+    kit_floats(b, "x", 6, 1);
+    x = fleet_data(p, "x", FLEET_FLOAT32, (int64_t[]){-1, 6}, 2);
+    x = fleet_tanh(p, gpu_kit_copy(p, fleet_fc(p, x, 9, NULL)));
+    CHECK_OK(fleet_minimize(kit_optimizer(f, &o), fleet_mean(p, x)));
+    e = fleet_executor_create(p, NULL);
+    for (int i = 0; i < 3; i++)
+        CHECK_OK(kit_run(e, b));
+    CHECK_OK(fleet_executor_flush(e));
+    CHECK(gpu_kit_weights(f->store, w) > 0);
+    kit_batch_free(b);
+    fleet_executor_destroy(e);
+    fleet_destroy(f);
+    return w[0];
+}
+
+/* They run here, as allowed. */
+TEST(a_model_agrees_with_steps_that_have_no_kernel)
+{
+    gpu_kit_open();
+    CHECK_NEAR(weight_with_copy(true), weight_with_copy(false), 1e-3);
+    gpu_kit_close();
 }
 
 /* A plan for each size, not one for all. */

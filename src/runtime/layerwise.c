@@ -13,57 +13,45 @@
  */
 #include <math.h>
 
+#include "runtime/layers.h"
 #include "runtime/norm.h"
 #include "runtime/pass.h"
 #include "runtime/update.h"
-
-typedef struct layer {
-    const fleet_param_attr *attr;
-    int first, n; /* blocks */
-} layer;
-
-typedef struct block {
-    int64_t offset, n; /* in the group */
-    int layer;
-} block;
-
-typedef struct layers {
-    fl_layerwise how;
-    layer *layer;
-    block *block;
-    int n_layer, n_block;
-    int begin, end; /* blocks that a step works on */
-    int64_t first;  /* of the group: where its states begin */
-} layers;
-
-typedef struct squares {
-    double weights, step;
-} squares;
 
 /* Of every step here but the ratio; others follow. */
 enum { UPDATE_NOW, GRADIENT, WEIGHT, SQUARES, RATIOS = SQUARES, STATE };
 
 /* What a part works on: a block. */
 typedef struct work {
-    const layers *all;
-    const block *block;
-    squares *squares; /* the block's */
-    fl_update u;      /* the layer's own */
+    const fl_layers *all;
+    const fl_layer_block *block;
+    fl_squares *squares; /* the block's */
+    fl_update u;         /* the layer's own */
     float *w, *g;
 } work;
 
+static fl_update update_of(const fl_update *u, const fl_layer *l)
+{
+    fl_update own = *u;
+
+    own.lr *= l->learning_rate;
+    if (l->l2_decay >= 0)
+        own.decay = l->l2_decay;
+    return own;
+}
+
 static work work_of(const fl_instance *in, const fl_range *r)
 {
-    const layers *all = in->step->config;
+    const fl_layers *all = in->step->config;
     int64_t at = all->begin + r->begin;
-    const block *b = &all->block[at];
+    const fl_layer_block *b = &all->block[at];
     const fl_update_now *now = fl_ptr(in, UPDATE_NOW);
 
     return (work){
         .all = all,
         .block = b,
-        .squares = (squares *)fl_ptr(in, SQUARES) + at,
-        .u = fl_update_with(&now->u, all->layer[b->layer].attr),
+        .squares = (fl_squares *)fl_ptr(in, SQUARES) + at,
+        .u = update_of(&now->u, &all->layer[b->layer]),
         .w = (float *)fl_ptr(in, WEIGHT) + b->offset,
         .g = (float *)fl_ptr(in, GRADIENT) + b->offset,
     };
@@ -79,15 +67,9 @@ static float ratio_of(const fl_instance *in, const work *k)
     return ((const float *)fl_ptr(in, RATIOS))[k->block->layer];
 }
 
-/* The layer's part of LARS' or LAMB's decay. */
-static float decay_of(const layers *all, int i)
-{
-    return all->layer[i].attr->no_decay ? 0 : all->how.decay;
-}
-
 static fleet_status by_blocks(fl_instance *in)
 {
-    const layers *all = in->step->config;
+    const fl_layers *all = in->step->config;
 
     in->n_part = all->end - all->begin;
     return FLEET_OK;
@@ -114,7 +96,7 @@ static fleet_status lars_norm_run(const fl_instance *in, const fl_range *r)
     work k = work_of(in, r);
 
     *k.squares =
-        (squares){fl_square_sum(k.w, k.block->n, 1), square_sum_used(&k)};
+        (fl_squares){fl_square_sum(k.w, k.block->n, 1), square_sum_used(&k)};
     return FLEET_OK;
 }
 
@@ -131,7 +113,7 @@ static fleet_status lars_update_run(const fl_instance *in, const fl_range *r)
     float *velocity = state_of(in, &k, 0);
 
     k.u.lr *= ratio_of(in, &k);
-    k.u.decay += decay_of(k.all, k.block->layer);
+    k.u.decay += k.all->layer[k.block->layer].decay;
     fl_simd_best()->lars(&k.u, k.w, k.g, &velocity, k.block->n);
     return FLEET_OK;
 }
@@ -152,9 +134,10 @@ static fleet_status lamb_step_run(const fl_instance *in, const fl_range *r)
     float *state[] = {state_of(in, &k, 0), state_of(in, &k, 1), k.g};
     int64_t n = k.block->n;
 
-    k.u.apart = decay_of(k.all, k.block->layer);
+    k.u.apart = k.all->layer[k.block->layer].decay;
     fl_simd_best()->lamb(&k.u, k.w, k.g, state, n);
-    *k.squares = (squares){fl_square_sum(k.w, n, 1), fl_square_sum(k.g, n, 1)};
+    *k.squares =
+        (fl_squares){fl_square_sum(k.w, n, 1), fl_square_sum(k.g, n, 1)};
     return FLEET_OK;
 }
 
@@ -184,7 +167,7 @@ static const fl_kernel kernel_lamb_update = {
 /* --- the ratios ---------------------------------------------------------- */
 
 /* Fleet's LARS leaves alone what has no decay. */
-static double ratio(const layers *all, int i, double weights, double step)
+static double ratio(const fl_layers *all, int i, double weights, double step)
 {
     const fl_layerwise *how = &all->how;
 
@@ -192,7 +175,7 @@ static double ratio(const layers *all, int i, double weights, double step)
         return 1;
     if (how->rule == FL_LAMB)
         return weights / step;
-    if (all->layer[i].attr->no_decay)
+    if (all->layer[i].no_decay)
         return 1;
     return (double)how->coeff * weights /
            (step + (double)how->decay * weights + (double)how->epsilon);
@@ -201,14 +184,14 @@ static double ratio(const layers *all, int i, double weights, double step)
 /* Operands: squares, ratios. */
 static fleet_status ratio_run(const fl_instance *in, const fl_range *r)
 {
-    const layers *all = in->step->config;
-    const squares *square = fl_ptr(in, 0);
+    const fl_layers *all = in->step->config;
+    const fl_squares *square = fl_ptr(in, 0);
     float *out = fl_ptr(in, 1);
 
     (void)r;
     for (int i = 0; i < all->n_layer; i++) {
-        const layer *one = &all->layer[i];
-        squares sum = {0};
+        const fl_layer *one = &all->layer[i];
+        fl_squares sum = {0};
 
         for (int j = one->first; j < one->first + one->n; j++) {
             sum.weights += square[j].weights;
@@ -232,11 +215,22 @@ static int blocks_of(const fl_param *p)
     return (int)((p->n + FL_BLOCK - 1) / FL_BLOCK);
 }
 
-static void add_layer(layers *all, const fl_param *p)
+static void add_layer(fl_layers *all, const fl_param *p)
 {
-    all->layer[all->n_layer] = (layer){&p->attr, all->n_block, blocks_of(p)};
+    const fleet_param_attr *a = &p->attr;
+
+    all->layer[all->n_layer] = (fl_layer){
+        .learning_rate = a->learning_rate > 0 ? a->learning_rate : 1.0f,
+        .l2_decay = a->no_decay       ? 0
+                    : a->l2_decay > 0 ? a->l2_decay
+                                      : -1.0f,
+        .decay = a->no_decay ? 0 : all->how.decay,
+        .no_decay = a->no_decay != 0,
+        .first = all->n_block,
+        .n = blocks_of(p),
+    };
     for (int64_t at = 0; at < p->n; at += FL_BLOCK)
-        all->block[all->n_block++] = (block){
+        all->block[all->n_block++] = (fl_layer_block){
             .offset = p->offset + at,
             .n = p->n - at < FL_BLOCK ? p->n - at : FL_BLOCK,
             .layer = all->n_layer,
@@ -245,14 +239,14 @@ static void add_layer(layers *all, const fl_param *p)
 }
 
 /* The parameters of a group that have a gradient in this plan. */
-static const layers *make_layers(fl_lowering *l, const fl_group *g)
+static const fl_layers *make_layers(fl_lowering *l, const fl_group *g)
 {
     const fl_map *params = &l->plan->store->params;
     size_t most = params->n + (size_t)(g->n / FL_BLOCK);
-    layers all = {
+    fl_layers all = {
         .how = l->program->training.layerwise,
-        .layer = fl_arena_alloc(&l->plan->arena, params->n * sizeof(layer)),
-        .block = fl_arena_alloc(&l->plan->arena, most * sizeof(block)),
+        .layer = fl_arena_alloc(&l->plan->arena, params->n * sizeof(fl_layer)),
+        .block = fl_arena_alloc(&l->plan->arena, most * sizeof(fl_layer_block)),
     };
 
     if (!all.layer || !all.block) {
@@ -271,10 +265,10 @@ static const layers *make_layers(fl_lowering *l, const fl_group *g)
 }
 
 /* Of the group's own part: what steps with states work on. */
-static const layers *own_layers(fl_lowering *l, const fl_group *g,
-                                const layers *all)
+static const fl_layers *own_layers(fl_lowering *l, const fl_group *g,
+                                   const fl_layers *all)
 {
-    layers own = *all;
+    fl_layers own = *all;
 
     while (own.begin < own.end && own.block[own.begin].offset < g->first)
         own.begin++;
@@ -283,8 +277,8 @@ static const layers *own_layers(fl_lowering *l, const fl_group *g,
     return fl_config(l, &own, sizeof own);
 }
 
-static void emit_lars(fl_lowering *l, const fl_dense *d, const layers *all,
-                      const layers *own, int norms, int ratios)
+static void emit_lars(fl_lowering *l, const fl_dense *d, const fl_layers *all,
+                      const fl_layers *own, int norms, int ratios)
 {
     const fl_operand now = FL_R(l->plan->update), g = FL_R(d->gradient);
 
@@ -295,8 +289,8 @@ static void emit_lars(fl_lowering *l, const fl_dense *d, const layers *all,
             FL_R(ratios), FL_RW(fl_state_value(l, d->group, 0)));
 }
 
-static void emit_lamb(fl_lowering *l, const fl_dense *d, const layers *all,
-                      const layers *own, int norms, int ratios)
+static void emit_lamb(fl_lowering *l, const fl_dense *d, const fl_layers *all,
+                      const fl_layers *own, int norms, int ratios)
 {
     const fl_operand now = FL_R(l->plan->update);
 
@@ -312,14 +306,16 @@ static void emit_lamb(fl_lowering *l, const fl_dense *d, const layers *all,
 
 static void emit_group(fl_lowering *l, fl_dense *d)
 {
-    const layers *all = make_layers(l, d->group);
-    const layers *own = all ? own_layers(l, d->group, all) : NULL;
+    const fl_layers *all = make_layers(l, d->group);
+    const fl_layers *own = all ? own_layers(l, d->group, all) : NULL;
     int norms, ratios;
+    fl_shape shape;
 
     if (!own)
         return;
-    norms = fl_object(l, "norms", (size_t)all->n_block * sizeof(squares));
-    ratios = fl_object(l, "ratios", (size_t)all->n_layer * sizeof(float));
+    norms = fl_object(l, "norms", (size_t)all->n_block * sizeof(fl_squares));
+    shape = fl_shape_1(all->n_layer);
+    ratios = fl_temp(l, "ratios", FLEET_FLOAT32, &shape);
     if (all->how.rule == FL_LARS)
         emit_lars(l, d, all, own, norms, ratios);
     else

@@ -6,19 +6,12 @@
 #include "base/json.h"
 #include "base/map.h"
 #include "runtime/context.h"
+#include "runtime/layers.h"
 #include "runtime/op.h"
 #include "runtime/placing.h"
 
 struct fl_store;
 struct fleet_optimizer;
-
-/* Rules that give each layer, which is a parameter, a rate of its own. */
-typedef enum fl_layer_rule { FL_NO_LAYERS, FL_LARS, FL_LAMB } fl_layer_rule;
-
-typedef struct fl_layerwise {
-    fl_layer_rule rule;
-    float coeff, decay, epsilon; /* LAMB has a decay alone */
-} fl_layerwise;
 
 /* What fleet_minimize() was asked for. */
 typedef struct fl_training {

@@ -7,22 +7,48 @@
 #include "runtime/cuda/cuda.h"
 #include "runtime/update_device.h"
 
+/* Nothing is to be updated. */
+__device__ static inline bool fl_update_is_off(const fl_device_update *now)
+{
+    return now->stop && *now->stop;
+}
+
+/* The gradient that a rule uses, rule.h. */
+__device__ static inline float fl_rule_gradient(const fl_update &u, float g,
+                                                float w)
+{
+    return g * u.scale * u.clip + u.decay * w;
+}
+
 /* What changes from weight to weight: states are read and written in place. */
 typedef struct fl_weight {
     float *w, *s0, *s1;
     float g;
 } fl_weight;
 
-__device__ static inline void fl_rule_adam(const fl_update &u,
-                                           const fl_weight &x, float d)
+/* The moments' step: what the rate is multiplied by, and what divides it. */
+struct fl_fraction {
+    float above, below;
+};
+
+__device__ static inline fl_fraction fl_rule_moments(const fl_update &u,
+                                                     const fl_weight &x,
+                                                     float d)
 {
     float m = u.a * *x.s0 + u.one_minus_a * d;
     float v = u.b * *x.s1 + u.one_minus_b * (d * d);
 
     *x.s0 = m;
     *x.s1 = v;
-    *x.w =
-        *x.w - u.lr * (m * u.correct_a) / (sqrtf(v * u.correct_b) + u.epsilon);
+    return {m * u.correct_a, sqrtf(v * u.correct_b) + u.epsilon};
+}
+
+__device__ static inline void fl_rule_adam(const fl_update &u,
+                                           const fl_weight &x, float d)
+{
+    fl_fraction f = fl_rule_moments(u, x, d);
+
+    *x.w = *x.w - u.lr * f.above / f.below;
 }
 
 __device__ static inline void fl_rule_momentum(const fl_update &u,
@@ -46,7 +72,7 @@ __device__ static inline void fl_rule_adagrad(const fl_update &u,
 __device__ static inline void fl_rule_apply(int rule, const fl_update &u,
                                             const fl_weight &x)
 {
-    float d = x.g * u.scale * u.clip + u.decay * *x.w;
+    float d = fl_rule_gradient(u, x.g, *x.w);
 
     if (rule == FL_RULE_SGD)
         *x.w = *x.w - u.lr * d;

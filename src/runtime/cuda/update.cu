@@ -2,6 +2,7 @@
  * gradient merge, norms and the clip, the rules over flat groups. */
 #include "runtime/blocks.h"
 #include "runtime/cuda/block.h"
+#include "runtime/cuda/list.h"
 #include "runtime/cuda/rules.h"
 
 /* --- gradient.add: total += part; merge.dense: sum <- gradient, update -------
@@ -43,29 +44,14 @@ static fleet_status merge(fl_device *, fl_stream *q, const fl_device_step *s)
 
 enum { NOW, GRADIENT, WEIGHT, STATE };
 
-/* A copy of a list of the configuration in device memory. */
-struct list {
-    void *copy;
-};
-
-static list *list_of(const fl_device_step *s)
+static fl_list *list_of(const fl_device_step *s)
 {
-    return static_cast<list *>(s->state);
-}
-
-static fleet_status copy_list(fl_device *d, fl_stream *q, fl_device_step *s,
-                              const void *from, size_t bytes)
-{
-    const fl_device_class *m = d->methods;
-
-    FL_CUDA_TRY(m->alloc(d, q, bytes, &list_of(s)->copy));
-    return m->copy(d, q, list_of(s)->copy, from, bytes, FL_TO_DEVICE);
+    return static_cast<fl_list *>(s->state);
 }
 
 static void drop_list(fl_device *d, fl_device_step *s)
 {
-    d->methods->free(d, nullptr, list_of(s)->copy);
-    list_of(s)->copy = nullptr;
+    fl_list_drop(d, list_of(s));
 }
 
 struct group {
@@ -82,7 +68,7 @@ __global__ static void update_pieces(group all, const fl_device_update *now)
     fl_piece p = all.piece[blockIdx.x];
     fl_update u = now->u;
 
-    if (now->stop && *now->stop)
+    if (fl_update_is_off(now))
         return;
     u.lr *= p.learning_rate;
     if (p.decay >= 0)
@@ -105,7 +91,8 @@ static fleet_status update_prepare(fl_device *d, fl_stream *q,
 {
     const fl_pieces *all = pieces_of(s);
 
-    return copy_list(d, q, s, all->piece, (size_t)all->n * sizeof *all->piece);
+    return fl_list_make(d, q, list_of(s), all->piece,
+                        (size_t)all->n * sizeof *all->piece);
 }
 
 static fleet_status update(fl_device *, fl_stream *q, const fl_device_step *s)
@@ -156,7 +143,8 @@ static fleet_status norm_prepare(fl_device *d, fl_stream *q, fl_device_step *s)
 {
     const fl_norm_config *c = norms_of(s);
 
-    return copy_list(d, q, s, c->block, (size_t)c->n * sizeof *c->block);
+    return fl_list_make(d, q, list_of(s), c->block,
+                        (size_t)c->n * sizeof *c->block);
 }
 
 static fleet_status norm(fl_device *, fl_stream *q, const fl_device_step *s)
@@ -211,9 +199,9 @@ extern const fl_device_kernel fl_cuda_update[];
 const fl_device_kernel fl_cuda_update[] = {
     FL_KERNEL("gradient.add", add),
     FL_KERNEL("merge.dense", merge),
-    FL_KERNEL_WITH("update.dense", sizeof(list), update_prepare, drop_list,
+    FL_KERNEL_WITH("update.dense", sizeof(fl_list), update_prepare, drop_list,
                    update),
-    FL_KERNEL_WITH("clip.norm", sizeof(list), norm_prepare, drop_list, norm),
+    FL_KERNEL_WITH("clip.norm", sizeof(fl_list), norm_prepare, drop_list, norm),
     FL_KERNEL_WITH("clip.factor", 0, factor_prepare, nullptr, factor),
     FL_KERNEL_END,
 };

@@ -1,0 +1,27 @@
+/* list.h - a list of a step's configuration, copied to device memory when the
+ * step is prepared: for kernels whose state is one. */
+#ifndef FL_RUNTIME_CUDA_LIST_H
+#define FL_RUNTIME_CUDA_LIST_H
+
+#include "runtime/cuda/cuda.h"
+
+typedef struct fl_list {
+    void *copy;
+} fl_list;
+
+static inline fleet_status fl_list_make(fl_device *d, fl_stream *q, fl_list *l,
+                                        const void *from, size_t bytes)
+{
+    const fl_device_class *m = d->methods;
+
+    FL_CUDA_TRY(m->alloc(d, q, bytes, &l->copy));
+    return m->copy(d, q, l->copy, from, bytes, FL_TO_DEVICE);
+}
+
+static inline void fl_list_drop(fl_device *d, fl_list *l)
+{
+    d->methods->free(d, nullptr, l->copy);
+    l->copy = nullptr;
+}
+
+#endif

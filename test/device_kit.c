@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/narrow.h"
 #include "cuda-emu/control.h"
 #include "runtime/executor.h"
 #include "runtime/optimizer.h"
@@ -103,10 +104,24 @@ void *device_kit_fetch(device_kit *k, const void *from, size_t bytes)
     return p;
 }
 
+static bool is_narrow(fleet_dtype dtype)
+{
+    return dtype == FLEET_BFLOAT16 || dtype == FLEET_FLOAT16;
+}
+
+/* Of which type a step's kernel is: as fl_step_dtype(). */
+static fleet_dtype dtype_of(const fl_device_step *step)
+{
+    for (int i = 0; i < step->n_arg; i++)
+        if (is_narrow(step->arg[i].dtype))
+            return step->arg[i].dtype;
+    return FLEET_FLOAT32;
+}
+
 void device_kit_run(device_kit *k, const char *name, fl_device_step *step)
 {
     const fl_device_kernel *kernel =
-        k->d->methods->kernel(k->d, name, FLEET_FLOAT32);
+        k->d->methods->kernel(k->d, name, dtype_of(step));
 
     CHECK(kernel != NULL);
     step->state = calloc(1, kernel->state_size + 1);
@@ -275,8 +290,9 @@ static void zero_tails(const comparison *m)
 
         for (int64_t row = m->batch * a->factor;
              a->base && a->factor && row < a->rows; row++)
-            memset((float *)fl_ptr(m->in, j) + row * a->ld, 0,
-                   (size_t)a->cols * fleet_dtype_size(a->dtype));
+            memset((char *)fl_ptr(m->in, j) +
+                       (size_t)(row * a->ld) * fleet_dtype_size(a->dtype),
+                   0, (size_t)a->cols * fleet_dtype_size(a->dtype));
     }
 }
 
@@ -326,8 +342,14 @@ static double number_at(const operand *o, const void *p, int64_t i)
 {
     if (o->is_object) /* norms */
         return ((const double *)p)[i];
-    return o->dtype == FLEET_INT64 ? (double)((const int64_t *)p)[i]
-                                   : (double)((const float *)p)[i];
+    switch (o->dtype) {
+    case FLEET_INT64:
+        return (double)((const int64_t *)p)[i];
+    case FLEET_BFLOAT16:
+        return (double)fl_from_bf16(((const uint16_t *)p)[i]);
+    default:
+        return (double)((const float *)p)[i];
+    }
 }
 
 static double largest(const operand *o, int64_t rows, int64_t cols)
@@ -345,7 +367,8 @@ static void compare_numbers(const comparison *m, int i, int64_t rows,
                             int64_t cols)
 {
     const operand *o = &m->operand[i];
-    double most = largest(o, rows, cols) * m->k->tolerance;
+    double most = largest(o, rows, cols) *
+                  (is_narrow(o->dtype) ? 0x1p-7 : m->k->tolerance);
 
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < cols; c++) {
@@ -429,7 +452,7 @@ static void compare_step(device_kit *k, fl_compiled *c, int i, int64_t batch)
     comparison m = {.k = k, .c = c, .in = &c->instance[i], .batch = batch};
     const char *name = m.in->step->kernel->name;
     const fl_device_kernel *kernel =
-        k->d->methods->kernel(k->d, name, FLEET_FLOAT32);
+        k->d->methods->kernel(k->d, name, fl_step_dtype(c->plan, m.in->step));
 
     if (!kernel && is_in(device_kit_without, name)) {
         run_here(&m);
@@ -451,7 +474,8 @@ static void compare_step(device_kit *k, fl_compiled *c, int i, int64_t batch)
         k->compared[j] |= k->table->kernel_at(j) == kernel;
 }
 
-/* Kernels that no plan has yet, or not on CPUs: each has a test of its own. */
+/* Kernels that no plan has yet, or not on CPUs: each has a test of its own, as
+ * have those of narrow types (test_device_narrow.c). */
 static const char *const tested_by_hand[] = {"fc.dw.db",      "lookup.keys",
                                              "lookup.unique", "lookup.gather",
                                              "lookup.sum",    "lookup.update",
@@ -463,7 +487,8 @@ void device_kit_check_all(const device_kit *k)
     for (int i = 0; k->table->kernel_at(i); i++) {
         const char *name = k->table->kernel_at(i)->name;
 
-        if (!k->compared[i] && !is_in(tested_by_hand, name))
+        if (!k->compared[i] && !is_in(tested_by_hand, name) &&
+            !is_narrow(k->table->kernel_at(i)->dtype))
             test_fail(__FILE__, __LINE__, "no step compared %s", name);
     }
 }

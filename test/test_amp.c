@@ -526,19 +526,32 @@ TEST(the_dump_and_the_log_say_what_has_no_effect)
 
 TEST(a_processor_without_it_is_refused_with_the_reason)
 {
-    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
-    fleet *f;
+    kit_model m;
+    kit_batch *b;
 
     setenv("FLEET_ISA", "avx512", 1);
-    CHECK_OK(fleet_init(&f, NULL));
-    s.amp = s.amp_configs.use_bf16 = 1;
-    CHECK(fleet_distributed_optimizer(f, fleet_sgd(f, 0.1f), &s) == NULL);
-    CHECK_INT(fleet_last_status(), FLEET_EUNSUPPORTED);
-    CHECK_CONTAINS(fleet_last_error(),
-                   "strategy.amp_configs.use_bf16: it needs a processor with "
-                   "avx512_bf16");
+    kit_open(&m, KIT_MLP, &(kit_options){.bf16 = true});
+    b = kit_batch_for(&m, 20, 1);
+    CHECK_FAILS(kit_run(m.e, b), FLEET_EUNSUPPORTED,
+                "strategy.amp_configs.use_bf16: it needs a processor with "
+                "avx512_bf16");
     CHECK_CONTAINS(fleet_last_error(), fl_simd_best()->isa);
-    fleet_destroy(f);
+    kit_batch_free(b);
+    kit_close(&m);
+}
+
+TEST(float16_without_a_gpu_is_refused_with_the_way)
+{
+    kit_model m;
+    kit_batch *b;
+
+    kit_open(&m, KIT_MLP, &(kit_options){.fp16 = true});
+    b = kit_batch_for(&m, 20, 1);
+    CHECK_FAILS(kit_run(m.e, b), FLEET_EUNSUPPORTED,
+                "strategy.amp: float16 is not there on a CPU; "
+                "fleet_program_place() puts a program on a GPU");
+    kit_batch_free(b);
+    kit_close(&m);
 }
 
 TEST(a_server_needs_no_such_processor)

@@ -186,9 +186,6 @@ TEST(refuses_what_this_version_does_not_have_by_name)
 {
     CHECK_FAILS(read("{" MODEL ", \"device\": \"gpu:x\"}"), FLEET_ECONFIG,
                 "device: expected \"cpu\" or \"gpu:0\"");
-    CHECK_FAILS(read("{" MODEL ", \"strategy\": {\"amp\": true}}"),
-                FLEET_EUNSUPPORTED,
-                "strategy.amp: float16 is not there on a CPU");
     CHECK_FAILS(read("{" MODEL ", \"strategy\": {\"recompute\": true}}"),
                 FLEET_EUNSUPPORTED,
                 "strategy.recompute: this version does not have 1");
@@ -221,8 +218,6 @@ static fleet *open_fleet(void)
 
 TEST(each_strategy_field_that_is_not_there_is_refused)
 {
-    STRATEGY(amp = 1, FLEET_EUNSUPPORTED,
-             "strategy.amp: float16 is not there on a CPU");
     STRATEGY(amp_configs.use_pure_fp16 = 1, FLEET_EUNSUPPORTED,
              "strategy.amp_configs.use_pure_fp16");
     STRATEGY(recompute = 1, FLEET_EUNSUPPORTED, "strategy.recompute");

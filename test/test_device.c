@@ -253,6 +253,8 @@ TEST(products_read_both_sides_either_way)
                           N + 2,
                           FL_GEMM_PLAIN,
                           0,
+                          0,
+                          0,
                           0};
 
         run_product(&s, &g);
@@ -270,7 +272,7 @@ TEST(epilogues_do_what_their_names_say)
 {
     float a[M * K], b[K * N], bias[N], c[M * N], d[M * N], sums[N];
     fl_gemm_spec g = {
-        M, N, K, false, false, K, N, N, FL_GEMM_BIAS_RELU_AUX, LD_AUX, 0};
+        M, N, K, false, false, K, N, N, FL_GEMM_BIAS_RELU_AUX, LD_AUX, 0, 0, 0};
     scene s;
 
     open_scene(&s);
@@ -303,7 +305,8 @@ TEST(epilogues_do_what_their_names_say)
 
 TEST(products_that_do_not_fit_are_refused)
 {
-    fl_gemm_spec g = {M, N, K, false, false, K, N, N, FL_GEMM_DRELU, 64, 0};
+    fl_gemm_spec g = {M,  N, K, false, false, K, N, N, FL_GEMM_DRELU,
+                      64, 0, 0, 0};
     fl_gemm *gemm;
     scene s;
 

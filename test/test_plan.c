@@ -59,6 +59,8 @@ TEST(plans_on_a_gpu_are_as_listed)
                FLEET_DUMP_PLAN, "wide_deep_gpu_merge_clip.txt");
     check_dump(KIT_MLP, &(kit_options){.device = "cpu", .guard = "gpu:0"},
                FLEET_DUMP_PLAN, "mlp_guarded_gpu.txt");
+    check_dump(KIT_MLP, &(kit_options){.device = "gpu:0", .bf16 = true},
+               FLEET_DUMP_PLAN, "mlp_amp_gpu.txt");
     gpu_kit_close();
 }
 
@@ -70,7 +72,7 @@ static void check_amp_dump(kit_kind kind, const kit_options *o,
     kit_model m;
 
     kit_build(&m, kind, o);
-    m.p->training.bf16 = true;
+    m.p->training.narrow = FLEET_BFLOAT16;
     text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
     golden_check(name, text);
     fleet_free(text);
@@ -107,7 +109,7 @@ static void check_worker_dump(kit_kind kind, const kit_options *o, bool sync,
     kit_model m;
 
     kit_build(&m, kind, o);
-    m.p->training.bf16 = bf16;
+    m.p->training.narrow = bf16 ? FLEET_BFLOAT16 : 0;
     fake_server_open(&s, m.p, 1, sync);
     fake_worker_open(&w, &s, m.f, 0);
     text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
@@ -471,7 +473,7 @@ static void check_plans(kit_kind kind, const kit_options *o, bool bf16)
     kit_model m;
 
     kit_open(&m, kind, o);
-    m.p->training.bf16 = bf16;
+    m.p->training.narrow = bf16 ? FLEET_BFLOAT16 : 0;
     for (int i = 0; i < 5; i++) {
         check_plan(&m, batches[i], true);
         check_plan(&m, batches[i], false);
@@ -615,7 +617,7 @@ TEST(planning_survives_every_allocation_that_fails)
     kit_model m;
 
     kit_open(&m, KIT_CTR, &(kit_options){.merge = 2, .clip = 1});
-    m.p->training.bf16 = true;
+    m.p->training.narrow = FLEET_BFLOAT16;
     while (!plan_without_memory(&m, n))
         n++;
     CHECK(n > 20);

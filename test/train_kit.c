@@ -165,7 +165,8 @@ fleet_optimizer *kit_optimizer(fleet *f, const kit_options *options)
     s.gradient_merge = options->merge > 1;
     s.gradient_merge_configs.k_steps = options->merge > 1 ? options->merge : 1;
     s.gradient_merge_configs.avg = !options->sum;
-    s.amp = s.amp_configs.use_bf16 = options->bf16;
+    s.amp_configs.use_bf16 = options->bf16;
+    s.amp = options->bf16 || options->fp16;
     CHECK(fleet_distributed_optimizer(f, o, &s) == o);
     return o;
 }
@@ -215,7 +216,7 @@ static void kit_place(fleet_program *p, const kit_options *o)
         CHECK_OK(fleet_place_parse(o->device, &place));
         CHECK_OK(fleet_program_place(
             p, place,
-            &(fleet_place_options){.strict_fp32 = 1,
+            &(fleet_place_options){.strict_fp32 = !o->bf16 && !o->fp16,
                                    .allow_cpu = o->allow_cpu}));
     }
     CHECK_OK(fleet_device_guard(p, o->guard));

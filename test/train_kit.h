@@ -47,7 +47,9 @@ typedef struct kit_options {
     float l2_decay, clip;
     int merge; /* batches per update; 0: 1 */
     bool sum;  /* they are not averaged */
-    bool bf16; /* by strategy.amp: begin such a test with kit_need_bf16() */
+    bool bf16; /* by strategy.amp: begin such a test with kit_need_bf16(), if
+                  it is of the CPU */
+    bool fp16; /* the same, of float16: on a GPU */
     const char *layers; /* lars, which makes it momentum, lamb; NULL: neither */
     float layer_decay, layer_coeff, layer_epsilon; /* 0: Fleet's; LAMB has a
                                                       decay alone */

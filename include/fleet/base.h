@@ -96,7 +96,8 @@ typedef enum fleet_dtype {
     FLEET_INT64 = 2,
     FLEET_INT32 = 3,
     FLEET_UINT8 = 4,
-    FLEET_BFLOAT16 = 5 /* inside of a training with strategy.amp alone */
+    FLEET_BFLOAT16 = 5, /* inside of a training with strategy.amp alone */
+    FLEET_FLOAT16 = 6   /* the same, on a GPU */
 } fleet_dtype;
 
 /* fleet_dtype_name - "float32"; "?" for what is not an element type. */

@@ -1,16 +1,17 @@
-/* amp.h - mixed precision: what strategy.amp and amp_configs may be. */
+/* amp.h - strategy.amp: mixed precision, of bfloat16 or float16. */
 #ifndef FL_FLEET_AMP_H
 #define FL_FLEET_AMP_H
 
 #include <fleet/strategy.h>
 
-#include "fleet/role.h"
+#include "fleet/handle.h"
 
-/* What contradicts itself or is not there on a CPU. */
-fleet_status fl_amp_check(const fleet_distributed_strategy *s);
+/* What contradicts itself, or is not there in that mode. What is not there on
+ * this processor, or for want of a GPU, is known once a plan is made. */
+fleet_status fl_amp_check(const fleet_distributed_strategy *s,
+                          fl_job_mode mode);
 
-/* Can this process compute so? A server computes no products. */
-fleet_status fl_amp_check_processor(const fleet_distributed_strategy *s,
-                                    const fl_role *role);
+/* What products are of; 0: of float32. */
+fleet_dtype fl_amp_narrow(const fleet_distributed_strategy *s);
 
 #endif

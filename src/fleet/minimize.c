@@ -1,4 +1,5 @@
 /* minimize.c - fleet_minimize(): what a plan is told of the strategy. */
+#include "fleet/amp.h"
 #include "fleet/keepers.h"
 #include "fleet/ranks.h"
 #include "fleet/strategy_ranks.h"
@@ -74,7 +75,7 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
         p->training.merge_steps = f->strategy.gradient_merge_configs.k_steps;
     fl_strategy_set_ranks(&f->strategy, &p->training);
     p->training.layerwise = fl_layerwise_of(&f->strategy);
-    p->training.bf16 = f->strategy.amp != 0;
+    p->training.narrow = fl_amp_narrow(&f->strategy);
     p->training.merge_average = f->strategy.gradient_merge_configs.avg != 0;
     f->trained = p;
     follow_mode(f);

@@ -34,7 +34,7 @@ static fleet_status make_terms(fleet *f)
 
     fl_text_done(terms);
     fl_text_add(terms, "%s%s", fl_job_mode_name(mode_of(f)),
-                t->bf16 ? " of bfloat16" : "");
+                t->narrow == FLEET_BFLOAT16 ? " of bfloat16" : "");
     if (t->merge_steps > 1)
         fl_text_add(terms, ", merging %d batches%s", t->merge_steps,
                     t->merge_average ? "" : " without avg");

@@ -304,7 +304,7 @@ static fleet_status check_strategy(const fleet_distributed_strategy *s,
     FL_TRY(check_numbers(s));
     FL_TRY(fl_strategy_check_ranks(s));
     FL_TRY(fl_layerwise_check_numbers(s));
-    return fl_amp_check(s);
+    return fl_amp_check(s, mode);
 }
 
 /* --- from JSON ----------------------------------------------------------- */
@@ -474,8 +474,7 @@ fleet_optimizer *fleet_distributed_optimizer(
     wanted = strategy ? *strategy : fleet_distributed_strategy_default();
     if (check_strategy(&wanted, fl_job_mode_of(&f->role, &wanted)) != FLEET_OK)
         return NULL;
-    if (fl_amp_check_processor(&wanted, &f->role) != FLEET_OK ||
-        fl_layerwise_check(&wanted, o) != FLEET_OK ||
+    if (fl_layerwise_check(&wanted, o) != FLEET_OK ||
         fl_strategy_check_rule(&wanted, o, fl_job_mode_of(&f->role, &wanted)) !=
             FLEET_OK ||
         fl_strategy_check_role(&wanted, &f->role) != FLEET_OK ||

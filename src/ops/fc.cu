@@ -4,6 +4,9 @@
  * A relu that is fused may make 0 of NaN; where it does (fl_cuda_try_relu) it
  * is a kernel of its own. Tanh and sigmoid are always that.
  *
+ * Of narrow operands sums are of float, and so is all that is not a product. A
+ * bias has to be of the product's type: it is cast for each.
+ *
  * Besides the steps that a layer has on CPUs there are those that a pass for
  * devices can make of them:
  *
@@ -12,7 +15,7 @@
 #include <fleet/nn.h>
 
 #include "ops/fc.h"
-#include "runtime/cuda/cuda.h"
+#include "runtime/cuda/narrow.h"
 
 static const fl_fc_config *config_of(const fl_device_step *s)
 {
@@ -44,9 +47,13 @@ static uint32_t align_of(const fl_device_step *s)
     return (uint32_t)(all & (~all + 1));
 }
 
-static fleet_status make(fl_device *d, fl_device_step *s, fl_gemm_spec spec)
+/* Of operands of the types of `in` and `out`. */
+static fleet_status make(fl_device *d, fl_device_step *s, fl_gemm_spec spec,
+                         int in, int out)
 {
     spec.align = align_of(s);
+    spec.in = s->arg[in].dtype;
+    spec.out = s->arg[out].dtype;
     return d->methods->gemm_create(d, &spec, &state_of(s)->gemm);
 }
 
@@ -59,38 +66,54 @@ static fleet_status multiply(fl_device *d, fl_stream *q,
 /* --- activations ------------------------------------------------------------
  */
 
-__global__ static void activate_all(float *y, int64_t n, int64_t cols,
-                                    int64_t ld, int activation)
+template <class T>
+__global__ static void activate_all(T *y, int64_t n, int64_t cols, int64_t ld,
+                                    int activation)
 {
     FL_EACH(i, n)
     {
-        float *at = y + i / cols * ld + i % cols, x = *at;
+        T *at = y + i / cols * ld + i % cols;
+        float x = fl_load(*at);
 
-        *at = activation == FLEET_RELU   ? (x > 0 || x != x ? x : 0.0f)
-              : activation == FLEET_TANH ? tanhf(x)
-                                         : 1.0f / (1.0f + expf(-x));
+        fl_store(at, activation == FLEET_RELU   ? (x > 0 || x != x ? x : 0.0f)
+                     : activation == FLEET_TANH ? tanhf(x)
+                                                : 1.0f / (1.0f + expf(-x)));
     }
 }
 
-__global__ static void mask_all(float *g, const float *y, int64_t n,
-                                int activation)
+template <class G, class Y>
+__global__ static void mask_all(G *g, const Y *out, int64_t n, int activation)
 {
     FL_EACH(i, n)
     {
-        float slope = activation == FLEET_RELU   ? (y[i] > 0 ? 1.0f : 0.0f)
-                      : activation == FLEET_TANH ? 1.0f - y[i] * y[i]
-                                                 : y[i] * (1.0f - y[i]);
+        float y = fl_load(out[i]);
+        float slope = activation == FLEET_RELU   ? (y > 0 ? 1.0f : 0.0f)
+                      : activation == FLEET_TANH ? 1.0f - y * y
+                                                 : y * (1.0f - y);
 
-        g[i] = activation == FLEET_RELU && slope == 0.0f ? 0.0f : slope * g[i];
+        fl_store(&g[i], activation == FLEET_RELU && slope == 0.0f
+                            ? 0.0f
+                            : slope * fl_load(g[i]));
     }
+}
+
+template <class G, class Y>
+static fleet_status mask_of(fl_stream *q, const fl_device_step *s)
+{
+    auto *kernel = mask_all<G, Y>;
+    int64_t n = fl_step_count(s, 0);
+
+    return FL_LAUNCH_EACH(kernel, n, q, fl_step_ptr<G>(s, 0),
+                          fl_step_ptr<Y>(s, 1), n, config_of(s)->activation);
 }
 
 static fleet_status mask(fl_device *, fl_stream *q, const fl_device_step *s)
 {
-    int64_t n = fl_step_count(s, 0);
-
-    return FL_LAUNCH_EACH(mask_all, n, q, fl_step_f32(s, 0), fl_step_f32(s, 1),
-                          n, config_of(s)->activation);
+    return fl_by_type(s, 0, [=](auto g) {
+        return fl_by_type(s, 1, [=](auto y) {
+            return mask_of<decltype(g), decltype(y)>(q, s);
+        });
+    });
 }
 
 /* --- fc.forward: out <- x, W, b ---------------------------------------------
@@ -99,11 +122,14 @@ static fleet_status mask(fl_device *, fl_stream *q, const fl_device_step *s)
 enum { F_OUT, F_X, F_W, F_B };
 
 /* What the product does by itself. */
-static bool fuses(const fl_device *d, const fl_fc_config *c)
+static bool fuses(const fl_device *d, const fl_device_step *s)
 {
+    const fl_fc_config *c = config_of(s);
+
     return c->activation == FLEET_LINEAR ||
            (c->activation == FLEET_RELU && c->bias &&
-            fl_cuda_of(d)->relu_keeps_nan);
+            fl_cuda_of(d)
+                ->keeps_nan.of[s->arg[F_X].dtype][s->arg[F_OUT].dtype]);
 }
 
 static fleet_status forward_prepare(fl_device *d, fl_stream *,
@@ -111,28 +137,63 @@ static fleet_status forward_prepare(fl_device *d, fl_stream *,
 {
     const fl_fc_config *c = config_of(s);
     fl_epilogue e = !c->bias                      ? FL_GEMM_PLAIN
-                    : !fuses(d, c)                ? FL_GEMM_BIAS
+                    : !fuses(d, s)                ? FL_GEMM_BIAS
                     : c->activation == FLEET_RELU ? FL_GEMM_BIAS_RELU
                                                   : FL_GEMM_BIAS;
 
+    if (c->bias && fl_step_is_narrow(s, F_OUT))
+        s->scratch_size = (size_t)c->n * sizeof(uint16_t);
     return make(d, s,
                 {fl_step_rows(s, F_X), c->n, c->k, false, false, s->arg[F_X].ld,
-                 s->arg[F_W].ld, s->arg[F_OUT].ld, e, 0, 0});
+                 s->arg[F_W].ld, s->arg[F_OUT].ld, e, 0, 0, FLEET_FLOAT32,
+                 FLEET_FLOAT32},
+                F_X, F_OUT);
 }
 
-static fleet_status forward(fl_device *d, fl_stream *q, const fl_device_step *s)
+template <class T>
+__global__ static void cast_bias(T *to, const float *b, int64_t n)
+{
+    FL_EACH(i, n)
+    fl_store(&to[i], b[i]);
+}
+
+/* The bias, of out's type. */
+static fleet_status bias_of(fl_stream *q, const fl_device_step *s, void **bias)
+{
+    int64_t n = config_of(s)->n;
+
+    *bias = config_of(s)->bias ? s->arg[F_B].data : nullptr;
+    if (!*bias || !fl_step_is_narrow(s, F_OUT))
+        return FLEET_OK;
+    *bias = s->scratch;
+    return fl_by_type(s, F_OUT, [=](auto x) {
+        using T = decltype(x);
+        return FL_LAUNCH_EACH(cast_bias<T>, n, q, static_cast<T *>(s->scratch),
+                              fl_step_f32(s, F_B), n);
+    });
+}
+
+static fleet_status activate(fl_stream *q, const fl_device_step *s)
 {
     const fl_fc_config *c = config_of(s);
     int64_t n = fl_step_rows(s, F_X) * c->n;
 
+    return fl_by_type(s, F_OUT, [=](auto x) {
+        using T = decltype(x);
+        return FL_LAUNCH_EACH(activate_all<T>, n, q, fl_step_ptr<T>(s, F_OUT),
+                              n, c->n, s->arg[F_OUT].ld, c->activation);
+    });
+}
+
+static fleet_status forward(fl_device *d, fl_stream *q, const fl_device_step *s)
+{
+    void *bias;
+
+    FL_CUDA_TRY(bias_of(q, s, &bias));
     FL_CUDA_TRY(multiply(d, q, s,
-                         {fl_step_f32(s, F_X), fl_step_f32(s, F_W),
-                          fl_step_f32(s, F_OUT),
-                          c->bias ? s->arg[F_B].data : nullptr, nullptr}));
-    if (fuses(d, c))
-        return FLEET_OK;
-    return FL_LAUNCH_EACH(activate_all, n, q, fl_step_f32(s, F_OUT), n, c->n,
-                          s->arg[F_OUT].ld, c->activation);
+                         {s->arg[F_X].data, s->arg[F_W].data,
+                          s->arg[F_OUT].data, bias, nullptr}));
+    return fuses(d, s) ? FLEET_OK : activate(q, s);
 }
 
 /* --- fc.pack, fc.dx: wt <- W; dx <- g, W or wt ------------------------------
@@ -177,14 +238,15 @@ static fleet_status dx_prepare(fl_device *d, fl_stream *, fl_device_step *s)
     return make(d, s,
                 {fl_step_rows(s, X_G), c->k, c->n, false, !c->packed,
                  s->arg[X_G].ld, s->arg[X_W].ld, s->arg[X_DX].ld, FL_GEMM_PLAIN,
-                 0, 0});
+                 0, 0, FLEET_FLOAT32, FLEET_FLOAT32},
+                X_G, X_DX);
 }
 
 static fleet_status dx(fl_device *d, fl_stream *q, const fl_device_step *s)
 {
     return multiply(d, q, s,
-                    {fl_step_f32(s, X_G), fl_step_f32(s, X_W),
-                     fl_step_f32(s, X_DX), nullptr, nullptr});
+                    {s->arg[X_G].data, s->arg[X_W].data, s->arg[X_DX].data,
+                     nullptr, nullptr});
 }
 
 /* --- fc.dw, fc.dw.db: dW [, db] <- x, g -------------------------------------
@@ -197,7 +259,9 @@ static fleet_status dw_make(fl_device *d, fl_device_step *s, int x,
 
     return make(d, s,
                 {c->k, c->n, fl_step_rows(s, x), true, false, s->arg[x].ld,
-                 s->arg[x + 1].ld, s->arg[0].ld, e, 0, 0});
+                 s->arg[x + 1].ld, s->arg[0].ld, e, 0, 0, FLEET_FLOAT32,
+                 FLEET_FLOAT32},
+                x, 0);
 }
 
 static fleet_status dw_prepare(fl_device *d, fl_stream *, fl_device_step *s)
@@ -212,22 +276,23 @@ static fleet_status dw_db_prepare(fl_device *d, fl_stream *, fl_device_step *s)
 
 static fleet_status dw(fl_device *d, fl_stream *q, const fl_device_step *s)
 {
-    return multiply(d, q, s,
-                    {fl_step_f32(s, 1), fl_step_f32(s, 2), fl_step_f32(s, 0),
-                     nullptr, nullptr});
+    return multiply(
+        d, q, s,
+        {s->arg[1].data, s->arg[2].data, s->arg[0].data, nullptr, nullptr});
 }
 
 static fleet_status dw_db(fl_device *d, fl_stream *q, const fl_device_step *s)
 {
     return multiply(d, q, s,
-                    {fl_step_f32(s, 2), fl_step_f32(s, 3), fl_step_f32(s, 0),
+                    {s->arg[2].data, s->arg[3].data, s->arg[0].data,
                      s->arg[1].data, nullptr});
 }
 
 /* --- fc.db: db <- g; a block has TILE columns -------------------------------
  */
 
-__global__ static void sum_columns(float *db, const float *g, int64_t rows,
+template <class T>
+__global__ static void sum_columns(float *db, const T *g, int64_t rows,
                                    int64_t cols, int64_t ld)
 {
     __shared__ float part[TILE_ROWS][TILE];
@@ -235,7 +300,7 @@ __global__ static void sum_columns(float *db, const float *g, int64_t rows,
     float sum = 0.0f;
 
     for (int64_t r = threadIdx.y; r < rows && col < cols; r += TILE_ROWS)
-        sum += g[r * ld + col];
+        sum += fl_load(g[r * ld + col]);
     part[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
     if (threadIdx.y != 0 || col >= cols)
@@ -249,13 +314,27 @@ static fleet_status db(fl_device *, fl_stream *q, const fl_device_step *s)
 {
     int64_t n = config_of(s)->n;
 
-    return FL_LAUNCH(sum_columns, (unsigned)((n + TILE - 1) / TILE),
-                     dim3(TILE, TILE_ROWS), 0, q, fl_step_f32(s, 0),
-                     fl_step_f32(s, 1), fl_step_rows(s, 1), n, s->arg[1].ld);
+    return fl_by_type(s, 1, [=](auto x) {
+        using T = decltype(x);
+        return FL_LAUNCH(sum_columns<T>, (unsigned)((n + TILE - 1) / TILE),
+                         dim3(TILE, TILE_ROWS), 0, q, fl_step_f32(s, 0),
+                         fl_step_ptr<T>(s, 1), fl_step_rows(s, 1), n,
+                         s->arg[1].ld);
+    });
 }
 
+#define PRODUCT_OF(dtype, name, prepare, run)                                  \
+    FL_KERNEL_OF_WITH(dtype, name, sizeof(state), prepare, finish, run)
 #define PRODUCT(name, prepare, run)                                            \
-    FL_KERNEL_WITH(name, sizeof(state), prepare, finish, run)
+    PRODUCT_OF(FLEET_FLOAT32, name, prepare, run)
+
+/* What pass amp may narrow. */
+#define NARROW(dtype)                                                          \
+    PRODUCT_OF(dtype, "fc.forward", forward_prepare, forward),                 \
+        FL_KERNEL_OF(dtype, "fc.mask", mask),                                  \
+        PRODUCT_OF(dtype, "fc.dx", dx_prepare, dx),                            \
+        PRODUCT_OF(dtype, "fc.dw", dw_prepare, dw),                            \
+        FL_KERNEL_OF(dtype, "fc.db", db)
 
 extern const fl_device_kernel fl_cuda_fc[];
 const fl_device_kernel fl_cuda_fc[] = {
@@ -269,5 +348,7 @@ const fl_device_kernel fl_cuda_fc[] = {
     PRODUCT("fc.small.dw", dw_prepare, dw),
     PRODUCT("fc.dw.db", dw_db_prepare, dw_db),
     FL_KERNEL("fc.db", db),
+    NARROW(FLEET_BFLOAT16),
+    NARROW(FLEET_FLOAT16),
     FL_KERNEL_END,
 };

@@ -1,14 +1,16 @@
-/* amp.c - mixed precision: in plans that train, products take bfloat16.
+/* amp.c - mixed precision: in plans that train, products take bfloat16, or on
+ * a GPU float16.
  *
- * Which operands of a step may be of bfloat16, and which shall be, its kernel
- * says (kernel.h). What only such steps touch is of bfloat16 from the start;
- * what others touch as well, weights and feeds stay float, and a step "cast"
- * makes the copy that products read, once for all of them. Weights are cast in
- * every iteration: whoever has changed them (an update, a load, a server), the
- * copy is of this iteration.
+ * Which operands of a step may be narrow, and which shall be, its kernel says
+ * (kernel.h). What only such steps touch is narrow from the start; what others
+ * touch as well, weights and feeds stay float, and a step "cast" makes the copy
+ * that products read, once for all of them. Weights are cast in every
+ * iteration: whoever has changed them (an update, a load, a server), the copy
+ * is of this iteration. Steps that a guard keeps on the CPU take no float16.
  */
 #include "base/memory.h"
 #include "runtime/pass.h"
+#include "runtime/placement.h"
 #include "runtime/update.h"
 
 /* --- cast: out <- x ------------------------------------------------------ */
@@ -66,15 +68,22 @@ static const fl_kernel kernel_cast = {
     .run = cast_run,
 };
 
-/* --- which values are of bfloat16 ---------------------------------------- */
+/* --- which values are narrow --------------------------------------------- */
 
 typedef struct amp {
     fl_lowering *l;
-    bool *takes; /* by value: all that touch it take bfloat16 */
+    fleet_dtype to;
+    bool *takes; /* by value: all that touch it take narrow ones */
     bool *wants; /* by value: some want it */
-    int *copy;   /* by value: of bfloat16, as it is now; -1: none */
+    int *copy;   /* by value: the narrow one, as it is now; -1: none */
     size_t n_value;
 } amp;
+
+/* Does the step take what its kernel says? */
+static bool takes_part(const amp *a, const fl_step *s)
+{
+    return a->to == FLEET_BFLOAT16 || fl_is_for_gpu(a->l->plan, s);
+}
 
 static bool has_bit(unsigned bits, int i)
 {
@@ -119,15 +128,15 @@ static void narrow_values(amp *a)
         const fl_step *s = plan->step[i];
 
         for (int j = 0; j < s->n_operand; j++) {
-            if (!has_bit(s->kernel->takes_bf16, j))
+            if (!takes_part(a, s) || !has_bit(s->kernel->takes_narrow, j))
                 exclude(a, s->operand[j].value);
-            else if (has_bit(s->kernel->wants_bf16, j))
+            else if (has_bit(s->kernel->wants_narrow, j))
                 a->wants[s->operand[j].value] = true;
         }
     }
     for (size_t i = 0; i < a->n_value; i++)
         if (a->takes[i] && a->wants[i])
-            plan->value[i].dtype = FLEET_BFLOAT16;
+            plan->value[i].dtype = a->to;
 }
 
 /* --- copies of the others ------------------------------------------------ */
@@ -138,10 +147,10 @@ static int copy_of(amp *a, const fl_step *reader, int value)
     fl_value from = l->plan->value[value];
     bool batched = fl_shape_batched(&from.shape);
 
-    if (from.dtype == FLEET_BFLOAT16)
+    if (from.dtype == a->to)
         return value;
     if (a->copy[value] < 0) {
-        int to = fl_temp(l, from.name, FLEET_BFLOAT16, &from.shape);
+        int to = fl_temp(l, from.name, a->to, &from.shape);
 
         l->phase = reader->phase;
         FL_EMIT(l, batched ? &kernel_cast_rows : &kernel_cast, reader->node,
@@ -159,7 +168,7 @@ static fleet_status let_read_copies(amp *a, fl_step *s)
     if (!o)
         return FLEET_ENOMEM;
     for (int i = 0; i < s->n_operand; i++)
-        if (has_bit(s->kernel->wants_bf16, i))
+        if (has_bit(s->kernel->wants_narrow, i))
             o[i].value = copy_of(a, s, o[i].value);
     s->operand = o;
     return a->l->status;
@@ -200,7 +209,7 @@ static fleet_status insert_copies(amp *a, bool *applied)
     plan->step = NULL;
     plan->n_step = plan->step_capacity = 0;
     for (size_t i = 0; i < n && status == FLEET_OK; i++) {
-        if (step[i]->kernel->wants_bf16) {
+        if (step[i]->kernel->wants_narrow && takes_part(a, step[i])) {
             status = let_read_copies(a, step[i]);
             *applied = true;
         }
@@ -212,14 +221,50 @@ static fleet_status insert_copies(amp *a, bool *applied)
     return status;
 }
 
+/* --- what cannot be ------------------------------------------------------- */
+
+static fleet_status check_place(const fl_plan *plan, fleet_dtype to)
+{
+    const fl_gpu *gpu = plan->placing->gpu;
+
+    if (to == FLEET_FLOAT16 && !gpu)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "strategy.amp: float16 is not there on a CPU; "
+                       "fleet_program_place() puts a program on a GPU, and "
+                       "strategy.amp_configs.use_bf16 = 1 asks for bfloat16");
+    if (gpu && gpu->options.strict_fp32)
+        return fl_fail(FLEET_EINVAL,
+                       "gpu:%d: strict_fp32 asks for products of float32, and "
+                       "strategy.amp for %s",
+                       gpu->d->ordinal, fleet_dtype_name(to));
+    return FLEET_OK;
+}
+
+fleet_status fl_amp_check_processor(const fl_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_step && !fl_simd_has_bf16(); i++) {
+        const fl_step *s = plan->step[i];
+
+        if (s->lane == FL_LANE_COMPUTE && s->kernel->wants_narrow &&
+            fl_step_dtype(plan, s) == FLEET_BFLOAT16)
+            return fl_fail(FLEET_EUNSUPPORTED,
+                           "strategy.amp_configs.use_bf16: it needs a "
+                           "processor with avx512_bf16; this one has, or "
+                           "FLEET_ISA asks for, %s",
+                           fl_simd_best()->isa);
+    }
+    return FLEET_OK;
+}
+
 fleet_status fl_pass_amp(fl_lowering *l, bool *applied)
 {
     size_t n = l->plan->n_value;
-    amp a = {.l = l, .n_value = n};
+    amp a = {.l = l, .to = l->program->training.narrow, .n_value = n};
     fleet_status status = FLEET_ENOMEM;
 
-    if (!l->plan->training || !l->program->training.bf16)
+    if (!l->plan->training || !a.to)
         return FLEET_OK;
+    FL_TRY(check_place(l->plan, a.to));
     a.takes = fl_alloc(n);
     a.wants = fl_alloc(n);
     a.copy = fl_alloc_array(n, sizeof *a.copy);

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "runtime/exchange.h"
+#include "runtime/pass.h"
 #include "runtime/there.h"
 
 static int base_of(const fl_value *v, int i)
@@ -266,6 +267,8 @@ fleet_status fl_compile(const fleet_executor *e, int64_t batch,
     c->n_scratch = fl_pool_size(e->context->pool);
     status = fl_plan_build(e->program, e->store, batch, e->training, e->fetched,
                            &e->placing, &c->plan);
+    if (status == FLEET_OK)
+        status = fl_amp_check_processor(c->plan);
     if (status == FLEET_OK)
         status = make_ready(e, c);
     if (status != FLEET_OK) {

@@ -51,19 +51,22 @@ typedef enum fl_epilogue {
     FL_GEMM_BGRAD          /* bias[n] = the sum of b's rows */
 } fl_epilogue;
 
-/* c[m, n] = epilogue(a[m, k] . b[k, n]), row-major; ta: a is stored [k, m]. */
+/* c[m, n] = epilogue(a[m, k] . b[k, n]), row-major; ta: a is stored [k, m].
+ * Sums are of float; a bias is of c's type. */
 typedef struct fl_gemm_spec {
     int64_t m, n, k;
     bool ta, tb;
     int64_t lda, ldb, ldc;
     fl_epilogue epilogue;
     int64_t ld_aux; /* bits from row to row, a multiple of 128 */
-    uint32_t align; /* bytes that a, b and c are multiples of; 0: a float's */
+    uint32_t
+        align; /* bytes that a, b and c are multiples of; 0: an element's */
+    fleet_dtype in, out; /* of a and b, of c; 0: float32 */
 } fl_gemm_spec;
 
 typedef struct fl_gemm_data {
-    const float *a, *b;
-    float *c;
+    const void *a, *b;
+    void *c;
     void *bias; /* read, or written by BGRAD */
     void *aux;
 } fl_gemm_data;
@@ -174,7 +177,7 @@ typedef struct fl_device_options {
 /* --- the tables ------------------------------------------------------------
  */
 
-enum { FL_DEVICE_VERSION = 2 };
+enum { FL_DEVICE_VERSION = 3 };
 
 /* What the plug-in gives. */
 typedef struct fl_device_table {

@@ -14,6 +14,8 @@ const char *fleet_dtype_name(fleet_dtype dtype)
         return "uint8";
     case FLEET_BFLOAT16:
         return "bfloat16";
+    case FLEET_FLOAT16:
+        return "float16";
     }
     return "?";
 }
@@ -27,6 +29,7 @@ size_t fleet_dtype_size(fleet_dtype dtype)
     case FLEET_INT64:
         return 8;
     case FLEET_BFLOAT16:
+    case FLEET_FLOAT16:
         return 2;
     case FLEET_UINT8:
         return 1;

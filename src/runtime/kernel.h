@@ -78,8 +78,9 @@ typedef struct fl_kernel {
     bool on_host; /* rows are here, wherever the program runs */
 
     /* Operands by bit, for pass amp: those that may be of bfloat16, which run()
-     * sees by their dtype; and those that it makes so, all or none. */
-    unsigned takes_bf16, wants_bf16;
+     * sees by their dtype; and those that it makes so, all or none. The CUDA
+     * half takes the same, and float16. */
+    unsigned takes_narrow, wants_narrow;
 } fl_kernel;
 
 static inline void *fl_ptr(const fl_instance *in, int i)

@@ -97,32 +97,37 @@ static fleet_status warn_once(const fl_plan *plan, const fl_step *s)
 static fleet_status without_kernel(const fl_plan *plan, const fl_step *s)
 {
     const fl_device *d = plan->placing->gpu->d;
+    fleet_dtype dtype = fl_step_dtype(plan, s);
     const fl_node *n = s->node;
 
-    if (plan->placing->allow_cpu)
+    if (plan->placing->allow_cpu && dtype == FLEET_FLOAT32)
         return warn_once(plan, s);
     return fl_fail(FLEET_EUNSUPPORTED,
-                   "%s%s%s%s has no kernel \"%s\" on gpu:%d (%s): %sset "
+                   "%s%s%s%s has no kernel \"%s\" of %s on gpu:%d (%s): %sset "
                    "allow_cpu",
                    n ? n->op->name : "what minimize() adds", n ? " \"" : "",
                    n ? n->out[0]->name : "", n ? "\"" : "", s->kernel->name,
-                   d->ordinal, d->name,
+                   fleet_dtype_name(dtype), d->ordinal, d->name,
                    n ? "guard it by fleet_device_guard(program, \"cpu\"), or "
                      : "");
+}
+
+bool fl_is_for_gpu(const fl_plan *plan, const fl_step *s)
+{
+    int place = s->node ? s->node->place : 0;
+
+    return plan->placing->gpu && (place ? place > 0 : plan->placing->there);
 }
 
 static fleet_status choose(const fl_plan *plan, const fl_step *s, bool *on_gpu)
 {
     const fl_gpu *gpu = plan->placing->gpu;
-    int place = s->node ? s->node->place : 0;
 
-    *on_gpu = place ? place > 0 : plan->placing->there;
-    if (!*on_gpu)
-        return FLEET_OK;
     *on_gpu = false;
-    if (is_for_host(plan, s))
+    if (!fl_is_for_gpu(plan, s) || is_for_host(plan, s))
         return FLEET_OK;
-    *on_gpu = gpu->m->kernel(gpu->d, s->kernel->name, FLEET_FLOAT32) != NULL;
+    *on_gpu =
+        gpu->m->kernel(gpu->d, s->kernel->name, fl_step_dtype(plan, s)) != NULL;
     return *on_gpu ? FLEET_OK : without_kernel(plan, s);
 }
 
@@ -468,17 +473,12 @@ static fleet_status place_all(placer *p)
 /* What no version yet does on a GPU. */
 static fleet_status check(const fl_lowering *l)
 {
-    const char *what = l->plan->store->rounds ? "all-reduce of ranks"
-                       : l->plan->training && l->program->training.bf16
-                           ? "strategy.amp"
-                           : NULL;
-
-    if (!what)
+    if (!l->plan->store->rounds)
         return FLEET_OK;
     return fl_fail(FLEET_EUNSUPPORTED,
-                   "gpu:%d: %s is not there for programs on a GPU in this "
-                   "version",
-                   l->plan->placing->gpu->d->ordinal, what);
+                   "gpu:%d: all-reduce of ranks is not there for programs on a "
+                   "GPU in this version",
+                   l->plan->placing->gpu->d->ordinal);
 }
 
 static fleet_status make_room(placer *p)

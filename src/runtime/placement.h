@@ -3,7 +3,10 @@
 #ifndef FL_RUNTIME_PLACEMENT_H
 #define FL_RUNTIME_PLACEMENT_H
 
-#include "runtime/kernel.h"
+#include "runtime/plan.h"
+
+/* Shall the step run on the plan's GPU, as program and guards have it? */
+bool fl_is_for_gpu(const fl_plan *plan, const fl_step *s);
 
 extern const fl_kernel fl_kernel_to_gpu;      /* there <- here */
 extern const fl_kernel fl_kernel_to_host;     /* here <- there */

@@ -79,6 +79,19 @@ fleet_status fl_plan_step(fl_plan *plan, const fl_step *like,
     return FLEET_OK;
 }
 
+fleet_dtype fl_step_dtype(const fl_plan *plan, const fl_step *s)
+{
+    for (int i = 0; i < s->n_operand; i++) {
+        fleet_dtype dtype = s->operand[i].value < 0
+                                ? FLEET_FLOAT32
+                                : plan->value[s->operand[i].value].dtype;
+
+        if (dtype == FLEET_BFLOAT16 || dtype == FLEET_FLOAT16)
+            return dtype;
+    }
+    return FLEET_FLOAT32;
+}
+
 bool fl_step_changes_store(const fl_plan *plan, const fl_step *s)
 {
     for (int i = 0; i < s->n_operand; i++) {

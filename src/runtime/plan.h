@@ -183,6 +183,9 @@ int fl_plan_root(const fl_plan *plan, int value);
 fleet_status fl_plan_step(fl_plan *plan, const fl_step *like,
                           const fl_operand *operand, int n_operand);
 
+/* Of bfloat16 or float16, where an operand is; else of float32. */
+fleet_dtype fl_step_dtype(const fl_plan *plan, const fl_step *s);
+
 /* Does the step write what is in the store? */
 bool fl_step_changes_store(const fl_plan *plan, const fl_step *s);
 

@@ -22,7 +22,7 @@ typedef struct fl_training {
                                     one parameter's; of the last time; 0: 1 */
     bool sum_over_ranks; /* gradients of ranks are added up, not averaged */
     fl_layerwise layerwise;
-    bool bf16;          /* products are of bfloat16: pass amp */
+    fleet_dtype narrow; /* what products are of, pass amp; 0: float32 */
     bool merge_average; /* the sum of a group is divided by its batches */
     bool half;          /* gradients of ranks travel as float16 */
     int group;          /* ranks sum in groups of so many; 0, 1: together */

@@ -165,8 +165,8 @@ static void find_kernels(fl_compiled *c)
         } else if (s->kernel == &fl_kernel_tell_update) {
             t->n_tell++;
         } else if (!is_copy(s->kernel)) {
-            t->kernel[i] =
-                t->gpu->m->kernel(t->gpu->d, s->kernel->name, FLEET_FLOAT32);
+            t->kernel[i] = t->gpu->m->kernel(t->gpu->d, s->kernel->name,
+                                             fl_step_dtype(c->plan, s));
         }
     }
 }

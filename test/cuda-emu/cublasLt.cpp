@@ -3,6 +3,7 @@
 
 #include <new>
 
+#include "base/narrow.h"
 #include "control.h"
 
 struct fl_emu_lt {
@@ -10,11 +11,12 @@ struct fl_emu_lt {
 };
 struct fl_emu_lt_desc {
     int ta, tb, epilogue;
-    float *bias;
+    void *bias; /* of D's type */
     unsigned char *aux;
     int64_t ld_aux;
 };
 struct fl_emu_lt_layout {
+    cudaDataType_t type;
     int64_t rows, cols, ld;
 };
 /* Without a word about them matrices are taken to be aligned to 256 bytes. */
@@ -113,12 +115,12 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(
 }
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *l,
-                                          cudaDataType_t, uint64_t rows,
+                                          cudaDataType_t type, uint64_t rows,
                                           uint64_t cols, int64_t ld)
 {
     if (rows == 0 || cols == 0 || ld < (int64_t)rows)
         return CUBLAS_STATUS_INVALID_VALUE;
-    return make(l, fl_emu_lt_layout{(int64_t)rows, (int64_t)cols, ld});
+    return make(l, fl_emu_lt_layout{type, (int64_t)rows, (int64_t)cols, ld});
 }
 
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l)
@@ -158,7 +160,8 @@ static bool fits(const fl_emu_lt_desc *d, const fl_emu_lt_layout *a,
     bool has_aux = d->epilogue >= CUBLASLT_EPILOGUE_RELU_AUX_BIAS &&
                    d->epilogue <= CUBLASLT_EPILOGUE_DRELU_BGRAD;
 
-    return m == out->rows && n == out->cols && ka == kb &&
+    return m == out->rows && n == out->cols && ka == kb && a->type == b->type &&
+           (out->type == a->type || out->type == CUDA_R_32F) &&
            (!has_aux || (d->ld_aux % 128 == 0 && d->ld_aux >= m));
 }
 
@@ -185,10 +188,36 @@ static bool is_aligned(const void *p, unsigned long long align)
     return reinterpret_cast<uintptr_t>(p) % align == 0;
 }
 
-static float element(const float *x, const fl_emu_lt_layout *l, int t,
+static float load(const void *x, cudaDataType_t type, int64_t i)
+{
+    switch (type) {
+    case CUDA_R_16BF:
+        return fl_from_bf16(static_cast<const uint16_t *>(x)[i]);
+    case CUDA_R_16F:
+        return fl_from_f16(static_cast<const uint16_t *>(x)[i]);
+    default:
+        return static_cast<const float *>(x)[i];
+    }
+}
+
+static void store(void *x, cudaDataType_t type, int64_t i, float value)
+{
+    switch (type) {
+    case CUDA_R_16BF:
+        static_cast<uint16_t *>(x)[i] = fl_to_bf16(value);
+        break;
+    case CUDA_R_16F:
+        static_cast<uint16_t *>(x)[i] = fl_to_f16(value);
+        break;
+    default:
+        static_cast<float *>(x)[i] = value;
+    }
+}
+
+static float element(const void *x, const fl_emu_lt_layout *l, int t,
                      int64_t row, int64_t col)
 {
-    return t ? x[row * l->ld + col] : x[col * l->ld + row];
+    return load(x, l->type, t ? row * l->ld + col : col * l->ld + row);
 }
 
 static float relu(float x)
@@ -197,18 +226,19 @@ static float relu(float x)
 }
 
 /* What becomes of the sum at (row, col). */
-static float finish(const fl_emu_lt_desc *d, float x, int64_t row, int64_t col)
+static float finish(const fl_emu_lt_desc *d, cudaDataType_t type, float x,
+                    int64_t row, int64_t col)
 {
     int64_t bit = col * d->ld_aux + row;
     unsigned char mask = (unsigned char)(1u << bit % 8);
 
     switch (d->epilogue) {
     case CUBLASLT_EPILOGUE_BIAS:
-        return x + d->bias[row];
+        return x + load(d->bias, type, row);
     case CUBLASLT_EPILOGUE_RELU_BIAS:
-        return relu(x + d->bias[row]);
+        return relu(x + load(d->bias, type, row));
     case CUBLASLT_EPILOGUE_RELU_AUX_BIAS:
-        x = relu(x + d->bias[row]);
+        x = relu(x + load(d->bias, type, row));
         d->aux[bit / 8] =
             (unsigned char)((d->aux[bit / 8] & ~mask) | (x > 0 ? mask : 0));
         return x;
@@ -221,22 +251,22 @@ static float finish(const fl_emu_lt_desc *d, float x, int64_t row, int64_t col)
 }
 
 /* bias = the sum of A's, or of the result's, columns. */
-static void sum_into_bias(const fl_emu_lt_desc *d, const float *x,
-                          const fl_emu_lt_layout *l, int t, int64_t rows,
-                          int64_t cols)
+static void sum_into_bias(const fl_emu_lt_desc *d, cudaDataType_t type,
+                          const void *x, const fl_emu_lt_layout *l, int t,
+                          int64_t rows, int64_t cols)
 {
     for (int64_t i = 0; i < rows; i++) {
         float sum = 0;
 
         for (int64_t j = 0; j < cols; j++)
             sum += element(x, l, t, i, j);
-        d->bias[i] = sum;
+        store(d->bias, type, i, sum);
     }
 }
 
-static void multiply(const fl_emu_lt_desc *d, const float *x,
-                     const fl_emu_lt_layout *la, const float *y,
-                     const fl_emu_lt_layout *lb, float *z,
+static void multiply(const fl_emu_lt_desc *d, const void *x,
+                     const fl_emu_lt_layout *la, const void *y,
+                     const fl_emu_lt_layout *lb, void *z,
                      const fl_emu_lt_layout *lout)
 {
     int64_t k = d->ta ? la->rows : la->cols;
@@ -248,12 +278,13 @@ static void multiply(const fl_emu_lt_desc *d, const float *x,
             for (int64_t l = 0; l < k; l++)
                 sum +=
                     element(x, la, d->ta, i, l) * element(y, lb, d->tb, l, j);
-            z[j * lout->ld + i] = finish(d, sum, i, j);
+            store(z, lout->type, j * lout->ld + i,
+                  finish(d, lout->type, sum, i, j));
         }
     if (d->epilogue == CUBLASLT_EPILOGUE_BGRADA)
-        sum_into_bias(d, x, la, d->ta, lout->rows, k);
+        sum_into_bias(d, lout->type, x, la, d->ta, lout->rows, k);
     if (d->epilogue == CUBLASLT_EPILOGUE_DRELU_BGRAD)
-        sum_into_bias(d, z, lout, 0, lout->rows, lout->cols);
+        sum_into_bias(d, lout->type, z, lout, 0, lout->rows, lout->cols);
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d,
@@ -265,10 +296,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d,
                               const cublasLtMatmulAlgo_t *algo, void *workspace,
                               std::size_t workspace_bytes, cudaStream_t stream)
 {
-    const float *x = static_cast<const float *>(a);
-    const float *y = static_cast<const float *>(b);
-    float *z = static_cast<float *>(out);
-
     if (!fits(d, la, lb, lout) || *static_cast<const float *>(alpha) != 1.0f ||
         *static_cast<const float *>(beta) != 0.0f || !workspace ||
         workspace_bytes < 256 || !is_aligned(a, algo->data[0]) ||
@@ -277,7 +304,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d,
         return CUBLAS_STATUS_INVALID_VALUE;
     fl_emu_queue(stream,
                  [=, desc = *d, a_is = *la, b_is = *lb, out_is = *lout] {
-                     multiply(&desc, x, &a_is, y, &b_is, z, &out_is);
+                     multiply(&desc, a, &a_is, b, &b_is, out, &out_is);
                  });
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -1,5 +1,6 @@
 /* cublasLt.h - the part of cuBLASLt that the library uses, served by a plain
- * product: column-major float32, one loop, one order. */
+ * product: column-major float32, bfloat16 or float16, added up in float, one
+ * loop, one order. */
 #ifndef FL_CUDA_EMU_CUBLASLT_H
 #define FL_CUDA_EMU_CUBLASLT_H
 
@@ -11,7 +12,7 @@ enum cublasStatus_t {
     CUBLAS_STATUS_INVALID_VALUE = 7,
     CUBLAS_STATUS_NOT_SUPPORTED = 15
 };
-enum cudaDataType_t { CUDA_R_32F = 0 };
+enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_16F = 2, CUDA_R_16BF = 14 };
 enum cublasComputeType_t {
     CUBLAS_COMPUTE_32F = 68,
     CUBLAS_COMPUTE_32F_FAST_TF32 = 77

@@ -14,11 +14,16 @@
 
 #include "runtime/device.h"
 
+/* Fused relus of cuBLASLt that keep NaN: by the types of a and b, and of c. */
+typedef struct fl_relu_kept {
+    bool of[FLEET_FLOAT16 + 1][FLEET_FLOAT16 + 1];
+} fl_relu_kept;
+
 typedef struct fl_cuda {
     fl_device base;
     cublasLtHandle_t lt;
     bool strict_fp32;
-    bool relu_keeps_nan; /* cuBLASLt's, tried when the device was opened */
+    fl_relu_kept keeps_nan; /* tried when the device was opened */
 } fl_cuda;
 
 static inline const fl_cuda *fl_cuda_of(const fl_device *d)
@@ -60,20 +65,24 @@ fleet_status fl_cuda_gemm_run(fl_device *d, fl_stream *q, const fl_gemm *g,
                               const fl_gemm_data *data);
 void fl_cuda_gemm_destroy(fl_device *d, fl_gemm *g);
 
-/* Does a fused relu give NaN for NaN? One that does not would hide it from the
+/* Do fused relus give NaN for NaN? One that does not would hide it from the
  * check of the loss, and spoil the weights. */
-fleet_status fl_cuda_try_relu(fl_cuda *c);
+fleet_status fl_cuda_try_relus(fl_cuda *c);
 
 /* --- kernels ---------------------------------------------------------------
  */
 
 /* A family's list of kernels, which ends with one that has no name. */
-#define FL_KERNEL_WITH(name, state_size, prepare, finish, run)                 \
+#define FL_KERNEL_OF_WITH(dtype, name, state_size, prepare, finish, run)       \
     {                                                                          \
-        name, FLEET_FLOAT32, state_size, prepare, finish, run                  \
+        name, dtype, state_size, prepare, finish, run                          \
     }
+#define FL_KERNEL_WITH(name, state_size, prepare, finish, run)                 \
+    FL_KERNEL_OF_WITH(FLEET_FLOAT32, name, state_size, prepare, finish, run)
 #define FL_KERNEL(name, run) FL_KERNEL_WITH(name, 0, nullptr, nullptr, run)
-#define FL_KERNEL_END        FL_KERNEL(nullptr, nullptr)
+#define FL_KERNEL_OF(dtype, name, run)                                         \
+    FL_KERNEL_OF_WITH(dtype, name, 0, nullptr, nullptr, run)
+#define FL_KERNEL_END FL_KERNEL(nullptr, nullptr)
 
 const fl_device_kernel *fl_cuda_kernel_at(int i);
 

@@ -313,7 +313,7 @@ static fleet_status set_up(fl_cuda *c)
     FL_CUDA_TRY(enter(d));
     FL_CUDA_TRY(keep_memory(d->ordinal));
     FL_CUDA_TRY(fl_cuda_check_lt(cublasLtCreate(&c->lt), "cublasLtCreate"));
-    return fl_cuda_try_relu(c);
+    return fl_cuda_try_relus(c);
 }
 
 static fleet_status open(int ordinal, const fl_device_options *o, fl_device **d)

@@ -19,6 +19,18 @@ struct fl_gemm {
 
 enum { MOST_WORKSPACE = 32 << 20 };
 
+static cudaDataType_t type_of(fleet_dtype dtype)
+{
+    return dtype == FLEET_BFLOAT16  ? CUDA_R_16BF
+           : dtype == FLEET_FLOAT16 ? CUDA_R_16F
+                                    : CUDA_R_32F;
+}
+
+static bool is_narrow(fleet_dtype dtype)
+{
+    return type_of(dtype) != CUDA_R_32F;
+}
+
 static cublasLtEpilogue_t epilogue_of(fl_epilogue e)
 {
     static const cublasLtEpilogue_t all[] = {
@@ -47,8 +59,9 @@ static fleet_status make_desc(const fl_cuda *c, const fl_gemm_spec *s,
 
     FL_CUDA_TRY(fl_cuda_check_lt(
         cublasLtMatmulDescCreate(&g->desc,
-                                 c->strict_fp32 ? CUBLAS_COMPUTE_32F
-                                                : CUBLAS_COMPUTE_32F_FAST_TF32,
+                                 c->strict_fp32 || is_narrow(s->in)
+                                     ? CUBLAS_COMPUTE_32F
+                                     : CUBLAS_COMPUTE_32F_FAST_TF32,
                                  CUDA_R_32F),
         "cublasLtMatmulDescCreate"));
     FL_CUDA_TRY(set(g, CUBLASLT_MATMUL_DESC_TRANSA, ta));
@@ -59,10 +72,10 @@ static fleet_status make_desc(const fl_cuda *c, const fl_gemm_spec *s,
 }
 
 /* A row-major matrix of so many rows and columns. */
-static fleet_status make_layout(cublasLtMatrixLayout_t *l, int64_t rows,
-                                int64_t cols, int64_t ld)
+static fleet_status make_layout(cublasLtMatrixLayout_t *l, fleet_dtype dtype,
+                                int64_t rows, int64_t cols, int64_t ld)
 {
-    return fl_cuda_check_lt(cublasLtMatrixLayoutCreate(l, CUDA_R_32F,
+    return fl_cuda_check_lt(cublasLtMatrixLayoutCreate(l, type_of(dtype),
                                                        (uint64_t)cols,
                                                        (uint64_t)rows, ld),
                             "cublasLtMatrixLayoutCreate");
@@ -70,11 +83,11 @@ static fleet_status make_layout(cublasLtMatrixLayout_t *l, int64_t rows,
 
 static fleet_status make_layouts(const fl_gemm_spec *s, fl_gemm *g)
 {
-    FL_CUDA_TRY(
-        make_layout(&g->a, s->tb ? s->n : s->k, s->tb ? s->k : s->n, s->ldb));
-    FL_CUDA_TRY(
-        make_layout(&g->b, s->ta ? s->k : s->m, s->ta ? s->m : s->k, s->lda));
-    return make_layout(&g->c, s->m, s->n, s->ldc);
+    FL_CUDA_TRY(make_layout(&g->a, s->in, s->tb ? s->n : s->k,
+                            s->tb ? s->k : s->n, s->ldb));
+    FL_CUDA_TRY(make_layout(&g->b, s->in, s->ta ? s->k : s->m,
+                            s->ta ? s->m : s->k, s->lda));
+    return make_layout(&g->c, s->out, s->m, s->n, s->ldc);
 }
 
 /* What a choice may rest on: matrices are taken to be aligned to 256 bytes
@@ -87,7 +100,9 @@ static cublasStatus_t say_limits(cublasLtMatmulPreference_t preference,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-    uint32_t align = s->align ? s->align : (uint32_t)sizeof(float);
+    uint32_t align = s->align           ? s->align
+                     : is_narrow(s->in) ? 2u
+                                        : (uint32_t)sizeof(float);
     size_t most = MOST_WORKSPACE;
     cublasStatus_t e = cublasLtMatmulPreferenceSetAttribute(
         preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most,
@@ -115,12 +130,14 @@ static fleet_status choose(const fl_cuda *c, const fl_gemm_spec *s, fl_gemm *g)
     if (preference)
         cublasLtMatmulPreferenceDestroy(preference);
     if (e != CUBLAS_STATUS_SUCCESS || found == 0)
-        return fl_cuda_fail(FLEET_EUNSUPPORTED,
-                            "cuBLASLt: no way to multiply [%lld,%lld] by "
-                            "[%lld,%lld] with epilogue %d (%s)",
-                            (long long)s->m, (long long)s->k, (long long)s->k,
-                            (long long)s->n, (int)s->epilogue,
-                            cublasLtGetStatusString(e));
+        return fl_cuda_fail(
+            FLEET_EUNSUPPORTED,
+            "cuBLASLt: no way to multiply [%lld,%lld] by "
+            "[%lld,%lld] of %s with epilogue %d (%s)",
+            (long long)s->m, (long long)s->k, (long long)s->k, (long long)s->n,
+            is_narrow(s->in) ? s->in == FLEET_FLOAT16 ? "float16" : "bfloat16"
+                             : "float32",
+            (int)s->epilogue, cublasLtGetStatusString(e));
     g->algo = best.algo;
     g->workspace_bytes = best.workspaceSize;
     return FLEET_OK;
@@ -211,46 +228,84 @@ fleet_status fl_cuda_gemm_run(fl_device *d, fl_stream *q, const fl_gemm *g,
 
 enum { SIDE = 16, CELLS = SIDE * SIDE };
 
-/* a . b + bias through the relu; a has a NaN. */
-static fleet_status run_relu(fl_cuda *c, fl_stream *q, float *cells, void *on)
+/* All ones are a NaN of every type. */
+struct relu_try {
+    fl_cuda *c;
+    fl_stream *q;
+    unsigned char *on; /* a, which begins with a NaN, b, the bias, and c */
+    fleet_dtype in, out;
+};
+
+enum { ROOM = CELLS * sizeof(float) };
+
+static fleet_status run_relu(const relu_try &t, unsigned char *first)
 {
     fl_gemm_spec spec = {
         SIDE, SIDE, SIDE, false, false, SIDE, SIDE, SIDE, FL_GEMM_BIAS_RELU,
-        0,    16};
-    float *a = static_cast<float *>(on);
-    fl_gemm_data data = {a, a + CELLS, a + 2 * CELLS, a + 3 * CELLS, nullptr};
-    const fl_device_class *m = c->base.methods;
+        0,    16,   t.in, t.out};
+    fl_gemm_data data = {t.on, t.on + ROOM, t.on + 3 * ROOM, t.on + 2 * ROOM,
+                         nullptr};
+    fl_device *d = &t.c->base;
+    const fl_device_class *m = d->methods;
     fl_gemm *g;
     fleet_status status;
 
-    FL_CUDA_TRY(fl_cuda_gemm_create(&c->base, &spec, &g));
-    status =
-        m->copy(&c->base, q, a, cells, 4 * CELLS * sizeof *cells, FL_TO_DEVICE);
+    FL_CUDA_TRY(fl_cuda_gemm_create(d, &spec, &g));
+    status = m->fill(d, t.q, t.on, 0, 4 * ROOM);
     if (status == FLEET_OK)
-        status = fl_cuda_gemm_run(&c->base, q, g, &data);
+        status = m->fill(d, t.q, t.on, 0xff, sizeof(float));
     if (status == FLEET_OK)
-        status = m->copy(&c->base, q, cells, data.c, CELLS * sizeof *cells,
-                         FL_TO_HOST);
+        status = fl_cuda_gemm_run(d, t.q, g, &data);
     if (status == FLEET_OK)
-        status = m->stream_wait(&c->base, q, 60000);
-    fl_cuda_gemm_destroy(&c->base, g);
+        status = m->copy(d, t.q, first, data.c, sizeof(float), FL_TO_HOST);
+    if (status == FLEET_OK)
+        status = m->stream_wait(d, t.q, 60000);
+    fl_cuda_gemm_destroy(d, g);
     return status;
 }
 
-fleet_status fl_cuda_try_relu(fl_cuda *c)
+static bool is_nan(const unsigned char *x, fleet_dtype dtype)
+{
+    uint16_t half;
+    float f;
+
+    memcpy(&f, x, sizeof f);
+    memcpy(&half, x, sizeof half);
+    return dtype == FLEET_BFLOAT16  ? (half & 0x7fff) > 0x7f80
+           : dtype == FLEET_FLOAT16 ? (half & 0x7fff) > 0x7c00
+                                    : f != f;
+}
+
+static fleet_status try_each(const relu_try &all)
+{
+    static const fleet_dtype types[][2] = {{FLEET_FLOAT32, FLEET_FLOAT32},
+                                           {FLEET_BFLOAT16, FLEET_BFLOAT16},
+                                           {FLEET_BFLOAT16, FLEET_FLOAT32},
+                                           {FLEET_FLOAT16, FLEET_FLOAT16},
+                                           {FLEET_FLOAT16, FLEET_FLOAT32}};
+    unsigned char first[sizeof(float)];
+
+    for (const fleet_dtype *type : types) {
+        relu_try one = {all.c, all.q, all.on, type[0], type[1]};
+
+        FL_CUDA_TRY(run_relu(one, first));
+        all.c->keeps_nan.of[type[0]][type[1]] = is_nan(first, type[1]);
+    }
+    return FLEET_OK;
+}
+
+fleet_status fl_cuda_try_relus(fl_cuda *c)
 {
     const fl_device_class *m = c->base.methods;
-    float cells[4 * CELLS] = {0};
     fl_stream *q = nullptr;
     void *on = nullptr;
     fleet_status status;
 
-    memset(&cells[0], 0xff, sizeof cells[0]); /* a NaN */
     FL_CUDA_TRY(m->stream_create(&c->base, &q));
-    status = m->alloc(&c->base, q, sizeof cells, &on);
+    status = m->alloc(&c->base, q, 4 * ROOM, &on);
     if (status == FLEET_OK)
-        status = run_relu(c, q, cells, on);
-    c->relu_keeps_nan = status == FLEET_OK && cells[0] != cells[0];
+        status = try_each({c, q, static_cast<unsigned char *>(on),
+                           FLEET_FLOAT32, FLEET_FLOAT32});
     m->free(&c->base, q, on);
     m->stream_destroy(&c->base, q);
     return status;

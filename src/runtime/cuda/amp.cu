@@ -1,0 +1,26 @@
+/* amp.cu - the CUDA half of amp.c's cast: out <- x. */
+#include "runtime/cuda/narrow.h"
+
+template <class T>
+__global__ static void cast_all(T *out, int64_t ldo, const float *x,
+                                int64_t ldx, int64_t n, int64_t cols)
+{
+    FL_EACH(i, n)
+    fl_store(&out[i / cols * ldo + i % cols], x[i / cols * ldx + i % cols]);
+}
+
+template <class T>
+static fleet_status cast(fl_device *, fl_stream *q, const fl_device_step *s)
+{
+    int64_t n = fl_step_count(s, 0);
+
+    return FL_LAUNCH_EACH(cast_all<T>, n, q, fl_step_ptr<T>(s, 0), s->arg[0].ld,
+                          fl_step_f32(s, 1), s->arg[1].ld, n, s->arg[0].cols);
+}
+
+extern const fl_device_kernel fl_cuda_amp[];
+const fl_device_kernel fl_cuda_amp[] = {
+    FL_KERNEL_OF(FLEET_BFLOAT16, "cast", cast<fl_bf16>),
+    FL_KERNEL_OF(FLEET_FLOAT16, "cast", cast<fl_f16>),
+    FL_KERNEL_END,
+};

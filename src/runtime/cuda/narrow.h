@@ -1,0 +1,66 @@
+/* narrow.h - bfloat16 and float16 in kernels: kept so, computed as float. Their
+ * bits are those of base/narrow.h. */
+#ifndef FL_RUNTIME_CUDA_NARROW_H
+#define FL_RUNTIME_CUDA_NARROW_H
+
+#include "base/narrow.h"
+#include "runtime/cuda/cuda.h"
+
+struct fl_bf16 {
+    uint16_t bits;
+};
+struct fl_f16 {
+    uint16_t bits;
+};
+
+__device__ static inline float fl_load(float x)
+{
+    return x;
+}
+
+__device__ static inline float fl_load(fl_bf16 x)
+{
+    return fl_from_bf16(x.bits);
+}
+
+__device__ static inline float fl_load(fl_f16 x)
+{
+    return fl_from_f16(x.bits);
+}
+
+__device__ static inline void fl_store(float *to, float x)
+{
+    *to = x;
+}
+
+__device__ static inline void fl_store(fl_bf16 *to, float x)
+{
+    to->bits = fl_to_bf16(x);
+}
+
+__device__ static inline void fl_store(fl_f16 *to, float x)
+{
+    to->bits = fl_to_f16(x);
+}
+
+/* What f gives for a zero of the operand's type. */
+template <class F>
+static inline fleet_status fl_by_type(const fl_device_step *s, int i, F f)
+{
+    switch (s->arg[i].dtype) {
+    case FLEET_BFLOAT16:
+        return f(fl_bf16());
+    case FLEET_FLOAT16:
+        return f(fl_f16());
+    default:
+        return f(0.0f);
+    }
+}
+
+static inline bool fl_step_is_narrow(const fl_device_step *s, int i)
+{
+    return s->arg[i].dtype == FLEET_BFLOAT16 ||
+           s->arg[i].dtype == FLEET_FLOAT16;
+}
+
+#endif

@@ -1,0 +1,183 @@
+/* test_gpu_amp.c - mixed precision on a GPU: trainings that reach what float on
+ * a CPU reaches, by either type, with parts on either side; what is refused. */
+#define SUITE gpu_amp
+#include "gpu_kit.h"
+#include "test.h"
+#include "train_kit.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "fleet/handle.h"
+#include "runtime/executor.h"
+
+/* --- what it reaches -------------------------------------------------------
+ */
+
+/* The class is where the numbers say that it is, so that there is something to
+ * learn. */
+static kit_batch *batch_to_learn(const kit_model *m, int seed)
+{
+    kit_batch *b = kit_batch_for(m, 40, seed);
+    const float *x = b->feed[0].data;
+
+    if (m->kind == KIT_CTR) {
+        float *label = (float *)(uintptr_t)b->feed[5].data;
+
+        for (int i = 0; i < 40; i++)
+            label[i] = x[5 * i] + x[5 * i + 1] > 0;
+        return b;
+    }
+    for (int i = 0; i < 40; i++)
+        ((int64_t *)(uintptr_t)b->feed[1].data)[i] =
+            (x[20 * i] > 0) + 2 * (x[20 * i + 1] > 0);
+    return b;
+}
+
+enum { N_BATCH = 300 };
+
+/* The mean loss of the last fifth of the batches. */
+static double loss_of(kit_kind kind, kit_options o)
+{
+    double sum = 0;
+    kit_model m;
+
+    o.max_batch = 40;
+    kit_open(&m, kind, &o);
+    for (int i = 0; i < N_BATCH; i++) {
+        kit_batch *b = batch_to_learn(&m, i);
+        float loss = kit_step(m.e, b, m.m.loss);
+
+        CHECK(isfinite(loss));
+        sum += i >= N_BATCH - N_BATCH / 5 ? (double)loss : 0;
+        kit_batch_free(b);
+    }
+    kit_close(&m);
+    return sum / (N_BATCH / 5);
+}
+
+static void check_loss(kit_kind kind, kit_options o)
+{
+    kit_options here = o;
+    double want, got;
+
+    here.bf16 = here.fp16 = false;
+    here.device = NULL;
+    want = loss_of(kind, here);
+    got = loss_of(kind, o);
+    fprintf(stderr, "%s: float here %.5f, narrow there %.5f\n",
+            kind == KIT_MLP ? "mlp" : "ctr", want, got);
+    CHECK(got != want);
+    CHECK(want < 0.15);
+    CHECK_NEAR(got / want, 1, 0.02);
+}
+
+TEST_LIMIT(bfloat16_reaches_what_float_does, 180)
+{
+    gpu_kit_open();
+    for (int kind = KIT_MLP; kind <= KIT_CTR; kind++)
+        check_loss((kit_kind)kind, (kit_options){.bf16 = true,
+                                                 .device = "gpu:0",
+                                                 .learning_rate = 0.01f});
+    gpu_kit_close();
+}
+
+/* --- the same as on a CPU --------------------------------------------------
+ */
+
+/* Layers by layers: products round their operands alike. */
+static void agree(kit_kind kind, kit_options o, const char *device,
+                  const char *guard)
+{
+    static float here[GPU_KIT_MOST], there[GPU_KIT_MOST];
+    kit_model a, b;
+    int64_t n;
+
+    o.bf16 = true;
+    o.max_batch = 40;
+    kit_open(&a, kind, &o);
+    o.device = device;
+    o.guard = guard;
+    kit_open(&b, kind, &o);
+    gpu_kit_train(&a, 3);
+    gpu_kit_train(&b, 3);
+    n = gpu_kit_weights(a.f->store, here);
+    CHECK_INT(gpu_kit_weights(b.f->store, there), n);
+    for (int64_t i = 0; i < n; i++)
+        CHECK_NEAR(there[i], here[i], 5e-3);
+    kit_close(&a);
+    kit_close(&b);
+}
+
+TEST(bfloat16_agrees_with_that_of_a_cpu)
+{
+    const kit_options o = {.optimizer = "sgd"};
+    const kit_options merged = {.optimizer = "sgd", .merge = 2, .clip = 0.1f};
+
+    kit_need_bf16();
+    gpu_kit_open();
+    for (int kind = KIT_MLP; kind <= KIT_CTR; kind++) {
+        agree((kit_kind)kind, o, "gpu:0", NULL);
+        agree((kit_kind)kind, merged, "gpu:0", NULL);
+        agree((kit_kind)kind, o, "gpu:0", "cpu");
+        agree((kit_kind)kind, o, "cpu", "gpu:0");
+    }
+    gpu_kit_close();
+}
+
+/* --- where ------------------------------------------------------------------
+ */
+
+TEST(on_a_gpu_bfloat16_needs_nothing_of_the_processor)
+{
+    kit_model m;
+
+    setenv("FLEET_ISA", "plain", 1);
+    gpu_kit_open();
+    m = gpu_kit_model(KIT_MLP, (kit_options){.bf16 = true});
+    gpu_kit_train(&m, 2);
+    kit_close(&m);
+    gpu_kit_close();
+}
+
+TEST(layers_guarded_for_the_cpu_need_a_processor_with_bfloat16)
+{
+    kit_model m;
+    kit_batch *b;
+
+    setenv("FLEET_ISA", "plain", 1);
+    gpu_kit_open();
+    m = gpu_kit_model(KIT_MLP, (kit_options){.bf16 = true, .guard = "cpu"});
+    b = kit_batch_for(&m, 20, 1);
+    CHECK_FAILS(kit_run(m.e, b), FLEET_EUNSUPPORTED,
+                "use_bf16: it needs a processor with avx512_bf16");
+    kit_batch_free(b);
+    kit_close(&m);
+    gpu_kit_close();
+}
+
+TEST(products_of_float32_and_mixed_precision_contradict)
+{
+    static const char *const words[] = {
+        "gpu:0: strict_fp32 asks for products of float32, and strategy.amp for "
+        "bfloat16",
+        "and strategy.amp for float16"};
+
+    gpu_kit_open();
+    for (int i = 0; i < 2; i++) {
+        kit_options o = {.bf16 = i == 0, .fp16 = i == 1};
+        kit_model m;
+        kit_batch *b;
+
+        kit_build(&m, KIT_MLP, &o);
+        CHECK_OK(fleet_program_place(m.p, FLEET_GPU(0),
+                                     &(fleet_place_options){.strict_fp32 = 1}));
+        m.e = fleet_executor_create(m.p, NULL);
+        b = kit_batch_for(&m, 20, 1);
+        CHECK_FAILS(kit_run(m.e, b), FLEET_EINVAL, words[i]);
+        kit_batch_free(b);
+        kit_close(&m);
+    }
+    gpu_kit_close();
+}

@@ -171,13 +171,11 @@ static void to_host(device_kit *k, void *to, const void *from, size_t bytes)
 }
 
 /* What a device is told of an update. */
-static fl_device_update update_of(const fl_update_now *now)
+static fl_device_update update_of(const fl_store *s, const fl_update_now *now)
 {
-    fl_device_update u = {.u = now->u,
-                          .clip_norm = now->optimizer->clip_norm,
-                          .micro = now->micro};
+    fl_device_update u;
 
-    u.u.correct_a_at = u.u.correct_b_at = NULL; /* rows' */
+    fl_update_tell(s, now, &u);
     return u;
 }
 
@@ -202,7 +200,7 @@ static void measure(comparison *m, int i, operand *o)
     o->is_update = from->value == m->c->plan->update;
     if (!o->is_update)
         return;
-    o->update = update_of(o->here);
+    o->update = update_of(m->c->plan->store, o->here);
     o->here = &o->update;
     o->bytes = sizeof o->update;
 }
@@ -476,11 +474,19 @@ static void compare_step(device_kit *k, fl_compiled *c, int i, int64_t batch)
 
 /* Kernels that no plan has yet, or not on CPUs: each has a test of its own, as
  * have those of narrow types (test_device_narrow.c). */
-static const char *const tested_by_hand[] = {"fc.dw.db",      "lookup.keys",
-                                             "lookup.unique", "lookup.gather",
-                                             "lookup.sum",    "lookup.update",
-                                             "lookup.append", "lookup.norm",
-                                             "iteration.end", NULL};
+static const char *const tested_by_hand[] = {"fc.dw.db",
+                                             "lookup.keys",
+                                             "lookup.unique",
+                                             "lookup.gather",
+                                             "lookup.sum",
+                                             "lookup.update",
+                                             "lookup.append",
+                                             "lookup.norm",
+                                             "iteration.end",
+                                             "loss.scale",
+                                             "scaling.check",
+                                             "scaling.decide",
+                                             NULL};
 
 void device_kit_check_all(const device_kit *k)
 {

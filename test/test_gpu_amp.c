@@ -73,14 +73,24 @@ static void check_loss(kit_kind kind, kit_options o)
     CHECK_NEAR(got / want, 1, 0.02);
 }
 
+static void check_losses(kit_options o)
+{
+    o.device = "gpu:0";
+    o.learning_rate = 0.01f;
+    gpu_kit_open();
+    check_loss(KIT_MLP, o);
+    check_loss(KIT_CTR, o);
+    gpu_kit_close();
+}
+
 TEST_LIMIT(bfloat16_reaches_what_float_does, 180)
 {
-    gpu_kit_open();
-    for (int kind = KIT_MLP; kind <= KIT_CTR; kind++)
-        check_loss((kit_kind)kind, (kit_options){.bf16 = true,
-                                                 .device = "gpu:0",
-                                                 .learning_rate = 0.01f});
-    gpu_kit_close();
+    check_losses((kit_options){.bf16 = true});
+}
+
+TEST_LIMIT(float16_reaches_what_float_does, 180)
+{
+    check_losses((kit_options){.fp16 = true});
 }
 
 /* --- the same as on a CPU --------------------------------------------------

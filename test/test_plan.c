@@ -61,6 +61,12 @@ TEST(plans_on_a_gpu_are_as_listed)
                FLEET_DUMP_PLAN, "mlp_guarded_gpu.txt");
     check_dump(KIT_MLP, &(kit_options){.device = "gpu:0", .bf16 = true},
                FLEET_DUMP_PLAN, "mlp_amp_gpu.txt");
+    check_dump(KIT_MLP, &(kit_options){.device = "gpu:0", .fp16 = true},
+               FLEET_DUMP_PLAN, "mlp_fp16_gpu.txt");
+    check_dump(
+        KIT_CTR,
+        &(kit_options){.device = "gpu:0", .fp16 = true, .merge = 2, .clip = 1},
+        FLEET_DUMP_PLAN, "wide_deep_fp16_gpu_merge_clip.txt");
     gpu_kit_close();
 }
 

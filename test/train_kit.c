@@ -165,6 +165,8 @@ fleet_optimizer *kit_optimizer(fleet *f, const kit_options *options)
     s.gradient_merge = options->merge > 1;
     s.gradient_merge_configs.k_steps = options->merge > 1 ? options->merge : 1;
     s.gradient_merge_configs.avg = !options->sum;
+    if (options->scaling)
+        s.amp_configs = *options->scaling;
     s.amp_configs.use_bf16 = options->bf16;
     s.amp = options->bf16 || options->fp16;
     CHECK(fleet_distributed_optimizer(f, o, &s) == o);

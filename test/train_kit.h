@@ -50,6 +50,7 @@ typedef struct kit_options {
     bool bf16; /* by strategy.amp: begin such a test with kit_need_bf16(), if
                   it is of the CPU */
     bool fp16; /* the same, of float16: on a GPU */
+    const fleet_amp_configs *scaling; /* then; NULL: Fleet's */
     const char *layers; /* lars, which makes it momentum, lamb; NULL: neither */
     float layer_decay, layer_coeff, layer_epsilon; /* 0: Fleet's; LAMB has a
                                                       decay alone */

@@ -161,6 +161,14 @@ FLEET_API fleet_optimizer *fleet_distributed_optimizer(
 FLEET_API fleet_status fleet_minimize(fleet_optimizer *optimizer,
                                       fleet_var *loss);
 
+/* fleet_get_loss_scaling - what the loss is multiplied by now, in a training in
+ * float16 (amp without use_bf16). Waits for what is under way.
+ *
+ *   FLEET_ESTATE  there is no such training
+ *   others        a batch under way has failed
+ */
+FLEET_API fleet_status fleet_get_loss_scaling(fleet *fleet, float *scale);
+
 /* fleet_strategy_dump - for each field what was asked and what became of it,
  * and the passes that applied. Text for fleet_free(); NULL: see
  * fleet_last_error(). Call it after fleet_minimize(). */

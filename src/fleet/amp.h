@@ -14,4 +14,7 @@ fleet_status fl_amp_check(const fleet_distributed_strategy *s,
 /* What products are of; 0: of float32. */
 fleet_dtype fl_amp_narrow(const fleet_distributed_strategy *s);
 
+/* How the loss is scaled; zeros: not at all. */
+fl_scaling_rules fl_amp_scaling(const fleet_distributed_strategy *s);
+
 #endif

@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
+#include "runtime/executor.h"
 #include "fleet/save.h"
 
 /* --- the manifest -------------------------------------------------------- */
@@ -121,6 +122,24 @@ static fleet_status read_items(const fl_at *list, read_item *read,
     return FLEET_OK;
 }
 
+/* A save of a training that scaled no loss has none. */
+static fleet_status read_scaling(const fl_at *root, fl_scaling *scaling)
+{
+    fl_at at = fl_at_key(root, "loss_scaling"), scale;
+    int64_t good = 0, bad = 0;
+    double x = 0;
+
+    if (!at.json)
+        return FLEET_OK;
+    scale = fl_at_key(&at, "scale");
+    FL_TRY(fl_at_double(&scale, 1e-30, 3e38, &x));
+    FL_TRY(read_int(&at, "good", 0, INT32_MAX, &good));
+    FL_TRY(read_int(&at, "bad", 0, INT32_MAX, &bad));
+    *scaling = (fl_scaling){
+        .scale = (float)x, .good = (int32_t)good, .bad = (int32_t)bad};
+    return FLEET_OK;
+}
+
 static fleet_status read_manifest(fl_saved *s, const char *what)
 {
     fl_at root = fl_at_root(s->manifest), seed = fl_at_key(&root, "seed");
@@ -141,6 +160,7 @@ static fleet_status read_manifest(fl_saved *s, const char *what)
                        found, what);
     FL_TRY(read_hex(&seed, &s->seed));
     FL_TRY(read_int(&root, "updates", 0, (int64_t)1 << 53, &s->updates));
+    FL_TRY(read_scaling(&root, &s->scaling));
     FL_TRY(read_items(&params, read_param, &s->param, &s->n_param, &s->params));
     return read_items(&tables, read_table, &s->table, &s->n_table, &s->tables);
 }
@@ -565,6 +585,10 @@ static fleet_status apply_all(fl_saved *s, fl_store *store,
     FL_TRY(each_record(s, apply_record, &a));
     FL_TRY(check_counts(s, store));
     store->updates = s->updates;
+    if (s->scaling.scale > 0) {
+        store->scaling = s->scaling;
+        store->known_skips = 0;
+    }
     fl_store_forget_own(store);
     store->torn = false;
     return FLEET_OK;
@@ -575,6 +599,7 @@ static fleet_status apply(fl_saved *s, fl_store *store, const fl_buckets *own,
 {
     fleet_status status;
 
+    FL_TRY(fl_store_land(store)); /* it would count in what was loaded */
     pthread_rwlock_wrlock(&store->lock);
     status = fl_store_here(store); /* what is not loaded stays */
     if (status == FLEET_OK)

@@ -76,6 +76,9 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
     fl_strategy_set_ranks(&f->strategy, &p->training);
     p->training.layerwise = fl_layerwise_of(&f->strategy);
     p->training.narrow = fl_amp_narrow(&f->strategy);
+    p->training.scaling = fl_amp_scaling(&f->strategy);
+    if (f->store->scaling.scale == 0) /* nothing was loaded */
+        f->store->scaling.scale = p->training.scaling.first;
     p->training.merge_average = f->strategy.gradient_merge_configs.avg != 0;
     f->trained = p;
     follow_mode(f);

@@ -219,6 +219,21 @@ static fleet_status put_table(const fl_save *s, fl_json *list, int item)
     return put_states(s, entry);
 }
 
+/* The loss's, of a training in float16. */
+static fleet_status put_scaling(const fl_save *s, fl_json *m)
+{
+    const fl_scaling *now = &s->store->scaling;
+    fl_json *entry;
+
+    if (!s->states || !(now->scale > 0))
+        return FLEET_OK;
+    entry = fl_json_object();
+    FL_TRY(fl_json_put(m, "loss_scaling", entry));
+    FL_TRY(fl_json_put(entry, "scale", fl_json_double((double)now->scale, 9)));
+    FL_TRY(fl_json_put(entry, "good", fl_json_int(now->good)));
+    return fl_json_put(entry, "bad", fl_json_int(now->bad));
+}
+
 static fleet_status describe(const fl_save *s, fl_json *m, fl_json *part_list)
 {
     fl_json *params, *tables;
@@ -233,6 +248,7 @@ static fleet_status describe(const fl_save *s, fl_json *m, fl_json *part_list)
     FL_TRY(fl_json_put(
         m, "updates",
         fl_json_int(s->elsewhere ? s->elsewhere->updates : s->store->updates)));
+    FL_TRY(put_scaling(s, m));
     FL_TRY(fl_json_put_array(m, "params", &params));
     for (int i = 0; i < s->n_param; i++)
         FL_TRY(put_param(s, params, s->param[i]));

@@ -194,6 +194,14 @@ const char *fl_job_mode_name(fl_job_mode mode)
     return name[mode];
 }
 
+static fate fate_of(const fleet_distributed_strategy *s, const field *f,
+                    fl_job_mode mode)
+{
+    if (f->purpose == SCALING && fl_amp_narrow(s) == FLEET_FLOAT16)
+        return HONOURED;
+    return fates[f->purpose][mode];
+}
+
 static double value_of(const fleet_distributed_strategy *s, const field *f)
 {
     const char *at = (const char *)s + f->offset;
@@ -294,7 +302,7 @@ static fleet_status check_strategy(const fleet_distributed_strategy *s,
                        "mode: not in this version",
                        (long long)s->a_sync_configs.k_steps);
     for (int i = 0; i < N_FIELD; i++)
-        if (fates[fields[i].purpose][mode] >= FIXED && is_asked(s, &fields[i]))
+        if (fate_of(s, &fields[i], mode) >= FIXED && is_asked(s, &fields[i]))
             return refuse(s, &fields[i], mode);
     if (!s->gradient_merge && s->gradient_merge_configs.k_steps > 1)
         return fl_fail(FLEET_EINVAL,
@@ -421,9 +429,10 @@ static fleet_status check_same(const fleet_distributed_strategy *now,
     return FLEET_OK;
 }
 
-static const char *effect_of(const field *f, fl_job_mode mode)
+static const char *effect_of(const fleet_distributed_strategy *s,
+                             const field *f, fl_job_mode mode)
 {
-    switch (fates[f->purpose][mode]) {
+    switch (fate_of(s, f, mode)) {
     case HONOURED:
         return "honoured";
     case NO_SERVERS:
@@ -449,12 +458,12 @@ static void warn(fleet *f)
     fl_job_mode mode = fl_job_mode_of(&f->role, &f->strategy);
 
     for (int i = 0; i < N_FIELD; i++)
-        if (fates[fields[i].purpose][mode] != HONOURED &&
+        if (fate_of(&f->strategy, &fields[i], mode) != HONOURED &&
             is_asked(&f->strategy, &fields[i]) &&
             value_of(&f->strategy, &fields[i]) != 0) /* off is what it is */
             FL_WARN(&f->context.log, "strategy.%s is %g: %s", fields[i].name,
                     value_of(&f->strategy, &fields[i]),
-                    effect_of(&fields[i], mode));
+                    effect_of(&f->strategy, &fields[i], mode));
 }
 
 fleet_optimizer *fleet_distributed_optimizer(
@@ -494,7 +503,7 @@ static void describe(const fleet *f, const field *one, fl_text *out)
     fl_text_add(out, "%-48s %-12g %-8s %s\n", one->name,
                 value_of(&f->strategy, one),
                 is_asked(&f->strategy, one) ? "asked" : "default",
-                effect_of(one, mode));
+                effect_of(&f->strategy, one, mode));
 }
 
 static fleet_status dump_passes(fleet *f, fl_text *out)

@@ -143,6 +143,7 @@ static void set_update(fleet_executor *e, fl_compiled *c, int batches,
     now->leaves = leaves;
     now->idle = e->idle;
     now->alone = fl_local_is_next(e);
+    now->skip = false;
     now->batches = batches;
     now->density = fl_dgc_density(&e->program->training, e->store->updates);
     fl_optimizer_update(now->optimizer, e->store->updates, batches, &now->u);
@@ -171,11 +172,23 @@ static fleet_status count_batches(fleet_executor *e, int *batches)
     return FLEET_OK;
 }
 
-static fleet_status finish_update(fleet_executor *e, fl_compiled *next)
+static bool was_skipped(const fl_compiled *c)
+{
+    const fl_update_now *now =
+        c->plan->update < 0 ? NULL : fl_compiled_pointer(c, c->plan->update);
+
+    return now && now->skip;
+}
+
+/* What a GPU has skipped is left out later: flight.c. */
+static fleet_status finish_update(fleet_executor *e, const fl_compiled *c,
+                                  fl_compiled *next)
 {
     if (e->exchange)
         FL_TRY(fl_executor_settle(e, next));
-    if (!e->exchange || e->store->dense_here)
+    if (was_skipped(c))
+        e->store->known_skips++;
+    else if (!e->exchange || e->store->dense_here)
         e->store->updates++;
     return FLEET_OK;
 }
@@ -199,7 +212,7 @@ static fleet_status apply_update(fleet_executor *e, fl_compiled *c,
 
     e->store->trainer = e;
     FL_TRY(fl_compiled_run(c, e->context, batch, FL_UPDATE));
-    FL_TRY(finish_update(e, next));
+    FL_TRY(finish_update(e, c, next));
     set_micro(e, 0);
     return fl_local_updated(e, c, alone);
 }
@@ -230,6 +243,8 @@ static void note_loss(fleet_executor *e, const fl_compiled *c, int64_t batch)
 
 static fleet_status begin(fleet_executor *e, fl_compiled *c, int64_t batch)
 {
+    if (c->plan->scaling >= 0)
+        FL_TRY(fl_flight_take_over(e));
     fl_compiled_bind(c, e->input, batch, false);
     set_update(e, c, 1, false);
     if (c->there)
@@ -286,11 +301,11 @@ static fleet_status iterate(fleet_executor *e, fl_compiled *c, int64_t batch,
 static fleet_status iterate_here_or_there(fleet_executor *e, fl_compiled *c,
                                           int64_t batch, fl_compiled *next)
 {
-    int64_t before = e->store->updates;
-
     FL_TRY(iterate(e, c, batch, next));
-    return c->there ? fl_flight_end(e, c, batch, e->store->updates > before)
-                    : FLEET_OK;
+    if (!c->there)
+        return FLEET_OK;
+    return fl_flight_end(e, c, batch,
+                         e->training && e->micro == 0 && !was_skipped(c));
 }
 
 static fleet_status run_locked(fleet_executor *e, fl_compiled *c, int64_t batch,
@@ -407,7 +422,7 @@ static fleet_status update_idly(fleet_executor *e, fl_compiled *c, bool *over)
     set_update(e, c, batches, true);
     FL_TRY(fl_compiled_run(c, e->context, c->plan->batch, FL_LEAVE));
     FL_TRY(fl_compiled_run(c, e->context, c->plan->batch, FL_UPDATE));
-    FL_TRY(finish_update(e, NULL));
+    FL_TRY(finish_update(e, c, NULL));
     return fl_local_updated(e, c, false);
 }
 
@@ -456,7 +471,7 @@ static fleet_status end_group(fleet_executor *e)
     if (status == FLEET_OK)
         status = apply_update(e, e->last, e->last_batch, NULL);
     if (status == FLEET_OK && e->last->there) /* memory of its iteration's */
-        status = fl_gpu_wait(gpu);
+        status = fl_flight_settle(e, e->last);
     fl_gpu_unlock(gpu);
     return status;
 }

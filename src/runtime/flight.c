@@ -10,13 +10,15 @@
 
 enum { N_SLOT = 2 };
 
-/* Pinned: how it went, what its update is told, its feeds. */
+/* Pinned: how it went, the loss's scaling after it, what its update is told,
+ * its feeds. */
 typedef struct slot {
     char *pinned;
     size_t bytes;
     fl_event *fed, *done;
     bool busy;
     bool updated; /* an update was queued with it */
+    bool scaled;  /* ... which may have been skipped */
     int64_t batch, n_run;
     const fl_compiled *c; /* lives as long as the slot is busy */
 } slot;
@@ -103,6 +105,11 @@ static const fl_device_status *status_of(const slot *s)
     return (const fl_device_status *)(const void *)s->pinned;
 }
 
+static fl_scaling *scaling_of(const slot *s)
+{
+    return (fl_scaling *)(void *)(s->pinned + sizeof(fl_device_status));
+}
+
 static fleet_status say(const fl_flight *f, const slot *s)
 {
     const fl_device_status *how = status_of(s);
@@ -131,6 +138,15 @@ static void take_loss(fleet_executor *e, const slot *s)
     e->loss_sum += e->loss * (double)s->batch;
 }
 
+/* Updates that were skipped do not count. */
+static void leave_out(fl_store *s, const fl_scaling *now)
+{
+    int64_t skipped = now->skipped - s->known_skips;
+
+    s->known_skips += skipped;
+    s->updates -= skipped;
+}
+
 /* What was queued after it has stopped, too. */
 static fleet_status stop_all(fleet_executor *e)
 {
@@ -155,6 +171,8 @@ static fleet_status collect(fleet_executor *e, slot *s)
     FL_TRY(f->gpu->m->event_wait(f->gpu->d, s->done, f->gpu->deadline_ms));
     if (!status_of(s)->stop) {
         take_loss(e, s);
+        if (s->scaled)
+            leave_out(e->store, scaling_of(s));
         s->busy = false;
         return FLEET_OK;
     }
@@ -226,7 +244,7 @@ void fl_flight_abandon(fleet_executor *e)
 
 static size_t head_bytes(void)
 {
-    return (sizeof(fl_device_status) + 63) / 64 * 64;
+    return (sizeof(fl_device_status) + sizeof(fl_scaling) + 63) / 64 * 64;
 }
 
 static size_t told_bytes(const fl_there *t)
@@ -328,12 +346,56 @@ fleet_status fl_flight_check(fleet_executor *e, fl_compiled *c, int64_t batch)
     return say(f, s);
 }
 
+/* Is it decided on the GPU whether updates are skipped? */
+static bool is_scaled_there(const fl_compiled *c)
+{
+    return c->plan->scaling >= 0 && c->plan->value[c->plan->scaling].there;
+}
+
+static fleet_status copy_scaling(const fl_compiled *c, fl_scaling *to)
+{
+    const fl_there *t = c->there;
+
+    return t->gpu->m->copy(t->gpu->d, t->gpu->queue, to,
+                           fl_there_pointer(c, c->plan->scaling, t->slot),
+                           sizeof *to, FL_TO_HOST);
+}
+
+fleet_status fl_flight_settle(fleet_executor *e, const fl_compiled *c)
+{
+    fl_scaling now;
+
+    FL_TRY(fl_gpu_wait(c->there->gpu));
+    if (!is_scaled_there(c))
+        return FLEET_OK;
+    FL_TRY(copy_scaling(c, &now));
+    FL_TRY(fl_gpu_wait(c->there->gpu));
+    leave_out(e->store, &now);
+    return FLEET_OK;
+}
+
+fleet_status fl_flight_take_over(fleet_executor *e)
+{
+    fleet_executor *before = e->store->trainer;
+    fleet_status status;
+
+    if (!before || before == e || !before->flight)
+        return FLEET_OK;
+    fl_gpu_lock(before->flight->gpu);
+    status = collect_all(before);
+    fl_gpu_unlock(before->flight->gpu);
+    return status;
+}
+
 fleet_status fl_flight_end(fleet_executor *e, fl_compiled *c, int64_t batch,
                            bool updated)
 {
     fl_flight *f = e->flight;
     slot *s = &f->slot[c->there->slot];
 
+    s->scaled = updated && is_scaled_there(c);
+    if (s->scaled)
+        FL_TRY(copy_scaling(c, scaling_of(s)));
     FL_TRY(f->gpu->m->event_record(f->gpu->d, s->done, f->gpu->queue));
     s->busy = true;
     s->updated = updated;

@@ -27,6 +27,7 @@ typedef struct work {
     const fl_layer_block *block;
     fl_squares *squares; /* the block's */
     fl_update u;         /* the layer's own */
+    bool skip;           /* nothing is to be updated */
     float *w, *g;
 } work;
 
@@ -52,6 +53,7 @@ static work work_of(const fl_instance *in, const fl_range *r)
         .block = b,
         .squares = (fl_squares *)fl_ptr(in, SQUARES) + at,
         .u = update_of(&now->u, &all->layer[b->layer]),
+        .skip = now->skip,
         .w = (float *)fl_ptr(in, WEIGHT) + b->offset,
         .g = (float *)fl_ptr(in, GRADIENT) + b->offset,
     };
@@ -112,6 +114,8 @@ static fleet_status lars_update_run(const fl_instance *in, const fl_range *r)
     work k = work_of(in, r);
     float *velocity = state_of(in, &k, 0);
 
+    if (k.skip)
+        return FLEET_OK;
     k.u.lr *= ratio_of(in, &k);
     k.u.decay += k.all->layer[k.block->layer].decay;
     fl_simd_best()->lars(&k.u, k.w, k.g, &velocity, k.block->n);
@@ -134,6 +138,8 @@ static fleet_status lamb_step_run(const fl_instance *in, const fl_range *r)
     float *state[] = {state_of(in, &k, 0), state_of(in, &k, 1), k.g};
     int64_t n = k.block->n;
 
+    if (k.skip)
+        return FLEET_OK;
     k.u.apart = k.all->layer[k.block->layer].decay;
     fl_simd_best()->lamb(&k.u, k.w, k.g, state, n);
     *k.squares =
@@ -152,6 +158,8 @@ static fleet_status lamb_update_run(const fl_instance *in, const fl_range *r)
 {
     work k = work_of(in, r);
 
+    if (k.skip)
+        return FLEET_OK;
     fl_simd_best()->add_scaled(k.w, k.g, -(k.u.lr * ratio_of(in, &k)), 0,
                                k.block->n);
     return FLEET_OK;

@@ -47,6 +47,7 @@ void fl_lookup_gradient(fl_lowering *l, const fl_node *n,
 
 /* For the passes: steps on a table's gradient. */
 void fl_lookup_merge(fl_lowering *l, fl_sparse *s);
+void fl_lookup_check(fl_lowering *l, const fl_sparse *s, int found);
 void fl_lookup_norm(fl_lowering *l, const fl_sparse *s, int norms);
 void fl_lookup_update(fl_lowering *l, const fl_sparse *s);
 

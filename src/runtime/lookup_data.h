@@ -96,6 +96,6 @@ fleet_status fl_lookup_point_to_sums(const fl_lookup *k, fl_lookup_part *p);
 extern const fl_kernel fl_kernel_rows_split, fl_kernel_rows_find,
     fl_kernel_rows_unique, fl_kernel_rows_place, fl_kernel_rows_gather;
 extern const fl_kernel fl_kernel_rows_sum, fl_kernel_rows_merge,
-    fl_kernel_rows_norm, fl_kernel_rows_update;
+    fl_kernel_rows_check, fl_kernel_rows_norm, fl_kernel_rows_update;
 
 #endif

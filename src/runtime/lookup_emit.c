@@ -158,6 +158,12 @@ int fl_lookup_sums(const fl_sparse *s)
     return s->sums >= 0 ? s->sums : s->lookup;
 }
 
+void fl_lookup_check(fl_lowering *l, const fl_sparse *s, int found)
+{
+    emit_on_sums(l, &fl_kernel_rows_check, s, fl_lookup_sums(s),
+                 (fl_operand)FL_W(found));
+}
+
 void fl_lookup_norm(fl_lowering *l, const fl_sparse *s, int norms)
 {
     emit_on_sums(l, &fl_kernel_rows_norm, s, fl_lookup_sums(s),

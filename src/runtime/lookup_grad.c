@@ -225,7 +225,7 @@ const fl_kernel fl_kernel_rows_merge = {
     .run = merge_run,
 };
 
-/* --- rows.norm: squares per bucket, rows in key order -------------------- */
+/* --- what is about to be changed ----------------------------------------- */
 
 static int64_t changed(const fl_lookup_config *c, const fl_lookup_part *p)
 {
@@ -239,6 +239,34 @@ static fl_norm_row changed_row(const fl_lookup_config *c,
     return c->merged ? fl_norm_row_of(p->merged.key[i], p->merged_sum + i * dim)
                      : fl_norm_row_of(p->keys.key[p->which[i]], p->grad[i]);
 }
+
+/* --- rows.check: is a sum not finite? ------------------------------------ */
+
+static fleet_status check_run(const fl_instance *in, const fl_range *r)
+{
+    const fl_lookup_config *c = in->step->config;
+    fl_lookup *k = lookup_of(in);
+    const fl_lookup_part *p = &k->part[r->begin];
+    bool finite = true;
+
+    for (int64_t i = 0; i < changed(c, p) && finite; i++) {
+        fl_norm_row row = changed_row(c, p, k->rows->dim, i);
+
+        finite = fl_all_finite(row.grad, k->rows->dim);
+    }
+    ((float *)fl_ptr(in, THE_NORMS))[r->begin] = finite ? 0.0f : 1.0f;
+    return FLEET_OK;
+}
+
+const fl_kernel fl_kernel_rows_check = {
+    .name = "rows.check",
+    .on_host = true,
+    .split = FL_SPLIT_PARTS,
+    .prepare = by_parts,
+    .run = check_run,
+};
+
+/* --- rows.norm: squares per bucket, rows in key order -------------------- */
 
 static fleet_status norm_run(const fl_instance *in, const fl_range *r)
 {
@@ -311,6 +339,8 @@ static fleet_status update_run(const fl_instance *in, const fl_range *r)
     fl_lookup_part *p = &k->part[r->begin];
     fl_update u = fl_update_with(&now->u, &c->table->attr);
 
+    if (now->skip)
+        return FLEET_OK;
     FL_TRY(c->merged ? merged_rows_to_change(k, p) : rows_to_change(k, p));
     fl_optimizer_rows(o)(&u, p->target, p->grad, changed(c, p), k->rows->dim);
     return FLEET_OK;

@@ -388,7 +388,9 @@ static void lower_backward(fl_lowering *l)
                     .ld = 1};
 
     l->phase = FL_BACKWARD;
-    l->gradient[loss->id] = new_value(l, &one);
+    l->gradient[loss->id] = fl_is_scaled(l)
+                                ? fl_scaled_loss_gradient(l, loss->producer)
+                                : new_value(l, &one);
     for (size_t i = p->n_node; i-- > 0 && l->status == FLEET_OK;) {
         const fl_node *n = p->node[i];
 
@@ -503,6 +505,7 @@ fleet_status fl_plan_build(const fleet_program *program, fl_store *store,
     (*plan)->batch = batch;
     (*plan)->slice = fl_slice_rows(batch);
     (*plan)->loss = (*plan)->update = (*plan)->pull = (*plan)->works = -1;
+    (*plan)->scaling = -1;
     l.plan = *plan;
     status = allocate(&l, fetched);
     if (status == FLEET_OK)

@@ -23,6 +23,15 @@ static inline double fl_square_sum(const float *grad, int64_t n, float scale)
     return sum;
 }
 
+static inline bool fl_all_finite(const float *x, int64_t n)
+{
+    float sum = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i] - x[i]; /* 0, or NaN for good */
+    return sum == 0;
+}
+
 /* What a gradient is multiplied by, given the sum over all of it. */
 static inline float fl_clip_factor(double squares, float most)
 {

@@ -133,6 +133,7 @@ typedef struct fl_plan {
     int *gradient_of; /* its gradient's value, -1: none */
     int loss;         /* value, -1: none */
     int update;       /* value: an fl_update_now, -1: none */
+    int scaling;      /* value: the store's fl_scaling, -1: none */
     int works;        /* value: fl_work * of each bucket, -1: none */
     int n_work;
     int pull;           /* value: begins with an fl_pull_now, -1: none */
@@ -153,6 +154,7 @@ typedef struct fl_update_now {
     bool alone;  /* this rank's own: nothing is reduced */
     int ranks;   /* AVERAGE: whose weights count */
     int batches; /* that the sum of all ranks' gradients is divided by */
+    bool skip;   /* nothing is updated: a gradient is not finite */
     double density; /* of dgc: the part that is sent; 0: all is reduced */
 } fl_update_now;
 

@@ -16,6 +16,7 @@
 #include "runtime/optimizer.h"
 #include "runtime/program.h"
 #include "runtime/rows.h"
+#include "runtime/scaling.h"
 
 /* A dense parameter is cut into blocks of so many floats, which never cross a
  * parameter: units of the update, of norms, and of what servers share out. */
@@ -83,6 +84,9 @@ typedef struct fl_store {
     bool torn;                      /* a load stopped half-way */
     bool idle;       /* of a server's handle: lanes have stores of their own */
     int64_t updates; /* done; drives the learning rate */
+    fl_scaling scaling;  /* of the loss, in float16 */
+    int64_t known_skips; /* of scaling.skipped, those that `updates` leaves
+                            out: a GPU may have skipped more */
     fl_local local;
     fl_mirror *mirrors; /* what GPUs have of it */
     pthread_mutex_t mirror_lock;

@@ -408,11 +408,8 @@ static fleet_status tell_update(fl_compiled *c, const fl_step *s)
     fl_device_update *u =
         (fl_device_update *)(void *)t->pinned + t->n_told++ % t->n_tell;
 
-    *u = (fl_device_update){.u = now->u,
-                            .clip_norm = now->optimizer->clip_norm,
-                            .micro = now->micro,
-                            .stop = t->stop};
-    u->u.correct_a_at = u->u.correct_b_at = NULL; /* rows' */
+    fl_update_tell(c->plan->store, now, u);
+    u->stop = t->stop;
     return fl_gpu_copy(
         t->gpu,
         &(fl_gpu_rows){.to = fl_there_pointer(c, s->operand[0].value, t->slot),

@@ -67,6 +67,12 @@ fleet_status fl_flight_check(fleet_executor *e, fl_compiled *c, int64_t batch);
 fleet_status fl_flight_end(fleet_executor *e, fl_compiled *c, int64_t batch,
                            bool updated);
 
+/* Before an executor trains where another one did: its iterations are over. */
+fleet_status fl_flight_take_over(fleet_executor *e);
+
+/* Wait for an update that was queued by itself. */
+fleet_status fl_flight_settle(fleet_executor *e, const fl_compiled *c);
+
 /* Wait for all that are under way; the failure of the first that failed, told
  * once. Nothing without a GPU. */
 fleet_status fl_flight_land(fleet_executor *e);

@@ -10,6 +10,7 @@
 #include "runtime/exchange.h"
 #include "runtime/lookup.h"
 #include "runtime/pass.h"
+#include "runtime/update_device.h"
 
 /* --- adding contributions ------------------------------------------------ */
 
@@ -109,6 +110,8 @@ static fleet_status update_run(const fl_instance *in, const fl_range *r)
     fl_update u = now->u;
     float *state[FL_MAX_STATE] = {NULL};
 
+    if (now->skip)
+        return FLEET_OK;
     u.lr *= p->learning_rate;
     if (p->decay >= 0)
         u.decay = p->decay;
@@ -245,6 +248,33 @@ static void emit_update(fl_lowering *l, const fl_dense *d)
     for (int i = 0; i < rule->n_state; i++)
         o[STATE + i] = (fl_operand)FL_RW(fl_state_value(l, d->group, i));
     fl_emit(l, &kernel_update, NULL, all, o, STATE + rule->n_state);
+}
+
+/* --- what a device is told -------------------------------------------------
+ */
+
+/* The rates if so many updates of those that were counted have been skipped. */
+static fl_device_rates rates_after(const fl_store *s, const fl_update_now *now,
+                                   int skipped)
+{
+    int64_t done = s->updates > skipped ? s->updates - skipped : 0;
+    fl_update u;
+
+    fl_optimizer_update(now->optimizer, done, 1, &u);
+    return (fl_device_rates){u.lr, u.correct_a, u.correct_b};
+}
+
+void fl_update_tell(const fl_store *s, const fl_update_now *now,
+                    fl_device_update *to)
+{
+    *to = (fl_device_update){.u = now->u,
+                             .clip_norm = now->optimizer->clip_norm,
+                             .skip = now->skip,
+                             .known_skips = s->known_skips,
+                             .micro = now->micro};
+    to->u.correct_a_at = to->u.correct_b_at = NULL; /* rows' */
+    for (int i = 0; i <= FL_MOST_UNKNOWN; i++)
+        to->after[i] = rates_after(s, now, i);
 }
 
 /* --- passes -------------------------------------------------------------- */

@@ -47,6 +47,13 @@ fleet_status fl_all_reduce_by(const fl_instance *in, fl_peers *p);
 fleet_status fl_emit_clip_rows(fl_lowering *l, const fl_operand *norm,
                                const int *count, int n);
 
+/* --- scaling.c ----------------------------------------------------------- */
+
+/* Is the plan a training in float16? The value of the loss's gradient then, by
+ * a step of the node's. */
+bool fl_is_scaled(const fl_lowering *l);
+int fl_scaled_loss_gradient(fl_lowering *l, const fl_node *n);
+
 /* --- sharding.c ---------------------------------------------------------- */
 
 /* Doubles of which each rank has worked out [begin, end): all get all. */

@@ -6,13 +6,31 @@
 
 #include "runtime/rule.h"
 
+/* What the updates done change of an update. */
+typedef struct fl_device_rates {
+    float lr, correct_a, correct_b;
+} fl_device_rates;
+
+/* So many updates at the most are queued of which the host does not know
+ * whether they were skipped: two iterations are under way at a time. */
+enum { FL_MOST_UNKNOWN = 2 };
+
 typedef struct fl_device_update {
     fl_update u; /* correct_a_at, correct_b_at: device memory */
     float clip_norm;
+    int32_t skip; /* set by scaling.decide: nothing is to be updated now */
+    int64_t known_skips; /* that the numbers of u know of */
+    fl_device_rates after[FL_MOST_UNKNOWN + 1]; /* if there are so many more */
     int32_t micro;       /* which batch of the merge group this is, from 0 */
     const int32_t *stop; /* device memory, not 0: nothing is to be updated any
                             more; NULL: it is */
 } fl_device_update;
+
+/* What the next update is told; stop is set by who has it. */
+struct fl_store;
+struct fl_update_now;
+void fl_update_tell(const struct fl_store *s, const struct fl_update_now *now,
+                    fl_device_update *to);
 
 /* Of iterations up to now; all zero at first. */
 typedef struct fl_device_status {

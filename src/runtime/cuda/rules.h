@@ -10,7 +10,7 @@
 /* Nothing is to be updated. */
 __device__ static inline bool fl_update_is_off(const fl_device_update *now)
 {
-    return now->stop && *now->stop;
+    return now->skip || (now->stop && *now->stop);
 }
 
 /* The gradient that a rule uses, rule.h. */

@@ -1,0 +1,75 @@
+/* scaling.h - the loss of a training in float16 is multiplied by a scale, so
+ * that small gradients do not become zero in float16. Gradients of weights are
+ * of float; they are divided by it where an update uses them, before the clip.
+ * An update whose gradients are not all finite is skipped, and the scale
+ * shrinks; after many that were not it grows. As in Fleet. Plain data, for CPUs
+ * and devices alike. Steps and their operands:
+ *
+ *   loss.scale      loss gradient, scaling
+ *   scaling.check   found (a float by block: 1 where a number is not finite), a
+ *                   group's gradient; rows.check the same of rows
+ *   scaling.decide  update, scaling, all found
+ */
+#ifndef FL_RUNTIME_SCALING_H
+#define FL_RUNTIME_SCALING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define FL_SCALING __host__ __device__ static inline
+#else
+#define FL_SCALING static inline
+#endif
+
+enum { FL_SCALING_BLOCK = 16384 }; /* numbers that are checked at a time */
+
+/* Of a store, and in its checkpoints. */
+typedef struct fl_scaling {
+    float scale;       /* 0: nothing has asked for it */
+    int32_t good, bad; /* updates in a row, since the scale changed */
+    int32_t padding;
+    int64_t skipped; /* updates, in this process and since a load */
+} fl_scaling;
+
+typedef struct fl_scaling_rules {
+    float first;
+    bool dynamic;
+    int32_t grow_after, shrink_after; /* so many updates in a row */
+    float grow, shrink;               /* factors */
+} fl_scaling_rules;
+
+/* scaling.decide */
+typedef struct fl_scaling_config {
+    fl_scaling_rules rules;
+    const int *count; /* of each found */
+} fl_scaling_config;
+
+/* What follows an update that was skipped. It shrinks to 1 at the least, unless
+ * it began below. */
+FL_SCALING void fl_scaling_shrink(const fl_scaling_rules *r, fl_scaling *s)
+{
+    float least = r->first < 1 ? r->first : 1, next = s->scale * r->shrink;
+
+    s->skipped++;
+    s->good = 0;
+    if (!r->dynamic || ++s->bad < r->shrink_after)
+        return;
+    s->bad = 0;
+    s->scale = next > least ? next : least;
+}
+
+/* And one that was not. */
+FL_SCALING void fl_scaling_grow(const fl_scaling_rules *r, fl_scaling *s)
+{
+    float next = s->scale * r->grow;
+
+    s->bad = 0;
+    if (!r->dynamic || ++s->good < r->grow_after)
+        return;
+    s->good = 0;
+    if (next - next == 0)
+        s->scale = next;
+}
+
+#endif

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "fleet/handle.h"
 #include "runtime/executor.h"
@@ -190,4 +191,104 @@ TEST(products_of_float32_and_mixed_precision_contradict)
         kit_close(&m);
     }
     gpu_kit_close();
+}
+
+/* --- lists of names --------------------------------------------------------
+ */
+
+/* How many casts a plan has, with such lists. */
+static int casts_with(const char *black, const char *names)
+{
+    fleet_amp_configs c = fleet_distributed_strategy_default().amp_configs;
+    int n = 0;
+    kit_model m;
+    char *text;
+
+    c.custom_white_list = black ? NULL : "fc,matmul";
+    c.custom_black_list = black;
+    c.custom_black_varnames = names;
+    kit_build(&m, KIT_MLP,
+              &(kit_options){.device = "gpu:0", .bf16 = true, .scaling = &c});
+    text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
+    CHECK(text != NULL);
+    for (const char *at = text; (at = strstr(at, "\n  cast ")); at++)
+        n++;
+    fleet_free(text);
+    kit_close(&m);
+    return n;
+}
+
+TEST(what_is_in_a_black_list_computes_in_float)
+{
+    int all;
+
+    gpu_kit_open();
+    all = casts_with(NULL, NULL);
+    CHECK(all > 3);
+    CHECK_INT(casts_with("softmax,relu", "nobody"), all);
+    CHECK_INT(casts_with("matmul,fc", NULL), 0);
+    CHECK_INT(casts_with(NULL, "tower_0.w,tower_1.w"), 0);
+    CHECK(casts_with(NULL, "tower_1.w") < all);
+    CHECK(casts_with(NULL, "tower_1.w") > 0);
+    gpu_kit_close();
+}
+
+/* The handle has its own copy, and the dump shows it. */
+TEST(lists_are_copied_with_the_strategy)
+{
+    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+    char black[] = "matmul,softmax", line[200], *dump;
+    fleet_optimizer *o;
+    fleet *f;
+
+    CHECK_OK(fleet_init(&f, NULL));
+    o = fleet_sgd(f, 0.1f);
+    s.amp = s.amp_configs.use_bf16 = 1;
+    s.amp_configs.custom_black_list = black;
+    CHECK(fleet_distributed_optimizer(f, o, &s) == o);
+    memset(black, 'x', sizeof black - 1);
+    dump = fleet_strategy_dump(f);
+    snprintf(line, sizeof line, "%-48s %-12s asked    honoured\n",
+             "amp_configs.custom_black_list", "matmul,softmax");
+    CHECK_CONTAINS(dump, line);
+    snprintf(line, sizeof line, "%-48s %-12s default  honoured\n",
+             "amp_configs.custom_white_list", "none");
+    CHECK_CONTAINS(dump, line);
+    fleet_free(dump);
+    fleet_destroy(f);
+}
+
+static void check_list(const char *white, const char *black,
+                       fleet_status status, const char *words)
+{
+    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+    fleet *f;
+
+    CHECK_OK(fleet_init(&f, NULL));
+    s.amp = s.amp_configs.use_bf16 = 1;
+    s.amp_configs.custom_white_list = white;
+    s.amp_configs.custom_black_list = black;
+    kit_refused(f, fleet_sgd(f, 0.1f), &s, status, words);
+    fleet_destroy(f);
+}
+
+TEST(lists_that_cannot_be_are_refused)
+{
+    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+    fleet *f;
+
+    check_list("fc,softmax", NULL, FLEET_EUNSUPPORTED,
+               "custom_white_list: \"softmax\" is of float32 alone");
+    check_list(NULL, "fc,conv2d", FLEET_EINVAL,
+               "custom_black_list: there is no operator \"conv2d\"");
+    check_list(NULL, "fc, matmul", FLEET_EINVAL,
+               "there is no operator \" matmul\"");
+    check_list("fc", "matmul,fc", FLEET_EINVAL,
+               "\"fc\" is in custom_white_list and in custom_black_list");
+    CHECK_OK(fleet_init(&f, NULL));
+    s.amp_configs.custom_black_varnames = "w";
+    kit_refused(f, fleet_sgd(f, 0.1f), &s, FLEET_EINVAL,
+                "amp_configs.custom_black_varnames is set, but strategy.amp is "
+                "0");
+    fleet_destroy(f);
 }

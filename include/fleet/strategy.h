@@ -42,7 +42,15 @@ typedef struct fleet_amp_configs {
     float incr_ratio;
     float decr_ratio;
     int use_dynamic_loss_scaling;
+
+    /* Names with commas between them, "fc,matmul"; NULL: none. They are copied
+     * with the strategy. */
+    const char *custom_white_list;     /* operators: what takes narrow ones, does
+                                          so anyway */
+    const char *custom_black_list;     /* operators that compute in float */
+    const char *custom_black_varnames; /* as those that touch one of these */
     int use_pure_fp16;
+    int use_fp16_guard; /* of use_pure_fp16 alone */
     int use_bf16;
 } fleet_amp_configs;
 

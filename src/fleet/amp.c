@@ -2,7 +2,85 @@
 #include "fleet/amp.h"
 
 #include "base/error.h"
+#include "base/words.h"
+#include "ops/ops.h"
 #include "runtime/executor.h"
+
+/* --- lists of names --------------------------------------------------------
+ */
+
+static bool is_op(const char *word, size_t n)
+{
+    char name[64];
+
+    if (n >= sizeof name)
+        return false;
+    memcpy(name, word, n);
+    name[n] = 0;
+    return fl_op_find(name) != NULL;
+}
+
+/* A word of the white list, or of the black one, with the other list. */
+static fleet_status check_word(const char *list, const char *word, size_t n,
+                               const char *other)
+{
+    bool white = strcmp(list, "custom_white_list") == 0;
+
+    if (!is_op(word, n))
+        return fl_fail(FLEET_EINVAL,
+                       "strategy.amp_configs.%s: there is no operator \"%.*s\" "
+                       "(names have commas between them, and no blanks)",
+                       list, (int)n, word);
+    if (white && !fl_words_have("fc,matmul", word, n))
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "strategy.amp_configs.%s: \"%.*s\" is of float32 alone; "
+                       "fc and matmul take others",
+                       list, (int)n, word);
+    if (white && fl_words_have(other, word, n))
+        return fl_fail(FLEET_EINVAL,
+                       "strategy.amp_configs: \"%.*s\" is in custom_white_list "
+                       "and in custom_black_list",
+                       (int)n, word);
+    return FLEET_OK;
+}
+
+static fleet_status check_list(const char *list, const char *words,
+                               const char *other)
+{
+    while (words && *words) {
+        size_t n = strcspn(words, ",");
+
+        FL_TRY(check_word(list, words, n, other));
+        words += n + (words[n] == ',');
+    }
+    return FLEET_OK;
+}
+
+static bool is_set(const char *words)
+{
+    return words && *words;
+}
+
+static fleet_status check_lists(const fleet_distributed_strategy *s)
+{
+    const fleet_amp_configs *c = &s->amp_configs;
+    const char *on = is_set(c->custom_white_list)   ? "custom_white_list"
+                     : is_set(c->custom_black_list) ? "custom_black_list"
+                     : is_set(c->custom_black_varnames)
+                         ? "custom_black_varnames"
+                         : NULL;
+
+    if (on && !s->amp)
+        return fl_fail(FLEET_EINVAL,
+                       "strategy.amp_configs.%s is set, but strategy.amp is 0",
+                       on);
+    FL_TRY(check_list("custom_white_list", c->custom_white_list,
+                      c->custom_black_list));
+    return check_list("custom_black_list", c->custom_black_list, NULL);
+}
+
+/* --- the rest ---------------------------------------------------------------
+ */
 
 fleet_status fl_amp_check(const fleet_distributed_strategy *s, fl_job_mode mode)
 {
@@ -15,7 +93,7 @@ fleet_status fl_amp_check(const fleet_distributed_strategy *s, fl_job_mode mode)
                        "version; strategy.amp_configs.use_bf16 = 1 asks for "
                        "bfloat16",
                        fl_job_mode_name(mode));
-    return FLEET_OK;
+    return check_lists(s);
 }
 
 fleet_dtype fl_amp_narrow(const fleet_distributed_strategy *s)

@@ -76,6 +76,8 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
     fl_strategy_set_ranks(&f->strategy, &p->training);
     p->training.layerwise = fl_layerwise_of(&f->strategy);
     p->training.narrow = fl_amp_narrow(&f->strategy);
+    p->training.wide_ops = f->strategy.amp_configs.custom_black_list;
+    p->training.wide_vars = f->strategy.amp_configs.custom_black_varnames;
     p->training.scaling = fl_amp_scaling(&f->strategy);
     if (f->store->scaling.scale == 0) /* nothing was loaded */
         f->store->scaling.scale = p->training.scaling.first;

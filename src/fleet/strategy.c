@@ -1,6 +1,7 @@
 /* strategy.c - the strategy: each field once in a table that says what becomes
  * of it. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -27,7 +28,8 @@ fleet_distributed_strategy fleet_distributed_strategy_default(void)
                         .decr_every_n_nan_or_inf = 2,
                         .incr_ratio = 2,
                         .decr_ratio = 0.8f,
-                        .use_dynamic_loss_scaling = 1},
+                        .use_dynamic_loss_scaling = 1,
+                        .use_fp16_guard = 1},
         .localsgd_configs = {1, 1},
         .adaptive_localsgd_configs = {1, 1},
         .dgc_configs = {0, 1, 0.999f},
@@ -43,12 +45,13 @@ fleet_distributed_strategy fleet_distributed_strategy_default(void)
     };
 }
 
-typedef enum field_type { BOOL, INT, INT64, FLOAT } field_type;
+typedef enum field_type { BOOL, INT, INT64, FLOAT, WORDS } field_type;
 
 /* What a field is for; with the mode, that is what becomes of it. */
 typedef enum purpose {
     STEP,    /* how a step is computed */
     SCALING, /* how a loss of float16 is scaled */
+    PURE,    /* for training in float16 without float */
     LAYERS,  /* how dense parameters that are kept here are updated */
     ASYNC,   /* the choice between the modes of servers */
     SERVERS, /* how workers and servers talk */
@@ -68,6 +71,7 @@ typedef enum fate {
     NO_COLLECTIVE, /* nothing to act on */
     NO_GPU,        /* nothing to act on */
     NO_SCALING,    /* nothing to act on */
+    NO_PURE,       /* nothing to act on */
     FIXED,         /* the default is what happens, another value is refused */
     REFUSED        /* any value but the default */
 } fate;
@@ -77,6 +81,7 @@ static const fate fates[N_PURPOSE][FL_N_JOB_MODE] = {
     [STEP] = {HONOURED, HONOURED, HONOURED, HONOURED, HONOURED, HONOURED},
     [SCALING] = {NO_SCALING, NO_SCALING, NO_SCALING, NO_SCALING, NO_SCALING,
                  NO_SCALING},
+    [PURE] = {NO_PURE, NO_PURE, NO_PURE, NO_PURE, NO_PURE, NO_PURE},
     [LAYERS] = {HONOURED, REFUSED, REFUSED, HONOURED, HONOURED, HONOURED},
     [ASYNC] = {NO_SERVERS, HONOURED, HONOURED, NO_SERVERS, HONOURED, HONOURED},
     [SERVERS] = {NO_SERVERS, FIXED, FIXED, NO_SERVERS, FIXED, FIXED},
@@ -134,7 +139,11 @@ static const field fields[] = {
     FIELD(FLOAT, amp_configs.incr_ratio, SCALING, 1, 1e6),
     FIELD(FLOAT, amp_configs.decr_ratio, SCALING, LEAST, 1),
     SWITCH(amp_configs.use_dynamic_loss_scaling, SCALING),
+    FIELD(WORDS, amp_configs.custom_white_list, STEP, 0, 1),
+    FIELD(WORDS, amp_configs.custom_black_list, STEP, 0, 1),
+    FIELD(WORDS, amp_configs.custom_black_varnames, STEP, 0, 1),
     SWITCH(amp_configs.use_pure_fp16, LATER),
+    SWITCH(amp_configs.use_fp16_guard, PURE),
     SWITCH(amp_configs.use_bf16, STEP),
     SWITCH(recompute, LATER),
     SWITCH(localsgd, WEIGHTS),
@@ -202,6 +211,14 @@ static fate fate_of(const fleet_distributed_strategy *s, const field *f,
     return fates[f->purpose][mode];
 }
 
+static const char *words_of(const fleet_distributed_strategy *s, const field *f)
+{
+    const char *words;
+
+    memcpy(&words, (const char *)s + f->offset, sizeof words);
+    return words && *words ? words : NULL;
+}
+
 static double value_of(const fleet_distributed_strategy *s, const field *f)
 {
     const char *at = (const char *)s + f->offset;
@@ -210,6 +227,8 @@ static double value_of(const fleet_distributed_strategy *s, const field *f)
     float x;
 
     switch (f->type) {
+    case WORDS:
+        return words_of(s, f) != NULL;
     case BOOL:
     case INT:
         memcpy(&i, at, sizeof i);
@@ -337,8 +356,14 @@ static fleet_status read_field(const fl_at *at, const field *f,
 {
     double x = value_of(s, f);
     int64_t i = (int64_t)x;
+    const char *words = NULL;
     bool b = x != 0;
 
+    if (f->type == WORDS) { /* the config's, for as long as it is there */
+        FL_TRY(fl_at_string(at, &words));
+        memcpy((char *)s + f->offset, &words, sizeof words);
+        return FLEET_OK;
+    }
     if (f->type == BOOL) {
         FL_TRY(fl_at_bool(at, &b));
         x = b;
@@ -416,12 +441,37 @@ fleet_status fl_strategy_read(const fl_at *at, fleet_distributed_strategy *s)
 
 /* --- use ----------------------------------------------------------------- */
 
+static bool is_same(const fleet_distributed_strategy *a,
+                    const fleet_distributed_strategy *b, const field *f)
+{
+    if (value_of(a, f) != value_of(b, f))
+        return false;
+    return f->type != WORDS || !words_of(a, f) ||
+           strcmp(words_of(a, f), words_of(b, f)) == 0;
+}
+
+/* Words are the handle's from now on. */
+static fleet_status own_words(fl_store *store, fleet_distributed_strategy *s)
+{
+    for (int i = 0; i < N_FIELD; i++) {
+        const char *words;
+
+        if (fields[i].type != WORDS || !words_of(s, &fields[i]))
+            continue;
+        words = fl_arena_strdup(&store->arena, words_of(s, &fields[i]));
+        if (!words)
+            return FLEET_ENOMEM;
+        memcpy((char *)s + fields[i].offset, &words, sizeof words);
+    }
+    return FLEET_OK;
+}
+
 /* What is trained already would not follow another one. */
 static fleet_status check_same(const fleet_distributed_strategy *now,
                                const fleet_distributed_strategy *wanted)
 {
     for (int i = 0; i < N_FIELD; i++)
-        if (value_of(now, &fields[i]) != value_of(wanted, &fields[i]))
+        if (!is_same(now, wanted, &fields[i]))
             return fl_fail(FLEET_ESTATE,
                            "fleet_distributed_optimizer: fleet_minimize() has "
                            "been called with another strategy.%s",
@@ -444,6 +494,8 @@ static const char *effect_of(const fleet_distributed_strategy *s,
         return "no effect: ranks on CPUs have no NCCL";
     case NO_SCALING:
         return "no effect: for float16, bfloat16 needs no scaling";
+    case NO_PURE:
+        return "no effect: for use_pure_fp16 alone";
     case FIXED:
         return "fixed: other values are not in this version";
     default:
@@ -487,7 +539,8 @@ fleet_optimizer *fleet_distributed_optimizer(
         fl_strategy_check_rule(&wanted, o, fl_job_mode_of(&f->role, &wanted)) !=
             FLEET_OK ||
         fl_strategy_check_role(&wanted, &f->role) != FLEET_OK ||
-        (f->trained && check_same(&f->strategy, &wanted) != FLEET_OK))
+        (f->trained && check_same(&f->strategy, &wanted) != FLEET_OK) ||
+        own_words(f->store, &wanted) != FLEET_OK)
         return NULL;
     f->strategy = wanted;
     warn(f);
@@ -500,8 +553,14 @@ static void describe(const fleet *f, const field *one, fl_text *out)
 {
     fl_job_mode mode = fl_job_mode_of(&f->role, &f->strategy);
 
-    fl_text_add(out, "%-48s %-12g %-8s %s\n", one->name,
-                value_of(&f->strategy, one),
+    const char *words = one->type == WORDS ? words_of(&f->strategy, one) : NULL;
+    char value[32];
+
+    snprintf(value, sizeof value, "%g", value_of(&f->strategy, one));
+    fl_text_add(out, "%-48s %-12s %-8s %s\n", one->name,
+                one->type != WORDS ? value
+                : words            ? words
+                                   : "none",
                 is_asked(&f->strategy, one) ? "asked" : "default",
                 effect_of(&f->strategy, one, mode));
 }

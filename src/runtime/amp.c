@@ -9,6 +9,7 @@
  * is of this iteration. Steps that a guard keeps on the CPU take no float16.
  */
 #include "base/memory.h"
+#include "base/words.h"
 #include "runtime/pass.h"
 #include "runtime/placement.h"
 #include "runtime/update.h"
@@ -79,10 +80,31 @@ typedef struct amp {
     size_t n_value;
 } amp;
 
+static bool has_word(const char *words, const char *word)
+{
+    return fl_words_have(words, word, strlen(word));
+}
+
+/* Is the node's work asked for in float? */
+static bool is_wide(const fl_training *t, const fl_node *n)
+{
+    if (has_word(t->wide_ops, n->op->name))
+        return true;
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i] && has_word(t->wide_vars, n->in[i]->name))
+            return true;
+    for (int i = 0; i < n->op->n_out; i++)
+        if (has_word(t->wide_vars, n->out[i]->name))
+            return true;
+    return false;
+}
+
 /* Does the step take what its kernel says? */
 static bool takes_part(const amp *a, const fl_step *s)
 {
-    return a->to == FLEET_BFLOAT16 || fl_is_for_gpu(a->l->plan, s);
+    if (a->to == FLEET_FLOAT16 && !fl_is_for_gpu(a->l->plan, s))
+        return false;
+    return !s->node || !is_wide(&a->l->program->training, s->node);
 }
 
 static bool has_bit(unsigned bits, int i)

@@ -24,6 +24,8 @@ typedef struct fl_training {
     bool sum_over_ranks; /* gradients of ranks are added up, not averaged */
     fl_layerwise layerwise;
     fleet_dtype narrow;       /* what products are of, pass amp; 0: float32 */
+    const char *wide_ops, *wide_vars; /* words: these operators, and those that
+                                         touch these, are of float32; NULL */
     fl_scaling_rules scaling; /* of the loss, in float16 */
     bool merge_average;       /* the sum of a group is divided by its batches */
     bool half;                /* gradients of ranks travel as float16 */

@@ -1,0 +1,21 @@
+/* words.h - lists of names with commas between them. */
+#ifndef FL_BASE_WORDS_H
+#define FL_BASE_WORDS_H
+
+#include <stdbool.h>
+#include <string.h>
+
+/* Is the word of n characters among them? NULL has none. */
+static inline bool fl_words_have(const char *words, const char *word, size_t n)
+{
+    while (words && *words) {
+        size_t length = strcspn(words, ",");
+
+        if (length == n && memcmp(words, word, n) == 0)
+            return true;
+        words += length + (words[length] == ',');
+    }
+    return false;
+}
+
+#endif

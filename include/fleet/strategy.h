@@ -45,9 +45,9 @@ typedef struct fleet_amp_configs {
 
     /* Names with commas between them, "fc,matmul"; NULL: none. They are copied
      * with the strategy. */
-    const char *custom_white_list;     /* operators: what takes narrow ones, does
-                                          so anyway */
-    const char *custom_black_list;     /* operators that compute in float */
+    const char *custom_white_list; /* operators: what takes narrow ones, does
+                                      so anyway */
+    const char *custom_black_list; /* operators that compute in float */
     const char *custom_black_varnames; /* as those that touch one of these */
     int use_pure_fp16;
     int use_fp16_guard; /* of use_pure_fp16 alone */

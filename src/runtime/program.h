@@ -23,18 +23,18 @@ typedef struct fl_training {
                                     one parameter's; of the last time; 0: 1 */
     bool sum_over_ranks; /* gradients of ranks are added up, not averaged */
     fl_layerwise layerwise;
-    fleet_dtype narrow;       /* what products are of, pass amp; 0: float32 */
+    fleet_dtype narrow; /* what products are of, pass amp; 0: float32 */
     const char *wide_ops, *wide_vars; /* words: these operators, and those that
                                          touch these, are of float32; NULL */
-    fl_scaling_rules scaling; /* of the loss, in float16 */
-    bool merge_average;       /* the sum of a group is divided by its batches */
-    bool half;                /* gradients of ranks travel as float16 */
-    int group;         /* ranks sum in groups of so many; 0, 1: together */
-    bool sharded;      /* ranks share out the states, see store.h */
-    struct {           /* with ranks: updates of each on its own */
-        int64_t steps; /* between two means of weights; 0: none */
-        int64_t begin; /* from this one on; before it with all ranks */
-        bool adaptive; /* steps is where it starts */
+    fl_scaling_rules scaling;         /* of the loss, in float16 */
+    bool merge_average; /* the sum of a group is divided by its batches */
+    bool half;          /* gradients of ranks travel as float16 */
+    int group;          /* ranks sum in groups of so many; 0, 1: together */
+    bool sharded;       /* ranks share out the states, see store.h */
+    struct {            /* with ranks: updates of each on its own */
+        int64_t steps;  /* between two means of weights; 0: none */
+        int64_t begin;  /* from this one on; before it with all ranks */
+        bool adaptive;  /* steps is where it starts */
     } local;
     struct { /* with ranks: only the largest elements are exchanged */
         bool on;

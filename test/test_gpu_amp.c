@@ -168,6 +168,24 @@ TEST(layers_guarded_for_the_cpu_need_a_processor_with_bfloat16)
     gpu_kit_close();
 }
 
+/* As one without a GPU: test_amp.c. */
+TEST(float16_in_an_executor_on_the_cpu_is_refused)
+{
+    kit_model m;
+    kit_batch *b;
+
+    gpu_kit_open();
+    kit_build(&m, KIT_MLP, &(kit_options){.fp16 = true, .device = "gpu:0"});
+    m.e = fleet_executor_create(m.p,
+                                &(fleet_executor_options){.place = FLEET_CPU});
+    b = kit_batch_for(&m, 20, 1);
+    CHECK_FAILS(kit_run(m.e, b), FLEET_EUNSUPPORTED,
+                "strategy.amp: float16 is not there on a CPU");
+    kit_batch_free(b);
+    kit_close(&m);
+    gpu_kit_close();
+}
+
 TEST(products_of_float32_and_mixed_precision_contradict)
 {
     static const char *const words[] = {

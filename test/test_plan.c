@@ -606,7 +606,8 @@ static bool plan_without_memory(kit_model *m, int64_t n)
     fleet_status status;
 
     fl_memory_fail_at(n, false);
-    status = fl_plan_build(m->p, m->f->store, 30, true, NULL, NULL, &plan);
+    status =
+        fl_plan_build(m->p, m->f->store, 30, true, NULL, &m->p->placing, &plan);
     fl_memory_fail_at(0, false);
     if (status == FLEET_OK) {
         fl_plan_destroy(plan);
@@ -628,6 +629,22 @@ TEST(planning_survives_every_allocation_that_fails)
         n++;
     CHECK(n > 20);
     kit_close(&m);
+}
+
+TEST(planning_for_a_gpu_survives_every_allocation_that_fails)
+{
+    int64_t n = 1;
+    kit_model m;
+
+    gpu_kit_open();
+    kit_open(
+        &m, KIT_CTR,
+        &(kit_options){.merge = 2, .clip = 1, .fp16 = true, .device = "gpu:0"});
+    while (!plan_without_memory(&m, n))
+        n++;
+    CHECK(n > 20);
+    kit_close(&m);
+    gpu_kit_close();
 }
 
 TEST(planning_for_a_worker_survives_every_allocation_that_fails)

@@ -245,11 +245,19 @@ static fleet_status insert_copies(amp *a, bool *applied)
 
 /* --- what cannot be ------------------------------------------------------- */
 
+static bool has_steps_there(const fl_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_step; i++)
+        if (fl_is_for_gpu(plan, plan->step[i]))
+            return true;
+    return false;
+}
+
 static fleet_status check_place(const fl_plan *plan, fleet_dtype to)
 {
     const fl_gpu *gpu = plan->placing->gpu;
 
-    if (to == FLEET_FLOAT16 && !gpu)
+    if (to == FLEET_FLOAT16 && !has_steps_there(plan))
         return fl_fail(FLEET_EUNSUPPORTED,
                        "strategy.amp: float16 is not there on a CPU; "
                        "fleet_program_place() puts a program on a GPU, and "

@@ -9,11 +9,22 @@ __global__ static void cast_all(T *out, int64_t ldo, const float *x,
     fl_store(&out[i / cols * ldo + i % cols], x[i / cols * ldx + i % cols]);
 }
 
+/* Without gaps, and so without divisions. */
+template <class T>
+__global__ static void cast_flat(T *out, const float *x, int64_t n)
+{
+    FL_EACH(i, n)
+    fl_store(&out[i], x[i]);
+}
+
 template <class T>
 static fleet_status cast(fl_device *, fl_stream *q, const fl_device_step *s)
 {
-    int64_t n = fl_step_count(s, 0);
+    int64_t n = fl_step_count(s, 0), cols = s->arg[0].cols;
 
+    if (s->arg[0].ld == cols && s->arg[1].ld == cols)
+        return FL_LAUNCH_EACH(cast_flat<T>, n, q, fl_step_ptr<T>(s, 0),
+                              fl_step_f32(s, 1), n);
     return FL_LAUNCH_EACH(cast_all<T>, n, q, fl_step_ptr<T>(s, 0), s->arg[0].ld,
                           fl_step_f32(s, 1), s->arg[1].ld, n, s->arg[0].cols);
 }

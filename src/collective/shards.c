@@ -536,16 +536,6 @@ static fleet_status list_tables(fl_shards *s)
     return FLEET_OK;
 }
 
-/* Others are on servers. */
-static int count_tables(const fl_store *store)
-{
-    int n = 0;
-
-    for (size_t i = 0; i < store->tables.n; i++)
-        n += !((const fl_rows *)store->tables.entry[i].value)->away;
-    return n;
-}
-
 static fleet_status make_arrays(fl_shards *s)
 {
     size_t n = (size_t)(s->n_rank * s->n_table) + 1;
@@ -574,7 +564,7 @@ fleet_status fl_shards_create(fl_shards **out, fl_store *store,
         .methods = &methods, .sync = true, .updates = store->updates};
     s->rounds = rounds;
     s->store = store;
-    s->n_table = count_tables(store);
+    s->n_table = fl_store_own_tables(store);
     s->n_rank = rounds->peers->size;
     status = make_arrays(s);
     if (status != FLEET_OK) {

@@ -48,6 +48,9 @@ typedef struct peers_way {
  * did; nothing of them is left. Skips the test where MPI is not there. */
 void peers_run(const peers_part *part, peers_way way, int size);
 
+/* Of least to 4 ranks. */
+void peers_run_sizes(const char *part, peers_way way, int least);
+
 /* What a part's group is made with. */
 fl_peers_options peers_options(const peers_part *part, bool ordered);
 

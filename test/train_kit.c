@@ -250,6 +250,16 @@ void kit_close(kit_model *m)
     fleet_destroy(m->f);
 }
 
+fleet_var *kit_data(fleet_program *p, const char *name, int64_t dim)
+{
+    return fleet_data(p, name, FLEET_FLOAT32, (int64_t[]){-1, dim}, 2);
+}
+
+fleet_var *kit_data_ids(fleet_program *p, const char *name, int64_t dim)
+{
+    return fleet_data(p, name, FLEET_INT64, (int64_t[]){-1, dim}, 2);
+}
+
 void kit_refused(fleet *f, fleet_optimizer *o,
                  const fleet_distributed_strategy *s, fleet_status status,
                  const char *words)

@@ -80,6 +80,10 @@ void kit_close(kit_model *m);
 fleet *kit_handle(const kit_options *options);
 fleet_optimizer *kit_optimizer(fleet *f, const kit_options *options);
 
+/* An input of numbers, or of ids, [-1, dim]. */
+fleet_var *kit_data(fleet_program *p, const char *name, int64_t dim);
+fleet_var *kit_data_ids(fleet_program *p, const char *name, int64_t dim);
+
 /* fleet_distributed_optimizer() fails, with that status and such a text. */
 void kit_refused(fleet *f, fleet_optimizer *o,
                  const fleet_distributed_strategy *s, fleet_status status,

@@ -159,7 +159,8 @@ TEST(another_strategy_or_program_is_refused_on_both_sides)
     check_refusal(open_other_mode,
                   "trains in mode ps-async, this server in ps-sync");
     check_refusal(open_other_merge,
-                  "trains in mode ps-sync, merging 2 batches, this server in "
-                  "ps-sync, merging 3 batches: all ");
+                  "trains in mode ps-sync, gradient_merge 1, "
+                  "gradient_merge_configs.k_steps 2, this server in ps-sync, "
+                  "gradient_merge 1, gradient_merge_configs.k_steps 3: all ");
     check_refusal(open_other_program, "the programs differ: ");
 }

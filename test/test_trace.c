@@ -178,6 +178,45 @@ static bool next_step(fl_at *e, const events *t, step *s)
     return true;
 }
 
+/* All events have one number, under which the process has its name. */
+static double process_of(const char *folder, const char *file, const char *name)
+{
+    double process = -1;
+    events t;
+
+    read_trace(&t, folder, file);
+    for (fl_at e = fl_at_first(&t.at); e.json; fl_at_next(&t.at, &e)) {
+        fl_at kind = fl_at_key(&e, "ph"), args = fl_at_key(&e, "args");
+        fl_at said = fl_at_key(&args, "name");
+        const char *text = "", *what = "";
+
+        CHECK(process < 0 || number_of(&e, "pid") == process);
+        process = number_of(&e, "pid");
+        CHECK_OK(fl_at_string(&kind, &what));
+        if (*what != 'M')
+            continue;
+        CHECK_OK(fl_at_string(&said, &text));
+        CHECK_TEXT(text, name);
+    }
+    fl_json_free(t.json);
+    return process;
+}
+
+TEST_LIMIT(processes_of_a_job_have_numbers_and_names_of_their_own, 60)
+{
+    const char *folder = test_path("trace");
+    double first, second, server;
+
+    setenv("FLEET_TRACE", folder, 1);
+    job_train("--server_num 1 --worker_num 2", three_layers());
+    unsetenv("FLEET_TRACE");
+    first = process_of(folder, "worker-0", "worker 0");
+    second = process_of(folder, "worker-1", "worker 1");
+    server = process_of(folder, "server-0", "server 0");
+    CHECK(first > 0 && second > 0 && server > 0);
+    CHECK(first != second && first != server && second != server);
+}
+
 TEST_LIMIT(buckets_leave_before_the_last_gradient_is_there, 60)
 {
     const char *folder = test_path("trace");

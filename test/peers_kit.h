@@ -12,6 +12,7 @@ typedef struct peers_part {
     void (*run)(fl_peers *p);
     bool fails;          /* the group does */
     bool is_killed;      /* its last rank is, and must not be missed */
+    bool stays_out;      /* the last rank; the others open no group */
     int64_t deadline_ms; /* 0: long */
 } peers_part;
 

@@ -179,6 +179,12 @@ UNDER_MPI(4)
     {                                                                          \
         peers_run(peers_part_named(#part), apart, 3);                          \
     }
+
+TEST_LIMIT(ranks_of_mpi_see_one_stays_out, 60)
+{
+    peers_run(peers_part_named("one_stays_out"), mpi, 3);
+}
+
 FAILING(sizes_differ)
 FAILING(large_and_small)
 FAILING(types_differ)

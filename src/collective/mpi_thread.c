@@ -72,20 +72,22 @@ static bool begins_within(int64_t ms)
 fleet_status fl_mpi_init(int64_t deadline_ms, int *thread_level)
 {
     pthread_t thread;
+    bool has_begun;
 
     FL_TRY(fl_thread_start(&thread, live, NULL, "MPI"));
     pthread_detach(thread);
-    if (!begins_within(deadline_ms)) {
-        fl_mpi_give_up();
-        return fl_fail(FLEET_ETIMEDOUT,
-                       "mpi: not all ranks came to MPI_Init() within %lld ms: "
-                       "one has ended, or is stopped, or goes on without it",
-                       (long long)deadline_ms);
+    has_begun = begins_within(deadline_ms);
+    if (has_begun && mpi.code == MPI_SUCCESS) {
+        *thread_level = mpi.level;
+        return FLEET_OK;
     }
-    if (mpi.code != MPI_SUCCESS)
-        return fl_mpi_fail(mpi.code, "MPI_Init_thread");
-    *thread_level = mpi.level;
-    return FLEET_OK;
+    fl_mpi_give_up();
+    return has_begun ? fl_mpi_fail(mpi.code, "MPI_Init_thread")
+                     : fl_fail(FLEET_ETIMEDOUT,
+                               "mpi: not all ranks came to MPI_Init() within "
+                               "%lld ms: one has ended, or is stopped, or goes "
+                               "on without it",
+                               (long long)deadline_ms);
 }
 
 void fl_mpi_finalize(void)

@@ -240,8 +240,8 @@ static fleet_status begin(fleet_executor *e, fl_compiled *c, int64_t batch)
 static fleet_status check(fleet_executor *e, fl_compiled *c, int64_t batch)
 {
     if (c->there) {
-        FL_TRY(fl_gpu_arrived(c->there->gpu));
-        FL_TRY(fl_flight_check(e, c, batch));
+        FL_TRY(fl_there_arrived(c));
+        FL_TRY(fl_flight_check(e, c));
     }
     FL_TRY(check_loss(e, c, batch));
     note_loss(e, c, batch);

@@ -6,7 +6,6 @@
 
 #include "base/memory.h"
 #include "runtime/there.h"
-#include "runtime/update_device.h"
 
 enum { N_SLOT = 2 };
 
@@ -216,6 +215,8 @@ void fl_flight_abandon(fleet_executor *e)
         return;
     fl_error_take(&cause, fl_last_code());
     fl_gpu_lock(e->flight->gpu);
+    if (e->last && e->last->there)
+        fl_there_forget(e->last);
     if (collect_all(e) == FLEET_OK && fl_gpu_wait(e->flight->gpu) == FLEET_OK)
         forget_faults(e->flight);
     fl_gpu_unlock(e->flight->gpu);
@@ -224,11 +225,6 @@ void fl_flight_abandon(fleet_executor *e)
 
 /* --- an iteration -------------------------------------------------------- */
 
-static size_t head_bytes(void)
-{
-    return (sizeof(fl_device_status) + 63) / 64 * 64;
-}
-
 static size_t told_bytes(const fl_there *t)
 {
     return ((size_t)t->n_tell * sizeof(fl_device_update) + 255) / 256 * 256;
@@ -236,7 +232,7 @@ static size_t told_bytes(const fl_there *t)
 
 static fleet_status make_room(fl_flight *f, slot *s, const fl_there *t)
 {
-    size_t bytes = head_bytes() + told_bytes(t) + t->feed_bytes;
+    size_t bytes = FL_PINNED_STATUS + told_bytes(t) + t->feed_bytes;
     fl_gpu *g = f->gpu;
     void *pinned;
 
@@ -255,7 +251,8 @@ static fleet_status feed_one(const fleet_executor *e, const fl_compiled *c,
     const fl_there *t = c->there;
     size_t bytes =
         (size_t)fl_shape_count(&v->shape, batch) * fleet_dtype_size(v->dtype);
-    char *pinned = s->pinned + head_bytes() + told_bytes(t) + v->staged_at;
+    char *pinned =
+        s->pinned + FL_PINNED_STATUS + told_bytes(t) + v->staged_at;
 
     memcpy(pinned, e->input[v->var->id].data, bytes);
     return t->gpu->m->copy(t->gpu->d, t->gpu->copies,
@@ -292,36 +289,25 @@ fleet_status fl_flight_begin(fleet_executor *e, fl_compiled *c, int64_t batch)
     FL_TRY(collect(e, s));
     FL_TRY(tell(f));
     FL_TRY(make_room(f, s, t));
-    FL_TRY(t->gpu->m->fill(t->gpu->d, t->gpu->queue, t->faults, 0xff,
-                           c->plan->n_step * sizeof(uint64_t)));
+    t->pinned = s->pinned;
+    t->status = f->status;
+    t->end = f->end;
     FL_TRY(fl_there_prepare(c, batch, f->next));
-    t->pinned = s->pinned + head_bytes();
-    t->n_told = 0;
-    t->stop = &f->status->stop;
     s->c = c;
-    return feed(e, c, s, batch);
+    FL_TRY(feed(e, c, s, batch));
+    return fl_there_begin(c);
 }
 
-fleet_status fl_flight_check(fleet_executor *e, fl_compiled *c, int64_t batch)
+fleet_status fl_flight_check(fleet_executor *e, fl_compiled *c)
 {
-    fl_there *t = c->there;
     fl_flight *f = e->flight;
-    slot *s = &f->slot[t->slot];
-    fl_device_end config = {(int)c->plan->n_step, c->plan->training};
-    fl_device_arg arg[] = {
-        {.data = f->status},
-        {.data = t->loss >= 0 ? fl_there_pointer(c, t->loss, t->slot) : NULL},
-        {.data = t->faults}};
-    fl_device_step step = {
-        .arg = arg, .n_arg = 3, .config = &config, .batch = batch};
-    fl_gpu *g = f->gpu;
+    slot *s = &f->slot[c->there->slot];
 
-    FL_TRY(f->end->run(g->d, g->queue, &step));
-    FL_TRY(g->m->copy(g->d, g->queue, s->pinned, f->status, sizeof *f->status,
-                      FL_TO_HOST));
-    if (!c->plan->training || !t->host_updates)
+    FL_TRY(fl_there_end(c));
+    if (!c->plan->training || !c->there->host_updates)
         return FLEET_OK;
-    FL_TRY(fl_gpu_wait(g)); /* before the CPU changes anything */
+    FL_TRY(fl_there_queue(c));
+    FL_TRY(fl_gpu_wait(f->gpu)); /* before the CPU changes anything */
     if (!status_of(s)->stop)
         return FLEET_OK;
     s->n_run = e->n_run;
@@ -334,6 +320,8 @@ fleet_status fl_flight_end(fleet_executor *e, fl_compiled *c, int64_t batch,
     fl_flight *f = e->flight;
     slot *s = &f->slot[c->there->slot];
 
+    FL_TRY(fl_there_queue(c));
+    c->there->gathers = false;
     FL_TRY(f->gpu->m->event_record(f->gpu->d, s->done, f->gpu->queue));
     s->busy = true;
     s->updated = updated;

@@ -16,6 +16,10 @@ struct fl_prepared {
     char *state;
     void *scratch;
     size_t n_prepared;
+    fl_sequence *known; /* what was queued with it */
+    fl_device_step end; /* the iteration's */
+    fl_device_arg end_arg[3];
+    fl_device_end end_config;
     fl_prepared *next;
 };
 
@@ -199,6 +203,7 @@ fleet_status fl_there_make(const fleet_executor *e, fl_compiled *c)
     FL_TRY(FL_NEW(&c->there, sizeof *c->there));
     t = c->there;
     t->gpu = e->placing.gpu;
+    t->graphs = !e->placing.no_graphs;
     FL_TRY(FL_NEW(&t->kernel, c->plan->n_step * sizeof *t->kernel));
     find_kernels(c);
     find_loss(c);
@@ -268,6 +273,22 @@ static fleet_status make_steps(const fl_compiled *c, fl_prepared *p)
     return FLEET_OK;
 }
 
+static void make_end(const fl_compiled *c, fl_prepared *p)
+{
+    const fl_there *t = c->there;
+
+    p->end_config =
+        (fl_device_end){(int)c->plan->n_step, c->plan->training};
+    p->end_arg[0].data = t->status;
+    if (t->loss >= 0)
+        p->end_arg[1].data = fl_there_pointer(c, t->loss, p->slot);
+    p->end_arg[2].data = t->faults;
+    p->end = (fl_device_step){.arg = p->end_arg,
+                              .n_arg = 3,
+                              .config = &p->end_config,
+                              .batch = p->batch};
+}
+
 /* Steps come one after the other: they share their scratch. */
 static fleet_status prepare_steps(const fl_compiled *c, fl_prepared *p)
 {
@@ -292,6 +313,7 @@ static void drop_prepared(const fl_compiled *c, fl_prepared *p)
 {
     const fl_there *t = c->there;
 
+    fl_sequences_drop(t->gpu, &p->known);
     for (size_t i = 0; i < p->n_prepared; i++)
         if (t->kernel[i] && t->kernel[i]->finish)
             t->kernel[i]->finish(t->gpu->d, &p->step[i]);
@@ -328,6 +350,7 @@ static fleet_status make_prepared(fl_compiled *c, int64_t batch, int slot,
     FL_TRY(FL_NEW(out, sizeof **out));
     (*out)->batch = batch;
     (*out)->slot = slot;
+    make_end(c, *out);
     status = make_steps(c, *out);
     if (status == FLEET_OK)
         status = prepare_steps(c, *out);
@@ -355,6 +378,67 @@ fleet_status fl_there_prepare(fl_compiled *c, int64_t batch, int slot)
 }
 
 /* --- running ------------------------------------------------------------- */
+
+static fleet_status put(fl_there *t, const fl_work *work)
+{
+    return t->gathers ? fl_works_add(&t->work, work)
+                      : fl_work_queue(t->gpu, work);
+}
+
+static fleet_status crossed(fl_there *t)
+{
+    t->crosses = t->gathers;
+    return t->gathers ? FLEET_OK : fl_gpu_crossed(t->gpu);
+}
+
+fleet_status fl_there_queue(fl_compiled *c)
+{
+    fl_there *t = c->there;
+    bool crosses = t->crosses;
+
+    if (t->work.n > 0)
+        FL_TRY(fl_sequence_queue(t->gpu, &t->now->known, &t->work,
+                                 &c->plan->store->context->log));
+    t->work.n = 0;
+    t->crosses = false;
+    return crosses ? fl_gpu_crossed(t->gpu) : FLEET_OK;
+}
+
+fleet_status fl_there_arrived(fl_compiled *c)
+{
+    if (c->there->crosses)
+        FL_TRY(fl_there_queue(c));
+    return fl_gpu_arrived(c->there->gpu);
+}
+
+void fl_there_forget(fl_compiled *c)
+{
+    c->there->work.n = 0;
+    c->there->gathers = c->there->crosses = false;
+}
+
+fleet_status fl_there_begin(fl_compiled *c)
+{
+    fl_there *t = c->there;
+
+    fl_there_forget(c);
+    t->n_told = 0;
+    t->gathers = t->graphs;
+    return put(t, &(fl_work){.filled = t->faults,
+                             .bytes = c->plan->n_step * sizeof(uint64_t)});
+}
+
+fleet_status fl_there_end(fl_compiled *c)
+{
+    fl_there *t = c->there;
+
+    FL_TRY(put(t, &(fl_work){.kernel = t->end, .step = &t->now->end}));
+    return put(t, &(fl_work){.rows = {.to = t->pinned,
+                                      .from = t->status,
+                                      .bytes = sizeof *t->status,
+                                      .n = 1,
+                                      .kind = FL_TO_HOST}});
+}
 
 /* Rows that count, in one memory and in the other. */
 static fl_gpu_rows rows_of(const fl_plan *plan, const fl_value *to,
@@ -394,8 +478,12 @@ static fleet_status run_copy(fl_compiled *c, const fl_step *s, int64_t batch)
         there ? fl_there_pointer(c, to, t->slot) : fl_compiled_pointer(c, to);
     r.from = there ? fl_compiled_pointer(c, from)
                    : fl_there_pointer(c, from, t->slot);
-    if (!pinned)
-        FL_TRY(fl_gpu_wait(t->gpu));
+    if (pinned) {
+        FL_TRY(put(t, &(fl_work){.rows = r}));
+        return crossed(t);
+    }
+    FL_TRY(fl_there_queue(c));
+    FL_TRY(fl_gpu_wait(t->gpu));
     FL_TRY(fl_gpu_copy(t->gpu, &r));
     return fl_gpu_crossed(t->gpu);
 }
@@ -406,20 +494,20 @@ static fleet_status tell_update(fl_compiled *c, const fl_step *s)
     fl_there *t = c->there;
     const fl_update_now *now = fl_compiled_pointer(c, s->operand[1].value);
     fl_device_update *u =
-        (fl_device_update *)(void *)t->pinned + t->n_told++ % t->n_tell;
+        (fl_device_update *)(void *)(t->pinned + FL_PINNED_STATUS) +
+        t->n_told++ % t->n_tell;
 
     *u = (fl_device_update){.u = now->u,
                             .clip_norm = now->optimizer->clip_norm,
                             .micro = now->micro,
-                            .stop = t->stop};
+                            .stop = &t->status->stop};
     u->u.correct_a_at = u->u.correct_b_at = NULL; /* rows' */
-    return fl_gpu_copy(
-        t->gpu,
-        &(fl_gpu_rows){.to = fl_there_pointer(c, s->operand[0].value, t->slot),
-                       .from = u,
-                       .bytes = sizeof *u,
-                       .n = 1,
-                       .kind = FL_TO_DEVICE});
+    return put(t, &(fl_work){.rows = {.to = fl_there_pointer(
+                                          c, s->operand[0].value, t->slot),
+                                      .from = u,
+                                      .bytes = sizeof *u,
+                                      .n = 1,
+                                      .kind = FL_TO_DEVICE}});
 }
 
 static fleet_status run_step(fl_compiled *c, int i, int64_t batch)
@@ -431,7 +519,8 @@ static fleet_status run_step(fl_compiled *c, int i, int64_t batch)
         return run_copy(c, s, batch);
     if (s->kernel == &fl_kernel_tell_update)
         return tell_update(c, s);
-    return t->kernel[i]->run(t->gpu->d, t->gpu->queue, &t->now->step[i]);
+    return put(t,
+               &(fl_work){.kernel = t->kernel[i], .step = &t->now->step[i]});
 }
 
 fleet_status fl_there_run(fl_compiled *c, const fl_region *region,
@@ -485,6 +574,7 @@ void fl_there_destroy(fl_compiled *c)
         free_memory(t);
         fl_gpu_unlock(t->gpu);
     }
+    fl_works_done(&t->work);
     fl_free(t->stored);
     fl_free(t->kernel);
     fl_free(t);

@@ -14,6 +14,8 @@
 #define FL_RUNTIME_THERE_H
 
 #include "runtime/executor.h"
+#include "runtime/graphs.h"
+#include "runtime/update_device.h"
 
 /* --- there.c: a compiled plan's ------------------------------------------ */
 
@@ -30,14 +32,23 @@ struct fl_there {
     int n_tell;                      /* steps that tell an update */
     bool host_updates; /* the CPU has a part in what comes after forward */
     int loss;          /* value that is there, -1: none is */
+    bool graphs; /* an iteration's work is gathered, see graphs.h */
     fl_prepared *prepared, *now;
 
     /* of the iteration under way */
     int slot;
-    char *pinned; /* what was told in it, n_tell of them */
+    char *pinned; /* its status, and what was told in it, n_tell of them */
     int n_told;
-    const int32_t *stop; /* of the GPU */
+    fl_device_status *status;    /* of the GPU */
+    const fl_device_kernel *end; /* "iteration.end" */
+
+    bool gathers;  /* now; else work is queued at once */
+    bool crosses;  /* what was gathered copies between the memories */
+    fl_works work; /* that was gathered */
 };
+
+/* The pinned memory of a slot: its status, so many bytes; what is told; feeds. */
+enum { FL_PINNED_STATUS = 64 };
 
 /* c->there, if its plan has steps on a GPU. */
 fleet_status fl_there_make(const fleet_executor *e, fl_compiled *c);
@@ -46,9 +57,22 @@ void fl_there_destroy(fl_compiled *c);
 /* Steps for a batch of that many rows, with the feeds of a slot. */
 fleet_status fl_there_prepare(fl_compiled *c, int64_t batch, int slot);
 
-/* Queue a region. */
+/* Queue a region; what an iteration begins with, and how its loss and labels
+ * are, which stops the updates: inside an iteration it is only gathered, until
+ * fl_there_queue(). */
 fleet_status fl_there_run(fl_compiled *c, const fl_region *region,
                           int64_t batch);
+fleet_status fl_there_begin(fl_compiled *c);
+fleet_status fl_there_end(fl_compiled *c);
+
+/* Queue what was gathered: before the CPU works besides, or waits. */
+fleet_status fl_there_queue(fl_compiled *c);
+
+/* Before the CPU reads what was copied to it, or writes what is copied. */
+fleet_status fl_there_arrived(fl_compiled *c);
+
+/* The iteration has failed: what was gathered is not queued. */
+void fl_there_forget(fl_compiled *c);
 
 void *fl_there_pointer(const fl_compiled *c, int value, int slot);
 
@@ -63,7 +87,7 @@ typedef struct fl_flight fl_flight;
 /* Of an iteration: take a slot, perhaps with the failure of an earlier one;
  * feed; see how it went, once FL_FORWARD is queued; and it is under way. */
 fleet_status fl_flight_begin(fleet_executor *e, fl_compiled *c, int64_t batch);
-fleet_status fl_flight_check(fleet_executor *e, fl_compiled *c, int64_t batch);
+fleet_status fl_flight_check(fleet_executor *e, fl_compiled *c);
 fleet_status fl_flight_end(fleet_executor *e, fl_compiled *c, int64_t batch,
                            bool updated);
 

@@ -251,8 +251,7 @@ static fleet_status feed_one(const fleet_executor *e, const fl_compiled *c,
     const fl_there *t = c->there;
     size_t bytes =
         (size_t)fl_shape_count(&v->shape, batch) * fleet_dtype_size(v->dtype);
-    char *pinned =
-        s->pinned + FL_PINNED_STATUS + told_bytes(t) + v->staged_at;
+    char *pinned = s->pinned + FL_PINNED_STATUS + told_bytes(t) + v->staged_at;
 
     memcpy(pinned, e->input[v->var->id].data, bytes);
     return t->gpu->m->copy(t->gpu->d, t->gpu->copies,

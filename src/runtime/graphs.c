@@ -14,8 +14,8 @@ struct fl_sequence {
 };
 
 enum {
-    FEW = 4,     /* pieces of work that are not worth a graph */
-    MOST = 64,   /* lists of an owner; a plan has a few for each region */
+    FEW = 4,   /* pieces of work that are not worth a graph */
+    MOST = 64, /* lists of an owner; a plan has a few for each region */
 };
 
 /* --- pieces -------------------------------------------------------------- */

@@ -1,12 +1,12 @@
-/* graphs.h - work for a GPU that is gathered first and then queued in one go, so
- * that what comes again is one launch of a CUDA graph.
+/* graphs.h - work for a GPU that is gathered first and then queued in one go,
+ * so that what comes again is one launch of a CUDA graph.
  *
  * The first time a list of work is queued piece by piece: memory and choices
- * settle. The second time that is captured, and from then on launched. Lists are
- * the same if all that a graph keeps is the same: the kernels, the steps that
- * they run, which nobody changes once they are prepared, and the addresses that
- * are copied. So a graph that is out of date cannot be launched: its list is not
- * asked for any more.
+ * settle. The second time that is captured, and from then on launched. Lists
+ * are the same if all that a graph keeps is the same: the kernels, the steps
+ * that they run, which nobody changes once they are prepared, and the addresses
+ * that are copied. So a graph that is out of date cannot be launched: its list
+ * is not asked for any more.
  *
  * Threads: under the GPU's lock.
  */

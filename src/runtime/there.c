@@ -277,8 +277,7 @@ static void make_end(const fl_compiled *c, fl_prepared *p)
 {
     const fl_there *t = c->there;
 
-    p->end_config =
-        (fl_device_end){(int)c->plan->n_step, c->plan->training};
+    p->end_config = (fl_device_end){(int)c->plan->n_step, c->plan->training};
     p->end_arg[0].data = t->status;
     if (t->loss >= 0)
         p->end_arg[1].data = fl_there_pointer(c, t->loss, p->slot);
@@ -519,8 +518,7 @@ static fleet_status run_step(fl_compiled *c, int i, int64_t batch)
         return run_copy(c, s, batch);
     if (s->kernel == &fl_kernel_tell_update)
         return tell_update(c, s);
-    return put(t,
-               &(fl_work){.kernel = t->kernel[i], .step = &t->now->step[i]});
+    return put(t, &(fl_work){.kernel = t->kernel[i], .step = &t->now->step[i]});
 }
 
 fleet_status fl_there_run(fl_compiled *c, const fl_region *region,

@@ -32,7 +32,7 @@ struct fl_there {
     int n_tell;                      /* steps that tell an update */
     bool host_updates; /* the CPU has a part in what comes after forward */
     int loss;          /* value that is there, -1: none is */
-    bool graphs; /* an iteration's work is gathered, see graphs.h */
+    bool graphs;       /* an iteration's work is gathered, see graphs.h */
     fl_prepared *prepared, *now;
 
     /* of the iteration under way */
@@ -47,7 +47,8 @@ struct fl_there {
     fl_works work; /* that was gathered */
 };
 
-/* The pinned memory of a slot: its status, so many bytes; what is told; feeds. */
+/* The pinned memory of a slot: its status, so many bytes; what is told; feeds.
+ */
 enum { FL_PINNED_STATUS = 64 };
 
 /* c->there, if its plan has steps on a GPU. */

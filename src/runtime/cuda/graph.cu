@@ -16,9 +16,10 @@ static cudaGraphExec_t exec_of(fl_graph *g)
 fleet_status fl_cuda_capture_begin(fl_device *d, fl_stream *q)
 {
     FL_CUDA_TRY(fl_cuda_check(cudaSetDevice(d->ordinal), "cudaSetDevice"));
-    return fl_cuda_check(cudaStreamBeginCapture(fl_cuda_stream(q),
-                                                cudaStreamCaptureModeThreadLocal),
-                         "cudaStreamBeginCapture");
+    return fl_cuda_check(
+        cudaStreamBeginCapture(fl_cuda_stream(q),
+                               cudaStreamCaptureModeThreadLocal),
+        "cudaStreamBeginCapture");
 }
 
 /* Ready to be launched: what a first launch would bring to the device is there

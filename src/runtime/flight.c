@@ -124,10 +124,8 @@ static fleet_status say(const fl_flight *f, const slot *s)
 
 static void take_loss(fleet_executor *e, const slot *s)
 {
-    if (s->c->there->loss < 0)
-        return;
-    e->loss = (double)status_of(s)->loss;
-    e->loss_sum += e->loss * (double)s->batch;
+    if (s->c->there->loss >= 0)
+        fl_executor_note_loss(e, s->n_run, s->batch, status_of(s)->loss);
 }
 
 /* What was queued after it has stopped, too. */

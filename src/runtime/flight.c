@@ -6,15 +6,16 @@
 
 #include "base/memory.h"
 #include "runtime/there.h"
+#include "runtime/trace.h"
 
 enum { N_SLOT = 2 };
 
-/* Pinned: how it went, what its update is told, its feeds. */
 typedef struct slot {
     char *pinned;
     size_t bytes;
     fl_event *fed, *done;
     bool busy;
+    bool traced;  /* its work is in the trace, and has not ended */
     bool updated; /* an update was queued with it */
     int64_t batch, n_run;
     const fl_compiled *c; /* lives as long as the slot is busy */
@@ -142,6 +143,16 @@ static fleet_status stop_all(fleet_executor *e)
     return forget_faults(f);
 }
 
+/* In the trace from its feeds until it is known to be over. */
+static void trace(slot *s, bool begins, int64_t n_run)
+{
+    if (begins)
+        fl_trace_begin(s->c->trace, "gpu", (int)n_run, 0);
+    else if (s->traced)
+        fl_trace_end(s->c->trace, "gpu", (int)n_run);
+    s->traced = begins;
+}
+
 /* The iteration of a slot is over. */
 static fleet_status collect(fleet_executor *e, slot *s)
 {
@@ -150,6 +161,7 @@ static fleet_status collect(fleet_executor *e, slot *s)
     if (!s->busy)
         return FLEET_OK;
     FL_TRY(f->gpu->m->event_wait(f->gpu->d, s->done, f->gpu->deadline_ms));
+    trace(s, false, s->n_run);
     if (!status_of(s)->stop) {
         take_loss(e, s);
         s->busy = false;
@@ -223,14 +235,9 @@ void fl_flight_abandon(fleet_executor *e)
 
 /* --- an iteration -------------------------------------------------------- */
 
-static size_t told_bytes(const fl_there *t)
-{
-    return ((size_t)t->n_tell * sizeof(fl_device_update) + 255) / 256 * 256;
-}
-
 static fleet_status make_room(fl_flight *f, slot *s, const fl_there *t)
 {
-    size_t bytes = FL_PINNED_STATUS + told_bytes(t) + t->feed_bytes;
+    size_t bytes = t->pinned_bytes;
     fl_gpu *g = f->gpu;
     void *pinned;
 
@@ -249,7 +256,7 @@ static fleet_status feed_one(const fleet_executor *e, const fl_compiled *c,
     const fl_there *t = c->there;
     size_t bytes =
         (size_t)fl_shape_count(&v->shape, batch) * fleet_dtype_size(v->dtype);
-    char *pinned = s->pinned + FL_PINNED_STATUS + told_bytes(t) + v->staged_at;
+    char *pinned = s->pinned + t->feeds_at + v->staged_at;
 
     memcpy(pinned, e->input[v->var->id].data, bytes);
     return t->gpu->m->copy(t->gpu->d, t->gpu->copies,
@@ -291,6 +298,7 @@ fleet_status fl_flight_begin(fleet_executor *e, fl_compiled *c, int64_t batch)
     t->end = f->end;
     FL_TRY(fl_there_prepare(c, batch, f->next));
     s->c = c;
+    trace(s, true, e->n_run);
     FL_TRY(feed(e, c, s, batch));
     return fl_there_begin(c);
 }
@@ -305,6 +313,7 @@ fleet_status fl_flight_check(fleet_executor *e, fl_compiled *c)
         return FLEET_OK;
     FL_TRY(fl_there_queue(c));
     FL_TRY(fl_gpu_wait(f->gpu)); /* before the CPU changes anything */
+    trace(s, false, e->n_run);
     if (!status_of(s)->stop)
         return FLEET_OK;
     s->n_run = e->n_run;

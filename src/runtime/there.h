@@ -22,12 +22,30 @@
 typedef struct fl_there fl_there;
 typedef struct fl_prepared fl_prepared;
 
+/* Steps prepared for a number of rows, and a slot's feeds. */
+struct fl_prepared {
+    int64_t batch;
+    int slot;
+    fl_device_step *step; /* as the plan's */
+    fl_device_arg *arg;
+    char *state;
+    void *scratch;
+    size_t n_prepared;
+    fl_sequence *known; /* what was queued with it */
+    fl_device_step end; /* the iteration's */
+    fl_device_arg end_arg[3];
+    fl_device_end end_config;
+    fl_prepared *next;
+};
+
 struct fl_there {
     fl_gpu *gpu;
     char *arena, *kept, *faults; /* of the GPU */
     char *feed[2];               /* by slot */
     size_t feed_bytes;
-    void **stored;                   /* by value: a mirror's memory */
+    size_t feeds_at, pinned_bytes; /* of a slot's pinned memory */
+    size_t *sends_at;              /* the same, by step; 0: it sends nothing */
+    void **stored;                 /* by value: a mirror's memory */
     const fl_device_kernel **kernel; /* by step; NULL: not there */
     int n_tell;                      /* steps that tell an update */
     bool host_updates; /* the CPU has a part in what comes after forward */
@@ -47,9 +65,12 @@ struct fl_there {
     fl_works work; /* that was gathered */
 };
 
-/* The pinned memory of a slot: its status, so many bytes; what is told; feeds.
- */
+/* The pinned memory of a slot: its status, so many bytes; what is told; feeds;
+ * what steps send of the store's. */
 enum { FL_PINNED_STATUS = 64 };
+
+/* Memory of the host that copies are made from and to in their turn. */
+bool fl_there_is_pinned(const fl_value *root);
 
 /* c->there, if its plan has steps on a GPU. */
 fleet_status fl_there_make(const fleet_executor *e, fl_compiled *c);
@@ -57,6 +78,8 @@ void fl_there_destroy(fl_compiled *c);
 
 /* Steps for a batch of that many rows, with the feeds of a slot. */
 fleet_status fl_there_prepare(fl_compiled *c, int64_t batch, int slot);
+
+/* --- there_run.c -------------------------------------------------------- */
 
 /* Queue a region; what an iteration begins with, and how its loss and labels
  * are, which stops the updates: inside an iteration it is only gathered, until

@@ -196,7 +196,8 @@ static size_t sent_bytes(const fl_plan *plan, const fl_step *s)
     from = &plan->value[s->operand[1].value];
     return fl_there_is_pinned(&plan->value[from->root])
                ? 0
-               : fl_value_bytes(plan, from);
+               : (size_t)fl_shape_count(&from->shape, 1) *
+                     fleet_dtype_size(from->dtype);
 }
 
 static fleet_status place_pinned(fl_compiled *c)

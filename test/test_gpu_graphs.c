@@ -2,6 +2,7 @@
  * the bits of steps that are queued one by one, in far fewer calls; a capture
  * that fails is done without; what fails in a replayed iteration is told. */
 #define SUITE gpu_graphs
+#include "crew.h"
 #include "gpu_kit.h"
 #include "test.h"
 
@@ -175,6 +176,33 @@ TEST(memory_that_moves_is_not_used_by_old_graphs)
     gpu_kit_close();
 }
 
+/* What comes from servers is sent by pinned memory, also while others go on. */
+TEST(graphs_give_the_bits_of_single_steps_with_servers)
+{
+    kit_options o = {.device = "gpu:0", .clip = 0.1f};
+    uint64_t hash[2];
+    crew c;
+    work k;
+
+    gpu_kit_open();
+    for (int sync = 0; sync < 2; sync++) {
+        for (int i = 0; i < 2; i++) {
+            o.clip = sync ? 0.1f : 0.0f;
+            o.no_graphs = i;
+            crew_open(&c, 1, sync, KIT_CTR, &o);
+            work_open(&k, &c.m[0], 12, 50);
+            for (int j = 0; j < 12; j++)
+                CHECK_OK(crew_train(c.m[0].e, &k, j, 1));
+            CHECK_OK(fleet_executor_flush(c.m[0].e));
+            hash[i] = fake_server_hash(&c.server);
+            work_close(&k);
+            crew_close(&c);
+        }
+        CHECK(hash[0] == hash[1]);
+    }
+    gpu_kit_close();
+}
+
 /* --- a model of Fashion-MNIST's shapes ----------------------------------- */
 
 enum { PIXELS = 784, ROWS = 24 };
@@ -240,6 +268,24 @@ TEST(a_dense_iteration_is_its_feeds_and_one_launch)
     for (int i = 0; i < 4; i++)
         CHECK_INT(calls_of(&m, 40), FEEDS + A_GRAPH);
     CHECK(calls_of(&m, 39) > 10);
+    kit_close(&m);
+    gpu_kit_close();
+}
+
+TEST(an_executor_does_without_graphs_if_its_program_does)
+{
+    fleet_executor_options o = {.place = FLEET_GPU(0), .max_batch = 40};
+    kit_model m;
+    long calls;
+
+    gpu_kit_open();
+    m = gpu_kit_model(KIT_MLP, (kit_options){.no_graphs = true});
+    train(&m, 40, 0, BEFORE_REPLAY);
+    calls = calls_of(&m, 40);
+    fleet_executor_destroy(m.e);
+    m.e = fleet_executor_create(m.p, &o);
+    train(&m, 40, 0, BEFORE_REPLAY);
+    CHECK_INT(calls_of(&m, 40), calls);
     kit_close(&m);
     gpu_kit_close();
 }

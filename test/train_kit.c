@@ -216,7 +216,8 @@ static void kit_place(fleet_program *p, const kit_options *o)
         CHECK_OK(fleet_program_place(
             p, place,
             &(fleet_place_options){.strict_fp32 = 1,
-                                   .allow_cpu = o->allow_cpu}));
+                                   .allow_cpu = o->allow_cpu,
+                                   .no_graphs = o->no_graphs}));
     }
     CHECK_OK(fleet_device_guard(p, o->guard));
 }

@@ -52,10 +52,10 @@ typedef struct kit_options {
     float layer_decay, layer_coeff, layer_epsilon; /* 0: Fleet's; LAMB has a
                                                       decay alone */
     int64_t max_batch;
-    uint64_t seed;      /* 0: 7 */
-    const char *device; /* of the program; NULL: nothing is said */
-    const char *guard;  /* of the model's operators; NULL: none */
-    bool allow_cpu;
+    uint64_t seed;             /* 0: 7 */
+    const char *device;        /* of the program; NULL: nothing is said */
+    const char *guard;         /* of the model's operators; NULL: none */
+    bool allow_cpu, no_graphs; /* of the place */
 } kit_options;
 
 typedef enum kit_kind { KIT_MLP, KIT_CTR } kit_kind;

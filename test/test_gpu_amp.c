@@ -1,6 +1,7 @@
 /* test_gpu_amp.c - mixed precision on a GPU: trainings that reach what float on
  * a CPU reaches, by either type, with parts on either side; what is refused. */
 #define SUITE gpu_amp
+#include "crew.h"
 #include "gpu_kit.h"
 #include "test.h"
 #include "train_kit.h"
@@ -134,6 +135,23 @@ TEST(bfloat16_agrees_with_that_of_a_cpu)
         agree((kit_kind)kind, o, "gpu:0", "cpu");
         agree((kit_kind)kind, o, "cpu", "gpu:0");
     }
+    gpu_kit_close();
+}
+
+TEST(a_worker_on_a_gpu_is_one_process_there)
+{
+    const kit_options o = {.bf16 = true, .device = "gpu:0"};
+    crew c;
+    work k;
+
+    gpu_kit_open();
+    crew_open(&c, 1, true, KIT_CTR, &o);
+    work_open(&k, &c.m[0], 6, 23);
+    for (int i = 0; i < k.n; i++)
+        CHECK_OK(crew_train(c.m[0].e, &k, i, 1));
+    CHECK(fake_server_hash(&c.server) == crew_alone(KIT_CTR, &o, 6, 23));
+    work_close(&k);
+    crew_close(&c);
     gpu_kit_close();
 }
 

@@ -547,12 +547,42 @@ fleet_optimizer *fleet_distributed_optimizer(
     return o;
 }
 
+/* --- for others ---------------------------------------------------------- */
+
+/* What the mode's name does not say; "hybrid" is both sync and async. */
+static bool is_term(const fleet_distributed_strategy *s, const field *f,
+                    fl_job_mode mode)
+{
+    if (f->purpose == RANKS ||
+        (f->purpose == ASYNC && !fl_mode_has_ranks(mode)))
+        return false;
+    return fate_of(s, f, mode) == HONOURED && is_asked(s, f);
+}
+
+static void add_term(const fleet_distributed_strategy *s, const field *f,
+                     fl_text *out)
+{
+    if (f->type == WORDS)
+        fl_text_add(out, ", %s %s", f->name, words_of(s, f));
+    else
+        fl_text_add(out, ", %s %.9g", f->name, value_of(s, f));
+}
+
+void fl_strategy_terms(const fleet *f, fl_text *out)
+{
+    fl_job_mode mode = fl_job_mode_of(&f->role, &f->strategy);
+
+    fl_text_add(out, "%s", fl_job_mode_name(mode));
+    for (int i = 0; i < N_FIELD; i++)
+        if (is_term(&f->strategy, &fields[i], mode))
+            add_term(&f->strategy, &fields[i], out);
+}
+
 /* --- the dump ------------------------------------------------------------ */
 
 static void describe(const fleet *f, const field *one, fl_text *out)
 {
     fl_job_mode mode = fl_job_mode_of(&f->role, &f->strategy);
-
     const char *words = one->type == WORDS ? words_of(&f->strategy, one) : NULL;
     char value[32];
 

@@ -6,17 +6,16 @@
 
 #include "base/memory.h"
 #include "runtime/there.h"
-#include "runtime/update_device.h"
+#include "runtime/trace.h"
 
 enum { N_SLOT = 2 };
 
-/* Pinned: how it went, the loss's scaling after it, what its update is told,
- * its feeds. */
 typedef struct slot {
     char *pinned;
     size_t bytes;
     fl_event *fed, *done;
     bool busy;
+    bool traced;  /* its work is in the trace, and has not ended */
     bool updated; /* an update was queued with it */
     bool scaled;  /* ... which may have been skipped */
     int64_t batch, n_run;
@@ -107,7 +106,7 @@ static const fl_device_status *status_of(const slot *s)
 
 static fl_scaling *scaling_of(const slot *s)
 {
-    return (fl_scaling *)(void *)(s->pinned + sizeof(fl_device_status));
+    return (fl_scaling *)(void *)(s->pinned + FL_PINNED_SCALING);
 }
 
 static fleet_status say(const fl_flight *f, const slot *s)
@@ -132,10 +131,8 @@ static fleet_status say(const fl_flight *f, const slot *s)
 
 static void take_loss(fleet_executor *e, const slot *s)
 {
-    if (s->c->there->loss < 0)
-        return;
-    e->loss = (double)status_of(s)->loss;
-    e->loss_sum += e->loss * (double)s->batch;
+    if (s->c->there->loss >= 0)
+        fl_executor_note_loss(e, s->n_run, s->batch, status_of(s)->loss);
 }
 
 /* Updates that were skipped do not count. */
@@ -161,6 +158,16 @@ static fleet_status stop_all(fleet_executor *e)
     return forget_faults(f);
 }
 
+/* In the trace from its feeds until it is known to be over. */
+static void trace(slot *s, bool begins, int64_t n_run)
+{
+    if (begins)
+        fl_trace_begin(s->c->trace, "gpu", (int)n_run, 0);
+    else if (s->traced)
+        fl_trace_end(s->c->trace, "gpu", (int)n_run);
+    s->traced = begins;
+}
+
 /* The iteration of a slot is over. */
 static fleet_status collect(fleet_executor *e, slot *s)
 {
@@ -169,6 +176,7 @@ static fleet_status collect(fleet_executor *e, slot *s)
     if (!s->busy)
         return FLEET_OK;
     FL_TRY(f->gpu->m->event_wait(f->gpu->d, s->done, f->gpu->deadline_ms));
+    trace(s, false, s->n_run);
     if (!status_of(s)->stop) {
         take_loss(e, s);
         if (s->scaled)
@@ -234,6 +242,8 @@ void fl_flight_abandon(fleet_executor *e)
         return;
     fl_error_take(&cause, fl_last_code());
     fl_gpu_lock(e->flight->gpu);
+    if (e->last && e->last->there)
+        fl_there_forget(e->last);
     if (collect_all(e) == FLEET_OK && fl_gpu_wait(e->flight->gpu) == FLEET_OK)
         forget_faults(e->flight);
     fl_gpu_unlock(e->flight->gpu);
@@ -242,19 +252,9 @@ void fl_flight_abandon(fleet_executor *e)
 
 /* --- an iteration -------------------------------------------------------- */
 
-static size_t head_bytes(void)
-{
-    return (sizeof(fl_device_status) + sizeof(fl_scaling) + 63) / 64 * 64;
-}
-
-static size_t told_bytes(const fl_there *t)
-{
-    return ((size_t)t->n_tell * sizeof(fl_device_update) + 255) / 256 * 256;
-}
-
 static fleet_status make_room(fl_flight *f, slot *s, const fl_there *t)
 {
-    size_t bytes = head_bytes() + told_bytes(t) + t->feed_bytes;
+    size_t bytes = t->pinned_bytes;
     fl_gpu *g = f->gpu;
     void *pinned;
 
@@ -273,7 +273,7 @@ static fleet_status feed_one(const fleet_executor *e, const fl_compiled *c,
     const fl_there *t = c->there;
     size_t bytes =
         (size_t)fl_shape_count(&v->shape, batch) * fleet_dtype_size(v->dtype);
-    char *pinned = s->pinned + head_bytes() + told_bytes(t) + v->staged_at;
+    char *pinned = s->pinned + t->feeds_at + v->staged_at;
 
     memcpy(pinned, e->input[v->var->id].data, bytes);
     return t->gpu->m->copy(t->gpu->d, t->gpu->copies,
@@ -310,36 +310,27 @@ fleet_status fl_flight_begin(fleet_executor *e, fl_compiled *c, int64_t batch)
     FL_TRY(collect(e, s));
     FL_TRY(tell(f));
     FL_TRY(make_room(f, s, t));
-    FL_TRY(t->gpu->m->fill(t->gpu->d, t->gpu->queue, t->faults, 0xff,
-                           c->plan->n_step * sizeof(uint64_t)));
+    t->pinned = s->pinned;
+    t->status = f->status;
+    t->end = f->end;
     FL_TRY(fl_there_prepare(c, batch, f->next));
-    t->pinned = s->pinned + head_bytes();
-    t->n_told = 0;
-    t->stop = &f->status->stop;
     s->c = c;
-    return feed(e, c, s, batch);
+    trace(s, true, e->n_run);
+    FL_TRY(feed(e, c, s, batch));
+    return fl_there_begin(c);
 }
 
-fleet_status fl_flight_check(fleet_executor *e, fl_compiled *c, int64_t batch)
+fleet_status fl_flight_check(fleet_executor *e, fl_compiled *c)
 {
-    fl_there *t = c->there;
     fl_flight *f = e->flight;
-    slot *s = &f->slot[t->slot];
-    fl_device_end config = {(int)c->plan->n_step, c->plan->training};
-    fl_device_arg arg[] = {
-        {.data = f->status},
-        {.data = t->loss >= 0 ? fl_there_pointer(c, t->loss, t->slot) : NULL},
-        {.data = t->faults}};
-    fl_device_step step = {
-        .arg = arg, .n_arg = 3, .config = &config, .batch = batch};
-    fl_gpu *g = f->gpu;
+    slot *s = &f->slot[c->there->slot];
 
-    FL_TRY(f->end->run(g->d, g->queue, &step));
-    FL_TRY(g->m->copy(g->d, g->queue, s->pinned, f->status, sizeof *f->status,
-                      FL_TO_HOST));
-    if (!c->plan->training || !t->host_updates)
+    FL_TRY(fl_there_end(c));
+    if (!c->plan->training || !c->there->host_updates)
         return FLEET_OK;
-    FL_TRY(fl_gpu_wait(g)); /* before the CPU changes anything */
+    FL_TRY(fl_there_queue(c));
+    FL_TRY(fl_gpu_wait(f->gpu)); /* before the CPU changes anything */
+    trace(s, false, e->n_run);
     if (!status_of(s)->stop)
         return FLEET_OK;
     s->n_run = e->n_run;
@@ -352,24 +343,18 @@ static bool is_scaled_there(const fl_compiled *c)
     return c->plan->scaling >= 0 && c->plan->value[c->plan->scaling].there;
 }
 
-static fleet_status copy_scaling(const fl_compiled *c, fl_scaling *to)
-{
-    const fl_there *t = c->there;
-
-    return t->gpu->m->copy(t->gpu->d, t->gpu->queue, to,
-                           fl_there_pointer(c, c->plan->scaling, t->slot),
-                           sizeof *to, FL_TO_HOST);
-}
-
 fleet_status fl_flight_settle(fleet_executor *e, const fl_compiled *c)
 {
+    const fl_there *t = c->there;
     fl_scaling now;
 
-    FL_TRY(fl_gpu_wait(c->there->gpu));
+    FL_TRY(fl_gpu_wait(t->gpu));
     if (!is_scaled_there(c))
         return FLEET_OK;
-    FL_TRY(copy_scaling(c, &now));
-    FL_TRY(fl_gpu_wait(c->there->gpu));
+    FL_TRY(t->gpu->m->copy(t->gpu->d, t->gpu->queue, &now,
+                           fl_there_pointer(c, c->plan->scaling, t->slot),
+                           sizeof now, FL_TO_HOST));
+    FL_TRY(fl_gpu_wait(t->gpu));
     leave_out(e->store, &now);
     return FLEET_OK;
 }
@@ -395,7 +380,9 @@ fleet_status fl_flight_end(fleet_executor *e, fl_compiled *c, int64_t batch,
 
     s->scaled = updated && is_scaled_there(c);
     if (s->scaled)
-        FL_TRY(copy_scaling(c, scaling_of(s)));
+        FL_TRY(fl_there_tell_scaling(c));
+    FL_TRY(fl_there_queue(c));
+    c->there->gathers = false;
     FL_TRY(f->gpu->m->event_record(f->gpu->d, s->done, f->gpu->queue));
     s->busy = true;
     s->updated = updated;

@@ -84,12 +84,11 @@ fleet_status fl_there_tell_scaling(fl_compiled *c)
 }
 
 /* Rows that count, in one memory and in the other. */
-static fl_gpu_rows rows_of(const fl_plan *plan, const fl_value *to,
-                           const fl_value *from, int64_t batch)
+static fl_gpu_rows rows_of(const fl_value *to, const fl_value *from,
+                           int64_t batch)
 {
     size_t size = fleet_dtype_size(from->dtype);
 
-    (void)plan;
     if (from->object)
         return (fl_gpu_rows){.bytes = from->object, .n = 1};
     if (!fl_shape_batched(&from->shape))
@@ -131,7 +130,7 @@ static fleet_status run_copy(fl_compiled *c, int i, int64_t batch)
     int to = s->operand[0].value, from = s->operand[1].value;
     bool there = plan->value[to].there;
     const fl_value *host = &plan->value[there ? from : to];
-    fl_gpu_rows r = rows_of(plan, &plan->value[to], &plan->value[from], batch);
+    fl_gpu_rows r = rows_of(&plan->value[to], &plan->value[from], batch);
 
     r.kind = there ? FL_TO_DEVICE : FL_TO_HOST;
     r.to =

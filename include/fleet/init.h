@@ -39,11 +39,14 @@ typedef struct fleet_role {
                            "default" */
     int listen_fd;      /* a server's: a listening tcp socket that it inherited,
                            to be used in place of binding its endpoint, and
-                           closed by the server. 0 or -1: none */
+                           closed by the server; rank 0's, in place of binding
+                           master. 0 or -1: none */
     int collective;     /* 1: the workers are ranks of a collective job beside
                            the servers, if strategy.is_collective says so, too.
                            Several without servers always are */
     int gpu;            /* what fleet_worker_gpu() says */
+    const char *master; /* where rank 0 listens for the others, "ip:port": of
+                           several ranks whose program is on a GPU */
 } fleet_role;
 
 /* All-zero fields are defaults. */

@@ -62,6 +62,7 @@ typedef struct fl_meeting {
     fl_greeting own;
     const char *meet; /* "tcp://ip:port" */
     int listener;     /* rank 0's, or 0 */
+    int64_t meet_ms;  /* until all are there */
     int64_t deadline_ms;
     struct fl_log *log;
 } fl_meeting;

@@ -180,7 +180,8 @@ static fleet_status finish_update(fleet_executor *e, fl_compiled *next)
     return FLEET_OK;
 }
 
-/* From here on gradients may leave. */
+/* From here on gradients may leave. Others may have been given what the store
+ * keeps meanwhile. */
 static fleet_status agree(fleet_executor *e, fl_compiled *c)
 {
     int64_t began = c->trace ? fl_now_ns() : 0;
@@ -189,7 +190,7 @@ static fleet_status agree(fleet_executor *e, fl_compiled *c)
     FL_TRY(count_batches(e, &batches));
     fl_trace_step(c->trace, "round", 0, began, began ? fl_now_ns() : 0);
     set_update(e, c, batches, true);
-    return FLEET_OK;
+    return e->store->rounds ? fl_compiled_settle(c) : FLEET_OK;
 }
 
 static fleet_status apply_update(fleet_executor *e, fl_compiled *c,
@@ -293,6 +294,17 @@ static fleet_status iterate_here_or_there(fleet_executor *e, fl_compiled *c,
                     : FLEET_OK;
 }
 
+/* The others hear of it before anything that has left is given up. */
+static void give_up_works(const fleet_executor *e, fl_compiled *c)
+{
+    const fl_rounds *r = e->store->rounds;
+
+    fl_executor_give_up(e);
+    if (r && c->plan->works >= 0)
+        fl_works_end(r->peers, fl_compiled_pointer(c, c->plan->works),
+                     c->plan->n_work);
+}
+
 static fleet_status run_locked(fleet_executor *e, fl_compiled *c, int64_t batch,
                                fl_compiled *next)
 {
@@ -304,8 +316,10 @@ static fleet_status run_locked(fleet_executor *e, fl_compiled *c, int64_t batch,
         status = fl_executor_pull(e, c, batch, next);
     if (status == FLEET_OK)
         status = iterate_here_or_there(e, c, batch, next);
-    if (status != FLEET_OK)
+    if (status != FLEET_OK) {
+        give_up_works(e, c);
         fl_flight_abandon(e);
+    }
     if (status != FLEET_OK && e->micro > 0)
         set_micro(e, 0); /* a merge group ends without an update: its sums may
                          hold a part of the batch that failed */
@@ -393,9 +407,20 @@ static fleet_status wait_for_none(const fl_store *s)
                    r->peers->rank);
 }
 
+static fleet_status attend(fleet_executor *e, fl_compiled *c, int batches)
+{
+    FL_TRY(fl_flight_attend(e, c));
+    set_update(e, c, batches, true);
+    FL_TRY(fl_compiled_run(c, e->context, c->plan->batch, FL_LEAVE));
+    FL_TRY(fl_compiled_run(c, e->context, c->plan->batch, FL_UPDATE));
+    FL_TRY(finish_update(e, NULL));
+    return fl_local_updated(e, c, false);
+}
+
 /* One update of the others; *over: there is none, as all passes are over. */
 static fleet_status update_idly(fleet_executor *e, fl_compiled *c, bool *over)
 {
+    fleet_status status;
     int batches;
 
     if (fl_local_is_next(e))
@@ -404,11 +429,15 @@ static fleet_status update_idly(fleet_executor *e, fl_compiled *c, bool *over)
     *over = batches == 0;
     if (*over)
         return FLEET_OK;
-    set_update(e, c, batches, true);
-    FL_TRY(fl_compiled_run(c, e->context, c->plan->batch, FL_LEAVE));
-    FL_TRY(fl_compiled_run(c, e->context, c->plan->batch, FL_UPDATE));
-    FL_TRY(finish_update(e, NULL));
-    return fl_local_updated(e, c, false);
+    FL_TRY(fl_compiled_settle(c));
+    fl_gpu_lock(e->placing.gpu);
+    status = attend(e, c, batches);
+    if (status == FLEET_OK && c->there)
+        status = fl_gpu_wait(e->placing.gpu);
+    if (status != FLEET_OK)
+        give_up_works(e, c);
+    fl_gpu_unlock(e->placing.gpu);
+    return status;
 }
 
 fleet_status fl_executor_idle(fleet_executor *e)
@@ -457,6 +486,8 @@ static fleet_status end_group(fleet_executor *e)
         status = apply_update(e, e->last, e->last_batch, NULL);
     if (status == FLEET_OK && e->last->there) /* memory of its iteration's */
         status = fl_gpu_wait(gpu);
+    if (status != FLEET_OK)
+        give_up_works(e, e->last);
     fl_gpu_unlock(gpu);
     return status;
 }

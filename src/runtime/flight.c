@@ -280,7 +280,8 @@ static fleet_status feed(const fleet_executor *e, const fl_compiled *c,
     return g->m->stream_after(g->d, g->queue, s->fed);
 }
 
-fleet_status fl_flight_begin(fleet_executor *e, fl_compiled *c, int64_t batch)
+static fleet_status take_slot(fleet_executor *e, fl_compiled *c, int64_t batch,
+                              slot **taken)
 {
     fl_there *t = c->there;
     fl_flight *f;
@@ -288,18 +289,34 @@ fleet_status fl_flight_begin(fleet_executor *e, fl_compiled *c, int64_t batch)
 
     FL_TRY(make(e));
     f = e->flight;
-    s = &f->slot[f->next];
+    s = *taken = &f->slot[f->next];
     FL_TRY(collect(e, s));
     FL_TRY(tell(f));
     FL_TRY(make_room(f, s, t));
-    FL_TRY(t->gpu->m->fill(t->gpu->d, t->gpu->queue, t->faults, 0xff,
-                           c->plan->n_step * sizeof(uint64_t)));
     FL_TRY(fl_there_prepare(c, batch, f->next));
     t->pinned = s->pinned + head_bytes();
     t->n_told = 0;
     t->stop = &f->status->stop;
     s->c = c;
+    return FLEET_OK;
+}
+
+fleet_status fl_flight_begin(fleet_executor *e, fl_compiled *c, int64_t batch)
+{
+    fl_there *t = c->there;
+    slot *s;
+
+    FL_TRY(take_slot(e, c, batch, &s));
+    FL_TRY(t->gpu->m->fill(t->gpu->d, t->gpu->queue, t->faults, 0xff,
+                           c->plan->n_step * sizeof(uint64_t)));
     return feed(e, c, s, batch);
+}
+
+fleet_status fl_flight_attend(fleet_executor *e, fl_compiled *c)
+{
+    slot *s;
+
+    return c->there ? take_slot(e, c, c->plan->batch, &s) : FLEET_OK;
 }
 
 fleet_status fl_flight_check(fleet_executor *e, fl_compiled *c, int64_t batch)

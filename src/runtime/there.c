@@ -146,6 +146,20 @@ void *fl_there_pointer(const fl_compiled *c, int value, int slot)
     }
 }
 
+/* For steps that the peers do on what is there. */
+static void show_values(fl_compiled *c)
+{
+    const fl_plan *plan = c->plan;
+
+    for (size_t i = 0; i < plan->n_value; i++) {
+        const fl_value *v = &plan->value[i];
+
+        if (is_root(plan, i) && v->kind != FL_VALUE_FEED)
+            c->base[v->base] =
+                (char *)fl_there_pointer(c, (int)i, 0) - v->offset;
+    }
+}
+
 /* --- steps --------------------------------------------------------------- */
 
 static bool is_copy(const fl_kernel *k)
@@ -208,6 +222,8 @@ fleet_status fl_there_make(const fleet_executor *e, fl_compiled *c)
     if (status == FLEET_OK) /* feeds are copied on a stream of their own */
         status = fl_gpu_wait(t->gpu);
     fl_gpu_unlock(t->gpu);
+    if (status == FLEET_OK)
+        show_values(c);
     return status;
 }
 
@@ -411,6 +427,7 @@ static fleet_status tell_update(fl_compiled *c, const fl_step *s)
     *u = (fl_device_update){.u = now->u,
                             .clip_norm = now->optimizer->clip_norm,
                             .micro = now->micro,
+                            .dgc = now->density > 0,
                             .stop = t->stop};
     u->u.correct_a_at = u->u.correct_b_at = NULL; /* rows' */
     return fl_gpu_copy(

@@ -67,6 +67,10 @@ fleet_status fl_flight_check(fleet_executor *e, fl_compiled *c, int64_t batch);
 fleet_status fl_flight_end(fleet_executor *e, fl_compiled *c, int64_t batch,
                            bool updated);
 
+/* In place of an iteration: steps of an update of other ranks follow, which are
+ * waited for before anything else is begun. Nothing without a GPU. */
+fleet_status fl_flight_attend(fleet_executor *e, fl_compiled *c);
+
 /* Wait for all that are under way; the failure of the first that failed, told
  * once. Nothing without a GPU. */
 fleet_status fl_flight_land(fleet_executor *e);

@@ -9,7 +9,8 @@
 typedef struct fl_device_update {
     fl_update u; /* correct_a_at, correct_b_at: device memory */
     float clip_norm;
-    int32_t micro;       /* which batch of the merge group this is, from 0 */
+    int32_t micro; /* which batch of the merge group this is, from 0 */
+    int32_t dgc;   /* what dgc takes has been sent as it changes the weights */
     const int32_t *stop; /* device memory, not 0: nothing is to be updated any
                             more; NULL: it is */
 } fl_device_update;

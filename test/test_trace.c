@@ -128,20 +128,21 @@ static const char *samples(void)
 }
 
 /* An MLP of three layers, each of its parameters a bucket. */
-static const char *three_layers(void)
+static const char *three_layers(const char *device)
 {
     static char config[2000];
     const char *train = samples();
 
-    snprintf(config, sizeof config,
-             "{'model': {'type': 'mlp', 'hidden': [64, 32]}, 'optimizer': "
-             "{'type': 'sgd', 'learning_rate': 0.01}, 'epochs': 1, "
-             "'strategy': {'fuse_all_reduce_ops': false}, 'dataset': "
-             "{'format': 'csv', 'train': ['%s'], 'test': ['%s'], "
-             "'batch_size': 16}, 'slots': [{'name': 'y', 'type': 'uint64', "
-             "'role': 'label', 'columns': [0]}, {'name': 'x', 'type': "
-             "'float', 'dim': 3, 'columns': [1, 2, 3]}]}",
-             train, train);
+    snprintf(
+        config, sizeof config,
+        "{'device': '%s', 'model': {'type': 'mlp', 'hidden': [64, 32]}, "
+        "'optimizer': {'type': 'sgd', 'learning_rate': 0.01}, 'epochs': 1, "
+        "'strategy': {'fuse_all_reduce_ops': false}, 'dataset': "
+        "{'format': 'csv', 'train': ['%s'], 'test': ['%s'], "
+        "'batch_size': 16}, 'slots': [{'name': 'y', 'type': 'uint64', "
+        "'role': 'label', 'columns': [0]}, {'name': 'x', 'type': "
+        "'float', 'dim': 3, 'columns': [1, 2, 3]}]}",
+        device, train, train);
     for (char *c = config; *c; c++)
         if (*c == '\'')
             *c = '"';
@@ -178,13 +179,12 @@ static bool next_step(fl_at *e, const events *t, step *s)
     return true;
 }
 
-TEST_LIMIT(buckets_leave_before_the_last_gradient_is_there, 60)
+static void check_overlap(const char *flags, const char *device)
 {
     const char *folder = test_path("trace");
 
-    launch_need_mpirun();
     setenv("FLEET_TRACE", folder, 1);
-    job_train("--nproc_per_node 2", three_layers());
+    job_train(flags, three_layers(device));
     unsetenv("FLEET_TRACE");
     for (int rank = 0; rank < 2; rank++) {
         events t;
@@ -203,4 +203,16 @@ TEST_LIMIT(buckets_leave_before_the_last_gradient_is_there, 60)
         CHECK_INT(steps, 256 / 2 / 16);
         fl_json_free(t.json);
     }
+}
+
+TEST_LIMIT(buckets_leave_before_the_last_gradient_is_there, 60)
+{
+    launch_need_mpirun();
+    check_overlap("--nproc_per_node 2", "cpu");
+}
+
+TEST_LIMIT(so_they_do_on_gpus, 60)
+{
+    job_use_gpus(2);
+    check_overlap("--devices 0,1", "gpu");
 }

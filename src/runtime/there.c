@@ -3,8 +3,10 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "runtime/placement.h"
+#include "runtime/trace.h"
 #include "runtime/update_device.h"
 
 /* Steps prepared for a number of rows, and a slot's feeds. */
@@ -454,8 +456,14 @@ static fleet_status run_step(fl_compiled *c, int i, int64_t batch)
 fleet_status fl_there_run(fl_compiled *c, const fl_region *region,
                           int64_t batch)
 {
-    for (int i = region->first; i < region->first + region->n; i++)
+    for (int i = region->first; i < region->first + region->n; i++) {
+        int64_t began = c->trace ? fl_now_ns() : 0;
+
         FL_TRY(run_step(c, i, batch));
+        if (c->trace) /* when it was queued */
+            fl_trace_step(c->trace, c->plan->step[i]->kernel->name, 0, began,
+                          fl_now_ns());
+    }
     return FLEET_OK;
 }
 

@@ -370,6 +370,22 @@ TEST(a_rank_has_to_know_where_rank_0_is)
     gpu_rank_close();
 }
 
+/* Before it makes anybody wait. */
+TEST(what_has_no_kernel_is_refused_when_it_joins)
+{
+    fleet_role role = {.worker_num = 2, .master = "127.0.0.1:39999"};
+    kit_model m;
+
+    gpu_rank_open(2);
+    kit_open(
+        &m, KIT_MLP,
+        &(kit_options){.layers = "lars", .device = "gpu:0", .role = &role});
+    CHECK_FAILS(fleet_init_worker(m.f), FLEET_EUNSUPPORTED,
+                "has no kernel \"lars.norm\" on gpu:0");
+    kit_close(&m);
+    gpu_rank_close();
+}
+
 TEST(a_rank_that_does_not_come_is_named)
 {
     fleet_role role = {.worker_num = 2, .master = "127.0.0.1:39999"};

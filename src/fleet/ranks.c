@@ -354,12 +354,26 @@ static fleet_status meet(fleet *f)
     return fl_peers_open(r->worker_num > 1 ? "mpi" : "self", &o, &f->peers);
 }
 
+/* What a GPU cannot do is said before the others wait for this one. */
+static fleet_status check_plan(const fleet *f)
+{
+    const fleet_program *p = f->trained;
+    fl_plan *plan;
+
+    if (!p || !p->placing.gpu)
+        return FLEET_OK;
+    FL_TRY(fl_plan_build(p, f->store, 1, true, NULL, &p->placing, &plan));
+    fl_plan_destroy(plan);
+    return FLEET_OK;
+}
+
 fleet_status fl_ranks_join(fleet *f, const char *terms)
 {
     fleet_status status;
 
     if (f->peers)
         return fl_fail(FLEET_ESTATE, "fleet_init_worker: was called already");
+    FL_TRY(check_plan(f));
     FL_TRY(meet(f));
     f->rounds =
         (fl_rounds){.peers = f->peers, .serve = fl_ranks_serve, .arg = f};

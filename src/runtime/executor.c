@@ -127,9 +127,8 @@ fleet_status fl_executor_want(fleet_executor *e, const fleet_var *v)
 
 /* --- an iteration -------------------------------------------------------- */
 
-/* leaves: the number of batches is that of the update. */
-static void set_update(fleet_executor *e, fl_compiled *c, int batches,
-                       bool leaves)
+void fl_executor_set_update(fleet_executor *e, fl_compiled *c, int batches,
+                            bool leaves)
 {
     fl_update_now *now;
 
@@ -155,8 +154,7 @@ static void set_micro(fleet_executor *e, int micro)
     e->micro = micro;
 }
 
-/* How many batches the gradients' sum is divided by; 0: no rank has any. */
-static fleet_status count_batches(fleet_executor *e, int *batches)
+fleet_status fl_executor_count(fleet_executor *e, int *batches)
 {
     const fl_training *t = &e->program->training;
     fl_round round;
@@ -171,7 +169,7 @@ static fleet_status count_batches(fleet_executor *e, int *batches)
     return FLEET_OK;
 }
 
-static fleet_status finish_update(fleet_executor *e, fl_compiled *next)
+fleet_status fl_executor_end_update(fleet_executor *e, fl_compiled *next)
 {
     if (e->exchange)
         FL_TRY(fl_executor_settle(e, next));
@@ -187,9 +185,9 @@ static fleet_status agree(fleet_executor *e, fl_compiled *c)
     int64_t began = c->trace ? fl_now_ns() : 0;
     int batches;
 
-    FL_TRY(count_batches(e, &batches));
+    FL_TRY(fl_executor_count(e, &batches));
     fl_trace_step(c->trace, "round", 0, began, began ? fl_now_ns() : 0);
-    set_update(e, c, batches, true);
+    fl_executor_set_update(e, c, batches, true);
     return e->store->rounds ? fl_compiled_settle(c) : FLEET_OK;
 }
 
@@ -200,7 +198,7 @@ static fleet_status apply_update(fleet_executor *e, fl_compiled *c,
 
     e->store->trainer = e;
     FL_TRY(fl_compiled_run(c, e->context, batch, FL_UPDATE));
-    FL_TRY(finish_update(e, next));
+    FL_TRY(fl_executor_end_update(e, next));
     set_micro(e, 0);
     return fl_local_updated(e, c, alone);
 }
@@ -232,7 +230,7 @@ static void note_loss(fleet_executor *e, const fl_compiled *c, int64_t batch)
 static fleet_status begin(fleet_executor *e, fl_compiled *c, int64_t batch)
 {
     fl_compiled_bind(c, e->input, batch, false);
-    set_update(e, c, 1, false);
+    fl_executor_set_update(e, c, 1, false);
     if (c->there)
         FL_TRY(fl_flight_begin(e, c, batch));
     return fl_compiled_begin(c, batch, false);
@@ -294,8 +292,7 @@ static fleet_status iterate_here_or_there(fleet_executor *e, fl_compiled *c,
                     : FLEET_OK;
 }
 
-/* The others hear of it before anything that has left is given up. */
-static void give_up_works(const fleet_executor *e, fl_compiled *c)
+void fl_executor_end_works(const fleet_executor *e, fl_compiled *c)
 {
     const fl_rounds *r = e->store->rounds;
 
@@ -317,7 +314,7 @@ static fleet_status run_locked(fleet_executor *e, fl_compiled *c, int64_t batch,
     if (status == FLEET_OK)
         status = iterate_here_or_there(e, c, batch, next);
     if (status != FLEET_OK) {
-        give_up_works(e, c);
+        fl_executor_end_works(e, c);
         fl_flight_abandon(e);
     }
     if (status != FLEET_OK && e->micro > 0)
@@ -386,89 +383,6 @@ fleet_status fl_store_land(fl_store *s)
     return trainer ? fl_flight_land(trainer) : FLEET_OK;
 }
 
-/* Who has trained nothing yet cannot update. */
-static fleet_status wait_for_none(const fl_store *s)
-{
-    const fl_rounds *r = s->rounds;
-    fl_round round;
-
-    if (s->local.since > 0)
-        return fl_fail(FLEET_ESTATE,
-                       "rank %d: the executor that trained is gone before its "
-                       "pass ended, with weights that no mean has",
-                       r->peers->rank);
-    FL_TRY(fl_round_begin(r, FL_WISH_NOTHING, 0, &round));
-    if (round.done == FL_WISH_NOTHING && round.batches == 0)
-        return FLEET_OK;
-    return fl_fail(FLEET_ESTATE,
-                   "rank %d waits for the others, which train, and has trained "
-                   "nothing itself: fleet_train_from_dataset() or an "
-                   "iteration must come before",
-                   r->peers->rank);
-}
-
-static fleet_status attend(fleet_executor *e, fl_compiled *c, int batches)
-{
-    FL_TRY(fl_flight_attend(e, c));
-    set_update(e, c, batches, true);
-    FL_TRY(fl_compiled_run(c, e->context, c->plan->batch, FL_LEAVE));
-    FL_TRY(fl_compiled_run(c, e->context, c->plan->batch, FL_UPDATE));
-    FL_TRY(finish_update(e, NULL));
-    return fl_local_updated(e, c, false);
-}
-
-/* One update of the others; *over: there is none, as all passes are over. */
-static fleet_status update_idly(fleet_executor *e, fl_compiled *c, bool *over)
-{
-    fleet_status status;
-    int batches;
-
-    if (fl_local_is_next(e))
-        return fl_local_idle(e, c, over);
-    FL_TRY(count_batches(e, &batches));
-    *over = batches == 0;
-    if (*over)
-        return FLEET_OK;
-    FL_TRY(fl_compiled_settle(c));
-    fl_gpu_lock(e->placing.gpu);
-    status = attend(e, c, batches);
-    if (status == FLEET_OK && c->there)
-        status = fl_gpu_wait(e->placing.gpu);
-    if (status != FLEET_OK)
-        give_up_works(e, c);
-    fl_gpu_unlock(e->placing.gpu);
-    return status;
-}
-
-fleet_status fl_executor_idle(fleet_executor *e)
-{
-    fleet_status status = FLEET_OK;
-    bool over = false;
-    fl_compiled *c;
-
-    if (e->micro > 0)
-        return fl_fail(FLEET_ESTATE, "a merge group is under way: call "
-                                     "fleet_executor_flush() before");
-    FL_TRY(fl_executor_plan(e, e->max_batch ? e->max_batch : 1, &c));
-    pthread_rwlock_wrlock(&e->store->lock);
-    e->idle = true;
-    while (!over && status == FLEET_OK)
-        status = update_idly(e, c, &over);
-    e->idle = false;
-    pthread_rwlock_unlock(&e->store->lock);
-    return status;
-}
-
-fleet_status fl_store_idle(fl_store *s)
-{
-    fleet_status status =
-        s->trainer ? fl_executor_idle(s->trainer) : wait_for_none(s);
-
-    if (status != FLEET_OK)
-        fl_rounds_abort(s->rounds, fleet_last_error());
-    return status;
-}
-
 /* What is left of a merge group. */
 static fleet_status end_group(fleet_executor *e)
 {
@@ -487,7 +401,7 @@ static fleet_status end_group(fleet_executor *e)
     if (status == FLEET_OK && e->last->there) /* memory of its iteration's */
         status = fl_gpu_wait(gpu);
     if (status != FLEET_OK)
-        give_up_works(e, e->last);
+        fl_executor_end_works(e, e->last);
     fl_gpu_unlock(gpu);
     return status;
 }

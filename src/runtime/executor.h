@@ -158,6 +158,20 @@ void fl_compiled_bind(fl_compiled *c, const fl_input *input, int64_t batch,
                       bool pull);
 fleet_status fl_compiled_begin(fl_compiled *c, int64_t batch, bool pull);
 
+/* --- executor.c: an update, under the store's lock ------------------------ */
+
+/* How many batches the gradients' sum is divided by; 0: no rank has any. */
+fleet_status fl_executor_count(fleet_executor *e, int *batches);
+
+/* leaves: the number of batches is that of the update. */
+void fl_executor_set_update(fleet_executor *e, fl_compiled *c, int batches,
+                            bool leaves);
+fleet_status fl_executor_end_update(fleet_executor *e, fl_compiled *next);
+
+/* This thread's failure ends the peers' training, too; then nothing of what has
+ * left is under way any more. */
+void fl_executor_end_works(const fleet_executor *e, fl_compiled *c);
+
 /* --- local.c: under the store's lock ------------------------------------- */
 
 /* Does the rank make its next update on its own? */

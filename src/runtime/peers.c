@@ -184,7 +184,8 @@ void fl_works_end(fl_peers *p, fl_work **work, int n)
 
     fl_error_take(&why, fl_last_code());
     for (int i = 0; i < n; i++)
-        p->methods->wait(p, &work[i]);
+        if (work[i])
+            p->methods->wait(p, &work[i]);
     fl_error_raise(&why);
 }
 

@@ -150,8 +150,11 @@ FLEET_API void fleet_stop_server(void);
  *                    strategy, or counts other workers or servers: what differs
  *                    is named
  *   FLEET_ENOENT     ranks: the plug-in that joins them (libfleet_mpi.so), or
- *                    what it needs, is not there
- *   FLEET_EUNSUPPORTED  the server speaks another version of the protocol
+ *                    what it needs, is not there; whose program is on a GPU:
+ *                    nothing says where rank 0 is
+ *   FLEET_EUNSUPPORTED  the server speaks another version of the protocol;
+ *                    ranks on GPUs: there is no NCCL, or a step without a
+ *                    kernel
  *   FLEET_EPEER      a server or worker is gone
  *   FLEET_ESTATE     before fleet_minimize(); in a server; called twice
  */

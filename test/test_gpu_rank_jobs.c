@@ -36,6 +36,18 @@ TEST_LIMIT(adult_has_the_same_bits_in_every_mode, 300)
     CHECK_CONTAINS(line, want);
 }
 
+/* One rank sums with nobody; what servers keep lies in the host's memory. */
+TEST_LIMIT(one_rank_beside_a_server_has_them_too, 200)
+{
+    const char *want, *alone = on_gpus(job_adult(""));
+
+    job_use_gpus(1);
+    want = job_hash(job_train("--worker_num 1", alone));
+    CHECK_CONTAINS(job_train("--server_num 1 --worker_num 1 --collective",
+                             on_gpus(job_adult(SYNC_ROWS))),
+                   want);
+}
+
 TEST_LIMIT(adult_by_three_ranks_and_in_hybrid_without_waiting, 300)
 {
     job_use_gpus(3);

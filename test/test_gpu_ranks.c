@@ -209,6 +209,11 @@ TEST_LIMIT(each_strategy_is_that_of_cpus, 200)
                                   .learning_rate = 0.01f};
     const method all[] = {
         {"buckets", each_alone, sgd, {.bucket = 1}, 3},
+        {"gradients of the CPU",
+         NULL,
+         {.optimizer = "sgd", .guard = "cpu"},
+         {.bucket = 0},
+         2},
         {"merge", NULL, {.optimizer = "sgd", .merge = 2}, {.bucket = 0}, 2},
         {"fp16_allreduce", halves, sgd, {.half = true}, 2},
         {"sharding", shards, momentum, {.sharded = true}, 2},

@@ -23,7 +23,7 @@
 
 #include "collective/group.h"
 
-enum { FL_MEET_VERSION = 1, FL_MEET_TEXT = 800, FL_MEET_NAME = 128 };
+enum { FL_MEET_VERSION = 2, FL_MEET_TEXT = 800, FL_MEET_NAME = 128 };
 #define FL_MEET_MAGIC UINT64_C(0x746565666c6c66)
 
 typedef enum fl_word {

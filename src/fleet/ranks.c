@@ -58,11 +58,11 @@ void fl_ranks_open(fleet *f)
         f->store->rounds = &no_rounds;
 }
 
-/* Where gradients are reduced without a copy. Plans are made anew for it. On a
- * GPU they are reduced where each plan has them. */
+/* Where gradients are reduced without a copy. Plans are made anew for it. Those
+ * of a GPU are where each plan has them. */
 static fleet_status make_gradients(fleet *f)
 {
-    bool is_gpu = f->peers->methods->after != NULL;
+    bool is_gpu = f->trained && f->trained->placing.gpu;
     fl_store *s = f->store;
     fleet_status status = FLEET_OK;
 

@@ -144,8 +144,8 @@ void *fl_store_memory(const fl_plan *plan, const fl_value *v);
 /* Let values that are there once per slot be those of this one. */
 void fl_compiled_slot(fl_compiled *c, int slot);
 
-/* What the store keeps is where the plan is to find it; under the store's lock,
- * before the GPU's. */
+/* What the store keeps is where the plan is to find it; under the store's lock.
+ */
 fleet_status fl_compiled_settle(const fl_compiled *c);
 
 /* Run the regions of a phase: FL_PULL; FL_FORWARD, up to the first gradients

@@ -479,5 +479,4 @@ bench: lib
 	bench/run
 
 -include $(wildcard $(BUILD)/*/*.d $(BUILD)/*/*/*.d $(BUILD)/*/*/*/*.d \
-          $(BUILD)/emu/*/*/*.d \
-          $(BUILD)/emu/*/*/*/*.d $(CUDA_BUILD)/*/*/*.d $(CUDA_BUILD)/*/*/*/*.d)
+          $(BUILD)/*/*/*/*/*.d $(CUDA_BUILD)/*/*/*.d $(CUDA_BUILD)/*/*/*/*.d)

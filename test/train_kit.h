@@ -52,11 +52,11 @@ typedef struct kit_options {
     float layer_decay, layer_coeff, layer_epsilon; /* 0: Fleet's; LAMB has a
                                                       decay alone */
     int64_t max_batch;
-    uint64_t seed;      /* 0: 7 */
-    const char *device; /* of the program; NULL: nothing is said */
-    const char *guard;  /* of the model's operators; NULL: none */
-    bool allow_cpu;
-    const fleet_role *role; /* NULL: as the environment says */
+    uint64_t seed;             /* 0: 7 */
+    const char *device;        /* of the program; NULL: nothing is said */
+    const char *guard;         /* of the model's operators; NULL: none */
+    bool allow_cpu, no_graphs; /* of the place */
+    const fleet_role *role;    /* NULL: as the environment says */
     void (*choose)(fleet_distributed_strategy *s); /* what else is in it */
 } kit_options;
 
@@ -81,6 +81,10 @@ void kit_close(kit_model *m);
 /* A handle and an optimizer as the options say, for models of a test's own. */
 fleet *kit_handle(const kit_options *options);
 fleet_optimizer *kit_optimizer(fleet *f, const kit_options *options);
+
+/* An input of numbers, or of ids, [-1, dim]. */
+fleet_var *kit_data(fleet_program *p, const char *name, int64_t dim);
+fleet_var *kit_data_ids(fleet_program *p, const char *name, int64_t dim);
 
 /* fleet_distributed_optimizer() fails, with that status and such a text. */
 void kit_refused(fleet *f, fleet_optimizer *o,

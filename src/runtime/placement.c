@@ -428,9 +428,7 @@ static fleet_status keep_step(placer *p, size_t i)
     s->operand = o;
     if (p->on_gpu[i])
         s->lane = FL_LANE_GPU;
-    FL_TRY(fl_grow(&plan->step, &plan->step_capacity, plan->n_step + 1,
-                   sizeof *plan->step));
-    plan->step[plan->n_step++] = s;
+    FL_TRY(fl_plan_add_step(plan, s));
     return p->l->status;
 }
 

@@ -40,7 +40,7 @@ void fl_emit_leave(fl_lowering *l, int value, fl_wire type);
 
 /* After an abort: until nobody touches what has left. This thread's failure
  * stays what it was. */
-void fl_works_end(fl_peers *p, fl_work **work, int n);
+void fl_peers_end_works(fl_peers *p, fl_work **work, int n);
 
 /* What its steps are, and what they do with a group of ranks. */
 extern const fl_kernel fl_kernel_all_reduce;

@@ -314,7 +314,7 @@ void fl_executor_end_works(const fleet_executor *e, fl_compiled *c)
     fl_executor_give_up(e);
     if (r && c->plan->works >= 0)
         fl_peers_end_works(r->peers, fl_compiled_pointer(c, c->plan->works),
-                     c->plan->n_work);
+                           c->plan->n_work);
 }
 
 static fleet_status run_locked(fleet_executor *e, fl_compiled *c, int64_t batch,

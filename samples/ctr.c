@@ -88,12 +88,14 @@ static fleet_status describe(scene *s)
     return choose_keepers(s);
 }
 
-/* Where it runs; servers need no GPU. */
+/* Where it runs: on "gpu" alone each worker takes its own. Servers need none.
+ */
 static fleet_status place(scene *s)
 {
-    fleet_place where;
+    fleet_place where = FLEET_GPU(fleet_worker_gpu(s->fleet));
 
-    TRY(fleet_place_parse(s->device, &where));
+    if (strcmp(s->device, "gpu") != 0)
+        TRY(fleet_place_parse(s->device, &where));
     return fleet_is_worker(s->fleet)
                ? fleet_program_place(s->program, where, NULL)
                : FLEET_OK;

@@ -84,6 +84,17 @@ const char *job_with(const char *config, const char *key, const char *text)
 
 /* --- kills ---------------------------------------------------------------- */
 
+void job_use_gpus(int n)
+{
+    char text[12];
+
+    snprintf(text, sizeof text, "%d", n);
+    setenv("FLEET_PLUGIN_PATH", test_beside("emu"), 1);
+    setenv("FLEET_NCCL_PATH", test_beside("nccl"), 1);
+    setenv("FLEET_EMU_DEVICES", text, 1);
+    setenv("FLEET_EMU_LATE", "1", 1); /* as gpu_kit_open() has it */
+}
+
 /* So many epochs that it does not end by itself. */
 static const char *endless(const char *config)
 {
@@ -103,7 +114,8 @@ static void run_and_kill(const char *flags, const char *config, bool server)
     const char *train = job_script(endless(config));
     const char *log = test_path("rank1.log");
 
-    launch_need_mpirun();
+    if (!strstr(flags, "--devices"))
+        launch_need_mpirun();
     snprintf(kill, sizeof kill,
              "& until grep -qs ', mode ' %s; do sleep 0.05; done; "
              "kill -9 $!; wait $!; exit $?",

@@ -29,6 +29,9 @@ void job_kill_server(const char *flags, const char *config);
 /* A number of it, unless a fraction of the data had to do. */
 void job_at_least(const char *line, const char *key, double want);
 
+/* Processes that are started from here on have so many emulated GPUs. */
+void job_use_gpus(int n);
+
 /* The file, or its first lines when a fraction has to do. */
 const char *job_lines_of(const char *file, const char *name, int lines);
 

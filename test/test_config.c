@@ -205,7 +205,7 @@ TEST(names_the_slot_that_its_dataset_refuses)
 TEST(refuses_what_this_version_does_not_have_by_name)
 {
     CHECK_FAILS(read("{" MODEL ", \"device\": \"gpu:x\"}"), FLEET_ECONFIG,
-                "device: expected \"cpu\" or \"gpu:0\"");
+                "device: expected \"cpu\", \"gpu\" or \"gpu:0\"");
     CHECK_FAILS(read("{" MODEL ", \"strategy\": {\"recompute\": true}}"),
                 FLEET_EUNSUPPORTED,
                 "strategy.recompute: this version does not have 1");

@@ -528,6 +528,31 @@ TEST(a_label_that_cannot_be_is_a_fault_of_its_row)
     close_scene(&s);
 }
 
+/* -0.0, as floats or as halves, and nothing behind it. */
+TEST(who_is_idle_adds_what_changes_no_sum)
+{
+    uint32_t x[] = {1, 2, 3, 4}, out[4];
+    scene s;
+
+    open_scene(&s);
+    for (int half = 0; half < 2; half++) {
+        fl_device_arg arg = {s.buffer[0], half ? 6 : 3,
+                             0,           0,
+                             1,           half ? FLEET_UINT8 : FLEET_FLOAT32,
+                             NULL};
+
+        put(&s, 0, x, sizeof x);
+        run_kernel(&s, "all_reduce.idle",
+                   &(fl_device_step){.arg = &arg, .n_arg = 1});
+        get(&s, 0, out, sizeof out);
+        CHECK_INT(out[0], half ? 0x80008000 : 0x80000000);
+        CHECK_INT(out[1], half ? 0x8000 : 0x80000000);
+        CHECK_INT(out[2], half ? 3 : 0x80000000);
+        CHECK_INT(out[3], 4);
+    }
+    close_scene(&s);
+}
+
 /* A batch with a fault is not counted at all. */
 TEST(auc_counts_a_batch_or_nothing)
 {

@@ -53,7 +53,8 @@ static fl_meeting meeting_of(const attempt *a, const point *p)
                 .host = "here"},
         .meet = p->address,
         .listener = a->rank == 0 ? p->listener : 0,
-        .deadline_ms = a->deadline_ms ? a->deadline_ms : LONG_MS};
+        .meet_ms = a->deadline_ms ? a->deadline_ms : LONG_MS,
+        .deadline_ms = LONG_MS};
 
     snprintf(m.own.job, sizeof m.own.job, "%s", a->job ? a->job : "job");
     snprintf(m.own.bus, sizeof m.own.bus, "%s", a->bus ? a->bus : "");

@@ -142,6 +142,23 @@ TEST(plans_of_workers_are_as_listed)
                       "wide_deep_worker_merge_clip_async.txt");
 }
 
+static fleet_status nothing_before(fl_peers *p, fl_stream *q)
+{
+    (void)p;
+    (void)q;
+    return FLEET_OK;
+}
+
+/* As NCCL's groups do, for plans. */
+static void reduce_on_gpus(fl_peers *p)
+{
+    static fl_peers_class there;
+
+    there = *p->methods;
+    there.after = nothing_before;
+    p->methods = &there;
+}
+
 /* The same, by a rank, with buckets of so many floats. */
 static void check_rank_dump_of(const kit_options *o, int64_t bucket,
                                const fl_training *other, const char *name)
@@ -161,6 +178,8 @@ static void check_rank_dump_of(const kit_options *o, int64_t bucket,
         m.f->store->share = (fl_share){1, 2};
     m.o->residuals = other->dgc.on;
     fake_group_open(&g, 2);
+    if (o->device)
+        reduce_on_gpus(&g.rank[0].p);
     m.f->store->rounds = &g.rank[0].rounds;
     text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
     golden_check(name, text);
@@ -238,6 +257,21 @@ TEST(plans_of_ranks_are_as_listed)
     check_rank_dump(&(kit_options){.merge = 2, .clip = 1}, 700,
                     "mlp_rank_merge_clip.txt");
     check_rank_dump(&(kit_options){.layers = "lamb"}, 700, "mlp_rank_lamb.txt");
+}
+
+TEST(plans_of_ranks_on_gpus_are_as_listed)
+{
+    const kit_options gpu = {.device = "gpu:0"};
+
+    gpu_kit_open();
+    gpu_kit_control();
+    check_rank_dump(&gpu, 700, "mlp_rank_gpu.txt");
+    check_rank_dump(&(kit_options){.device = "gpu:0", .merge = 2, .clip = 1},
+                    700, "mlp_rank_gpu_merge_clip.txt");
+    check_rank_dump_of(&(kit_options){.optimizer = "sgd", .device = "gpu:0"},
+                       700, &(fl_training){.half = true},
+                       "mlp_rank_gpu_half.txt");
+    gpu_kit_close();
 }
 
 TEST(listings_do_not_depend_on_the_threads)

@@ -202,20 +202,21 @@ static const char *samples(void)
 }
 
 /* An MLP of three layers, each of its parameters a bucket. */
-static const char *three_layers(void)
+static const char *three_layers(const char *device)
 {
     static char config[2000];
     const char *train = samples();
 
-    snprintf(config, sizeof config,
-             "{'model': {'type': 'mlp', 'hidden': [64, 32]}, 'optimizer': "
-             "{'type': 'sgd', 'learning_rate': 0.01}, 'epochs': 1, "
-             "'strategy': {'fuse_all_reduce_ops': false}, 'dataset': "
-             "{'format': 'csv', 'train': ['%s'], 'test': ['%s'], "
-             "'batch_size': 16}, 'slots': [{'name': 'y', 'type': 'uint64', "
-             "'role': 'label', 'columns': [0]}, {'name': 'x', 'type': "
-             "'float', 'dim': 3, 'columns': [1, 2, 3]}]}",
-             train, train);
+    snprintf(
+        config, sizeof config,
+        "{'device': '%s', 'model': {'type': 'mlp', 'hidden': [64, 32]}, "
+        "'optimizer': {'type': 'sgd', 'learning_rate': 0.01}, 'epochs': 1, "
+        "'strategy': {'fuse_all_reduce_ops': false}, 'dataset': "
+        "{'format': 'csv', 'train': ['%s'], 'test': ['%s'], "
+        "'batch_size': 16}, 'slots': [{'name': 'y', 'type': 'uint64', "
+        "'role': 'label', 'columns': [0]}, {'name': 'x', 'type': "
+        "'float', 'dim': 3, 'columns': [1, 2, 3]}]}",
+        device, train, train);
     for (char *c = config; *c; c++)
         if (*c == '\'')
             *c = '"';
@@ -282,7 +283,7 @@ TEST_LIMIT(processes_of_a_job_have_numbers_and_names_of_their_own, 60)
     double first, second, server;
 
     setenv("FLEET_TRACE", folder, 1);
-    job_train("--server_num 1 --worker_num 2", three_layers());
+    job_train("--server_num 1 --worker_num 2", three_layers("cpu"));
     unsetenv("FLEET_TRACE");
     first = process_of(folder, "worker-0", "worker 0");
     second = process_of(folder, "worker-1", "worker 1");
@@ -297,7 +298,7 @@ TEST_LIMIT(buckets_leave_before_the_last_gradient_is_there, 60)
 
     launch_need_mpirun();
     setenv("FLEET_TRACE", folder, 1);
-    job_train("--nproc_per_node 2", three_layers());
+    job_train("--nproc_per_node 2", three_layers("cpu"));
     unsetenv("FLEET_TRACE");
     for (int rank = 0; rank < 2; rank++) {
         events t;
@@ -314,6 +315,46 @@ TEST_LIMIT(buckets_leave_before_the_last_gradient_is_there, 60)
             steps++;
         }
         CHECK_INT(steps, 256 / 2 / 16);
+        fl_json_free(t.json);
+    }
+}
+
+/* Of each update: the buckets, and what the GPU was given to compute between
+ * the first that left and the first that was waited for. */
+static void check_updates(events *t, int updates)
+{
+    int begun = 0, ended = 0, given = 0, n = 0;
+
+    for (fl_at e = fl_at_first(&t->at); e.json; fl_at_next(&t->at, &e)) {
+        event x = event_of(&e);
+        bool is_sum = strcmp(x.name, "all_reduce") == 0;
+
+        begun += is_sum && *x.kind == 'b';
+        ended += is_sum && *x.kind == 'e';
+        given += strcmp(x.name, "gpu.queue") == 0 && begun > 0 && ended == 0;
+        if (ended < 6)
+            continue;
+        CHECK_INT(begun, 6);
+        CHECK(given > 0);
+        begun = ended = given = 0;
+        n++;
+    }
+    CHECK_INT(n, updates);
+}
+
+TEST_LIMIT(on_gpus_buckets_leave_while_they_compute, 60)
+{
+    const char *folder = test_path("trace");
+
+    job_use_gpus(2);
+    setenv("FLEET_TRACE", folder, 1);
+    job_train("--devices 0,1", three_layers("gpu"));
+    unsetenv("FLEET_TRACE");
+    for (int rank = 0; rank < 2; rank++) {
+        events t;
+
+        read_trace(&t, folder, rank ? "worker-1" : "worker-0");
+        check_updates(&t, 256 / 2 / 16);
         fl_json_free(t.json);
     }
 }

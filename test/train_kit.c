@@ -116,7 +116,8 @@ fleet *kit_handle(const kit_options *o)
 {
     fleet_options options = {.num_threads = o->threads ? o->threads : 1,
                              .seed = o->seed ? o->seed : 7,
-                             .log_level = FLEET_LOG_WARNING};
+                             .log_level = FLEET_LOG_WARNING,
+                             .role = o->role};
     fleet *f;
 
     CHECK_OK(fleet_init(&f, &options));
@@ -169,6 +170,8 @@ fleet_optimizer *kit_optimizer(fleet *f, const kit_options *options)
         s.amp_configs = *options->scaling;
     s.amp_configs.use_bf16 = options->bf16;
     s.amp = options->bf16 || options->fp16;
+    if (options->choose)
+        options->choose(&s);
     CHECK(fleet_distributed_optimizer(f, o, &s) == o);
     return o;
 }

@@ -59,6 +59,8 @@ typedef struct kit_options {
     const char *device;        /* of the program; NULL: nothing is said */
     const char *guard;         /* of the model's operators; NULL: none */
     bool allow_cpu, no_graphs; /* of the place */
+    const fleet_role *role;    /* NULL: as the environment says */
+    void (*choose)(fleet_distributed_strategy *s); /* what else is in it */
 } kit_options;
 
 typedef enum kit_kind { KIT_MLP, KIT_CTR } kit_kind;

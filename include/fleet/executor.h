@@ -88,7 +88,7 @@ typedef struct fleet_fetch {
  * On a GPU an iteration is queued. FLEET_ENUMERIC, and FLEET_EINVAL for an id
  * or label, may then come from the call after the next one, or from the next
  * that fetches or flushes: with the batch's number, and nothing was updated
- * from it on.
+ * from it on. Ranks are told by the call itself.
  */
 FLEET_API fleet_status fleet_executor_run(fleet_executor *executor,
                                           const fleet_feed *feed, int n_feed,

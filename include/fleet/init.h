@@ -39,11 +39,14 @@ typedef struct fleet_role {
                            "default" */
     int listen_fd;      /* a server's: a listening tcp socket that it inherited,
                            to be used in place of binding its endpoint, and
-                           closed by the server. 0 or -1: none */
+                           closed by the server; rank 0's, in place of binding
+                           master. 0 or -1: none */
     int collective;     /* 1: the workers are ranks of a collective job beside
                            the servers, if strategy.is_collective says so, too.
                            Several without servers always are */
     int gpu;            /* what fleet_worker_gpu() says */
+    const char *master; /* where rank 0 listens for the others, "ip:port": of
+                           several ranks whose program is on a GPU */
 } fleet_role;
 
 /* All-zero fields are defaults. */
@@ -147,8 +150,11 @@ FLEET_API void fleet_stop_server(void);
  *                    strategy, or counts other workers or servers: what differs
  *                    is named
  *   FLEET_ENOENT     ranks: the plug-in that joins them (libfleet_mpi.so), or
- *                    what it needs, is not there
- *   FLEET_EUNSUPPORTED  the server speaks another version of the protocol
+ *                    what it needs, is not there; whose program is on a GPU:
+ *                    nothing says where rank 0 is
+ *   FLEET_EUNSUPPORTED  the server speaks another version of the protocol;
+ *                    ranks on GPUs: there is no NCCL, or a step without a
+ *                    kernel
  *   FLEET_EPEER      a server or worker is gone
  *   FLEET_ESTATE     before fleet_minimize(); in a server; called twice
  */

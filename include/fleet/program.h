@@ -63,8 +63,8 @@ typedef struct fleet_place_options {
  * CPU, and what they give and get is copied. A program uses one GPU; the
  * programs of a handle that share parameters use the same one. options may be
  * NULL. Only who computes calls it: a server has no steps, and needs no GPU.
- * Ranks on a GPU are refused in this version, at their first step. Which GPU a
- * worker should take says fleet_worker_gpu() (init.h).
+ * Several ranks have a GPU each: which one a worker should take says
+ * fleet_worker_gpu() (init.h).
  *
  *   FLEET_ENODEVICE    with what is missing: the plug-in libfleet_cuda.so, a
  *                      driver, a GPU, that one, one that is newer

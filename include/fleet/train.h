@@ -60,7 +60,6 @@ typedef struct fleet_train_result {
  *   FLEET_ENUMERIC the loss is not finite
  *   FLEET_ESTATE   an executor that does not train, a dataset without files,
  *                  a server; in a job, before fleet_init_worker()
- *   FLEET_EUNSUPPORTED  a rank whose program is on a GPU
  *   FLEET_EPEER, FLEET_ETIMEDOUT  a server or another worker is gone, or has
  *                  kept the others waiting: it is named
  * What was trained before the failing batch stays; a merge group under way is

@@ -184,7 +184,7 @@ static void say_who_is_missing(fl_hub *h)
     fl_fail(FLEET_ETIMEDOUT,
             "rank %d did not come within %" PRId64
             " ms to rank 0 at %s, where %d of %d ranks are%s",
-            first, h->m.deadline_ms, h->meet, n, h->size, h->refused);
+            first, h->m.meet_ms, h->meet, n, h->size, h->refused);
     fl_hub_fail(h, FLEET_ETIMEDOUT, NULL);
 }
 
@@ -198,6 +198,6 @@ void fl_hub_look_at_door(fl_hub *h)
         if (c->fd >= 0 && c->rank < 0 && now - c->came_ms > FL_HUB_GREET_MS)
             fl_hub_drop(h, c);
     }
-    if (!h->is_open && !h->failed && now - h->began_ms > h->m.deadline_ms)
+    if (!h->is_open && !h->failed && now - h->began_ms > h->m.meet_ms)
         say_who_is_missing(h);
 }

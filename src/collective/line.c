@@ -42,7 +42,7 @@ static fleet_status nobody(const search *s)
     return fl_fail(FLEET_ETIMEDOUT,
                    "rank %d did not reach rank 0 at %s within %" PRId64
                    " ms: %s",
-                   s->m->own.rank, s->m->meet, s->m->deadline_ms, s->why);
+                   s->m->own.rank, s->m->meet, s->m->meet_ms, s->why);
 }
 
 static fleet_status stranger(const search *s)
@@ -122,7 +122,7 @@ static fleet_status try_once(search *s, fl_line *l, bool *done)
 /* The hub names who is missing at the same deadline: it has a little longer. */
 static fleet_status reach(const fl_meeting *m, fl_line *l)
 {
-    search s = {m, fl_now_ms() + m->deadline_ms + SLACK_MS, "nobody is there"};
+    search s = {m, fl_now_ms() + m->meet_ms + SLACK_MS, "nobody is there"};
     bool done = false;
 
     if (m->own.rank == 0) {

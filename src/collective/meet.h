@@ -23,7 +23,7 @@
 
 #include "collective/group.h"
 
-enum { FL_MEET_VERSION = 1, FL_MEET_TEXT = 800, FL_MEET_NAME = 128 };
+enum { FL_MEET_VERSION = 2, FL_MEET_TEXT = 800, FL_MEET_NAME = 128 };
 #define FL_MEET_MAGIC UINT64_C(0x746565666c6c66)
 
 typedef enum fl_word {
@@ -62,6 +62,7 @@ typedef struct fl_meeting {
     fl_greeting own;
     const char *meet; /* "tcp://ip:port" */
     int listener;     /* rank 0's, or 0 */
+    int64_t meet_ms;  /* until all are there */
     int64_t deadline_ms;
     struct fl_log *log;
 } fl_meeting;

@@ -223,6 +223,7 @@ const char *fl_nccl_said(const fl_nccl *n, int rank)
 static fleet_status compare(fl_nccl *n, size_t want)
 {
     fl_call first = {0}, other;
+    int short_of = -1; /* a rank that has not said all there is to say */
 
     for (int r = 0; r < n->group.peers.size; r++) {
         uint32_t bytes;
@@ -240,9 +241,11 @@ static fleet_status compare(fl_nccl *n, size_t want)
             return fl_group_fail(&n->group, FLEET_EINVAL, false);
         }
         if (bytes != want)
-            return fl_fail(FLEET_EPEER, "rank %d talks nonsense", r);
+            short_of = r;
     }
-    return FLEET_OK;
+    return short_of < 0
+               ? FLEET_OK
+               : fl_fail(FLEET_EPEER, "rank %d talks nonsense", short_of);
 }
 
 static fleet_status wait_for_all(fl_nccl *n, const fl_call *call)

@@ -94,6 +94,11 @@ fleet_status fl_nccl_bring(fl_nccl *n, const fl_work *w, fl_nccl_visit *v);
 fleet_status fl_nccl_take_back(fl_nccl *n, fl_nccl_visit *v,
                                fleet_status status);
 
+/* An all_gather of a few bytes goes to rank 0 with what is said about it, and
+ * takes no turn on the GPUs. */
+bool fl_nccl_goes_by_line(const fl_call *c);
+fleet_status fl_nccl_gather_by_line(fl_nccl *n, const fl_work *w);
+
 /* A call of all ranks, from its beginning to its end. */
 fleet_status fl_nccl_run(fl_nccl *n, const fl_work *w);
 

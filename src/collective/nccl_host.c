@@ -1,5 +1,6 @@
 /* nccl_host.c - operands in the host's memory: a copy on the GPU stands in for
- * them. For what is small, so that one group serves for all that ranks say. */
+ * them; and what ranks agree on again and again, which needs no GPU. So one
+ * group serves for all that ranks say. */
 #include <string.h>
 
 #include "collective/nccl.h"
@@ -118,4 +119,40 @@ fleet_status fl_nccl_take_back(fl_nccl *n, fl_nccl_visit *v,
         fl_cu_free(n->queue, v->made[i]);
     *v = (fl_nccl_visit){0};
     return status;
+}
+
+/* --- by the line --------------------------------------------------------- */
+
+enum { FEW = 128 /* bytes of a rank, which can go with its call */ };
+
+bool fl_nccl_goes_by_line(const fl_call *c)
+{
+    return c->kind == FL_CALL_ALL_GATHER && c->n > 0 && c->n <= FEW;
+}
+
+/* Between the two memories, or within the host's. */
+static fleet_status move(fl_nccl *n, void *to, const void *from, int64_t bytes,
+                         bool is_host)
+{
+    if (is_host)
+        memcpy(to, from, (size_t)bytes);
+    else
+        FL_NCCL_CUDA(n, fl_cu_copy(n->queue, to, from, bytes));
+    return FLEET_OK;
+}
+
+fleet_status fl_nccl_gather_by_line(fl_nccl *n, const fl_work *w)
+{
+    bool from_host = fl_cu_is_host(w->in), to_host = fl_cu_is_host(w->out);
+    int64_t bytes = w->call.n;
+    char own[FEW];
+
+    FL_TRY(move(n, own, w->in, bytes, from_host));
+    if (!from_host)
+        FL_TRY(fl_nccl_finish(n, &w->call));
+    FL_TRY(fl_nccl_match(n, &w->call, own, (size_t)bytes));
+    for (int r = 0; r < n->group.peers.size; r++)
+        FL_TRY(move(n, (char *)w->out + r * bytes, fl_nccl_said(n, r), bytes,
+                    to_host));
+    return to_host ? FLEET_OK : fl_nccl_finish(n, &w->call);
 }

@@ -38,6 +38,7 @@ fleet_status fl_nccl_open(const fl_peers_options *o, fl_peers **peers)
                             .ordered = o->ordered},
                     .meet = o->meet,
                     .listener = o->listener,
+                    .meet_ms = o->meet_ms ? o->meet_ms : o->deadline_ms,
                     .deadline_ms = o->deadline_ms,
                     .log = o->log};
     int result;

@@ -485,6 +485,8 @@ fleet_status fl_nccl_run(fl_nccl *n, const fl_work *w)
         FL_NCCL_CUDA(n, fl_cu_after(n->queue, w->after));
     if (c->kind == FL_CALL_SPLIT)
         return split(n, w);
+    if (fl_nccl_goes_by_line(c))
+        return fl_nccl_gather_by_line(n, w);
     if (c->kind == FL_CALL_ALL_TO_ALL)
         FL_TRY(match_counts(n, w));
     else

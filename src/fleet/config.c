@@ -202,9 +202,10 @@ static fleet_status read_device(fl_config *c, const fl_at *at)
     const char *device = "cpu";
 
     FL_TRY(fl_at_string(at, &device));
-    if (fleet_place_parse(device, &c->device) == FLEET_OK)
+    c->own_gpu = strcmp(device, "gpu") == 0;
+    if (c->own_gpu || fleet_place_parse(device, &c->device) == FLEET_OK)
         return FLEET_OK;
-    return fl_at_expected(at, "\"cpu\" or \"gpu:0\"");
+    return fl_at_expected(at, "\"cpu\", \"gpu\" or \"gpu:0\"");
 }
 
 static fleet_status read_deadlines(fl_config *c, const fl_at *at)

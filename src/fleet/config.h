@@ -54,6 +54,7 @@ typedef struct fl_config {
     fl_config_optimizer optimizer;
     fleet_distributed_strategy strategy;
     fleet_place device;
+    bool own_gpu; /* "gpu": each worker's; device is not used then */
     int64_t epochs, seed;
     fleet_dataset_options dataset;
     const char **train, **test;

@@ -8,6 +8,7 @@
 #include "collective/collective.h"
 #include "collective/hierarchy.h"
 #include "collective/shards.h"
+#include "net/socket.h"
 #include "ps/keep.h"
 #include "ps/link.h"
 #include "runtime/executor.h"
@@ -57,15 +58,18 @@ void fl_ranks_open(fleet *f)
         f->store->rounds = &no_rounds;
 }
 
-/* Where gradients are reduced without a copy. Plans are made anew for it. */
+/* Where gradients are reduced without a copy. Plans are made anew for it. Those
+ * of a GPU are where each plan has them. */
 static fleet_status make_gradients(fleet *f)
 {
+    bool is_gpu = f->trained && f->trained->placing.gpu;
     fl_store *s = f->store;
     fleet_status status = FLEET_OK;
 
     pthread_rwlock_wrlock(&s->lock);
     s->n_joined++;
-    for (fl_group *g = s->groups; g && status == FLEET_OK; g = g->next) {
+    for (fl_group *g = s->groups; g && !is_gpu && status == FLEET_OK;
+         g = g->next) {
         void *memory;
 
         status = f->peers->methods->get_memory(
@@ -213,11 +217,8 @@ static fleet_status take_group(fl_peers *p, const fl_group *g, bool states)
 
 /* The first rank's parameters, optimizer states (if they are not shared out)
  * and counts, loaded ones perhaps. */
-static fleet_status take_from_first(fleet *f)
+static fleet_status take_all(fl_store *s, fl_peers *p)
 {
-    fl_store *s = f->store;
-    fl_peers *p = f->peers;
-
     for (const fl_group *g = s->groups; g; g = g->next)
         FL_TRY(take_group(p, g, !fl_store_is_sharded(s)));
     for (size_t i = 0; i < s->states.n; i++) {
@@ -227,6 +228,20 @@ static fleet_status take_from_first(fleet *f)
                                      NULL));
     }
     return p->methods->broadcast(p, &s->updates, sizeof s->updates, 0, NULL);
+}
+
+static fleet_status take_from_first(fleet *f)
+{
+    fl_store *s = f->store;
+    fleet_status status;
+
+    pthread_rwlock_wrlock(&s->lock);
+    status = fl_store_here(s);
+    if (status == FLEET_OK)
+        status = take_all(s, f->peers);
+    fl_store_written(s);
+    pthread_rwlock_unlock(&s->lock);
+    return status;
 }
 
 /* Rows are this rank's own already, and states that are shared out: where any
@@ -278,27 +293,92 @@ static fleet_status start_together(fleet *f, const char *terms)
     return f->peers->methods->barrier(f->peers);
 }
 
-fleet_status fl_ranks_join(fleet *f, const char *terms)
+/* Nobody launches ranks on GPUs together: they have to know rank 0. */
+static fleet_status meet_on_gpus(fleet *f, const fl_gpu *gpu,
+                                 fl_peers_options *o)
+{
+    fl_role *r = &f->role;
+    fl_address meet;
+
+    if (!*r->first_rank)
+        return fl_fail(FLEET_ENOENT,
+                       "worker %d of %d trains on a GPU, but nothing says "
+                       "where rank 0 can be met: expected PADDLE_MASTER or "
+                       "PADDLE_TRAINER_ENDPOINTS, as fleetrun --devices sets "
+                       "them, or role.master",
+                       r->index, r->worker_num);
+    FL_TRY(fl_address_resolve(r->first_rank, meet));
+    memcpy(r->first_rank, meet, sizeof meet); /* as long as the group lives */
+    o->rank = r->index;
+    o->size = r->worker_num;
+    o->meet = r->first_rank;
+    o->meet_ms = r->deadline_ms[FL_CONNECT_DEADLINE];
+    o->job = r->job_id;
+    o->device = gpu->d->ordinal;
+    if (r->index == 0 && r->listen_fd > 0) {
+        o->listener = r->listen_fd;
+        r->listen_fd = -1; /* it is the group's from here on */
+    }
+    return fl_peers_open("nccl", o, &f->peers);
+}
+
+static fleet_status check_mpi(const fleet *f)
 {
     const fl_role *r = &f->role;
-    const fl_peers_options o = {.ordered = f->strategy.deterministic,
-                                .deadline_ms = r->deadline_ms[FL_STEP_DEADLINE],
-                                .log = &f->context.log};
+    const fl_peers *p = f->peers;
+
+    if (p->size == r->worker_num && p->rank == r->index)
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "the environment makes this worker %d of %d, but MPI rank "
+                   "%d of %d: start all ranks with one mpirun, or fleetrun "
+                   "--nproc_per_node%s",
+                   r->index, r->worker_num, p->rank, p->size,
+                   *r->first_rank && p->size == 1
+                       ? "; ranks of fleetrun --devices need no mpirun where "
+                         "the program is placed on a GPU"
+                       : "");
+}
+
+/* A trained program on a GPU has its gradients there. */
+static fleet_status meet(fleet *f)
+{
+    const fl_role *r = &f->role;
+    const fl_gpu *gpu = f->trained ? f->trained->placing.gpu : NULL;
+    fl_peers_options o = {.ordered = f->strategy.deterministic,
+                          .deadline_ms = r->deadline_ms[FL_STEP_DEADLINE],
+                          .log = &f->context.log};
+
+    if (gpu && r->worker_num > 1)
+        return meet_on_gpus(f, gpu, &o);
+    return fl_peers_open(r->worker_num > 1 ? "mpi" : "self", &o, &f->peers);
+}
+
+/* What a GPU cannot do is said before the others wait for this one. */
+static fleet_status check_plan(const fleet *f)
+{
+    const fleet_program *p = f->trained;
+    fl_plan *plan;
+
+    if (!p || !p->placing.gpu)
+        return FLEET_OK;
+    FL_TRY(fl_plan_build(p, f->store, 1, true, NULL, &p->placing, &plan));
+    fl_plan_destroy(plan);
+    return FLEET_OK;
+}
+
+fleet_status fl_ranks_join(fleet *f, const char *terms)
+{
     fleet_status status;
 
     if (f->peers)
         return fl_fail(FLEET_ESTATE, "fleet_init_worker: was called already");
-    FL_TRY(fl_peers_open(r->worker_num > 1 ? "mpi" : "self", &o, &f->peers));
+    FL_TRY(check_plan(f));
+    FL_TRY(meet(f));
     f->rounds =
         (fl_rounds){.peers = f->peers, .serve = fl_ranks_serve, .arg = f};
-    if (f->peers->size != r->worker_num || f->peers->rank != r->index)
-        status =
-            fl_fail(FLEET_EINVAL,
-                    "the environment makes this worker %d of %d, but MPI "
-                    "rank %d of %d: start all ranks with one mpirun, or "
-                    "fleetrun --nproc_per_node",
-                    r->index, r->worker_num, f->peers->rank, f->peers->size);
-    else
+    status = check_mpi(f);
+    if (status == FLEET_OK)
         status = start_together(f, terms);
     if (status != FLEET_OK) {
         fl_rounds_abort(&f->rounds, fleet_last_error());

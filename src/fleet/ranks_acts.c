@@ -66,6 +66,7 @@ static fleet_status act_here(fleet *f, fl_msg_op op, const char *text,
     *answer = NULL;
     if (op == FL_OP_HASH)
         return hash_table(f, text, answer);
+    FL_TRY(fl_store_here(f->store));
     FL_TRY(fl_keep_make(&layout, f->store, 1));
     status = fl_lane_act(f, &layout, fl_ranks_own(f), f->role.index,
                          FL_LANE_OF_RANK, op, text, answer);

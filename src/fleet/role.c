@@ -283,11 +283,14 @@ static fleet_status read_struct(fl_role *r, const fleet_role *said)
     FL_TRY(check_number("role.gpu", said->gpu, 0, FL_MOST_STREAM));
     r->collective = said->collective || (!r->server_num && r->worker_num > 1);
     r->gpu = said->gpu;
+    if (said->master && *said->master)
+        FL_TRY(fl_read_endpoint("role.master", said->master,
+                                strlen(said->master), r->first_rank));
     FL_TRY(check_number(
         "role.index", said->index, 0,
         (said->kind == FLEET_SERVER ? r->server_num : r->worker_num) - 1));
-    if (said->kind == FLEET_SERVER && said->listen_fd != 0 &&
-        said->listen_fd != -1)
+    if (said->listen_fd != 0 && said->listen_fd != -1 &&
+        (said->kind == FLEET_SERVER || (r->collective && r->index == 0)))
         return take_socket(r, "role.listen_fd", said->listen_fd);
     return FLEET_OK;
 }

@@ -491,7 +491,8 @@ static const char *effect_of(const fleet_distributed_strategy *s,
         return mode == FL_LOCAL ? "no effect: one worker"
                                 : "no effect: no collective";
     case NO_GPU:
-        return "no effect: ranks on CPUs have no NCCL";
+        return "no effect: ranks on GPUs have one communicator, whose calls "
+               "are waited for, and those on CPUs none";
     case NO_SCALING:
         return "no effect: for float16, bfloat16 needs no scaling";
     case NO_PURE:

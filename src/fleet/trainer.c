@@ -222,6 +222,11 @@ static fleet_status set_optimizer(training *t, fleet_optimizer *opt)
     return FLEET_OK;
 }
 
+static fleet_place device_of(const training *t)
+{
+    return t->c->own_gpu ? FLEET_GPU(fleet_worker_gpu(t->f)) : t->c->device;
+}
+
 static fleet_status make_model(training *t)
 {
     fleet_optimizer *o = make_optimizer(t);
@@ -231,7 +236,7 @@ static fleet_status make_model(training *t)
     if (!t->program)
         return fl_last_code();
     if (fleet_is_worker(t->f)) /* servers need none */
-        FL_TRY(fleet_program_place(t->program, t->c->device, NULL));
+        FL_TRY(fleet_program_place(t->program, device_of(t), NULL));
     FL_TRY(t->c->model == FL_MLP ? make_mlp(t) : make_ctr(t));
     FL_TRY(fl_config_set_keepers(t->c, t->program));
     o = fleet_distributed_optimizer(t->f, o, &t->c->strategy);

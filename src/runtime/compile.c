@@ -46,6 +46,8 @@ static fleet_status place_bases(fl_compiled *c)
     for (size_t i = 0; i < plan->n_value; i++) {
         fl_value *v = &plan->value[i];
 
+        if (v->root == (int)i && v->there) /* known to there.c */
+            v->base = FL_FIRST_BASE + 2 * (int)i;
         if (v->root != (int)i || v->there)
             continue;
         v->base = base_of(v, (int)i);

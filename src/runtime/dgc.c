@@ -141,6 +141,7 @@ static const fl_kernel kernel_pick = {
     .name = "dgc.pick",
     .split = FL_SPLIT_PARTS,
     .run = pick_run,
+    .on_host = true,
 };
 
 /* --- dgc.exchange, dgc.add ----------------------------------------------- */
@@ -197,6 +198,7 @@ static const fl_kernel kernel_add = {
     .name = "dgc.add",
     .split = FL_SPLIT_PARTS,
     .run = add_run,
+    .on_host = true,
 };
 
 /* --- steps --------------------------------------------------------------- */

@@ -294,14 +294,13 @@ static void add_weights(const fl_plan *plan, operands *all)
         add(all, plan->dense[i].weight, FL_READ_WRITE);
 }
 
-/* Does it keep any dense parameter? */
-static bool keeps_dense(const fl_store *s)
+bool fl_keeps_dense(const fl_store *s)
 {
     bool any = !s->dense_here;
 
     for (size_t i = 0; !any && i < s->params.n; i++)
         any = fl_param_is_away(s, s->params.entry[i].value);
-    return any;
+    return any && s->exchange;
 }
 
 static bool asks_for_rows(const fl_step *s)
@@ -372,7 +371,7 @@ fleet_status fl_pass_pull(fl_lowering *l, bool *applied)
     fl_plan *plan = l->plan;
     pull_config c = {.store = plan->store,
                      .n_table = count_lookups(plan),
-                     .dense = plan->training && keeps_dense(plan->store),
+                     .dense = plan->training && fl_keeps_dense(plan->store),
                      .now = !plan->training};
 
     if (!plan->store->exchange || (c.n_table == 0 && !c.dense))
@@ -473,7 +472,7 @@ fleet_status fl_pass_push(fl_lowering *l, bool *applied)
 {
     fl_plan *plan = l->plan;
     push_config c = push_config_of(l);
-    bool dense = keeps_dense(plan->store);
+    bool dense = fl_keeps_dense(plan->store);
     operands all;
 
     if (!plan->training || !plan->store->exchange ||

@@ -110,6 +110,9 @@ typedef struct fl_exchange_class {
     fleet_status (*refresh)(fl_exchange *x);
 } fl_exchange_class;
 
+/* Is there one, and does it keep any dense parameter? */
+bool fl_keeps_dense(const fl_store *s);
+
 struct fl_exchange {
     const fl_exchange_class *methods;
     bool sync;       /* every step of every worker is part of one update */

@@ -127,9 +127,8 @@ fleet_status fl_executor_want(fleet_executor *e, const fleet_var *v)
 
 /* --- an iteration -------------------------------------------------------- */
 
-/* leaves: the number of batches is that of the update. */
-static void set_update(fleet_executor *e, fl_compiled *c, int batches,
-                       bool leaves)
+void fl_executor_set_update(fleet_executor *e, fl_compiled *c, int batches,
+                            bool leaves)
 {
     fl_update_now *now;
 
@@ -156,8 +155,7 @@ static void set_micro(fleet_executor *e, int micro)
     e->micro = micro;
 }
 
-/* How many batches the gradients' sum is divided by; 0: no rank has any. */
-static fleet_status count_batches(fleet_executor *e, int *batches)
+fleet_status fl_executor_count(fleet_executor *e, int *batches)
 {
     const fl_training *t = &e->program->training;
     fl_round round;
@@ -181,8 +179,8 @@ static bool was_skipped(const fl_compiled *c)
 }
 
 /* What a GPU has skipped is left out later: flight.c. */
-static fleet_status finish_update(fleet_executor *e, const fl_compiled *c,
-                                  fl_compiled *next)
+fleet_status fl_executor_end_update(fleet_executor *e, const fl_compiled *c,
+                                    fl_compiled *next)
 {
     if (e->exchange)
         FL_TRY(fl_executor_settle(e, next));
@@ -193,16 +191,17 @@ static fleet_status finish_update(fleet_executor *e, const fl_compiled *c,
     return FLEET_OK;
 }
 
-/* From here on gradients may leave. */
+/* From here on gradients may leave. Others may have been given what the store
+ * keeps meanwhile. */
 static fleet_status agree(fleet_executor *e, fl_compiled *c)
 {
     int64_t began = c->trace ? fl_now_ns() : 0;
     int batches;
 
-    FL_TRY(count_batches(e, &batches));
+    FL_TRY(fl_executor_count(e, &batches));
     fl_trace_step(c->trace, "round", 0, began, began ? fl_now_ns() : 0);
-    set_update(e, c, batches, true);
-    return FLEET_OK;
+    fl_executor_set_update(e, c, batches, true);
+    return e->store->rounds ? fl_compiled_settle(c) : FLEET_OK;
 }
 
 static fleet_status apply_update(fleet_executor *e, fl_compiled *c,
@@ -212,7 +211,7 @@ static fleet_status apply_update(fleet_executor *e, fl_compiled *c,
 
     e->store->trainer = e;
     FL_TRY(fl_compiled_run(c, e->context, batch, FL_UPDATE));
-    FL_TRY(finish_update(e, c, next));
+    FL_TRY(fl_executor_end_update(e, c, next));
     set_micro(e, 0);
     return fl_local_updated(e, c, alone);
 }
@@ -261,7 +260,7 @@ static fleet_status begin(fleet_executor *e, fl_compiled *c, int64_t batch)
     if (c->plan->scaling >= 0)
         FL_TRY(fl_flight_take_over(e));
     fl_compiled_bind(c, e->input, batch, false);
-    set_update(e, c, 1, false);
+    fl_executor_set_update(e, c, 1, false);
     if (c->there)
         FL_TRY(fl_flight_begin(e, c, batch));
     return fl_compiled_begin(c, batch, false);
@@ -323,6 +322,16 @@ static fleet_status iterate_here_or_there(fleet_executor *e, fl_compiled *c,
                          e->training && e->micro == 0 && !was_skipped(c));
 }
 
+void fl_executor_end_works(const fleet_executor *e, fl_compiled *c)
+{
+    const fl_rounds *r = e->store->rounds;
+
+    fl_executor_give_up(e);
+    if (r && c->plan->works >= 0)
+        fl_peers_end_works(r->peers, fl_compiled_pointer(c, c->plan->works),
+                           c->plan->n_work);
+}
+
 static fleet_status run_locked(fleet_executor *e, fl_compiled *c, int64_t batch,
                                fl_compiled *next)
 {
@@ -334,8 +343,10 @@ static fleet_status run_locked(fleet_executor *e, fl_compiled *c, int64_t batch,
         status = fl_executor_pull(e, c, batch, next);
     if (status == FLEET_OK)
         status = iterate_here_or_there(e, c, batch, next);
-    if (status != FLEET_OK)
+    if (status != FLEET_OK) {
+        fl_executor_end_works(e, c);
         fl_flight_abandon(e);
+    }
     if (status != FLEET_OK && e->micro > 0)
         set_micro(e, 0); /* a merge group ends without an update: its sums may
                          hold a part of the batch that failed */
@@ -402,74 +413,6 @@ fleet_status fl_store_land(fl_store *s)
     return trainer ? fl_flight_land(trainer) : FLEET_OK;
 }
 
-/* Who has trained nothing yet cannot update. */
-static fleet_status wait_for_none(const fl_store *s)
-{
-    const fl_rounds *r = s->rounds;
-    fl_round round;
-
-    if (s->local.since > 0)
-        return fl_fail(FLEET_ESTATE,
-                       "rank %d: the executor that trained is gone before its "
-                       "pass ended, with weights that no mean has",
-                       r->peers->rank);
-    FL_TRY(fl_round_begin(r, FL_WISH_NOTHING, 0, &round));
-    if (round.done == FL_WISH_NOTHING && round.batches == 0)
-        return FLEET_OK;
-    return fl_fail(FLEET_ESTATE,
-                   "rank %d waits for the others, which train, and has trained "
-                   "nothing itself: fleet_train_from_dataset() or an "
-                   "iteration must come before",
-                   r->peers->rank);
-}
-
-/* One update of the others; *over: there is none, as all passes are over. */
-static fleet_status update_idly(fleet_executor *e, fl_compiled *c, bool *over)
-{
-    int batches;
-
-    if (fl_local_is_next(e))
-        return fl_local_idle(e, c, over);
-    FL_TRY(count_batches(e, &batches));
-    *over = batches == 0;
-    if (*over)
-        return FLEET_OK;
-    set_update(e, c, batches, true);
-    FL_TRY(fl_compiled_run(c, e->context, c->plan->batch, FL_LEAVE));
-    FL_TRY(fl_compiled_run(c, e->context, c->plan->batch, FL_UPDATE));
-    FL_TRY(finish_update(e, c, NULL));
-    return fl_local_updated(e, c, false);
-}
-
-fleet_status fl_executor_idle(fleet_executor *e)
-{
-    fleet_status status = FLEET_OK;
-    bool over = false;
-    fl_compiled *c;
-
-    if (e->micro > 0)
-        return fl_fail(FLEET_ESTATE, "a merge group is under way: call "
-                                     "fleet_executor_flush() before");
-    FL_TRY(fl_executor_plan(e, e->max_batch ? e->max_batch : 1, &c));
-    pthread_rwlock_wrlock(&e->store->lock);
-    e->idle = true;
-    while (!over && status == FLEET_OK)
-        status = update_idly(e, c, &over);
-    e->idle = false;
-    pthread_rwlock_unlock(&e->store->lock);
-    return status;
-}
-
-fleet_status fl_store_idle(fl_store *s)
-{
-    fleet_status status =
-        s->trainer ? fl_executor_idle(s->trainer) : wait_for_none(s);
-
-    if (status != FLEET_OK)
-        fl_rounds_abort(s->rounds, fleet_last_error());
-    return status;
-}
-
 /* What is left of a merge group. */
 static fleet_status end_group(fleet_executor *e)
 {
@@ -487,6 +430,8 @@ static fleet_status end_group(fleet_executor *e)
         status = apply_update(e, e->last, e->last_batch, NULL);
     if (status == FLEET_OK && e->last->there) /* memory of its iteration's */
         status = fl_flight_settle(e, e->last);
+    if (status != FLEET_OK)
+        fl_executor_end_works(e, e->last);
     fl_gpu_unlock(gpu);
     return status;
 }

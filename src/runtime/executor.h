@@ -159,8 +159,8 @@ void *fl_store_memory(const fl_plan *plan, const fl_value *v);
 /* Let values that are there once per slot be those of this one. */
 void fl_compiled_slot(fl_compiled *c, int slot);
 
-/* What the store keeps is where the plan is to find it; under the store's lock,
- * before the GPU's. */
+/* What the store keeps is where the plan is to find it; under the store's lock.
+ */
 fleet_status fl_compiled_settle(const fl_compiled *c);
 
 /* Run the regions of a phase: FL_PULL; FL_FORWARD, up to the first gradients
@@ -172,6 +172,21 @@ fleet_status fl_compiled_run(fl_compiled *c, fl_context *context, int64_t batch,
 void fl_compiled_bind(fl_compiled *c, const fl_input *input, int64_t batch,
                       bool pull);
 fleet_status fl_compiled_begin(fl_compiled *c, int64_t batch, bool pull);
+
+/* --- executor.c: an update, under the store's lock ------------------------ */
+
+/* How many batches the gradients' sum is divided by; 0: no rank has any. */
+fleet_status fl_executor_count(fleet_executor *e, int *batches);
+
+/* leaves: the number of batches is that of the update. */
+void fl_executor_set_update(fleet_executor *e, fl_compiled *c, int batches,
+                            bool leaves);
+fleet_status fl_executor_end_update(fleet_executor *e, const fl_compiled *c,
+                                    fl_compiled *next);
+
+/* This thread's failure ends the peers' training, too; then nothing of what has
+ * left is under way any more. */
+void fl_executor_end_works(const fleet_executor *e, fl_compiled *c);
 
 /* --- local.c: under the store's lock ------------------------------------- */
 

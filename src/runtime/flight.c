@@ -298,7 +298,8 @@ static fleet_status feed(const fleet_executor *e, const fl_compiled *c,
     return g->m->stream_after(g->d, g->queue, s->fed);
 }
 
-fleet_status fl_flight_begin(fleet_executor *e, fl_compiled *c, int64_t batch)
+static fleet_status take_slot(fleet_executor *e, fl_compiled *c, int64_t batch,
+                              slot **taken)
 {
     fl_there *t = c->there;
     fl_flight *f;
@@ -306,7 +307,7 @@ fleet_status fl_flight_begin(fleet_executor *e, fl_compiled *c, int64_t batch)
 
     FL_TRY(make(e));
     f = e->flight;
-    s = &f->slot[f->next];
+    s = *taken = &f->slot[f->next];
     FL_TRY(collect(e, s));
     FL_TRY(tell(f));
     FL_TRY(make_room(f, s, t));
@@ -315,9 +316,29 @@ fleet_status fl_flight_begin(fleet_executor *e, fl_compiled *c, int64_t batch)
     t->end = f->end;
     FL_TRY(fl_there_prepare(c, batch, f->next));
     s->c = c;
+    return FLEET_OK;
+}
+
+fleet_status fl_flight_begin(fleet_executor *e, fl_compiled *c, int64_t batch)
+{
+    slot *s;
+
+    FL_TRY(take_slot(e, c, batch, &s));
     trace(s, true, e->n_run);
     FL_TRY(feed(e, c, s, batch));
     return fl_there_begin(c);
+}
+
+fleet_status fl_flight_attend(fleet_executor *e, fl_compiled *c)
+{
+    slot *s;
+
+    if (!c->there)
+        return FLEET_OK;
+    FL_TRY(take_slot(e, c, c->plan->batch, &s));
+    fl_there_forget(c);
+    c->there->n_told = 0;
+    return FLEET_OK;
 }
 
 fleet_status fl_flight_check(fleet_executor *e, fl_compiled *c)

@@ -55,6 +55,7 @@ static const fl_kernel kernel_pack = {
     .split = FL_SPLIT_PARTS,
     .prepare = by_blocks,
     .run = pack_run,
+    .on_host = true,
 };
 
 static const fl_param *param_at(const half_config *c, int64_t at)
@@ -106,6 +107,7 @@ static const fl_kernel kernel_unpack = {
     .split = FL_SPLIT_PARTS,
     .prepare = by_blocks,
     .run = unpack_run,
+    .on_host = true,
 };
 
 /* Where ranks reduce without a copy, if there is such a place. */

@@ -14,6 +14,7 @@ static const fl_kernel kernel_by_groups = {
     .name = "all_reduce.groups",
     .split = FL_SPLIT_PARTS,
     .run = by_groups_run,
+    .reduces = 1u << 1, /* as fl_kernel_all_reduce */
 };
 
 fleet_status fl_pass_hierarchical_all_reduce(fl_lowering *l, bool *applied)

@@ -77,6 +77,10 @@ typedef struct fl_kernel {
 
     bool on_host; /* rows are here, wherever the program runs */
 
+    /* Operands by bit of a step that the peers do: what they reduce. It is in
+     * the GPU's memory where they take it from there. */
+    unsigned reduces;
+
     /* Operands by bit, for pass amp: those that may be of bfloat16, which run()
      * sees by their dtype; and those that it makes so, all or none. The CUDA
      * half takes the same, and float16. */

@@ -10,9 +10,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "runtime/executor.h"
 #include "runtime/pass.h"
 #include "runtime/peers.h"
+#include "runtime/there.h"
 #include "runtime/update.h"
 
 /* --- steps of a mean ----------------------------------------------------- */
@@ -33,6 +33,7 @@ static const fl_kernel kernel_keep = {
     .name = "mean.copy",
     .split = FL_SPLIT_PARTS,
     .run = keep_run,
+    .on_host = true,
 };
 
 static fleet_status divide_run(const fl_instance *in, const fl_range *r)
@@ -52,6 +53,7 @@ static const fl_kernel kernel_divide = {
     .name = "mean.divide",
     .split = FL_SPLIT_PARTS,
     .run = divide_run,
+    .on_host = true,
 };
 
 static void emit_mean(fl_lowering *l, const fl_dense *d, int64_t offset,
@@ -119,6 +121,21 @@ static int64_t steps_for(const fl_local *now, double first, double loss,
     return x < 256 ? (int64_t)ceil(sqrt(x)) : 16;
 }
 
+/* Of the last iteration; 0 of a rank that had none. */
+static fleet_status read_loss(const fleet_executor *e, const fl_compiled *c,
+                              float *loss)
+{
+    int at = c->plan->loss;
+
+    *loss = 0;
+    if (e->idle)
+        return FLEET_OK;
+    if (c->plan->value[at].there)
+        return fl_there_read(c, at, 1, loss);
+    memcpy(loss, fl_compiled_pointer(c, at), sizeof *loss);
+    return FLEET_OK;
+}
+
 /* After ranks have met: the mean loss of those that train says when they do so
  * again. All know the same numbers. */
 static fleet_status follow_loss(fleet_executor *e, const fl_compiled *c)
@@ -132,8 +149,8 @@ static fleet_status follow_loss(fleet_executor *e, const fl_compiled *c)
 
     if (!t->local.adaptive || c->plan->loss < 0)
         return FLEET_OK;
-    memcpy(&loss, fl_compiled_pointer(c, c->plan->loss), sizeof loss);
-    sum[0] = e->idle ? 0 : (double)loss;
+    FL_TRY(read_loss(e, c, &loss));
+    sum[0] = (double)loss;
     FL_TRY(
         p->methods->all_reduce(p, FL_ALL_SUM, FL_WIRE_F64, sum, sum, 2, NULL));
     if (sum[1] == 0)
@@ -146,6 +163,22 @@ static fleet_status follow_loss(fleet_executor *e, const fl_compiled *c)
     now->steps =
         steps_for(now, (double)t->local.steps, sum[0] / sum[1], (double)u.lr);
     return FLEET_OK;
+}
+
+static fleet_status average(fleet_executor *e, fl_compiled *c)
+{
+    fl_gpu *gpu = e->placing.gpu;
+    fleet_status status = FLEET_OK;
+
+    fl_gpu_lock(gpu);
+    if (e->idle)
+        status = fl_flight_attend(e, c);
+    if (status == FLEET_OK)
+        status = fl_compiled_run(c, e->context, c->plan->batch, FL_AVERAGE);
+    if (status == FLEET_OK && c->there)
+        status = fl_gpu_wait(gpu);
+    fl_gpu_unlock(gpu);
+    return status;
 }
 
 static fleet_status meet(fleet_executor *e, fl_compiled *c, bool *over)
@@ -162,7 +195,8 @@ static fleet_status meet(fleet_executor *e, fl_compiled *c, bool *over)
     now->alone = false;
     now->idle = s->local.since == 0;
     now->ranks = round.ranks;
-    FL_TRY(fl_compiled_run(c, e->context, c->plan->batch, FL_AVERAGE));
+    FL_TRY(fl_compiled_settle(c)); /* weights may have been read meanwhile */
+    FL_TRY(average(e, c));
     s->updates += round.most - s->local.since;
     s->local.since = 0;
     return follow_loss(e, c);

@@ -1,10 +1,30 @@
 /* mirror.c - see mirror.h. The list of a store has a lock of its own, since
- * readers of the store may come at the same time; a GPU's lock is taken inside
- * of it. */
+ * readers of the store may come at the same time. The GPU's lock is taken
+ * before it, as who iterates may hold that one already. */
 #include "runtime/mirror.h"
 
 #include "base/memory.h"
 #include "runtime/store.h"
+
+/* The GPU of all of them, locked; NULL: there are none, or the first is being
+ * made, and is not to be renewed yet but by who makes it. */
+static fl_gpu *lock_all(fl_store *s)
+{
+    fl_gpu *gpu;
+
+    pthread_mutex_lock(&s->mirror_lock);
+    gpu = s->mirrors ? s->mirrors->gpu : NULL;
+    pthread_mutex_unlock(&s->mirror_lock);
+    fl_gpu_lock(gpu);
+    pthread_mutex_lock(&s->mirror_lock);
+    return gpu;
+}
+
+static void unlock_all(fl_store *s, fl_gpu *gpu)
+{
+    pthread_mutex_unlock(&s->mirror_lock);
+    fl_gpu_unlock(gpu);
+}
 
 static fl_mirror *find(const fl_store *s, const void *here)
 {
@@ -26,9 +46,7 @@ static fleet_status make(fl_store *s, fl_gpu *gpu, void *here, size_t bytes,
                            .bytes = bytes,
                            .there_is_old = true,
                            .next = s->mirrors};
-    fl_gpu_lock(gpu);
     status = gpu->m->alloc(gpu->d, gpu->queue, bytes, &(*mirror)->there);
-    fl_gpu_unlock(gpu);
     if (status != FLEET_OK) {
         fl_free(*mirror);
         *mirror = NULL;
@@ -55,11 +73,12 @@ fleet_status fl_mirror_make(fl_store *s, fl_gpu *gpu, void *here, size_t bytes,
 {
     fleet_status status;
 
+    fl_gpu_lock(gpu);
     pthread_mutex_lock(&s->mirror_lock);
     *mirror = find(s, here);
     status =
         *mirror ? check_gpu(*mirror, gpu) : make(s, gpu, here, bytes, mirror);
-    pthread_mutex_unlock(&s->mirror_lock);
+    unlock_all(s, gpu);
     return status;
 }
 
@@ -83,9 +102,7 @@ static fleet_status renew(fl_mirror *m, bool there)
 
     if (!*is_old)
         return FLEET_OK;
-    fl_gpu_lock(m->gpu);
     status = copy(m, there);
-    fl_gpu_unlock(m->gpu);
     if (status == FLEET_OK)
         *is_old = false;
     return status;
@@ -94,27 +111,27 @@ static fleet_status renew(fl_mirror *m, bool there)
 fleet_status fl_mirror_use(fl_store *s, const void *here, bool there,
                            bool writes)
 {
+    fl_gpu *gpu = lock_all(s);
     fleet_status status = FLEET_OK;
     fl_mirror *m;
 
-    pthread_mutex_lock(&s->mirror_lock);
     m = find(s, here);
     if (m)
         status = renew(m, there);
     if (m && writes && status == FLEET_OK)
         *(there ? &m->here_is_old : &m->there_is_old) = true;
-    pthread_mutex_unlock(&s->mirror_lock);
+    unlock_all(s, gpu);
     return status;
 }
 
 fleet_status fl_store_here(fl_store *s)
 {
+    fl_gpu *gpu = lock_all(s);
     fleet_status status = FLEET_OK;
 
-    pthread_mutex_lock(&s->mirror_lock);
     for (fl_mirror *m = s->mirrors; m && status == FLEET_OK; m = m->next)
         status = renew(m, false);
-    pthread_mutex_unlock(&s->mirror_lock);
+    unlock_all(s, gpu);
     return status;
 }
 

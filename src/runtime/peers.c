@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "runtime/pass.h"
+#include "runtime/peers_gpu.h"
 #include "runtime/trace.h"
 #include "runtime/update.h"
 
@@ -99,6 +100,7 @@ enum { THE_UPDATE, DATA, WORKS };
 
 typedef struct reduce_config {
     const fl_store *store;
+    fl_gpu *gpu; /* in whose memory; NULL: in the host's */
     fl_wire type;
     bool dgc;
     int number; /* of those that leave */
@@ -129,8 +131,11 @@ static fleet_status sum_up_data(const fl_instance *in, fl_peers *p,
     bool half = c->type == FL_WIRE_F16;
     int64_t n = in->arg[DATA].rows * in->arg[DATA].cols / (half ? 2 : 1);
     void *data = fl_ptr(in, DATA);
+    const fl_reduced there = {data, n, c->type, now->idle};
 
-    if (now->idle)
+    if (c->gpu)
+        FL_TRY(fl_reduced_follows(&there, c->gpu, p));
+    else if (now->idle)
         (half ? fill_f16 : fill_f32)(data, n);
     return p->methods->all_reduce(p, FL_ALL_SUM, c->type, data, data, n, work);
 }
@@ -155,11 +160,15 @@ const fl_kernel fl_kernel_all_reduce = {
     .name = "all_reduce",
     .split = FL_SPLIT_PARTS,
     .run = reduce_run,
+    .reduces = 1u << DATA,
 };
 
 void fl_emit_all_reduce(fl_lowering *l, int value, fl_wire type, bool dgc)
 {
-    const reduce_config c = {l->plan->store, type, dgc, 0};
+    const reduce_config c = {.store = l->plan->store,
+                             .gpu = fl_peers_gpu(l->plan),
+                             .type = type,
+                             .dgc = dgc};
 
     l->lane = FL_LANE_COMM;
     FL_EMIT(l, &fl_kernel_all_reduce, NULL, fl_config(l, &c, sizeof c),
@@ -168,6 +177,17 @@ void fl_emit_all_reduce(fl_lowering *l, int value, fl_wire type, bool dgc)
 }
 
 /* --- begun and waited for ------------------------------------------------ */
+
+void fl_peers_end_works(fl_peers *p, fl_work **work, int n)
+{
+    fl_error why;
+
+    fl_error_take(&why, fl_last_code());
+    for (int i = 0; i < n; i++)
+        if (work[i])
+            p->methods->wait(p, &work[i]);
+    fl_error_raise(&why);
+}
 
 static fleet_status begin_run(const fl_instance *in, const fl_range *r)
 {
@@ -203,19 +223,24 @@ static const fl_kernel kernel_begin = {
     .name = "all_reduce.begin",
     .split = FL_SPLIT_PARTS,
     .run = begin_run,
+    .reduces = 1u << DATA,
 };
 
 static const fl_kernel kernel_wait = {
     .name = "all_reduce.wait",
     .split = FL_SPLIT_PARTS,
     .run = wait_run,
+    .reduces = 1u << DATA,
 };
 
 /* All steps change the works: so they have one order, on all ranks. */
 void fl_emit_leave(fl_lowering *l, int value, fl_wire type)
 {
     fl_plan *plan = l->plan;
-    const reduce_config c = {plan->store, type, false, plan->n_work++};
+    const reduce_config c = {.store = plan->store,
+                             .gpu = fl_peers_gpu(plan),
+                             .type = type,
+                             .number = plan->n_work++};
     const void *config = fl_config(l, &c, sizeof c);
 
     l->lane = FL_LANE_COMM;

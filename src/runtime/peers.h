@@ -129,12 +129,13 @@ struct fl_peers {
 /* What a group is made with; zero is the default of each. */
 typedef struct fl_peers_options {
     bool ordered;
-    int64_t deadline_ms; /* 0: FL_PEERS_DEADLINE_MS */
+    int64_t deadline_ms; /* of each call; 0: FL_PEERS_DEADLINE_MS */
     struct fl_log *log;  /* NULL: no lines; lives as long as the group */
 
     /* Of ranks that find each other by themselves (nccl): */
     int rank, size;   /* size 0: this process alone */
     const char *meet; /* where rank 0 listens, "tcp://ip:port", no name */
+    int64_t meet_ms;  /* until all are there; 0: deadline_ms */
     int listener;     /* rank 0's: a socket that listens there already and
                          becomes the group's; 0: none */
     const char *job;  /* the same text for all ranks; NULL: "" */

@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "runtime/exchange.h"
 #include "runtime/pass.h"
+#include "runtime/peers_gpu.h"
 #include "runtime/placement.h"
 #include "runtime/update_device.h"
 
@@ -48,7 +49,9 @@ typedef struct placer {
     fl_lowering *l;
     fl_plan *plan;
     size_t n_value; /* without twins */
+    fl_step **step; /* as they were */
     bool *on_gpu;   /* by step */
+    bool gpu_peers; /* ranks reduce in the GPU's memory */
     touched *by;    /* by root */
     int *twin;      /* by value; -1: none yet */
     span *span;     /* by root, and from left to right */
@@ -64,6 +67,14 @@ static bool changes_update(const fl_plan *plan, const fl_step *s)
             s->operand[i].mode != FL_READ)
             return true;
     return false;
+}
+
+/* Where an operand of a step is to be. */
+static bool side_of(const placer *p, size_t step, int operand)
+{
+    const fl_kernel *k = p->step[step]->kernel;
+
+    return p->on_gpu[step] || (p->gpu_peers && (k->reduces >> operand & 1));
 }
 
 /* The others who do a part of the update read there what they have to know. */
@@ -162,7 +173,7 @@ static void touch_all(placer *p)
 
             if (o->value >= 0)
                 touch(&p->by[fl_plan_root(plan, o->value)], plan->step[i],
-                      o->mode, p->on_gpu[i]);
+                      o->mode, side_of(p, i, j));
         }
     for (size_t i = 0; i < p->n_value; i++)
         if (plan->value[i].fetched || (int)i == plan->loss)
@@ -177,7 +188,7 @@ static bool is_stored(const fl_value *v)
 /* Where steps of both sides touch it. */
 static bool home_of_shared(const placer *p, const fl_value *v, const touched *t)
 {
-    if (is_stored(v) && (p->plan->store->exchange || !t->written))
+    if (is_stored(v) && (fl_keeps_dense(p->plan->store) || !t->written))
         return false;
     return v->kind == FL_VALUE_TEMP ? t->first_there : p->plan->placing->there;
 }
@@ -407,36 +418,38 @@ static fleet_status wrote(placer *p, int value, bool there, fl_phase phase)
 
 /* --- the steps anew ------------------------------------------------------ */
 
-static fleet_status keep_step(placer *p, fl_step *s, bool on_gpu)
+static fleet_status keep_step(placer *p, size_t i)
 {
     fl_plan *plan = p->plan;
+    fl_step *s = p->step[i];
     fl_operand *o = fl_arena_copy(&plan->arena, s->operand,
                                   (size_t)s->n_operand * sizeof *o);
 
     if (!o)
         return FLEET_ENOMEM;
-    for (int i = 0; i < s->n_operand; i++)
-        if (o[i].value >= 0)
-            o[i].value = on_side(p, o[i].value, on_gpu);
+    for (int j = 0; j < s->n_operand; j++)
+        if (o[j].value >= 0)
+            o[j].value = on_side(p, o[j].value, side_of(p, i, j));
     s->operand = o;
-    if (on_gpu)
+    if (p->on_gpu[i])
         s->lane = FL_LANE_GPU;
     FL_TRY(fl_plan_add_step(plan, s));
     return p->l->status;
 }
 
 /* A step may leave parts of what it writes as others have made them. */
-static fleet_status place_step(placer *p, fl_step *s, bool on_gpu)
+static fleet_status place_step(placer *p, size_t i)
 {
+    const fl_step *s = p->step[i];
     const fl_operand *was = s->operand;
 
-    for (int i = 0; i < s->n_operand; i++)
-        if (was[i].value >= 0)
-            FL_TRY(need(p, was[i].value, on_gpu, s->phase));
-    FL_TRY(keep_step(p, s, on_gpu));
-    for (int i = 0; i < s->n_operand; i++)
-        if (was[i].value >= 0 && was[i].mode != FL_READ)
-            FL_TRY(wrote(p, was[i].value, on_gpu, s->phase));
+    for (int j = 0; j < s->n_operand; j++)
+        if (was[j].value >= 0)
+            FL_TRY(need(p, was[j].value, side_of(p, i, j), s->phase));
+    FL_TRY(keep_step(p, i));
+    for (int j = 0; j < s->n_operand; j++)
+        if (was[j].value >= 0 && was[j].mode != FL_READ)
+            FL_TRY(wrote(p, was[j].value, side_of(p, i, j), s->phase));
     return FLEET_OK;
 }
 
@@ -451,7 +464,6 @@ static void tell_again(placer *p)
 static fleet_status place_all(placer *p)
 {
     fl_plan *plan = p->plan;
-    fl_step **step = plan->step;
     size_t n = plan->n_step;
     fleet_status status = FLEET_OK;
     bool updates = false;
@@ -459,24 +471,13 @@ static fleet_status place_all(placer *p)
     plan->step = NULL;
     plan->n_step = plan->step_capacity = 0;
     for (size_t i = 0; i < n && status == FLEET_OK; i++) {
-        if (!updates && step[i]->phase >= FL_UPDATE)
+        if (!updates && p->step[i]->phase >= FL_UPDATE)
             tell_again(p);
-        updates = step[i]->phase >= FL_UPDATE;
-        status = place_step(p, step[i], p->on_gpu[i]);
+        updates = p->step[i]->phase >= FL_UPDATE;
+        status = place_step(p, i);
     }
-    fl_free(step);
+    fl_free(p->step);
     return status;
-}
-
-/* What no version yet does on a GPU. */
-static fleet_status check(const fl_lowering *l)
-{
-    if (!l->plan->store->rounds)
-        return FLEET_OK;
-    return fl_fail(FLEET_EUNSUPPORTED,
-                   "gpu:%d: all-reduce of ranks is not there for programs on a "
-                   "GPU in this version",
-                   l->plan->placing->gpu->d->ordinal);
 }
 
 static fleet_status make_room(placer *p)
@@ -502,12 +503,15 @@ static fleet_status place(placer *p, bool *applied)
 
 fleet_status fl_pass_place_steps(fl_lowering *l, bool *applied)
 {
-    placer p = {.l = l, .plan = l->plan, .n_value = l->plan->n_value};
+    placer p = {.l = l,
+                .plan = l->plan,
+                .n_value = l->plan->n_value,
+                .step = l->plan->step,
+                .gpu_peers = fl_peers_gpu(l->plan) != NULL};
     fleet_status status;
 
     if (!l->plan->placing->gpu)
         return FLEET_OK;
-    FL_TRY(check(l));
     status = place(&p, applied);
     fl_free(p.on_gpu);
     fl_free(p.by);

@@ -134,6 +134,20 @@ void *fl_there_pointer(const fl_compiled *c, int value, int slot)
     }
 }
 
+/* For steps that the peers do on what is there. */
+static void show_values(fl_compiled *c)
+{
+    const fl_plan *plan = c->plan;
+
+    for (size_t i = 0; i < plan->n_value; i++) {
+        const fl_value *v = &plan->value[i];
+
+        if (is_root(plan, i) && v->kind != FL_VALUE_FEED)
+            c->base[v->base] =
+                (char *)fl_there_pointer(c, (int)i, 0) - v->offset;
+    }
+}
+
 /* --- steps --------------------------------------------------------------- */
 
 static bool is_copy(const fl_kernel *k)
@@ -239,6 +253,8 @@ fleet_status fl_there_make(const fleet_executor *e, fl_compiled *c)
     if (status == FLEET_OK) /* feeds are copied on a stream of their own */
         status = fl_gpu_wait(t->gpu);
     fl_gpu_unlock(t->gpu);
+    if (status == FLEET_OK)
+        show_values(c);
     return status;
 }
 

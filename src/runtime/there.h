@@ -125,6 +125,10 @@ fleet_status fl_flight_take_over(fleet_executor *e);
 /* Wait for an update that was queued by itself. */
 fleet_status fl_flight_settle(fleet_executor *e, const fl_compiled *c);
 
+/* In place of an iteration: steps of an update of other ranks follow, which are
+ * waited for before anything else is begun. Nothing without a GPU. */
+fleet_status fl_flight_attend(fleet_executor *e, fl_compiled *c);
+
 /* Wait for all that are under way; the failure of the first that failed, told
  * once. Nothing without a GPU. */
 fleet_status fl_flight_land(fleet_executor *e);

@@ -2,8 +2,10 @@
  * see there.h. */
 #include <string.h>
 
+#include "base/clock.h"
 #include "runtime/placement.h"
 #include "runtime/there.h"
+#include "runtime/trace.h"
 
 static bool is_copy(const fl_kernel *k)
 {
@@ -22,14 +24,24 @@ static fleet_status crossed(fl_there *t)
     return t->gathers ? FLEET_OK : fl_gpu_crossed(t->gpu);
 }
 
+static fleet_status queue(fl_compiled *c)
+{
+    int64_t began = c->trace ? fl_now_ns() : 0;
+    fl_there *t = c->there;
+
+    FL_TRY(fl_sequence_queue(t->gpu, &t->now->known, &t->work,
+                             &c->plan->store->context->log));
+    fl_trace_step(c->trace, "gpu.queue", 0, began, began ? fl_now_ns() : 0);
+    return FLEET_OK;
+}
+
 fleet_status fl_there_queue(fl_compiled *c)
 {
     fl_there *t = c->there;
     bool crosses = t->crosses;
 
     if (t->work.n > 0)
-        FL_TRY(fl_sequence_queue(t->gpu, &t->now->known, &t->work,
-                                 &c->plan->store->context->log));
+        FL_TRY(queue(c));
     t->work.n = 0;
     t->crosses = false;
     return crosses ? fl_gpu_crossed(t->gpu) : FLEET_OK;

@@ -271,7 +271,8 @@ void fl_update_tell(const fl_store *s, const fl_update_now *now,
                              .clip_norm = now->optimizer->clip_norm,
                              .skip = now->skip,
                              .known_skips = s->known_skips,
-                             .micro = now->micro};
+                             .micro = now->micro,
+                             .dgc = now->density > 0};
     to->u.correct_a_at = to->u.correct_b_at = NULL; /* rows' */
     for (int i = 0; i <= FL_MOST_UNKNOWN; i++)
         to->after[i] = rates_after(s, now, i);

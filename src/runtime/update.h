@@ -37,6 +37,11 @@ void fl_emit_all_reduce(fl_lowering *l, int value, fl_wire type, bool dgc);
 /* The same, begun in FL_LEAVE and waited for in FL_UPDATE; the phase is then
  * that. */
 void fl_emit_leave(fl_lowering *l, int value, fl_wire type);
+
+/* After an abort: until nobody touches what has left. This thread's failure
+ * stays what it was. */
+void fl_peers_end_works(fl_peers *p, fl_work **work, int n);
+
 /* What its steps are, and what they do with a group of ranks. */
 extern const fl_kernel fl_kernel_all_reduce;
 const fl_rounds *fl_all_reduce_rounds(const fl_instance *in);

@@ -21,7 +21,8 @@ typedef struct fl_device_update {
     int32_t skip; /* set by scaling.decide: nothing is to be updated now */
     int64_t known_skips; /* that the numbers of u know of */
     fl_device_rates after[FL_MOST_UNKNOWN + 1]; /* if there are so many more */
-    int32_t micro;       /* which batch of the merge group this is, from 0 */
+    int32_t micro; /* which batch of the merge group this is, from 0 */
+    int32_t dgc;   /* what dgc takes has been sent as it changes the weights */
     const int32_t *stop; /* device memory, not 0: nothing is to be updated any
                             more; NULL: it is */
 } fl_device_update;

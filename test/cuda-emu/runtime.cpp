@@ -18,6 +18,7 @@
 struct fl_emu_stream {
     int device;
     long begun, ended;                      /* by others */
+    std::recursive_mutex lock;              /* of the rest, and who does it */
     std::deque<std::function<void()>> work; /* not done yet */
     long done;
 };
@@ -30,9 +31,17 @@ struct fl_emu_event {
 
 /* --- what tests ask for --------------------------------------------------- */
 
+/* Of processes that no test asks: FLEET_EMU_DEVICES, FLEET_EMU_LATE. */
+static int said(const char *name, int otherwise)
+{
+    const char *text = std::getenv(name);
+
+    return text ? std::atoi(text) : otherwise;
+}
+
 static struct {
-    int devices = 1;
-    bool reverse = false, busy = false, late = false;
+    int devices = said("FLEET_EMU_DEVICES", 1);
+    bool reverse = false, busy = false, late = said("FLEET_EMU_LATE", 0) != 0;
     int fail_at = 0, major = 9;
     long launches = 0, switches = 0, queued = 0;
 } control;
@@ -227,10 +236,15 @@ static cudaError_t allocate(void **p, std::size_t bytes, bool device)
 static void enqueue(cudaStream_t s, std::function<void()> work)
 {
     fl_emu_settle(s);
-    if (!s || !control.late)
+    if (!s) {
         work();
-    else
+        return;
+    }
+    std::lock_guard<std::recursive_mutex> held(s->lock);
+    if (control.late)
         s->work.push_back(std::move(work));
+    else
+        work();
 }
 
 void fl_emu_queue(cudaStream_t s, std::function<void()> work)
@@ -243,7 +257,10 @@ void fl_emu_queue(cudaStream_t s, std::function<void()> work)
 
 static void do_until(cudaStream_t s, long after)
 {
-    while (s && s->done < after && !s->work.empty()) {
+    if (!s)
+        return;
+    std::lock_guard<std::recursive_mutex> held(s->lock);
+    while (s->done < after && !s->work.empty()) {
         std::function<void()> work = std::move(s->work.front());
 
         s->work.pop_front();
@@ -252,10 +269,18 @@ static void do_until(cudaStream_t s, long after)
     }
 }
 
+/* So much of its work there is, done or not. */
+static long queued(cudaStream_t s)
+{
+    if (!s)
+        return 0;
+    std::lock_guard<std::recursive_mutex> held(s->lock);
+    return s->done + (long)s->work.size();
+}
+
 static cudaError_t do_all(cudaStream_t s)
 {
-    if (s)
-        do_until(s, s->done + (long)s->work.size());
+    do_until(s, queued(s));
     fl_emu_settle(s);
     return cudaGetLastError();
 }
@@ -589,7 +614,7 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
     e->stream = s;
     e->begun = begun(s);
     e->at = now();
-    e->after = s ? s->done + (long)s->work.size() : 0;
+    e->after = queued(s);
     return cudaSuccess;
 }
 

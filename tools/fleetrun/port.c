@@ -44,12 +44,14 @@ static bool bind_it(int fd, const struct addrinfo *to, bool listens, int *port)
     const int yes = 1;
 
     /* a port that was asked for may still be in TIME_WAIT from the last job; a
-     * free one that is only kept must not be shared */
+     * free one must not be shared, until whom it is kept for listens there */
     if (*port && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes))
         return false;
     if (bind(fd, to->ai_addr, to->ai_addrlen) != 0 ||
         (listens && listen(fd, SOMAXCONN) != 0) ||
         getsockname(fd, (struct sockaddr *)&bound, &size) != 0)
+        return false;
+    if (!listens && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes))
         return false;
     *port = port_of(&bound);
     return true;

@@ -73,6 +73,11 @@ __global__ static void update_pieces(group all, const fl_device_update *now)
     u.lr *= p.learning_rate;
     if (p.decay >= 0)
         u.decay = p.decay;
+    if (p.dgc && now->dgc) {
+        u.scale = 1.0f;
+        u.a = 0.0f;
+        u.nesterov = 0;
+    }
     for (int64_t i = threadIdx.x; i < p.n; i += blockDim.x) {
         int64_t at = p.offset + i, s = at - all.first;
 
@@ -195,8 +200,29 @@ static fleet_status factor(fl_device *d, fl_stream *q, const fl_device_step *s)
                      sum);
 }
 
+/* --- all_reduce.idle: what changes no sum, as floats or halves ---------------
+ */
+
+template <class T> __global__ static void set_all(T *x, T value, int64_t n)
+{
+    FL_EACH(i, n)
+    x[i] = value;
+}
+
+static fleet_status idle(fl_device *, fl_stream *q, const fl_device_step *s)
+{
+    int64_t n = s->arg[0].cols;
+
+    if (s->arg[0].dtype == FLEET_FLOAT32)
+        return FL_LAUNCH_EACH(set_all<float>, n, q, fl_step_f32(s, 0), -0.0f,
+                              n);
+    return FL_LAUNCH_EACH(set_all<uint16_t>, n / 2, q,
+                          fl_step_ptr<uint16_t>(s, 0), (uint16_t)0x8000, n / 2);
+}
+
 extern const fl_device_kernel fl_cuda_update[];
 const fl_device_kernel fl_cuda_update[] = {
+    FL_KERNEL("all_reduce.idle", idle),
     FL_KERNEL("gradient.add", add),
     FL_KERNEL("merge.dense", merge),
     FL_KERNEL_WITH("update.dense", sizeof(fl_list), update_prepare, drop_list,

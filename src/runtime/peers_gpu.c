@@ -1,0 +1,35 @@
+/* peers_gpu.c - see peers_gpu.h. */
+#include "runtime/peers_gpu.h"
+
+fl_gpu *fl_peers_gpu(const fl_plan *plan)
+{
+    const fl_rounds *r = plan->store->rounds;
+
+    return r && r->peers->methods->after ? plan->placing->gpu : NULL;
+}
+
+/* With -0.0, which changes no sum. */
+static fleet_status fill(const fl_reduced *r, fl_gpu *g)
+{
+    static const char name[] = "all_reduce.idle";
+    const fl_device_kernel *k = g->m->kernel(g->d, name, FLEET_FLOAT32);
+    bool half = r->type == FL_WIRE_F16;
+    fl_device_arg arg = {.data = r->data,
+                         .cols = r->n * (half ? 2 : 1),
+                         .rows = 1,
+                         .dtype = half ? FLEET_UINT8 : FLEET_FLOAT32};
+    const fl_device_step step = {.arg = &arg, .n_arg = 1};
+
+    if (!k)
+        return fl_fail(FLEET_ENODEVICE, "gpu:%d has no kernel \"%s\"",
+                       g->d->ordinal, name);
+    return k->run(g->d, g->queue, &step);
+}
+
+/* Groups of groups know no streams. */
+fleet_status fl_reduced_follows(const fl_reduced *r, fl_gpu *g, fl_peers *p)
+{
+    if (r->idle)
+        FL_TRY(fill(r, g));
+    return p->methods->after ? p->methods->after(p, g->queue) : fl_gpu_wait(g);
+}

@@ -1,0 +1,120 @@
+/* test_gpu_rank_jobs.c - collective and hybrid jobs on emulated GPUs under
+ * fleetrun: real data, the same bits in every mode, and how such a job ends. */
+#define SUITE gpu_rank_jobs
+#include "job_kit.h"
+#include "launch_kit.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TWO       "--devices 0,1"
+#define THREE     "--devices 0,1,2"
+#define HYBRID    "--server_num 1 --worker_num 2 --collective --devices 0,1"
+#define IN_ORDER  "\"deterministic\": true"
+#define SYNC_ROWS "\"is_collective\": true, \"a_sync\": false, " IN_ORDER
+
+static const char *on_gpus(const char *config)
+{
+    return job_with(config, "device", "gpu");
+}
+
+TEST_LIMIT(adult_has_the_same_bits_in_every_mode, 300)
+{
+    const char *line, *want;
+
+    job_use_gpus(2);
+    line = job_train(TWO, on_gpus(job_adult(IN_ORDER)));
+    CHECK_CONTAINS(line, "\"mode\":\"collective\"");
+    CHECK_CONTAINS(line, "\"device\":\"cuda:emulated\"");
+    CHECK_CONTAINS(line, "\"workers\":2,\"servers\":0");
+    job_at_least(line, "auc", 0.903);
+    want = job_hash(line);
+    line = job_train(HYBRID, on_gpus(job_adult(SYNC_ROWS)));
+    CHECK_CONTAINS(line, "\"mode\":\"hybrid\"");
+    CHECK_CONTAINS(line, want);
+}
+
+/* One rank sums with nobody; what servers keep lies in the host's memory. */
+TEST_LIMIT(one_rank_beside_a_server_has_them_too, 200)
+{
+    const char *want, *alone = on_gpus(job_adult(""));
+
+    job_use_gpus(1);
+    want = job_hash(job_train("--worker_num 1", alone));
+    CHECK_CONTAINS(job_train("--server_num 1 --worker_num 1 --collective",
+                             on_gpus(job_adult(SYNC_ROWS))),
+                   want);
+}
+
+TEST_LIMIT(adult_by_three_ranks_and_in_hybrid_without_waiting, 300)
+{
+    job_use_gpus(3);
+    job_at_least(job_train(THREE, on_gpus(job_adult(""))), "auc", 0.900);
+    job_at_least(
+        job_train(HYBRID, on_gpus(job_adult("\"is_collective\": true"))), "auc",
+        0.898);
+}
+
+/* The states that ranks share out are written by all of them. */
+TEST_LIMIT(what_ranks_save_others_go_on_with, 300)
+{
+    const char *plain = test_keep(on_gpus(job_adult(IN_ORDER)));
+    const char *sharded =
+        test_keep(on_gpus(job_adult("\"sharding\": true, " IN_ORDER)));
+    const char *one = test_path("one"), *parts = test_path("parts"), *want;
+
+    job_use_gpus(2);
+    want = job_hash(job_train(TWO, job_with(plain, "save", one)));
+    CHECK_CONTAINS(job_train(TWO, job_with(sharded, "save", parts)), want);
+    want = job_hash(job_train(TWO, job_with(plain, "load", one)));
+    CHECK_CONTAINS(job_train(TWO, job_with(plain, "load", parts)), want);
+    CHECK_CONTAINS(job_train(TWO, job_with(sharded, "load", one)), want);
+}
+
+TEST_LIMIT(a_rank_that_is_killed_ends_the_job_and_is_named, 120)
+{
+    job_use_gpus(2);
+    job_kill_rank(TWO " --grace 30", on_gpus(job_adult("")));
+}
+
+TEST_LIMIT(so_it_is_beside_servers, 120)
+{
+    job_use_gpus(2);
+    job_kill_rank(HYBRID " --grace 30", on_gpus(job_adult(SYNC_ROWS)));
+}
+
+/* mpirun says who they are, fleetrun where rank 0 is. */
+TEST_LIMIT(ranks_that_mpirun_has_started_meet_as_well, 120)
+{
+    const char *config = on_gpus(job_adult(IN_ORDER));
+
+    launch_need_mpirun();
+    job_use_gpus(2);
+    CHECK_CONTAINS(job_train("--nproc_per_node 2", config),
+                   "\"mode\":\"collective\",\"device\":\"cuda:emulated\"");
+}
+
+static void refused(const char *flags, const char *device, const char *words)
+{
+    const char *config = job_with(job_adult(""), "device", device);
+
+    job_use_gpus(2);
+    launch_deadline_ms = 60000;
+    CHECK(launch_run(flags, job_script(config)) != 0);
+    CHECK_CONTAINS(launch_log("workerlog.1"), words);
+}
+
+TEST_LIMIT(two_ranks_on_one_gpu_are_refused_by_its_name, 90)
+{
+    refused(TWO, "gpu:0", "ranks 0 and 1 are both on GPU 0000:01:00.0");
+}
+
+TEST_LIMIT(ranks_with_gpus_that_the_program_does_not_use_are_told_so, 90)
+{
+    launch_need_mpirun(); /* its plug-in */
+    refused(TWO, "cpu",
+            "ranks of fleetrun --devices need no mpirun where the program is "
+            "placed on a GPU");
+}

@@ -80,6 +80,9 @@ void kit_close(kit_model *m);
 fleet *kit_handle(const kit_options *options);
 fleet_optimizer *kit_optimizer(fleet *f, const kit_options *options);
 
+/* Where the options say that a program, and what is built next, is. */
+void kit_place(fleet_program *p, const kit_options *options);
+
 /* fleet_distributed_optimizer() fails, with that status and such a text. */
 void kit_refused(fleet *f, fleet_optimizer *o,
                  const fleet_distributed_strategy *s, fleet_status status,

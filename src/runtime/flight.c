@@ -10,7 +10,8 @@
 
 enum { N_SLOT = 2 };
 
-/* Pinned: how it went, what its update is told, its feeds. */
+/* Pinned: how it went, what its update is told, how many rows there are then,
+ * its feeds. */
 typedef struct slot {
     char *pinned;
     size_t bytes;
@@ -145,6 +146,26 @@ static fleet_status stop_all(fleet_executor *e)
     return forget_faults(f);
 }
 
+static size_t head_bytes(void)
+{
+    return (sizeof(fl_device_status) + 63) / 64 * 64;
+}
+
+static size_t told_bytes(const fl_there *t)
+{
+    return ((size_t)t->n_tell * sizeof(fl_device_update) + 255) / 256 * 256;
+}
+
+static char *counts_of(const slot *s)
+{
+    return s->pinned + head_bytes() + told_bytes(s->c->there);
+}
+
+static char *feeds_of(const slot *s)
+{
+    return counts_of(s) + fl_there_count_bytes(s->c);
+}
+
 /* The iteration of a slot is over. */
 static fleet_status collect(fleet_executor *e, slot *s)
 {
@@ -155,6 +176,8 @@ static fleet_status collect(fleet_executor *e, slot *s)
     FL_TRY(f->gpu->m->event_wait(f->gpu->d, s->done, f->gpu->deadline_ms));
     if (!status_of(s)->stop) {
         take_loss(e, s);
+        if (s->updated)
+            fl_there_counted(s->c, counts_of(s));
         s->busy = false;
         return FLEET_OK;
     }
@@ -224,19 +247,11 @@ void fl_flight_abandon(fleet_executor *e)
 
 /* --- an iteration -------------------------------------------------------- */
 
-static size_t head_bytes(void)
+static fleet_status make_room(fl_flight *f, slot *s)
 {
-    return (sizeof(fl_device_status) + 63) / 64 * 64;
-}
-
-static size_t told_bytes(const fl_there *t)
-{
-    return ((size_t)t->n_tell * sizeof(fl_device_update) + 255) / 256 * 256;
-}
-
-static fleet_status make_room(fl_flight *f, slot *s, const fl_there *t)
-{
-    size_t bytes = head_bytes() + told_bytes(t) + t->feed_bytes;
+    const fl_there *t = s->c->there;
+    size_t bytes = head_bytes() + told_bytes(t) + fl_there_count_bytes(s->c) +
+                   t->feed_bytes;
     fl_gpu *g = f->gpu;
     void *pinned;
 
@@ -249,18 +264,32 @@ static fleet_status make_room(fl_flight *f, slot *s, const fl_there *t)
     return FLEET_OK;
 }
 
+static fleet_status feed_part(const fl_there *t, const slot *s, size_t at,
+                              const void *from, size_t bytes)
+{
+    char *pinned = feeds_of(s) + at;
+
+    if (bytes == 0)
+        return FLEET_OK;
+    memcpy(pinned, from, bytes);
+    return t->gpu->m->copy(t->gpu->d, t->gpu->copies, t->feed[t->slot] + at,
+                           pinned, bytes, FL_TO_DEVICE);
+}
+
 static fleet_status feed_one(const fleet_executor *e, const fl_compiled *c,
                              const slot *s, const fl_value *v, int64_t batch)
 {
-    const fl_there *t = c->there;
-    size_t bytes =
-        (size_t)fl_shape_count(&v->shape, batch) * fleet_dtype_size(v->dtype);
-    char *pinned = s->pinned + head_bytes() + told_bytes(t) + v->staged_at;
+    const fl_input *from = &e->input[v->var->id];
+    size_t size = fleet_dtype_size(v->dtype);
+    int64_t n =
+        from->offsets ? from->offsets[batch] : fl_shape_count(&v->shape, batch);
 
-    memcpy(pinned, e->input[v->var->id].data, bytes);
-    return t->gpu->m->copy(t->gpu->d, t->gpu->copies,
-                           t->feed[t->slot] + v->staged_at, pinned, bytes,
-                           FL_TO_DEVICE);
+    FL_TRY(feed_part(c->there, s, v->staged_at, from->data, (size_t)n * size));
+    return from->offsets
+               ? feed_part(c->there, s, v->staged_at + fl_there_offsets_at(v),
+                           from->offsets,
+                           (size_t)(batch + 1) * sizeof *from->offsets)
+               : FLEET_OK;
 }
 
 /* Beside what is computed, which waits for it. */
@@ -291,14 +320,15 @@ fleet_status fl_flight_begin(fleet_executor *e, fl_compiled *c, int64_t batch)
     s = &f->slot[f->next];
     FL_TRY(collect(e, s));
     FL_TRY(tell(f));
-    FL_TRY(make_room(f, s, t));
+    FL_TRY(fl_there_begin_ids(c, e->input, batch, e->micro));
+    s->c = c;
+    FL_TRY(make_room(f, s));
     FL_TRY(t->gpu->m->fill(t->gpu->d, t->gpu->queue, t->faults, 0xff,
                            c->plan->n_step * sizeof(uint64_t)));
     FL_TRY(fl_there_prepare(c, batch, f->next));
     t->pinned = s->pinned + head_bytes();
     t->n_told = 0;
     t->stop = &f->status->stop;
-    s->c = c;
     return feed(e, c, s, batch);
 }
 
@@ -334,6 +364,8 @@ fleet_status fl_flight_end(fleet_executor *e, fl_compiled *c, int64_t batch,
     fl_flight *f = e->flight;
     slot *s = &f->slot[c->there->slot];
 
+    if (updated)
+        FL_TRY(fl_there_count(c, counts_of(s)));
     FL_TRY(f->gpu->m->event_record(f->gpu->d, s->done, f->gpu->queue));
     s->busy = true;
     s->updated = updated;

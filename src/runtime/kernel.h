@@ -76,6 +76,7 @@ typedef struct fl_kernel {
                          capacity: they are zero past the batch */
 
     bool on_host; /* rows are here, wherever the program runs */
+    bool on_gpu;  /* rows are there, the same */
 
     /* Operands by bit, for pass amp: those that may be of bfloat16, which run()
      * sees by their dtype; and those that it makes so, all or none. */

@@ -5,6 +5,9 @@
 
 #include "runtime/kernel.h"
 
+/* run() of kernels that there are on GPUs alone. */
+fleet_status fl_run_nowhere(const fl_instance *in, const fl_range *r);
+
 extern const fl_kernel fl_kernel_to_gpu;      /* there <- here */
 extern const fl_kernel fl_kernel_to_host;     /* here <- there */
 extern const fl_kernel fl_kernel_tell_update; /* fl_device_update <- update */

@@ -333,6 +333,10 @@ static fleet_status attach(fl_store *s, fleet_optimizer *o)
         return fl_fail(FLEET_EUNSUPPORTED,
                        "this handle trains with another optimizer already: "
                        "use a second handle for a second optimizer");
+    if (!s->optimizer) { /* rows on a GPU have no states yet */
+        FL_TRY(fl_store_here(s));
+        fl_store_written(s);
+    }
     s->optimizer = o;
     for (fl_group *g = s->groups; g; g = g->next)
         FL_TRY(add_group_states(s, g));

@@ -37,29 +37,6 @@ static fleet_status make_zeroed(fl_gpu *g, size_t bytes, char **p)
     return g->m->fill(g->d, g->queue, made, 0, bytes);
 }
 
-static fleet_status place_feeds(fl_compiled *c)
-{
-    fl_plan *plan = c->plan;
-    fl_there *t = c->there;
-
-    for (size_t i = 0; i < plan->n_value; i++) {
-        fl_value *v = &plan->value[i];
-
-        if (!is_root(plan, i) || v->kind != FL_VALUE_FEED)
-            continue;
-        if (v->var->ragged)
-            return fl_fail(FLEET_EUNSUPPORTED,
-                           "gpu:%d: \"%s\" is ragged, and read by another "
-                           "operator than a lookup",
-                           t->gpu->d->ordinal, v->name);
-        v->staged_at = t->feed_bytes;
-        t->feed_bytes += (fl_value_bytes(plan, v) + 255) / 256 * 256;
-    }
-    for (int s = 0; s < 2; s++)
-        FL_TRY(make_zeroed(t->gpu, t->feed_bytes, &t->feed[s]));
-    return FLEET_OK;
-}
-
 static size_t store_bytes(const fl_plan *plan, const fl_value *v)
 {
     return v->kind == FL_VALUE_STATE
@@ -78,13 +55,13 @@ static fleet_status find_mirrors(fl_compiled *c)
         void *here = fl_store_memory(plan, v);
         fl_mirror *m;
 
-        if (!is_root(plan, i) || !here)
+        if (!is_root(plan, i) || !here || v->kind == FL_VALUE_TABLE)
             continue;
         FL_TRY(fl_mirror_make(plan->store, t->gpu, here, store_bytes(plan, v),
                               &m));
         t->stored[i] = m->there;
     }
-    return FLEET_OK;
+    return fl_there_find_tables(c);
 }
 
 /* What is kept begins with its first values. */
@@ -124,7 +101,8 @@ static fleet_status make_memory(fl_compiled *c)
         if (is_root(plan, i) && v->kind == FL_VALUE_KEPT && v->first != 0.0f)
             FL_TRY(fill_first(c, v));
     }
-    return place_feeds(c);
+    FL_TRY(fl_there_make_positions(c));
+    return fl_there_place_feeds(c);
 }
 
 void *fl_there_pointer(const fl_compiled *c, int value, int slot)
@@ -134,7 +112,7 @@ void *fl_there_pointer(const fl_compiled *c, int value, int slot)
     const fl_there *t = c->there;
     size_t column = (size_t)v->column * fleet_dtype_size(v->dtype);
 
-    switch (root->kind) {
+    switch (root->positions ? FL_VALUE_PARAM : root->kind) {
     case FL_VALUE_TEMP:
         return t->arena + root->offset + column;
     case FL_VALUE_KEPT:
@@ -215,17 +193,23 @@ static fl_device_arg resolve(const fl_compiled *c, int value, int slot)
 {
     const fl_plan *plan = c->plan;
     const fl_value *v;
+    char *data;
 
     if (value < 0)
         return (fl_device_arg){0};
     v = &plan->value[value];
+    data = fl_there_pointer(c, value, slot);
     return (fl_device_arg){
-        .data = fl_there_pointer(c, value, slot),
+        .data = data,
         .cols = fl_shape_cols(&v->shape),
         .ld = v->ld,
         .factor = fl_shape_batched(&v->shape) ? -v->shape.dim[0] : 0,
         .rows = fl_value_rows(plan, v),
         .dtype = v->dtype,
+        .offsets =
+            v->most_ids
+                ? (const int64_t *)(const void *)(data + fl_there_offsets_at(v))
+                : NULL,
     };
 }
 
@@ -354,6 +338,27 @@ fleet_status fl_there_prepare(fl_compiled *c, int64_t batch, int slot)
     return FLEET_OK;
 }
 
+/* Nothing that was queued is under way. */
+static void forget(fl_compiled *c)
+{
+    fl_there *t = c->there;
+
+    while (t->prepared) {
+        fl_prepared *next = t->prepared->next;
+
+        drop_prepared(c, t->prepared);
+        t->prepared = next;
+    }
+    t->now = NULL;
+}
+
+fleet_status fl_there_forget(fl_compiled *c)
+{
+    FL_TRY(fl_gpu_wait(c->there->gpu));
+    forget(c);
+    return FLEET_OK;
+}
+
 /* --- running ------------------------------------------------------------- */
 
 /* Rows that count, in one memory and in the other. */
@@ -412,7 +417,8 @@ static fleet_status tell_update(fl_compiled *c, const fl_step *s)
                             .clip_norm = now->optimizer->clip_norm,
                             .micro = now->micro,
                             .stop = t->stop};
-    u->u.correct_a_at = u->u.correct_b_at = NULL; /* rows' */
+    u->u.correct_a_at = t->correct[0];
+    u->u.correct_b_at = t->correct[1];
     return fl_gpu_copy(
         t->gpu,
         &(fl_gpu_rows){.to = fl_there_pointer(c, s->operand[0].value, t->slot),
@@ -458,13 +464,17 @@ fleet_status fl_there_read(const fl_compiled *c, int value, int64_t rows,
     return fl_gpu_wait(t->gpu);
 }
 
-static void free_memory(fl_there *t)
+static void free_memory(const fl_compiled *c)
 {
+    const fl_there *t = c->there;
     fl_gpu *g = t->gpu;
     char *all[] = {t->arena, t->kept, t->faults, t->feed[0], t->feed[1]};
 
     for (int i = 0; i < 5; i++)
         g->m->free(g->d, g->queue, all[i]);
+    for (size_t i = 0; t->stored && i < c->plan->n_value; i++)
+        if (c->plan->value[i].positions)
+            g->m->free(g->d, g->queue, t->stored[i]);
 }
 
 void fl_there_destroy(fl_compiled *c)
@@ -476,13 +486,8 @@ void fl_there_destroy(fl_compiled *c)
     if (fl_gpu_is_ours(t->gpu)) {
         fl_gpu_lock(t->gpu);
         fl_gpu_wait(t->gpu);
-        while (t->prepared) {
-            fl_prepared *next = t->prepared->next;
-
-            drop_prepared(c, t->prepared);
-            t->prepared = next;
-        }
-        free_memory(t);
+        forget(c);
+        free_memory(c);
         fl_gpu_unlock(t->gpu);
     }
     fl_free(t->stored);

@@ -25,12 +25,13 @@ struct fl_there {
     char *arena, *kept, *faults; /* of the GPU */
     char *feed[2];               /* by slot */
     size_t feed_bytes;
-    void **stored;                   /* by value: a mirror's memory */
+    void **stored; /* by value: a mirror's memory, or that of positions */
     const fl_device_kernel **kernel; /* by step; NULL: not there */
     int n_tell;                      /* steps that tell an update */
     bool host_updates; /* the CPU has a part in what comes after forward */
     int loss;          /* value that is there, -1: none is */
     fl_prepared *prepared, *now;
+    void *correct[2]; /* the optimizer's corrections by row step; NULL: none */
 
     /* of the iteration under way */
     int slot;
@@ -46,6 +47,9 @@ void fl_there_destroy(fl_compiled *c);
 /* Steps for a batch of that many rows, with the feeds of a slot. */
 fleet_status fl_there_prepare(fl_compiled *c, int64_t batch, int slot);
 
+/* Prepare them all anew when they are next asked for: operands have moved. */
+fleet_status fl_there_forget(fl_compiled *c);
+
 /* Queue a region. */
 fleet_status fl_there_run(fl_compiled *c, const fl_region *region,
                           int64_t batch);
@@ -55,6 +59,29 @@ void *fl_there_pointer(const fl_compiled *c, int value, int slot);
 /* Rows of a value that is there, without gaps, to the host; waits. */
 fleet_status fl_there_read(const fl_compiled *c, int value, int64_t rows,
                            void *to);
+
+/* --- there_ids.c: what depends on how many ids there are ----------------- */
+
+/* Where feeds lie in a slot's memory, and that memory. */
+fleet_status fl_there_place_feeds(fl_compiled *c);
+
+/* A ragged feed's ids come before their offsets. */
+size_t fl_there_offsets_at(const fl_value *v);
+
+/* Tables, and the positions of lookups. */
+fleet_status fl_there_find_tables(fl_compiled *c);
+fleet_status fl_there_make_positions(fl_compiled *c);
+
+/* Before a batch is fed: room for its ids; they are of the merge group's
+ * `micro`-th batch, from 0. Before an update: room for its rows. */
+fleet_status fl_there_begin_ids(fl_compiled *c, const fl_input *input,
+                                int64_t batch, int micro);
+fleet_status fl_there_make_room(fl_compiled *c);
+
+/* Counts of rows after an update, in pinned memory of so many bytes. */
+size_t fl_there_count_bytes(const fl_compiled *c);
+fleet_status fl_there_count(const fl_compiled *c, char *pinned);
+void fl_there_counted(const fl_compiled *c, const char *pinned);
 
 /* --- flight.c: an executor's --------------------------------------------- */
 

@@ -118,17 +118,21 @@ TEST(a_merge_group_with_a_batch_that_failed_is_given_up)
     gpu_kit_close();
 }
 
-/* Rows are the CPU's: it waits for the loss before it changes them. */
+/* Those of the GPU; and the CPU's, which waits for the loss before it changes
+ * them. */
 TEST(rows_are_not_changed_by_a_loss_that_is_not_finite)
 {
-    kit_model m;
+    static const char *const guards[] = {NULL, "cpu"};
     kit_batch *b;
+    kit_model m;
 
     gpu_kit_open();
-    m = gpu_kit_model(KIT_CTR, (kit_options){0});
-    b = kit_batch_for(&m, 40, 3);
-    ((float *)(void *)(uintptr_t)b->feed[0].data)[3] = NAN;
-    check_refused(&m, b, FLEET_ENUMERIC, "batch 3: the loss is not finite");
+    for (int i = 0; i < 2; i++) {
+        m = gpu_kit_model(KIT_CTR, (kit_options){.guard = guards[i]});
+        b = kit_batch_for(&m, 40, 3);
+        ((float *)(void *)(uintptr_t)b->feed[0].data)[3] = NAN;
+        check_refused(&m, b, FLEET_ENUMERIC, "batch 3: the loss is not finite");
+    }
     gpu_kit_close();
 }
 

@@ -307,6 +307,7 @@ static fleet_status make_prepared(fl_compiled *c, int64_t batch, int slot,
                                   fl_prepared **out)
 {
     fleet_status status;
+    fl_error why;
 
     FL_TRY(drop_oldest(c));
     FL_TRY(FL_NEW(out, sizeof **out));
@@ -315,9 +316,12 @@ static fleet_status make_prepared(fl_compiled *c, int64_t batch, int slot,
     status = make_steps(c, *out);
     if (status == FLEET_OK)
         status = prepare_steps(c, *out);
-    if (status != FLEET_OK)
-        drop_prepared(c, *out);
-    return status;
+    if (status == FLEET_OK)
+        return FLEET_OK;
+    fl_error_take(&why, status);
+    fl_gpu_wait(c->there->gpu); /* for what those before it have queued */
+    drop_prepared(c, *out);
+    return fl_error_raise(&why);
 }
 
 fleet_status fl_there_prepare(fl_compiled *c, int64_t batch, int slot)

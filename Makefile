@@ -358,7 +358,8 @@ valgrind:
 	@! find build/valgrind/log -size +0c -type f -exec cat {} + | grep .
 gcc clang:
 	@$(MAKE) --no-print-directory BUILD=build/$@ CC=$@ WERROR=1 \
-	    LIBDIR=build/$@/lib BINDIR=build/$@/bin all build/$@/fleet-tests
+	    LIBDIR=build/$@/lib BINDIR=build/$@/bin all build/$@/fleet-tests \
+	    $(BENCHES:%.c=build/$@/%)
 layers: $(OBJ) $(EMU_OBJ)
 	@tools/layers $(BUILD)
 check: layers gcc clang headers format-check asan tsan

@@ -221,7 +221,7 @@ static double near_pushes(bench *b)
     double began = now();
     fl_update u = {0};
 
-    fl_optimizer_update(o, 0, 1, true, &u);
+    fl_optimizer_update(o, 0, 1, &u);
     u.clip = 1;
     for (int i = 0; i < PER_ROUND; i++) {
         const keys *k = &b->set[b->at++ % SETS];

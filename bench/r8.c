@@ -37,7 +37,7 @@ int main(void)
     fleet_feed feed = {"x", FLEET_FLOAT32, in, (int64_t[]){1, 8}, 2, NULL};
     double us[ROUNDS];
     fleet_executor *e;
-    fleet_var *last;
+    fleet_var *last = NULL;
     fleet *f;
 
     if (fleet_init(&f, &(fleet_options){.num_threads = 2}) != FLEET_OK ||

@@ -149,7 +149,7 @@ static void meet(bench *b)
 static int be_rank(int argc, char **argv)
 {
     bench b = {0};
-    void *memory;
+    void *memory = NULL;
 
     must(fl_peers_open("mpi", NULL, &b.peers) == FLEET_OK, fleet_last_error());
     b.rank = b.peers->rank;

@@ -36,7 +36,7 @@ void work_open(work *k, const kit_model *m, int n, int64_t last)
 {
     k->n = n;
     for (int i = 0; i < n; i++)
-        k->b[i] = kit_batch_for(m, i + 1 < n ? 50 : last, i);
+        k->b[i] = kit_batch_for(m, i + 1 < n ? WORK_ROWS : last, i);
 }
 
 void work_close(work *k)

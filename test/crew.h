@@ -8,7 +8,7 @@
 
 #include "runtime/executor.h"
 
-enum { CREW_MOST = 3, WORK_MOST = 12 };
+enum { CREW_MOST = 3, WORK_MOST = 12, WORK_ROWS = 50 };
 
 typedef struct crew {
     kit_model m[CREW_MOST];
@@ -21,7 +21,8 @@ typedef struct crew {
 void crew_open(crew *c, int n, bool sync, kit_kind kind, const kit_options *o);
 void crew_close(crew *c);
 
-/* Batches of 50 rows, the last one of its own size. */
+/* Batches of WORK_ROWS rows, the last one of its own size. Executors whose bits
+ * are compared have one max_batch. */
 typedef struct work {
     kit_batch *b[WORK_MOST];
     int n;

@@ -46,8 +46,8 @@ void rank_model(kit_model *m, const rank_lesson *s)
 
 void rank_executor(kit_model *m)
 {
-    m->e =
-        fleet_executor_create(m->p, &(fleet_executor_options){.max_batch = 50});
+    m->e = fleet_executor_create(
+        m->p, &(fleet_executor_options){.max_batch = WORK_ROWS});
     CHECK(m->e != NULL);
 }
 

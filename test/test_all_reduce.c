@@ -88,8 +88,8 @@ static void learn(fake_rank *r, void *arg)
 
     kit_build(&m, s->kind, &s->how);
     share_out(r, &m, &shards);
-    m.e =
-        fleet_executor_create(m.p, &(fleet_executor_options){.max_batch = 50});
+    m.e = fleet_executor_create(
+        m.p, &(fleet_executor_options){.max_batch = WORK_ROWS});
     work_open(&k, &m, s->batches, s->last);
     if (s->bad_rank && s->bad_rank == rank)
         ((float *)(uintptr_t)k.b[rank]->feed[0].data)[3] = NAN;
@@ -116,6 +116,7 @@ static void check_equal_to_one(lesson *s, int ranks)
 
     s->passes = 1;
     alone.merge = ranks;
+    alone.max_batch = WORK_ROWS;
     want = crew_alone(s->kind, &alone, s->batches, s->last);
     fake_group_open(&g, ranks);
     fake_group_run(&g, learn, s);

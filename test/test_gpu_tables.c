@@ -135,14 +135,21 @@ TEST(first_values_of_every_kind_are_those_of_the_cpu)
 /* --- where rows are --------------------------------------------------------
  */
 
-static fl_rows_there *there_of(const lookup_scene *s)
+static const fl_mirror *mirror_of(const fl_store *s, const void *here)
 {
-    const fl_rows *rows = lookup_rows(s, 0);
-    fl_mirror *m = s->f->store->mirrors;
+    const fl_mirror *m = s->mirrors;
 
-    while (m && m->here != rows)
+    while (m && m->here != here)
         m = m->next;
-    return (fl_rows_there *)(void *)m;
+    CHECK(m != NULL);
+    return m;
+}
+
+static const fl_rows_there *there_of(const lookup_scene *s)
+{
+    const fl_mirror *m = mirror_of(s->f->store, lookup_rows(s, 0));
+
+    return (const fl_rows_there *)(const void *)m;
 }
 
 static int64_t rows_here(const lookup_scene *s)
@@ -190,6 +197,43 @@ TEST(rows_stay_on_the_gpu_until_somebody_reads_them)
     CHECK(rows_now(&s) > 50);
     CHECK(!there_of(&s)->mirror.here_is_old);
     lookup_close(&s);
+    gpu_kit_close();
+}
+
+/* Histograms come to the CPU, and go back; rows need not. */
+TEST(metrics_are_read_and_reset_and_rows_stay_where_they_are)
+{
+    fleet *f = kit_handle(&(kit_options){0});
+    fleet_program *p = fleet_program_create(f);
+    kit_batch *b = kit_batch_new(20);
+    const fl_mirror *rows;
+    fleet_executor *e;
+    fleet_var *x, *auc;
+    double got;
+
+    gpu_kit_open();
+    CHECK_OK(fleet_program_place(p, FLEET_GPU(0), NULL));
+    x = fleet_sparse_embedding(
+        p, fleet_data(p, "ids", FLEET_INT64, (int64_t[]){-1, 1}, 2), 1, NULL);
+    auc =
+        fleet_auc(p, fleet_sigmoid(p, x),
+                  fleet_data(p, "y", FLEET_INT64, (int64_t[]){-1, 1}, 2), 100);
+    CHECK_OK(fleet_minimize(fleet_sgd(f, 1), fleet_mean(p, x)));
+    kit_ids(b, "ids", 1, 9, 0);
+    kit_ids(b, "y", 1, 2, 1);
+    e = fleet_executor_create(p, NULL);
+    CHECK_OK(kit_run(e, b));
+    CHECK_OK(fleet_executor_flush(e));
+    CHECK_OK(fleet_metrics_auc(f, auc, &got));
+    CHECK(got > 0 && got != 0.5);
+    CHECK_OK(fleet_metrics_reset(f));
+    CHECK_OK(fleet_metrics_auc(f, auc, &got));
+    CHECK_NEAR(got, 0.5, 1e-9);
+    rows = mirror_of(f->store, fl_store_rows(f->store, "embedding"));
+    CHECK(rows->here_is_old && !rows->there_is_old);
+    kit_batch_free(b);
+    fleet_executor_destroy(e);
+    fleet_destroy(f);
     gpu_kit_close();
 }
 

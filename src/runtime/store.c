@@ -81,13 +81,12 @@ bool fl_store_has_rows(const fl_store *s)
 
 fleet_status fl_store_reset_states(fl_store *s)
 {
-    FL_TRY(fl_store_here(s));
     for (size_t i = 0; i < s->states.n; i++) {
         fl_state *state = s->states.entry[i].value;
 
+        FL_TRY(fl_mirror_use(s, state->data, false, true));
         memset(state->data, 0, state->size);
     }
-    fl_store_written(s);
     return FLEET_OK;
 }
 

@@ -115,9 +115,10 @@ static fleet_status check_capacity(const fl_plan *plan, const fl_numbered *k)
     if (n < INT32_MAX)
         return FLEET_OK;
     return fl_fail(FLEET_EINVAL,
-                   "table \"%s\": too many ids in a batch: room for %" PRId64
+                   "table \"%s\": too many ids in a %s: room for %" PRId64
                    " would be needed on gpu:%d",
-                   k->table->name, n, plan->placing->gpu->d->ordinal);
+                   k->table->name, k->of ? "merge group" : "batch", n,
+                   plan->placing->gpu->d->ordinal);
 }
 
 static fleet_status check_capacities(const fl_plan *plan)
@@ -200,6 +201,8 @@ static void want_ids(fl_plan *plan, const fl_input *input, int64_t batch)
         n = ids_fed(v, input, batch);
         if (n > v->most_ids)
             v->most_ids = n > more ? n : more;
+        if (v->most_ids > INT32_MAX) /* too many, and no sum overflows */
+            v->most_ids = INT32_MAX;
     }
 }
 

@@ -48,8 +48,8 @@ fleet_status fl_mirror_of(struct fl_store *s, fl_gpu *gpu, void *here,
                           size_t bytes, fl_mirror_maker *make,
                           fl_mirror **mirror);
 
-/* The store's array, or table, for a side that reads it, and perhaps writes it. One that
- * no GPU has used has nothing to do. */
+/* The store's array, or table, for a side that reads it, and perhaps writes it.
+ * One that no GPU has used has nothing to do. */
 fleet_status fl_mirror_use(struct fl_store *s, const void *here, bool there,
                            bool writes);
 

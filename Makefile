@@ -478,5 +478,5 @@ $(BUILD)/bench/%: $(BUILD)/bench/%.o $(LIBDIR)/libfleet.so
 bench: lib
 	bench/run
 
--include $(wildcard $(BUILD)/*/*.d $(BUILD)/*/*/*.d $(BUILD)/emu/*/*/*.d \
-          $(BUILD)/emu/*/*/*/*.d $(CUDA_BUILD)/*/*/*.d $(CUDA_BUILD)/*/*/*/*.d)
+-include $(wildcard $(BUILD)/*/*.d $(BUILD)/*/*/*.d $(BUILD)/*/*/*/*.d \
+          $(BUILD)/*/*/*/*/*.d $(CUDA_BUILD)/*/*/*.d $(CUDA_BUILD)/*/*/*/*.d)

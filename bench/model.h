@@ -17,6 +17,7 @@ typedef struct options {
     const char *model, *opt, *fc, *device;
     int dim, batch, threads, repeats;
     int bf16; /* strategy.amp */
+    int no_graphs;
     long rows;
     double window, lr;
 } options;
@@ -103,10 +104,11 @@ static inline int is_on_gpu(const bench *b)
 
 static inline void place_model(bench *b)
 {
+    const fleet_place_options o = {.no_graphs = b->o.no_graphs};
     fleet_place place;
 
     if (fleet_place_parse(b->o.device, &place) != FLEET_OK ||
-        fleet_program_place(b->p, place, NULL) != FLEET_OK)
+        fleet_program_place(b->p, place, &o) != FLEET_OK)
         fail("device");
 }
 
@@ -178,8 +180,9 @@ static inline float step(bench *b)
 /* Defaults of the options, as the peers have them. */
 #define BENCH_DEFAULTS                                                         \
     {                                                                          \
-        "ctr_dnn", "adagrad", "400,400,400", "cpu", 9, 1024, 2, 7, 0, 1000000, \
-            0.4, 0.01                                                          \
+        .model = "ctr_dnn", .opt = "adagrad", .fc = "400,400,400",             \
+        .device = "cpu", .dim = 9, .batch = 1024, .threads = 2, .repeats = 7,  \
+        .rows = 1000000, .window = 0.4, .lr = 0.01                             \
     }
 
 static inline void open_bench(bench *b)

@@ -4,7 +4,7 @@
  *
  *   step --model mlp|ctr_dnn|wide_deep --dim 9 --batch 1024 --opt sgd|adagrad
  *        --fc 400,400,400 --threads 2 --rows 1000000 --repeats 7 --window 0.4
- *        --bf16 0|1 --device cpu|gpu:0
+ *        --bf16 0|1 --device cpu|gpu:0 --no_graphs 0|1
  *
  * As the ranks of a collective job it takes its steps together with the others;
  * the first rank prints the sum of all.
@@ -89,6 +89,8 @@ static void read_options(options *o, int argc, char **argv)
             o->repeats = atoi(value) < 64 ? atoi(value) : 63;
         else if (!strcmp(key, "--bf16"))
             o->bf16 = atoi(value);
+        else if (!strcmp(key, "--no_graphs"))
+            o->no_graphs = atoi(value);
         else if (!strcmp(key, "--rows"))
             o->rows = atol(value);
         else if (!strcmp(key, "--window"))

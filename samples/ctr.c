@@ -33,6 +33,11 @@
             return status_;                                                    \
     } while (0)
 
+static const char usage[] =
+    "usage: ctr [--async] [--hybrid] [--device gpu:0] [--servers NAME]...\n"
+    "           [--ranks NAME]... [MODEL [FOLDER [EPOCHS [SAVE]]]]\n"
+    "MODEL is wide_deep (the default), ctr_dnn or deepfm\n";
+
 typedef struct scene {
     const char *name, *folder, *save, *device;
     int epochs, a_sync, hybrid;
@@ -77,7 +82,8 @@ static fleet_status describe(scene *s)
     else if (strcmp(s->name, "wide_deep") == 0)
         fleet_wide_deep(s->program, &options, &s->model);
     else
-        return fprintf(stderr, "ctr: no model %s\n", s->name), FLEET_EINVAL;
+        return fprintf(stderr, "ctr: no model %s\n%s", s->name, usage),
+               FLEET_EINVAL;
     TRY(fleet_program_status(s->program));
     return choose_keepers(s);
 }
@@ -199,6 +205,8 @@ static int take_keepers(int *argc, char ***argv)
 
 int main(int argc, char **argv)
 {
+    if (take(&argc, &argv, "--help"))
+        return fputs(usage, stdout) < 0;
     int a_sync = take(&argc, &argv, "--async");
     int hybrid = take(&argc, &argv, "--hybrid");
     const char *device = "cpu";
@@ -220,7 +228,7 @@ int main(int argc, char **argv)
                .save = argc > 4 ? argv[4] : NULL};
     fleet_status status = run(&s);
 
-    if (status != FLEET_OK)
+    if (status != FLEET_OK && *fleet_last_error())
         fprintf(stderr, "ctr: %s\n", fleet_last_error());
     fleet_executor_destroy(s.trainer);
     fleet_executor_destroy(s.tester);

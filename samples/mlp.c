@@ -27,6 +27,9 @@ enum { PIXELS = 28 * 28, CLASSES = 10, BATCH = 128 };
             return status_;                                                    \
     } while (0)
 
+static const char usage[] = "usage: mlp [--async] [--hybrid] [--device gpu:0] "
+                            "[FOLDER [EPOCHS]]\n";
+
 typedef struct scene {
     int a_sync, hybrid;
     const char *device;
@@ -168,6 +171,8 @@ static int take(int *argc, char ***argv, const char *word)
 int main(int argc, char **argv)
 {
     const char *folder = "/usr/share/datasets/fashion-mnist";
+    if (take(&argc, &argv, "--help"))
+        return fputs(usage, stdout) < 0;
     scene s = {.a_sync = take(&argc, &argv, "--async"), .device = "cpu"};
 
     s.hybrid = take(&argc, &argv, "--hybrid");

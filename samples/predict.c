@@ -89,17 +89,22 @@ static int score(fleet_predictor *p, sample *s, char *line)
     return 0;
 }
 
+static const char usage[] = "usage: predict MODEL < LINES\n";
+
 int main(int argc, char **argv)
 {
-    fleet_predictor *p = argc == 2 ? fleet_load_inference_model(argv[1]) : NULL;
+    if (argc == 2 && strcmp(argv[1], "--help") == 0)
+        return fputs(usage, stdout) < 0;
+    if (argc != 2)
+        return fputs(usage, stderr), 1;
+    fleet_predictor *p = fleet_load_inference_model(argv[1]);
     sample *s = calloc(1, sizeof *s);
     char *line = NULL;
     size_t size = 0;
     int failed = 0;
 
     if (!p || !s || fleet_predictor_input_num(p) > MOST_INPUTS) {
-        fprintf(stderr, "predict: %s\n",
-                argc == 2 ? fleet_last_error() : "usage: predict MODEL");
+        fprintf(stderr, "predict: %s\n", fleet_last_error());
         return 1;
     }
     while (!failed && getline(&line, &size, stdin) > 0)

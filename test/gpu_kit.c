@@ -57,6 +57,7 @@ static void find_control(void)
     find(object, "fl_emu_fail_at", &asks.fail_at);
     find(object, "fl_emu_live_bytes", &asks.live_bytes);
     find(object, "fl_emu_launches", &asks.launches);
+    find(object, "fl_emu_queued", &asks.queued);
 }
 
 void gpu_kit_open(void)

@@ -16,6 +16,7 @@ typedef struct gpu_kit_asks {
     void (*fail_at)(int n);
     size_t (*live_bytes)(void);
     long (*launches)(void);
+    long (*queued)(void);
 } gpu_kit_asks;
 
 /* The folder that has the plug-in. */

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -58,12 +57,9 @@ static launch start(int out, char *const arguments[])
         CHECK(i < MOST_ARGUMENTS);
         argv[i + 1] = arguments[i];
     }
-    fflush(NULL);
-    l.pid = fork();
-    CHECK(l.pid >= 0);
+    l.pid = test_fork();
     if (l.pid > 0)
         return l;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     take_signals();
     if (out >= 0)
         dup2(out, 1);

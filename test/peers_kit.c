@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -91,15 +90,10 @@ static void be_rank(const crew_of_ranks *c, int rank)
 
 static pid_t fork_rank(const crew_of_ranks *c, int rank)
 {
-    pid_t child;
+    pid_t child = test_fork();
 
-    fflush(NULL);
-    child = fork();
-    CHECK(child >= 0);
     if (child > 0)
         return child;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    test_ends_process = true;
     be_rank(c, rank);
     _exit(0); /* what is lost is looked for where ranks are threads */
 }
@@ -188,7 +182,6 @@ static void exec_mpirun(const peers_part *part, peers_way way, int size,
     int out = open(output, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     char n[12];
 
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     snprintf(n, sizeof n, "%d", size);
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
@@ -224,13 +217,11 @@ static void run_mpi(const peers_part *part, peers_way way, int size)
     pid_t child;
 
     need_mpi();
-    fflush(NULL);
     for (int r = 0; r < size; r++) {
         snprintf(name, sizeof name, "%s.%d", part->name, r);
         unlink(test_path(name));
     }
-    child = fork();
-    CHECK(child >= 0);
+    child = test_fork();
     if (child == 0)
         exec_mpirun(part, way, size, folder, output);
     status = end_of(child);
@@ -255,4 +246,10 @@ void peers_run(const peers_part *part, peers_way way, int size)
         run_here(part, way, size);
     else
         run_mpi(part, way, size);
+}
+
+void peers_run_sizes(const char *part, peers_way way, int least)
+{
+    for (int size = least; size <= 4; size++)
+        peers_run(peers_part_named(part), way, size);
 }

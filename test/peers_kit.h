@@ -12,6 +12,7 @@ typedef struct peers_part {
     void (*run)(fl_peers *p);
     bool fails;          /* the group does */
     bool is_killed;      /* its last rank is, and must not be missed */
+    bool stays_out;      /* the last rank; the others open no group */
     int64_t deadline_ms; /* 0: long */
 } peers_part;
 
@@ -47,6 +48,9 @@ typedef struct peers_way {
 /* Start that many ranks, let them run the part, and check that each of them
  * did; nothing of them is left. Skips the test where MPI is not there. */
 void peers_run(const peers_part *part, peers_way way, int size);
+
+/* Of least to 4 ranks. */
+void peers_run_sizes(const char *part, peers_way way, int least);
 
 /* What a part's group is made with. */
 fl_peers_options peers_options(const peers_part *part, bool ordered);

@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -331,8 +330,6 @@ static void be_a_process(ps_node *n)
 {
     int fd = open(n->said, O_WRONLY | O_CREAT | O_TRUNC, 0600), before;
 
-    test_ends_process = true;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGTERM, SIG_DFL);
     dup2(fd, 2);
     close(fd);
@@ -353,9 +350,7 @@ static void be_a_process(ps_node *n)
 
 void ps_start(ps_node *n)
 {
-    fflush(NULL);
-    n->pid = fork();
-    CHECK(n->pid >= 0);
+    n->pid = test_fork();
     if (n->pid == 0)
         be_a_process(n);
 }

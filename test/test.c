@@ -6,10 +6,12 @@
 #include <dirent.h>
 #include <inttypes.h>
 #include <math.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -47,6 +49,20 @@ void test_fail(const char *file, int line, const char *format, ...)
     cr_assert_fail("%s:%d: %s", file, line, text);
 #endif
     exit(1);
+}
+
+pid_t test_fork(void)
+{
+    pid_t child;
+
+    fflush(NULL);
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        test_ends_process = true;
+    }
+    return child;
 }
 
 #ifdef __SANITIZE_ADDRESS__

@@ -85,9 +85,12 @@ void test_add(test_case *t);
  * valgrind, and then check only that they ran: FLEET_TEST_FRACTION, 1. */
 int test_fraction(void);
 
-/* Set in a process that a test has forked: failing ends that process, status 1.
- */
+/* Set in a process that a test has started: failing ends that process, status
+ * 1. */
 extern bool test_ends_process;
+
+/* As fork(), which has to succeed; the child dies with its parent. */
+pid_t test_fork(void);
 
 void test_fail(const char *file, int line, const char *format, ...)
     __attribute__((noreturn, format(printf, 3, 4)));

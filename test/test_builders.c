@@ -15,16 +15,6 @@
 
 /* --- every builder ------------------------------------------------------- */
 
-static fleet_var *floats(fleet_program *p, const char *name, int64_t dim)
-{
-    return fleet_data(p, name, FLEET_FLOAT32, (int64_t[]){-1, dim}, 2);
-}
-
-static fleet_var *ids(fleet_program *p, const char *name, int64_t dim)
-{
-    return fleet_data(p, name, FLEET_INT64, (int64_t[]){-1, dim}, 2);
-}
-
 static fleet_var *matrix(fleet_program *p)
 {
     return fleet_parameter(p, (int64_t[]){4, 3}, 2,
@@ -50,36 +40,38 @@ BUILDER(fc, fleet_fc(p, x, 3, NULL))
 BUILDER(embedding, fleet_embedding(p, x, 10, 3, NULL))
 BUILDER(sparse, fleet_sparse_embedding(p, x, 3, NULL))
 BUILDER(matmul, fleet_matmul(p, x, matrix(p)))
-BUILDER(add, fleet_add(p, x, floats(p, "o", 4)))
-BUILDER(add_to, fleet_add(p, floats(p, "o", 4), x))
-BUILDER(sub, fleet_sub(p, x, floats(p, "o", 4)))
-BUILDER(sub_from, fleet_sub(p, floats(p, "o", 4), x))
-BUILDER(mul, fleet_mul(p, x, floats(p, "o", 4)))
-BUILDER(mul_by, fleet_mul(p, floats(p, "o", 4), x))
+BUILDER(add, fleet_add(p, x, kit_data(p, "o", 4)))
+BUILDER(add_to, fleet_add(p, kit_data(p, "o", 4), x))
+BUILDER(sub, fleet_sub(p, x, kit_data(p, "o", 4)))
+BUILDER(sub_from, fleet_sub(p, kit_data(p, "o", 4), x))
+BUILDER(mul, fleet_mul(p, x, kit_data(p, "o", 4)))
+BUILDER(mul_by, fleet_mul(p, kit_data(p, "o", 4), x))
 BUILDER(scale, fleet_scale(p, x, 2, 1))
 BUILDER(square, fleet_square(p, x))
 BUILDER(relu, fleet_relu(p, x))
 BUILDER(tanh, fleet_tanh(p, x))
 BUILDER(sigmoid, fleet_sigmoid(p, x))
 BUILDER(softmax, fleet_softmax(p, x))
-BUILDER(concat, fleet_concat(p, (fleet_var *[]){x, floats(p, "o", 1)}, 2, 1))
-BUILDER(concat_to, fleet_concat(p, (fleet_var *[]){floats(p, "o", 1), x}, 2, 1))
+BUILDER(concat, fleet_concat(p, (fleet_var *[]){x, kit_data(p, "o", 1)}, 2, 1))
+BUILDER(concat_to,
+        fleet_concat(p, (fleet_var *[]){kit_data(p, "o", 1), x}, 2, 1))
 BUILDER(reshape, fleet_reshape(p, x, (int64_t[]){-1, 2, 2}, 3))
 BUILDER(reduce_sum, fleet_reduce_sum(p, x, 1, 0))
 BUILDER(mean, fleet_mean(p, x))
-BUILDER(ce, fleet_cross_entropy(p, x, ids(p, "l", 1)))
-BUILDER(ce_label, fleet_cross_entropy(p, floats(p, "o", 4), x))
-BUILDER(sce, fleet_softmax_with_cross_entropy(p, x, ids(p, "l", 1), NULL))
+BUILDER(ce, fleet_cross_entropy(p, x, kit_data_ids(p, "l", 1)))
+BUILDER(ce_label, fleet_cross_entropy(p, kit_data(p, "o", 4), x))
+BUILDER(sce,
+        fleet_softmax_with_cross_entropy(p, x, kit_data_ids(p, "l", 1), NULL))
 BUILDER(sce_label,
-        fleet_softmax_with_cross_entropy(p, floats(p, "o", 4), x, NULL))
-BUILDER(sigmoid_ce, fleet_sigmoid_cross_entropy(p, x, ids(p, "l", 1)))
-BUILDER(sigmoid_label, fleet_sigmoid_cross_entropy(p, floats(p, "o", 1), x))
-BUILDER(log_loss, fleet_log_loss(p, x, ids(p, "l", 1), 0))
-BUILDER(log_loss_label, fleet_log_loss(p, floats(p, "o", 1), x, 0))
-BUILDER(accuracy, fleet_accuracy(p, x, ids(p, "l", 1)))
-BUILDER(accuracy_label, fleet_accuracy(p, floats(p, "o", 4), x))
-BUILDER(auc, fleet_auc(p, x, ids(p, "l", 1), 0))
-BUILDER(auc_label, fleet_auc(p, floats(p, "o", 1), x, 0))
+        fleet_softmax_with_cross_entropy(p, kit_data(p, "o", 4), x, NULL))
+BUILDER(sigmoid_ce, fleet_sigmoid_cross_entropy(p, x, kit_data_ids(p, "l", 1)))
+BUILDER(sigmoid_label, fleet_sigmoid_cross_entropy(p, kit_data(p, "o", 1), x))
+BUILDER(log_loss, fleet_log_loss(p, x, kit_data_ids(p, "l", 1), 0))
+BUILDER(log_loss_label, fleet_log_loss(p, kit_data(p, "o", 1), x, 0))
+BUILDER(accuracy, fleet_accuracy(p, x, kit_data_ids(p, "l", 1)))
+BUILDER(accuracy_label, fleet_accuracy(p, kit_data(p, "o", 4), x))
+BUILDER(auc, fleet_auc(p, x, kit_data_ids(p, "l", 1), 0))
+BUILDER(auc_label, fleet_auc(p, kit_data(p, "o", 1), x, 0))
 
 #define ROW(id, dim, of_ids)                                                   \
     {                                                                          \
@@ -139,7 +131,7 @@ static scene open_scene(void)
 
 static fleet_var *good_input(fleet_program *p, const builder *b)
 {
-    return b->of_ids ? ids(p, "x", b->dim) : floats(p, "x", b->dim);
+    return b->of_ids ? kit_data_ids(p, "x", b->dim) : kit_data(p, "x", b->dim);
 }
 
 /* The builder must refuse x, with that status and those words. */
@@ -232,7 +224,7 @@ TEST(no_builder_adds_to_a_program_that_has_run)
         scene s = open_scene();
         fleet_var *x = good_input(s.p, &builders[i]);
 
-        CHECK(fleet_fc(s.p, floats(s.p, "y", 2), 1, NULL) != NULL);
+        CHECK(fleet_fc(s.p, kit_data(s.p, "y", 2), 1, NULL) != NULL);
         fleet_executor_destroy(fleet_executor_create(s.p, NULL));
         check_refused(s.p, &builders[i], x, FLEET_ESTATE,
                       "the program has run: \"");
@@ -244,14 +236,15 @@ TEST(no_builder_adds_to_a_program_that_has_run)
 TEST(the_first_failure_stays)
 {
     scene s = open_scene();
-    fleet_var *x = floats(s.p, "x", 4);
+    fleet_var *x = kit_data(s.p, "x", 4);
 
     CHECK(fleet_fc(s.p, x, 0, NULL) == NULL);
     CHECK_FAILS(fleet_program_status(s.p), FLEET_ESHAPE,
                 "fc: cannot have 0 units");
     for (int i = 0; i < N_BUILDER; i++)
         CHECK(builders[i].build(s.p, x) == NULL);
-    CHECK(ids(s.p, "new", 1) == NULL && fleet_data_ragged(s.p, "r") == NULL);
+    CHECK(kit_data_ids(s.p, "new", 1) == NULL &&
+          fleet_data_ragged(s.p, "r") == NULL);
     CHECK_FAILS(fleet_program_status(s.p), FLEET_ESHAPE,
                 "fc: cannot have 0 units");
     CHECK(fleet_executor_create(s.p, NULL) == NULL);
@@ -271,16 +264,16 @@ typedef struct refusal {
     fleet_parameter(p, (int64_t[]){3}, 1, &(fleet_param_attr){__VA_ARGS__})
 #define FC(...) fleet_fc(p, x, 3, &(fleet_fc_options){__VA_ARGS__})
 #define SPARSE(...)                                                            \
-    fleet_sparse_embedding(p, ids(p, "i", 1), 3,                               \
+    fleet_sparse_embedding(p, kit_data_ids(p, "i", 1), 3,                      \
                            &(fleet_sparse_embedding_options){__VA_ARGS__})
 #define DATA(dtype, n, ...)                                                    \
     fleet_data(p, "d", dtype, (int64_t[]){__VA_ARGS__}, n)
 
 BUILDER(fc_activation, FC(.activation = (fleet_activation)9))
 BUILDER(fc_scalar, fleet_fc(p, fleet_mean(p, x), 3, NULL))
-BUILDER(matmul_shape, fleet_matmul(p, floats(p, "y", 5), matrix(p)))
+BUILDER(matmul_shape, fleet_matmul(p, kit_data(p, "y", 5), matrix(p)))
 BUILDER(matmul_batch, fleet_matmul(p, x, x))
-BUILDER(add_shape, fleet_add(p, x, floats(p, "y", 3)))
+BUILDER(add_shape, fleet_add(p, x, kit_data(p, "y", 3)))
 BUILDER(concat_axis, fleet_concat(p, (fleet_var *[]){x, x}, 2, 0))
 BUILDER(concat_axis_2, fleet_concat(p, (fleet_var *[]){x, x}, 2, 2))
 BUILDER(concat_none, fleet_concat(p, (fleet_var *[]){x}, 0, 1))
@@ -297,14 +290,16 @@ BUILDER(reshape_null, fleet_reshape(p, x, NULL, 2))
 BUILDER(sum_axis, fleet_reduce_sum(p, x, 0, 0))
 BUILDER(sum_axis_2, fleet_reduce_sum(p, x, 2, 0))
 BUILDER(scale_nan, fleet_scale(p, x, NAN, 0))
-BUILDER(ce_one, fleet_cross_entropy(p, floats(p, "y", 1), ids(p, "l", 1)))
-BUILDER(ce_wide, fleet_cross_entropy(p, x, ids(p, "l", 2)))
-BUILDER(log_wide, fleet_log_loss(p, x, ids(p, "l", 1), 0))
-BUILDER(auc_wide, fleet_auc(p, floats(p, "y", 3), ids(p, "l", 1), 0))
-BUILDER(auc_buckets, fleet_auc(p, floats(p, "y", 1), ids(p, "l", 1), 1))
-BUILDER(emb_rows, fleet_embedding(p, ids(p, "i", 1), 0, 3, NULL))
-BUILDER(emb_dim, fleet_embedding(p, ids(p, "i", 1), 3, 0, NULL))
-BUILDER(sparse_dim, fleet_sparse_embedding(p, ids(p, "i", 1), 0, NULL))
+BUILDER(ce_one,
+        fleet_cross_entropy(p, kit_data(p, "y", 1), kit_data_ids(p, "l", 1)))
+BUILDER(ce_wide, fleet_cross_entropy(p, x, kit_data_ids(p, "l", 2)))
+BUILDER(log_wide, fleet_log_loss(p, x, kit_data_ids(p, "l", 1), 0))
+BUILDER(auc_wide, fleet_auc(p, kit_data(p, "y", 3), kit_data_ids(p, "l", 1), 0))
+BUILDER(auc_buckets,
+        fleet_auc(p, kit_data(p, "y", 1), kit_data_ids(p, "l", 1), 1))
+BUILDER(emb_rows, fleet_embedding(p, kit_data_ids(p, "i", 1), 0, 3, NULL))
+BUILDER(emb_dim, fleet_embedding(p, kit_data_ids(p, "i", 1), 3, 0, NULL))
+BUILDER(sparse_dim, fleet_sparse_embedding(p, kit_data_ids(p, "i", 1), 0, NULL))
 BUILDER(sparse_rows, SPARSE(.rows = -1))
 BUILDER(sparse_mean, SPARSE(.combiner = FLEET_MEAN))
 BUILDER(sparse_combiner, SPARSE(.combiner = (fleet_combiner)5))
@@ -318,21 +313,22 @@ BUILDER(data_rank, DATA(FLEET_FLOAT32, 0, -1))
 BUILDER(data_rank_9, DATA(FLEET_FLOAT32, 9, -1, 1, 1, 1, 1, 1, 1, 1, 1))
 BUILDER(data_zero, DATA(FLEET_FLOAT32, 2, -1, 0))
 BUILDER(data_inner, DATA(FLEET_FLOAT32, 2, 4, -1))
-BUILDER(emb_padding, fleet_embedding(p, ids(p, "i", 1), 3, 2,
+BUILDER(emb_padding, fleet_embedding(p, kit_data_ids(p, "i", 1), 3, 2,
                                      &(fleet_embedding_options){
                                          .has_padding = 1, .padding_id = 3}))
 BUILDER(emb_padding_low,
-        fleet_embedding(p, ids(p, "i", 1), 3, 2,
+        fleet_embedding(p, kit_data_ids(p, "i", 1), 3, 2,
                         &(fleet_embedding_options){.has_padding = 1,
                                                    .padding_id = -1}))
 BUILDER(sparse_most, SPARSE(.rows = (INT64_C(1) << 53) + 1))
-BUILDER(log_nan, fleet_log_loss(p, floats(p, "y", 1), ids(p, "l", 1), NAN))
+BUILDER(log_nan,
+        fleet_log_loss(p, kit_data(p, "y", 1), kit_data_ids(p, "l", 1), NAN))
 BUILDER(log_negative,
-        fleet_log_loss(p, floats(p, "y", 1), ids(p, "l", 1), -1e-4f))
+        fleet_log_loss(p, kit_data(p, "y", 1), kit_data_ids(p, "l", 1), -1e-4f))
 BUILDER(data_most, DATA(FLEET_FLOAT32, 2, -1, (INT64_C(1) << 53) + 1))
 BUILDER(data_huge, DATA(FLEET_FLOAT32, 3, -1, INT64_C(1) << 40, 1 << 30))
 BUILDER(data_name, fleet_data(p, NULL, FLEET_FLOAT32, (int64_t[]){-1}, 1))
-BUILDER(data_twice, ids(p, "x", 4))
+BUILDER(data_twice, kit_data_ids(p, "x", 4))
 BUILDER(fc_twice, (FC(.name = "f"), FC(.name = "f")))
 
 static const refusal refusals[] = {
@@ -392,7 +388,7 @@ static void check_refusals(const refusal *r, int n)
         builder b = {r[i].words, r[i].build, 4, false};
         scene s = open_scene();
 
-        check_refused(s.p, &b, floats(s.p, "x", 4), r[i].status, r[i].words);
+        check_refused(s.p, &b, kit_data(s.p, "x", 4), r[i].status, r[i].words);
         fleet_destroy(s.f);
     }
 }
@@ -413,7 +409,7 @@ BUILDER(init_param, PARAM(.name = "w", .initializer = no_kind))
 BUILDER(init_weight, FC(.name = "f", .weight.initializer = backwards))
 BUILDER(init_bias, FC(.name = "f", .bias.initializer = negative))
 BUILDER(init_table,
-        fleet_embedding(p, ids(p, "i", 1), 3, 2,
+        fleet_embedding(p, kit_data_ids(p, "i", 1), 3, 2,
                         &(fleet_embedding_options){
                             .name = "e", .table.initializer = not_finite}))
 BUILDER(init_sparse, SPARSE(.initializer = negative))
@@ -441,134 +437,6 @@ TEST(impossible_attributes_are_refused_by_name)
     check_refusals(attributes, sizeof attributes / sizeof *attributes);
 }
 
-/* --- names --------------------------------------------------------------- */
-
-TEST(layers_without_a_name_are_numbered)
-{
-    scene s = open_scene();
-    fleet_var *x = floats(s.p, "x", 4);
-
-    for (int i = 0; i < 3; i++)
-        CHECK(fleet_fc(s.p, x, 2, NULL) != NULL);
-    CHECK(fleet_program_var(s.p, "fc_0.w") && fleet_program_var(s.p, "fc_2.b"));
-    CHECK(fleet_program_var(s.p, "fc_3.w") == NULL);
-    CHECK(fleet_program_var(s.p, NULL) == NULL);
-    CHECK(fleet_program_var(NULL, "fc_0.w") == NULL);
-    fleet_destroy(s.f);
-}
-
-TEST(a_parameter_of_the_same_name_and_shape_is_shared)
-{
-    fleet_fc_options o = {.name = "f", .weight.name = "w", .no_bias = 1};
-    scene s = open_scene();
-    fleet_var *x = floats(s.p, "x", 4);
-
-    CHECK(fleet_fc(s.p, x, 4, &o) != NULL);
-    o.name = "g";
-    CHECK(fleet_fc(s.p, x, 4, &o) != NULL);
-    CHECK_INT(s.p->n_var, 4); /* x, w and two results */
-    CHECK(fleet_fc(s.p, x, 5, &o) == NULL);
-    CHECK_FAILS(fleet_program_status(s.p), FLEET_EEXIST,
-                "\"w\" is there already with shape [4,4]: it cannot be shared "
-                "as [4,5]");
-    fleet_destroy(s.f);
-}
-
-TEST(a_table_of_the_same_name_and_shape_is_shared)
-{
-    scene s = open_scene();
-    fleet_var *a = ids(s.p, "a", 1), *b = ids(s.p, "b", 1);
-
-    CHECK(fleet_sparse_embedding(s.p, a, 3, NULL) != NULL);
-    CHECK(fleet_sparse_embedding(s.p, b, 3, NULL) != NULL);
-    CHECK(fleet_sparse_embedding(s.p, b, 4, NULL) == NULL);
-    CHECK_FAILS(fleet_program_status(s.p), FLEET_EEXIST,
-                "\"embedding\" is there already with shape [0,3]");
-    fleet_destroy(s.f);
-}
-
-/* What is asked of a shared parameter beside its shape is not dropped. */
-TEST(who_shares_a_parameter_states_what_it_has_or_nothing)
-{
-    static const fleet_param_attr other[] = {
-        {.name = "w", .initializer = {FLEET_INIT_CONSTANT, 2, 0}},
-        {.name = "w", .learning_rate = 3},
-        {.name = "w", .l2_decay = 0.5f},
-        {.name = "w", .no_decay = 1},
-        {.name = "w", .frozen = 1},
-    };
-    static const char *const words[] = {"initializer", "learning_rate",
-                                        "l2_decay", "no_decay", "frozen"};
-    const fleet_param_attr first = {.name = "w",
-                                    .initializer = {FLEET_INIT_CONSTANT, 1, 0},
-                                    .learning_rate = 2,
-                                    .l2_decay = 0.25f};
-    const fleet_param_attr nothing = {.name = "w"};
-
-    for (int i = 0; i < 5; i++) {
-        scene s = open_scene();
-        fleet_var *w = fleet_parameter(s.p, (int64_t[]){3}, 1, &first);
-
-        CHECK(fleet_parameter(s.p, (int64_t[]){3}, 1, &first) == w);
-        CHECK(fleet_parameter(s.p, (int64_t[]){3}, 1, &nothing) == w);
-        CHECK(fleet_parameter(s.p, (int64_t[]){3}, 1, &other[i]) == NULL);
-        CHECK_STATUS(fleet_program_status(s.p), FLEET_EEXIST);
-        CHECK_CONTAINS(fleet_last_error(), words[i]);
-        fleet_destroy(s.f);
-    }
-}
-
-/* 0 is the learning rate 1, and some initializers have no numbers. */
-TEST(who_shares_a_parameter_may_state_its_defaults)
-{
-    const fleet_param_attr first = {
-        .name = "w", .initializer = {FLEET_INIT_XAVIER_UNIFORM, 0, 0}};
-    const fleet_param_attr again = {
-        .name = "w",
-        .initializer = {FLEET_INIT_XAVIER_UNIFORM, 3, 4},
-        .learning_rate = 1};
-    scene s = open_scene();
-    fleet_var *w = fleet_parameter(s.p, (int64_t[]){3}, 1, &first);
-
-    CHECK(w && fleet_parameter(s.p, (int64_t[]){3}, 1, &again) == w);
-    fleet_destroy(s.f);
-}
-
-TEST(who_shares_a_table_states_what_it_has_or_nothing)
-{
-    fleet_sparse_embedding_options o = {.learning_rate = 2};
-    scene s = open_scene();
-    fleet_var *a = ids(s.p, "a", 1);
-
-    CHECK(fleet_sparse_embedding(s.p, a, 3, &o) != NULL);
-    CHECK(fleet_sparse_embedding(s.p, a, 3, &o) != NULL);
-    CHECK(fleet_sparse_embedding(s.p, a, 3, NULL) != NULL);
-    o.learning_rate = 1.5f;
-    CHECK(fleet_sparse_embedding(s.p, a, 3, &o) == NULL);
-    CHECK_FAILS(fleet_program_status(s.p), FLEET_EEXIST,
-                "\"embedding\" is there already with another learning_rate");
-    fleet_destroy(s.f);
-}
-
-/* Two names that differ only at their end, beyond what a buffer might hold. */
-TEST(long_names_are_never_taken_for_each_other)
-{
-    char a[400], b[400];
-    scene s = open_scene();
-
-    memset(a, 'n', sizeof a);
-    a[399] = b[399] = 0;
-    memcpy(b, a, sizeof b);
-    b[398] = 'm';
-    fleet_var *first =
-        fleet_parameter(s.p, (int64_t[]){2}, 1, &(fleet_param_attr){.name = a});
-    fleet_var *second =
-        fleet_parameter(s.p, (int64_t[]){2}, 1, &(fleet_param_attr){.name = b});
-    CHECK((first && first != second) ||
-          fleet_program_status(s.p) == FLEET_EINVAL);
-    fleet_destroy(s.f);
-}
-
 /* --- memory -------------------------------------------------------------- */
 
 /* Build every kind of layer while the n-th allocation fails. */
@@ -582,15 +450,16 @@ static bool builds_without_memory(int64_t n)
         char name[40];
 
         snprintf(name, sizeof name, "x%d", i);
-        fleet_var *x = builders[i].of_ids ? ids(s.p, name, builders[i].dim)
-                                          : floats(s.p, name, builders[i].dim);
+        fleet_var *x = builders[i].of_ids
+                           ? kit_data_ids(s.p, name, builders[i].dim)
+                           : kit_data(s.p, name, builders[i].dim);
         if (strcmp(builders[i].name, "fc") == 0 ||
             strcmp(builders[i].name, "embedding") == 0 ||
             strcmp(builders[i].name, "sparse") == 0 ||
             strcmp(builders[i].name, "reshape") == 0)
             builders[i].build(s.p, x);
     }
-    fleet_auc(s.p, floats(s.p, "p", 1), ids(s.p, "y", 1), 0);
+    fleet_auc(s.p, kit_data(s.p, "p", 1), kit_data_ids(s.p, "y", 1), 0);
     fl_memory_fail_at(0, false);
     status = fleet_program_status(s.p);
     CHECK(status == FLEET_OK || status == FLEET_ENOMEM);

@@ -161,6 +161,93 @@ TEST(copies_arrive_and_check_whose_memory_it_is)
     close_scene(&s);
 }
 
+/* --- graphs ----------------------------------------------------------------
+ */
+
+/* buffer 1 = buffer 0, but for its first number, which is 0. */
+static void queue_some(scene *s, size_t bytes)
+{
+    CHECK_OK(s->m->copy(s->k.d, s->k.q, s->buffer[1], s->buffer[0], bytes,
+                        FL_ON_DEVICE));
+    CHECK_OK(s->m->fill(s->k.d, s->k.q, s->buffer[1], 0, sizeof(float)));
+}
+
+TEST(what_is_captured_is_done_by_each_launch_and_not_before)
+{
+    float x[4] = {1, 2, 3, 4}, other[4] = {5, 6, 7, 8}, y[4];
+    fl_graph *g;
+    scene s;
+
+    open_scene(&s);
+    put(&s, 0, x, sizeof x);
+    put(&s, 1, x, sizeof x);
+    CHECK_OK(s.m->capture_begin(s.k.d, s.k.q));
+    queue_some(&s, sizeof x);
+    CHECK_OK(s.m->capture_end(s.k.d, s.k.q, &g));
+    get(&s, 1, y, sizeof y);
+    CHECK(y[0] == 1 && y[1] == 2);
+    CHECK_OK(s.m->graph_launch(s.k.d, s.k.q, g));
+    get(&s, 1, y, sizeof y);
+    CHECK(y[0] == 0 && y[1] == 2);
+    put(&s, 0, other, sizeof other);
+    CHECK_OK(s.m->graph_launch(s.k.d, s.k.q, g));
+    get(&s, 1, y, sizeof y);
+    CHECK(y[0] == 0 && y[1] == 6 && y[3] == 8);
+    s.m->graph_destroy(s.k.d, g);
+    close_scene(&s);
+}
+
+enum { AN_ALLOCATION, A_COPY, A_WAIT, AN_EVENT, A_QUERY, N_MISTAKE };
+
+/* What no capture may have in it. */
+static fleet_status make_mistake(scene *s, int which, fl_event *e)
+{
+    void *p;
+    float x[4] = {0};
+
+    switch (which) {
+    case AN_ALLOCATION:
+        return s->m->alloc_pinned(s->k.d, 64, &p);
+    case A_COPY:
+        return s->m->copy(s->k.d, s->k.q, s->buffer[2], x, sizeof x,
+                          FL_TO_DEVICE);
+    case A_WAIT:
+        return s->m->stream_wait(s->k.d, s->k.q, WAIT_MS);
+    case AN_EVENT:
+        return s->m->stream_after(s->k.d, s->k.q, e);
+    default:
+        return s->m->event_wait(s->k.d, e, WAIT_MS);
+    }
+}
+
+TEST(what_cannot_be_captured_is_refused_and_leaves_the_stream_usable)
+{
+    float x[4] = {1, 2, 3, 4}, y[4];
+    fl_event *e;
+    fl_graph *g;
+    scene s;
+
+    needs_emulation();
+    open_scene(&s);
+    put(&s, 0, x, sizeof x);
+    CHECK_OK(s.m->event_create(s.k.d, false, &e));
+    CHECK_OK(s.m->event_record(s.k.d, e, s.k.q));
+    for (int i = 0; i < N_MISTAKE; i++) {
+        CHECK_OK(s.m->capture_begin(s.k.d, s.k.q));
+        CHECK_FAILS(make_mistake(&s, i, e), FLEET_EIO,
+                    "not permitted while a stream is captured");
+        queue_some(&s, sizeof x);
+        CHECK_FAILS(s.m->capture_end(s.k.d, s.k.q, &g), FLEET_EIO, "invalid");
+        CHECK(g == NULL);
+        put(&s, 1, y, sizeof y);
+        queue_some(&s, sizeof x);
+        get(&s, 1, y, sizeof y);
+        CHECK(y[0] == 0 && y[1] == 2);
+    }
+    s.m->event_destroy(s.k.d, e);
+    close_scene(&s);
+}
+
 TEST(events_tell_when_and_how_long)
 {
     fl_event *from, *to;

@@ -83,6 +83,22 @@ TEST(no_driver_is_said)
     gpu_kit_close();
 }
 
+TEST(a_folder_that_has_no_plug_in_is_said_by_the_one_that_was_opened)
+{
+    fl_gpu *g;
+
+    gpu_kit_open();
+    CHECK_OK(open_first(&g));
+    fl_gpu_close(g);
+    setenv("FLEET_PLUGIN_PATH", test_folder(), 1);
+    gpu_kit_control()->set_devices(-1);
+    CHECK_FAILS(open_first(&g), FLEET_ENODEVICE, "no NVIDIA driver");
+    CHECK_CONTAINS(fleet_last_error(), "(FLEET_PLUGIN_PATH, ");
+    CHECK_CONTAINS(fleet_last_error(), ", has no libfleet_cuda.so)");
+    gpu_kit_control()->set_devices(1);
+    gpu_kit_close();
+}
+
 TEST(no_gpu_is_said)
 {
     fl_gpu *g;

@@ -45,18 +45,24 @@ static void check_refused(kit_model *m, kit_batch *bad, fleet_status code,
     kit_close(m);
 }
 
-TEST(a_loss_that_is_not_finite_is_said_and_nothing_is_updated)
+/* Of batch 3 with one input that is NaN. */
+static void check_refused_nan(kit_kind kind, const char *guard,
+                              const char *words)
 {
     kit_model m;
     kit_batch *b;
 
     gpu_kit_open();
-    m = gpu_kit_model(KIT_MLP, (kit_options){0});
+    m = gpu_kit_model(kind, (kit_options){.guard = guard});
     b = kit_batch_for(&m, 40, 3);
     ((float *)(void *)(uintptr_t)b->feed[0].data)[33] = NAN;
-    check_refused(&m, b, FLEET_ENUMERIC,
-                  "batch 3: the loss is not finite (gpu:0)");
+    check_refused(&m, b, FLEET_ENUMERIC, words);
     gpu_kit_close();
+}
+
+TEST(a_loss_that_is_not_finite_is_said_and_nothing_is_updated)
+{
+    check_refused_nan(KIT_MLP, NULL, "batch 3: the loss is not finite (gpu:0)");
 }
 
 TEST(a_label_out_of_range_is_said_and_nothing_is_updated)
@@ -122,18 +128,8 @@ TEST(a_merge_group_with_a_batch_that_failed_is_given_up)
  * them. */
 TEST(rows_are_not_changed_by_a_loss_that_is_not_finite)
 {
-    static const char *const guards[] = {NULL, "cpu"};
-    kit_batch *b;
-    kit_model m;
-
-    gpu_kit_open();
-    for (int i = 0; i < 2; i++) {
-        m = gpu_kit_model(KIT_CTR, (kit_options){.guard = guards[i]});
-        b = kit_batch_for(&m, 40, 3);
-        ((float *)(void *)(uintptr_t)b->feed[0].data)[3] = NAN;
-        check_refused(&m, b, FLEET_ENUMERIC, "batch 3: the loss is not finite");
-    }
-    gpu_kit_close();
+    check_refused_nan(KIT_CTR, NULL, "batch 3: the loss is not finite");
+    check_refused_nan(KIT_CTR, "cpu", "batch 3: the loss is not finite");
 }
 
 TEST(a_gpu_that_does_not_end_is_given_up_at_the_deadline)

@@ -674,7 +674,7 @@ TEST(a_table_that_cannot_grow_says_what_for_and_keeps_its_rows)
     for (int i = 0; i < 20 && status == FLEET_OK; i++) {
         kit_batch *b = batch_of_new_ids(&s, i, 4);
 
-        if (i == 2) /* all is prepared, for both slots */
+        if (i == 4) /* all is prepared and captured, for both slots */
             gpu_kit_control()->fail_at(1);
         status = kit_run(s.e, b);
         if (status == FLEET_OK)

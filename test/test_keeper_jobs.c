@@ -163,6 +163,22 @@ TEST_LIMIT(ranks_divide_their_sum_or_all_leave_it, 120)
 {
     check_odd("--nproc_per_node 2", adult("", ""),
               adult("\"gradient_scale_sum\": true", ""),
-              "this rank trains in mode collective, gradient_scale_sum, rank 0 "
-              "in collective: all ranks have one strategy");
+              "this rank trains in mode collective, gradient_scale_sum 1, "
+              "rank 0 in collective: all ranks have one strategy");
+}
+
+/* Or the ranks' calls would differ, and servers would wait for who does not. */
+TEST_LIMIT(buckets_order_and_waiting_are_the_same_for_all, 240)
+{
+    check_odd("--nproc_per_node 2", adult("", ""),
+              adult("\"fuse_grad_size_in_MB\": 8", ""),
+              "this rank trains in mode collective, fuse_grad_size_in_MB 8, "
+              "rank 0 in collective: all ranks have one strategy");
+    check_odd("--nproc_per_node 2", adult("\"deterministic\": true", ""),
+              adult("\"fuse_all_reduce_ops\": false", ""),
+              "this rank trains in mode collective, fuse_all_reduce_ops 0, "
+              "rank 0 in collective, deterministic 1");
+    check_odd(HYBRID, adult(BOTH, ""), adult("\"is_collective\": true", ""),
+              "the worker trains in mode hybrid, this server in hybrid, a_sync "
+              "0: all processes must have the same strategy");
 }

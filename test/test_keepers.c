@@ -66,7 +66,9 @@ TEST(only_parameters_and_tables_of_a_program_not_trained_yet_have_a_keeper)
     CHECK_OK(fleet_param_set_ps(p, "embedding", FLEET_PS_RANKS));
     CHECK_OK(fleet_param_set_ps(p, "tower_0.w", FLEET_PS_SERVERS));
     CHECK_FAILS(fleet_param_set_ps(p, "tower", FLEET_PS_RANKS), FLEET_ENOENT,
-                "the program has no \"tower\"");
+                "the program has no \"tower\"; it has \"embedding\", "
+                "\"tower_0.w\", \"tower_0.b\", \"tower_out.w\", "
+                "\"tower_out.b\"" /* the end */);
     CHECK_FAILS(fleet_param_set_ps(p, NULL, FLEET_PS_RANKS), FLEET_ENOENT,
                 "no \"(null)\"");
     CHECK_FAILS(fleet_param_set_ps(NULL, "ids", FLEET_PS_RANKS), FLEET_EINVAL,

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -96,15 +95,10 @@ static void try(const attempt *a, const point *p)
 
 static pid_t start(const attempt *a, const point *p)
 {
-    pid_t child;
+    pid_t child = test_fork();
 
-    fflush(NULL);
-    child = fork();
-    CHECK(child >= 0);
     if (child > 0)
         return child;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    test_ends_process = true;
     if (a->rank != 0)
         close(p->listener);
     try(a, p);

@@ -20,17 +20,11 @@ static const peers_way apart = {"processes", false, &nccl_place},
                        threads_ordered = {"threads", true, &nccl_place},
                        host = {"threads", false, &nccl_host_place};
 
-static void all_sizes(const char *part, peers_way way, int least)
-{
-    for (int size = least; size <= 4; size++)
-        peers_run(peers_part_named(part), way, size);
-}
-
 /* Threads show lost memory and races. */
 #define HEALTHY(part)                                                          \
     TEST_LIMIT(ranks_do_##part, 240)                                           \
     {                                                                          \
-        all_sizes(#part, apart, 1);                                            \
+        peers_run_sizes(#part, apart, 1);                                      \
     }                                                                          \
     TEST_LIMIT(ranks_in_threads_do_##part, 120)                                \
     {                                                                          \
@@ -48,7 +42,7 @@ HEALTHY(refusals)
 
 TEST_LIMIT(ranks_keep_an_order, 240)
 {
-    all_sizes("reductions", apart_ordered, 1);
+    peers_run_sizes("reductions", apart_ordered, 1);
 }
 
 TEST_LIMIT(ranks_in_threads_keep_an_order, 120)
@@ -73,7 +67,7 @@ OF_THE_HOST(split)
 #define FAILING(part)                                                          \
     TEST_LIMIT(ranks_see_##part, 60)                                           \
     {                                                                          \
-        all_sizes(#part, apart, 2);                                            \
+        peers_run_sizes(#part, apart, 2);                                      \
     }
 FAILING(sizes_differ)
 FAILING(large_and_small)

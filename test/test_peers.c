@@ -117,20 +117,14 @@ TEST(half_precision_survives_there_and_back)
 
 /* --- ranks of one host --------------------------------------------------- */
 
-static void all_sizes(const char *part, peers_way way, int least)
-{
-    for (int size = least; size <= 4; size++)
-        peers_run(peers_part_named(part), way, size);
-}
-
 #define HEALTHY(part)                                                          \
     TEST_LIMIT(ranks_of_a_window_do_##part, 120)                               \
     {                                                                          \
-        all_sizes(#part, window, 1);                                           \
+        peers_run_sizes(#part, window, 1);                                     \
     }                                                                          \
     TEST_LIMIT(ranks_in_threads_do_##part, 120)                                \
     {                                                                          \
-        all_sizes(#part, threads, 1);                                          \
+        peers_run_sizes(#part, threads, 1);                                    \
     }
 HEALTHY(reductions)
 HEALTHY(large)
@@ -175,7 +169,7 @@ UNDER_MPI(4)
 #define FAILING(part)                                                          \
     TEST_LIMIT(ranks_of_a_window_see_##part, 60)                               \
     {                                                                          \
-        all_sizes(#part, window, 2);                                           \
+        peers_run_sizes(#part, window, 2);                                     \
     }                                                                          \
     TEST_LIMIT(ranks_of_mpi_see_##part, 60)                                    \
     {                                                                          \
@@ -185,6 +179,12 @@ UNDER_MPI(4)
     {                                                                          \
         peers_run(peers_part_named(#part), apart, 3);                          \
     }
+
+TEST_LIMIT(ranks_of_mpi_see_one_stays_out, 60)
+{
+    peers_run(peers_part_named("one_stays_out"), mpi, 3);
+}
+
 FAILING(sizes_differ)
 FAILING(large_and_small)
 FAILING(types_differ)

@@ -66,6 +66,27 @@ TEST(what_is_not_there_is_named)
                 "cannot open the plug-in 'pigeons': libfleet_pigeons.so");
 }
 
+TEST(a_folder_that_is_not_there_is_refused)
+{
+    const fl_plugin *p;
+
+    setenv("FLEET_PLUGIN_PATH", test_path("nowhere"), 1);
+    CHECK_FAILS(fl_plugin_open("twin", &p), FLEET_ENOENT,
+                "FLEET_PLUGIN_PATH is ");
+    CHECK_CONTAINS(fleet_last_error(), "/nowhere: No such file or directory");
+}
+
+TEST(a_folder_that_has_it_not_is_named_with_the_file)
+{
+    const fl_plugin *p;
+
+    setenv("FLEET_PLUGIN_PATH", test_folder(), 1);
+    CHECK_FAILS(fl_plugin_open("pigeons", &p), FLEET_ENOENT,
+                "cannot open the plug-in 'pigeons': libfleet_pigeons.so");
+    CHECK_CONTAINS(fleet_last_error(), test_folder());
+    CHECK_CONTAINS(fleet_last_error(), ", has no libfleet_pigeons.so)");
+}
+
 /* As libfleet_mpi.so is where MPI has been removed. */
 TEST(what_needs_a_library_that_is_not_there_says_which)
 {

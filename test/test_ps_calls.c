@@ -1,6 +1,6 @@
 /* test_ps_calls.c - the calls of a job with servers besides training:
  * evaluation between passes, sums over workers, calls that come at the wrong
- * time or in the wrong process, and workers that fail. */
+ * time or in the wrong process. */
 #define SUITE ps_calls
 #include "ps_kit.h"
 #include "runtime/executor.h"
@@ -13,14 +13,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Leave a body with the first failure. */
-#define TRY(call)                                                              \
-    do {                                                                       \
-        fleet_status status_ = (call);                                         \
-        if (status_ != FLEET_OK)                                               \
-            return status_;                                                    \
-    } while (0)
-
 /* --- evaluation -------------------------------------------------------------
  */
 
@@ -32,7 +24,7 @@ static fleet_status evaluate(ps_node *n, double out[2])
         n->s.tester = fleet_executor_create(
             n->s.p, &(fleet_executor_options){.for_test = 1});
     CHECK(n->s.tester);
-    TRY(fleet_evaluate(n->s.tester, n->s.data, &n->s.m, &e));
+    FL_TRY(fleet_evaluate(n->s.tester, n->s.data, &n->s.m, &e));
     out[0] = e.auc;
     out[1] = e.logloss;
     return FLEET_OK;
@@ -40,11 +32,11 @@ static fleet_status evaluate(ps_node *n, double out[2])
 
 static fleet_status train_and_evaluate(ps_node *n)
 {
-    TRY(ps_begin(n));
+    FL_TRY(ps_begin(n));
     for (int i = 0; i < 2; i++) {
-        TRY(ps_passes(n, 1));
+        FL_TRY(ps_passes(n, 1));
         if (n->index == 0)
-            TRY(evaluate(n, n->number + 2 * i));
+            FL_TRY(evaluate(n, n->number + 2 * i));
     }
     return ps_end(n);
 }
@@ -78,10 +70,10 @@ TEST(worker_0_evaluates_between_passes_what_all_have_trained)
 /* Test passes see the weights at their beginning, also while others train. */
 static fleet_status evaluate_meanwhile(ps_node *n)
 {
-    TRY(ps_begin(n));
+    FL_TRY(ps_begin(n));
     for (int i = 0; i < 5 && n->index == 0; i++)
-        TRY(evaluate(n, n->number));
-    TRY(ps_passes(n, 1));
+        FL_TRY(evaluate(n, n->number));
+    FL_TRY(ps_passes(n, 1));
     return ps_end(n);
 }
 
@@ -105,13 +97,13 @@ static fleet_status sums(ps_node *n)
 {
     double i = n->index, x[3] = {i, i * i, 1}, none = 0;
 
-    TRY(ps_begin(n));
-    TRY(fleet_metrics_sum(n->s.f, x, 3));
+    FL_TRY(ps_begin(n));
+    FL_TRY(fleet_metrics_sum(n->s.f, x, 3));
     n->number[0] = 100 * x[0] + 10 * x[1] + x[2];
     n->number[1] = n->number[2] = i - 1;
-    TRY(fleet_metrics_max(n->s.f, &n->number[1], 1));
-    TRY(fleet_metrics_min(n->s.f, &n->number[2], 1));
-    TRY(fleet_metrics_sum(n->s.f, &none, 0));
+    FL_TRY(fleet_metrics_max(n->s.f, &n->number[1], 1));
+    FL_TRY(fleet_metrics_min(n->s.f, &n->number[2], 1));
+    FL_TRY(fleet_metrics_sum(n->s.f, &none, 0));
     return ps_end(n);
 }
 
@@ -131,8 +123,8 @@ static fleet_status unequal_sums(ps_node *n)
 {
     double x[2] = {0, 0};
 
-    TRY(ps_begin(n));
-    TRY(fleet_metrics_sum(n->s.f, x, 1 + n->index));
+    FL_TRY(ps_begin(n));
+    FL_TRY(fleet_metrics_sum(n->s.f, x, 1 + n->index));
     return ps_end(n);
 }
 
@@ -153,9 +145,9 @@ static fleet_status sum_and_max(ps_node *n)
 {
     double x = 1;
 
-    TRY(ps_begin(n));
-    TRY(n->index == 0 ? fleet_metrics_max(n->s.f, &x, 1)
-                      : fleet_metrics_sum(n->s.f, &x, 1));
+    FL_TRY(ps_begin(n));
+    FL_TRY(n->index == 0 ? fleet_metrics_max(n->s.f, &x, 1)
+                         : fleet_metrics_sum(n->s.f, &x, 1));
     return ps_end(n);
 }
 
@@ -163,9 +155,9 @@ static fleet_status sum_and_barrier(ps_node *n)
 {
     double x = 1;
 
-    TRY(ps_begin(n));
-    TRY(n->index == 0 ? fleet_metrics_sum(n->s.f, &x, 1)
-                      : fleet_barrier_worker(n->s.f));
+    FL_TRY(ps_begin(n));
+    FL_TRY(n->index == 0 ? fleet_metrics_sum(n->s.f, &x, 1)
+                         : fleet_barrier_worker(n->s.f));
     return ps_end(n);
 }
 
@@ -174,8 +166,8 @@ static fleet_status sum_and_pass(ps_node *n)
 {
     double x[3] = {1, 1, 1};
 
-    TRY(ps_begin(n));
-    TRY(n->index == 0 ? fleet_metrics_sum(n->s.f, x, 3) : ps_passes(n, 1));
+    FL_TRY(ps_begin(n));
+    FL_TRY(n->index == 0 ? fleet_metrics_sum(n->s.f, x, 3) : ps_passes(n, 1));
     return ps_end(n);
 }
 
@@ -245,7 +237,7 @@ static fleet_status count_scores(ps_node *n, int first, int end, double *auc)
     n->s.tester =
         fleet_executor_create(n->s.p, &(fleet_executor_options){.for_test = 1});
     CHECK(n->s.tester);
-    TRY(fleet_executor_run(n->s.tester, feed, 2, &fetch, 1));
+    FL_TRY(fleet_executor_run(n->s.tester, feed, 2, &fetch, 1));
     return fleet_metrics_auc(n->s.f, n->s.m.prediction, auc);
 }
 
@@ -253,8 +245,8 @@ static fleet_status auc_of_a_part(ps_node *n)
 {
     static const int cut[] = {0, 7, 30, N_SCORE};
 
-    TRY(ps_begin(n));
-    TRY(count_scores(n, cut[n->index], cut[n->index + 1], &n->number[0]));
+    FL_TRY(ps_begin(n));
+    FL_TRY(count_scores(n, cut[n->index], cut[n->index + 1], &n->number[0]));
     return ps_end(n);
 }
 
@@ -299,14 +291,14 @@ static fleet_status call_too_early_and_too_late(ps_node *n)
     n->s.e = fleet_executor_create(n->s.p, NULL);
     CHECK(n->s.e);
     check_refused(n, "call fleet_init_worker() first");
-    TRY(fleet_init_worker(n->s.f));
+    FL_TRY(fleet_init_worker(n->s.f));
     CHECK_FAILS(fleet_init_worker(n->s.f), FLEET_ESTATE, "called already");
     CHECK_FAILS(fleet_init_server(n->s.f, NULL), FLEET_ESTATE,
                 "this process is a worker");
     CHECK_FAILS(fleet_run_server(n->s.f), FLEET_ESTATE,
                 "this process is a worker");
-    TRY(ps_passes(n, 1));
-    TRY(ps_end(n));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(ps_end(n));
     check_refused(n, "fleet_stop_worker() was called");
     CHECK_FAILS(fleet_init_worker(n->s.f), FLEET_ESTATE, "called already");
     return FLEET_OK;
@@ -343,10 +335,10 @@ static fleet_status call_what_is_a_workers(ps_node *n)
     CHECK_FAILS(fleet_train_from_dataset(n->s.e, n->s.data, NULL, NULL),
                 FLEET_ESTATE, "server");
     refuse_what_needs_parameters(n);
-    TRY(fleet_init_server(n->s.f, NULL));
+    FL_TRY(fleet_init_server(n->s.f, NULL));
     CHECK_FAILS(fleet_init_server(n->s.f, NULL), FLEET_ESTATE,
                 "called already");
-    TRY(fleet_run_server(n->s.f));
+    FL_TRY(fleet_run_server(n->s.f));
     refuse_what_needs_parameters(n);
     return FLEET_OK;
 }
@@ -389,7 +381,7 @@ static fleet_status run_twice(ps_node *n)
 
 static fleet_status leave_when_one_is_refused(ps_node *n)
 {
-    TRY(ps_begin(n));
+    FL_TRY(ps_begin(n));
     ps_hear(&n->job->go);
     return ps_end(n);
 }
@@ -449,10 +441,10 @@ static int use_in_a_child(ps_node *n)
 
 static fleet_status fork_in_between(ps_node *n)
 {
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, 1));
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
     CHECK_INT(use_in_a_child(n), 7);
-    TRY(ps_passes(n, 1));
+    FL_TRY(ps_passes(n, 1));
     return ps_end(n);
 }
 
@@ -463,165 +455,4 @@ TEST(a_child_of_fork_is_refused_and_its_parent_goes_on)
                 .work = fork_in_between};
 
     CHECK(ps_hash(&j) == ps_alone(&j, 1));
-}
-
-/* --- workers that fail ------------------------------------------------------
- */
-
-/* All end, with those words, and before any deadline. */
-static void check_all_end(ps_job *j, const char *words)
-{
-    ps_run(j);
-    for (int i = 0; i < j->n_node; i++) {
-        const ps_node *n = &j->node[i];
-
-        CHECK(n->status != FLEET_OK);
-        CHECK_CONTAINS(n->error, words);
-    }
-}
-
-TEST(a_loss_that_is_not_finite_ends_all_with_its_words)
-{
-    ps_job j = {.servers = 2,
-                .workers = 2,
-                .passes = 3,
-                .how = {.optimizer = "explode"},
-                .file = {scene_file("a.txt", 300, 1)}};
-
-    check_all_end(&j, "not finite");
-    j.how.a_sync = true;
-    check_all_end(&j, "not finite");
-}
-
-static fleet_status go_without_a_word(ps_node *n)
-{
-    TRY(ps_begin(n));
-    if (n->index == 1)
-        return fleet_params_hash(NULL, NULL); /* any failure */
-    TRY(ps_passes(n, 1));
-    return ps_end(n);
-}
-
-TEST(a_worker_that_is_destroyed_without_stop_ends_all)
-{
-    ps_job j = {.servers = 2,
-                .workers = 3,
-                .file = {scene_file("a.txt", 300, 1)},
-                .work = go_without_a_word};
-
-    ps_run(&j);
-    for (int i = 0; i < j.n_node; i++) {
-        CHECK(j.node[i].status != FLEET_OK);
-        if (&j.node[i] != ps_worker(&j, 1))
-            CHECK_CONTAINS(j.node[i].error, "worker 1 has given up, without "
-                                            "fleet_stop_worker()");
-    }
-}
-
-static fleet_status forget_to_stop(ps_node *n)
-{
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, 1));
-    return n->index == 1 ? FLEET_OK : fleet_barrier_worker(n->s.f);
-}
-
-TEST(a_worker_that_forgets_to_stop_is_not_given_a_reason_it_does_not_have)
-{
-    ps_job j = {.workers = 2,
-                .file = {scene_file("a.txt", 300, 1)},
-                .work = forget_to_stop};
-
-    ps_run(&j);
-    CHECK_CONTAINS(ps_worker(&j, 0)->error,
-                   "worker 1 has given up, without fleet_stop_worker(): none "
-                   "of its calls has failed");
-    CHECK_CONTAINS(ps_worker(&j, 1)->log,
-                   "fleet_destroy: worker 1 has given up, without "
-                   "fleet_stop_worker(): none of its calls has failed; the job "
-                   "ends");
-}
-
-TEST(a_malformed_line_of_one_worker_ends_all_with_its_words)
-{
-    ps_job j = {.workers = 2,
-                .file = {scene_file("a.txt", 100, 1),
-                         test_file("broken.txt", "1 0 3 nonsense\n")}};
-
-    check_all_end(&j, "broken.txt:1");
-}
-
-static fleet_status stop_the_servers(ps_node *n)
-{
-    TRY(ps_begin(n));
-    if (n->index == 0)
-        fleet_stop_server();
-    TRY(ps_passes(n, 1));
-    return ps_end(n);
-}
-
-TEST(servers_that_are_stopped_end_well_and_tell_the_workers)
-{
-    ps_job j = {.servers = 2,
-                .workers = 2,
-                .lanes = 2,
-                .file = {scene_file("a.txt", 300, 1)},
-                .work = stop_the_servers};
-
-    ps_run(&j);
-    for (int i = 0; i < 2; i++) {
-        CHECK_INT(ps_server(&j, i)->status, FLEET_OK);
-        CHECK_INT(ps_worker(&j, i)->status, FLEET_EPEER);
-        CHECK_CONTAINS(ps_worker(&j, i)->error,
-                       " has ended: fleet_stop_server() was called");
-    }
-}
-
-static fleet_status come_and_go(ps_node *n)
-{
-    TRY(ps_begin(n));
-    return ps_end(n);
-}
-
-static void open_other_mode(ps_node *n, const fleet_options *o)
-{
-    scene_training how = {.a_sync = !n->server};
-
-    scene_open_as(&n->s, o, &how);
-}
-
-static void open_other_program(ps_node *n, const fleet_options *o)
-{
-    scene_training how = {.optimizer = n->server ? "sgd" : "adam"};
-
-    scene_open_as(&n->s, o, &how);
-}
-
-static void open_other_merge(ps_node *n, const fleet_options *o)
-{
-    scene_training how = {.merge = n->server ? 3 : 2};
-
-    scene_open_as(&n->s, o, &how);
-}
-
-static void check_refusal(void (*open)(ps_node *, const fleet_options *),
-                          const char *words)
-{
-    ps_job j = {.open = open, .work = come_and_go, .connect_ms = 400};
-
-    ps_run(&j);
-    CHECK(ps_worker(&j, 0)->status == FLEET_EINVAL);
-    CHECK_CONTAINS(ps_worker(&j, 0)->error, words);
-    CHECK_CONTAINS(ps_server(&j, 0)->log, words);
-    CHECK_INT(ps_server(&j, 0)->status, FLEET_ETIMEDOUT);
-    CHECK_CONTAINS(ps_server(&j, 0)->error, "worker 0 has not come");
-}
-
-TEST(another_strategy_or_program_is_refused_on_both_sides)
-{
-    check_refusal(open_other_mode,
-                  "trains in mode ps-async, this server in ps-sync");
-    check_refusal(open_other_merge,
-                  "trains in mode ps-sync, merging 2 batches, this server in "
-                  "ps-sync, merging 3 batches: all ");
-    check_refusal(open_other_program, "the programs differ: ");
 }

@@ -11,13 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-
-#define TRY(call)                                                              \
-    do {                                                                       \
-        fleet_status status_ = (call);                                         \
-        if (status_ != FLEET_OK)                                               \
-            return status_;                                                    \
-    } while (0)
+#include "base/error.h"
 
 /* Peer and request deadline, and what scheduling needs. */
 enum { IN_TIME = 2 * PS_SECOND + PS_SECOND };
@@ -103,13 +97,13 @@ static fleet_status work(ps_node *n)
     fleet_train_options o = {.on_batch = in_pass, .user = n};
 
     stay(n, BEFORE_INIT);
-    TRY(ps_begin(n));
-    TRY(fleet_train_from_dataset(n->s.e, n->s.data, &o, NULL));
+    FL_TRY(ps_begin(n));
+    FL_TRY(fleet_train_from_dataset(n->s.e, n->s.data, &o, NULL));
     if (n->index == 0)
-        TRY(evaluate(n));
-    TRY(meet(n));
+        FL_TRY(evaluate(n));
+    FL_TRY(meet(n));
     stay(n, BEFORE_STOP);
-    TRY(fleet_barrier_worker(n->s.f));
+    FL_TRY(fleet_barrier_worker(n->s.f));
     return ps_end(n);
 }
 
@@ -350,7 +344,7 @@ static fleet_status serve_with_a_handler(ps_node *n)
 
     told = n->job->held.fd[1];
     signal(SIGTERM, own_handler);
-    TRY(ps_serve(n));
+    FL_TRY(ps_serve(n));
     CHECK(sigaction(SIGTERM, NULL, &now) == 0);
     CHECK(now.sa_handler == own_handler);
     return FLEET_OK;
@@ -360,7 +354,7 @@ static fleet_status serve_and_look(ps_node *n)
 {
     struct sigaction now;
 
-    TRY(ps_serve(n));
+    FL_TRY(ps_serve(n));
     CHECK(sigaction(SIGTERM, NULL, &now) == 0);
     CHECK(now.sa_handler == SIG_DFL);
     return FLEET_OK;

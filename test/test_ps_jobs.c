@@ -14,12 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define TRY(call)                                                              \
-    do {                                                                       \
-        fleet_status status_ = (call);                                         \
-        if (status_ != FLEET_OK)                                               \
-            return status_;                                                    \
-    } while (0)
+#include "base/error.h"
 
 /* --- bits -------------------------------------------------------------------
  */
@@ -27,7 +22,7 @@
 /* A worker that tells its hash. */
 static fleet_status train_and_tell(ps_node *n)
 {
-    TRY(ps_work(n));
+    FL_TRY(ps_work(n));
     fprintf(stderr, "hash %016llx\n", (unsigned long long)n->hash);
     return FLEET_OK;
 }
@@ -49,16 +44,13 @@ static uint64_t alone_elsewhere(const ps_job *j, int merge)
 {
     ps_pipe p = ps_pipe_make();
     uint64_t hash = 0;
-    pid_t child;
+    pid_t child = test_fork();
 
-    fflush(NULL);
-    child = fork();
     if (child == 0) {
-        test_ends_process = true;
         hash = ps_alone(j, merge);
         _exit(write(p.fd[1], &hash, sizeof hash) != sizeof hash);
     }
-    CHECK(child > 0 && close(p.fd[1]) == 0);
+    CHECK(close(p.fd[1]) == 0);
     CHECK(read(p.fd[0], &hash, sizeof hash) == sizeof hash);
     close(p.fd[0]);
     return hash;
@@ -120,14 +112,14 @@ static fleet_status save_in_vain(ps_node *n)
 {
     fleet_status status;
 
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, 1));
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
     status = fleet_save_persistables(n->s.f, n->job->user);
     if (n->index == 0 && status == FLEET_OK)
         return fleet_params_hash(NULL, NULL); /* that must not be */
     if (n->index == 0)
         fprintf(stderr, "the save: %s\n", fleet_last_error());
-    TRY(ps_passes(n, 1));
+    FL_TRY(ps_passes(n, 1));
     return ps_end(n);
 }
 

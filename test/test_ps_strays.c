@@ -97,8 +97,9 @@ TEST(a_worker_of_bfloat16_is_not_one_of_float)
     stray = stray_of(&other, &j, "amp");
     other.how.bf16 = true;
     check_told(&j, &stray, "EINVAL",
-               "the worker trains in mode ps-sync of bfloat16, this server in "
-               "ps-sync: all processes must have the same strategy");
+               "the worker trains in mode ps-sync, amp 1, amp_configs.use_bf16 "
+               "1, this server in ps-sync: all processes must have the same "
+               "strategy");
     close_held(&j);
 }
 

@@ -159,6 +159,37 @@ TEST_LIMIT(a_rank_that_leaves_without_a_word_keeps_nobody, 90)
     CHECK_CONTAINS(launch_log("workerlog.0"), "rank 1");
 }
 
+/* Rank 1 does that before it knows of MPI; the job ends. */
+static void run_without_rank_1(const char *what)
+{
+    char script[200];
+
+    launch_need_mpirun();
+    setenv("TEST_RANK", "wait", 1);
+    setenv("SELF", test_program(), 1);
+    setenv("FLEET_STEP_DEADLINE_MS", "2000", 1);
+    launch_deadline_ms = 60000;
+    snprintf(script, sizeof script, LAUNCH_WORKER(1) " && %s; exec $SELF",
+             what);
+    CHECK_INT(launch_run("--nproc_per_node 2 --grace 1", script), 3);
+    CHECK_CONTAINS(launch_log("workerlog.0"),
+                   "mpi: not all ranks came to MPI_Init() within 2000 ms: one "
+                   "has ended, or is stopped, or goes on without it");
+    CHECK_CONTAINS(launch_err(), "worker 0 (pid ");
+}
+
+TEST_LIMIT(a_rank_that_ends_before_the_ranks_meet_keeps_nobody, 90)
+{
+    run_without_rank_1("exit 0");
+}
+
+TEST_LIMIT(a_rank_that_is_stopped_before_the_ranks_meet_is_ended, 90)
+{
+    run_without_rank_1("kill -STOP $$");
+    CHECK_CONTAINS(launch_err(), "worker 1 (pid ");
+    CHECK_CONTAINS(launch_err(), "has not ended within 1 s of the failure");
+}
+
 TEST_LIMIT(ranks_that_have_met_load_nothing, 90)
 {
     run_ranks("load");

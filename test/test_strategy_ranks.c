@@ -184,6 +184,28 @@ TEST(states_that_are_shared_out_are_saved_by_all_ranks_or_not_at_all)
     fleet_destroy(f);
 }
 
+TEST(what_refuses_a_strategy_is_the_failure_of_minimize)
+{
+    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+    fleet *f = open_rank(NULL);
+    fleet_program *p = fleet_program_create(f);
+    fleet_model m;
+
+    fleet_mlp(p, &(fleet_mlp_options){.dim = 4, .classes = 2}, &m);
+    s.localsgd = 1;
+    CHECK_FAILS(
+        fleet_minimize(fleet_distributed_optimizer(f, adam(f), &s), m.loss),
+        FLEET_EUNSUPPORTED,
+        "fleet_minimize: no optimizer (strategy.localsgd: expected SGD");
+    CHECK_FAILS(fleet_minimize(NULL, m.loss), FLEET_EINVAL,
+                "fleet_minimize: no optimizer");
+    s.localsgd_configs.k_steps = 0;
+    CHECK_FAILS(
+        fleet_minimize(fleet_distributed_optimizer(f, sgd(f), &s), m.loss),
+        FLEET_EINVAL, "strategy.localsgd_configs.k_steps");
+    fleet_destroy(f);
+}
+
 TEST(the_dump_names_what_ranks_do)
 {
     fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;

@@ -2,8 +2,10 @@
  * while the backward pass still goes on. */
 #define _GNU_SOURCE
 #define SUITE trace
+#include "gpu_kit.h"
 #include "job_kit.h"
 #include "launch_kit.h"
+#include "ps_kit.h"
 #include "test.h"
 #include "train_kit.h"
 
@@ -114,6 +116,78 @@ TEST(one_that_cannot_be_written_is_a_warning)
     CHECK_CONTAINS(fleet_last_error(), "Not a directory");
 }
 
+/* --- a GPU and servers ---------------------------------------------------- */
+
+enum { PASSES = 2, LINES = 200, MOST_EVENTS = 64 };
+
+static void open_on_gpu(ps_node *n, const fleet_options *o)
+{
+    scene_open_as(&n->s, o, &n->job->how);
+    if (n->server)
+        return;
+    CHECK_OK(fleet_program_place(n->s.p, FLEET_GPU(0), NULL));
+    scene_data_of(&n->s, n->job->file, 1, PS_BATCH, 1, 0);
+}
+
+/* When those of a name begin, or end. */
+static int times_of(const events *t, const char *name, const char *kind,
+                    bool end, double *at)
+{
+    int n = 0;
+
+    for (fl_at e = fl_at_first(&t->at); e.json; fl_at_next(&t->at, &e)) {
+        event x = event_of(&e);
+
+        if (strcmp(x.name, name) == 0 && strcmp(x.kind, kind) == 0 &&
+            n < MOST_EVENTS)
+            at[n++] = end ? x.end : x.begin;
+    }
+    return n;
+}
+
+static int before(const double *at, int n, double limit)
+{
+    int count = 0;
+
+    for (int i = 0; i < n; i++)
+        count += at[i] <= limit;
+    return count;
+}
+
+/* In async the rows of the next batch are asked for before the GPU gets this
+ * one, and travel while it computes; a push waits for its gradients. */
+TEST(rows_of_the_next_batch_travel_while_a_gpu_computes)
+{
+    double begun[MOST_EVENTS], ended[MOST_EVENTS], pull[MOST_EVENTS],
+        push[MOST_EVENTS];
+    const int batches = (LINES + PS_BATCH - 1) / PS_BATCH;
+    const char *folder = test_path("trace");
+    ps_job j = {.passes = PASSES,
+                .file = {scene_file("a.txt", LINES, 1)},
+                .how.a_sync = true,
+                .open = open_on_gpu};
+    int pulls, ahead = 0;
+    events t;
+
+    gpu_kit_open();
+    setenv("FLEET_TRACE", folder, 1);
+    ps_run(&j);
+    ps_check(&j);
+    unsetenv("FLEET_TRACE");
+    read_trace(&t, folder, "worker-0");
+    CHECK_INT(times_of(&t, "gpu", "b", false, begun), PASSES * batches);
+    CHECK_INT(times_of(&t, "gpu", "e", false, ended), PASSES * batches);
+    CHECK_INT(times_of(&t, "ps.push", "X", false, push), PASSES * batches);
+    pulls = times_of(&t, "ps.pull", "X", true, pull);
+    for (int i = 0; i < PASSES * batches; i++) {
+        CHECK(begun[i] <= ended[i] && ended[i] <= push[i]);
+        ahead += before(pull, pulls, begun[i]) == i + 2;
+    }
+    CHECK_INT(ahead, PASSES * (batches - 1)); /* all but a pass's last */
+    fl_json_free(t.json);
+    gpu_kit_close();
+}
+
 /* --- ranks --------------------------------------------------------------- */
 
 static const char *samples(void)
@@ -176,6 +250,45 @@ static bool next_step(fl_at *e, const events *t, step *s)
     while (e->json && strcmp(event_of(e).name, "update.dense") == 0)
         fl_at_next(&t->at, e);
     return true;
+}
+
+/* All events have one number, under which the process has its name. */
+static double process_of(const char *folder, const char *file, const char *name)
+{
+    double process = -1;
+    events t;
+
+    read_trace(&t, folder, file);
+    for (fl_at e = fl_at_first(&t.at); e.json; fl_at_next(&t.at, &e)) {
+        fl_at kind = fl_at_key(&e, "ph"), args = fl_at_key(&e, "args");
+        fl_at said = fl_at_key(&args, "name");
+        const char *text = "", *what = "";
+
+        CHECK(process < 0 || number_of(&e, "pid") == process);
+        process = number_of(&e, "pid");
+        CHECK_OK(fl_at_string(&kind, &what));
+        if (*what != 'M')
+            continue;
+        CHECK_OK(fl_at_string(&said, &text));
+        CHECK_TEXT(text, name);
+    }
+    fl_json_free(t.json);
+    return process;
+}
+
+TEST_LIMIT(processes_of_a_job_have_numbers_and_names_of_their_own, 60)
+{
+    const char *folder = test_path("trace");
+    double first, second, server;
+
+    setenv("FLEET_TRACE", folder, 1);
+    job_train("--server_num 1 --worker_num 2", three_layers());
+    unsetenv("FLEET_TRACE");
+    first = process_of(folder, "worker-0", "worker 0");
+    second = process_of(folder, "worker-1", "worker 1");
+    server = process_of(folder, "server-0", "server 0");
+    CHECK(first > 0 && second > 0 && server > 0);
+    CHECK(first != second && first != server && second != server);
 }
 
 TEST_LIMIT(buckets_leave_before_the_last_gradient_is_there, 60)

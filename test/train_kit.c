@@ -216,7 +216,8 @@ void kit_place(fleet_program *p, const kit_options *o)
         CHECK_OK(fleet_program_place(
             p, place,
             &(fleet_place_options){.strict_fp32 = 1,
-                                   .allow_cpu = o->allow_cpu}));
+                                   .allow_cpu = o->allow_cpu,
+                                   .no_graphs = o->no_graphs}));
     }
     CHECK_OK(fleet_device_guard(p, o->guard));
 }
@@ -248,6 +249,16 @@ void kit_close(kit_model *m)
 {
     fleet_executor_destroy(m->e);
     fleet_destroy(m->f);
+}
+
+fleet_var *kit_data(fleet_program *p, const char *name, int64_t dim)
+{
+    return fleet_data(p, name, FLEET_FLOAT32, (int64_t[]){-1, dim}, 2);
+}
+
+fleet_var *kit_data_ids(fleet_program *p, const char *name, int64_t dim)
+{
+    return fleet_data(p, name, FLEET_INT64, (int64_t[]){-1, dim}, 2);
 }
 
 void kit_refused(fleet *f, fleet_optimizer *o,

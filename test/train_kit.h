@@ -52,10 +52,10 @@ typedef struct kit_options {
     float layer_decay, layer_coeff, layer_epsilon; /* 0: Fleet's; LAMB has a
                                                       decay alone */
     int64_t max_batch;
-    uint64_t seed;      /* 0: 7 */
-    const char *device; /* of the program; NULL: nothing is said */
-    const char *guard;  /* of the model's operators; NULL: none */
-    bool allow_cpu;
+    uint64_t seed;             /* 0: 7 */
+    const char *device;        /* of the program; NULL: nothing is said */
+    const char *guard;         /* of the model's operators; NULL: none */
+    bool allow_cpu, no_graphs; /* of the place */
 } kit_options;
 
 typedef enum kit_kind { KIT_MLP, KIT_CTR } kit_kind;
@@ -82,6 +82,10 @@ fleet_optimizer *kit_optimizer(fleet *f, const kit_options *options);
 
 /* Where the options say that a program, and what is built next, is. */
 void kit_place(fleet_program *p, const kit_options *options);
+
+/* An input of numbers, or of ids, [-1, dim]. */
+fleet_var *kit_data(fleet_program *p, const char *name, int64_t dim);
+fleet_var *kit_data_ids(fleet_program *p, const char *name, int64_t dim);
 
 /* fleet_distributed_optimizer() fails, with that status and such a text. */
 void kit_refused(fleet *f, fleet_optimizer *o,

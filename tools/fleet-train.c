@@ -9,17 +9,19 @@
 
 static void show(void *user, const fleet_progress *p)
 {
-    char left[32] = "?";
+    char left[32] = "?", loss[32] = "-";
 
     (void)user;
     if (isfinite(p->seconds_left))
         snprintf(left, sizeof left, "%.0f s", p->seconds_left);
+    if (isfinite(p->loss))
+        snprintf(loss, sizeof loss, "%.4f", p->loss);
     fprintf(stderr,
-            "%sepoch %lld/%lld  %lld samples  %.0f samples/s  loss %.4f  "
+            "%sepoch %lld/%lld  %lld samples  %.0f samples/s  loss %s  "
             "ETA %s%s",
             isatty(2) ? "\r\033[K" : "", (long long)p->epoch,
-            (long long)p->epochs, (long long)p->samples, p->samples_per_s,
-            p->loss, left, isatty(2) ? "" : "\n");
+            (long long)p->epochs, (long long)p->samples, p->samples_per_s, loss,
+            left, isatty(2) ? "" : "\n");
 }
 
 int main(int argc, char **argv)

@@ -54,6 +54,8 @@ typedef struct fleet_place_options {
     int allow_cpu;   /* an operator without a kernel on the GPU runs on the CPU,
                         with one warning that names it; 0: it is an error */
     int strict_fp32; /* products in float32; 0: in TF32 */
+    int no_graphs;   /* each kernel of a step is started by itself; 0: what
+                        comes again is one launch of a CUDA graph */
 } fleet_place_options;
 
 /* fleet_program_place - run the program there: its operators, but for those

@@ -62,7 +62,8 @@ typedef struct fleet_progress {
     int64_t epoch, epochs;
     int64_t samples;      /* in this epoch so far */
     double samples_per_s; /* since the training began */
-    double loss;          /* mean over this epoch so far */
+    double loss;          /* mean over what is known of this epoch; NAN: nothing
+                             is, as at first on a GPU */
     double done;          /* share of the whole training, 0 .. 1 */
     double seconds_left;  /* NAN while unknown */
 } fleet_progress;

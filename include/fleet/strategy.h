@@ -152,8 +152,8 @@ FLEET_API fleet_optimizer *fleet_distributed_optimizer(
  *   FLEET_ESHAPE  loss is not [1]
  *   FLEET_EUNSUPPORTED  `ps` of a parameter or table asks for servers or ranks
  *                 that this job has not: it is named
- *   FLEET_EINVAL  optimizer is NULL, as after a fleet_distributed_optimizer()
- *                 that failed, whose text follows
+ *   FLEET_EINVAL  optimizer is NULL; after a fleet_distributed_optimizer() that
+ *                 failed it is that call's failure, whose text follows
  *
  * fleet_executor_create() then fails with FLEET_EUNSUPPORTED if another
  * optimizer already trains in this handle: all its programs share one.

@@ -20,7 +20,9 @@ typedef int fleet_batch_callback(void *user, int64_t batch, int64_t samples);
 /* All-zero fields are defaults. */
 typedef struct fleet_train_options {
     /* Every print_period-th batch (0: 100) a log line in Fleet's form:
-     * time: [2022-05-18 11:27:27], batch: [1], loss[1]:[0.666739] */
+     * time: [2022-05-18 11:27:27], batch: [1], loss[1]:[0.666739]
+     * On a GPU a line waits for its batch, but for one with nothing but the
+     * training's loss: that comes two batches later, or as the pass ends. */
     const fleet_var *const *fetch_list;
     const char *const *fetch_info; /* n_fetch names; NULL: the variables' */
     int n_fetch;

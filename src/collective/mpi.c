@@ -92,7 +92,7 @@ static fleet_status open_world(const fl_peers_options *options,
     int level;
 
     *peers = NULL;
-    FL_TRY(fl_mpi_begin(&level));
+    FL_TRY(fl_mpi_begin(options->deadline_ms, &level));
     FL_MPI(MPI_Comm_idup(MPI_COMM_WORLD, &comm, &all));
     FL_TRY(fl_mpi_wait(&all, options->deadline_ms, "open a group"));
     status = fl_mpi_open(comm, options, peers);

@@ -1,6 +1,6 @@
 /* mpi.h - the plug-in libfleet_mpi.so: ranks that MPI started. mpi.c opens
- * groups, mpi_process.c begins and ends MPI, mpi_group.c is the carrier of
- * groups whose ranks are on several hosts. */
+ * groups, mpi_process.c and mpi_thread.c begin and end MPI, mpi_group.c is the
+ * carrier of groups whose ranks are on several hosts. */
 #ifndef FL_COLLECTIVE_MPI_H
 #define FL_COLLECTIVE_MPI_H
 
@@ -8,9 +8,14 @@
 
 #include "collective/group.h"
 
-/* MPI runs, with these threads, or an error. What is not ours to begin is not
- * ours to end. */
-fleet_status fl_mpi_begin(int *thread_level);
+/* MPI runs, with these threads, or an error; FLEET_ETIMEDOUT if not all ranks
+ * come. What is not ours to begin is not ours to end. */
+fleet_status fl_mpi_begin(int64_t deadline_ms, int *thread_level);
+
+/* mpi_thread.c: MPI_Init_thread(), once in a process, and after it
+ * MPI_Finalize(), which has no deadline. */
+fleet_status fl_mpi_init(int64_t deadline_ms, int *thread_level);
+void fl_mpi_finalize(void);
 
 /* After a failure MPI is left alone, at the end of the process, too: what it
  * waits for may never come. */

@@ -100,7 +100,7 @@ static void end(void)
         return;
     MPI_Finalized(&is_over);
     if (!is_over && all_come())
-        MPI_Finalize();
+        fl_mpi_finalize();
 }
 
 /* A process that nobody started as a rank is a job of its own: without this
@@ -116,25 +116,24 @@ static bool is_started_by_mpi(void)
     return false;
 }
 
-static fleet_status begin(int *thread_level)
+static fleet_status begin(int64_t deadline_ms, int *thread_level)
 {
     static const char alone[] = "OMPI_MCA_ess_singleton_isolated";
     bool is_set = !is_started_by_mpi() && !getenv(alone);
-    int code;
+    fleet_status status;
 
     if (is_set)
         setenv(alone, "1", 1);
-    code = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, thread_level);
-    if (is_set)
+    status = fl_mpi_init(deadline_ms, thread_level);
+    if (is_set && !fl_mpi_is_given_up())
         unsetenv(alone);
-    if (code != MPI_SUCCESS)
-        return fl_mpi_fail(code, "MPI_Init_thread");
+    FL_TRY(status);
     owner = getpid();
     atexit(end);
     return FLEET_OK;
 }
 
-static fleet_status begin_or_join(int *thread_level)
+static fleet_status begin_or_join(int64_t deadline_ms, int *thread_level)
 {
     int is_begun = 0, is_over = 0;
 
@@ -151,17 +150,17 @@ static fleet_status begin_or_join(int *thread_level)
         return fl_fail(FLEET_EPEER, "mpi: a group of ranks has failed in this "
                                     "process");
     if (!is_begun)
-        return begin(thread_level);
+        return begin(deadline_ms, thread_level);
     FL_MPI(MPI_Query_thread(thread_level));
     return FLEET_OK;
 }
 
-fleet_status fl_mpi_begin(int *thread_level)
+fleet_status fl_mpi_begin(int64_t deadline_ms, int *thread_level)
 {
     fleet_status status;
 
     pthread_mutex_lock(&lock);
-    status = begin_or_join(thread_level);
+    status = begin_or_join(deadline_ms, thread_level);
     pthread_mutex_unlock(&lock);
     return status;
 }

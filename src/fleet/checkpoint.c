@@ -22,7 +22,7 @@ fleet_status fl_save_any(fleet *f, fl_save *s, const char *path)
     fl_save_elsewhere elsewhere = {.write = fl_servers_write_parts, .arg = f};
     fleet_status status;
 
-    if (!f->link && !f->shards && !(f->peers && fl_store_is_sharded(f->store)))
+    if (!f->link && !fl_ranks_share(f))
         return fl_save_write(s, path);
     FL_TRY(FL_NEW(&elsewhere.rows,
                   ((size_t)s->n_table + 1) * sizeof *elsewhere.rows));

@@ -30,7 +30,7 @@ struct fleet {
     fl_peers *peers;          /* of a rank that has joined; NULL: none */
     struct fl_server *server; /* made, not run yet; NULL: none */
     atomic_bool serving;      /* in fleet_run_server() */
-    fl_text terms;            /* of training, for hello; servers.c */
+    fl_text terms;            /* of the strategy, while a job is joined */
     char *load; /* a checkpoint for the servers, once there is a link */
     fleet_distributed_strategy strategy; /* of fleet_distributed_optimizer();
                                             the default without it */
@@ -77,6 +77,10 @@ static inline bool fl_mode_has_ranks(fl_job_mode mode)
 
 /* strategy.c */
 fleet_status fl_strategy_read(const fl_at *at, fleet_distributed_strategy *s);
+
+/* What all processes of a job must have in common, appended: the mode, then
+ * each honoured field that is not as it is by default. */
+void fl_strategy_terms(const fleet *f, fl_text *out);
 
 /* strategy_layers.c: strategy.lars and strategy.lamb. Have numbers that were
  * changed an effect, and is the optimizer the one that they change? */

@@ -80,8 +80,7 @@ static void write_trace(fleet *f)
     fl_context *c = &f->context;
 
     if (c->fork_generation == fl_fork_generation() &&
-        fl_trace_write(c->trace, fleet_is_server(f) ? "server" : "worker",
-                       f->role.index) != FLEET_OK)
+        fl_trace_write(c->trace, fleet_is_server(f), f->role.index) != FLEET_OK)
         FL_WARN(&c->log, "the trace is not written: %s", fleet_last_error());
 }
 

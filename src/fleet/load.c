@@ -1,183 +1,10 @@
 /* load.c - reading saves; see save.h. All of a save is checked before anything
  * of it is used. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
 #include "base/memory.h"
-#include "fleet/save.h"
-
-/* --- the manifest -------------------------------------------------------- */
-
-static fleet_status read_hex(const fl_at *at, uint64_t *out)
-{
-    const char *text = "";
-    char *end;
-
-    FL_TRY(fl_at_required(at));
-    FL_TRY(fl_at_string(at, &text));
-    *out = strtoull(text, &end, 16);
-    return strlen(text) == 16 && *end == 0
-               ? FLEET_OK
-               : fl_at_expected(at, "16 hex digits");
-}
-
-static fleet_status read_int(const fl_at *object, const char *key, int64_t low,
-                             int64_t high, int64_t *out)
-{
-    fl_at at = fl_at_key(object, key);
-
-    FL_TRY(fl_at_required(&at));
-    return fl_at_int(&at, low, high, out);
-}
-
-static fleet_status read_text(const fl_at *object, const char *key,
-                              const char **out)
-{
-    fl_at at = fl_at_key(object, key);
-
-    FL_TRY(fl_at_required(&at));
-    return fl_at_string(&at, out);
-}
-
-static fleet_status read_states(const fl_at *entry, fl_saved_item *item)
-{
-    fl_at at = fl_at_key(entry, "states");
-
-    item->n_state = fl_at_count(&at);
-    if (!fl_at_is_array(&at) || item->n_state > FL_MAX_STATE)
-        return fl_at_expected(&at, "the names of up to 2 states");
-    for (int i = 0; i < item->n_state; i++) {
-        fl_at one = fl_at_index(&at, i);
-
-        item->state[i] = "";
-        FL_TRY(fl_at_string(&one, &item->state[i]));
-    }
-    return FLEET_OK;
-}
-
-static fleet_status read_param(const fl_at *entry, fl_saved_item *item)
-{
-    fl_at shape = fl_at_key(entry, "shape");
-    int64_t dims[FLEET_MAX_DIM] = {0};
-    int n = fl_at_count(&shape);
-
-    FL_TRY(read_text(entry, "name", &item->name));
-    if (!fl_at_is_array(&shape) || n < 1 || n > FLEET_MAX_DIM)
-        return fl_at_expected(&shape, "1 to 8 dimensions");
-    for (int i = 0; i < n; i++) {
-        fl_at one = fl_at_index(&shape, i);
-
-        FL_TRY(fl_at_int(&one, 1, FL_MOST_DIM, &dims[i]));
-    }
-    FL_TRY(fl_shape_check(item->name, dims, n));
-    item->shape = fl_shape_make(dims, n);
-    item->n = fl_shape_count(&item->shape, 1);
-    return read_states(entry, item);
-}
-
-static fleet_status read_table(const fl_at *entry, fl_saved_item *item)
-{
-    fl_at a_at = fl_at_key(entry, "a"), b_at = fl_at_key(entry, "b");
-    fl_at seed_at = fl_at_key(entry, "seed");
-    int64_t dim = 0, modulo = 0, kind = 0;
-    fleet_initializer first = {0};
-
-    FL_TRY(read_text(entry, "name", &item->name));
-    FL_TRY(read_int(entry, "dim", 1, 1 << 20, &dim));
-    FL_TRY(read_int(entry, "modulo", 0, FL_MOST_DIM, &modulo));
-    FL_TRY(read_int(entry, "rows", 0, (int64_t)1 << 53, &item->n));
-    FL_TRY(read_int(entry, "initializer", FLEET_INIT_CONSTANT,
-                    FLEET_INIT_KAIMING_NORMAL, &kind));
-    FL_TRY(fl_at_float(&a_at, &first.a));
-    FL_TRY(fl_at_float(&b_at, &first.b));
-    item->shape = fl_shape_2(modulo, dim);
-    first.kind = (fleet_initializer_kind)kind;
-    FL_TRY(fl_initializer_check(item->name, &first));
-    item->filler = fl_filler_make(&first, dim, dim, 0, item->name);
-    FL_TRY(read_hex(&seed_at, &item->filler.seed));
-    return read_states(entry, item);
-}
-
-typedef fleet_status read_item(const fl_at *entry, fl_saved_item *item);
-
-/* Records go by name: two things of one name would be taken for each other. */
-static fleet_status read_items(const fl_at *list, read_item *read,
-                               fl_saved_item **item, int *n, fl_map *names)
-{
-    if (!fl_at_is_array(list))
-        return fl_at_expected(list, "an array");
-    FL_TRY(FL_NEW(item, (size_t)fl_at_count(list) * sizeof **item));
-    for (fl_at e = fl_at_first(list); e.json; fl_at_next(list, &e)) {
-        fl_saved_item *one = &(*item)[(*n)++];
-
-        FL_TRY(read(&e, one));
-        if (fl_map_get(names, one->name))
-            return fl_fail(FLEET_ECORRUPT, "%s: \"%s\" stands twice", e.path,
-                           one->name);
-        FL_TRY(fl_map_put(names, one->name, one));
-    }
-    return FLEET_OK;
-}
-
-static fleet_status read_manifest(fl_saved *s, const char *what)
-{
-    fl_at root = fl_at_root(s->manifest), seed = fl_at_key(&root, "seed");
-    fl_at params = fl_at_key(&root, "params");
-    fl_at tables = fl_at_key(&root, "tables");
-    const char *format = "", *found = "";
-    int64_t version = 0;
-
-    FL_TRY(read_text(&root, "format", &format));
-    FL_TRY(read_int(&root, "version", 0, INT32_MAX, &version));
-    FL_TRY(read_text(&root, "what", &found));
-    if (strcmp(format, "libfleet") != 0 || version != FL_SAVE_VERSION)
-        return fl_fail(FLEET_EUNSUPPORTED,
-                       "a save of format \"%s\" %lld; expected \"libfleet\" %d",
-                       format, (long long)version, FL_SAVE_VERSION);
-    if (what && strcmp(found, what) != 0)
-        return fl_fail(FLEET_EINVAL, "what was saved is \"%s\", not \"%s\"",
-                       found, what);
-    FL_TRY(read_hex(&seed, &s->seed));
-    FL_TRY(read_int(&root, "updates", 0, (int64_t)1 << 53, &s->updates));
-    FL_TRY(read_items(&params, read_param, &s->param, &s->n_param, &s->params));
-    return read_items(&tables, read_table, &s->table, &s->n_table, &s->tables);
-}
-
-/* The manifest's text, checked against the sum beside it. */
-static fleet_status read_checked(const fl_source_folder *f, char **text,
-                                 size_t *size)
-{
-    enum { SUM_SIZE = 17 }; /* digits and a newline */
-    char *sum = NULL;
-    fleet_status status;
-
-    FL_TRY(fl_source_folder_read(f, FL_MANIFEST, text, size));
-    status = fl_source_folder_sized(f, FL_MANIFEST_SUM, SUM_SIZE, &sum);
-    if (status == FLEET_OK &&
-        strtoull(sum, NULL, 16) != fl_hash(*text, *size, 0))
-        status = fl_fail(FLEET_ECORRUPT, "%s/%s: damaged: its checksum differs",
-                         f->path, FL_MANIFEST);
-    fl_free(sum);
-    return status;
-}
-
-static fleet_status open_manifest(fl_saved *s, const char *what)
-{
-    char *text = NULL;
-    size_t size;
-    fleet_status status = read_checked(&s->folder, &text, &size);
-
-    if (status == FLEET_OK)
-        status = fl_json_parse(text, size, FL_MANIFEST, &s->manifest);
-    fl_free(text);
-    FL_TRY(status);
-    status = read_manifest(s, what);
-    return status == FLEET_OK
-               ? status
-               : fl_fail_in(status, "%s/%s", s->folder.path, FL_MANIFEST);
-}
+#include "fleet/manifest.h"
 
 /* --- parts --------------------------------------------------------------- */
 
@@ -260,7 +87,7 @@ static fleet_status walk_part(part *p, const fl_saved *s, visit_record *visit,
 static fleet_status part_name(const fl_at *entry, const char **file)
 {
     *file = "";
-    FL_TRY(read_text(entry, "file", file));
+    FL_TRY(fl_manifest_text(entry, "file", file));
     return **file && !strchr(*file, '/')
                ? FLEET_OK
                : fl_fail(FLEET_ECORRUPT, "%s: \"%s\" is no part's name",
@@ -276,8 +103,8 @@ static fleet_status read_part(const fl_saved *s, const fl_at *entry,
     uint64_t sum;
     part p = {.folder = s->folder.path};
 
-    FL_TRY(read_int(entry, "size", 0, (int64_t)1 << 53, &size));
-    FL_TRY(read_hex(&sum_at, &sum));
+    FL_TRY(fl_manifest_int(entry, "size", 0, (int64_t)1 << 53, &size));
+    FL_TRY(fl_manifest_hex(&sum_at, &sum));
     FL_TRY(part_name(entry, &p.file));
     FL_TRY(fl_source_folder_checked(&s->folder, p.file, (uint64_t)size, sum,
                                     &p.data));
@@ -352,7 +179,7 @@ static fleet_status check_seen(const fl_saved *s, const fl_saved_item *item,
 
 static fleet_status open_all(fl_saved *s, const char *what)
 {
-    FL_TRY(open_manifest(s, what));
+    FL_TRY(fl_manifest_open(s, what));
     FL_TRY(each_record(s, count_record, s));
     FL_TRY(check_blocks(s));
     FL_TRY(check_seen(s, s->param, s->n_param, "numbers"));

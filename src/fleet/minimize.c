@@ -4,15 +4,15 @@
 #include "fleet/strategy_ranks.h"
 #include "runtime/exchange.h"
 
-/* What a call before has not given; it has said why, unless that was this one.
- */
+/* What a call before has not given; it has said why, unless that was this one:
+ * so the failure is that call's. */
 static fleet_status missing(const char *what)
 {
     const char *why = fleet_last_error();
 
     if (!*why || strncmp(why, "fleet_minimize", 14) == 0)
         return fl_fail(FLEET_EINVAL, "fleet_minimize: no %s", what);
-    return fl_fail(FLEET_EINVAL, "fleet_minimize: no %s (%s)", what, why);
+    return fl_fail(fl_last_code(), "fleet_minimize: no %s (%s)", what, why);
 }
 
 /* Plans that are made from now on know it. */

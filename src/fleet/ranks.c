@@ -235,7 +235,7 @@ static fleet_status check_loads(const fleet *f)
 {
     double loads = f->loads;
 
-    if (!fl_store_has_rows(f->store) && !fl_store_is_sharded(f->store))
+    if (fl_store_own_tables(f->store) == 0 && !fl_store_is_sharded(f->store))
         return FLEET_OK;
     FL_TRY(f->peers->methods->all_reduce(f->peers, FL_ALL_SUM, FL_WIRE_F64,
                                          &loads, &loads, 1, NULL));
@@ -254,7 +254,7 @@ static fleet_status share_out(fleet *f)
 {
     fl_exchange *ranks;
 
-    if (!fl_store_has_rows(f->store))
+    if (fl_store_own_tables(f->store) == 0)
         return FLEET_OK;
     FL_TRY(fl_shards_create(&f->shards, f->store, &f->rounds));
     ranks = fl_shards_exchange(f->shards);

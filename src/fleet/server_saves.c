@@ -280,35 +280,18 @@ static void kept_done(fl_save *s)
     fl_free(s->table);
 }
 
-/* Have ranks something that the first one does not have? */
-static bool ranks_write(const fleet *f)
-{
-    return f->shards || (f->peers && fl_store_is_sharded(f->store));
-}
-
-/* By the ranks where each has its own, else by this one. */
-static fleet_status write_here(fleet *f, const fl_save *all, const char *folder,
-                               fl_json *list)
+/* What servers keep by them, the rest by the ranks where each has its own, else
+ * by this one. */
+static fleet_status write_kept(fleet *f, const fl_save *all, bool away,
+                               const char *folder, fl_json *list)
 {
     fl_save s;
-    fleet_status status = kept(all, false, &s);
+    fleet_status status = kept(all, away, &s);
 
     if (status == FLEET_OK)
-        status = ranks_write(f)
-                     ? write_parts(f, &s, true, folder, list)
+        status = away || fl_ranks_share(f)
+                     ? write_parts(f, &s, !away, folder, list)
                      : fl_save_parts(&s, folder, "part-dense-", list);
-    kept_done(&s);
-    return status;
-}
-
-static fleet_status write_away(fleet *f, const fl_save *all, const char *folder,
-                               fl_json *list)
-{
-    fl_save s;
-    fleet_status status = kept(all, true, &s);
-
-    if (status == FLEET_OK)
-        status = write_parts(f, &s, false, folder, list);
     kept_done(&s);
     return status;
 }
@@ -320,8 +303,8 @@ fleet_status fl_servers_write_parts(void *arg, const fl_save *s,
 
     if (!f->link || !f->store->dense_here)
         return write_parts(f, s, !f->link, folder, list);
-    FL_TRY(write_away(f, s, folder, list));
-    FL_TRY(write_here(f, s, folder, list));
+    FL_TRY(write_kept(f, s, true, folder, list));
+    FL_TRY(write_kept(f, s, false, folder, list));
     s->elsewhere->updates = f->store->updates;
     return FLEET_OK;
 }

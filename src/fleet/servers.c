@@ -2,7 +2,6 @@
 #include "fleet/keepers.h"
 #include "fleet/ranks.h"
 #include "fleet/servers.h"
-#include "fleet/strategy_ranks.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -24,27 +23,11 @@ static fl_job_mode mode_of(const fleet *f)
     return fl_job_mode_of(&f->role, &f->strategy);
 }
 
-/* What all processes' strategies must have in common, in words: the mode, mixed
- * precision, how many batches are merged, how layers are updated. */
 static fleet_status make_terms(fleet *f)
 {
-    const fl_training *t = &f->trained->training;
-    const fl_layerwise *w = &t->layerwise;
-    fl_text *terms = &f->terms;
-
-    fl_text_done(terms);
-    fl_text_add(terms, "%s%s", fl_job_mode_name(mode_of(f)),
-                t->bf16 ? " of bfloat16" : "");
-    if (t->merge_steps > 1)
-        fl_text_add(terms, ", merging %d batches%s", t->merge_steps,
-                    t->merge_average ? "" : " without avg");
-    if (w->rule != FL_NO_LAYERS)
-        fl_text_add(terms, ", %s %.9g %.9g %.9g",
-                    w->rule == FL_LARS ? "lars" : "lamb", (double)w->coeff,
-                    (double)w->decay, (double)w->epsilon);
-    if (fl_mode_has_ranks(mode_of(f)))
-        fl_strategy_add_terms(t, terms);
-    return terms->status;
+    fl_text_done(&f->terms);
+    fl_strategy_terms(f, &f->terms);
+    return f->terms.status;
 }
 
 fleet_status fl_add_programs(fleet *f)

@@ -486,6 +486,29 @@ fleet_optimizer *fleet_distributed_optimizer(
     return o;
 }
 
+/* --- for others ---------------------------------------------------------- */
+
+/* What the mode's name does not say; "hybrid" is both sync and async. */
+static bool is_term(const fleet_distributed_strategy *s, const field *f,
+                    fl_job_mode mode)
+{
+    if (f->purpose == RANKS ||
+        (f->purpose == ASYNC && !fl_mode_has_ranks(mode)))
+        return false;
+    return fates[f->purpose][mode] == HONOURED && is_asked(s, f);
+}
+
+void fl_strategy_terms(const fleet *f, fl_text *out)
+{
+    fl_job_mode mode = fl_job_mode_of(&f->role, &f->strategy);
+
+    fl_text_add(out, "%s", fl_job_mode_name(mode));
+    for (int i = 0; i < N_FIELD; i++)
+        if (is_term(&f->strategy, &fields[i], mode))
+            fl_text_add(out, ", %s %.9g", fields[i].name,
+                        value_of(&f->strategy, &fields[i]));
+}
+
 /* --- the dump ------------------------------------------------------------ */
 
 static void describe(const fleet *f, const field *one, fl_text *out)

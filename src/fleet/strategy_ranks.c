@@ -1,24 +1,61 @@
 /* strategy_ranks.c - see strategy_ranks.h. */
 #include "fleet/strategy_ranks.h"
 
-#include <inttypes.h>
+#include <stddef.h>
+#include <string.h>
 
 #include "runtime/optimizer.h"
 
 /* Fleet's: fewer floats are reduced as they are. */
 enum { FL_DGC_SMALLEST = 16384 };
 
-static fleet_status contradict(const char *one, const char *other)
+/* Two fields of which one at most is on. */
+typedef struct pair {
+    const char *one, *other;
+    size_t at_one, at_other;
+} pair;
+
+#define PAIR(one, other)                                                       \
+    {                                                                          \
+#one, #other, offsetof(fleet_distributed_strategy, one),               \
+            offsetof(fleet_distributed_strategy, other)                        \
+    }
+
+static const pair pairs[] = {
+    PAIR(dgc, localsgd),
+    PAIR(dgc, adaptive_localsgd),
+    PAIR(dgc, lars),
+    PAIR(sharding, localsgd),
+    PAIR(sharding, adaptive_localsgd),
+    PAIR(localsgd, adaptive_localsgd),
+    PAIR(localsgd, gradient_scale_sum),
+    PAIR(adaptive_localsgd, gradient_scale_sum),
+    PAIR(use_hierarchical_allreduce, deterministic),
+};
+
+static bool is_on(const fleet_distributed_strategy *s, size_t at)
 {
-    return fl_fail(FLEET_EINVAL,
-                   "strategy.%s and strategy.%s contradict: one of them", one,
-                   other);
+    int on;
+
+    memcpy(&on, (const char *)s + at, sizeof on);
+    return on;
 }
 
-static fleet_status check_steps(const char *name, int is_on,
+static fleet_status check_pairs(const fleet_distributed_strategy *s)
+{
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        if (is_on(s, pairs[i].at_one) && is_on(s, pairs[i].at_other))
+            return fl_fail(FLEET_EINVAL,
+                           "strategy.%s and strategy.%s contradict: one of "
+                           "them",
+                           pairs[i].one, pairs[i].other);
+    return FLEET_OK;
+}
+
+static fleet_status check_steps(const char *name, int on,
                                 const fleet_localsgd_configs *c)
 {
-    if (is_on || c->k_steps <= 1)
+    if (on || c->k_steps <= 1)
         return FLEET_OK;
     return fl_fail(FLEET_EINVAL,
                    "strategy.%s_configs.k_steps is %d, but strategy.%s is 0",
@@ -36,8 +73,6 @@ static fleet_status check_groups(const fleet_distributed_strategy *s)
                        "expected %s",
                        n, s->use_hierarchical_allreduce,
                        n > 1 ? "1" : "groups of 2 ranks or more");
-    if (s->use_hierarchical_allreduce && s->deterministic)
-        return contradict("use_hierarchical_allreduce", "deterministic");
     return FLEET_OK;
 }
 
@@ -51,27 +86,13 @@ fleet_status fl_strategy_check_ranks(const fleet_distributed_strategy *s)
                        "strategy.dgc_configs.sparsity: expected 0 to below 1, "
                        "got %g",
                        (double)s->dgc_configs.sparsity);
-    if (s->dgc && (s->localsgd || s->adaptive_localsgd))
-        return contradict("dgc",
-                          s->localsgd ? "localsgd" : "adaptive_localsgd");
-    if (s->dgc && s->lars)
-        return contradict("dgc", "lars");
-    if (s->sharding && (s->localsgd || s->adaptive_localsgd))
-        return contradict("sharding",
-                          s->localsgd ? "localsgd" : "adaptive_localsgd");
     if (!s->sharding && s->sharding_configs.sharding_degree > 0)
         return fl_fail(FLEET_EINVAL,
                        "strategy.sharding_configs.sharding_degree is %d, but "
                        "strategy.sharding is 0",
                        s->sharding_configs.sharding_degree);
     FL_TRY(check_groups(s));
-    if (s->localsgd && s->adaptive_localsgd)
-        return contradict("localsgd", "adaptive_localsgd");
-    if (s->localsgd && s->gradient_scale_sum)
-        return contradict("localsgd", "gradient_scale_sum");
-    if (s->adaptive_localsgd && s->gradient_scale_sum)
-        return contradict("adaptive_localsgd", "gradient_scale_sum");
-    return FLEET_OK;
+    return check_pairs(s);
 }
 
 /* As with Fleet. The mean of weights says nothing of what rules with second
@@ -147,25 +168,4 @@ void fl_strategy_set_ranks(const fleet_distributed_strategy *s, fl_training *t)
         t->local.begin = c->begin_step;
         t->local.adaptive = s->adaptive_localsgd;
     }
-}
-
-void fl_strategy_add_terms(const fl_training *t, fl_text *text)
-{
-    if (t->sum_over_ranks)
-        fl_text_add(text, ", gradient_scale_sum");
-    if (t->half)
-        fl_text_add(text, ", gradients as float16");
-    if (t->group > 1)
-        fl_text_add(text, ", sums by groups of %d", t->group);
-    if (t->sharded)
-        fl_text_add(text, ", sharded");
-    if (t->dgc.on)
-        fl_text_add(text, ", dgc of %g after %" PRId64 " in %" PRId64,
-                    (double)t->dgc.sparsity, t->dgc.begin, t->dgc.ramp);
-    if (t->local.steps > 0)
-        fl_text_add(text,
-                    ", means of weights %severy %" PRId64
-                    " updates after %" PRId64,
-                    t->local.adaptive ? "at first " : "", t->local.steps,
-                    t->local.begin);
 }

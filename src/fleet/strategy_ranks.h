@@ -18,7 +18,4 @@ fleet_status fl_strategy_check_role(const fleet_distributed_strategy *s,
 
 void fl_strategy_set_ranks(const fleet_distributed_strategy *s, fl_training *t);
 
-/* In words, for all ranks to have in common: appended to what is there. */
-void fl_strategy_add_terms(const fl_training *t, fl_text *text);
-
 #endif

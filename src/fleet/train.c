@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "fleet/lines.h"
 #include "fleet/pass.h"
 #include "fleet/trainer.h"
 #include "runtime/executor.h"
@@ -17,8 +18,7 @@ typedef struct pass {
     fl_stream *stream;
     int *var;       /* of each slot: the variable it feeds, -1: none */
     fl_input *next; /* room for the batch that comes next; NULL: nobody asks */
-    float *shown;   /* room for what is printed */
-    size_t shown_size;
+    fl_lines lines;
     fleet_train_result r;
     int64_t started_ns;
 } pass;
@@ -104,58 +104,6 @@ static fleet_status check_fed(const pass *p, const fl_plan *plan)
     return FLEET_OK;
 }
 
-/* --- log lines ----------------------------------------------------------- */
-
-/* Memory for the largest variable that is printed. */
-static fleet_status show_one(pass *p, int i, fl_text *line)
-{
-    const fleet_var *v = p->o->fetch_list[i];
-    fleet_fetch f = {.var = v};
-    size_t n;
-
-    FL_TRY(fl_executor_fetch(p->e, &f));
-    n = 1;
-    for (int d = 0; d < f.n_dim; d++)
-        n *= (size_t)f.dims[d];
-    FL_TRY(fl_grow(&p->shown, &p->shown_size, 2 * n, sizeof *p->shown));
-    f.data = p->shown;
-    f.size = p->shown_size * sizeof *p->shown;
-    FL_TRY(fl_executor_fetch(p->e, &f));
-    fl_text_add(line, ", %s[%zu]:[",
-                p->o->fetch_info ? p->o->fetch_info[i] : v->name, n);
-    for (size_t j = 0; j < n; j++) {
-        int64_t integer;
-
-        memcpy(&integer, (char *)p->shown + j * 8 * (v->dtype == FLEET_INT64),
-               sizeof integer);
-        if (v->dtype == FLEET_INT64)
-            fl_text_add(line, "%s%" PRId64, j ? "," : "", integer);
-        else
-            fl_text_add(line, "%s%g", j ? "," : "", (double)p->shown[j]);
-    }
-    fl_text_add(line, "]");
-    return line->status;
-}
-
-static fleet_status show(pass *p)
-{
-    int64_t period = p->o->print_period ? p->o->print_period : 100;
-    fleet_status status = FLEET_OK;
-    fl_text line = {0};
-    char now[20];
-
-    if (p->o->n_fetch == 0 || p->r.batches % period != 0)
-        return FLEET_OK;
-    fl_wall_text(now);
-    fl_text_add(&line, "time: [%s], batch: [%" PRId64 "]", now, p->r.batches);
-    for (int i = 0; i < p->o->n_fetch && status == FLEET_OK; i++)
-        status = show_one(p, i, &line);
-    if (status == FLEET_OK)
-        FL_INFO(&p->e->context->log, "%s", fl_text_chars(&line));
-    fl_text_done(&line);
-    return status;
-}
-
 /* --- steps --------------------------------------------------------------- */
 
 static void bind_batch(const pass *p, const fl_batch *b, fl_input *input)
@@ -196,7 +144,7 @@ static fleet_status step(pass *p, const fl_batch *b)
     p->r.samples += b->rows;
     if (p->observer)
         FL_TRY(p->observer(p->observer_arg, p->e, b));
-    return show(p);
+    return fl_lines_batch(&p->lines, p->r.batches);
 }
 
 /* Run a batch and give it back; *stop: the callback has seen enough. */
@@ -244,7 +192,8 @@ static fleet_status end_pass(pass *p)
     double sum[] = {(double)p->r.batches, (double)p->r.samples, 0};
 
     FL_TRY(fleet_executor_flush(p->e));
-    p->r.loss = sum[2] = p->e->loss_sum; /* all iterations are over now */
+    FL_TRY(fl_lines_late(&p->lines)); /* all iterations are over now */
+    p->r.loss = sum[2] = p->e->loss_sum;
     if (!p->e->training || !fl_store_is_shared(p->e->store))
         return FLEET_OK;
     FL_TRY(fl_executor_end_pass(p->e, sum, 3));
@@ -289,8 +238,10 @@ static fleet_status run_pass(pass *p, fleet_train_result *result)
 
     if (!p->o)
         p->o = &defaults;
+    p->lines = (fl_lines){.e = p->e, .o = p->o};
     p->started_ns = fl_now_ns();
-    p->e->loss = p->e->loss_sum = 0;
+    p->e->loss_sum = 0;
+    p->e->loss_samples = 0;
     status = open_pass(p);
     if (status == FLEET_OK)
         status = run(p);
@@ -305,7 +256,7 @@ static fleet_status run_pass(pass *p, fleet_train_result *result)
     fl_stream_close(p->stream);
     fl_free(p->var);
     fl_free(p->next);
-    fl_free(p->shown);
+    fl_lines_close(&p->lines);
     if (result)
         *result = p->r;
     return status;

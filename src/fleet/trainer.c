@@ -23,7 +23,6 @@ typedef struct training {
 
     /* progress */
     int64_t epoch, epoch_samples, last_ns;
-    double epoch_loss;    /* the sum over its samples */
     int64_t before;       /* this process's samples of finished epochs */
     int64_t trained;      /* all workers' samples of them */
     double trained_s;     /* and their seconds */
@@ -246,13 +245,15 @@ static fleet_status make_model(training *t)
 /* share: of this epoch that is done. */
 static void say_progress(training *t, double share)
 {
+    const fleet_executor *e = t->trainer;
     int64_t now = fl_now_ns();
     double seconds = (double)(now - t->started_ns) * 1e-9;
     fleet_progress p = {.epoch = t->epoch, .epochs = t->c->epochs};
 
     t->last_ns = now;
     p.samples = t->epoch_samples;
-    p.loss = t->epoch_loss / (double)t->epoch_samples;
+    p.loss = e->loss_samples > 0 ? e->loss_sum / (double)e->loss_samples
+                                 : (double)NAN;
     p.samples_per_s = (double)(t->before + p.samples) / seconds;
     p.done = ((double)(t->epoch - 1) + share) / (double)p.epochs;
     p.seconds_left = p.done > 0 ? seconds * (1 - p.done) / p.done : (double)NAN;
@@ -265,7 +266,6 @@ static int on_batch(void *user, int64_t batch, int64_t samples)
 
     (void)batch;
     t->epoch_samples += samples;
-    t->epoch_loss += t->trainer->loss * (double)samples;
     if (t->o->on_progress && fl_now_ns() - t->last_ns >= 500000000)
         say_progress(t, t->train->share);
     return 0;
@@ -278,7 +278,6 @@ static fleet_status train(training *t)
     t->started_ns = fl_now_ns();
     for (t->epoch = 1; t->epoch <= t->c->epochs; t->epoch++) {
         t->epoch_samples = 0;
-        t->epoch_loss = 0;
         FL_TRY(fleet_train_from_dataset(t->trainer, t->train, &o, &t->r));
         if (t->r.samples == 0)
             return fl_fail(FLEET_EEND,

@@ -1,6 +1,6 @@
 /* socket.h - ZeroMQ, and nothing of it shows: a listening socket that many
  * peers talk to (ROUTER), a connected one (DEALER), packets in and out without
- * copies, a bell to wake who waits. The only <zmq.h> is in zmq.c.
+ * copies, a bell to wake who waits. <zmq.h> is in zmq*.c alone.
  *
  * All sockets of a process share one context, made by the first and ended with
  * the last, so that inproc:// joins handles of one process. After fork() a

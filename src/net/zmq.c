@@ -1,9 +1,7 @@
-/* zmq.c - see socket.h; the only file that knows ZeroMQ. */
+/* zmq.c - see socket.h; with zmq_context.c all that knows ZeroMQ. */
 #include "net/socket.h"
 
 #include <errno.h>
-#include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <zmq.h>
 
@@ -11,6 +9,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "net/check.h"
+#include "net/zmq_context.h"
 
 /* ThreadSanitizer does not see how ZeroMQ's threads hand over a message. */
 #ifdef __SANITIZE_THREAD__
@@ -24,10 +23,8 @@
 
 enum {
     COPIED_BELOW = 16 << 10, /* bytes; a copy is cheaper than the hand-over */
-    MOST_IDLE = 1 << 20,    /* bytes of a socket's idle packets, frames apart */
-    MOST_WAIT = 1024,       /* sockets in one fl_socket_wait() */
-    MOST_SOCKET = 16 << 10, /* of a process */
-    LARGE_BLOCK = 24 << 20
+    MOST_IDLE = 1 << 20, /* bytes of a socket's idle packets, frames apart */
+    MOST_WAIT = 1024,    /* sockets in one fl_socket_wait() */
 };
 
 struct fl_socket {
@@ -39,115 +36,6 @@ struct fl_socket {
     char address[FL_ADDRESS_SIZE];
     zmq_msg_t part[FL_MOST_FRAME + 1]; /* of a message under way */
 };
-
-/* --- the process's context -------------------------------------------------
- */
-
-static struct {
-    pthread_mutex_t lock;
-    void *zmq; /* NULL: no socket is open */
-    int n_socket;
-} context = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
-
-/* The parent's threads are not there: its context is of no use. */
-static void forget_context(void)
-{
-    pthread_mutex_init(&context.lock, NULL);
-    context.zmq = NULL;
-    context.n_socket = 0;
-}
-
-static void watch_forks(void)
-{
-    pthread_atfork(NULL, NULL, forget_context);
-}
-
-/* Messages of megabytes come and go with each step. glibc gives such memory
- * back to the system each time, and takes it page by page, until it has once
- * seen a block freed that was as large: then it keeps up to twice that. */
-static void keep_large_blocks(void)
-{
-    volatile char *block = malloc(LARGE_BLOCK);
-
-    if (block)
-        *block = 0;
-    free((void *)(uintptr_t)block);
-}
-
-/* With one of them a message can wait while another is sent to a process that
- * has just got what it needs and computes on this thread's core. */
-static int io_threads(void)
-{
-    int cpus = fl_cpu_count();
-
-    return cpus < 2 ? 1 : cpus < 24 ? 2 : 4;
-}
-
-static void *new_context(void)
-{
-    void *zmq = zmq_ctx_new();
-
-    if (!zmq)
-        return NULL;
-    keep_large_blocks();
-    zmq_ctx_set(zmq, ZMQ_IO_THREADS, io_threads());
-    zmq_ctx_set(zmq, ZMQ_MAX_SOCKETS, MOST_SOCKET);
-    zmq_ctx_set(zmq, ZMQ_BLOCKY, 0); /* nothing lingers unless it says so */
-    return zmq;
-}
-
-/* The last one ends the context. That waits for what still lingers, and for
- * nothing else: all sockets are closed. Who wants the next context waits, too:
- * libpgm, which ZeroMQ brings along, must not come and go at once. */
-static void leave_context(void)
-{
-    pthread_mutex_lock(&context.lock);
-    if (--context.n_socket == 0 && context.zmq) {
-        while (zmq_ctx_term(context.zmq) != 0 && errno == EINTR)
-            ;
-        context.zmq = NULL;
-    }
-    pthread_mutex_unlock(&context.lock);
-}
-
-static void *context_socket(int type)
-{
-    bool few = !fl_descriptors_left(context.zmq ? 4 : 16);
-
-    /* ZeroMQ would abort */
-    if (few || (!context.zmq && !fl_threads_left(1 + io_threads()))) {
-        errno = few ? EMFILE : EAGAIN;
-        return NULL;
-    }
-    if (!context.zmq)
-        context.zmq = new_context();
-    return context.zmq ? zmq_socket(context.zmq, type) : NULL;
-}
-
-/* The first socket starts ZeroMQ's threads: they inherit that all signals are
- * blocked. */
-static fleet_status open_socket(void **socket, int type)
-{
-    sigset_t all, host;
-    int e;
-
-    pthread_once(&watch_once, watch_forks);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &host);
-    pthread_mutex_lock(&context.lock);
-    context.n_socket++;
-    *socket = context_socket(type);
-    e = errno;
-    pthread_mutex_unlock(&context.lock);
-    pthread_sigmask(SIG_SETMASK, &host, NULL);
-    if (*socket)
-        return FLEET_OK;
-    leave_context();
-    return fl_fail(FLEET_EIO, "cannot open a socket%s: %s",
-                   e == EAGAIN ? ", which needs threads" : "", zmq_strerror(e));
-}
 
 /* --- sockets ---------------------------------------------------------------
  */
@@ -188,7 +76,7 @@ static fleet_status new_socket(fl_socket **s, int type)
 
     FL_TRY(FL_NEW(s, sizeof **s));
     FL_GOTO(failed, fl_packet_pool_create(&(*s)->pool, MOST_IDLE));
-    FL_GOTO(failed, open_socket(&(*s)->zmq, type));
+    FL_GOTO(failed, fl_zmq_open(&(*s)->zmq, type));
     (*s)->generation = fl_fork_generation();
     (*s)->listening = type == ZMQ_ROUTER;
     set_options(*s);
@@ -312,8 +200,7 @@ void fl_socket_close(fl_socket *s, int linger_ms)
         return;
     if (s->generation == fl_fork_generation()) {
         set_option(s->zmq, ZMQ_LINGER, linger_ms > 0 ? linger_ms : 0);
-        zmq_close(s->zmq);
-        leave_context();
+        fl_zmq_close(s->zmq);
     }
     fl_packet_pool_destroy(s->pool);
     fl_free(s);

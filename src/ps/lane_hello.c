@@ -82,7 +82,7 @@ static fleet_status check_hello(const fl_ps_lane *l, const hello *h)
     FL_TRY(check_numbers(l, h));
     if (strcmp(h->mode, l->o.mode) != 0)
         return fl_fail(FLEET_EINVAL,
-                       "the worker trains in mode %.60s, this server in %s: "
+                       "the worker trains in mode %s, this server in %s: "
                        "all processes must have the same strategy",
                        h->mode, l->o.mode);
     difference = fl_keep_difference("the server", l->o.program, "the worker",

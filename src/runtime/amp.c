@@ -181,14 +181,6 @@ static void forget_copies(amp *a, const fl_step *s)
     }
 }
 
-static fleet_status keep_step(fl_plan *plan, fl_step *s)
-{
-    FL_TRY(fl_grow(&plan->step, &plan->step_capacity, plan->n_step + 1,
-                   sizeof *plan->step));
-    plan->step[plan->n_step++] = s;
-    return FLEET_OK;
-}
-
 /* The steps anew, with those between them that make copies. */
 static fleet_status insert_copies(amp *a, bool *applied)
 {
@@ -205,7 +197,7 @@ static fleet_status insert_copies(amp *a, bool *applied)
             *applied = true;
         }
         if (status == FLEET_OK)
-            status = keep_step(plan, step[i]);
+            status = fl_plan_add_step(plan, step[i]);
         forget_copies(a, step[i]);
     }
     fl_free(step);

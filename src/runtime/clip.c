@@ -154,15 +154,9 @@ static bool any_is_pushed(const fl_lowering *l)
 /* Some on servers, some on ranks? */
 static bool tables_lie_apart(const fl_store *s)
 {
-    bool away = false, here = false;
+    int own = fl_store_own_tables(s);
 
-    for (size_t i = 0; i < s->tables.n; i++) {
-        const fl_rows *r = s->tables.entry[i].value;
-
-        away |= r->away;
-        here |= !r->away;
-    }
-    return away && here;
+    return own > 0 && (size_t)own < s->tables.n;
 }
 
 fleet_status fl_pass_clip_global_norm(fl_lowering *l, bool *applied)

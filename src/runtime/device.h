@@ -9,7 +9,7 @@
  * returns before it is done, and what fails later is reported by the next wait.
  * Nothing that is queued depends on the host's memory afterwards, but for
  * copies from and to it: pinned memory stays the caller's to keep until then.
- * So every kernel may be captured into a graph: what changes from iteration to
+ * So every kernel can be captured into a graph: what changes from iteration to
  * iteration (learning rate, step, counts) is read from device memory.
  *
  * Waits have a deadline: FLEET_ETIMEDOUT, and the device is given up.
@@ -34,6 +34,7 @@ typedef struct fl_device fl_device;
 typedef struct fl_stream fl_stream;
 typedef struct fl_event fl_event;
 typedef struct fl_gemm fl_gemm;
+typedef struct fl_graph fl_graph;
 
 typedef enum fl_copy { FL_TO_DEVICE, FL_TO_HOST, FL_ON_DEVICE } fl_copy;
 
@@ -153,6 +154,17 @@ typedef struct fl_device_class {
                              const fl_gemm_data *data);
     void (*gemm_destroy)(fl_device *d, fl_gemm *g);
 
+    /* What is queued on q in between is not done but kept; each launch then
+     * does all of it, in that order, with what it was queued with: whose
+     * memory that is keeps it for as long as the graph. In between nothing is
+     * waited for, no memory allocated or freed, no event used, and memory of
+     * the host is copied only if it is pinned. After a begin there is always an
+     * end, which fails if any of that was tried; q is then as before. */
+    fleet_status (*capture_begin)(fl_device *d, fl_stream *q);
+    fleet_status (*capture_end)(fl_device *d, fl_stream *q, fl_graph **g);
+    fleet_status (*graph_launch)(fl_device *d, fl_stream *q, fl_graph *g);
+    void (*graph_destroy)(fl_device *d, fl_graph *g); /* NULL is fine */
+
     /* NULL: the device has none of that name and type. */
     const fl_device_kernel *(*kernel)(const fl_device *d, const char *name,
                                       fleet_dtype dtype);
@@ -174,7 +186,7 @@ typedef struct fl_device_options {
 /* --- the tables ------------------------------------------------------------
  */
 
-enum { FL_DEVICE_VERSION = 2 };
+enum { FL_DEVICE_VERSION = 3 };
 
 /* What the plug-in gives. */
 typedef struct fl_device_table {

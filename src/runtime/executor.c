@@ -216,6 +216,22 @@ static fleet_status check_loss(fleet_executor *e, fl_compiled *c, int64_t batch)
     return isfinite(loss) ? FLEET_OK : fl_compiled_blame(c, batch, e->n_run);
 }
 
+void fl_executor_note_loss(fleet_executor *e, int64_t n_run, int64_t batch,
+                           float loss)
+{
+    e->loss[n_run % FL_LOSSES] = (fl_loss){n_run, (double)loss};
+    e->loss_sum += (double)loss * (double)batch;
+    e->loss_samples += batch;
+}
+
+bool fl_executor_loss_of(const fleet_executor *e, int64_t n_run, double *loss)
+{
+    const fl_loss *known = &e->loss[n_run % FL_LOSSES];
+
+    *loss = known->loss;
+    return known->n_run == n_run;
+}
+
 /* What a GPU has computed is known later: flight.c. */
 static void note_loss(fleet_executor *e, const fl_compiled *c, int64_t batch)
 {
@@ -226,8 +242,7 @@ static void note_loss(fleet_executor *e, const fl_compiled *c, int64_t batch)
     if (at < 0 || c->plan->value[at].there)
         return;
     memcpy(&x, fl_compiled_pointer(c, at), sizeof x);
-    e->loss = (double)x;
-    e->loss_sum += e->loss * (double)batch;
+    fl_executor_note_loss(e, e->n_run, batch, x);
 }
 
 static fleet_status begin(fleet_executor *e, fl_compiled *c, int64_t batch)
@@ -242,8 +257,8 @@ static fleet_status begin(fleet_executor *e, fl_compiled *c, int64_t batch)
 static fleet_status check(fleet_executor *e, fl_compiled *c, int64_t batch)
 {
     if (c->there) {
-        FL_TRY(fl_gpu_arrived(c->there->gpu));
-        FL_TRY(fl_flight_check(e, c, batch));
+        FL_TRY(fl_there_arrived(c));
+        FL_TRY(fl_flight_check(e, c));
     }
     FL_TRY(check_loss(e, c, batch));
     note_loss(e, c, batch);

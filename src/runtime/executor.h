@@ -44,6 +44,14 @@ typedef struct fl_pulled {
     int64_t version; /* in sync: the updates after which it holds */
 } fl_pulled;
 
+/* The loss of an iteration that is over. */
+typedef struct fl_loss {
+    int64_t n_run; /* 0: of none */
+    double loss;
+} fl_loss;
+
+enum { FL_LOSSES = 2 }; /* that one call can find: of what was under way */
+
 struct fleet_executor {
     fleet_program *program;
     fl_context *context;
@@ -69,12 +77,19 @@ struct fleet_executor {
     fl_placing placing;
     struct fl_flight *flight; /* what is under way on a GPU; NULL: nothing
                                  ever was */
-    double loss, loss_sum;    /* of the last iteration that is over; of all, by
-                                 samples, for whoever sets it to 0 before */
+    fl_loss loss[FL_LOSSES];  /* of the last ones, by n_run */
+    double loss_sum;          /* of all, by samples, and of how many samples: */
+    int64_t loss_samples;     /* for whoever sets them to 0 before */
 };
 
 /* One iteration on e->input. */
 fleet_status fl_executor_iterate(fleet_executor *e, int64_t batch);
+
+/* An iteration's loss, while it is one of the last that are known: on a GPU two
+ * iterations later, or after a flush. Nothing is waited for. */
+bool fl_executor_loss_of(const fleet_executor *e, int64_t n_run, double *loss);
+void fl_executor_note_loss(fleet_executor *e, int64_t n_run, int64_t batch,
+                           float loss);
 
 /* With an exchange: the batch that will follow the next iteration, so that its
  * rows travel meanwhile. Its memory stays valid until its own iteration is

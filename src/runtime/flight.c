@@ -6,17 +6,16 @@
 
 #include "base/memory.h"
 #include "runtime/there.h"
-#include "runtime/update_device.h"
+#include "runtime/trace.h"
 
 enum { N_SLOT = 2 };
 
-/* Pinned: how it went, what its update is told, how many rows there are then,
- * its feeds. */
 typedef struct slot {
     char *pinned;
     size_t bytes;
     fl_event *fed, *done;
     bool busy;
+    bool traced;  /* its work is in the trace, and has not ended */
     bool updated; /* an update was queued with it */
     int64_t batch, n_run;
     const fl_compiled *c; /* lives as long as the slot is busy */
@@ -126,10 +125,8 @@ static fleet_status say(const fl_flight *f, const slot *s)
 
 static void take_loss(fleet_executor *e, const slot *s)
 {
-    if (s->c->there->loss < 0)
-        return;
-    e->loss = (double)status_of(s)->loss;
-    e->loss_sum += e->loss * (double)s->batch;
+    if (s->c->there->loss >= 0)
+        fl_executor_note_loss(e, s->n_run, s->batch, status_of(s)->loss);
 }
 
 /* What was queued after it has stopped, too. */
@@ -146,24 +143,14 @@ static fleet_status stop_all(fleet_executor *e)
     return forget_faults(f);
 }
 
-static size_t head_bytes(void)
+/* In the trace from its feeds until it is known to be over. */
+static void trace(slot *s, bool begins, int64_t n_run)
 {
-    return (sizeof(fl_device_status) + 63) / 64 * 64;
-}
-
-static size_t told_bytes(const fl_there *t)
-{
-    return ((size_t)t->n_tell * sizeof(fl_device_update) + 255) / 256 * 256;
-}
-
-static char *counts_of(const slot *s)
-{
-    return s->pinned + head_bytes() + told_bytes(s->c->there);
-}
-
-static char *feeds_of(const slot *s)
-{
-    return counts_of(s) + fl_there_count_bytes(s->c);
+    if (begins)
+        fl_trace_begin(s->c->trace, "gpu", (int)n_run, 0);
+    else if (s->traced)
+        fl_trace_end(s->c->trace, "gpu", (int)n_run);
+    s->traced = begins;
 }
 
 /* The iteration of a slot is over. */
@@ -174,10 +161,11 @@ static fleet_status collect(fleet_executor *e, slot *s)
     if (!s->busy)
         return FLEET_OK;
     FL_TRY(f->gpu->m->event_wait(f->gpu->d, s->done, f->gpu->deadline_ms));
+    trace(s, false, s->n_run);
     if (!status_of(s)->stop) {
         take_loss(e, s);
         if (s->updated)
-            fl_there_counted(s->c, counts_of(s));
+            fl_there_counted(s->c, s->pinned);
         s->busy = false;
         return FLEET_OK;
     }
@@ -239,6 +227,8 @@ void fl_flight_abandon(fleet_executor *e)
         return;
     fl_error_take(&cause, fl_last_code());
     fl_gpu_lock(e->flight->gpu);
+    if (e->last && e->last->there)
+        fl_there_forget(e->last);
     if (collect_all(e) == FLEET_OK && fl_gpu_wait(e->flight->gpu) == FLEET_OK)
         forget_faults(e->flight);
     fl_gpu_unlock(e->flight->gpu);
@@ -247,11 +237,9 @@ void fl_flight_abandon(fleet_executor *e)
 
 /* --- an iteration -------------------------------------------------------- */
 
-static fleet_status make_room(fl_flight *f, slot *s)
+static fleet_status make_room(fl_flight *f, slot *s, const fl_there *t)
 {
-    const fl_there *t = s->c->there;
-    size_t bytes = head_bytes() + told_bytes(t) + fl_there_count_bytes(s->c) +
-                   t->feed_bytes;
+    size_t bytes = t->pinned_bytes;
     fl_gpu *g = f->gpu;
     void *pinned;
 
@@ -267,7 +255,7 @@ static fleet_status make_room(fl_flight *f, slot *s)
 static fleet_status feed_part(const fl_there *t, const slot *s, size_t at,
                               const void *from, size_t bytes)
 {
-    char *pinned = feeds_of(s) + at;
+    char *pinned = s->pinned + t->feeds_at + at;
 
     if (bytes == 0)
         return FLEET_OK;
@@ -321,37 +309,28 @@ fleet_status fl_flight_begin(fleet_executor *e, fl_compiled *c, int64_t batch)
     FL_TRY(collect(e, s));
     FL_TRY(tell(f));
     FL_TRY(fl_there_begin_ids(c, e->input, batch, e->micro));
-    s->c = c;
-    FL_TRY(make_room(f, s));
-    FL_TRY(t->gpu->m->fill(t->gpu->d, t->gpu->queue, t->faults, 0xff,
-                           c->plan->n_step * sizeof(uint64_t)));
+    FL_TRY(make_room(f, s, t));
+    t->pinned = s->pinned;
+    t->status = f->status;
+    t->end = f->end;
     FL_TRY(fl_there_prepare(c, batch, f->next));
-    t->pinned = s->pinned + head_bytes();
-    t->n_told = 0;
-    t->stop = &f->status->stop;
-    return feed(e, c, s, batch);
+    s->c = c;
+    trace(s, true, e->n_run);
+    FL_TRY(feed(e, c, s, batch));
+    return fl_there_begin(c);
 }
 
-fleet_status fl_flight_check(fleet_executor *e, fl_compiled *c, int64_t batch)
+fleet_status fl_flight_check(fleet_executor *e, fl_compiled *c)
 {
-    fl_there *t = c->there;
     fl_flight *f = e->flight;
-    slot *s = &f->slot[t->slot];
-    fl_device_end config = {(int)c->plan->n_step, c->plan->training};
-    fl_device_arg arg[] = {
-        {.data = f->status},
-        {.data = t->loss >= 0 ? fl_there_pointer(c, t->loss, t->slot) : NULL},
-        {.data = t->faults}};
-    fl_device_step step = {
-        .arg = arg, .n_arg = 3, .config = &config, .batch = batch};
-    fl_gpu *g = f->gpu;
+    slot *s = &f->slot[c->there->slot];
 
-    FL_TRY(f->end->run(g->d, g->queue, &step));
-    FL_TRY(g->m->copy(g->d, g->queue, s->pinned, f->status, sizeof *f->status,
-                      FL_TO_HOST));
-    if (!c->plan->training || !t->host_updates)
+    FL_TRY(fl_there_end(c));
+    if (!c->plan->training || !c->there->host_updates)
         return FLEET_OK;
-    FL_TRY(fl_gpu_wait(g)); /* before the CPU changes anything */
+    FL_TRY(fl_there_queue(c));
+    FL_TRY(fl_gpu_wait(f->gpu)); /* before the CPU changes anything */
+    trace(s, false, e->n_run);
     if (!status_of(s)->stop)
         return FLEET_OK;
     s->n_run = e->n_run;
@@ -365,7 +344,9 @@ fleet_status fl_flight_end(fleet_executor *e, fl_compiled *c, int64_t batch,
     slot *s = &f->slot[c->there->slot];
 
     if (updated)
-        FL_TRY(fl_there_count(c, counts_of(s)));
+        FL_TRY(fl_there_count(c));
+    FL_TRY(fl_there_queue(c));
+    c->there->gathers = false;
     FL_TRY(f->gpu->m->event_record(f->gpu->d, s->done, f->gpu->queue));
     s->busy = true;
     s->updated = updated;

@@ -60,7 +60,8 @@ static fleet_status set_up(fl_gpu *g, int ordinal)
     const fl_device_table *table = NULL;
 
     FL_TRY(find_table(&table));
-    FL_TRY(table->open(ordinal, &g->options, &g->d));
+    FL_TRY(fl_plugin_passed_over("cuda",
+                                 table->open(ordinal, &g->options, &g->d)));
     g->m = g->d->methods;
     FL_TRY(g->m->stream_create(g->d, &g->queue));
     FL_TRY(g->m->stream_create(g->d, &g->copies));

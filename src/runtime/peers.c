@@ -244,21 +244,21 @@ static bool is_dgc(const fl_lowering *l, const fl_dense *d, int64_t offset)
 static void emit_reduce(fl_lowering *l, const fl_dense *d, int64_t offset,
                         int64_t n)
 {
+    const fl_training *t = &l->program->training;
     bool dgc = is_dgc(l, d, offset);
+    int data;
 
-    if (dgc) {
-        fl_emit_all_reduce(l, fl_stretch(l, d->gradient, "bucket", offset, n),
-                           FL_WIRE_F32, true);
-        fl_emit_dgc(l, d, offset, n);
-    } else if (l->program->training.half) {
+    if (t->half && !dgc) {
         fl_emit_half_all_reduce(l, d, offset, n);
-    } else if (l->program->training.group > 1) { /* waits at every level */
-        fl_emit_all_reduce(l, fl_stretch(l, d->gradient, "bucket", offset, n),
-                           FL_WIRE_F32, false);
-    } else {
-        fl_emit_leave(l, fl_stretch(l, d->gradient, "bucket", offset, n),
-                      FL_WIRE_F32);
+        return;
     }
+    data = fl_stretch(l, d->gradient, "bucket", offset, n);
+    if (dgc || t->group > 1) /* waits at every level */
+        fl_emit_all_reduce(l, data, FL_WIRE_F32, dgc);
+    else
+        fl_emit_leave(l, data, FL_WIRE_F32);
+    if (dgc)
+        fl_emit_dgc(l, d, offset, n);
 }
 
 /* Neighbours in a group that are reduced in one call: whole parameters, in the

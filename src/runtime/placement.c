@@ -424,9 +424,7 @@ static fleet_status keep_step(placer *p, fl_step *s, bool on_gpu)
     s->operand = o;
     if (on_gpu)
         s->lane = FL_LANE_GPU;
-    FL_TRY(fl_grow(&plan->step, &plan->step_capacity, plan->n_step + 1,
-                   sizeof *plan->step));
-    plan->step[plan->n_step++] = s;
+    FL_TRY(fl_plan_add_step(plan, s));
     return p->l->status;
 }
 

@@ -40,6 +40,7 @@ fleet_status fl_placing_set(fl_placing *p, fleet_place place,
         FL_TRY(take_gpu(p, place, &device));
     p->there = place > 0;
     p->allow_cpu = o->allow_cpu != 0;
+    p->no_graphs = o->no_graphs != 0;
     return FLEET_OK;
 }
 
@@ -58,11 +59,13 @@ fleet_status fl_placing_of(const fl_placing *program, fleet_place own,
     p->gpu = fl_gpu_share(program->gpu);
     p->there = program->there;
     p->allow_cpu = program->allow_cpu;
+    p->no_graphs = program->no_graphs;
     if (own == 0)
         return FLEET_OK;
     return fl_placing_set(
         p, own,
         &(fleet_place_options){.allow_cpu = p->allow_cpu,
+                               .no_graphs = p->no_graphs,
                                .strict_fp32 =
                                    p->gpu && p->gpu->options.strict_fp32});
 }

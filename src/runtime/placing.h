@@ -11,6 +11,7 @@ typedef struct fl_placing {
     fl_gpu *gpu;    /* NULL: all is here */
     bool there;     /* what nobody has guarded runs on it */
     bool allow_cpu; /* so does what has no kernel there, here */
+    bool no_graphs; /* steps are queued one by one */
     fl_map warned;  /* kernels that it was said of; under the GPU's lock */
 } fl_placing;
 

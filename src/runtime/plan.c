@@ -62,21 +62,26 @@ size_t fl_value_bytes(const fl_plan *plan, const fl_value *v)
     return bytes_of(fl_value_rows(plan, v), v->ld, v->dtype);
 }
 
+fleet_status fl_plan_add_step(fl_plan *plan, fl_step *s)
+{
+    FL_TRY(fl_grow(&plan->step, &plan->step_capacity, plan->n_step + 1,
+                   sizeof *plan->step));
+    plan->step[plan->n_step++] = s;
+    return FLEET_OK;
+}
+
 fleet_status fl_plan_step(fl_plan *plan, const fl_step *like,
                           const fl_operand *operand, int n_operand)
 {
     fl_step *s = fl_arena_copy(&plan->arena, like, sizeof *like);
 
-    FL_TRY(fl_grow(&plan->step, &plan->step_capacity, plan->n_step + 1,
-                   sizeof *plan->step));
     if (s)
         s->operand = fl_arena_copy(&plan->arena, operand,
                                    (size_t)n_operand * sizeof *operand);
     if (!s || !s->operand)
         return FLEET_ENOMEM;
     s->n_operand = n_operand;
-    plan->step[plan->n_step++] = s;
-    return FLEET_OK;
+    return fl_plan_add_step(plan, s);
 }
 
 bool fl_step_changes_store(const fl_plan *plan, const fl_step *s)

@@ -189,8 +189,11 @@ void fl_plan_destroy(fl_plan *plan);
 /* A new value; -1 without memory. `like` is copied. */
 int fl_plan_value(fl_plan *plan, const fl_value *like);
 int fl_plan_root(const fl_plan *plan, int value);
+/* At the end: a copy of a step with these operands, or a step of the plan's
+ * arena as it is. */
 fleet_status fl_plan_step(fl_plan *plan, const fl_step *like,
                           const fl_operand *operand, int n_operand);
+fleet_status fl_plan_add_step(fl_plan *plan, fl_step *s);
 
 /* Does the step write what is in the store? */
 bool fl_step_changes_store(const fl_plan *plan, const fl_step *s);

@@ -4,6 +4,7 @@
 #include "runtime/plugin.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 
-enum { MOST_PLUGINS = 8, MOST_PATH = 4096 };
+enum { MOST_PLUGINS = 8, MOST_PATH = 4096, MOST_FILE = 80 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const fl_plugin *opened[MOST_PLUGINS];
@@ -46,7 +47,7 @@ static const fl_host *host(void)
     return &h;
 }
 
-/* The folder of the file that this very function lies in, with its slash. */
+/* The folder of the file that this very function lies in. */
 static bool own_folder(char folder[MOST_PATH])
 {
     static const char here;
@@ -60,28 +61,57 @@ static bool own_folder(char folder[MOST_PATH])
         return false;
     slash = strrchr(path, '/');
     if (slash && slash - path < MOST_PATH - 1)
-        snprintf(folder, MOST_PATH, "%.*s", (int)(slash - path + 1), path);
+        snprintf(folder, MOST_PATH, "%.*s", (int)(slash - path), path);
     free(path);
     return slash != NULL;
 }
 
-/* The first of the places where it lies; else the bare name. */
-static void find(const char *file, char path[MOST_PATH])
+static void file_of(const char *name, char file[MOST_FILE])
+{
+    snprintf(file, MOST_FILE, "libfleet_%.60s.so", name);
+}
+
+/* NULL: nothing is said. */
+static const char *asked_folder(void)
 {
     const char *asked = getenv("FLEET_PLUGIN_PATH");
+
+    return asked && *asked ? asked : NULL;
+}
+
+static bool is_there(const char *folder, const char *file, char path[MOST_PATH])
+{
+    snprintf(path, MOST_PATH, "%.3000s/%s", folder, file);
+    return access(path, F_OK) == 0;
+}
+
+/* The first of the places where it lies; else the bare name. The folder that
+ * was asked for may have some plug-ins, and not this one. */
+static fleet_status find(const char *file, char path[MOST_PATH])
+{
+    const char *asked = asked_folder();
     char folder[MOST_PATH];
 
-    if (asked && *asked) {
-        snprintf(path, MOST_PATH, "%.3000s/%s", asked, file);
-        if (access(path, F_OK) == 0)
-            return;
-    }
-    if (own_folder(folder)) {
-        snprintf(path, MOST_PATH, "%.3000s%s", folder, file);
-        if (access(path, F_OK) == 0)
-            return;
-    }
-    snprintf(path, MOST_PATH, "%s", file);
+    if (asked && access(asked, F_OK) != 0)
+        return fl_fail(FLEET_ENOENT, "FLEET_PLUGIN_PATH is %.700s: %s", asked,
+                       strerror(errno));
+    if (asked && is_there(asked, file, path))
+        return FLEET_OK;
+    if (!own_folder(folder) || !is_there(folder, file, path))
+        snprintf(path, MOST_PATH, "%s", file);
+    return FLEET_OK;
+}
+
+fleet_status fl_plugin_passed_over(const char *name, fleet_status status)
+{
+    const char *asked = asked_folder();
+    char file[MOST_FILE], path[MOST_PATH];
+
+    file_of(name, file);
+    if (status == FLEET_OK || !asked || is_there(asked, file, path))
+        return status;
+    return fl_fail(status, "%.600s (FLEET_PLUGIN_PATH, %.200s, has no %s)",
+                   fleet_last_error(), asked, file);
 }
 
 static fleet_status check(const char *path, const char *name,
@@ -101,16 +131,19 @@ static fleet_status check(const char *path, const char *name,
 
 static fleet_status load(const char *name, const fl_plugin **plugin)
 {
-    char file[80], path[MOST_PATH];
+    char file[MOST_FILE], path[MOST_PATH];
     fl_plugin_entry *entry;
+    fleet_status code;
     void *object;
 
-    snprintf(file, sizeof file, "libfleet_%.60s.so", name);
-    find(file, path);
+    file_of(name, file);
+    FL_TRY(find(file, path));
+    code = strchr(path, '/') ? FLEET_EUNSUPPORTED : FLEET_ENOENT;
     object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!object)
-        return fl_fail(path[0] == '/' ? FLEET_EUNSUPPORTED : FLEET_ENOENT,
-                       "cannot open the plug-in '%s': %s", name, dlerror());
+    if (!object) {
+        fl_fail(code, "cannot open the plug-in '%s': %s", name, dlerror());
+        return fl_plugin_passed_over(name, code);
+    }
     *(void **)&entry = dlsym(object, "fleet_plugin");
     if (!entry)
         return fl_fail(FLEET_EUNSUPPORTED, "%s is no plug-in: %s", path,

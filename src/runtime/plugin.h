@@ -50,7 +50,12 @@ typedef const fl_plugin *fl_plugin_entry(const fl_host *host);
 
 /* Open libfleet_NAME.so, once: from the folder FLEET_PLUGIN_PATH, then beside
  * the code of this library, then where the loader looks. FLEET_ENOENT if there
- * is none; FLEET_EUNSUPPORTED if it cannot be used, with what is missing. */
+ * is none, or no such folder; FLEET_EUNSUPPORTED if it cannot be used, with
+ * what is missing. */
 fleet_status fl_plugin_open(const char *name, const fl_plugin **plugin);
+
+/* A failure of what such a plug-in brings: its text then says so, if the folder
+ * FLEET_PLUGIN_PATH does not have it, so that another one was opened. */
+fleet_status fl_plugin_passed_over(const char *name, fleet_status status);
 
 #endif

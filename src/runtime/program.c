@@ -279,15 +279,37 @@ fleet_var *fl_program_table(fleet_program *p, const char *name,
                : NULL;
 }
 
+/* With those that it could have been. */
+static fleet_status no_such_keeper(const fleet_program *p, const char *name)
+{
+    enum { MOST = 6 };
+    fl_text has = {0};
+    fleet_status status;
+    int n = 0;
+
+    for (size_t i = 0; i < p->n_var; i++) {
+        const fleet_var *v = p->var[i];
+
+        if ((v->kind == FL_VAR_PARAM || v->kind == FL_VAR_TABLE) && n++ < MOST)
+            fl_text_add(&has, "%s\"%.80s\"", n > 1 ? ", " : "", v->name);
+    }
+    if (n > MOST)
+        fl_text_add(&has, " and %d more", n - MOST);
+    status = fl_fail(FLEET_ENOENT,
+                     "fleet_param_set_ps: the program has no \"%.200s\"; it "
+                     "has %s",
+                     name ? name : "(null)", n ? fl_text_chars(&has) : "none");
+    fl_text_done(&has);
+    return status;
+}
+
 fleet_status fleet_param_set_ps(fleet_program *p, const char *name, fleet_ps ps)
 {
     fleet_var *v = fleet_program_var(p, name);
 
     FL_TRY(fleet_program_status(p));
     if (!v)
-        return fl_fail(FLEET_ENOENT,
-                       "fleet_param_set_ps: the program has no \"%s\"",
-                       name ? name : "(null)");
+        return no_such_keeper(p, name);
     if (v->kind != FL_VAR_PARAM && v->kind != FL_VAR_TABLE)
         return fl_fail(FLEET_EINVAL,
                        "fleet_param_set_ps: \"%s\" is no parameter and no "

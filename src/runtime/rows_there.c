@@ -334,12 +334,16 @@ fleet_status fl_rows_there_room(fl_rows_there *x, int64_t keys)
     return FLEET_OK;
 }
 
-fleet_status fl_rows_there_count(const fl_rows_there *x, fl_rows_count *pinned)
+fl_gpu_rows fl_rows_there_count(const fl_rows_there *x, fl_rows_count *pinned)
 {
     const fl_device_rows *there = x->mirror.there;
 
     pinned->offered = x->offered;
-    return copy(x, &pinned->n, &there->n, sizeof pinned->n, FL_TO_HOST);
+    return (fl_gpu_rows){.to = &pinned->n,
+                         .from = &there->n,
+                         .bytes = sizeof pinned->n,
+                         .n = 1,
+                         .kind = FL_TO_HOST};
 }
 
 /* One from before the table was sent anew, or waited for, says nothing. */

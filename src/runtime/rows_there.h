@@ -35,8 +35,8 @@ fleet_status fl_rows_there_make(struct fl_store *s, fl_gpu *gpu, fl_rows *rows,
  * it was. */
 fleet_status fl_rows_there_room(fl_rows_there *x, int64_t keys);
 
-/* After it: queue the count's way here; and when that is done. */
-fleet_status fl_rows_there_count(const fl_rows_there *x, fl_rows_count *pinned);
+/* After it: the copy of the count that is to be queued; and when it is here. */
+fl_gpu_rows fl_rows_there_count(const fl_rows_there *x, fl_rows_count *pinned);
 void fl_rows_there_counted(fl_rows_there *x, const fl_rows_count *count);
 
 #endif

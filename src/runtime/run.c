@@ -120,8 +120,10 @@ static fleet_status run_region(fl_compiled *c, fl_pool *pool, size_t r,
 
     if (run.region->lane == FL_LANE_GPU)
         return fl_there_run(c, run.region, batch);
-    if (c->there)
-        FL_TRY(fl_gpu_arrived(c->there->gpu));
+    if (c->there) {
+        FL_TRY(fl_there_queue(c)); /* which is done while this one computes */
+        FL_TRY(fl_there_arrived(c));
+    }
     if (run.region->split == FL_SPLIT_ROWS)
         n = (int)((batch + c->plan->slice - 1) / c->plan->slice);
     else

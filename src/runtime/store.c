@@ -71,12 +71,13 @@ fl_state *fl_store_state(const fl_store *s, const char *name)
     return fl_map_get(&s->states, name);
 }
 
-bool fl_store_has_rows(const fl_store *s)
+int fl_store_own_tables(const fl_store *s)
 {
+    int n = 0;
+
     for (size_t i = 0; i < s->tables.n; i++)
-        if (!((const fl_rows *)s->tables.entry[i].value)->away)
-            return true;
-    return false;
+        n += !((const fl_rows *)s->tables.entry[i].value)->away;
+    return n;
 }
 
 fleet_status fl_store_reset_states(fl_store *s)

@@ -121,8 +121,9 @@ static inline bool fl_table_is_away(const fleet_param_attr *a)
     return a->ps != FLEET_PS_RANKS;
 }
 
-/* Are there rows in this process? Others may have the rest of the table. */
-bool fl_store_has_rows(const fl_store *s);
+/* How many tables have rows in this process; other ranks may have the rest of
+ * them. */
+int fl_store_own_tables(const fl_store *s);
 
 /* FLEET_ESTATE if it is a server's handle's, or a load stopped half-way, until
  * one succeeds. */

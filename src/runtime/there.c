@@ -7,18 +7,6 @@
 #include "runtime/placement.h"
 #include "runtime/update_device.h"
 
-/* Steps prepared for a number of rows, and a slot's feeds. */
-struct fl_prepared {
-    int64_t batch;
-    int slot;
-    fl_device_step *step; /* as the plan's */
-    fl_device_arg *arg;
-    char *state;
-    void *scratch;
-    size_t n_prepared;
-    fl_prepared *next;
-};
-
 enum { MOST_PREPARED = 16 };
 
 static bool is_root(const fl_plan *plan, size_t i)
@@ -167,6 +155,48 @@ static bool has_steps_there(const fl_plan *plan)
     return false;
 }
 
+/* --- a slot's pinned memory ---------------------------------------------- */
+
+bool fl_there_is_pinned(const fl_value *root)
+{
+    return root->kind == FL_VALUE_TEMP ||
+           (root->kind == FL_VALUE_KEPT && !root->pointer && !root->ahead);
+}
+
+/* What the store has is read at once, each step's by a place of its own: the
+ * copy comes in its turn. */
+static size_t sent_bytes(const fl_plan *plan, const fl_step *s)
+{
+    const fl_value *from;
+
+    if (s->kernel != &fl_kernel_to_gpu)
+        return 0;
+    from = &plan->value[s->operand[1].value];
+    return fl_there_is_pinned(&plan->value[from->root])
+               ? 0
+               : (size_t)fl_shape_count(&from->shape, 1) *
+                     fleet_dtype_size(from->dtype);
+}
+
+fleet_status fl_there_place_pinned(fl_compiled *c)
+{
+    fl_there *t = c->there;
+    size_t told = (size_t)t->n_tell * sizeof(fl_device_update);
+
+    t->counts_at = FL_PINNED_STATUS + (told + 255) / 256 * 256;
+    t->feeds_at = t->counts_at + fl_there_count_bytes(c);
+    t->pinned_bytes = t->feeds_at + t->feed_bytes;
+    if (!t->sends_at)
+        FL_TRY(FL_NEW(&t->sends_at, c->plan->n_step * sizeof *t->sends_at));
+    for (size_t i = 0; i < c->plan->n_step; i++) {
+        size_t bytes = sent_bytes(c->plan, c->plan->step[i]);
+
+        t->sends_at[i] = bytes > 0 ? t->pinned_bytes : 0;
+        t->pinned_bytes += (bytes + 255) / 256 * 256;
+    }
+    return FLEET_OK;
+}
+
 fleet_status fl_there_make(const fleet_executor *e, fl_compiled *c)
 {
     fl_there *t;
@@ -177,17 +207,22 @@ fleet_status fl_there_make(const fleet_executor *e, fl_compiled *c)
     FL_TRY(FL_NEW(&c->there, sizeof *c->there));
     t = c->there;
     t->gpu = e->placing.gpu;
+    t->graphs = !e->placing.no_graphs;
     FL_TRY(FL_NEW(&t->kernel, c->plan->n_step * sizeof *t->kernel));
     find_kernels(c);
     find_loss(c);
     FL_TRY(find_mirrors(c));
     fl_gpu_lock(t->gpu);
     status = make_memory(c);
+    if (status == FLEET_OK)
+        status = fl_there_place_pinned(c);
     if (status == FLEET_OK) /* feeds are copied on a stream of their own */
         status = fl_gpu_wait(t->gpu);
     fl_gpu_unlock(t->gpu);
     return status;
 }
+
+/* --- prepared steps ------------------------------------------------------ */
 
 static fl_device_arg resolve(const fl_compiled *c, int value, int slot)
 {
@@ -252,6 +287,21 @@ static fleet_status make_steps(const fl_compiled *c, fl_prepared *p)
     return FLEET_OK;
 }
 
+static void make_end(const fl_compiled *c, fl_prepared *p)
+{
+    const fl_there *t = c->there;
+
+    p->end_config = (fl_device_end){(int)c->plan->n_step, c->plan->training};
+    p->end_arg[0].data = t->status;
+    if (t->loss >= 0)
+        p->end_arg[1].data = fl_there_pointer(c, t->loss, p->slot);
+    p->end_arg[2].data = t->faults;
+    p->end = (fl_device_step){.arg = p->end_arg,
+                              .n_arg = 3,
+                              .config = &p->end_config,
+                              .batch = p->batch};
+}
+
 /* Steps come one after the other: they share their scratch. */
 static fleet_status prepare_steps(const fl_compiled *c, fl_prepared *p)
 {
@@ -276,6 +326,7 @@ static void drop_prepared(const fl_compiled *c, fl_prepared *p)
 {
     const fl_there *t = c->there;
 
+    fl_sequences_drop(t->gpu, &p->known);
     for (size_t i = 0; i < p->n_prepared; i++)
         if (t->kernel[i] && t->kernel[i]->finish)
             t->kernel[i]->finish(t->gpu->d, &p->step[i]);
@@ -313,6 +364,7 @@ static fleet_status make_prepared(fl_compiled *c, int64_t batch, int slot,
     FL_TRY(FL_NEW(out, sizeof **out));
     (*out)->batch = batch;
     (*out)->slot = slot;
+    make_end(c, *out);
     status = make_steps(c, *out);
     if (status == FLEET_OK)
         status = prepare_steps(c, *out);
@@ -343,7 +395,7 @@ fleet_status fl_there_prepare(fl_compiled *c, int64_t batch, int slot)
 }
 
 /* Nothing that was queued is under way. */
-static void forget(fl_compiled *c)
+static void drop_all_prepared(fl_compiled *c)
 {
     fl_there *t = c->there;
 
@@ -356,117 +408,14 @@ static void forget(fl_compiled *c)
     t->now = NULL;
 }
 
-fleet_status fl_there_forget(fl_compiled *c)
+fleet_status fl_there_unprepare(fl_compiled *c)
 {
     FL_TRY(fl_gpu_wait(c->there->gpu));
-    forget(c);
+    drop_all_prepared(c);
     return FLEET_OK;
 }
 
-/* --- running ------------------------------------------------------------- */
-
-/* Rows that count, in one memory and in the other. */
-static fl_gpu_rows rows_of(const fl_plan *plan, const fl_value *to,
-                           const fl_value *from, int64_t batch)
-{
-    size_t size = fleet_dtype_size(from->dtype);
-
-    (void)plan;
-    if (from->object)
-        return (fl_gpu_rows){.bytes = from->object, .n = 1};
-    if (!fl_shape_batched(&from->shape))
-        return (fl_gpu_rows){
-            .bytes = (size_t)fl_shape_count(&from->shape, 1) * size, .n = 1};
-    return (fl_gpu_rows){
-        .ld_to = (size_t)to->ld * size,
-        .ld_from = (size_t)from->ld * size,
-        .bytes = (size_t)fl_shape_cols(&from->shape) * size,
-        .n = (size_t)fl_shape_rows(&from->shape, batch),
-    };
-}
-
-/* Memory of the host that is not pinned is copied at once: what is queued is
- * waited for before, with a deadline. */
-static fleet_status run_copy(fl_compiled *c, const fl_step *s, int64_t batch)
-{
-    const fl_plan *plan = c->plan;
-    fl_there *t = c->there;
-    int to = s->operand[0].value, from = s->operand[1].value;
-    bool there = plan->value[to].there;
-    const fl_value *host = &plan->value[there ? from : to];
-    fl_value_kind kind = plan->value[host->root].kind;
-    bool pinned = kind == FL_VALUE_TEMP || kind == FL_VALUE_KEPT;
-    fl_gpu_rows r = rows_of(plan, &plan->value[to], &plan->value[from], batch);
-
-    r.kind = there ? FL_TO_DEVICE : FL_TO_HOST;
-    r.to =
-        there ? fl_there_pointer(c, to, t->slot) : fl_compiled_pointer(c, to);
-    r.from = there ? fl_compiled_pointer(c, from)
-                   : fl_there_pointer(c, from, t->slot);
-    if (!pinned)
-        FL_TRY(fl_gpu_wait(t->gpu));
-    FL_TRY(fl_gpu_copy(t->gpu, &r));
-    return fl_gpu_crossed(t->gpu);
-}
-
-/* Each step of an iteration tells it from a place of its own. */
-static fleet_status tell_update(fl_compiled *c, const fl_step *s)
-{
-    fl_there *t = c->there;
-    const fl_update_now *now = fl_compiled_pointer(c, s->operand[1].value);
-    fl_device_update *u =
-        (fl_device_update *)(void *)t->pinned + t->n_told++ % t->n_tell;
-
-    *u = (fl_device_update){.u = now->u,
-                            .clip_norm = now->optimizer->clip_norm,
-                            .micro = now->micro,
-                            .stop = t->stop};
-    u->u.correct_a_at = t->correct[0];
-    u->u.correct_b_at = t->correct[1];
-    return fl_gpu_copy(
-        t->gpu,
-        &(fl_gpu_rows){.to = fl_there_pointer(c, s->operand[0].value, t->slot),
-                       .from = u,
-                       .bytes = sizeof *u,
-                       .n = 1,
-                       .kind = FL_TO_DEVICE});
-}
-
-static fleet_status run_step(fl_compiled *c, int i, int64_t batch)
-{
-    const fl_step *s = c->plan->step[i];
-    fl_there *t = c->there;
-
-    if (is_copy(s->kernel))
-        return run_copy(c, s, batch);
-    if (s->kernel == &fl_kernel_tell_update)
-        return tell_update(c, s);
-    return t->kernel[i]->run(t->gpu->d, t->gpu->queue, &t->now->step[i]);
-}
-
-fleet_status fl_there_run(fl_compiled *c, const fl_region *region,
-                          int64_t batch)
-{
-    for (int i = region->first; i < region->first + region->n; i++)
-        FL_TRY(run_step(c, i, batch));
-    return FLEET_OK;
-}
-
-fleet_status fl_there_read(const fl_compiled *c, int value, int64_t rows,
-                           void *to)
-{
-    const fl_value *v = &c->plan->value[value];
-    size_t size = fleet_dtype_size(v->dtype);
-    size_t bytes = (size_t)fl_shape_cols(&v->shape) * size;
-    fl_there *t = c->there;
-
-    FL_TRY(fl_gpu_wait(t->gpu));
-    FL_TRY(fl_gpu_copy(t->gpu,
-                       &(fl_gpu_rows){to, fl_there_pointer(c, value, t->slot),
-                                      bytes, (size_t)v->ld * size, bytes,
-                                      (size_t)rows, FL_TO_HOST}));
-    return fl_gpu_wait(t->gpu);
-}
+/* --- the end ------------------------------------------------------------- */
 
 static void free_memory(const fl_compiled *c)
 {
@@ -490,10 +439,12 @@ void fl_there_destroy(fl_compiled *c)
     if (fl_gpu_is_ours(t->gpu)) {
         fl_gpu_lock(t->gpu);
         fl_gpu_wait(t->gpu);
-        forget(c);
+        drop_all_prepared(c);
         free_memory(c);
         fl_gpu_unlock(t->gpu);
     }
+    fl_works_done(&t->work);
+    fl_free(t->sends_at);
     fl_free(t->stored);
     fl_free(t->kernel);
     fl_free(t);

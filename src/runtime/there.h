@@ -14,31 +14,66 @@
 #define FL_RUNTIME_THERE_H
 
 #include "runtime/executor.h"
+#include "runtime/graphs.h"
+#include "runtime/update_device.h"
 
 /* --- there.c: a compiled plan's ------------------------------------------ */
 
 typedef struct fl_there fl_there;
 typedef struct fl_prepared fl_prepared;
 
+/* Steps prepared for a number of rows, and a slot's feeds. */
+struct fl_prepared {
+    int64_t batch;
+    int slot;
+    fl_device_step *step; /* as the plan's */
+    fl_device_arg *arg;
+    char *state;
+    void *scratch;
+    size_t n_prepared;
+    fl_sequence *known; /* what was queued with it */
+    fl_device_step end; /* the iteration's */
+    fl_device_arg end_arg[3];
+    fl_device_end end_config;
+    fl_prepared *next;
+};
+
 struct fl_there {
     fl_gpu *gpu;
     char *arena, *kept, *faults; /* of the GPU */
     char *feed[2];               /* by slot */
     size_t feed_bytes;
-    void **stored; /* by value: a mirror's memory, or that of positions */
+    size_t counts_at, feeds_at, pinned_bytes; /* of a slot's pinned memory */
+    size_t *sends_at; /* the same, by step; 0: it sends nothing */
+    void **stored;    /* by value: a mirror's memory, or that of positions */
     const fl_device_kernel **kernel; /* by step; NULL: not there */
     int n_tell;                      /* steps that tell an update */
     bool host_updates; /* the CPU has a part in what comes after forward */
     int loss;          /* value that is there, -1: none is */
+    bool graphs;       /* an iteration's work is gathered, see graphs.h */
     fl_prepared *prepared, *now;
     void *correct[2]; /* the optimizer's corrections by row step; NULL: none */
 
     /* of the iteration under way */
     int slot;
-    char *pinned; /* what was told in it, n_tell of them */
+    char *pinned; /* its status, and what was told in it, n_tell of them */
     int n_told;
-    const int32_t *stop; /* of the GPU */
+    fl_device_status *status;    /* of the GPU */
+    const fl_device_kernel *end; /* "iteration.end" */
+
+    bool gathers;  /* now; else work is queued at once */
+    bool crosses;  /* what was gathered copies between the memories */
+    fl_works work; /* that was gathered */
 };
+
+/* The pinned memory of a slot: its status, so many bytes; what is told; counts
+ * of rows; feeds; what steps send of the store's. Placed again when there is
+ * more of it. */
+enum { FL_PINNED_STATUS = 64 };
+fleet_status fl_there_place_pinned(fl_compiled *c);
+
+/* Memory of the host that copies are made from and to in their turn. */
+bool fl_there_is_pinned(const fl_value *root);
 
 /* c->there, if its plan has steps on a GPU. */
 fleet_status fl_there_make(const fleet_executor *e, fl_compiled *c);
@@ -47,12 +82,30 @@ void fl_there_destroy(fl_compiled *c);
 /* Steps for a batch of that many rows, with the feeds of a slot. */
 fleet_status fl_there_prepare(fl_compiled *c, int64_t batch, int slot);
 
-/* Prepare them all anew when they are next asked for: operands have moved. */
-fleet_status fl_there_forget(fl_compiled *c);
+/* Prepare them all anew when they are next asked for: operands will move. */
+fleet_status fl_there_unprepare(fl_compiled *c);
 
-/* Queue a region. */
+/* --- there_run.c -------------------------------------------------------- */
+
+/* Queue a region; what an iteration begins with, and how its loss and labels
+ * are, which stops the updates: inside an iteration it is only gathered, until
+ * fl_there_queue(). */
 fleet_status fl_there_run(fl_compiled *c, const fl_region *region,
                           int64_t batch);
+fleet_status fl_there_begin(fl_compiled *c);
+fleet_status fl_there_end(fl_compiled *c);
+
+/* One piece of what an iteration does. */
+fleet_status fl_there_put(fl_there *t, const fl_work *work);
+
+/* Queue what was gathered: before the CPU works besides, or waits. */
+fleet_status fl_there_queue(fl_compiled *c);
+
+/* Before the CPU reads what was copied to it, or writes what is copied. */
+fleet_status fl_there_arrived(fl_compiled *c);
+
+/* The iteration has failed: what was gathered is not queued. */
+void fl_there_forget(fl_compiled *c);
 
 void *fl_there_pointer(const fl_compiled *c, int value, int slot);
 
@@ -78,9 +131,10 @@ fleet_status fl_there_begin_ids(fl_compiled *c, const fl_input *input,
                                 int64_t batch, int micro);
 fleet_status fl_there_make_room(fl_compiled *c);
 
-/* Counts of rows after an update, in pinned memory of so many bytes. */
+/* Counts of rows after an update: so many bytes of pinned memory; on their way;
+ * and there. */
 size_t fl_there_count_bytes(const fl_compiled *c);
-fleet_status fl_there_count(const fl_compiled *c, char *pinned);
+fleet_status fl_there_count(fl_compiled *c);
 void fl_there_counted(const fl_compiled *c, const char *pinned);
 
 /* --- flight.c: an executor's --------------------------------------------- */
@@ -90,7 +144,7 @@ typedef struct fl_flight fl_flight;
 /* Of an iteration: take a slot, perhaps with the failure of an earlier one;
  * feed; see how it went, once FL_FORWARD is queued; and it is under way. */
 fleet_status fl_flight_begin(fleet_executor *e, fl_compiled *c, int64_t batch);
-fleet_status fl_flight_check(fleet_executor *e, fl_compiled *c, int64_t batch);
+fleet_status fl_flight_check(fleet_executor *e, fl_compiled *c);
 fleet_status fl_flight_end(fleet_executor *e, fl_compiled *c, int64_t batch,
                            bool updated);
 

@@ -211,7 +211,7 @@ static void want_ids(fl_plan *plan, const fl_input *input, int64_t batch)
 static fleet_status make_larger(fl_compiled *c)
 {
     FL_TRY(check_capacities(c->plan));
-    FL_TRY(fl_there_forget(c));
+    FL_TRY(fl_there_unprepare(c));
     for (fl_numbered *k = c->plan->numbered; k; k = k->next)
         FL_TRY(resize_all(c, k));
     FL_TRY(fl_there_place_feeds(c));
@@ -231,9 +231,11 @@ static fleet_status grow(fl_compiled *c, const fl_input *input, int64_t batch)
     status = make_larger(c);
     for (size_t i = 0; status != FLEET_OK && i < plan->n_value; i++)
         plan->value[i].most_ids = before[i];
+    fl_free(before);
     if (status != FLEET_OK)
         lay_out_feeds(plan);
-    fl_free(before);
+    else
+        status = fl_there_place_pinned(c);
     return status;
 }
 
@@ -317,19 +319,22 @@ size_t fl_there_count_bytes(const fl_compiled *c)
     return whole(n * sizeof(fl_rows_count));
 }
 
-fleet_status fl_there_count(const fl_compiled *c, char *pinned)
+fleet_status fl_there_count(fl_compiled *c)
 {
-    fl_rows_count *count = (fl_rows_count *)(void *)pinned;
+    fl_there *t = c->there;
+    fl_rows_count *count = (fl_rows_count *)(void *)(t->pinned + t->counts_at);
 
     for (fl_lookup_there *x = c->plan->lookups; x; x = x->next, count++)
         if (x->trained)
-            FL_TRY(fl_rows_there_count(x->there, count));
+            FL_TRY(fl_there_put(
+                t, &(fl_work){.rows = fl_rows_there_count(x->there, count)}));
     return FLEET_OK;
 }
 
 void fl_there_counted(const fl_compiled *c, const char *pinned)
 {
-    const fl_rows_count *count = (const fl_rows_count *)(const void *)pinned;
+    const fl_rows_count *count =
+        (const fl_rows_count *)(const void *)(pinned + c->there->counts_at);
 
     for (fl_lookup_there *x = c->plan->lookups; x; x = x->next, count++)
         if (x->trained)

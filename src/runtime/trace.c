@@ -74,10 +74,23 @@ void fl_trace_end(fl_trace *t, const char *name, int number)
 
 /* --- the file ------------------------------------------------------------ */
 
-static void print_event(const event *e, int index, fl_text *out)
+static const char *name_of(bool is_server)
+{
+    return is_server ? "server" : "worker";
+}
+
+/* Files of a job are looked at together: no two of its processes share a
+ * number, and none has 0, which viewers take for the idle process. */
+static int process_of(bool is_server, int index)
+{
+    return 2 * index + (is_server ? 2 : 1);
+}
+
+static void print_event(const event *e, int process, fl_text *out)
 {
     fl_text_add(out, "{\"name\":\"%s\",\"pid\":%d,\"ts\":%" PRId64 ".%03d",
-                e->name, index, e->begin_ns / 1000, (int)(e->begin_ns % 1000));
+                e->name, process, e->begin_ns / 1000,
+                (int)(e->begin_ns % 1000));
     if (e->kind == STEP)
         fl_text_add(out,
                     ",\"ph\":\"X\",\"tid\":%d,\"dur\":%" PRId64 ".%03d},\n",
@@ -85,14 +98,16 @@ static void print_event(const event *e, int index, fl_text *out)
                     (int)((e->end_ns - e->begin_ns) % 1000));
     else
         fl_text_add(out,
-                    ",\"ph\":\"%s\",\"tid\":0,\"cat\":\"comm\",\"id\":%d,"
-                    "\"args\":{\"bytes\":%" PRId64 "}},\n",
-                    e->kind == BEGIN ? "b" : "e", e->number, e->bytes);
+                    ",\"ph\":\"%s\",\"tid\":0,\"cat\":\"comm\",\"id\":%" PRId64
+                    ",\"args\":{\"bytes\":%" PRId64 "}},\n",
+                    e->kind == BEGIN ? "b" : "e",
+                    (int64_t)process << 32 | e->number, e->bytes);
 }
 
-static fleet_status print(const fl_trace *t, const char *who, int index,
+static fleet_status print(const fl_trace *t, bool is_server, int index,
                           fl_text *out)
 {
+    int process = process_of(is_server, index);
     int64_t all = atomic_load(&t->n);
     int64_t n = all < FL_TRACE_MOST ? all : FL_TRACE_MOST;
 
@@ -101,11 +116,11 @@ static fleet_status print(const fl_trace *t, const char *who, int index,
                 ",\"traceEvents\":[\n",
                 all - n);
     for (int64_t i = 0; i < n; i++)
-        print_event(&t->event[i], index, out);
+        print_event(&t->event[i], process, out);
     fl_text_add(out,
                 "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,"
                 "\"args\":{\"name\":\"%s %d\"}}\n]}\n",
-                index, who, index);
+                process, name_of(is_server), index);
     return out->status;
 }
 
@@ -123,7 +138,7 @@ static fleet_status write_text(const fl_trace *t, const char *name,
     return fl_writer_close(&w, &size, &hash);
 }
 
-fleet_status fl_trace_write(fl_trace *t, const char *who, int index)
+fleet_status fl_trace_write(fl_trace *t, bool is_server, int index)
 {
     fl_text text = {0};
     fleet_status status;
@@ -131,8 +146,9 @@ fleet_status fl_trace_write(fl_trace *t, const char *who, int index)
 
     if (!t)
         return FLEET_OK;
-    snprintf(name, sizeof name, "%.20s-%d.%d.json", who, index, (int)getpid());
-    status = print(t, who, index, &text);
+    snprintf(name, sizeof name, "%s-%d.%d.json", name_of(is_server), index,
+             (int)getpid());
+    status = print(t, is_server, index, &text);
     if (status == FLEET_OK)
         status = write_text(t, name, &text);
     fl_text_done(&text);

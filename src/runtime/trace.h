@@ -7,6 +7,7 @@
 #ifndef FL_RUNTIME_TRACE_H
 #define FL_RUNTIME_TRACE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -28,8 +29,8 @@ void fl_trace_step(fl_trace *t, const char *name, int thread, int64_t begin_ns,
 void fl_trace_begin(fl_trace *t, const char *name, int number, int64_t bytes);
 void fl_trace_end(fl_trace *t, const char *name, int number);
 
-/* Write FOLDER/WHO-INDEX.PID.json. */
-fleet_status fl_trace_write(fl_trace *t, const char *who, int index);
+/* Write FOLDER/worker-INDEX.PID.json, or server-. */
+fleet_status fl_trace_write(fl_trace *t, bool is_server, int index);
 void fl_trace_close(fl_trace *t);
 
 #endif

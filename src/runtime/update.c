@@ -238,10 +238,10 @@ static void emit_update(fl_lowering *l, const fl_dense *d)
     fl_operand o[STATE + FL_MAX_STATE] = {FL_R(l->plan->update),
                                           FL_R(d->gradient), FL_RW(d->weight)};
 
-    if (!all)
+    if (!all) {
         l->status = FLEET_ENOMEM;
-    if (!all)
         return;
+    }
     for (int i = 0; i < rule->n_state; i++)
         o[STATE + i] = (fl_operand)FL_RW(fl_state_value(l, d->group, i));
     fl_emit(l, &kernel_update, NULL, all, o, STATE + rule->n_state);

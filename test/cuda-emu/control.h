@@ -46,6 +46,8 @@ void fl_emu_stream_end(void *stream);
 
 long fl_emu_launches(void); /* kernels started so far */
 long fl_emu_switches(void); /* of fibers */
+long fl_emu_queued(void);   /* kernels, products, copies, fills and graphs that
+                               were queued so far; a graph counts once */
 
 #pragma GCC visibility pop
 

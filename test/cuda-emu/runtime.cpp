@@ -34,7 +34,7 @@ static struct {
     int devices = 1;
     bool reverse = false, busy = false, late = false;
     int fail_at = 0, major = 9;
-    long launches = 0, switches = 0;
+    long launches = 0, switches = 0, queued = 0;
 } control;
 static std::mutex lock;
 
@@ -87,6 +87,11 @@ long fl_emu_launches(void)
 long fl_emu_switches(void)
 {
     return __atomic_load_n(&control.switches, __ATOMIC_RELAXED);
+}
+
+long fl_emu_queued(void)
+{
+    return __atomic_load_n(&control.queued, __ATOMIC_RELAXED);
 }
 
 /* --- errors --------------------------------------------------------------- */
@@ -205,6 +210,8 @@ static cudaError_t allocate(void **p, std::size_t bytes, bool device)
     std::lock_guard<std::mutex> held(lock);
 
     *p = nullptr;
+    if (fl_emu_captures())
+        return fl_emu_spoil("an allocation");
     if (control.fail_at > 0 && --control.fail_at == 0)
         return fl_emu_error(cudaErrorMemoryAllocation, "out of memory");
     *p = std::malloc(bytes + 1);
@@ -217,13 +224,21 @@ static cudaError_t allocate(void **p, std::size_t bytes, bool device)
 
 /* --- what is queued ------------------------------------------------------- */
 
-void fl_emu_queue(cudaStream_t s, std::function<void()> work)
+static void enqueue(cudaStream_t s, std::function<void()> work)
 {
     fl_emu_settle(s);
     if (!s || !control.late)
         work();
     else
         s->work.push_back(std::move(work));
+}
+
+void fl_emu_queue(cudaStream_t s, std::function<void()> work)
+{
+    if (fl_emu_captured(s, work))
+        return;
+    __atomic_fetch_add(&control.queued, 1, __ATOMIC_RELAXED);
+    enqueue(s, std::move(work));
 }
 
 static void do_until(cudaStream_t s, long after)
@@ -252,6 +267,8 @@ static cudaError_t release(void *p, bool device)
 
     if (!p)
         return cudaSuccess;
+    if (fl_emu_captures())
+        return fl_emu_spoil("a free");
     if (at == memory.end() || at->second.device != device)
         return fl_emu_error(cudaErrorInvalidValue,
                             "%p is no %s memory to be freed", p,
@@ -339,7 +356,9 @@ cudaError_t cudaMallocAsync(void **p, std::size_t bytes, cudaStream_t)
 
 cudaError_t cudaFreeAsync(void *p, cudaStream_t s)
 {
-    fl_emu_queue(s, [=] { release(p, true); });
+    if (fl_emu_captures(s))
+        return fl_emu_spoil("cudaFreeAsync");
+    enqueue(s, [=] { release(p, true); });
     return cudaSuccess;
 }
 
@@ -373,18 +392,20 @@ static bool is_pinned(const void *p)
 }
 
 /* As it is now where a real copy may not look later. */
-static void queue_copy(void *to, const void *from, std::size_t bytes,
-                       cudaMemcpyKind kind, cudaStream_t s)
+static cudaError_t queue_copy(void *to, const void *from, std::size_t bytes,
+                              cudaMemcpyKind kind, cudaStream_t s)
 {
     const char *begin = static_cast<const char *>(from);
     const void *host = kind == cudaMemcpyDeviceToHost ? to : from;
     bool pinned = kind != cudaMemcpyDeviceToDevice && is_pinned(host);
 
+    if (kind != cudaMemcpyDeviceToDevice && !pinned && fl_emu_captures(s))
+        return fl_emu_spoil("a copy of memory that is not pinned");
     if (kind == cudaMemcpyHostToDevice && !pinned) {
         std::vector<char> now(begin, begin + bytes);
 
         fl_emu_queue(s, [=] { std::memcpy(to, now.data(), bytes); });
-        return;
+        return cudaSuccess;
     }
     fl_emu_queue(s, [=] {
         if (pinned && !is_pinned(host))
@@ -395,6 +416,7 @@ static void queue_copy(void *to, const void *from, std::size_t bytes,
     });
     if (kind == cudaMemcpyDeviceToHost && !pinned)
         do_all(s);
+    return cudaSuccess;
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, std::size_t bytes,
@@ -409,7 +431,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, std::size_t bytes,
     if (e == cudaSuccess)
         e = check_side("cudaMemcpyAsync", from, bytes, from_device);
     if (e == cudaSuccess && bytes > 0)
-        queue_copy(to, from, bytes, kind, s);
+        e = queue_copy(to, from, bytes, kind, s);
     return e;
 }
 
@@ -510,6 +532,8 @@ void fl_emu_settle(cudaStream_t s)
 
 cudaError_t cudaStreamDestroy(cudaStream_t s)
 {
+    if (s && fl_emu_captures(s))
+        return fl_emu_spoil("cudaStreamDestroy");
     do_all(s);
     delete s;
     return cudaSuccess;
@@ -517,6 +541,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t s)
 
 cudaError_t cudaStreamQuery(cudaStream_t s)
 {
+    if (fl_emu_captures(s))
+        return fl_emu_spoil("cudaStreamQuery");
     if (control.busy || !has_ended(s, begun(s)))
         return cudaErrorNotReady;
     return do_all(s);
@@ -524,6 +550,8 @@ cudaError_t cudaStreamQuery(cudaStream_t s)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
+    if (fl_emu_captures(s))
+        return fl_emu_spoil("cudaStreamSynchronize");
     return do_all(s);
 }
 
@@ -532,7 +560,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned)
     cudaStream_t other = e->stream;
     long after = e->after, begun = e->begun;
 
-    fl_emu_queue(s, [=] {
+    if (fl_emu_captures(s))
+        return fl_emu_spoil("cudaStreamWaitEvent");
+    enqueue(s, [=] {
         do_until(other, after);
         wait_for(other, begun);
     });
@@ -554,6 +584,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t e)
 
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 {
+    if (fl_emu_captures(s))
+        return fl_emu_spoil("cudaEventRecord");
     e->stream = s;
     e->begun = begun(s);
     e->at = now();
@@ -563,6 +595,8 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 
 cudaError_t cudaEventQuery(cudaEvent_t e)
 {
+    if (fl_emu_captures())
+        return fl_emu_spoil("cudaEventQuery");
     if (control.busy || !has_ended(e->stream, e->begun))
         return cudaErrorNotReady;
     do_until(e->stream, e->after);

@@ -32,7 +32,10 @@ enum cudaError_t {
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
     cudaErrorNotReady = 600,
-    cudaErrorLaunchFailure = 719
+    cudaErrorLaunchFailure = 719,
+    cudaErrorStreamCaptureUnsupported = 900,
+    cudaErrorStreamCaptureInvalidated = 901,
+    cudaErrorStreamCaptureUnmatched = 903
 };
 const char *cudaGetErrorString(cudaError_t e);
 cudaError_t cudaGetLastError();
@@ -100,7 +103,7 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attr,
 enum { cudaStreamNonBlocking = 1 };
 enum { cudaEventDefault = 0, cudaEventDisableTiming = 2 };
 
-/* Do it in the stream's turn. */
+/* Do it in the stream's turn: what a program queues, which is counted. */
 void fl_emu_queue(cudaStream_t s, std::function<void()> work);
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags);
@@ -114,7 +117,42 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s);
 cudaError_t cudaEventQuery(cudaEvent_t e);
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to);
 
+/* --- graphs: graph.cpp ----------------------------------------------------
+ *
+ * What is queued on a stream while it is captured is kept, and done in each
+ * launch. One capture at a time for a thread; what a real one refuses, and any
+ * event, makes it invalid, and says so.
+ */
+
+enum cudaStreamCaptureMode {
+    cudaStreamCaptureModeGlobal = 0,
+    cudaStreamCaptureModeThreadLocal = 1,
+    cudaStreamCaptureModeRelaxed = 2
+};
+typedef struct fl_emu_graph *cudaGraph_t;
+typedef struct fl_emu_graph_exec *cudaGraphExec_t;
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
+                                 unsigned long long flags);
+cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t s);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
+
 /* --- inside --------------------------------------------------------------- */
+
+/* Work for a stream that this thread captures is kept: then there is nothing
+ * more to do. */
+bool fl_emu_captured(cudaStream_t s, const std::function<void()> &work);
+
+/* Does this thread capture a stream, or this one? */
+bool fl_emu_captures();
+bool fl_emu_captures(cudaStream_t s);
+
+/* The call cannot be captured: the capture is invalid. */
+cudaError_t fl_emu_spoil(const char *call);
 
 /* Until others have ended what they do on the stream. */
 void fl_emu_settle(cudaStream_t s);

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -50,6 +51,31 @@ static void wait_for_files(const char *folder, const peers_part *part, int size)
     }
 }
 
+static int number_in(const char *variable)
+{
+    const char *text = getenv(variable);
+
+    CHECK(text != NULL);
+    return atoi(text);
+}
+
+/* Nobody knows who is missing: MPI has not begun. */
+static void open_in_vain(const peers_part *part, const char *folder)
+{
+    int rank = number_in("OMPI_COMM_WORLD_RANK");
+    int size = number_in("OMPI_COMM_WORLD_SIZE");
+    fl_peers_options o = peers_options(part, false);
+    fl_peers *p;
+
+    if (rank < size - 1) {
+        CHECK_FAILS(fl_peers_open("mpi", &o, &p), FLEET_ETIMEDOUT,
+                    "mpi: not all ranks came to MPI_Init() within ");
+        CHECK_FAILS(fl_peers_open("mpi", &o, &p), FLEET_EPEER, "mpi: ");
+    }
+    leave_file(folder, part->name, rank);
+    wait_for_files(folder, part, size);
+}
+
 static void do_part(const peers_part *part, bool ordered, const char *folder)
 {
     fl_peers_options o = peers_options(part, ordered);
@@ -81,6 +107,10 @@ int main(int argc, char **argv)
     test_ends_process = true;
     CHECK(part != NULL);
     ordered = strcmp(argv[2], "ordered") == 0;
+    if (part->stays_out) {
+        open_in_vain(part, argv[3]);
+        return 0;
+    }
     if (part != &peers_all) {
         do_part(part, ordered, argv[3]);
         return 0;

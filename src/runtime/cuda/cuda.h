@@ -64,6 +64,14 @@ void fl_cuda_gemm_destroy(fl_device *d, fl_gemm *g);
  * check of the loss, and spoil the weights. */
 fleet_status fl_cuda_try_relu(fl_cuda *c);
 
+/* --- graphs ----------------------------------------------------------------
+ */
+
+fleet_status fl_cuda_capture_begin(fl_device *d, fl_stream *q);
+fleet_status fl_cuda_capture_end(fl_device *d, fl_stream *q, fl_graph **g);
+fleet_status fl_cuda_graph_launch(fl_device *d, fl_stream *q, fl_graph *g);
+void fl_cuda_graph_destroy(fl_device *d, fl_graph *g);
+
 /* --- kernels ---------------------------------------------------------------
  */
 

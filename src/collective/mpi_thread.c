@@ -1,0 +1,97 @@
+/* mpi_thread.c - MPI_Init_thread() waits for all ranks, with no deadline: so it
+ * is called by a thread of its own, and who asked for it waits until his
+ * deadline. MPI wants to be ended by the thread that began it, which stays. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <time.h>
+
+#include "base/thread.h"
+#include "collective/mpi.h"
+
+/* Of the process: a thread whose MPI_Init_thread() never returns goes on to use
+ * it. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool has_begun, ends, has_ended;
+    int code, level;
+} mpi = {.lock = PTHREAD_MUTEX_INITIALIZER,
+         .changed = PTHREAD_COND_INITIALIZER};
+
+static void tell(bool *what)
+{
+    pthread_mutex_lock(&mpi.lock);
+    *what = true;
+    pthread_cond_broadcast(&mpi.changed);
+    pthread_mutex_unlock(&mpi.lock);
+}
+
+static void wait_for(const bool *what)
+{
+    pthread_mutex_lock(&mpi.lock);
+    while (!*what)
+        pthread_cond_wait(&mpi.changed, &mpi.lock);
+    pthread_mutex_unlock(&mpi.lock);
+}
+
+static void *live(void *arg)
+{
+    (void)arg;
+    mpi.code = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &mpi.level);
+    tell(&mpi.has_begun);
+    if (mpi.code != MPI_SUCCESS)
+        return NULL;
+    wait_for(&mpi.ends);
+    MPI_Finalize();
+    tell(&mpi.has_ended);
+    return NULL;
+}
+
+static bool begins_within(int64_t ms)
+{
+    struct timespec until;
+    bool has_begun;
+    int e = 0;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += ms / 1000;
+    until.tv_nsec += ms % 1000 * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    pthread_mutex_lock(&mpi.lock);
+    while (!mpi.has_begun && e == 0)
+        e = pthread_cond_clockwait(&mpi.changed, &mpi.lock, CLOCK_MONOTONIC,
+                                   &until);
+    has_begun = mpi.has_begun;
+    pthread_mutex_unlock(&mpi.lock);
+    return has_begun;
+}
+
+fleet_status fl_mpi_init(int64_t deadline_ms, int *thread_level)
+{
+    pthread_t thread;
+    bool has_begun;
+
+    FL_TRY(fl_thread_start(&thread, live, NULL, "MPI"));
+    pthread_detach(thread);
+    has_begun = begins_within(deadline_ms);
+    if (has_begun && mpi.code == MPI_SUCCESS) {
+        *thread_level = mpi.level;
+        return FLEET_OK;
+    }
+    fl_mpi_give_up();
+    return has_begun ? fl_mpi_fail(mpi.code, "MPI_Init_thread")
+                     : fl_fail(FLEET_ETIMEDOUT,
+                               "mpi: not all ranks came to MPI_Init() within "
+                               "%lld ms: one has ended, or is stopped, or goes "
+                               "on without it",
+                               (long long)deadline_ms);
+}
+
+void fl_mpi_finalize(void)
+{
+    tell(&mpi.ends);
+    wait_for(&mpi.has_ended);
+}

@@ -1,0 +1,85 @@
+/* shards_parcels.c - what ranks of shared-out tables send one another: keys,
+ * and rows that belong to them, by rank and then by table. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "collective/shards_internal.h"
+
+int fl_shards_owner(const fl_shards *s, uint64_t key)
+{
+    return fl_bucket_of(fl_mix(key)) * s->n_rank / FL_N_BUCKET;
+}
+
+int fl_shards_number(const fl_shards *s, const fl_rows *rows)
+{
+    for (int t = 0; t < s->n_table; t++)
+        if (s->table[t] == rows)
+            return t;
+    return -1; /* the store had all tables when this was made */
+}
+
+int64_t fl_shards_key_size(const fl_shards *s, int table)
+{
+    (void)s;
+    (void)table;
+    return (int64_t)sizeof(uint64_t);
+}
+
+int64_t fl_shards_row_size(const fl_shards *s, int table)
+{
+    return s->table[table]->dim * (int64_t)sizeof(float);
+}
+
+fleet_status fl_parcels_room(const fl_shards *s, fl_parcels *p,
+                             const int64_t *count, fl_shards_item_size *size_of)
+{
+    int64_t all = 0;
+
+    for (int r = 0; r < s->n_rank; r++) {
+        int64_t begin = all;
+
+        for (int t = 0; t < s->n_table; t++) {
+            p->at[r * s->n_table + t] = all;
+            all += count[r * s->n_table + t] * size_of(s, t);
+        }
+        p->bytes[r] = all - begin;
+    }
+    return fl_grow(&p->data, &p->capacity, (size_t)all + 1, 1);
+}
+
+void *fl_parcels_item(const fl_shards *s, const fl_parcels *p, int rank,
+                      int table, int64_t i, fl_shards_item_size *size_of)
+{
+    return p->data + p->at[rank * s->n_table + table] + i * size_of(s, table);
+}
+
+fleet_status fl_shards_tell_counts(fl_shards *s)
+{
+    fl_peers *p = s->rounds->peers;
+    int64_t each = s->n_table * (int64_t)sizeof *s->to;
+    int64_t *bytes = s->to_keys.bytes;
+
+    for (int r = 0; r < s->n_rank; r++)
+        bytes[r] = each;
+    return p->methods->all_to_all_v(p, s->to, bytes, s->from, bytes, NULL);
+}
+
+fleet_status fl_parcels_swap(fl_shards *s, const fl_parcels *to,
+                             const fl_parcels *from)
+{
+    fl_peers *p = s->rounds->peers;
+
+    return p->methods->all_to_all_v(p, to->data, to->bytes, from->data,
+                                    from->bytes, NULL);
+}
+
+fleet_status fl_shards_swap_keys(fl_shards *s)
+{
+    FL_TRY(fl_parcels_room(s, &s->from_keys, s->from, fl_shards_key_size));
+    return fl_parcels_swap(s, &s->to_keys, &s->from_keys);
+}
+
+void fl_shards_count_again(fl_shards *s)
+{
+    memset(s->done, 0, (size_t)(s->n_rank * s->n_table) * sizeof *s->done);
+}

@@ -1,0 +1,186 @@
+/* shards_push.c - gradients of rows go to the owners of their buckets, which
+ * add them up in rank order and update. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "collective/shards_internal.h"
+#include "runtime/simd.h"
+
+static uint64_t key_at(const fl_push_part *p, int64_t i)
+{
+    return p->key[p->which ? p->which[i] : i];
+}
+
+static void count_part(fl_shards *s, int table, const fl_push_part *part)
+{
+    for (int64_t i = 0; i < part->n; i++)
+        s->to[fl_shards_owner(s, key_at(part, i)) * s->n_table + table]++;
+}
+
+static void put_part(fl_shards *s, int table, const fl_push_part *part)
+{
+    for (int64_t i = 0; i < part->n; i++) {
+        uint64_t key = key_at(part, i);
+        int owner = fl_shards_owner(s, key);
+        int64_t j = s->done[owner * s->n_table + table]++;
+
+        memcpy(fl_parcels_item(s, &s->to_keys, owner, table, j,
+                               fl_shards_key_size),
+               &key, sizeof key);
+        memcpy(fl_parcels_item(s, &s->to_rows, owner, table, j,
+                               fl_shards_row_size),
+               part->grad[i], (size_t)fl_shards_row_size(s, table));
+    }
+}
+
+typedef void part_visitor(fl_shards *s, int table, const fl_push_part *part);
+
+static void each_part(fl_shards *s, const fl_push *p, part_visitor *visit)
+{
+    fl_shards_count_again(s);
+    for (int i = 0; i < p->n_table; i++)
+        for (int j = 0; j < FL_N_PART; j++)
+            visit(s, fl_shards_number(s, p->table[i].rows),
+                  &p->table[i].part[j]);
+}
+
+static fleet_status swap_gradients(fl_shards *s, const fl_push *p)
+{
+    memset(s->to, 0, (size_t)(s->n_rank * s->n_table) * sizeof *s->to);
+    each_part(s, p, count_part);
+    FL_TRY(fl_shards_tell_counts(s));
+    FL_TRY(fl_parcels_room(s, &s->to_keys, s->to, fl_shards_key_size));
+    FL_TRY(fl_parcels_room(s, &s->to_rows, s->to, fl_shards_row_size));
+    each_part(s, p, put_part);
+    FL_TRY(fl_shards_swap_keys(s));
+    FL_TRY(fl_parcels_room(s, &s->from_rows, s->from, fl_shards_row_size));
+    return fl_parcels_swap(s, &s->to_rows, &s->from_rows);
+}
+
+/* A rank's gradients of a table: the first of a key stays where it is, others
+ * are added to it. */
+static void add_rank(fl_shards *s, int rank, int table)
+{
+    const uint64_t *key =
+        fl_parcels_item(s, &s->from_keys, rank, table, 0, fl_shards_key_size);
+    fl_shards_sums *to = &s->sum[table];
+    float *grad =
+        fl_parcels_item(s, &s->from_rows, rank, table, 0, fl_shards_row_size);
+    int64_t n = s->from[rank * s->n_table + table], dim = s->table[table]->dim;
+
+    for (int64_t i = 0; i < n; i++, grad += dim) {
+        bool is_new;
+        uint32_t at = fl_key_set_add(&to->set, key[i], &is_new);
+
+        if (is_new)
+            to->grad[at] = grad;
+        else
+            fl_simd_best()->add(to->grad[at], to->grad[at], grad, dim);
+    }
+}
+
+static int64_t count_of(const fl_shards *s, int table)
+{
+    int64_t n = 0;
+
+    for (int r = 0; r < s->n_rank; r++)
+        n += s->from[r * s->n_table + table];
+    return n;
+}
+
+static fleet_status sum_table(fl_shards *s, int table)
+{
+    int64_t n = count_of(s, table);
+    fl_shards_sums *to = &s->sum[table];
+
+    FL_TRY(fl_key_set_begin(&to->set, n));
+    FL_TRY(fl_grow(&to->grad, &to->capacity, (size_t)n, sizeof *to->grad));
+    for (int r = 0; r < s->n_rank; r++)
+        add_rank(s, r, table);
+    return FLEET_OK;
+}
+
+static fleet_status sum_up(fl_shards *s, const fl_push *p)
+{
+    FL_TRY(swap_gradients(s, p));
+    for (int t = 0; t < s->n_table; t++)
+        FL_TRY(sum_table(s, t));
+    return FLEET_OK;
+}
+
+static fleet_status update_table(fl_shards *s, int table, const fl_update *all)
+{
+    const fl_shards_sums *from = &s->sum[table];
+    fl_rows *rows = s->table[table];
+    fl_update u = fl_update_with(all, &rows->attr);
+
+    FL_TRY(fl_grow(&s->row, &s->row_capacity, FL_SHARDS_CHUNK, sizeof *s->row));
+    for (int64_t i = 0; i < from->set.n; i += FL_SHARDS_CHUNK) {
+        int64_t most = from->set.n - i < FL_SHARDS_CHUNK ? from->set.n - i
+                                                         : FL_SHARDS_CHUNK;
+
+        FL_TRY(rows->methods->make(rows, from->set.key + i, most, s->row));
+        fl_optimizer_rows(s->store->optimizer)(
+            &u, s->row, (const float *const *)(void *)(from->grad + i), most,
+            rows->dim);
+    }
+    return FLEET_OK;
+}
+
+/* --- clip by global norm: in the order of runtime/clip.c ----------------- */
+
+/* Of this rank's buckets; the others' stay zero. */
+static fleet_status square_table(fl_shards *s, int table, float scale)
+{
+    const fl_shards_sums *from = &s->sum[table];
+    double *square = s->square + (size_t)table * FL_N_BUCKET;
+    int64_t n = from->set.n;
+
+    FL_TRY(
+        fl_grow(&s->sorted, &s->sorted_capacity, (size_t)n, sizeof *s->sorted));
+    for (int64_t i = 0; i < n; i++)
+        s->sorted[i] = fl_norm_row_of(from->set.key[i], from->grad[i]);
+    fl_norm_sort(s->sorted, n);
+    for (int64_t i = 0; i < n; i++)
+        square[s->sorted[i].bucket] +=
+            fl_square_sum(s->sorted[i].grad, s->table[table]->dim, scale);
+    return FLEET_OK;
+}
+
+/* A bucket's sum is one rank's: with the others' zeros it is the same in any
+ * order. */
+fleet_status fl_shards_clip(fl_exchange *x, const fl_push *p, double squares,
+                            float *factor)
+{
+    fl_shards *s = fl_shards_of(x);
+    fl_peers *peers = s->rounds->peers;
+    int64_t n = (int64_t)s->n_table * FL_N_BUCKET;
+
+    s->is_summed = false;
+    FL_TRY(
+        fl_grow(&s->square, &s->square_capacity, (size_t)n, sizeof *s->square));
+    memset(s->square, 0, (size_t)n * sizeof *s->square);
+    FL_TRY(sum_up(s, p));
+    for (int t = 0; t < s->n_table; t++)
+        FL_TRY(square_table(s, t, p->update->scale));
+    FL_TRY(peers->methods->all_reduce(peers, FL_ALL_SUM, FL_WIRE_F64, s->square,
+                                      s->square, n, NULL));
+    for (int64_t i = 0; i < n; i++)
+        squares += s->square[i];
+    *factor = fl_clip_factor(squares, s->store->optimizer->clip_norm);
+    s->is_summed = true;
+    return FLEET_OK;
+}
+
+/* In the round of the update, which all ranks are in. */
+fleet_status fl_shards_push(fl_exchange *x, const fl_push *p)
+{
+    fl_shards *s = fl_shards_of(x);
+
+    if (!s->is_summed)
+        FL_TRY(sum_up(s, p));
+    s->is_summed = false;
+    for (int t = 0; t < s->n_table; t++)
+        FL_TRY(update_table(s, t, p->update));
+    return FLEET_OK;
+}

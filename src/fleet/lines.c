@@ -1,0 +1,131 @@
+/* lines.c - see lines.h. */
+#include "fleet/lines.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/text.h"
+
+static const char *name_of(const fl_lines *l, int i)
+{
+    return l->o->fetch_info ? l->o->fetch_info[i] : l->o->fetch_list[i]->name;
+}
+
+static void begin_line(fl_text *line, const char *time, int64_t batch)
+{
+    fl_text_add(line, "time: [%s], batch: [%" PRId64 "]", time, batch);
+}
+
+static fleet_status end_line(const fl_lines *l, fl_text *line)
+{
+    fleet_status status = line->status;
+
+    if (status == FLEET_OK)
+        FL_INFO(&l->e->context->log, "%s", fl_text_chars(line));
+    fl_text_done(line);
+    return status;
+}
+
+/* --- the loss alone ------------------------------------------------------ */
+
+static bool is_loss_alone(const fl_lines *l)
+{
+    for (int i = 0; i < l->o->n_fetch; i++)
+        if (l->o->fetch_list[i] != l->e->program->training.loss)
+            return false;
+    return true;
+}
+
+static fleet_status show_loss(const fl_lines *l, const fl_late *at, double loss)
+{
+    fl_text line = {0};
+
+    begin_line(&line, at->time, at->batch);
+    for (int i = 0; i < l->o->n_fetch; i++)
+        fl_text_add(&line, ", %s[1]:[%g]", name_of(l, i), loss);
+    return end_line(l, &line);
+}
+
+fleet_status fl_lines_late(fl_lines *l)
+{
+    double loss;
+
+    while (l->n_late > 0 &&
+           fl_executor_loss_of(l->e, l->late[0].n_run, &loss)) {
+        fl_late first = l->late[0];
+
+        l->n_late--;
+        memmove(l->late, l->late + 1, (size_t)l->n_late * sizeof *l->late);
+        FL_TRY(show_loss(l, &first, loss));
+    }
+    return FLEET_OK;
+}
+
+/* --- anything ------------------------------------------------------------ */
+
+/* Memory for the largest variable that is printed. */
+static fleet_status show_one(fl_lines *l, int i, fl_text *line)
+{
+    const fleet_var *v = l->o->fetch_list[i];
+    fleet_fetch f = {.var = v};
+    size_t n;
+
+    FL_TRY(fl_executor_fetch(l->e, &f));
+    n = 1;
+    for (int d = 0; d < f.n_dim; d++)
+        n *= (size_t)f.dims[d];
+    FL_TRY(fl_grow(&l->shown, &l->shown_size, 2 * n, sizeof *l->shown));
+    f.data = l->shown;
+    f.size = l->shown_size * sizeof *l->shown;
+    FL_TRY(fl_executor_fetch(l->e, &f));
+    fl_text_add(line, ", %s[%zu]:[", name_of(l, i), n);
+    for (size_t j = 0; j < n; j++) {
+        int64_t integer;
+
+        memcpy(&integer, (char *)l->shown + j * 8 * (v->dtype == FLEET_INT64),
+               sizeof integer);
+        if (v->dtype == FLEET_INT64)
+            fl_text_add(line, "%s%" PRId64, j ? "," : "", integer);
+        else
+            fl_text_add(line, "%s%g", j ? "," : "", (double)l->shown[j]);
+    }
+    fl_text_add(line, "]");
+    return line->status;
+}
+
+static fleet_status show_all(fl_lines *l, const fl_late *at)
+{
+    fleet_status status = FLEET_OK;
+    fl_text line = {0};
+
+    begin_line(&line, at->time, at->batch);
+    for (int i = 0; i < l->o->n_fetch && status == FLEET_OK; i++)
+        status = show_one(l, i, &line);
+    if (status == FLEET_OK)
+        return end_line(l, &line);
+    fl_text_done(&line);
+    return status;
+}
+
+fleet_status fl_lines_batch(fl_lines *l, int64_t batch)
+{
+    int64_t period = l->o->print_period ? l->o->print_period : 100;
+    fl_late now = {.n_run = l->e->n_run, .batch = batch};
+
+    FL_TRY(fl_lines_late(l));
+    if (l->o->n_fetch == 0 || batch % period != 0)
+        return FLEET_OK;
+    fl_wall_text(now.time);
+    if (!is_loss_alone(l))
+        return show_all(l, &now);
+    l->late[l->n_late++] = now;
+    return fl_lines_late(l);
+}
+
+void fl_lines_close(fl_lines *l)
+{
+    fl_free(l->shown);
+    *l = (fl_lines){0};
+}

@@ -1,0 +1,128 @@
+/* zmq_context.c - see zmq_context.h. */
+#include "net/zmq_context.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <zmq.h>
+
+#include "base/thread.h"
+#include "net/check.h"
+
+enum {
+    MOST_SOCKET = 16 << 10, /* of a process */
+    LARGE_BLOCK = 24 << 20
+};
+
+static struct {
+    pthread_mutex_t lock;
+    void *zmq; /* NULL: no socket is open */
+    int n_socket;
+} context = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
+
+/* The parent's threads are not there: its context is of no use. */
+static void forget_context(void)
+{
+    pthread_mutex_init(&context.lock, NULL);
+    context.zmq = NULL;
+    context.n_socket = 0;
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, forget_context);
+}
+
+/* Messages of megabytes come and go with each step. glibc gives such memory
+ * back to the system each time, and takes it page by page, until it has once
+ * seen a block freed that was as large: then it keeps up to twice that. */
+static void keep_large_blocks(void)
+{
+    volatile char *block = malloc(LARGE_BLOCK);
+
+    if (block)
+        *block = 0;
+    free((void *)(uintptr_t)block);
+}
+
+/* With one of them a message can wait while another is sent to a process that
+ * has just got what it needs and computes on this thread's core. */
+static int io_threads(void)
+{
+    int cpus = fl_cpu_count();
+
+    return cpus < 2 ? 1 : cpus < 24 ? 2 : 4;
+}
+
+static void *new_context(void)
+{
+    void *zmq = zmq_ctx_new();
+
+    if (!zmq)
+        return NULL;
+    keep_large_blocks();
+    zmq_ctx_set(zmq, ZMQ_IO_THREADS, io_threads());
+    zmq_ctx_set(zmq, ZMQ_MAX_SOCKETS, MOST_SOCKET);
+    zmq_ctx_set(zmq, ZMQ_BLOCKY, 0); /* nothing lingers unless it says so */
+    return zmq;
+}
+
+/* The last one ends the context. That waits for what still lingers, and for
+ * nothing else: all sockets are closed. Who wants the next context waits, too:
+ * libpgm, which ZeroMQ brings along, must not come and go at once. */
+static void leave(void)
+{
+    pthread_mutex_lock(&context.lock);
+    if (--context.n_socket == 0 && context.zmq) {
+        while (zmq_ctx_term(context.zmq) != 0 && errno == EINTR)
+            ;
+        context.zmq = NULL;
+    }
+    pthread_mutex_unlock(&context.lock);
+}
+
+static void *context_socket(int type)
+{
+    bool few = !fl_descriptors_left(context.zmq ? 4 : 16);
+
+    /* ZeroMQ would abort */
+    if (few || (!context.zmq && !fl_threads_left(1 + io_threads()))) {
+        errno = few ? EMFILE : EAGAIN;
+        return NULL;
+    }
+    if (!context.zmq)
+        context.zmq = new_context();
+    return context.zmq ? zmq_socket(context.zmq, type) : NULL;
+}
+
+/* The first socket starts ZeroMQ's threads: they inherit that all signals are
+ * blocked. */
+fleet_status fl_zmq_open(void **socket, int type)
+{
+    sigset_t all, host;
+    int e;
+
+    pthread_once(&watch_once, watch_forks);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &host);
+    pthread_mutex_lock(&context.lock);
+    context.n_socket++;
+    *socket = context_socket(type);
+    e = errno;
+    pthread_mutex_unlock(&context.lock);
+    pthread_sigmask(SIG_SETMASK, &host, NULL);
+    if (*socket)
+        return FLEET_OK;
+    leave();
+    return fl_fail(FLEET_EIO, "cannot open a socket%s: %s",
+                   e == EAGAIN ? ", which needs threads" : "", zmq_strerror(e));
+}
+
+void fl_zmq_close(void *socket)
+{
+    zmq_close(socket);
+    leave();
+}

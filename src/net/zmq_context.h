@@ -1,0 +1,14 @@
+/* zmq_context.h - ZeroMQ's context of this process: it begins with the first
+ * socket and ends with the last one, and is begun anew after fork(). */
+#ifndef FL_NET_ZMQ_CONTEXT_H
+#define FL_NET_ZMQ_CONTEXT_H
+
+#include "base/error.h"
+
+/* A socket of one of ZeroMQ's types. */
+fleet_status fl_zmq_open(void **socket, int type);
+
+/* In the process that opened it. */
+void fl_zmq_close(void *socket);
+
+#endif

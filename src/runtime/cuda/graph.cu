@@ -1,0 +1,68 @@
+/* graph.cu - what is queued on a stream, kept as a CUDA graph.
+ *
+ * A capture is the calling thread's affair: what it may not do meanwhile is an
+ * error that shows what cannot be captured, while other threads, of the host
+ * program or of NCCL, go on as if there were none. In CUDA's global mode a
+ * cudaMalloc() of theirs would fail, or spoil the capture; in the relaxed one
+ * a mistake of our own would pass unseen.
+ */
+#include "runtime/cuda/cuda.h"
+
+static cudaGraphExec_t exec_of(fl_graph *g)
+{
+    return reinterpret_cast<cudaGraphExec_t>(g);
+}
+
+fleet_status fl_cuda_capture_begin(fl_device *d, fl_stream *q)
+{
+    FL_CUDA_TRY(fl_cuda_check(cudaSetDevice(d->ordinal), "cudaSetDevice"));
+    return fl_cuda_check(
+        cudaStreamBeginCapture(fl_cuda_stream(q),
+                               cudaStreamCaptureModeThreadLocal),
+        "cudaStreamBeginCapture");
+}
+
+/* Ready to be launched: what a first launch would bring to the device is there
+ * before it. */
+static fleet_status instantiate(fl_stream *q, cudaGraph_t graph,
+                                cudaGraphExec_t *exec)
+{
+    FL_CUDA_TRY(fl_cuda_check(cudaGraphInstantiate(exec, graph, 0),
+                              "cudaGraphInstantiate"));
+    return fl_cuda_check(cudaGraphUpload(*exec, fl_cuda_stream(q)),
+                         "cudaGraphUpload");
+}
+
+fleet_status fl_cuda_capture_end(fl_device *, fl_stream *q, fl_graph **g)
+{
+    cudaGraphExec_t exec = nullptr;
+    cudaGraph_t graph = nullptr;
+    fleet_status status =
+        fl_cuda_check(cudaStreamEndCapture(fl_cuda_stream(q), &graph),
+                      "cudaStreamEndCapture");
+
+    *g = nullptr;
+    if (status == FLEET_OK)
+        status = instantiate(q, graph, &exec);
+    if (graph)
+        cudaGraphDestroy(graph);
+    if (status == FLEET_OK)
+        *g = reinterpret_cast<fl_graph *>(exec);
+    else if (exec)
+        cudaGraphExecDestroy(exec);
+    cudaGetLastError(); /* what a failed capture leaves is said by now */
+    return status;
+}
+
+fleet_status fl_cuda_graph_launch(fl_device *d, fl_stream *q, fl_graph *g)
+{
+    FL_CUDA_TRY(fl_cuda_check(cudaSetDevice(d->ordinal), "cudaSetDevice"));
+    return fl_cuda_check(cudaGraphLaunch(exec_of(g), fl_cuda_stream(q)),
+                         "cudaGraphLaunch");
+}
+
+void fl_cuda_graph_destroy(fl_device *d, fl_graph *g)
+{
+    if (g && cudaSetDevice(d->ordinal) == cudaSuccess)
+        cudaGraphExecDestroy(exec_of(g));
+}

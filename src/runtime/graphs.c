@@ -1,0 +1,175 @@
+/* graphs.c - see graphs.h. */
+#include "runtime/graphs.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+
+struct fl_sequence {
+    fl_works all;
+    fl_graph *graph;
+    bool seen;     /* it was queued once */
+    bool given_up; /* it cannot be captured */
+    fl_sequence *next;
+};
+
+enum {
+    FEW = 4,   /* pieces of work that are not worth a graph */
+    MOST = 64, /* lists of an owner; a plan has a few for each region */
+};
+
+/* --- pieces -------------------------------------------------------------- */
+
+fleet_status fl_works_add(fl_works *all, const fl_work *work)
+{
+    FL_TRY(fl_grow(&all->work, &all->capacity, all->n + 1, sizeof *work));
+    all->work[all->n++] = *work;
+    return FLEET_OK;
+}
+
+void fl_works_done(fl_works *all)
+{
+    fl_free(all->work);
+    *all = (fl_works){0};
+}
+
+fleet_status fl_work_queue(fl_gpu *g, const fl_work *w)
+{
+    if (w->kernel)
+        return w->kernel->run(g->d, g->queue, w->step);
+    if (w->filled)
+        return g->m->fill(g->d, g->queue, w->filled, 0xff, w->bytes);
+    return fl_gpu_copy(g, &w->rows);
+}
+
+static fleet_status queue_all(fl_gpu *g, const fl_works *all)
+{
+    for (size_t i = 0; i < all->n; i++)
+        FL_TRY(fl_work_queue(g, &all->work[i]));
+    return FLEET_OK;
+}
+
+static bool is_same_copy(const fl_gpu_rows *a, const fl_gpu_rows *b)
+{
+    return a->to == b->to && a->from == b->from && a->ld_to == b->ld_to &&
+           a->ld_from == b->ld_from && a->bytes == b->bytes && a->n == b->n &&
+           a->kind == b->kind;
+}
+
+static bool is_same(const fl_works *a, const fl_works *b)
+{
+    if (a->n != b->n)
+        return false;
+    for (size_t i = 0; i < a->n; i++) {
+        const fl_work *x = &a->work[i], *y = &b->work[i];
+
+        if (x->kernel != y->kernel || x->step != y->step ||
+            x->filled != y->filled || x->bytes != y->bytes ||
+            !is_same_copy(&x->rows, &y->rows))
+            return false;
+    }
+    return true;
+}
+
+/* --- lists --------------------------------------------------------------- */
+
+static void drop(fl_gpu *g, fl_sequence *s)
+{
+    g->m->graph_destroy(g->d, s->graph);
+    fl_works_done(&s->all);
+    fl_free(s);
+}
+
+void fl_sequences_drop(fl_gpu *g, fl_sequence **known)
+{
+    while (*known) {
+        fl_sequence *next = (*known)->next;
+
+        drop(g, *known);
+        *known = next;
+    }
+}
+
+/* Addresses that have changed leave lists that nobody asks for. */
+static fleet_status make_room(fl_gpu *g, fl_sequence **known)
+{
+    int n = 0;
+
+    for (const fl_sequence *s = *known; s; s = s->next)
+        n++;
+    if (n < MOST)
+        return FLEET_OK;
+    FL_TRY(fl_gpu_wait(g));
+    fl_sequences_drop(g, known);
+    return FLEET_OK;
+}
+
+static fleet_status make(fl_sequence **known, const fl_works *all)
+{
+    fl_sequence *s;
+
+    FL_TRY(FL_NEW(&s, sizeof *s));
+    s->next = *known;
+    *known = s;
+    return fl_grow(&s->all.work, &s->all.capacity, all->n, sizeof *all->work);
+}
+
+static fleet_status find(fl_gpu *g, fl_sequence **known, const fl_works *all,
+                         fl_sequence **found)
+{
+    for (fl_sequence *s = *known; s; s = s->next)
+        if (is_same(&s->all, all)) {
+            *found = s;
+            return FLEET_OK;
+        }
+    FL_TRY(make_room(g, known));
+    FL_TRY(make(known, all));
+    *found = *known;
+    memcpy((*found)->all.work, all->work, all->n * sizeof *all->work);
+    (*found)->all.n = all->n;
+    return FLEET_OK;
+}
+
+/* --- graphs -------------------------------------------------------------- */
+
+static fleet_status capture(fl_gpu *g, fl_sequence *s)
+{
+    fleet_status status, ended;
+    fl_error first;
+
+    FL_TRY(g->m->capture_begin(g->d, g->queue));
+    status = queue_all(g, &s->all);
+    fl_error_take(&first, status);
+    ended = g->m->capture_end(g->d, g->queue, &s->graph);
+    if (status == FLEET_OK)
+        return ended;
+    g->m->graph_destroy(g->d, s->graph);
+    s->graph = NULL;
+    return fl_error_raise(&first); /* what was refused, not what came of it */
+}
+
+/* It goes on without. */
+static void give_up(fl_gpu *g, fl_sequence *s, fl_log *log)
+{
+    s->given_up = true;
+    if (!g->said_no_graphs)
+        FL_WARN(log, "gpu:%d: no CUDA graph of a step: %s", g->d->ordinal,
+                fleet_last_error());
+    g->said_no_graphs = true;
+    fl_error_clear();
+}
+
+fleet_status fl_sequence_queue(fl_gpu *g, fl_sequence **known,
+                               const fl_works *all, fl_log *log)
+{
+    fl_sequence *s;
+
+    if (all->n < FEW)
+        return queue_all(g, all);
+    FL_TRY(find(g, known, all, &s));
+    if (s->seen && !s->graph && !s->given_up && capture(g, s) != FLEET_OK)
+        give_up(g, s, log);
+    s->seen = true;
+    return s->graph ? g->m->graph_launch(g->d, g->queue, s->graph)
+                    : queue_all(g, all);
+}

@@ -1,0 +1,197 @@
+/* there_run.c - what an iteration does on a GPU, gathered or queued at once;
+ * see there.h. */
+#include <string.h>
+
+#include "runtime/placement.h"
+#include "runtime/there.h"
+
+static bool is_copy(const fl_kernel *k)
+{
+    return k == &fl_kernel_to_gpu || k == &fl_kernel_to_host;
+}
+
+fleet_status fl_there_put(fl_there *t, const fl_work *work)
+{
+    return t->gathers ? fl_works_add(&t->work, work)
+                      : fl_work_queue(t->gpu, work);
+}
+
+static fleet_status crossed(fl_there *t)
+{
+    t->crosses = t->gathers;
+    return t->gathers ? FLEET_OK : fl_gpu_crossed(t->gpu);
+}
+
+fleet_status fl_there_queue(fl_compiled *c)
+{
+    fl_there *t = c->there;
+    bool crosses = t->crosses;
+
+    if (t->work.n > 0)
+        FL_TRY(fl_sequence_queue(t->gpu, &t->now->known, &t->work,
+                                 &c->plan->store->context->log));
+    t->work.n = 0;
+    t->crosses = false;
+    return crosses ? fl_gpu_crossed(t->gpu) : FLEET_OK;
+}
+
+fleet_status fl_there_arrived(fl_compiled *c)
+{
+    if (c->there->crosses)
+        FL_TRY(fl_there_queue(c));
+    return fl_gpu_arrived(c->there->gpu);
+}
+
+void fl_there_forget(fl_compiled *c)
+{
+    c->there->work.n = 0;
+    c->there->gathers = c->there->crosses = false;
+}
+
+fleet_status fl_there_begin(fl_compiled *c)
+{
+    fl_there *t = c->there;
+
+    fl_there_forget(c);
+    t->n_told = 0;
+    t->gathers = t->graphs;
+    return fl_there_put(
+        t, &(fl_work){.filled = t->faults,
+                      .bytes = c->plan->n_step * sizeof(uint64_t)});
+}
+
+fleet_status fl_there_end(fl_compiled *c)
+{
+    fl_there *t = c->there;
+
+    FL_TRY(fl_there_put(t, &(fl_work){.kernel = t->end, .step = &t->now->end}));
+    return fl_there_put(t, &(fl_work){.rows = {.to = t->pinned,
+                                               .from = t->status,
+                                               .bytes = sizeof *t->status,
+                                               .n = 1,
+                                               .kind = FL_TO_HOST}});
+}
+
+/* Rows that count, in one memory and in the other. */
+static fl_gpu_rows rows_of(const fl_plan *plan, const fl_value *to,
+                           const fl_value *from, int64_t batch)
+{
+    size_t size = fleet_dtype_size(from->dtype);
+
+    (void)plan;
+    if (from->object)
+        return (fl_gpu_rows){.bytes = from->object, .n = 1};
+    if (!fl_shape_batched(&from->shape))
+        return (fl_gpu_rows){
+            .bytes = (size_t)fl_shape_count(&from->shape, 1) * size, .n = 1};
+    return (fl_gpu_rows){
+        .ld_to = (size_t)to->ld * size,
+        .ld_from = (size_t)from->ld * size,
+        .bytes = (size_t)fl_shape_cols(&from->shape) * size,
+        .n = (size_t)fl_shape_rows(&from->shape, batch),
+    };
+}
+
+/* Memory of the host that is not pinned is copied at once: what is queued is
+ * waited for before, with a deadline. */
+static fleet_status copy_at_once(fl_compiled *c, const fl_gpu_rows *r)
+{
+    fl_gpu *g = c->there->gpu;
+
+    FL_TRY(fl_there_queue(c));
+    FL_TRY(fl_gpu_wait(g));
+    FL_TRY(fl_gpu_copy(g, r));
+    return fl_gpu_crossed(g);
+}
+
+/* Without gaps: it is no batch's. */
+static fleet_status send(fl_there *t, size_t sends_at, fl_gpu_rows *r)
+{
+    memcpy(t->pinned + sends_at, r->from, r->bytes);
+    r->from = t->pinned + sends_at;
+    return fl_there_put(t, &(fl_work){.rows = *r});
+}
+
+static fleet_status run_copy(fl_compiled *c, int i, int64_t batch)
+{
+    const fl_plan *plan = c->plan;
+    const fl_step *s = plan->step[i];
+    fl_there *t = c->there;
+    int to = s->operand[0].value, from = s->operand[1].value;
+    bool there = plan->value[to].there;
+    const fl_value *host = &plan->value[there ? from : to];
+    fl_gpu_rows r = rows_of(plan, &plan->value[to], &plan->value[from], batch);
+
+    r.kind = there ? FL_TO_DEVICE : FL_TO_HOST;
+    r.to =
+        there ? fl_there_pointer(c, to, t->slot) : fl_compiled_pointer(c, to);
+    r.from = there ? fl_compiled_pointer(c, from)
+                   : fl_there_pointer(c, from, t->slot);
+    if (t->sends_at[i] > 0)
+        return send(t, t->sends_at[i], &r);
+    if (!fl_there_is_pinned(&plan->value[host->root]))
+        return copy_at_once(c, &r);
+    FL_TRY(fl_there_put(t, &(fl_work){.rows = r}));
+    return crossed(t);
+}
+
+/* Each step of an iteration tells it from a place of its own. */
+static fleet_status tell_update(fl_compiled *c, const fl_step *s)
+{
+    fl_there *t = c->there;
+    const fl_update_now *now = fl_compiled_pointer(c, s->operand[1].value);
+    fl_device_update *u =
+        (fl_device_update *)(void *)(t->pinned + FL_PINNED_STATUS) +
+        t->n_told++ % t->n_tell;
+
+    *u = (fl_device_update){.u = now->u,
+                            .clip_norm = now->optimizer->clip_norm,
+                            .micro = now->micro,
+                            .stop = &t->status->stop};
+    u->u.correct_a_at = t->correct[0];
+    u->u.correct_b_at = t->correct[1];
+    return fl_there_put(
+        t, &(fl_work){
+               .rows = {.to = fl_there_pointer(c, s->operand[0].value, t->slot),
+                        .from = u,
+                        .bytes = sizeof *u,
+                        .n = 1,
+                        .kind = FL_TO_DEVICE}});
+}
+
+static fleet_status run_step(fl_compiled *c, int i, int64_t batch)
+{
+    const fl_step *s = c->plan->step[i];
+    fl_there *t = c->there;
+
+    if (is_copy(s->kernel))
+        return run_copy(c, i, batch);
+    if (s->kernel == &fl_kernel_tell_update)
+        return tell_update(c, s);
+    return fl_there_put(
+        t, &(fl_work){.kernel = t->kernel[i], .step = &t->now->step[i]});
+}
+
+fleet_status fl_there_run(fl_compiled *c, const fl_region *region,
+                          int64_t batch)
+{
+    for (int i = region->first; i < region->first + region->n; i++)
+        FL_TRY(run_step(c, i, batch));
+    return FLEET_OK;
+}
+
+fleet_status fl_there_read(const fl_compiled *c, int value, int64_t rows,
+                           void *to)
+{
+    const fl_value *v = &c->plan->value[value];
+    size_t size = fleet_dtype_size(v->dtype);
+    size_t bytes = (size_t)fl_shape_cols(&v->shape) * size;
+    fl_there *t = c->there;
+
+    FL_TRY(fl_gpu_wait(t->gpu));
+    FL_TRY(fl_gpu_copy(t->gpu,
+                       &(fl_gpu_rows){to, fl_there_pointer(c, value, t->slot),
+                                      bytes, (size_t)v->ld * size, bytes,
+                                      (size_t)rows, FL_TO_HOST}));
+    return fl_gpu_wait(t->gpu);
+}

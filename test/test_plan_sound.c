@@ -1,0 +1,322 @@
+/* test_plan_sound.c - what holds of every plan: memory is shared only by what
+ * never meets, steps come in the order of their phases, none is there for
+ * nothing, and an allocation that fails is an error.
+ */
+#define SUITE plan_sound
+#include "fake_exchange.h"
+#include "gpu_kit.h"
+#include "test.h"
+#include "train_kit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "fleet/handle.h"
+#include "runtime/exchange.h"
+#include "runtime/executor.h"
+
+/* --- memory and order ---------------------------------------------------- */
+
+/* Which of three memories it lies in; 0: elsewhere. */
+static int memory_of(const fl_value *v)
+{
+    return v->kind == FL_VALUE_TEMP   ? 1
+           : v->kind != FL_VALUE_KEPT ? 0
+           : v->ahead                 ? 3
+                                      : 2;
+}
+
+static size_t size_of_memory(const fl_plan *plan, int memory)
+{
+    return memory == 1   ? plan->arena_bytes
+           : memory == 2 ? plan->kept_bytes
+                         : plan->ahead_bytes;
+}
+
+/* Lifetimes must cover every step that touches a value. */
+static void check_lifetimes(const fl_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_step; i++)
+        for (int j = 0; j < plan->step[i]->n_operand; j++) {
+            int value = plan->step[i]->operand[j].value;
+            const fl_value *v;
+
+            if (value < 0)
+                continue;
+            v = &plan->value[fl_plan_root(plan, value)];
+            CHECK(v->begin <= plan->step[i]->region);
+            CHECK(v->end >= plan->step[i]->region);
+        }
+    CHECK(plan->loss < 0 || plan->value[fl_plan_root(plan, plan->loss)].end ==
+                                (int)plan->n_region);
+}
+
+static bool meet(const fl_plan *plan, const fl_value *a, const fl_value *b)
+{
+    return a->begin <= b->end && b->begin <= a->end &&
+           a->offset < b->offset + fl_value_bytes(plan, b) &&
+           b->offset < a->offset + fl_value_bytes(plan, a);
+}
+
+static void check_memory(const fl_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_value; i++) {
+        const fl_value *a = &plan->value[i];
+
+        if (a->root != (int)i || !memory_of(a) || a->end < 0)
+            continue;
+        CHECK(a->offset % FL_CACHE_LINE == 0);
+        CHECK(a->offset + fl_value_bytes(plan, a) <=
+              size_of_memory(plan, memory_of(a)));
+        for (size_t j = 0; j < i; j++) {
+            const fl_value *b = &plan->value[j];
+
+            if (b->root == (int)j && memory_of(a) == memory_of(b) &&
+                b->end >= 0 && meet(plan, a, b))
+                test_fail(__FILE__, __LINE__, "%s and %s share memory", a->name,
+                          b->name);
+        }
+    }
+}
+
+/* What lives for one iteration is written before it is read. */
+static void check_order(const fl_plan *plan)
+{
+    bool *written = calloc(plan->n_value, sizeof *written);
+
+    for (size_t i = 0; i < plan->n_step; i++) {
+        const fl_step *s = plan->step[i];
+
+        for (int j = 0; j < s->n_operand; j++) {
+            const fl_operand *o = &s->operand[j];
+            int root = o->value < 0 ? -1 : fl_plan_root(plan, o->value);
+
+            if (root < 0 || plan->value[root].kind != FL_VALUE_TEMP)
+                continue;
+            if (o->mode != FL_WRITE && !written[root])
+                test_fail(__FILE__, __LINE__, "%s reads %s too early",
+                          s->kernel->name, plan->value[root].name);
+            written[root] = written[root] || o->mode != FL_READ;
+        }
+    }
+    free(written);
+}
+
+/* Pulls, what is between, updates. */
+static int run_of(fl_phase phase)
+{
+    return phase == FL_PULL ? 0 : phase == FL_UPDATE ? 2 : 1;
+}
+
+/* Regions follow each other, hold one kind of split and one lane; pulls are
+ * first, and updates last. */
+static void check_regions(const fl_plan *plan)
+{
+    int next = 0, run = 0;
+
+    for (size_t r = 0; r < plan->n_region; r++) {
+        const fl_region *region = &plan->region[r];
+
+        CHECK(region->first == next && region->n > 0);
+        for (int i = next; i < next + region->n; i++) {
+            CHECK_INT(plan->step[i]->region, r);
+            CHECK(plan->step[i]->kernel->split == region->split);
+            CHECK(plan->step[i]->lane == region->lane);
+            CHECK_INT(run_of(plan->step[i]->phase), run_of(region->phase));
+        }
+        CHECK(run_of(region->phase) >= run);
+        run = run_of(region->phase);
+        next += region->n;
+    }
+    CHECK_INT(next, plan->n_step);
+}
+
+static void check_plan(const kit_model *m, int64_t batch, bool training)
+{
+    fl_plan *plan;
+
+    CHECK_OK(
+        fl_plan_build(m->p, m->f->store, batch, training, NULL, NULL, &plan));
+    check_lifetimes(plan);
+    check_memory(plan);
+    check_order(plan);
+    check_regions(plan);
+    fl_plan_destroy(plan);
+}
+
+static void check_plans(kit_kind kind, const kit_options *o, bool bf16)
+{
+    static const int64_t batches[] = {1, 16, 17, 100, 1000};
+    kit_model m;
+
+    kit_open(&m, kind, o);
+    m.p->training.bf16 = bf16;
+    for (int i = 0; i < 5; i++) {
+        check_plan(&m, batches[i], true);
+        check_plan(&m, batches[i], false);
+    }
+    kit_close(&m);
+}
+
+TEST(values_that_are_alive_together_never_share_memory)
+{
+    for (int kind = KIT_MLP; kind <= KIT_CTR; kind++) {
+        check_plans((kit_kind)kind, &(kit_options){0}, false);
+        check_plans((kit_kind)kind, &(kit_options){.merge = 3, .clip = 1},
+                    false);
+        check_plans((kit_kind)kind, &(kit_options){.optimizer = "momentum"},
+                    false);
+        check_plans((kit_kind)kind, &(kit_options){0}, true);
+    }
+}
+
+TEST(workers_plans_are_sound_too)
+{
+    static const int64_t batches[] = {1, 17, 100, 1000};
+    fake_server s;
+    fake_worker w;
+    kit_model m;
+
+    for (int i = 0; i < 4; i++) {
+        kit_build(&m, KIT_CTR, &(kit_options){.merge = 1 + i % 2, .clip = 1});
+        fake_server_open(&s, m.p, 1, i < 2);
+        fake_worker_open(&w, &s, m.f, 0);
+        m.e = fleet_executor_create(m.p, NULL);
+        check_plan(&m, batches[i], true);
+        check_plan(&m, batches[i], false);
+        fake_worker_close(&w);
+        fake_server_close(&s);
+        kit_close(&m);
+    }
+}
+
+TEST(large_models_are_planned_soundly_too)
+{
+    kit_model m = {.f = kit_handle(&(kit_options){0})};
+
+    m.p = fleet_program_create(m.f);
+    CHECK(fleet_deepfm(m.p, NULL, &m.m) != NULL);
+    CHECK_OK(fleet_minimize(fleet_adam(m.f, 0.1f, NULL), m.m.loss));
+    m.e = fleet_executor_create(m.p, NULL);
+    check_plan(&m, 512, true);
+    check_plan(&m, 512, false);
+    kit_close(&m);
+}
+
+/* --- dead steps ---------------------------------------------------------- */
+
+static int count_steps(const fl_plan *plan, const char *kernel)
+{
+    int n = 0;
+
+    for (size_t i = 0; i < plan->n_step; i++)
+        n += strcmp(plan->step[i]->kernel->name, kernel) == 0;
+    return n;
+}
+
+/* An AUC nobody fetches: its histograms are kept up, its area is not. */
+TEST(steps_that_nobody_needs_are_dropped)
+{
+    bool *fetched;
+    fleet_var *auc;
+    kit_model m;
+    fl_plan *plan;
+
+    kit_build(&m, KIT_CTR, &(kit_options){0});
+    auc = fleet_auc(m.p, m.m.prediction, m.m.label, 0);
+    fleet_relu(m.p, m.m.prediction);
+    m.e = fleet_executor_create(m.p, NULL);
+    CHECK(m.e != NULL);
+    fetched = calloc(m.p->n_var, sizeof *fetched);
+    CHECK_OK(fl_plan_build(m.p, m.f->store, 10, true, fetched, NULL, &plan));
+    CHECK_INT(count_steps(plan, "auc.count"), 1);
+    CHECK_INT(count_steps(plan, "auc"), 0);
+    CHECK_INT(count_steps(plan, "relu"), 0);
+    fl_plan_destroy(plan);
+    fetched[auc->id] = true;
+    CHECK_OK(fl_plan_build(m.p, m.f->store, 10, true, fetched, NULL, &plan));
+    CHECK_INT(count_steps(plan, "auc"), 1);
+    fl_plan_destroy(plan);
+    free(fetched);
+    kit_close(&m);
+}
+
+TEST(a_test_plan_neither_trains_nor_computes_what_is_not_asked_for)
+{
+    kit_model m;
+    fl_plan *plan;
+
+    kit_open(&m, KIT_CTR, &(kit_options){0});
+    CHECK_OK(fl_plan_build(m.p, m.f->store, 10, false, NULL, NULL, &plan));
+    CHECK_INT(plan->n_step, 0);
+    CHECK(plan->loss < 0 && plan->update < 0);
+    fl_plan_destroy(plan);
+    kit_close(&m);
+}
+
+/* --- slices -------------------------------------------------------------- */
+
+TEST(slices_are_whole_blocks_of_rows_and_at_least_two)
+{
+    for (int64_t batch = 1; batch < 5000; batch++) {
+        int64_t slice = fl_slice_rows(batch);
+
+        if (batch <= 16) {
+            CHECK_INT(slice, batch);
+            continue;
+        }
+        CHECK(slice % 16 == 0 && slice <= 128 && slice < batch);
+    }
+}
+
+/* --- memory -------------------------------------------------------------- */
+
+static bool plan_without_memory(kit_model *m, int64_t n)
+{
+    fl_plan *plan = (fl_plan *)&plan;
+    fleet_status status;
+
+    fl_memory_fail_at(n, false);
+    status = fl_plan_build(m->p, m->f->store, 30, true, NULL, NULL, &plan);
+    fl_memory_fail_at(0, false);
+    if (status == FLEET_OK) {
+        fl_plan_destroy(plan);
+        return true;
+    }
+    CHECK_STATUS(status, FLEET_ENOMEM);
+    CHECK(plan == NULL);
+    return false;
+}
+
+TEST(planning_survives_every_allocation_that_fails)
+{
+    int64_t n = 1;
+    kit_model m;
+
+    kit_open(&m, KIT_CTR, &(kit_options){.merge = 2, .clip = 1});
+    m.p->training.bf16 = true;
+    while (!plan_without_memory(&m, n))
+        n++;
+    CHECK(n > 20);
+    kit_close(&m);
+}
+
+TEST(planning_for_a_worker_survives_every_allocation_that_fails)
+{
+    int64_t n = 1;
+    fake_server s;
+    fake_worker w;
+    kit_model m;
+
+    kit_build(&m, KIT_CTR, &(kit_options){.merge = 2, .clip = 1});
+    fake_server_open(&s, m.p, 1, false);
+    fake_worker_open(&w, &s, m.f, 0);
+    m.e = fleet_executor_create(m.p, NULL);
+    while (!plan_without_memory(&m, n))
+        n++;
+    CHECK(n > 20);
+    fake_worker_close(&w);
+    fake_server_close(&s);
+    kit_close(&m);
+}

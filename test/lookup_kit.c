@@ -104,6 +104,7 @@ static fleet_var *lookup_of(lookup_scene *s, int i)
         s->p, ids, c->dim[slot->table],
         &(fleet_sparse_embedding_options){.table = lookup_tables[slot->table],
                                           .rows = c->rows,
+                                          .initializer = c->first,
                                           .combiner = slot->combiner,
                                           .learning_rate = c->learning_rate,
                                           .l2_decay = c->l2_decay});
@@ -141,12 +142,20 @@ static void build(lookup_scene *s)
 
 void lookup_open(lookup_scene *s, const lookup_case *c)
 {
+    kit_options o = {.threads = c->threads,
+                     .device = c->device,
+                     .optimizer = c->optimizer ? c->optimizer : "sgd",
+                     .learning_rate = 0.5f,
+                     .clip = c->clip,
+                     .merge = c->merge};
+
     *s = (lookup_scene){.c = c};
-    s->f = kit_handle(&(kit_options){.threads = c->threads});
+    s->f = kit_handle(&o);
     s->p = fleet_program_create(s->f);
+    kit_place(s->p, &o);
     build(s);
     CHECK_OK(fleet_program_status(s->p));
-    CHECK_OK(fleet_minimize(fleet_sgd(s->f, 0.5f), s->loss));
+    CHECK_OK(fleet_minimize(kit_optimizer(s->f, &o), s->loss));
     s->e = fleet_executor_create(s->p, NULL);
     CHECK(s->e != NULL);
     for (int t = 0; t < 2; t++)
@@ -324,6 +333,7 @@ static void check_table(const lookup_scene *s, int which)
     fl_rows *rows = lookup_rows(s, which);
     int used = 0;
 
+    CHECK_OK(fl_store_here(s->f->store));
     for (int r = 0; r < t->n; r++) {
         float *row;
 

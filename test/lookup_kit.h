@@ -37,9 +37,14 @@ typedef struct lookup_case {
     float learning_rate, l2_decay; /* of the tables */
     int64_t batch;
     int threads;
+    fleet_initializer first; /* of the tables; all zero: the operator's own */
+    const char *device;      /* of the program; NULL: nothing is said */
+    int merge;               /* batches per update; 0: 1 */
+    float clip;
+    const char *optimizer; /* NULL: sgd, as the list has it */
 } lookup_case;
 
-/* A case, ready to be trained by SGD with a rate of 0.5. */
+/* A case, ready to be trained with a rate of 0.5. */
 typedef struct lookup_scene {
     const lookup_case *c;
     fleet *f;

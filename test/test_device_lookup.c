@@ -64,8 +64,7 @@ static fl_device_lookup lookup(const fl_device_lane *lane)
                               .n_lane = LANES,
                               .dim = DIM,
                               .capacity = CAPACITY,
-                              .bits = 64,
-                              .stride = DIM * sizeof(float)};
+                              .bits = 64};
 }
 
 /* --- what is fed, and the keys that should come ----------------------------
@@ -272,10 +271,10 @@ TEST(rows_are_gathered_into_the_outputs_of_all_lanes)
     find_keys(&s);
     row = rows_of_keys(&s);
     fl_device_arg arg[9] = {
+        {.data = NULL},
+        {.data = NULL},
         {.data = make(&s, row, CAPACITY * DIM * sizeof *row)},
-        {.data = NULL},
         {.data = s.which},
-        {.data = NULL},
         {.data = NULL},
         s.ids,
         s.ragged,
@@ -291,7 +290,7 @@ TEST(rows_are_gathered_into_the_outputs_of_all_lanes)
             CHECK_CLOSE(&one[i * DIM + col], &(float){wanted(&s, i, 2, col)}, 1,
                         1e-6);
         }
-    drop(&s, arg[0].data);
+    drop(&s, arg[2].data);
     drop(&s, arg[7].data);
     drop(&s, arg[8].data);
     free(row);

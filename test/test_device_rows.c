@@ -1,5 +1,6 @@
-/* test_device_rows.c - what a device does with the rows of a lookup
- * (lookup_device.h): squares for the clip, and the rules, against the CPU's. */
+/* test_device_rows.c - what a device does with the rows of a table
+ * (lookup_device.h): found, made and changed by the rules, to the CPU's bits;
+ * and squares for the clip. */
 #define SUITE device_rows
 #include "device_kit.h"
 #include "test.h"
@@ -9,12 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuda-emu/control.h"
+#include "runtime/initializer.h"
 #include "runtime/lookup_device.h"
 #include "runtime/optimizer.h"
 #include "runtime/simd.h"
 #include "runtime/update_device.h"
 
-enum { DIM = 5, HEAD = sizeof(fl_row_head), STATES = 2 };
+enum { DIM = 5, STATES = 2 };
 
 static void run(device_kit *k, const char *name, const fl_device_lookup *c,
                 const fl_device_arg *arg, int n)
@@ -54,7 +57,9 @@ TEST(squares_are_summed_for_the_clip)
     device_kit_close(&k);
 }
 
-enum { TABLE = 40, CHANGED = 11 };
+/* --- a table -------------------------------------------------------------- */
+
+enum { TABLE = 40, ROOM = 100, PLACES = 256 };
 
 typedef struct row {
     fl_row_head head;
@@ -62,87 +67,368 @@ typedef struct row {
     float gap;
 } row;
 
+/* Keys that use all of their bits, and meet in the index. */
+static uint64_t key_of(int i)
+{
+    return i % 3 ? (uint64_t)i * 0x9E3779B97F4A7C15 : (uint64_t)i;
+}
+
 static void fill_table(row *t)
 {
     for (int i = 0; i < TABLE; i++) {
-        t[i] = (row){.head = {(uint64_t)i, (uint32_t)(i % 3), 5}, .gap = 42};
+        t[i] = (row){.head = {key_of(i), (uint32_t)(i % 3), 5}, .gap = 42};
         for (int j = 0; j < (1 + STATES) * DIM; j++)
             t[i].w[j] = fabsf(kit_noise(j, i)) + 0.1f;
     }
 }
 
-/* The CPU's rule on the same rows. */
-static void update_here(row *t, const int64_t *slot, const float *sum,
-                        const fl_update *u, fl_rule_rows *rule)
-{
-    for (int i = 0; i < CHANGED; i++) {
-        float *w = t[slot[i]].w;
-        const float *g = sum + i * DIM;
+typedef struct table {
+    device_kit k;
+    fl_device_rows *there;
+    row *rows;
+    fl_device_entry *index;
+} table;
 
-        rule(u, &w, &g, 1, DIM);
+static const fl_filler fillers[] = {{FLEET_INIT_CONSTANT, 0.25f, 0, 7, 9},
+                                    {FLEET_INIT_UNIFORM, -0.3f, 0.7f, 7, 9},
+                                    {FLEET_INIT_NORMAL, 0.5f, 2, 7, 9},
+                                    {FLEET_INIT_TRUNCATED_NORMAL, 1, 3, 7, 9}};
+enum { FILLERS = 4 };
+
+static void open_table(table *t, const row *rows, const fl_filler *f)
+{
+    fl_device_rows now = {.n = TABLE,
+                          .room = ROOM,
+                          .stride = sizeof(row),
+                          .mask = PLACES - 1,
+                          .kind = (int32_t)f->kind,
+                          .a = f->a,
+                          .b = f->b,
+                          .seed = fl_filler_row_seed(f),
+                          .n_state = STATES,
+                          .state = 0.125f};
+    static const fl_device_entry none[PLACES];
+    row all[ROOM];
+    fl_device_arg arg;
+
+    memset(all, 0, sizeof all);
+    memcpy(all, rows, TABLE * sizeof *rows);
+    device_kit_open(&t->k, true);
+    t->rows = device_kit_make(&t->k, all, sizeof all);
+    t->index = device_kit_make(&t->k, none, sizeof none);
+    now.row = (char *)t->rows;
+    now.index = t->index;
+    t->there = device_kit_make(&t->k, &now, sizeof now);
+    arg = (fl_device_arg){.data = t->there, .rows = TABLE};
+    run(&t->k, "lookup.index", NULL, &arg, 1);
+}
+
+static void close_table(table *t)
+{
+    device_kit_drop(&t->k, t->there);
+    device_kit_drop(&t->k, t->rows);
+    device_kit_drop(&t->k, t->index);
+    device_kit_close(&t->k);
+}
+
+static row *rows_now(table *t)
+{
+    return device_kit_fetch(&t->k, t->rows, ROOM * sizeof(row));
+}
+
+static int64_t count_now(table *t)
+{
+    fl_device_rows *now = device_kit_fetch(&t->k, t->there, sizeof *now);
+    int64_t n = now->n;
+
+    free(now);
+    return n;
+}
+
+/* --- find and insert ------------------------------------------------------ */
+
+/* Every second of these is new, and one place is beyond the count. */
+enum { ASKED = 30, ASKED_ROOM = 33 };
+
+static uint64_t asked(int i)
+{
+    return i % 2 ? key_of(i) : 1000000 + key_of(i);
+}
+
+static bool is_known(int i)
+{
+    return i % 2;
+}
+
+typedef struct request {
+    fl_device_lookup c;
+    int32_t stop;
+    void *key, *n, *slot, *fresh, *now, *stopped;
+} request;
+
+static void ask(table *t, request *r, bool stop)
+{
+    uint64_t key[ASKED_ROOM] = {0};
+    int64_t n = ASKED;
+    fl_device_update now = {.u.lr = 1};
+
+    *r = (request){.c = {.dim = DIM, .capacity = ASKED_ROOM}, .stop = stop};
+    for (int i = 0; i < ASKED; i++)
+        key[i] = asked(i);
+    r->key = device_kit_make(&t->k, key, sizeof key);
+    r->n = device_kit_make(&t->k, &n, sizeof n);
+    r->slot = device_kit_make(&t->k, NULL, ASKED_ROOM * sizeof(int64_t));
+    r->fresh = device_kit_make(&t->k, NULL, ASKED_ROOM * DIM * sizeof(float));
+    r->stopped = device_kit_make(&t->k, &r->stop, sizeof r->stop);
+    now.stop = r->stopped;
+    r->now = device_kit_make(&t->k, &now, sizeof now);
+}
+
+static void find(table *t, request *r)
+{
+    fl_device_arg arg[] = {{.data = r->slot},
+                           {.data = r->fresh},
+                           {.data = t->there},
+                           {.data = r->key},
+                           {.data = r->n}};
+
+    run(&t->k, "lookup.find", &r->c, arg, 5);
+}
+
+static void insert(table *t, request *r)
+{
+    fl_device_arg arg[] = {{.data = t->there},
+                           {.data = r->slot},
+                           {.data = r->now},
+                           {.data = r->key},
+                           {.data = r->n}};
+
+    run(&t->k, "lookup.insert", &r->c, arg, 5);
+}
+
+static void forget(table *t, request *r)
+{
+    void *all[] = {r->key, r->n, r->slot, r->fresh, r->now, r->stopped};
+
+    for (int i = 0; i < 6; i++)
+        device_kit_drop(&t->k, all[i]);
+}
+
+static void check_found(table *t, const request *r, const fl_filler *f)
+{
+    int64_t *slot = device_kit_fetch(&t->k, r->slot, ASKED * sizeof *slot);
+    float *fresh =
+        device_kit_fetch(&t->k, r->fresh, ASKED * DIM * sizeof *fresh);
+    float want[DIM];
+
+    for (int i = 0; i < ASKED; i++) {
+        CHECK_INT(slot[i], is_known(i) ? i : -1);
+        fl_filler_row(f, asked(i), want, DIM);
+        CHECK(is_known(i) || memcmp(fresh + i * DIM, want, sizeof want) == 0);
+    }
+    free(slot);
+    free(fresh);
+}
+
+TEST(rows_are_found_and_unknown_ones_begin_with_the_bits_of_cpus)
+{
+    static row rows[TABLE];
+    request r;
+    table t;
+
+    fill_table(rows);
+    for (int i = 0; i < FILLERS; i++) {
+        open_table(&t, rows, &fillers[i]);
+        ask(&t, &r, false);
+        find(&t, &r);
+        check_found(&t, &r, &fillers[i]);
+        CHECK_INT(count_now(&t), TABLE);
+        forget(&t, &r);
+        close_table(&t);
     }
 }
 
-static void check_rule(device_kit *k, fl_rule_kind kind, fl_rule_rows *rule)
+/* New rows in the order of their keys' numbers. */
+static void check_made(table *t, const request *r, const row *rows,
+                       const fl_filler *f)
+{
+    int64_t *slot = device_kit_fetch(&t->k, r->slot, ASKED * sizeof *slot);
+    row *now = rows_now(t);
+    int64_t next = TABLE;
+    float want[DIM];
+
+    CHECK_INT(count_now(t), TABLE + ASKED / 2);
+    CHECK(memcmp(now, rows, TABLE * sizeof *rows) == 0);
+    for (int i = 0; i < ASKED; i++) {
+        const row *made = &now[slot[i]];
+
+        CHECK_INT(slot[i], is_known(i) ? i : next++);
+        CHECK(made->head.key == asked(i));
+        fl_filler_row(f, asked(i), want, DIM);
+        if (is_known(i))
+            continue;
+        CHECK(memcmp(made->w, want, sizeof want) == 0);
+        CHECK(made->head.step == 0 && made->head.changed_at == 0);
+        for (int j = DIM; j < (1 + STATES) * DIM; j++)
+            CHECK(made->w[j] == 0.125f);
+    }
+    free(slot);
+    free(now);
+}
+
+TEST(missing_rows_are_made_in_the_order_of_their_keys)
+{
+    static row rows[TABLE];
+    request r, again;
+    table t;
+
+    fill_table(rows);
+    for (int reverse = 0; reverse < 2; reverse++)
+        for (int i = 0; i < FILLERS; i++) {
+            fl_emu_set_reverse(reverse);
+            open_table(&t, rows, &fillers[i]);
+            ask(&t, &r, false);
+            find(&t, &r);
+            insert(&t, &r);
+            check_made(&t, &r, rows, &fillers[i]);
+            ask(&t, &again, false); /* now they are known, and stay */
+            find(&t, &again);
+            insert(&t, &again);
+            check_made(&t, &again, rows, &fillers[i]);
+            forget(&t, &r);
+            forget(&t, &again);
+            close_table(&t);
+        }
+}
+
+TEST(no_row_is_made_once_an_iteration_has_failed)
+{
+    static row rows[TABLE];
+    request r;
+    table t;
+    row *now;
+
+    fill_table(rows);
+    open_table(&t, rows, &fillers[1]);
+    ask(&t, &r, true);
+    find(&t, &r);
+    insert(&t, &r);
+    now = rows_now(&t);
+    CHECK_INT(count_now(&t), TABLE);
+    CHECK(memcmp(now, rows, TABLE * sizeof *rows) == 0);
+    check_found(&t, &r, &fillers[1]); /* still missing */
+    free(now);
+    forget(&t, &r);
+    close_table(&t);
+}
+
+/* --- rules ---------------------------------------------------------------- */
+
+enum { CHANGED = 11 };
+
+/* A table's own rate and decay, and a batch that has failed. */
+typedef struct rule_case {
+    fl_rule_kind kind;
+    float learning_rate, l2_decay;
+    bool no_decay, stop;
+} rule_case;
+
+static fl_device_update update_of(const rule_case *c, const float *correct)
+{
+    return (fl_device_update){
+        .u = {.lr = 0.1f,
+              .scale = 0.5f,
+              .clip = 0.9f,
+              .decay = 0.01f,
+              .a = 0.9f,
+              .b = 0.99f,
+              .one_minus_a = 0.1f,
+              .one_minus_b = 0.01f,
+              .epsilon = 1e-6f,
+              .nesterov = 1,
+              .version = 77,
+              .correct_a_at = correct,
+              .correct_b_at = correct,
+              .n_correct = c->kind == FL_RULE_ADAM ? 5 : 0,
+              .correct_a = 1,
+              .correct_b = 1}};
+}
+
+/* The CPU's rule on the same rows. */
+static void update_here(row *t, const int64_t *slot, const float *sum,
+                        const rule_case *c, const fl_update *u)
+{
+    const fl_simd *simd = fl_simd_best();
+    fl_rule_rows *const rules[] = {simd->sgd_rows, simd->momentum_rows,
+                                   simd->adagrad_rows, simd->adam_rows};
+    fl_update own =
+        fl_update_with(u, &(fleet_param_attr){.learning_rate = c->learning_rate,
+                                              .l2_decay = c->l2_decay,
+                                              .no_decay = c->no_decay});
+
+    for (int i = 0; i < CHANGED && !c->stop; i++) {
+        float *w = t[slot[i]].w;
+        const float *g = sum + i * DIM;
+
+        rules[c->kind](&own, &w, &g, 1, DIM);
+    }
+}
+
+static void check_rule(const rule_case *c)
 {
     static const float correct[] = {0, 10, 5, 3, 1};
-    fl_device_lookup c = {.dim = DIM,
-                          .capacity = CHANGED,
-                          .rule = (int)kind,
-                          .stride = sizeof(row),
-                          .head = HEAD};
-    fl_device_update now = {.u = {.lr = 0.1f,
-                                  .scale = 0.5f,
-                                  .clip = 0.9f,
-                                  .decay = 0.01f,
-                                  .a = 0.9f,
-                                  .b = 0.99f,
-                                  .one_minus_a = 0.1f,
-                                  .one_minus_b = 0.01f,
-                                  .epsilon = 1e-6f,
-                                  .nesterov = 1,
-                                  .version = 77,
-                                  .correct_a_at = correct,
-                                  .correct_b_at = correct,
-                                  .n_correct = kind == FL_RULE_ADAM ? 5 : 0,
-                                  .correct_a = 1,
-                                  .correct_b = 1}};
+    fl_device_lookup config = {.dim = DIM,
+                               .capacity = CHANGED,
+                               .rule = (int)c->kind,
+                               .learning_rate = c->learning_rate,
+                               .l2_decay = c->l2_decay,
+                               .no_decay = c->no_decay};
+    fl_device_update now = update_of(c, correct);
     fl_update here = now.u;
-    row mine[TABLE], *got;
     float sum[CHANGED * DIM];
     int64_t slot[CHANGED], n = CHANGED;
-    void *table_of_corrections = device_kit_make(k, correct, sizeof correct);
+    int32_t stop = c->stop;
+    row mine[TABLE], *got;
+    table t;
 
     fill_table(mine);
     for (int i = 0; i < CHANGED; i++)
         slot[i] = i * 3 + 1;
     for (int i = 0; i < CHANGED * DIM; i++)
         sum[i] = kit_noise(i, 3);
-    now.u.correct_a_at = now.u.correct_b_at = table_of_corrections;
-    fl_device_arg arg[] = {{.data = device_kit_make(k, mine, sizeof mine)},
-                           {.data = device_kit_make(k, &now, sizeof now)},
-                           {.data = device_kit_make(k, sum, sizeof sum)},
-                           {.data = device_kit_make(k, slot, sizeof slot)},
-                           {.data = device_kit_make(k, &n, sizeof n)}};
-    run(k, "lookup.update", &c, arg, 5);
-    update_here(mine, slot, sum, &here, rule);
-    got = device_kit_fetch(k, arg[0].data, sizeof mine);
+    open_table(&t, mine, &fillers[0]);
+    now.stop = device_kit_make(&t.k, &stop, sizeof stop);
+    now.u.correct_a_at = now.u.correct_b_at =
+        device_kit_make(&t.k, correct, sizeof correct);
+    fl_device_arg arg[] = {{.data = t.there},
+                           {.data = device_kit_make(&t.k, &now, sizeof now)},
+                           {.data = device_kit_make(&t.k, sum, sizeof sum)},
+                           {.data = device_kit_make(&t.k, slot, sizeof slot)},
+                           {.data = device_kit_make(&t.k, &n, sizeof n)}};
+    run(&t.k, "lookup.update", &config, arg, 5);
+    update_here(mine, slot, sum, c, &here);
+    got = rows_now(&t);
     CHECK(memcmp(got, mine, sizeof mine) == 0);
-    for (int i = 0; i < 5; i++)
-        device_kit_drop(k, arg[i].data);
-    device_kit_drop(k, table_of_corrections);
+    for (int i = 1; i < 5; i++)
+        device_kit_drop(&t.k, arg[i].data);
+    device_kit_drop(&t.k, (void *)(uintptr_t)now.stop);
+    device_kit_drop(&t.k, (void *)(uintptr_t)now.u.correct_a_at);
     free(got);
+    close_table(&t);
 }
 
 TEST(rows_are_updated_by_each_rule_to_the_bit)
 {
-    const fl_simd *simd = fl_simd_best();
-    device_kit k;
+    for (int kind = FL_RULE_SGD; kind <= FL_RULE_ADAM; kind++) {
+        check_rule(&(rule_case){.kind = (fl_rule_kind)kind});
+        check_rule(&(rule_case){.kind = (fl_rule_kind)kind,
+                                .learning_rate = 0.5f,
+                                .l2_decay = 0.3f});
+        check_rule(&(rule_case){.kind = (fl_rule_kind)kind, .no_decay = true});
+    }
+}
 
-    device_kit_open(&k, true);
-    check_rule(&k, FL_RULE_SGD, simd->sgd_rows);
-    check_rule(&k, FL_RULE_MOMENTUM, simd->momentum_rows);
-    check_rule(&k, FL_RULE_ADAGRAD, simd->adagrad_rows);
-    check_rule(&k, FL_RULE_ADAM, simd->adam_rows);
-    device_kit_close(&k);
+TEST(no_row_is_changed_once_an_iteration_has_failed)
+{
+    check_rule(&(rule_case){.kind = FL_RULE_ADAM, .stop = true});
 }

@@ -45,11 +45,8 @@ static void open_scene(scene *s, int64_t dim, int64_t gap)
     for (int i = 0; i < LANES; i++)
         s->lane[i] =
             (fl_device_lane){.ids = 5, .out = 6, .out_column = gap + i * dim};
-    s->lookup = (fl_device_lookup){.lane = s->lane,
-                                   .n_lane = LANES,
-                                   .dim = dim,
-                                   .capacity = CELLS,
-                                   .stride = dim * (int64_t)sizeof(float)};
+    s->lookup = (fl_device_lookup){
+        .lane = s->lane, .n_lane = LANES, .dim = dim, .capacity = CELLS};
     for (uint32_t i = 0; i < CELLS; i++) {
         s->which[i] = i * 7 % 31 % KEYS;
         s->cell[i] = i;
@@ -87,11 +84,11 @@ static void check_gather(scene *s)
     size_t bytes = (size_t)(BATCH * s->ld) * sizeof(float);
     float *row = noise(KEYS * s->dim, 1), *out;
     fl_device_arg arg[7] = {
+        {0},
+        {0},
         {.data = device_kit_make(&s->k, row,
                                  (size_t)(KEYS * s->dim) * sizeof *row)},
-        {0},
         {.data = device_kit_make(&s->k, s->which, sizeof s->which)},
-        {0},
         {0},
         {0},
         {.data = device_kit_make(&s->k, NULL, bytes), .ld = s->ld}};

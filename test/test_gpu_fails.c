@@ -46,13 +46,14 @@ static void check_refused(kit_model *m, kit_batch *bad, fleet_status code,
 }
 
 /* Of batch 3 with one input that is NaN. */
-static void check_refused_nan(kit_kind kind, const char *words)
+static void check_refused_nan(kit_kind kind, const char *guard,
+                              const char *words)
 {
     kit_model m;
     kit_batch *b;
 
     gpu_kit_open();
-    m = gpu_kit_model(kind, (kit_options){0});
+    m = gpu_kit_model(kind, (kit_options){.guard = guard});
     b = kit_batch_for(&m, 40, 3);
     ((float *)(void *)(uintptr_t)b->feed[0].data)[33] = NAN;
     check_refused(&m, b, FLEET_ENUMERIC, words);
@@ -61,7 +62,7 @@ static void check_refused_nan(kit_kind kind, const char *words)
 
 TEST(a_loss_that_is_not_finite_is_said_and_nothing_is_updated)
 {
-    check_refused_nan(KIT_MLP, "batch 3: the loss is not finite (gpu:0)");
+    check_refused_nan(KIT_MLP, NULL, "batch 3: the loss is not finite (gpu:0)");
 }
 
 TEST(a_label_out_of_range_is_said_and_nothing_is_updated)
@@ -123,10 +124,12 @@ TEST(a_merge_group_with_a_batch_that_failed_is_given_up)
     gpu_kit_close();
 }
 
-/* Rows are the CPU's: it waits for the loss before it changes them. */
+/* Those of the GPU; and the CPU's, which waits for the loss before it changes
+ * them. */
 TEST(rows_are_not_changed_by_a_loss_that_is_not_finite)
 {
-    check_refused_nan(KIT_CTR, "batch 3: the loss is not finite");
+    check_refused_nan(KIT_CTR, NULL, "batch 3: the loss is not finite");
+    check_refused_nan(KIT_CTR, "cpu", "batch 3: the loss is not finite");
 }
 
 TEST(a_gpu_that_does_not_end_is_given_up_at_the_deadline)

@@ -292,6 +292,22 @@ TEST(a_dense_iteration_is_its_feeds_and_one_launch)
     gpu_kit_close();
 }
 
+/* Rows are made and counted there: four slots, two of them with their offsets.
+ */
+TEST(an_iteration_with_tables_is_its_feeds_and_one_launch)
+{
+    enum { FEEDS = 2 + 4 + 2, A_GRAPH = 1 };
+    kit_model m;
+
+    gpu_kit_open();
+    m = gpu_kit_model(KIT_CTR, (kit_options){.clip = 0.1f});
+    train(&m, 40, 0, 3 * BEFORE_REPLAY); /* until there is room for all ids */
+    for (int i = 0; i < 4; i++)
+        CHECK_INT(calls_of(&m, 40), FEEDS + A_GRAPH);
+    kit_close(&m);
+    gpu_kit_close();
+}
+
 TEST(an_executor_does_without_graphs_if_its_program_does)
 {
     fleet_executor_options o = {.place = FLEET_GPU(0), .max_batch = 40};

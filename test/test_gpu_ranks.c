@@ -228,12 +228,10 @@ TEST_LIMIT(each_strategy_is_that_of_cpus, 200)
     gpu_rank_close();
 }
 
-TEST_LIMIT(layers_have_their_rates_on_the_cpu_if_that_is_allowed, 100)
+TEST_LIMIT(layers_have_their_rates, 100)
 {
-    const kit_options lars = {
-        .layers = "lars", .learning_rate = 0.1f, .allow_cpu = true};
-    const kit_options lamb = {
-        .layers = "lamb", .learning_rate = 0.01f, .allow_cpu = true};
+    const kit_options lars = {.layers = "lars", .learning_rate = 0.1f};
+    const kit_options lamb = {.layers = "lamb", .learning_rate = 0.01f};
     const method all[] = {
         {"lars", NULL, lars, {.bucket = 0}, 2},
         {"lamb", NULL, lamb, {.bucket = 0}, 2},
@@ -379,15 +377,21 @@ TEST(a_rank_has_to_know_where_rank_0_is)
 TEST(what_has_no_kernel_is_refused_when_it_joins)
 {
     fleet_role role = {.worker_num = 2, .master = "127.0.0.1:39999"};
-    kit_model m;
+    kit_options o = {.optimizer = "sgd", .role = &role};
+    fleet_program *p;
+    fleet_var *x;
+    fleet *f;
 
     gpu_rank_open(2);
-    kit_open(
-        &m, KIT_MLP,
-        &(kit_options){.layers = "lars", .device = "gpu:0", .role = &role});
-    CHECK_FAILS(fleet_init_worker(m.f), FLEET_EUNSUPPORTED,
-                "has no kernel \"lars.norm\" on gpu:0");
-    kit_close(&m);
+    f = kit_handle(&o);
+    p = fleet_program_create(f);
+    CHECK_OK(fleet_program_place(p, FLEET_GPU(0), NULL));
+    x = fleet_fc(p, kit_data(p, "x", 6), 9, NULL);
+    CHECK_OK(fleet_minimize(kit_optimizer(f, &o),
+                            fleet_mean(p, gpu_kit_copy(p, x))));
+    CHECK_FAILS(fleet_init_worker(f), FLEET_EUNSUPPORTED,
+                "has no kernel \"kit.copy\" of float32 on gpu:0");
+    fleet_destroy(f);
     gpu_rank_close();
 }
 

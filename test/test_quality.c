@@ -206,18 +206,27 @@ TEST_LIMIT(adult_of_bfloat16_is_as_good_as_of_float, 120)
         CHECK_NEAR(of_bf16.auc, of_float.auc, 0.001);
 }
 
-/* On the emulated GPU, which is slow: two epochs are enough to compare. */
-TEST_LIMIT(adult_on_a_gpu_is_as_good_as_on_the_cpu, 240)
+/* On the emulated GPU, which is slow: an epoch or two are enough to compare. */
+static void compare_on_gpu(const char *model, int passes)
 {
-    result here = adult_with("", "wide_deep", "float", 0, 2, 2), there;
+    result here = adult_with("", model, "float", 0, 2, passes), there;
 
     gpu_kit_open();
-    there =
-        adult_with("\"device\": \"gpu:0\", ", "wide_deep", "float", 0, 2, 2);
+    there = adult_with("\"device\": \"gpu:0\", ", model, "float", 0, 2, passes);
     CHECK_CONTAINS(there.device, "cuda:");
     CHECK_NEAR(there.auc, here.auc, 0.002);
     CHECK_NEAR(there.logloss, here.logloss, 0.002);
     gpu_kit_close();
+}
+
+TEST_LIMIT(adult_on_a_gpu_is_as_good_as_on_the_cpu, 240)
+{
+    compare_on_gpu("wide_deep", 2);
+}
+
+TEST_LIMIT(adult_deepfm_on_a_gpu_is_as_good_as_on_the_cpu, 240)
+{
+    compare_on_gpu("deepfm", 1);
 }
 
 #undef ID

@@ -32,6 +32,30 @@ TEST(blocks_are_philoxs)
     }
 }
 
+/* The ends, the eighths of the circle and what is beside them, and others. */
+static uint32_t angle(int i)
+{
+    return i < 100   ? (uint32_t)i
+           : i < 200 ? (uint32_t)(99 - i)
+           : i < 240
+               ? (uint32_t)(i - 200) / 5 * 0x20000000u + (uint32_t)(i % 5 - 2)
+               : fl_rng_block(1, 2, (uint64_t)i).v[0];
+}
+
+TEST(logarithms_sines_and_cosines_are_the_librarys_to_the_last_bits)
+{
+    for (int i = 0; i < 100000; i++) {
+        uint32_t a = angle(i);
+        double by = log(((double)a + 1) * 0x1p-32), got = fl_rng_log(a);
+        double turn = 6.283185307179586 * ((double)a * 0x1p-32), s, c;
+
+        fl_rng_turn(a, &s, &c);
+        CHECK(fabs(got - by) <= 4e-16 * fabs(by));
+        CHECK(fabs(s - sin(turn)) <= 2e-15);
+        CHECK(fabs(c - cos(turn)) <= 2e-15);
+    }
+}
+
 typedef void fill(uint64_t seed, uint64_t stream, uint64_t index, float a,
                   float b, float *out, int64_t n);
 

@@ -213,7 +213,7 @@ static void build_ctr(kit_model *m)
                     &m->m);
 }
 
-static void kit_place(fleet_program *p, const kit_options *o)
+void kit_place(fleet_program *p, const kit_options *o)
 {
     fleet_place place;
 

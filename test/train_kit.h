@@ -85,6 +85,9 @@ void kit_close(kit_model *m);
 fleet *kit_handle(const kit_options *options);
 fleet_optimizer *kit_optimizer(fleet *f, const kit_options *options);
 
+/* Where the options say that a program, and what is built next, is. */
+void kit_place(fleet_program *p, const kit_options *options);
+
 /* An input of numbers, or of ids, [-1, dim]. */
 fleet_var *kit_data(fleet_program *p, const char *name, int64_t dim);
 fleet_var *kit_data_ids(fleet_program *p, const char *name, int64_t dim);

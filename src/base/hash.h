@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/everywhere.h"
+
 uint64_t fl_hash(const void *data, size_t size, uint64_t seed);
 
 /* XXH64 over pieces; the state is opaque and small. */
@@ -19,7 +21,7 @@ uint64_t fl_hasher_end(const fl_hasher *h);
 
 /* Spread a key over all 64 bits (the finalizer of MurmurHash3, a bijection).
  * The bucket of a row is the top bits, its place in the bucket the low ones. */
-static inline uint64_t fl_mix(uint64_t key)
+FL_EVERYWHERE uint64_t fl_mix(uint64_t key)
 {
     key ^= key >> 33;
     key *= 0xff51afd7ed558ccdULL;

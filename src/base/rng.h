@@ -8,19 +8,7 @@
 #ifndef FL_BASE_RNG_H
 #define FL_BASE_RNG_H
 
-#include <stdint.h>
-
-typedef struct fl_rng4 {
-    uint32_t v[4];
-} fl_rng4;
-
-fl_rng4 fl_rng_block(uint64_t seed, uint64_t stream, uint64_t block);
-
-/* [0, 1) with 24 bits */
-static inline float fl_rng_unit(uint32_t bits)
-{
-    return (float)(bits >> 8) * 0x1p-24f;
-}
+#include "base/rng_draw.h"
 
 uint64_t fl_rng_below(uint64_t seed, uint64_t stream, uint64_t index,
                       uint64_t n); /* [0, n), n > 0 */

@@ -410,9 +410,10 @@ static fleet_status apply(fl_saved *s, fl_store *store, const fl_buckets *own,
     FL_TRY(fl_store_land(store)); /* it would count in what was loaded */
     pthread_rwlock_wrlock(&store->lock);
     status = fl_store_here(store); /* what is not loaded stays */
-    if (status == FLEET_OK)
+    if (status == FLEET_OK) {
         status = apply_all(s, store, own, rows_here);
-    fl_store_written(store);
+        fl_store_written(store);
+    }
     pthread_rwlock_unlock(&store->lock);
     return status;
 }

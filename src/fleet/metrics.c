@@ -38,7 +38,9 @@ static fleet_status copy_states(fleet *f, const fl_state *pos,
     fleet_status status;
 
     pthread_rwlock_rdlock(&f->store->lock);
-    status = fl_store_here(f->store);
+    status = fl_mirror_use(f->store, pos->data, false, false);
+    if (status == FLEET_OK)
+        status = fl_mirror_use(f->store, neg->data, false, false);
     for (int64_t i = 0; status == FLEET_OK && i < n; i++) {
         x[i] = (double)((const int64_t *)pos->data)[i];
         x[n + i] = (double)((const int64_t *)neg->data)[i];

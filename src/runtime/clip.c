@@ -135,10 +135,9 @@ static void norm_of_table(fl_lowering *l, norms *all, const fleet_var *table)
 {
     for (size_t i = 0; i < l->plan->n_sparse; i++)
         if (l->plan->sparse[i].table == table) {
-            int value = fl_object(l, "norms", FL_N_BUCKET * sizeof(double));
+            int n, value = fl_lookup_norm(l, &l->plan->sparse[i], &n);
 
-            fl_lookup_norm(l, &l->plan->sparse[i], value);
-            add_norm(all, value, FL_N_BUCKET);
+            add_norm(all, value, n);
         }
 }
 

@@ -21,14 +21,14 @@ void *fl_store_memory(const fl_plan *plan, const fl_value *v)
 {
     if (v->kind == FL_VALUE_STATE)
         return fl_store_state(plan->store, v->var->name)->data;
+    if (v->kind == FL_VALUE_TABLE)
+        return fl_store_rows(plan->store, v->var->name);
     return v->kind == FL_VALUE_PARAM ? v->pointer : NULL;
 }
 
 /* Feeds are bound in every iteration. */
 static void *store_pointer(const fl_plan *plan, const fl_value *v)
 {
-    if (v->kind == FL_VALUE_TABLE)
-        return fl_store_rows(plan->store, v->var->name);
     return v->kind == FL_VALUE_KEPT ? v->pointer : fl_store_memory(plan, v);
 }
 

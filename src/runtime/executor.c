@@ -210,6 +210,8 @@ static fleet_status apply_update(fleet_executor *e, fl_compiled *c,
     bool alone = fl_local_is_next(e);
 
     e->store->trainer = e;
+    if (c->there)
+        FL_TRY(fl_there_make_room(c));
     FL_TRY(fl_compiled_run(c, e->context, batch, FL_UPDATE));
     FL_TRY(fl_executor_end_update(e, c, next));
     set_micro(e, 0);

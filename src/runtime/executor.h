@@ -153,7 +153,8 @@ fleet_status fl_compile(const fleet_executor *e, int64_t batch,
 void fl_compiled_destroy(fl_compiled *c);
 void *fl_compiled_pointer(const fl_compiled *c, int value);
 
-/* The store's memory of a parameter group or a state; NULL: it is neither. */
+/* The store's memory of a parameter group or a state, or its fl_rows; NULL: it
+ * is neither. */
 void *fl_store_memory(const fl_plan *plan, const fl_value *v);
 
 /* Let values that are there once per slot be those of this one. */

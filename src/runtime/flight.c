@@ -181,6 +181,8 @@ static fleet_status collect(fleet_executor *e, slot *s)
         take_loss(e, s);
         if (s->scaled)
             leave_out(e->store, scaling_of(s));
+        if (s->updated)
+            fl_there_counted(s->c, s->pinned);
         s->busy = false;
         return FLEET_OK;
     }
@@ -267,18 +269,32 @@ static fleet_status make_room(fl_flight *f, slot *s, const fl_there *t)
     return FLEET_OK;
 }
 
+static fleet_status feed_part(const fl_there *t, const slot *s, size_t at,
+                              const void *from, size_t bytes)
+{
+    char *pinned = s->pinned + t->feeds_at + at;
+
+    if (bytes == 0)
+        return FLEET_OK;
+    memcpy(pinned, from, bytes);
+    return t->gpu->m->copy(t->gpu->d, t->gpu->copies, t->feed[t->slot] + at,
+                           pinned, bytes, FL_TO_DEVICE);
+}
+
 static fleet_status feed_one(const fleet_executor *e, const fl_compiled *c,
                              const slot *s, const fl_value *v, int64_t batch)
 {
-    const fl_there *t = c->there;
-    size_t bytes =
-        (size_t)fl_shape_count(&v->shape, batch) * fleet_dtype_size(v->dtype);
-    char *pinned = s->pinned + t->feeds_at + v->staged_at;
+    const fl_input *from = &e->input[v->var->id];
+    size_t size = fleet_dtype_size(v->dtype);
+    int64_t n =
+        from->offsets ? from->offsets[batch] : fl_shape_count(&v->shape, batch);
 
-    memcpy(pinned, e->input[v->var->id].data, bytes);
-    return t->gpu->m->copy(t->gpu->d, t->gpu->copies,
-                           t->feed[t->slot] + v->staged_at, pinned, bytes,
-                           FL_TO_DEVICE);
+    FL_TRY(feed_part(c->there, s, v->staged_at, from->data, (size_t)n * size));
+    return from->offsets
+               ? feed_part(c->there, s, v->staged_at + fl_there_offsets_at(v),
+                           from->offsets,
+                           (size_t)(batch + 1) * sizeof *from->offsets)
+               : FLEET_OK;
 }
 
 /* Beside what is computed, which waits for it. */
@@ -310,6 +326,7 @@ static fleet_status take_slot(fleet_executor *e, fl_compiled *c, int64_t batch,
     s = *taken = &f->slot[f->next];
     FL_TRY(collect(e, s));
     FL_TRY(tell(f));
+    FL_TRY(fl_there_begin_ids(c, e->input, batch, e->micro));
     FL_TRY(make_room(f, s, t));
     t->pinned = s->pinned;
     t->status = f->status;
@@ -402,6 +419,8 @@ fleet_status fl_flight_end(fleet_executor *e, fl_compiled *c, int64_t batch,
     s->scaled = updated && is_scaled_there(c);
     if (s->scaled)
         FL_TRY(fl_there_tell_scaling(c));
+    if (updated)
+        FL_TRY(fl_there_count(c));
     FL_TRY(fl_there_queue(c));
     c->there->gathers = false;
     FL_TRY(f->gpu->m->event_record(f->gpu->d, s->done, f->gpu->queue));

@@ -67,9 +67,14 @@ void fl_filler_dense(const fl_filler *f, float *out, int64_t n)
     fill(f, f->seed, f->stream, out, n);
 }
 
+uint64_t fl_filler_row_seed(const fl_filler *f)
+{
+    return f->seed ^ fl_mix(f->stream);
+}
+
 void fl_filler_row(const fl_filler *f, uint64_t key, float *out, int64_t n)
 {
-    fill(f, f->seed ^ fl_mix(f->stream), key, out, n);
+    fill(f, fl_filler_row_seed(f), key, out, n);
 }
 
 fleet_status fl_initializer_check(const char *what, const fleet_initializer *i)

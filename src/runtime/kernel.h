@@ -76,6 +76,7 @@ typedef struct fl_kernel {
                          capacity: they are zero past the batch */
 
     bool on_host; /* rows are here, wherever the program runs */
+    bool on_gpu;  /* rows are there, the same */
 
     /* Operands by bit of a step that the peers do: what they reduce. It is in
      * the GPU's memory where they take it from there. */

@@ -22,6 +22,8 @@
  * The lookup that the steps hand on is then there twice, once per slot, and the
  * sums of a merge group are beside both.
  *
+ * A table whose rows are on a GPU has other steps: lookup_there.h.
+ *
  * An id's place in the batch is its position: ids are numbered by sample, then
  * slot, then place in the slot. A slot of L ids without an own combiner counts
  * as L lanes; a ragged one as one lane.
@@ -37,8 +39,8 @@ typedef struct fl_lookup_slot {
     bool mean; /* of a ragged slot */
 } fl_lookup_slot;
 
-/* Emit the forward steps; returns the lookup's value. config for backward is
- * the same slots again. */
+/* Emit the forward steps; returns the lookup's value, if it is one. config for
+ * backward is the same slots again. */
 int fl_lookup_forward(fl_lowering *l, const fl_node *n, const fleet_var *table,
                       const fl_lookup_slot *slot, int n_slot);
 void fl_lookup_gradient(fl_lowering *l, const fl_node *n,
@@ -48,8 +50,13 @@ void fl_lookup_gradient(fl_lowering *l, const fl_node *n,
 /* For the passes: steps on a table's gradient. */
 void fl_lookup_merge(fl_lowering *l, fl_sparse *s);
 void fl_lookup_check(fl_lowering *l, const fl_sparse *s, int found);
-void fl_lookup_norm(fl_lowering *l, const fl_sparse *s, int norms);
 void fl_lookup_update(fl_lowering *l, const fl_sparse *s);
+
+/* The value that has its squares; how many doubles they are. */
+int fl_lookup_norm(fl_lowering *l, const fl_sparse *s, int *n);
+
+/* Room for so many operands of a step; NULL: that is remembered. */
+fl_operand *fl_lookup_operands(fl_lowering *l, int n);
 
 /* The value of the lookup whose sums an update is made of. */
 int fl_lookup_sums(const fl_sparse *s);

@@ -4,13 +4,17 @@
  *
  *   lookup.keys      key, cell, count <- ids of all lanes
  *   lookup.unique    unique, start, position, which, n_unique <- key, count
- *   lookup.gather    outputs of all lanes <- rows, slot, which
+ *   lookup.find      slot, fresh <- table, unique, n_unique
+ *   lookup.gather    outputs of all lanes <- table, slot, fresh, which
  *   lookup.sum       sum <- start, position, cell, n_unique, the outputs'
  *                    gradients
  *   lookup.append    merged key, cell, sum, count <- update, unique, sum,
  *                    n_unique: after those of the merge group's batches before
  *   lookup.norm      FL_LOOKUP_NORMS partial sums of squares (double) <-
- * update, sum, n_unique lookup.update    rows <- update, sum, slot, n_unique
+ *                    update, sum, n_unique
+ *   lookup.insert    table, slot <- update, unique, n_unique: missing rows made
+ *   lookup.update    table <- update, sum, slot, n_unique
+ *   lookup.index     table <-: a new index of the rows it has; of no plan
  *
  * What was appended are positions again: lookup.unique numbers their keys, and
  * lookup.sum adds them up by one lane, whose gradient is the merged sums.
@@ -25,6 +29,36 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+
+/* --- rows ------------------------------------------------------------------
+ */
+
+/* A place in the index; open addressing, the next one follows. */
+typedef struct fl_device_entry {
+    uint64_t key;
+    uint64_t number; /* the row's + 1; 0: nobody's */
+} fl_device_entry;
+
+/* A table, in device memory: kernels find there what may change from iteration
+ * to iteration, its memory included. Rows are numbered as they come: those of
+ * one update in the order of their keys, whatever the threads do. Whoever
+ * queues an update has seen to it that there is room for all of its keys. */
+typedef struct fl_device_rows {
+    char *row; /* stride bytes each: fl_row_head, weights, states */
+    int64_t n, room, stride;
+    fl_device_entry *index; /* a power of 2 of them, twice `room` or more */
+    uint64_t mask;          /* that power - 1 */
+
+    /* What a new row begins with: fl_filler_row()'s, and the states. */
+    int32_t kind; /* fleet_initializer_kind */
+    float a, b;
+    uint64_t seed;
+    int32_t n_state;
+    float state;
+} fl_device_rows;
+
+/* --- lookups ---------------------------------------------------------------
+ */
 
 /* One id of each sample, or all ids of a ragged slot. */
 typedef struct fl_device_lane {
@@ -44,10 +78,9 @@ typedef struct fl_device_lookup {
     int bits;         /* of keys that are used: 64, or less with a modulo */
     int rule;         /* fl_rule_kind */
 
-    /* Rows lie `stride` bytes apart, the weights `head` bytes from a row's
-     * start; with a head (fl_row_head) they are rows of a table, and states of
-     * the rule follow the weights. */
-    int64_t stride, head;
+    /* The table's own, as fleet_param_attr has them. */
+    float learning_rate, l2_decay;
+    bool no_decay;
 } fl_device_lookup;
 
 enum { FL_KEYS_KEY, FL_KEYS_CELL, FL_KEYS_COUNT };
@@ -60,7 +93,19 @@ enum {
     FL_UNIQUE_OF,       /* keys by position */
     FL_UNIQUE_OF_COUNT
 };
-enum { FL_GATHER_ROWS, FL_GATHER_SLOT, FL_GATHER_WHICH };
+enum {
+    FL_FIND_SLOT,  /* int64, by number: which row; -1: the table has none */
+    FL_FIND_FRESH, /* by number: first values of those; absent: not wanted */
+    FL_FIND_TABLE,
+    FL_FIND_KEY,
+    FL_FIND_COUNT
+};
+enum {
+    FL_GATHER_TABLE,
+    FL_GATHER_SLOT, /* absent: all of them are in fresh */
+    FL_GATHER_FRESH,
+    FL_GATHER_WHICH
+};
 enum { FL_SUM, FL_SUM_START, FL_SUM_POSITION, FL_SUM_CELL, FL_SUM_COUNT };
 enum {
     FL_APPEND_KEY,
@@ -75,10 +120,17 @@ enum {
 enum { FL_NORM, FL_NORM_UPDATE, FL_NORM_SUM, FL_NORM_COUNT };
 enum { FL_LOOKUP_NORMS = 64 };
 enum {
-    FL_ROWS_ROWS,
+    FL_INSERT_TABLE,
+    FL_INSERT_SLOT,
+    FL_INSERT_UPDATE,
+    FL_INSERT_KEY,
+    FL_INSERT_COUNT
+};
+enum {
+    FL_ROWS_TABLE,
     FL_ROWS_UPDATE,
     FL_ROWS_SUM,
-    FL_ROWS_SLOT, /* int64, by number: which row; absent: the number itself */
+    FL_ROWS_SLOT, /* int64, by number: which row */
     FL_ROWS_COUNT
 };
 

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "runtime/lookup.h"
 #include "runtime/lookup_data.h"
+#include "runtime/lookup_there.h"
 
 /* Operands: the lookup first, then what the step adds to it. */
 enum { THE_LOOKUP, FIRST_IDS = 1, THE_TABLE = 1, FIRST_OUT = 2 };
@@ -40,8 +41,7 @@ static const fl_lookup_config *make_config(fl_lowering *l,
     return lane ? fl_config(l, &c, sizeof c) : NULL;
 }
 
-/* Operands of a step: `first` given ones, then n more. */
-static fl_operand *operands(fl_lowering *l, int n)
+fl_operand *fl_lookup_operands(fl_lowering *l, int n)
 {
     fl_operand *o = fl_arena_alloc(&l->plan->arena, (size_t)n * sizeof *o);
 
@@ -76,15 +76,17 @@ static void emit_find(fl_lowering *l, const fl_node *n,
     FL_EMIT(l, &fl_kernel_rows_find, n, c, lookup, rows);
 }
 
-int fl_lookup_forward(fl_lowering *l, const fl_node *n, const fleet_var *table,
-                      const fl_lookup_slot *slot, int n_slot)
+/* Returns the lookup's value. */
+static int emit_forward(fl_lowering *l, const fl_node *n,
+                        const fleet_var *table, const fl_lookup_slot *slot,
+                        int n_slot)
 {
     const fl_lookup_config *c = make_config(l, table, slot, n_slot);
     bool away = l->plan->store->exchange != NULL;
     int lookup = away ? fl_object_ahead(l, "lookup", sizeof(fl_lookup))
                       : fl_object(l, "lookup", sizeof(fl_lookup));
     int rows = fl_value_of(l, table);
-    fl_operand *o = operands(l, FIRST_OUT + n_slot);
+    fl_operand *o = fl_lookup_operands(l, FIRST_OUT + n_slot);
 
     if (!c || !o)
         return -1;
@@ -100,27 +102,49 @@ int fl_lookup_forward(fl_lowering *l, const fl_node *n, const fleet_var *table,
     return lookup;
 }
 
-void fl_lookup_gradient(fl_lowering *l, const fl_node *n,
-                        const fleet_var *table, const fl_lookup_slot *slot,
-                        int n_slot, int lookup)
+int fl_lookup_forward(fl_lowering *l, const fl_node *n, const fleet_var *table,
+                      const fl_lookup_slot *slot, int n_slot)
 {
-    const fl_lookup_config *c = make_config(l, table, slot, n_slot);
-    fl_operand *o = operands(l, FIRST_OUT + n_slot);
-    fl_sparse sparse = {.table = table,
-                        .rows = fl_value_of(l, table),
-                        .lookup = lookup,
-                        .sums = -1,
-                        .config = c};
+    if (!fl_table_is_there(l, table))
+        return emit_forward(l, n, table, slot, n_slot);
+    fl_lookup_there_forward(l, n, table, slot, n_slot);
+    return -1;
+}
+
+/* The steps, and in *s what they leave. */
+static void emit_sums(fl_lowering *l, const fl_node *n, fl_sparse *s,
+                      const fl_lookup_slot *slot, int n_slot)
+{
+    const fl_lookup_config *c = make_config(l, s->table, slot, n_slot);
+    fl_operand *o = fl_lookup_operands(l, FIRST_OUT + n_slot);
 
     if (!c || !o)
         return;
-    o[THE_LOOKUP] = (fl_operand)FL_RW(lookup);
+    o[THE_LOOKUP] = (fl_operand)FL_RW(s->lookup);
     o[THE_TABLE] = (fl_operand){-1, FL_READ};
     for (int i = 0; i < n_slot; i++)
         o[FIRST_OUT + i] = (fl_operand)FL_R(fl_gradient_of(l, slot[i].out));
     fl_emit(l, &fl_kernel_rows_sum, n, c, o, FIRST_OUT + n_slot);
-    sparse.gradient = o + FIRST_OUT;
-    sparse.n_gradient = n_slot;
+    s->config = c;
+    s->gradient = o + FIRST_OUT;
+    s->n_gradient = n_slot;
+}
+
+void fl_lookup_gradient(fl_lowering *l, const fl_node *n,
+                        const fleet_var *table, const fl_lookup_slot *slot,
+                        int n_slot, int lookup)
+{
+    fl_sparse sparse = {.table = table,
+                        .rows = fl_value_of(l, table),
+                        .lookup = lookup,
+                        .sums = -1};
+
+    if (fl_table_is_there(l, table))
+        fl_lookup_there_gradient(l, n, table, &sparse, slot, n_slot);
+    else
+        emit_sums(l, n, &sparse, slot, n_slot);
+    if (l->status != FLEET_OK)
+        return;
     if (fl_grow(&l->plan->sparse, &l->plan->sparse_capacity,
                 l->plan->n_sparse + 1, sizeof sparse) != FLEET_OK) {
         l->status = FLEET_ENOMEM;
@@ -133,7 +157,7 @@ void fl_lookup_gradient(fl_lowering *l, const fl_node *n,
 static void emit_on_sums(fl_lowering *l, const fl_kernel *kernel,
                          const fl_sparse *s, int lookup, fl_operand third)
 {
-    fl_operand *o = operands(l, 3 + s->n_gradient);
+    fl_operand *o = fl_lookup_operands(l, 3 + s->n_gradient);
 
     if (!o)
         return;
@@ -147,6 +171,10 @@ static void emit_on_sums(fl_lowering *l, const fl_kernel *kernel,
 /* Lookups that take turns have their merged sums beside them. */
 void fl_lookup_merge(fl_lowering *l, fl_sparse *s)
 {
+    if (s->there) {
+        fl_lookup_there_merge(l, s->there);
+        return;
+    }
     if (l->plan->store->exchange)
         s->sums = fl_object(l, "sums", sizeof(fl_lookup));
     emit_on_sums(l, &fl_kernel_rows_merge, s, s->lookup,
@@ -164,14 +192,24 @@ void fl_lookup_check(fl_lowering *l, const fl_sparse *s, int found)
                  (fl_operand)FL_W(found));
 }
 
-void fl_lookup_norm(fl_lowering *l, const fl_sparse *s, int norms)
+int fl_lookup_norm(fl_lowering *l, const fl_sparse *s, int *n)
 {
+    int norms;
+
+    if (s->there)
+        return fl_lookup_there_norm(l, s->there, n);
+    norms = fl_object(l, "norms", FL_N_BUCKET * sizeof(double));
+    *n = FL_N_BUCKET;
     emit_on_sums(l, &fl_kernel_rows_norm, s, fl_lookup_sums(s),
                  (fl_operand)FL_W(norms));
+    return norms;
 }
 
 void fl_lookup_update(fl_lowering *l, const fl_sparse *s)
 {
-    emit_on_sums(l, &fl_kernel_rows_update, s, s->lookup,
-                 (fl_operand)FL_RW(s->rows));
+    if (s->there)
+        fl_lookup_there_update(l, s->there);
+    else
+        emit_on_sums(l, &fl_kernel_rows_update, s, s->lookup,
+                     (fl_operand)FL_RW(s->rows));
 }

@@ -35,24 +35,58 @@ static fl_mirror *find(const fl_store *s, const void *here)
     return m;
 }
 
-static fleet_status make(fl_store *s, fl_gpu *gpu, void *here, size_t bytes,
-                         fl_mirror **mirror)
+/* --- arrays -------------------------------------------------------------- */
+
+static fleet_status copy_array(fl_mirror *m, bool there)
+{
+    fl_gpu *g = m->gpu;
+
+    if (there)
+        return g->m->copy(g->d, g->queue, m->there, m->here, m->bytes,
+                          FL_TO_DEVICE);
+    FL_TRY(g->m->copy(g->d, g->queue, m->here, m->there, m->bytes, FL_TO_HOST));
+    return fl_gpu_wait(g);
+}
+
+static void destroy_array(fl_mirror *m)
+{
+    if (fl_gpu_is_ours(m->gpu))
+        m->gpu->m->free(m->gpu->d, m->gpu->queue, m->there);
+    fl_free(m);
+}
+
+static const fl_mirror_class arrays = {copy_array, destroy_array};
+
+static fleet_status make_array(fl_gpu *gpu, void *here, size_t bytes,
+                               fl_mirror **mirror)
 {
     fleet_status status;
 
+    (void)here;
     FL_TRY(FL_NEW(mirror, sizeof **mirror));
-    **mirror = (fl_mirror){.gpu = gpu,
-                           .here = here,
-                           .bytes = bytes,
-                           .there_is_old = true,
-                           .next = s->mirrors};
+    (*mirror)->methods = &arrays;
+    (*mirror)->bytes = bytes;
     status = gpu->m->alloc(gpu->d, gpu->queue, bytes, &(*mirror)->there);
-    if (status != FLEET_OK) {
+    if (status != FLEET_OK)
         fl_free(*mirror);
+    return status;
+}
+
+/* --- all of them --------------------------------------------------------- */
+
+static fleet_status make_one(fl_store *s, fl_gpu *gpu, void *here, size_t bytes,
+                             fl_mirror_maker *make, fl_mirror **mirror)
+{
+    fleet_status status = make(gpu, here, bytes, mirror);
+
+    if (status != FLEET_OK) {
         *mirror = NULL;
         return status;
     }
-    fl_gpu_share(gpu);
+    (*mirror)->gpu = fl_gpu_share(gpu);
+    (*mirror)->here = here;
+    (*mirror)->there_is_old = true;
+    (*mirror)->next = s->mirrors;
     s->mirrors = *mirror;
     return FLEET_OK;
 }
@@ -68,31 +102,31 @@ static fleet_status check_gpu(const fl_mirror *m, const fl_gpu *gpu)
                    m->gpu->options.strict_fp32 ? " (strict_fp32)" : "");
 }
 
-fleet_status fl_mirror_make(fl_store *s, fl_gpu *gpu, void *here, size_t bytes,
-                            fl_mirror **mirror)
+fleet_status fl_mirror_of(fl_store *s, fl_gpu *gpu, void *here, size_t bytes,
+                          fl_mirror_maker *make, fl_mirror **mirror)
 {
     fleet_status status;
 
     fl_gpu_lock(gpu);
     pthread_mutex_lock(&s->mirror_lock);
     *mirror = find(s, here);
-    status =
-        *mirror ? check_gpu(*mirror, gpu) : make(s, gpu, here, bytes, mirror);
+    status = *mirror ? check_gpu(*mirror, gpu)
+                     : make_one(s, gpu, here, bytes, make, mirror);
     unlock_all(s, gpu);
     return status;
+}
+
+fleet_status fl_mirror_make(fl_store *s, fl_gpu *gpu, void *here, size_t bytes,
+                            fl_mirror **mirror)
+{
+    return fl_mirror_of(s, gpu, here, bytes, make_array, mirror);
 }
 
 /* What is queued comes first: a wait with a deadline, then the copy. */
 static fleet_status copy(fl_mirror *m, bool there)
 {
-    fl_gpu *g = m->gpu;
-
-    FL_TRY(fl_gpu_wait(g));
-    if (there)
-        return g->m->copy(g->d, g->queue, m->there, m->here, m->bytes,
-                          FL_TO_DEVICE);
-    FL_TRY(g->m->copy(g->d, g->queue, m->here, m->there, m->bytes, FL_TO_HOST));
-    return fl_gpu_wait(g);
+    FL_TRY(fl_gpu_wait(m->gpu));
+    return m->methods->copy(m, there);
 }
 
 static fleet_status renew(fl_mirror *m, bool there)
@@ -149,14 +183,12 @@ void fl_mirrors_destroy(fl_store *s)
 {
     while (s->mirrors) {
         fl_mirror *m = s->mirrors;
+        fl_gpu *gpu = m->gpu, *ours = fl_gpu_is_ours(gpu) ? gpu : NULL;
 
         s->mirrors = m->next;
-        if (fl_gpu_is_ours(m->gpu)) {
-            fl_gpu_lock(m->gpu);
-            m->gpu->m->free(m->gpu->d, m->gpu->queue, m->there);
-            fl_gpu_unlock(m->gpu);
-        }
-        fl_gpu_close(m->gpu);
-        fl_free(m);
+        fl_gpu_lock(ours);
+        m->methods->destroy(m);
+        fl_gpu_unlock(ours);
+        fl_gpu_close(gpu);
     }
 }

@@ -1,7 +1,8 @@
 /* mirror.h - what the store keeps, in a GPU's memory: the one place that knows
  * which of the two copies is the true one.
  *
- * Each array of the store that a plan uses on a GPU has a mirror. Who iterates
+ * Each array of the store that a plan uses on a GPU has a mirror, and so has
+ * each table whose rows are there (rows_there.h). Who iterates
  * asks for it on its side, and says whether it will change it; whoever else
  * reads the store's memory calls fl_store_here() before, and who writes to it
  * fl_store_written() afterwards: saves, loads, hashes, fetches, metrics.
@@ -14,14 +15,24 @@
 #include "runtime/gpu.h"
 
 struct fl_store;
+typedef struct fl_mirror fl_mirror;
 
-typedef struct fl_mirror {
+/* How what is mirrored gets across. */
+typedef struct fl_mirror_class {
+    /* All that is queued is done; when the call returns what was copied here is
+     * here. */
+    fleet_status (*copy)(fl_mirror *m, bool there);
+    void (*destroy)(fl_mirror *m); /* what it has of the GPU's, and itself */
+} fl_mirror_class;
+
+struct fl_mirror {
+    const fl_mirror_class *methods;
     fl_gpu *gpu;
-    void *here, *there;
-    size_t bytes;
+    void *here, *there;             /* there: from beginning to end */
+    size_t bytes;                   /* of an array */
     bool here_is_old, there_is_old; /* never both */
-    struct fl_mirror *next;
-} fl_mirror;
+    fl_mirror *next;
+};
 
 /* The mirror of so many bytes of the store's; made if there is none. Under the
  * store's lock, at least for reading. FLEET_EUNSUPPORTED: it is on another
@@ -29,8 +40,16 @@ typedef struct fl_mirror {
 fleet_status fl_mirror_make(struct fl_store *s, fl_gpu *gpu, void *here,
                             size_t bytes, fl_mirror **mirror);
 
-/* The store's array for a side that reads it, and perhaps writes it. One that
- * no GPU has used has nothing to do. */
+/* The same for anything else: make() puts one of its kind into *mirror, with
+ * methods and `there`, under the GPU's lock. */
+typedef fleet_status fl_mirror_maker(fl_gpu *gpu, void *here, size_t bytes,
+                                     fl_mirror **mirror);
+fleet_status fl_mirror_of(struct fl_store *s, fl_gpu *gpu, void *here,
+                          size_t bytes, fl_mirror_maker *make,
+                          fl_mirror **mirror);
+
+/* The store's array, or table, for a side that reads it, and perhaps writes it.
+ * One that no GPU has used has nothing to do. */
 fleet_status fl_mirror_use(struct fl_store *s, const void *here, bool there,
                            bool writes);
 

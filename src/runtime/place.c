@@ -15,7 +15,7 @@ typedef struct placed {
 
 static bool lies_in_arena(const fl_value *v, bool there)
 {
-    return v->kind == FL_VALUE_TEMP && v->there == there;
+    return v->kind == FL_VALUE_TEMP && v->there == there && !v->positions;
 }
 
 /* Regions for values that are here, steps for those of a GPU, where each is
@@ -102,7 +102,8 @@ static void place_kept(fl_plan *plan)
     for (size_t i = 0; i < plan->n_value; i++) {
         fl_value *v = &plan->value[i];
 
-        if (v->root != (int)i || v->kind != FL_VALUE_KEPT || v->pointer)
+        if (v->root != (int)i || v->kind != FL_VALUE_KEPT || v->pointer ||
+            v->positions)
             continue;
         size_t *bytes = v->ahead   ? &plan->ahead_bytes
                         : v->there ? &plan->kept_bytes_there

@@ -19,7 +19,7 @@
 #include "runtime/placement.h"
 #include "runtime/update_device.h"
 
-static fleet_status run_nowhere(const fl_instance *in, const fl_range *r)
+fleet_status fl_run_nowhere(const fl_instance *in, const fl_range *r)
 {
     (void)r;
     return fl_fail(FLEET_ESTATE, "step %s was run as one of the CPU's",
@@ -27,11 +27,11 @@ static fleet_status run_nowhere(const fl_instance *in, const fl_range *r)
 }
 
 const fl_kernel fl_kernel_to_gpu = {
-    .name = "copy.to.gpu", .split = FL_SPLIT_PARTS, .run = run_nowhere};
+    .name = "copy.to.gpu", .split = FL_SPLIT_PARTS, .run = fl_run_nowhere};
 const fl_kernel fl_kernel_to_host = {
-    .name = "copy.to.host", .split = FL_SPLIT_PARTS, .run = run_nowhere};
+    .name = "copy.to.host", .split = FL_SPLIT_PARTS, .run = fl_run_nowhere};
 const fl_kernel fl_kernel_tell_update = {
-    .name = "update.tell", .split = FL_SPLIT_PARTS, .run = run_nowhere};
+    .name = "update.tell", .split = FL_SPLIT_PARTS, .run = fl_run_nowhere};
 
 /* Part of a value that both sides use, and on which of them it is. */
 typedef struct span {
@@ -77,11 +77,19 @@ static bool side_of(const placer *p, size_t step, int operand)
     return p->on_gpu[step] || (p->gpu_peers && (k->reduces >> operand & 1));
 }
 
+static bool has_rows_here(const fl_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_sparse; i++)
+        if (!plan->sparse[i].there)
+            return true;
+    return false;
+}
+
 /* The others who do a part of the update read there what they have to know. */
 static bool is_for_host(const fl_plan *plan, const fl_step *s)
 {
     return s->lane == FL_LANE_COMM || s->kernel->on_host ||
-           ((plan->n_sparse > 0 || plan->store->exchange) &&
+           ((has_rows_here(plan) || plan->store->exchange) &&
             changes_update(plan, s));
 }
 
@@ -127,7 +135,8 @@ bool fl_is_for_gpu(const fl_plan *plan, const fl_step *s)
 {
     int place = s->node ? s->node->place : 0;
 
-    return plan->placing->gpu && (place ? place > 0 : plan->placing->there);
+    return plan->placing->gpu &&
+           (s->kernel->on_gpu || (place ? place > 0 : plan->placing->there));
 }
 
 static fleet_status choose(const fl_plan *plan, const fl_step *s, bool *on_gpu)
@@ -198,8 +207,8 @@ static bool is_at_home_there(const placer *p, int root)
     const fl_value *v = &p->plan->value[root];
     const touched *t = &p->by[root];
 
-    if (v->kind == FL_VALUE_FEED || v->kind == FL_VALUE_TABLE ||
-        root == p->plan->update || root == p->plan->pull)
+    if (v->kind == FL_VALUE_FEED || root == p->plan->update ||
+        root == p->plan->pull)
         return false;
     return t->here && t->there ? home_of_shared(p, v, t) : t->there;
 }

@@ -8,6 +8,9 @@
 /* Shall the step run on the plan's GPU, as program and guards have it? */
 bool fl_is_for_gpu(const fl_plan *plan, const fl_step *s);
 
+/* run() of kernels that there are on GPUs alone. */
+fleet_status fl_run_nowhere(const fl_instance *in, const fl_range *r);
+
 extern const fl_kernel fl_kernel_to_gpu;      /* there <- here */
 extern const fl_kernel fl_kernel_to_host;     /* here <- there */
 extern const fl_kernel fl_kernel_tell_update; /* fl_device_update <- update */

@@ -35,7 +35,13 @@ typedef struct fl_value {
     bool zero_tail;       /* rows past the batch must read as zero */
     bool there;           /* in the GPU's memory */
     bool twin;            /* of one that is at home in the other memory */
-    bool changed;         /* a root, by a step of the plan; set by compiling */
+
+    /* On a GPU: a row for each of a lookup's positions, in memory of its own;
+     * there is more when there are more. NULL: as its shape says. */
+    const struct fl_device_lookup *positions;
+    int64_t most_ids; /* FEED, ragged, of a GPU: room in it */
+
+    bool changed; /* a root, by a step of the plan; set by compiling */
 
     /* set by the last passes, for roots */
     int begin, end;   /* regions in which it is alive; of a GPU: steps */
@@ -101,6 +107,7 @@ typedef struct fl_sparse {
     const struct fl_lookup_config *config;
     const fl_operand *gradient; /* of the outputs, which sums may point into */
     int n_gradient;
+    struct fl_lookup_there *there; /* its rows are on a GPU; NULL: else */
 } fl_sparse;
 
 /* A group's gradient. */
@@ -129,6 +136,8 @@ typedef struct fl_plan {
     size_t n_dense, dense_capacity;
     fl_sparse *sparse; /* tables that this plan trains */
     size_t n_sparse, sparse_capacity;
+    struct fl_lookup_there *lookups; /* in tables that are on the GPU */
+    struct fl_numbered *numbered;    /* their keys */
     int *value_of;    /* value by variable's id, -1: not computed */
     int *gradient_of; /* its gradient's value, -1: none */
     int loss;         /* value, -1: none */

@@ -74,6 +74,8 @@ static void print_value(const fl_plan *plan, int i, fl_text *out)
     if (v->root != i)
         fl_text_add(out, " in %%%d + %" PRId64 " by %" PRId64, v->root,
                     v->column, v->ld);
+    else if (v->positions)
+        fl_text_add(out, " and more");
     else if (v->kind == FL_VALUE_KEPT && v->pointer)
         fl_text_add(out, " of all ranks");
     else if ((v->kind == FL_VALUE_TEMP || v->kind == FL_VALUE_KEPT) &&

@@ -1,8 +1,8 @@
 /* rows.h - rows by 64-bit key, wherever they live: the interface between the
  * operators that use a table and what keeps it (src/table in this process;
- * caches and GPU tables later). Where an exchange (exchange.h) keeps the rows a
- * table is a name here, its numbers and its first values: nobody calls find or
- * make.
+ * its copy on a GPU is rows_there.h's). Where an exchange (exchange.h) keeps
+ * the rows a table is a name here, its numbers and its first values: nobody
+ * calls find or make.
  *
  * A key hashes (fl_mix) to one of FL_N_BUCKET buckets by its top bits, and
  * buckets make FL_N_PART parts. Calls for different parts may run at once on

@@ -82,13 +82,12 @@ int fl_store_own_tables(const fl_store *s)
 
 fleet_status fl_store_reset_states(fl_store *s)
 {
-    FL_TRY(fl_store_here(s));
     for (size_t i = 0; i < s->states.n; i++) {
         fl_state *state = s->states.entry[i].value;
 
+        FL_TRY(fl_mirror_use(s, state->data, false, true));
         memset(state->data, 0, state->size);
     }
-    fl_store_written(s);
     return FLEET_OK;
 }
 
@@ -334,6 +333,10 @@ static fleet_status attach(fl_store *s, fleet_optimizer *o)
         return fl_fail(FLEET_EUNSUPPORTED,
                        "this handle trains with another optimizer already: "
                        "use a second handle for a second optimizer");
+    if (!s->optimizer) { /* rows on a GPU have no states yet */
+        FL_TRY(fl_store_here(s));
+        fl_store_written(s);
+    }
     s->optimizer = o;
     for (fl_group *g = s->groups; g; g = g->next)
         FL_TRY(add_group_states(s, g));

@@ -25,29 +25,6 @@ static fleet_status make_zeroed(fl_gpu *g, size_t bytes, char **p)
     return g->m->fill(g->d, g->queue, made, 0, bytes);
 }
 
-static fleet_status place_feeds(fl_compiled *c)
-{
-    fl_plan *plan = c->plan;
-    fl_there *t = c->there;
-
-    for (size_t i = 0; i < plan->n_value; i++) {
-        fl_value *v = &plan->value[i];
-
-        if (!is_root(plan, i) || v->kind != FL_VALUE_FEED)
-            continue;
-        if (v->var->ragged)
-            return fl_fail(FLEET_EUNSUPPORTED,
-                           "gpu:%d: \"%s\" is ragged, and read by another "
-                           "operator than a lookup",
-                           t->gpu->d->ordinal, v->name);
-        v->staged_at = t->feed_bytes;
-        t->feed_bytes += (fl_value_bytes(plan, v) + 255) / 256 * 256;
-    }
-    for (int s = 0; s < 2; s++)
-        FL_TRY(make_zeroed(t->gpu, t->feed_bytes, &t->feed[s]));
-    return FLEET_OK;
-}
-
 static size_t store_bytes(const fl_plan *plan, const fl_value *v)
 {
     return v->kind == FL_VALUE_STATE
@@ -66,13 +43,13 @@ static fleet_status find_mirrors(fl_compiled *c)
         void *here = fl_store_memory(plan, v);
         fl_mirror *m;
 
-        if (!is_root(plan, i) || !here)
+        if (!is_root(plan, i) || !here || v->kind == FL_VALUE_TABLE)
             continue;
         FL_TRY(fl_mirror_make(plan->store, t->gpu, here, store_bytes(plan, v),
                               &m));
         t->stored[i] = m->there;
     }
-    return FLEET_OK;
+    return fl_there_find_tables(c);
 }
 
 /* What is kept begins with its first values. */
@@ -112,7 +89,8 @@ static fleet_status make_memory(fl_compiled *c)
         if (is_root(plan, i) && v->kind == FL_VALUE_KEPT && v->first != 0.0f)
             FL_TRY(fill_first(c, v));
     }
-    return place_feeds(c);
+    FL_TRY(fl_there_make_positions(c));
+    return fl_there_place_feeds(c);
 }
 
 void *fl_there_pointer(const fl_compiled *c, int value, int slot)
@@ -122,7 +100,7 @@ void *fl_there_pointer(const fl_compiled *c, int value, int slot)
     const fl_there *t = c->there;
     size_t column = (size_t)v->column * fleet_dtype_size(v->dtype);
 
-    switch (root->kind) {
+    switch (root->positions ? FL_VALUE_PARAM : root->kind) {
     case FL_VALUE_TEMP:
         return t->arena + root->offset + column;
     case FL_VALUE_KEPT:
@@ -214,14 +192,16 @@ static size_t sent_bytes(const fl_plan *plan, const fl_step *s)
                      fleet_dtype_size(from->dtype);
 }
 
-static fleet_status place_pinned(fl_compiled *c)
+fleet_status fl_there_place_pinned(fl_compiled *c)
 {
     fl_there *t = c->there;
     size_t told = (size_t)t->n_tell * sizeof(fl_device_update);
 
-    t->feeds_at = FL_PINNED_STATUS + (told + 255) / 256 * 256;
+    t->counts_at = FL_PINNED_STATUS + (told + 255) / 256 * 256;
+    t->feeds_at = t->counts_at + fl_there_count_bytes(c);
     t->pinned_bytes = t->feeds_at + t->feed_bytes;
-    FL_TRY(FL_NEW(&t->sends_at, c->plan->n_step * sizeof *t->sends_at));
+    if (!t->sends_at)
+        FL_TRY(FL_NEW(&t->sends_at, c->plan->n_step * sizeof *t->sends_at));
     for (size_t i = 0; i < c->plan->n_step; i++) {
         size_t bytes = sent_bytes(c->plan, c->plan->step[i]);
 
@@ -249,7 +229,7 @@ fleet_status fl_there_make(const fleet_executor *e, fl_compiled *c)
     fl_gpu_lock(t->gpu);
     status = make_memory(c);
     if (status == FLEET_OK)
-        status = place_pinned(c);
+        status = fl_there_place_pinned(c);
     if (status == FLEET_OK) /* feeds are copied on a stream of their own */
         status = fl_gpu_wait(t->gpu);
     fl_gpu_unlock(t->gpu);
@@ -264,17 +244,23 @@ static fl_device_arg resolve(const fl_compiled *c, int value, int slot)
 {
     const fl_plan *plan = c->plan;
     const fl_value *v;
+    char *data;
 
     if (value < 0)
         return (fl_device_arg){0};
     v = &plan->value[value];
+    data = fl_there_pointer(c, value, slot);
     return (fl_device_arg){
-        .data = fl_there_pointer(c, value, slot),
+        .data = data,
         .cols = fl_shape_cols(&v->shape),
         .ld = v->ld,
         .factor = fl_shape_batched(&v->shape) ? -v->shape.dim[0] : 0,
         .rows = fl_value_rows(plan, v),
         .dtype = v->dtype,
+        .offsets =
+            v->most_ids
+                ? (const int64_t *)(const void *)(data + fl_there_offsets_at(v))
+                : NULL,
     };
 }
 
@@ -388,6 +374,7 @@ static fleet_status make_prepared(fl_compiled *c, int64_t batch, int slot,
                                   fl_prepared **out)
 {
     fleet_status status;
+    fl_error why;
 
     FL_TRY(drop_oldest(c));
     FL_TRY(FL_NEW(out, sizeof **out));
@@ -397,9 +384,12 @@ static fleet_status make_prepared(fl_compiled *c, int64_t batch, int slot,
     status = make_steps(c, *out);
     if (status == FLEET_OK)
         status = prepare_steps(c, *out);
-    if (status != FLEET_OK)
-        drop_prepared(c, *out);
-    return status;
+    if (status == FLEET_OK)
+        return FLEET_OK;
+    fl_error_take(&why, status);
+    fl_gpu_wait(c->there->gpu); /* for what those before it have queued */
+    drop_prepared(c, *out);
+    return fl_error_raise(&why);
 }
 
 fleet_status fl_there_prepare(fl_compiled *c, int64_t batch, int slot)
@@ -420,15 +410,40 @@ fleet_status fl_there_prepare(fl_compiled *c, int64_t batch, int slot)
     return FLEET_OK;
 }
 
+/* Nothing that was queued is under way. */
+static void drop_all_prepared(fl_compiled *c)
+{
+    fl_there *t = c->there;
+
+    while (t->prepared) {
+        fl_prepared *next = t->prepared->next;
+
+        drop_prepared(c, t->prepared);
+        t->prepared = next;
+    }
+    t->now = NULL;
+}
+
+fleet_status fl_there_unprepare(fl_compiled *c)
+{
+    FL_TRY(fl_gpu_wait(c->there->gpu));
+    drop_all_prepared(c);
+    return FLEET_OK;
+}
+
 /* --- the end ------------------------------------------------------------- */
 
-static void free_memory(fl_there *t)
+static void free_memory(const fl_compiled *c)
 {
+    const fl_there *t = c->there;
     fl_gpu *g = t->gpu;
     char *all[] = {t->arena, t->kept, t->faults, t->feed[0], t->feed[1]};
 
     for (int i = 0; i < 5; i++)
         g->m->free(g->d, g->queue, all[i]);
+    for (size_t i = 0; t->stored && i < c->plan->n_value; i++)
+        if (c->plan->value[i].positions)
+            g->m->free(g->d, g->queue, t->stored[i]);
 }
 
 void fl_there_destroy(fl_compiled *c)
@@ -440,13 +455,8 @@ void fl_there_destroy(fl_compiled *c)
     if (fl_gpu_is_ours(t->gpu)) {
         fl_gpu_lock(t->gpu);
         fl_gpu_wait(t->gpu);
-        while (t->prepared) {
-            fl_prepared *next = t->prepared->next;
-
-            drop_prepared(c, t->prepared);
-            t->prepared = next;
-        }
-        free_memory(t);
+        drop_all_prepared(c);
+        free_memory(c);
         fl_gpu_unlock(t->gpu);
     }
     fl_works_done(&t->work);

@@ -43,15 +43,16 @@ struct fl_there {
     char *arena, *kept, *faults; /* of the GPU */
     char *feed[2];               /* by slot */
     size_t feed_bytes;
-    size_t feeds_at, pinned_bytes; /* of a slot's pinned memory */
-    size_t *sends_at;              /* the same, by step; 0: it sends nothing */
-    void **stored;                 /* by value: a mirror's memory */
+    size_t counts_at, feeds_at, pinned_bytes; /* of a slot's pinned memory */
+    size_t *sends_at; /* the same, by step; 0: it sends nothing */
+    void **stored;    /* by value: a mirror's memory, or that of positions */
     const fl_device_kernel **kernel; /* by step; NULL: not there */
     int n_tell;                      /* steps that tell an update */
     bool host_updates; /* the CPU has a part in what comes after forward */
     int loss;          /* value that is there, -1: none is */
     bool graphs;       /* an iteration's work is gathered, see graphs.h */
     fl_prepared *prepared, *now;
+    void *correct[2]; /* the optimizer's corrections by row step; NULL: none */
 
     /* of the iteration under way */
     int slot;
@@ -66,11 +67,13 @@ struct fl_there {
 };
 
 /* The pinned memory of a slot: its status, and the loss's scaling after it, so
- * many bytes; what is told; feeds; what steps send of the store's. */
+ * many bytes; what is told; counts of rows; feeds; what steps send of the
+ * store's. Placed again when there is more of it. */
 enum { FL_PINNED_SCALING = 32, FL_PINNED_STATUS = 64 };
 _Static_assert(sizeof(fl_device_status) <= FL_PINNED_SCALING &&
                    FL_PINNED_SCALING + sizeof(fl_scaling) <= FL_PINNED_STATUS,
                "the status and the scaling have room");
+fleet_status fl_there_place_pinned(fl_compiled *c);
 
 /* Memory of the host that copies are made from and to in their turn. */
 bool fl_there_is_pinned(const fl_value *root);
@@ -82,6 +85,9 @@ void fl_there_destroy(fl_compiled *c);
 /* Steps for a batch of that many rows, with the feeds of a slot. */
 fleet_status fl_there_prepare(fl_compiled *c, int64_t batch, int slot);
 
+/* Prepare them all anew when they are next asked for: operands will move. */
+fleet_status fl_there_unprepare(fl_compiled *c);
+
 /* --- there_run.c -------------------------------------------------------- */
 
 /* Queue a region; what an iteration begins with, and how its loss and labels
@@ -92,6 +98,9 @@ fleet_status fl_there_run(fl_compiled *c, const fl_region *region,
 fleet_status fl_there_begin(fl_compiled *c);
 fleet_status fl_there_end(fl_compiled *c);
 fleet_status fl_there_tell_scaling(fl_compiled *c); /* after an update */
+
+/* One piece of what an iteration does. */
+fleet_status fl_there_put(fl_there *t, const fl_work *work);
 
 /* Queue what was gathered: before the CPU works besides, or waits. */
 fleet_status fl_there_queue(fl_compiled *c);
@@ -107,6 +116,30 @@ void *fl_there_pointer(const fl_compiled *c, int value, int slot);
 /* Rows of a value that is there, without gaps, to the host; waits. */
 fleet_status fl_there_read(const fl_compiled *c, int value, int64_t rows,
                            void *to);
+
+/* --- there_ids.c: what depends on how many ids there are ----------------- */
+
+/* Where feeds lie in a slot's memory, and that memory. */
+fleet_status fl_there_place_feeds(fl_compiled *c);
+
+/* A ragged feed's ids come before their offsets. */
+size_t fl_there_offsets_at(const fl_value *v);
+
+/* Tables, and the positions of lookups. */
+fleet_status fl_there_find_tables(fl_compiled *c);
+fleet_status fl_there_make_positions(fl_compiled *c);
+
+/* Before a batch is fed: room for its ids; they are of the merge group's
+ * `micro`-th batch, from 0. Before an update: room for its rows. */
+fleet_status fl_there_begin_ids(fl_compiled *c, const fl_input *input,
+                                int64_t batch, int micro);
+fleet_status fl_there_make_room(fl_compiled *c);
+
+/* Counts of rows after an update: so many bytes of pinned memory; on their way;
+ * and there. */
+size_t fl_there_count_bytes(const fl_compiled *c);
+fleet_status fl_there_count(fl_compiled *c);
+void fl_there_counted(const fl_compiled *c, const char *pinned);
 
 /* --- flight.c: an executor's --------------------------------------------- */
 

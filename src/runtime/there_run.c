@@ -12,7 +12,7 @@ static bool is_copy(const fl_kernel *k)
     return k == &fl_kernel_to_gpu || k == &fl_kernel_to_host;
 }
 
-static fleet_status put(fl_there *t, const fl_work *work)
+fleet_status fl_there_put(fl_there *t, const fl_work *work)
 {
     return t->gathers ? fl_works_add(&t->work, work)
                       : fl_work_queue(t->gpu, work);
@@ -67,32 +67,34 @@ fleet_status fl_there_begin(fl_compiled *c)
     fl_there_forget(c);
     t->n_told = 0;
     t->gathers = t->graphs;
-    return put(t, &(fl_work){.filled = t->faults,
-                             .bytes = c->plan->n_step * sizeof(uint64_t)});
+    return fl_there_put(
+        t, &(fl_work){.filled = t->faults,
+                      .bytes = c->plan->n_step * sizeof(uint64_t)});
 }
 
 fleet_status fl_there_end(fl_compiled *c)
 {
     fl_there *t = c->there;
 
-    FL_TRY(put(t, &(fl_work){.kernel = t->end, .step = &t->now->end}));
-    return put(t, &(fl_work){.rows = {.to = t->pinned,
-                                      .from = t->status,
-                                      .bytes = sizeof *t->status,
-                                      .n = 1,
-                                      .kind = FL_TO_HOST}});
+    FL_TRY(fl_there_put(t, &(fl_work){.kernel = t->end, .step = &t->now->end}));
+    return fl_there_put(t, &(fl_work){.rows = {.to = t->pinned,
+                                               .from = t->status,
+                                               .bytes = sizeof *t->status,
+                                               .n = 1,
+                                               .kind = FL_TO_HOST}});
 }
 
 fleet_status fl_there_tell_scaling(fl_compiled *c)
 {
     fl_there *t = c->there;
 
-    return put(t, &(fl_work){.rows = {.to = t->pinned + FL_PINNED_SCALING,
-                                      .from = fl_there_pointer(
-                                          c, c->plan->scaling, t->slot),
-                                      .bytes = sizeof(fl_scaling),
-                                      .n = 1,
-                                      .kind = FL_TO_HOST}});
+    return fl_there_put(
+        t, &(fl_work){
+               .rows = {.to = t->pinned + FL_PINNED_SCALING,
+                        .from = fl_there_pointer(c, c->plan->scaling, t->slot),
+                        .bytes = sizeof(fl_scaling),
+                        .n = 1,
+                        .kind = FL_TO_HOST}});
 }
 
 /* Rows that count, in one memory and in the other. */
@@ -131,7 +133,7 @@ static fleet_status send(fl_there *t, size_t sends_at, fl_gpu_rows *r)
 {
     memcpy(t->pinned + sends_at, r->from, r->bytes);
     r->from = t->pinned + sends_at;
-    return put(t, &(fl_work){.rows = *r});
+    return fl_there_put(t, &(fl_work){.rows = *r});
 }
 
 static fleet_status run_copy(fl_compiled *c, int i, int64_t batch)
@@ -153,7 +155,7 @@ static fleet_status run_copy(fl_compiled *c, int i, int64_t batch)
         return send(t, t->sends_at[i], &r);
     if (!fl_there_is_pinned(&plan->value[host->root]))
         return copy_at_once(c, &r);
-    FL_TRY(put(t, &(fl_work){.rows = r}));
+    FL_TRY(fl_there_put(t, &(fl_work){.rows = r}));
     return crossed(t);
 }
 
@@ -168,12 +170,15 @@ static fleet_status tell_update(fl_compiled *c, const fl_step *s)
 
     fl_update_tell(c->plan->store, now, u);
     u->stop = &t->status->stop;
-    return put(t, &(fl_work){.rows = {.to = fl_there_pointer(
-                                          c, s->operand[0].value, t->slot),
-                                      .from = u,
-                                      .bytes = sizeof *u,
-                                      .n = 1,
-                                      .kind = FL_TO_DEVICE}});
+    u->u.correct_a_at = t->correct[0];
+    u->u.correct_b_at = t->correct[1];
+    return fl_there_put(
+        t, &(fl_work){
+               .rows = {.to = fl_there_pointer(c, s->operand[0].value, t->slot),
+                        .from = u,
+                        .bytes = sizeof *u,
+                        .n = 1,
+                        .kind = FL_TO_DEVICE}});
 }
 
 static fleet_status run_step(fl_compiled *c, int i, int64_t batch)
@@ -185,7 +190,8 @@ static fleet_status run_step(fl_compiled *c, int i, int64_t batch)
         return run_copy(c, i, batch);
     if (s->kernel == &fl_kernel_tell_update)
         return tell_update(c, s);
-    return put(t, &(fl_work){.kernel = t->kernel[i], .step = &t->now->step[i]});
+    return fl_there_put(
+        t, &(fl_work){.kernel = t->kernel[i], .step = &t->now->step[i]});
 }
 
 fleet_status fl_there_run(fl_compiled *c, const fl_region *region,

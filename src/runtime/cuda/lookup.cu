@@ -2,8 +2,8 @@
  * place): the sort by key is stable, and a thread adds up what is its own. */
 #include "runtime/lookup_device.h"
 
-#include "runtime/cuda/rules.h"
 #include "runtime/cuda/sort.h"
+#include "runtime/cuda/table.h"
 #include "runtime/cuda/team.h"
 
 static const fl_device_lookup *config_of(const fl_device_step *s)
@@ -250,24 +250,25 @@ static fleet_status find_unique(fl_device *, fl_stream *q,
  */
 
 struct rows {
-    char *data;
-    const int64_t *which; /* NULL: rows lie by number */
-    int64_t stride, head;
+    const fl_device_rows *table;
+    const int64_t *slot; /* NULL: all are fresh */
+    float *fresh;        /* dim floats each */
+    int64_t dim;
 };
 
-__device__ static float *row_at(const rows &all, int64_t number)
+__device__ static const float *row_at(const rows &all, int64_t number)
 {
-    int64_t at = all.which ? all.which[number] : number;
+    int64_t at = all.slot ? all.slot[number] : -1;
 
-    return reinterpret_cast<float *>(all.data + at * all.stride + all.head);
+    return at < 0 ? all.fresh + number * all.dim
+                  : fl_weights_at(*all.table, at);
 }
 
-static rows rows_of(const fl_device_step *s, int data, int slot)
+static rows rows_of(const fl_device_step *s)
 {
-    const fl_device_lookup *c = config_of(s);
-
-    return {fl_step_ptr<char>(s, data), fl_step_ptr<int64_t>(s, slot),
-            c->stride, c->head};
+    return {fl_step_ptr<fl_device_rows>(s, FL_GATHER_TABLE),
+            fl_step_ptr<int64_t>(s, FL_GATHER_SLOT),
+            fl_step_f32(s, FL_GATHER_FRESH), config_of(s)->dim};
 }
 
 template <int V>
@@ -324,14 +325,6 @@ __global__ static void combine_rows(lanes all, rows from, const uint32_t *which,
     }
 }
 
-/* The same of tables' rows: the weights of each begin `head` bytes from its
- * start. */
-template <int V> static bool rows_fit(const rows &all)
-{
-    return fl_fits_pack<V>(all.data + all.head, 0) &&
-           all.stride % (int64_t)sizeof(fl_pack<V>) == 0;
-}
-
 template <int V>
 static fleet_status gather_by(fl_stream *q, const fl_device_step *s)
 {
@@ -340,18 +333,16 @@ static fleet_status gather_by(fl_stream *q, const fl_device_step *s)
     int share = fl_team_share(dim, V);
 
     return FL_LAUNCH(combine_rows<V>, fl_team_blocks(cells, share), FL_THREADS,
-                     0, q, all, rows_of(s, FL_GATHER_ROWS, FL_GATHER_SLOT),
+                     0, q, all, rows_of(s),
                      fl_step_ptr<uint32_t>(s, FL_GATHER_WHICH), dim, share);
 }
 
 static fleet_status gather(fl_device *, fl_stream *q, const fl_device_step *s)
 {
-    rows from = rows_of(s, FL_GATHER_ROWS, FL_GATHER_SLOT);
-
     if (s->batch == 0)
         return FLEET_OK;
-    if (lanes_fit<4>(s) && rows_fit<4>(from))
-        return gather_by<4>(q, s);
+    if (lanes_fit<4>(s) && fl_fits_pack<4>(s->arg[FL_GATHER_FRESH].data, 0))
+        return gather_by<4>(q, s); /* rows of tables fit by their layout */
     return gather_by<1>(q, s);
 }
 
@@ -426,56 +417,6 @@ static fleet_status sum(fl_device *, fl_stream *q, const fl_device_step *s)
     if (lanes_fit<4>(s) && fl_fits_pack<4>(s->arg[FL_SUM].data, 0))
         return sum_by<4>(q, s);
     return sum_by<1>(q, s);
-}
-
-/* --- lookup.update ----------------------------------------------------------
- */
-
-/* Count a row's step up; the corrections that go with it. */
-__device__ static void count_step(fl_update *u, const fl_row_head *head)
-{
-    uint32_t t = head->step + 1;
-
-    if (u->n_correct == 0)
-        return;
-    t = t < u->n_correct ? t : u->n_correct - 1;
-    u->correct_a = u->correct_a_at[t];
-    u->correct_b = u->correct_b_at[t];
-}
-
-__global__ static void update_rows(rows all, const fl_device_update *now,
-                                   const float *sum, const int64_t *n,
-                                   int64_t dim, int rule, int share)
-{
-    FL_EACH_TEAM(r, *n, share)
-    {
-        float *w = row_at(all, r);
-        fl_row_head *head = reinterpret_cast<fl_row_head *>(w) - 1;
-        fl_update u = now->u;
-
-        count_step(&u, head);
-        fl_team_sync(share);
-        if (fl_team_first(share)) {
-            head->step++;
-            head->changed_at = u.version;
-        }
-        FL_EACH_PACK(i, dim, 1, share)
-        fl_rule_apply(rule, u,
-                      {w + i, w + dim + i, w + 2 * dim + i, sum[r * dim + i]});
-    }
-}
-
-static fleet_status update(fl_device *, fl_stream *q, const fl_device_step *s)
-{
-    const fl_device_lookup *c = config_of(s);
-    int share = fl_team_share(c->dim, 1);
-
-    return FL_LAUNCH(update_rows, fl_team_blocks(c->capacity, share),
-                     FL_THREADS, 0, q, rows_of(s, FL_ROWS_ROWS, FL_ROWS_SLOT),
-                     fl_step_ptr<fl_device_update>(s, FL_ROWS_UPDATE),
-                     fl_step_f32(s, FL_ROWS_SUM),
-                     fl_step_ptr<int64_t>(s, FL_ROWS_COUNT), c->dim, c->rule,
-                     share);
 }
 
 /* --- lookup.append: sums of a merge group, batch after batch -----------------
@@ -576,6 +517,5 @@ const fl_device_kernel fl_cuda_lookup[] = {
     OF_LANES("lookup.sum", sum),
     FL_KERNEL("lookup.append", append),
     FL_KERNEL("lookup.norm", norm),
-    FL_KERNEL("lookup.update", update),
     FL_KERNEL_END,
 };

@@ -1,0 +1,13 @@
+/* everywhere.h - functions that are compiled for CPUs and for GPUs, so that
+ * both have the same bits of them: IEEE's operations alone, and no library's.
+ */
+#ifndef FL_BASE_EVERYWHERE_H
+#define FL_BASE_EVERYWHERE_H
+
+#ifdef __CUDACC__
+#define FL_EVERYWHERE __host__ __device__ static inline
+#else
+#define FL_EVERYWHERE static inline
+#endif
+
+#endif

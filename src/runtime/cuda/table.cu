@@ -1,0 +1,305 @@
+/* table.cu - rows of a table in device memory: found, made, changed; see
+ * lookup_device.h. */
+#include "runtime/cuda/table.h"
+
+#include "base/hash.h"
+#include "base/rng_draw.h"
+#include "runtime/cuda/rules.h"
+#include "runtime/cuda/sort.h"
+#include "runtime/cuda/team.h"
+#include "runtime/initializer.h"
+
+static const fl_device_lookup *config_of(const fl_device_step *s)
+{
+    return static_cast<const fl_device_lookup *>(s->config);
+}
+
+/* --- the index --------------------------------------------------------------
+ */
+
+/* -1: there is none. */
+__device__ static int64_t find(const fl_device_rows &t, uint64_t key)
+{
+    if (t.n == 0)
+        return -1;
+    for (uint64_t i = fl_mix(key) & t.mask;; i = (i + 1) & t.mask) {
+        fl_device_entry e = t.index[i];
+
+        if (e.number == 0 || e.key == key)
+            return (int64_t)e.number - 1;
+    }
+}
+
+/* A key that nobody has put there: which free place it gets depends on the
+ * other threads, what is found does not. */
+__device__ static void put(const fl_device_rows &t, uint64_t key,
+                           int64_t number)
+{
+    uint64_t i = fl_mix(key) & t.mask;
+
+    while (atomicCAS(reinterpret_cast<unsigned long long *>(&t.index[i].number),
+                     0ULL, (unsigned long long)number + 1) != 0)
+        i = (i + 1) & t.mask;
+    t.index[i].key = key;
+}
+
+__global__ static void index_rows(const fl_device_rows *table)
+{
+    fl_device_rows t = *table;
+
+    FL_EACH(i, t.n)
+    put(t, fl_head_at(t, i)->key, i);
+}
+
+enum { THE_TABLE };
+
+/* As many rows as the operand says; the index is empty. */
+static fleet_status index_all(fl_device *, fl_stream *q,
+                              const fl_device_step *s)
+{
+    return FL_LAUNCH_EACH(index_rows, fl_step_rows(s, THE_TABLE), q,
+                          fl_step_ptr<fl_device_rows>(s, THE_TABLE));
+}
+
+/* --- first values -----------------------------------------------------------
+ */
+
+/* Four neighbours of a row's, from column 4 block on. */
+__device__ static void fill_four(const fl_device_rows &t, uint64_t key,
+                                 uint64_t block, float out[4])
+{
+    if (t.kind == FLEET_INIT_UNIFORM)
+        fl_rng_four_uniform(t.seed, key, block, t.a, t.b, out);
+    else if (t.kind == FLEET_INIT_NORMAL)
+        fl_rng_four_normal(t.seed, key, block, t.a, t.b, out);
+    else if (t.kind == FLEET_INIT_TRUNCATED_NORMAL)
+        fl_rng_four_cut_normal(t.seed, key, block, t.a, t.b, out);
+    else
+        for (int i = 0; i < 4; i++)
+            out[i] = t.a;
+}
+
+/* By a team. */
+__device__ static void fill_row(const fl_device_rows &t, uint64_t key,
+                                float *row, int64_t dim, int share)
+{
+    FL_EACH_PACK(column, dim, 4, share)
+    {
+        float four[4];
+
+        fill_four(t, key, (uint64_t)column / 4, four);
+        for (int64_t i = column; i < dim && i < column + 4; i++)
+            row[i] = four[i - column];
+    }
+}
+
+/* --- lookup.find ------------------------------------------------------------
+ */
+
+__global__ static void find_rows(int64_t *slot, float *fresh,
+                                 const fl_device_rows *table,
+                                 const uint64_t *key, const int64_t *n,
+                                 int64_t dim, int share)
+{
+    fl_device_rows t = *table;
+
+    FL_EACH_TEAM(r, *n, share)
+    {
+        int64_t at = find(t, key[r]);
+
+        if (fl_team_first(share))
+            slot[r] = at;
+        if (at < 0 && fresh)
+            fill_row(t, key[r], fresh + r * dim, dim, share);
+    }
+}
+
+static fleet_status find_all(fl_device *, fl_stream *q, const fl_device_step *s)
+{
+    const fl_device_lookup *c = config_of(s);
+    int share = fl_team_share(c->dim, 4);
+
+    return FL_LAUNCH(find_rows, fl_team_blocks(c->capacity, share), FL_THREADS,
+                     0, q, fl_step_ptr<int64_t>(s, FL_FIND_SLOT),
+                     fl_step_f32(s, FL_FIND_FRESH),
+                     fl_step_ptr<fl_device_rows>(s, FL_FIND_TABLE),
+                     fl_step_ptr<uint64_t>(s, FL_FIND_KEY),
+                     fl_step_ptr<int64_t>(s, FL_FIND_COUNT), c->dim, share);
+}
+
+/* --- lookup.insert ----------------------------------------------------------
+ */
+
+__device__ static bool has_stopped(const fl_device_update *now)
+{
+    return now->stop && *now->stop;
+}
+
+__global__ static void mark_missing(uint32_t *missing, const int64_t *slot,
+                                    const int64_t *n,
+                                    const fl_device_update *now, int64_t most)
+{
+    FL_EACH(i, most)
+    missing[i] = i < *n && slot[i] < 0 && !has_stopped(now);
+}
+
+__device__ static void make_row(const fl_device_rows &t, uint64_t key,
+                                int64_t number, int64_t dim, int share)
+{
+    float *w = fl_weights_at(t, number);
+
+    if (fl_team_first(share)) {
+        *fl_head_at(t, number) = {key, 0, 0};
+        put(t, key, number);
+    }
+    fill_row(t, key, w, dim, share);
+    FL_EACH_PACK(i, dim * t.n_state, 1, share)
+    w[dim + i] = t.state;
+}
+
+/* before[i]: how many keys before the i-th are missing; `all` of n are. */
+__global__ static void make_rows(const fl_device_rows *table,
+                                 const int64_t *slot, const uint32_t *before,
+                                 const int64_t *all, const uint64_t *key,
+                                 const int64_t *n, int64_t dim, int share)
+{
+    fl_device_rows t = *table;
+
+    if (*all == 0)
+        return;
+    FL_EACH_TEAM(r, *n, share)
+    if (slot[r] < 0)
+        make_row(t, key[r], t.n + before[r], dim, share);
+}
+
+__global__ static void point_to_rows(int64_t *slot, const fl_device_rows *table,
+                                     const uint32_t *before, const int64_t *all,
+                                     const int64_t *n, int64_t most)
+{
+    FL_EACH(i, most)
+    if (*all > 0 && i < *n && slot[i] < 0)
+        slot[i] = table->n + before[i];
+}
+
+__global__ static void count_rows(fl_device_rows *table, const int64_t *all)
+{
+    table->n += *all;
+}
+
+static fleet_status insert_prepare(fl_device *, fl_stream *, fl_device_step *s)
+{
+    s->scratch_size = fl_padded(sizeof(int64_t)) +
+                      (size_t)config_of(s)->capacity * sizeof(uint32_t);
+    return FLEET_OK;
+}
+
+static fleet_status insert(fl_device *, fl_stream *q, const fl_device_step *s)
+{
+    const fl_device_lookup *c = config_of(s);
+    fl_device_rows *table = fl_step_ptr<fl_device_rows>(s, FL_INSERT_TABLE);
+    int64_t *slot = fl_step_ptr<int64_t>(s, FL_INSERT_SLOT);
+    const int64_t *n = fl_step_ptr<int64_t>(s, FL_INSERT_COUNT);
+    int64_t *all = static_cast<int64_t *>(s->scratch);
+    uint32_t *missing = reinterpret_cast<uint32_t *>(
+        static_cast<char *>(s->scratch) + fl_padded(sizeof *all));
+    int share = fl_team_share(c->dim, 4);
+
+    FL_CUDA_TRY(FL_LAUNCH_EACH(
+        mark_missing, c->capacity, q, missing,
+        static_cast<const int64_t *>(slot), n,
+        fl_step_ptr<fl_device_update>(s, FL_INSERT_UPDATE), c->capacity));
+    FL_CUDA_TRY(fl_scan(q, missing, c->capacity, all));
+    FL_CUDA_TRY(FL_LAUNCH(make_rows, fl_team_blocks(c->capacity, share),
+                          FL_THREADS, 0, q, table, slot, missing, all,
+                          fl_step_ptr<uint64_t>(s, FL_INSERT_KEY), n, c->dim,
+                          share));
+    FL_CUDA_TRY(FL_LAUNCH_EACH(point_to_rows, c->capacity, q, slot, table,
+                               missing, all, n, c->capacity));
+    return FL_LAUNCH(count_rows, 1, 1, 0, q, table, all);
+}
+
+/* --- lookup.update ----------------------------------------------------------
+ */
+
+/* Count a row's step up; the corrections that go with it. */
+__device__ static void count_step(fl_update *u, const fl_row_head *head)
+{
+    uint32_t t = head->step + 1;
+
+    if (u->n_correct == 0)
+        return;
+    t = t < u->n_correct ? t : u->n_correct - 1;
+    u->correct_a = u->correct_a_at[t];
+    u->correct_b = u->correct_b_at[t];
+}
+
+struct changes {
+    fl_device_rows *table;
+    const int64_t *slot, *n;
+    const float *sum;
+    int64_t dim;
+    int rule;
+    float learning_rate, decay; /* a factor; below 0: the optimizer's */
+};
+
+__global__ static void update_rows(changes c, const fl_device_update *now,
+                                   int share)
+{
+    fl_device_rows t = *c.table;
+    int64_t n = has_stopped(now) ? 0 : *c.n;
+
+    FL_EACH_TEAM(r, n, share)
+    {
+        float *w = fl_weights_at(t, c.slot[r]);
+        fl_row_head *head = fl_head_at(t, c.slot[r]);
+        fl_update u = now->u;
+
+        count_step(&u, head);
+        u.lr *= c.learning_rate;
+        if (c.decay >= 0)
+            u.decay = c.decay;
+        fl_team_sync(share);
+        if (fl_team_first(share)) {
+            head->step++;
+            head->changed_at = u.version;
+        }
+        FL_EACH_PACK(i, c.dim, 1, share)
+        fl_rule_apply(
+            c.rule, u,
+            {w + i, w + c.dim + i, w + 2 * c.dim + i, c.sum[r * c.dim + i]});
+    }
+}
+
+static float decay_of(const fl_device_lookup *c)
+{
+    if (c->no_decay)
+        return 0;
+    return c->l2_decay > 0 ? c->l2_decay : -1.0f;
+}
+
+static fleet_status update(fl_device *, fl_stream *q, const fl_device_step *s)
+{
+    const fl_device_lookup *c = config_of(s);
+    int share = fl_team_share(c->dim, 1);
+    changes all = {fl_step_ptr<fl_device_rows>(s, FL_ROWS_TABLE),
+                   fl_step_ptr<int64_t>(s, FL_ROWS_SLOT),
+                   fl_step_ptr<int64_t>(s, FL_ROWS_COUNT),
+                   fl_step_f32(s, FL_ROWS_SUM),
+                   c->dim,
+                   c->rule,
+                   c->learning_rate > 0 ? c->learning_rate : 1.0f,
+                   decay_of(c)};
+
+    return FL_LAUNCH(update_rows, fl_team_blocks(c->capacity, share),
+                     FL_THREADS, 0, q, all,
+                     fl_step_ptr<fl_device_update>(s, FL_ROWS_UPDATE), share);
+}
+
+extern const fl_device_kernel fl_cuda_table[];
+const fl_device_kernel fl_cuda_table[] = {
+    FL_KERNEL("lookup.index", index_all),
+    FL_KERNEL("lookup.find", find_all),
+    FL_KERNEL_WITH("lookup.insert", 0, insert_prepare, nullptr, insert),
+    FL_KERNEL("lookup.update", update),
+    FL_KERNEL_END,
+};

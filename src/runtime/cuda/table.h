@@ -1,0 +1,22 @@
+/* table.h - the rows of a table in device memory (lookup_device.h), for
+ * kernels. */
+#ifndef FL_RUNTIME_CUDA_TABLE_H
+#define FL_RUNTIME_CUDA_TABLE_H
+
+#include "runtime/cuda/cuda.h"
+#include "runtime/lookup_device.h"
+#include "runtime/update_device.h"
+
+__device__ static inline fl_row_head *fl_head_at(const fl_device_rows &t,
+                                                 int64_t number)
+{
+    return reinterpret_cast<fl_row_head *>(t.row + number * t.stride);
+}
+
+__device__ static inline float *fl_weights_at(const fl_device_rows &t,
+                                              int64_t number)
+{
+    return reinterpret_cast<float *>(fl_head_at(t, number) + 1);
+}
+
+#endif

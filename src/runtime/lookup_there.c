@@ -1,0 +1,417 @@
+/* lookup_there.c - see lookup_there.h. */
+#include "runtime/lookup_there.h"
+
+#include "runtime/placement.h"
+#include "runtime/update.h"
+
+/* Operands of lanes come behind those that a step has for itself. */
+enum { FIRST_LANE = 5 };
+
+#define FL_STEP_THERE(id, step)                                                \
+    static const fl_kernel id = {.name = "lookup." step,                       \
+                                 .split = FL_SPLIT_PARTS,                      \
+                                 .run = fl_run_nowhere,                        \
+                                 .on_gpu = true}
+FL_STEP_THERE(kernel_keys, "keys");
+FL_STEP_THERE(kernel_unique, "unique");
+FL_STEP_THERE(kernel_find, "find");
+FL_STEP_THERE(kernel_gather, "gather");
+FL_STEP_THERE(kernel_sum, "sum");
+FL_STEP_THERE(kernel_append, "append");
+FL_STEP_THERE(kernel_norm, "norm");
+FL_STEP_THERE(kernel_insert, "insert");
+FL_STEP_THERE(kernel_update, "update");
+
+/* --- which tables -------------------------------------------------------- */
+
+static bool looks_up(const fl_node *n, const fleet_var *table)
+{
+    return (n->op->traits & FL_OP_LOOKUP) && n->in[0] == table;
+}
+
+bool fl_table_is_there(const fl_lowering *l, const fleet_var *table)
+{
+    const fl_placing *at = l->plan->placing;
+    const fleet_program *p = l->program;
+
+    if (!at->gpu || fl_store_is_shared(l->plan->store) || fl_is_scaled(l))
+        return false;
+    for (size_t i = 0; i < p->n_node; i++)
+        if (looks_up(p->node[i], table) &&
+            !(p->node[i]->place ? p->node[i]->place > 0 : at->there))
+            return false;
+    return true;
+}
+
+static fl_lookup_there *lookup_of(const fl_plan *plan, const fleet_var *table)
+{
+    fl_lookup_there *x = plan->lookups;
+
+    while (x && x->table != table)
+        x = x->next;
+    return x;
+}
+
+/* --- values -------------------------------------------------------------- */
+
+/* An array of `cols` elements for each position, and for one more. */
+static int array_of(fl_lowering *l, const fl_numbered *k, fl_value_kind kind,
+                    const char *name, fleet_dtype dtype, int64_t cols)
+{
+    fl_value like = {.name = name,
+                     .kind = kind,
+                     .dtype = dtype,
+                     .shape = fl_shape_2(k->config.capacity + 1, cols),
+                     .root = -1,
+                     .ld = cols,
+                     .positions = &k->config};
+    int value = fl_plan_value(l->plan, &like);
+
+    if (value < 0)
+        l->status = FLEET_ENOMEM;
+    return value;
+}
+
+static int count_of(fl_lowering *l, fl_value_kind kind)
+{
+    fl_value like = {.name = "count",
+                     .kind = kind,
+                     .dtype = FLEET_INT64,
+                     .shape = fl_shape_1(1),
+                     .root = -1,
+                     .ld = 1};
+    int value = fl_plan_value(l->plan, &like);
+
+    if (value < 0)
+        l->status = FLEET_ENOMEM;
+    return value;
+}
+
+/* What is merged lasts from batch to batch. */
+static void make_values(fl_lowering *l, fl_numbered *k)
+{
+    fl_value_kind kind = k->of ? FL_VALUE_KEPT : FL_VALUE_TEMP;
+
+    k->key = array_of(l, k, kind, "keys", FLEET_INT64, 1);
+    k->cell = array_of(l, k, kind, "cells", FLEET_INT32, 1);
+    k->n = count_of(l, kind);
+    k->unique = array_of(l, k, FL_VALUE_TEMP, "unique keys", FLEET_INT64, 1);
+    k->start = array_of(l, k, FL_VALUE_TEMP, "starts", FLEET_INT32, 1);
+    k->position = array_of(l, k, FL_VALUE_TEMP, "positions", FLEET_INT32, 1);
+    k->which = array_of(l, k, FL_VALUE_TEMP, "numbers", FLEET_INT32, 1);
+    k->n_unique = count_of(l, FL_VALUE_TEMP);
+    k->row = array_of(l, k, FL_VALUE_TEMP, "rows", FLEET_INT64, 1);
+}
+
+/* --- configurations ------------------------------------------------------ */
+
+static int lanes_of(const fl_lookup_slot *slot)
+{
+    return slot->ids->ragged ? 1 : (int)fl_shape_cols(&slot->ids->shape);
+}
+
+/* A lane for each id of a dense slot, one for a ragged slot. */
+static void fill_lanes(fl_device_lane *lane, const fl_numbered *k)
+{
+    for (int i = 0; i < k->n_slot; i++)
+        for (int j = 0; j < lanes_of(&k->slot[i]); j++)
+            *lane++ = (fl_device_lane){.ids = FIRST_LANE + i,
+                                       .column = j,
+                                       .out = FIRST_LANE + k->n_slot + i,
+                                       .out_column = j * k->config.dim,
+                                       .ragged = k->slot[i].ids->ragged,
+                                       .mean = k->slot[i].mean &&
+                                               k->slot[i].ids->ragged};
+}
+
+/* Bits in which keys differ. */
+static int bits_of(int64_t modulo)
+{
+    return modulo == 0   ? 64
+           : modulo == 1 ? 0
+                         : 64 - __builtin_clzll((uint64_t)modulo - 1);
+}
+
+static fl_device_lookup config_of(const fl_lowering *l, const fleet_var *table)
+{
+    const fleet_optimizer *o = l->plan->store->optimizer;
+    int64_t modulo = table->shape.dim[0];
+
+    return (fl_device_lookup){.dim = table->shape.dim[1],
+                              .modulo = modulo,
+                              .bits = bits_of(modulo),
+                              .rule = o ? (int)o->kind : 0,
+                              .learning_rate = table->attr.learning_rate,
+                              .l2_decay = table->attr.l2_decay,
+                              .no_decay = table->attr.no_decay};
+}
+
+static fl_numbered *new_numbered(fl_lowering *l, const fleet_var *table,
+                                 int n_lane, fl_device_lane **lane)
+{
+    fl_numbered *k = fl_arena_alloc(&l->plan->arena, sizeof *k);
+
+    *lane = fl_arena_alloc(&l->plan->arena, (size_t)n_lane * sizeof **lane);
+    if (!k || !*lane) {
+        l->status = FLEET_ENOMEM;
+        return NULL;
+    }
+    k->table = table;
+    k->config = config_of(l, table);
+    k->config.lane = *lane;
+    k->config.n_lane = n_lane;
+    k->times = 1;
+    k->next = l->plan->numbered;
+    l->plan->numbered = k;
+    return k;
+}
+
+/* Until batches show how many they are, ragged ids count as one each. */
+static fl_numbered *number_slots(fl_lowering *l, const fleet_var *table,
+                                 const fl_lookup_slot *slot, int n_slot)
+{
+    fl_device_lane *lane;
+    fl_numbered *k;
+    int n_lane = 0;
+
+    for (int i = 0; i < n_slot; i++)
+        n_lane += lanes_of(&slot[i]);
+    k = new_numbered(l, table, n_lane, &lane);
+    if (!k)
+        return NULL;
+    k->slot = slot;
+    k->n_slot = n_slot;
+    k->config.capacity = n_lane * l->plan->batch;
+    fill_lanes(lane, k);
+    make_values(l, k);
+    return k;
+}
+
+/* One lane, whose gradient is what was merged. */
+static fl_numbered *number_merged(fl_lowering *l, const fleet_var *table,
+                                  fl_numbered *of)
+{
+    fl_device_lane *lane;
+    fl_numbered *k = new_numbered(l, table, 1, &lane);
+
+    if (!k)
+        return NULL;
+    *lane = (fl_device_lane){.ids = FIRST_LANE, .out = FIRST_LANE + 1};
+    k->of = of;
+    k->times = l->program->training.merge_steps;
+    k->config.capacity = k->times * of->config.capacity;
+    make_values(l, k);
+    return k;
+}
+
+/* --- steps --------------------------------------------------------------- */
+
+/* A step's own operands, at most FIRST_LANE of them, then ids and outputs, or
+ * their gradients, of the slots. */
+static void emit_lanes(fl_lowering *l, const fl_kernel *kernel,
+                       const fl_node *n, const fl_numbered *k,
+                       const fl_operand *own, int n_own, const fl_operand *out)
+{
+    int all = FIRST_LANE + 2 * k->n_slot;
+    fl_operand *o = fl_lookup_operands(l, all);
+
+    if (!o)
+        return;
+    for (int i = 0; i < FIRST_LANE; i++)
+        o[i] = i < n_own ? own[i] : (fl_operand)FL_R(-1);
+    for (int i = 0; i < k->n_slot; i++) {
+        o[FIRST_LANE + i] = (fl_operand)FL_R(fl_value_of(l, k->slot[i].ids));
+        o[FIRST_LANE + k->n_slot + i] = out ? out[i] : (fl_operand)FL_R(-1);
+    }
+    fl_emit(l, kernel, n, &k->config, o, all);
+}
+
+#define FL_OWN(...)                                                            \
+    (const fl_operand[]){__VA_ARGS__},                                         \
+        (int)(sizeof((fl_operand[]){__VA_ARGS__}) / sizeof(fl_operand))
+
+static void emit_unique(fl_lowering *l, const fl_node *n, const fl_numbered *k)
+{
+    FL_EMIT(l, &kernel_unique, n, &k->config, FL_W(k->unique), FL_W(k->start),
+            FL_W(k->position), FL_W(k->which), FL_W(k->n_unique), FL_R(k->key),
+            FL_R(k->n));
+}
+
+static void emit_find(fl_lowering *l, const fl_node *n,
+                      const fl_lookup_there *x, const fl_numbered *k, int fresh)
+{
+    FL_EMIT(l, &kernel_find, n, &k->config, FL_W(k->row), FL_W(fresh),
+            FL_R(x->rows), FL_R(k->unique), FL_R(k->n_unique));
+}
+
+static void emit_keys(fl_lowering *l, const fl_node *n, const fl_numbered *k)
+{
+    emit_lanes(l, &kernel_keys, n, k,
+               FL_OWN(FL_W(k->key), FL_W(k->cell), FL_W(k->n)), NULL);
+    emit_unique(l, n, k);
+}
+
+static void emit_gather(fl_lowering *l, const fl_node *n,
+                        const fl_lookup_there *x, int fresh)
+{
+    const fl_numbered *k = x->all;
+    fl_operand *out = fl_lookup_operands(l, k->n_slot);
+
+    if (!out)
+        return;
+    for (int i = 0; i < k->n_slot; i++)
+        out[i] = (fl_operand)FL_W(fl_value_of(l, k->slot[i].out));
+    emit_lanes(l, &kernel_gather, n, k,
+               FL_OWN(FL_R(x->rows), FL_R(k->row), FL_R(fresh), FL_R(k->which)),
+               out);
+}
+
+void fl_lookup_there_forward(fl_lowering *l, const fl_node *n,
+                             const fleet_var *table, const fl_lookup_slot *slot,
+                             int n_slot)
+{
+    fl_lookup_there *x = fl_arena_alloc(&l->plan->arena, sizeof *x);
+    int fresh;
+
+    if (!x) {
+        l->status = FLEET_ENOMEM;
+        return;
+    }
+    x->table = table;
+    x->rows = fl_value_of(l, table);
+    x->all = number_slots(l, table, slot, n_slot);
+    if (!x->all)
+        return;
+    fresh = array_of(l, x->all, FL_VALUE_TEMP, "first values", FLEET_FLOAT32,
+                     x->all->config.dim);
+    emit_keys(l, n, x->all);
+    emit_find(l, n, x, x->all, fresh);
+    emit_gather(l, n, x, fresh);
+    x->next = l->plan->lookups;
+    l->plan->lookups = x;
+}
+
+/* Slots that nobody gave a gradient change no row. */
+static fl_numbered *number_trained(fl_lowering *l, const fl_node *n,
+                                   const fl_lookup_there *x,
+                                   const fl_lookup_slot *slot, int n_slot)
+{
+    fl_lookup_slot *with =
+        fl_arena_alloc(&l->plan->arena, (size_t)n_slot * sizeof *with);
+    fl_numbered *k;
+    int n_with = 0;
+
+    if (!with) {
+        l->status = FLEET_ENOMEM;
+        return NULL;
+    }
+    for (int i = 0; i < n_slot; i++)
+        if (fl_gradient_of(l, slot[i].out) >= 0)
+            with[n_with++] = slot[i];
+    if (n_with == n_slot)
+        return x->all;
+    k = number_slots(l, x->table, with, n_with);
+    if (!k)
+        return NULL;
+    emit_keys(l, n, k);
+    emit_find(l, n, x, k, -1);
+    return k;
+}
+
+/* gradient: of the outputs of the slots that have one. */
+static void emit_sum(fl_lowering *l, const fl_node *n, fl_lookup_there *x,
+                     const fl_operand *gradient)
+{
+    const fl_numbered *k = x->trained;
+
+    x->sum =
+        array_of(l, k, FL_VALUE_TEMP, "sums", FLEET_FLOAT32, k->config.dim);
+    emit_lanes(l, &kernel_sum, n, k,
+               FL_OWN(FL_W(x->sum), FL_R(k->start), FL_R(k->position),
+                      FL_R(k->cell), FL_R(k->n_unique)),
+               gradient);
+}
+
+void fl_lookup_there_gradient(fl_lowering *l, const fl_node *n,
+                              const fleet_var *table, fl_sparse *s,
+                              const fl_lookup_slot *slot, int n_slot)
+{
+    fl_lookup_there *x = lookup_of(l->plan, table);
+    fl_operand *o = fl_lookup_operands(l, n_slot);
+
+    if (!x || !o)
+        return;
+    x->trained = number_trained(l, n, x, slot, n_slot);
+    if (!x->trained)
+        return;
+    for (int i = 0; i < x->trained->n_slot; i++)
+        o[i] = (fl_operand)FL_R(fl_gradient_of(l, x->trained->slot[i].out));
+    emit_sum(l, n, x, o);
+    x->changed = x->trained;
+    x->changed_sum = x->sum;
+    s->there = x;
+    s->gradient = o;
+    s->n_gradient = x->trained->n_slot;
+}
+
+/* --- for the passes ------------------------------------------------------ */
+
+void fl_lookup_there_merge(fl_lowering *l, fl_lookup_there *x)
+{
+    const fl_numbered *one = x->trained;
+    fl_numbered *all = number_merged(l, x->table, x->trained);
+
+    if (!all)
+        return;
+    x->changed = all;
+    x->changed_sum = array_of(l, all, FL_VALUE_KEPT, "merged sums",
+                              FLEET_FLOAT32, all->config.dim);
+    FL_EMIT(l, &kernel_append, NULL, &one->config, FL_RW(all->key),
+            FL_RW(all->cell), FL_RW(x->changed_sum), FL_RW(all->n),
+            FL_R(l->plan->update), FL_R(one->unique), FL_R(x->sum),
+            FL_R(one->n_unique));
+}
+
+/* What was merged is numbered, and added up, when the group ends. */
+static void make_ready(fl_lowering *l, fl_lookup_there *x)
+{
+    const fl_numbered *k = x->changed;
+    int merged = x->changed_sum;
+
+    if (x->is_ready)
+        return;
+    x->is_ready = true;
+    if (!k->of)
+        return;
+    x->changed_sum =
+        array_of(l, k, FL_VALUE_TEMP, "sums", FLEET_FLOAT32, k->config.dim);
+    emit_unique(l, NULL, k);
+    FL_EMIT(l, &kernel_sum, NULL, &k->config, FL_W(x->changed_sum),
+            FL_R(k->start), FL_R(k->position), FL_R(k->cell), FL_R(k->n_unique),
+            FL_R(-1), FL_R(merged));
+    emit_find(l, NULL, x, k, -1);
+}
+
+int fl_lookup_there_norm(fl_lowering *l, fl_lookup_there *x, int *n)
+{
+    int norms = fl_object(l, "norms", FL_LOOKUP_NORMS * sizeof(double));
+
+    *n = FL_LOOKUP_NORMS;
+    make_ready(l, x);
+    FL_EMIT(l, &kernel_norm, NULL, &x->changed->config, FL_W(norms),
+            FL_R(l->plan->update), FL_R(x->changed_sum),
+            FL_R(x->changed->n_unique));
+    return norms;
+}
+
+void fl_lookup_there_update(fl_lowering *l, fl_lookup_there *x)
+{
+    const fl_numbered *k = x->changed;
+
+    make_ready(l, x);
+    FL_EMIT(l, &kernel_insert, NULL, &k->config, FL_RW(x->rows), FL_RW(k->row),
+            FL_R(l->plan->update), FL_R(k->unique), FL_R(k->n_unique));
+    FL_EMIT(l, &kernel_update, NULL, &k->config, FL_RW(x->rows),
+            FL_R(l->plan->update), FL_R(x->changed_sum), FL_R(k->row),
+            FL_R(k->n_unique));
+}

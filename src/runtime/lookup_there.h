@@ -1,0 +1,62 @@
+/* lookup_there.h - lookups whose table has its rows on a GPU (rows_there.h):
+ * their steps are those of lookup_device.h, put into a plan where lookup.h's
+ * are else.
+ *
+ * A table's rows are there when this process keeps them for itself, and all of
+ * the program's lookups in it are placed on the GPU; not with a scaled loss, as
+ * the sums of rows there are not looked through for what is not finite.
+ */
+#ifndef FL_RUNTIME_LOOKUP_THERE_H
+#define FL_RUNTIME_LOOKUP_THERE_H
+
+#include "runtime/lookup.h"
+#include "runtime/lookup_device.h"
+#include "runtime/rows_there.h"
+
+/* The ids of some slots, or what was merged of them, as keys: by position, and
+ * each that differs with a number. Arrays grow with the batches (there_ids.c):
+ * a value that has `positions` set is one of them. */
+typedef struct fl_numbered {
+    fl_device_lookup config; /* of its steps, with its capacity */
+    const fleet_var *table;
+    const fl_lookup_slot *slot;
+    int n_slot;
+    struct fl_numbered *of; /* merged: batches of this one */
+    int times;              /* so many of them */
+
+    /* values: by position, and how many there are; by number, the same */
+    int key, cell, n;
+    int unique, start, position, which, n_unique;
+    int row;
+    struct fl_numbered *next; /* of the plan's */
+} fl_numbered;
+
+typedef struct fl_lookup_there {
+    const fleet_var *table;
+    int rows;             /* value of the table */
+    fl_numbered *all;     /* of all slots */
+    fl_numbered *trained; /* of those with a gradient; NULL: nobody trains */
+    fl_numbered *changed; /* what updates change: trained, or merged */
+    int sum, changed_sum; /* values: gradients by number, of those two */
+    bool is_ready;        /* the steps before an update are in the plan */
+    struct fl_lookup_there *next;
+
+    /* of a compiled plan */
+    fl_rows_there *there;
+    int64_t keys; /* offered by the merge group so far */
+} fl_lookup_there;
+
+bool fl_table_is_there(const fl_lowering *l, const fleet_var *table);
+
+/* As lookup.h has them. */
+void fl_lookup_there_forward(fl_lowering *l, const fl_node *n,
+                             const fleet_var *table, const fl_lookup_slot *slot,
+                             int n_slot);
+void fl_lookup_there_gradient(fl_lowering *l, const fl_node *n,
+                              const fleet_var *table, fl_sparse *s,
+                              const fl_lookup_slot *slot, int n_slot);
+void fl_lookup_there_merge(fl_lowering *l, fl_lookup_there *x);
+int fl_lookup_there_norm(fl_lowering *l, fl_lookup_there *x, int *n);
+void fl_lookup_there_update(fl_lowering *l, fl_lookup_there *x);
+
+#endif

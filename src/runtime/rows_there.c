@@ -1,0 +1,356 @@
+/* rows_there.c - see rows_there.h. */
+#include "runtime/rows_there.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+/* Bytes that cross at a time. */
+enum { PIECE = 4 << 20 };
+
+/* Updates that there is room for, when there has to be more: this one, those
+ * under way, and some until the next time. */
+enum { AHEAD = 4 };
+
+static fl_rows_there *of(fl_mirror *m)
+{
+    return (fl_rows_there *)(void *)m;
+}
+
+static fl_rows *rows_of(const fl_rows_there *x)
+{
+    return x->mirror.here;
+}
+
+static fleet_status copy(const fl_rows_there *x, void *to, const void *from,
+                         size_t bytes, fl_copy kind)
+{
+    fl_gpu *g = x->mirror.gpu;
+
+    return bytes ? g->m->copy(g->d, g->queue, to, from, bytes, kind) : FLEET_OK;
+}
+
+/* --- memory -------------------------------------------------------------- */
+
+static void drop(const fl_rows_there *x, fl_device_rows *r)
+{
+    fl_gpu *g = x->mirror.gpu;
+
+    g->m->free(g->d, g->queue, r->row);
+    g->m->free(g->d, g->queue, r->index);
+    r->row = NULL;
+    r->index = NULL;
+    r->room = 0;
+}
+
+/* Memory for so many rows and an empty index of them. */
+static fleet_status lay_out(const fl_rows_there *x, fl_device_rows *r,
+                            int64_t room)
+{
+    fl_gpu *g = x->mirror.gpu;
+    size_t places = 16;
+    void *row, *index;
+
+    while (places < 2 * (size_t)room)
+        places *= 2;
+    r->row = NULL;
+    r->index = NULL;
+    FL_TRY(g->m->alloc(g->d, g->queue, (size_t)(room * r->stride), &row));
+    r->row = row;
+    FL_TRY(
+        g->m->alloc(g->d, g->queue, places * sizeof(fl_device_entry), &index));
+    r->index = index;
+    r->room = room;
+    r->mask = places - 1;
+    return g->m->fill(g->d, g->queue, index, 0,
+                      places * sizeof(fl_device_entry));
+}
+
+/* From now on this is the table: its rows are there, and are put into its
+ * index. */
+static fleet_status take(fl_rows_there *x, const fl_device_rows *next)
+{
+    fl_gpu *g = x->mirror.gpu;
+    const fl_device_kernel *k =
+        g->m->kernel(g->d, "lookup.index", FLEET_FLOAT32);
+    fl_device_arg table = {.data = x->mirror.there, .rows = next->n};
+
+    FL_TRY(copy(x, x->mirror.there, next, sizeof *next, FL_TO_DEVICE));
+    drop(x, &x->now);
+    x->now = *next;
+    x->known = next->n;
+    x->known_at = x->offered;
+    return k->run(g->d, g->queue, &(fl_device_step){.arg = &table, .n_arg = 1});
+}
+
+static fleet_status no_room(const fl_rows_there *x, fleet_status status,
+                            int64_t room)
+{
+    return fl_fail_in(status, "table \"%s\", room for %" PRId64 " rows",
+                      rows_of(x)->name, room);
+}
+
+/* --- there and back ------------------------------------------------------ */
+
+static fl_device_rows describe(const fl_rows *r)
+{
+    size_t floats = (size_t)r->dim * (size_t)(1 + r->n_state);
+
+    return (fl_device_rows){
+        .n = r->methods->count(r),
+        .stride =
+            (int64_t)((sizeof(fl_row_head) + floats * sizeof(float) + 15) / 16 *
+                      16),
+        .kind = (int32_t)r->filler.kind,
+        .a = r->filler.a,
+        .b = r->filler.b,
+        .seed = fl_filler_row_seed(&r->filler),
+        .n_state = r->n_state,
+        .state = r->initial_state,
+    };
+}
+
+/* Rows under way: `used` bytes of a piece, the next one's place beyond. */
+typedef struct crossing {
+    const fl_rows_there *x;
+    char *piece, *there;
+    size_t stride, size, used;
+} crossing;
+
+static fleet_status begin_crossing(crossing *c, const fl_rows_there *x,
+                                   const fl_device_rows *r)
+{
+    *c = (crossing){.x = x, .there = r->row, .stride = (size_t)r->stride};
+    c->size = c->stride > PIECE ? c->stride : PIECE / c->stride * c->stride;
+    if ((size_t)r->n < c->size / c->stride)
+        c->size = (size_t)r->n * c->stride;
+    return FL_NEW(&c->piece, c->size);
+}
+
+static size_t row_bytes(const fl_rows *r)
+{
+    return (size_t)(r->dim * (1 + r->n_state)) * sizeof(float);
+}
+
+static fleet_status send_piece(crossing *c)
+{
+    FL_TRY(copy(c->x, c->there, c->piece, c->used, FL_TO_DEVICE));
+    c->there += c->used;
+    c->used = 0;
+    return FLEET_OK;
+}
+
+static fleet_status send_row(void *arg, int bucket, const float *weights)
+{
+    crossing *c = arg;
+    const fl_row_head *head = (const fl_row_head *)(const void *)weights - 1;
+
+    (void)bucket;
+    memcpy(c->piece + c->used, head, sizeof *head + row_bytes(rows_of(c->x)));
+    c->used += c->stride;
+    return c->used < c->size ? FLEET_OK : send_piece(c);
+}
+
+static fleet_status send_rows(const fl_rows_there *x, const fl_device_rows *to)
+{
+    const fl_rows *rows = rows_of(x);
+    fleet_status status;
+    crossing c;
+
+    FL_TRY(begin_crossing(&c, x, to));
+    status = rows->methods->each(rows, send_row, &c);
+    if (status == FLEET_OK)
+        status = send_piece(&c);
+    fl_free(c.piece);
+    return status;
+}
+
+/* What was there is worth nothing: its memory goes first. */
+static fleet_status send_all(fl_rows_there *x)
+{
+    fl_device_rows next = describe(rows_of(x));
+    int64_t room = next.n + next.n / 2;
+    fleet_status status;
+
+    drop(x, &x->now);
+    status = lay_out(x, &next, room);
+    if (status != FLEET_OK)
+        status = no_room(x, status, room);
+    if (status == FLEET_OK)
+        status = send_rows(x, &next);
+    if (status == FLEET_OK)
+        return take(x, &next);
+    drop(x, &next);
+    return status;
+}
+
+/* Wait until the count is the true one. */
+static fleet_status know(fl_rows_there *x)
+{
+    const fl_device_rows *there = x->mirror.there;
+
+    FL_TRY(fl_gpu_wait(x->mirror.gpu));
+    FL_TRY(copy(x, &x->known, &there->n, sizeof x->known, FL_TO_HOST));
+    FL_TRY(fl_gpu_wait(x->mirror.gpu));
+    x->known_at = x->offered;
+    return FLEET_OK;
+}
+
+static fleet_status keep_row(fl_rows *rows, const char *from)
+{
+    fl_row_head head;
+    float *row;
+
+    memcpy(&head, from, sizeof head);
+    FL_TRY(rows->methods->make(rows, &head.key, 1, &row));
+    memcpy(fl_row_of(row), from, sizeof head + row_bytes(rows));
+    return FLEET_OK;
+}
+
+static fleet_status fetch_rows(const fl_rows_there *x, crossing *c, int64_t n)
+{
+    size_t left = (size_t)n * c->stride;
+
+    while (left > 0) {
+        size_t bytes = left < c->size ? left : c->size;
+
+        FL_TRY(copy(x, c->piece, c->there, bytes, FL_TO_HOST));
+        FL_TRY(fl_gpu_wait(x->mirror.gpu));
+        for (size_t at = 0; at < bytes; at += c->stride)
+            FL_TRY(keep_row(rows_of(x), c->piece + at));
+        c->there += bytes;
+        left -= bytes;
+    }
+    return FLEET_OK;
+}
+
+/* Rows are made there and never lost: those that are here stay, and change. */
+static fleet_status fetch_all(fl_rows_there *x)
+{
+    fleet_status status;
+    crossing c;
+
+    FL_TRY(know(x));
+    x->now.n = x->known;
+    FL_TRY(begin_crossing(&c, x, &x->now));
+    status = fetch_rows(x, &c, x->known);
+    fl_free(c.piece);
+    return status;
+}
+
+static fleet_status cross(fl_mirror *m, bool there)
+{
+    return there ? send_all(of(m)) : fetch_all(of(m));
+}
+
+static void destroy(fl_mirror *m)
+{
+    fl_gpu *g = m->gpu;
+
+    if (fl_gpu_is_ours(g)) {
+        drop(of(m), &of(m)->now);
+        g->m->free(g->d, g->queue, m->there);
+    }
+    fl_free(m);
+}
+
+static fleet_status make(fl_gpu *g, void *here, size_t bytes, fl_mirror **m)
+{
+    static const fl_mirror_class tables = {cross, destroy};
+    fl_rows_there *x;
+    fleet_status status;
+
+    (void)here;
+    FL_TRY(FL_NEW(&x, sizeof *x));
+    *m = &x->mirror;
+    x->mirror.methods = &tables;
+    status = g->m->alloc(g->d, g->queue, bytes, &x->mirror.there);
+    if (status != FLEET_OK)
+        fl_free(x);
+    return status;
+}
+
+fleet_status fl_rows_there_make(struct fl_store *s, fl_gpu *gpu, fl_rows *rows,
+                                fl_rows_there **x)
+{
+    fl_mirror *m;
+
+    FL_TRY(fl_mirror_of(s, gpu, rows, sizeof(fl_device_rows), make, &m));
+    *x = of(m);
+    return FLEET_OK;
+}
+
+/* --- room ---------------------------------------------------------------- */
+
+/* A table has no more rows than ids that differ. */
+static int64_t limited(const fl_rows_there *x, int64_t rows)
+{
+    int64_t most = rows_of(x)->modulo;
+
+    return most && rows > most ? most : rows;
+}
+
+static bool may_be_short(const fl_rows_there *x, int64_t keys)
+{
+    int64_t under_way = x->offered - x->known_at;
+
+    return limited(x, x->known + under_way + keys) > x->now.room;
+}
+
+static fleet_status move(fl_rows_there *x, int64_t room)
+{
+    fl_device_rows next = x->now;
+    fleet_status status;
+
+    next.n = x->known;
+    status = lay_out(x, &next, room);
+    if (status == FLEET_OK)
+        status = copy(x, next.row, x->now.row, (size_t)(next.n * next.stride),
+                      FL_ON_DEVICE);
+    if (status == FLEET_OK)
+        return take(x, &next);
+    drop(x, &next);
+    return no_room(x, status, room);
+}
+
+static fleet_status grow(fl_rows_there *x, int64_t keys)
+{
+    int64_t least = limited(x, x->known + AHEAD * keys);
+    int64_t more = limited(x, x->now.room + x->now.room / 2);
+
+    if (least <= x->now.room)
+        return FLEET_OK;
+    return move(x, more > least ? more : least);
+}
+
+fleet_status fl_rows_there_room(fl_rows_there *x, int64_t keys)
+{
+    if (may_be_short(x, keys)) {
+        FL_TRY(know(x));
+        FL_TRY(grow(x, keys));
+    }
+    x->offered += keys;
+    return FLEET_OK;
+}
+
+fl_gpu_rows fl_rows_there_count(const fl_rows_there *x, fl_rows_count *pinned)
+{
+    const fl_device_rows *there = x->mirror.there;
+
+    pinned->offered = x->offered;
+    return (fl_gpu_rows){.to = &pinned->n,
+                         .from = &there->n,
+                         .bytes = sizeof pinned->n,
+                         .n = 1,
+                         .kind = FL_TO_HOST};
+}
+
+/* One from before the table was sent anew, or waited for, says nothing. */
+void fl_rows_there_counted(fl_rows_there *x, const fl_rows_count *count)
+{
+    if (count->offered <= x->known_at)
+        return;
+    x->known = count->n;
+    x->known_at = count->offered;
+}

@@ -1,0 +1,42 @@
+/* rows_there.h - the rows of a table in a GPU's memory: the mirror of an
+ * fl_rows (mirror.h), which moves as a whole, and the room that updates need.
+ *
+ * Kernels make rows, and the host knows how many there are only when an
+ * update's count has come back. So it sees to it that there would be room if
+ * every key of the updates under way were new, and asks, and waits, only where
+ * that is not so.
+ *
+ * Threads: under the GPU's lock; room and counts also under the store's, held
+ * for writing.
+ */
+#ifndef FL_RUNTIME_ROWS_THERE_H
+#define FL_RUNTIME_ROWS_THERE_H
+
+#include "runtime/lookup_device.h"
+#include "runtime/mirror.h"
+#include "runtime/rows.h"
+
+typedef struct fl_rows_there {
+    fl_mirror mirror;        /* first; here: fl_rows, there: fl_device_rows */
+    fl_device_rows now;      /* what is there; n changes without being told */
+    int64_t offered;         /* keys of all updates that got room */
+    int64_t known, known_at; /* rows, after so many of them */
+} fl_rows_there;
+
+/* As an update's iteration leaves it in pinned memory. */
+typedef struct fl_rows_count {
+    int64_t n, offered;
+} fl_rows_count;
+
+fleet_status fl_rows_there_make(struct fl_store *s, fl_gpu *gpu, fl_rows *rows,
+                                fl_rows_there **x);
+
+/* Before an update of so many keys, or less, is queued. FLEET_ENOMEM: all is as
+ * it was. */
+fleet_status fl_rows_there_room(fl_rows_there *x, int64_t keys);
+
+/* After it: the copy of the count that is to be queued; and when it is here. */
+fl_gpu_rows fl_rows_there_count(const fl_rows_there *x, fl_rows_count *pinned);
+void fl_rows_there_counted(fl_rows_there *x, const fl_rows_count *count);
+
+#endif

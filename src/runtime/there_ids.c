@@ -1,0 +1,342 @@
+/* there_ids.c - what of a plan's part on a GPU depends on how many ids a batch
+ * has: memory of ragged feeds, of lookups' positions, of tables' rows. See
+ * there.h.
+ *
+ * Feeds and positions grow by half, before a batch that needs it is fed; that
+ * waits for all that is under way, and steps are prepared anew. */
+#include "runtime/there.h"
+
+#include <inttypes.h>
+
+#include "base/memory.h"
+#include "runtime/lookup_there.h"
+
+static size_t whole(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+/* --- feeds --------------------------------------------------------------- */
+
+static bool is_feed(const fl_value *v, size_t i)
+{
+    return v->kind == FL_VALUE_FEED && v->there && v->root == (int)i;
+}
+
+size_t fl_there_offsets_at(const fl_value *v)
+{
+    return whole((size_t)v->most_ids * sizeof(int64_t));
+}
+
+static size_t feed_bytes(const fl_plan *plan, const fl_value *v)
+{
+    if (!v->var->ragged)
+        return whole(fl_value_bytes(plan, v));
+    return fl_there_offsets_at(v) +
+           whole((size_t)(plan->batch + 1) * sizeof(int64_t));
+}
+
+static size_t lay_out_feeds(fl_plan *plan)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < plan->n_value; i++) {
+        fl_value *v = &plan->value[i];
+
+        if (!is_feed(v, i))
+            continue;
+        if (v->var->ragged && v->most_ids == 0)
+            v->most_ids = plan->batch;
+        v->staged_at = bytes;
+        bytes += feed_bytes(plan, v);
+    }
+    return bytes;
+}
+
+static void drop_feeds(const fl_gpu *g, char *const feed[2])
+{
+    for (int s = 0; s < 2; s++)
+        g->m->free(g->d, g->queue, feed[s]);
+}
+
+fleet_status fl_there_place_feeds(fl_compiled *c)
+{
+    fl_there *t = c->there;
+    fl_gpu *g = t->gpu;
+    size_t bytes = lay_out_feeds(c->plan);
+    fleet_status status = FLEET_OK;
+    char *feed[2] = {NULL, NULL};
+
+    for (int s = 0; s < 2 && status == FLEET_OK; s++) {
+        void *made = NULL;
+
+        status = g->m->alloc(g->d, g->queue, bytes, &made);
+        feed[s] = made;
+        if (status == FLEET_OK)
+            status = g->m->fill(g->d, g->queue, made, 0, bytes);
+    }
+    drop_feeds(g, status == FLEET_OK ? t->feed : feed);
+    FL_TRY(status);
+    for (int s = 0; s < 2; s++)
+        t->feed[s] = feed[s];
+    t->feed_bytes = bytes;
+    return FLEET_OK;
+}
+
+/* --- positions ----------------------------------------------------------- */
+
+static int64_t ids_of_feed(const fl_plan *plan, const fleet_var *v)
+{
+    for (size_t i = 0; i < plan->n_value; i++)
+        if (is_feed(&plan->value[i], i) && plan->value[i].var == v)
+            return plan->value[i].most_ids;
+    return 0;
+}
+
+static int64_t capacity_of(const fl_plan *plan, const fl_numbered *k)
+{
+    int64_t n = 0;
+
+    if (k->of)
+        return k->times * capacity_of(plan, k->of);
+    for (int i = 0; i < k->n_slot; i++) {
+        const fleet_var *ids = k->slot[i].ids;
+
+        n += ids->ragged ? ids_of_feed(plan, ids)
+                         : plan->batch * fl_shape_cols(&ids->shape);
+    }
+    return n;
+}
+
+static fleet_status check_capacity(const fl_plan *plan, const fl_numbered *k)
+{
+    int64_t n = capacity_of(plan, k);
+
+    if (n < INT32_MAX)
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "table \"%s\": too many ids in a %s: room for %" PRId64
+                   " would be needed on gpu:%d",
+                   k->table->name, k->of ? "merge group" : "batch", n,
+                   plan->placing->gpu->d->ordinal);
+}
+
+static fleet_status check_capacities(const fl_plan *plan)
+{
+    for (const fl_numbered *k = plan->numbered; k; k = k->next)
+        FL_TRY(check_capacity(plan, k));
+    return FLEET_OK;
+}
+
+/* One array for as many positions, and one more; what was there stays. */
+static fleet_status resize(fl_compiled *c, size_t i, int64_t capacity)
+{
+    fl_value *v = &c->plan->value[i], like = *v;
+    fl_there *t = c->there;
+    fl_gpu *g = t->gpu;
+    void *made;
+
+    like.shape.dim[0] = capacity + 1;
+    if (t->stored[i] && v->shape.dim[0] >= like.shape.dim[0])
+        return FLEET_OK;
+    FL_TRY(g->m->alloc(g->d, g->queue, fl_value_bytes(c->plan, &like), &made));
+    if (t->stored[i])
+        FL_TRY(g->m->copy(g->d, g->queue, made, t->stored[i],
+                          fl_value_bytes(c->plan, v), FL_ON_DEVICE));
+    g->m->free(g->d, g->queue, t->stored[i]);
+    t->stored[i] = made;
+    v->shape = like.shape;
+    return FLEET_OK;
+}
+
+static fleet_status resize_all(fl_compiled *c, fl_numbered *k)
+{
+    int64_t capacity = capacity_of(c->plan, k);
+
+    for (size_t i = 0; i < c->plan->n_value; i++)
+        if (c->plan->value[i].positions == &k->config)
+            FL_TRY(resize(c, i, capacity));
+    if (capacity > k->config.capacity)
+        k->config.capacity = capacity;
+    return FLEET_OK;
+}
+
+fleet_status fl_there_make_positions(fl_compiled *c)
+{
+    lay_out_feeds(c->plan);
+    FL_TRY(check_capacities(c->plan));
+    for (fl_numbered *k = c->plan->numbered; k; k = k->next)
+        FL_TRY(resize_all(c, k));
+    return FLEET_OK;
+}
+
+/* --- a batch with more ids ----------------------------------------------- */
+
+static int64_t ids_fed(const fl_value *v, const fl_input *input, int64_t batch)
+{
+    return input[v->var->id].offsets[batch];
+}
+
+static bool has_outgrown(const fl_plan *plan, const fl_input *input,
+                         int64_t batch)
+{
+    for (size_t i = 0; i < plan->n_value; i++) {
+        const fl_value *v = &plan->value[i];
+
+        if (is_feed(v, i) && v->var->ragged &&
+            ids_fed(v, input, batch) > v->most_ids)
+            return true;
+    }
+    return false;
+}
+
+static void want_ids(fl_plan *plan, const fl_input *input, int64_t batch)
+{
+    for (size_t i = 0; i < plan->n_value; i++) {
+        fl_value *v = &plan->value[i];
+        int64_t n, more = v->most_ids + v->most_ids / 2;
+
+        if (!is_feed(v, i) || !v->var->ragged)
+            continue;
+        n = ids_fed(v, input, batch);
+        if (n > v->most_ids)
+            v->most_ids = n > more ? n : more;
+        if (v->most_ids > INT32_MAX) /* too many, and no sum overflows */
+            v->most_ids = INT32_MAX;
+    }
+}
+
+/* Room for as many as are wanted. What has moved when it fails is only larger
+ * than it had to be. */
+static fleet_status make_larger(fl_compiled *c)
+{
+    FL_TRY(check_capacities(c->plan));
+    FL_TRY(fl_there_unprepare(c));
+    for (fl_numbered *k = c->plan->numbered; k; k = k->next)
+        FL_TRY(resize_all(c, k));
+    FL_TRY(fl_there_place_feeds(c));
+    return fl_gpu_wait(c->there->gpu); /* feeds come on another stream */
+}
+
+static fleet_status grow(fl_compiled *c, const fl_input *input, int64_t batch)
+{
+    fl_plan *plan = c->plan;
+    fleet_status status;
+    int64_t *before;
+
+    FL_TRY(FL_NEW(&before, plan->n_value * sizeof *before));
+    for (size_t i = 0; i < plan->n_value; i++)
+        before[i] = plan->value[i].most_ids;
+    want_ids(plan, input, batch);
+    status = make_larger(c);
+    for (size_t i = 0; status != FLEET_OK && i < plan->n_value; i++)
+        plan->value[i].most_ids = before[i];
+    fl_free(before);
+    if (status != FLEET_OK)
+        lay_out_feeds(plan);
+    else
+        status = fl_there_place_pinned(c);
+    return status;
+}
+
+static int64_t ids_of_batch(const fl_numbered *k, const fl_input *input,
+                            int64_t batch)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < k->n_slot; i++) {
+        const fleet_var *ids = k->slot[i].ids;
+
+        n += ids->ragged ? input[ids->id].offsets[batch]
+                         : batch * fl_shape_cols(&ids->shape);
+    }
+    return n;
+}
+
+fleet_status fl_there_begin_ids(fl_compiled *c, const fl_input *input,
+                                int64_t batch, int micro)
+{
+    if (has_outgrown(c->plan, input, batch))
+        FL_TRY(grow(c, input, batch));
+    for (fl_lookup_there *x = c->plan->lookups; x; x = x->next)
+        if (x->trained)
+            x->keys = (micro > 0 ? x->keys : 0) +
+                      ids_of_batch(x->trained, input, batch);
+    return FLEET_OK;
+}
+
+/* --- tables -------------------------------------------------------------- */
+
+/* What never changes is copied once. */
+static fleet_status find_corrections(fl_compiled *c)
+{
+    fl_store *store = c->plan->store;
+    fleet_optimizer *o = store->optimizer;
+    float *of[2] = {o->correct_a, o->correct_b};
+    fl_mirror *m;
+
+    for (int i = 0; o->n_correct > 0 && i < 2; i++) {
+        FL_TRY(fl_mirror_make(store, c->there->gpu, of[i],
+                              o->n_correct * sizeof(float), &m));
+        FL_TRY(fl_mirror_use(store, of[i], true, false));
+        c->there->correct[i] = m->there;
+    }
+    return FLEET_OK;
+}
+
+fleet_status fl_there_find_tables(fl_compiled *c)
+{
+    const fl_plan *plan = c->plan;
+    fl_there *t = c->there;
+
+    for (fl_lookup_there *x = plan->lookups; x; x = x->next) {
+        fl_rows *rows = fl_store_rows(plan->store, x->table->name);
+
+        FL_TRY(fl_rows_there_make(plan->store, t->gpu, rows, &x->there));
+        t->stored[x->rows] = x->there->mirror.there;
+        if (x->trained)
+            FL_TRY(find_corrections(c));
+    }
+    return FLEET_OK;
+}
+
+fleet_status fl_there_make_room(fl_compiled *c)
+{
+    for (fl_lookup_there *x = c->plan->lookups; x; x = x->next)
+        if (x->trained)
+            FL_TRY(fl_rows_there_room(x->there, x->keys));
+    return FLEET_OK;
+}
+
+/* --- counts -------------------------------------------------------------- */
+
+size_t fl_there_count_bytes(const fl_compiled *c)
+{
+    size_t n = 0;
+
+    for (const fl_lookup_there *x = c->plan->lookups; x; x = x->next)
+        n++;
+    return whole(n * sizeof(fl_rows_count));
+}
+
+fleet_status fl_there_count(fl_compiled *c)
+{
+    fl_there *t = c->there;
+    fl_rows_count *count = (fl_rows_count *)(void *)(t->pinned + t->counts_at);
+
+    for (fl_lookup_there *x = c->plan->lookups; x; x = x->next, count++)
+        if (x->trained)
+            FL_TRY(fl_there_put(
+                t, &(fl_work){.rows = fl_rows_there_count(x->there, count)}));
+    return FLEET_OK;
+}
+
+void fl_there_counted(const fl_compiled *c, const char *pinned)
+{
+    const fl_rows_count *count =
+        (const fl_rows_count *)(const void *)(pinned + c->there->counts_at);
+
+    for (fl_lookup_there *x = c->plan->lookups; x; x = x->next, count++)
+        if (x->trained)
+            fl_rows_there_counted(x->there, count);
+}

@@ -135,12 +135,9 @@ static double product_rate(fl_gpu *g, int64_t n)
 
 static double gather_rate(fl_gpu *g, int64_t rows, int64_t dim)
 {
-    const fl_device_lane lane = {.ids = 3, .out = 4};
-    const fl_device_lookup config = {.lane = &lane,
-                                     .n_lane = 1,
-                                     .dim = dim,
-                                     .capacity = rows,
-                                     .stride = dim * (int64_t)sizeof(float)};
+    const fl_device_lane lane = {.ids = 4, .out = 5};
+    const fl_device_lookup config = {
+        .lane = &lane, .n_lane = 1, .dim = dim, .capacity = rows};
     const fl_device_kernel *k =
         g->m->kernel(g->d, "lookup.gather", FLEET_FLOAT32);
     size_t bytes = (size_t)(rows * dim) * sizeof(float);
@@ -153,18 +150,19 @@ static double gather_rate(fl_gpu *g, int64_t rows, int64_t dim)
     for (int64_t i = 0; i < rows; i++)
         which[i] = (uint32_t)(next_random(&random) % (uint64_t)rows);
     fl_device_arg arg[] = {
-        {.data = device_memory(g, bytes)},
         {.data = NULL},
+        {.data = NULL},
+        {.data = device_memory(g, bytes)},
         {.data = device_memory(g, (size_t)rows * sizeof *which)},
         {.data = NULL},
         {.data = device_memory(g, bytes), .ld = dim}};
     fl_device_step s = {.arg = arg,
-                        .n_arg = 5,
+                        .n_arg = 6,
                         .config = &config,
                         .batch = rows,
                         .state = state};
 
-    must(g->m->copy(g->d, g->queue, arg[2].data, which,
+    must(g->m->copy(g->d, g->queue, arg[3].data, which,
                     (size_t)rows * sizeof *which, FL_TO_DEVICE),
          "copy");
     must(k->prepare(g->d, g->queue, &s), "gather");
@@ -176,7 +174,7 @@ static double gather_rate(fl_gpu *g, int64_t rows, int64_t dim)
     t = watch_end(&w) / RUNS;
     watch_close(&w);
     k->finish(g->d, &s);
-    for (int i = 0; i < 5; i += 2)
+    for (int i = 2; i < 6; i++)
         g->m->free(g->d, g->queue, arg[i].data);
     free(which);
     return (2 * (double)bytes + (double)rows * sizeof *which) / t;

@@ -84,7 +84,11 @@ int fl_cu_record(fl_event *e, fl_stream *q)
 
 int fl_cu_look(fl_event *e)
 {
-    return cudaEventQuery(event_of(e));
+    cudaError_t status = cudaEventQuery(event_of(e));
+
+    if (status == cudaErrorNotReady)
+        cudaGetLastError(); /* or a kernel's start may find it */
+    return status;
 }
 
 int fl_cu_after(fl_stream *q, fl_event *e)

@@ -569,7 +569,7 @@ cudaError_t cudaStreamQuery(cudaStream_t s)
     if (fl_emu_captures(s))
         return fl_emu_spoil("cudaStreamQuery");
     if (control.busy || !has_ended(s, begun(s)))
-        return cudaErrorNotReady;
+        return fl_emu_error(cudaErrorNotReady, "not ready"); /* kept, too */
     return do_all(s);
 }
 
@@ -623,7 +623,7 @@ cudaError_t cudaEventQuery(cudaEvent_t e)
     if (fl_emu_captures())
         return fl_emu_spoil("cudaEventQuery");
     if (control.busy || !has_ended(e->stream, e->begun))
-        return cudaErrorNotReady;
+        return fl_emu_error(cudaErrorNotReady, "not ready"); /* kept, too */
     do_until(e->stream, e->after);
     return cudaGetLastError();
 }

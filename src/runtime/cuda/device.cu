@@ -108,6 +108,7 @@ static fleet_status wait_for(const fl_device *d, int64_t ms, const char *what,
 
         if (e != cudaErrorNotReady)
             return fl_cuda_check(e, what);
+        cudaGetLastError(); /* or a kernel's start may find it */
         if (passed > ms * 1000)
             return fl_cuda_fail(FLEET_ETIMEDOUT,
                                 "cuda: device %d (%s) was not done after %lld "

@@ -32,23 +32,29 @@ void fl_cuda_delete(void *p)
     host->free(p);
 }
 
+static fleet_status say(cudaError_t e, const char *what)
+{
+    fleet_status code = FLEET_EIO;
+
+    if (e == cudaErrorMemoryAllocation)
+        code = FLEET_ENOMEM;
+    else if (e == cudaErrorNoDevice || e == cudaErrorInsufficientDriver ||
+             e == cudaErrorInvalidDevice)
+        code = FLEET_ENODEVICE;
+    return fl_cuda_fail(code, "cuda: %s: %s", what, cudaGetErrorString(e));
+}
+
+/* What was said is over: CUDA keeps it for cudaGetLastError(), which the next
+ * kernel's start asks. */
 fleet_status fl_cuda_check(cudaError_t e, const char *what)
 {
-    switch (e) {
-    case cudaSuccess:
+    fleet_status status;
+
+    if (e == cudaSuccess)
         return FLEET_OK;
-    case cudaErrorMemoryAllocation:
-        return fl_cuda_fail(FLEET_ENOMEM, "cuda: %s: %s", what,
-                            cudaGetErrorString(e));
-    case cudaErrorNoDevice:
-    case cudaErrorInsufficientDriver:
-    case cudaErrorInvalidDevice:
-        return fl_cuda_fail(FLEET_ENODEVICE, "cuda: %s: %s", what,
-                            cudaGetErrorString(e));
-    default:
-        return fl_cuda_fail(FLEET_EIO, "cuda: %s: %s", what,
-                            cudaGetErrorString(e));
-    }
+    status = say(e, what);
+    cudaGetLastError();
+    return status;
 }
 
 fleet_status fl_cuda_check_lt(cublasStatus_t s, const char *what)

@@ -204,6 +204,31 @@ TEST(float16_in_an_executor_on_the_cpu_is_refused)
     gpu_kit_close();
 }
 
+/* Its training looks through the sums of rows on the CPU; an evaluation on the
+ * GPU takes the rows from there, and not all of them to its memory first. */
+TEST(rows_stay_on_the_cpu_for_evaluations_of_what_is_trained_in_float16)
+{
+    fleet_executor *tester;
+    kit_batch *b;
+    kit_model m;
+
+    gpu_kit_open();
+    m = gpu_kit_model(KIT_CTR, (kit_options){.fp16 = true});
+    tester =
+        fleet_executor_create(m.p, &(fleet_executor_options){.for_test = 1});
+    b = kit_batch_for(&m, 40, 1);
+    CHECK(isfinite(kit_step(m.e, b, m.m.loss)));
+    CHECK(isfinite(kit_step(tester, b, m.m.loss)));
+    CHECK(m.f->store->mirrors && m.f->store->tables.n > 0);
+    for (size_t i = 0; i < m.f->store->tables.n; i++)
+        for (const fl_mirror *x = m.f->store->mirrors; x; x = x->next)
+            CHECK(x->here != m.f->store->tables.entry[i].value);
+    kit_batch_free(b);
+    fleet_executor_destroy(tester);
+    kit_close(&m);
+    gpu_kit_close();
+}
+
 TEST(products_of_float32_and_mixed_precision_contradict)
 {
     static const char *const words[] = {

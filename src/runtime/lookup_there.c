@@ -34,7 +34,8 @@ bool fl_table_is_there(const fl_lowering *l, const fleet_var *table)
     const fl_placing *at = l->plan->placing;
     const fleet_program *p = l->program;
 
-    if (!at->gpu || fl_store_is_shared(l->plan->store) || fl_is_scaled(l))
+    if (!at->gpu || fl_store_is_shared(l->plan->store) ||
+        p->training.narrow == FLEET_FLOAT16)
         return false;
     for (size_t i = 0; i < p->n_node; i++)
         if (looks_up(p->node[i], table) &&

@@ -3,8 +3,9 @@
  * are else.
  *
  * A table's rows are there when this process keeps them for itself, and all of
- * the program's lookups in it are placed on the GPU; not with a scaled loss, as
- * the sums of rows there are not looked through for what is not finite.
+ * the program's lookups in it are placed on the GPU. Not in a program that is
+ * trained in float16: the sums of rows there are not looked through for what is
+ * not finite, and its evaluation would move what its training has on the CPU.
  */
 #ifndef FL_RUNTIME_LOOKUP_THERE_H
 #define FL_RUNTIME_LOOKUP_THERE_H

@@ -100,6 +100,41 @@ TEST(a_save_waits_for_what_is_queued_and_says_what_failed)
     gpu_kit_close();
 }
 
+/* Of one executor, which fails; then another one trains what it did, and what
+ * is saved has the updates that were made. */
+static void check_another_goes_on(fleet_place place)
+{
+    fleet_executor *other;
+    kit_batch *bad, *good;
+    kit_model m;
+
+    m = gpu_kit_model(KIT_CTR, (kit_options){0});
+    other =
+        fleet_executor_create(m.p, &(fleet_executor_options){.place = place});
+    gpu_kit_train(&m, 2);
+    bad = kit_batch_for(&m, 40, 3);
+    good = kit_batch_for(&m, 40, 4);
+    ((float *)(void *)(uintptr_t)bad->feed[0].data)[33] = NAN;
+    CHECK_OK(kit_run(m.e, bad));
+    CHECK_OK(kit_run(other, good));
+    CHECK_OK(fleet_executor_flush(other));
+    CHECK_INT(m.f->store->updates, 3);
+    CHECK_FAILS(fleet_executor_flush(m.e), FLEET_ENUMERIC, "batch 3: the loss");
+    CHECK_INT(m.f->store->updates, 3);
+    kit_batch_free(good);
+    kit_batch_free(bad);
+    fleet_executor_destroy(other);
+    kit_close(&m);
+}
+
+TEST(an_update_that_was_not_made_does_not_count_for_the_next_executor)
+{
+    gpu_kit_open();
+    check_another_goes_on(FLEET_GPU(0));
+    check_another_goes_on(FLEET_CPU);
+    gpu_kit_close();
+}
+
 /* A fetch finds it, and what is left of the group is not used. */
 TEST(a_merge_group_with_a_batch_that_failed_is_given_up)
 {
@@ -146,6 +181,8 @@ TEST(a_gpu_that_does_not_end_is_given_up_at_the_deadline)
     CHECK_FAILS(fleet_executor_flush(m.e), FLEET_ETIMEDOUT,
                 "device 0 (emulated) was not done after 20 ms");
     gpu_kit_control()->set_busy(false);
+    CHECK_OK(fleet_executor_flush(m.e));
+    CHECK_OK(kit_run(m.e, b));
     kit_batch_free(b);
     kit_close(&m);
     gpu_kit_close();
@@ -188,6 +225,42 @@ TEST(memory_of_the_gpu_that_runs_out_is_said_and_none_is_lost)
     CHECK(n > 10 && n < 400);
     gpu_kit_control()->fail_at(0);
     fl_gpu_close(held);
+    gpu_kit_close();
+}
+
+/* The n-th allocation of a first batch fails. That batch is lost; the same
+ * executor takes it once there is memory. */
+static bool run_out_once(int n, uint64_t *hash)
+{
+    kit_model m = gpu_kit_model(KIT_CTR, (kit_options){0});
+    kit_batch *b = kit_batch_for(&m, 40, 1);
+    fleet_status status;
+
+    gpu_kit_control()->fail_at(n);
+    status = kit_run(m.e, b);
+    gpu_kit_control()->fail_at(0);
+    if (status != FLEET_OK) {
+        CHECK_INT(status, FLEET_ENOMEM);
+        CHECK_OK(kit_run(m.e, b));
+    }
+    gpu_kit_train(&m, 3);
+    *hash = kit_hash(m.f);
+    CHECK_INT(m.f->store->updates, 4);
+    kit_batch_free(b);
+    kit_close(&m);
+    return status != FLEET_OK;
+}
+
+TEST(an_executor_goes_on_once_there_is_memory_for_its_first_batch)
+{
+    uint64_t want, hash;
+    int n = 1;
+
+    gpu_kit_open();
+    CHECK(!run_out_once(0, &want));
+    for (; n < 300 && run_out_once(n, &hash); n++)
+        CHECK(hash == want);
+    CHECK(n > 50 && n < 300);
     gpu_kit_close();
 }
 

@@ -237,9 +237,10 @@ static fleet_status take_from_first(fleet *f)
 
     pthread_rwlock_wrlock(&s->lock);
     status = fl_store_here(s);
-    if (status == FLEET_OK)
+    if (status == FLEET_OK) {
         status = take_all(s, f->peers);
-    fl_store_written(s);
+        fl_store_written(s);
+    }
     pthread_rwlock_unlock(&s->lock);
     return status;
 }

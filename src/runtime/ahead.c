@@ -208,9 +208,10 @@ fleet_status fl_executor_refresh(fleet_executor *e)
         return FLEET_OK;
     pthread_rwlock_wrlock(&e->store->lock);
     status = fl_store_here(e->store);
-    if (status == FLEET_OK)
+    if (status == FLEET_OK) {
         status = x->methods->refresh(x);
-    fl_store_written(e->store);
+        fl_store_written(e->store);
+    }
     follow_updates(e, x);
     pthread_rwlock_unlock(&e->store->lock);
     return status;

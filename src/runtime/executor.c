@@ -259,7 +259,7 @@ static void note_loss(fleet_executor *e, const fl_compiled *c, int64_t batch)
 
 static fleet_status begin(fleet_executor *e, fl_compiled *c, int64_t batch)
 {
-    if (c->plan->scaling >= 0)
+    if (e->training) /* updates are counted when it is known how they went */
         FL_TRY(fl_flight_take_over(e));
     fl_compiled_bind(c, e->input, batch, false);
     fl_executor_set_update(e, c, 1, false);
@@ -424,6 +424,8 @@ static fleet_status end_group(fleet_executor *e)
     if (status == FLEET_OK)
         status = fl_compiled_settle(e->last);
     fl_gpu_lock(gpu);
+    if (status == FLEET_OK)
+        status = fl_flight_take_over(e);
     if (status == FLEET_OK)
         status = agree(e, e->last);
     if (status == FLEET_OK)

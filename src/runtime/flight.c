@@ -59,15 +59,6 @@ static fleet_status set_up(fl_flight *f)
     return forget_faults(f);
 }
 
-static fleet_status make(fleet_executor *e)
-{
-    if (e->flight)
-        return FLEET_OK;
-    FL_TRY(FL_NEW(&e->flight, sizeof *e->flight));
-    e->flight->gpu = e->placing.gpu;
-    return set_up(e->flight);
-}
-
 static void free_slot(fl_flight *f, slot *s)
 {
     fl_gpu *g = f->gpu;
@@ -95,6 +86,24 @@ void fl_flight_destroy(fleet_executor *e)
     }
     fl_free(f);
     e->flight = NULL;
+}
+
+/* Half of one would be taken for a whole one by the next iteration. */
+static fleet_status make(fleet_executor *e)
+{
+    fleet_status status;
+    fl_error why;
+
+    if (e->flight)
+        return FLEET_OK;
+    FL_TRY(FL_NEW(&e->flight, sizeof *e->flight));
+    e->flight->gpu = e->placing.gpu;
+    status = set_up(e->flight);
+    if (status == FLEET_OK)
+        return FLEET_OK;
+    fl_error_take(&why, status);
+    fl_flight_destroy(e);
+    return fl_error_raise(&why);
 }
 
 /* --- how it went --------------------------------------------------------- */

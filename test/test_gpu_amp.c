@@ -353,3 +353,30 @@ TEST(lists_that_cannot_be_are_refused)
                 "0");
     fleet_destroy(f);
 }
+
+static void keep_warnings(void *user, fleet_log_level level, const char *line)
+{
+    if (level == FLEET_LOG_WARNING)
+        snprintf((char *)user + strlen(user), 500, "%s\n", line);
+}
+
+TEST(a_name_that_no_variable_has_is_told)
+{
+    char lines[2000] = "";
+    fleet_options o = {.log = keep_warnings, .log_user = lines};
+    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+    fleet_program *p;
+    fleet_model m;
+    fleet *f;
+
+    CHECK_OK(fleet_init(&f, &o));
+    p = fleet_program_create(f);
+    fleet_mlp(p, &(fleet_mlp_options){.dim = 4, .classes = 2}, &m);
+    s.amp = s.amp_configs.use_bf16 = 1;
+    s.amp_configs.custom_black_varnames = "tower_0.w,tower_0";
+    CHECK_OK(fleet_minimize(
+        fleet_distributed_optimizer(f, fleet_sgd(f, 0.1f), &s), m.loss));
+    CHECK_TEXT(lines, "strategy.amp_configs.custom_black_varnames: the program "
+                      "has no variable \"tower_0\"\n");
+    fleet_destroy(f);
+}

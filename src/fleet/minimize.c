@@ -1,4 +1,6 @@
 /* minimize.c - fleet_minimize(): what a plan is told of the strategy. */
+#include <string.h>
+
 #include "fleet/amp.h"
 #include "fleet/keepers.h"
 #include "fleet/ranks.h"
@@ -40,6 +42,32 @@ static void warn_of_mode(fleet *f)
                 "workers are ranks here, but strategy.is_collective is 0: "
                 "they train in mode %s",
                 fl_job_mode_name(mode));
+}
+
+static bool has_var(const fleet_program *p, const char *name, size_t n)
+{
+    for (size_t i = 0; i < p->n_var; i++)
+        if (strlen(p->var[i]->name) == n &&
+            memcmp(p->var[i]->name, name, n) == 0)
+            return true;
+    return false;
+}
+
+/* A name may be another program's of the handle: it is no error. */
+static void warn_of_names(fleet *f, const fleet_program *p)
+{
+    const char *word = f->strategy.amp_configs.custom_black_varnames;
+
+    while (word && *word) {
+        size_t n = strcspn(word, ",");
+
+        if (!has_var(p, word, n))
+            FL_WARN(&f->context.log,
+                    "strategy.amp_configs.custom_black_varnames: the program "
+                    "has no variable \"%.*s\"",
+                    (int)n, word);
+        word += n + (word[n] == ',');
+    }
 }
 
 fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
@@ -85,5 +113,6 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
     f->trained = p;
     follow_mode(f);
     warn_of_mode(f);
+    warn_of_names(f, p);
     return FLEET_OK;
 }

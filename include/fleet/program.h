@@ -60,12 +60,13 @@ typedef struct fleet_place_options {
 
 /* fleet_program_place - run the program there: its operators, but for those
  * under a guard, and the updates of what it trains. Rows of tables that this
- * process keeps for itself go there with their lookups; those of servers, and
- * those that ranks share out, stay on the CPU, and what they give and get is
- * copied (docs/gpu.md). A program uses one GPU; the programs of a handle that
- * share parameters use the same one. options may be NULL. Only who computes
- * calls it: a server has no steps, and needs no GPU. Several ranks have a GPU
- * each: which one a worker should take says fleet_worker_gpu() (init.h).
+ * process keeps for itself go there with their lookups; those of servers, of
+ * ranks and of trainings in float16 stay on the CPU, and what they give and get
+ * is copied (docs/gpu.md). A program uses one GPU; the programs of a handle
+ * that share parameters use the same one. options may be NULL. Only who
+ * computes calls it: a server has no steps, and needs no GPU. Several ranks
+ * have a GPU each: which one a worker should take says fleet_worker_gpu()
+ * (init.h).
  *
  *   FLEET_ENODEVICE    with what is missing: the plug-in libfleet_cuda.so, a
  *                      driver, a GPU, that one, one that is newer

@@ -181,7 +181,12 @@ FLEET_API fleet_status fleet_util_file_shard(const fleet *fleet, int64_t n,
                                              int64_t *first, int64_t *count);
 
 /* fleet_params_hash - one number for all trained parameters and rows, equal for
- * equal bits (docs/formats.md). */
+ * equal bits (docs/formats.md). In a job any worker may call it alone, between
+ * passes: servers give sums of their rows, and so do ranks that wait.
+ *
+ *   FLEET_ESTATE  in a server
+ *   FLEET_EPEER, FLEET_ETIMEDOUT  a server or rank is gone, or does not answer
+ */
 FLEET_API fleet_status fleet_params_hash(fleet *fleet, uint64_t *hash);
 
 #ifdef __cplusplus

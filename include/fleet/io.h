@@ -51,9 +51,10 @@ FLEET_API fleet_status fleet_save_persistables(fleet *fleet, const char *path);
  * one. Datasets standardize with the saved means and deviations from then on,
  * those made later, too, if they standardize as many columns.
  *
- * With servers all workers call it, and every server reads the save, too.
- * Before fleet_init_worker() it is that call that has them load; after it they
- * load at once, and the call returns when all workers have made it.
+ * With servers every server reads the save, too. Before fleet_init_worker() all
+ * workers call it, or the first one alone, and it is that call that has the
+ * servers load; after it all workers call it, the servers load at once, and the
+ * call returns when all workers have made it.
  *
  * Ranks all call it before fleet_init_worker(), which gives all of them what
  * the first one has, and refuses if only some have loaded their part.

@@ -59,12 +59,14 @@ typedef struct fleet_place_options {
 } fleet_place_options;
 
 /* fleet_program_place - run the program there: its operators, but for those
- * under a guard, and the updates of what it trains. Rows of tables stay on the
- * CPU, and what they give and get is copied. A program uses one GPU; the
- * programs of a handle that share parameters use the same one. options may be
- * NULL. Only who computes calls it: a server has no steps, and needs no GPU.
- * Several ranks have a GPU each: which one a worker should take says
- * fleet_worker_gpu() (init.h).
+ * under a guard, and the updates of what it trains. Rows of tables that this
+ * process keeps for itself go there with their lookups; those of servers, of
+ * ranks and of trainings in float16 stay on the CPU, and what they give and get
+ * is copied (docs/gpu.md). A program uses one GPU; the programs of a handle
+ * that share parameters use the same one. options may be NULL. Only who
+ * computes calls it: a server has no steps, and needs no GPU. Several ranks
+ * have a GPU each: which one a worker should take says fleet_worker_gpu()
+ * (init.h).
  *
  *   FLEET_ENODEVICE    with what is missing: the plug-in libfleet_cuda.so, a
  *                      driver, a GPU, that one, one that is newer
@@ -122,7 +124,7 @@ FLEET_API const char *fleet_var_name(const fleet_var *var);
 FLEET_API fleet_dtype fleet_var_dtype(const fleet_var *var);
 
 /* fleet_var_shape - dimensions into dims[FLEET_MAX_DIM]; returns their number.
- */
+ * Those of a ragged variable are -1 and 1, however many values a sample has. */
 FLEET_API int fleet_var_shape(const fleet_var *var, int64_t *dims);
 
 /* fleet_var_is_ragged - nonzero for a variable of fleet_data_ragged(). */

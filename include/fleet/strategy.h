@@ -4,7 +4,11 @@
  * fleet_strategy_dump() say, or is refused by name (FLEET_EUNSUPPORTED) when it
  * is set: there is no silent knob. Switches are 0 or 1. Field names and
  * defaults are Fleet's, but a_sync_configs.k_steps is 0 by default, and setting
- * a_sync changes no other field.
+ * a_sync changes no other field. docs/strategy.md has the range and default of
+ * each field, its fate in each mode, and where names are not Fleet's.
+ *
+ * Threads: fleet_strategy_dump() and what sets up a training are one thread's
+ * at a time per handle; fleet_distributed_strategy_default() is anyone's.
  */
 #ifndef FLEET_STRATEGY_H
 #define FLEET_STRATEGY_H
@@ -36,12 +40,15 @@ typedef struct fleet_gradient_merge_configs {
 } fleet_gradient_merge_configs;
 
 typedef struct fleet_amp_configs {
+    /* Of float16 alone: what the loss is multiplied by, and after how many
+     * updates in a row that were made, or were skipped because they were not
+     * finite, it changes by which factor. */
     float init_loss_scaling;
     int incr_every_n_steps;
     int decr_every_n_nan_or_inf;
     float incr_ratio;
     float decr_ratio;
-    int use_dynamic_loss_scaling;
+    int use_dynamic_loss_scaling; /* 0: it never changes */
 
     /* Names with commas between them, "fc,matmul"; NULL: none. They are copied
      * with the strategy. */
@@ -51,7 +58,7 @@ typedef struct fleet_amp_configs {
     const char *custom_black_varnames; /* as those that touch one of these */
     int use_pure_fp16;
     int use_fp16_guard; /* of use_pure_fp16 alone */
-    int use_bf16;
+    int use_bf16;       /* 1: bfloat16, 0: float16 */
 } fleet_amp_configs;
 
 typedef struct fleet_localsgd_configs {
@@ -102,6 +109,8 @@ typedef struct fleet_distributed_strategy {
     int gradient_merge;
     fleet_gradient_merge_configs gradient_merge_configs;
 
+    /* Products of matrices take narrow numbers: float16, on a GPU, in one
+     * process, or with amp_configs.use_bf16 bfloat16, on CPUs, too. */
     int amp;
     fleet_amp_configs amp_configs;
     int recompute;
@@ -125,8 +134,8 @@ typedef struct fleet_distributed_strategy {
     int hierarchical_allreduce_inter_nranks;
     int sync_batch_norm;
     int fuse_all_reduce_ops;
-    int fuse_grad_size_in_MB;
-    float last_comm_group_size_MB;
+    int fuse_grad_size_in_MB; /* of 2^20 bytes; 0: each parameter by itself */
+    float last_comm_group_size_MB; /* of the same */
     int find_unused_parameters;
     int calc_comm_same_stream;
     int fp16_allreduce;

@@ -314,6 +314,7 @@ test-long: setup
 	@FLEET_SIM_SEEDS=$${FLEET_SIM_SEEDS:-100} $(MAKE) --no-print-directory \
 	    suite TEST_ARGS='--filter sim/*'
 	@$(MAKE) --no-print-directory valgrind TEST_ARGS='--filter "@(ps_*|socket*|hello|client|lane*)/*"'
+	@$(MAKE) --no-print-directory tsan
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=300
 
 # A job that trains for FLEET_SOAK_SECONDS (1,200) must stay as large as it was.

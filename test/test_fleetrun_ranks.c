@@ -105,15 +105,24 @@ TEST(reads_the_other_spellings)
 TEST(a_rank_has_its_log_and_no_other_descriptor)
 {
     launch_need_mpirun();
+    /* a log's two streams are two pipes: their lines have no order */
     CHECK_INT(launch_run("--nproc_per_node 2",
-                         "ls /proc/$$/fd; echo $PADDLE_TRAINER_ID;"
+                         "ls /proc/$$/fd; echo out$PADDLE_TRAINER_ID;"
                          "echo err$PADDLE_TRAINER_ID >&2; cat"),
               0);
-    CHECK_CONTAINS(launch_log("workerlog.0"), "0\n1\n2\n0\n");
-    CHECK_CONTAINS(launch_log("workerlog.0"), "err0\n");
-    CHECK_CONTAINS(launch_log("workerlog.1"), "0\n1\n2\n1\n");
-    CHECK_CONTAINS(launch_log("workerlog.1"), "err1\n");
-    CHECK_TEXT(launch_out(), "0\n1\n2\n0\n");
+    for (int i = 0; i < 2; i++) {
+        char log[20];
+        char out[20];
+        char err[20];
+
+        snprintf(log, sizeof log, "workerlog.%d", i);
+        snprintf(out, sizeof out, "out%d\n", i);
+        snprintf(err, sizeof err, "err%d\n", i);
+        CHECK_CONTAINS(launch_log(log), "0\n1\n2\n");
+        CHECK_CONTAINS(launch_log(log), out);
+        CHECK_CONTAINS(launch_log(log), err);
+    }
+    CHECK_TEXT(launch_out(), "0\n1\n2\nout0\n");
     CHECK_TEXT(launch_err(), "");
     /* mpirun's own words: without /sys it has some */
     CHECK(!strstr(launch_log("mpirun.log"), "err0"));

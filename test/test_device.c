@@ -197,12 +197,13 @@ TEST(what_is_captured_is_done_by_each_launch_and_not_before)
     close_scene(&s);
 }
 
-enum { AN_ALLOCATION, A_COPY, A_WAIT, AN_EVENT, A_QUERY, N_MISTAKE };
+enum { AN_ALLOCATION, A_COPY, A_WAIT, AN_EVENT, A_LOOK, A_QUERY, N_MISTAKE };
 
 /* What no capture may have in it. */
 static fleet_status make_mistake(scene *s, int which, fl_event *e)
 {
     void *p;
+    bool done;
     float x[4] = {0};
 
     switch (which) {
@@ -215,6 +216,8 @@ static fleet_status make_mistake(scene *s, int which, fl_event *e)
         return s->m->stream_wait(s->k.d, s->k.q, WAIT_MS);
     case AN_EVENT:
         return s->m->stream_after(s->k.d, s->k.q, e);
+    case A_LOOK:
+        return s->m->event_done(s->k.d, e, &done);
     default:
         return s->m->event_wait(s->k.d, e, WAIT_MS);
     }
@@ -248,10 +251,33 @@ TEST(what_cannot_be_captured_is_refused_and_leaves_the_stream_usable)
     close_scene(&s);
 }
 
+TEST(an_event_that_has_not_come_is_not_waited_for)
+{
+    float x[4] = {1, 2, 3, 4};
+    bool done = true;
+    fl_event *e;
+    scene s;
+
+    needs_emulation();
+    open_scene(&s);
+    CHECK_OK(s.m->event_create(s.k.d, false, &e));
+    put(&s, 0, x, sizeof x);
+    CHECK_OK(s.m->event_record(s.k.d, e, s.k.q));
+    fl_emu_set_busy(true);
+    CHECK_OK(s.m->event_done(s.k.d, e, &done));
+    CHECK(!done);
+    fl_emu_set_busy(false);
+    CHECK_OK(s.m->event_done(s.k.d, e, &done));
+    CHECK(done);
+    s.m->event_destroy(s.k.d, e);
+    close_scene(&s);
+}
+
 TEST(events_tell_when_and_how_long)
 {
     fl_event *from, *to;
     float ms = -1;
+    bool done = false;
     void *pinned;
     scene s;
 
@@ -263,6 +289,8 @@ TEST(events_tell_when_and_how_long)
     CHECK_OK(s.m->event_record(s.k.d, to, s.k.q));
     CHECK_OK(s.m->stream_after(s.k.d, s.k.q, to));
     CHECK_OK(s.m->event_wait(s.k.d, to, WAIT_MS));
+    CHECK_OK(s.m->event_done(s.k.d, to, &done));
+    CHECK(done);
     CHECK_OK(s.m->event_elapsed(s.k.d, from, to, &ms));
     CHECK(ms >= 0 && ms < 1000);
     s.m->free_pinned(s.k.d, pinned);

@@ -135,6 +135,7 @@ typedef struct fl_device_class {
     void (*event_destroy)(fl_device *d, fl_event *e);
     fleet_status (*event_record)(fl_device *d, fl_event *e, fl_stream *q);
     fleet_status (*event_wait)(fl_device *d, fl_event *e, int64_t ms);
+    fleet_status (*event_done)(fl_device *d, fl_event *e, bool *done);
     fleet_status (*event_elapsed)(fl_device *d, fl_event *from, fl_event *to,
                                   float *ms);
 
@@ -189,7 +190,7 @@ typedef struct fl_device_options {
 /* --- the tables ------------------------------------------------------------
  */
 
-enum { FL_DEVICE_VERSION = 3 };
+enum { FL_DEVICE_VERSION = 4 };
 
 /* What the plug-in gives. */
 typedef struct fl_device_table {

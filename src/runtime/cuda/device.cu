@@ -133,6 +133,19 @@ static fleet_status event_wait(fl_device *d, fl_event *e, int64_t ms)
                     [e] { return cudaEventQuery(event_of(e)); });
 }
 
+static fleet_status event_done(fl_device *d, fl_event *e, bool *done)
+{
+    cudaError_t now;
+
+    FL_CUDA_TRY(enter(d));
+    now = cudaEventQuery(event_of(e));
+    *done = now != cudaErrorNotReady;
+    if (*done)
+        return fl_cuda_check(now, "cudaEventQuery");
+    cudaGetLastError(); /* or a kernel's start may find it */
+    return FLEET_OK;
+}
+
 /* --- streams and events ----------------------------------------------------
  */
 
@@ -238,6 +251,7 @@ static const fl_device_class methods = {
     event_destroy,
     event_record,
     event_wait,
+    event_done,
     event_elapsed,
     copy,
     copy_rows,

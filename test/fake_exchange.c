@@ -54,6 +54,7 @@ static fleet_status fake_pull(fl_exchange *x, int slot,
     CHECK(w->store->exchange->taken[slot]);
     spoil(s);
     s->asked = true;
+    s->has_rows = false;
     s->table = table;
     s->n_table = n_table;
     s->dense = dense;
@@ -123,6 +124,19 @@ static void bring_weights(fake_worker *w)
     }
 }
 
+/* Rows of now, for as long as the slot has them. */
+static bool fake_came(fl_exchange *x, int slot)
+{
+    fake_worker *w = worker_of(x);
+    fake_slot *s = &w->slot[slot];
+
+    CHECK(s->asked);
+    if (w->looks && !s->has_rows)
+        bring_rows(w, s);
+    s->has_rows = w->looks;
+    return s->has_rows && w->comes_early;
+}
+
 static fleet_status fake_arrive(fl_exchange *x, int slot)
 {
     fake_worker *w = worker_of(x);
@@ -134,7 +148,8 @@ static fleet_status fake_arrive(fl_exchange *x, int slot)
     if (w->server->sync && !s->now && !w->server->idle)
         CHECK_INT(s->version, w->server->updates);
     s->asked = false;
-    bring_rows(w, s);
+    if (!s->has_rows)
+        bring_rows(w, s);
     if (s->dense)
         bring_weights(w);
     return FLEET_OK;
@@ -376,6 +391,7 @@ static fleet_status fake_refresh(fl_exchange *x)
 static const fl_exchange_class methods = {
     .pull = fake_pull,
     .arrive = fake_arrive,
+    .came = fake_came,
     .drop = fake_drop,
     .push = fake_push,
     .settle = fake_settle,

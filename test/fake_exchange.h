@@ -47,7 +47,7 @@ typedef struct fake_server {
 typedef struct fake_slot {
     const fl_pull_rows *table;
     int n_table;
-    bool asked, dense, now;
+    bool asked, dense, now, has_rows;
     int64_t version;
     float *row;
     size_t capacity;
@@ -60,6 +60,7 @@ typedef struct fake_worker {
     int index;
     fake_slot slot[FL_N_SLOT];
     int fail_at[FAKE_N_CALL]; /* which call from now on fails, once; 0: none */
+    bool looks, comes_early;  /* came() has the rows of then, and says so */
     float clip;               /* of the last push */
     char calls[4000];         /* what was called: "pull0 pull1a arrive0 push" */
 } fake_worker;

@@ -416,6 +416,8 @@ static fleet_status train_one(hands *h, int pass, int step)
     if (h->w->index == h->w->s->o.stuck_worker &&
         h->w->s->now_ms >= h->w->s->o.dead_ms)
         sim_compute(h->w, INT32_MAX);
+    if (h->ahead && !late && how & 4) /* rows first, the rest as it arrives */
+        h->x->methods->came(h->x, !slot);
     if (sim_asks(h->k, &h->step[slot], &table))
         FL_TRY(ask(h, table));
     FL_TRY(push(h, slot));

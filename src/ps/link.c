@@ -146,6 +146,22 @@ static fleet_status link_arrive(fl_exchange *x, int slot)
     return leave(l, inner(l)->methods->arrive(inner(l), slot));
 }
 
+/* What has failed, arrive() tells. */
+static bool link_came(fl_exchange *x, int slot)
+{
+    fl_link *l = link_of(x);
+    bool came;
+
+    if (enter(l) != FLEET_OK) {
+        fl_error_clear();
+        return false;
+    }
+    receive_all(l);
+    came = inner(l)->methods->came(inner(l), slot);
+    leave(l, FLEET_OK);
+    return came;
+}
+
 static void link_drop(fl_exchange *x, int slot)
 {
     fl_link *l = link_of(x);
@@ -202,6 +218,7 @@ static fleet_status link_refresh(fl_exchange *x)
 static const fl_exchange_class methods = {
     .pull = link_pull,
     .arrive = link_arrive,
+    .came = link_came,
     .drop = link_drop,
     .clip = link_clip,
     .push = link_push,

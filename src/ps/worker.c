@@ -221,7 +221,7 @@ static void drop_slot(fl_worker *w, fl_slot *s)
     for (int i = 0; i < s->n_request; i++)
         fl_client_cancel(w->client, &s->request[i]->request);
     s->n_request = 0;
-    s->under_way = s->here = false;
+    s->under_way = s->here = s->has_rows = false;
 }
 
 static void worker_drop(fl_exchange *x, int slot)
@@ -363,6 +363,8 @@ static fleet_status note_version(fl_worker *w, const fl_pull_request *r,
     return FLEET_OK;
 }
 
+/* Rows, unless they are there; and the weights, with their version, but for
+ * NULL. */
 static fleet_status place(fl_worker *w, fl_slot *s, fl_pull_request *r,
                           int64_t *version)
 {
@@ -370,15 +372,16 @@ static fleet_status place(fl_worker *w, fl_slot *s, fl_pull_request *r,
     const float *values[FL_MSG_MOST_SECTION];
 
     FL_TRY(check_answer(w, r, msg));
-    FL_TRY(note_version(w, r, msg, version));
+    if (version)
+        FL_TRY(note_version(w, r, msg, version));
     FL_TRY(aligned(r, msg, values));
     for (int i = 0; i < r->n_piece; i++) {
         const fl_pull_piece *piece = &r->piece[i];
         const char *from = (const char *)values[i];
 
-        if (piece->table >= 0)
+        if (piece->table >= 0 && !s->has_rows)
             place_rows(w, s, r, piece, values[i]);
-        for (int64_t j = 0; piece->table < 0 && j < piece->n; j++)
+        for (int64_t j = 0; version && piece->table < 0 && j < piece->n; j++)
             place_block(w, w->block[r->lane].key[piece->first + j], &from);
     }
     return FLEET_OK;
@@ -407,6 +410,34 @@ static fleet_status worker_arrive(fl_exchange *x, int slot)
     return fl_worker_complete(worker_of(x), slot);
 }
 
+static bool is_answered(const fl_slot *s)
+{
+    for (int i = 0; i < s->n_request; i++) {
+        const fl_request *r = &s->request[i]->request;
+
+        if (r->state != FL_REQUEST_DONE || !r->answer ||
+            r->status != FL_ANSWER_OK)
+            return false;
+    }
+    return s->under_way;
+}
+
+/* Of one that is wrong nothing is used: arrive() says so. */
+static bool worker_came(fl_exchange *x, int slot)
+{
+    fl_worker *w = worker_of(x);
+    fl_slot *s = &w->slot[slot];
+
+    if (s->has_rows || !is_answered(s))
+        return s->has_rows;
+    for (int i = 0; i < s->n_request; i++)
+        if (place(w, s, s->request[i], NULL) != FLEET_OK) {
+            fl_error_clear();
+            return false;
+        }
+    return s->has_rows = true;
+}
+
 static fleet_status worker_refresh(fl_exchange *x)
 {
     fl_worker *w = worker_of(x);
@@ -422,6 +453,7 @@ static fleet_status worker_refresh(fl_exchange *x)
 static const fl_exchange_class methods = {
     .pull = worker_pull,
     .arrive = worker_arrive,
+    .came = worker_came,
     .drop = worker_drop,
     .clip = fl_worker_clip,
     .push = fl_worker_push,

@@ -37,7 +37,7 @@ typedef struct fl_pull_request {
 enum { FL_DENSE_SLOT = FL_N_SLOT }; /* for dense weights alone */
 
 typedef struct fl_slot {
-    bool under_way, here;
+    bool under_way, here, has_rows; /* here: and its weights are */
     fl_pull_request **request;
     int n_request;
     size_t n_made, request_capacity; /* made ones are used again */

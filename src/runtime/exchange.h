@@ -7,6 +7,7 @@
  * and of tables no more than their names. An iteration of a trained program is
  *
  *     pull(t + 1)      ahead: while the rows of t + 1 travel, t computes
+ *                      (on a GPU; then they are copied there meanwhile, too)
  *     arrive(t)        rows of t are there, dense weights are renewed
  *     ... forward, backward ...
  *     push(t)
@@ -33,7 +34,7 @@ typedef struct fl_pull_part {
     const uint64_t *key; /* n of them, of that part (rows.h) */
     int64_t n;
     const float **row; /* n of them: set by arrive(), valid until the slot's
-                          next pull or drop */
+                          next pull or drop; or by came() */
 } fl_pull_part;
 
 typedef struct fl_pull_rows {
@@ -83,6 +84,11 @@ typedef struct fl_exchange_class {
     fleet_status (*pull)(fl_exchange *x, int slot, const fl_pull_rows *table,
                          int n_table, bool dense, bool ahead, bool now);
     fleet_status (*arrive)(fl_exchange *x, int slot);
+
+    /* Does not wait. Of a pull that is under way: have its rows come? Then they
+     * are set, as by arrive(), which is called all the same: it brings the
+     * weights, and tells what has failed. NULL: that is not known before. */
+    bool (*came)(fl_exchange *x, int slot);
 
     /* Nobody will ask for it, or use its rows any more: also of a slot whose
      * pull or arrival failed, that has arrived, or that is empty. */

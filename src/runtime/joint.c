@@ -69,6 +69,16 @@ static fleet_status joint_arrive(fl_exchange *x, int slot)
                             : FLEET_OK;
 }
 
+/* Those of ranks are fetched by all of them at once. */
+static bool joint_came(fl_exchange *x, int slot)
+{
+    fl_joint *j = joint_of(x);
+    const pulled *p = &j->slot[slot];
+
+    return p->n == p->n_away && j->servers->methods->came &&
+           j->servers->methods->came(j->servers, slot);
+}
+
 static void joint_drop(fl_exchange *x, int slot)
 {
     fl_joint *j = joint_of(x);
@@ -138,6 +148,7 @@ static fleet_status joint_refresh(fl_exchange *x)
 static const fl_exchange_class methods = {
     .pull = joint_pull,
     .arrive = joint_arrive,
+    .came = joint_came,
     .drop = joint_drop,
     .push = joint_push,
     .settle = joint_settle,

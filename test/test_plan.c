@@ -142,6 +142,19 @@ TEST(plans_of_workers_are_as_listed)
                       "wide_deep_worker_merge_clip_async.txt");
 }
 
+TEST(plans_of_workers_on_a_gpu_are_as_listed)
+{
+    const kit_options clip = {.merge = 2, .clip = 1, .device = "gpu:0"};
+
+    gpu_kit_open();
+    gpu_kit_control();
+    check_worker_dump(KIT_CTR, &(kit_options){.device = "gpu:0"}, false, false,
+                      "wide_deep_worker_gpu_async.txt");
+    check_worker_dump(KIT_CTR, &clip, true, false,
+                      "wide_deep_worker_gpu_merge_clip_sync.txt");
+    gpu_kit_close();
+}
+
 static fleet_status nothing_before(fl_peers *p, fl_stream *q)
 {
     (void)p;

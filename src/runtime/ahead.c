@@ -6,12 +6,18 @@
  * Between iterations at most one slot is taken, by an iteration to come: so
  * there is always one for whoever comes first, and a pull ahead is made where
  * the other one is free, too.
+ *
+ * Rows of a pull ahead that come while a GPU computes are copied there
+ * meanwhile. Nobody waits for them longer than for the GPU: those that are late
+ * are copied when their own iteration begins.
  */
 #include <string.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "runtime/exchange.h"
-#include "runtime/executor.h"
 #include "runtime/peers.h"
+#include "runtime/there.h"
 
 static size_t size_of_input(const fleet_executor *e)
 {
@@ -89,7 +95,7 @@ static fleet_status run_pull(fleet_executor *e, fl_pulled *p, bool ahead)
 static fleet_status pull(fleet_executor *e, fl_pulled *p, fl_compiled *c,
                          bool ahead)
 {
-    p->slot = -1;
+    p->slot = p->there = -1;
     if (c->plan->pull >= 0 && !take_slot(e->exchange, &p->slot))
         return fl_fail(FLEET_ESTATE, "%d pulls are under way already",
                        (int)FL_N_SLOT);
@@ -141,6 +147,69 @@ fleet_status fl_executor_pull(fleet_executor *e, fl_compiled *c, int64_t batch,
         pull_next(e, next, push);
     if (e->here.slot >= 0)
         fl_compiled_slot(c, e->here.slot);
+    return FLEET_OK;
+}
+
+/* --- rows for a GPU ------------------------------------------------------ */
+
+static fleet_status send_rows(fleet_executor *e, fl_pulled *p, int there)
+{
+    fl_compiled_slot(p->c, p->slot);
+    FL_TRY(fl_there_begin_rows(p->c, there));
+    FL_TRY(fl_compiled_run(p->c, e->context, p->batch, FL_ROWS));
+    p->there = there;
+    return FLEET_OK;
+}
+
+fleet_status fl_executor_rows(fleet_executor *e, fl_compiled *c)
+{
+    if (e->here.there == c->there->slot)
+        return FLEET_OK;
+    FL_TRY(send_rows(e, &e->here, c->there->slot));
+    return fl_flight_fed(e, c);
+}
+
+/* For as long as the GPU computes, and no longer: its gradients are waited for
+ * by others. */
+static fleet_status wait_for_rows(const fleet_executor *e, bool *came)
+{
+    const struct timespec pause = {0, 20000};
+    fl_gpu *g = e->placing.gpu;
+    fl_exchange *x = e->exchange;
+    int64_t end = fl_now_ms() + g->deadline_ms;
+    bool done = !g->crossing;
+
+    for (;;) {
+        *came = x->methods->came(x, e->next.slot);
+        if (*came || done || fl_now_ms() > end)
+            return FLEET_OK;
+        nanosleep(&pause, NULL);
+        FL_TRY(g->m->event_done(g->d, g->crossed, &done));
+    }
+}
+
+/* Its own iteration does it where this fails. */
+static void send_next(fleet_executor *e)
+{
+    int there;
+
+    if (fl_flight_next(e, &there) != FLEET_OK ||
+        send_rows(e, &e->next, there) != FLEET_OK)
+        drop(e, &e->next);
+}
+
+fleet_status fl_executor_rows_ahead(fleet_executor *e, fl_compiled *c)
+{
+    const fl_pulled *next = &e->next;
+    bool came;
+
+    if (!next->c || !next->c->plan->rows_ahead || !e->exchange->methods->came)
+        return FLEET_OK;
+    FL_TRY(fl_there_queue(c));
+    FL_TRY(wait_for_rows(e, &came));
+    if (came)
+        send_next(e);
+    fl_compiled_slot(c, e->here.slot);
     return FLEET_OK;
 }
 

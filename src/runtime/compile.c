@@ -41,7 +41,8 @@ static fleet_status place_bases(fl_compiled *c)
     FL_TRY(fl_gpu_host_alloc(plan->placing->gpu, plan->kept_bytes, &c->kept));
     c->base[FL_BASE_KEPT] = c->kept;
     if (plan->ahead_bytes > 0)
-        FL_TRY(FL_NEW(&c->ahead, FL_N_SLOT * plan->ahead_bytes));
+        FL_TRY(fl_gpu_host_alloc(plan->placing->gpu,
+                                 FL_N_SLOT * plan->ahead_bytes, &c->ahead));
     fl_compiled_slot(c, 0);
     for (size_t i = 0; i < plan->n_value; i++) {
         fl_value *v = &plan->value[i];
@@ -94,6 +95,7 @@ void *fl_compiled_pointer(const fl_compiled *c, int value)
 
 void fl_compiled_slot(fl_compiled *c, int slot)
 {
+    c->slot = slot;
     if (c->ahead)
         c->base[FL_BASE_AHEAD] = c->ahead + (size_t)slot * c->plan->ahead_bytes;
 }
@@ -298,7 +300,7 @@ void fl_compiled_destroy(fl_compiled *c)
     fl_free(c->state);
     fl_free(c->arg);
     fl_gpu_host_free(c->plan ? c->plan->placing->gpu : NULL, c->kept);
-    fl_free(c->ahead);
+    fl_gpu_host_free(c->plan ? c->plan->placing->gpu : NULL, c->ahead);
     fl_free(c->staging);
     fl_free(c->base);
     fl_plan_destroy(c->plan);

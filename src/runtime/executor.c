@@ -294,6 +294,14 @@ static fleet_status run_part(fleet_executor *e, fl_compiled *c, int64_t batch,
     return status;
 }
 
+static fleet_status take_rows(fleet_executor *e, fl_compiled *c, int64_t batch)
+{
+    if (!c->plan->rows_ahead)
+        return FLEET_OK;
+    FL_TRY(run_part(e, c, batch, FL_ARRIVE));
+    return fl_executor_rows(e, c);
+}
+
 /* Ranks agree once this one's batch is found to be good, and before the first
  * gradients leave. */
 static fleet_status iterate(fleet_executor *e, fl_compiled *c, int64_t batch,
@@ -302,7 +310,10 @@ static fleet_status iterate(fleet_executor *e, fl_compiled *c, int64_t batch,
     bool is_last;
 
     FL_TRY(begin(e, c, batch));
+    FL_TRY(take_rows(e, c, batch));
     FL_TRY(run_part(e, c, batch, FL_FORWARD));
+    if (c->plan->rows_ahead)
+        FL_TRY(fl_executor_rows_ahead(e, c));
     FL_TRY(check(e, c, batch));
     if (!e->training)
         return FLEET_OK;

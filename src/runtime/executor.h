@@ -18,6 +18,7 @@ typedef struct fl_compiled {
     char **base;   /* base pointers, see place_bases() */
     char *kept;    /* values that last from iteration to iteration */
     char *ahead;   /* those of them that are there once per slot */
+    int slot;      /* whose are in use */
     char *staging; /* feeds, when they do not fill a plan's capacity */
     char *state;   /* of all instances */
     fl_arg *arg;
@@ -42,6 +43,8 @@ typedef struct fl_pulled {
     fl_compiled *c;  /* NULL: nothing is pulled */
     int slot;        /* of the exchange, and of c */
     int64_t version; /* in sync: the updates after which it holds */
+    int there;       /* slot of the GPU's memory that its rows are in; -1: none
+                      */
 } fl_pulled;
 
 /* The loss of an iteration that is over. */
@@ -164,10 +167,10 @@ void fl_compiled_slot(fl_compiled *c, int slot);
  */
 fleet_status fl_compiled_settle(const fl_compiled *c);
 
-/* Run the regions of a phase: FL_PULL; FL_FORWARD, up to the first gradients
- * that leave; FL_BACKWARD for the rest and what leaves, or FL_LEAVE for that
- * alone; FL_UPDATE; FL_AVERAGE. Before a pull and FL_FORWARD feeds are bound
- * and kernels begin: for the pull, or for the rest. */
+/* Run the regions of a phase: FL_PULL; FL_ARRIVE; FL_ROWS; FL_FORWARD, up to
+ * the first gradients that leave; FL_BACKWARD for the rest and what leaves, or
+ * FL_LEAVE for that alone; FL_UPDATE; FL_AVERAGE. Before a pull and FL_FORWARD
+ * feeds are bound and kernels begin: for the pull, or for the rest. */
 fleet_status fl_compiled_run(fl_compiled *c, fl_context *context, int64_t batch,
                              fl_phase phase);
 void fl_compiled_bind(fl_compiled *c, const fl_input *input, int64_t batch,
@@ -206,6 +209,11 @@ fleet_status fl_local_idle(fleet_executor *e, fl_compiled *c, bool *over);
  * with its plan, if there is one. The slot of this one is chosen. */
 fleet_status fl_executor_pull(fleet_executor *e, fl_compiled *c, int64_t batch,
                               fl_compiled *next);
+
+/* Rows of this iteration that are not on the GPU yet; and those of the next
+ * one, if they come while the GPU computes what was queued. */
+fleet_status fl_executor_rows(fleet_executor *e, fl_compiled *c);
+fleet_status fl_executor_rows_ahead(fleet_executor *e, fl_compiled *c);
 
 /* The update was pushed: in sync pull for the next iteration, and wait until it
  * is made. */

@@ -306,12 +306,31 @@ static fleet_status feed_one(const fleet_executor *e, const fl_compiled *c,
                : FLEET_OK;
 }
 
+fleet_status fl_flight_fed(fleet_executor *e, const fl_compiled *c)
+{
+    fl_gpu *g = c->there->gpu;
+    const slot *s = &e->flight->slot[c->there->slot];
+
+    FL_TRY(g->m->event_record(g->d, s->fed, g->copies));
+    return g->m->stream_after(g->d, g->queue, s->fed);
+}
+
+fleet_status fl_flight_next(fleet_executor *e, int *there)
+{
+    fl_flight *f = e->flight;
+    fl_gpu *g = f->gpu;
+    const slot *s;
+
+    *there = (f->next + 1) % N_SLOT;
+    s = &f->slot[*there];
+    return s->busy ? g->m->event_wait(g->d, s->done, g->deadline_ms) : FLEET_OK;
+}
+
 /* Beside what is computed, which waits for it. */
-static fleet_status feed(const fleet_executor *e, const fl_compiled *c,
-                         const slot *s, int64_t batch)
+static fleet_status feed(fleet_executor *e, const fl_compiled *c, const slot *s,
+                         int64_t batch)
 {
     const fl_plan *plan = c->plan;
-    fl_gpu *g = c->there->gpu;
 
     for (size_t i = 0; i < plan->n_value; i++) {
         const fl_value *v = &plan->value[i];
@@ -319,8 +338,7 @@ static fleet_status feed(const fleet_executor *e, const fl_compiled *c,
         if (v->kind == FL_VALUE_FEED && v->there && v->root == (int)i)
             FL_TRY(feed_one(e, c, s, v, batch));
     }
-    FL_TRY(g->m->event_record(g->d, s->fed, g->copies));
-    return g->m->stream_after(g->d, g->queue, s->fed);
+    return fl_flight_fed(e, c);
 }
 
 static fleet_status take_slot(fleet_executor *e, fl_compiled *c, int64_t batch,

@@ -212,14 +212,18 @@ fleet_status fl_gpu_arrived(fl_gpu *g)
     return FLEET_OK;
 }
 
-fleet_status fl_gpu_copy(fl_gpu *g, const fl_gpu_rows *r)
+fleet_status fl_gpu_copy_on(fl_gpu *g, fl_stream *q, const fl_gpu_rows *r)
 {
     bool whole = r->n == 1 || (r->ld_to == r->bytes && r->ld_from == r->bytes);
 
     if (r->n == 0 || r->bytes == 0)
         return FLEET_OK;
-    return whole ? g->m->copy(g->d, g->queue, r->to, r->from, r->n * r->bytes,
-                              r->kind)
-                 : g->m->copy_rows(g->d, g->queue, r->to, r->ld_to, r->from,
+    return whole ? g->m->copy(g->d, q, r->to, r->from, r->n * r->bytes, r->kind)
+                 : g->m->copy_rows(g->d, q, r->to, r->ld_to, r->from,
                                    r->ld_from, r->bytes, r->n, r->kind);
+}
+
+fleet_status fl_gpu_copy(fl_gpu *g, const fl_gpu_rows *r)
+{
+    return fl_gpu_copy_on(g, g->queue, r);
 }

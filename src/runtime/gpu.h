@@ -2,8 +2,9 @@
  * first request, and shared by all programs and executors that run there.
  *
  * All that a process does on a GPU is queued on one stream, `queue`, in the
- * order in which it comes; copies of feeds run beside it on `copies`. Whoever
- * queues holds the lock, which the same thread may take again.
+ * order in which it comes; copies of feeds, and of rows that come ahead, run
+ * beside it on `copies`. Whoever queues holds the lock, which the same thread
+ * may take again.
  *
  * Threads: all of this from any; the device's own calls under the lock.
  */
@@ -65,5 +66,6 @@ typedef struct fl_gpu_rows {
     fl_copy kind;
 } fl_gpu_rows;
 fleet_status fl_gpu_copy(fl_gpu *g, const fl_gpu_rows *rows);
+fleet_status fl_gpu_copy_on(fl_gpu *g, fl_stream *q, const fl_gpu_rows *rows);
 
 #endif

@@ -96,6 +96,13 @@ static size_t whole_lines(size_t size)
     return (size + FL_CACHE_LINE - 1) / FL_CACHE_LINE * FL_CACHE_LINE;
 }
 
+static size_t *kept_bytes(fl_plan *plan, const fl_value *v)
+{
+    if (v->there)
+        return v->ahead ? &plan->ahead_bytes_there : &plan->kept_bytes_there;
+    return v->ahead ? &plan->ahead_bytes : &plan->kept_bytes;
+}
+
 /* Kept values are found by their first values, too: always placed. */
 static void place_kept(fl_plan *plan)
 {
@@ -105,9 +112,7 @@ static void place_kept(fl_plan *plan)
         if (v->root != (int)i || v->kind != FL_VALUE_KEPT || v->pointer ||
             v->positions)
             continue;
-        size_t *bytes = v->ahead   ? &plan->ahead_bytes
-                        : v->there ? &plan->kept_bytes_there
-                                   : &plan->kept_bytes;
+        size_t *bytes = kept_bytes(plan, v);
 
         v->offset = *bytes;
         *bytes += whole_lines(fl_value_bytes(plan, v));

@@ -30,7 +30,8 @@ typedef struct fl_value {
     void *pointer;        /* into the store, where var does not say it; KEPT:
                              of all plans, NULL: the plan's own */
     float first;          /* KEPT: every element at the start */
-    bool ahead;           /* KEPT: written by FL_PULL, there once per slot */
+    bool ahead;           /* KEPT: written by FL_PULL or FL_ROWS, there once
+                             per slot */
     bool fetched;         /* may be read after the iteration */
     bool zero_tail;       /* rows past the batch must read as zero */
     bool there;           /* in the GPU's memory */
@@ -59,7 +60,9 @@ typedef struct fl_operand {
 
 /* When a step runs. */
 typedef enum fl_phase {
-    FL_PULL, /* perhaps while the iteration before this one is under way */
+    FL_PULL,   /* perhaps while the iteration before this one is under way */
+    FL_ARRIVE, /* what was pulled is there; of plans whose rows come ahead */
+    FL_ROWS,   /* it is made ready for a GPU; again perhaps meanwhile */
     FL_FORWARD,
     FL_BACKWARD,
     FL_MERGE,  /* every iteration, after backward */
@@ -94,7 +97,8 @@ typedef struct fl_region {
     int first, n; /* steps of the plan */
     fl_split split;
     fl_phase phase; /* of forward, backward and merge: FL_FORWARD before the
-                       first that leaves, FL_BACKWARD after it */
+                       first that leaves, or where rows come ahead is the
+                       CPU's and none of forward; FL_BACKWARD from it on */
     fl_step_lane lane;
 } fl_region;
 
@@ -146,10 +150,12 @@ typedef struct fl_plan {
     int works;        /* value: fl_work * of each bucket, -1: none */
     int n_work;
     int pull;           /* value: begins with an fl_pull_now, -1: none */
+    bool rows_ahead;    /* there are steps of FL_ARRIVE and FL_ROWS */
     size_t arena_bytes; /* of TEMP; the executor's plans share one arena */
     size_t kept_bytes;  /* of KEPT: the plan's own */
     size_t ahead_bytes; /* of KEPT and ahead, for each slot */
-    size_t arena_bytes_there, kept_bytes_there; /* on the GPU */
+    size_t arena_bytes_there, kept_bytes_there, ahead_bytes_there; /* on the
+                                                                      GPU */
     fl_text passes; /* names of those that applied */
 } fl_plan;
 

@@ -5,8 +5,9 @@
 
 static const char *phase_name(fl_phase phase)
 {
-    static const char *const names[] = {"pull",  "forward", "backward", "merge",
-                                        "leave", "update",  "average"};
+    static const char *const names[] = {"pull",    "arrive",   "rows",
+                                        "forward", "backward", "merge",
+                                        "leave",   "update",   "average"};
     return names[phase];
 }
 

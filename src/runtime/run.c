@@ -120,7 +120,7 @@ static fleet_status run_region(fl_compiled *c, fl_pool *pool, size_t r,
 
     if (run.region->lane == FL_LANE_GPU)
         return fl_there_run(c, run.region, batch);
-    if (c->there) {
+    if (c->there && run.region->phase >= FL_FORWARD) {
         FL_TRY(fl_there_queue(c)); /* which is done while this one computes */
         FL_TRY(fl_there_arrived(c));
     }

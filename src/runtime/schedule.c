@@ -98,11 +98,12 @@ static dependence between(const fl_plan *plan, const fl_step *a,
     return most;
 }
 
-/* Pulls run by themselves, before all others, and updates and means after
- * them; what leaves comes among the others, and can be run by itself. */
+/* Pulls and what comes of them run by themselves, before all others, and
+ * updates and means after them; what leaves comes among the others, and can be
+ * run by itself. */
 static fl_phase run_of(fl_phase phase)
 {
-    return phase == FL_PULL || phase >= FL_LEAVE ? phase : FL_FORWARD;
+    return phase < FL_FORWARD || phase >= FL_LEAVE ? phase : FL_FORWARD;
 }
 
 typedef struct scheduler {
@@ -112,7 +113,7 @@ typedef struct scheduler {
     bool *done;   /* by step: in a region before this one */
     bool *here;   /* in this region */
     bool *wanted; /* comes now */
-    bool leaves;  /* something has left */
+    bool late;    /* regions are of FL_BACKWARD from now on */
 } scheduler;
 
 static bool begins(const fl_step *s)
@@ -165,11 +166,26 @@ static bool may_join(const scheduler *s, size_t j, const fl_region *region)
     return true;
 }
 
+/* Where rows come ahead there is time for them once a forward pass is queued,
+ * before the CPU waits for what the GPU computes. */
+static bool gives_time(const scheduler *s, fl_phase phase, fl_step_lane lane)
+{
+    const fl_plan *plan = s->plan;
+
+    if (!plan->rows_ahead || phase != FL_FORWARD || lane == FL_LANE_GPU)
+        return false;
+    for (size_t i = 0; i < plan->n_step; i++)
+        if (!s->done[i] && plan->step[i]->phase <= FL_FORWARD)
+            return false;
+    return true;
+}
+
 static fleet_status open_region(scheduler *s, fl_split split, fl_phase phase,
                                 fl_step_lane lane)
 {
     fl_plan *plan = s->plan;
     fl_region region = {(int)s->n, 0, split, phase, lane};
+    bool late = gives_time(s, phase, lane);
 
     for (size_t j = 0; j < plan->n_step; j++) {
         if (!may_join(s, j, &region))
@@ -185,8 +201,8 @@ static fleet_status open_region(scheduler *s, fl_split split, fl_phase phase,
     }
     if (region.n == 0)
         return FLEET_OK;
-    s->leaves = s->leaves || phase == FL_LEAVE;
-    if (phase == FL_FORWARD && s->leaves)
+    s->late = s->late || late || phase == FL_LEAVE;
+    if (phase == FL_FORWARD && s->late)
         region.phase = FL_BACKWARD;
     FL_TRY(fl_grow(&plan->region, &plan->region_capacity, plan->n_region + 1,
                    sizeof region));
@@ -241,6 +257,8 @@ static fleet_status schedule_run(scheduler *s, fl_phase phase, fl_phase other)
 static fleet_status schedule(scheduler *s)
 {
     FL_TRY(schedule_run(s, FL_PULL, FL_PULL));
+    FL_TRY(schedule_run(s, FL_ARRIVE, FL_ARRIVE));
+    FL_TRY(schedule_run(s, FL_ROWS, FL_ROWS));
     FL_TRY(schedule_run(s, FL_FORWARD, FL_LEAVE));
     FL_TRY(schedule_run(s, FL_UPDATE, FL_UPDATE));
     FL_TRY(schedule_run(s, FL_AVERAGE, FL_AVERAGE));

@@ -83,6 +83,10 @@ static fleet_status make_memory(fl_compiled *c)
     FL_TRY(make_zeroed(t->gpu, plan->arena_bytes_there, &t->arena));
     FL_TRY(make_zeroed(t->gpu, plan->kept_bytes_there, &t->kept));
     FL_TRY(make_zeroed(t->gpu, plan->n_step * sizeof(uint64_t), &t->faults));
+    for (int i = 0; plan->rows_ahead && i < 2; i++) {
+        FL_TRY(make_zeroed(t->gpu, plan->ahead_bytes_there, &t->ahead[i]));
+        FL_TRY(t->gpu->m->event_create(t->gpu->d, false, &t->sent[i]));
+    }
     for (size_t i = 0; i < plan->n_value; i++) {
         const fl_value *v = &plan->value[i];
 
@@ -104,7 +108,7 @@ void *fl_there_pointer(const fl_compiled *c, int value, int slot)
     case FL_VALUE_TEMP:
         return t->arena + root->offset + column;
     case FL_VALUE_KEPT:
-        return t->kept + root->offset + column;
+        return (root->ahead ? t->ahead[slot] : t->kept) + root->offset + column;
     case FL_VALUE_FEED:
         return t->feed[slot] + root->staged_at + column;
     default:
@@ -174,7 +178,7 @@ static bool has_steps_there(const fl_plan *plan)
 bool fl_there_is_pinned(const fl_value *root)
 {
     return root->kind == FL_VALUE_TEMP ||
-           (root->kind == FL_VALUE_KEPT && !root->pointer && !root->ahead);
+           (root->kind == FL_VALUE_KEPT && !root->pointer);
 }
 
 /* What the store has is read at once, each step's by a place of its own: the
@@ -437,10 +441,13 @@ static void free_memory(const fl_compiled *c)
 {
     const fl_there *t = c->there;
     fl_gpu *g = t->gpu;
-    char *all[] = {t->arena, t->kept, t->faults, t->feed[0], t->feed[1]};
+    char *all[] = {t->arena,   t->kept,     t->faults,  t->feed[0],
+                   t->feed[1], t->ahead[0], t->ahead[1]};
 
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 7; i++)
         g->m->free(g->d, g->queue, all[i]);
+    for (int i = 0; i < 2; i++)
+        g->m->event_destroy(g->d, t->sent[i]);
     for (size_t i = 0; t->stored && i < c->plan->n_value; i++)
         if (c->plan->value[i].positions)
             g->m->free(g->d, g->queue, t->stored[i]);

@@ -43,6 +43,7 @@ struct fl_there {
     char *arena, *kept, *faults; /* of the GPU */
     char *feed[2];               /* by slot */
     size_t feed_bytes;
+    char *ahead[2];                           /* what is there once per slot */
     size_t counts_at, feeds_at, pinned_bytes; /* of a slot's pinned memory */
     size_t *sends_at; /* the same, by step; 0: it sends nothing */
     void **stored;    /* by value: a mirror's memory, or that of positions */
@@ -60,6 +61,12 @@ struct fl_there {
     int n_told;
     fl_device_status *status;    /* of the GPU */
     const fl_device_kernel *end; /* "iteration.end" */
+
+    /* rows that come ahead: which slot they go to now; after the last copy from
+     * a slot of the host's, if there was one */
+    int rows_to;
+    fl_event *sent[2];
+    bool sends[2];
 
     bool gathers;  /* now; else work is queued at once */
     bool crosses;  /* what was gathered copies between the memories */
@@ -113,6 +120,11 @@ void fl_there_forget(fl_compiled *c);
 
 void *fl_there_pointer(const fl_compiled *c, int value, int slot);
 
+/* Before FL_ROWS is run: the host's slot, which is that of c, may be written,
+ * and copies go to that one of the GPU's. They are queued at once, beside what
+ * is computed. */
+fleet_status fl_there_begin_rows(fl_compiled *c, int to);
+
 /* Rows of a value that is there, without gaps, to the host; waits. */
 fleet_status fl_there_read(const fl_compiled *c, int value, int64_t rows,
                            void *to);
@@ -151,6 +163,13 @@ fleet_status fl_flight_begin(fleet_executor *e, fl_compiled *c, int64_t batch);
 fleet_status fl_flight_check(fleet_executor *e, fl_compiled *c);
 fleet_status fl_flight_end(fleet_executor *e, fl_compiled *c, int64_t batch,
                            bool updated);
+
+/* Let what is queued from now on wait for the copies beside it. */
+fleet_status fl_flight_fed(fleet_executor *e, const fl_compiled *c);
+
+/* The slot of the GPU's memory that the next iteration will use, once the one
+ * before this has left it. */
+fleet_status fl_flight_next(fleet_executor *e, int *there);
 
 /* Before an executor trains where another one did: its iterations are over. */
 fleet_status fl_flight_take_over(fleet_executor *e);

@@ -159,6 +159,51 @@ static fleet_status run_copy(fl_compiled *c, int i, int64_t batch)
     return crossed(t);
 }
 
+/* --- rows that come ahead ------------------------------------------------ */
+
+fleet_status fl_there_begin_rows(fl_compiled *c, int to)
+{
+    fl_there *t = c->there;
+    fl_gpu *g = t->gpu;
+
+    t->rows_to = to;
+    if (t->sends[c->slot])
+        FL_TRY(g->m->event_wait(g->d, t->sent[c->slot], g->deadline_ms));
+    t->sends[c->slot] = false;
+    return FLEET_OK;
+}
+
+static fleet_status send_rows(fl_compiled *c, const fl_step *s, int64_t batch)
+{
+    int to = s->operand[0].value, from = s->operand[1].value;
+    fl_there *t = c->there;
+    fl_gpu_rows r = rows_of(&c->plan->value[to], &c->plan->value[from], batch);
+
+    r.kind = FL_TO_DEVICE;
+    r.to = fl_there_pointer(c, to, t->rows_to);
+    r.from = fl_compiled_pointer(c, from);
+    return fl_gpu_copy_on(t->gpu, t->gpu->copies, &r);
+}
+
+static fleet_status send_all_rows(fl_compiled *c, const fl_region *region,
+                                  int64_t batch)
+{
+    int64_t began = c->trace ? fl_now_ns() : 0;
+    const int end = region->first + region->n;
+    fl_there *t = c->there;
+    fl_gpu *g = t->gpu;
+    fleet_status status = FLEET_OK;
+
+    for (int i = region->first; i < end && status == FLEET_OK; i++)
+        status = send_rows(c, c->plan->step[i], batch);
+    t->sends[c->slot] = true; /* some of it, even where that has failed */
+    FL_TRY(g->m->event_record(g->d, t->sent[c->slot], g->copies));
+    fl_trace_step(c->trace, "gpu.rows", 0, began, began ? fl_now_ns() : 0);
+    return status;
+}
+
+/* --- steps --------------------------------------------------------------- */
+
 /* Each step of an iteration tells it from a place of its own. */
 static fleet_status tell_update(fl_compiled *c, const fl_step *s)
 {
@@ -197,6 +242,8 @@ static fleet_status run_step(fl_compiled *c, int i, int64_t batch)
 fleet_status fl_there_run(fl_compiled *c, const fl_region *region,
                           int64_t batch)
 {
+    if (region->phase == FL_ROWS)
+        return send_all_rows(c, region, batch);
     for (int i = region->first; i < region->first + region->n; i++)
         FL_TRY(run_step(c, i, batch));
     return FLEET_OK;

@@ -1,0 +1,118 @@
+/* rows_ahead.c - pass rows_ahead: rows that come from others are in the GPU's
+ * memory before their batch's turn.
+ *
+ * What a lookup gathers is then there once per slot, in pinned memory and in
+ * the GPU's, so that it can be gathered and copied while the iteration before
+ * it is computed: ahead.c does that. The arrival is a phase of its own, since
+ * it also brings the weights of the iteration's beginning.
+ *
+ * Nothing else of the CPU's may use what is gathered: if an operator that is
+ * guarded does, or a fetch, all is left as it is.
+ */
+#include "base/memory.h"
+#include "runtime/lookup_data.h"
+#include "runtime/pass.h"
+#include "runtime/placement.h"
+
+/* Of a root: a lookup writes it; somebody uses it here; it is ready ahead. */
+enum { GATHERED = 1, USED = 2, AHEAD = 4 };
+
+static bool is_gather(const fl_step *s)
+{
+    return s->kernel == &fl_kernel_rows_gather;
+}
+
+static bool is_copy(const fl_step *s)
+{
+    return s->kernel == &fl_kernel_to_gpu;
+}
+
+static void mark_step(const fl_plan *plan, const fl_step *s, char *mark)
+{
+    for (int i = 0; i < s->n_operand; i++) {
+        const fl_operand *o = &s->operand[i];
+
+        if (o->value >= 0)
+            mark[fl_plan_root(plan, o->value)] |=
+                is_gather(s) && o->mode != FL_READ ? GATHERED : USED;
+    }
+}
+
+static void mark_all(const fl_plan *plan, char *mark)
+{
+    for (size_t i = 0; i < plan->n_step; i++)
+        if (!is_copy(plan->step[i]))
+            mark_step(plan, plan->step[i], mark);
+    for (size_t i = 0; i < plan->n_value; i++)
+        if (plan->value[i].fetched)
+            mark[fl_plan_root(plan, (int)i)] |= USED;
+}
+
+/* Is it what a lookup has gathered, for the GPU alone? */
+static bool is_sent(const fl_plan *plan, const fl_step *s, const char *mark)
+{
+    return is_copy(s) &&
+           mark[fl_plan_root(plan, s->operand[1].value)] & GATHERED;
+}
+
+/* Everything that is gathered goes to the GPU, and there is something. */
+static bool is_all_for_gpu(const fl_plan *plan, const char *mark)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < plan->n_value; i++)
+        if (mark[i] & GATHERED) {
+            any = true;
+            if (mark[i] & USED || plan->value[i].there ||
+                plan->value[i].kind != FL_VALUE_TEMP)
+                return false;
+        }
+    return any;
+}
+
+static void set_phases(fl_plan *plan, char *mark)
+{
+    for (size_t i = 0; i < plan->n_step; i++) {
+        fl_step *s = plan->step[i];
+
+        if (s->lane == FL_LANE_COMM && s->phase == FL_FORWARD)
+            s->phase = FL_ARRIVE;
+        if (is_gather(s) || s->kernel == &fl_kernel_rows_place)
+            s->phase = FL_ROWS;
+        if (!is_sent(plan, s, mark))
+            continue;
+        s->phase = FL_ROWS;
+        for (int j = 0; j < s->n_operand; j++)
+            mark[fl_plan_root(plan, s->operand[j].value)] |= AHEAD;
+    }
+}
+
+static void keep_ahead(fl_plan *plan, const char *mark)
+{
+    for (size_t i = 0; i < plan->n_value; i++) {
+        fl_value *v = &plan->value[i];
+
+        if (mark[v->root] & AHEAD) {
+            v->kind = FL_VALUE_KEPT;
+            v->ahead = true;
+        }
+    }
+}
+
+fleet_status fl_pass_rows_ahead(fl_lowering *l, bool *applied)
+{
+    fl_plan *plan = l->plan;
+    char *mark;
+
+    if (!plan->placing->gpu || !plan->training || plan->pull < 0)
+        return FLEET_OK;
+    FL_TRY(FL_NEW(&mark, plan->n_value));
+    mark_all(plan, mark);
+    *applied = plan->rows_ahead = is_all_for_gpu(plan, mark);
+    if (*applied) {
+        set_phases(plan, mark);
+        keep_ahead(plan, mark);
+    }
+    fl_free(mark);
+    return FLEET_OK;
+}

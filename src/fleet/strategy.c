@@ -72,6 +72,7 @@ typedef enum fate {
     NO_GPU,        /* nothing to act on */
     NO_SCALING,    /* nothing to act on */
     NO_PURE,       /* nothing to act on */
+    SWITCHED_OFF,  /* a field that turns it on is 0 */
     FIXED,         /* the default is what happens, another value is refused */
     REFUSED        /* any value but the default */
 } fate;
@@ -203,14 +204,6 @@ const char *fl_job_mode_name(fl_job_mode mode)
     return name[mode];
 }
 
-static fate fate_of(const fleet_distributed_strategy *s, const field *f,
-                    fl_job_mode mode)
-{
-    if (f->purpose == SCALING && fl_amp_narrow(s) == FLEET_FLOAT16)
-        return HONOURED;
-    return fates[f->purpose][mode];
-}
-
 static const char *words_of(const fleet_distributed_strategy *s, const field *f)
 {
     const char *words;
@@ -240,6 +233,61 @@ static double value_of(const fleet_distributed_strategy *s, const field *f)
         memcpy(&x, at, sizeof x);
         return (double)x;
     }
+}
+
+/* What a field changes the way of, where its group's name does not say it. */
+static const struct {
+    const char *field, *way;
+} ways[] = {
+    {"amp_configs.incr_every_n_steps", "amp_configs.use_dynamic_loss_scaling"},
+    {"amp_configs.decr_every_n_nan_or_inf",
+     "amp_configs.use_dynamic_loss_scaling"},
+    {"amp_configs.incr_ratio", "amp_configs.use_dynamic_loss_scaling"},
+    {"amp_configs.decr_ratio", "amp_configs.use_dynamic_loss_scaling"},
+    {"fuse_grad_size_in_MB", "fuse_all_reduce_ops"},
+    {"last_comm_group_size_MB", "fuse_all_reduce_ops"},
+};
+
+static bool is_named(const char *name, const char *text, size_t length)
+{
+    return strncmp(name, text, length) == 0 && name[length] == 0;
+}
+
+static const field *field_named(const char *text, size_t length)
+{
+    for (int i = 0; i < N_FIELD; i++)
+        if (is_named(fields[i].name, text, length))
+            return &fields[i];
+    return NULL;
+}
+
+/* A switch that is off, without which the field does nothing: its group's, dgc
+ * of dgc_configs, or its way's. NULL: there is none. */
+static const field *switched_off(const fleet_distributed_strategy *s,
+                                 const field *f)
+{
+    const char *end = strstr(f->name, "_configs.");
+    const field *on = NULL;
+
+    if (end)
+        on = field_named(f->name, (size_t)(end - f->name));
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        if ((!on || value_of(s, on) != 0) &&
+            strcmp(ways[i].field, f->name) == 0)
+            on = field_named(ways[i].way, strlen(ways[i].way));
+    return on && value_of(s, on) == 0 ? on : NULL;
+}
+
+static fate fate_of(const fleet_distributed_strategy *s, const field *f,
+                    fl_job_mode mode)
+{
+    fate by_mode = fates[f->purpose][mode];
+
+    if (by_mode != HONOURED && by_mode != NO_SCALING)
+        return by_mode;
+    if (switched_off(s, f))
+        return SWITCHED_OFF;
+    return fl_amp_narrow(s) == FLEET_FLOAT16 ? HONOURED : by_mode;
 }
 
 static fleet_status check_range(const fleet_distributed_strategy *s,
@@ -479,8 +527,11 @@ static fleet_status check_same(const fleet_distributed_strategy *now,
     return FLEET_OK;
 }
 
+enum { EFFECT = 128 }; /* characters of words that are made */
+
 static const char *effect_of(const fleet_distributed_strategy *s,
-                             const field *f, fl_job_mode mode)
+                             const field *f, fl_job_mode mode,
+                             char made[EFFECT])
 {
     switch (fate_of(s, f, mode)) {
     case HONOURED:
@@ -497,6 +548,10 @@ static const char *effect_of(const fleet_distributed_strategy *s,
         return "no effect: for float16, bfloat16 needs no scaling";
     case NO_PURE:
         return "no effect: for use_pure_fp16 alone";
+    case SWITCHED_OFF:
+        snprintf(made, EFFECT, "no effect: strategy.%s is 0",
+                 switched_off(s, f)->name);
+        return made;
     case FIXED:
         return "fixed: other values are not in this version";
     default:
@@ -505,18 +560,25 @@ static const char *effect_of(const fleet_distributed_strategy *s,
     }
 }
 
+/* Training without servers is what a_sync = 0 asks for. */
+static bool is_so_anyway(const fleet_distributed_strategy *s, const field *f)
+{
+    return f->purpose == ASYNC && value_of(s, f) == 0;
+}
+
 /* What is asked for in vain is in the log. */
 static void warn(fleet *f)
 {
-    fl_job_mode mode = fl_job_mode_of(&f->role, &f->strategy);
+    const fleet_distributed_strategy *s = &f->strategy;
+    fl_job_mode mode = fl_job_mode_of(&f->role, s);
+    char made[EFFECT];
 
     for (int i = 0; i < N_FIELD; i++)
-        if (fate_of(&f->strategy, &fields[i], mode) != HONOURED &&
-            is_asked(&f->strategy, &fields[i]) &&
-            value_of(&f->strategy, &fields[i]) != 0) /* off is what it is */
+        if (fate_of(s, &fields[i], mode) != HONOURED &&
+            is_asked(s, &fields[i]) && !is_so_anyway(s, &fields[i]))
             FL_WARN(&f->context.log, "strategy.%s is %g: %s", fields[i].name,
-                    value_of(&f->strategy, &fields[i]),
-                    effect_of(&f->strategy, &fields[i], mode));
+                    value_of(s, &fields[i]),
+                    effect_of(s, &fields[i], mode, made));
 }
 
 fleet_optimizer *fleet_distributed_optimizer(
@@ -585,7 +647,7 @@ static void describe(const fleet *f, const field *one, fl_text *out)
 {
     fl_job_mode mode = fl_job_mode_of(&f->role, &f->strategy);
     const char *words = one->type == WORDS ? words_of(&f->strategy, one) : NULL;
-    char value[32];
+    char value[32], made[EFFECT];
 
     snprintf(value, sizeof value, "%g", value_of(&f->strategy, one));
     fl_text_add(out, "%-48s %-12s %-8s %s\n", one->name,
@@ -593,7 +655,7 @@ static void describe(const fleet *f, const field *one, fl_text *out)
                 : words            ? words
                                    : "none",
                 is_asked(&f->strategy, one) ? "asked" : "default",
-                effect_of(&f->strategy, one, mode));
+                effect_of(&f->strategy, one, mode, made));
 }
 
 static fleet_status dump_passes(fleet *f, fl_text *out)

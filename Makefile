@@ -160,8 +160,8 @@ $(BINDIR)/%: $(BUILD)/samples/%.o $(LIBDIR)/libfleet.so
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $< -L$(LIBDIR) -lfleet \
 	    -Wl,-rpath,'$$ORIGIN/../$(notdir $(LIBDIR))' -lm
 
-# The suite tries the fleetrun and the fleet-train of its own variant, which lie
-# beside it. The launcher needs no library when it runs.
+# The suite tries the fleetrun, the fleet-train and the predict of its own variant,
+# which lie beside it. The launcher needs no library when it runs.
 RUN_OBJ  := $(patsubst %.c,$(BUILD)/%.o,tools/fleetrun.c \
               $(wildcard tools/fleetrun/*.c) src/base/error.c \
               src/base/memory.c src/base/text.c)
@@ -169,6 +169,9 @@ $(BUILD)/fleetrun: $(RUN_OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^
 $(BUILD)/fleet-train: $(BUILD)/tools/fleet-train.o $(OBJ)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
+$(BUILD)/predict: $(BUILD)/samples/predict.o $(OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
 $(BINDIR)/fleetrun: $(BUILD)/fleetrun
@@ -271,7 +274,8 @@ $(NCCLS): test/nccl-emu/nccl.c $(wildcard test/nccl-emu/*.h)
 	$(Q)$(CC) $(CFLAGS_) $(LDFLAGS_) -shared $(NCCL_AS) -o $@ $<
 
 $(SUITE): $(TEST_OBJ) $(OBJ) $(RANKS_OBJ) $(NCCL_OBJ) $(EMU_OBJ) | \
-              $(BUILD)/fleetrun $(BUILD)/fleet-train $(PLUGINS:%=$(BUILD)/%) \
+              $(BUILD)/fleetrun $(BUILD)/fleet-train $(BUILD)/predict \
+              $(PLUGINS:%=$(BUILD)/%) \
               $(BUILD)/peers-rank $(TWINS) $(NCCLS) $(EMU_PLUGIN)
 	@echo "  LD    $@"
 	$(Q)$(CXX) $(LDFLAGS_) -o $@ $^ $(LIBS) $(TEST_LIBS)

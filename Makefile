@@ -264,10 +264,11 @@ EMU_PLAIN := $(BUILD)/emu/test/cuda-emu/fiber.cpp.o \
             $(BUILD)/emu/test/cuda-emu/block.cpp.o
 
 # NCCL for ranks without GPUs, which is opened as the real one is; one that is too
-# old, and one that lacks a function.
-NCCLS    := $(foreach n,nccl nccl-old nccl-less,$(BUILD)/$(n)/libnccl.so.2)
+# old, one that lacks a function, and one that is for other GPUs.
+NCCLS    := $(foreach n,nccl nccl-old nccl-less nccl-other,$(BUILD)/$(n)/libnccl.so.2)
 $(BUILD)/nccl-old/libnccl.so.2: NCCL_AS := -DNCCL_EMU_VERSION=21212
 $(BUILD)/nccl-less/libnccl.so.2: NCCL_AS := -DNCCL_EMU_LESS
+$(BUILD)/nccl-other/libnccl.so.2: NCCL_AS := -DNCCL_EMU_STRANGER
 $(NCCLS): test/nccl-emu/nccl.c $(wildcard test/nccl-emu/*.h)
 	@mkdir -p $(@D)
 	@echo "  LD    $@"

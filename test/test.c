@@ -32,6 +32,16 @@ int test_fraction(void)
     return number_in("FLEET_TEST_FRACTION");
 }
 
+void test_use_fraction(int n)
+{
+    char text[12];
+
+    if (n <= test_fraction())
+        return;
+    snprintf(text, sizeof text, "%d", n);
+    setenv("FLEET_TEST_FRACTION", text, 1);
+}
+
 bool test_ends_process;
 
 void test_fail(const char *file, int line, const char *format, ...)

@@ -85,6 +85,9 @@ void test_add(test_case *t);
  * valgrind, and then check only that they ran: FLEET_TEST_FRACTION, 1. */
 int test_fraction(void);
 
+/* From here on this test has enough of such a fraction, or of a smaller. */
+void test_use_fraction(int n);
+
 /* Set in a process that a test has started: failing ends that process, status
  * 1. */
 extern bool test_ends_process;

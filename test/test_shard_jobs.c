@@ -67,6 +67,7 @@ TEST_LIMIT(what_sharded_ranks_save_and_load_is_what_others_do, 300)
     const char *whole, *shard, *both, *want;
 
     launch_need_mpirun();
+    test_use_fraction(4);
     whole = saved_by("--nproc_per_node 2", "", "whole");
     shard = saved_by("--nproc_per_node 2", SHARD, "shard");
     both = saved_by(HYBRID, ROWS ", " SHARD, "both");

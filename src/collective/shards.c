@@ -7,6 +7,8 @@
 #include "base/memory.h"
 #include "collective/shards_internal.h"
 
+enum { AHEAD = 8 }; /* rows that are read soon */
+
 int fl_shards_first_bucket(int rank, int size)
 {
     return (rank * FL_N_BUCKET + size - 1) / size;
@@ -14,51 +16,59 @@ int fl_shards_first_bucket(int rank, int size)
 
 /* --- fetching ------------------------------------------------------------ */
 
-typedef void key_visitor(fl_shards *s, const fl_shards_request *q, int owner,
-                         int table, fl_pull_part *part, int64_t i);
+typedef void run_visitor(fl_shards *s, const fl_shards_request *q, int table,
+                         const fl_pull_part *part, const fl_shards_run *run);
 
-static void each_key(fl_shards *s, const fl_shards_request *q,
-                     key_visitor *visit)
+static void each_run(fl_shards *s, const fl_shards_request *q,
+                     run_visitor *visit)
 {
     fl_shards_count_again(s);
     for (int i = 0; i < q->n_table; i++) {
         int t = fl_shards_number(s, q->table[i].rows);
 
         for (int p = 0; p < FL_N_PART; p++) {
-            fl_pull_part *part = &q->table[i].part[p];
+            const fl_pull_part *part = &q->table[i].part[p];
+            fl_shards_run run = {.end = 0};
 
-            for (int64_t k = 0; k < part->n; k++)
-                visit(s, q, fl_shards_owner(s, part->key[k]), t, part, k);
+            while (run.end < part->n) {
+                run =
+                    fl_shards_next_run(s, p, part->key, NULL, run.end, part->n);
+                visit(s, q, t, part, &run);
+                s->done[run.owner * s->n_table + t] += run.end - run.begin;
+            }
         }
     }
 }
 
-static void count_key(fl_shards *s, const fl_shards_request *q, int owner,
-                      int table, fl_pull_part *part, int64_t i)
+static void count_keys(fl_shards *s, const fl_shards_request *q, int table,
+                       const fl_pull_part *part, const fl_shards_run *run)
 {
     (void)q;
     (void)part;
-    (void)i;
-    s->to[owner * s->n_table + table]++;
+    s->to[run->owner * s->n_table + table] += run->end - run->begin;
 }
 
-static void put_key(fl_shards *s, const fl_shards_request *q, int owner,
-                    int table, fl_pull_part *part, int64_t i)
+static void put_keys(fl_shards *s, const fl_shards_request *q, int table,
+                     const fl_pull_part *part, const fl_shards_run *run)
 {
-    int64_t j = s->done[owner * s->n_table + table]++;
+    int64_t at = s->done[run->owner * s->n_table + table];
 
     (void)q;
-    memcpy(fl_parcels_item(s, &s->to_keys, owner, table, j, fl_shards_key_size),
-           &part->key[i], sizeof part->key[i]);
+    memcpy(fl_parcels_item(s, &s->to_keys, run->owner, table, at,
+                           fl_shards_key_size),
+           part->key + run->begin,
+           (size_t)(run->end - run->begin) * sizeof *part->key);
 }
 
-static void take_row(fl_shards *s, const fl_shards_request *q, int owner,
-                     int table, fl_pull_part *part, int64_t i)
+static void take_rows(fl_shards *s, const fl_shards_request *q, int table,
+                      const fl_pull_part *part, const fl_shards_run *run)
 {
-    int64_t j = s->done[owner * s->n_table + table]++;
+    const float *row = fl_parcels_item(s, &q->rows, run->owner, table,
+                                       s->done[run->owner * s->n_table + table],
+                                       fl_shards_row_size);
 
-    part->row[i] =
-        fl_parcels_item(s, &q->rows, owner, table, j, fl_shards_row_size);
+    for (int64_t i = run->begin; i < run->end; i++, row += s->table[table]->dim)
+        part->row[i] = row;
 }
 
 /* Rows that nobody has made read as their first values. */
@@ -68,20 +78,22 @@ static fleet_status read_chunk(fl_rows *rows, const uint64_t *key, int64_t n,
     float *row[FL_SHARDS_CHUNK];
 
     FL_TRY(rows->methods->find(rows, key, n, row));
-    for (int64_t i = 0; i < n; i++, out += rows->dim)
+    for (int64_t i = 0; i < n; i++, out += rows->dim) {
+        if (i + AHEAD < n && row[i + AHEAD])
+            __builtin_prefetch(row[i + AHEAD]);
         if (row[i])
             memcpy(out, row[i], (size_t)rows->dim * sizeof *out);
         else
             fl_filler_row(&rows->filler, key[i], out, rows->dim);
+    }
     return FLEET_OK;
 }
 
-static fleet_status answer(fl_shards *s, int rank, int table)
+static fleet_status answer(fl_shards *s, const fl_parcels *to, int rank,
+                           int table)
 {
-    const uint64_t *key =
-        fl_parcels_item(s, &s->from_keys, rank, table, 0, fl_shards_key_size);
-    float *out =
-        fl_parcels_item(s, &s->to_rows, rank, table, 0, fl_shards_row_size);
+    const uint64_t *key = fl_shards_keys_of(s, rank, table);
+    float *out = fl_parcels_item(s, to, rank, table, 0, fl_shards_row_size);
     int64_t n = s->from[rank * s->n_table + table];
     fl_rows *rows = s->table[table];
 
@@ -92,12 +104,14 @@ static fleet_status answer(fl_shards *s, int rank, int table)
     return FLEET_OK;
 }
 
-static fleet_status answer_all(fl_shards *s)
+/* This rank's own keys are answered where the answers of others will be. */
+static fleet_status answer_all(fl_shards *s, const fl_shards_request *q)
 {
     FL_TRY(fl_parcels_room(s, &s->to_rows, s->from, fl_shards_row_size));
     for (int r = 0; r < s->n_rank; r++)
         for (int t = 0; t < s->n_table; t++)
-            FL_TRY(answer(s, r, t));
+            FL_TRY(answer(s, r == fl_shards_rank(s) ? &q->rows : &s->to_rows, r,
+                          t));
     return FLEET_OK;
 }
 
@@ -105,15 +119,15 @@ static fleet_status answer_all(fl_shards *s)
 static fleet_status fetch(fl_shards *s, fl_shards_request *q)
 {
     memset(s->to, 0, (size_t)(s->n_rank * s->n_table) * sizeof *s->to);
-    each_key(s, q, count_key);
+    each_run(s, q, count_keys);
     FL_TRY(fl_shards_tell_counts(s));
     FL_TRY(fl_parcels_room(s, &s->to_keys, s->to, fl_shards_key_size));
-    each_key(s, q, put_key);
+    each_run(s, q, put_keys);
     FL_TRY(fl_shards_swap_keys(s));
-    FL_TRY(answer_all(s));
     FL_TRY(fl_parcels_room(s, &q->rows, s->to, fl_shards_row_size));
+    FL_TRY(answer_all(s, q));
     FL_TRY(fl_parcels_swap(s, &s->to_rows, &q->rows));
-    each_key(s, q, take_row);
+    each_run(s, q, take_rows);
     return FLEET_OK;
 }
 

@@ -8,9 +8,10 @@
 
 enum { FL_SHARDS_CHUNK = 1024 };
 
-/* For each rank so many bytes, side by side in rank order. */
+/* For each rank so many bytes, side by side in rank order; then what stays: a
+ * rank's own part does not travel. */
 typedef struct fl_parcels {
-    int64_t *bytes; /* by rank */
+    int64_t *bytes; /* by rank; own: 0 */
     int64_t *at;    /* by rank, then table: where its keys begin */
     char *data;
     size_t capacity;
@@ -60,8 +61,22 @@ static inline fl_shards *fl_shards_of(fl_exchange *x)
 
 /* --- shards_parcels.c ----------------------------------------------------- */
 
-/* Of a key; the number of a table. */
-int fl_shards_owner(const fl_shards *s, uint64_t key);
+static inline int fl_shards_rank(const fl_shards *s)
+{
+    return s->rounds->peers->rank;
+}
+
+/* Keys [begin, end) of a part are all one rank's. */
+typedef struct fl_shards_run {
+    int owner;
+    int64_t begin, end;
+} fl_shards_run;
+
+/* Of n keys of a part; the i-th is key[which ? which[i] : i]. */
+fl_shards_run fl_shards_next_run(const fl_shards *s, int part,
+                                 const uint64_t *key, const uint32_t *which,
+                                 int64_t begin, int64_t n);
+
 int fl_shards_number(const fl_shards *s, const fl_rows *rows);
 
 /* Bytes of each rank's part: each key of a table takes so many. */
@@ -81,6 +96,9 @@ fleet_status fl_parcels_swap(fl_shards *s, const fl_parcels *to,
 /* Counts and keys; both sides know then what else travels. */
 fleet_status fl_shards_tell_counts(fl_shards *s);
 fleet_status fl_shards_swap_keys(fl_shards *s);
+
+/* The keys that came from a rank, or this rank's own. */
+const uint64_t *fl_shards_keys_of(const fl_shards *s, int rank, int table);
 
 /* What has been dealt with: nothing. */
 void fl_shards_count_again(fl_shards *s);

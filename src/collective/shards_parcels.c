@@ -5,9 +5,35 @@
 #include "base/memory.h"
 #include "collective/shards_internal.h"
 
-int fl_shards_owner(const fl_shards *s, uint64_t key)
+static int owner_of_bucket(const fl_shards *s, int bucket)
 {
-    return fl_bucket_of(fl_mix(key)) * s->n_rank / FL_N_BUCKET;
+    return bucket * s->n_rank / FL_N_BUCKET;
+}
+
+static int owner_of_key(const fl_shards *s, uint64_t key)
+{
+    return owner_of_bucket(s, fl_bucket_of(fl_mix(key)));
+}
+
+/* With 1, 2, 4 or 8 ranks a part is one rank's, with others most parts are. */
+fl_shards_run fl_shards_next_run(const fl_shards *s, int part,
+                                 const uint64_t *key, const uint32_t *which,
+                                 int64_t begin, int64_t n)
+{
+    int first = part * (FL_N_BUCKET / FL_N_PART);
+    int owner = owner_of_bucket(s, first), at;
+    fl_shards_run run = {.owner = owner, .begin = begin, .end = n};
+
+    if (owner == owner_of_bucket(s, first + FL_N_BUCKET / FL_N_PART - 1) ||
+        begin == n)
+        return run;
+    run.owner = owner_of_key(s, key[which ? which[begin] : begin]);
+    for (run.end = begin + 1; run.end < n; run.end++) {
+        at = owner_of_key(s, key[which ? which[run.end] : run.end]);
+        if (at != run.owner)
+            break;
+    }
+    return run;
 }
 
 int fl_shards_number(const fl_shards *s, const fl_rows *rows)
@@ -33,16 +59,18 @@ int64_t fl_shards_row_size(const fl_shards *s, int table)
 fleet_status fl_parcels_room(const fl_shards *s, fl_parcels *p,
                              const int64_t *count, fl_shards_item_size *size_of)
 {
+    int own = fl_shards_rank(s);
     int64_t all = 0;
 
-    for (int r = 0; r < s->n_rank; r++) {
+    for (int i = 0; i < s->n_rank; i++) {
+        int r = i + 1 == s->n_rank ? own : i + (i >= own);
         int64_t begin = all;
 
         for (int t = 0; t < s->n_table; t++) {
             p->at[r * s->n_table + t] = all;
             all += count[r * s->n_table + t] * size_of(s, t);
         }
-        p->bytes[r] = all - begin;
+        p->bytes[r] = r == own ? 0 : all - begin;
     }
     return fl_grow(&p->data, &p->capacity, (size_t)all + 1, 1);
 }
@@ -71,6 +99,14 @@ fleet_status fl_parcels_swap(fl_shards *s, const fl_parcels *to,
 
     return p->methods->all_to_all_v(p, to->data, to->bytes, from->data,
                                     from->bytes, NULL);
+}
+
+const uint64_t *fl_shards_keys_of(const fl_shards *s, int rank, int table)
+{
+    const fl_parcels *p =
+        rank == fl_shards_rank(s) ? &s->to_keys : &s->from_keys;
+
+    return fl_parcels_item(s, p, rank, table, 0, fl_shards_key_size);
 }
 
 fleet_status fl_shards_swap_keys(fl_shards *s)

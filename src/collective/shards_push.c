@@ -6,52 +6,60 @@
 #include "collective/shards_internal.h"
 #include "runtime/simd.h"
 
-static uint64_t key_at(const fl_push_part *p, int64_t i)
+typedef void run_visitor(fl_shards *s, int table, const fl_push_part *part,
+                         const fl_shards_run *run);
+
+static void count_run(fl_shards *s, int table, const fl_push_part *part,
+                      const fl_shards_run *run)
 {
-    return p->key[p->which ? p->which[i] : i];
+    (void)part;
+    s->to[run->owner * s->n_table + table] += run->end - run->begin;
 }
 
-static void count_part(fl_shards *s, int table, const fl_push_part *part)
+static void put_run(fl_shards *s, int table, const fl_push_part *part,
+                    const fl_shards_run *run)
 {
-    for (int64_t i = 0; i < part->n; i++)
-        s->to[fl_shards_owner(s, key_at(part, i)) * s->n_table + table]++;
-}
+    int64_t at = s->done[run->owner * s->n_table + table];
+    int64_t dim = s->table[table]->dim;
+    uint64_t *key = fl_parcels_item(s, &s->to_keys, run->owner, table, at,
+                                    fl_shards_key_size);
+    float *row = fl_parcels_item(s, &s->to_rows, run->owner, table, at,
+                                 fl_shards_row_size);
 
-static void put_part(fl_shards *s, int table, const fl_push_part *part)
-{
-    for (int64_t i = 0; i < part->n; i++) {
-        uint64_t key = key_at(part, i);
-        int owner = fl_shards_owner(s, key);
-        int64_t j = s->done[owner * s->n_table + table]++;
-
-        memcpy(fl_parcels_item(s, &s->to_keys, owner, table, j,
-                               fl_shards_key_size),
-               &key, sizeof key);
-        memcpy(fl_parcels_item(s, &s->to_rows, owner, table, j,
-                               fl_shards_row_size),
-               part->grad[i], (size_t)fl_shards_row_size(s, table));
+    for (int64_t i = run->begin; i < run->end; i++, row += dim) {
+        *key++ = part->key[part->which ? part->which[i] : i];
+        memcpy(row, part->grad[i], (size_t)dim * sizeof *row);
     }
 }
 
-typedef void part_visitor(fl_shards *s, int table, const fl_push_part *part);
-
-static void each_part(fl_shards *s, const fl_push *p, part_visitor *visit)
+static void each_run(fl_shards *s, const fl_push *p, run_visitor *visit)
 {
     fl_shards_count_again(s);
-    for (int i = 0; i < p->n_table; i++)
-        for (int j = 0; j < FL_N_PART; j++)
-            visit(s, fl_shards_number(s, p->table[i].rows),
-                  &p->table[i].part[j]);
+    for (int i = 0; i < p->n_table; i++) {
+        int t = fl_shards_number(s, p->table[i].rows);
+
+        for (int j = 0; j < FL_N_PART; j++) {
+            const fl_push_part *part = &p->table[i].part[j];
+            fl_shards_run run = {.end = 0};
+
+            while (run.end < part->n) {
+                run = fl_shards_next_run(s, j, part->key, part->which, run.end,
+                                         part->n);
+                visit(s, t, part, &run);
+                s->done[run.owner * s->n_table + t] += run.end - run.begin;
+            }
+        }
+    }
 }
 
 static fleet_status swap_gradients(fl_shards *s, const fl_push *p)
 {
     memset(s->to, 0, (size_t)(s->n_rank * s->n_table) * sizeof *s->to);
-    each_part(s, p, count_part);
+    each_run(s, p, count_run);
     FL_TRY(fl_shards_tell_counts(s));
     FL_TRY(fl_parcels_room(s, &s->to_keys, s->to, fl_shards_key_size));
     FL_TRY(fl_parcels_room(s, &s->to_rows, s->to, fl_shards_row_size));
-    each_part(s, p, put_part);
+    each_run(s, p, put_run);
     FL_TRY(fl_shards_swap_keys(s));
     FL_TRY(fl_parcels_room(s, &s->from_rows, s->from, fl_shards_row_size));
     return fl_parcels_swap(s, &s->to_rows, &s->from_rows);
@@ -61,11 +69,11 @@ static fleet_status swap_gradients(fl_shards *s, const fl_push *p)
  * are added to it. */
 static void add_rank(fl_shards *s, int rank, int table)
 {
-    const uint64_t *key =
-        fl_parcels_item(s, &s->from_keys, rank, table, 0, fl_shards_key_size);
+    bool is_own = rank == fl_shards_rank(s);
+    const uint64_t *key = fl_shards_keys_of(s, rank, table);
     fl_shards_sums *to = &s->sum[table];
-    float *grad =
-        fl_parcels_item(s, &s->from_rows, rank, table, 0, fl_shards_row_size);
+    float *grad = fl_parcels_item(s, is_own ? &s->to_rows : &s->from_rows, rank,
+                                  table, 0, fl_shards_row_size);
     int64_t n = s->from[rank * s->n_table + table], dim = s->table[table]->dim;
 
     for (int64_t i = 0; i < n; i++, grad += dim) {

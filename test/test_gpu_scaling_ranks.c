@@ -248,27 +248,27 @@ TEST(all_begin_with_the_scale_of_the_first)
 /* --- what is refused --------------------------------------------------------
  */
 
-TEST(tables_that_ranks_share_out_are_refused)
+TEST(tables_that_ranks_share_out_are_refused_by_name)
 {
-    gpu_rank_lesson s = {
-        .kind = KIT_CTR, .how.fp16 = true, .ranks = 2, .batches = 2};
+    fleet_role role = {.worker_num = 2, .master = "127.0.0.1:39999"};
+    kit_options o = {.fp16 = true, .role = &role};
+    fleet *f = kit_handle(&o);
+    fleet_program *p = fleet_program_create(f);
+    fleet_var *x =
+        fleet_sparse_embedding(p, kit_data_ids(p, "ids", 1), 4, NULL);
 
-    gpu_rank_open(2);
-    gpu_rank_try(&s);
-    for (int i = 0; i < 2; i++) {
-        CHECK_INT(s.status[i], FLEET_EUNSUPPORTED);
-        CHECK_CONTAINS(s.error[i], "strategy.amp: float16 with table \"");
-        CHECK_CONTAINS(s.error[i], "which ranks share out");
-    }
-    gpu_rank_close();
+    CHECK_FAILS(fleet_minimize(kit_optimizer(f, &o), fleet_mean(p, x)),
+                FLEET_EUNSUPPORTED,
+                "strategy.amp: float16 with table \"embedding\", which ranks "
+                "share out");
+    fleet_destroy(f);
 }
 
 TEST(ranks_that_do_not_sum_all_gradients_are_refused)
 {
-    static const char *const words[] = {"float16 with strategy.localsgd",
-                                        "float16 with "
-                                        "strategy.adaptive_localsgd",
-                                        "float16 with strategy.dgc"};
+    static const char *const words[] = {
+        "float16 with strategy.localsgd",
+        "float16 with strategy.adaptive_localsgd", "float16 with strategy.dgc"};
     fleet_role role = {.worker_num = 2, .master = "127.0.0.1:39999"};
 
     for (int i = 0; i < 3; i++) {

@@ -174,12 +174,6 @@ fleet_status fl_pass_loss_scaling(fl_lowering *l, bool *applied)
 
     if (!fl_is_scaled(l))
         return FLEET_OK;
-    if (plan->store->exchange && plan->n_sparse > 0)
-        return fl_fail(FLEET_EUNSUPPORTED,
-                       "strategy.amp: float16 with table \"%s\", which ranks "
-                       "share out, is not in this version; "
-                       "strategy.amp_configs.use_bf16 = 1 asks for bfloat16",
-                       plan->sparse[0].table->name);
     *applied = true;
     all.operand =
         fl_arena_alloc(&plan->arena, (2 + most) * sizeof *all.operand);

@@ -160,8 +160,8 @@ $(BINDIR)/%: $(BUILD)/samples/%.o $(LIBDIR)/libfleet.so
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $< -L$(LIBDIR) -lfleet \
 	    -Wl,-rpath,'$$ORIGIN/../$(notdir $(LIBDIR))' -lm
 
-# The suite tries the fleetrun and the fleet-train of its own variant, which lie
-# beside it. The launcher needs no library when it runs.
+# The suite tries the fleetrun, the fleet-train and the predict of its own variant,
+# which lie beside it. The launcher needs no library when it runs.
 RUN_OBJ  := $(patsubst %.c,$(BUILD)/%.o,tools/fleetrun.c \
               $(wildcard tools/fleetrun/*.c) src/base/error.c \
               src/base/memory.c src/base/text.c)
@@ -169,6 +169,9 @@ $(BUILD)/fleetrun: $(RUN_OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^
 $(BUILD)/fleet-train: $(BUILD)/tools/fleet-train.o $(OBJ)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
+$(BUILD)/predict: $(BUILD)/samples/predict.o $(OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
 $(BINDIR)/fleetrun: $(BUILD)/fleetrun
@@ -261,17 +264,19 @@ EMU_PLAIN := $(BUILD)/emu/test/cuda-emu/fiber.cpp.o \
             $(BUILD)/emu/test/cuda-emu/block.cpp.o
 
 # NCCL for ranks without GPUs, which is opened as the real one is; one that is too
-# old, and one that lacks a function.
-NCCLS    := $(foreach n,nccl nccl-old nccl-less,$(BUILD)/$(n)/libnccl.so.2)
+# old, one that lacks a function, and one that is for other GPUs.
+NCCLS    := $(foreach n,nccl nccl-old nccl-less nccl-other,$(BUILD)/$(n)/libnccl.so.2)
 $(BUILD)/nccl-old/libnccl.so.2: NCCL_AS := -DNCCL_EMU_VERSION=21212
 $(BUILD)/nccl-less/libnccl.so.2: NCCL_AS := -DNCCL_EMU_LESS
+$(BUILD)/nccl-other/libnccl.so.2: NCCL_AS := -DNCCL_EMU_STRANGER
 $(NCCLS): test/nccl-emu/nccl.c $(wildcard test/nccl-emu/*.h)
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(CFLAGS_) $(LDFLAGS_) -shared $(NCCL_AS) -o $@ $<
 
 $(SUITE): $(TEST_OBJ) $(OBJ) $(RANKS_OBJ) $(NCCL_OBJ) $(EMU_OBJ) | \
-              $(BUILD)/fleetrun $(BUILD)/fleet-train $(PLUGINS:%=$(BUILD)/%) \
+              $(BUILD)/fleetrun $(BUILD)/fleet-train $(BUILD)/predict \
+              $(PLUGINS:%=$(BUILD)/%) \
               $(BUILD)/peers-rank $(TWINS) $(NCCLS) $(EMU_PLUGIN)
 	@echo "  LD    $@"
 	$(Q)$(CXX) $(LDFLAGS_) -o $@ $^ $(LIBS) $(TEST_LIBS)

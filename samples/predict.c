@@ -1,13 +1,16 @@
 /* predict.c - score with a saved model: an ad server's first need. No training
  * code, no handle; the predictor may be called from any number of threads.
  *
- *   bin/predict MODEL < LINES
+ *   bin/predict MODEL [LINES]
  *
  * MODEL is what bin/ctr or fleet-train saved. Each line has, for every input of
  * the model in its order, a count and that many values, as in Fleet's MultiSlot
  * text; ids are the numbers that the model was trained on (fleet_hash_text()
- * for text). One line of scores comes out for each.
+ * for text). LINES is a file, or standard input. One line of scores comes out
+ * for each; one that does not fit is told with its number, and ends it.
  */
+#include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,64 +27,132 @@ typedef struct sample {
     float real[MOST_VALUES];
 } sample;
 
-/* Read one input from *at on; how many values were used up, -1 for bad text. */
-static int read_input(const fleet_var *v, sample *s, int i, int used, char **at)
+/* Where the lines come from, and the one that is read. */
+typedef struct lines {
+    const char *name;
+    FILE *file;
+    char *line;
+    size_t size;
+    long n;
+} lines;
+
+/* Tell what is there in place of what an input needs. */
+static int refuse(const lines *l, const fleet_var *v, const char *expected,
+                  const char *at)
 {
-    int64_t *dims = s->dims[i];
-    int n_dim = fleet_var_shape(v, dims);
-    long n = strtol(*at, at, 10);
+    at += strspn(at, " \t\r\n");
+    if (*at)
+        fprintf(stderr,
+                "predict: %s:%ld: input \"%s\": expected %s, got "
+                "\"%.*s\"\n",
+                l->name, l->n, fleet_var_name(v), expected,
+                (int)strcspn(at, " \t\r\n"), at);
+    else
+        fprintf(stderr,
+                "predict: %s:%ld: input \"%s\": expected %s, but the "
+                "line ends\n",
+                l->name, l->n, fleet_var_name(v), expected);
+    return -1;
+}
 
-    if (n < 0 || n > MOST_VALUES - used)
-        return -1;
-    for (long j = 0; j < n; j++) {
-        char *begin = *at;
+/* How many values follow; -1: a number that does not fit. */
+static int read_count(const lines *l, const fleet_var *v, int room, char **at)
+{
+    const char *begin = *at;
+    int64_t dims[FLEET_MAX_DIM];
+    char expected[80];
+    long n = strtol(begin, at, 10);
 
-        if (fleet_var_dtype(v) == FLEET_INT64)
-            s->integer[used + j] = (int64_t)strtoull(*at, at, 10);
-        else
-            s->real[used + j] = strtof(*at, at);
-        if (*at == begin)
-            return -1;
+    if (fleet_var_is_ragged(v)) {
+        snprintf(expected, sizeof expected, "a count of values up to %d", room);
+        return *at == begin || n < 0 || n > room ? refuse(l, v, expected, begin)
+                                                 : (int)n;
     }
-    dims[0] = 1; /* a batch of one sample */
-    s->offsets[i][1] = n;
+    if (fleet_var_shape(v, dims) != 2 || dims[1] > room)
+        return refuse(l, v, "an input of one dimension", begin);
+    snprintf(expected, sizeof expected, "the count %lld", (long long)dims[1]);
+    return *at == begin || n != dims[1] ? refuse(l, v, expected, begin)
+                                        : (int)n;
+}
+
+/* One number, the sample's value `to`. */
+static int read_value(const lines *l, const fleet_var *v, sample *s, int to,
+                      char **at)
+{
+    int is_id = fleet_var_dtype(v) == FLEET_INT64;
+    const char *begin = *at;
+
+    errno = 0;
+    if (is_id)
+        s->integer[to] = (int64_t)strtoull(begin, at, 10);
+    else
+        s->real[to] = strtof(begin, at);
+    if (*at != begin && (!**at || isspace((unsigned char)**at)) &&
+        !(is_id && errno == ERANGE))
+        return 0;
+    return refuse(l, v, is_id ? "a whole number" : "a number", begin);
+}
+
+/* Read one input from *at on; how many values were used up, -1 for bad text. */
+static int read_input(const lines *l, const fleet_var *v, sample *s, int i,
+                      int used, char **at)
+{
+    int n = read_count(l, v, MOST_VALUES - used, at);
+
+    for (int j = 0; j < n; j++)
+        if (read_value(l, v, s, used + j, at) != 0)
+            return -1;
     s->feed[i] = (fleet_feed){.name = fleet_var_name(v),
                               .dtype = fleet_var_dtype(v),
                               .data = fleet_var_dtype(v) == FLEET_INT64
                                           ? (void *)&s->integer[used]
                                           : (void *)&s->real[used],
-                              .dims = dims,
-                              .n_dim = n_dim};
+                              .dims = s->dims[i],
+                              .n_dim = fleet_var_shape(v, s->dims[i])};
+    s->dims[i][0] = 1; /* a batch of one sample */
+    s->offsets[i][1] = n;
     if (fleet_var_is_ragged(v)) {
         s->feed[i].offsets = s->offsets[i];
         s->feed[i].n_dim = 1;
-    } else if (n_dim != 2 || dims[1] != n) {
-        return -1;
     }
-    return (int)n;
+    return n;
 }
 
-static int score(fleet_predictor *p, sample *s, char *line)
+static int read_sample(const lines *l, fleet_predictor *p, sample *s)
 {
     int n = fleet_predictor_input_num(p), used = 0;
-    float out[1024];
+    char *at = l->line;
 
     for (int i = 0; i < n; i++) {
-        int more = read_input(fleet_predictor_input(p, i), s, i, used, &line);
+        int more = read_input(l, fleet_predictor_input(p, i), s, i, used, &at);
 
-        if (more < 0) {
-            fprintf(stderr, "predict: a line does not fit input \"%s\"\n",
-                    fleet_var_name(fleet_predictor_input(p, i)));
+        if (more < 0)
             return 1;
-        }
         used += more;
     }
+    at += strspn(at, " \t\r\n");
+    if (!*at)
+        return 0;
+    fprintf(stderr,
+            "predict: %s:%ld: \"%.*s\" comes after the last of %d inputs\n",
+            l->name, l->n, (int)strcspn(at, " \t\r\n"), at, n);
+    return 1;
+}
+
+static int score(const lines *l, fleet_predictor *p, sample *s)
+{
+    int n = fleet_predictor_input_num(p);
+    int64_t dims[FLEET_MAX_DIM];
+    float out[1024];
+
+    if (read_sample(l, p, s) != 0)
+        return 1;
     if (fleet_predictor_run(p, s->feed, n, (void *[]){out},
                             (size_t[]){sizeof out}, 1) != FLEET_OK) {
-        fprintf(stderr, "predict: %s\n", fleet_last_error());
+        fprintf(stderr, "predict: %s:%ld: %s\n", l->name, l->n,
+                fleet_last_error());
         return 1;
     }
-    int64_t dims[FLEET_MAX_DIM];
     fleet_var_shape(fleet_predictor_output(p, 0), dims);
     for (int64_t i = 0; i < dims[1]; i++)
         printf("%s%.6g", i ? " " : "", (double)out[i]);
@@ -89,28 +160,48 @@ static int score(fleet_predictor *p, sample *s, char *line)
     return 0;
 }
 
-static const char usage[] = "usage: predict MODEL < LINES\n";
+static int score_all(lines *l, fleet_predictor *p)
+{
+    sample *s = calloc(1, sizeof *s);
+    int failed = !s || fleet_predictor_input_num(p) > MOST_INPUTS;
+
+    if (failed)
+        fprintf(stderr, "predict: %s\n",
+                s ? "the model has more than 1000 inputs" : "out of memory");
+    while (!failed && getline(&l->line, &l->size, l->file) > 0) {
+        l->n++;
+        failed = score(l, p, s);
+    }
+    if (!failed && ferror(l->file)) {
+        fprintf(stderr, "predict: %s: %s\n", l->name, strerror(errno));
+        failed = 1;
+    }
+    free(l->line);
+    free(s);
+    return failed;
+}
+
+static const char usage[] = "usage: predict MODEL [LINES]\n";
 
 int main(int argc, char **argv)
 {
+    lines l = {.name = "standard input", .file = stdin};
+    int failed;
+
     if (argc == 2 && strcmp(argv[1], "--help") == 0)
         return fputs(usage, stdout) < 0;
-    if (argc != 2)
+    if (argc != 2 && argc != 3)
         return fputs(usage, stderr), 1;
-    fleet_predictor *p = fleet_load_inference_model(argv[1]);
-    sample *s = calloc(1, sizeof *s);
-    char *line = NULL;
-    size_t size = 0;
-    int failed = 0;
-
-    if (!p || !s || fleet_predictor_input_num(p) > MOST_INPUTS) {
-        fprintf(stderr, "predict: %s\n", fleet_last_error());
-        return 1;
+    if (argc == 3) {
+        l.name = argv[2];
+        l.file = fopen(argv[2], "r");
     }
-    while (!failed && getline(&line, &size, stdin) > 0)
-        failed = score(p, s, line);
-    free(line);
-    free(s);
+    if (!l.file)
+        return fprintf(stderr, "predict: %s: %s\n", l.name, strerror(errno)), 1;
+    fleet_predictor *p = fleet_load_inference_model(argv[1]);
+    if (!p)
+        return fprintf(stderr, "predict: %s\n", fleet_last_error()), 1;
+    failed = score_all(&l, p);
     fleet_predictor_destroy(p);
     return failed;
 }

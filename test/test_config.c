@@ -333,6 +333,72 @@ TEST(what_is_asked_for_in_vain_is_in_the_log)
     fleet_destroy(f);
 }
 
+/* What is in the log of a handle with that strategy. */
+static void check_told(const fleet_distributed_strategy *s, const char *want)
+{
+    char lines[2000] = "";
+    fleet_options o = {.log = keep_warnings, .log_user = lines};
+    fleet *f;
+
+    CHECK_OK(fleet_init(&f, &o));
+    CHECK(fleet_distributed_optimizer(f, fleet_sgd(f, 0.1f), s) != NULL);
+    CHECK_TEXT(lines, want);
+    fleet_destroy(f);
+}
+
+TEST(a_field_of_what_is_off_has_no_effect_and_is_in_the_log)
+{
+    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+
+    s.gradient_merge_configs.avg = 0;
+    s.amp_configs.init_loss_scaling = 1024;
+    s.amp_configs.incr_ratio = 4;
+    check_told(&s, "strategy.gradient_merge_configs.avg is 0: no effect: "
+                   "strategy.gradient_merge is 0\n"
+                   "strategy.amp_configs.init_loss_scaling is 1024: no effect: "
+                   "strategy.amp is 0\n"
+                   "strategy.amp_configs.incr_ratio is 4: no effect: "
+                   "strategy.amp is 0\n");
+    s.gradient_merge = s.amp = 1;
+    check_told(&s, "");
+    s.amp_configs.use_dynamic_loss_scaling = 0;
+    check_told(&s, "strategy.amp_configs.incr_ratio is 4: no effect: "
+                   "strategy.amp_configs.use_dynamic_loss_scaling is 0\n");
+}
+
+TEST(a_zero_that_is_asked_for_in_vain_is_in_the_log)
+{
+    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+
+    s.a_sync_configs.launch_barrier = 0;
+    s.amp_configs.use_dynamic_loss_scaling = 0;
+    s.amp_configs.use_fp16_guard = 0;
+    s.fuse_all_reduce_ops = 0;
+    check_told(&s,
+               "strategy.a_sync_configs.launch_barrier is 0: no effect: no "
+               "servers, training is synchronous\n"
+               "strategy.amp_configs.use_dynamic_loss_scaling is 0: no "
+               "effect: strategy.amp is 0\n"
+               "strategy.amp_configs.use_fp16_guard is 0: no effect: for "
+               "use_pure_fp16 alone\n"
+               "strategy.fuse_all_reduce_ops is 0: no effect: one worker\n");
+}
+
+TEST(the_dump_names_the_switch_that_is_off)
+{
+    fleet *f;
+    char *text;
+
+    CHECK_OK(fleet_init(&f, NULL));
+    text = fleet_strategy_dump(f);
+    CHECK_CONTAINS(text, "amp_configs.incr_ratio                           2"
+                         "            default  no effect: strategy.amp is 0\n");
+    CHECK_CONTAINS(text, "amp_configs.use_fp16_guard                       1"
+                         "            default  no effect: for use_pure_fp16");
+    fleet_free(text);
+    fleet_destroy(f);
+}
+
 TEST(an_instruction_set_that_is_not_there_is_warned_about)
 {
     char lines[2000] = "";

@@ -111,9 +111,9 @@ TEST(a_rank_has_its_log_and_no_other_descriptor)
                          "echo err$PADDLE_TRAINER_ID >&2; cat"),
               0);
     for (int i = 0; i < 2; i++) {
-        char log[20];
-        char out[20];
-        char err[20];
+        char log[24];
+        char out[24];
+        char err[24];
 
         snprintf(log, sizeof log, "workerlog.%d", i);
         snprintf(out, sizeof out, "out%d\n", i);

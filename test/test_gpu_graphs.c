@@ -367,13 +367,67 @@ TEST(a_capture_that_fails_is_told_once_and_done_without)
         train(&m, 40, 2 + slot, 1);
     }
     gpu_kit_control()->fail_at(0);
-    CHECK_CONTAINS(warnings, "gpu:0: no CUDA graph of a step: cuda: "
+    CHECK_CONTAINS(warnings, "gpu:0: no CUDA graph of a step (failure 1 of 4, "
+                             "then it goes without): cuda: "
                              "cudaGraphInstantiate: out of memory");
     CHECK(strchr(warnings, '\n')[1] == 0); /* one line */
     train(&m, 40, 4, 4);
     train(&without, 40, 0, 8);
     CHECK(calls_of(&m, 40) == calls_of(&without, 40));
     CHECK(kit_hash(m.f) == kit_hash(without.f));
+    kit_close(&m);
+    kit_close(&without);
+    gpu_kit_close();
+}
+
+/* Two slots' lists: a pause of 16, then of 32 and 64; 128 would be next. */
+enum { FIRST_PAUSE = 2 * 16, ALL_PAUSES = 2 * (16 + 32 + 64) };
+
+/* So many batches, with no memory for a graph. */
+static void train_short(kit_model *m, int n)
+{
+    for (int i = 0; i < n; i++) {
+        gpu_kit_control()->fail_at(1);
+        train(m, 40, i, 1);
+    }
+    gpu_kit_control()->fail_at(0);
+}
+
+TEST(a_capture_that_failed_is_tried_again_after_a_pause)
+{
+    enum { FEEDS = 2, A_GRAPH = 1 };
+    kit_model m;
+
+    gpu_kit_open();
+    m = gpu_kit_model(KIT_MLP, (kit_options){0});
+    m.f->context.log.callback = keep_warnings;
+    train(&m, 40, 0, 2);
+    train_short(&m, 2);
+    train(&m, 40, 4, FIRST_PAUSE - 1);
+    CHECK(calls_of(&m, 40) > 10); /* the last of the pause */
+    train(&m, 40, 0, 2);
+    CHECK_INT(calls_of(&m, 40), FEEDS + A_GRAPH);
+    CHECK(strchr(warnings, '\n')[1] == 0);
+    kit_close(&m);
+    gpu_kit_close();
+}
+
+TEST(captures_that_fail_again_and_again_come_to_an_end)
+{
+    kit_model m, without;
+    long calls;
+
+    gpu_kit_open();
+    m = gpu_kit_model(KIT_MLP, (kit_options){0});
+    without = gpu_kit_model(KIT_MLP, (kit_options){.no_graphs = true});
+    m.f->context.log.callback = keep_warnings;
+    train(&m, 40, 0, 2);
+    train_short(&m, 2 * 4 + ALL_PAUSES); /* four failures of each list */
+    train(&without, 40, 0, 4);
+    calls = calls_of(&without, 40);
+    for (int i = 0; i < 2 * 128 + 4; i++)
+        CHECK_INT(calls_of(&m, 40), calls);
+    CHECK(strchr(warnings, '\n')[1] == 0);
     kit_close(&m);
     kit_close(&without);
     gpu_kit_close();

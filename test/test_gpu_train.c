@@ -375,6 +375,35 @@ TEST(several_threads_evaluate_what_is_on_the_gpu)
     gpu_kit_close();
 }
 
+static void *evaluate_here(void *arg)
+{
+    evaluator *v = arg;
+
+    for (int i = 0; i < 20; i++)
+        v->loss = loss_at(v->m, FLEET_CPU);
+    return NULL;
+}
+
+/* The GPU's mirrors of the store come while somebody else iterates. */
+TEST(a_thread_evaluates_on_the_cpu_while_the_gpu_gets_its_first_copies)
+{
+    evaluator v;
+    kit_model m;
+    float there;
+
+    gpu_kit_open();
+    for (int kind = KIT_MLP; kind <= KIT_CTR; kind++) {
+        m = gpu_kit_model((kit_kind)kind, (kit_options){0});
+        v = (evaluator){.m = &m, .loss = loss_at(&m, FLEET_CPU)};
+        CHECK_INT(pthread_create(&v.thread, NULL, evaluate_here, &v), 0);
+        there = loss_at(&m, 0);
+        CHECK_INT(pthread_join(v.thread, NULL), 0);
+        CHECK_NEAR(there, v.loss, 1e-5);
+        kit_close(&m);
+    }
+    gpu_kit_close();
+}
+
 /* Two executors of one program, in turn, each where it is. */
 TEST(training_goes_on_where_the_other_side_has_left_it)
 {

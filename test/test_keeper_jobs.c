@@ -135,8 +135,18 @@ TEST_LIMIT(where_ranks_have_tables_each_of_them_loads, 120)
     job_train(HYBRID, job_with(mixed, "save", save));
     check_odd(
         HYBRID, job_with(mixed, "load", save), mixed,
-        "1 of 2 ranks called fleet_load_model() before it: each loads its "
-        "own rows");
+        "1 of 2 ranks called fleet_load_model() before it, and not rank 1: "
+        "each loads its own rows");
+}
+
+TEST_LIMIT(a_rank_whose_save_cannot_be_loaded_says_which_it_is, 120)
+{
+    const char *mixed = adult(BOTH, MIXED);
+
+    launch_need_mpirun();
+    check_odd(HYBRID " --grace 2", mixed,
+              job_with(mixed, "load", "/nowhere/save"), "rank 1 of 2: ");
+    CHECK_CONTAINS(launch_log("workerlog.1"), "/nowhere/save");
 }
 
 TEST_LIMIT(a_rank_that_is_killed_is_named, 120)

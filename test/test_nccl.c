@@ -232,6 +232,16 @@ TEST(a_library_that_lacks_a_function_is_refused)
     check_refused(&alone, FLEET_EUNSUPPORTED, "ncclGetLastError");
 }
 
+TEST(a_library_for_real_gpus_is_refused_by_emulated_ones)
+{
+    needs_emulation();
+    setenv("FLEET_NCCL_PATH", test_beside("nccl-other"), 1);
+    check_refused(&alone, FLEET_EUNSUPPORTED, "these GPUs are emulated, and /");
+    CHECK_CONTAINS(fleet_last_error(),
+                   "nccl-other/libnccl.so.2 is not for such: expected "
+                   "FLEET_NCCL_PATH to be the folder");
+}
+
 TEST(a_device_that_is_not_there_is_named)
 {
     fl_peers_options o = alone;

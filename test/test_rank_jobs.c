@@ -193,8 +193,10 @@ TEST_LIMIT(a_rank_that_is_stopped_before_the_ranks_meet_is_ended, 90)
 TEST_LIMIT(ranks_that_have_met_load_nothing, 90)
 {
     run_ranks("load");
-    CHECK_CONTAINS(launch_log("workerlog.1"),
-                   "ranks load before fleet_init_worker()");
-    CHECK_CONTAINS(launch_log("workerlog.0"),
-                   "ranks load before fleet_init_worker()");
+    CHECK_CONTAINS(
+        launch_log("workerlog.1"),
+        "rank 1 of 2: fleet_load_model: ranks load before fleet_init_worker()");
+    CHECK_CONTAINS(
+        launch_log("workerlog.0"),
+        " of 2: fleet_load_model: ranks load before fleet_init_worker()");
 }

@@ -166,8 +166,10 @@ fleet_optimizer *kit_optimizer(fleet *f, const kit_options *options)
     s.gradient_merge = options->merge > 1;
     s.gradient_merge_configs.k_steps = options->merge > 1 ? options->merge : 1;
     s.gradient_merge_configs.avg = !options->sum;
-    if (options->scaling)
+    if (options->scaling) {
         s.amp_configs = *options->scaling;
+        s.amp_configs.use_fp16_guard = 1; /* as by default */
+    }
     s.amp_configs.use_bf16 = options->bf16;
     s.amp = options->bf16 || options->fp16;
     if (options->choose)

@@ -43,6 +43,15 @@ const char *fl_cu_text(int result)
     return cudaGetErrorString(static_cast<cudaError_t>(result));
 }
 
+const char *fl_cu_nccl_sign(void)
+{
+#ifdef __CUDACC__
+    return nullptr;
+#else
+    return "fl_nccl_emu_connect";
+#endif
+}
+
 int fl_cu_bus(int device, char *bus)
 {
     return cudaDeviceGetPCIBusId(bus, FL_CU_BUS, device);

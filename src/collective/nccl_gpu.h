@@ -15,6 +15,10 @@ enum { FL_CU_NOT_READY = 600, FL_CU_BUS = 32 };
 
 const char *fl_cu_text(int result);
 
+/* A function that an NCCL for these GPUs has beside NCCL's own; NULL: none.
+ * Only emulated GPUs ask for one. */
+const char *fl_cu_nccl_sign(void);
+
 /* FL_CU_BUS characters: "0000:3b:00.0". */
 int fl_cu_bus(int device, char *bus);
 

@@ -1,10 +1,13 @@
 /* nccl_lib.c - see nccl_lib.h. */
+#define _GNU_SOURCE
 #include "collective/nccl_lib.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "collective/nccl_gpu.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static fl_nccl_lib opened; /* once its version is known */
@@ -36,6 +39,23 @@ static fleet_status check_version(const char *path, fl_nccl_lib *lib)
     return FLEET_OK;
 }
 
+/* The real one would find no GPU, and say so in its own words. */
+static fleet_status check_sign(void *object)
+{
+    const char *sign = fl_cu_nccl_sign();
+    Dl_info info;
+
+    if (!sign || dlsym(object, sign))
+        return FLEET_OK;
+    return fl_fail(FLEET_EUNSUPPORTED,
+                   "nccl: these GPUs are emulated, and %.300s is not for such: "
+                   "expected FLEET_NCCL_PATH to be the folder of the one that "
+                   "make builds beside the emulated plug-in, nccl",
+                   dladdr(dlsym(object, "ncclGetVersion"), &info)
+                       ? info.dli_fname
+                       : "libnccl.so.2");
+}
+
 static fleet_status open_it(void)
 {
     static const char name[] = "libnccl.so.2";
@@ -60,6 +80,7 @@ static fleet_status open_it(void)
                        dlerror());
     FL_TRY(find_all(object, path, &lib));
     FL_TRY(check_version(path, &lib));
+    FL_TRY(check_sign(object));
     opened = lib;
     return FLEET_OK;
 }

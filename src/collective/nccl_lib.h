@@ -86,7 +86,8 @@ typedef struct fl_nccl_lib {
 
 /* libnccl.so.2: in the folder FLEET_NCCL_PATH if that is set, else where the
  * loader and this code's own run path say. Opened once, and never closed.
- * FLEET_EUNSUPPORTED: not there, too old, without a function that is needed. */
+ * FLEET_EUNSUPPORTED: not there, too old, without a function that is needed, or
+ * for real GPUs where these are emulated. */
 fleet_status fl_nccl_lib_open(const fl_nccl_lib **lib);
 
 #endif

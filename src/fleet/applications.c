@@ -16,8 +16,8 @@ typedef struct ctr {
     fleet_ctr_options o;
     fleet_dense_slot dense;
     fleet_id_slot ids[PADDLE_IDS];
-    char name[PADDLE_IDS][4];
-    int64_t dense_dim;  /* numbers of all dense slots */
+    char name[PADDLE_IDS][12]; /* any int, or compilers see one cut off */
+    int64_t dense_dim;         /* numbers of all dense slots */
     int64_t n_field;    /* ids of all id slots; a ragged one counts as one */
     fleet_var *numbers; /* [B, dense_dim], NULL: none */
     fleet_var **part;   /* per id slot, and the numbers last */

@@ -143,16 +143,27 @@ static fleet_status load_on_servers(fleet *f, const char *path)
     return FLEET_OK;
 }
 
-fleet_status fleet_load_model(fleet *f, const char *path)
+static fleet_status load_here(fleet *f, const char *path)
 {
-    FL_TRY(fl_handle_check_worker(f, "fleet_load_model"));
     if (f->peers && f->role.worker_num > 1)
         return fl_fail(FLEET_ESTATE,
                        "fleet_load_model: ranks load before "
                        "fleet_init_worker(), which sees to it that all have "
                        "the same");
     FL_TRY(fl_add_programs(f));
-    FL_TRY(fl_saved_use(path, "checkpoint", load, f));
+    return fl_saved_use(path, "checkpoint", load, f);
+}
+
+fleet_status fleet_load_model(fleet *f, const char *path)
+{
+    fleet_status status;
+
+    FL_TRY(fl_handle_check_worker(f, "fleet_load_model"));
+    status = load_here(f, path);
+    if (status != FLEET_OK && fl_has_ranks(f) && f->role.worker_num > 1)
+        return fl_fail_in(status, "rank %d of %d", f->role.index,
+                          f->role.worker_num);
+    FL_TRY(status);
     return f->link ? load_on_servers(f, path) : FLEET_OK;
 }
 

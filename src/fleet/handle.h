@@ -75,11 +75,11 @@ static inline bool fl_mode_has_ranks(fl_job_mode mode)
            mode == FL_HYBRID_ASYNC;
 }
 
-/* strategy.c */
+/* strategy_read.c */
 fleet_status fl_strategy_read(const fl_at *at, fleet_distributed_strategy *s);
 
-/* What all processes of a job must have in common, appended: the mode, then
- * each honoured field that is not as it is by default. */
+/* strategy_told.c: what all processes of a job must have in common, appended:
+ * the mode, then each honoured field that is not as it is by default. */
 void fl_strategy_terms(const fleet *f, fl_text *out);
 
 /* strategy_layers.c: strategy.lars and strategy.lamb. Have numbers that were

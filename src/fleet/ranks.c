@@ -248,24 +248,53 @@ static fleet_status take_from_first(fleet *f)
     return status;
 }
 
+enum { NAMED = 8 }; /* ranks that an error has at most */
+
+static fleet_status refuse_loads(const fleet *f, const int32_t *loads)
+{
+    int n = 0, without = 0, size = f->peers->size;
+    fleet_status status;
+    fl_text who = {0};
+
+    for (int r = 0; r < size; r++) {
+        n += loads[r] != 0;
+        if (loads[r] == 0 && ++without <= NAMED)
+            fl_text_add(&who, "%s%d", without > 1 ? ", " : "", r);
+    }
+    status =
+        fl_fail(FLEET_EINVAL,
+                "fleet_init_worker: %d of %d ranks called "
+                "fleet_load_model() before it, and not rank%s %s%s: each "
+                "loads its own %s",
+                n, size, without > 1 ? "s" : "", fl_text_chars(&who),
+                without > NAMED ? ", ..." : "",
+                fl_store_is_sharded(f->store) ? "part of the states" : "rows");
+    fl_text_done(&who);
+    return status;
+}
+
 /* Rows are this rank's own already, and states that are shared out: where any
  * were loaded, all were. */
 static fleet_status check_loads(const fleet *f)
 {
-    double loads = f->loads;
+    const int32_t mine = f->loads;
+    fleet_status status;
+    int32_t *loads;
+    int n = 0;
 
     if (fl_store_own_tables(f->store) == 0 && !fl_store_is_sharded(f->store))
         return FLEET_OK;
-    FL_TRY(f->peers->methods->all_reduce(f->peers, FL_ALL_SUM, FL_WIRE_F64,
-                                         &loads, &loads, 1, NULL));
-    if (loads == 0 || loads == f->peers->size)
-        return FLEET_OK;
-    return fl_fail(FLEET_EINVAL,
-                   "fleet_init_worker: %.0f of %d ranks called "
-                   "fleet_load_model() before it: each loads its own %s",
-                   loads, f->peers->size,
-                   fl_store_is_sharded(f->store) ? "part of the states"
-                                                 : "rows");
+    loads = fl_alloc_array((size_t)f->peers->size, sizeof *loads);
+    if (!loads)
+        return FLEET_ENOMEM;
+    status = f->peers->methods->all_gather(f->peers, &mine, loads, sizeof mine,
+                                           NULL);
+    for (int r = 0; status == FLEET_OK && r < f->peers->size; r++)
+        n += loads[r] != 0;
+    if (status == FLEET_OK && n > 0 && n < f->peers->size)
+        status = refuse_loads(f, loads);
+    fl_free(loads);
+    return status;
 }
 
 /* Tables that no server keeps. */

@@ -8,14 +8,17 @@
 struct fl_sequence {
     fl_works all;
     fl_graph *graph;
-    bool seen;     /* it was queued once */
-    bool given_up; /* it cannot be captured */
+    bool seen;  /* it was queued once */
+    int failed; /* captures */
+    int pause;  /* times to be queued piece by piece before the next one */
     fl_sequence *next;
 };
 
 enum {
     FEW = 4,   /* pieces of work that are not worth a graph */
     MOST = 64, /* lists of an owner; a plan has a few for each region */
+    TRIES = 4, /* captures of a list that fail, then it goes without */
+    PAUSE = 16 /* the first pause between two of them; then twice as long */
 };
 
 /* --- pieces -------------------------------------------------------------- */
@@ -148,15 +151,27 @@ static fleet_status capture(fl_gpu *g, fl_sequence *s)
     return fl_error_raise(&first); /* what was refused, not what came of it */
 }
 
-/* It goes on without. */
-static void give_up(fl_gpu *g, fl_sequence *s, fl_log *log)
+/* It goes on without, and perhaps there is more memory later. */
+static void put_off(fl_gpu *g, fl_sequence *s, fl_log *log)
 {
-    s->given_up = true;
+    s->pause = PAUSE << s->failed++;
     if (!g->said_no_graphs)
-        FL_WARN(log, "gpu:%d: no CUDA graph of a step: %s", g->d->ordinal,
-                fleet_last_error());
+        FL_WARN(log,
+                "gpu:%d: no CUDA graph of a step (failure 1 of %d, then it "
+                "goes without): %s",
+                g->d->ordinal, TRIES, fleet_last_error());
     g->said_no_graphs = true;
     fl_error_clear();
+}
+
+static bool is_due(fl_sequence *s)
+{
+    if (!s->seen || s->graph || s->failed == TRIES)
+        return false;
+    if (s->pause == 0)
+        return true;
+    s->pause--;
+    return false;
 }
 
 fleet_status fl_sequence_queue(fl_gpu *g, fl_sequence **known,
@@ -167,8 +182,8 @@ fleet_status fl_sequence_queue(fl_gpu *g, fl_sequence **known,
     if (all->n < FEW)
         return queue_all(g, all);
     FL_TRY(find(g, known, all, &s));
-    if (s->seen && !s->graph && !s->given_up && capture(g, s) != FLEET_OK)
-        give_up(g, s, log);
+    if (is_due(s) && capture(g, s) != FLEET_OK)
+        put_off(g, s, log);
     s->seen = true;
     return s->graph ? g->m->graph_launch(g->d, g->queue, s->graph)
                     : queue_all(g, all);

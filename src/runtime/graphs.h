@@ -40,8 +40,9 @@ fleet_status fl_work_queue(fl_gpu *g, const fl_work *work);
  * the steps, and drops the lists before that goes. */
 typedef struct fl_sequence fl_sequence;
 
-/* A list that cannot be captured is queued piece by piece for ever; the first
- * one of a GPU's is told to the log, with the reason. */
+/* A list whose capture fails is queued piece by piece, and captured again a few
+ * times, after longer and longer pauses; the first failure of a GPU's is told
+ * to the log, with the reason. */
 fleet_status fl_sequence_queue(fl_gpu *g, fl_sequence **known,
                                const fl_works *all, fl_log *log);
 

@@ -158,6 +158,16 @@ fleet_status fl_mirror_use(fl_store *s, const void *here, bool there,
     return status;
 }
 
+bool fl_store_is_there(fl_store *s)
+{
+    bool is_there;
+
+    pthread_mutex_lock(&s->mirror_lock);
+    is_there = s->mirrors != NULL;
+    pthread_mutex_unlock(&s->mirror_lock);
+    return is_there;
+}
+
 fleet_status fl_store_here(fl_store *s)
 {
     fl_gpu *gpu = lock_all(s);

@@ -53,6 +53,10 @@ fleet_status fl_mirror_of(struct fl_store *s, fl_gpu *gpu, void *here,
 fleet_status fl_mirror_use(struct fl_store *s, const void *here, bool there,
                            bool writes);
 
+/* Has a GPU used any of it? One that begins to meanwhile has copied nothing
+ * yet, and does so under the store's lock. */
+bool fl_store_is_there(struct fl_store *s);
+
 fleet_status fl_store_here(struct fl_store *s);
 void fl_store_written(struct fl_store *s);
 

@@ -213,7 +213,9 @@ fleet_status fl_compiled_settle(const fl_compiled *c)
 {
     const fl_plan *plan = c->plan;
 
-    for (size_t i = 0; plan->store->mirrors && i < plan->n_value; i++) {
+    if (!fl_store_is_there(plan->store))
+        return FLEET_OK;
+    for (size_t i = 0; i < plan->n_value; i++) {
         const fl_value *v = &plan->value[i];
         const void *here = fl_store_memory(plan, v);
 

@@ -100,10 +100,12 @@ static _Thread_local int depth; /* of groups */
 static _Thread_local op *group;
 static _Thread_local comm *group_comm;
 
+#ifndef NCCL_EMU_STRANGER /* as the real one, which knows no emulated GPU */
 API void fl_nccl_emu_connect(const fl_nccl_emu_device *d)
 {
     device = *d;
 }
+#endif
 
 static pthread_once_t found = PTHREAD_ONCE_INIT;
 

@@ -1,0 +1,111 @@
+/* test_predict.c - bin/predict: a line of scores for a line of values; what
+ * does not fit is told with its file and number. */
+#define _GNU_SOURCE
+#define SUITE predict
+#include "scene.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+/* Inputs: three numbers, an id, an id, any number of ids. */
+#define GOOD "3 0.5 -1 2 1 7 1 8 2 5 6\n"
+
+static const char *model(void)
+{
+    scene s;
+    fleet_var *feed[4];
+    static const char *const name[] = {"dense", "u", "v", "w"};
+
+    scene_trained(&s, NULL, 7);
+    for (int i = 0; i < 4; i++)
+        feed[i] = fleet_program_var(s.p, name[i]);
+    CHECK_OK(fleet_save_inference_model(s.f, test_path("model"), feed, 4,
+                                        &s.m.prediction, 1));
+    scene_close(&s);
+    return test_path("model");
+}
+
+/* All that it says; how it ends. */
+static int run(const char *arguments, char *said, size_t size)
+{
+    char command[9000];
+    size_t n;
+    FILE *f;
+
+    snprintf(command, sizeof command, "'%s' %s 2>&1", test_beside("predict"),
+             arguments);
+    f = popen(command, "r");
+    CHECK(f != NULL);
+    n = fread(said, 1, size - 1, f);
+    said[n] = 0;
+    return WEXITSTATUS(pclose(f));
+}
+
+/* It scores the first line, and says that of the second one. */
+static void check_second(const char *model_, const char *line, const char *want)
+{
+    char text[500], arguments[4000], said[2000], all[4500];
+    const char *file;
+
+    snprintf(text, sizeof text, GOOD "%s\n" GOOD, line);
+    file = test_file("lines", text);
+    snprintf(arguments, sizeof arguments, "'%s' '%s'", model_, file);
+    CHECK_INT(run(arguments, said, sizeof said), 1);
+    snprintf(all, sizeof all, "predict: %s:2: %s\n", file, want);
+    CHECK_CONTAINS(said, all);
+    snprintf(arguments, sizeof arguments, "'%s' <'%s'", model_, file);
+    CHECK_INT(run(arguments, said, sizeof said), 1);
+    snprintf(all, sizeof all, "predict: standard input:2: %s\n", want);
+    CHECK_CONTAINS(said, all);
+}
+
+TEST(a_file_and_standard_input_are_scored_alike)
+{
+    const char *m = model(), *file = test_file("lines", GOOD GOOD);
+    char arguments[4000], of_file[200], of_input[200];
+
+    snprintf(arguments, sizeof arguments, "'%s' '%s'", m, file);
+    CHECK_INT(run(arguments, of_file, sizeof of_file), 0);
+    CHECK(strlen(of_file) > 6 && of_file[0] == '0');
+    snprintf(arguments, sizeof arguments, "'%s' <'%s'", m, file);
+    CHECK_INT(run(arguments, of_input, sizeof of_input), 0);
+    CHECK_TEXT(of_file, of_input);
+}
+
+TEST(a_line_that_does_not_fit_is_told_with_file_number_and_input)
+{
+    const char *m = model();
+
+    check_second(m, "4 0 0 0 0",
+                 "input \"dense\": expected the count 3, got \"4\"");
+    check_second(m, "3 0.5 x 2 1 7 1 8 0",
+                 "input \"dense\": expected a number, got \"x\"");
+    check_second(m, "3 0.5 1 2 1 7.5 1 8 0",
+                 "input \"u\": expected a whole number, got \"7.5\"");
+    check_second(m, "3 0.5 1 2 1 99999999999999999999 1 8 0",
+                 "input \"u\": expected a whole number, got "
+                 "\"99999999999999999999\"");
+    check_second(m, "3 0.5 1 2 1 7 1 8",
+                 "input \"w\": expected a count of values up to 99995, but the "
+                 "line ends");
+    check_second(m, "3 0.5 1 2 1 7 1 8 -1",
+                 "input \"w\": expected a count of values up to 99995, got "
+                 "\"-1\"");
+    check_second(m, "3 0.5 1 2 1 7 1 8 2 5",
+                 "input \"w\": expected a whole number, but the line ends");
+    check_second(m, "3 0.5 1 2 1 7 1 8 1 5 1",
+                 "\"1\" comes after the last of 4 inputs");
+}
+
+TEST(files_that_are_not_there_are_named)
+{
+    char said[2000];
+
+    CHECK_INT(run("/nowhere/model /nowhere/lines", said, sizeof said), 1);
+    CHECK_CONTAINS(said, "predict: /nowhere/lines: No such file");
+    CHECK_INT(run("/nowhere/model </dev/null", said, sizeof said), 1);
+    CHECK_CONTAINS(said, "predict: ");
+    CHECK_CONTAINS(said, "/nowhere/model");
+}

@@ -34,6 +34,7 @@ void crew_close(crew *c)
 
 void work_open(work *k, const kit_model *m, int n, int64_t last)
 {
+    CHECK(n <= WORK_MOST);
     k->n = n;
     for (int i = 0; i < n; i++)
         k->b[i] = kit_batch_for(m, i + 1 < n ? WORK_ROWS : last, i);

@@ -8,7 +8,7 @@
 
 #include "runtime/executor.h"
 
-enum { CREW_MOST = 3, WORK_MOST = 12, WORK_ROWS = 50 };
+enum { CREW_MOST = 3, WORK_MOST = 32, WORK_ROWS = 50 };
 
 typedef struct crew {
     kit_model m[CREW_MOST];

@@ -88,6 +88,8 @@ static fleet_status live(kit_model *m, gpu_rank_lesson *s, int rank)
 {
     if (s->also.dgc.smallest)
         m->p->training.dgc.smallest = s->also.dgc.smallest;
+    if (s->before)
+        FL_TRY(s->before(m, s, rank));
     FL_TRY(fleet_init_worker(m->f));
     FL_TRY((s->work ? s->work : gpu_rank_train)(m, s, rank));
     keep_result(s, rank, m);

@@ -20,10 +20,11 @@ struct gpu_rank_lesson {
     kit_options how;
     fl_training also; /* dgc.smallest, if it is not 0 */
     int ranks, batches, passes;
-    int64_t last;        /* rows of the last batch */
-    gpu_rank_work *work; /* NULL: gpu_rank_train() */
-    int bad_rank;        /* whose second batch has a NaN; 0: nobody's */
-    int64_t bad_label;   /* in place of NaN; 0: none */
+    int64_t last;          /* rows of the last batch */
+    gpu_rank_work *before; /* they meet; NULL: nothing */
+    gpu_rank_work *work;   /* NULL: gpu_rank_train() */
+    int bad_rank;          /* whose second batch has a NaN; 0: nobody's */
+    int64_t bad_label;     /* in place of NaN; 0: none */
 
     float weight[GPU_RANK_MOST][GPU_RANK_FLOATS];
     int64_t updates[GPU_RANK_MOST];

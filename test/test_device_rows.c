@@ -57,6 +57,49 @@ TEST(squares_are_summed_for_the_clip)
     device_kit_close(&k);
 }
 
+/* What is found with one number at a place of so many rows' sums, of which the
+ * last one does not count. */
+static bool is_found(device_kit *k, float number, int64_t place)
+{
+    enum { ROWS = 9000, ALL = (ROWS + 1) * DIM };
+    static float sum[ALL];
+    fl_device_lookup c = {.dim = DIM};
+    int64_t n = ROWS;
+    bool bad = false;
+    float *found;
+
+    for (int i = 0; i < ALL; i++)
+        sum[i] = i == place ? number : 3e38f;
+    fl_device_arg arg[] = {
+        {.data = device_kit_make(k, NULL, FL_LOOKUP_CHECKS * sizeof *found)},
+        {.data = device_kit_make(k, sum, sizeof sum)},
+        {.data = device_kit_make(k, &n, sizeof n)}};
+    run(k, "lookup.check", &c, arg, 3);
+    found = device_kit_fetch(k, arg[0].data, FL_LOOKUP_CHECKS * sizeof *found);
+    for (int i = 0; i < FL_LOOKUP_CHECKS; i++) {
+        CHECK(found[i] == 0 || found[i] == 1);
+        bad = bad || found[i] == 1;
+    }
+    for (int i = 0; i < 3; i++)
+        device_kit_drop(k, arg[i].data);
+    free(found);
+    return bad;
+}
+
+TEST(a_sum_that_is_not_finite_is_found)
+{
+    enum { LAST = 9000 * DIM - 1 };
+    device_kit k;
+
+    device_kit_open(&k, true);
+    CHECK(!is_found(&k, -3e38f, 7));
+    CHECK(is_found(&k, INFINITY, 0));
+    CHECK(is_found(&k, -INFINITY, LAST / 2));
+    CHECK(is_found(&k, NAN, LAST));
+    CHECK(!is_found(&k, NAN, LAST + 1));
+    device_kit_close(&k);
+}
+
 /* --- a table -------------------------------------------------------------- */
 
 enum { TABLE = 40, ROOM = 100, PLACES = 256 };
@@ -160,19 +203,23 @@ static bool is_known(int i)
     return i % 2;
 }
 
+/* What becomes of an update. */
+typedef enum fate { MADE, STOPPED, SKIPPED } fate;
+
 typedef struct request {
     fl_device_lookup c;
     int32_t stop;
     void *key, *n, *slot, *fresh, *now, *stopped;
 } request;
 
-static void ask(table *t, request *r, bool stop)
+static void ask(table *t, request *r, fate of)
 {
     uint64_t key[ASKED_ROOM] = {0};
     int64_t n = ASKED;
-    fl_device_update now = {.u.lr = 1};
+    fl_device_update now = {.u.lr = 1, .skip = of == SKIPPED};
 
-    *r = (request){.c = {.dim = DIM, .capacity = ASKED_ROOM}, .stop = stop};
+    *r = (request){.c = {.dim = DIM, .capacity = ASKED_ROOM},
+                   .stop = of == STOPPED};
     for (int i = 0; i < ASKED; i++)
         key[i] = asked(i);
     r->key = device_kit_make(&t->k, key, sizeof key);
@@ -239,7 +286,7 @@ TEST(rows_are_found_and_unknown_ones_begin_with_the_bits_of_cpus)
     fill_table(rows);
     for (int i = 0; i < FILLERS; i++) {
         open_table(&t, rows, &fillers[i]);
-        ask(&t, &r, false);
+        ask(&t, &r, MADE);
         find(&t, &r);
         check_found(&t, &r, &fillers[i]);
         CHECK_INT(count_now(&t), TABLE);
@@ -287,11 +334,11 @@ TEST(missing_rows_are_made_in_the_order_of_their_keys)
         for (int i = 0; i < FILLERS; i++) {
             fl_emu_set_reverse(reverse);
             open_table(&t, rows, &fillers[i]);
-            ask(&t, &r, false);
+            ask(&t, &r, MADE);
             find(&t, &r);
             insert(&t, &r);
             check_made(&t, &r, rows, &fillers[i]);
-            ask(&t, &again, false); /* now they are known, and stay */
+            ask(&t, &again, MADE); /* now they are known, and stay */
             find(&t, &again);
             insert(&t, &again);
             check_made(&t, &again, rows, &fillers[i]);
@@ -301,7 +348,7 @@ TEST(missing_rows_are_made_in_the_order_of_their_keys)
         }
 }
 
-TEST(no_row_is_made_once_an_iteration_has_failed)
+static void check_none_made(fate of)
 {
     static row rows[TABLE];
     request r;
@@ -310,7 +357,7 @@ TEST(no_row_is_made_once_an_iteration_has_failed)
 
     fill_table(rows);
     open_table(&t, rows, &fillers[1]);
-    ask(&t, &r, true);
+    ask(&t, &r, of);
     find(&t, &r);
     insert(&t, &r);
     now = rows_now(&t);
@@ -322,15 +369,26 @@ TEST(no_row_is_made_once_an_iteration_has_failed)
     close_table(&t);
 }
 
+TEST(no_row_is_made_once_an_iteration_has_failed)
+{
+    check_none_made(STOPPED);
+}
+
+TEST(no_row_is_made_by_an_update_that_is_skipped)
+{
+    check_none_made(SKIPPED);
+}
+
 /* --- rules ---------------------------------------------------------------- */
 
 enum { CHANGED = 11 };
 
-/* A table's own rate and decay, and a batch that has failed. */
+/* A table's own rate and decay, and what becomes of the update. */
 typedef struct rule_case {
     fl_rule_kind kind;
     float learning_rate, l2_decay;
-    bool no_decay, stop;
+    bool no_decay;
+    fate of;
 } rule_case;
 
 static fl_device_update update_of(const rule_case *c, const float *correct)
@@ -351,7 +409,8 @@ static fl_device_update update_of(const rule_case *c, const float *correct)
               .correct_b_at = correct,
               .n_correct = c->kind == FL_RULE_ADAM ? 5 : 0,
               .correct_a = 1,
-              .correct_b = 1}};
+              .correct_b = 1},
+        .skip = c->of == SKIPPED};
 }
 
 /* The CPU's rule on the same rows. */
@@ -366,7 +425,7 @@ static void update_here(row *t, const int64_t *slot, const float *sum,
                                               .l2_decay = c->l2_decay,
                                               .no_decay = c->no_decay});
 
-    for (int i = 0; i < CHANGED && !c->stop; i++) {
+    for (int i = 0; i < CHANGED && c->of == MADE; i++) {
         float *w = t[slot[i]].w;
         const float *g = sum + i * DIM;
 
@@ -387,7 +446,7 @@ static void check_rule(const rule_case *c)
     fl_update here = now.u;
     float sum[CHANGED * DIM];
     int64_t slot[CHANGED], n = CHANGED;
-    int32_t stop = c->stop;
+    int32_t stop = c->of == STOPPED;
     row mine[TABLE], *got;
     table t;
 
@@ -430,5 +489,11 @@ TEST(rows_are_updated_by_each_rule_to_the_bit)
 
 TEST(no_row_is_changed_once_an_iteration_has_failed)
 {
-    check_rule(&(rule_case){.kind = FL_RULE_ADAM, .stop = true});
+    check_rule(&(rule_case){.kind = FL_RULE_ADAM, .of = STOPPED});
+}
+
+TEST(no_row_is_changed_by_an_update_that_is_skipped)
+{
+    for (int kind = FL_RULE_SGD; kind <= FL_RULE_ADAM; kind++)
+        check_rule(&(rule_case){.kind = (fl_rule_kind)kind, .of = SKIPPED});
 }

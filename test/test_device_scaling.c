@@ -132,7 +132,8 @@ static decision decide(device_kit *k, const fl_scaling_rules *r, decision d,
 
 static decision fresh(float scale)
 {
-    decision d = {.now = {.u = {.scale = 0.5f, .lr = 9}, .known_skips = 10},
+    decision d = {.now = {.u = {.scale = 0.5f, .lr = 9, .version = 20},
+                          .known_skips = 10},
                   .scaling = {.scale = scale, .skipped = 10}};
 
     for (int i = 0; i <= FL_MOST_UNKNOWN; i++)
@@ -189,7 +190,7 @@ TEST(the_scale_follows_its_rules)
     device_kit_close(&k);
 }
 
-TEST(rates_follow_the_updates_that_were_made)
+TEST(rates_and_version_follow_the_updates_that_were_made)
 {
     device_kit k;
 
@@ -202,6 +203,7 @@ TEST(rates_follow_the_updates_that_were_made)
         CHECK_NEAR(d.now.u.lr, 1 + more, 0);
         CHECK_NEAR(d.now.u.correct_a, 11, 0);
         CHECK_NEAR(d.now.u.correct_b, 12, 0);
+        CHECK_INT(d.now.u.version, 20 - more);
     }
     device_kit_close(&k);
 }

@@ -204,11 +204,11 @@ TEST(float16_in_an_executor_on_the_cpu_is_refused)
     gpu_kit_close();
 }
 
-/* Its training looks through the sums of rows on the CPU; an evaluation on the
- * GPU takes the rows from there, and not all of them to its memory first. */
-TEST(rows_stay_on_the_cpu_for_evaluations_of_what_is_trained_in_float16)
+/* An evaluation takes them from there, and none comes back for it. */
+TEST(rows_stay_on_the_gpu_for_evaluations_of_what_is_trained_in_float16)
 {
     fleet_executor *tester;
+    int64_t n = 0;
     kit_batch *b;
     kit_model m;
 
@@ -219,10 +219,13 @@ TEST(rows_stay_on_the_cpu_for_evaluations_of_what_is_trained_in_float16)
     b = kit_batch_for(&m, 40, 1);
     CHECK(isfinite(kit_step(m.e, b, m.m.loss)));
     CHECK(isfinite(kit_step(tester, b, m.m.loss)));
-    CHECK(m.f->store->mirrors && m.f->store->tables.n > 0);
-    for (size_t i = 0; i < m.f->store->tables.n; i++)
-        for (const fl_mirror *x = m.f->store->mirrors; x; x = x->next)
-            CHECK(x->here != m.f->store->tables.entry[i].value);
+    for (const fl_mirror *x = m.f->store->mirrors; x; x = x->next)
+        for (size_t i = 0; i < m.f->store->tables.n; i++)
+            if (x->here == m.f->store->tables.entry[i].value) {
+                CHECK(x->here_is_old && !x->there_is_old);
+                n++;
+            }
+    CHECK_INT(n, m.f->store->tables.n);
     kit_batch_free(b);
     fleet_executor_destroy(tester);
     kit_close(&m);

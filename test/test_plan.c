@@ -281,6 +281,8 @@ TEST(plans_of_ranks_on_gpus_are_as_listed)
     check_rank_dump(&gpu, 700, "mlp_rank_gpu.txt");
     check_rank_dump(&(kit_options){.device = "gpu:0", .merge = 2, .clip = 1},
                     700, "mlp_rank_gpu_merge_clip.txt");
+    check_rank_dump(&(kit_options){.device = "gpu:0", .fp16 = true}, 700,
+                    "mlp_rank_gpu_fp16.txt");
     check_rank_dump_of(&(kit_options){.optimizer = "sgd", .device = "gpu:0"},
                        700, &(fl_training){.half = true},
                        "mlp_rank_gpu_half.txt");

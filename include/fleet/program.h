@@ -60,9 +60,9 @@ typedef struct fleet_place_options {
 
 /* fleet_program_place - run the program there: its operators, but for those
  * under a guard, and the updates of what it trains. Rows of tables that this
- * process keeps for itself go there with their lookups; those of servers, of
- * ranks and of trainings in float16 stay on the CPU, and what they give and get
- * is copied (docs/gpu.md). A program uses one GPU; the programs of a handle
+ * process keeps for itself go there with their lookups; those of servers and of
+ * ranks stay on the CPU, and what they give and get is copied (docs/gpu.md). A
+ * program uses one GPU; the programs of a handle
  * that share parameters use the same one. options may be NULL. Only who
  * computes calls it: a server has no steps, and needs no GPU. Several ranks
  * have a GPU each: which one a worker should take says fleet_worker_gpu()

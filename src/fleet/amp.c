@@ -82,18 +82,54 @@ static fleet_status check_lists(const fleet_distributed_strategy *s)
 /* --- the rest ---------------------------------------------------------------
  */
 
-fleet_status fl_amp_check(const fleet_distributed_strategy *s, fl_job_mode mode)
+/* Ranks have one scale while each decides from the sum of all gradients. */
+static fleet_status check_float16(const fleet_distributed_strategy *s,
+                                  fl_job_mode mode)
 {
-    if (!s->amp && s->amp_configs.use_bf16)
-        return fl_fail(FLEET_EINVAL, "strategy.amp_configs.use_bf16 is 1, but "
-                                     "strategy.amp is 0");
-    if (fl_amp_narrow(s) == FLEET_FLOAT16 && mode != FL_LOCAL)
+    const char *alone = s->localsgd            ? "localsgd"
+                        : s->adaptive_localsgd ? "adaptive_localsgd"
+                        : s->dgc               ? "dgc"
+                                               : NULL;
+
+    if (mode != FL_LOCAL && mode != FL_COLLECTIVE)
         return fl_fail(FLEET_EUNSUPPORTED,
                        "strategy.amp: float16 is not there in mode %s in this "
                        "version; strategy.amp_configs.use_bf16 = 1 asks for "
                        "bfloat16",
                        fl_job_mode_name(mode));
+    if (mode == FL_COLLECTIVE && alone)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "strategy.amp: float16 with strategy.%s is not in this "
+                       "version: no rank sees all gradients of an update; "
+                       "strategy.amp_configs.use_bf16 = 1 asks for bfloat16",
+                       alone);
+    return FLEET_OK;
+}
+
+fleet_status fl_amp_check(const fleet_distributed_strategy *s, fl_job_mode mode)
+{
+    if (!s->amp && s->amp_configs.use_bf16)
+        return fl_fail(FLEET_EINVAL, "strategy.amp_configs.use_bf16 is 1, but "
+                                     "strategy.amp is 0");
+    if (fl_amp_narrow(s) == FLEET_FLOAT16)
+        FL_TRY(check_float16(s, mode));
     return check_lists(s);
+}
+
+fleet_status fl_amp_check_tables(const fleet *f, const fleet_program *p)
+{
+    if (fl_amp_narrow(&f->strategy) != FLEET_FLOAT16 ||
+        fl_job_mode_of(&f->role, &f->strategy) != FL_COLLECTIVE)
+        return FLEET_OK;
+    for (size_t i = 0; i < p->n_var; i++)
+        if (p->var[i]->kind == FL_VAR_TABLE)
+            return fl_fail(FLEET_EUNSUPPORTED,
+                           "strategy.amp: float16 with table \"%s\", which "
+                           "ranks share out, is not in this version; "
+                           "strategy.amp_configs.use_bf16 = 1 asks for "
+                           "bfloat16",
+                           p->var[i]->name);
+    return FLEET_OK;
 }
 
 fleet_dtype fl_amp_narrow(const fleet_distributed_strategy *s)

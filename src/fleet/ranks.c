@@ -215,8 +215,8 @@ static fleet_status take_group(fl_peers *p, const fl_group *g, bool states)
     return FLEET_OK;
 }
 
-/* The first rank's parameters, optimizer states (if they are not shared out)
- * and counts, loaded ones perhaps. */
+/* The first rank's parameters, optimizer states (if they are not shared out),
+ * counts, and the loss's scale, loaded ones perhaps. */
 static fleet_status take_all(fl_store *s, fl_peers *p)
 {
     for (const fl_group *g = s->groups; g; g = g->next)
@@ -227,7 +227,10 @@ static fleet_status take_all(fl_store *s, fl_peers *p)
         FL_TRY(p->methods->broadcast(p, state->data, (int64_t)state->size, 0,
                                      NULL));
     }
-    return p->methods->broadcast(p, &s->updates, sizeof s->updates, 0, NULL);
+    FL_TRY(p->methods->broadcast(p, &s->updates, sizeof s->updates, 0, NULL));
+    FL_TRY(p->methods->broadcast(p, &s->scaling, sizeof s->scaling, 0, NULL));
+    s->known_skips = s->scaling.skipped; /* `updates` leaves them out */
+    return FLEET_OK;
 }
 
 static fleet_status take_from_first(fleet *f)

@@ -144,11 +144,14 @@ static void take_loss(fleet_executor *e, const slot *s)
         fl_executor_note_loss(e, s->n_run, s->batch, status_of(s)->loss);
 }
 
-/* Updates that were skipped do not count. */
+/* Updates that were skipped do not count. Where the CPU decides it knows of
+ * them already, and what the GPU has told may be from before. */
 static void leave_out(fl_store *s, const fl_scaling *now)
 {
     int64_t skipped = now->skipped - s->known_skips;
 
+    if (skipped <= 0)
+        return;
     s->known_skips += skipped;
     s->updates -= skipped;
 }

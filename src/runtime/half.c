@@ -11,6 +11,7 @@ typedef struct half_config {
     const fl_store *store;
     const fl_group *group;
     int64_t offset;
+    bool scaled; /* what is not finite skips the update */
 } half_config;
 
 enum { THE_UPDATE, GRADIENT, HALF };
@@ -94,10 +95,12 @@ static fleet_status unpack_run(const fl_instance *in, const fl_range *r)
 {
     int64_t n, first = block_of(in, r, &n);
     const uint16_t *h = (const uint16_t *)fl_ptr(in, HALF) + first;
+    const half_config *c = in->step->config;
 
     if (now_of(in)->alone)
         return FLEET_OK;
-    FL_TRY(check(in->step->config, h, first, n));
+    if (!c->scaled)
+        FL_TRY(check(c, h, first, n));
     fl_simd_best()->from_half((float *)fl_ptr(in, GRADIENT) + first, h, n);
     return FLEET_OK;
 }
@@ -130,7 +133,7 @@ static int half_value(fl_lowering *l, const fl_group *g, int64_t offset,
 void fl_emit_half_all_reduce(fl_lowering *l, const fl_dense *d, int64_t offset,
                              int64_t n)
 {
-    const half_config c = {l->plan->store, d->group, offset};
+    const half_config c = {l->plan->store, d->group, offset, fl_is_scaled(l)};
     int half = half_value(l, d->group, offset, n);
     int gradient = fl_stretch(l, d->gradient, "bucket", offset, n);
 

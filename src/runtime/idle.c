@@ -49,8 +49,8 @@ static fleet_status update_idly(fleet_executor *e, fl_compiled *c, bool *over)
     FL_TRY(fl_compiled_settle(c));
     fl_gpu_lock(e->placing.gpu);
     status = attend(e, c, batches);
-    if (status == FLEET_OK && c->there)
-        status = fl_gpu_wait(e->placing.gpu);
+    if (status == FLEET_OK && c->there) /* it may have been skipped */
+        status = fl_flight_settle(e, c);
     if (status != FLEET_OK)
         fl_executor_end_works(e, c);
     fl_gpu_unlock(e->placing.gpu);

@@ -49,10 +49,11 @@ void fl_lookup_gradient(fl_lowering *l, const fl_node *n,
 
 /* For the passes: steps on a table's gradient. */
 void fl_lookup_merge(fl_lowering *l, fl_sparse *s);
-void fl_lookup_check(fl_lowering *l, const fl_sparse *s, int found);
 void fl_lookup_update(fl_lowering *l, const fl_sparse *s);
 
-/* The value that has its squares; how many doubles they are. */
+/* The value that has its findings (scaling.h), or its squares; how many floats,
+ * or doubles, they are. */
+int fl_lookup_check(fl_lowering *l, const fl_sparse *s, int *n);
 int fl_lookup_norm(fl_lowering *l, const fl_sparse *s, int *n);
 
 /* Room for so many operands of a step; NULL: that is remembered. */

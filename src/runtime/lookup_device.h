@@ -12,8 +12,11 @@
  *                    n_unique: after those of the merge group's batches before
  *   lookup.norm      FL_LOOKUP_NORMS partial sums of squares (double) <-
  *                    update, sum, n_unique
- *   lookup.insert    table, slot <- update, unique, n_unique: missing rows made
- *   lookup.update    table <- update, sum, slot, n_unique
+ *   lookup.check     FL_LOOKUP_CHECKS findings (float: 1 where a sum is not
+ *                    finite) <- sum, n_unique
+ *   lookup.insert    table, slot <- update, unique, n_unique: missing rows
+ *                    made, unless the update is skipped
+ *   lookup.update    table <- update, sum, slot, n_unique: the same
  *   lookup.index     table <-: a new index of the rows it has; of no plan
  *
  * What was appended are positions again: lookup.unique numbers their keys, and
@@ -119,6 +122,8 @@ enum {
 };
 enum { FL_NORM, FL_NORM_UPDATE, FL_NORM_SUM, FL_NORM_COUNT };
 enum { FL_LOOKUP_NORMS = 64 };
+enum { FL_CHECK, FL_CHECK_SUM, FL_CHECK_COUNT };
+enum { FL_LOOKUP_CHECKS = 64 };
 enum {
     FL_INSERT_TABLE,
     FL_INSERT_SLOT,

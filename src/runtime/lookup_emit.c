@@ -186,10 +186,18 @@ int fl_lookup_sums(const fl_sparse *s)
     return s->sums >= 0 ? s->sums : s->lookup;
 }
 
-void fl_lookup_check(fl_lowering *l, const fl_sparse *s, int found)
+int fl_lookup_check(fl_lowering *l, const fl_sparse *s, int *n)
 {
+    const fl_shape shape = fl_shape_1(FL_N_PART);
+    int found;
+
+    if (s->there)
+        return fl_lookup_there_check(l, s->there, n);
+    found = fl_temp(l, "found", FLEET_FLOAT32, &shape);
+    *n = FL_N_PART;
     emit_on_sums(l, &fl_kernel_rows_check, s, fl_lookup_sums(s),
                  (fl_operand)FL_W(found));
+    return found;
 }
 
 int fl_lookup_norm(fl_lowering *l, const fl_sparse *s, int *n)

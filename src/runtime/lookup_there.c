@@ -18,6 +18,7 @@ FL_STEP_THERE(kernel_find, "find");
 FL_STEP_THERE(kernel_gather, "gather");
 FL_STEP_THERE(kernel_sum, "sum");
 FL_STEP_THERE(kernel_append, "append");
+FL_STEP_THERE(kernel_check, "check");
 FL_STEP_THERE(kernel_norm, "norm");
 FL_STEP_THERE(kernel_insert, "insert");
 FL_STEP_THERE(kernel_update, "update");
@@ -34,8 +35,7 @@ bool fl_table_is_there(const fl_lowering *l, const fleet_var *table)
     const fl_placing *at = l->plan->placing;
     const fleet_program *p = l->program;
 
-    if (!at->gpu || fl_store_is_shared(l->plan->store) ||
-        p->training.narrow == FLEET_FLOAT16)
+    if (!at->gpu || fl_store_is_shared(l->plan->store))
         return false;
     for (size_t i = 0; i < p->n_node; i++)
         if (looks_up(p->node[i], table) &&
@@ -391,6 +391,18 @@ static void make_ready(fl_lowering *l, fl_lookup_there *x)
             FL_R(k->start), FL_R(k->position), FL_R(k->cell), FL_R(k->n_unique),
             FL_R(-1), FL_R(merged));
     emit_find(l, NULL, x, k, -1);
+}
+
+int fl_lookup_there_check(fl_lowering *l, fl_lookup_there *x, int *n)
+{
+    const fl_shape shape = fl_shape_1(FL_LOOKUP_CHECKS);
+    int found = fl_temp(l, "found", FLEET_FLOAT32, &shape);
+
+    *n = FL_LOOKUP_CHECKS;
+    make_ready(l, x);
+    FL_EMIT(l, &kernel_check, NULL, &x->changed->config, FL_W(found),
+            FL_R(x->changed_sum), FL_R(x->changed->n_unique));
+    return found;
 }
 
 int fl_lookup_there_norm(fl_lowering *l, fl_lookup_there *x, int *n)

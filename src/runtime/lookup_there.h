@@ -3,9 +3,7 @@
  * are else.
  *
  * A table's rows are there when this process keeps them for itself, and all of
- * the program's lookups in it are placed on the GPU. Not in a program that is
- * trained in float16: the sums of rows there are not looked through for what is
- * not finite, and its evaluation would move what its training has on the CPU.
+ * the program's lookups in it are placed on the GPU.
  */
 #ifndef FL_RUNTIME_LOOKUP_THERE_H
 #define FL_RUNTIME_LOOKUP_THERE_H
@@ -57,6 +55,7 @@ void fl_lookup_there_gradient(fl_lowering *l, const fl_node *n,
                               const fleet_var *table, fl_sparse *s,
                               const fl_lookup_slot *slot, int n_slot);
 void fl_lookup_there_merge(fl_lowering *l, fl_lookup_there *x);
+int fl_lookup_there_check(fl_lowering *l, fl_lookup_there *x, int *n);
 int fl_lookup_there_norm(fl_lowering *l, fl_lookup_there *x, int *n);
 void fl_lookup_there_update(fl_lowering *l, fl_lookup_there *x);
 

@@ -136,30 +136,33 @@ typedef struct findings {
     int n;
 } findings;
 
-static int add_found(fl_lowering *l, findings *all, int64_t n)
+static void add_found(findings *all, int found, int n)
 {
-    fl_shape shape = fl_shape_1(n);
+    all->operand[2 + all->n] = (fl_operand)FL_R(found);
+    all->count[all->n++] = n;
+}
+
+static void check_dense(fl_lowering *l, findings *all, const fl_dense *d)
+{
+    fl_shape shape = fl_shape_1(blocks_of(d->group->n));
     int found = fl_temp(l, "found", FLEET_FLOAT32, &shape);
 
-    all->operand[2 + all->n] = (fl_operand)FL_R(found);
-    all->count[all->n++] = (int)n;
-    return found;
+    FL_EMIT(l, &kernel_check, NULL, NULL, FL_W(found), FL_R(d->gradient));
+    add_found(all, found, (int)shape.dim[0]);
 }
 
 static void check_all(fl_lowering *l, findings *all)
 {
     fl_plan *plan = l->plan;
 
-    for (size_t i = 0; i < plan->n_dense; i++) {
-        const fl_dense *d = &plan->dense[i];
+    for (size_t i = 0; i < plan->n_dense; i++)
+        if (plan->dense[i].gradient >= 0)
+            check_dense(l, all, &plan->dense[i]);
+    for (size_t i = 0; i < plan->n_sparse; i++) {
+        int n, found = fl_lookup_check(l, &plan->sparse[i], &n);
 
-        if (d->gradient >= 0)
-            FL_EMIT(l, &kernel_check, NULL, NULL,
-                    FL_W(add_found(l, all, blocks_of(d->group->n))),
-                    FL_R(d->gradient));
+        add_found(all, found, n);
     }
-    for (size_t i = 0; i < plan->n_sparse; i++)
-        fl_lookup_check(l, &plan->sparse[i], add_found(l, all, FL_N_PART));
 }
 
 fleet_status fl_pass_loss_scaling(fl_lowering *l, bool *applied)

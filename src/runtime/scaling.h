@@ -7,7 +7,8 @@
  *
  *   loss.scale      loss gradient, scaling
  *   scaling.check   found (a float by block: 1 where a number is not finite), a
- *                   group's gradient; rows.check the same of rows
+ *                   group's gradient; rows.check, or lookup.check where they
+ *                   are on a GPU, the same of rows
  *   scaling.decide  update, scaling, all found
  */
 #ifndef FL_RUNTIME_SCALING_H

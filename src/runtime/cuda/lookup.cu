@@ -506,6 +506,29 @@ static fleet_status norm(fl_device *, fl_stream *q, const fl_device_step *s)
                      fl_step_ptr<int64_t>(s, FL_NORM_COUNT), config_of(s)->dim);
 }
 
+/* --- lookup.check ------------------------------------------------------------
+ */
+
+__global__ static void check_sums(float *found, const float *sum,
+                                  const int64_t *n, int64_t dim)
+{
+    int bad = 0;
+
+    FL_EACH(i, *n * dim)
+    bad |= !(sum[i] - sum[i] == 0.0f);
+    bad = fl_block_sum(bad);
+    if (threadIdx.x == 0)
+        found[blockIdx.x] = bad ? 1.0f : 0.0f;
+}
+
+static fleet_status check(fl_device *, fl_stream *q, const fl_device_step *s)
+{
+    return FL_LAUNCH(check_sums, FL_LOOKUP_CHECKS, FL_THREADS, 0, q,
+                     fl_step_f32(s, FL_CHECK), fl_step_f32(s, FL_CHECK_SUM),
+                     fl_step_ptr<int64_t>(s, FL_CHECK_COUNT),
+                     config_of(s)->dim);
+}
+
 #define OF_LANES(name, run)                                                    \
     FL_KERNEL_WITH(name, sizeof(state), lanes_prepare, lanes_finish, run)
 
@@ -517,5 +540,6 @@ const fl_device_kernel fl_cuda_lookup[] = {
     OF_LANES("lookup.sum", sum),
     FL_KERNEL("lookup.append", append),
     FL_KERNEL("lookup.norm", norm),
+    FL_KERNEL("lookup.check", check),
     FL_KERNEL_END,
 };

@@ -57,11 +57,14 @@ __global__ static void gather_found(int *any, const float *found, int n)
 __device__ static void catch_up(fl_device_update *now, const fl_scaling *s)
 {
     int64_t most = FL_MOST_UNKNOWN, more = s->skipped - now->known_skips;
-    fl_device_rates r = now->after[more < most ? more : most];
+    fl_device_rates r;
 
+    more = more < most ? more : most;
+    r = now->after[more];
     now->u.lr = r.lr;
     now->u.correct_a = r.correct_a;
     now->u.correct_b = r.correct_b;
+    now->u.version -= (uint32_t)more;
 }
 
 __global__ static void decide_on(fl_device_update *now, fl_scaling *s,

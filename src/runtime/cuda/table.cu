@@ -130,17 +130,12 @@ static fleet_status find_all(fl_device *, fl_stream *q, const fl_device_step *s)
 /* --- lookup.insert ----------------------------------------------------------
  */
 
-__device__ static bool has_stopped(const fl_device_update *now)
-{
-    return now->stop && *now->stop;
-}
-
 __global__ static void mark_missing(uint32_t *missing, const int64_t *slot,
                                     const int64_t *n,
                                     const fl_device_update *now, int64_t most)
 {
     FL_EACH(i, most)
-    missing[i] = i < *n && slot[i] < 0 && !has_stopped(now);
+    missing[i] = i < *n && slot[i] < 0 && !fl_update_is_off(now);
 }
 
 __device__ static void make_row(const fl_device_rows &t, uint64_t key,
@@ -246,7 +241,7 @@ __global__ static void update_rows(changes c, const fl_device_update *now,
                                    int share)
 {
     fl_device_rows t = *c.table;
-    int64_t n = has_stopped(now) ? 0 : *c.n;
+    int64_t n = fl_update_is_off(now) ? 0 : *c.n;
 
     FL_EACH_TEAM(r, n, share)
     {

@@ -6,6 +6,7 @@
 #include "test.h"
 #include "train_kit.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -412,6 +413,30 @@ TEST(a_checkpoint_resumes_with_its_scale_to_the_bit)
     gpu_kit_open();
     check_resumed(KIT_MLP);
     check_resumed(KIT_CTR);
+    gpu_kit_close();
+}
+
+/* It may grow up to the largest float, and be written with 9 digits. */
+TEST(a_checkpoint_with_any_scale_is_loaded)
+{
+    static const float scales[] = {FLT_MAX, 3.1e38f, 1e-6f};
+    const fleet_amp_configs c = scaling(256, NEVER, 1);
+    const char *path = test_path("save");
+    kit_model m;
+
+    gpu_kit_open();
+    m = open_model(KIT_MLP, (kit_options){0}, &c);
+    train(&m, 0, 1);
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(fl_store_here(m.f->store));
+        m.f->store->scaling.scale = scales[i];
+        fl_store_written(m.f->store);
+        CHECK_OK(fleet_save_persistables(m.f, path));
+        m.f->store->scaling.scale = 1;
+        CHECK_OK(fleet_load_model(m.f, path));
+        CHECK_NEAR(scale_of(&m), scales[i], 0);
+    }
+    kit_close(&m);
     gpu_kit_close();
 }
 

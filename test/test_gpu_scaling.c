@@ -164,22 +164,25 @@ TEST(a_scale_that_is_not_dynamic_stays_and_such_updates_are_skipped)
     gpu_kit_close();
 }
 
-TEST(a_scale_does_not_shrink_below_one)
+static float shrunk(float first, float scale)
 {
-    fleet_amp_configs c = scaling(1, NEVER, 1);
-    kit_batch *b;
-    kit_model m;
+    const fl_scaling_rules r = {
+        .first = first, .dynamic = true, .shrink_after = 1, .shrink = 0.5f};
+    fl_scaling s = {.scale = scale};
 
-    gpu_kit_open();
-    m = open_model(KIT_MLP, (kit_options){0}, &c);
-    b = kit_batch_for(&m, 40, 1);
-    for (int i = 0; i < 40 * 20; i++) /* a cast makes infinity of it */
-        ((float *)(uintptr_t)b->feed[0].data)[i] *= 60000;
-    CHECK_OK(kit_run(m.e, b));
-    CHECK_NEAR(scale_of(&m), 1, 0);
-    kit_batch_free(b);
-    kit_close(&m);
-    gpu_kit_close();
+    fl_scaling_shrink(&r, &s);
+    CHECK_INT(s.skipped, 1);
+    return s.scale;
+}
+
+/* One that is below already was loaded from a training with other rules. */
+TEST(a_scale_does_not_shrink_below_one_or_what_it_began_with)
+{
+    CHECK_NEAR(shrunk(32768, 4), 2, 0);
+    CHECK_NEAR(shrunk(32768, 1.5f), 1, 0);
+    CHECK_NEAR(shrunk(32768, 1), 1, 0);
+    CHECK_NEAR(shrunk(0.5f, 0.75f), 0.5, 0);
+    CHECK_NEAR(shrunk(32768, 0.25f), 0.25, 0);
 }
 
 /* --- what they leave no trace in -------------------------------------------

@@ -88,8 +88,8 @@ TEST_LIMIT(one_allocation_that_fails_ends_a_training_cleanly, 240)
 
     snprintf(saved, sizeof saved, "%s/saved", test_folder());
     fl_json_use_allocator();
-    /* under ThreadSanitizer every one would take 6 minutes */
-    fail_at_every(config(saved), false, TEST_SLOWNESS > 10 ? 11 : 1);
+    /* under sanitizers every one would take minutes */
+    fail_at_every(config(saved), false, test_fraction() > 1 ? 5 : 1);
 }
 
 TEST_LIMIT(memory_that_is_gone_for_good_ends_a_training_cleanly, 240)

@@ -42,7 +42,7 @@ static long calls_of(kit_model *m, int64_t rows)
 /* Full batches and short ones, again and again. */
 static void train_long(kit_model *m)
 {
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < (test_fraction() > 1 ? 3 : 5); i++) {
         train(m, 40, 10 * i, 4);
         train(m, 17, 10 * i + 5, 1);
         CHECK_OK(fleet_executor_flush(m->e));

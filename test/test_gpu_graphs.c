@@ -42,7 +42,7 @@ static long calls_of(kit_model *m, int64_t rows)
 /* Full batches and short ones, again and again. */
 static void train_long(kit_model *m)
 {
-    for (int i = 0; i < (test_fraction() > 1 ? 3 : 5); i++) {
+    for (int i = 0; i < 5; i++) {
         train(m, 40, 10 * i, 4);
         train(m, 17, 10 * i + 5, 1);
         CHECK_OK(fleet_executor_flush(m->e));
@@ -67,7 +67,8 @@ static void check_same(kit_kind kind, kit_options o)
 static void check_both(kit_options o)
 {
     gpu_kit_open();
-    check_same(KIT_MLP, o);
+    if (test_fraction() == 1)
+        check_same(KIT_MLP, o);
     check_same(KIT_CTR, o);
     gpu_kit_close();
 }

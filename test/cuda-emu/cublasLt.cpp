@@ -1,7 +1,9 @@
 /* cublasLt.cpp - see cublasLt.h. */
 #include "cublasLt.h"
 
+#include <algorithm>
 #include <new>
+#include <vector>
 
 #include "base/narrow.h"
 #include "control.h"
@@ -264,23 +266,44 @@ static void sum_into_bias(const fl_emu_lt_desc *d, cudaDataType_t type,
     }
 }
 
+/* The matrix, column by column. */
+static std::vector<float> as_floats(const void *x, const fl_emu_lt_layout *l,
+                                    int t, int64_t rows, int64_t cols)
+{
+    std::vector<float> all;
+
+    all.reserve(static_cast<std::size_t>(rows * cols));
+    for (int64_t j = 0; j < cols; j++)
+        for (int64_t i = 0; i < rows; i++)
+            all.push_back(element(x, l, t, i, j));
+    return all;
+}
+
+static void add_times(float *sum, const float *x, float factor, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        sum[i] += x[i] * factor;
+}
+
 static void multiply(const fl_emu_lt_desc *d, const void *x,
                      const fl_emu_lt_layout *la, const void *y,
                      const fl_emu_lt_layout *lb, void *z,
                      const fl_emu_lt_layout *lout)
 {
-    int64_t k = d->ta ? la->rows : la->cols;
+    int64_t k = d->ta ? la->rows : la->cols, m = lout->rows;
+    const std::vector<float> a = as_floats(x, la, d->ta, m, k);
+    std::vector<float> sum(static_cast<std::size_t>(m));
 
-    for (int64_t j = 0; j < lout->cols; j++)
-        for (int64_t i = 0; i < lout->rows; i++) {
-            float sum = 0;
-
-            for (int64_t l = 0; l < k; l++)
-                sum +=
-                    element(x, la, d->ta, i, l) * element(y, lb, d->tb, l, j);
-            store(z, lout->type, j * lout->ld + i,
-                  finish(d, lout->type, sum, i, j));
-        }
+    for (int64_t j = 0; j < lout->cols; j++) {
+        std::fill(sum.begin(), sum.end(), 0.0f);
+        for (int64_t l = 0; l < k; l++)
+            add_times(sum.data(), a.data() + l * m, element(y, lb, d->tb, l, j),
+                      m);
+        for (int64_t i = 0; i < m; i++)
+            store(
+                z, lout->type, j * lout->ld + i,
+                finish(d, lout->type, sum[static_cast<std::size_t>(i)], i, j));
+    }
     if (d->epilogue == CUBLASLT_EPILOGUE_BGRADA)
         sum_into_bias(d, lout->type, x, la, d->ta, lout->rows, k);
     if (d->epilogue == CUBLASLT_EPILOGUE_DRELU_BGRAD)

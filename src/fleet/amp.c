@@ -116,22 +116,6 @@ fleet_status fl_amp_check(const fleet_distributed_strategy *s, fl_job_mode mode)
     return check_lists(s);
 }
 
-fleet_status fl_amp_check_tables(const fleet *f, const fleet_program *p)
-{
-    if (fl_amp_narrow(&f->strategy) != FLEET_FLOAT16 ||
-        fl_job_mode_of(&f->role, &f->strategy) != FL_COLLECTIVE)
-        return FLEET_OK;
-    for (size_t i = 0; i < p->n_var; i++)
-        if (p->var[i]->kind == FL_VAR_TABLE)
-            return fl_fail(FLEET_EUNSUPPORTED,
-                           "strategy.amp: float16 with table \"%s\", which "
-                           "ranks share out, is not in this version; "
-                           "strategy.amp_configs.use_bf16 = 1 asks for "
-                           "bfloat16",
-                           p->var[i]->name);
-    return FLEET_OK;
-}
-
 fleet_dtype fl_amp_narrow(const fleet_distributed_strategy *s)
 {
     if (!s->amp)

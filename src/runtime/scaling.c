@@ -4,6 +4,7 @@
 #include "runtime/lookup.h"
 #include "runtime/norm.h"
 #include "runtime/pass.h"
+#include "runtime/peers.h"
 #include "runtime/update.h"
 
 bool fl_is_scaled(const fl_lowering *l)
@@ -88,22 +89,49 @@ static const fl_kernel kernel_check = {
     .run = check_run,
 };
 
-/* --- scaling.decide --------------------------------------------------------
+/* --- scaling.agree ---------------------------------------------------------
  */
 
-static bool any_found(const fl_instance *in)
-{
-    const fl_scaling_config *c = in->step->config;
+enum { THE_UPDATE, AGREED, FIRST_FOUND = 2 };
 
-    for (int i = 2; i < in->step->n_operand; i++) {
+static bool any_found(const fl_instance *in, const int *count)
+{
+    for (int i = FIRST_FOUND; i < in->step->n_operand; i++) {
         const float *found = fl_ptr(in, i);
 
-        for (int j = 0; j < c->count[i - 2]; j++)
+        for (int j = 0; j < count[i - FIRST_FOUND]; j++)
             if (found[j] != 0)
                 return true;
     }
     return false;
 }
+
+typedef struct agree_config {
+    const fl_store *store;
+    const int *count; /* of each found */
+} agree_config;
+
+/* In the round of the update: also by a rank that has no batch for it. */
+static fleet_status agree_run(const fl_instance *in, const fl_range *r)
+{
+    const agree_config *c = in->step->config;
+    fl_peers *p = c->store->rounds->peers;
+    float *agreed = fl_ptr(in, AGREED);
+
+    (void)r;
+    *agreed = any_found(in, c->count) ? 1.0f : 0.0f;
+    return p->methods->all_reduce(p, FL_ALL_MAX, FL_WIRE_F32, agreed, agreed, 1,
+                                  NULL);
+}
+
+static const fl_kernel kernel_agree = {
+    .name = "scaling.agree",
+    .split = FL_SPLIT_PARTS,
+    .run = agree_run,
+};
+
+/* --- scaling.decide --------------------------------------------------------
+ */
 
 static fleet_status decide_run(const fl_instance *in, const fl_range *r)
 {
@@ -112,8 +140,9 @@ static fleet_status decide_run(const fl_instance *in, const fl_range *r)
     fl_scaling *s = fl_ptr(in, 1);
 
     (void)r;
+    now->loss_scale = s->scale;
     now->u.scale /= s->scale;
-    now->skip = any_found(in);
+    now->skip = any_found(in, c->count);
     if (now->skip)
         fl_scaling_shrink(&c->rules, s);
     else
@@ -131,14 +160,25 @@ static const fl_kernel kernel_decide = {
  */
 
 typedef struct findings {
-    fl_operand *operand; /* of scaling.decide */
+    fl_operand *operand; /* of scaling.agree or scaling.decide */
     int *count;
     int n;
 } findings;
 
+static fleet_status make_room(fl_lowering *l, findings *all)
+{
+    size_t most = l->plan->n_dense + l->plan->n_sparse + 1;
+
+    *all = (findings){
+        fl_arena_alloc(&l->plan->arena,
+                       (FIRST_FOUND + most) * sizeof *all->operand),
+        fl_arena_alloc(&l->plan->arena, most * sizeof *all->count), 0};
+    return all->operand && all->count ? FLEET_OK : FLEET_ENOMEM;
+}
+
 static void add_found(findings *all, int found, int n)
 {
-    all->operand[2 + all->n] = (fl_operand)FL_R(found);
+    all->operand[FIRST_FOUND + all->n] = (fl_operand)FL_R(found);
     all->count[all->n++] = n;
 }
 
@@ -151,6 +191,37 @@ static void check_dense(fl_lowering *l, findings *all, const fl_dense *d)
     add_found(all, found, (int)shape.dim[0]);
 }
 
+static void check_tables(fl_lowering *l, findings *all)
+{
+    for (size_t i = 0; i < l->plan->n_sparse; i++) {
+        int n, found = fl_lookup_check(l, &l->plan->sparse[i], &n);
+
+        add_found(all, found, n);
+    }
+}
+
+/* Rows' gradients are this rank's alone. Returns what all have found. */
+static int check_tables_of_all(fl_lowering *l)
+{
+    const fl_shape one = fl_shape_1(1);
+    int agreed = fl_temp(l, "agreed", FLEET_FLOAT32, &one);
+    agree_config c = {.store = l->plan->store};
+    findings own;
+
+    l->status = make_room(l, &own);
+    if (l->status != FLEET_OK)
+        return -1;
+    c.count = own.count;
+    own.operand[THE_UPDATE] = (fl_operand)FL_R(fl_update_value(l));
+    own.operand[AGREED] = (fl_operand)FL_W(agreed);
+    check_tables(l, &own);
+    l->lane = FL_LANE_COMM;
+    fl_emit(l, &kernel_agree, NULL, fl_config(l, &c, sizeof c), own.operand,
+            FIRST_FOUND + own.n);
+    l->lane = FL_LANE_COMPUTE;
+    return agreed;
+}
+
 static void check_all(fl_lowering *l, findings *all)
 {
     fl_plan *plan = l->plan;
@@ -158,34 +229,27 @@ static void check_all(fl_lowering *l, findings *all)
     for (size_t i = 0; i < plan->n_dense; i++)
         if (plan->dense[i].gradient >= 0)
             check_dense(l, all, &plan->dense[i]);
-    for (size_t i = 0; i < plan->n_sparse; i++) {
-        int n, found = fl_lookup_check(l, &plan->sparse[i], &n);
-
-        add_found(all, found, n);
-    }
+    if (plan->store->rounds && plan->n_sparse > 0)
+        add_found(all, check_tables_of_all(l), 1);
+    else
+        check_tables(l, all);
 }
 
 fleet_status fl_pass_loss_scaling(fl_lowering *l, bool *applied)
 {
-    fl_plan *plan = l->plan;
-    size_t most = plan->n_dense + plan->n_sparse;
-    findings all = {0};
     fl_scaling_config c = {.rules = l->program->training.scaling};
+    findings all;
 
     if (!fl_is_scaled(l))
         return FLEET_OK;
     *applied = true;
-    all.operand =
-        fl_arena_alloc(&plan->arena, (2 + most) * sizeof *all.operand);
-    c.count = all.count =
-        fl_arena_alloc(&plan->arena, (1 + most) * sizeof *all.count);
-    if (!all.operand || !all.count)
-        return FLEET_ENOMEM;
+    FL_TRY(make_room(l, &all));
+    c.count = all.count;
     l->phase = FL_UPDATE;
-    all.operand[0] = (fl_operand)FL_RW(fl_update_value(l));
+    all.operand[THE_UPDATE] = (fl_operand)FL_RW(fl_update_value(l));
     all.operand[1] = (fl_operand)FL_RW(scaling_value(l));
     check_all(l, &all);
     fl_emit(l, &kernel_decide, NULL, fl_config(l, &c, sizeof c), all.operand,
-            2 + all.n);
+            FIRST_FOUND + all.n);
     return l->status;
 }

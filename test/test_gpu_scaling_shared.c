@@ -3,6 +3,7 @@
  * anything then, nor makes a row. */
 #define SUITE gpu_scaling_shared
 #include "gpu_rank_kit.h"
+#include "overflow_kit.h"
 #include "test.h"
 
 #include <stdio.h>
@@ -10,50 +11,13 @@
 
 #include "fleet/handle.h"
 
-enum { BATCH = 40, DIM = 4, IDS = 3, COLS = IDS * DIM, NEVER = 1000000 };
-
-static const fleet_amp_configs halves = {.init_loss_scaling = 0x1p15f,
-                                         .incr_every_n_steps = NEVER,
-                                         .decr_every_n_nan_or_inf = 1,
-                                         .incr_ratio = 2,
-                                         .decr_ratio = 0.5f,
-                                         .use_dynamic_loss_scaling = 1};
-
-/* Rows have gradients through a product of float16, and times `by`. */
 static void open(kit_model *m, const kit_options *how)
 {
-    const fleet_sparse_embedding_options o = {.table = "rows"};
-    fleet_var *x;
-
     *m = (kit_model){.f = kit_handle(how)};
-    m->p = fleet_program_create(m->f);
-    kit_place(m->p, how);
-    x = fleet_sparse_embedding(m->p, kit_data_ids(m->p, "ids", IDS), DIM, &o);
-    x = fleet_add(m->p, fleet_fc(m->p, x, COLS, NULL),
-                  fleet_mul(m->p, x, kit_data(m->p, "by", COLS)));
-    m->o = kit_optimizer(m->f, how);
-    CHECK_OK(fleet_minimize(m->o, fleet_mean(m->p, x)));
+    m->p = overflow_program(m->f, how, &m->o);
     m->e = fleet_executor_create(
         m->p, &(fleet_executor_options){.max_batch = how->max_batch});
     CHECK(m->e != NULL);
-}
-
-/* One number of a batch that overflows makes one row's gradient infinite: the
- * loss, and all else, is far from that. Its ids are new. */
-static fleet_status train_one(kit_model *m, int seed, bool overflows)
-{
-    kit_batch *b = kit_batch_new(BATCH);
-    int64_t *id = kit_ids(b, "ids", IDS, 200, seed);
-    float *by = kit_floats(b, "by", COLS, seed + 100);
-    fleet_status status;
-
-    if (overflows)
-        by[33] = 2e38f;
-    for (int i = 0; overflows && i < BATCH * IDS; i++)
-        id[i] += 100000;
-    status = kit_run(m->e, b);
-    kit_batch_free(b);
-    return status;
 }
 
 /* What a rank has of the model, and the scale. */
@@ -90,7 +54,7 @@ static fleet_status overflow_once(kit_model *m, gpu_rank_lesson *s, int rank)
     for (int i = 0; i < 3 * merge; i++) {
         bool bad = i == merge + (int)s->last && rank == s->bad_rank;
 
-        FL_TRY(train_one(m, i * s->ranks + rank, bad));
+        FL_TRY(overflow_train(m->e, i * s->ranks + rank, bad));
         if ((i + 1) % merge == 0)
             FL_TRY(look(m, i < merge       ? &before[rank]
                            : i < 2 * merge ? &after[rank]
@@ -115,7 +79,7 @@ static fleet_status overflow_once(kit_model *m, gpu_rank_lesson *s, int rank)
 static void check(const char *name, kit_options how, int ranks, int n)
 {
     how.fp16 = true;
-    how.scaling = &halves;
+    how.scaling = &overflow_halves;
     for (int bad = 0; bad < ranks; bad++) {
         gpu_rank_lesson s = {.open = open,
                              .how = how,
@@ -160,7 +124,7 @@ TEST(ranks_agree_where_they_have_tables_alone)
             char *text;
 
             kit_open(&m, (kit_kind)kind, &how);
-            text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, BATCH);
+            text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
             CHECK((strstr(text, " scaling.agree ") != NULL) ==
                   (fp16 && kind == KIT_CTR));
             fleet_free(text);

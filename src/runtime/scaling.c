@@ -1,6 +1,7 @@
 /* scaling.c - the loss's scale in trainings of float16; see scaling.h. */
 #include "runtime/scaling.h"
 
+#include "runtime/exchange.h"
 #include "runtime/lookup.h"
 #include "runtime/norm.h"
 #include "runtime/pass.h"
@@ -92,7 +93,7 @@ static const fl_kernel kernel_check = {
 /* --- scaling.agree ---------------------------------------------------------
  */
 
-enum { THE_UPDATE, AGREED, FIRST_FOUND = 2 };
+enum { THE_UPDATE, AGREED, THE_SCALING = 1, FIRST_FOUND };
 
 static bool any_found(const fl_instance *in, const int *count)
 {
@@ -111,15 +112,17 @@ typedef struct agree_config {
     const int *count; /* of each found */
 } agree_config;
 
-/* In the round of the update: also by a rank that has no batch for it. */
+/* In the round of the update: also by a rank that has no batch for it, and of
+ * one before what it has of its own. */
 static fleet_status agree_run(const fl_instance *in, const fl_range *r)
 {
+    const fl_update_now *now = fl_ptr(in, THE_UPDATE);
     const agree_config *c = in->step->config;
     fl_peers *p = c->store->rounds->peers;
     float *agreed = fl_ptr(in, AGREED);
 
     (void)r;
-    *agreed = any_found(in, c->count) ? 1.0f : 0.0f;
+    *agreed = !now->idle && any_found(in, c->count) ? 1.0f : 0.0f;
     return p->methods->all_reduce(p, FL_ALL_MAX, FL_WIRE_F32, agreed, agreed, 1,
                                   NULL);
 }
@@ -191,48 +194,44 @@ static void check_dense(fl_lowering *l, findings *all, const fl_dense *d)
     add_found(all, found, (int)shape.dim[0]);
 }
 
-static void check_tables(fl_lowering *l, findings *all)
+static void check_all(fl_lowering *l, findings *all)
 {
-    for (size_t i = 0; i < l->plan->n_sparse; i++) {
-        int n, found = fl_lookup_check(l, &l->plan->sparse[i], &n);
+    const fl_plan *plan = l->plan;
+
+    for (size_t i = 0; i < plan->n_dense; i++)
+        if (plan->dense[i].gradient >= 0)
+            check_dense(l, all, &plan->dense[i]);
+    for (size_t i = 0; i < plan->n_sparse; i++) {
+        int n, found = fl_lookup_check(l, &plan->sparse[i], &n);
 
         add_found(all, found, n);
     }
 }
 
-/* Rows' gradients are this rank's alone. Returns what all have found. */
-static int check_tables_of_all(fl_lowering *l)
+/* Rows' gradients are each rank's own, and those of what servers keep; what is
+ * summed all have. */
+static bool ranks_see_different_things(const fl_plan *plan)
+{
+    return plan->store->rounds &&
+           (plan->n_sparse > 0 || fl_keeps_dense(plan->store));
+}
+
+/* In place of what this rank has found: what any has. */
+static fleet_status agree(fl_lowering *l, findings *all)
 {
     const fl_shape one = fl_shape_1(1);
     int agreed = fl_temp(l, "agreed", FLEET_FLOAT32, &one);
-    agree_config c = {.store = l->plan->store};
-    findings own;
+    agree_config c = {.store = l->plan->store, .count = all->count};
 
-    l->status = make_room(l, &own);
-    if (l->status != FLEET_OK)
-        return -1;
-    c.count = own.count;
-    own.operand[THE_UPDATE] = (fl_operand)FL_R(fl_update_value(l));
-    own.operand[AGREED] = (fl_operand)FL_W(agreed);
-    check_tables(l, &own);
+    all->operand[THE_UPDATE] = (fl_operand)FL_R(l->plan->update);
+    all->operand[AGREED] = (fl_operand)FL_W(agreed);
     l->lane = FL_LANE_COMM;
-    fl_emit(l, &kernel_agree, NULL, fl_config(l, &c, sizeof c), own.operand,
-            FIRST_FOUND + own.n);
+    fl_emit(l, &kernel_agree, NULL, fl_config(l, &c, sizeof c), all->operand,
+            FIRST_FOUND + all->n);
     l->lane = FL_LANE_COMPUTE;
-    return agreed;
-}
-
-static void check_all(fl_lowering *l, findings *all)
-{
-    fl_plan *plan = l->plan;
-
-    for (size_t i = 0; i < plan->n_dense; i++)
-        if (plan->dense[i].gradient >= 0)
-            check_dense(l, all, &plan->dense[i]);
-    if (plan->store->rounds && plan->n_sparse > 0)
-        add_found(all, check_tables_of_all(l), 1);
-    else
-        check_tables(l, all);
+    FL_TRY(make_room(l, all));
+    add_found(all, agreed, 1);
+    return l->status;
 }
 
 fleet_status fl_pass_loss_scaling(fl_lowering *l, bool *applied)
@@ -244,11 +243,14 @@ fleet_status fl_pass_loss_scaling(fl_lowering *l, bool *applied)
         return FLEET_OK;
     *applied = true;
     FL_TRY(make_room(l, &all));
-    c.count = all.count;
     l->phase = FL_UPDATE;
-    all.operand[THE_UPDATE] = (fl_operand)FL_RW(fl_update_value(l));
-    all.operand[1] = (fl_operand)FL_RW(scaling_value(l));
+    fl_update_value(l);
     check_all(l, &all);
+    if (ranks_see_different_things(l->plan))
+        FL_TRY(agree(l, &all));
+    c.count = all.count;
+    all.operand[THE_UPDATE] = (fl_operand)FL_RW(l->plan->update);
+    all.operand[THE_SCALING] = (fl_operand)FL_RW(scaling_value(l));
     fl_emit(l, &kernel_decide, NULL, fl_config(l, &c, sizeof c), all.operand,
             FIRST_FOUND + all.n);
     return l->status;

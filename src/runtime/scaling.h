@@ -9,8 +9,8 @@
  *   scaling.check   found (a float by block: 1 where a number is not finite), a
  *                   group's gradient; rows.check, or lookup.check where they
  *                   are on a GPU, the same of rows
- *   scaling.agree   update, agreed (a float), all found of rows: 1 where any
- *                   rank has found anything; of ranks that have tables
+ *   scaling.agree   update, agreed (a float: 1 where any rank has found
+ *                   anything), all found; of ranks with gradients of their own
  *   scaling.decide  update, scaling, all found, or what was agreed on
  */
 #ifndef FL_RUNTIME_SCALING_H

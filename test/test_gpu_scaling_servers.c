@@ -17,10 +17,11 @@ enum { STEPS = 5, BAD = 2 };
 typedef struct lesson {
     kit_options how;
     bool a_sync;
-    bool overflows[2]; /* in step BAD, by worker */
-    int seed;          /* of those batches */
+    bool overflows[2];       /* in step BAD, by worker */
+    int seed;                /* of those batches */
+    const char *load, *save; /* NULL: neither */
     int64_t skipped[2], updates[2];
-    float scale[2];
+    float first[2], scale[2];
 } lesson;
 
 static void choose_sync(fleet_distributed_strategy *s)
@@ -65,12 +66,15 @@ static fleet_status work(ps_node *n)
     double sum = 1;
 
     FL_TRY(ps_begin(n));
+    CHECK_OK(fleet_get_loss_scaling(n->s.f, &l->first[n->index]));
     for (int i = 0; i < STEPS; i++)
         FL_TRY(step(l, n->s.e, i, n->index));
     FL_TRY(fl_executor_end_pass(n->s.e, &sum, 1));
     l->skipped[n->index] = store->scaling.skipped;
     l->updates[n->index] = store->updates;
     CHECK_OK(fleet_get_loss_scaling(n->s.f, &l->scale[n->index]));
+    if (l->save)
+        FL_TRY(fleet_save_persistables(n->s.f, l->save));
     return ps_end(n);
 }
 
@@ -81,12 +85,13 @@ static uint64_t hash_of(lesson *l, int workers)
                 .lanes = 2,
                 .open = open_one,
                 .work = work,
+                .load = l->load,
                 .user = l};
     uint64_t hash = ps_hash(&j);
 
     for (int i = 0; i < workers; i++) {
         CHECK_INT(l->skipped[i], l->overflows[i]);
-        CHECK_NEAR(l->scale[i], l->overflows[i] ? 0x1p14f : 0x1p15f, 0);
+        CHECK_NEAR(l->scale[i], l->first[i] / (l->overflows[i] ? 2 : 1), 0);
     }
     return hash;
 }
@@ -196,5 +201,22 @@ TEST_LIMIT(in_async_a_batch_that_overflows_is_not_sent, 100)
         l[i].seed = 50;
         CHECK(hash_of(&l[i], 1) == alone(&l[i], 1));
     }
+    gpu_kit_close();
+}
+
+TEST_LIMIT(who_loads_a_checkpoint_goes_on_with_the_first_ones_scale, 100)
+{
+    lesson before = {.overflows = {true, false},
+                     .seed = 50,
+                     .save = test_path("checkpoint")};
+    lesson after = {.load = before.save};
+
+    open_gpus();
+    hash_of(&before, 2);
+    CHECK_NEAR(before.first[0], 0x1p15f, 0);
+    CHECK_NEAR(before.first[1], 0x1p15f, 0);
+    hash_of(&after, 2);
+    CHECK_NEAR(after.first[0], 0x1p14f, 0);
+    CHECK_NEAR(after.first[1], 0x1p14f, 0);
     gpu_kit_close();
 }

@@ -11,13 +11,16 @@
  */
 #include <ctype.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
 
 #include <fleet/fleet.h>
 
-enum { MOST_INPUTS = 1000, MOST_VALUES = 100000 };
+enum { MOST_INPUTS = 1000, MOST_VALUES = 100000, MOST_SHOWN = 60 };
+#define BLANKS " \t\r\n\v\f"
 
 /* One sample: memory for every input, and the feeds that point into it. */
 typedef struct sample {
@@ -36,23 +39,41 @@ typedef struct lines {
     long n;
 } lines;
 
+static const char *skip_blanks(const char *at)
+{
+    return at + strspn(at, BLANKS);
+}
+
+/* As much of a word as a message has room for. */
+static int shown(const char *word)
+{
+    size_t n = strcspn(word, BLANKS);
+
+    return n < MOST_SHOWN ? (int)n : MOST_SHOWN;
+}
+
 /* Tell what is there in place of what an input needs. */
 static int refuse(const lines *l, const fleet_var *v, const char *expected,
                   const char *at)
 {
-    at += strspn(at, " \t\r\n");
+    at = skip_blanks(at);
     if (*at)
         fprintf(stderr,
                 "predict: %s:%ld: input \"%s\": expected %s, got "
                 "\"%.*s\"\n",
-                l->name, l->n, fleet_var_name(v), expected,
-                (int)strcspn(at, " \t\r\n"), at);
+                l->name, l->n, fleet_var_name(v), expected, shown(at), at);
     else
         fprintf(stderr,
                 "predict: %s:%ld: input \"%s\": expected %s, but the "
                 "line ends\n",
                 l->name, l->n, fleet_var_name(v), expected);
     return -1;
+}
+
+/* Has a number been read that ends where its word does? */
+static int is_word(const char *begin, const char *end)
+{
+    return end != begin && (!*end || isspace((unsigned char)*end));
 }
 
 /* How many values follow; -1: a number that does not fit. */
@@ -62,17 +83,17 @@ static int read_count(const lines *l, const fleet_var *v, int room, char **at)
     int64_t dims[FLEET_MAX_DIM];
     char expected[80];
     long n = strtol(begin, at, 10);
+    int good = is_word(begin, *at);
 
     if (fleet_var_is_ragged(v)) {
         snprintf(expected, sizeof expected, "a count of values up to %d", room);
-        return *at == begin || n < 0 || n > room ? refuse(l, v, expected, begin)
-                                                 : (int)n;
+        return !good || n < 0 || n > room ? refuse(l, v, expected, begin)
+                                          : (int)n;
     }
     if (fleet_var_shape(v, dims) != 2 || dims[1] > room)
         return refuse(l, v, "an input of one dimension", begin);
     snprintf(expected, sizeof expected, "the count %lld", (long long)dims[1]);
-    return *at == begin || n != dims[1] ? refuse(l, v, expected, begin)
-                                        : (int)n;
+    return !good || n != dims[1] ? refuse(l, v, expected, begin) : (int)n;
 }
 
 /* One number, the sample's value `to`. */
@@ -81,16 +102,21 @@ static int read_value(const lines *l, const fleet_var *v, sample *s, int to,
 {
     int is_id = fleet_var_dtype(v) == FLEET_INT64;
     const char *begin = *at;
+    int good;
 
     errno = 0;
-    if (is_id)
+    if (is_id) {
         s->integer[to] = (int64_t)strtoull(begin, at, 10);
-    else
+        good = errno != ERANGE && isdigit((unsigned char)*skip_blanks(begin));
+    } else {
         s->real[to] = strtof(begin, at);
-    if (*at != begin && (!**at || isspace((unsigned char)**at)) &&
-        !(is_id && errno == ERANGE))
+        good = isfinite(s->real[to]);
+    }
+    if (good && is_word(begin, *at))
         return 0;
-    return refuse(l, v, is_id ? "a whole number" : "a number", begin);
+    return refuse(
+        l, v, is_id ? "a whole number from 0 to 2^64 - 1" : "a finite number",
+        begin);
 }
 
 /* Read one input from *at on; how many values were used up, -1 for bad text. */
@@ -130,12 +156,12 @@ static int read_sample(const lines *l, fleet_predictor *p, sample *s)
             return 1;
         used += more;
     }
-    at += strspn(at, " \t\r\n");
+    at += strspn(at, BLANKS);
     if (!*at)
         return 0;
     fprintf(stderr,
             "predict: %s:%ld: \"%.*s\" comes after the last of %d inputs\n",
-            l->name, l->n, (int)strcspn(at, " \t\r\n"), at, n);
+            l->name, l->n, shown(at), at, n);
     return 1;
 }
 
@@ -164,13 +190,19 @@ static int score_all(lines *l, fleet_predictor *p)
 {
     sample *s = calloc(1, sizeof *s);
     int failed = !s || fleet_predictor_input_num(p) > MOST_INPUTS;
+    ssize_t n;
 
     if (failed)
         fprintf(stderr, "predict: %s\n",
                 s ? "the model has more than 1000 inputs" : "out of memory");
-    while (!failed && getline(&l->line, &l->size, l->file) > 0) {
+    while (!failed && (n = getline(&l->line, &l->size, l->file)) > 0) {
         l->n++;
-        failed = score(l, p, s);
+        failed = strlen(l->line) < (size_t)n;
+        if (failed)
+            fprintf(stderr, "predict: %s:%ld: the line has a byte 0\n", l->name,
+                    l->n);
+        else
+            failed = score(l, p, s);
     }
     if (!failed && ferror(l->file)) {
         fprintf(stderr, "predict: %s: %s\n", l->name, strerror(errno));

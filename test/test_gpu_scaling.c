@@ -6,6 +6,7 @@
 #include "test.h"
 #include "train_kit.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -163,22 +164,25 @@ TEST(a_scale_that_is_not_dynamic_stays_and_such_updates_are_skipped)
     gpu_kit_close();
 }
 
-TEST(a_scale_does_not_shrink_below_one)
+static float shrunk(float first, float scale)
 {
-    fleet_amp_configs c = scaling(1, NEVER, 1);
-    kit_batch *b;
-    kit_model m;
+    const fl_scaling_rules r = {
+        .first = first, .dynamic = true, .shrink_after = 1, .shrink = 0.5f};
+    fl_scaling s = {.scale = scale};
 
-    gpu_kit_open();
-    m = open_model(KIT_MLP, (kit_options){0}, &c);
-    b = kit_batch_for(&m, 40, 1);
-    for (int i = 0; i < 40 * 20; i++) /* a cast makes infinity of it */
-        ((float *)(uintptr_t)b->feed[0].data)[i] *= 60000;
-    CHECK_OK(kit_run(m.e, b));
-    CHECK_NEAR(scale_of(&m), 1, 0);
-    kit_batch_free(b);
-    kit_close(&m);
-    gpu_kit_close();
+    fl_scaling_shrink(&r, &s);
+    CHECK_INT(s.skipped, 1);
+    return s.scale;
+}
+
+/* One that is below already was loaded from a training with other rules. */
+TEST(a_scale_does_not_shrink_below_one_or_what_it_began_with)
+{
+    CHECK_NEAR(shrunk(32768, 4), 2, 0);
+    CHECK_NEAR(shrunk(32768, 1.5f), 1, 0);
+    CHECK_NEAR(shrunk(32768, 1), 1, 0);
+    CHECK_NEAR(shrunk(0.5f, 0.75f), 0.5, 0);
+    CHECK_NEAR(shrunk(32768, 0.25f), 0.25, 0);
 }
 
 /* --- what they leave no trace in -------------------------------------------
@@ -412,6 +416,30 @@ TEST(a_checkpoint_resumes_with_its_scale_to_the_bit)
     gpu_kit_open();
     check_resumed(KIT_MLP);
     check_resumed(KIT_CTR);
+    gpu_kit_close();
+}
+
+/* It may grow up to the largest float, and be written with 9 digits. */
+TEST(a_checkpoint_with_any_scale_is_loaded)
+{
+    static const float scales[] = {FLT_MAX, 3.1e38f, 1e-6f};
+    const fleet_amp_configs c = scaling(256, NEVER, 1);
+    const char *path = test_path("save");
+    kit_model m;
+
+    gpu_kit_open();
+    m = open_model(KIT_MLP, (kit_options){0}, &c);
+    train(&m, 0, 1);
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(fl_store_here(m.f->store));
+        m.f->store->scaling.scale = scales[i];
+        fl_store_written(m.f->store);
+        CHECK_OK(fleet_save_persistables(m.f, path));
+        m.f->store->scaling.scale = 1;
+        CHECK_OK(fleet_load_model(m.f, path));
+        CHECK_NEAR(scale_of(&m), scales[i], 0);
+    }
+    kit_close(&m);
     gpu_kit_close();
 }
 

@@ -81,11 +81,12 @@ TEST(a_line_that_does_not_fit_is_told_with_file_number_and_input)
     check_second(m, "4 0 0 0 0",
                  "input \"dense\": expected the count 3, got \"4\"");
     check_second(m, "3 0.5 x 2 1 7 1 8 0",
-                 "input \"dense\": expected a number, got \"x\"");
+                 "input \"dense\": expected a finite number, got \"x\"");
     check_second(m, "3 0.5 1 2 1 7.5 1 8 0",
-                 "input \"u\": expected a whole number, got \"7.5\"");
+                 "input \"u\": expected a whole number from 0 to 2^64 - 1, got "
+                 "\"7.5\"");
     check_second(m, "3 0.5 1 2 1 99999999999999999999 1 8 0",
-                 "input \"u\": expected a whole number, got "
+                 "input \"u\": expected a whole number from 0 to 2^64 - 1, got "
                  "\"99999999999999999999\"");
     check_second(m, "3 0.5 1 2 1 7 1 8",
                  "input \"w\": expected a count of values up to 99995, but the "
@@ -94,9 +95,57 @@ TEST(a_line_that_does_not_fit_is_told_with_file_number_and_input)
                  "input \"w\": expected a count of values up to 99995, got "
                  "\"-1\"");
     check_second(m, "3 0.5 1 2 1 7 1 8 2 5",
-                 "input \"w\": expected a whole number, but the line ends");
+                 "input \"w\": expected a whole number from 0 to 2^64 - 1, but "
+                 "the line ends");
     check_second(m, "3 0.5 1 2 1 7 1 8 1 5 1",
                  "\"1\" comes after the last of 4 inputs");
+}
+
+/* What a MultiSlot file would be refused for, too. */
+TEST(what_only_begins_as_a_number_is_none)
+{
+    const char *m = model();
+
+    check_second(m, "3.5 0.5 1 1 7 1 8 0",
+                 "input \"dense\": expected the count 3, got \"3.5\"");
+    check_second(m, "3 0.5 1 2 1 7 1 8 1.5 1",
+                 "input \"w\": expected a count of values up to 99995, got "
+                 "\"1.5\"");
+    check_second(m, "3 0.5 nan 2 1 7 1 8 0",
+                 "input \"dense\": expected a finite number, got \"nan\"");
+    check_second(m, "3 0.5 1e39 2 1 7 1 8 0",
+                 "input \"dense\": expected a finite number, got \"1e39\"");
+    check_second(m, "3 0.5 1 2 1 -7 1 8 0",
+                 "input \"u\": expected a whole number from 0 to 2^64 - 1, got "
+                 "\"-7\"");
+}
+
+TEST(a_long_word_is_told_in_part)
+{
+    char line[200] = "3 0.5 1 2 1 ", want[200];
+    const char *m = model();
+
+    memset(line + 12, 'a', 100);
+    snprintf(want, sizeof want,
+             "input \"u\": expected a whole number from 0 to 2^64 - 1, got "
+             "\"%.60s\"",
+             line + 12);
+    check_second(m, line, want);
+}
+
+TEST(a_byte_0_ends_no_line)
+{
+    char arguments[4000], said[2000], all[4000];
+    const char *file = test_path("zero");
+    FILE *f = fopen(file, "w");
+
+    fputs(GOOD, f);
+    fwrite("3 0 1 2 1 7 1 8 0\0 9\n", 1, 21, f);
+    fclose(f);
+    snprintf(arguments, sizeof arguments, "'%s' '%s'", model(), file);
+    CHECK_INT(run(arguments, said, sizeof said), 1);
+    snprintf(all, sizeof all, "predict: %s:2: the line has a byte 0\n", file);
+    CHECK_CONTAINS(said, all);
 }
 
 TEST(files_that_are_not_there_are_named)

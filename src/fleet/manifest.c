@@ -129,7 +129,8 @@ static fleet_status read_scaling(const fl_at *root, fl_scaling *scaling)
         return FLEET_OK;
     scale = fl_at_key(&at, "scale");
     FL_TRY(fl_at_required(&scale));
-    FL_TRY(fl_at_double(&scale, 1e-30, 3e38, &x));
+    /* up to FLT_MAX as it is written, in 9 digits */
+    FL_TRY(fl_at_double(&scale, 1e-30, 3.4028235e38, &x));
     FL_TRY(fl_manifest_int(&at, "good", 0, INT32_MAX, &good));
     FL_TRY(fl_manifest_int(&at, "bad", 0, INT32_MAX, &bad));
     *scaling = (fl_scaling){

@@ -49,7 +49,7 @@ typedef struct fl_scaling_config {
 } fl_scaling_config;
 
 /* What follows an update that was skipped. It shrinks to 1 at the least, unless
- * it began below. */
+ * it began below, or is below already: a load may bring it so. */
 FL_SCALING void fl_scaling_shrink(const fl_scaling_rules *r, fl_scaling *s)
 {
     float least = r->first < 1 ? r->first : 1, next = s->scale * r->shrink;
@@ -59,6 +59,8 @@ FL_SCALING void fl_scaling_shrink(const fl_scaling_rules *r, fl_scaling *s)
     if (!r->dynamic || ++s->bad < r->shrink_after)
         return;
     s->bad = 0;
+    if (least > s->scale)
+        least = s->scale;
     s->scale = next > least ? next : least;
 }
 

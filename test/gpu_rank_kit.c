@@ -109,7 +109,10 @@ static void *be_one(void *arg)
     how.role = &r->role;
     how.device = r->device;
     how.max_batch = 50;
-    kit_open(&m, s->kind, &how);
+    if (s->open)
+        s->open(&m, &how);
+    else
+        kit_open(&m, s->kind, &how);
     s->status[rank] = live(&m, s, rank);
     if (s->status[rank] != FLEET_OK)
         snprintf(s->error[rank], sizeof *s->error, "%s", fleet_last_error());

@@ -17,6 +17,7 @@ typedef fleet_status gpu_rank_work(kit_model *m, gpu_rank_lesson *s, int rank);
 /* Batch b, of 50 rows, is rank b mod n's. */
 struct gpu_rank_lesson {
     kit_kind kind;
+    void (*open)(kit_model *m, const kit_options *how); /* NULL: the kind's */
     kit_options how;
     fl_training also; /* dgc.smallest, if it is not 0 */
     int ranks, batches, passes;

@@ -66,12 +66,31 @@ void job_at_least(const char *line, const char *key, double want)
                   value(line, key), want);
 }
 
+void job_above(const char *line, const char *key, double want)
+{
+    if (!(value(line, key) > want))
+        test_fail(__FILE__, __LINE__, "%s is %.4f, not above %.4f", key,
+                  value(line, key), want);
+}
+
 const char *job_hash(const char *line)
 {
     const char *hash = strstr(line, "\"params_hash\"");
 
     CHECK(hash);
     return test_keep(hash);
+}
+
+const char *job_adult_kept(const char *strategy, const char *ps)
+{
+    static const char model[] = "{\"model\": {";
+    const char *config = job_adult(strategy);
+    char text[9000];
+
+    CHECK(strncmp(config, model, sizeof model - 1) == 0);
+    snprintf(text, sizeof text, "%s\"ps\": {%s}, %s", model, ps,
+             config + sizeof model - 1);
+    return test_keep(text);
 }
 
 const char *job_with(const char *config, const char *key, const char *text)

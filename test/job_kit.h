@@ -9,6 +9,9 @@
 const char *job_adult(const char *strategy);
 const char *job_fashion(const char *strategy);
 
+/* The same of Adult, with the inside of the model's "ps": who keeps what. */
+const char *job_adult_kept(const char *strategy, const char *ps);
+
 /* What a process of the job runs. */
 const char *job_script(const char *config);
 
@@ -28,6 +31,9 @@ void job_kill_server(const char *flags, const char *config);
 
 /* A number of it, unless a fraction of the data had to do. */
 void job_at_least(const char *line, const char *key, double want);
+
+/* The same, also then. */
+void job_above(const char *line, const char *key, double want);
 
 /* Processes that are started from here on have so many emulated GPUs. */
 void job_use_gpus(int n);

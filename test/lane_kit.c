@@ -24,12 +24,14 @@ static void keep_act(void *arg, const fl_act *act)
     k->op = act->op;
 }
 
-void lane_open(lane_kit *k, sim_kind kind, int n_stream, bool sync)
+static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
+                    bool scaled)
 {
     static const char *const address[] = {"{}"};
     fl_lane_options o = {.n_lane = 1,
                          .n_stream = n_stream,
                          .sync = sync,
+                         .scaled = scaled,
                          .job = "job",
                          .mode = "ps-sync",
                          .program = "program\n",
@@ -47,6 +49,16 @@ void lane_open(lane_kit *k, sim_kind kind, int n_stream, bool sync)
     o.pool = k->pool;
     o.layout = &k->layout;
     CHECK_OK(fl_lane_create(&k->lane, &o, &host, 0));
+}
+
+void lane_open(lane_kit *k, sim_kind kind, int n_stream, bool sync)
+{
+    open_as(k, kind, n_stream, sync, false);
+}
+
+void lane_open_scaled(lane_kit *k, sim_kind kind, int n_stream)
+{
+    open_as(k, kind, n_stream, true, true);
 }
 
 void lane_close(lane_kit *k)

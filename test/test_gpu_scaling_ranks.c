@@ -62,7 +62,8 @@ static void in_order(fleet_distributed_strategy *s)
 
 /* One process on a GPU that merges as many batches; *scale: that it ends with.
  */
-static uint64_t merged(kit_options how, int ranks, int batches, float *scale)
+static uint64_t merged(kit_kind kind, kit_options how, int ranks, int batches,
+                       float *scale)
 {
     uint64_t hash;
     kit_model m;
@@ -71,7 +72,7 @@ static uint64_t merged(kit_options how, int ranks, int batches, float *scale)
     how.device = "gpu:0";
     how.merge = ranks;
     how.max_batch = 50;
-    kit_open(&m, KIT_MLP, &how);
+    kit_open(&m, kind, &how);
     work_open(&k, &m, batches, 31);
     for (int i = 0; i < k.n; i++)
         CHECK_OK(kit_run(m.e, k.b[i]));
@@ -84,12 +85,15 @@ static uint64_t merged(kit_options how, int ranks, int batches, float *scale)
 }
 
 /* The first updates are skipped, the last one is of fewer batches. */
-static void equals_merged(kit_options how, int ranks)
+static void equals_merged(kit_kind kind, kit_options how, int ranks)
 {
     enum { BATCHES = 13 };
     const fleet_amp_configs c = scaling(0x1p38f, 2, 0x1p-8f);
-    gpu_rank_lesson s = {
-        .how = how, .ranks = ranks, .batches = BATCHES, .last = 31};
+    gpu_rank_lesson s = {.kind = kind,
+                         .how = how,
+                         .ranks = ranks,
+                         .batches = BATCHES,
+                         .last = 31};
     float scale;
 
     how.fp16 = true;
@@ -98,7 +102,7 @@ static void equals_merged(kit_options how, int ranks)
     s.how.choose = in_order;
     run(&s, (BATCHES + ranks - 1) / ranks);
     CHECK(at_end[0].skipped > 1 && s.updates[0] > 1);
-    CHECK(s.hash == merged(how, ranks, BATCHES, &scale));
+    CHECK(s.hash == merged(kind, how, ranks, BATCHES, &scale));
     CHECK_NEAR(at_end[0].scale, scale, 0);
 }
 
@@ -106,8 +110,20 @@ TEST_LIMIT(in_order_they_have_the_bits_of_one_that_merges, 120)
 {
     gpu_rank_open(3);
     for (int ranks = 2; ranks <= 3; ranks++) {
-        equals_merged((kit_options){.optimizer = "adam"}, ranks);
-        equals_merged((kit_options){.optimizer = "momentum", .clip = 0.1f},
+        equals_merged(KIT_MLP, (kit_options){.optimizer = "adam"}, ranks);
+        equals_merged(KIT_MLP,
+                      (kit_options){.optimizer = "momentum", .clip = 0.1f},
+                      ranks);
+    }
+    gpu_rank_close();
+}
+
+TEST_LIMIT(so_they_have_with_tables_that_they_share_out, 200)
+{
+    gpu_rank_open(3);
+    for (int ranks = 2; ranks <= 3; ranks++) {
+        equals_merged(KIT_CTR, (kit_options){.optimizer = "adam"}, ranks);
+        equals_merged(KIT_CTR, (kit_options){.optimizer = "sgd", .clip = 0.1f},
                       ranks);
     }
     gpu_rank_close();
@@ -207,14 +223,15 @@ TEST(a_sum_that_float16_does_not_hold_skips_the_update)
 
 /* A scale that grows with each update until one overflows, again and again:
  * also while a rank has no batch, for the last update or in a pass to come. */
-TEST_LIMIT(a_rank_without_a_batch_skips_what_the_others_skip, 100)
+static void check_ends(kit_kind kind)
 {
     const fleet_amp_configs c = scaling(0x1p24f, 1, 0.5f);
 
     gpu_rank_open(2);
     for (int rounds = 12; rounds < 14; rounds++)
         for (int passes = 1; passes <= 2; passes++) {
-            gpu_rank_lesson s = {.how.scaling = &c,
+            gpu_rank_lesson s = {.kind = kind,
+                                 .how.scaling = &c,
                                  .ranks = 2,
                                  .batches = 2 * rounds - 1,
                                  .passes = passes};
@@ -223,6 +240,16 @@ TEST_LIMIT(a_rank_without_a_batch_skips_what_the_others_skip, 100)
             CHECK(at_end[0].skipped > 3);
         }
     gpu_rank_close();
+}
+
+TEST_LIMIT(a_rank_without_a_batch_skips_what_the_others_skip, 100)
+{
+    check_ends(KIT_MLP);
+}
+
+TEST_LIMIT(so_does_one_that_has_rows_of_the_others, 100)
+{
+    check_ends(KIT_CTR);
 }
 
 static fleet_status have_loaded(kit_model *m, gpu_rank_lesson *s, int rank)
@@ -247,22 +274,6 @@ TEST(all_begin_with_the_scale_of_the_first)
 
 /* --- what is refused --------------------------------------------------------
  */
-
-TEST(tables_that_ranks_share_out_are_refused_by_name)
-{
-    fleet_role role = {.worker_num = 2, .master = "127.0.0.1:39999"};
-    kit_options o = {.fp16 = true, .role = &role};
-    fleet *f = kit_handle(&o);
-    fleet_program *p = fleet_program_create(f);
-    fleet_var *x =
-        fleet_sparse_embedding(p, kit_data_ids(p, "ids", 1), 4, NULL);
-
-    CHECK_FAILS(fleet_minimize(kit_optimizer(f, &o), fleet_mean(p, x)),
-                FLEET_EUNSUPPORTED,
-                "strategy.amp: float16 with table \"embedding\", which ranks "
-                "share out");
-    fleet_destroy(f);
-}
 
 TEST(ranks_that_do_not_sum_all_gradients_are_refused)
 {

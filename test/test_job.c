@@ -69,9 +69,6 @@ TEST(with_servers_a_field_is_honoured_or_refused_by_name)
              "strategy.is_collective: this version does not have 1 in mode "
              "ps-async (workers that are ranks are started with fleetrun "
              "--collective, or have role.collective = 1)");
-    STRATEGY(amp = 1, FLEET_EUNSUPPORTED,
-             "strategy.amp: float16 is not there in mode ps-async in this "
-             "version; strategy.amp_configs.use_bf16 = 1");
     STRATEGY(deterministic = 1, FLEET_EUNSUPPORTED,
              "strategy.deterministic: this version does not have 1 in mode "
              "ps-async");

@@ -21,33 +21,20 @@
 /* Of both kinds something on either side. */
 #define MIXED "\"tower_0\": true, \"wide.b\": true, \"embedding\": false"
 
-/* Adult, with a strategy and keepers. */
-static const char *adult(const char *strategy, const char *ps)
-{
-    static const char model[] = "{\"model\": {";
-    const char *config = job_adult(strategy);
-    char text[9000];
-
-    CHECK(strncmp(config, model, sizeof model - 1) == 0);
-    snprintf(text, sizeof text, "%s\"ps\": {%s}, %s", model, ps,
-             config + sizeof model - 1);
-    return test_keep(text);
-}
-
 static const char *hybrid_hash(const char *flags, const char *strategy,
                                const char *ps)
 {
     const char *line;
 
     launch_need_mpirun();
-    line = job_train(flags, adult(strategy, ps));
+    line = job_train(flags, job_adult_kept(strategy, ps));
     CHECK_CONTAINS(line, "\"mode\":\"hybrid\"");
     return job_hash(line);
 }
 
 TEST_LIMIT(keepers_change_no_bit, 300)
 {
-    const char *want = job_hash(job_train(SERVERS, adult(SYNC, "")));
+    const char *want = job_hash(job_train(SERVERS, job_adult_kept(SYNC, "")));
 
     CHECK_TEXT(hybrid_hash(HYBRID, BOTH, "\"embedding\": false"), want);
     CHECK_TEXT(hybrid_hash(HYBRID, BOTH, "\"tower_0.w\": true"), want);
@@ -66,7 +53,8 @@ TEST_LIMIT(so_it_is_of_merged_batches_and_three_ranks, 300)
 {
     const char *servers = "--server_num 1 --worker_num 3";
     const char *ranks = "--server_num 1 --worker_num 3 --collective";
-    const char *want = job_hash(job_train(servers, adult(SYNC MERGE, "")));
+    const char *want =
+        job_hash(job_train(servers, job_adult_kept(SYNC MERGE, "")));
 
     CHECK_TEXT(hybrid_hash(ranks, BOTH MERGE, ""), want);
     CHECK_TEXT(hybrid_hash(ranks, BOTH MERGE, MIXED), want);
@@ -78,7 +66,7 @@ TEST_LIMIT(so_it_is_of_sums_over_ranks, 200)
     const char *sum = "\"gradient_scale_sum\": true, " BOTH, *want;
 
     launch_need_mpirun();
-    want = job_hash(job_train("--nproc_per_node 2", adult(sum, "")));
+    want = job_hash(job_train("--nproc_per_node 2", job_adult_kept(sum, "")));
     CHECK_TEXT(hybrid_hash(HYBRID, sum, ""), want);
     CHECK_TEXT(hybrid_hash(HYBRID, sum, MIXED), want);
 }
@@ -86,8 +74,9 @@ TEST_LIMIT(so_it_is_of_sums_over_ranks, 200)
 TEST_LIMIT(both_without_waiting_for_servers, 200)
 {
     launch_need_mpirun();
-    job_at_least(job_train(HYBRID, adult("\"is_collective\": true", MIXED)),
-                 "auc", 0.898);
+    job_at_least(
+        job_train(HYBRID, job_adult_kept("\"is_collective\": true", MIXED)),
+        "auc", 0.898);
 }
 
 /* Worker 1 has another configuration: its own words are in its log. */
@@ -113,8 +102,9 @@ static void check_odd(const char *flags, const char *config, const char *other,
 
 TEST_LIMIT(a_save_of_both_is_one_that_every_job_goes_on_with, 300)
 {
-    const char *save = test_path("save"), *sync = adult(SYNC, ""), *want;
-    const char *mixed = adult(BOTH, MIXED);
+    const char *save = test_path("save"), *sync = job_adult_kept(SYNC, ""),
+               *want;
+    const char *mixed = job_adult_kept(BOTH, MIXED);
 
     launch_need_mpirun();
     job_train(HYBRID, job_with(mixed, "save", save));
@@ -122,14 +112,15 @@ TEST_LIMIT(a_save_of_both_is_one_that_every_job_goes_on_with, 300)
     CHECK_CONTAINS(
         job_train("--nproc_per_node 2", job_with(sync, "load", save)), want);
     CHECK_CONTAINS(job_train(HYBRID, job_with(mixed, "load", save)), want);
-    CHECK_CONTAINS(job_train(HYBRID, job_with(adult(BOTH, "\"tower_1\": true"),
-                                              "load", save)),
-                   want);
+    CHECK_CONTAINS(
+        job_train(HYBRID, job_with(job_adult_kept(BOTH, "\"tower_1\": true"),
+                                   "load", save)),
+        want);
 }
 
 TEST_LIMIT(where_ranks_have_tables_each_of_them_loads, 120)
 {
-    const char *save = test_path("save"), *mixed = adult(BOTH, MIXED);
+    const char *save = test_path("save"), *mixed = job_adult_kept(BOTH, MIXED);
 
     launch_need_mpirun();
     job_train(HYBRID, job_with(mixed, "save", save));
@@ -141,7 +132,7 @@ TEST_LIMIT(where_ranks_have_tables_each_of_them_loads, 120)
 
 TEST_LIMIT(a_rank_whose_save_cannot_be_loaded_says_which_it_is, 120)
 {
-    const char *mixed = adult(BOTH, MIXED);
+    const char *mixed = job_adult_kept(BOTH, MIXED);
 
     launch_need_mpirun();
     check_odd(HYBRID " --grace 2", mixed,
@@ -151,29 +142,29 @@ TEST_LIMIT(a_rank_whose_save_cannot_be_loaded_says_which_it_is, 120)
 
 TEST_LIMIT(a_rank_that_is_killed_is_named, 120)
 {
-    job_kill_rank(HYBRID " --grace 30", adult(BOTH, MIXED));
+    job_kill_rank(HYBRID " --grace 30", job_adult_kept(BOTH, MIXED));
 }
 
 TEST_LIMIT(a_server_that_is_killed_is_named, 120)
 {
-    job_kill_server(HYBRID " --grace 30", adult(BOTH, MIXED));
+    job_kill_server(HYBRID " --grace 30", job_adult_kept(BOTH, MIXED));
 }
 
 TEST_LIMIT(who_keeps_what_is_the_same_for_all, 120)
 {
-    check_odd(HYBRID, adult(BOTH, MIXED),
-              adult(BOTH, "\"tower_0\": true, \"embedding\": false"),
+    check_odd(HYBRID, job_adult_kept(BOTH, MIXED),
+              job_adult_kept(BOTH, "\"tower_0\": true, \"embedding\": false"),
               "the programs differ: the server has `parameter \"wide.b\"");
-    check_odd("--nproc_per_node 2", adult("", ""),
-              adult("", "\"embedding\": false"),
+    check_odd("--nproc_per_node 2", job_adult_kept("", ""),
+              job_adult_kept("", "\"embedding\": false"),
               "the programs differ from rank 0's: this rank has `table "
               "\"embedding\"");
 }
 
 TEST_LIMIT(ranks_divide_their_sum_or_all_leave_it, 120)
 {
-    check_odd("--nproc_per_node 2", adult("", ""),
-              adult("\"gradient_scale_sum\": true", ""),
+    check_odd("--nproc_per_node 2", job_adult_kept("", ""),
+              job_adult_kept("\"gradient_scale_sum\": true", ""),
               "this rank trains in mode collective, gradient_scale_sum 1, "
               "rank 0 in collective: all ranks have one strategy");
 }
@@ -181,15 +172,17 @@ TEST_LIMIT(ranks_divide_their_sum_or_all_leave_it, 120)
 /* Or the ranks' calls would differ, and servers would wait for who does not. */
 TEST_LIMIT(buckets_order_and_waiting_are_the_same_for_all, 240)
 {
-    check_odd("--nproc_per_node 2", adult("", ""),
-              adult("\"fuse_grad_size_in_MB\": 8", ""),
+    check_odd("--nproc_per_node 2", job_adult_kept("", ""),
+              job_adult_kept("\"fuse_grad_size_in_MB\": 8", ""),
               "this rank trains in mode collective, fuse_grad_size_in_MB 8, "
               "rank 0 in collective: all ranks have one strategy");
-    check_odd("--nproc_per_node 2", adult("\"deterministic\": true", ""),
-              adult("\"fuse_all_reduce_ops\": false", ""),
+    check_odd("--nproc_per_node 2",
+              job_adult_kept("\"deterministic\": true", ""),
+              job_adult_kept("\"fuse_all_reduce_ops\": false", ""),
               "this rank trains in mode collective, fuse_all_reduce_ops 0, "
               "rank 0 in collective, deterministic 1");
-    check_odd(HYBRID, adult(BOTH, ""), adult("\"is_collective\": true", ""),
+    check_odd(HYBRID, job_adult_kept(BOTH, ""),
+              job_adult_kept("\"is_collective\": true", ""),
               "the worker trains in mode hybrid, this server in hybrid, a_sync "
               "0: all processes must have the same strategy");
 }

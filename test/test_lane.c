@@ -97,6 +97,21 @@ TEST(pieces_are_taken_in_their_order)
     lane_close(&k);
 }
 
+/* In float16 a worker may have nothing that is finite. */
+TEST(a_step_of_no_batches_is_one_in_float16_alone)
+{
+    lane_kit k;
+
+    lane_open_scaled(&k, SIM_SGD, 2);
+    lane_push(&k, 0, 1, 5, 0);
+    lane_silent(&k);
+    lane_push(&k, 1, 1, 5, 2);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    lane_hear_status(&k, 1, FL_ANSWER_OK);
+    CHECK_INT(fl_lane_version(k.lane), 1);
+    lane_close(&k);
+}
+
 TEST(numbers_of_batches_that_cannot_be_added_up_are_refused)
 {
     lane_kit k;

@@ -82,7 +82,7 @@ static fleet_status check_lists(const fleet_distributed_strategy *s)
 /* --- the rest ---------------------------------------------------------------
  */
 
-/* Ranks have one scale while each decides from the sum of all gradients. */
+/* Ranks have one scale while each knows of all gradients. */
 static fleet_status check_float16(const fleet_distributed_strategy *s,
                                   fl_job_mode mode)
 {
@@ -91,13 +91,7 @@ static fleet_status check_float16(const fleet_distributed_strategy *s,
                         : s->dgc               ? "dgc"
                                                : NULL;
 
-    if (mode != FL_LOCAL && mode != FL_COLLECTIVE)
-        return fl_fail(FLEET_EUNSUPPORTED,
-                       "strategy.amp: float16 is not there in mode %s in this "
-                       "version; strategy.amp_configs.use_bf16 = 1 asks for "
-                       "bfloat16",
-                       fl_job_mode_name(mode));
-    if (mode == FL_COLLECTIVE && alone)
+    if (fl_mode_has_ranks(mode) && alone)
         return fl_fail(FLEET_EUNSUPPORTED,
                        "strategy.amp: float16 with strategy.%s is not in this "
                        "version: no rank sees all gradients of an update; "
@@ -114,22 +108,6 @@ fleet_status fl_amp_check(const fleet_distributed_strategy *s, fl_job_mode mode)
     if (fl_amp_narrow(s) == FLEET_FLOAT16)
         FL_TRY(check_float16(s, mode));
     return check_lists(s);
-}
-
-fleet_status fl_amp_check_tables(const fleet *f, const fleet_program *p)
-{
-    if (fl_amp_narrow(&f->strategy) != FLEET_FLOAT16 ||
-        fl_job_mode_of(&f->role, &f->strategy) != FL_COLLECTIVE)
-        return FLEET_OK;
-    for (size_t i = 0; i < p->n_var; i++)
-        if (p->var[i]->kind == FL_VAR_TABLE)
-            return fl_fail(FLEET_EUNSUPPORTED,
-                           "strategy.amp: float16 with table \"%s\", which "
-                           "ranks share out, is not in this version; "
-                           "strategy.amp_configs.use_bf16 = 1 asks for "
-                           "bfloat16",
-                           p->var[i]->name);
-    return FLEET_OK;
 }
 
 fleet_dtype fl_amp_narrow(const fleet_distributed_strategy *s)

@@ -11,10 +11,6 @@
 fleet_status fl_amp_check(const fleet_distributed_strategy *s,
                           fl_job_mode mode);
 
-/* Of a program that is to be trained: float16 with tables that ranks share out.
- */
-fleet_status fl_amp_check_tables(const fleet *f, const fleet_program *p);
-
 /* What products are of; 0: of float32. */
 fleet_dtype fl_amp_narrow(const fleet_distributed_strategy *s);
 

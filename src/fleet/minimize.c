@@ -94,7 +94,6 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
                        loss->name, fl_shape_print(&loss->shape).chars);
     FL_TRY(fl_layerwise_check(&f->strategy, o));
     FL_TRY(fl_keepers_check(f, p));
-    FL_TRY(fl_amp_check_tables(f, p));
     fl_keepers_warn(f, p);
     p->training.loss = loss;
     p->training.optimizer = o;

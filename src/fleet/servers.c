@@ -1,5 +1,6 @@
 /* servers.c - the calls of a job with servers. */
 #include "fleet/keepers.h"
+#include "fleet/amp.h"
 #include "fleet/ranks.h"
 #include "fleet/servers.h"
 
@@ -176,29 +177,30 @@ static fleet_status create_server(fleet *f, const char *load)
 {
     const fl_role *r = &f->role;
     fl_job_mode mode = mode_of(f);
-    const fl_server_options o = {.context = &f->context,
-                                 .make_rows = fl_table_make,
-                                 .program = f->program,
-                                 .n_program = (int)f->n_program,
-                                 .optimizer = f->trained->training.optimizer,
-                                 .address = r->server[r->index],
-                                 .listen_fd = r->listen_fd,
-                                 .index = r->index,
-                                 .n_server = r->server_num,
-                                 .n_worker = r->worker_num,
-                                 .n_lane = r->lanes,
-                                 .lane_port = r->lane_port,
-                                 .sync = fl_mode_is_sync(mode),
-                                 .ranks = fl_mode_has_ranks(mode),
-                                 .mode = fl_text_chars(&f->terms),
-                                 .job = r->job_id,
-                                 .connect_ms =
-                                     r->deadline_ms[FL_CONNECT_DEADLINE],
-                                 .peer_ms = r->deadline_ms[FL_PEER_DEADLINE],
-                                 .step_ms = r->deadline_ms[FL_STEP_DEADLINE],
-                                 .act = fl_lane_act,
-                                 .act_arg = f,
-                                 .load = load};
+    const fl_server_options o = {
+        .context = &f->context,
+        .make_rows = fl_table_make,
+        .program = f->program,
+        .n_program = (int)f->n_program,
+        .optimizer = f->trained->training.optimizer,
+        .address = r->server[r->index],
+        .listen_fd = r->listen_fd,
+        .index = r->index,
+        .n_server = r->server_num,
+        .n_worker = r->worker_num,
+        .n_lane = r->lanes,
+        .lane_port = r->lane_port,
+        .sync = fl_mode_is_sync(mode),
+        .scaled = fl_amp_narrow(&f->strategy) == FLEET_FLOAT16,
+        .ranks = fl_mode_has_ranks(mode),
+        .mode = fl_text_chars(&f->terms),
+        .job = r->job_id,
+        .connect_ms = r->deadline_ms[FL_CONNECT_DEADLINE],
+        .peer_ms = r->deadline_ms[FL_PEER_DEADLINE],
+        .step_ms = r->deadline_ms[FL_STEP_DEADLINE],
+        .act = fl_lane_act,
+        .act_arg = f,
+        .load = load};
 
     return fl_server_create(&f->server, &o);
 }

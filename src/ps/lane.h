@@ -44,9 +44,10 @@ typedef struct fl_lane_options {
     int server, lane, n_lane; /* lanes of this server */
     int n_stream;             /* workers */
     bool sync;
-    const char *job;            /* id */
-    const char *mode;           /* "ps-sync": workers must say the same */
-    const char *program;        /* fl_keep_text() */
+    bool scaled;         /* training is in float16: a step may bring nothing */
+    const char *job;     /* id */
+    const char *mode;    /* "ps-sync": workers must say the same */
+    const char *program; /* fl_keep_text() */
     const char *const *address; /* lane 0: JSON of each lane's addresses, for
                                    HELLO's answer; n_lane of them */
     int64_t connect_ms, peer_ms, step_ms; /* deadlines */

@@ -62,8 +62,9 @@ static fleet_status check_batches(const fl_ps_lane *l,
 {
     int most = INT32_MAX / l->o.n_stream;
 
-    /* 0: a rank whose pass is over, beside others */
-    int least = l->o.layout->store->dense_here ? 0 : 1;
+    /* 0: a rank whose pass is over, beside others, or a worker whose gradients
+     * in float16 have overflowed */
+    int least = l->o.layout->store->dense_here || l->o.scaled ? 0 : 1;
 
     if (closing && closing->n_batch >= (uint32_t)least &&
         closing->n_batch <= (uint32_t)most)
@@ -262,7 +263,7 @@ static uint32_t batches(const fl_ps_lane *l, int only)
     for (int i = 0; i < l->o.n_stream; i++)
         if (takes_part(l, i, only))
             n += l->stream[i].n_batch;
-    return n;
+    return n > 0 ? n : 1; /* 0: there is nothing to divide */
 }
 
 /* Weights that are waited for travel while the rows change. */

@@ -335,6 +335,7 @@ static fleet_status make_lane(fl_server *s, lane_runner *r)
                                      .n_lane = s->o.n_lane,
                                      .n_stream = s->o.n_worker,
                                      .sync = s->o.sync,
+                                     .scaled = s->o.scaled,
                                      .job = s->o.job,
                                      .mode = s->o.mode,
                                      .program = s->program,

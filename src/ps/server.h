@@ -25,8 +25,9 @@ typedef struct fl_server_options {
     int index, n_server, n_worker, n_lane;
     const int *lane_port; /* of lanes from 1 on; 0: the kernel's choice */
     bool sync;
-    bool ranks; /* workers are such: dense parameters stay with them where
-                   nothing else is said */
+    bool scaled; /* training is in float16: a worker's step may bring nothing */
+    bool ranks;  /* workers are such: dense parameters stay with them where
+                    nothing else is said */
     const char *mode, *job;
     int64_t connect_ms, peer_ms, step_ms; /* deadlines */
     fl_server_act *act;

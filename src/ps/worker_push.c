@@ -98,6 +98,16 @@ static fleet_status begin_section(packing *a, fl_msg_op op, int table, int n,
     return a->writer.status;
 }
 
+/* Servers know no scale of this worker's loss. */
+static void unscale(const packing *a, void *values, size_t bytes)
+{
+    float factor = fl_push_factor(a->push);
+
+    if (factor != 1.0f)
+        fl_simd_best()->scale(values, values, factor, 0.0f,
+                              (int64_t)(bytes / sizeof(float)));
+}
+
 static fleet_status pack_rows(packing *a, int table, const uint64_t *key,
                               const float *const *grad, int64_t n)
 {
@@ -118,6 +128,7 @@ static fleet_status pack_rows(packing *a, int table, const uint64_t *key,
                                              .n = n,
                                              .n_lane = 1,
                                              .dim = dim});
+    unscale(a, values, bytes);
     return FLEET_OK;
 }
 
@@ -176,6 +187,7 @@ static fleet_status pack_blocks(packing *a, int first, int n)
 
         keys[i] = w->push_block[first + i];
         memcpy(values, w->push_grad[first + i], one);
+        unscale(a, values, one);
         values += one;
     }
     return a->writer.status;

@@ -220,14 +220,15 @@ static void follow_updates(fleet_executor *e, const fl_exchange *x)
         e->store->updates = x->updates;
 }
 
-fleet_status fl_executor_settle(fleet_executor *e, fl_compiled *next)
+fleet_status fl_executor_settle(fleet_executor *e, fl_compiled *next,
+                                bool pushed)
 {
     fl_exchange *x = e->exchange;
     fleet_status status;
 
     if (x->sync)
-        pull_next(e, next, true);
-    status = x->methods->settle(x);
+        pull_next(e, next, pushed);
+    status = pushed ? x->methods->settle(x) : FLEET_OK;
     follow_updates(e, x);
     return status;
 }

@@ -76,6 +76,11 @@ static const fl_kernel kernel_arrive = {
     .run = arrive_run,
 };
 
+bool fl_exchange_hears(const fl_store *s, bool skipped)
+{
+    return !skipped || (s->exchange->sync && !s->dense_here);
+}
+
 /* --- ps.push ------------------------------------------------------------- */
 
 typedef struct push_config {
@@ -134,7 +139,7 @@ static int batches_of(const push_config *c, const fl_update_now *now)
 {
     if (c->sum && c->store->exchange->sync)
         return c->store->rounds->peers->rank == 0 ? now->batches : 0;
-    return now->idle ? 0 : c->average ? now->micro : 1;
+    return now->idle || now->skip ? 0 : c->average ? now->micro : 1;
 }
 
 static fleet_status make_push(const fl_instance *in, const push_config *c,
@@ -144,30 +149,36 @@ static fleet_status make_push(const fl_instance *in, const push_config *c,
     fl_push_rows *table = fl_ptr(in, THE_ROOM);
     fl_push_param *param = (fl_push_param *)(void *)(table + c->n_table);
 
+    bool brings = !now->idle && !now->skip;
+
     bring_params(in, c, param);
-    for (int i = 0; !now->idle && i < c->n_table; i++)
+    for (int i = 0; brings && i < c->n_table; i++)
         FL_TRY(
             bring_rows(fl_ptr(in, c->first_table + i), c->merged, &table[i]));
     *p = (fl_push){
         .param = param,
-        .n_param = now->idle ? 0 : c->n_param,
+        .n_param = brings ? c->n_param : 0,
         .table = table,
-        .n_table = now->idle ? 0 : c->n_table,
+        .n_table = brings ? c->n_table : 0,
         .n_batch = batches_of(c, now),
         .learning_rate = now->u.lr,
         .clip = now->u.clip,
         .update = &now->u,
+        .loss_scale = now->loss_scale,
     };
     return FLEET_OK;
 }
 
 static fleet_status push_run(const fl_instance *in, const fl_range *r)
 {
+    const fl_update_now *now = fl_ptr(in, THE_UPDATE);
     const push_config *c = in->step->config;
     fl_exchange *x = c->store->exchange;
     fl_push p;
 
     (void)r;
+    if (!fl_exchange_hears(c->store, now->skip))
+        return FLEET_OK;
     FL_TRY(make_push(in, c, &p));
     return x->methods->push(x, &p);
 }
@@ -211,7 +222,7 @@ static fl_norm_row *all_rows(const fl_push_rows *t, int64_t *n)
 /* Squares of this worker's own rows, of the mean over its batches. */
 static fleet_status own_squares(const fl_push *p, double *sum)
 {
-    float scale = p->n_batch > 0 ? 1.0f / (float)p->n_batch : 0.0f;
+    float scale = p->n_batch > 0 ? fl_push_factor(p) / (float)p->n_batch : 0.0f;
 
     *sum = 0;
     for (int t = 0; t < p->n_table; t++) {
@@ -253,6 +264,8 @@ static fleet_status clip_run(const fl_instance *in, const fl_range *r)
     fl_push p;
 
     (void)r;
+    if (now->skip)
+        return FLEET_OK;
     for (int i = 0; i < c->n_norm; i++)
         for (int j = 0; j < c->count[i]; j++)
             squares += ((const double *)fl_ptr(in, c->first_norm + i))[j];

@@ -69,9 +69,17 @@ typedef struct fl_push {
                     rank that brings nothing, or that says nothing of it */
     float learning_rate; /* of this update, factors of parameters left out */
     float clip; /* factor of a clip that was worked out here; 1: none */
-    const fl_update *update; /* as it would be made here, of all ranks' batches
-                              */
+    const fl_update *update; /* as it would be made here, of all ranks' batches,
+                                and of gradients as they stand */
+    float loss_scale; /* this worker's, which `update` knows and servers do not:
+                         gradients travel divided by it; 0: none */
 } fl_push;
+
+/* Of gradients that travel to who knows no scale of this worker's loss. */
+static inline float fl_push_factor(const fl_push *p)
+{
+    return p->loss_scale > 0 ? 1.0f / p->loss_scale : 1.0f;
+}
 
 typedef struct fl_exchange fl_exchange;
 
@@ -118,6 +126,11 @@ typedef struct fl_exchange_class {
 
 /* Is there one, and does it keep any dense parameter? */
 bool fl_keeps_dense(const fl_store *s);
+
+/* Of an update, skipped or not: is it pushed and settled? One that is skipped
+ * is not, but in sync by a worker alone: it is part of others' step, which it
+ * brings nothing. Ranks all skip alike, so there is no step. */
+bool fl_exchange_hears(const fl_store *s, bool skipped);
 
 struct fl_exchange {
     const fl_exchange_class *methods;

@@ -143,6 +143,7 @@ void fl_executor_set_update(fleet_executor *e, fl_compiled *c, int batches,
     now->idle = e->idle;
     now->alone = fl_local_is_next(e);
     now->skip = false;
+    now->loss_scale = 0;
     now->batches = batches;
     now->density = fl_dgc_density(&e->program->training, e->store->updates);
     fl_optimizer_update(now->optimizer, e->store->updates, batches, &now->u);
@@ -182,9 +183,12 @@ static bool was_skipped(const fl_compiled *c)
 fleet_status fl_executor_end_update(fleet_executor *e, const fl_compiled *c,
                                     fl_compiled *next)
 {
+    bool skipped = was_skipped(c);
+
     if (e->exchange)
-        FL_TRY(fl_executor_settle(e, next));
-    if (was_skipped(c))
+        FL_TRY(
+            fl_executor_settle(e, next, fl_exchange_hears(e->store, skipped)));
+    if (skipped)
         e->store->known_skips++;
     else if (!e->exchange || e->store->dense_here)
         e->store->updates++;

@@ -215,9 +215,10 @@ fleet_status fl_executor_pull(fleet_executor *e, fl_compiled *c, int64_t batch,
 fleet_status fl_executor_rows(fleet_executor *e, fl_compiled *c);
 fleet_status fl_executor_rows_ahead(fleet_executor *e, fl_compiled *c);
 
-/* The update was pushed: in sync pull for the next iteration, and wait until it
- * is made. */
-fleet_status fl_executor_settle(fleet_executor *e, fl_compiled *next);
+/* The update is over: in sync pull for the next iteration, and if it was pushed
+ * wait until it is made. */
+fleet_status fl_executor_settle(fleet_executor *e, fl_compiled *next,
+                                bool pushed);
 
 /* The iteration is over, and the next one's pull is the first now. */
 void fl_executor_pulled(fleet_executor *e);

@@ -245,11 +245,13 @@ static fl_norm_row changed_row(const fl_lookup_config *c,
 static fleet_status check_run(const fl_instance *in, const fl_range *r)
 {
     const fl_lookup_config *c = in->step->config;
+    const fl_update_now *now = fl_ptr(in, THE_UPDATE);
     fl_lookup *k = lookup_of(in);
     const fl_lookup_part *p = &k->part[r->begin];
+    int64_t n = now->idle ? 0 : changed(c, p); /* idle: of a batch before */
     bool finite = true;
 
-    for (int64_t i = 0; i < changed(c, p) && finite; i++) {
+    for (int64_t i = 0; i < n && finite; i++) {
         fl_norm_row row = changed_row(c, p, k->rows->dim, i);
 
         finite = fl_all_finite(row.grad, k->rows->dim);

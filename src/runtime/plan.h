@@ -170,7 +170,8 @@ typedef struct fl_update_now {
     int ranks;   /* AVERAGE: whose weights count */
     int batches; /* that the sum of all ranks' gradients is divided by */
     bool skip;   /* nothing is updated: a gradient is not finite */
-    double density; /* of dgc: the part that is sent; 0: all is reduced */
+    float loss_scale; /* that gradients are still to be divided by; 0: none */
+    double density;   /* of dgc: the part that is sent; 0: all is reduced */
 } fl_update_now;
 
 /* What a pull is told: which slot of the exchange, and of which version. */

@@ -1,9 +1,11 @@
 /* scaling.c - the loss's scale in trainings of float16; see scaling.h. */
 #include "runtime/scaling.h"
 
+#include "runtime/exchange.h"
 #include "runtime/lookup.h"
 #include "runtime/norm.h"
 #include "runtime/pass.h"
+#include "runtime/peers.h"
 #include "runtime/update.h"
 
 bool fl_is_scaled(const fl_lowering *l)
@@ -88,22 +90,51 @@ static const fl_kernel kernel_check = {
     .run = check_run,
 };
 
-/* --- scaling.decide --------------------------------------------------------
+/* --- scaling.agree ---------------------------------------------------------
  */
 
-static bool any_found(const fl_instance *in)
-{
-    const fl_scaling_config *c = in->step->config;
+enum { THE_UPDATE, AGREED, THE_SCALING = 1, FIRST_FOUND };
 
-    for (int i = 2; i < in->step->n_operand; i++) {
+static bool any_found(const fl_instance *in, const int *count)
+{
+    for (int i = FIRST_FOUND; i < in->step->n_operand; i++) {
         const float *found = fl_ptr(in, i);
 
-        for (int j = 0; j < c->count[i - 2]; j++)
+        for (int j = 0; j < count[i - FIRST_FOUND]; j++)
             if (found[j] != 0)
                 return true;
     }
     return false;
 }
+
+typedef struct agree_config {
+    const fl_store *store;
+    const int *count; /* of each found */
+} agree_config;
+
+/* In the round of the update: also by a rank that has no batch for it, and of
+ * one before what it has of its own. */
+static fleet_status agree_run(const fl_instance *in, const fl_range *r)
+{
+    const fl_update_now *now = fl_ptr(in, THE_UPDATE);
+    const agree_config *c = in->step->config;
+    fl_peers *p = c->store->rounds->peers;
+    float *agreed = fl_ptr(in, AGREED);
+
+    (void)r;
+    *agreed = !now->idle && any_found(in, c->count) ? 1.0f : 0.0f;
+    return p->methods->all_reduce(p, FL_ALL_MAX, FL_WIRE_F32, agreed, agreed, 1,
+                                  NULL);
+}
+
+static const fl_kernel kernel_agree = {
+    .name = "scaling.agree",
+    .split = FL_SPLIT_PARTS,
+    .run = agree_run,
+};
+
+/* --- scaling.decide --------------------------------------------------------
+ */
 
 static fleet_status decide_run(const fl_instance *in, const fl_range *r)
 {
@@ -112,8 +143,9 @@ static fleet_status decide_run(const fl_instance *in, const fl_range *r)
     fl_scaling *s = fl_ptr(in, 1);
 
     (void)r;
+    now->loss_scale = s->scale;
     now->u.scale /= s->scale;
-    now->skip = any_found(in);
+    now->skip = any_found(in, c->count);
     if (now->skip)
         fl_scaling_shrink(&c->rules, s);
     else
@@ -131,14 +163,25 @@ static const fl_kernel kernel_decide = {
  */
 
 typedef struct findings {
-    fl_operand *operand; /* of scaling.decide */
+    fl_operand *operand; /* of scaling.agree or scaling.decide */
     int *count;
     int n;
 } findings;
 
+static fleet_status make_room(fl_lowering *l, findings *all)
+{
+    size_t most = l->plan->n_dense + l->plan->n_sparse + 1;
+
+    *all = (findings){
+        fl_arena_alloc(&l->plan->arena,
+                       (FIRST_FOUND + most) * sizeof *all->operand),
+        fl_arena_alloc(&l->plan->arena, most * sizeof *all->count), 0};
+    return all->operand && all->count ? FLEET_OK : FLEET_ENOMEM;
+}
+
 static void add_found(findings *all, int found, int n)
 {
-    all->operand[2 + all->n] = (fl_operand)FL_R(found);
+    all->operand[FIRST_FOUND + all->n] = (fl_operand)FL_R(found);
     all->count[all->n++] = n;
 }
 
@@ -153,7 +196,7 @@ static void check_dense(fl_lowering *l, findings *all, const fl_dense *d)
 
 static void check_all(fl_lowering *l, findings *all)
 {
-    fl_plan *plan = l->plan;
+    const fl_plan *plan = l->plan;
 
     for (size_t i = 0; i < plan->n_dense; i++)
         if (plan->dense[i].gradient >= 0)
@@ -165,27 +208,50 @@ static void check_all(fl_lowering *l, findings *all)
     }
 }
 
+/* Rows' gradients are each rank's own, and those of what servers keep; what is
+ * summed all have. */
+static bool ranks_see_different_things(const fl_plan *plan)
+{
+    return plan->store->rounds &&
+           (plan->n_sparse > 0 || fl_keeps_dense(plan->store));
+}
+
+/* In place of what this rank has found: what any has. */
+static fleet_status agree(fl_lowering *l, findings *all)
+{
+    const fl_shape one = fl_shape_1(1);
+    int agreed = fl_temp(l, "agreed", FLEET_FLOAT32, &one);
+    agree_config c = {.store = l->plan->store, .count = all->count};
+
+    all->operand[THE_UPDATE] = (fl_operand)FL_R(l->plan->update);
+    all->operand[AGREED] = (fl_operand)FL_W(agreed);
+    l->lane = FL_LANE_COMM;
+    fl_emit(l, &kernel_agree, NULL, fl_config(l, &c, sizeof c), all->operand,
+            FIRST_FOUND + all->n);
+    l->lane = FL_LANE_COMPUTE;
+    FL_TRY(make_room(l, all));
+    add_found(all, agreed, 1);
+    return l->status;
+}
+
 fleet_status fl_pass_loss_scaling(fl_lowering *l, bool *applied)
 {
-    fl_plan *plan = l->plan;
-    size_t most = plan->n_dense + plan->n_sparse;
-    findings all = {0};
     fl_scaling_config c = {.rules = l->program->training.scaling};
+    findings all;
 
     if (!fl_is_scaled(l))
         return FLEET_OK;
     *applied = true;
-    all.operand =
-        fl_arena_alloc(&plan->arena, (2 + most) * sizeof *all.operand);
-    c.count = all.count =
-        fl_arena_alloc(&plan->arena, (1 + most) * sizeof *all.count);
-    if (!all.operand || !all.count)
-        return FLEET_ENOMEM;
+    FL_TRY(make_room(l, &all));
     l->phase = FL_UPDATE;
-    all.operand[0] = (fl_operand)FL_RW(fl_update_value(l));
-    all.operand[1] = (fl_operand)FL_RW(scaling_value(l));
+    fl_update_value(l);
     check_all(l, &all);
+    if (ranks_see_different_things(l->plan))
+        FL_TRY(agree(l, &all));
+    c.count = all.count;
+    all.operand[THE_UPDATE] = (fl_operand)FL_RW(l->plan->update);
+    all.operand[THE_SCALING] = (fl_operand)FL_RW(scaling_value(l));
     fl_emit(l, &kernel_decide, NULL, fl_config(l, &c, sizeof c), all.operand,
-            2 + all.n);
+            FIRST_FOUND + all.n);
     return l->status;
 }

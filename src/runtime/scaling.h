@@ -9,7 +9,9 @@
  *   scaling.check   found (a float by block: 1 where a number is not finite), a
  *                   group's gradient; rows.check, or lookup.check where they
  *                   are on a GPU, the same of rows
- *   scaling.decide  update, scaling, all found
+ *   scaling.agree   update, agreed (a float: 1 where any rank has found
+ *                   anything), all found; of ranks with gradients of their own
+ *   scaling.decide  update, scaling, all found, or what was agreed on
  */
 #ifndef FL_RUNTIME_SCALING_H
 #define FL_RUNTIME_SCALING_H

@@ -125,29 +125,55 @@ int fl_emu_lane()
     return fl_emu_now->current % warpSize;
 }
 
-/* Has every lane of the mask come to this very meeting? */
+static bool has_met(const fl_emu_strand *warp, const fl_emu_strand *self, int i)
+{
+    return !(self->mask >> i & 1) ||
+           (warp[i].state == FL_EMU_AT_MEETING && warp[i].what == self->what &&
+            warp[i].mask == self->mask);
+}
+
+/* Has every lane of the mask come to this very meeting? A neighbour is the one
+ * that most often has not. */
 static bool all_met(const fl_emu_strand *warp, const fl_emu_strand *self)
 {
-    for (int i = 0; i < warpSize; i++)
-        if (self->mask >> i & 1 &&
-            (warp[i].state != FL_EMU_AT_MEETING || warp[i].what != self->what ||
-             warp[i].mask != self->mask))
+    int at = (int)(self - warp);
+
+    if (!has_met(warp, self, (at + warpSize - 1) % warpSize))
+        return false;
+    for (int i = 1; i < warpSize; i++)
+        if (!has_met(warp, self, (at + i) % warpSize))
             return false;
     return true;
 }
 
-static uint64_t answer(const fl_emu_strand *warp, const fl_emu_strand *self)
+/* Lanes that say yes in a ballot, or have the same value. */
+static uint64_t lanes_like(const fl_emu_strand *warp, const fl_emu_strand *self)
 {
     uint64_t lanes = 0;
 
-    if (self->what == FL_EMU_SHUFFLE)
-        return warp[self->from].value;
     for (int i = 0; i < warpSize; i++)
         if (self->mask >> i & 1 &&
             (self->what == FL_EMU_BALLOT ? warp[i].value != 0
                                          : warp[i].value == self->value))
             lanes |= (uint64_t)1 << i;
     return lanes;
+}
+
+/* All have met: each gets its answer and goes on. */
+static void end_meeting(fl_emu_strand *warp, const fl_emu_strand *self,
+                        int first)
+{
+    uint64_t votes = self->what == FL_EMU_BALLOT ? lanes_like(warp, self) : 0;
+
+    for (int i = 0; i < warpSize; i++) {
+        if (!(self->mask >> i & 1))
+            continue;
+        warp[i].got = self->what == FL_EMU_SHUFFLE ? warp[warp[i].from].value
+                      : self->what == FL_EMU_BALLOT
+                          ? votes
+                          : lanes_like(warp, &warp[i]);
+        make_ready(first + i);
+    }
 }
 
 /* Is the mask one that this lane may meet in? */
@@ -158,8 +184,9 @@ static bool check_mask(const fl_emu_strand *warp, const fl_emu_strand *self)
     if (!(self->mask >> at & 1))
         fail("%s lane %d is not in its own mask 0x%x", "a warp's", at,
              (int)self->mask);
-    for (int i = 0; i < warpSize && !fl_emu_now->failed; i++)
-        if (self->mask >> i & 1 && first + i >= fl_emu_now->n)
+    for (int i = fl_emu_now->n - first; i < warpSize && !fl_emu_now->failed;
+         i++)
+        if (self->mask >> i & 1)
             fail("%s 0x%x names lane %d, which the block does not have",
                  "the mask", (int)self->mask, i);
     if (self->what == FL_EMU_SHUFFLE && !fl_emu_now->failed &&
@@ -183,11 +210,7 @@ uint64_t fl_emu_meet(fl_emu_meeting what, unsigned mask, uint64_t value,
     self->value = value;
     self->from = from;
     if (check_mask(warp, self) && all_met(warp, self))
-        for (int i = 0; i < warpSize; i++)
-            if (mask >> i & 1) {
-                warp[i].got = answer(warp, &warp[i]);
-                make_ready(first + i);
-            }
+        end_meeting(warp, self, first);
     wait(warp);
     return self->got;
 }
@@ -214,7 +237,7 @@ static void run_fiber(fl_fiber *f, int lane)
 
     b->running = f;
     b->current = lane;
-    fl_emu_counted(0, 1);
+    b->switches++;
     fl_fiber_switch(&b->main, f);
 }
 
@@ -348,8 +371,9 @@ void fl_emu_run(const fl_emu_launch *l)
     gridDim = {l->grid.x, l->grid.y, l->grid.z};
     fl_emu_now = b;
     fl_fiber_adopt(&b->main);
-    fl_emu_counted(1, 0);
+    b->switches = 0;
     run_grid(b, l->grid);
+    fl_emu_counted(1, b->switches);
     fl_emu_now = nullptr;
 }
 

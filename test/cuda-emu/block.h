@@ -37,6 +37,7 @@ struct fl_emu_block {
     fl_fiber *running;
     int current; /* the thread that runs; -1: none */
     bool failed;
+    long switches;              /* of the launch */
     char begins, ends, barrier; /* what ThreadSanitizer orders by */
     alignas(64) unsigned char shared[FL_EMU_MOST_SHARED];
 };

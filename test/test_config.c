@@ -40,14 +40,14 @@ TEST(mixed_precision_has_fleets_fields)
 {
     static const char text[] =
         "{" MODEL "," DATA "," SLOTS ", \"device\": \"gpu:0\", \"strategy\": "
-        "{\"amp\": true, \"amp_configs\": {\"init_loss_scaling\": 1024, "
+        "{\"amp\": true, \"amp_configs\": {\"init_loss_scaling\": 1e12, "
         "\"use_dynamic_loss_scaling\": false, \"custom_black_list\": "
         "\"fc,softmax\", \"use_fp16_guard\": true}}}";
     fl_config c;
 
     CHECK_OK(fl_config_read(&c, text, strlen(text), "f.json"));
     CHECK_INT(c.strategy.amp, 1);
-    CHECK_NEAR(c.strategy.amp_configs.init_loss_scaling, 1024, 0);
+    CHECK_NEAR(c.strategy.amp_configs.init_loss_scaling, 1e12f, 0);
     CHECK_INT(c.strategy.amp_configs.use_dynamic_loss_scaling, 0);
     CHECK_TEXT(c.strategy.amp_configs.custom_black_list, "fc,softmax");
     fl_config_done(&c);

@@ -22,7 +22,7 @@ static fleet_status read_field(const fl_at *at, const fl_field *f,
         FL_TRY(fl_at_bool(at, &b));
         x = b;
     } else if (f->type == FL_FIELD_FLOAT) {
-        FL_TRY(fl_at_double(at, -1e9, 1e9, &x));
+        FL_TRY(fl_at_double(at, -1e30, 1e30, &x)); /* its range is later */
     } else {
         FL_TRY(fl_at_int(at, -1000000000, 1000000000, &i));
         x = (double)i;

@@ -32,7 +32,7 @@ void job_kill_server(const char *flags, const char *config);
 /* A number of it, unless a fraction of the data had to do. */
 void job_at_least(const char *line, const char *key, double want);
 
-/* The same, also then. */
+/* More than it, also with a tenth of the data. */
 void job_above(const char *line, const char *key, double want);
 
 /* Processes that are started from here on have so many emulated GPUs. */

@@ -26,9 +26,15 @@ static const char *with_clip(const char *config)
     return test_keep(text);
 }
 
+static const char *clipped_kept(const char *flags, const char *strategy,
+                                const char *ps)
+{
+    return job_train(flags, with_clip(job_adult_kept(strategy, ps)));
+}
+
 static const char *clipped(const char *flags, const char *strategy)
 {
-    return job_train(flags, with_clip(job_adult(strategy)));
+    return clipped_kept(flags, strategy, "");
 }
 
 static void check_modes(const char *also)
@@ -64,6 +70,20 @@ TEST_LIMIT(adult_clipped_by_sharded_ranks_and_two_servers, 300)
                want);
     CHECK_TEXT(job_hash(clipped("--server_num 2 --worker_num 2 --collective",
                                 ROWS ", \"sharding\": true")),
+               want);
+}
+
+/* Servers keep nothing then, and nobody waits for them. */
+TEST_LIMIT(adult_clipped_in_hybrid_with_tables_of_ranks_alone, 300)
+{
+    const char *want;
+
+    launch_need_mpirun();
+    want = job_hash(clipped("--nproc_per_node 2", ""));
+    CHECK_TEXT(job_hash(clipped_kept(HYBRID, ROWS, "\"embedding\": false")),
+               want);
+    CHECK_TEXT(job_hash(clipped_kept(HYBRID, "\"is_collective\": true",
+                                     "\"embedding\": false")),
                want);
 }
 

@@ -18,6 +18,7 @@ enum { BATCHES = 8 };
 typedef struct lesson {
     kit_options how;
     bool async;
+    bool ranks_alone;         /* keep anything: servers nothing */
     int fail_at[FAKE_N_CALL]; /* of the servers' calls; 0: none */
     uint64_t hash;
     fleet_status status;
@@ -44,16 +45,31 @@ static void keep(const kit_model *m, const char *name, fleet_ps ps)
     fleet_program_var(m->p, name)->attr.ps = ps;
 }
 
+static void share_out(const kit_model *m)
+{
+    keep(m, "tower_0.w", FLEET_PS_SERVERS);
+    keep(m, "wide.b", FLEET_PS_SERVERS);
+    keep(m, "second", FLEET_PS_RANKS);
+    keep(m, "embedding_wide", FLEET_PS_RANKS);
+}
+
+static void keep_tables(const kit_model *m)
+{
+    for (size_t i = 0; i < m->p->n_var; i++)
+        if (m->p->var[i]->kind == FL_VAR_TABLE)
+            m->p->var[i]->attr.ps = FLEET_PS_RANKS;
+}
+
 static void scene_open(scene *s, fake_rank *r, const lesson *l)
 {
     fl_store *store;
 
     kit_build(&s->m, KIT_CTR, &l->how);
     store = s->m.f->store;
-    keep(&s->m, "tower_0.w", FLEET_PS_SERVERS);
-    keep(&s->m, "wide.b", FLEET_PS_SERVERS);
-    keep(&s->m, "second", FLEET_PS_RANKS);
-    keep(&s->m, "embedding_wide", FLEET_PS_RANKS);
+    if (l->ranks_alone)
+        keep_tables(&s->m);
+    else
+        share_out(&s->m);
     fake_server_open(&s->server, s->m.p, 1, !l->async);
     fake_worker_open(&s->w, &s->server, s->m.f, 0);
     memcpy(s->w.fail_at, l->fail_at, sizeof l->fail_at);
@@ -150,6 +166,20 @@ TEST(both_together_are_one_process)
 TEST(a_single_worker_of_async_is_too)
 {
     check_equal_to_one(&(lesson){.async = true});
+}
+
+/* Rows that are all the ranks' are of one step, whatever servers do. */
+TEST(a_clip_by_global_norm_is_of_the_ranks_rows)
+{
+    static const char *const rule[] = {"sgd", "adam"};
+
+    for (int i = 0; i < 2; i++)
+        for (int async = 0; async <= 1; async++)
+            for (int merge = 1; merge <= 3; merge += 2)
+                check_equal_to_one(&(lesson){
+                    .how = {.optimizer = rule[i], .merge = merge, .clip = 0.1f},
+                    .async = async,
+                    .ranks_alone = true});
 }
 
 TEST(rows_of_servers_travel_ahead)

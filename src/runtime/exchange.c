@@ -239,8 +239,8 @@ static fleet_status own_squares(const fl_push *p, double *sum)
     return FLEET_OK;
 }
 
-/* In async ranks' rows are never added up; dense weights have one factor all
- * the same: by the mean of the ranks' squares. */
+/* In async rows for servers are never added up; dense weights have one factor
+ * all the same: by the mean of the ranks' squares. */
 static fleet_status clip_alone(const fl_store *s, const fl_push *p,
                                double squares, float *factor)
 {
@@ -253,6 +253,12 @@ static fleet_status clip_alone(const fl_store *s, const fl_push *p,
     *factor =
         fl_clip_factor(squares + sum[0] / sum[1], s->optimizer->clip_norm);
     return FLEET_OK;
+}
+
+/* Before the update: in sync, and in ranks' own tables always. */
+static bool rows_are_added_up(const fl_store *s)
+{
+    return s->exchange->sync || fl_store_own_tables(s) > 0;
 }
 
 static fleet_status clip_run(const fl_instance *in, const fl_range *r)
@@ -270,9 +276,9 @@ static fleet_status clip_run(const fl_instance *in, const fl_range *r)
         for (int j = 0; j < c->count[i]; j++)
             squares += ((const double *)fl_ptr(in, c->first_norm + i))[j];
     FL_TRY(make_push(in, &c->push, &p));
-    return s->exchange->sync ? s->exchange->methods->clip(s->exchange, &p,
-                                                          squares, &now->u.clip)
-                             : clip_alone(s, &p, squares, &now->u.clip);
+    return rows_are_added_up(s) ? s->exchange->methods->clip(
+                                      s->exchange, &p, squares, &now->u.clip)
+                                : clip_alone(s, &p, squares, &now->u.clip);
 }
 
 static const fl_kernel kernel_clip = {

@@ -121,6 +121,16 @@ static fleet_status joint_push(fl_exchange *x, const fl_push *p)
     return j->ranks->methods->push(j->ranks, &here);
 }
 
+/* Of tables that are all the ranks': beside tables of servers it is refused
+ * (clip.c). */
+static fleet_status joint_clip(fl_exchange *x, const fl_push *p, double squares,
+                               float *factor)
+{
+    fl_joint *j = joint_of(x);
+
+    return j->ranks->methods->clip(j->ranks, p, squares, factor);
+}
+
 static fleet_status joint_settle(fl_exchange *x)
 {
     fl_joint *j = joint_of(x);
@@ -150,6 +160,7 @@ static const fl_exchange_class methods = {
     .arrive = joint_arrive,
     .came = joint_came,
     .drop = joint_drop,
+    .clip = joint_clip,
     .push = joint_push,
     .settle = joint_settle,
     .end_pass = joint_end_pass,

@@ -56,9 +56,9 @@ void lane_open(lane_kit *k, sim_kind kind, int n_stream, bool sync)
     open_as(k, kind, n_stream, sync, false);
 }
 
-void lane_open_scaled(lane_kit *k, sim_kind kind, int n_stream)
+void lane_open_scaled(lane_kit *k, sim_kind kind, int n_stream, bool sync)
 {
-    open_as(k, kind, n_stream, true, true);
+    open_as(k, kind, n_stream, sync, true);
 }
 
 void lane_close(lane_kit *k)

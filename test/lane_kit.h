@@ -29,7 +29,7 @@ typedef struct lane_kit {
 
 /* The only lane of the only server, for n workers. */
 void lane_open(lane_kit *k, sim_kind kind, int n_stream, bool sync);
-void lane_open_scaled(lane_kit *k, sim_kind kind, int n_stream);
+void lane_open_scaled(lane_kit *k, sim_kind kind, int n_stream, bool sync);
 void lane_close(lane_kit *k);
 
 /* Begin a message of a worker; sections may follow, lane_tell() sends it, from

@@ -97,18 +97,82 @@ TEST(pieces_are_taken_in_their_order)
     lane_close(&k);
 }
 
+/* The last piece of a step of worker 0, of no batches. */
+static void nothing(lane_kit *k, uint16_t number)
+{
+    fl_msg_head head = lane_head(FL_MSG_STEP, 0, 1, FL_MSG_END_OF_STEP);
+    fl_msg_writer w;
+
+    head.piece = number;
+    lane_begin(k, &w, &head);
+    fl_msg_section(&w, FL_OP_CLIP, 0)->learning_rate = 1;
+    lane_tell(k, &w, 0);
+}
+
 /* In float16 a worker may have nothing that is finite. */
 TEST(a_step_of_no_batches_is_one_in_float16_alone)
 {
     lane_kit k;
 
-    lane_open_scaled(&k, SIM_SGD, 2);
-    lane_push(&k, 0, 1, 5, 0);
+    lane_open_scaled(&k, SIM_SGD, 2, true);
+    nothing(&k, 0);
     lane_silent(&k);
     lane_push(&k, 1, 1, 5, 2);
     lane_hear_status(&k, 0, FL_ANSWER_OK);
     lane_hear_status(&k, 1, FL_ANSWER_OK);
     CHECK_INT(fl_lane_version(k.lane), 1);
+    lane_close(&k);
+    lane_open(&k, SIM_SGD, 2, true);
+    nothing(&k, 0);
+    lane_hear_refusal(&k, 0, "of 0 batches: expected 1 to 1073741823");
+    lane_close(&k);
+}
+
+/* It would not be sent: nobody waits for it. */
+TEST(in_async_a_step_of_no_batches_is_none)
+{
+    lane_kit k;
+
+    lane_open_scaled(&k, SIM_SGD, 2, false);
+    nothing(&k, 0);
+    lane_hear_refusal(&k, 0, "of 0 batches: expected 1 to 1073741823");
+    CHECK_INT(fl_lane_version(k.lane), 0);
+    lane_close(&k);
+}
+
+/* The first piece of a step of worker 0, with a gradient. */
+static void rows_piece(lane_kit *k, uint64_t key)
+{
+    const fl_msg_head head = lane_head(FL_MSG_STEP, 0, 1, 0);
+    size_t bytes = (size_t)k->layout.table[0]->dim * sizeof(float);
+    fl_msg_writer w;
+
+    lane_begin(k, &w, &head);
+    fl_msg_section(&w, FL_OP_ROWS, 0)->n_key = 1;
+    memcpy(fl_msg_column(&w, FL_COLUMN_KEYS, sizeof key), &key, sizeof key);
+    memset(fl_msg_column(&w, FL_COLUMN_VALUES, bytes), 0, bytes);
+    lane_tell(k, &w, 0);
+}
+
+/* Neither in its last piece nor before it. */
+TEST(gradients_of_no_batches_are_refused)
+{
+    lane_kit k;
+
+    lane_open_scaled(&k, SIM_SGD, 2, true);
+    lane_push(&k, 0, 1, 5, 0);
+    lane_hear_refusal(&k, 0,
+                      "step 1 of worker 0: it says that it is of 0 batches, "
+                      "and brings gradients");
+    rows_piece(&k, 5);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    nothing(&k, 1);
+    lane_hear_refusal(&k, 0, "of 0 batches, and brings gradients");
+    nothing(&k, 0);
+    lane_silent(&k);
+    lane_push(&k, 1, 1, 5, 2);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    lane_hear_status(&k, 1, FL_ANSWER_OK);
     lane_close(&k);
 }
 

@@ -56,19 +56,40 @@ static fleet_status check_control(const fl_msg *msg, int control)
     return FLEET_OK;
 }
 
-/* Its numbers are added up over the workers. */
+static bool has_gradients(const fl_msg *msg)
+{
+    for (int i = 0; i < msg->head.n_section; i++)
+        if (msg->section[i].op != FL_OP_CLIP && msg->section[i].n_key > 0)
+            return true;
+    return false;
+}
+
+/* Those of no batch are what is not finite, and would be added to others. */
+static fleet_status check_nothing(const fl_ps_lane *l)
+{
+    const fl_piece *before = l->stream[l->msg.head.stream].open;
+    bool any = has_gradients(&l->msg);
+
+    for (; before && !any; before = before->next)
+        any = has_gradients(&before->msg);
+    return any ? fl_fail(FLEET_EINVAL, "it says that it is of 0 batches, and "
+                                       "brings gradients")
+               : FLEET_OK;
+}
+
+/* Its numbers are added up over the workers. 0: a rank whose pass is over, or
+ * for which another one speaks; in sync a worker alone, whose gradients in
+ * float16 have overflowed. */
 static fleet_status check_batches(const fl_ps_lane *l,
                                   const fl_section *closing)
 {
+    bool ranks = l->o.layout->store->dense_here;
     int most = INT32_MAX / l->o.n_stream;
-
-    /* 0: a rank whose pass is over, beside others, or a worker whose gradients
-     * in float16 have overflowed */
-    int least = l->o.layout->store->dense_here || l->o.scaled ? 0 : 1;
+    int least = ranks || (l->o.scaled && l->o.sync) ? 0 : 1;
 
     if (closing && closing->n_batch >= (uint32_t)least &&
         closing->n_batch <= (uint32_t)most)
-        return FLEET_OK;
+        return closing->n_batch > 0 || ranks ? FLEET_OK : check_nothing(l);
     return fl_fail(FLEET_EINVAL,
                    "it says that it is of %u batches: expected %d to %d",
                    closing ? (unsigned)closing->n_batch : 0u, least, most);

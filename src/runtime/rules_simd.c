@@ -119,7 +119,7 @@ static inline void lamb(const vec_update *u, float *w, const float *g,
     v_store_row(s[2], v_add(v_div(f.above, f.below), v_mul(u->apart, x)), k);
 }
 
-enum { AHEAD = 8 }; /* rows asked for before they are needed */
+enum { AHEAD = 16 }; /* rows asked for before they are needed */
 enum { HEAD = sizeof(fl_row_head) / sizeof(float) };
 
 static inline void count_step(const fl_update *u, vec_update *v, float *w)

@@ -201,44 +201,63 @@ static fleet_status add_row(table *t, int index, uint64_t key, float **row)
 
 /* --- methods ------------------------------------------------------------- */
 
-enum { BLOCK = 64 };
+/* How many keys before it is used a line, and then a row's page, is asked for.
+ * So many requests for memory are under way all the time. */
+enum { LINE_AHEAD = 20, PAGE_AHEAD = 8 };
+enum { UNDER_WAY = 32 }; /* keys, a power of two */
+
+_Static_assert(LINE_AHEAD + PAGE_AHEAD < UNDER_WAY, "a place for each");
 
 static const bucket *bucket_of(const table *t, uint64_t hash)
 {
     return &t->bucket[fl_bucket_of(hash)];
 }
 
-/* A lookup waits for memory twice, for the line and for the row's page: a block
- * of keys asks for all of the one, then for all of the other. The rows are not
- * asked for: who reads them next may be another processor. */
-static void find_block(const table *t, const uint64_t *key, int n, float **row)
+/* A key between its hash and its row. */
+typedef struct sought {
+    uint64_t hash;
+    uint32_t number;
+} sought;
+
+static void ask_for_line(const table *t, uint64_t key, sought *s)
 {
-    uint64_t hash[BLOCK];
-    uint32_t number[BLOCK];
+    const bucket *b = bucket_of(t, s->hash = fl_mix(key));
 
-    for (int i = 0; i < n; i++) {
-        const bucket *b = bucket_of(t, hash[i] = fl_mix(key[i]));
-
-        if (b->n_line)
-            __builtin_prefetch(&b->line[line_of(b, hash[i])]);
-    }
-    for (int i = 0; i < n; i++) {
-        const bucket *b = bucket_of(t, hash[i]);
-
-        number[i] = find_row(b, key[i], hash[i]);
-        if (number[i])
-            __builtin_prefetch(&b->page[(number[i] - 1) >> t->page_shift]);
-    }
-    for (int i = 0; i < n; i++)
-        row[i] =
-            number[i] ? row_at(t, bucket_of(t, hash[i]), number[i] - 1) : NULL;
+    if (b->n_line)
+        __builtin_prefetch(&b->line[line_of(b, s->hash)]);
 }
 
+static void ask_for_page(const table *t, uint64_t key, sought *s)
+{
+    const bucket *b = bucket_of(t, s->hash);
+
+    s->number = find_row(b, key, s->hash);
+    if (s->number)
+        __builtin_prefetch(&b->page[(s->number - 1) >> t->page_shift]);
+}
+
+/* A lookup waits for memory twice, for the line and for the row's page. The
+ * rows are not asked for: who reads them next may be another processor. */
 static void find_numbers(const table *t, const uint64_t *key, int64_t n,
                          float **row)
 {
-    for (int64_t i = 0; i < n; i += BLOCK)
-        find_block(t, key + i, n - i < BLOCK ? (int)(n - i) : BLOCK, row + i);
+    sought s[UNDER_WAY];
+
+    for (int64_t i = 0; i < n + LINE_AHEAD + PAGE_AHEAD; i++) {
+        int64_t j = i - LINE_AHEAD, k = j - PAGE_AHEAD;
+
+        if (i < n)
+            ask_for_line(t, key[i], &s[i % UNDER_WAY]);
+        if (j >= 0 && j < n)
+            ask_for_page(t, key[j], &s[j % UNDER_WAY]);
+        if (k >= 0) {
+            const sought *at = &s[k % UNDER_WAY];
+
+            row[k] = at->number ? row_at(t, bucket_of(t, at->hash),
+                                         (int64_t)at->number - 1)
+                                : NULL;
+        }
+    }
 }
 
 static fleet_status table_find(fl_rows *r, const uint64_t *key, int64_t n,

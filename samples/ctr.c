@@ -14,9 +14,8 @@
  *   bin/fleetrun --server_num 1 --worker_num 2 --collective bin/ctr --hybrid
  *
  * Workers then take their steps together, with --async each for itself; with
- * --hybrid rows alone are on the servers: but for the parameters and tables
- * that
- * --servers and --ranks name. */
+ * --hybrid rows alone are on the servers, but for the parameters and tables
+ * that --servers and --ranks name. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -46,8 +46,8 @@ typedef struct fleet_slot {
     const char *name;  /* of the data variable */
     fleet_dtype dtype; /* FLEET_FLOAT32, or FLEET_INT64 for ids and classes;
                           0: FLEET_FLOAT32 */
-    int64_t dim;       /* values per sample; -1: any number, for a variable of
-                          fleet_data_ragged(); 0: 1 */
+    int64_t dim;       /* values per sample; -1: any number (multislot: from 1
+                          on), for a variable of fleet_data_ragged(); 0: 1 */
 
     /* csv alone: names (with a header) or positions from 0, as texts. One
      * column per value; with dim -1 each cell that is not missing is one. */
@@ -65,8 +65,9 @@ typedef struct fleet_slot {
 /* All-zero fields are defaults. */
 typedef struct fleet_dataset_options {
     fleet_format format;
-    int64_t batch_size; /* samples per batch; 0: 1 */
-    int thread_num;     /* reader threads; 0: 1. Batches do not depend on it */
+    int64_t batch_size; /* samples per batch; 0: 1; at most 2^31 */
+    int thread_num;     /* reader threads; 0: 1; at most 1,024. Batches do not
+                           depend on it */
 
     /* The slots in the order of the file: for FLEET_CSV `slots`, for
      * FLEET_MULTISLOT either `slots` or, as in Fleet, the variables they feed

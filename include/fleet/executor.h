@@ -56,7 +56,8 @@ typedef struct fleet_feed {
 /* Where a variable's value goes. */
 typedef struct fleet_fetch {
     const fleet_var *var;
-    void *data; /* size bytes of the caller's; NULL: only dims are set */
+    void *data; /* size bytes of the caller's, row-major, in the variable's
+                   type; NULL: only dims are set */
     size_t size;
     int64_t dims[FLEET_MAX_DIM]; /* set by the call */
     int n_dim;
@@ -68,6 +69,9 @@ typedef struct fleet_fetch {
  *
  * Every data variable that the result depends on must be fed, all with the same
  * batch.
+ *
+ * In a synchronous job, and among ranks, an update waits for those of all
+ * workers; fleet_barrier_worker() is for unequal numbers of batches.
  *
  *   FLEET_ENOENT   a variable without a feed, or a feed without a variable
  *   FLEET_ESHAPE   a feed's shape, with the variable, what was expected and

@@ -24,8 +24,8 @@ typedef struct fleet_evaluation {
 /* fleet_evaluate - run all of a dataset through an executor for test, and
  * compare the model's prediction with its label.
  *
- * All of the dataset, in the worker that calls it, of whatever the servers have
- * now: call it in one worker, between passes.
+ * All of the dataset, in the worker that calls it, of whatever the servers, or
+ * all ranks, have now: call it between passes, in one worker or in several.
  *
  *   FLEET_EEND      the dataset has no sample
  *   FLEET_ENUMERIC  a prediction is not finite
@@ -58,8 +58,8 @@ typedef struct fleet_report {
  * Text for fleet_free(); NULL: see fleet_last_error(). */
 FLEET_API char *fleet_report_line(fleet *fleet, const fleet_report *report);
 
-/* A training's progress, for who watches, in this process: with servers, of
- * this worker alone. Epochs are counted from 1. */
+/* A training's progress, for who watches, in this process: in a job, of this
+ * worker alone. Epochs are counted from 1. */
 typedef struct fleet_progress {
     int64_t epoch, epochs;
     int64_t samples;      /* in this epoch so far */

@@ -109,9 +109,8 @@ typedef struct fleet_distributed_strategy {
     int gradient_merge;
     fleet_gradient_merge_configs gradient_merge_configs;
 
-    /* Products of matrices take narrow numbers: float16, on GPUs, in one
-     * process or by ranks without tables, or with amp_configs.use_bf16
-     * bfloat16, on CPUs, too. */
+    /* Products of matrices take narrow numbers: float16, on GPUs, in every
+     * mode, or with amp_configs.use_bf16 bfloat16, on CPUs, too. */
     int amp;
     fleet_amp_configs amp_configs;
     int recompute;

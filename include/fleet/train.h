@@ -44,7 +44,8 @@ typedef struct fleet_train_result {
 /* fleet_train_from_dataset - one pass over this worker's share of the dataset
  * (dataset.h): read, step, until the data ends. A merge
  * group that is not full at the end is applied as it is. options and result may
- * be NULL. Files without a sample are FLEET_OK, with a warning in the log.
+ * be NULL. Files without a sample are FLEET_OK; where no worker has any, there
+ * is a warning in the log.
  *
  * With parameter servers, and among ranks, the pass ends for all workers
  * together: it returns
@@ -70,8 +71,10 @@ FLEET_API fleet_status fleet_train_from_dataset(
     const fleet_train_options *options, fleet_train_result *result);
 
 /* fleet_infer_from_dataset - the same with an executor for test, over all of
- * the dataset: nothing is trained; metric states count. With servers it is the
- * calling worker's alone: it reads their parameters and waits for nobody. */
+ * the dataset: nothing is trained; metric states count. In a job it is the
+ * calling worker's alone, and others need not call it: servers give their
+ * parameters, other ranks the rows of their tables, whenever they wait
+ * (docs/collective.md). */
 FLEET_API fleet_status fleet_infer_from_dataset(
     fleet_executor *executor, fleet_dataset *dataset,
     const fleet_train_options *options, fleet_train_result *result);

@@ -95,7 +95,8 @@ static fleet_status live(kit_model *m, gpu_rank_lesson *s, int rank)
     keep_result(s, rank, m);
     if (rank == 0)
         s->hash = kit_hash(m->f);
-    return fleet_stop_worker(m->f);
+    FL_TRY(fleet_stop_worker(m->f));
+    return s->after ? s->after(m, s, rank) : FLEET_OK;
 }
 
 static void *be_one(void *arg)

@@ -24,6 +24,7 @@ struct gpu_rank_lesson {
     int64_t last;          /* rows of the last batch */
     gpu_rank_work *before; /* they meet; NULL: nothing */
     gpu_rank_work *work;   /* NULL: gpu_rank_train() */
+    gpu_rank_work *after;  /* they have left; NULL: nothing */
     int bad_rank;          /* whose second batch has a NaN; 0: nobody's */
     int64_t bad_label;     /* in place of NaN; 0: none */
 

@@ -358,6 +358,80 @@ TEST(nobody_updates_with_what_another_has_rejected)
     gpu_rank_close();
 }
 
+/* --- a table that is shared out is whole for those who have joined -------- */
+
+#define PART                                                                   \
+    "ranks share out the rows of 4 tables, and this process has its own"
+
+static void refuses_to_save(kit_model *m)
+{
+    static const char *const name[] = {"numbers", "one", "three", "some",
+                                       "mean"};
+    fleet_var *feed[5];
+
+    for (int i = 0; i < 5; i++)
+        feed[i] = fleet_program_var(m->p, name[i]);
+    CHECK_FAILS(fleet_save_persistables(m->f, test_path("part")), FLEET_ESTATE,
+                PART);
+    CHECK_FAILS(fleet_save_inference_model(m->f, test_path("part"), feed, 5,
+                                           &m->m.prediction, 1),
+                FLEET_ESTATE, PART);
+}
+
+static void refuses_a_part(kit_model *m)
+{
+    fleet_executor *test =
+        fleet_executor_create(m->p, &(fleet_executor_options){.for_test = 1});
+    kit_batch *b = kit_batch_for(m, 20, 5);
+    uint64_t hash;
+
+    CHECK(test != NULL);
+    CHECK_FAILS(kit_run(test, b), FLEET_ESTATE, PART);
+    CHECK_FAILS(fleet_params_hash(m->f, &hash), FLEET_ESTATE, PART);
+    if (fleet_is_first_worker(m->f))
+        refuses_to_save(m);
+    fleet_executor_destroy(test);
+    kit_batch_free(b);
+}
+
+static fleet_status train_and_save(kit_model *m, gpu_rank_lesson *s, int rank)
+{
+    FL_TRY(gpu_rank_train(m, s, rank));
+    return fleet_save_persistables(m->f, test_path("whole"));
+}
+
+static fleet_status load_whole(kit_model *m, gpu_rank_lesson *s, int rank)
+{
+    (void)s, (void)rank;
+    FL_TRY(fleet_load_model(m->f, test_path("whole")));
+    refuses_a_part(m);
+    return FLEET_OK;
+}
+
+static fleet_status look_from_outside(kit_model *m, gpu_rank_lesson *s,
+                                      int rank)
+{
+    (void)s, (void)rank;
+    refuses_a_part(m);
+    return FLEET_OK;
+}
+
+TEST(who_has_not_joined_or_has_left_has_no_whole_table)
+{
+    gpu_rank_lesson first = {.kind = KIT_CTR,
+                             .ranks = 2,
+                             .batches = 6,
+                             .work = train_and_save,
+                             .after = look_from_outside};
+    gpu_rank_lesson again = {
+        .kind = KIT_CTR, .ranks = 2, .before = load_whole, .batches = 2};
+
+    gpu_rank_open(2);
+    gpu_rank_run(&first);
+    gpu_rank_run(&again);
+    gpu_rank_close();
+}
+
 /* --- what cannot meet ---------------------------------------------------- */
 
 TEST(a_rank_has_to_know_where_rank_0_is)

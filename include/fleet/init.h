@@ -184,7 +184,8 @@ FLEET_API fleet_status fleet_util_file_shard(const fleet *fleet, int64_t n,
  * equal bits (docs/formats.md). In a job any worker may call it alone, between
  * passes: servers give sums of their rows, and so do ranks that wait.
  *
- *   FLEET_ESTATE  in a server
+ *   FLEET_ESTATE  in a server; in a rank that has its own rows of a table
+ *                 alone, see fleet_save_persistables()
  *   FLEET_EPEER, FLEET_ETIMEDOUT  a server or rank is gone, or does not answer
  */
 FLEET_API fleet_status fleet_params_hash(fleet *fleet, uint64_t *hash);

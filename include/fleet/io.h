@@ -33,7 +33,9 @@ extern "C" {
  *   FLEET_EEXIST  the folder holds something else
  *   FLEET_ESTATE  a merge group is under way (fleet_executor_flush() ends it),
  *                 or a load has stopped half-way; with servers, before
- *                 fleet_init_worker()
+ *                 fleet_init_worker(); this rank of several has its own rows
+ *                 of a table alone, because it has loaded them and not joined
+ *                 the others yet, or has left them
  *   FLEET_EPEER, FLEET_ETIMEDOUT  a server is gone, or does not answer
  *   and what a server could not do, in its words
  *

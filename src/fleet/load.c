@@ -371,6 +371,13 @@ static fleet_status check_counts(const fl_saved *s, const fl_store *store)
     return FLEET_OK;
 }
 
+/* Of ranks, who have all of the dense parameters. A lane has its part of both.
+ */
+static bool is_part(const fl_buckets *own, const fl_buckets *rows_here)
+{
+    return !own && rows_here && rows_here->end - rows_here->first < FL_N_BUCKET;
+}
+
 static fleet_status apply_all(fl_saved *s, fl_store *store,
                               const fl_buckets *own,
                               const fl_buckets *rows_here)
@@ -399,6 +406,7 @@ static fleet_status apply_all(fl_saved *s, fl_store *store,
     }
     fl_store_forget_own(store);
     store->torn = false;
+    store->parted = is_part(own, rows_here) && fl_store_own_tables(store) > 0;
     return FLEET_OK;
 }
 

@@ -80,7 +80,8 @@ static fleet_status make_gradients(fleet *f)
     return status;
 }
 
-static void forget_gradients(fleet *f)
+/* Gradients are in the group's memory, and rows stay where they are. */
+static void withdraw(fleet *f)
 {
     fl_store *s = f->store;
 
@@ -88,6 +89,7 @@ static void forget_gradients(fleet *f)
         return; /* neither the lock nor the group is ours */
     pthread_rwlock_wrlock(&s->lock);
     s->n_joined++;
+    s->parted = s->parted || (f->shards && f->peers->size > 1);
     for (fl_group *g = s->groups; g; g = g->next) {
         f->peers->methods->free_memory(f->peers, g->gradient);
         g->gradient = NULL;
@@ -97,7 +99,7 @@ static void forget_gradients(fleet *f)
 
 static void forget(fleet *f)
 {
-    forget_gradients(f);
+    withdraw(f);
     f->store->rounds = &no_rounds;
     if (f->shards)
         f->store->exchange = f->link ? fl_link_exchange(f->link) : NULL;
@@ -309,6 +311,7 @@ static fleet_status share_out(fleet *f)
     if (f->link)
         FL_TRY(fl_joint_create(&f->joint, fl_link_exchange(f->link), ranks));
     f->store->exchange = f->joint ? fl_joint_exchange(f->joint) : ranks;
+    f->store->parted = false;
     return FLEET_OK;
 }
 

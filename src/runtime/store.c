@@ -93,14 +93,26 @@ fleet_status fl_store_reset_states(fl_store *s)
 
 /* --- adding what a program needs ----------------------------------------- */
 
+fleet_status fl_store_whole(const fl_store *s)
+{
+    return s->parted
+               ? fl_fail(FLEET_ESTATE,
+                         "ranks share out the rows of %d tables, and this "
+                         "process has its own alone: call this between "
+                         "fleet_init_worker() and fleet_stop_worker()",
+                         fl_store_own_tables(s))
+               : FLEET_OK;
+}
+
 fleet_status fl_store_check(const fl_store *s)
 {
     if (s->idle)
         return fl_fail(FLEET_ESTATE, "this process is a server: its lanes have "
                                      "the parameters, and no executor runs");
-    return s->torn ? fl_fail(FLEET_ESTATE, "a load stopped half-way: the model "
-                                           "is in pieces until one succeeds")
-                   : FLEET_OK;
+    if (s->torn)
+        return fl_fail(FLEET_ESTATE, "a load stopped half-way: the model is in "
+                                     "pieces until one succeeds");
+    return fl_store_whole(s);
 }
 
 static fleet_status check_same(const fleet_var *v, const fl_shape *there,

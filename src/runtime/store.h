@@ -82,8 +82,10 @@ typedef struct fl_store {
     struct fleet_executor *trainer; /* made the last update; NULL: it is gone */
     int n_group;                    /* merge groups under way */
     bool torn;                      /* a load stopped half-way */
-    bool idle;       /* of a server's handle: lanes have stores of their own */
-    int64_t updates; /* done; drives the learning rate */
+    bool parted; /* the rest of the tables' rows is on ranks that this process
+                    has not joined, or has left */
+    bool idle;   /* of a server's handle: lanes have stores of their own */
+    int64_t updates;     /* done; drives the learning rate */
     fl_scaling scaling;  /* of the loss, in float16 */
     int64_t known_skips; /* of scaling.skipped, those that `updates` leaves
                             out: a GPU may have skipped more */
@@ -129,8 +131,11 @@ static inline bool fl_table_is_away(const fleet_param_attr *a)
  * them. */
 int fl_store_own_tables(const fl_store *s);
 
-/* FLEET_ESTATE if it is a server's handle's, or a load stopped half-way, until
- * one succeeds. */
+/* FLEET_ESTATE if it has one rank's rows alone. */
+fleet_status fl_store_whole(const fl_store *s);
+
+/* FLEET_ESTATE if it is a server's handle's, if a load stopped half-way, until
+ * one succeeds, or if it has one rank's rows alone. */
 fleet_status fl_store_check(const fl_store *s);
 
 /* Make what the program needs and the store does not have yet, with first

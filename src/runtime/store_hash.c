@@ -80,6 +80,8 @@ fleet_status fl_store_hash(fl_store *s, fl_rows_hasher *hash_rows, void *arg,
     params = fl_map_sorted(&s->params);
     tables = fl_map_sorted(&s->tables);
     if (params && tables)
+        status = fl_store_whole(s);
+    if (params && tables && status == FLEET_OK)
         status = fl_store_here(s);
     if (params && tables && status == FLEET_OK)
         status = hash_all(s, params, tables, hash_rows, arg, hash);

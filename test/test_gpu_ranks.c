@@ -363,6 +363,9 @@ TEST(nobody_updates_with_what_another_has_rejected)
 #define PART                                                                   \
     "ranks share out the rows of 4 tables, and this process has its own"
 
+/* Found before there are threads. */
+static char part[300], whole[300];
+
 static void refuses_to_save(kit_model *m)
 {
     static const char *const name[] = {"numbers", "one", "three", "some",
@@ -371,11 +374,10 @@ static void refuses_to_save(kit_model *m)
 
     for (int i = 0; i < 5; i++)
         feed[i] = fleet_program_var(m->p, name[i]);
-    CHECK_FAILS(fleet_save_persistables(m->f, test_path("part")), FLEET_ESTATE,
-                PART);
-    CHECK_FAILS(fleet_save_inference_model(m->f, test_path("part"), feed, 5,
-                                           &m->m.prediction, 1),
-                FLEET_ESTATE, PART);
+    CHECK_FAILS(fleet_save_persistables(m->f, part), FLEET_ESTATE, PART);
+    CHECK_FAILS(
+        fleet_save_inference_model(m->f, part, feed, 5, &m->m.prediction, 1),
+        FLEET_ESTATE, PART);
 }
 
 static void refuses_a_part(kit_model *m)
@@ -397,13 +399,13 @@ static void refuses_a_part(kit_model *m)
 static fleet_status train_and_save(kit_model *m, gpu_rank_lesson *s, int rank)
 {
     FL_TRY(gpu_rank_train(m, s, rank));
-    return fleet_save_persistables(m->f, test_path("whole"));
+    return fleet_save_persistables(m->f, whole);
 }
 
 static fleet_status load_whole(kit_model *m, gpu_rank_lesson *s, int rank)
 {
     (void)s, (void)rank;
-    FL_TRY(fleet_load_model(m->f, test_path("whole")));
+    FL_TRY(fleet_load_model(m->f, whole));
     refuses_a_part(m);
     return FLEET_OK;
 }
@@ -426,6 +428,8 @@ TEST(who_has_not_joined_or_has_left_has_no_whole_table)
     gpu_rank_lesson again = {
         .kind = KIT_CTR, .ranks = 2, .before = load_whole, .batches = 2};
 
+    snprintf(part, sizeof part, "%s", test_path("part"));
+    snprintf(whole, sizeof whole, "%s", test_path("whole"));
     gpu_rank_open(2);
     gpu_rank_run(&first);
     gpu_rank_run(&again);

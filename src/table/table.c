@@ -241,10 +241,12 @@ static void ask_for_page(const table *t, uint64_t key, sought *s)
 static void find_numbers(const table *t, const uint64_t *key, int64_t n,
                          float **row)
 {
+    const int64_t line_ahead = n < LINE_AHEAD ? n : LINE_AHEAD;
+    const int64_t page_ahead = n < PAGE_AHEAD ? n : PAGE_AHEAD;
     sought s[UNDER_WAY];
 
-    for (int64_t i = 0; i < n + LINE_AHEAD + PAGE_AHEAD; i++) {
-        int64_t j = i - LINE_AHEAD, k = j - PAGE_AHEAD;
+    for (int64_t i = 0; i < n + line_ahead + page_ahead; i++) {
+        int64_t j = i - line_ahead, k = j - page_ahead;
 
         if (i < n)
             ask_for_line(t, key[i], &s[i % UNDER_WAY]);

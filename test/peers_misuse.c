@@ -209,10 +209,17 @@ static void one_gives_up_late(fl_peers *p)
     check_failed(p, p->methods->barrier(p), FLEET_EPEER, "no more");
 }
 
+static void stay_away(const fl_peers *p)
+{
+    int64_t began = fl_now_ms();
+
+    while (fl_now_ms() - began < LONG_AWAY * p->deadline_ms)
+        usleep(10000);
+}
+
 static void one_never_begins(fl_peers *p)
 {
     void *x;
-    int64_t began;
 
     if (!is_last(p)) {
         check_failed(p, reduce_late(p, 1000), FLEET_ETIMEDOUT,
@@ -220,9 +227,7 @@ static void one_never_begins(fl_peers *p)
         return;
     }
     CHECK_OK(p->methods->get_memory(p, 4000, &x)); /* all have come */
-    began = fl_now_ms();
-    while (fl_now_ms() - began < LONG_AWAY * p->deadline_ms)
-        usleep(10000);
+    stay_away(p);
     check_failed(p, p->methods->barrier(p), FLEET_ETIMEDOUT,
                  "all_reduce(sum of 1000 f32)");
 }
@@ -237,8 +242,7 @@ static void one_stays_away(fl_peers *p)
     CHECK_OK(p->methods->barrier(p));
     began = fl_now_ms();
     if (is_last(p))
-        while (fl_now_ms() - began < LONG_AWAY * p->deadline_ms)
-            usleep(10000);
+        stay_away(p);
     check_failed(p, p->methods->barrier(p), FLEET_ETIMEDOUT, who);
     CHECK(is_last(p) || fl_now_ms() - began < 3 * p->deadline_ms);
 }

@@ -61,6 +61,8 @@ static fleet_status hash_all(fl_store *s, const fl_map_entry *params,
 {
     fl_hasher h;
 
+    FL_TRY(fl_store_whole(s));
+    FL_TRY(fl_store_here(s));
     fl_hasher_init(&h, 0);
     for (size_t i = 0; i < s->params.n; i++)
         hash_param(&h, params[i].value);
@@ -80,10 +82,6 @@ fleet_status fl_store_hash(fl_store *s, fl_rows_hasher *hash_rows, void *arg,
     params = fl_map_sorted(&s->params);
     tables = fl_map_sorted(&s->tables);
     if (params && tables)
-        status = fl_store_whole(s);
-    if (params && tables && status == FLEET_OK)
-        status = fl_store_here(s);
-    if (params && tables && status == FLEET_OK)
         status = hash_all(s, params, tables, hash_rows, arg, hash);
     pthread_rwlock_unlock(&s->lock);
     fl_free(params);

@@ -36,18 +36,20 @@ LDFLAGS_ := -pthread $(VARIANT_LD) $(LDFLAGS)
 # --- sources ----------------------------------------------------------------
 # FILE_simd.c is compiled once per instruction set; a table made at run time
 # from cpuid picks one.
-# Plug-ins are made of these, which libfleet does not have: GUEST, what stands for
-# libfleet in a plug-in; RANKS, the work of groups, which the suite tries without
-# MPI, too; what includes <mpi.h>; ranks on GPUs, which the suite has, too.
-GUEST    := src/runtime/guest.c
-RANKS    := $(filter-out %_simd.c,$(wildcard $(patsubst %,src/collective/%*.c,\
-              fold group window)))
-RANKS_SIMD := $(wildcard src/collective/fold*_simd.c)
-MPI_SRC  := $(wildcard src/collective/mpi*.c)
-NCCL_SRC := $(wildcard $(patsubst %,src/collective/%*.c,nccl hub line meet))
-SRC      := $(filter-out %_simd.c $(GUEST) $(RANKS) $(MPI_SRC) $(NCCL_SRC),\
-              $(wildcard src/*/*.c))
-SIMD     := $(filter-out $(RANKS_SIMD),$(wildcard src/*/*_simd.c))
+# Plug-ins are made of these, which libfleet does not have: PLUGIN_SIDE, what
+# stands for libfleet in a plug-in; COMM, what communicators of several ranks have
+# in common, which the suite tries without MPI, too; what includes <mpi.h>; NCCL's,
+# which the suite has, too.
+PLUGIN_SIDE := src/runtime/device/plugin_side.c
+COMM     := $(wildcard src/collective/comm_*.c src/collective/shm/*.c) \
+              src/collective/reduce_kernels.c
+COMM_SIMD := src/collective/reduce_kernels_simd.c
+MPI_SRC  := $(wildcard src/collective/mpi/*.c)
+NCCL_SRC := $(wildcard src/collective/nccl/*.c src/collective/rendezvous/*.c)
+ALL_SRC  := $(shell find src -name '*.c' | LC_ALL=C sort)
+SRC      := $(filter-out %_simd.c src/runtime/device/cuda/% $(PLUGIN_SIDE) \
+              $(COMM) $(MPI_SRC) $(NCCL_SRC),$(ALL_SRC))
+SIMD     := $(filter-out $(COMM_SIMD),$(filter %_simd.c,$(ALL_SRC)))
 ISAS     := plain avx2 avx512
 ISA_plain  := -DFL_ISA=0
 ISA_avx2   := -DFL_ISA=256 -mavx2 -mfma
@@ -59,8 +61,8 @@ endif
 
 OBJ      := $(SRC:%.c=$(BUILD)/%.o) \
             $(foreach isa,$(ISAS),$(SIMD:%.c=$(BUILD)/%.$(isa).o))
-RANKS_OBJ := $(RANKS:%.c=$(BUILD)/%.o) \
-            $(foreach isa,$(ISAS),$(RANKS_SIMD:%.c=$(BUILD)/%.$(isa).o))
+COMM_OBJ := $(COMM:%.c=$(BUILD)/%.o) \
+            $(foreach isa,$(ISAS),$(COMM_SIMD:%.c=$(BUILD)/%.$(isa).o))
 NCCL_OBJ := $(NCCL_SRC:%.c=$(BUILD)/%.o)
 
 # The plug-ins that can be built here.
@@ -71,7 +73,8 @@ MPI_LIBS := $(if $(MPI),$(shell pkg-config --libs $(MPI)))
 PLUGINS  := $(if $(MPI),libfleet_mpi.so)
 TOOLS    := $(wildcard tools/*.c)
 SAMPLES  := $(wildcard samples/*.c)
-TESTS    := $(wildcard test/*.c)
+TESTS    := $(wildcard $(patsubst %,test/%/*.c,base net runtime ops data ps \
+              collective gpu fleet tools kit sim))
 BENCHES  := $(wildcard bench/*.c)
 PROGRAMS := $(TOOLS:tools/%.c=$(BINDIR)/%) $(SAMPLES:samples/%.c=$(BINDIR)/%)
 
@@ -129,9 +132,9 @@ $(LIBDIR)/libfleet.so: $(OBJ)
 
 # A plug-in has what it needs of src/ inside, and links no symbol of libfleet.
 # The suite finds that of its own variant beside itself.
-$(BUILD)/libfleet_mpi.so: $(MPI_SRC:%.c=$(BUILD)/%.o) $(RANKS_OBJ) \
-              $(GUEST:%.c=$(BUILD)/%.o) \
-              $(BUILD)/src/collective/wire.o $(BUILD)/src/base/thread.o
+$(BUILD)/libfleet_mpi.so: $(MPI_SRC:%.c=$(BUILD)/%.o) $(COMM_OBJ) \
+              $(PLUGIN_SIDE:%.c=$(BUILD)/%.o) \
+              $(BUILD)/src/collective/wire_type.o $(BUILD)/src/base/thread.o
 	@echo "  LD    $@"
 	$(Q)$(CC) -shared -Wl,--no-undefined -Wl,-z,now $(LDFLAGS_) -o $@ $^ \
 	    $(MPI_LIBS)
@@ -187,7 +190,7 @@ CUDA_LIB   := $(if $(NVCC_PATH),$(LIBDIR)/libfleet_cuda.so)
 CUDA_LINE  := $(if $(NVCC_PATH),cuda: $(LIBDIR)/libfleet_cuda.so is built by \
                 $(NVCC_PATH),cuda: no plug-in: $(shell tools/nvcc 2>&1))
 CUDA_BUILD := build/cuda
-CUDA_SRC   := $(wildcard src/*/*.cu src/*/cuda/*.cu)
+CUDA_SRC   := $(shell find src -name '*.cu' | LC_ALL=C sort)
 CUDA_OBJ   := $(CUDA_SRC:%=$(CUDA_BUILD)/%.o)
 CUDA_ARCHS := 80 90 100
 NVCCFLAGS_ := -std=c++17 -O3 -Iinclude -Isrc -fmad=false -Werror all-warnings \
@@ -207,11 +210,11 @@ $(CUDA_BUILD)/%.o: %
 	@echo "  NVCC  $@"
 	$(Q)$(NVCC_PATH) $(NVCCFLAGS_) -MMD -MF $(@:.o=.d) -c $< -o $@ \
 	    >$(@:.o=.log) 2>&1 || { cat $(@:.o=.log); exit 1; }
-# entry.c is C, as ranks on GPUs are, and what plug-ins have in place of libfleet's
+# cuda_entry.c is C, as ranks on GPUs are, and what plug-ins have in place of libfleet's
 # parts comes with it.
-CUDA_ENTRY := $(BUILD)/src/runtime/cuda/entry.o $(GUEST:%.c=$(BUILD)/%.o) \
+CUDA_ENTRY := $(BUILD)/src/runtime/device/cuda/cuda_entry.o $(PLUGIN_SIDE:%.c=$(BUILD)/%.o) \
               $(NCCL_OBJ) $(patsubst %,$(BUILD)/src/collective/%.o,\
-              group group_call group_stream wire) $(BUILD)/src/base/thread.o
+              comm_base comm_call comm_p2p wire_type) $(BUILD)/src/base/thread.o
 $(LIBDIR)/libfleet_cuda.so: $(CUDA_OBJ) $(CUDA_ENTRY)
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
@@ -220,9 +223,11 @@ $(LIBDIR)/libfleet_cuda.so: $(CUDA_OBJ) $(CUDA_ENTRY)
 	    -Xlinker -rpath,$(dir $(NVCC_PATH))../lib64
 
 # --- tests ------------------------------------------------------------------
-# All of test/*.c in one program, linked with the library's objects so that the
+# The rooms of test/ in one program, linked with the library's objects so that the
 # inside can be tested too.
 TEST_OBJ := $(TESTS:%.c=$(BUILD)/%.o)
+TEST_INCLUDES := -Itest/kit -Itest/sim -Itest
+$(BUILD)/test/%.o: CFLAGS_ += $(TEST_INCLUDES)
 TEST_LIBS ?= -lcriterion
 SUITE    := $(BUILD)/fleet-tests
 
@@ -234,11 +239,11 @@ TWIN_twin  := -DTWIN_VERSION=FL_PLUGIN_VERSION
 TWIN_alias := $(TWIN_twin)
 TWIN_later := -DTWIN_VERSION=99
 $(filter-out %orphan.so,$(TWINS)): $(BUILD)/plugins/libfleet_%.so: \
-              test/plugins/twin.c $(BUILD)/src/runtime/guest.o
+              test/plugins/twin.c $(BUILD)/src/runtime/device/plugin_side.o
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(CFLAGS_) $(LDFLAGS_) -shared $(TWIN_$*) -o $@ $^
-$(BUILD)/plugins/libfleet_orphan.so: $(BUILD)/src/runtime/guest.o
+$(BUILD)/plugins/libfleet_orphan.so: $(BUILD)/src/runtime/device/plugin_side.o
 	@mkdir -p $(@D)/gone
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -shared -o $(@D)/gone/libgone.so $^
@@ -251,7 +256,7 @@ $(BUILD)/plugins/libfleet_orphan.so: $(BUILD)/src/runtime/guest.o
 EMU_SRC  := $(wildcard test/cuda-emu/*.cpp test/cuda-emu/*.cu)
 EMU_OBJ  := $(CUDA_SRC:%=$(BUILD)/emu/%.o) $(EMU_SRC:%=$(BUILD)/emu/%.o)
 CXX_WARN := $(filter-out -Wstrict-prototypes -Wmissing-declarations,$(WARN))
-CXXFLAGS_ := -std=gnu++17 -Itest/cuda-emu -Iinclude -Isrc -Itest -fPIC \
+CXXFLAGS_ := -std=gnu++17 -Itest/cuda-emu -Iinclude -Isrc $(TEST_INCLUDES) -fPIC \
             -fvisibility=hidden -fno-exceptions -fno-rtti -pthread \
             -ffp-contract=off -fno-math-errno $(CXX_WARN) $(OPT)
 # It is a plug-in, too, beside the suite, so that programs train on it.
@@ -274,17 +279,17 @@ $(NCCLS): test/nccl-emu/nccl.c $(wildcard test/nccl-emu/*.h)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(CFLAGS_) $(LDFLAGS_) -shared $(NCCL_AS) -o $@ $<
 
-$(SUITE): $(TEST_OBJ) $(OBJ) $(RANKS_OBJ) $(NCCL_OBJ) $(EMU_OBJ) | \
+$(SUITE): $(TEST_OBJ) $(OBJ) $(COMM_OBJ) $(NCCL_OBJ) $(EMU_OBJ) | \
               $(BUILD)/fleetrun $(BUILD)/fleet-train $(BUILD)/predict \
               $(PLUGINS:%=$(BUILD)/%) \
-              $(BUILD)/peers-rank $(TWINS) $(NCCLS) $(EMU_PLUGIN)
+              $(BUILD)/mpi-rank $(TWINS) $(NCCLS) $(EMU_PLUGIN)
 	@echo "  LD    $@"
 	$(Q)$(CXX) $(LDFLAGS_) -o $@ $^ $(LIBS) $(TEST_LIBS)
 
 # A rank that mpirun starts; it has the kit of the suite, and loads the plug-in.
-$(BUILD)/peers-rank: $(BUILD)/test/ranks/peers_rank.o $(BUILD)/test/test.o \
-              $(patsubst test/%.c,$(BUILD)/test/%.o,$(wildcard test/peers_*.c)) \
-              $(OBJ) $(RANKS_OBJ)
+$(BUILD)/mpi-rank: $(BUILD)/test/mpi-rank/mpi_rank.o $(BUILD)/test/kit/test.o \
+              $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/kit/comm_*.c)) \
+              $(OBJ) $(COMM_OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CXX) $(LDFLAGS_) -o $@ $^ $(LIBS) $(TEST_LIBS)
 
@@ -380,9 +385,8 @@ headers:
 	    $(CXX) -std=c++17 -fsyntax-only $(HEADER_WARN) -Iinclude -x c++ $$h \
 	        || exit 1; done
 	@echo "headers: each is valid alone as C17 and C++17"
-FORMATTED = $(wildcard include/fleet/*.h src/*/*.[ch] src/*/*.cu \
-              src/*/cuda/*.[ch] src/*/cuda/*.cu test/*/*.cu test/*/*.cpp tools/*.c tools/*/*.[ch] \
-              samples/*.[ch] test/*.[ch] test/*/*.[ch] bench/*.[ch])
+FORMATTED = $(shell find include src test tools samples bench -name '*.[ch]' \
+              -o -name '*.cu' -o -name '*.cpp')
 format:
 	@clang-format -i $(FORMATTED)
 format-check:
@@ -484,5 +488,4 @@ $(BUILD)/bench/%: $(BUILD)/bench/%.o $(LIBDIR)/libfleet.so
 bench: lib
 	bench/run
 
--include $(wildcard $(BUILD)/*/*.d $(BUILD)/*/*/*.d $(BUILD)/*/*/*/*.d \
-          $(BUILD)/*/*/*/*/*.d $(CUDA_BUILD)/*/*/*.d $(CUDA_BUILD)/*/*/*/*.d)
+-include $(shell find $(BUILD) $(CUDA_BUILD) -name '*.d' 2>/dev/null)

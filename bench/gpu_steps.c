@@ -14,9 +14,9 @@
 
 #include "model.h"
 
-#include "runtime/gpu.h"
-#include "runtime/lookup_device.h"
-#include "runtime/there.h"
+#include "runtime/device/gpu.h"
+#include "runtime/store/lookup_kernels.h"
+#include "runtime/exec/gpu_plan.h"
 
 enum { RUNS = 50, KINDS = 64 };
 

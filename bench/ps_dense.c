@@ -7,7 +7,7 @@
 #include "net/socket.h"
 #include "ps/client.h"
 #include "raw.h"
-#include "runtime/store.h"
+#include "runtime/store/store.h"
 
 enum { WINDOW = 4, ROUNDS = 18, VALUES = 3 };
 static const double SECONDS = 0.25;

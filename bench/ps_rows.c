@@ -9,9 +9,9 @@
 #include "fleet/servers.h"
 #include "helper.h"
 #include "raw.h"
-#include "runtime/exchange.h"
-#include "runtime/simd.h"
-#include "runtime/update.h"
+#include "runtime/plan/remote.h"
+#include "runtime/simd/simd.h"
+#include "runtime/passes/update.h"
 
 enum {
     ROWS = 1000000,

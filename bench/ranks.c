@@ -8,14 +8,14 @@
 #include <string.h>
 
 #include "helper.h"
-#include "runtime/peers.h"
+#include "runtime/device/comm.h"
 
 #if HAVE_MPI && HAVE_GLOO
 
 #include <mpi.h>
 
 #include "base/error.h"
-#include "collective/collective.h"
+#include "collective/open.h"
 #include "gloo_peer.h"
 
 enum { ROUNDS = 18, MOST = 16 << 20 };

@@ -48,8 +48,7 @@ typedef struct fleet_feed {
     const int64_t *dims; /* n_dim of them; dims[0] is the batch where the
                             variable has -1. Ragged: {rows} alone */
     int n_dim;
-    const int64_t
-        *offsets; /* ragged: rows + 1, the first 0, not falling; row
+    const int64_t *offsets; /* ragged: rows + 1, the first 0, not falling; row
                      i's values are data[offsets[i] .. offsets[i+1]) */
 } fleet_feed;
 

@@ -1,7 +1,7 @@
 /* hash.c - see hash.h. */
 #include "base/hash.h"
 
-#define XXH_STATIC_LINKING_ONLY  /* the state's size, so that it needs no heap \
+#define XXH_STATIC_LINKING_ONLY /* the state's size, so that it needs no heap \
                                   */
 #include <xxhash.h>
 

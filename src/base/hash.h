@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/everywhere.h"
+#include "base/host_device.h"
 
 uint64_t fl_hash(const void *data, size_t size, uint64_t seed);
 

@@ -1,4 +1,4 @@
-/* everywhere.h - functions that are compiled for CPUs and for GPUs, so that
+/* host_device.h - functions that are compiled for CPUs and for GPUs, so that
  * both have the same bits of them: IEEE's operations alone, and no library's.
  */
 #ifndef FL_BASE_EVERYWHERE_H

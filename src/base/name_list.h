@@ -1,4 +1,4 @@
-/* words.h - lists of names with commas between them. */
+/* name_list.h - lists of names with commas between them. */
 #ifndef FL_BASE_WORDS_H
 #define FL_BASE_WORDS_H
 

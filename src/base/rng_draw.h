@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdint.h>
 
-#include "base/everywhere.h"
+#include "base/host_device.h"
 
 typedef struct fl_rng4 {
     uint32_t v[4];

@@ -1,12 +1,12 @@
-/* group.c - see group.h: the calls of peers.h, their order and their end. */
-#include "collective/group.h"
+/* comm_base.c - see comm_base.h: the calls of comm.h, their order and their end. */
+#include "collective/comm_base.h"
 
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/thread.h"
-#include "collective/wire.h"
+#include "collective/wire_type.h"
 
 enum { SPIN_NS = 20000 }; /* for the end of a work, before sleeping */
 

@@ -1,4 +1,4 @@
-/* group.h - what groups of several ranks have in common, whatever joins them:
+/* comm_base.h - what groups of several ranks have in common, whatever joins them:
  * calls that are under way, their order, their failure.
  *
  * Calls are done in the order in which they were made, by the caller as long as
@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "runtime/peers.h"
+#include "runtime/device/comm.h"
 
 #define FL_CALL_MAP(XX)                                                        \
     XX(ALL_REDUCE, "all_reduce")                                               \
@@ -173,7 +173,7 @@ fleet_status fl_streams_exchange(fl_group *g, const fl_exchange *x);
 /* The same for all_to_all_v's work. */
 fleet_status fl_streams_all_to_all(fl_group *g, const fl_work *w);
 
-/* --- group.c and group_stream.c, of each other ------------------------------
+/* --- comm_base.c and comm_p2p.c, of each other ------------------------------
  */
 
 void fl_stream_start(fl_group *g, fl_work *w, int lane);

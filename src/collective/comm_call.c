@@ -1,9 +1,9 @@
-/* group_call.c - calls as ranks compare and name them. */
+/* comm_call.c - calls as ranks compare and name them. */
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "collective/group.h"
-#include "collective/wire.h"
+#include "collective/comm_base.h"
+#include "collective/wire_type.h"
 
 static const char *const names[] = {
 #define NAME(name, text) text,

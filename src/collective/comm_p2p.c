@@ -1,4 +1,4 @@
-/* group_stream.c - messages from rank to rank: each stands in the line of its
+/* comm_p2p.c - messages from rank to rank: each stands in the line of its
  * pair, and begins with its size, so that the receiver sees what does not
  * match. */
 #include <inttypes.h>
@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "collective/group.h"
+#include "collective/comm_base.h"
 
 static bool is_out(const fl_work *w)
 {

@@ -3,7 +3,7 @@
 #include "collective/hierarchy.h"
 
 #include "base/memory.h"
-#include "collective/wire.h"
+#include "collective/wire_type.h"
 
 typedef struct hierarchy {
     fl_peers peers; /* first: rank and size are the whole's */

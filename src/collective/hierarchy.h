@@ -4,7 +4,7 @@
 #define FL_COLLECTIVE_HIERARCHY_H
 
 #include "base/error.h"
-#include "runtime/peers.h"
+#include "runtime/device/comm.h"
 
 /* Groups of so many ranks, of all that `whole` has; a call of all its ranks.
  * FLEET_EINVAL if the number does not divide theirs. It has all_reduce (but of

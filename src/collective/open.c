@@ -1,8 +1,8 @@
 /* open.c - groups by name; all but self are plug-ins'. */
 #include <string.h>
 
-#include "collective/collective.h"
-#include "runtime/plugin.h"
+#include "collective/open.h"
+#include "runtime/device/plugin.h"
 
 fleet_status fl_peers_open(const char *name, const fl_peers_options *options,
                            fl_peers **peers)

@@ -1,9 +1,9 @@
-/* collective.h - makes groups of ranks (runtime/peers.h). */
+/* open.h - makes groups of ranks (runtime/device/comm.h). */
 #ifndef FL_COLLECTIVE_COLLECTIVE_H
 #define FL_COLLECTIVE_COLLECTIVE_H
 
 #include "base/error.h"
-#include "runtime/peers.h"
+#include "runtime/device/comm.h"
 
 /* One rank: this process. */
 fleet_status fl_peers_self(fl_peers **peers);

@@ -1,5 +1,5 @@
-/* fold.c - see fold.h: the variants of fold_simd.c, picked by cpuid. */
-#include "collective/fold.h"
+/* reduce_kernels.c - see reduce_kernels.h: the variants of reduce_kernels_simd.c, picked by cpuid. */
+#include "collective/reduce_kernels.h"
 
 #include <pthread.h>
 #include <stddef.h>

@@ -1,9 +1,9 @@
-/* fold.h - the elements of several ranks become one: ((x0 + x1) + x2) ..., in
+/* reduce_kernels.h - the elements of several ranks become one: ((x0 + x1) + x2) ..., in
  * the order of the sources, on every instruction set to the same bits. */
 #ifndef FL_COLLECTIVE_FOLD_H
 #define FL_COLLECTIVE_FOLD_H
 
-#include "runtime/peers.h"
+#include "runtime/device/comm.h"
 
 /* n elements of each source, reduced, to each destination, which may be one of
  * the sources, never overlap one otherwise. */
@@ -14,7 +14,7 @@ typedef struct fl_fold {
     int n_in;
     void *const *out;
     int n_out;
-    bool is_far; /* all but the first go around the caches (far.h) */
+    bool is_far; /* all but the first go around the caches (stream_copy.h) */
     int64_t n;
 } fl_fold;
 

@@ -1,14 +1,14 @@
-/* fold_simd.c - the arithmetic of reductions, once per instruction set.
+/* reduce_kernels_simd.c - the arithmetic of reductions, once per instruction set.
  *
  * A block of each source is added to accumulators that stay in the cache: all
  * sources are read before the first destination is written.
  */
 #include <string.h>
 
-#include "base/narrow.h"
-#include "collective/far.h"
-#include "collective/fold.h"
-#include "runtime/vec.h"
+#include "base/half_float.h"
+#include "collective/shm/stream_copy.h"
+#include "collective/reduce_kernels.h"
+#include "runtime/simd/vec.h"
 
 enum { BLOCK = 1024 };
 

@@ -1,10 +1,10 @@
-/* self.c - a group of one rank: what is reduced is copied. */
+/* single.c - a group of one rank: what is reduced is copied. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "collective/collective.h"
-#include "collective/wire.h"
+#include "collective/open.h"
+#include "collective/wire_type.h"
 
 /* A message to oneself that nobody has taken yet; the first is the oldest. */
 typedef struct message {

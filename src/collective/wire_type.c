@@ -1,5 +1,5 @@
-/* wire.c - see wire.h. */
-#include "collective/wire.h"
+/* wire_type.c - see wire_type.h. */
+#include "collective/wire_type.h"
 
 #include <inttypes.h>
 

@@ -1,10 +1,10 @@
-/* wire.h - what all groups say about elements and calls: sizes, names, and what
+/* wire_type.h - what all groups say about elements and calls: sizes, names, and what
  * is wrong with a call whoever the others are. */
 #ifndef FL_COLLECTIVE_WIRE_H
 #define FL_COLLECTIVE_WIRE_H
 
 #include "base/error.h"
-#include "runtime/peers.h"
+#include "runtime/device/comm.h"
 
 enum { FL_MOST_ELEMENT = 8 }; /* bytes */
 

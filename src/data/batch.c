@@ -1,5 +1,5 @@
-/* box.c - see box.h. */
-#include "data/box.h"
+/* batch.c - see batch.h. */
+#include "data/batch.h"
 
 #include "base/memory.h"
 

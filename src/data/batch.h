@@ -1,10 +1,10 @@
-/* box.h - a batch with the memory behind it: first raw lines, then slots full
+/* batch.h - a batch with the memory behind it: first raw lines, then slots full
  * of values. Boxes are used again and again, so their memory settles. */
 #ifndef FL_DATA_BOX_H
 #define FL_DATA_BOX_H
 
 #include "data/layout.h"
-#include "data/lines.h"
+#include "data/format/text_lines.h"
 #include "data/stream.h"
 
 typedef struct fl_box {

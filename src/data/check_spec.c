@@ -1,11 +1,11 @@
-/* check.c - what a spec may not be. */
+/* check_spec.c - what a spec may not be. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/internal.h"
+#include "data/stream_internal.h"
 #include "data/layout.h"
-#include "data/unpack.h"
+#include "data/io/unpack.h"
 
 enum { MOST_THREADS = 1024 };
 

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 
 #include "base/memory.h"
-#include "data/unpack.h"
+#include "data/io/unpack.h"
 
 fleet_status fl_inputs_init(fl_inputs *in, const char *const *path, int n,
                             const char *command, int n_ahead, int bell)

@@ -6,8 +6,8 @@
 #include <stddef.h>
 
 #include "base/error.h"
-#include "data/ahead.h"
-#include "data/source.h"
+#include "data/io/read_ahead.h"
+#include "data/io/source.h"
 
 typedef struct fl_inputs {
     const char *const *path;

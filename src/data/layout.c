@@ -6,8 +6,8 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
-#include "data/idx.h"
-#include "data/kernels.h"
+#include "data/format/idx.h"
+#include "data/format/text_kernels.h"
 
 bool fl_standardizes(fleet_transform t)
 {

@@ -3,9 +3,9 @@
 #ifndef FL_DATA_PARSE_H
 #define FL_DATA_PARSE_H
 
-#include "data/box.h"
-#include "data/cells.h"
-#include "data/kernels.h"
+#include "data/batch.h"
+#include "data/format/csv_cells.h"
+#include "data/format/text_kernels.h"
 #include "data/layout.h"
 #include "data/stream.h"
 

@@ -5,7 +5,7 @@
 
 #include <stdatomic.h>
 
-#include "data/lines.h"
+#include "data/format/text_lines.h"
 #include "data/parse.h"
 
 typedef struct fl_reader fl_reader;

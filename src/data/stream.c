@@ -13,8 +13,8 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
-#include "data/fd.h"
-#include "data/internal.h"
+#include "data/io/fd.h"
+#include "data/stream_internal.h"
 #include "data/reader.h"
 
 enum {

@@ -1,4 +1,4 @@
-/* internal.h - what the files of a stream have for each other alone. */
+/* stream_internal.h - what the files of a stream have for each other alone. */
 #ifndef FL_DATA_INTERNAL_H
 #define FL_DATA_INTERNAL_H
 

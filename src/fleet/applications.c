@@ -6,7 +6,7 @@
 #include <fleet/fleet.h>
 
 #include "base/memory.h"
-#include "runtime/program.h"
+#include "runtime/graph/program.h"
 
 enum { PADDLE_DENSE = 13, PADDLE_IDS = 26 };
 

@@ -3,7 +3,7 @@
 
 #include "fleet/handle.h"
 #include "ops/ops.h"
-#include "runtime/program.h"
+#include "runtime/graph/program.h"
 
 static fleet_status check_data(const char *name, fleet_dtype dtype,
                                const int64_t *dims, int n_dim)

@@ -5,7 +5,7 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
-#include "runtime/program.h"
+#include "runtime/graph/program.h"
 
 /* --- copying what the user said ------------------------------------------ */
 

@@ -1,4 +1,4 @@
-/* pass.h - a pass over a dataset with somebody who looks at every batch. */
+/* dataset_pass.h - a pass over a dataset with somebody who looks at every batch. */
 #ifndef FL_FLEET_PASS_H
 #define FL_FLEET_PASS_H
 

@@ -1,7 +1,7 @@
 /* dump.c - fleet_program_dump(). */
 #include "base/memory.h"
 #include "fleet/handle.h"
-#include "runtime/plan.h"
+#include "runtime/plan/plan.h"
 
 static fleet_status dump_plan(fleet_program *p, int64_t batch, bool dot,
                               fl_text *out)

@@ -1,6 +1,6 @@
-/* variable.c - see variable.h. */
+/* env.c - see env.h. */
 #define _GNU_SOURCE
-#include "fleet/variable.h"
+#include "fleet/env.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* variable.h - what the environment says: texts, numbers, endpoints. Failures
+/* env.h - what the environment says: texts, numbers, endpoints. Failures
  * name the variable, what was expected and what came. */
 #ifndef FL_FLEET_VARIABLE_H
 #define FL_FLEET_VARIABLE_H

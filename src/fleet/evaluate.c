@@ -5,8 +5,8 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "fleet/pass.h"
-#include "runtime/executor.h"
+#include "fleet/dataset_pass.h"
+#include "runtime/exec/executor.h"
 
 enum { BUCKETS = 65536 };
 

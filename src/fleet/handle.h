@@ -9,9 +9,9 @@
 #include "base/json.h"
 #include "data/stream.h"
 #include "fleet/role.h"
-#include "runtime/context.h"
-#include "runtime/peers.h"
-#include "runtime/store.h"
+#include "runtime/device/context.h"
+#include "runtime/device/comm.h"
+#include "runtime/store/store.h"
 
 struct fleet {
     fl_context context; /* first: what belongs to the handle knows this */
@@ -78,11 +78,11 @@ static inline bool fl_mode_has_ranks(fl_job_mode mode)
 /* strategy_read.c */
 fleet_status fl_strategy_read(const fl_at *at, fleet_distributed_strategy *s);
 
-/* strategy_told.c: what all processes of a job must have in common, appended:
+/* strategy_report.c: what all processes of a job must have in common, appended:
  * the mode, then each honoured field that is not as it is by default. */
 void fl_strategy_terms(const fleet *f, fl_text *out);
 
-/* strategy_layers.c: strategy.lars and strategy.lamb. Have numbers that were
+/* strategy_lars_lamb.c: strategy.lars and strategy.lamb. Have numbers that were
  * changed an effect, and is the optimizer the one that they change? */
 fleet_status fl_layerwise_check_numbers(const fleet_distributed_strategy *s);
 fleet_status fl_layerwise_check(const fleet_distributed_strategy *s,

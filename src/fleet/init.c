@@ -5,8 +5,8 @@
 #include "base/memory.h"
 #include "fleet/ranks.h"
 #include "fleet/servers.h"
-#include "runtime/trace.h"
-#include "table/table.h"
+#include "runtime/device/trace.h"
+#include "runtime/store/table.h"
 
 const char *fleet_version(void)
 {

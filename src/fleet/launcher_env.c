@@ -1,10 +1,10 @@
-/* rank.c - see rank.h. */
-#include "fleet/rank.h"
+/* launcher_env.c - see launcher_env.h. */
+#include "fleet/launcher_env.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "fleet/variable.h"
+#include "fleet/env.h"
 
 enum { MOST_NAME = 5, MOST_GPU = 4096 };
 

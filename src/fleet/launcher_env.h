@@ -1,4 +1,4 @@
-/* rank.h - which rank of how many this process is, as its launcher says in the
+/* launcher_env.h - which rank of how many this process is, as its launcher says in the
  * environment: PaddlePaddle's, Open MPI's mpirun, launchers that speak PMI or
  * PMIx, Slurm's srun. Each says it in variables of its own, and one may have
  * started another: what several of them say has to be the same.

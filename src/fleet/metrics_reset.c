@@ -1,4 +1,4 @@
-/* metrics.c - metrics of the handle, and over all workers. */
+/* metrics_reset.c - metrics of the handle, and over all workers. */
 #include <string.h>
 
 #include "base/memory.h"

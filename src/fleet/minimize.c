@@ -1,11 +1,11 @@
 /* minimize.c - fleet_minimize(): what a plan is told of the strategy. */
 #include <string.h>
 
-#include "fleet/amp.h"
-#include "fleet/keepers.h"
+#include "fleet/strategy/strategy_amp.h"
+#include "fleet/param_home.h"
 #include "fleet/ranks.h"
-#include "fleet/strategy_ranks.h"
-#include "runtime/exchange.h"
+#include "fleet/strategy/strategy_collective.h"
+#include "runtime/plan/remote.h"
 
 /* What a call before has not given; it has said why, unless that was this one:
  * so the failure is that call's. */

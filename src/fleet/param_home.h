@@ -1,4 +1,4 @@
-/* keepers.h - what programs say about who keeps a parameter or a table
+/* param_home.h - what programs say about who keeps a parameter or a table
  * (fleet_param_attr.ps), against what there is in this job. */
 #ifndef FL_FLEET_KEEPERS_H
 #define FL_FLEET_KEEPERS_H

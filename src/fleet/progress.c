@@ -1,5 +1,5 @@
-/* lines.c - see lines.h. */
-#include "fleet/lines.h"
+/* progress.c - see progress.h. */
+#include "fleet/progress.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* lines.h - the log lines of a pass, with what a training is asked to print.
+/* progress.h - the log lines of a pass, with what a training is asked to print.
  *
  * A line of nothing but the training's loss is not waited for: on a GPU it is
  * written when the loss is known, two batches later, or as the pass ends. What
@@ -8,7 +8,7 @@
 
 #include <fleet/train.h>
 
-#include "runtime/executor.h"
+#include "runtime/exec/executor.h"
 
 /* A line whose loss is not known yet. */
 typedef struct fl_late {

@@ -5,14 +5,14 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "collective/collective.h"
+#include "collective/open.h"
 #include "collective/hierarchy.h"
-#include "collective/shards.h"
+#include "collective/sharded/sharded_table.h"
 #include "net/socket.h"
-#include "ps/keep.h"
-#include "ps/link.h"
-#include "runtime/executor.h"
-#include "runtime/joint.h"
+#include "ps/partition.h"
+#include "ps/worker_io.h"
+#include "runtime/exec/executor.h"
+#include "runtime/plan/remote_hybrid.h"
 
 /* --- before and after: a group that says what is missing -------------------
  */

@@ -6,7 +6,7 @@
 
 #include "fleet/handle.h"
 #include "net/message.h"
-#include "ps/keep.h"
+#include "ps/partition.h"
 
 /* Does this worker sum dense gradients with others? As the strategy says, once
  * there is one. */

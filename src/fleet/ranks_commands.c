@@ -1,14 +1,14 @@
-/* ranks_acts.c - what one rank asks all for: saves, loads and hashes of tables
+/* ranks_commands.c - what one rank asks all for: saves, loads and hashes of tables
  * that are shared out. Whoever waits serves it in a round; see ranks.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "collective/shards.h"
+#include "collective/sharded/sharded_table.h"
 #include "fleet/ranks.h"
 #include "fleet/servers.h"
-#include "ps/keep.h"
+#include "ps/partition.h"
 
 /* What travels before a text. */
 typedef struct act_head {

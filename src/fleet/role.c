@@ -10,8 +10,8 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
-#include "fleet/rank.h"
-#include "fleet/variable.h"
+#include "fleet/launcher_env.h"
+#include "fleet/env.h"
 
 static const char *const servers_variable = "PADDLE_PSERVERS_IP_PORT_LIST";
 

@@ -1,6 +1,6 @@
 /* servers.c - the calls of a job with servers. */
-#include "fleet/keepers.h"
-#include "fleet/amp.h"
+#include "fleet/param_home.h"
+#include "fleet/strategy/strategy_amp.h"
 #include "fleet/ranks.h"
 #include "fleet/servers.h"
 
@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "ps/remote.h"
-#include "runtime/exchange.h"
-#include "table/table.h"
+#include "ps/remote_table.h"
+#include "runtime/plan/remote.h"
+#include "runtime/store/table.h"
 
 static bool has_servers(const fleet *f)
 {

@@ -3,8 +3,8 @@
 #define FL_FLEET_SERVERS_H
 
 #include "fleet/handle.h"
-#include "fleet/save.h"
-#include "ps/link.h"
+#include "fleet/save/save.h"
+#include "ps/worker_io.h"
 #include "ps/server.h"
 
 /* A worker of such a job gets its link, not connected yet. */
@@ -14,7 +14,7 @@ void fl_servers_close(fleet *f);
 /* All programs' parameters and tables are in the store from now on. */
 fleet_status fl_add_programs(fleet *f);
 
-/* server_saves.c: what a lane saves and loads, and what worker 0 makes of it.
+/* save_sharded.c: what a lane saves and loads, and what worker 0 makes of it.
  */
 fl_server_act fl_lane_act;
 enum { FL_LANE_OF_RANK = -1 }; /* a rank writes, in a server's place */

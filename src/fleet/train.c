@@ -4,10 +4,10 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "fleet/lines.h"
-#include "fleet/pass.h"
-#include "fleet/trainer.h"
-#include "runtime/executor.h"
+#include "fleet/progress.h"
+#include "fleet/dataset_pass.h"
+#include "fleet/config/train_config.h"
+#include "runtime/exec/executor.h"
 
 typedef struct pass {
     fleet_executor *e;

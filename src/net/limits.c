@@ -1,5 +1,5 @@
-/* check.c - see check.h. */
-#include "net/check.h"
+/* limits.c - see limits.h. */
+#include "net/limits.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>

@@ -1,4 +1,4 @@
-/* check.h - what ZeroMQ would abort over, or misread, looked at beforehand. */
+/* limits.h - what ZeroMQ would abort over, or misread, looked at beforehand. */
 #ifndef FL_NET_CHECK_H
 #define FL_NET_CHECK_H
 

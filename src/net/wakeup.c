@@ -1,4 +1,4 @@
-/* bell.c - a bell is an eventfd; see socket.h. */
+/* wakeup.c - a bell is an eventfd; see socket.h. */
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/thread.h"
-#include "net/check.h"
+#include "net/limits.h"
 #include "net/zmq_context.h"
 
 /* ThreadSanitizer does not see how ZeroMQ's threads hand over a message. */

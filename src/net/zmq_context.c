@@ -8,7 +8,7 @@
 #include <zmq.h>
 
 #include "base/thread.h"
-#include "net/check.h"
+#include "net/limits.h"
 
 enum {
     MOST_SOCKET = 16 << 10, /* of a process */

@@ -10,7 +10,7 @@
 
 #include "ops/activation.h"
 #include "ops/ops.h"
-#include "runtime/simd.h"
+#include "runtime/simd/simd.h"
 
 static fleet_status same_infer(fl_node *n)
 {

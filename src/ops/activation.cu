@@ -1,7 +1,7 @@
 /* activation.cu - the CUDA half of activation.c: the same formulas. */
 #include "ops/activation.h"
 
-#include "runtime/cuda/cuda.h"
+#include "runtime/device/cuda/cuda.h"
 
 enum { OUT, IN, OTHER };
 

@@ -15,7 +15,7 @@
 
 #include "ops/elementwise.h"
 #include "ops/ops.h"
-#include "runtime/simd.h"
+#include "runtime/simd/simd.h"
 
 enum { OUT, A, B };
 

@@ -6,7 +6,7 @@
  */
 #include "ops/elementwise.h"
 
-#include "runtime/cuda/block.h"
+#include "runtime/device/cuda/block.h"
 
 enum { OUT, A, B };
 enum { D, G, OTHER };

@@ -3,7 +3,7 @@
  *   embedding         ids [B, L], W [rows, dim] -> out [B, L dim]
  *                     dW[id] += the gradient of each of its uses, in the order
  *                     of (sample, place)
- *   sparse_embedding  the same with rows by 64-bit id, see runtime/lookup.h
+ *   sparse_embedding  the same with rows by 64-bit id, see runtime/lookup/lookup.h
  */
 #include <inttypes.h>
 #include <math.h>
@@ -13,8 +13,8 @@
 
 #include "ops/embedding.h"
 #include "ops/ops.h"
-#include "runtime/lookup.h"
-#include "runtime/simd.h"
+#include "runtime/lookup/lookup.h"
+#include "runtime/simd/simd.h"
 
 enum { IN_TABLE, IN_IDS };
 

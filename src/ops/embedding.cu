@@ -3,8 +3,8 @@
  * up what the equal ones have in its column. */
 #include "ops/embedding.h"
 
-#include "runtime/cuda/block.h"
-#include "runtime/cuda/sort.h"
+#include "runtime/device/cuda/block.h"
+#include "runtime/device/cuda/sort.h"
 
 static const fl_embedding_config *config_of(const fl_device_step *s)
 {

@@ -10,8 +10,8 @@
 
 #include "ops/fc.h"
 #include "ops/ops.h"
-#include "runtime/program.h"
-#include "runtime/simd.h"
+#include "runtime/graph/program.h"
+#include "runtime/simd/simd.h"
 
 enum { IN_X, IN_W, IN_B };
 

@@ -10,7 +10,7 @@
 #ifndef FL_OPS_FC_H
 #define FL_OPS_FC_H
 
-#include "runtime/kernel.h"
+#include "runtime/plan/kernel.h"
 
 typedef struct fl_fc_config {
     int64_t k, n;

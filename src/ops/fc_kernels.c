@@ -10,8 +10,8 @@
 
 #include "ops/dnnl.h"
 #include "ops/fc.h"
-#include "runtime/plan.h"
-#include "runtime/simd.h"
+#include "runtime/plan/plan.h"
+#include "runtime/simd/simd.h"
 
 static const fl_fc_config *config_of(const fl_instance *in)
 {

@@ -16,7 +16,7 @@
 
 #include "ops/loss.h"
 #include "ops/ops.h"
-#include "runtime/simd.h"
+#include "runtime/simd/simd.h"
 
 static int64_t rows_of(const fl_instance *in, int i, const fl_range *r)
 {

@@ -3,7 +3,7 @@
  * step's fault, and 0 in the result. */
 #include "ops/loss.h"
 
-#include "runtime/cuda/block.h"
+#include "runtime/device/cuda/block.h"
 
 /* A label, int64 or float32. */
 struct label {

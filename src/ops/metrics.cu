@@ -1,6 +1,6 @@
 /* metrics.cu - the CUDA half of metrics.c. Counts are whole numbers, so that
  * their order does not matter. */
-#include "runtime/cuda/block.h"
+#include "runtime/device/cuda/block.h"
 
 /* --- accuracy: out <- x, label ----------------------------------------------
  */

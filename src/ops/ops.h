@@ -2,7 +2,7 @@
 #ifndef FL_OPS_OPS_H
 #define FL_OPS_OPS_H
 
-#include "runtime/lower.h"
+#include "runtime/plan/lower.h"
 
 #define FL_OP(name) extern const fl_op fl_op_##name;
 #include "ops/ops.def"

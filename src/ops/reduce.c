@@ -6,7 +6,7 @@
 
 #include "ops/ops.h"
 #include "ops/reduce.h"
-#include "runtime/simd.h"
+#include "runtime/simd/simd.h"
 
 /* --- reduce_sum: [outer, n, inner] of a row becomes [outer, inner] -------- */
 

@@ -2,7 +2,7 @@
  * on the sizes alone. */
 #include "ops/reduce.h"
 
-#include "runtime/cuda/block.h"
+#include "runtime/device/cuda/block.h"
 
 enum { OUT, IN };
 

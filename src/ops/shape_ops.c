@@ -6,7 +6,7 @@
 
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
-#include "runtime/simd.h"
+#include "runtime/simd/simd.h"
 
 /* --- concat: out <- parts that are not there already ---------------------- */
 

@@ -1,7 +1,7 @@
 /* shape_ops.cu - the CUDA half of shape_ops.c. */
 #include "ops/shape_ops.h"
 
-#include "runtime/cuda/cuda.h"
+#include "runtime/device/cuda/cuda.h"
 
 enum { OUT, IN };
 

@@ -1,12 +1,12 @@
-/* unit.c - see unit.h. */
-#include "ps/unit.h"
+/* aggregate.c - see aggregate.h. */
+#include "ps/aggregate.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/simd.h"
+#include "runtime/simd/simd.h"
 
 /* --- pieces --------------------------------------------------------------- */
 

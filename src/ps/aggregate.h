@@ -1,4 +1,4 @@
-/* unit.h - what is applied at once: the contributions of a step, summed in the
+/* aggregate.h - what is applied at once: the contributions of a step, summed in the
  * streams' order; and reading rows and blocks back.
  *
  * The first contribution to a row or block is used where it lies; a second one
@@ -8,8 +8,8 @@
 #define FL_PS_UNIT_H
 
 #include "net/message.h"
-#include "ps/keep.h"
-#include "runtime/lookup_data.h"
+#include "ps/partition.h"
+#include "runtime/lookup/lookup_data.h"
 
 /* A piece of a step, read once, its columns aligned. */
 typedef struct fl_piece {

@@ -1,16 +1,16 @@
-/* unit_apply.c - a unit applied, its norms, and reads; see unit.h. */
-#include "ps/unit.h"
+/* aggregate_apply.c - a unit applied, its norms, and reads; see aggregate.h. */
+#include "ps/aggregate.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/norm.h"
-#include "runtime/simd.h"
+#include "runtime/store/norm.h"
+#include "runtime/simd/simd.h"
 
 enum { CHUNK = 1024 };
 
-/* --- norms: in the order of runtime/clip.c -------------------------------- */
+/* --- norms: in the order of runtime/passes/clip_global_norm.c -------------------------------- */
 
 int64_t fl_unit_most_norm(const fl_unit *u)
 {

@@ -1,5 +1,5 @@
-/* hello.c - see hello.h. */
-#include "ps/hello.h"
+/* handshake.c - see handshake.h. */
+#include "ps/handshake.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -8,8 +8,8 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "ps/client.h"
-#include "ps/place.h"
-#include "runtime/simd.h"
+#include "ps/locality.h"
+#include "runtime/simd/simd.h"
 
 const char *fl_address_text(const char *address)
 {

@@ -1,4 +1,4 @@
-/* hello.h - how a worker comes to a job: it says who it is to lane 0 of every
+/* handshake.h - how a worker comes to a job: it says who it is to lane 0 of every
  * server, server 0 first, which grants its incarnation; and learns the lanes.
  */
 #ifndef FL_PS_HELLO_H
@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "net/socket.h"
-#include "ps/keep.h"
+#include "ps/partition.h"
 
 typedef struct fl_hello_options {
     fl_address *address; /* of servers' first lanes: "tcp://ip:port" or

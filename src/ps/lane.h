@@ -19,7 +19,7 @@
 
 #include "net/message.h"
 #include "net/socket.h"
-#include "ps/keep.h"
+#include "ps/partition.h"
 
 enum { FL_MOST_STREAM = 4096 };
 #define FL_NOBODY UINT32_MAX

@@ -1,4 +1,4 @@
-/* lane_hello.c - who comes: the same job, the same program, the same mode, and
+/* lane_handshake.c - who comes: the same job, the same program, the same mode, and
  * nobody has the place already. Lane 0 of each server answers; that of server 0
  * grants incarnations. */
 #include <stdio.h>

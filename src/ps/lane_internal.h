@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "ps/lane.h"
-#include "ps/unit.h"
+#include "ps/aggregate.h"
 
 /* A message that is kept: a pull of a version to come, or what came while an
  * act had the store. */
@@ -130,7 +130,7 @@ void fl_lane_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
 void fl_lane_serve_parked(fl_ps_lane *l, bool dense_alone);
 void fl_lane_ask(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
 
-/* --- coordinator (lane_hello.c, lane_reduce.c) -----------------------------
+/* --- coordinator (lane_handshake.c, lane_reduce.c) -----------------------------
  */
 
 void fl_lane_hello(fl_ps_lane *l, const fl_peer *from);

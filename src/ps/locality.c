@@ -1,6 +1,6 @@
-/* place.c - see place.h. */
+/* locality.c - see locality.h. */
 #define _GNU_SOURCE
-#include "ps/place.h"
+#include "ps/locality.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* place.h - where a process runs, so that two on one machine talk by ipc: the
+/* locality.h - where a process runs, so that two on one machine talk by ipc: the
  * boot of the kernel, its network and its mount namespace. */
 #ifndef FL_PS_PLACE_H
 #define FL_PS_PLACE_H

@@ -1,5 +1,5 @@
-/* keep.c - see keep.h. */
-#include "ps/keep.h"
+/* partition.c - see partition.h. */
+#include "ps/partition.h"
 
 #include <inttypes.h>
 #include <string.h>

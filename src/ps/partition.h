@@ -1,4 +1,4 @@
-/* keep.h - who keeps what: parameters and tables numbered alike in every
+/* partition.h - who keeps what: parameters and tables numbered alike in every
  * process that runs the same program, dense parameters cut into blocks, blocks
  * and rows shared out over the lanes of the servers by bucket.
  *
@@ -9,7 +9,7 @@
 #ifndef FL_PS_LAYOUT_H
 #define FL_PS_LAYOUT_H
 
-#include "runtime/store.h"
+#include "runtime/store/store.h"
 
 enum { FL_MOST_SERVER = 128, FL_MOST_LANE = 16 };
 

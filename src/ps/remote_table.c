@@ -1,5 +1,5 @@
-/* remote.c - see remote.h. */
-#include "ps/remote.h"
+/* remote_table.c - see remote_table.h. */
+#include "ps/remote_table.h"
 
 #include "base/memory.h"
 

@@ -1,10 +1,10 @@
-/* remote.h - a table whose rows are on servers, as a worker's store has it: a
+/* remote_table.h - a table whose rows are on servers, as a worker's store has it: a
  * name and a shape. Plans pull its rows and push their gradients; nobody looks
  * for them here. */
 #ifndef FL_PS_REMOTE_H
 #define FL_PS_REMOTE_H
 
-#include "runtime/rows.h"
+#include "runtime/store/table_api.h"
 
 fl_rows_maker fl_remote_rows_make;
 

@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "ps/hello.h"
-#include "ps/place.h"
+#include "ps/handshake.h"
+#include "ps/locality.h"
 
 enum {
     IDLE_BYTES = 256 << 20, /* buffers that are kept for the next answers */

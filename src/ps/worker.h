@@ -1,13 +1,13 @@
 /* worker.h - a worker's exchange with its servers: which keys and blocks go to
  * which lane, what comes back, in the words of client.h. It waits through its
- * host alone, which is sockets (link.h) or a simulator.
+ * host alone, which is sockets (worker_io.h) or a simulator.
  */
 #ifndef FL_PS_WORKER_H
 #define FL_PS_WORKER_H
 
 #include "ps/client.h"
-#include "ps/keep.h"
-#include "runtime/exchange.h"
+#include "ps/partition.h"
+#include "runtime/plan/remote.h"
 
 /* Keys of one lane, and for each where its row comes from or goes to. */
 typedef struct fl_lane_keys {

@@ -1,5 +1,5 @@
-/* link.c - see link.h. */
-#include "ps/link.h"
+/* worker_io.c - see worker_io.h. */
+#include "ps/worker_io.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

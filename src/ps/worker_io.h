@@ -1,4 +1,4 @@
-/* link.h - a worker's link to its servers: sockets, a thread that keeps it
+/* worker_io.h - a worker's link to its servers: sockets, a thread that keeps it
  * alive, and the exchange that the store's plans talk to. Whoever waits for an
  * answer works the sockets itself; the thread only says that we live, and looks
  * whether the others do, while nobody waits.
@@ -8,14 +8,14 @@
 #ifndef FL_PS_LINK_H
 #define FL_PS_LINK_H
 
-#include "ps/hello.h"
+#include "ps/handshake.h"
 #include "ps/worker.h"
 
 typedef struct fl_link fl_link;
 
 typedef struct fl_link_options {
     fl_context *context; /* log and fork check */
-    fl_address *address; /* of servers, as hello.h has it */
+    fl_address *address; /* of servers, as handshake.h has it */
     int n_server;
     const char *job;
     int index, n_worker;

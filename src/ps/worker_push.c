@@ -4,8 +4,8 @@
 
 #include "base/memory.h"
 #include "ps/worker.h"
-#include "runtime/norm.h"
-#include "runtime/simd.h"
+#include "runtime/store/norm.h"
+#include "runtime/simd/simd.h"
 
 /* --- sharing out
  * ---------------------------------------------------------------- */
@@ -261,7 +261,7 @@ fleet_status fl_worker_undo_step(fl_worker *w, fl_request *made,
     return status;
 }
 
-/* Squares by block and bucket, in the order of runtime/clip.c. */
+/* Squares by block and bucket, in the order of runtime/passes/clip_global_norm.c. */
 typedef struct norms {
     double *sum;
     int64_t *first; /* by item: parameters, then tables */

@@ -1,4 +1,4 @@
-/* test_base.c - errors, memory, arena, map, text, log, hashing. */
+/* base_test.c - errors, memory, arena, map, text, log, hashing. */
 #define SUITE base
 #include "test.h"
 

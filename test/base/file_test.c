@@ -1,4 +1,4 @@
-/* test_files.c - whole files, files being written, folders that are replaced at
+/* file_test.c - whole files, files being written, folders that are replaced at
  * once, globs. */
 #define _GNU_SOURCE
 #define SUITE files

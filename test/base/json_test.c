@@ -1,4 +1,4 @@
-/* test_json.c - JSON: what is read, what is refused and where, what is
+/* json_test.c - JSON: what is read, what is refused and where, what is
  * written. */
 #define SUITE json
 #include "test.h"

@@ -1,4 +1,4 @@
-/* test_pool.c - the thread pool: every task once, whatever the threads do. */
+/* pool_test.c - the thread pool: every task once, whatever the threads do. */
 #define SUITE pool
 #include "test.h"
 

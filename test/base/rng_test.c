@@ -1,4 +1,4 @@
-/* test_rng.c - random numbers: the published vectors, independence of where and
+/* rng_test.c - random numbers: the published vectors, independence of where and
  * in which order they are made, and their moments. */
 #define SUITE rng
 #include "test.h"

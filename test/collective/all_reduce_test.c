@@ -1,7 +1,7 @@
-/* test_all_reduce.c - ranks that sum their gradients: the same bits as one
+/* all_reduce_test.c - ranks that sum their gradients: the same bits as one
  * process that merges their batches, uneven ends, failures of one rank. */
 #define SUITE all_reduce
-#include "crew.h"
+#include "workers_kit.h"
 #include "rank_kit.h"
 #include "test.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "collective/shards.h"
+#include "collective/sharded/sharded_table.h"
 #include "fleet/servers.h"
 
 /* Batch b is rank b mod n's. */

@@ -1,4 +1,4 @@
-/* test_clip_jobs.c - clip by global norm in jobs of processes: one norm over
+/* clip_jobs_test.c - clip by global norm in jobs of processes: one norm over
  * dense gradients and rows, whoever has them. */
 #define SUITE clip_jobs
 #include "job_kit.h"

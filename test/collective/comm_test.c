@@ -1,6 +1,6 @@
-/* test_peers.c - groups of ranks: the kit on every implementation. */
+/* comm_test.c - groups of ranks: the kit on every implementation. */
 #define SUITE peers
-#include "peers_kit.h"
+#include "comm_kit.h"
 #include "test.h"
 
 #include <stdlib.h>
@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "collective/collective.h"
-#include "collective/fold.h"
+#include "collective/open.h"
+#include "collective/reduce_kernels.h"
 
 static const peers_way window = {"processes", true, &peers_window},
                        threads = {"threads", true, &peers_window},

@@ -1,4 +1,4 @@
-/* test_dgc.c - ranks that exchange the largest elements of their gradients:
+/* dgc_test.c - ranks that exchange the largest elements of their gradients:
  * what is sent, what is kept, and that training goes on as it would. */
 #define SUITE dgc
 #include "rank_kit.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/update.h"
+#include "runtime/passes/update.h"
 
 static double distance(const rank_lesson *a, const rank_lesson *b)
 {

@@ -1,4 +1,4 @@
-/* test_half.c - float16: every number of it, and gradients that travel so. */
+/* fp16_allreduce_test.c - float16: every number of it, and gradients that travel so. */
 #define SUITE half
 #include "rank_kit.h"
 #include "test.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/simd.h"
+#include "runtime/simd/simd.h"
 
 /* --- numbers ------------------------------------------------------------- */
 

@@ -1,4 +1,4 @@
-/* test_localsgd.c - ranks that update on their own: the same bits as processes
+/* localsgd_test.c - ranks that update on their own: the same bits as processes
  * whose weights a test averages, uneven ends, what it does not go with. */
 #define SUITE localsgd
 #include "rank_kit.h"

@@ -1,4 +1,4 @@
-/* test_rank_jobs.c - collective and hybrid jobs under fleetrun: real data, the
+/* rank_jobs_test.c - collective and hybrid jobs under fleetrun: real data, the
  * bits of other modes, and how such a job ends. */
 #define _GNU_SOURCE
 #define SUITE rank_jobs

@@ -1,17 +1,17 @@
-/* test_joint.c - one exchange of two: each table and parameter goes to who
+/* remote_hybrid_test.c - one exchange of two: each table and parameter goes to who
  * keeps it, and the bits are those of one process. The ranks are one, in a
  * thread. */
 #define SUITE joint
-#include "crew.h"
-#include "fake_peers.h"
+#include "workers_kit.h"
+#include "fake_comm.h"
 #include "test.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "collective/shards.h"
+#include "collective/sharded/sharded_table.h"
 #include "fleet/servers.h"
-#include "runtime/joint.h"
+#include "runtime/plan/remote_hybrid.h"
 
 enum { BATCHES = 8 };
 

@@ -1,4 +1,4 @@
-/* test_meet.c - how ranks find each other: who is let in, who is refused, who
+/* rendezvous_test.c - how ranks find each other: who is let in, who is refused, who
  * is missing, and what strangers do to it (nothing). Ranks are processes. */
 #define SUITE meet
 #include "test.h"
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "collective/meet.h"
+#include "collective/rendezvous/rendezvous.h"
 
 enum { DEADLINE_MS = 1000 * TEST_PATIENCE, LONG_MS = 20000, MOST = 4 };
 

@@ -1,4 +1,4 @@
-/* test_shard_jobs.c - strategy.sharding in jobs of processes: the bits of jobs
+/* sharding_jobs_test.c - strategy.sharding in jobs of processes: the bits of jobs
  * without it, and saves that go from each to each. */
 #define SUITE shard_jobs
 #include "job_kit.h"

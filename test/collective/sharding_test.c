@@ -1,4 +1,4 @@
-/* test_sharding.c - strategy.sharding: each rank has the states of its part and
+/* sharding_test.c - strategy.sharding: each rank has the states of its part and
  * no others, and all end with the bits of ranks that have all of them. */
 #define SUITE sharding
 #include "rank_kit.h"

@@ -1,7 +1,7 @@
 /* samples.cu - see samples.h. */
 #include "cuda-emu/samples.h"
 
-#include "runtime/cuda/block.h"
+#include "runtime/device/cuda/block.h"
 
 static const char *text_of_last()
 {

@@ -1,6 +1,6 @@
-/* test_data_check.c - specs that cannot be. */
+/* check_spec_test.c - specs that cannot be. */
 #define SUITE data_check
-#include "data_help.h"
+#include "data_kit.h"
 #include "test.h"
 
 #include <stddef.h>

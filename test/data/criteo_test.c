@@ -1,6 +1,6 @@
-/* test_data_criteo.c - Criteo's log: scaling, ids, missing cells, bad lines. */
+/* criteo_test.c - Criteo's log: scaling, ids, missing cells, bad lines. */
 #define SUITE data_criteo
-#include "data_help.h"
+#include "data_kit.h"
 #include "test.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* test_data_csv.c - csv: cells, headers, transforms, statistics. */
+/* csv_test.c - csv: cells, headers, transforms, statistics. */
 #define SUITE data_csv
-#include "data_help.h"
+#include "data_kit.h"
 #include "test.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
-#include "data/cells.h"
+#include "data/format/csv_cells.h"
 
 /* --- cells ---------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
-/* test_data_idx.c - MNIST's format, small files made here. */
+/* idx_test.c - MNIST's format, small files made here. */
 #define SUITE data_idx
-#include "data_help.h"
+#include "data_kit.h"
 #include "test.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
-/* test_data_multislot.c - MultiSlot lines: what they say, and what is refused
+/* multislot_test.c - MultiSlot lines: what they say, and what is refused
  * with file, line number and slot. */
 #define SUITE data_multislot
-#include "data_help.h"
+#include "data_kit.h"
 #include "test.h"
 
 #include <stdio.h>

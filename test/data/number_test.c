@@ -1,7 +1,7 @@
-/* test_data_number.c - numbers from text: the bits of strtof(), strtod() and
+/* number_test.c - numbers from text: the bits of strtof(), strtod() and
  * strtoull(), whatever the text and the locale. */
 #define SUITE data_number
-#include "data_help.h"
+#include "data_kit.h"
 #include "test.h"
 
 #include <float.h>
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/number.h"
+#include "data/format/number.h"
 
 /* A text with what the parsers need around it: junk that looks like numbers. */
 typedef struct padded {

@@ -1,7 +1,7 @@
-/* test_data_real.c - real data sets, against counts and sums that Python made
+/* real_data_test.c - real data sets, against counts and sums that Python made
  * of the same files. */
 #define SUITE data_real
-#include "data_help.h"
+#include "data_kit.h"
 #include "test.h"
 
 #include <math.h>

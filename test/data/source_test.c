@@ -1,8 +1,8 @@
-/* test_data_source.c - from files to bytes: packed ones, commands and what can
+/* source_test.c - from files to bytes: packed ones, commands and what can
  * go wrong with them, nothing left behind. */
 #define _GNU_SOURCE
 #define SUITE data_source
-#include "data_help.h"
+#include "data_kit.h"
 #include "test.h"
 
 #include <fcntl.h>
@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "data/ahead.h"
-#include "data/fd.h"
-#include "data/source.h"
+#include "data/io/read_ahead.h"
+#include "data/io/fd.h"
+#include "data/io/source.h"
 
 static const fleet_slot slot = {.name = "x", .dtype = FLEET_INT64, .dim = 1};
 

@@ -1,8 +1,8 @@
-/* test_data_stream.c - the order of batches: files, threads, shuffles, shares;
+/* stream_test.c - the order of batches: files, threads, shuffles, shares;
  * and streams that are closed, held, or out of memory. */
 #define _GNU_SOURCE
 #define SUITE data_stream
-#include "data_help.h"
+#include "data_kit.h"
 #include "test.h"
 
 #include <errno.h>

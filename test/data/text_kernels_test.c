@@ -1,7 +1,7 @@
-/* test_data_kernels.c - the kernels of every instruction set against the plain
+/* text_kernels_test.c - the kernels of every instruction set against the plain
  * meaning of what they do. */
 #define SUITE data_kernels
-#include "data_help.h"
+#include "data_kit.h"
 #include "test.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "data/kernels.h"
+#include "data/format/text_kernels.h"
 
 enum { MOST = FL_WINDOW };
 

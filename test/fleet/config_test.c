@@ -1,4 +1,4 @@
-/* test_config.c - configurations of fleet-train: what is refused, and with
+/* config_test.c - configurations of fleet-train: what is refused, and with
  * which words. */
 #define SUITE config
 #include "test.h"
@@ -10,7 +10,7 @@
 
 #include <fleet/fleet.h>
 
-#include "fleet/config.h"
+#include "fleet/config/config.h"
 
 #define MODEL "\"model\": {\"type\": \"wide_deep\"}"
 #define DATA                                                                   \

@@ -1,4 +1,4 @@
-/* test_share.c - which worker trains on what: together they see what one
+/* dataset_share_test.c - which worker trains on what: together they see what one
  * process sees. */
 #define SUITE share
 #include "test.h"

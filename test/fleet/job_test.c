@@ -1,4 +1,4 @@
-/* test_job.c - the strategy and fleet-train in a process of a job with servers:
+/* job_test.c - the strategy and fleet-train in a process of a job with servers:
  * what is honoured, what is refused, what each role needs. */
 #define SUITE job
 #include "test.h"

@@ -1,4 +1,4 @@
-/* test_rank.c - which rank of a collective job a process is: what each launcher
+/* launcher_env_test.c - which rank of a collective job a process is: what each launcher
  * sets, what is refused, and with which words; beside servers, too. */
 #define SUITE rank
 #include "test.h"

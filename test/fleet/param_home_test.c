@@ -1,8 +1,8 @@
-/* test_keepers.c - who keeps a parameter or a table: what programs and
+/* param_home_test.c - who keeps a parameter or a table: what programs and
  * configurations may say, and what is refused where. */
 #define SUITE keepers
-#include "fake_exchange.h"
-#include "fake_peers.h"
+#include "fake_remote.h"
+#include "fake_comm.h"
 #include "golden.h"
 #include "test.h"
 #include "train_kit.h"

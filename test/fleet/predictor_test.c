@@ -1,9 +1,9 @@
-/* test_predictor.c - inference models: a predictor scores as its model does,
+/* predictor_test.c - inference models: a predictor scores as its model does,
  * for any number of threads, in a child, while another model takes its place.
  */
 #define _GNU_SOURCE
 #define SUITE predictor
-#include "scene.h"
+#include "model_kit.h"
 #include "test.h"
 
 #include <pthread.h>

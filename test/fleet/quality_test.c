@@ -1,4 +1,4 @@
-/* test_quality.c - real data: the numbers that a training has to reach, and
+/* quality_test.c - real data: the numbers that a training has to reach, and
  * that it reaches the same bits twice. Under sanitizers (FLEET_TEST_FRACTION) a
  * part of the data has to do, and only the bits are checked. */
 #define SUITE quality
@@ -14,7 +14,7 @@
 
 #include "base/json.h"
 #include "base/memory.h"
-#include "runtime/simd.h"
+#include "runtime/simd/simd.h"
 
 typedef struct result {
     double auc, logloss, accuracy, loss, samples_per_s;

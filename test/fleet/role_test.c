@@ -1,4 +1,4 @@
-/* test_role.c - who a process is: what the environment and fleet_role say, what
+/* role_test.c - who a process is: what the environment and fleet_role say, what
  * of it is refused, and with which words. */
 #define SUITE role
 #include "test.h"

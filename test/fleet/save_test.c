@@ -1,8 +1,8 @@
-/* test_save.c - saves: what is loaded is what was saved, to the bit; what is
+/* save_test.c - saves: what is loaded is what was saved, to the bit; what is
  * damaged is refused by name; nothing is half-written. */
 #define _GNU_SOURCE
 #define SUITE save
-#include "scene.h"
+#include "model_kit.h"
 #include "test.h"
 
 #include <dirent.h>

@@ -1,4 +1,4 @@
-/* test_strategy_ranks.c - the strategy of ranks: what is honoured, what is
+/* strategy_collective_test.c - the strategy of ranks: what is honoured, what is
  * refused in which mode, and what contradicts. */
 #define SUITE strategy_ranks
 #include "test.h"

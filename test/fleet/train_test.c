@@ -1,7 +1,7 @@
-/* test_train.c - passes over a dataset: what they report, what they refuse, and
+/* train_test.c - passes over a dataset: what they report, what they refuse, and
  * that they leave the same bits behind however the data was read. */
 #define SUITE train
-#include "scene.h"
+#include "model_kit.h"
 #include "test.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "runtime/executor.h"
+#include "runtime/exec/executor.h"
 
 static uint64_t hash_after(const char *file, int readers, int64_t shuffle,
                            int compute)

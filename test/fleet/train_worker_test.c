@@ -1,8 +1,8 @@
-/* test_exchange_train.c - passes over a dataset by a worker: the same bits as
+/* train_worker_test.c - passes over a dataset by a worker: the same bits as
  * in one process, totals over all workers, and how a pass ends. */
 #define SUITE exchange_train
-#include "fake_exchange.h"
-#include "scene.h"
+#include "fake_remote.h"
+#include "model_kit.h"
 #include "test.h"
 
 #include <stdlib.h>

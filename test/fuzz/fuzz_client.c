@@ -4,7 +4,7 @@
  * crash nor lose memory, and when nothing comes any more it gives up. */
 #include "fuzz_ps.h"
 
-#include "ps/remote.h"
+#include "ps/remote_table.h"
 #include "ps/worker.h"
 
 enum { SYNC = 1, CLIP = 2, N_LANE = 2, MOST_SENT = 32 };

@@ -1,7 +1,7 @@
 /* fuzz_data_csv.c - csv lines. The first byte picks separator and header. */
 #include "fuzz_data.h"
 
-#include "data/csv.h"
+#include "data/format/csv.h"
 
 static const char *const c0[] = {"0"}, *const c1[] = {"1"},
                          *const many[] = {"0", "2", "1"},

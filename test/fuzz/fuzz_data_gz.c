@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "data/unpack.h"
+#include "data/io/unpack.h"
 
 enum { MOST = 16 << 20 };
 

@@ -5,7 +5,7 @@
 #include "fuzz_ps.h"
 
 #include "ps/lane.h"
-#include "table/table.h"
+#include "runtime/store/table.h"
 
 enum { SYNC = 1, TWO = 2, CLIP = 4 };
 

@@ -13,7 +13,7 @@
 #include "fleet/handle.h"
 #include "net/message.h"
 #include "base/memory.h"
-#include "ps/keep.h"
+#include "ps/partition.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

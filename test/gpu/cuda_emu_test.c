@@ -1,4 +1,4 @@
-/* test_cuda_emu.c - the emulated device: threads, barriers, shuffles, votes and
+/* cuda_emu_test.c - the emulated device: threads, barriers, shuffles, votes and
  * atomics do what CUDA's do, and what a kernel does wrong is told by name. */
 #define SUITE cuda_emu
 #include "test.h"

@@ -1,4 +1,4 @@
-/* test_device_ops.c - every kernel of the CUDA plug-in computes what the CPU's
+/* cuda_kernels_test.c - every kernel of the CUDA plug-in computes what the CPU's
  * does: those of all operators' cases, and those of whole models that merge,
  * clip and update. */
 #define SUITE device_ops

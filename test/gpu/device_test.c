@@ -1,4 +1,4 @@
-/* test_device.c - a device's interface (runtime/device.h): memory, copies,
+/* device_test.c - a device's interface (runtime/device/device.h): memory, copies,
  * events, products with all epilogues, faults, and what it says when something
  * is missing. */
 #define SUITE device

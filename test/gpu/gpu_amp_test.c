@@ -1,7 +1,7 @@
-/* test_gpu_amp.c - mixed precision on a GPU: trainings that reach what float on
+/* gpu_amp_test.c - mixed precision on a GPU: trainings that reach what float on
  * a CPU reaches, by either type, with parts on either side; what is refused. */
 #define SUITE gpu_amp
-#include "crew.h"
+#include "workers_kit.h"
 #include "gpu_kit.h"
 #include "test.h"
 #include "train_kit.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "fleet/handle.h"
-#include "runtime/executor.h"
+#include "runtime/exec/executor.h"
 
 /* --- what it reaches -------------------------------------------------------
  */
@@ -187,7 +187,7 @@ TEST(layers_guarded_for_the_cpu_need_a_processor_with_bfloat16)
     gpu_kit_close();
 }
 
-/* As one without a GPU: test_amp.c. */
+/* As one without a GPU: amp_test.c. */
 TEST(float16_in_an_executor_on_the_cpu_is_refused)
 {
     kit_model m;

@@ -1,4 +1,4 @@
-/* test_gpu_fails.c - programs on a GPU that fail: a batch that is wrong, a GPU
+/* gpu_fails_test.c - programs on a GPU that fail: a batch that is wrong, a GPU
  * that does not end or has no memory left, what is refused by name. */
 #define SUITE gpu_fails
 #include "gpu_kit.h"
@@ -7,7 +7,7 @@
 #include <math.h>
 
 #include "fleet/handle.h"
-#include "runtime/executor.h"
+#include "runtime/exec/executor.h"
 
 /* The batch that is wrong, then good ones until it is said. */
 static fleet_status run_until_said(kit_model *m, kit_batch *bad)

@@ -1,4 +1,4 @@
-/* test_gpu_float16_jobs.c - jobs in float16 on emulated GPUs, with ranks and
+/* gpu_float16_jobs_test.c - jobs in float16 on emulated GPUs, with ranks and
  * servers: one decision of all ranks, so the same bits whoever keeps what. */
 #define SUITE gpu_float16_jobs
 #include "job_kit.h"

@@ -1,8 +1,8 @@
-/* test_gpu_graphs.c - what a GPU does in an iteration, captured and replayed:
+/* gpu_graphs_test.c - what a GPU does in an iteration, captured and replayed:
  * the bits of steps that are queued one by one, in far fewer calls; a capture
  * that fails is done without; what fails in a replayed iteration is told. */
 #define SUITE gpu_graphs
-#include "crew.h"
+#include "workers_kit.h"
 #include "gpu_kit.h"
 #include "test.h"
 
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "fleet/handle.h"
-#include "runtime/executor.h"
+#include "runtime/exec/executor.h"
 
 /* A list is captured when it comes again, and there are two slots. */
 enum { BEFORE_REPLAY = 4 };

@@ -1,4 +1,4 @@
-/* test_gpu_scaling_ranks.c - ranks on GPUs that train in float16: one rank's
+/* gpu_loss_scaling_ranks_test.c - ranks on GPUs that train in float16: one rank's
  * overflow skips the update of all, they keep one scale, and have the bits of
  * one process that merges their batches. */
 #define SUITE gpu_scaling_ranks

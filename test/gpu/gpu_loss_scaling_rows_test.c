@@ -1,4 +1,4 @@
-/* test_gpu_scaling_rows.c - trainings in float16 whose tables have their rows
+/* gpu_loss_scaling_rows_test.c - trainings in float16 whose tables have their rows
  * in a GPU's memory: the bits of rows on the CPU, updates that a row's gradient
  * alone makes overflow, and that nobody waits for who decides. */
 #define SUITE gpu_scaling_rows
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "fleet/handle.h"
-#include "runtime/executor.h"
+#include "runtime/exec/executor.h"
 
 enum { BATCH = 40, DIM = 4, COLS = 16, NEVER = 1000000 };
 

@@ -1,4 +1,4 @@
-/* test_gpu_scaling_servers.c - workers on GPUs that train in float16 beside
+/* gpu_loss_scaling_servers_test.c - workers on GPUs that train in float16 beside
  * servers: each has a scale of its own, and one whose gradients overflow brings
  * nothing to that step, or sends nothing. */
 #define SUITE gpu_scaling_servers
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "fleet/handle.h"
-#include "runtime/executor.h"
+#include "runtime/exec/executor.h"
 
 enum { STEPS = 5, BAD = 2 };
 

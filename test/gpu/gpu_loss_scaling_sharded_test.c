@@ -1,4 +1,4 @@
-/* test_gpu_scaling_shared.c - ranks on GPUs that train in float16, with tables
+/* gpu_loss_scaling_sharded_test.c - ranks on GPUs that train in float16, with tables
  * that they share out: one rank's rows alone may overflow, and nobody updates
  * anything then, nor makes a row. */
 #define SUITE gpu_scaling_shared

@@ -1,4 +1,4 @@
-/* test_gpu_scaling.c - trainings in float16 on a GPU: the loss's scale shrinks
+/* gpu_loss_scaling_test.c - trainings in float16 on a GPU: the loss's scale shrinks
  * and grows, updates that overflowed are skipped and count nowhere, wherever
  * that is decided, and a checkpoint has it all. */
 #define SUITE gpu_scaling
@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "fleet/handle.h"
-#include "runtime/executor.h"
+#include "runtime/exec/executor.h"
 
 /* Powers of two, so that dividing by them rounds nothing. */
 static fleet_amp_configs scaling(float first, int grow_after, int shrink_after)

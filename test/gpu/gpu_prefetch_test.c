@@ -1,9 +1,9 @@
-/* test_gpu_ahead.c - rows that servers keep are on the GPU before their batch's
+/* gpu_prefetch_test.c - rows that servers keep are on the GPU before their batch's
  * turn: copied while the batch before is computed, with the same bits, whatever
- * fails. fake_exchange.h is the servers, and at the end real ones are. */
+ * fails. fake_remote.h is the servers, and at the end real ones are. */
 #define _GNU_SOURCE
 #define SUITE gpu_ahead
-#include "crew.h"
+#include "workers_kit.h"
 #include "gpu_kit.h"
 #include "ps_kit.h"
 #include "test.h"

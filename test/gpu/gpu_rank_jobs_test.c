@@ -1,4 +1,4 @@
-/* test_gpu_rank_jobs.c - collective and hybrid jobs on emulated GPUs under
+/* gpu_rank_jobs_test.c - collective and hybrid jobs on emulated GPUs under
  * fleetrun: real data, the same bits in every mode, and how such a job ends. */
 #define SUITE gpu_rank_jobs
 #include "job_kit.h"

@@ -1,4 +1,4 @@
-/* test_gpu_ranks.c - ranks on GPUs: the weights of one process, of ranks on
+/* gpu_ranks_test.c - ranks on GPUs: the weights of one process, of ranks on
  * CPUs, and of each other, by every strategy; unequal ends, batches that are
  * wrong, and what cannot meet. */
 #define SUITE gpu_ranks

@@ -1,14 +1,14 @@
-/* test_gpu_table_room.c - room for rows and ids in a GPU's memory: it grows
+/* gpu_table_room_test.c - room for rows and ids in a GPU's memory: it grows
  * without a wait; what has none, or what fails otherwise, loses nothing. */
 #define SUITE gpu_table_room
 #include "gpu_kit.h"
-#include "rows_kit.h"
+#include "table_kit.h"
 #include "test.h"
 
 #include <math.h>
 
 #include "fleet/handle.h"
-#include "runtime/executor.h"
+#include "runtime/exec/executor.h"
 
 /* --- room ------------------------------------------------------------------
  */

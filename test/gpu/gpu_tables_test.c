@@ -1,9 +1,9 @@
-/* test_gpu_tables.c - tables whose rows are in a GPU's memory: the bits of the
+/* gpu_tables_test.c - tables whose rows are in a GPU's memory: the bits of the
  * CPU's for every kind of slot, optimizer and first values; who reads and who
  * makes rows; both copies of a table in turn. */
 #define SUITE gpu_tables
 #include "gpu_kit.h"
-#include "rows_kit.h"
+#include "table_kit.h"
 #include "test.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "fleet/handle.h"
-#include "runtime/executor.h"
+#include "runtime/exec/executor.h"
 
 /* One slot of three ids, and batches of two samples. */
 static const lookup_case three = {.slot = {{"ids", 0, 3, FLEET_SUM, 5}},

@@ -1,4 +1,4 @@
-/* test_gpu.c - the first request for a GPU: it is opened once for the whole
+/* gpu_test.c - the first request for a GPU: it is opened once for the whole
  * process, or what is missing is said. The GPU is the emulated one, as the
  * plug-in beside the suite. */
 #define SUITE gpu
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "runtime/gpu.h"
+#include "runtime/device/gpu.h"
 
 static fleet_status open_first(fl_gpu **g)
 {

@@ -1,8 +1,8 @@
-/* test_gpu_train.c - programs on a GPU compute what they do on the CPU: models
+/* gpu_train_test.c - programs on a GPU compute what they do on the CPU: models
  * with each optimizer, merged, clipped, with parts on either side; what is read
  * and written here while they train there; and what is refused. */
 #define SUITE gpu_train
-#include "crew.h"
+#include "workers_kit.h"
 #include "gpu_kit.h"
 #include "test.h"
 #include "train_kit.h"
@@ -14,7 +14,7 @@
 
 #include "base/memory.h"
 #include "fleet/handle.h"
-#include "runtime/executor.h"
+#include "runtime/exec/executor.h"
 
 /* --- the same as on the CPU ------------------------------------------------
  */

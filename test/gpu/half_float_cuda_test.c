@@ -1,4 +1,4 @@
-/* test_device_narrow.c - the CUDA plug-in's kernels of bfloat16 and float16,
+/* half_float_cuda_test.c - the CUDA plug-in's kernels of bfloat16 and float16,
  * each against its formula in double, with operands of every type that they
  * take. */
 #define SUITE device_narrow
@@ -13,7 +13,7 @@
 
 #include <fleet/nn.h>
 
-#include "base/narrow.h"
+#include "base/half_float.h"
 #include "ops/fc.h"
 
 enum { ROWS = 37, K = 21, N = 13, PAD = 3 };

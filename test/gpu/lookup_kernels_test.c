@@ -1,4 +1,4 @@
-/* test_device_lookup.c - the steps of a lookup on a device (lookup_device.h)
+/* lookup_kernels_test.c - the steps of a lookup on a device (lookup_kernels.h)
  * against plain loops: three slots of one table, one of them of any number of
  * ids and averaged, with ids that are equal within and across them. */
 #define SUITE device_lookup
@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "cuda-emu/control.h"
-#include "runtime/lookup_device.h"
-#include "runtime/update_device.h"
+#include "runtime/store/lookup_kernels.h"
+#include "runtime/optim/update_gpu.h"
 
 enum { BATCH = 300, WIDE = 2, MOST_RAGGED = 4, LANES = 3, DIM = 5, BELOW = 90 };
 enum { CAPACITY = BATCH * (WIDE + MOST_RAGGED) + 17, OUT_LD = 2 * DIM + 3 };

@@ -1,4 +1,4 @@
-/* test_device_scaling.c - the steps that scale a loss, on a device: what is not
+/* loss_scaling_cuda_test.c - the steps that scale a loss, on a device: what is not
  * finite is found, the scale shrinks and grows, and rates follow the updates
  * that were not skipped. */
 #define SUITE device_scaling
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/scaling.h"
-#include "runtime/update_device.h"
+#include "runtime/graph/loss_scaling.h"
+#include "runtime/optim/update_gpu.h"
 
 static const fl_scaling_rules rules = {.first = 64,
                                        .dynamic = true,

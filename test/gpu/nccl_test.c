@@ -1,4 +1,4 @@
-/* test_nccl.c - ranks on GPUs: the kit of groups on the emulated device and the
+/* nccl_test.c - ranks on GPUs: the kit of groups on the emulated device and the
  * emulated NCCL (with FLEET_TEST_DEVICE: on real ones), and how NCCL fails. */
 #define SUITE nccl
 #include "cuda-emu/control.h"
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "collective/nccl.h"
+#include "collective/nccl/nccl.h"
 
 static const peers_way apart = {"processes", false, &nccl_place},
                        apart_ordered = {"processes", true, &nccl_place},

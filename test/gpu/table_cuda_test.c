@@ -1,5 +1,5 @@
-/* test_device_rows.c - what a device does with the rows of a table
- * (lookup_device.h): found, made and changed by the rules, to the CPU's bits;
+/* table_cuda_test.c - what a device does with the rows of a table
+ * (lookup_kernels.h): found, made and changed by the rules, to the CPU's bits;
  * and squares for the clip. */
 #define SUITE device_rows
 #include "device_kit.h"
@@ -11,11 +11,11 @@
 #include <string.h>
 
 #include "cuda-emu/control.h"
-#include "runtime/initializer.h"
-#include "runtime/lookup_device.h"
-#include "runtime/optimizer.h"
-#include "runtime/simd.h"
-#include "runtime/update_device.h"
+#include "runtime/graph/initializer.h"
+#include "runtime/store/lookup_kernels.h"
+#include "runtime/optim/optimizer.h"
+#include "runtime/simd/simd.h"
+#include "runtime/optim/update_gpu.h"
 
 enum { DIM = 5, STATES = 2 };
 

@@ -1,4 +1,4 @@
-/* test_device_teams.c - rows that teams of threads share (cuda/team.h), of
+/* warp_rows_test.c - rows that teams of threads share (runtime/device/cuda/warp_rows.h), of
  * lengths that fit in pieces of 16 bytes and of ones that do not: gathered, and
  * summed by key, to the bit. */
 #define SUITE device_teams
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/lookup_device.h"
+#include "runtime/store/lookup_kernels.h"
 
 enum { BATCH = 70, LANES = 2, CELLS = BATCH * LANES, KEYS = 23 };
 

@@ -1,7 +1,7 @@
-/* peers_kit.c - ranks are started, watched and cleaned up: see peers_kit.h. */
+/* comm_kit.c - ranks are started, watched and cleaned up: see comm_kit.h. */
 #define _GNU_SOURCE
 #define SUITE peers_kit
-#include "peers_kit.h"
+#include "comm_kit.h"
 #include "test.h"
 
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "collective/window.h"
+#include "collective/shm/shm.h"
 
 enum { MOST_RANKS = 8, LONG_MS = 20000, LIMIT_MS = 50000 };
 
@@ -192,7 +192,7 @@ static void exec_mpirun(const peers_part *part, peers_way way, int size,
         _exit(99);
     execlp("mpirun", "mpirun", "-n", n, "--oversubscribe", "--bind-to", "none",
            "--enable-recovery", "--mca", "btl_vader_single_copy_mechanism",
-           "none", test_beside("peers-rank"), part->name,
+           "none", test_beside("mpi-rank"), part->name,
            way.ordered ? "ordered" : "free", folder, (char *)NULL);
     _exit(98);
 }

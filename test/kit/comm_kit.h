@@ -1,10 +1,10 @@
-/* peers_kit.h - what every group of ranks must do (runtime/peers.h), whoever
+/* comm_kit.h - what every group of ranks must do (runtime/device/comm.h), whoever
  * joins the ranks: parts, which each rank of a group runs, and ways to start
  * them. A rank is a process of its own, or, for ThreadSanitizer, a thread. */
 #ifndef FL_PEERS_KIT_H
 #define FL_PEERS_KIT_H
 
-#include "runtime/peers.h"
+#include "runtime/device/comm.h"
 
 /* What one rank of a group does; it fails by CHECK. */
 typedef struct peers_part {
@@ -16,7 +16,7 @@ typedef struct peers_part {
     int64_t deadline_ms; /* 0: long */
 } peers_part;
 
-/* peers_groups.c */
+/* comm_kit_hierarchy.c */
 void peers_by_groups(fl_peers *p);
 void peers_by_groups_one_gives_up(fl_peers *p);
 void peers_by_groups_one_is_killed(fl_peers *p);

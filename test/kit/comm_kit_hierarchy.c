@@ -1,16 +1,16 @@
-/* peers_groups.c - ranks that sum by groups (collective/hierarchy.h): see
- * peers_kit.h. */
+/* comm_kit_hierarchy.c - ranks that sum by groups (collective/hierarchy.h): see
+ * comm_kit.h. */
 #define SUITE peers_groups
-#include "peers_kit.h"
+#include "comm_kit.h"
 #include "test.h"
 
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "collective/fold.h"
+#include "collective/reduce_kernels.h"
 #include "collective/hierarchy.h"
-#include "collective/wire.h"
+#include "collective/wire_type.h"
 
 enum { MOST_RANKS = 8 };
 

@@ -1,7 +1,7 @@
-/* peers_misuse.c - how groups of ranks must fail: see peers_kit.h. All ranks
+/* comm_kit_misuse.c - how groups of ranks must fail: see comm_kit.h. All ranks
  * hear of it, in the same words, and of every call after it. */
 #define SUITE peers_misuse
-#include "peers_kit.h"
+#include "comm_kit.h"
 #include "test.h"
 
 #include <signal.h>

@@ -1,6 +1,6 @@
-/* peers_parts.c - what every group of ranks must do: see peers_kit.h. */
+/* comm_kit_parts.c - what every group of ranks must do: see comm_kit.h. */
 #define SUITE peers_parts
-#include "peers_kit.h"
+#include "comm_kit.h"
 #include "test.h"
 
 #include <stdio.h>

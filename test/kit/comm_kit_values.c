@@ -1,7 +1,7 @@
-/* peers_values.c - the numbers of peers_kit.h, and a reference that is slow,
+/* comm_kit_values.c - the numbers of comm_kit.h, and a reference that is slow,
  * obvious and its own. */
 #define SUITE peers_values
-#include "peers_kit.h"
+#include "comm_kit.h"
 #include "test.h"
 
 #include <math.h>

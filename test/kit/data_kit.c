@@ -1,7 +1,7 @@
-/* data_help.c - see data_help.h. */
+/* data_kit.c - see data_kit.h. */
 #define _GNU_SOURCE
 #define SUITE data_help
-#include "data_help.h"
+#include "data_kit.h"
 #include "test.h"
 
 #include <dirent.h>

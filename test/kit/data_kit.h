@@ -1,4 +1,4 @@
-/* data_help.h - what the tests of src/data share: specs with defaults, all of a
+/* data_kit.h - what the tests of src/data share: specs with defaults, all of a
  * stream as bytes that can be compared, packed files. */
 #ifndef FL_TEST_DATA_HELP_H
 #define FL_TEST_DATA_HELP_H

@@ -8,18 +8,18 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/narrow.h"
+#include "base/half_float.h"
 #include "cuda-emu/control.h"
-#include "runtime/executor.h"
-#include "runtime/optimizer.h"
-#include "runtime/plugin.h"
-#include "runtime/update_device.h"
+#include "runtime/exec/executor.h"
+#include "runtime/optim/optimizer.h"
+#include "runtime/device/plugin.h"
+#include "runtime/optim/update_gpu.h"
 
 const fl_device_table *fl_cuda_open(const fl_device_host *host);
 
 enum { MOST_OPERANDS = 16, WAIT_MS = 10000 };
 
-/* Lookups of rows have steps of their own on a device (lookup_device.h); what
+/* Lookups of rows have steps of their own on a device (lookup_kernels.h); what
  * talks to servers runs on the host. */
 const char *const device_kit_without[] = {
     "rows.split", "rows.find",  "rows.unique", "rows.place",  "rows.gather",
@@ -473,7 +473,7 @@ static void compare_step(device_kit *k, fl_compiled *c, int i, int64_t batch)
 }
 
 /* Kernels that no plan has yet, or not on CPUs: each has a test of its own, as
- * have those of narrow types (test_device_narrow.c). */
+ * have those of narrow types (half_float_cuda_test.c). */
 static const char *const tested_by_hand[] = {
     "fc.dw.db",       "lookup.keys",     "lookup.unique",
     "lookup.gather",  "lookup.sum",      "lookup.update",

@@ -7,7 +7,7 @@
 
 #include <fleet/fleet.h>
 
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 
 enum { DEVICE_KIT_MOST = 128 };
 

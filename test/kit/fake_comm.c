@@ -1,7 +1,7 @@
-/* fake_peers.c - see fake_peers.h. */
+/* fake_comm.c - see fake_comm.h. */
 #define _GNU_SOURCE
 #define SUITE helpers
-#include "fake_peers.h"
+#include "fake_comm.h"
 #include "test.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "base/error.h"
-#include "runtime/simd.h"
+#include "runtime/simd/simd.h"
 
 /* Called once, when all ranks are there. */
 typedef void join(fake_group *g);

@@ -1,4 +1,4 @@
-/* fake_peers.h - ranks that are threads of this process: a group of the tests'
+/* fake_comm.h - ranks that are threads of this process: a group of the tests'
  * own. What is reduced is added in rank order.
  */
 #ifndef FL_TEST_FAKE_PEERS_H
@@ -7,7 +7,7 @@
 #include <pthread.h>
 
 #include "fleet/handle.h"
-#include "runtime/peers.h"
+#include "runtime/device/comm.h"
 
 enum { FAKE_MOST_RANKS = 4 };
 

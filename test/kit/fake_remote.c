@@ -1,6 +1,6 @@
-/* fake_exchange.c - see fake_exchange.h. */
+/* fake_remote.c - see fake_remote.h. */
 #define SUITE fake_exchange
-#include "fake_exchange.h"
+#include "fake_remote.h"
 #include "test.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "table/table.h"
+#include "runtime/store/table.h"
 
 static fake_worker *worker_of(fl_exchange *x)
 {

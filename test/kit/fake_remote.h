@@ -1,4 +1,4 @@
-/* fake_exchange.h - an exchange of the tests' own: a second store in this
+/* fake_remote.h - an exchange of the tests' own: a second store in this
  * process keeps what servers would, and the workers are driven in turn, worker
  * 0 first in every step.
  *
@@ -9,8 +9,8 @@
 #define FL_TEST_FAKE_EXCHANGE_H
 
 #include "fleet/handle.h"
-#include "runtime/exchange.h"
-#include "runtime/lookup_data.h"
+#include "runtime/plan/remote.h"
+#include "runtime/lookup/lookup_data.h"
 
 typedef enum fake_call {
     FAKE_PULL,

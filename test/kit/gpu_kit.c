@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "ops/ops.h"
-#include "runtime/lower.h"
+#include "runtime/plan/lower.h"
 
 static gpu_kit_asks asks;
 

@@ -5,7 +5,7 @@
 
 #include "train_kit.h"
 
-#include "runtime/store.h"
+#include "runtime/store/store.h"
 
 /* What a test may ask of the emulated device of the plug-in; control.h. */
 typedef struct gpu_kit_asks {

@@ -4,7 +4,7 @@
 #ifndef FL_TEST_GPU_RANK_KIT_H
 #define FL_TEST_GPU_RANK_KIT_H
 
-#include "crew.h"
+#include "workers_kit.h"
 #include "gpu_kit.h"
 
 enum { GPU_RANK_MOST = 4, GPU_RANK_FLOATS = 8192 };

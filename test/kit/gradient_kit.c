@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "fleet/handle.h"
-#include "runtime/executor.h"
-#include "runtime/lookup_data.h"
+#include "runtime/exec/executor.h"
+#include "runtime/lookup/lookup_data.h"
 
 typedef struct row {
     const char *table;

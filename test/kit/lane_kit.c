@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "table/table.h"
+#include "runtime/store/table.h"
 
 static void keep_sent(void *arg, const fl_peer *to, fl_packet *p)
 {

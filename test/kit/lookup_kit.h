@@ -5,8 +5,8 @@
 
 #include "train_kit.h"
 
-#include "runtime/initializer.h"
-#include "runtime/rows.h"
+#include "runtime/graph/initializer.h"
+#include "runtime/store/table_api.h"
 
 /* A table as a list: rows by key, with initial values of the filler. */
 typedef struct plain_table {

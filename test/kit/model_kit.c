@@ -1,6 +1,6 @@
-/* scene.c - see scene.h. */
+/* model_kit.c - see model_kit.h. */
 #define SUITE scenes
-#include "scene.h"
+#include "model_kit.h"
 #include "test.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* scene.h - a small click model with its data, for tests of the whole. */
+/* model_kit.h - a small click model with its data, for tests of the whole. */
 #ifndef FL_TEST_SCENE_H
 #define FL_TEST_SCENE_H
 

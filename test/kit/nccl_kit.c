@@ -13,8 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "collective/collective.h"
-#include "collective/nccl.h"
+#include "collective/open.h"
+#include "collective/nccl/nccl.h"
 #include "cuda-emu/control.h"
 
 /* --- the library --------------------------------------------------------- */

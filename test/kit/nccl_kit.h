@@ -1,4 +1,4 @@
-/* nccl_kit.h - ranks on GPUs for the kit of groups (peers_kit.h): emulated ones
+/* nccl_kit.h - ranks on GPUs for the kit of groups (comm_kit.h): emulated ones
  * with the emulated NCCL, or, with FLEET_TEST_DEVICE, the real ones. What the
  * kit has in the host's memory is copied to the GPU before a call and back
  * after it.
@@ -7,7 +7,7 @@
 #define FL_TEST_NCCL_KIT_H
 
 #include "nccl-emu/nccl.h"
-#include "peers_kit.h"
+#include "comm_kit.h"
 
 extern const peers_place nccl_place, nccl_host_place; /* host: not copied */
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "fleet/handle.h"
-#include "runtime/executor.h"
+#include "runtime/exec/executor.h"
 
 typedef struct scene {
     const op_case *c;

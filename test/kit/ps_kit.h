@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <sys/types.h>
 
-#include "scene.h"
+#include "model_kit.h"
 #include "test.h"
 
 enum {

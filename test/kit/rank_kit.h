@@ -3,8 +3,8 @@
 #ifndef FL_TEST_RANK_KIT_H
 #define FL_TEST_RANK_KIT_H
 
-#include "crew.h"
-#include "fake_peers.h"
+#include "workers_kit.h"
+#include "fake_comm.h"
 
 enum { RANK_MOST_FLOATS = 2000 };
 

@@ -1,6 +1,6 @@
-/* rows_kit.c - see rows_kit.h. */
+/* table_kit.c - see table_kit.h. */
 #define SUITE helpers
-#include "rows_kit.h"
+#include "table_kit.h"
 #include "test.h"
 
 #include "fleet/handle.h"

@@ -1,11 +1,11 @@
-/* rows_kit.h - tables whose rows are in a GPU's memory, for tests of it. */
+/* table_kit.h - tables whose rows are in a GPU's memory, for tests of it. */
 #ifndef FL_TEST_ROWS_KIT_H
 #define FL_TEST_ROWS_KIT_H
 
 #include "lookup_kit.h"
 
-#include "runtime/rows_there.h"
-#include "runtime/store.h"
+#include "runtime/store/table_gpu.h"
+#include "runtime/store/store.h"
 
 /* Two tables, slots of one, three and any number of ids, sum and mean. */
 extern const lookup_case rows_kit_mixed;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "runtime/simd.h"
+#include "runtime/simd/simd.h"
 
 static uint64_t bits_of(int64_t i, int stream)
 {

@@ -1,6 +1,6 @@
-/* crew.c - see crew.h. */
+/* workers_kit.c - see workers_kit.h. */
 #define SUITE crew
-#include "crew.h"
+#include "workers_kit.h"
 #include "test.h"
 
 #include <stdlib.h>

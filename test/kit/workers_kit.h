@@ -1,12 +1,12 @@
-/* crew.h - workers of one model in this process, with a fake exchange, driven
+/* workers_kit.h - workers of one model in this process, with a fake exchange, driven
  * in turn. */
 #ifndef FL_TEST_CREW_H
 #define FL_TEST_CREW_H
 
-#include "fake_exchange.h"
+#include "fake_remote.h"
 #include "train_kit.h"
 
-#include "runtime/executor.h"
+#include "runtime/exec/executor.h"
 
 enum { CREW_MOST = 3, WORK_MOST = 32, WORK_ROWS = 50 };
 

@@ -1,11 +1,11 @@
-/* peers_rank.c - a rank that mpirun starts: does a part of the kit
- * (peers_kit.h) and leaves a file that says so.
+/* mpi_rank.c - a rank that mpirun starts: does a part of the kit
+ * (comm_kit.h) and leaves a file that says so.
  *
- *     peers-rank PART ordered|free FOLDER
+ *     mpi-rank PART ordered|free FOLDER
  */
 #define SUITE peers_rank
-#include "../peers_kit.h"
-#include "../test.h"
+#include "comm_kit.h"
+#include "test.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "collective/collective.h"
+#include "collective/open.h"
 
 enum { TOGETHER_MS = 10000 };
 

@@ -1,4 +1,4 @@
-/* test_message_damage.c - messages that were cut, flipped or made up are
+/* message_damage_test.c - messages that were cut, flipped or made up are
  * refused, or read without harm. */
 #define _GNU_SOURCE
 #define SUITE message_damage

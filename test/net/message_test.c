@@ -1,4 +1,4 @@
-/* test_message.c - messages: what is written is read, as it was, and lies on
+/* message_test.c - messages: what is written is read, as it was, and lies on
  * the wire as the protocol says. */
 #define _GNU_SOURCE
 #define SUITE message

@@ -1,4 +1,4 @@
-/* test_packet.c - packets: aligned frames, references from many threads, memory
+/* packet_test.c - packets: aligned frames, references from many threads, memory
  * that is used again and goes back at the end. */
 #define _GNU_SOURCE
 #define SUITE packet

@@ -1,4 +1,4 @@
-/* test_resolve.c - names of hosts in addresses that are bound. */
+/* resolve_test.c - names of hosts in addresses that are bound. */
 #include "net/socket.h"
 
 #define SUITE resolve

@@ -1,4 +1,4 @@
-/* test_socket_peers.c - addresses that are wrong or taken, peers that go,
+/* socket_peers_test.c - addresses that are wrong or taken, peers that go,
  * strangers that talk nonsense. */
 #define _GNU_SOURCE
 #define SUITE socket_peers

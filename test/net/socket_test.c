@@ -1,4 +1,4 @@
-/* test_socket.c - packets between sockets: every transport, several peers,
+/* socket_test.c - packets between sockets: every transport, several peers,
  * frames without copies, peers that go, strangers that talk nonsense. */
 #define _GNU_SOURCE
 #define SUITE socket

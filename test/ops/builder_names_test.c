@@ -1,4 +1,4 @@
-/* test_builder_names.c - names that builders give, and parameters and tables
+/* builder_names_test.c - names that builders give, and parameters and tables
  * that are shared by name. */
 #define SUITE builder_names
 #include "test.h"
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "fleet/handle.h"
-#include "runtime/program.h"
+#include "runtime/graph/program.h"
 
 typedef struct scene {
     fleet *f;

@@ -1,4 +1,4 @@
-/* test_builders.c - what builders refuse, and that the first refusal stays;
+/* builders_test.c - what builders refuse, and that the first refusal stays;
  * initializers. */
 #define SUITE builders
 #include "test.h"
@@ -11,7 +11,7 @@
 
 #include "base/memory.h"
 #include "fleet/handle.h"
-#include "runtime/program.h"
+#include "runtime/graph/program.h"
 
 /* --- every builder ------------------------------------------------------- */
 

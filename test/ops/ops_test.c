@@ -1,4 +1,4 @@
-/* test_ops.c - every operator: its cases for the kit, and that none is without
+/* ops_test.c - every operator: its cases for the kit, and that none is without
  * one. */
 #define SUITE ops
 #include "op_kit.h"
@@ -477,7 +477,7 @@ TEST(each_has_a_case)
     for (int i = 0; fl_ops[i]; i++) {
         bool found = strcmp(fl_ops[i]->name, "sparse_embedding") == 0;
 
-        /* sparse_embedding's is a file of its own: test_lookup.c */
+        /* sparse_embedding's is a file of its own: lookup_test.c */
         for (const op_case *c = op_cases; c->op; c++)
             found = found || strcmp(c->op, fl_ops[i]->name) == 0;
         if (!found)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Computes a model of fleet/applications.h in PyTorch, in double precision, from
 the weights and the batch in a folder, and compares forward, loss and gradients
-with libfleet's, which lie there too. See test_torch.c.
+with libfleet's, which lie there too. See torch_test.c.
 
     torch_ref.py FOLDER
 

@@ -1,4 +1,4 @@
-/* test_torch.c - the models of fleet/applications.h against PyTorch: forward,
+/* torch_test.c - the models of fleet/applications.h against PyTorch: forward,
  * loss and every gradient, from the same weights and batch.
  *
  * A folder gets all that is needed and all that came out, and torch_ref.py
@@ -17,7 +17,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "fleet/handle.h"
-#include "runtime/executor.h"
+#include "runtime/exec/executor.h"
 
 /* Rows enough for several slices, and for weights transposed once for all. */
 enum { ROWS = 300, N_SLOT = 4 };
@@ -206,7 +206,7 @@ static void ask_torch(void)
 
     snprintf(report, sizeof report, "%s/report", test_folder());
     snprintf(command, sizeof command,
-             "/usr/bin/python3 %s/test/torch_ref.py %s >%s 2>&1",
+             "/usr/bin/python3 %s/test/ops/torch_ref.py %s >%s 2>&1",
              source && *source ? source : ".", test_folder(), report);
     status = system(command);
     CHECK_OK(fl_file_read(report, &text, &size));

@@ -1,6 +1,6 @@
 /* twin.c - plug-ins that are not what they should be: of another version, under
  * another name, without an entry. The Makefile says which. */
-#include "runtime/guest.h"
+#include "runtime/device/plugin_side.h"
 
 #ifdef TWIN_VERSION
 

@@ -1,4 +1,4 @@
-/* test_ps_unit.c - what a lane does with one piece of a message: rows that a
+/* aggregate_test.c - what a lane does with one piece of a message: rows that a
  * pull has found are the ones its push changes, and what is no sound pull or
  * step is refused. */
 #define SUITE ps_unit
@@ -12,7 +12,7 @@
 #include "fleet/handle.h"
 #include "fleet/servers.h"
 #include "net_kit.h"
-#include "ps/unit.h"
+#include "ps/aggregate.h"
 
 enum { DIM = 3, N = 5 };
 

@@ -1,4 +1,4 @@
-/* test_client.c - a worker's requests: what goes out and when it goes out
+/* client_test.c - a worker's requests: what goes out and when it goes out
  * again, how much is under way, and which deadline says what. The lane at the
  * other end is a list of what was sent to it. */
 #define SUITE client

@@ -1,4 +1,4 @@
-/* test_hello.c - how a worker comes to its servers, over real sockets; the
+/* handshake_test.c - how a worker comes to its servers, over real sockets; the
  * lanes are driven by the test. */
 #define SUITE hello
 #include "lane_kit.h"
@@ -11,8 +11,8 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/thread.h"
-#include "ps/hello.h"
-#include "table/table.h"
+#include "ps/handshake.h"
+#include "runtime/store/table.h"
 
 enum { PEER_MS = 300 * TEST_SLOWNESS, N_SERVER = 3 };
 

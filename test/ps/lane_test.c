@@ -1,4 +1,4 @@
-/* test_lane.c - one lane, told one message at a time: what it takes, what it
+/* lane_test.c - one lane, told one message at a time: what it takes, what it
  * refuses and in which words, and what it still knows when it is asked again.
  */
 #define SUITE lane

@@ -1,4 +1,4 @@
-/* test_lane_waits.c - what a lane has all workers wait for: numbers of all of
+/* lane_waits_test.c - what a lane has all workers wait for: numbers of all of
  * them, and how long, and who is named when it is too long. */
 #define SUITE lane_waits
 #include "lane_kit.h"

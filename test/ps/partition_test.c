@@ -1,4 +1,4 @@
-/* test_keep.c - who keeps what: every bucket, and so every row and block, has
+/* partition_test.c - who keeps what: every bucket, and so every row and block, has
  * exactly one lane, however many servers and lanes there are. */
 #define SUITE keep
 #include "sim_job.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "table/table.h"
+#include "runtime/store/table.h"
 
 /* Lanes in their order take the buckets in theirs. */
 static void check_cover(int n_server, int n_lane)

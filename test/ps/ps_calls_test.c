@@ -1,9 +1,9 @@
-/* test_ps_calls.c - the calls of a job with servers besides training:
+/* ps_calls_test.c - the calls of a job with servers besides training:
  * evaluation between passes, sums over workers, calls that come at the wrong
  * time or in the wrong process. */
 #define SUITE ps_calls
 #include "ps_kit.h"
-#include "runtime/executor.h"
+#include "runtime/exec/executor.h"
 #include "test.h"
 
 #include <math.h>

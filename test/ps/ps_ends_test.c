@@ -1,4 +1,4 @@
-/* test_ps_ends.c - how jobs of processes end when one of them dies, stops or is
+/* ps_ends_test.c - how jobs of processes end when one of them dies, stops or is
  * told to end: all the others end, too, in time, and name it. */
 #define _GNU_SOURCE
 #define SUITE ps_ends

@@ -1,4 +1,4 @@
-/* test_ps_failing.c - a job with servers in which one fails, leaves, or is
+/* ps_failing_test.c - a job with servers in which one fails, leaves, or is
  * another job's: all of them end, with its words. */
 #define SUITE ps_failing
 #include "ps_kit.h"

@@ -1,4 +1,4 @@
-/* test_ps_inproc.c - whole jobs in one process, over inproc://: in sync the
+/* ps_inproc_test.c - whole jobs in one process, over inproc://: in sync the
  * same bits as one process, however many servers and lanes there are; in async
  * every gradient exactly once. */
 #define SUITE ps_inproc

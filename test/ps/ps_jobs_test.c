@@ -1,4 +1,4 @@
-/* test_ps_jobs.c - jobs with servers as processes of their own, over tcp and
+/* ps_jobs_test.c - jobs with servers as processes of their own, over tcp and
  * ipc: bits, quality under fleetrun, how a job ends. */
 #define _GNU_SOURCE
 #define SUITE ps_jobs

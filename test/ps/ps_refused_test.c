@@ -1,4 +1,4 @@
-/* test_ps_refused.c - a worker that cannot be one of the job's is told why, in
+/* ps_refused_test.c - a worker that cannot be one of the job's is told why, in
  * words that it can read; and an answer is summed as its request was. A client
  * and a lane that hand each other their packets. */
 #define SUITE ps_refused

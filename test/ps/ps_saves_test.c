@@ -1,4 +1,4 @@
-/* test_ps_saves.c - saves of jobs with servers: written by any number of
+/* ps_saves_test.c - saves of jobs with servers: written by any number of
  * servers, loaded by any other number and by one process, and training goes on
  * as if nothing had been. What fails leaves nothing and is named. */
 #define SUITE ps_saves

@@ -1,10 +1,10 @@
-/* test_ps_strays.c - who is no part of a job does it no harm, and is told why:
+/* ps_strays_test.c - who is no part of a job does it no harm, and is told why:
  * workers of another job, program or number, garbage on a server's port. The
  * job that they disturb ends well, with the bits of one that was left alone. */
 #define _GNU_SOURCE
 #define SUITE ps_strays
 #include "net_kit.h"
-#include "ps/place.h"
+#include "ps/locality.h"
 #include "ps_kit.h"
 #include "test.h"
 #include "train_kit.h"

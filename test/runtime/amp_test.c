@@ -1,8 +1,8 @@
-/* test_amp.c - mixed precision: products of bfloat16 against double, trainings
+/* amp_test.c - mixed precision: products of bfloat16 against double, trainings
  * that reach what float reaches, the same bits whatever the threads and the
  * servers, and refusals. */
 #define SUITE amp
-#include "crew.h"
+#include "workers_kit.h"
 #include "op_kit.h"
 #include "ps_kit.h"
 #include "test.h"
@@ -17,7 +17,7 @@
 #include "base/memory.h"
 #include "fleet/handle.h"
 #include "ops/dnnl.h"
-#include "runtime/simd.h"
+#include "runtime/simd/simd.h"
 
 static float widen(uint16_t x)
 {

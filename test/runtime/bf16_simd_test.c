@@ -1,4 +1,4 @@
-/* test_bf16.c - the vector kernels that read or write bfloat16: each against a
+/* bf16_simd_test.c - the vector kernels that read or write bfloat16: each against a
  * plain formula, for all small sizes, on every instruction set. */
 #define SUITE bf16
 #include "test.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/simd.h"
+#include "runtime/simd/simd.h"
 
 enum { MOST = 70, ROOM = MOST + 8 };
 

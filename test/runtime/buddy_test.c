@@ -1,4 +1,4 @@
-/* test_buddy.c - blocks of memory that never overlap, are zero, and become one
+/* buddy_test.c - blocks of memory that never overlap, are zero, and become one
  * again. */
 #define SUITE buddy
 #include "test.h"
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "table/buddy.h"
+#include "runtime/store/buddy.h"
 
 enum { MOST = 400 };
 

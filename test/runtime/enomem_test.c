@@ -1,4 +1,4 @@
-/* test_enomem.c - memory that runs out: whichever allocation fails, the
+/* enomem_test.c - memory that runs out: whichever allocation fails, the
  * training ends with FLEET_ENOMEM, and everything can be destroyed. */
 #define SUITE enomem
 #include "test.h"
@@ -11,7 +11,7 @@
 
 #include "base/json.h"
 #include "base/memory.h"
-#include "scene.h"
+#include "model_kit.h"
 
 static void silent(void *user, fleet_log_level level, const char *line)
 {

@@ -1,4 +1,4 @@
-/* test_executor.c - iterations: the same bits whatever the threads and the
+/* executor_test.c - iterations: the same bits whatever the threads and the
  * plans, short batches, several executors on one store, failures that leave
  * everything as it was. */
 #define SUITE executor
@@ -15,7 +15,7 @@
 
 #include "base/memory.h"
 #include "fleet/handle.h"
-#include "runtime/executor.h"
+#include "runtime/exec/executor.h"
 
 /* --- the same bits ----------------------------------------------------------
  */

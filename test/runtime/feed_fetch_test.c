@@ -1,4 +1,4 @@
-/* test_feeds.c - what an executor is fed with and what is fetched from it: each
+/* feed_fetch_test.c - what an executor is fed with and what is fetched from it: each
  * mistake is refused by name, and changes nothing. */
 #define SUITE feeds
 #include "test.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/op.h"
+#include "runtime/graph/op.h"
 
 /* A model, a batch of four, and its feeds to spoil. */
 typedef struct scene {

@@ -1,4 +1,4 @@
-/* test_initializers.c - first values of parameters: each kind's statistics, and
+/* initializer_test.c - first values of parameters: each kind's statistics, and
  * that they are a function of seed and name alone. */
 #define SUITE initializers
 #include "test.h"

@@ -1,8 +1,8 @@
-/* test_layerwise.c - LARS and LAMB: against their formulas in double, the same
+/* lars_lamb_test.c - LARS and LAMB: against their formulas in double, the same
  * bits whatever the threads, splits and instruction sets, tables by the plain
  * rule; what is refused. */
 #define SUITE layerwise
-#include "fake_exchange.h"
+#include "fake_remote.h"
 #include "test.h"
 #include "train_kit.h"
 
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "fleet/handle.h"
-#include "runtime/simd.h"
+#include "runtime/simd/simd.h"
 
 /* --- a model whose gradients are known ------------------------------------ */
 

@@ -1,4 +1,4 @@
-/* test_lookup.c - sparse_embedding: against rows kept in a plain list, to the
+/* lookup_test.c - sparse_embedding: against rows kept in a plain list, to the
  * bit, for every kind of slot; what reads and what makes rows. */
 #define SUITE lookup
 #include "lookup_kit.h"

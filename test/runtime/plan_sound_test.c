@@ -1,9 +1,9 @@
-/* test_plan_sound.c - what holds of every plan: memory is shared only by what
+/* plan_sound_test.c - what holds of every plan: memory is shared only by what
  * never meets, steps come in the order of their phases, none is there for
  * nothing, and an allocation that fails is an error.
  */
 #define SUITE plan_sound
-#include "fake_exchange.h"
+#include "fake_remote.h"
 #include "gpu_kit.h"
 #include "test.h"
 #include "train_kit.h"
@@ -13,8 +13,8 @@
 
 #include "base/memory.h"
 #include "fleet/handle.h"
-#include "runtime/exchange.h"
-#include "runtime/executor.h"
+#include "runtime/plan/remote.h"
+#include "runtime/exec/executor.h"
 
 /* --- memory and order ---------------------------------------------------- */
 

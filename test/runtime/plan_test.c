@@ -1,11 +1,11 @@
-/* test_plan.c - plans: listings of small models against those kept in golden/,
+/* plan_test.c - plans: listings of small models against those kept in golden/,
  * passes that refuse by name.
  *
  * FLEET_UPDATE_GOLDEN=1 writes the listings anew: read the difference then.
  */
 #define SUITE plan
-#include "fake_exchange.h"
-#include "fake_peers.h"
+#include "fake_remote.h"
+#include "fake_comm.h"
 #include "golden.h"
 #include "gpu_kit.h"
 #include "test.h"
@@ -16,9 +16,9 @@
 
 #include "base/memory.h"
 #include "fleet/handle.h"
-#include "runtime/exchange.h"
-#include "runtime/executor.h"
-#include "runtime/pass.h"
+#include "runtime/plan/remote.h"
+#include "runtime/exec/executor.h"
+#include "runtime/plan/pass.h"
 
 /* --- listings ------------------------------------------------------------ */
 

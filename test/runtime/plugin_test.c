@@ -1,4 +1,4 @@
-/* test_plugin.c - plug-ins are found, and refused by name (runtime/plugin.h).
+/* plugin_test.c - plug-ins are found, and refused by name (runtime/device/plugin.h).
  */
 #define SUITE plugin
 #include "test.h"
@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "collective/collective.h"
-#include "runtime/plugin.h"
+#include "collective/open.h"
+#include "runtime/device/plugin.h"
 
 /* Where make has put those of test/plugins: beside the suite, in a folder. */
 static void look_in_plugins(void)

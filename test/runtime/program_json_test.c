@@ -1,4 +1,4 @@
-/* test_program_json.c - programs as JSON: what is written reads as the same
+/* program_json_test.c - programs as JSON: what is written reads as the same
  * program, and what is malformed is refused with its path. */
 #define SUITE program_json
 #include "test.h"

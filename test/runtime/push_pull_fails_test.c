@@ -1,7 +1,7 @@
-/* test_exchange_fails.c - training with parameters that are kept elsewhere,
+/* push_pull_fails_test.c - training with parameters that are kept elsewhere,
  * when the others fail, the batch does, or memory runs out. */
 #define SUITE exchange_fails
-#include "crew.h"
+#include "workers_kit.h"
 #include "test.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
-/* test_exchange.c - training with parameters that are kept elsewhere: the same
- * bits as in one process, one batch ahead or not. fake_exchange.h is the
+/* push_pull_test.c - training with parameters that are kept elsewhere: the same
+ * bits as in one process, one batch ahead or not. fake_remote.h is the
  * others. */
 #define SUITE exchange
-#include "crew.h"
+#include "workers_kit.h"
 #include "test.h"
 
 #include <string.h>

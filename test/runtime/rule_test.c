@@ -1,4 +1,4 @@
-/* test_rules.c - the update rules: against plain arithmetic in double, bit by
+/* rule_test.c - the update rules: against plain arithmetic in double, bit by
  * bit at every split and on every instruction set, dense against rows; the
  * schedules of the learning rate. */
 #define SUITE rules
@@ -10,7 +10,7 @@
 
 #include <fleet/fleet.h>
 
-#include "runtime/optimizer.h"
+#include "runtime/optim/optimizer.h"
 
 enum { N = 70 }; /* weights: several vectors and a tail */
 

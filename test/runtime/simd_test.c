@@ -1,4 +1,4 @@
-/* test_simd.c - the vector kernels but the update rules: each against a plain
+/* simd_test.c - the vector kernels but the update rules: each against a plain
  * loop, for all small sizes, unaligned, on every instruction set. */
 #define SUITE simd
 #include "test.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/simd.h"
+#include "runtime/simd/simd.h"
 
 enum { MOST = 70, ROOM = MOST + 8 };
 

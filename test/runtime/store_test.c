@@ -1,4 +1,4 @@
-/* test_store.c - what a handle keeps: the hash of all that was trained, as the
+/* store_test.c - what a handle keeps: the hash of all that was trained, as the
  * contract has it; how many threads work on it. */
 #define SUITE store
 #include "test.h"

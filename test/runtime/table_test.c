@@ -1,4 +1,4 @@
-/* test_table.c - rows by key: against a plain list, with keys of every kind,
+/* table_test.c - rows by key: against a plain list, with keys of every kind,
  * and when there is no memory. */
 #define SUITE table
 #include "test.h"
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "table/table.h"
+#include "runtime/store/table.h"
 
 static fl_filler filler_of(uint64_t seed, const char *name)
 {

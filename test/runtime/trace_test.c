@@ -1,4 +1,4 @@
-/* test_trace.c - traces: what they hold, and that buckets of gradients leave
+/* trace_test.c - traces: what they hold, and that buckets of gradients leave
  * while the backward pass still goes on. */
 #define _GNU_SOURCE
 #define SUITE trace

@@ -1,4 +1,4 @@
-/* test_merge.c - between gradients and new weights: gradient merge, clip by
+/* update_test.c - between gradients and new weights: gradient merge, clip by
  * global norm, what is said about single parameters, programs that share. */
 #define SUITE merge
 #include "gradient_kit.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "fleet/handle.h"
-#include "runtime/executor.h"
+#include "runtime/exec/executor.h"
 
 /* --- gradient merge ------------------------------------------------------ */
 

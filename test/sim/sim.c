@@ -11,8 +11,8 @@
 
 #include "base/memory.h"
 #include "fleet/handle.h"
-#include "ps/remote.h"
-#include "table/table.h"
+#include "ps/remote_table.h"
+#include "runtime/store/table.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/common_interface_defs.h>
@@ -355,7 +355,7 @@ static bool read_inbox(sim_worker *w)
     return any;
 }
 
-/* As link.c does it. */
+/* As worker_io.c does it. */
 static void worker_waits(void *arg)
 {
     sim_worker *w = arg;
@@ -386,7 +386,7 @@ static void to_worker(sim *s, sim_worker *w, sim_event *e)
         resume(w);
 }
 
-/* As the thread of link.c does it. */
+/* As the thread of worker_io.c does it. */
 static void worker_tick(sim *s, sim_worker *w)
 {
     if (w->waiting)

@@ -187,7 +187,7 @@ static bool has_key(const sim_keys *k, uint64_t key)
     return false;
 }
 
-/* Few enough that workers share some; in the order of parts, as rows.h wants
+/* Few enough that workers share some; in the order of parts, as table_api.h wants
  * it. */
 static void make_keys(const sim_script *k, uint64_t at, int table, sim_keys *to)
 {

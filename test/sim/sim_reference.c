@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "table/table.h"
+#include "runtime/store/table.h"
 
 enum {
     MOST_SUM = SIM_MOST_WORKER * SIM_MOST_KEY,

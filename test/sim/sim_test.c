@@ -1,4 +1,4 @@
-/* test_sim.c - whole jobs with parameter servers, simulated, each from a seed:
+/* sim_test.c - whole jobs with parameter servers, simulated, each from a seed:
  * whatever links, lanes and workers do, every push is applied exactly once; a
  * job completes with the same bits, or ends in time with the name of who is
  * gone.

@@ -1,4 +1,4 @@
-/* test_fleetrun_ends.c - how a job under fleetrun ends: well, by a failure, by
+/* fleetrun_ends_test.c - how a job under fleetrun ends: well, by a failure, by
  * a signal, or because fleetrun itself is killed. Whatever way, nothing is
  * left: the fifo is held open by every process and whatever it starts. */
 #define _GNU_SOURCE

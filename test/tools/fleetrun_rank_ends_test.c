@@ -1,4 +1,4 @@
-/* test_fleetrun_rank_ends.c - how a job of ranks under fleetrun and mpirun
+/* fleetrun_rank_ends_test.c - how a job of ranks under fleetrun and mpirun
  * ends: who is named, with which status, and that nothing is left, whoever is
  * killed.
  */

@@ -1,4 +1,4 @@
-/* test_fleetrun_ranks.c - collective jobs: what fleetrun tells each rank, how
+/* fleetrun_ranks_test.c - collective jobs: what fleetrun tells each rank, how
  * it starts them by mpirun or for GPUs, and how such a job ends. */
 #define _GNU_SOURCE
 #define SUITE fleetrun_ranks

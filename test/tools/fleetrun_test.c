@@ -1,5 +1,5 @@
-/* test_fleetrun.c - how fleetrun starts a job: flags, environment, ports,
- * descriptors, output. How it ends one is in test_fleetrun_ends.c. */
+/* fleetrun_test.c - how fleetrun starts a job: flags, environment, ports,
+ * descriptors, output. How it ends one is in fleetrun_ends_test.c. */
 #define _GNU_SOURCE
 #define SUITE fleetrun
 #include "launch_kit.h"

@@ -1,8 +1,8 @@
-/* test_predict.c - bin/predict: a line of scores for a line of values; what
+/* predict_test.c - bin/predict: a line of scores for a line of values; what
  * does not fit is told with its file and number. */
 #define _GNU_SOURCE
 #define SUITE predict
-#include "scene.h"
+#include "model_kit.h"
 #include "test.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// twin.cpp - the README's program in C++17, which has no compound literals.
+// readme_xor.cpp - the README's program in C++17, which has no compound literals.
 #include <cstdint>
 #include <cstdio>
 
@@ -22,8 +22,8 @@ int main()
     fleet_var *y = fleet_data(p, "y", FLEET_INT64, y_shape, 2);
     fleet_var *h = fleet_fc(p, x, 16, &tanh16);
     fleet_var *logits = fleet_fc(p, h, 2, nullptr);
-    fleet_var *cost = fleet_mean(
-        p, fleet_softmax_with_cross_entropy(p, logits, y, nullptr));
+    fleet_var *cost =
+        fleet_mean(p, fleet_softmax_with_cross_entropy(p, logits, y, nullptr));
     fleet_optimizer *adam = fleet_adam(handle, 0.02f, nullptr);
     fleet_status s = fleet_minimize(
         fleet_distributed_optimizer(handle, adam, &strategy), cost);

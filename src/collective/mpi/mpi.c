@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "collective/mpi.h"
-#include "collective/window.h"
-#include "runtime/guest.h"
+#include "collective/mpi/mpi.h"
+#include "collective/shm/shm.h"
+#include "runtime/device/plugin_side.h"
 
 enum { PAGE = 4096 };
 

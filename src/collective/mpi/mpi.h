@@ -6,7 +6,7 @@
 
 #include <mpi.h>
 
-#include "collective/group.h"
+#include "collective/comm_base.h"
 
 /* MPI runs, with these threads, or an error; FLEET_ETIMEDOUT if not all ranks
  * come. What is not ours to begin is not ours to end. */

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "collective/mpi.h"
+#include "collective/mpi/mpi.h"
 
 enum {
     MOST_MOVED = 4 << 20, /* bytes of a stream at a time */

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "collective/mpi.h"
+#include "collective/mpi/mpi.h"
 
 enum { SPIN_NS = 20000, SHORT_NS = 1000000, END_MS = 5000 };
 

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "collective/fold.h"
-#include "collective/mpi.h"
-#include "collective/wire.h"
+#include "collective/reduce_kernels.h"
+#include "collective/mpi/mpi.h"
+#include "collective/wire_type.h"
 
 enum {
     MOST_AT_ONCE = 64 << 20, /* elements, or bytes, of a call of MPI's */

@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "base/thread.h"
-#include "collective/mpi.h"
+#include "collective/mpi/mpi.h"
 
 /* Of the process: a thread whose MPI_Init_thread() never returns goes on to use
  * it. */

@@ -1,6 +1,6 @@
 /* nccl.c - groups of GPUs: how they are opened, tell each other what they do,
  * and end. See nccl.h. */
-#include "collective/nccl.h"
+#include "collective/nccl/nccl.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "collective/wire.h"
+#include "collective/wire_type.h"
 
 enum {
     SPIN_NS = 200000,

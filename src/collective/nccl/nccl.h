@@ -1,11 +1,11 @@
-/* nccl.h - ranks on GPUs, a carrier of groups (group.h): NCCL moves and sums
- * what lies in the GPUs' memory, a line to rank 0 (meet.h) everything else.
+/* nccl.h - ranks on GPUs, a carrier of groups (comm_base.h): NCCL moves and sums
+ * what lies in the GPUs' memory, a line to rank 0 (rendezvous.h) everything else.
  * nccl_open.c and nccl.c open groups, nccl.c has their messages, nccl_run.c
  * their calls.
  *
  * All ranks tell each other what they call before NCCL hears of it: what
  * does not match is named, and whoever is missing; NCCL itself would hang or
- * spoil memory. What NCCL computes otherwise than peers.h has it is made of
+ * spoil memory. What NCCL computes otherwise than comm.h has it is made of
  * exchanges and a sum of our own.
  *
  * NCCL's work is in the order of ALL and GO on the lines, which is the same
@@ -14,10 +14,10 @@
 #ifndef FL_COLLECTIVE_NCCL_H
 #define FL_COLLECTIVE_NCCL_H
 
-#include "collective/group.h"
-#include "collective/meet.h"
-#include "collective/nccl_gpu.h"
-#include "collective/nccl_lib.h"
+#include "collective/comm_base.h"
+#include "collective/rendezvous/rendezvous.h"
+#include "collective/nccl/nccl_gpu.h"
+#include "collective/nccl/nccl_lib.h"
 
 enum { FL_NCCL_AFTER = 64 };
 

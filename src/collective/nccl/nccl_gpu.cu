@@ -1,9 +1,9 @@
 /* nccl_gpu.cu - see nccl_gpu.h. */
-#include "collective/nccl_gpu.h"
+#include "collective/nccl/nccl_gpu.h"
 
-#include "base/narrow.h"
-#include "collective/nccl_lib.h"
-#include "runtime/cuda/cuda.h"
+#include "base/half_float.h"
+#include "collective/nccl/nccl_lib.h"
+#include "runtime/device/cuda/cuda.h"
 
 /* Where NCCL's own header lies, what stands in nccl_lib.h is held against it.
  */

@@ -4,8 +4,8 @@
 #ifndef FL_COLLECTIVE_NCCL_GPU_H
 #define FL_COLLECTIVE_NCCL_GPU_H
 
-#include "runtime/device.h"
-#include "runtime/peers.h"
+#include "runtime/device/device.h"
+#include "runtime/device/comm.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -43,7 +43,7 @@ int fl_cu_wait(fl_stream *q); /* without a deadline */
 bool fl_cu_is_host(const void *p);
 
 /* out = the n elements of `size` sources, which lie `step` elements apart from
- * `in` on, reduced in their order: the bits of fold.h. out may be one of
+ * `in` on, reduced in their order: the bits of reduce_kernels.h. out may be one of
  * them. */
 typedef struct fl_cu_fold {
     fl_reduce how;

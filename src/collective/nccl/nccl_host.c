@@ -3,8 +3,8 @@
  * group serves for all that ranks say. */
 #include <string.h>
 
-#include "collective/nccl.h"
-#include "collective/wire.h"
+#include "collective/nccl/nccl.h"
+#include "collective/wire_type.h"
 
 static int64_t sum(const int64_t *x, int n)
 {

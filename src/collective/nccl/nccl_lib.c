@@ -1,13 +1,13 @@
 /* nccl_lib.c - see nccl_lib.h. */
 #define _GNU_SOURCE
-#include "collective/nccl_lib.h"
+#include "collective/nccl/nccl_lib.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "collective/nccl_gpu.h"
+#include "collective/nccl/nccl_gpu.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static fl_nccl_lib opened; /* once its version is known */

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "collective/nccl.h"
+#include "collective/nccl/nccl.h"
 
 static void read_host(char *host, size_t size)
 {

@@ -1,5 +1,5 @@
 /* nccl_run.c - the calls of groups of GPUs. NCCL's own reductions serve where
- * they compute what peers.h promises: integers, and sums of float32 and float64
+ * they compute what comm.h promises: integers, and sums of float32 and float64
  * in any order. The others (an order, half precision, the largest of what may
  * be NaN) are exchanges of chunks, a sum in rank order, and a gathering. */
 #include <inttypes.h>
@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "collective/nccl.h"
-#include "collective/wire.h"
+#include "collective/nccl/nccl.h"
+#include "collective/wire_type.h"
 
 enum { ROOM = 64 << 20 /* bytes, for chunks of all ranks */ };
 

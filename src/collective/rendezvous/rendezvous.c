@@ -1,5 +1,5 @@
-/* meet.c - addresses, sockets and frames: see meet.h. */
-#include "collective/meet.h"
+/* rendezvous.c - addresses, sockets and frames: see rendezvous.h. */
+#include "collective/rendezvous/rendezvous.h"
 
 #include <errno.h>
 #include <fcntl.h>

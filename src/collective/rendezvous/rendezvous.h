@@ -1,4 +1,4 @@
-/* meet.h - how ranks find each other without a launcher's help, and what they
+/* rendezvous.h - how ranks find each other without a launcher's help, and what they
  * tell each other beside their data: over TCP, to a thread at rank 0, the hub.
  *
  * Each rank has one line to the hub, rank 0 too, and greets it first: who is of
@@ -21,7 +21,7 @@
 #ifndef FL_COLLECTIVE_MEET_H
 #define FL_COLLECTIVE_MEET_H
 
-#include "collective/group.h"
+#include "collective/comm_base.h"
 
 enum { FL_MEET_VERSION = 2, FL_MEET_TEXT = 800, FL_MEET_NAME = 128 };
 #define FL_MEET_MAGIC UINT64_C(0x746565666c6c66)

@@ -1,7 +1,7 @@
-/* hub_meet.c - how ranks come to the hub: who is let in, who is refused, who is
+/* rendezvous_accept.c - how ranks come to the hub: who is let in, who is refused, who is
  * late. A stranger costs a refusal and a line in the log, nothing else. */
 #define _GNU_SOURCE
-#include "collective/hub.h"
+#include "collective/rendezvous/rendezvous_server.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* line.c - a rank's line to the hub: see meet.h. */
+/* rendezvous_client.c - a rank's line to the hub: see rendezvous.h. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "collective/meet.h"
+#include "collective/rendezvous/rendezvous.h"
 
 enum { TRY_MS = 1000, PAUSE_MS = 30, SLACK_MS = 2000 };
 

@@ -1,5 +1,5 @@
-/* hub.c - the hub's thread, and what ranks tell each other: see meet.h. */
-#include "collective/hub.h"
+/* rendezvous_server.c - the hub's thread, and what ranks tell each other: see rendezvous.h. */
+#include "collective/rendezvous/rendezvous_server.h"
 
 #include <errno.h>
 #include <inttypes.h>

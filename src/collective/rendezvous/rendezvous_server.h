@@ -1,11 +1,11 @@
-/* hub.h - the inside of the hub: hub.c has its thread and what ranks tell each
- * other, hub_meet.c how they come. See meet.h. */
+/* rendezvous_server.h - the inside of the hub: rendezvous_server.c has its thread and what ranks tell each
+ * other, rendezvous_accept.c how they come. See rendezvous.h. */
 #ifndef FL_COLLECTIVE_HUB_H
 #define FL_COLLECTIVE_HUB_H
 
 #include <poll.h>
 
-#include "collective/meet.h"
+#include "collective/rendezvous/rendezvous.h"
 
 enum {
     FL_HUB_STRANGERS = 32, /* at a time, beside the ranks */

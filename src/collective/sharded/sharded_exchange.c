@@ -1,9 +1,9 @@
-/* shards_parcels.c - what ranks of shared-out tables send one another: keys,
+/* sharded_exchange.c - what ranks of shared-out tables send one another: keys,
  * and rows that belong to them, by rank and then by table. */
 #include <string.h>
 
 #include "base/memory.h"
-#include "collective/shards_internal.h"
+#include "collective/sharded/sharded_internal.h"
 
 static int owner_of_bucket(const fl_shards *s, int bucket)
 {

@@ -1,10 +1,10 @@
-/* shards_internal.h - what the files of shards.h share. */
+/* sharded_internal.h - what the files of sharded_table.h share. */
 #ifndef FL_COLLECTIVE_SHARDS_INTERNAL_H
 #define FL_COLLECTIVE_SHARDS_INTERNAL_H
 
-#include "collective/shards.h"
-#include "runtime/lookup_data.h"
-#include "runtime/norm.h"
+#include "collective/sharded/sharded_table.h"
+#include "runtime/lookup/lookup_data.h"
+#include "runtime/store/norm.h"
 
 enum { FL_SHARDS_CHUNK = 1024 };
 
@@ -59,7 +59,7 @@ static inline fl_shards *fl_shards_of(fl_exchange *x)
     return (fl_shards *)(void *)x;
 }
 
-/* --- shards_parcels.c ----------------------------------------------------- */
+/* --- sharded_exchange.c ----------------------------------------------------- */
 
 static inline int fl_shards_rank(const fl_shards *s)
 {
@@ -103,7 +103,7 @@ const uint64_t *fl_shards_keys_of(const fl_shards *s, int rank, int table);
 /* What has been dealt with: nothing. */
 void fl_shards_count_again(fl_shards *s);
 
-/* --- shards_push.c -------------------------------------------------------- */
+/* --- sharded_push.c -------------------------------------------------------- */
 
 fleet_status fl_shards_clip(fl_exchange *x, const fl_push *p, double squares,
                             float *factor);

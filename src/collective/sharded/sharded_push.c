@@ -1,10 +1,10 @@
-/* shards_push.c - gradients of rows go to the owners of their buckets, which
+/* sharded_push.c - gradients of rows go to the owners of their buckets, which
  * add them up in rank order and update. */
 #include <string.h>
 
 #include "base/memory.h"
-#include "collective/shards_internal.h"
-#include "runtime/simd.h"
+#include "collective/sharded/sharded_internal.h"
+#include "runtime/simd/simd.h"
 
 typedef void run_visitor(fl_shards *s, int table, const fl_push_part *part,
                          const fl_shards_run *run);
@@ -135,7 +135,7 @@ static fleet_status update_table(fl_shards *s, int table, const fl_update *all)
     return FLEET_OK;
 }
 
-/* --- clip by global norm: in the order of runtime/clip.c ----------------- */
+/* --- clip by global norm: in the order of runtime/passes/clip_global_norm.c ----------------- */
 
 /* Of this rank's buckets; the others' stay zero. */
 static fleet_status square_table(fl_shards *s, int table, float scale)

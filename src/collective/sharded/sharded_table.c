@@ -1,11 +1,11 @@
-/* shards.c - fetching rows, and the exchange: see shards.h. */
-#include "collective/shards.h"
+/* sharded_table.c - fetching rows, and the exchange: see sharded_table.h. */
+#include "collective/sharded/sharded_table.h"
 
 #include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "collective/shards_internal.h"
+#include "collective/sharded/sharded_internal.h"
 
 enum { AHEAD = 8 }; /* rows that are read soon */
 

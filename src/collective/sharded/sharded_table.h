@@ -1,5 +1,5 @@
-/* shards.h - tables whose rows are shared out over the ranks of a group: each
- * rank keeps the rows of its buckets. An exchange (runtime/exchange.h) for rows
+/* sharded_table.h - tables whose rows are shared out over the ranks of a group: each
+ * rank keeps the rows of its buckets. An exchange (runtime/plan/remote.h) for rows
  * alone; dense parameters are summed by the plan.
  *
  * Rows are fetched in a round of FL_WISH_ROWS, and brought back in the round of
@@ -9,8 +9,8 @@
 #ifndef FL_COLLECTIVE_SHARDS_H
 #define FL_COLLECTIVE_SHARDS_H
 
-#include "runtime/exchange.h"
-#include "runtime/peers.h"
+#include "runtime/plan/remote.h"
+#include "runtime/device/comm.h"
 
 typedef struct fl_shards fl_shards;
 

@@ -1,5 +1,5 @@
-/* window.c - see window.h: the window's parts, its calls but for reductions. */
-#include "collective/window.h"
+/* shm.c - see shm.h: the window's parts, its calls but for reductions. */
+#include "collective/shm/shm.h"
 
 #include <string.h>
 #include <unistd.h>

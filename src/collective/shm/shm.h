@@ -1,4 +1,4 @@
-/* window.h - ranks of one host through memory that all of them map.
+/* shm.h - ranks of one host through memory that all of them map.
  *
  * The memory has a part for each rank: what it tells the others, two halves of
  * a buffer, and rings of bytes for each other rank. Everybody writes in its own
@@ -15,8 +15,8 @@
 #ifndef FL_COLLECTIVE_WINDOW_H
 #define FL_COLLECTIVE_WINDOW_H
 
-#include "collective/far.h"
-#include "collective/group.h"
+#include "collective/shm/stream_copy.h"
+#include "collective/comm_base.h"
 
 enum { FL_WINDOW_HALF = 256 * 1024, FL_WINDOW_NAP_MS = 20 };
 
@@ -46,7 +46,7 @@ enum { FL_MOST_LATE = 16 }; /* reductions that are begun and not ended */
 typedef struct fl_slot {
     _Alignas(64) fl_futex phase;
     _Alignas(64) fl_futex bell;  /* rings' bytes have come or gone */
-    _Alignas(64) fl_futex begun; /* late reductions, see window_late.c */
+    _Alignas(64) fl_futex begun; /* late reductions, see shm_async.c */
     _Alignas(64) fl_futex added;
     _Alignas(64) fl_call late[FL_MOST_LATE];
     _Alignas(64) fl_call call[2];

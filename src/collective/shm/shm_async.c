@@ -1,13 +1,13 @@
-/* window_late.c - reductions in memory that all ranks map, with work: begun,
+/* shm_async.c - reductions in memory that all ranks map, with work: begun,
  * and ended later, without a thread. Who begins one says so and goes on; who
  * comes by afterwards, in the next begin or in a wait, and sees that all have
  * begun it, adds up its chunk for all. So there are two words, of how many a
  * rank has begun and of how many it has added up, which no other call touches.
  */
 #include "base/memory.h"
-#include "collective/fold.h"
-#include "collective/window.h"
-#include "collective/wire.h"
+#include "collective/reduce_kernels.h"
+#include "collective/shm/shm.h"
+#include "collective/wire_type.h"
 
 /* The n-th that was begun, as a rank has it. */
 static const fl_call *call_of(const fl_window *w, int rank, uint32_t n)

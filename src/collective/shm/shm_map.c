@@ -1,4 +1,4 @@
-/* window_share.c - more memory that ranks of a window map: for reductions
+/* shm_map.c - more memory that ranks of a window map: for reductions
  * without a copy, and for the windows of smaller groups. One rank makes it; the
  * others reach it through that process' descriptor, so that it has no name that
  * could be left behind. */
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "collective/window.h"
+#include "collective/shm/shm.h"
 
 enum { PAGE = 4096 };
 

@@ -1,12 +1,12 @@
-/* window_reduce.c - reductions in a window. Each rank reduces a chunk of every
+/* shm_reduce.c - reductions in a window. Each rank reduces a chunk of every
  * piece, over all ranks in their order, so that the bits are the same on all of
  * them and in every run. A rank's own numbers are taken from where they are. */
 #include <string.h>
 
 #include "base/memory.h"
-#include "collective/fold.h"
-#include "collective/window.h"
-#include "collective/wire.h"
+#include "collective/reduce_kernels.h"
+#include "collective/shm/shm.h"
+#include "collective/wire_type.h"
 
 enum { SMALL = 8 * 1024 }; /* bytes that each rank had better reduce alone */
 

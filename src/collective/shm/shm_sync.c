@@ -1,4 +1,4 @@
-/* window_sync.c - how ranks wait for each other in a window. */
+/* shm_sync.c - how ranks wait for each other in a window. */
 #define _GNU_SOURCE
 #include <inttypes.h>
 #include <limits.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "collective/window.h"
+#include "collective/shm/shm.h"
 
 enum { SPINS_PER_LOOK = 32, STREAM_NAP_MS = 1 };
 

@@ -1,4 +1,4 @@
-/* far.h - a copy that another processor reads next. It goes around this one's
+/* stream_copy.h - a copy that another processor reads next. It goes around this one's
  * caches: to take a line back that the reader still has costs more than to
  * write it to memory (of 43 KB on an EPYC 9004: 25 us against 1.4). */
 #ifndef FL_COLLECTIVE_FAR_H

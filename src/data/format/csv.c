@@ -1,5 +1,5 @@
 /* csv.c - see csv.h: cells to values, each by its column's transform. */
-#include "data/csv.h"
+#include "data/format/csv.h"
 
 #include <math.h>
 #include <stdio.h>

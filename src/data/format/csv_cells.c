@@ -1,6 +1,6 @@
-/* cells.c - see cells.h. Quotes are as in RFC 4180: a cell that begins with one
+/* csv_cells.c - see csv_cells.h. Quotes are as in RFC 4180: a cell that begins with one
  * goes on to the next that is not doubled, whatever stands between. */
-#include "data/cells.h"
+#include "data/format/csv_cells.h"
 
 #include "base/memory.h"
 

@@ -1,4 +1,4 @@
-/* cells.h - a csv line cut into cells. */
+/* csv_cells.h - a csv line cut into cells. */
 #ifndef FL_DATA_CELLS_H
 #define FL_DATA_CELLS_H
 
@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "data/kernels.h"
-#include "data/lines.h"
+#include "data/format/text_kernels.h"
+#include "data/format/text_lines.h"
 
 /* What stands in a cell: without the blanks around it, or, in quotes, without
  * the quotes and with "" for each quote in it. */

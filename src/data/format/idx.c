@@ -1,12 +1,12 @@
 /* idx.c - see idx.h. A sample's "line" is its pixels and then its label. */
-#include "data/idx.h"
+#include "data/format/idx.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "data/reader.h"
-#include "data/unpack.h"
+#include "data/io/unpack.h"
 
 enum {
     IMAGES_MAGIC = 2051, /* unsigned bytes in 3 dimensions */

@@ -5,7 +5,7 @@
  * "How to read floating point numbers accurately", PLDI 1990); the rest goes to
  * strtod(), as digits without a point, which no locale reads in another way.
  */
-#include "data/number.h"
+#include "data/format/number.h"
 
 #include <float.h>
 #include <inttypes.h>

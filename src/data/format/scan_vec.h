@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "data/kernels.h"
+#include "data/format/text_kernels.h"
 
 #ifndef FL_ISA
 #define FL_ISA 0 /* for editors and linters */

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "data/csv.h"
-#include "data/internal.h"
+#include "data/format/csv.h"
+#include "data/stream_internal.h"
 
 enum { PIECE = 4096 };
 

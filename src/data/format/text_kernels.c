@@ -1,5 +1,5 @@
-/* kernels.c - see kernels.h: picks a table by cpuid. */
-#include "data/kernels.h"
+/* text_kernels.c - see text_kernels.h: picks a table by cpuid. */
+#include "data/format/text_kernels.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* kernels.h - what is done to many bytes at a time, once per instruction set.
+/* text_kernels.h - what is done to many bytes at a time, once per instruction set.
  *
- * kernels_simd.c is compiled for each; fl_kernels_best() is the table for this
+ * text_kernels_simd.c is compiled for each; fl_kernels_best() is the table for this
  * processor. All tables give the same results.
  */
 #ifndef FL_DATA_KERNELS_H
@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "data/number.h"
+#include "data/format/number.h"
 
 enum {
     FL_SCAN_SLACK = 80, /* entries past the result that may be written over */

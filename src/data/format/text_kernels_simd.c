@@ -1,7 +1,7 @@
-/* kernels_simd.c - see kernels.h. Compiled once per instruction set; what is
+/* text_kernels_simd.c - see text_kernels.h. Compiled once per instruction set; what is
  * plain C here becomes vectors in the compiler's hands. */
-#include "data/kernels.h"
-#include "data/scan_vec.h"
+#include "data/format/text_kernels.h"
+#include "data/format/scan_vec.h"
 
 #if FL_VBMI2
 #define TABLE    fl_kernels_vbmi2

@@ -1,5 +1,5 @@
-/* lines.c - see lines.h. */
-#include "data/lines.h"
+/* text_lines.c - see text_lines.h. */
+#include "data/format/text_lines.h"
 
 #include "base/memory.h"
 

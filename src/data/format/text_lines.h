@@ -1,4 +1,4 @@
-/* lines.h - lines of text on their way from a file to a batch, without being
+/* text_lines.h - lines of text on their way from a file to a batch, without being
  * copied: they stay in the blocks that were read, which live as long as someone
  * uses them.
  */
@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "data/number.h"
+#include "data/format/number.h"
 
 enum {
     FL_BLOCK_SIZE = 1 << 20, /* files are read in pieces of this size */

@@ -1,5 +1,5 @@
 /* text_reader.c - see reader.h: the lines of a list of text files. */
-#include "data/csv.h"
+#include "data/format/csv.h"
 #include "data/inputs.h"
 #include "data/reader.h"
 

@@ -1,6 +1,6 @@
 /* fd.c - see fd.h. */
 #define _GNU_SOURCE
-#include "data/fd.h"
+#include "data/io/fd.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
-/* child.c - see child.h. */
+/* pipe_command.c - see pipe_command.h. */
 #define _GNU_SOURCE
-#include "data/child.h"
+#include "data/io/pipe_command.h"
 
 #include <errno.h>
 #include <poll.h>

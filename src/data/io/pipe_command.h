@@ -1,4 +1,4 @@
-/* child.h - a shell command as a child process: in a group of its own, and dead
+/* pipe_command.h - a shell command as a child process: in a group of its own, and dead
  * once the thread that started it is. */
 #ifndef FL_DATA_CHILD_H
 #define FL_DATA_CHILD_H

@@ -1,5 +1,5 @@
-/* ahead.c - see ahead.h. The queue is a ring that grows to its bound. */
-#include "data/ahead.h"
+/* read_ahead.c - see read_ahead.h. The queue is a ring that grows to its bound. */
+#include "data/io/read_ahead.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -7,7 +7,7 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
-#include "data/source.h"
+#include "data/io/source.h"
 
 enum { FIRST_RING = 1 << 20, LAST_RING = 32 << 20 };
 

@@ -1,4 +1,4 @@
-/* ahead.h - a source that a thread of its own reads ahead of its turn, into a
+/* read_ahead.h - a source that a thread of its own reads ahead of its turn, into a
  * queue with a bound, so that several commands run and several files are
  * unpacked at once though their bytes are wanted in order. */
 #ifndef FL_DATA_AHEAD_H

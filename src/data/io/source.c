@@ -4,7 +4,7 @@
  * feeds the command's standard input; the command need not read all of it.
  */
 #define _GNU_SOURCE
-#include "data/source.h"
+#include "data/io/source.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,9 +16,9 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
-#include "data/child.h"
-#include "data/fd.h"
-#include "data/unpack.h"
+#include "data/io/pipe_command.h"
+#include "data/io/fd.h"
+#include "data/io/unpack.h"
 
 enum { FEED_PIECE = 256 << 10 };
 

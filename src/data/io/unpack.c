@@ -1,6 +1,6 @@
 /* unpack.c - see unpack.h. */
 #define _GNU_SOURCE
-#include "data/unpack.h"
+#include "data/io/unpack.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "data/fd.h"
+#include "data/io/fd.h"
 
 enum {
     PACKED_PIECE = 256 << 10,

@@ -1,5 +1,5 @@
 /* config.c - the configuration but for its data; see config.h. */
-#include "fleet/config.h"
+#include "fleet/config/config.h"
 
 #include <math.h>
 #include <string.h>

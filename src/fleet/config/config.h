@@ -74,7 +74,7 @@ void fl_config_done(fl_config *c);
 fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at);
 fleet_status fl_config_read_slots(fl_config *c, const fl_at *at); /* after it */
 
-/* config_keepers.c: tell the program, not trained yet, who keeps what.
+/* config_param_home.c: tell the program, not trained yet, who keeps what.
  * FLEET_ECONFIG: a name that it has not, or two that contradict. */
 fleet_status fl_config_set_keepers(const fl_config *c, fleet_program *p);
 

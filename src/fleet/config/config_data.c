@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "data/stream.h"
-#include "fleet/config.h"
+#include "fleet/config/config.h"
 
 static fleet_status read_char(const fl_at *at, char *out)
 {

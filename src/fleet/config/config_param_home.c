@@ -1,10 +1,10 @@
-/* config_keepers.c - "ps" of the configuration: who keeps what, told to the
+/* config_param_home.c - "ps" of the configuration: who keeps what, told to the
  * program that was made of it. */
 #include <stdio.h>
 #include <string.h>
 
-#include "fleet/config.h"
-#include "runtime/program.h"
+#include "fleet/config/config.h"
+#include "runtime/graph/program.h"
 
 /* What a program says of a parameter once stays. */
 static fleet_status say(fleet_program *p, const fleet_var *v, fleet_ps ps,

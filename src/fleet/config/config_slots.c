@@ -1,6 +1,6 @@
 /* config_slots.c - the configuration's slots. */
 #include "data/stream.h"
-#include "fleet/config.h"
+#include "fleet/config/config.h"
 
 static const char *const transform_names[] = {
     "none", "log1p",  "standardize", "log1p_standardize",

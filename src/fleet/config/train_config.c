@@ -1,15 +1,15 @@
-/* trainer.c - fleet_train_from_config(): what a configuration says, done. */
+/* train_config.c - fleet_train_from_config(): what a configuration says, done. */
 #include <inttypes.h>
 #include <math.h>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "fleet/config.h"
+#include "fleet/config/config.h"
 #include "fleet/datasets.h"
-#include "fleet/save.h"
-#include "fleet/trainer.h"
-#include "runtime/executor.h"
+#include "fleet/save/save.h"
+#include "fleet/config/train_config.h"
+#include "runtime/exec/executor.h"
 
 typedef struct training {
     const fl_config *c;

@@ -1,4 +1,4 @@
-/* trainer.h - what the trainer asks of its neighbours. */
+/* train_config.h - what the trainer asks of its neighbours. */
 #ifndef FL_FLEET_TRAINER_H
 #define FL_FLEET_TRAINER_H
 

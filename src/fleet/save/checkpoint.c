@@ -3,7 +3,7 @@
 #include "fleet/datasets.h"
 #include "fleet/ranks.h"
 #include "fleet/servers.h"
-#include "fleet/trainer.h"
+#include "fleet/config/train_config.h"
 
 /* All values of a map, for fl_free(). */
 static void *values_of(const fl_map *m, int *n)

@@ -7,10 +7,10 @@
 #include "fleet/datasets.h"
 #include "fleet/handle.h"
 #include "fleet/servers.h"
-#include "fleet/trainer.h"
+#include "fleet/config/train_config.h"
 #include "ops/ops.h"
-#include "runtime/executor.h"
-#include "table/table.h"
+#include "runtime/exec/executor.h"
+#include "runtime/store/table.h"
 
 /* --- saving -------------------------------------------------------------- */
 

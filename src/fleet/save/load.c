@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "fleet/manifest.h"
-#include "runtime/executor.h"
+#include "fleet/save/manifest.h"
+#include "runtime/exec/executor.h"
 
 /* --- parts --------------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
 /* manifest.c - see manifest.h. */
-#include "fleet/manifest.h"
+#include "fleet/save/manifest.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef FL_FLEET_MANIFEST_H
 #define FL_FLEET_MANIFEST_H
 
-#include "fleet/save.h"
+#include "fleet/save/save.h"
 
 /* Of an open folder, checked against the sum beside it: what was saved, which
  * has to be `what` unless that is NULL, and each parameter and table. */

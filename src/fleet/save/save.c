@@ -1,12 +1,12 @@
 /* save.c - writing saves; see save.h. */
-#include "fleet/save.h"
+#include "fleet/save/save.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "fleet/handle.h"
-#include "runtime/executor.h"
+#include "runtime/exec/executor.h"
 
 enum { PART_BYTES = 256 << 20 };
 

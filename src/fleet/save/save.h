@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "ps/keep.h"
+#include "ps/partition.h"
 
 #define FL_MANIFEST     "manifest.json"
 #define FL_MANIFEST_SUM "manifest.xxh64"

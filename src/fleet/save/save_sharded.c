@@ -1,4 +1,4 @@
-/* server_saves.c - saves and loads of a job with servers, or with tables that
+/* save_sharded.c - saves and loads of a job with servers, or with tables that
  * ranks share out, each as one lane: worker 0 makes the folder, every lane
  * writes its own part below it, worker 0 adds the manifest and puts it all in
  * its place. A load is read by every lane for itself. */
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "fleet/save.h"
+#include "fleet/save/save.h"
 #include "fleet/ranks.h"
 #include "fleet/servers.h"
 

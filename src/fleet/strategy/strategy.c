@@ -2,9 +2,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "fleet/amp.h"
-#include "fleet/strategy_fields.h"
-#include "fleet/strategy_ranks.h"
+#include "fleet/strategy/strategy_amp.h"
+#include "fleet/strategy/strategy_fields.h"
+#include "fleet/strategy/strategy_collective.h"
 
 fleet_distributed_strategy fleet_distributed_strategy_default(void)
 {

@@ -1,10 +1,10 @@
-/* amp.c - see amp.h. */
-#include "fleet/amp.h"
+/* strategy_amp.c - see strategy_amp.h. */
+#include "fleet/strategy/strategy_amp.h"
 
 #include "base/error.h"
-#include "base/words.h"
+#include "base/name_list.h"
 #include "ops/ops.h"
-#include "runtime/executor.h"
+#include "runtime/exec/executor.h"
 
 /* --- lists of names --------------------------------------------------------
  */

@@ -1,4 +1,4 @@
-/* amp.h - strategy.amp: mixed precision, of bfloat16 or float16. */
+/* strategy_amp.h - strategy.amp: mixed precision, of bfloat16 or float16. */
 #ifndef FL_FLEET_AMP_H
 #define FL_FLEET_AMP_H
 

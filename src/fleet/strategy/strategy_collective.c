@@ -1,10 +1,10 @@
-/* strategy_ranks.c - see strategy_ranks.h. */
-#include "fleet/strategy_ranks.h"
+/* strategy_collective.c - see strategy_collective.h. */
+#include "fleet/strategy/strategy_collective.h"
 
 #include <stddef.h>
 #include <string.h>
 
-#include "runtime/optimizer.h"
+#include "runtime/optim/optimizer.h"
 
 /* Fleet's: fewer floats are reduced as they are. */
 enum { FL_DGC_SMALLEST = 16384 };

@@ -1,4 +1,4 @@
-/* strategy_ranks.h - what a strategy says about ranks: which fields go
+/* strategy_collective.h - what a strategy says about ranks: which fields go
  * together, and what plans are told. */
 #ifndef FL_FLEET_STRATEGY_RANKS_H
 #define FL_FLEET_STRATEGY_RANKS_H

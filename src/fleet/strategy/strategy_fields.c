@@ -1,11 +1,11 @@
 /* strategy_fields.c - see strategy_fields.h. */
-#include "fleet/strategy_fields.h"
+#include "fleet/strategy/strategy_fields.h"
 
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
 
-#include "fleet/amp.h"
+#include "fleet/strategy/strategy_amp.h"
 
 static const fl_fate fates[FL_N_PURPOSE][FL_N_JOB_MODE] = {
     /* local, ps-sync, ps-async, collective, hybrid sync and async */

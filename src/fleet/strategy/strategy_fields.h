@@ -76,7 +76,7 @@ fl_fate fl_field_fate(const fleet_distributed_strategy *s, const fl_field *f,
 fleet_status fl_strategy_check(const fleet_distributed_strategy *s,
                                fl_job_mode mode);
 
-/* strategy_told.c: what is asked for in vain is in the log. */
+/* strategy_report.c: what is asked for in vain is in the log. */
 void fl_strategy_warn(fleet *f);
 
 #endif

@@ -1,4 +1,4 @@
-/* strategy_layers.c - strategy.lars and strategy.lamb: as in Fleet they change
+/* strategy_lars_lamb.c - strategy.lars and strategy.lamb: as in Fleet they change
  * Momentum and Adam, and no other optimizer. */
 #include "fleet/handle.h"
 

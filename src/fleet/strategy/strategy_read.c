@@ -2,7 +2,7 @@
  * of them in an object. */
 #include <string.h>
 
-#include "fleet/strategy_fields.h"
+#include "fleet/strategy/strategy_fields.h"
 
 static fleet_status read_field(const fl_at *at, const fl_field *f,
                                fleet_distributed_strategy *s)

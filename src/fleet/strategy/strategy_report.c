@@ -1,10 +1,10 @@
-/* strategy_told.c - what is said of a strategy: in the log, to other processes
+/* strategy_report.c - what is said of a strategy: in the log, to other processes
  * of the job, and in the dump. */
 #include <stdio.h>
 
-#include "fleet/keepers.h"
-#include "fleet/strategy_fields.h"
-#include "runtime/plan.h"
+#include "fleet/param_home.h"
+#include "fleet/strategy/strategy_fields.h"
+#include "runtime/plan/plan.h"
 
 enum { EFFECT = 128 }; /* characters of words that are made */
 

@@ -1,4 +1,4 @@
-/* peers.h - a group of processes that compute together, the ranks of a
+/* comm.h - a group of processes that compute together, the ranks of a
  * collective job: the interface between plans and src/collective, which the
  * facade connects. One process is a group of its own (self); on CPUs MPI joins
  * ranks, on GPUs NCCL.
@@ -27,7 +27,7 @@
 
 #include <fleet/base.h>
 
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 
 /* Elements as they travel. */
 typedef enum fl_wire {

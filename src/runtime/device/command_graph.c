@@ -1,5 +1,5 @@
-/* graphs.c - see graphs.h. */
-#include "runtime/graphs.h"
+/* command_graph.c - see command_graph.h. */
+#include "runtime/device/command_graph.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* graphs.h - work for a GPU that is gathered first and then queued in one go,
+/* command_graph.h - work for a GPU that is gathered first and then queued in one go,
  * so that what comes again is one launch of a CUDA graph.
  *
  * The first time a list of work is queued piece by piece: memory and choices
@@ -14,7 +14,7 @@
 #define FL_RUNTIME_GRAPHS_H
 
 #include "base/log.h"
-#include "runtime/gpu.h"
+#include "runtime/device/gpu.h"
 
 /* One of three: a kernel's step, a fill, or a copy. */
 typedef struct fl_work {

@@ -1,11 +1,11 @@
 /* context.c - see context.h. */
-#include "runtime/context.h"
+#include "runtime/device/context.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/simd.h"
-#include "runtime/trace.h"
+#include "runtime/simd/simd.h"
+#include "runtime/device/trace.h"
 
 /* FLEET_NUM_THREADS, or OMP_NUM_THREADS as launchers set it, or all. */
 static int threads_wanted(fl_log *log)

@@ -1,12 +1,12 @@
 /* gpu.c - see gpu.h. */
 #define _GNU_SOURCE
-#include "runtime/gpu.h"
+#include "runtime/device/gpu.h"
 
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/thread.h"
-#include "runtime/plugin.h"
+#include "runtime/device/plugin.h"
 
 enum { DEADLINE_MS = 60000 };
 

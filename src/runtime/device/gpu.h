@@ -14,7 +14,7 @@
 #include <pthread.h>
 
 #include "base/error.h"
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 
 typedef struct fl_gpu {
     fl_device *d;
@@ -25,7 +25,7 @@ typedef struct fl_gpu {
     bool crossing;       /* one may be under way */
     int64_t deadline_ms; /* of a wait for what is queued */
     pthread_mutex_t lock;
-    bool said_no_graphs; /* graphs.c, in the log */
+    bool said_no_graphs; /* command_graph.c, in the log */
     int users;
     uint64_t fork_generation; /* a child has none of its parent's */
     struct fl_gpu *next;

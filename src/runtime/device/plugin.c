@@ -1,7 +1,7 @@
 /* plugin.c - see plugin.h; the only user of <dlfcn.h> but for plug-ins
  * themselves. */
 #define _GNU_SOURCE
-#include "runtime/plugin.h"
+#include "runtime/device/plugin.h"
 
 #include <dlfcn.h>
 #include <errno.h>

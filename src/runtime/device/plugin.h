@@ -6,7 +6,7 @@
  * libfleet.a inside as well: what it needs of the library is a table that it
  * gets (fl_host), what it brings one that it gives (fl_plugin). Both begin with
  * their version, and a plug-in is used by the library of its own version alone.
- * Inside a plug-in fl_fail(), fl_alloc() and others are runtime/guest.c's,
+ * Inside a plug-in fl_fail(), fl_alloc() and others are runtime/device/plugin_side.c's,
  * which calls through the table.
  *
  * A plug-in stays loaded until the process ends.
@@ -16,8 +16,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "runtime/device.h"
-#include "runtime/peers.h"
+#include "runtime/device/device.h"
+#include "runtime/device/comm.h"
 
 /* Grows with each change of either table, or of what they lead to. */
 enum { FL_PLUGIN_VERSION = 3 };

@@ -1,4 +1,4 @@
-/* guest.c - in a plug-in, and in nothing else: base/error.h, memory.h, log.h
+/* plugin_side.c - in a plug-in, and in nothing else: base/error.h, memory.h, log.h
  * and clock.h as far as plug-ins need them, through the table of the library
  * that opened it (plugin.h). */
 #include <stdarg.h>
@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "runtime/guest.h"
+#include "runtime/device/plugin_side.h"
 
 static const fl_host *host;
 

@@ -1,9 +1,9 @@
-/* guest.h - how a plug-in begins: it takes the host's table, and from then on
+/* plugin_side.h - how a plug-in begins: it takes the host's table, and from then on
  * fl_fail(), fl_alloc(), fl_log_line() and the clock work in it. */
 #ifndef FL_RUNTIME_GUEST_H
 #define FL_RUNTIME_GUEST_H
 
-#include "runtime/plugin.h"
+#include "runtime/device/plugin.h"
 
 /* False if the versions differ: then the plug-in gives its own table, for the
  * host to name, and does nothing else. */

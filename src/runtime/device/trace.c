@@ -1,5 +1,5 @@
 /* trace.c - see trace.h. */
-#include "runtime/trace.h"
+#include "runtime/device/trace.h"
 
 #include <errno.h>
 #include <inttypes.h>

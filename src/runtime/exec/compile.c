@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/exchange.h"
-#include "runtime/pass.h"
-#include "runtime/there.h"
+#include "runtime/plan/remote.h"
+#include "runtime/plan/pass.h"
+#include "runtime/exec/gpu_plan.h"
 
 static int base_of(const fl_value *v, int i)
 {
@@ -47,7 +47,7 @@ static fleet_status place_bases(fl_compiled *c)
     for (size_t i = 0; i < plan->n_value; i++) {
         fl_value *v = &plan->value[i];
 
-        if (v->root == (int)i && v->there) /* known to there.c */
+        if (v->root == (int)i && v->there) /* known to gpu_plan.c */
             v->base = FL_FIRST_BASE + 2 * (int)i;
         if (v->root != (int)i || v->there)
             continue;

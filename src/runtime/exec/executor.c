@@ -1,5 +1,5 @@
 /* executor.c - see executor.h. */
-#include "runtime/there.h"
+#include "runtime/exec/gpu_plan.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -7,10 +7,10 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "runtime/exchange.h"
-#include "runtime/peers.h"
-#include "runtime/trace.h"
-#include "runtime/update.h"
+#include "runtime/plan/remote.h"
+#include "runtime/device/comm.h"
+#include "runtime/device/trace.h"
+#include "runtime/passes/update.h"
 
 fleet_executor *fleet_executor_create(fleet_program *p,
                                       const fleet_executor_options *options)
@@ -179,7 +179,7 @@ static bool was_skipped(const fl_compiled *c)
     return now && now->skip;
 }
 
-/* What a GPU has skipped is left out later: flight.c. */
+/* What a GPU has skipped is left out later: gpu_in_flight.c. */
 fleet_status fl_executor_end_update(fleet_executor *e, const fl_compiled *c,
                                     fl_compiled *next)
 {
@@ -248,7 +248,7 @@ bool fl_executor_loss_of(const fleet_executor *e, int64_t n_run, double *loss)
     return known->n_run == n_run;
 }
 
-/* What a GPU has computed is known later: flight.c. */
+/* What a GPU has computed is known later: gpu_in_flight.c. */
 static void note_loss(fleet_executor *e, const fl_compiled *c, int64_t batch)
 {
     const fleet_var *loss = e->program->training.loss;

@@ -4,7 +4,7 @@
 
 #include <fleet/executor.h>
 
-#include "runtime/plan.h"
+#include "runtime/plan/plan.h"
 
 /* What a data variable gets in one iteration. */
 typedef struct fl_input {
@@ -36,7 +36,7 @@ typedef struct fl_compiled {
     struct fl_compiled *next;
 } fl_compiled;
 
-/* A batch and the pull that was made for it, see ahead.c. */
+/* A batch and the pull that was made for it, see prefetch.c. */
 typedef struct fl_pulled {
     fl_input *input; /* by variable */
     int64_t batch;   /* 0: no batch */
@@ -192,7 +192,7 @@ fleet_status fl_executor_end_update(fleet_executor *e, const fl_compiled *c,
  * left is under way any more. */
 void fl_executor_end_works(const fleet_executor *e, fl_compiled *c);
 
-/* --- local.c: under the store's lock ------------------------------------- */
+/* --- localsgd.c: under the store's lock ------------------------------------- */
 
 /* Does the rank make its next update on its own? */
 bool fl_local_is_next(const fleet_executor *e);
@@ -203,7 +203,7 @@ fleet_status fl_local_updated(fleet_executor *e, fl_compiled *c, bool alone);
 /* The pass is over for this rank: the next mean; *over: for all ranks. */
 fleet_status fl_local_idle(fleet_executor *e, fl_compiled *c, bool *over);
 
-/* --- ahead.c: all of it under the store's lock -------------------------- */
+/* --- prefetch.c: all of it under the store's lock -------------------------- */
 
 /* Pull for this iteration, unless that was done ahead, and for the next one
  * with its plan, if there is one. The slot of this one is chosen. */

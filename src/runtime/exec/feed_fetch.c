@@ -1,9 +1,9 @@
-/* executor_io.c - feeds checked and bound, fetches copied out. */
+/* feed_fetch.c - feeds checked and bound, fetches copied out. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/there.h"
+#include "runtime/exec/gpu_plan.h"
 
 static const fleet_feed *find_feed(const fleet_feed *feed, int n,
                                    const char *name)

@@ -1,15 +1,15 @@
-/* there_ids.c - what of a plan's part on a GPU depends on how many ids a batch
+/* gpu_ids.c - what of a plan's part on a GPU depends on how many ids a batch
  * has: memory of ragged feeds, of lookups' positions, of tables' rows. See
- * there.h.
+ * gpu_plan.h.
  *
  * Feeds and positions grow by half, before a batch that needs it is fed; that
  * waits for all that is under way, and steps are prepared anew. */
-#include "runtime/there.h"
+#include "runtime/exec/gpu_plan.h"
 
 #include <inttypes.h>
 
 #include "base/memory.h"
-#include "runtime/lookup_there.h"
+#include "runtime/lookup/lookup_gpu.h"
 
 static size_t whole(size_t bytes)
 {

@@ -1,12 +1,12 @@
-/* flight.c - the iterations of an executor that are under way on a GPU; see
- * there.h. */
+/* gpu_in_flight.c - the iterations of an executor that are under way on a GPU; see
+ * gpu_plan.h. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/there.h"
-#include "runtime/trace.h"
+#include "runtime/exec/gpu_plan.h"
+#include "runtime/device/trace.h"
 
 enum { N_SLOT = 2 };
 

@@ -1,11 +1,11 @@
-/* there.c - a compiled plan's part on a GPU; see there.h. */
-#include "runtime/there.h"
+/* gpu_plan.c - a compiled plan's part on a GPU; see gpu_plan.h. */
+#include "runtime/exec/gpu_plan.h"
 
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/placement.h"
-#include "runtime/update_device.h"
+#include "runtime/passes/place_steps.h"
+#include "runtime/optim/update_gpu.h"
 
 enum { MOST_PREPARED = 16 };
 

@@ -1,4 +1,4 @@
-/* there.h - the part of an executor that is on a GPU: memory, prepared steps,
+/* gpu_plan.h - the part of an executor that is on a GPU: memory, prepared steps,
  * feeds, and the iterations that are under way.
  *
  * An iteration is queued and not waited for. Two may be under way: each has a
@@ -13,11 +13,11 @@
 #ifndef FL_RUNTIME_THERE_H
 #define FL_RUNTIME_THERE_H
 
-#include "runtime/executor.h"
-#include "runtime/graphs.h"
-#include "runtime/update_device.h"
+#include "runtime/exec/executor.h"
+#include "runtime/device/command_graph.h"
+#include "runtime/optim/update_gpu.h"
 
-/* --- there.c: a compiled plan's ------------------------------------------ */
+/* --- gpu_plan.c: a compiled plan's ------------------------------------------ */
 
 typedef struct fl_there fl_there;
 typedef struct fl_prepared fl_prepared;
@@ -51,7 +51,7 @@ struct fl_there {
     int n_tell;                      /* steps that tell an update */
     bool host_updates; /* the CPU has a part in what comes after forward */
     int loss;          /* value that is there, -1: none is */
-    bool graphs;       /* an iteration's work is gathered, see graphs.h */
+    bool graphs; /* an iteration's work is gathered, see command_graph.h */
     fl_prepared *prepared, *now;
     void *correct[2]; /* the optimizer's corrections by row step; NULL: none */
 
@@ -95,7 +95,7 @@ fleet_status fl_there_prepare(fl_compiled *c, int64_t batch, int slot);
 /* Prepare them all anew when they are next asked for: operands will move. */
 fleet_status fl_there_unprepare(fl_compiled *c);
 
-/* --- there_run.c -------------------------------------------------------- */
+/* --- gpu_run.c -------------------------------------------------------- */
 
 /* Queue a region; what an iteration begins with, and how its loss and labels
  * are, which stops the updates: inside an iteration it is only gathered, until
@@ -129,7 +129,7 @@ fleet_status fl_there_begin_rows(fl_compiled *c, int to);
 fleet_status fl_there_read(const fl_compiled *c, int value, int64_t rows,
                            void *to);
 
-/* --- there_ids.c: what depends on how many ids there are ----------------- */
+/* --- gpu_ids.c: what depends on how many ids there are ----------------- */
 
 /* Where feeds lie in a slot's memory, and that memory. */
 fleet_status fl_there_place_feeds(fl_compiled *c);
@@ -153,7 +153,7 @@ size_t fl_there_count_bytes(const fl_compiled *c);
 fleet_status fl_there_count(fl_compiled *c);
 void fl_there_counted(const fl_compiled *c, const char *pinned);
 
-/* --- flight.c: an executor's --------------------------------------------- */
+/* --- gpu_in_flight.c: an executor's --------------------------------------------- */
 
 typedef struct fl_flight fl_flight;
 

@@ -1,11 +1,11 @@
-/* there_run.c - what an iteration does on a GPU, gathered or queued at once;
- * see there.h. */
+/* gpu_run.c - what an iteration does on a GPU, gathered or queued at once;
+ * see gpu_plan.h. */
 #include <string.h>
 
 #include "base/clock.h"
-#include "runtime/placement.h"
-#include "runtime/there.h"
-#include "runtime/trace.h"
+#include "runtime/passes/place_steps.h"
+#include "runtime/exec/gpu_plan.h"
+#include "runtime/device/trace.h"
 
 static bool is_copy(const fl_kernel *k)
 {

@@ -1,9 +1,9 @@
-/* executor_plans.c - the plans of an executor, one for each size of batch. */
+/* plan_cache.c - the plans of an executor, one for each size of batch. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/there.h"
+#include "runtime/exec/gpu_plan.h"
 
 void fl_executor_forget_plans(fleet_executor *e)
 {

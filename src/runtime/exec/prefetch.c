@@ -1,4 +1,4 @@
-/* ahead.c - pulls of an executor: this iteration's, and the one that is made
+/* prefetch.c - pulls of an executor: this iteration's, and the one that is made
  * for the next iteration while this one is computed, or in sync while its
  * update is made.
  *
@@ -15,9 +15,9 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "runtime/exchange.h"
-#include "runtime/peers.h"
-#include "runtime/there.h"
+#include "runtime/plan/remote.h"
+#include "runtime/device/comm.h"
+#include "runtime/exec/gpu_plan.h"
 
 static size_t size_of_input(const fleet_executor *e)
 {

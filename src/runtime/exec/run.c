@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "runtime/there.h"
-#include "runtime/trace.h"
+#include "runtime/exec/gpu_plan.h"
+#include "runtime/device/trace.h"
 
 /* What the tasks of a region share. */
 typedef struct region_run {

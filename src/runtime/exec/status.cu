@@ -1,7 +1,7 @@
 /* status.cu - how an iteration went: what stops the updates of it and of all
  * that follow, until the host has read it. */
-#include "runtime/cuda/cuda.h"
-#include "runtime/update_device.h"
+#include "runtime/device/cuda/cuda.h"
+#include "runtime/optim/update_gpu.h"
 
 enum { STATUS, LOSS, FAULTS };
 

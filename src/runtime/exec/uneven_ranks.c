@@ -1,7 +1,7 @@
-/* idle.c - a rank whose pass is over takes part in the updates of the others.
+/* uneven_ranks.c - a rank whose pass is over takes part in the updates of the others.
  */
-#include "runtime/peers.h"
-#include "runtime/there.h"
+#include "runtime/device/comm.h"
+#include "runtime/exec/gpu_plan.h"
 
 /* Who has trained nothing yet cannot update. */
 static fleet_status wait_for_none(const fl_store *s)

@@ -1,5 +1,5 @@
 /* initializer.c - see initializer.h. */
-#include "runtime/initializer.h"
+#include "runtime/graph/initializer.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef FL_RUNTIME_INITIALIZER_H
 #define FL_RUNTIME_INITIALIZER_H
 
-#include "runtime/shape.h"
+#include "runtime/graph/shape.h"
 
 /* An initializer with its scale worked out: what can make any element. */
 typedef struct fl_filler {

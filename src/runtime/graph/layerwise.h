@@ -1,4 +1,4 @@
-/* layers.h - what the steps of LARS and LAMB (layerwise.c) know of the dense
+/* layerwise.h - what the steps of LARS and LAMB (lars_lamb.c) know of the dense
  * parameters of a group, on CPUs and devices alike: each is a layer, and in
  * blocks. Operands:
  *

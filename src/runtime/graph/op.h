@@ -2,13 +2,13 @@
  *
  * To add an operator: write src/ops/NAME.c, end it with a const fl_op and its
  * builder of nn.h, add NAME to src/ops/ops.def, give it a case in
- * test/test_ops.c, and its kernels a CUDA half in src/ops/NAME.cu. Nothing else
+ * test/ops/ops_test.c, and its kernels a CUDA half in src/ops/NAME.cu. Nothing else
  * changes. docs/add-an-op.md walks through one.
  */
 #ifndef FL_RUNTIME_OP_H
 #define FL_RUNTIME_OP_H
 
-#include "runtime/shape.h"
+#include "runtime/graph/shape.h"
 
 typedef struct fl_node fl_node;
 typedef struct fl_lowering fl_lowering;

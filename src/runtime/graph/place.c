@@ -1,11 +1,11 @@
-/* placing.c - see placing.h. */
-#include "runtime/placing.h"
+/* place.c - see place.h. */
+#include "runtime/graph/place.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/program.h"
+#include "runtime/graph/program.h"
 
 void fl_placing_done(fl_placing *p)
 {

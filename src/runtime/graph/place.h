@@ -1,11 +1,11 @@
-/* placing.h - where a program's steps run: here alone, or also on a GPU. */
+/* place.h - where a program's steps run: here alone, or also on a GPU. */
 #ifndef FL_RUNTIME_PLACING_H
 #define FL_RUNTIME_PLACING_H
 
 #include <fleet/program.h>
 
 #include "base/map.h"
-#include "runtime/gpu.h"
+#include "runtime/device/gpu.h"
 
 typedef struct fl_placing {
     fl_gpu *gpu;    /* NULL: all is here */

@@ -1,12 +1,12 @@
 /* program.c - see program.h. */
-#include "runtime/program.h"
+#include "runtime/graph/program.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/initializer.h"
+#include "runtime/graph/initializer.h"
 
 fleet_program *fl_program_create(fl_context *context, struct fl_store *store)
 {

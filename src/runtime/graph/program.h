@@ -5,11 +5,11 @@
 #include "base/arena.h"
 #include "base/json.h"
 #include "base/map.h"
-#include "runtime/context.h"
-#include "runtime/layers.h"
-#include "runtime/op.h"
-#include "runtime/placing.h"
-#include "runtime/scaling.h"
+#include "runtime/device/context.h"
+#include "runtime/graph/layerwise.h"
+#include "runtime/graph/op.h"
+#include "runtime/graph/place.h"
+#include "runtime/graph/loss_scaling.h"
 
 struct fl_store;
 struct fleet_optimizer;

@@ -1,7 +1,7 @@
 /* program_dump.c - a program as text and as a Graphviz digraph. */
 #include <inttypes.h>
 
-#include "runtime/program.h"
+#include "runtime/graph/program.h"
 
 static const char *kind_name(fl_var_kind kind)
 {

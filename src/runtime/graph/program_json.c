@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/initializer.h"
-#include "runtime/program.h"
+#include "runtime/graph/initializer.h"
+#include "runtime/graph/program.h"
 
 static const char *const kind_names[] = {"data",  "param", "table",
                                          "state", "temp",  NULL};

@@ -1,5 +1,5 @@
 /* shape.c - see shape.h. */
-#include "runtime/shape.h"
+#include "runtime/graph/shape.h"
 
 #include <inttypes.h>
 #include <stdio.h>

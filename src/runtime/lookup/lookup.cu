@@ -1,10 +1,10 @@
-/* lookup.cu - see lookup_device.h. Every sum has the order of (sample, lane,
+/* lookup.cu - see lookup_kernels.h. Every sum has the order of (sample, lane,
  * place): the sort by key is stable, and a thread adds up what is its own. */
-#include "runtime/lookup_device.h"
+#include "runtime/store/lookup_kernels.h"
 
-#include "runtime/cuda/sort.h"
-#include "runtime/cuda/table.h"
-#include "runtime/cuda/team.h"
+#include "runtime/device/cuda/sort.h"
+#include "runtime/store/table_cuda.h"
+#include "runtime/device/cuda/warp_rows.h"
 
 static const fl_device_lookup *config_of(const fl_device_step *s)
 {

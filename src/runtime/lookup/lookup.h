@@ -8,7 +8,7 @@
  *   rows.merge   per part: sums of several batches added
  *   rows.update  per part: missing rows made, the rule applied
  *
- * With an exchange (exchange.h) the rows are elsewhere, and the first steps are
+ * With an exchange (remote.h) the rows are elsewhere, and the first steps are
  * done for a batch while the one before it is computed:
  *
  *   rows.split   as above
@@ -22,7 +22,7 @@
  * The lookup that the steps hand on is then there twice, once per slot, and the
  * sums of a merge group are beside both.
  *
- * A table whose rows are on a GPU has other steps: lookup_there.h.
+ * A table whose rows are on a GPU has other steps: lookup_gpu.h.
  *
  * An id's place in the batch is its position: ids are numbered by sample, then
  * slot, then place in the slot. A slot of L ids without an own combiner counts
@@ -31,7 +31,7 @@
 #ifndef FL_RUNTIME_LOOKUP_H
 #define FL_RUNTIME_LOOKUP_H
 
-#include "runtime/lower.h"
+#include "runtime/plan/lower.h"
 
 /* One slot, as its op tells it. */
 typedef struct fl_lookup_slot {
@@ -51,7 +51,7 @@ void fl_lookup_gradient(fl_lowering *l, const fl_node *n,
 void fl_lookup_merge(fl_lowering *l, fl_sparse *s);
 void fl_lookup_update(fl_lowering *l, const fl_sparse *s);
 
-/* The value that has its findings (scaling.h), or its squares; how many floats,
+/* The value that has its findings (loss_scaling.h), or its squares; how many floats,
  * or doubles, they are. */
 int fl_lookup_check(fl_lowering *l, const fl_sparse *s, int *n);
 int fl_lookup_norm(fl_lowering *l, const fl_sparse *s, int *n);

@@ -1,12 +1,12 @@
-/* lookup_grad.c - the backward steps of a lookup; see lookup.h. */
+/* lookup_backward.c - the backward steps of a lookup; see lookup.h. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/lookup_data.h"
-#include "runtime/norm.h"
-#include "runtime/plan.h"
-#include "runtime/simd.h"
+#include "runtime/lookup/lookup_data.h"
+#include "runtime/store/norm.h"
+#include "runtime/plan/plan.h"
+#include "runtime/simd/simd.h"
 
 enum {
     THE_LOOKUP,

@@ -4,8 +4,8 @@
 #ifndef FL_RUNTIME_LOOKUP_DATA_H
 #define FL_RUNTIME_LOOKUP_DATA_H
 
-#include "runtime/kernel.h"
-#include "runtime/rows.h"
+#include "runtime/plan/kernel.h"
+#include "runtime/store/table_api.h"
 
 /* A set of keys, numbered in the order in which they came. */
 typedef struct fl_key_set {

@@ -2,9 +2,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/lookup.h"
-#include "runtime/lookup_data.h"
-#include "runtime/lookup_there.h"
+#include "runtime/lookup/lookup.h"
+#include "runtime/lookup/lookup_data.h"
+#include "runtime/lookup/lookup_gpu.h"
 
 /* Operands: the lookup first, then what the step adds to it. */
 enum { THE_LOOKUP, FIRST_IDS = 1, THE_TABLE = 1, FIRST_OUT = 2 };

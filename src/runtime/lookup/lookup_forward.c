@@ -1,11 +1,11 @@
-/* lookup.c - the forward steps of a lookup; see lookup.h. */
-#include "runtime/lookup.h"
+/* lookup_forward.c - the forward steps of a lookup; see lookup.h. */
+#include "runtime/lookup/lookup.h"
 
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/lookup_data.h"
-#include "runtime/simd.h"
+#include "runtime/lookup/lookup_data.h"
+#include "runtime/simd/simd.h"
 
 /* Operands: the lookup first, then what the step adds to it. */
 enum { THE_LOOKUP, FIRST_IDS = 1, THE_TABLE = 1, FIRST_OUT = 2 };

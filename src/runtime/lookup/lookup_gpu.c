@@ -1,8 +1,8 @@
-/* lookup_there.c - see lookup_there.h. */
-#include "runtime/lookup_there.h"
+/* lookup_gpu.c - see lookup_gpu.h. */
+#include "runtime/lookup/lookup_gpu.h"
 
-#include "runtime/placement.h"
-#include "runtime/update.h"
+#include "runtime/passes/place_steps.h"
+#include "runtime/passes/update.h"
 
 /* Operands of lanes come behind those that a step has for itself. */
 enum { FIRST_LANE = 5 };

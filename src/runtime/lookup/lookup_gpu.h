@@ -1,5 +1,5 @@
-/* lookup_there.h - lookups whose table has its rows on a GPU (rows_there.h):
- * their steps are those of lookup_device.h, put into a plan where lookup.h's
+/* lookup_gpu.h - lookups whose table has its rows on a GPU (table_gpu.h):
+ * their steps are those of lookup_kernels.h, put into a plan where lookup.h's
  * are else.
  *
  * A table's rows are there when this process keeps them for itself, and all of
@@ -8,12 +8,12 @@
 #ifndef FL_RUNTIME_LOOKUP_THERE_H
 #define FL_RUNTIME_LOOKUP_THERE_H
 
-#include "runtime/lookup.h"
-#include "runtime/lookup_device.h"
-#include "runtime/rows_there.h"
+#include "runtime/lookup/lookup.h"
+#include "runtime/store/lookup_kernels.h"
+#include "runtime/store/table_gpu.h"
 
 /* The ids of some slots, or what was merged of them, as keys: by position, and
- * each that differs with a number. Arrays grow with the batches (there_ids.c):
+ * each that differs with a number. Arrays grow with the batches (gpu_ids.c):
  * a value that has `positions` set is one of them. */
 typedef struct fl_numbered {
     fl_device_lookup config; /* of its steps, with its capacity */

@@ -1,5 +1,5 @@
 /* optimizer.c - see optimizer.h. */
-#include "runtime/optimizer.h"
+#include "runtime/optim/optimizer.h"
 
 #include <math.h>
 

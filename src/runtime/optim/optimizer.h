@@ -6,9 +6,9 @@
 #include <fleet/optimizer.h>
 
 #include "base/json.h"
-#include "runtime/context.h"
-#include "runtime/rule.h"
-#include "runtime/simd.h"
+#include "runtime/device/context.h"
+#include "runtime/optim/rule.h"
+#include "runtime/simd/simd.h"
 
 typedef enum fl_decay {
     FL_DECAY_NONE,

@@ -1,5 +1,5 @@
-/* rule.c - the names of the rules; their arithmetic is in rules_simd.c. */
-#include "runtime/rule.h"
+/* rule.c - the names of the rules; their arithmetic is in rule_simd.c. */
+#include "runtime/optim/rule.h"
 
 const fl_rule *fl_rule_of(fl_rule_kind kind)
 {

@@ -1,11 +1,11 @@
-/* rules.h - the arithmetic of the update rules, as rules_simd.c has it: for one
+/* rule_cuda.h - the arithmetic of the update rules, as rule_simd.c has it: for one
  * weight. The plug-in is compiled without contraction, so the bits are the
  * same. */
 #ifndef FL_RUNTIME_CUDA_RULES_H
 #define FL_RUNTIME_CUDA_RULES_H
 
-#include "runtime/cuda/cuda.h"
-#include "runtime/update_device.h"
+#include "runtime/device/cuda/cuda.h"
+#include "runtime/optim/update_gpu.h"
 
 /* Nothing is to be updated. */
 __device__ static inline bool fl_update_is_off(const fl_device_update *now)

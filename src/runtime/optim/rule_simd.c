@@ -1,10 +1,10 @@
-/* rules_simd.c - the arithmetic of the update rules (rule.h, optimizer.h).
+/* rule_simd.c - the arithmetic of the update rules (rule.h, optimizer.h).
  *
  * Each rule is one function on a vector of weights. DENSE makes of it the loop
  * over a dense range, APPLY the one over rows, too.
  */
-#include "runtime/simd.h"
-#include "runtime/vec.h"
+#include "runtime/simd/simd.h"
+#include "runtime/simd/vec.h"
 
 void FL_SIMD(fl_simd_rules)(fl_simd *t);
 

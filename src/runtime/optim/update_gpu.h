@@ -1,10 +1,10 @@
-/* update_device.h - what an update is told on a device, in place of an
+/* update_gpu.h - what an update is told on a device, in place of an
  * fl_update_now (plan.h), in device memory, written before an iteration; and
  * what the device tells of one. */
 #ifndef FL_RUNTIME_UPDATE_DEVICE_H
 #define FL_RUNTIME_UPDATE_DEVICE_H
 
-#include "runtime/rule.h"
+#include "runtime/optim/rule.h"
 
 /* What the updates done change of an update. */
 typedef struct fl_device_rates {

@@ -1,4 +1,4 @@
-/* blocks.h - how updates and norms walk the flat groups of parameters. */
+/* update_ranges.h - how updates and norms walk the flat groups of parameters. */
 #ifndef FL_RUNTIME_BLOCKS_H
 #define FL_RUNTIME_BLOCKS_H
 

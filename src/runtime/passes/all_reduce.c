@@ -1,21 +1,21 @@
-/* peers.c - what ranks of a collective job do together in an update: agree on
+/* all_reduce.c - what ranks of a collective job do together in an update: agree on
  * how many batches it is of, and add up their gradients.
  *
  * A rank whose pass is over goes on with the updates of the others, as its
  * weights are to be theirs: it then gives gradients of -0.0, the number that
  * changes no sum, not even a zero's sign.
  */
-#include "runtime/peers.h"
+#include "runtime/device/comm.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "runtime/pass.h"
-#include "runtime/peers_gpu.h"
-#include "runtime/trace.h"
-#include "runtime/update.h"
+#include "runtime/plan/pass.h"
+#include "runtime/passes/all_reduce_gpu.h"
+#include "runtime/device/trace.h"
+#include "runtime/passes/update.h"
 
 void fl_peers_abort(fl_peers *p, const char *why)
 {

@@ -1,5 +1,5 @@
-/* peers_gpu.c - see peers_gpu.h. */
-#include "runtime/peers_gpu.h"
+/* all_reduce_gpu.c - see all_reduce_gpu.h. */
+#include "runtime/passes/all_reduce_gpu.h"
 
 fl_gpu *fl_peers_gpu(const fl_plan *plan)
 {

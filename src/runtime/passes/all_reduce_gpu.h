@@ -1,10 +1,10 @@
-/* peers_gpu.h - sums of ranks in a GPU's memory: what peers.c does there. */
+/* all_reduce_gpu.h - sums of ranks in a GPU's memory: what all_reduce.c does there. */
 #ifndef FL_RUNTIME_PEERS_GPU_H
 #define FL_RUNTIME_PEERS_GPU_H
 
-#include "runtime/gpu.h"
-#include "runtime/peers.h"
-#include "runtime/plan.h"
+#include "runtime/device/gpu.h"
+#include "runtime/device/comm.h"
+#include "runtime/plan/plan.h"
 
 /* The GPU in whose memory a plan's ranks reduce; NULL: they do in the host's.
  */

@@ -9,10 +9,10 @@
  * is of this iteration. Steps that a guard keeps on the CPU take no float16.
  */
 #include "base/memory.h"
-#include "base/words.h"
-#include "runtime/pass.h"
-#include "runtime/placement.h"
-#include "runtime/update.h"
+#include "base/name_list.h"
+#include "runtime/plan/pass.h"
+#include "runtime/passes/place_steps.h"
+#include "runtime/passes/update.h"
 
 /* --- cast: out <- x ------------------------------------------------------ */
 

@@ -1,5 +1,5 @@
 /* amp.cu - the CUDA half of amp.c's cast: out <- x. */
-#include "runtime/cuda/narrow.h"
+#include "runtime/device/cuda/half_float_cuda.h"
 
 template <class T>
 __global__ static void cast_all(T *out, int64_t ldo, const float *x,

@@ -1,16 +1,16 @@
-/* clip.c - clip by global norm, in the order that all topologies share:
+/* clip_global_norm.c - clip by global norm, in the order that all topologies share:
  * squares in double, per dense block in index order, per row, rows in key order
  * per (table, bucket); then blocks and buckets in number order, parameters and
  * tables by name. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/blocks.h"
-#include "runtime/exchange.h"
-#include "runtime/lookup.h"
-#include "runtime/norm.h"
-#include "runtime/pass.h"
-#include "runtime/update.h"
+#include "runtime/optim/update_ranges.h"
+#include "runtime/plan/remote.h"
+#include "runtime/lookup/lookup.h"
+#include "runtime/store/norm.h"
+#include "runtime/plan/pass.h"
+#include "runtime/passes/update.h"
 
 /* Operands: update, norms (double, one per block), gradient. */
 static fleet_status norm_prepare(fl_instance *in)

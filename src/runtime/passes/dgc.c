@@ -9,8 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "runtime/peers.h"
-#include "runtime/update.h"
+#include "runtime/device/comm.h"
+#include "runtime/passes/update.h"
 
 typedef struct pair {
     uint32_t at; /* in the parameter */

@@ -1,9 +1,9 @@
-/* schedule.c - which steps run, and which of them without waiting for each
+/* form_regions.c - which steps run, and which of them without waiting for each
  * other. */
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/pass.h"
+#include "runtime/plan/pass.h"
 
 /* --- drop_dead_steps ----------------------------------------------------- */
 

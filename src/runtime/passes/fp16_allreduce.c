@@ -1,10 +1,10 @@
-/* half.c - gradients that travel as float16: half as many bytes, and 11 bits of
+/* fp16_allreduce.c - gradients that travel as float16: half as many bytes, and 11 bits of
  * each number. What a rank has is rounded, and so is their sum.
  */
 #include <inttypes.h>
 
-#include "runtime/peers.h"
-#include "runtime/update.h"
+#include "runtime/device/comm.h"
+#include "runtime/passes/update.h"
 
 /* Where a bucket's sum is, to name whose gradient it is. */
 typedef struct half_config {

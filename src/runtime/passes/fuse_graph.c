@@ -1,7 +1,7 @@
-/* pass_graph.c - the passes that look at nodes and variables. */
+/* fuse_graph.c - the passes that look at nodes and variables. */
 #include <fleet/nn.h>
 
-#include "runtime/pass.h"
+#include "runtime/plan/pass.h"
 
 static void count_readers(fl_lowering *l)
 {

@@ -1,8 +1,8 @@
-/* hierarchy.c - strategy.use_hierarchical_allreduce: what all ranks would sum
+/* hierarchical_all_reduce.c - strategy.use_hierarchical_allreduce: what all ranks would sum
  * in one call they sum by groups. */
-#include "runtime/pass.h"
-#include "runtime/peers.h"
-#include "runtime/update.h"
+#include "runtime/plan/pass.h"
+#include "runtime/device/comm.h"
+#include "runtime/passes/update.h"
 
 static fleet_status by_groups_run(const fl_instance *in, const fl_range *r)
 {

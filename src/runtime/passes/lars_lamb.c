@@ -1,4 +1,4 @@
-/* layerwise.c - LARS and LAMB: each dense parameter has a rate of its own, by
+/* lars_lamb.c - LARS and LAMB: each dense parameter has a rate of its own, by
  * the ratio of the norms of its weights and of its step.
  *
  *   LARS  v = mu v + rate (g + decay w);  w -= v
@@ -13,10 +13,10 @@
  */
 #include <math.h>
 
-#include "runtime/layers.h"
-#include "runtime/norm.h"
-#include "runtime/pass.h"
-#include "runtime/update.h"
+#include "runtime/graph/layerwise.h"
+#include "runtime/store/norm.h"
+#include "runtime/plan/pass.h"
+#include "runtime/passes/update.h"
 
 /* Of every step here but the ratio; others follow. */
 enum { UPDATE_NOW, GRADIENT, WEIGHT, SQUARES, RATIOS = SQUARES, STATE };

@@ -1,9 +1,9 @@
-/* layerwise.cu - the CUDA half of layerwise.c: LARS and LAMB, a block of
- * threads to a block of weights, of all layers at once. Operands: layers.h. */
-#include "runtime/cuda/block.h"
-#include "runtime/cuda/list.h"
-#include "runtime/cuda/rules.h"
-#include "runtime/layers.h"
+/* lars_lamb.cu - the CUDA half of lars_lamb.c: LARS and LAMB, a block of
+ * threads to a block of weights, of all layers at once. Operands: layerwise.h. */
+#include "runtime/device/cuda/block.h"
+#include "runtime/device/cuda/device_list.h"
+#include "runtime/optim/rule_cuda.h"
+#include "runtime/graph/layerwise.h"
 
 enum { NOW, GRADIENT, WEIGHT, SQUARES, RATIOS = SQUARES, STATE };
 

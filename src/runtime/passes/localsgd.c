@@ -1,4 +1,4 @@
-/* local.c - ranks that update on their own and make their weights equal now and
+/* localsgd.c - ranks that update on their own and make their weights equal now and
  * then: by the mean of all that have updated since the last time. So Lin et
  * al. 2018, "Don't use large mini-batches, use local SGD" (arXiv:1808.07217);
  * how often may follow the loss, as in Wang and Joshi 2018 (arXiv:1810.08313).
@@ -10,10 +10,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "runtime/pass.h"
-#include "runtime/peers.h"
-#include "runtime/there.h"
-#include "runtime/update.h"
+#include "runtime/plan/pass.h"
+#include "runtime/device/comm.h"
+#include "runtime/exec/gpu_plan.h"
+#include "runtime/passes/update.h"
 
 /* --- steps of a mean ----------------------------------------------------- */
 

@@ -1,12 +1,12 @@
-/* scaling.c - the loss's scale in trainings of float16; see scaling.h. */
-#include "runtime/scaling.h"
+/* loss_scaling.c - the loss's scale in trainings of float16; see loss_scaling.h. */
+#include "runtime/graph/loss_scaling.h"
 
-#include "runtime/exchange.h"
-#include "runtime/lookup.h"
-#include "runtime/norm.h"
-#include "runtime/pass.h"
-#include "runtime/peers.h"
-#include "runtime/update.h"
+#include "runtime/plan/remote.h"
+#include "runtime/lookup/lookup.h"
+#include "runtime/store/norm.h"
+#include "runtime/plan/pass.h"
+#include "runtime/device/comm.h"
+#include "runtime/passes/update.h"
 
 bool fl_is_scaled(const fl_lowering *l)
 {

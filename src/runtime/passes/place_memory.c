@@ -1,4 +1,4 @@
-/* place.c - where values lie: one arena, in which values that are never alive
+/* place_memory.c - where values lie: one arena, in which values that are never alive
  * together share memory, and beside it what is kept; the same again on a GPU.
  * Inside a region slices run ahead of each other, so a value is alive for whole
  * regions. Best fit, the largest first.
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "runtime/pass.h"
+#include "runtime/plan/pass.h"
 
 typedef struct placed {
     int value;

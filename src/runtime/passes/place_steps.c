@@ -1,4 +1,4 @@
-/* placement.c - pass place_steps: which steps run on the GPU, and what is
+/* place_steps.c - pass place_steps: which steps run on the GPU, and what is
  * copied between the two memories.
  *
  * A value has a home, one of the memories. Where steps of both sides touch it
@@ -13,11 +13,11 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/exchange.h"
-#include "runtime/pass.h"
-#include "runtime/peers_gpu.h"
-#include "runtime/placement.h"
-#include "runtime/update_device.h"
+#include "runtime/plan/remote.h"
+#include "runtime/plan/pass.h"
+#include "runtime/passes/all_reduce_gpu.h"
+#include "runtime/passes/place_steps.h"
+#include "runtime/optim/update_gpu.h"
 
 fleet_status fl_run_nowhere(const fl_instance *in, const fl_range *r)
 {

@@ -1,9 +1,9 @@
-/* placement.h - the steps that pass place_steps puts into plans: what one
+/* place_steps.h - the steps that pass place_steps puts into plans: what one
  * memory has goes to the other one. The executor does them itself. */
 #ifndef FL_RUNTIME_PLACEMENT_H
 #define FL_RUNTIME_PLACEMENT_H
 
-#include "runtime/plan.h"
+#include "runtime/plan/plan.h"
 
 /* Shall the step run on the plan's GPU, as program and guards have it? */
 bool fl_is_for_gpu(const fl_plan *plan, const fl_step *s);

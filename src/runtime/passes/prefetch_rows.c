@@ -1,18 +1,18 @@
-/* rows_ahead.c - pass rows_ahead: rows that come from others are in the GPU's
+/* prefetch_rows.c - pass rows_ahead: rows that come from others are in the GPU's
  * memory before their batch's turn.
  *
  * What a lookup gathers is then there once per slot, in pinned memory and in
  * the GPU's, so that it can be gathered and copied while the iteration before
- * it is computed: ahead.c does that. The arrival is a phase of its own, since
+ * it is computed: prefetch.c does that. The arrival is a phase of its own, since
  * it also brings the weights of the iteration's beginning.
  *
  * Nothing else of the CPU's may use what is gathered: if an operator that is
  * guarded does, or a fetch, all is left as it is.
  */
 #include "base/memory.h"
-#include "runtime/lookup_data.h"
-#include "runtime/pass.h"
-#include "runtime/placement.h"
+#include "runtime/lookup/lookup_data.h"
+#include "runtime/plan/pass.h"
+#include "runtime/passes/place_steps.h"
 
 /* Of a root: a lookup writes it; somebody uses it here; it is ready ahead. */
 enum { GATHERED = 1, USED = 2, AHEAD = 4 };

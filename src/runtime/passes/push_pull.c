@@ -1,16 +1,16 @@
-/* exchange.c - the steps that talk to an exchange, and the passes that put them
- * into a plan; see exchange.h and lookup.h. */
-#include "runtime/exchange.h"
+/* push_pull.c - the steps that talk to an exchange, and the passes that put them
+ * into a plan; see remote.h and lookup.h. */
+#include "runtime/plan/remote.h"
 
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/lookup.h"
-#include "runtime/lookup_data.h"
-#include "runtime/norm.h"
-#include "runtime/pass.h"
-#include "runtime/peers.h"
-#include "runtime/update.h"
+#include "runtime/lookup/lookup.h"
+#include "runtime/lookup/lookup_data.h"
+#include "runtime/store/norm.h"
+#include "runtime/plan/pass.h"
+#include "runtime/device/comm.h"
+#include "runtime/passes/update.h"
 
 /* --- ps.pull, ps.arrive -------------------------------------------------- */
 

@@ -10,9 +10,9 @@
  */
 #include <string.h>
 
-#include "runtime/pass.h"
-#include "runtime/peers.h"
-#include "runtime/update.h"
+#include "runtime/plan/pass.h"
+#include "runtime/device/comm.h"
+#include "runtime/passes/update.h"
 
 /* --- parts --------------------------------------------------------------- */
 

@@ -1,16 +1,16 @@
 /* update.c - see update.h. */
-#include "runtime/update.h"
+#include "runtime/passes/update.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/blocks.h"
-#include "runtime/exchange.h"
-#include "runtime/lookup.h"
-#include "runtime/pass.h"
-#include "runtime/update_device.h"
+#include "runtime/optim/update_ranges.h"
+#include "runtime/plan/remote.h"
+#include "runtime/lookup/lookup.h"
+#include "runtime/plan/pass.h"
+#include "runtime/optim/update_gpu.h"
 
 /* --- adding contributions ------------------------------------------------ */
 

@@ -1,9 +1,9 @@
-/* update.cu - the CUDA half of update.c and clip.c: sums of contributions,
+/* update.cu - the CUDA half of update.c and clip_global_norm.c: sums of contributions,
  * gradient merge, norms and the clip, the rules over flat groups. */
-#include "runtime/blocks.h"
-#include "runtime/cuda/block.h"
-#include "runtime/cuda/list.h"
-#include "runtime/cuda/rules.h"
+#include "runtime/optim/update_ranges.h"
+#include "runtime/device/cuda/block.h"
+#include "runtime/device/cuda/device_list.h"
+#include "runtime/optim/rule_cuda.h"
 
 /* --- gradient.add: total += part; merge.dense: sum <- gradient, update -------
  */

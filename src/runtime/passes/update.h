@@ -4,8 +4,8 @@
 #ifndef FL_RUNTIME_UPDATE_H
 #define FL_RUNTIME_UPDATE_H
 
-#include "runtime/lower.h"
-#include "runtime/peers.h"
+#include "runtime/plan/lower.h"
+#include "runtime/device/comm.h"
 
 /* Where the scalars of the update are: made by the first pass that asks. */
 int fl_update_value(fl_lowering *l);
@@ -47,12 +47,12 @@ extern const fl_kernel fl_kernel_all_reduce;
 const fl_rounds *fl_all_reduce_rounds(const fl_instance *in);
 fleet_status fl_all_reduce_by(const fl_instance *in, fl_peers *p);
 
-/* --- exchange.c: the clip by global norm where rows are elsewhere, and dense
+/* --- push_pull.c: the clip by global norm where rows are elsewhere, and dense
  * parameters here; n values with squares, so many of each. */
 fleet_status fl_emit_clip_rows(fl_lowering *l, const fl_operand *norm,
                                const int *count, int n);
 
-/* --- scaling.c ----------------------------------------------------------- */
+/* --- loss_scaling.c ----------------------------------------------------------- */
 
 /* Is the plan a training in float16? The value of the loss's gradient then, by
  * a step of the node's. */

@@ -20,7 +20,7 @@
 #ifndef FL_RUNTIME_KERNEL_H
 #define FL_RUNTIME_KERNEL_H
 
-#include "runtime/op.h"
+#include "runtime/graph/op.h"
 
 typedef enum fl_split { FL_SPLIT_ROWS, FL_SPLIT_PARTS } fl_split;
 

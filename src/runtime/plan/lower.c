@@ -1,11 +1,11 @@
 /* lower.c - from the nodes of a program to the steps of a plan; see lower.h. */
-#include "runtime/lower.h"
+#include "runtime/plan/lower.h"
 
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/pass.h"
-#include "runtime/update.h"
+#include "runtime/plan/pass.h"
+#include "runtime/passes/update.h"
 
 typedef struct fl_pending {
     const fleet_var *var;

@@ -7,7 +7,7 @@
 #ifndef FL_RUNTIME_LOWER_H
 #define FL_RUNTIME_LOWER_H
 
-#include "runtime/plan.h"
+#include "runtime/plan/plan.h"
 
 /* What passes on the graph decided about a node. */
 typedef struct fl_node_plan {

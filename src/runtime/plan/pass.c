@@ -1,5 +1,5 @@
 /* pass.c - see pass.h. */
-#include "runtime/pass.h"
+#include "runtime/plan/pass.h"
 
 #include <string.h>
 
@@ -52,7 +52,7 @@ fleet_status fl_passes_run(fl_lowering *l, fl_pass_when when)
     static const fl_pass passes[] = {
 #define FL_PASS(name, when, needs, conflicts)                                  \
     {#name, when, needs, conflicts, fl_pass_##name},
-#include "runtime/passes.def"
+#include "runtime/plan/passes.def"
 #undef FL_PASS
     };
     return fl_passes_run_list(l, passes, sizeof passes / sizeof *passes, when);

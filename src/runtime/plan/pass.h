@@ -3,7 +3,7 @@
 #ifndef FL_RUNTIME_PASS_H
 #define FL_RUNTIME_PASS_H
 
-#include "runtime/lower.h"
+#include "runtime/plan/lower.h"
 
 typedef enum fl_pass_when { FL_PASS_GRAPH, FL_PASS_PLAN } fl_pass_when;
 
@@ -28,7 +28,7 @@ fleet_status fl_passes_run_list(fl_lowering *l, const fl_pass *pass, int n,
 fleet_status fl_amp_check_processor(const fl_plan *plan);
 
 #define FL_PASS(name, when, needs, conflicts) fl_pass_run fl_pass_##name;
-#include "runtime/passes.def"
+#include "runtime/plan/passes.def"
 #undef FL_PASS
 
 #endif

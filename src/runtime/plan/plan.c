@@ -1,5 +1,5 @@
 /* plan.c - values and steps; see plan.h. */
-#include "runtime/plan.h"
+#include "runtime/plan/plan.h"
 
 #include "base/memory.h"
 

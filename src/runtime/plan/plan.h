@@ -5,8 +5,8 @@
 #ifndef FL_RUNTIME_PLAN_H
 #define FL_RUNTIME_PLAN_H
 
-#include "runtime/kernel.h"
-#include "runtime/store.h"
+#include "runtime/plan/kernel.h"
+#include "runtime/store/store.h"
 
 typedef enum fl_value_kind {
     FL_VALUE_FEED,

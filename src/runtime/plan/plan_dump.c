@@ -1,7 +1,7 @@
 /* plan_dump.c - a plan as text and as a Graphviz digraph. */
 #include <inttypes.h>
 
-#include "runtime/plan.h"
+#include "runtime/plan/plan.h"
 
 static const char *phase_name(fl_phase phase)
 {

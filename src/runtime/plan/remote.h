@@ -1,4 +1,4 @@
-/* exchange.h - how an iteration talks to those who keep the parameters, when
+/* remote.h - how an iteration talks to those who keep the parameters, when
  * they are not in this process: the interface between plans and src/ps (servers
  * today, caches and others later), which the facade connects. A store without
  * one trains by itself.
@@ -24,14 +24,14 @@
 #ifndef FL_RUNTIME_EXCHANGE_H
 #define FL_RUNTIME_EXCHANGE_H
 
-#include "runtime/store.h"
+#include "runtime/store/store.h"
 
 /* Pulls under way: that of this iteration, and that of the next. */
 enum { FL_N_SLOT = 2 };
 
 /* What a pull asks of one table: keys in, rows out. Each key once. */
 typedef struct fl_pull_part {
-    const uint64_t *key; /* n of them, of that part (rows.h) */
+    const uint64_t *key; /* n of them, of that part (table_api.h) */
     int64_t n;
     const float **row; /* n of them: set by arrive(), valid until the slot's
                           next pull or drop; or by came() */

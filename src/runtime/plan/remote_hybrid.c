@@ -1,5 +1,5 @@
-/* joint.c - see joint.h. */
-#include "runtime/joint.h"
+/* remote_hybrid.c - see remote_hybrid.h. */
+#include "runtime/plan/remote_hybrid.h"
 
 #include "base/memory.h"
 
@@ -122,7 +122,7 @@ static fleet_status joint_push(fl_exchange *x, const fl_push *p)
 }
 
 /* Of tables that are all the ranks': beside tables of servers it is refused
- * (clip.c). */
+ * (clip_global_norm.c). */
 static fleet_status joint_clip(fl_exchange *x, const fl_push *p, double squares,
                                float *factor)
 {

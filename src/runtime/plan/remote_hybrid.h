@@ -1,16 +1,16 @@
-/* joint.h - one exchange made of two: what servers keep, and tables that ranks
+/* remote_hybrid.h - one exchange made of two: what servers keep, and tables that ranks
  * share out among themselves. Which of the two a table is for says the table:
  * one whose rows are away is the servers'. Dense parameters of an exchange are
  * always theirs.
  *
  * Updates are counted, passes ended and numbers added up by the servers; ranks
- * meet in rounds (peers.h) anyway. A push goes to both, even with nothing in
+ * meet in rounds (comm.h) anyway. A push goes to both, even with nothing in
  * it: all ranks make the same calls.
  */
 #ifndef FL_RUNTIME_JOINT_H
 #define FL_RUNTIME_JOINT_H
 
-#include "runtime/exchange.h"
+#include "runtime/plan/remote.h"
 
 typedef struct fl_joint fl_joint;
 

@@ -1,7 +1,7 @@
 /* bf16_simd.c - the kernels of simd.h that read or write bfloat16, but for
  * its sums over rows (math_simd.c). */
-#include "runtime/simd.h"
-#include "runtime/vec.h"
+#include "runtime/simd/simd.h"
+#include "runtime/simd/vec.h"
 
 void FL_SIMD(fl_simd_bf16)(fl_simd *t);
 

@@ -1,7 +1,7 @@
-/* half_simd.c - float16 and back, as gradients travel. */
-#include "base/narrow.h"
-#include "runtime/simd.h"
-#include "runtime/vec.h"
+/* f16_simd.c - float16 and back, as gradients travel. */
+#include "base/half_float.h"
+#include "runtime/simd/simd.h"
+#include "runtime/simd/vec.h"
 
 void FL_SIMD(fl_simd_half)(fl_simd *t);
 

@@ -1,8 +1,8 @@
 /* math_simd.c - the elementwise and small kernels of simd.h. */
 #include <string.h>
 
-#include "runtime/simd.h"
-#include "runtime/vec.h"
+#include "runtime/simd/simd.h"
+#include "runtime/simd/vec.h"
 
 void FL_SIMD(fl_simd_math)(fl_simd *t);
 

@@ -1,5 +1,5 @@
 /* simd.c - see simd.h: one table per instruction set, picked by cpuid. */
-#include "runtime/simd.h"
+#include "runtime/simd/simd.h"
 
 #include <pthread.h>
 #include <stddef.h>

@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "runtime/rule.h"
+#include "runtime/optim/rule.h"
 
 enum { FL_SMALL_N = 8 }; /* fc with so few units has kernels of its own */
 

@@ -1,5 +1,5 @@
 /* buddy.c - see buddy.h. */
-#include "table/buddy.h"
+#include "runtime/store/buddy.h"
 
 #include <stdbool.h>
 #include <stdint.h>

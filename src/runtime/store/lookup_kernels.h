@@ -1,4 +1,4 @@
-/* lookup_device.h - the steps of a lookup on a device: all slots of a table at
+/* lookup_kernels.h - the steps of a lookup on a device: all slots of a table at
  * once, as lookup.h has them, without parts, and with every count in device
  * memory, so that kernels run to planned capacities.
  *

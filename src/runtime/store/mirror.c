@@ -1,10 +1,10 @@
 /* mirror.c - see mirror.h. The list of a store has a lock of its own, since
  * readers of the store may come at the same time. The GPU's lock is taken
  * before it, as who iterates may hold that one already. */
-#include "runtime/mirror.h"
+#include "runtime/store/mirror.h"
 
 #include "base/memory.h"
-#include "runtime/store.h"
+#include "runtime/store/store.h"
 
 /* The GPU of all of them, locked; NULL: there are none, or the first is being
  * made, and is not to be renewed yet but by who makes it. */

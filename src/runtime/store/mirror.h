@@ -2,7 +2,7 @@
  * which of the two copies is the true one.
  *
  * Each array of the store that a plan uses on a GPU has a mirror, and so has
- * each table whose rows are there (rows_there.h). Who iterates
+ * each table whose rows are there (table_gpu.h). Who iterates
  * asks for it on its side, and says whether it will change it; whoever else
  * reads the store's memory calls fl_store_here() before, and who writes to it
  * fl_store_written() afterwards: saves, loads, hashes, fetches, metrics.
@@ -12,7 +12,7 @@
 #ifndef FL_RUNTIME_MIRROR_H
 #define FL_RUNTIME_MIRROR_H
 
-#include "runtime/gpu.h"
+#include "runtime/device/gpu.h"
 
 struct fl_store;
 typedef struct fl_mirror fl_mirror;

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "runtime/rows.h"
+#include "runtime/store/table_api.h"
 
 /* The sum of the squares of grad * scale. */
 static inline double fl_square_sum(const float *grad, int64_t n, float scale)

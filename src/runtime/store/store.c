@@ -1,5 +1,5 @@
 /* store.c - see store.h. */
-#include "runtime/store.h"
+#include "runtime/store/store.h"
 
 #include <string.h>
 

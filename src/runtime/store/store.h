@@ -12,11 +12,11 @@
 
 #include <pthread.h>
 
-#include "runtime/mirror.h"
-#include "runtime/optimizer.h"
-#include "runtime/program.h"
-#include "runtime/rows.h"
-#include "runtime/scaling.h"
+#include "runtime/store/mirror.h"
+#include "runtime/optim/optimizer.h"
+#include "runtime/graph/program.h"
+#include "runtime/store/table_api.h"
+#include "runtime/graph/loss_scaling.h"
 
 /* A dense parameter is cut into blocks of so many floats, which never cross a
  * parameter: units of the update, of norms, and of what servers share out. */
@@ -51,7 +51,7 @@ typedef struct fl_state {
     size_t size;
 } fl_state;
 
-/* Of ranks that update on their own; see local.c. */
+/* Of ranks that update on their own; see localsgd.c. */
 typedef struct fl_local {
     int64_t since; /* updates since the weights of all ranks were equal */
     int64_t steps; /* adaptive: until the next mean; 0: as it starts */

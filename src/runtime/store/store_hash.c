@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/store.h"
+#include "runtime/store/store.h"
 
 static void hash_param(fl_hasher *h, const fl_param *p)
 {

@@ -1,11 +1,11 @@
 /* table.c - see table.h. */
-#include "table/table.h"
+#include "runtime/store/table.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "table/buddy.h"
+#include "runtime/store/buddy.h"
 
 enum { KEYS_PER_LINE = 5, PAGE_BYTES = 4096, LEAST_LINES = 2 };
 enum { LEAST_SLAB = 64 << 10, MOST_SLAB = 2 << 20 };

@@ -1,13 +1,13 @@
 /* table.cu - rows of a table in device memory: found, made, changed; see
- * lookup_device.h. */
-#include "runtime/cuda/table.h"
+ * lookup_kernels.h. */
+#include "runtime/store/table_cuda.h"
 
 #include "base/hash.h"
 #include "base/rng_draw.h"
-#include "runtime/cuda/rules.h"
-#include "runtime/cuda/sort.h"
-#include "runtime/cuda/team.h"
-#include "runtime/initializer.h"
+#include "runtime/optim/rule_cuda.h"
+#include "runtime/device/cuda/sort.h"
+#include "runtime/device/cuda/warp_rows.h"
+#include "runtime/graph/initializer.h"
 
 static const fl_device_lookup *config_of(const fl_device_step *s)
 {

@@ -7,7 +7,7 @@
 #ifndef FL_TABLE_TABLE_H
 #define FL_TABLE_TABLE_H
 
-#include "runtime/rows.h"
+#include "runtime/store/table_api.h"
 
 fl_rows_maker fl_table_make;
 

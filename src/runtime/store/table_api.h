@@ -1,6 +1,6 @@
-/* rows.h - rows by 64-bit key, wherever they live: the interface between the
+/* table_api.h - rows by 64-bit key, wherever they live: the interface between the
  * operators that use a table and what keeps it (src/table in this process;
- * its copy on a GPU is rows_there.h's). Where an exchange (exchange.h) keeps
+ * its copy on a GPU is table_gpu.h's). Where an exchange (remote.h) keeps
  * the rows a table is a name here, its numbers and its first values: nobody
  * calls find or make.
  *
@@ -12,8 +12,8 @@
 #define FL_RUNTIME_ROWS_H
 
 #include "base/hash.h"
-#include "runtime/initializer.h"
-#include "runtime/rule.h"
+#include "runtime/graph/initializer.h"
+#include "runtime/optim/rule.h"
 
 enum { FL_BUCKET_BITS = 10, FL_N_BUCKET = 1 << FL_BUCKET_BITS };
 enum { FL_PART_BITS = 3, FL_N_PART = 1 << FL_PART_BITS };

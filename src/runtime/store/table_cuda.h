@@ -1,11 +1,11 @@
-/* table.h - the rows of a table in device memory (lookup_device.h), for
+/* table_cuda.h - the rows of a table in device memory (lookup_kernels.h), for
  * kernels. */
 #ifndef FL_RUNTIME_CUDA_TABLE_H
 #define FL_RUNTIME_CUDA_TABLE_H
 
-#include "runtime/cuda/cuda.h"
-#include "runtime/lookup_device.h"
-#include "runtime/update_device.h"
+#include "runtime/device/cuda/cuda.h"
+#include "runtime/store/lookup_kernels.h"
+#include "runtime/optim/update_gpu.h"
 
 __device__ static inline fl_row_head *fl_head_at(const fl_device_rows &t,
                                                  int64_t number)

@@ -1,5 +1,5 @@
-/* rows_there.c - see rows_there.h. */
-#include "runtime/rows_there.h"
+/* table_gpu.c - see table_gpu.h. */
+#include "runtime/store/table_gpu.h"
 
 #include <inttypes.h>
 #include <string.h>

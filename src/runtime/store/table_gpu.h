@@ -1,4 +1,4 @@
-/* rows_there.h - the rows of a table in a GPU's memory: the mirror of an
+/* table_gpu.h - the rows of a table in a GPU's memory: the mirror of an
  * fl_rows (mirror.h), which moves as a whole, and the room that updates need.
  *
  * Kernels make rows, and the host knows how many there are only when an
@@ -12,9 +12,9 @@
 #ifndef FL_RUNTIME_ROWS_THERE_H
 #define FL_RUNTIME_ROWS_THERE_H
 
-#include "runtime/lookup_device.h"
-#include "runtime/mirror.h"
-#include "runtime/rows.h"
+#include "runtime/store/lookup_kernels.h"
+#include "runtime/store/mirror.h"
+#include "runtime/store/table_api.h"
 
 typedef struct fl_rows_there {
     fl_mirror mirror;        /* first; here: fl_rows, there: fl_device_rows */

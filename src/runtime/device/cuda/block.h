@@ -3,7 +3,7 @@
 #ifndef FL_RUNTIME_CUDA_BLOCK_H
 #define FL_RUNTIME_CUDA_BLOCK_H
 
-#include "runtime/cuda/cuda.h"
+#include "runtime/device/cuda/cuda.h"
 
 enum { FL_WARP = 32 };
 #define FL_ALL_LANES 0xffffffffu

@@ -12,7 +12,7 @@
 #include <cublasLt.h>
 #include <cuda_runtime.h>
 
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 
 /* Fused relus of cuBLASLt that keep NaN: by the types of a and b, and of c. */
 typedef struct fl_relu_kept {

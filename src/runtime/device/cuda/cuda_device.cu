@@ -1,9 +1,9 @@
-/* device.cu - a CUDA device as device.h has it. */
+/* cuda_device.cu - a CUDA device as device.h has it. */
 #include <cstdio>
 #include <cstring>
 #include <ctime>
 
-#include "runtime/cuda/cuda.h"
+#include "runtime/device/cuda/cuda.h"
 
 static cudaEvent_t event_of(fl_event *e)
 {
@@ -361,7 +361,7 @@ static fleet_status open(int ordinal, const fl_device_options *o, fl_device **d)
     return status;
 }
 
-/* For entry.c: the table, which works through the host's from then on. */
+/* For cuda_entry.c: the table, which works through the host's from then on. */
 extern "C" const fl_device_table *fl_cuda_open(const fl_device_host *host);
 extern "C" const fl_device_table *fl_cuda_open(const fl_device_host *host)
 {

@@ -1,15 +1,15 @@
-/* entry.c - the way into libfleet_cuda.so: plugin.h's, and the device's behind
+/* cuda_entry.c - the way into libfleet_cuda.so: plugin.h's, and the device's behind
  * it. In C, as what it takes from libfleet is. */
 #include "base/memory.h"
-#include "runtime/device.h"
-#include "runtime/guest.h"
+#include "runtime/device/device.h"
+#include "runtime/device/plugin_side.h"
 
 __attribute__((visibility("default"))) fl_plugin_entry FL_PLUGIN_ENTRY;
 
-/* collective/nccl.c's */
+/* collective/nccl/nccl.c's */
 fleet_status fl_nccl_open(const fl_peers_options *options, fl_peers **peers);
 
-/* device.cu's */
+/* cuda_device.cu's */
 const fl_device_table *fl_cuda_open(const fl_device_host *host);
 
 static fleet_status host_fail(fleet_status code, const char *text)

@@ -1,4 +1,4 @@
-/* graph.cu - what is queued on a stream, kept as a CUDA graph.
+/* cuda_graph.cu - what is queued on a stream, kept as a CUDA graph.
  *
  * A capture is the calling thread's affair: what it may not do meanwhile is an
  * error that shows what cannot be captured, while other threads, of the host
@@ -6,7 +6,7 @@
  * cudaMalloc() of theirs would fail, or spoil the capture; in the relaxed one
  * a mistake of our own would pass unseen.
  */
-#include "runtime/cuda/cuda.h"
+#include "runtime/device/cuda/cuda.h"
 
 static cudaGraphExec_t exec_of(fl_graph *g)
 {

@@ -1,8 +1,8 @@
-/* host.cu - what the plug-in has of libfleet: errors and memory, by a table. */
+/* cuda_host.cu - what the plug-in has of libfleet: errors and memory, by a table. */
 #include <cstdarg>
 #include <cstdio>
 
-#include "runtime/cuda/cuda.h"
+#include "runtime/device/cuda/cuda.h"
 
 static const fl_device_host *host;
 

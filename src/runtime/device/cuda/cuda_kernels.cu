@@ -1,13 +1,13 @@
-/* cuda.cu - all kernels of the CUDA plug-in. */
-#include "runtime/cuda/cuda.h"
+/* cuda_kernels.cu - all kernels of the CUDA plug-in. */
+#include "runtime/device/cuda/cuda.h"
 
 #define FL_CUDA_FAMILY(name) extern const fl_device_kernel fl_cuda_##name[];
-#include "ops/cuda.def"
+#include "runtime/device/cuda/cuda_kernels.def"
 #undef FL_CUDA_FAMILY
 
 static const fl_device_kernel *const families[] = {
 #define FL_CUDA_FAMILY(name) fl_cuda_##name,
-#include "ops/cuda.def"
+#include "runtime/device/cuda/cuda_kernels.def"
 #undef FL_CUDA_FAMILY
 };
 

@@ -1,9 +1,9 @@
-/* list.h - a list of a step's configuration, copied to device memory when the
+/* device_list.h - a list of a step's configuration, copied to device memory when the
  * step is prepared: for kernels whose state is one. */
 #ifndef FL_RUNTIME_CUDA_LIST_H
 #define FL_RUNTIME_CUDA_LIST_H
 
-#include "runtime/cuda/cuda.h"
+#include "runtime/device/cuda/cuda.h"
 
 typedef struct fl_list {
     void *copy;

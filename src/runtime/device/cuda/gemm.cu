@@ -6,7 +6,7 @@
  */
 #include <cstring>
 
-#include "runtime/cuda/cuda.h"
+#include "runtime/device/cuda/cuda.h"
 
 struct fl_gemm {
     cublasLtMatmulDesc_t desc;

@@ -1,10 +1,10 @@
-/* narrow.h - bfloat16 and float16 in kernels: kept so, computed as float. Their
- * bits are those of base/narrow.h. */
+/* half_float_cuda.h - bfloat16 and float16 in kernels: kept so, computed as float. Their
+ * bits are those of base/half_float.h. */
 #ifndef FL_RUNTIME_CUDA_NARROW_H
 #define FL_RUNTIME_CUDA_NARROW_H
 
-#include "base/narrow.h"
-#include "runtime/cuda/cuda.h"
+#include "base/half_float.h"
+#include "runtime/device/cuda/cuda.h"
 
 struct fl_bf16 {
     uint16_t bits;

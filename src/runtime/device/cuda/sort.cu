@@ -2,9 +2,9 @@
  * digits of its tile, one block adds the counts up, each block puts its keys
  * where they belong. A warp has a stretch of the tile and goes through it in
  * order. */
-#include "runtime/cuda/sort.h"
+#include "runtime/device/cuda/sort.h"
 
-#include "runtime/cuda/block.h"
+#include "runtime/device/cuda/block.h"
 
 enum { DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS };
 enum { WARPS = FL_THREADS / FL_WARP, ROUNDS = 8, STRETCH = ROUNDS * FL_WARP };

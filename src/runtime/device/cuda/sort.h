@@ -3,7 +3,7 @@
 #ifndef FL_RUNTIME_CUDA_SORT_H
 #define FL_RUNTIME_CUDA_SORT_H
 
-#include "runtime/cuda/cuda.h"
+#include "runtime/device/cuda/cuda.h"
 
 /* Arrays of `most` in device memory. */
 typedef struct fl_sorted {

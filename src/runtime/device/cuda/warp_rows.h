@@ -1,10 +1,10 @@
-/* team.h - rows of floats by teams: 2^share neighbouring threads of a warp have
+/* warp_rows.h - rows of floats by teams: 2^share neighbouring threads of a warp have
  * a row, and each of them V neighbouring floats at a time, so that short rows
  * leave no thread idle and long ones are read in pieces of 16 bytes. */
 #ifndef FL_RUNTIME_CUDA_TEAM_H
 #define FL_RUNTIME_CUDA_TEAM_H
 
-#include "runtime/cuda/block.h"
+#include "runtime/device/cuda/block.h"
 
 template <int V> struct alignas(V * sizeof(float)) fl_pack {
     float x[V];

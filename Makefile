@@ -323,7 +323,7 @@ test-long: setup
 	@$(MAKE) --no-print-directory soak
 	@FLEET_SIM_SEEDS=$${FLEET_SIM_SEEDS:-100} $(MAKE) --no-print-directory \
 	    suite TEST_ARGS='--filter sim/*'
-	@$(MAKE) --no-print-directory valgrind TEST_ARGS='--filter "@(ps_*|socket*|hello|client|lane*)/*"'
+	@$(MAKE) --no-print-directory valgrind TEST_ARGS='--filter "@(ps_*|socket*|handshake|client|lane*|aggregate)/*"'
 	@$(MAKE) --no-print-directory tsan
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=300
 

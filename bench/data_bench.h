@@ -94,7 +94,7 @@ typedef struct bench_parser {
     char name[BENCH_IDS][8];
     fl_parser parser;
     fl_scratch *scratch;
-    fl_box *box;
+    fl_batch_buffer *box;
     size_t line_capacity;
 } bench_parser;
 
@@ -116,18 +116,18 @@ static inline void bench_open(bench_parser *b, fleet_format format)
                                .n_slot = 2 + BENCH_IDS,
                                .files = bench_file,
                                .n_file = 1};
-    bench_must(fl_parser_init(&b->parser, &b->spec, fl_parse_of(format)) ==
-                       FLEET_OK &&
-                   fl_scratch_create(&b->scratch, &b->parser) == FLEET_OK &&
-                   fl_box_create(&b->box, &b->parser.layout) == FLEET_OK,
-               "parser");
+    bench_must(
+        fl_parser_init(&b->parser, &b->spec, fl_parse_of(format)) == FLEET_OK &&
+            fl_scratch_create(&b->scratch, &b->parser) == FLEET_OK &&
+            fl_batch_buffer_create(&b->box, &b->parser.layout) == FLEET_OK,
+        "parser");
 }
 
 static inline void bench_close(bench_parser *b)
 {
     free(b->box->lines.line);
     b->box->lines = (fl_lines){0};
-    fl_box_destroy(b->box, &b->parser.layout, NULL);
+    fl_batch_buffer_destroy(b->box, &b->parser.layout, NULL);
     fl_scratch_destroy(b->scratch);
     fl_parser_done(&b->parser);
 }

@@ -137,7 +137,7 @@ static double gather_rate(fl_gpu *g, int64_t rows, int64_t dim)
 {
     const fl_device_lane lane = {.ids = 4, .out = 5};
     const fl_device_lookup config = {
-        .lane = &lane, .n_lane = 1, .dim = dim, .capacity = rows};
+        .feature = &lane, .n_feature = 1, .dim = dim, .capacity = rows};
     const fl_device_kernel *k =
         g->m->kernel(g->d, "lookup.gather", FLEET_FLOAT32);
     size_t bytes = (size_t)(rows * dim) * sizeof(float);
@@ -214,10 +214,10 @@ static double time_step(fl_compiled *c, int step, int64_t batch, watch *w)
 {
     const fl_region one = {.first = step, .n = 1};
 
-    must(fl_there_run(c, &one, batch), "step");
+    must(fl_gpu_plan_run(c, &one, batch), "step");
     watch_begin(w);
     for (int i = 0; i < RUNS; i++)
-        must(fl_there_run(c, &one, batch), "step");
+        must(fl_gpu_plan_run(c, &one, batch), "step");
     return watch_end(w) / RUNS;
 }
 
@@ -237,14 +237,14 @@ static void time_steps(bench *b, const limits *most)
     double sum = 0;
     watch w;
 
-    watch_open(&w, c->there->gpu);
+    watch_open(&w, c->gpu->gpu);
     for (size_t i = 0; i < plan->n_step; i++) {
         const fl_step *s = plan->step[i];
         double by_bytes = bytes_of(plan, s) / most->bytes_per_s;
         double by_flops = flops_of(plan, s) / most->flops_per_s;
         kind *k;
 
-        if (!c->there->kernel[i])
+        if (!c->gpu->kernel[i])
             continue;
         k = kind_of(all, s->kernel->name);
         k->n++;
@@ -288,7 +288,7 @@ int main(int argc, char **argv)
     open_bench(&b);
     step(&b);
     must(fleet_executor_flush(b.e), "step");
-    g = b.e->compiled->there->gpu;
+    g = b.e->compiled->gpu->gpu;
     fl_gpu_lock(g);
     most.bytes_per_s = copy_rate(g, (size_t)copy << 20);
     most.flops_per_s = product_rate(g, product);

@@ -42,11 +42,11 @@ static void serve(int say, void *arg)
     char bound[FL_ADDRESS_SIZE];
     fl_packet_pool *pool = NULL;
     fl_socket *s = NULL;
-    fl_bell bell;
+    fl_wakeup bell;
 
     (void)arg;
     must(fl_packet_pool_create(&pool, 256 << 20) == FLEET_OK &&
-             fl_bell_create(&bell) == FLEET_OK &&
+             fl_wakeup_create(&bell) == FLEET_OK &&
              fl_socket_listen(&s) == FLEET_OK &&
              fl_socket_bind(s, "tcp://127.0.0.1:*", -1, bound) == FLEET_OK,
          fleet_last_error());

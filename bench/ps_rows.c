@@ -113,7 +113,7 @@ static uint64_t *shuffled(void)
 
 typedef struct bench {
     fleet *near, *far; /* the table here, and on the server */
-    fl_exchange *x;
+    fl_remote *x;
     keys set[SETS];
     int at;
     const float **row[FL_N_SLOT];
@@ -171,7 +171,7 @@ static double far_pulls(bench *b)
         b->at++;
         if (i + 1 < PER_ROUND)
             pull(b, &b->set[b->at % SETS], KEYS, (i + 1) % FL_N_SLOT);
-        check(b->x->methods->arrive(b->x, i % FL_N_SLOT));
+        check(b->x->methods->wait_pull(b->x, i % FL_N_SLOT));
     }
     return (double)PER_ROUND * KEYS / (now() - began);
 }
@@ -205,7 +205,7 @@ static double near_pulls(bench *b)
                         .ld = (int64_t[]){DIM},
                         .row = (const float *const *)b->target,
                         .n = KEYS,
-                        .n_lane = 1,
+                        .n_feature = 1,
                         .dim = DIM};
 
     for (int i = 0; i < PER_ROUND; i++) {
@@ -245,7 +245,7 @@ static double ping_ours(bench *b)
         double began = now();
 
         pull(b, &one, 1, 0);
-        check(b->x->methods->arrive(b->x, 0));
+        check(b->x->methods->wait_pull(b->x, 0));
         took[i] = now() - began;
     }
     qsort(took, PINGS, sizeof *took, ascending);
@@ -310,7 +310,7 @@ static void open_bench(bench *b, const char *endpoint)
     b->near = open_fleet(&(fleet_role){.worker_num = 1});
     b->far = open_fleet(&role);
     check(fleet_init_worker(b->far));
-    b->x = b->far->store->exchange;
+    b->x = b->far->store->remote;
     check(fl_add_programs(b->near));
     fill(b, all);
     free(all);

@@ -21,7 +21,7 @@
 enum { ROUNDS = 18, MOST = 16 << 20 };
 
 typedef struct bench {
-    fl_peers *peers;
+    fl_comm *peers;
     gloo_peer *gloo;
     float *own, *shared;
     int rank;
@@ -151,7 +151,7 @@ static int be_rank(int argc, char **argv)
     bench b = {0};
     void *memory = NULL;
 
-    must(fl_peers_open("mpi", NULL, &b.peers) == FLEET_OK, fleet_last_error());
+    must(fl_comm_open("mpi", NULL, &b.peers) == FLEET_OK, fleet_last_error());
     b.rank = b.peers->rank;
     watch_the_other(b.rank);
     meet(&b);

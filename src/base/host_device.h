@@ -1,8 +1,8 @@
 /* host_device.h - functions that are compiled for CPUs and for GPUs, so that
  * both have the same bits of them: IEEE's operations alone, and no library's.
  */
-#ifndef FL_BASE_EVERYWHERE_H
-#define FL_BASE_EVERYWHERE_H
+#ifndef FL_BASE_HOST_DEVICE_H
+#define FL_BASE_HOST_DEVICE_H
 
 #ifdef __CUDACC__
 #define FL_EVERYWHERE __host__ __device__ static inline

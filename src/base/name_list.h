@@ -1,12 +1,13 @@
 /* name_list.h - lists of names with commas between them. */
-#ifndef FL_BASE_WORDS_H
-#define FL_BASE_WORDS_H
+#ifndef FL_BASE_NAME_LIST_H
+#define FL_BASE_NAME_LIST_H
 
 #include <stdbool.h>
 #include <string.h>
 
 /* Is the word of n characters among them? NULL has none. */
-static inline bool fl_words_have(const char *words, const char *word, size_t n)
+static inline bool fl_name_list_has(const char *words, const char *word,
+                                    size_t n)
 {
     while (words && *words) {
         size_t length = strcspn(words, ",");

@@ -12,7 +12,7 @@ enum { SPIN_NS = 20000 }; /* for the end of a work, before sleeping */
 
 /* --- failure ------------------------------------------------------------- */
 
-fleet_status fl_group_check(fl_group *g)
+fleet_status fl_comm_base_check(fl_comm_base *g)
 {
     if (atomic_load_explicit(&g->failed, memory_order_acquire))
         return fl_error_raise(&g->error);
@@ -21,7 +21,7 @@ fleet_status fl_group_check(fl_group *g)
     return FLEET_OK;
 }
 
-fleet_status fl_group_fail(fl_group *g, fleet_status code, bool tell)
+fleet_status fl_comm_base_fail(fl_comm_base *g, fleet_status code, bool tell)
 {
     bool is_first;
 
@@ -33,7 +33,7 @@ fleet_status fl_group_fail(fl_group *g, fleet_status code, bool tell)
     }
     pthread_mutex_unlock(&g->lock);
     if (is_first && tell)
-        g->carrier->tell(g, &g->error);
+        g->transport->report(g, &g->error);
     return fl_error_raise(&g->error);
 }
 
@@ -44,7 +44,7 @@ static bool is_message(const fl_work *w)
     return w->call.kind == FL_CALL_SEND || w->call.kind == FL_CALL_RECV;
 }
 
-void fl_work_finish(fl_group *g, fl_work *w, fleet_status status)
+void fl_work_finish(fl_comm_base *g, fl_work *w, fleet_status status)
 {
     w->status = status;
     if (!w->is_queued) {
@@ -59,36 +59,36 @@ void fl_work_finish(fl_group *g, fl_work *w, fleet_status status)
 }
 
 /* What fails a call ends the group. */
-static fleet_status whole(fl_group *g, fleet_status status)
+static fleet_status whole(fl_comm_base *g, fleet_status status)
 {
-    return status == FLEET_OK ? status : fl_group_fail(g, status, true);
+    return status == FLEET_OK ? status : fl_comm_base_fail(g, status, true);
 }
 
-static fleet_status run(fl_group *g, fl_work *w)
+static fleet_status run(fl_comm_base *g, fl_work *w)
 {
-    fleet_status status = fl_group_check(g);
+    fleet_status status = fl_comm_base_check(g);
 
     if (status == FLEET_OK)
-        status = g->carrier->run(g, w);
+        status = g->transport->run(g, w);
     return whole(g, status);
 }
 
 /* Nothing is under way: the caller does it. */
-static fleet_status run_here(fl_group *g, fl_work *w)
+static fleet_status run_here(fl_comm_base *g, fl_work *w)
 {
     fleet_status status;
 
     if (!is_message(w))
         return run(g, w);
-    fl_stream_start(g, w, FL_LANE_USER);
-    status = fl_streams_drive(g, w);
+    fl_p2p_start(g, w, FL_CHANNEL_USER);
+    status = fl_p2p_drive(g, w);
     if (status != FLEET_OK)
-        fl_streams_drop(g, status);
+        fl_p2p_drop(g, status);
     return status;
 }
 
 /* The next in the line; NULL if there is none, but messages that move. */
-static bool take_next(fl_group *g, fl_work **next)
+static bool take_next(fl_comm_base *g, fl_work **next)
 {
     pthread_mutex_lock(&g->lock);
     g->is_busy = false;
@@ -107,22 +107,22 @@ static bool take_next(fl_group *g, fl_work **next)
 
 static void *do_calls(void *arg)
 {
-    fl_group *g = arg;
+    fl_comm_base *g = arg;
     fleet_status status;
     fl_work *w;
 
     while (take_next(g, &w)) {
         if (w && is_message(w))
-            fl_stream_start(g, w, FL_LANE_USER);
+            fl_p2p_start(g, w, FL_CHANNEL_USER);
         else if (w)
             fl_work_finish(g, w, run(g, w));
-        else if ((status = fl_streams_drive(g, NULL)) != FLEET_OK)
-            fl_streams_drop(g, status);
+        else if ((status = fl_p2p_drive(g, NULL)) != FLEET_OK)
+            fl_p2p_drop(g, status);
     }
     return NULL;
 }
 
-static fleet_status enqueue(fl_group *g, fl_work *w)
+static fleet_status enqueue(fl_comm_base *g, fl_work *w)
 {
     if (!g->has_thread) {
         FL_TRY(fl_thread_start(&g->thread, do_calls, g, "a group of ranks"));
@@ -136,11 +136,11 @@ static fleet_status enqueue(fl_group *g, fl_work *w)
     g->queue_end = &w->next;
     pthread_cond_broadcast(&g->changed);
     pthread_mutex_unlock(&g->lock);
-    g->carrier->wake(g);
+    g->transport->wake(g);
     return FLEET_OK;
 }
 
-static fleet_status wait_for(fl_group *g, fl_work *w)
+static fleet_status wait_for(fl_comm_base *g, fl_work *w)
 {
     int64_t until = fl_now_ns() + SPIN_NS;
 
@@ -150,10 +150,10 @@ static fleet_status wait_for(fl_group *g, fl_work *w)
     while (!atomic_load(&w->done))
         pthread_cond_wait(&g->changed, &g->lock);
     pthread_mutex_unlock(&g->lock);
-    return w->status == FLEET_OK ? FLEET_OK : fl_group_check(g);
+    return w->status == FLEET_OK ? FLEET_OK : fl_comm_base_check(g);
 }
 
-static fleet_status do_now(fl_group *g, fl_work *w)
+static fleet_status do_now(fl_comm_base *g, fl_work *w)
 {
     bool is_idle;
 
@@ -168,16 +168,17 @@ static fleet_status do_now(fl_group *g, fl_work *w)
     return wait_for(g, w);
 }
 
-static fleet_status end(fl_group *g, fl_work *w)
+static fleet_status end(fl_comm_base *g, fl_work *w)
 {
-    FL_TRY(fl_group_check(g));
-    return whole(g, g->carrier->end(g, w));
+    FL_TRY(fl_comm_base_check(g));
+    return whole(g, g->transport->end(g, w));
 }
 
 /* The counts are kept, too: they may be on the caller's stack. */
-static fleet_status do_later(fl_group *g, const fl_work *made, fl_work **work)
+static fleet_status do_later(fl_comm_base *g, const fl_work *made,
+                             fl_work **work)
 {
-    size_t n = made->to ? (size_t)g->peers.size : 0;
+    size_t n = made->to ? (size_t)g->comm.size : 0;
     fl_work *w;
     int64_t *counts;
 
@@ -190,25 +191,25 @@ static fleet_status do_later(fl_group *g, const fl_work *made, fl_work **work)
     }
     w->previous = g->made;
     g->made = w;
-    if (g->carrier->begin)
-        FL_TRY(whole(g, g->carrier->begin(g, w, &w->is_begun)));
+    if (g->transport->begin)
+        FL_TRY(whole(g, g->transport->begin(g, w, &w->is_begun)));
     *work = w;
     return w->is_begun ? FLEET_OK : enqueue(g, w);
 }
 
-static fleet_status submit(fl_peers *p, fl_work *w, fl_work **work)
+static fleet_status submit(fl_comm *p, fl_work *w, fl_work **work)
 {
-    fl_group *g = (fl_group *)p;
+    fl_comm_base *g = (fl_comm_base *)p;
 
     if (work)
         *work = NULL;
-    FL_TRY(fl_group_check(g));
+    FL_TRY(fl_comm_base_check(g));
     w->after = g->after;
     g->after = NULL;
     return work ? do_later(g, w, work) : do_now(g, w);
 }
 
-static void forget(fl_group *g, const fl_work *w)
+static void forget(fl_comm_base *g, const fl_work *w)
 {
     fl_work **at = &g->made;
 
@@ -218,9 +219,9 @@ static void forget(fl_group *g, const fl_work *w)
         *at = w->previous;
 }
 
-static fleet_status wait(fl_peers *p, fl_work **work)
+static fleet_status wait(fl_comm *p, fl_work **work)
 {
-    fl_group *g = (fl_group *)p;
+    fl_comm_base *g = (fl_comm_base *)p;
     fleet_status status;
 
     if (!*work)
@@ -234,7 +235,7 @@ static fleet_status wait(fl_peers *p, fl_work **work)
 
 /* --- the calls ----------------------------------------------------------- */
 
-static fleet_status all_reduce(fl_peers *p, fl_reduce how, fl_wire type,
+static fleet_status all_reduce(fl_comm *p, fl_reduce how, fl_wire_type type,
                                const void *in, void *out, int64_t n,
                                fl_work **work)
 {
@@ -248,7 +249,7 @@ static fleet_status all_reduce(fl_peers *p, fl_reduce how, fl_wire type,
     return submit(p, &w, work);
 }
 
-static fleet_status reduce_scatter(fl_peers *p, fl_reduce how, fl_wire type,
+static fleet_status reduce_scatter(fl_comm *p, fl_reduce how, fl_wire_type type,
                                    const void *in, void *out, int64_t n,
                                    fl_work **work)
 {
@@ -262,7 +263,7 @@ static fleet_status reduce_scatter(fl_peers *p, fl_reduce how, fl_wire type,
     return submit(p, &w, work);
 }
 
-static fleet_status all_gather(fl_peers *p, const void *in, void *out,
+static fleet_status all_gather(fl_comm *p, const void *in, void *out,
                                int64_t bytes, fl_work **work)
 {
     fl_work w = {.in = in, .out = out};
@@ -272,7 +273,7 @@ static fleet_status all_gather(fl_peers *p, const void *in, void *out,
     return submit(p, &w, work);
 }
 
-static fleet_status all_to_all_v(fl_peers *p, const void *in,
+static fleet_status all_to_all_v(fl_comm *p, const void *in,
                                  const int64_t *to_bytes, void *out,
                                  const int64_t *from_bytes, fl_work **work)
 {
@@ -283,7 +284,7 @@ static fleet_status all_to_all_v(fl_peers *p, const void *in,
     return submit(p, &w, work);
 }
 
-static fleet_status broadcast(fl_peers *p, void *data, int64_t bytes, int root,
+static fleet_status broadcast(fl_comm *p, void *data, int64_t bytes, int root,
                               fl_work **work)
 {
     fl_work w = {.in = data, .out = data};
@@ -294,7 +295,7 @@ static fleet_status broadcast(fl_peers *p, void *data, int64_t bytes, int root,
     return submit(p, &w, work);
 }
 
-static fleet_status send(fl_peers *p, const void *data, int64_t bytes, int to,
+static fleet_status send(fl_comm *p, const void *data, int64_t bytes, int to,
                          fl_work **work)
 {
     fl_work w = {.in = data};
@@ -305,7 +306,7 @@ static fleet_status send(fl_peers *p, const void *data, int64_t bytes, int to,
     return submit(p, &w, work);
 }
 
-static fleet_status recv(fl_peers *p, void *data, int64_t bytes, int from,
+static fleet_status recv(fl_comm *p, void *data, int64_t bytes, int from,
                          fl_work **work)
 {
     fl_work w = {.out = data};
@@ -316,14 +317,14 @@ static fleet_status recv(fl_peers *p, void *data, int64_t bytes, int from,
     return submit(p, &w, work);
 }
 
-static fleet_status barrier(fl_peers *p)
+static fleet_status barrier(fl_comm *p)
 {
     fl_work w = {.call = {.kind = FL_CALL_BARRIER}};
 
     return submit(p, &w, NULL);
 }
 
-static fleet_status split(fl_peers *p, int color, int key, fl_peers **child)
+static fleet_status split(fl_comm *p, int color, int key, fl_comm **child)
 {
     fl_work w = {.out = child, .call = {.kind = FL_CALL_SPLIT}};
 
@@ -336,7 +337,7 @@ static fleet_status split(fl_peers *p, int color, int key, fl_peers **child)
     return submit(p, &w, NULL);
 }
 
-static fleet_status get_memory(fl_peers *p, int64_t bytes, void **memory)
+static fleet_status get_memory(fl_comm *p, int64_t bytes, void **memory)
 {
     fl_work w = {.out = memory, .call = {.kind = FL_CALL_MEMORY, .n = bytes}};
 
@@ -345,28 +346,28 @@ static fleet_status get_memory(fl_peers *p, int64_t bytes, void **memory)
     return submit(p, &w, NULL);
 }
 
-static void free_memory(fl_peers *p, void *memory)
+static void free_memory(fl_comm *p, void *memory)
 {
-    fl_group *g = (fl_group *)p;
+    fl_comm_base *g = (fl_comm_base *)p;
 
     if (memory)
-        g->carrier->free_memory(g, memory);
+        g->transport->free_memory(g, memory);
 }
 
-static void give_up(fl_peers *p, const char *why)
+static void give_up(fl_comm *p, const char *why)
 {
-    fl_group *g = (fl_group *)p;
+    fl_comm_base *g = (fl_comm_base *)p;
 
     fl_fail(FLEET_EPEER, "rank %d gave up: %.400s", p->rank, why);
-    fl_group_fail(g, FLEET_EPEER, true);
-    g->carrier->wake(g);
+    fl_comm_base_fail(g, FLEET_EPEER, true);
+    g->transport->wake(g);
 }
 
 /* --- its life ------------------------------------------------------------ */
 
-static void destroy(fl_peers *p)
+static void destroy(fl_comm *p)
 {
-    fl_group *g = (fl_group *)p;
+    fl_comm_base *g = (fl_comm_base *)p;
     fl_work *previous;
 
     if (!g)
@@ -375,17 +376,17 @@ static void destroy(fl_peers *p)
     atomic_store(&g->ends, true);
     pthread_cond_broadcast(&g->changed);
     pthread_mutex_unlock(&g->lock);
-    g->carrier->wake(g);
+    g->transport->wake(g);
     if (g->has_thread)
         pthread_join(g->thread, NULL);
     for (fl_work *w = g->made; w; w = previous) {
         previous = w->previous;
         fl_free(w);
     }
-    g->carrier->destroy(g);
+    g->transport->destroy(g);
 }
 
-static const fl_peers_class methods = {
+static const fl_comm_class methods = {
     .all_reduce = all_reduce,
     .reduce_scatter = reduce_scatter,
     .all_gather = all_gather,
@@ -402,18 +403,18 @@ static const fl_peers_class methods = {
     .destroy = destroy,
 };
 
-fleet_status fl_group_init(fl_group *g, const fl_carrier *carrier,
-                           const char *name, const fl_peers_options *options,
-                           int rank, int size)
+fleet_status fl_comm_base_init(fl_comm_base *g, const fl_transport *carrier,
+                               const char *name, const fl_comm_options *options,
+                               int rank, int size)
 {
     g->class = methods;
     g->class.name = name;
-    g->peers = (fl_peers){.methods = &g->class,
-                          .rank = rank,
-                          .size = size,
-                          .ordered = options->ordered,
-                          .deadline_ms = options->deadline_ms};
-    g->carrier = carrier;
+    g->comm = (fl_comm){.methods = &g->class,
+                        .rank = rank,
+                        .size = size,
+                        .ordered = options->ordered,
+                        .deadline_ms = options->deadline_ms};
+    g->transport = carrier;
     g->log = options->log;
     g->queue_end = &g->queue;
     FL_TRY(FL_NEW(&g->stream, (size_t)size * sizeof *g->stream));
@@ -422,7 +423,7 @@ fleet_status fl_group_init(fl_group *g, const fl_carrier *carrier,
     return FLEET_OK;
 }
 
-void fl_group_done(fl_group *g)
+void fl_comm_base_done(fl_comm_base *g)
 {
     if (!g->stream)
         return; /* it never began */

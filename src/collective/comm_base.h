@@ -8,8 +8,8 @@
  *
  * A group fails once, with the first error, and for good.
  */
-#ifndef FL_COLLECTIVE_GROUP_H
-#define FL_COLLECTIVE_GROUP_H
+#ifndef FL_COLLECTIVE_COMM_BASE_H
+#define FL_COLLECTIVE_COMM_BASE_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -72,56 +72,56 @@ struct fl_work {
     int64_t head, head_moved, moved, moved_ns;
 };
 
-typedef struct fl_group fl_group;
+typedef struct fl_comm_base fl_comm_base;
 
 /* How bytes and calls get to the others. */
-typedef struct fl_carrier {
+typedef struct fl_transport {
     /* A call of all ranks, from its beginning to its end. */
-    fleet_status (*run)(fl_group *g, fl_work *w);
+    fleet_status (*run)(fl_comm_base *g, fl_work *w);
 
     /* A call with work that needs no thread: begin it without waiting, if it is
      * of that kind, which all ranks find alike; end it, in its wait(). By the
      * caller, whatever the group's thread does. NULL: there are none. */
-    fleet_status (*begin)(fl_group *g, fl_work *w, bool *is_begun);
-    fleet_status (*end)(fl_group *g, fl_work *w);
+    fleet_status (*begin)(fl_comm_base *g, fl_work *w, bool *is_begun);
+    fleet_status (*end)(fl_comm_base *g, fl_work *w);
 
     /* Move some of n bytes of a stream without waiting; *moved may be 0, and
      * the next call then has the same arguments. */
-    fleet_status (*write)(fl_group *g, int to, int lane, const void *p,
+    fleet_status (*write)(fl_comm_base *g, int to, int lane, const void *p,
                           int64_t n, int64_t *moved);
-    fleet_status (*read)(fl_group *g, int from, int lane, void *p, int64_t n,
-                         int64_t *moved);
+    fleet_status (*read)(fl_comm_base *g, int from, int lane, void *p,
+                         int64_t n, int64_t *moved);
 
     /* In place of write and read, for carriers that move messages as a whole:
      * go on with the first of a pair's line without waiting. It is over once
      * its head and all of it are said to have moved. */
-    fleet_status (*message)(fl_group *g, fl_work *w, bool *moved);
+    fleet_status (*message)(fl_comm_base *g, fl_work *w, bool *moved);
 
     /* For streams that do not move: wait a little for what has happened since
      * look(). wake() ends that from another thread. */
-    uint32_t (*look)(fl_group *g);
-    fleet_status (*rest)(fl_group *g, uint32_t seen);
-    void (*wake)(fl_group *g);
+    uint32_t (*look)(fl_comm_base *g);
+    fleet_status (*rest)(fl_comm_base *g, uint32_t seen);
+    void (*wake)(fl_comm_base *g);
 
     /* Tell all ranks the group's end; from any thread. */
-    void (*tell)(fl_group *g, const fl_error *e);
-    void (*free_memory)(fl_group *g, void *memory);
-    void (*destroy)(fl_group *g); /* with g */
-} fl_carrier;
+    void (*report)(fl_comm_base *g, const fl_error *e);
+    void (*free_memory)(fl_comm_base *g, void *memory);
+    void (*destroy)(fl_comm_base *g); /* with g */
+} fl_transport;
 
 /* Streams of a pair of ranks that know nothing of each other: of send and recv,
  * and of calls of all ranks. */
-enum { FL_LANE_USER, FL_LANE_CALL, FL_N_LANE };
+enum { FL_CHANNEL_USER, FL_CHANNEL_CALL, FL_N_CHANNEL };
 enum { FL_OUT, FL_IN, FL_N_WAY };
 
 typedef struct fl_flow {
     fl_work *first, *last;
 } fl_flow;
 
-struct fl_group {
-    fl_peers peers;
-    fl_peers_class class; /* with the carrier's name */
-    const fl_carrier *carrier;
+struct fl_comm_base {
+    fl_comm comm;
+    fl_comm_class class; /* with the carrier's name */
+    const fl_transport *transport;
     fl_log *log;
 
     _Atomic bool failed, ends;
@@ -137,7 +137,7 @@ struct fl_group {
     pthread_t thread;
 
     /* of the thread that does calls */
-    fl_flow (*stream)[FL_N_LANE][FL_N_WAY]; /* by rank */
+    fl_flow (*stream)[FL_N_CHANNEL][FL_N_WAY]; /* by rank */
     int n_streaming;
 };
 
@@ -145,40 +145,40 @@ struct fl_group {
  */
 
 /* The rank, size and carrier are set; what it fails with leaves nothing. */
-fleet_status fl_group_init(fl_group *g, const fl_carrier *carrier,
-                           const char *name, const fl_peers_options *options,
-                           int rank, int size);
-void fl_group_done(fl_group *g);
+fleet_status fl_comm_base_init(fl_comm_base *g, const fl_transport *carrier,
+                               const char *name, const fl_comm_options *options,
+                               int rank, int size);
+void fl_comm_base_done(fl_comm_base *g);
 
 /* The group's error, if it has one; or that it ends. */
-fleet_status fl_group_check(fl_group *g);
+fleet_status fl_comm_base_check(fl_comm_base *g);
 
 /* This thread's failure becomes the group's, unless there is one already, which
  * then is raised. With `tell` the others hear of it. */
-fleet_status fl_group_fail(fl_group *g, fleet_status code, bool tell);
+fleet_status fl_comm_base_fail(fl_comm_base *g, fleet_status code, bool tell);
 
 /* Move what can be moved; whether anything was. */
-fleet_status fl_streams_advance(fl_group *g, bool *moved);
+fleet_status fl_p2p_advance(fl_comm_base *g, bool *moved);
 
 /* A call's streams: to[r] bytes of out_at(r) to each rank, and from[r] of each
  * to in_at(r), until all are done. What goes to this rank is copied. */
-typedef struct fl_exchange {
+typedef struct fl_p2p_set {
     const char *const *out;
     const int64_t *to;
     char *const *in;
     const int64_t *from;
-} fl_exchange;
-fleet_status fl_streams_exchange(fl_group *g, const fl_exchange *x);
+} fl_p2p_set;
+fleet_status fl_p2p_exchange(fl_comm_base *g, const fl_p2p_set *x);
 
 /* The same for all_to_all_v's work. */
-fleet_status fl_streams_all_to_all(fl_group *g, const fl_work *w);
+fleet_status fl_p2p_all_to_all(fl_comm_base *g, const fl_work *w);
 
 /* --- comm_base.c and comm_p2p.c, of each other ------------------------------
  */
 
-void fl_stream_start(fl_group *g, fl_work *w, int lane);
-void fl_streams_drop(fl_group *g, fleet_status status);
-fleet_status fl_streams_drive(fl_group *g, fl_work *until);
-void fl_work_finish(fl_group *g, fl_work *w, fleet_status status);
+void fl_p2p_start(fl_comm_base *g, fl_work *w, int lane);
+void fl_p2p_drop(fl_comm_base *g, fleet_status status);
+fleet_status fl_p2p_drive(fl_comm_base *g, fl_work *until);
+void fl_work_finish(fl_comm_base *g, fl_work *w, fleet_status status);
 
 #endif

@@ -26,7 +26,7 @@ void fl_call_text(const fl_call *c, char text[FL_CALL_TEXT])
     case FL_CALL_REDUCE_SCATTER:
         snprintf(text, FL_CALL_TEXT, "%s(%s of %" PRId64 " %s)", name,
                  fl_reduce_name((fl_reduce)c->how), c->n,
-                 fl_wire_name((fl_wire)c->type));
+                 fl_wire_name((fl_wire_type)c->type));
         break;
     case FL_CALL_BROADCAST:
         snprintf(text, FL_CALL_TEXT, "%s(%" PRId64 " bytes from rank %d)", name,

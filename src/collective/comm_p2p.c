@@ -13,7 +13,7 @@ static bool is_out(const fl_work *w)
     return w->call.kind == FL_CALL_SEND;
 }
 
-void fl_stream_start(fl_group *g, fl_work *w, int lane)
+void fl_p2p_start(fl_comm_base *g, fl_work *w, int lane)
 {
     fl_flow *s = &g->stream[w->call.root][lane][is_out(w) ? FL_OUT : FL_IN];
 
@@ -29,33 +29,33 @@ void fl_stream_start(fl_group *g, fl_work *w, int lane)
     g->n_streaming++;
 }
 
-static fleet_status move(fl_group *g, const fl_work *w, int lane, void *p,
+static fleet_status move(fl_comm_base *g, const fl_work *w, int lane, void *p,
                          int64_t n, int64_t *moved)
 {
     if (is_out(w))
-        return g->carrier->write(g, w->call.root, lane, p, n, moved);
-    return g->carrier->read(g, w->call.root, lane, p, n, moved);
+        return g->transport->write(g, w->call.root, lane, p, n, moved);
+    return g->transport->read(g, w->call.root, lane, p, n, moved);
 }
 
-static fleet_status check_head(fl_group *g, const fl_work *w)
+static fleet_status check_head(fl_comm_base *g, const fl_work *w)
 {
     if (w->head == w->call.n)
         return FLEET_OK;
     fl_fail(FLEET_EINVAL,
             "calls do not match: rank %d sends %" PRId64
             " bytes to rank %d, which expects %" PRId64,
-            w->call.root, w->head, g->peers.rank, w->call.n);
-    return fl_group_fail(g, FLEET_EINVAL, true);
+            w->call.root, w->head, g->comm.rank, w->call.n);
+    return fl_comm_base_fail(g, FLEET_EINVAL, true);
 }
 
 /* Some of its head, or of itself. */
-static fleet_status step(fl_group *g, fl_work *w, int lane, bool *moved)
+static fleet_status step(fl_comm_base *g, fl_work *w, int lane, bool *moved)
 {
     int64_t size = (int64_t)sizeof w->head, n = 0;
     char *data = is_out(w) ? (char *)w->in : w->out;
 
-    if (g->carrier->message)
-        return g->carrier->message(g, w, moved);
+    if (g->transport->message)
+        return g->transport->message(g, w, moved);
     if (w->head_moved < size) {
         FL_TRY(move(g, w, lane, (char *)&w->head + w->head_moved,
                     size - w->head_moved, &n));
@@ -76,21 +76,21 @@ static bool is_over(const fl_work *w)
     return w->head_moved == (int64_t)sizeof w->head && w->moved == w->call.n;
 }
 
-static fleet_status late(fl_group *g, const fl_work *w)
+static fleet_status late(fl_comm_base *g, const fl_work *w)
 {
     int64_t ms = (fl_now_ns() - w->moved_ns) / 1000000;
     char text[FL_CALL_TEXT];
 
-    if (ms < g->peers.deadline_ms)
+    if (ms < g->comm.deadline_ms)
         return FLEET_OK;
     fl_call_text(&w->call, text);
     fl_fail(FLEET_ETIMEDOUT,
             "rank %d did not come within %" PRId64 " ms: rank %d waits in %s",
-            w->call.root, g->peers.deadline_ms, g->peers.rank, text);
-    return fl_group_fail(g, FLEET_ETIMEDOUT, true);
+            w->call.root, g->comm.deadline_ms, g->comm.rank, text);
+    return fl_comm_base_fail(g, FLEET_ETIMEDOUT, true);
 }
 
-static fleet_status advance(fl_group *g, fl_flow *s, int lane, bool *moved)
+static fleet_status advance(fl_comm_base *g, fl_flow *s, int lane, bool *moved)
 {
     while (s->first) {
         fl_work *w = s->first;
@@ -112,20 +112,20 @@ static fleet_status advance(fl_group *g, fl_flow *s, int lane, bool *moved)
     return FLEET_OK;
 }
 
-fleet_status fl_streams_advance(fl_group *g, bool *moved)
+fleet_status fl_p2p_advance(fl_comm_base *g, bool *moved)
 {
     *moved = false;
-    for (int r = 0; r < g->peers.size; r++)
-        for (int lane = 0; lane < FL_N_LANE; lane++)
+    for (int r = 0; r < g->comm.size; r++)
+        for (int lane = 0; lane < FL_N_CHANNEL; lane++)
             for (int way = 0; way < FL_N_WAY; way++)
                 FL_TRY(advance(g, &g->stream[r][lane][way], lane, moved));
     return FLEET_OK;
 }
 
-void fl_streams_drop(fl_group *g, fleet_status status)
+void fl_p2p_drop(fl_comm_base *g, fleet_status status)
 {
-    for (int r = 0; r < g->peers.size; r++)
-        for (int i = 0; i < FL_N_LANE * FL_N_WAY; i++) {
+    for (int r = 0; r < g->comm.size; r++)
+        for (int i = 0; i < FL_N_CHANNEL * FL_N_WAY; i++) {
             fl_flow *s = &g->stream[r][i / FL_N_WAY][i % FL_N_WAY];
 
             while (s->first) {
@@ -139,32 +139,32 @@ void fl_streams_drop(fl_group *g, fleet_status status)
 }
 
 /* Until that work is done, or, for NULL, for a while. */
-fleet_status fl_streams_drive(fl_group *g, fl_work *until)
+fleet_status fl_p2p_drive(fl_comm_base *g, fl_work *until)
 {
     bool moved;
 
     do {
-        uint32_t seen = g->carrier->look(g);
+        uint32_t seen = g->transport->look(g);
 
-        FL_TRY(fl_group_check(g));
-        FL_TRY(fl_streams_advance(g, &moved));
+        FL_TRY(fl_comm_base_check(g));
+        FL_TRY(fl_p2p_advance(g, &moved));
         if (!moved)
-            FL_TRY(g->carrier->rest(g, seen));
+            FL_TRY(g->transport->rest(g, seen));
     } while (until && !atomic_load(&until->done));
     return FLEET_OK;
 }
 
-static void begin(fl_group *g, fl_work *w, fl_call_kind kind, int rank,
+static void begin(fl_comm_base *g, fl_work *w, fl_call_kind kind, int rank,
                   const void *in, void *out, int64_t n)
 {
     *w = (fl_work){.in = in, .out = out};
     w->call = (fl_call){.kind = (int32_t)kind, .root = rank, .n = n};
-    fl_stream_start(g, w, FL_LANE_CALL);
+    fl_p2p_start(g, w, FL_CHANNEL_CALL);
 }
 
-static fleet_status check_own(const fl_group *g, const fl_exchange *x)
+static fleet_status check_own(const fl_comm_base *g, const fl_p2p_set *x)
 {
-    int me = g->peers.rank;
+    int me = g->comm.rank;
 
     if (x->to[me] != x->from[me])
         return fl_fail(FLEET_EINVAL,
@@ -176,14 +176,14 @@ static fleet_status check_own(const fl_group *g, const fl_exchange *x)
     return FLEET_OK;
 }
 
-fleet_status fl_streams_exchange(fl_group *g, const fl_exchange *x)
+fleet_status fl_p2p_exchange(fl_comm_base *g, const fl_p2p_set *x)
 {
-    int size = g->peers.size, me = g->peers.rank;
+    int size = g->comm.size, me = g->comm.rank;
     fleet_status status = check_own(g, x);
     fl_work *w;
 
     if (status != FLEET_OK)
-        return fl_group_fail(g, status, true);
+        return fl_comm_base_fail(g, status, true);
     FL_TRY(FL_NEW(&w, (size_t)size * 2 * sizeof *w));
     for (int r = 0; r < size; r++) {
         if (r == me)
@@ -193,17 +193,17 @@ fleet_status fl_streams_exchange(fl_group *g, const fl_exchange *x)
     }
     for (int i = 0; status == FLEET_OK && i < 2 * size; i++)
         if (i / 2 != me && !atomic_load(&w[i].done))
-            status = fl_streams_drive(g, &w[i]);
+            status = fl_p2p_drive(g, &w[i]);
     if (status != FLEET_OK)
-        fl_streams_drop(g, status); /* the works end with this call */
+        fl_p2p_drop(g, status); /* the works end with this call */
     fl_free(w);
     return status;
 }
 
-fleet_status fl_streams_all_to_all(fl_group *g, const fl_work *w)
+fleet_status fl_p2p_all_to_all(fl_comm_base *g, const fl_work *w)
 {
-    int size = g->peers.size;
-    fl_exchange x = {.to = w->to, .from = w->from};
+    int size = g->comm.size;
+    fl_p2p_set x = {.to = w->to, .from = w->from};
     fleet_status status;
     const char **out;
     char **in;
@@ -218,7 +218,7 @@ fleet_status fl_streams_all_to_all(fl_group *g, const fl_work *w)
     }
     x.out = out;
     x.in = in;
-    status = fl_streams_exchange(g, &x);
+    status = fl_p2p_exchange(g, &x);
     fl_free(out);
     return status;
 }

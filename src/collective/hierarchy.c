@@ -6,20 +6,20 @@
 #include "collective/wire_type.h"
 
 typedef struct hierarchy {
-    fl_peers peers; /* first: rank and size are the whole's */
-    fl_peers *inner;
-    fl_peers *leaders; /* of this group's first rank; else NULL */
+    fl_comm peers; /* first: rank and size are the whole's */
+    fl_comm *inner;
+    fl_comm *leaders; /* of this group's first rank; else NULL */
 } hierarchy;
 
-static hierarchy *of(fl_peers *p)
+static hierarchy *of(fl_comm *p)
 {
     return (hierarchy *)(void *)p;
 }
 
 /* Texts of a group's failure have its own numbers. */
-static fleet_status within(fl_peers *p, fleet_status status)
+static fleet_status within(fl_comm *p, fleet_status status)
 {
-    const fl_peers *inner = of(p)->inner;
+    const fl_comm *inner = of(p)->inner;
     int first = p->rank - inner->rank;
 
     return status == FLEET_OK
@@ -28,7 +28,7 @@ static fleet_status within(fl_peers *p, fleet_status status)
                             first + inner->size - 1);
 }
 
-static fleet_status among(fl_peers *p, fleet_status status)
+static fleet_status among(fl_comm *p, fleet_status status)
 {
     return status == FLEET_OK
                ? FLEET_OK
@@ -36,11 +36,11 @@ static fleet_status among(fl_peers *p, fleet_status status)
                             of(p)->inner->size);
 }
 
-static fleet_status all_reduce(fl_peers *p, fl_reduce how, fl_wire type,
+static fleet_status all_reduce(fl_comm *p, fl_reduce how, fl_wire_type type,
                                const void *in, void *out, int64_t n,
                                fl_work **work)
 {
-    fl_peers *inner = of(p)->inner, *leaders = of(p)->leaders;
+    fl_comm *inner = of(p)->inner, *leaders = of(p)->leaders;
 
     if (work)
         *work = NULL;
@@ -56,27 +56,27 @@ static fleet_status all_reduce(fl_peers *p, fl_reduce how, fl_wire type,
                          inner, out, n * fl_wire_size(type), 0, NULL));
 }
 
-static fleet_status wait(fl_peers *p, fl_work **work)
+static fleet_status wait(fl_comm *p, fl_work **work)
 {
     (void)p;
     (void)work; /* there never is any */
     return FLEET_OK;
 }
 
-static void give_up(fl_peers *p, const char *why)
+static void give_up(fl_comm *p, const char *why)
 {
-    fl_peers_abort(of(p)->inner, why);
+    fl_comm_abort(of(p)->inner, why);
     if (of(p)->leaders)
-        fl_peers_abort(of(p)->leaders, why);
+        fl_comm_abort(of(p)->leaders, why);
 }
 
-static void end(fl_peers *p)
+static void end(fl_comm *p)
 {
     if (p)
         p->methods->destroy(p);
 }
 
-static void destroy(fl_peers *p)
+static void destroy(fl_comm *p)
 {
     if (!p)
         return;
@@ -85,7 +85,7 @@ static void destroy(fl_peers *p)
     fl_free(p);
 }
 
-static const fl_peers_class methods = {
+static const fl_comm_class methods = {
     .name = "hierarchy",
     .all_reduce = all_reduce,
     .wait = wait,
@@ -93,7 +93,7 @@ static const fl_peers_class methods = {
     .destroy = destroy,
 };
 
-static fleet_status split(hierarchy *h, fl_peers *whole, int inner)
+static fleet_status split(hierarchy *h, fl_comm *whole, int inner)
 {
     int first = whole->rank % inner;
 
@@ -103,7 +103,7 @@ static fleet_status split(hierarchy *h, fl_peers *whole, int inner)
                                  &h->leaders);
 }
 
-fleet_status fl_peers_hierarchy(fl_peers *whole, int inner, fl_peers **peers)
+fleet_status fl_comm_hierarchy(fl_comm *whole, int inner, fl_comm **peers)
 {
     fleet_status status;
     hierarchy *h;

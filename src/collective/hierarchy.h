@@ -10,6 +10,6 @@
  * FLEET_EINVAL if the number does not divide theirs. It has all_reduce (but of
  * means), which returns when it is done, wait, abort and destroy, and no other
  * call; it ends before `whole`. */
-fleet_status fl_peers_hierarchy(fl_peers *whole, int inner, fl_peers **peers);
+fleet_status fl_comm_hierarchy(fl_comm *whole, int inner, fl_comm **peers);
 
 #endif

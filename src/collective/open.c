@@ -4,10 +4,10 @@
 #include "collective/open.h"
 #include "runtime/device/plugin.h"
 
-fleet_status fl_peers_open(const char *name, const fl_peers_options *options,
-                           fl_peers **peers)
+fleet_status fl_comm_open(const char *name, const fl_comm_options *options,
+                          fl_comm **peers)
 {
-    fl_peers_options o = options ? *options : (fl_peers_options){0};
+    fl_comm_options o = options ? *options : (fl_comm_options){0};
     const fl_plugin *plugin;
 
     *peers = NULL;
@@ -15,11 +15,11 @@ fleet_status fl_peers_open(const char *name, const fl_peers_options *options,
         return fl_fail(FLEET_EINVAL, "peers: a deadline of %lld ms",
                        (long long)o.deadline_ms);
     if (o.deadline_ms == 0)
-        o.deadline_ms = FL_PEERS_DEADLINE_MS;
+        o.deadline_ms = FL_COMM_DEADLINE_MS;
     if (strcmp(name, "self") == 0)
-        return fl_peers_self(peers);
+        return fl_comm_single(peers);
     FL_TRY(fl_plugin_open(strcmp(name, "nccl") == 0 ? "cuda" : name, &plugin));
-    if (!plugin->open_peers)
+    if (!plugin->open_comm)
         return fl_fail(FLEET_EUNSUPPORTED, "plug-in '%s' joins no ranks", name);
-    return plugin->open_peers(&o, peers);
+    return plugin->open_comm(&o, peers);
 }

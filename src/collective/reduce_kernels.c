@@ -4,11 +4,11 @@
 #include <pthread.h>
 #include <stddef.h>
 
-void fl_fold_plain(const fl_fold *f);
-void fl_fold_avx2(const fl_fold *f);
-void fl_fold_avx512(const fl_fold *f);
+void fl_reduce_kernel_plain(const fl_reduce_args *f);
+void fl_reduce_kernel_avx2(const fl_reduce_args *f);
+void fl_reduce_kernel_avx512(const fl_reduce_args *f);
 
-static fl_folder *usable[4]; /* the best first */
+static fl_reduce_kernel *usable[4]; /* the best first */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void find(void)
@@ -20,20 +20,20 @@ static void find(void)
         __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
-        usable[n++] = fl_fold_avx512;
+        usable[n++] = fl_reduce_kernel_avx512;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        usable[n++] = fl_fold_avx2;
+        usable[n++] = fl_reduce_kernel_avx2;
 #endif
-    usable[n] = fl_fold_plain;
+    usable[n] = fl_reduce_kernel_plain;
 }
 
-fl_folder *const *fl_fold_all(void)
+fl_reduce_kernel *const *fl_reduce_all(void)
 {
     pthread_once(&once, find);
     return usable;
 }
 
-void fl_fold_run(const fl_fold *f)
+void fl_reduce_run(const fl_reduce_args *f)
 {
-    fl_fold_all()[0](f);
+    fl_reduce_all()[0](f);
 }

@@ -12,12 +12,12 @@
 
 enum { BLOCK = 1024 };
 
-void FL_SIMD(fl_fold)(const fl_fold *f);
+void FL_SIMD(fl_reduce_kernel)(const fl_reduce_args *f);
 
-static inline void copy_out(const fl_fold *f, void *to, const void *from,
+static inline void copy_out(const fl_reduce_args *f, void *to, const void *from,
                             size_t n)
 {
-    if (f->is_far)
+    if (f->is_nontemporal)
         fl_copy_far(to, from, n);
     else
         memcpy(to, from, n);
@@ -40,7 +40,7 @@ static inline void copy_out(const fl_fold *f, void *to, const void *from,
 
 /* name, element, accumulator, how to read and write an element, the sum, the
  * larger, the smaller, what a mean is multiplied by */
-#define FOLD(name, T, A, FROM, TO, SUM, MAX, MIN, FACTOR)                      \
+#define REDUCE(name, T, A, FROM, TO, SUM, MAX, MIN, FACTOR)                    \
     static inline void name##_add(A *acc, fl_reduce how, const T *x, int k)    \
     {                                                                          \
         if (how == FL_ALL_MAX)                                                 \
@@ -50,7 +50,8 @@ static inline void copy_out(const fl_fold *f, void *to, const void *from,
         else                                                                   \
             EACH(acc[j] = SUM(acc[j], FROM(x[j])));                            \
     }                                                                          \
-    static void name##_far(const fl_fold *f, int64_t i, const A *acc, int k)   \
+    static void name##_nontemporal(const fl_reduce_args *f, int64_t i,         \
+                                   const A *acc, int k)                        \
     {                                                                          \
         T block[BLOCK];                                                        \
                                                                                \
@@ -58,7 +59,7 @@ static inline void copy_out(const fl_fold *f, void *to, const void *from,
         for (int o = 1; o < f->n_out; o++)                                     \
             copy_out(f, (T *)f->out[o] + i, block, (size_t)k * sizeof(T));     \
     }                                                                          \
-    static void name(const fl_fold *f)                                         \
+    static void name(const fl_reduce_args *f)                                  \
     {                                                                          \
         const A factor = FACTOR;                                               \
         A acc[BLOCK];                                                          \
@@ -75,27 +76,27 @@ static inline void copy_out(const fl_fold *f, void *to, const void *from,
             T *out = (T *)f->out[0] + i;                                       \
             EACH(out[j] = TO(acc[j]));                                         \
             if (f->n_out > 1)                                                  \
-                name##_far(f, i, acc, k);                                      \
+                name##_nontemporal(f, i, acc, k);                              \
         }                                                                      \
     }
 
 #define ONE_NTH (1.0f / (float)f->n_in)
 
-FOLD(f32, float, float, SAME, SAME, ADD, LARGER, SMALLER, ONE_NTH)
-FOLD(f64, double, double, SAME, SAME, ADD, LARGER, SMALLER,
-     1.0 / (double)f->n_in)
-FOLD(f16, uint16_t, float, fl_from_f16, fl_to_f16, ADD, LARGER, SMALLER,
-     ONE_NTH)
-FOLD(bf16, uint16_t, float, fl_from_bf16, fl_to_bf16, ADD, LARGER, SMALLER,
-     ONE_NTH)
+REDUCE(f32, float, float, SAME, SAME, ADD, LARGER, SMALLER, ONE_NTH)
+REDUCE(f64, double, double, SAME, SAME, ADD, LARGER, SMALLER,
+       1.0 / (double)f->n_in)
+REDUCE(f16, uint16_t, float, fl_from_f16, fl_to_f16, ADD, LARGER, SMALLER,
+       ONE_NTH)
+REDUCE(bf16, uint16_t, float, fl_from_bf16, fl_to_bf16, ADD, LARGER, SMALLER,
+       ONE_NTH)
 /* integers have no mean */
-FOLD(i32, int32_t, int32_t, SAME, SAME, ADD_I32, LARGER_I, SMALLER_I, 1)
-FOLD(i64, int64_t, int64_t, SAME, SAME, ADD_I64, LARGER_I, SMALLER_I, 1)
-FOLD(u8, uint8_t, uint8_t, SAME, SAME, ADD_U8, LARGER_I, SMALLER_I, 1)
+REDUCE(i32, int32_t, int32_t, SAME, SAME, ADD_I32, LARGER_I, SMALLER_I, 1)
+REDUCE(i64, int64_t, int64_t, SAME, SAME, ADD_I64, LARGER_I, SMALLER_I, 1)
+REDUCE(u8, uint8_t, uint8_t, SAME, SAME, ADD_U8, LARGER_I, SMALLER_I, 1)
 
-void FL_SIMD(fl_fold)(const fl_fold *f)
+void FL_SIMD(fl_reduce_kernel)(const fl_reduce_args *f)
 {
-    static fl_folder *const of[FL_N_WIRE] = {
+    static fl_reduce_kernel *const of[FL_N_WIRE] = {
         [FL_WIRE_F32] = f32,   [FL_WIRE_F64] = f64, [FL_WIRE_I32] = i32,
         [FL_WIRE_I64] = i64,   [FL_WIRE_U8] = u8,   [FL_WIRE_F16] = f16,
         [FL_WIRE_BF16] = bf16,

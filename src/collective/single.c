@@ -14,7 +14,7 @@ typedef struct message {
 } message;
 
 typedef struct self {
-    fl_peers peers;
+    fl_comm peers;
     message *sent;
     fl_work *made;
     fleet_status gave_up; /* FLEET_EPEER after abort() */
@@ -29,14 +29,14 @@ struct fl_work {
 };
 static fl_work nothing; /* stands for all others */
 
-static fleet_status go_on(const fl_peers *p)
+static fleet_status go_on(const fl_comm *p)
 {
     const self *s = (const self *)p;
 
     return s->gave_up ? fl_fail(s->gave_up, "%s", s->why) : FLEET_OK;
 }
 
-static fleet_status copy(fl_peers *p, const void *in, void *out, int64_t bytes,
+static fleet_status copy(fl_comm *p, const void *in, void *out, int64_t bytes,
                          fl_work **work)
 {
     FL_TRY(go_on(p));
@@ -47,7 +47,7 @@ static fleet_status copy(fl_peers *p, const void *in, void *out, int64_t bytes,
     return FLEET_OK;
 }
 
-static fleet_status all_reduce(fl_peers *p, fl_reduce how, fl_wire type,
+static fleet_status all_reduce(fl_comm *p, fl_reduce how, fl_wire_type type,
                                const void *in, void *out, int64_t n,
                                fl_work **work)
 {
@@ -55,7 +55,7 @@ static fleet_status all_reduce(fl_peers *p, fl_reduce how, fl_wire type,
     return copy(p, in, out, n * fl_wire_size(type), work);
 }
 
-static fleet_status reduce_scatter(fl_peers *p, fl_reduce how, fl_wire type,
+static fleet_status reduce_scatter(fl_comm *p, fl_reduce how, fl_wire_type type,
                                    const void *in, void *out, int64_t n,
                                    fl_work **work)
 {
@@ -63,14 +63,14 @@ static fleet_status reduce_scatter(fl_peers *p, fl_reduce how, fl_wire type,
     return copy(p, in, out, n * fl_wire_size(type), work);
 }
 
-static fleet_status all_gather(fl_peers *p, const void *in, void *out,
+static fleet_status all_gather(fl_comm *p, const void *in, void *out,
                                int64_t bytes, fl_work **work)
 {
     FL_TRY(fl_check_bytes("all_gather", bytes));
     return copy(p, in, out, bytes, work);
 }
 
-static fleet_status all_to_all_v(fl_peers *p, const void *in,
+static fleet_status all_to_all_v(fl_comm *p, const void *in,
                                  const int64_t *to_bytes, void *out,
                                  const int64_t *from_bytes, fl_work **work)
 {
@@ -83,7 +83,7 @@ static fleet_status all_to_all_v(fl_peers *p, const void *in,
     return copy(p, in, out, to_bytes[0], work);
 }
 
-static fleet_status broadcast(fl_peers *p, void *data, int64_t bytes, int root,
+static fleet_status broadcast(fl_comm *p, void *data, int64_t bytes, int root,
                               fl_work **work)
 {
     FL_TRY(fl_check_bytes("broadcast", bytes));
@@ -91,7 +91,7 @@ static fleet_status broadcast(fl_peers *p, void *data, int64_t bytes, int root,
     return copy(p, data, data, bytes, work);
 }
 
-static fleet_status send(fl_peers *p, const void *data, int64_t bytes, int to,
+static fleet_status send(fl_comm *p, const void *data, int64_t bytes, int to,
                          fl_work **work)
 {
     self *s = (self *)p;
@@ -126,7 +126,7 @@ static fleet_status take(self *s, void *data, int64_t bytes)
     return status;
 }
 
-static fleet_status recv(fl_peers *p, void *data, int64_t bytes, int from,
+static fleet_status recv(fl_comm *p, void *data, int64_t bytes, int from,
                          fl_work **work)
 {
     self *s = (self *)p;
@@ -142,7 +142,7 @@ static fleet_status recv(fl_peers *p, void *data, int64_t bytes, int from,
     return FLEET_OK;
 }
 
-static fleet_status wait(fl_peers *p, fl_work **work)
+static fleet_status wait(fl_comm *p, fl_work **work)
 {
     self *s = (self *)p;
     fl_work **at = &s->made, *w = *work;
@@ -160,12 +160,12 @@ static fleet_status wait(fl_peers *p, fl_work **work)
     return status;
 }
 
-static fleet_status barrier(fl_peers *p)
+static fleet_status barrier(fl_comm *p)
 {
     return go_on(p);
 }
 
-static fleet_status split(fl_peers *p, int color, int key, fl_peers **child)
+static fleet_status split(fl_comm *p, int color, int key, fl_comm **child)
 {
     (void)key;
     *child = NULL;
@@ -173,23 +173,23 @@ static fleet_status split(fl_peers *p, int color, int key, fl_peers **child)
     if (color < -1)
         return fl_fail(FLEET_EINVAL, "split: the color is %d, not -1 or more",
                        color);
-    return color == -1 ? FLEET_OK : fl_peers_self(child);
+    return color == -1 ? FLEET_OK : fl_comm_single(child);
 }
 
-static fleet_status get_memory(fl_peers *p, int64_t bytes, void **memory)
+static fleet_status get_memory(fl_comm *p, int64_t bytes, void **memory)
 {
     FL_TRY(go_on(p));
     FL_TRY(fl_check_bytes("get_memory", bytes));
     return FL_NEW(memory, (size_t)bytes);
 }
 
-static void free_memory(fl_peers *p, void *memory)
+static void free_memory(fl_comm *p, void *memory)
 {
     (void)p;
     fl_free(memory);
 }
 
-static void give_up(fl_peers *p, const char *why)
+static void give_up(fl_comm *p, const char *why)
 {
     self *s = (self *)p;
 
@@ -200,7 +200,7 @@ static void give_up(fl_peers *p, const char *why)
     s->gave_up = FLEET_EPEER;
 }
 
-static void destroy(fl_peers *p)
+static void destroy(fl_comm *p)
 {
     self *s = (self *)p;
     fl_work *previous;
@@ -219,7 +219,7 @@ static void destroy(fl_peers *p)
     fl_free(s);
 }
 
-static const fl_peers_class self_class = {
+static const fl_comm_class self_class = {
     .name = "self",
     .all_reduce = all_reduce,
     .reduce_scatter = reduce_scatter,
@@ -237,16 +237,16 @@ static const fl_peers_class self_class = {
     .destroy = destroy,
 };
 
-fleet_status fl_peers_self(fl_peers **peers)
+fleet_status fl_comm_single(fl_comm **peers)
 {
     self *s;
 
     *peers = NULL;
     FL_TRY(FL_NEW(&s, sizeof *s));
-    s->peers = (fl_peers){.methods = &self_class,
-                          .size = 1,
-                          .ordered = true,
-                          .deadline_ms = FL_PEERS_DEADLINE_MS};
+    s->peers = (fl_comm){.methods = &self_class,
+                         .size = 1,
+                         .ordered = true,
+                         .deadline_ms = FL_COMM_DEADLINE_MS};
     *peers = &s->peers;
     return FLEET_OK;
 }

@@ -15,12 +15,12 @@ static const struct {
 
 static const char *const reduction[FL_N_REDUCE] = {"sum", "mean", "max", "min"};
 
-int64_t fl_wire_size(fl_wire type)
+int64_t fl_wire_size(fl_wire_type type)
 {
     return element[type].size;
 }
 
-const char *fl_wire_name(fl_wire type)
+const char *fl_wire_name(fl_wire_type type)
 {
     return type < FL_N_WIRE ? element[type].name : "?";
 }
@@ -30,7 +30,7 @@ const char *fl_reduce_name(fl_reduce how)
     return how < FL_N_REDUCE ? reduction[how] : "?";
 }
 
-fleet_status fl_check_reduce(const char *call, fl_reduce how, fl_wire type,
+fleet_status fl_check_reduce(const char *call, fl_reduce how, fl_wire_type type,
                              int64_t n)
 {
     if (how >= FL_N_REDUCE || type >= FL_N_WIRE)

@@ -1,19 +1,19 @@
 /* wire_type.h - what all groups say about elements and calls: sizes, names, and what
  * is wrong with a call whoever the others are. */
-#ifndef FL_COLLECTIVE_WIRE_H
-#define FL_COLLECTIVE_WIRE_H
+#ifndef FL_COLLECTIVE_WIRE_TYPE_H
+#define FL_COLLECTIVE_WIRE_TYPE_H
 
 #include "base/error.h"
 #include "runtime/device/comm.h"
 
 enum { FL_MOST_ELEMENT = 8 }; /* bytes */
 
-int64_t fl_wire_size(fl_wire type);
-const char *fl_wire_name(fl_wire type);    /* "f32" */
-const char *fl_reduce_name(fl_reduce how); /* "sum" */
+int64_t fl_wire_size(fl_wire_type type);
+const char *fl_wire_name(fl_wire_type type); /* "f32" */
+const char *fl_reduce_name(fl_reduce how);   /* "sum" */
 
 /* Checks of arguments, for the call of that name. */
-fleet_status fl_check_reduce(const char *call, fl_reduce how, fl_wire type,
+fleet_status fl_check_reduce(const char *call, fl_reduce how, fl_wire_type type,
                              int64_t n);
 fleet_status fl_check_bytes(const char *call, int64_t bytes);
 fleet_status fl_check_rank(const char *call, const char *what, int rank,

@@ -6,10 +6,10 @@
 /* Kernels write whole vectors: past the last row there is room for one. */
 enum { SLACK = FL_CACHE_LINE / sizeof(float) };
 
-fleet_status fl_box_create(fl_box **box, const fl_layout *l)
+fleet_status fl_batch_buffer_create(fl_batch_buffer **box, const fl_layout *l)
 {
     const size_t n = (size_t)l->n_field;
-    fl_box *b = fl_alloc(sizeof *b);
+    fl_batch_buffer *b = fl_alloc(sizeof *b);
 
     if (!b)
         return FLEET_ENOMEM;
@@ -17,14 +17,15 @@ fleet_status fl_box_create(fl_box **box, const fl_layout *l)
     b->capacity = fl_alloc_array(n, sizeof *b->capacity);
     b->offset_capacity = fl_alloc_array(n, sizeof *b->offset_capacity);
     if (!b->batch.slot || !b->capacity || !b->offset_capacity) {
-        fl_box_destroy(b, l, NULL);
+        fl_batch_buffer_destroy(b, l, NULL);
         return FLEET_ENOMEM;
     }
     *box = b;
     return FLEET_OK;
 }
 
-void fl_box_destroy(fl_box *box, const fl_layout *l, fl_blocks *blocks)
+void fl_batch_buffer_destroy(fl_batch_buffer *box, const fl_layout *l,
+                             fl_blocks *blocks)
 {
     if (!box)
         return;
@@ -45,7 +46,7 @@ static size_t element_size(const fl_field *f)
     return f->is_id ? sizeof(int64_t) : sizeof(float);
 }
 
-static fleet_status begin_slot(fl_box *box, int i, const fl_field *f,
+static fleet_status begin_slot(fl_batch_buffer *box, int i, const fl_field *f,
                                int64_t rows)
 {
     fl_slot_data *s = &box->batch.slot[i];
@@ -65,7 +66,8 @@ static fleet_status begin_slot(fl_box *box, int i, const fl_field *f,
     return fl_grow(&s->values, &box->capacity[i], n + SLACK, element_size(f));
 }
 
-fleet_status fl_box_begin(fl_box *box, const fl_layout *l, int64_t rows)
+fleet_status fl_batch_buffer_begin(fl_batch_buffer *box, const fl_layout *l,
+                                   int64_t rows)
 {
     box->batch.rows = rows;
     for (int i = 0; i < l->n_field; i++)
@@ -73,7 +75,8 @@ fleet_status fl_box_begin(fl_box *box, const fl_layout *l, int64_t rows)
     return FLEET_OK;
 }
 
-fleet_status fl_box_room(fl_box *box, const fl_layout *l, int slot, size_t n)
+fleet_status fl_batch_buffer_room(fl_batch_buffer *box, const fl_layout *l,
+                                  int slot, size_t n)
 {
     return fl_grow(&box->batch.slot[slot].values, &box->capacity[slot], n,
                    element_size(&l->field[slot]));

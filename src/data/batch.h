@@ -1,29 +1,32 @@
 /* batch.h - a batch with the memory behind it: first raw lines, then slots full
  * of values. Boxes are used again and again, so their memory settles. */
-#ifndef FL_DATA_BOX_H
-#define FL_DATA_BOX_H
+#ifndef FL_DATA_BATCH_H
+#define FL_DATA_BATCH_H
 
 #include "data/layout.h"
 #include "data/format/text_lines.h"
 #include "data/stream.h"
 
-typedef struct fl_box {
+typedef struct fl_batch_buffer {
     fl_batch batch; /* what the caller sees; first, so that it is the box */
-    struct fl_box *next;
+    struct fl_batch_buffer *next;
     fl_lines lines;
     size_t *capacity;        /* of each slot's values, in elements */
     size_t *offset_capacity; /* of each slot's offsets */
     fl_error error;          /* in place of a batch */
     bool held;               /* by the caller */
-} fl_box;
+} fl_batch_buffer;
 
-fleet_status fl_box_create(fl_box **box, const fl_layout *l);
-void fl_box_destroy(fl_box *box, const fl_layout *l, fl_blocks *blocks);
+fleet_status fl_batch_buffer_create(fl_batch_buffer **box, const fl_layout *l);
+void fl_batch_buffer_destroy(fl_batch_buffer *box, const fl_layout *l,
+                             fl_blocks *blocks);
 
 /* Room for rows: dense slots whole and padded, ragged slots empty. */
-fleet_status fl_box_begin(fl_box *box, const fl_layout *l, int64_t rows);
+fleet_status fl_batch_buffer_begin(fl_batch_buffer *box, const fl_layout *l,
+                                   int64_t rows);
 
 /* Room for n values in a ragged slot. */
-fleet_status fl_box_room(fl_box *box, const fl_layout *l, int slot, size_t n);
+fleet_status fl_batch_buffer_room(fl_batch_buffer *box, const fl_layout *l,
+                                  int slot, size_t n);
 
 #endif

@@ -12,12 +12,12 @@ fleet_status fl_inputs_init(fl_inputs *in, const char *const *path, int n,
     *in = (fl_inputs){.path = path,
                       .n = n,
                       .command = command,
-                      .bell = bell,
-                      .n_ahead = n_ahead,
+                      .wakeup = bell,
+                      .n_prefetch = n_ahead,
                       .current = -1};
     if (n_ahead > 1) {
-        in->ahead = fl_alloc_array((size_t)n, sizeof *in->ahead);
-        if (!in->ahead)
+        in->prefetch = fl_alloc_array((size_t)n, sizeof *in->prefetch);
+        if (!in->prefetch)
             return FLEET_ENOMEM;
     }
     return FLEET_OK;
@@ -31,13 +31,13 @@ static bool is_slow(const fl_inputs *in, int file)
 
 static fleet_status start_ahead(fl_inputs *in)
 {
-    int last = in->current + in->n_ahead;
+    int last = in->current + in->n_prefetch;
 
     for (; in->started < in->n && in->started < last; in->started++)
         if (is_slow(in, in->started))
-            FL_TRY(fl_ahead_start(&in->ahead[in->started],
-                                  in->path[in->started], in->command,
-                                  in->bell));
+            FL_TRY(fl_read_ahead_start(&in->prefetch[in->started],
+                                       in->path[in->started], in->command,
+                                       in->wakeup));
     return FLEET_OK;
 }
 
@@ -45,9 +45,9 @@ static void close_current(fl_inputs *in)
 {
     fl_source_close(in->source);
     in->source = NULL;
-    if (in->ahead && in->current >= 0) {
-        fl_ahead_close(in->ahead[in->current]);
-        in->ahead[in->current] = NULL;
+    if (in->prefetch && in->current >= 0) {
+        fl_read_ahead_close(in->prefetch[in->current]);
+        in->prefetch[in->current] = NULL;
     }
 }
 
@@ -57,13 +57,13 @@ fleet_status fl_inputs_next(fl_inputs *in)
     if (in->current + 1 >= in->n)
         return FLEET_EEND;
     in->current++;
-    if (in->ahead) {
+    if (in->prefetch) {
         FL_TRY(start_ahead(in));
-        if (in->ahead[in->current])
-            return fl_ahead_wait(in->ahead[in->current]);
+        if (in->prefetch[in->current])
+            return fl_read_ahead_wait(in->prefetch[in->current]);
     }
     return fl_source_open(&in->source, in->path[in->current], in->command,
-                          in->bell);
+                          in->wakeup);
 }
 
 fleet_status fl_inputs_read(fl_inputs *in, void *to, size_t size, size_t *got)
@@ -74,8 +74,8 @@ fleet_status fl_inputs_read(fl_inputs *in, void *to, size_t size, size_t *got)
         FL_TRY(fl_source_read(in->source, to, size, got));
         share = fl_source_share(in->source);
     } else {
-        FL_TRY(fl_ahead_read(in->ahead[in->current], to, size, got));
-        share = fl_ahead_share(in->ahead[in->current]);
+        FL_TRY(fl_read_ahead_read(in->prefetch[in->current], to, size, got));
+        share = fl_read_ahead_share(in->prefetch[in->current]);
     }
     in->share = (in->current + share) / in->n;
     return FLEET_OK;
@@ -85,8 +85,8 @@ void fl_inputs_done(fl_inputs *in)
 {
     fl_source_close(in->source);
     in->source = NULL;
-    for (int i = 0; in->ahead && i < in->started; i++)
-        fl_ahead_close(in->ahead[i]);
-    fl_free(in->ahead);
-    in->ahead = NULL;
+    for (int i = 0; in->prefetch && i < in->started; i++)
+        fl_read_ahead_close(in->prefetch[i]);
+    fl_free(in->prefetch);
+    in->prefetch = NULL;
 }

@@ -13,12 +13,13 @@ typedef struct fl_inputs {
     const char *const *path;
     int n;
     const char *command; /* NULL: none */
-    int bell;
-    int n_ahead; /* how many may be read ahead; 1: none */
+    int wakeup;
+    int n_prefetch; /* how many may be read ahead; 1: none */
 
     int current; /* the file that is open; -1: none yet */
     fl_source *source;
-    fl_ahead **ahead; /* NULL, or one per file, of which few are not NULL */
+    fl_read_ahead *
+        *prefetch; /* NULL, or one per file, of which few are not NULL */
     int started;
     double share; /* of all files that was read, each of equal weight */
 } fl_inputs;

@@ -86,7 +86,7 @@ void fl_scratch_destroy(fl_scratch *s)
 {
     if (!s)
         return;
-    fl_cells_done(&s->cells);
+    fl_csv_cells_done(&s->cells);
     fl_free(s->used);
     fl_free(s);
 }

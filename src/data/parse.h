@@ -14,7 +14,7 @@ typedef struct fl_scratch fl_scratch;
 
 /* Parse box->lines into box->batch, whose index is set already. */
 typedef fleet_status fl_parse(const fl_parser *p, fl_scratch *scratch,
-                              fl_box *box);
+                              fl_batch_buffer *box);
 
 /* What the threads of a stream share; nobody writes to it, but for `place` of
  * a file that was just opened, before its first line is handed on. */
@@ -34,7 +34,7 @@ struct fl_scratch {
     uint64_t id[FL_READ_MOST + FL_READ_SLACK];
     fl_criteo_tile tile;
     size_t *used; /* values in each ragged slot */
-    fl_cells cells;
+    fl_csv_cells cells;
 };
 
 fl_parse fl_parse_multislot, fl_parse_criteo, fl_parse_csv, fl_parse_idx;

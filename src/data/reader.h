@@ -26,7 +26,7 @@ struct fl_reader {
 typedef struct fl_reader_env {
     const fl_parser *parser;
     fl_blocks *blocks;
-    int bell;                /* rings when the stream is closed, */
+    int wakeup;              /* rings when the stream is closed, */
     const atomic_bool *stop; /* and then this is true */
 } fl_reader_env;
 

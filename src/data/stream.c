@@ -42,14 +42,16 @@ struct fl_stream {
 
     pthread_mutex_t lock; /* over these; never held while waiting for data */
     pthread_cond_t filled, emptied;
-    fl_box **box; /* all of them */
+    fl_batch_buffer **box; /* all of them */
     int n_box;
-    fl_box *empty, **last; /* a queue, so that all boxes soon have grown */
+    fl_batch_buffer *empty,
+        **last;          /* a queue, so that all boxes soon have grown */
     int n_empty, n_wake; /* that many wake a thread, so that it seldom sleeps */
-    fl_box **ready;      /* the one with order k, once it is, at k % n_box */
-    int64_t next;        /* order of the one that is handed out next */
-    int64_t end;         /* order after the last; -1: not known yet */
-    bool opened;         /* start_error is known */
+    fl_batch_buffer *
+        *ready;   /* the one with order k, once it is, at k % n_box */
+    int64_t next; /* order of the one that is handed out next */
+    int64_t end;  /* order after the last; -1: not known yet */
+    bool opened;  /* start_error is known */
     fl_error start_error;
     int n_held;
     fl_error error; /* how the stream ended, once that was told */
@@ -58,9 +60,9 @@ struct fl_stream {
 /* --- the threads ---------------------------------------------------------- */
 
 /* NULL: the stream is being closed. */
-static fl_box *take_empty(fl_stream *s)
+static fl_batch_buffer *take_empty(fl_stream *s)
 {
-    fl_box *box = NULL;
+    fl_batch_buffer *box = NULL;
 
     pthread_mutex_lock(&s->lock);
     while (!s->empty && !atomic_load(&s->stop))
@@ -77,7 +79,7 @@ static fl_box *take_empty(fl_stream *s)
 }
 
 /* Under the lock. */
-static void add_empty(fl_stream *s, fl_box *box)
+static void add_empty(fl_stream *s, fl_batch_buffer *box)
 {
     box->next = NULL;
     *s->last = box;
@@ -86,14 +88,14 @@ static void add_empty(fl_stream *s, fl_box *box)
         pthread_cond_broadcast(&s->emptied);
 }
 
-static void put_empty(fl_stream *s, fl_box *box)
+static void put_empty(fl_stream *s, fl_batch_buffer *box)
 {
     pthread_mutex_lock(&s->lock);
     add_empty(s, box);
     pthread_mutex_unlock(&s->lock);
 }
 
-static void put_ready(fl_stream *s, fl_box *box, int64_t order)
+static void put_ready(fl_stream *s, fl_batch_buffer *box, int64_t order)
 {
     pthread_mutex_lock(&s->lock);
     s->ready[order % s->n_box] = box;
@@ -118,7 +120,7 @@ static fleet_status start_reader(fl_stream *s)
 
 /* Read the lines of our next batch; others' are passed over. FLEET_EEND: there
  * may be some nevertheless, the last. */
-static fleet_status read_batch(fl_stream *s, fl_box *box)
+static fleet_status read_batch(fl_stream *s, fl_batch_buffer *box)
 {
     const int64_t size = s->spec.batch_size;
 
@@ -151,7 +153,7 @@ static void tell_end(fl_stream *s)
 
 /* Fill the box and give it a place in the order, -1: none, there is nothing
  * more. Lines before an error in a file go down with it. */
-static int64_t fill(fl_stream *s, fl_box *box)
+static int64_t fill(fl_stream *s, fl_batch_buffer *box)
 {
     fleet_status status = FLEET_OK;
     int64_t order = -1;
@@ -179,7 +181,7 @@ typedef struct worker {
     fl_scratch *scratch;
 } worker;
 
-static void parse(fl_stream *s, fl_scratch *scratch, fl_box *box)
+static void parse(fl_stream *s, fl_scratch *scratch, fl_batch_buffer *box)
 {
     if (box->error.code == FLEET_OK) {
         fleet_status status = s->parser.parse(&s->parser, scratch, box);
@@ -193,7 +195,7 @@ static void parse(fl_stream *s, fl_scratch *scratch, fl_box *box)
 static void *work(void *arg)
 {
     worker w = *(worker *)arg;
-    fl_box *box;
+    fl_batch_buffer *box;
 
     fl_free(arg);
     while ((box = take_empty(w.stream)) != NULL) {
@@ -242,13 +244,13 @@ static fleet_status make_boxes(fl_stream *s)
     const int n = s->spec.n_thread + MOST_HELD + spare;
 
     s->n_wake = (n - MOST_HELD) / 2;
-    s->box = fl_alloc_array((size_t)n, sizeof(fl_box *));
-    s->ready = fl_alloc_array((size_t)n, sizeof(fl_box *));
+    s->box = fl_alloc_array((size_t)n, sizeof(fl_batch_buffer *));
+    s->ready = fl_alloc_array((size_t)n, sizeof(fl_batch_buffer *));
     s->thread = fl_alloc_array((size_t)s->spec.n_thread, sizeof(pthread_t));
     if (!s->box || !s->ready || !s->thread)
         return FLEET_ENOMEM;
     for (; s->n_box < n; s->n_box++) {
-        FL_TRY(fl_box_create(&s->box[s->n_box], &s->parser.layout));
+        FL_TRY(fl_batch_buffer_create(&s->box[s->n_box], &s->parser.layout));
         add_empty(s, s->box[s->n_box]);
     }
     return FLEET_OK;
@@ -338,9 +340,9 @@ static bool is_ended(const fl_stream *s)
 }
 
 /* The box that is next in order, once it is ready; NULL: the end. */
-static fl_box *take_ready(fl_stream *s)
+static fl_batch_buffer *take_ready(fl_stream *s)
 {
-    fl_box **at = &s->ready[s->next % s->n_box], *box;
+    fl_batch_buffer **at = &s->ready[s->next % s->n_box], *box;
 
     while (!*at && !is_ended(s))
         pthread_cond_wait(&s->filled, &s->lock);
@@ -352,7 +354,7 @@ static fl_box *take_ready(fl_stream *s)
 /* Under the lock. */
 static fleet_status next_batch(fl_stream *s, fl_batch **batch)
 {
-    fl_box *box;
+    fl_batch_buffer *box;
 
     if (s->error.code != FLEET_OK)
         return fl_error_raise(&s->error);
@@ -389,7 +391,7 @@ fleet_status fl_stream_next(fl_stream *s, fl_batch **batch)
 
 void fl_stream_release(fl_stream *s, fl_batch *batch)
 {
-    fl_box *box = (fl_box *)batch;
+    fl_batch_buffer *box = (fl_batch_buffer *)batch;
 
     if (!box || s->generation != fl_fork_generation())
         return;
@@ -423,7 +425,7 @@ void fl_stream_close(fl_stream *s)
     if (s->reader)
         s->reader->close(s->reader);
     for (int i = 0; i < s->n_box; i++)
-        fl_box_destroy(s->box[i], &s->parser.layout, &s->blocks);
+        fl_batch_buffer_destroy(s->box[i], &s->parser.layout, &s->blocks);
     fl_parser_done(&s->parser);
     fl_blocks_done(&s->blocks);
     fl_fd_close(&s->bell);

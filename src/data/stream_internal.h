@@ -1,6 +1,6 @@
 /* stream_internal.h - what the files of a stream have for each other alone. */
-#ifndef FL_DATA_INTERNAL_H
-#define FL_DATA_INTERNAL_H
+#ifndef FL_DATA_STREAM_INTERNAL_H
+#define FL_DATA_STREAM_INTERNAL_H
 
 #include "data/parse.h"
 

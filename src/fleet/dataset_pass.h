@@ -1,6 +1,6 @@
 /* dataset_pass.h - a pass over a dataset with somebody who looks at every batch. */
-#ifndef FL_FLEET_PASS_H
-#define FL_FLEET_PASS_H
+#ifndef FL_FLEET_DATASET_PASS_H
+#define FL_FLEET_DATASET_PASS_H
 
 #include "fleet/datasets.h"
 

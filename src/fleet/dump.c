@@ -18,8 +18,7 @@ static fleet_status dump_plan(fleet_program *p, int64_t batch, bool dot,
     FL_TRY(fl_store_add(p->store, p));
     if (training)
         FL_TRY(fl_store_train(p->store, p->training.optimizer));
-    FL_TRY(
-        fl_plan_build(p, p->store, batch, training, NULL, &p->placing, &plan));
+    FL_TRY(fl_plan_build(p, p->store, batch, training, NULL, &p->place, &plan));
     status = dot ? fl_plan_dot(plan, out) : fl_plan_text(plan, out);
     fl_plan_destroy(plan);
     return status;

@@ -149,8 +149,7 @@ char *fleet_report_line(fleet *f, const fleet_report *r)
 
     if (fl_handle_check(f, "fleet_report_line") != FLEET_OK)
         return NULL;
-    gpu = f->trained && f->trained->placing.there ? f->trained->placing.gpu
-                                                  : NULL;
+    gpu = f->trained && f->trained->place.on_gpu ? f->trained->place.gpu : NULL;
     if (!r || !r->model || strpbrk(r->model, "\"\\\n")) {
         fl_fail(FLEET_EINVAL, "fleet_report_line: no model, or a name with "
                               "quotes");

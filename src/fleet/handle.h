@@ -22,12 +22,12 @@ struct fleet {
     fleet_dataset *datasets;
     fl_statistics loaded; /* of a checkpoint, for datasets to come; n 0: none */
     fl_role role;
-    struct fl_link *link;     /* of a worker to its servers; NULL: none */
-    fl_rounds rounds;         /* of the peers */
-    struct fl_shards *shards; /* tables of ranks; NULL: none */
-    struct fl_joint *joint;   /* of both; NULL: not both are there */
-    bool loads;               /* a checkpoint was loaded */
-    fl_peers *peers;          /* of a rank that has joined; NULL: none */
+    struct fl_worker_io *worker_io; /* of a worker to its servers; NULL: none */
+    fl_agree agree;                 /* of the peers */
+    struct fl_sharded_tables *sharded; /* tables of ranks; NULL: none */
+    struct fl_remote_hybrid *hybrid;   /* of both; NULL: not both are there */
+    bool loads;                        /* a checkpoint was loaded */
+    fl_comm *comm;            /* of a rank that has joined; NULL: none */
     struct fl_server *server; /* made, not run yet; NULL: none */
     atomic_bool serving;      /* in fleet_run_server() */
     fl_text terms;            /* of the strategy, while a job is joined */

@@ -216,9 +216,9 @@ static fleet_status hash_rows(void *arg, const fl_rows *r, uint64_t *sum)
     fleet *f = arg;
     uint64_t rows;
 
-    if (r->away)
-        return fl_link_hash(f->link, r->name, sum, &rows);
-    return f->shards ? fl_ranks_hash(f, r, sum) : fl_store_hash_rows(r, sum);
+    if (r->remote)
+        return fl_worker_io_hash(f->worker_io, r->name, sum, &rows);
+    return f->sharded ? fl_ranks_hash(f, r, sum) : fl_store_hash_rows(r, sum);
 }
 
 fleet_status fleet_params_hash(fleet *f, uint64_t *hash)

@@ -26,9 +26,9 @@ static fleet_status over_workers(fleet *f, const char *call, fl_reduce how,
                        call, (long long)n, (int)MOST_NUMBERS);
     if (fl_has_ranks(f))
         return fl_ranks_reduce(f, how, x, (int)n);
-    if (!f->link)
+    if (!f->worker_io)
         return FLEET_OK; /* of one worker, it is what it is */
-    return fl_link_reduce(f->link, link_has[how], x, (int)n);
+    return fl_worker_io_reduce(f->worker_io, link_has[how], x, (int)n);
 }
 
 /* Two histograms, as numbers that can be added up. */

@@ -23,9 +23,9 @@ static void follow_mode(fleet *f)
 {
     fl_job_mode mode = fl_job_mode_of(&f->role, &f->strategy);
 
-    if (f->store->exchange)
-        f->store->exchange->sync = fl_mode_is_sync(mode);
-    f->store->dense_here = fl_mode_has_ranks(mode);
+    if (f->store->remote)
+        f->store->remote->sync = fl_mode_is_sync(mode);
+    f->store->dense_local = fl_mode_has_ranks(mode);
     if (fl_has_ranks(f) && f->strategy.sharding)
         f->store->share = (fl_share){f->role.index, f->role.worker_num};
     fl_ranks_open(f);
@@ -93,8 +93,8 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
                        "[1]",
                        loss->name, fl_shape_print(&loss->shape).chars);
     FL_TRY(fl_layerwise_check(&f->strategy, o));
-    FL_TRY(fl_keepers_check(f, p));
-    fl_keepers_warn(f, p);
+    FL_TRY(fl_param_home_check(f, p));
+    fl_param_home_warn(f, p);
     p->training.loss = loss;
     p->training.optimizer = o;
     o->residuals = f->strategy.dgc && f->role.kind == FLEET_WORKER &&
@@ -103,7 +103,7 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
         p->training.merge_steps = f->strategy.gradient_merge_configs.k_steps;
     fl_strategy_set_ranks(&f->strategy, &p->training);
     p->training.layerwise = fl_layerwise_of(&f->strategy);
-    p->training.narrow = fl_amp_narrow(&f->strategy);
+    p->training.half_type = fl_amp_dtype(&f->strategy);
     p->training.wide_ops = f->strategy.amp_configs.custom_black_list;
     p->training.wide_vars = f->strategy.amp_configs.custom_black_varnames;
     p->training.scaling = fl_amp_scaling(&f->strategy);

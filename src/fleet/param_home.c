@@ -39,14 +39,14 @@ static fleet_status check_var(const fleet *f, const fleet_var *v)
     return mode == FL_COLLECTIVE ? no_servers(v) : check_layers(f, v);
 }
 
-fleet_status fl_keepers_check(const fleet *f, const fleet_program *p)
+fleet_status fl_param_home_check(const fleet *f, const fleet_program *p)
 {
     for (size_t i = 0; i < p->n_var; i++)
         FL_TRY(check_var(f, p->var[i]));
     return FLEET_OK;
 }
 
-void fl_keepers_warn(fleet *f, const fleet_program *p)
+void fl_param_home_warn(fleet *f, const fleet_program *p)
 {
     if (fl_job_mode_of(&f->role, &f->strategy) != FL_LOCAL)
         return;
@@ -57,7 +57,7 @@ void fl_keepers_warn(fleet *f, const fleet_program *p)
                     p->var[i]->name);
 }
 
-void fl_keepers_dump(const fleet_program *p, fl_text *out)
+void fl_param_home_dump(const fleet_program *p, fl_text *out)
 {
     for (size_t i = 0; i < p->n_var; i++)
         if (p->var[i]->attr.ps != FLEET_PS_BY_MODE)

@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 
-static const char *name_of(const fl_lines *l, int i)
+static const char *name_of(const fl_progress *l, int i)
 {
     return l->o->fetch_info ? l->o->fetch_info[i] : l->o->fetch_list[i]->name;
 }
@@ -18,7 +18,7 @@ static void begin_line(fl_text *line, const char *time, int64_t batch)
     fl_text_add(line, "time: [%s], batch: [%" PRId64 "]", time, batch);
 }
 
-static fleet_status end_line(const fl_lines *l, fl_text *line)
+static fleet_status end_line(const fl_progress *l, fl_text *line)
 {
     fleet_status status = line->status;
 
@@ -30,7 +30,7 @@ static fleet_status end_line(const fl_lines *l, fl_text *line)
 
 /* --- the loss alone ------------------------------------------------------ */
 
-static bool is_loss_alone(const fl_lines *l)
+static bool is_loss_alone(const fl_progress *l)
 {
     for (int i = 0; i < l->o->n_fetch; i++)
         if (l->o->fetch_list[i] != l->e->program->training.loss)
@@ -38,7 +38,8 @@ static bool is_loss_alone(const fl_lines *l)
     return true;
 }
 
-static fleet_status show_loss(const fl_lines *l, const fl_late *at, double loss)
+static fleet_status show_loss(const fl_progress *l,
+                              const fl_progress_pending *at, double loss)
 {
     fl_text line = {0};
 
@@ -48,16 +49,17 @@ static fleet_status show_loss(const fl_lines *l, const fl_late *at, double loss)
     return end_line(l, &line);
 }
 
-fleet_status fl_lines_late(fl_lines *l)
+fleet_status fl_progress_late(fl_progress *l)
 {
     double loss;
 
-    while (l->n_late > 0 &&
-           fl_executor_loss_of(l->e, l->late[0].n_run, &loss)) {
-        fl_late first = l->late[0];
+    while (l->n_pending > 0 &&
+           fl_executor_loss_of(l->e, l->pending[0].n_run, &loss)) {
+        fl_progress_pending first = l->pending[0];
 
-        l->n_late--;
-        memmove(l->late, l->late + 1, (size_t)l->n_late * sizeof *l->late);
+        l->n_pending--;
+        memmove(l->pending, l->pending + 1,
+                (size_t)l->n_pending * sizeof *l->pending);
         FL_TRY(show_loss(l, &first, loss));
     }
     return FLEET_OK;
@@ -66,7 +68,7 @@ fleet_status fl_lines_late(fl_lines *l)
 /* --- anything ------------------------------------------------------------ */
 
 /* Memory for the largest variable that is printed. */
-static fleet_status show_one(fl_lines *l, int i, fl_text *line)
+static fleet_status show_one(fl_progress *l, int i, fl_text *line)
 {
     const fleet_var *v = l->o->fetch_list[i];
     fleet_fetch f = {.var = v};
@@ -95,7 +97,7 @@ static fleet_status show_one(fl_lines *l, int i, fl_text *line)
     return line->status;
 }
 
-static fleet_status show_all(fl_lines *l, const fl_late *at)
+static fleet_status show_all(fl_progress *l, const fl_progress_pending *at)
 {
     fleet_status status = FLEET_OK;
     fl_text line = {0};
@@ -109,23 +111,23 @@ static fleet_status show_all(fl_lines *l, const fl_late *at)
     return status;
 }
 
-fleet_status fl_lines_batch(fl_lines *l, int64_t batch)
+fleet_status fl_progress_batch(fl_progress *l, int64_t batch)
 {
     int64_t period = l->o->print_period ? l->o->print_period : 100;
-    fl_late now = {.n_run = l->e->n_run, .batch = batch};
+    fl_progress_pending now = {.n_run = l->e->n_run, .batch = batch};
 
-    FL_TRY(fl_lines_late(l));
+    FL_TRY(fl_progress_late(l));
     if (l->o->n_fetch == 0 || batch % period != 0)
         return FLEET_OK;
     fl_wall_text(now.time);
     if (!is_loss_alone(l))
         return show_all(l, &now);
-    l->late[l->n_late++] = now;
-    return fl_lines_late(l);
+    l->pending[l->n_pending++] = now;
+    return fl_progress_late(l);
 }
 
-void fl_lines_close(fl_lines *l)
+void fl_progress_close(fl_progress *l)
 {
     fl_free(l->shown);
-    *l = (fl_lines){0};
+    *l = (fl_progress){0};
 }

@@ -3,32 +3,32 @@
  * A line of nothing but the training's loss is not waited for: on a GPU it is
  * written when the loss is known, two batches later, or as the pass ends. What
  * else is printed is fetched, and so waits for its batch. */
-#ifndef FL_FLEET_LINES_H
-#define FL_FLEET_LINES_H
+#ifndef FL_FLEET_PROGRESS_H
+#define FL_FLEET_PROGRESS_H
 
 #include <fleet/train.h>
 
 #include "runtime/exec/executor.h"
 
 /* A line whose loss is not known yet. */
-typedef struct fl_late {
+typedef struct fl_progress_pending {
     int64_t n_run, batch;
     char time[20];
-} fl_late;
+} fl_progress_pending;
 
-typedef struct fl_lines {
+typedef struct fl_progress {
     fleet_executor *e;
     const fleet_train_options *o;
-    fl_late late[FL_LOSSES + 1];
-    int n_late;
+    fl_progress_pending pending[FL_LOSSES + 1];
+    int n_pending;
     float *shown; /* room for what is printed */
     size_t shown_size;
-} fl_lines;
+} fl_progress;
 
 /* A batch is queued, or done: its line, if it has one, and those of earlier
  * ones that can be written now. */
-fleet_status fl_lines_batch(fl_lines *l, int64_t batch);
-fleet_status fl_lines_late(fl_lines *l);
-void fl_lines_close(fl_lines *l);
+fleet_status fl_progress_batch(fl_progress *l, int64_t batch);
+fleet_status fl_progress_late(fl_progress *l);
+void fl_progress_close(fl_progress *l);
 
 #endif

@@ -24,7 +24,7 @@ static fleet_status not_joined(void)
                                  "fleet_stop_worker()");
 }
 
-static fleet_status no_reduce(fl_peers *p, fl_reduce how, fl_wire type,
+static fleet_status no_reduce(fl_comm *p, fl_reduce how, fl_wire_type type,
                               const void *in, void *out, int64_t n,
                               fl_work **work)
 {
@@ -32,48 +32,48 @@ static fleet_status no_reduce(fl_peers *p, fl_reduce how, fl_wire type,
     return not_joined();
 }
 
-static fleet_status no_gather(fl_peers *p, const void *in, void *out,
+static fleet_status no_gather(fl_comm *p, const void *in, void *out,
                               int64_t bytes, fl_work **work)
 {
     (void)p, (void)in, (void)out, (void)bytes, (void)work;
     return not_joined();
 }
 
-static void no_abort(fl_peers *p, const char *why)
+static void no_abort(fl_comm *p, const char *why)
 {
     (void)p, (void)why;
 }
 
 /* Updates begin with all_gather and passes end with all_reduce. */
-static const fl_peers_class nobody_methods = {.name = "nobody",
-                                              .all_reduce = no_reduce,
-                                              .all_gather = no_gather,
-                                              .abort = no_abort};
-static fl_peers nobody = {.methods = &nobody_methods, .size = 1};
-static fl_rounds no_rounds = {.peers = &nobody};
+static const fl_comm_class nobody_methods = {.name = "nobody",
+                                             .all_reduce = no_reduce,
+                                             .all_gather = no_gather,
+                                             .abort = no_abort};
+static fl_comm nobody = {.methods = &nobody_methods, .size = 1};
+static fl_agree no_rounds = {.comm = &nobody};
 
 void fl_ranks_open(fleet *f)
 {
     if (fl_has_ranks(f))
-        f->store->rounds = &no_rounds;
+        f->store->agree = &no_rounds;
 }
 
 /* Where gradients are reduced without a copy. Plans are made anew for it. Those
  * of a GPU are where each plan has them. */
 static fleet_status make_gradients(fleet *f)
 {
-    bool is_gpu = f->trained && f->trained->placing.gpu;
+    bool is_gpu = f->trained && f->trained->place.gpu;
     fl_store *s = f->store;
     fleet_status status = FLEET_OK;
 
     pthread_rwlock_wrlock(&s->lock);
     s->n_joined++;
-    for (fl_group *g = s->groups; g && !is_gpu && status == FLEET_OK;
+    for (fl_flat *g = s->flats; g && !is_gpu && status == FLEET_OK;
          g = g->next) {
         void *memory;
 
-        status = f->peers->methods->get_memory(
-            f->peers, g->n * (int64_t)sizeof(float), &memory);
+        status = f->comm->methods->get_memory(
+            f->comm, g->n * (int64_t)sizeof(float), &memory);
         g->gradient = memory;
     }
     pthread_rwlock_unlock(&s->lock);
@@ -89,9 +89,9 @@ static void withdraw(fleet *f)
         return; /* neither the lock nor the group is ours */
     pthread_rwlock_wrlock(&s->lock);
     s->n_joined++;
-    s->parted = s->parted || (f->shards && f->peers->size > 1);
-    for (fl_group *g = s->groups; g; g = g->next) {
-        f->peers->methods->free_memory(f->peers, g->gradient);
+    s->partial = s->partial || (f->sharded && f->comm->size > 1);
+    for (fl_flat *g = s->flats; g; g = g->next) {
+        f->comm->methods->free_memory(f->comm, g->gradient);
         g->gradient = NULL;
     }
     pthread_rwlock_unlock(&s->lock);
@@ -100,18 +100,19 @@ static void withdraw(fleet *f)
 static void forget(fleet *f)
 {
     withdraw(f);
-    f->store->rounds = &no_rounds;
-    if (f->shards)
-        f->store->exchange = f->link ? fl_link_exchange(f->link) : NULL;
-    fl_joint_destroy(f->joint);
-    f->joint = NULL;
-    fl_shards_destroy(f->shards);
-    f->shards = NULL;
-    if (f->rounds.groups)
-        f->rounds.groups->methods->destroy(f->rounds.groups);
-    f->rounds.groups = NULL;
-    f->peers->methods->destroy(f->peers);
-    f->peers = NULL;
+    f->store->agree = &no_rounds;
+    if (f->sharded)
+        f->store->remote =
+            f->worker_io ? fl_worker_io_remote(f->worker_io) : NULL;
+    fl_remote_hybrid_destroy(f->hybrid);
+    f->hybrid = NULL;
+    fl_sharded_destroy(f->sharded);
+    f->sharded = NULL;
+    if (f->agree.hierarchy)
+        f->agree.hierarchy->methods->destroy(f->agree.hierarchy);
+    f->agree.hierarchy = NULL;
+    f->comm->methods->destroy(f->comm);
+    f->comm = NULL;
 }
 
 /* As with servers: why is known to who saw the call that failed; without one it
@@ -126,12 +127,12 @@ static void give_up(fleet *f)
     if (!*error)
         FL_WARN(&f->context.log, "fleet_destroy: rank %d %s; the job ends",
                 f->role.index, why);
-    fl_rounds_abort(&f->rounds, why);
+    fl_agree_abort(&f->agree, why);
 }
 
 void fl_ranks_close(fleet *f)
 {
-    if (!f->peers)
+    if (!f->comm)
         return;
     if (f->context.fork_generation == fl_fork_generation())
         give_up(f);
@@ -141,7 +142,7 @@ void fl_ranks_close(fleet *f)
 /* --- joining ------------------------------------------------------------- */
 
 /* The first rank's text; for fl_free(). */
-static fleet_status text_of_first(fl_peers *p, const char *mine, char **text)
+static fleet_status text_of_first(fl_comm *p, const char *mine, char **text)
 {
     int64_t n = (int64_t)strlen(mine);
     fleet_status status;
@@ -170,7 +171,8 @@ static fleet_status compare(const char *mine, const char *first,
                        "this rank trains in mode %s, rank 0 in %.*s: all ranks "
                        "have one strategy",
                        terms, (int)line, first);
-    difference = fl_keep_difference("this rank", mine, "rank 0", first);
+    difference =
+        fl_job_signature_difference("this rank", mine, "rank 0", first);
     status = fl_fail(FLEET_EINVAL, "the programs differ from rank 0's: %s",
                      difference ? difference : "in their order");
     fl_free(difference);
@@ -180,7 +182,7 @@ static fleet_status compare(const char *mine, const char *first,
 /* The strategy in a line, then what is trained. */
 static fleet_status my_text(fleet *f, const char *terms, fl_text *text)
 {
-    char *program = fl_keep_text(f->store);
+    char *program = fl_job_signature_text(f->store);
 
     if (!program)
         return FLEET_ENOMEM;
@@ -197,7 +199,7 @@ static fleet_status check_same(fleet *f, const char *terms)
     fleet_status status = my_text(f, terms, &mine);
 
     if (status == FLEET_OK)
-        status = text_of_first(f->peers, fl_text_chars(&mine), &first);
+        status = text_of_first(f->comm, fl_text_chars(&mine), &first);
     if (status == FLEET_OK) {
         status = compare(fl_text_chars(&mine), first, terms);
         fl_free(first);
@@ -206,7 +208,7 @@ static fleet_status check_same(fleet *f, const char *terms)
     return status;
 }
 
-static fleet_status take_group(fl_peers *p, const fl_group *g, bool states)
+static fleet_status take_group(fl_comm *p, const fl_flat *g, bool states)
 {
     FL_TRY(p->methods->broadcast(p, g->weight, g->n * (int64_t)sizeof(float), 0,
                                  NULL));
@@ -219,9 +221,9 @@ static fleet_status take_group(fl_peers *p, const fl_group *g, bool states)
 
 /* The first rank's parameters, optimizer states (if they are not shared out),
  * counts, and the loss's scale, loaded ones perhaps. */
-static fleet_status take_all(fl_store *s, fl_peers *p)
+static fleet_status take_all(fl_store *s, fl_comm *p)
 {
-    for (const fl_group *g = s->groups; g; g = g->next)
+    for (const fl_flat *g = s->flats; g; g = g->next)
         FL_TRY(take_group(p, g, !fl_store_is_sharded(s)));
     for (size_t i = 0; i < s->states.n; i++) {
         fl_state *state = s->states.entry[i].value;
@@ -243,7 +245,7 @@ static fleet_status take_from_first(fleet *f)
     pthread_rwlock_wrlock(&s->lock);
     status = fl_store_here(s);
     if (status == FLEET_OK) {
-        status = take_all(s, f->peers);
+        status = take_all(s, f->comm);
         fl_store_written(s);
     }
     pthread_rwlock_unlock(&s->lock);
@@ -254,7 +256,7 @@ enum { NAMED = 8 }; /* ranks that an error has at most */
 
 static fleet_status refuse_loads(const fleet *f, const int32_t *loads)
 {
-    int n = 0, without = 0, size = f->peers->size;
+    int n = 0, without = 0, size = f->comm->size;
     fleet_status status;
     fl_text who = {0};
 
@@ -286,14 +288,14 @@ static fleet_status check_loads(const fleet *f)
 
     if (fl_store_own_tables(f->store) == 0 && !fl_store_is_sharded(f->store))
         return FLEET_OK;
-    loads = fl_alloc_array((size_t)f->peers->size, sizeof *loads);
+    loads = fl_alloc_array((size_t)f->comm->size, sizeof *loads);
     if (!loads)
         return FLEET_ENOMEM;
-    status = f->peers->methods->all_gather(f->peers, &mine, loads, sizeof mine,
-                                           NULL);
-    for (int r = 0; status == FLEET_OK && r < f->peers->size; r++)
+    status =
+        f->comm->methods->all_gather(f->comm, &mine, loads, sizeof mine, NULL);
+    for (int r = 0; status == FLEET_OK && r < f->comm->size; r++)
         n += loads[r] != 0;
-    if (status == FLEET_OK && n > 0 && n < f->peers->size)
+    if (status == FLEET_OK && n > 0 && n < f->comm->size)
         status = refuse_loads(f, loads);
     fl_free(loads);
     return status;
@@ -302,16 +304,17 @@ static fleet_status check_loads(const fleet *f)
 /* Tables that no server keeps. */
 static fleet_status share_out(fleet *f)
 {
-    fl_exchange *ranks;
+    fl_remote *ranks;
 
     if (fl_store_own_tables(f->store) == 0)
         return FLEET_OK;
-    FL_TRY(fl_shards_create(&f->shards, f->store, &f->rounds));
-    ranks = fl_shards_exchange(f->shards);
-    if (f->link)
-        FL_TRY(fl_joint_create(&f->joint, fl_link_exchange(f->link), ranks));
-    f->store->exchange = f->joint ? fl_joint_exchange(f->joint) : ranks;
-    f->store->parted = false;
+    FL_TRY(fl_sharded_create(&f->sharded, f->store, &f->agree));
+    ranks = fl_sharded_remote(f->sharded);
+    if (f->worker_io)
+        FL_TRY(fl_remote_hybrid_create(
+            &f->hybrid, fl_worker_io_remote(f->worker_io), ranks));
+    f->store->remote = f->hybrid ? fl_remote_hybrid_remote(f->hybrid) : ranks;
+    f->store->partial = false;
     return FLEET_OK;
 }
 
@@ -322,16 +325,16 @@ static fleet_status start_together(fleet *f, const char *terms)
     FL_TRY(take_from_first(f));
     FL_TRY(make_gradients(f));
     if (f->trained && f->trained->training.group > 1)
-        FL_TRY(fl_peers_hierarchy(f->peers, f->trained->training.group,
-                                  &f->rounds.groups));
+        FL_TRY(fl_comm_hierarchy(f->comm, f->trained->training.group,
+                                 &f->agree.hierarchy));
     FL_TRY(share_out(f));
-    f->store->rounds = &f->rounds;
-    return f->peers->methods->barrier(f->peers);
+    f->store->agree = &f->agree;
+    return f->comm->methods->barrier(f->comm);
 }
 
 /* Nobody launches ranks on GPUs together: they have to know rank 0. */
 static fleet_status meet_on_gpus(fleet *f, const fl_gpu *gpu,
-                                 fl_peers_options *o)
+                                 fl_comm_options *o)
 {
     fl_role *r = &f->role;
     fl_address meet;
@@ -347,21 +350,21 @@ static fleet_status meet_on_gpus(fleet *f, const fl_gpu *gpu,
     memcpy(r->first_rank, meet, sizeof meet); /* as long as the group lives */
     o->rank = r->index;
     o->size = r->worker_num;
-    o->meet = r->first_rank;
-    o->meet_ms = r->deadline_ms[FL_CONNECT_DEADLINE];
+    o->address = r->first_rank;
+    o->connect_ms = r->deadline_ms[FL_CONNECT_DEADLINE];
     o->job = r->job_id;
     o->device = gpu->d->ordinal;
     if (r->index == 0 && r->listen_fd > 0) {
         o->listener = r->listen_fd;
         r->listen_fd = -1; /* it is the group's from here on */
     }
-    return fl_peers_open("nccl", o, &f->peers);
+    return fl_comm_open("nccl", o, &f->comm);
 }
 
 static fleet_status check_mpi(const fleet *f)
 {
     const fl_role *r = &f->role;
-    const fl_peers *p = f->peers;
+    const fl_comm *p = f->comm;
 
     if (p->size == r->worker_num && p->rank == r->index)
         return FLEET_OK;
@@ -380,14 +383,14 @@ static fleet_status check_mpi(const fleet *f)
 static fleet_status meet(fleet *f)
 {
     const fl_role *r = &f->role;
-    const fl_gpu *gpu = f->trained ? f->trained->placing.gpu : NULL;
-    fl_peers_options o = {.ordered = f->strategy.deterministic,
-                          .deadline_ms = r->deadline_ms[FL_STEP_DEADLINE],
-                          .log = &f->context.log};
+    const fl_gpu *gpu = f->trained ? f->trained->place.gpu : NULL;
+    fl_comm_options o = {.ordered = f->strategy.deterministic,
+                         .deadline_ms = r->deadline_ms[FL_STEP_DEADLINE],
+                         .log = &f->context.log};
 
     if (gpu && r->worker_num > 1)
         return meet_on_gpus(f, gpu, &o);
-    return fl_peers_open(r->worker_num > 1 ? "mpi" : "self", &o, &f->peers);
+    return fl_comm_open(r->worker_num > 1 ? "mpi" : "self", &o, &f->comm);
 }
 
 /* What a GPU cannot do is said before the others wait for this one. */
@@ -396,9 +399,9 @@ static fleet_status check_plan(const fleet *f)
     const fleet_program *p = f->trained;
     fl_plan *plan;
 
-    if (!p || !p->placing.gpu)
+    if (!p || !p->place.gpu)
         return FLEET_OK;
-    FL_TRY(fl_plan_build(p, f->store, 1, true, NULL, &p->placing, &plan));
+    FL_TRY(fl_plan_build(p, f->store, 1, true, NULL, &p->place, &plan));
     fl_plan_destroy(plan);
     return FLEET_OK;
 }
@@ -407,17 +410,16 @@ fleet_status fl_ranks_join(fleet *f, const char *terms)
 {
     fleet_status status;
 
-    if (f->peers)
+    if (f->comm)
         return fl_fail(FLEET_ESTATE, "fleet_init_worker: was called already");
     FL_TRY(check_plan(f));
     FL_TRY(meet(f));
-    f->rounds =
-        (fl_rounds){.peers = f->peers, .serve = fl_ranks_serve, .arg = f};
+    f->agree = (fl_agree){.comm = f->comm, .serve = fl_ranks_serve, .arg = f};
     status = check_mpi(f);
     if (status == FLEET_OK)
         status = start_together(f, terms);
     if (status != FLEET_OK) {
-        fl_rounds_abort(&f->rounds, fleet_last_error());
+        fl_agree_abort(&f->agree, fleet_last_error());
         forget(f);
         return status;
     }
@@ -428,20 +430,20 @@ fleet_status fl_ranks_join(fleet *f, const char *terms)
 
 static fleet_status check_joined(const fleet *f)
 {
-    return f->peers ? FLEET_OK : not_joined();
+    return f->comm ? FLEET_OK : not_joined();
 }
 
 fleet_status fl_ranks_barrier(fleet *f)
 {
     FL_TRY(check_joined(f));
-    return fl_store_idle(f->store);
+    return fl_store_join(f->store);
 }
 
 fleet_status fl_ranks_reduce(fleet *f, fl_reduce how, double *x, int n)
 {
     FL_TRY(fl_ranks_barrier(f));
-    return f->peers->methods->all_reduce(f->peers, how, FL_WIRE_F64, x, x, n,
-                                         NULL);
+    return f->comm->methods->all_reduce(f->comm, how, FL_WIRE_F64, x, x, n,
+                                        NULL);
 }
 
 fleet_status fl_ranks_leave(fleet *f)

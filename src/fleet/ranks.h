@@ -33,13 +33,13 @@ fleet_status fl_ranks_barrier(fleet *f);
  * fl_lane_act() has them. answer[]: of each rank, for fl_free(). */
 fleet_status fl_ranks_act(fleet *f, fl_msg_op op, const char *text,
                           char **answer);
-fl_server_of_rounds fl_ranks_serve;
+fl_agree_serve fl_ranks_serve;
 fl_rows_hasher fl_ranks_hash;
 
 /* Has each rank what the first one does not have: rows, or states? */
 static inline bool fl_ranks_share(const fleet *f)
 {
-    return f->shards || (f->peers && fl_store_is_sharded(f->store));
+    return f->sharded || (f->comm && fl_store_is_sharded(f->store));
 }
 
 /* Buckets of tables whose rows are this rank's. */

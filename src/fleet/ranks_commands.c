@@ -18,7 +18,7 @@ typedef struct act_head {
 } act_head;
 
 /* A rank's text, for fl_free(), to all. */
-static fleet_status share_text(fl_peers *p, int root, act_head *head,
+static fleet_status share_text(fl_comm *p, int root, act_head *head,
                                char **text)
 {
     fleet_status status;
@@ -38,8 +38,8 @@ fl_buckets fl_ranks_own(const fleet *f)
 {
     const fl_role *r = &f->role;
 
-    return (fl_buckets){fl_shards_first_bucket(r->index, r->worker_num),
-                        fl_shards_first_bucket(r->index + 1, r->worker_num)};
+    return (fl_buckets){fl_sharded_first_bucket(r->index, r->worker_num),
+                        fl_sharded_first_bucket(r->index + 1, r->worker_num)};
 }
 
 static fleet_status hash_table(const fleet *f, const char *name, char **answer)
@@ -61,21 +61,21 @@ static fleet_status act_here(fleet *f, fl_msg_op op, const char *text,
                              char **answer)
 {
     fleet_status status;
-    fl_keep layout;
+    fl_partition layout;
 
     *answer = NULL;
     if (op == FL_OP_HASH)
         return hash_table(f, text, answer);
     FL_TRY(fl_store_here(f->store));
-    FL_TRY(fl_keep_make(&layout, f->store, 1));
+    FL_TRY(fl_partition_make(&layout, f->store, 1));
     status = fl_lane_act(f, &layout, fl_ranks_own(f), f->role.index,
                          FL_LANE_OF_RANK, op, text, answer);
-    fl_keep_done(&layout);
+    fl_partition_done(&layout);
     return status;
 }
 
 /* All answers go to all, so that all know whether it was done. */
-static fleet_status share_answers(fl_peers *p, fleet_status mine, char **answer)
+static fleet_status share_answers(fl_comm *p, fleet_status mine, char **answer)
 {
     fleet_status status = FLEET_OK;
 
@@ -94,7 +94,7 @@ static fleet_status share_answers(fl_peers *p, fleet_status mine, char **answer)
 static fleet_status act(fleet *f, int root, fl_msg_op op, char *text,
                         char **answer)
 {
-    fl_peers *p = f->peers;
+    fl_comm *p = f->comm;
     act_head head = {.op = (int32_t)op, .n = text ? (int64_t)strlen(text) : 0};
     fleet_status status;
 
@@ -113,10 +113,10 @@ fleet_status fl_ranks_act(fleet *f, fl_msg_op op, const char *text,
                           char **answer)
 {
     fleet_status status;
-    fl_round round;
+    fl_agreed round;
     char *copy;
 
-    FL_TRY(fl_round_begin(f->store->rounds, FL_WISH_ACT, 0, &round));
+    FL_TRY(fl_agree_on(f->store->agree, FL_INTENT_COMMAND, 0, &round));
     copy = fl_strdup(text);
     if (!copy)
         return FLEET_ENOMEM;
@@ -128,7 +128,7 @@ fleet_status fl_ranks_act(fleet *f, fl_msg_op op, const char *text,
 /* Others' acts: what went wrong is told to who asked, and is in its words. */
 static fleet_status serve_act(fleet *f, int root)
 {
-    int n = f->peers->size;
+    int n = f->comm->size;
     char **answer = fl_alloc_array((size_t)n, sizeof *answer);
     fleet_status status = FLEET_ENOMEM;
 
@@ -141,14 +141,14 @@ static fleet_status serve_act(fleet *f, int root)
                                                               : FLEET_OK;
 }
 
-fleet_status fl_ranks_serve(void *arg, const fl_round *round)
+fleet_status fl_ranks_serve(void *arg, const fl_agreed *round)
 {
     fleet *f = arg;
 
-    if (round->done == FL_WISH_ACT)
+    if (round->done == FL_INTENT_COMMAND)
         return serve_act(f, round->first);
-    if (f->shards)
-        return fl_shards_serve(f->shards);
+    if (f->sharded)
+        return fl_sharded_serve(f->sharded);
     return fl_fail(FLEET_EINVAL,
                    "rank %d asks for rows, but no table is shared out",
                    round->first);

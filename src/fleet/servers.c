@@ -38,7 +38,7 @@ fleet_status fl_add_programs(fleet *f)
 
         FL_TRY(fleet_program_status(p));
         if (f->trained) /* or how it will be is not known */
-            FL_TRY(fl_keepers_check(f, p));
+            FL_TRY(fl_param_home_check(f, p));
         FL_TRY(fl_store_add(f->store, p));
         if (p->training.loss)
             FL_TRY(fl_store_train(f->store, p->training.optimizer));
@@ -52,7 +52,7 @@ fleet_status fl_add_programs(fleet *f)
 fleet_status fl_servers_open(fleet *f)
 {
     const fl_role *r = &f->role;
-    const fl_link_options o = {
+    const fl_worker_io_options o = {
         .context = &f->context,
         .address = r->server,
         .n_server = r->server_num,
@@ -65,21 +65,21 @@ fleet_status fl_servers_open(fleet *f)
         .step_ms = r->deadline_ms[FL_STEP_DEADLINE],
         .tcp_only = r->tcp_only};
 
-    f->store->idle = fleet_is_server(f);
+    f->store->joins = fleet_is_server(f);
     if (!has_servers(f) || fleet_is_server(f))
         return FLEET_OK;
-    f->store->make_away = fl_remote_rows_make;
-    FL_TRY(fl_link_create(&f->link, &o));
-    f->store->exchange = fl_link_exchange(f->link);
+    f->store->make_remote_table = fl_remote_rows_make;
+    FL_TRY(fl_worker_io_create(&f->worker_io, &o));
+    f->store->remote = fl_worker_io_remote(f->worker_io);
     return FLEET_OK;
 }
 
 void fl_servers_close(fleet *f)
 {
-    fl_link_destroy(f->link);
-    f->link = NULL;
+    fl_worker_io_destroy(f->worker_io);
+    f->worker_io = NULL;
     if (f->store)
-        f->store->exchange = NULL;
+        f->store->remote = NULL;
     fl_server_destroy(f->server);
     f->server = NULL;
     fl_free(f->load);
@@ -99,7 +99,7 @@ static fleet_status pass_on_load(fleet *f)
     fl_free(f->load);
     f->load = NULL;
     FL_TRY(status);
-    FL_TRY(fl_link_reduce(f->link, FL_REDUCE_SUM, loads, 2));
+    FL_TRY(fl_worker_io_reduce(f->worker_io, FL_REDUCE_SUM, loads, 2));
     if (loads[0] > 0 && loads[1] == 0)
         return fl_fail(FLEET_EINVAL,
                        "fleet_init_worker: %.0f of %d workers called "
@@ -116,15 +116,15 @@ static fleet_status connect(fleet *f)
     FL_TRY(fl_add_programs(f));
     FL_TRY(make_terms(f));
     if (has_servers(f)) {
-        FL_TRY(fl_link_open(f->link, f->store, fl_mode_is_sync(mode),
-                            fl_text_chars(&f->terms)));
+        FL_TRY(fl_worker_io_open(f->worker_io, f->store, fl_mode_is_sync(mode),
+                                 fl_text_chars(&f->terms)));
         FL_TRY(pass_on_load(f));
-        FL_TRY(
-            fl_link_barrier(f->link)); /* and the weights are those of then */
+        FL_TRY(fl_worker_io_barrier(
+            f->worker_io)); /* and the weights are those of then */
     }
     if (fl_has_ranks(f))
         return fl_ranks_join(f, fl_text_chars(&f->terms));
-    f->store->updates = f->store->exchange->updates;
+    f->store->updates = f->store->remote->updates;
     return FLEET_OK;
 }
 
@@ -151,7 +151,7 @@ fleet_status fleet_stop_worker(fleet *f)
     FL_TRY(fl_handle_check_worker(f, "fleet_stop_worker"));
     if (fl_has_ranks(f))
         FL_TRY(fl_ranks_leave(f));
-    return has_servers(f) ? fl_link_leave(f->link) : FLEET_OK;
+    return has_servers(f) ? fl_worker_io_leave(f->worker_io) : FLEET_OK;
 }
 
 fleet_status fleet_barrier_worker(fleet *f)
@@ -159,7 +159,7 @@ fleet_status fleet_barrier_worker(fleet *f)
     FL_TRY(fl_handle_check_worker(f, "fleet_barrier_worker"));
     if (fl_has_ranks(f))
         FL_TRY(fl_ranks_barrier(f));
-    return has_servers(f) ? fl_link_barrier(f->link) : FLEET_OK;
+    return has_servers(f) ? fl_worker_io_barrier(f->worker_io) : FLEET_OK;
 }
 
 /* --- servers -----------------------------------------------------------------
@@ -191,7 +191,7 @@ static fleet_status create_server(fleet *f, const char *load)
         .n_lane = r->lanes,
         .lane_port = r->lane_port,
         .sync = fl_mode_is_sync(mode),
-        .scaled = fl_amp_narrow(&f->strategy) == FLEET_FLOAT16,
+        .scaled = fl_amp_dtype(&f->strategy) == FLEET_FLOAT16,
         .ranks = fl_mode_has_ranks(mode),
         .mode = fl_text_chars(&f->terms),
         .job = r->job_id,
@@ -209,7 +209,7 @@ static fleet_status make_server(fleet *f, const char *load)
 {
     for (size_t i = 0; i < f->n_program; i++) {
         FL_TRY(fleet_program_status(f->program[i]));
-        FL_TRY(fl_keepers_check(f, f->program[i]));
+        FL_TRY(fl_param_home_check(f, f->program[i]));
     }
     FL_TRY(make_terms(f));
     return create_server(f, load);

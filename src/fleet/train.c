@@ -18,7 +18,7 @@ typedef struct pass {
     fl_stream *stream;
     int *var;       /* of each slot: the variable it feeds, -1: none */
     fl_input *next; /* room for the batch that comes next; NULL: nobody asks */
-    fl_lines lines;
+    fl_progress lines;
     fleet_train_result r;
     int64_t started_ns;
 } pass;
@@ -123,7 +123,7 @@ static fl_batch *look_ahead(pass *p)
     if (!p->next || fl_stream_next(p->stream, &b) != FLEET_OK)
         return NULL;
     bind_batch(p, b, p->next);
-    fl_executor_ahead(p->e, p->next, b->rows);
+    fl_executor_prefetch(p->e, p->next, b->rows);
     return b;
 }
 
@@ -144,7 +144,7 @@ static fleet_status step(pass *p, const fl_batch *b)
     p->r.samples += b->rows;
     if (p->observer)
         FL_TRY(p->observer(p->observer_arg, p->e, b));
-    return fl_lines_batch(&p->lines, p->r.batches);
+    return fl_progress_batch(&p->lines, p->r.batches);
 }
 
 /* Run a batch and give it back; *stop: the callback has seen enough. */
@@ -192,7 +192,7 @@ static fleet_status end_pass(pass *p)
     double sum[] = {(double)p->r.batches, (double)p->r.samples, 0};
 
     FL_TRY(fleet_executor_flush(p->e));
-    FL_TRY(fl_lines_late(&p->lines)); /* all iterations are over now */
+    FL_TRY(fl_progress_late(&p->lines)); /* all iterations are over now */
     p->r.loss = sum[2] = p->e->loss_sum;
     if (!p->e->training || !fl_store_is_shared(p->e->store))
         return FLEET_OK;
@@ -224,7 +224,7 @@ static fleet_status open_pass(pass *p)
         FL_TRY(fl_executor_want(p->e, p->e->program->training.loss));
     FL_TRY(fl_dataset_open(p->d, p->e->training, &p->stream));
     memset(p->e->input, 0, p->e->program->n_var * sizeof *p->e->input);
-    if (p->e->store->exchange)
+    if (p->e->store->remote)
         FL_TRY(FL_NEW(&p->next, p->e->program->n_var * sizeof *p->next));
     if (!p->e->training)
         FL_TRY(fl_executor_refresh(p->e));
@@ -238,7 +238,7 @@ static fleet_status run_pass(pass *p, fleet_train_result *result)
 
     if (!p->o)
         p->o = &defaults;
-    p->lines = (fl_lines){.e = p->e, .o = p->o};
+    p->lines = (fl_progress){.e = p->e, .o = p->o};
     p->started_ns = fl_now_ns();
     p->e->loss_sum = 0;
     p->e->loss_samples = 0;
@@ -256,7 +256,7 @@ static fleet_status run_pass(pass *p, fleet_train_result *result)
     fl_stream_close(p->stream);
     fl_free(p->var);
     fl_free(p->next);
-    fl_lines_close(&p->lines);
+    fl_progress_close(&p->lines);
     if (result)
         *result = p->r;
     return status;

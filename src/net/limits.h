@@ -1,6 +1,6 @@
 /* limits.h - what ZeroMQ would abort over, or misread, looked at beforehand. */
-#ifndef FL_NET_CHECK_H
-#define FL_NET_CHECK_H
+#ifndef FL_NET_LIMITS_H
+#define FL_NET_LIMITS_H
 
 #include <stdbool.h>
 

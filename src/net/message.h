@@ -28,9 +28,9 @@ typedef enum fl_msg_kind {
     FL_MSG_STEP,      /* a piece of a stream's step */
     FL_MSG_CLIP,      /* the factor of a step whose norms were answered */
     FL_MSG_PULL,      /* rows and blocks of a version, or of now */
-    FL_MSG_ASK,       /* sums over a table, changing nothing */
+    FL_MSG_QUERY,     /* sums over a table, changing nothing */
     FL_MSG_REDUCE,    /* numbers of all workers, and barriers */
-    FL_MSG_BEAT,      /* I am alive */
+    FL_MSG_HEARTBEAT, /* I am alive */
     FL_MSG_ABORT,     /* the job has failed: whom to blame, and why */
     FL_MSG_ANSWER,    /* to any of these but ABORT */
     FL_MSG_KINDS

@@ -7,7 +7,7 @@
  * child has none of them: calls give FLEET_ESTATE.
  *
  * Threads: a socket may go from thread to thread, with a lock in between; two
- * at once may not use it. fl_bell_ring() is safe anywhere, in signal handlers
+ * at once may not use it. fl_wakeup_ring() is safe anywhere, in signal handlers
  * too.
  */
 #ifndef FL_NET_SOCKET_H
@@ -80,19 +80,19 @@ uint64_t fl_socket_dropped(const fl_socket *s); /* counted as above */
  */
 
 /* Wakes fl_socket_wait(), once, from any thread or signal handler. */
-typedef struct fl_bell {
+typedef struct fl_wakeup {
     int fd;
-} fl_bell;
+} fl_wakeup;
 
-fleet_status fl_bell_create(fl_bell *b);
-void fl_bell_destroy(fl_bell *b);
-void fl_bell_ring(const fl_bell *b);
-void fl_bell_clear(const fl_bell *b);
+fleet_status fl_wakeup_create(fl_wakeup *b);
+void fl_wakeup_destroy(fl_wakeup *b);
+void fl_wakeup_ring(const fl_wakeup *b);
+void fl_wakeup_clear(const fl_wakeup *b);
 
 /* Until one of the sockets has something to receive, the bell (NULL: none)
  * rings, which clears it, or timeout_ms are over (0: only look; -1: no end).
  * 1,023 sockets at most. */
-fleet_status fl_socket_wait(fl_socket *const *s, int n, const fl_bell *bell,
+fleet_status fl_socket_wait(fl_socket *const *s, int n, const fl_wakeup *bell,
                             int timeout_ms);
 
 #endif

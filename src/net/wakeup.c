@@ -6,7 +6,7 @@
 
 #include "net/socket.h"
 
-fleet_status fl_bell_create(fl_bell *b)
+fleet_status fl_wakeup_create(fl_wakeup *b)
 {
     b->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (b->fd < 0)
@@ -15,7 +15,7 @@ fleet_status fl_bell_create(fl_bell *b)
     return FLEET_OK;
 }
 
-void fl_bell_destroy(fl_bell *b)
+void fl_wakeup_destroy(fl_wakeup *b)
 {
     if (b->fd >= 0)
         close(b->fd);
@@ -24,7 +24,7 @@ void fl_bell_destroy(fl_bell *b)
 
 /* In a signal handler, too: errno stays. EAGAIN is a bell that rings already.
  */
-void fl_bell_ring(const fl_bell *b)
+void fl_wakeup_ring(const fl_wakeup *b)
 {
     const uint64_t one = 1;
     int e = errno;
@@ -34,7 +34,7 @@ void fl_bell_ring(const fl_bell *b)
     errno = e;
 }
 
-void fl_bell_clear(const fl_bell *b)
+void fl_wakeup_clear(const fl_wakeup *b)
 {
     uint64_t count;
 

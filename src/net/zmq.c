@@ -486,7 +486,7 @@ static int poll_until(zmq_pollitem_t *item, int n, int timeout_ms)
     return rc;
 }
 
-fleet_status fl_socket_wait(fl_socket *const *s, int n, const fl_bell *bell,
+fleet_status fl_socket_wait(fl_socket *const *s, int n, const fl_wakeup *bell,
                             int timeout_ms)
 {
     zmq_pollitem_t item[MOST_WAIT];
@@ -505,6 +505,6 @@ fleet_status fl_socket_wait(fl_socket *const *s, int n, const fl_bell *bell,
         return fl_fail(FLEET_EIO, "cannot wait for messages: %s",
                        zmq_strerror(errno));
     if (bell && item[n].revents)
-        fl_bell_clear(bell);
+        fl_wakeup_clear(bell);
     return FLEET_OK;
 }

@@ -79,7 +79,7 @@ __global__ static void map_two(float *out, const float *x, const float *y,
 }
 
 template <class F>
-static fleet_status one(fl_stream *q, const fl_device_step *s, F f)
+static fleet_status one(fl_queue *q, const fl_device_step *s, F f)
 {
     int64_t n = fl_step_count(s, OUT);
 
@@ -88,13 +88,13 @@ static fleet_status one(fl_stream *q, const fl_device_step *s, F f)
 }
 
 template <class F>
-static fleet_status forward(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status forward(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     return one(q, s, F());
 }
 
 template <class F>
-static fleet_status backward(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status backward(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     int64_t n = fl_step_count(s, OUT);
 
@@ -102,7 +102,7 @@ static fleet_status backward(fl_device *, fl_stream *q, const fl_device_step *s)
                           fl_step_f32(s, IN), fl_step_f32(s, OTHER), n, F());
 }
 
-static fleet_status scale_forward(fl_device *, fl_stream *q,
+static fleet_status scale_forward(fl_device *, fl_queue *q,
                                   const fl_device_step *s)
 {
     const fl_scale_config *c = static_cast<const fl_scale_config *>(s->config);
@@ -110,7 +110,7 @@ static fleet_status scale_forward(fl_device *, fl_stream *q,
     return one(q, s, scale{c->scale, c->bias});
 }
 
-static fleet_status scale_backward(fl_device *, fl_stream *q,
+static fleet_status scale_backward(fl_device *, fl_queue *q,
                                    const fl_device_step *s)
 {
     const fl_scale_config *c = static_cast<const fl_scale_config *>(s->config);

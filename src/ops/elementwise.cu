@@ -49,7 +49,7 @@ __global__ static void combine(float *out, const float *a, int64_t lda,
     }
 }
 
-static fleet_status forward(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status forward(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     const fl_elementwise *c = static_cast<const fl_elementwise *>(s->config);
     int64_t n =
@@ -160,7 +160,7 @@ __global__ static void sum_by_block(float *d, int64_t n, int64_t n_summed,
     }
 }
 
-static fleet_status backward(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status backward(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     enum { BY_BLOCK = 64 };
     const fl_elementwise_grad *k =

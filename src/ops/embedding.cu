@@ -29,7 +29,7 @@ __global__ static void copy_rows(float *out, const int64_t *ids, const float *w,
     }
 }
 
-static fleet_status forward(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status forward(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     const fl_embedding_config *c = config_of(s);
     int64_t n = s->batch * c->per_row * c->dim;
@@ -85,7 +85,7 @@ static size_t keys_bytes(int64_t n)
     return fl_padded((size_t)n * sizeof(uint64_t));
 }
 
-static fleet_status grad_prepare(fl_device *, fl_stream *, fl_device_step *s)
+static fleet_status grad_prepare(fl_device *, fl_queue *, fl_device_step *s)
 {
     int64_t n = s->batch * config_of(s)->per_row;
 
@@ -102,7 +102,7 @@ static int bits_of(int64_t most)
     return bits;
 }
 
-static fleet_status grad(fl_device *d, fl_stream *q, const fl_device_step *s)
+static fleet_status grad(fl_device *d, fl_queue *q, const fl_device_step *s)
 {
     const fl_embedding_config *c = config_of(s);
     int64_t n = s->batch * c->per_row;

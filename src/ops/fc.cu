@@ -57,8 +57,8 @@ static fleet_status make(fl_device *d, fl_device_step *s, fl_gemm_spec spec,
     return d->methods->gemm_create(d, &spec, &state_of(s)->gemm);
 }
 
-static fleet_status multiply(fl_device *d, fl_stream *q,
-                             const fl_device_step *s, const fl_gemm_data &data)
+static fleet_status multiply(fl_device *d, fl_queue *q, const fl_device_step *s,
+                             const fl_gemm_data &data)
 {
     return d->methods->gemm_run(d, q, state_of(s)->gemm, &data);
 }
@@ -98,7 +98,7 @@ __global__ static void mask_all(G *g, const Y *out, int64_t n, int activation)
 }
 
 template <class G, class Y>
-static fleet_status mask_of(fl_stream *q, const fl_device_step *s)
+static fleet_status mask_of(fl_queue *q, const fl_device_step *s)
 {
     auto *kernel = mask_all<G, Y>;
     int64_t n = fl_step_count(s, 0);
@@ -107,7 +107,7 @@ static fleet_status mask_of(fl_stream *q, const fl_device_step *s)
                           fl_step_ptr<Y>(s, 1), n, config_of(s)->activation);
 }
 
-static fleet_status mask(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status mask(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     return fl_by_type(s, 0, [=](auto g) {
         return fl_by_type(s, 1, [=](auto y) {
@@ -132,8 +132,7 @@ static bool fuses(const fl_device *d, const fl_device_step *s)
                 ->keeps_nan.of[s->arg[F_X].dtype][s->arg[F_OUT].dtype]);
 }
 
-static fleet_status forward_prepare(fl_device *d, fl_stream *,
-                                    fl_device_step *s)
+static fleet_status forward_prepare(fl_device *d, fl_queue *, fl_device_step *s)
 {
     const fl_fc_config *c = config_of(s);
     fl_epilogue e = !c->bias                      ? FL_GEMM_PLAIN
@@ -141,7 +140,7 @@ static fleet_status forward_prepare(fl_device *d, fl_stream *,
                     : c->activation == FLEET_RELU ? FL_GEMM_BIAS_RELU
                                                   : FL_GEMM_BIAS;
 
-    if (c->bias && fl_step_is_narrow(s, F_OUT))
+    if (c->bias && fl_step_is_half(s, F_OUT))
         s->scratch_size = (size_t)c->n * sizeof(uint16_t);
     return make(d, s,
                 {fl_step_rows(s, F_X), c->n, c->k, false, false, s->arg[F_X].ld,
@@ -158,12 +157,12 @@ __global__ static void cast_bias(T *to, const float *b, int64_t n)
 }
 
 /* The bias, of out's type. */
-static fleet_status bias_of(fl_stream *q, const fl_device_step *s, void **bias)
+static fleet_status bias_of(fl_queue *q, const fl_device_step *s, void **bias)
 {
     int64_t n = config_of(s)->n;
 
     *bias = config_of(s)->bias ? s->arg[F_B].data : nullptr;
-    if (!*bias || !fl_step_is_narrow(s, F_OUT))
+    if (!*bias || !fl_step_is_half(s, F_OUT))
         return FLEET_OK;
     *bias = s->scratch;
     return fl_by_type(s, F_OUT, [=](auto x) {
@@ -173,7 +172,7 @@ static fleet_status bias_of(fl_stream *q, const fl_device_step *s, void **bias)
     });
 }
 
-static fleet_status activate(fl_stream *q, const fl_device_step *s)
+static fleet_status activate(fl_queue *q, const fl_device_step *s)
 {
     const fl_fc_config *c = config_of(s);
     int64_t n = fl_step_rows(s, F_X) * c->n;
@@ -185,7 +184,7 @@ static fleet_status activate(fl_stream *q, const fl_device_step *s)
     });
 }
 
-static fleet_status forward(fl_device *d, fl_stream *q, const fl_device_step *s)
+static fleet_status forward(fl_device *d, fl_queue *q, const fl_device_step *s)
 {
     void *bias;
 
@@ -218,7 +217,7 @@ __global__ static void transpose_tiles(float *out, int64_t ldo, const float *x,
             out[(col + i) * ldo + row + threadIdx.x] = tile[threadIdx.x][i];
 }
 
-static fleet_status pack(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status pack(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     const fl_fc_config *c = config_of(s);
     dim3 grid((unsigned)((c->n + TILE - 1) / TILE),
@@ -231,7 +230,7 @@ static fleet_status pack(fl_device *, fl_stream *q, const fl_device_step *s)
 
 enum { X_DX, X_G, X_W };
 
-static fleet_status dx_prepare(fl_device *d, fl_stream *, fl_device_step *s)
+static fleet_status dx_prepare(fl_device *d, fl_queue *, fl_device_step *s)
 {
     const fl_fc_config *c = config_of(s);
 
@@ -242,7 +241,7 @@ static fleet_status dx_prepare(fl_device *d, fl_stream *, fl_device_step *s)
                 X_G, X_DX);
 }
 
-static fleet_status dx(fl_device *d, fl_stream *q, const fl_device_step *s)
+static fleet_status dx(fl_device *d, fl_queue *q, const fl_device_step *s)
 {
     return multiply(d, q, s,
                     {s->arg[X_G].data, s->arg[X_W].data, s->arg[X_DX].data,
@@ -264,24 +263,24 @@ static fleet_status dw_make(fl_device *d, fl_device_step *s, int x,
                 x, 0);
 }
 
-static fleet_status dw_prepare(fl_device *d, fl_stream *, fl_device_step *s)
+static fleet_status dw_prepare(fl_device *d, fl_queue *, fl_device_step *s)
 {
     return dw_make(d, s, 1, FL_GEMM_PLAIN);
 }
 
-static fleet_status dw_db_prepare(fl_device *d, fl_stream *, fl_device_step *s)
+static fleet_status dw_db_prepare(fl_device *d, fl_queue *, fl_device_step *s)
 {
     return dw_make(d, s, 2, FL_GEMM_BGRAD);
 }
 
-static fleet_status dw(fl_device *d, fl_stream *q, const fl_device_step *s)
+static fleet_status dw(fl_device *d, fl_queue *q, const fl_device_step *s)
 {
     return multiply(
         d, q, s,
         {s->arg[1].data, s->arg[2].data, s->arg[0].data, nullptr, nullptr});
 }
 
-static fleet_status dw_db(fl_device *d, fl_stream *q, const fl_device_step *s)
+static fleet_status dw_db(fl_device *d, fl_queue *q, const fl_device_step *s)
 {
     return multiply(d, q, s,
                     {s->arg[2].data, s->arg[3].data, s->arg[0].data,
@@ -310,7 +309,7 @@ __global__ static void sum_columns(float *db, const T *g, int64_t rows,
     db[col] = sum;
 }
 
-static fleet_status db(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status db(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     int64_t n = config_of(s)->n;
 

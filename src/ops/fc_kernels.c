@@ -127,8 +127,8 @@ const fl_kernel fl_kernel_fc_forward = {
     .prepare = forward_prepare,
     .finish = fc_finish,
     .run = forward_run,
-    .takes_narrow = BIT(F_OUT) | BIT(F_X) | BIT(F_W),
-    .wants_narrow = BIT(F_X) | BIT(F_W),
+    .takes_half = BIT(F_OUT) | BIT(F_X) | BIT(F_W),
+    .wants_half = BIT(F_X) | BIT(F_W),
 };
 
 /* --- fc.small.forward ---------------------------------------------------- */
@@ -219,7 +219,7 @@ const fl_kernel fl_kernel_fc_mask = {
     .name = "fc.mask",
     .split = FL_SPLIT_ROWS,
     .run = mask_run,
-    .takes_narrow = BIT(M_G) | BIT(M_OUT),
+    .takes_half = BIT(M_G) | BIT(M_OUT),
 };
 
 /* --- fc.pack: W transposed, once for all slices of fc.dx ------------------ */
@@ -287,8 +287,8 @@ const fl_kernel fl_kernel_fc_dx = {
     .prepare = dx_prepare,
     .finish = fc_finish,
     .run = dx_run,
-    .takes_narrow = BIT(X_DX) | BIT(X_G) | BIT(X_W),
-    .wants_narrow = BIT(X_G) | BIT(X_W),
+    .takes_half = BIT(X_DX) | BIT(X_G) | BIT(X_W),
+    .wants_half = BIT(X_G) | BIT(X_W),
 };
 
 static fleet_status small_dx_run(const fl_instance *in, const fl_range *r)
@@ -383,8 +383,8 @@ const fl_kernel fl_kernel_fc_dw = {
     .finish = fc_finish,
     .run = dw_run,
     .whole_batch = true,
-    .takes_narrow = BIT(W_X) | BIT(W_G),
-    .wants_narrow = BIT(W_X) | BIT(W_G),
+    .takes_half = BIT(W_X) | BIT(W_G),
+    .wants_half = BIT(W_X) | BIT(W_G),
 };
 
 enum { SMALL_PANEL = 64 };
@@ -452,5 +452,5 @@ const fl_kernel fl_kernel_fc_db = {
     .split = FL_SPLIT_PARTS,
     .prepare = db_prepare,
     .run = db_run,
-    .takes_narrow = BIT(B_G),
+    .takes_half = BIT(B_G),
 };

@@ -80,7 +80,7 @@ static int64_t classes_of(const fl_device_step *s)
     return static_cast<const fl_softmax_config *>(s->config)->classes;
 }
 
-static fleet_status softmax(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status softmax(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     int64_t c = classes_of(s), rows = fl_step_count(s, 0) / c;
 
@@ -88,7 +88,7 @@ static fleet_status softmax(fl_device *, fl_stream *q, const fl_device_step *s)
                      fl_step_f32(s, 0), fl_step_f32(s, 1), rows, c);
 }
 
-static fleet_status softmax_grad(fl_device *, fl_stream *q,
+static fleet_status softmax_grad(fl_device *, fl_queue *q,
                                  const fl_device_step *s)
 {
     int64_t c = classes_of(s), rows = fl_step_count(s, 0) / c;
@@ -132,7 +132,7 @@ __global__ static void softmax_ce_grad_all(float *dx, const float *g,
     }
 }
 
-static fleet_status softmax_ce(fl_device *, fl_stream *q,
+static fleet_status softmax_ce(fl_device *, fl_queue *q,
                                const fl_device_step *s)
 {
     int64_t rows = fl_step_rows(s, 0);
@@ -143,7 +143,7 @@ static fleet_status softmax_ce(fl_device *, fl_stream *q,
                      s->fault);
 }
 
-static fleet_status softmax_ce_grad(fl_device *, fl_stream *q,
+static fleet_status softmax_ce_grad(fl_device *, fl_queue *q,
                                     const fl_device_step *s)
 {
     int64_t n = fl_step_count(s, 0);
@@ -177,7 +177,7 @@ __global__ static void ce_grad_all(float *dp, const float *g, const float *p,
     dp[i] = i % c == label[i / c] ? -g[i / c] / p[i] : 0.0f;
 }
 
-static fleet_status ce(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status ce(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     int64_t rows = fl_step_rows(s, 0);
 
@@ -186,7 +186,7 @@ static fleet_status ce(fl_device *, fl_stream *q, const fl_device_step *s)
                           s->fault);
 }
 
-static fleet_status ce_grad(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status ce_grad(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     int64_t n = fl_step_count(s, 0);
 
@@ -246,7 +246,7 @@ __global__ static void binary_grad_all(float *dx, const float *g,
 }
 
 template <class F>
-static fleet_status binary(fl_stream *q, const fl_device_step *s, F f)
+static fleet_status binary(fl_queue *q, const fl_device_step *s, F f)
 {
     int64_t rows = fl_step_rows(s, 0);
 
@@ -255,7 +255,7 @@ static fleet_status binary(fl_stream *q, const fl_device_step *s, F f)
 }
 
 template <class F>
-static fleet_status binary_grad(fl_stream *q, const fl_device_step *s, F f)
+static fleet_status binary_grad(fl_queue *q, const fl_device_step *s, F f)
 {
     int64_t rows = fl_step_rows(s, 0);
 
@@ -264,13 +264,13 @@ static fleet_status binary_grad(fl_stream *q, const fl_device_step *s, F f)
                           rows, f);
 }
 
-static fleet_status run_sigmoid_ce(fl_device *, fl_stream *q,
+static fleet_status run_sigmoid_ce(fl_device *, fl_queue *q,
                                    const fl_device_step *s)
 {
     return binary(q, s, sigmoid_ce());
 }
 
-static fleet_status run_sigmoid_ce_grad(fl_device *, fl_stream *q,
+static fleet_status run_sigmoid_ce_grad(fl_device *, fl_queue *q,
                                         const fl_device_step *s)
 {
     return binary_grad(q, s, sigmoid_ce());
@@ -281,13 +281,13 @@ static log_loss log_loss_of(const fl_device_step *s)
     return {static_cast<const fl_log_loss_config *>(s->config)->epsilon};
 }
 
-static fleet_status run_log_loss(fl_device *, fl_stream *q,
+static fleet_status run_log_loss(fl_device *, fl_queue *q,
                                  const fl_device_step *s)
 {
     return binary(q, s, log_loss_of(s));
 }
 
-static fleet_status run_log_loss_grad(fl_device *, fl_stream *q,
+static fleet_status run_log_loss_grad(fl_device *, fl_queue *q,
                                       const fl_device_step *s)
 {
     return binary_grad(q, s, log_loss_of(s));

@@ -38,8 +38,7 @@ __global__ static void share_of(float *out, const unsigned *right, int64_t rows)
     *out = (float)*right / (float)rows;
 }
 
-static fleet_status accuracy_prepare(fl_device *, fl_stream *,
-                                     fl_device_step *s)
+static fleet_status accuracy_prepare(fl_device *, fl_queue *, fl_device_step *s)
 {
     s->scratch_size = sizeof(unsigned);
     return FLEET_OK;
@@ -50,8 +49,7 @@ static bool is_float(const fl_device_step *s, int i)
     return s->arg[i].dtype == FLEET_FLOAT32;
 }
 
-static fleet_status accuracy(fl_device *d, fl_stream *q,
-                             const fl_device_step *s)
+static fleet_status accuracy(fl_device *d, fl_queue *q, const fl_device_step *s)
 {
     unsigned *right = static_cast<unsigned *>(s->scratch);
     int64_t rows = fl_step_rows(s, 1);
@@ -108,8 +106,7 @@ __global__ static void count_samples(unsigned long long *pos,
     }
 }
 
-static fleet_status auc_count(fl_device *, fl_stream *q,
-                              const fl_device_step *s)
+static fleet_status auc_count(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     samples from = {fl_step_f32(s, 2), s->arg[2].cols, fl_step_rows(s, 2),
                     s->arg[3].data, is_float(s, 3)};
@@ -164,7 +161,7 @@ __global__ static void auc_of(float *out, const int64_t *pos,
     *out = p > 0 && q > 0 ? (float)(area / (p * q)) : 0.5f;
 }
 
-static fleet_status auc(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status auc(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     return FL_LAUNCH(auc_of, 1, AUC_THREADS, 0, q, fl_step_f32(s, 0),
                      fl_step_ptr<int64_t>(s, 1), fl_step_ptr<int64_t>(s, 2),

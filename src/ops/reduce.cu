@@ -35,7 +35,7 @@ __global__ static void spread_axis(float *dx, const float *g, int64_t total,
     dx[i] = g[i / (n * inner) * inner + i % inner];
 }
 
-static fleet_status sum(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status sum(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     const fl_sum_config *c = config_of(s);
     int64_t n = fl_step_rows(s, OUT) * c->outer * c->inner;
@@ -44,7 +44,7 @@ static fleet_status sum(fl_device *, fl_stream *q, const fl_device_step *s)
                           fl_step_f32(s, IN), n, c->n, c->inner);
 }
 
-static fleet_status sum_grad(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status sum_grad(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     const fl_sum_config *c = config_of(s);
     int64_t n = fl_step_rows(s, OUT) * c->outer * c->n * c->inner;
@@ -89,13 +89,13 @@ __global__ static void spread_mean(float *dx, const float *g, int64_t n)
     dx[i] = each;
 }
 
-static fleet_status mean_prepare(fl_device *, fl_stream *, fl_device_step *s)
+static fleet_status mean_prepare(fl_device *, fl_queue *, fl_device_step *s)
 {
     s->scratch_size = MEAN_BLOCKS * sizeof(double);
     return FLEET_OK;
 }
 
-static fleet_status mean(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status mean(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     int64_t n = fl_step_count(s, IN);
     double *part = static_cast<double *>(s->scratch);
@@ -109,8 +109,7 @@ static fleet_status mean(fl_device *, fl_stream *q, const fl_device_step *s)
                      part, (int)blocks, n);
 }
 
-static fleet_status mean_grad(fl_device *, fl_stream *q,
-                              const fl_device_step *s)
+static fleet_status mean_grad(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     int64_t n = fl_step_count(s, OUT);
 

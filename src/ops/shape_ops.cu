@@ -34,7 +34,7 @@ static pieces wide(const fl_device_step *s, int i, const fl_concat_piece *p)
     return {fl_step_f32(s, i) + p->column, s->arg[i].ld, p->whole};
 }
 
-static fleet_status copy(fl_stream *q, const fl_device_step *s, pieces to,
+static fleet_status copy(fl_queue *q, const fl_device_step *s, pieces to,
                          pieces from, const fl_concat_piece *p)
 {
     int64_t n = fl_step_rows(s, OUT) * p->n_piece * p->size;
@@ -42,7 +42,7 @@ static fleet_status copy(fl_stream *q, const fl_device_step *s, pieces to,
     return FL_LAUNCH_EACH(copy_pieces, n, q, to, from, n, *p);
 }
 
-static fleet_status concat(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status concat(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     const fl_concat_config *c =
         static_cast<const fl_concat_config *>(s->config);
@@ -55,7 +55,7 @@ static fleet_status concat(fl_device *, fl_stream *q, const fl_device_step *s)
     return FLEET_OK;
 }
 
-static fleet_status split(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status split(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     const fl_concat_piece *p =
         static_cast<const fl_concat_config *>(s->config)->piece;
@@ -63,7 +63,7 @@ static fleet_status split(fl_device *, fl_stream *q, const fl_device_step *s)
     return copy(q, s, narrow(s, OUT, p), wide(s, IN, p), p);
 }
 
-static fleet_status reshape(fl_device *d, fl_stream *q, const fl_device_step *s)
+static fleet_status reshape(fl_device *d, fl_queue *q, const fl_device_step *s)
 {
     return d->methods->copy(d, q, s->arg[OUT].data, s->arg[IN].data,
                             (size_t)fl_step_count(s, OUT) * sizeof(float),

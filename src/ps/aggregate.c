@@ -98,7 +98,7 @@ void fl_piece_destroy(fl_piece *piece)
 /* --- what pulls have found -------------------------------------------------
  */
 
-void fl_found_forget(fl_found *f, int n)
+void fl_row_cache_forget(fl_row_cache *f, int n)
 {
     for (int i = 0; f && i < n; i++) {
         fl_packet_drop(f[i].packet);
@@ -107,16 +107,16 @@ void fl_found_forget(fl_found *f, int n)
     }
 }
 
-void fl_found_done(fl_found *f, int n)
+void fl_row_cache_done(fl_row_cache *f, int n)
 {
-    fl_found_forget(f, n);
+    fl_row_cache_forget(f, n);
     for (int i = 0; f && i < n; i++)
         fl_free(f[i].row);
     fl_free(f);
 }
 
 /* The rows of these keys, if they are those of a pull; else NULL. */
-static float *const *found_rows(const fl_found *f, const fl_frame *keys)
+static float *const *found_rows(const fl_row_cache *f, const fl_frame *keys)
 {
     for (int i = 0; f && i < FL_N_FOUND; i++)
         if (f[i].n > 0 && (size_t)f[i].n * sizeof(uint64_t) == keys->size &&
@@ -127,12 +127,12 @@ static float *const *found_rows(const fl_found *f, const fl_frame *keys)
 
 /* --- a unit's own arrays -------------------------------------------------- */
 
-static bool is_ours(const fl_unit *u, const fl_param *p, int64_t block)
+static bool is_ours(const fl_aggregate *u, const fl_param *p, int64_t block)
 {
     return fl_owns(&u->own, fl_block_bucket(p, block));
 }
 
-static int count_blocks(const fl_unit *u)
+static int count_blocks(const fl_aggregate *u)
 {
     int n = 0;
 
@@ -142,42 +142,43 @@ static int count_blocks(const fl_unit *u)
     return n;
 }
 
-static void list_blocks(fl_unit *u)
+static void list_blocks(fl_aggregate *u)
 {
-    const fl_keep *l = u->layout;
+    const fl_partition *l = u->layout;
 
     for (int i = 0; i < l->n_param; i++) {
         u->first_block[i] = u->n_block;
         for (int64_t b = 0; b < fl_blocks_of(l->param[i]); b++)
             if (is_ours(u, l->param[i], b))
                 u->block[u->n_block++] =
-                    (fl_unit_block){.param = l->param[i],
-                                    .number = i,
-                                    .block = b,
-                                    .n = fl_block_size(l->param[i], b)};
+                    (fl_aggregate_block){.param = l->param[i],
+                                         .number = i,
+                                         .block = b,
+                                         .n = fl_block_size(l->param[i], b)};
     }
     u->first_block[l->n_param] = u->n_block;
 }
 
-fleet_status fl_unit_init(fl_unit *u, const fl_keep *layout, fl_buckets own)
+fleet_status fl_aggregate_init(fl_aggregate *u, const fl_partition *layout,
+                               fl_buckets own)
 {
-    *u = (fl_unit){.layout = layout, .own = own};
+    *u = (fl_aggregate){.layout = layout, .own = own};
     u->table = fl_alloc_array((size_t)layout->n_table + 1, sizeof *u->table);
     u->first_block =
         fl_alloc_array((size_t)layout->n_param + 1, sizeof *u->first_block);
     u->block = fl_alloc_array((size_t)count_blocks(u) + 1, sizeof *u->block);
     if (!u->table || !u->first_block || !u->block) {
-        fl_unit_done(u);
+        fl_aggregate_done(u);
         return FLEET_ENOMEM;
     }
     list_blocks(u);
     return FLEET_OK;
 }
 
-void fl_unit_done(fl_unit *u)
+void fl_aggregate_done(fl_aggregate *u)
 {
     for (int i = 0; u->table && i < u->layout->n_table; i++) {
-        fl_unit_rows *t = &u->table[i];
+        fl_aggregate_rows *t = &u->table[i];
 
         fl_free(t->key);
         fl_free(t->grad);
@@ -191,11 +192,11 @@ void fl_unit_done(fl_unit *u)
     fl_free(u->table);
     fl_free(u->block);
     fl_free(u->first_block);
-    *u = (fl_unit){0};
+    *u = (fl_aggregate){0};
 }
 
 /* The block of that key; NULL: there is none, or it is another lane's. */
-static fl_unit_block *find_block(const fl_unit *u, uint64_t key)
+static fl_aggregate_block *find_block(const fl_aggregate *u, uint64_t key)
 {
     uint64_t param = key >> 32;
     int64_t block = (int64_t)(key & UINT32_MAX);
@@ -221,7 +222,7 @@ static fl_unit_block *find_block(const fl_unit *u, uint64_t key)
 /* --- checks --------------------------------------------------------------- */
 
 /* The only lane of the job: no key is another's. */
-static bool owns_all(const fl_unit *u)
+static bool owns_all(const fl_aggregate *u)
 {
     return u->own.first == 0 && u->own.end == FL_N_BUCKET;
 }
@@ -242,13 +243,13 @@ static fleet_status check_values(const fl_frame *values, uint64_t floats,
     return FLEET_OK;
 }
 
-static fleet_status check_dense(const fl_unit *u, const fl_section *s,
+static fleet_status check_dense(const fl_aggregate *u, const fl_section *s,
                                 const fl_frame *column, bool step)
 {
     uint64_t floats = 0;
 
     for (uint32_t i = 0; i < s->n_key; i++) {
-        const fl_unit_block *b =
+        const fl_aggregate_block *b =
             find_block(u, fl_key_at(&column[FL_AT_KEYS], i));
 
         if (!b)
@@ -260,7 +261,7 @@ static fleet_status check_dense(const fl_unit *u, const fl_section *s,
     return check_values(&column[FL_AT_VALUES], floats, step);
 }
 
-static fleet_status check_rows(const fl_unit *u, const fl_section *s,
+static fleet_status check_rows(const fl_aggregate *u, const fl_section *s,
                                const fl_frame *column, bool step)
 {
     uint64_t dim;
@@ -278,7 +279,7 @@ static fleet_status check_rows(const fl_unit *u, const fl_section *s,
     return check_values(&column[FL_AT_VALUES], s->n_key * dim, step);
 }
 
-static fleet_status check_section(const fl_unit *u, const fl_section *s,
+static fleet_status check_section(const fl_aggregate *u, const fl_section *s,
                                   const fl_frame *column, bool step)
 {
     if (s->n_key > 0 && !column[FL_AT_KEYS].data)
@@ -294,7 +295,7 @@ static fleet_status check_section(const fl_unit *u, const fl_section *s,
                    step ? "step" : "pull");
 }
 
-fleet_status fl_unit_check(const fl_unit *u, const fl_msg *msg)
+fleet_status fl_aggregate_check(const fl_aggregate *u, const fl_msg *msg)
 {
     bool step = msg->head.kind == FL_MSG_STEP;
 
@@ -305,14 +306,14 @@ fleet_status fl_unit_check(const fl_unit *u, const fl_msg *msg)
 
 /* --- summing -------------------------------------------------------------- */
 
-void fl_unit_begin(fl_unit *u)
+void fl_aggregate_begin(fl_aggregate *u)
 {
     u->has_rate = false;
     u->learning_rate = 0;
     for (int i = 0; i < u->n_block; i++)
         u->block[i].grad = NULL;
     for (int i = 0; i < u->layout->n_table; i++) {
-        fl_unit_rows *t = &u->table[i];
+        fl_aggregate_rows *t = &u->table[i];
 
         t->n = t->n_sum = 0;
         t->set.n = 0;
@@ -321,7 +322,7 @@ void fl_unit_begin(fl_unit *u)
     }
 }
 
-static fleet_status add_block(fl_unit_block *b, const float *grad)
+static fleet_status add_block(fl_aggregate_block *b, const float *grad)
 {
     if (!b->grad) {
         b->grad = grad;
@@ -334,13 +335,14 @@ static fleet_status add_block(fl_unit_block *b, const float *grad)
     return FLEET_OK;
 }
 
-static fleet_status add_dense(fl_unit *u, const fl_section *s,
+static fleet_status add_dense(fl_aggregate *u, const fl_section *s,
                               const fl_frame *column)
 {
     const float *grad = column[FL_AT_VALUES].data;
 
     for (uint32_t i = 0; i < s->n_key; i++) {
-        fl_unit_block *b = find_block(u, fl_key_at(&column[FL_AT_KEYS], i));
+        fl_aggregate_block *b =
+            find_block(u, fl_key_at(&column[FL_AT_KEYS], i));
 
         FL_TRY(add_block(b, grad));
         grad += b->n;
@@ -348,7 +350,7 @@ static fleet_status add_dense(fl_unit *u, const fl_section *s,
     return FLEET_OK;
 }
 
-static fleet_status rows_room(fl_unit_rows *t, int64_t n)
+static fleet_status rows_room(fl_aggregate_rows *t, int64_t n)
 {
     FL_TRY(fl_grow(&t->key, &t->key_capacity, (size_t)n, sizeof *t->key));
     FL_TRY(fl_grow(&t->grad, &t->grad_capacity, (size_t)n, sizeof *t->grad));
@@ -357,9 +359,9 @@ static fleet_status rows_room(fl_unit_rows *t, int64_t n)
 }
 
 /* The only contribution: rows are used where they lie. */
-static void list_rows(fl_unit_rows *t, const fl_section *s,
+static void list_rows(fl_aggregate_rows *t, const fl_section *s,
                       const fl_frame *column, int64_t dim,
-                      const fl_found *found)
+                      const fl_row_cache *found)
 {
     const float *grad = column[FL_AT_VALUES].data;
     float *const *row = found_rows(found, &column[FL_AT_KEYS]);
@@ -374,7 +376,7 @@ static void list_rows(fl_unit_rows *t, const fl_section *s,
 }
 
 /* Room in the set for n more keys. */
-static fleet_status set_room(fl_unit_rows *t, int64_t n)
+static fleet_status set_room(fl_aggregate_rows *t, int64_t n)
 {
     fl_key_set wider = {0};
     fleet_status status;
@@ -397,7 +399,7 @@ static fleet_status set_room(fl_unit_rows *t, int64_t n)
 
 /* Add to row `at` what came for it again: from then on it has a sum of its own.
  */
-static void add_again(fl_unit_rows *t, uint32_t at, const float *grad,
+static void add_again(fl_aggregate_rows *t, uint32_t at, const float *grad,
                       int64_t dim)
 {
     float *sum;
@@ -413,16 +415,16 @@ static void add_again(fl_unit_rows *t, uint32_t at, const float *grad,
 }
 
 /* Its place in the set is on its way before it is looked at. */
-static void prefetch_key(const fl_unit_rows *t, const fl_section *s,
+static void prefetch_key(const fl_aggregate_rows *t, const fl_section *s,
                          const fl_frame *keys, uint32_t i)
 {
     if (i < s->n_key)
         fl_key_set_prefetch(&t->set, fl_key_at(keys, i));
 }
 
-static fleet_status sum_rows(fl_unit_rows *t, const fl_section *s,
+static fleet_status sum_rows(fl_aggregate_rows *t, const fl_section *s,
                              const fl_frame *column, int64_t dim,
-                             const fl_found *found)
+                             const fl_row_cache *found)
 {
     const float *grad = column[FL_AT_VALUES].data;
     const fl_frame *keys = &column[FL_AT_KEYS];
@@ -453,16 +455,16 @@ static fleet_status sum_rows(fl_unit_rows *t, const fl_section *s,
 }
 
 /* Sums may have moved while they were made. */
-static void point_to_sums(fl_unit_rows *t, int64_t dim)
+static void point_to_sums(fl_aggregate_rows *t, int64_t dim)
 {
     for (int64_t i = 0; t->n_sum > 0 && i < t->n; i++)
         if (t->sum_of[i])
             t->grad[i] = t->sum + (int64_t)(t->sum_of[i] - 1) * dim;
 }
 
-static fleet_status add_section(fl_unit *u, const fl_section *s,
+static fleet_status add_section(fl_aggregate *u, const fl_section *s,
                                 const fl_frame *column, bool many,
-                                const fl_found *found)
+                                const fl_row_cache *found)
 {
     if (s->op == FL_OP_CLIP)
         return FLEET_OK;
@@ -471,7 +473,7 @@ static fleet_status add_section(fl_unit *u, const fl_section *s,
     u->has_rate = true;
     if (s->op == FL_OP_DENSE)
         return add_dense(u, s, column);
-    fl_unit_rows *t = &u->table[s->table];
+    fl_aggregate_rows *t = &u->table[s->table];
     int64_t dim = u->layout->table[s->table]->dim;
 
     if (found)
@@ -483,8 +485,8 @@ static fleet_status add_section(fl_unit *u, const fl_section *s,
     return FLEET_OK;
 }
 
-fleet_status fl_unit_add(fl_unit *u, const fl_piece *pieces, bool many,
-                         const fl_found *found)
+fleet_status fl_aggregate_add(fl_aggregate *u, const fl_piece *pieces,
+                              bool many, const fl_row_cache *found)
 {
     for (const fl_piece *p = pieces; p; p = p->next)
         for (int i = 0; i < p->msg.head.n_section; i++)

@@ -4,8 +4,8 @@
  * The first contribution to a row or block is used where it lies; a second one
  * makes a sum of its own. Arrays grow and are kept.
  */
-#ifndef FL_PS_UNIT_H
-#define FL_PS_UNIT_H
+#ifndef FL_PS_AGGREGATE_H
+#define FL_PS_AGGREGATE_H
 
 #include "net/message.h"
 #include "ps/partition.h"
@@ -27,23 +27,24 @@ void fl_piece_destroy(fl_piece *piece); /* and those after it */
 /* Where the rows of a pull's section were found, while it waited or when it was
  * answered: the push that follows brings the same keys as a rule, and need not
  * look for them again. */
-typedef struct fl_found {
+typedef struct fl_row_cache {
     fl_packet *packet; /* the pull's, which has the keys; NULL: nothing yet */
     const void *key;
     int64_t n;
     float **row; /* NULL: it was not there */
     size_t capacity;
-} fl_found;
+} fl_row_cache;
 
 /* What is remembered of a table: the last pull, and the one before it, because
  * the pull of the next step comes before the push of this one. */
 enum { FL_N_FOUND = 2 };
 
-void fl_found_forget(fl_found *f, int n);
-void fl_found_done(fl_found *f, int n); /* and the memory; NULL is fine */
+void fl_row_cache_forget(fl_row_cache *f, int n);
+void fl_row_cache_done(fl_row_cache *f,
+                       int n); /* and the memory; NULL is fine */
 
 /* One table's part of a unit. */
-typedef struct fl_unit_rows {
+typedef struct fl_aggregate_rows {
     int64_t n;
     uint64_t *key;
     const float **grad;
@@ -56,67 +57,69 @@ typedef struct fl_unit_rows {
     float *sum;
     size_t sum_of_capacity, sum_capacity;
     int64_t n_sum;
-} fl_unit_rows;
+} fl_aggregate_rows;
 
 /* A block's. */
-typedef struct fl_unit_block {
+typedef struct fl_aggregate_block {
     const fl_param *param;
     int number; /* of the param */
     int64_t block, n;
     const float *grad; /* NULL: none */
     float *sum;        /* NULL until it is needed */
-} fl_unit_block;
+} fl_aggregate_block;
 
-typedef struct fl_unit {
-    const fl_keep *layout;
+typedef struct fl_aggregate {
+    const fl_partition *layout;
     fl_buckets own;
-    fl_unit_rows *table; /* layout->n_table */
-    fl_unit_block *block;
+    fl_aggregate_rows *table; /* layout->n_table */
+    fl_aggregate_block *block;
     int n_block;
     int *first_block; /* by param: of the blocks that are ours; n_param + 1 */
     float learning_rate;
     bool has_rate;
     fl_update update; /* that is being applied */
-} fl_unit;
+} fl_aggregate;
 
-fleet_status fl_unit_init(fl_unit *u, const fl_keep *layout, fl_buckets own);
-void fl_unit_done(fl_unit *u);
+fleet_status fl_aggregate_init(fl_aggregate *u, const fl_partition *layout,
+                               fl_buckets own);
+void fl_aggregate_done(fl_aggregate *u);
 
 /* Are all sections of the piece about what there is, and ours?
  * FLEET_EINVAL with a text otherwise. */
-fleet_status fl_unit_check(const fl_unit *u, const fl_msg *msg);
+fleet_status fl_aggregate_check(const fl_aggregate *u, const fl_msg *msg);
 
 /* Begin anew; add a contribution: its pieces. `many`: others follow or went
  * before. found: what the stream's pulls have found, FL_N_FOUND for each table,
  * or NULL. The pieces must stay until the unit is applied. */
-void fl_unit_begin(fl_unit *u);
-fleet_status fl_unit_add(fl_unit *u, const fl_piece *pieces, bool many,
-                         const fl_found *found);
+void fl_aggregate_begin(fl_aggregate *u);
+fleet_status fl_aggregate_add(fl_aggregate *u, const fl_piece *pieces,
+                              bool many, const fl_row_cache *found);
 
 /* Sums of squares of the mean, for a clip by global norm: keys and sums of
  * blocks and buckets that got a gradient; n of them, at most
- * fl_unit_most_norm().
+ * fl_aggregate_most_norm().
  */
-int64_t fl_unit_most_norm(const fl_unit *u);
-fleet_status fl_unit_norms(fl_unit *u, float scale, uint64_t *key, double *sum,
-                           int64_t *n);
+int64_t fl_aggregate_most_norm(const fl_aggregate *u);
+fleet_status fl_aggregate_norms(fl_aggregate *u, float scale, uint64_t *key,
+                                double *sum, int64_t *n);
 
 /* Apply it: update number `done` (from 0), of n_batch batches. First the
  * blocks, then the rows. */
-void fl_unit_apply_dense(fl_unit *u, int64_t done, uint32_t n_batch,
-                         float clip);
-fleet_status fl_unit_apply_rows(fl_unit *u);
+void fl_aggregate_apply_dense(fl_aggregate *u, int64_t done, uint32_t n_batch,
+                              float clip);
+fleet_status fl_aggregate_apply_rows(fl_aggregate *u);
 
 /* --- reading -------------------------------------------------------------- */
 
 /* Look for the rows of a pull that is answered later. found: as
- * fl_unit_read() takes it; NULL: nothing is done. */
-fleet_status fl_unit_find(const fl_unit *u, fl_packet *p, const fl_msg *msg,
-                          fl_found *found);
+ * fl_aggregate_read() takes it; NULL: nothing is done. */
+fleet_status fl_aggregate_find(const fl_aggregate *u, fl_packet *p,
+                               const fl_msg *msg, fl_row_cache *found);
 
 /* Answer section i of the pull in p: adds a section to w. found: where to
- * remember what was found, as fl_unit_add() takes it, or NULL. */
-fleet_status fl_unit_read(const fl_unit *u, fl_packet *p, const fl_msg *msg,
-                          int i, fl_msg_writer *w, fl_found *found);
+ * remember what was found, as fl_aggregate_add() takes it, or NULL. */
+fleet_status fl_aggregate_read(const fl_aggregate *u, fl_packet *p,
+                               const fl_msg *msg, int i, fl_msg_writer *w,
+                               fl_row_cache *found);
 
 #endif

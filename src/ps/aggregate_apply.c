@@ -12,13 +12,13 @@ enum { CHUNK = 1024 };
 
 /* --- norms: in the order of runtime/passes/clip_global_norm.c -------------------------------- */
 
-int64_t fl_unit_most_norm(const fl_unit *u)
+int64_t fl_aggregate_most_norm(const fl_aggregate *u)
 {
     return u->n_block +
            (int64_t)u->layout->n_table * (u->own.end - u->own.first);
 }
 
-static fl_norm_row *sorted_rows(const fl_unit_rows *t)
+static fl_norm_row *sorted_rows(const fl_aggregate_rows *t)
 {
     fl_norm_row *row = fl_alloc_array((size_t)t->n + 1, sizeof *row);
 
@@ -29,10 +29,10 @@ static fl_norm_row *sorted_rows(const fl_unit_rows *t)
     return row;
 }
 
-static fleet_status table_norms(const fl_unit *u, int table, float scale,
+static fleet_status table_norms(const fl_aggregate *u, int table, float scale,
                                 uint64_t *key, double *sum, int64_t *n)
 {
-    const fl_unit_rows *t = &u->table[table];
+    const fl_aggregate_rows *t = &u->table[table];
     int64_t dim = u->layout->table[table]->dim;
     fl_norm_row *row = sorted_rows(t);
 
@@ -49,12 +49,12 @@ static fleet_status table_norms(const fl_unit *u, int table, float scale,
     return FLEET_OK;
 }
 
-fleet_status fl_unit_norms(fl_unit *u, float scale, uint64_t *key, double *sum,
-                           int64_t *n)
+fleet_status fl_aggregate_norms(fl_aggregate *u, float scale, uint64_t *key,
+                                double *sum, int64_t *n)
 {
     *n = 0;
     for (int i = 0; i < u->n_block; i++) {
-        const fl_unit_block *b = &u->block[i];
+        const fl_aggregate_block *b = &u->block[i];
 
         if (!b->grad)
             continue;
@@ -69,7 +69,7 @@ fleet_status fl_unit_norms(fl_unit *u, float scale, uint64_t *key, double *sum,
 /* --- applying ------------------------------------------------------------- */
 
 static void apply_block(const fleet_optimizer *o, const fl_update *all,
-                        const fl_unit_block *b)
+                        const fl_aggregate_block *b)
 {
     const fl_param *p = b->param;
     fl_update u = fl_update_with(all, &p->attr);
@@ -77,9 +77,9 @@ static void apply_block(const fleet_optimizer *o, const fl_update *all,
     float *state[FL_MAX_STATE] = {NULL};
 
     for (int i = 0; i < FL_MAX_STATE; i++)
-        if (p->group->state[i])
-            state[i] = p->group->state[i] + at;
-    fl_optimizer_dense(o)(&u, p->group->weight + at, b->grad, state, b->n);
+        if (p->flat->state[i])
+            state[i] = p->flat->state[i] + at;
+    fl_optimizer_dense(o)(&u, p->flat->weight + at, b->grad, state, b->n);
 }
 
 typedef fleet_status find_method(fl_rows *, const uint64_t *, int64_t,
@@ -109,7 +109,7 @@ static fleet_status find_others(find_method *find, fl_rows *rows,
 
 /* In chunks, so that rows that were found are still near when they change. */
 static fleet_status apply_rows(const fleet_optimizer *o, const fl_update *all,
-                               fl_unit_rows *t, fl_rows *rows)
+                               fl_aggregate_rows *t, fl_rows *rows)
 {
     fl_update u = fl_update_with(all, &rows->attr);
 
@@ -123,7 +123,8 @@ static fleet_status apply_rows(const fleet_optimizer *o, const fl_update *all,
     return FLEET_OK;
 }
 
-void fl_unit_apply_dense(fl_unit *u, int64_t done, uint32_t n_batch, float clip)
+void fl_aggregate_apply_dense(fl_aggregate *u, int64_t done, uint32_t n_batch,
+                              float clip)
 {
     const fleet_optimizer *o = u->layout->store->optimizer;
 
@@ -137,9 +138,9 @@ void fl_unit_apply_dense(fl_unit *u, int64_t done, uint32_t n_batch, float clip)
             apply_block(o, &u->update, &u->block[i]);
 }
 
-fleet_status fl_unit_apply_rows(fl_unit *u)
+fleet_status fl_aggregate_apply_rows(fl_aggregate *u)
 {
-    const fl_keep *l = u->layout;
+    const fl_partition *l = u->layout;
 
     for (int i = 0; i < l->n_table; i++)
         FL_TRY(apply_rows(l->store->optimizer, &u->update, &u->table[i],
@@ -149,7 +150,7 @@ fleet_status fl_unit_apply_rows(fl_unit *u)
 
 /* --- reading -------------------------------------------------------------- */
 
-static fleet_status read_dense(const fl_unit *u, const fl_section *s,
+static fleet_status read_dense(const fl_aggregate *u, const fl_section *s,
                                const fl_frame *column, fl_msg_writer *w)
 {
     size_t bytes = 0;
@@ -200,16 +201,17 @@ static fleet_status read_chunk(fl_rows *rows, const char *keys, int64_t n,
                                              .ld = &rows->dim,
                                              .row = (const float *const *)row,
                                              .n = n,
-                                             .n_lane = 1,
+                                             .n_feature = 1,
                                              .dim = rows->dim});
     return FLEET_OK;
 }
 
 /* What is remembered of the n rows that p asks for, or room for it, in place of
  * the oldest; NULL: there is none. */
-static float **remember(fl_found *f, fl_packet *p, const void *key, int64_t n)
+static float **remember(fl_row_cache *f, fl_packet *p, const void *key,
+                        int64_t n)
 {
-    fl_found oldest;
+    fl_row_cache oldest;
 
     for (int i = 0; f && i < FL_N_FOUND; i++)
         if (f[i].packet == p && f[i].key == key)
@@ -219,7 +221,7 @@ static float **remember(fl_found *f, fl_packet *p, const void *key, int64_t n)
     oldest = f[FL_N_FOUND - 1];
     memmove(f + 1, f, (FL_N_FOUND - 1) * sizeof *f);
     *f = oldest;
-    fl_found_forget(f, 1);
+    fl_row_cache_forget(f, 1);
     if (fl_grow(&f->row, &f->capacity, (size_t)n, sizeof *f->row) != FLEET_OK)
         return NULL;
     if (n > 0)
@@ -230,8 +232,8 @@ static float **remember(fl_found *f, fl_packet *p, const void *key, int64_t n)
     return f->row;
 }
 
-static float **remembered_of(fl_found *found, fl_packet *p, const fl_msg *msg,
-                             int i)
+static float **remembered_of(fl_row_cache *found, fl_packet *p,
+                             const fl_msg *msg, int i)
 {
     const fl_section *s = &msg->section[i];
 
@@ -239,8 +241,8 @@ static float **remembered_of(fl_found *found, fl_packet *p, const fl_msg *msg,
                     msg->column[i][FL_AT_KEYS].data, s->n_key);
 }
 
-fleet_status fl_unit_find(const fl_unit *u, fl_packet *p, const fl_msg *msg,
-                          fl_found *found)
+fleet_status fl_aggregate_find(const fl_aggregate *u, fl_packet *p,
+                               const fl_msg *msg, fl_row_cache *found)
 {
     for (int i = 0; i < msg->head.n_section; i++) {
         const fl_section *s = &msg->section[i];
@@ -274,8 +276,9 @@ static fleet_status read_rows(fl_rows *rows, int64_t n, const char *keys,
     return w->status;
 }
 
-fleet_status fl_unit_read(const fl_unit *u, fl_packet *p, const fl_msg *msg,
-                          int i, fl_msg_writer *w, fl_found *found)
+fleet_status fl_aggregate_read(const fl_aggregate *u, fl_packet *p,
+                               const fl_msg *msg, int i, fl_msg_writer *w,
+                               fl_row_cache *found)
 {
     const fl_section *s = &msg->section[i];
     const fl_frame *column = msg->column[i];

@@ -410,7 +410,7 @@ static void beat(fl_client *c, int64_t now_ms)
     c->beats++;
     c->beat_at_ms = now_ms + c->o.beat_ms;
     for (int i = 0; i < c->n_lane; i++) {
-        fl_msg_head head = head_of(c, FL_MSG_BEAT);
+        fl_msg_head head = head_of(c, FL_MSG_HEARTBEAT);
         fl_msg_writer w;
         fl_packet *p;
 
@@ -450,9 +450,9 @@ static bool is_lost(const fl_client *c, const fl_request *r, int64_t now_ms)
 static const char *kind_name(uint8_t kind)
 {
     static const char *const name[FL_MSG_KINDS] = {
-        [FL_MSG_HELLO] = "hello",  [FL_MSG_STEP] = "step",
-        [FL_MSG_CLIP] = "clip",    [FL_MSG_PULL] = "pull",
-        [FL_MSG_ASK] = "question", [FL_MSG_REDUCE] = "sum over workers"};
+        [FL_MSG_HELLO] = "hello",    [FL_MSG_STEP] = "step",
+        [FL_MSG_CLIP] = "clip",      [FL_MSG_PULL] = "pull",
+        [FL_MSG_QUERY] = "question", [FL_MSG_REDUCE] = "sum over workers"};
 
     return kind < FL_MSG_KINDS && name[kind] ? name[kind] : "request";
 }

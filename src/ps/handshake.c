@@ -101,7 +101,7 @@ static void remind(handshake *h)
 static void listen(handshake *h)
 {
     remind(h);
-    fl_socket_wait(h->socket, h->o->n_server, h->o->bell, 100);
+    fl_socket_wait(h->socket, h->o->n_server, h->o->wakeup, 100);
     for (int i = 0; i < h->o->n_server; i++) {
         fl_packet *p;
 

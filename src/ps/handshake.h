@@ -1,8 +1,8 @@
 /* handshake.h - how a worker comes to a job: it says who it is to lane 0 of every
  * server, server 0 first, which grants its incarnation; and learns the lanes.
  */
-#ifndef FL_PS_HELLO_H
-#define FL_PS_HELLO_H
+#ifndef FL_PS_HANDSHAKE_H
+#define FL_PS_HANDSHAKE_H
 
 #include "base/log.h"
 #include "net/socket.h"
@@ -19,7 +19,7 @@ typedef struct fl_hello_options {
     bool tcp_only;
     fl_packet_pool *pool;
     fl_log *log;
-    const fl_bell *bell; /* rings when the worker gives up; may be NULL */
+    const fl_wakeup *wakeup; /* rings when the worker gives up; may be NULL */
 } fl_hello_options;
 
 /* What it learns. */

@@ -29,7 +29,8 @@ static fleet_status make_streams(fl_ps_lane *l)
 
         s->last = &s->open;
         if (alone)
-            FL_TRY(FL_NEW(&s->found, (size_t)founds(l) * sizeof *s->found));
+            FL_TRY(FL_NEW(&s->row_cache,
+                          (size_t)founds(l) * sizeof *s->row_cache));
     }
     return FLEET_OK;
 }
@@ -49,8 +50,8 @@ fleet_status fl_lane_create(fl_ps_lane **lane, const fl_lane_options *o,
     l->pending_ms = -1;
     l->last_behind = &l->behind;
     l->version = o->layout->store->updates;
-    status = fl_unit_init(
-        &l->unit, o->layout,
+    status = fl_aggregate_init(
+        &l->aggregate, o->layout,
         fl_lane_buckets(o->server, o->layout->n_server, o->lane, o->n_lane));
     if (status == FLEET_OK)
         status = make_streams(l);
@@ -96,7 +97,7 @@ void fl_lane_destroy(fl_ps_lane *l)
     for (int i = 0; l->stream && i < l->o.n_stream; i++) {
         fl_piece_destroy(l->stream[i].open);
         fl_parked_free(l->stream[i].reducing);
-        fl_found_done(l->stream[i].found, founds(l));
+        fl_row_cache_done(l->stream[i].row_cache, founds(l));
         fl_free(l->stream[i].act_text);
     }
     fl_parked_free(l->behind);
@@ -105,7 +106,7 @@ void fl_lane_destroy(fl_ps_lane *l)
     fl_free(l->act.text);
     fl_free(l->reduced);
     fl_free(l->stream);
-    fl_unit_done(&l->unit);
+    fl_aggregate_done(&l->aggregate);
     fl_free(l);
 }
 
@@ -322,13 +323,13 @@ void fl_lane_dispatch(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
     case FL_MSG_PULL:
         fl_lane_pull(l, from, p);
         break;
-    case FL_MSG_ASK:
-        fl_lane_ask(l, from, p);
+    case FL_MSG_QUERY:
+        fl_lane_query(l, from, p);
         break;
     case FL_MSG_REDUCE:
         fl_lane_reduce(l, from, p);
         break;
-    case FL_MSG_BEAT:
+    case FL_MSG_HEARTBEAT:
         beat(l, from);
         break;
     default:
@@ -392,7 +393,7 @@ static bool admit(fl_ps_lane *l, const fl_peer *from)
 static bool needs_store(uint8_t kind)
 {
     return kind == FL_MSG_STEP || kind == FL_MSG_CLIP || kind == FL_MSG_PULL ||
-           kind == FL_MSG_ASK;
+           kind == FL_MSG_QUERY;
 }
 
 void fl_lane_receive(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
@@ -501,7 +502,7 @@ void fl_lane_done(fl_ps_lane *l, fleet_status status, const char *text,
     l->busy = false;
     if (l->act.op == FL_OP_LOAD)
         for (int i = 0; i < l->o.n_stream; i++) /* other rows are there now */
-            fl_found_forget(l->stream[i].found, founds(l));
+            fl_row_cache_forget(l->stream[i].row_cache, founds(l));
     if (l->act.op == FL_OP_LOAD && status == FLEET_OK)
         l->version = l->o.layout->store->updates;
     if (l->asked.packet)

@@ -40,14 +40,14 @@ typedef struct fl_lane_host {
 } fl_lane_host;
 
 typedef struct fl_lane_options {
-    const fl_keep *layout;    /* of the lane's own store */
-    int server, lane, n_lane; /* lanes of this server */
-    int n_stream;             /* workers */
+    const fl_partition *layout; /* of the lane's own store */
+    int server, lane, n_lane;   /* lanes of this server */
+    int n_stream;               /* workers */
     bool sync;
     bool scaled;         /* training is in float16: a step may bring nothing */
     const char *job;     /* id */
     const char *mode;    /* "ps-sync": workers must say the same */
-    const char *program; /* fl_keep_text() */
+    const char *program; /* fl_job_signature_text() */
     const char *const *address; /* lane 0: JSON of each lane's addresses, for
                                    HELLO's answer; n_lane of them */
     int64_t connect_ms, peer_ms, step_ms; /* deadlines */

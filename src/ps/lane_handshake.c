@@ -85,8 +85,8 @@ static fleet_status check_hello(const fl_ps_lane *l, const hello *h)
                        "the worker trains in mode %s, this server in %s: "
                        "all processes must have the same strategy",
                        h->mode, l->o.mode);
-    difference = fl_keep_difference("the server", l->o.program, "the worker",
-                                    h->program);
+    difference = fl_job_signature_difference("the server", l->o.program,
+                                             "the worker", h->program);
     if (difference)
         status =
             fl_fail(FLEET_EINVAL, "the programs differ: %.700s", difference);

@@ -32,7 +32,7 @@ typedef struct fl_stream_state {
     fl_peer from;
     uint32_t n_batch;
     float clip;
-    fl_found *found; /* by its pulls; NULL: it is not remembered */
+    fl_row_cache *row_cache; /* by its pulls; NULL: it is not remembered */
 
     /* its last act, to be told again */
     uint64_t act_step; /* 0: none */
@@ -50,7 +50,7 @@ struct fl_ps_lane {
     fl_lane_options o;
     fl_lane_host host;
     uint64_t job; /* its id's hash, as messages have it */
-    fl_unit unit;
+    fl_aggregate aggregate;
     fl_stream_state *stream;
     int64_t version;
     int64_t now_ms, begun_ms;
@@ -128,7 +128,7 @@ uint32_t fl_lane_missing(const fl_ps_lane *l);
 
 void fl_lane_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
 void fl_lane_serve_parked(fl_ps_lane *l, bool dense_alone);
-void fl_lane_ask(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
+void fl_lane_query(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
 
 /* --- coordinator (lane_handshake.c, lane_reduce.c) -----------------------------
  */

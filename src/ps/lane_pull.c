@@ -4,12 +4,13 @@
 
 static void serve(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
-    fl_found *found = l->stream[l->msg.head.stream].found;
+    fl_row_cache *found = l->stream[l->msg.head.stream].row_cache;
     fl_msg_writer w;
 
     fl_lane_begin_answer(l, &w, &l->msg.head, FL_ANSWER_OK, FL_NOBODY);
     for (int i = 0; i < l->msg.head.n_section; i++) {
-        if (fl_unit_read(&l->unit, p, &l->msg, i, &w, found) != FLEET_OK)
+        if (fl_aggregate_read(&l->aggregate, p, &l->msg, i, &w, found) !=
+            FLEET_OK)
             break; /* the writer remembers */
         w.section[w.n_section - 1].version = (uint64_t)l->version;
     }
@@ -33,8 +34,9 @@ static void park(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
             return;
         }
     *at = fl_lane_park(l, from, p);
-    if (*at && fl_unit_find(&l->unit, p, &l->msg,
-                            l->stream[l->msg.head.stream].found) != FLEET_OK)
+    if (*at &&
+        fl_aggregate_find(&l->aggregate, p, &l->msg,
+                          l->stream[l->msg.head.stream].row_cache) != FLEET_OK)
         fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
 }
 
@@ -42,7 +44,7 @@ void fl_lane_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
     uint64_t version = version_of(l, &l->msg);
 
-    if (fl_unit_check(&l->unit, &l->msg) != FLEET_OK)
+    if (fl_aggregate_check(&l->aggregate, &l->msg) != FLEET_OK)
         fl_lane_refuse(l, &l->msg.head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
                        "a pull of worker %u: %s", l->msg.head.stream,
                        fleet_last_error());
@@ -89,7 +91,7 @@ void fl_lane_serve_parked(fl_ps_lane *l, bool dense_alone)
     }
 }
 
-void fl_lane_ask(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
+void fl_lane_query(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
     const fl_section *s = &l->msg.section[0];
 

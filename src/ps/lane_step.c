@@ -83,7 +83,7 @@ static fleet_status check_nothing(const fl_ps_lane *l)
 static fleet_status check_batches(const fl_ps_lane *l,
                                   const fl_section *closing)
 {
-    bool ranks = l->o.layout->store->dense_here;
+    bool ranks = l->o.layout->store->dense_local;
     int most = INT32_MAX / l->o.n_stream;
     int least = ranks || (l->o.scaled && l->o.sync) ? 0 : 1;
 
@@ -106,7 +106,7 @@ static fleet_status check_piece(const fl_ps_lane *l)
         FL_TRY(check_batches(l, closing_section(&l->msg)));
     if (!l->o.layout->store->optimizer)
         return fl_fail(FLEET_ESTATE, "nothing is trained here");
-    return fl_unit_check(&l->unit, &l->msg);
+    return fl_aggregate_check(&l->aggregate, &l->msg);
 }
 
 static void refuse_piece(fl_ps_lane *l, const fl_peer *from)
@@ -269,11 +269,11 @@ static fleet_status sum_up(fl_ps_lane *l, int only)
 
     for (int i = 0; i < l->o.n_stream; i++)
         n += takes_part(l, i, only);
-    fl_unit_begin(&l->unit);
+    fl_aggregate_begin(&l->aggregate);
     for (int i = 0; i < l->o.n_stream; i++)
         if (takes_part(l, i, only))
-            FL_TRY(fl_unit_add(&l->unit, l->stream[i].open, n > 1,
-                               l->stream[i].found));
+            FL_TRY(fl_aggregate_add(&l->aggregate, l->stream[i].open, n > 1,
+                                    l->stream[i].row_cache));
     return FLEET_OK;
 }
 
@@ -290,11 +290,11 @@ static uint32_t batches(const fl_ps_lane *l, int only)
 /* Weights that are waited for travel while the rows change. */
 static void apply(fl_ps_lane *l, int only, float clip)
 {
-    fl_unit_apply_dense(&l->unit, l->version, batches(l, only), clip);
+    fl_aggregate_apply_dense(&l->aggregate, l->version, batches(l, only), clip);
     l->version++;
     l->o.layout->store->updates = l->version;
     fl_lane_serve_parked(l, true);
-    if (fl_unit_apply_rows(&l->unit) != FLEET_OK) {
+    if (fl_aggregate_apply_rows(&l->aggregate) != FLEET_OK) {
         fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
         return;
     }
@@ -312,7 +312,7 @@ static void apply(fl_ps_lane *l, int only, float clip)
 
 static fleet_status put_norms(fl_ps_lane *l, fl_msg_writer *w)
 {
-    size_t most = (size_t)fl_unit_most_norm(&l->unit) + 1;
+    size_t most = (size_t)fl_aggregate_most_norm(&l->aggregate) + 1;
     uint64_t *key = fl_alloc_array(most, sizeof *key);
     double *sum = fl_alloc_array(most, sizeof *sum);
     fleet_status status = FLEET_ENOMEM;
@@ -320,8 +320,8 @@ static fleet_status put_norms(fl_ps_lane *l, fl_msg_writer *w)
     int64_t n = 0;
 
     if (key && sum)
-        status =
-            fl_unit_norms(&l->unit, 1.0f / (float)batches(l, -1), key, sum, &n);
+        status = fl_aggregate_norms(&l->aggregate, 1.0f / (float)batches(l, -1),
+                                    key, sum, &n);
     s = fl_msg_section(w, FL_OP_NORMS, 0);
     if (status == FLEET_OK && s) {
         void *keys, *values;

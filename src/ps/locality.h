@@ -1,7 +1,7 @@
 /* locality.h - where a process runs, so that two on one machine talk by ipc: the
  * boot of the kernel, its network and its mount namespace. */
-#ifndef FL_PS_PLACE_H
-#define FL_PS_PLACE_H
+#ifndef FL_PS_LOCALITY_H
+#define FL_PS_LOCALITY_H
 
 #include <stdbool.h>
 #include <stddef.h>

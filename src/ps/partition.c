@@ -21,38 +21,38 @@ static void *sorted_values(const fl_map *m, int *n)
 }
 
 /* What servers keep, and nothing else. */
-static void leave_out(fl_keep *l)
+static void leave_out(fl_partition *l)
 {
     int n_param = 0, n_table = 0;
 
     for (int i = 0; i < l->n_param; i++)
-        if (fl_param_is_away(l->store, l->param[i]))
+        if (fl_param_is_remote(l->store, l->param[i]))
             l->param[n_param++] = l->param[i];
     for (int i = 0; i < l->n_table; i++)
-        if (fl_table_is_away(&l->table[i]->attr))
+        if (fl_table_is_remote(&l->table[i]->attr))
             l->table[n_table++] = l->table[i];
     l->n_param = n_param;
     l->n_table = n_table;
 }
 
-fleet_status fl_keep_make(fl_keep *l, fl_store *store, int n_server)
+fleet_status fl_partition_make(fl_partition *l, fl_store *store, int n_server)
 {
-    *l = (fl_keep){.store = store, .n_server = n_server};
+    *l = (fl_partition){.store = store, .n_server = n_server};
     l->param = sorted_values(&store->params, &l->n_param);
     l->table = sorted_values(&store->tables, &l->n_table);
     if (l->param && l->table) {
         leave_out(l);
         return FLEET_OK;
     }
-    fl_keep_done(l);
+    fl_partition_done(l);
     return FLEET_ENOMEM;
 }
 
-void fl_keep_done(fl_keep *l)
+void fl_partition_done(fl_partition *l)
 {
     fl_free(l->param);
     fl_free(l->table);
-    *l = (fl_keep){0};
+    *l = (fl_partition){0};
 }
 
 int64_t fl_block_size(const fl_param *p, int64_t block)
@@ -89,7 +89,7 @@ fl_buckets fl_lane_buckets(int server, int n_server, int lane, int n_lane)
     return share(fl_server_buckets(server, n_server), lane, n_lane);
 }
 
-int fl_keep_param(const fl_keep *l, const char *name)
+int fl_partition_param(const fl_partition *l, const char *name)
 {
     for (int i = 0; i < l->n_param; i++)
         if (strcmp(l->param[i]->name, name) == 0)
@@ -97,7 +97,7 @@ int fl_keep_param(const fl_keep *l, const char *name)
     return -1;
 }
 
-int fl_keep_table(const fl_keep *l, const char *name)
+int fl_partition_table(const fl_partition *l, const char *name)
 {
     for (int i = 0; i < l->n_table; i++)
         if (strcmp(l->table[i]->name, name) == 0)
@@ -140,7 +140,8 @@ static void add_param(fl_text *t, const fl_store *s, const fl_param *p)
                 fl_shape_print(&p->shape).chars);
     add_attr(t, &p->attr);
     fl_text_add(t, "%s\n",
-                s->dense_here && fl_param_is_away(s, p) ? ", on servers" : "");
+                s->dense_local && fl_param_is_remote(s, p) ? ", on servers"
+                                                           : "");
 }
 
 static void add_table(fl_text *t, const fl_rows *r)
@@ -148,7 +149,7 @@ static void add_table(fl_text *t, const fl_rows *r)
     fl_text_add(t, "table \"%s\" of %" PRId64 " by %" PRId64, r->name,
                 r->modulo, r->dim);
     add_attr(t, &r->attr);
-    fl_text_add(t, "%s\n", fl_table_is_away(&r->attr) ? "" : ", by ranks");
+    fl_text_add(t, "%s\n", fl_table_is_remote(&r->attr) ? "" : ", by ranks");
 }
 
 static fleet_status add_all(fl_text *t, const fl_store *s)
@@ -165,7 +166,7 @@ static fleet_status add_all(fl_text *t, const fl_store *s)
     return param && table ? FLEET_OK : FLEET_ENOMEM;
 }
 
-char *fl_keep_text(const fl_store *s)
+char *fl_job_signature_text(const fl_store *s)
 {
     fl_text t = {0};
     fleet_status status;
@@ -180,8 +181,8 @@ char *fl_keep_text(const fl_store *s)
     return NULL;
 }
 
-char *fl_keep_difference(const char *us, const char *ours, const char *them,
-                         const char *theirs)
+char *fl_job_signature_difference(const char *us, const char *ours,
+                                  const char *them, const char *theirs)
 {
     fl_text t = {0};
 

@@ -6,26 +6,26 @@
  * of buckets, and so do the lanes inside a server. So results do not depend on
  * how many there are.
  */
-#ifndef FL_PS_LAYOUT_H
-#define FL_PS_LAYOUT_H
+#ifndef FL_PS_PARTITION_H
+#define FL_PS_PARTITION_H
 
 #include "runtime/store/store.h"
 
 enum { FL_MOST_SERVER = 128, FL_MOST_LANE = 16 };
 
-typedef struct fl_keep {
+typedef struct fl_partition {
     fl_store *store;
     fl_param **param; /* by name */
     int n_param;
     fl_rows **table; /* by name */
     int n_table;
     int n_server;
-} fl_keep;
+} fl_partition;
 
 /* Of a store whose workers are ranks, without what those keep. The store must
  * not get parameters or tables afterwards. */
-fleet_status fl_keep_make(fl_keep *l, fl_store *store, int n_server);
-void fl_keep_done(fl_keep *l);
+fleet_status fl_partition_make(fl_partition *l, fl_store *store, int n_server);
+void fl_partition_done(fl_partition *l);
 
 static inline int64_t fl_blocks_of(const fl_param *p)
 {
@@ -47,12 +47,12 @@ typedef struct fl_block_place {
     size_t bytes;
 } fl_block_place;
 
-static inline fl_block_place fl_block_at(const fl_keep *k, uint64_t key)
+static inline fl_block_place fl_block_at(const fl_partition *k, uint64_t key)
 {
     const fl_param *p = k->param[key >> 32];
     int64_t block = (int64_t)(key & UINT32_MAX);
 
-    return (fl_block_place){p->group->weight + p->offset + block * FL_BLOCK,
+    return (fl_block_place){p->flat->weight + p->offset + block * FL_BLOCK,
                             (size_t)fl_block_size(p, block) * sizeof(float)};
 }
 
@@ -73,16 +73,16 @@ static inline bool fl_owns(const fl_buckets *b, int bucket)
 }
 
 /* Which number a parameter or table has; -1: none. */
-int fl_keep_param(const fl_keep *l, const char *name);
-int fl_keep_table(const fl_keep *l, const char *name);
+int fl_partition_param(const fl_partition *l, const char *name);
+int fl_partition_table(const fl_partition *l, const char *name);
 
 /* What is trained and who keeps it, in lines: what two processes must have in
  * common. Text for fl_free(). */
-char *fl_keep_text(const fl_store *s);
+char *fl_job_signature_text(const fl_store *s);
 
 /* The first line in which two such texts differ, and whose is which, for an
  * error; fl_free() it. NULL: none differs. */
-char *fl_keep_difference(const char *us, const char *ours, const char *them,
-                         const char *theirs);
+char *fl_job_signature_difference(const char *us, const char *ours,
+                                  const char *them, const char *theirs);
 
 #endif

@@ -66,6 +66,6 @@ fleet_status fl_remote_rows_make(const char *name, int64_t dim, int64_t modulo,
 {
     FL_TRY(FL_NEW(rows, sizeof **rows));
     fl_rows_init(*rows, &methods, name, dim, modulo, filler);
-    (*rows)->away = true;
+    (*rows)->remote = true;
     return FLEET_OK;
 }

@@ -26,10 +26,10 @@ typedef struct lane_runner {
     fl_server *server;
     int number;
     fl_store *store;
-    fl_keep layout;
+    fl_partition layout;
     fl_ps_lane *lane;
     fl_socket *socket;
-    fl_bell bell;
+    fl_wakeup bell;
     pthread_t thread;
     bool has_thread;
     char *address; /* JSON, for HELLO's answer */
@@ -88,7 +88,7 @@ static void *act_thread(void *arg)
         r->act_text = fl_strdup(fleet_last_error());
     }
     atomic_store(&r->act_done, true);
-    fl_bell_ring(&r->bell);
+    fl_wakeup_ring(&r->bell);
     return NULL;
 }
 
@@ -152,7 +152,7 @@ static void ring_all(fl_server *s)
 {
     for (int i = 0; i < s->o.n_lane; i++)
         if (s->runner[i].bell.fd >= 0)
-            fl_bell_ring(&s->runner[i].bell);
+            fl_wakeup_ring(&s->runner[i].bell);
 }
 
 /* The first lane that fails says why; the others end with the same words. */
@@ -236,7 +236,7 @@ static void leave_to_ranks(fl_store *s)
     for (size_t i = 0; i < s->tables.n; i++) {
         fl_rows *rows = s->tables.entry[i].value;
 
-        rows->away = !fl_table_is_away(&rows->attr);
+        rows->remote = !fl_table_is_remote(&rows->attr);
     }
 }
 
@@ -252,9 +252,9 @@ static fleet_status make_store(fl_server *s, lane_runner *r)
         FL_TRY(fl_store_add(r->store, s->o.program[i]));
     if (s->o.optimizer)
         FL_TRY(fl_store_train(r->store, s->o.optimizer));
-    r->store->dense_here = s->o.ranks;
+    r->store->dense_local = s->o.ranks;
     leave_to_ranks(r->store);
-    FL_TRY(fl_keep_make(&r->layout, r->store, s->o.n_server));
+    FL_TRY(fl_partition_make(&r->layout, r->store, s->o.n_server));
     if (s->o.load)
         status = s->o.act(s->o.act_arg, &r->layout, own, s->o.index, r->number,
                           FL_OP_LOAD, s->o.load, &said);
@@ -324,7 +324,7 @@ static fleet_status bind_lane(fl_server *s, lane_runner *r)
     }
     r->address = describe_lane(bound, ipc);
     s->address[r->number] = r->address;
-    return r->address ? fl_bell_create(&r->bell) : FLEET_ENOMEM;
+    return r->address ? fl_wakeup_create(&r->bell) : FLEET_ENOMEM;
 }
 
 static fleet_status make_lane(fl_server *s, lane_runner *r)
@@ -368,7 +368,7 @@ static fleet_status make_all(fl_server *s)
         FL_TRY(bind_lane(s, &s->runner[i]));
         FL_TRY(make_store(s, &s->runner[i]));
     }
-    s->program = fl_keep_text(s->runner[0].store);
+    s->program = fl_job_signature_text(s->runner[0].store);
     if (!s->program)
         return FLEET_ENOMEM;
     for (int i = 0; i < s->o.n_lane; i++)
@@ -448,10 +448,10 @@ static void runner_done(lane_runner *r)
 {
     fl_lane_destroy(r->lane);
     fl_socket_close(r->socket, 0);
-    fl_keep_done(&r->layout);
+    fl_partition_done(&r->layout);
     fl_store_destroy(r->store);
     if (r->bell.fd >= 0)
-        fl_bell_destroy(&r->bell);
+        fl_wakeup_destroy(&r->bell);
     fl_free(r->address);
 }
 

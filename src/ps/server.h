@@ -9,7 +9,7 @@
 /* What a lane is asked to do with its store: a save or a load below `text`. It
  * runs on a thread of its own while the lane keeps still. *answer, for
  * fl_free(), is what the worker is told. */
-typedef fleet_status fl_server_act(void *arg, const fl_keep *layout,
+typedef fleet_status fl_server_act(void *arg, const fl_partition *layout,
                                    fl_buckets own, int server, int lane,
                                    fl_msg_op op, const char *text,
                                    char **answer);

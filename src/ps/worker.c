@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 
-static fl_worker *worker_of(fl_exchange *x)
+static fl_worker *worker_of(fl_remote *x)
 {
     return (fl_worker *)(void *)x;
 }
@@ -45,7 +45,8 @@ fleet_status fl_lane_keys_widen(fl_lane_keys *k)
 }
 
 /* The keys of a table, each to its lane; where the row goes stays with it. */
-static fleet_status share_out(fl_worker *w, fl_slot *s, const fl_pull_rows *t)
+static fleet_status share_out(fl_worker *w, fl_pull_buffer *s,
+                              const fl_pull_rows *t)
 {
     for (int p = 0; p < FL_N_PART; p++) {
         const fl_pull_part *part = &t->part[p];
@@ -72,7 +73,7 @@ static const fl_pull_rows *asked_of(const fl_worker *w, int table,
     return NULL;
 }
 
-static fleet_status share_out_all(fl_worker *w, fl_slot *s,
+static fleet_status share_out_all(fl_worker *w, fl_pull_buffer *s,
                                   const fl_pull_rows *t, int n)
 {
     for (int l = 0; l < w->n_lane; l++)
@@ -96,7 +97,7 @@ static fleet_status share_out_all(fl_worker *w, fl_slot *s,
 /* The message that is being written for a lane. */
 typedef struct asking {
     fl_worker *w;
-    fl_slot *slot;
+    fl_pull_buffer *slot;
     int lane;
     uint64_t version;
     fl_pull_request *r; /* NULL: none is begun */
@@ -105,7 +106,7 @@ typedef struct asking {
 
 static fleet_status begin_request(asking *a)
 {
-    fl_slot *s = a->slot;
+    fl_pull_buffer *s = a->slot;
 
     if ((size_t)s->n_request == s->n_made) {
         FL_TRY(fl_grow(&s->request, &s->request_capacity, s->n_made + 1,
@@ -216,22 +217,22 @@ static fleet_status ask_lane(asking *a, bool dense)
 /* --- the exchange's pulls
  * ------------------------------------------------------- */
 
-static void drop_slot(fl_worker *w, fl_slot *s)
+static void drop_slot(fl_worker *w, fl_pull_buffer *s)
 {
     for (int i = 0; i < s->n_request; i++)
         fl_client_cancel(w->client, &s->request[i]->request);
     s->n_request = 0;
-    s->under_way = s->here = s->has_rows = false;
+    s->under_way = s->arrived = s->has_rows = false;
 }
 
-static void worker_drop(fl_exchange *x, int slot)
+static void worker_drop(fl_remote *x, int slot)
 {
     fl_worker *w = worker_of(x);
 
     drop_slot(w, &w->slot[slot]);
 }
 
-static fleet_status send_pull(fl_worker *w, fl_slot *s, bool dense,
+static fleet_status send_pull(fl_worker *w, fl_pull_buffer *s, bool dense,
                               uint64_t version)
 {
     asking a = {.w = w, .slot = s, .version = version};
@@ -250,12 +251,12 @@ static fleet_status send_pull(fl_worker *w, fl_slot *s, bool dense,
     return FLEET_OK;
 }
 
-static fleet_status worker_pull(fl_exchange *x, int slot,
+static fleet_status worker_pull(fl_remote *x, int slot,
                                 const fl_pull_rows *table, int n_table,
                                 bool dense, bool ahead, bool now)
 {
     fl_worker *w = worker_of(x);
-    fl_slot *s = &w->slot[slot];
+    fl_pull_buffer *s = &w->slot[slot];
     uint64_t version = now ? 0 : (uint64_t)(x->updates + ahead);
 
     FL_TRY(fl_client_status(w->client));
@@ -266,8 +267,8 @@ static fleet_status worker_pull(fl_exchange *x, int slot,
 
 fleet_status fl_worker_pull_dense(fl_worker *w, bool ahead)
 {
-    fl_slot *s = &w->slot[FL_DENSE_SLOT];
-    uint64_t version = ahead ? (uint64_t)(w->exchange.updates + 1) : 0;
+    fl_pull_buffer *s = &w->slot[FL_DENSE_SLOT];
+    uint64_t version = ahead ? (uint64_t)(w->remote.updates + 1) : 0;
 
     drop_slot(w, s);
     FL_TRY(share_out_all(w, s, NULL, 0));
@@ -298,8 +299,9 @@ static size_t expected_bytes(const fl_worker *w, const fl_pull_request *r,
     return bytes;
 }
 
-static void place_rows(fl_worker *w, const fl_slot *s, const fl_pull_request *r,
-                       const fl_pull_piece *piece, const float *row)
+static void place_rows(fl_worker *w, const fl_pull_buffer *s,
+                       const fl_pull_request *r, const fl_pull_piece *piece,
+                       const float *row)
 {
     const float ***to = (const float ***)s->keys[r->lane].at + piece->first;
     int64_t dim = w->layout.table[piece->table]->dim;
@@ -354,7 +356,7 @@ static fleet_status note_version(fl_worker *w, const fl_pull_request *r,
     for (int i = 0; i < r->n_piece; i++) {
         int64_t one = (int64_t)msg->section[i].version;
 
-        if (w->exchange.sync && *version >= 0 && one != *version)
+        if (w->remote.sync && *version >= 0 && one != *version)
             return fl_fail(FLEET_EPEER, "%s has version %lld, others have %lld",
                            fl_client_lane_name(w->client, r->lane),
                            (long long)one, (long long)*version);
@@ -365,7 +367,7 @@ static fleet_status note_version(fl_worker *w, const fl_pull_request *r,
 
 /* Rows, unless they are there; and the weights, with their version, but for
  * NULL. */
-static fleet_status place(fl_worker *w, fl_slot *s, fl_pull_request *r,
+static fleet_status place(fl_worker *w, fl_pull_buffer *s, fl_pull_request *r,
                           int64_t *version)
 {
     const fl_msg *msg = fl_client_answer(w->client, &r->request);
@@ -390,27 +392,27 @@ static fleet_status place(fl_worker *w, fl_slot *s, fl_pull_request *r,
 /* Wait for a slot's answers and put them where they belong. */
 fleet_status fl_worker_complete(fl_worker *w, int slot)
 {
-    fl_slot *s = &w->slot[slot];
+    fl_pull_buffer *s = &w->slot[slot];
     int64_t version = -1;
 
-    if (!s->under_way || s->here)
+    if (!s->under_way || s->arrived)
         return FLEET_OK;
     for (int i = 0; i < s->n_request; i++)
         FL_TRY(fl_worker_wait(w, &s->request[i]->request, 1, "pull"));
     for (int i = 0; i < s->n_request; i++)
         FL_TRY(place(w, s, s->request[i], &version));
     if (version >= 0)
-        w->exchange.updates = version;
-    s->here = true;
+        w->remote.updates = version;
+    s->arrived = true;
     return FLEET_OK;
 }
 
-static fleet_status worker_arrive(fl_exchange *x, int slot)
+static fleet_status worker_arrive(fl_remote *x, int slot)
 {
     return fl_worker_complete(worker_of(x), slot);
 }
 
-static bool is_answered(const fl_slot *s)
+static bool is_answered(const fl_pull_buffer *s)
 {
     for (int i = 0; i < s->n_request; i++) {
         const fl_request *r = &s->request[i]->request;
@@ -423,10 +425,10 @@ static bool is_answered(const fl_slot *s)
 }
 
 /* Of one that is wrong nothing is used: arrive() says so. */
-static bool worker_came(fl_exchange *x, int slot)
+static bool worker_came(fl_remote *x, int slot)
 {
     fl_worker *w = worker_of(x);
-    fl_slot *s = &w->slot[slot];
+    fl_pull_buffer *s = &w->slot[slot];
 
     if (s->has_rows || !is_answered(s))
         return s->has_rows;
@@ -438,11 +440,11 @@ static bool worker_came(fl_exchange *x, int slot)
     return s->has_rows = true;
 }
 
-static fleet_status worker_refresh(fl_exchange *x)
+static fleet_status worker_refresh(fl_remote *x)
 {
     fl_worker *w = worker_of(x);
 
-    FL_TRY(fl_worker_settle(w));
+    FL_TRY(fl_worker_wait_update(w));
     FL_TRY(fl_worker_pull_dense(w, false));
     return fl_worker_complete(w, FL_DENSE_SLOT);
 }
@@ -450,14 +452,14 @@ static fleet_status worker_refresh(fl_exchange *x)
 /* --- life
  * ------------------------------------------------------------------------ */
 
-static const fl_exchange_class methods = {
+static const fl_remote_class methods = {
     .pull = worker_pull,
-    .arrive = worker_arrive,
+    .wait_pull = worker_arrive,
     .came = worker_came,
     .drop = worker_drop,
     .clip = fl_worker_clip,
     .push = fl_worker_push,
-    .settle = fl_worker_update,
+    .wait_update = fl_worker_update,
     .end_pass = fl_worker_end_pass,
     .refresh = worker_refresh,
 };
@@ -476,7 +478,7 @@ static void set_owners(fl_worker *w, int n_server, const int *lanes)
     w->n_lane = lane;
 }
 
-static int64_t all_blocks(const fl_keep *l)
+static int64_t all_blocks(const fl_partition *l)
 {
     int64_t n = 0;
 
@@ -529,12 +531,12 @@ fleet_status fl_worker_init(fl_worker *w, fl_client *client,
 {
     fleet_status status;
 
-    *w = (fl_worker){.exchange = {.methods = &methods, .sync = sync},
+    *w = (fl_worker){.remote = {.methods = &methods, .sync = sync},
                      .client = client,
                      .host = *host,
                      .piece_bytes = FL_MSG_PIECE_BYTES};
     set_owners(w, n_server, lanes);
-    status = fl_keep_make(&w->layout, store, n_server);
+    status = fl_partition_make(&w->layout, store, n_server);
     if (status == FLEET_OK)
         status = make_arrays(w);
     if (status != FLEET_OK) {
@@ -555,7 +557,7 @@ static void keys_done(fl_lane_keys *keys, int n)
     fl_free(keys);
 }
 
-static void slot_done(fl_worker *w, fl_slot *s)
+static void slot_done(fl_worker *w, fl_pull_buffer *s)
 {
     drop_slot(w, s);
     for (size_t i = 0; i < s->n_made; i++) {
@@ -589,6 +591,6 @@ void fl_worker_done(fl_worker *w)
     fl_free(w->push_block);
     fl_free(w->push_grad);
     fl_free(w->grad_of);
-    fl_keep_done(&w->layout);
+    fl_partition_done(&w->layout);
     *w = (fl_worker){0};
 }

@@ -36,13 +36,13 @@ typedef struct fl_pull_request {
 
 enum { FL_DENSE_SLOT = FL_N_SLOT }; /* for dense weights alone */
 
-typedef struct fl_slot {
-    bool under_way, here, has_rows; /* here: and its weights are */
+typedef struct fl_pull_buffer {
+    bool under_way, arrived, has_rows; /* here: and its weights are */
     fl_pull_request **request;
     int n_request;
     size_t n_made, request_capacity; /* made ones are used again */
     fl_lane_keys *keys;              /* by lane */
-} fl_slot;
+} fl_pull_buffer;
 
 /* Blocks of a lane: param << 32 | block. */
 typedef struct fl_lane_blocks {
@@ -59,18 +59,18 @@ typedef struct fl_worker_host {
 } fl_worker_host;
 
 typedef struct fl_worker {
-    fl_exchange exchange; /* first: a worker is an exchange */
+    fl_remote remote; /* first: a worker is an exchange */
     fl_client *client;
     fl_worker_host host;
-    fl_keep layout;
-    int n_lane;                  /* of all servers */
-    uint16_t owner[FL_N_BUCKET]; /* lane by bucket */
-    fl_lane_blocks *block;       /* by lane */
-    fl_slot slot[FL_N_SLOT + 1]; /* and FL_DENSE_SLOT */
-    fl_request *push;            /* by lane: of the last push */
-    fl_request *pushing;         /* of the one that is being made */
-    fl_lane_keys *push_keys;     /* by lane */
-    uint64_t *push_block;        /* of the lane that is being written */
+    fl_partition layout;
+    int n_lane;                         /* of all servers */
+    uint16_t owner[FL_N_BUCKET];        /* lane by bucket */
+    fl_lane_blocks *block;              /* by lane */
+    fl_pull_buffer slot[FL_N_SLOT + 1]; /* and FL_DENSE_SLOT */
+    fl_request *push;                   /* by lane: of the last push */
+    fl_request *pushing;                /* of the one that is being made */
+    fl_lane_keys *push_keys;            /* by lane */
+    uint64_t *push_block;               /* of the lane that is being written */
     const float **push_grad;
     const float **grad_of; /* of a push, by parameter; NULL: none */
     bool pushed;           /* push[] is under way, or was not looked at */
@@ -111,16 +111,16 @@ fleet_status fl_worker_hash(fl_worker *w, int table, uint64_t *sum,
 
 fleet_status fl_worker_wait(fl_worker *w, fl_request *r, int n,
                             const char *what);
-fleet_status fl_worker_settle(fl_worker *w); /* the last push is through */
-fleet_status fl_worker_settle_as(fl_worker *w, const char *what);
+fleet_status fl_worker_wait_update(fl_worker *w); /* the last push is through */
+fleet_status fl_worker_wait_update_as(fl_worker *w, const char *what);
 /* made: the requests of a step that was being made, none of them sent. */
 fleet_status fl_worker_undo_step(fl_worker *w, fl_request *made,
                                  fleet_status status);
-fleet_status fl_worker_push(fl_exchange *x, const fl_push *p);
-fleet_status fl_worker_clip(fl_exchange *x, const fl_push *p, double squares,
+fleet_status fl_worker_push(fl_remote *x, const fl_push *p);
+fleet_status fl_worker_clip(fl_remote *x, const fl_push *p, double squares,
                             float *factor);
-fleet_status fl_worker_update(fl_exchange *x);
-fleet_status fl_worker_end_pass(fl_exchange *x, double *sum, int n);
+fleet_status fl_worker_update(fl_remote *x);
+fleet_status fl_worker_end_pass(fl_remote *x, double *sum, int n);
 fleet_status fl_worker_pull_dense(fl_worker *w, bool ahead);
 fleet_status fl_worker_complete(fl_worker *w, int slot);
 fleet_status fl_lane_keys_widen(fl_lane_keys *k); /* for one more */

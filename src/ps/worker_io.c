@@ -10,9 +10,9 @@
 
 enum { IDLE_BYTES = 256 << 20 }; /* buffers that are kept for the next step */
 
-struct fl_link {
-    fl_exchange exchange; /* first: what plans see */
-    fl_link_options o;
+struct fl_worker_io {
+    fl_remote exchange; /* first: what plans see */
+    fl_worker_io_options o;
     uint64_t generation;  /* of the process, see fl_fork_generation() */
     pthread_mutex_t lock; /* over all below */
     bool open, left;
@@ -22,15 +22,15 @@ struct fl_link {
     fl_socket **socket; /* by lane */
     int n_lane;
     int64_t beat_ms;
-    fl_bell bell; /* rings when the thread must end */
+    fl_wakeup bell; /* rings when the thread must end */
     pthread_t thread;
     bool has_thread;
     atomic_bool stop;
 };
 
-static fl_link *link_of(fl_exchange *x)
+static fl_worker_io *link_of(fl_remote *x)
 {
-    return (fl_link *)(void *)x;
+    return (fl_worker_io *)(void *)x;
 }
 
 /* --- sockets
@@ -38,13 +38,13 @@ static fl_link *link_of(fl_exchange *x)
 
 static void send_packet(void *arg, int lane, fl_packet *p)
 {
-    fl_link *l = arg;
+    fl_worker_io *l = arg;
 
     fl_socket_send(l->socket[lane], NULL, p); /* a lost one is sent again */
 }
 
 /* What has come; true if anything has. */
-static bool receive_all(fl_link *l)
+static bool receive_all(fl_worker_io *l)
 {
     bool any = false;
 
@@ -63,7 +63,7 @@ static bool receive_all(fl_link *l)
 /* Under the lock, by who waits for an answer. */
 static void wait_for_packets(void *arg)
 {
-    fl_link *l = arg;
+    fl_worker_io *l = arg;
 
     if (!receive_all(l)) {
         if (fl_socket_wait(l->socket, l->n_lane, NULL, (int)l->beat_ms) !=
@@ -83,7 +83,7 @@ static int64_t now_ms(void *arg)
 /* The thread: while the trainer computes, we say that we live. */
 static void *keep_alive(void *arg)
 {
-    fl_link *l = arg;
+    fl_worker_io *l = arg;
 
     while (!atomic_load(&l->stop)) {
         fl_socket_wait(NULL, 0, &l->bell, (int)l->beat_ms / 2);
@@ -100,7 +100,7 @@ static void *keep_alive(void *arg)
 /* --- the exchange, locked
  * --------------------------------------------------------- */
 
-static fleet_status enter(fl_link *l)
+static fleet_status enter(fl_worker_io *l)
 {
     if (l->generation != fl_fork_generation())
         return fl_fail(FLEET_ESTATE, "a link to servers cannot be used after "
@@ -115,41 +115,40 @@ static fleet_status enter(fl_link *l)
                                            "call fleet_init_worker() first");
 }
 
-static fleet_status leave(fl_link *l, fleet_status status)
+static fleet_status leave(fl_worker_io *l, fleet_status status)
 {
-    l->exchange.updates = l->worker.exchange.updates;
+    l->exchange.updates = l->worker.remote.updates;
     pthread_mutex_unlock(&l->lock);
     return status;
 }
 
-static fl_exchange *inner(fl_link *l)
+static fl_remote *inner(fl_worker_io *l)
 {
-    return &l->worker.exchange;
+    return &l->worker.remote;
 }
 
-static fleet_status link_pull(fl_exchange *x, int slot,
-                              const fl_pull_rows *table, int n_table,
-                              bool dense, bool ahead, bool now)
+static fleet_status link_pull(fl_remote *x, int slot, const fl_pull_rows *table,
+                              int n_table, bool dense, bool ahead, bool now)
 {
-    fl_link *l = link_of(x);
+    fl_worker_io *l = link_of(x);
 
     FL_TRY(enter(l));
     return leave(l, inner(l)->methods->pull(inner(l), slot, table, n_table,
                                             dense, ahead, now));
 }
 
-static fleet_status link_arrive(fl_exchange *x, int slot)
+static fleet_status link_arrive(fl_remote *x, int slot)
 {
-    fl_link *l = link_of(x);
+    fl_worker_io *l = link_of(x);
 
     FL_TRY(enter(l));
-    return leave(l, inner(l)->methods->arrive(inner(l), slot));
+    return leave(l, inner(l)->methods->wait_pull(inner(l), slot));
 }
 
 /* What has failed, arrive() tells. */
-static bool link_came(fl_exchange *x, int slot)
+static bool link_came(fl_remote *x, int slot)
 {
-    fl_link *l = link_of(x);
+    fl_worker_io *l = link_of(x);
     bool came;
 
     if (enter(l) != FLEET_OK) {
@@ -162,9 +161,9 @@ static bool link_came(fl_exchange *x, int slot)
     return came;
 }
 
-static void link_drop(fl_exchange *x, int slot)
+static void link_drop(fl_remote *x, int slot)
 {
-    fl_link *l = link_of(x);
+    fl_worker_io *l = link_of(x);
 
     if (l->generation != fl_fork_generation())
         return;
@@ -174,98 +173,99 @@ static void link_drop(fl_exchange *x, int slot)
     pthread_mutex_unlock(&l->lock);
 }
 
-static fleet_status link_clip(fl_exchange *x, const fl_push *p, double squares,
+static fleet_status link_clip(fl_remote *x, const fl_push *p, double squares,
                               float *factor)
 {
-    fl_link *l = link_of(x);
+    fl_worker_io *l = link_of(x);
 
     FL_TRY(enter(l));
     return leave(l, inner(l)->methods->clip(inner(l), p, squares, factor));
 }
 
-static fleet_status link_push(fl_exchange *x, const fl_push *p)
+static fleet_status link_push(fl_remote *x, const fl_push *p)
 {
-    fl_link *l = link_of(x);
+    fl_worker_io *l = link_of(x);
 
     FL_TRY(enter(l));
     return leave(l, inner(l)->methods->push(inner(l), p));
 }
 
-static fleet_status link_settle(fl_exchange *x)
+static fleet_status link_settle(fl_remote *x)
 {
-    fl_link *l = link_of(x);
+    fl_worker_io *l = link_of(x);
 
     FL_TRY(enter(l));
-    return leave(l, inner(l)->methods->settle(inner(l)));
+    return leave(l, inner(l)->methods->wait_update(inner(l)));
 }
 
-static fleet_status link_end_pass(fl_exchange *x, double *sum, int n)
+static fleet_status link_end_pass(fl_remote *x, double *sum, int n)
 {
-    fl_link *l = link_of(x);
+    fl_worker_io *l = link_of(x);
 
     FL_TRY(enter(l));
     return leave(l, inner(l)->methods->end_pass(inner(l), sum, n));
 }
 
-static fleet_status link_refresh(fl_exchange *x)
+static fleet_status link_refresh(fl_remote *x)
 {
-    fl_link *l = link_of(x);
+    fl_worker_io *l = link_of(x);
 
     FL_TRY(enter(l));
     return leave(l, inner(l)->methods->refresh(inner(l)));
 }
 
-static const fl_exchange_class methods = {
+static const fl_remote_class methods = {
     .pull = link_pull,
-    .arrive = link_arrive,
+    .wait_pull = link_arrive,
     .came = link_came,
     .drop = link_drop,
     .clip = link_clip,
     .push = link_push,
-    .settle = link_settle,
+    .wait_update = link_settle,
     .end_pass = link_end_pass,
     .refresh = link_refresh,
 };
 
-fl_exchange *fl_link_exchange(fl_link *l)
+fl_remote *fl_worker_io_remote(fl_worker_io *l)
 {
     return &l->exchange;
 }
 
-fleet_status fl_link_reduce(fl_link *l, fl_reduction how, double *x, int n)
+fleet_status fl_worker_io_reduce(fl_worker_io *l, fl_reduction how, double *x,
+                                 int n)
 {
     FL_TRY(enter(l));
     return leave(l, fl_worker_reduce(&l->worker, how, x, n));
 }
 
-fleet_status fl_link_barrier(fl_link *l)
+fleet_status fl_worker_io_barrier(fl_worker_io *l)
 {
     FL_TRY(enter(l));
     return leave(l, fl_worker_barrier(&l->worker));
 }
 
-fleet_status fl_link_act(fl_link *l, fl_msg_op op, const char *text,
-                         char **answer)
+fleet_status fl_worker_io_act(fl_worker_io *l, fl_msg_op op, const char *text,
+                              char **answer)
 {
     FL_TRY(enter(l));
     return leave(l, fl_worker_act(&l->worker, op, text, answer));
 }
 
-fleet_status fl_link_hash(fl_link *l, const char *table, uint64_t *sum,
-                          uint64_t *rows)
+fleet_status fl_worker_io_hash(fl_worker_io *l, const char *table,
+                               uint64_t *sum, uint64_t *rows)
 {
     FL_TRY(enter(l));
     return leave(l, fl_worker_hash(&l->worker,
-                                   fl_keep_table(&l->worker.layout, table), sum,
-                                   rows));
+                                   fl_partition_table(&l->worker.layout, table),
+                                   sum, rows));
 }
 
-int fl_link_lanes(const fl_link *l)
+int fl_worker_io_lanes(const fl_worker_io *l)
 {
     return l->n_lane;
 }
 
-bool fl_link_is_open(const fl_link *l)
+bool fl_worker_io_is_open(const fl_worker_io *l)
 {
     return l->open;
 }
@@ -281,9 +281,10 @@ static int64_t beat_of(int64_t peer_ms)
     return beat < 20 ? 20 : beat > 1000 ? 1000 : beat;
 }
 
-fleet_status fl_link_create(fl_link **link, const fl_link_options *o)
+fleet_status fl_worker_io_create(fl_worker_io **link,
+                                 const fl_worker_io_options *o)
 {
-    fl_link *l;
+    fl_worker_io *l;
 
     FL_TRY(FL_NEW(link, sizeof *l));
     l = *link;
@@ -296,7 +297,7 @@ fleet_status fl_link_create(fl_link **link, const fl_link_options *o)
     return FLEET_OK;
 }
 
-static fleet_status connect_lanes(fl_link *l, const fl_job_lanes *lanes)
+static fleet_status connect_lanes(fl_worker_io *l, const fl_job_lanes *lanes)
 {
     int at = 0;
 
@@ -314,7 +315,7 @@ static fleet_status connect_lanes(fl_link *l, const fl_job_lanes *lanes)
     return FLEET_OK;
 }
 
-static fleet_status make_client(fl_link *l, const fl_job_lanes *lanes)
+static fleet_status make_client(fl_worker_io *l, const fl_job_lanes *lanes)
 {
     const fl_client_options options = {.job = l->o.job,
                                        .stream = (uint32_t)l->o.index,
@@ -331,8 +332,8 @@ static fleet_status make_client(fl_link *l, const fl_job_lanes *lanes)
     return connect_lanes(l, lanes);
 }
 
-static fleet_status say_hello(fl_link *l, fl_store *store, const char *mode,
-                              fl_job_lanes *lanes)
+static fleet_status say_hello(fl_worker_io *l, fl_store *store,
+                              const char *mode, fl_job_lanes *lanes)
 {
     fleet_status status;
     fl_hello_options o = {.address = l->o.address,
@@ -348,13 +349,13 @@ static fleet_status say_hello(fl_link *l, fl_store *store, const char *mode,
                           .log = &l->o.context->log};
     char *program;
 
-    o.program = program = fl_keep_text(store);
+    o.program = program = fl_job_signature_text(store);
     status = program ? fl_hello(&o, lanes) : FLEET_ENOMEM;
     fl_free(program);
     return status;
 }
 
-static fleet_status open_all(fl_link *l, fl_store *store, bool sync,
+static fleet_status open_all(fl_worker_io *l, fl_store *store, bool sync,
                              const char *mode, fl_job_lanes *lanes)
 {
     const fl_worker_host host = {l, wait_for_packets, now_ms};
@@ -365,17 +366,17 @@ static fleet_status open_all(fl_link *l, fl_store *store, bool sync,
     FL_TRY(fl_worker_init(&l->worker, l->client, &host, store, l->o.n_server,
                           lanes->n_lane, sync));
     fl_client_watch(l->client, true, fl_now_ms());
-    FL_TRY(fl_bell_create(&l->bell));
+    FL_TRY(fl_wakeup_create(&l->bell));
     FL_TRY(fl_thread_start(&l->thread, keep_alive, l, "servers"));
     l->has_thread = true;
     return FLEET_OK;
 }
 
-static void close_link(fl_link *l)
+static void close_link(fl_worker_io *l)
 {
     atomic_store(&l->stop, true);
     if (l->bell.fd >= 0)
-        fl_bell_ring(&l->bell);
+        fl_wakeup_ring(&l->bell);
     if (l->has_thread)
         pthread_join(l->thread, NULL);
     l->has_thread = false;
@@ -392,12 +393,12 @@ static void close_link(fl_link *l)
     fl_packet_pool_destroy(l->pool);
     l->pool = NULL;
     if (l->bell.fd >= 0)
-        fl_bell_destroy(&l->bell);
+        fl_wakeup_destroy(&l->bell);
     l->bell.fd = -1;
 }
 
-fleet_status fl_link_open(fl_link *l, fl_store *store, bool sync,
-                          const char *mode)
+fleet_status fl_worker_io_open(fl_worker_io *l, fl_store *store, bool sync,
+                               const char *mode)
 {
     fl_job_lanes lanes = {0};
     fleet_status status;
@@ -418,7 +419,7 @@ fleet_status fl_link_open(fl_link *l, fl_store *store, bool sync,
     return FLEET_OK;
 }
 
-fleet_status fl_link_leave(fl_link *l)
+fleet_status fl_worker_io_leave(fl_worker_io *l)
 {
     fleet_status status;
     fl_error error;
@@ -427,7 +428,7 @@ fleet_status fl_link_leave(fl_link *l)
     status = leave(l, fl_worker_leave(&l->worker));
     fl_error_take(&error, status);
     if (status != FLEET_OK)
-        return status; /* told, or to be told by fl_link_destroy() */
+        return status; /* told, or to be told by fl_worker_io_destroy() */
     l->left = true;
     close_link(l);
     return fl_error_raise(&error);
@@ -435,7 +436,7 @@ fleet_status fl_link_leave(fl_link *l)
 
 /* The handle goes, and the job has not been left. Why is known to who saw the
  * call that failed; without one it is said here, too. */
-static void give_up(fl_link *l)
+static void give_up(fl_worker_io *l)
 {
     const char *error = fleet_last_error();
     char why[900];
@@ -450,7 +451,7 @@ static void give_up(fl_link *l)
     pthread_mutex_unlock(&l->lock);
 }
 
-void fl_link_destroy(fl_link *l)
+void fl_worker_io_destroy(fl_worker_io *l)
 {
     if (!l)
         return;

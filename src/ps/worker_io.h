@@ -5,15 +5,15 @@
  *
  * Threads: calls that talk to servers one after the other (a lock sees to it).
  */
-#ifndef FL_PS_LINK_H
-#define FL_PS_LINK_H
+#ifndef FL_PS_WORKER_IO_H
+#define FL_PS_WORKER_IO_H
 
 #include "ps/handshake.h"
 #include "ps/worker.h"
 
-typedef struct fl_link fl_link;
+typedef struct fl_worker_io fl_worker_io;
 
-typedef struct fl_link_options {
+typedef struct fl_worker_io_options {
     fl_context *context; /* log and fork check */
     fl_address *address; /* of servers, as handshake.h has it */
     int n_server;
@@ -21,33 +21,35 @@ typedef struct fl_link_options {
     int index, n_worker;
     int64_t connect_ms, request_ms, peer_ms, step_ms; /* deadlines */
     bool tcp_only;
-} fl_link_options;
+} fl_worker_io_options;
 
 /* Nothing is connected yet: its exchange fails with FLEET_ESTATE until then. */
-fleet_status fl_link_create(fl_link **link, const fl_link_options *o);
+fleet_status fl_worker_io_create(fl_worker_io **link,
+                                 const fl_worker_io_options *o);
 
 /* Connect; the store has all that the programs need. Its weights arrive with
  * the first barrier: others may load meanwhile. */
-fleet_status fl_link_open(fl_link *l, fl_store *store, bool sync,
-                          const char *mode);
-bool fl_link_is_open(const fl_link *l);
+fleet_status fl_worker_io_open(fl_worker_io *l, fl_store *store, bool sync,
+                               const char *mode);
+bool fl_worker_io_is_open(const fl_worker_io *l);
 
 /* Leave: FLEET_OK once every lane knows. Then the link is closed. */
-fleet_status fl_link_leave(fl_link *l);
+fleet_status fl_worker_io_leave(fl_worker_io *l);
 
 /* A link that was not left tells the others why it goes: the thread's last
  * failure. NULL is fine. */
-void fl_link_destroy(fl_link *l);
+void fl_worker_io_destroy(fl_worker_io *l);
 
-fl_exchange *fl_link_exchange(fl_link *l);
+fl_remote *fl_worker_io_remote(fl_worker_io *l);
 
 /* worker.h's, under the link's lock. */
-fleet_status fl_link_reduce(fl_link *l, fl_reduction how, double *x, int n);
-fleet_status fl_link_barrier(fl_link *l);
-fleet_status fl_link_act(fl_link *l, fl_msg_op op, const char *text,
-                         char **answer);
-fleet_status fl_link_hash(fl_link *l, const char *table, uint64_t *sum,
-                          uint64_t *rows);
-int fl_link_lanes(const fl_link *l); /* of all servers */
+fleet_status fl_worker_io_reduce(fl_worker_io *l, fl_reduction how, double *x,
+                                 int n);
+fleet_status fl_worker_io_barrier(fl_worker_io *l);
+fleet_status fl_worker_io_act(fl_worker_io *l, fl_msg_op op, const char *text,
+                              char **answer);
+fleet_status fl_worker_io_hash(fl_worker_io *l, const char *table,
+                               uint64_t *sum, uint64_t *rows);
+int fl_worker_io_lanes(const fl_worker_io *l); /* of all servers */
 
 #endif

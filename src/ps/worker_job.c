@@ -26,7 +26,7 @@ static fleet_status send_step(fl_worker *w, uint16_t flags, fl_msg_op op,
                               const char *text)
 {
     FL_TRY(fl_client_status(w->client));
-    FL_TRY(fl_worker_settle(w));
+    FL_TRY(fl_worker_wait_update(w));
     w->step++;
     FL_TRY(fl_worker_undo_step(w, w->push, make_step(w, flags, op, text)));
     w->pushed = true;
@@ -89,7 +89,7 @@ fleet_status fl_worker_reduce(fl_worker *w, fl_reduction how, double *x, int n)
 /* --- passes
  * ------------------------------------------------------------------------ */
 
-fleet_status fl_worker_end_pass(fl_exchange *x, double *sum, int n)
+fleet_status fl_worker_end_pass(fl_remote *x, double *sum, int n)
 {
     fl_worker *w = (fl_worker *)(void *)x;
 
@@ -104,17 +104,17 @@ fleet_status fl_worker_barrier(fl_worker *w)
 {
     double none = 0;
 
-    if (w->exchange.sync)
-        return fl_worker_end_pass(&w->exchange, &none, 0);
-    FL_TRY(fl_worker_settle(w));
+    if (w->remote.sync)
+        return fl_worker_end_pass(&w->remote, &none, 0);
+    FL_TRY(fl_worker_wait_update(w));
     FL_TRY(fl_worker_reduce(w, FL_REDUCE_SUM, &none, 0));
-    return w->exchange.methods->refresh(&w->exchange);
+    return w->remote.methods->refresh(&w->remote);
 }
 
 fleet_status fl_worker_leave(fl_worker *w)
 {
     FL_TRY(send_step(w, FL_MSG_LEAVE, 0, NULL));
-    return fl_worker_settle(w);
+    return fl_worker_wait_update(w);
 }
 
 /* --- acts
@@ -126,7 +126,7 @@ fleet_status fl_worker_leave(fl_worker *w)
 static fleet_status settle_act(fl_worker *w, fl_msg_op op)
 {
     bool load = op == FL_OP_LOAD;
-    fleet_status status = fl_worker_settle_as(w, load ? "load" : "save");
+    fleet_status status = fl_worker_wait_update_as(w, load ? "load" : "save");
 
     w->pushed = w->pushed || (load && status != FLEET_OK);
     return status;
@@ -152,7 +152,7 @@ static fleet_status ask_hash(fl_worker *w, fl_request *r, int lane, int table)
 {
     fl_msg_writer writer;
 
-    fl_client_begin(w->client, r, &writer, FL_MSG_ASK, 0, 0);
+    fl_client_begin(w->client, r, &writer, FL_MSG_QUERY, 0, 0);
     fl_msg_section(&writer, FL_OP_HASH, (uint32_t)table);
     FL_TRY(fl_client_add(w->client, r, &writer));
     fl_client_send(w->client, r, lane, fl_worker_now(w));
@@ -181,7 +181,7 @@ fleet_status fl_worker_hash(fl_worker *w, int table, uint64_t *sum,
                             uint64_t *rows)
 {
     fl_request *r = fl_alloc_array((size_t)w->n_lane, sizeof *r);
-    fleet_status status = r ? fl_worker_settle(w) : FLEET_ENOMEM;
+    fleet_status status = r ? fl_worker_wait_update(w) : FLEET_ENOMEM;
 
     *sum = *rows = 0;
     for (int i = 0; status == FLEET_OK && i < w->n_lane; i++)

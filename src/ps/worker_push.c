@@ -90,7 +90,7 @@ static fleet_status begin_section(packing *a, fl_msg_op op, int table, int n,
     s = fl_msg_section(&a->writer, op, (uint32_t)table);
     if (s) {
         s->n_key = (uint32_t)n;
-        s->version = (uint64_t)a->w->exchange.updates;
+        s->version = (uint64_t)a->w->remote.updates;
         s->learning_rate = a->push->learning_rate;
         s->n_batch = (uint32_t)a->push->n_batch;
     }
@@ -126,7 +126,7 @@ static fleet_status pack_rows(packing *a, int table, const uint64_t *key,
                                              .ld = (int64_t[]){dim},
                                              .row = grad,
                                              .n = n,
-                                             .n_lane = 1,
+                                             .n_feature = 1,
                                              .dim = dim});
     unscale(a, values, bytes);
     return FLEET_OK;
@@ -228,7 +228,7 @@ static fleet_status pack_lane(packing *a)
 
 /* A step that has failed is over: a save that found no room is no reason for
  * the next step to fail. One that was refused is refused for good. */
-fleet_status fl_worker_settle_as(fl_worker *w, const char *what)
+fleet_status fl_worker_wait_update_as(fl_worker *w, const char *what)
 {
     bool refused = false;
     fleet_status status;
@@ -242,11 +242,11 @@ fleet_status fl_worker_settle_as(fl_worker *w, const char *what)
     return status;
 }
 
-fleet_status fl_worker_settle(fl_worker *w)
+fleet_status fl_worker_wait_update(fl_worker *w)
 {
     if (w->updating)
-        return fl_worker_update(&w->exchange);
-    return fl_worker_settle_as(w, "push");
+        return fl_worker_update(&w->remote);
+    return fl_worker_wait_update_as(w, "push");
 }
 
 /* A step that could not be made was none. */
@@ -270,7 +270,7 @@ typedef struct norms {
 
 static fleet_status make_norms(const fl_worker *w, norms *all)
 {
-    const fl_keep *l = &w->layout;
+    const fl_partition *l = &w->layout;
     int n = l->n_param + l->n_table;
 
     FL_TRY(FL_NEW(&all->first, (size_t)(n + 1) * sizeof *all->first));
@@ -390,7 +390,7 @@ static fleet_status clip_together(fl_worker *w)
 }
 
 /* The update is made; the weights of after it are here. */
-fleet_status fl_worker_update(fl_exchange *x)
+fleet_status fl_worker_update(fl_remote *x)
 {
     fl_worker *w = (fl_worker *)(void *)x;
 
@@ -444,7 +444,7 @@ static fleet_status send_push(fl_worker *w)
 
     for (int i = 0; i < w->n_lane; i++)
         fl_client_send(w->client, &w->pushing[i], i, fl_worker_now(w));
-    status = fl_worker_settle(w);
+    status = fl_worker_wait_update(w);
     for (int i = 0; status != FLEET_OK && i < w->n_lane; i++)
         fl_client_cancel(w->client, &w->pushing[i]);
     FL_TRY(status);
@@ -456,7 +456,7 @@ static fleet_status send_push(fl_worker *w)
 
 /* The rows are on the servers then, which wait for the factor; the push after
  * it has nothing left to do. */
-fleet_status fl_worker_clip(fl_exchange *x, const fl_push *p, double squares,
+fleet_status fl_worker_clip(fl_remote *x, const fl_push *p, double squares,
                             float *factor)
 {
     fl_worker *w = (fl_worker *)(void *)x;
@@ -469,7 +469,7 @@ fleet_status fl_worker_clip(fl_exchange *x, const fl_push *p, double squares,
     return FLEET_OK;
 }
 
-fleet_status fl_worker_push(fl_exchange *x, const fl_push *p)
+fleet_status fl_worker_push(fl_remote *x, const fl_push *p)
 {
     fl_worker *w = (fl_worker *)(void *)x;
 
@@ -481,7 +481,7 @@ fleet_status fl_worker_push(fl_exchange *x, const fl_push *p)
     if (!x->sync && p->n_batch == 0)
         return FLEET_OK; /* another rank's update: nothing to apply */
     if (x->sync)         /* the end of a pass is a step that others hold up */
-        FL_TRY(fl_worker_settle(w));
+        FL_TRY(fl_worker_wait_update(w));
     w->step++;
     FL_TRY(fl_worker_undo_step(w, w->pushing, pack(w, p)));
     FL_TRY(send_push(w));

@@ -1,7 +1,7 @@
 /* file_test.c - whole files, files being written, folders that are replaced at
  * once, globs. */
 #define _GNU_SOURCE
-#define SUITE files
+#define SUITE file
 #include "test.h"
 
 #include <dirent.h>

@@ -47,27 +47,27 @@ static fleet_status take_part(fake_rank *r, lesson *s, kit_model *m, work *k)
     return FLEET_OK;
 }
 
-static fleet_status serve(void *arg, const fl_round *round)
+static fleet_status serve(void *arg, const fl_agreed *round)
 {
-    CHECK(round->done == FL_WISH_ROWS);
-    return fl_shards_serve(arg);
+    CHECK(round->done == FL_INTENT_ROWS);
+    return fl_sharded_serve(arg);
 }
 
-static void share_out(fake_rank *r, kit_model *m, fl_shards **shards)
+static void share_out(fake_rank *r, kit_model *m, fl_sharded_tables **shards)
 {
-    m->f->store->rounds = &r->rounds;
+    m->f->store->agree = &r->rounds;
     CHECK_OK(fl_add_programs(m->f));
-    CHECK_OK(fl_shards_create(shards, m->f->store, &r->rounds));
+    CHECK_OK(fl_sharded_create(shards, m->f->store, &r->rounds));
     r->rounds.serve = serve;
     r->rounds.arg = *shards;
-    m->f->store->exchange = fl_shards_exchange(*shards);
-    m->f->store->dense_here = true;
+    m->f->store->remote = fl_sharded_remote(*shards);
+    m->f->store->dense_local = true;
 }
 
 /* Rows are on all ranks. */
 static fleet_status hash_of_all(void *arg, const fl_rows *rows, uint64_t *sum)
 {
-    fl_peers *p = &((fake_rank *)arg)->p;
+    fl_comm *p = &((fake_rank *)arg)->p;
     uint64_t each[FAKE_MOST_RANKS], mine;
 
     FL_TRY(fl_store_hash_rows(rows, &mine));
@@ -82,7 +82,7 @@ static void learn(fake_rank *r, void *arg)
 {
     lesson *s = arg;
     int rank = r->p.rank;
-    fl_shards *shards;
+    fl_sharded_tables *shards;
     kit_model m;
     work k;
 
@@ -102,9 +102,9 @@ static void learn(fake_rank *r, void *arg)
     work_close(&k);
     fleet_executor_destroy(m.e);
     m.e = NULL;
-    m.f->store->rounds = NULL;
-    m.f->store->exchange = NULL;
-    fl_shards_destroy(shards);
+    m.f->store->agree = NULL;
+    m.f->store->remote = NULL;
+    fl_sharded_destroy(shards);
     kit_close(&m);
 }
 
@@ -259,9 +259,9 @@ TEST(a_rank_that_fails_in_any_call_ends_the_job)
 /* One that is found wrong leaves all weights as they were. */
 static void spoil(kit_model *m)
 {
-    const fl_rounds *r = m->f->store->rounds;
+    const fl_agree *r = m->f->store->agree;
 
-    if (r->peers->rank == 1)
+    if (r->comm->rank == 1)
         rank_group(m)->weight[0] = NAN;
 }
 

@@ -1,5 +1,5 @@
 /* comm_test.c - groups of ranks: the kit on every implementation. */
-#define SUITE peers
+#define SUITE comm
 #include "comm_kit.h"
 #include "test.h"
 
@@ -21,10 +21,10 @@ static const peers_way window = {"processes", true, &peers_window},
 
 TEST(one_rank_is_a_group)
 {
-    fl_peers *p;
+    fl_comm *p;
 
     for (const peers_part *part = peers_healthy; part->name; part++) {
-        CHECK_OK(fl_peers_open("self", NULL, &p));
+        CHECK_OK(fl_comm_open("self", NULL, &p));
         CHECK_INT(p->size, 1);
         part->run(p);
         p->methods->destroy(p);
@@ -33,9 +33,9 @@ TEST(one_rank_is_a_group)
 
 TEST(one_rank_that_gives_up_goes_no_further)
 {
-    fl_peers *p;
+    fl_comm *p;
 
-    CHECK_OK(fl_peers_self(&p));
+    CHECK_OK(fl_comm_single(&p));
     p->methods->abort(p, "no more");
     p->methods->abort(p, "again");
     CHECK_FAILS(p->methods->barrier(p), FLEET_EPEER, "rank 0 gave up: no more");
@@ -46,9 +46,9 @@ TEST(one_rank_is_told_what_it_does_wrong)
 {
     int64_t five = 5, six = 6;
     char x[8] = {0}, y[8];
-    fl_peers *p;
+    fl_comm *p;
 
-    CHECK_OK(fl_peers_self(&p));
+    CHECK_OK(fl_comm_single(&p));
     CHECK_FAILS(p->methods->recv(p, x, 1, 0, NULL), FLEET_ESTATE, "nothing");
     CHECK_OK(p->methods->send(p, x, 5, 0, NULL));
     CHECK_FAILS(p->methods->recv(p, x, 6, 0, NULL), FLEET_EINVAL,
@@ -60,19 +60,18 @@ TEST(one_rank_is_told_what_it_does_wrong)
 
 TEST(groups_have_names)
 {
-    fl_peers *p;
+    fl_comm *p;
 
-    CHECK_FAILS(fl_peers_open("pigeons", NULL, &p), FLEET_ENOENT, "pigeons");
+    CHECK_FAILS(fl_comm_open("pigeons", NULL, &p), FLEET_ENOENT, "pigeons");
     CHECK(p == NULL);
-    CHECK_FAILS(
-        fl_peers_open("self", &(fl_peers_options){.deadline_ms = -1}, &p),
-        FLEET_EINVAL, "a deadline of -1 ms");
+    CHECK_FAILS(fl_comm_open("self", &(fl_comm_options){.deadline_ms = -1}, &p),
+                FLEET_EINVAL, "a deadline of -1 ms");
 }
 
 /* --- the arithmetic ------------------------------------------------------ */
 
-static void check_fold(fl_folder *folder, fl_reduce how, fl_wire type,
-                       int64_t n)
+static void check_fold(fl_reduce_kernel *folder, fl_reduce how,
+                       fl_wire_type type, int64_t n)
 {
     enum { N = 3000, RANKS = 4 };
     static char x[RANKS][8 * N], want[8 * N], other[8 * N];
@@ -82,20 +81,20 @@ static void check_fold(fl_folder *folder, fl_reduce how, fl_wire type,
     for (int r = 0; r < RANKS; r++)
         peers_fill(x[r], type, r, n);
     peers_want(want, how, type, RANKS, 0, n);
-    folder(&(fl_fold){how, type, in, RANKS, out, 2, n > 1000, n});
+    folder(&(fl_reduce_args){how, type, in, RANKS, out, 2, n > 1000, n});
     peers_check(other, want, type, n, 0);
     peers_check(x[1], want, type, n, 0);
 }
 
 TEST(sums_are_exact_on_every_instruction_set)
 {
-    for (int i = 0; fl_fold_all()[i]; i++)
-        for (fl_wire type = 0; type < FL_N_WIRE; type++)
+    for (int i = 0; fl_reduce_all()[i]; i++)
+        for (fl_wire_type type = 0; type < FL_N_WIRE; type++)
             for (fl_reduce how = 0; how < FL_N_REDUCE; how++)
                 if (how != FL_ALL_MEAN || type < FL_WIRE_I32 ||
                     type > FL_WIRE_U8) {
-                    check_fold(fl_fold_all()[i], how, type, 3000);
-                    check_fold(fl_fold_all()[i], how, type, 17);
+                    check_fold(fl_reduce_all()[i], how, type, 3000);
+                    check_fold(fl_reduce_all()[i], how, type, 17);
                 }
 }
 
@@ -107,10 +106,10 @@ TEST(half_precision_survives_there_and_back)
 
     for (int i = 0; i < 65536; i++)
         x[i] = (uint16_t)i;
-    for (int i = 0; fl_fold_all()[i]; i++)
-        for (fl_wire type = FL_WIRE_F16; type <= FL_WIRE_BF16; type++) {
-            fl_fold_all()[i](
-                &(fl_fold){FL_ALL_SUM, type, in, 1, out, 1, false, 65536});
+    for (int i = 0; fl_reduce_all()[i]; i++)
+        for (fl_wire_type type = FL_WIRE_F16; type <= FL_WIRE_BF16; type++) {
+            fl_reduce_all()[i](&(fl_reduce_args){FL_ALL_SUM, type, in, 1, out,
+                                                 1, false, 65536});
             peers_check(y, x, type, 65536, 0);
         }
 }

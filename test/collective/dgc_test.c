@@ -166,7 +166,7 @@ static void send_largest(hand *h, int r, const fl_param *p, double density)
 static void step_by_hand(hand *h, int r, const kit_batch *b, double density)
 {
     const fl_map *params = &h->m[r].f->store->params;
-    fl_group *g = rank_group(&h->m[r]);
+    fl_flat *g = rank_group(&h->m[r]);
 
     memcpy(g->weight, h->w, (size_t)g->n * sizeof(float));
     CHECK_OK(kit_run(h->m[r].e, b));
@@ -250,10 +250,10 @@ TEST(a_clip_by_global_norm_is_refused)
     kit_build(&m, KIT_MLP,
               &(kit_options){.optimizer = "momentum", .clip = 0.1f});
     m.p->training.dgc.on = m.o->residuals = true;
-    m.f->store->rounds = &g.rank[0].rounds;
+    m.f->store->agree = &g.rank[0].rounds;
     CHECK(fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40) == NULL);
     CHECK_CONTAINS(fleet_last_error(), "strategy.dgc: no rank knows");
-    m.f->store->rounds = NULL;
+    m.f->store->agree = NULL;
     kit_close(&m);
     fake_group_close(&g);
 }

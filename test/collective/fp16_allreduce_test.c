@@ -1,5 +1,5 @@
 /* fp16_allreduce_test.c - float16: every number of it, and gradients that travel so. */
-#define SUITE half
+#define SUITE fp16_allreduce
 #include "rank_kit.h"
 #include "test.h"
 
@@ -140,7 +140,7 @@ static void make_gradients_large(kit_model *m)
     const fl_param *p = fl_store_param(m->f->store, "tower_out.w");
 
     for (int64_t i = 0; i < p->n; i++)
-        p->group->weight[p->offset + i] *= 1e8f;
+        p->flat->weight[p->offset + i] *= 1e8f;
 }
 
 TEST(a_gradient_too_large_for_float16_fails_all_ranks_and_changes_nothing)

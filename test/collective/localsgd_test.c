@@ -262,10 +262,10 @@ TEST(tables_do_not_go_with_ranks_on_their_own)
     fake_group_open(&g, 2);
     kit_build(&m, KIT_CTR, &(kit_options){.optimizer = "sgd"});
     m.p->training.local.steps = 2;
-    m.f->store->rounds = &g.rank[0].rounds;
+    m.f->store->agree = &g.rank[0].rounds;
     CHECK(fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40) == NULL);
     CHECK_CONTAINS(fleet_last_error(), "strategy.localsgd: table \"");
-    m.f->store->rounds = NULL;
+    m.f->store->agree = NULL;
     kit_close(&m);
     fake_group_close(&g);
 }

@@ -2,7 +2,7 @@
  * dense parameters, under fleetrun with real data: the bits of other modes,
  * saves, and how such a job ends. */
 #define _GNU_SOURCE
-#define SUITE keeper_jobs
+#define SUITE param_home_jobs
 #include "job_kit.h"
 #include "launch_kit.h"
 #include "test.h"

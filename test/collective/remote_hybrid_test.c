@@ -1,7 +1,7 @@
 /* remote_hybrid_test.c - one exchange of two: each table and parameter goes to who
  * keeps it, and the bits are those of one process. The ranks are one, in a
  * thread. */
-#define SUITE joint
+#define SUITE remote_hybrid
 #include "workers_kit.h"
 #include "fake_comm.h"
 #include "test.h"
@@ -30,14 +30,14 @@ typedef struct scene {
     kit_model m;
     fake_server server;
     fake_worker w;
-    fl_shards *shards;
-    fl_joint *joint;
+    fl_sharded_tables *shards;
+    fl_remote_hybrid *joint;
 } scene;
 
-static fleet_status serve(void *arg, const fl_round *round)
+static fleet_status serve(void *arg, const fl_agreed *round)
 {
-    CHECK(round->done == FL_WISH_ROWS);
-    return fl_shards_serve(arg);
+    CHECK(round->done == FL_INTENT_ROWS);
+    return fl_sharded_serve(arg);
 }
 
 static void keep(const kit_model *m, const char *name, fleet_ps ps)
@@ -73,15 +73,15 @@ static void scene_open(scene *s, fake_rank *r, const lesson *l)
     fake_server_open(&s->server, s->m.p, 1, !l->async);
     fake_worker_open(&s->w, &s->server, s->m.f, 0);
     memcpy(s->w.fail_at, l->fail_at, sizeof l->fail_at);
-    store->dense_here = true;
-    store->rounds = &r->rounds;
+    store->dense_local = true;
+    store->agree = &r->rounds;
     CHECK_OK(fl_add_programs(s->m.f));
-    CHECK_OK(fl_shards_create(&s->shards, store, &r->rounds));
-    CHECK_OK(
-        fl_joint_create(&s->joint, &s->w.x, fl_shards_exchange(s->shards)));
+    CHECK_OK(fl_sharded_create(&s->shards, store, &r->rounds));
+    CHECK_OK(fl_remote_hybrid_create(&s->joint, &s->w.x,
+                                     fl_sharded_remote(s->shards)));
     r->rounds.serve = serve;
     r->rounds.arg = s->shards;
-    store->exchange = fl_joint_exchange(s->joint);
+    store->remote = fl_remote_hybrid_remote(s->joint);
     s->m.e = fleet_executor_create(
         s->m.p, &(fleet_executor_options){.max_batch = WORK_ROWS});
     CHECK(s->m.e);
@@ -91,10 +91,10 @@ static void scene_close(scene *s)
 {
     fleet_executor_destroy(s->m.e);
     s->m.e = NULL;
-    s->m.f->store->rounds = NULL;
-    s->m.f->store->exchange = NULL;
-    fl_joint_destroy(s->joint);
-    fl_shards_destroy(s->shards);
+    s->m.f->store->agree = NULL;
+    s->m.f->store->remote = NULL;
+    fl_remote_hybrid_destroy(s->joint);
+    fl_sharded_destroy(s->shards);
     fake_worker_close(&s->w);
     fake_server_close(&s->server);
     kit_close(&s->m);
@@ -105,7 +105,7 @@ static fleet_status hash_rows(void *arg, const fl_rows *r, uint64_t *sum)
 {
     const fake_server *s = arg;
 
-    return fl_store_hash_rows(r->away ? fl_store_rows(s->store, r->name) : r,
+    return fl_store_hash_rows(r->remote ? fl_store_rows(s->store, r->name) : r,
                               sum);
 }
 

@@ -1,6 +1,6 @@
 /* rendezvous_test.c - how ranks find each other: who is let in, who is refused, who
  * is missing, and what strangers do to it (nothing). Ranks are processes. */
-#define SUITE meet
+#define SUITE rendezvous
 #include "test.h"
 
 #include <fcntl.h>
@@ -30,31 +30,32 @@ typedef struct attempt {
 
 typedef struct point {
     int listener;
-    char address[FL_MEET_NAME + 8];
+    char address[FL_RENDEZVOUS_NAME + 8];
 } point;
 
 static point open_point(void)
 {
-    char bound[FL_MEET_NAME];
+    char bound[FL_RENDEZVOUS_NAME];
     point p;
 
-    CHECK_OK(fl_meet_listen("tcp://127.0.0.1:0", &p.listener, bound));
+    CHECK_OK(fl_rendezvous_listen("tcp://127.0.0.1:0", &p.listener, bound));
     snprintf(p.address, sizeof p.address, "tcp://%s", bound);
     return p;
 }
 
-static fl_meeting meeting_of(const attempt *a, const point *p)
+static fl_rendezvous meeting_of(const attempt *a, const point *p)
 {
-    fl_meeting m = {
-        .own = {.magic = FL_MEET_MAGIC,
-                .version = a->version ? a->version : (uint32_t)FL_MEET_VERSION,
-                .rank = a->rank,
-                .size = a->size,
-                .host = "here"},
-        .meet = p->address,
-        .listener = a->rank == 0 ? p->listener : 0,
-        .meet_ms = a->deadline_ms ? a->deadline_ms : LONG_MS,
-        .deadline_ms = LONG_MS};
+    fl_rendezvous m = {.own = {.magic = FL_RENDEZVOUS_MAGIC,
+                               .version = a->version
+                                              ? a->version
+                                              : (uint32_t)FL_RENDEZVOUS_VERSION,
+                               .rank = a->rank,
+                               .size = a->size,
+                               .host = "here"},
+                       .address = p->address,
+                       .listener = a->rank == 0 ? p->listener : 0,
+                       .connect_ms = a->deadline_ms ? a->deadline_ms : LONG_MS,
+                       .deadline_ms = LONG_MS};
 
     snprintf(m.own.job, sizeof m.own.job, "%s", a->job ? a->job : "job");
     snprintf(m.own.bus, sizeof m.own.bus, "%s", a->bus ? a->bus : "");
@@ -62,36 +63,37 @@ static fl_meeting meeting_of(const attempt *a, const point *p)
 }
 
 /* Until all have come to a call. */
-static void meet_in_a_call(fl_line *l)
+static void meet_in_a_call(fl_rendezvous_client *l)
 {
     const fl_call call = {.kind = FL_CALL_BARRIER};
-    fl_frame f = {0};
+    fl_rendezvous_frame f = {0};
     const char *bytes;
 
-    CHECK(fl_line_send(l, FL_WORD_CALL, &call, sizeof call, NULL, 0));
+    CHECK(fl_rendezvous_client_send(l, FL_WORD_CALL, &call, sizeof call, NULL,
+                                    0));
     while (f.word == FL_WORD_NONE) {
-        fl_line_rest(l, 100);
-        CHECK_OK(fl_line_next(l, &f, &bytes));
+        fl_rendezvous_client_rest(l, 100);
+        CHECK_OK(fl_rendezvous_client_next(l, &f, &bytes));
     }
     CHECK_INT(f.word, FL_WORD_ALL);
-    fl_line_drop(l, &f);
+    fl_rendezvous_client_drop(l, &f);
 }
 
 static void try(const attempt *a, const point *p)
 {
-    fl_meeting m = meeting_of(a, p);
-    fl_line *l;
+    fl_rendezvous m = meeting_of(a, p);
+    fl_rendezvous_client *l;
 
     if (a->status) {
-        CHECK_FAILS(fl_line_open(&l, &m), a->status, a->words);
+        CHECK_FAILS(fl_rendezvous_client_open(&l, &m), a->status, a->words);
         if (a->more)
             CHECK_CONTAINS(fleet_last_error(), a->more);
         CHECK(l == NULL);
         return;
     }
-    CHECK_OK(fl_line_open(&l, &m));
+    CHECK_OK(fl_rendezvous_client_open(&l, &m));
     meet_in_a_call(l);
-    fl_line_close(l);
+    fl_rendezvous_client_close(l);
 }
 
 static pid_t start(const attempt *a, const point *p)
@@ -209,15 +211,15 @@ TEST(two_ranks_with_one_number_are_told)
                           .more = "two ranks have one number"};
     attempt one = {.rank = 1, .size = 3};
     pid_t child[2];
-    fl_meeting m;
-    fl_line *l;
+    fl_rendezvous m;
+    fl_rendezvous_client *l;
     int fd;
 
     child[0] = start(&zero, &p);
-    CHECK_OK(fl_meet_connect(p.address, LONG_MS, &fd));
+    CHECK_OK(fl_rendezvous_connect(p.address, LONG_MS, &fd));
     m = meeting_of(&one, &p);
     CHECK(send(fd, &m.own, sizeof m.own, 0) == sizeof m.own);
-    CHECK_FAILS(fl_line_open(&l, &m), FLEET_EINVAL,
+    CHECK_FAILS(fl_rendezvous_client_open(&l, &m), FLEET_EINVAL,
                 "comes as rank 1, which 127.0.0.1:");
     close(p.listener);
     check_ends(child[0]);
@@ -295,7 +297,7 @@ static void say(const point *p, const void *bytes, size_t n)
     char answer[100];
     int fd;
 
-    CHECK_OK(fl_meet_connect(p->address, LONG_MS, &fd));
+    CHECK_OK(fl_rendezvous_connect(p->address, LONG_MS, &fd));
     CHECK(fd >= 0);
     fcntl(fd, F_SETFL, 0);
     CHECK(send(fd, bytes, n, MSG_NOSIGNAL) == (ssize_t)n);
@@ -335,7 +337,7 @@ TEST(strangers_do_no_harm)
     for (int i = 0; i < 50; i++) { /* who says nothing */
         int fd;
 
-        CHECK_OK(fl_meet_connect(p.address, LONG_MS, &fd));
+        CHECK_OK(fl_rendezvous_connect(p.address, LONG_MS, &fd));
         close(fd);
     }
     one = start(&a[1], &p);
@@ -350,26 +352,26 @@ static void check_nonsense(const void *bytes, size_t n)
     attempt one = {.rank = 1, .size = 2}, zero = {.rank = 0, .size = 2};
     point p = open_point();
     fl_greeting g = meeting_of(&one, &p).own;
-    fl_meeting m = meeting_of(&zero, &p);
+    fl_rendezvous m = meeting_of(&zero, &p);
     char buffer[sizeof g + 4096];
     const char *told;
-    fl_frame f = {0};
-    fl_line *l;
+    fl_rendezvous_frame f = {0};
+    fl_rendezvous_client *l;
     int fd;
 
     memcpy(buffer, &g, sizeof g);
     memcpy(buffer + sizeof g, bytes, n);
-    CHECK_OK(fl_meet_connect(p.address, LONG_MS, &fd));
+    CHECK_OK(fl_rendezvous_connect(p.address, LONG_MS, &fd));
     CHECK(send(fd, buffer, sizeof g + n, MSG_NOSIGNAL) ==
           (ssize_t)(sizeof g + n));
-    if (fl_line_open(&l, &m) == FLEET_OK) {
+    if (fl_rendezvous_client_open(&l, &m) == FLEET_OK) {
         while (f.word == FL_WORD_NONE) {
-            fl_line_rest(l, 100);
-            CHECK_OK(fl_line_next(l, &f, &told));
+            fl_rendezvous_client_rest(l, 100);
+            CHECK_OK(fl_rendezvous_client_next(l, &f, &told));
         }
         CHECK_INT(f.word, FL_WORD_FAIL);
-        fl_meet_failure(told, f.bytes);
-        fl_line_close(l);
+        fl_rendezvous_failure(told, f.bytes);
+        fl_rendezvous_client_close(l);
     }
     CHECK_CONTAINS(fleet_last_error(), "rank 1 at 127.0.0.1:");
     CHECK_CONTAINS(fleet_last_error(), "talks nonsense");
@@ -378,11 +380,12 @@ static void check_nonsense(const void *bytes, size_t n)
 
 TEST(a_rank_that_talks_nonsense_is_named)
 {
-    const fl_frame huge = {FL_WORD_CALL, 0xFFFFFFF0}, none = {0, 0},
-                   unknown = {FL_N_WORD, 0}, empty = {FL_WORD_CALL, 0},
-                   welcome = {FL_WORD_WELCOME, 0};
+    const fl_rendezvous_frame huge = {FL_WORD_CALL, 0xFFFFFFF0}, none = {0, 0},
+                              unknown = {FL_N_WORD, 0},
+                              empty = {FL_WORD_CALL, 0},
+                              welcome = {FL_WORD_WELCOME, 0};
     struct {
-        fl_frame f;
+        fl_rendezvous_frame f;
         fl_post p;
     } post = {{FL_WORD_POST, sizeof(fl_post)}, {FL_OUT, 99, 5}};
 

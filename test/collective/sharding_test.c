@@ -12,7 +12,7 @@
 /* A handle whose one group has these parameters, without a program. */
 typedef struct layout {
     fl_store store;
-    fl_group group;
+    fl_flat group;
     fl_param param[6];
 } layout;
 
@@ -24,7 +24,7 @@ static void lay_out(layout *k, const int64_t *n, int count, int ranks)
     k->store.share.ranks = ranks;
     for (int i = 0; i < count; i++) {
         k->param[i] = (fl_param){.name = name[i],
-                                 .group = &k->group,
+                                 .flat = &k->group,
                                  .offset = k->group.n,
                                  .n = n[i]};
         k->group.n += (n[i] + 15) / 16 * 16;
@@ -98,20 +98,20 @@ static void measure(fake_rank *r, void *arg)
     fleet_program *p = fleet_program_create(f);
     fleet_var *x = fleet_data(p, "x", FLEET_FLOAT32, (int64_t[]){-1, 300}, 2);
     fleet_executor *e;
-    fl_group *g;
+    fl_flat *g;
 
     CHECK_OK(fleet_minimize(kit_optimizer(f, &(kit_options){0}),
                             fleet_mean(p, fleet_fc(p, x, 1000, NULL))));
-    f->store->rounds = &r->rounds;
+    f->store->agree = &r->rounds;
     f->store->share = (fl_share){r->p.rank, r->p.size};
     e = fleet_executor_create(p, NULL);
     CHECK(e != NULL);
-    g = f->store->groups;
+    g = f->store->flats;
     w->floats = g->n;
     for (int i = 0; i < 2; i++)
         w->bytes[r->p.rank] += malloc_usable_size(g->state[i]);
     fleet_executor_destroy(e);
-    f->store->rounds = NULL;
+    f->store->agree = NULL;
     fleet_destroy(f);
 }
 

@@ -235,7 +235,7 @@ static cudaError_t allocate(void **p, std::size_t bytes, bool device)
 
 static void enqueue(cudaStream_t s, std::function<void()> work)
 {
-    fl_emu_settle(s);
+    fl_emu_synchronize(s);
     if (!s) {
         work();
         return;
@@ -281,7 +281,7 @@ static long queued(cudaStream_t s)
 static cudaError_t do_all(cudaStream_t s)
 {
     do_until(s, queued(s));
-    fl_emu_settle(s);
+    fl_emu_synchronize(s);
     return cudaGetLastError();
 }
 
@@ -550,7 +550,7 @@ static void wait_for(cudaStream_t s, long until)
         nanosleep(&pause, nullptr);
 }
 
-void fl_emu_settle(cudaStream_t s)
+void fl_emu_synchronize(cudaStream_t s)
 {
     wait_for(s, begun(s));
 }

@@ -1,5 +1,5 @@
 /* check_spec_test.c - specs that cannot be. */
-#define SUITE data_check
+#define SUITE check_spec
 #include "data_kit.h"
 #include "test.h"
 

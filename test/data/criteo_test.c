@@ -1,5 +1,5 @@
 /* criteo_test.c - Criteo's log: scaling, ids, missing cells, bad lines. */
-#define SUITE data_criteo
+#define SUITE criteo
 #include "data_kit.h"
 #include "test.h"
 

@@ -1,5 +1,5 @@
 /* csv_test.c - csv: cells, headers, transforms, statistics. */
-#define SUITE data_csv
+#define SUITE csv
 #include "data_kit.h"
 #include "test.h"
 
@@ -17,15 +17,15 @@
 /* The cells of a line, each followed by '|'. */
 static const char *cut(const char *line, char separator)
 {
-    static fl_cells c;
+    static fl_csv_cells c;
     static char memory[FL_TEXT_PAD + 5000 + FL_TEXT_PAD], out[6000];
     char *text = memory + FL_TEXT_PAD;
     const char *wrong;
     size_t n = 0;
 
     strcpy(text, line);
-    CHECK_OK(fl_cells_cut(&c, fl_kernels_best(), text, strlen(text), separator,
-                          &wrong));
+    CHECK_OK(fl_csv_cells_cut(&c, fl_kernels_best(), text, strlen(text),
+                              separator, &wrong));
     if (wrong)
         return wrong;
     for (size_t i = 0; i < c.n; i++)

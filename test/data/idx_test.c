@@ -1,5 +1,5 @@
 /* idx_test.c - MNIST's format, small files made here. */
-#define SUITE data_idx
+#define SUITE idx
 #include "data_kit.h"
 #include "test.h"
 

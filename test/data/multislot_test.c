@@ -1,6 +1,6 @@
 /* multislot_test.c - MultiSlot lines: what they say, and what is refused
  * with file, line number and slot. */
-#define SUITE data_multislot
+#define SUITE multislot
 #include "data_kit.h"
 #include "test.h"
 

@@ -1,6 +1,6 @@
 /* number_test.c - numbers from text: the bits of strtof(), strtod() and
  * strtoull(), whatever the text and the locale. */
-#define SUITE data_number
+#define SUITE number
 #include "data_kit.h"
 #include "test.h"
 

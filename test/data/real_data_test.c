@@ -1,6 +1,6 @@
 /* real_data_test.c - real data sets, against counts and sums that Python made
  * of the same files. */
-#define SUITE data_real
+#define SUITE real_data
 #include "data_kit.h"
 #include "test.h"
 

@@ -1,7 +1,7 @@
 /* source_test.c - from files to bytes: packed ones, commands and what can
  * go wrong with them, nothing left behind. */
 #define _GNU_SOURCE
-#define SUITE data_source
+#define SUITE source
 #include "data_kit.h"
 #include "test.h"
 
@@ -247,24 +247,25 @@ TEST(what_is_read_ahead_comes_out_as_it_went_in)
     char *got = malloc(1 << 21);
     uint64_t state = 1;
     size_t at = 0, n;
-    fl_ahead *a;
+    fl_read_ahead *a;
     int bell;
 
     CHECK_OK(fl_fd_bell(&bell));
-    CHECK_OK(fl_ahead_start(&a, path, "yes 123456 | head -c 50000000", bell));
-    CHECK_OK(fl_ahead_wait(a));
+    CHECK_OK(
+        fl_read_ahead_start(&a, path, "yes 123456 | head -c 50000000", bell));
+    CHECK_OK(fl_read_ahead_wait(a));
     usleep(400000);
     do {
         size_t size = 1 + data_random(&state) % (1 << 21);
 
-        CHECK_OK(fl_ahead_read(a, got, size, &n));
+        CHECK_OK(fl_read_ahead_read(a, got, size, &n));
         for (size_t i = 0; i < n; i++)
             if (got[i] != "123456\n"[(at + i) % 7])
                 test_fail(__FILE__, __LINE__, "byte %zu", at + i);
         at += n;
     } while (n > 0);
     CHECK_INT(at, SIZE);
-    fl_ahead_close(a);
+    fl_read_ahead_close(a);
     fl_fd_close(&bell);
     free(got);
 }

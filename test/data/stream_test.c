@@ -1,7 +1,7 @@
 /* stream_test.c - the order of batches: files, threads, shuffles, shares;
  * and streams that are closed, held, or out of memory. */
 #define _GNU_SOURCE
-#define SUITE data_stream
+#define SUITE stream
 #include "data_kit.h"
 #include "test.h"
 

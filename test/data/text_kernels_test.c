@@ -1,6 +1,6 @@
 /* text_kernels_test.c - the kernels of every instruction set against the plain
  * meaning of what they do. */
-#define SUITE data_kernels
+#define SUITE text_kernels
 #include "data_kit.h"
 #include "test.h"
 

@@ -1,6 +1,6 @@
 /* dataset_share_test.c - which worker trains on what: together they see what one
  * process sees. */
-#define SUITE share
+#define SUITE dataset_share
 #include "test.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* launcher_env_test.c - which rank of a collective job a process is: what each launcher
  * sets, what is refused, and with which words; beside servers, too. */
-#define SUITE rank
+#define SUITE launcher_env
 #include "test.h"
 
 #include <arpa/inet.h>

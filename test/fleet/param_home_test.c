@@ -1,6 +1,6 @@
 /* param_home_test.c - who keeps a parameter or a table: what programs and
  * configurations may say, and what is refused where. */
-#define SUITE keepers
+#define SUITE param_home
 #include "fake_remote.h"
 #include "fake_comm.h"
 #include "golden.h"
@@ -246,13 +246,13 @@ TEST(a_plan_of_both_is_as_listed)
     fake_server_open(&s, m.p, 1, true);
     fake_worker_open(&w, &s, m.f, 0);
     fake_group_open(&g, 2);
-    m.f->store->rounds = &g.rank[0].rounds;
-    m.f->store->dense_here = true;
+    m.f->store->agree = &g.rank[0].rounds;
+    m.f->store->dense_local = true;
     text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
     golden_check("wide_deep_hybrid_merge.txt", text);
     fleet_free(text);
-    m.f->store->rounds = NULL;
-    m.f->store->dense_here = false;
+    m.f->store->agree = NULL;
+    m.f->store->dense_local = false;
     fake_group_close(&g);
     fake_worker_close(&w);
     fake_server_close(&s);

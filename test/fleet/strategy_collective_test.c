@@ -1,6 +1,6 @@
 /* strategy_collective_test.c - the strategy of ranks: what is honoured, what is
  * refused in which mode, and what contradicts. */
-#define SUITE strategy_ranks
+#define SUITE strategy_collective
 #include "test.h"
 
 #include <string.h>

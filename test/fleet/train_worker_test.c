@@ -1,6 +1,6 @@
 /* train_worker_test.c - passes over a dataset by a worker: the same bits as
  * in one process, totals over all workers, and how a pass ends. */
-#define SUITE exchange_train
+#define SUITE train_worker
 #include "fake_remote.h"
 #include "model_kit.h"
 #include "test.h"

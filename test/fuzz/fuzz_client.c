@@ -134,15 +134,15 @@ static void push(scene *s)
     const fl_push_rows table = {.rows = fl_store_rows(s->store, "u"),
                                 .part[0] = {6, keys, NULL, grad}};
 
-    s->worker.exchange.methods->push(&s->worker.exchange,
-                                     &(fl_push){.param = &param,
-                                                .n_param = 1,
-                                                .table = &table,
-                                                .n_table = 1,
-                                                .n_batch = 1,
-                                                .learning_rate = 0.1f,
-                                                .clip = 1});
-    s->worker.exchange.methods->settle(&s->worker.exchange);
+    s->worker.remote.methods->push(&s->worker.remote,
+                                   &(fl_push){.param = &param,
+                                              .n_param = 1,
+                                              .table = &table,
+                                              .n_table = 1,
+                                              .n_batch = 1,
+                                              .learning_rate = 0.1f,
+                                              .clip = 1});
+    s->worker.remote.methods->wait_update(&s->worker.remote);
 }
 
 static volatile float seen; /* rows are read */
@@ -152,14 +152,14 @@ static void pull(scene *s, int slot, bool ahead)
     const float *row[6] = {NULL};
     const fl_pull_rows table = {.rows = fl_store_rows(s->store, "t"),
                                 .part[0] = {keys, 6, row}};
-    fl_exchange *x = &s->worker.exchange;
+    fl_remote *x = &s->worker.remote;
     float sum = 0;
 
     if (x->methods->pull(x, slot, &table, 1, true, ahead, false) != FLEET_OK)
         return;
     if (ahead)
         push(s);
-    if (x->methods->arrive(x, slot) == FLEET_OK)
+    if (x->methods->wait_pull(x, slot) == FLEET_OK)
         for (int i = 0; i < 6; i++)
             sum += row[i][0] + row[i][2];
     seen = sum;

@@ -79,7 +79,8 @@ static inline uint64_t fuzz_mix(uint64_t h, const void *data, size_t size)
     return h;
 }
 
-static inline uint64_t fuzz_hash_box(const fl_box *box, const fl_layout *l)
+static inline uint64_t fuzz_hash_box(const fl_batch_buffer *box,
+                                     const fl_layout *l)
 {
     const int64_t rows = box->batch.rows;
     uint64_t h = fuzz_mix(14695981039346656037u, &rows, sizeof rows);
@@ -110,11 +111,11 @@ static inline void fuzz_parse(
         fuzz_result r = {0};
         fl_parser p;
         fl_scratch *scratch = NULL;
-        fl_box *box = NULL;
+        fl_batch_buffer *box = NULL;
 
         fuzz_must(fl_parser_init(&p, spec, parse) == FLEET_OK &&
                       fl_scratch_create(&scratch, &p) == FLEET_OK &&
-                      fl_box_create(&box, &p.layout) == FLEET_OK,
+                      fl_batch_buffer_create(&box, &p.layout) == FLEET_OK,
                   "parser");
         p.kernels = fl_kernels_at(k);
         fuzz_lines(&box->lines, text, size);
@@ -133,7 +134,7 @@ static inline void fuzz_parse(
                   p.kernels->isa);
         fl_free(box->lines.line);
         box->lines = (fl_lines){0};
-        fl_box_destroy(box, &p.layout, NULL);
+        fl_batch_buffer_destroy(box, &p.layout, NULL);
         fl_scratch_destroy(scratch);
         fl_parser_done(&p);
     }

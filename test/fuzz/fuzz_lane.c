@@ -12,7 +12,7 @@ enum { SYNC = 1, TWO = 2, CLIP = 4 };
 typedef struct scene {
     fl_packet_pool *pool;
     fl_store *store;
-    fl_keep layout;
+    fl_partition layout;
     fl_ps_lane *lane;
     bool acting;
     int64_t now_ms;
@@ -60,7 +60,7 @@ static void open_scene(scene *s, uint8_t how)
         make_model(m, how & CLIP);
     must(fl_packet_pool_create(&s->pool, 1 << 20) == FLEET_OK);
     s->store = make_store(m, fl_table_make);
-    must(fl_keep_make(&s->layout, s->store, 1) == FLEET_OK);
+    must(fl_partition_make(&s->layout, s->store, 1) == FLEET_OK);
     o.pool = s->pool;
     must(fl_lane_create(&s->lane, &o, &host, 0) == FLEET_OK);
 }
@@ -68,7 +68,7 @@ static void open_scene(scene *s, uint8_t how)
 static void close_scene(scene *s)
 {
     fl_lane_destroy(s->lane);
-    fl_keep_done(&s->layout);
+    fl_partition_done(&s->layout);
     fl_store_destroy(s->store);
     fl_packet_pool_destroy(s->pool);
 }

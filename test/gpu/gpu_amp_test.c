@@ -222,8 +222,8 @@ TEST(rows_stay_on_the_gpu_for_evaluations_of_what_is_trained_in_float16)
     CHECK(isfinite(kit_step(tester, b, m.m.loss)));
     for (const fl_mirror *x = m.f->store->mirrors; x; x = x->next)
         for (size_t i = 0; i < m.f->store->tables.n; i++)
-            if (x->here == m.f->store->tables.entry[i].value) {
-                CHECK(x->here_is_old && !x->there_is_old);
+            if (x->host == m.f->store->tables.entry[i].value) {
+                CHECK(x->host_is_old && !x->gpu_is_old);
                 n++;
             }
     CHECK_INT(n, m.f->store->tables.n);

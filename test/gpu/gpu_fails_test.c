@@ -174,7 +174,7 @@ TEST(a_gpu_that_does_not_end_is_given_up_at_the_deadline)
 
     gpu_kit_open();
     m = gpu_kit_model(KIT_MLP, (kit_options){0});
-    m.e->placing.gpu->deadline_ms = 20;
+    m.e->place.gpu->deadline_ms = 20;
     b = kit_batch_for(&m, 40, 1);
     CHECK_OK(kit_run(m.e, b));
     gpu_kit_control()->set_busy(true);

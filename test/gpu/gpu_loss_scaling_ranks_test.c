@@ -1,7 +1,7 @@
 /* gpu_loss_scaling_ranks_test.c - ranks on GPUs that train in float16: one rank's
  * overflow skips the update of all, they keep one scale, and have the bits of
  * one process that merges their batches. */
-#define SUITE gpu_scaling_ranks
+#define SUITE gpu_loss_scaling_ranks
 #include "gpu_rank_kit.h"
 #include "rank_kit.h"
 #include "test.h"
@@ -34,8 +34,8 @@ static fleet_status train_and_tell(kit_model *m, gpu_rank_lesson *s, int rank)
     FL_TRY(gpu_rank_train(m, s, rank));
     CHECK_OK(fl_store_here(store));
     at_end[rank] = store->scaling;
-    for (int64_t i = 0; i < store->groups->n; i++)
-        CHECK(isfinite(store->groups->weight[i]));
+    for (int64_t i = 0; i < store->flats->n; i++)
+        CHECK(isfinite(store->flats->weight[i]));
     return FLEET_OK;
 }
 

@@ -1,7 +1,7 @@
 /* gpu_loss_scaling_rows_test.c - trainings in float16 whose tables have their rows
  * in a GPU's memory: the bits of rows on the CPU, updates that a row's gradient
  * alone makes overflow, and that nobody waits for who decides. */
-#define SUITE gpu_scaling_rows
+#define SUITE gpu_loss_scaling_rows
 #include "gpu_kit.h"
 #include "test.h"
 
@@ -360,7 +360,7 @@ TEST(nobody_waits_for_the_decision_on_rows)
     for (int i = 0; i < 4; i++)
         CHECK_OK(kit_run(s.e, b));
     CHECK_OK(fleet_executor_flush(s.e));
-    s.e->placing.gpu->deadline_ms = 20;
+    s.e->place.gpu->deadline_ms = 20;
     gpu_kit_control()->set_busy(true);
     for (int i = 0; i < 2; i++)
         CHECK_OK(kit_run(s.e, b));

@@ -1,7 +1,7 @@
 /* gpu_loss_scaling_servers_test.c - workers on GPUs that train in float16 beside
  * servers: each has a scale of its own, and one whose gradients overflow brings
  * nothing to that step, or sends nothing. */
-#define SUITE gpu_scaling_servers
+#define SUITE gpu_loss_scaling_servers
 #include "gpu_kit.h"
 #include "overflow_kit.h"
 #include "ps_kit.h"

@@ -1,7 +1,7 @@
 /* gpu_loss_scaling_sharded_test.c - ranks on GPUs that train in float16, with tables
  * that they share out: one rank's rows alone may overflow, and nobody updates
  * anything then, nor makes a row. */
-#define SUITE gpu_scaling_shared
+#define SUITE gpu_loss_scaling_sharded
 #include "gpu_rank_kit.h"
 #include "overflow_kit.h"
 #include "test.h"
@@ -30,7 +30,7 @@ static fleet_status look(const kit_model *m, state *s)
 {
     fl_store *store = m->f->store;
     const fl_rows *rows = fl_store_rows(store, "rows");
-    const fl_group *g = store->groups;
+    const fl_flat *g = store->flats;
 
     FL_TRY(fleet_executor_flush(m->e));
     FL_TRY(fl_store_here(store));

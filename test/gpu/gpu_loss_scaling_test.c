@@ -1,7 +1,7 @@
 /* gpu_loss_scaling_test.c - trainings in float16 on a GPU: the loss's scale shrinks
  * and grows, updates that overflowed are skipped and count nowhere, wherever
  * that is decided, and a checkpoint has it all. */
-#define SUITE gpu_scaling
+#define SUITE gpu_loss_scaling
 #include "gpu_kit.h"
 #include "test.h"
 #include "train_kit.h"

@@ -2,7 +2,7 @@
  * turn: copied while the batch before is computed, with the same bits, whatever
  * fails. fake_remote.h is the servers, and at the end real ones are. */
 #define _GNU_SOURCE
-#define SUITE gpu_ahead
+#define SUITE gpu_prefetch
 #include "workers_kit.h"
 #include "gpu_kit.h"
 #include "ps_kit.h"
@@ -152,18 +152,18 @@ TEST(in_sync_rows_are_sent_ahead_inside_a_merge_group)
     gpu_kit_close();
 }
 
-static const fl_exchange_class *servers;
+static const fl_remote_class *servers;
 
 /* And from then on the GPU does not end. */
-static bool come_last(fl_exchange *x, int slot)
+static bool come_last(fl_remote *x, int slot)
 {
     gpu_kit_control()->set_busy(true);
     return servers->came(x, slot);
 }
 
-static void answer_by(fl_exchange *x, bool (*came)(fl_exchange *, int))
+static void answer_by(fl_remote *x, bool (*came)(fl_remote *, int))
 {
-    static fl_exchange_class methods;
+    static fl_remote_class methods;
 
     servers = x->methods;
     methods = *servers;
@@ -182,7 +182,7 @@ TEST(rows_do_not_wait_for_what_the_gpu_computes)
     open_worker(&c, false, (kit_options){0}, EARLY);
     work_open(&k, &c.m[0], 2, WORK_ROWS);
     answer_by(&c.w[0].x, come_last);
-    c.m[0].e->placing.gpu->deadline_ms = 20;
+    c.m[0].e->place.gpu->deadline_ms = 20;
     CHECK_FAILS(crew_train(c.m[0].e, &k, 0, 1), FLEET_ETIMEDOUT,
                 "was not done after 20 ms");
     gpu_kit_control()->set_busy(false);
@@ -340,9 +340,9 @@ static struct {
     int fails_at;
 } broken;
 
-static fleet_status copy_rows(fl_device *d, fl_stream *q, void *to,
-                              size_t ld_to, const void *from, size_t ld_from,
-                              size_t bytes, size_t n, fl_copy kind)
+static fleet_status copy_rows(fl_device *d, fl_queue *q, void *to, size_t ld_to,
+                              const void *from, size_t ld_from, size_t bytes,
+                              size_t n, fl_copy kind)
 {
     if (kind == FL_TO_DEVICE && broken.fails_at > 0 && --broken.fails_at == 0)
         return fl_fail(FLEET_EIO, "the bus is gone");
@@ -368,7 +368,7 @@ static unsigned failed_copies(int nth, bool skip_second, uint64_t *hash)
 
     open_worker(&c, true, (kit_options){.merge = 1 + !skip_second}, EARLY);
     work_open(&k, &c.m[0], BATCHES, WORK_ROWS);
-    break_copies(c.m[0].e->placing.gpu, nth);
+    break_copies(c.m[0].e->place.gpu, nth);
     for (int i = 0; i < BATCHES; i++)
         if (!(skip_second && nth == 0 && i == 1) &&
             crew_train(c.m[0].e, &k, i, 1) != FLEET_OK) {
@@ -450,7 +450,7 @@ TEST(memory_that_is_not_there_is_told_and_nothing_is_lost)
 enum { LINES = 200, WAIT_MS = 20000 };
 
 /* Until they have come, however fast the GPU is. */
-static bool comes_soon(fl_exchange *x, int slot)
+static bool comes_soon(fl_remote *x, int slot)
 {
     int64_t end = fl_now_ms() + WAIT_MS;
 
@@ -459,17 +459,17 @@ static bool comes_soon(fl_exchange *x, int slot)
     return true;
 }
 
-static bool never_comes(fl_exchange *x, int slot)
+static bool never_comes(fl_remote *x, int slot)
 {
     (void)x;
     (void)slot;
     return false;
 }
 
-static fleet_status work_at(ps_node *n, bool (*came)(fl_exchange *, int))
+static fleet_status work_at(ps_node *n, bool (*came)(fl_remote *, int))
 {
     FL_TRY(ps_begin(n));
-    answer_by(n->s.f->store->exchange, came);
+    answer_by(n->s.f->store->remote, came);
     FL_TRY(ps_passes(n, 1));
     return ps_end(n);
 }

@@ -333,8 +333,8 @@ static fleet_status train_and_look(kit_model *m, gpu_rank_lesson *s, int rank)
 
     CHECK(status != FLEET_OK);
     CHECK_OK(fl_store_here(store));
-    memcpy(s->weight[rank], store->groups->weight,
-           (size_t)store->groups->n * sizeof(float));
+    memcpy(s->weight[rank], store->flats->weight,
+           (size_t)store->flats->n * sizeof(float));
     s->updates[rank] = store->updates;
     return status;
 }

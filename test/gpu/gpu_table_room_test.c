@@ -134,7 +134,7 @@ TEST(iterations_are_queued_and_not_waited_for)
     for (int i = 0; i < 4; i++)
         CHECK_OK(kit_run(s.e, b));
     CHECK_OK(fleet_executor_flush(s.e));
-    s.e->placing.gpu->deadline_ms = 20;
+    s.e->place.gpu->deadline_ms = 20;
     gpu_kit_control()->set_busy(true);
     for (int i = 0; i < 2; i++)
         CHECK_OK(kit_run(s.e, b));

@@ -138,9 +138,9 @@ TEST(rows_stay_on_the_gpu_until_somebody_reads_them)
     for (int i = 0; i < 3; i++)
         rows_kit_train(&s, s.e, i);
     CHECK_INT(rows_kit_here(&s), 0);
-    CHECK(rows_kit_there(&s)->mirror.here_is_old);
+    CHECK(rows_kit_there(&s)->mirror.host_is_old);
     CHECK(rows_kit_count(&s) > 50);
-    CHECK(!rows_kit_there(&s)->mirror.here_is_old);
+    CHECK(!rows_kit_there(&s)->mirror.host_is_old);
     lookup_close(&s);
     gpu_kit_close();
 }
@@ -175,7 +175,7 @@ TEST(metrics_are_read_and_reset_and_rows_stay_where_they_are)
     CHECK_OK(fleet_metrics_auc(f, auc, &got));
     CHECK_NEAR(got, 0.5, 1e-9);
     rows = rows_kit_mirror(f->store, fl_store_rows(f->store, "embedding"));
-    CHECK(rows->here_is_old && !rows->there_is_old);
+    CHECK(rows->host_is_old && !rows->gpu_is_old);
     kit_batch_free(b);
     fleet_executor_destroy(e);
     fleet_destroy(f);

@@ -1,7 +1,7 @@
 /* half_float_cuda_test.c - the CUDA plug-in's kernels of bfloat16 and float16,
  * each against its formula in double, with operands of every type that they
  * take. */
-#define SUITE device_narrow
+#define SUITE half_float_cuda
 #include "cuda-emu/control.h"
 #include "device_kit.h"
 #include "test.h"

@@ -1,7 +1,7 @@
 /* lookup_kernels_test.c - the steps of a lookup on a device (lookup_kernels.h)
  * against plain loops: three slots of one table, one of them of any number of
  * ids and averaged, with ids that are equal within and across them. */
-#define SUITE device_lookup
+#define SUITE lookup_kernels
 #include "device_kit.h"
 #include "test.h"
 #include "train_kit.h"
@@ -60,8 +60,8 @@ static void run(scene *s, const char *name, const fl_device_lookup *c,
 
 static fl_device_lookup lookup(const fl_device_lane *lane)
 {
-    return (fl_device_lookup){.lane = lane,
-                              .n_lane = LANES,
+    return (fl_device_lookup){.feature = lane,
+                              .n_feature = LANES,
                               .dim = DIM,
                               .capacity = CAPACITY,
                               .bits = 64};
@@ -421,7 +421,7 @@ static void merge_keys(scene *s, const fl_device_arg *merged, float **sum)
         {.data = NULL},
         {.data = merged[2].data, .ld = DIM}};
 
-    c.n_lane = 1;
+    c.n_feature = 1;
     run(s, "lookup.unique", &c, unique, 7);
     run(s, "lookup.sum", &c, sums, 7);
     *sum = fetch(s, sums[0].data, CAPACITY * DIM * sizeof **sum);

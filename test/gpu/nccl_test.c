@@ -87,19 +87,19 @@ FAILING(one_is_killed)
 
 enum { SHORT_MS = 1500 };
 
-static bool is_last(const fl_peers *p)
+static bool is_last(const fl_comm *p)
 {
     return p->rank == p->size - 1;
 }
 
-static fleet_status reduce(fl_peers *p)
+static fleet_status reduce(fl_comm *p)
 {
     float x[100] = {0};
 
     return p->methods->all_reduce(p, FL_ALL_SUM, FL_WIRE_F32, x, x, 100, NULL);
 }
 
-static void last_one_meets_an_error(fl_peers *p)
+static void last_one_meets_an_error(fl_comm *p)
 {
     CHECK_OK(p->methods->barrier(p));
     if (is_last(p))
@@ -108,7 +108,7 @@ static void last_one_meets_an_error(fl_peers *p)
     CHECK_FAILS(p->methods->barrier(p), FLEET_EPEER, "as the test has");
 }
 
-static void last_one_hangs(fl_peers *p)
+static void last_one_hangs(fl_comm *p)
 {
     int64_t began = fl_now_ms();
 
@@ -121,7 +121,7 @@ static void last_one_hangs(fl_peers *p)
     CHECK(fl_now_ms() - began < 2 * p->deadline_ms);
 }
 
-static void last_one_dies_inside(fl_peers *p)
+static void last_one_dies_inside(fl_comm *p)
 {
     int64_t began = fl_now_ms();
     float x[100] = {0};
@@ -180,7 +180,7 @@ TEST(a_rank_that_dies_inside_a_call_is_named_at_once)
         peers_run(&death, apart, size);
 }
 
-static void nothing(fl_peers *p)
+static void nothing(fl_comm *p)
 {
     CHECK_OK(p->methods->barrier(p));
 }
@@ -198,12 +198,12 @@ TEST(nothing_is_left_when_groups_have_ended)
 
 /* --- what is missing ----------------------------------------------------- */
 
-static const fl_peers_options alone = {.deadline_ms = SHORT_MS};
+static const fl_comm_options alone = {.deadline_ms = SHORT_MS};
 
-static void check_refused(const fl_peers_options *o, fleet_status code,
+static void check_refused(const fl_comm_options *o, fleet_status code,
                           const char *words)
 {
-    fl_peers *p;
+    fl_comm *p;
 
     CHECK_FAILS(fl_nccl_open(o, &p), code, words);
     CHECK(p == NULL);
@@ -244,7 +244,7 @@ TEST(a_library_for_real_gpus_is_refused_by_emulated_ones)
 
 TEST(a_device_that_is_not_there_is_named)
 {
-    fl_peers_options o = alone;
+    fl_comm_options o = alone;
 
     needs_emulation();
     nccl_kit_use("nccl", 1);
@@ -254,7 +254,7 @@ TEST(a_device_that_is_not_there_is_named)
 
 TEST(what_cannot_be_asked_for_is_refused)
 {
-    fl_peers_options o = alone;
+    fl_comm_options o = alone;
     char name[200];
 
     needs_emulation();
@@ -288,7 +288,7 @@ TEST(a_call_comes_after_what_the_caller_has_queued)
     fl_work *work;
     device_kit k;
     float *in, *out;
-    fl_peers *p;
+    fl_comm *p;
 
     needs_emulation();
     nccl_kit_use("nccl", 1);

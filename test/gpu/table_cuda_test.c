@@ -1,7 +1,7 @@
 /* table_cuda_test.c - what a device does with the rows of a table
  * (lookup_kernels.h): found, made and changed by the rules, to the CPU's bits;
  * and squares for the clip. */
-#define SUITE device_rows
+#define SUITE table_cuda
 #include "device_kit.h"
 #include "test.h"
 #include "train_kit.h"

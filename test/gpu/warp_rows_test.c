@@ -1,7 +1,7 @@
 /* warp_rows_test.c - rows that teams of threads share (runtime/device/cuda/warp_rows.h), of
  * lengths that fit in pieces of 16 bytes and of ones that do not: gathered, and
  * summed by key, to the bit. */
-#define SUITE device_teams
+#define SUITE warp_rows
 #include "device_kit.h"
 #include "test.h"
 #include "train_kit.h"
@@ -46,7 +46,7 @@ static void open_scene(scene *s, int64_t dim, int64_t gap)
         s->lane[i] =
             (fl_device_lane){.ids = 5, .out = 6, .out_column = gap + i * dim};
     s->lookup = (fl_device_lookup){
-        .lane = s->lane, .n_lane = LANES, .dim = dim, .capacity = CELLS};
+        .feature = s->lane, .n_feature = LANES, .dim = dim, .capacity = CELLS};
     for (uint32_t i = 0; i < CELLS; i++) {
         s->which[i] = i * 7 % 31 % KEYS;
         s->cell[i] = i;

@@ -1,6 +1,6 @@
 /* comm_kit.c - ranks are started, watched and cleaned up: see comm_kit.h. */
 #define _GNU_SOURCE
-#define SUITE peers_kit
+#define SUITE comm_kit
 #include "comm_kit.h"
 #include "test.h"
 
@@ -33,36 +33,36 @@ const peers_part *peers_part_named(const char *name)
     return NULL;
 }
 
-fl_peers_options peers_options(const peers_part *part, bool ordered)
+fl_comm_options peers_options(const peers_part *part, bool ordered)
 {
     int64_t ms = part->deadline_ms ? part->deadline_ms * TEST_PATIENCE
                                    : (int64_t)LONG_MS * TEST_SLOWNESS;
 
-    return (fl_peers_options){.ordered = ordered, .deadline_ms = ms};
+    return (fl_comm_options){.ordered = ordered, .deadline_ms = ms};
 }
 
 /* --- a window, without MPI ----------------------------------------------- */
 
 static void *prepare_window(int size)
 {
-    void *memory = mmap(NULL, fl_window_bytes(size), PROT_READ | PROT_WRITE,
+    void *memory = mmap(NULL, fl_shm_bytes(size), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     CHECK(memory != MAP_FAILED);
     for (int r = 0; r < size; r++)
-        fl_window_prepare(memory, r, size);
+        fl_shm_prepare(memory, r, size);
     return memory;
 }
 
-static fleet_status open_window(void *shared, const fl_peers_options *o,
-                                int rank, int size, fl_peers **p)
+static fleet_status open_window(void *shared, const fl_comm_options *o,
+                                int rank, int size, fl_comm **p)
 {
-    return fl_window_open(shared, rank, size, "window", o, NULL, p);
+    return fl_shm_open(shared, rank, size, "window", o, NULL, p);
 }
 
 static void clean_window(void *shared, int size)
 {
-    munmap(shared, fl_window_bytes(size));
+    munmap(shared, fl_shm_bytes(size));
 }
 
 const peers_place peers_window = {prepare_window, open_window, clean_window};
@@ -78,8 +78,8 @@ typedef struct crew_of_ranks {
 
 static void be_rank(const crew_of_ranks *c, int rank)
 {
-    fl_peers_options o = peers_options(c->part, c->way.ordered);
-    fl_peers *p;
+    fl_comm_options o = peers_options(c->part, c->way.ordered);
+    fl_comm *p;
 
     CHECK_OK(c->way.place->open(c->shared, &o, rank, c->size, &p));
     CHECK_INT(p->rank, rank);

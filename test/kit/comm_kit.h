@@ -9,7 +9,7 @@
 /* What one rank of a group does; it fails by CHECK. */
 typedef struct peers_part {
     const char *name;
-    void (*run)(fl_peers *p);
+    void (*run)(fl_comm *p);
     bool fails;          /* the group does */
     bool is_killed;      /* its last rank is, and must not be missed */
     bool stays_out;      /* the last rank; the others open no group */
@@ -17,9 +17,9 @@ typedef struct peers_part {
 } peers_part;
 
 /* comm_kit_hierarchy.c */
-void peers_by_groups(fl_peers *p);
-void peers_by_groups_one_gives_up(fl_peers *p);
-void peers_by_groups_one_is_killed(fl_peers *p);
+void peers_by_groups(fl_comm *p);
+void peers_by_groups_one_gives_up(fl_comm *p);
+void peers_by_groups_one_is_killed(fl_comm *p);
 
 const peers_part *peers_part_named(const char *name);
 
@@ -33,8 +33,8 @@ extern const peers_part peers_all;
 /* How ranks that the kit itself starts are joined. */
 typedef struct peers_place {
     void *(*prepare)(int size); /* what they share, before they start */
-    fleet_status (*open)(void *shared, const fl_peers_options *o, int rank,
-                         int size, fl_peers **p);
+    fleet_status (*open)(void *shared, const fl_comm_options *o, int rank,
+                         int size, fl_comm **p);
     void (*clean)(void *shared, int size);
 } peers_place;
 extern const peers_place peers_window;
@@ -53,21 +53,21 @@ void peers_run(const peers_part *part, peers_way way, int size);
 void peers_run_sizes(const char *part, peers_way way, int least);
 
 /* What a part's group is made with. */
-fl_peers_options peers_options(const peers_part *part, bool ordered);
+fl_comm_options peers_options(const peers_part *part, bool ordered);
 
 /* --- values -----------------------------------------------------------------
  */
 
 /* A rank's n elements. */
-void peers_fill(void *out, fl_wire type, int rank, int64_t n);
+void peers_fill(void *out, fl_wire_type type, int rank, int64_t n);
 
 /* What comes of all ranks' elements [begin, begin + n), in rank order. */
-void peers_want(void *out, fl_reduce how, fl_wire type, int size, int64_t begin,
-                int64_t n);
+void peers_want(void *out, fl_reduce how, fl_wire_type type, int size,
+                int64_t begin, int64_t n);
 
 /* The same bits, but that any NaN is as good as another; or, with a tolerance,
  * numbers of f32 and f64 that are near. */
-void peers_check(const void *got, const void *want, fl_wire type, int64_t n,
-                 double tolerance);
+void peers_check(const void *got, const void *want, fl_wire_type type,
+                 int64_t n, double tolerance);
 
 #endif

@@ -1,6 +1,6 @@
 /* comm_kit_misuse.c - how groups of ranks must fail: see comm_kit.h. All ranks
  * hear of it, in the same words, and of every call after it. */
-#define SUITE peers_misuse
+#define SUITE comm_kit_misuse
 #include "comm_kit.h"
 #include "test.h"
 
@@ -19,13 +19,13 @@ enum { SHORT_MS = 1500 };
  * left what came before, on a busy machine seconds after it. */
 enum { LONG_AWAY = 4 };
 
-static bool is_last(const fl_peers *p)
+static bool is_last(const fl_comm *p)
 {
     return p->rank == p->size - 1;
 }
 
 /* The call has failed with that code and words; so does any other. */
-static void check_failed(fl_peers *p, fleet_status got, fleet_status want,
+static void check_failed(fl_comm *p, fleet_status got, fleet_status want,
                          const char *words)
 {
     char text[1000];
@@ -44,7 +44,7 @@ static void check_failed(fl_peers *p, fleet_status got, fleet_status want,
     CHECK(work == NULL);
 }
 
-static void sizes_differ(fl_peers *p)
+static void sizes_differ(fl_comm *p)
 {
     int64_t n = is_last(p) ? 999 : 1000;
     float *x = calloc((size_t)n, sizeof *x);
@@ -57,7 +57,7 @@ static void sizes_differ(fl_peers *p)
 }
 
 /* One needs more pieces than the other. */
-static void large_and_small(fl_peers *p)
+static void large_and_small(fl_comm *p)
 {
     int64_t n = is_last(p) ? 3 : 1000000;
     float *x = calloc((size_t)n, sizeof *x);
@@ -70,16 +70,16 @@ static void large_and_small(fl_peers *p)
     free(x);
 }
 
-static void types_differ(fl_peers *p)
+static void types_differ(fl_comm *p)
 {
-    fl_wire type = is_last(p) ? FL_WIRE_I32 : FL_WIRE_F32;
+    fl_wire_type type = is_last(p) ? FL_WIRE_I32 : FL_WIRE_F32;
     float x[4] = {0};
 
     check_failed(p, p->methods->all_reduce(p, FL_ALL_MAX, type, x, x, 4, NULL),
                  FLEET_EINVAL, "all_reduce(max of 4 i32)");
 }
 
-static void calls_differ(fl_peers *p)
+static void calls_differ(fl_comm *p)
 {
     char x[400] = {0};
     fleet_status status = is_last(p)
@@ -91,7 +91,7 @@ static void calls_differ(fl_peers *p)
 }
 
 /* The last rank is a call behind. */
-static void order_differs(fl_peers *p)
+static void order_differs(fl_comm *p)
 {
     float x[100] = {0};
 
@@ -106,7 +106,7 @@ static void order_differs(fl_peers *p)
             FLEET_EINVAL, "rank 0 calls barrier");
 }
 
-static void roots_differ(fl_peers *p)
+static void roots_differ(fl_comm *p)
 {
     char x[4] = {0};
 
@@ -114,7 +114,7 @@ static void roots_differ(fl_peers *p)
                  FLEET_EINVAL, "broadcast(4 bytes from rank 1)");
 }
 
-static void messages_differ(fl_peers *p)
+static void messages_differ(fl_comm *p)
 {
     char x[8] = {0};
     fleet_status status = FLEET_OK;
@@ -129,7 +129,7 @@ static void messages_differ(fl_peers *p)
                  "rank 0 sends 8 bytes to rank 1, which expects 4");
 }
 
-static void pairs_differ(fl_peers *p)
+static void pairs_differ(fl_comm *p)
 {
     char in[64] = {0}, out[64];
     int64_t to[8] = {0}, from[8] = {0};
@@ -146,7 +146,7 @@ static void pairs_differ(fl_peers *p)
                  "rank 0 sends 5 bytes to rank 1, which expects 6");
 }
 
-static void one_gives_up(fl_peers *p)
+static void one_gives_up(fl_comm *p)
 {
     int64_t began = fl_now_ms();
 
@@ -159,7 +159,7 @@ static void one_gives_up(fl_peers *p)
 }
 
 /* While all others are in a call with work, and one sleeps in its wait. */
-static void one_gives_up_later(fl_peers *p)
+static void one_gives_up_later(fl_comm *p)
 {
     static float x[1000];
     fl_work *work;
@@ -177,7 +177,7 @@ static void one_gives_up_later(fl_peers *p)
 }
 
 /* In memory that all map a rank may hear of it when it begins, or waits. */
-static fleet_status reduce_late(fl_peers *p, int64_t n)
+static fleet_status reduce_late(fl_comm *p, int64_t n)
 {
     fl_work *work;
     void *x;
@@ -187,7 +187,7 @@ static fleet_status reduce_late(fl_peers *p, int64_t n)
     return p->methods->wait(p, &work);
 }
 
-static void late_sizes_differ(fl_peers *p)
+static void late_sizes_differ(fl_comm *p)
 {
     check_failed(p, reduce_late(p, is_last(p) ? 999 : 1000), FLEET_EINVAL,
                  "all_reduce(sum of 999 f32)");
@@ -195,7 +195,7 @@ static void late_sizes_differ(fl_peers *p)
 }
 
 /* The others have begun, and wait. */
-static void one_gives_up_late(fl_peers *p)
+static void one_gives_up_late(fl_comm *p)
 {
     void *x;
 
@@ -209,7 +209,7 @@ static void one_gives_up_late(fl_peers *p)
     check_failed(p, p->methods->barrier(p), FLEET_EPEER, "no more");
 }
 
-static void stay_away(const fl_peers *p)
+static void stay_away(const fl_comm *p)
 {
     int64_t began = fl_now_ms();
 
@@ -217,7 +217,7 @@ static void stay_away(const fl_peers *p)
         usleep(10000);
 }
 
-static void one_never_begins(fl_peers *p)
+static void one_never_begins(fl_comm *p)
 {
     void *x;
 
@@ -232,7 +232,7 @@ static void one_never_begins(fl_peers *p)
                  "all_reduce(sum of 1000 f32)");
 }
 
-static void one_stays_away(fl_peers *p)
+static void one_stays_away(fl_comm *p)
 {
     char who[80];
     int64_t began;
@@ -247,7 +247,7 @@ static void one_stays_away(fl_peers *p)
     CHECK(is_last(p) || fl_now_ms() - began < 3 * p->deadline_ms);
 }
 
-static void no_message_comes(fl_peers *p)
+static void no_message_comes(fl_comm *p)
 {
     char x;
 
@@ -258,7 +258,7 @@ static void no_message_comes(fl_peers *p)
         check_failed(p, p->methods->barrier(p), FLEET_ETIMEDOUT, "within");
 }
 
-static void one_is_killed(fl_peers *p)
+static void one_is_killed(fl_comm *p)
 {
     bool sees =
         strcmp(p->methods->name, "mpi") != 0 || !getenv("FLEET_MPI_WINDOW");

@@ -1,5 +1,5 @@
 /* comm_kit_parts.c - what every group of ranks must do: see comm_kit.h. */
-#define SUITE peers_parts
+#define SUITE comm_kit_parts
 #include "comm_kit.h"
 #include "test.h"
 
@@ -13,13 +13,13 @@ static const int64_t element[FL_N_WIRE] = {
     [FL_WIRE_F32] = 4, [FL_WIRE_F64] = 8, [FL_WIRE_I32] = 4, [FL_WIRE_I64] = 8,
     [FL_WIRE_U8] = 1,  [FL_WIRE_F16] = 2, [FL_WIRE_BF16] = 2};
 
-static bool has_mean(fl_wire type)
+static bool has_mean(fl_wire_type type)
 {
     return type < FL_WIRE_I32 || type > FL_WIRE_U8;
 }
 
 /* Sums in another order are another sum; their largest is not. */
-static double tolerance(const fl_peers *p, fl_reduce how, fl_wire type)
+static double tolerance(const fl_comm *p, fl_reduce how, fl_wire_type type)
 {
     bool is_free = !p->ordered && strcmp(p->methods->name, "window") != 0;
     bool is_sum = how == FL_ALL_SUM || how == FL_ALL_MEAN;
@@ -27,7 +27,7 @@ static double tolerance(const fl_peers *p, fl_reduce how, fl_wire type)
     return is_free && is_sum && type <= FL_WIRE_F64 ? 1e-4 : 0.0;
 }
 
-static void finish(fl_peers *p, fl_work **work)
+static void finish(fl_comm *p, fl_work **work)
 {
     if (!work)
         return;
@@ -39,12 +39,12 @@ static void finish(fl_peers *p, fl_work **work)
 
 typedef struct sort {
     fl_reduce how;
-    fl_wire type;
+    fl_wire_type type;
     int64_t n;
     bool in_place, later;
 } sort;
 
-static void all_reduce(fl_peers *p, const sort *s)
+static void all_reduce(fl_comm *p, const sort *s)
 {
     size_t bytes = (size_t)(s->n * element[s->type]);
     char *in = calloc(bytes + 1, 1), *want = calloc(bytes + 1, 1);
@@ -61,7 +61,7 @@ static void all_reduce(fl_peers *p, const sort *s)
     free(want);
 }
 
-static void reduce_scatter(fl_peers *p, const sort *s)
+static void reduce_scatter(fl_comm *p, const sort *s)
 {
     size_t bytes = (size_t)(s->n * element[s->type]);
     char *in = calloc(bytes * (size_t)p->size + 1, 1),
@@ -81,7 +81,7 @@ static void reduce_scatter(fl_peers *p, const sort *s)
     free(want);
 }
 
-static void reduce(fl_peers *p, fl_reduce how, fl_wire type, int64_t n)
+static void reduce(fl_comm *p, fl_reduce how, fl_wire_type type, int64_t n)
 {
     /* the large ones are slow to check: two of the four ways */
     for (int i = 0; i<4; i += n> 1000 ? 3 : 1) {
@@ -92,12 +92,12 @@ static void reduce(fl_peers *p, fl_reduce how, fl_wire type, int64_t n)
     }
 }
 
-static void reductions(fl_peers *p)
+static void reductions(fl_comm *p)
 {
     static const int64_t sizes[] = {0, 1, 3, 1000, 65537};
 
     for (int i = 0; i < 5; i++)
-        for (fl_wire type = 0; type < FL_N_WIRE; type++)
+        for (fl_wire_type type = 0; type < FL_N_WIRE; type++)
             for (fl_reduce how = 0; how < FL_N_REDUCE; how++)
                 if (how != FL_ALL_MEAN || has_mean(type))
                     reduce(p, how, type,
@@ -106,7 +106,7 @@ static void reductions(fl_peers *p)
 }
 
 /* 64 MB of ones and ranks. */
-static void large(fl_peers *p)
+static void large(fl_comm *p)
 {
     int64_t n = (16 << 20) / TEST_SLOWNESS;
     float *x = malloc((size_t)n * sizeof *x);
@@ -145,7 +145,7 @@ static void check_bytes(const char *x, int rank, int64_t n)
                       (long long)i, rank);
 }
 
-static void gather(fl_peers *p, int64_t n, bool in_place, bool is_later)
+static void gather(fl_comm *p, int64_t n, bool in_place, bool is_later)
 {
     char *out = calloc((size_t)(n * p->size) + 1, 1),
          *other = calloc((size_t)n + 1, 1);
@@ -161,7 +161,7 @@ static void gather(fl_peers *p, int64_t n, bool in_place, bool is_later)
     free(other);
 }
 
-static void broadcast(fl_peers *p, int64_t n, int root, bool is_later)
+static void broadcast(fl_comm *p, int64_t n, int root, bool is_later)
 {
     char *x = calloc((size_t)n + 1, 1);
     fl_work *work = NULL, **later = is_later ? &work : NULL;
@@ -179,7 +179,7 @@ static int64_t pair_size(int from, int to, int64_t n)
     return n * ((from * 3 + to * 5) % 4) + (n > 0) * (from == to);
 }
 
-static void all_to_all(fl_peers *p, int64_t n, bool is_later)
+static void all_to_all(fl_comm *p, int64_t n, bool is_later)
 {
     int64_t to[8], from[8], n_to = 0, n_from = 0;
     fl_work *work = NULL, **later = is_later ? &work : NULL;
@@ -203,7 +203,7 @@ static void all_to_all(fl_peers *p, int64_t n, bool is_later)
     free(out);
 }
 
-static void moves(fl_peers *p)
+static void moves(fl_comm *p)
 {
     static const int64_t sizes[] = {0, 1, 3, 1000, 300001, 1500000};
 
@@ -217,7 +217,7 @@ static void moves(fl_peers *p)
 }
 
 /* Round in a ring, with and without work; what is large, too. */
-static void ring(fl_peers *p, int64_t n)
+static void ring(fl_comm *p, int64_t n)
 {
     int next = (p->rank + 1) % p->size,
         last = (p->rank + p->size - 1) % p->size;
@@ -234,7 +234,7 @@ static void ring(fl_peers *p, int64_t n)
     free(in);
 }
 
-static void ping(fl_peers *p, int64_t n)
+static void ping(fl_comm *p, int64_t n)
 {
     char *x = calloc((size_t)n + 1, 1);
 
@@ -254,7 +254,7 @@ static void ping(fl_peers *p, int64_t n)
     free(x);
 }
 
-static void messages(fl_peers *p)
+static void messages(fl_comm *p)
 {
     static const int64_t sizes[] = {0, 1, 1000, 5000000};
 
@@ -269,7 +269,7 @@ static void messages(fl_peers *p)
 
 /* Reductions and messages at the same time, waited for in another order, with
  * calls that are waited for in between. */
-static void works(fl_peers *p)
+static void works(fl_comm *p)
 {
     enum { N = 8, EACH = 20000 };
     static _Thread_local float x[N][EACH], y[EACH], z[EACH], one;
@@ -301,7 +301,7 @@ static void works(fl_peers *p)
 }
 
 /* Work that nobody waits for ends with the group. */
-static void forgotten(fl_peers *p)
+static void forgotten(fl_comm *p)
 {
     static _Thread_local float x[1000];
     static _Thread_local char y;
@@ -317,7 +317,7 @@ static void forgotten(fl_peers *p)
 
 /* --- memory, and smaller groups ------------------------------------------ */
 
-static void reduce_in(fl_peers *p, float *x, int64_t n)
+static void reduce_in(fl_comm *p, float *x, int64_t n)
 {
     float all = (float)(p->size * (p->size + 1)) / 2;
 
@@ -328,7 +328,7 @@ static void reduce_in(fl_peers *p, float *x, int64_t n)
         CHECK(x[i] == all * (float)(i % 100));
 }
 
-static void memory(fl_peers *p)
+static void memory(fl_comm *p)
 {
     enum { N = 100000 };
     void *a, *b, *none;
@@ -358,7 +358,7 @@ static void memory(fl_peers *p)
 
 /* Sums in that memory, with work: more than a group holds at a time, calls in
  * between, waited for in another order. */
-static void late(fl_peers *p)
+static void late(fl_comm *p)
 {
     enum { N = 40, EACH = 3000 };
     static _Thread_local fl_work *work[N];
@@ -397,9 +397,9 @@ static void late(fl_peers *p)
 }
 
 /* Odd and even ranks, in reverse order; then all but rank 0. */
-static void split(fl_peers *p)
+static void split(fl_comm *p)
 {
-    fl_peers *child;
+    fl_comm *child;
     float x = (float)p->rank, want = 0;
 
     CHECK_OK(p->methods->split(p, p->rank % 2, -p->rank, &child));
@@ -425,13 +425,13 @@ static void split(fl_peers *p)
 }
 
 /* What is wrong as it stands is refused, and the group goes on. */
-static void refusals(fl_peers *p)
+static void refusals(fl_comm *p)
 {
-    const fl_peers_class *m = p->methods;
+    const fl_comm_class *m = p->methods;
     int64_t good[8] = {0}, bad[8] = {-1};
     char x[64] = {0};
     void *memory;
-    fl_peers *child;
+    fl_comm *child;
 
     CHECK_FAILS(m->all_reduce(p, FL_ALL_SUM, FL_WIRE_F32, x, x, -3, NULL),
                 FLEET_EINVAL, "all_reduce: -3 elements");

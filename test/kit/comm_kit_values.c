@@ -1,6 +1,6 @@
 /* comm_kit_values.c - the numbers of comm_kit.h, and a reference that is slow,
  * obvious and its own. */
-#define SUITE peers_values
+#define SUITE comm_kit_values
 #include "comm_kit.h"
 #include "test.h"
 
@@ -80,7 +80,7 @@ static double unpack(uint16_t x, int bits, int least, int most)
 #define HALF  10, -14, 15
 #define BRAIN 7, -126, 127
 
-static void put(void *out, fl_wire type, int64_t i, double x)
+static void put(void *out, fl_wire_type type, int64_t i, double x)
 {
     switch (type) {
     case FL_WIRE_F32:
@@ -97,7 +97,7 @@ static void put(void *out, fl_wire type, int64_t i, double x)
     }
 }
 
-static double get(const void *in, fl_wire type, int64_t i)
+static double get(const void *in, fl_wire_type type, int64_t i)
 {
     switch (type) {
     case FL_WIRE_F32:
@@ -111,12 +111,12 @@ static double get(const void *in, fl_wire type, int64_t i)
     }
 }
 
-static bool is_integer(fl_wire type)
+static bool is_integer(fl_wire_type type)
 {
     return type == FL_WIRE_I32 || type == FL_WIRE_I64 || type == FL_WIRE_U8;
 }
 
-static void put_integer(void *out, fl_wire type, int64_t i, int64_t x)
+static void put_integer(void *out, fl_wire_type type, int64_t i, int64_t x)
 {
     if (type == FL_WIRE_I32)
         ((int32_t *)out)[i] = (int32_t)x;
@@ -126,7 +126,7 @@ static void put_integer(void *out, fl_wire type, int64_t i, int64_t x)
         ((uint8_t *)out)[i] = (uint8_t)x;
 }
 
-static int64_t integer_of(fl_wire type, int rank, int64_t i)
+static int64_t integer_of(fl_wire_type type, int rank, int64_t i)
 {
     int64_t x = (int64_t)mix(rank, i);
 
@@ -135,7 +135,7 @@ static int64_t integer_of(fl_wire type, int rank, int64_t i)
     return type == FL_WIRE_U8 ? (uint8_t)x : x;
 }
 
-void peers_fill(void *out, fl_wire type, int rank, int64_t n)
+void peers_fill(void *out, fl_wire_type type, int rank, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         if (is_integer(type))
@@ -146,12 +146,12 @@ void peers_fill(void *out, fl_wire type, int rank, int64_t n)
 
 /* One step, in the arithmetic in which sums are made: double for f64, else
  * float. */
-static double add(double a, double b, fl_wire type)
+static double add(double a, double b, fl_wire_type type)
 {
     return type == FL_WIRE_F64 ? a + b : (double)((float)a + (float)b);
 }
 
-static double want_real(fl_reduce how, fl_wire type, int size, int64_t i)
+static double want_real(fl_reduce how, fl_wire_type type, int size, int64_t i)
 {
     char one[8];
     double all = 0, x;
@@ -174,7 +174,8 @@ static double want_real(fl_reduce how, fl_wire type, int size, int64_t i)
                                : (double)((float)all * (1.0f / (float)size));
 }
 
-static int64_t want_integer(fl_reduce how, fl_wire type, int size, int64_t i)
+static int64_t want_integer(fl_reduce how, fl_wire_type type, int size,
+                            int64_t i)
 {
     int64_t all = integer_of(type, 0, i);
 
@@ -189,8 +190,8 @@ static int64_t want_integer(fl_reduce how, fl_wire type, int size, int64_t i)
     return all;
 }
 
-void peers_want(void *out, fl_reduce how, fl_wire type, int size, int64_t begin,
-                int64_t n)
+void peers_want(void *out, fl_reduce how, fl_wire_type type, int size,
+                int64_t begin, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         if (is_integer(type))
@@ -208,8 +209,8 @@ static bool is_near(double got, double want, double tolerance)
     return got == want || fabs(got - want) <= tolerance * scale;
 }
 
-void peers_check(const void *got, const void *want, fl_wire type, int64_t n,
-                 double tolerance)
+void peers_check(const void *got, const void *want, fl_wire_type type,
+                 int64_t n, double tolerance)
 {
     size_t size = (size_t)size_of[type];
 

@@ -1,6 +1,6 @@
 /* data_kit.c - see data_kit.h. */
 #define _GNU_SOURCE
-#define SUITE data_help
+#define SUITE data_kit
 #include "data_kit.h"
 #include "test.h"
 

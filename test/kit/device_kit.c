@@ -499,6 +499,6 @@ void device_kit_compare(device_kit *k, fleet_executor *e)
 
     CHECK_OK(fl_compiled_begin(c, e->last_batch, false));
     for (size_t i = 0; i < c->plan->n_step; i++)
-        if (c->plan->step[i]->lane == FL_LANE_COMPUTE)
+        if (c->plan->step[i]->engine == FL_ENGINE_COMPUTE)
             compare_step(k, c, (int)i, e->last_batch);
 }

@@ -14,7 +14,7 @@ enum { DEVICE_KIT_MOST = 128 };
 typedef struct device_kit {
     const fl_device_table *table;
     fl_device *d;
-    fl_stream *q;
+    fl_queue *q;
     double tolerance; /* 0: 2e-5, relative to an operand's largest element */
     bool compared[DEVICE_KIT_MOST]; /* kernels, by kernel_at() */
 } device_kit;

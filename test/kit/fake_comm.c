@@ -1,6 +1,6 @@
 /* fake_comm.c - see fake_comm.h. */
 #define _GNU_SOURCE
-#define SUITE helpers
+#define SUITE fake_comm
 #include "fake_comm.h"
 #include "test.h"
 
@@ -15,7 +15,7 @@
 /* Called once, when all ranks are there. */
 typedef void join(fake_group *g);
 
-static fake_rank *rank_of(fl_peers *p)
+static fake_rank *rank_of(fl_comm *p)
 {
     return (fake_rank *)(void *)p;
 }
@@ -114,8 +114,8 @@ static void sum_half(fake_group *g)
 }
 
 /* What is begun is done when it is waited for. */
-static fleet_status begin(fake_rank *r, fl_wire type, const void *in, void *out,
-                          int64_t n, fl_work **work)
+static fleet_status begin(fake_rank *r, fl_wire_type type, const void *in,
+                          void *out, int64_t n, fl_work **work)
 {
     fake_work *w = &r->work[r->n_work++ % FAKE_MOST_WORK];
 
@@ -126,7 +126,7 @@ static fleet_status begin(fake_rank *r, fl_wire type, const void *in, void *out,
     return FLEET_OK;
 }
 
-static fleet_status all_reduce(fl_peers *p, fl_reduce how, fl_wire type,
+static fleet_status all_reduce(fl_comm *p, fl_reduce how, fl_wire_type type,
                                const void *in, void *out, int64_t n,
                                fl_work **work)
 {
@@ -140,7 +140,7 @@ static fleet_status all_reduce(fl_peers *p, fl_reduce how, fl_wire type,
                 type == FL_WIRE_F32 ? sum_float : sum_double);
 }
 
-static fleet_status wait(fl_peers *p, fl_work **work)
+static fleet_status wait(fl_comm *p, fl_work **work)
 {
     fake_work *w = (fake_work *)(void *)*work;
 
@@ -157,7 +157,7 @@ static void gather(fake_group *g)
                     (size_t)g->size[0]);
 }
 
-static fleet_status all_gather(fl_peers *p, const void *in, void *out,
+static fleet_status all_gather(fl_comm *p, const void *in, void *out,
                                int64_t bytes, fl_work **work)
 {
     CHECK(!work);
@@ -196,7 +196,7 @@ static void swap_parts(fake_group *g)
     }
 }
 
-static fleet_status all_to_all_v(fl_peers *p, const void *in,
+static fleet_status all_to_all_v(fl_comm *p, const void *in,
                                  const int64_t *to_bytes, void *out,
                                  const int64_t *from_bytes, fl_work **work)
 {
@@ -212,7 +212,7 @@ static void copy_first(fake_group *g)
         memcpy(g->out[r], g->out[0], (size_t)g->size[0]);
 }
 
-static fleet_status broadcast(fl_peers *p, void *data, int64_t bytes, int root,
+static fleet_status broadcast(fl_comm *p, void *data, int64_t bytes, int root,
                               fl_work **work)
 {
     CHECK(!work && root == 0);
@@ -224,12 +224,12 @@ static void nothing(fake_group *g)
     (void)g;
 }
 
-static fleet_status barrier(fl_peers *p)
+static fleet_status barrier(fl_comm *p)
 {
     return meet(rank_of(p), "barrier", NULL, NULL, 0, nothing);
 }
 
-static void give_up(fl_peers *p, const char *why)
+static void give_up(fl_comm *p, const char *why)
 {
     fake_group *g = rank_of(p)->group;
 
@@ -240,12 +240,12 @@ static void give_up(fl_peers *p, const char *why)
     pthread_mutex_unlock(&g->lock);
 }
 
-static void leave(fl_peers *p)
+static void leave(fl_comm *p)
 {
     (void)p;
 }
 
-static const fl_peers_class methods = {
+static const fl_comm_class methods = {
     .name = "fake",
     .all_reduce = all_reduce,
     .all_gather = all_gather,
@@ -265,9 +265,9 @@ void fake_group_open(fake_group *g, int n)
     pthread_mutex_init(&g->lock, NULL);
     pthread_cond_init(&g->changed, NULL);
     for (int i = 0; i < n; i++) {
-        g->rank[i].p = (fl_peers){&methods, i, n, true, 20000};
+        g->rank[i].p = (fl_comm){&methods, i, n, true, 20000};
         g->rank[i].group = g;
-        g->rank[i].rounds.peers = &g->rank[i].p;
+        g->rank[i].rounds.comm = &g->rank[i].p;
     }
 }
 

@@ -16,15 +16,15 @@ typedef struct fake_group fake_group;
 enum { FAKE_MOST_WORK = 64 };
 
 typedef struct fake_work {
-    fl_wire type;
+    fl_wire_type type;
     const void *in;
     void *out;
     int64_t n;
 } fake_work;
 
 typedef struct fake_rank {
-    fl_peers p; /* first */
-    fl_rounds rounds;
+    fl_comm p; /* first */
+    fl_agree rounds;
     fake_group *group;
     int n_call; /* calls so far */
     int n_work;

@@ -1,5 +1,5 @@
 /* fake_remote.c - see fake_remote.h. */
-#define SUITE fake_exchange
+#define SUITE fake_remote
 #include "fake_remote.h"
 #include "test.h"
 
@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "runtime/store/table.h"
 
-static fake_worker *worker_of(fl_exchange *x)
+static fake_worker *worker_of(fl_remote *x)
 {
     return (fake_worker *)(void *)x;
 }
@@ -42,16 +42,15 @@ static void spoil(fake_slot *s)
         memset(s->row, 0xff, s->capacity * sizeof *s->row);
 }
 
-static fleet_status fake_pull(fl_exchange *x, int slot,
-                              const fl_pull_rows *table, int n_table,
-                              bool dense, bool ahead, bool now)
+static fleet_status fake_pull(fl_remote *x, int slot, const fl_pull_rows *table,
+                              int n_table, bool dense, bool ahead, bool now)
 {
     fake_worker *w = worker_of(x);
     fake_slot *s = &w->slot[slot];
 
     note(w, "pull", slot, now ? "n" : ahead ? "a" : "");
     CHECK(!s->asked);
-    CHECK(w->store->exchange->taken[slot]);
+    CHECK(w->store->remote->taken[slot]);
     spoil(s);
     s->asked = true;
     s->has_rows = false;
@@ -116,16 +115,15 @@ static void bring_weights(fake_worker *w)
         const fl_param *to = params->entry[i].value;
         const fl_param *from = fl_store_param(w->server->store, to->name);
 
-        if (!fl_param_is_away(w->store, to))
+        if (!fl_param_is_remote(w->store, to))
             continue;
-        memcpy(to->group->weight + to->offset,
-               from->group->weight + from->offset,
+        memcpy(to->flat->weight + to->offset, from->flat->weight + from->offset,
                (size_t)to->n * sizeof(float));
     }
 }
 
 /* Rows of now, for as long as the slot has them. */
-static bool fake_came(fl_exchange *x, int slot)
+static bool fake_came(fl_remote *x, int slot)
 {
     fake_worker *w = worker_of(x);
     fake_slot *s = &w->slot[slot];
@@ -137,7 +135,7 @@ static bool fake_came(fl_exchange *x, int slot)
     return s->has_rows && w->comes_early;
 }
 
-static fleet_status fake_arrive(fl_exchange *x, int slot)
+static fleet_status fake_arrive(fl_remote *x, int slot)
 {
     fake_worker *w = worker_of(x);
     fake_slot *s = &w->slot[slot];
@@ -155,7 +153,7 @@ static fleet_status fake_arrive(fl_exchange *x, int slot)
     return FLEET_OK;
 }
 
-static void fake_drop(fl_exchange *x, int slot)
+static void fake_drop(fl_remote *x, int slot)
 {
     fake_worker *w = worker_of(x);
 
@@ -254,10 +252,10 @@ static void apply_params(fake_server *s, const fl_update *u)
             continue;
         set_factors(&own, &p->attr);
         for (int j = 0; j < FL_MAX_STATE; j++)
-            if (p->group->state[j])
-                state[j] = p->group->state[j] + p->offset;
+            if (p->flat->state[j])
+                state[j] = p->flat->state[j] + p->offset;
         fl_optimizer_dense(s->store->optimizer)(
-            &own, p->group->weight + p->offset, s->dense[i], state, p->n);
+            &own, p->flat->weight + p->offset, s->dense[i], state, p->n);
         free(s->dense[i]);
         s->dense[i] = NULL;
     }
@@ -332,7 +330,7 @@ static void forget_step(fake_server *s)
     s->n_pushed = s->n_batch = 0;
 }
 
-static fleet_status fake_push(fl_exchange *x, const fl_push *p)
+static fleet_status fake_push(fl_remote *x, const fl_push *p)
 {
     fake_worker *w = worker_of(x);
     fake_server *s = w->server;
@@ -352,7 +350,7 @@ static fleet_status fake_push(fl_exchange *x, const fl_push *p)
     return status;
 }
 
-static fleet_status fake_settle(fl_exchange *x)
+static fleet_status fake_settle(fl_remote *x)
 {
     fake_worker *w = worker_of(x);
 
@@ -365,7 +363,7 @@ static fleet_status fake_settle(fl_exchange *x)
 
 /* --- the rest ------------------------------------------------------------ */
 
-static fleet_status fake_end_pass(fl_exchange *x, double *sum, int n)
+static fleet_status fake_end_pass(fl_remote *x, double *sum, int n)
 {
     fake_worker *w = worker_of(x);
 
@@ -378,7 +376,7 @@ static fleet_status fake_end_pass(fl_exchange *x, double *sum, int n)
     return FLEET_OK;
 }
 
-static fleet_status fake_refresh(fl_exchange *x)
+static fleet_status fake_refresh(fl_remote *x)
 {
     fake_worker *w = worker_of(x);
 
@@ -388,13 +386,13 @@ static fleet_status fake_refresh(fl_exchange *x)
     return FLEET_OK;
 }
 
-static const fl_exchange_class methods = {
+static const fl_remote_class methods = {
     .pull = fake_pull,
-    .arrive = fake_arrive,
+    .wait_pull = fake_arrive,
     .came = fake_came,
     .drop = fake_drop,
     .push = fake_push,
-    .settle = fake_settle,
+    .wait_update = fake_settle,
     .end_pass = fake_end_pass,
     .refresh = fake_refresh,
 };
@@ -454,7 +452,7 @@ static fleet_status names_make(const char *name, int64_t dim, int64_t modulo,
 
     FL_TRY(FL_NEW(rows, sizeof **rows));
     fl_rows_init(*rows, &names, name, dim, modulo, filler);
-    (*rows)->away = true;
+    (*rows)->remote = true;
     return FLEET_OK;
 }
 
@@ -499,8 +497,8 @@ void fake_worker_open(fake_worker *w, fake_server *s, fleet *f, int index)
     w->server = s;
     w->store = f->store;
     w->index = index;
-    f->store->make_away = names_make;
-    f->store->exchange = &w->x;
+    f->store->make_remote_table = names_make;
+    f->store->remote = &w->x;
 }
 
 void fake_worker_close(fake_worker *w)

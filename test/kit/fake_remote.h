@@ -54,7 +54,7 @@ typedef struct fake_slot {
 } fake_slot;
 
 typedef struct fake_worker {
-    fl_exchange x; /* first */
+    fl_remote x; /* first */
     fake_server *server;
     fl_store *store; /* the worker's own */
     int index;

@@ -1,5 +1,5 @@
 /* golden.c - see golden.h. */
-#define SUITE helpers
+#define SUITE golden
 #include "golden.h"
 #include "test.h"
 

@@ -76,7 +76,7 @@ fleet_status gpu_rank_train(kit_model *m, gpu_rank_lesson *s, int rank)
 
 static void keep_result(gpu_rank_lesson *s, int rank, const kit_model *m)
 {
-    const fl_group *g = m->f->store->groups;
+    const fl_flat *g = m->f->store->flats;
 
     CHECK_OK(fl_store_here(m->f->store));
     CHECK(g && !g->next && g->n <= GPU_RANK_FLOATS);

@@ -84,7 +84,7 @@ static void read_first(gradients *g, const kit_model *m)
         CHECK(g->n_dense <= MOST_DENSE);
         strcpy(d->name, p->name);
         d->n = p->n;
-        d->first = copy_of(p->group->weight + p->offset, p->n);
+        d->first = copy_of(p->flat->weight + p->offset, p->n);
     }
 }
 
@@ -211,7 +211,7 @@ void gradients_check(const gradients *g, const kit_model *m,
         const dense *d = &g->dense[i];
         const fl_param *p = fl_store_param(m->f->store, d->name);
 
-        check_weights(d->name, p->group->weight + p->offset, d->first, d->g,
+        check_weights(d->name, p->flat->weight + p->offset, d->first, d->g,
                       d->n, step);
     }
     for (int i = 0; i < g->n_row; i++) {

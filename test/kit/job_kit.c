@@ -1,6 +1,6 @@
 /* job_kit.c - see job_kit.h. */
 #define _GNU_SOURCE
-#define SUITE helpers
+#define SUITE job_kit
 #include "job_kit.h"
 #include "launch_kit.h"
 #include "test.h"

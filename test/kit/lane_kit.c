@@ -45,7 +45,7 @@ static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
     memset(k, 0, sizeof *k);
     CHECK_OK(fl_packet_pool_create(&k->pool, 1 << 20));
     k->store = sim_store(sim_model_of(kind), fl_table_make);
-    CHECK_OK(fl_keep_make(&k->layout, k->store, 1));
+    CHECK_OK(fl_partition_make(&k->layout, k->store, 1));
     o.pool = k->pool;
     o.layout = &k->layout;
     CHECK_OK(fl_lane_create(&k->lane, &o, &host, 0));
@@ -67,7 +67,7 @@ void lane_close(lane_kit *k)
         fl_packet_drop(k->sent[i].packet);
     fl_packet_drop(k->heard);
     fl_lane_destroy(k->lane);
-    fl_keep_done(&k->layout);
+    fl_partition_done(&k->layout);
     fl_store_destroy(k->store);
     fl_packet_pool_destroy(k->pool);
     sim_models_close();

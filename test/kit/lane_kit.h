@@ -16,7 +16,7 @@ typedef struct lane_sent {
 typedef struct lane_kit {
     fl_packet_pool *pool;
     fl_store *store;
-    fl_keep layout;
+    fl_partition layout;
     fl_ps_lane *lane;
     lane_sent sent[LANE_MOST_SENT];
     int n_sent;

@@ -1,5 +1,5 @@
 /* model_kit.c - see model_kit.h. */
-#define SUITE scenes
+#define SUITE model_kit
 #include "model_kit.h"
 #include "test.h"
 

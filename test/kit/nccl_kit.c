@@ -73,7 +73,7 @@ int nccl_kit_begun(void)
 
 typedef struct meeting_point {
     int listener;
-    char address[FL_MEET_NAME + 8];
+    char address[FL_RENDEZVOUS_NAME + 8];
 } meeting_point;
 
 /* Before any process begins: CUDA does not survive a fork. */
@@ -103,39 +103,39 @@ static void use_plug_in(int size)
 static void *prepare(int size)
 {
     meeting_point *m = malloc(sizeof *m);
-    char bound[FL_MEET_NAME];
+    char bound[FL_RENDEZVOUS_NAME];
 
     CHECK(m != NULL);
     if (device_kit_is_emulated())
         nccl_kit_use("nccl", size);
     else
         use_plug_in(size);
-    CHECK_OK(fl_meet_listen("tcp://127.0.0.1:0", &m->listener, bound));
+    CHECK_OK(fl_rendezvous_listen("tcp://127.0.0.1:0", &m->listener, bound));
     snprintf(m->address, sizeof m->address, "tcp://%s", bound);
     return m;
 }
 
-static fleet_status open_bare(void *shared, const fl_peers_options *options,
-                              int rank, int size, fl_peers **p)
+static fleet_status open_bare(void *shared, const fl_comm_options *options,
+                              int rank, int size, fl_comm **p)
 {
     const meeting_point *m = shared;
-    fl_peers_options o = *options;
+    fl_comm_options o = *options;
 
     o.rank = o.device = rank;
     o.size = size;
-    o.meet = m->address;
+    o.address = m->address;
     o.job = "kit";
     if (rank == 0)
         CHECK((o.listener = dup(m->listener)) > 0);
     if (device_kit_is_emulated())
         return fl_nccl_open(&o, p);
-    return fl_peers_open("nccl", &o, p);
+    return fl_comm_open("nccl", &o, p);
 }
 
-static fleet_status open_group(void *shared, const fl_peers_options *options,
-                               int rank, int size, fl_peers **p)
+static fleet_status open_group(void *shared, const fl_comm_options *options,
+                               int rank, int size, fl_comm **p)
 {
-    fl_peers *inner;
+    fl_comm *inner;
 
     CHECK_OK(open_bare(shared, options, rank, size, &inner));
     return nccl_kit_stage(inner, rank, p);

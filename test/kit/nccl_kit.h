@@ -20,6 +20,6 @@ int nccl_kit_live(void);  /* communicators that have not ended */
 int nccl_kit_begun(void); /* calls that have begun */
 
 /* A group over device memory as one over the host's, which ends with it. */
-fleet_status nccl_kit_stage(fl_peers *inner, int device, fl_peers **p);
+fleet_status nccl_kit_stage(fl_comm *inner, int device, fl_comm **p);
 
 #endif

@@ -18,11 +18,11 @@ typedef struct shadow {
 } shadow;
 
 typedef struct stage {
-    fl_peers peers;
-    fl_peers_class class;
-    fl_peers *inner;
+    fl_comm peers;
+    fl_comm_class class;
+    fl_comm *inner;
     fl_device *d;
-    fl_stream *q;
+    fl_queue *q;
     bool is_child;
     shadow got[MOST_SHADOW]; /* by get_memory() */
     fl_work *made;
@@ -36,7 +36,7 @@ struct fl_work {
     int64_t bytes;
 };
 
-static stage *stage_of(fl_peers *p)
+static stage *stage_of(fl_comm *p)
 {
     return (stage *)p;
 }
@@ -145,7 +145,7 @@ static fleet_status end(stage *s, fl_work *w, fleet_status status,
     return status;
 }
 
-static int64_t size_of(fl_wire type)
+static int64_t size_of(fl_wire_type type)
 {
     static const int64_t size[FL_N_WIRE] = {4, 8, 4, 8, 1, 2, 2};
 
@@ -166,7 +166,7 @@ static int64_t positive(int64_t n)
     return n > 0 ? n : 0;
 }
 
-static fleet_status all_reduce(fl_peers *p, fl_reduce how, fl_wire type,
+static fleet_status all_reduce(fl_comm *p, fl_reduce how, fl_wire_type type,
                                const void *in, void *out, int64_t n,
                                fl_work **work)
 {
@@ -181,7 +181,7 @@ static fleet_status all_reduce(fl_peers *p, fl_reduce how, fl_wire type,
                work);
 }
 
-static fleet_status reduce_scatter(fl_peers *p, fl_reduce how, fl_wire type,
+static fleet_status reduce_scatter(fl_comm *p, fl_reduce how, fl_wire_type type,
                                    const void *in, void *out, int64_t n,
                                    fl_work **work)
 {
@@ -196,7 +196,7 @@ static fleet_status reduce_scatter(fl_peers *p, fl_reduce how, fl_wire type,
                work);
 }
 
-static fleet_status all_gather(fl_peers *p, const void *in, void *out,
+static fleet_status all_gather(fl_comm *p, const void *in, void *out,
                                int64_t bytes, fl_work **work)
 {
     stage *s = stage_of(p);
@@ -210,7 +210,7 @@ static fleet_status all_gather(fl_peers *p, const void *in, void *out,
                work);
 }
 
-static fleet_status all_to_all_v(fl_peers *p, const void *in, const int64_t *to,
+static fleet_status all_to_all_v(fl_comm *p, const void *in, const int64_t *to,
                                  void *out, const int64_t *from, fl_work **work)
 {
     stage *s = stage_of(p);
@@ -224,7 +224,7 @@ static fleet_status all_to_all_v(fl_peers *p, const void *in, const int64_t *to,
                work);
 }
 
-static fleet_status broadcast(fl_peers *p, void *data, int64_t bytes, int root,
+static fleet_status broadcast(fl_comm *p, void *data, int64_t bytes, int root,
                               fl_work **work)
 {
     stage *s = stage_of(p);
@@ -237,7 +237,7 @@ static fleet_status broadcast(fl_peers *p, void *data, int64_t bytes, int root,
                work);
 }
 
-static fleet_status send(fl_peers *p, const void *data, int64_t bytes, int to,
+static fleet_status send(fl_comm *p, const void *data, int64_t bytes, int to,
                          fl_work **work)
 {
     stage *s = stage_of(p);
@@ -250,7 +250,7 @@ static fleet_status send(fl_peers *p, const void *data, int64_t bytes, int to,
                work);
 }
 
-static fleet_status recv(fl_peers *p, void *data, int64_t bytes, int from,
+static fleet_status recv(fl_comm *p, void *data, int64_t bytes, int from,
                          fl_work **work)
 {
     stage *s = stage_of(p);
@@ -263,7 +263,7 @@ static fleet_status recv(fl_peers *p, void *data, int64_t bytes, int from,
                work);
 }
 
-static fleet_status barrier(fl_peers *p)
+static fleet_status barrier(fl_comm *p)
 {
     return stage_of(p)->inner->methods->barrier(stage_of(p)->inner);
 }
@@ -278,7 +278,7 @@ static void forget(stage *s, fl_work *w)
     free(w);
 }
 
-static fleet_status wait(fl_peers *p, fl_work **work)
+static fleet_status wait(fl_comm *p, fl_work **work)
 {
     stage *s = stage_of(p);
     fl_work *w = *work;
@@ -296,7 +296,7 @@ static fleet_status wait(fl_peers *p, fl_work **work)
 
 /* --- memory, smaller groups, ends ---------------------------------------- */
 
-static fleet_status get_memory(fl_peers *p, int64_t bytes, void **memory)
+static fleet_status get_memory(fl_comm *p, int64_t bytes, void **memory)
 {
     stage *s = stage_of(p);
     shadow *g = s->got;
@@ -319,7 +319,7 @@ static fleet_status get_memory(fl_peers *p, int64_t bytes, void **memory)
     return status;
 }
 
-static void free_memory(fl_peers *p, void *memory)
+static void free_memory(fl_comm *p, void *memory)
 {
     stage *s = stage_of(p);
 
@@ -333,12 +333,12 @@ static void free_memory(fl_peers *p, void *memory)
         s->inner->methods->free_memory(s->inner, NULL);
 }
 
-static void give_up(fl_peers *p, const char *why)
+static void give_up(fl_comm *p, const char *why)
 {
     stage_of(p)->inner->methods->abort(stage_of(p)->inner, why);
 }
 
-static void destroy(fl_peers *p)
+static void destroy(fl_comm *p)
 {
     stage *s = stage_of(p);
     fl_work *previous;
@@ -357,9 +357,9 @@ static void destroy(fl_peers *p)
     free(s);
 }
 
-static fleet_status split(fl_peers *p, int color, int key, fl_peers **child);
+static fleet_status split(fl_comm *p, int color, int key, fl_comm **child);
 
-static const fl_peers_class methods = {
+static const fl_comm_class methods = {
     .all_reduce = all_reduce,
     .reduce_scatter = reduce_scatter,
     .all_gather = all_gather,
@@ -376,7 +376,7 @@ static const fl_peers_class methods = {
     .destroy = destroy,
 };
 
-static stage *wrap(fl_peers *inner)
+static stage *wrap(fl_comm *inner)
 {
     stage *s = calloc(1, sizeof *s);
 
@@ -389,10 +389,10 @@ static stage *wrap(fl_peers *inner)
     return s;
 }
 
-static fleet_status split(fl_peers *p, int color, int key, fl_peers **child)
+static fleet_status split(fl_comm *p, int color, int key, fl_comm **child)
 {
     stage *s = stage_of(p), *made;
-    fl_peers *inner;
+    fl_comm *inner;
     fleet_status status =
         s->inner->methods->split(s->inner, color, key, &inner);
 
@@ -416,7 +416,7 @@ static void find_devices(void)
     devices = device_kit_table();
 }
 
-fleet_status nccl_kit_stage(fl_peers *inner, int device, fl_peers **p)
+fleet_status nccl_kit_stage(fl_comm *inner, int device, fl_comm **p)
 {
     stage *s = wrap(inner);
 

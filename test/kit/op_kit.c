@@ -1,5 +1,5 @@
 /* op_kit.c - see op_kit.h. */
-#define SUITE kit
+#define SUITE op_kit
 #include "op_kit.h"
 #include "test.h"
 
@@ -125,7 +125,7 @@ static void put_params(scene *s)
         if (!s->c->in[i].is_param)
             continue;
         p = fl_store_param(s->f->store, s->in[i]->name);
-        memcpy(p->group->weight + p->offset, s->fed[i],
+        memcpy(p->flat->weight + p->offset, s->fed[i],
                (size_t)p->n * sizeof(float));
     }
 }

@@ -9,9 +9,9 @@
 #include "fleet/handle.h"
 #include "fleet/servers.h"
 
-fl_group *rank_group(const kit_model *m)
+fl_flat *rank_group(const kit_model *m)
 {
-    fl_group *g = m->f->store->groups;
+    fl_flat *g = m->f->store->flats;
 
     CHECK(g && !g->next && g->n <= RANK_MOST_FLOATS);
     return g;
@@ -60,7 +60,7 @@ void rank_learn(fake_rank *r, void *arg)
     work k;
 
     rank_model(&m, s);
-    m.f->store->rounds = &r->rounds;
+    m.f->store->agree = &r->rounds;
     if (s->also.sharded)
         m.f->store->share = (fl_share){rank, r->p.size};
     if (s->shared) {
@@ -83,7 +83,7 @@ void rank_learn(fake_rank *r, void *arg)
     memcpy(s->weight[rank], rank_group(&m)->weight,
            (size_t)rank_group(&m)->n * sizeof(float));
     work_close(&k);
-    m.f->store->rounds = NULL;
+    m.f->store->agree = NULL;
     kit_close(&m);
 }
 

@@ -27,7 +27,7 @@ typedef struct rank_lesson {
 } rank_lesson;
 
 /* All parameters. */
-fl_group *rank_group(const kit_model *m);
+fl_flat *rank_group(const kit_model *m);
 
 void rank_model(kit_model *m, const rank_lesson *s); /* no executor yet */
 void rank_executor(kit_model *m);

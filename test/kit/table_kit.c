@@ -1,5 +1,5 @@
 /* table_kit.c - see table_kit.h. */
-#define SUITE helpers
+#define SUITE table_kit
 #include "table_kit.h"
 #include "test.h"
 
@@ -24,17 +24,17 @@ const fl_mirror *rows_kit_mirror(const fl_store *s, const void *here)
 {
     const fl_mirror *m = s->mirrors;
 
-    while (m && m->here != here)
+    while (m && m->host != here)
         m = m->next;
     CHECK(m != NULL);
     return m;
 }
 
-const fl_rows_there *rows_kit_there(const lookup_scene *s)
+const fl_table_gpu *rows_kit_there(const lookup_scene *s)
 {
     const fl_mirror *m = rows_kit_mirror(s->f->store, lookup_rows(s, 0));
 
-    return (const fl_rows_there *)(const void *)m;
+    return (const fl_table_gpu *)(const void *)m;
 }
 
 int64_t rows_kit_here(const lookup_scene *s)

@@ -12,7 +12,7 @@ extern const lookup_case rows_kit_mixed;
 
 /* What the GPU has of that memory of the store's, or of the first table. */
 const fl_mirror *rows_kit_mirror(const fl_store *s, const void *here);
-const fl_rows_there *rows_kit_there(const lookup_scene *s);
+const fl_table_gpu *rows_kit_there(const lookup_scene *s);
 
 /* Rows of the first table that are here; and once they have come. */
 int64_t rows_kit_here(const lookup_scene *s);

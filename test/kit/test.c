@@ -1,6 +1,6 @@
 /* test.c - the helpers of test.h. */
 #define _GNU_SOURCE
-#define SUITE helpers
+#define SUITE test
 #include "test.h"
 
 #include <dirent.h>

@@ -1,5 +1,5 @@
 /* workers_kit.c - see workers_kit.h. */
-#define SUITE crew
+#define SUITE workers_kit
 #include "workers_kit.h"
 #include "test.h"
 
@@ -63,7 +63,7 @@ void crew_announce(fleet_executor *e, const kit_batch *b)
     fl_input *input = malloc(e->program->n_var * sizeof *input);
 
     to_input(e, b, input);
-    fl_executor_ahead(e, input, b->rows);
+    fl_executor_prefetch(e, input, b->rows);
     free(input);
 }
 

@@ -64,13 +64,13 @@ static void open_in_vain(const peers_part *part, const char *folder)
 {
     int rank = number_in("OMPI_COMM_WORLD_RANK");
     int size = number_in("OMPI_COMM_WORLD_SIZE");
-    fl_peers_options o = peers_options(part, false);
-    fl_peers *p;
+    fl_comm_options o = peers_options(part, false);
+    fl_comm *p;
 
     if (rank < size - 1) {
-        CHECK_FAILS(fl_peers_open("mpi", &o, &p), FLEET_ETIMEDOUT,
+        CHECK_FAILS(fl_comm_open("mpi", &o, &p), FLEET_ETIMEDOUT,
                     "mpi: not all ranks came to MPI_Init() within ");
-        CHECK_FAILS(fl_peers_open("mpi", &o, &p), FLEET_EPEER, "mpi: ");
+        CHECK_FAILS(fl_comm_open("mpi", &o, &p), FLEET_EPEER, "mpi: ");
     }
     leave_file(folder, part->name, rank);
     wait_for_files(folder, part, size);
@@ -78,11 +78,11 @@ static void open_in_vain(const peers_part *part, const char *folder)
 
 static void do_part(const peers_part *part, bool ordered, const char *folder)
 {
-    fl_peers_options o = peers_options(part, ordered);
-    fl_peers *p;
+    fl_comm_options o = peers_options(part, ordered);
+    fl_comm *p;
     int size;
 
-    CHECK_OK(fl_peers_open("mpi", &o, &p));
+    CHECK_OK(fl_comm_open("mpi", &o, &p));
     size = p->size;
     part->run(p);
     if (folder)
@@ -92,7 +92,7 @@ static void do_part(const peers_part *part, bool ordered, const char *folder)
     p->methods->destroy(p);
 }
 
-static void do_nothing(fl_peers *p)
+static void do_nothing(fl_comm *p)
 {
     CHECK_OK(p->methods->barrier(p));
 }

@@ -156,7 +156,7 @@ TEST(a_message_may_have_no_section)
     fl_packet *p;
 
     net_open_pool();
-    head.kind = FL_MSG_BEAT;
+    head.kind = FL_MSG_HEARTBEAT;
     fl_msg_begin(&w, net_pool, &head);
     CHECK_OK(fl_msg_end(&w, true, &p));
     CHECK_INT(p->n_frame, 1);

@@ -332,33 +332,33 @@ TEST(the_bell_wakes_who_waits_once)
 {
     fl_socket *server = net_listen("inproc://x", NULL);
     int64_t begin = fl_now_ms();
-    fl_bell bell;
+    fl_wakeup bell;
 
-    CHECK_OK(fl_bell_create(&bell));
-    fl_bell_ring(&bell);
-    fl_bell_ring(&bell);
+    CHECK_OK(fl_wakeup_create(&bell));
+    fl_wakeup_ring(&bell);
+    fl_wakeup_ring(&bell);
     CHECK_OK(fl_socket_wait(&server, 1, &bell, NET_WAIT));
     CHECK(fl_now_ms() - begin < NET_WAIT);
     begin = fl_now_ms();
     CHECK_OK(fl_socket_wait(&server, 1, &bell, 50));
     CHECK(fl_now_ms() - begin >= 49);
-    fl_bell_ring(&bell);
-    fl_bell_clear(&bell);
-    fl_bell_clear(&bell);
+    fl_wakeup_ring(&bell);
+    fl_wakeup_clear(&bell);
+    fl_wakeup_clear(&bell);
     begin = fl_now_ms();
     CHECK_OK(fl_socket_wait(NULL, 0, &bell, 50));
     CHECK(fl_now_ms() - begin >= 49);
-    fl_bell_destroy(&bell);
-    fl_bell_destroy(&bell);
+    fl_wakeup_destroy(&bell);
+    fl_wakeup_destroy(&bell);
     net_end(NULL, server);
 }
 
-static fl_bell the_bell;
+static fl_wakeup the_bell;
 
 static void ring_it(int signal)
 {
     (void)signal;
-    fl_bell_ring(&the_bell);
+    fl_wakeup_ring(&the_bell);
 }
 
 static void ignore(int signal)
@@ -374,7 +374,7 @@ TEST(a_signal_does_not_shorten_a_wait_but_its_handler_may_ring)
     const struct itimerval timer = {soon, soon}, off = {never, never};
     int64_t begin = fl_now_ms();
 
-    CHECK_OK(fl_bell_create(&the_bell));
+    CHECK_OK(fl_wakeup_create(&the_bell));
     sigaction(SIGALRM, &action, NULL);
     setitimer(ITIMER_REAL, &timer, NULL);
     CHECK_OK(fl_socket_wait(&server, 1, &the_bell, 200));
@@ -383,7 +383,7 @@ TEST(a_signal_does_not_shorten_a_wait_but_its_handler_may_ring)
     sigaction(SIGALRM, &action, NULL);
     CHECK_OK(fl_socket_wait(&server, 1, &the_bell, -1));
     setitimer(ITIMER_REAL, &off, NULL);
-    fl_bell_destroy(&the_bell);
+    fl_wakeup_destroy(&the_bell);
     net_end(NULL, server);
 }
 
@@ -416,7 +416,7 @@ TEST(the_hosts_signals_stay_with_the_hosts_threads)
 
 typedef struct owner {
     fl_socket *server;
-    fl_bell bell;
+    fl_wakeup bell;
     pthread_mutex_t lock;
     int n_queued, n_served; /* under the lock */
 } owner;
@@ -452,7 +452,7 @@ TEST(a_thread_serves_peers_and_the_bell)
     fl_socket *client = net_connect(bound);
     pthread_t thread;
 
-    CHECK_OK(fl_bell_create(&o.bell));
+    CHECK_OK(fl_wakeup_create(&o.bell));
     pthread_mutex_init(&o.lock, NULL);
     CHECK_INT(pthread_create(&thread, NULL, serve, &o), 0);
     for (unsigned i = 0; i < 200; i++) {
@@ -463,11 +463,11 @@ TEST(a_thread_serves_peers_and_the_bell)
         pthread_mutex_lock(&o.lock);
         o.n_queued++;
         pthread_mutex_unlock(&o.lock);
-        fl_bell_ring(&o.bell);
+        fl_wakeup_ring(&o.bell);
     }
     pthread_join(thread, NULL);
     CHECK_INT(o.n_served, 200);
-    fl_bell_destroy(&o.bell);
+    fl_wakeup_destroy(&o.bell);
     net_end(client, o.server);
 }
 

@@ -105,7 +105,7 @@ static void put_params(bundle *b, const fleet *f)
     for (size_t i = 0; i < f->store->params.n; i++) {
         const fl_param *p = f->store->params.entry[i].value;
 
-        put(b, "param.", p->name, 'f', p->group->weight + p->offset,
+        put(b, "param.", p->name, 'f', p->flat->weight + p->offset,
             p->shape.dim, p->shape.n_dim);
     }
 }

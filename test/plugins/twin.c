@@ -15,7 +15,7 @@ const fl_plugin *FL_PLUGIN_ENTRY(const fl_host *host)
         .name = "twin",
     };
 
-    fl_guest_enter(host);
+    fl_plugin_side_enter(host);
     return &plugin;
 }
 

@@ -1,7 +1,7 @@
 /* aggregate_test.c - what a lane does with one piece of a message: rows that a
  * pull has found are the ones its push changes, and what is no sound pull or
  * step is refused. */
-#define SUITE ps_unit
+#define SUITE aggregate
 #include "test.h"
 
 #include <string.h>
@@ -19,9 +19,9 @@ enum { DIM = 3, N = 5 };
 /* A store with one table, and a lane's unit that owns everything. */
 typedef struct scene {
     fleet *f;
-    fl_keep layout;
-    fl_unit unit;
-    fl_found *found;
+    fl_partition layout;
+    fl_aggregate unit;
+    fl_row_cache *found;
 } scene;
 
 static void open_scene(scene *s, bool remembers)
@@ -42,8 +42,9 @@ static void open_scene(scene *s, bool remembers)
     fleet_ctr_dnn(p, &c, &m);
     CHECK_OK(fleet_minimize(fleet_adagrad(s->f, 0.5f, NULL), m.loss));
     CHECK_OK(fl_add_programs(s->f));
-    CHECK_OK(fl_keep_make(&s->layout, s->f->store, 1));
-    CHECK_OK(fl_unit_init(&s->unit, &s->layout, fl_lane_buckets(0, 1, 0, 1)));
+    CHECK_OK(fl_partition_make(&s->layout, s->f->store, 1));
+    CHECK_OK(
+        fl_aggregate_init(&s->unit, &s->layout, fl_lane_buckets(0, 1, 0, 1)));
     if (remembers)
         CHECK_OK(FL_NEW(&s->found, FL_N_FOUND * sizeof *s->found));
 }
@@ -51,9 +52,9 @@ static void open_scene(scene *s, bool remembers)
 static void close_scene(scene *s)
 {
     if (s->found)
-        fl_found_done(s->found, FL_N_FOUND);
-    fl_unit_done(&s->unit);
-    fl_keep_done(&s->layout);
+        fl_row_cache_done(s->found, FL_N_FOUND);
+    fl_aggregate_done(&s->unit);
+    fl_partition_done(&s->layout);
     fleet_destroy(s->f);
     net_close_pool();
 }
@@ -100,9 +101,9 @@ static void pull(scene *s, const uint64_t *key, int n, float *rows)
     fl_msg_writer w;
 
     CHECK_OK(fl_msg_decode(p, &msg));
-    CHECK_OK(fl_unit_check(&s->unit, &msg));
+    CHECK_OK(fl_aggregate_check(&s->unit, &msg));
     fl_msg_begin(&w, net_pool, &head);
-    CHECK_OK(fl_unit_read(&s->unit, p, &msg, 0, &w, s->found));
+    CHECK_OK(fl_aggregate_read(&s->unit, p, &msg, 0, &w, s->found));
     CHECK_OK(fl_msg_end(&w, false, &answer));
     CHECK_INT(answer->frame[2].size, (size_t)(n * DIM) * sizeof *rows);
     memcpy(rows, answer->frame[2].data, answer->frame[2].size);
@@ -117,9 +118,9 @@ static fl_piece *add(scene *s, const uint64_t *key, int n, bool many)
     fl_piece *piece;
 
     CHECK_OK(fl_msg_decode(p, &msg));
-    CHECK_OK(fl_unit_check(&s->unit, &msg));
+    CHECK_OK(fl_aggregate_check(&s->unit, &msg));
     CHECK_OK(fl_piece_create(&piece, net_pool, p, &msg));
-    CHECK_OK(fl_unit_add(&s->unit, piece, many, s->found));
+    CHECK_OK(fl_aggregate_add(&s->unit, piece, many, s->found));
     fl_packet_drop(p);
     return piece;
 }
@@ -127,13 +128,13 @@ static fl_piece *add(scene *s, const uint64_t *key, int n, bool many)
 /* How many rows need not be looked for. */
 static int64_t apply(scene *s)
 {
-    const fl_unit_rows *t = &s->unit.table[0];
+    const fl_aggregate_rows *t = &s->unit.table[0];
     int64_t found = 0;
 
     for (int64_t i = 0; i < t->n; i++)
         found += t->target[i] != NULL;
-    fl_unit_apply_dense(&s->unit, s->f->store->updates++, 1, 1);
-    CHECK_OK(fl_unit_apply_rows(&s->unit));
+    fl_aggregate_apply_dense(&s->unit, s->f->store->updates++, 1, 1);
+    CHECK_OK(fl_aggregate_apply_rows(&s->unit));
     return found;
 }
 
@@ -142,7 +143,7 @@ static int64_t push(scene *s, const uint64_t *key, int n)
     fl_piece *piece;
     int64_t found;
 
-    fl_unit_begin(&s->unit);
+    fl_aggregate_begin(&s->unit);
     piece = add(s, key, n, false);
     found = apply(s);
     fl_piece_destroy(piece);
@@ -156,7 +157,7 @@ static int64_t push_both(scene *s, const uint64_t *key, const uint64_t *other,
     fl_piece *one, *two;
     int64_t found;
 
-    fl_unit_begin(&s->unit);
+    fl_aggregate_begin(&s->unit);
     one = add(s, key, n, true);
     two = add(s, other, n, true);
     found = apply(s);
@@ -218,7 +219,7 @@ TEST(a_push_of_other_keys_than_the_last_two_pulls_looks_for_its_rows)
     pull(&s, b, N, unused);
     pull(&s, other, N, unused);
     CHECK_INT(push(&s, a, N), 0);
-    fl_found_forget(s.found, FL_N_FOUND);
+    fl_row_cache_forget(s.found, FL_N_FOUND);
     CHECK_INT(push(&s, other, N), 0);
     close_scene(&s);
 }
@@ -233,7 +234,7 @@ static void check_refused(fl_packet *p, const char *words)
 
     open_scene(&s, false);
     CHECK_OK(fl_msg_decode(p, &msg));
-    CHECK_FAILS(fl_unit_check(&s.unit, &msg), FLEET_EINVAL, words);
+    CHECK_FAILS(fl_aggregate_check(&s.unit, &msg), FLEET_EINVAL, words);
     close_scene(&s);
 }
 

@@ -126,7 +126,7 @@ static int pass_time(scene *s, int64_t ms, bool alive)
         s->now_ms += BEAT_MS / 2;
         fl_client_tick(s->client, s->now_ms);
         for (int i = first; i < s->n_sent; i++)
-            if (s->sent[i].kind != FL_MSG_BEAT)
+            if (s->sent[i].kind != FL_MSG_HEARTBEAT)
                 n++;
             else if (alive)
                 answer_beat(s, i);

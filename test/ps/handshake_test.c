@@ -1,6 +1,6 @@
 /* handshake_test.c - how a worker comes to its servers, over real sockets; the
  * lanes are driven by the test. */
-#define SUITE hello
+#define SUITE handshake
 #include "lane_kit.h"
 #include "test.h"
 
@@ -21,7 +21,7 @@ typedef struct servers {
     fl_packet_pool *pool;
     fl_socket *socket[N_SERVER]; /* NULL: not started yet */
     fl_store *store[N_SERVER];
-    fl_keep layout[N_SERVER];
+    fl_partition layout[N_SERVER];
     fl_ps_lane *lane[N_SERVER];
     char *program;
     fl_address address[N_SERVER];
@@ -57,9 +57,9 @@ static void make_lane(servers *s, int i)
 
     at[i] = (at_socket){s, i};
     s->store[i] = sim_store(sim_model_of(SIM_SGD), fl_table_make);
-    CHECK_OK(fl_keep_make(&s->layout[i], s->store[i], N_SERVER));
+    CHECK_OK(fl_partition_make(&s->layout[i], s->store[i], N_SERVER));
     if (!s->program)
-        s->program = fl_keep_text(s->layout[i].store);
+        s->program = fl_job_signature_text(s->layout[i].store);
     o.layout = &s->layout[i];
     o.program = s->program;
     o.pool = s->pool;
@@ -89,7 +89,7 @@ static void close_servers(servers *s)
     for (int i = 0; i < N_SERVER; i++) {
         fl_socket_close(s->socket[i], 0);
         fl_lane_destroy(s->lane[i]);
-        fl_keep_done(&s->layout[i]);
+        fl_partition_done(&s->layout[i]);
         fl_store_destroy(s->store[i]);
     }
     fl_free(s->program);

@@ -268,7 +268,7 @@ TEST(a_pull_that_no_frame_can_answer_is_refused)
 
     lane_open(&k, SIM_BLOCKS, 1, true);
     ask_for(&k, FL_MSG_PULL, FL_OP_DENSE, 0, 1500,
-            (uint64_t)fl_keep_param(&k.layout, "large") << 32, true);
+            (uint64_t)fl_partition_param(&k.layout, "large") << 32, true);
     lane_hear_refusal(&k, 0, "numbers at once, more than 67108864 bytes");
     lane_close(&k);
 }
@@ -299,7 +299,7 @@ TEST(strangers_end_nothing)
     abort_as(&k, 0, 0, 0);
     lane_silent(&k);
     CHECK_INT(fl_lane_counted(k.lane).strays, 3);
-    lane_say(&k, FL_MSG_BEAT, 0, 0, 0);
+    lane_say(&k, FL_MSG_HEARTBEAT, 0, 0, 0);
     lane_hear_status(&k, 0, FL_ANSWER_OK);
     CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_RUNS);
     abort_as(&k, 0, 1, 1);
@@ -480,7 +480,7 @@ TEST(what_comes_during_an_act_waits_for_its_end)
     lane_act(&k, 0, 1, "{}");
     lane_push(&k, 1, 1, 5, 1);
     lane_silent(&k);
-    lane_say(&k, FL_MSG_BEAT, 1, 0, 0);
+    lane_say(&k, FL_MSG_HEARTBEAT, 1, 0, 0);
     lane_hear_status(&k, 1, FL_ANSWER_WAITING);
     CHECK_INT(k.msg.answer.missing_stream, FL_NOBODY);
     lane_hear_status(&k, 1, FL_ANSWER_OK);
@@ -497,7 +497,7 @@ TEST(an_act_of_a_lane_that_has_failed_ends_in_peace)
 
     lane_open(&k, SIM_SGD, 2, true);
     lane_act(&k, 0, 1, "{}");
-    ask_for(&k, FL_MSG_ASK, FL_OP_HASH, 0, 0, 0, false);
+    ask_for(&k, FL_MSG_QUERY, FL_OP_HASH, 0, 0, 0, false);
     fl_lane_abort(k.lane, FLEET_EPEER, "worker 1 is gone");
     CHECK_INT(lane_hear(&k, 0)->head.kind, FL_MSG_ABORT);
     fl_lane_done(k.lane, FLEET_OK, "", 0, 0, 0);

@@ -57,7 +57,7 @@ static void pass_time(lane_kit *k, int64_t ms)
 {
     for (int64_t end = k->now_ms + ms; k->now_ms < end; k->now_ms += 500) {
         for (uint32_t i = 0; i < 2; i++)
-            lane_say(k, FL_MSG_BEAT, i, 0, 0);
+            lane_say(k, FL_MSG_HEARTBEAT, i, 0, 0);
         fl_lane_tick(k->lane, k->now_ms);
         while (k->n_sent > 0)
             lane_hear(k, k->sent[0].to);
@@ -101,7 +101,7 @@ TEST(who_does_not_come_and_who_goes_silent_is_named)
     lane_kit k;
 
     lane_open(&k, SIM_SGD, 2, true);
-    lane_say(&k, FL_MSG_BEAT, 0, 0, 0);
+    lane_say(&k, FL_MSG_HEARTBEAT, 0, 0, 0);
     fl_lane_tick(k.lane, 1000);
     CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_RUNS);
     fl_lane_tick(k.lane, 1001);
@@ -111,7 +111,7 @@ TEST(who_does_not_come_and_who_goes_silent_is_named)
 
     lane_open(&k, SIM_SGD, 2, true);
     k.now_ms = 3000;
-    lane_say(&k, FL_MSG_BEAT, 0, 0, 0);
+    lane_say(&k, FL_MSG_HEARTBEAT, 0, 0, 0);
     fl_lane_tick(k.lane, 3001);
     CHECK_INT(fl_lane_error(k.lane)->code, FLEET_ETIMEDOUT);
     CHECK_CONTAINS(fl_lane_error(k.lane)->text, "worker 1 has not come");

@@ -1,6 +1,6 @@
 /* partition_test.c - who keeps what: every bucket, and so every row and block, has
  * exactly one lane, however many servers and lanes there are. */
-#define SUITE keep
+#define SUITE partition
 #include "sim_job.h"
 #include "test.h"
 
@@ -53,26 +53,26 @@ TEST(servers_have_equal_shares)
 TEST(every_block_is_in_the_unit_of_one_lane)
 {
     fl_store *store = sim_store(sim_model_of(SIM_BLOCKS), fl_table_make);
-    fl_keep keep;
+    fl_partition keep;
 
-    CHECK_OK(fl_keep_make(&keep, store, 3));
+    CHECK_OK(fl_partition_make(&keep, store, 3));
     for (int n_lane = 1; n_lane <= 4; n_lane++) {
         int seen[8][2] = {{0}};
 
         for (int i = 0; i < 3 * n_lane; i++) {
-            fl_unit u;
+            fl_aggregate u;
 
-            CHECK_OK(fl_unit_init(
+            CHECK_OK(fl_aggregate_init(
                 &u, &keep, fl_lane_buckets(i / n_lane, 3, i % n_lane, n_lane)));
             for (int b = 0; b < u.n_block; b++)
                 seen[u.block[b].number][u.block[b].block]++;
-            fl_unit_done(&u);
+            fl_aggregate_done(&u);
         }
         for (int p = 0; p < keep.n_param; p++)
             for (int64_t b = 0; b < 2; b++)
                 CHECK_INT(seen[p][b], b < fl_blocks_of(keep.param[p]));
     }
-    fl_keep_done(&keep);
+    fl_partition_done(&keep);
     fl_store_destroy(store);
     sim_models_close();
 }
@@ -80,16 +80,16 @@ TEST(every_block_is_in_the_unit_of_one_lane)
 TEST(numbers_go_by_name)
 {
     fl_store *store = sim_store(sim_model_of(SIM_SGD), fl_table_make);
-    fl_keep keep;
+    fl_partition keep;
 
-    CHECK_OK(fl_keep_make(&keep, store, 1));
+    CHECK_OK(fl_partition_make(&keep, store, 1));
     for (int i = 1; i < keep.n_param; i++)
         CHECK(strcmp(keep.param[i - 1]->name, keep.param[i]->name) < 0);
-    CHECK_INT(fl_keep_table(&keep, "first"), 0);
-    CHECK_INT(fl_keep_table(&keep, "second"), 1);
-    CHECK_INT(fl_keep_table(&keep, "third"), -1);
-    CHECK_INT(fl_keep_param(&keep, "no such"), -1);
-    fl_keep_done(&keep);
+    CHECK_INT(fl_partition_table(&keep, "first"), 0);
+    CHECK_INT(fl_partition_table(&keep, "second"), 1);
+    CHECK_INT(fl_partition_table(&keep, "third"), -1);
+    CHECK_INT(fl_partition_param(&keep, "no such"), -1);
+    fl_partition_done(&keep);
     fl_store_destroy(store);
     sim_models_close();
 }
@@ -108,7 +108,8 @@ TEST(the_last_block_is_short_and_the_one_after_it_is_none)
 static void check_difference(const char *ours, const char *theirs,
                              const char *want)
 {
-    char *text = fl_keep_difference("the server", ours, "the worker", theirs);
+    char *text =
+        fl_job_signature_difference("the server", ours, "the worker", theirs);
 
     CHECK((text != NULL) == (want != NULL));
     if (want)

@@ -13,7 +13,7 @@
 
 typedef struct pair {
     fl_store store;
-    fl_keep layout;
+    fl_partition layout;
     fl_ps_lane *lane;
     fl_client *client;
     fl_request request;

@@ -1,6 +1,6 @@
 /* bf16_simd_test.c - the vector kernels that read or write bfloat16: each against a
  * plain formula, for all small sizes, on every instruction set. */
-#define SUITE bf16
+#define SUITE bf16_simd
 #include "test.h"
 
 #include <math.h>

@@ -319,7 +319,7 @@ TEST(a_parameter_that_is_not_a_number_is_named)
     kit_open(&m, KIT_MLP, &(kit_options){0});
     kit_batch *b = kit_batch_for(&m, 10, 7);
     fl_param *p = fl_store_param(m.f->store, "tower_1.w");
-    p->group->weight[p->offset + 3] = NAN;
+    p->flat->weight[p->offset + 3] = NAN;
     check_nan(&m, b,
               "batch 1: the loss is not finite, because parameter "
               "\"tower_1.w\", which fc reads, is not");

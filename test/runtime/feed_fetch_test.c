@@ -1,6 +1,6 @@
 /* feed_fetch_test.c - what an executor is fed with and what is fetched from it: each
  * mistake is refused by name, and changes nothing. */
-#define SUITE feeds
+#define SUITE feed_fetch
 #include "test.h"
 #include "train_kit.h"
 

@@ -1,6 +1,6 @@
 /* initializer_test.c - first values of parameters: each kind's statistics, and
  * that they are a function of seed and name alone. */
-#define SUITE initializers
+#define SUITE initializer
 #include "test.h"
 
 #include <math.h>
@@ -32,7 +32,7 @@ static const float *first_values(fleet *f, fleet_program *p, const char *name)
     fleet_executor_destroy(e);
     param = fl_store_param(f->store, name);
     CHECK(param != NULL);
-    return param->group->weight + param->offset;
+    return param->flat->weight + param->offset;
 }
 
 typedef struct moments {

@@ -1,7 +1,7 @@
 /* lars_lamb_test.c - LARS and LAMB: against their formulas in double, the same
  * bits whatever the threads, splits and instruction sets, tables by the plain
  * rule; what is refused. */
-#define SUITE layerwise
+#define SUITE lars_lamb
 #include "fake_remote.h"
 #include "test.h"
 #include "train_kit.h"
@@ -83,7 +83,7 @@ static const fl_param *param(const scene *s, const char *name)
 
 static const float *weights_of(const fl_param *p)
 {
-    return p->group->weight + p->offset;
+    return p->flat->weight + p->offset;
 }
 
 /* --- in double ------------------------------------------------------------ */

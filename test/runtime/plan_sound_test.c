@@ -21,17 +21,17 @@
 /* Which of three memories it lies in; 0: elsewhere. */
 static int memory_of(const fl_value *v)
 {
-    return v->kind == FL_VALUE_TEMP   ? 1
-           : v->kind != FL_VALUE_KEPT ? 0
-           : v->ahead                 ? 3
-                                      : 2;
+    return v->kind == FL_VALUE_TEMP         ? 1
+           : v->kind != FL_VALUE_PERSISTENT ? 0
+           : v->per_slot                    ? 3
+                                            : 2;
 }
 
 static size_t size_of_memory(const fl_plan *plan, int memory)
 {
     return memory == 1   ? plan->arena_bytes
-           : memory == 2 ? plan->kept_bytes
-                         : plan->ahead_bytes;
+           : memory == 2 ? plan->persistent_bytes
+                         : plan->slot_bytes;
 }
 
 /* Lifetimes must cover every step that touches a value. */
@@ -122,7 +122,7 @@ static void check_regions(const fl_plan *plan)
         for (int i = next; i < next + region->n; i++) {
             CHECK_INT(plan->step[i]->region, r);
             CHECK(plan->step[i]->kernel->split == region->split);
-            CHECK(plan->step[i]->lane == region->lane);
+            CHECK(plan->step[i]->engine == region->engine);
             CHECK_INT(run_of(plan->step[i]->phase), run_of(region->phase));
         }
         CHECK(run_of(region->phase) >= run);
@@ -151,7 +151,7 @@ static void check_plans(kit_kind kind, const kit_options *o, bool bf16)
     kit_model m;
 
     kit_open(&m, kind, o);
-    m.p->training.narrow = bf16 ? FLEET_BFLOAT16 : 0;
+    m.p->training.half_type = bf16 ? FLEET_BFLOAT16 : 0;
     for (int i = 0; i < 5; i++) {
         check_plan(&m, batches[i], true);
         check_plan(&m, batches[i], false);
@@ -279,7 +279,7 @@ static bool plan_without_memory(kit_model *m, int64_t n)
 
     fl_memory_fail_at(n, false);
     status =
-        fl_plan_build(m->p, m->f->store, 30, true, NULL, &m->p->placing, &plan);
+        fl_plan_build(m->p, m->f->store, 30, true, NULL, &m->p->place, &plan);
     fl_memory_fail_at(0, false);
     if (status == FLEET_OK) {
         fl_plan_destroy(plan);
@@ -296,7 +296,7 @@ TEST(planning_survives_every_allocation_that_fails)
     kit_model m;
 
     kit_open(&m, KIT_CTR, &(kit_options){.merge = 2, .clip = 1});
-    m.p->training.narrow = FLEET_BFLOAT16;
+    m.p->training.half_type = FLEET_BFLOAT16;
     while (!plan_without_memory(&m, n))
         n++;
     CHECK(n > 20);

@@ -78,7 +78,7 @@ static void check_amp_dump(kit_kind kind, const kit_options *o,
     kit_model m;
 
     kit_build(&m, kind, o);
-    m.p->training.narrow = FLEET_BFLOAT16;
+    m.p->training.half_type = FLEET_BFLOAT16;
     text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
     golden_check(name, text);
     fleet_free(text);
@@ -115,7 +115,7 @@ static void check_worker_dump(kit_kind kind, const kit_options *o, bool sync,
     kit_model m;
 
     kit_build(&m, kind, o);
-    m.p->training.narrow = bf16 ? FLEET_BFLOAT16 : 0;
+    m.p->training.half_type = bf16 ? FLEET_BFLOAT16 : 0;
     fake_server_open(&s, m.p, 1, sync);
     fake_worker_open(&w, &s, m.f, 0);
     text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
@@ -155,7 +155,7 @@ TEST(plans_of_workers_on_a_gpu_are_as_listed)
     gpu_kit_close();
 }
 
-static fleet_status nothing_before(fl_peers *p, fl_stream *q)
+static fleet_status nothing_before(fl_comm *p, fl_queue *q)
 {
     (void)p;
     (void)q;
@@ -163,9 +163,9 @@ static fleet_status nothing_before(fl_peers *p, fl_stream *q)
 }
 
 /* As NCCL's groups do, for plans. */
-static void reduce_on_gpus(fl_peers *p)
+static void reduce_on_gpus(fl_comm *p)
 {
-    static fl_peers_class there;
+    static fl_comm_class there;
 
     there = *p->methods;
     there.after = nothing_before;
@@ -193,11 +193,11 @@ static void check_rank_dump_of(const kit_options *o, int64_t bucket,
     fake_group_open(&g, 2);
     if (o->device)
         reduce_on_gpus(&g.rank[0].p);
-    m.f->store->rounds = &g.rank[0].rounds;
+    m.f->store->agree = &g.rank[0].rounds;
     text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
     golden_check(name, text);
     fleet_free(text);
-    m.f->store->rounds = NULL;
+    m.f->store->agree = NULL;
     fake_group_close(&g);
     kit_close(&m);
 }
@@ -232,21 +232,21 @@ TEST(plans_of_ranks_that_share_out_states_are_as_listed)
 static void check_rank_dump_beside_tables(const kit_options *o,
                                           const char *name)
 {
-    fl_exchange elsewhere = {.sync = true};
+    fl_remote elsewhere = {.sync = true};
     fake_group g;
     kit_model m;
     char *text;
 
     kit_build(&m, KIT_CTR, o);
     fake_group_open(&g, 2);
-    m.f->store->rounds = &g.rank[0].rounds;
-    m.f->store->exchange = &elsewhere;
-    m.f->store->dense_here = true;
+    m.f->store->agree = &g.rank[0].rounds;
+    m.f->store->remote = &elsewhere;
+    m.f->store->dense_local = true;
     text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
     golden_check(name, text);
     fleet_free(text);
-    m.f->store->rounds = NULL;
-    m.f->store->exchange = NULL;
+    m.f->store->agree = NULL;
+    m.f->store->remote = NULL;
     fake_group_close(&g);
     kit_close(&m);
 }

@@ -98,9 +98,9 @@ TEST(what_needs_a_library_that_is_not_there_says_which)
 
 TEST(one_that_joins_no_ranks_is_no_group)
 {
-    fl_peers *p;
+    fl_comm *p;
 
     look_in_plugins();
-    CHECK_FAILS(fl_peers_open("twin", NULL, &p), FLEET_EUNSUPPORTED,
+    CHECK_FAILS(fl_comm_open("twin", NULL, &p), FLEET_EUNSUPPORTED,
                 "plug-in 'twin' joins no ranks");
 }

@@ -104,8 +104,8 @@ TEST(a_program_that_was_read_computes_the_same)
         fl_param *to = f->store->params.entry[i].value;
         fl_param *from = fl_store_param(m.f->store, to->name);
 
-        memcpy(to->group->weight + to->offset,
-               from->group->weight + from->offset, (size_t)to->n * 4);
+        memcpy(to->flat->weight + to->offset, from->flat->weight + from->offset,
+               (size_t)to->n * 4);
     }
     b->n--; /* the label is not needed any more */
     CHECK_OK(kit_fetch(other, b,

@@ -1,6 +1,6 @@
 /* push_pull_fails_test.c - training with parameters that are kept elsewhere,
  * when the others fail, the batch does, or memory runs out. */
-#define SUITE exchange_fails
+#define SUITE push_pull_fails
 #include "workers_kit.h"
 #include "test.h"
 
@@ -27,7 +27,7 @@ static void check_failure(fake_call call, int nth, int merge, bool ahead)
         if (crew_train(c.m[0].e, &k, i, ahead) != FLEET_OK) {
             CHECK_TEXT(fleet_last_error(), "server 3 is not what it was");
             CHECK_INT(c.m[0].e->micro, 0);
-            CHECK_INT(c.m[0].f->store->n_group, 0);
+            CHECK_INT(c.m[0].f->store->n_flat, 0);
             CHECK(!c.w[0].x.taken[0] && !c.w[0].x.taken[1]);
             failed++;
         }
@@ -94,16 +94,16 @@ TEST(an_executor_follows_its_stores_exchange)
     crew_open(&c, 1, true, KIT_MLP, &(kit_options){.merge = 2});
     work_open(&k, &c.m[0], 4, 50);
     CHECK_OK(crew_train(c.m[0].e, &k, 0, 1));
-    c.m[0].f->store->exchange = NULL;
+    c.m[0].f->store->remote = NULL;
     CHECK_FAILS(crew_iterate(c.m[0].e, k.b[1]), FLEET_ESTATE,
                 "inside a merge group");
     CHECK_FAILS(fleet_executor_flush(c.m[0].e), FLEET_ESTATE,
                 "inside a merge group");
     CHECK_INT(c.m[0].e->micro, 0); /* it is given up */
-    c.m[0].f->store->exchange = &c.w[0].x;
+    c.m[0].f->store->remote = &c.w[0].x;
     CHECK_OK(crew_train(c.m[0].e, &k, 0, 1));
     CHECK_OK(crew_train(c.m[0].e, &k, 1, 1));
-    c.m[0].f->store->exchange = NULL;
+    c.m[0].f->store->remote = NULL;
     CHECK_OK(crew_iterate(c.m[0].e, k.b[2]));
     CHECK_OK(crew_iterate(c.m[0].e, k.b[3]));
     CHECK_INT(c.server.updates, 1);

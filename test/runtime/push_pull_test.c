@@ -1,7 +1,7 @@
 /* push_pull_test.c - training with parameters that are kept elsewhere: the same
  * bits as in one process, one batch ahead or not. fake_remote.h is the
  * others. */
-#define SUITE exchange
+#define SUITE push_pull
 #include "workers_kit.h"
 #include "test.h"
 

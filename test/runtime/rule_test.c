@@ -1,7 +1,7 @@
 /* rule_test.c - the update rules: against plain arithmetic in double, bit by
  * bit at every split and on every instruction set, dense against rows; the
  * schedules of the learning rate. */
-#define SUITE rules
+#define SUITE rule
 #include "test.h"
 
 #include <math.h>

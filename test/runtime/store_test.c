@@ -48,7 +48,7 @@ static fl_text hashed_bytes(fl_store *s)
         fl_text_bytes(&t, p->name, strlen(p->name) + 1);
         fl_text_bytes(&t, &rank, 4);
         fl_text_bytes(&t, p->shape.dim, rank * 8);
-        fl_text_bytes(&t, p->group->weight + p->offset, (size_t)p->n * 4);
+        fl_text_bytes(&t, p->flat->weight + p->offset, (size_t)p->n * 4);
     }
     for (size_t i = 0; i < s->tables.n; i++) {
         const fl_rows *r = s->tables.entry[i].value;

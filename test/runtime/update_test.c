@@ -1,6 +1,6 @@
 /* update_test.c - between gradients and new weights: gradient merge, clip by
  * global norm, what is said about single parameters, programs that share. */
-#define SUITE merge
+#define SUITE update
 #include "gradient_kit.h"
 #include "test.h"
 
@@ -328,7 +328,7 @@ static void check_step(layers *s, const char *name, float rate, float decay)
 {
     const fl_param *p = fl_store_param(s->f->store, name);
     const fleet_var *v = fleet_program_var(s->p, name);
-    float *w = p->group->weight + p->offset, before[200];
+    float *w = p->flat->weight + p->offset, before[200];
     const float *g;
 
     memcpy(before, w, (size_t)p->n * sizeof *w);
@@ -374,10 +374,10 @@ TEST(a_frozen_parameter_stays_and_the_others_go_on)
 
     open_layers(&s, (fleet_param_attr){.frozen = 1});
     p = fl_store_param(s.f->store, "first.w");
-    memcpy(before, p->group->weight + p->offset, sizeof before);
+    memcpy(before, p->flat->weight + p->offset, sizeof before);
     check_step(&s, "first.b", 0.5f, 0.125f);
     check_step(&s, "last.w", 0.5f, 0.125f);
-    CHECK(memcmp(before, p->group->weight + p->offset, sizeof before) == 0);
+    CHECK(memcmp(before, p->flat->weight + p->offset, sizeof before) == 0);
     CHECK(s.e->last->plan->gradient_of[fleet_program_var(s.p, "first.w")->id] <
           0);
     close_layers(&s);
@@ -401,13 +401,13 @@ TEST(a_parameter_is_trained_through_a_reshape)
         fleet_minimize(fleet_sgd(f, 1), fleet_mean(p, fleet_square(p, y))));
     fleet_executor *e = fleet_executor_create(p, NULL);
     const fl_param *q = fl_store_param(f->store, "w");
-    memcpy(before, q->group->weight + q->offset, sizeof before);
+    memcpy(before, q->flat->weight + q->offset, sizeof before);
     CHECK_OK(kit_run(e, b));
     for (int i = 0; i < 6; i++) {
         float sum = fed[0] * before[i % 3] + fed[1] * before[3 + i % 3];
         float want = before[i] - 2.0f / 3 * sum * fed[i / 3];
 
-        CHECK_CLOSE(&q->group->weight[q->offset + i], &want, 1, 1e-6);
+        CHECK_CLOSE(&q->flat->weight[q->offset + i], &want, 1, 1e-6);
         CHECK(want != before[i]);
     }
     kit_batch_free(b);
@@ -446,15 +446,15 @@ TEST(two_programs_train_what_they_share)
     eb = fleet_executor_create(b, NULL);
     shared = fl_store_param(f->store, "shared.w");
     own = fl_store_param(f->store, "a.w");
-    memcpy(before, shared->group->weight + shared->offset, sizeof before);
-    mine = own->group->weight[own->offset];
+    memcpy(before, shared->flat->weight + shared->offset, sizeof before);
+    mine = own->flat->weight[own->offset];
     CHECK_OK(kit_run(eb, batch));
     for (int i = 0; i < 20; i++)
-        CHECK(shared->group->weight[shared->offset + i] != before[i]);
-    CHECK(own->group->weight[own->offset] == mine);
+        CHECK(shared->flat->weight[shared->offset + i] != before[i]);
+    CHECK(own->flat->weight[own->offset] == mine);
     CHECK_INT(f->store->updates, 2);
     CHECK_OK(kit_run(ea, batch));
-    CHECK(own->group->weight[own->offset] != mine);
+    CHECK(own->flat->weight[own->offset] != mine);
     kit_batch_free(batch);
     fleet_executor_destroy(ea);
     fleet_executor_destroy(eb);

@@ -235,7 +235,7 @@ static void open_lane(sim *s, int server, int lane)
                     .number = s->n_lane++,
                     .failed_ms = -1};
     l->store = sim_store(s->o.model, fl_table_make);
-    CHECK_OK(fl_keep_make(&l->layout, l->store, s->o.n_server));
+    CHECK_OK(fl_partition_make(&l->layout, l->store, s->o.n_server));
     CHECK_OK(fl_lane_create(&l->core, &options, &host, 0));
     sim_post(s, (sim_event){.at_ms = (int64_t)sim_random(s, 50),
                             .kind = SIM_LANE_TICK,
@@ -268,7 +268,7 @@ static void leave_fiber(sim_worker *w)
                                     &s->main_size);
 }
 
-/* As fl_link_destroy() does it. */
+/* As fl_worker_io_destroy() does it. */
 static void give_up(sim_worker *w)
 {
     char why[1100];
@@ -582,7 +582,7 @@ void sim_close(sim *s)
         close_worker(&s->worker[i]);
     for (int i = 0; i < s->n_lane; i++) {
         fl_lane_destroy(s->lane[i].core);
-        fl_keep_done(&s->lane[i].layout);
+        fl_partition_done(&s->lane[i].layout);
         fl_store_destroy(s->lane[i].store);
     }
     for (size_t i = 0; i < s->n_event; i++)

@@ -54,7 +54,7 @@ typedef struct sim_lane {
     sim *s;
     int server, number, lane; /* lane: of the server */
     fl_store *store;
-    fl_keep layout;
+    fl_partition layout;
     fl_ps_lane *core;
     int64_t paused_until, failed_ms;
     bool dead;

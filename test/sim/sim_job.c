@@ -282,7 +282,7 @@ void sim_number(int worker, int pass, double x[2])
 typedef struct hands {
     sim_worker *w;
     const sim_script *k;
-    fl_exchange *x;
+    fl_remote *x;
     sim_step step[FL_N_SLOT];
     fl_pull_rows pull[FL_N_SLOT][SIM_N_TABLE];
     const float *row[FL_N_SLOT][SIM_N_TABLE][SIM_MOST_KEY];
@@ -357,7 +357,7 @@ static int make_params(hands *h, int slot, fl_push_param *to)
             continue;
         grad = malloc((size_t)p->n * sizeof *grad); /* never fails by wish */
         sim_gradient(h->k, &h->step[slot], (uint64_t)p->n,
-                     p->group->weight + p->offset, grad, p->n);
+                     p->flat->weight + p->offset, grad, p->n);
         to[n++] = (fl_push_param){p, grad};
     }
     return n;
@@ -411,7 +411,7 @@ static fleet_status train_one(hands *h, int pass, int step)
     late = h->x->sync && how & 2;
     if (h->ahead && !late)
         FL_TRY(pull(h, !slot, pass, step + 1, true, false));
-    FL_TRY(h->x->methods->arrive(h->x, slot));
+    FL_TRY(h->x->methods->wait_pull(h->x, slot));
     sim_compute(h->w, (int64_t)(how >> 8 & 15));
     if (h->w->index == h->w->s->o.stuck_worker &&
         h->w->s->now_ms >= h->w->s->o.dead_ms)
@@ -423,7 +423,7 @@ static fleet_status train_one(hands *h, int pass, int step)
     FL_TRY(push(h, slot));
     if (h->ahead && late)
         FL_TRY(pull(h, !slot, pass, step + 1, true, false));
-    FL_TRY(h->x->methods->settle(h->x));
+    FL_TRY(h->x->methods->wait_update(h->x));
     h->x->methods->drop(h->x, slot);
     if (how >> 16 & 3)
         return FLEET_OK;
@@ -436,7 +436,7 @@ static fleet_status train_one(hands *h, int pass, int step)
 static fleet_status look(hands *h, int pass)
 {
     FL_TRY(pull(h, 0, pass, 99, false, true));
-    FL_TRY(h->x->methods->arrive(h->x, 0));
+    FL_TRY(h->x->methods->wait_pull(h->x, 0));
     h->x->methods->drop(h->x, 0);
     return FLEET_OK;
 }
@@ -519,7 +519,7 @@ static fleet_status one_pass(hands *h, int pass)
 fleet_status sim_work(sim_worker *w)
 {
     const sim_script *k = w->own;
-    hands h = {.w = w, .k = k, .x = &w->core.exchange};
+    hands h = {.w = w, .k = k, .x = &w->core.remote};
 
     FL_TRY(h.x->methods->refresh(h.x));
     for (int p = 0; p < k->n_pass && p <= k->leaves_in[w->index]; p++)

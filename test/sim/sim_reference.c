@@ -56,8 +56,7 @@ static void add_param(reference *r, const sim_step *b, int i)
     if (!sim_pushes(r->k, b, p->name))
         return;
     g = fl_alloc((size_t)p->n * sizeof *g);
-    sim_gradient(r->k, b, (uint64_t)p->n, p->group->weight + p->offset, g,
-                 p->n);
+    sim_gradient(r->k, b, (uint64_t)p->n, p->flat->weight + p->offset, g, p->n);
     if (r->sum[i]) {
         add(r->sum[i], g, p->n, false);
         fl_free(g);
@@ -196,9 +195,9 @@ static void update_param(reference *r, const fl_update *all, int i)
     float *state[FL_MAX_STATE] = {NULL};
 
     for (int j = 0; j < FL_MAX_STATE; j++)
-        if (p->group->state[j])
-            state[j] = p->group->state[j] + p->offset;
-    fl_optimizer_dense(r->store->optimizer)(&u, p->group->weight + p->offset,
+        if (p->flat->state[j])
+            state[j] = p->flat->state[j] + p->offset;
+    fl_optimizer_dense(r->store->optimizer)(&u, p->flat->weight + p->offset,
                                             r->sum[i], state, p->n);
     fl_free(r->sum[i]);
     r->sum[i] = NULL;
@@ -351,13 +350,13 @@ static bool same_floats(const fl_param *p, const fl_param *q, int64_t at,
 {
     size_t bytes = (size_t)n * sizeof(float);
 
-    if (memcmp(p->group->weight + p->offset + at,
-               q->group->weight + q->offset + at, bytes) != 0)
+    if (memcmp(p->flat->weight + p->offset + at,
+               q->flat->weight + q->offset + at, bytes) != 0)
         return false;
     for (int i = 0; i < FL_MAX_STATE; i++)
-        if (p->group->state[i] &&
-            memcmp(p->group->state[i] + p->offset + at,
-                   q->group->state[i] + q->offset + at, bytes) != 0)
+        if (p->flat->state[i] &&
+            memcmp(p->flat->state[i] + p->offset + at,
+                   q->flat->state[i] + q->offset + at, bytes) != 0)
             return false;
     return true;
 }
@@ -366,7 +365,7 @@ static bool same_floats(const fl_param *p, const fl_param *q, int64_t at,
 static const char *check_blocks(const reference *r, const sim_lane *l,
                                 const fl_store *first, int *n_block)
 {
-    fl_buckets own = l->core->unit.own;
+    fl_buckets own = l->core->aggregate.own;
 
     for (int i = 0; i < MOST_PARAM && r->param[i]; i++)
         for (int64_t b = 0; b < fl_blocks_of(r->param[i]); b++) {
@@ -398,7 +397,7 @@ static fleet_status check_row(void *arg, int bucket, const float *row)
     float *want;
 
     CHECK_OK(c->want->methods->find(c->want, &key, 1, &want));
-    if (!want || !fl_owns(&c->l->core->unit.own, bucket) ||
+    if (!want || !fl_owns(&c->l->core->aggregate.own, bucket) ||
         memcmp(want, row, n * sizeof *row) != 0 ||
         fl_row_of(want)->step != head->step)
         c->n_bad++;

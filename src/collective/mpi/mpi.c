@@ -42,7 +42,7 @@ static fleet_status is_one_host(MPI_Comm comm, int64_t deadline_ms, bool *is)
  * that leaves cannot count on. */
 static fleet_status allocate(MPI_Comm comm, int rank, int size, void **memory)
 {
-    MPI_Aint bytes = rank == 0 ? (MPI_Aint)fl_window_bytes(size) + PAGE : 0;
+    MPI_Aint bytes = rank == 0 ? (MPI_Aint)fl_shm_bytes(size) + PAGE : 0;
     MPI_Win window;
     uintptr_t at;
     int unit;
@@ -56,20 +56,20 @@ static fleet_status allocate(MPI_Comm comm, int rank, int size, void **memory)
 }
 
 static fleet_status open_window(MPI_Comm comm, int rank, int size,
-                                const fl_peers_options *o, fl_peers **peers)
+                                const fl_comm_options *o, fl_comm **peers)
 {
     MPI_Request all;
     void *memory;
 
     FL_TRY(allocate(comm, rank, size, &memory));
-    fl_window_prepare(memory, rank, size);
+    fl_shm_prepare(memory, rank, size);
     FL_MPI(MPI_Ibarrier(comm, &all));
     FL_TRY(fl_mpi_wait(&all, o->deadline_ms, "open a window"));
-    return fl_window_open(memory, rank, size, "mpi", o, NULL, peers);
+    return fl_shm_open(memory, rank, size, "mpi", o, NULL, peers);
 }
 
-fleet_status fl_mpi_open(MPI_Comm comm, const fl_peers_options *options,
-                         fl_peers **peers)
+fleet_status fl_mpi_open(MPI_Comm comm, const fl_comm_options *options,
+                         fl_comm **peers)
 {
     int rank, size;
     bool is_window = false;
@@ -83,8 +83,7 @@ fleet_status fl_mpi_open(MPI_Comm comm, const fl_peers_options *options,
     return fl_mpi_group_open(comm, options, peers);
 }
 
-static fleet_status open_world(const fl_peers_options *options,
-                               fl_peers **peers)
+static fleet_status open_world(const fl_comm_options *options, fl_comm **peers)
 {
     fleet_status status;
     MPI_Request all;
@@ -110,11 +109,11 @@ const fl_plugin *FL_PLUGIN_ENTRY(const fl_host *host)
     static const fl_plugin plugin = {
         .size = sizeof plugin,
         .version = FL_PLUGIN_VERSION,
-        .library = FL_GUEST_LIBRARY,
+        .library = FL_PLUGIN_LIBRARY,
         .name = "mpi",
-        .open_peers = open_world,
+        .open_comm = open_world,
     };
 
-    fl_guest_enter(host);
+    fl_plugin_side_enter(host);
     return &plugin;
 }

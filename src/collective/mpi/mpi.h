@@ -1,8 +1,8 @@
 /* mpi.h - the plug-in libfleet_mpi.so: ranks that MPI started. mpi.c opens
  * groups, mpi_process.c and mpi_thread.c begin and end MPI, mpi_group.c is the
  * carrier of groups whose ranks are on several hosts. */
-#ifndef FL_COLLECTIVE_MPI_H
-#define FL_COLLECTIVE_MPI_H
+#ifndef FL_COLLECTIVE_MPI_MPI_H
+#define FL_COLLECTIVE_MPI_MPI_H
 
 #include <mpi.h>
 
@@ -27,10 +27,10 @@ bool fl_mpi_is_given_up(void);
 void fl_mpi_end_with(MPI_Comm comm, int64_t deadline_ms);
 
 /* A group of the ranks of comm, which is its own from now on. */
-fleet_status fl_mpi_open(MPI_Comm comm, const fl_peers_options *options,
-                         fl_peers **peers);
-fleet_status fl_mpi_group_open(MPI_Comm comm, const fl_peers_options *options,
-                               fl_peers **peers);
+fleet_status fl_mpi_open(MPI_Comm comm, const fl_comm_options *options,
+                         fl_comm **peers);
+fleet_status fl_mpi_group_open(MPI_Comm comm, const fl_comm_options *options,
+                               fl_comm **peers);
 
 /* An MPI call's failure as ours: MPI's text with the call's name. */
 fleet_status fl_mpi_fail(int code, const char *call);
@@ -64,17 +64,17 @@ typedef struct fl_mpi_notice {
 } fl_mpi_notice;
 
 typedef struct fl_mpi_group {
-    fl_group group;
+    fl_comm_base base;
     MPI_Comm comm;
     MPI_Request hears; /* a notice of any rank */
     fl_mpi_notice heard;
-    fl_mpi_channel (*channel)[FL_N_LANE][FL_N_WAY]; /* by rank */
-    int64_t moved_ns;                               /* when one last moved */
-    fl_call *call;                                  /* of each rank */
-    MPI_Request *request;                           /* two for each rank */
+    fl_mpi_channel (*channel)[FL_N_CHANNEL][FL_N_WAY]; /* by rank */
+    int64_t moved_ns;                                  /* when one last moved */
+    fl_call *call;                                     /* of each rank */
+    MPI_Request *request;                              /* two for each rank */
 } fl_mpi_group;
 
-static inline fl_mpi_group *fl_mpi_of(fl_group *g)
+static inline fl_mpi_group *fl_mpi_of(fl_comm_base *g)
 {
     return (fl_mpi_group *)g;
 }

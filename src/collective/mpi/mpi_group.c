@@ -17,7 +17,7 @@
 
 enum {
     MOST_MOVED = 4 << 20, /* bytes of a stream at a time */
-    TAG_CALL = FL_N_LANE,
+    TAG_CALL = FL_N_CHANNEL,
     TAG_NOTICE,
     FLUSH_MS = 200,
     LEAST_FLUSH_MS = 20
@@ -29,17 +29,17 @@ static fleet_status check(fl_mpi_group *m)
 {
     int is_here = 0;
 
-    FL_TRY(fl_group_check(&m->group));
+    FL_TRY(fl_comm_base_check(&m->base));
     if (fl_mpi_is_given_up()) {
         fl_fail(FLEET_EPEER, "another group of this process has failed");
-        return fl_group_fail(&m->group, FLEET_EPEER, false);
+        return fl_comm_base_fail(&m->base, FLEET_EPEER, false);
     }
     FL_MPI(MPI_Test(&m->hears, &is_here, MPI_STATUS_IGNORE));
     if (!is_here)
         return FLEET_OK;
     fl_fail((fleet_status)m->heard.code, "%.499s", m->heard.text);
     fl_mpi_give_up();
-    return fl_group_fail(&m->group, (fleet_status)m->heard.code, false);
+    return fl_comm_base_fail(&m->base, (fleet_status)m->heard.code, false);
 }
 
 /* What is sent may still lie here: MPI moves it on when it is called. */
@@ -53,10 +53,10 @@ static void flush(fl_mpi_group *m, int64_t began_ms)
 }
 
 /* What others have not taken by then stays with MPI: its memory, too. */
-static void tell(fl_group *g, const fl_error *e)
+static void tell(fl_comm_base *g, const fl_error *e)
 {
     fl_mpi_group *m = fl_mpi_of(g);
-    size_t size = (size_t)g->peers.size;
+    size_t size = (size_t)g->comm.size;
     MPI_Request *sent;
     int64_t began = fl_now_ms();
     int is_done = 0, n = 0;
@@ -67,8 +67,8 @@ static void tell(fl_group *g, const fl_error *e)
     sent = (MPI_Request *)(out + 1);
     out->code = (int32_t)e->code;
     memcpy(out->text, e->text, sizeof out->text - 1);
-    for (int r = 0; r < g->peers.size; r++)
-        if (r != g->peers.rank &&
+    for (int r = 0; r < g->comm.size; r++)
+        if (r != g->comm.rank &&
             MPI_Isend(out, sizeof *out, MPI_BYTE, r, TAG_NOTICE, m->comm,
                       &sent[n]) == MPI_SUCCESS)
             n++;
@@ -88,15 +88,15 @@ static fleet_status look_around(fl_mpi_group *m, int64_t began_ns)
     bool moved;
 
     FL_TRY(check(m));
-    if (m->group.n_streaming > 0)
-        FL_TRY(fl_streams_advance(&m->group, &moved));
+    if (m->base.n_streaming > 0)
+        FL_TRY(fl_p2p_advance(&m->base, &moved));
     fl_mpi_pause(began_ns);
     return FLEET_OK;
 }
 
 static bool is_late(const fl_mpi_group *m, int64_t began_ns)
 {
-    return fl_now_ns() - began_ns > m->group.peers.deadline_ms * 1000000;
+    return fl_now_ns() - began_ns > m->base.comm.deadline_ms * 1000000;
 }
 
 static fleet_status too_late(fl_mpi_group *m, const char *who,
@@ -107,8 +107,8 @@ static fleet_status too_late(fl_mpi_group *m, const char *who,
     fl_call_text(call, text);
     fl_fail(FLEET_ETIMEDOUT,
             "%s did not come within %" PRId64 " ms: rank %d waits in %s", who,
-            m->group.peers.deadline_ms, m->group.peers.rank, text);
-    return fl_group_fail(&m->group, FLEET_ETIMEDOUT, true);
+            m->base.comm.deadline_ms, m->base.comm.rank, text);
+    return fl_comm_base_fail(&m->base, FLEET_ETIMEDOUT, true);
 }
 
 fleet_status fl_mpi_finish(fl_mpi_group *m, MPI_Request *request,
@@ -133,7 +133,7 @@ static fleet_status who_is_late(fl_mpi_group *m, const fl_call *call)
     char who[40] = "some rank";
     int has_come;
 
-    for (int r = 0; r < m->group.peers.size; r++) {
+    for (int r = 0; r < m->base.comm.size; r++) {
         FL_MPI(MPI_Request_get_status(m->request[2 * r], &has_come,
                                       MPI_STATUS_IGNORE));
         if (!has_come) {
@@ -146,7 +146,7 @@ static fleet_status who_is_late(fl_mpi_group *m, const fl_call *call)
 
 static fleet_status gather_calls(fl_mpi_group *m, const fl_call *call)
 {
-    int size = m->group.peers.size, is_done = 0;
+    int size = m->base.comm.size, is_done = 0;
     int64_t began = fl_now_ns();
 
     for (;;) {
@@ -163,7 +163,7 @@ static fleet_status gather_calls(fl_mpi_group *m, const fl_call *call)
 /* All ranks are in this call, and in the same. */
 static fleet_status match(fl_mpi_group *m, const fl_call *call)
 {
-    int size = m->group.peers.size, me = m->group.peers.rank;
+    int size = m->base.comm.size, me = m->base.comm.rank;
 
     m->call[me] = *call;
     for (int r = 0; r < size; r++) {
@@ -179,7 +179,7 @@ static fleet_status match(fl_mpi_group *m, const fl_call *call)
     for (int r = 1; r < size; r++)
         if (!fl_call_matches(&m->call[0], &m->call[r])) {
             fl_call_differs(0, &m->call[0], r, &m->call[r]);
-            return fl_group_fail(&m->group, FLEET_EINVAL, false);
+            return fl_comm_base_fail(&m->base, FLEET_EINVAL, false);
         }
     return FLEET_OK;
 }
@@ -204,8 +204,8 @@ static int at_once(int64_t n)
     return (int)(n < MOST_MOVED ? n : MOST_MOVED);
 }
 
-static fleet_status stream_write(fl_group *g, int to, int lane, const void *p,
-                                 int64_t n, int64_t *moved)
+static fleet_status stream_write(fl_comm_base *g, int to, int lane,
+                                 const void *p, int64_t n, int64_t *moved)
 {
     fl_mpi_group *m = fl_mpi_of(g);
     fl_mpi_channel *c = &m->channel[to][lane][FL_OUT];
@@ -221,7 +221,7 @@ static fleet_status stream_write(fl_group *g, int to, int lane, const void *p,
     return progress(m, c, moved);
 }
 
-static fleet_status stream_read(fl_group *g, int from, int lane, void *p,
+static fleet_status stream_read(fl_comm_base *g, int from, int lane, void *p,
                                 int64_t n, int64_t *moved)
 {
     fl_mpi_group *m = fl_mpi_of(g);
@@ -238,13 +238,13 @@ static fleet_status stream_read(fl_group *g, int from, int lane, void *p,
     return progress(m, c, moved);
 }
 
-static uint32_t look(fl_group *g)
+static uint32_t look(fl_comm_base *g)
 {
     (void)g;
     return 0;
 }
 
-static fleet_status rest(fl_group *g, uint32_t seen)
+static fleet_status rest(fl_comm_base *g, uint32_t seen)
 {
     (void)seen;
     FL_TRY(check(fl_mpi_of(g)));
@@ -252,20 +252,20 @@ static fleet_status rest(fl_group *g, uint32_t seen)
     return FLEET_OK;
 }
 
-static void wake(fl_group *g)
+static void wake(fl_comm_base *g)
 {
     (void)g; /* rests are short */
 }
 
 /* --- its life ------------------------------------------------------------ */
 
-static fleet_status run(fl_group *g, fl_work *w)
+static fleet_status run(fl_comm_base *g, fl_work *w)
 {
     FL_TRY(match(fl_mpi_of(g), &w->call));
     return fl_mpi_run(fl_mpi_of(g), w);
 }
 
-static void free_memory(fl_group *g, void *memory)
+static void free_memory(fl_comm_base *g, void *memory)
 {
     (void)g;
     fl_free(memory);
@@ -273,7 +273,7 @@ static void free_memory(fl_group *g, void *memory)
 
 static void close_group(fl_mpi_group *m)
 {
-    fl_group_done(&m->group);
+    fl_comm_base_done(&m->base);
     fl_free(m->channel);
     fl_free(m->call);
     fl_free(m->request);
@@ -282,7 +282,7 @@ static void close_group(fl_mpi_group *m)
 
 /* The communicator stays until MPI ends: to free it is a call of all ranks.
  * What MPI still has after a failure must stay, too. */
-static void destroy(fl_group *g)
+static void destroy(fl_comm_base *g)
 {
     fl_mpi_group *m = fl_mpi_of(g);
 
@@ -293,24 +293,24 @@ static void destroy(fl_group *g)
     close_group(m);
 }
 
-static const fl_carrier carrier = {
+static const fl_transport carrier = {
     .run = run,
     .write = stream_write,
     .read = stream_read,
     .look = look,
     .rest = rest,
     .wake = wake,
-    .tell = tell,
+    .report = tell,
     .free_memory = free_memory,
     .destroy = destroy,
 };
 
 static fleet_status make(fl_mpi_group *m, int rank, int size,
-                         const fl_peers_options *options)
+                         const fl_comm_options *options)
 {
     size_t n = (size_t)size;
 
-    FL_TRY(fl_group_init(&m->group, &carrier, "mpi", options, rank, size));
+    FL_TRY(fl_comm_base_init(&m->base, &carrier, "mpi", options, rank, size));
     FL_TRY(FL_NEW(&m->channel, n * sizeof *m->channel));
     FL_TRY(FL_NEW(&m->call, n * sizeof *m->call));
     FL_TRY(FL_NEW(&m->request, 2 * n * sizeof(MPI_Request)));
@@ -319,8 +319,8 @@ static fleet_status make(fl_mpi_group *m, int rank, int size,
     return FLEET_OK;
 }
 
-fleet_status fl_mpi_group_open(MPI_Comm comm, const fl_peers_options *options,
-                               fl_peers **peers)
+fleet_status fl_mpi_group_open(MPI_Comm comm, const fl_comm_options *options,
+                               fl_comm **peers)
 {
     int rank, size, level;
     fleet_status status;
@@ -338,7 +338,7 @@ fleet_status fl_mpi_group_open(MPI_Comm comm, const fl_peers_options *options,
     m->comm = comm;
     status = make(m, rank, size, options);
     if (status == FLEET_OK)
-        *peers = &m->group.peers;
+        *peers = &m->base.comm;
     else
         close_group(m);
     return status;

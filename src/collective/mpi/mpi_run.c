@@ -34,11 +34,11 @@ typedef struct chunks {
 
 static fleet_status open(chunks *c, fl_mpi_group *m, const fl_work *w)
 {
-    size_t n = (size_t)m->group.peers.size;
+    size_t n = (size_t)m->base.comm.size;
     fleet_status status;
 
     *c = (chunks){.m = m, .w = w};
-    c->size = fl_wire_size((fl_wire)w->call.type);
+    c->size = fl_wire_size((fl_wire_type)w->call.type);
     FL_TRY(FL_NEW(&c->out, n * 2 * (sizeof(char *) + sizeof(int64_t))));
     c->in = (char **)(c->out + n);
     c->to = (int64_t *)(c->in + n);
@@ -57,10 +57,10 @@ static void done(chunks *c)
 
 static fleet_status exchange(chunks *c)
 {
-    return fl_streams_exchange(&c->m->group, &(fl_exchange){.out = c->out,
-                                                            .to = c->to,
-                                                            .in = c->in,
-                                                            .from = c->from});
+    return fl_p2p_exchange(&c->m->base, &(fl_p2p_set){.out = c->out,
+                                                      .to = c->to,
+                                                      .in = c->in,
+                                                      .from = c->from});
 }
 
 /* What came of n elements of each rank becomes n of `out`. */
@@ -69,13 +69,13 @@ static void fold(const chunks *c, char *out, int64_t n)
     void *to[1] = {out};
 
     if (n > 0)
-        fl_fold_run(&(fl_fold){.how = (fl_reduce)c->w->call.how,
-                               .type = (fl_wire)c->w->call.type,
-                               .in = (const void *const *)c->in,
-                               .n_in = c->m->group.peers.size,
-                               .out = to,
-                               .n_out = 1,
-                               .n = n});
+        fl_reduce_run(&(fl_reduce_args){.how = (fl_reduce)c->w->call.how,
+                                        .type = (fl_wire_type)c->w->call.type,
+                                        .in = (const void *const *)c->in,
+                                        .n_in = c->m->base.comm.size,
+                                        .out = to,
+                                        .n_out = 1,
+                                        .n = n});
 }
 
 /* Rank r's chunk begins at begin + r * step and has up to `each` elements. */
@@ -91,7 +91,7 @@ static int64_t chunk_of(const chunks *c, int rank, int64_t begin, int64_t step,
 
 static fleet_status reduce_piece(chunks *c, int64_t begin, int64_t each)
 {
-    int size = c->m->group.peers.size, me = c->m->group.peers.rank;
+    int size = c->m->base.comm.size, me = c->m->base.comm.rank;
     int64_t n = c->w->call.n, own, at;
     char *out = c->w->out;
 
@@ -116,7 +116,7 @@ static fleet_status reduce_piece(chunks *c, int64_t begin, int64_t each)
 
 static fleet_status reduce_by_chunks(fl_mpi_group *m, const fl_work *w)
 {
-    int64_t size = m->group.peers.size, n = w->call.n;
+    int64_t size = m->base.comm.size, n = w->call.n;
     int64_t each = least((n + size - 1) / size, CHUNK);
     fleet_status status = FLEET_OK;
     chunks c;
@@ -130,7 +130,7 @@ static fleet_status reduce_by_chunks(fl_mpi_group *m, const fl_work *w)
 
 static fleet_status scatter_piece(chunks *c, int64_t begin)
 {
-    int size = c->m->group.peers.size;
+    int size = c->m->base.comm.size;
     int64_t n = c->w->call.n, bytes = least(CHUNK, n - begin) * c->size;
 
     for (int r = 0; r < size; r++) {
@@ -202,7 +202,7 @@ static void make_mean(const fl_call *c, void *out, int size)
 static fleet_status reduce_by_mpi(fl_mpi_group *m, const fl_work *w,
                                   MPI_Datatype type)
 {
-    int64_t size = fl_wire_size((fl_wire)w->call.type);
+    int64_t size = fl_wire_size((fl_wire_type)w->call.type);
 
     for (int64_t i = 0; i < w->call.n; i += MOST_AT_ONCE) {
         const void *in = (const char *)w->in + i * size;
@@ -215,7 +215,7 @@ static fleet_status reduce_by_mpi(fl_mpi_group *m, const fl_work *w,
         FL_TRY(fl_mpi_finish(m, &request, &w->call));
     }
     if (w->call.how == FL_ALL_MEAN)
-        make_mean(&w->call, w->out, m->group.peers.size);
+        make_mean(&w->call, w->out, m->base.comm.size);
     return FLEET_OK;
 }
 
@@ -223,7 +223,7 @@ static fleet_status all_reduce(fl_mpi_group *m, const fl_work *w)
 {
     MPI_Datatype type = type_of(&w->call);
 
-    if (m->group.peers.ordered || type == MPI_DATATYPE_NULL)
+    if (m->base.comm.ordered || type == MPI_DATATYPE_NULL)
         return reduce_by_chunks(m, w);
     return reduce_by_mpi(m, w, type);
 }
@@ -236,7 +236,7 @@ static fleet_status gather_by_streams(fl_mpi_group *m, const fl_work *w)
 
     all.call.type = FL_WIRE_U8;
     FL_TRY(open(&c, m, &all));
-    for (int r = 0; r < m->group.peers.size; r++) {
+    for (int r = 0; r < m->base.comm.size; r++) {
         c.out[r] = w->in;
         c.in[r] = (char *)w->out + r * w->call.n;
         c.to[r] = c.from[r] = w->call.n;
@@ -248,7 +248,7 @@ static fleet_status gather_by_streams(fl_mpi_group *m, const fl_work *w)
 
 static fleet_status all_gather(fl_mpi_group *m, const fl_work *w)
 {
-    const char *own = (char *)w->out + m->group.peers.rank * w->call.n;
+    const char *own = (char *)w->out + m->base.comm.rank * w->call.n;
     MPI_Request request;
 
     if (w->call.n > MOST_AT_ONCE)
@@ -274,9 +274,9 @@ static fleet_status broadcast(fl_mpi_group *m, const fl_work *w)
 
 static fleet_status split(fl_mpi_group *m, const fl_work *w)
 {
-    fl_peers_options o = {.ordered = m->group.peers.ordered,
-                          .deadline_ms = m->group.peers.deadline_ms,
-                          .log = m->group.log};
+    fl_comm_options o = {.ordered = m->base.comm.ordered,
+                         .deadline_ms = m->base.comm.deadline_ms,
+                         .log = m->base.log};
     int color = (int)w->call.extra[0];
     MPI_Comm comm;
 
@@ -295,7 +295,7 @@ fleet_status fl_mpi_run(fl_mpi_group *m, const fl_work *w)
     case FL_CALL_ALL_GATHER:
         return all_gather(m, w);
     case FL_CALL_ALL_TO_ALL:
-        return fl_streams_all_to_all(&m->group, w);
+        return fl_p2p_all_to_all(&m->base, w);
     case FL_CALL_BROADCAST:
         return broadcast(m, w);
     case FL_CALL_SPLIT:

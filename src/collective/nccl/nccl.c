@@ -27,7 +27,7 @@ fleet_status fl_nccl_cuda(fl_nccl *n, int result, const char *call)
     if (result == 0)
         return FLEET_OK;
     return fl_fail(FLEET_EIO, "nccl: rank %d on device %d: %.60s: %s",
-                   n->group.peers.rank, n->device, call, fl_cu_text(result));
+                   n->base.comm.rank, n->device, call, fl_cu_text(result));
 }
 
 static fleet_status nccl_error(fl_nccl *n, int result, const char *call)
@@ -35,7 +35,7 @@ static fleet_status nccl_error(fl_nccl *n, int result, const char *call)
     const char *more = n->comm ? n->lib->GetLastError(n->comm) : "";
 
     return fl_fail(result == FL_NCCL_REMOTE ? FLEET_EPEER : FLEET_EIO,
-                   "nccl: rank %d: %s: %s%s%.300s", n->group.peers.rank, call,
+                   "nccl: rank %d: %s: %s%s%.300s", n->base.comm.rank, call,
                    n->lib->GetErrorString(result), more && *more ? ": " : "",
                    more ? more : "");
 }
@@ -45,7 +45,7 @@ fleet_status fl_nccl_check(fl_nccl *n, int result, const char *call)
     if (result == FL_NCCL_OK)
         return FLEET_OK;
     if (result == FL_NCCL_IN_PROGRESS)
-        return fl_nccl_settle(n, call);
+        return fl_nccl_synchronize(n, call);
     return nccl_error(n, result, call);
 }
 
@@ -76,15 +76,15 @@ static fleet_status too_late(fl_nccl *n, const char *call)
     return fl_fail(FLEET_ETIMEDOUT,
                    "nccl: %s of rank %d was not done within %" PRId64
                    " ms: another rank does not go on, or a GPU",
-                   call, n->group.peers.rank, n->group.peers.deadline_ms);
+                   call, n->base.comm.rank, n->base.comm.deadline_ms);
 }
 
 static bool is_late(const fl_nccl *n, int64_t began_ns)
 {
-    return fl_now_ns() - began_ns > n->group.peers.deadline_ms * 1000000;
+    return fl_now_ns() - began_ns > n->base.comm.deadline_ms * 1000000;
 }
 
-fleet_status fl_nccl_settle(fl_nccl *n, const char *call)
+fleet_status fl_nccl_synchronize(fl_nccl *n, const char *call)
 {
     int64_t began = fl_now_ns();
     int state;
@@ -93,8 +93,8 @@ fleet_status fl_nccl_settle(fl_nccl *n, const char *call)
         FL_TRY(look_at_nccl(n, call, &state));
         if (state == FL_NCCL_OK)
             return FLEET_OK;
-        FL_TRY(fl_group_check(&n->group));
-        FL_TRY(fl_line_failure(n->line));
+        FL_TRY(fl_comm_base_check(&n->base));
+        FL_TRY(fl_rendezvous_client_failure(n->client));
         if (is_late(n, began))
             return too_late(n, call);
         pause_since(began);
@@ -116,9 +116,9 @@ fleet_status fl_nccl_finish(fl_nccl *n, const fl_call *call)
 
         if (result != FL_CU_NOT_READY)
             return fl_nccl_cuda(n, result, text);
-        FL_TRY(fl_group_check(&n->group));
+        FL_TRY(fl_comm_base_check(&n->base));
         FL_TRY(fl_nccl_hear(n));
-        FL_TRY(fl_streams_advance(&n->group, &moved));
+        FL_TRY(fl_p2p_advance(&n->base, &moved));
         if (fl_now_ns() - looked > LOOK_NS) {
             FL_TRY(look_at_nccl(n, text, &state));
             looked = fl_now_ns();
@@ -134,22 +134,22 @@ fleet_status fl_nccl_finish(fl_nccl *n, const fl_call *call)
 /* A message of this pair and way that both have posted. */
 static fleet_status let_go(fl_nccl *n, fl_post p)
 {
-    fl_group *g = &n->group;
+    fl_comm_base *g = &n->base;
     fl_nccl_message *m;
     const fl_work *w, *in;
 
     if (p.way < 0 || p.way >= FL_N_WAY || p.rank < 0 ||
-        p.rank >= g->peers.size || !n->message[p.rank][p.way].is_posted)
+        p.rank >= g->comm.size || !n->message[p.rank][p.way].is_posted)
         return fl_fail(FLEET_EPEER, "rank 0 talks nonsense");
     m = &n->message[p.rank][p.way];
     w = &m->visit.work;
     in = &n->message[p.rank][FL_IN].visit.work;
-    if (p.rank == g->peers.rank && p.way == FL_OUT)
+    if (p.rank == g->comm.rank && p.way == FL_OUT)
         FL_NCCL_CUDA(n, fl_cu_copy(n->queue, in->out, w->in, p.n));
-    else if (p.rank != g->peers.rank && p.n > 0 && p.way == FL_OUT)
+    else if (p.rank != g->comm.rank && p.n > 0 && p.way == FL_OUT)
         FL_NCCL_CALL(n, Send, w->in, (size_t)p.n, FL_NCCL_U8, p.rank, n->comm,
                      n->queue);
-    else if (p.rank != g->peers.rank && p.n > 0)
+    else if (p.rank != g->comm.rank && p.n > 0)
         FL_NCCL_CALL(n, Recv, w->out, (size_t)p.n, FL_NCCL_U8, p.rank, n->comm,
                      n->queue);
     m->is_going = true;
@@ -157,7 +157,8 @@ static fleet_status let_go(fl_nccl *n, fl_post p)
     return FLEET_OK;
 }
 
-static fleet_status take(fl_nccl *n, const fl_frame *f, const char *bytes)
+static fleet_status take(fl_nccl *n, const fl_rendezvous_frame *f,
+                         const char *bytes)
 {
     fl_post p = {.way = -1};
 
@@ -165,16 +166,16 @@ static fleet_status take(fl_nccl *n, const fl_frame *f, const char *bytes)
     case FL_WORD_GO:
         if (f->bytes == sizeof p)
             memcpy(&p, bytes, sizeof p);
-        fl_line_drop(n->line, f);
+        fl_rendezvous_client_drop(n->client, f);
         return let_go(n, p);
     case FL_WORD_ALL:
         memcpy(n->all, bytes, f->bytes);
         n->n_all = f->bytes;
-        fl_line_drop(n->line, f);
+        fl_rendezvous_client_drop(n->client, f);
         return FLEET_OK;
     case FL_WORD_FAIL:
-        return fl_group_fail(&n->group, fl_meet_failure(bytes, f->bytes),
-                             false);
+        return fl_comm_base_fail(&n->base,
+                                 fl_rendezvous_failure(bytes, f->bytes), false);
     default:
         return fl_fail(FLEET_EPEER, "rank 0 talks nonsense");
     }
@@ -184,10 +185,10 @@ static fleet_status take(fl_nccl *n, const fl_frame *f, const char *bytes)
 fleet_status fl_nccl_hear(fl_nccl *n)
 {
     const char *bytes;
-    fl_frame f;
+    fl_rendezvous_frame f;
 
     while (n->n_all == 0) {
-        FL_TRY(fl_line_next(n->line, &f, &bytes));
+        FL_TRY(fl_rendezvous_client_next(n->client, &f, &bytes));
         if (f.word == FL_WORD_NONE)
             break;
         FL_TRY(take(n, &f, bytes));
@@ -225,7 +226,7 @@ static fleet_status compare(fl_nccl *n, size_t want)
     fl_call first = {0}, other;
     int short_of = -1; /* a rank that has not said all there is to say */
 
-    for (int r = 0; r < n->group.peers.size; r++) {
+    for (int r = 0; r < n->base.comm.size; r++) {
         uint32_t bytes;
         const char *at = find_call(n, r, &bytes);
 
@@ -238,7 +239,7 @@ static fleet_status compare(fl_nccl *n, size_t want)
             first = other;
         else if (!fl_call_matches(&first, &other)) {
             fl_call_differs(0, &first, r, &other);
-            return fl_group_fail(&n->group, FLEET_EINVAL, false);
+            return fl_comm_base_fail(&n->base, FLEET_EINVAL, false);
         }
         if (bytes != want)
             short_of = r;
@@ -255,22 +256,21 @@ static fleet_status wait_for_all(fl_nccl *n, const fl_call *call)
     bool moved;
 
     while (n->n_all == 0) {
-        FL_TRY(fl_group_check(&n->group));
+        FL_TRY(fl_comm_base_check(&n->base));
         FL_TRY(fl_nccl_hear(n));
         if (n->n_all > 0)
             break;
-        FL_TRY(fl_streams_advance(&n->group, &moved));
-        FL_TRY(fl_line_check(n->line));
+        FL_TRY(fl_p2p_advance(&n->base, &moved));
+        FL_TRY(fl_rendezvous_client_check(n->client));
         /* rank 0 says who is late, unless it is that one itself */
         if (is_late(n, began + LEAVE_MS * INT64_C(1000000))) {
             fl_call_text(call, text);
             return fl_fail(FLEET_ETIMEDOUT,
                            "rank 0 did not come within %" PRId64
                            " ms: rank %d waits in %s",
-                           n->group.peers.deadline_ms, n->group.peers.rank,
-                           text);
+                           n->base.comm.deadline_ms, n->base.comm.rank, text);
         }
-        fl_line_rest(n->line, n->group.n_streaming ? 1 : REST_MS);
+        fl_rendezvous_client_rest(n->client, n->base.n_streaming ? 1 : REST_MS);
     }
     return FLEET_OK;
 }
@@ -280,15 +280,16 @@ fleet_status fl_nccl_match(fl_nccl *n, const fl_call *call, const void *more,
                            size_t bytes)
 {
     n->n_all = 0;
-    FL_TRY(fl_line_check(n->line));
-    fl_line_send(n->line, FL_WORD_CALL, call, sizeof *call, more, bytes);
+    FL_TRY(fl_rendezvous_client_check(n->client));
+    fl_rendezvous_client_send(n->client, FL_WORD_CALL, call, sizeof *call, more,
+                              bytes);
     FL_TRY(wait_for_all(n, call));
     return compare(n, sizeof *call + bytes);
 }
 
 /* --- messages ------------------------------------------------------------ */
 
-static fleet_status step(fl_group *g, fl_work *w, bool *moved)
+static fleet_status step(fl_comm_base *g, fl_work *w, bool *moved)
 {
     fl_nccl *n = fl_nccl_of(g);
     int way = w->call.kind == FL_CALL_SEND ? FL_OUT : FL_IN;
@@ -297,13 +298,14 @@ static fleet_status step(fl_group *g, fl_work *w, bool *moved)
     int result;
 
     if (!m->is_posted) {
-        FL_TRY(fl_line_check(n->line));
+        FL_TRY(fl_rendezvous_client_check(n->client));
         FL_NCCL_CUDA(n, fl_cu_enter(n->device));
         if (w->after)
             FL_NCCL_CUDA(n, fl_cu_after(n->queue, w->after));
         FL_TRY(fl_nccl_bring(n, w, &m->visit));
         m->is_posted = *moved = true;
-        fl_line_send(n->line, FL_WORD_POST, &p, sizeof p, NULL, 0);
+        fl_rendezvous_client_send(n->client, FL_WORD_POST, &p, sizeof p, NULL,
+                                  0);
         return FLEET_OK;
     }
     result = m->is_going ? fl_cu_look(m->done) : FL_CU_NOT_READY;
@@ -318,54 +320,54 @@ static fleet_status step(fl_group *g, fl_work *w, bool *moved)
     return FLEET_OK;
 }
 
-static fleet_status message(fl_group *g, fl_work *w, bool *moved)
+static fleet_status message(fl_comm_base *g, fl_work *w, bool *moved)
 {
     fleet_status status = step(g, w, moved);
 
-    return status == FLEET_OK ? status : fl_group_fail(g, status, true);
+    return status == FLEET_OK ? status : fl_comm_base_fail(g, status, true);
 }
 
-static uint32_t look(fl_group *g)
+static uint32_t look(fl_comm_base *g)
 {
     (void)g;
     return 0;
 }
 
 /* Messages that are under way are looked after more often. */
-static fleet_status rest(fl_group *g, uint32_t seen)
+static fleet_status rest(fl_comm_base *g, uint32_t seen)
 {
     fl_nccl *n = fl_nccl_of(g);
     fleet_status status;
     bool is_going = false;
 
     (void)seen;
-    for (int r = 0; r < g->peers.size; r++)
+    for (int r = 0; r < g->comm.size; r++)
         is_going |=
             n->message[r][FL_OUT].is_going || n->message[r][FL_IN].is_going;
     status = fl_cu_enter(n->device) ? FLEET_OK : fl_nccl_hear(n);
     if (status != FLEET_OK)
-        return fl_group_fail(g, status, true);
+        return fl_comm_base_fail(g, status, true);
     if (is_going)
         pause_since(0);
     else
-        fl_line_rest(n->line, REST_MS);
+        fl_rendezvous_client_rest(n->client, REST_MS);
     return FLEET_OK;
 }
 
-static void wake(fl_group *g)
+static void wake(fl_comm_base *g)
 {
-    fl_line_ring(fl_nccl_of(g)->line);
+    fl_rendezvous_client_ring(fl_nccl_of(g)->client);
 }
 
 /* --- its life ------------------------------------------------------------ */
 
-static void tell(fl_group *g, const fl_error *e)
+static void tell(fl_comm_base *g, const fl_error *e)
 {
     int32_t code = (int32_t)e->code;
-    size_t n = strnlen(e->text, FL_MEET_TEXT - 100);
+    size_t n = strnlen(e->text, FL_RENDEZVOUS_TEXT - 100);
 
-    fl_line_send(fl_nccl_of(g)->line, FL_WORD_FAIL, &code, sizeof code, e->text,
-                 n);
+    fl_rendezvous_client_send(fl_nccl_of(g)->client, FL_WORD_FAIL, &code,
+                              sizeof code, e->text, n);
 }
 
 /* What NCCL has under way ends at once. */
@@ -376,7 +378,7 @@ static void abort_nccl(fl_nccl *n)
     n->comm = NULL;
 }
 
-static fleet_status run(fl_group *g, fl_work *w)
+static fleet_status run(fl_comm_base *g, fl_work *w)
 {
     fl_nccl *n = fl_nccl_of(g);
     fleet_status status;
@@ -392,7 +394,7 @@ static fleet_status run(fl_group *g, fl_work *w)
     return fl_error_raise(&e);
 }
 
-static void free_memory(fl_group *g, void *memory)
+static void free_memory(fl_comm_base *g, void *memory)
 {
     fl_nccl *n = fl_nccl_of(g);
 
@@ -425,7 +427,7 @@ static void free_events(fl_nccl *n)
     fl_cu_event_destroy(n->done);
     for (int i = 0; i < FL_NCCL_AFTER; i++)
         fl_cu_event_destroy(n->after[i]);
-    for (int r = 0; n->message && r < n->group.peers.size; r++)
+    for (int r = 0; n->message && r < n->base.comm.size; r++)
         for (int way = 0; way < FL_N_WAY; way++) {
             fl_cu_event_destroy(n->message[r][way].done);
             fl_nccl_take_back(n, &n->message[r][way].visit, FLEET_EPEER);
@@ -436,49 +438,49 @@ static void close_group(fl_nccl *n)
 {
     bool has_device = n->queue && fl_cu_enter(n->device) == 0;
 
-    if (n->comm && atomic_load(&n->group.failed))
+    if (n->comm && atomic_load(&n->base.failed))
         abort_nccl(n);
     else if (n->comm)
         leave_nccl(n);
-    fl_line_close(n->line);
+    fl_rendezvous_client_close(n->client);
     if (has_device) {
         fl_cu_free(n->queue, n->room);
         free_events(n);
         fl_cu_stream_destroy(n->queue);
     }
-    fl_group_done(&n->group);
+    fl_comm_base_done(&n->base);
     fl_free(n->message);
     fl_free(n->all);
     fl_free(n);
 }
 
-static void destroy(fl_group *g)
+static void destroy(fl_comm_base *g)
 {
     close_group(fl_nccl_of(g));
 }
 
-static const fl_carrier carrier = {
+static const fl_transport carrier = {
     .run = run,
     .message = message,
     .look = look,
     .rest = rest,
     .wake = wake,
-    .tell = tell,
+    .report = tell,
     .free_memory = free_memory,
     .destroy = destroy,
 };
 
 /* --- streams of the caller's --------------------------------------------- */
 
-static fleet_status after(fl_peers *p, fl_stream *q)
+static fleet_status after(fl_comm *p, fl_queue *q)
 {
-    fl_nccl *n = fl_nccl_of((fl_group *)p);
+    fl_nccl *n = fl_nccl_of((fl_comm_base *)p);
     fl_event *e = n->after[n->n_after++ % FL_NCCL_AFTER];
 
-    FL_TRY(fl_group_check(&n->group));
+    FL_TRY(fl_comm_base_check(&n->base));
     FL_NCCL_CUDA(n, fl_cu_enter(n->device));
     FL_NCCL_CUDA(n, fl_cu_record(e, q));
-    n->group.after = e;
+    n->base.after = e;
     return FLEET_OK;
 }
 
@@ -490,7 +492,7 @@ static fleet_status make_events(fl_nccl *n)
     FL_NCCL_CUDA(n, fl_cu_event_create(&n->done));
     for (int i = 0; i < FL_NCCL_AFTER; i++)
         FL_NCCL_CUDA(n, fl_cu_event_create(&n->after[i]));
-    for (int r = 0; r < n->group.peers.size; r++)
+    for (int r = 0; r < n->base.comm.size; r++)
         for (int way = 0; way < FL_N_WAY; way++)
             FL_NCCL_CUDA(n, fl_cu_event_create(&n->message[r][way].done));
     return FLEET_OK;
@@ -500,7 +502,7 @@ static fleet_status make_events(fl_nccl *n)
  * its group is not one of a rank's that opens it. */
 static fleet_status open_nccl(fl_nccl *n)
 {
-    int size = n->group.peers.size, rank = n->group.peers.rank;
+    int size = n->base.comm.size, rank = n->base.comm.rank;
     fl_nccl_config config = {sizeof config, (unsigned)FL_NCCL_MAGIC,
                              FL_NCCL_LEAST, 0};
     fl_nccl_id id = {{0}};
@@ -518,22 +520,23 @@ static fleet_status open_nccl(fl_nccl *n)
     return FLEET_OK;
 }
 
-static fleet_status make(fl_nccl *n, const fl_peers_options *o)
+static fleet_status make(fl_nccl *n, const fl_comm_options *o)
 {
-    int size = n->meeting.own.size, rank = n->meeting.own.rank;
-    size_t all = (size_t)size * (sizeof(uint32_t) + fl_meet_most_call(size));
+    int size = n->rendezvous.own.size, rank = n->rendezvous.own.rank;
+    size_t all =
+        (size_t)size * (sizeof(uint32_t) + fl_rendezvous_most_call(size));
 
-    FL_TRY(fl_group_init(&n->group, &carrier, "nccl", o, rank, size));
-    n->group.class.after = after;
+    FL_TRY(fl_comm_base_init(&n->base, &carrier, "nccl", o, rank, size));
+    n->base.class.after = after;
     FL_TRY(FL_NEW(&n->message, (size_t)size * sizeof *n->message));
-    FL_TRY(FL_NEW(&n->all, all + FL_MEET_TEXT));
+    FL_TRY(FL_NEW(&n->all, all + FL_RENDEZVOUS_TEXT));
     FL_TRY(fl_nccl_lib_open(&n->lib));
     FL_NCCL_CUDA(n, fl_cu_enter(n->device));
     return make_events(n);
 }
 
-fleet_status fl_nccl_meet(const fl_meeting *m, const fl_peers_options *options,
-                          fl_peers **peers)
+fleet_status fl_nccl_meet(const fl_rendezvous *m,
+                          const fl_comm_options *options, fl_comm **peers)
 {
     fleet_status status;
     fl_nccl *n;
@@ -541,17 +544,17 @@ fleet_status fl_nccl_meet(const fl_meeting *m, const fl_peers_options *options,
 
     *peers = NULL;
     FL_TRY(FL_NEW(&n, sizeof *n));
-    n->meeting = *m;
+    n->rendezvous = *m;
     n->device = options->device;
     status = make(n, options);
     if (status == FLEET_OK)
-        status = fl_line_open(&n->line, m);
+        status = fl_rendezvous_client_open(&n->client, m);
     else if (m->listener > 0)
         close(m->listener); /* it is the group's, which will not be */
     if (status == FLEET_OK && (status = open_nccl(n)) != FLEET_OK)
-        fl_group_fail(&n->group, status, true);
+        fl_comm_base_fail(&n->base, status, true);
     if (status == FLEET_OK) {
-        *peers = &n->group.peers;
+        *peers = &n->base.comm;
         return status;
     }
     fl_error_take(&e, status);

@@ -11,8 +11,8 @@
  * NCCL's work is in the order of ALL and GO on the lines, which is the same
  * for all ranks, on one stream.
  */
-#ifndef FL_COLLECTIVE_NCCL_H
-#define FL_COLLECTIVE_NCCL_H
+#ifndef FL_COLLECTIVE_NCCL_NCCL_H
+#define FL_COLLECTIVE_NCCL_NCCL_H
 
 #include "collective/comm_base.h"
 #include "collective/rendezvous/rendezvous.h"
@@ -38,13 +38,14 @@ typedef struct fl_nccl_message {
 } fl_nccl_message;
 
 typedef struct fl_nccl {
-    fl_group group;
-    fl_meeting meeting; /* as for its children; meet and listener are not */
-    fl_line *line;
+    fl_comm_base base;
+    fl_rendezvous
+        rendezvous; /* as for its children; meet and listener are not */
+    fl_rendezvous_client *client;
     const fl_nccl_lib *lib;
     fl_nccl_comm *comm;
     int device, n_split;
-    fl_stream *queue;
+    fl_queue *queue;
     fl_event *done; /* the call's */
 
     /* What callers' streams must have done: taken in turn. One that is taken
@@ -60,15 +61,15 @@ typedef struct fl_nccl {
     size_t n_all;
 } fl_nccl;
 
-static inline fl_nccl *fl_nccl_of(fl_group *g)
+static inline fl_nccl *fl_nccl_of(fl_comm_base *g)
 {
     return (fl_nccl *)g;
 }
 
 /* A group of these ranks; *peers NULL unless it is one. */
-fleet_status fl_nccl_open(const fl_peers_options *options, fl_peers **peers);
-fleet_status fl_nccl_meet(const fl_meeting *m, const fl_peers_options *options,
-                          fl_peers **peers);
+fleet_status fl_nccl_open(const fl_comm_options *options, fl_comm **peers);
+fleet_status fl_nccl_meet(const fl_rendezvous *m,
+                          const fl_comm_options *options, fl_comm **peers);
 
 /* What CUDA or NCCL gave, as a status with the call's name. */
 fleet_status fl_nccl_cuda(fl_nccl *n, int result, const char *call);
@@ -103,6 +104,6 @@ fleet_status fl_nccl_gather_by_line(fl_nccl *n, const fl_work *w);
 fleet_status fl_nccl_run(fl_nccl *n, const fl_work *w);
 
 /* NCCL's calls may go on after they have returned: until they are over. */
-fleet_status fl_nccl_settle(fl_nccl *n, const char *call);
+fleet_status fl_nccl_synchronize(fl_nccl *n, const char *call);
 
 #endif

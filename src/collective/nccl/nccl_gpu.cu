@@ -62,13 +62,13 @@ int fl_cu_enter(int device)
     return cudaSetDevice(device);
 }
 
-int fl_cu_stream_create(fl_stream **q)
+int fl_cu_stream_create(fl_queue **q)
 {
     return cudaStreamCreateWithFlags(reinterpret_cast<cudaStream_t *>(q),
                                      cudaStreamNonBlocking);
 }
 
-void fl_cu_stream_destroy(fl_stream *q)
+void fl_cu_stream_destroy(fl_queue *q)
 {
     if (q)
         cudaStreamDestroy(fl_cuda_stream(q));
@@ -86,7 +86,7 @@ void fl_cu_event_destroy(fl_event *e)
         cudaEventDestroy(event_of(e));
 }
 
-int fl_cu_record(fl_event *e, fl_stream *q)
+int fl_cu_record(fl_event *e, fl_queue *q)
 {
     return cudaEventRecord(event_of(e), fl_cuda_stream(q));
 }
@@ -100,12 +100,12 @@ int fl_cu_look(fl_event *e)
     return status;
 }
 
-int fl_cu_after(fl_stream *q, fl_event *e)
+int fl_cu_after(fl_queue *q, fl_event *e)
 {
     return cudaStreamWaitEvent(fl_cuda_stream(q), event_of(e), 0);
 }
 
-int fl_cu_alloc(fl_stream *q, int64_t bytes, void **p)
+int fl_cu_alloc(fl_queue *q, int64_t bytes, void **p)
 {
     cudaError_t e =
         cudaMallocAsync(p, bytes ? (size_t)bytes : 1, fl_cuda_stream(q));
@@ -115,24 +115,24 @@ int fl_cu_alloc(fl_stream *q, int64_t bytes, void **p)
     return e;
 }
 
-void fl_cu_free(fl_stream *q, void *p)
+void fl_cu_free(fl_queue *q, void *p)
 {
     if (p)
         cudaFreeAsync(p, fl_cuda_stream(q));
 }
 
-int fl_cu_zero(fl_stream *q, void *p, int64_t bytes)
+int fl_cu_zero(fl_queue *q, void *p, int64_t bytes)
 {
     return cudaMemsetAsync(p, 0, (size_t)bytes, fl_cuda_stream(q));
 }
 
-int fl_cu_copy(fl_stream *q, void *to, const void *from, int64_t bytes)
+int fl_cu_copy(fl_queue *q, void *to, const void *from, int64_t bytes)
 {
     return cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDefault,
                            fl_cuda_stream(q));
 }
 
-int fl_cu_wait(fl_stream *q)
+int fl_cu_wait(fl_queue *q)
 {
     return cudaStreamSynchronize(fl_cuda_stream(q));
 }
@@ -227,7 +227,7 @@ __global__ static void fold(typename T::element *out,
     }
 }
 
-template <class T> static int run_fold(fl_stream *q, const fl_cu_fold *f)
+template <class T> static int run_fold(fl_queue *q, const fl_cu_fold *f)
 {
     typedef typename T::number number;
     typedef typename T::element element;
@@ -242,7 +242,7 @@ template <class T> static int run_fold(fl_stream *q, const fl_cu_fold *f)
     return cudaGetLastError();
 }
 
-int fl_cu_fold_run(fl_stream *q, const fl_cu_fold *f)
+int fl_cu_fold_run(fl_queue *q, const fl_cu_fold *f)
 {
     switch (f->type) {
     case FL_WIRE_F32:
@@ -269,7 +269,7 @@ template <class T> __global__ static void scale(T *x, T factor, int64_t n)
 }
 
 template <class T>
-static int run_mean(fl_stream *q, void *x, int64_t n, int size)
+static int run_mean(fl_queue *q, void *x, int64_t n, int size)
 {
     T factor = T(1) / (T)size;
 
@@ -279,7 +279,7 @@ static int run_mean(fl_stream *q, void *x, int64_t n, int size)
     return cudaGetLastError();
 }
 
-int fl_cu_mean(fl_stream *q, fl_wire type, void *x, int64_t n, int size)
+int fl_cu_mean(fl_queue *q, fl_wire_type type, void *x, int64_t n, int size)
 {
     return type == FL_WIRE_F32 ? run_mean<float>(q, x, n, size)
                                : run_mean<double>(q, x, n, size);

@@ -1,8 +1,8 @@
 /* nccl_gpu.h - what groups of GPUs need of CUDA, for their C side: nccl_gpu.cu.
  * What gives an int gives CUDA's result, 0 if all is well; fl_cu_text() says
  * it in words. Work is queued on the stream. */
-#ifndef FL_COLLECTIVE_NCCL_GPU_H
-#define FL_COLLECTIVE_NCCL_GPU_H
+#ifndef FL_COLLECTIVE_NCCL_NCCL_GPU_H
+#define FL_COLLECTIVE_NCCL_NCCL_GPU_H
 
 #include "runtime/device/device.h"
 #include "runtime/device/comm.h"
@@ -25,21 +25,21 @@ int fl_cu_bus(int device, char *bus);
 /* The device of this thread's calls from now on. */
 int fl_cu_enter(int device);
 
-int fl_cu_stream_create(fl_stream **q);
-void fl_cu_stream_destroy(fl_stream *q);
+int fl_cu_stream_create(fl_queue **q);
+void fl_cu_stream_destroy(fl_queue *q);
 int fl_cu_event_create(fl_event **e);
 void fl_cu_event_destroy(fl_event *e);
-int fl_cu_record(fl_event *e, fl_stream *q);
+int fl_cu_record(fl_event *e, fl_queue *q);
 int fl_cu_look(fl_event *e); /* FL_CU_NOT_READY: not yet */
-int fl_cu_after(fl_stream *q, fl_event *e);
+int fl_cu_after(fl_queue *q, fl_event *e);
 
-int fl_cu_alloc(fl_stream *q, int64_t bytes, void **p);
-void fl_cu_free(fl_stream *q, void *p);
-int fl_cu_zero(fl_stream *q, void *p, int64_t bytes);
+int fl_cu_alloc(fl_queue *q, int64_t bytes, void **p);
+void fl_cu_free(fl_queue *q, void *p);
+int fl_cu_zero(fl_queue *q, void *p, int64_t bytes);
 
 /* From any memory to any. What is not pinned makes it wait. */
-int fl_cu_copy(fl_stream *q, void *to, const void *from, int64_t bytes);
-int fl_cu_wait(fl_stream *q); /* without a deadline */
+int fl_cu_copy(fl_queue *q, void *to, const void *from, int64_t bytes);
+int fl_cu_wait(fl_queue *q); /* without a deadline */
 bool fl_cu_is_host(const void *p);
 
 /* out = the n elements of `size` sources, which lie `step` elements apart from
@@ -47,17 +47,17 @@ bool fl_cu_is_host(const void *p);
  * them. */
 typedef struct fl_cu_fold {
     fl_reduce how;
-    fl_wire type;
+    fl_wire_type type;
     const void *in;
     int64_t step;
     int size;
     void *out;
     int64_t n;
 } fl_cu_fold;
-int fl_cu_fold_run(fl_stream *q, const fl_cu_fold *f);
+int fl_cu_fold_run(fl_queue *q, const fl_cu_fold *f);
 
 /* Times 1 / size, of float32 or float64. */
-int fl_cu_mean(fl_stream *q, fl_wire type, void *x, int64_t n, int size);
+int fl_cu_mean(fl_queue *q, fl_wire_type type, void *x, int64_t n, int size);
 
 #ifdef __cplusplus
 }

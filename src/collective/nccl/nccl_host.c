@@ -18,15 +18,15 @@ static int64_t sum(const int64_t *x, int n)
 /* Bytes that a call reads and writes. */
 static void count(const fl_nccl *n, const fl_work *w, int64_t *in, int64_t *out)
 {
-    int ranks = n->group.peers.size;
+    int ranks = n->base.comm.size;
 
     *in = *out = w->call.n;
     switch (w->call.kind) {
     case FL_CALL_ALL_REDUCE:
-        *in = *out = w->call.n * fl_wire_size((fl_wire)w->call.type);
+        *in = *out = w->call.n * fl_wire_size((fl_wire_type)w->call.type);
         break;
     case FL_CALL_REDUCE_SCATTER:
-        *out = w->call.n * fl_wire_size((fl_wire)w->call.type);
+        *out = w->call.n * fl_wire_size((fl_wire_type)w->call.type);
         *in = *out * ranks;
         break;
     case FL_CALL_ALL_GATHER:
@@ -151,7 +151,7 @@ fleet_status fl_nccl_gather_by_line(fl_nccl *n, const fl_work *w)
     if (!from_host)
         FL_TRY(fl_nccl_finish(n, &w->call));
     FL_TRY(fl_nccl_match(n, &w->call, own, (size_t)bytes));
-    for (int r = 0; r < n->group.peers.size; r++)
+    for (int r = 0; r < n->base.comm.size; r++)
         FL_TRY(move(n, (char *)w->out + r * bytes, fl_nccl_said(n, r), bytes,
                     to_host));
     return to_host ? FLEET_OK : fl_nccl_finish(n, &w->call);

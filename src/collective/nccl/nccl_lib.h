@@ -3,8 +3,8 @@
  * binary interface, in the numbers and layouts of NCCL's own <nccl.h>, 2.14 to
  * 2.28, which has kept them.
  */
-#ifndef FL_COLLECTIVE_NCCL_LIB_H
-#define FL_COLLECTIVE_NCCL_LIB_H
+#ifndef FL_COLLECTIVE_NCCL_NCCL_LIB_H
+#define FL_COLLECTIVE_NCCL_NCCL_LIB_H
 
 #include "base/error.h"
 

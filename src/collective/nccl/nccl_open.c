@@ -16,37 +16,38 @@ static void read_host(char *host, size_t size)
     fclose(f);
 }
 
-static fleet_status check_options(const fl_peers_options *o)
+static fleet_status check_options(const fl_comm_options *o)
 {
     if (o->size < 0 || o->rank < 0 || (o->size > 0 && o->rank >= o->size))
         return fl_fail(FLEET_EINVAL, "nccl: rank %d of %d ranks", o->rank,
                        o->size);
-    if (o->job && strlen(o->job) >= FL_MEET_NAME)
+    if (o->job && strlen(o->job) >= FL_RENDEZVOUS_NAME)
         return fl_fail(FLEET_EINVAL,
                        "nccl: the job's name has %zu characters: expected up "
                        "to %d",
-                       strlen(o->job), FL_MEET_NAME - 1);
+                       strlen(o->job), FL_RENDEZVOUS_NAME - 1);
     return FLEET_OK;
 }
 
-fleet_status fl_nccl_open(const fl_peers_options *o, fl_peers **peers)
+fleet_status fl_nccl_open(const fl_comm_options *o, fl_comm **peers)
 {
-    fl_meeting m = {.own = {.magic = FL_MEET_MAGIC,
-                            .version = FL_MEET_VERSION,
-                            .rank = o->rank,
-                            .size = o->size ? o->size : 1,
-                            .ordered = o->ordered},
-                    .meet = o->meet,
-                    .listener = o->listener,
-                    .meet_ms = o->meet_ms ? o->meet_ms : o->deadline_ms,
-                    .deadline_ms = o->deadline_ms,
-                    .log = o->log};
+    fl_rendezvous m = {.own = {.magic = FL_RENDEZVOUS_MAGIC,
+                               .version = FL_RENDEZVOUS_VERSION,
+                               .rank = o->rank,
+                               .size = o->size ? o->size : 1,
+                               .ordered = o->ordered},
+                       .address = o->address,
+                       .listener = o->listener,
+                       .connect_ms =
+                           o->connect_ms ? o->connect_ms : o->deadline_ms,
+                       .deadline_ms = o->deadline_ms,
+                       .log = o->log};
     int result;
 
     *peers = NULL;
     FL_TRY(check_options(o));
-    if (m.own.size == 1 && !m.meet)
-        m.meet = "tcp://127.0.0.1:0";
+    if (m.own.size == 1 && !m.address)
+        m.address = "tcp://127.0.0.1:0";
     snprintf(m.own.job, sizeof m.own.job, "%s", o->job ? o->job : "");
     read_host(m.own.host, sizeof m.own.host);
     result = fl_cu_bus(o->device, m.own.bus);

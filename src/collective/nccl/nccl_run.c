@@ -20,7 +20,7 @@ static int64_t least(int64_t a, int64_t b)
 
 static int ranks_of(const fl_nccl *n)
 {
-    return n->group.peers.size;
+    return n->base.comm.size;
 }
 
 /* --- exchanges ----------------------------------------------------------- */
@@ -35,7 +35,7 @@ typedef struct part {
 static fleet_status send_and_receive(fl_nccl *n, const part *p)
 {
     for (int r = 0; r < ranks_of(n); r++) {
-        if (r == n->group.peers.rank)
+        if (r == n->base.comm.rank)
             continue;
         if (p[r].to > 0)
             FL_NCCL_CALL(n, Send, p[r].out, (size_t)p[r].to, FL_NCCL_U8, r,
@@ -49,7 +49,7 @@ static fleet_status send_and_receive(fl_nccl *n, const part *p)
 
 static fleet_status exchange(fl_nccl *n, const part *p)
 {
-    const part *own = &p[n->group.peers.rank];
+    const part *own = &p[n->base.comm.rank];
     fleet_status status;
     fl_error e;
     int result;
@@ -94,7 +94,7 @@ static fleet_status open_chunks(chunks *c, fl_nccl *n, const fl_work *w,
     int64_t ranks = ranks_of(n);
 
     *c = (chunks){.n = n, .w = w};
-    c->size = fl_wire_size((fl_wire)w->call.type);
+    c->size = fl_wire_size((fl_wire_type)w->call.type);
     c->each = least(most, ROOM / (ranks * c->size));
     FL_TRY(make_room(n, ranks * c->each * c->size));
     return FL_NEW(&c->part, (size_t)ranks * sizeof *c->part);
@@ -113,11 +113,11 @@ static int64_t length_of(const chunks *c, int rank)
 /* Everybody's chunk for this rank, folded, to `out`. */
 static fleet_status fold_own(const chunks *c, char *out)
 {
-    int me = c->n->group.peers.rank;
+    int me = c->n->base.comm.rank;
     int64_t own = length_of(c, me);
     char *room = c->n->room;
     const fl_cu_fold f = {.how = (fl_reduce)c->w->call.how,
-                          .type = (fl_wire)c->w->call.type,
+                          .type = (fl_wire_type)c->w->call.type,
                           .in = room,
                           .step = own,
                           .size = ranks_of(c->n),
@@ -139,7 +139,7 @@ static fleet_status fold_own(const chunks *c, char *out)
 static fleet_status gather_chunks(const chunks *c)
 {
     fl_nccl *n = c->n;
-    int me = n->group.peers.rank;
+    int me = n->base.comm.rank;
     char *out = c->w->out, *own = out + begin_of(c, me) * c->size;
 
     if (c->end - c->begin >= c->each * ranks_of(n)) {
@@ -168,7 +168,7 @@ static fleet_status reduce_by_chunks(fl_nccl *n, const fl_work *w)
     for (status = FLEET_OK; status == FLEET_OK && c.begin < all;
          c.begin += c.each * ranks) {
         status = fold_own(&c, (char *)w->out +
-                                  begin_of(&c, n->group.peers.rank) * c.size);
+                                  begin_of(&c, n->base.comm.rank) * c.size);
         if (status == FLEET_OK)
             status = gather_chunks(&c);
     }
@@ -216,21 +216,21 @@ static bool is_its_own(const fl_nccl *n, const fl_call *c)
     bool is_sum = c->how == FL_ALL_SUM || c->how == FL_ALL_MEAN;
 
     if (c->type == FL_WIRE_F32 || c->type == FL_WIRE_F64)
-        return is_sum && !n->group.peers.ordered;
+        return is_sum && !n->base.comm.ordered;
     return type_of[c->type] != 0;
 }
 
 static fleet_status make_mean(fl_nccl *n, const fl_work *w)
 {
     if (w->call.how == FL_ALL_MEAN)
-        FL_NCCL_CUDA(n, fl_cu_mean(n->queue, (fl_wire)w->call.type, w->out,
+        FL_NCCL_CUDA(n, fl_cu_mean(n->queue, (fl_wire_type)w->call.type, w->out,
                                    w->call.n, ranks_of(n)));
     return FLEET_OK;
 }
 
 static fleet_status copy_own(fl_nccl *n, const fl_work *w)
 {
-    int64_t bytes = w->call.n * fl_wire_size((fl_wire)w->call.type);
+    int64_t bytes = w->call.n * fl_wire_size((fl_wire_type)w->call.type);
 
     if (w->in != w->out)
         FL_NCCL_CUDA(n, fl_cu_copy(n->queue, w->out, w->in, bytes));
@@ -294,7 +294,7 @@ static fleet_status check_pair(fl_nccl *n, int from, int to)
             "calls do not match: rank %d sends %" PRId64
             " bytes to rank %d, which expects %" PRId64,
             from, has, to, expects);
-    return fl_group_fail(&n->group, FLEET_EINVAL, false);
+    return fl_comm_base_fail(&n->base, FLEET_EINVAL, false);
 }
 
 static fleet_status match_counts(fl_nccl *n, const fl_work *w)
@@ -337,7 +337,7 @@ static fleet_status all_to_all(fl_nccl *n, const fl_work *w)
 /* Each rank listens, in case that it is the first of its group. */
 typedef struct side {
     int32_t color, key;
-    char meet[FL_MEET_NAME];
+    char meet[FL_RENDEZVOUS_NAME];
 } side;
 
 static side side_of(const fl_nccl *n, int rank)
@@ -351,15 +351,16 @@ static side side_of(const fl_nccl *n, int rank)
 
 static fleet_status listen_beside(const fl_nccl *n, side *own, int *fd)
 {
-    char name[FL_MEET_NAME], beside[FL_MEET_NAME + 8], bound[FL_MEET_NAME];
+    char name[FL_RENDEZVOUS_NAME], beside[FL_RENDEZVOUS_NAME + 8],
+        bound[FL_RENDEZVOUS_NAME];
     char *port;
 
-    fl_line_name(n->line, name);
+    fl_rendezvous_client_name(n->client, name);
     port = strrchr(name, ':');
     if (port)
         *port = 0;
     snprintf(beside, sizeof beside, "tcp://%s:0", name);
-    FL_TRY(fl_meet_listen(beside, fd, bound));
+    FL_TRY(fl_rendezvous_listen(beside, fd, bound));
     memcpy(own->meet, bound, sizeof bound);
     return FLEET_OK;
 }
@@ -372,7 +373,7 @@ static bool is_before(side a, int rank_a, side b, int rank_b)
 /* This rank's place in its group; where the first one listens. */
 static void find_place(const fl_nccl *n, fl_greeting *g, side *first)
 {
-    int me = n->group.peers.rank, first_rank = me;
+    int me = n->base.comm.rank, first_rank = me;
     side own = side_of(n, me);
 
     *first = own;
@@ -392,19 +393,19 @@ static void find_place(const fl_nccl *n, fl_greeting *g, side *first)
     }
 }
 
-static fleet_status open_child(fl_nccl *n, int fd, fl_peers **child)
+static fleet_status open_child(fl_nccl *n, int fd, fl_comm **child)
 {
-    fl_peers_options o = {.ordered = n->group.peers.ordered,
-                          .deadline_ms = n->group.peers.deadline_ms,
-                          .log = n->group.log,
-                          .device = n->device};
-    fl_meeting m = n->meeting;
+    fl_comm_options o = {.ordered = n->base.comm.ordered,
+                         .deadline_ms = n->base.comm.deadline_ms,
+                         .log = n->base.log,
+                         .device = n->device};
+    fl_rendezvous m = n->rendezvous;
     side first;
 
     find_place(n, &m.own, &first);
-    snprintf(m.own.job, sizeof m.own.job, "%.90s/%d.%d", n->meeting.own.job,
+    snprintf(m.own.job, sizeof m.own.job, "%.90s/%d.%d", n->rendezvous.own.job,
              n->n_split, first.color);
-    m.meet = first.meet;
+    m.address = first.meet;
     m.listener = m.own.rank == 0 ? fd : 0;
     if (m.own.rank != 0)
         close(fd);

@@ -14,10 +14,10 @@
 
 enum { SEND_MS = 2000, BACKLOG = 128 };
 
-size_t fl_meet_most_call(int size)
+size_t fl_rendezvous_most_call(int size)
 {
     size_t counts = 2 * (size_t)size * sizeof(int64_t);
-    size_t least = 2 * FL_MEET_NAME;
+    size_t least = 2 * FL_RENDEZVOUS_NAME;
 
     return sizeof(fl_call) + (counts > least ? counts : least);
 }
@@ -31,7 +31,7 @@ static fleet_status parse(const char *address, bool listens,
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                              .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
     const char *at = address ? address : "", *port = strrchr(at, ':');
-    char host[FL_MEET_NAME];
+    char host[FL_RENDEZVOUS_NAME];
     size_t n;
 
     if (strncmp(at, "tcp://", 6) == 0)
@@ -53,7 +53,7 @@ static fleet_status parse(const char *address, bool listens,
     return FLEET_OK;
 }
 
-void fl_meet_name(int fd, bool other, char name[FL_MEET_NAME])
+void fl_rendezvous_name(int fd, bool other, char name[FL_RENDEZVOUS_NAME])
 {
     struct sockaddr_storage a = {0};
     socklen_t n = sizeof a;
@@ -63,12 +63,12 @@ void fl_meet_name(int fd, bool other, char name[FL_MEET_NAME])
                : getsockname(fd, (struct sockaddr *)&a, &n)) == 0)
         getnameinfo((struct sockaddr *)&a, n, host, sizeof host, port,
                     sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
-    snprintf(name, FL_MEET_NAME, strchr(host, ':') ? "[%s]:%s" : "%s:%s", host,
-             port);
+    snprintf(name, FL_RENDEZVOUS_NAME, strchr(host, ':') ? "[%s]:%s" : "%s:%s",
+             host, port);
 }
 
-fleet_status fl_meet_listen(const char *address, int *fd,
-                            char bound[FL_MEET_NAME])
+fleet_status fl_rendezvous_listen(const char *address, int *fd,
+                                  char bound[FL_RENDEZVOUS_NAME])
 {
     struct addrinfo *a;
     int yes = 1, e = 0;
@@ -88,7 +88,7 @@ fleet_status fl_meet_listen(const char *address, int *fd,
         return fl_fail(FLEET_EIO, "rank 0 cannot listen at %s: %s", address,
                        strerror(e));
     }
-    fl_meet_name(*fd, false, bound);
+    fl_rendezvous_name(*fd, false, bound);
     return FLEET_OK;
 }
 
@@ -105,7 +105,7 @@ static bool is_connected(int fd, int64_t ms)
     return e == 0;
 }
 
-fleet_status fl_meet_connect(const char *address, int64_t ms, int *fd)
+fleet_status fl_rendezvous_connect(const char *address, int64_t ms, int *fd)
 {
     struct addrinfo *a;
     int e, yes = 1;
@@ -151,11 +151,11 @@ static bool send_bytes(int fd, const void *p, size_t n)
     return true;
 }
 
-bool fl_meet_send(int fd, fl_word word, const void *a, size_t n_a,
-                  const void *b, size_t n_b)
+bool fl_rendezvous_send(int fd, fl_word word, const void *a, size_t n_a,
+                        const void *b, size_t n_b)
 {
     char small[512];
-    fl_frame f = {(uint32_t)word, (uint32_t)(n_a + n_b)};
+    fl_rendezvous_frame f = {(uint32_t)word, (uint32_t)(n_a + n_b)};
     size_t n = sizeof f + n_a + n_b;
 
     memcpy(small, &f, sizeof f);
@@ -169,15 +169,15 @@ bool fl_meet_send(int fd, fl_word word, const void *a, size_t n_a,
     return send_bytes(fd, small, n);
 }
 
-bool fl_meet_send_failure(int fd, const fl_error *e)
+bool fl_rendezvous_send_failure(int fd, const fl_error *e)
 {
     int32_t code = (int32_t)e->code;
-    size_t n = strnlen(e->text, FL_MEET_TEXT - 1);
+    size_t n = strnlen(e->text, FL_RENDEZVOUS_TEXT - 1);
 
-    return fl_meet_send(fd, FL_WORD_FAIL, &code, sizeof code, e->text, n);
+    return fl_rendezvous_send(fd, FL_WORD_FAIL, &code, sizeof code, e->text, n);
 }
 
-fleet_status fl_meet_failure(const char *bytes, size_t n)
+fleet_status fl_rendezvous_failure(const char *bytes, size_t n)
 {
     int32_t code = 0;
 
@@ -202,7 +202,8 @@ bool fl_inbox_read(fl_inbox *in, int fd)
                                errno == EINTR));
 }
 
-bool fl_inbox_frame(const fl_inbox *in, fl_frame *f, const char **bytes)
+bool fl_inbox_frame(const fl_inbox *in, fl_rendezvous_frame *f,
+                    const char **bytes)
 {
     *bytes = in->data + sizeof *f;
     if (in->n >= sizeof *f) {
@@ -217,7 +218,7 @@ bool fl_inbox_frame(const fl_inbox *in, fl_frame *f, const char **bytes)
     return true;
 }
 
-bool fl_inbox_find(const fl_inbox *in, fl_word word, fl_frame *f,
+bool fl_inbox_find(const fl_inbox *in, fl_word word, fl_rendezvous_frame *f,
                    const char **bytes)
 {
     fl_inbox rest = *in;

@@ -17,7 +17,7 @@
 
 enum { HEAD = offsetof(fl_greeting, rank) };
 
-fl_caller *fl_hub_seat(fl_hub *h, int fd)
+fl_caller *fl_rendezvous_server_place(fl_rendezvous_server *h, int fd)
 {
     for (int i = 0; i < h->n_caller; i++) {
         fl_caller *c = &h->caller[i];
@@ -30,13 +30,13 @@ fl_caller *fl_hub_seat(fl_hub *h, int fd)
         c->came_ms = fl_now_ms();
         c->in.n = 0;
         c->called_ms = 0;
-        fl_meet_name(fd, true, c->name);
+        fl_rendezvous_name(fd, true, c->name);
         return c;
     }
     return NULL;
 }
 
-void fl_hub_accept(fl_hub *h)
+void fl_rendezvous_server_accept(fl_rendezvous_server *h)
 {
     int fd = accept4(h->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     int yes = 1;
@@ -44,43 +44,43 @@ void fl_hub_accept(fl_hub *h)
     if (fd < 0)
         return;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    if (!fl_hub_seat(h, fd))
+    if (!fl_rendezvous_server_place(h, fd))
         close(fd);
 }
 
 /* --- letting in ---------------------------------------------------------- */
 
 /* This thread's failure is why. */
-static void refuse(fl_hub *h, fl_caller *c)
+static void refuse(fl_rendezvous_server *h, fl_caller *c)
 {
     fl_error e;
 
     fl_error_take(&e, FLEET_EINVAL);
     snprintf(h->refused, sizeof h->refused, "; refused: %.500s", e.text);
-    FL_WARN(h->m.log, "rank 0 at %s: refused: %s", h->meet, e.text);
-    fl_meet_send_failure(c->fd, &e);
-    fl_hub_drop(h, c);
+    FL_WARN(h->m.log, "rank 0 at %s: refused: %s", h->rendezvous, e.text);
+    fl_rendezvous_send_failure(c->fd, &e);
+    fl_rendezvous_server_drop(h, c);
 }
 
 static fleet_status check_head(const fl_caller *c, const fl_greeting *g)
 {
-    if (g->magic != FL_MEET_MAGIC)
+    if (g->magic != FL_RENDEZVOUS_MAGIC)
         return fl_fail(FLEET_EINVAL, "%s is no rank of libfleet", c->name);
-    if (g->version != FL_MEET_VERSION)
+    if (g->version != FL_RENDEZVOUS_VERSION)
         return fl_fail(FLEET_EINVAL,
                        "%s has version %u of the ranks' protocol, rank 0 "
                        "version %d: all ranks have one libfleet",
-                       c->name, g->version, FL_MEET_VERSION);
+                       c->name, g->version, FL_RENDEZVOUS_VERSION);
     return FLEET_OK;
 }
 
-static fleet_status check_greeting(const fl_hub *h, const fl_caller *c,
-                                   const fl_greeting *g)
+static fleet_status check_greeting(const fl_rendezvous_server *h,
+                                   const fl_caller *c, const fl_greeting *g)
 {
     if (strncmp(g->job, h->m.own.job, sizeof g->job) != 0)
         return fl_fail(
             FLEET_EINVAL, "rank %d at %s is of job '%.*s', rank 0 of '%s'",
-            g->rank, c->name, FL_MEET_NAME - 1, g->job, h->m.own.job);
+            g->rank, c->name, FL_RENDEZVOUS_NAME - 1, g->job, h->m.own.job);
     if (g->size != h->size || g->rank < 0 || g->rank >= h->size)
         return fl_fail(FLEET_EINVAL,
                        "%s comes as rank %d of %d, but rank 0 expects %d ranks",
@@ -107,7 +107,7 @@ static bool are_on_one_gpu(const fl_greeting *a, const fl_greeting *b)
            strncmp(a->host, b->host, sizeof a->host) == 0;
 }
 
-static fleet_status check_gpus(const fl_hub *h)
+static fleet_status check_gpus(const fl_rendezvous_server *h)
 {
     for (int a = 0; a < h->size; a++)
         for (int b = a + 1; b < h->size; b++) {
@@ -123,9 +123,9 @@ static fleet_status check_gpus(const fl_hub *h)
     return FLEET_OK;
 }
 
-void fl_hub_open_if_complete(fl_hub *h)
+void fl_rendezvous_server_open_if_complete(fl_rendezvous_server *h)
 {
-    const uint64_t magic = FL_MEET_MAGIC;
+    const uint64_t magic = FL_RENDEZVOUS_MAGIC;
     fleet_status status;
 
     for (int r = 0; r < h->size; r++)
@@ -134,15 +134,15 @@ void fl_hub_open_if_complete(fl_hub *h)
     status = check_gpus(h);
     h->is_open = true;
     if (status != FLEET_OK) {
-        fl_hub_fail(h, status, NULL);
+        fl_rendezvous_server_fail(h, status, NULL);
         return;
     }
     for (int r = 0; r < h->size; r++)
-        fl_meet_send(h->rank[r]->fd, FL_WORD_WELCOME, &magic, sizeof magic,
-                     NULL, 0);
+        fl_rendezvous_send(h->rank[r]->fd, FL_WORD_WELCOME, &magic,
+                           sizeof magic, NULL, 0);
 }
 
-void fl_hub_admit(fl_hub *h, fl_caller *c)
+void fl_rendezvous_server_admit(fl_rendezvous_server *h, fl_caller *c)
 {
     fl_greeting *g = &c->greeting;
     fleet_status status;
@@ -165,14 +165,14 @@ void fl_hub_admit(fl_hub *h, fl_caller *c)
     c->rank = g->rank;
     h->rank[c->rank] = c;
     if (h->failed)
-        fl_meet_send_failure(c->fd, &h->error);
+        fl_rendezvous_send_failure(c->fd, &h->error);
     else
-        fl_hub_open_if_complete(h);
+        fl_rendezvous_server_open_if_complete(h);
 }
 
 /* --- who is late --------------------------------------------------------- */
 
-static void say_who_is_missing(fl_hub *h)
+static void say_who_is_missing(fl_rendezvous_server *h)
 {
     int n = 0, first = -1;
 
@@ -184,20 +184,21 @@ static void say_who_is_missing(fl_hub *h)
     fl_fail(FLEET_ETIMEDOUT,
             "rank %d did not come within %" PRId64
             " ms to rank 0 at %s, where %d of %d ranks are%s",
-            first, h->m.meet_ms, h->meet, n, h->size, h->refused);
-    fl_hub_fail(h, FLEET_ETIMEDOUT, NULL);
+            first, h->m.connect_ms, h->rendezvous, n, h->size, h->refused);
+    fl_rendezvous_server_fail(h, FLEET_ETIMEDOUT, NULL);
 }
 
-void fl_hub_look_at_door(fl_hub *h)
+void fl_rendezvous_server_poll(fl_rendezvous_server *h)
 {
     int64_t now = fl_now_ms();
 
     for (int i = 0; i < h->n_caller; i++) {
         fl_caller *c = &h->caller[i];
 
-        if (c->fd >= 0 && c->rank < 0 && now - c->came_ms > FL_HUB_GREET_MS)
-            fl_hub_drop(h, c);
+        if (c->fd >= 0 && c->rank < 0 &&
+            now - c->came_ms > FL_RENDEZVOUS_HANDSHAKE_MS)
+            fl_rendezvous_server_drop(h, c);
     }
-    if (!h->is_open && !h->failed && now - h->began_ms > h->m.meet_ms)
+    if (!h->is_open && !h->failed && now - h->began_ms > h->m.connect_ms)
         say_who_is_missing(h);
 }

@@ -14,18 +14,18 @@
 
 enum { TRY_MS = 1000, PAUSE_MS = 30, SLACK_MS = 2000 };
 
-struct fl_line {
+struct fl_rendezvous_client {
     int fd, bell;
     pthread_mutex_t sending;
     fl_inbox in;
-    bool has_left; /* rank 0 has said BYE */
-    fl_hub *hub;   /* rank 0's */
+    bool has_left;             /* rank 0 has said BYE */
+    fl_rendezvous_server *hub; /* rank 0's */
 };
 
 /* --- reaching the hub ---------------------------------------------------- */
 
 typedef struct search {
-    const fl_meeting *m;
+    const fl_rendezvous *m;
     int64_t until_ms;
     char why[200]; /* the last try failed */
 } search;
@@ -42,19 +42,19 @@ static fleet_status nobody(const search *s)
     return fl_fail(FLEET_ETIMEDOUT,
                    "rank %d did not reach rank 0 at %s within %" PRId64
                    " ms: %s",
-                   s->m->own.rank, s->m->meet, s->m->meet_ms, s->why);
+                   s->m->own.rank, s->m->address, s->m->connect_ms, s->why);
 }
 
 static fleet_status stranger(const search *s)
 {
     return fl_fail(FLEET_EPEER,
                    "what listens at %s, where rank 0 should, is no libfleet",
-                   s->m->meet);
+                   s->m->address);
 }
 
 /* Did rank 0 say something on this line? It ends if not. */
-static fleet_status hear(const search *s, fl_line *l, fl_frame *f,
-                         const char **bytes)
+static fleet_status hear(const search *s, fl_rendezvous_client *l,
+                         fl_rendezvous_frame *f, const char **bytes)
 {
     struct pollfd one = {.fd = l->fd, .events = POLLIN};
 
@@ -71,11 +71,11 @@ static fleet_status hear(const search *s, fl_line *l, fl_frame *f,
     }
 }
 
-static fleet_status be_welcome(search *s, fl_line *l, bool *done)
+static fleet_status be_welcome(search *s, fl_rendezvous_client *l, bool *done)
 {
     uint64_t magic = 0;
     const char *bytes;
-    fl_frame f;
+    fl_rendezvous_frame f;
 
     FL_TRY(hear(s, l, &f, &bytes));
     if (f.word == FL_WORD_NONE) {
@@ -86,24 +86,24 @@ static fleet_status be_welcome(search *s, fl_line *l, bool *done)
     if (f.word == FL_WORD_BYE)
         return fl_fail(FLEET_EPEER,
                        "rank 0 at %s has ended before all ranks had come",
-                       s->m->meet);
+                       s->m->address);
     if (f.word == FL_WORD_FAIL)
-        return fl_meet_failure(bytes, f.bytes);
+        return fl_rendezvous_failure(bytes, f.bytes);
     if (f.bytes == sizeof magic)
         memcpy(&magic, bytes, sizeof magic);
-    if (f.word != FL_WORD_WELCOME || magic != FL_MEET_MAGIC)
+    if (f.word != FL_WORD_WELCOME || magic != FL_RENDEZVOUS_MAGIC)
         return stranger(s);
     fl_inbox_drop(&l->in, sizeof f + f.bytes);
     *done = true;
     return FLEET_OK;
 }
 
-static fleet_status try_once(search *s, fl_line *l, bool *done)
+static fleet_status try_once(search *s, fl_rendezvous_client *l, bool *done)
 {
     int64_t ms = left(s) < TRY_MS ? left(s) : TRY_MS;
     fleet_status status = FLEET_OK;
 
-    FL_TRY(fl_meet_connect(s->m->meet, ms, &l->fd));
+    FL_TRY(fl_rendezvous_connect(s->m->address, ms, &l->fd));
     if (l->fd < 0) {
         snprintf(s->why, sizeof s->why, "%s", strerror(errno));
         return FLEET_OK;
@@ -120,13 +120,13 @@ static fleet_status try_once(search *s, fl_line *l, bool *done)
 }
 
 /* The hub names who is missing at the same deadline: it has a little longer. */
-static fleet_status reach(const fl_meeting *m, fl_line *l)
+static fleet_status reach(const fl_rendezvous *m, fl_rendezvous_client *l)
 {
-    search s = {m, fl_now_ms() + m->meet_ms + SLACK_MS, "nobody is there"};
+    search s = {m, fl_now_ms() + m->connect_ms + SLACK_MS, "nobody is there"};
     bool done = false;
 
     if (m->own.rank == 0) {
-        FL_TRY(fl_hub_start(&l->hub, m, &l->fd));
+        FL_TRY(fl_rendezvous_server_start(&l->hub, m, &l->fd));
         FL_TRY(be_welcome(&s, l, &done));
         return done ? FLEET_OK : nobody(&s);
     }
@@ -140,11 +140,12 @@ static fleet_status reach(const fl_meeting *m, fl_line *l)
     }
 }
 
-static fleet_status make(fl_line *l, const fl_meeting *m)
+static fleet_status make(fl_rendezvous_client *l, const fl_rendezvous *m)
 {
-    size_t call = sizeof(uint32_t) + fl_meet_most_call(m->own.size);
+    size_t call = sizeof(uint32_t) + fl_rendezvous_most_call(m->own.size);
 
-    l->in.room = sizeof(fl_frame) + (size_t)m->own.size * call + FL_MEET_TEXT;
+    l->in.room = sizeof(fl_rendezvous_frame) + (size_t)m->own.size * call +
+                 FL_RENDEZVOUS_TEXT;
     FL_TRY(FL_NEW(&l->in.data, l->in.room));
     l->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (l->bell < 0)
@@ -153,11 +154,12 @@ static fleet_status make(fl_line *l, const fl_meeting *m)
     return reach(m, l);
 }
 
-fleet_status fl_line_open(fl_line **line, const fl_meeting *m)
+fleet_status fl_rendezvous_client_open(fl_rendezvous_client **line,
+                                       const fl_rendezvous *m)
 {
     fleet_status status;
     fl_error e;
-    fl_line *l;
+    fl_rendezvous_client *l;
 
     *line = NULL;
     FL_TRY(FL_NEW(&l, sizeof *l));
@@ -169,24 +171,25 @@ fleet_status fl_line_open(fl_line **line, const fl_meeting *m)
         return status;
     }
     fl_error_take(&e, status);
-    fl_line_close(l);
+    fl_rendezvous_client_close(l);
     return fl_error_raise(&e);
 }
 
 /* --- talking ------------------------------------------------------------- */
 
-bool fl_line_send(fl_line *l, fl_word word, const void *a, size_t n_a,
-                  const void *b, size_t n_b)
+bool fl_rendezvous_client_send(fl_rendezvous_client *l, fl_word word,
+                               const void *a, size_t n_a, const void *b,
+                               size_t n_b)
 {
     bool ok;
 
     pthread_mutex_lock(&l->sending);
-    ok = fl_meet_send(l->fd, word, a, n_a, b, n_b);
+    ok = fl_rendezvous_send(l->fd, word, a, n_a, b, n_b);
     pthread_mutex_unlock(&l->sending);
     return ok;
 }
 
-fleet_status fl_line_check(const fl_line *l)
+fleet_status fl_rendezvous_client_check(const fl_rendezvous_client *l)
 {
     return l->has_left ? fl_fail(FLEET_EPEER, "rank 0 has ended its group")
                        : FLEET_OK;
@@ -198,20 +201,22 @@ static fleet_status dead(void)
                                 "ended");
 }
 
-fleet_status fl_line_failure(fl_line *l)
+fleet_status fl_rendezvous_client_failure(fl_rendezvous_client *l)
 {
     bool is_up = l->has_left || fl_inbox_read(&l->in, l->fd);
     const char *bytes;
-    fl_frame f;
+    fl_rendezvous_frame f;
 
     if (fl_inbox_find(&l->in, FL_WORD_FAIL, &f, &bytes))
-        return fl_meet_failure(bytes, f.bytes);
+        return fl_rendezvous_failure(bytes, f.bytes);
     if (!is_up && !fl_inbox_find(&l->in, FL_WORD_BYE, &f, &bytes))
         return dead();
     return FLEET_OK;
 }
 
-fleet_status fl_line_next(fl_line *l, fl_frame *f, const char **bytes)
+fleet_status fl_rendezvous_client_next(fl_rendezvous_client *l,
+                                       fl_rendezvous_frame *f,
+                                       const char **bytes)
 {
     bool is_up = l->has_left || fl_inbox_read(&l->in, l->fd);
 
@@ -226,12 +231,13 @@ fleet_status fl_line_next(fl_line *l, fl_frame *f, const char **bytes)
     return FLEET_OK;
 }
 
-void fl_line_drop(fl_line *l, const fl_frame *f)
+void fl_rendezvous_client_drop(fl_rendezvous_client *l,
+                               const fl_rendezvous_frame *f)
 {
     fl_inbox_drop(&l->in, sizeof *f + f->bytes);
 }
 
-void fl_line_rest(fl_line *l, int ms)
+void fl_rendezvous_client_rest(fl_rendezvous_client *l, int ms)
 {
     struct pollfd two[] = {{.fd = l->has_left ? -1 : l->fd, .events = POLLIN},
                            {.fd = l->bell, .events = POLLIN}};
@@ -242,7 +248,7 @@ void fl_line_rest(fl_line *l, int ms)
         return;
 }
 
-void fl_line_ring(fl_line *l)
+void fl_rendezvous_client_ring(fl_rendezvous_client *l)
 {
     uint64_t one = 1;
 
@@ -250,24 +256,25 @@ void fl_line_ring(fl_line *l)
         return; /* it has rung very often */
 }
 
-void fl_line_name(const fl_line *l, char name[FL_MEET_NAME])
+void fl_rendezvous_client_name(const fl_rendezvous_client *l,
+                               char name[FL_RENDEZVOUS_NAME])
 {
     if (l->hub)
-        fl_hub_name(l->hub, name);
+        fl_rendezvous_server_name(l->hub, name);
     else
-        fl_meet_name(l->fd, false, name);
+        fl_rendezvous_name(l->fd, false, name);
 }
 
-void fl_line_close(fl_line *l)
+void fl_rendezvous_client_close(fl_rendezvous_client *l)
 {
     if (!l)
         return;
     if (l->fd >= 0) {
-        fl_line_send(l, FL_WORD_BYE, NULL, 0, NULL, 0);
+        fl_rendezvous_client_send(l, FL_WORD_BYE, NULL, 0, NULL, 0);
         shutdown(l->fd, SHUT_WR);
         close(l->fd);
     }
-    fl_hub_join(l->hub);
+    fl_rendezvous_server_join(l->hub);
     if (l->bell >= 0)
         close(l->bell);
     pthread_mutex_destroy(&l->sending);

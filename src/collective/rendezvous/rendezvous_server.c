@@ -14,7 +14,8 @@
 
 /* --- failure ------------------------------------------------------------- */
 
-void fl_hub_fail(fl_hub *h, fleet_status code, const fl_caller *from)
+void fl_rendezvous_server_fail(fl_rendezvous_server *h, fleet_status code,
+                               const fl_caller *from)
 {
     if (h->failed)
         return;
@@ -22,10 +23,10 @@ void fl_hub_fail(fl_hub *h, fleet_status code, const fl_caller *from)
     h->failed = true;
     for (int r = 0; r < h->size; r++)
         if (h->rank[r] && h->rank[r] != from)
-            fl_meet_send_failure(h->rank[r]->fd, &h->error);
+            fl_rendezvous_send_failure(h->rank[r]->fd, &h->error);
 }
 
-void fl_hub_drop(fl_hub *h, fl_caller *c)
+void fl_rendezvous_server_drop(fl_rendezvous_server *h, fl_caller *c)
 {
     shutdown(c->fd, SHUT_WR);
     close(c->fd);
@@ -34,16 +35,16 @@ void fl_hub_drop(fl_hub *h, fl_caller *c)
         h->rank[c->rank] = NULL;
 }
 
-static void nonsense(fl_hub *h, fl_caller *c)
+static void nonsense(fl_rendezvous_server *h, fl_caller *c)
 {
     fl_fail(FLEET_EPEER, "rank %d at %s talks nonsense", c->rank, c->name);
-    fl_hub_fail(h, FLEET_EPEER, NULL);
-    fl_hub_drop(h, c);
+    fl_rendezvous_server_fail(h, FLEET_EPEER, NULL);
+    fl_rendezvous_server_drop(h, c);
 }
 
 /* --- calls --------------------------------------------------------------- */
 
-static int count_calls(const fl_hub *h, int64_t *first_ms)
+static int count_calls(const fl_rendezvous_server *h, int64_t *first_ms)
 {
     int n = 0;
 
@@ -57,13 +58,13 @@ static int count_calls(const fl_hub *h, int64_t *first_ms)
     return n;
 }
 
-static void give_all(fl_hub *h)
+static void give_all(fl_rendezvous_server *h)
 {
     size_t n = 0;
     char *all = fl_alloc((size_t)h->size * (h->most_call + sizeof(uint32_t)));
 
     if (!all) {
-        fl_hub_fail(h, FLEET_ENOMEM, NULL);
+        fl_rendezvous_server_fail(h, FLEET_ENOMEM, NULL);
         return;
     }
     for (int r = 0; r < h->size; r++) {
@@ -75,11 +76,12 @@ static void give_all(fl_hub *h)
         c->called_ms = 0;
     }
     for (int r = 0; r < h->size; r++)
-        fl_meet_send(h->rank[r]->fd, FL_WORD_ALL, all, n, NULL, 0);
+        fl_rendezvous_send(h->rank[r]->fd, FL_WORD_ALL, all, n, NULL, 0);
     fl_free(all);
 }
 
-static void take_call(fl_hub *h, fl_caller *c, const char *bytes, size_t n)
+static void take_call(fl_rendezvous_server *h, fl_caller *c, const char *bytes,
+                      size_t n)
 {
     int64_t first;
 
@@ -96,15 +98,17 @@ static void take_call(fl_hub *h, fl_caller *c, const char *bytes, size_t n)
 
 /* --- messages ------------------------------------------------------------ */
 
-static void let_go(fl_hub *h, int from, int to, int64_t n)
+static void let_go(fl_rendezvous_server *h, int from, int to, int64_t n)
 {
     const fl_post out = {FL_OUT, to, n}, in = {FL_IN, from, n};
 
-    fl_meet_send(h->rank[from]->fd, FL_WORD_GO, &out, sizeof out, NULL, 0);
-    fl_meet_send(h->rank[to]->fd, FL_WORD_GO, &in, sizeof in, NULL, 0);
+    fl_rendezvous_send(h->rank[from]->fd, FL_WORD_GO, &out, sizeof out, NULL,
+                       0);
+    fl_rendezvous_send(h->rank[to]->fd, FL_WORD_GO, &in, sizeof in, NULL, 0);
 }
 
-static void match_posts(fl_hub *h, int from, int to, int64_t *post)
+static void match_posts(fl_rendezvous_server *h, int from, int to,
+                        int64_t *post)
 {
     if (post[FL_OUT] < 0 || post[FL_IN] < 0)
         return;
@@ -117,16 +121,17 @@ static void match_posts(fl_hub *h, int from, int to, int64_t *post)
             "calls do not match: rank %d sends %" PRId64
             " bytes to rank %d, which expects %" PRId64,
             from, post[FL_OUT], to, post[FL_IN]);
-    fl_hub_fail(h, FLEET_EINVAL, NULL);
+    fl_rendezvous_server_fail(h, FLEET_EINVAL, NULL);
 }
 
-static void has_left(fl_hub *h, int rank)
+static void has_left(fl_rendezvous_server *h, int rank)
 {
     fl_fail(FLEET_EPEER, "rank %d has ended its group", rank);
-    fl_hub_fail(h, FLEET_EPEER, NULL);
+    fl_rendezvous_server_fail(h, FLEET_EPEER, NULL);
 }
 
-static void take_post(fl_hub *h, fl_caller *c, const char *bytes, size_t n)
+static void take_post(fl_rendezvous_server *h, fl_caller *c, const char *bytes,
+                      size_t n)
 {
     fl_post p = {.way = -1};
     int from, to;
@@ -154,7 +159,7 @@ static void take_post(fl_hub *h, fl_caller *c, const char *bytes, size_t n)
 }
 
 /* Messages that wait for it wait in vain. */
-static void take_leave(fl_hub *h, fl_caller *c)
+static void take_leave(fl_rendezvous_server *h, fl_caller *c)
 {
     c->has_left = true;
     for (int r = 0; r < h->size; r++)
@@ -165,12 +170,14 @@ static void take_leave(fl_hub *h, fl_caller *c)
 
 /* --- frames -------------------------------------------------------------- */
 
-static void take_failure(fl_hub *h, fl_caller *c, const char *bytes, size_t n)
+static void take_failure(fl_rendezvous_server *h, fl_caller *c,
+                         const char *bytes, size_t n)
 {
-    fl_hub_fail(h, fl_meet_failure(bytes, n), c);
+    fl_rendezvous_server_fail(h, fl_rendezvous_failure(bytes, n), c);
 }
 
-static void take(fl_hub *h, fl_caller *c, const fl_frame *f, const char *bytes)
+static void take(fl_rendezvous_server *h, fl_caller *c,
+                 const fl_rendezvous_frame *f, const char *bytes)
 {
     switch (f->word) {
     case FL_WORD_BYE:
@@ -195,7 +202,7 @@ static void take(fl_hub *h, fl_caller *c, const fl_frame *f, const char *bytes)
     }
 }
 
-static void has_ended(fl_hub *h, fl_caller *c)
+static void has_ended(fl_rendezvous_server *h, fl_caller *c)
 {
     bool is_rank = c->rank >= 0 && !c->has_left;
 
@@ -203,23 +210,23 @@ static void has_ended(fl_hub *h, fl_caller *c)
         fl_fail(FLEET_EPEER,
                 "rank %d is dead or cut off: its connection from %s has ended",
                 c->rank, c->name);
-        fl_hub_fail(h, FLEET_EPEER, NULL);
+        fl_rendezvous_server_fail(h, FLEET_EPEER, NULL);
     }
     if (is_rank && !h->is_open)
         snprintf(h->refused, sizeof h->refused,
                  "; rank %d had come from %s and has gone again", c->rank,
                  c->name);
-    fl_hub_drop(h, c);
+    fl_rendezvous_server_drop(h, c);
 }
 
-static void hear(fl_hub *h, fl_caller *c)
+static void hear(fl_rendezvous_server *h, fl_caller *c)
 {
     bool is_up = fl_inbox_read(&c->in, c->fd);
     const char *bytes;
-    fl_frame f;
+    fl_rendezvous_frame f;
 
     if (c->rank < 0)
-        fl_hub_admit(h, c);
+        fl_rendezvous_server_admit(h, c);
     while (c->fd >= 0 && c->rank >= 0) {
         if (!fl_inbox_frame(&c->in, &f, &bytes)) {
             nonsense(h, c);
@@ -236,7 +243,7 @@ static void hear(fl_hub *h, fl_caller *c)
 
 /* --- who is late --------------------------------------------------------- */
 
-static void late(fl_hub *h, int rank, int waits)
+static void late(fl_rendezvous_server *h, int rank, int waits)
 {
     char text[FL_CALL_TEXT];
     fl_call call;
@@ -250,10 +257,10 @@ static void late(fl_hub *h, int rank, int waits)
     fl_fail(FLEET_ETIMEDOUT,
             "rank %d did not come within %" PRId64 " ms: rank %d waits in %s",
             rank, h->m.deadline_ms, waits, text);
-    fl_hub_fail(h, FLEET_ETIMEDOUT, NULL);
+    fl_rendezvous_server_fail(h, FLEET_ETIMEDOUT, NULL);
 }
 
-static void look_at_calls(fl_hub *h)
+static void look_at_calls(fl_rendezvous_server *h)
 {
     int missing = -1, waits = -1;
     int64_t first;
@@ -278,12 +285,12 @@ static void look_at_calls(fl_hub *h)
 
 /* --- the thread ---------------------------------------------------------- */
 
-static bool has_rank_0(const fl_hub *h)
+static bool has_rank_0(const fl_rendezvous_server *h)
 {
     return h->rank[0] && !h->rank[0]->has_left;
 }
 
-static void wait_for_somebody(fl_hub *h)
+static void wait_for_somebody(fl_rendezvous_server *h)
 {
     int64_t first;
     bool is_idle = h->failed || (h->is_open && count_calls(h, &first) == 0);
@@ -292,35 +299,35 @@ static void wait_for_somebody(fl_hub *h)
         h->poll[i] = (struct pollfd){.fd = h->caller[i].fd, .events = POLLIN};
     h->poll[h->n_caller] = (struct pollfd){.fd = h->listener, .events = POLLIN};
     poll(h->poll, (nfds_t)h->n_caller + 1,
-         is_idle ? FL_HUB_GREET_MS : FL_HUB_LOOK_MS);
+         is_idle ? FL_RENDEZVOUS_HANDSHAKE_MS : FL_RENDEZVOUS_POLL_MS);
 }
 
-static void work(fl_hub *h)
+static void work(fl_rendezvous_server *h)
 {
     wait_for_somebody(h);
     for (int i = 0; i < h->n_caller; i++)
         if (h->poll[i].revents && h->caller[i].fd == h->poll[i].fd)
             hear(h, &h->caller[i]);
     if (h->poll[h->n_caller].revents)
-        fl_hub_accept(h);
-    fl_hub_look_at_door(h);
+        fl_rendezvous_server_accept(h);
+    fl_rendezvous_server_poll(h);
     look_at_calls(h);
 }
 
 static void *serve(void *arg)
 {
-    fl_hub *h = arg;
+    fl_rendezvous_server *h = arg;
 
-    fl_hub_open_if_complete(h);
+    fl_rendezvous_server_open_if_complete(h);
     do
         work(h);
     while (has_rank_0(h));
     for (int r = 1; r < h->size; r++)
         if (h->rank[r])
-            fl_meet_send(h->rank[r]->fd, FL_WORD_BYE, NULL, 0, NULL, 0);
+            fl_rendezvous_send(h->rank[r]->fd, FL_WORD_BYE, NULL, 0, NULL, 0);
     for (int i = 0; i < h->n_caller; i++)
         if (h->caller[i].fd >= 0)
-            fl_hub_drop(h, &h->caller[i]);
+            fl_rendezvous_server_drop(h, &h->caller[i]);
     close(h->listener);
     h->listener = -1;
     return NULL;
@@ -328,7 +335,7 @@ static void *serve(void *arg)
 
 /* --- its life ------------------------------------------------------------ */
 
-static void destroy(fl_hub *h)
+static void destroy(fl_rendezvous_server *h)
 {
     for (int i = 0; h->caller && i < h->n_caller; i++) {
         if (h->caller[i].fd > 0)
@@ -345,7 +352,7 @@ static void destroy(fl_hub *h)
     fl_free(h);
 }
 
-static fleet_status make_places(fl_hub *h)
+static fleet_status make_places(fl_rendezvous_server *h)
 {
     size_t n = (size_t)h->n_caller, size = (size_t)h->size;
 
@@ -359,24 +366,24 @@ static fleet_status make_places(fl_hub *h)
         fl_caller *c = &h->caller[i];
 
         c->fd = -1;
-        c->in.room = sizeof(fl_greeting) + h->most_call + FL_MEET_TEXT;
+        c->in.room = sizeof(fl_greeting) + h->most_call + FL_RENDEZVOUS_TEXT;
         FL_TRY(FL_NEW(&c->in.data, c->in.room));
         FL_TRY(FL_NEW(&c->call, h->most_call));
     }
     return FLEET_OK;
 }
 
-static fleet_status listen_there(fl_hub *h)
+static fleet_status listen_there(fl_rendezvous_server *h)
 {
     if (h->m.listener == 0)
-        return fl_meet_listen(h->m.meet, &h->listener, h->meet);
+        return fl_rendezvous_listen(h->m.address, &h->listener, h->rendezvous);
     h->listener = h->m.listener;
-    fl_meet_name(h->listener, false, h->meet);
+    fl_rendezvous_name(h->listener, false, h->rendezvous);
     return FLEET_OK;
 }
 
 /* Rank 0's end is a pair's: nobody can come in its place. */
-static fleet_status start(fl_hub *h, int *fd)
+static fleet_status start(fl_rendezvous_server *h, int *fd)
 {
     int pair[2];
     fl_caller *c;
@@ -385,7 +392,7 @@ static fleet_status start(fl_hub *h, int *fd)
                    pair) != 0)
         return fl_fail(FLEET_EIO, "ranks meet: no pair of sockets: %s",
                        strerror(errno));
-    c = fl_hub_seat(h, pair[0]);
+    c = fl_rendezvous_server_place(h, pair[0]);
     snprintf(c->name, sizeof c->name, "this process");
     c->rank = 0;
     c->greeting = h->m.own;
@@ -395,17 +402,18 @@ static fleet_status start(fl_hub *h, int *fd)
     return fl_thread_start(&h->thread, serve, h, "ranks that meet");
 }
 
-fleet_status fl_hub_start(fl_hub **hub, const fl_meeting *m, int *fd)
+fleet_status fl_rendezvous_server_start(fl_rendezvous_server **hub,
+                                        const fl_rendezvous *m, int *fd)
 {
     fleet_status status;
-    fl_hub *h;
+    fl_rendezvous_server *h;
 
     FL_TRY(FL_NEW(&h, sizeof *h));
     h->m = *m;
     h->size = m->own.size;
     h->listener = -1;
-    h->n_caller = h->size + FL_HUB_STRANGERS;
-    h->most_call = fl_meet_most_call(h->size);
+    h->n_caller = h->size + FL_RENDEZVOUS_UNKNOWN_PEERS;
+    h->most_call = fl_rendezvous_most_call(h->size);
     status = make_places(h);
     if (status == FLEET_OK)
         status = listen_there(h);
@@ -418,12 +426,13 @@ fleet_status fl_hub_start(fl_hub **hub, const fl_meeting *m, int *fd)
     return status;
 }
 
-void fl_hub_name(const fl_hub *h, char name[FL_MEET_NAME])
+void fl_rendezvous_server_name(const fl_rendezvous_server *h,
+                               char name[FL_RENDEZVOUS_NAME])
 {
-    memcpy(name, h->meet, sizeof h->meet);
+    memcpy(name, h->rendezvous, sizeof h->rendezvous);
 }
 
-void fl_hub_join(fl_hub *h)
+void fl_rendezvous_server_join(fl_rendezvous_server *h)
 {
     if (!h)
         return;

@@ -1,16 +1,16 @@
 /* rendezvous_server.h - the inside of the hub: rendezvous_server.c has its thread and what ranks tell each
  * other, rendezvous_accept.c how they come. See rendezvous.h. */
-#ifndef FL_COLLECTIVE_HUB_H
-#define FL_COLLECTIVE_HUB_H
+#ifndef FL_COLLECTIVE_RENDEZVOUS_RENDEZVOUS_SERVER_H
+#define FL_COLLECTIVE_RENDEZVOUS_RENDEZVOUS_SERVER_H
 
 #include <poll.h>
 
 #include "collective/rendezvous/rendezvous.h"
 
 enum {
-    FL_HUB_STRANGERS = 32, /* at a time, beside the ranks */
-    FL_HUB_GREET_MS = 5000,
-    FL_HUB_LOOK_MS = 20
+    FL_RENDEZVOUS_UNKNOWN_PEERS = 32, /* at a time, beside the ranks */
+    FL_RENDEZVOUS_HANDSHAKE_MS = 5000,
+    FL_RENDEZVOUS_POLL_MS = 20
 };
 
 /* The other end of a line. */
@@ -19,7 +19,7 @@ typedef struct fl_caller {
     int rank; /* -1: has not greeted */
     bool has_left;
     int64_t came_ms;
-    char name[FL_MEET_NAME];
+    char name[FL_RENDEZVOUS_NAME];
     fl_greeting greeting;
     fl_inbox in;
 
@@ -28,9 +28,9 @@ typedef struct fl_caller {
     char *call;
 } fl_caller;
 
-struct fl_hub {
-    fl_meeting m;
-    char meet[FL_MEET_NAME];
+struct fl_rendezvous_server {
+    fl_rendezvous m;
+    char rendezvous[FL_RENDEZVOUS_NAME];
     int size, listener;
     size_t most_call;
     int n_caller; /* places */
@@ -41,26 +41,27 @@ struct fl_hub {
     int64_t began_ms;
     bool is_open; /* all ranks have come */
     bool failed;
-    fl_error error;             /* once failed */
-    char refused[FL_MEET_TEXT]; /* the last one, for who misses a rank */
+    fl_error error;                   /* once failed */
+    char refused[FL_RENDEZVOUS_TEXT]; /* the last one, for who misses a rank */
     pthread_t thread;
 };
 
 /* The thread's failure becomes the job's: all are told, once. `from` knows it
  * already. */
-void fl_hub_fail(fl_hub *h, fleet_status code, const fl_caller *from);
+void fl_rendezvous_server_fail(fl_rendezvous_server *h, fleet_status code,
+                               const fl_caller *from);
 
-void fl_hub_drop(fl_hub *h, fl_caller *c);
+void fl_rendezvous_server_drop(fl_rendezvous_server *h, fl_caller *c);
 
 /* Whoever is at the door; what a stranger says; who is late. */
-void fl_hub_accept(fl_hub *h);
-void fl_hub_admit(fl_hub *h, fl_caller *c);
-void fl_hub_look_at_door(fl_hub *h);
+void fl_rendezvous_server_accept(fl_rendezvous_server *h);
+void fl_rendezvous_server_admit(fl_rendezvous_server *h, fl_caller *c);
+void fl_rendezvous_server_poll(fl_rendezvous_server *h);
 
 /* All are welcome once all are there, each on a GPU of its own. */
-void fl_hub_open_if_complete(fl_hub *h);
+void fl_rendezvous_server_open_if_complete(fl_rendezvous_server *h);
 
 /* A place for a line that is there already; NULL: there is none. */
-fl_caller *fl_hub_seat(fl_hub *h, int fd);
+fl_caller *fl_rendezvous_server_place(fl_rendezvous_server *h, int fd);
 
 #endif

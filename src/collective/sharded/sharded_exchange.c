@@ -5,24 +5,24 @@
 #include "base/memory.h"
 #include "collective/sharded/sharded_internal.h"
 
-static int owner_of_bucket(const fl_shards *s, int bucket)
+static int owner_of_bucket(const fl_sharded_tables *s, int bucket)
 {
     return bucket * s->n_rank / FL_N_BUCKET;
 }
 
-static int owner_of_key(const fl_shards *s, uint64_t key)
+static int owner_of_key(const fl_sharded_tables *s, uint64_t key)
 {
     return owner_of_bucket(s, fl_bucket_of(fl_mix(key)));
 }
 
 /* With 1, 2, 4 or 8 ranks a part is one rank's, with others most parts are. */
-fl_shards_run fl_shards_next_run(const fl_shards *s, int part,
-                                 const uint64_t *key, const uint32_t *which,
-                                 int64_t begin, int64_t n)
+fl_sharded_run fl_sharded_next_run(const fl_sharded_tables *s, int part,
+                                   const uint64_t *key, const uint32_t *which,
+                                   int64_t begin, int64_t n)
 {
     int first = part * (FL_N_BUCKET / FL_N_PART);
     int owner = owner_of_bucket(s, first), at;
-    fl_shards_run run = {.owner = owner, .begin = begin, .end = n};
+    fl_sharded_run run = {.owner = owner, .begin = begin, .end = n};
 
     if (owner == owner_of_bucket(s, first + FL_N_BUCKET / FL_N_PART - 1) ||
         begin == n)
@@ -36,7 +36,7 @@ fl_shards_run fl_shards_next_run(const fl_shards *s, int part,
     return run;
 }
 
-int fl_shards_number(const fl_shards *s, const fl_rows *rows)
+int fl_sharded_number(const fl_sharded_tables *s, const fl_rows *rows)
 {
     for (int t = 0; t < s->n_table; t++)
         if (s->table[t] == rows)
@@ -44,22 +44,23 @@ int fl_shards_number(const fl_shards *s, const fl_rows *rows)
     return -1; /* the store had all tables when this was made */
 }
 
-int64_t fl_shards_key_size(const fl_shards *s, int table)
+int64_t fl_sharded_key_size(const fl_sharded_tables *s, int table)
 {
     (void)s;
     (void)table;
     return (int64_t)sizeof(uint64_t);
 }
 
-int64_t fl_shards_row_size(const fl_shards *s, int table)
+int64_t fl_sharded_row_size(const fl_sharded_tables *s, int table)
 {
     return s->table[table]->dim * (int64_t)sizeof(float);
 }
 
-fleet_status fl_parcels_room(const fl_shards *s, fl_parcels *p,
-                             const int64_t *count, fl_shards_item_size *size_of)
+fleet_status fl_sharded_swap_room(const fl_sharded_tables *s,
+                                  fl_sharded_swap *p, const int64_t *count,
+                                  fl_sharded_item_size *size_of)
 {
-    int own = fl_shards_rank(s);
+    int own = fl_sharded_rank(s);
     int64_t all = 0;
 
     for (int i = 0; i < s->n_rank; i++) {
@@ -75,15 +76,16 @@ fleet_status fl_parcels_room(const fl_shards *s, fl_parcels *p,
     return fl_grow(&p->data, &p->capacity, (size_t)all + 1, 1);
 }
 
-void *fl_parcels_item(const fl_shards *s, const fl_parcels *p, int rank,
-                      int table, int64_t i, fl_shards_item_size *size_of)
+void *fl_sharded_swap_item(const fl_sharded_tables *s, const fl_sharded_swap *p,
+                           int rank, int table, int64_t i,
+                           fl_sharded_item_size *size_of)
 {
     return p->data + p->at[rank * s->n_table + table] + i * size_of(s, table);
 }
 
-fleet_status fl_shards_tell_counts(fl_shards *s)
+fleet_status fl_sharded_tell_counts(fl_sharded_tables *s)
 {
-    fl_peers *p = s->rounds->peers;
+    fl_comm *p = s->agree->comm;
     int64_t each = s->n_table * (int64_t)sizeof *s->to;
     int64_t *bytes = s->to_keys.bytes;
 
@@ -92,30 +94,33 @@ fleet_status fl_shards_tell_counts(fl_shards *s)
     return p->methods->all_to_all_v(p, s->to, bytes, s->from, bytes, NULL);
 }
 
-fleet_status fl_parcels_swap(fl_shards *s, const fl_parcels *to,
-                             const fl_parcels *from)
+fleet_status fl_sharded_swap_run(fl_sharded_tables *s,
+                                 const fl_sharded_swap *to,
+                                 const fl_sharded_swap *from)
 {
-    fl_peers *p = s->rounds->peers;
+    fl_comm *p = s->agree->comm;
 
     return p->methods->all_to_all_v(p, to->data, to->bytes, from->data,
                                     from->bytes, NULL);
 }
 
-const uint64_t *fl_shards_keys_of(const fl_shards *s, int rank, int table)
+const uint64_t *fl_sharded_keys_of(const fl_sharded_tables *s, int rank,
+                                   int table)
 {
-    const fl_parcels *p =
-        rank == fl_shards_rank(s) ? &s->to_keys : &s->from_keys;
+    const fl_sharded_swap *p =
+        rank == fl_sharded_rank(s) ? &s->to_keys : &s->from_keys;
 
-    return fl_parcels_item(s, p, rank, table, 0, fl_shards_key_size);
+    return fl_sharded_swap_item(s, p, rank, table, 0, fl_sharded_key_size);
 }
 
-fleet_status fl_shards_swap_keys(fl_shards *s)
+fleet_status fl_sharded_swap_keys(fl_sharded_tables *s)
 {
-    FL_TRY(fl_parcels_room(s, &s->from_keys, s->from, fl_shards_key_size));
-    return fl_parcels_swap(s, &s->to_keys, &s->from_keys);
+    FL_TRY(
+        fl_sharded_swap_room(s, &s->from_keys, s->from, fl_sharded_key_size));
+    return fl_sharded_swap_run(s, &s->to_keys, &s->from_keys);
 }
 
-void fl_shards_count_again(fl_shards *s)
+void fl_sharded_count_again(fl_sharded_tables *s)
 {
     memset(s->done, 0, (size_t)(s->n_rank * s->n_table) * sizeof *s->done);
 }

@@ -1,112 +1,115 @@
 /* sharded_internal.h - what the files of sharded_table.h share. */
-#ifndef FL_COLLECTIVE_SHARDS_INTERNAL_H
-#define FL_COLLECTIVE_SHARDS_INTERNAL_H
+#ifndef FL_COLLECTIVE_SHARDED_SHARDED_INTERNAL_H
+#define FL_COLLECTIVE_SHARDED_SHARDED_INTERNAL_H
 
 #include "collective/sharded/sharded_table.h"
 #include "runtime/lookup/lookup_data.h"
 #include "runtime/store/norm.h"
 
-enum { FL_SHARDS_CHUNK = 1024 };
+enum { FL_SHARDED_CHUNK = 1024 };
 
 /* For each rank so many bytes, side by side in rank order; then what stays: a
  * rank's own part does not travel. */
-typedef struct fl_parcels {
+typedef struct fl_sharded_swap {
     int64_t *bytes; /* by rank; own: 0 */
     int64_t *at;    /* by rank, then table: where its keys begin */
     char *data;
     size_t capacity;
-} fl_parcels;
+} fl_sharded_swap;
 
 /* A pull that was asked for, and the rows that came. */
-typedef struct fl_shards_request {
+typedef struct fl_sharded_request {
     fl_pull_rows *table;
     int n_table;
     size_t table_capacity;
-    fl_parcels rows;
-} fl_shards_request;
+    fl_sharded_swap rows;
+} fl_sharded_request;
 
 /* The ranks' gradients of a table, by key. */
-typedef struct fl_shards_sums {
+typedef struct fl_sharded_sums {
     fl_key_set set;
     float **grad;
     size_t capacity;
-} fl_shards_sums;
+} fl_sharded_sums;
 
-struct fl_shards {
-    fl_exchange exchange; /* first */
-    const fl_rounds *rounds;
+struct fl_sharded_tables {
+    fl_remote remote; /* first */
+    const fl_agree *agree;
     fl_store *store;
     int n_table, n_rank;
     fl_rows **table; /* by name */
-    fl_shards_request slot[FL_N_SLOT];
+    fl_sharded_request slot[FL_N_SLOT];
 
     /* of the round that is under way: by rank, then table */
     int64_t *to, *from; /* keys that go out, that came in */
     int64_t *done;      /* that have been dealt with */
-    fl_parcels to_keys, from_keys, to_rows, from_rows;
+    fl_sharded_swap to_keys, from_keys, to_rows, from_rows;
 
     /* of the update */
-    fl_shards_sums *sum; /* by table */
-    bool is_summed;      /* a clip was first */
-    double *square;      /* by table, then bucket */
+    fl_sharded_sums *sum; /* by table */
+    bool is_summed;       /* a clip was first */
+    double *square;       /* by table, then bucket */
     fl_norm_row *sorted;
     float **row;
     size_t square_capacity, sorted_capacity, row_capacity;
 };
 
-static inline fl_shards *fl_shards_of(fl_exchange *x)
+static inline fl_sharded_tables *fl_sharded_of(fl_remote *x)
 {
-    return (fl_shards *)(void *)x;
+    return (fl_sharded_tables *)(void *)x;
 }
 
 /* --- sharded_exchange.c ----------------------------------------------------- */
 
-static inline int fl_shards_rank(const fl_shards *s)
+static inline int fl_sharded_rank(const fl_sharded_tables *s)
 {
-    return s->rounds->peers->rank;
+    return s->agree->comm->rank;
 }
 
 /* Keys [begin, end) of a part are all one rank's. */
-typedef struct fl_shards_run {
+typedef struct fl_sharded_run {
     int owner;
     int64_t begin, end;
-} fl_shards_run;
+} fl_sharded_run;
 
 /* Of n keys of a part; the i-th is key[which ? which[i] : i]. */
-fl_shards_run fl_shards_next_run(const fl_shards *s, int part,
-                                 const uint64_t *key, const uint32_t *which,
-                                 int64_t begin, int64_t n);
+fl_sharded_run fl_sharded_next_run(const fl_sharded_tables *s, int part,
+                                   const uint64_t *key, const uint32_t *which,
+                                   int64_t begin, int64_t n);
 
-int fl_shards_number(const fl_shards *s, const fl_rows *rows);
+int fl_sharded_number(const fl_sharded_tables *s, const fl_rows *rows);
 
 /* Bytes of each rank's part: each key of a table takes so many. */
-typedef int64_t fl_shards_item_size(const fl_shards *s, int table);
-fl_shards_item_size fl_shards_key_size, fl_shards_row_size;
+typedef int64_t fl_sharded_item_size(const fl_sharded_tables *s, int table);
+fl_sharded_item_size fl_sharded_key_size, fl_sharded_row_size;
 
-fleet_status fl_parcels_room(const fl_shards *s, fl_parcels *p,
-                             const int64_t *count,
-                             fl_shards_item_size *size_of);
+fleet_status fl_sharded_swap_room(const fl_sharded_tables *s,
+                                  fl_sharded_swap *p, const int64_t *count,
+                                  fl_sharded_item_size *size_of);
 
 /* Key i of a table in a rank's part, or what belongs to it. */
-void *fl_parcels_item(const fl_shards *s, const fl_parcels *p, int rank,
-                      int table, int64_t i, fl_shards_item_size *size_of);
-fleet_status fl_parcels_swap(fl_shards *s, const fl_parcels *to,
-                             const fl_parcels *from);
+void *fl_sharded_swap_item(const fl_sharded_tables *s, const fl_sharded_swap *p,
+                           int rank, int table, int64_t i,
+                           fl_sharded_item_size *size_of);
+fleet_status fl_sharded_swap_run(fl_sharded_tables *s,
+                                 const fl_sharded_swap *to,
+                                 const fl_sharded_swap *from);
 
 /* Counts and keys; both sides know then what else travels. */
-fleet_status fl_shards_tell_counts(fl_shards *s);
-fleet_status fl_shards_swap_keys(fl_shards *s);
+fleet_status fl_sharded_tell_counts(fl_sharded_tables *s);
+fleet_status fl_sharded_swap_keys(fl_sharded_tables *s);
 
 /* The keys that came from a rank, or this rank's own. */
-const uint64_t *fl_shards_keys_of(const fl_shards *s, int rank, int table);
+const uint64_t *fl_sharded_keys_of(const fl_sharded_tables *s, int rank,
+                                   int table);
 
 /* What has been dealt with: nothing. */
-void fl_shards_count_again(fl_shards *s);
+void fl_sharded_count_again(fl_sharded_tables *s);
 
 /* --- sharded_push.c -------------------------------------------------------- */
 
-fleet_status fl_shards_clip(fl_exchange *x, const fl_push *p, double squares,
-                            float *factor);
-fleet_status fl_shards_push(fl_exchange *x, const fl_push *p);
+fleet_status fl_sharded_clip(fl_remote *x, const fl_push *p, double squares,
+                             float *factor);
+fleet_status fl_sharded_push(fl_remote *x, const fl_push *p);
 
 #endif

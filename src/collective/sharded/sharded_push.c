@@ -6,25 +6,25 @@
 #include "collective/sharded/sharded_internal.h"
 #include "runtime/simd/simd.h"
 
-typedef void run_visitor(fl_shards *s, int table, const fl_push_part *part,
-                         const fl_shards_run *run);
+typedef void run_visitor(fl_sharded_tables *s, int table,
+                         const fl_push_part *part, const fl_sharded_run *run);
 
-static void count_run(fl_shards *s, int table, const fl_push_part *part,
-                      const fl_shards_run *run)
+static void count_run(fl_sharded_tables *s, int table, const fl_push_part *part,
+                      const fl_sharded_run *run)
 {
     (void)part;
     s->to[run->owner * s->n_table + table] += run->end - run->begin;
 }
 
-static void put_run(fl_shards *s, int table, const fl_push_part *part,
-                    const fl_shards_run *run)
+static void put_run(fl_sharded_tables *s, int table, const fl_push_part *part,
+                    const fl_sharded_run *run)
 {
     int64_t at = s->done[run->owner * s->n_table + table];
     int64_t dim = s->table[table]->dim;
-    uint64_t *key = fl_parcels_item(s, &s->to_keys, run->owner, table, at,
-                                    fl_shards_key_size);
-    float *row = fl_parcels_item(s, &s->to_rows, run->owner, table, at,
-                                 fl_shards_row_size);
+    uint64_t *key = fl_sharded_swap_item(s, &s->to_keys, run->owner, table, at,
+                                         fl_sharded_key_size);
+    float *row = fl_sharded_swap_item(s, &s->to_rows, run->owner, table, at,
+                                      fl_sharded_row_size);
 
     for (int64_t i = run->begin; i < run->end; i++, row += dim) {
         *key++ = part->key[part->which ? part->which[i] : i];
@@ -32,19 +32,19 @@ static void put_run(fl_shards *s, int table, const fl_push_part *part,
     }
 }
 
-static void each_run(fl_shards *s, const fl_push *p, run_visitor *visit)
+static void each_run(fl_sharded_tables *s, const fl_push *p, run_visitor *visit)
 {
-    fl_shards_count_again(s);
+    fl_sharded_count_again(s);
     for (int i = 0; i < p->n_table; i++) {
-        int t = fl_shards_number(s, p->table[i].rows);
+        int t = fl_sharded_number(s, p->table[i].rows);
 
         for (int j = 0; j < FL_N_PART; j++) {
             const fl_push_part *part = &p->table[i].part[j];
-            fl_shards_run run = {.end = 0};
+            fl_sharded_run run = {.end = 0};
 
             while (run.end < part->n) {
-                run = fl_shards_next_run(s, j, part->key, part->which, run.end,
-                                         part->n);
+                run = fl_sharded_next_run(s, j, part->key, part->which, run.end,
+                                          part->n);
                 visit(s, t, part, &run);
                 s->done[run.owner * s->n_table + t] += run.end - run.begin;
             }
@@ -52,28 +52,29 @@ static void each_run(fl_shards *s, const fl_push *p, run_visitor *visit)
     }
 }
 
-static fleet_status swap_gradients(fl_shards *s, const fl_push *p)
+static fleet_status swap_gradients(fl_sharded_tables *s, const fl_push *p)
 {
     memset(s->to, 0, (size_t)(s->n_rank * s->n_table) * sizeof *s->to);
     each_run(s, p, count_run);
-    FL_TRY(fl_shards_tell_counts(s));
-    FL_TRY(fl_parcels_room(s, &s->to_keys, s->to, fl_shards_key_size));
-    FL_TRY(fl_parcels_room(s, &s->to_rows, s->to, fl_shards_row_size));
+    FL_TRY(fl_sharded_tell_counts(s));
+    FL_TRY(fl_sharded_swap_room(s, &s->to_keys, s->to, fl_sharded_key_size));
+    FL_TRY(fl_sharded_swap_room(s, &s->to_rows, s->to, fl_sharded_row_size));
     each_run(s, p, put_run);
-    FL_TRY(fl_shards_swap_keys(s));
-    FL_TRY(fl_parcels_room(s, &s->from_rows, s->from, fl_shards_row_size));
-    return fl_parcels_swap(s, &s->to_rows, &s->from_rows);
+    FL_TRY(fl_sharded_swap_keys(s));
+    FL_TRY(
+        fl_sharded_swap_room(s, &s->from_rows, s->from, fl_sharded_row_size));
+    return fl_sharded_swap_run(s, &s->to_rows, &s->from_rows);
 }
 
 /* A rank's gradients of a table: the first of a key stays where it is, others
  * are added to it. */
-static void add_rank(fl_shards *s, int rank, int table)
+static void add_rank(fl_sharded_tables *s, int rank, int table)
 {
-    bool is_own = rank == fl_shards_rank(s);
-    const uint64_t *key = fl_shards_keys_of(s, rank, table);
-    fl_shards_sums *to = &s->sum[table];
-    float *grad = fl_parcels_item(s, is_own ? &s->to_rows : &s->from_rows, rank,
-                                  table, 0, fl_shards_row_size);
+    bool is_own = rank == fl_sharded_rank(s);
+    const uint64_t *key = fl_sharded_keys_of(s, rank, table);
+    fl_sharded_sums *to = &s->sum[table];
+    float *grad = fl_sharded_swap_item(s, is_own ? &s->to_rows : &s->from_rows,
+                                       rank, table, 0, fl_sharded_row_size);
     int64_t n = s->from[rank * s->n_table + table], dim = s->table[table]->dim;
 
     for (int64_t i = 0; i < n; i++, grad += dim) {
@@ -87,7 +88,7 @@ static void add_rank(fl_shards *s, int rank, int table)
     }
 }
 
-static int64_t count_of(const fl_shards *s, int table)
+static int64_t count_of(const fl_sharded_tables *s, int table)
 {
     int64_t n = 0;
 
@@ -96,10 +97,10 @@ static int64_t count_of(const fl_shards *s, int table)
     return n;
 }
 
-static fleet_status sum_table(fl_shards *s, int table)
+static fleet_status sum_table(fl_sharded_tables *s, int table)
 {
     int64_t n = count_of(s, table);
-    fl_shards_sums *to = &s->sum[table];
+    fl_sharded_sums *to = &s->sum[table];
 
     FL_TRY(fl_key_set_begin(&to->set, n));
     FL_TRY(fl_grow(&to->grad, &to->capacity, (size_t)n, sizeof *to->grad));
@@ -108,7 +109,7 @@ static fleet_status sum_table(fl_shards *s, int table)
     return FLEET_OK;
 }
 
-static fleet_status sum_up(fl_shards *s, const fl_push *p)
+static fleet_status sum_up(fl_sharded_tables *s, const fl_push *p)
 {
     FL_TRY(swap_gradients(s, p));
     for (int t = 0; t < s->n_table; t++)
@@ -116,16 +117,18 @@ static fleet_status sum_up(fl_shards *s, const fl_push *p)
     return FLEET_OK;
 }
 
-static fleet_status update_table(fl_shards *s, int table, const fl_update *all)
+static fleet_status update_table(fl_sharded_tables *s, int table,
+                                 const fl_update *all)
 {
-    const fl_shards_sums *from = &s->sum[table];
+    const fl_sharded_sums *from = &s->sum[table];
     fl_rows *rows = s->table[table];
     fl_update u = fl_update_with(all, &rows->attr);
 
-    FL_TRY(fl_grow(&s->row, &s->row_capacity, FL_SHARDS_CHUNK, sizeof *s->row));
-    for (int64_t i = 0; i < from->set.n; i += FL_SHARDS_CHUNK) {
-        int64_t most = from->set.n - i < FL_SHARDS_CHUNK ? from->set.n - i
-                                                         : FL_SHARDS_CHUNK;
+    FL_TRY(
+        fl_grow(&s->row, &s->row_capacity, FL_SHARDED_CHUNK, sizeof *s->row));
+    for (int64_t i = 0; i < from->set.n; i += FL_SHARDED_CHUNK) {
+        int64_t most = from->set.n - i < FL_SHARDED_CHUNK ? from->set.n - i
+                                                          : FL_SHARDED_CHUNK;
 
         FL_TRY(rows->methods->make(rows, from->set.key + i, most, s->row));
         fl_optimizer_rows(s->store->optimizer)(
@@ -138,9 +141,9 @@ static fleet_status update_table(fl_shards *s, int table, const fl_update *all)
 /* --- clip by global norm: in the order of runtime/passes/clip_global_norm.c ----------------- */
 
 /* Of this rank's buckets; the others' stay zero. */
-static fleet_status square_table(fl_shards *s, int table, float scale)
+static fleet_status square_table(fl_sharded_tables *s, int table, float scale)
 {
-    const fl_shards_sums *from = &s->sum[table];
+    const fl_sharded_sums *from = &s->sum[table];
     double *square = s->square + (size_t)table * FL_N_BUCKET;
     int64_t n = from->set.n;
 
@@ -157,11 +160,11 @@ static fleet_status square_table(fl_shards *s, int table, float scale)
 
 /* A bucket's sum is one rank's: with the others' zeros it is the same in any
  * order. */
-fleet_status fl_shards_clip(fl_exchange *x, const fl_push *p, double squares,
-                            float *factor)
+fleet_status fl_sharded_clip(fl_remote *x, const fl_push *p, double squares,
+                             float *factor)
 {
-    fl_shards *s = fl_shards_of(x);
-    fl_peers *peers = s->rounds->peers;
+    fl_sharded_tables *s = fl_sharded_of(x);
+    fl_comm *peers = s->agree->comm;
     int64_t n = (int64_t)s->n_table * FL_N_BUCKET;
 
     s->is_summed = false;
@@ -181,9 +184,9 @@ fleet_status fl_shards_clip(fl_exchange *x, const fl_push *p, double squares,
 }
 
 /* In the round of the update, which all ranks are in. */
-fleet_status fl_shards_push(fl_exchange *x, const fl_push *p)
+fleet_status fl_sharded_push(fl_remote *x, const fl_push *p)
 {
-    fl_shards *s = fl_shards_of(x);
+    fl_sharded_tables *s = fl_sharded_of(x);
 
     if (!s->is_summed)
         FL_TRY(sum_up(s, p));

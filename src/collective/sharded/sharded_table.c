@@ -9,30 +9,31 @@
 
 enum { AHEAD = 8 }; /* rows that are read soon */
 
-int fl_shards_first_bucket(int rank, int size)
+int fl_sharded_first_bucket(int rank, int size)
 {
     return (rank * FL_N_BUCKET + size - 1) / size;
 }
 
 /* --- fetching ------------------------------------------------------------ */
 
-typedef void run_visitor(fl_shards *s, const fl_shards_request *q, int table,
-                         const fl_pull_part *part, const fl_shards_run *run);
+typedef void run_visitor(fl_sharded_tables *s, const fl_sharded_request *q,
+                         int table, const fl_pull_part *part,
+                         const fl_sharded_run *run);
 
-static void each_run(fl_shards *s, const fl_shards_request *q,
+static void each_run(fl_sharded_tables *s, const fl_sharded_request *q,
                      run_visitor *visit)
 {
-    fl_shards_count_again(s);
+    fl_sharded_count_again(s);
     for (int i = 0; i < q->n_table; i++) {
-        int t = fl_shards_number(s, q->table[i].rows);
+        int t = fl_sharded_number(s, q->table[i].rows);
 
         for (int p = 0; p < FL_N_PART; p++) {
             const fl_pull_part *part = &q->table[i].part[p];
-            fl_shards_run run = {.end = 0};
+            fl_sharded_run run = {.end = 0};
 
             while (run.end < part->n) {
-                run =
-                    fl_shards_next_run(s, p, part->key, NULL, run.end, part->n);
+                run = fl_sharded_next_run(s, p, part->key, NULL, run.end,
+                                          part->n);
                 visit(s, q, t, part, &run);
                 s->done[run.owner * s->n_table + t] += run.end - run.begin;
             }
@@ -40,32 +41,35 @@ static void each_run(fl_shards *s, const fl_shards_request *q,
     }
 }
 
-static void count_keys(fl_shards *s, const fl_shards_request *q, int table,
-                       const fl_pull_part *part, const fl_shards_run *run)
+static void count_keys(fl_sharded_tables *s, const fl_sharded_request *q,
+                       int table, const fl_pull_part *part,
+                       const fl_sharded_run *run)
 {
     (void)q;
     (void)part;
     s->to[run->owner * s->n_table + table] += run->end - run->begin;
 }
 
-static void put_keys(fl_shards *s, const fl_shards_request *q, int table,
-                     const fl_pull_part *part, const fl_shards_run *run)
+static void put_keys(fl_sharded_tables *s, const fl_sharded_request *q,
+                     int table, const fl_pull_part *part,
+                     const fl_sharded_run *run)
 {
     int64_t at = s->done[run->owner * s->n_table + table];
 
     (void)q;
-    memcpy(fl_parcels_item(s, &s->to_keys, run->owner, table, at,
-                           fl_shards_key_size),
+    memcpy(fl_sharded_swap_item(s, &s->to_keys, run->owner, table, at,
+                                fl_sharded_key_size),
            part->key + run->begin,
            (size_t)(run->end - run->begin) * sizeof *part->key);
 }
 
-static void take_rows(fl_shards *s, const fl_shards_request *q, int table,
-                      const fl_pull_part *part, const fl_shards_run *run)
+static void take_rows(fl_sharded_tables *s, const fl_sharded_request *q,
+                      int table, const fl_pull_part *part,
+                      const fl_sharded_run *run)
 {
-    const float *row = fl_parcels_item(s, &q->rows, run->owner, table,
-                                       s->done[run->owner * s->n_table + table],
-                                       fl_shards_row_size);
+    const float *row = fl_sharded_swap_item(
+        s, &q->rows, run->owner, table,
+        s->done[run->owner * s->n_table + table], fl_sharded_row_size);
 
     for (int64_t i = run->begin; i < run->end; i++, row += s->table[table]->dim)
         part->row[i] = row;
@@ -75,7 +79,7 @@ static void take_rows(fl_shards *s, const fl_shards_request *q, int table,
 static fleet_status read_chunk(fl_rows *rows, const uint64_t *key, int64_t n,
                                float *out)
 {
-    float *row[FL_SHARDS_CHUNK];
+    float *row[FL_SHARDED_CHUNK];
 
     FL_TRY(rows->methods->find(rows, key, n, row));
     for (int64_t i = 0; i < n; i++, out += rows->dim) {
@@ -89,51 +93,53 @@ static fleet_status read_chunk(fl_rows *rows, const uint64_t *key, int64_t n,
     return FLEET_OK;
 }
 
-static fleet_status answer(fl_shards *s, const fl_parcels *to, int rank,
-                           int table)
+static fleet_status answer(fl_sharded_tables *s, const fl_sharded_swap *to,
+                           int rank, int table)
 {
-    const uint64_t *key = fl_shards_keys_of(s, rank, table);
-    float *out = fl_parcels_item(s, to, rank, table, 0, fl_shards_row_size);
+    const uint64_t *key = fl_sharded_keys_of(s, rank, table);
+    float *out =
+        fl_sharded_swap_item(s, to, rank, table, 0, fl_sharded_row_size);
     int64_t n = s->from[rank * s->n_table + table];
     fl_rows *rows = s->table[table];
 
-    for (int64_t i = 0; i < n; i += FL_SHARDS_CHUNK)
+    for (int64_t i = 0; i < n; i += FL_SHARDED_CHUNK)
         FL_TRY(read_chunk(rows, key + i,
-                          n - i < FL_SHARDS_CHUNK ? n - i : FL_SHARDS_CHUNK,
+                          n - i < FL_SHARDED_CHUNK ? n - i : FL_SHARDED_CHUNK,
                           out + i * rows->dim));
     return FLEET_OK;
 }
 
 /* This rank's own keys are answered where the answers of others will be. */
-static fleet_status answer_all(fl_shards *s, const fl_shards_request *q)
+static fleet_status answer_all(fl_sharded_tables *s,
+                               const fl_sharded_request *q)
 {
-    FL_TRY(fl_parcels_room(s, &s->to_rows, s->from, fl_shards_row_size));
+    FL_TRY(fl_sharded_swap_room(s, &s->to_rows, s->from, fl_sharded_row_size));
     for (int r = 0; r < s->n_rank; r++)
         for (int t = 0; t < s->n_table; t++)
-            FL_TRY(answer(s, r == fl_shards_rank(s) ? &q->rows : &s->to_rows, r,
-                          t));
+            FL_TRY(answer(s, r == fl_sharded_rank(s) ? &q->rows : &s->to_rows,
+                          r, t));
     return FLEET_OK;
 }
 
 /* All ranks do it at once, some of them for nothing but the others. */
-static fleet_status fetch(fl_shards *s, fl_shards_request *q)
+static fleet_status fetch(fl_sharded_tables *s, fl_sharded_request *q)
 {
     memset(s->to, 0, (size_t)(s->n_rank * s->n_table) * sizeof *s->to);
     each_run(s, q, count_keys);
-    FL_TRY(fl_shards_tell_counts(s));
-    FL_TRY(fl_parcels_room(s, &s->to_keys, s->to, fl_shards_key_size));
+    FL_TRY(fl_sharded_tell_counts(s));
+    FL_TRY(fl_sharded_swap_room(s, &s->to_keys, s->to, fl_sharded_key_size));
     each_run(s, q, put_keys);
-    FL_TRY(fl_shards_swap_keys(s));
-    FL_TRY(fl_parcels_room(s, &q->rows, s->to, fl_shards_row_size));
+    FL_TRY(fl_sharded_swap_keys(s));
+    FL_TRY(fl_sharded_swap_room(s, &q->rows, s->to, fl_sharded_row_size));
     FL_TRY(answer_all(s, q));
-    FL_TRY(fl_parcels_swap(s, &s->to_rows, &q->rows));
+    FL_TRY(fl_sharded_swap_run(s, &s->to_rows, &q->rows));
     each_run(s, q, take_rows);
     return FLEET_OK;
 }
 
-fleet_status fl_shards_serve(fl_shards *s)
+fleet_status fl_sharded_serve(fl_sharded_tables *s)
 {
-    fl_shards_request nothing = {.rows = s->from_rows};
+    fl_sharded_request nothing = {.rows = s->from_rows};
     fleet_status status = fetch(s, &nothing);
 
     s->from_rows = nothing.rows; /* it may have moved */
@@ -143,11 +149,11 @@ fleet_status fl_shards_serve(fl_shards *s)
 /* --- the exchange -------------------------------------------------------- */
 
 /* Keys stay where they are until arrive(). */
-static fleet_status shards_pull(fl_exchange *x, int slot,
+static fleet_status shards_pull(fl_remote *x, int slot,
                                 const fl_pull_rows *table, int n_table,
                                 bool dense, bool ahead, bool now)
 {
-    fl_shards_request *q = &fl_shards_of(x)->slot[slot];
+    fl_sharded_request *q = &fl_sharded_of(x)->slot[slot];
 
     (void)dense;
     (void)ahead;
@@ -161,63 +167,63 @@ static fleet_status shards_pull(fl_exchange *x, int slot,
     return FLEET_OK;
 }
 
-static fleet_status shards_arrive(fl_exchange *x, int slot)
+static fleet_status shards_arrive(fl_remote *x, int slot)
 {
-    fl_shards *s = fl_shards_of(x);
-    fl_round round;
+    fl_sharded_tables *s = fl_sharded_of(x);
+    fl_agreed round;
 
-    FL_TRY(fl_round_begin(s->rounds, FL_WISH_ROWS, 0, &round));
+    FL_TRY(fl_agree_on(s->agree, FL_INTENT_ROWS, 0, &round));
     return fetch(s, &s->slot[slot]);
 }
 
-static void shards_drop(fl_exchange *x, int slot)
+static void shards_drop(fl_remote *x, int slot)
 {
-    fl_shards_of(x)->slot[slot].n_table = 0;
+    fl_sharded_of(x)->slot[slot].n_table = 0;
 }
 
-static fleet_status shards_settle(fl_exchange *x)
+static fleet_status shards_settle(fl_remote *x)
 {
     x->updates++;
     return FLEET_OK;
 }
 
 /* Rounds have seen to it that all are here. */
-static fleet_status shards_end_pass(fl_exchange *x, double *totals, int n)
+static fleet_status shards_end_pass(fl_remote *x, double *totals, int n)
 {
-    fl_peers *p = fl_shards_of(x)->rounds->peers;
+    fl_comm *p = fl_sharded_of(x)->agree->comm;
 
     return p->methods->all_reduce(p, FL_ALL_SUM, FL_WIRE_F64, totals, totals, n,
                                   NULL);
 }
 
-static fleet_status shards_refresh(fl_exchange *x)
+static fleet_status shards_refresh(fl_remote *x)
 {
     (void)x;
     return FLEET_OK;
 }
 
-static const fl_exchange_class methods = {
+static const fl_remote_class methods = {
     .pull = shards_pull,
-    .arrive = shards_arrive,
+    .wait_pull = shards_arrive,
     .drop = shards_drop,
-    .clip = fl_shards_clip,
-    .push = fl_shards_push,
-    .settle = shards_settle,
+    .clip = fl_sharded_clip,
+    .push = fl_sharded_push,
+    .wait_update = shards_settle,
     .end_pass = shards_end_pass,
     .refresh = shards_refresh,
 };
 
-fl_exchange *fl_shards_exchange(fl_shards *s)
+fl_remote *fl_sharded_remote(fl_sharded_tables *s)
 {
-    return &s->exchange;
+    return &s->remote;
 }
 
 /* --- life ---------------------------------------------------------------- */
 
-static fl_parcels *all_parcels(fl_shards *s, int i)
+static fl_sharded_swap *all_parcels(fl_sharded_tables *s, int i)
 {
-    fl_parcels *fixed[] = {&s->to_keys, &s->from_keys, &s->to_rows,
-                           &s->from_rows};
+    fl_sharded_swap *fixed[] = {&s->to_keys, &s->from_keys, &s->to_rows,
+                                &s->from_rows};
 
     return i < 4 ? fixed[i] : &s->slot[i - 4].rows;
 }
@@ -225,7 +231,7 @@ static fl_parcels *all_parcels(fl_shards *s, int i)
 enum { N_PARCELS = 4 + FL_N_SLOT };
 
 /* All ranks number them alike. */
-static fleet_status list_tables(fl_shards *s)
+static fleet_status list_tables(fl_sharded_tables *s)
 {
     fl_map_entry *sorted = fl_map_sorted(&s->store->tables);
     int n = 0;
@@ -235,14 +241,14 @@ static fleet_status list_tables(fl_shards *s)
     for (size_t i = 0; i < s->store->tables.n; i++) {
         fl_rows *rows = sorted[i].value;
 
-        if (!rows->away)
+        if (!rows->remote)
             s->table[n++] = rows;
     }
     fl_free(sorted);
     return FLEET_OK;
 }
 
-static fleet_status make_arrays(fl_shards *s)
+static fleet_status make_arrays(fl_sharded_tables *s)
 {
     size_t n = (size_t)(s->n_rank * s->n_table) + 1;
 
@@ -259,29 +265,29 @@ static fleet_status make_arrays(fl_shards *s)
     return list_tables(s);
 }
 
-fleet_status fl_shards_create(fl_shards **out, fl_store *store,
-                              const fl_rounds *rounds)
+fleet_status fl_sharded_create(fl_sharded_tables **out, fl_store *store,
+                               const fl_agree *rounds)
 {
     fleet_status status;
-    fl_shards *s;
+    fl_sharded_tables *s;
 
     FL_TRY(FL_NEW(&s, sizeof *s));
-    s->exchange = (fl_exchange){
+    s->remote = (fl_remote){
         .methods = &methods, .sync = true, .updates = store->updates};
-    s->rounds = rounds;
+    s->agree = rounds;
     s->store = store;
     s->n_table = fl_store_own_tables(store);
-    s->n_rank = rounds->peers->size;
+    s->n_rank = rounds->comm->size;
     status = make_arrays(s);
     if (status != FLEET_OK) {
-        fl_shards_destroy(s);
+        fl_sharded_destroy(s);
         return status;
     }
     *out = s;
     return FLEET_OK;
 }
 
-void fl_shards_destroy(fl_shards *s)
+void fl_sharded_destroy(fl_sharded_tables *s)
 {
     if (!s)
         return;

@@ -2,29 +2,29 @@
  * rank keeps the rows of its buckets. An exchange (runtime/plan/remote.h) for rows
  * alone; dense parameters are summed by the plan.
  *
- * Rows are fetched in a round of FL_WISH_ROWS, and brought back in the round of
+ * Rows are fetched in a round of FL_INTENT_ROWS, and brought back in the round of
  * the update, where the owner adds the ranks' sums in rank order and updates as
  * one process would.
  */
-#ifndef FL_COLLECTIVE_SHARDS_H
-#define FL_COLLECTIVE_SHARDS_H
+#ifndef FL_COLLECTIVE_SHARDED_SHARDED_TABLE_H
+#define FL_COLLECTIVE_SHARDED_SHARDED_TABLE_H
 
 #include "runtime/plan/remote.h"
 #include "runtime/device/comm.h"
 
-typedef struct fl_shards fl_shards;
+typedef struct fl_sharded_tables fl_sharded_tables;
 
 /* The store has all its tables. What is given stays the caller's. */
-fleet_status fl_shards_create(fl_shards **shards, fl_store *store,
-                              const fl_rounds *rounds);
-void fl_shards_destroy(fl_shards *s); /* NULL is fine */
+fleet_status fl_sharded_create(fl_sharded_tables **shards, fl_store *store,
+                               const fl_agree *rounds);
+void fl_sharded_destroy(fl_sharded_tables *s); /* NULL is fine */
 
-fl_exchange *fl_shards_exchange(fl_shards *s);
+fl_remote *fl_sharded_remote(fl_sharded_tables *s);
 
 /* Others fetch rows: a round that this rank did not wish for. */
-fleet_status fl_shards_serve(fl_shards *s);
+fleet_status fl_sharded_serve(fl_sharded_tables *s);
 
 /* Buckets [first, end) of a rank. */
-int fl_shards_first_bucket(int rank, int size);
+int fl_sharded_first_bucket(int rank, int size);
 
 #endif

@@ -12,26 +12,26 @@
  * Who waits spins for a moment, then sleeps on the word it waits for, and wakes
  * now and then to see whether the one it waits for is alive.
  */
-#ifndef FL_COLLECTIVE_WINDOW_H
-#define FL_COLLECTIVE_WINDOW_H
+#ifndef FL_COLLECTIVE_SHM_SHM_H
+#define FL_COLLECTIVE_SHM_SHM_H
 
 #include "collective/shm/stream_copy.h"
 #include "collective/comm_base.h"
 
-enum { FL_WINDOW_HALF = 256 * 1024, FL_WINDOW_NAP_MS = 20 };
+enum { FL_SHM_HALF = 256 * 1024, FL_SHM_NAP_MS = 20 };
 
 /* What a window of so many ranks needs. */
-size_t fl_window_bytes(int size);
+size_t fl_shm_bytes(int size);
 
 /* Memory, aligned to 64, that has just come becomes a window: this rank's part
  * of it. All ranks have done it before any opens. */
-void fl_window_prepare(void *memory, int rank, int size);
+void fl_shm_prepare(void *memory, int rank, int size);
 
 /* unmap: called with the memory when the group ends, or NULL. */
-typedef void fl_window_unmap(void *memory, size_t bytes);
-fleet_status fl_window_open(void *memory, int rank, int size, const char *name,
-                            const fl_peers_options *options,
-                            fl_window_unmap *unmap, fl_peers **peers);
+typedef void fl_shm_unmap(void *memory, size_t bytes);
+fleet_status fl_shm_open(void *memory, int rank, int size, const char *name,
+                         const fl_comm_options *options, fl_shm_unmap *unmap,
+                         fl_comm **peers);
 
 /* --- among window*.c --------------------------------------------------------
  */
@@ -40,22 +40,22 @@ typedef struct fl_futex {
     _Atomic uint32_t value, sleepers;
 } fl_futex;
 
-enum { FL_MOST_LATE = 16 }; /* reductions that are begun and not ended */
+enum { FL_MOST_ASYNC = 16 }; /* reductions that are begun and not ended */
 
 /* A rank's part that all look at. */
-typedef struct fl_slot {
+typedef struct fl_shm_rank {
     _Alignas(64) fl_futex phase;
-    _Alignas(64) fl_futex bell;  /* rings' bytes have come or gone */
-    _Alignas(64) fl_futex begun; /* late reductions, see shm_async.c */
+    _Alignas(64) fl_futex wakeup; /* rings' bytes have come or gone */
+    _Alignas(64) fl_futex begun;  /* late reductions, see shm_async.c */
     _Alignas(64) fl_futex added;
-    _Alignas(64) fl_call late[FL_MOST_LATE];
+    _Alignas(64) fl_call async[FL_MOST_ASYNC];
     _Alignas(64) fl_call call[2];
     _Atomic int32_t pid; /* 0: not yet there */
     uint64_t started, space;
     _Atomic bool has_left;
     int32_t offer_pid, offer_fd; /* memory for others to map; fd -1: none */
     bool offer_taken;
-} fl_slot;
+} fl_shm_rank;
 
 typedef struct fl_ring {
     _Alignas(64) _Atomic uint64_t written;
@@ -65,92 +65,92 @@ typedef struct fl_ring {
 
 enum { FL_UNTOLD, FL_TELLING, FL_TOLD };
 
-typedef struct fl_window_head {
-    _Atomic int32_t told;
+typedef struct fl_shm_head {
+    _Atomic int32_t reported;
     int32_t code; /* once told */
     char text[500];
-} fl_window_head;
+} fl_shm_head;
 
-typedef struct fl_region {
-    struct fl_region *next;
+typedef struct fl_shm_region {
+    struct fl_shm_region *next;
     int64_t serial;
     char *base; /* rank 0's block */
     int64_t stride, bytes;
-} fl_region;
+} fl_shm_region;
 
-typedef struct fl_window {
-    fl_group group;
-    fl_window_head *head;
-    fl_slot *slot;
+typedef struct fl_shm {
+    fl_comm_base base;
+    fl_shm_head *head;
+    fl_shm_rank *slot;
     char *halves, *rings;
     size_t ring_bytes; /* a whole one */
     void *memory;
-    fl_window_unmap *unmap;
+    fl_shm_unmap *unmap;
 
     uint32_t phase;
     uint32_t n_call, n_piece;
     int64_t spin_ns;
-    fl_far far;
+    fl_stream_copy copy;
     uint32_t n_begun, n_added; /* late reductions of this rank */
-    fl_far far_late;
+    fl_stream_copy copy_async;
     bool looks; /* nothing has moved for a while: is everybody alive? */
-    fl_region *region;
+    fl_shm_region *region;
     int64_t n_region;
-} fl_window;
+} fl_shm;
 
 /* This phase's half of that rank. */
-static inline char *fl_half(const fl_window *w, int rank)
+static inline char *fl_half(const fl_shm *w, int rank)
 {
     return w->halves +
-           ((size_t)rank * 2 + (w->n_piece & 1)) * (size_t)FL_WINDOW_HALF;
+           ((size_t)rank * 2 + (w->n_piece & 1)) * (size_t)FL_SHM_HALF;
 }
 
 /* A phase: arrive, and wait for all. A call's first phase tells the call, and
  * compares it with the others'; the later ones have NULL. */
-void fl_window_arrive(fl_window *w, const fl_call *call);
-fleet_status fl_window_await(fl_window *w, const fl_call *call);
-fleet_status fl_window_meet(fl_window *w, const fl_call *call);
+void fl_shm_arrive(fl_shm *w, const fl_call *call);
+fleet_status fl_shm_await(fl_shm *w, const fl_call *call);
+fleet_status fl_shm_barrier(fl_shm *w, const fl_call *call);
 
 /* The call that a rank is in, after its first phase. */
-static inline const fl_call *fl_window_call(const fl_window *w, int rank)
+static inline const fl_call *fl_shm_call(const fl_shm *w, int rank)
 {
     return &w->slot[rank].call[w->n_call & 1];
 }
 
 /* Until that rank's word is `at` or later, in this call. drives: this is the
  * thread that moves streams. */
-fleet_status fl_window_wait(fl_window *w, int rank, fl_futex *word, uint32_t at,
-                            const fl_call *call, bool drives);
-bool fl_window_has_come(const fl_futex *word, uint32_t at);
+fleet_status fl_shm_wait(fl_shm *w, int rank, fl_futex *word, uint32_t at,
+                         const fl_call *call, bool drives);
+bool fl_shm_has_come(const fl_futex *word, uint32_t at);
 
-void fl_window_set(fl_futex *f, uint32_t value);
-void fl_window_post(fl_futex *f);
+void fl_shm_set(fl_futex *f, uint32_t value);
+void fl_shm_post(fl_futex *f);
 
 /* Until it is no longer `seen`, or woken; false if the time passed first. */
-bool fl_window_sleep(fl_futex *f, uint32_t seen, int64_t ms);
+bool fl_shm_sleep(fl_futex *f, uint32_t seen, int64_t ms);
 
 /* FLEET_EPEER if that rank has left, or, looking closely, is dead. */
-fleet_status fl_window_look_at(fl_window *w, int rank, bool closely);
+fleet_status fl_shm_look_at(fl_shm *w, int rank, bool closely);
 
 /* What a rank has told all, as the group's failure; or that the group ends. */
-fleet_status fl_window_check(fl_window *w);
-void fl_window_tell(fl_window *w, const fl_error *e);
-void fl_window_enter(fl_window *w);
-void fl_window_leave(fl_window *w);
+fleet_status fl_shm_check(fl_shm *w);
+void fl_shm_tell(fl_shm *w, const fl_error *e);
+void fl_shm_enter(fl_shm *w);
+void fl_shm_leave(fl_shm *w);
 
-fleet_status fl_window_reduce(fl_window *w, const fl_work *work);
-fleet_status fl_window_begin(fl_window *w, fl_work *work, bool *is_begun);
-fleet_status fl_window_end(fl_window *w, const fl_work *work);
-fleet_status fl_window_scatter(fl_window *w, const fl_work *work);
+fleet_status fl_shm_reduce(fl_shm *w, const fl_work *work);
+fleet_status fl_shm_begin(fl_shm *w, fl_work *work, bool *is_begun);
+fleet_status fl_shm_end(fl_shm *w, const fl_work *work);
+fleet_status fl_shm_scatter(fl_shm *w, const fl_work *work);
 
 /* A rank's chunk of elements that ranks share out: whole cache lines. */
-void fl_window_chunk(int size, int rank, int64_t all, int64_t element,
-                     int64_t *begin, int64_t *n);
+void fl_shm_chunk(int size, int rank, int64_t all, int64_t element,
+                  int64_t *begin, int64_t *n);
 
-fleet_status fl_window_memory(fl_window *w, const fl_work *work);
-fleet_status fl_window_split(fl_window *w, const fl_work *work);
-fl_region *fl_window_region(fl_window *w, const void *p, int64_t bytes);
-fl_region *fl_window_region_of(fl_window *w, int64_t serial);
-void fl_window_free(fl_window *w, void *memory);
+fleet_status fl_shm_memory(fl_shm *w, const fl_work *work);
+fleet_status fl_shm_split(fl_shm *w, const fl_work *work);
+fl_shm_region *fl_shm_region_at(fl_shm *w, const void *p, int64_t bytes);
+fl_shm_region *fl_shm_region_of(fl_shm *w, int64_t serial);
+void fl_shm_free(fl_shm *w, void *memory);
 
 #endif

@@ -30,7 +30,7 @@ static void *make(size_t bytes, int *fd)
     return p == MAP_FAILED ? NULL : p;
 }
 
-static void *map(const fl_slot *of, size_t bytes)
+static void *map(const fl_shm_rank *of, size_t bytes)
 {
     char path[64];
     void *p;
@@ -50,23 +50,23 @@ static void *map(const fl_slot *of, size_t bytes)
 /* All ranks come here together. Those with the same maker share memory; *memory
  * is NULL for all of them if one of them cannot have it. maker -1: this rank
  * wants none. */
-static fleet_status share(fl_window *w, int maker, const int *member, int n,
+static fleet_status share(fl_shm *w, int maker, const int *member, int n,
                           size_t bytes, void **memory)
 {
-    int me = w->group.peers.rank, fd = -1;
-    fl_slot *own = &w->slot[me];
+    int me = w->base.comm.rank, fd = -1;
+    fl_shm_rank *own = &w->slot[me];
     fleet_status status;
     bool is_whole = true;
 
     *memory = maker == me ? make(bytes, &fd) : NULL;
     own->offer_pid = (int32_t)getpid();
     own->offer_fd = fd;
-    status = fl_window_meet(w, NULL);
+    status = fl_shm_barrier(w, NULL);
     if (status == FLEET_OK && maker >= 0 && maker != me)
         *memory = map(&w->slot[maker], bytes);
     own->offer_taken = *memory != NULL;
     if (status == FLEET_OK)
-        status = fl_window_meet(w, NULL);
+        status = fl_shm_barrier(w, NULL);
     for (int i = 0; i < n; i++)
         is_whole = is_whole && w->slot[member[i]].offer_taken;
     if (fd >= 0)
@@ -80,35 +80,35 @@ static fleet_status share(fl_window *w, int maker, const int *member, int n,
 
 /* --- memory for reductions ----------------------------------------------- */
 
-static fleet_status add_region(fl_window *w, const fl_work *work, void *base,
+static fleet_status add_region(fl_shm *w, const fl_work *work, void *base,
                                int64_t stride)
 {
-    fl_region *r;
+    fl_shm_region *r;
 
     if (FL_NEW(&r, sizeof *r) != FLEET_OK) {
-        munmap(base, (size_t)(stride * w->group.peers.size));
+        munmap(base, (size_t)(stride * w->base.comm.size));
         return FLEET_ENOMEM;
     }
-    *r = (fl_region){.next = w->region,
-                     .serial = w->n_region,
-                     .base = base,
-                     .stride = stride,
-                     .bytes = work->call.n};
-    pthread_mutex_lock(&w->group.lock);
+    *r = (fl_shm_region){.next = w->region,
+                         .serial = w->n_region,
+                         .base = base,
+                         .stride = stride,
+                         .bytes = work->call.n};
+    pthread_mutex_lock(&w->base.lock);
     w->region = r;
-    pthread_mutex_unlock(&w->group.lock);
-    *(void **)work->out = r->base + stride * w->group.peers.rank;
+    pthread_mutex_unlock(&w->base.lock);
+    *(void **)work->out = r->base + stride * w->base.comm.rank;
     return FLEET_OK;
 }
 
-fleet_status fl_window_memory(fl_window *w, const fl_work *work)
+fleet_status fl_shm_memory(fl_shm *w, const fl_work *work)
 {
-    int size = w->group.peers.size, *all;
+    int size = w->base.comm.size, *all;
     int64_t stride = (work->call.n + PAGE) / PAGE * PAGE;
     fleet_status status;
     void *base;
 
-    FL_TRY(fl_window_meet(w, &work->call));
+    FL_TRY(fl_shm_barrier(w, &work->call));
     FL_TRY(FL_NEW(&all, (size_t)size * sizeof *all));
     for (int r = 0; r < size; r++)
         all[r] = r;
@@ -121,77 +121,77 @@ fleet_status fl_window_memory(fl_window *w, const fl_work *work)
     return FL_NEW((void **)work->out, (size_t)work->call.n);
 }
 
-static bool has(const fl_window *w, const fl_region *r, const char *p,
+static bool has(const fl_shm *w, const fl_shm_region *r, const char *p,
                 int64_t bytes)
 {
-    const char *own = r->base + r->stride * w->group.peers.rank;
+    const char *own = r->base + r->stride * w->base.comm.rank;
 
     return p >= own && p + bytes <= own + r->bytes;
 }
 
 /* The list is the group's thread's to read, too. */
-fl_region *fl_window_region(fl_window *w, const void *p, int64_t bytes)
+fl_shm_region *fl_shm_region_at(fl_shm *w, const void *p, int64_t bytes)
 {
-    fl_region *r;
+    fl_shm_region *r;
 
-    pthread_mutex_lock(&w->group.lock);
+    pthread_mutex_lock(&w->base.lock);
     r = w->region;
     while (r && !has(w, r, p, bytes))
         r = r->next;
-    pthread_mutex_unlock(&w->group.lock);
+    pthread_mutex_unlock(&w->base.lock);
     return r;
 }
 
-fl_region *fl_window_region_of(fl_window *w, int64_t serial)
+fl_shm_region *fl_shm_region_of(fl_shm *w, int64_t serial)
 {
-    fl_region *r;
+    fl_shm_region *r;
 
-    pthread_mutex_lock(&w->group.lock);
+    pthread_mutex_lock(&w->base.lock);
     r = w->region;
     while (r && r->serial != serial)
         r = r->next;
-    pthread_mutex_unlock(&w->group.lock);
+    pthread_mutex_unlock(&w->base.lock);
     return r;
 }
 
-void fl_window_free(fl_window *w, void *memory)
+void fl_shm_free(fl_shm *w, void *memory)
 {
-    fl_region **at = &w->region, *r = fl_window_region(w, memory, 0);
+    fl_shm_region **at = &w->region, *r = fl_shm_region_at(w, memory, 0);
 
     if (!r) {
         fl_free(memory);
         return;
     }
-    pthread_mutex_lock(&w->group.lock);
+    pthread_mutex_lock(&w->base.lock);
     while (*at != r)
         at = &(*at)->next;
     *at = r->next;
-    pthread_mutex_unlock(&w->group.lock);
-    munmap(r->base, (size_t)(r->stride * w->group.peers.size));
+    pthread_mutex_unlock(&w->base.lock);
+    munmap(r->base, (size_t)(r->stride * w->base.comm.size));
     fl_free(r);
 }
 
 /* --- smaller groups ------------------------------------------------------ */
 
 /* Does a come before b in the new group? */
-static bool precedes(const fl_window *w, int a, int b)
+static bool precedes(const fl_shm *w, int a, int b)
 {
-    int64_t key_a = fl_window_call(w, a)->extra[1];
-    int64_t key_b = fl_window_call(w, b)->extra[1];
+    int64_t key_a = fl_shm_call(w, a)->extra[1];
+    int64_t key_b = fl_shm_call(w, b)->extra[1];
 
     return key_a < key_b || (key_a == key_b && a < b);
 }
 
 /* The ranks of this one's color, in their new order. */
-static int members(const fl_window *w, int *member)
+static int members(const fl_shm *w, int *member)
 {
-    int64_t color = fl_window_call(w, w->group.peers.rank)->extra[0];
+    int64_t color = fl_shm_call(w, w->base.comm.rank)->extra[0];
     int n = 0;
 
-    for (int r = 0; r < w->group.peers.size; r++) {
+    for (int r = 0; r < w->base.comm.size; r++) {
         int at = n;
 
-        if (fl_window_call(w, r)->extra[0] != color)
+        if (fl_shm_call(w, r)->extra[0] != color)
             continue;
         for (; at > 0 && precedes(w, r, member[at - 1]); at--)
             member[at] = member[at - 1];
@@ -206,12 +206,12 @@ static void unmap(void *memory, size_t bytes)
     munmap(memory, bytes);
 }
 
-static fleet_status open_child(fl_window *w, const int *member, int n,
-                               void *memory, fl_peers **child)
+static fleet_status open_child(fl_shm *w, const int *member, int n,
+                               void *memory, fl_comm **child)
 {
-    fl_peers_options o = {.ordered = w->group.peers.ordered,
-                          .deadline_ms = w->group.peers.deadline_ms,
-                          .log = w->group.log};
+    fl_comm_options o = {.ordered = w->base.comm.ordered,
+                         .deadline_ms = w->base.comm.deadline_ms,
+                         .log = w->base.log};
     int rank = 0;
     fleet_status status;
 
@@ -219,29 +219,29 @@ static fleet_status open_child(fl_window *w, const int *member, int n,
         return fl_fail(FLEET_EIO,
                        "split: no memory for a window of %d ranks: %s", n,
                        strerror(errno));
-    while (member[rank] != w->group.peers.rank)
+    while (member[rank] != w->base.comm.rank)
         rank++;
-    status = fl_window_open(memory, rank, n, w->group.peers.methods->name, &o,
-                            unmap, child);
+    status = fl_shm_open(memory, rank, n, w->base.comm.methods->name, &o, unmap,
+                         child);
     if (status != FLEET_OK)
-        unmap(memory, fl_window_bytes(n));
+        unmap(memory, fl_shm_bytes(n));
     return status;
 }
 
 /* Memory that has just come is zero, which is a window that nobody has entered.
  */
-fleet_status fl_window_split(fl_window *w, const fl_work *work)
+fleet_status fl_shm_split(fl_shm *w, const fl_work *work)
 {
     bool is_in = work->call.extra[0] >= 0;
     void *memory = NULL;
     fleet_status status;
     int *member, n;
 
-    FL_TRY(fl_window_meet(w, &work->call));
-    FL_TRY(FL_NEW(&member, (size_t)w->group.peers.size * sizeof *member));
+    FL_TRY(fl_shm_barrier(w, &work->call));
+    FL_TRY(FL_NEW(&member, (size_t)w->base.comm.size * sizeof *member));
     n = members(w, member);
     status = share(w, is_in ? member[0] : -1, member, is_in ? n : 0,
-                   fl_window_bytes(n), &memory);
+                   fl_shm_bytes(n), &memory);
     if (status == FLEET_OK && is_in)
         status = open_child(w, member, n, memory, work->out);
     fl_free(member);

@@ -12,7 +12,7 @@ enum { SMALL = 8 * 1024 }; /* bytes that each rank had better reduce alone */
 
 /* A reduction that is under way. */
 typedef struct reduction {
-    fl_window *w;
+    fl_shm *w;
     const fl_work *work;
     int64_t size;  /* of an element */
     int64_t at, n; /* of the piece, in elements */
@@ -25,8 +25,8 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-void fl_window_chunk(int size, int rank, int64_t all, int64_t element,
-                     int64_t *begin, int64_t *n)
+void fl_shm_chunk(int size, int rank, int64_t all, int64_t element,
+                  int64_t *begin, int64_t *n)
 {
     int64_t line = FL_CACHE_LINE / element;
     int64_t each = ((all + size - 1) / size + line - 1) / line * line;
@@ -37,7 +37,7 @@ void fl_window_chunk(int size, int rank, int64_t all, int64_t element,
 
 static void chunk_of(const reduction *d, int rank, int64_t *begin, int64_t *n)
 {
-    fl_window_chunk(d->w->group.peers.size, rank, d->n, d->size, begin, n);
+    fl_shm_chunk(d->w->base.comm.size, rank, d->n, d->size, begin, n);
 }
 
 static const char *in_at(const reduction *d, int64_t i)
@@ -57,25 +57,25 @@ static char *half_at(const reduction *d, int rank, int64_t i)
 
 static void fold(const reduction *d, int n_out, int64_t n)
 {
-    fl_fold f = {.how = (fl_reduce)d->work->call.how,
-                 .type = (fl_wire)d->work->call.type,
-                 .in = d->from,
-                 .n_in = d->w->group.peers.size,
-                 .out = d->to,
-                 .n_out = n_out,
-                 .is_far = d->w->far.turns > 0,
-                 .n = n};
+    fl_reduce_args f = {.how = (fl_reduce)d->work->call.how,
+                        .type = (fl_wire_type)d->work->call.type,
+                        .in = d->from,
+                        .n_in = d->w->base.comm.size,
+                        .out = d->to,
+                        .n_out = n_out,
+                        .is_nontemporal = d->w->copy.turns > 0,
+                        .n = n};
 
     if (n > 0)
-        fl_fold_run(&f);
+        fl_reduce_run(&f);
 }
 
-static fleet_status open(reduction *d, fl_window *w, const fl_work *work)
+static fleet_status open(reduction *d, fl_shm *w, const fl_work *work)
 {
-    size_t n = (size_t)w->group.peers.size;
+    size_t n = (size_t)w->base.comm.size;
 
     *d = (reduction){.w = w, .work = work};
-    d->size = fl_wire_size((fl_wire)work->call.type);
+    d->size = fl_wire_size((fl_wire_type)work->call.type);
     FL_TRY(FL_NEW(&d->from, 2 * n * sizeof *d->from));
     d->to = (void **)(d->from + n);
     return FLEET_OK;
@@ -85,12 +85,12 @@ static fleet_status open(reduction *d, fl_window *w, const fl_work *work)
 
 static fleet_status reduce_small(reduction *d, const fl_call *call)
 {
-    int me = d->w->group.peers.rank;
+    int me = d->w->base.comm.rank;
 
     if (d->n > 0)
         memcpy(half_at(d, me, 0), d->work->in, (size_t)(d->n * d->size));
-    FL_TRY(fl_window_meet(d->w, call));
-    for (int r = 0; r < d->w->group.peers.size; r++)
+    FL_TRY(fl_shm_barrier(d->w, call));
+    for (int r = 0; r < d->w->base.comm.size; r++)
         d->from[r] = r == me ? d->work->in : half_at(d, r, 0);
     d->to[0] = d->work->out;
     fold(d, 1, d->n);
@@ -103,23 +103,24 @@ static fleet_status reduce_small(reduction *d, const fl_call *call)
 /* What other ranks reduce. */
 static void give(reduction *d)
 {
-    int me = d->w->group.peers.rank;
+    int me = d->w->base.comm.rank;
     int64_t begin, n;
 
     chunk_of(d, me, &begin, &n);
-    fl_far_copy(&d->w->far, half_at(d, me, 0), in_at(d, 0), begin * d->size);
-    fl_far_copy(&d->w->far, half_at(d, me, begin + n), in_at(d, begin + n),
-                (d->n - begin - n) * d->size);
+    fl_stream_copy_copy(&d->w->copy, half_at(d, me, 0), in_at(d, 0),
+                        begin * d->size);
+    fl_stream_copy_copy(&d->w->copy, half_at(d, me, begin + n),
+                        in_at(d, begin + n), (d->n - begin - n) * d->size);
 }
 
 /* Into the place of what was not given. */
 static void reduce_own(reduction *d)
 {
-    int me = d->w->group.peers.rank;
+    int me = d->w->base.comm.rank;
     int64_t begin, n;
 
     chunk_of(d, me, &begin, &n);
-    for (int r = 0; r < d->w->group.peers.size; r++)
+    for (int r = 0; r < d->w->base.comm.size; r++)
         d->from[r] = r == me ? in_at(d, begin) : half_at(d, r, begin);
     d->to[0] = out_at(d, begin);
     d->to[1] = half_at(d, me, begin);
@@ -130,9 +131,9 @@ static void take(reduction *d)
 {
     int64_t begin, n;
 
-    for (int r = 0; r < d->w->group.peers.size; r++) {
+    for (int r = 0; r < d->w->base.comm.size; r++) {
         chunk_of(d, r, &begin, &n);
-        if (r != d->w->group.peers.rank && n > 0)
+        if (r != d->w->base.comm.rank && n > 0)
             memcpy(out_at(d, begin), half_at(d, r, begin),
                    (size_t)(n * d->size));
     }
@@ -145,7 +146,7 @@ static void give_next(const reduction *d)
     reduction next = *d;
 
     next.at += d->n;
-    next.n = least(d->work->call.n - next.at, FL_WINDOW_HALF / d->size);
+    next.n = least(d->work->call.n - next.at, FL_SHM_HALF / d->size);
     if (next.n > 0) {
         d->w->n_piece++;
         give(&next);
@@ -155,10 +156,10 @@ static void give_next(const reduction *d)
 
 /* Is there a rank whose numbers lie in memory that all map? Then it has given
  * nothing in the first phase, and all meet once more. */
-static bool somebody_is_direct(const fl_window *w)
+static bool somebody_is_direct(const fl_shm *w)
 {
-    for (int r = 0; r < w->group.peers.size; r++)
-        if (fl_window_call(w, r)->extra[0] != 0)
+    for (int r = 0; r < w->base.comm.size; r++)
+        if (fl_shm_call(w, r)->extra[0] != 0)
             return true;
     return false;
 }
@@ -166,81 +167,81 @@ static bool somebody_is_direct(const fl_window *w)
 /* The first phase is that of the call, or, for NULL, is over. */
 static fleet_status reduce_pieces(reduction *d, const fl_call *call)
 {
-    int64_t most = FL_WINDOW_HALF / d->size, all = d->work->call.n;
+    int64_t most = FL_SHM_HALF / d->size, all = d->work->call.n;
 
     d->n = least(all, most);
     give(d);
     if (call)
-        FL_TRY(fl_window_meet(d->w, call));
+        FL_TRY(fl_shm_barrier(d->w, call));
     if (!call || somebody_is_direct(d->w))
-        FL_TRY(fl_window_meet(d->w, NULL));
+        FL_TRY(fl_shm_barrier(d->w, NULL));
     for (;;) {
         reduce_own(d);
-        fl_window_arrive(d->w, NULL);
+        fl_shm_arrive(d->w, NULL);
         give_next(d);
-        FL_TRY(fl_window_await(d->w, NULL));
+        FL_TRY(fl_shm_await(d->w, NULL));
         take(d);
         d->w->n_piece++;
         d->at += d->n;
         d->n = least(all - d->at, most);
         if (d->n == 0)
             return FLEET_OK;
-        FL_TRY(fl_window_meet(d->w, NULL));
+        FL_TRY(fl_shm_barrier(d->w, NULL));
     }
 }
 
 /* --- in memory that all map ---------------------------------------------- */
 
-static bool all_are_direct(const fl_window *w)
+static bool all_are_direct(const fl_shm *w)
 {
-    for (int r = 0; r < w->group.peers.size; r++)
-        if (fl_window_call(w, r)->extra[0] != fl_window_call(w, 0)->extra[0])
+    for (int r = 0; r < w->base.comm.size; r++)
+        if (fl_shm_call(w, r)->extra[0] != fl_shm_call(w, 0)->extra[0])
             return false;
     return true;
 }
 
 /* Nothing is copied: a chunk of all ranks becomes their sum in all of them. */
-static fleet_status reduce_in_place(reduction *d, const fl_region *region)
+static fleet_status reduce_in_place(reduction *d, const fl_shm_region *region)
 {
-    int size = d->w->group.peers.size, me = d->w->group.peers.rank;
+    int size = d->w->base.comm.size, me = d->w->base.comm.rank;
     int64_t begin, n;
 
     d->n = d->work->call.n;
     chunk_of(d, me, &begin, &n);
     for (int r = 0; r < size; r++)
         d->from[r] = region->base + region->stride * r +
-                     fl_window_call(d->w, r)->extra[1] + begin * d->size;
+                     fl_shm_call(d->w, r)->extra[1] + begin * d->size;
     for (int i = 0; i < size; i++) /* its own first */
         d->to[i] = (void *)d->from[(me + i) % size];
-    fl_far_begin(&d->w->far);
+    fl_stream_copy_begin(&d->w->copy);
     fold(d, size, n);
-    fl_far_end(&d->w->far, n * d->size * size);
-    return fl_window_meet(d->w, NULL);
+    fl_stream_copy_end(&d->w->copy, n * d->size * size);
+    return fl_shm_barrier(d->w, NULL);
 }
 
-static fleet_status reduce_direct(reduction *d, const fl_region *region)
+static fleet_status reduce_direct(reduction *d, const fl_shm_region *region)
 {
     fl_call call = d->work->call;
 
     call.extra[0] = region->serial;
     call.extra[1] = (const char *)d->work->in - region->base -
-                    region->stride * d->w->group.peers.rank;
-    FL_TRY(fl_window_meet(d->w, &call));
+                    region->stride * d->w->base.comm.rank;
+    FL_TRY(fl_shm_barrier(d->w, &call));
     if (all_are_direct(d->w))
         return reduce_in_place(d, region);
     return reduce_pieces(d, NULL);
 }
 
-fleet_status fl_window_reduce(fl_window *w, const fl_work *work)
+fleet_status fl_shm_reduce(fl_shm *w, const fl_work *work)
 {
-    const fl_region *region = NULL;
+    const fl_shm_region *region = NULL;
     fleet_status status;
     reduction d;
 
     FL_TRY(open(&d, w, work));
     d.n = work->call.n;
     if (work->in == work->out)
-        region = fl_window_region(w, work->in, d.n * d.size);
+        region = fl_shm_region_at(w, work->in, d.n * d.size);
     if (d.n * d.size <= SMALL)
         status = reduce_small(&d, &work->call);
     else if (region)
@@ -257,15 +258,15 @@ fleet_status fl_window_reduce(fl_window *w, const fl_work *work)
 static fleet_status scatter_piece(reduction *d, int64_t each,
                                   const fl_call *call)
 {
-    int me = d->w->group.peers.rank;
+    int me = d->w->base.comm.rank;
     int64_t n = d->work->call.n;
 
-    for (int r = 0; r < d->w->group.peers.size && d->n > 0; r++)
+    for (int r = 0; r < d->w->base.comm.size && d->n > 0; r++)
         if (r != me)
-            fl_far_copy(&d->w->far, half_at(d, me, r * each), in_at(d, r * n),
-                        d->n * d->size);
-    FL_TRY(fl_window_meet(d->w, call));
-    for (int r = 0; r < d->w->group.peers.size; r++)
+            fl_stream_copy_copy(&d->w->copy, half_at(d, me, r * each),
+                                in_at(d, r * n), d->n * d->size);
+    FL_TRY(fl_shm_barrier(d->w, call));
+    for (int r = 0; r < d->w->base.comm.size; r++)
         d->from[r] = r == me ? in_at(d, me * n) : half_at(d, r, me * each);
     d->to[0] = out_at(d, 0);
     fold(d, 1, d->n);
@@ -274,7 +275,7 @@ static fleet_status scatter_piece(reduction *d, int64_t each,
     return FLEET_OK;
 }
 
-fleet_status fl_window_scatter(fl_window *w, const fl_work *work)
+fleet_status fl_shm_scatter(fl_shm *w, const fl_work *work)
 {
     const fl_call *call = &work->call;
     fleet_status status = FLEET_OK;
@@ -282,7 +283,7 @@ fleet_status fl_window_scatter(fl_window *w, const fl_work *work)
     int64_t each;
 
     FL_TRY(open(&d, w, work));
-    each = FL_WINDOW_HALF / d.size / w->group.peers.size;
+    each = FL_SHM_HALF / d.size / w->base.comm.size;
     do {
         d.n = least(work->call.n - d.at, each);
         status = scatter_piece(&d, each, call);

@@ -32,21 +32,21 @@ static void wake_all(fl_futex *f)
 
 /* Who sleeps has counted itself before it looked at the value for the last
  * time; both are in one order for all. */
-void fl_window_set(fl_futex *f, uint32_t value)
+void fl_shm_set(fl_futex *f, uint32_t value)
 {
     atomic_store(&f->value, value);
     if (atomic_load(&f->sleepers) > 0)
         wake_all(f);
 }
 
-void fl_window_post(fl_futex *f)
+void fl_shm_post(fl_futex *f)
 {
     atomic_fetch_add(&f->value, 1);
     if (atomic_load(&f->sleepers) > 0)
         wake_all(f);
 }
 
-bool fl_window_sleep(fl_futex *f, uint32_t seen, int64_t ms)
+bool fl_shm_sleep(fl_futex *f, uint32_t seen, int64_t ms)
 {
     struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
 
@@ -90,9 +90,9 @@ static uint64_t own_space(void)
     return stat("/proc/self/ns/pid", &s) == 0 ? (uint64_t)s.st_ino : 0;
 }
 
-void fl_window_enter(fl_window *w)
+void fl_shm_enter(fl_shm *w)
 {
-    fl_slot *own = &w->slot[w->group.peers.rank];
+    fl_shm_rank *own = &w->slot[w->base.comm.rank];
 
     own->started = start_of((int32_t)getpid());
     own->space = own_space();
@@ -100,9 +100,9 @@ void fl_window_enter(fl_window *w)
     atomic_store(&own->pid, (int32_t)getpid());
 }
 
-static bool is_dead(const fl_window *w, int rank)
+static bool is_dead(const fl_shm *w, int rank)
 {
-    const fl_slot *s = &w->slot[rank], *own = &w->slot[w->group.peers.rank];
+    const fl_shm_rank *s = &w->slot[rank], *own = &w->slot[w->base.comm.rank];
     int32_t pid = atomic_load(&s->pid);
 
     if (pid == 0 || s->started == 0 || own->started == 0 ||
@@ -113,56 +113,58 @@ static bool is_dead(const fl_window *w, int rank)
 
 /* --- the end ------------------------------------------------------------- */
 
-static void wake_everybody(fl_window *w)
+static void wake_everybody(fl_shm *w)
 {
-    for (int r = 0; r < w->group.peers.size; r++) {
+    for (int r = 0; r < w->base.comm.size; r++) {
         wake_all(&w->slot[r].phase);
         wake_all(&w->slot[r].begun);
         wake_all(&w->slot[r].added);
-        fl_window_post(&w->slot[r].bell);
+        fl_shm_post(&w->slot[r].wakeup);
     }
 }
 
-void fl_window_tell(fl_window *w, const fl_error *e)
+void fl_shm_tell(fl_shm *w, const fl_error *e)
 {
     int32_t untold = FL_UNTOLD;
 
-    if (!atomic_compare_exchange_strong(&w->head->told, &untold, FL_TELLING))
+    if (!atomic_compare_exchange_strong(&w->head->reported, &untold,
+                                        FL_TELLING))
         return; /* the first counts */
     w->head->code = (int32_t)e->code;
     snprintf(w->head->text, sizeof w->head->text, "%.499s", e->text);
-    atomic_store(&w->head->told, FL_TOLD);
+    atomic_store(&w->head->reported, FL_TOLD);
     wake_everybody(w);
 }
 
-void fl_window_leave(fl_window *w)
+void fl_shm_leave(fl_shm *w)
 {
-    atomic_store(&w->slot[w->group.peers.rank].has_left, true);
+    atomic_store(&w->slot[w->base.comm.rank].has_left, true);
     wake_everybody(w);
 }
 
-fleet_status fl_window_check(fl_window *w)
+fleet_status fl_shm_check(fl_shm *w)
 {
     fleet_status code;
 
-    if (atomic_load_explicit(&w->head->told, memory_order_acquire) != FL_TOLD)
-        return fl_group_check(&w->group);
+    if (atomic_load_explicit(&w->head->reported, memory_order_acquire) !=
+        FL_TOLD)
+        return fl_comm_base_check(&w->base);
     code = (fleet_status)w->head->code;
     fl_fail(code, "%.499s", w->head->text);
-    return fl_group_fail(&w->group, code, false);
+    return fl_comm_base_fail(&w->base, code, false);
 }
 
 /* Who leaves after a failure has told of it before. */
-fleet_status fl_window_look_at(fl_window *w, int rank, bool closely)
+fleet_status fl_shm_look_at(fl_shm *w, int rank, bool closely)
 {
-    const fl_slot *s = &w->slot[rank];
+    const fl_shm_rank *s = &w->slot[rank];
 
     if (atomic_load(&s->has_left)) {
-        FL_TRY(fl_window_check(w));
+        FL_TRY(fl_shm_check(w));
         return fl_fail(FLEET_EPEER, "rank %d has left the group", rank);
     }
     if (closely && is_dead(w, rank)) {
-        FL_TRY(fl_window_check(w));
+        FL_TRY(fl_shm_check(w));
         return fl_fail(FLEET_EPEER, "rank %d is dead: process %d is gone", rank,
                        atomic_load(&s->pid));
     }
@@ -171,31 +173,31 @@ fleet_status fl_window_look_at(fl_window *w, int rank, bool closely)
 
 /* --- phases -------------------------------------------------------------- */
 
-void fl_window_arrive(fl_window *w, const fl_call *call)
+void fl_shm_arrive(fl_shm *w, const fl_call *call)
 {
-    fl_slot *own = &w->slot[w->group.peers.rank];
+    fl_shm_rank *own = &w->slot[w->base.comm.rank];
 
     if (call) {
         w->n_call++;
         own->call[w->n_call & 1] = *call;
     }
-    fl_window_set(&own->phase, ++w->phase);
+    fl_shm_set(&own->phase, ++w->phase);
 }
 
-bool fl_window_has_come(const fl_futex *word, uint32_t at)
+bool fl_shm_has_come(const fl_futex *word, uint32_t at)
 {
     uint32_t now = atomic_load_explicit(&word->value, memory_order_acquire);
 
     return (int32_t)(now - at) >= 0;
 }
 
-static bool comes_soon(const fl_window *w, const fl_futex *word, uint32_t at)
+static bool comes_soon(const fl_shm *w, const fl_futex *word, uint32_t at)
 {
     int64_t until = fl_now_ns() + w->spin_ns;
 
     do {
         for (int i = 0; i < SPINS_PER_LOOK; i++) {
-            if (fl_window_has_come(word, at))
+            if (fl_shm_has_come(word, at))
                 return true;
             relax();
         }
@@ -203,81 +205,81 @@ static bool comes_soon(const fl_window *w, const fl_futex *word, uint32_t at)
     return false;
 }
 
-static fleet_status too_late(fl_window *w, int rank, const fl_call *call)
+static fleet_status too_late(fl_shm *w, int rank, const fl_call *call)
 {
     char text[FL_CALL_TEXT];
 
     fl_call_text(call, text);
     fl_fail(FLEET_ETIMEDOUT,
             "rank %d did not come within %" PRId64 " ms: rank %d waits in %s",
-            rank, w->group.peers.deadline_ms, w->group.peers.rank, text);
-    return fl_group_fail(&w->group, FLEET_ETIMEDOUT, true);
+            rank, w->base.comm.deadline_ms, w->base.comm.rank, text);
+    return fl_comm_base_fail(&w->base, FLEET_ETIMEDOUT, true);
 }
 
 /* After a nap in which that rank did not come: is there any hope? */
-static fleet_status look_around(fl_window *w, int rank, const fl_futex *word,
+static fleet_status look_around(fl_shm *w, int rank, const fl_futex *word,
                                 uint32_t at)
 {
-    fleet_status status = fl_window_look_at(w, rank, true);
+    fleet_status status = fl_shm_look_at(w, rank, true);
 
-    if (status != FLEET_OK && !fl_window_has_come(word, at))
-        return fl_group_fail(&w->group, status, true);
+    if (status != FLEET_OK && !fl_shm_has_come(word, at))
+        return fl_comm_base_fail(&w->base, status, true);
     return FLEET_OK;
 }
 
-static fleet_status wait_long(fl_window *w, int rank, fl_futex *word,
-                              uint32_t at, bool drives, int64_t until_ms)
+static fleet_status wait_long(fl_shm *w, int rank, fl_futex *word, uint32_t at,
+                              bool drives, int64_t until_ms)
 {
     bool moved;
 
-    while (!fl_window_has_come(word, at) && fl_now_ms() < until_ms) {
+    while (!fl_shm_has_come(word, at) && fl_now_ms() < until_ms) {
         uint32_t seen = atomic_load(&word->value);
-        bool streams = drives && w->group.n_streaming > 0;
+        bool streams = drives && w->base.n_streaming > 0;
 
-        FL_TRY(fl_window_check(w));
+        FL_TRY(fl_shm_check(w));
         if (streams)
-            FL_TRY(fl_streams_advance(&w->group, &moved));
-        if (fl_window_has_come(word, at))
+            FL_TRY(fl_p2p_advance(&w->base, &moved));
+        if (fl_shm_has_come(word, at))
             break;
-        fl_window_sleep(word, seen, streams ? STREAM_NAP_MS : FL_WINDOW_NAP_MS);
-        if (!fl_window_has_come(word, at))
+        fl_shm_sleep(word, seen, streams ? STREAM_NAP_MS : FL_SHM_NAP_MS);
+        if (!fl_shm_has_come(word, at))
             FL_TRY(look_around(w, rank, word, at));
     }
     return FLEET_OK;
 }
 
-fleet_status fl_window_wait(fl_window *w, int rank, fl_futex *word, uint32_t at,
-                            const fl_call *call, bool drives)
+fleet_status fl_shm_wait(fl_shm *w, int rank, fl_futex *word, uint32_t at,
+                         const fl_call *call, bool drives)
 {
     if (comes_soon(w, word, at))
         return FLEET_OK;
     FL_TRY(wait_long(w, rank, word, at, drives,
-                     fl_now_ms() + w->group.peers.deadline_ms));
-    return fl_window_has_come(word, at) ? FLEET_OK : too_late(w, rank, call);
+                     fl_now_ms() + w->base.comm.deadline_ms));
+    return fl_shm_has_come(word, at) ? FLEET_OK : too_late(w, rank, call);
 }
 
-static fleet_status match(fl_window *w)
+static fleet_status match(fl_shm *w)
 {
-    for (int r = 1; r < w->group.peers.size; r++)
-        if (!fl_call_matches(fl_window_call(w, 0), fl_window_call(w, r))) {
-            fl_call_differs(0, fl_window_call(w, 0), r, fl_window_call(w, r));
-            return fl_group_fail(&w->group, FLEET_EINVAL, false);
+    for (int r = 1; r < w->base.comm.size; r++)
+        if (!fl_call_matches(fl_shm_call(w, 0), fl_shm_call(w, r))) {
+            fl_call_differs(0, fl_shm_call(w, 0), r, fl_shm_call(w, r));
+            return fl_comm_base_fail(&w->base, FLEET_EINVAL, false);
         }
     return FLEET_OK;
 }
 
-fleet_status fl_window_await(fl_window *w, const fl_call *call)
+fleet_status fl_shm_await(fl_shm *w, const fl_call *call)
 {
-    int me = w->group.peers.rank;
+    int me = w->base.comm.rank;
 
-    for (int r = 0; r < w->group.peers.size; r++)
-        FL_TRY(fl_window_wait(w, r, &w->slot[r].phase, w->phase,
-                              fl_window_call(w, me), true));
+    for (int r = 0; r < w->base.comm.size; r++)
+        FL_TRY(fl_shm_wait(w, r, &w->slot[r].phase, w->phase,
+                           fl_shm_call(w, me), true));
     return call ? match(w) : FLEET_OK;
 }
 
-fleet_status fl_window_meet(fl_window *w, const fl_call *call)
+fleet_status fl_shm_barrier(fl_shm *w, const fl_call *call)
 {
-    fl_window_arrive(w, call);
-    return fl_window_await(w, call);
+    fl_shm_arrive(w, call);
+    return fl_shm_await(w, call);
 }

@@ -1,8 +1,8 @@
 /* stream_copy.h - a copy that another processor reads next. It goes around this one's
  * caches: to take a line back that the reader still has costs more than to
  * write it to memory (of 43 KB on an EPYC 9004: 25 us against 1.4). */
-#ifndef FL_COLLECTIVE_FAR_H
-#define FL_COLLECTIVE_FAR_H
+#ifndef FL_COLLECTIVE_SHM_STREAM_COPY_H
+#define FL_COLLECTIVE_SHM_STREAM_COPY_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -15,13 +15,13 @@
 #include <emmintrin.h>
 #endif
 
-enum { FL_FAR_LEAST = 2048, FL_FAR_LINE = 64 };
+enum { FL_STREAM_COPY_LEAST = 2048, FL_STREAM_COPY_LINE = 64 };
 
 #if defined(__x86_64__)
 static inline void fl_copy_lines_(char *to, const char *from, size_t n)
 {
-    for (size_t i = 0; i < n; i += FL_FAR_LINE)
-        for (size_t j = i; j < i + FL_FAR_LINE; j += sizeof(__m128i))
+    for (size_t i = 0; i < n; i += FL_STREAM_COPY_LINE)
+        for (size_t j = i; j < i + FL_STREAM_COPY_LINE; j += sizeof(__m128i))
             _mm_stream_si128((__m128i *)(to + j),
                              _mm_loadu_si128((const __m128i *)(from + j)));
     _mm_sfence(); /* before anybody is told */
@@ -31,11 +31,12 @@ static inline void fl_copy_lines_(char *to, const char *from, size_t n)
 static inline void fl_copy_far(void *to, const void *from, size_t n)
 {
 #if defined(__x86_64__)
-    size_t head = (FL_FAR_LINE - (uintptr_t)to % FL_FAR_LINE) % FL_FAR_LINE;
+    size_t head = (FL_STREAM_COPY_LINE - (uintptr_t)to % FL_STREAM_COPY_LINE) %
+                  FL_STREAM_COPY_LINE;
     size_t whole;
 
-    if (n >= FL_FAR_LEAST) {
-        whole = (n - head) / FL_FAR_LINE * FL_FAR_LINE;
+    if (n >= FL_STREAM_COPY_LEAST) {
+        whole = (n - head) / FL_STREAM_COPY_LINE * FL_STREAM_COPY_LINE;
         memcpy(to, from, head);
         fl_copy_lines_((char *)to + head, (const char *)from + head, whole);
         to = (char *)to + head + whole;
@@ -46,15 +47,15 @@ static inline void fl_copy_far(void *to, const void *from, size_t n)
     memcpy(to, from, n);
 }
 
-enum { FL_FAR_SLOW_NS = 12 /* a line */, FL_FAR_TURNS = 64 };
+enum { FL_STREAM_COPY_SLOW_NS = 12 /* a line */, FL_STREAM_COPY_TURNS = 64 };
 
-typedef struct fl_far {
+typedef struct fl_stream_copy {
     int turns; /* how many more go around */
     int64_t began_ns;
-} fl_far;
+} fl_stream_copy;
 
 /* Does this turn go around? */
-static inline bool fl_far_begin(fl_far *f)
+static inline bool fl_stream_copy_begin(fl_stream_copy *f)
 {
     if (f->turns > 0)
         return true;
@@ -62,23 +63,24 @@ static inline bool fl_far_begin(fl_far *f)
     return false;
 }
 
-static inline void fl_far_end(fl_far *f, int64_t bytes)
+static inline void fl_stream_copy_end(fl_stream_copy *f, int64_t bytes)
 {
     if (f->turns > 0)
         f->turns--;
-    else if (bytes >= FL_FAR_LEAST &&
-             (fl_now_ns() - f->began_ns) * FL_FAR_LINE > bytes * FL_FAR_SLOW_NS)
-        f->turns = FL_FAR_TURNS;
+    else if (bytes >= FL_STREAM_COPY_LEAST &&
+             (fl_now_ns() - f->began_ns) * FL_STREAM_COPY_LINE >
+                 bytes * FL_STREAM_COPY_SLOW_NS)
+        f->turns = FL_STREAM_COPY_TURNS;
 }
 
-static inline void fl_far_copy(fl_far *f, void *to, const void *from,
-                               int64_t bytes)
+static inline void fl_stream_copy_copy(fl_stream_copy *f, void *to,
+                                       const void *from, int64_t bytes)
 {
-    if (fl_far_begin(f))
+    if (fl_stream_copy_begin(f))
         fl_copy_far(to, from, (size_t)bytes);
     else if (bytes > 0)
         memcpy(to, from, (size_t)bytes);
-    fl_far_end(f, bytes);
+    fl_stream_copy_end(f, bytes);
 }
 
 #endif

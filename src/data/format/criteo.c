@@ -16,7 +16,7 @@ typedef struct where {
     const fl_parser *p;
     const fl_line *line; /* the tile's first */
     const fl_criteo_tile *tile;
-    fl_box *box;
+    fl_batch_buffer *box;
     size_t first; /* its row */
 } where;
 
@@ -129,11 +129,11 @@ static fleet_status read_tile(const where *w, fl_criteo_tile *tile, int rows)
 }
 
 fleet_status fl_parse_criteo(const fl_parser *p, fl_scratch *scratch,
-                             fl_box *box)
+                             fl_batch_buffer *box)
 {
     const size_t n = box->lines.n;
 
-    FL_TRY(fl_box_begin(box, &p->layout, (int64_t)n));
+    FL_TRY(fl_batch_buffer_begin(box, &p->layout, (int64_t)n));
     for (size_t i = 0; i < n; i += FL_CRITEO_TILE) {
         size_t left = n - i;
         where w = {.p = p,

@@ -31,7 +31,7 @@ static bool cell_is(const fl_cell *cell, const char *text, size_t size)
 }
 
 /* A name that no cell has may be a position. */
-static fleet_status find_column(const fl_parser *p, const fl_cells *cells,
+static fleet_status find_column(const fl_parser *p, const fl_csv_cells *cells,
                                 const fl_line *line, const char *name,
                                 int *place)
 {
@@ -58,19 +58,19 @@ static fleet_status find_column(const fl_parser *p, const fl_cells *cells,
     return FLEET_OK;
 }
 
-static fleet_status cut(const fl_parser *p, fl_cells *cells,
+static fleet_status cut(const fl_parser *p, fl_csv_cells *cells,
                         const fl_line *line)
 {
     const char *wrong;
 
-    FL_TRY(fl_cells_cut(cells, p->kernels, line->text, line->size,
-                        p->layout.separator, &wrong));
+    FL_TRY(fl_csv_cells_cut(cells, p->kernels, line->text, line->size,
+                            p->layout.separator, &wrong));
     return wrong ? fl_bad_line(p, line, NULL, wrong, line->text,
                                line->text + line->size)
                  : FLEET_OK;
 }
 
-fleet_status fl_csv_header(const fl_parser *p, fl_cells *cells,
+fleet_status fl_csv_header(const fl_parser *p, fl_csv_cells *cells,
                            const fl_line *line)
 {
     FL_TRY(cut(p, cells, line));
@@ -82,7 +82,7 @@ fleet_status fl_csv_header(const fl_parser *p, fl_cells *cells,
 }
 
 static fleet_status wrong_cells(const fl_parser *p, const fl_line *line,
-                                const fl_cells *cells, int want)
+                                const fl_csv_cells *cells, int want)
 {
     char what[100];
 
@@ -93,7 +93,7 @@ static fleet_status wrong_cells(const fl_parser *p, const fl_line *line,
                        line->text + line->size);
 }
 
-fleet_status fl_csv_cut(const fl_parser *p, fl_cells *cells,
+fleet_status fl_csv_cut(const fl_parser *p, fl_csv_cells *cells,
                         const fl_line *line)
 {
     const int *place = p->place[line->file];
@@ -214,7 +214,7 @@ static fleet_status to_value(const place *at, int column, const fl_cell *cell,
 
 /* --- batches -------------------------------------------------------------- */
 
-static fleet_status read_dense(const place *at, const fl_cells *cells,
+static fleet_status read_dense(const place *at, const fl_csv_cells *cells,
                                size_t row, fl_slot_data *out)
 {
     const int *where = at->p->place[at->line->file] + at->f->first_column;
@@ -226,7 +226,7 @@ static fleet_status read_dense(const place *at, const fl_cells *cells,
     return FLEET_OK;
 }
 
-static fleet_status read_ragged(const place *at, const fl_cells *cells,
+static fleet_status read_ragged(const place *at, const fl_csv_cells *cells,
                                 size_t row, fl_slot_data *out, size_t *used)
 {
     const int *where = at->p->place[at->line->file] + at->f->first_column;
@@ -242,21 +242,23 @@ static fleet_status read_ragged(const place *at, const fl_cells *cells,
     return FLEET_OK;
 }
 
-static fleet_status begin(const fl_parser *p, fl_scratch *scratch, fl_box *box)
+static fleet_status begin(const fl_parser *p, fl_scratch *scratch,
+                          fl_batch_buffer *box)
 {
-    FL_TRY(fl_box_begin(box, &p->layout, (int64_t)box->lines.n));
+    FL_TRY(fl_batch_buffer_begin(box, &p->layout, (int64_t)box->lines.n));
     for (int i = 0; i < p->layout.n_field; i++) {
         const fl_field *f = &p->layout.field[i];
 
         scratch->used[i] = 0;
         if (f->dim < 0)
-            FL_TRY(fl_box_room(box, &p->layout, i,
-                               box->lines.n * (size_t)f->n_column));
+            FL_TRY(fl_batch_buffer_room(box, &p->layout, i,
+                                        box->lines.n * (size_t)f->n_column));
     }
     return FLEET_OK;
 }
 
-fleet_status fl_parse_csv(const fl_parser *p, fl_scratch *scratch, fl_box *box)
+fleet_status fl_parse_csv(const fl_parser *p, fl_scratch *scratch,
+                          fl_batch_buffer *box)
 {
     FL_TRY(begin(p, scratch, box));
     for (size_t r = 0; r < box->lines.n; r++) {

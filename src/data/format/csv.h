@@ -1,6 +1,6 @@
 /* csv.h - what a csv file's first line says, and the number in a cell. */
-#ifndef FL_DATA_CSV_H
-#define FL_DATA_CSV_H
+#ifndef FL_DATA_FORMAT_CSV_H
+#define FL_DATA_FORMAT_CSV_H
 
 #include "data/parse.h"
 
@@ -8,11 +8,11 @@
 fleet_status fl_csv_places(const fl_parser *p, int file);
 
 /* Find them by the names in its header. */
-fleet_status fl_csv_header(const fl_parser *p, fl_cells *cells,
+fleet_status fl_csv_header(const fl_parser *p, fl_csv_cells *cells,
                            const fl_line *line);
 
 /* Cut a line and see that it has the cells that are wanted. */
-fleet_status fl_csv_cut(const fl_parser *p, fl_cells *cells,
+fleet_status fl_csv_cut(const fl_parser *p, fl_csv_cells *cells,
                         const fl_line *line);
 
 bool fl_csv_is_missing(const fl_parser *p, const fl_cell *cell);

@@ -11,7 +11,7 @@ static bool is_blank(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-static fleet_status add(fl_cells *c, const char *text, const char *end)
+static fleet_status add(fl_csv_cells *c, const char *text, const char *end)
 {
     if (c->n == c->capacity)
         FL_TRY(fl_grow(&c->cell, &c->capacity, c->n + 1, sizeof *c->cell));
@@ -19,7 +19,8 @@ static fleet_status add(fl_cells *c, const char *text, const char *end)
     return FLEET_OK;
 }
 
-static fleet_status add_trimmed(fl_cells *c, const char *text, const char *end)
+static fleet_status add_trimmed(fl_csv_cells *c, const char *text,
+                                const char *end)
 {
     while (text < end && is_blank(*text))
         text++;
@@ -29,7 +30,7 @@ static fleet_status add_trimmed(fl_cells *c, const char *text, const char *end)
 }
 
 /* No quotes: the separators are all there is. */
-static fleet_status cut_plain(fl_cells *c, const fl_kernels *k,
+static fleet_status cut_plain(fl_csv_cells *c, const fl_kernels *k,
                               const char *text, size_t size, char separator)
 {
     uint32_t at[PIECE + FL_SCAN_SLACK];
@@ -63,7 +64,7 @@ static const char *unquote(const char *s, const char *end, char **to)
 
 /* A cell that begins with a quote at s; *s is moved to the separator or the
  * line's end behind it. */
-static fleet_status add_quoted(fl_cells *c, const char **s, const char *end,
+static fleet_status add_quoted(fl_csv_cells *c, const char **s, const char *end,
                                char separator, char **to, const char **wrong)
 {
     const char *text = *to;
@@ -82,7 +83,7 @@ static fleet_status add_quoted(fl_cells *c, const char **s, const char *end,
     return FLEET_OK;
 }
 
-static fleet_status cut_quoted(fl_cells *c, const char *s, const char *end,
+static fleet_status cut_quoted(fl_csv_cells *c, const char *s, const char *end,
                                char separator, const char **wrong)
 {
     char *to = c->unquoted + FL_TEXT_PAD;
@@ -104,8 +105,9 @@ static fleet_status cut_quoted(fl_cells *c, const char *s, const char *end,
     }
 }
 
-fleet_status fl_cells_cut(fl_cells *c, const fl_kernels *k, const char *text,
-                          size_t size, char separator, const char **wrong)
+fleet_status fl_csv_cells_cut(fl_csv_cells *c, const fl_kernels *k,
+                              const char *text, size_t size, char separator,
+                              const char **wrong)
 {
     c->n = 0;
     *wrong = NULL;
@@ -116,9 +118,9 @@ fleet_status fl_cells_cut(fl_cells *c, const fl_kernels *k, const char *text,
     return cut_quoted(c, text, text + size, separator, wrong);
 }
 
-void fl_cells_done(fl_cells *c)
+void fl_csv_cells_done(fl_csv_cells *c)
 {
     fl_free(c->cell);
     fl_free(c->unquoted);
-    *c = (fl_cells){0};
+    *c = (fl_csv_cells){0};
 }

@@ -1,6 +1,6 @@
 /* csv_cells.h - a csv line cut into cells. */
-#ifndef FL_DATA_CELLS_H
-#define FL_DATA_CELLS_H
+#ifndef FL_DATA_FORMAT_CSV_CELLS_H
+#define FL_DATA_FORMAT_CSV_CELLS_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -16,17 +16,18 @@ typedef struct fl_cell {
     const char *end;
 } fl_cell;
 
-typedef struct fl_cells {
+typedef struct fl_csv_cells {
     fl_cell *cell;
     size_t n, capacity;
     char *unquoted; /* texts that differ from what stands in the line */
     size_t unquoted_capacity;
-} fl_cells;
+} fl_csv_cells;
 
 /* Cut text[0, size). *wrong says what is wrong with its quotes, NULL: nothing.
  * The cells are valid until the next call and as long as the text. */
-fleet_status fl_cells_cut(fl_cells *c, const fl_kernels *k, const char *text,
-                          size_t size, char separator, const char **wrong);
-void fl_cells_done(fl_cells *c);
+fleet_status fl_csv_cells_cut(fl_csv_cells *c, const fl_kernels *k,
+                              const char *text, size_t size, char separator,
+                              const char **wrong);
+void fl_csv_cells_done(fl_csv_cells *c);
 
 #endif

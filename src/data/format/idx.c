@@ -237,7 +237,8 @@ fleet_status fl_idx_reader_open(fl_reader **reader, const fl_reader_env *env)
     return FLEET_OK;
 }
 
-fleet_status fl_parse_idx(const fl_parser *p, fl_scratch *scratch, fl_box *box)
+fleet_status fl_parse_idx(const fl_parser *p, fl_scratch *scratch,
+                          fl_batch_buffer *box)
 {
     const size_t n = box->lines.n;
     const size_t width = (size_t)p->layout.field[0].dim;
@@ -245,7 +246,7 @@ fleet_status fl_parse_idx(const fl_parser *p, fl_scratch *scratch, fl_box *box)
     int64_t *label;
 
     (void)scratch;
-    FL_TRY(fl_box_begin(box, &p->layout, (int64_t)n));
+    FL_TRY(fl_batch_buffer_begin(box, &p->layout, (int64_t)n));
     image = box->batch.slot[0].values;
     label = box->batch.slot[1].values;
     for (size_t i = 0; i < n; i++) {

@@ -1,6 +1,6 @@
 /* idx.h - MNIST's format: pixels in one file, labels in another. */
-#ifndef FL_DATA_IDX_H
-#define FL_DATA_IDX_H
+#ifndef FL_DATA_FORMAT_IDX_H
+#define FL_DATA_FORMAT_IDX_H
 
 #include <stdint.h>
 

@@ -11,7 +11,7 @@
 typedef struct row {
     const fl_parser *parser;
     const fl_line *line;
-    fl_box *box;
+    fl_batch_buffer *box;
     fl_scratch *scratch;
     int64_t index;
 
@@ -198,7 +198,8 @@ static fleet_status add_values(row *r, int slot, int64_t n, size_t *first)
     r->box->batch.slot[slot].offsets[r->index + 1] = (int64_t)*used;
     if (*used + FL_READ_SLACK <= r->box->capacity[slot])
         return FLEET_OK;
-    return fl_box_room(r->box, &r->parser->layout, slot, *used + FL_READ_SLACK);
+    return fl_batch_buffer_room(r->box, &r->parser->layout, slot,
+                                *used + FL_READ_SLACK);
 }
 
 static fleet_status read_slot(row *r, int slot)
@@ -274,11 +275,11 @@ static fleet_status read_line(row *r)
 }
 
 fleet_status fl_parse_multislot(const fl_parser *p, fl_scratch *scratch,
-                                fl_box *box)
+                                fl_batch_buffer *box)
 {
     row r = {.parser = p, .box = box, .scratch = scratch};
 
-    FL_TRY(fl_box_begin(box, &p->layout, (int64_t)box->lines.n));
+    FL_TRY(fl_batch_buffer_begin(box, &p->layout, (int64_t)box->lines.n));
     for (int i = 0; i < p->layout.n_field; i++)
         scratch->used[i] = 0;
     for (size_t i = 0; i < box->lines.n; i++) {

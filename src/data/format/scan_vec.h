@@ -1,7 +1,7 @@
 /* scan_vec.h - 64 bytes of text to the places of those that are looked for, in
  * the instructions that FL_ISA stands for. */
-#ifndef FL_DATA_SCAN_VEC_H
-#define FL_DATA_SCAN_VEC_H
+#ifndef FL_DATA_FORMAT_SCAN_VEC_H
+#define FL_DATA_FORMAT_SCAN_VEC_H
 
 #include <stdint.h>
 

@@ -39,7 +39,7 @@ static void merge(moments *m, const moments *more)
 }
 
 /* One line's cells, of the columns that standardize. */
-static fleet_status add_line(const fl_parser *p, const fl_cells *cells,
+static fleet_status add_line(const fl_parser *p, const fl_csv_cells *cells,
                              const fl_line *line, moments *m)
 {
     for (int i = 0; i < p->layout.n_field; i++) {
@@ -64,7 +64,7 @@ static fleet_status add_line(const fl_parser *p, const fl_cells *cells,
 
 /* The first slot's values become the piece's moments. */
 fleet_status fl_parse_statistics(const fl_parser *p, fl_scratch *scratch,
-                                 fl_box *box)
+                                 fl_batch_buffer *box)
 {
     const size_t n = (size_t)p->layout.n_column;
     fl_slot_data *out = &box->batch.slot[0];

@@ -3,8 +3,8 @@
  * text_kernels_simd.c is compiled for each; fl_kernels_best() is the table for this
  * processor. All tables give the same results.
  */
-#ifndef FL_DATA_KERNELS_H
-#define FL_DATA_KERNELS_H
+#ifndef FL_DATA_FORMAT_TEXT_KERNELS_H
+#define FL_DATA_FORMAT_TEXT_KERNELS_H
 
 #include <stdint.h>
 

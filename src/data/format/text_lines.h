@@ -2,8 +2,8 @@
  * copied: they stay in the blocks that were read, which live as long as someone
  * uses them.
  */
-#ifndef FL_DATA_LINES_H
-#define FL_DATA_LINES_H
+#ifndef FL_DATA_FORMAT_TEXT_LINES_H
+#define FL_DATA_FORMAT_TEXT_LINES_H
 
 #include <pthread.h>
 #include <stddef.h>

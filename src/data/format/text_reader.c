@@ -24,7 +24,7 @@ typedef struct text_reader {
     double total;      /* bytes of all files so far */
 
     bool csv, wants_header;
-    fl_cells cells;
+    fl_csv_cells cells;
 } text_reader;
 
 static bool is_blank(char c)
@@ -227,7 +227,7 @@ static void text_close(fl_reader *reader)
 
     fl_inputs_done(&r->in);
     fl_block_drop(r->env.blocks, r->block);
-    fl_cells_done(&r->cells);
+    fl_csv_cells_done(&r->cells);
     fl_free(r);
 }
 
@@ -243,7 +243,7 @@ fleet_status fl_text_reader_open(fl_reader **reader, const fl_reader_env *env)
     r->env = *env;
     r->csv = spec->format == FLEET_CSV;
     status = fl_inputs_init(&r->in, spec->files, spec->n_file,
-                            fl_command_of(spec), spec->n_thread, env->bell);
+                            fl_command_of(spec), spec->n_thread, env->wakeup);
     if (status != FLEET_OK) {
         fl_free(r);
         return status;

@@ -1,6 +1,6 @@
 /* fd.h - descriptors: pipes, and waiting that can be ended from outside. */
-#ifndef FL_DATA_FD_H
-#define FL_DATA_FD_H
+#ifndef FL_DATA_IO_FD_H
+#define FL_DATA_IO_FD_H
 
 #include "base/error.h"
 

@@ -39,7 +39,8 @@ become(char *const args[], int in, int out, pid_t parent)
     _exit(NOT_FOUND);
 }
 
-fleet_status fl_child_start(fl_child *c, const char *command, int in, int out)
+fleet_status fl_pipe_command_start(fl_pipe_command *c, const char *command,
+                                   int in, int out)
 {
     char sh[] = "sh", option[] = "-c";
     char *const args[] = {sh, option, (char *)command, NULL};
@@ -77,7 +78,7 @@ static fleet_status judge(int status)
 }
 
 /* Dead, but not reaped: its number still means its group and no other. */
-static bool has_ended(const fl_child *c, bool *lost, int *status)
+static bool has_ended(const fl_pipe_command *c, bool *lost, int *status)
 {
     siginfo_t info = {.si_pid = 0};
     int e = waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT);
@@ -89,7 +90,7 @@ static bool has_ended(const fl_child *c, bool *lost, int *status)
 }
 
 /* A host that waits for all its children may have been faster. */
-static void kill_and_reap(fl_child *c)
+static void kill_and_reap(fl_pipe_command *c)
 {
     kill(-c->pid, SIGKILL);
     while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
@@ -97,7 +98,7 @@ static void kill_and_reap(fl_child *c)
     c->pid = 0;
 }
 
-fleet_status fl_child_wait(fl_child *c, int bell)
+fleet_status fl_pipe_command_wait(fl_pipe_command *c, int bell)
 {
     struct pollfd p = {.fd = bell, .events = POLLIN};
     bool lost;
@@ -117,7 +118,7 @@ fleet_status fl_child_wait(fl_child *c, int bell)
     return judge(status);
 }
 
-void fl_child_kill(fl_child *c)
+void fl_pipe_command_kill(fl_pipe_command *c)
 {
     bool lost;
     int status;

@@ -1,24 +1,26 @@
 /* pipe_command.h - a shell command as a child process: in a group of its own, and dead
  * once the thread that started it is. */
-#ifndef FL_DATA_CHILD_H
-#define FL_DATA_CHILD_H
+#ifndef FL_DATA_IO_PIPE_COMMAND_H
+#define FL_DATA_IO_PIPE_COMMAND_H
 
 #include <sys/types.h>
 
 #include "base/error.h"
 
-typedef struct fl_child {
+typedef struct fl_pipe_command {
     pid_t pid; /* 0: none, or reaped */
-} fl_child;
+} fl_pipe_command;
 
 /* in and out, which stay the caller's, become its standard input and output. */
-fleet_status fl_child_start(fl_child *c, const char *command, int in, int out);
+fleet_status fl_pipe_command_start(fl_pipe_command *c, const char *command,
+                                   int in, int out);
 
 /* Wait until it has ended, end what is left of its group and reap it: FLEET_OK
  * for exit code 0, FLEET_ECHILD with what it was instead. FLEET_ESTATE: the
  * bell rang first. */
-fleet_status fl_child_wait(fl_child *c, int bell);
+fleet_status fl_pipe_command_wait(fl_pipe_command *c, int bell);
 
-void fl_child_kill(fl_child *c); /* its group, at once; and reap it */
+void fl_pipe_command_kill(
+    fl_pipe_command *c); /* its group, at once; and reap it */
 
 #endif

@@ -11,7 +11,7 @@
 
 enum { FIRST_RING = 1 << 20, LAST_RING = 32 << 20 };
 
-struct fl_ahead {
+struct fl_read_ahead {
     const char *path, *command;
     int bell;
     pthread_t thread;
@@ -27,7 +27,7 @@ struct fl_ahead {
 };
 
 /* A longer ring, with what is in it at its begin. Under the lock. */
-static fleet_status grow(fl_ahead *a)
+static fleet_status grow(fl_read_ahead *a)
 {
     size_t capacity = a->capacity ? 2 * a->capacity : FIRST_RING;
     size_t first = a->capacity - a->begin;
@@ -49,7 +49,7 @@ static fleet_status grow(fl_ahead *a)
 }
 
 /* Where the next bytes go, and how many in one piece; waits for room. */
-static fleet_status find_room(fl_ahead *a, char **to, size_t *size)
+static fleet_status find_room(fl_read_ahead *a, char **to, size_t *size)
 {
     fleet_status status = FLEET_OK;
     size_t at;
@@ -71,7 +71,7 @@ static fleet_status find_room(fl_ahead *a, char **to, size_t *size)
     return status;
 }
 
-static void tell(fl_ahead *a, bool *what)
+static void tell(fl_read_ahead *a, bool *what)
 {
     pthread_mutex_lock(&a->lock);
     *what = true;
@@ -79,7 +79,7 @@ static void tell(fl_ahead *a, bool *what)
     pthread_mutex_unlock(&a->lock);
 }
 
-static void add(fl_ahead *a, size_t n, double share)
+static void add(fl_read_ahead *a, size_t n, double share)
 {
     pthread_mutex_lock(&a->lock);
     a->used += n;
@@ -89,7 +89,7 @@ static void add(fl_ahead *a, size_t n, double share)
     pthread_mutex_unlock(&a->lock);
 }
 
-static fleet_status read_all(fl_ahead *a, fl_source *s)
+static fleet_status read_all(fl_read_ahead *a, fl_source *s)
 {
     size_t size, got = 1;
     char *to;
@@ -104,7 +104,7 @@ static fleet_status read_all(fl_ahead *a, fl_source *s)
 
 static void *run(void *arg)
 {
-    fl_ahead *a = arg;
+    fl_read_ahead *a = arg;
     fl_source *s = NULL;
     fleet_status status = fl_source_open(&s, a->path, a->command, a->bell);
 
@@ -119,10 +119,10 @@ static void *run(void *arg)
     return NULL;
 }
 
-fleet_status fl_ahead_start(fl_ahead **ahead, const char *path,
-                            const char *command, int bell)
+fleet_status fl_read_ahead_start(fl_read_ahead **ahead, const char *path,
+                                 const char *command, int bell)
 {
-    fl_ahead *a = fl_alloc(sizeof *a);
+    fl_read_ahead *a = fl_alloc(sizeof *a);
     fleet_status status;
 
     if (!a)
@@ -143,7 +143,7 @@ fleet_status fl_ahead_start(fl_ahead **ahead, const char *path,
     return FLEET_OK;
 }
 
-fleet_status fl_ahead_wait(fl_ahead *a)
+fleet_status fl_read_ahead_wait(fl_read_ahead *a)
 {
     fleet_status status = FLEET_OK;
 
@@ -156,7 +156,7 @@ fleet_status fl_ahead_wait(fl_ahead *a)
     return status;
 }
 
-static size_t take(fl_ahead *a, char *to, size_t size)
+static size_t take(fl_read_ahead *a, char *to, size_t size)
 {
     size_t n = a->used < size ? a->used : size;
     size_t first = a->capacity - a->begin;
@@ -171,7 +171,8 @@ static size_t take(fl_ahead *a, char *to, size_t size)
     return n;
 }
 
-fleet_status fl_ahead_read(fl_ahead *a, void *to, size_t size, size_t *got)
+fleet_status fl_read_ahead_read(fl_read_ahead *a, void *to, size_t size,
+                                size_t *got)
 {
     fleet_status status = FLEET_OK;
 
@@ -189,7 +190,7 @@ fleet_status fl_ahead_read(fl_ahead *a, void *to, size_t size, size_t *got)
     return status;
 }
 
-double fl_ahead_share(fl_ahead *a)
+double fl_read_ahead_share(fl_read_ahead *a)
 {
     double share;
 
@@ -200,7 +201,7 @@ double fl_ahead_share(fl_ahead *a)
     return share;
 }
 
-void fl_ahead_close(fl_ahead *a)
+void fl_read_ahead_close(fl_read_ahead *a)
 {
     if (!a)
         return;

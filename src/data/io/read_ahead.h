@@ -1,28 +1,29 @@
 /* read_ahead.h - a source that a thread of its own reads ahead of its turn, into a
  * queue with a bound, so that several commands run and several files are
  * unpacked at once though their bytes are wanted in order. */
-#ifndef FL_DATA_AHEAD_H
-#define FL_DATA_AHEAD_H
+#ifndef FL_DATA_IO_READ_AHEAD_H
+#define FL_DATA_IO_READ_AHEAD_H
 
 #include <stddef.h>
 
 #include "base/error.h"
 
-typedef struct fl_ahead fl_ahead;
+typedef struct fl_read_ahead fl_read_ahead;
 
 /* As for fl_source_open(). That the file cannot be opened is told by reading,
- * or by fl_ahead_wait(), which blocks until that is known. */
-fleet_status fl_ahead_start(fl_ahead **ahead, const char *path,
-                            const char *command, int bell);
-fleet_status fl_ahead_wait(fl_ahead *a);
+ * or by fl_read_ahead_wait(), which blocks until that is known. */
+fleet_status fl_read_ahead_start(fl_read_ahead **ahead, const char *path,
+                                 const char *command, int bell);
+fleet_status fl_read_ahead_wait(fl_read_ahead *a);
 
 /* As fl_source_read(). */
-fleet_status fl_ahead_read(fl_ahead *a, void *to, size_t size, size_t *got);
+fleet_status fl_read_ahead_read(fl_read_ahead *a, void *to, size_t size,
+                                size_t *got);
 
-double fl_ahead_share(fl_ahead *a); /* as fl_unpack_share(), of what
+double fl_read_ahead_share(fl_read_ahead *a); /* as fl_unpack_share(), of what
                                      was taken from the queue */
 
 /* Unless it was read to its end the bell must have rung. NULL is fine. */
-void fl_ahead_close(fl_ahead *a);
+void fl_read_ahead_close(fl_read_ahead *a);
 
 #endif

@@ -27,7 +27,7 @@ struct fl_source {
     int bell;
     fl_unpack *file;
 
-    fl_child child;
+    fl_pipe_command child;
     int out; /* what the command writes comes from here */
     bool ended;
 
@@ -114,7 +114,7 @@ static fleet_status start_command(fl_source *s, int in[2])
     FL_TRY(fl_fd_pipe(out));
     s->out = out[0];
     fcntl(s->out, F_SETFL, O_NONBLOCK);
-    status = fl_child_start(&s->child, s->command, in[0], out[1]);
+    status = fl_pipe_command_start(&s->child, s->command, in[0], out[1]);
     fl_fd_close(&out[1]);
     return status;
 }
@@ -179,7 +179,7 @@ fleet_status fl_source_open(fl_source **source, const char *path,
  * for what went wrong in the command. */
 static fleet_status end_command(fl_source *s)
 {
-    fleet_status status = fl_child_wait(&s->child, s->bell);
+    fleet_status status = fl_pipe_command_wait(&s->child, s->bell);
 
     if (status == FLEET_ESTATE)
         return status;
@@ -222,7 +222,7 @@ void fl_source_close(fl_source *s)
 {
     if (!s)
         return;
-    fl_child_kill(&s->child);
+    fl_pipe_command_kill(&s->child);
     stop_feeder(s);
     fl_fd_close(&s->in);
     fl_fd_close(&s->out);

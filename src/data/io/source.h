@@ -1,7 +1,7 @@
 /* source.h - the bytes that one file of a dataset comes to: unpacked, and sent
  * through the dataset's command if it has one. */
-#ifndef FL_DATA_SOURCE_H
-#define FL_DATA_SOURCE_H
+#ifndef FL_DATA_IO_SOURCE_H
+#define FL_DATA_IO_SOURCE_H
 
 #include <stddef.h>
 

@@ -1,7 +1,7 @@
 /* unpack.h - the bytes of a file, of a .gz the unpacked ones. The only
  * <zlib.h>. */
-#ifndef FL_DATA_UNPACK_H
-#define FL_DATA_UNPACK_H
+#ifndef FL_DATA_IO_UNPACK_H
+#define FL_DATA_IO_UNPACK_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* config.h - the configuration of fleet-train, read and checked; see
  * docs/fleet-train.md. */
-#ifndef FL_FLEET_CONFIG_H
-#define FL_FLEET_CONFIG_H
+#ifndef FL_FLEET_CONFIG_CONFIG_H
+#define FL_FLEET_CONFIG_CONFIG_H
 
 #include "base/arena.h"
 #include "base/json.h"
@@ -76,7 +76,7 @@ fleet_status fl_config_read_slots(fl_config *c, const fl_at *at); /* after it */
 
 /* config_param_home.c: tell the program, not trained yet, who keeps what.
  * FLEET_ECONFIG: a name that it has not, or two that contradict. */
-fleet_status fl_config_set_keepers(const fl_config *c, fleet_program *p);
+fleet_status fl_config_set_param_home(const fl_config *c, fleet_program *p);
 
 /* A failure of what is at the path. */
 static inline fleet_status fl_config_in(fleet_status status, const char *path)

@@ -119,7 +119,7 @@ static fleet_status say_of_model(const fl_config *c, fleet_program *p)
     return FLEET_OK;
 }
 
-fleet_status fl_config_set_keepers(const fl_config *c, fleet_program *p)
+fleet_status fl_config_set_param_home(const fl_config *c, fleet_program *p)
 {
     for (int i = 0; i < c->n_slot; i++)
         if (c->slot[i].ps != FLEET_PS_BY_MODE)

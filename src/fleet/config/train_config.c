@@ -238,7 +238,7 @@ static fleet_status make_model(training *t)
     if (fleet_is_worker(t->f)) /* servers need none */
         FL_TRY(fleet_program_place(t->program, device_of(t), NULL));
     FL_TRY(t->c->model == FL_MLP ? make_mlp(t) : make_ctr(t));
-    FL_TRY(fl_config_set_keepers(t->c, t->program));
+    FL_TRY(fl_config_set_param_home(t->c, t->program));
     o = fleet_distributed_optimizer(t->f, o, &t->c->strategy);
     if (!o)
         return fl_last_code();

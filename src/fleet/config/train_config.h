@@ -1,6 +1,6 @@
 /* train_config.h - what the trainer asks of its neighbours. */
-#ifndef FL_FLEET_TRAINER_H
-#define FL_FLEET_TRAINER_H
+#ifndef FL_FLEET_CONFIG_TRAIN_CONFIG_H
+#define FL_FLEET_CONFIG_TRAIN_CONFIG_H
 
 #include <fleet/fleet.h>
 

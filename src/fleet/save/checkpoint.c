@@ -22,7 +22,7 @@ fleet_status fl_save_any(fleet *f, fl_save *s, const char *path)
     fl_save_elsewhere elsewhere = {.write = fl_servers_write_parts, .arg = f};
     fleet_status status;
 
-    if (!f->link && !fl_ranks_share(f))
+    if (!f->worker_io && !fl_ranks_share(f))
         return fl_save_write(s, path);
     FL_TRY(FL_NEW(&elsewhere.rows,
                   ((size_t)s->n_table + 1) * sizeof *elsewhere.rows));
@@ -131,21 +131,21 @@ static fleet_status load(void *arg, fl_saved *s)
  * loaded. Before there is a link, that is left to fleet_init_worker(). */
 static fleet_status load_on_servers(fleet *f, const char *path)
 {
-    if (!fl_link_is_open(f->link)) {
+    if (!fl_worker_io_is_open(f->worker_io)) {
         fl_free(f->load);
         f->load = fl_strdup(path);
         return f->load ? FLEET_OK : FLEET_ENOMEM;
     }
     if (fleet_is_first_worker(f))
         FL_TRY(fl_servers_load(f, path));
-    FL_TRY(fl_link_barrier(f->link));
-    f->store->updates = fl_link_exchange(f->link)->updates;
+    FL_TRY(fl_worker_io_barrier(f->worker_io));
+    f->store->updates = fl_worker_io_remote(f->worker_io)->updates;
     return FLEET_OK;
 }
 
 static fleet_status load_here(fleet *f, const char *path)
 {
-    if (f->peers && f->role.worker_num > 1)
+    if (f->comm && f->role.worker_num > 1)
         return fl_fail(FLEET_ESTATE,
                        "fleet_load_model: ranks load before "
                        "fleet_init_worker(), which sees to it that all have "
@@ -164,7 +164,7 @@ fleet_status fleet_load_model(fleet *f, const char *path)
         return fl_fail_in(status, "rank %d of %d", f->role.index,
                           f->role.worker_num);
     FL_TRY(status);
-    return f->link ? load_on_servers(f, path) : FLEET_OK;
+    return f->worker_io ? load_on_servers(f, path) : FLEET_OK;
 }
 
 bool fl_saves_here(fleet *f, const char *call)

@@ -286,7 +286,7 @@ static fleet_status check_fit(fl_saved *s, const fl_store *store)
 
 static void apply_dense(const record *r, const fl_param *p)
 {
-    const fl_group *g = p->group;
+    const fl_flat *g = p->flat;
     size_t bytes = (size_t)r->head.n * sizeof(float);
     int64_t at = p->offset + (int64_t)r->head.index * FL_BLOCK;
 
@@ -347,7 +347,7 @@ static fleet_status apply_record(void *arg, const record *r)
         return FLEET_OK;
     }
     rows = fl_store_rows(a->store, r->item->name);
-    if (!rows || rows->away ||
+    if (!rows || rows->remote ||
         (a->rows_here && !fl_owns(a->rows_here, (int)r->head.index)))
         return FLEET_OK;
     a->saved->table[r->head.item].own += (int64_t)r->head.n;
@@ -384,11 +384,11 @@ static fleet_status apply_all(fl_saved *s, fl_store *store,
 {
     applying a = {s, store, own, rows_here};
 
-    if (store->n_group > 0)
+    if (store->n_flat > 0)
         return fl_fail(FLEET_ESTATE, "load: a merge group is under way: end it "
                                      "with fleet_executor_flush()");
     FL_TRY(check_fit(s, store));
-    store->torn = true;
+    store->half_loaded = true;
     for (size_t i = 0; i < store->tables.n; i++) {
         fl_rows *r = store->tables.entry[i].value;
 
@@ -405,8 +405,8 @@ static fleet_status apply_all(fl_saved *s, fl_store *store,
         store->known_skips = 0;
     }
     fl_store_forget_own(store);
-    store->torn = false;
-    store->parted = is_part(own, rows_here) && fl_store_own_tables(store) > 0;
+    store->half_loaded = false;
+    store->partial = is_part(own, rows_here) && fl_store_own_tables(store) > 0;
     return FLEET_OK;
 }
 
@@ -415,7 +415,7 @@ static fleet_status apply(fl_saved *s, fl_store *store, const fl_buckets *own,
 {
     fleet_status status;
 
-    FL_TRY(fl_store_land(store)); /* it would count in what was loaded */
+    FL_TRY(fl_store_synchronize(store)); /* it would count in what was loaded */
     pthread_rwlock_wrlock(&store->lock);
     status = fl_store_here(store); /* what is not loaded stays */
     if (status == FLEET_OK) {

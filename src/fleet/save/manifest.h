@@ -1,6 +1,6 @@
 /* manifest.h - reading the manifest of a save: docs/formats.md. */
-#ifndef FL_FLEET_MANIFEST_H
-#define FL_FLEET_MANIFEST_H
+#ifndef FL_FLEET_SAVE_MANIFEST_H
+#define FL_FLEET_SAVE_MANIFEST_H
 
 #include "fleet/save/save.h"
 

@@ -63,7 +63,7 @@ static int state_count(const fl_save *s)
  * the optimizer's states, that is who has them. */
 static bool writes_block(const fl_save *s, const fl_param *p, int64_t at)
 {
-    const fl_group *g = p->group;
+    const fl_flat *g = p->flat;
 
     if (!s->own)
         return true;
@@ -75,7 +75,7 @@ static bool writes_block(const fl_save *s, const fl_param *p, int64_t at)
 static fleet_status write_param(const fl_save *s, parts *p, int item)
 {
     const fl_param *param = s->param[item];
-    const fl_group *g = param->group;
+    const fl_flat *g = param->flat;
 
     for (int64_t at = 0; at < param->n; at += FL_BLOCK) {
         int64_t n = param->n - at < FL_BLOCK ? param->n - at : FL_BLOCK;
@@ -347,7 +347,7 @@ static fleet_status check_store(const fl_save *s)
                        "%d ranks, which save together: between "
                        "fleet_init_worker() and fleet_stop_worker()",
                        s->store->share.ranks);
-    if (s->states && s->store->n_group > 0)
+    if (s->states && s->store->n_flat > 0)
         return fl_fail(FLEET_ESTATE, "save: a merge group is under way: end it "
                                      "with fleet_executor_flush()");
     return FLEET_OK;
@@ -383,7 +383,7 @@ fleet_status fl_save_write(const fl_save *s, const char *path)
     fleet_status status;
     parts p = {0};
 
-    FL_TRY(fl_store_land(s->store));
+    FL_TRY(fl_store_synchronize(s->store));
     status = begin_folder(&folder, path);
     if (status == FLEET_OK) {
         p.folder = folder.temp;

@@ -4,8 +4,8 @@
  * FL_BLOCK floats, rows bucket by bucket, so that any number of processes can
  * write the parts of one save and any other number can read them.
  */
-#ifndef FL_FLEET_SAVE_H
-#define FL_FLEET_SAVE_H
+#ifndef FL_FLEET_SAVE_SAVE_H
+#define FL_FLEET_SAVE_SAVE_H
 
 #include "base/file.h"
 #include "base/json.h"

@@ -79,7 +79,7 @@ static fleet_status describe_parts(const fl_save *s, fl_json *list,
     return *answer ? FLEET_OK : FLEET_ENOMEM;
 }
 
-static fleet_status save_lane(const fl_keep *layout, fl_buckets own,
+static fleet_status save_lane(const fl_partition *layout, fl_buckets own,
                               const char *prefix, const asked *a, char **answer)
 {
     fl_save s = {.store = layout->store, .states = a->states, .own = &own};
@@ -112,7 +112,7 @@ static fleet_status load_lane(void *arg, fl_saved *s)
     return fl_saved_apply(s, l->store, &l->own);
 }
 
-fleet_status fl_lane_act(void *arg, const fl_keep *layout, fl_buckets own,
+fleet_status fl_lane_act(void *arg, const fl_partition *layout, fl_buckets own,
                          int server, int lane, fl_msg_op op, const char *text,
                          char **answer)
 {
@@ -234,8 +234,9 @@ static fleet_status ask_for_parts(fleet *f, const fl_save *s, bool by_ranks,
     else
         fl_fail(FLEET_EIO, "%s: cannot be found", folder);
     if (status == FLEET_OK)
-        status = by_ranks ? fl_ranks_act(f, FL_OP_SAVE, text, answer)
-                          : fl_link_act(f->link, FL_OP_SAVE, text, answer);
+        status = by_ranks
+                     ? fl_ranks_act(f, FL_OP_SAVE, text, answer)
+                     : fl_worker_io_act(f->worker_io, FL_OP_SAVE, text, answer);
     fl_free(text);
     free(path);
     return status;
@@ -244,7 +245,7 @@ static fleet_status ask_for_parts(fleet *f, const fl_save *s, bool by_ranks,
 static fleet_status write_parts(fleet *f, const fl_save *s, bool by_ranks,
                                 const char *folder, fl_json *list)
 {
-    int n = by_ranks ? f->role.worker_num : fl_link_lanes(f->link);
+    int n = by_ranks ? f->role.worker_num : fl_worker_io_lanes(f->worker_io);
     char **answer = fl_alloc_array((size_t)n + 1, sizeof *answer);
     fleet_status status = FLEET_ENOMEM;
 
@@ -266,10 +267,10 @@ static fleet_status kept(const fl_save *all, bool away, fl_save *s)
     FL_TRY(FL_NEW(&s->param, ((size_t)s->n_param + 1) * sizeof *s->param));
     FL_TRY(FL_NEW(&s->table, ((size_t)s->n_table + 1) * sizeof *s->table));
     for (int i = 0; i < s->n_param; i++)
-        if (fl_param_is_away(s->store, all->param[i]) == away)
+        if (fl_param_is_remote(s->store, all->param[i]) == away)
             s->param[i] = all->param[i];
     for (int i = 0; i < s->n_table; i++)
-        if (all->table[i]->away == away)
+        if (all->table[i]->remote == away)
             s->table[i] = all->table[i];
     return FLEET_OK;
 }
@@ -301,8 +302,8 @@ fleet_status fl_servers_write_parts(void *arg, const fl_save *s,
 {
     fleet *f = arg;
 
-    if (!f->link || !f->store->dense_here)
-        return write_parts(f, s, !f->link, folder, list);
+    if (!f->worker_io || !f->store->dense_local)
+        return write_parts(f, s, !f->worker_io, folder, list);
     FL_TRY(write_kept(f, s, true, folder, list));
     FL_TRY(write_kept(f, s, false, folder, list));
     s->elsewhere->updates = f->store->updates;
@@ -316,7 +317,7 @@ fleet_status fl_servers_load(fleet *f, const char *path)
 
     if (!whole)
         return fl_fail(FLEET_ENOENT, "load: %s: there is no such folder", path);
-    status = fl_link_act(f->link, FL_OP_LOAD, whole, NULL);
+    status = fl_worker_io_act(f->worker_io, FL_OP_LOAD, whole, NULL);
     free(whole);
     return status;
 }

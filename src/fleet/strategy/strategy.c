@@ -62,10 +62,10 @@ const char *fl_job_mode_name(fl_job_mode mode)
 }
 
 static fleet_status check_range(const fleet_distributed_strategy *s,
-                                const fl_field *f)
+                                const fl_strategy_field *f)
 {
     int digits = f->type == FL_FIELD_FLOAT ? 6 : 10;
-    double got = fl_field_value(s, f);
+    double got = fl_strategy_field_value(s, f);
 
     if (got >= f->low && got <= f->high)
         return FLEET_OK;
@@ -92,7 +92,7 @@ static fleet_status check_numbers(const fleet_distributed_strategy *s)
 }
 
 /* What to do about it; "": nothing but another value. */
-static const char *advice(const fl_field *f, double got)
+static const char *advice(const fl_strategy_field *f, double got)
 {
     if (f->purpose == FL_FOR_RANKS)
         return " (workers that are ranks are started with fleetrun "
@@ -105,9 +105,9 @@ static const char *advice(const fl_field *f, double got)
 
 /* With the mode, unless no mode has it. */
 static fleet_status refuse(const fleet_distributed_strategy *s,
-                           const fl_field *f, fl_job_mode mode)
+                           const fl_strategy_field *f, fl_job_mode mode)
 {
-    double got = fl_field_value(s, f);
+    double got = fl_strategy_field_value(s, f);
     bool by_mode = f->purpose != FL_FOR_LATER;
 
     return fl_fail(FLEET_EUNSUPPORTED,
@@ -131,8 +131,8 @@ fleet_status fl_strategy_check(const fleet_distributed_strategy *s,
                        "mode: not in this version",
                        (long long)s->a_sync_configs.k_steps);
     for (int i = 0; i < FL_N_FIELD; i++)
-        if (fl_field_fate(s, &fl_fields[i], mode) >= FL_FIXED &&
-            fl_field_is_asked(s, &fl_fields[i]))
+        if (fl_strategy_field_fate(s, &fl_fields[i], mode) >= FL_FIXED &&
+            fl_strategy_field_is_asked(s, &fl_fields[i]))
             return refuse(s, &fl_fields[i], mode);
     if (!s->gradient_merge && s->gradient_merge_configs.k_steps > 1)
         return fl_fail(FLEET_EINVAL,
@@ -148,12 +148,14 @@ fleet_status fl_strategy_check(const fleet_distributed_strategy *s,
 /* --- use ----------------------------------------------------------------- */
 
 static bool is_same(const fleet_distributed_strategy *a,
-                    const fleet_distributed_strategy *b, const fl_field *f)
+                    const fleet_distributed_strategy *b,
+                    const fl_strategy_field *f)
 {
-    if (fl_field_value(a, f) != fl_field_value(b, f))
+    if (fl_strategy_field_value(a, f) != fl_strategy_field_value(b, f))
         return false;
-    return f->type != FL_FIELD_WORDS || !fl_field_words(a, f) ||
-           strcmp(fl_field_words(a, f), fl_field_words(b, f)) == 0;
+    return f->type != FL_FIELD_WORDS || !fl_strategy_field_words(a, f) ||
+           strcmp(fl_strategy_field_words(a, f),
+                  fl_strategy_field_words(b, f)) == 0;
 }
 
 /* Words are the handle's from now on. */
@@ -163,10 +165,10 @@ static fleet_status own_words(fl_store *store, fleet_distributed_strategy *s)
         const char *words;
 
         if (fl_fields[i].type != FL_FIELD_WORDS ||
-            !fl_field_words(s, &fl_fields[i]))
+            !fl_strategy_field_words(s, &fl_fields[i]))
             continue;
-        words =
-            fl_arena_strdup(&store->arena, fl_field_words(s, &fl_fields[i]));
+        words = fl_arena_strdup(&store->arena,
+                                fl_strategy_field_words(s, &fl_fields[i]));
         if (!words)
             return FLEET_ENOMEM;
         memcpy((char *)s + fl_fields[i].offset, &words, sizeof words);

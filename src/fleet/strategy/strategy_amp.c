@@ -31,12 +31,12 @@ static fleet_status check_word(const char *list, const char *word, size_t n,
                        "strategy.amp_configs.%s: there is no operator \"%.*s\" "
                        "(names have commas between them, and no blanks)",
                        list, (int)n, word);
-    if (white && !fl_words_have("fc,matmul", word, n))
+    if (white && !fl_name_list_has("fc,matmul", word, n))
         return fl_fail(FLEET_EUNSUPPORTED,
                        "strategy.amp_configs.%s: \"%.*s\" is of float32 alone; "
                        "fc and matmul take others",
                        list, (int)n, word);
-    if (white && fl_words_have(other, word, n))
+    if (white && fl_name_list_has(other, word, n))
         return fl_fail(FLEET_EINVAL,
                        "strategy.amp_configs: \"%.*s\" is in custom_white_list "
                        "and in custom_black_list",
@@ -105,12 +105,12 @@ fleet_status fl_amp_check(const fleet_distributed_strategy *s, fl_job_mode mode)
     if (!s->amp && s->amp_configs.use_bf16)
         return fl_fail(FLEET_EINVAL, "strategy.amp_configs.use_bf16 is 1, but "
                                      "strategy.amp is 0");
-    if (fl_amp_narrow(s) == FLEET_FLOAT16)
+    if (fl_amp_dtype(s) == FLEET_FLOAT16)
         FL_TRY(check_float16(s, mode));
     return check_lists(s);
 }
 
-fleet_dtype fl_amp_narrow(const fleet_distributed_strategy *s)
+fleet_dtype fl_amp_dtype(const fleet_distributed_strategy *s)
 {
     if (!s->amp)
         return 0;
@@ -121,7 +121,7 @@ fl_scaling_rules fl_amp_scaling(const fleet_distributed_strategy *s)
 {
     const fleet_amp_configs *c = &s->amp_configs;
 
-    if (fl_amp_narrow(s) != FLEET_FLOAT16)
+    if (fl_amp_dtype(s) != FLEET_FLOAT16)
         return (fl_scaling_rules){0};
     return (fl_scaling_rules){
         .first = c->init_loss_scaling,
@@ -141,12 +141,12 @@ fleet_status fleet_get_loss_scaling(fleet *f, float *scale)
     FL_TRY(fl_handle_check(f, "fleet_get_loss_scaling"));
     if (!scale)
         return fl_fail(FLEET_EINVAL, "fleet_get_loss_scaling: no scale");
-    if (!f->trained || fl_amp_narrow(&f->strategy) != FLEET_FLOAT16)
+    if (!f->trained || fl_amp_dtype(&f->strategy) != FLEET_FLOAT16)
         return fl_fail(FLEET_ESTATE,
                        "fleet_get_loss_scaling: nothing is trained in float16 "
                        "(strategy.amp without use_bf16)");
     s = f->store;
-    FL_TRY(fl_store_land(s));
+    FL_TRY(fl_store_synchronize(s));
     pthread_rwlock_rdlock(&s->lock);
     status = fl_store_here(s);
     if (status == FLEET_OK)

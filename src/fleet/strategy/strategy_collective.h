@@ -1,7 +1,7 @@
 /* strategy_collective.h - what a strategy says about ranks: which fields go
  * together, and what plans are told. */
-#ifndef FL_FLEET_STRATEGY_RANKS_H
-#define FL_FLEET_STRATEGY_RANKS_H
+#ifndef FL_FLEET_STRATEGY_STRATEGY_COLLECTIVE_H
+#define FL_FLEET_STRATEGY_STRATEGY_COLLECTIVE_H
 
 #include "fleet/handle.h"
 

@@ -7,28 +7,28 @@
 
 #include "fleet/strategy/strategy_amp.h"
 
-static const fl_fate fates[FL_N_PURPOSE][FL_N_JOB_MODE] = {
+static const fl_support fates[FL_N_PURPOSE][FL_N_JOB_MODE] = {
     /* local, ps-sync, ps-async, collective, hybrid sync and async */
-    [FL_FOR_STEP] = {FL_HONOURED, FL_HONOURED, FL_HONOURED, FL_HONOURED,
-                     FL_HONOURED, FL_HONOURED},
+    [FL_FOR_STEP] = {FL_ACTIVE, FL_ACTIVE, FL_ACTIVE, FL_ACTIVE, FL_ACTIVE,
+                     FL_ACTIVE},
     [FL_FOR_SCALING] = {FL_NO_SCALING, FL_NO_SCALING, FL_NO_SCALING,
                         FL_NO_SCALING, FL_NO_SCALING, FL_NO_SCALING},
     [FL_FOR_PURE] = {FL_NO_PURE, FL_NO_PURE, FL_NO_PURE, FL_NO_PURE, FL_NO_PURE,
                      FL_NO_PURE},
-    [FL_FOR_LAYERS] = {FL_HONOURED, FL_REFUSED, FL_REFUSED, FL_HONOURED,
-                       FL_HONOURED, FL_HONOURED},
-    [FL_FOR_ASYNC] = {FL_NO_SERVERS, FL_HONOURED, FL_HONOURED, FL_NO_SERVERS,
-                      FL_HONOURED, FL_HONOURED},
+    [FL_FOR_LAYERS] = {FL_ACTIVE, FL_REFUSED, FL_REFUSED, FL_ACTIVE, FL_ACTIVE,
+                       FL_ACTIVE},
+    [FL_FOR_ASYNC] = {FL_NO_SERVERS, FL_ACTIVE, FL_ACTIVE, FL_NO_SERVERS,
+                      FL_ACTIVE, FL_ACTIVE},
     [FL_FOR_SERVERS] = {FL_NO_SERVERS, FL_FIXED, FL_FIXED, FL_NO_SERVERS,
                         FL_FIXED, FL_FIXED},
-    [FL_FOR_ORDER] = {FL_HONOURED, FL_HONOURED, FL_REFUSED, FL_HONOURED,
-                      FL_HONOURED, FL_REFUSED},
-    [FL_FOR_RANKS] = {FL_NO_COLLECTIVE, FL_REFUSED, FL_REFUSED, FL_HONOURED,
-                      FL_HONOURED, FL_HONOURED},
+    [FL_FOR_ORDER] = {FL_ACTIVE, FL_ACTIVE, FL_REFUSED, FL_ACTIVE, FL_ACTIVE,
+                      FL_REFUSED},
+    [FL_FOR_RANKS] = {FL_NO_COLLECTIVE, FL_REFUSED, FL_REFUSED, FL_ACTIVE,
+                      FL_ACTIVE, FL_ACTIVE},
     [FL_FOR_SUMS] = {FL_NO_COLLECTIVE, FL_NO_COLLECTIVE, FL_NO_COLLECTIVE,
-                     FL_HONOURED, FL_HONOURED, FL_HONOURED},
+                     FL_ACTIVE, FL_ACTIVE, FL_ACTIVE},
     [FL_FOR_WEIGHTS] = {FL_NO_COLLECTIVE, FL_NO_COLLECTIVE, FL_NO_COLLECTIVE,
-                        FL_HONOURED, FL_REFUSED, FL_REFUSED},
+                        FL_ACTIVE, FL_REFUSED, FL_REFUSED},
     [FL_FOR_STAGE] = {FL_NO_COLLECTIVE, FL_NO_COLLECTIVE, FL_NO_COLLECTIVE,
                       FL_FIXED, FL_FIXED, FL_FIXED},
     [FL_FOR_NCCL] = {FL_NO_COLLECTIVE, FL_NO_COLLECTIVE, FL_NO_COLLECTIVE,
@@ -47,7 +47,7 @@ static const fl_fate fates[FL_N_PURPOSE][FL_N_JOB_MODE] = {
 #define LEAST                   1e-6
 #define MOST                    1e9
 
-const fl_field fl_fields[] = {
+const fl_strategy_field fl_fields[] = {
     SWITCH(is_collective, RANKS),
     SWITCH(a_sync, ASYNC),
     FIELD(INT64, a_sync_configs.k_steps, SERVERS, 0, MOST),
@@ -112,8 +112,8 @@ const fl_field fl_fields[] = {
     SWITCH(deterministic, ORDER),
 };
 
-const char *fl_field_words(const fleet_distributed_strategy *s,
-                           const fl_field *f)
+const char *fl_strategy_field_words(const fleet_distributed_strategy *s,
+                                    const fl_strategy_field *f)
 {
     const char *words;
 
@@ -121,7 +121,8 @@ const char *fl_field_words(const fleet_distributed_strategy *s,
     return words && *words ? words : NULL;
 }
 
-double fl_field_value(const fleet_distributed_strategy *s, const fl_field *f)
+double fl_strategy_field_value(const fleet_distributed_strategy *s,
+                               const fl_strategy_field *f)
 {
     const char *at = (const char *)s + f->offset;
     int64_t i64;
@@ -130,7 +131,7 @@ double fl_field_value(const fleet_distributed_strategy *s, const fl_field *f)
 
     switch (f->type) {
     case FL_FIELD_WORDS:
-        return fl_field_words(s, f) != NULL;
+        return fl_strategy_field_words(s, f) != NULL;
     case FL_FIELD_BOOL:
     case FL_FIELD_INT:
         memcpy(&i, at, sizeof i);
@@ -144,7 +145,8 @@ double fl_field_value(const fleet_distributed_strategy *s, const fl_field *f)
     }
 }
 
-void fl_field_set(fleet_distributed_strategy *s, const fl_field *f, double x)
+void fl_strategy_field_set(fleet_distributed_strategy *s,
+                           const fl_strategy_field *f, double x)
 {
     char *at = (char *)s + f->offset;
     int64_t i64 = (int64_t)x;
@@ -159,12 +161,14 @@ void fl_field_set(fleet_distributed_strategy *s, const fl_field *f, double x)
         memcpy(at, &i, sizeof i);
 }
 
-bool fl_field_is_asked(const fleet_distributed_strategy *s, const fl_field *f)
+bool fl_strategy_field_is_asked(const fleet_distributed_strategy *s,
+                                const fl_strategy_field *f)
 {
     const fleet_distributed_strategy defaults =
         fleet_distributed_strategy_default();
 
-    return fl_field_value(s, f) != fl_field_value(&defaults, f);
+    return fl_strategy_field_value(s, f) !=
+           fl_strategy_field_value(&defaults, f);
 }
 
 /* What a field changes the way of, where its group's name does not say it. */
@@ -185,7 +189,7 @@ static bool is_named(const char *name, const char *text, size_t length)
     return strncmp(name, text, length) == 0 && name[length] == 0;
 }
 
-static const fl_field *field_named(const char *text, size_t length)
+static const fl_strategy_field *field_named(const char *text, size_t length)
 {
     for (int i = 0; i < FL_N_FIELD; i++)
         if (is_named(fl_fields[i].name, text, length))
@@ -193,29 +197,29 @@ static const fl_field *field_named(const char *text, size_t length)
     return NULL;
 }
 
-const fl_field *fl_field_off_by(const fleet_distributed_strategy *s,
-                                const fl_field *f)
+const fl_strategy_field *fl_strategy_field_off_by(
+    const fleet_distributed_strategy *s, const fl_strategy_field *f)
 {
     const char *end = strstr(f->name, "_configs.");
-    const fl_field *on = NULL;
+    const fl_strategy_field *on = NULL;
 
     if (end)
         on = field_named(f->name, (size_t)(end - f->name));
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
-        if ((!on || fl_field_value(s, on) != 0) &&
+        if ((!on || fl_strategy_field_value(s, on) != 0) &&
             strcmp(ways[i].field, f->name) == 0)
             on = field_named(ways[i].way, strlen(ways[i].way));
-    return on && fl_field_value(s, on) == 0 ? on : NULL;
+    return on && fl_strategy_field_value(s, on) == 0 ? on : NULL;
 }
 
-fl_fate fl_field_fate(const fleet_distributed_strategy *s, const fl_field *f,
-                      fl_job_mode mode)
+fl_support fl_strategy_field_fate(const fleet_distributed_strategy *s,
+                                  const fl_strategy_field *f, fl_job_mode mode)
 {
-    fl_fate by_mode = fates[f->purpose][mode];
+    fl_support by_mode = fates[f->purpose][mode];
 
-    if (by_mode != FL_HONOURED && by_mode != FL_NO_SCALING)
+    if (by_mode != FL_ACTIVE && by_mode != FL_NO_SCALING)
         return by_mode;
-    if (fl_field_off_by(s, f))
+    if (fl_strategy_field_off_by(s, f))
         return FL_SWITCHED_OFF;
-    return fl_amp_narrow(s) == FLEET_FLOAT16 ? FL_HONOURED : by_mode;
+    return fl_amp_dtype(s) == FLEET_FLOAT16 ? FL_ACTIVE : by_mode;
 }

@@ -1,17 +1,17 @@
 /* strategy_fields.h - each field of a strategy once: its name, its place, what
  * it is for, and so what becomes of it in each mode. */
-#ifndef FL_FLEET_STRATEGY_FIELDS_H
-#define FL_FLEET_STRATEGY_FIELDS_H
+#ifndef FL_FLEET_STRATEGY_STRATEGY_FIELDS_H
+#define FL_FLEET_STRATEGY_STRATEGY_FIELDS_H
 
 #include "fleet/handle.h"
 
-typedef enum fl_field_type {
+typedef enum fl_strategy_field_type {
     FL_FIELD_BOOL,
     FL_FIELD_INT,
     FL_FIELD_INT64,
     FL_FIELD_FLOAT,
     FL_FIELD_WORDS
-} fl_field_type;
+} fl_strategy_field_type;
 
 /* What a field is for; with the mode, that is what becomes of it. */
 typedef enum fl_purpose {
@@ -31,8 +31,8 @@ typedef enum fl_purpose {
     FL_N_PURPOSE
 } fl_purpose;
 
-typedef enum fl_fate {
-    FL_HONOURED,
+typedef enum fl_support {
+    FL_ACTIVE,
     FL_NO_SERVERS,    /* nothing to act on */
     FL_NO_COLLECTIVE, /* nothing to act on */
     FL_NO_GPU,        /* nothing to act on */
@@ -41,35 +41,38 @@ typedef enum fl_fate {
     FL_SWITCHED_OFF,  /* a field that turns it on is 0 */
     FL_FIXED,  /* the default is what happens, another value is refused */
     FL_REFUSED /* any value but the default */
-} fl_fate;
+} fl_support;
 
-typedef struct fl_field {
+typedef struct fl_strategy_field {
     const char *name;
-    fl_field_type type;
+    fl_strategy_field_type type;
     size_t offset;
     fl_purpose purpose;
     double low, high; /* without effect, too: it must be one that could be */
-} fl_field;
+} fl_strategy_field;
 
 enum { FL_N_FIELD = 62 };
-extern const fl_field fl_fields[FL_N_FIELD];
+extern const fl_strategy_field fl_fields[FL_N_FIELD];
 
 /* Names, NULL if there are none; and any other field's value. */
-const char *fl_field_words(const fleet_distributed_strategy *s,
-                           const fl_field *f);
-double fl_field_value(const fleet_distributed_strategy *s, const fl_field *f);
-void fl_field_set(fleet_distributed_strategy *s, const fl_field *f, double x);
+const char *fl_strategy_field_words(const fleet_distributed_strategy *s,
+                                    const fl_strategy_field *f);
+double fl_strategy_field_value(const fleet_distributed_strategy *s,
+                               const fl_strategy_field *f);
+void fl_strategy_field_set(fleet_distributed_strategy *s,
+                           const fl_strategy_field *f, double x);
 
 /* Is it not at its default? */
-bool fl_field_is_asked(const fleet_distributed_strategy *s, const fl_field *f);
+bool fl_strategy_field_is_asked(const fleet_distributed_strategy *s,
+                                const fl_strategy_field *f);
 
 /* A switch that is off, without which the field does nothing: its group's, dgc
  * of dgc_configs, or its way's. NULL: there is none. */
-const fl_field *fl_field_off_by(const fleet_distributed_strategy *s,
-                                const fl_field *f);
+const fl_strategy_field *fl_strategy_field_off_by(
+    const fleet_distributed_strategy *s, const fl_strategy_field *f);
 
-fl_fate fl_field_fate(const fleet_distributed_strategy *s, const fl_field *f,
-                      fl_job_mode mode);
+fl_support fl_strategy_field_fate(const fleet_distributed_strategy *s,
+                                  const fl_strategy_field *f, fl_job_mode mode);
 
 /* strategy.c: FLEET_EINVAL and FLEET_EUNSUPPORTED, by name. Without a role,
  * local: what no mode has is refused. */

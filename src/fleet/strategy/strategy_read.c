@@ -4,10 +4,10 @@
 
 #include "fleet/strategy/strategy_fields.h"
 
-static fleet_status read_field(const fl_at *at, const fl_field *f,
+static fleet_status read_field(const fl_at *at, const fl_strategy_field *f,
                                fleet_distributed_strategy *s)
 {
-    double x = fl_field_value(s, f);
+    double x = fl_strategy_field_value(s, f);
     int64_t i = (int64_t)x;
     const char *words = NULL;
     bool b = x != 0;
@@ -27,7 +27,7 @@ static fleet_status read_field(const fl_at *at, const fl_field *f,
         FL_TRY(fl_at_int(at, -1000000000, 1000000000, &i));
         x = (double)i;
     }
-    fl_field_set(s, f, x);
+    fl_strategy_field_set(s, f, x);
     return FLEET_OK;
 }
 

@@ -9,11 +9,11 @@
 enum { EFFECT = 128 }; /* characters of words that are made */
 
 static const char *effect_of(const fleet_distributed_strategy *s,
-                             const fl_field *f, fl_job_mode mode,
+                             const fl_strategy_field *f, fl_job_mode mode,
                              char made[EFFECT])
 {
-    switch (fl_field_fate(s, f, mode)) {
-    case FL_HONOURED:
+    switch (fl_strategy_field_fate(s, f, mode)) {
+    case FL_ACTIVE:
         return "honoured";
     case FL_NO_SERVERS:
         return "no effect: no servers, training is synchronous";
@@ -29,7 +29,7 @@ static const char *effect_of(const fleet_distributed_strategy *s,
         return "no effect: for use_pure_fp16 alone";
     case FL_SWITCHED_OFF:
         snprintf(made, EFFECT, "no effect: strategy.%s is 0",
-                 fl_field_off_by(s, f)->name);
+                 fl_strategy_field_off_by(s, f)->name);
         return made;
     case FL_FIXED:
         return "fixed: other values are not in this version";
@@ -40,9 +40,10 @@ static const char *effect_of(const fleet_distributed_strategy *s,
 }
 
 /* Training without servers is what a_sync = 0 asks for. */
-static bool is_so_anyway(const fleet_distributed_strategy *s, const fl_field *f)
+static bool is_so_anyway(const fleet_distributed_strategy *s,
+                         const fl_strategy_field *f)
 {
-    return f->purpose == FL_FOR_ASYNC && fl_field_value(s, f) == 0;
+    return f->purpose == FL_FOR_ASYNC && fl_strategy_field_value(s, f) == 0;
 }
 
 void fl_strategy_warn(fleet *f)
@@ -52,33 +53,34 @@ void fl_strategy_warn(fleet *f)
     char made[EFFECT];
 
     for (int i = 0; i < FL_N_FIELD; i++)
-        if (fl_field_fate(s, &fl_fields[i], mode) != FL_HONOURED &&
-            fl_field_is_asked(s, &fl_fields[i]) &&
+        if (fl_strategy_field_fate(s, &fl_fields[i], mode) != FL_ACTIVE &&
+            fl_strategy_field_is_asked(s, &fl_fields[i]) &&
             !is_so_anyway(s, &fl_fields[i]))
             FL_WARN(&f->context.log, "strategy.%s is %g: %s", fl_fields[i].name,
-                    fl_field_value(s, &fl_fields[i]),
+                    fl_strategy_field_value(s, &fl_fields[i]),
                     effect_of(s, &fl_fields[i], mode, made));
 }
 
 /* --- for other processes ------------------------------------------------- */
 
 /* What the mode's name does not say; "hybrid" is both sync and async. */
-static bool is_term(const fleet_distributed_strategy *s, const fl_field *f,
-                    fl_job_mode mode)
+static bool is_term(const fleet_distributed_strategy *s,
+                    const fl_strategy_field *f, fl_job_mode mode)
 {
     if (f->purpose == FL_FOR_RANKS ||
         (f->purpose == FL_FOR_ASYNC && !fl_mode_has_ranks(mode)))
         return false;
-    return fl_field_fate(s, f, mode) == FL_HONOURED && fl_field_is_asked(s, f);
+    return fl_strategy_field_fate(s, f, mode) == FL_ACTIVE &&
+           fl_strategy_field_is_asked(s, f);
 }
 
-static void add_term(const fleet_distributed_strategy *s, const fl_field *f,
-                     fl_text *out)
+static void add_term(const fleet_distributed_strategy *s,
+                     const fl_strategy_field *f, fl_text *out)
 {
     if (f->type == FL_FIELD_WORDS)
-        fl_text_add(out, ", %s %s", f->name, fl_field_words(s, f));
+        fl_text_add(out, ", %s %s", f->name, fl_strategy_field_words(s, f));
     else
-        fl_text_add(out, ", %s %.9g", f->name, fl_field_value(s, f));
+        fl_text_add(out, ", %s %.9g", f->name, fl_strategy_field_value(s, f));
 }
 
 void fl_strategy_terms(const fleet *f, fl_text *out)
@@ -93,19 +95,22 @@ void fl_strategy_terms(const fleet *f, fl_text *out)
 
 /* --- the dump ------------------------------------------------------------ */
 
-static void describe(const fleet *f, const fl_field *one, fl_text *out)
+static void describe(const fleet *f, const fl_strategy_field *one, fl_text *out)
 {
     fl_job_mode mode = fl_job_mode_of(&f->role, &f->strategy);
-    const char *words =
-        one->type == FL_FIELD_WORDS ? fl_field_words(&f->strategy, one) : NULL;
+    const char *words = one->type == FL_FIELD_WORDS
+                            ? fl_strategy_field_words(&f->strategy, one)
+                            : NULL;
     char value[32], made[EFFECT];
 
-    snprintf(value, sizeof value, "%g", fl_field_value(&f->strategy, one));
+    snprintf(value, sizeof value, "%g",
+             fl_strategy_field_value(&f->strategy, one));
     fl_text_add(out, "%-48s %-12s %-8s %s\n", one->name,
                 one->type != FL_FIELD_WORDS ? value
                 : words                     ? words
                                             : "none",
-                fl_field_is_asked(&f->strategy, one) ? "asked" : "default",
+                fl_strategy_field_is_asked(&f->strategy, one) ? "asked"
+                                                              : "default",
                 effect_of(&f->strategy, one, mode, made));
 }
 
@@ -119,13 +124,13 @@ static fleet_status dump_passes(fleet *f, fl_text *out)
     FL_TRY(fl_store_add(f->store, f->trained));
     FL_TRY(fl_store_train(f->store, f->trained->training.optimizer));
     FL_TRY(fl_plan_build(f->trained, f->store, 1, true, NULL,
-                         &f->trained->placing, &plan));
+                         &f->trained->place, &plan));
     fl_text_add(out, "mode %s, workers %d, servers %d\npasses %s\n",
                 fl_job_mode_name(fl_job_mode_of(&f->role, &f->strategy)),
                 f->role.worker_num, f->role.server_num,
                 fl_text_chars(&plan->passes));
     fl_plan_destroy(plan);
-    fl_keepers_dump(f->trained, out);
+    fl_param_home_dump(f->trained, out);
     return out->status;
 }
 

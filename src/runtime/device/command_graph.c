@@ -5,13 +5,13 @@
 
 #include "base/memory.h"
 
-struct fl_sequence {
-    fl_works all;
+struct fl_command_graph {
+    fl_gpu_commands all;
     fl_graph *graph;
     bool seen;  /* it was queued once */
     int failed; /* captures */
     int pause;  /* times to be queued piece by piece before the next one */
-    fl_sequence *next;
+    fl_command_graph *next;
 };
 
 enum {
@@ -23,20 +23,21 @@ enum {
 
 /* --- pieces -------------------------------------------------------------- */
 
-fleet_status fl_works_add(fl_works *all, const fl_work *work)
+fleet_status fl_gpu_commands_add(fl_gpu_commands *all,
+                                 const fl_gpu_command *work)
 {
     FL_TRY(fl_grow(&all->work, &all->capacity, all->n + 1, sizeof *work));
     all->work[all->n++] = *work;
     return FLEET_OK;
 }
 
-void fl_works_done(fl_works *all)
+void fl_gpu_commands_done(fl_gpu_commands *all)
 {
     fl_free(all->work);
-    *all = (fl_works){0};
+    *all = (fl_gpu_commands){0};
 }
 
-fleet_status fl_work_queue(fl_gpu *g, const fl_work *w)
+fleet_status fl_gpu_command_queue(fl_gpu *g, const fl_gpu_command *w)
 {
     if (w->kernel)
         return w->kernel->run(g->d, g->queue, w->step);
@@ -45,10 +46,10 @@ fleet_status fl_work_queue(fl_gpu *g, const fl_work *w)
     return fl_gpu_copy(g, &w->rows);
 }
 
-static fleet_status queue_all(fl_gpu *g, const fl_works *all)
+static fleet_status queue_all(fl_gpu *g, const fl_gpu_commands *all)
 {
     for (size_t i = 0; i < all->n; i++)
-        FL_TRY(fl_work_queue(g, &all->work[i]));
+        FL_TRY(fl_gpu_command_queue(g, &all->work[i]));
     return FLEET_OK;
 }
 
@@ -59,12 +60,12 @@ static bool is_same_copy(const fl_gpu_rows *a, const fl_gpu_rows *b)
            a->kind == b->kind;
 }
 
-static bool is_same(const fl_works *a, const fl_works *b)
+static bool is_same(const fl_gpu_commands *a, const fl_gpu_commands *b)
 {
     if (a->n != b->n)
         return false;
     for (size_t i = 0; i < a->n; i++) {
-        const fl_work *x = &a->work[i], *y = &b->work[i];
+        const fl_gpu_command *x = &a->work[i], *y = &b->work[i];
 
         if (x->kernel != y->kernel || x->step != y->step ||
             x->filled != y->filled || x->bytes != y->bytes ||
@@ -76,17 +77,17 @@ static bool is_same(const fl_works *a, const fl_works *b)
 
 /* --- lists --------------------------------------------------------------- */
 
-static void drop(fl_gpu *g, fl_sequence *s)
+static void drop(fl_gpu *g, fl_command_graph *s)
 {
     g->m->graph_destroy(g->d, s->graph);
-    fl_works_done(&s->all);
+    fl_gpu_commands_done(&s->all);
     fl_free(s);
 }
 
-void fl_sequences_drop(fl_gpu *g, fl_sequence **known)
+void fl_command_graphs_drop(fl_gpu *g, fl_command_graph **known)
 {
     while (*known) {
-        fl_sequence *next = (*known)->next;
+        fl_command_graph *next = (*known)->next;
 
         drop(g, *known);
         *known = next;
@@ -94,22 +95,22 @@ void fl_sequences_drop(fl_gpu *g, fl_sequence **known)
 }
 
 /* Addresses that have changed leave lists that nobody asks for. */
-static fleet_status make_room(fl_gpu *g, fl_sequence **known)
+static fleet_status make_room(fl_gpu *g, fl_command_graph **known)
 {
     int n = 0;
 
-    for (const fl_sequence *s = *known; s; s = s->next)
+    for (const fl_command_graph *s = *known; s; s = s->next)
         n++;
     if (n < MOST)
         return FLEET_OK;
     FL_TRY(fl_gpu_wait(g));
-    fl_sequences_drop(g, known);
+    fl_command_graphs_drop(g, known);
     return FLEET_OK;
 }
 
-static fleet_status make(fl_sequence **known, const fl_works *all)
+static fleet_status make(fl_command_graph **known, const fl_gpu_commands *all)
 {
-    fl_sequence *s;
+    fl_command_graph *s;
 
     FL_TRY(FL_NEW(&s, sizeof *s));
     s->next = *known;
@@ -117,10 +118,10 @@ static fleet_status make(fl_sequence **known, const fl_works *all)
     return fl_grow(&s->all.work, &s->all.capacity, all->n, sizeof *all->work);
 }
 
-static fleet_status find(fl_gpu *g, fl_sequence **known, const fl_works *all,
-                         fl_sequence **found)
+static fleet_status find(fl_gpu *g, fl_command_graph **known,
+                         const fl_gpu_commands *all, fl_command_graph **found)
 {
-    for (fl_sequence *s = *known; s; s = s->next)
+    for (fl_command_graph *s = *known; s; s = s->next)
         if (is_same(&s->all, all)) {
             *found = s;
             return FLEET_OK;
@@ -135,7 +136,7 @@ static fleet_status find(fl_gpu *g, fl_sequence **known, const fl_works *all,
 
 /* --- graphs -------------------------------------------------------------- */
 
-static fleet_status capture(fl_gpu *g, fl_sequence *s)
+static fleet_status capture(fl_gpu *g, fl_command_graph *s)
 {
     fleet_status status, ended;
     fl_error first;
@@ -152,7 +153,7 @@ static fleet_status capture(fl_gpu *g, fl_sequence *s)
 }
 
 /* It goes on without, and perhaps there is more memory later. */
-static void put_off(fl_gpu *g, fl_sequence *s, fl_log *log)
+static void put_off(fl_gpu *g, fl_command_graph *s, fl_log *log)
 {
     s->pause = PAUSE << s->failed++;
     if (!g->said_no_graphs)
@@ -164,7 +165,7 @@ static void put_off(fl_gpu *g, fl_sequence *s, fl_log *log)
     fl_error_clear();
 }
 
-static bool is_due(fl_sequence *s)
+static bool is_due(fl_command_graph *s)
 {
     if (!s->seen || s->graph || s->failed == TRIES)
         return false;
@@ -174,10 +175,10 @@ static bool is_due(fl_sequence *s)
     return false;
 }
 
-fleet_status fl_sequence_queue(fl_gpu *g, fl_sequence **known,
-                               const fl_works *all, fl_log *log)
+fleet_status fl_command_graph_queue(fl_gpu *g, fl_command_graph **known,
+                                    const fl_gpu_commands *all, fl_log *log)
 {
-    fl_sequence *s;
+    fl_command_graph *s;
 
     if (all->n < FEW)
         return queue_all(g, all);

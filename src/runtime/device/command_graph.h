@@ -10,43 +10,44 @@
  *
  * Threads: under the GPU's lock.
  */
-#ifndef FL_RUNTIME_GRAPHS_H
-#define FL_RUNTIME_GRAPHS_H
+#ifndef FL_RUNTIME_DEVICE_COMMAND_GRAPH_H
+#define FL_RUNTIME_DEVICE_COMMAND_GRAPH_H
 
 #include "base/log.h"
 #include "runtime/device/gpu.h"
 
 /* One of three: a kernel's step, a fill, or a copy. */
-typedef struct fl_work {
+typedef struct fl_gpu_command {
     const fl_device_kernel *kernel;
     const fl_device_step *step; /* as long as the graphs of its owner */
     void *filled;               /* with 0xff */
     size_t bytes;
     fl_gpu_rows rows; /* of memory of the host only what is pinned */
-} fl_work;
+} fl_gpu_command;
 
-typedef struct fl_works {
-    fl_work *work;
+typedef struct fl_gpu_commands {
+    fl_gpu_command *work;
     size_t n, capacity;
-} fl_works;
+} fl_gpu_commands;
 
-fleet_status fl_works_add(fl_works *all, const fl_work *work);
-void fl_works_done(fl_works *all);
+fleet_status fl_gpu_commands_add(fl_gpu_commands *all,
+                                 const fl_gpu_command *work);
+void fl_gpu_commands_done(fl_gpu_commands *all);
 
 /* Queue one piece. */
-fleet_status fl_work_queue(fl_gpu *g, const fl_work *work);
+fleet_status fl_gpu_command_queue(fl_gpu *g, const fl_gpu_command *work);
 
 /* The lists of one owner that were queued before: of whoever has the memory of
  * the steps, and drops the lists before that goes. */
-typedef struct fl_sequence fl_sequence;
+typedef struct fl_command_graph fl_command_graph;
 
 /* A list whose capture fails is queued piece by piece, and captured again a few
  * times, after longer and longer pauses; the first failure of a GPU's is told
  * to the log, with the reason. */
-fleet_status fl_sequence_queue(fl_gpu *g, fl_sequence **known,
-                               const fl_works *all, fl_log *log);
+fleet_status fl_command_graph_queue(fl_gpu *g, fl_command_graph **known,
+                                    const fl_gpu_commands *all, fl_log *log);
 
 /* Once all that was queued is done. */
-void fl_sequences_drop(fl_gpu *g, fl_sequence **known);
+void fl_command_graphs_drop(fl_gpu *g, fl_command_graph **known);
 
 #endif

@@ -1,6 +1,6 @@
 /* context.h - what the parts of one fleet handle share. */
-#ifndef FL_RUNTIME_CONTEXT_H
-#define FL_RUNTIME_CONTEXT_H
+#ifndef FL_RUNTIME_DEVICE_CONTEXT_H
+#define FL_RUNTIME_DEVICE_CONTEXT_H
 
 #include "base/log.h"
 #include "base/thread.h"

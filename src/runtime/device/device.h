@@ -18,8 +18,8 @@
  *
  * This header is plain C and C++, and includes no other of libfleet's inside.
  */
-#ifndef FL_RUNTIME_DEVICE_H
-#define FL_RUNTIME_DEVICE_H
+#ifndef FL_RUNTIME_DEVICE_DEVICE_H
+#define FL_RUNTIME_DEVICE_DEVICE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,7 +31,7 @@ extern "C" {
 #endif
 
 typedef struct fl_device fl_device;
-typedef struct fl_stream fl_stream;
+typedef struct fl_queue fl_queue;
 typedef struct fl_event fl_event;
 typedef struct fl_gemm fl_gemm;
 typedef struct fl_graph fl_graph;
@@ -105,10 +105,10 @@ typedef struct fl_device_kernel {
     const char *name; /* "fc.dw", as in kernel.h */
     fleet_dtype dtype;
     size_t state_size;
-    fleet_status (*prepare)(fl_device *d, fl_stream *q, fl_device_step *s);
+    fleet_status (*prepare)(fl_device *d, fl_queue *q, fl_device_step *s);
     void (*finish)(fl_device *d, fl_device_step *s); /* also after a failed
                                                         prepare */
-    fleet_status (*run)(fl_device *d, fl_stream *q, const fl_device_step *s);
+    fleet_status (*run)(fl_device *d, fl_queue *q, const fl_device_step *s);
 } fl_device_kernel;
 
 /* --- the device ------------------------------------------------------------
@@ -117,44 +117,44 @@ typedef struct fl_device_kernel {
 typedef struct fl_device_class {
     /* Memory: of the stream's, for what is queued after alloc and before free.
      * What was freed may be given out again to the same stream at once. */
-    fleet_status (*alloc)(fl_device *d, fl_stream *q, size_t bytes, void **p);
-    void (*free)(fl_device *d, fl_stream *q, void *p);
+    fleet_status (*alloc)(fl_device *d, fl_queue *q, size_t bytes, void **p);
+    void (*free)(fl_device *d, fl_queue *q, void *p);
 
     /* Of the host, from which copies run beside everything else. */
     fleet_status (*alloc_pinned)(fl_device *d, size_t bytes, void **p);
     void (*free_pinned)(fl_device *d, void *p);
 
-    fleet_status (*stream_create)(fl_device *d, fl_stream **q);
-    void (*stream_destroy)(fl_device *d, fl_stream *q);
-    fleet_status (*stream_wait)(fl_device *d, fl_stream *q, int64_t ms);
+    fleet_status (*stream_create)(fl_device *d, fl_queue **q);
+    void (*stream_destroy)(fl_device *d, fl_queue *q);
+    fleet_status (*stream_wait)(fl_device *d, fl_queue *q, int64_t ms);
 
     /* Let what is queued on q from now on wait for the event. */
-    fleet_status (*stream_after)(fl_device *d, fl_stream *q, fl_event *e);
+    fleet_status (*stream_after)(fl_device *d, fl_queue *q, fl_event *e);
 
     fleet_status (*event_create)(fl_device *d, bool timed, fl_event **e);
     void (*event_destroy)(fl_device *d, fl_event *e);
-    fleet_status (*event_record)(fl_device *d, fl_event *e, fl_stream *q);
+    fleet_status (*event_record)(fl_device *d, fl_event *e, fl_queue *q);
     fleet_status (*event_wait)(fl_device *d, fl_event *e, int64_t ms);
     fleet_status (*event_done)(fl_device *d, fl_event *e, bool *done);
     fleet_status (*event_elapsed)(fl_device *d, fl_event *from, fl_event *to,
                                   float *ms);
 
-    fleet_status (*copy)(fl_device *d, fl_stream *q, void *to, const void *from,
+    fleet_status (*copy)(fl_device *d, fl_queue *q, void *to, const void *from,
                          size_t bytes, fl_copy kind);
 
     /* n rows of so many bytes, whose starts lie ld_to and ld_from bytes apart.
      * From and to memory that is not pinned a copy is done, or the memory read,
      * when the call returns: it may wait for all that is queued. */
-    fleet_status (*copy_rows)(fl_device *d, fl_stream *q, void *to,
-                              size_t ld_to, const void *from, size_t ld_from,
-                              size_t bytes, size_t n, fl_copy kind);
-    fleet_status (*fill)(fl_device *d, fl_stream *q, void *p, int byte,
+    fleet_status (*copy_rows)(fl_device *d, fl_queue *q, void *to, size_t ld_to,
+                              const void *from, size_t ld_from, size_t bytes,
+                              size_t n, fl_copy kind);
+    fleet_status (*fill)(fl_device *d, fl_queue *q, void *p, int byte,
                          size_t bytes);
 
     /* The way to do it is chosen once, here. */
     fleet_status (*gemm_create)(fl_device *d, const fl_gemm_spec *spec,
                                 fl_gemm **g);
-    fleet_status (*gemm_run)(fl_device *d, fl_stream *q, const fl_gemm *g,
+    fleet_status (*gemm_run)(fl_device *d, fl_queue *q, const fl_gemm *g,
                              const fl_gemm_data *data);
     void (*gemm_destroy)(fl_device *d, fl_gemm *g);
 
@@ -164,9 +164,9 @@ typedef struct fl_device_class {
      * waited for, no memory allocated or freed, no event used, and memory of
      * the host is copied only if it is pinned. After a begin there is always an
      * end, which fails if any of that was tried; q is then as before. */
-    fleet_status (*capture_begin)(fl_device *d, fl_stream *q);
-    fleet_status (*capture_end)(fl_device *d, fl_stream *q, fl_graph **g);
-    fleet_status (*graph_launch)(fl_device *d, fl_stream *q, fl_graph *g);
+    fleet_status (*capture_begin)(fl_device *d, fl_queue *q);
+    fleet_status (*capture_end)(fl_device *d, fl_queue *q, fl_graph **g);
+    fleet_status (*graph_launch)(fl_device *d, fl_queue *q, fl_graph *g);
     void (*graph_destroy)(fl_device *d, fl_graph *g); /* NULL is fine */
 
     /* NULL: the device has none of that name and type. */

@@ -212,7 +212,7 @@ fleet_status fl_gpu_arrived(fl_gpu *g)
     return FLEET_OK;
 }
 
-fleet_status fl_gpu_copy_on(fl_gpu *g, fl_stream *q, const fl_gpu_rows *r)
+fleet_status fl_gpu_copy_on(fl_gpu *g, fl_queue *q, const fl_gpu_rows *r)
 {
     bool whole = r->n == 1 || (r->ld_to == r->bytes && r->ld_from == r->bytes);
 

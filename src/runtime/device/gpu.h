@@ -8,8 +8,8 @@
  *
  * Threads: all of this from any; the device's own calls under the lock.
  */
-#ifndef FL_RUNTIME_GPU_H
-#define FL_RUNTIME_GPU_H
+#ifndef FL_RUNTIME_DEVICE_GPU_H
+#define FL_RUNTIME_DEVICE_GPU_H
 
 #include <pthread.h>
 
@@ -20,7 +20,7 @@ typedef struct fl_gpu {
     fl_device *d;
     const fl_device_class *m; /* d's */
     fl_device_options options;
-    fl_stream *queue, *copies;
+    fl_queue *queue, *copies;
     fl_event *crossed;   /* after the last copy between the two memories */
     bool crossing;       /* one may be under way */
     int64_t deadline_ms; /* of a wait for what is queued */
@@ -66,6 +66,6 @@ typedef struct fl_gpu_rows {
     fl_copy kind;
 } fl_gpu_rows;
 fleet_status fl_gpu_copy(fl_gpu *g, const fl_gpu_rows *rows);
-fleet_status fl_gpu_copy_on(fl_gpu *g, fl_stream *q, const fl_gpu_rows *rows);
+fleet_status fl_gpu_copy_on(fl_gpu *g, fl_queue *q, const fl_gpu_rows *rows);
 
 #endif

@@ -11,8 +11,8 @@
  *
  * A plug-in stays loaded until the process ends.
  */
-#ifndef FL_RUNTIME_PLUGIN_H
-#define FL_RUNTIME_PLUGIN_H
+#ifndef FL_RUNTIME_DEVICE_PLUGIN_H
+#define FL_RUNTIME_DEVICE_PLUGIN_H
 
 #include "base/error.h"
 #include "base/log.h"
@@ -38,8 +38,7 @@ typedef struct fl_plugin {
     uint32_t size, version;
     const char *library; /* that it was built with */
     const char *name;    /* "mpi" */
-    fleet_status (*open_peers)(const fl_peers_options *options,
-                               fl_peers **peers);
+    fleet_status (*open_comm)(const fl_comm_options *options, fl_comm **peers);
     const fl_device_table *devices;
 } fl_plugin;
 

@@ -11,7 +11,7 @@
 
 static const fl_host *host;
 
-bool fl_guest_enter(const fl_host *h)
+bool fl_plugin_side_enter(const fl_host *h)
 {
     if (h->version == FL_PLUGIN_VERSION && h->size >= sizeof *h)
         host = h;

@@ -4,8 +4,8 @@
  * Perfetto show. Times are the monotonic clock's: those of one host's processes
  * go together.
  */
-#ifndef FL_RUNTIME_TRACE_H
-#define FL_RUNTIME_TRACE_H
+#ifndef FL_RUNTIME_DEVICE_TRACE_H
+#define FL_RUNTIME_DEVICE_TRACE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -11,8 +11,8 @@ static int base_of(const fl_value *v, int i)
 {
     if (v->kind == FL_VALUE_TEMP)
         return FL_BASE_ARENA;
-    if (v->kind == FL_VALUE_KEPT && !v->pointer)
-        return v->ahead ? FL_BASE_AHEAD : FL_BASE_KEPT;
+    if (v->kind == FL_VALUE_PERSISTENT && !v->pointer)
+        return v->per_slot ? FL_BASE_SLOT : FL_BASE_PERSISTENT;
     return FL_FIRST_BASE + 2 * i; /* a ragged feed has its offsets in the
                                      second */
 }
@@ -29,7 +29,8 @@ void *fl_store_memory(const fl_plan *plan, const fl_value *v)
 /* Feeds are bound in every iteration. */
 static void *store_pointer(const fl_plan *plan, const fl_value *v)
 {
-    return v->kind == FL_VALUE_KEPT ? v->pointer : fl_store_memory(plan, v);
+    return v->kind == FL_VALUE_PERSISTENT ? v->pointer
+                                          : fl_store_memory(plan, v);
 }
 
 static fleet_status place_bases(fl_compiled *c)
@@ -38,25 +39,26 @@ static fleet_status place_bases(fl_compiled *c)
 
     FL_TRY(FL_NEW(&c->base,
                   (FL_FIRST_BASE + 2 * plan->n_value) * sizeof *c->base));
-    FL_TRY(fl_gpu_host_alloc(plan->placing->gpu, plan->kept_bytes, &c->kept));
-    c->base[FL_BASE_KEPT] = c->kept;
-    if (plan->ahead_bytes > 0)
-        FL_TRY(fl_gpu_host_alloc(plan->placing->gpu,
-                                 FL_N_SLOT * plan->ahead_bytes, &c->ahead));
+    FL_TRY(fl_gpu_host_alloc(plan->place->gpu, plan->persistent_bytes,
+                             &c->persistent));
+    c->base[FL_BASE_PERSISTENT] = c->persistent;
+    if (plan->slot_bytes > 0)
+        FL_TRY(fl_gpu_host_alloc(plan->place->gpu, FL_N_SLOT * plan->slot_bytes,
+                                 &c->per_slot));
     fl_compiled_slot(c, 0);
     for (size_t i = 0; i < plan->n_value; i++) {
         fl_value *v = &plan->value[i];
 
-        if (v->root == (int)i && v->there) /* known to gpu_plan.c */
+        if (v->root == (int)i && v->on_gpu) /* known to gpu_plan.c */
             v->base = FL_FIRST_BASE + 2 * (int)i;
-        if (v->root != (int)i || v->there)
+        if (v->root != (int)i || v->on_gpu)
             continue;
         v->base = base_of(v, (int)i);
         if (v->base >= FL_FIRST_BASE)
             c->base[v->base] = store_pointer(plan, v);
-        if (v->kind == FL_VALUE_KEPT && v->first != 0.0f)
+        if (v->kind == FL_VALUE_PERSISTENT && v->first != 0.0f)
             for (int64_t j = 0; j < fl_shape_count(&v->shape, 1); j++)
-                ((float *)(void *)(c->kept + v->offset))[j] = v->first;
+                ((float *)(void *)(c->persistent + v->offset))[j] = v->first;
     }
     return FLEET_OK;
 }
@@ -76,7 +78,7 @@ static fleet_status place_staging(fl_compiled *c)
     for (size_t i = 0; i < plan->n_value; i++) {
         fl_value *v = &plan->value[i];
 
-        if (v->root != (int)i || v->there || !is_staged(v))
+        if (v->root != (int)i || v->on_gpu || !is_staged(v))
             continue;
         v->staged_at = size;
         size += (fl_value_bytes(plan, v) + 63) / 64 * 64;
@@ -96,8 +98,9 @@ void *fl_compiled_pointer(const fl_compiled *c, int value)
 void fl_compiled_slot(fl_compiled *c, int slot)
 {
     c->slot = slot;
-    if (c->ahead)
-        c->base[FL_BASE_AHEAD] = c->ahead + (size_t)slot * c->plan->ahead_bytes;
+    if (c->per_slot)
+        c->base[FL_BASE_SLOT] =
+            c->per_slot + (size_t)slot * c->plan->slot_bytes;
 }
 
 static fl_arg resolve(const fl_compiled *c, int value)
@@ -175,7 +178,7 @@ static fleet_status prepare_all(fl_compiled *c)
 {
     for (size_t i = 0; i < c->plan->n_step; i++) {
         c->n_prepared = i + 1;
-        if (c->plan->step[i]->lane != FL_LANE_GPU &&
+        if (c->plan->step[i]->engine != FL_ENGINE_GPU &&
             c->plan->step[i]->kernel->prepare)
             FL_TRY(prepare_one(c, &c->instance[i]));
     }
@@ -256,7 +259,7 @@ static fleet_status make_ready(const fleet_executor *e, fl_compiled *c)
     FL_TRY(make_scratch(c));
     FL_TRY(make_tasks(c));
     find_changes(c);
-    return fl_there_make(e, c);
+    return fl_gpu_plan_make(e, c);
 }
 
 fleet_status fl_compile(const fleet_executor *e, int64_t batch,
@@ -270,7 +273,7 @@ fleet_status fl_compile(const fleet_executor *e, int64_t batch,
     c->trace = e->context->trace;
     c->n_scratch = fl_pool_size(e->context->pool);
     status = fl_plan_build(e->program, e->store, batch, e->training, e->fetched,
-                           &e->placing, &c->plan);
+                           &e->place, &c->plan);
     if (status == FLEET_OK)
         status = fl_amp_check_processor(c->plan);
     if (status == FLEET_OK)
@@ -286,9 +289,9 @@ void fl_compiled_destroy(fl_compiled *c)
 {
     if (!c)
         return;
-    fl_there_destroy(c);
+    fl_gpu_plan_destroy(c);
     for (size_t i = 0; i < c->n_prepared; i++)
-        if (c->plan->step[i]->lane != FL_LANE_GPU &&
+        if (c->plan->step[i]->engine != FL_ENGINE_GPU &&
             c->plan->step[i]->kernel->finish)
             finish_one(c, &c->instance[i]);
     for (int i = 0; c->scratch && i < c->n_scratch; i++)
@@ -299,8 +302,8 @@ void fl_compiled_destroy(fl_compiled *c)
     fl_free(c->instance);
     fl_free(c->state);
     fl_free(c->arg);
-    fl_gpu_host_free(c->plan ? c->plan->placing->gpu : NULL, c->kept);
-    fl_gpu_host_free(c->plan ? c->plan->placing->gpu : NULL, c->ahead);
+    fl_gpu_host_free(c->plan ? c->plan->place->gpu : NULL, c->persistent);
+    fl_gpu_host_free(c->plan ? c->plan->place->gpu : NULL, c->per_slot);
     fl_free(c->staging);
     fl_free(c->base);
     fl_plan_destroy(c->plan);

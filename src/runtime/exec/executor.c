@@ -39,16 +39,16 @@ fleet_executor *fleet_executor_create(fleet_program *p,
     e->program = p;
     e->context = p->context;
     e->store = p->store;
-    e->exchange = p->store->exchange;
+    e->remote = p->store->remote;
     e->n_joined = p->store->n_joined;
     e->training = p->training.loss && !o->for_test;
     e->max_batch = o->max_batch;
     e->fetched = fl_alloc(p->n_var);
     e->input = fl_alloc(p->n_var * sizeof *e->input);
-    e->here.input = fl_alloc(p->n_var * sizeof *e->input);
+    e->current.input = fl_alloc(p->n_var * sizeof *e->input);
     e->next.input = fl_alloc(p->n_var * sizeof *e->input);
-    if (fl_placing_of(&p->placing, o->place, &e->placing) != FLEET_OK ||
-        !e->fetched || !e->input || !e->here.input || !e->next.input) {
+    if (fl_place_of(&p->place, o->place, &e->place) != FLEET_OK ||
+        !e->fetched || !e->input || !e->current.input || !e->next.input) {
         fleet_executor_destroy(e);
         return NULL;
     }
@@ -64,7 +64,7 @@ static void leave_store(fleet_executor *e)
         return;
     pthread_rwlock_wrlock(&s->lock);
     if (e->micro > 0) /* its group is given up */
-        s->n_group--;
+        s->n_flat--;
     if (s->trainer == e)
         s->trainer = NULL;
     pthread_rwlock_unlock(&s->lock);
@@ -79,7 +79,7 @@ static void say_untold(fleet_executor *e)
         return;
     fl_error_take(&before, fleet_last_status());
     fl_error_clear();
-    if (fl_flight_land(e) != FLEET_OK)
+    if (fl_in_flight_synchronize(e) != FLEET_OK)
         FL_WARN(&e->context->log, "fleet_executor_destroy: %s",
                 fleet_last_error());
     fl_error_clear();
@@ -93,12 +93,12 @@ void fleet_executor_destroy(fleet_executor *e)
     say_untold(e);
     leave_store(e);
     fl_executor_forget_plans(e);
-    fl_flight_destroy(e);
-    fl_gpu_host_free(e->placing.gpu, e->arena);
-    fl_placing_done(&e->placing);
+    fl_in_flight_destroy(e);
+    fl_gpu_host_free(e->place.gpu, e->arena);
+    fl_place_done(&e->place);
     fl_free(e->fetched);
     fl_free(e->input);
-    fl_free(e->here.input);
+    fl_free(e->current.input);
     fl_free(e->next.input);
     fl_free(e);
 }
@@ -134,14 +134,14 @@ void fl_executor_set_update(fleet_executor *e, fl_compiled *c, int batches,
 
     if (c->plan->update < 0)
         return;
-    if (e->exchange && !e->store->dense_here)
-        e->store->updates = e->exchange->updates;
+    if (e->remote && !e->store->dense_local)
+        e->store->updates = e->remote->updates;
     now = fl_compiled_pointer(c, c->plan->update);
     now->optimizer = e->store->optimizer;
     now->micro = e->micro;
     now->leaves = leaves;
-    now->idle = e->idle;
-    now->alone = fl_local_is_next(e);
+    now->joins = e->joins;
+    now->alone = fl_localsgd_is_next(e);
     now->skip = false;
     now->loss_scale = 0;
     now->batches = batches;
@@ -152,21 +152,21 @@ void fl_executor_set_update(fleet_executor *e, fl_compiled *c, int batches,
 /* Under the store's lock. */
 static void set_micro(fleet_executor *e, int micro)
 {
-    e->store->n_group += (micro > 0) - (e->micro > 0);
+    e->store->n_flat += (micro > 0) - (e->micro > 0);
     e->micro = micro;
 }
 
 fleet_status fl_executor_count(fleet_executor *e, int *batches)
 {
     const fl_training *t = &e->program->training;
-    fl_round round;
+    fl_agreed round;
 
     *batches = e->micro > 1 && !t->merge_average ? 1 : e->micro;
-    if (!e->store->rounds || fl_local_is_next(e))
+    if (!e->store->agree || fl_localsgd_is_next(e))
         return FLEET_OK;
-    FL_TRY(fl_round_begin(e->store->rounds,
-                          e->idle ? FL_WISH_NOTHING : FL_WISH_UPDATE, *batches,
-                          &round));
+    FL_TRY(fl_agree_on(e->store->agree,
+                       e->joins ? FL_INTENT_NONE : FL_INTENT_UPDATE, *batches,
+                       &round));
     *batches = t->sum_over_ranks ? round.most : round.batches;
     return FLEET_OK;
 }
@@ -185,12 +185,12 @@ fleet_status fl_executor_end_update(fleet_executor *e, const fl_compiled *c,
 {
     bool skipped = was_skipped(c);
 
-    if (e->exchange)
-        FL_TRY(
-            fl_executor_settle(e, next, fl_exchange_hears(e->store, skipped)));
+    if (e->remote)
+        FL_TRY(fl_executor_finish_update(e, next,
+                                         fl_remote_is_told(e->store, skipped)));
     if (skipped)
         e->store->known_skips++;
-    else if (!e->exchange || e->store->dense_here)
+    else if (!e->remote || e->store->dense_local)
         e->store->updates++;
     return FLEET_OK;
 }
@@ -205,31 +205,32 @@ static fleet_status agree(fleet_executor *e, fl_compiled *c)
     FL_TRY(fl_executor_count(e, &batches));
     fl_trace_step(c->trace, "round", 0, began, began ? fl_now_ns() : 0);
     fl_executor_set_update(e, c, batches, true);
-    return e->store->rounds ? fl_compiled_settle(c) : FLEET_OK;
+    return e->store->agree ? fl_compiled_map_store(c) : FLEET_OK;
 }
 
 static fleet_status apply_update(fleet_executor *e, fl_compiled *c,
                                  int64_t batch, fl_compiled *next)
 {
-    bool alone = fl_local_is_next(e);
+    bool alone = fl_localsgd_is_next(e);
 
     e->store->trainer = e;
-    if (c->there)
-        FL_TRY(fl_there_make_room(c));
+    if (c->gpu)
+        FL_TRY(fl_gpu_plan_make_room(c));
     FL_TRY(fl_compiled_run(c, e->context, batch, FL_UPDATE));
     FL_TRY(fl_executor_end_update(e, c, next));
     set_micro(e, 0);
-    return fl_local_updated(e, c, alone);
+    return fl_localsgd_updated(e, c, alone);
 }
 
 static fleet_status check_loss(fleet_executor *e, fl_compiled *c, int64_t batch)
 {
     float loss;
 
-    if (c->plan->loss < 0 || c->plan->value[c->plan->loss].there)
+    if (c->plan->loss < 0 || c->plan->value[c->plan->loss].on_gpu)
         return FLEET_OK;
     memcpy(&loss, fl_compiled_pointer(c, c->plan->loss), sizeof loss);
-    return isfinite(loss) ? FLEET_OK : fl_compiled_blame(c, batch, e->n_run);
+    return isfinite(loss) ? FLEET_OK
+                          : fl_compiled_find_nonfinite(c, batch, e->n_run);
 }
 
 void fl_executor_note_loss(fleet_executor *e, int64_t n_run, int64_t batch,
@@ -255,7 +256,7 @@ static void note_loss(fleet_executor *e, const fl_compiled *c, int64_t batch)
     int at = loss ? c->plan->value_of[loss->id] : -1;
     float x;
 
-    if (at < 0 || c->plan->value[at].there)
+    if (at < 0 || c->plan->value[at].on_gpu)
         return;
     memcpy(&x, fl_compiled_pointer(c, at), sizeof x);
     fl_executor_note_loss(e, e->n_run, batch, x);
@@ -264,19 +265,19 @@ static void note_loss(fleet_executor *e, const fl_compiled *c, int64_t batch)
 static fleet_status begin(fleet_executor *e, fl_compiled *c, int64_t batch)
 {
     if (e->training) /* updates are counted when it is known how they went */
-        FL_TRY(fl_flight_take_over(e));
+        FL_TRY(fl_in_flight_take_over(e));
     fl_compiled_bind(c, e->input, batch, false);
     fl_executor_set_update(e, c, 1, false);
-    if (c->there)
-        FL_TRY(fl_flight_begin(e, c, batch));
+    if (c->gpu)
+        FL_TRY(fl_in_flight_begin(e, c, batch));
     return fl_compiled_begin(c, batch, false);
 }
 
 static fleet_status check(fleet_executor *e, fl_compiled *c, int64_t batch)
 {
-    if (c->there) {
-        FL_TRY(fl_there_arrived(c));
-        FL_TRY(fl_flight_check(e, c));
+    if (c->gpu) {
+        FL_TRY(fl_gpu_plan_arrived(c));
+        FL_TRY(fl_in_flight_check(e, c));
     }
     FL_TRY(check_loss(e, c, batch));
     note_loss(e, c, batch);
@@ -289,10 +290,10 @@ static fleet_status run_part(fleet_executor *e, fl_compiled *c, int64_t batch,
 {
     fleet_status status = fl_compiled_run(c, e->context, batch, phase);
 
-    if (status != FLEET_OK && c->lane == FL_LANE_COMM)
+    if (status != FLEET_OK && c->engine == FL_ENGINE_COMM)
         return status; /* others' failure, not the batch's */
     if (status == FLEET_ENUMERIC && e->training) /* a metric has found it */
-        return fl_compiled_blame(c, batch, e->n_run);
+        return fl_compiled_find_nonfinite(c, batch, e->n_run);
     if (status == FLEET_EINVAL) /* a label or an id: which batch's? */
         return fl_fail_in(status, "batch %" PRId64, e->n_run);
     return status;
@@ -300,10 +301,10 @@ static fleet_status run_part(fleet_executor *e, fl_compiled *c, int64_t batch,
 
 static fleet_status take_rows(fleet_executor *e, fl_compiled *c, int64_t batch)
 {
-    if (!c->plan->rows_ahead)
+    if (!c->plan->prefetches_rows)
         return FLEET_OK;
-    FL_TRY(run_part(e, c, batch, FL_ARRIVE));
-    return fl_executor_rows(e, c);
+    FL_TRY(run_part(e, c, batch, FL_PULL_WAIT));
+    return fl_executor_wait_rows(e, c);
 }
 
 /* Ranks agree once this one's batch is found to be good, and before the first
@@ -316,8 +317,8 @@ static fleet_status iterate(fleet_executor *e, fl_compiled *c, int64_t batch,
     FL_TRY(begin(e, c, batch));
     FL_TRY(take_rows(e, c, batch));
     FL_TRY(run_part(e, c, batch, FL_FORWARD));
-    if (c->plan->rows_ahead)
-        FL_TRY(fl_executor_rows_ahead(e, c));
+    if (c->plan->prefetches_rows)
+        FL_TRY(fl_executor_prefetch_rows(e, c));
     FL_TRY(check(e, c, batch));
     if (!e->training)
         return FLEET_OK;
@@ -333,20 +334,20 @@ static fleet_status iterate_here_or_there(fleet_executor *e, fl_compiled *c,
                                           int64_t batch, fl_compiled *next)
 {
     FL_TRY(iterate(e, c, batch, next));
-    if (!c->there)
+    if (!c->gpu)
         return FLEET_OK;
-    return fl_flight_end(e, c, batch,
-                         e->training && e->micro == 0 && !was_skipped(c));
+    return fl_in_flight_end(e, c, batch,
+                            e->training && e->micro == 0 && !was_skipped(c));
 }
 
 void fl_executor_end_works(const fleet_executor *e, fl_compiled *c)
 {
-    const fl_rounds *r = e->store->rounds;
+    const fl_agree *r = e->store->agree;
 
     fl_executor_give_up(e);
     if (r && c->plan->works >= 0)
-        fl_peers_end_works(r->peers, fl_compiled_pointer(c, c->plan->works),
-                           c->plan->n_work);
+        fl_comm_end_work(r->comm, fl_compiled_pointer(c, c->plan->works),
+                         c->plan->n_work);
 }
 
 static fleet_status run_locked(fleet_executor *e, fl_compiled *c, int64_t batch,
@@ -356,18 +357,18 @@ static fleet_status run_locked(fleet_executor *e, fl_compiled *c, int64_t batch,
 
     if (status == FLEET_OK)
         status = fl_executor_check_store(e);
-    if (status == FLEET_OK && e->exchange)
+    if (status == FLEET_OK && e->remote)
         status = fl_executor_pull(e, c, batch, next);
     if (status == FLEET_OK)
         status = iterate_here_or_there(e, c, batch, next);
     if (status != FLEET_OK) {
         fl_executor_end_works(e, c);
-        fl_flight_abandon(e);
+        fl_in_flight_abandon(e);
     }
     if (status != FLEET_OK && e->micro > 0)
         set_micro(e, 0); /* a merge group ends without an update: its sums may
                          hold a part of the batch that failed */
-    if (!e->exchange)
+    if (!e->remote)
         return status;
     if (status == FLEET_OK)
         fl_executor_pulled(e);
@@ -382,29 +383,29 @@ static fleet_status iterate_planned(fleet_executor *e, int64_t batch)
     fleet_status status;
 
     FL_TRY(fl_executor_plan(e, batch, &c));
-    next = fl_executor_plan_ahead(e, c);
-    if (c->changes_store || e->exchange)
+    next = fl_executor_prefetch_plan(e, c);
+    if (c->changes_store || e->remote)
         pthread_rwlock_wrlock(&e->store->lock);
     else
         pthread_rwlock_rdlock(&e->store->lock);
     e->n_run++;
     e->last = c;
     e->last_batch = batch;
-    status = fl_compiled_settle(c);
-    fl_gpu_lock(e->placing.gpu);
+    status = fl_compiled_map_store(c);
+    fl_gpu_lock(e->place.gpu);
     if (status == FLEET_OK)
         status = run_locked(e, c, batch, next);
-    fl_gpu_unlock(e->placing.gpu);
+    fl_gpu_unlock(e->place.gpu);
     pthread_rwlock_unlock(&e->store->lock);
     return status;
 }
 
 void fl_executor_give_up(const fleet_executor *e)
 {
-    const fl_rounds *r = e->store->rounds;
+    const fl_agree *r = e->store->agree;
 
     if (r && e->training)
-        fl_rounds_abort(r, fleet_last_error());
+        fl_agree_abort(r, fleet_last_error());
 }
 
 fleet_status fl_executor_iterate(fleet_executor *e, int64_t batch)
@@ -420,35 +421,36 @@ fleet_status fl_executor_iterate(fleet_executor *e, int64_t batch)
     return status;
 }
 
-fleet_status fl_store_land(fl_store *s)
+fleet_status fl_store_synchronize(fl_store *s)
 {
     fleet_executor *trainer;
 
     pthread_rwlock_rdlock(&s->lock);
     trainer = s->trainer;
     pthread_rwlock_unlock(&s->lock);
-    return trainer ? fl_flight_land(trainer) : FLEET_OK;
+    return trainer ? fl_in_flight_synchronize(trainer) : FLEET_OK;
 }
 
 /* What is left of a merge group. */
 static fleet_status end_group(fleet_executor *e)
 {
-    fl_gpu *gpu = e->placing.gpu;
+    fl_gpu *gpu = e->place.gpu;
     fleet_status status = fl_executor_check_store(e);
 
     if (status == FLEET_OK)
-        status = fl_compiled_settle(e->last);
+        status = fl_compiled_map_store(e->last);
     fl_gpu_lock(gpu);
     if (status == FLEET_OK)
-        status = fl_flight_take_over(e);
+        status = fl_in_flight_take_over(e);
     if (status == FLEET_OK)
         status = agree(e, e->last);
     if (status == FLEET_OK)
-        status = fl_compiled_run(e->last, e->context, e->last_batch, FL_LEAVE);
+        status = fl_compiled_run(e->last, e->context, e->last_batch,
+                                 FL_REDUCE_BEGIN);
     if (status == FLEET_OK)
         status = apply_update(e, e->last, e->last_batch, NULL);
-    if (status == FLEET_OK && e->last->there) /* memory of its iteration's */
-        status = fl_flight_settle(e, e->last);
+    if (status == FLEET_OK && e->last->gpu) /* memory of its iteration's */
+        status = fl_in_flight_finish(e, e->last);
     if (status != FLEET_OK)
         fl_executor_end_works(e, e->last);
     fl_gpu_unlock(gpu);
@@ -461,11 +463,11 @@ fleet_status fleet_executor_flush(fleet_executor *e)
 
     if (!e)
         return fl_fail(FLEET_EINVAL, "fleet_executor_flush: no executor");
-    if (e->micro == 0 && !e->exchange && !e->flight)
+    if (e->micro == 0 && !e->remote && !e->in_flight)
         return FLEET_OK;
     FL_TRY(fl_context_check(e->context));
     fl_executor_forget(e); /* of a version before this update, perhaps */
-    status = fl_flight_land(e);
+    status = fl_in_flight_synchronize(e);
     if (e->micro == 0)
         return status;
     pthread_rwlock_wrlock(&e->store->lock);

@@ -1,6 +1,6 @@
 /* executor.h - the inside of an executor. */
-#ifndef FL_RUNTIME_EXECUTOR_H
-#define FL_RUNTIME_EXECUTOR_H
+#ifndef FL_RUNTIME_EXEC_EXECUTOR_H
+#define FL_RUNTIME_EXEC_EXECUTOR_H
 
 #include <fleet/executor.h>
 
@@ -15,12 +15,12 @@ typedef struct fl_input {
 /* A plan with its memory and its kernels' state. */
 typedef struct fl_compiled {
     fl_plan *plan;
-    char **base;   /* base pointers, see place_bases() */
-    char *kept;    /* values that last from iteration to iteration */
-    char *ahead;   /* those of them that are there once per slot */
-    int slot;      /* whose are in use */
-    char *staging; /* feeds, when they do not fill a plan's capacity */
-    char *state;   /* of all instances */
+    char **base;      /* base pointers, see place_bases() */
+    char *persistent; /* values that last from iteration to iteration */
+    char *per_slot;   /* those of them that are there once per slot */
+    int slot;         /* whose are in use */
+    char *staging;    /* feeds, when they do not fill a plan's capacity */
+    char *state;      /* of all instances */
     fl_arg *arg;
     fl_instance *instance; /* as the plan's steps */
     size_t n_prepared;
@@ -28,9 +28,9 @@ typedef struct fl_compiled {
     int n_scratch;
     struct fl_task_entry *task; /* of regions by parts: step and part */
     int *first_task;            /* by region; one more at the end */
-    struct fl_there *there;     /* its part on a GPU; NULL: none */
+    struct fl_gpu_plan *gpu;    /* its part on a GPU; NULL: none */
     bool changes_store;
-    fl_step_lane lane; /* of the region that ran last: where a failure is from
+    fl_engine engine; /* of the region that ran last: where a failure is from
                         */
     struct fl_trace *trace; /* the context's */
     struct fl_compiled *next;
@@ -43,7 +43,7 @@ typedef struct fl_pulled {
     fl_compiled *c;  /* NULL: nothing is pulled */
     int slot;        /* of the exchange, and of c */
     int64_t version; /* in sync: the updates after which it holds */
-    int there;       /* slot of the GPU's memory that its rows are in; -1: none
+    int gpu_slot;    /* slot of the GPU's memory that its rows are in; -1: none
                       */
 } fl_pulled;
 
@@ -69,20 +69,20 @@ struct fleet_executor {
     int64_t last_batch;
     char *arena; /* of all plans: one runs at a time */
     size_t arena_bytes;
-    int micro;                    /* batches in the merge group so far */
-    int64_t n_run;                /* iterations, for messages */
-    struct fl_exchange *exchange; /* that the plans were made for; or NULL */
-    int64_t n_joined;             /* the same, of the store's */
-    fl_pulled here, next; /* this iteration's pull; the next one's, if it was
+    int micro;                /* batches in the merge group so far */
+    int64_t n_run;            /* iterations, for messages */
+    struct fl_remote *remote; /* that the plans were made for; or NULL */
+    int64_t n_joined;         /* the same, of the store's */
+    fl_pulled current, next; /* this iteration's pull; the next one's, if it was
                              announced */
-    bool has_passed;      /* a pass over a dataset has begun, for its time */
-    bool idle;            /* takes part in the updates of other ranks */
-    fl_placing placing;
-    struct fl_flight *flight; /* what is under way on a GPU; NULL: nothing
+    bool has_passed;         /* a pass over a dataset has begun, for its time */
+    bool joins;              /* takes part in the updates of other ranks */
+    fl_place place;
+    struct fl_in_flight *in_flight; /* what is under way on a GPU; NULL: nothing
                                  ever was */
-    fl_loss loss[FL_LOSSES];  /* of the last ones, by n_run */
-    double loss_sum;          /* of all, by samples, and of how many samples: */
-    int64_t loss_samples;     /* for whoever sets them to 0 before */
+    fl_loss loss[FL_LOSSES];        /* of the last ones, by n_run */
+    double loss_sum;      /* of all, by samples, and of how many samples: */
+    int64_t loss_samples; /* for whoever sets them to 0 before */
 };
 
 /* One iteration on e->input. */
@@ -98,7 +98,8 @@ void fl_executor_note_loss(fleet_executor *e, int64_t n_run, int64_t batch,
  * rows travel meanwhile. Its memory stays valid until its own iteration is
  * over, or something else was iterated, flushed or failed. A promise that need
  * not be kept; what is wrong with the batch is said in its own iteration. */
-void fl_executor_ahead(fleet_executor *e, const fl_input *input, int64_t batch);
+void fl_executor_prefetch(fleet_executor *e, const fl_input *input,
+                          int64_t batch);
 
 /* What was announced or pulled ahead is not wanted any more: to be called
  * before its memory goes. */
@@ -110,14 +111,14 @@ fleet_status fl_executor_end_pass(fleet_executor *e, double *sum, int n);
 
 /* With peers: take part in the updates of those that still have batches, until
  * nobody has any. No batch of this one may be under way. */
-fleet_status fl_executor_idle(fleet_executor *e);
+fleet_status fl_executor_join(fleet_executor *e);
 
 /* The same with whichever executor trains. A failure is told to the peers. */
-fleet_status fl_store_idle(fl_store *s);
+fleet_status fl_store_join(fl_store *s);
 
 /* Before the store is saved: wait for iterations under way on a GPU; the
  * failure of one. */
-fleet_status fl_store_land(fl_store *s);
+fleet_status fl_store_synchronize(fl_store *s);
 
 /* With peers: this thread's failure ends their training, too. */
 void fl_executor_give_up(const fleet_executor *e);
@@ -137,7 +138,7 @@ fleet_status fl_executor_plan(fleet_executor *e, int64_t batch,
 
 /* That of the batch that was announced; NULL: none was, or there cannot be one,
  * which its own iteration will say. */
-fl_compiled *fl_executor_plan_ahead(fleet_executor *e, fl_compiled *here);
+fl_compiled *fl_executor_prefetch_plan(fleet_executor *e, fl_compiled *here);
 
 void fl_executor_forget_plans(fleet_executor *e);
 
@@ -165,11 +166,11 @@ void fl_compiled_slot(fl_compiled *c, int slot);
 
 /* What the store keeps is where the plan is to find it; under the store's lock.
  */
-fleet_status fl_compiled_settle(const fl_compiled *c);
+fleet_status fl_compiled_map_store(const fl_compiled *c);
 
-/* Run the regions of a phase: FL_PULL; FL_ARRIVE; FL_ROWS; FL_FORWARD, up to
+/* Run the regions of a phase: FL_PULL; FL_PULL_WAIT; FL_PREFETCH; FL_FORWARD, up to
  * the first gradients that leave; FL_BACKWARD for the rest and what leaves, or
- * FL_LEAVE for that alone; FL_UPDATE; FL_AVERAGE. Before a pull and FL_FORWARD
+ * FL_REDUCE_BEGIN for that alone; FL_UPDATE; FL_AVERAGE. Before a pull and FL_FORWARD
  * feeds are bound and kernels begin: for the pull, or for the rest. */
 fleet_status fl_compiled_run(fl_compiled *c, fl_context *context, int64_t batch,
                              fl_phase phase);
@@ -195,13 +196,13 @@ void fl_executor_end_works(const fleet_executor *e, fl_compiled *c);
 /* --- localsgd.c: under the store's lock ------------------------------------- */
 
 /* Does the rank make its next update on its own? */
-bool fl_local_is_next(const fleet_executor *e);
+bool fl_localsgd_is_next(const fleet_executor *e);
 
 /* After an update, its own or one of all ranks. */
-fleet_status fl_local_updated(fleet_executor *e, fl_compiled *c, bool alone);
+fleet_status fl_localsgd_updated(fleet_executor *e, fl_compiled *c, bool alone);
 
 /* The pass is over for this rank: the next mean; *over: for all ranks. */
-fleet_status fl_local_idle(fleet_executor *e, fl_compiled *c, bool *over);
+fleet_status fl_localsgd_join(fleet_executor *e, fl_compiled *c, bool *over);
 
 /* --- prefetch.c: all of it under the store's lock -------------------------- */
 
@@ -212,13 +213,13 @@ fleet_status fl_executor_pull(fleet_executor *e, fl_compiled *c, int64_t batch,
 
 /* Rows of this iteration that are not on the GPU yet; and those of the next
  * one, if they come while the GPU computes what was queued. */
-fleet_status fl_executor_rows(fleet_executor *e, fl_compiled *c);
-fleet_status fl_executor_rows_ahead(fleet_executor *e, fl_compiled *c);
+fleet_status fl_executor_wait_rows(fleet_executor *e, fl_compiled *c);
+fleet_status fl_executor_prefetch_rows(fleet_executor *e, fl_compiled *c);
 
 /* The update is over: in sync pull for the next iteration, and if it was pushed
  * wait until it is made. */
-fleet_status fl_executor_settle(fleet_executor *e, fl_compiled *next,
-                                bool pushed);
+fleet_status fl_executor_finish_update(fleet_executor *e, fl_compiled *next,
+                                       bool pushed);
 
 /* The iteration is over, and the next one's pull is the first now. */
 void fl_executor_pulled(fleet_executor *e);
@@ -228,6 +229,7 @@ void fl_executor_drop(fleet_executor *e);
 
 /* The loss is not finite: run the forward steps one by one and say which is
  * the first to blame. */
-fleet_status fl_compiled_blame(fl_compiled *c, int64_t batch, int64_t n_run);
+fleet_status fl_compiled_find_nonfinite(fl_compiled *c, int64_t batch,
+                                        int64_t n_run);
 
 #endif

@@ -138,9 +138,9 @@ static fleet_status copy_from_gpu(fleet_executor *e, void *to, int value,
 {
     fleet_status status;
 
-    fl_gpu_lock(e->placing.gpu);
-    status = fl_there_read(e->last, value, (int64_t)rows, to);
-    fl_gpu_unlock(e->placing.gpu);
+    fl_gpu_lock(e->place.gpu);
+    status = fl_gpu_plan_read(e->last, value, (int64_t)rows, to);
+    fl_gpu_unlock(e->place.gpu);
     return status;
 }
 
@@ -157,8 +157,8 @@ static fleet_status copy_out(fleet_executor *e, void *to, int value,
     const char *from;
 
     if (stored)
-        FL_TRY(fl_mirror_use(e->store, stored, v->there, false));
-    if (v->there)
+        FL_TRY(fl_mirror_use(e->store, stored, v->on_gpu, false));
+    if (v->on_gpu)
         return copy_from_gpu(e, to, value, rows);
     from = fl_compiled_pointer(e->last, value);
     for (size_t r = 0; r < rows; r++)
@@ -193,7 +193,7 @@ fleet_status fl_executor_fetch(fleet_executor *e, fleet_fetch *f)
         return fl_fail(FLEET_ESHAPE,
                        "fetch: \"%s\" is %zu bytes, but there is room for %zu",
                        f->var->name, rows * cols * element, f->size);
-    FL_TRY(fl_flight_land(e));
+    FL_TRY(fl_in_flight_synchronize(e));
     if (shared)
         pthread_rwlock_rdlock(&e->store->lock);
     status = copy_out(e, f->data, at, rows);

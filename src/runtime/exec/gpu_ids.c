@@ -20,10 +20,10 @@ static size_t whole(size_t bytes)
 
 static bool is_feed(const fl_value *v, size_t i)
 {
-    return v->kind == FL_VALUE_FEED && v->there && v->root == (int)i;
+    return v->kind == FL_VALUE_FEED && v->on_gpu && v->root == (int)i;
 }
 
-size_t fl_there_offsets_at(const fl_value *v)
+size_t fl_gpu_plan_offsets_at(const fl_value *v)
 {
     return whole((size_t)v->most_ids * sizeof(int64_t));
 }
@@ -32,7 +32,7 @@ static size_t feed_bytes(const fl_plan *plan, const fl_value *v)
 {
     if (!v->var->ragged)
         return whole(fl_value_bytes(plan, v));
-    return fl_there_offsets_at(v) +
+    return fl_gpu_plan_offsets_at(v) +
            whole((size_t)(plan->batch + 1) * sizeof(int64_t));
 }
 
@@ -59,9 +59,9 @@ static void drop_feeds(const fl_gpu *g, char *const feed[2])
         g->m->free(g->d, g->queue, feed[s]);
 }
 
-fleet_status fl_there_place_feeds(fl_compiled *c)
+fleet_status fl_gpu_plan_place_feeds(fl_compiled *c)
 {
-    fl_there *t = c->there;
+    fl_gpu_plan *t = c->gpu;
     fl_gpu *g = t->gpu;
     size_t bytes = lay_out_feeds(c->plan);
     fleet_status status = FLEET_OK;
@@ -118,7 +118,7 @@ static fleet_status check_capacity(const fl_plan *plan, const fl_numbered *k)
                    "table \"%s\": too many ids in a %s: room for %" PRId64
                    " would be needed on gpu:%d",
                    k->table->name, k->of ? "merge group" : "batch", n,
-                   plan->placing->gpu->d->ordinal);
+                   plan->place->gpu->d->ordinal);
 }
 
 static fleet_status check_capacities(const fl_plan *plan)
@@ -132,7 +132,7 @@ static fleet_status check_capacities(const fl_plan *plan)
 static fleet_status resize(fl_compiled *c, size_t i, int64_t capacity)
 {
     fl_value *v = &c->plan->value[i], like = *v;
-    fl_there *t = c->there;
+    fl_gpu_plan *t = c->gpu;
     fl_gpu *g = t->gpu;
     void *made;
 
@@ -161,7 +161,7 @@ static fleet_status resize_all(fl_compiled *c, fl_numbered *k)
     return FLEET_OK;
 }
 
-fleet_status fl_there_make_positions(fl_compiled *c)
+fleet_status fl_gpu_plan_make_positions(fl_compiled *c)
 {
     lay_out_feeds(c->plan);
     FL_TRY(check_capacities(c->plan));
@@ -211,11 +211,11 @@ static void want_ids(fl_plan *plan, const fl_input *input, int64_t batch)
 static fleet_status make_larger(fl_compiled *c)
 {
     FL_TRY(check_capacities(c->plan));
-    FL_TRY(fl_there_unprepare(c));
+    FL_TRY(fl_gpu_plan_unprepare(c));
     for (fl_numbered *k = c->plan->numbered; k; k = k->next)
         FL_TRY(resize_all(c, k));
-    FL_TRY(fl_there_place_feeds(c));
-    return fl_gpu_wait(c->there->gpu); /* feeds come on another stream */
+    FL_TRY(fl_gpu_plan_place_feeds(c));
+    return fl_gpu_wait(c->gpu->gpu); /* feeds come on another stream */
 }
 
 static fleet_status grow(fl_compiled *c, const fl_input *input, int64_t batch)
@@ -235,7 +235,7 @@ static fleet_status grow(fl_compiled *c, const fl_input *input, int64_t batch)
     if (status != FLEET_OK)
         lay_out_feeds(plan);
     else
-        status = fl_there_place_pinned(c);
+        status = fl_gpu_plan_place_pinned(c);
     return status;
 }
 
@@ -253,12 +253,12 @@ static int64_t ids_of_batch(const fl_numbered *k, const fl_input *input,
     return n;
 }
 
-fleet_status fl_there_begin_ids(fl_compiled *c, const fl_input *input,
-                                int64_t batch, int micro)
+fleet_status fl_gpu_plan_begin_ids(fl_compiled *c, const fl_input *input,
+                                   int64_t batch, int micro)
 {
     if (has_outgrown(c->plan, input, batch))
         FL_TRY(grow(c, input, batch));
-    for (fl_lookup_there *x = c->plan->lookups; x; x = x->next)
+    for (fl_lookup_gpu *x = c->plan->lookups; x; x = x->next)
         if (x->trained)
             x->keys = (micro > 0 ? x->keys : 0) +
                       ids_of_batch(x->trained, input, batch);
@@ -276,67 +276,68 @@ static fleet_status find_corrections(fl_compiled *c)
     fl_mirror *m;
 
     for (int i = 0; o->n_correct > 0 && i < 2; i++) {
-        FL_TRY(fl_mirror_make(store, c->there->gpu, of[i],
+        FL_TRY(fl_mirror_make(store, c->gpu->gpu, of[i],
                               o->n_correct * sizeof(float), &m));
         FL_TRY(fl_mirror_use(store, of[i], true, false));
-        c->there->correct[i] = m->there;
+        c->gpu->correct[i] = m->on_gpu;
     }
     return FLEET_OK;
 }
 
-fleet_status fl_there_find_tables(fl_compiled *c)
+fleet_status fl_gpu_plan_find_tables(fl_compiled *c)
 {
     const fl_plan *plan = c->plan;
-    fl_there *t = c->there;
+    fl_gpu_plan *t = c->gpu;
 
-    for (fl_lookup_there *x = plan->lookups; x; x = x->next) {
+    for (fl_lookup_gpu *x = plan->lookups; x; x = x->next) {
         fl_rows *rows = fl_store_rows(plan->store, x->table->name);
 
-        FL_TRY(fl_rows_there_make(plan->store, t->gpu, rows, &x->there));
-        t->stored[x->rows] = x->there->mirror.there;
+        FL_TRY(fl_table_gpu_make(plan->store, t->gpu, rows, &x->on_gpu));
+        t->stored[x->rows] = x->on_gpu->mirror.on_gpu;
         if (x->trained)
             FL_TRY(find_corrections(c));
     }
     return FLEET_OK;
 }
 
-fleet_status fl_there_make_room(fl_compiled *c)
+fleet_status fl_gpu_plan_make_room(fl_compiled *c)
 {
-    for (fl_lookup_there *x = c->plan->lookups; x; x = x->next)
+    for (fl_lookup_gpu *x = c->plan->lookups; x; x = x->next)
         if (x->trained)
-            FL_TRY(fl_rows_there_room(x->there, x->keys));
+            FL_TRY(fl_table_gpu_room(x->on_gpu, x->keys));
     return FLEET_OK;
 }
 
 /* --- counts -------------------------------------------------------------- */
 
-size_t fl_there_count_bytes(const fl_compiled *c)
+size_t fl_gpu_plan_count_bytes(const fl_compiled *c)
 {
     size_t n = 0;
 
-    for (const fl_lookup_there *x = c->plan->lookups; x; x = x->next)
+    for (const fl_lookup_gpu *x = c->plan->lookups; x; x = x->next)
         n++;
     return whole(n * sizeof(fl_rows_count));
 }
 
-fleet_status fl_there_count(fl_compiled *c)
+fleet_status fl_gpu_plan_count(fl_compiled *c)
 {
-    fl_there *t = c->there;
+    fl_gpu_plan *t = c->gpu;
     fl_rows_count *count = (fl_rows_count *)(void *)(t->pinned + t->counts_at);
 
-    for (fl_lookup_there *x = c->plan->lookups; x; x = x->next, count++)
+    for (fl_lookup_gpu *x = c->plan->lookups; x; x = x->next, count++)
         if (x->trained)
-            FL_TRY(fl_there_put(
-                t, &(fl_work){.rows = fl_rows_there_count(x->there, count)}));
+            FL_TRY(
+                fl_gpu_plan_put(t, &(fl_gpu_command){.rows = fl_table_gpu_count(
+                                                         x->on_gpu, count)}));
     return FLEET_OK;
 }
 
-void fl_there_counted(const fl_compiled *c, const char *pinned)
+void fl_gpu_plan_counted(const fl_compiled *c, const char *pinned)
 {
     const fl_rows_count *count =
-        (const fl_rows_count *)(const void *)(pinned + c->there->counts_at);
+        (const fl_rows_count *)(const void *)(pinned + c->gpu->counts_at);
 
-    for (fl_lookup_there *x = c->plan->lookups; x; x = x->next, count++)
+    for (fl_lookup_gpu *x = c->plan->lookups; x; x = x->next, count++)
         if (x->trained)
-            fl_rows_there_counted(x->there, count);
+            fl_table_gpu_counted(x->on_gpu, count);
 }

@@ -22,7 +22,7 @@ typedef struct slot {
     const fl_compiled *c; /* lives as long as the slot is busy */
 } slot;
 
-struct fl_flight {
+struct fl_in_flight {
     fl_gpu *gpu;
     slot slot[N_SLOT];
     int next;
@@ -33,13 +33,13 @@ struct fl_flight {
 
 /* --- memory -------------------------------------------------------------- */
 
-static fleet_status forget_faults(fl_flight *f)
+static fleet_status forget_faults(fl_in_flight *f)
 {
     return f->gpu->m->fill(f->gpu->d, f->gpu->queue, f->status, 0,
                            sizeof *f->status);
 }
 
-static fleet_status set_up(fl_flight *f)
+static fleet_status set_up(fl_in_flight *f)
 {
     fl_gpu *g = f->gpu;
     void *status;
@@ -59,7 +59,7 @@ static fleet_status set_up(fl_flight *f)
     return forget_faults(f);
 }
 
-static void free_slot(fl_flight *f, slot *s)
+static void free_slot(fl_in_flight *f, slot *s)
 {
     fl_gpu *g = f->gpu;
 
@@ -70,9 +70,9 @@ static void free_slot(fl_flight *f, slot *s)
         g->m->event_destroy(g->d, s->done);
 }
 
-void fl_flight_destroy(fleet_executor *e)
+void fl_in_flight_destroy(fleet_executor *e)
 {
-    fl_flight *f = e->flight;
+    fl_in_flight *f = e->in_flight;
 
     if (!f)
         return;
@@ -85,7 +85,7 @@ void fl_flight_destroy(fleet_executor *e)
         fl_gpu_unlock(f->gpu);
     }
     fl_free(f);
-    e->flight = NULL;
+    e->in_flight = NULL;
 }
 
 /* Half of one would be taken for a whole one by the next iteration. */
@@ -94,15 +94,15 @@ static fleet_status make(fleet_executor *e)
     fleet_status status;
     fl_error why;
 
-    if (e->flight)
+    if (e->in_flight)
         return FLEET_OK;
-    FL_TRY(FL_NEW(&e->flight, sizeof *e->flight));
-    e->flight->gpu = e->placing.gpu;
-    status = set_up(e->flight);
+    FL_TRY(FL_NEW(&e->in_flight, sizeof *e->in_flight));
+    e->in_flight->gpu = e->place.gpu;
+    status = set_up(e->in_flight);
     if (status == FLEET_OK)
         return FLEET_OK;
     fl_error_take(&why, status);
-    fl_flight_destroy(e);
+    fl_in_flight_destroy(e);
     return fl_error_raise(&why);
 }
 
@@ -118,7 +118,7 @@ static fl_scaling *scaling_of(const slot *s)
     return (fl_scaling *)(void *)(s->pinned + FL_PINNED_SCALING);
 }
 
-static fleet_status say(const fl_flight *f, const slot *s)
+static fleet_status say(const fl_in_flight *f, const slot *s)
 {
     const fl_device_status *how = status_of(s);
     const fl_step *step;
@@ -140,7 +140,7 @@ static fleet_status say(const fl_flight *f, const slot *s)
 
 static void take_loss(fleet_executor *e, const slot *s)
 {
-    if (s->c->there->loss >= 0)
+    if (s->c->gpu->loss >= 0)
         fl_executor_note_loss(e, s->n_run, s->batch, status_of(s)->loss);
 }
 
@@ -159,7 +159,7 @@ static void leave_out(fl_store *s, const fl_scaling *now)
 /* What was queued after it has stopped, too. */
 static fleet_status stop_all(fleet_executor *e)
 {
-    fl_flight *f = e->flight;
+    fl_in_flight *f = e->in_flight;
 
     for (int i = 0; i < N_SLOT; i++) {
         if (f->slot[i].busy && f->slot[i].updated)
@@ -183,7 +183,7 @@ static void trace(slot *s, bool begins, int64_t n_run)
 /* The iteration of a slot is over. */
 static fleet_status collect(fleet_executor *e, slot *s)
 {
-    fl_flight *f = e->flight;
+    fl_in_flight *f = e->in_flight;
 
     if (!s->busy)
         return FLEET_OK;
@@ -194,7 +194,7 @@ static fleet_status collect(fleet_executor *e, slot *s)
         if (s->scaled)
             leave_out(e->store, scaling_of(s));
         if (s->updated)
-            fl_there_counted(s->c, s->pinned);
+            fl_gpu_plan_counted(s->c, s->pinned);
         s->busy = false;
         return FLEET_OK;
     }
@@ -204,7 +204,7 @@ static fleet_status collect(fleet_executor *e, slot *s)
 
 static fleet_status collect_all(fleet_executor *e)
 {
-    fl_flight *f = e->flight;
+    fl_in_flight *f = e->in_flight;
 
     for (int i = 0; i < N_SLOT; i++) /* the older one first */
         FL_TRY(collect(e, &f->slot[(f->next + i) % N_SLOT]));
@@ -212,7 +212,7 @@ static fleet_status collect_all(fleet_executor *e)
 }
 
 /* Told once. */
-static fleet_status tell(fl_flight *f)
+static fleet_status tell(fl_in_flight *f)
 {
     fl_error error = f->error;
 
@@ -224,23 +224,23 @@ static fleet_status tell(fl_flight *f)
 static void give_up_group(fleet_executor *e)
 {
     if (e->micro > 0)
-        e->store->n_group--;
+        e->store->n_flat--;
     e->micro = 0;
 }
 
-fleet_status fl_flight_land(fleet_executor *e)
+fleet_status fl_in_flight_synchronize(fleet_executor *e)
 {
     fleet_status status;
 
-    if (!e->flight)
+    if (!e->in_flight)
         return FLEET_OK;
     if (e->training) /* updates that were stopped do not count */
         pthread_rwlock_wrlock(&e->store->lock);
-    fl_gpu_lock(e->flight->gpu);
+    fl_gpu_lock(e->in_flight->gpu);
     status = collect_all(e);
     if (status == FLEET_OK)
-        status = tell(e->flight);
-    fl_gpu_unlock(e->flight->gpu);
+        status = tell(e->in_flight);
+    fl_gpu_unlock(e->in_flight->gpu);
     if (status != FLEET_OK && e->training)
         give_up_group(e);
     if (e->training)
@@ -248,25 +248,26 @@ fleet_status fl_flight_land(fleet_executor *e)
     return status;
 }
 
-void fl_flight_abandon(fleet_executor *e)
+void fl_in_flight_abandon(fleet_executor *e)
 {
     fl_error cause;
 
-    if (!e->flight || !fl_gpu_is_ours(e->flight->gpu))
+    if (!e->in_flight || !fl_gpu_is_ours(e->in_flight->gpu))
         return;
     fl_error_take(&cause, fl_last_code());
-    fl_gpu_lock(e->flight->gpu);
-    if (e->last && e->last->there)
-        fl_there_forget(e->last);
-    if (collect_all(e) == FLEET_OK && fl_gpu_wait(e->flight->gpu) == FLEET_OK)
-        forget_faults(e->flight);
-    fl_gpu_unlock(e->flight->gpu);
+    fl_gpu_lock(e->in_flight->gpu);
+    if (e->last && e->last->gpu)
+        fl_gpu_plan_forget(e->last);
+    if (collect_all(e) == FLEET_OK &&
+        fl_gpu_wait(e->in_flight->gpu) == FLEET_OK)
+        forget_faults(e->in_flight);
+    fl_gpu_unlock(e->in_flight->gpu);
     fl_error_raise(&cause); /* what it was about */
 }
 
 /* --- an iteration -------------------------------------------------------- */
 
-static fleet_status make_room(fl_flight *f, slot *s, const fl_there *t)
+static fleet_status make_room(fl_in_flight *f, slot *s, const fl_gpu_plan *t)
 {
     size_t bytes = t->pinned_bytes;
     fl_gpu *g = f->gpu;
@@ -281,7 +282,7 @@ static fleet_status make_room(fl_flight *f, slot *s, const fl_there *t)
     return FLEET_OK;
 }
 
-static fleet_status feed_part(const fl_there *t, const slot *s, size_t at,
+static fleet_status feed_part(const fl_gpu_plan *t, const slot *s, size_t at,
                               const void *from, size_t bytes)
 {
     char *pinned = s->pinned + t->feeds_at + at;
@@ -301,26 +302,26 @@ static fleet_status feed_one(const fleet_executor *e, const fl_compiled *c,
     int64_t n =
         from->offsets ? from->offsets[batch] : fl_shape_count(&v->shape, batch);
 
-    FL_TRY(feed_part(c->there, s, v->staged_at, from->data, (size_t)n * size));
+    FL_TRY(feed_part(c->gpu, s, v->staged_at, from->data, (size_t)n * size));
     return from->offsets
-               ? feed_part(c->there, s, v->staged_at + fl_there_offsets_at(v),
+               ? feed_part(c->gpu, s, v->staged_at + fl_gpu_plan_offsets_at(v),
                            from->offsets,
                            (size_t)(batch + 1) * sizeof *from->offsets)
                : FLEET_OK;
 }
 
-fleet_status fl_flight_fed(fleet_executor *e, const fl_compiled *c)
+fleet_status fl_in_flight_fed(fleet_executor *e, const fl_compiled *c)
 {
-    fl_gpu *g = c->there->gpu;
-    const slot *s = &e->flight->slot[c->there->slot];
+    fl_gpu *g = c->gpu->gpu;
+    const slot *s = &e->in_flight->slot[c->gpu->slot];
 
     FL_TRY(g->m->event_record(g->d, s->fed, g->copies));
     return g->m->stream_after(g->d, g->queue, s->fed);
 }
 
-fleet_status fl_flight_next(fleet_executor *e, int *there)
+fleet_status fl_in_flight_next(fleet_executor *e, int *there)
 {
-    fl_flight *f = e->flight;
+    fl_in_flight *f = e->in_flight;
     fl_gpu *g = f->gpu;
     const slot *s;
 
@@ -338,65 +339,66 @@ static fleet_status feed(fleet_executor *e, const fl_compiled *c, const slot *s,
     for (size_t i = 0; i < plan->n_value; i++) {
         const fl_value *v = &plan->value[i];
 
-        if (v->kind == FL_VALUE_FEED && v->there && v->root == (int)i)
+        if (v->kind == FL_VALUE_FEED && v->on_gpu && v->root == (int)i)
             FL_TRY(feed_one(e, c, s, v, batch));
     }
-    return fl_flight_fed(e, c);
+    return fl_in_flight_fed(e, c);
 }
 
 static fleet_status take_slot(fleet_executor *e, fl_compiled *c, int64_t batch,
                               slot **taken)
 {
-    fl_there *t = c->there;
-    fl_flight *f;
+    fl_gpu_plan *t = c->gpu;
+    fl_in_flight *f;
     slot *s;
 
     FL_TRY(make(e));
-    f = e->flight;
+    f = e->in_flight;
     s = *taken = &f->slot[f->next];
     FL_TRY(collect(e, s));
     FL_TRY(tell(f));
-    FL_TRY(fl_there_begin_ids(c, e->input, batch, e->micro));
+    FL_TRY(fl_gpu_plan_begin_ids(c, e->input, batch, e->micro));
     FL_TRY(make_room(f, s, t));
     t->pinned = s->pinned;
     t->status = f->status;
     t->end = f->end;
-    FL_TRY(fl_there_prepare(c, batch, f->next));
+    FL_TRY(fl_gpu_plan_prepare(c, batch, f->next));
     s->c = c;
     return FLEET_OK;
 }
 
-fleet_status fl_flight_begin(fleet_executor *e, fl_compiled *c, int64_t batch)
+fleet_status fl_in_flight_begin(fleet_executor *e, fl_compiled *c,
+                                int64_t batch)
 {
     slot *s;
 
     FL_TRY(take_slot(e, c, batch, &s));
     trace(s, true, e->n_run);
     FL_TRY(feed(e, c, s, batch));
-    return fl_there_begin(c);
+    return fl_gpu_plan_begin(c);
 }
 
-fleet_status fl_flight_attend(fleet_executor *e, fl_compiled *c)
+fleet_status fl_in_flight_update_others(fleet_executor *e, fl_compiled *c)
 {
     slot *s;
 
-    if (!c->there)
+    if (!c->gpu)
         return FLEET_OK;
     FL_TRY(take_slot(e, c, c->plan->batch, &s));
-    fl_there_forget(c);
-    c->there->n_told = 0;
+    fl_gpu_plan_forget(c);
+    c->gpu->n_told = 0;
     return FLEET_OK;
 }
 
-fleet_status fl_flight_check(fleet_executor *e, fl_compiled *c)
+fleet_status fl_in_flight_check(fleet_executor *e, fl_compiled *c)
 {
-    fl_flight *f = e->flight;
-    slot *s = &f->slot[c->there->slot];
+    fl_in_flight *f = e->in_flight;
+    slot *s = &f->slot[c->gpu->slot];
 
-    FL_TRY(fl_there_end(c));
-    if (!c->plan->training || !c->there->host_updates)
+    FL_TRY(fl_gpu_plan_end(c));
+    if (!c->plan->training || !c->gpu->host_updates)
         return FLEET_OK;
-    FL_TRY(fl_there_queue(c));
+    FL_TRY(fl_gpu_plan_queue(c));
     FL_TRY(fl_gpu_wait(f->gpu)); /* before the CPU changes anything */
     trace(s, false, e->n_run);
     if (!status_of(s)->stop)
@@ -408,51 +410,51 @@ fleet_status fl_flight_check(fleet_executor *e, fl_compiled *c)
 /* Is it decided on the GPU whether updates are skipped? */
 static bool is_scaled_there(const fl_compiled *c)
 {
-    return c->plan->scaling >= 0 && c->plan->value[c->plan->scaling].there;
+    return c->plan->scaling >= 0 && c->plan->value[c->plan->scaling].on_gpu;
 }
 
-fleet_status fl_flight_settle(fleet_executor *e, const fl_compiled *c)
+fleet_status fl_in_flight_finish(fleet_executor *e, const fl_compiled *c)
 {
-    const fl_there *t = c->there;
+    const fl_gpu_plan *t = c->gpu;
     fl_scaling now;
 
     FL_TRY(fl_gpu_wait(t->gpu));
     if (!is_scaled_there(c))
         return FLEET_OK;
     FL_TRY(t->gpu->m->copy(t->gpu->d, t->gpu->queue, &now,
-                           fl_there_pointer(c, c->plan->scaling, t->slot),
+                           fl_gpu_plan_pointer(c, c->plan->scaling, t->slot),
                            sizeof now, FL_TO_HOST));
     FL_TRY(fl_gpu_wait(t->gpu));
     leave_out(e->store, &now);
     return FLEET_OK;
 }
 
-fleet_status fl_flight_take_over(fleet_executor *e)
+fleet_status fl_in_flight_take_over(fleet_executor *e)
 {
     fleet_executor *before = e->store->trainer;
     fleet_status status;
 
-    if (!before || before == e || !before->flight)
+    if (!before || before == e || !before->in_flight)
         return FLEET_OK;
-    fl_gpu_lock(before->flight->gpu);
+    fl_gpu_lock(before->in_flight->gpu);
     status = collect_all(before);
-    fl_gpu_unlock(before->flight->gpu);
+    fl_gpu_unlock(before->in_flight->gpu);
     return status;
 }
 
-fleet_status fl_flight_end(fleet_executor *e, fl_compiled *c, int64_t batch,
-                           bool updated)
+fleet_status fl_in_flight_end(fleet_executor *e, fl_compiled *c, int64_t batch,
+                              bool updated)
 {
-    fl_flight *f = e->flight;
-    slot *s = &f->slot[c->there->slot];
+    fl_in_flight *f = e->in_flight;
+    slot *s = &f->slot[c->gpu->slot];
 
     s->scaled = updated && is_scaled_there(c);
     if (s->scaled)
-        FL_TRY(fl_there_tell_scaling(c));
+        FL_TRY(fl_gpu_plan_tell_scaling(c));
     if (updated)
-        FL_TRY(fl_there_count(c));
-    FL_TRY(fl_there_queue(c));
-    c->there->gathers = false;
+        FL_TRY(fl_gpu_plan_count(c));
+    FL_TRY(fl_gpu_plan_queue(c));
+    c->gpu->gathers = false;
     FL_TRY(f->gpu->m->event_record(f->gpu->d, s->done, f->gpu->queue));
     s->busy = true;
     s->updated = updated;

@@ -11,7 +11,7 @@ enum { MOST_PREPARED = 16 };
 
 static bool is_root(const fl_plan *plan, size_t i)
 {
-    return plan->value[i].root == (int)i && plan->value[i].there;
+    return plan->value[i].root == (int)i && plan->value[i].on_gpu;
 }
 
 /* --- memory -------------------------------------------------------------- */
@@ -35,7 +35,7 @@ static size_t store_bytes(const fl_plan *plan, const fl_value *v)
 static fleet_status find_mirrors(fl_compiled *c)
 {
     fl_plan *plan = c->plan;
-    fl_there *t = c->there;
+    fl_gpu_plan *t = c->gpu;
 
     FL_TRY(FL_NEW(&t->stored, plan->n_value * sizeof *t->stored));
     for (size_t i = 0; i < plan->n_value; i++) {
@@ -47,15 +47,15 @@ static fleet_status find_mirrors(fl_compiled *c)
             continue;
         FL_TRY(fl_mirror_make(plan->store, t->gpu, here, store_bytes(plan, v),
                               &m));
-        t->stored[i] = m->there;
+        t->stored[i] = m->on_gpu;
     }
-    return fl_there_find_tables(c);
+    return fl_gpu_plan_find_tables(c);
 }
 
 /* What is kept begins with its first values. */
 static fleet_status fill_first(const fl_compiled *c, const fl_value *v)
 {
-    const fl_there *t = c->there;
+    const fl_gpu_plan *t = c->gpu;
     int64_t n = fl_shape_count(&v->shape, 1);
     fleet_status status;
     float *first;
@@ -66,7 +66,7 @@ static fleet_status fill_first(const fl_compiled *c, const fl_value *v)
     for (int64_t i = 0; i < n; i++)
         first[i] = v->first;
     status =
-        fl_gpu_copy(t->gpu, &(fl_gpu_rows){.to = t->kept + v->offset,
+        fl_gpu_copy(t->gpu, &(fl_gpu_rows){.to = t->persistent + v->offset,
                                            .from = first,
                                            .bytes = (size_t)n * sizeof *first,
                                            .n = 1,
@@ -78,37 +78,39 @@ static fleet_status fill_first(const fl_compiled *c, const fl_value *v)
 static fleet_status make_memory(fl_compiled *c)
 {
     const fl_plan *plan = c->plan;
-    fl_there *t = c->there;
+    fl_gpu_plan *t = c->gpu;
 
-    FL_TRY(make_zeroed(t->gpu, plan->arena_bytes_there, &t->arena));
-    FL_TRY(make_zeroed(t->gpu, plan->kept_bytes_there, &t->kept));
+    FL_TRY(make_zeroed(t->gpu, plan->gpu_arena_bytes, &t->arena));
+    FL_TRY(make_zeroed(t->gpu, plan->gpu_persistent_bytes, &t->persistent));
     FL_TRY(make_zeroed(t->gpu, plan->n_step * sizeof(uint64_t), &t->faults));
-    for (int i = 0; plan->rows_ahead && i < 2; i++) {
-        FL_TRY(make_zeroed(t->gpu, plan->ahead_bytes_there, &t->ahead[i]));
+    for (int i = 0; plan->prefetches_rows && i < 2; i++) {
+        FL_TRY(make_zeroed(t->gpu, plan->gpu_slot_bytes, &t->per_slot[i]));
         FL_TRY(t->gpu->m->event_create(t->gpu->d, false, &t->sent[i]));
     }
     for (size_t i = 0; i < plan->n_value; i++) {
         const fl_value *v = &plan->value[i];
 
-        if (is_root(plan, i) && v->kind == FL_VALUE_KEPT && v->first != 0.0f)
+        if (is_root(plan, i) && v->kind == FL_VALUE_PERSISTENT &&
+            v->first != 0.0f)
             FL_TRY(fill_first(c, v));
     }
-    FL_TRY(fl_there_make_positions(c));
-    return fl_there_place_feeds(c);
+    FL_TRY(fl_gpu_plan_make_positions(c));
+    return fl_gpu_plan_place_feeds(c);
 }
 
-void *fl_there_pointer(const fl_compiled *c, int value, int slot)
+void *fl_gpu_plan_pointer(const fl_compiled *c, int value, int slot)
 {
     const fl_plan *plan = c->plan;
     const fl_value *v = &plan->value[value], *root = &plan->value[v->root];
-    const fl_there *t = c->there;
+    const fl_gpu_plan *t = c->gpu;
     size_t column = (size_t)v->column * fleet_dtype_size(v->dtype);
 
     switch (root->positions ? FL_VALUE_PARAM : root->kind) {
     case FL_VALUE_TEMP:
         return t->arena + root->offset + column;
-    case FL_VALUE_KEPT:
-        return (root->ahead ? t->ahead[slot] : t->kept) + root->offset + column;
+    case FL_VALUE_PERSISTENT:
+        return (root->per_slot ? t->per_slot[slot] : t->persistent) +
+               root->offset + column;
     case FL_VALUE_FEED:
         return t->feed[slot] + root->staged_at + column;
     default:
@@ -126,7 +128,7 @@ static void show_values(fl_compiled *c)
 
         if (is_root(plan, i) && v->kind != FL_VALUE_FEED)
             c->base[v->base] =
-                (char *)fl_there_pointer(c, (int)i, 0) - v->offset;
+                (char *)fl_gpu_plan_pointer(c, (int)i, 0) - v->offset;
     }
 }
 
@@ -139,12 +141,12 @@ static bool is_copy(const fl_kernel *k)
 
 static void find_kernels(fl_compiled *c)
 {
-    fl_there *t = c->there;
+    fl_gpu_plan *t = c->gpu;
 
     for (size_t i = 0; i < c->plan->n_step; i++) {
         const fl_step *s = c->plan->step[i];
 
-        if (s->lane != FL_LANE_GPU) {
+        if (s->engine != FL_ENGINE_GPU) {
             t->host_updates = t->host_updates || s->phase >= FL_MERGE;
         } else if (s->kernel == &fl_kernel_tell_update) {
             t->n_tell++;
@@ -160,25 +162,25 @@ static void find_loss(fl_compiled *c)
     const fl_plan *plan = c->plan;
     const fleet_var *loss = plan->program->training.loss;
 
-    c->there->loss = loss ? plan->value_of[loss->id] : -1;
-    if (c->there->loss >= 0 && !plan->value[c->there->loss].there)
-        c->there->loss = -1;
+    c->gpu->loss = loss ? plan->value_of[loss->id] : -1;
+    if (c->gpu->loss >= 0 && !plan->value[c->gpu->loss].on_gpu)
+        c->gpu->loss = -1;
 }
 
 static bool has_steps_there(const fl_plan *plan)
 {
     for (size_t i = 0; i < plan->n_step; i++)
-        if (plan->step[i]->lane == FL_LANE_GPU)
+        if (plan->step[i]->engine == FL_ENGINE_GPU)
             return true;
     return false;
 }
 
 /* --- a slot's pinned memory ---------------------------------------------- */
 
-bool fl_there_is_pinned(const fl_value *root)
+bool fl_gpu_plan_is_pinned(const fl_value *root)
 {
     return root->kind == FL_VALUE_TEMP ||
-           (root->kind == FL_VALUE_KEPT && !root->pointer);
+           (root->kind == FL_VALUE_PERSISTENT && !root->pointer);
 }
 
 /* What the store has is read at once, each step's by a place of its own: the
@@ -190,19 +192,19 @@ static size_t sent_bytes(const fl_plan *plan, const fl_step *s)
     if (s->kernel != &fl_kernel_to_gpu)
         return 0;
     from = &plan->value[s->operand[1].value];
-    return fl_there_is_pinned(&plan->value[from->root])
+    return fl_gpu_plan_is_pinned(&plan->value[from->root])
                ? 0
                : (size_t)fl_shape_count(&from->shape, 1) *
                      fleet_dtype_size(from->dtype);
 }
 
-fleet_status fl_there_place_pinned(fl_compiled *c)
+fleet_status fl_gpu_plan_place_pinned(fl_compiled *c)
 {
-    fl_there *t = c->there;
+    fl_gpu_plan *t = c->gpu;
     size_t told = (size_t)t->n_tell * sizeof(fl_device_update);
 
     t->counts_at = FL_PINNED_STATUS + (told + 255) / 256 * 256;
-    t->feeds_at = t->counts_at + fl_there_count_bytes(c);
+    t->feeds_at = t->counts_at + fl_gpu_plan_count_bytes(c);
     t->pinned_bytes = t->feeds_at + t->feed_bytes;
     if (!t->sends_at)
         FL_TRY(FL_NEW(&t->sends_at, c->plan->n_step * sizeof *t->sends_at));
@@ -215,17 +217,17 @@ fleet_status fl_there_place_pinned(fl_compiled *c)
     return FLEET_OK;
 }
 
-fleet_status fl_there_make(const fleet_executor *e, fl_compiled *c)
+fleet_status fl_gpu_plan_make(const fleet_executor *e, fl_compiled *c)
 {
-    fl_there *t;
+    fl_gpu_plan *t;
     fleet_status status;
 
     if (!has_steps_there(c->plan))
         return FLEET_OK;
-    FL_TRY(FL_NEW(&c->there, sizeof *c->there));
-    t = c->there;
-    t->gpu = e->placing.gpu;
-    t->graphs = !e->placing.no_graphs;
+    FL_TRY(FL_NEW(&c->gpu, sizeof *c->gpu));
+    t = c->gpu;
+    t->gpu = e->place.gpu;
+    t->graphs = !e->place.no_graphs;
     FL_TRY(FL_NEW(&t->kernel, c->plan->n_step * sizeof *t->kernel));
     find_kernels(c);
     find_loss(c);
@@ -233,7 +235,7 @@ fleet_status fl_there_make(const fleet_executor *e, fl_compiled *c)
     fl_gpu_lock(t->gpu);
     status = make_memory(c);
     if (status == FLEET_OK)
-        status = fl_there_place_pinned(c);
+        status = fl_gpu_plan_place_pinned(c);
     if (status == FLEET_OK) /* feeds are copied on a stream of their own */
         status = fl_gpu_wait(t->gpu);
     fl_gpu_unlock(t->gpu);
@@ -253,7 +255,7 @@ static fl_device_arg resolve(const fl_compiled *c, int value, int slot)
     if (value < 0)
         return (fl_device_arg){0};
     v = &plan->value[value];
-    data = fl_there_pointer(c, value, slot);
+    data = fl_gpu_plan_pointer(c, value, slot);
     return (fl_device_arg){
         .data = data,
         .cols = fl_shape_cols(&v->shape),
@@ -263,7 +265,8 @@ static fl_device_arg resolve(const fl_compiled *c, int value, int slot)
         .dtype = v->dtype,
         .offsets =
             v->most_ids
-                ? (const int64_t *)(const void *)(data + fl_there_offsets_at(v))
+                ? (const int64_t *)(const void *)(data +
+                                                  fl_gpu_plan_offsets_at(v))
                 : NULL,
     };
 }
@@ -276,7 +279,7 @@ static size_t state_size(const fl_device_kernel *k)
 static fleet_status make_steps(const fl_compiled *c, fl_prepared *p)
 {
     const fl_plan *plan = c->plan;
-    const fl_there *t = c->there;
+    const fl_gpu_plan *t = c->gpu;
     size_t n_arg = 0, state = 0;
 
     for (size_t i = 0; i < plan->n_step; i++) {
@@ -309,12 +312,12 @@ static fleet_status make_steps(const fl_compiled *c, fl_prepared *p)
 
 static void make_end(const fl_compiled *c, fl_prepared *p)
 {
-    const fl_there *t = c->there;
+    const fl_gpu_plan *t = c->gpu;
 
     p->end_config = (fl_device_end){(int)c->plan->n_step, c->plan->training};
     p->end_arg[0].data = t->status;
     if (t->loss >= 0)
-        p->end_arg[1].data = fl_there_pointer(c, t->loss, p->slot);
+        p->end_arg[1].data = fl_gpu_plan_pointer(c, t->loss, p->slot);
     p->end_arg[2].data = t->faults;
     p->end = (fl_device_step){.arg = p->end_arg,
                               .n_arg = 3,
@@ -325,7 +328,7 @@ static void make_end(const fl_compiled *c, fl_prepared *p)
 /* Steps come one after the other: they share their scratch. */
 static fleet_status prepare_steps(const fl_compiled *c, fl_prepared *p)
 {
-    const fl_there *t = c->there;
+    const fl_gpu_plan *t = c->gpu;
     fl_gpu *g = t->gpu;
     size_t most = 0;
 
@@ -344,9 +347,9 @@ static fleet_status prepare_steps(const fl_compiled *c, fl_prepared *p)
 
 static void drop_prepared(const fl_compiled *c, fl_prepared *p)
 {
-    const fl_there *t = c->there;
+    const fl_gpu_plan *t = c->gpu;
 
-    fl_sequences_drop(t->gpu, &p->known);
+    fl_command_graphs_drop(t->gpu, &p->known);
     for (size_t i = 0; i < p->n_prepared; i++)
         if (t->kernel[i] && t->kernel[i]->finish)
             t->kernel[i]->finish(t->gpu->d, &p->step[i]);
@@ -360,7 +363,7 @@ static void drop_prepared(const fl_compiled *c, fl_prepared *p)
 /* The one used last is the first; there are so many at most. */
 static fleet_status drop_oldest(fl_compiled *c)
 {
-    fl_prepared **at = &c->there->prepared, *last;
+    fl_prepared **at = &c->gpu->prepared, *last;
     int n = 0;
 
     while (*at && ++n < MOST_PREPARED)
@@ -368,7 +371,7 @@ static fleet_status drop_oldest(fl_compiled *c)
     last = *at;
     if (!last)
         return FLEET_OK;
-    FL_TRY(fl_gpu_wait(c->there->gpu));
+    FL_TRY(fl_gpu_wait(c->gpu->gpu));
     *at = NULL;
     drop_prepared(c, last);
     return FLEET_OK;
@@ -391,14 +394,14 @@ static fleet_status make_prepared(fl_compiled *c, int64_t batch, int slot,
     if (status == FLEET_OK)
         return FLEET_OK;
     fl_error_take(&why, status);
-    fl_gpu_wait(c->there->gpu); /* for what those before it have queued */
+    fl_gpu_wait(c->gpu->gpu); /* for what those before it have queued */
     drop_prepared(c, *out);
     return fl_error_raise(&why);
 }
 
-fleet_status fl_there_prepare(fl_compiled *c, int64_t batch, int slot)
+fleet_status fl_gpu_plan_prepare(fl_compiled *c, int64_t batch, int slot)
 {
-    fl_there *t = c->there;
+    fl_gpu_plan *t = c->gpu;
     fl_prepared **at = &t->prepared, *p;
 
     while (*at && ((*at)->batch != batch || (*at)->slot != slot))
@@ -417,7 +420,7 @@ fleet_status fl_there_prepare(fl_compiled *c, int64_t batch, int slot)
 /* Nothing that was queued is under way. */
 static void drop_all_prepared(fl_compiled *c)
 {
-    fl_there *t = c->there;
+    fl_gpu_plan *t = c->gpu;
 
     while (t->prepared) {
         fl_prepared *next = t->prepared->next;
@@ -428,9 +431,9 @@ static void drop_all_prepared(fl_compiled *c)
     t->now = NULL;
 }
 
-fleet_status fl_there_unprepare(fl_compiled *c)
+fleet_status fl_gpu_plan_unprepare(fl_compiled *c)
 {
-    FL_TRY(fl_gpu_wait(c->there->gpu));
+    FL_TRY(fl_gpu_wait(c->gpu->gpu));
     drop_all_prepared(c);
     return FLEET_OK;
 }
@@ -439,10 +442,10 @@ fleet_status fl_there_unprepare(fl_compiled *c)
 
 static void free_memory(const fl_compiled *c)
 {
-    const fl_there *t = c->there;
+    const fl_gpu_plan *t = c->gpu;
     fl_gpu *g = t->gpu;
-    char *all[] = {t->arena,   t->kept,     t->faults,  t->feed[0],
-                   t->feed[1], t->ahead[0], t->ahead[1]};
+    char *all[] = {t->arena,   t->persistent,  t->faults,     t->feed[0],
+                   t->feed[1], t->per_slot[0], t->per_slot[1]};
 
     for (int i = 0; i < 7; i++)
         g->m->free(g->d, g->queue, all[i]);
@@ -453,9 +456,9 @@ static void free_memory(const fl_compiled *c)
             g->m->free(g->d, g->queue, t->stored[i]);
 }
 
-void fl_there_destroy(fl_compiled *c)
+void fl_gpu_plan_destroy(fl_compiled *c)
 {
-    fl_there *t = c->there;
+    fl_gpu_plan *t = c->gpu;
 
     if (!t)
         return;
@@ -466,10 +469,10 @@ void fl_there_destroy(fl_compiled *c)
         free_memory(c);
         fl_gpu_unlock(t->gpu);
     }
-    fl_works_done(&t->work);
+    fl_gpu_commands_done(&t->work);
     fl_free(t->sends_at);
     fl_free(t->stored);
     fl_free(t->kernel);
     fl_free(t);
-    c->there = NULL;
+    c->gpu = NULL;
 }

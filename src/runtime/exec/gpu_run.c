@@ -12,13 +12,13 @@ static bool is_copy(const fl_kernel *k)
     return k == &fl_kernel_to_gpu || k == &fl_kernel_to_host;
 }
 
-fleet_status fl_there_put(fl_there *t, const fl_work *work)
+fleet_status fl_gpu_plan_put(fl_gpu_plan *t, const fl_gpu_command *work)
 {
-    return t->gathers ? fl_works_add(&t->work, work)
-                      : fl_work_queue(t->gpu, work);
+    return t->gathers ? fl_gpu_commands_add(&t->work, work)
+                      : fl_gpu_command_queue(t->gpu, work);
 }
 
-static fleet_status crossed(fl_there *t)
+static fleet_status crossed(fl_gpu_plan *t)
 {
     t->crosses = t->gathers;
     return t->gathers ? FLEET_OK : fl_gpu_crossed(t->gpu);
@@ -27,17 +27,17 @@ static fleet_status crossed(fl_there *t)
 static fleet_status queue(fl_compiled *c)
 {
     int64_t began = c->trace ? fl_now_ns() : 0;
-    fl_there *t = c->there;
+    fl_gpu_plan *t = c->gpu;
 
-    FL_TRY(fl_sequence_queue(t->gpu, &t->now->known, &t->work,
-                             &c->plan->store->context->log));
+    FL_TRY(fl_command_graph_queue(t->gpu, &t->now->known, &t->work,
+                                  &c->plan->store->context->log));
     fl_trace_step(c->trace, "gpu.queue", 0, began, began ? fl_now_ns() : 0);
     return FLEET_OK;
 }
 
-fleet_status fl_there_queue(fl_compiled *c)
+fleet_status fl_gpu_plan_queue(fl_compiled *c)
 {
-    fl_there *t = c->there;
+    fl_gpu_plan *t = c->gpu;
     bool crosses = t->crosses;
 
     if (t->work.n > 0)
@@ -47,54 +47,56 @@ fleet_status fl_there_queue(fl_compiled *c)
     return crosses ? fl_gpu_crossed(t->gpu) : FLEET_OK;
 }
 
-fleet_status fl_there_arrived(fl_compiled *c)
+fleet_status fl_gpu_plan_arrived(fl_compiled *c)
 {
-    if (c->there->crosses)
-        FL_TRY(fl_there_queue(c));
-    return fl_gpu_arrived(c->there->gpu);
+    if (c->gpu->crosses)
+        FL_TRY(fl_gpu_plan_queue(c));
+    return fl_gpu_arrived(c->gpu->gpu);
 }
 
-void fl_there_forget(fl_compiled *c)
+void fl_gpu_plan_forget(fl_compiled *c)
 {
-    c->there->work.n = 0;
-    c->there->gathers = c->there->crosses = false;
+    c->gpu->work.n = 0;
+    c->gpu->gathers = c->gpu->crosses = false;
 }
 
-fleet_status fl_there_begin(fl_compiled *c)
+fleet_status fl_gpu_plan_begin(fl_compiled *c)
 {
-    fl_there *t = c->there;
+    fl_gpu_plan *t = c->gpu;
 
-    fl_there_forget(c);
+    fl_gpu_plan_forget(c);
     t->n_told = 0;
     t->gathers = t->graphs;
-    return fl_there_put(
-        t, &(fl_work){.filled = t->faults,
-                      .bytes = c->plan->n_step * sizeof(uint64_t)});
+    return fl_gpu_plan_put(
+        t, &(fl_gpu_command){.filled = t->faults,
+                             .bytes = c->plan->n_step * sizeof(uint64_t)});
 }
 
-fleet_status fl_there_end(fl_compiled *c)
+fleet_status fl_gpu_plan_end(fl_compiled *c)
 {
-    fl_there *t = c->there;
+    fl_gpu_plan *t = c->gpu;
 
-    FL_TRY(fl_there_put(t, &(fl_work){.kernel = t->end, .step = &t->now->end}));
-    return fl_there_put(t, &(fl_work){.rows = {.to = t->pinned,
-                                               .from = t->status,
-                                               .bytes = sizeof *t->status,
-                                               .n = 1,
-                                               .kind = FL_TO_HOST}});
+    FL_TRY(fl_gpu_plan_put(
+        t, &(fl_gpu_command){.kernel = t->end, .step = &t->now->end}));
+    return fl_gpu_plan_put(
+        t, &(fl_gpu_command){.rows = {.to = t->pinned,
+                                      .from = t->status,
+                                      .bytes = sizeof *t->status,
+                                      .n = 1,
+                                      .kind = FL_TO_HOST}});
 }
 
-fleet_status fl_there_tell_scaling(fl_compiled *c)
+fleet_status fl_gpu_plan_tell_scaling(fl_compiled *c)
 {
-    fl_there *t = c->there;
+    fl_gpu_plan *t = c->gpu;
 
-    return fl_there_put(
-        t, &(fl_work){
-               .rows = {.to = t->pinned + FL_PINNED_SCALING,
-                        .from = fl_there_pointer(c, c->plan->scaling, t->slot),
-                        .bytes = sizeof(fl_scaling),
-                        .n = 1,
-                        .kind = FL_TO_HOST}});
+    return fl_gpu_plan_put(
+        t, &(fl_gpu_command){.rows = {.to = t->pinned + FL_PINNED_SCALING,
+                                      .from = fl_gpu_plan_pointer(
+                                          c, c->plan->scaling, t->slot),
+                                      .bytes = sizeof(fl_scaling),
+                                      .n = 1,
+                                      .kind = FL_TO_HOST}});
 }
 
 /* Rows that count, in one memory and in the other. */
@@ -120,50 +122,50 @@ static fl_gpu_rows rows_of(const fl_value *to, const fl_value *from,
  * waited for before, with a deadline. */
 static fleet_status copy_at_once(fl_compiled *c, const fl_gpu_rows *r)
 {
-    fl_gpu *g = c->there->gpu;
+    fl_gpu *g = c->gpu->gpu;
 
-    FL_TRY(fl_there_queue(c));
+    FL_TRY(fl_gpu_plan_queue(c));
     FL_TRY(fl_gpu_wait(g));
     FL_TRY(fl_gpu_copy(g, r));
     return fl_gpu_crossed(g);
 }
 
 /* Without gaps: it is no batch's. */
-static fleet_status send(fl_there *t, size_t sends_at, fl_gpu_rows *r)
+static fleet_status send(fl_gpu_plan *t, size_t sends_at, fl_gpu_rows *r)
 {
     memcpy(t->pinned + sends_at, r->from, r->bytes);
     r->from = t->pinned + sends_at;
-    return fl_there_put(t, &(fl_work){.rows = *r});
+    return fl_gpu_plan_put(t, &(fl_gpu_command){.rows = *r});
 }
 
 static fleet_status run_copy(fl_compiled *c, int i, int64_t batch)
 {
     const fl_plan *plan = c->plan;
     const fl_step *s = plan->step[i];
-    fl_there *t = c->there;
+    fl_gpu_plan *t = c->gpu;
     int to = s->operand[0].value, from = s->operand[1].value;
-    bool there = plan->value[to].there;
+    bool there = plan->value[to].on_gpu;
     const fl_value *host = &plan->value[there ? from : to];
     fl_gpu_rows r = rows_of(&plan->value[to], &plan->value[from], batch);
 
     r.kind = there ? FL_TO_DEVICE : FL_TO_HOST;
-    r.to =
-        there ? fl_there_pointer(c, to, t->slot) : fl_compiled_pointer(c, to);
+    r.to = there ? fl_gpu_plan_pointer(c, to, t->slot)
+                 : fl_compiled_pointer(c, to);
     r.from = there ? fl_compiled_pointer(c, from)
-                   : fl_there_pointer(c, from, t->slot);
+                   : fl_gpu_plan_pointer(c, from, t->slot);
     if (t->sends_at[i] > 0)
         return send(t, t->sends_at[i], &r);
-    if (!fl_there_is_pinned(&plan->value[host->root]))
+    if (!fl_gpu_plan_is_pinned(&plan->value[host->root]))
         return copy_at_once(c, &r);
-    FL_TRY(fl_there_put(t, &(fl_work){.rows = r}));
+    FL_TRY(fl_gpu_plan_put(t, &(fl_gpu_command){.rows = r}));
     return crossed(t);
 }
 
 /* --- rows that come ahead ------------------------------------------------ */
 
-fleet_status fl_there_begin_rows(fl_compiled *c, int to)
+fleet_status fl_gpu_plan_begin_rows(fl_compiled *c, int to)
 {
-    fl_there *t = c->there;
+    fl_gpu_plan *t = c->gpu;
     fl_gpu *g = t->gpu;
 
     t->rows_to = to;
@@ -176,11 +178,11 @@ fleet_status fl_there_begin_rows(fl_compiled *c, int to)
 static fleet_status send_rows(fl_compiled *c, const fl_step *s, int64_t batch)
 {
     int to = s->operand[0].value, from = s->operand[1].value;
-    fl_there *t = c->there;
+    fl_gpu_plan *t = c->gpu;
     fl_gpu_rows r = rows_of(&c->plan->value[to], &c->plan->value[from], batch);
 
     r.kind = FL_TO_DEVICE;
-    r.to = fl_there_pointer(c, to, t->rows_to);
+    r.to = fl_gpu_plan_pointer(c, to, t->rows_to);
     r.from = fl_compiled_pointer(c, from);
     return fl_gpu_copy_on(t->gpu, t->gpu->copies, &r);
 }
@@ -190,7 +192,7 @@ static fleet_status send_all_rows(fl_compiled *c, const fl_region *region,
 {
     int64_t began = c->trace ? fl_now_ns() : 0;
     const int end = region->first + region->n;
-    fl_there *t = c->there;
+    fl_gpu_plan *t = c->gpu;
     fl_gpu *g = t->gpu;
     fleet_status status = FLEET_OK;
 
@@ -207,7 +209,7 @@ static fleet_status send_all_rows(fl_compiled *c, const fl_region *region,
 /* Each step of an iteration tells it from a place of its own. */
 static fleet_status tell_update(fl_compiled *c, const fl_step *s)
 {
-    fl_there *t = c->there;
+    fl_gpu_plan *t = c->gpu;
     const fl_update_now *now = fl_compiled_pointer(c, s->operand[1].value);
     fl_device_update *u =
         (fl_device_update *)(void *)(t->pinned + FL_PINNED_STATUS) +
@@ -217,50 +219,50 @@ static fleet_status tell_update(fl_compiled *c, const fl_step *s)
     u->stop = &t->status->stop;
     u->u.correct_a_at = t->correct[0];
     u->u.correct_b_at = t->correct[1];
-    return fl_there_put(
-        t, &(fl_work){
-               .rows = {.to = fl_there_pointer(c, s->operand[0].value, t->slot),
-                        .from = u,
-                        .bytes = sizeof *u,
-                        .n = 1,
-                        .kind = FL_TO_DEVICE}});
+    return fl_gpu_plan_put(
+        t, &(fl_gpu_command){.rows = {.to = fl_gpu_plan_pointer(
+                                          c, s->operand[0].value, t->slot),
+                                      .from = u,
+                                      .bytes = sizeof *u,
+                                      .n = 1,
+                                      .kind = FL_TO_DEVICE}});
 }
 
 static fleet_status run_step(fl_compiled *c, int i, int64_t batch)
 {
     const fl_step *s = c->plan->step[i];
-    fl_there *t = c->there;
+    fl_gpu_plan *t = c->gpu;
 
     if (is_copy(s->kernel))
         return run_copy(c, i, batch);
     if (s->kernel == &fl_kernel_tell_update)
         return tell_update(c, s);
-    return fl_there_put(
-        t, &(fl_work){.kernel = t->kernel[i], .step = &t->now->step[i]});
+    return fl_gpu_plan_put(
+        t, &(fl_gpu_command){.kernel = t->kernel[i], .step = &t->now->step[i]});
 }
 
-fleet_status fl_there_run(fl_compiled *c, const fl_region *region,
-                          int64_t batch)
+fleet_status fl_gpu_plan_run(fl_compiled *c, const fl_region *region,
+                             int64_t batch)
 {
-    if (region->phase == FL_ROWS)
+    if (region->phase == FL_PREFETCH)
         return send_all_rows(c, region, batch);
     for (int i = region->first; i < region->first + region->n; i++)
         FL_TRY(run_step(c, i, batch));
     return FLEET_OK;
 }
 
-fleet_status fl_there_read(const fl_compiled *c, int value, int64_t rows,
-                           void *to)
+fleet_status fl_gpu_plan_read(const fl_compiled *c, int value, int64_t rows,
+                              void *to)
 {
     const fl_value *v = &c->plan->value[value];
     size_t size = fleet_dtype_size(v->dtype);
     size_t bytes = (size_t)fl_shape_cols(&v->shape) * size;
-    fl_there *t = c->there;
+    fl_gpu_plan *t = c->gpu;
 
     FL_TRY(fl_gpu_wait(t->gpu));
-    FL_TRY(fl_gpu_copy(t->gpu,
-                       &(fl_gpu_rows){to, fl_there_pointer(c, value, t->slot),
-                                      bytes, (size_t)v->ld * size, bytes,
-                                      (size_t)rows, FL_TO_HOST}));
+    FL_TRY(fl_gpu_copy(
+        t->gpu,
+        &(fl_gpu_rows){to, fl_gpu_plan_pointer(c, value, t->slot), bytes,
+                       (size_t)v->ld * size, bytes, (size_t)rows, FL_TO_HOST}));
     return fl_gpu_wait(t->gpu);
 }

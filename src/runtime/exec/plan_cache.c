@@ -8,7 +8,7 @@
 void fl_executor_forget_plans(fleet_executor *e)
 {
     fl_executor_forget(e);
-    fl_flight_abandon(e);
+    fl_in_flight_abandon(e);
     while (e->compiled) {
         fl_compiled *next = e->compiled->next;
 
@@ -36,12 +36,12 @@ static fleet_status widen_arena(fleet_executor *e, fl_compiled *c)
     char *arena;
 
     if (c->plan->arena_bytes > e->arena_bytes) {
-        FL_TRY(fl_gpu_host_alloc(e->placing.gpu, c->plan->arena_bytes, &arena));
+        FL_TRY(fl_gpu_host_alloc(e->place.gpu, c->plan->arena_bytes, &arena));
 #ifdef __SANITIZE_ADDRESS__
         memset(arena, 0xff, c->plan->arena_bytes); /* NaN for those who read
                                                       what nobody wrote */
 #endif
-        fl_gpu_host_free(e->placing.gpu, e->arena);
+        fl_gpu_host_free(e->place.gpu, e->arena);
         e->arena = arena;
         e->arena_bytes = c->plan->arena_bytes;
         for (fl_compiled *one = e->compiled; one; one = one->next)
@@ -95,7 +95,7 @@ static fleet_status compile(fleet_executor *e, int64_t batch,
         *at = (*compiled)->next;
     } else {
         if (n == MOST_PLANS) {
-            if (e->here.c == *at)
+            if (e->current.c == *at)
                 fl_executor_forget(e);
             fl_compiled_destroy(*at);
             *at = NULL;
@@ -110,8 +110,7 @@ static fleet_status compile(fleet_executor *e, int64_t batch,
 /* Plans are made for a store with its exchange and its ranks, or without. */
 static bool has_moved(const fleet_executor *e)
 {
-    return e->exchange != e->store->exchange ||
-           e->n_joined != e->store->n_joined;
+    return e->remote != e->store->remote || e->n_joined != e->store->n_joined;
 }
 
 fleet_status fl_executor_check_store(const fleet_executor *e)
@@ -130,7 +129,7 @@ static fleet_status follow_exchange(fleet_executor *e)
     if (!has_moved(e))
         return FLEET_OK;
     fl_executor_forget_plans(e);
-    e->exchange = e->store->exchange;
+    e->remote = e->store->remote;
     e->n_joined = e->store->n_joined;
     return FLEET_OK;
 }
@@ -155,13 +154,13 @@ fleet_status fl_executor_plan(fleet_executor *e, int64_t batch, fl_compiled **c)
                    batch, e->last->plan->batch);
 }
 
-fl_compiled *fl_executor_plan_ahead(fleet_executor *e, fl_compiled *here)
+fl_compiled *fl_executor_prefetch_plan(fleet_executor *e, fl_compiled *here)
 {
     bool inside =
         e->training && e->micro + 1 < e->program->training.merge_steps;
     fl_compiled *c;
 
-    if (!e->exchange || e->next.batch == 0 || e->next.batch > FL_MOST_BATCH)
+    if (!e->remote || e->next.batch == 0 || e->next.batch > FL_MOST_BATCH)
         return NULL;
     if (inside)
         return e->next.batch <= here->plan->batch ? here : NULL;

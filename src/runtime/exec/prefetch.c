@@ -24,15 +24,16 @@ static size_t size_of_input(const fleet_executor *e)
     return e->program->n_var * sizeof *e->input;
 }
 
-void fl_executor_ahead(fleet_executor *e, const fl_input *input, int64_t batch)
+void fl_executor_prefetch(fleet_executor *e, const fl_input *input,
+                          int64_t batch)
 {
-    if (!e->store->exchange)
+    if (!e->store->remote)
         return;
     memcpy(e->next.input, input, size_of_input(e));
     e->next.batch = batch;
 }
 
-static void give_back(fl_exchange *x, fl_pulled *p)
+static void give_back(fl_remote *x, fl_pulled *p)
 {
     if (p->c && p->slot >= 0)
         x->taken[p->slot] = false;
@@ -43,9 +44,9 @@ static void give_back(fl_exchange *x, fl_pulled *p)
 /* An exchange that has gone has forgotten everything. */
 static void drop(const fleet_executor *e, fl_pulled *p)
 {
-    fl_exchange *x = e->exchange;
+    fl_remote *x = e->remote;
 
-    if (x && x == e->store->exchange) {
+    if (x && x == e->store->remote) {
         if (p->c && p->slot >= 0)
             x->methods->drop(x, p->slot);
         give_back(x, p);
@@ -56,21 +57,21 @@ static void drop(const fleet_executor *e, fl_pulled *p)
 
 void fl_executor_drop(fleet_executor *e)
 {
-    drop(e, &e->here);
+    drop(e, &e->current);
     drop(e, &e->next);
 }
 
 /* In a child process neither the lock nor the exchange is ours. */
 void fl_executor_forget(fleet_executor *e)
 {
-    if (!e->exchange || e->context->fork_generation != fl_fork_generation())
+    if (!e->remote || e->context->fork_generation != fl_fork_generation())
         return;
     pthread_rwlock_wrlock(&e->store->lock);
     fl_executor_drop(e);
     pthread_rwlock_unlock(&e->store->lock);
 }
 
-static bool take_slot(fl_exchange *x, int *slot)
+static bool take_slot(fl_remote *x, int *slot)
 {
     for (*slot = 0; *slot < FL_N_SLOT; ++*slot)
         if (!x->taken[*slot])
@@ -95,12 +96,12 @@ static fleet_status run_pull(fleet_executor *e, fl_pulled *p, bool ahead)
 static fleet_status pull(fleet_executor *e, fl_pulled *p, fl_compiled *c,
                          bool ahead)
 {
-    p->slot = p->there = -1;
-    if (c->plan->pull >= 0 && !take_slot(e->exchange, &p->slot))
+    p->slot = p->gpu_slot = -1;
+    if (c->plan->pull >= 0 && !take_slot(e->remote, &p->slot))
         return fl_fail(FLEET_ESTATE, "%d pulls are under way already",
                        (int)FL_N_SLOT);
     p->c = c;
-    p->version = e->exchange->updates + ahead;
+    p->version = e->remote->updates + ahead;
     return p->slot >= 0 ? run_pull(e, p, ahead) : FLEET_OK;
 }
 
@@ -108,7 +109,7 @@ static fleet_status pull(fleet_executor *e, fl_pulled *p, fl_compiled *c,
 static bool serves(const fleet_executor *e, const fl_pulled *p,
                    const fl_compiled *c, int64_t batch)
 {
-    const fl_exchange *x = e->exchange;
+    const fl_remote *x = e->remote;
 
     return p->c == c && p->batch == batch &&
            memcmp(p->input, e->input, size_of_input(e)) == 0 &&
@@ -117,12 +118,12 @@ static bool serves(const fleet_executor *e, const fl_pulled *p,
 
 static fleet_status pull_here(fleet_executor *e, fl_compiled *c, int64_t batch)
 {
-    if (serves(e, &e->here, c, batch))
+    if (serves(e, &e->current, c, batch))
         return FLEET_OK;
-    drop(e, &e->here);
-    memcpy(e->here.input, e->input, size_of_input(e));
-    e->here.batch = batch;
-    return pull(e, &e->here, c, false);
+    drop(e, &e->current);
+    memcpy(e->current.input, e->input, size_of_input(e));
+    e->current.batch = batch;
+    return pull(e, &e->current, c, false);
 }
 
 static bool ends_group(const fleet_executor *e)
@@ -143,10 +144,10 @@ fleet_status fl_executor_pull(fleet_executor *e, fl_compiled *c, int64_t batch,
     bool push = ends_group(e);
 
     FL_TRY(pull_here(e, c, batch));
-    if (!push || !e->exchange->sync)
+    if (!push || !e->remote->sync)
         pull_next(e, next, push);
-    if (e->here.slot >= 0)
-        fl_compiled_slot(c, e->here.slot);
+    if (e->current.slot >= 0)
+        fl_compiled_slot(c, e->current.slot);
     return FLEET_OK;
 }
 
@@ -155,18 +156,18 @@ fleet_status fl_executor_pull(fleet_executor *e, fl_compiled *c, int64_t batch,
 static fleet_status send_rows(fleet_executor *e, fl_pulled *p, int there)
 {
     fl_compiled_slot(p->c, p->slot);
-    FL_TRY(fl_there_begin_rows(p->c, there));
-    FL_TRY(fl_compiled_run(p->c, e->context, p->batch, FL_ROWS));
-    p->there = there;
+    FL_TRY(fl_gpu_plan_begin_rows(p->c, there));
+    FL_TRY(fl_compiled_run(p->c, e->context, p->batch, FL_PREFETCH));
+    p->gpu_slot = there;
     return FLEET_OK;
 }
 
-fleet_status fl_executor_rows(fleet_executor *e, fl_compiled *c)
+fleet_status fl_executor_wait_rows(fleet_executor *e, fl_compiled *c)
 {
-    if (e->here.there == c->there->slot)
+    if (e->current.gpu_slot == c->gpu->slot)
         return FLEET_OK;
-    FL_TRY(send_rows(e, &e->here, c->there->slot));
-    return fl_flight_fed(e, c);
+    FL_TRY(send_rows(e, &e->current, c->gpu->slot));
+    return fl_in_flight_fed(e, c);
 }
 
 /* For as long as the GPU computes, and no longer: its gradients are waited for
@@ -174,8 +175,8 @@ fleet_status fl_executor_rows(fleet_executor *e, fl_compiled *c)
 static fleet_status wait_for_rows(const fleet_executor *e, bool *came)
 {
     const struct timespec pause = {0, 20000};
-    fl_gpu *g = e->placing.gpu;
-    fl_exchange *x = e->exchange;
+    fl_gpu *g = e->place.gpu;
+    fl_remote *x = e->remote;
     int64_t end = fl_now_ms() + g->deadline_ms;
     bool done = !g->crossing;
 
@@ -193,74 +194,75 @@ static void send_next(fleet_executor *e)
 {
     int there;
 
-    if (fl_flight_next(e, &there) != FLEET_OK ||
+    if (fl_in_flight_next(e, &there) != FLEET_OK ||
         send_rows(e, &e->next, there) != FLEET_OK)
         drop(e, &e->next);
 }
 
-fleet_status fl_executor_rows_ahead(fleet_executor *e, fl_compiled *c)
+fleet_status fl_executor_prefetch_rows(fleet_executor *e, fl_compiled *c)
 {
     const fl_pulled *next = &e->next;
     bool came;
 
-    if (!next->c || !next->c->plan->rows_ahead || !e->exchange->methods->came)
+    if (!next->c || !next->c->plan->prefetches_rows ||
+        !e->remote->methods->came)
         return FLEET_OK;
-    FL_TRY(fl_there_queue(c));
+    FL_TRY(fl_gpu_plan_queue(c));
     FL_TRY(wait_for_rows(e, &came));
     if (came)
         send_next(e);
-    fl_compiled_slot(c, e->here.slot);
+    fl_compiled_slot(c, e->current.slot);
     return FLEET_OK;
 }
 
 /* Where dense parameters are the exchange's, so is their count. */
-static void follow_updates(fleet_executor *e, const fl_exchange *x)
+static void follow_updates(fleet_executor *e, const fl_remote *x)
 {
-    if (!e->store->dense_here)
+    if (!e->store->dense_local)
         e->store->updates = x->updates;
 }
 
-fleet_status fl_executor_settle(fleet_executor *e, fl_compiled *next,
-                                bool pushed)
+fleet_status fl_executor_finish_update(fleet_executor *e, fl_compiled *next,
+                                       bool pushed)
 {
-    fl_exchange *x = e->exchange;
+    fl_remote *x = e->remote;
     fleet_status status;
 
     if (x->sync)
         pull_next(e, next, pushed);
-    status = pushed ? x->methods->settle(x) : FLEET_OK;
+    status = pushed ? x->methods->wait_update(x) : FLEET_OK;
     follow_updates(e, x);
     return status;
 }
 
 void fl_executor_pulled(fleet_executor *e)
 {
-    fl_pulled done = e->here;
+    fl_pulled done = e->current;
 
-    give_back(e->exchange, &done);
-    e->here = e->next;
+    give_back(e->remote, &done);
+    e->current = e->next;
     e->next = done;
 }
 
 /* --- passes -------------------------------------------------------------- */
 
 /* Nobody trains any more: what is left is to add up. */
-static fleet_status add_over_ranks(const fl_rounds *r, double *sum, int n)
+static fleet_status add_over_ranks(const fl_agree *r, double *sum, int n)
 {
-    return r->peers->methods->all_reduce(r->peers, FL_ALL_SUM, FL_WIRE_F64, sum,
-                                         sum, n, NULL);
+    return r->comm->methods->all_reduce(r->comm, FL_ALL_SUM, FL_WIRE_F64, sum,
+                                        sum, n, NULL);
 }
 
 fleet_status fl_executor_end_pass(fleet_executor *e, double *sum, int n)
 {
-    fl_exchange *x = e->store->exchange;
+    fl_remote *x = e->store->remote;
     fleet_status status;
 
-    if (e->store->rounds)
-        FL_TRY(fl_executor_idle(e));
+    if (e->store->agree)
+        FL_TRY(fl_executor_join(e));
     if (!x)
-        return e->store->rounds ? add_over_ranks(e->store->rounds, sum, n)
-                                : FLEET_OK;
+        return e->store->agree ? add_over_ranks(e->store->agree, sum, n)
+                               : FLEET_OK;
     pthread_rwlock_wrlock(&e->store->lock);
     fl_executor_drop(e);
     status = x->methods->end_pass(x, sum, n);
@@ -271,7 +273,7 @@ fleet_status fl_executor_end_pass(fleet_executor *e, double *sum, int n)
 
 fleet_status fl_executor_refresh(fleet_executor *e)
 {
-    fl_exchange *x = e->store->exchange;
+    fl_remote *x = e->store->remote;
     fleet_status status;
 
     if (!x)

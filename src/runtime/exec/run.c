@@ -118,17 +118,18 @@ static fleet_status run_region(fl_compiled *c, fl_pool *pool, size_t r,
                       .batch = batch};
     int n = c->first_task[r + 1] - c->first_task[r];
 
-    if (run.region->lane == FL_LANE_GPU)
-        return fl_there_run(c, run.region, batch);
-    if (c->there && run.region->phase >= FL_FORWARD) {
-        FL_TRY(fl_there_queue(c)); /* which is done while this one computes */
-        FL_TRY(fl_there_arrived(c));
+    if (run.region->engine == FL_ENGINE_GPU)
+        return fl_gpu_plan_run(c, run.region, batch);
+    if (c->gpu && run.region->phase >= FL_FORWARD) {
+        FL_TRY(
+            fl_gpu_plan_queue(c)); /* which is done while this one computes */
+        FL_TRY(fl_gpu_plan_arrived(c));
     }
     if (run.region->split == FL_SPLIT_ROWS)
         n = (int)((batch + c->plan->slice - 1) / c->plan->slice);
     else
         zero_tails(c, run.region, batch);
-    if (pool && n > 1 && run.region->lane == FL_LANE_COMPUTE)
+    if (pool && n > 1 && run.region->engine == FL_ENGINE_COMPUTE)
         fl_pool_run(pool, n, region_task, &run);
     else
         for (int i = 0; i < n; i++)
@@ -141,7 +142,7 @@ static fleet_status run_region(fl_compiled *c, fl_pool *pool, size_t r,
 static bool is_due(const fl_region *region, fl_phase phase)
 {
     return region->phase == phase ||
-           (phase == FL_BACKWARD && region->phase == FL_LEAVE);
+           (phase == FL_BACKWARD && region->phase == FL_REDUCE_BEGIN);
 }
 
 fleet_status fl_compiled_run(fl_compiled *c, fl_context *context, int64_t batch,
@@ -152,7 +153,7 @@ fleet_status fl_compiled_run(fl_compiled *c, fl_context *context, int64_t batch,
 
     for (size_t r = 0; r < c->plan->n_region && status == FLEET_OK; r++)
         if (is_due(&c->plan->region[r], phase)) {
-            c->lane = c->plan->region[r].lane;
+            c->engine = c->plan->region[r].engine;
             status = run_region(c, pool, r, batch);
         }
     if (pool)
@@ -165,7 +166,7 @@ fleet_status fl_compiled_begin(fl_compiled *c, int64_t batch, bool pull)
     for (size_t i = 0; i < c->plan->n_step; i++) {
         const fl_instance *in = &c->instance[i];
 
-        if (in->step->lane != FL_LANE_GPU && in->step->kernel->begin &&
+        if (in->step->engine != FL_ENGINE_GPU && in->step->kernel->begin &&
             (in->step->phase == FL_PULL) == pull)
             FL_TRY(in->step->kernel->begin(in, batch));
     }
@@ -199,7 +200,7 @@ void fl_compiled_bind(fl_compiled *c, const fl_input *input, int64_t batch,
         const fl_input *from;
         const void *data;
 
-        if (v->kind != FL_VALUE_FEED || v->root != (int)i || v->there)
+        if (v->kind != FL_VALUE_FEED || v->root != (int)i || v->on_gpu)
             continue;
         from = &input[v->var->id];
         data = pull ? from->data : stage(c, v, from->data, batch);
@@ -209,18 +210,18 @@ void fl_compiled_bind(fl_compiled *c, const fl_input *input, int64_t batch,
     }
 }
 
-fleet_status fl_compiled_settle(const fl_compiled *c)
+fleet_status fl_compiled_map_store(const fl_compiled *c)
 {
     const fl_plan *plan = c->plan;
 
-    if (!fl_store_is_there(plan->store))
+    if (!fl_store_on_gpu(plan->store))
         return FLEET_OK;
     for (size_t i = 0; i < plan->n_value; i++) {
         const fl_value *v = &plan->value[i];
         const void *here = fl_store_memory(plan, v);
 
-        if (v->root == (int)i && here && !v->twin)
-            FL_TRY(fl_mirror_use(plan->store, here, v->there, v->changed));
+        if (v->root == (int)i && here && !v->shadow)
+            FL_TRY(fl_mirror_use(plan->store, here, v->on_gpu, v->changed));
     }
     return FLEET_OK;
 }
@@ -298,19 +299,20 @@ static fleet_status run_alone(const fl_compiled *c, int step, int64_t batch)
     return FLEET_OK;
 }
 
-fleet_status fl_compiled_blame(fl_compiled *c, int64_t batch, int64_t n_run)
+fleet_status fl_compiled_find_nonfinite(fl_compiled *c, int64_t batch,
+                                        int64_t n_run)
 {
     for (size_t i = 0; i < c->plan->n_step; i++) {
         const fl_instance *in = &c->instance[i];
         int bad;
 
-        if (in->step->phase != FL_FORWARD || in->step->lane == FL_LANE_GPU)
+        if (in->step->phase != FL_FORWARD || in->step->engine == FL_ENGINE_GPU)
             continue;
         bad = find_bad(c, in, batch, false);
         if (bad >= 0)
             return say(c, in->step, bad, false, n_run);
         if (fl_step_changes_store(c->plan, in->step) ||
-            in->step->lane == FL_LANE_COMM)
+            in->step->engine == FL_ENGINE_COMM)
             continue; /* a metric has counted the batch already; rows came */
         FL_TRY(run_alone(c, (int)i, batch));
         bad = find_bad(c, in, batch, true);

@@ -43,7 +43,7 @@ __global__ static void end_iteration(fl_device_status *s, const float *loss,
     }
 }
 
-static fleet_status end(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status end(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     return FL_LAUNCH(end_iteration, 1, THREADS, 0, q,
                      fl_step_ptr<fl_device_status>(s, STATUS),

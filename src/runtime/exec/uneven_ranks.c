@@ -6,32 +6,32 @@
 /* Who has trained nothing yet cannot update. */
 static fleet_status wait_for_none(const fl_store *s)
 {
-    const fl_rounds *r = s->rounds;
-    fl_round round;
+    const fl_agree *r = s->agree;
+    fl_agreed round;
 
     if (s->local.since > 0)
         return fl_fail(FLEET_ESTATE,
                        "rank %d: the executor that trained is gone before its "
                        "pass ended, with weights that no mean has",
-                       r->peers->rank);
-    FL_TRY(fl_round_begin(r, FL_WISH_NOTHING, 0, &round));
-    if (round.done == FL_WISH_NOTHING && round.batches == 0)
+                       r->comm->rank);
+    FL_TRY(fl_agree_on(r, FL_INTENT_NONE, 0, &round));
+    if (round.done == FL_INTENT_NONE && round.batches == 0)
         return FLEET_OK;
     return fl_fail(FLEET_ESTATE,
                    "rank %d waits for the others, which train, and has trained "
                    "nothing itself: fleet_train_from_dataset() or an "
                    "iteration must come before",
-                   r->peers->rank);
+                   r->comm->rank);
 }
 
 static fleet_status attend(fleet_executor *e, fl_compiled *c, int batches)
 {
-    FL_TRY(fl_flight_attend(e, c));
+    FL_TRY(fl_in_flight_update_others(e, c));
     fl_executor_set_update(e, c, batches, true);
-    FL_TRY(fl_compiled_run(c, e->context, c->plan->batch, FL_LEAVE));
+    FL_TRY(fl_compiled_run(c, e->context, c->plan->batch, FL_REDUCE_BEGIN));
     FL_TRY(fl_compiled_run(c, e->context, c->plan->batch, FL_UPDATE));
     FL_TRY(fl_executor_end_update(e, c, NULL));
-    return fl_local_updated(e, c, false);
+    return fl_localsgd_updated(e, c, false);
 }
 
 /* One update of the others; *over: there is none, as all passes are over. */
@@ -40,24 +40,24 @@ static fleet_status update_idly(fleet_executor *e, fl_compiled *c, bool *over)
     fleet_status status;
     int batches;
 
-    if (fl_local_is_next(e))
-        return fl_local_idle(e, c, over);
+    if (fl_localsgd_is_next(e))
+        return fl_localsgd_join(e, c, over);
     FL_TRY(fl_executor_count(e, &batches));
     *over = batches == 0;
     if (*over)
         return FLEET_OK;
-    FL_TRY(fl_compiled_settle(c));
-    fl_gpu_lock(e->placing.gpu);
+    FL_TRY(fl_compiled_map_store(c));
+    fl_gpu_lock(e->place.gpu);
     status = attend(e, c, batches);
-    if (status == FLEET_OK && c->there) /* it may have been skipped */
-        status = fl_flight_settle(e, c);
+    if (status == FLEET_OK && c->gpu) /* it may have been skipped */
+        status = fl_in_flight_finish(e, c);
     if (status != FLEET_OK)
         fl_executor_end_works(e, c);
-    fl_gpu_unlock(e->placing.gpu);
+    fl_gpu_unlock(e->place.gpu);
     return status;
 }
 
-fleet_status fl_executor_idle(fleet_executor *e)
+fleet_status fl_executor_join(fleet_executor *e)
 {
     fleet_status status = FLEET_OK;
     bool over = false;
@@ -68,20 +68,20 @@ fleet_status fl_executor_idle(fleet_executor *e)
                                      "fleet_executor_flush() before");
     FL_TRY(fl_executor_plan(e, e->max_batch ? e->max_batch : 1, &c));
     pthread_rwlock_wrlock(&e->store->lock);
-    e->idle = true;
+    e->joins = true;
     while (!over && status == FLEET_OK)
         status = update_idly(e, c, &over);
-    e->idle = false;
+    e->joins = false;
     pthread_rwlock_unlock(&e->store->lock);
     return status;
 }
 
-fleet_status fl_store_idle(fl_store *s)
+fleet_status fl_store_join(fl_store *s)
 {
     fleet_status status =
-        s->trainer ? fl_executor_idle(s->trainer) : wait_for_none(s);
+        s->trainer ? fl_executor_join(s->trainer) : wait_for_none(s);
 
     if (status != FLEET_OK)
-        fl_rounds_abort(s->rounds, fleet_last_error());
+        fl_agree_abort(s->agree, fleet_last_error());
     return status;
 }

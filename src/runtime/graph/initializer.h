@@ -1,6 +1,6 @@
 /* initializer.h - first values, as a function of (seed, name[, key]). */
-#ifndef FL_RUNTIME_INITIALIZER_H
-#define FL_RUNTIME_INITIALIZER_H
+#ifndef FL_RUNTIME_GRAPH_INITIALIZER_H
+#define FL_RUNTIME_GRAPH_INITIALIZER_H
 
 #include "runtime/graph/shape.h"
 

@@ -8,8 +8,8 @@
  *   update.lamb  update, gradient, weights, ratios
  *   layer.ratio  squares, ratios
  */
-#ifndef FL_RUNTIME_LAYERS_H
-#define FL_RUNTIME_LAYERS_H
+#ifndef FL_RUNTIME_GRAPH_LAYERWISE_H
+#define FL_RUNTIME_GRAPH_LAYERWISE_H
 
 #include <stdbool.h>
 #include <stdint.h>

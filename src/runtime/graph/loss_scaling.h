@@ -13,8 +13,8 @@
  *                   anything), all found; of ranks with gradients of their own
  *   scaling.decide  update, scaling, all found, or what was agreed on
  */
-#ifndef FL_RUNTIME_SCALING_H
-#define FL_RUNTIME_SCALING_H
+#ifndef FL_RUNTIME_GRAPH_LOSS_SCALING_H
+#define FL_RUNTIME_GRAPH_LOSS_SCALING_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -5,8 +5,8 @@
  * test/ops/ops_test.c, and its kernels a CUDA half in src/ops/NAME.cu. Nothing else
  * changes. docs/add-an-op.md walks through one.
  */
-#ifndef FL_RUNTIME_OP_H
-#define FL_RUNTIME_OP_H
+#ifndef FL_RUNTIME_GRAPH_OP_H
+#define FL_RUNTIME_GRAPH_OP_H
 
 #include "runtime/graph/shape.h"
 

@@ -7,15 +7,15 @@
 
 #include "runtime/graph/program.h"
 
-void fl_placing_done(fl_placing *p)
+void fl_place_done(fl_place *p)
 {
     fl_gpu_close(p->gpu);
     fl_map_done(&p->warned);
-    *p = (fl_placing){0};
+    *p = (fl_place){0};
 }
 
 /* The GPU that a place names, one user more. */
-static fleet_status take_gpu(fl_placing *p, fleet_place place,
+static fleet_status take_gpu(fl_place *p, fleet_place place,
                              const fl_device_options *o)
 {
     fl_gpu *gpu;
@@ -29,8 +29,8 @@ static fleet_status take_gpu(fl_placing *p, fleet_place place,
     return FLEET_OK;
 }
 
-fleet_status fl_placing_set(fl_placing *p, fleet_place place,
-                            const fleet_place_options *options)
+fleet_status fl_place_set(fl_place *p, fleet_place place,
+                          const fleet_place_options *options)
 {
     static const fleet_place_options none;
     const fleet_place_options *o = options ? options : &none;
@@ -38,16 +38,15 @@ fleet_status fl_placing_set(fl_placing *p, fleet_place place,
 
     if (place > 0)
         FL_TRY(take_gpu(p, place, &device));
-    p->there = place > 0;
+    p->on_gpu = place > 0;
     p->allow_cpu = o->allow_cpu != 0;
     p->no_graphs = o->no_graphs != 0;
     return FLEET_OK;
 }
 
-fleet_status fl_placing_of(const fl_placing *program, fleet_place own,
-                           fl_placing *p)
+fleet_status fl_place_of(const fl_place *program, fleet_place own, fl_place *p)
 {
-    *p = (fl_placing){0};
+    *p = (fl_place){0};
     if (own < 0)
         return own == FLEET_CPU
                    ? FLEET_OK
@@ -57,12 +56,12 @@ fleet_status fl_placing_of(const fl_placing *program, fleet_place own,
                        "an executor on gpu:%d: the program uses gpu:%d",
                        own - 1, program->gpu->d->ordinal);
     p->gpu = fl_gpu_share(program->gpu);
-    p->there = program->there;
+    p->on_gpu = program->on_gpu;
     p->allow_cpu = program->allow_cpu;
     p->no_graphs = program->no_graphs;
     if (own == 0)
         return FLEET_OK;
-    return fl_placing_set(
+    return fl_place_set(
         p, own,
         &(fleet_place_options){.allow_cpu = p->allow_cpu,
                                .no_graphs = p->no_graphs,
@@ -123,16 +122,16 @@ fleet_status fleet_program_place(fleet_program *p, fleet_place place,
                        "%d",
                        place);
     FL_TRY(check_guards(p, place));
-    return fl_placing_set(&p->placing, place, options);
+    return fl_place_set(&p->place, place, options);
 }
 
 fleet_status fleet_device_guard(fleet_program *p, const char *device)
 {
-    fl_placing *at;
+    fl_place *at;
     fleet_place place = 0;
 
     FL_TRY(check(p, "fleet_device_guard"));
-    at = &p->placing;
+    at = &p->place;
     if (device)
         FL_TRY(fleet_place_parse(device, &place));
     if (place > 0 && at->gpu && at->gpu->d->ordinal != place - 1)

@@ -1,30 +1,29 @@
 /* place.h - where a program's steps run: here alone, or also on a GPU. */
-#ifndef FL_RUNTIME_PLACING_H
-#define FL_RUNTIME_PLACING_H
+#ifndef FL_RUNTIME_GRAPH_PLACE_H
+#define FL_RUNTIME_GRAPH_PLACE_H
 
 #include <fleet/program.h>
 
 #include "base/map.h"
 #include "runtime/device/gpu.h"
 
-typedef struct fl_placing {
+typedef struct fl_place {
     fl_gpu *gpu;    /* NULL: all is here */
-    bool there;     /* what nobody has guarded runs on it */
+    bool on_gpu;    /* what nobody has guarded runs on it */
     bool allow_cpu; /* so does what has no kernel there, here */
     bool no_graphs; /* steps are queued one by one */
     fl_map warned;  /* kernels that it was said of; under the GPU's lock */
-} fl_placing;
+} fl_place;
 
-void fl_placing_done(fl_placing *p);
+void fl_place_done(fl_place *p);
 
 /* All of it, or what the guards leave, goes to a place; FLEET_EUNSUPPORTED if
  * that is another GPU than one that is asked for already. */
-fleet_status fl_placing_set(fl_placing *p, fleet_place place,
-                            const fleet_place_options *options);
+fleet_status fl_place_set(fl_place *p, fleet_place place,
+                          const fleet_place_options *options);
 
 /* An executor's, which has a user's share of the GPU: the program's, if it has
  * none of its own. */
-fleet_status fl_placing_of(const fl_placing *program, fleet_place own,
-                           fl_placing *p);
+fleet_status fl_place_of(const fl_place *program, fleet_place own, fl_place *p);
 
 #endif

@@ -29,7 +29,7 @@ void fl_program_free(fleet_program *p)
     fl_free(p->var);
     fl_free(p->node);
     fl_arena_done(&p->arena);
-    fl_placing_done(&p->placing);
+    fl_place_done(&p->place);
     fl_free(p);
 }
 

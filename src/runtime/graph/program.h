@@ -1,6 +1,6 @@
 /* program.h - the inside of a program, and how builders add to it. */
-#ifndef FL_RUNTIME_PROGRAM_H
-#define FL_RUNTIME_PROGRAM_H
+#ifndef FL_RUNTIME_GRAPH_PROGRAM_H
+#define FL_RUNTIME_GRAPH_PROGRAM_H
 
 #include "base/arena.h"
 #include "base/json.h"
@@ -23,7 +23,7 @@ typedef struct fl_training {
                                     one parameter's; of the last time; 0: 1 */
     bool sum_over_ranks; /* gradients of ranks are added up, not averaged */
     fl_layerwise layerwise;
-    fleet_dtype narrow; /* what products are of, pass amp; 0: float32 */
+    fleet_dtype half_type; /* what products are of, pass amp; 0: float32 */
     const char *wide_ops, *wide_vars; /* words: these operators, and those that
                                          touch these, are of float32; NULL */
     fl_scaling_rules scaling;         /* of the loss, in float16 */
@@ -55,7 +55,7 @@ struct fleet_program {
     fl_node **node;
     size_t n_node, node_capacity;
     fl_training training;
-    fl_placing placing;
+    fl_place place;
     fleet_place guard;       /* of nodes to come; 0: none */
     _Atomic bool sealed;     /* it has run */
     fl_error error;          /* the first failure; code FLEET_OK: none */

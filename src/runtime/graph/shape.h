@@ -1,6 +1,6 @@
 /* shape.h - shapes whose first dimension may be the batch. */
-#ifndef FL_RUNTIME_SHAPE_H
-#define FL_RUNTIME_SHAPE_H
+#ifndef FL_RUNTIME_GRAPH_SHAPE_H
+#define FL_RUNTIME_GRAPH_SHAPE_H
 
 #include <stdbool.h>
 

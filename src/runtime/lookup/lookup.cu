@@ -89,18 +89,18 @@ static void lanes_finish(fl_device *d, fl_device_step *s)
     *state_of(s) = {};
 }
 
-static fleet_status lanes_prepare(fl_device *d, fl_stream *q, fl_device_step *s)
+static fleet_status lanes_prepare(fl_device *d, fl_queue *q, fl_device_step *s)
 {
     const fl_device_lookup *c = config_of(s);
-    size_t bytes = (size_t)c->n_lane * sizeof(slot);
+    size_t bytes = (size_t)c->n_feature * sizeof(slot);
     state *st = state_of(s);
     void *copy = nullptr;
 
     st->host = static_cast<slot *>(fl_cuda_new(bytes));
     if (!st->host)
         return FLEET_ENOMEM;
-    for (int i = 0; i < c->n_lane; i++)
-        st->host[i] = resolve(s, &c->lane[i]);
+    for (int i = 0; i < c->n_feature; i++)
+        st->host[i] = resolve(s, &c->feature[i]);
     FL_CUDA_TRY(d->methods->alloc(d, q, bytes, &copy));
     st->copy = static_cast<slot *>(copy);
     return d->methods->copy(d, q, copy, st->host, bytes, FL_TO_DEVICE);
@@ -110,15 +110,15 @@ static bool is_any_ragged(const fl_device_step *s)
 {
     const fl_device_lookup *c = config_of(s);
 
-    for (int i = 0; i < c->n_lane; i++)
-        if (c->lane[i].ragged)
+    for (int i = 0; i < c->n_feature; i++)
+        if (c->feature[i].ragged)
             return true;
     return false;
 }
 
 static lanes lanes_of(const fl_device_step *s)
 {
-    return {state_of(s)->copy, config_of(s)->n_lane, is_any_ragged(s),
+    return {state_of(s)->copy, config_of(s)->n_feature, is_any_ragged(s),
             s->batch};
 }
 
@@ -127,7 +127,7 @@ template <int V> static bool lanes_fit(const fl_device_step *s)
 {
     const fl_device_lookup *c = config_of(s);
 
-    for (int i = 0; i < c->n_lane; i++) {
+    for (int i = 0; i < c->n_feature; i++) {
         const slot &l = state_of(s)->host[i];
 
         if (l.out && !fl_fits_pack<V>(l.out, l.out_ld))
@@ -160,7 +160,7 @@ __global__ static void put_keys(uint64_t *key, uint32_t *cell, int64_t *count,
     }
 }
 
-static fleet_status keys(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status keys(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     lanes all = lanes_of(s);
 
@@ -214,7 +214,7 @@ __global__ static void number_keys(unique out, const uint32_t *before,
     }
 }
 
-static fleet_status unique_prepare(fl_device *, fl_stream *, fl_device_step *s)
+static fleet_status unique_prepare(fl_device *, fl_queue *, fl_device_step *s)
 {
     int64_t most = config_of(s)->capacity;
 
@@ -222,7 +222,7 @@ static fleet_status unique_prepare(fl_device *, fl_stream *, fl_device_step *s)
     return FLEET_OK;
 }
 
-static fleet_status find_unique(fl_device *, fl_stream *q,
+static fleet_status find_unique(fl_device *, fl_queue *q,
                                 const fl_device_step *s)
 {
     const fl_device_lookup *c = config_of(s);
@@ -326,18 +326,18 @@ __global__ static void combine_rows(lanes all, rows from, const uint32_t *which,
 }
 
 template <int V>
-static fleet_status gather_by(fl_stream *q, const fl_device_step *s)
+static fleet_status gather_by(fl_queue *q, const fl_device_step *s)
 {
     lanes all = lanes_of(s);
     int64_t dim = config_of(s)->dim, cells = all.batch * all.n;
-    int share = fl_team_share(dim, V);
+    int share = fl_warp_rows_share(dim, V);
 
-    return FL_LAUNCH(combine_rows<V>, fl_team_blocks(cells, share), FL_THREADS,
-                     0, q, all, rows_of(s),
+    return FL_LAUNCH(combine_rows<V>, fl_warp_rows_blocks(cells, share),
+                     FL_THREADS, 0, q, all, rows_of(s),
                      fl_step_ptr<uint32_t>(s, FL_GATHER_WHICH), dim, share);
 }
 
-static fleet_status gather(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status gather(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     if (s->batch == 0)
         return FLEET_OK;
@@ -396,21 +396,21 @@ __global__ static void sum_shares(float *sum, lanes all, uses of, int64_t dim,
 }
 
 template <int V>
-static fleet_status sum_by(fl_stream *q, const fl_device_step *s)
+static fleet_status sum_by(fl_queue *q, const fl_device_step *s)
 {
     const fl_device_lookup *c = config_of(s);
-    int share = fl_team_share(c->dim, V);
+    int share = fl_warp_rows_share(c->dim, V);
     uses of = {fl_step_ptr<uint32_t>(s, FL_SUM_START),
                fl_step_ptr<uint32_t>(s, FL_SUM_POSITION),
                fl_step_ptr<uint32_t>(s, FL_SUM_CELL),
                fl_step_ptr<int64_t>(s, FL_SUM_COUNT)};
 
-    return FL_LAUNCH(sum_shares<V>, fl_team_blocks(c->capacity, share),
+    return FL_LAUNCH(sum_shares<V>, fl_warp_rows_blocks(c->capacity, share),
                      FL_THREADS, 0, q, fl_step_f32(s, FL_SUM), lanes_of(s), of,
                      c->dim, share);
 }
 
-static fleet_status sum(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status sum(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     if (config_of(s)->capacity == 0)
         return FLEET_OK;
@@ -460,7 +460,7 @@ __global__ static void append_count(merged to, const fl_device_update *now,
     *to.count = merged_before(to, now) + *n;
 }
 
-static fleet_status append(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status append(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     const fl_device_lookup *c = config_of(s);
     const fl_device_update *now =
@@ -497,7 +497,7 @@ __global__ static void norm_of_sums(double *norm, const fl_device_update *now,
         norm[blockIdx.x] = total;
 }
 
-static fleet_status norm(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status norm(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     return FL_LAUNCH(norm_of_sums, FL_LOOKUP_NORMS, FL_THREADS, 0, q,
                      fl_step_ptr<double>(s, FL_NORM),
@@ -521,7 +521,7 @@ __global__ static void check_sums(float *found, const float *sum,
         found[blockIdx.x] = bad ? 1.0f : 0.0f;
 }
 
-static fleet_status check(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status check(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     return FL_LAUNCH(check_sums, FL_LOOKUP_CHECKS, FL_THREADS, 0, q,
                      fl_step_f32(s, FL_CHECK), fl_step_f32(s, FL_CHECK_SUM),

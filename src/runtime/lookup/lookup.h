@@ -28,8 +28,8 @@
  * slot, then place in the slot. A slot of L ids without an own combiner counts
  * as L lanes; a ragged one as one lane.
  */
-#ifndef FL_RUNTIME_LOOKUP_H
-#define FL_RUNTIME_LOOKUP_H
+#ifndef FL_RUNTIME_LOOKUP_LOOKUP_H
+#define FL_RUNTIME_LOOKUP_LOOKUP_H
 
 #include "runtime/plan/lower.h"
 

@@ -52,9 +52,9 @@ static contribution contribution_of(const fl_instance *in, const fl_lookup *k,
 {
     const fl_lookup_config *c = in->step->config;
     uint32_t cell = c->ragged ? k->cell[position] : position;
-    uint32_t sample = cell / (uint32_t)c->n_lane;
-    uint32_t at = cell - sample * (uint32_t)c->n_lane;
-    const fl_lane *lane = &c->lane[at];
+    uint32_t sample = cell / (uint32_t)c->n_feature;
+    uint32_t at = cell - sample * (uint32_t)c->n_feature;
+    const fl_lane *lane = &c->feature[at];
     contribution r = {gradient_at(in, sample, lane), 1.0f};
 
     if (lane->mean)
@@ -248,7 +248,7 @@ static fleet_status check_run(const fl_instance *in, const fl_range *r)
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
     fl_lookup *k = lookup_of(in);
     const fl_lookup_part *p = &k->part[r->begin];
-    int64_t n = now->idle ? 0 : changed(c, p); /* idle: of a batch before */
+    int64_t n = now->joins ? 0 : changed(c, p); /* idle: of a batch before */
     bool finite = true;
 
     for (int64_t i = 0; i < n && finite; i++) {

@@ -1,8 +1,8 @@
 /* lookup_data.h - what the steps of a lookup hand to each other; see lookup.h.
  * Arrays grow by half and are kept, so that a step allocates nothing once the
  * batches have shown how large they are. */
-#ifndef FL_RUNTIME_LOOKUP_DATA_H
-#define FL_RUNTIME_LOOKUP_DATA_H
+#ifndef FL_RUNTIME_LOOKUP_LOOKUP_DATA_H
+#define FL_RUNTIME_LOOKUP_LOOKUP_DATA_H
 
 #include "runtime/plan/kernel.h"
 #include "runtime/store/table_api.h"
@@ -54,8 +54,8 @@ typedef struct fl_lane {
 
 typedef struct fl_lookup_config {
     const fleet_var *table;
-    const fl_lane *lane;
-    int n_lane, n_out;
+    const fl_lane *feature;
+    int n_feature, n_out;
     bool ragged; /* any lane is */
     bool merged; /* updates read the sums of merge groups */
 } fl_lookup_config;

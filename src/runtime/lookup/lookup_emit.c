@@ -24,9 +24,9 @@ static const fl_lookup_config *make_config(fl_lowering *l,
     fl_lane *lane;
 
     for (int i = 0; i < n_slot; i++)
-        c.n_lane += lanes_of(&slot[i]);
-    c.lane = lane =
-        fl_arena_alloc(&l->plan->arena, (size_t)c.n_lane * sizeof *lane);
+        c.n_feature += lanes_of(&slot[i]);
+    c.feature = lane =
+        fl_arena_alloc(&l->plan->arena, (size_t)c.n_feature * sizeof *lane);
     for (int i = 0; lane && i < n_slot; i++)
         for (int j = 0; j < lanes_of(&slot[i]); j++) {
             *lane++ = (fl_lane){.ids = FIRST_IDS + i,
@@ -82,8 +82,8 @@ static int emit_forward(fl_lowering *l, const fl_node *n,
                         int n_slot)
 {
     const fl_lookup_config *c = make_config(l, table, slot, n_slot);
-    bool away = l->plan->store->exchange != NULL;
-    int lookup = away ? fl_object_ahead(l, "lookup", sizeof(fl_lookup))
+    bool away = l->plan->store->remote != NULL;
+    int lookup = away ? fl_object_per_slot(l, "lookup", sizeof(fl_lookup))
                       : fl_object(l, "lookup", sizeof(fl_lookup));
     int rows = fl_value_of(l, table);
     fl_operand *o = fl_lookup_operands(l, FIRST_OUT + n_slot);
@@ -105,9 +105,9 @@ static int emit_forward(fl_lowering *l, const fl_node *n,
 int fl_lookup_forward(fl_lowering *l, const fl_node *n, const fleet_var *table,
                       const fl_lookup_slot *slot, int n_slot)
 {
-    if (!fl_table_is_there(l, table))
+    if (!fl_table_on_gpu(l, table))
         return emit_forward(l, n, table, slot, n_slot);
-    fl_lookup_there_forward(l, n, table, slot, n_slot);
+    fl_lookup_gpu_forward(l, n, table, slot, n_slot);
     return -1;
 }
 
@@ -139,8 +139,8 @@ void fl_lookup_gradient(fl_lowering *l, const fl_node *n,
                         .lookup = lookup,
                         .sums = -1};
 
-    if (fl_table_is_there(l, table))
-        fl_lookup_there_gradient(l, n, table, &sparse, slot, n_slot);
+    if (fl_table_on_gpu(l, table))
+        fl_lookup_gpu_gradient(l, n, table, &sparse, slot, n_slot);
     else
         emit_sums(l, n, &sparse, slot, n_slot);
     if (l->status != FLEET_OK)
@@ -171,11 +171,11 @@ static void emit_on_sums(fl_lowering *l, const fl_kernel *kernel,
 /* Lookups that take turns have their merged sums beside them. */
 void fl_lookup_merge(fl_lowering *l, fl_sparse *s)
 {
-    if (s->there) {
-        fl_lookup_there_merge(l, s->there);
+    if (s->gpu) {
+        fl_lookup_gpu_merge(l, s->gpu);
         return;
     }
-    if (l->plan->store->exchange)
+    if (l->plan->store->remote)
         s->sums = fl_object(l, "sums", sizeof(fl_lookup));
     emit_on_sums(l, &fl_kernel_rows_merge, s, s->lookup,
                  (fl_operand){s->sums, FL_READ_WRITE});
@@ -191,8 +191,8 @@ int fl_lookup_check(fl_lowering *l, const fl_sparse *s, int *n)
     const fl_shape shape = fl_shape_1(FL_N_PART);
     int found;
 
-    if (s->there)
-        return fl_lookup_there_check(l, s->there, n);
+    if (s->gpu)
+        return fl_lookup_gpu_check(l, s->gpu, n);
     found = fl_temp(l, "found", FLEET_FLOAT32, &shape);
     *n = FL_N_PART;
     emit_on_sums(l, &fl_kernel_rows_check, s, fl_lookup_sums(s),
@@ -204,8 +204,8 @@ int fl_lookup_norm(fl_lowering *l, const fl_sparse *s, int *n)
 {
     int norms;
 
-    if (s->there)
-        return fl_lookup_there_norm(l, s->there, n);
+    if (s->gpu)
+        return fl_lookup_gpu_norm(l, s->gpu, n);
     norms = fl_object(l, "norms", FL_N_BUCKET * sizeof(double));
     *n = FL_N_BUCKET;
     emit_on_sums(l, &fl_kernel_rows_norm, s, fl_lookup_sums(s),
@@ -215,8 +215,8 @@ int fl_lookup_norm(fl_lowering *l, const fl_sparse *s, int *n)
 
 void fl_lookup_update(fl_lowering *l, const fl_sparse *s)
 {
-    if (s->there)
-        fl_lookup_there_update(l, s->there);
+    if (s->gpu)
+        fl_lookup_gpu_update(l, s->gpu);
     else
         emit_on_sums(l, &fl_kernel_rows_update, s, s->lookup,
                      (fl_operand)FL_RW(s->rows));

@@ -67,7 +67,7 @@ static fleet_status split_prepare(fl_instance *in)
 
     k->n_slice = (in->batch + in->slice - 1) / in->slice;
     if (c->ragged)
-        FL_TRY(FL_NEW(&k->offsets, (size_t)c->n_lane * sizeof *k->offsets));
+        FL_TRY(FL_NEW(&k->offsets, (size_t)c->n_feature * sizeof *k->offsets));
     return fl_grow(&k->bound, &k->bound_capacity,
                    (size_t)k->n_slice * (FL_N_PART + 1), sizeof *k->bound);
 }
@@ -127,8 +127,8 @@ static fleet_status split_begin(const fl_instance *in, int64_t batch)
     fl_lookup *k = lookup_of(in);
 
     k->n = 0;
-    for (int i = 0; i < c->n_lane; i++) {
-        const fl_lane *lane = &c->lane[i];
+    for (int i = 0; i < c->n_feature; i++) {
+        const fl_lane *lane = &c->feature[i];
         int64_t n = batch;
 
         if (lane->ragged) {
@@ -138,7 +138,7 @@ static fleet_status split_begin(const fl_instance *in, int64_t batch)
         }
         k->n += n;
     }
-    if (k->n > INT32_MAX || batch * c->n_lane > INT32_MAX)
+    if (k->n > INT32_MAX || batch * c->n_feature > INT32_MAX)
         return fl_fail(FLEET_EINVAL, "table \"%s\": too many ids in a batch",
                        c->table->name);
     if (c->ragged)
@@ -151,12 +151,12 @@ static fleet_status split_begin(const fl_instance *in, int64_t batch)
 static int64_t position_of(const fl_lookup *k, const fl_lookup_config *c,
                            int64_t sample)
 {
-    int64_t n = sample * c->n_lane;
+    int64_t n = sample * c->n_feature;
 
     if (!c->ragged)
         return n;
-    for (int i = 0; i < c->n_lane; i++)
-        if (c->lane[i].ragged)
+    for (int i = 0; i < c->n_feature; i++)
+        if (c->feature[i].ragged)
             n += k->offsets[i][sample] - sample;
     return n;
 }
@@ -172,15 +172,15 @@ static void keys_of_dense(const fl_instance *in, const fl_range *r)
     const fl_lookup_config *c = config_of(in);
     fl_lookup *k = lookup_of(in);
 
-    for (int i = 0; i < c->n_lane; i++) {
-        const fl_arg *a = &in->arg[c->lane[i].ids];
-        const uint64_t *id = (const uint64_t *)fl_ptr(in, c->lane[i].ids);
-        uint64_t *key = k->key + r->begin * c->n_lane + i;
+    for (int i = 0; i < c->n_feature; i++) {
+        const fl_arg *a = &in->arg[c->feature[i].ids];
+        const uint64_t *id = (const uint64_t *)fl_ptr(in, c->feature[i].ids);
+        uint64_t *key = k->key + r->begin * c->n_feature + i;
 
-        id += r->begin * a->ld + c->lane[i].column;
+        id += r->begin * a->ld + c->feature[i].column;
         for (int64_t row = r->begin; row < r->end; row++) {
             *key = key_of(k->rows, *id);
-            key += c->n_lane;
+            key += c->n_feature;
             id += a->ld;
         }
     }
@@ -193,8 +193,8 @@ static void keys_of_any(const fl_instance *in, const fl_range *r)
     int64_t at = position_of(k, c, r->begin);
 
     for (int64_t row = r->begin; row < r->end; row++)
-        for (int i = 0; i < c->n_lane; i++) {
-            const fl_lane *lane = &c->lane[i];
+        for (int i = 0; i < c->n_feature; i++) {
+            const fl_lane *lane = &c->feature[i];
             const uint64_t *id = (const uint64_t *)fl_ptr(in, lane->ids);
             int64_t first = row * in->arg[lane->ids].ld + lane->column;
             int64_t last = first + 1;
@@ -205,7 +205,7 @@ static void keys_of_any(const fl_instance *in, const fl_range *r)
             }
             for (; first < last; first++, at++) {
                 k->key[at] = key_of(k->rows, id[first]);
-                k->cell[at] = (uint32_t)(row * c->n_lane + i);
+                k->cell[at] = (uint32_t)(row * c->n_feature + i);
             }
         }
 }
@@ -407,7 +407,7 @@ const fl_kernel fl_kernel_rows_place = {
 
 static fleet_status gather_prepare(fl_instance *in)
 {
-    size_t n = (size_t)config_of(in)->n_lane;
+    size_t n = (size_t)config_of(in)->n_feature;
 
     in->scratch_size = n * (sizeof(float *) + sizeof(int64_t));
     return FLEET_OK;
@@ -419,10 +419,10 @@ static void lane_outputs(const fl_instance *in, const fl_range *r, float **out,
 {
     const fl_lookup_config *c = config_of(in);
 
-    for (int i = 0; i < c->n_lane; i++) {
-        int operand = FIRST_OUT + c->lane[i].out;
+    for (int i = 0; i < c->n_feature; i++) {
+        int operand = FIRST_OUT + c->feature[i].out;
 
-        out[i] = fl_rows_f32(in, operand, r) + c->lane[i].out_column;
+        out[i] = fl_rows_f32(in, operand, r) + c->feature[i].out_column;
         ld[i] = in->arg[operand].ld;
     }
 }
@@ -451,12 +451,12 @@ static void gather_ragged(const fl_instance *in, const fl_range *r,
     int64_t at = position_of(k, c, r->begin);
 
     for (int64_t row = r->begin; row < r->end; row++)
-        for (int i = 0; i < c->n_lane; i++) {
-            int64_t n = c->lane[i].ragged
+        for (int i = 0; i < c->n_feature; i++) {
+            int64_t n = c->feature[i].ragged
                             ? k->offsets[i][row + 1] - k->offsets[i][row]
                             : 1;
 
-            combine(k, at, n, c->lane[i].mean,
+            combine(k, at, n, c->feature[i].mean,
                     out[i] + (row - r->begin) * ld[i]);
             at += n;
         }
@@ -467,7 +467,7 @@ static fleet_status gather_run(const fl_instance *in, const fl_range *r)
     const fl_lookup_config *c = config_of(in);
     const fl_lookup *k = lookup_of(in);
     float **out = r->scratch;
-    int64_t *ld = (int64_t *)(void *)(out + c->n_lane);
+    int64_t *ld = (int64_t *)(void *)(out + c->n_feature);
 
     lane_outputs(in, r, out, ld);
     if (c->ragged)
@@ -476,9 +476,9 @@ static fleet_status gather_run(const fl_instance *in, const fl_range *r)
         fl_simd_best()->gather(&(fl_gather_args){
             .out = out,
             .ld = ld,
-            .row = k->row + r->begin * c->n_lane,
+            .row = k->row + r->begin * c->n_feature,
             .n = r->end - r->begin,
-            .n_lane = c->n_lane,
+            .n_feature = c->n_feature,
             .dim = k->rows->dim,
         });
     return FLEET_OK;

@@ -30,23 +30,23 @@ static bool looks_up(const fl_node *n, const fleet_var *table)
     return (n->op->traits & FL_OP_LOOKUP) && n->in[0] == table;
 }
 
-bool fl_table_is_there(const fl_lowering *l, const fleet_var *table)
+bool fl_table_on_gpu(const fl_lowering *l, const fleet_var *table)
 {
-    const fl_placing *at = l->plan->placing;
+    const fl_place *at = l->plan->place;
     const fleet_program *p = l->program;
 
     if (!at->gpu || fl_store_is_shared(l->plan->store))
         return false;
     for (size_t i = 0; i < p->n_node; i++)
         if (looks_up(p->node[i], table) &&
-            !(p->node[i]->place ? p->node[i]->place > 0 : at->there))
+            !(p->node[i]->place ? p->node[i]->place > 0 : at->on_gpu))
             return false;
     return true;
 }
 
-static fl_lookup_there *lookup_of(const fl_plan *plan, const fleet_var *table)
+static fl_lookup_gpu *lookup_of(const fl_plan *plan, const fleet_var *table)
 {
-    fl_lookup_there *x = plan->lookups;
+    fl_lookup_gpu *x = plan->lookups;
 
     while (x && x->table != table)
         x = x->next;
@@ -91,7 +91,7 @@ static int count_of(fl_lowering *l, fl_value_kind kind)
 /* What is merged lasts from batch to batch. */
 static void make_values(fl_lowering *l, fl_numbered *k)
 {
-    fl_value_kind kind = k->of ? FL_VALUE_KEPT : FL_VALUE_TEMP;
+    fl_value_kind kind = k->of ? FL_VALUE_PERSISTENT : FL_VALUE_TEMP;
 
     k->key = array_of(l, k, kind, "keys", FLEET_INT64, 1);
     k->cell = array_of(l, k, kind, "cells", FLEET_INT32, 1);
@@ -159,8 +159,8 @@ static fl_numbered *new_numbered(fl_lowering *l, const fleet_var *table,
     }
     k->table = table;
     k->config = config_of(l, table);
-    k->config.lane = *lane;
-    k->config.n_lane = n_lane;
+    k->config.feature = *lane;
+    k->config.n_feature = n_lane;
     k->times = 1;
     k->next = l->plan->numbered;
     l->plan->numbered = k;
@@ -238,8 +238,8 @@ static void emit_unique(fl_lowering *l, const fl_node *n, const fl_numbered *k)
             FL_R(k->n));
 }
 
-static void emit_find(fl_lowering *l, const fl_node *n,
-                      const fl_lookup_there *x, const fl_numbered *k, int fresh)
+static void emit_find(fl_lowering *l, const fl_node *n, const fl_lookup_gpu *x,
+                      const fl_numbered *k, int fresh)
 {
     FL_EMIT(l, &kernel_find, n, &k->config, FL_W(k->row), FL_W(fresh),
             FL_R(x->rows), FL_R(k->unique), FL_R(k->n_unique));
@@ -253,7 +253,7 @@ static void emit_keys(fl_lowering *l, const fl_node *n, const fl_numbered *k)
 }
 
 static void emit_gather(fl_lowering *l, const fl_node *n,
-                        const fl_lookup_there *x, int fresh)
+                        const fl_lookup_gpu *x, int fresh)
 {
     const fl_numbered *k = x->all;
     fl_operand *out = fl_lookup_operands(l, k->n_slot);
@@ -267,11 +267,11 @@ static void emit_gather(fl_lowering *l, const fl_node *n,
                out);
 }
 
-void fl_lookup_there_forward(fl_lowering *l, const fl_node *n,
-                             const fleet_var *table, const fl_lookup_slot *slot,
-                             int n_slot)
+void fl_lookup_gpu_forward(fl_lowering *l, const fl_node *n,
+                           const fleet_var *table, const fl_lookup_slot *slot,
+                           int n_slot)
 {
-    fl_lookup_there *x = fl_arena_alloc(&l->plan->arena, sizeof *x);
+    fl_lookup_gpu *x = fl_arena_alloc(&l->plan->arena, sizeof *x);
     int fresh;
 
     if (!x) {
@@ -294,7 +294,7 @@ void fl_lookup_there_forward(fl_lowering *l, const fl_node *n,
 
 /* Slots that nobody gave a gradient change no row. */
 static fl_numbered *number_trained(fl_lowering *l, const fl_node *n,
-                                   const fl_lookup_there *x,
+                                   const fl_lookup_gpu *x,
                                    const fl_lookup_slot *slot, int n_slot)
 {
     fl_lookup_slot *with =
@@ -320,7 +320,7 @@ static fl_numbered *number_trained(fl_lowering *l, const fl_node *n,
 }
 
 /* gradient: of the outputs of the slots that have one. */
-static void emit_sum(fl_lowering *l, const fl_node *n, fl_lookup_there *x,
+static void emit_sum(fl_lowering *l, const fl_node *n, fl_lookup_gpu *x,
                      const fl_operand *gradient)
 {
     const fl_numbered *k = x->trained;
@@ -333,11 +333,11 @@ static void emit_sum(fl_lowering *l, const fl_node *n, fl_lookup_there *x,
                gradient);
 }
 
-void fl_lookup_there_gradient(fl_lowering *l, const fl_node *n,
-                              const fleet_var *table, fl_sparse *s,
-                              const fl_lookup_slot *slot, int n_slot)
+void fl_lookup_gpu_gradient(fl_lowering *l, const fl_node *n,
+                            const fleet_var *table, fl_sparse *s,
+                            const fl_lookup_slot *slot, int n_slot)
 {
-    fl_lookup_there *x = lookup_of(l->plan, table);
+    fl_lookup_gpu *x = lookup_of(l->plan, table);
     fl_operand *o = fl_lookup_operands(l, n_slot);
 
     if (!x || !o)
@@ -350,14 +350,14 @@ void fl_lookup_there_gradient(fl_lowering *l, const fl_node *n,
     emit_sum(l, n, x, o);
     x->changed = x->trained;
     x->changed_sum = x->sum;
-    s->there = x;
+    s->gpu = x;
     s->gradient = o;
     s->n_gradient = x->trained->n_slot;
 }
 
 /* --- for the passes ------------------------------------------------------ */
 
-void fl_lookup_there_merge(fl_lowering *l, fl_lookup_there *x)
+void fl_lookup_gpu_merge(fl_lowering *l, fl_lookup_gpu *x)
 {
     const fl_numbered *one = x->trained;
     fl_numbered *all = number_merged(l, x->table, x->trained);
@@ -365,7 +365,7 @@ void fl_lookup_there_merge(fl_lowering *l, fl_lookup_there *x)
     if (!all)
         return;
     x->changed = all;
-    x->changed_sum = array_of(l, all, FL_VALUE_KEPT, "merged sums",
+    x->changed_sum = array_of(l, all, FL_VALUE_PERSISTENT, "merged sums",
                               FLEET_FLOAT32, all->config.dim);
     FL_EMIT(l, &kernel_append, NULL, &one->config, FL_RW(all->key),
             FL_RW(all->cell), FL_RW(x->changed_sum), FL_RW(all->n),
@@ -374,7 +374,7 @@ void fl_lookup_there_merge(fl_lowering *l, fl_lookup_there *x)
 }
 
 /* What was merged is numbered, and added up, when the group ends. */
-static void make_ready(fl_lowering *l, fl_lookup_there *x)
+static void make_ready(fl_lowering *l, fl_lookup_gpu *x)
 {
     const fl_numbered *k = x->changed;
     int merged = x->changed_sum;
@@ -393,7 +393,7 @@ static void make_ready(fl_lowering *l, fl_lookup_there *x)
     emit_find(l, NULL, x, k, -1);
 }
 
-int fl_lookup_there_check(fl_lowering *l, fl_lookup_there *x, int *n)
+int fl_lookup_gpu_check(fl_lowering *l, fl_lookup_gpu *x, int *n)
 {
     const fl_shape shape = fl_shape_1(FL_LOOKUP_CHECKS);
     int found = fl_temp(l, "found", FLEET_FLOAT32, &shape);
@@ -405,7 +405,7 @@ int fl_lookup_there_check(fl_lowering *l, fl_lookup_there *x, int *n)
     return found;
 }
 
-int fl_lookup_there_norm(fl_lowering *l, fl_lookup_there *x, int *n)
+int fl_lookup_gpu_norm(fl_lowering *l, fl_lookup_gpu *x, int *n)
 {
     int norms = fl_object(l, "norms", FL_LOOKUP_NORMS * sizeof(double));
 
@@ -417,7 +417,7 @@ int fl_lookup_there_norm(fl_lowering *l, fl_lookup_there *x, int *n)
     return norms;
 }
 
-void fl_lookup_there_update(fl_lowering *l, fl_lookup_there *x)
+void fl_lookup_gpu_update(fl_lowering *l, fl_lookup_gpu *x)
 {
     const fl_numbered *k = x->changed;
 

@@ -5,8 +5,8 @@
  * A table's rows are there when this process keeps them for itself, and all of
  * the program's lookups in it are placed on the GPU.
  */
-#ifndef FL_RUNTIME_LOOKUP_THERE_H
-#define FL_RUNTIME_LOOKUP_THERE_H
+#ifndef FL_RUNTIME_LOOKUP_LOOKUP_GPU_H
+#define FL_RUNTIME_LOOKUP_LOOKUP_GPU_H
 
 #include "runtime/lookup/lookup.h"
 #include "runtime/store/lookup_kernels.h"
@@ -30,7 +30,7 @@ typedef struct fl_numbered {
     struct fl_numbered *next; /* of the plan's */
 } fl_numbered;
 
-typedef struct fl_lookup_there {
+typedef struct fl_lookup_gpu {
     const fleet_var *table;
     int rows;             /* value of the table */
     fl_numbered *all;     /* of all slots */
@@ -38,25 +38,25 @@ typedef struct fl_lookup_there {
     fl_numbered *changed; /* what updates change: trained, or merged */
     int sum, changed_sum; /* values: gradients by number, of those two */
     bool is_ready;        /* the steps before an update are in the plan */
-    struct fl_lookup_there *next;
+    struct fl_lookup_gpu *next;
 
     /* of a compiled plan */
-    fl_rows_there *there;
+    fl_table_gpu *on_gpu;
     int64_t keys; /* offered by the merge group so far */
-} fl_lookup_there;
+} fl_lookup_gpu;
 
-bool fl_table_is_there(const fl_lowering *l, const fleet_var *table);
+bool fl_table_on_gpu(const fl_lowering *l, const fleet_var *table);
 
 /* As lookup.h has them. */
-void fl_lookup_there_forward(fl_lowering *l, const fl_node *n,
-                             const fleet_var *table, const fl_lookup_slot *slot,
-                             int n_slot);
-void fl_lookup_there_gradient(fl_lowering *l, const fl_node *n,
-                              const fleet_var *table, fl_sparse *s,
-                              const fl_lookup_slot *slot, int n_slot);
-void fl_lookup_there_merge(fl_lowering *l, fl_lookup_there *x);
-int fl_lookup_there_check(fl_lowering *l, fl_lookup_there *x, int *n);
-int fl_lookup_there_norm(fl_lowering *l, fl_lookup_there *x, int *n);
-void fl_lookup_there_update(fl_lowering *l, fl_lookup_there *x);
+void fl_lookup_gpu_forward(fl_lowering *l, const fl_node *n,
+                           const fleet_var *table, const fl_lookup_slot *slot,
+                           int n_slot);
+void fl_lookup_gpu_gradient(fl_lowering *l, const fl_node *n,
+                            const fleet_var *table, fl_sparse *s,
+                            const fl_lookup_slot *slot, int n_slot);
+void fl_lookup_gpu_merge(fl_lowering *l, fl_lookup_gpu *x);
+int fl_lookup_gpu_check(fl_lowering *l, fl_lookup_gpu *x, int *n);
+int fl_lookup_gpu_norm(fl_lowering *l, fl_lookup_gpu *x, int *n);
+void fl_lookup_gpu_update(fl_lowering *l, fl_lookup_gpu *x);
 
 #endif

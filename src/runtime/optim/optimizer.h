@@ -1,7 +1,7 @@
 /* optimizer.h - the inside of an optimizer: a rule, its numbers, and how they
  * change with the updates done. */
-#ifndef FL_RUNTIME_OPTIMIZER_H
-#define FL_RUNTIME_OPTIMIZER_H
+#ifndef FL_RUNTIME_OPTIM_OPTIMIZER_H
+#define FL_RUNTIME_OPTIM_OPTIMIZER_H
 
 #include <fleet/optimizer.h>
 

@@ -5,8 +5,8 @@
  * length. Element by element, in IEEE's arithmetic and without contraction: the
  * bits do not depend on where a range is split.
  */
-#ifndef FL_RUNTIME_RULE_H
-#define FL_RUNTIME_RULE_H
+#ifndef FL_RUNTIME_OPTIM_RULE_H
+#define FL_RUNTIME_OPTIM_RULE_H
 
 #include <stdint.h>
 

@@ -1,8 +1,8 @@
 /* rule_cuda.h - the arithmetic of the update rules, as rule_simd.c has it: for one
  * weight. The plug-in is compiled without contraction, so the bits are the
  * same. */
-#ifndef FL_RUNTIME_CUDA_RULES_H
-#define FL_RUNTIME_CUDA_RULES_H
+#ifndef FL_RUNTIME_OPTIM_RULE_CUDA_H
+#define FL_RUNTIME_OPTIM_RULE_CUDA_H
 
 #include "runtime/device/cuda/cuda.h"
 #include "runtime/optim/update_gpu.h"

@@ -1,8 +1,8 @@
 /* update_gpu.h - what an update is told on a device, in place of an
  * fl_update_now (plan.h), in device memory, written before an iteration; and
  * what the device tells of one. */
-#ifndef FL_RUNTIME_UPDATE_DEVICE_H
-#define FL_RUNTIME_UPDATE_DEVICE_H
+#ifndef FL_RUNTIME_OPTIM_UPDATE_GPU_H
+#define FL_RUNTIME_OPTIM_UPDATE_GPU_H
 
 #include "runtime/optim/rule.h"
 

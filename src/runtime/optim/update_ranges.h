@@ -1,25 +1,25 @@
 /* update_ranges.h - how updates and norms walk the flat groups of parameters. */
-#ifndef FL_RUNTIME_BLOCKS_H
-#define FL_RUNTIME_BLOCKS_H
+#ifndef FL_RUNTIME_OPTIM_UPDATE_RANGES_H
+#define FL_RUNTIME_OPTIM_UPDATE_RANGES_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 /* A stretch of a group that one call of the rule updates: it lies inside one
  * parameter, or covers several that differ in nothing. */
-typedef struct fl_piece {
+typedef struct fl_update_range {
     int64_t offset, n;
     float learning_rate, decay; /* factor; -1: the optimizer's */
     bool dgc;                   /* its gradient is what ranks have exchanged */
-} fl_piece;
+} fl_update_range;
 
 /* update.dense    update, gradient, weights, states of the rule */
-typedef struct fl_pieces {
-    fl_piece *piece;
+typedef struct fl_update_ranges {
+    fl_update_range *range;
     int n;
     int rule;      /* fl_rule_kind */
     int64_t first; /* of the group: where its states begin */
-} fl_pieces;
+} fl_update_ranges;
 
 /* A dense block, as the norm counts it: where in the group's gradient. */
 typedef struct fl_norm_block {

@@ -17,7 +17,7 @@
 #include "runtime/device/trace.h"
 #include "runtime/passes/update.h"
 
-void fl_peers_abort(fl_peers *p, const char *why)
+void fl_comm_abort(fl_comm *p, const char *why)
 {
     fl_error before;
     char words[sizeof before.text];
@@ -31,11 +31,11 @@ void fl_peers_abort(fl_peers *p, const char *why)
         fl_error_clear();
 }
 
-void fl_rounds_abort(const fl_rounds *r, const char *why)
+void fl_agree_abort(const fl_agree *r, const char *why)
 {
-    fl_peers_abort(r->peers, why);
-    if (r->groups)
-        fl_peers_abort(r->groups, why);
+    fl_comm_abort(r->comm, why);
+    if (r->hierarchy)
+        fl_comm_abort(r->hierarchy, why);
 }
 
 /* --- rounds -------------------------------------------------------------- */
@@ -44,12 +44,12 @@ typedef struct said {
     int32_t wish, batches;
 } said;
 
-static void sum_up(const said *all, int n, fl_round *round)
+static void sum_up(const said *all, int n, fl_agreed *round)
 {
-    *round = (fl_round){0};
+    *round = (fl_agreed){0};
     for (int i = 0; i < n; i++) {
-        if ((fl_wish)all[i].wish > round->done) {
-            round->done = (fl_wish)all[i].wish;
+        if ((fl_intent)all[i].wish > round->done) {
+            round->done = (fl_intent)all[i].wish;
             round->first = i;
         }
         round->batches += all[i].batches;
@@ -59,7 +59,7 @@ static void sum_up(const said *all, int n, fl_round *round)
     }
 }
 
-static fleet_status hear_all(fl_peers *p, said mine, fl_round *round)
+static fleet_status hear_all(fl_comm *p, said mine, fl_agreed *round)
 {
     enum { FEW = 64 };
     said few[FEW], *all = few;
@@ -76,19 +76,20 @@ static fleet_status hear_all(fl_peers *p, said mine, fl_round *round)
 }
 
 /* One act at a time: the first rank's. */
-static bool is_mine(fl_wish wish, const fl_round *round, int rank)
+static bool is_mine(fl_intent wish, const fl_agreed *round, int rank)
 {
-    if (round->done == FL_WISH_UPDATE && wish == FL_WISH_NOTHING)
+    if (round->done == FL_INTENT_UPDATE && wish == FL_INTENT_NONE)
         return true;
-    return round->done == wish && (wish != FL_WISH_ACT || round->first == rank);
+    return round->done == wish &&
+           (wish != FL_INTENT_COMMAND || round->first == rank);
 }
 
-fleet_status fl_round_begin(const fl_rounds *r, fl_wish wish, int batches,
-                            fl_round *round)
+fleet_status fl_agree_on(const fl_agree *r, fl_intent wish, int batches,
+                         fl_agreed *round)
 {
     for (;;) {
-        FL_TRY(hear_all(r->peers, (said){(int32_t)wish, batches}, round));
-        if (is_mine(wish, round, r->peers->rank))
+        FL_TRY(hear_all(r->comm, (said){(int32_t)wish, batches}, round));
+        if (is_mine(wish, round, r->comm->rank))
             return FLEET_OK;
         FL_TRY(r->serve(r->arg, round));
     }
@@ -101,7 +102,7 @@ enum { THE_UPDATE, DATA, WORKS };
 typedef struct reduce_config {
     const fl_store *store;
     fl_gpu *gpu; /* in whose memory; NULL: in the host's */
-    fl_wire type;
+    fl_wire_type type;
     bool dgc;
     int number; /* of those that leave */
 } reduce_config;
@@ -118,12 +119,12 @@ static void fill_f16(void *data, int64_t n)
         ((uint16_t *)data)[i] = 0x8000;
 }
 
-const fl_rounds *fl_all_reduce_rounds(const fl_instance *in)
+const fl_agree *fl_all_reduce_agree(const fl_instance *in)
 {
-    return ((const reduce_config *)in->step->config)->store->rounds;
+    return ((const reduce_config *)in->step->config)->store->agree;
 }
 
-static fleet_status sum_up_data(const fl_instance *in, fl_peers *p,
+static fleet_status sum_up_data(const fl_instance *in, fl_comm *p,
                                 fl_work **work)
 {
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
@@ -131,16 +132,16 @@ static fleet_status sum_up_data(const fl_instance *in, fl_peers *p,
     bool half = c->type == FL_WIRE_F16;
     int64_t n = in->arg[DATA].rows * in->arg[DATA].cols / (half ? 2 : 1);
     void *data = fl_ptr(in, DATA);
-    const fl_reduced there = {data, n, c->type, now->idle};
+    const fl_reduced there = {data, n, c->type, now->joins};
 
     if (c->gpu)
         FL_TRY(fl_reduced_follows(&there, c->gpu, p));
-    else if (now->idle)
+    else if (now->joins)
         (half ? fill_f16 : fill_f32)(data, n);
     return p->methods->all_reduce(p, FL_ALL_SUM, c->type, data, data, n, work);
 }
 
-fleet_status fl_all_reduce_by(const fl_instance *in, fl_peers *p)
+fleet_status fl_all_reduce_by(const fl_instance *in, fl_comm *p)
 {
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
     const reduce_config *c = in->step->config;
@@ -153,7 +154,7 @@ fleet_status fl_all_reduce_by(const fl_instance *in, fl_peers *p)
 static fleet_status reduce_run(const fl_instance *in, const fl_range *r)
 {
     (void)r;
-    return fl_all_reduce_by(in, fl_all_reduce_rounds(in)->peers);
+    return fl_all_reduce_by(in, fl_all_reduce_agree(in)->comm);
 }
 
 const fl_kernel fl_kernel_all_reduce = {
@@ -163,22 +164,22 @@ const fl_kernel fl_kernel_all_reduce = {
     .reduces = 1u << DATA,
 };
 
-void fl_emit_all_reduce(fl_lowering *l, int value, fl_wire type, bool dgc)
+void fl_emit_all_reduce(fl_lowering *l, int value, fl_wire_type type, bool dgc)
 {
     const reduce_config c = {.store = l->plan->store,
-                             .gpu = fl_peers_gpu(l->plan),
+                             .gpu = fl_comm_gpu_of_plan(l->plan),
                              .type = type,
                              .dgc = dgc};
 
-    l->lane = FL_LANE_COMM;
+    l->engine = FL_ENGINE_COMM;
     FL_EMIT(l, &fl_kernel_all_reduce, NULL, fl_config(l, &c, sizeof c),
             FL_R(l->plan->update), FL_RW(value));
-    l->lane = FL_LANE_COMPUTE;
+    l->engine = FL_ENGINE_COMPUTE;
 }
 
 /* --- begun and waited for ------------------------------------------------ */
 
-void fl_peers_end_works(fl_peers *p, fl_work **work, int n)
+void fl_comm_end_work(fl_comm *p, fl_work **work, int n)
 {
     fl_error why;
 
@@ -201,14 +202,14 @@ static fleet_status begin_run(const fl_instance *in, const fl_range *r)
     fl_trace_begin(c->store->context->trace, "all_reduce", c->number,
                    in->arg[DATA].rows * in->arg[DATA].cols *
                        (int64_t)fleet_dtype_size(in->arg[DATA].dtype));
-    return sum_up_data(in, c->store->rounds->peers, work);
+    return sum_up_data(in, c->store->agree->comm, work);
 }
 
 static fleet_status wait_run(const fl_instance *in, const fl_range *r)
 {
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
     const reduce_config *c = in->step->config;
-    fl_peers *p = c->store->rounds->peers;
+    fl_comm *p = c->store->agree->comm;
     fl_work **work = (fl_work **)fl_ptr(in, WORKS) + c->number;
 
     (void)r;
@@ -234,23 +235,23 @@ static const fl_kernel kernel_wait = {
 };
 
 /* All steps change the works: so they have one order, on all ranks. */
-void fl_emit_leave(fl_lowering *l, int value, fl_wire type)
+void fl_emit_leave(fl_lowering *l, int value, fl_wire_type type)
 {
     fl_plan *plan = l->plan;
     const reduce_config c = {.store = plan->store,
-                             .gpu = fl_peers_gpu(plan),
+                             .gpu = fl_comm_gpu_of_plan(plan),
                              .type = type,
                              .number = plan->n_work++};
     const void *config = fl_config(l, &c, sizeof c);
 
-    l->lane = FL_LANE_COMM;
-    l->phase = FL_LEAVE;
+    l->engine = FL_ENGINE_COMM;
+    l->phase = FL_REDUCE_BEGIN;
     FL_EMIT(l, &kernel_begin, NULL, config, FL_R(plan->update), FL_RW(value),
             FL_RW(plan->works));
     l->phase = FL_UPDATE;
     FL_EMIT(l, &kernel_wait, NULL, config, FL_R(plan->update), FL_RW(value),
             FL_RW(plan->works));
-    l->lane = FL_LANE_COMPUTE;
+    l->engine = FL_ENGINE_COMPUTE;
 }
 
 static bool is_dgc(const fl_lowering *l, const fl_dense *d, int64_t offset)
@@ -260,7 +261,7 @@ static bool is_dgc(const fl_lowering *l, const fl_dense *d, int64_t offset)
     for (size_t i = 0; i < params->n; i++) {
         const fl_param *p = params->entry[i].value;
 
-        if (p->group == d->group && p->offset == offset)
+        if (p->flat == d->flat && p->offset == offset)
             return fl_dgc_takes(l, p);
     }
     return false;
@@ -316,7 +317,7 @@ static int64_t floats_of(const fl_lowering *l, const fl_dense *d)
     for (size_t i = 0; i < params->n; i++) {
         const fl_param *p = params->entry[i].value;
 
-        if (p->group == d->group && fl_is_updated_here(l, p))
+        if (p->flat == d->flat && fl_is_updated_here(l, p))
             n += p->n;
     }
     return n;
@@ -331,7 +332,7 @@ void fl_each_bucket(fl_lowering *l, const fl_dense *d, fl_bucket_emitter *emit)
     for (size_t i = 0; i < params->n; i++) {
         const fl_param *p = params->entry[i].value;
 
-        if (p->group != d->group || !fl_is_updated_here(l, p))
+        if (p->flat != d->flat || !fl_is_updated_here(l, p))
             continue;
         if (b.n > 0 &&
             (is_full(l, &b, left) || !follows(&b, p) || fl_dgc_takes(l, p))) {
@@ -356,7 +357,7 @@ void fl_each_pushed(fl_lowering *l, const fl_dense *d, fl_bucket_emitter *emit)
     for (size_t i = 0; i < params->n; i++) {
         const fl_param *p = params->entry[i].value;
 
-        if (p->group == d->group && fl_is_pushed(l, p))
+        if (p->flat == d->flat && fl_is_pushed(l, p))
             emit(l, d, p->offset, p->n);
     }
 }
@@ -391,11 +392,11 @@ static void reduce_group(fl_lowering *l, fl_dense *d)
 {
     const fl_training *t = &l->program->training;
 
-    if (t->merge_steps > 1 && d->group->gradient && !t->half && !t->dgc.on &&
+    if (t->merge_steps > 1 && d->flat->gradient && !t->half && !t->dgc.on &&
         t->local.steps == 0) {
         d->one = d->gradient;
-        d->gradient = fl_group_gradient(l, d->group, "gradients", true);
-        l->phase = FL_LEAVE;
+        d->gradient = fl_flat_gradient(l, d->flat, "gradients", true);
+        l->phase = FL_REDUCE_BEGIN;
         fl_each_bucket(l, d, emit_move);
         fl_each_pushed(l, d, emit_move);
     }
@@ -409,7 +410,7 @@ static void put_leaving_first(fl_plan *plan, size_t first)
     for (size_t i = first; i < plan->n_step; i++) {
         fl_step *s = plan->step[i];
 
-        if (s->phase != FL_LEAVE)
+        if (s->phase != FL_REDUCE_BEGIN)
             continue;
         memmove(plan->step + first + 1, plan->step + first,
                 (i - first) * sizeof *plan->step);
@@ -422,7 +423,7 @@ fleet_status fl_pass_all_reduce(fl_lowering *l, bool *applied)
     fl_plan *plan = l->plan;
     size_t first = plan->n_step;
 
-    if (!plan->training || !plan->store->rounds)
+    if (!plan->training || !plan->store->agree)
         return FLEET_OK;
     if (l->program->training.dgc.on && plan->store->optimizer->clip_norm > 0)
         return fl_fail(FLEET_EUNSUPPORTED,

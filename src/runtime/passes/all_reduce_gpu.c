@@ -1,11 +1,11 @@
 /* all_reduce_gpu.c - see all_reduce_gpu.h. */
 #include "runtime/passes/all_reduce_gpu.h"
 
-fl_gpu *fl_peers_gpu(const fl_plan *plan)
+fl_gpu *fl_comm_gpu_of_plan(const fl_plan *plan)
 {
-    const fl_rounds *r = plan->store->rounds;
+    const fl_agree *r = plan->store->agree;
 
-    return r && r->peers->methods->after ? plan->placing->gpu : NULL;
+    return r && r->comm->methods->after ? plan->place->gpu : NULL;
 }
 
 /* With -0.0, which changes no sum. */
@@ -27,9 +27,9 @@ static fleet_status fill(const fl_reduced *r, fl_gpu *g)
 }
 
 /* Groups of groups know no streams. */
-fleet_status fl_reduced_follows(const fl_reduced *r, fl_gpu *g, fl_peers *p)
+fleet_status fl_reduced_follows(const fl_reduced *r, fl_gpu *g, fl_comm *p)
 {
-    if (r->idle)
+    if (r->joins)
         FL_TRY(fill(r, g));
     return p->methods->after ? p->methods->after(p, g->queue) : fl_gpu_wait(g);
 }

@@ -1,6 +1,6 @@
 /* all_reduce_gpu.h - sums of ranks in a GPU's memory: what all_reduce.c does there. */
-#ifndef FL_RUNTIME_PEERS_GPU_H
-#define FL_RUNTIME_PEERS_GPU_H
+#ifndef FL_RUNTIME_PASSES_ALL_REDUCE_GPU_H
+#define FL_RUNTIME_PASSES_ALL_REDUCE_GPU_H
 
 #include "runtime/device/gpu.h"
 #include "runtime/device/comm.h"
@@ -8,17 +8,17 @@
 
 /* The GPU in whose memory a plan's ranks reduce; NULL: they do in the host's.
  */
-fl_gpu *fl_peers_gpu(const fl_plan *plan);
+fl_gpu *fl_comm_gpu_of_plan(const fl_plan *plan);
 
 /* What is reduced there. */
 typedef struct fl_reduced {
     void *data;
     int64_t n;
-    fl_wire type; /* FL_WIRE_F32 or FL_WIRE_F16 */
-    bool idle;    /* this rank adds nothing to it */
+    fl_wire_type type; /* FL_WIRE_F32 or FL_WIRE_F16 */
+    bool joins;        /* this rank adds nothing to it */
 } fl_reduced;
 
 /* The peers' next call comes after what makes it. */
-fleet_status fl_reduced_follows(const fl_reduced *r, fl_gpu *g, fl_peers *p);
+fleet_status fl_reduced_follows(const fl_reduced *r, fl_gpu *g, fl_comm *p);
 
 #endif

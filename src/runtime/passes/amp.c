@@ -82,7 +82,7 @@ typedef struct amp {
 
 static bool has_word(const char *words, const char *word)
 {
-    return fl_words_have(words, word, strlen(word));
+    return fl_name_list_has(words, word, strlen(word));
 }
 
 /* Is the node's work asked for in float? */
@@ -150,9 +150,9 @@ static void narrow_values(amp *a)
         const fl_step *s = plan->step[i];
 
         for (int j = 0; j < s->n_operand; j++) {
-            if (!takes_part(a, s) || !has_bit(s->kernel->takes_narrow, j))
+            if (!takes_part(a, s) || !has_bit(s->kernel->takes_half, j))
                 exclude(a, s->operand[j].value);
-            else if (has_bit(s->kernel->wants_narrow, j))
+            else if (has_bit(s->kernel->wants_half, j))
                 a->wants[s->operand[j].value] = true;
         }
     }
@@ -190,7 +190,7 @@ static fleet_status let_read_copies(amp *a, fl_step *s)
     if (!o)
         return FLEET_ENOMEM;
     for (int i = 0; i < s->n_operand; i++)
-        if (has_bit(s->kernel->wants_narrow, i))
+        if (has_bit(s->kernel->wants_half, i))
             o[i].value = copy_of(a, s, o[i].value);
     s->operand = o;
     return a->l->status;
@@ -223,7 +223,7 @@ static fleet_status insert_copies(amp *a, bool *applied)
     plan->step = NULL;
     plan->n_step = plan->step_capacity = 0;
     for (size_t i = 0; i < n && status == FLEET_OK; i++) {
-        if (step[i]->kernel->wants_narrow && takes_part(a, step[i])) {
+        if (step[i]->kernel->wants_half && takes_part(a, step[i])) {
             status = let_read_copies(a, step[i]);
             *applied = true;
         }
@@ -247,7 +247,7 @@ static bool has_steps_there(const fl_plan *plan)
 
 static fleet_status check_place(const fl_plan *plan, fleet_dtype to)
 {
-    const fl_gpu *gpu = plan->placing->gpu;
+    const fl_gpu *gpu = plan->place->gpu;
 
     if (to == FLEET_FLOAT16 && !has_steps_there(plan))
         return fl_fail(FLEET_EUNSUPPORTED,
@@ -267,7 +267,7 @@ fleet_status fl_amp_check_processor(const fl_plan *plan)
     for (size_t i = 0; i < plan->n_step && !fl_simd_has_bf16(); i++) {
         const fl_step *s = plan->step[i];
 
-        if (s->lane == FL_LANE_COMPUTE && s->kernel->wants_narrow &&
+        if (s->engine == FL_ENGINE_COMPUTE && s->kernel->wants_half &&
             fl_step_dtype(plan, s) == FLEET_BFLOAT16)
             return fl_fail(FLEET_EUNSUPPORTED,
                            "strategy.amp_configs.use_bf16: it needs a "
@@ -281,7 +281,7 @@ fleet_status fl_amp_check_processor(const fl_plan *plan)
 fleet_status fl_pass_amp(fl_lowering *l, bool *applied)
 {
     size_t n = l->plan->n_value;
-    amp a = {.l = l, .to = l->program->training.narrow, .n_value = n};
+    amp a = {.l = l, .to = l->program->training.half_type, .n_value = n};
     fleet_status status = FLEET_ENOMEM;
 
     if (!l->plan->training || !a.to)

@@ -100,10 +100,10 @@ static void norm_of_param(fl_lowering *l, norms *all, const fl_dense *d,
     add_norm(all, value, c.n);
 }
 
-static const fl_dense *dense_of(const fl_plan *plan, const fl_group *g)
+static const fl_dense *dense_of(const fl_plan *plan, const fl_flat *g)
 {
     for (size_t i = 0; i < plan->n_dense; i++)
-        if (plan->dense[i].group == g)
+        if (plan->dense[i].flat == g)
             return &plan->dense[i];
     return NULL;
 }
@@ -171,14 +171,14 @@ fleet_status fl_pass_clip_global_norm(fl_lowering *l, bool *applied)
     plan->store->optimizer->in_use = true;
     if (plan->store->optimizer->clip_norm <= 0)
         return FLEET_OK;
-    if (plan->store->exchange && plan->store->dense_here &&
+    if (plan->store->remote && plan->store->dense_local &&
         (any_is_pushed(l) || tables_lie_apart(plan->store)))
         return fl_fail(FLEET_EUNSUPPORTED,
                        "a clip by global norm, where servers keep a dense "
                        "parameter, or servers and ranks keep tables, is not in "
                        "this version");
-    if (plan->store->exchange && !plan->store->dense_here &&
-        plan->store->exchange->sync)
+    if (plan->store->remote && !plan->store->dense_local &&
+        plan->store->remote->sync)
         return FLEET_OK; /* the norm is that of all workers' mean */
     *applied = true;
     l->phase = FL_UPDATE;
@@ -194,9 +194,9 @@ fleet_status fl_pass_clip_global_norm(fl_lowering *l, bool *applied)
     for (int i = 0; i < n_param; i++) {
         const fl_param *p = fl_store_param(plan->store, param[i]->name);
 
-        norm_of_param(l, &all, dense_of(plan, p->group), p);
+        norm_of_param(l, &all, dense_of(plan, p->flat), p);
     }
-    if (plan->store->exchange && plan->store->dense_here && plan->n_sparse > 0)
+    if (plan->store->remote && plan->store->dense_local && plan->n_sparse > 0)
         return fl_emit_clip_rows(l, all.operand + 1, all.count, all.n);
     for (int i = 0; i < n_table; i++)
         norm_of_table(l, &all, table[i]);

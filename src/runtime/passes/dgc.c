@@ -49,7 +49,7 @@ bool fl_dgc_takes(const fl_lowering *l, const fl_param *p)
 {
     const fl_training *t = &l->program->training;
 
-    return t->dgc.on && l->plan->store->rounds && p->n >= t->dgc.smallest;
+    return t->dgc.on && l->plan->store->agree && p->n >= t->dgc.smallest;
 }
 
 /* --- dgc.pick ------------------------------------------------------------ */
@@ -132,7 +132,8 @@ static fleet_status pick_run(const fl_instance *in, const fl_range *r)
     (void)r;
     if (now->density == 0)
         return FLEET_OK;
-    add_up(&now->u, now->idle ? NULL : fl_ptr(in, GRADIENT), momentum, left, n);
+    add_up(&now->u, now->joins ? NULL : fl_ptr(in, GRADIENT), momentum, left,
+           n);
     pick(left, momentum, n, count_of(n, now->density), fl_ptr(in, PAIRS));
     return FLEET_OK;
 }
@@ -152,7 +153,7 @@ static fleet_status exchange_run(const fl_instance *in, const fl_range *r)
 {
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
     fl_store *const *store = in->step->config;
-    fl_peers *p = (*store)->rounds->peers;
+    fl_comm *p = (*store)->agree->comm;
     int64_t k = count_of(length(in), now->density);
 
     (void)r;
@@ -174,7 +175,7 @@ static fleet_status add_run(const fl_instance *in, const fl_range *r)
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
     fl_store *const *store = in->step->config;
     int64_t n = length(in);
-    int64_t pairs = (*store)->rounds->peers->size * count_of(n, now->density);
+    int64_t pairs = (*store)->agree->comm->size * count_of(n, now->density);
     const pair *all = fl_ptr(in, PAIRS);
     float *g = fl_ptr(in, GRADIENT);
 
@@ -203,7 +204,7 @@ static const fl_kernel kernel_add = {
 
 /* --- steps --------------------------------------------------------------- */
 
-static int kept(fl_lowering *l, const fl_group *g, int i, int64_t offset,
+static int kept(fl_lowering *l, const fl_flat *g, int i, int64_t offset,
                 int64_t n)
 {
     static const char *const name[] = {"dgc momentum", "dgc left"};
@@ -231,16 +232,16 @@ void fl_emit_dgc(fl_lowering *l, const fl_dense *d, int64_t offset, int64_t n)
     int64_t most = count_of(n, density_at(&l->program->training, 0));
     int gradient = fl_stretch(l, d->gradient, "bucket", offset, n);
     int mine = pairs_of(l, "pairs", most);
-    int all = pairs_of(l, "all pairs", most * store->rounds->peers->size);
+    int all = pairs_of(l, "all pairs", most * store->agree->comm->size);
     const void *config = fl_config(l, &store, sizeof store);
 
     FL_EMIT(l, &kernel_pick, NULL, NULL, FL_R(l->plan->update), FL_R(gradient),
-            FL_W(mine), FL_RW(kept(l, d->group, 0, offset, n)),
-            FL_RW(kept(l, d->group, 1, offset, n)));
-    l->lane = FL_LANE_COMM;
+            FL_W(mine), FL_RW(kept(l, d->flat, 0, offset, n)),
+            FL_RW(kept(l, d->flat, 1, offset, n)));
+    l->engine = FL_ENGINE_COMM;
     FL_EMIT(l, &kernel_exchange, NULL, config, FL_R(l->plan->update),
             FL_R(gradient), FL_R(mine), FL_W(all));
-    l->lane = FL_LANE_COMPUTE;
+    l->engine = FL_ENGINE_COMPUTE;
     FL_EMIT(l, &kernel_add, NULL, config, FL_R(l->plan->update),
             FL_RW(gradient), FL_R(all));
 }

@@ -103,7 +103,7 @@ static dependence between(const fl_plan *plan, const fl_step *a,
  * run by itself. */
 static fl_phase run_of(fl_phase phase)
 {
-    return phase < FL_FORWARD || phase >= FL_LEAVE ? phase : FL_FORWARD;
+    return phase < FL_FORWARD || phase >= FL_REDUCE_BEGIN ? phase : FL_FORWARD;
 }
 
 typedef struct scheduler {
@@ -118,7 +118,7 @@ typedef struct scheduler {
 
 static bool begins(const fl_step *s)
 {
-    return s->phase == FL_LEAVE && s->lane == FL_LANE_COMM;
+    return s->phase == FL_REDUCE_BEGIN && s->engine == FL_ENGINE_COMM;
 }
 
 /* What the next bucket that leaves waits for: its gradients; and all that a
@@ -146,11 +146,12 @@ static bool may_join(const scheduler *s, size_t j, const fl_region *region)
 {
     const fl_plan *plan = s->plan;
     const fl_split split = region->split;
-    const bool queued = region->lane == FL_LANE_GPU; /* in the plan's order */
+    const bool queued =
+        region->engine == FL_ENGINE_GPU; /* in the plan's order */
 
     if (s->done[j] || !s->wanted[j] ||
         (!queued && plan->step[j]->kernel->split != split) ||
-        plan->step[j]->lane != region->lane ||
+        plan->step[j]->engine != region->engine ||
         run_of(plan->step[j]->phase) != region->phase)
         return false;
     for (size_t i = 0; i < j; i++) {
@@ -168,11 +169,11 @@ static bool may_join(const scheduler *s, size_t j, const fl_region *region)
 
 /* Where rows come ahead there is time for them once a forward pass is queued,
  * before the CPU waits for what the GPU computes. */
-static bool gives_time(const scheduler *s, fl_phase phase, fl_step_lane lane)
+static bool gives_time(const scheduler *s, fl_phase phase, fl_engine lane)
 {
     const fl_plan *plan = s->plan;
 
-    if (!plan->rows_ahead || phase != FL_FORWARD || lane == FL_LANE_GPU)
+    if (!plan->prefetches_rows || phase != FL_FORWARD || lane == FL_ENGINE_GPU)
         return false;
     for (size_t i = 0; i < plan->n_step; i++)
         if (!s->done[i] && plan->step[i]->phase <= FL_FORWARD)
@@ -181,7 +182,7 @@ static bool gives_time(const scheduler *s, fl_phase phase, fl_step_lane lane)
 }
 
 static fleet_status open_region(scheduler *s, fl_split split, fl_phase phase,
-                                fl_step_lane lane)
+                                fl_engine lane)
 {
     fl_plan *plan = s->plan;
     fl_region region = {(int)s->n, 0, split, phase, lane};
@@ -201,7 +202,7 @@ static fleet_status open_region(scheduler *s, fl_split split, fl_phase phase,
     }
     if (region.n == 0)
         return FLEET_OK;
-    s->late = s->late || late || phase == FL_LEAVE;
+    s->late = s->late || late || phase == FL_REDUCE_BEGIN;
     if (phase == FL_FORWARD && s->late)
         region.phase = FL_BACKWARD;
     FL_TRY(fl_grow(&plan->region, &plan->region_capacity, plan->n_region + 1,
@@ -227,13 +228,13 @@ static fleet_status open_next(scheduler *s, fl_phase phase)
 {
     size_t before = s->n;
 
-    FL_TRY(open_region(s, FL_SPLIT_PARTS, phase, FL_LANE_GPU));
+    FL_TRY(open_region(s, FL_SPLIT_PARTS, phase, FL_ENGINE_GPU));
     if (s->n == before)
-        FL_TRY(open_region(s, FL_SPLIT_ROWS, phase, FL_LANE_COMPUTE));
+        FL_TRY(open_region(s, FL_SPLIT_ROWS, phase, FL_ENGINE_COMPUTE));
     if (s->n == before)
-        FL_TRY(open_region(s, FL_SPLIT_PARTS, phase, FL_LANE_COMPUTE));
+        FL_TRY(open_region(s, FL_SPLIT_PARTS, phase, FL_ENGINE_COMPUTE));
     if (s->n == before)
-        FL_TRY(open_region(s, FL_SPLIT_PARTS, phase, FL_LANE_COMM));
+        FL_TRY(open_region(s, FL_SPLIT_PARTS, phase, FL_ENGINE_COMM));
     return FLEET_OK;
 }
 
@@ -257,9 +258,9 @@ static fleet_status schedule_run(scheduler *s, fl_phase phase, fl_phase other)
 static fleet_status schedule(scheduler *s)
 {
     FL_TRY(schedule_run(s, FL_PULL, FL_PULL));
-    FL_TRY(schedule_run(s, FL_ARRIVE, FL_ARRIVE));
-    FL_TRY(schedule_run(s, FL_ROWS, FL_ROWS));
-    FL_TRY(schedule_run(s, FL_FORWARD, FL_LEAVE));
+    FL_TRY(schedule_run(s, FL_PULL_WAIT, FL_PULL_WAIT));
+    FL_TRY(schedule_run(s, FL_PREFETCH, FL_PREFETCH));
+    FL_TRY(schedule_run(s, FL_FORWARD, FL_REDUCE_BEGIN));
     FL_TRY(schedule_run(s, FL_UPDATE, FL_UPDATE));
     FL_TRY(schedule_run(s, FL_AVERAGE, FL_AVERAGE));
     if (s->n > 0)

@@ -9,7 +9,7 @@
 /* Where a bucket's sum is, to name whose gradient it is. */
 typedef struct half_config {
     const fl_store *store;
-    const fl_group *group;
+    const fl_flat *group;
     int64_t offset;
     bool scaled; /* what is not finite skips the update */
 } half_config;
@@ -64,7 +64,7 @@ static const fl_param *param_at(const half_config *c, int64_t at)
     for (size_t i = 0; i < c->store->params.n; i++) {
         const fl_param *p = c->store->params.entry[i].value;
 
-        if (p->group == c->group && at >= p->offset && at < p->offset + p->n)
+        if (p->flat == c->group && at >= p->offset && at < p->offset + p->n)
             return p;
     }
     return NULL; /* padding */
@@ -114,12 +114,12 @@ static const fl_kernel kernel_unpack = {
 };
 
 /* Where ranks reduce without a copy, if there is such a place. */
-static int half_value(fl_lowering *l, const fl_group *g, int64_t offset,
+static int half_value(fl_lowering *l, const fl_flat *g, int64_t offset,
                       int64_t n)
 {
     const fl_shape shape = fl_shape_1(n * (int64_t)sizeof(uint16_t));
     fl_value like = {.name = "float16",
-                     .kind = FL_VALUE_KEPT,
+                     .kind = FL_VALUE_PERSISTENT,
                      .dtype = FLEET_UINT8,
                      .shape = shape,
                      .pointer = g->gradient ? g->gradient + offset : NULL,
@@ -133,11 +133,11 @@ static int half_value(fl_lowering *l, const fl_group *g, int64_t offset,
 void fl_emit_half_all_reduce(fl_lowering *l, const fl_dense *d, int64_t offset,
                              int64_t n)
 {
-    const half_config c = {l->plan->store, d->group, offset, fl_is_scaled(l)};
-    int half = half_value(l, d->group, offset, n);
+    const half_config c = {l->plan->store, d->flat, offset, fl_is_scaled(l)};
+    int half = half_value(l, d->flat, offset, n);
     int gradient = fl_stretch(l, d->gradient, "bucket", offset, n);
 
-    l->phase = FL_LEAVE;
+    l->phase = FL_REDUCE_BEGIN;
     FL_EMIT(l, &kernel_pack, NULL, NULL, FL_R(l->plan->update), FL_R(gradient),
             FL_W(half));
     fl_emit_leave(l, half, FL_WIRE_F16);

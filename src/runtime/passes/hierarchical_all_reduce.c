@@ -7,7 +7,7 @@
 static fleet_status by_groups_run(const fl_instance *in, const fl_range *r)
 {
     (void)r;
-    return fl_all_reduce_by(in, fl_all_reduce_rounds(in)->groups);
+    return fl_all_reduce_by(in, fl_all_reduce_agree(in)->hierarchy);
 }
 
 static const fl_kernel kernel_by_groups = {

@@ -247,7 +247,7 @@ static void add_layer(fl_layers *all, const fl_param *p)
 }
 
 /* The parameters of a group that have a gradient in this plan. */
-static const fl_layers *make_layers(fl_lowering *l, const fl_group *g)
+static const fl_layers *make_layers(fl_lowering *l, const fl_flat *g)
 {
     const fl_map *params = &l->plan->store->params;
     size_t most = params->n + (size_t)(g->n / FL_BLOCK);
@@ -264,7 +264,7 @@ static const fl_layers *make_layers(fl_lowering *l, const fl_group *g)
     for (size_t i = 0; i < params->n; i++) {
         const fl_param *p = params->entry[i].value;
 
-        if (p->group == g && fl_is_updated_here(l, p))
+        if (p->flat == g && fl_is_updated_here(l, p))
             add_layer(&all, p);
     }
     all.end = all.n_block;
@@ -273,7 +273,7 @@ static const fl_layers *make_layers(fl_lowering *l, const fl_group *g)
 }
 
 /* Of the group's own part: what steps with states work on. */
-static const fl_layers *own_layers(fl_lowering *l, const fl_group *g,
+static const fl_layers *own_layers(fl_lowering *l, const fl_flat *g,
                                    const fl_layers *all)
 {
     fl_layers own = *all;
@@ -294,7 +294,7 @@ static void emit_lars(fl_lowering *l, const fl_dense *d, const fl_layers *all,
             FL_W(norms));
     FL_EMIT(l, &kernel_ratio, NULL, all, FL_R(norms), FL_W(ratios));
     FL_EMIT(l, &kernel_lars_update, NULL, own, now, g, FL_RW(d->weight),
-            FL_R(ratios), FL_RW(fl_state_value(l, d->group, 0)));
+            FL_R(ratios), FL_RW(fl_state_value(l, d->flat, 0)));
 }
 
 static void emit_lamb(fl_lowering *l, const fl_dense *d, const fl_layers *all,
@@ -303,8 +303,8 @@ static void emit_lamb(fl_lowering *l, const fl_dense *d, const fl_layers *all,
     const fl_operand now = FL_R(l->plan->update);
 
     FL_EMIT(l, &kernel_lamb_step, NULL, own, now, FL_RW(d->gradient),
-            FL_R(d->weight), FL_W(norms), FL_RW(fl_state_value(l, d->group, 0)),
-            FL_RW(fl_state_value(l, d->group, 1)));
+            FL_R(d->weight), FL_W(norms), FL_RW(fl_state_value(l, d->flat, 0)),
+            FL_RW(fl_state_value(l, d->flat, 1)));
     if (fl_store_is_sharded(l->plan->store))
         fl_emit_share_squares(l, norms, 2 * own->begin, 2 * own->end);
     FL_EMIT(l, &kernel_ratio, NULL, all, FL_R(norms), FL_W(ratios));
@@ -314,8 +314,8 @@ static void emit_lamb(fl_lowering *l, const fl_dense *d, const fl_layers *all,
 
 static void emit_group(fl_lowering *l, fl_dense *d)
 {
-    const fl_layers *all = make_layers(l, d->group);
-    const fl_layers *own = all ? own_layers(l, d->group, all) : NULL;
+    const fl_layers *all = make_layers(l, d->flat);
+    const fl_layers *own = all ? own_layers(l, d->flat, all) : NULL;
     int norms, ratios;
     fl_shape shape;
 
@@ -337,7 +337,7 @@ static fleet_status layers_by(fl_lowering *l, fl_layer_rule rule, bool *applied)
 
     if (!plan->training || l->program->training.layerwise.rule != rule)
         return FLEET_OK;
-    if (plan->store->exchange && !plan->store->dense_here)
+    if (plan->store->remote && !plan->store->dense_local)
         return fl_fail(FLEET_EUNSUPPORTED,
                        "strategy.%s: servers do not have it in this version",
                        rule == FL_LARS ? "lars" : "lamb");

@@ -9,7 +9,7 @@ enum { NOW, GRADIENT, WEIGHT, SQUARES, RATIOS = SQUARES, STATE };
 
 /* Copies of the configuration's lists. */
 struct lists {
-    fl_list layer, block;
+    fl_device_list layer, block;
 };
 
 static const fl_layers *layers_of(const fl_device_step *s)
@@ -22,20 +22,20 @@ static lists *lists_of(const fl_device_step *s)
     return static_cast<lists *>(s->state);
 }
 
-static fleet_status prepare(fl_device *d, fl_stream *q, fl_device_step *s)
+static fleet_status prepare(fl_device *d, fl_queue *q, fl_device_step *s)
 {
     const fl_layers *all = layers_of(s);
 
-    FL_CUDA_TRY(fl_list_make(d, q, &lists_of(s)->layer, all->layer,
-                             (size_t)all->n_layer * sizeof *all->layer));
-    return fl_list_make(d, q, &lists_of(s)->block, all->block,
-                        (size_t)all->n_block * sizeof *all->block);
+    FL_CUDA_TRY(fl_device_list_make(d, q, &lists_of(s)->layer, all->layer,
+                                    (size_t)all->n_layer * sizeof *all->layer));
+    return fl_device_list_make(d, q, &lists_of(s)->block, all->block,
+                               (size_t)all->n_block * sizeof *all->block);
 }
 
 static void finish(fl_device *d, fl_device_step *s)
 {
-    fl_list_drop(d, &lists_of(s)->layer);
-    fl_list_drop(d, &lists_of(s)->block);
+    fl_device_list_drop(d, &lists_of(s)->layer);
+    fl_device_list_drop(d, &lists_of(s)->block);
 }
 
 /* What kernels work on, in device memory. */
@@ -168,7 +168,7 @@ __global__ static void lamb_update(work k)
 }
 
 template <void (*kernel)(work)>
-static fleet_status run(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status run(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     int n = layers_of(s)->end - layers_of(s)->begin;
 
@@ -208,7 +208,7 @@ __global__ static void layer_ratios(float *ratio, const fl_squares *square,
         ratio[blockIdx.x] = (float)ratio_of(how, l, sqrt(weights), sqrt(step));
 }
 
-static fleet_status ratios(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status ratios(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     const fl_layers *all = layers_of(s);
 

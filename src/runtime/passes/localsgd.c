@@ -74,7 +74,7 @@ fleet_status fl_pass_localsgd(fl_lowering *l, bool *applied)
 {
     fl_plan *plan = l->plan;
 
-    if (!plan->training || !plan->store->rounds ||
+    if (!plan->training || !plan->store->agree ||
         l->program->training.local.steps == 0)
         return FLEET_OK;
     if (plan->n_sparse > 0)
@@ -95,11 +95,11 @@ fleet_status fl_pass_localsgd(fl_lowering *l, bool *applied)
 
 /* --- when ---------------------------------------------------------------- */
 
-bool fl_local_is_next(const fleet_executor *e)
+bool fl_localsgd_is_next(const fleet_executor *e)
 {
     const fl_training *t = &e->program->training;
 
-    return e->training && e->store->rounds && t->local.steps > 0 &&
+    return e->training && e->store->agree && t->local.steps > 0 &&
            e->store->updates >= t->local.begin;
 }
 
@@ -111,7 +111,7 @@ static int64_t steps_of(const fleet_executor *e)
 
 /* PaddlePaddle's rule: AdaComm's tau by the loss and the learning rate, from 1
  * to 16 (meta_optimizers/localsgd_optimizer.py). */
-static int64_t steps_for(const fl_local *now, double first, double loss,
+static int64_t steps_for(const fl_localsgd *now, double first, double loss,
                          double learning_rate)
 {
     double x = now->learning_rate * loss / (learning_rate * now->loss) * first;
@@ -128,10 +128,10 @@ static fleet_status read_loss(const fleet_executor *e, const fl_compiled *c,
     int at = c->plan->loss;
 
     *loss = 0;
-    if (e->idle)
+    if (e->joins)
         return FLEET_OK;
-    if (c->plan->value[at].there)
-        return fl_there_read(c, at, 1, loss);
+    if (c->plan->value[at].on_gpu)
+        return fl_gpu_plan_read(c, at, 1, loss);
     memcpy(loss, fl_compiled_pointer(c, at), sizeof *loss);
     return FLEET_OK;
 }
@@ -141,9 +141,9 @@ static fleet_status read_loss(const fleet_executor *e, const fl_compiled *c,
 static fleet_status follow_loss(fleet_executor *e, const fl_compiled *c)
 {
     const fl_training *t = &e->program->training;
-    fl_peers *p = e->store->rounds->peers;
-    fl_local *now = &e->store->local;
-    double sum[2] = {0, e->idle ? 0 : 1};
+    fl_comm *p = e->store->agree->comm;
+    fl_localsgd *now = &e->store->local;
+    double sum[2] = {0, e->joins ? 0 : 1};
     fl_update u;
     float loss;
 
@@ -167,15 +167,15 @@ static fleet_status follow_loss(fleet_executor *e, const fl_compiled *c)
 
 static fleet_status average(fleet_executor *e, fl_compiled *c)
 {
-    fl_gpu *gpu = e->placing.gpu;
+    fl_gpu *gpu = e->place.gpu;
     fleet_status status = FLEET_OK;
 
     fl_gpu_lock(gpu);
-    if (e->idle)
-        status = fl_flight_attend(e, c);
+    if (e->joins)
+        status = fl_in_flight_update_others(e, c);
     if (status == FLEET_OK)
         status = fl_compiled_run(c, e->context, c->plan->batch, FL_AVERAGE);
-    if (status == FLEET_OK && c->there)
+    if (status == FLEET_OK && c->gpu)
         status = fl_gpu_wait(gpu);
     fl_gpu_unlock(gpu);
     return status;
@@ -185,28 +185,28 @@ static fleet_status meet(fleet_executor *e, fl_compiled *c, bool *over)
 {
     fl_update_now *now = fl_compiled_pointer(c, c->plan->update);
     fl_store *s = e->store;
-    fl_round round;
+    fl_agreed round;
 
-    FL_TRY(fl_round_begin(s->rounds, e->idle ? FL_WISH_NOTHING : FL_WISH_UPDATE,
-                          (int)s->local.since, &round));
+    FL_TRY(fl_agree_on(s->agree, e->joins ? FL_INTENT_NONE : FL_INTENT_UPDATE,
+                       (int)s->local.since, &round));
     *over = round.batches == 0;
     if (*over)
         return FLEET_OK;
     now->alone = false;
-    now->idle = s->local.since == 0;
+    now->joins = s->local.since == 0;
     now->ranks = round.ranks;
-    FL_TRY(fl_compiled_settle(c)); /* weights may have been read meanwhile */
+    FL_TRY(fl_compiled_map_store(c)); /* weights may have been read meanwhile */
     FL_TRY(average(e, c));
     s->updates += round.most - s->local.since;
     s->local.since = 0;
     return follow_loss(e, c);
 }
 
-fleet_status fl_local_updated(fleet_executor *e, fl_compiled *c, bool alone)
+fleet_status fl_localsgd_updated(fleet_executor *e, fl_compiled *c, bool alone)
 {
     bool over;
 
-    if (!e->store->rounds)
+    if (!e->store->agree)
         return FLEET_OK;
     if (!alone)
         return follow_loss(e, c);
@@ -214,7 +214,7 @@ fleet_status fl_local_updated(fleet_executor *e, fl_compiled *c, bool alone)
     return e->store->local.since < steps_of(e) ? FLEET_OK : meet(e, c, &over);
 }
 
-fleet_status fl_local_idle(fleet_executor *e, fl_compiled *c, bool *over)
+fleet_status fl_localsgd_join(fleet_executor *e, fl_compiled *c, bool *over)
 {
     return meet(e, c, over);
 }

@@ -10,7 +10,7 @@
 
 bool fl_is_scaled(const fl_lowering *l)
 {
-    return l->plan->training && l->program->training.narrow == FLEET_FLOAT16;
+    return l->plan->training && l->program->training.half_type == FLEET_FLOAT16;
 }
 
 static int scaling_value(fl_lowering *l)
@@ -118,11 +118,11 @@ static fleet_status agree_run(const fl_instance *in, const fl_range *r)
 {
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
     const agree_config *c = in->step->config;
-    fl_peers *p = c->store->rounds->peers;
+    fl_comm *p = c->store->agree->comm;
     float *agreed = fl_ptr(in, AGREED);
 
     (void)r;
-    *agreed = !now->idle && any_found(in, c->count) ? 1.0f : 0.0f;
+    *agreed = !now->joins && any_found(in, c->count) ? 1.0f : 0.0f;
     return p->methods->all_reduce(p, FL_ALL_MAX, FL_WIRE_F32, agreed, agreed, 1,
                                   NULL);
 }
@@ -187,7 +187,7 @@ static void add_found(findings *all, int found, int n)
 
 static void check_dense(fl_lowering *l, findings *all, const fl_dense *d)
 {
-    fl_shape shape = fl_shape_1(blocks_of(d->group->n));
+    fl_shape shape = fl_shape_1(blocks_of(d->flat->n));
     int found = fl_temp(l, "found", FLEET_FLOAT32, &shape);
 
     FL_EMIT(l, &kernel_check, NULL, NULL, FL_W(found), FL_R(d->gradient));
@@ -212,7 +212,7 @@ static void check_all(fl_lowering *l, findings *all)
  * summed all have. */
 static bool ranks_see_different_things(const fl_plan *plan)
 {
-    return plan->store->rounds &&
+    return plan->store->agree &&
            (plan->n_sparse > 0 || fl_keeps_dense(plan->store));
 }
 
@@ -225,10 +225,10 @@ static fleet_status agree(fl_lowering *l, findings *all)
 
     all->operand[THE_UPDATE] = (fl_operand)FL_R(l->plan->update);
     all->operand[AGREED] = (fl_operand)FL_W(agreed);
-    l->lane = FL_LANE_COMM;
+    l->engine = FL_ENGINE_COMM;
     fl_emit(l, &kernel_agree, NULL, fl_config(l, &c, sizeof c), all->operand,
             FIRST_FOUND + all->n);
-    l->lane = FL_LANE_COMPUTE;
+    l->engine = FL_ENGINE_COMPUTE;
     FL_TRY(make_room(l, all));
     add_found(all, agreed, 1);
     return l->status;

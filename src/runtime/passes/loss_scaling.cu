@@ -9,7 +9,7 @@ __global__ static void scale_loss(float *gradient, const fl_scaling *s)
     *gradient = s->scale;
 }
 
-static fleet_status scale(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status scale(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     return FL_LAUNCH(scale_loss, 1, 1, 0, q, fl_step_f32(s, 0),
                      fl_step_ptr<fl_scaling>(s, 1));
@@ -31,7 +31,7 @@ __global__ static void check_blocks(float *found, const float *g, int64_t n)
         found[blockIdx.x] = bad ? 1.0f : 0.0f;
 }
 
-static fleet_status check(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status check(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     int64_t n = fl_step_count(s, 1);
 
@@ -81,13 +81,13 @@ __global__ static void decide_on(fl_device_update *now, fl_scaling *s,
         fl_scaling_grow(&rules, s);
 }
 
-static fleet_status decide_prepare(fl_device *, fl_stream *, fl_device_step *s)
+static fleet_status decide_prepare(fl_device *, fl_queue *, fl_device_step *s)
 {
     s->scratch_size = sizeof(int);
     return FLEET_OK;
 }
 
-static fleet_status decide(fl_device *d, fl_stream *q, const fl_device_step *s)
+static fleet_status decide(fl_device *d, fl_queue *q, const fl_device_step *s)
 {
     const fl_scaling_config *c =
         static_cast<const fl_scaling_config *>(s->config);

@@ -15,14 +15,14 @@ typedef struct placed {
 
 static bool lies_in_arena(const fl_value *v, bool there)
 {
-    return v->kind == FL_VALUE_TEMP && v->there == there && !v->positions;
+    return v->kind == FL_VALUE_TEMP && v->on_gpu == there && !v->positions;
 }
 
 /* Regions for values that are here, steps for those of a GPU, where each is
  * done before the next one begins. */
 static int last_of(const fl_plan *plan, const fl_value *v)
 {
-    return v->there ? (int)plan->n_step : (int)plan->n_region;
+    return v->on_gpu ? (int)plan->n_step : (int)plan->n_region;
 }
 
 /* From the first region, or step, that touches a value to the last. */
@@ -42,7 +42,7 @@ static void find_lifetimes(fl_plan *plan)
             if (s->operand[j].value < 0)
                 continue;
             v = &plan->value[fl_plan_root(plan, s->operand[j].value)];
-            now = v->there ? (int)i : s->region;
+            now = v->on_gpu ? (int)i : s->region;
             if (now < v->begin)
                 v->begin = now;
             if (now > v->end)
@@ -55,9 +55,9 @@ static void find_lifetimes(fl_plan *plan)
     for (size_t i = 0; i < plan->n_value; i++) {
         fl_value *v = &plan->value[fl_plan_root(plan, (int)i)];
 
-        if (v->kind == FL_VALUE_KEPT)
+        if (v->kind == FL_VALUE_PERSISTENT)
             v->begin = 0;
-        if (v->kind == FL_VALUE_KEPT || plan->value[i].fetched ||
+        if (v->kind == FL_VALUE_PERSISTENT || plan->value[i].fetched ||
             (int)i == plan->loss)
             v->end = last_of(plan, v);
         v->zero_tail = v->zero_tail || plan->value[i].zero_tail;
@@ -98,9 +98,10 @@ static size_t whole_lines(size_t size)
 
 static size_t *kept_bytes(fl_plan *plan, const fl_value *v)
 {
-    if (v->there)
-        return v->ahead ? &plan->ahead_bytes_there : &plan->kept_bytes_there;
-    return v->ahead ? &plan->ahead_bytes : &plan->kept_bytes;
+    if (v->on_gpu)
+        return v->per_slot ? &plan->gpu_slot_bytes
+                           : &plan->gpu_persistent_bytes;
+    return v->per_slot ? &plan->slot_bytes : &plan->persistent_bytes;
 }
 
 /* Kept values are found by their first values, too: always placed. */
@@ -109,7 +110,7 @@ static void place_kept(fl_plan *plan)
     for (size_t i = 0; i < plan->n_value; i++) {
         fl_value *v = &plan->value[i];
 
-        if (v->root != (int)i || v->kind != FL_VALUE_KEPT || v->pointer ||
+        if (v->root != (int)i || v->kind != FL_VALUE_PERSISTENT || v->pointer ||
             v->positions)
             continue;
         size_t *bytes = kept_bytes(plan, v);
@@ -160,7 +161,7 @@ fleet_status fl_pass_place_memory(fl_lowering *l, bool *applied)
     *applied = true;
     find_lifetimes(plan);
     place_all(plan, all, false, &plan->arena_bytes);
-    place_all(plan, all, true, &plan->arena_bytes_there);
+    place_all(plan, all, true, &plan->gpu_arena_bytes);
     place_kept(plan);
     fl_free(all);
     return FLEET_OK;

@@ -80,7 +80,7 @@ static bool side_of(const placer *p, size_t step, int operand)
 static bool has_rows_here(const fl_plan *plan)
 {
     for (size_t i = 0; i < plan->n_sparse; i++)
-        if (!plan->sparse[i].there)
+        if (!plan->sparse[i].gpu)
             return true;
     return false;
 }
@@ -88,16 +88,16 @@ static bool has_rows_here(const fl_plan *plan)
 /* The others who do a part of the update read there what they have to know. */
 static bool is_for_host(const fl_plan *plan, const fl_step *s)
 {
-    return s->lane == FL_LANE_COMM || s->kernel->on_host ||
-           ((has_rows_here(plan) || plan->store->exchange) &&
+    return s->engine == FL_ENGINE_COMM || s->kernel->on_host ||
+           ((has_rows_here(plan) || plan->store->remote) &&
             changes_update(plan, s));
 }
 
 static fleet_status warn_once(const fl_plan *plan, const fl_step *s)
 {
-    fl_map *warned = (fl_map *)&plan->placing->warned;
+    fl_map *warned = (fl_map *)&plan->place->warned;
     const char *name = s->kernel->name;
-    fl_gpu *gpu = plan->placing->gpu;
+    fl_gpu *gpu = plan->place->gpu;
     fleet_status status = FLEET_OK;
     bool is_new;
 
@@ -115,11 +115,11 @@ static fleet_status warn_once(const fl_plan *plan, const fl_step *s)
 
 static fleet_status without_kernel(const fl_plan *plan, const fl_step *s)
 {
-    const fl_device *d = plan->placing->gpu->d;
+    const fl_device *d = plan->place->gpu->d;
     fleet_dtype dtype = fl_step_dtype(plan, s);
     const fl_node *n = s->node;
 
-    if (plan->placing->allow_cpu && dtype == FLEET_FLOAT32)
+    if (plan->place->allow_cpu && dtype == FLEET_FLOAT32)
         return warn_once(plan, s);
     return fl_fail(FLEET_EUNSUPPORTED,
                    "%s%s%s%s has no kernel \"%s\" of %s on gpu:%d (%s): %sset "
@@ -135,13 +135,13 @@ bool fl_is_for_gpu(const fl_plan *plan, const fl_step *s)
 {
     int place = s->node ? s->node->place : 0;
 
-    return plan->placing->gpu &&
-           (s->kernel->on_gpu || (place ? place > 0 : plan->placing->there));
+    return plan->place->gpu &&
+           (s->kernel->on_gpu || (place ? place > 0 : plan->place->on_gpu));
 }
 
 static fleet_status choose(const fl_plan *plan, const fl_step *s, bool *on_gpu)
 {
-    const fl_gpu *gpu = plan->placing->gpu;
+    const fl_gpu *gpu = plan->place->gpu;
 
     *on_gpu = false;
     if (!fl_is_for_gpu(plan, s) || is_for_host(plan, s))
@@ -199,7 +199,7 @@ static bool home_of_shared(const placer *p, const fl_value *v, const touched *t)
 {
     if (is_stored(v) && (fl_keeps_dense(p->plan->store) || !t->written))
         return false;
-    return v->kind == FL_VALUE_TEMP ? t->first_there : p->plan->placing->there;
+    return v->kind == FL_VALUE_TEMP ? t->first_there : p->plan->place->on_gpu;
 }
 
 static bool is_at_home_there(const placer *p, int root)
@@ -225,7 +225,7 @@ static bool is_known_at_first(const placer *p, int root)
 {
     const fl_value *v = &p->plan->value[root];
 
-    if (v->kind == FL_VALUE_KEPT)
+    if (v->kind == FL_VALUE_PERSISTENT)
         return v->first != 0.0f || v->object || p->by[root].merged;
     return v->kind != FL_VALUE_TEMP;
 }
@@ -237,8 +237,8 @@ static fleet_status begin_span(placer *p, int root)
 
     FL_TRY(
         fl_grow(&p->span, &p->span_capacity, p->n_span + 1, sizeof *p->span));
-    p->span[p->n_span++] = (span){root, 0, length_of(v), known && !v->there,
-                                  known && (v->there || feed)};
+    p->span[p->n_span++] = (span){root, 0, length_of(v), known && !v->on_gpu,
+                                  known && (v->on_gpu || feed)};
     return FLEET_OK;
 }
 
@@ -247,9 +247,9 @@ static fleet_status send_home(placer *p)
     fl_plan *plan = p->plan;
 
     for (size_t i = 0; i < p->n_value; i++)
-        plan->value[i].there = is_at_home_there(p, plan->value[i].root);
+        plan->value[i].on_gpu = is_at_home_there(p, plan->value[i].root);
     for (size_t i = 0; i < p->n_value; i++) {
-        bool there = plan->value[i].there;
+        bool there = plan->value[i].on_gpu;
 
         if (plan->value[i].root == (int)i &&
             ((p->by[i].here && there) || (p->by[i].there && !there)))
@@ -267,9 +267,9 @@ static int twin_of(placer *p, int value)
 
     if (p->twin[value] >= 0)
         return p->twin[value];
-    like.there = !like.there;
+    like.on_gpu = !like.on_gpu;
     like.fetched = false;
-    like.twin = true;
+    like.shadow = true;
     like.root = like.root == value ? -1 : twin_of(p, like.root);
     if (value == plan->update)
         like.object = sizeof(fl_device_update);
@@ -282,7 +282,7 @@ static int twin_of(placer *p, int value)
 /* The value as a side has it. */
 static int on_side(placer *p, int value, bool there)
 {
-    return p->plan->value[value].there == there ? value : twin_of(p, value);
+    return p->plan->value[value].on_gpu == there ? value : twin_of(p, value);
 }
 
 /* [from, to) of a root, as a side has it. */
@@ -363,9 +363,9 @@ static void emit_copy(placer *p, const span *s, bool there, fl_phase phase)
     int to = part_of(p, s, there), from = part_of(p, s, !there);
 
     l->phase = phase;
-    l->lane = FL_LANE_GPU;
+    l->engine = FL_ENGINE_GPU;
     FL_EMIT(l, k, NULL, NULL, FL_W(to), FL_R(from));
-    l->lane = FL_LANE_COMPUTE;
+    l->engine = FL_ENGINE_COMPUTE;
 }
 
 /* What a side does not have of it is copied, in pieces as long as can be. */
@@ -410,7 +410,7 @@ static fleet_status need(placer *p, int value, bool there, fl_phase phase)
 static fleet_status wrote(placer *p, int value, bool there, fl_phase phase)
 {
     span reach = reach_of(p->plan, value);
-    bool home = p->plan->value[reach.root].there;
+    bool home = p->plan->value[reach.root].on_gpu;
 
     FL_TRY(cut(p, reach.root, reach.from));
     FL_TRY(cut(p, reach.root, reach.to));
@@ -441,7 +441,7 @@ static fleet_status keep_step(placer *p, size_t i)
             o[j].value = on_side(p, o[j].value, side_of(p, i, j));
     s->operand = o;
     if (p->on_gpu[i])
-        s->lane = FL_LANE_GPU;
+        s->engine = FL_ENGINE_GPU;
     FL_TRY(fl_plan_add_step(plan, s));
     return p->l->status;
 }
@@ -516,10 +516,10 @@ fleet_status fl_pass_place_steps(fl_lowering *l, bool *applied)
                 .plan = l->plan,
                 .n_value = l->plan->n_value,
                 .step = l->plan->step,
-                .gpu_peers = fl_peers_gpu(l->plan) != NULL};
+                .gpu_peers = fl_comm_gpu_of_plan(l->plan) != NULL};
     fleet_status status;
 
-    if (!l->plan->placing->gpu)
+    if (!l->plan->place->gpu)
         return FLEET_OK;
     status = place(&p, applied);
     fl_free(p.on_gpu);

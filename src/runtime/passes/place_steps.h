@@ -1,7 +1,7 @@
 /* place_steps.h - the steps that pass place_steps puts into plans: what one
  * memory has goes to the other one. The executor does them itself. */
-#ifndef FL_RUNTIME_PLACEMENT_H
-#define FL_RUNTIME_PLACEMENT_H
+#ifndef FL_RUNTIME_PASSES_PLACE_STEPS_H
+#define FL_RUNTIME_PASSES_PLACE_STEPS_H
 
 #include "runtime/plan/plan.h"
 

@@ -63,7 +63,7 @@ static bool is_all_for_gpu(const fl_plan *plan, const char *mark)
     for (size_t i = 0; i < plan->n_value; i++)
         if (mark[i] & GATHERED) {
             any = true;
-            if (mark[i] & USED || plan->value[i].there ||
+            if (mark[i] & USED || plan->value[i].on_gpu ||
                 plan->value[i].kind != FL_VALUE_TEMP)
                 return false;
         }
@@ -75,13 +75,13 @@ static void set_phases(fl_plan *plan, char *mark)
     for (size_t i = 0; i < plan->n_step; i++) {
         fl_step *s = plan->step[i];
 
-        if (s->lane == FL_LANE_COMM && s->phase == FL_FORWARD)
-            s->phase = FL_ARRIVE;
+        if (s->engine == FL_ENGINE_COMM && s->phase == FL_FORWARD)
+            s->phase = FL_PULL_WAIT;
         if (is_gather(s) || s->kernel == &fl_kernel_rows_place)
-            s->phase = FL_ROWS;
+            s->phase = FL_PREFETCH;
         if (!is_sent(plan, s, mark))
             continue;
-        s->phase = FL_ROWS;
+        s->phase = FL_PREFETCH;
         for (int j = 0; j < s->n_operand; j++)
             mark[fl_plan_root(plan, s->operand[j].value)] |= AHEAD;
     }
@@ -93,22 +93,22 @@ static void keep_ahead(fl_plan *plan, const char *mark)
         fl_value *v = &plan->value[i];
 
         if (mark[v->root] & AHEAD) {
-            v->kind = FL_VALUE_KEPT;
-            v->ahead = true;
+            v->kind = FL_VALUE_PERSISTENT;
+            v->per_slot = true;
         }
     }
 }
 
-fleet_status fl_pass_rows_ahead(fl_lowering *l, bool *applied)
+fleet_status fl_pass_prefetch_rows(fl_lowering *l, bool *applied)
 {
     fl_plan *plan = l->plan;
     char *mark;
 
-    if (!plan->placing->gpu || !plan->training || plan->pull < 0)
+    if (!plan->place->gpu || !plan->training || plan->pull < 0)
         return FLEET_OK;
     FL_TRY(FL_NEW(&mark, plan->n_value));
     mark_all(plan, mark);
-    *applied = plan->rows_ahead = is_all_for_gpu(plan, mark);
+    *applied = plan->prefetches_rows = is_all_for_gpu(plan, mark);
     if (*applied) {
         set_phases(plan, mark);
         keep_ahead(plan, mark);

@@ -44,14 +44,14 @@ static void ask(fl_lookup *k, fl_pull_rows *table)
 static fleet_status pull_run(const fl_instance *in, const fl_range *r)
 {
     const pull_config *c = in->step->config;
-    fl_exchange *x = c->store->exchange;
+    fl_remote *x = c->store->remote;
     pull *p = fl_ptr(in, THE_PULL);
 
     (void)r;
     for (int i = 0; i < c->n_table; i++)
         ask(fl_ptr(in, FIRST_LOOKUP + i), &p->table[i]);
     return x->methods->pull(x, p->now.slot, p->table, c->n_table, c->dense,
-                            p->now.ahead, c->now);
+                            p->now.prefetches, c->now);
 }
 
 static const fl_kernel kernel_pull = {
@@ -63,11 +63,11 @@ static const fl_kernel kernel_pull = {
 static fleet_status arrive_run(const fl_instance *in, const fl_range *r)
 {
     const pull_config *c = in->step->config;
-    fl_exchange *x = c->store->exchange;
+    fl_remote *x = c->store->remote;
     const pull *p = fl_ptr(in, THE_PULL);
 
     (void)r;
-    return x->methods->arrive(x, p->now.slot);
+    return x->methods->wait_pull(x, p->now.slot);
 }
 
 static const fl_kernel kernel_arrive = {
@@ -76,9 +76,9 @@ static const fl_kernel kernel_arrive = {
     .run = arrive_run,
 };
 
-bool fl_exchange_hears(const fl_store *s, bool skipped)
+bool fl_remote_is_told(const fl_store *s, bool skipped)
 {
-    return !skipped || (s->exchange->sync && !s->dense_here);
+    return !skipped || (s->remote->sync && !s->dense_local);
 }
 
 /* --- ps.push ------------------------------------------------------------- */
@@ -137,9 +137,9 @@ static void bring_params(const fl_instance *in, const push_config *c,
  * gradients are summed, one rank says what to divide by. */
 static int batches_of(const push_config *c, const fl_update_now *now)
 {
-    if (c->sum && c->store->exchange->sync)
-        return c->store->rounds->peers->rank == 0 ? now->batches : 0;
-    return now->idle || now->skip ? 0 : c->average ? now->micro : 1;
+    if (c->sum && c->store->remote->sync)
+        return c->store->agree->comm->rank == 0 ? now->batches : 0;
+    return now->joins || now->skip ? 0 : c->average ? now->micro : 1;
 }
 
 static fleet_status make_push(const fl_instance *in, const push_config *c,
@@ -149,7 +149,7 @@ static fleet_status make_push(const fl_instance *in, const push_config *c,
     fl_push_rows *table = fl_ptr(in, THE_ROOM);
     fl_push_param *param = (fl_push_param *)(void *)(table + c->n_table);
 
-    bool brings = !now->idle && !now->skip;
+    bool brings = !now->joins && !now->skip;
 
     bring_params(in, c, param);
     for (int i = 0; brings && i < c->n_table; i++)
@@ -173,11 +173,11 @@ static fleet_status push_run(const fl_instance *in, const fl_range *r)
 {
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
     const push_config *c = in->step->config;
-    fl_exchange *x = c->store->exchange;
+    fl_remote *x = c->store->remote;
     fl_push p;
 
     (void)r;
-    if (!fl_exchange_hears(c->store, now->skip))
+    if (!fl_remote_is_told(c->store, now->skip))
         return FLEET_OK;
     FL_TRY(make_push(in, c, &p));
     return x->methods->push(x, &p);
@@ -244,7 +244,7 @@ static fleet_status own_squares(const fl_push *p, double *sum)
 static fleet_status clip_alone(const fl_store *s, const fl_push *p,
                                double squares, float *factor)
 {
-    fl_peers *peers = s->rounds->peers;
+    fl_comm *peers = s->agree->comm;
     double sum[2] = {0, p->n_batch > 0};
 
     FL_TRY(own_squares(p, &sum[0]));
@@ -258,7 +258,7 @@ static fleet_status clip_alone(const fl_store *s, const fl_push *p,
 /* Before the update: in sync, and in ranks' own tables always. */
 static bool rows_are_added_up(const fl_store *s)
 {
-    return s->exchange->sync || fl_store_own_tables(s) > 0;
+    return s->remote->sync || fl_store_own_tables(s) > 0;
 }
 
 static fleet_status clip_run(const fl_instance *in, const fl_range *r)
@@ -276,9 +276,9 @@ static fleet_status clip_run(const fl_instance *in, const fl_range *r)
         for (int j = 0; j < c->count[i]; j++)
             squares += ((const double *)fl_ptr(in, c->first_norm + i))[j];
     FL_TRY(make_push(in, &c->push, &p));
-    return rows_are_added_up(s) ? s->exchange->methods->clip(
-                                      s->exchange, &p, squares, &now->u.clip)
-                                : clip_alone(s, &p, squares, &now->u.clip);
+    return rows_are_added_up(s)
+               ? s->remote->methods->clip(s->remote, &p, squares, &now->u.clip)
+               : clip_alone(s, &p, squares, &now->u.clip);
 }
 
 static const fl_kernel kernel_clip = {
@@ -315,11 +315,11 @@ static void add_weights(const fl_plan *plan, operands *all)
 
 bool fl_keeps_dense(const fl_store *s)
 {
-    bool any = !s->dense_here;
+    bool any = !s->dense_local;
 
     for (size_t i = 0; !any && i < s->params.n; i++)
-        any = fl_param_is_away(s, s->params.entry[i].value);
-    return any && s->exchange;
+        any = fl_param_is_remote(s, s->params.entry[i].value);
+    return any && s->remote;
 }
 
 static bool asks_for_rows(const fl_step *s)
@@ -393,15 +393,15 @@ fleet_status fl_pass_pull(fl_lowering *l, bool *applied)
                      .dense = plan->training && fl_keeps_dense(plan->store),
                      .now = !plan->training};
 
-    if (!plan->store->exchange || (c.n_table == 0 && !c.dense))
+    if (!plan->store->remote || (c.n_table == 0 && !c.dense))
         return FLEET_OK;
     *applied = true;
-    plan->pull = fl_object_ahead(
+    plan->pull = fl_object_per_slot(
         l, "pull", sizeof(pull) + (size_t)c.n_table * sizeof(fl_pull_rows));
     FL_TRY(l->status);
-    l->lane = FL_LANE_COMM;
+    l->engine = FL_ENGINE_COMM;
     FL_TRY(emit_pull(l, &c));
-    l->lane = FL_LANE_COMPUTE;
+    l->engine = FL_ENGINE_COMPUTE;
     return put_first(plan);
 }
 
@@ -423,7 +423,7 @@ static fleet_status add_params(fl_lowering *l, operands *all, push_config *c)
             continue;
         c->param[c->n_param] = p;
         for (size_t d = 0; d < plan->n_dense; d++)
-            if (plan->dense[d].group == p->group)
+            if (plan->dense[d].flat == p->flat)
                 c->gradient[c->n_param] = FIRST_GRADIENT + (int)d;
         c->n_param++;
     }
@@ -461,7 +461,7 @@ static push_config push_config_of(const fl_lowering *l)
 {
     return (push_config){.store = l->plan->store,
                          .average = l->program->training.merge_average,
-                         .sum = l->plan->store->rounds &&
+                         .sum = l->plan->store->agree &&
                                 l->program->training.sum_over_ranks,
                          .merged = l->program->training.merge_steps > 1};
 }
@@ -481,9 +481,9 @@ fleet_status fl_emit_clip_rows(fl_lowering *l, const fl_operand *norm,
         add(&all, norm[i].value, FL_READ);
     add_gradients(l->plan, &all);
     all.o[THE_ROOM].value = fl_object(l, "push", room_for(&c.push));
-    l->lane = FL_LANE_COMM;
+    l->engine = FL_ENGINE_COMM;
     fl_emit(l, &kernel_clip, NULL, fl_config(l, &c, sizeof c), all.o, all.n);
-    l->lane = FL_LANE_COMPUTE;
+    l->engine = FL_ENGINE_COMPUTE;
     return l->status;
 }
 
@@ -494,7 +494,7 @@ fleet_status fl_pass_push(fl_lowering *l, bool *applied)
     bool dense = fl_keeps_dense(plan->store);
     operands all;
 
-    if (!plan->training || !plan->store->exchange ||
+    if (!plan->training || !plan->store->remote ||
         (!dense && plan->n_sparse == 0))
         return FLEET_OK;
     *applied = true;
@@ -509,8 +509,8 @@ fleet_status fl_pass_push(fl_lowering *l, bool *applied)
     add_gradients(plan, &all);
     all.o[THE_ROOM].value = fl_object(l, "push", room_for(&c));
     l->phase = FL_UPDATE;
-    l->lane = FL_LANE_COMM;
+    l->engine = FL_ENGINE_COMM;
     fl_emit(l, &kernel_push, NULL, fl_config(l, &c, sizeof c), all.o, all.n);
-    l->lane = FL_LANE_COMPUTE;
+    l->engine = FL_ENGINE_COMPUTE;
     return l->status;
 }

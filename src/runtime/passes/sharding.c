@@ -27,14 +27,14 @@ static int64_t next_block(const fl_param *p, int64_t wanted)
     return blocks * FL_BLOCK < p->n ? p->offset + blocks * FL_BLOCK : -1;
 }
 
-int64_t fl_share_first(const fl_store *s, const fl_group *g, int rank)
+int64_t fl_share_first(const fl_store *s, const fl_flat *g, int rank)
 {
     int ranks = fl_store_is_sharded(s) ? s->share.ranks : 1;
     int64_t wanted = (g->n * rank + ranks - 1) / ranks, best = g->n;
 
     for (size_t i = 0; rank > 0 && i < s->params.n; i++) {
         const fl_param *p = s->params.entry[i].value;
-        int64_t at = p->group == g ? next_block(p, wanted) : -1;
+        int64_t at = p->flat == g ? next_block(p, wanted) : -1;
 
         if (at >= 0 && at < best)
             best = at;
@@ -68,7 +68,7 @@ static int64_t length_of(const gathering *c, int rank, int64_t at)
 static fleet_status gather_piece(const gathering *c, float *weight, float *room,
                                  int64_t at)
 {
-    fl_peers *p = c->store->rounds->peers;
+    fl_comm *p = c->store->agree->comm;
     float *mine = room + p->rank * c->piece;
     int64_t n = length_of(c, p->rank, at);
 
@@ -115,7 +115,7 @@ static void emit_gather(fl_lowering *l, const fl_dense *d)
         return;
     }
     for (int r = 0; r <= ranks; r++)
-        c.first[r] = fl_share_first(s, d->group, r);
+        c.first[r] = fl_share_first(s, d->flat, r);
     for (int r = 0; r < ranks; r++)
         if (c.first[r + 1] - c.first[r] > c.most)
             c.most = c.first[r + 1] - c.first[r];
@@ -137,7 +137,7 @@ typedef struct squares {
 static fleet_status squares_run(const fl_instance *in, const fl_range *r)
 {
     const squares *c = in->step->config;
-    fl_peers *p = c->store->rounds->peers;
+    fl_comm *p = c->store->agree->comm;
     int64_t n = in->arg[0].rows * in->arg[0].cols / (int64_t)sizeof(double);
     double *x = fl_ptr(in, 0);
 
@@ -158,9 +158,9 @@ void fl_emit_share_squares(fl_lowering *l, int value, int begin, int end)
 {
     const squares c = {l->plan->store, begin, end};
 
-    l->lane = FL_LANE_COMM;
+    l->engine = FL_ENGINE_COMM;
     FL_EMIT(l, &kernel_squares, NULL, fl_config(l, &c, sizeof c), FL_RW(value));
-    l->lane = FL_LANE_COMPUTE;
+    l->engine = FL_ENGINE_COMPUTE;
 }
 
 /* --- the pass ------------------------------------------------------------ */
@@ -169,16 +169,16 @@ fleet_status fl_pass_sharding(fl_lowering *l, bool *applied)
 {
     fl_plan *plan = l->plan;
 
-    if (!plan->training || !plan->store->rounds ||
+    if (!plan->training || !plan->store->agree ||
         !fl_store_is_sharded(plan->store))
         return FLEET_OK;
     l->phase = FL_UPDATE;
-    l->lane = FL_LANE_COMM;
+    l->engine = FL_ENGINE_COMM;
     for (size_t i = 0; i < plan->n_dense; i++)
         if (plan->dense[i].gradient >= 0) {
             emit_gather(l, &plan->dense[i]);
             *applied = true;
         }
-    l->lane = FL_LANE_COMPUTE;
+    l->engine = FL_ENGINE_COMPUTE;
     return l->status;
 }

@@ -96,7 +96,7 @@ enum { UPDATE_NOW, GRADIENT, WEIGHT, STATE };
 
 static fleet_status update_prepare(fl_instance *in)
 {
-    const fl_pieces *all = in->step->config;
+    const fl_update_ranges *all = in->step->config;
 
     in->n_part = all->n;
     return FLEET_OK;
@@ -104,8 +104,8 @@ static fleet_status update_prepare(fl_instance *in)
 
 static fleet_status update_run(const fl_instance *in, const fl_range *r)
 {
-    const fl_pieces *all = in->step->config;
-    const fl_piece *p = &all->piece[r->begin];
+    const fl_update_ranges *all = in->step->config;
+    const fl_update_range *p = &all->range[r->begin];
     const fl_update_now *now = fl_ptr(in, UPDATE_NOW);
     fl_update u = now->u;
     float *state[FL_MAX_STATE] = {NULL};
@@ -146,7 +146,7 @@ bool fl_is_pushed(const fl_lowering *l, const fl_param *p)
 {
     const fl_store *s = l->plan->store;
 
-    return s->exchange && fl_param_is_away(s, p) && fl_gets_gradient(l, p);
+    return s->remote && fl_param_is_remote(s, p) && fl_gets_gradient(l, p);
 }
 
 bool fl_is_updated_here(const fl_lowering *l, const fl_param *p)
@@ -154,10 +154,10 @@ bool fl_is_updated_here(const fl_lowering *l, const fl_param *p)
     return fl_gets_gradient(l, p) && !fl_is_pushed(l, p);
 }
 
-static fl_piece piece_of(const fl_lowering *l, const fl_param *p)
+static fl_update_range piece_of(const fl_lowering *l, const fl_param *p)
 {
-    fl_piece q = {p->offset, (p->n + 15) / 16 * 16, 1.0f, -1.0f,
-                  fl_dgc_takes(l, p)};
+    fl_update_range q = {p->offset, (p->n + 15) / 16 * 16, 1.0f, -1.0f,
+                         fl_dgc_takes(l, p)};
 
     if (p->attr.learning_rate > 0)
         q.learning_rate = p->attr.learning_rate;
@@ -168,7 +168,7 @@ static fl_piece piece_of(const fl_lowering *l, const fl_param *p)
     return q;
 }
 
-static bool continues(const fl_piece *a, const fl_piece *b)
+static bool continues(const fl_update_range *a, const fl_update_range *b)
 {
     return a->offset + a->n == b->offset &&
            a->learning_rate == b->learning_rate && a->decay == b->decay &&
@@ -176,13 +176,14 @@ static bool continues(const fl_piece *a, const fl_piece *b)
 }
 
 /* Cut what `like` has of the group's own part into blocks, appended to all. */
-static void cut(fl_pieces *all, const fl_group *g, const fl_piece *like)
+static void cut(fl_update_ranges *all, const fl_flat *g,
+                const fl_update_range *like)
 {
     int64_t end = like->offset + like->n, at = like->offset;
 
     end = end < g->end ? end : g->end;
     for (at = at > g->first ? at : g->first; at < end; at += FL_BLOCK) {
-        fl_piece *p = &all->piece[all->n++];
+        fl_update_range *p = &all->range[all->n++];
 
         *p = *like;
         p->offset = at;
@@ -191,24 +192,25 @@ static void cut(fl_pieces *all, const fl_group *g, const fl_piece *like)
 }
 
 /* The stretches of a group whose parameters have a gradient in this plan. */
-static const fl_pieces *make_pieces(fl_lowering *l, const fl_group *g)
+static const fl_update_ranges *make_pieces(fl_lowering *l, const fl_flat *g)
 {
     const fl_store *s = l->plan->store;
     size_t most = s->params.n + (size_t)(g->n / FL_BLOCK) + 1;
-    fl_pieces all = {
-        .piece = fl_arena_alloc(&l->plan->arena, most * sizeof(fl_piece)),
+    fl_update_ranges all = {
+        .range =
+            fl_arena_alloc(&l->plan->arena, most * sizeof(fl_update_range)),
         .rule = (int)s->optimizer->kind,
         .first = g->first};
-    fl_piece run = {0};
+    fl_update_range run = {0};
 
-    if (!all.piece)
+    if (!all.range)
         return NULL;
     for (size_t i = 0; i < s->params.n; i++) {
         const fl_param *p = s->params.entry[i].value;
 
-        if (p->group != g || !fl_is_updated_here(l, p))
+        if (p->flat != g || !fl_is_updated_here(l, p))
             continue;
-        fl_piece q = piece_of(l, p);
+        fl_update_range q = piece_of(l, p);
         if (run.n && continues(&run, &q)) {
             run.n += q.n;
             continue;
@@ -220,7 +222,7 @@ static const fl_pieces *make_pieces(fl_lowering *l, const fl_group *g)
     return fl_config(l, &all, sizeof all);
 }
 
-int fl_state_value(fl_lowering *l, const fl_group *g, int i)
+int fl_state_value(fl_lowering *l, const fl_flat *g, int i)
 {
     fl_value like = {.name =
                          fl_rule_of(l->plan->store->optimizer->kind)->state[i],
@@ -237,7 +239,7 @@ int fl_state_value(fl_lowering *l, const fl_group *g, int i)
 static void emit_update(fl_lowering *l, const fl_dense *d)
 {
     const fl_rule *rule = fl_rule_of(l->plan->store->optimizer->kind);
-    const fl_pieces *all = make_pieces(l, d->group);
+    const fl_update_ranges *all = make_pieces(l, d->flat);
     fl_operand o[STATE + FL_MAX_STATE] = {FL_R(l->plan->update),
                                           FL_R(d->gradient), FL_RW(d->weight)};
 
@@ -246,7 +248,7 @@ static void emit_update(fl_lowering *l, const fl_dense *d)
         return;
     }
     for (int i = 0; i < rule->n_state; i++)
-        o[STATE + i] = (fl_operand)FL_RW(fl_state_value(l, d->group, i));
+        o[STATE + i] = (fl_operand)FL_RW(fl_state_value(l, d->flat, i));
     fl_emit(l, &kernel_update, NULL, all, o, STATE + rule->n_state);
 }
 
@@ -297,7 +299,7 @@ int fl_update_value(fl_lowering *l)
 static void emit_merge(fl_lowering *l, const fl_dense *d, int64_t offset,
                        int64_t n)
 {
-    bool whole = n == d->group->n;
+    bool whole = n == d->flat->n;
     int sum =
         whole ? d->gradient : fl_stretch(l, d->gradient, "merged", offset, n);
     int one = whole ? d->one : fl_stretch(l, d->one, "bucket", offset, n);
@@ -319,12 +321,12 @@ fleet_status fl_pass_gradient_merge(fl_lowering *l, bool *applied)
         if (d->gradient < 0)
             continue;
         d->one = d->gradient;
-        d->gradient = fl_group_gradient(l, d->group, "merged gradients", false);
-        if (l->plan->store->rounds) {
+        d->gradient = fl_flat_gradient(l, d->flat, "merged gradients", false);
+        if (l->plan->store->agree) {
             fl_each_bucket(l, d, emit_merge);
             fl_each_pushed(l, d, emit_merge);
         } else {
-            emit_merge(l, d, 0, d->group->n);
+            emit_merge(l, d, 0, d->flat->n);
         }
     }
     for (size_t i = 0; i < l->plan->n_sparse; i++)
@@ -334,9 +336,9 @@ fleet_status fl_pass_gradient_merge(fl_lowering *l, bool *applied)
 
 fleet_status fl_pass_update(fl_lowering *l, bool *applied)
 {
-    const fl_exchange *x = l->plan->store->exchange; /* who does it then */
+    const fl_remote *x = l->plan->store->remote; /* who does it then */
 
-    if (!trains(l) || (x && !l->plan->store->dense_here))
+    if (!trains(l) || (x && !l->plan->store->dense_local))
         return FLEET_OK;
     l->phase = FL_UPDATE;
     fl_update_value(l);

@@ -23,7 +23,7 @@ __global__ static void merge_all(float *sum, const float *g,
     sum[i] = first ? g[i] : sum[i] + g[i];
 }
 
-static fleet_status add(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status add(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     int64_t n = fl_step_count(s, 0);
 
@@ -31,7 +31,7 @@ static fleet_status add(fl_device *, fl_stream *q, const fl_device_step *s)
                           n);
 }
 
-static fleet_status merge(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status merge(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     int64_t n = fl_step_count(s, 0);
 
@@ -44,20 +44,20 @@ static fleet_status merge(fl_device *, fl_stream *q, const fl_device_step *s)
 
 enum { NOW, GRADIENT, WEIGHT, STATE };
 
-static fl_list *list_of(const fl_device_step *s)
+static fl_device_list *list_of(const fl_device_step *s)
 {
-    return static_cast<fl_list *>(s->state);
+    return static_cast<fl_device_list *>(s->state);
 }
 
 static void drop_list(fl_device *d, fl_device_step *s)
 {
-    fl_list_drop(d, list_of(s));
+    fl_device_list_drop(d, list_of(s));
 }
 
 struct group {
     float *w, *s0, *s1;
     const float *g;
-    const fl_piece *piece;
+    const fl_update_range *piece;
     int rule;
     int64_t first; /* of the states */
 };
@@ -65,7 +65,7 @@ struct group {
 /* A block has a piece, up to 16 K weights of one kind. */
 __global__ static void update_pieces(group all, const fl_device_update *now)
 {
-    fl_piece p = all.piece[blockIdx.x];
+    fl_update_range p = all.piece[blockIdx.x];
     fl_update u = now->u;
 
     if (fl_update_is_off(now))
@@ -86,21 +86,20 @@ __global__ static void update_pieces(group all, const fl_device_update *now)
     }
 }
 
-static const fl_pieces *pieces_of(const fl_device_step *s)
+static const fl_update_ranges *pieces_of(const fl_device_step *s)
 {
-    return static_cast<const fl_pieces *>(s->config);
+    return static_cast<const fl_update_ranges *>(s->config);
 }
 
-static fleet_status update_prepare(fl_device *d, fl_stream *q,
-                                   fl_device_step *s)
+static fleet_status update_prepare(fl_device *d, fl_queue *q, fl_device_step *s)
 {
-    const fl_pieces *all = pieces_of(s);
+    const fl_update_ranges *all = pieces_of(s);
 
-    return fl_list_make(d, q, list_of(s), all->piece,
-                        (size_t)all->n * sizeof *all->piece);
+    return fl_device_list_make(d, q, list_of(s), all->range,
+                               (size_t)all->n * sizeof *all->range);
 }
 
-static fleet_status update(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status update(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     float *w = fl_step_f32(s, WEIGHT);
 
@@ -110,7 +109,7 @@ static fleet_status update(fl_device *, fl_stream *q, const fl_device_step *s)
                  s->n_arg > STATE ? fl_step_f32(s, STATE) : w,
                  s->n_arg > STATE + 1 ? fl_step_f32(s, STATE + 1) : w,
                  fl_step_f32(s, GRADIENT),
-                 static_cast<const fl_piece *>(list_of(s)->copy),
+                 static_cast<const fl_update_range *>(list_of(s)->copy),
                  pieces_of(s)->rule,
                  pieces_of(s)->first};
 
@@ -144,15 +143,15 @@ static const fl_norm_config *norms_of(const fl_device_step *s)
     return static_cast<const fl_norm_config *>(s->config);
 }
 
-static fleet_status norm_prepare(fl_device *d, fl_stream *q, fl_device_step *s)
+static fleet_status norm_prepare(fl_device *d, fl_queue *q, fl_device_step *s)
 {
     const fl_norm_config *c = norms_of(s);
 
-    return fl_list_make(d, q, list_of(s), c->block,
-                        (size_t)c->n * sizeof *c->block);
+    return fl_device_list_make(d, q, list_of(s), c->block,
+                               (size_t)c->n * sizeof *c->block);
 }
 
-static fleet_status norm(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status norm(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     return FL_LAUNCH(norm_of_blocks, (unsigned)norms_of(s)->n, FL_THREADS, 0, q,
                      fl_step_ptr<double>(s, 1), fl_step_f32(s, 2),
@@ -181,13 +180,13 @@ __global__ static void set_clip(fl_device_update *now, const double *sum)
     now->u.clip = norm > limit ? (float)(limit / norm) : 1.0f;
 }
 
-static fleet_status factor_prepare(fl_device *, fl_stream *, fl_device_step *s)
+static fleet_status factor_prepare(fl_device *, fl_queue *, fl_device_step *s)
 {
     s->scratch_size = sizeof(double);
     return FLEET_OK;
 }
 
-static fleet_status factor(fl_device *d, fl_stream *q, const fl_device_step *s)
+static fleet_status factor(fl_device *d, fl_queue *q, const fl_device_step *s)
 {
     const int *count = static_cast<const int *>(s->config);
     double *sum = static_cast<double *>(s->scratch);
@@ -209,7 +208,7 @@ template <class T> __global__ static void set_all(T *x, T value, int64_t n)
     x[i] = value;
 }
 
-static fleet_status idle(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status idle(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     int64_t n = s->arg[0].cols;
 
@@ -225,9 +224,10 @@ const fl_device_kernel fl_cuda_update[] = {
     FL_KERNEL("all_reduce.idle", idle),
     FL_KERNEL("gradient.add", add),
     FL_KERNEL("merge.dense", merge),
-    FL_KERNEL_WITH("update.dense", sizeof(fl_list), update_prepare, drop_list,
-                   update),
-    FL_KERNEL_WITH("clip.norm", sizeof(fl_list), norm_prepare, drop_list, norm),
+    FL_KERNEL_WITH("update.dense", sizeof(fl_device_list), update_prepare,
+                   drop_list, update),
+    FL_KERNEL_WITH("clip.norm", sizeof(fl_device_list), norm_prepare, drop_list,
+                   norm),
     FL_KERNEL_WITH("clip.factor", 0, factor_prepare, nullptr, factor),
     FL_KERNEL_END,
 };

@@ -1,8 +1,8 @@
 /* update.h - the steps between gradients and new weights: sums of
  * contributions, gradient merge, norms and the clip, the rules,
  * layer by layer or not. */
-#ifndef FL_RUNTIME_UPDATE_H
-#define FL_RUNTIME_UPDATE_H
+#ifndef FL_RUNTIME_PASSES_UPDATE_H
+#define FL_RUNTIME_PASSES_UPDATE_H
 
 #include "runtime/plan/lower.h"
 #include "runtime/device/comm.h"
@@ -11,7 +11,7 @@
 int fl_update_value(fl_lowering *l);
 
 /* Value of array i beside the weights of a group. */
-int fl_state_value(fl_lowering *l, const fl_group *g, int i);
+int fl_state_value(fl_lowering *l, const fl_flat *g, int i);
 
 /* Does the parameter get a gradient in this plan? */
 bool fl_gets_gradient(const fl_lowering *l, const fl_param *p);
@@ -32,20 +32,20 @@ void fl_each_pushed(fl_lowering *l, const fl_dense *d, fl_bucket_emitter *emit);
 
 /* The sum over the ranks, in place, of what the value's bytes are; dgc: not in
  * updates in which pairs are exchanged. */
-void fl_emit_all_reduce(fl_lowering *l, int value, fl_wire type, bool dgc);
+void fl_emit_all_reduce(fl_lowering *l, int value, fl_wire_type type, bool dgc);
 
-/* The same, begun in FL_LEAVE and waited for in FL_UPDATE; the phase is then
+/* The same, begun in FL_REDUCE_BEGIN and waited for in FL_UPDATE; the phase is then
  * that. */
-void fl_emit_leave(fl_lowering *l, int value, fl_wire type);
+void fl_emit_leave(fl_lowering *l, int value, fl_wire_type type);
 
 /* After an abort: until nobody touches what has left. This thread's failure
  * stays what it was. */
-void fl_peers_end_works(fl_peers *p, fl_work **work, int n);
+void fl_comm_end_work(fl_comm *p, fl_work **work, int n);
 
 /* What its steps are, and what they do with a group of ranks. */
 extern const fl_kernel fl_kernel_all_reduce;
-const fl_rounds *fl_all_reduce_rounds(const fl_instance *in);
-fleet_status fl_all_reduce_by(const fl_instance *in, fl_peers *p);
+const fl_agree *fl_all_reduce_agree(const fl_instance *in);
+fleet_status fl_all_reduce_by(const fl_instance *in, fl_comm *p);
 
 /* --- push_pull.c: the clip by global norm where rows are elsewhere, and dense
  * parameters here; n values with squares, so many of each. */

@@ -17,8 +17,8 @@
  * Rows between the batch and its capacity exist in every buffer of the arena:
  * kernels that work on whole blocks may read and write them.
  */
-#ifndef FL_RUNTIME_KERNEL_H
-#define FL_RUNTIME_KERNEL_H
+#ifndef FL_RUNTIME_PLAN_KERNEL_H
+#define FL_RUNTIME_PLAN_KERNEL_H
 
 #include "runtime/graph/op.h"
 
@@ -85,7 +85,7 @@ typedef struct fl_kernel {
     /* Operands by bit, for pass amp: those that may be of bfloat16, which run()
      * sees by their dtype; and those that it makes so, all or none. The CUDA
      * half takes the same, and float16. */
-    unsigned takes_narrow, wants_narrow;
+    unsigned takes_half, wants_half;
 } fl_kernel;
 
 static inline void *fl_ptr(const fl_instance *in, int i)

@@ -49,7 +49,7 @@ static int view_of(fl_lowering *l, int root, const char *name,
 /* --- values of variables ------------------------------------------------- */
 
 /* The entry of the group that a parameter is in. */
-static fl_dense *dense_of(fl_lowering *l, fl_group *group)
+static fl_dense *dense_of(fl_lowering *l, fl_flat *group)
 {
     fl_plan *plan = l->plan;
     fl_value like = {.name = "weights",
@@ -61,7 +61,7 @@ static fl_dense *dense_of(fl_lowering *l, fl_group *group)
                      .ld = 1};
 
     for (size_t i = 0; i < plan->n_dense; i++)
-        if (plan->dense[i].group == group)
+        if (plan->dense[i].flat == group)
             return &plan->dense[i];
     if (fl_grow(&plan->dense, &plan->dense_capacity, plan->n_dense + 1,
                 sizeof *plan->dense) != FLEET_OK) {
@@ -70,14 +70,14 @@ static fl_dense *dense_of(fl_lowering *l, fl_group *group)
     }
     fl_dense *d = &plan->dense[plan->n_dense++];
     *d = (fl_dense){
-        .group = group, .weight = new_value(l, &like), .gradient = -1};
+        .flat = group, .weight = new_value(l, &like), .gradient = -1};
     return d;
 }
 
 static int value_of_param(fl_lowering *l, const fleet_var *v)
 {
     fl_param *p = fl_store_param(l->plan->store, v->name);
-    fl_dense *d = dense_of(l, p->group);
+    fl_dense *d = dense_of(l, p->flat);
 
     return d ? view_of(l, d->weight, v->name, &v->shape, p->offset,
                        fl_shape_cols(&v->shape))
@@ -165,12 +165,12 @@ int fl_temp(fl_lowering *l, const char *name, fleet_dtype dtype,
 static int object_of(fl_lowering *l, const char *name, size_t size, bool ahead)
 {
     fl_value like = {.name = name,
-                     .kind = FL_VALUE_KEPT,
+                     .kind = FL_VALUE_PERSISTENT,
                      .dtype = FLEET_UINT8,
                      .shape = fl_shape_1((int64_t)size),
                      .root = -1,
                      .object = size,
-                     .ahead = ahead,
+                     .per_slot = ahead,
                      .ld = 1};
 
     return new_value(l, &like);
@@ -181,7 +181,7 @@ int fl_object(fl_lowering *l, const char *name, size_t size)
     return object_of(l, name, size, false);
 }
 
-int fl_object_ahead(fl_lowering *l, const char *name, size_t size)
+int fl_object_per_slot(fl_lowering *l, const char *name, size_t size)
 {
     return object_of(l, name, size, true);
 }
@@ -202,10 +202,10 @@ void fl_emit(fl_lowering *l, const fl_kernel *kernel, const fl_node *node,
                     .node = node,
                     .config = config,
                     .phase = l->phase,
-                    .lane = l->lane,
+                    .engine = l->engine,
                     .period = 1};
 
-    if (l->phase >= FL_LEAVE)
+    if (l->phase >= FL_REDUCE_BEGIN)
         like.period = l->program->training.merge_steps;
     if (l->status == FLEET_OK)
         failed(l, fl_plan_step(l->plan, &like, operand, n));
@@ -226,11 +226,11 @@ int fl_gradient_of(fl_lowering *l, const fleet_var *v)
     return v ? l->gradient[v->id] : -1;
 }
 
-int fl_group_gradient(fl_lowering *l, const fl_group *g, const char *name,
-                      bool shared)
+int fl_flat_gradient(fl_lowering *l, const fl_flat *g, const char *name,
+                     bool shared)
 {
     fl_value like = {.name = name,
-                     .kind = FL_VALUE_KEPT,
+                     .kind = FL_VALUE_PERSISTENT,
                      .dtype = FLEET_FLOAT32,
                      .shape = fl_shape_1(g->n),
                      .pointer = shared ? g->gradient : NULL,
@@ -245,14 +245,14 @@ int fl_group_gradient(fl_lowering *l, const fl_group *g, const char *name,
 static int gradient_of_param(fl_lowering *l, const fleet_var *v)
 {
     fl_param *p = fl_store_param(l->plan->store, v->name);
-    fl_dense *d = dense_of(l, p->group);
+    fl_dense *d = dense_of(l, p->flat);
 
     if (d && d->gradient < 0) {
         const fl_training *t = &l->program->training;
-        int made = fl_group_gradient(l, p->group, "gradients",
-                                     t->merge_steps == 1 && !t->half);
+        int made = fl_flat_gradient(l, p->flat, "gradients",
+                                    t->merge_steps == 1 && !t->half);
 
-        d = dense_of(l, p->group);
+        d = dense_of(l, p->flat);
         d->gradient = made;
     }
     return d ? view_of(l, d->gradient, v->name, &v->shape, p->offset,
@@ -380,7 +380,7 @@ static void lower_backward(fl_lowering *l)
     const fleet_program *p = l->program;
     const fleet_var *loss = p->training.loss;
     fl_value one = {.name = "loss gradient",
-                    .kind = FL_VALUE_KEPT,
+                    .kind = FL_VALUE_PERSISTENT,
                     .dtype = FLEET_FLOAT32,
                     .shape = fl_shape_1(1),
                     .root = -1,
@@ -490,9 +490,9 @@ static fleet_status lower(fl_lowering *l)
 
 fleet_status fl_plan_build(const fleet_program *program, fl_store *store,
                            int64_t batch, bool training, const bool *fetched,
-                           const fl_placing *placing, fl_plan **plan)
+                           const fl_place *placing, fl_plan **plan)
 {
-    static const fl_placing here;
+    static const fl_place here;
 
     fl_lowering l = {.program = program};
     fleet_status status;
@@ -500,7 +500,7 @@ fleet_status fl_plan_build(const fleet_program *program, fl_store *store,
     FL_TRY(FL_NEW(plan, sizeof **plan));
     (*plan)->program = program;
     (*plan)->store = store;
-    (*plan)->placing = placing ? placing : &here;
+    (*plan)->place = placing ? placing : &here;
     (*plan)->training = training;
     (*plan)->batch = batch;
     (*plan)->slice = fl_slice_rows(batch);

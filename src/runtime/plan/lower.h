@@ -4,8 +4,8 @@
  * Failures are sticky: a value of -1 may be handed on, and the lowering fails
  * as a whole at the end.
  */
-#ifndef FL_RUNTIME_LOWER_H
-#define FL_RUNTIME_LOWER_H
+#ifndef FL_RUNTIME_PLAN_LOWER_H
+#define FL_RUNTIME_PLAN_LOWER_H
 
 #include "runtime/plan/plan.h"
 
@@ -30,7 +30,7 @@ struct fl_lowering {
     fl_plan *plan;
     fleet_status status; /* sticky */
     fl_phase phase;
-    fl_step_lane lane;
+    fl_engine engine;
     bool *needed;  /* nodes that run, by id */
     bool *wants;   /* variables that need a gradient, by id */
     bool *fetched; /* variables, by id */
@@ -67,8 +67,8 @@ void fl_gradient_view(fl_lowering *l, const fleet_var *v, int value,
 
 /* A value for a group's gradient; shared: where the ranks reduce it, if there
  * is such a place. */
-int fl_group_gradient(fl_lowering *l, const fl_group *g, const char *name,
-                      bool shared);
+int fl_flat_gradient(fl_lowering *l, const fl_flat *g, const char *name,
+                     bool shared);
 
 /* n elements of a flat value, from the first on. */
 int fl_stretch(fl_lowering *l, int value, const char *name, int64_t first,
@@ -82,7 +82,7 @@ int fl_temp(fl_lowering *l, const char *name, fleet_dtype dtype,
 int fl_object(fl_lowering *l, const char *name, size_t size);
 
 /* The same for a step of FL_PULL to write: one for each slot. */
-int fl_object_ahead(fl_lowering *l, const char *name, size_t size);
+int fl_object_per_slot(fl_lowering *l, const char *name, size_t size);
 
 /* A copy for fl_step.config; NULL without memory, which is remembered. */
 const void *fl_config(fl_lowering *l, const void *config, size_t size);

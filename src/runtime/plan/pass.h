@@ -1,7 +1,7 @@
 /* pass.h - passes rewrite a lowering: its graph before steps are made of it, or
  * its plan afterwards. passes.def lists them. */
-#ifndef FL_RUNTIME_PASS_H
-#define FL_RUNTIME_PASS_H
+#ifndef FL_RUNTIME_PLAN_PASS_H
+#define FL_RUNTIME_PLAN_PASS_H
 
 #include "runtime/plan/lower.h"
 

@@ -2,19 +2,19 @@
  * for one batch size. Made by lowering (lower.h) and passes (pass.h), run by an
  * executor.
  */
-#ifndef FL_RUNTIME_PLAN_H
-#define FL_RUNTIME_PLAN_H
+#ifndef FL_RUNTIME_PLAN_PLAN_H
+#define FL_RUNTIME_PLAN_PLAN_H
 
 #include "runtime/plan/kernel.h"
 #include "runtime/store/store.h"
 
 typedef enum fl_value_kind {
     FL_VALUE_FEED,
-    FL_VALUE_PARAM, /* a parameter's weights, in the store */
-    FL_VALUE_TABLE, /* rows, in the store; operands carry dependencies */
-    FL_VALUE_STATE, /* in the store */
-    FL_VALUE_TEMP,  /* of one iteration: its memory is shared */
-    FL_VALUE_KEPT   /* the plan's own, from iteration to iteration */
+    FL_VALUE_PARAM,     /* a parameter's weights, in the store */
+    FL_VALUE_TABLE,     /* rows, in the store; operands carry dependencies */
+    FL_VALUE_STATE,     /* in the store */
+    FL_VALUE_TEMP,      /* of one iteration: its memory is shared */
+    FL_VALUE_PERSISTENT /* the plan's own, from iteration to iteration */
 } fl_value_kind;
 
 typedef struct fl_value {
@@ -30,12 +30,12 @@ typedef struct fl_value {
     void *pointer;        /* into the store, where var does not say it; KEPT:
                              of all plans, NULL: the plan's own */
     float first;          /* KEPT: every element at the start */
-    bool ahead;           /* KEPT: written by FL_PULL or FL_ROWS, there once
+    bool per_slot;        /* KEPT: written by FL_PULL or FL_PREFETCH, there once
                              per slot */
     bool fetched;         /* may be read after the iteration */
     bool zero_tail;       /* rows past the batch must read as zero */
-    bool there;           /* in the GPU's memory */
-    bool twin;            /* of one that is at home in the other memory */
+    bool on_gpu;          /* in the GPU's memory */
+    bool shadow;          /* of one that is at home in the other memory */
 
     /* On a GPU: a row for each of a lookup's positions, in memory of its own;
      * there is more when there are more. NULL: as its shape says. */
@@ -60,25 +60,25 @@ typedef struct fl_operand {
 
 /* When a step runs. */
 typedef enum fl_phase {
-    FL_PULL,   /* perhaps while the iteration before this one is under way */
-    FL_ARRIVE, /* what was pulled is there; of plans whose rows come ahead */
-    FL_ROWS,   /* it is made ready for a GPU; again perhaps meanwhile */
+    FL_PULL,      /* perhaps while the iteration before this one is under way */
+    FL_PULL_WAIT, /* what was pulled is there; of plans whose rows come ahead */
+    FL_PREFETCH,  /* it is made ready for a GPU; again perhaps meanwhile */
     FL_FORWARD,
     FL_BACKWARD,
-    FL_MERGE,  /* every iteration, after backward */
-    FL_LEAVE,  /* once per merge group: sums of gradients are begun, while the
+    FL_MERGE,        /* every iteration, after backward */
+    FL_REDUCE_BEGIN, /* once per merge group: sums of gradients are begun, while the
                   rest of backward is computed */
-    FL_UPDATE, /* once per merge group */
-    FL_AVERAGE /* after an update, when ranks make their weights equal */
+    FL_UPDATE,       /* once per merge group */
+    FL_AVERAGE       /* after an update, when ranks make their weights equal */
 } fl_phase;
 
 /* Who does it: the pool's threads; the exchange or the peers, which are called
  * on the executor's own thread; the GPU, also what is copied there and back. */
-typedef enum fl_step_lane {
-    FL_LANE_COMPUTE,
-    FL_LANE_COMM,
-    FL_LANE_GPU
-} fl_step_lane;
+typedef enum fl_engine {
+    FL_ENGINE_COMPUTE,
+    FL_ENGINE_COMM,
+    FL_ENGINE_GPU
+} fl_engine;
 
 typedef struct fl_step {
     const fl_kernel *kernel;
@@ -87,7 +87,7 @@ typedef struct fl_step {
     const fl_operand *operand;
     int n_operand;
     fl_phase phase;
-    fl_step_lane lane;
+    fl_engine engine;
     int period; /* runs in every period-th iteration: 1, or the merge steps */
     int region;
 } fl_step;
@@ -99,7 +99,7 @@ typedef struct fl_region {
     fl_phase phase; /* of forward, backward and merge: FL_FORWARD before the
                        first that leaves, or where rows come ahead is the
                        CPU's and none of forward; FL_BACKWARD from it on */
-    fl_step_lane lane;
+    fl_engine engine;
 } fl_region;
 
 /* A table's gradient: what a lookup has summed up. */
@@ -111,12 +111,12 @@ typedef struct fl_sparse {
     const struct fl_lookup_config *config;
     const fl_operand *gradient; /* of the outputs, which sums may point into */
     int n_gradient;
-    struct fl_lookup_there *there; /* its rows are on a GPU; NULL: else */
+    struct fl_lookup_gpu *gpu; /* its rows are on a GPU; NULL: else */
 } fl_sparse;
 
 /* A group's gradient. */
 typedef struct fl_dense {
-    fl_group *group;
+    fl_flat *flat;
     int weight, gradient; /* values */
     int one;              /* value: what is merged into the gradient */
     bool updated;         /* by a pass before update */
@@ -125,7 +125,7 @@ typedef struct fl_dense {
 typedef struct fl_plan {
     const fleet_program *program;
     fl_store *store;
-    const fl_placing *placing; /* where its steps may run */
+    const fl_place *place; /* where its steps may run */
     bool training;
     int64_t batch; /* capacity */
     int64_t slice; /* rows of a slice */
@@ -140,8 +140,8 @@ typedef struct fl_plan {
     size_t n_dense, dense_capacity;
     fl_sparse *sparse; /* tables that this plan trains */
     size_t n_sparse, sparse_capacity;
-    struct fl_lookup_there *lookups; /* in tables that are on the GPU */
-    struct fl_numbered *numbered;    /* their keys */
+    struct fl_lookup_gpu *lookups; /* in tables that are on the GPU */
+    struct fl_numbered *numbered;  /* their keys */
     int *value_of;    /* value by variable's id, -1: not computed */
     int *gradient_of; /* its gradient's value, -1: none */
     int loss;         /* value, -1: none */
@@ -149,12 +149,12 @@ typedef struct fl_plan {
     int scaling;      /* value: the store's fl_scaling, -1: none */
     int works;        /* value: fl_work * of each bucket, -1: none */
     int n_work;
-    int pull;           /* value: begins with an fl_pull_now, -1: none */
-    bool rows_ahead;    /* there are steps of FL_ARRIVE and FL_ROWS */
-    size_t arena_bytes; /* of TEMP; the executor's plans share one arena */
-    size_t kept_bytes;  /* of KEPT: the plan's own */
-    size_t ahead_bytes; /* of KEPT and ahead, for each slot */
-    size_t arena_bytes_there, kept_bytes_there, ahead_bytes_there; /* on the
+    int pull;             /* value: begins with an fl_pull_now, -1: none */
+    bool prefetches_rows; /* there are steps of FL_PULL_WAIT and FL_PREFETCH */
+    size_t arena_bytes;   /* of TEMP; the executor's plans share one arena */
+    size_t persistent_bytes; /* of KEPT: the plan's own */
+    size_t slot_bytes;       /* of KEPT and ahead, for each slot */
+    size_t gpu_arena_bytes, gpu_persistent_bytes, gpu_slot_bytes; /* on the
                                                                       GPU */
     fl_text passes; /* names of those that applied */
 } fl_plan;
@@ -165,7 +165,7 @@ typedef struct fl_update_now {
     fl_update u;
     int micro;   /* which batch of the merge group this is, from 0 */
     bool leaves; /* all that is known: gradients may go to the other ranks */
-    bool idle;   /* other ranks' update: there are no gradients of this one */
+    bool joins;  /* other ranks' update: there are no gradients of this one */
     bool alone;  /* this rank's own: nothing is reduced */
     int ranks;   /* AVERAGE: whose weights count */
     int batches; /* that the sum of all ranks' gradients is divided by */
@@ -177,7 +177,7 @@ typedef struct fl_update_now {
 /* What a pull is told: which slot of the exchange, and of which version. */
 typedef struct fl_pull_now {
     int slot;
-    bool ahead;
+    bool prefetches;
 } fl_pull_now;
 
 /* The largest batch that a plan is made for. */
@@ -186,13 +186,13 @@ typedef struct fl_pull_now {
 /* Base pointers of values: one for the arena, one for what is kept, one for
  * what a slot has of it, two per feed (values, offsets), one per thing in the
  * store. */
-enum { FL_BASE_ARENA, FL_BASE_KEPT, FL_BASE_AHEAD, FL_FIRST_BASE };
+enum { FL_BASE_ARENA, FL_BASE_PERSISTENT, FL_BASE_SLOT, FL_FIRST_BASE };
 
 /* Which variables may be fetched: by var id; NULL: none. Where steps run, which
  * outlives the plan; NULL: all of them here. */
 fleet_status fl_plan_build(const fleet_program *program, fl_store *store,
                            int64_t batch, bool training, const bool *fetched,
-                           const fl_placing *placing, fl_plan **plan);
+                           const fl_place *placing, fl_plan **plan);
 void fl_plan_destroy(fl_plan *plan);
 
 /* A new value; -1 without memory. `like` is copied. */

@@ -11,7 +11,7 @@ static const char *phase_name(fl_phase phase)
     return names[phase];
 }
 
-static const char *lane_name(fl_step_lane lane)
+static const char *lane_name(fl_engine lane)
 {
     static const char *const names[] = {"compute", "comm", "gpu"};
 
@@ -54,8 +54,8 @@ static void print_steps(const fl_plan *plan, const fl_region *region,
         fl_text_add(out, " <- ");
         print_operands(plan, s, false, out);
         fl_text_add(out, "  %s", phase_name(s->phase));
-        if (s->lane != FL_LANE_COMPUTE)
-            fl_text_add(out, " lane %s", lane_name(s->lane));
+        if (s->engine != FL_ENGINE_COMPUTE)
+            fl_text_add(out, " lane %s", lane_name(s->engine));
         if (s->period > 1)
             fl_text_add(out, " every %d", s->period);
         fl_text_add(out, "\n");
@@ -70,20 +70,20 @@ static void print_value(const fl_plan *plan, int i, fl_text *out)
                 v->object ? "object" : fleet_dtype_name(v->dtype));
     if (!v->object)
         fl_text_add(out, "%s", fl_shape_print(&v->shape).chars);
-    if (v->there)
-        fl_text_add(out, " on gpu:%d", plan->placing->gpu->d->ordinal);
+    if (v->on_gpu)
+        fl_text_add(out, " on gpu:%d", plan->place->gpu->d->ordinal);
     if (v->root != i)
         fl_text_add(out, " in %%%d + %" PRId64 " by %" PRId64, v->root,
                     v->column, v->ld);
     else if (v->positions)
         fl_text_add(out, " and more");
-    else if (v->kind == FL_VALUE_KEPT && v->pointer)
+    else if (v->kind == FL_VALUE_PERSISTENT && v->pointer)
         fl_text_add(out, " of all ranks");
-    else if ((v->kind == FL_VALUE_TEMP || v->kind == FL_VALUE_KEPT) &&
+    else if ((v->kind == FL_VALUE_TEMP || v->kind == FL_VALUE_PERSISTENT) &&
              v->end >= 0)
         fl_text_add(out, " at %zu%s %s %d-%d", v->offset,
-                    v->ahead ? " of a slot" : "",
-                    v->there ? "steps" : "regions", v->begin, v->end);
+                    v->per_slot ? " of a slot" : "",
+                    v->on_gpu ? "steps" : "regions", v->begin, v->end);
     fl_text_add(out, "\n");
 }
 
@@ -94,9 +94,9 @@ fleet_status fl_plan_text(const fl_plan *plan, fl_text *out)
                 " rows, arena %zu bytes\npasses %s\n",
                 plan->training ? "train" : "infer", plan->batch, plan->slice,
                 plan->arena_bytes, fl_text_chars(&plan->passes));
-    if (plan->placing->gpu)
+    if (plan->place->gpu)
         fl_text_add(out, "gpu:%d, arena %zu bytes\n",
-                    plan->placing->gpu->d->ordinal, plan->arena_bytes_there);
+                    plan->place->gpu->d->ordinal, plan->gpu_arena_bytes);
     for (size_t i = 0; i < plan->n_region; i++) {
         fl_text_add(out, "region %zu by %s\n", i,
                     plan->region[i].split == FL_SPLIT_ROWS ? "rows" : "parts");

@@ -21,8 +21,8 @@
  * Threads: one at a time, under the store's lock and on the thread that called
  * the executor; but stop and fail from any.
  */
-#ifndef FL_RUNTIME_EXCHANGE_H
-#define FL_RUNTIME_EXCHANGE_H
+#ifndef FL_RUNTIME_PLAN_REMOTE_H
+#define FL_RUNTIME_PLAN_REMOTE_H
 
 #include "runtime/store/store.h"
 
@@ -81,48 +81,48 @@ static inline float fl_push_factor(const fl_push *p)
     return p->loss_scale > 0 ? 1.0f / p->loss_scale : 1.0f;
 }
 
-typedef struct fl_exchange fl_exchange;
+typedef struct fl_remote fl_remote;
 
-typedef struct fl_exchange_class {
+typedef struct fl_remote_class {
     /* Ask for rows and, if dense, for the weights. ahead: of the version after
      * the push that comes next, or is not settled yet; else of the one that
      * there is. What
      * is neither trained nor to be exact (an executor for test) says now: of
      * whatever there is. Arrays stay the caller's until arrive() or drop(). */
-    fleet_status (*pull)(fl_exchange *x, int slot, const fl_pull_rows *table,
+    fleet_status (*pull)(fl_remote *x, int slot, const fl_pull_rows *table,
                          int n_table, bool dense, bool ahead, bool now);
-    fleet_status (*arrive)(fl_exchange *x, int slot);
+    fleet_status (*wait_pull)(fl_remote *x, int slot);
 
     /* Does not wait. Of a pull that is under way: have its rows come? Then they
      * are set, as by arrive(), which is called all the same: it brings the
      * weights, and tells what has failed. NULL: that is not known before. */
-    bool (*came)(fl_exchange *x, int slot);
+    bool (*came)(fl_remote *x, int slot);
 
     /* Nobody will ask for it, or use its rows any more: also of a slot whose
      * pull or arrival failed, that has arrived, or that is empty. */
-    void (*drop)(fl_exchange *x, int slot);
+    void (*drop)(fl_remote *x, int slot);
 
     /* In sync, where dense parameters are updated here: before a push, which
      * is then given the same. What the rows' gradients of all workers add to
      * `squares`, those of the dense gradients, makes the factor of the clip by
      * global norm, the same for all. */
-    fleet_status (*clip)(fl_exchange *x, const fl_push *p, double squares,
+    fleet_status (*clip)(fl_remote *x, const fl_push *p, double squares,
                          float *factor);
 
     /* Send an update. */
-    fleet_status (*push)(fl_exchange *x, const fl_push *p);
+    fleet_status (*push)(fl_remote *x, const fl_push *p);
 
     /* After each push: in sync it returns once all workers' was applied and
      * the dense weights of then are there. */
-    fleet_status (*settle)(fl_exchange *x);
+    fleet_status (*wait_update)(fl_remote *x);
 
     /* The worker's pass is over: returns when that of all is, with the dense
      * weights of then, and sum[] added up over the workers. */
-    fleet_status (*end_pass)(fl_exchange *x, double *sum, int n);
+    fleet_status (*end_pass)(fl_remote *x, double *sum, int n);
 
     /* The dense weights of now. */
-    fleet_status (*refresh)(fl_exchange *x);
-} fl_exchange_class;
+    fleet_status (*refresh)(fl_remote *x);
+} fl_remote_class;
 
 /* Is there one, and does it keep any dense parameter? */
 bool fl_keeps_dense(const fl_store *s);
@@ -130,10 +130,10 @@ bool fl_keeps_dense(const fl_store *s);
 /* Of an update, skipped or not: is it pushed and settled? One that is skipped
  * is not, but in sync by a worker alone: it is part of others' step, which it
  * brings nothing. Ranks all skip alike, so there is no step. */
-bool fl_exchange_hears(const fl_store *s, bool skipped);
+bool fl_remote_is_told(const fl_store *s, bool skipped);
 
-struct fl_exchange {
-    const fl_exchange_class *methods;
+struct fl_remote {
+    const fl_remote_class *methods;
     bool sync;       /* every step of every worker is part of one update */
     int64_t updates; /* that were done, as far as it is known here */
 

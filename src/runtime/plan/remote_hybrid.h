@@ -7,17 +7,17 @@
  * meet in rounds (comm.h) anyway. A push goes to both, even with nothing in
  * it: all ranks make the same calls.
  */
-#ifndef FL_RUNTIME_JOINT_H
-#define FL_RUNTIME_JOINT_H
+#ifndef FL_RUNTIME_PLAN_REMOTE_HYBRID_H
+#define FL_RUNTIME_PLAN_REMOTE_HYBRID_H
 
 #include "runtime/plan/remote.h"
 
-typedef struct fl_joint fl_joint;
+typedef struct fl_remote_hybrid fl_remote_hybrid;
 
 /* Both live longer. */
-fleet_status fl_joint_create(fl_joint **joint, fl_exchange *servers,
-                             fl_exchange *ranks);
-void fl_joint_destroy(fl_joint *j); /* NULL is fine */
-fl_exchange *fl_joint_exchange(fl_joint *j);
+fleet_status fl_remote_hybrid_create(fl_remote_hybrid **joint,
+                                     fl_remote *servers, fl_remote *ranks);
+void fl_remote_hybrid_destroy(fl_remote_hybrid *j); /* NULL is fine */
+fl_remote *fl_remote_hybrid_remote(fl_remote_hybrid *j);
 
 #endif

@@ -131,12 +131,12 @@ static void gather(const fl_gather_args *a)
 {
     enum { AHEAD = 16 };
     const float *const *row = a->row;
-    const float *const *end = a->row + a->n * a->n_lane;
+    const float *const *end = a->row + a->n * a->n_feature;
 
     for (int i = 0; i < AHEAD && row + i < end; i++)
         v_prefetch(row[i], a->dim);
     for (int64_t i = 0; i < a->n; i++)
-        for (int64_t l = 0; l < a->n_lane; l++, row++) {
+        for (int64_t l = 0; l < a->n_feature; l++, row++) {
             if (row + AHEAD < end)
                 v_prefetch(row[AHEAD], a->dim);
             copy_row(a->out[l] + i * a->ld[l], *row, a->dim);

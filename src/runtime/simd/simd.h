@@ -4,8 +4,8 @@
  *
  * Arrays may be unaligned. `out` may be one of the inputs, never overlap it
  * otherwise. */
-#ifndef FL_RUNTIME_SIMD_H
-#define FL_RUNTIME_SIMD_H
+#ifndef FL_RUNTIME_SIMD_SIMD_H
+#define FL_RUNTIME_SIMD_SIMD_H
 
 #include <stdbool.h>
 
@@ -70,7 +70,7 @@ typedef struct fl_gather_args {
     float *const *out;
     const int64_t *ld;
     const float *const *row;
-    int64_t n, n_lane, dim;
+    int64_t n, n_feature, dim;
 } fl_gather_args;
 typedef void fl_gather(const fl_gather_args *a);
 

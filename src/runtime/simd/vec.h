@@ -9,8 +9,8 @@
  * says, so formulas without v_fma have the same bits on every instruction set,
  * too.
  */
-#ifndef FL_RUNTIME_VEC_H
-#define FL_RUNTIME_VEC_H
+#ifndef FL_RUNTIME_SIMD_VEC_H
+#define FL_RUNTIME_SIMD_VEC_H
 
 #include <math.h>
 #include <stdint.h>

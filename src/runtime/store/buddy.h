@@ -6,8 +6,8 @@
  *
  * One thread at a time.
  */
-#ifndef FL_TABLE_BUDDY_H
-#define FL_TABLE_BUDDY_H
+#ifndef FL_RUNTIME_STORE_BUDDY_H
+#define FL_RUNTIME_STORE_BUDDY_H
 
 #include <stddef.h>
 

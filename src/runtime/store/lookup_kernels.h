@@ -27,8 +27,8 @@
  * those by number (of a unique key, in the order of the keys) as many, start
  * one more.
  */
-#ifndef FL_RUNTIME_LOOKUP_DEVICE_H
-#define FL_RUNTIME_LOOKUP_DEVICE_H
+#ifndef FL_RUNTIME_STORE_LOOKUP_KERNELS_H
+#define FL_RUNTIME_STORE_LOOKUP_KERNELS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -73,8 +73,8 @@ typedef struct fl_device_lane {
 } fl_device_lane;
 
 typedef struct fl_device_lookup {
-    const fl_device_lane *lane;
-    int n_lane;
+    const fl_device_lane *feature;
+    int n_feature;
     int64_t dim;
     int64_t modulo;   /* ids are taken modulo this; 0: as they are */
     int64_t capacity; /* positions */

@@ -30,7 +30,7 @@ static fl_mirror *find(const fl_store *s, const void *here)
 {
     fl_mirror *m = s->mirrors;
 
-    while (m && m->here != here)
+    while (m && m->host != here)
         m = m->next;
     return m;
 }
@@ -42,16 +42,17 @@ static fleet_status copy_array(fl_mirror *m, bool there)
     fl_gpu *g = m->gpu;
 
     if (there)
-        return g->m->copy(g->d, g->queue, m->there, m->here, m->bytes,
+        return g->m->copy(g->d, g->queue, m->on_gpu, m->host, m->bytes,
                           FL_TO_DEVICE);
-    FL_TRY(g->m->copy(g->d, g->queue, m->here, m->there, m->bytes, FL_TO_HOST));
+    FL_TRY(
+        g->m->copy(g->d, g->queue, m->host, m->on_gpu, m->bytes, FL_TO_HOST));
     return fl_gpu_wait(g);
 }
 
 static void destroy_array(fl_mirror *m)
 {
     if (fl_gpu_is_ours(m->gpu))
-        m->gpu->m->free(m->gpu->d, m->gpu->queue, m->there);
+        m->gpu->m->free(m->gpu->d, m->gpu->queue, m->on_gpu);
     fl_free(m);
 }
 
@@ -66,7 +67,7 @@ static fleet_status make_array(fl_gpu *gpu, void *here, size_t bytes,
     FL_TRY(FL_NEW(mirror, sizeof **mirror));
     (*mirror)->methods = &arrays;
     (*mirror)->bytes = bytes;
-    status = gpu->m->alloc(gpu->d, gpu->queue, bytes, &(*mirror)->there);
+    status = gpu->m->alloc(gpu->d, gpu->queue, bytes, &(*mirror)->on_gpu);
     if (status != FLEET_OK)
         fl_free(*mirror);
     return status;
@@ -84,8 +85,8 @@ static fleet_status make_one(fl_store *s, fl_gpu *gpu, void *here, size_t bytes,
         return status;
     }
     (*mirror)->gpu = fl_gpu_share(gpu);
-    (*mirror)->here = here;
-    (*mirror)->there_is_old = true;
+    (*mirror)->host = here;
+    (*mirror)->gpu_is_old = true;
     (*mirror)->next = s->mirrors;
     s->mirrors = *mirror;
     return FLEET_OK;
@@ -131,7 +132,7 @@ static fleet_status copy(fl_mirror *m, bool there)
 
 static fleet_status renew(fl_mirror *m, bool there)
 {
-    bool *is_old = there ? &m->there_is_old : &m->here_is_old;
+    bool *is_old = there ? &m->gpu_is_old : &m->host_is_old;
     fleet_status status = FLEET_OK;
 
     if (!*is_old)
@@ -153,12 +154,12 @@ fleet_status fl_mirror_use(fl_store *s, const void *here, bool there,
     if (m)
         status = renew(m, there);
     if (m && writes && status == FLEET_OK)
-        *(there ? &m->here_is_old : &m->there_is_old) = true;
+        *(there ? &m->host_is_old : &m->gpu_is_old) = true;
     unlock_all(s, gpu);
     return status;
 }
 
-bool fl_store_is_there(fl_store *s)
+bool fl_store_on_gpu(fl_store *s)
 {
     bool is_there;
 
@@ -183,8 +184,8 @@ void fl_store_written(fl_store *s)
 {
     pthread_mutex_lock(&s->mirror_lock);
     for (fl_mirror *m = s->mirrors; m; m = m->next) {
-        m->there_is_old = true;
-        m->here_is_old = false;
+        m->gpu_is_old = true;
+        m->host_is_old = false;
     }
     pthread_mutex_unlock(&s->mirror_lock);
 }

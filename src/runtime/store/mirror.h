@@ -9,8 +9,8 @@
  *
  * Threads: under the store's lock, held as for the store's own memory.
  */
-#ifndef FL_RUNTIME_MIRROR_H
-#define FL_RUNTIME_MIRROR_H
+#ifndef FL_RUNTIME_STORE_MIRROR_H
+#define FL_RUNTIME_STORE_MIRROR_H
 
 #include "runtime/device/gpu.h"
 
@@ -28,9 +28,9 @@ typedef struct fl_mirror_class {
 struct fl_mirror {
     const fl_mirror_class *methods;
     fl_gpu *gpu;
-    void *here, *there;             /* there: from beginning to end */
-    size_t bytes;                   /* of an array */
-    bool here_is_old, there_is_old; /* never both */
+    void *host, *on_gpu;          /* the latter from beginning to end */
+    size_t bytes;                 /* of an array */
+    bool host_is_old, gpu_is_old; /* never both */
     fl_mirror *next;
 };
 
@@ -55,7 +55,7 @@ fleet_status fl_mirror_use(struct fl_store *s, const void *here, bool there,
 
 /* Has a GPU used any of it? One that begins to meanwhile has copied nothing
  * yet, and does so under the store's lock. */
-bool fl_store_is_there(struct fl_store *s);
+bool fl_store_on_gpu(struct fl_store *s);
 
 fleet_status fl_store_here(struct fl_store *s);
 void fl_store_written(struct fl_store *s);

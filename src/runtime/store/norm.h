@@ -2,8 +2,8 @@
  * workers and servers must do alike to the bit: squares in double, per dense
  * block in index order, per row, rows in key order per bucket.
  */
-#ifndef FL_RUNTIME_NORM_H
-#define FL_RUNTIME_NORM_H
+#ifndef FL_RUNTIME_STORE_NORM_H
+#define FL_RUNTIME_STORE_NORM_H
 
 #include <math.h>
 #include <stdlib.h>

@@ -19,7 +19,7 @@ fleet_status fl_store_create(fl_context *context, fl_rows_maker *make_rows,
     return FLEET_OK;
 }
 
-static void destroy_group(fl_group *g)
+static void destroy_group(fl_flat *g)
 {
     fl_free(g->weight);
     for (int i = 0; i < FL_MAX_STATE; i++)
@@ -34,11 +34,11 @@ void fl_store_destroy(fl_store *s)
     if (!s)
         return;
     fl_mirrors_destroy(s);
-    while (s->groups) {
-        fl_group *next = s->groups->next;
+    while (s->flats) {
+        fl_flat *next = s->flats->next;
 
-        destroy_group(s->groups);
-        s->groups = next;
+        destroy_group(s->flats);
+        s->flats = next;
     }
     for (size_t i = 0; i < s->tables.n; i++) {
         fl_rows *r = s->tables.entry[i].value;
@@ -76,7 +76,7 @@ int fl_store_own_tables(const fl_store *s)
     int n = 0;
 
     for (size_t i = 0; i < s->tables.n; i++)
-        n += !((const fl_rows *)s->tables.entry[i].value)->away;
+        n += !((const fl_rows *)s->tables.entry[i].value)->remote;
     return n;
 }
 
@@ -95,7 +95,7 @@ fleet_status fl_store_reset_states(fl_store *s)
 
 fleet_status fl_store_whole(const fl_store *s)
 {
-    return s->parted
+    return s->partial
                ? fl_fail(FLEET_ESTATE,
                          "ranks share out the rows of %d tables, and this "
                          "process has its own alone: call this between "
@@ -106,10 +106,10 @@ fleet_status fl_store_whole(const fl_store *s)
 
 fleet_status fl_store_check(const fl_store *s)
 {
-    if (s->idle)
+    if (s->joins)
         return fl_fail(FLEET_ESTATE, "this process is a server: its lanes have "
                                      "the parameters, and no executor runs");
-    if (s->torn)
+    if (s->half_loaded)
         return fl_fail(FLEET_ESTATE, "a load stopped half-way: the model is in "
                                      "pieces until one succeeds");
     return fl_store_whole(s);
@@ -158,7 +158,7 @@ static fleet_status add_table(fl_store *s, const fleet_var *v)
     int64_t rows = v->shape.dim[0], dim = v->shape.dim[1];
     fl_filler filler = fl_filler_make(&v->attr.initializer, dim, dim,
                                       s->context->seed, v->name);
-    bool away = s->make_away && fl_table_is_away(&v->attr);
+    bool away = s->make_remote_table && fl_table_is_remote(&v->attr);
     const char *name;
     fleet_status status;
 
@@ -167,7 +167,8 @@ static fleet_status add_table(fl_store *s, const fleet_var *v)
     name = fl_arena_strdup(&s->arena, v->name);
     if (!name)
         return FLEET_ENOMEM;
-    FL_TRY((away ? s->make_away : s->make_rows)(name, dim, rows, &filler, &r));
+    FL_TRY((away ? s->make_remote_table : s->make_rows)(name, dim, rows,
+                                                        &filler, &r));
     r->attr = v->attr;
     status = fl_map_put(&s->tables, name, r);
     if (status == FLEET_OK && s->optimizer) {
@@ -217,10 +218,10 @@ static void fill_first(const fl_store *s, const fl_param *p)
     fl_filler f = fl_filler_make(&p->attr.initializer, in, out,
                                  s->context->seed, p->name);
 
-    fl_filler_dense(&f, p->group->weight + p->offset, p->n);
+    fl_filler_dense(&f, p->flat->weight + p->offset, p->n);
 }
 
-static fleet_status add_group_states(fl_store *s, fl_group *g)
+static fleet_status add_group_states(fl_store *s, fl_flat *g)
 {
     const fl_rule *rule = fl_rule_of(s->optimizer->kind);
     int64_t n;
@@ -243,8 +244,8 @@ static fleet_status add_group_states(fl_store *s, fl_group *g)
 
 void fl_store_forget_own(fl_store *s)
 {
-    s->local = (fl_local){0};
-    for (fl_group *g = s->groups; g; g = g->next)
+    s->local = (fl_localsgd){0};
+    for (fl_flat *g = s->flats; g; g = g->next)
         for (int i = 0; i < 2; i++)
             if (g->residual[i])
                 memset(g->residual[i], 0, (size_t)g->n * sizeof(float));
@@ -257,10 +258,10 @@ static bool is_new(const fl_store *s, const fleet_var *v)
 
 /* A group with room for the program's new parameters; NULL: it has none. */
 static fleet_status add_group(fl_store *s, const fleet_program *p,
-                              fl_group **group)
+                              fl_flat **group)
 {
     fleet_status status;
-    fl_group *g;
+    fl_flat *g;
     int64_t n = 0;
 
     *group = NULL;
@@ -276,12 +277,12 @@ static fleet_status add_group(fl_store *s, const fleet_program *p,
         destroy_group(g);
         return status;
     }
-    g->next = s->groups;
-    *group = s->groups = g;
+    g->next = s->flats;
+    *group = s->flats = g;
     return FLEET_OK;
 }
 
-static fleet_status add_param(fl_store *s, const fleet_var *v, fl_group *g,
+static fleet_status add_param(fl_store *s, const fleet_var *v, fl_flat *g,
                               int64_t offset)
 {
     fl_param *p = fl_arena_alloc(&s->arena, sizeof *p);
@@ -290,7 +291,7 @@ static fleet_status add_param(fl_store *s, const fleet_var *v, fl_group *g,
         return FLEET_ENOMEM;
     p->shape = v->shape;
     p->attr = v->attr;
-    p->group = g;
+    p->flat = g;
     p->offset = offset;
     p->n = fl_shape_count(&v->shape, 1);
     FL_TRY(fl_map_put(&s->params, v->name, p));
@@ -302,7 +303,7 @@ static fleet_status add_param(fl_store *s, const fleet_var *v, fl_group *g,
 static fleet_status add_params(fl_store *s, const fleet_program *p)
 {
     int64_t offset = 0;
-    fl_group *g;
+    fl_flat *g;
 
     FL_TRY(add_group(s, p, &g));
     for (size_t i = p->n_var; i-- > 0;) {
@@ -350,7 +351,7 @@ static fleet_status attach(fl_store *s, fleet_optimizer *o)
         fl_store_written(s);
     }
     s->optimizer = o;
-    for (fl_group *g = s->groups; g; g = g->next)
+    for (fl_flat *g = s->flats; g; g = g->next)
         FL_TRY(add_group_states(s, g));
     for (size_t i = 0; i < s->tables.n; i++) {
         fl_rows *r = s->tables.entry[i].value;

@@ -7,8 +7,8 @@
  * finished backward pass leaves a growing range ready to be sent. A group is
  * made of all that one program brings; it never moves.
  */
-#ifndef FL_RUNTIME_STORE_H
-#define FL_RUNTIME_STORE_H
+#ifndef FL_RUNTIME_STORE_STORE_H
+#define FL_RUNTIME_STORE_STORE_H
 
 #include <pthread.h>
 
@@ -22,7 +22,7 @@
  * parameter: units of the update, of norms, and of what servers share out. */
 enum { FL_BLOCK = 16384 };
 
-typedef struct fl_group {
+typedef struct fl_flat {
     float *weight;
     float *state[FL_MAX_STATE]; /* of the optimizer's rule; else NULL */
     int64_t first, end;         /* floats whose states these are */
@@ -31,14 +31,14 @@ typedef struct fl_group {
     float *gradient;    /* in memory that all ranks map, from which they reduce
                            it; NULL: each plan has its own */
     int64_t n;          /* floats, paddings included */
-    struct fl_group *next;
-} fl_group;
+    struct fl_flat *next;
+} fl_flat;
 
 typedef struct fl_param {
     const char *name;
     fl_shape shape;
     fleet_param_attr attr;
-    fl_group *group;
+    fl_flat *flat;
     int64_t offset, n; /* floats in the group */
 } fl_param;
 
@@ -52,11 +52,11 @@ typedef struct fl_state {
 } fl_state;
 
 /* Of ranks that update on their own; see localsgd.c. */
-typedef struct fl_local {
+typedef struct fl_localsgd {
     int64_t since; /* updates since the weights of all ranks were equal */
     int64_t steps; /* adaptive: until the next mean; 0: as it starts */
     double loss, learning_rate; /* adaptive: the first ones; 0: none yet */
-} fl_local;
+} fl_localsgd;
 
 /* Of ranks that share out the optimizer's states of dense parameters; zeros:
  * nothing is shared out. See sharding.c. */
@@ -67,29 +67,30 @@ typedef struct fl_share {
 typedef struct fl_store {
     fl_context *context;
     fl_rows_maker *make_rows; /* of tables that are kept here */
-    fl_rows_maker *make_away; /* of those on servers; NULL: there are none */
+    fl_rows_maker
+        *make_remote_table; /* of those on servers; NULL: there are none */
     fl_arena arena;
     fl_map params, tables, states; /* fl_param, fl_rows, fl_state */
-    fl_group *groups;
-    fleet_optimizer *optimizer;   /* NULL until something is trained */
-    struct fl_exchange *exchange; /* who keeps it all; NULL: this store */
-    bool dense_here;          /* workers are ranks: dense parameters stay with
+    fl_flat *flats;
+    fleet_optimizer *optimizer; /* NULL until something is trained */
+    struct fl_remote *remote;   /* who keeps it all; NULL: this store */
+    bool dense_local;           /* workers are ranks: dense parameters stay with
                                  them where nothing else is said */
-    struct fl_rounds *rounds; /* with ranks that train the same; NULL: none */
-    fl_share share;           /* before there are states */
+    struct fl_agree *agree;     /* with ranks that train the same; NULL: none */
+    fl_share share;             /* before there are states */
     int64_t n_joined; /* times that ranks have joined or left: plans are made
                          for one of them */
     struct fleet_executor *trainer; /* made the last update; NULL: it is gone */
-    int n_group;                    /* merge groups under way */
-    bool torn;                      /* a load stopped half-way */
-    bool parted; /* the rest of the tables' rows is on ranks that this process
+    int n_flat;                     /* merge groups under way */
+    bool half_loaded;               /* a load stopped half-way */
+    bool partial; /* the rest of the tables' rows is on ranks that this process
                     has not joined, or has left */
-    bool idle;   /* of a server's handle: lanes have stores of their own */
+    bool joins;   /* of a server's handle: lanes have stores of their own */
     int64_t updates;     /* done; drives the learning rate */
     fl_scaling scaling;  /* of the loss, in float16 */
     int64_t known_skips; /* of scaling.skipped, those that `updates` leaves
                             out: a GPU may have skipped more */
-    fl_local local;
+    fl_localsgd local;
     fl_mirror *mirrors; /* what GPUs have of it */
     pthread_mutex_t mirror_lock;
     pthread_rwlock_t lock; /* written: a training step, a load */
@@ -102,7 +103,7 @@ void fl_store_destroy(fl_store *s);
 /* Do others train it, too? */
 static inline bool fl_store_is_shared(const fl_store *s)
 {
-    return s->exchange || s->rounds;
+    return s->remote || s->agree;
 }
 
 /* Are the optimizer's states of dense parameters on several ranks? */
@@ -113,16 +114,16 @@ static inline bool fl_store_is_sharded(const fl_store *s)
 
 /* Where a rank's part of the group begins, and the part before it ends: at a
  * block of a parameter, or the group's end. */
-int64_t fl_share_first(const fl_store *s, const fl_group *g, int rank);
+int64_t fl_share_first(const fl_store *s, const fl_flat *g, int rank);
 
 /* Where there are servers, do they keep it? */
-static inline bool fl_param_is_away(const fl_store *s, const fl_param *p)
+static inline bool fl_param_is_remote(const fl_store *s, const fl_param *p)
 {
-    return p->attr.ps == FLEET_PS_BY_MODE ? !s->dense_here
+    return p->attr.ps == FLEET_PS_BY_MODE ? !s->dense_local
                                           : p->attr.ps == FLEET_PS_SERVERS;
 }
 
-static inline bool fl_table_is_away(const fleet_param_attr *a)
+static inline bool fl_table_is_remote(const fleet_param_attr *a)
 {
     return a->ps != FLEET_PS_RANKS;
 }

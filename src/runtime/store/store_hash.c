@@ -11,8 +11,7 @@ static void hash_param(fl_hasher *h, const fl_param *p)
     fl_hasher_add(h, p->name, strlen(p->name) + 1);
     fl_hasher_add(h, &rank, sizeof rank);
     fl_hasher_add(h, p->shape.dim, rank * sizeof p->shape.dim[0]);
-    fl_hasher_add(h, p->group->weight + p->offset,
-                  (size_t)p->n * sizeof(float));
+    fl_hasher_add(h, p->flat->weight + p->offset, (size_t)p->n * sizeof(float));
 }
 
 typedef struct row_sum {

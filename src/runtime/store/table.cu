@@ -54,8 +54,7 @@ __global__ static void index_rows(const fl_device_rows *table)
 enum { THE_TABLE };
 
 /* As many rows as the operand says; the index is empty. */
-static fleet_status index_all(fl_device *, fl_stream *q,
-                              const fl_device_step *s)
+static fleet_status index_all(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     return FL_LAUNCH_EACH(index_rows, fl_step_rows(s, THE_TABLE), q,
                           fl_step_ptr<fl_device_rows>(s, THE_TABLE));
@@ -107,20 +106,20 @@ __global__ static void find_rows(int64_t *slot, float *fresh,
     {
         int64_t at = find(t, key[r]);
 
-        if (fl_team_first(share))
+        if (fl_warp_rows_first(share))
             slot[r] = at;
         if (at < 0 && fresh)
             fill_row(t, key[r], fresh + r * dim, dim, share);
     }
 }
 
-static fleet_status find_all(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status find_all(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     const fl_device_lookup *c = config_of(s);
-    int share = fl_team_share(c->dim, 4);
+    int share = fl_warp_rows_share(c->dim, 4);
 
-    return FL_LAUNCH(find_rows, fl_team_blocks(c->capacity, share), FL_THREADS,
-                     0, q, fl_step_ptr<int64_t>(s, FL_FIND_SLOT),
+    return FL_LAUNCH(find_rows, fl_warp_rows_blocks(c->capacity, share),
+                     FL_THREADS, 0, q, fl_step_ptr<int64_t>(s, FL_FIND_SLOT),
                      fl_step_f32(s, FL_FIND_FRESH),
                      fl_step_ptr<fl_device_rows>(s, FL_FIND_TABLE),
                      fl_step_ptr<uint64_t>(s, FL_FIND_KEY),
@@ -143,7 +142,7 @@ __device__ static void make_row(const fl_device_rows &t, uint64_t key,
 {
     float *w = fl_weights_at(t, number);
 
-    if (fl_team_first(share)) {
+    if (fl_warp_rows_first(share)) {
         *fl_head_at(t, number) = {key, 0, 0};
         put(t, key, number);
     }
@@ -181,14 +180,14 @@ __global__ static void count_rows(fl_device_rows *table, const int64_t *all)
     table->n += *all;
 }
 
-static fleet_status insert_prepare(fl_device *, fl_stream *, fl_device_step *s)
+static fleet_status insert_prepare(fl_device *, fl_queue *, fl_device_step *s)
 {
     s->scratch_size = fl_padded(sizeof(int64_t)) +
                       (size_t)config_of(s)->capacity * sizeof(uint32_t);
     return FLEET_OK;
 }
 
-static fleet_status insert(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status insert(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     const fl_device_lookup *c = config_of(s);
     fl_device_rows *table = fl_step_ptr<fl_device_rows>(s, FL_INSERT_TABLE);
@@ -197,14 +196,14 @@ static fleet_status insert(fl_device *, fl_stream *q, const fl_device_step *s)
     int64_t *all = static_cast<int64_t *>(s->scratch);
     uint32_t *missing = reinterpret_cast<uint32_t *>(
         static_cast<char *>(s->scratch) + fl_padded(sizeof *all));
-    int share = fl_team_share(c->dim, 4);
+    int share = fl_warp_rows_share(c->dim, 4);
 
     FL_CUDA_TRY(FL_LAUNCH_EACH(
         mark_missing, c->capacity, q, missing,
         static_cast<const int64_t *>(slot), n,
         fl_step_ptr<fl_device_update>(s, FL_INSERT_UPDATE), c->capacity));
     FL_CUDA_TRY(fl_scan(q, missing, c->capacity, all));
-    FL_CUDA_TRY(FL_LAUNCH(make_rows, fl_team_blocks(c->capacity, share),
+    FL_CUDA_TRY(FL_LAUNCH(make_rows, fl_warp_rows_blocks(c->capacity, share),
                           FL_THREADS, 0, q, table, slot, missing, all,
                           fl_step_ptr<uint64_t>(s, FL_INSERT_KEY), n, c->dim,
                           share));
@@ -253,8 +252,8 @@ __global__ static void update_rows(changes c, const fl_device_update *now,
         u.lr *= c.learning_rate;
         if (c.decay >= 0)
             u.decay = c.decay;
-        fl_team_sync(share);
-        if (fl_team_first(share)) {
+        fl_warp_rows_sync(share);
+        if (fl_warp_rows_first(share)) {
             head->step++;
             head->changed_at = u.version;
         }
@@ -272,10 +271,10 @@ static float decay_of(const fl_device_lookup *c)
     return c->l2_decay > 0 ? c->l2_decay : -1.0f;
 }
 
-static fleet_status update(fl_device *, fl_stream *q, const fl_device_step *s)
+static fleet_status update(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     const fl_device_lookup *c = config_of(s);
-    int share = fl_team_share(c->dim, 1);
+    int share = fl_warp_rows_share(c->dim, 1);
     changes all = {fl_step_ptr<fl_device_rows>(s, FL_ROWS_TABLE),
                    fl_step_ptr<int64_t>(s, FL_ROWS_SLOT),
                    fl_step_ptr<int64_t>(s, FL_ROWS_COUNT),
@@ -285,7 +284,7 @@ static fleet_status update(fl_device *, fl_stream *q, const fl_device_step *s)
                    c->learning_rate > 0 ? c->learning_rate : 1.0f,
                    decay_of(c)};
 
-    return FL_LAUNCH(update_rows, fl_team_blocks(c->capacity, share),
+    return FL_LAUNCH(update_rows, fl_warp_rows_blocks(c->capacity, share),
                      FL_THREADS, 0, q, all,
                      fl_step_ptr<fl_device_update>(s, FL_ROWS_UPDATE), share);
 }

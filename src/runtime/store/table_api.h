@@ -8,8 +8,8 @@
  * buckets make FL_N_PART parts. Calls for different parts may run at once on
  * different threads; that is how one lookup uses several.
  */
-#ifndef FL_RUNTIME_ROWS_H
-#define FL_RUNTIME_ROWS_H
+#ifndef FL_RUNTIME_STORE_TABLE_API_H
+#define FL_RUNTIME_STORE_TABLE_API_H
 
 #include "base/hash.h"
 #include "runtime/graph/initializer.h"
@@ -61,7 +61,7 @@ struct fl_rows {
     const char *name;
     int64_t dim;
     int64_t modulo; /* ids are taken modulo this; 0: as they are */
-    bool away;      /* a name: the rows are on servers */
+    bool remote;    /* a name: the rows are on servers */
     int n_state;    /* floats per weight that the rule keeps */
     float initial_state;
     fl_filler filler;      /* of an unknown row */

@@ -1,7 +1,7 @@
 /* table_cuda.h - the rows of a table in device memory (lookup_kernels.h), for
  * kernels. */
-#ifndef FL_RUNTIME_CUDA_TABLE_H
-#define FL_RUNTIME_CUDA_TABLE_H
+#ifndef FL_RUNTIME_STORE_TABLE_CUDA_H
+#define FL_RUNTIME_STORE_TABLE_CUDA_H
 
 #include "runtime/device/cuda/cuda.h"
 #include "runtime/store/lookup_kernels.h"

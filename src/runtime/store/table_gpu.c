@@ -13,17 +13,17 @@ enum { PIECE = 4 << 20 };
  * under way, and some until the next time. */
 enum { AHEAD = 4 };
 
-static fl_rows_there *of(fl_mirror *m)
+static fl_table_gpu *of(fl_mirror *m)
 {
-    return (fl_rows_there *)(void *)m;
+    return (fl_table_gpu *)(void *)m;
 }
 
-static fl_rows *rows_of(const fl_rows_there *x)
+static fl_rows *rows_of(const fl_table_gpu *x)
 {
-    return x->mirror.here;
+    return x->mirror.host;
 }
 
-static fleet_status copy(const fl_rows_there *x, void *to, const void *from,
+static fleet_status copy(const fl_table_gpu *x, void *to, const void *from,
                          size_t bytes, fl_copy kind)
 {
     fl_gpu *g = x->mirror.gpu;
@@ -33,7 +33,7 @@ static fleet_status copy(const fl_rows_there *x, void *to, const void *from,
 
 /* --- memory -------------------------------------------------------------- */
 
-static void drop(const fl_rows_there *x, fl_device_rows *r)
+static void drop(const fl_table_gpu *x, fl_device_rows *r)
 {
     fl_gpu *g = x->mirror.gpu;
 
@@ -45,7 +45,7 @@ static void drop(const fl_rows_there *x, fl_device_rows *r)
 }
 
 /* Memory for so many rows and an empty index of them. */
-static fleet_status lay_out(const fl_rows_there *x, fl_device_rows *r,
+static fleet_status lay_out(const fl_table_gpu *x, fl_device_rows *r,
                             int64_t room)
 {
     fl_gpu *g = x->mirror.gpu;
@@ -69,14 +69,14 @@ static fleet_status lay_out(const fl_rows_there *x, fl_device_rows *r,
 
 /* From now on this is the table: its rows are there, and are put into its
  * index. */
-static fleet_status take(fl_rows_there *x, const fl_device_rows *next)
+static fleet_status take(fl_table_gpu *x, const fl_device_rows *next)
 {
     fl_gpu *g = x->mirror.gpu;
     const fl_device_kernel *k =
         g->m->kernel(g->d, "lookup.index", FLEET_FLOAT32);
-    fl_device_arg table = {.data = x->mirror.there, .rows = next->n};
+    fl_device_arg table = {.data = x->mirror.on_gpu, .rows = next->n};
 
-    FL_TRY(copy(x, x->mirror.there, next, sizeof *next, FL_TO_DEVICE));
+    FL_TRY(copy(x, x->mirror.on_gpu, next, sizeof *next, FL_TO_DEVICE));
     drop(x, &x->now);
     x->now = *next;
     x->known = next->n;
@@ -84,7 +84,7 @@ static fleet_status take(fl_rows_there *x, const fl_device_rows *next)
     return k->run(g->d, g->queue, &(fl_device_step){.arg = &table, .n_arg = 1});
 }
 
-static fleet_status no_room(const fl_rows_there *x, fleet_status status,
+static fleet_status no_room(const fl_table_gpu *x, fleet_status status,
                             int64_t room)
 {
     return fl_fail_in(status, "table \"%s\", room for %" PRId64 " rows",
@@ -113,12 +113,12 @@ static fl_device_rows describe(const fl_rows *r)
 
 /* Rows under way: `used` bytes of a piece, the next one's place beyond. */
 typedef struct crossing {
-    const fl_rows_there *x;
+    const fl_table_gpu *x;
     char *piece, *there;
     size_t stride, size, used;
 } crossing;
 
-static fleet_status begin_crossing(crossing *c, const fl_rows_there *x,
+static fleet_status begin_crossing(crossing *c, const fl_table_gpu *x,
                                    const fl_device_rows *r)
 {
     *c = (crossing){.x = x, .there = r->row, .stride = (size_t)r->stride};
@@ -152,7 +152,7 @@ static fleet_status send_row(void *arg, int bucket, const float *weights)
     return c->used < c->size ? FLEET_OK : send_piece(c);
 }
 
-static fleet_status send_rows(const fl_rows_there *x, const fl_device_rows *to)
+static fleet_status send_rows(const fl_table_gpu *x, const fl_device_rows *to)
 {
     const fl_rows *rows = rows_of(x);
     fleet_status status;
@@ -167,7 +167,7 @@ static fleet_status send_rows(const fl_rows_there *x, const fl_device_rows *to)
 }
 
 /* What was there is worth nothing: its memory goes first. */
-static fleet_status send_all(fl_rows_there *x)
+static fleet_status send_all(fl_table_gpu *x)
 {
     fl_device_rows next = describe(rows_of(x));
     int64_t room = next.n + next.n / 2;
@@ -186,9 +186,9 @@ static fleet_status send_all(fl_rows_there *x)
 }
 
 /* Wait until the count is the true one. */
-static fleet_status know(fl_rows_there *x)
+static fleet_status know(fl_table_gpu *x)
 {
-    const fl_device_rows *there = x->mirror.there;
+    const fl_device_rows *there = x->mirror.on_gpu;
 
     FL_TRY(fl_gpu_wait(x->mirror.gpu));
     FL_TRY(copy(x, &x->known, &there->n, sizeof x->known, FL_TO_HOST));
@@ -208,7 +208,7 @@ static fleet_status keep_row(fl_rows *rows, const char *from)
     return FLEET_OK;
 }
 
-static fleet_status fetch_rows(const fl_rows_there *x, crossing *c, int64_t n)
+static fleet_status fetch_rows(const fl_table_gpu *x, crossing *c, int64_t n)
 {
     size_t left = (size_t)n * c->stride;
 
@@ -226,7 +226,7 @@ static fleet_status fetch_rows(const fl_rows_there *x, crossing *c, int64_t n)
 }
 
 /* Rows are made there and never lost: those that are here stay, and change. */
-static fleet_status fetch_all(fl_rows_there *x)
+static fleet_status fetch_all(fl_table_gpu *x)
 {
     fleet_status status;
     crossing c;
@@ -250,7 +250,7 @@ static void destroy(fl_mirror *m)
 
     if (fl_gpu_is_ours(g)) {
         drop(of(m), &of(m)->now);
-        g->m->free(g->d, g->queue, m->there);
+        g->m->free(g->d, g->queue, m->on_gpu);
     }
     fl_free(m);
 }
@@ -258,21 +258,21 @@ static void destroy(fl_mirror *m)
 static fleet_status make(fl_gpu *g, void *here, size_t bytes, fl_mirror **m)
 {
     static const fl_mirror_class tables = {cross, destroy};
-    fl_rows_there *x;
+    fl_table_gpu *x;
     fleet_status status;
 
     (void)here;
     FL_TRY(FL_NEW(&x, sizeof *x));
     *m = &x->mirror;
     x->mirror.methods = &tables;
-    status = g->m->alloc(g->d, g->queue, bytes, &x->mirror.there);
+    status = g->m->alloc(g->d, g->queue, bytes, &x->mirror.on_gpu);
     if (status != FLEET_OK)
         fl_free(x);
     return status;
 }
 
-fleet_status fl_rows_there_make(struct fl_store *s, fl_gpu *gpu, fl_rows *rows,
-                                fl_rows_there **x)
+fleet_status fl_table_gpu_make(struct fl_store *s, fl_gpu *gpu, fl_rows *rows,
+                               fl_table_gpu **x)
 {
     fl_mirror *m;
 
@@ -284,21 +284,21 @@ fleet_status fl_rows_there_make(struct fl_store *s, fl_gpu *gpu, fl_rows *rows,
 /* --- room ---------------------------------------------------------------- */
 
 /* A table has no more rows than ids that differ. */
-static int64_t limited(const fl_rows_there *x, int64_t rows)
+static int64_t limited(const fl_table_gpu *x, int64_t rows)
 {
     int64_t most = rows_of(x)->modulo;
 
     return most && rows > most ? most : rows;
 }
 
-static bool may_be_short(const fl_rows_there *x, int64_t keys)
+static bool may_be_short(const fl_table_gpu *x, int64_t keys)
 {
     int64_t under_way = x->offered - x->known_at;
 
     return limited(x, x->known + under_way + keys) > x->now.room;
 }
 
-static fleet_status move(fl_rows_there *x, int64_t room)
+static fleet_status move(fl_table_gpu *x, int64_t room)
 {
     fl_device_rows next = x->now;
     fleet_status status;
@@ -314,7 +314,7 @@ static fleet_status move(fl_rows_there *x, int64_t room)
     return no_room(x, status, room);
 }
 
-static fleet_status grow(fl_rows_there *x, int64_t keys)
+static fleet_status grow(fl_table_gpu *x, int64_t keys)
 {
     int64_t least = limited(x, x->known + AHEAD * keys);
     int64_t more = limited(x, x->now.room + x->now.room / 2);
@@ -324,7 +324,7 @@ static fleet_status grow(fl_rows_there *x, int64_t keys)
     return move(x, more > least ? more : least);
 }
 
-fleet_status fl_rows_there_room(fl_rows_there *x, int64_t keys)
+fleet_status fl_table_gpu_room(fl_table_gpu *x, int64_t keys)
 {
     if (may_be_short(x, keys)) {
         FL_TRY(know(x));
@@ -334,9 +334,9 @@ fleet_status fl_rows_there_room(fl_rows_there *x, int64_t keys)
     return FLEET_OK;
 }
 
-fl_gpu_rows fl_rows_there_count(const fl_rows_there *x, fl_rows_count *pinned)
+fl_gpu_rows fl_table_gpu_count(const fl_table_gpu *x, fl_rows_count *pinned)
 {
-    const fl_device_rows *there = x->mirror.there;
+    const fl_device_rows *there = x->mirror.on_gpu;
 
     pinned->offered = x->offered;
     return (fl_gpu_rows){.to = &pinned->n,
@@ -347,7 +347,7 @@ fl_gpu_rows fl_rows_there_count(const fl_rows_there *x, fl_rows_count *pinned)
 }
 
 /* One from before the table was sent anew, or waited for, says nothing. */
-void fl_rows_there_counted(fl_rows_there *x, const fl_rows_count *count)
+void fl_table_gpu_counted(fl_table_gpu *x, const fl_rows_count *count)
 {
     if (count->offered <= x->known_at)
         return;

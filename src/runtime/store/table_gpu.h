@@ -9,34 +9,34 @@
  * Threads: under the GPU's lock; room and counts also under the store's, held
  * for writing.
  */
-#ifndef FL_RUNTIME_ROWS_THERE_H
-#define FL_RUNTIME_ROWS_THERE_H
+#ifndef FL_RUNTIME_STORE_TABLE_GPU_H
+#define FL_RUNTIME_STORE_TABLE_GPU_H
 
 #include "runtime/store/lookup_kernels.h"
 #include "runtime/store/mirror.h"
 #include "runtime/store/table_api.h"
 
-typedef struct fl_rows_there {
+typedef struct fl_table_gpu {
     fl_mirror mirror;        /* first; here: fl_rows, there: fl_device_rows */
     fl_device_rows now;      /* what is there; n changes without being told */
     int64_t offered;         /* keys of all updates that got room */
     int64_t known, known_at; /* rows, after so many of them */
-} fl_rows_there;
+} fl_table_gpu;
 
 /* As an update's iteration leaves it in pinned memory. */
 typedef struct fl_rows_count {
     int64_t n, offered;
 } fl_rows_count;
 
-fleet_status fl_rows_there_make(struct fl_store *s, fl_gpu *gpu, fl_rows *rows,
-                                fl_rows_there **x);
+fleet_status fl_table_gpu_make(struct fl_store *s, fl_gpu *gpu, fl_rows *rows,
+                               fl_table_gpu **x);
 
 /* Before an update of so many keys, or less, is queued. FLEET_ENOMEM: all is as
  * it was. */
-fleet_status fl_rows_there_room(fl_rows_there *x, int64_t keys);
+fleet_status fl_table_gpu_room(fl_table_gpu *x, int64_t keys);
 
 /* After it: the copy of the count that is to be queued; and when it is here. */
-fl_gpu_rows fl_rows_there_count(const fl_rows_there *x, fl_rows_count *pinned);
-void fl_rows_there_counted(fl_rows_there *x, const fl_rows_count *count);
+fl_gpu_rows fl_table_gpu_count(const fl_table_gpu *x, fl_rows_count *pinned);
+void fl_table_gpu_counted(fl_table_gpu *x, const fl_rows_count *count);
 
 #endif

@@ -1,7 +1,7 @@
 /* block.h - sums over the threads of a warp and a block, in one order, and rows
  * by warps; for kernels. */
-#ifndef FL_RUNTIME_CUDA_BLOCK_H
-#define FL_RUNTIME_CUDA_BLOCK_H
+#ifndef FL_RUNTIME_DEVICE_CUDA_BLOCK_H
+#define FL_RUNTIME_DEVICE_CUDA_BLOCK_H
 
 #include "runtime/device/cuda/cuda.h"
 

@@ -6,8 +6,8 @@
  * against test/cuda-emu, where FL_START_KERNEL is another one; that is all that
  * differs.
  */
-#ifndef FL_RUNTIME_CUDA_CUDA_H
-#define FL_RUNTIME_CUDA_CUDA_H
+#ifndef FL_RUNTIME_DEVICE_CUDA_CUDA_H
+#define FL_RUNTIME_DEVICE_CUDA_CUDA_H
 
 #include <cublasLt.h>
 #include <cuda_runtime.h>
@@ -15,15 +15,15 @@
 #include "runtime/device/device.h"
 
 /* Fused relus of cuBLASLt that keep NaN: by the types of a and b, and of c. */
-typedef struct fl_relu_kept {
+typedef struct fl_relu_checked {
     bool of[FLEET_FLOAT16 + 1][FLEET_FLOAT16 + 1];
-} fl_relu_kept;
+} fl_relu_checked;
 
 typedef struct fl_cuda {
     fl_device base;
     cublasLtHandle_t lt;
     bool strict_fp32;
-    fl_relu_kept keeps_nan; /* tried when the device was opened */
+    fl_relu_checked keeps_nan; /* tried when the device was opened */
 } fl_cuda;
 
 static inline const fl_cuda *fl_cuda_of(const fl_device *d)
@@ -31,7 +31,7 @@ static inline const fl_cuda *fl_cuda_of(const fl_device *d)
     return reinterpret_cast<const fl_cuda *>(d);
 }
 
-static inline cudaStream_t fl_cuda_stream(fl_stream *q)
+static inline cudaStream_t fl_cuda_stream(fl_queue *q)
 {
     return reinterpret_cast<cudaStream_t>(q);
 }
@@ -61,7 +61,7 @@ fleet_status fl_cuda_check_lt(cublasStatus_t s, const char *what);
 
 fleet_status fl_cuda_gemm_create(fl_device *d, const fl_gemm_spec *spec,
                                  fl_gemm **g);
-fleet_status fl_cuda_gemm_run(fl_device *d, fl_stream *q, const fl_gemm *g,
+fleet_status fl_cuda_gemm_run(fl_device *d, fl_queue *q, const fl_gemm *g,
                               const fl_gemm_data *data);
 void fl_cuda_gemm_destroy(fl_device *d, fl_gemm *g);
 
@@ -72,9 +72,9 @@ fleet_status fl_cuda_try_relus(fl_cuda *c);
 /* --- graphs ----------------------------------------------------------------
  */
 
-fleet_status fl_cuda_capture_begin(fl_device *d, fl_stream *q);
-fleet_status fl_cuda_capture_end(fl_device *d, fl_stream *q, fl_graph **g);
-fleet_status fl_cuda_graph_launch(fl_device *d, fl_stream *q, fl_graph *g);
+fleet_status fl_cuda_capture_begin(fl_device *d, fl_queue *q);
+fleet_status fl_cuda_capture_end(fl_device *d, fl_queue *q, fl_graph **g);
+fleet_status fl_cuda_graph_launch(fl_device *d, fl_queue *q, fl_graph *g);
 void fl_cuda_graph_destroy(fl_device *d, fl_graph *g);
 
 /* --- kernels ---------------------------------------------------------------

@@ -19,7 +19,7 @@ static fleet_status enter(const fl_device *d)
 /* --- memory ----------------------------------------------------------------
  */
 
-static fleet_status alloc(fl_device *d, fl_stream *q, size_t bytes, void **p)
+static fleet_status alloc(fl_device *d, fl_queue *q, size_t bytes, void **p)
 {
     cudaError_t e;
 
@@ -33,7 +33,7 @@ static fleet_status alloc(fl_device *d, fl_stream *q, size_t bytes, void **p)
                         bytes, d->ordinal, d->name);
 }
 
-static void release(fl_device *d, fl_stream *q, void *p)
+static void release(fl_device *d, fl_queue *q, void *p)
 {
     if (p && enter(d) == FLEET_OK)
         cudaFreeAsync(p, fl_cuda_stream(q));
@@ -56,7 +56,7 @@ static void free_pinned(fl_device *d, void *p)
 static const cudaMemcpyKind kinds[] = {
     cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice};
 
-static fleet_status copy(fl_device *d, fl_stream *q, void *to, const void *from,
+static fleet_status copy(fl_device *d, fl_queue *q, void *to, const void *from,
                          size_t bytes, fl_copy kind)
 {
     FL_CUDA_TRY(enter(d));
@@ -65,9 +65,9 @@ static fleet_status copy(fl_device *d, fl_stream *q, void *to, const void *from,
         "cudaMemcpyAsync");
 }
 
-static fleet_status copy_rows(fl_device *d, fl_stream *q, void *to,
-                              size_t ld_to, const void *from, size_t ld_from,
-                              size_t bytes, size_t n, fl_copy kind)
+static fleet_status copy_rows(fl_device *d, fl_queue *q, void *to, size_t ld_to,
+                              const void *from, size_t ld_from, size_t bytes,
+                              size_t n, fl_copy kind)
 {
     FL_CUDA_TRY(enter(d));
     return fl_cuda_check(cudaMemcpy2DAsync(to, ld_to, from, ld_from, bytes, n,
@@ -75,7 +75,7 @@ static fleet_status copy_rows(fl_device *d, fl_stream *q, void *to,
                          "cudaMemcpy2DAsync");
 }
 
-static fleet_status fill(fl_device *d, fl_stream *q, void *p, int byte,
+static fleet_status fill(fl_device *d, fl_queue *q, void *p, int byte,
                          size_t bytes)
 {
     FL_CUDA_TRY(enter(d));
@@ -119,7 +119,7 @@ static fleet_status wait_for(const fl_device *d, int64_t ms, const char *what,
     }
 }
 
-static fleet_status stream_wait(fl_device *d, fl_stream *q, int64_t ms)
+static fleet_status stream_wait(fl_device *d, fl_queue *q, int64_t ms)
 {
     FL_CUDA_TRY(enter(d));
     return wait_for(d, ms, "cudaStreamQuery",
@@ -149,7 +149,7 @@ static fleet_status event_done(fl_device *d, fl_event *e, bool *done)
 /* --- streams and events ----------------------------------------------------
  */
 
-static fleet_status stream_create(fl_device *d, fl_stream **q)
+static fleet_status stream_create(fl_device *d, fl_queue **q)
 {
     cudaStream_t s = nullptr;
     fleet_status status = enter(d);
@@ -158,17 +158,17 @@ static fleet_status stream_create(fl_device *d, fl_stream **q)
         status =
             fl_cuda_check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking),
                           "cudaStreamCreate");
-    *q = reinterpret_cast<fl_stream *>(s);
+    *q = reinterpret_cast<fl_queue *>(s);
     return status;
 }
 
-static void stream_destroy(fl_device *d, fl_stream *q)
+static void stream_destroy(fl_device *d, fl_queue *q)
 {
     if (q && enter(d) == FLEET_OK)
         cudaStreamDestroy(fl_cuda_stream(q));
 }
 
-static fleet_status stream_after(fl_device *d, fl_stream *q, fl_event *e)
+static fleet_status stream_after(fl_device *d, fl_queue *q, fl_event *e)
 {
     FL_CUDA_TRY(enter(d));
     return fl_cuda_check(cudaStreamWaitEvent(fl_cuda_stream(q), event_of(e), 0),
@@ -195,7 +195,7 @@ static void event_destroy(fl_device *d, fl_event *e)
         cudaEventDestroy(event_of(e));
 }
 
-static fleet_status event_record(fl_device *d, fl_event *e, fl_stream *q)
+static fleet_status event_record(fl_device *d, fl_event *e, fl_queue *q)
 {
     FL_CUDA_TRY(enter(d));
     return fl_cuda_check(cudaEventRecord(event_of(e), fl_cuda_stream(q)),

@@ -7,7 +7,7 @@
 __attribute__((visibility("default"))) fl_plugin_entry FL_PLUGIN_ENTRY;
 
 /* collective/nccl/nccl.c's */
-fleet_status fl_nccl_open(const fl_peers_options *options, fl_peers **peers);
+fleet_status fl_nccl_open(const fl_comm_options *options, fl_comm **peers);
 
 /* cuda_device.cu's */
 const fl_device_table *fl_cuda_open(const fl_device_host *host);
@@ -35,12 +35,12 @@ const fl_plugin *FL_PLUGIN_ENTRY(const fl_host *host)
     static fl_plugin plugin = {
         .size = sizeof plugin,
         .version = FL_PLUGIN_VERSION,
-        .library = FL_GUEST_LIBRARY,
+        .library = FL_PLUGIN_LIBRARY,
         .name = "cuda",
-        .open_peers = fl_nccl_open,
+        .open_comm = fl_nccl_open,
     };
 
-    if (fl_guest_enter(host))
+    if (fl_plugin_side_enter(host))
         plugin.devices = devices();
     return &plugin;
 }

@@ -13,7 +13,7 @@ static cudaGraphExec_t exec_of(fl_graph *g)
     return reinterpret_cast<cudaGraphExec_t>(g);
 }
 
-fleet_status fl_cuda_capture_begin(fl_device *d, fl_stream *q)
+fleet_status fl_cuda_capture_begin(fl_device *d, fl_queue *q)
 {
     FL_CUDA_TRY(fl_cuda_check(cudaSetDevice(d->ordinal), "cudaSetDevice"));
     return fl_cuda_check(
@@ -24,7 +24,7 @@ fleet_status fl_cuda_capture_begin(fl_device *d, fl_stream *q)
 
 /* Ready to be launched: what a first launch would bring to the device is there
  * before it. */
-static fleet_status instantiate(fl_stream *q, cudaGraph_t graph,
+static fleet_status instantiate(fl_queue *q, cudaGraph_t graph,
                                 cudaGraphExec_t *exec)
 {
     FL_CUDA_TRY(fl_cuda_check(cudaGraphInstantiate(exec, graph, 0),
@@ -33,7 +33,7 @@ static fleet_status instantiate(fl_stream *q, cudaGraph_t graph,
                          "cudaGraphUpload");
 }
 
-fleet_status fl_cuda_capture_end(fl_device *, fl_stream *q, fl_graph **g)
+fleet_status fl_cuda_capture_end(fl_device *, fl_queue *q, fl_graph **g)
 {
     cudaGraphExec_t exec = nullptr;
     cudaGraph_t graph = nullptr;
@@ -54,7 +54,7 @@ fleet_status fl_cuda_capture_end(fl_device *, fl_stream *q, fl_graph **g)
     return status;
 }
 
-fleet_status fl_cuda_graph_launch(fl_device *d, fl_stream *q, fl_graph *g)
+fleet_status fl_cuda_graph_launch(fl_device *d, fl_queue *q, fl_graph *g)
 {
     FL_CUDA_TRY(fl_cuda_check(cudaSetDevice(d->ordinal), "cudaSetDevice"));
     return fl_cuda_check(cudaGraphLaunch(exec_of(g), fl_cuda_stream(q)),

@@ -1,16 +1,17 @@
 /* device_list.h - a list of a step's configuration, copied to device memory when the
  * step is prepared: for kernels whose state is one. */
-#ifndef FL_RUNTIME_CUDA_LIST_H
-#define FL_RUNTIME_CUDA_LIST_H
+#ifndef FL_RUNTIME_DEVICE_CUDA_DEVICE_LIST_H
+#define FL_RUNTIME_DEVICE_CUDA_DEVICE_LIST_H
 
 #include "runtime/device/cuda/cuda.h"
 
-typedef struct fl_list {
+typedef struct fl_device_list {
     void *copy;
-} fl_list;
+} fl_device_list;
 
-static inline fleet_status fl_list_make(fl_device *d, fl_stream *q, fl_list *l,
-                                        const void *from, size_t bytes)
+static inline fleet_status fl_device_list_make(fl_device *d, fl_queue *q,
+                                               fl_device_list *l,
+                                               const void *from, size_t bytes)
 {
     const fl_device_class *m = d->methods;
 
@@ -18,7 +19,7 @@ static inline fleet_status fl_list_make(fl_device *d, fl_stream *q, fl_list *l,
     return m->copy(d, q, l->copy, from, bytes, FL_TO_DEVICE);
 }
 
-static inline void fl_list_drop(fl_device *d, fl_list *l)
+static inline void fl_device_list_drop(fl_device *d, fl_device_list *l)
 {
     d->methods->free(d, nullptr, l->copy);
     l->copy = nullptr;

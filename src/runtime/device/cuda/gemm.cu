@@ -209,7 +209,7 @@ static fleet_status point(const fl_gemm *g, const fl_gemm_data *data)
     return FLEET_OK;
 }
 
-fleet_status fl_cuda_gemm_run(fl_device *d, fl_stream *q, const fl_gemm *g,
+fleet_status fl_cuda_gemm_run(fl_device *d, fl_queue *q, const fl_gemm *g,
                               const fl_gemm_data *data)
 {
     const float one = 1.0f, zero = 0.0f;
@@ -231,7 +231,7 @@ enum { SIDE = 16, CELLS = SIDE * SIDE };
 /* All ones are a NaN of every type. */
 struct relu_try {
     fl_cuda *c;
-    fl_stream *q;
+    fl_queue *q;
     unsigned char *on; /* a, which begins with a NaN, b, the bias, and c */
     fleet_dtype in, out;
 };
@@ -297,7 +297,7 @@ static fleet_status try_each(const relu_try &all)
 fleet_status fl_cuda_try_relus(fl_cuda *c)
 {
     const fl_device_class *m = c->base.methods;
-    fl_stream *q = nullptr;
+    fl_queue *q = nullptr;
     void *on = nullptr;
     fleet_status status;
 

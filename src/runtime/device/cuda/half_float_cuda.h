@@ -1,7 +1,7 @@
 /* half_float_cuda.h - bfloat16 and float16 in kernels: kept so, computed as float. Their
  * bits are those of base/half_float.h. */
-#ifndef FL_RUNTIME_CUDA_NARROW_H
-#define FL_RUNTIME_CUDA_NARROW_H
+#ifndef FL_RUNTIME_DEVICE_CUDA_HALF_FLOAT_CUDA_H
+#define FL_RUNTIME_DEVICE_CUDA_HALF_FLOAT_CUDA_H
 
 #include "base/half_float.h"
 #include "runtime/device/cuda/cuda.h"
@@ -57,7 +57,7 @@ static inline fleet_status fl_by_type(const fl_device_step *s, int i, F f)
     }
 }
 
-static inline bool fl_step_is_narrow(const fl_device_step *s, int i)
+static inline bool fl_step_is_half(const fl_device_step *s, int i)
 {
     return s->arg[i].dtype == FLEET_BFLOAT16 ||
            s->arg[i].dtype == FLEET_FLOAT16;

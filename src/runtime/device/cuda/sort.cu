@@ -42,7 +42,7 @@ __global__ static void scan_all(uint32_t *x, int64_t n, int64_t *total)
         *total = before;
 }
 
-fleet_status fl_scan(fl_stream *q, uint32_t *x, int64_t n, int64_t *total)
+fleet_status fl_scan(fl_queue *q, uint32_t *x, int64_t n, int64_t *total)
 {
     return FL_LAUNCH(scan_all, 1, FL_THREADS, 0, q, x, n, total);
 }
@@ -171,7 +171,7 @@ static fl_sorted half_of(char *scratch, int64_t most, int which)
             reinterpret_cast<uint32_t *>(at + keys_bytes(most))};
 }
 
-fleet_status fl_sort(fl_stream *q, const uint64_t *key, const int64_t *n,
+fleet_status fl_sort(fl_queue *q, const uint64_t *key, const int64_t *n,
                      int64_t most, int bits, void *scratch, fl_sorted *out)
 {
     char *base = static_cast<char *>(scratch);

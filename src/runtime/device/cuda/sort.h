@@ -1,7 +1,7 @@
 /* sort.h - positions by key: a stable radix sort, so that equal keys stay in
  * the order of their positions and sums over them have one order. */
-#ifndef FL_RUNTIME_CUDA_SORT_H
-#define FL_RUNTIME_CUDA_SORT_H
+#ifndef FL_RUNTIME_DEVICE_CUDA_SORT_H
+#define FL_RUNTIME_DEVICE_CUDA_SORT_H
 
 #include "runtime/device/cuda/cuda.h"
 
@@ -22,11 +22,11 @@ size_t fl_sort_scratch(int64_t most);
 
 /* Sort the first *n of `key` (device memory, as n) by their low `bits`; the
  * result lies in the scratch. key stays as it is. */
-fleet_status fl_sort(fl_stream *q, const uint64_t *key, const int64_t *n,
+fleet_status fl_sort(fl_queue *q, const uint64_t *key, const int64_t *n,
                      int64_t most, int bits, void *scratch, fl_sorted *out);
 
 /* sum[i] = x[0] + ... + x[i - 1] for i in [0, n), in place; the total to
  * *total, unless it is NULL. One block. */
-fleet_status fl_scan(fl_stream *q, uint32_t *x, int64_t n, int64_t *total);
+fleet_status fl_scan(fl_queue *q, uint32_t *x, int64_t n, int64_t *total);
 
 #endif

@@ -1,8 +1,8 @@
 /* warp_rows.h - rows of floats by teams: 2^share neighbouring threads of a warp have
  * a row, and each of them V neighbouring floats at a time, so that short rows
  * leave no thread idle and long ones are read in pieces of 16 bytes. */
-#ifndef FL_RUNTIME_CUDA_TEAM_H
-#define FL_RUNTIME_CUDA_TEAM_H
+#ifndef FL_RUNTIME_DEVICE_CUDA_WARP_ROWS_H
+#define FL_RUNTIME_DEVICE_CUDA_WARP_ROWS_H
 
 #include "runtime/device/cuda/block.h"
 
@@ -18,7 +18,7 @@ template <int V> static inline bool fl_fits_pack(const void *p, int64_t ld)
 }
 
 /* The smallest team for rows of dim floats. */
-static inline int fl_team_share(int64_t dim, int v)
+static inline int fl_warp_rows_share(int64_t dim, int v)
 {
     int share = 0;
 
@@ -27,7 +27,7 @@ static inline int fl_team_share(int64_t dim, int v)
     return share;
 }
 
-static inline unsigned fl_team_blocks(int64_t rows, int share)
+static inline unsigned fl_warp_rows_blocks(int64_t rows, int share)
 {
     return fl_blocks(rows << share);
 }
@@ -44,7 +44,7 @@ static inline unsigned fl_team_blocks(int64_t rows, int share)
          column < (dim); column += (int64_t)(V) << (share))
 
 /* All of the team have come. */
-__device__ static inline void fl_team_sync(int share)
+__device__ static inline void fl_warp_rows_sync(int share)
 {
     unsigned n = 1u << share, lane = threadIdx.x % FL_WARP;
     unsigned all = n == FL_WARP ? FL_ALL_LANES : (1u << n) - 1;
@@ -52,7 +52,7 @@ __device__ static inline void fl_team_sync(int share)
     __syncwarp(all << (lane & ~(n - 1)));
 }
 
-__device__ static inline bool fl_team_first(int share)
+__device__ static inline bool fl_warp_rows_first(int share)
 {
     return (threadIdx.x & ((1u << share) - 1)) == 0;
 }

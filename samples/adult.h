@@ -54,9 +54,10 @@ static const fleet_slot adult_slots[2 + ADULT_IDS] = {
 #undef ID
 };
 
-/* NULL: see fleet_last_error(). */
-static inline fleet_dataset *adult_dataset(fleet *f, const char *folder,
-                                           const char *file, int64_t shuffle)
+/* One file of the folder, its samples shuffled in a buffer of that many. */
+static inline fleet_status adult_open_file(fleet *f, const char *folder,
+                                           const char *file, int64_t shuffle,
+                                           fleet_dataset **data)
 {
     fleet_dataset_options options = {.format = FLEET_CSV,
                                      .batch_size = 128,
@@ -65,14 +66,25 @@ static inline fleet_dataset *adult_dataset(fleet *f, const char *folder,
                                      .missing = "?",
                                      .comment = '|',
                                      .shuffle = shuffle};
-    fleet_dataset *data = fleet_queue_dataset(f, &options);
     char path[4096];
 
+    *data = fleet_queue_dataset(f, &options);
+    if (!*data)
+        return FLEET_EINVAL;
     snprintf(path, sizeof path, "%s/%s", folder, file);
-    if (data &&
-        fleet_dataset_set_filelist(data, (const char *[]){path}, 1) != FLEET_OK)
-        return NULL;
-    return data;
+    return fleet_dataset_set_filelist(*data, (const char *[]){path}, 1);
+}
+
+/* The training data; the test data, whose numbers are standardized alike. */
+static inline fleet_status adult_open(fleet *f, const char *folder,
+                                      fleet_dataset **train,
+                                      fleet_dataset **test)
+{
+    fleet_status s = adult_open_file(f, folder, "adult.data.gz", 40000, train);
+
+    if (s == FLEET_OK)
+        s = adult_open_file(f, folder, "adult.test.first13025.gz", 0, test);
+    return s == FLEET_OK ? fleet_dataset_use_statistics_of(*test, *train) : s;
 }
 
 /* What a predictor needs: all slots but the label in, the probability out. */

@@ -158,3 +158,16 @@ TEST(files_that_are_not_there_are_named)
     CHECK_CONTAINS(said, "predict: ");
     CHECK_CONTAINS(said, "/nowhere/model");
 }
+
+TEST(an_unknown_option_or_a_third_word_gets_the_usage)
+{
+    static const char *const wrong[] = {"--threads 2 m", "", "m lines more"};
+    char said[2000];
+
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        CHECK_INT(run(wrong[i], said, sizeof said), 1);
+        CHECK_CONTAINS(said, "usage: predict MODEL [LINES]\n");
+    }
+    CHECK_INT(run("--help", said, sizeof said), 0);
+    CHECK_TEXT(said, "usage: predict MODEL [LINES]\n");
+}

@@ -1,13 +1,18 @@
 /* fleet-train.c - train what a JSON file describes; docs/fleet-train.md. */
+#include <getopt.h>
 #include <math.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <fleet/fleet.h>
 
-static void show(void *user, const fleet_progress *p)
+static const char usage[] =
+    "usage: fleet-train FILE.json | --help | --version\n"
+    "Trains the model that FILE.json describes, as the worker or "
+    "server that the\nenvironment says. The first worker prints "
+    "one line of JSON.\n";
+
+static void show_progress(void *user, const fleet_progress *p)
 {
     char left[32] = "?", loss[32] = "-";
 
@@ -26,25 +31,21 @@ static void show(void *user, const fleet_progress *p)
 
 int main(int argc, char **argv)
 {
-    fleet_config_options options = {.on_progress = show};
+    static const struct option known[] = {{"help", no_argument, NULL, 'h'},
+                                          {"version", no_argument, NULL, 'v'},
+                                          {0}};
+    const int found = getopt_long(argc, argv, "", known, NULL);
+    fleet_config_options options = {.on_progress = show_progress};
     fleet_status status;
     char *line;
-    bool help;
 
-    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
-        printf("fleet-train %s\n", fleet_version());
-        return 0;
-    }
-    help = argc == 2 && strcmp(argv[1], "--help") == 0;
-    if (help || argc != 2 || argv[1][0] == '-') {
-        fprintf(help ? stdout : stderr,
-                "usage: fleet-train FILE.json | --help | --version\n"
-                "Trains the model that FILE.json describes, as the worker or "
-                "server that the\nenvironment says. The first worker prints "
-                "one line of JSON.\n");
-        return help ? 0 : 2;
-    }
-    status = fleet_train_from_config(argv[1], &options, &line);
+    if (found == 'h')
+        return fputs(usage, stdout) < 0;
+    if (found == 'v')
+        return printf("fleet-train %s\n", fleet_version()) < 0;
+    if (found != -1 || argc - optind != 1)
+        return fputs(usage, stderr), 2;
+    status = fleet_train_from_config(argv[optind], &options, &line);
     if (isatty(2))
         fprintf(stderr, "\n");
     if (status != FLEET_OK) {

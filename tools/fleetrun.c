@@ -1,14 +1,16 @@
-/* fleetrun.c - start a job's servers and workers, watch them, end them;
- * docs/fleetrun.md. It links the library's errors, memory and text, and needs
- * no libfleet when it runs. */
+/* fleetrun.c - the launcher: starts a job's servers and workers, watches
+ * them, ends them; docs/fleetrun.md. What the user starts forks a keeper,
+ * which starts the job's processes (fleetrun/keeper.h); mpirun starts
+ * fleetrun once more per rank (fleetrun/rank_agent.h). It links the
+ * library's errors, memory and text, and needs no libfleet when it runs. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "fleetrun/folders.h"
-#include "fleetrun/guard.h"
-#include "fleetrun/rank.h"
+#include "fleetrun/keeper.h"
+#include "fleetrun/rank_agent.h"
 #include "fleetrun/watch.h"
 
 #define TEXT_(x) #x
@@ -16,25 +18,27 @@
 
 enum { FAILED = 1, CALLED_WRONGLY = 2 };
 
-static int complain(fleet_status status)
+static int report_error(fleet_status status)
 {
     fprintf(stderr, "fleetrun: %s\n", fleet_last_error());
     return status == FLEET_EINVAL ? CALLED_WRONGLY : FAILED;
 }
 
-/* In the keeper. */
-static int keep(void *user, int life)
+/* The keeper's part. */
+static int keep_job(void *user, int alive)
 {
     run_job job;
     fleet_status status = run_job_open(&job, user);
-    int result = status == FLEET_OK ? run_watch(&job, life) : complain(status);
+    int result =
+        status == FLEET_OK ? run_watch(&job, alive) : report_error(status);
 
     run_job_close(&job);
     return result;
 }
 
-/* Or a pipe would become what somebody closed before us. */
-static void have_standard_streams(void)
+/* If fleetrun is started without stdin, stdout or stderr: a pipe must not
+ * get that number. */
+static void open_standard_streams(void)
 {
     int fd;
 
@@ -51,12 +55,12 @@ int main(int argc, char **argv)
     fleet_status status;
     int result = 0;
 
-    have_standard_streams();
-    if (argc > 1 && strcmp(argv[1], RUN_RANK_FLAG) == 0)
-        return run_rank(argv + 2);
+    open_standard_streams();
+    if (argc > 1 && strcmp(argv[1], RUN_AGENT_FLAG) == 0)
+        return run_rank_agent(argv + 2);
     status = run_options_read(&options, argc, argv);
     if (status != FLEET_OK)
-        return complain(status);
+        return report_error(status);
     if (options.help) {
         fputs(run_options_usage, stdout);
         return 0;
@@ -68,7 +72,7 @@ int main(int argc, char **argv)
     }
     status = run_folders_choose(options.word);
     if (status == FLEET_OK)
-        status = run_guard(keep, &options, &result);
+        status = run_keeper(keep_job, &options, &result);
     run_folders_remove(options.word);
-    return status == FLEET_OK ? result : complain(status);
+    return status == FLEET_OK ? result : report_error(status);
 }

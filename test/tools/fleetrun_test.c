@@ -398,6 +398,7 @@ TEST(refuses_wrong_use)
         const char *flags, *words;
     } wrong[] = {
         {"--sever_num 1", "unknown flag --sever_num"},
+        {"--server_nu 1", "unknown flag --server_nu;"},
         {"-n 1", "unknown flag -n"},
         {"--server_num x", "expected an integer from 0 to 4096, got \"x\""},
         {"--server_num=", "--server_num: its value is missing"},

@@ -1,40 +1,40 @@
-/* ranks.h - ranks that mpirun starts. It starts fleetrun itself once per rank
- * ("rank.h"): a process that connects to this one, starts the rank in a group
- * of its own, with output that goes to its log as any process's does, and says
- * how it ended. It stays until it is let go, because mpirun ends all ranks as
- * soon as one of those that it has started ends badly: so the others have their
- * grace, and who was first is known.
- */
-#ifndef FLEETRUN_RANKS_H
-#define FLEETRUN_RANKS_H
+/* agents.h - the agents of a job's ranks, as fleetrun's keeper sees them.
+ *
+ * mpirun starts a fleetrun once per rank, the rank's agent ("rank_agent.h").
+ * It connects to the keeper, starts the rank in a process group of its own,
+ * with output that goes to its log as that of any process does, and reports
+ * how the rank has ended. The agent itself stays until the keeper releases
+ * it, because mpirun ends all ranks as soon as one of its children fails: so
+ * the other ranks have their grace, and the first failure is known. */
+#ifndef FLEETRUN_AGENTS_H
+#define FLEETRUN_AGENTS_H
 
 #include "job.h"
-#include "rank.h"
+#include "rank_agent.h"
 
-/* Find mpirun and make what ranks connect to. */
-fleet_status run_ranks_open(run_job *j);
-void run_ranks_close(run_job *j);
+/* Listen for the agents: on a Unix socket, or by tcp if the ranks are on
+ * several hosts. */
+fleet_status run_agents_open(run_job *j);
+void run_agents_close(run_job *j);
 
-/* What mpirun is called with, in its process, which never frees it. NULL: no
- * memory. */
-char **run_ranks_command(const run_job *j);
+/* One has connected: give it what it needs. While the job is ending an agent
+ * that comes is turned away. */
+void run_agents_accept(run_job *j, bool ending);
 
-/* One has connected to the listener: give it what it needs. Those that come
- * when the job is ending are turned away. */
-void run_ranks_accept(run_job *j, bool ending);
+/* Has this rank's agent sent a message? */
+bool run_agents_has_message(const run_process *p);
 
-/* The next message of a rank's; false: there will be no more. */
-bool run_ranks_hear(run_process *p, run_message *m);
+/* The next message; false: the connection has ended. */
+bool run_agents_receive(run_process *p, run_agent_message *m);
 
-/* Is it of an end by a signal that was not mpirun's? */
-bool run_ranks_was_killed(const run_process *p);
+/* Does the next message report a rank killed by a signal, other than
+ * mpirun's? */
+bool run_agents_was_killed(const run_process *p);
 
-/* Is there one? */
-bool run_ranks_has(const run_process *p);
+/* Have the agent send its rank a signal. */
+void run_agents_signal(const run_process *p, int signal);
 
-void run_ranks_signal(const run_process *p, int signal);
-
-/* Let it go; one that still runs is killed. */
-void run_ranks_release(run_process *p);
+/* Let the agent end; it kills a rank that still runs. */
+void run_agents_release(run_process *p);
 
 #endif

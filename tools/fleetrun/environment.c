@@ -1,6 +1,6 @@
-/* tell.c - see tell.h. */
+/* environment.c - the variables of a process, set one group after the other. */
 #define _GNU_SOURCE
-#include "tell.h"
+#include "environment.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -8,8 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* None of it is inherited from fleetrun's own environment. */
-static const char *const told[] = {
+#include "options_ranks.h"
+
+/* A process inherits none of these from fleetrun's own environment, */
+static const char *const own_variables[] = {
     "PADDLE_PSERVERS_IP_PORT_LIST",
     "PADDLE_TRAINER_ENDPOINTS",
     "PADDLE_TRAINERS_NUM",
@@ -35,9 +37,9 @@ static const char *const told[] = {
     "FLEET_IPC_FOLDER",
 };
 
-/* Nor is what launchers of ranks have told fleetrun: that was its own rank. */
-static const char *const launchers[] = {"OMPI_COMM_WORLD_", "PMI_", "PMIX_",
-                                        "MPI_LOCAL"};
+/* nor what the launcher that started fleetrun says of fleetrun's own rank. */
+static const char *const launcher_prefixes[] = {"OMPI_COMM_WORLD_", "PMI_",
+                                                "PMIX_", "MPI_LOCAL"};
 
 static bool begins_with_any(const char *text, const char *const *list, size_t n)
 {
@@ -47,7 +49,7 @@ static bool begins_with_any(const char *text, const char *const *list, size_t n)
     return false;
 }
 
-bool run_is_told(const char *variable)
+bool run_environment_is_passed(const char *variable)
 {
     static const char *const passed[] = {
         "PADDLE_", "FLEET", "FLAGS_", "TRAINING_ROLE",   "POD_",
@@ -56,7 +58,7 @@ bool run_is_told(const char *variable)
     return begins_with_any(variable, passed, sizeof passed / sizeof *passed);
 }
 
-static void tell_number(const char *name, int value)
+static void set_number(const char *name, int value)
 {
     char text[16];
 
@@ -64,7 +66,7 @@ static void tell_number(const char *name, int value)
     setenv(name, text, 1);
 }
 
-static void forget_launchers(void)
+static void unset_launchers(void)
 {
     extern char **environ;
     char name[100];
@@ -72,9 +74,9 @@ static void forget_launchers(void)
     for (char **v = environ; *v;) {
         size_t n = strcspn(*v, "=");
 
-        if (n < sizeof name &&
-            begins_with_any(*v, launchers,
-                            sizeof launchers / sizeof *launchers)) {
+        if (n < sizeof name && begins_with_any(*v, launcher_prefixes,
+                                               sizeof launcher_prefixes /
+                                                   sizeof *launcher_prefixes)) {
             snprintf(name, sizeof name, "%.*s", (int)n, *v);
             unsetenv(name); /* the next one takes its place */
         } else {
@@ -92,46 +94,47 @@ static int count_processors(void)
     return (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-/* The processes of a node share its processors; what the user has set stays.
- * libgomp's threads would spin for long, next to processes that have work. */
-static void tell_threads(const run_job *j)
+/* The processes of a node share its processors. Variables that the user has
+ * set stay. libgomp's threads would spin for long beside processes that have
+ * work. */
+static void set_threads(const run_job *j)
 {
-    int n = count_processors() / j->n_here;
+    int n = count_processors() / j->n_on_node;
     char text[16];
 
     snprintf(text, sizeof text, "%d", n > 1 ? n : 1);
     setenv("OMP_NUM_THREADS", text, 0);
     setenv("FLEET_NUM_THREADS", text, 0);
-    setenv("GOMP_SPINCOUNT", j->n_here == 1 ? "10000" : "0", 0);
+    setenv("GOMP_SPINCOUNT", j->n_on_node == 1 ? "10000" : "0", 0);
 }
 
-static void tell_place(const run_job *j, const run_process *p)
+static void set_identity(const run_job *j, const run_process *p)
 {
     char name[300];
 
     setenv("POD_IP", p->host, 1);
-    tell_number("PADDLE_PORT", p->port);
+    set_number("PADDLE_PORT", p->port);
     snprintf(name, sizeof name, "%s.%s.%d", j->options->job,
              p->is_server ? "server" : "worker", p->index);
     setenv("POD_NAME", name, 1);
     if (!p->is_server)
-        tell_number("PADDLE_TRAINER_ID", p->index);
+        set_number("PADDLE_TRAINER_ID", p->index);
     if (p->listens)
-        tell_number("FLEET_LISTEN_FD", p->socket);
+        set_number("FLEET_LISTEN_FD", p->socket);
 }
 
 /* --- ranks ---------------------------------------------------------------- */
 
-static void tell_ranks(const run_job *j)
+static void set_size(const run_job *j)
 {
-    tell_number("PADDLE_GLOBAL_SIZE", j->n_worker);
-    tell_number("PADDLE_LOCAL_SIZE", j->options->n_worker);
+    set_number("PADDLE_GLOBAL_SIZE", j->n_worker);
+    set_number("PADDLE_LOCAL_SIZE", j->options->n_worker);
     if (*fl_text_chars(&j->master))
         setenv("PADDLE_MASTER", fl_text_chars(&j->master), 1);
 }
 
-/* Its own endpoint, where the endpoints are known. */
-static void tell_endpoint(int rank)
+/* The rank's own endpoint, if the endpoints are known. */
+static void set_endpoint(int rank)
 {
     const char *at = getenv("PADDLE_TRAINER_ENDPOINTS"), *colon;
     char text[300];
@@ -152,32 +155,23 @@ static void tell_endpoint(int rank)
     setenv("POD_IP", text, 1);
 }
 
-void run_tell_rank(int rank, int local_rank)
+void run_environment_set_rank(int rank, int local_rank)
 {
     const char *job = getenv("PADDLE_JOB_ID");
     char name[300];
 
-    tell_endpoint(rank);
+    set_endpoint(rank);
     snprintf(name, sizeof name, "%s.worker.%d", job ? job : "default", rank);
     setenv("POD_NAME", name, 1);
-    tell_number("PADDLE_TRAINER_ID", rank);
-    tell_number("PADDLE_GLOBAL_RANK", rank);
-    tell_number("PADDLE_LOCAL_RANK", local_rank);
-    tell_number("PADDLE_RANK_IN_NODE", local_rank);
+    set_number("PADDLE_TRAINER_ID", rank);
+    set_number("PADDLE_GLOBAL_RANK", rank);
+    set_number("PADDLE_LOCAL_RANK", local_rank);
+    set_number("PADDLE_RANK_IN_NODE", local_rank);
 }
 
-/* Its part of --devices. */
-static void tell_devices(const run_job *j, const run_process *p)
-{
-    const char *gpus = run_gpus(j->options, p->local_rank);
+/* --- the job -------------------------------------------------------------- */
 
-    if (gpus)
-        setenv("FLAGS_selected_gpus", gpus, 1);
-}
-
-/* --- all of it ------------------------------------------------------------ */
-
-static void tell_job(const run_job *j, const char *role)
+static void set_job(const run_job *j, const char *role)
 {
     if (j->n_server > 0) {
         setenv("PADDLE_PSERVERS_IP_PORT_LIST", fl_text_chars(&j->servers), 1);
@@ -185,31 +179,35 @@ static void tell_job(const run_job *j, const char *role)
     }
     if (*fl_text_chars(&j->workers))
         setenv("PADDLE_TRAINER_ENDPOINTS", fl_text_chars(&j->workers), 1);
-    tell_number("PADDLE_TRAINERS_NUM", j->n_worker);
-    tell_number("PADDLE_NNODES", j->n_host);
+    set_number("PADDLE_TRAINERS_NUM", j->n_worker);
+    set_number("PADDLE_NNODES", j->n_host);
     setenv("PADDLE_JOB_ID", j->options->job, 1);
     setenv("PADDLE_LOG_DIR", j->options->log_folder, 1);
     setenv("TRAINING_ROLE", role, 1);
     setenv("PADDLE_ROLE", role, 1);
     if (j->options->collective)
-        tell_ranks(j);
+        set_size(j);
 }
 
-void run_tell(const run_job *j, const run_process *p)
+void run_environment_set(const run_job *j, const run_process *p)
 {
-    for (size_t i = 0; i < sizeof told / sizeof *told; i++)
-        unsetenv(told[i]);
-    forget_launchers();
-    tell_threads(j);
+    const char *gpus;
+
+    for (size_t i = 0; i < sizeof own_variables / sizeof *own_variables; i++)
+        unsetenv(own_variables[i]);
+    unset_launchers();
+    set_threads(j);
     if (j->n_server == 0 && !j->options->collective)
         return;
-    tell_job(j, p->is_server ? "PSERVER" : "TRAINER");
+    set_job(j, p->is_server ? "PSERVER" : "TRAINER");
     if (p->is_mpirun)
         return;
-    tell_place(j, p);
+    set_identity(j, p);
     if (p->is_server)
         return;
     if (j->options->collective)
-        run_tell_rank(p->index, p->local_rank);
-    tell_devices(j, p);
+        run_environment_set_rank(p->index, p->local_rank);
+    gpus = run_options_gpus(j->options, p->local_rank);
+    if (gpus)
+        setenv("FLAGS_selected_gpus", gpus, 1);
 }

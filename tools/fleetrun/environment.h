@@ -1,18 +1,18 @@
-/* tell.h - what a process of a job is told: its environment. docs/fleetrun.md
- * has the variables. */
-#ifndef FLEETRUN_TELL_H
-#define FLEETRUN_TELL_H
+/* environment.h - the environment of a job's processes; docs/fleetrun.md has
+ * the variables. */
+#ifndef FLEETRUN_ENVIRONMENT_H
+#define FLEETRUN_ENVIRONMENT_H
 
 #include "job.h"
 
-/* Set this process's environment to that of p, or of what starts ranks. */
-void run_tell(const run_job *j, const run_process *p);
+/* Give this process the environment of p, or of mpirun. */
+void run_environment_set(const run_job *j, const run_process *p);
 
-/* The rest of it for one rank, from the endpoints and the job's name that are
- * in the environment already. */
-void run_tell_rank(int rank, int local_rank);
+/* What one rank has besides, from the endpoints and the job's name that are in
+ * this process's environment already. */
+void run_environment_set_rank(int rank, int local_rank);
 
-/* Is that variable for what runs on other nodes, too? */
-bool run_is_told(const char *variable);
+/* Is "NAME=value" a variable that ranks on other hosts get, too? */
+bool run_environment_is_passed(const char *variable);
 
 #endif

@@ -1,4 +1,4 @@
-/* folders.c - see folders.h. */
+/* folders.c - a job's folders, named by one random word. */
 #define _GNU_SOURCE
 #include "folders.h"
 
@@ -28,8 +28,8 @@ fleet_status run_folders_choose(char word[RUN_WORD_SIZE])
     return FLEET_OK;
 }
 
-static fleet_status make(const char *in, const char *word,
-                         char path[RUN_FOLDER_SIZE])
+static fleet_status make_folder(const char *in, const char *word,
+                                char path[RUN_FOLDER_SIZE])
 {
     snprintf(path, RUN_FOLDER_SIZE, "%s%s", in, word);
     if (mkdir(path, 0700) == 0)
@@ -40,7 +40,7 @@ static fleet_status make(const char *in, const char *word,
 
 fleet_status run_folders_make(const char *word, char path[RUN_FOLDER_SIZE])
 {
-    return make(sockets_in, word, path);
+    return make_folder(sockets_in, word, path);
 }
 
 fleet_status run_folders_make_shared(const char *word,
@@ -49,7 +49,7 @@ fleet_status run_folders_make_shared(const char *word,
     fleet_status status = FLEET_EIO;
 
     for (int i = 0; status != FLEET_OK && i < N_SHARED; i++)
-        status = make(shared_in[i], word, path);
+        status = make_folder(shared_in[i], word, path);
     return status;
 }
 

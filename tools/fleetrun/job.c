@@ -1,4 +1,5 @@
-/* job.c - see job.h; start.c starts them. */
+/* job.c - a job is opened, its processes are started one by one, it is
+ * closed. */
 #define _GNU_SOURCE
 #include "job.h"
 
@@ -6,21 +7,19 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agents.h"
 #include "base/memory.h"
-#include "folders.h"
+#include "environment.h"
+#include "mpirun.h"
 #include "port.h"
-#include "ranks.h"
+#include "processes.h"
+#include "spawn.h"
 
-static const char local_host[] = "127.0.0.1";
-
-enum { FIRST_PORT = 6070 }; /* Paddle's */
-
-const char *run_name(const run_process *p)
+const char *run_process_name(const run_process *p)
 {
     static char name[32];
 
@@ -31,7 +30,7 @@ const char *run_name(const run_process *p)
     return name;
 }
 
-const char *run_log_path(const run_job *j, const run_process *p)
+const char *run_process_log(const run_job *j, const run_process *p)
 {
     static char path[PATH_MAX];
 
@@ -43,230 +42,16 @@ const char *run_log_path(const run_job *j, const run_process *p)
     return path;
 }
 
-/* --- who there is ----------------------------------------------------------
- */
-
-/* The entry "host:port" of `length` characters. */
-static fleet_status read_entry(const char *flag, const char *entry, int length,
-                               run_process *p)
+bool run_job_has_hosts(const run_job *j)
 {
-    const char *colon = memrchr(entry, ':', (size_t)length);
-    char port[8], what[300];
-    int n = colon ? (int)(entry + length - colon) - 1 : 0;
-
-    if (!colon || colon == entry || n < 1 || n >= (int)sizeof port)
-        return fl_fail(FLEET_EINVAL, "%s: expected ip:port, got \"%.*s\"", flag,
-                       length, entry);
-    snprintf(port, sizeof port, "%.*s", n, colon + 1);
-    snprintf(what, sizeof what, "%s: the port of %.*s", flag, length, entry);
-    FL_TRY(run_integer(what, port, 1, 65535, &p->port));
-    p->host = fl_strndup(entry, (size_t)(colon - entry));
-    return p->host ? FLEET_OK : FLEET_ENOMEM;
+    return j->options->n_ip > 1;
 }
 
-/* Those of a list; this node's are those with its host. */
-static fleet_status read_list(const char *flag, const char *list,
-                              const char *host, run_process *p)
-{
-    for (;; list++, p++) {
-        int length = (int)strcspn(list, ",");
+/* --- open and close ------------------------------------------------------- */
 
-        FL_TRY(read_entry(flag, list, length, p));
-        p->is_local = strcmp(p->host, host) == 0;
-        list += length;
-        if (!*list)
-            return FLEET_OK;
-    }
-}
-
-/* Those that a number stands for: all of them are this node's. */
-static fleet_status make_local(run_process *p, int n, const char *host,
-                               int port)
-{
-    for (int i = 0; i < n; i++) {
-        p[i].host = fl_strdup(host);
-        if (!p[i].host)
-            return FLEET_ENOMEM;
-        p[i].port = port ? port + i : 0;
-        p[i].is_local = true;
-        p[i].local_rank = i;
-    }
-    return FLEET_OK;
-}
-
-static const char *this_host(const run_options *o)
-{
-    const char *pod = getenv("POD_IP");
-
-    if (o->host)
-        return o->host;
-    if (!o->servers && !o->workers && o->n_node < 2)
-        return local_host;
-    return pod && *pod ? pod : local_host;
-}
-
-/* Ranks of one node after another. Of nodes where somebody else starts them no
- * more is known than how many they are. */
-static fleet_status make_rank(run_job *j, run_process *p)
-{
-    const run_options *o = j->options;
-    const int node = p->index / o->n_worker, here = o->node < 0 ? 0 : o->node;
-    const char *host = this_host(o), *ip = o->ips;
-
-    for (int i = 0; ip && i < node; i++)
-        ip = strchr(ip, ',') + 1;
-    p->local_rank = p->index % o->n_worker;
-    p->is_local = ip || node == here;
-    p->by_mpirun = j->by_mpirun;
-    p->host = ip ? fl_strndup(ip, strcspn(ip, ","))
-                 : fl_strdup(p->is_local ? host : "?");
-    if (!p->host)
-        return FLEET_ENOMEM;
-    if (!*p->host)
-        return fl_fail(FLEET_EINVAL, "--ips: a host is missing in \"%.200s\"",
-                       o->ips);
-    if (o->start_port && p->is_local)
-        p->port =
-            o->start_port + (o->servers ? 0 : j->n_server) + p->local_rank;
-    else if (o->n_ip > 1) /* nobody connects to it, but it is part of a name */
-        p->port = FIRST_PORT + p->local_rank;
-    return FLEET_OK;
-}
-
-static fleet_status make_ranks(run_job *j)
-{
-    run_process *rank = j->process + j->n_server;
-    const char *master = j->options->master;
-
-    for (int i = 0; i < j->n_worker; i++)
-        FL_TRY(make_rank(j, &rank[i]));
-    if (!master)
-        return FLEET_OK;
-    fl_text_add(&j->master, "%s", master);
-    if (!rank->is_local || j->by_mpirun)
-        return FLEET_OK;
-    fl_free(rank->host); /* rank 0 listens there */
-    rank->host = NULL;
-    return read_entry("--master", master, (int)strlen(master), rank);
-}
-
-static fleet_status find_all(run_job *j)
-{
-    const run_options *o = j->options;
-    const char *host = this_host(o);
-    run_process *worker = j->process + j->n_server;
-    int port = o->start_port;
-
-    if (o->servers)
-        FL_TRY(read_list("--servers", o->servers, host, j->process));
-    else
-        FL_TRY(make_local(j->process, j->n_server, o->ips ? local_host : host,
-                          port));
-    if (o->collective)
-        return make_ranks(j);
-    if (o->workers)
-        return read_list("--workers", o->workers, host, worker);
-    return make_local(worker, j->n_worker, host,
-                      port && !o->servers ? port + j->n_server : port);
-}
-
-static bool are_same(const run_process *a, const run_process *b)
-{
-    return a->port && a->port == b->port && strcmp(a->host, b->host) == 0;
-}
-
-/* Count this node's processes, and the nodes. */
-static fleet_status count_all(run_job *j)
-{
-    for (int i = 0; i < j->n_process; i++) {
-        const run_process *p = &j->process[i];
-        bool is_new = true;
-
-        for (int k = 0; k < i; k++) {
-            if (are_same(p, &j->process[k]))
-                return fl_fail(FLEET_EINVAL, "%s:%d stands twice in the lists",
-                               p->host, p->port);
-            is_new = is_new && strcmp(p->host, j->process[k].host) != 0;
-        }
-        j->n_host += is_new;
-        j->n_local += p->is_local;
-    }
-    j->n_here = j->n_local;
-    if (j->options->n_ip > 1)
-        j->n_here = j->n_server + j->options->n_worker;
-    if (j->options->n_node > 1)
-        j->n_host = j->options->n_node;
-    return FLEET_OK;
-}
-
-static fleet_status check_all(const run_job *j)
-{
-    const run_options *o = j->options;
-
-    if (j->n_local == 0)
-        return fl_fail(FLEET_EINVAL,
-                       "none of the processes is on %s, which is this node's "
-                       "address; --host or POD_IP gives another",
-                       this_host(o));
-    for (int i = 0; o->collective && i < j->n_server; i++)
-        if (!j->process[i].is_local)
-            return fl_fail(FLEET_EINVAL,
-                           "--servers: beside ranks all servers are on this "
-                           "node, %s; %s is not",
-                           this_host(o), j->process[i].host);
-    if (j->n_host > 1 && !o->collective && !(o->servers && o->workers))
-        return fl_fail(FLEET_EINVAL,
-                       "a number counts this node's processes: with several "
-                       "nodes give --servers and --workers");
-    return FLEET_OK;
-}
-
-static int count_workers(const run_options *o)
-{
-    if (o->workers)
-        return run_count(o->workers);
-    return o->n_worker * (o->n_node > 1 && !o->ips ? o->n_node : o->n_ip);
-}
-
-static void clear_process(run_process *p)
-{
-    p->socket = p->log = p->control = -1;
-    p->output[0].from = p->output[1].from = -1;
-}
-
-static fleet_status list_processes(run_job *j)
-{
-    const run_options *o = j->options;
-
-    j->n_server = o->servers ? run_count(o->servers) : o->n_server;
-    j->n_worker = count_workers(o);
-    j->n_process = j->n_server + j->n_worker;
-    j->by_mpirun = o->collective && !o->devices && j->n_worker > 1;
-    j->n_all = j->n_process + j->by_mpirun;
-    j->process = fl_alloc_array((size_t)j->n_all, sizeof *j->process);
-    if (!j->process)
-        return FLEET_ENOMEM;
-    for (int i = 0; i < j->n_all; i++) {
-        run_process *p = &j->process[i];
-
-        p->is_server = i < j->n_server;
-        p->index = p->is_server ? i : i - j->n_server;
-        p->is_mpirun = i == j->n_process;
-        clear_process(p);
-    }
-    FL_TRY(find_all(j));
-    FL_TRY(count_all(j));
-    if (j->by_mpirun)
-        j->process[j->n_process].is_local = true;
-    return check_all(j);
-}
-
-/* --- what they need --------------------------------------------------------
- */
-
-/* A worker's port out of a list is not bound: the list says what it is, and
- * nobody connects to it; nor is one of another host. Rank 0 is met by the
- * others where MPI does not bring them together. */
+/* A worker's port out of a list is not bound, because no process connects to
+ * it; nor is a port of another host. The other ranks connect to rank 0 where
+ * MPI does not join them. */
 static fleet_status bind_ports(run_job *j)
 {
     for (int i = 0; i < j->n_process; i++) {
@@ -288,7 +73,7 @@ static fleet_status join_endpoints(run_job *j)
         const run_process *p = &j->process[i];
 
         if (!p->is_server && j->options->n_node > 1 && !j->options->ips)
-            break; /* those of other nodes are not known here */
+            break; /* this node does not know the ports of others */
         fl_text_add(p->is_server ? &j->servers : &j->workers, "%s%s:%d",
                     p->index ? "," : "", p->host, p->port);
     }
@@ -309,8 +94,7 @@ static fleet_status make_folders(const char *path)
     for (char *c = part + 1; *c; c++)
         if (*c == '/') {
             *c = 0;
-            mkdir(part, 0777); /* if it is neither made nor there, the next
-                                  one fails */
+            mkdir(part, 0777); /* if that fails, the next one does */
             *c = '/';
         }
     if (mkdir(part, 0777) != 0 && errno != EEXIST)
@@ -321,7 +105,7 @@ static fleet_status make_folders(const char *path)
 
 static fleet_status open_log(run_job *j, run_process *p)
 {
-    const char *path = run_log_path(j, p);
+    const char *path = run_process_log(j, p);
 
     p->log =
         open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
@@ -333,14 +117,16 @@ static fleet_status open_log(run_job *j, run_process *p)
 
 fleet_status run_job_open(run_job *j, const run_options *o)
 {
-    *j = (run_job){.options = o, .listener = -1};
-    FL_TRY(list_processes(j));
+    *j = (run_job){.options = o, .agent_listener = -1};
+    FL_TRY(run_processes_list(j));
     FL_TRY(bind_ports(j));
     FL_TRY(join_endpoints(j));
     if (j->n_server > 0 || j->by_mpirun)
         FL_TRY(run_folders_make(o->word, j->sockets));
-    if (j->by_mpirun)
-        FL_TRY(run_ranks_open(j));
+    if (j->by_mpirun) {
+        FL_TRY(run_mpirun_open(j));
+        FL_TRY(run_agents_open(j));
+    }
     FL_TRY(make_folders(o->log_folder));
     for (int i = 0; i < j->n_all; i++)
         if (j->process[i].is_local)
@@ -354,8 +140,8 @@ static void close_process(run_process *p)
         close(p->socket);
     if (p->log >= 0)
         close(p->log);
-    if (p->control >= 0)
-        close(p->control);
+    if (p->agent >= 0)
+        close(p->agent);
     run_output_close(&p->output[0]);
     run_output_close(&p->output[1]);
     fl_free(p->host);
@@ -369,7 +155,59 @@ void run_job_close(run_job *j)
     fl_text_done(&j->servers);
     fl_text_done(&j->workers);
     fl_text_done(&j->master);
-    run_ranks_close(j);
+    run_agents_close(j);
+    run_mpirun_close(j);
     run_folders_remove(j->options->word);
     *j = (run_job){0};
+}
+
+/* --- start a process ------------------------------------------------------ */
+
+typedef struct starting {
+    const run_job *job;
+    const run_process *process;
+} starting;
+
+static char **prepare_process(void *user, char **command)
+{
+    const starting *s = user;
+
+    run_environment_set(s->job, s->process);
+    return s->process->is_mpirun ? run_mpirun_command(s->job) : command;
+}
+
+int run_job_shown(const run_job *j, const run_process *p, int stream)
+{
+    const bool first = !p->is_server && !p->is_mpirun && p->index == 0;
+
+    if (!first || (stream == 2 && !j->options->verbose && !isatty(2)))
+        return -1;
+    return stream;
+}
+
+fleet_status run_job_start(run_job *j, run_process *p)
+{
+    starting s = {j, p};
+    run_spawn how = {.command = j->options->command,
+                     .to = {-1, -1},
+                     .keep = p->listens ? p->socket : -1,
+                     .prepare = prepare_process,
+                     .user = &s};
+    fleet_status status = FLEET_OK;
+    int error;
+
+    for (int i = 0; status == FLEET_OK && i < 2; i++)
+        status = run_output_open(&p->output[i], p->log,
+                                 run_job_shown(j, p, i + 1), &how.to[i]);
+    if (status == FLEET_OK)
+        status = run_spawn_start(&how, &p->pid, &error);
+    p->was_started = p->pid > 0;
+    for (int i = 0; i < 2; i++)
+        if (how.to[i] >= 0)
+            close(how.to[i]);
+    if (p->listens) { /* the process's alone: the port closes with it */
+        close(p->socket);
+        p->socket = -1;
+    }
+    return status;
 }

@@ -1,4 +1,4 @@
-/* job.h - the processes of a job: who they are, where they listen, where their
+/* job.h - the processes of a job: what each one is, where it listens, where its
  * output goes. */
 #ifndef FLEETRUN_JOB_H
 #define FLEETRUN_JOB_H
@@ -12,18 +12,16 @@
 
 typedef struct run_process {
     bool is_server, is_mpirun; /* else a worker */
-    bool by_mpirun;            /* a rank that mpirun starts, see ranks.h */
+    bool by_mpirun;            /* a rank that mpirun starts, see agents.h */
     int index;                 /* among the servers or workers of all nodes */
     int local_rank;
     char *host;
     int port;
-    bool is_local;
-    /* a local server's listening socket, and rank 0's, until it has it; of
-     * another local worker what keeps its port from others; -1: none */
-    int socket;
-    bool listens;
-    int control;          /* of a rank by mpirun: to who watches it; -1: none */
-    bool asked;           /* and it was mpirun that ended it */
+    bool is_local;        /* it is started by this fleetrun */
+    int socket;           /* bound to its port, until it is started; -1: none */
+    bool listens;         /* and listens: the process inherits it */
+    int agent;            /* the connection to its agent; -1: none */
+    bool ended_by_mpirun; /* after a signal of mpirun's */
     int log;              /* -1: none */
     run_output output[2]; /* stdout, stderr */
     pid_t pid;            /* 0: not started, or it has ended */
@@ -37,18 +35,18 @@ typedef struct run_job {
     int n_process, n_server, n_worker; /* without mpirun */
     int n_all;                         /* with it */
     int n_local, n_host;
-    int n_here; /* processes on this node; n_local counts all that start here */
+    int n_on_node; /* processes on this node; n_local: started by fleetrun */
     bool by_mpirun;
     fl_text servers, workers; /* their endpoints, as the environment has them */
-    fl_text master;           /* where rank 0 can be met */
-    char sockets[RUN_FOLDER_SIZE]; /* folder of ipc sockets; "": none */
-    int listener;                  /* for ranks by mpirun; -1: none */
-    char reach[128], token[40];    /* and theirs, see ranks.c */
-    char files[RUN_FOLDER_SIZE];   /* of MPI's; "": where it likes */
-    char *mpirun;                  /* its path */
+    fl_text master;           /* rank 0's endpoint */
+    char sockets[RUN_FOLDER_SIZE];   /* folder of ipc sockets; "": none */
+    char mpi_files[RUN_FOLDER_SIZE]; /* folder of MPI's; "": MPI's choice */
+    char *mpirun;                    /* its path */
+    int agent_listener;              /* -1: none */
+    char agent_address[128], agent_token[40]; /* see rank_agent.h */
 } run_job;
 
-/* Find the processes, bind the sockets of this node's, open their logs. In
+/* List the processes, bind the sockets of this node's, open their logs. In
  * every case run_job_close() follows. */
 fleet_status run_job_open(run_job *j, const run_options *o);
 void run_job_close(run_job *j);
@@ -56,15 +54,17 @@ void run_job_close(run_job *j);
 /* Start one of this node's. FLEET_ENOENT: there is no such program;
  * FLEET_ECHILD: it cannot be executed. The main thread calls it, because a
  * process dies with the thread that started it. */
-fleet_status run_start(run_job *j, run_process *p);
+fleet_status run_job_start(run_job *j, run_process *p);
 
-/* What of p's output is shown: 1 or 2 for `stream`, -1 for none. */
-int run_shown(const run_job *j, const run_process *p, int stream);
+/* Where p's stdout (1) or stderr (2) is shown besides its log: 1, 2; -1:
+ * nowhere. */
+int run_job_shown(const run_job *j, const run_process *p, int stream);
 
-/* "server 3", in a buffer of the next call's. */
-const char *run_name(const run_process *p);
+/* Are its ranks on several hosts, by --ips? */
+bool run_job_has_hosts(const run_job *j);
 
-/* The path of its log, alike. */
-const char *run_log_path(const run_job *j, const run_process *p);
+/* "server 3", in a buffer of the next call's; the path of its log, alike. */
+const char *run_process_name(const run_process *p);
+const char *run_process_log(const run_job *j, const run_process *p);
 
 #endif

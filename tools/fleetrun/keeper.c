@@ -1,6 +1,6 @@
-/* guard.c - see guard.h. */
+/* keeper.c - fork the keeper, pass signals on to it, adopt and kill orphans. */
 #define _GNU_SOURCE
-#include "guard.h"
+#include "keeper.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-sigset_t run_guard_signals(void)
+sigset_t run_keeper_signals(void)
 {
     static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
     struct sigaction now;
@@ -26,8 +26,8 @@ sigset_t run_guard_signals(void)
     return set;
 }
 
-/* Kill one process that is this one's child, of the job or adopted; false when
- * there is none that can be killed. */
+/* Kill one child of this process, of the job or adopted; false when there is
+ * none that can be killed. */
 static bool kill_a_child(void)
 {
     FILE *list = fopen("/proc/thread-self/children", "re");
@@ -43,7 +43,7 @@ static bool kill_a_child(void)
 }
 
 /* Each that dies leaves its own children to this process. */
-void run_guard_kill_children(void)
+void run_keeper_kill_children(void)
 {
     while (kill_a_child())
         ;
@@ -52,23 +52,22 @@ void run_guard_kill_children(void)
 /* The keeper's side. It has a process group of its own, so that a terminal's
  * signals come once, through fleetrun. */
 static void __attribute__((noreturn))
-be_keeper(int (*keep)(void *user, int life), void *user, int life)
+become_keeper(int (*keep)(void *user, int alive), void *user, int alive)
 {
     int status;
 
     setpgid(0, 0);
-    signal(SIGTTOU,
-           SIG_IGN); /* a terminal may stop writers in the background */
+    signal(SIGTTOU, SIG_IGN); /* a terminal may stop background writers */
     signal(SIGPIPE, SIG_IGN);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     prctl(PR_SET_NAME, "fleetrun-keeper");
-    status = keep(user, life);
-    run_guard_kill_children();
+    status = keep(user, alive);
+    run_keeper_kill_children();
     exit(status);
 }
 
 /* Pass signals on until the keeper has ended; its status. */
-static int wait_for(pid_t keeper, const sigset_t *signals)
+static int wait_for_keeper(pid_t keeper, const sigset_t *signals)
 {
     int status, s;
 
@@ -82,25 +81,25 @@ static int wait_for(pid_t keeper, const sigset_t *signals)
     return 128 + WTERMSIG(status);
 }
 
-fleet_status run_guard(int (*keep)(void *user, int life), void *user,
-                       int *exit_status)
+fleet_status run_keeper(int (*keep)(void *user, int alive), void *user,
+                        int *exit_status)
 {
-    sigset_t signals = run_guard_signals();
-    int life[2];
+    sigset_t signals = run_keeper_signals();
+    int alive[2];
     pid_t keeper;
 
-    signal(SIGCHLD, SIG_DFL); /* ignored, it would take the statuses away */
+    signal(SIGCHLD, SIG_DFL); /* if ignored, waitpid() has no statuses */
     sigprocmask(SIG_SETMASK, &signals, NULL);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    if (pipe2(life, O_CLOEXEC) != 0 || (keeper = fork()) < 0)
+    if (pipe2(alive, O_CLOEXEC) != 0 || (keeper = fork()) < 0)
         return fl_fail(FLEET_EIO, "cannot start the keeper: %s",
                        strerror(errno));
     if (keeper == 0) {
-        close(life[1]);
-        be_keeper(keep, user, life[0]);
+        close(alive[1]);
+        become_keeper(keep, user, alive[0]);
     }
-    close(life[0]);
-    *exit_status = wait_for(keeper, &signals);
-    run_guard_kill_children();
+    close(alive[0]);
+    *exit_status = wait_for_keeper(keeper, &signals);
+    run_keeper_kill_children();
     return FLEET_OK;
 }

@@ -1,29 +1,29 @@
-/* guard.h - two processes see to it that nothing of a job outlives it.
+/* keeper.h - two processes see to it that nothing of a job outlives it.
  *
  *     fleetrun   what the user started: passes signals on, waits
- *     keeper     its child: starts the processes and watches them
+ *     keeper     its child: starts the job's processes and watches them
  *
  * If fleetrun dies, even of SIGKILL, the keeper kills everything. If the keeper
- * dies, the processes die with it (PR_SET_PDEATHSIG), and what they had started
- * comes to fleetrun, which kills it: both adopt orphans.
+ * dies, the job's processes die with it (PR_SET_PDEATHSIG), and what they had
+ * started comes to fleetrun, which kills it: both adopt orphans.
  */
-#ifndef FLEETRUN_GUARD_H
-#define FLEETRUN_GUARD_H
+#ifndef FLEETRUN_KEEPER_H
+#define FLEETRUN_KEEPER_H
 
 #include <signal.h>
 
 #include "base/error.h"
 
-/* SIGCHLD and those that ask for the job's end, less what fleetrun was told to
- * ignore, as nohup does. */
-sigset_t run_guard_signals(void);
+/* SIGCHLD and the signals that end a job, but for those that fleetrun was
+ * started to ignore, as by nohup. */
+sigset_t run_keeper_signals(void);
 
-/* Run keep(user, life) in a keeper and give its exit status. `life` is the read
- * end of a pipe that ends with this process. */
-fleet_status run_guard(int (*keep)(void *user, int life), void *user,
-                       int *exit_status);
+/* Call keep(user, alive) in a keeper, and give its exit status. `alive` is a
+ * pipe's end to read, which ends when fleetrun does. */
+fleet_status run_keeper(int (*keep)(void *user, int alive), void *user,
+                        int *exit_status);
 
 /* Kill this process's children, and theirs if it adopts orphans. */
-void run_guard_kill_children(void);
+void run_keeper_kill_children(void);
 
 #endif

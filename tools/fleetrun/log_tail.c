@@ -1,6 +1,6 @@
-/* tail.c - see tail.h. */
+/* log_tail.c - read the end of a log, and show its last lines. */
 #define _GNU_SOURCE
-#include "tail.h"
+#include "log_tail.h"
 
 #include <fcntl.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 
 enum { TAIL_LINES = 20, TAIL_BYTES = 16 << 10 };
 
-/* Up to `size` bytes of the file's end; how many. */
+/* Read up to `size` bytes of the file's end; the number read. */
 static size_t read_end(const char *path, char *bytes, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -27,7 +27,7 @@ static size_t read_end(const char *path, char *bytes, size_t size)
     return n > 0 ? (size_t)n : 0;
 }
 
-void run_tail_show(const char *heading, const char *path)
+void run_log_tail_show(const char *heading, const char *path)
 {
     char bytes[TAIL_BYTES];
     size_t n = read_end(path, bytes, sizeof bytes), at;

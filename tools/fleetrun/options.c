@@ -1,7 +1,9 @@
-/* options.c - see options.h. */
+/* options.c - the table of flags, read by getopt_long(), and what holds of all
+ * jobs; options_ranks.c has what holds of ranks and GPUs. */
 #include "options.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,11 +61,12 @@ const char run_options_usage[] =
 
 typedef enum flag_kind { FLAG_NUMBER, FLAG_TEXT, FLAG_SWITCH } flag_kind;
 
+/* Paddle's name of a flag, or an alias that means the same. */
 typedef struct flag {
     const char *name;
     flag_kind kind;
-    size_t at; /* in run_options */
-    int least, most;
+    size_t at;       /* its field, in run_options */
+    int least, most; /* of a number */
 } flag;
 
 #define FIELD(name) offsetof(run_options, name)
@@ -95,8 +98,10 @@ static const flag flags[] = {
     {"version", FLAG_SWITCH, FIELD(version), 0, 0},
 };
 
-fleet_status run_integer(const char *what, const char *text, int least,
-                         int most, int *out)
+enum { N_FLAG = sizeof flags / sizeof *flags };
+
+fleet_status run_options_integer(const char *what, const char *text, int least,
+                                 int most, int *out)
 {
     char *end;
     long value;
@@ -111,7 +116,7 @@ fleet_status run_integer(const char *what, const char *text, int least,
     return FLEET_OK;
 }
 
-int run_count(const char *list)
+int run_options_count(const char *list)
 {
     int n = 1;
 
@@ -120,50 +125,63 @@ int run_count(const char *list)
     return n;
 }
 
-static const flag *find(const char *name, size_t length)
-{
-    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-        if (strlen(flags[i].name) == length &&
-            memcmp(flags[i].name, name, length) == 0)
-            return &flags[i];
-    return NULL;
-}
-
-static fleet_status set(run_options *o, const flag *f, const char *argument,
-                        const char *value)
+static fleet_status set_flag(run_options *o, const flag *f,
+                             const char *argument, const char *value)
 {
     void *at = (char *)o + f->at;
 
-    if (f->kind == FLAG_SWITCH) {
+    if (f->kind == FLAG_SWITCH)
         *(bool *)at = true;
-        return value ? fl_fail(FLEET_EINVAL, "--%s takes no value, got \"%s\"",
-                               f->name, argument)
-                     : FLEET_OK;
-    }
-    if (!value || !*value)
+    else if (!value || !*value)
         return fl_fail(FLEET_EINVAL, "--%s: its value is missing", f->name);
-    if (f->kind == FLAG_NUMBER)
-        return run_integer(argument, value, f->least, f->most, at);
-    *(const char **)at = value;
+    else if (f->kind == FLAG_NUMBER)
+        return run_options_integer(argument, value, f->least, f->most, at);
+    else
+        *(const char **)at = value;
     return FLEET_OK;
 }
 
-/* argv[*i], and the next one if it is its value. */
-static fleet_status read_flag(run_options *o, char **argv, int *i)
+/* getopt_long() gives flag i as i + 1, in optopt if its value is missing or
+ * is one too many. It also takes a name that is cut short, which a later
+ * flag might make ambiguous: that is refused. */
+static fleet_status read_flag(run_options *o, const char *argument, int found)
 {
-    const char *argument = argv[*i], *equal = strchr(argument, '=');
-    const char *name = argument + (argument[1] == '-' ? 2 : 1), *value = NULL;
-    size_t length = equal ? (size_t)(equal - name) : strlen(name);
-    const flag *f = argument[1] == '-' ? find(name, length) : NULL;
+    const int i = (found == '?' || found == ':' ? optopt : found) - 1;
+    const flag *f = i >= 0 && i < N_FLAG ? &flags[i] : NULL;
 
-    if (!f)
+    if (!f || strncmp(argument, "--", 2) != 0 ||
+        strcspn(argument + 2, "=") != strlen(f->name))
         return fl_fail(FLEET_EINVAL, "unknown flag %s; --help lists them",
                        argument);
-    if (equal)
-        value = equal + 1;
-    else if (f->kind != FLAG_SWITCH && argv[*i + 1])
-        value = argv[++*i];
-    return set(o, f, argument, value);
+    if (found == '?')
+        return fl_fail(FLEET_EINVAL, "--%s takes no value, got \"%s\"", f->name,
+                       argument);
+    return set_flag(o, f, argument, found == ':' ? NULL : optarg);
+}
+
+/* Up to the program, which is the first word that is no flag. */
+static fleet_status read_flags(run_options *o, int argc, char **argv)
+{
+    struct option known[N_FLAG + 1] = {0};
+    int found;
+
+    for (int i = 0; i < N_FLAG; i++)
+        known[i] = (struct option){.name = flags[i].name,
+                                   .has_arg = flags[i].kind == FLAG_SWITCH
+                                                  ? no_argument
+                                                  : required_argument,
+                                   .val = i + 1};
+    opterr = 0;
+    while (!o->help && !o->version) {
+        const char *argument = argv[optind];
+
+        found = getopt_long(argc, argv, "+:", known, NULL);
+        if (found == -1)
+            break;
+        FL_TRY(read_flag(o, argument, found));
+    }
+    o->command = argv + optind;
+    return FLEET_OK;
 }
 
 static fleet_status read_deadline(const char *name, int otherwise, int *ms)
@@ -173,7 +191,7 @@ static fleet_status read_deadline(const char *name, int otherwise, int *ms)
     *ms = otherwise;
     if (!text || !*text)
         return FLEET_OK;
-    return run_integer(name, text, 1, MOST_SECONDS * 1000, ms);
+    return run_options_integer(name, text, 1, MOST_SECONDS * 1000, ms);
 }
 
 static fleet_status find_deadlines(run_options *o)
@@ -207,7 +225,7 @@ static fleet_status check_ports(const run_options *o)
     return FLEET_OK;
 }
 
-static fleet_status check(run_options *o)
+static fleet_status check_flags(run_options *o)
 {
     if (!o->command[0])
         return fl_fail(FLEET_EINVAL, "there is no program to start");
@@ -229,8 +247,6 @@ static fleet_status check(run_options *o)
 
 fleet_status run_options_read(run_options *o, int argc, char **argv)
 {
-    int i = 1;
-
     *o = (run_options){.n_server = -1,
                        .n_worker = -1,
                        .grace = -1,
@@ -239,15 +255,6 @@ fleet_status run_options_read(run_options *o, int argc, char **argv)
                        .node = -1,
                        .log_folder = "log",
                        .job = "default"};
-    for (; i < argc && argv[i][0] == '-' && argv[i][1]; i++) {
-        if (strcmp(argv[i], "--") == 0) {
-            i++;
-            break;
-        }
-        FL_TRY(read_flag(o, argv, &i));
-        if (o->help || o->version)
-            return FLEET_OK;
-    }
-    o->command = argv + i;
-    return check(o);
+    FL_TRY(read_flags(o, argc, argv));
+    return o->help || o->version ? FLEET_OK : check_flags(o);
 }

@@ -22,7 +22,7 @@ typedef struct run_options {
     int n_ip;                           /* hosts in ips, else 1 */
     int gpu[RUN_MOST_GPU], n_gpu;       /* of this node's workers */
     int grace;                          /* seconds; -1: not given */
-    int grace_ms;                       /* what holds */
+    int grace_ms;                       /* the same, or its default */
     int connect_ms;                     /* until mpirun has started all ranks */
     bool verbose, help, version;
     char word[RUN_WORD_SIZE]; /* of the job's folders; not a flag */
@@ -33,19 +33,15 @@ typedef struct run_options {
  * After --help and --version nothing else is looked at. */
 fleet_status run_options_read(run_options *o, int argc, char **argv);
 
-/* The GPUs of one of this node's workers, as FLAGS_selected_gpus has them, in a
- * buffer of the next call's; NULL: none were given. */
-const char *run_gpus(const run_options *o, int local);
-
 /* What --help prints. */
 extern const char run_options_usage[];
 
 /* Entries of a list, "a,b,...". */
-int run_count(const char *list);
+int run_options_count(const char *list);
 
 /* The text as an integer from least to most, or FLEET_EINVAL that begins with
  * `what`. */
-fleet_status run_integer(const char *what, const char *text, int least,
-                         int most, int *out);
+fleet_status run_options_integer(const char *what, const char *text, int least,
+                                 int most, int *out);
 
 #endif

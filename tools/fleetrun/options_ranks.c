@@ -1,15 +1,14 @@
-/* options_ranks.c - see options_ranks.h. */
+/* options_ranks.c - which GPUs, how many ranks, on which nodes or hosts. */
 #include "options_ranks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* --- devices --------------------------------------------------------------
- */
+/* --- devices -------------------------------------------------------------- */
 
-/* The place of the entry among those of a list; -1: it is none of them. */
-static int place_in(const char *list, const char *entry, size_t length)
+/* The entry's position in a list; -1: it is not in it. */
+static int find_entry(const char *list, const char *entry, size_t length)
 {
     for (int i = 0;; i++) {
         size_t n = strcspn(list, ",");
@@ -29,7 +28,7 @@ static fleet_status read_device(const char *entry, size_t length, int *gpu)
     char text[64];
 
     if (visible && *visible) {
-        *gpu = place_in(visible, entry, length);
+        *gpu = find_entry(visible, entry, length);
         if (*gpu >= 0)
             return FLEET_OK;
         return fl_fail(FLEET_EINVAL,
@@ -38,7 +37,7 @@ static fleet_status read_device(const char *entry, size_t length, int *gpu)
                        (int)length, entry, visible);
     }
     snprintf(text, sizeof text, "%.*s", (int)length, entry);
-    return run_integer("--devices", text, 0, 4095, gpu);
+    return run_options_integer("--devices", text, 0, 4095, gpu);
 }
 
 static fleet_status read_devices(run_options *o)
@@ -63,7 +62,7 @@ static fleet_status read_devices(run_options *o)
     return FLEET_OK;
 }
 
-const char *run_gpus(const run_options *o, int local)
+const char *run_options_gpus(const run_options *o, int local_rank)
 {
     static char text[RUN_MOST_GPU * 6];
     int n = 0;
@@ -71,7 +70,7 @@ const char *run_gpus(const run_options *o, int local)
     if (o->n_gpu == 0)
         return NULL;
     if (o->n_worker > 1) {
-        snprintf(text, sizeof text, "%d", o->gpu[local]);
+        snprintf(text, sizeof text, "%d", o->gpu[local_rank]);
         return text;
     }
     for (int i = 0; i < o->n_gpu; i++) /* one worker has them all */
@@ -80,8 +79,7 @@ const char *run_gpus(const run_options *o, int local)
     return text;
 }
 
-/* --- ranks ----------------------------------------------------------------
- */
+/* --- ranks ---------------------------------------------------------------- */
 
 static bool is_collective(const run_options *o)
 {
@@ -91,7 +89,7 @@ static bool is_collective(const run_options *o)
            o->master || o->ips || (o->devices && !has_servers && !o->workers);
 }
 
-static fleet_status find_number(run_options *o)
+static fleet_status count_ranks(run_options *o)
 {
     if (o->workers)
         return fl_fail(FLEET_EINVAL, "--workers: ranks are not listed but "
@@ -111,7 +109,7 @@ static fleet_status find_number(run_options *o)
 
 static fleet_status check_ips(run_options *o)
 {
-    o->n_ip = o->ips ? run_count(o->ips) : 1;
+    o->n_ip = o->ips ? run_options_count(o->ips) : 1;
     if (!o->ips)
         return FLEET_OK;
     if (o->devices)
@@ -134,7 +132,7 @@ static fleet_status check_ips(run_options *o)
     return FLEET_OK;
 }
 
-/* Several nodes, on each of which somebody starts fleetrun. */
+/* Several nodes, on each of which the user starts fleetrun. */
 static fleet_status check_nodes(const run_options *o)
 {
     const int n = o->n_node < 0 ? 1 : o->n_node;
@@ -181,7 +179,7 @@ fleet_status run_options_check_ranks(run_options *o)
     o->n_ip = 1;
     o->collective = is_collective(o);
     if (o->collective) {
-        FL_TRY(find_number(o));
+        FL_TRY(count_ranks(o));
         FL_TRY(check_ips(o));
         FL_TRY(check_nodes(o));
     }

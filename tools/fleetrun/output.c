@@ -1,4 +1,4 @@
-/* output.c - see output.h. */
+/* output.c - a buffer between a pipe, a log and fleetrun's own output. */
 #define _GNU_SOURCE
 #include "output.h"
 
@@ -14,7 +14,7 @@
 
 enum { LONGEST_LINE = 64 << 10 }; /* a longer one comes in pieces */
 
-fleet_status run_output_take(run_output *o, int log, int show, int from)
+fleet_status run_output_adopt(run_output *o, int log, int show, int from)
 {
     *o = (run_output){.from = -1, .log = log, .show = show};
     FL_TRY(FL_NEW(&o->buffer, LONGEST_LINE));
@@ -30,7 +30,7 @@ fleet_status run_output_open(run_output *o, int log, int show, int *to)
 
     if (pipe2(ends, O_CLOEXEC) != 0)
         return fl_fail(FLEET_EIO, "cannot make a pipe: %s", strerror(errno));
-    status = run_output_take(o, log, show, ends[0]);
+    status = run_output_adopt(o, log, show, ends[0]);
     if (status != FLEET_OK) {
         close(ends[0]);
         close(ends[1]);
@@ -86,7 +86,7 @@ static void write_log(run_output *o)
     }
 }
 
-/* Whole lines go on; what is left of the last one waits for its end. */
+/* Whole lines go to the log; the last one waits for its end. */
 static void accept_lines(run_output *o, bool last)
 {
     const char *end = memrchr(o->buffer, '\n', o->filled);
@@ -109,7 +109,7 @@ void run_output_end(run_output *o)
     o->ending = true;
 }
 
-static bool take(run_output *o)
+static bool read_pipe(run_output *o)
 {
     size_t most;
     ssize_t n;
@@ -136,7 +136,7 @@ static bool take(run_output *o)
 }
 
 /* A pipe that poll() calls writable takes PIPE_BUF bytes without waiting. */
-static bool show(run_output *o)
+static bool show_lines(run_output *o)
 {
     struct pollfd wants = run_output_wants(o);
     size_t n = o->whole - o->shown;
@@ -159,6 +159,6 @@ static bool show(run_output *o)
 bool run_output_step(run_output *o)
 {
     if (is_full(o))
-        return show(o);
-    return o->from >= 0 && take(o);
+        return show_lines(o);
+    return o->from >= 0 && read_pipe(o);
 }

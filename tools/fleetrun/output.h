@@ -1,9 +1,8 @@
-/* output.h - what a process writes, on its way from a pipe to its log, whole
- * lines at a time, and for some also to what fleetrun itself writes to.
+/* output.h - the output of a process on its way from a pipe to its log,
+ * whole lines at a time, and for some also to fleetrun's own output.
  *
- * No call here waits for a slow reader: while fleetrun's output is full its
- * source is not read, as if the process wrote there itself.
- */
+ * No call waits for a slow reader: while fleetrun's output is full the
+ * process's pipe is not read, as if the process wrote to that reader itself. */
 #ifndef FLEETRUN_OUTPUT_H
 #define FLEETRUN_OUTPUT_H
 
@@ -27,8 +26,8 @@ typedef struct run_output {
  * closed on exec. */
 fleet_status run_output_open(run_output *o, int log, int show, int *to);
 
-/* From a descriptor that is there, and is *o's from now on. */
-fleet_status run_output_take(run_output *o, int log, int show, int from);
+/* Read from an open descriptor, which is *o's from now on. */
+fleet_status run_output_adopt(run_output *o, int log, int show, int from);
 void run_output_close(run_output *o);
 
 /* What to poll() for; a negative descriptor when there is nothing. */

@@ -1,4 +1,4 @@
-/* port.c - see port.h. */
+/* port.c - resolve an address and bind a socket to it. */
 #define _GNU_SOURCE
 #include "port.h"
 
@@ -10,13 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static fleet_status failed(const char *host, int port)
-{
-    return fl_fail(FLEET_EIO, "cannot listen on %s:%d: %s", host, port,
-                   strerror(errno));
-}
-
-static fleet_status resolve(const char *host, int port, struct addrinfo **found)
+static fleet_status resolve_host(const char *host, int port,
+                                 struct addrinfo **found)
 {
     struct addrinfo wanted = {.ai_socktype = SOCK_STREAM};
     char service[8];
@@ -37,14 +32,15 @@ static int port_of(const struct sockaddr_storage *a)
                      : ((const struct sockaddr_in *)a)->sin_port);
 }
 
-static bool bind_it(int fd, const struct addrinfo *to, bool listens, int *port)
+static bool bind_socket(int fd, const struct addrinfo *to, bool listens,
+                        int *port)
 {
     struct sockaddr_storage bound;
     socklen_t size = sizeof bound;
     const int yes = 1;
 
     /* a port that was asked for may still be in TIME_WAIT from the last job; a
-     * free one must not be shared, until whom it is kept for listens there */
+     * free one must not be shared before it is bound */
     if (*port && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes))
         return false;
     if (bind(fd, to->ai_addr, to->ai_addrlen) != 0 ||
@@ -62,10 +58,11 @@ fleet_status run_port_open(const char *host, int *port, bool listens, int *fd)
     struct addrinfo *to;
     fleet_status status = FLEET_OK;
 
-    FL_TRY(resolve(host, *port, &to));
+    FL_TRY(resolve_host(host, *port, &to));
     *fd = socket(to->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (*fd < 0 || !bind_it(*fd, to, listens, port))
-        status = failed(host, *port);
+    if (*fd < 0 || !bind_socket(*fd, to, listens, port))
+        status = fl_fail(FLEET_EIO, "cannot listen on %s:%d: %s", host, *port,
+                         strerror(errno));
     freeaddrinfo(to);
     return status;
 }

@@ -1,5 +1,5 @@
-/* port.h - sockets bound before anybody is told of their ports, so that no port
- * is found free and then lost. */
+/* port.h - sockets bound before any process learns its port, so that no port is
+ * found free and then lost. */
 #ifndef FLEETRUN_PORT_H
 #define FLEETRUN_PORT_H
 
@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 
-/* A TCP socket bound to host:*port, where 0 becomes the port that was free. If
- * it does not listen it keeps the port from others, but for who has the same
- * address and SO_REUSEADDR: a rank 0 that others are to meet. */
+/* A TCP socket bound to host:*port, where 0 becomes the port that was free. One
+ * that does not listen reserves the port: only a process that binds the same
+ * address with SO_REUSEADDR gets it, as rank 0 does to be met by the others. */
 fleet_status run_port_open(const char *host, int *port, bool listens, int *fd);
 
 #endif

@@ -1,7 +1,7 @@
-/* rank.c - see rank.h. One thread: what fleetrun says, the rank's end, signals
- * of mpirun's. */
+/* rank_agent.c - connect to the keeper, start the rank, report its end. One
+ * thread waits for the keeper, the rank's end and mpirun's signals. */
 #define _GNU_SOURCE
-#include "rank.h"
+#include "rank_agent.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -19,24 +19,23 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "guard.h"
+#include "environment.h"
+#include "keeper.h"
 #include "spawn.h"
-#include "tell.h"
 
 enum { CONNECT_MS = 10000 };
 
-typedef struct watched {
+typedef struct rank_agent {
     int rank, local_rank;
     int control, signals;
-    pid_t pid;  /* 0: not started, or it has ended */
-    bool asked; /* by mpirun, to end */
+    pid_t pid;            /* 0: not started, or it has ended */
+    bool ended_by_mpirun; /* mpirun has sent it a signal */
     bool over;
-} watched;
+} rank_agent;
 
-/* --- to fleetrun -----------------------------------------------------------
- */
+/* --- to the keeper -------------------------------------------------------- */
 
-static int connect_to(int family, const struct sockaddr *to, socklen_t size)
+static int connect_socket(int family, const struct sockaddr *to, socklen_t size)
 {
     struct timeval limit = {.tv_sec = CONNECT_MS / 1000};
     int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -52,10 +51,10 @@ static int connect_to(int family, const struct sockaddr *to, socklen_t size)
 
 static int connect_unix(const char *path)
 {
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
 
-    snprintf(a.sun_path, sizeof a.sun_path, "%s", path);
-    return connect_to(AF_UNIX, (struct sockaddr *)&a, sizeof a);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+    return connect_socket(AF_UNIX, (struct sockaddr *)&address, sizeof address);
 }
 
 /* "IP:PORT" */
@@ -71,16 +70,18 @@ static int connect_tcp(const char *where)
     snprintf(host, sizeof host, "%.*s", (int)(colon - where), where);
     if (getaddrinfo(host, colon + 1, &wanted, &found) != 0)
         return -1;
-    fd = connect_to(found->ai_family, found->ai_addr, found->ai_addrlen);
+    fd = connect_socket(found->ai_family, found->ai_addr, found->ai_addrlen);
     freeaddrinfo(found);
     return fd;
 }
 
-/* Connect and say hello; -1: it did not work. */
-static int reach(const watched *w, run_stream stream)
+/* Connect and send the hello; -1: it did not work. */
+static int connect_agent(const rank_agent *a, run_agent_stream stream)
 {
-    const char *where = getenv(RUN_RANK_REACH), *token = getenv(RUN_RANK_TOKEN);
-    run_hello h = {.stream = (int)stream, .rank = w->rank, .pid = getpid()};
+    const char *where = getenv(RUN_AGENT_ADDRESS),
+               *token = getenv(RUN_AGENT_TOKEN);
+    run_agent_hello h = {
+        .stream = (int)stream, .rank = a->rank, .pid = getpid()};
     int fd = -1;
 
     if (!where || !token)
@@ -97,7 +98,7 @@ static int reach(const watched *w, run_stream stream)
     return -1;
 }
 
-static bool receive_ends(int fd, int ends[2])
+static bool receive_pipes(int fd, int ends[2])
 {
     union {
         struct cmsghdr align;
@@ -121,34 +122,34 @@ static bool receive_ends(int fd, int ends[2])
     return true;
 }
 
-/* On fleetrun's machine it sends the rank's stdout and stderr; on another one
- * they are connections. */
-static bool join(watched *w, int ends[2])
+/* The ends of the rank's stdout and stderr: the keeper sends pipes to an
+ * agent on its own machine; on another one they are connections. */
+static bool connect_to_keeper(rank_agent *a, int ends[2])
 {
-    const char *where = getenv(RUN_RANK_REACH);
+    const char *where = getenv(RUN_AGENT_ADDRESS);
 
     if (where && strncmp(where, "tcp:", 4) == 0) {
-        ends[0] = reach(w, RUN_OUT);
-        ends[1] = reach(w, RUN_ERR);
-        w->control = reach(w, RUN_CONTROL);
-        return ends[0] >= 0 && ends[1] >= 0 && w->control >= 0;
+        ends[0] = connect_agent(a, RUN_AGENT_STDOUT);
+        ends[1] = connect_agent(a, RUN_AGENT_STDERR);
+        a->control = connect_agent(a, RUN_AGENT_CONTROL);
+        return ends[0] >= 0 && ends[1] >= 0 && a->control >= 0;
     }
-    w->control = reach(w, RUN_CONTROL);
-    return w->control >= 0 && receive_ends(w->control, ends);
+    a->control = connect_agent(a, RUN_AGENT_CONTROL);
+    return a->control >= 0 && receive_pipes(a->control, ends);
 }
 
-static void tell(const watched *w, run_news news, int value)
+static void send_event(const rank_agent *a, run_agent_event event, int value)
 {
-    run_message m = {(int)news, value};
+    run_agent_message m = {(int)event, value};
 
-    if (send(w->control, &m, sizeof m, MSG_NOSIGNAL) != sizeof m)
-        return; /* it has gone: the connection's end says so */
+    if (send(a->control, &m, sizeof m, MSG_NOSIGNAL) != sizeof m)
+        return; /* the keeper has gone: read_control() will see it */
 }
 
-/* --- the rank --------------------------------------------------------------
- */
+/* --- the rank ------------------------------------------------------------- */
 
-static int number(const char *const *names)
+/* The value of the first variable that is set; -1: none is. */
+static int find_number(const char *const *names)
 {
     for (; *names; names++)
         if (getenv(*names))
@@ -156,135 +157,139 @@ static int number(const char *const *names)
     return -1;
 }
 
-static char **prepare(void *user, char **command)
+static char **prepare_rank(void *user, char **command)
 {
-    const watched *w = user;
+    const rank_agent *a = user;
 
-    unsetenv(RUN_RANK_REACH);
-    unsetenv(RUN_RANK_TOKEN);
-    run_tell_rank(w->rank, w->local_rank);
+    unsetenv(RUN_AGENT_ADDRESS);
+    unsetenv(RUN_AGENT_TOKEN);
+    run_environment_set_rank(a->rank, a->local_rank);
     return command;
 }
 
-static void start(watched *w, char **command, const int ends[2])
+static void start_rank(rank_agent *a, char **command, const int ends[2])
 {
     run_spawn how = {.command = command,
                      .to = {ends[0], ends[1]},
                      .inherit = true,
                      .keep = -1,
-                     .prepare = prepare,
-                     .user = w};
+                     .prepare = prepare_rank,
+                     .user = a};
     int error;
 
-    if (run_spawn_it(&how, &w->pid, &error) == FLEET_OK) {
-        tell(w, RUN_STARTED, w->pid);
+    if (run_spawn_start(&how, &a->pid, &error) == FLEET_OK) {
+        send_event(a, RUN_RANK_STARTED, a->pid);
         return;
     }
-    if (w->pid > 0)
-        waitpid(w->pid, NULL, 0);
-    w->pid = 0;
-    tell(w, RUN_NOT_STARTED, error ? error : EAGAIN);
+    if (a->pid > 0)
+        waitpid(a->pid, NULL, 0);
+    a->pid = 0;
+    send_event(a, RUN_RANK_NOT_STARTED, error ? error : EAGAIN);
 }
 
-static void send_signal(const watched *w, int signal)
+static void send_signal(const rank_agent *a, int signal)
 {
-    if (w->pid <= 0)
+    if (a->pid <= 0)
         return;
-    kill(-w->pid, signal);
-    kill(-w->pid, SIGCONT);
+    kill(-a->pid, signal);
+    kill(-a->pid, SIGCONT);
 }
 
-/* With the rank ends what it started, also what has left its group. */
-static void take_end(watched *w)
+/* With the rank ends what it started, also what has left its process group. */
+static void reap_children(rank_agent *a)
 {
     siginfo_t info = {0};
     int status;
 
     while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
            info.si_pid != 0) {
-        if (info.si_pid != w->pid) {
+        if (info.si_pid != a->pid) {
             waitpid(info.si_pid, NULL, 0); /* an orphan that was adopted */
         } else {
-            kill(-w->pid, SIGKILL);
-            waitpid(w->pid, &status, 0);
-            w->pid = 0;
-            run_guard_kill_children();
-            tell(w, w->asked ? RUN_WAS_ASKED : RUN_ENDED, status);
+            kill(-a->pid, SIGKILL);
+            waitpid(a->pid, &status, 0);
+            a->pid = 0;
+            run_keeper_kill_children();
+            send_event(a,
+                       a->ended_by_mpirun ? RUN_RANK_ENDED_BY_MPIRUN
+                                          : RUN_RANK_ENDED,
+                       status);
         }
         info = (siginfo_t){0};
     }
 }
 
-/* --- the loop --------------------------------------------------------------
- */
+/* --- the loop ------------------------------------------------------------- */
 
-static void take_signals(watched *w)
+static void read_signals(rank_agent *a)
 {
     struct signalfd_siginfo info;
 
-    while (read(w->signals, &info, sizeof info) == sizeof info) {
+    while (read(a->signals, &info, sizeof info) == sizeof info) {
         if (info.ssi_signo == SIGCHLD) {
-            take_end(w);
+            reap_children(a);
             continue;
         }
-        w->asked = true;
-        send_signal(w, (int)info.ssi_signo);
+        a->ended_by_mpirun = true;
+        send_signal(a, (int)info.ssi_signo);
     }
 }
 
-/* Its end lets this process go; a rank that runs has to go, too. */
-static void take_orders(watched *w)
+/* A signal for the rank; the connection's end: this agent is released. */
+static void read_control(rank_agent *a)
 {
     unsigned char signal;
 
-    if (recv(w->control, &signal, 1, 0) == 1)
-        send_signal(w, signal);
+    if (recv(a->control, &signal, 1, 0) == 1)
+        send_signal(a, signal);
     else
-        w->over = true;
+        a->over = true;
 }
 
-static void watch(watched *w)
+static void watch_rank(rank_agent *a)
 {
-    struct pollfd polled[2] = {{.fd = w->control, .events = POLLIN},
-                               {.fd = w->signals, .events = POLLIN}};
+    struct pollfd polled[2] = {{.fd = a->control, .events = POLLIN},
+                               {.fd = a->signals, .events = POLLIN}};
 
-    while (!w->over) {
+    while (!a->over) {
         if (poll(polled, 2, -1) < 0)
             continue;
         if (polled[1].revents)
-            take_signals(w);
+            read_signals(a);
         if (polled[0].revents)
-            take_orders(w);
+            read_control(a);
     }
-    send_signal(w, SIGKILL);
-    run_guard_kill_children();
+    send_signal(a, SIGKILL);
+    run_keeper_kill_children();
 }
 
-int run_rank(char **command)
+int run_rank_agent(char **command)
 {
     static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK",
                                         "PMIX_RANK", NULL};
     static const char *const local_ranks[] = {"OMPI_COMM_WORLD_LOCAL_RANK",
                                               "MPI_LOCALRANKID", NULL};
-    watched w = {.rank = number(ranks), .local_rank = number(local_ranks)};
-    sigset_t signals = run_guard_signals();
+    rank_agent a = {.rank = find_number(ranks),
+                    .local_rank = find_number(local_ranks)};
+    sigset_t signals = run_keeper_signals();
     int ends[2];
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     prctl(PR_SET_NAME, "fleetrun-rank");
     sigprocmask(SIG_SETMASK, &signals, NULL);
-    w.signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (w.signals < 0 || w.rank < 0 || !command[0] || !join(&w, ends)) {
-        dprintf(2, "fleetrun: " RUN_RANK_FLAG " is for fleetrun itself, which "
+    a.signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (a.signals < 0 || a.rank < 0 || !command[0] ||
+        !connect_to_keeper(&a, ends)) {
+        dprintf(2, "fleetrun: " RUN_AGENT_FLAG " is for fleetrun itself, which "
                    "cannot be reached here\n");
         return 1;
     }
-    if (w.local_rank < 0)
-        w.local_rank = w.rank;
-    start(&w, command, ends);
+    if (a.local_rank < 0)
+        a.local_rank = a.rank;
+    start_rank(&a, command, ends);
     close(ends[0]);
     close(ends[1]);
-    watch(&w);
+    watch_rank(&a);
     return 0;
 }

@@ -1,38 +1,42 @@
-/* rank.h - who watches one rank that mpirun started; what it and fleetrun say
- * to each other. */
-#ifndef FLEETRUN_RANK_H
-#define FLEETRUN_RANK_H
+/* rank_agent.h - the agent of one rank that mpirun started: a fleetrun that
+ * starts the rank and watches it; and the messages between it and the keeper
+ * ("agents.h"). */
+#ifndef FLEETRUN_RANK_AGENT_H
+#define FLEETRUN_RANK_AGENT_H
 
-/* The flag that makes a fleetrun that, and how it is reached:
- * "unix:PATH" or "tcp:IP:PORT". */
-#define RUN_RANK_FLAG  "--as-rank"
-#define RUN_RANK_REACH "FLEETRUN_REACH"
-#define RUN_RANK_TOKEN "FLEETRUN_TOKEN"
+/* The flag that makes a fleetrun an agent; the variable with the address it
+ * connects to, "unix:PATH" or "tcp:IP:PORT", and the one with the job's
+ * token. */
+#define RUN_AGENT_FLAG    "--as-rank"
+#define RUN_AGENT_ADDRESS "FLEETRUN_REACH"
+#define RUN_AGENT_TOKEN   "FLEETRUN_TOKEN"
 
-typedef enum run_stream {
-    RUN_CONTROL,
-    RUN_OUT, /* by tcp the rank's output is a socket each */
-    RUN_ERR
-} run_stream;
+typedef enum run_agent_stream {
+    RUN_AGENT_CONTROL,
+    RUN_AGENT_STDOUT, /* by tcp the rank's output is a connection each */
+    RUN_AGENT_STDERR
+} run_agent_stream;
 
-/* The first word of a connection. */
-typedef struct run_hello {
+/* What an agent sends first on each connection. */
+typedef struct run_agent_hello {
     char token[40];
     int stream, rank, pid;
-} run_hello;
+} run_agent_hello;
 
-typedef enum run_news {
-    RUN_STARTED,     /* value: its pid */
-    RUN_NOT_STARTED, /* errno */
-    RUN_ENDED,       /* its status, of waitpid() */
-    RUN_WAS_ASKED    /* alike; mpirun had asked it to end */
-} run_news;
+typedef enum run_agent_event {
+    RUN_RANK_STARTED,        /* value: its pid */
+    RUN_RANK_NOT_STARTED,    /* value: errno */
+    RUN_RANK_ENDED,          /* value: its status, of waitpid() */
+    RUN_RANK_ENDED_BY_MPIRUN /* alike, after a signal of mpirun's */
+} run_agent_event;
 
-typedef struct run_message {
-    int news, value;
-} run_message;
+/* What an agent reports. The keeper sends single bytes: signals for the
+ * rank. */
+typedef struct run_agent_message {
+    int event, value;
+} run_agent_message;
 
-/* Start the command as this process's rank, and watch it; the exit status. */
-int run_rank(char **command);
+/* Be the agent of this process's rank; the exit status. */
+int run_rank_agent(char **command);
 
 #endif

@@ -1,4 +1,4 @@
-/* spawn.c - see spawn.h. */
+/* spawn.c - fork, prepare the child, become the program, or report why not. */
 #define _GNU_SOURCE
 #include "spawn.h"
 
@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Nothing of fleetrun's stays open but the standard three and `keep`. */
+/* Close all descriptors on exec, but the standard three and `keep`. */
 static void close_others(int keep)
 {
 #ifdef SYS_close_range
@@ -36,7 +36,7 @@ static void reset_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-static bool redirect(const int to[2])
+static bool redirect_streams(const int to[2])
 {
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
@@ -46,13 +46,13 @@ static bool redirect(const int to[2])
 
 /* In the child: become the program, or report why not. */
 static void __attribute__((noreturn))
-become(const run_spawn *s, int report, pid_t parent)
+become_program(const run_spawn *s, int report, pid_t parent)
 {
     char **command = s->command;
     int e = 0;
 
     if (setpgid(0, 0) != 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 ||
-        !redirect(s->to))
+        !redirect_streams(s->to))
         e = errno;
     if (getppid() != parent) /* it died before the call above */
         _exit(1);
@@ -92,7 +92,7 @@ static fleet_status read_report(const run_spawn *s, int report, int *error)
     return run_spawn_failed(s->command[0], *error);
 }
 
-fleet_status run_spawn_it(const run_spawn *s, pid_t *pid, int *error)
+fleet_status run_spawn_start(const run_spawn *s, pid_t *pid, int *error)
 {
     const pid_t parent = getpid();
     fleet_status status;
@@ -104,7 +104,7 @@ fleet_status run_spawn_it(const run_spawn *s, pid_t *pid, int *error)
         return fl_fail(FLEET_EIO, "cannot make a pipe: %s", strerror(errno));
     *pid = fork();
     if (*pid == 0)
-        become(s, report[1], parent);
+        become_program(s, report[1], parent);
     close(report[1]);
     if (*pid > 0) {
         status = read_report(s, report[0], error);

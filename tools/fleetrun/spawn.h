@@ -1,4 +1,5 @@
-/* spawn.h - a process with a group of its own that dies with its parent. */
+/* spawn.h - start a process that has a process group of its own and dies with
+ * its parent. */
 #ifndef FLEETRUN_SPAWN_H
 #define FLEETRUN_SPAWN_H
 
@@ -10,7 +11,7 @@
 typedef struct run_spawn {
     char **command;
     int to[2];    /* its stdout and stderr; its stdin is empty */
-    bool inherit; /* what is open stays so; else nothing but `keep` */
+    bool inherit; /* it inherits all descriptors; else `keep` alone */
     int keep;     /* -1: none */
     /* in the new process, before it becomes the program; may choose another
      * command */
@@ -22,7 +23,7 @@ typedef struct run_spawn {
  * FLEET_ENOENT there is no such program, FLEET_ECHILD it cannot be executed.
  * The main thread calls it, because a process dies with the thread that started
  * it. *pid is set as soon as there is a process. */
-fleet_status run_spawn_it(const run_spawn *s, pid_t *pid, int *error);
+fleet_status run_spawn_start(const run_spawn *s, pid_t *pid, int *error);
 
 /* FLEET_ENOENT or FLEET_ECHILD, with the text. */
 fleet_status run_spawn_failed(const char *program, int error);

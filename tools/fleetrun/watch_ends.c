@@ -1,5 +1,5 @@
-/* ends.c - how the processes of a job have ended, and what that means for it.
- */
+/* watch_ends.c - how the processes of a job have ended, and what that means for
+ * the job. */
 #define _GNU_SOURCE
 #include <limits.h>
 #include <signal.h>
@@ -9,15 +9,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ranks.h"
+#include "agents.h"
 #include "spawn.h"
-#include "tail.h"
-#include "watching.h"
+#include "log_tail.h"
+#include "watch_internal.h"
 
-/* --- ends ------------------------------------------------------------------
- */
-
-static const char *describe(int status)
+static const char *describe_status(int status)
 {
     static char text[64];
 
@@ -37,111 +34,113 @@ static int exit_status_of(int status)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-static void report_first(watch *w, const run_process *p, int pid)
+static void report_first_failure(watch *w, const run_process *p, int pid)
 {
     char heading[200];
-    int left = run_count_running(w->job);
+    int left = watch_count_running(w->job);
 
-    snprintf(w->first, sizeof w->first, "%s (pid %d) %s", run_name(p), pid,
-             describe(p->status));
+    snprintf(w->first, sizeof w->first, "%s (pid %d) %s", run_process_name(p),
+             pid, describe_status(p->status));
     snprintf(heading, sizeof heading, "fleetrun: %s", w->first);
-    run_tail_show(heading, run_log_path(w->job, p));
+    run_log_tail_show(heading, run_process_log(w->job, p));
     if (left > 0)
-        run_say("%d other%s %g s to end", left,
-                left == 1 ? " process has" : " processes have",
-                w->job->options->grace_ms / 1000.0);
+        watch_report("%d other%s %g s to end", left,
+                     left == 1 ? " process has" : " processes have",
+                     w->job->options->grace_ms / 1000.0);
 }
 
-static void judge(watch *w, const run_process *p, int pid)
+static void report_failure(watch *w, const run_process *p, int pid)
 {
     if (p->status == 0 || !w->reports)
         return;
     if (w->exit_status != 0) {
-        run_say("%s (pid %d) %s, too; see %s", run_name(p), pid,
-                describe(p->status), run_log_path(w->job, p));
+        watch_report("%s (pid %d) %s, too; see %s", run_process_name(p), pid,
+                     describe_status(p->status), run_process_log(w->job, p));
         return;
     }
     w->exit_status = exit_status_of(p->status);
-    report_first(w, p, pid);
-    run_enter(w, WATCH_GRACE, w->job->options->grace_ms, "the failure");
+    report_first_failure(w, p, pid);
+    watch_enter_phase(w, WATCH_GRACE, w->job->options->grace_ms, "the failure");
 }
 
-/* Servers end by themselves once all workers have left them. Where some workers
- * are on other nodes that may take as long as it takes. mpirun ends when those
- * that watch its ranks are let go; some ranks may never have come. */
+/* Servers end by themselves once all workers have left them; where some workers
+ * are on other nodes that has no deadline. mpirun ends when the agents of its
+ * ranks are released; some of them may never have come. */
 static void check_workers(watch *w)
 {
-    if (run_ranks_run(w) || (w->phase < WATCH_TERM && !run_workers_came(w)))
+    if (watch_ranks_run(w) ||
+        (w->phase < WATCH_TERM && !watch_workers_started(w)))
         return;
     for (int i = w->job->n_server; i < w->job->n_process; i++)
-        run_ranks_release(&w->job->process[i]);
+        run_agents_release(&w->job->process[i]);
     if (w->phase == WATCH_RUN)
-        run_enter(w, WATCH_GRACE, w->job->options->grace_ms,
-                  "the last worker's end");
+        watch_enter_phase(w, WATCH_GRACE, w->job->options->grace_ms,
+                          "the last worker's end");
 }
 
-/* What can be moved at once; all of it if there will be no more. */
-void run_move(run_output *o)
+void watch_move_output(run_output *o)
 {
     while (run_output_step(o) && o->ending)
         ;
 }
 
-/* What it has written is all. */
+/* The process has ended: what its pipes hold now is all. */
 static void end_outputs(run_process *p)
 {
     for (int i = 0; i < 2; i++) {
         run_output_end(&p->output[i]);
-        run_move(&p->output[i]);
+        watch_move_output(&p->output[i]);
     }
 }
 
-static void hear_all(watch *w);
+static void read_agents(watch *w);
 
-/* What the ranks had said before counts; who has said nothing has ended with
- * mpirun. */
-static void end_ranks(watch *w)
+/* mpirun has ended. What agents had reported before counts; all other ranks
+ * have ended with it. */
+static void release_agents(watch *w)
 {
-    hear_all(w);
+    read_agents(w);
     for (int i = w->job->n_server; i < w->job->n_process; i++) {
         run_process *p = &w->job->process[i];
 
-        run_ranks_release(p);
+        run_agents_release(p);
         p->pid = 0;
         end_outputs(p);
     }
 }
 
-/* When all ranks have ended well mpirun's own status is of no interest. */
-static bool is_interesting(const watch *w)
+/* mpirun's own status matters only where a rank is missing, or was ended by
+ * it. */
+static bool mpirun_has_failed(const watch *w)
 {
     if (w->exit_status != 0)
         return false;
     for (int i = w->job->n_server; i < w->job->n_process; i++)
         if (!w->job->process[i].was_started || w->job->process[i].pid > 0 ||
-            w->job->process[i].asked)
+            w->job->process[i].ended_by_mpirun)
             return true;
     return false;
 }
 
-static void judge_mpirun(watch *w, run_process *p, int pid)
+static void mpirun_ended(watch *w, run_process *p, int pid)
 {
-    bool interesting;
+    bool failed;
 
-    hear_all(w);
-    interesting = is_interesting(w);
-    end_ranks(w);
-    if (interesting && p->status == 0)
-        p->status = 1 << 8; /* it has started less than it should */
-    if (interesting)
-        judge(w, p, pid);
+    read_agents(w);
+    failed = mpirun_has_failed(w);
+    release_agents(w);
+    if (failed && p->status == 0)
+        p->status = 1 << 8; /* as if it had ended with 1 */
+    if (failed)
+        report_failure(w, p, pid);
     else if (w->phase == WATCH_RUN)
-        run_enter(w, WATCH_GRACE, w->job->options->grace_ms,
-                  "the last worker's end");
+        watch_enter_phase(w, WATCH_GRACE, w->job->options->grace_ms,
+                          "the last worker's end");
 }
 
-/* It has ended and is not reaped: its number still means its group alone. */
-static void reap(watch *w, run_process *p)
+/* It has ended and is not reaped yet, so its pid still names its group
+ * alone. */
+static void reap_process(watch *w, run_process *p)
 {
     int pid = p->pid;
 
@@ -150,14 +149,14 @@ static void reap(watch *w, run_process *p)
     p->pid = 0;
     end_outputs(p);
     if (p->is_mpirun) {
-        judge_mpirun(w, p, pid);
+        mpirun_ended(w, p, pid);
         return;
     }
-    judge(w, p, pid);
+    report_failure(w, p, pid);
     check_workers(w);
 }
 
-static run_process *find(run_job *j, pid_t pid)
+static run_process *find_process(run_job *j, pid_t pid)
 {
     for (int i = 0; i < j->n_all; i++)
         if (j->process[i].pid == pid && !j->process[i].by_mpirun)
@@ -174,18 +173,17 @@ static void reap_all(watch *w)
         if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
             info.si_pid == 0)
             return;
-        p = find(w->job, info.si_pid);
+        p = find_process(w->job, info.si_pid);
         if (p)
-            reap(w, p);
+            reap_process(w, p);
         else
             waitpid(info.si_pid, NULL, 0); /* an orphan that was adopted */
     }
 }
 
-/* --- ranks -----------------------------------------------------------------
- */
+/* --- ranks beneath mpirun ------------------------------------------------- */
 
-static void end_rank(watch *w, run_process *p, int status)
+static void rank_ended(watch *w, run_process *p, int status)
 {
     int pid = p->pid;
 
@@ -193,83 +191,83 @@ static void end_rank(watch *w, run_process *p, int status)
     p->pid = 0;
     if (w->job->options->n_ip == 1) /* by tcp the last of it is still to come */
         end_outputs(p);
-    if (!p->asked)
-        judge(w, p, pid);
+    if (!p->ended_by_mpirun)
+        report_failure(w, p, pid);
     check_workers(w);
 }
 
-/* Has mpirun ended, or does it in no time? */
+/* Has mpirun ended, or does it end within MPIRUN_END_MS? */
 static bool mpirun_ends(watch *w)
 {
-    const int64_t deadline = run_now_ms() + MPIRUN_MS;
-    const run_process *m = run_mpirun(w);
-    int left = MPIRUN_MS;
+    const int64_t deadline = watch_now_ms() + MPIRUN_END_MS;
+    const run_process *m = watch_mpirun(w);
+    int left = MPIRUN_END_MS;
 
-    for (; m->pid > 0 && left > 0; left = (int)(deadline - run_now_ms()))
+    for (; m->pid > 0 && left > 0; left = (int)(deadline - watch_now_ms()))
         if (poll(&w->polled[POLLED_SIGNALS], 1, left) == 1)
-            run_take_signals(w);
+            watch_read_signals(w);
     return m->pid <= 0;
 }
 
-/* Who watched it has died, and the rank with it; if mpirun has died, that is
- * the failure, and all ranks have ended. */
-static void lose_rank(watch *w, run_process *p)
+/* The agent has died, and its rank with it. If mpirun has died, that is the
+ * failure, and all ranks have ended. */
+static void agent_lost(watch *w, run_process *p)
 {
-    close(p->control);
-    p->control = -1;
+    close(p->agent);
+    p->agent = -1;
     if (p->pid > 0 && !mpirun_ends(w))
-        end_rank(w, p, SIGKILL);
+        rank_ended(w, p, SIGKILL);
 }
 
-static void give_up_start(watch *w, run_process *p, int error)
+static void rank_not_started(watch *w, run_process *p, int error)
 {
     fleet_status status = run_spawn_failed(w->job->options->command[0], error);
 
     p->pid = 0;
     if (w->exit_status == 0) {
-        run_say("%s", fleet_last_error());
+        watch_report("%s", fleet_last_error());
         w->exit_status = status == FLEET_ENOENT ? 127 : 126;
-        run_kill_all(w);
+        watch_kill_all(w);
     }
     check_workers(w);
 }
 
-static void take_message(watch *w, run_process *p, const run_message *m)
+static void handle_message(watch *w, run_process *p, const run_agent_message *m)
 {
-    if (m->news == RUN_STARTED)
+    if (m->event == RUN_RANK_STARTED)
         p->pid = m->value;
-    else if (m->news == RUN_NOT_STARTED)
-        give_up_start(w, p, m->value);
+    else if (m->event == RUN_RANK_NOT_STARTED)
+        rank_not_started(w, p, m->value);
     else {
-        p->asked = m->news == RUN_WAS_ASKED;
-        end_rank(w, p, m->value);
+        p->ended_by_mpirun = m->event == RUN_RANK_ENDED_BY_MPIRUN;
+        rank_ended(w, p, m->value);
     }
 }
 
-void run_hear(watch *w, run_process *p)
+void watch_read_agent(watch *w, run_process *p)
 {
-    run_message m;
+    run_agent_message m;
 
-    if (run_ranks_hear(p, &m))
-        take_message(w, p, &m);
+    if (run_agents_receive(p, &m))
+        handle_message(w, p, &m);
     else
-        lose_rank(w, p);
+        agent_lost(w, p);
 }
 
-/* What has been said already. */
-static void hear_all(watch *w)
+/* Handle the messages that have come already. */
+static void read_agents(watch *w)
 {
     for (int i = w->job->n_server; i < w->job->n_process; i++) {
         run_process *p = &w->job->process[i];
-        run_message m;
+        run_agent_message m;
 
-        while (p->control >= 0 && p->pid > 0 && run_ranks_has(p) &&
-               run_ranks_hear(p, &m))
-            take_message(w, p, &m);
+        while (p->agent >= 0 && p->pid > 0 && run_agents_has_message(p) &&
+               run_agents_receive(p, &m))
+            handle_message(w, p, &m);
     }
 }
 
-void run_take_signals(watch *w)
+void watch_read_signals(watch *w)
 {
     struct signalfd_siginfo info;
 
@@ -277,5 +275,5 @@ void run_take_signals(watch *w)
         if (info.ssi_signo == SIGCHLD)
             reap_all(w);
         else
-            run_take_signal(w, (int)info.ssi_signo);
+            watch_handle_signal(w, (int)info.ssi_signo);
 }

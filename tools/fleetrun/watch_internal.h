@@ -1,8 +1,8 @@
-/* watching.h - the state of a job that is watched, shared by the files that do
- * it: phases.c ends processes, ends.c judges how they end, watch.c is the loop.
- */
-#ifndef FLEETRUN_WATCHING_H
-#define FLEETRUN_WATCHING_H
+/* watch_internal.h - the state of a running job, shared by the files of watch:
+ * watch.c is the loop, watch_ends.c handles the ends of processes,
+ * watch_phases.c ends them. */
+#ifndef FLEETRUN_WATCH_INTERNAL_H
+#define FLEETRUN_WATCH_INTERNAL_H
 
 #include <poll.h>
 
@@ -10,69 +10,67 @@
 
 enum {
     TERM_MS = 5000,
-    MPIRUN_MS = 200, /* from its end to that of what it started, and more */
+    MPIRUN_END_MS = 200, /* more than from mpirun's end to its ranks' */
     NEVER = -1
 };
 
-enum { POLLED_SIGNALS, POLLED_LIFE, POLLED_RANKS, N_POLLED };
-enum { POLLED_OF_EACH = 3 }; /* stdout, stderr, control */
+enum { POLLED_SIGNALS, POLLED_ALIVE, POLLED_AGENTS, N_POLLED };
+enum { POLLED_OF_EACH = 3 }; /* stdout, stderr, agent */
 
-/* What the processes that still run have been told, in this order. */
+/* What the processes that still run were sent, in this order. */
 typedef enum watch_phase {
-    WATCH_RUN,   /* nothing: all is well; mpirun starts ranks until the deadline
-                  */
-    WATCH_GRACE, /* nothing: they should end by themselves until the deadline */
+    WATCH_RUN,   /* nothing: all is well; mpirun has until the deadline to start
+                  * all ranks */
+    WATCH_GRACE, /* nothing: they should end by themselves by the deadline */
     WATCH_TERM,  /* SIGTERM */
     WATCH_KILL   /* SIGKILL */
 } watch_phase;
 
 typedef struct watch {
     run_job *job;
-    int life, signals;
+    int alive, signals;
     struct pollfd *polled; /* N_POLLED, then POLLED_OF_EACH process */
     watch_phase phase;
     int64_t deadline;  /* of the phase, in ms; NEVER */
-    int window;        /* how long the phase lasts, in ms */
+    int phase_ms;      /* how long the phase may last */
     const char *since; /* what it began with */
     int exit_status;
-    bool reports;    /* of processes that fail: not of those we have ended */
-    bool abandoned;  /* nobody waits for the output any more */
+    bool reports;    /* failures: not of processes that fleetrun has ended */
+    bool abandoned;  /* the output is not waited for any more */
     bool at_once;    /* SIGKILL for mpirun, too, which would tidy up */
     char first[100]; /* what failed first, in words; "": nothing */
 } watch;
 
+/* --- watch_phases.c ------------------------------------------------------- */
+
 /* A line on stderr. */
-void run_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-int64_t run_now_ms(void);
+void watch_report(const char *format, ...)
+    __attribute__((format(printf, 1, 2)));
+int64_t watch_now_ms(void);
 
-/* --- phases.c ---------------------------------------------------------------
- */
-
-int run_count_running(const run_job *j); /* without mpirun */
-run_process *run_mpirun(const watch *w); /* NULL: there is none */
-bool run_anything_runs(const watch *w);
-bool run_ranks_run(const watch *w);
-bool run_workers_came(const watch *w); /* each was started */
+int watch_count_running(const run_job *j); /* without mpirun */
+run_process *watch_mpirun(const watch *w); /* NULL: none is used */
+bool watch_any_runs(const watch *w);
+bool watch_ranks_run(const watch *w);
+bool watch_workers_started(const watch *w); /* each was */
 
 /* ms: NEVER, or how long the phase may last; since: what it begins with. */
-void run_enter(watch *w, watch_phase phase, int ms, const char *since);
-void run_kill_all(watch *w);
-void run_pass_deadline(watch *w);
+void watch_enter_phase(watch *w, watch_phase phase, int ms, const char *since);
+void watch_kill_all(watch *w);
+void watch_deadline_passed(watch *w);
 
-/* The first one asks, a second one insists. */
-void run_take_signal(watch *w, int signal);
+/* A signal for fleetrun: the first one asks, a second one insists. */
+void watch_handle_signal(watch *w, int signal);
 
-/* --- ends.c -----------------------------------------------------------------
- */
+/* --- watch_ends.c --------------------------------------------------------- */
 
-/* What of an output can be moved at once; all of it if there will be no more.
- */
-void run_move(run_output *o);
+/* Move on what can be moved of an output at once; all of it if it has ended. */
+void watch_move_output(run_output *o);
 
-/* Signals, and the ends of this process's children. */
-void run_take_signals(watch *w);
+/* Read signals, and reap children that have ended. */
+void watch_read_signals(watch *w);
 
-/* The next message of a rank's. */
-void run_hear(watch *w, run_process *p);
+/* Handle the next message of a rank's agent, or its end. */
+void watch_read_agent(watch *w, run_process *p);
 
 #endif

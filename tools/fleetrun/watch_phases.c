@@ -1,4 +1,5 @@
-/* phases.c - how the processes of a job are ended. */
+/* watch_phases.c - how the processes of a job are ended: grace, SIGTERM,
+ * SIGKILL, each with a deadline. */
 #define _GNU_SOURCE
 #include <limits.h>
 #include <signal.h>
@@ -7,10 +8,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "ranks.h"
-#include "watching.h"
+#include "agents.h"
+#include "watch_internal.h"
 
-void __attribute__((format(printf, 1, 2))) run_say(const char *format, ...)
+void __attribute__((format(printf, 1, 2))) watch_report(const char *format, ...)
 {
     char line[PATH_MAX + 500] = "fleetrun: ";
     size_t n = strlen(line);
@@ -22,7 +23,7 @@ void __attribute__((format(printf, 1, 2))) run_say(const char *format, ...)
     dprintf(2, "%s\n", line);
 }
 
-int64_t run_now_ms(void)
+int64_t watch_now_ms(void)
 {
     struct timespec t;
 
@@ -30,7 +31,7 @@ int64_t run_now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-int run_count_running(const run_job *j)
+int watch_count_running(const run_job *j)
 {
     int n = 0;
 
@@ -39,18 +40,18 @@ int run_count_running(const run_job *j)
     return n;
 }
 
-run_process *run_mpirun(const watch *w)
+run_process *watch_mpirun(const watch *w)
 {
     return w->job->by_mpirun ? &w->job->process[w->job->n_process] : NULL;
 }
 
-bool run_anything_runs(const watch *w)
+bool watch_any_runs(const watch *w)
 {
-    return run_count_running(w->job) > 0 ||
-           (run_mpirun(w) && run_mpirun(w)->pid > 0);
+    return watch_count_running(w->job) > 0 ||
+           (watch_mpirun(w) && watch_mpirun(w)->pid > 0);
 }
 
-bool run_ranks_run(const watch *w)
+bool watch_ranks_run(const watch *w)
 {
     for (int i = w->job->n_server; i < w->job->n_process; i++)
         if (w->job->process[i].pid > 0)
@@ -58,7 +59,7 @@ bool run_ranks_run(const watch *w)
     return false;
 }
 
-bool run_workers_came(const watch *w)
+bool watch_workers_started(const watch *w)
 {
     for (int i = w->job->n_server; i < w->job->n_process; i++)
         if (!w->job->process[i].was_started)
@@ -66,96 +67,97 @@ bool run_workers_came(const watch *w)
     return true;
 }
 
-/* --- phases ----------------------------------------------------------------
- */
+/* --- phases --------------------------------------------------------------- */
 
-void run_enter(watch *w, watch_phase phase, int ms, const char *since)
+void watch_enter_phase(watch *w, watch_phase phase, int ms, const char *since)
 {
     w->phase = phase;
-    w->window = ms;
+    w->phase_ms = ms;
     w->since = since;
-    w->deadline = ms == NEVER ? NEVER : run_now_ms() + ms;
+    w->deadline = ms == NEVER ? NEVER : watch_now_ms() + ms;
 }
 
-/* To its group; one that is stopped must go on to notice. */
-static void send_one(const run_process *p, int signal)
+/* To the process's group; one that is stopped must go on to notice. */
+static void signal_process(const run_process *p, int signal)
 {
     if (p->pid <= 0)
         return;
     if (p->by_mpirun) {
-        run_ranks_signal(p, signal);
+        run_agents_signal(p, signal);
         return;
     }
     kill(-p->pid, signal);
     kill(-p->pid, SIGCONT);
 }
 
-/* mpirun ends when its ranks have, and tidies up. */
-static void send_all(const watch *w, int signal)
+/* mpirun ends by itself when its ranks have ended, and tidies up. */
+static void signal_all(const watch *w, int signal)
 {
     for (int i = 0; i < w->job->n_process; i++)
-        send_one(&w->job->process[i], signal);
-    if (run_mpirun(w) && (w->at_once || !run_ranks_run(w)))
-        send_one(run_mpirun(w), signal);
+        signal_process(&w->job->process[i], signal);
+    if (watch_mpirun(w) && (w->at_once || !watch_ranks_run(w)))
+        signal_process(watch_mpirun(w), signal);
 }
 
-void run_kill_all(watch *w)
+void watch_kill_all(watch *w)
 {
     w->at_once = w->at_once || w->phase == WATCH_KILL;
-    run_enter(w, WATCH_KILL, run_mpirun(w) && !w->at_once ? TERM_MS : NEVER,
-              w->since);
+    watch_enter_phase(w, WATCH_KILL,
+                      watch_mpirun(w) && !w->at_once ? TERM_MS : NEVER,
+                      w->since);
     w->reports = false;
-    send_all(w, SIGKILL);
+    signal_all(w, SIGKILL);
 }
 
 static void terminate_all(watch *w, int ms, const char *since)
 {
-    run_enter(w, WATCH_TERM, ms, since);
+    watch_enter_phase(w, WATCH_TERM, ms, since);
     w->reports = false;
-    send_all(w, SIGTERM);
+    signal_all(w, SIGTERM);
 }
 
-static void name_late(const watch *w, const char *signal)
+static void report_late(const watch *w, const char *signal)
 {
     for (int i = 0; i < w->job->n_all; i++) {
         const run_process *p = &w->job->process[i];
 
-        if (p->pid > 0 && (!p->is_mpirun || !run_ranks_run(w)))
-            run_say("%s (pid %d) has not ended within %g s of %s: %s",
-                    run_name(p), (int)p->pid, w->window / 1000.0, w->since,
-                    signal);
+        if (p->pid > 0 && (!p->is_mpirun || !watch_ranks_run(w)))
+            watch_report("%s (pid %d) has not ended within %g s of %s: %s",
+                         run_process_name(p), (int)p->pid, w->phase_ms / 1000.0,
+                         w->since, signal);
     }
 }
 
-static void name_missing(const watch *w)
+static void report_missing(const watch *w)
 {
     for (int i = w->job->n_server; i < w->job->n_process; i++)
         if (!w->job->process[i].was_started)
-            run_say("mpirun has not started %s within %g s: SIGTERM; see "
-                    "mpirun.log",
-                    run_name(&w->job->process[i]), w->window / 1000.0);
+            watch_report("mpirun has not started %s within %g s: SIGTERM; see "
+                         "mpirun.log",
+                         run_process_name(&w->job->process[i]),
+                         w->phase_ms / 1000.0);
 }
 
-void run_pass_deadline(watch *w)
+void watch_deadline_passed(watch *w)
 {
     if (w->phase == WATCH_RUN) {
         w->exit_status = 1;
-        name_missing(w);
+        report_missing(w);
         terminate_all(w, TERM_MS, "SIGTERM");
     } else if (w->phase == WATCH_GRACE) {
         if (w->exit_status == 0) /* only servers are left, and all is done */
             w->exit_status = 1;
-        name_late(w, "SIGTERM");
+        report_late(w, "SIGTERM");
         terminate_all(w, TERM_MS, "SIGTERM");
     } else {
         if (w->phase == WATCH_TERM)
-            name_late(w, "SIGKILL");
-        run_kill_all(w);
+            report_late(w, "SIGKILL");
+        watch_kill_all(w);
     }
 }
 
 /* The first one asks, a second one insists. */
-void run_take_signal(watch *w, int signal)
+void watch_handle_signal(watch *w, int signal)
 {
     const char *name = sigabbrev_np(signal);
 
@@ -163,10 +165,10 @@ void run_take_signal(watch *w, int signal)
         w->exit_status = 128 + signal;
     w->abandoned = true;
     if (w->phase >= WATCH_TERM) {
-        run_say("SIG%s: killing what is left", name);
-        run_kill_all(w);
+        watch_report("SIG%s: killing what is left", name);
+        watch_kill_all(w);
         return;
     }
-    run_say("SIG%s: ending the job", name);
+    watch_report("SIG%s: ending the job", name);
     terminate_all(w, w->job->options->grace_ms, "that signal");
 }

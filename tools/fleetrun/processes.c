@@ -1,0 +1,225 @@
+/* processes.c - lists of servers and workers, counts of them, ranks of several
+ * hosts or nodes: the processes that the options describe. */
+#define _GNU_SOURCE
+#include "processes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+static const char local_host[] = "127.0.0.1";
+
+enum { FIRST_PORT = 6070 }; /* Paddle's */
+
+/* The entry "host:port" of `length` characters. */
+static fleet_status read_entry(const char *flag, const char *entry, int length,
+                               run_process *p)
+{
+    const char *colon = memrchr(entry, ':', (size_t)length);
+    char port[8], what[300];
+    int n = colon ? (int)(entry + length - colon) - 1 : 0;
+
+    if (!colon || colon == entry || n < 1 || n >= (int)sizeof port)
+        return fl_fail(FLEET_EINVAL, "%s: expected ip:port, got \"%.*s\"", flag,
+                       length, entry);
+    snprintf(port, sizeof port, "%.*s", n, colon + 1);
+    snprintf(what, sizeof what, "%s: the port of %.*s", flag, length, entry);
+    FL_TRY(run_options_integer(what, port, 1, 65535, &p->port));
+    p->host = fl_strndup(entry, (size_t)(colon - entry));
+    return p->host ? FLEET_OK : FLEET_ENOMEM;
+}
+
+/* The processes of a list; this node's are the entries with its host. */
+static fleet_status read_list(const char *flag, const char *list,
+                              const char *host, run_process *p)
+{
+    for (;; list++, p++) {
+        int length = (int)strcspn(list, ",");
+
+        FL_TRY(read_entry(flag, list, length, p));
+        p->is_local = strcmp(p->host, host) == 0;
+        list += length;
+        if (!*list)
+            return FLEET_OK;
+    }
+}
+
+/* The processes that a number stands for: all are this node's. */
+static fleet_status make_local(run_process *p, int n, const char *host,
+                               int port)
+{
+    for (int i = 0; i < n; i++) {
+        p[i].host = fl_strdup(host);
+        if (!p[i].host)
+            return FLEET_ENOMEM;
+        p[i].port = port ? port + i : 0;
+        p[i].is_local = true;
+        p[i].local_rank = i;
+    }
+    return FLEET_OK;
+}
+
+static const char *host_of_node(const run_options *o)
+{
+    const char *pod = getenv("POD_IP");
+
+    if (o->host)
+        return o->host;
+    if (!o->servers && !o->workers && o->n_node < 2)
+        return local_host;
+    return pod && *pod ? pod : local_host;
+}
+
+/* Ranks are numbered node after node. Of nodes with a fleetrun of their own
+ * only the number of ranks is known. */
+static fleet_status make_rank(run_job *j, run_process *p)
+{
+    const run_options *o = j->options;
+    const int node = p->index / o->n_worker;
+    const int this_node = o->node < 0 ? 0 : o->node;
+    const char *host = host_of_node(o), *ip = o->ips;
+
+    for (int i = 0; ip && i < node; i++)
+        ip = strchr(ip, ',') + 1;
+    p->local_rank = p->index % o->n_worker;
+    p->is_local = ip || node == this_node;
+    p->by_mpirun = j->by_mpirun;
+    p->host = ip ? fl_strndup(ip, strcspn(ip, ","))
+                 : fl_strdup(p->is_local ? host : "?");
+    if (!p->host)
+        return FLEET_ENOMEM;
+    if (!*p->host)
+        return fl_fail(FLEET_EINVAL, "--ips: a host is missing in \"%.200s\"",
+                       o->ips);
+    if (o->start_port && p->is_local)
+        p->port =
+            o->start_port + (o->servers ? 0 : j->n_server) + p->local_rank;
+    else if (o->n_ip > 1) /* a part of the rank's name: no process connects */
+        p->port = FIRST_PORT + p->local_rank;
+    return FLEET_OK;
+}
+
+static fleet_status make_ranks(run_job *j)
+{
+    run_process *rank = j->process + j->n_server;
+    const char *master = j->options->master;
+
+    for (int i = 0; i < j->n_worker; i++)
+        FL_TRY(make_rank(j, &rank[i]));
+    if (!master)
+        return FLEET_OK;
+    fl_text_add(&j->master, "%s", master);
+    if (!rank->is_local || j->by_mpirun)
+        return FLEET_OK;
+    fl_free(rank->host); /* rank 0 listens at --master */
+    rank->host = NULL;
+    return read_entry("--master", master, (int)strlen(master), rank);
+}
+
+static fleet_status make_processes(run_job *j)
+{
+    const run_options *o = j->options;
+    const char *host = host_of_node(o);
+    run_process *worker = j->process + j->n_server;
+    int port = o->start_port;
+
+    if (o->servers)
+        FL_TRY(read_list("--servers", o->servers, host, j->process));
+    else
+        FL_TRY(make_local(j->process, j->n_server, o->ips ? local_host : host,
+                          port));
+    if (o->collective)
+        return make_ranks(j);
+    if (o->workers)
+        return read_list("--workers", o->workers, host, worker);
+    return make_local(worker, j->n_worker, host,
+                      port && !o->servers ? port + j->n_server : port);
+}
+
+static bool are_same(const run_process *a, const run_process *b)
+{
+    return a->port && a->port == b->port && strcmp(a->host, b->host) == 0;
+}
+
+/* Count this node's processes, and the nodes. */
+static fleet_status count_processes(run_job *j)
+{
+    for (int i = 0; i < j->n_process; i++) {
+        const run_process *p = &j->process[i];
+        bool is_new = true;
+
+        for (int k = 0; k < i; k++) {
+            if (are_same(p, &j->process[k]))
+                return fl_fail(FLEET_EINVAL, "%s:%d stands twice in the lists",
+                               p->host, p->port);
+            is_new = is_new && strcmp(p->host, j->process[k].host) != 0;
+        }
+        j->n_host += is_new;
+        j->n_local += p->is_local;
+    }
+    j->n_on_node = j->n_local;
+    if (j->options->n_ip > 1)
+        j->n_on_node = j->n_server + j->options->n_worker;
+    if (j->options->n_node > 1)
+        j->n_host = j->options->n_node;
+    return FLEET_OK;
+}
+
+static fleet_status check_processes(const run_job *j)
+{
+    const run_options *o = j->options;
+
+    if (j->n_local == 0)
+        return fl_fail(FLEET_EINVAL,
+                       "none of the processes is on %s, which is this node's "
+                       "address; --host or POD_IP gives another",
+                       host_of_node(o));
+    for (int i = 0; o->collective && i < j->n_server; i++)
+        if (!j->process[i].is_local)
+            return fl_fail(FLEET_EINVAL,
+                           "--servers: beside ranks all servers are on this "
+                           "node, %s; %s is not",
+                           host_of_node(o), j->process[i].host);
+    if (j->n_host > 1 && !o->collective && !(o->servers && o->workers))
+        return fl_fail(FLEET_EINVAL,
+                       "a number counts this node's processes: with several "
+                       "nodes give --servers and --workers");
+    return FLEET_OK;
+}
+
+static int count_workers(const run_options *o)
+{
+    if (o->workers)
+        return run_options_count(o->workers);
+    return o->n_worker * (o->n_node > 1 && !o->ips ? o->n_node : o->n_ip);
+}
+
+fleet_status run_processes_list(run_job *j)
+{
+    const run_options *o = j->options;
+
+    j->n_server = o->servers ? run_options_count(o->servers) : o->n_server;
+    j->n_worker = count_workers(o);
+    j->n_process = j->n_server + j->n_worker;
+    j->by_mpirun = o->collective && !o->devices && j->n_worker > 1;
+    j->n_all = j->n_process + j->by_mpirun;
+    j->process = fl_alloc_array((size_t)j->n_all, sizeof *j->process);
+    if (!j->process)
+        return FLEET_ENOMEM;
+    for (int i = 0; i < j->n_all; i++) {
+        run_process *p = &j->process[i];
+
+        p->is_server = i < j->n_server;
+        p->index = p->is_server ? i : i - j->n_server;
+        p->is_mpirun = i == j->n_process;
+        p->socket = p->log = p->agent = -1;
+        p->output[0].from = p->output[1].from = -1;
+    }
+    FL_TRY(make_processes(j));
+    FL_TRY(count_processes(j));
+    if (j->by_mpirun)
+        j->process[j->n_process].is_local = true;
+    return check_processes(j);
+}

@@ -10,7 +10,7 @@
 #include "data/stream.h"
 #include "fleet/role.h"
 #include "runtime/device/context.h"
-#include "runtime/device/comm.h"
+#include "runtime/plan/agree.h"
 #include "runtime/store/store.h"
 
 struct fleet {

@@ -11,6 +11,7 @@
 #include "collective/reduce_kernels.h"
 #include "collective/hierarchy.h"
 #include "collective/wire_type.h"
+#include "runtime/plan/agree.h"
 
 enum { MOST_RANKS = 8 };
 

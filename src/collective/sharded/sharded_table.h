@@ -10,7 +10,7 @@
 #define FL_COLLECTIVE_SHARDED_SHARDED_TABLE_H
 
 #include "runtime/plan/remote.h"
-#include "runtime/device/comm.h"
+#include "runtime/plan/agree.h"
 
 typedef struct fl_sharded_tables fl_sharded_tables;
 

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "runtime/plan/remote.h"
-#include "runtime/device/comm.h"
+#include "runtime/plan/agree.h"
 #include "runtime/device/trace.h"
 #include "runtime/passes/update.h"
 

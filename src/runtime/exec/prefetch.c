@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 #include "runtime/plan/remote.h"
-#include "runtime/device/comm.h"
+#include "runtime/plan/agree.h"
 #include "runtime/exec/gpu_plan.h"
 
 static size_t size_of_input(const fleet_executor *e)

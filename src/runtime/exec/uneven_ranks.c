@@ -1,6 +1,6 @@
 /* uneven_ranks.c - a rank whose pass is over takes part in the updates of the others.
  */
-#include "runtime/device/comm.h"
+#include "runtime/plan/agree.h"
 #include "runtime/exec/gpu_plan.h"
 
 /* Who has trained nothing yet cannot update. */

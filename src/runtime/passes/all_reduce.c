@@ -1,99 +1,18 @@
-/* all_reduce.c - what ranks of a collective job do together in an update: agree on
- * how many batches it is of, and add up their gradients.
+/* all_reduce.c - what ranks of a collective job do together in an update: add up
+ * their gradients.
  *
  * A rank whose pass is over goes on with the updates of the others, as its
  * weights are to be theirs: it then gives gradients of -0.0, the number that
  * changes no sum, not even a zero's sign.
  */
-#include "runtime/device/comm.h"
-
-#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "base/memory.h"
+#include "runtime/plan/agree.h"
 #include "runtime/plan/pass.h"
 #include "runtime/passes/all_reduce_gpu.h"
 #include "runtime/device/trace.h"
 #include "runtime/passes/update.h"
-
-void fl_comm_abort(fl_comm *p, const char *why)
-{
-    fl_error before;
-    char words[sizeof before.text];
-
-    snprintf(words, sizeof words, "%s", why);
-    fl_error_take(&before, fl_last_code());
-    p->methods->abort(p, words);
-    if (*before.text)
-        fl_error_raise(&before);
-    else
-        fl_error_clear();
-}
-
-void fl_agree_abort(const fl_agree *r, const char *why)
-{
-    fl_comm_abort(r->comm, why);
-    if (r->hierarchy)
-        fl_comm_abort(r->hierarchy, why);
-}
-
-/* --- rounds -------------------------------------------------------------- */
-
-typedef struct said {
-    int32_t wish, batches;
-} said;
-
-static void sum_up(const said *all, int n, fl_agreed *round)
-{
-    *round = (fl_agreed){0};
-    for (int i = 0; i < n; i++) {
-        if ((fl_intent)all[i].wish > round->done) {
-            round->done = (fl_intent)all[i].wish;
-            round->first = i;
-        }
-        round->batches += all[i].batches;
-        round->ranks += all[i].batches > 0;
-        if (all[i].batches > round->most)
-            round->most = all[i].batches;
-    }
-}
-
-static fleet_status hear_all(fl_comm *p, said mine, fl_agreed *round)
-{
-    enum { FEW = 64 };
-    said few[FEW], *all = few;
-    fleet_status status;
-
-    if (p->size > FEW)
-        FL_TRY(FL_NEW(&all, (size_t)p->size * sizeof *all));
-    status = p->methods->all_gather(p, &mine, all, sizeof mine, NULL);
-    if (status == FLEET_OK)
-        sum_up(all, p->size, round);
-    if (all != few)
-        fl_free(all);
-    return status;
-}
-
-/* One act at a time: the first rank's. */
-static bool is_mine(fl_intent wish, const fl_agreed *round, int rank)
-{
-    if (round->done == FL_INTENT_UPDATE && wish == FL_INTENT_NONE)
-        return true;
-    return round->done == wish &&
-           (wish != FL_INTENT_COMMAND || round->first == rank);
-}
-
-fleet_status fl_agree_on(const fl_agree *r, fl_intent wish, int batches,
-                         fl_agreed *round)
-{
-    for (;;) {
-        FL_TRY(hear_all(r->comm, (said){(int32_t)wish, batches}, round));
-        if (is_mine(wish, round, r->comm->rank))
-            return FLEET_OK;
-        FL_TRY(r->serve(r->arg, round));
-    }
-}
 
 /* --- all_reduce ---------------------------------------------------------- */
 
@@ -178,17 +97,6 @@ void fl_emit_all_reduce(fl_lowering *l, int value, fl_wire_type type, bool dgc)
 }
 
 /* --- begun and waited for ------------------------------------------------ */
-
-void fl_comm_end_work(fl_comm *p, fl_work **work, int n)
-{
-    fl_error why;
-
-    fl_error_take(&why, fl_last_code());
-    for (int i = 0; i < n; i++)
-        if (work[i])
-            p->methods->wait(p, &work[i]);
-    fl_error_raise(&why);
-}
 
 static fleet_status begin_run(const fl_instance *in, const fl_range *r)
 {

@@ -1,6 +1,8 @@
 /* all_reduce_gpu.c - see all_reduce_gpu.h. */
 #include "runtime/passes/all_reduce_gpu.h"
 
+#include "runtime/plan/agree.h"
+
 fl_gpu *fl_comm_gpu_of_plan(const fl_plan *plan)
 {
     const fl_agree *r = plan->store->agree;

@@ -5,7 +5,7 @@
 #define FL_RUNTIME_PASSES_UPDATE_H
 
 #include "runtime/plan/lower.h"
-#include "runtime/device/comm.h"
+#include "runtime/plan/agree.h"
 
 /* Where the scalars of the update are: made by the first pass that asks. */
 int fl_update_value(fl_lowering *l);
@@ -37,10 +37,6 @@ void fl_emit_all_reduce(fl_lowering *l, int value, fl_wire_type type, bool dgc);
 /* The same, begun in FL_REDUCE_BEGIN and waited for in FL_UPDATE; the phase is then
  * that. */
 void fl_emit_leave(fl_lowering *l, int value, fl_wire_type type);
-
-/* After an abort: until nobody touches what has left. This thread's failure
- * stays what it was. */
-void fl_comm_end_work(fl_comm *p, fl_work **work, int n);
 
 /* What its steps are, and what they do with a group of ranks. */
 extern const fl_kernel fl_kernel_all_reduce;

@@ -10,7 +10,8 @@
 #include <string.h>
 
 #include "common.h"
-#include "data/parse.h"
+#include "data/format/formats.h"
+#include "data/format/parser.h"
 
 enum { BENCH_RECORDS = 300000, BENCH_IDS = 26, BENCH_DENSE = 13 };
 
@@ -116,11 +117,12 @@ static inline void bench_open(bench_parser *b, fleet_format format)
                                .n_slot = 2 + BENCH_IDS,
                                .files = bench_file,
                                .n_file = 1};
-    bench_must(
-        fl_parser_init(&b->parser, &b->spec, fl_parse_of(format)) == FLEET_OK &&
-            fl_scratch_create(&b->scratch, &b->parser) == FLEET_OK &&
-            fl_batch_buffer_create(&b->box, &b->parser.layout) == FLEET_OK,
-        "parser");
+    bench_must(fl_parser_init(&b->parser, &b->spec, fl_format_parse(format)) ==
+                       FLEET_OK &&
+                   fl_scratch_create(&b->scratch, &b->parser) == FLEET_OK &&
+                   fl_batch_buffer_create(&b->box, &b->parser.layout) ==
+                       FLEET_OK,
+               "parser");
 }
 
 static inline void bench_close(bench_parser *b)

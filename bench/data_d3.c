@@ -1,6 +1,7 @@
 /* data_d3.c - D3: Criteo's lines from a file in the page cache to batches of
  * values, with one reader thread, over a Python line generator on its own core,
  * in lines per second. Run it in the repository's root. */
+#include "data/format/formats.h"
 #include "data_bench.h"
 
 #include <unistd.h>
@@ -40,7 +41,7 @@ static double run_ours(void)
     fl_batch *batch;
     int64_t rows = 0;
 
-    bench_must(fl_stream_own_slots(FLEET_CRITEO, NULL, &spec.slots,
+    bench_must(fl_format_own_slots(FLEET_CRITEO, NULL, &spec.slots,
                                    &spec.n_slot) == FLEET_OK &&
                    fl_stream_open(&stream, &spec) == FLEET_OK,
                "open");
@@ -49,7 +50,7 @@ static double run_ours(void)
         fl_stream_release(stream, batch);
     }
     fl_stream_close(stream);
-    fl_stream_free_own_slots(spec.slots, spec.n_slot);
+    fl_format_free_own_slots(spec.slots);
     bench_must(rows == BENCH_RECORDS, "some lines are missing");
     return (now() - begin) / BENCH_RECORDS;
 }

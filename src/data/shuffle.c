@@ -1,10 +1,10 @@
-/* shuffle.c - see reader.h: a shuffle buffer.
+/* shuffle.c - a shuffle buffer.
  *
  * It is filled; then each sample that comes takes the place of one picked at
  * random, which goes out; in the end the rest goes out in random order. The
  * k-th pick is a function of (seed, k).
  */
-#include "data/reader.h"
+#include "data/shuffle.h"
 
 #include <string.h>
 
@@ -16,18 +16,18 @@ enum {
     PIECE = 64            /* lines that are read at once */
 };
 
-typedef struct kept {
+typedef struct kept_line {
     char *text; /* its own copy */
     size_t capacity;
     fl_line line;
-} kept;
+} kept_line;
 
 typedef struct shuffle_reader {
     fl_reader reader; /* first, so that it is this */
     fl_reader_env env;
     fl_reader *inner;
 
-    kept *buffer;
+    kept_line *buffer;
     size_t n, capacity;
     uint64_t picks;
     bool at_end;
@@ -70,9 +70,9 @@ static fleet_status next_line(shuffle_reader *r, const fl_line **line)
     return FLEET_OK;
 }
 
-static fleet_status keep(shuffle_reader *r, size_t i, const fl_line *line)
+static fleet_status keep_line(shuffle_reader *r, size_t i, const fl_line *line)
 {
-    kept *k = &r->buffer[i];
+    kept_line *k = &r->buffer[i];
 
     FL_TRY(fl_grow(&k->text, &k->capacity, line->size + 1, 1));
     memcpy(k->text, line->text, line->size);
@@ -80,7 +80,7 @@ static fleet_status keep(shuffle_reader *r, size_t i, const fl_line *line)
     return FLEET_OK;
 }
 
-static fleet_status fill(shuffle_reader *r)
+static fleet_status fill_buffer(shuffle_reader *r)
 {
     const size_t size = (size_t)r->env.parser->spec->shuffle;
 
@@ -91,14 +91,15 @@ static fleet_status fill(shuffle_reader *r)
         if (!line)
             return FLEET_OK;
         FL_TRY(fl_grow(&r->buffer, &r->capacity, r->n + 1, sizeof *r->buffer));
-        FL_TRY(keep(r, r->n, line));
+        FL_TRY(keep_line(r, r->n, line));
         r->n++;
     }
     return FLEET_OK;
 }
 
 /* Copy a line out, to where it stays until its batch is parsed. */
-static fleet_status emit(shuffle_reader *r, const kept *k, fl_lines *lines)
+static fleet_status emit_line(shuffle_reader *r, const kept_line *k,
+                              fl_lines *lines)
 {
     const size_t size = k->line.size;
     fl_line line = k->line;
@@ -119,14 +120,14 @@ static fleet_status emit(shuffle_reader *r, const kept *k, fl_lines *lines)
 }
 
 /* Put what is next, or else the last of the buffer, in the place i. */
-static fleet_status refill(shuffle_reader *r, size_t i)
+static fleet_status refill_place(shuffle_reader *r, size_t i)
 {
     const fl_line *line;
-    kept last;
+    kept_line last;
 
     FL_TRY(next_line(r, &line));
     if (line)
-        return keep(r, i, line);
+        return keep_line(r, i, line);
     last = r->buffer[--r->n];
     r->buffer[r->n] = r->buffer[i]; /* its memory stays the buffer's */
     r->buffer[i] = last;
@@ -141,14 +142,14 @@ static fleet_status shuffle_read(fl_reader *reader, fl_lines *lines, int64_t n,
     *got = 0;
     r->filled += FL_TEXT_PAD; /* another thread may read on so far */
     if (!r->at_end)
-        FL_TRY(fill(r));
+        FL_TRY(fill_buffer(r));
     for (; *got < n && r->n > 0; ++*got) {
         size_t i = (size_t)fl_rng_below(r->env.parser->spec->seed, PICK_STREAM,
                                         r->picks++, r->n);
 
         if (lines)
-            FL_TRY(emit(r, &r->buffer[i], lines));
-        FL_TRY(refill(r, i));
+            FL_TRY(emit_line(r, &r->buffer[i], lines));
+        FL_TRY(refill_place(r, i));
     }
     reader->share =
         r->inner->share * (double)r->picks / ((double)r->picks + (double)r->n);

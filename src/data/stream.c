@@ -1,9 +1,9 @@
-/* stream.c - see stream.h: the threads between files and batches.
+/* stream.c - the threads between files and batches.
  *
- * All threads do the same: take an empty box, fill it with the raw lines of the
- * next batch, parse them, and put the box in its place in the order. Only one
+ * All threads do the same: take an empty buffer, fill it with the raw lines of
+ * the next batch, parse them, and put the buffer in its place in the order. Only one
  * thread at a time reads, under read_lock, so that is where the order is made;
- * parsing runs side by side. A thread has its box before it takes a place in
+ * parsing runs side by side. A thread has its buffer before it takes a place in
  * the order, so the batch that is wanted next is always on its way.
  */
 #include "data/stream.h"
@@ -14,14 +14,16 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "data/io/fd.h"
+#include "data/format/formats.h"
+#include "data/layout/check_spec.h"
+#include "data/shuffle.h"
 #include "data/stream_internal.h"
-#include "data/reader.h"
 
 enum {
-    MOST_HELD = 4, /* boxes that the caller may have */
-    SPARE = 2,     /* boxes that wait for it, at least */
+    MOST_HELD = 4, /* buffers that the caller may have */
+    SPARE = 2,     /* buffers that wait for it, at least */
     MOST_SPARE = 32,
-    SPARE_ROWS = 4096 /* small batches: more boxes, up to so many rows */
+    SPARE_ROWS = 4096 /* small batches: more buffers, up to this many rows */
 };
 
 struct fl_stream {
@@ -29,7 +31,7 @@ struct fl_stream {
     fl_parser parser;
     fl_blocks blocks;
     uint64_t generation; /* of the process, see fl_fork_generation() */
-    int bell;
+    int wakeup;
     atomic_bool stop;
     pthread_t *thread;
     int n_thread;
@@ -42,19 +44,18 @@ struct fl_stream {
 
     pthread_mutex_t lock; /* over these; never held while waiting for data */
     pthread_cond_t filled, emptied;
-    fl_batch_buffer **box; /* all of them */
-    int n_box;
-    fl_batch_buffer *empty,
-        **last;          /* a queue, so that all boxes soon have grown */
+    fl_batch_buffer **buffer; /* all of them */
+    int n_buffer;
+    fl_batch_buffer *empty; /* a queue, so that all buffers soon have grown */
+    fl_batch_buffer **last;
     int n_empty, n_wake; /* that many wake a thread, so that it seldom sleeps */
-    fl_batch_buffer *
-        *ready;   /* the one with order k, once it is, at k % n_box */
-    int64_t next; /* order of the one that is handed out next */
-    int64_t end;  /* order after the last; -1: not known yet */
-    bool opened;  /* start_error is known */
+    fl_batch_buffer **ready; /* of order k, once it is, at k % n_buffer */
+    int64_t next;            /* order of the one that is handed out next */
+    int64_t end;             /* order after the last; -1: not known yet */
+    bool opened;             /* start_error is known */
     fl_error start_error;
     int n_held;
-    fl_error error; /* how the stream ended, once that was told */
+    fl_error error; /* how the stream ended, once it was reported */
 };
 
 /* --- the threads ---------------------------------------------------------- */
@@ -62,43 +63,43 @@ struct fl_stream {
 /* NULL: the stream is being closed. */
 static fl_batch_buffer *take_empty(fl_stream *s)
 {
-    fl_batch_buffer *box = NULL;
+    fl_batch_buffer *buffer = NULL;
 
     pthread_mutex_lock(&s->lock);
     while (!s->empty && !atomic_load(&s->stop))
         pthread_cond_wait(&s->emptied, &s->lock);
     if (!atomic_load(&s->stop)) {
-        box = s->empty;
-        s->empty = box->next;
+        buffer = s->empty;
+        s->empty = buffer->next;
         s->n_empty--;
         if (!s->empty)
             s->last = &s->empty;
     }
     pthread_mutex_unlock(&s->lock);
-    return box;
+    return buffer;
 }
 
 /* Under the lock. */
-static void add_empty(fl_stream *s, fl_batch_buffer *box)
+static void add_empty(fl_stream *s, fl_batch_buffer *buffer)
 {
-    box->next = NULL;
-    *s->last = box;
-    s->last = &box->next;
+    buffer->next = NULL;
+    *s->last = buffer;
+    s->last = &buffer->next;
     if (++s->n_empty >= s->n_wake)
         pthread_cond_broadcast(&s->emptied);
 }
 
-static void put_empty(fl_stream *s, fl_batch_buffer *box)
+static void put_empty(fl_stream *s, fl_batch_buffer *buffer)
 {
     pthread_mutex_lock(&s->lock);
-    add_empty(s, box);
+    add_empty(s, buffer);
     pthread_mutex_unlock(&s->lock);
 }
 
-static void put_ready(fl_stream *s, fl_batch_buffer *box, int64_t order)
+static void put_ready(fl_stream *s, fl_batch_buffer *buffer, int64_t order)
 {
     pthread_mutex_lock(&s->lock);
-    s->ready[order % s->n_box] = box;
+    s->ready[order % s->n_buffer] = buffer;
     pthread_cond_broadcast(&s->filled);
     pthread_mutex_unlock(&s->lock);
 }
@@ -118,9 +119,9 @@ static fleet_status start_reader(fl_stream *s)
     return status;
 }
 
-/* Read the lines of our next batch; others' are passed over. FLEET_EEND: there
- * may be some nevertheless, the last. */
-static fleet_status read_batch(fl_stream *s, fl_batch_buffer *box)
+/* Read the lines of our next batch; batches of other shares are passed over.
+ * FLEET_EEND: the last batch may have lines nevertheless. */
+static fleet_status read_batch(fl_stream *s, fl_batch_buffer *buffer)
 {
     const int64_t size = s->spec.batch_size;
 
@@ -130,10 +131,10 @@ static fleet_status read_batch(fl_stream *s, fl_batch_buffer *box)
 
         fleet_status status;
 
-        box->batch.index = s->n_batch++;
-        status =
-            s->reader->read(s->reader, ours ? &box->lines : NULL, size, &got);
-        box->batch.share = status == FLEET_EEND ? 1 : s->reader->share;
+        buffer->batch.index = s->n_batch++;
+        status = s->reader->read(s->reader, ours ? &buffer->lines : NULL, size,
+                                 &got);
+        buffer->batch.share = status == FLEET_EEND ? 1 : s->reader->share;
         FL_TRY(status);
         if (ours)
             return FLEET_OK;
@@ -142,7 +143,7 @@ static fleet_status read_batch(fl_stream *s, fl_batch_buffer *box)
     }
 }
 
-static void tell_end(fl_stream *s)
+static void publish_end(fl_stream *s)
 {
     s->all_read = true;
     pthread_mutex_lock(&s->lock);
@@ -151,9 +152,9 @@ static void tell_end(fl_stream *s)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Fill the box and give it a place in the order, -1: none, there is nothing
+/* Fill the buffer and give it a place in the order, -1: the files have nothing
  * more. Lines before an error in a file go down with it. */
-static int64_t fill(fl_stream *s, fl_batch_buffer *box)
+static int64_t fill_buffer(fl_stream *s, fl_batch_buffer *buffer)
 {
     fleet_status status = FLEET_OK;
     int64_t order = -1;
@@ -163,16 +164,16 @@ static int64_t fill(fl_stream *s, fl_batch_buffer *box)
         if (!s->started)
             status = start_reader(s);
         if (status == FLEET_OK)
-            status = read_batch(s, box);
-        if (status != FLEET_EEND || box->lines.n > 0)
+            status = read_batch(s, buffer);
+        if (status != FLEET_EEND || buffer->lines.n > 0)
             order = s->n_order++;
         if (status != FLEET_OK)
-            tell_end(s);
+            publish_end(s);
     }
     pthread_mutex_unlock(&s->read_lock);
-    box->error.code = FLEET_OK;
+    buffer->error.code = FLEET_OK;
     if (status != FLEET_OK && status != FLEET_EEND)
-        fl_error_take(&box->error, status);
+        fl_error_take(&buffer->error, status);
     return order;
 }
 
@@ -181,32 +182,33 @@ typedef struct worker {
     fl_scratch *scratch;
 } worker;
 
-static void parse(fl_stream *s, fl_scratch *scratch, fl_batch_buffer *box)
+static void parse_batch(fl_stream *s, fl_scratch *scratch,
+                        fl_batch_buffer *buffer)
 {
-    if (box->error.code == FLEET_OK) {
-        fleet_status status = s->parser.parse(&s->parser, scratch, box);
+    if (buffer->error.code == FLEET_OK) {
+        fleet_status status = s->parser.parse(&s->parser, scratch, buffer);
 
         if (status != FLEET_OK)
-            fl_error_take(&box->error, status);
+            fl_error_take(&buffer->error, status);
     }
-    fl_lines_clear(&box->lines, &s->blocks);
+    fl_lines_clear(&buffer->lines, &s->blocks);
 }
 
-static void *work(void *arg)
+static void *run_thread(void *arg)
 {
     worker w = *(worker *)arg;
-    fl_batch_buffer *box;
+    fl_batch_buffer *buffer;
 
     fl_free(arg);
-    while ((box = take_empty(w.stream)) != NULL) {
-        int64_t order = fill(w.stream, box);
+    while ((buffer = take_empty(w.stream)) != NULL) {
+        int64_t order = fill_buffer(w.stream, buffer);
 
         if (order < 0) {
-            put_empty(w.stream, box);
+            put_empty(w.stream, buffer);
             break;
         }
-        parse(w.stream, w.scratch, box);
-        put_ready(w.stream, box, order);
+        parse_batch(w.stream, w.scratch, buffer);
+        put_ready(w.stream, buffer, order);
     }
     fl_scratch_destroy(w.scratch);
     return NULL;
@@ -224,8 +226,8 @@ static fleet_status start_worker(fl_stream *s)
     w->stream = s;
     status = fl_scratch_create(&w->scratch, &s->parser);
     if (status == FLEET_OK)
-        status =
-            fl_thread_start(&s->thread[s->n_thread], work, w, "reading data");
+        status = fl_thread_start(&s->thread[s->n_thread], run_thread, w,
+                                 "reading data");
     if (status != FLEET_OK) {
         fl_scratch_destroy(w->scratch);
         fl_free(w);
@@ -235,7 +237,7 @@ static fleet_status start_worker(fl_stream *s)
     return FLEET_OK;
 }
 
-static fleet_status make_boxes(fl_stream *s)
+static fleet_status make_buffers(fl_stream *s)
 {
     const int64_t rows = s->spec.batch_size;
     const int64_t most =
@@ -244,27 +246,25 @@ static fleet_status make_boxes(fl_stream *s)
     const int n = s->spec.n_thread + MOST_HELD + spare;
 
     s->n_wake = (n - MOST_HELD) / 2;
-    s->box = fl_alloc_array((size_t)n, sizeof(fl_batch_buffer *));
+    s->buffer = fl_alloc_array((size_t)n, sizeof(fl_batch_buffer *));
     s->ready = fl_alloc_array((size_t)n, sizeof(fl_batch_buffer *));
     s->thread = fl_alloc_array((size_t)s->spec.n_thread, sizeof(pthread_t));
-    if (!s->box || !s->ready || !s->thread)
+    if (!s->buffer || !s->ready || !s->thread)
         return FLEET_ENOMEM;
-    for (; s->n_box < n; s->n_box++) {
-        FL_TRY(fl_batch_buffer_create(&s->box[s->n_box], &s->parser.layout));
-        add_empty(s, s->box[s->n_box]);
+    for (; s->n_buffer < n; s->n_buffer++) {
+        FL_TRY(
+            fl_batch_buffer_create(&s->buffer[s->n_buffer], &s->parser.layout));
+        add_empty(s, s->buffer[s->n_buffer]);
     }
     return FLEET_OK;
 }
 
 static fleet_status open_reader(fl_stream *s)
 {
-    const fl_reader_env env = {&s->parser, &s->blocks, s->bell, &s->stop};
+    const fl_reader_env env = {&s->parser, &s->blocks, s->wakeup, &s->stop};
     fl_reader *inner;
 
-    if (s->spec.format == FLEET_IDX)
-        FL_TRY(fl_idx_reader_open(&inner, &env));
-    else
-        FL_TRY(fl_text_reader_open(&inner, &env));
+    FL_TRY(fl_format_open(s->spec.format, &inner, &env));
     if (s->spec.shuffle > 0)
         return fl_shuffle_reader_open(&s->reader, &env, inner);
     s->reader = inner;
@@ -287,9 +287,9 @@ static fleet_status wait_for_start(fl_stream *s)
 
 static fleet_status start_stream(fl_stream *s, fl_parse *parse_lines)
 {
-    FL_TRY(fl_fd_bell(&s->bell));
+    FL_TRY(fl_fd_wakeup(&s->wakeup));
     FL_TRY(fl_parser_init(&s->parser, &s->spec, parse_lines));
-    FL_TRY(make_boxes(s));
+    FL_TRY(make_buffers(s));
     FL_TRY(open_reader(s));
     for (int i = 0; i < s->spec.n_thread; i++)
         FL_TRY(start_worker(s));
@@ -305,7 +305,7 @@ fleet_status fl_stream_open_as(fl_stream **stream, const fl_stream_spec *spec,
     if (!s)
         return FLEET_ENOMEM;
     s->spec = *spec;
-    s->bell = -1;
+    s->wakeup = -1;
     s->end = -1;
     s->last = &s->empty;
     s->generation = fl_fork_generation();
@@ -329,9 +329,9 @@ fleet_status fl_stream_open_as(fl_stream **stream, const fl_stream_spec *spec,
 fleet_status fl_stream_open(fl_stream **stream, const fl_stream_spec *spec)
 {
     *stream = NULL;
-    FL_TRY(fl_stream_check(spec));
-    FL_TRY(fl_stream_check_statistics(spec));
-    return fl_stream_open_as(stream, spec, fl_parse_of(spec->format));
+    FL_TRY(fl_spec_check(spec));
+    FL_TRY(fl_spec_check_statistics(spec));
+    return fl_stream_open_as(stream, spec, fl_format_parse(spec->format));
 }
 
 static bool is_ended(const fl_stream *s)
@@ -339,37 +339,37 @@ static bool is_ended(const fl_stream *s)
     return s->end >= 0 && s->next >= s->end;
 }
 
-/* The box that is next in order, once it is ready; NULL: the end. */
+/* The buffer that is next in order, once it is ready; NULL: the end. */
 static fl_batch_buffer *take_ready(fl_stream *s)
 {
-    fl_batch_buffer **at = &s->ready[s->next % s->n_box], *box;
+    fl_batch_buffer **at = &s->ready[s->next % s->n_buffer], *buffer;
 
     while (!*at && !is_ended(s))
         pthread_cond_wait(&s->filled, &s->lock);
-    box = *at;
+    buffer = *at;
     *at = NULL;
-    return box;
+    return buffer;
 }
 
 /* Under the lock. */
 static fleet_status next_batch(fl_stream *s, fl_batch **batch)
 {
-    fl_batch_buffer *box;
+    fl_batch_buffer *buffer;
 
     if (s->error.code != FLEET_OK)
         return fl_error_raise(&s->error);
-    box = take_ready(s);
-    if (!box)
+    buffer = take_ready(s);
+    if (!buffer)
         return FLEET_EEND; /* no failure: it leaves no text behind */
     s->next++;
-    if (box->error.code != FLEET_OK) {
-        s->error = box->error;
-        add_empty(s, box);
+    if (buffer->error.code != FLEET_OK) {
+        s->error = buffer->error;
+        add_empty(s, buffer);
         return fl_error_raise(&s->error);
     }
-    box->held = true;
+    buffer->held = true;
     s->n_held++;
-    *batch = &box->batch;
+    *batch = &buffer->batch;
     return FLEET_OK;
 }
 
@@ -391,15 +391,15 @@ fleet_status fl_stream_next(fl_stream *s, fl_batch **batch)
 
 void fl_stream_release(fl_stream *s, fl_batch *batch)
 {
-    fl_batch_buffer *box = (fl_batch_buffer *)batch;
+    fl_batch_buffer *buffer = (fl_batch_buffer *)batch;
 
-    if (!box || s->generation != fl_fork_generation())
+    if (!buffer || s->generation != fl_fork_generation())
         return;
     pthread_mutex_lock(&s->lock);
-    if (box->held) {
-        box->held = false;
+    if (buffer->held) {
+        buffer->held = false;
         s->n_held--;
-        add_empty(s, box);
+        add_empty(s, buffer);
     }
     pthread_mutex_unlock(&s->lock);
 }
@@ -407,8 +407,8 @@ void fl_stream_release(fl_stream *s, fl_batch *batch)
 static void stop_threads(fl_stream *s)
 {
     atomic_store(&s->stop, true);
-    if (s->bell >= 0)
-        fl_fd_ring(s->bell);
+    if (s->wakeup >= 0)
+        fl_fd_wake(s->wakeup);
     pthread_mutex_lock(&s->lock);
     pthread_cond_broadcast(&s->emptied);
     pthread_mutex_unlock(&s->lock);
@@ -424,17 +424,17 @@ void fl_stream_close(fl_stream *s)
     stop_threads(s);
     if (s->reader)
         s->reader->close(s->reader);
-    for (int i = 0; i < s->n_box; i++)
-        fl_batch_buffer_destroy(s->box[i], &s->parser.layout, &s->blocks);
+    for (int i = 0; i < s->n_buffer; i++)
+        fl_batch_buffer_destroy(s->buffer[i], &s->parser.layout, &s->blocks);
     fl_parser_done(&s->parser);
     fl_blocks_done(&s->blocks);
-    fl_fd_close(&s->bell);
+    fl_fd_close(&s->wakeup);
     pthread_cond_destroy(&s->filled);
     pthread_cond_destroy(&s->emptied);
     pthread_mutex_destroy(&s->lock);
     pthread_mutex_destroy(&s->read_lock);
     fl_free(s->thread);
     fl_free(s->ready);
-    fl_free(s->box);
+    fl_free(s->buffer);
     fl_free(s);
 }

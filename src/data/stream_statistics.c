@@ -1,4 +1,4 @@
-/* statistics.c - mean and deviation of csv columns, in one pass.
+/* stream_statistics.c - mean and deviation of csv columns, in one pass.
  *
  * The lines are taken in pieces of a fixed size. A piece's count, mean and sum
  * of squared differences are made by Welford's recurrence (1962) and the pieces
@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 #include "data/format/csv.h"
+#include "data/layout/check_spec.h"
 #include "data/stream_internal.h"
 
 enum { PIECE = 4096 };
@@ -18,7 +19,7 @@ typedef struct moments {
     double n, mean, squares;
 } moments;
 
-static void add(moments *m, double x)
+static void add_value(moments *m, double x)
 {
     double d = x - m->mean;
 
@@ -27,7 +28,7 @@ static void add(moments *m, double x)
     m->squares += d * (x - m->mean);
 }
 
-static void merge(moments *m, const moments *more)
+static void merge_moments(moments *m, const moments *more)
 {
     double n = m->n + more->n, d = more->mean - m->mean;
 
@@ -54,7 +55,7 @@ static fleet_status add_line(const fl_parser *p, const fl_csv_cells *cells,
                 continue;
             if (!fl_csv_is_missing(p, cell)) {
                 FL_TRY(fl_csv_number(p, line, f, column, cell, &x));
-                add(m, x);
+                add_value(m, x);
             }
             m++;
         }
@@ -64,16 +65,16 @@ static fleet_status add_line(const fl_parser *p, const fl_csv_cells *cells,
 
 /* The first slot's values become the piece's moments. */
 fleet_status fl_parse_statistics(const fl_parser *p, fl_scratch *scratch,
-                                 fl_batch_buffer *box)
+                                 fl_batch_buffer *buffer)
 {
     const size_t n = (size_t)p->layout.n_column;
-    fl_slot_data *out = &box->batch.slot[0];
+    fl_slot_data *out = &buffer->batch.slot[0];
 
-    box->batch.rows = (int64_t)box->lines.n;
-    FL_TRY(fl_grow(&out->values, &box->capacity[0], n, sizeof(moments)));
+    buffer->batch.rows = (int64_t)buffer->lines.n;
+    FL_TRY(fl_grow(&out->values, &buffer->capacity[0], n, sizeof(moments)));
     memset(out->values, 0, n * sizeof(moments));
-    for (size_t i = 0; i < box->lines.n; i++) {
-        const fl_line *line = &box->lines.line[i];
+    for (size_t i = 0; i < buffer->lines.n; i++) {
+        const fl_line *line = &buffer->lines.line[i];
 
         FL_TRY(fl_csv_cut(p, &scratch->cells, line));
         FL_TRY(add_line(p, &scratch->cells, line, out->values));
@@ -91,42 +92,14 @@ static fleet_status merge_pieces(const fl_stream_spec *spec, moments *sum,
     FL_TRY(fl_stream_open_as(&stream, spec, fl_parse_statistics));
     while ((status = fl_stream_next(stream, &piece)) == FLEET_OK) {
         for (int i = 0; i < n; i++)
-            merge(&sum[i], (const moments *)piece->slot[0].values + i);
+            merge_moments(&sum[i], (const moments *)piece->slot[0].values + i);
         fl_stream_release(stream, piece);
     }
     fl_stream_close(stream);
     return status == FLEET_EEND ? FLEET_OK : status;
 }
 
-static fleet_status make(fl_statistics *s, int n)
-{
-    *s = (fl_statistics){.n = n};
-    s->mean = fl_alloc_array((size_t)n, sizeof *s->mean);
-    s->deviation = fl_alloc_array((size_t)n, sizeof *s->deviation);
-    if (s->mean && s->deviation)
-        return FLEET_OK;
-    fl_statistics_done(s);
-    return FLEET_ENOMEM;
-}
-
-fleet_status fl_statistics_copy(fl_statistics *s, const fl_statistics *from)
-{
-    const size_t size = (size_t)from->n * sizeof(double);
-
-    FL_TRY(make(s, from->n));
-    memcpy(s->mean, from->mean, size);
-    memcpy(s->deviation, from->deviation, size);
-    return FLEET_OK;
-}
-
-void fl_statistics_done(fl_statistics *s)
-{
-    fl_free(s->mean);
-    fl_free(s->deviation);
-    *s = (fl_statistics){0};
-}
-
-static fleet_status finish(fl_statistics *s, const moments *sum)
+static fleet_status finish_statistics(fl_statistics *s, const moments *sum)
 {
     for (int i = 0; i < s->n; i++) {
         double deviation = sum[i].n > 0 ? sqrt(sum[i].squares / sum[i].n) : 0.0;
@@ -163,7 +136,7 @@ fleet_status fl_stream_statistics(const fl_stream_spec *spec,
     int n;
 
     *statistics = (fl_statistics){0};
-    FL_TRY(fl_stream_check(spec));
+    FL_TRY(fl_spec_check(spec));
     n = count_columns(spec);
     if (n == 0)
         return FLEET_OK;
@@ -177,73 +150,9 @@ fleet_status fl_stream_statistics(const fl_stream_spec *spec,
         return FLEET_ENOMEM;
     status = merge_pieces(&all, sum, n);
     if (status == FLEET_OK)
-        status = make(statistics, n);
+        status = fl_statistics_create(statistics, n);
     if (status == FLEET_OK)
-        status = finish(statistics, sum);
+        status = finish_statistics(statistics, sum);
     fl_free(sum);
-    return status;
-}
-
-/* --- as JSON: {"mean": [...], "deviation": [...]}, exactly ---------------- */
-
-static fleet_status put_array(fl_json *object, const char *key, const double *x,
-                              int n)
-{
-    fl_json *array = fl_json_array();
-
-    for (int i = 0; i < n; i++)
-        if (fl_json_append(array, fl_json_double(x[i], 17)) != FLEET_OK) {
-            fl_json_free(array);
-            return FLEET_ENOMEM;
-        }
-    return fl_json_put(object, key, array);
-}
-
-fleet_status fl_statistics_save(const fl_statistics *s, fl_json **json)
-{
-    fl_json *object = fl_json_object();
-    fleet_status status = put_array(object, "mean", s->mean, s->n);
-
-    if (status == FLEET_OK)
-        status = put_array(object, "deviation", s->deviation, s->n);
-    if (status != FLEET_OK) {
-        fl_json_free(object);
-        return status;
-    }
-    *json = object;
-    return FLEET_OK;
-}
-
-static fleet_status get_array(const fl_at *at, double low, double *x, int n)
-{
-    if (fl_at_count(at) != n)
-        return fl_at_expected(at, "as many numbers as there are means");
-    for (int i = 0; i < n; i++) {
-        fl_at element = fl_at_index(at, i);
-
-        FL_TRY(fl_at_double(&element, low, 1.7e308, &x[i]));
-    }
-    return FLEET_OK;
-}
-
-fleet_status fl_statistics_load(fl_statistics *s, const fl_at *at)
-{
-    static const char *const keys[] = {"mean", "deviation", NULL};
-    fl_at mean = fl_at_key(at, "mean"), deviation = fl_at_key(at, "deviation");
-    fleet_status status;
-
-    *s = (fl_statistics){0};
-    FL_TRY(fl_at_required(at));
-    FL_TRY(fl_at_keys(at, keys));
-    FL_TRY(fl_at_required(&mean));
-    FL_TRY(fl_at_required(&deviation));
-    FL_TRY(fl_at_array(&mean));
-    FL_TRY(fl_at_array(&deviation));
-    FL_TRY(make(s, fl_at_count(&mean)));
-    status = get_array(&mean, -1.7e308, s->mean, s->n);
-    if (status == FLEET_OK)
-        status = get_array(&deviation, 5e-324, s->deviation, s->n);
-    if (status != FLEET_OK)
-        fl_statistics_done(s);
     return status;
 }

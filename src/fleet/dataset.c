@@ -5,6 +5,8 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
+#include "data/format/formats.h"
+#include "data/layout/check_spec.h"
 #include "runtime/graph/program.h"
 
 /* --- copying what the user said ------------------------------------------ */
@@ -163,9 +165,9 @@ static fleet_status check(const fleet_dataset *d)
     fl_stream_spec spec = spec_of(d);
     int at;
 
-    FL_TRY(fl_stream_check_options(&spec));
+    FL_TRY(fl_spec_check_options(&spec));
     return fl_format_has_slots(spec.format) ? FLEET_OK
-                                            : fl_stream_check_slots(&spec, &at);
+                                            : fl_spec_check_slots(&spec, &at);
 }
 
 fleet_dataset *fleet_queue_dataset(fleet *f, const fleet_dataset_options *o)
@@ -204,7 +206,7 @@ void fleet_dataset_destroy(fleet_dataset *d)
         ;
     if (*at)
         *at = d->next;
-    fl_stream_free_own_slots(d->own_slots, d->n_own);
+    fl_format_free_own_slots(d->own_slots);
     fl_statistics_done(&d->statistics);
     fl_paths_done(&d->files);
     fl_arena_done(&d->arena);
@@ -254,12 +256,12 @@ static fleet_status own_slots(fleet_dataset *d, const char *path)
     const fleet_slot *slots;
     int n;
 
-    FL_TRY(fl_stream_own_slots(d->options.format, path, &slots, &n));
+    FL_TRY(fl_format_own_slots(d->options.format, path, &slots, &n));
     if (!slots)
         return FLEET_OK;
-    fl_stream_free_own_slots(d->own_slots, d->n_own);
+    fl_format_free_own_slots(d->own_slots);
     d->slots = d->own_slots = slots;
-    d->n_slot = d->n_own = n;
+    d->n_slot = n;
     return FLEET_OK;
 }
 

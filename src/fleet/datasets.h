@@ -15,7 +15,6 @@ struct fleet_dataset {
     const fleet_slot *slots;
     int n_slot;
     const fleet_slot *own_slots; /* of a format that has slots of its own */
-    int n_own;
     fl_paths files;
     fl_statistics statistics;
     bool has_statistics;

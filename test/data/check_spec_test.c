@@ -1,5 +1,7 @@
 /* check_spec_test.c - specs that cannot be. */
 #define SUITE check_spec
+#include "data/format/formats.h"
+#include "data/layout/check_spec.h"
 #include "data_kit.h"
 #include "test.h"
 
@@ -20,12 +22,12 @@ TEST(numbers_out_of_range_are_refused)
 {
     fl_stream_spec s = good(FLEET_MULTISLOT, &plain, 1);
 
-    CHECK_OK(fl_stream_check(&s));
+    CHECK_OK(fl_spec_check(&s));
 #define BAD(field, value, words)                                               \
     do {                                                                       \
         fl_stream_spec bad = s;                                                \
         bad.field = value;                                                     \
-        CHECK_FAILS(fl_stream_check(&bad), FLEET_EINVAL, words);               \
+        CHECK_FAILS(fl_spec_check(&bad), FLEET_EINVAL, words);                 \
     } while (0)
     BAD(n_thread, 0, "reader threads: expected 1 to 1024, got 0");
     BAD(n_thread, -1, "reader threads");
@@ -45,7 +47,7 @@ static void refused(fleet_slot slot, bool csv, const char *words)
 {
     fl_stream_spec s = good(csv ? FLEET_CSV : FLEET_MULTISLOT, &slot, 1);
 
-    CHECK_FAILS(fl_stream_check(&s), FLEET_ECONFIG, words);
+    CHECK_FAILS(fl_spec_check(&s), FLEET_ECONFIG, words);
 }
 
 static const fleet_transform kinds[] = {FLEET_HASH, FLEET_LOG1P, FLEET_EQUALS,
@@ -55,9 +57,9 @@ TEST(slots_that_cannot_be_are_refused)
 {
     fl_stream_spec s = good(FLEET_MULTISLOT, &plain, 0);
 
-    CHECK_FAILS(fl_stream_check(&s), FLEET_ECONFIG, "needs slots");
+    CHECK_FAILS(fl_spec_check(&s), FLEET_ECONFIG, "needs slots");
     s = good(FLEET_MULTISLOT, (const fleet_slot[]){plain, plain}, 2);
-    CHECK_FAILS(fl_stream_check(&s), FLEET_ECONFIG, "slot \"x\": stands twice");
+    CHECK_FAILS(fl_spec_check(&s), FLEET_ECONFIG, "slot \"x\": stands twice");
     refused((fleet_slot){.name = NULL}, false, "without a name");
     refused((fleet_slot){.name = ""}, false, "without a name");
     refused((fleet_slot){.name = "x", .dtype = FLEET_INT32}, false, "int32");
@@ -139,12 +141,12 @@ TEST(csv_options_are_checked)
     fl_stream_spec csv = good(FLEET_CSV, &slot, 1);
     fl_stream_spec other = good(FLEET_MULTISLOT, &plain, 1);
 
-    CHECK_OK(fl_stream_check(&csv));
+    CHECK_OK(fl_spec_check(&csv));
 #define BAD_OPTION(base, field, value, words)                                  \
     do {                                                                       \
         fl_stream_spec bad = base;                                             \
         bad.field = value;                                                     \
-        CHECK_FAILS(fl_stream_check(&bad), FLEET_ECONFIG, words);              \
+        CHECK_FAILS(fl_spec_check(&bad), FLEET_ECONFIG, words);                \
     } while (0)
     BAD_OPTION(csv, separator, '\n', "separator");
     BAD_OPTION(csv, separator, '"', "separator");
@@ -158,7 +160,7 @@ TEST(csv_options_are_checked)
     csv.comment = ',';
     csv.missing = "NA";
     csv.skip_lines = 3;
-    CHECK_OK(fl_stream_check(&csv));
+    CHECK_OK(fl_spec_check(&csv));
 }
 
 TEST(statistics_must_fit_the_slots)
@@ -176,7 +178,7 @@ TEST(statistics_must_fit_the_slots)
     fl_stream *stream;
 
     spec.statistics = &s;
-    CHECK_OK(fl_stream_check(&spec));
+    CHECK_OK(fl_spec_check(&spec));
     CHECK_FAILS(fl_stream_open(&stream, &spec), FLEET_ECONFIG,
                 "2 columns want it, but the statistics are of 3");
     s.n = 2;
@@ -192,14 +194,14 @@ TEST(criteo_and_idx_have_slots_of_their_own)
     fl_stream_spec spec;
     int n;
 
-    CHECK_OK(fl_stream_own_slots(FLEET_CRITEO, NULL, &slots, &n));
+    CHECK_OK(fl_format_own_slots(FLEET_CRITEO, NULL, &slots, &n));
     spec = good(FLEET_CRITEO, slots, n);
-    CHECK_OK(fl_stream_check(&spec));
+    CHECK_OK(fl_spec_check(&spec));
     spec.n_slot--;
-    CHECK_FAILS(fl_stream_check(&spec), FLEET_ECONFIG, "have their own");
+    CHECK_FAILS(fl_spec_check(&spec), FLEET_ECONFIG, "have their own");
     spec = good(FLEET_CRITEO, slots + 1, n - 1);
-    CHECK_FAILS(fl_stream_check(&spec), FLEET_ECONFIG, "have their own");
+    CHECK_FAILS(fl_spec_check(&spec), FLEET_ECONFIG, "have their own");
     spec = good(FLEET_IDX, slots, 2);
-    CHECK_FAILS(fl_stream_check(&spec), FLEET_ECONFIG, "have their own");
-    fl_stream_free_own_slots(slots, n);
+    CHECK_FAILS(fl_spec_check(&spec), FLEET_ECONFIG, "have their own");
+    fl_format_free_own_slots(slots);
 }

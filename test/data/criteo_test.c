@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "data/format/formats.h"
 
 static fl_stream_spec spec_of(const char *text)
 {
@@ -17,7 +18,7 @@ static fl_stream_spec spec_of(const char *text)
 
     files[0] = test_file("day_0", text);
     if (!slots)
-        CHECK_OK(fl_stream_own_slots(FLEET_CRITEO, NULL, &slots, &n));
+        CHECK_OK(fl_format_own_slots(FLEET_CRITEO, NULL, &slots, &n));
     return data_spec(FLEET_CRITEO, slots, n, files, 1);
 }
 
@@ -43,7 +44,7 @@ TEST(the_slots_are_those_that_the_header_names)
     const fleet_slot *slots;
     int n;
 
-    CHECK_OK(fl_stream_own_slots(FLEET_CRITEO, NULL, &slots, &n));
+    CHECK_OK(fl_format_own_slots(FLEET_CRITEO, NULL, &slots, &n));
     CHECK_INT(n, 28);
     CHECK_TEXT(slots[0].name, "label");
     CHECK_INT(slots[0].dtype, FLEET_INT64);
@@ -52,8 +53,8 @@ TEST(the_slots_are_those_that_the_header_names)
     CHECK_TEXT(slots[2].name, "1");
     CHECK_TEXT(slots[27].name, "26");
     CHECK_INT(slots[27].dtype, FLEET_INT64);
-    fl_stream_free_own_slots(slots, n);
-    CHECK_OK(fl_stream_own_slots(FLEET_MULTISLOT, NULL, &slots, &n));
+    fl_format_free_own_slots(slots);
+    CHECK_OK(fl_format_own_slots(FLEET_MULTISLOT, NULL, &slots, &n));
     CHECK(slots == NULL);
     CHECK_INT(n, 0);
 }

@@ -10,7 +10,7 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
-#include "data/format/csv_cells.h"
+#include "data/text/csv_cells.h"
 
 /* --- cells ---------------------------------------------------------------- */
 

@@ -1,5 +1,6 @@
 /* idx_test.c - MNIST's format, small files made here. */
 #define SUITE idx
+#include "data/format/formats.h"
 #include "data_kit.h"
 #include "test.h"
 
@@ -58,7 +59,7 @@ TEST(pixels_are_divided_by_255_and_labels_are_bytes)
     const fl_batch *b;
     int n;
 
-    CHECK_OK(fl_stream_own_slots(FLEET_IDX, files[0], &slots, &n));
+    CHECK_OK(fl_format_own_slots(FLEET_IDX, files[0], &slots, &n));
     CHECK_INT(n, 2);
     CHECK_TEXT(slots[0].name, "image");
     CHECK_INT(slots[0].dim, WIDTH);
@@ -72,7 +73,7 @@ TEST(pixels_are_divided_by_255_and_labels_are_bytes)
               (float)(unsigned char)(i * 37) / 255.0f);
     CHECK_INT(((const int64_t *)b->slot[1].values)[3], 3);
     CHECK_INT(((const int64_t *)b->slot[1].values)[4], 255);
-    fl_stream_free_own_slots(slots, n);
+    fl_format_free_own_slots(slots);
 }
 
 TEST(packed_files_give_the_same_samples)
@@ -200,7 +201,7 @@ TEST(absent_files_and_wrong_specs_are_refused)
 
     files[1] = "/no/such/labels";
     DATA_FAILS(&spec, FLEET_ENOENT, "/no/such/labels");
-    CHECK_FAILS(fl_stream_own_slots(FLEET_IDX, "/no/such/images", &slots, &n),
+    CHECK_FAILS(fl_format_own_slots(FLEET_IDX, "/no/such/images", &slots, &n),
                 FLEET_ENOENT, "/no/such/images");
     spec = whole();
     spec.n_file = 1;

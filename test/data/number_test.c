@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/format/number.h"
+#include "data/text/number.h"
 
 /* A text with what the parsers need around it: junk that looks like numbers. */
 typedef struct padded {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "data/format/formats.h"
 
 /* Calls see() for every batch of the stream; how many rows there are. */
 static int64_t for_all(const fl_stream_spec *spec,
@@ -182,7 +183,7 @@ static void check_images(const char *images, const char *labels, int64_t rows,
     double sum[2] = {0};
     int n;
 
-    CHECK_OK(fl_stream_own_slots(FLEET_IDX, images, &slots, &n));
+    CHECK_OK(fl_format_own_slots(FLEET_IDX, images, &slots, &n));
     CHECK_INT(slots[0].dim, 784);
     spec = data_spec(FLEET_IDX, slots, n, files, 2);
     spec.batch_size = 1000;
@@ -190,7 +191,7 @@ static void check_images(const char *images, const char *labels, int64_t rows,
     CHECK_INT(for_all(&spec, add_images, sum), rows);
     CHECK(sum[0] == pixels);
     CHECK(sum[1] == digits);
-    fl_stream_free_own_slots(slots, n);
+    fl_format_free_own_slots(slots);
 }
 
 TEST(mnist_has_its_pixels_and_digits)

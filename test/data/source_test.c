@@ -79,10 +79,10 @@ static fleet_status read_source(const char *path, const char *command,
     fleet_status status;
     fl_source *s;
     size_t got = 1;
-    int bell;
+    int wakeup;
 
-    CHECK_OK(fl_fd_bell(&bell));
-    status = fl_source_open(&s, path, command, bell);
+    CHECK_OK(fl_fd_wakeup(&wakeup));
+    status = fl_source_open(&s, path, command, wakeup);
     *size = 0;
     if (status == FLEET_OK) {
         while (status == FLEET_OK && got > 0 && *size < room) {
@@ -91,7 +91,7 @@ static fleet_status read_source(const char *path, const char *command,
         }
         fl_source_close(s);
     }
-    fl_fd_close(&bell);
+    fl_fd_close(&wakeup);
     return status;
 }
 
@@ -248,11 +248,11 @@ TEST(what_is_read_ahead_comes_out_as_it_went_in)
     uint64_t state = 1;
     size_t at = 0, n;
     fl_read_ahead *a;
-    int bell;
+    int wakeup;
 
-    CHECK_OK(fl_fd_bell(&bell));
+    CHECK_OK(fl_fd_wakeup(&wakeup));
     CHECK_OK(
-        fl_read_ahead_start(&a, path, "yes 123456 | head -c 50000000", bell));
+        fl_read_ahead_start(&a, path, "yes 123456 | head -c 50000000", wakeup));
     CHECK_OK(fl_read_ahead_wait(a));
     usleep(400000);
     do {
@@ -266,7 +266,7 @@ TEST(what_is_read_ahead_comes_out_as_it_went_in)
     } while (n > 0);
     CHECK_INT(at, SIZE);
     fl_read_ahead_close(a);
-    fl_fd_close(&bell);
+    fl_fd_close(&wakeup);
     free(got);
 }
 

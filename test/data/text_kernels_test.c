@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "data/format/text_kernels.h"
+#include "data/text/text_kernels.h"
 
 enum { MOST = FL_WINDOW };
 

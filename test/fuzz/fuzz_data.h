@@ -9,7 +9,8 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "data/parse.h"
+#include "data/format/parser.h"
+#include "data/stream_internal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,6 +1,7 @@
 /* fuzz_data_idx.c - idx files: the first two bytes say how long the labels are,
  * the labels follow, the rest is the images. */
 #define _GNU_SOURCE
+#include "data/format/formats.h"
 #include "fuzz_data.h"
 
 #include <fcntl.h>
@@ -62,13 +63,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     n = n < size - 2 ? n : size - 2;
     put(&fd[1], path[1], data + 2, n);
     put(&fd[0], path[0], data + 2 + n, size - 2 - n);
-    if (fl_stream_own_slots(FLEET_IDX, path[0], &spec.slots, &spec.n_slot) !=
+    if (fl_format_own_slots(FLEET_IDX, path[0], &spec.slots, &spec.n_slot) !=
         FLEET_OK)
         return 0;
     read_all(&spec);
     spec.n_thread = 2;
     spec.shuffle = 2;
     read_all(&spec);
-    fl_stream_free_own_slots(spec.slots, spec.n_slot);
+    fl_format_free_own_slots(spec.slots);
     return 0;
 }

@@ -1,5 +1,6 @@
 /* fuzz_data_multislot.c - MultiSlot lines. The first byte picks the slots. */
 #include "fuzz_data.h"
+#include "data/format/multislot.h"
 
 static const fleet_slot slots[] = {
     {.name = "label"},

@@ -2,13 +2,15 @@
  * tabs.
  *
  * Kernels take the cells that are as most are, integers of up to seven digits
- * and texts of eight bytes, a tile of lines at a time. They mark the others,
- * which are done here one by one.
+ * and texts of eight bytes, a tile of lines at a time. They mark the other
+ * cells, which this file reads one by one.
  */
+#include "data/format/criteo.h"
+
 #include <stdio.h>
 
 #include "base/hash.h"
-#include "data/parse.h"
+#include "base/memory.h"
 
 enum { LABEL, DENSE, FIRST_ID }; /* slots, by position */
 
@@ -16,29 +18,29 @@ typedef struct where {
     const fl_parser *p;
     const fl_line *line; /* the tile's first */
     const fl_criteo_tile *tile;
-    fl_batch_buffer *box;
+    fl_batch_buffer *buffer;
     size_t first; /* its row */
 } where;
 
-static float *floats(const where *w, int slot, size_t row, size_t dim)
+static float *floats_of(const where *w, int slot, size_t row, size_t dim)
 {
-    return (float *)w->box->batch.slot[slot].values + (w->first + row) * dim;
+    return (float *)w->buffer->batch.slot[slot].values + (w->first + row) * dim;
 }
 
-static uint64_t *labels(const where *w)
+static uint64_t *labels_of(const where *w)
 {
-    return (uint64_t *)w->box->batch.slot[LABEL].values + w->first;
+    return (uint64_t *)w->buffer->batch.slot[LABEL].values + w->first;
 }
 
-static uint64_t *ids(const where *w, int id)
+static uint64_t *ids_of(const where *w, int id)
 {
-    return (uint64_t *)w->box->batch.slot[FIRST_ID + id].values + w->first;
+    return (uint64_t *)w->buffer->batch.slot[FIRST_ID + id].values + w->first;
 }
 
 static fleet_status read_label(const where *w, int row, const char *s,
                                const char *end)
 {
-    if (fl_parse_u64(s, end, labels(w) + row))
+    if (fl_parse_u64(s, end, labels_of(w) + row))
         return FLEET_OK;
     return fl_bad_line(w->p, &w->line[row], "label", "an integer from 0", s,
                        end);
@@ -47,7 +49,7 @@ static fleet_status read_label(const where *w, int row, const char *s,
 static fleet_status read_integer(const where *w, int row, int i, const char *s,
                                  const char *end)
 {
-    float *out = floats(w, DENSE, (size_t)row, FL_CRITEO_DENSE) + i;
+    float *out = floats_of(w, DENSE, (size_t)row, FL_CRITEO_DENSE) + i;
     double x;
 
     if (!fl_parse_double(s, end, &x))
@@ -82,7 +84,7 @@ static fleet_status read_odd(const where *w, int row)
         else if (id < 0)
             FL_TRY(read_integer(w, row, cell - 1, s, end));
         else
-            ids(w, id)[row] = odd_id(w, id, s, end);
+            ids_of(w, id)[row] = odd_id(w, id, s, end);
     }
     return FLEET_OK;
 }
@@ -117,11 +119,11 @@ static fleet_status read_tile(const where *w, fl_criteo_tile *tile, int rows)
     const fl_kernels *k = w->p->kernels;
     int cells, whole = cut_lines(w, tile, rows, &cells);
 
-    k->criteo_dense(tile, whole, floats(w, DENSE, 0, FL_CRITEO_DENSE));
+    k->criteo_dense(tile, whole, floats_of(w, DENSE, 0, FL_CRITEO_DENSE));
     for (int i = 0; i < FL_CRITEO_IDS; i++)
         k->hash_eights(tile->text[i], whole, (uint64_t)(FIRST_ID + i),
-                       ids(w, i));
-    memcpy(labels(w), tile->label, (size_t)whole * sizeof *tile->label);
+                       ids_of(w, i));
+    memcpy(labels_of(w), tile->label, (size_t)whole * sizeof *tile->label);
     for (int r = 0; r < whole; r++)
         if (tile->odd[r])
             FL_TRY(read_odd(w, r));
@@ -129,21 +131,43 @@ static fleet_status read_tile(const where *w, fl_criteo_tile *tile, int rows)
 }
 
 fleet_status fl_parse_criteo(const fl_parser *p, fl_scratch *scratch,
-                             fl_batch_buffer *box)
+                             fl_batch_buffer *buffer)
 {
-    const size_t n = box->lines.n;
+    const size_t n = buffer->lines.n;
 
-    FL_TRY(fl_batch_buffer_begin(box, &p->layout, (int64_t)n));
+    FL_TRY(fl_batch_buffer_begin(buffer, &p->layout, (int64_t)n));
     for (size_t i = 0; i < n; i += FL_CRITEO_TILE) {
         size_t left = n - i;
         where w = {.p = p,
-                   .line = &box->lines.line[i],
+                   .line = &buffer->lines.line[i],
                    .tile = &scratch->tile,
-                   .box = box,
+                   .buffer = buffer,
                    .first = i};
 
         FL_TRY(read_tile(&w, &scratch->tile,
                          left < FL_CRITEO_TILE ? (int)left : FL_CRITEO_TILE));
     }
+    return FLEET_OK;
+}
+
+fleet_status fl_criteo_slots(const char *file, fleet_slot **slots, int *n)
+{
+    static const char *const names[FL_CRITEO_IDS] = {
+        "1",  "2",  "3",  "4",  "5",  "6",  "7",  "8",  "9",
+        "10", "11", "12", "13", "14", "15", "16", "17", "18",
+        "19", "20", "21", "22", "23", "24", "25", "26"};
+    fleet_slot *s = fl_alloc_array(2 + FL_CRITEO_IDS, sizeof *s);
+
+    (void)file;
+    if (!s)
+        return FLEET_ENOMEM;
+    s[0] = (fleet_slot){.name = "label", .dtype = FLEET_INT64, .dim = 1};
+    s[1] = (fleet_slot){
+        .name = "dense_input", .dtype = FLEET_FLOAT32, .dim = FL_CRITEO_DENSE};
+    for (int i = 0; i < FL_CRITEO_IDS; i++)
+        s[2 + i] =
+            (fleet_slot){.name = names[i], .dtype = FLEET_INT64, .dim = 1};
+    *slots = s;
+    *n = 2 + FL_CRITEO_IDS;
     return FLEET_OK;
 }

@@ -1,4 +1,4 @@
-/* csv.c - see csv.h: cells to values, each by its column's transform. */
+/* csv.c - cells to values, each by its column's transform. */
 #include "data/format/csv.h"
 
 #include <math.h>
@@ -58,8 +58,8 @@ static fleet_status find_column(const fl_parser *p, const fl_csv_cells *cells,
     return FLEET_OK;
 }
 
-static fleet_status cut(const fl_parser *p, fl_csv_cells *cells,
-                        const fl_line *line)
+static fleet_status cut_cells(const fl_parser *p, fl_csv_cells *cells,
+                              const fl_line *line)
 {
     const char *wrong;
 
@@ -73,7 +73,7 @@ static fleet_status cut(const fl_parser *p, fl_csv_cells *cells,
 fleet_status fl_csv_header(const fl_parser *p, fl_csv_cells *cells,
                            const fl_line *line)
 {
-    FL_TRY(cut(p, cells, line));
+    FL_TRY(cut_cells(p, cells, line));
     for (int i = 0; i < p->layout.n_column; i++)
         FL_TRY(find_column(p, cells, line, p->layout.column[i].name,
                            &p->place[line->file][i]));
@@ -99,7 +99,7 @@ fleet_status fl_csv_cut(const fl_parser *p, fl_csv_cells *cells,
     const int *place = p->place[line->file];
     const int exact = p->n_place[line->file];
 
-    FL_TRY(cut(p, cells, line));
+    FL_TRY(cut_cells(p, cells, line));
     if (exact > 0)
         return cells->n == (size_t)exact ? FLEET_OK
                                          : wrong_cells(p, line, cells, exact);
@@ -242,32 +242,32 @@ static fleet_status read_ragged(const place *at, const fl_csv_cells *cells,
     return FLEET_OK;
 }
 
-static fleet_status begin(const fl_parser *p, fl_scratch *scratch,
-                          fl_batch_buffer *box)
+static fleet_status begin_batch(const fl_parser *p, fl_scratch *scratch,
+                                fl_batch_buffer *buffer)
 {
-    FL_TRY(fl_batch_buffer_begin(box, &p->layout, (int64_t)box->lines.n));
+    FL_TRY(fl_batch_buffer_begin(buffer, &p->layout, (int64_t)buffer->lines.n));
     for (int i = 0; i < p->layout.n_field; i++) {
         const fl_field *f = &p->layout.field[i];
 
         scratch->used[i] = 0;
         if (f->dim < 0)
-            FL_TRY(fl_batch_buffer_room(box, &p->layout, i,
-                                        box->lines.n * (size_t)f->n_column));
+            FL_TRY(fl_batch_buffer_room(buffer, &p->layout, i,
+                                        buffer->lines.n * (size_t)f->n_column));
     }
     return FLEET_OK;
 }
 
 fleet_status fl_parse_csv(const fl_parser *p, fl_scratch *scratch,
-                          fl_batch_buffer *box)
+                          fl_batch_buffer *buffer)
 {
-    FL_TRY(begin(p, scratch, box));
-    for (size_t r = 0; r < box->lines.n; r++) {
-        const fl_line *line = &box->lines.line[r];
+    FL_TRY(begin_batch(p, scratch, buffer));
+    for (size_t r = 0; r < buffer->lines.n; r++) {
+        const fl_line *line = &buffer->lines.line[r];
 
         FL_TRY(fl_csv_cut(p, &scratch->cells, line));
         for (int i = 0; i < p->layout.n_field; i++) {
             const place at = {p, line, &p->layout.field[i]};
-            fl_slot_data *out = &box->batch.slot[i];
+            fl_slot_data *out = &buffer->batch.slot[i];
 
             FL_TRY(at.f->dim < 0 ? read_ragged(&at, &scratch->cells, r, out,
                                                &scratch->used[i])

@@ -1,8 +1,11 @@
-/* csv.h - what a csv file's first line says, and the number in a cell. */
+/* csv.h - the csv parser, what a file's first line says, the number in a
+ * cell. */
 #ifndef FL_DATA_FORMAT_CSV_H
 #define FL_DATA_FORMAT_CSV_H
 
-#include "data/parse.h"
+#include "data/format/parser.h"
+
+fl_parse fl_parse_csv;
 
 /* Find the columns of a file without a header. */
 fleet_status fl_csv_places(const fl_parser *p, int file);

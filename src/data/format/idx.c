@@ -1,11 +1,11 @@
-/* idx.c - see idx.h. A sample's "line" is its pixels and then its label. */
+/* idx.c - images and labels from two files. A sample's "line" is its pixels
+ * and then its label. */
 #include "data/format/idx.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "data/reader.h"
 #include "data/io/unpack.h"
 
 enum {
@@ -79,13 +79,26 @@ static fleet_status open_images(idx_file *f, const char *path, int64_t *width)
     return FLEET_OK;
 }
 
-fleet_status fl_idx_width(const char *images, int64_t *width)
+fleet_status fl_idx_slots(const char *images, fleet_slot **slots, int *n)
 {
+    fleet_status status;
+    int64_t width;
+    fleet_slot *s;
     idx_file f;
-    fleet_status status = open_images(&f, images, width);
 
+    if (!images)
+        return fl_fail(FLEET_EINVAL, "idx: there is no file of images");
+    status = open_images(&f, images, &width);
     fl_unpack_close(f.unpack);
-    return status;
+    FL_TRY(status);
+    s = fl_alloc_array(2, sizeof *s);
+    if (!s)
+        return FLEET_ENOMEM;
+    s[0] = (fleet_slot){.name = "image", .dtype = FLEET_FLOAT32, .dim = width};
+    s[1] = (fleet_slot){.name = "label", .dtype = FLEET_INT64, .dim = 1};
+    *slots = s;
+    *n = 2;
+    return FLEET_OK;
 }
 
 typedef struct idx_reader {
@@ -238,20 +251,20 @@ fleet_status fl_idx_reader_open(fl_reader **reader, const fl_reader_env *env)
 }
 
 fleet_status fl_parse_idx(const fl_parser *p, fl_scratch *scratch,
-                          fl_batch_buffer *box)
+                          fl_batch_buffer *buffer)
 {
-    const size_t n = box->lines.n;
+    const size_t n = buffer->lines.n;
     const size_t width = (size_t)p->layout.field[0].dim;
     float *image;
     int64_t *label;
 
     (void)scratch;
-    FL_TRY(fl_batch_buffer_begin(box, &p->layout, (int64_t)n));
-    image = box->batch.slot[0].values;
-    label = box->batch.slot[1].values;
+    FL_TRY(fl_batch_buffer_begin(buffer, &p->layout, (int64_t)n));
+    image = buffer->batch.slot[0].values;
+    label = buffer->batch.slot[1].values;
     for (size_t i = 0; i < n; i++) {
         const unsigned char *pixel =
-            (const unsigned char *)box->lines.line[i].text;
+            (const unsigned char *)buffer->lines.line[i].text;
 
         for (size_t j = 0; j < width; j++)
             image[i * width + j] = p->pixel[pixel[j]];

@@ -2,11 +2,13 @@
 #ifndef FL_DATA_FORMAT_IDX_H
 #define FL_DATA_FORMAT_IDX_H
 
-#include <stdint.h>
+#include "data/format/reader.h"
 
-#include "base/error.h"
+fl_parse fl_parse_idx;
+fleet_status fl_idx_reader_open(fl_reader **r, const fl_reader_env *env);
 
-/* Pixels of an image, from the header of the file. */
-fleet_status fl_idx_width(const char *images, int64_t *width);
+/* Its slots, for fl_free(): the width of an image is in the header of the file
+ * of images. */
+fleet_status fl_idx_slots(const char *images, fleet_slot **slots, int *n);
 
 #endif

@@ -2,16 +2,16 @@
  * count and that many values, with blanks between.
  *
  * Kernels cut a part of the line into tokens and read those that are short and
- * simple, many at a time. What they leave over is read here, one by one.
+ * simple, many at a time. What they leave over is read by read_one(), one by one.
  */
-#include "data/parse.h"
+#include "data/format/multislot.h"
 
 #include <stdio.h>
 
 typedef struct row {
     const fl_parser *parser;
     const fl_line *line;
-    fl_batch_buffer *box;
+    fl_batch_buffer *buffer;
     fl_scratch *scratch;
     int64_t index;
 
@@ -79,8 +79,8 @@ static bool next_token(row *r, int *token)
 }
 
 /* token < 0: the line has ended. */
-static fleet_status refuse(const row *r, const fl_field *f, const char *what,
-                           int token)
+static fleet_status refuse_token(const row *r, const fl_field *f,
+                                 const char *what, int token)
 {
     return fl_bad_line(r->parser, r->line, f ? f->name : NULL, what,
                        token < 0 ? NULL : begin_of(r, token),
@@ -89,7 +89,7 @@ static fleet_status refuse(const row *r, const fl_field *f, const char *what,
 
 static fleet_status too_short(const row *r, const fl_field *f)
 {
-    return refuse(r, f, "more values, as its count says", -1);
+    return refuse_token(r, f, "more values, as its count says", -1);
 }
 
 static fleet_status wrong_count(const row *r, const fl_field *f, int token)
@@ -97,10 +97,10 @@ static fleet_status wrong_count(const row *r, const fl_field *f, int token)
     char what[80];
 
     if (f->dim < 0)
-        return refuse(r, f, "a count of 1 or more", token);
+        return refuse_token(r, f, "a count of 1 or more", token);
     snprintf(what, sizeof what, "a count of %lld, as its dim",
              (long long)f->dim);
-    return refuse(r, f, what, token);
+    return refuse_token(r, f, what, token);
 }
 
 static fleet_status read_count(row *r, const fl_field *f, int64_t *count)
@@ -109,9 +109,9 @@ static fleet_status read_count(row *r, const fl_field *f, int64_t *count)
     int token;
 
     if (!next_token(r, &token))
-        return refuse(r, f, "a count of values", -1);
+        return refuse_token(r, f, "a count of values", -1);
     if (!fl_parse_u64(begin_of(r, token), end_of(r, token), &n))
-        return refuse(r, f, "a count of values", token);
+        return refuse_token(r, f, "a count of values", token);
     if (f->dim >= 0 ? n != (uint64_t)f->dim : n - 1 >= FL_LINE_LIMIT)
         return wrong_count(r, f, token);
     *count = (int64_t)n;
@@ -132,8 +132,7 @@ static int at_hand(row *r, int64_t wanted)
     return n < wanted ? n : (int)wanted;
 }
 
-/* A value that a kernel did not read: the i-th from here. *empty: it is none.
- */
+/* A value that a kernel did not read: the i-th token. *empty: it is none. */
 static fleet_status read_one(const row *r, const fl_field *f, int i, void *out,
                              bool *empty)
 {
@@ -145,11 +144,11 @@ static fleet_status read_one(const row *r, const fl_field *f, int i, void *out,
     if (f->is_id)
         return fl_parse_u64(s, end, (uint64_t *)out + i)
                    ? FLEET_OK
-                   : refuse(r, f, "an id (an integer from 0 to 2^64 - 1)",
-                            r->i + i);
+                   : refuse_token(r, f, "an id (an integer from 0 to 2^64 - 1)",
+                                  r->i + i);
     return fl_parse_float_any(s, end, (float *)out + i)
                ? FLEET_OK
-               : refuse(r, f, "a finite number", r->i + i);
+               : refuse_token(r, f, "a finite number", r->i + i);
 }
 
 /* Read up to n values into out. Behind an empty token all would be one too far,
@@ -195,17 +194,17 @@ static fleet_status add_values(row *r, int slot, int64_t n, size_t *first)
 
     *first = *used;
     *used += (size_t)n;
-    r->box->batch.slot[slot].offsets[r->index + 1] = (int64_t)*used;
-    if (*used + FL_READ_SLACK <= r->box->capacity[slot])
+    r->buffer->batch.slot[slot].offsets[r->index + 1] = (int64_t)*used;
+    if (*used + FL_READ_SLACK <= r->buffer->capacity[slot])
         return FLEET_OK;
-    return fl_batch_buffer_room(r->box, &r->parser->layout, slot,
+    return fl_batch_buffer_room(r->buffer, &r->parser->layout, slot,
                                 *used + FL_READ_SLACK);
 }
 
 static fleet_status read_slot(row *r, int slot)
 {
     const fl_field *f = &r->parser->layout.field[slot];
-    fl_slot_data *out = &r->box->batch.slot[slot];
+    fl_slot_data *out = &r->buffer->batch.slot[slot];
     size_t first = (size_t)(r->index * f->dim);
     int64_t n = 0;
 
@@ -226,7 +225,7 @@ static fleet_status put_single_id(row *r, int slot, uint64_t id)
 
     if (r->parser->layout.field[slot].dim < 0)
         FL_TRY(add_values(r, slot, 1, &at));
-    ((uint64_t *)r->box->batch.slot[slot].values)[at] = id;
+    ((uint64_t *)r->buffer->batch.slot[slot].values)[at] = id;
     return FLEET_OK;
 }
 
@@ -269,21 +268,21 @@ static fleet_status read_line(row *r)
         }
     }
     if (next_token(r, &token))
-        return refuse(r, NULL, "the end of the line after the last slot",
-                      token);
+        return refuse_token(r, NULL, "the end of the line after the last slot",
+                            token);
     return FLEET_OK;
 }
 
 fleet_status fl_parse_multislot(const fl_parser *p, fl_scratch *scratch,
-                                fl_batch_buffer *box)
+                                fl_batch_buffer *buffer)
 {
-    row r = {.parser = p, .box = box, .scratch = scratch};
+    row r = {.parser = p, .buffer = buffer, .scratch = scratch};
 
-    FL_TRY(fl_batch_buffer_begin(box, &p->layout, (int64_t)box->lines.n));
+    FL_TRY(fl_batch_buffer_begin(buffer, &p->layout, (int64_t)buffer->lines.n));
     for (int i = 0; i < p->layout.n_field; i++)
         scratch->used[i] = 0;
-    for (size_t i = 0; i < box->lines.n; i++) {
-        r.line = &box->lines.line[i];
+    for (size_t i = 0; i < buffer->lines.n; i++) {
+        r.line = &buffer->lines.line[i];
         r.index = (int64_t)i;
         FL_TRY(read_line(&r));
     }

@@ -1,5 +1,5 @@
-/* parse.c - see parse.h: what all formats share. */
-#include "data/parse.h"
+/* parser.c - what the parsers of all formats share. */
+#include "data/format/parser.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,20 +8,6 @@
 #include "base/memory.h"
 
 enum { CLIP = 60 }; /* characters of the input that an error shows */
-
-fl_parse *fl_parse_of(fleet_format format)
-{
-    switch (format) {
-    case FLEET_CRITEO:
-        return fl_parse_criteo;
-    case FLEET_CSV:
-        return fl_parse_csv;
-    case FLEET_IDX:
-        return fl_parse_idx;
-    default:
-        return fl_parse_multislot;
-    }
-}
 
 static fleet_status make_places(fl_parser *p)
 {
@@ -92,7 +78,8 @@ void fl_scratch_destroy(fl_scratch *s)
 }
 
 /* A piece of the input as it may stand in an error's text. */
-static const char *clip(char out[CLIP + 8], const char *text, const char *end)
+static const char *clip_text(char out[CLIP + 8], const char *text,
+                             const char *end)
 {
     int n = 0;
 
@@ -116,5 +103,5 @@ fleet_status fl_bad_line(const fl_parser *p, const fl_line *line,
         FLEET_EFORMAT, "%.500s:%" PRId64 "%s: %s%.100s%sexpected %s, got %s",
         p->spec->files[line->file], line->number,
         piped ? " of pipe_command's output" : "", slot ? "slot \"" : "",
-        slot ? slot : "", slot ? "\": " : "", what, clip(got, text, end));
+        slot ? slot : "", slot ? "\": " : "", what, clip_text(got, text, end));
 }

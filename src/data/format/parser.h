@@ -1,22 +1,20 @@
-/* parse.h - from the raw lines of a batch to its values: one function per
- * format, run by any of a stream's threads. */
-#ifndef FL_DATA_PARSE_H
-#define FL_DATA_PARSE_H
+/* parser.h - from the raw lines of a batch to its values, by a function of the
+ * format that any of a stream's threads runs. */
+#ifndef FL_DATA_FORMAT_PARSER_H
+#define FL_DATA_FORMAT_PARSER_H
 
-#include "data/batch.h"
-#include "data/format/csv_cells.h"
-#include "data/format/text_kernels.h"
-#include "data/layout.h"
-#include "data/stream.h"
+#include "data/layout/batch_buffer.h"
+#include "data/text/csv_cells.h"
+#include "data/text/text_kernels.h"
 
 typedef struct fl_parser fl_parser;
 typedef struct fl_scratch fl_scratch;
 
-/* Parse box->lines into box->batch, whose index is set already. */
+/* Parse buffer->lines into buffer->batch, whose index is set already. */
 typedef fleet_status fl_parse(const fl_parser *p, fl_scratch *scratch,
-                              fl_batch_buffer *box);
+                              fl_batch_buffer *buffer);
 
-/* What the threads of a stream share; nobody writes to it, but for `place` of
+/* What the threads of a stream share; no thread writes to it, but for `place` of
  * a file that was just opened, before its first line is handed on. */
 struct fl_parser {
     const fl_stream_spec *spec;
@@ -37,14 +35,10 @@ struct fl_scratch {
     fl_csv_cells cells;
 };
 
-fl_parse fl_parse_multislot, fl_parse_criteo, fl_parse_csv, fl_parse_idx;
-fl_parse fl_parse_statistics;
-
-/* Make what spec needs; parse is the format's, or fl_parse_statistics. */
+/* Make what spec needs; parse is the format's, or what computes statistics. */
 fleet_status fl_parser_init(fl_parser *p, const fl_stream_spec *spec,
                             fl_parse *parse);
 void fl_parser_done(fl_parser *p);
-fl_parse *fl_parse_of(fleet_format format);
 
 fleet_status fl_scratch_create(fl_scratch **scratch, const fl_parser *p);
 void fl_scratch_destroy(fl_scratch *s);

@@ -1,21 +1,20 @@
 /* reader.h - where a stream's samples come from, one after the other, not yet
  * parsed. A reader is used by one thread at a time. */
-#ifndef FL_DATA_READER_H
-#define FL_DATA_READER_H
+#ifndef FL_DATA_FORMAT_READER_H
+#define FL_DATA_FORMAT_READER_H
 
 #include <stdatomic.h>
 
-#include "data/format/text_lines.h"
-#include "data/parse.h"
+#include "data/format/parser.h"
 
 typedef struct fl_reader fl_reader;
 
 struct fl_reader {
-    /* Open the first file, so that its absence is told at once. */
+    /* Open the first file, so that its absence is reported at once. */
     fleet_status (*start)(fl_reader *r);
 
     /* Add the next n samples to lines, or pass over them if that is NULL.
-     * FLEET_EEND: there were only *got. */
+     * FLEET_EEND: the files had only *got. */
     fleet_status (*read)(fl_reader *r, fl_lines *lines, int64_t n,
                          int64_t *got);
     void (*close)(fl_reader *r);
@@ -26,16 +25,8 @@ struct fl_reader {
 typedef struct fl_reader_env {
     const fl_parser *parser;
     fl_blocks *blocks;
-    int wakeup;              /* rings when the stream is closed, */
+    int wakeup;              /* comes when the stream is closed, */
     const atomic_bool *stop; /* and then this is true */
 } fl_reader_env;
-
-fleet_status fl_text_reader_open(fl_reader **r, const fl_reader_env *env);
-fleet_status fl_idx_reader_open(fl_reader **r, const fl_reader_env *env);
-
-/* What inner gives, in the order of a shuffle buffer. inner is closed with it,
- * also if this fails. */
-fleet_status fl_shuffle_reader_open(fl_reader **r, const fl_reader_env *env,
-                                    fl_reader *inner);
 
 #endif

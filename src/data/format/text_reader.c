@@ -1,12 +1,13 @@
-/* text_reader.c - see reader.h: the lines of a list of text files. */
-#include "data/format/csv.h"
-#include "data/inputs.h"
-#include "data/reader.h"
+/* text_reader.c - the lines of a list of text files, each cut from the block
+ * that it was read into. */
+#include "data/format/text_reader.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "data/format/csv.h"
+#include "data/io/inputs.h"
 
 enum { LEAST_READ = 64 << 10 }; /* a block with less room is full */
 

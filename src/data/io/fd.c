@@ -1,4 +1,4 @@
-/* fd.c - see fd.h. */
+/* fd.c - pipes, eventfds, poll. */
 #define _GNU_SOURCE
 #include "data/io/fd.h"
 
@@ -30,28 +30,28 @@ fleet_status fl_fd_pipe(int ends[2])
     return FLEET_OK;
 }
 
-fleet_status fl_fd_bell(int *bell)
+fleet_status fl_fd_wakeup(int *wakeup)
 {
-    *bell = fl_fd_lift(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    return *bell >= 0 ? FLEET_OK
-                      : fl_fail(FLEET_EIO, "cannot make an eventfd: %s",
-                                strerror(errno));
+    *wakeup = fl_fd_lift(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    return *wakeup >= 0 ? FLEET_OK
+                        : fl_fail(FLEET_EIO, "cannot make an eventfd: %s",
+                                  strerror(errno));
 }
 
-void fl_fd_ring(int bell)
+void fl_fd_wake(int wakeup)
 {
     const uint64_t one = 1;
     ssize_t n;
 
     do
-        n = write(bell, &one, sizeof one);
+        n = write(wakeup, &one, sizeof one);
     while (n < 0 && errno == EINTR);
 }
 
-fleet_status fl_fd_wait(int fd, short events, int bell, int other_bell)
+fleet_status fl_fd_wait(int fd, short events, int wakeup, int other_wakeup)
 {
-    struct pollfd p[3] = {{.fd = bell, .events = POLLIN},
-                          {.fd = other_bell, .events = POLLIN},
+    struct pollfd p[3] = {{.fd = wakeup, .events = POLLIN},
+                          {.fd = other_wakeup, .events = POLLIN},
                           {.fd = fd, .events = events}};
 
     while (poll(p, 3, -1) < 0)

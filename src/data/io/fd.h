@@ -7,12 +7,12 @@
 /* A pipe, close on exec, that holds 1 MB if the system lets it. */
 fleet_status fl_fd_pipe(int ends[2]);
 
-/* Something to wait for: readable once fl_fd_ring() was called. */
-fleet_status fl_fd_bell(int *bell);
-void fl_fd_ring(int bell);
+/* A descriptor to wait for: readable once fl_fd_wake() was called. */
+fleet_status fl_fd_wakeup(int *wakeup);
+void fl_fd_wake(int wakeup);
 
-/* Wait for events on fd. FLEET_ESTATE: a bell rang first. Each may be -1. */
-fleet_status fl_fd_wait(int fd, short events, int bell, int other_bell);
+/* Wait for events on fd. FLEET_ESTATE: a wakeup came first. Each may be -1. */
+fleet_status fl_fd_wait(int fd, short events, int wakeup, int other_wakeup);
 
 void fl_fd_close(int *fd); /* sets it to -1; -1 is fine */
 

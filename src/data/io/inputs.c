@@ -1,5 +1,5 @@
-/* inputs.c - see inputs.h. */
-#include "data/inputs.h"
+/* inputs.c - a list of files: which is open, and which are read ahead. */
+#include "data/io/inputs.h"
 
 #include <stdbool.h>
 
@@ -7,15 +7,15 @@
 #include "data/io/unpack.h"
 
 fleet_status fl_inputs_init(fl_inputs *in, const char *const *path, int n,
-                            const char *command, int n_ahead, int bell)
+                            const char *command, int n_prefetch, int wakeup)
 {
     *in = (fl_inputs){.path = path,
                       .n = n,
                       .command = command,
-                      .wakeup = bell,
-                      .n_prefetch = n_ahead,
+                      .wakeup = wakeup,
+                      .n_prefetch = n_prefetch,
                       .current = -1};
-    if (n_ahead > 1) {
+    if (n_prefetch > 1) {
         in->prefetch = fl_alloc_array((size_t)n, sizeof *in->prefetch);
         if (!in->prefetch)
             return FLEET_ENOMEM;
@@ -29,7 +29,7 @@ static bool is_slow(const fl_inputs *in, int file)
     return in->command || fl_is_packed(in->path[file]);
 }
 
-static fleet_status start_ahead(fl_inputs *in)
+static fleet_status start_prefetch(fl_inputs *in)
 {
     int last = in->current + in->n_prefetch;
 
@@ -58,7 +58,7 @@ fleet_status fl_inputs_next(fl_inputs *in)
         return FLEET_EEND;
     in->current++;
     if (in->prefetch) {
-        FL_TRY(start_ahead(in));
+        FL_TRY(start_prefetch(in));
         if (in->prefetch[in->current])
             return fl_read_ahead_wait(in->prefetch[in->current]);
     }

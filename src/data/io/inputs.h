@@ -1,7 +1,7 @@
 /* inputs.h - the files of a stream, one after the other, each opened when its
  * turn is near. */
-#ifndef FL_DATA_INPUTS_H
-#define FL_DATA_INPUTS_H
+#ifndef FL_DATA_IO_INPUTS_H
+#define FL_DATA_IO_INPUTS_H
 
 #include <stddef.h>
 
@@ -18,20 +18,19 @@ typedef struct fl_inputs {
 
     int current; /* the file that is open; -1: none yet */
     fl_source *source;
-    fl_read_ahead *
-        *prefetch; /* NULL, or one per file, of which few are not NULL */
+    fl_read_ahead **prefetch; /* NULL, or per file; few are not NULL */
     int started;
     double share; /* of all files that was read, each of equal weight */
 } fl_inputs;
 
 fleet_status fl_inputs_init(fl_inputs *in, const char *const *path, int n,
-                            const char *command, int n_ahead, int bell);
+                            const char *command, int n_prefetch, int wakeup);
 
 /* Open the next file; FLEET_EEND after the last. */
 fleet_status fl_inputs_next(fl_inputs *in);
 
 /* As fl_source_read(), of the file that is open. */
 fleet_status fl_inputs_read(fl_inputs *in, void *to, size_t size, size_t *got);
-void fl_inputs_done(fl_inputs *in); /* when the bell rang, or all was read */
+void fl_inputs_done(fl_inputs *in); /* when the wakeup came, or all was read */
 
 #endif

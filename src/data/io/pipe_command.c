@@ -1,4 +1,4 @@
-/* pipe_command.c - see pipe_command.h. */
+/* pipe_command.c - fork, exec of sh, wait, kill of the whole group. */
 #define _GNU_SOURCE
 #include "data/io/pipe_command.h"
 
@@ -62,7 +62,7 @@ fleet_status fl_pipe_command_start(fl_pipe_command *c, const char *command,
     return FLEET_OK;
 }
 
-static fleet_status judge(int status)
+static fleet_status judge_exit(int status)
 {
     const char *why = "";
 
@@ -98,9 +98,9 @@ static void kill_and_reap(fl_pipe_command *c)
     c->pid = 0;
 }
 
-fleet_status fl_pipe_command_wait(fl_pipe_command *c, int bell)
+fleet_status fl_pipe_command_wait(fl_pipe_command *c, int wakeup)
 {
-    struct pollfd p = {.fd = bell, .events = POLLIN};
+    struct pollfd p = {.fd = wakeup, .events = POLLIN};
     bool lost;
     int status;
 
@@ -115,7 +115,7 @@ fleet_status fl_pipe_command_wait(fl_pipe_command *c, int bell)
             return fl_fail(FLEET_ESTATE, "the stream was closed");
     }
     kill_and_reap(c);
-    return judge(status);
+    return judge_exit(status);
 }
 
 void fl_pipe_command_kill(fl_pipe_command *c)

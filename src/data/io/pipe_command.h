@@ -1,5 +1,5 @@
-/* pipe_command.h - a shell command as a child process: in a group of its own, and dead
- * once the thread that started it is. */
+/* pipe_command.h - a shell command as a child process: in a group of its own,
+ * and dead once the thread that started it is. */
 #ifndef FL_DATA_IO_PIPE_COMMAND_H
 #define FL_DATA_IO_PIPE_COMMAND_H
 
@@ -17,10 +17,10 @@ fleet_status fl_pipe_command_start(fl_pipe_command *c, const char *command,
 
 /* Wait until it has ended, end what is left of its group and reap it: FLEET_OK
  * for exit code 0, FLEET_ECHILD with what it was instead. FLEET_ESTATE: the
- * bell rang first. */
-fleet_status fl_pipe_command_wait(fl_pipe_command *c, int bell);
+ * wakeup came first. */
+fleet_status fl_pipe_command_wait(fl_pipe_command *c, int wakeup);
 
-void fl_pipe_command_kill(
-    fl_pipe_command *c); /* its group, at once; and reap it */
+/* Its group, at once; and reap it. */
+void fl_pipe_command_kill(fl_pipe_command *c);
 
 #endif

@@ -1,4 +1,4 @@
-/* read_ahead.c - see read_ahead.h. The queue is a ring that grows to its bound. */
+/* read_ahead.c - the thread and its queue, a ring that grows to its bound. */
 #include "data/io/read_ahead.h"
 
 #include <pthread.h>
@@ -13,7 +13,7 @@ enum { FIRST_RING = 1 << 20, LAST_RING = 32 << 20 };
 
 struct fl_read_ahead {
     const char *path, *command;
-    int bell;
+    int wakeup;
     pthread_t thread;
 
     pthread_mutex_t lock; /* over all below */
@@ -27,7 +27,7 @@ struct fl_read_ahead {
 };
 
 /* A longer ring, with what is in it at its begin. Under the lock. */
-static fleet_status grow(fl_read_ahead *a)
+static fleet_status grow_queue(fl_read_ahead *a)
 {
     size_t capacity = a->capacity ? 2 * a->capacity : FIRST_RING;
     size_t first = a->capacity - a->begin;
@@ -56,7 +56,7 @@ static fleet_status find_room(fl_read_ahead *a, char **to, size_t *size)
 
     pthread_mutex_lock(&a->lock);
     if (a->used == a->capacity && a->capacity < LAST_RING)
-        status = grow(a);
+        status = grow_queue(a);
     while (status == FLEET_OK && a->used == a->capacity && !a->stop)
         pthread_cond_wait(&a->change, &a->lock);
     if (a->stop)
@@ -71,7 +71,7 @@ static fleet_status find_room(fl_read_ahead *a, char **to, size_t *size)
     return status;
 }
 
-static void tell(fl_read_ahead *a, bool *what)
+static void set_flag(fl_read_ahead *a, bool *what)
 {
     pthread_mutex_lock(&a->lock);
     *what = true;
@@ -79,7 +79,7 @@ static void tell(fl_read_ahead *a, bool *what)
     pthread_mutex_unlock(&a->lock);
 }
 
-static void add(fl_read_ahead *a, size_t n, double share)
+static void add_bytes(fl_read_ahead *a, size_t n, double share)
 {
     pthread_mutex_lock(&a->lock);
     a->used += n;
@@ -97,30 +97,30 @@ static fleet_status read_all(fl_read_ahead *a, fl_source *s)
     while (got > 0) {
         FL_TRY(find_room(a, &to, &size));
         FL_TRY(fl_source_read(s, to, size, &got));
-        add(a, got, fl_source_share(s));
+        add_bytes(a, got, fl_source_share(s));
     }
     return FLEET_OK;
 }
 
-static void *run(void *arg)
+static void *read_in_thread(void *arg)
 {
     fl_read_ahead *a = arg;
     fl_source *s = NULL;
-    fleet_status status = fl_source_open(&s, a->path, a->command, a->bell);
+    fleet_status status = fl_source_open(&s, a->path, a->command, a->wakeup);
 
     if (status == FLEET_OK) {
-        tell(a, &a->opened);
+        set_flag(a, &a->opened);
         status = read_all(a, s);
     }
     if (status != FLEET_OK)
         fl_error_take(&a->error, status);
     fl_source_close(s);
-    tell(a, &a->ended);
+    set_flag(a, &a->ended);
     return NULL;
 }
 
 fleet_status fl_read_ahead_start(fl_read_ahead **ahead, const char *path,
-                                 const char *command, int bell)
+                                 const char *command, int wakeup)
 {
     fl_read_ahead *a = fl_alloc(sizeof *a);
     fleet_status status;
@@ -129,10 +129,10 @@ fleet_status fl_read_ahead_start(fl_read_ahead **ahead, const char *path,
         return FLEET_ENOMEM;
     a->path = path;
     a->command = command;
-    a->bell = bell;
+    a->wakeup = wakeup;
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->change, NULL);
-    status = fl_thread_start(&a->thread, run, a, "reading ahead");
+    status = fl_thread_start(&a->thread, read_in_thread, a, "reading ahead");
     if (status != FLEET_OK) {
         pthread_cond_destroy(&a->change);
         pthread_mutex_destroy(&a->lock);
@@ -156,7 +156,7 @@ fleet_status fl_read_ahead_wait(fl_read_ahead *a)
     return status;
 }
 
-static size_t take(fl_read_ahead *a, char *to, size_t size)
+static size_t take_bytes(fl_read_ahead *a, char *to, size_t size)
 {
     size_t n = a->used < size ? a->used : size;
     size_t first = a->capacity - a->begin;
@@ -181,7 +181,7 @@ fleet_status fl_read_ahead_read(fl_read_ahead *a, void *to, size_t size,
     while (a->used == 0 && !a->ended)
         pthread_cond_wait(&a->change, &a->lock);
     if (a->used > 0) {
-        *got = take(a, to, size);
+        *got = take_bytes(a, to, size);
         pthread_cond_broadcast(&a->change);
     } else {
         status = fl_error_raise(&a->error);
@@ -205,7 +205,7 @@ void fl_read_ahead_close(fl_read_ahead *a)
 {
     if (!a)
         return;
-    tell(a, &a->stop);
+    set_flag(a, &a->stop);
     pthread_join(a->thread, NULL);
     pthread_cond_destroy(&a->change);
     pthread_mutex_destroy(&a->lock);

@@ -1,4 +1,4 @@
-/* source.c - see source.h.
+/* source.c - a file's bytes, through its unpacking and its command.
  *
  * A command reads a plain file from its descriptor. For a packed file a thread
  * feeds the command's standard input; the command need not read all of it.
@@ -24,7 +24,7 @@ enum { FEED_PIECE = 256 << 10 };
 
 struct fl_source {
     const char *path, *command;
-    int bell;
+    int wakeup;
     fl_unpack *file;
 
     fl_pipe_command child;
@@ -34,19 +34,19 @@ struct fl_source {
     /* the thread that feeds the command */
     pthread_t feeder;
     bool has_feeder;
-    int in, enough; /* where it writes; the bell that ends it */
+    int in, enough; /* where it writes; the wakeup that ends it */
     fl_error error; /* its own; read after it was joined */
 };
 
 /* The command may close its input before the end: that is its good right. All
- * signals are blocked here, so SIGPIPE is but an errno. */
+ * signals are blocked in it, so SIGPIPE is but an errno. */
 static fleet_status write_all(fl_source *s, const char *data, size_t size)
 {
     while (size > 0) {
         ssize_t n = write(s->in, data, size);
 
         if (n < 0 && errno == EAGAIN)
-            FL_TRY(fl_fd_wait(s->in, POLLOUT, s->bell, s->enough));
+            FL_TRY(fl_fd_wait(s->in, POLLOUT, s->wakeup, s->enough));
         else if (n < 0 && errno == EPIPE)
             return FLEET_EEND;
         else if (n < 0 && errno != EINTR)
@@ -75,7 +75,7 @@ static fleet_status feed_file(fl_source *s)
     return status;
 }
 
-static void *feed(void *arg)
+static void *feed_command(void *arg)
 {
     fl_source *s = arg;
     fleet_status status = feed_file(s);
@@ -90,8 +90,9 @@ static fleet_status start_feeder(fl_source *s, int in)
 {
     s->in = in;
     fcntl(in, F_SETFL, O_NONBLOCK);
-    FL_TRY(fl_fd_bell(&s->enough));
-    FL_TRY(fl_thread_start(&s->feeder, feed, s, "feeding a pipe_command"));
+    FL_TRY(fl_fd_wakeup(&s->enough));
+    FL_TRY(
+        fl_thread_start(&s->feeder, feed_command, s, "feeding a pipe_command"));
     s->has_feeder = true;
     return FLEET_OK;
 }
@@ -99,7 +100,7 @@ static fleet_status start_feeder(fl_source *s, int in)
 static void stop_feeder(fl_source *s)
 {
     if (s->has_feeder) {
-        fl_fd_ring(s->enough);
+        fl_fd_wake(s->enough);
         pthread_join(s->feeder, NULL);
     }
     s->has_feeder = false;
@@ -133,7 +134,7 @@ static fleet_status start_fed_command(fl_source *s)
     return status;
 }
 
-static fleet_status start(fl_source *s)
+static fleet_status start_source(fl_source *s)
 {
     int in[2];
 
@@ -155,7 +156,7 @@ static fleet_status in_command(const fl_source *s, fleet_status status)
 }
 
 fleet_status fl_source_open(fl_source **source, const char *path,
-                            const char *command, int bell)
+                            const char *command, int wakeup)
 {
     fl_source *s = fl_alloc(sizeof *s);
     fleet_status status;
@@ -164,9 +165,9 @@ fleet_status fl_source_open(fl_source **source, const char *path,
         return FLEET_ENOMEM;
     s->path = path;
     s->command = command;
-    s->bell = bell;
+    s->wakeup = wakeup;
     s->in = s->out = s->enough = -1;
-    status = in_command(s, start(s));
+    status = in_command(s, start_source(s));
     if (status != FLEET_OK) {
         fl_source_close(s);
         return status;
@@ -179,7 +180,7 @@ fleet_status fl_source_open(fl_source **source, const char *path,
  * for what went wrong in the command. */
 static fleet_status end_command(fl_source *s)
 {
-    fleet_status status = fl_pipe_command_wait(&s->child, s->bell);
+    fleet_status status = fl_pipe_command_wait(&s->child, s->wakeup);
 
     if (status == FLEET_ESTATE)
         return status;
@@ -195,7 +196,7 @@ static fleet_status read_command(fl_source *s, void *to, size_t size,
 
     *got = 0;
     while (n < 0 && !s->ended) {
-        FL_TRY(fl_fd_wait(s->out, POLLIN, s->bell, -1));
+        FL_TRY(fl_fd_wait(s->out, POLLIN, s->wakeup, -1));
         n = read(s->out, to, size);
         if (n == 0)
             FL_TRY(end_command(s));

@@ -10,9 +10,9 @@
 typedef struct fl_source fl_source;
 
 /* path and command (NULL: none) must outlive it. Reading ends with FLEET_ESTATE
- * once the bell rings. A command lives no longer than the calling thread. */
+ * once the wakeup comes. A command lives no longer than the calling thread. */
 fleet_status fl_source_open(fl_source **source, const char *path,
-                            const char *command, int bell);
+                            const char *command, int wakeup);
 
 /* 1 to size bytes, or *got is 0: the end, and all went well, which includes the
  * command's exit code. */

@@ -1,4 +1,4 @@
-/* unpack.c - see unpack.h. */
+/* unpack.c - plain files by read(), packed ones by zlib. */
 #define _GNU_SOURCE
 #include "data/io/unpack.h"
 
@@ -117,13 +117,13 @@ static fleet_status read_file(fl_unpack *u, void *to, size_t size, size_t *got)
     return FLEET_OK;
 }
 
-static fleet_status damaged(const fl_unpack *u, const char *how)
+static fleet_status fail_damaged(const fl_unpack *u, const char *how)
 {
     return fl_fail(FLEET_ECORRUPT, "%s: damaged .gz file: %s", u->path, how);
 }
 
-/* More packed bytes; *end: there are none. */
-static fleet_status refill(fl_unpack *u, bool *end)
+/* More packed bytes; *end: the file has none. */
+static fleet_status refill_input(fl_unpack *u, bool *end)
 {
     size_t got = 0;
 
@@ -134,7 +134,7 @@ static fleet_status refill(fl_unpack *u, bool *end)
     u->z.next_in = u->piece;
     u->z.avail_in = (uInt)got;
     *end = got == 0;
-    return *end && (u->in_member || !u->any) ? damaged(u, "it is cut off")
+    return *end && (u->in_member || !u->any) ? fail_damaged(u, "it is cut off")
                                              : FLEET_OK;
 }
 
@@ -148,7 +148,7 @@ static fleet_status begin_member(fl_unpack *u)
     if (u->z.avail_in == 0)
         return FLEET_OK;
     if (u->any && *u->z.next_in != GZIP_MAGIC)
-        return damaged(u, "other bytes follow its end");
+        return fail_damaged(u, "other bytes follow its end");
     u->any = u->in_member = true;
     inflateReset(&u->z);
     return FLEET_OK;
@@ -166,11 +166,12 @@ static fleet_status inflate_some(fl_unpack *u)
     case Z_MEM_ERROR:
         return fl_fail(FLEET_ENOMEM, "out of memory: to unpack %s", u->path);
     default:
-        return damaged(u, u->z.msg ? u->z.msg : "it cannot be unpacked");
+        return fail_damaged(u, u->z.msg ? u->z.msg : "it cannot be unpacked");
     }
 }
 
-static fleet_status unpack(fl_unpack *u, void *to, size_t size, size_t *got)
+static fleet_status unpack_some(fl_unpack *u, void *to, size_t size,
+                                size_t *got)
 {
     const uInt room = size > 1 << 30 ? 1 << 30 : (uInt)size;
     bool end;
@@ -178,7 +179,7 @@ static fleet_status unpack(fl_unpack *u, void *to, size_t size, size_t *got)
     u->z.next_out = to;
     u->z.avail_out = room;
     do {
-        FL_TRY(refill(u, &end));
+        FL_TRY(refill_input(u, &end));
         if (!end && !u->in_member)
             FL_TRY(begin_member(u));
         if (!end && u->in_member)
@@ -190,7 +191,8 @@ static fleet_status unpack(fl_unpack *u, void *to, size_t size, size_t *got)
 
 fleet_status fl_unpack_read(fl_unpack *u, void *to, size_t size, size_t *got)
 {
-    return u->piece ? unpack(u, to, size, got) : read_file(u, to, size, got);
+    return u->piece ? unpack_some(u, to, size, got)
+                    : read_file(u, to, size, got);
 }
 
 double fl_unpack_share(const fl_unpack *u)

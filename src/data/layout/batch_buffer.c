@@ -1,12 +1,13 @@
-/* batch.c - see batch.h. */
-#include "data/batch.h"
+/* batch_buffer.c - batches' memory: made, grown, freed. */
+#include "data/layout/batch_buffer.h"
 
 #include "base/memory.h"
 
 /* Kernels write whole vectors: past the last row there is room for one. */
 enum { SLACK = FL_CACHE_LINE / sizeof(float) };
 
-fleet_status fl_batch_buffer_create(fl_batch_buffer **box, const fl_layout *l)
+fleet_status fl_batch_buffer_create(fl_batch_buffer **buffer,
+                                    const fl_layout *l)
 {
     const size_t n = (size_t)l->n_field;
     fl_batch_buffer *b = fl_alloc(sizeof *b);
@@ -20,25 +21,25 @@ fleet_status fl_batch_buffer_create(fl_batch_buffer **box, const fl_layout *l)
         fl_batch_buffer_destroy(b, l, NULL);
         return FLEET_ENOMEM;
     }
-    *box = b;
+    *buffer = b;
     return FLEET_OK;
 }
 
-void fl_batch_buffer_destroy(fl_batch_buffer *box, const fl_layout *l,
+void fl_batch_buffer_destroy(fl_batch_buffer *buffer, const fl_layout *l,
                              fl_blocks *blocks)
 {
-    if (!box)
+    if (!buffer)
         return;
-    for (int i = 0; box->batch.slot && i < l->n_field; i++) {
-        fl_free(box->batch.slot[i].values);
-        fl_free(box->batch.slot[i].offsets);
+    for (int i = 0; buffer->batch.slot && i < l->n_field; i++) {
+        fl_free(buffer->batch.slot[i].values);
+        fl_free(buffer->batch.slot[i].offsets);
     }
     if (blocks)
-        fl_lines_done(&box->lines, blocks);
-    fl_free(box->batch.slot);
-    fl_free(box->capacity);
-    fl_free(box->offset_capacity);
-    fl_free(box);
+        fl_lines_done(&buffer->lines, blocks);
+    fl_free(buffer->batch.slot);
+    fl_free(buffer->capacity);
+    fl_free(buffer->offset_capacity);
+    fl_free(buffer);
 }
 
 static size_t element_size(const fl_field *f)
@@ -46,38 +47,40 @@ static size_t element_size(const fl_field *f)
     return f->is_id ? sizeof(int64_t) : sizeof(float);
 }
 
-static fleet_status begin_slot(fl_batch_buffer *box, int i, const fl_field *f,
-                               int64_t rows)
+static fleet_status begin_slot(fl_batch_buffer *buffer, int i,
+                               const fl_field *f, int64_t rows)
 {
-    fl_slot_data *s = &box->batch.slot[i];
+    fl_slot_data *s = &buffer->batch.slot[i];
     size_t padded = ((size_t)rows + FL_ROW_PAD - 1) / FL_ROW_PAD * FL_ROW_PAD;
     size_t n;
 
     if (f->dim < 0) {
-        FL_TRY(fl_grow(&s->offsets, &box->offset_capacity[i], (size_t)rows + 1,
-                       sizeof *s->offsets));
+        FL_TRY(fl_grow(&s->offsets, &buffer->offset_capacity[i],
+                       (size_t)rows + 1, sizeof *s->offsets));
         s->offsets[0] = 0;
-        return fl_grow(&s->values, &box->capacity[i], padded, element_size(f));
+        return fl_grow(&s->values, &buffer->capacity[i], padded,
+                       element_size(f));
     }
     if (__builtin_mul_overflow(padded, (size_t)f->dim, &n))
         return fl_fail(FLEET_ENOMEM,
                        "slot \"%s\": no memory for %lld rows of %lld values",
                        f->name, (long long)rows, (long long)f->dim);
-    return fl_grow(&s->values, &box->capacity[i], n + SLACK, element_size(f));
+    return fl_grow(&s->values, &buffer->capacity[i], n + SLACK,
+                   element_size(f));
 }
 
-fleet_status fl_batch_buffer_begin(fl_batch_buffer *box, const fl_layout *l,
+fleet_status fl_batch_buffer_begin(fl_batch_buffer *buffer, const fl_layout *l,
                                    int64_t rows)
 {
-    box->batch.rows = rows;
+    buffer->batch.rows = rows;
     for (int i = 0; i < l->n_field; i++)
-        FL_TRY(begin_slot(box, i, &l->field[i], rows));
+        FL_TRY(begin_slot(buffer, i, &l->field[i], rows));
     return FLEET_OK;
 }
 
-fleet_status fl_batch_buffer_room(fl_batch_buffer *box, const fl_layout *l,
+fleet_status fl_batch_buffer_room(fl_batch_buffer *buffer, const fl_layout *l,
                                   int slot, size_t n)
 {
-    return fl_grow(&box->batch.slot[slot].values, &box->capacity[slot], n,
+    return fl_grow(&buffer->batch.slot[slot].values, &buffer->capacity[slot], n,
                    element_size(&l->field[slot]));
 }

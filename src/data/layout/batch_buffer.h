@@ -1,14 +1,15 @@
-/* batch.h - a batch with the memory behind it: first raw lines, then slots full
- * of values. Boxes are used again and again, so their memory settles. */
-#ifndef FL_DATA_BATCH_H
-#define FL_DATA_BATCH_H
+/* batch_buffer.h - a batch with the memory behind it: first raw lines, then
+ * slots full of values. Buffers are used again and again, so that they soon
+ * have grown to the size that batches need. */
+#ifndef FL_DATA_LAYOUT_BATCH_BUFFER_H
+#define FL_DATA_LAYOUT_BATCH_BUFFER_H
 
-#include "data/layout.h"
-#include "data/format/text_lines.h"
-#include "data/stream.h"
+#include "data/layout/batch.h"
+#include "data/layout/layout.h"
+#include "data/text/text_lines.h"
 
 typedef struct fl_batch_buffer {
-    fl_batch batch; /* what the caller sees; first, so that it is the box */
+    fl_batch batch; /* what the caller sees; first, so that it is the buffer */
     struct fl_batch_buffer *next;
     fl_lines lines;
     size_t *capacity;        /* of each slot's values, in elements */
@@ -17,16 +18,17 @@ typedef struct fl_batch_buffer {
     bool held;               /* by the caller */
 } fl_batch_buffer;
 
-fleet_status fl_batch_buffer_create(fl_batch_buffer **box, const fl_layout *l);
-void fl_batch_buffer_destroy(fl_batch_buffer *box, const fl_layout *l,
+fleet_status fl_batch_buffer_create(fl_batch_buffer **buffer,
+                                    const fl_layout *l);
+void fl_batch_buffer_destroy(fl_batch_buffer *buffer, const fl_layout *l,
                              fl_blocks *blocks);
 
 /* Room for rows: dense slots whole and padded, ragged slots empty. */
-fleet_status fl_batch_buffer_begin(fl_batch_buffer *box, const fl_layout *l,
+fleet_status fl_batch_buffer_begin(fl_batch_buffer *buffer, const fl_layout *l,
                                    int64_t rows);
 
 /* Room for n values in a ragged slot. */
-fleet_status fl_batch_buffer_room(fl_batch_buffer *box, const fl_layout *l,
+fleet_status fl_batch_buffer_room(fl_batch_buffer *buffer, const fl_layout *l,
                                   int slot, size_t n);
 
 #endif

@@ -1,11 +1,11 @@
 /* check_spec.c - what a spec may not be. */
+#include "data/layout/check_spec.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/stream_internal.h"
-#include "data/layout.h"
-#include "data/io/unpack.h"
+#include "data/layout/layout.h"
 
 enum { MOST_THREADS = 1024 };
 
@@ -153,7 +153,7 @@ static fleet_status check_csv_slot(const fl_stream_spec *spec,
                : FLEET_OK;
 }
 
-fleet_status fl_stream_check_slots(const fl_stream_spec *spec, int *at)
+fleet_status fl_spec_check_slots(const fl_stream_spec *spec, int *at)
 {
     const bool csv = spec->format == FLEET_CSV;
 
@@ -215,7 +215,7 @@ static fleet_status check_whole(const fl_stream_spec *s)
     return check_own_slots(s, 2, idx);
 }
 
-fleet_status fl_stream_check_statistics(const fl_stream_spec *spec)
+fleet_status fl_spec_check_statistics(const fl_stream_spec *spec)
 {
     int n = 0;
 
@@ -234,7 +234,7 @@ fleet_status fl_stream_check_statistics(const fl_stream_spec *spec)
     return FLEET_OK;
 }
 
-fleet_status fl_stream_check_options(const fl_stream_spec *s)
+fleet_status fl_spec_check_options(const fl_stream_spec *s)
 {
     FL_TRY(check_numbers(s));
     if (s->format < FLEET_MULTISLOT || s->format > FLEET_IDX)
@@ -245,11 +245,11 @@ fleet_status fl_stream_check_options(const fl_stream_spec *s)
                                   : check_no_csv_options(s);
 }
 
-fleet_status fl_stream_check(const fl_stream_spec *spec)
+fleet_status fl_spec_check(const fl_stream_spec *spec)
 {
     int at;
 
-    FL_TRY(fl_stream_check_options(spec));
-    FL_TRY(fl_stream_check_slots(spec, &at));
+    FL_TRY(fl_spec_check_options(spec));
+    FL_TRY(fl_spec_check_slots(spec, &at));
     return check_whole(spec);
 }

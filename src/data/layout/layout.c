@@ -1,13 +1,10 @@
-/* layout.c - see layout.h; and the slots that some formats have by themselves.
- */
-#include "data/layout.h"
+/* layout.c - a spec's slots with their defaults, and the columns of each. */
+#include "data/layout/layout.h"
 
 #include <string.h>
 
 #include "base/hash.h"
 #include "base/memory.h"
-#include "data/format/idx.h"
-#include "data/format/text_kernels.h"
 
 bool fl_standardizes(fleet_transform t)
 {
@@ -106,66 +103,4 @@ void fl_layout_done(fl_layout *l)
     fl_free(l->field);
     fl_free(l->column);
     *l = (fl_layout){0};
-}
-
-static fleet_status criteo_slots(fleet_slot *slot)
-{
-    static const char *const names[FL_CRITEO_IDS] = {
-        "1",  "2",  "3",  "4",  "5",  "6",  "7",  "8",  "9",
-        "10", "11", "12", "13", "14", "15", "16", "17", "18",
-        "19", "20", "21", "22", "23", "24", "25", "26"};
-
-    slot[0] = (fleet_slot){.name = "label", .dtype = FLEET_INT64, .dim = 1};
-    slot[1] = (fleet_slot){
-        .name = "dense_input", .dtype = FLEET_FLOAT32, .dim = FL_CRITEO_DENSE};
-    for (int i = 0; i < FL_CRITEO_IDS; i++)
-        slot[2 + i] =
-            (fleet_slot){.name = names[i], .dtype = FLEET_INT64, .dim = 1};
-    return FLEET_OK;
-}
-
-static fleet_status idx_slots(fleet_slot *slot, const char *images)
-{
-    int64_t width;
-
-    FL_TRY(fl_idx_width(images, &width));
-    slot[0] =
-        (fleet_slot){.name = "image", .dtype = FLEET_FLOAT32, .dim = width};
-    slot[1] = (fleet_slot){.name = "label", .dtype = FLEET_INT64, .dim = 1};
-    return FLEET_OK;
-}
-
-fleet_status fl_stream_own_slots(fleet_format format, const char *images,
-                                 const fleet_slot **slots, int *n_slot)
-{
-    int n = format == FLEET_CRITEO ? 2 + FL_CRITEO_IDS
-            : format == FLEET_IDX  ? 2
-                                   : 0;
-    fleet_status status;
-    fleet_slot *made;
-
-    *slots = NULL;
-    *n_slot = 0;
-    if (n == 0)
-        return FLEET_OK;
-    if (format == FLEET_IDX && !images)
-        return fl_fail(FLEET_EINVAL, "idx: there is no file of images");
-    made = fl_alloc_array((size_t)n, sizeof *made);
-    if (!made)
-        return FLEET_ENOMEM;
-    status =
-        format == FLEET_CRITEO ? criteo_slots(made) : idx_slots(made, images);
-    if (status != FLEET_OK) {
-        fl_free(made);
-        return status;
-    }
-    *slots = made;
-    *n_slot = n;
-    return FLEET_OK;
-}
-
-void fl_stream_free_own_slots(const fleet_slot *slots, int n_slot)
-{
-    (void)n_slot; /* their names are the library's */
-    fl_free((void *)slots);
 }

@@ -1,11 +1,11 @@
 /* layout.h - the slots of a spec with their defaults filled in, and for csv the
  * columns that feed them. */
-#ifndef FL_DATA_LAYOUT_H
-#define FL_DATA_LAYOUT_H
+#ifndef FL_DATA_LAYOUT_LAYOUT_H
+#define FL_DATA_LAYOUT_LAYOUT_H
 
 #include <stdbool.h>
 
-#include "data/stream.h"
+#include "data/layout/spec.h"
 
 typedef struct fl_column {
     const char *name; /* or position, as a text */
@@ -36,7 +36,7 @@ typedef struct fl_layout {
     char separator;
 } fl_layout;
 
-/* spec must have passed fl_stream_check(); its statistics may be
+/* spec must have passed fl_spec_check(); its statistics may be
  * missing. */
 fleet_status fl_layout_init(fl_layout *l, const fl_stream_spec *spec);
 void fl_layout_done(fl_layout *l);

@@ -1,6 +1,6 @@
-/* csv_cells.c - see csv_cells.h. Quotes are as in RFC 4180: a cell that begins with one
- * goes on to the next that is not doubled, whatever stands between. */
-#include "data/format/csv_cells.h"
+/* csv_cells.c - cells of a line. Quotes are as in RFC 4180: a cell that begins
+ * with one goes on to the next that is not doubled, whatever stands between. */
+#include "data/text/csv_cells.h"
 
 #include "base/memory.h"
 
@@ -11,7 +11,7 @@ static bool is_blank(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-static fleet_status add(fl_csv_cells *c, const char *text, const char *end)
+static fleet_status add_cell(fl_csv_cells *c, const char *text, const char *end)
 {
     if (c->n == c->capacity)
         FL_TRY(fl_grow(&c->cell, &c->capacity, c->n + 1, sizeof *c->cell));
@@ -26,7 +26,7 @@ static fleet_status add_trimmed(fl_csv_cells *c, const char *text,
         text++;
     while (text < end && is_blank(end[-1]))
         end--;
-    return add(c, text, end);
+    return add_cell(c, text, end);
 }
 
 /* No quotes: the separators are all there is. */
@@ -51,7 +51,7 @@ static fleet_status cut_plain(fl_csv_cells *c, const fl_kernels *k,
 
 /* The text in quotes from s on, behind the first, to *to; where it ends, or
  * NULL without an ending quote. */
-static const char *unquote(const char *s, const char *end, char **to)
+static const char *unquote_cell(const char *s, const char *end, char **to)
 {
     for (; s < end; s++) {
         if (*s == '"' && (s + 1 == end || s[1] != '"'))
@@ -69,12 +69,12 @@ static fleet_status add_quoted(fl_csv_cells *c, const char **s, const char *end,
 {
     const char *text = *to;
 
-    *s = unquote(*s + 1, end, to);
+    *s = unquote_cell(*s + 1, end, to);
     if (!*s) {
         *wrong = "a quote at the end of the cell";
         return FLEET_OK;
     }
-    FL_TRY(add(c, text, *to));
+    FL_TRY(add_cell(c, text, *to));
     *(*to)++ = 0; /* no number goes on in the next cell's text */
     while (*s < end && is_blank(**s) && **s != separator)
         ++*s;

@@ -1,13 +1,13 @@
 /* csv_cells.h - a csv line cut into cells. */
-#ifndef FL_DATA_FORMAT_CSV_CELLS_H
-#define FL_DATA_FORMAT_CSV_CELLS_H
+#ifndef FL_DATA_TEXT_CSV_CELLS_H
+#define FL_DATA_TEXT_CSV_CELLS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
-#include "data/format/text_kernels.h"
-#include "data/format/text_lines.h"
+#include "data/text/text_kernels.h"
+#include "data/text/text_lines.h"
 
 /* What stands in a cell: without the blanks around it, or, in quotes, without
  * the quotes and with "" for each quote in it. */

@@ -1,11 +1,11 @@
-/* number.c - see number.h. What the short cuts there leave over.
+/* number.c - what the short cuts of number.h leave over.
  *
  * A decimal number is read as w * 10^exponent, w of at most 19 digits. Where
  * both are small the quotient or product of two doubles is the answer (Clinger,
  * "How to read floating point numbers accurately", PLDI 1990); the rest goes to
  * strtod(), as digits without a point, which no locale reads in another way.
  */
-#include "data/format/number.h"
+#include "data/text/number.h"
 
 #include <float.h>
 #include <inttypes.h>

@@ -8,8 +8,8 @@
  * before or after the point, whose value is finite; for ids digits alone, below
  * 2^64. The bits are those of strtof(), strtod() and strtoull().
  */
-#ifndef FL_DATA_FORMAT_NUMBER_H
-#define FL_DATA_FORMAT_NUMBER_H
+#ifndef FL_DATA_TEXT_NUMBER_H
+#define FL_DATA_TEXT_NUMBER_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,11 +1,11 @@
-/* scan_vec.h - 64 bytes of text to the places of those that are looked for, in
- * the instructions that FL_ISA stands for. */
-#ifndef FL_DATA_FORMAT_SCAN_VEC_H
-#define FL_DATA_FORMAT_SCAN_VEC_H
+/* scan_vec.h - 64 bytes of text to the places of the bytes that are looked for,
+ * in the instructions that FL_ISA stands for. */
+#ifndef FL_DATA_TEXT_SCAN_VEC_H
+#define FL_DATA_TEXT_SCAN_VEC_H
 
 #include <stdint.h>
 
-#include "data/format/text_kernels.h"
+#include "data/text/text_kernels.h"
 
 #ifndef FL_ISA
 #define FL_ISA 0 /* for editors and linters */

@@ -1,5 +1,5 @@
-/* text_kernels.c - see text_kernels.h: picks a table by cpuid. */
-#include "data/format/text_kernels.h"
+/* text_kernels.c - picks a table of kernels by cpuid. */
+#include "data/text/text_kernels.h"
 
 #include <stdbool.h>
 #include <stddef.h>

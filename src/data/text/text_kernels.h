@@ -1,14 +1,15 @@
-/* text_kernels.h - what is done to many bytes at a time, once per instruction set.
+/* text_kernels.h - what is done to many bytes at a time, once per instruction
+ * set.
  *
- * text_kernels_simd.c is compiled for each; fl_kernels_best() is the table for this
- * processor. All tables give the same results.
+ * text_kernels_simd.c is compiled for each; fl_kernels_best() is the table for
+ * this processor. All tables give the same results.
  */
-#ifndef FL_DATA_FORMAT_TEXT_KERNELS_H
-#define FL_DATA_FORMAT_TEXT_KERNELS_H
+#ifndef FL_DATA_TEXT_TEXT_KERNELS_H
+#define FL_DATA_TEXT_TEXT_KERNELS_H
 
 #include <stdint.h>
 
-#include "data/format/number.h"
+#include "data/text/number.h"
 
 enum {
     FL_SCAN_SLACK = 80, /* entries past the result that may be written over */

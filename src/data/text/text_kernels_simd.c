@@ -1,7 +1,7 @@
-/* text_kernels_simd.c - see text_kernels.h. Compiled once per instruction set; what is
- * plain C here becomes vectors in the compiler's hands. */
-#include "data/format/text_kernels.h"
-#include "data/format/scan_vec.h"
+/* text_kernels_simd.c - the kernels, compiled once per instruction set; what is
+ * plain C becomes vectors in the compiler's hands. */
+#include "data/text/text_kernels.h"
+#include "data/text/scan_vec.h"
 
 #if FL_VBMI2
 #define TABLE    fl_kernels_vbmi2

@@ -1,5 +1,5 @@
-/* text_lines.c - see text_lines.h. */
-#include "data/format/text_lines.h"
+/* text_lines.c - blocks, their users, and lists of lines. */
+#include "data/text/text_lines.h"
 
 #include "base/memory.h"
 
@@ -12,7 +12,7 @@ void fl_blocks_init(fl_blocks *b)
     pthread_mutex_init(&b->lock, NULL);
 }
 
-static void destroy(fl_block *block)
+static void destroy_block(fl_block *block)
 {
     if (block)
         fl_free(block->memory);
@@ -24,13 +24,13 @@ void fl_blocks_done(fl_blocks *b)
     while (b->free) {
         fl_block *next = b->free->next;
 
-        destroy(b->free);
+        destroy_block(b->free);
         b->free = next;
     }
     pthread_mutex_destroy(&b->lock);
 }
 
-static fleet_status create(size_t size, fl_block **block)
+static fleet_status create_block(size_t size, fl_block **block)
 {
     fl_block *new = fl_alloc(sizeof *new);
 
@@ -39,7 +39,7 @@ static fleet_status create(size_t size, fl_block **block)
     new->capacity = size < FL_BLOCK_SIZE ? FL_BLOCK_SIZE : size;
     new->memory = fl_alloc(new->capacity + 2 * FL_TEXT_PAD);
     if (!new->memory) {
-        destroy(new);
+        destroy_block(new);
         return FLEET_ENOMEM;
     }
     new->data = new->memory + FL_TEXT_PAD;
@@ -63,7 +63,7 @@ fleet_status fl_block_get(fl_blocks *b, size_t size, fl_block **block)
     }
     pthread_mutex_unlock(&b->lock);
     *block = found;
-    return found ? FLEET_OK : create(size, block);
+    return found ? FLEET_OK : create_block(size, block);
 }
 
 void fl_block_add_user(fl_blocks *b, fl_block *block)
@@ -78,7 +78,7 @@ static void drop_locked(fl_blocks *b, fl_block *block)
     if (--block->users > 0)
         return;
     if (block->capacity > KEEP) {
-        destroy(block);
+        destroy_block(block);
         return;
     }
     block->next = b->free;

@@ -1,16 +1,16 @@
-/* text_lines.h - lines of text on their way from a file to a batch, without being
- * copied: they stay in the blocks that were read, which live as long as someone
- * uses them.
+/* text_lines.h - lines of text on their way from a file to a batch, without
+ * being copied: they stay in the blocks that were read, which live as long as a
+ * line of them is used.
  */
-#ifndef FL_DATA_FORMAT_TEXT_LINES_H
-#define FL_DATA_FORMAT_TEXT_LINES_H
+#ifndef FL_DATA_TEXT_TEXT_LINES_H
+#define FL_DATA_TEXT_TEXT_LINES_H
 
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
-#include "data/format/number.h"
+#include "data/text/number.h"
 
 enum {
     FL_BLOCK_SIZE = 1 << 20, /* files are read in pieces of this size */

@@ -1,6 +1,7 @@
 /* config_data.c - the configuration's dataset. */
 #include <string.h>
 
+#include "data/layout/check_spec.h"
 #include "data/stream.h"
 #include "fleet/config/config.h"
 
@@ -90,14 +91,14 @@ fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at)
     FL_TRY(read_csv(c, at));
     FL_TRY(read_files(c, at, "train", true, &c->train, &c->n_train));
     FL_TRY(read_files(c, at, "test", false, &c->test, &c->n_test));
-    return fl_config_in(fl_stream_check_options(
-                            &(fl_stream_spec){.format = o->format,
-                                              .batch_size = o->batch_size,
-                                              .n_thread = o->thread_num,
-                                              .pipe_command = o->pipe_command,
-                                              .separator = o->separator,
-                                              .comment = o->comment,
-                                              .missing = o->missing,
-                                              .share_count = 1}),
-                        at->path);
+    return fl_config_in(
+        fl_spec_check_options(&(fl_stream_spec){.format = o->format,
+                                                .batch_size = o->batch_size,
+                                                .n_thread = o->thread_num,
+                                                .pipe_command = o->pipe_command,
+                                                .separator = o->separator,
+                                                .comment = o->comment,
+                                                .missing = o->missing,
+                                                .share_count = 1}),
+        at->path);
 }

@@ -1,4 +1,6 @@
 /* config_slots.c - the configuration's slots. */
+#include "data/format/formats.h"
+#include "data/layout/check_spec.h"
 #include "data/stream.h"
 #include "fleet/config/config.h"
 
@@ -210,7 +212,7 @@ static fleet_status check_slots(fl_config *c, const fl_at *at)
         return FLEET_ENOMEM;
     for (int i = 0; i < c->n_slot; i++)
         c->data_slot[i] = c->slot[i].slot;
-    status = fl_stream_check_slots(&spec, &bad);
+    status = fl_spec_check_slots(&spec, &bad);
     return fl_config_in(status, fl_at_index(at, bad).path);
 }
 

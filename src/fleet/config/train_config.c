@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "data/format/formats.h"
 #include "fleet/config/config.h"
 #include "fleet/datasets.h"
 #include "fleet/save/save.h"

@@ -1,0 +1,24 @@
+/* batch.h - a batch as a stream hands it out: values by slot. batch_buffer.h has
+ * the memory behind them. */
+#ifndef FL_DATA_LAYOUT_BATCH_H
+#define FL_DATA_LAYOUT_BATCH_H
+
+#include <stdint.h>
+
+/* Dense buffers hold a multiple of this many rows; those past the batch are
+ * there to be written over by kernels that work on whole blocks. */
+enum { FL_ROW_PAD = 128 };
+
+typedef struct fl_slot_data {
+    void *values;     /* [rows, dim] of the slot's dtype, or all ids in a row */
+    int64_t *offsets; /* ragged: rows + 1 of them, the first is 0; else NULL */
+} fl_slot_data;
+
+typedef struct fl_batch {
+    int64_t index; /* in the stream, before it was shared out: 0, 1, ... */
+    int64_t rows;
+    double share;       /* of the input that was read by then: 0 to 1 */
+    fl_slot_data *slot; /* as in the spec */
+} fl_batch;
+
+#endif

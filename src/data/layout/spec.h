@@ -1,0 +1,34 @@
+/* spec.h - what a stream reads: a format, slots, files, and which of the batches
+ * are this process's. */
+#ifndef FL_DATA_LAYOUT_SPEC_H
+#define FL_DATA_LAYOUT_SPEC_H
+
+#include <fleet/dataset.h>
+
+#include "base/log.h"
+#include "data/layout/statistics.h"
+
+typedef struct fl_stream_spec {
+    fleet_format format;
+    const fleet_slot *slots; /* kept, not copied: must outlive the stream */
+    int n_slot;
+    int64_t batch_size;
+    int n_thread;
+    const char *pipe_command; /* NULL: none */
+    int64_t shuffle;
+    uint64_t seed; /* of the shuffle: already mixed with pass and file */
+    char separator, comment;
+    int header;
+    int64_t skip_lines;
+    const char *missing;
+    const fl_statistics *statistics; /* NULL: no slot standardizes */
+
+    const char *const *files; /* sorted; idx: images, labels */
+    int n_file;
+
+    /* of every share_count batches, the share_index-th is ours */
+    int64_t share_index, share_count; /* 0, 1: all */
+    fl_log *log;
+} fl_stream_spec;
+
+#endif

@@ -11,7 +11,7 @@
 #include "raw.h"
 #include "runtime/plan/remote.h"
 #include "runtime/simd/simd.h"
-#include "runtime/passes/update.h"
+#include "runtime/plan/gradients.h"
 
 enum {
     ROWS = 1000000,

@@ -100,16 +100,16 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
     o->residuals = f->strategy.dgc && f->role.kind == FLEET_WORKER &&
                    fl_mode_has_ranks(fl_job_mode_of(&f->role, &f->strategy));
     if (f->strategy.gradient_merge)
-        p->training.merge_steps = f->strategy.gradient_merge_configs.k_steps;
+        p->training.merge.steps = f->strategy.gradient_merge_configs.k_steps;
     fl_strategy_set_ranks(&f->strategy, &p->training);
     p->training.layerwise = fl_layerwise_of(&f->strategy);
-    p->training.half_type = fl_amp_dtype(&f->strategy);
-    p->training.wide_ops = f->strategy.amp_configs.custom_black_list;
-    p->training.wide_vars = f->strategy.amp_configs.custom_black_varnames;
+    p->training.amp.type = fl_amp_dtype(&f->strategy);
+    p->training.amp.wide_ops = f->strategy.amp_configs.custom_black_list;
+    p->training.amp.wide_vars = f->strategy.amp_configs.custom_black_varnames;
     p->training.scaling = fl_amp_scaling(&f->strategy);
     if (f->store->scaling.scale == 0) /* nothing was loaded */
         f->store->scaling.scale = p->training.scaling.first;
-    p->training.merge_average = f->strategy.gradient_merge_configs.avg != 0;
+    p->training.merge.average = f->strategy.gradient_merge_configs.avg != 0;
     f->trained = p;
     follow_mode(f);
     warn_of_mode(f);

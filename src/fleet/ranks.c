@@ -324,8 +324,8 @@ static fleet_status start_together(fleet *f, const char *terms)
     FL_TRY(check_loads(f));
     FL_TRY(take_from_first(f));
     FL_TRY(make_gradients(f));
-    if (f->trained && f->trained->training.group > 1)
-        FL_TRY(fl_comm_hierarchy(f->comm, f->trained->training.group,
+    if (f->trained && f->trained->training.all_reduce.group > 1)
+        FL_TRY(fl_comm_hierarchy(f->comm, f->trained->training.all_reduce.group,
                                  &f->agree.hierarchy));
     FL_TRY(share_out(f));
     f->store->agree = &f->agree;

@@ -82,7 +82,7 @@ static fleet_status fc_forward(fl_lowering *l, const fl_node *n)
  * it once. Of bfloat16 it has to rearrange W in any case. */
 static bool wants_pack(const fl_lowering *l, const fl_fc_config *c)
 {
-    return c->n > FL_SMALL_N && !l->program->training.half_type &&
+    return c->n > FL_SMALL_N && !l->program->training.amp.type &&
            l->plan->batch >= 4 * l->plan->slice;
 }
 

@@ -220,15 +220,15 @@ TEST(where_gradients_lie_and_how_they_are_cut_changes_no_bit)
 {
     for (int way = 0; way < 8; way++) {
         rank_lesson one = {.how = {.merge = way & 1 ? 2 : 1, .clip = 0.1f},
-                           .also.half = way & 2,
+                           .also.all_reduce.fp16 = way & 2,
                            .shared = way & 4,
                            .batches = 11,
                            .passes = 2,
                            .last = 17};
         rank_lesson two = one, three = one;
 
-        two.also.bucket = 100;
-        three.also.bucket = 700;
+        two.also.all_reduce.bucket = 100;
+        three.also.all_reduce.bucket = 700;
         three.shared = !one.shared;
         rank_train(&one, 3);
         rank_train(&two, 3);
@@ -242,7 +242,8 @@ TEST(where_gradients_lie_and_how_they_are_cut_changes_no_bit)
 /* Whether a round, a bucket that leaves, or one that is waited for. */
 TEST(a_rank_that_fails_in_any_call_ends_the_job)
 {
-    rank_lesson s = {.also.bucket = 100, .batches = 5, .passes = 1, .last = 50};
+    rank_lesson s = {
+        .also.all_reduce.bucket = 100, .batches = 5, .passes = 1, .last = 50};
     int calls;
 
     rank_train(&s, 2);
@@ -267,7 +268,7 @@ static void spoil(kit_model *m)
 
 TEST(nothing_leaves_of_a_batch_whose_loss_is_not_finite)
 {
-    rank_lesson s = {.also.bucket = 100,
+    rank_lesson s = {.also.all_reduce.bucket = 100,
                      .batches = 4,
                      .passes = 1,
                      .last = 50,

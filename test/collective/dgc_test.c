@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/passes/update.h"
+#include "runtime/reduce/dgc.h"
 
 static double distance(const rank_lesson *a, const rank_lesson *b)
 {

@@ -106,7 +106,7 @@ TEST(one_update_differs_by_no_more_than_the_rounding)
                          .passes = 1};
         rank_lesson half = s, none = s;
 
-        half.also.half = true;
+        half.also.all_reduce.fp16 = true;
         none.how.learning_rate = 1e-30f;
         rank_train(&s, ranks);
         rank_train(&half, ranks);
@@ -120,7 +120,7 @@ TEST(one_update_differs_by_no_more_than_the_rounding)
 TEST(ranks_whose_gradients_are_float16_stay_equal)
 {
     rank_lesson first = {.how = {.optimizer = "adam", .clip = 0.05f},
-                         .also.half = true,
+                         .also.all_reduce.fp16 = true,
                          .batches = 9,
                          .last = 17,
                          .passes = 2};
@@ -128,7 +128,7 @@ TEST(ranks_whose_gradients_are_float16_stay_equal)
 
     rank_train(&first, 4);
     CHECK_INT(first.updates[0], 6);
-    other.also.bucket = 700;
+    other.also.all_reduce.bucket = 700;
     rank_train(&other, 4);
     CHECK(memcmp(first.weight[0], other.weight[0], sizeof first.weight[0]) ==
           0);
@@ -146,7 +146,7 @@ static void make_gradients_large(kit_model *m)
 TEST(a_gradient_too_large_for_float16_fails_all_ranks_and_changes_nothing)
 {
     rank_lesson s = {.how.optimizer = "sgd",
-                     .also.half = true,
+                     .also.all_reduce.fp16 = true,
                      .batches = 2,
                      .last = 50,
                      .passes = 1,

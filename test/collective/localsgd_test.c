@@ -47,7 +47,7 @@ static void train_alone(alone *a, const rank_lesson *s)
             CHECK_OK(kit_run(a->m[i % a->n].e, k.b[i]));
             a->since[i % a->n]++;
             if ((i % a->n == a->n - 1 || i == k.n - 1) &&
-                a->since[0] == s->also.local.steps)
+                a->since[0] == s->also.localsgd.steps)
                 average(a);
         }
         average(a);
@@ -74,7 +74,7 @@ TEST(ranks_are_processes_whose_weights_are_averaged)
     for (int ranks = 1; ranks <= 4; ranks++)
         for (int steps = 1; steps <= 3; steps++) {
             rank_lesson s = {.how = {.optimizer = "sgd", .learning_rate = 0.1f},
-                             .also.local.steps = steps,
+                             .also.localsgd.steps = steps,
                              .batches = 12,
                              .last = 50};
 
@@ -86,7 +86,7 @@ TEST(ranks_of_unequal_numbers_of_batches_end_with_a_mean)
 {
     for (int batches = 1; batches <= 11; batches++) {
         rank_lesson s = {.how = {.optimizer = "sgd", .clip = 0.05f},
-                         .also.local.steps = 2,
+                         .also.localsgd.steps = 2,
                          .batches = batches,
                          .last = 17};
 
@@ -106,7 +106,7 @@ TEST(with_one_step_between_means_it_is_nearly_all_reduce)
                          .passes = 1};
         rank_lesson local = s;
 
-        local.also.local.steps = 1;
+        local.also.localsgd.steps = 1;
         rank_train(&s, 3);
         rank_train(&local, 3);
         for (int j = 0; j < RANK_MOST_FLOATS; j++)
@@ -122,13 +122,13 @@ TEST(until_it_begins_gradients_are_reduced)
                      .passes = 1};
     rank_lesson late = s;
 
-    late.also.local.steps = 3;
-    late.also.local.begin = 4;
+    late.also.localsgd.steps = 3;
+    late.also.localsgd.begin = 4;
     rank_train(&s, 3);
     rank_train(&late, 3);
     CHECK(memcmp(s.weight[0], late.weight[0], sizeof s.weight[0]) == 0);
 
-    late.also.local.begin = 2;
+    late.also.localsgd.begin = 2;
     rank_train(&late, 3);
     CHECK(memcmp(s.weight[0], late.weight[0], sizeof s.weight[0]) != 0);
     CHECK_INT(late.updates[0], 4);
@@ -137,7 +137,7 @@ TEST(until_it_begins_gradients_are_reduced)
 TEST(a_rank_talks_to_the_others_only_for_means)
 {
     rank_lesson s = {.how = {.optimizer = "sgd"},
-                     .also.local.steps = 6,
+                     .also.localsgd.steps = 6,
                      .batches = 12,
                      .last = 50,
                      .passes = 1};
@@ -151,7 +151,7 @@ TEST(a_rank_talks_to_the_others_only_for_means)
 TEST(merge_groups_count_as_updates)
 {
     rank_lesson s = {.how = {.optimizer = "sgd", .merge = 2},
-                     .also.local.steps = 2,
+                     .also.localsgd.steps = 2,
                      .batches = 12,
                      .last = 50,
                      .passes = 1};
@@ -165,7 +165,7 @@ TEST(merge_groups_count_as_updates)
 /* The same by hand, without ranks that have no batches. */
 static int64_t adapt_alone(alone *a, const rank_lesson *s)
 {
-    int64_t k = s->also.local.steps;
+    int64_t k = s->also.localsgd.steps;
     double first_loss = 0, first_rate = 0, rate = 0.2;
     work w;
 
@@ -180,7 +180,7 @@ static int64_t adapt_alone(alone *a, const rank_lesson *s)
             first_loss = first_loss > 0 ? first_loss : loss;
             first_rate = first_rate > 0 ? first_rate : rate;
             k = (int64_t)ceil(sqrt(first_rate * loss / (rate * first_loss) *
-                                   (double)s->also.local.steps));
+                                   (double)s->also.localsgd.steps));
         }
         rate /= 2; /* of the next update */
     }
@@ -198,7 +198,7 @@ static void let_rate_decay(kit_model *m)
 TEST(how_often_weights_are_averaged_follows_loss_and_rate)
 {
     rank_lesson s = {.how = {.optimizer = "sgd", .learning_rate = 0.2f},
-                     .also.local = {.steps = 3, .adaptive = true},
+                     .also.localsgd = {.steps = 3, .adaptive = true},
                      .batches = 12,
                      .last = 50,
                      .passes = 1,
@@ -228,7 +228,7 @@ TEST(ranks_agree_how_often_with_unequal_numbers_of_batches)
 {
     for (int batches = 1; batches <= 10; batches++) {
         rank_lesson s = {.how = {.optimizer = "momentum"},
-                         .also.local = {2, 1, true},
+                         .also.localsgd = {2, 1, true},
                          .batches = batches,
                          .last = 17,
                          .passes = 3};
@@ -245,7 +245,7 @@ TEST(ranks_agree_how_often_with_unequal_numbers_of_batches)
 TEST(means_are_at_most_sixteen_updates_apart)
 {
     rank_lesson s = {.how = {.optimizer = "sgd", .learning_rate = 0.001f},
-                     .also.local = {1000000, 1, true},
+                     .also.localsgd = {1000000, 1, true},
                      .batches = 4,
                      .last = 50,
                      .passes = 1};
@@ -261,7 +261,7 @@ TEST(tables_do_not_go_with_ranks_on_their_own)
 
     fake_group_open(&g, 2);
     kit_build(&m, KIT_CTR, &(kit_options){.optimizer = "sgd"});
-    m.p->training.local.steps = 2;
+    m.p->training.localsgd.steps = 2;
     m.f->store->agree = &g.rank[0].rounds;
     CHECK(fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40) == NULL);
     CHECK_CONTAINS(fleet_last_error(), "strategy.localsgd: table \"");
@@ -273,7 +273,7 @@ TEST(tables_do_not_go_with_ranks_on_their_own)
 TEST(a_mean_that_fails_leaves_the_weights)
 {
     rank_lesson s = {.how = {.optimizer = "sgd"},
-                     .also = {.local.steps = 2, .bucket = 700},
+                     .also = {.localsgd.steps = 2, .all_reduce.bucket = 700},
                      .batches = 6,
                      .last = 50,
                      .passes = 1};
@@ -289,7 +289,7 @@ TEST(a_mean_that_fails_leaves_the_weights)
     CHECK_INT(s.status[0], FLEET_EPEER);
     CHECK_CONTAINS(s.error[0], "rank 1 cannot go on");
     two.batches = 4;
-    two.also.local.steps = 3;
+    two.also.localsgd.steps = 3;
     two.passes = 0;
     train_alone(&a, &two);
     for (int r = 0; r < 2; r++) {

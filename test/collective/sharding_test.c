@@ -165,7 +165,7 @@ TEST(so_they_do_with_merging_clipping_and_unequal_ends)
 {
     for (int batches = 1; batches <= 11; batches++) {
         rank_lesson s = {.how = {.merge = 2, .clip = 0.05f},
-                         .also.bucket = 700,
+                         .also.all_reduce.bucket = 700,
                          .batches = batches,
                          .last = 17,
                          .passes = 2};
@@ -194,7 +194,7 @@ TEST(so_they_do_with_float16_and_with_the_largest_gradients_alone)
 {
     for (int ranks = 2; ranks <= 3; ranks++) {
         rank_lesson half = {.how = {.optimizer = "adagrad"},
-                            .also.half = true,
+                            .also.all_reduce.fp16 = true,
                             .batches = 11,
                             .last = 31,
                             .passes = 1};
@@ -212,7 +212,7 @@ TEST(so_they_do_with_float16_and_with_the_largest_gradients_alone)
 /* A failure between two ranks' parts ends both. */
 TEST(a_rank_that_fails_ends_the_others)
 {
-    rank_lesson s = {.also = {.sharded = true, .bucket = 5000},
+    rank_lesson s = {.also = {.sharded = true, .all_reduce.bucket = 5000},
                      .batches = 4,
                      .last = 50,
                      .passes = 1};

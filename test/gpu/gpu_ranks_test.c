@@ -208,18 +208,26 @@ TEST_LIMIT(each_strategy_is_that_of_cpus, 200)
     const kit_options momentum = {.optimizer = "momentum",
                                   .learning_rate = 0.01f};
     const method all[] = {
-        {"buckets", each_alone, sgd, {.bucket = 1}, 3},
+        {"buckets", each_alone, sgd, {.all_reduce.bucket = 1}, 3},
         {"gradients of the CPU",
          NULL,
          {.optimizer = "sgd", .guard = "cpu"},
-         {.bucket = 0},
+         {.all_reduce.bucket = 0},
          2},
-        {"merge", NULL, {.optimizer = "sgd", .merge = 2}, {.bucket = 0}, 2},
-        {"fp16_allreduce", halves, sgd, {.half = true}, 2},
+        {"merge",
+         NULL,
+         {.optimizer = "sgd", .merge = 2},
+         {.all_reduce.bucket = 0},
+         2},
+        {"fp16_allreduce", halves, sgd, {.all_reduce.fp16 = true}, 2},
         {"sharding", shards, momentum, {.sharded = true}, 2},
         {"dgc", pairs, momentum, {.dgc = {true, 0, 0, 1, 100}}, 2},
-        {"localsgd", means, sgd, {.local = {2, 1, false}}, 2},
-        {"adaptive_localsgd", means_by_loss, sgd, {.local = {2, 1, true}}, 3},
+        {"localsgd", means, sgd, {.localsgd = {2, 1, false}}, 2},
+        {"adaptive_localsgd",
+         means_by_loss,
+         sgd,
+         {.localsgd = {2, 1, true}},
+         3},
     };
 
     gpu_rank_open(3);
@@ -233,8 +241,8 @@ TEST_LIMIT(layers_have_their_rates, 100)
     const kit_options lars = {.layers = "lars", .learning_rate = 0.1f};
     const kit_options lamb = {.layers = "lamb", .learning_rate = 0.01f};
     const method all[] = {
-        {"lars", NULL, lars, {.bucket = 0}, 2},
-        {"lamb", NULL, lamb, {.bucket = 0}, 2},
+        {"lars", NULL, lars, {.all_reduce.bucket = 0}, 2},
+        {"lamb", NULL, lamb, {.all_reduce.bucket = 0}, 2},
         {"lamb, sharded", shards, lamb, {.sharded = true}, 2},
     };
 

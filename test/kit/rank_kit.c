@@ -34,13 +34,13 @@ static fleet_status take_part(fake_rank *r, const rank_lesson *s, kit_model *m,
 void rank_model(kit_model *m, const rank_lesson *s)
 {
     kit_build(m, KIT_MLP, &s->how);
-    m->p->training.local = s->also.local;
-    m->p->training.half = s->also.half;
+    m->p->training.localsgd = s->also.localsgd;
+    m->p->training.all_reduce.fp16 = s->also.all_reduce.fp16;
     m->p->training.dgc = s->also.dgc;
     m->o->residuals = s->also.dgc.on;
-    if (s->also.bucket) {
-        m->p->training.bucket = s->also.bucket;
-        m->p->training.last_bucket = s->also.bucket;
+    if (s->also.all_reduce.bucket) {
+        m->p->training.all_reduce.bucket = s->also.all_reduce.bucket;
+        m->p->training.all_reduce.last_bucket = s->also.all_reduce.bucket;
     }
 }
 

@@ -151,7 +151,7 @@ static void check_plans(kit_kind kind, const kit_options *o, bool bf16)
     kit_model m;
 
     kit_open(&m, kind, o);
-    m.p->training.half_type = bf16 ? FLEET_BFLOAT16 : 0;
+    m.p->training.amp.type = bf16 ? FLEET_BFLOAT16 : 0;
     for (int i = 0; i < 5; i++) {
         check_plan(&m, batches[i], true);
         check_plan(&m, batches[i], false);
@@ -296,7 +296,7 @@ TEST(planning_survives_every_allocation_that_fails)
     kit_model m;
 
     kit_open(&m, KIT_CTR, &(kit_options){.merge = 2, .clip = 1});
-    m.p->training.half_type = FLEET_BFLOAT16;
+    m.p->training.amp.type = FLEET_BFLOAT16;
     while (!plan_without_memory(&m, n))
         n++;
     CHECK(n > 20);

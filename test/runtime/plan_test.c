@@ -78,7 +78,7 @@ static void check_amp_dump(kit_kind kind, const kit_options *o,
     kit_model m;
 
     kit_build(&m, kind, o);
-    m.p->training.half_type = FLEET_BFLOAT16;
+    m.p->training.amp.type = FLEET_BFLOAT16;
     text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
     golden_check(name, text);
     fleet_free(text);
@@ -115,7 +115,7 @@ static void check_worker_dump(kit_kind kind, const kit_options *o, bool sync,
     kit_model m;
 
     kit_build(&m, kind, o);
-    m.p->training.half_type = bf16 ? FLEET_BFLOAT16 : 0;
+    m.p->training.amp.type = bf16 ? FLEET_BFLOAT16 : 0;
     fake_server_open(&s, m.p, 1, sync);
     fake_worker_open(&w, &s, m.f, 0);
     text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
@@ -181,12 +181,12 @@ static void check_rank_dump_of(const kit_options *o, int64_t bucket,
     char *text;
 
     kit_build(&m, KIT_MLP, o);
-    m.p->training.bucket = bucket;
-    m.p->training.last_bucket = bucket / 4;
-    m.p->training.local = other->local;
-    m.p->training.half = other->half;
+    m.p->training.all_reduce.bucket = bucket;
+    m.p->training.all_reduce.last_bucket = bucket / 4;
+    m.p->training.localsgd = other->localsgd;
+    m.p->training.all_reduce.fp16 = other->all_reduce.fp16;
     m.p->training.dgc = other->dgc;
-    m.p->training.group = other->group;
+    m.p->training.all_reduce.group = other->all_reduce.group;
     if (other->sharded)
         m.f->store->share = (fl_share){1, 2};
     m.o->residuals = other->dgc.on;
@@ -211,9 +211,11 @@ static void check_rank_dump(const kit_options *o, int64_t bucket,
 TEST(plans_of_ranks_on_their_own_are_as_listed)
 {
     check_rank_dump_of(&(kit_options){.optimizer = "momentum"}, 700,
-                       &(fl_training){.local.steps = 4}, "mlp_rank_local.txt");
+                       &(fl_training){.localsgd.steps = 4},
+                       "mlp_rank_local.txt");
     check_rank_dump_of(&(kit_options){.optimizer = "sgd"}, 700,
-                       &(fl_training){.half = true}, "mlp_rank_half.txt");
+                       &(fl_training){.all_reduce.fp16 = true},
+                       "mlp_rank_half.txt");
     check_rank_dump_of(&(kit_options){.optimizer = "momentum"}, 700,
                        &(fl_training){.dgc = {true, 0.9f, 0, 1, 100}},
                        "mlp_rank_dgc.txt");
@@ -260,7 +262,8 @@ TEST(a_plan_of_ranks_that_clip_beside_tables_is_as_listed)
 TEST(a_plan_of_ranks_that_sum_by_groups_is_as_listed)
 {
     check_rank_dump_of(&(kit_options){.optimizer = "sgd"}, 700,
-                       &(fl_training){.group = 2}, "mlp_rank_groups.txt");
+                       &(fl_training){.all_reduce.group = 2},
+                       "mlp_rank_groups.txt");
 }
 
 TEST(plans_of_ranks_are_as_listed)
@@ -284,7 +287,7 @@ TEST(plans_of_ranks_on_gpus_are_as_listed)
     check_rank_dump(&(kit_options){.device = "gpu:0", .fp16 = true}, 700,
                     "mlp_rank_gpu_fp16.txt");
     check_rank_dump_of(&(kit_options){.optimizer = "sgd", .device = "gpu:0"},
-                       700, &(fl_training){.half = true},
+                       700, &(fl_training){.all_reduce.fp16 = true},
                        "mlp_rank_gpu_half.txt");
     gpu_kit_close();
 }

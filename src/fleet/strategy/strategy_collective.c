@@ -144,17 +144,18 @@ static void set_buckets(const fleet_distributed_strategy *s, fl_training *t)
 
     if (!s->fuse_all_reduce_ops)
         return; /* each parameter by itself */
-    t->bucket = (int64_t)(s->fuse_grad_size_in_MB * per_mb);
-    t->last_bucket = (int64_t)((double)s->last_comm_group_size_MB * per_mb);
+    t->all_reduce.bucket = (int64_t)(s->fuse_grad_size_in_MB * per_mb);
+    t->all_reduce.last_bucket =
+        (int64_t)((double)s->last_comm_group_size_MB * per_mb);
 }
 
 void fl_strategy_set_ranks(const fleet_distributed_strategy *s, fl_training *t)
 {
     set_buckets(s, t);
     t->sum_over_ranks = s->gradient_scale_sum;
-    t->half = s->fp16_allreduce;
+    t->all_reduce.fp16 = s->fp16_allreduce;
     t->sharded = s->sharding;
-    t->group = s->hierarchical_allreduce_inter_nranks;
+    t->all_reduce.group = s->hierarchical_allreduce_inter_nranks;
     t->dgc.on = s->dgc;
     t->dgc.sparsity = s->dgc_configs.sparsity;
     t->dgc.begin = s->dgc_configs.rampup_begin_step;
@@ -164,8 +165,8 @@ void fl_strategy_set_ranks(const fleet_distributed_strategy *s, fl_training *t)
         const fleet_localsgd_configs *c =
             s->localsgd ? &s->localsgd_configs : &s->adaptive_localsgd_configs;
 
-        t->local.steps = c->k_steps;
-        t->local.begin = c->begin_step;
-        t->local.adaptive = s->adaptive_localsgd;
+        t->localsgd.steps = c->k_steps;
+        t->localsgd.begin = c->begin_step;
+        t->localsgd.adaptive = s->adaptive_localsgd;
     }
 }

@@ -10,7 +10,8 @@
 #include "runtime/plan/remote.h"
 #include "runtime/plan/agree.h"
 #include "runtime/device/trace.h"
-#include "runtime/passes/update.h"
+#include "runtime/reduce/all_reduce_steps.h"
+#include "runtime/reduce/dgc.h"
 
 fleet_executor *fleet_executor_create(fleet_program *p,
                                       const fleet_executor_options *options)
@@ -161,7 +162,7 @@ fleet_status fl_executor_count(fleet_executor *e, int *batches)
     const fl_training *t = &e->program->training;
     fl_agreed round;
 
-    *batches = e->micro > 1 && !t->merge_average ? 1 : e->micro;
+    *batches = e->micro > 1 && !t->merge.average ? 1 : e->micro;
     if (!e->store->agree || fl_localsgd_is_next(e))
         return FLEET_OK;
     FL_TRY(fl_agree_on(e->store->agree,
@@ -323,7 +324,7 @@ static fleet_status iterate(fleet_executor *e, fl_compiled *c, int64_t batch,
     if (!e->training)
         return FLEET_OK;
     set_micro(e, e->micro + 1);
-    is_last = e->micro == e->program->training.merge_steps;
+    is_last = e->micro == e->program->training.merge.steps;
     if (is_last)
         FL_TRY(agree(e, c));
     FL_TRY(run_part(e, c, batch, FL_BACKWARD));

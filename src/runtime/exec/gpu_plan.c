@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/passes/place_steps.h"
+#include "runtime/plan/gpu_steps.h"
 #include "runtime/optim/update_gpu.h"
 
 enum { MOST_PREPARED = 16 };

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "runtime/passes/place_steps.h"
+#include "runtime/plan/gpu_steps.h"
 #include "runtime/exec/gpu_plan.h"
 #include "runtime/device/trace.h"
 

@@ -157,7 +157,7 @@ fleet_status fl_executor_plan(fleet_executor *e, int64_t batch, fl_compiled **c)
 fl_compiled *fl_executor_prefetch_plan(fleet_executor *e, fl_compiled *here)
 {
     bool inside =
-        e->training && e->micro + 1 < e->program->training.merge_steps;
+        e->training && e->micro + 1 < e->program->training.merge.steps;
     fl_compiled *c;
 
     if (!e->remote || e->next.batch == 0 || e->next.batch > FL_MOST_BATCH)

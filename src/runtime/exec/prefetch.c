@@ -128,7 +128,7 @@ static fleet_status pull_here(fleet_executor *e, fl_compiled *c, int64_t batch)
 
 static bool ends_group(const fleet_executor *e)
 {
-    return e->training && e->micro + 1 >= e->program->training.merge_steps;
+    return e->training && e->micro + 1 >= e->program->training.merge.steps;
 }
 
 /* Its own iteration asks again where this fails. */

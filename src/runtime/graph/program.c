@@ -15,7 +15,7 @@ fleet_program *fl_program_create(fl_context *context, struct fl_store *store)
     if (p) {
         p->context = context;
         p->store = store;
-        p->training.merge_steps = 1;
+        p->training.merge.steps = 1;
     }
     return p;
 }

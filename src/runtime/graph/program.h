@@ -6,43 +6,11 @@
 #include "base/json.h"
 #include "base/map.h"
 #include "runtime/device/context.h"
-#include "runtime/graph/layerwise.h"
 #include "runtime/graph/op.h"
 #include "runtime/graph/place.h"
-#include "runtime/graph/loss_scaling.h"
+#include "runtime/graph/training.h"
 
 struct fl_store;
-struct fleet_optimizer;
-
-/* What fleet_minimize() was asked for. */
-typedef struct fl_training {
-    fleet_var *loss; /* NULL: the program is not trained */
-    struct fleet_optimizer *optimizer;
-    int merge_steps;             /* gradient merge: batches per update, >= 1 */
-    int64_t bucket, last_bucket; /* floats that are reduced at a time, at least
-                                    one parameter's; of the last time; 0: 1 */
-    bool sum_over_ranks; /* gradients of ranks are added up, not averaged */
-    fl_layerwise layerwise;
-    fleet_dtype half_type; /* what products are of, pass amp; 0: float32 */
-    const char *wide_ops, *wide_vars; /* words: these operators, and those that
-                                         touch these, are of float32; NULL */
-    fl_scaling_rules scaling;         /* of the loss, in float16 */
-    bool merge_average; /* the sum of a group is divided by its batches */
-    bool half;          /* gradients of ranks travel as float16 */
-    int group;          /* ranks sum in groups of so many; 0, 1: together */
-    bool sharded;       /* ranks share out the states, see store.h */
-    struct {            /* with ranks: updates of each on its own */
-        int64_t steps;  /* between two means of weights; 0: none */
-        int64_t begin;  /* from this one on; before it with all ranks */
-        bool adaptive;  /* steps is where it starts */
-    } local;
-    struct { /* with ranks: only the largest elements are exchanged */
-        bool on;
-        float sparsity;      /* the part that is not */
-        int64_t begin, ramp; /* updates before, and until it is so sparse */
-        int64_t smallest;    /* floats of a parameter that is worth it */
-    } dgc;
-} fl_training;
 
 struct fleet_program {
     fl_context *context;

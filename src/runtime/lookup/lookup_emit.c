@@ -37,7 +37,7 @@ static const fl_lookup_config *make_config(fl_lowering *l,
                                 .mean = slot[i].mean && slot[i].ids->ragged};
             c.ragged = c.ragged || slot[i].ids->ragged;
         }
-    c.merged = l->program->training.merge_steps > 1;
+    c.merged = l->program->training.merge.steps > 1;
     return lane ? fl_config(l, &c, sizeof c) : NULL;
 }
 

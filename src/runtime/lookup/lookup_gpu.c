@@ -1,8 +1,7 @@
 /* lookup_gpu.c - see lookup_gpu.h. */
 #include "runtime/lookup/lookup_gpu.h"
 
-#include "runtime/passes/place_steps.h"
-#include "runtime/passes/update.h"
+#include "runtime/plan/gpu_steps.h"
 
 /* Operands of lanes come behind those that a step has for itself. */
 enum { FIRST_LANE = 5 };
@@ -10,7 +9,7 @@ enum { FIRST_LANE = 5 };
 #define FL_STEP_THERE(id, step)                                                \
     static const fl_kernel id = {.name = "lookup." step,                       \
                                  .split = FL_SPLIT_PARTS,                      \
-                                 .run = fl_run_nowhere,                        \
+                                 .run = fl_run_on_gpu_only,                    \
                                  .on_gpu = true}
 FL_STEP_THERE(kernel_keys, "keys");
 FL_STEP_THERE(kernel_unique, "unique");
@@ -199,7 +198,7 @@ static fl_numbered *number_merged(fl_lowering *l, const fleet_var *table,
         return NULL;
     *lane = (fl_device_lane){.ids = FIRST_LANE, .out = FIRST_LANE + 1};
     k->of = of;
-    k->times = l->program->training.merge_steps;
+    k->times = l->program->training.merge.steps;
     k->config.capacity = k->times * of->config.capacity;
     make_values(l, k);
     return k;

@@ -11,8 +11,7 @@
 #include "base/memory.h"
 #include "base/name_list.h"
 #include "runtime/plan/pass.h"
-#include "runtime/passes/place_steps.h"
-#include "runtime/passes/update.h"
+#include "runtime/plan/gpu_steps.h"
 
 /* --- cast: out <- x ------------------------------------------------------ */
 
@@ -88,13 +87,13 @@ static bool has_word(const char *words, const char *word)
 /* Is the node's work asked for in float? */
 static bool is_wide(const fl_training *t, const fl_node *n)
 {
-    if (has_word(t->wide_ops, n->op->name))
+    if (has_word(t->amp.wide_ops, n->op->name))
         return true;
     for (int i = 0; i < n->n_in; i++)
-        if (n->in[i] && has_word(t->wide_vars, n->in[i]->name))
+        if (n->in[i] && has_word(t->amp.wide_vars, n->in[i]->name))
             return true;
     for (int i = 0; i < n->op->n_out; i++)
-        if (has_word(t->wide_vars, n->out[i]->name))
+        if (has_word(t->amp.wide_vars, n->out[i]->name))
             return true;
     return false;
 }
@@ -281,7 +280,7 @@ fleet_status fl_amp_check_processor(const fl_plan *plan)
 fleet_status fl_pass_amp(fl_lowering *l, bool *applied)
 {
     size_t n = l->plan->n_value;
-    amp a = {.l = l, .to = l->program->training.half_type, .n_value = n};
+    amp a = {.l = l, .to = l->program->training.amp.type, .n_value = n};
     fleet_status status = FLEET_ENOMEM;
 
     if (!l->plan->training || !a.to)

@@ -10,7 +10,8 @@
 #include "runtime/lookup/lookup.h"
 #include "runtime/store/norm.h"
 #include "runtime/plan/pass.h"
-#include "runtime/passes/update.h"
+#include "runtime/plan/gradients.h"
+#include "runtime/reduce/clip_remote.h"
 
 /* Operands: update, norms (double, one per block), gradient. */
 static fleet_status norm_prepare(fl_instance *in)

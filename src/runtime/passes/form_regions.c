@@ -1,58 +1,9 @@
-/* form_regions.c - which steps run, and which of them without waiting for each
- * other. */
+/* form_regions.c - pass form_regions: in which order steps run, and which of
+ * them run without waiting for each other. */
 #include <string.h>
 
 #include "base/memory.h"
 #include "runtime/plan/pass.h"
-
-/* --- drop_dead_steps ----------------------------------------------------- */
-
-/* A step is alive if it changes what is kept, or writes what is read. */
-static bool is_alive(const fl_plan *plan, const fl_step *s, const bool *read)
-{
-    for (int i = 0; i < s->n_operand; i++) {
-        const fl_operand *o = &s->operand[i];
-
-        if (o->value >= 0 && o->mode != FL_READ &&
-            read[fl_plan_root(plan, o->value)])
-            return true;
-    }
-    return fl_step_changes_store(plan, s) || s->phase >= FL_MERGE;
-}
-
-static void mark_reads(const fl_plan *plan, const fl_step *s, bool *read)
-{
-    for (int i = 0; i < s->n_operand; i++)
-        if (s->operand[i].value >= 0 && s->operand[i].mode != FL_WRITE)
-            read[fl_plan_root(plan, s->operand[i].value)] = true;
-}
-
-fleet_status fl_pass_drop_dead_steps(fl_lowering *l, bool *applied)
-{
-    fl_plan *plan = l->plan;
-    size_t kept = plan->n_step;
-    bool *read;
-
-    FL_TRY(FL_NEW(&read, plan->n_value));
-    for (size_t i = 0; i < plan->n_value; i++)
-        if (plan->value[i].fetched || (int)i == plan->loss)
-            read[fl_plan_root(plan, (int)i)] = true;
-    for (size_t i = plan->n_step; i-- > 0;) {
-        if (is_alive(plan, plan->step[i], read)) {
-            mark_reads(plan, plan->step[i], read);
-            plan->step[--kept] = plan->step[i];
-        }
-    }
-    *applied = kept > 0;
-    if (kept > 0)
-        memmove(plan->step, plan->step + kept,
-                (plan->n_step - kept) * sizeof *plan->step);
-    plan->n_step -= kept;
-    fl_free(read);
-    return FLEET_OK;
-}
-
-/* --- form_regions -------------------------------------------------------- */
 
 typedef enum dependence { NONE, SAME_ROWS, WHOLE } dependence;
 

@@ -1,8 +1,8 @@
-/* hierarchical_all_reduce.c - strategy.use_hierarchical_allreduce: what all ranks would sum
- * in one call they sum by groups. */
+/* hierarchical_all_reduce.c - pass hierarchical_all_reduce, of
+ * strategy.use_hierarchical_allreduce: what all ranks would sum in one call they
+ * sum by groups. */
 #include "runtime/plan/pass.h"
-#include "runtime/device/comm.h"
-#include "runtime/passes/update.h"
+#include "runtime/reduce/all_reduce_steps.h"
 
 static fleet_status by_groups_run(const fl_instance *in, const fl_range *r)
 {
@@ -21,7 +21,7 @@ fleet_status fl_pass_hierarchical_all_reduce(fl_lowering *l, bool *applied)
 {
     fl_plan *plan = l->plan;
 
-    if (!plan->training || l->program->training.group <= 1)
+    if (!plan->training || l->program->training.all_reduce.group <= 1)
         return FLEET_OK;
     for (size_t i = 0; i < plan->n_step; i++)
         if (plan->step[i]->kernel == &fl_kernel_all_reduce) {

@@ -1,9 +1,9 @@
-/* lars_lamb.cu - the CUDA half of lars_lamb.c: LARS and LAMB, a block of
- * threads to a block of weights, of all layers at once. Operands: layerwise.h. */
+/* lars_lamb.cu - the CUDA half of lars.c, lamb.c and lars_lamb.c: LARS and LAMB, a block of
+ * threads to a block of weights, of all layers at once. Operands: layer_blocks.h. */
 #include "runtime/device/cuda/block.h"
 #include "runtime/device/cuda/device_list.h"
 #include "runtime/optim/rule_cuda.h"
-#include "runtime/graph/layerwise.h"
+#include "runtime/passes/layer_blocks.h"
 
 enum { NOW, GRADIENT, WEIGHT, SQUARES, RATIOS = SQUARES, STATE };
 

@@ -1,6 +1,6 @@
-/* layerwise.h - what the steps of LARS and LAMB (lars_lamb.c) know of the dense
- * parameters of a group, on CPUs and devices alike: each is a layer, and in
- * blocks. Operands:
+/* layer_blocks.h - what the steps of LARS and LAMB (lars.c, lamb.c) know of the
+ * dense parameters of a group, on CPUs and GPUs alike: each parameter is a layer,
+ * and a layer is cut into blocks. Operands:
  *
  *   lars.norm    update, gradient, weights, squares (two doubles per block)
  *   update.lars  update, gradient, weights, ratios (float, by layer), velocity
@@ -8,19 +8,10 @@
  *   update.lamb  update, gradient, weights, ratios
  *   layer.ratio  squares, ratios
  */
-#ifndef FL_RUNTIME_GRAPH_LAYERWISE_H
-#define FL_RUNTIME_GRAPH_LAYERWISE_H
+#ifndef FL_RUNTIME_PASSES_LAYER_BLOCKS_H
+#define FL_RUNTIME_PASSES_LAYER_BLOCKS_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-/* Rules that give each layer, which is a parameter, a rate of its own. */
-typedef enum fl_layer_rule { FL_NO_LAYERS, FL_LARS, FL_LAMB } fl_layer_rule;
-
-typedef struct fl_layerwise {
-    fl_layer_rule rule;
-    float coeff, decay, epsilon; /* LAMB has a decay alone */
-} fl_layerwise;
+#include "runtime/graph/training.h"
 
 typedef struct fl_layer {
     float learning_rate, l2_decay; /* factor; -1: the optimizer's */

@@ -13,7 +13,8 @@
 #include "runtime/plan/pass.h"
 #include "runtime/device/comm.h"
 #include "runtime/exec/gpu_plan.h"
-#include "runtime/passes/update.h"
+#include "runtime/reduce/all_reduce_steps.h"
+#include "runtime/reduce/buckets.h"
 
 /* --- steps of a mean ----------------------------------------------------- */
 
@@ -75,13 +76,14 @@ fleet_status fl_pass_localsgd(fl_lowering *l, bool *applied)
     fl_plan *plan = l->plan;
 
     if (!plan->training || !plan->store->agree ||
-        l->program->training.local.steps == 0)
+        l->program->training.localsgd.steps == 0)
         return FLEET_OK;
     if (plan->n_sparse > 0)
         return fl_fail(FLEET_EUNSUPPORTED,
                        "strategy.%slocalsgd: table \"%s\" is trained by all "
                        "ranks together, in every update",
-                       l->program->training.local.adaptive ? "adaptive_" : "",
+                       l->program->training.localsgd.adaptive ? "adaptive_"
+                                                              : "",
                        plan->sparse[0].table->name);
     l->phase = FL_AVERAGE;
     fl_update_value(l);
@@ -99,14 +101,14 @@ bool fl_localsgd_is_next(const fleet_executor *e)
 {
     const fl_training *t = &e->program->training;
 
-    return e->training && e->store->agree && t->local.steps > 0 &&
-           e->store->updates >= t->local.begin;
+    return e->training && e->store->agree && t->localsgd.steps > 0 &&
+           e->store->updates >= t->localsgd.begin;
 }
 
 static int64_t steps_of(const fleet_executor *e)
 {
     return e->store->local.steps > 0 ? e->store->local.steps
-                                     : e->program->training.local.steps;
+                                     : e->program->training.localsgd.steps;
 }
 
 /* PaddlePaddle's rule: AdaComm's tau by the loss and the learning rate, from 1
@@ -147,7 +149,7 @@ static fleet_status follow_loss(fleet_executor *e, const fl_compiled *c)
     fl_update u;
     float loss;
 
-    if (!t->local.adaptive || c->plan->loss < 0)
+    if (!t->localsgd.adaptive || c->plan->loss < 0)
         return FLEET_OK;
     FL_TRY(read_loss(e, c, &loss));
     sum[0] = (double)loss;
@@ -160,8 +162,8 @@ static fleet_status follow_loss(fleet_executor *e, const fl_compiled *c)
         now->loss = sum[0] / sum[1];
         now->learning_rate = (double)u.lr;
     }
-    now->steps =
-        steps_for(now, (double)t->local.steps, sum[0] / sum[1], (double)u.lr);
+    now->steps = steps_for(now, (double)t->localsgd.steps, sum[0] / sum[1],
+                           (double)u.lr);
     return FLEET_OK;
 }
 

@@ -1,64 +1,16 @@
-/* loss_scaling.c - the loss's scale in trainings of float16; see loss_scaling.h. */
-#include "runtime/graph/loss_scaling.h"
+/* loss_scaling.c - pass loss_scaling, of trainings in float16: are all gradients
+ * finite, is this update to be skipped, and which scale does the loss get next?
+ * See loss_scaling.h. */
+#include "runtime/passes/loss_scaling.h"
 
-#include "runtime/plan/remote.h"
-#include "runtime/lookup/lookup.h"
-#include "runtime/store/norm.h"
-#include "runtime/plan/pass.h"
 #include "runtime/device/comm.h"
-#include "runtime/passes/update.h"
+#include "runtime/lookup/lookup.h"
+#include "runtime/plan/gradients.h"
+#include "runtime/plan/pass.h"
+#include "runtime/plan/remote.h"
+#include "runtime/store/norm.h"
 
-bool fl_is_scaled(const fl_lowering *l)
-{
-    return l->plan->training && l->program->training.half_type == FLEET_FLOAT16;
-}
-
-static int scaling_value(fl_lowering *l)
-{
-    fl_plan *plan = l->plan;
-    fl_value like = {.name = "loss scaling",
-                     .kind = FL_VALUE_PARAM,
-                     .dtype = FLEET_UINT8,
-                     .shape = fl_shape_1(sizeof(fl_scaling)),
-                     .root = -1,
-                     .object = sizeof(fl_scaling),
-                     .pointer = &plan->store->scaling,
-                     .ld = 1};
-
-    if (plan->scaling < 0)
-        plan->scaling = fl_plan_value(plan, &like);
-    if (plan->scaling < 0)
-        l->status = FLEET_ENOMEM;
-    return plan->scaling;
-}
-
-/* --- loss.scale ------------------------------------------------------------
- */
-
-static fleet_status scale_run(const fl_instance *in, const fl_range *r)
-{
-    (void)r;
-    *(float *)fl_ptr(in, 0) = ((const fl_scaling *)fl_ptr(in, 1))->scale;
-    return FLEET_OK;
-}
-
-static const fl_kernel kernel_scale = {
-    .name = "loss.scale",
-    .split = FL_SPLIT_PARTS,
-    .run = scale_run,
-};
-
-int fl_scaled_loss_gradient(fl_lowering *l, const fl_node *n)
-{
-    fl_shape one = fl_shape_1(1);
-    int g = fl_temp(l, "loss gradient", FLEET_FLOAT32, &one);
-
-    FL_EMIT(l, &kernel_scale, n, NULL, FL_W(g), FL_R(scaling_value(l)));
-    return g;
-}
-
-/* --- scaling.check ---------------------------------------------------------
- */
+/* --- scaling.check ------------------------------------------------------- */
 
 static int64_t blocks_of(int64_t n)
 {
@@ -90,8 +42,7 @@ static const fl_kernel kernel_check = {
     .run = check_run,
 };
 
-/* --- scaling.agree ---------------------------------------------------------
- */
+/* --- scaling.agree ------------------------------------------------------- */
 
 enum { THE_UPDATE, AGREED, THE_SCALING = 1, FIRST_FOUND };
 
@@ -133,8 +84,7 @@ static const fl_kernel kernel_agree = {
     .run = agree_run,
 };
 
-/* --- scaling.decide --------------------------------------------------------
- */
+/* --- scaling.decide ------------------------------------------------------ */
 
 static fleet_status decide_run(const fl_instance *in, const fl_range *r)
 {
@@ -159,8 +109,7 @@ static const fl_kernel kernel_decide = {
     .run = decide_run,
 };
 
-/* --- the pass --------------------------------------------------------------
- */
+/* --- the pass ------------------------------------------------------------ */
 
 typedef struct findings {
     fl_operand *operand; /* of scaling.agree or scaling.decide */
@@ -250,7 +199,7 @@ fleet_status fl_pass_loss_scaling(fl_lowering *l, bool *applied)
         FL_TRY(agree(l, &all));
     c.count = all.count;
     all.operand[THE_UPDATE] = (fl_operand)FL_RW(l->plan->update);
-    all.operand[THE_SCALING] = (fl_operand)FL_RW(scaling_value(l));
+    all.operand[THE_SCALING] = (fl_operand)FL_RW(fl_scaling_value(l));
     fl_emit(l, &kernel_decide, NULL, fl_config(l, &c, sizeof c), all.operand,
             FIRST_FOUND + all.n);
     return l->status;

@@ -1,7 +1,7 @@
 /* loss_scaling.cu - the CUDA half of loss_scaling.c: whether an update is skipped is
  * found and followed here, and the host is told later. */
 #include "runtime/device/cuda/block.h"
-#include "runtime/graph/loss_scaling.h"
+#include "runtime/passes/loss_scaling.h"
 #include "runtime/optim/update_gpu.h"
 
 __global__ static void scale_loss(float *gradient, const fl_scaling *s)

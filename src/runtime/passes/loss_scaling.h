@@ -13,11 +13,10 @@
  *                   anything), all found; of ranks with gradients of their own
  *   scaling.decide  update, scaling, all found, or what was agreed on
  */
-#ifndef FL_RUNTIME_GRAPH_LOSS_SCALING_H
-#define FL_RUNTIME_GRAPH_LOSS_SCALING_H
+#ifndef FL_RUNTIME_PASSES_LOSS_SCALING_H
+#define FL_RUNTIME_PASSES_LOSS_SCALING_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "runtime/graph/training.h"
 
 #ifdef __CUDACC__
 #define FL_SCALING __host__ __device__ static inline
@@ -26,21 +25,6 @@
 #endif
 
 enum { FL_SCALING_BLOCK = 16384 }; /* numbers that are checked at a time */
-
-/* Of a store, and in its checkpoints. */
-typedef struct fl_scaling {
-    float scale;       /* 0: nothing has asked for it */
-    int32_t good, bad; /* updates in a row, since the scale changed */
-    int32_t padding;
-    int64_t skipped; /* updates, in this process and since a load */
-} fl_scaling;
-
-typedef struct fl_scaling_rules {
-    float first;
-    bool dynamic;
-    int32_t grow_after, shrink_after; /* so many updates in a row */
-    float grow, shrink;               /* factors */
-} fl_scaling_rules;
 
 /* scaling.decide */
 typedef struct fl_scaling_config {

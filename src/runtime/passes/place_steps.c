@@ -15,23 +15,9 @@
 #include "base/memory.h"
 #include "runtime/plan/remote.h"
 #include "runtime/plan/pass.h"
-#include "runtime/passes/all_reduce_gpu.h"
-#include "runtime/passes/place_steps.h"
+#include "runtime/plan/gpu_steps.h"
+#include "runtime/reduce/all_reduce_gpu.h"
 #include "runtime/optim/update_gpu.h"
-
-fleet_status fl_run_nowhere(const fl_instance *in, const fl_range *r)
-{
-    (void)r;
-    return fl_fail(FLEET_ESTATE, "step %s was run as one of the CPU's",
-                   in->step->kernel->name);
-}
-
-const fl_kernel fl_kernel_to_gpu = {
-    .name = "copy.to.gpu", .split = FL_SPLIT_PARTS, .run = fl_run_nowhere};
-const fl_kernel fl_kernel_to_host = {
-    .name = "copy.to.host", .split = FL_SPLIT_PARTS, .run = fl_run_nowhere};
-const fl_kernel fl_kernel_tell_update = {
-    .name = "update.tell", .split = FL_SPLIT_PARTS, .run = fl_run_nowhere};
 
 /* Part of a value that both sides use, and on which of them it is. */
 typedef struct span {
@@ -129,14 +115,6 @@ static fleet_status without_kernel(const fl_plan *plan, const fl_step *s)
                    fleet_dtype_name(dtype), d->ordinal, d->name,
                    n ? "guard it by fleet_device_guard(program, \"cpu\"), or "
                      : "");
-}
-
-bool fl_is_for_gpu(const fl_plan *plan, const fl_step *s)
-{
-    int place = s->node ? s->node->place : 0;
-
-    return plan->place->gpu &&
-           (s->kernel->on_gpu || (place ? place > 0 : plan->place->on_gpu));
 }
 
 static fleet_status choose(const fl_plan *plan, const fl_step *s, bool *on_gpu)

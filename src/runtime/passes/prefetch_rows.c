@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "runtime/lookup/lookup_data.h"
 #include "runtime/plan/pass.h"
-#include "runtime/passes/place_steps.h"
+#include "runtime/plan/gpu_steps.h"
 
 /* Of a root: a lookup writes it; somebody uses it here; it is ready ahead. */
 enum { GATHERED = 1, USED = 2, AHEAD = 4 };

@@ -10,37 +10,8 @@
  */
 #include <string.h>
 
-#include "runtime/plan/pass.h"
 #include "runtime/device/comm.h"
-#include "runtime/passes/update.h"
-
-/* --- parts --------------------------------------------------------------- */
-
-/* Where the parameter's first block from `wanted` on begins; -1: there is
- * none. */
-static int64_t next_block(const fl_param *p, int64_t wanted)
-{
-    int64_t blocks = 0;
-
-    if (wanted > p->offset)
-        blocks = (wanted - p->offset + FL_BLOCK - 1) / FL_BLOCK;
-    return blocks * FL_BLOCK < p->n ? p->offset + blocks * FL_BLOCK : -1;
-}
-
-int64_t fl_share_first(const fl_store *s, const fl_flat *g, int rank)
-{
-    int ranks = fl_store_is_sharded(s) ? s->share.ranks : 1;
-    int64_t wanted = (g->n * rank + ranks - 1) / ranks, best = g->n;
-
-    for (size_t i = 0; rank > 0 && i < s->params.n; i++) {
-        const fl_param *p = s->params.entry[i].value;
-        int64_t at = p->flat == g ? next_block(p, wanted) : -1;
-
-        if (at >= 0 && at < best)
-            best = at;
-    }
-    return rank > 0 ? best : 0;
-}
+#include "runtime/plan/pass.h"
 
 /* --- share.weights: all ranks' parts, piece by piece --------------------- */
 
@@ -124,43 +95,6 @@ static void emit_gather(fl_lowering *l, const fl_dense *d)
     FL_EMIT(l, &kernel_gather, NULL, fl_config(l, &c, sizeof c),
             FL_RW(d->weight),
             FL_W(fl_temp(l, "weights of all", FLEET_FLOAT32, &room)));
-}
-
-/* --- share.squares ------------------------------------------------------- */
-
-typedef struct squares {
-    const fl_store *store;
-    int begin, end; /* this rank's */
-} squares;
-
-/* The sum of one number and zeros is that number, in any order. */
-static fleet_status squares_run(const fl_instance *in, const fl_range *r)
-{
-    const squares *c = in->step->config;
-    fl_comm *p = c->store->agree->comm;
-    int64_t n = in->arg[0].rows * in->arg[0].cols / (int64_t)sizeof(double);
-    double *x = fl_ptr(in, 0);
-
-    (void)r;
-    for (int64_t i = 0; i < n; i++)
-        if (i < c->begin || i >= c->end)
-            x[i] = 0;
-    return p->methods->all_reduce(p, FL_ALL_SUM, FL_WIRE_F64, x, x, n, NULL);
-}
-
-static const fl_kernel kernel_squares = {
-    .name = "share.squares",
-    .split = FL_SPLIT_PARTS,
-    .run = squares_run,
-};
-
-void fl_emit_share_squares(fl_lowering *l, int value, int begin, int end)
-{
-    const squares c = {l->plan->store, begin, end};
-
-    l->engine = FL_ENGINE_COMM;
-    FL_EMIT(l, &kernel_squares, NULL, fl_config(l, &c, sizeof c), FL_RW(value));
-    l->engine = FL_ENGINE_COMPUTE;
 }
 
 /* --- the pass ------------------------------------------------------------ */

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "runtime/plan/gradients.h"
 #include "runtime/plan/pass.h"
-#include "runtime/passes/update.h"
 
 typedef struct fl_pending {
     const fleet_var *var;
@@ -186,6 +186,27 @@ int fl_object_per_slot(fl_lowering *l, const char *name, size_t size)
     return object_of(l, name, size, true);
 }
 
+int fl_update_value(fl_lowering *l)
+{
+    if (l->plan->update < 0)
+        l->plan->update = fl_object(l, "update", sizeof(fl_update_now));
+    return l->plan->update;
+}
+
+int fl_state_value(fl_lowering *l, const fl_flat *g, int i)
+{
+    fl_value like = {.name =
+                         fl_rule_of(l->plan->store->optimizer->kind)->state[i],
+                     .kind = FL_VALUE_PARAM,
+                     .dtype = FLEET_FLOAT32,
+                     .shape = fl_shape_1(g->end - g->first),
+                     .root = -1,
+                     .pointer = g->state[i],
+                     .ld = 1};
+
+    return fl_plan_value(l->plan, &like);
+}
+
 const void *fl_config(fl_lowering *l, const void *config, size_t size)
 {
     void *copy = fl_arena_copy(&l->plan->arena, config, size);
@@ -206,12 +227,24 @@ void fl_emit(fl_lowering *l, const fl_kernel *kernel, const fl_node *node,
                     .period = 1};
 
     if (l->phase >= FL_REDUCE_BEGIN)
-        like.period = l->program->training.merge_steps;
+        like.period = l->program->training.merge.steps;
     if (l->status == FLEET_OK)
         failed(l, fl_plan_step(l->plan, &like, operand, n));
     for (int i = 0; l->status == FLEET_OK && i < n; i++)
         if (kernel->whole_batch && operand[i].value >= 0)
             l->plan->value[operand[i].value].zero_tail = true;
+}
+
+fleet_status fl_operands_begin(fl_lowering *l, fl_operands *all, int most)
+{
+    *all = (fl_operands){
+        fl_arena_alloc(&l->plan->arena, (size_t)most * sizeof *all->o), 0};
+    return all->o ? FLEET_OK : FLEET_ENOMEM;
+}
+
+void fl_operands_add(fl_operands *all, int value, fl_mode mode)
+{
+    all->o[all->n++] = (fl_operand){value, mode};
 }
 
 /* --- gradients ----------------------------------------------------------- */
@@ -250,7 +283,7 @@ static int gradient_of_param(fl_lowering *l, const fleet_var *v)
     if (d && d->gradient < 0) {
         const fl_training *t = &l->program->training;
         int made = fl_flat_gradient(l, p->flat, "gradients",
-                                    t->merge_steps == 1 && !t->half);
+                                    t->merge.steps == 1 && !t->all_reduce.fp16);
 
         d = dense_of(l, p->flat);
         d->gradient = made;
@@ -379,18 +412,9 @@ static void lower_backward(fl_lowering *l)
 {
     const fleet_program *p = l->program;
     const fleet_var *loss = p->training.loss;
-    fl_value one = {.name = "loss gradient",
-                    .kind = FL_VALUE_PERSISTENT,
-                    .dtype = FLEET_FLOAT32,
-                    .shape = fl_shape_1(1),
-                    .root = -1,
-                    .first = 1.0f,
-                    .ld = 1};
 
     l->phase = FL_BACKWARD;
-    l->gradient[loss->id] = fl_is_scaled(l)
-                                ? fl_scaled_loss_gradient(l, loss->producer)
-                                : new_value(l, &one);
+    l->gradient[loss->id] = fl_loss_gradient(l, loss->producer);
     for (size_t i = p->n_node; i-- > 0 && l->status == FLEET_OK;) {
         const fl_node *n = p->node[i];
 
@@ -421,6 +445,22 @@ static void find_needed(fl_lowering *l)
             if (n->in[j] && n->in[j]->producer)
                 l->needed[n->in[j]->producer->id] = true;
     }
+}
+
+static void count_readers(fl_lowering *l)
+{
+    const fleet_program *p = l->program;
+
+    for (size_t i = 0; i < p->n_node; i++)
+        for (int j = 0; l->needed[i] && j < p->node[i]->n_in; j++)
+            if (p->node[i]->in[j])
+                l->var[p->node[i]->in[j]->id].readers++;
+}
+
+bool fl_is_private(const fl_lowering *l, const fleet_var *v)
+{
+    return v->producer && l->var[v->id].readers == 1 && !l->fetched[v->id] &&
+           v != l->program->training.loss;
 }
 
 static fleet_status allocate(fl_lowering *l, const bool *fetched)
@@ -473,6 +513,7 @@ static fleet_status lower(fl_lowering *l)
 
     find_needed(l);
     find_wanted(l);
+    count_readers(l);
     FL_TRY(fl_passes_run(l, FL_PASS_GRAPH));
     lower_forward(l);
     if (l->plan->training) {

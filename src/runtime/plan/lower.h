@@ -42,6 +42,10 @@ struct fl_lowering {
     size_t n_pending, pending_capacity;
 };
 
+/* For passes on the graph: does one node alone use the variable, which nobody
+ * fetches? Its producer may then make something else of it. */
+bool fl_is_private(const fl_lowering *l, const fleet_var *v);
+
 /* The forward value of a variable. */
 int fl_value_of(fl_lowering *l, const fleet_var *v);
 
@@ -69,6 +73,13 @@ void fl_gradient_view(fl_lowering *l, const fleet_var *v, int value,
  * is such a place. */
 int fl_flat_gradient(fl_lowering *l, const fl_flat *g, const char *name,
                      bool shared);
+
+/* The plan's fl_update_now: the scalars of an update. Made by the first pass
+ * that asks. */
+int fl_update_value(fl_lowering *l);
+
+/* State i of the optimizer's rule, of a group's weights. */
+int fl_state_value(fl_lowering *l, const fl_flat *g, int i);
 
 /* n elements of a flat value, from the first on. */
 int fl_stretch(fl_lowering *l, int value, const char *name, int64_t first,
@@ -107,5 +118,14 @@ void fl_emit(fl_lowering *l, const fl_kernel *kernel, const fl_node *node,
 #define FL_EMIT(l, kernel, node, config, ...)                                  \
     fl_emit(l, kernel, node, config, (const fl_operand[]){__VA_ARGS__},        \
             (int)(sizeof((fl_operand[]){__VA_ARGS__}) / sizeof(fl_operand)))
+
+/* Operands that are collected, for fl_emit(). */
+typedef struct fl_operands {
+    fl_operand *o;
+    int n;
+} fl_operands;
+
+fleet_status fl_operands_begin(fl_lowering *l, fl_operands *all, int most);
+void fl_operands_add(fl_operands *all, int value, fl_mode mode);
 
 #endif

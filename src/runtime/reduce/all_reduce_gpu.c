@@ -1,5 +1,5 @@
-/* all_reduce_gpu.c - see all_reduce_gpu.h. */
-#include "runtime/passes/all_reduce_gpu.h"
+/* all_reduce_gpu.c - sums of ranks in a GPU's memory, in the order of its queue. */
+#include "runtime/reduce/all_reduce_gpu.h"
 
 #include "runtime/plan/agree.h"
 

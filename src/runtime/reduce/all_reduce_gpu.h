@@ -1,6 +1,7 @@
-/* all_reduce_gpu.h - sums of ranks in a GPU's memory: what all_reduce.c does there. */
-#ifndef FL_RUNTIME_PASSES_ALL_REDUCE_GPU_H
-#define FL_RUNTIME_PASSES_ALL_REDUCE_GPU_H
+/* all_reduce_gpu.h - sums of ranks in a GPU's memory: what all_reduce_steps.c
+ * does with a GPU's queue. */
+#ifndef FL_RUNTIME_REDUCE_ALL_REDUCE_GPU_H
+#define FL_RUNTIME_REDUCE_ALL_REDUCE_GPU_H
 
 #include "runtime/device/gpu.h"
 #include "runtime/device/comm.h"

@@ -6,11 +6,13 @@
  *
  * A rank whose pass is over goes on to send what it has left.
  */
+#include "runtime/reduce/dgc.h"
+
 #include <math.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "runtime/device/comm.h"
-#include "runtime/passes/update.h"
 
 typedef struct pair {
     uint32_t at; /* in the parameter */

@@ -1,10 +1,11 @@
-/* fp16_allreduce.c - gradients that travel as float16: half as many bytes, and 11 bits of
- * each number. What a rank has is rounded, and so is their sum.
+/* fp16_allreduce.c - gradients that travel as float16: half as many bytes, and
+ * 11 bits of each number. What a rank has is rounded, and so is their sum.
  */
-#include <inttypes.h>
+#include "runtime/reduce/fp16_allreduce.h"
 
-#include "runtime/device/comm.h"
-#include "runtime/passes/update.h"
+#include "base/error.h"
+#include "runtime/plan/gradients.h"
+#include "runtime/reduce/all_reduce_steps.h"
 
 /* Where a bucket's sum is, to name whose gradient it is. */
 typedef struct half_config {
@@ -130,7 +131,7 @@ static int half_value(fl_lowering *l, const fl_flat *g, int64_t offset,
                        : fl_temp(l, like.name, like.dtype, &shape);
 }
 
-void fl_emit_half_all_reduce(fl_lowering *l, const fl_dense *d, int64_t offset,
+void fl_emit_fp16_all_reduce(fl_lowering *l, const fl_dense *d, int64_t offset,
                              int64_t n)
 {
     const half_config c = {l->plan->store, d->flat, offset, fl_is_scaled(l)};
@@ -140,7 +141,7 @@ void fl_emit_half_all_reduce(fl_lowering *l, const fl_dense *d, int64_t offset,
     l->phase = FL_REDUCE_BEGIN;
     FL_EMIT(l, &kernel_pack, NULL, NULL, FL_R(l->plan->update), FL_R(gradient),
             FL_W(half));
-    fl_emit_leave(l, half, FL_WIRE_F16);
+    fl_emit_all_reduce_async(l, half, FL_WIRE_F16);
     FL_EMIT(l, &kernel_unpack, NULL, fl_config(l, &c, sizeof c),
             FL_R(l->plan->update), FL_W(gradient), FL_R(half));
 }

@@ -204,6 +204,32 @@ static fleet_status add_state(fl_store *s, const fleet_var *v)
     return status;
 }
 
+/* Where the parameter's first block from `wanted` on begins; -1: there is
+ * none. */
+static int64_t next_block(const fl_param *p, int64_t wanted)
+{
+    int64_t blocks = 0;
+
+    if (wanted > p->offset)
+        blocks = (wanted - p->offset + FL_BLOCK - 1) / FL_BLOCK;
+    return blocks * FL_BLOCK < p->n ? p->offset + blocks * FL_BLOCK : -1;
+}
+
+int64_t fl_share_first(const fl_store *s, const fl_flat *g, int rank)
+{
+    int ranks = fl_store_is_sharded(s) ? s->share.ranks : 1;
+    int64_t wanted = (g->n * rank + ranks - 1) / ranks, best = g->n;
+
+    for (size_t i = 0; rank > 0 && i < s->params.n; i++) {
+        const fl_param *p = s->params.entry[i].value;
+        int64_t at = p->flat == g ? next_block(p, wanted) : -1;
+
+        if (at >= 0 && at < best)
+            best = at;
+    }
+    return rank > 0 ? best : 0;
+}
+
 static int64_t padded(int64_t n)
 {
     return (n + 15) / 16 * 16; /* 64 bytes of floats */

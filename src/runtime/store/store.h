@@ -16,7 +16,6 @@
 #include "runtime/optim/optimizer.h"
 #include "runtime/graph/program.h"
 #include "runtime/store/table_api.h"
-#include "runtime/graph/loss_scaling.h"
 
 /* A dense parameter is cut into blocks of so many floats, which never cross a
  * parameter: units of the update, of norms, and of what servers share out. */

@@ -1,0 +1,16 @@
+/* remote.c - what a store's servers have to do with an update. */
+#include "runtime/plan/remote.h"
+
+bool fl_keeps_dense(const fl_store *s)
+{
+    bool any = !s->dense_local;
+
+    for (size_t i = 0; !any && i < s->params.n; i++)
+        any = fl_param_is_remote(s, s->params.entry[i].value);
+    return any && s->remote;
+}
+
+bool fl_remote_is_told(const fl_store *s, bool skipped)
+{
+    return !skipped || (s->remote->sync && !s->dense_local);
+}

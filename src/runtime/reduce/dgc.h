@@ -1,0 +1,18 @@
+/* dgc.h - deep gradient compression: ranks exchange the largest elements of what
+ * their gradients have added up to. */
+#ifndef FL_RUNTIME_REDUCE_DGC_H
+#define FL_RUNTIME_REDUCE_DGC_H
+
+#include "runtime/reduce/buckets.h"
+
+/* The part of a parameter that an update sends, after `updates` others; 0: all
+ * of it is reduced. */
+double fl_dgc_density(const fl_training *t, int64_t updates);
+
+/* Is the parameter one of those that dgc compresses? */
+bool fl_dgc_takes(const fl_lowering *l, const fl_param *p);
+
+/* The exchange of a bucket that is one parameter. */
+fl_bucket_emitter fl_emit_dgc;
+
+#endif

@@ -3,7 +3,7 @@
  * See loss_scaling.h. */
 #include "runtime/passes/loss_scaling.h"
 
-#include "runtime/device/comm.h"
+#include "runtime/plan/agree.h"
 #include "runtime/lookup/lookup.h"
 #include "runtime/plan/gradients.h"
 #include "runtime/plan/pass.h"

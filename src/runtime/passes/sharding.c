@@ -10,7 +10,7 @@
  */
 #include <string.h>
 
-#include "runtime/device/comm.h"
+#include "runtime/plan/agree.h"
 #include "runtime/plan/pass.h"
 
 /* --- share.weights: all ranks' parts, piece by piece --------------------- */

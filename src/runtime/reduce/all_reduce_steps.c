@@ -95,17 +95,6 @@ void fl_emit_all_reduce(fl_lowering *l, int value, fl_wire_type type, bool dgc)
 
 /* --- all_reduce.begin, all_reduce.wait ------------------------------------ */
 
-void fl_comm_end_work(fl_comm *p, fl_work **work, int n)
-{
-    fl_error why;
-
-    fl_error_take(&why, fl_last_code());
-    for (int i = 0; i < n; i++)
-        if (work[i])
-            p->methods->wait(p, &work[i]);
-    fl_error_raise(&why);
-}
-
 static fleet_status begin_run(const fl_instance *in, const fl_range *r)
 {
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);

@@ -17,10 +17,6 @@ void fl_emit_all_reduce_async(fl_lowering *l, int value, fl_wire_type type);
 /* Doubles of which each rank has worked out [begin, end): all get all. */
 void fl_emit_share_squares(fl_lowering *l, int value, int begin, int end);
 
-/* After an abort: wait until no reduction that was begun touches memory. This
- * thread's failure stays what it was. */
-void fl_comm_end_work(fl_comm *p, fl_work **work, int n);
-
 /* The kernel of fl_emit_all_reduce(), and what its step does, with another group
  * of ranks. */
 extern const fl_kernel fl_kernel_all_reduce;

@@ -3,7 +3,7 @@
 #include "runtime/reduce/clip_remote.h"
 
 #include "base/memory.h"
-#include "runtime/device/comm.h"
+#include "runtime/plan/agree.h"
 #include "runtime/reduce/push_args.h"
 #include "runtime/store/norm.h"
 

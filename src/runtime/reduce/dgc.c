@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "runtime/device/comm.h"
+#include "runtime/plan/agree.h"
 
 typedef struct pair {
     uint32_t at; /* in the parameter */

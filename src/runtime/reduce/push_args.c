@@ -1,7 +1,7 @@
 /* push_args.c - from the operands of a step to an fl_push. */
 #include "runtime/reduce/push_args.h"
 
-#include "runtime/device/comm.h"
+#include "runtime/plan/agree.h"
 #include "runtime/lookup/lookup.h"
 #include "runtime/lookup/lookup_data.h"
 #include "runtime/plan/gradients.h"

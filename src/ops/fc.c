@@ -8,7 +8,7 @@
  */
 #include <fleet/nn.h>
 
-#include "ops/fc.h"
+#include "ops/fc_kernels.h"
 #include "ops/ops.h"
 #include "runtime/graph/program.h"
 #include "runtime/simd/simd.h"

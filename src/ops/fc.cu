@@ -14,7 +14,7 @@
  */
 #include <fleet/nn.h>
 
-#include "ops/fc.h"
+#include "ops/fc_kernels.h"
 #include "runtime/device/cuda/half_float_cuda.h"
 
 static const fl_fc_config *config_of(const fl_device_step *s)

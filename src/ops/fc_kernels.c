@@ -9,7 +9,7 @@
 #include <fleet/nn.h>
 
 #include "ops/dnnl.h"
-#include "ops/fc.h"
+#include "ops/fc_kernels.h"
 #include "runtime/plan/plan.h"
 #include "runtime/simd/simd.h"
 

@@ -1,4 +1,4 @@
-/* fc.h - the steps that a fully connected layer is made of. Operands:
+/* fc_kernels.h - the steps that a fully connected layer is made of. Operands:
  *
  *   forward  out <- x, W [, b]     small.forward  the same
  *   mask     g <- out              g times the activation's derivative
@@ -7,8 +7,8 @@
  *   dw       dW <- x, g            small.dw       the same
  *   db       db <- g
  */
-#ifndef FL_OPS_FC_H
-#define FL_OPS_FC_H
+#ifndef FL_OPS_FC_KERNELS_H
+#define FL_OPS_FC_KERNELS_H
 
 #include "runtime/plan/kernel.h"
 

@@ -14,7 +14,7 @@
 
 #include "cuda-emu/control.h"
 #include "ops/embedding.h"
-#include "ops/fc.h"
+#include "ops/fc_kernels.h"
 
 enum { WAIT_MS = 10000, MOST = 4096 };
 

@@ -14,7 +14,7 @@
 #include <fleet/nn.h>
 
 #include "base/half_float.h"
-#include "ops/fc.h"
+#include "ops/fc_kernels.h"
 
 enum { ROWS = 37, K = 21, N = 13, PAD = 3 };
 

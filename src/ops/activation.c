@@ -1,79 +1,64 @@
-/* activation.c - relu, tanh, sigmoid, square, scale: one value in, one out, of
- * the same shape.
+/* activation.c - operators of one value whose result has its shape: the
+ * activations of activations.def, square, scale.
  *
- * Derivatives come from the output where it is enough for them, else from the
- * input: relu' = y > 0, tanh' = 1 - y y, sigmoid' = y (1 - y), square' = 2 x.
+ * An operator is an fl_op, a pair of kernels (its result, its gradient) and a
+ * line in the table of this file, which lowering looks them up in.
  */
+#include "ops/activation.h"
+
 #include <math.h>
 
 #include <fleet/nn.h>
 
-#include "ops/activation.h"
 #include "ops/ops.h"
 #include "runtime/simd/simd.h"
 
-static fleet_status same_infer(fl_node *n)
-{
-    FL_TRY(fl_want_dtype(n, 0, FLEET_FLOAT32));
-    fl_set_out(n, 0, &n->in[0]->shape);
-    return FLEET_OK;
-}
-
-/* --- kernels: out <- in; dx <- dy, and what the derivative needs ---------- */
+/* --- kernels: out <- in; dx <- dy, and what the derivative is computed from */
 
 enum { OUT, IN, OTHER };
 
-/* n elements from where the range begins: rows, or all without a batch. */
-static int64_t span(const fl_instance *in, const fl_range *r, float **out)
+/* Elements from where the range begins: rows, or all without a batch. */
+static int64_t range_elements(const fl_instance *in, const fl_range *r)
 {
     const fl_arg *a = &in->arg[OUT];
 
-    *out = fl_rows_f32(in, OUT, r);
-    if (a->factor)
-        return fl_count(in, OUT, r);
-    return a->rows * a->cols;
+    return a->factor ? fl_count(in, OUT, r) : a->rows * a->cols;
 }
 
-#define UNARY_KERNEL(op)                                                       \
-    static fleet_status op##_run(const fl_instance *in, const fl_range *r)     \
-    {                                                                          \
-        float *out;                                                            \
-        int64_t n = span(in, r, &out);                                         \
-                                                                               \
-        fl_simd_best()->op(out, fl_rows_f32(in, IN, r), n);                    \
-        return FLEET_OK;                                                       \
-    }                                                                          \
-                                                                               \
-    static fleet_status op##_grad_run(const fl_instance *in,                   \
-                                      const fl_range *r)                       \
-    {                                                                          \
-        float *out;                                                            \
-        int64_t n = span(in, r, &out);                                         \
-                                                                               \
-        fl_simd_best()->op##_grad(out, fl_rows_f32(in, OTHER, r),              \
-                                  fl_rows_f32(in, IN, r), n);                  \
-        return FLEET_OK;                                                       \
-    }
+static fleet_status activation_run(const fl_instance *in, const fl_range *r)
+{
+    const fl_activation *a = in->step->config;
 
-UNARY_KERNEL(relu)
-UNARY_KERNEL(tanh)
-UNARY_KERNEL(sigmoid)
+    fl_simd_best()->activation[a->kind].forward(
+        fl_rows_f32(in, OUT, r), fl_rows_f32(in, IN, r), a->alpha,
+        range_elements(in, r));
+    return FLEET_OK;
+}
+
+static fleet_status activation_grad_run(const fl_instance *in,
+                                        const fl_range *r)
+{
+    const fl_activation *a = in->step->config;
+
+    fl_simd_best()->activation[a->kind].gradient(
+        fl_rows_f32(in, OUT, r), fl_rows_f32(in, OTHER, r),
+        fl_rows_f32(in, IN, r), a->alpha, range_elements(in, r));
+    return FLEET_OK;
+}
 
 static fleet_status square_run(const fl_instance *in, const fl_range *r)
 {
     const float *x = fl_rows_f32(in, IN, r);
-    float *out;
-    int64_t n = span(in, r, &out);
 
-    fl_simd_best()->mul(out, x, x, n);
+    fl_simd_best()->mul(fl_rows_f32(in, OUT, r), x, x, range_elements(in, r));
     return FLEET_OK;
 }
 
 static fleet_status square_grad_run(const fl_instance *in, const fl_range *r)
 {
     const fl_simd *simd = fl_simd_best();
-    float *dx;
-    int64_t n = span(in, r, &dx);
+    float *dx = fl_rows_f32(in, OUT, r);
+    int64_t n = range_elements(in, r);
 
     simd->mul(dx, fl_rows_f32(in, IN, r), fl_rows_f32(in, OTHER, r), n);
     simd->add(dx, dx, dx, n);
@@ -83,120 +68,190 @@ static fleet_status square_grad_run(const fl_instance *in, const fl_range *r)
 static fleet_status scale_run(const fl_instance *in, const fl_range *r)
 {
     const fl_scale_config *c = in->step->config;
-    float *out;
-    int64_t n = span(in, r, &out);
 
-    fl_simd_best()->scale(out, fl_rows_f32(in, IN, r), c->scale, c->bias, n);
+    fl_simd_best()->scale(fl_rows_f32(in, OUT, r), fl_rows_f32(in, IN, r),
+                          c->scale, c->bias, range_elements(in, r));
     return FLEET_OK;
 }
 
 static fleet_status scale_grad_run(const fl_instance *in, const fl_range *r)
 {
     const fl_scale_config *c = in->step->config;
-    float *dx;
-    int64_t n = span(in, r, &dx);
 
-    fl_simd_best()->scale(dx, fl_rows_f32(in, IN, r), c->scale, 0.0f, n);
+    fl_simd_best()->scale(fl_rows_f32(in, OUT, r), fl_rows_f32(in, IN, r),
+                          c->scale, 0.0f, range_elements(in, r));
     return FLEET_OK;
 }
 
-/* A value without a batch is the work of a single part. */
-#define KERNELS(op)                                                            \
-    static const fl_kernel_pair op##_pair = FL_KERNEL_PAIR(#op, op##_run);     \
-    static const fl_kernel_pair op##_grad_pair =                               \
-        FL_KERNEL_PAIR(#op ".grad", op##_grad_run);
+/* --- what the kernels are configured with --------------------------------- */
 
-KERNELS(relu)
-KERNELS(tanh)
-KERNELS(sigmoid)
-KERNELS(square)
-KERNELS(scale)
-
-/* --- lowering ------------------------------------------------------------ */
-
-static const void *scale_of(fl_lowering *l, const fl_node *n)
+fl_activation fl_activation_of(const fl_node *n)
 {
-    fl_scale_config c;
+    const fl_attr *alpha = fl_node_attr(n, "alpha");
 
-    if (!fl_node_attr(n, "scale"))
-        return NULL;
-    c.scale = (float)fl_node_float(n, "scale");
-    c.bias = (float)fl_node_float(n, "bias");
+    return (fl_activation){n->op->activation, alpha ? (float)alpha->f : 0.0f};
+}
+
+static const void *activation_config(fl_lowering *l, const fl_node *n)
+{
+    fl_activation a = fl_activation_of(n);
+
+    return fl_config(l, &a, sizeof a);
+}
+
+static const void *scale_config(fl_lowering *l, const fl_node *n)
+{
+    fl_scale_config c = {(float)fl_node_float(n, "scale"),
+                         (float)fl_node_float(n, "bias")};
+
     return fl_config(l, &c, sizeof c);
 }
 
-/* The derivative comes from the output, unless it is square's. */
-#define OP(op, code, attributes)                                               \
-    static fleet_status op##_forward(fl_lowering *l, const fl_node *n)         \
-    {                                                                          \
-        FL_EMIT(l, fl_kernel_for(&op##_pair, n->out[0]), n, scale_of(l, n),    \
-                FL_W(fl_value_of(l, n->out[0])),                               \
-                FL_R(fl_value_of(l, n->in[0])));                               \
-        return FLEET_OK;                                                       \
-    }                                                                          \
-                                                                               \
-    static fleet_status op##_gradient(fl_lowering *l, const fl_node *n)        \
-    {                                                                          \
-        bool from_input = fl_ops_from_input(n);                                \
-        int dy = fl_gradient_of(l, n->out[0]);                                 \
-        int to = fl_gradient_to(l, n->in[0]);                                  \
-                                                                               \
-        if (to >= 0)                                                           \
-            FL_EMIT(l, fl_kernel_for(&op##_grad_pair, n->out[0]), n,           \
-                    scale_of(l, n), FL_W(to), FL_R(dy),                        \
-                    FL_R(fl_value_of(l, from_input ? n->in[0] : n->out[0])));  \
-        return FLEET_OK;                                                       \
-    }                                                                          \
-                                                                               \
-    const fl_op fl_op_##op = {                                                 \
-        .name = #op,                                                           \
-        .n_out = 1,                                                            \
-        .least_in = 1,                                                         \
-        .most_in = 1,                                                          \
-        .attrs = attributes,                                                   \
-        .activation = code,                                                    \
-        .infer = same_infer,                                                   \
-        .forward = op##_forward,                                               \
-        .gradient = op##_gradient,                                             \
-    };
-
-static bool fl_ops_from_input(const fl_node *n)
+static const void *no_config(fl_lowering *l, const fl_node *n)
 {
-    return n->op == &fl_op_square;
+    (void)l, (void)n;
+    return NULL;
 }
 
-OP(relu, FLEET_RELU, NULL)
-OP(tanh, FLEET_TANH, NULL)
-OP(sigmoid, FLEET_SIGMOID, NULL)
-OP(square, 0, NULL)
-OP(scale, 0, "scale:f bias:f")
+/* --- the table, and what looks into it ------------------------------------ */
 
-/* --- builders ------------------------------------------------------------ */
+typedef struct unary_op {
+    const fl_op *op;
+    fl_kernel_pair run, grad;
+    const void *(*config)(fl_lowering *l, const fl_node *n);
+    bool from_input; /* the derivative is: else it is from the output */
+} unary_op;
 
-static fleet_var *add(fleet_program *p, const fl_op *op, fleet_var *x)
+static const unary_op unary_ops[] = {
+#define FL_ACTIVATION(NAME, name, ...)                                         \
+    {&fl_op_##name, FL_KERNEL_PAIR(#name, activation_run),                     \
+     FL_KERNEL_PAIR(#name ".grad", activation_grad_run), activation_config,    \
+     false},
+#include "runtime/simd/activations.def"
+#undef FL_ACTIVATION
+    {&fl_op_square, FL_KERNEL_PAIR("square", square_run),
+     FL_KERNEL_PAIR("square.grad", square_grad_run), no_config, true},
+    {&fl_op_scale, FL_KERNEL_PAIR("scale", scale_run),
+     FL_KERNEL_PAIR("scale.grad", scale_grad_run), scale_config, false},
+};
+
+static const unary_op *unary_op_of(const fl_node *n)
 {
-    return fl_builder_ready(p, x) ? fl_program_add(p, op, &x, 1, NULL, 0)
-                                  : NULL;
+    const unary_op *u = unary_ops;
+
+    while (u->op != n->op)
+        u++;
+    return u;
+}
+
+static fleet_status unary_infer(fl_node *n)
+{
+    const fl_attr *alpha = fl_node_attr(n, "alpha");
+
+    FL_TRY(fl_want_dtype(n, 0, FLEET_FLOAT32));
+    if (alpha && !(isfinite((float)alpha->f) && alpha->f >= 0))
+        return fl_fail(FLEET_EINVAL,
+                       "%s: alpha %g must be finite and not negative",
+                       n->op->name, alpha->f);
+    fl_set_out(n, 0, &n->in[0]->shape);
+    return FLEET_OK;
+}
+
+static fleet_status unary_forward(fl_lowering *l, const fl_node *n)
+{
+    const unary_op *u = unary_op_of(n);
+
+    FL_EMIT(l, fl_kernel_for(&u->run, n->out[0]), n, u->config(l, n),
+            FL_W(fl_value_of(l, n->out[0])), FL_R(fl_value_of(l, n->in[0])));
+    return FLEET_OK;
+}
+
+static fleet_status unary_gradient(fl_lowering *l, const fl_node *n)
+{
+    const unary_op *u = unary_op_of(n);
+    int dy = fl_gradient_of(l, n->out[0]);
+    int dx = fl_gradient_to(l, n->in[0]);
+
+    if (dx >= 0)
+        FL_EMIT(l, fl_kernel_for(&u->grad, n->out[0]), n, u->config(l, n),
+                FL_W(dx), FL_R(dy),
+                FL_R(fl_value_of(l, u->from_input ? n->in[0] : n->out[0])));
+    return FLEET_OK;
+}
+
+/* --- the operators -------------------------------------------------------- */
+
+#define UNARY                                                                  \
+    .n_out = 1, .least_in = 1, .most_in = 1, .infer = unary_infer,             \
+    .forward = unary_forward, .gradient = unary_gradient
+
+#define FL_ACTIVATION(NAME, title, default_alpha, ...)                         \
+    const fl_op fl_op_##title = {.name = #title,                               \
+                                 .attrs =                                      \
+                                     (default_alpha) != 0 ? "alpha:f" : NULL,  \
+                                 .activation = FLEET_##NAME,                   \
+                                 UNARY};
+#include "runtime/simd/activations.def"
+#undef FL_ACTIVATION
+
+const fl_op fl_op_square = {.name = "square", UNARY};
+const fl_op fl_op_scale = {.name = "scale", .attrs = "scale:f bias:f", UNARY};
+
+const fl_op *fl_activation_op(int64_t kind)
+{
+    static const fl_op *const op[FL_N_ACTIVATION] = {
+#define FL_ACTIVATION(NAME, name, ...) [FLEET_##NAME] = &fl_op_##name,
+#include "runtime/simd/activations.def"
+#undef FL_ACTIVATION
+    };
+
+    return kind > FLEET_LINEAR && kind < FL_N_ACTIVATION ? op[kind] : NULL;
+}
+
+/* --- builders ------------------------------------------------------------- */
+
+/* alpha 0: the default. */
+static fleet_var *add_activation(fleet_program *p, fleet_var *x, int64_t kind,
+                                 float alpha)
+{
+    static const float default_alpha[FL_N_ACTIVATION] = {
+#define FL_ACTIVATION(NAME, name, value, ...) [FLEET_##NAME] = (value),
+#include "runtime/simd/activations.def"
+#undef FL_ACTIVATION
+    };
+    fl_attr attr = FL_ATTR_FLOAT("alpha", alpha ? alpha : default_alpha[kind]);
+
+    if (!fl_builder_ready(p, x))
+        return NULL;
+    return fl_program_add(p, fl_activation_op(kind), &x, 1, &attr,
+                          default_alpha[kind] != 0);
+}
+
+fleet_var *fl_activation_add(fleet_program *p, fleet_var *x, int64_t kind)
+{
+    return add_activation(p, x, kind, 0);
 }
 
 fleet_var *fleet_relu(fleet_program *p, fleet_var *x)
 {
-    return add(p, &fl_op_relu, x);
+    return add_activation(p, x, FLEET_RELU, 0);
 }
 
 fleet_var *fleet_tanh(fleet_program *p, fleet_var *x)
 {
-    return add(p, &fl_op_tanh, x);
+    return add_activation(p, x, FLEET_TANH, 0);
 }
 
 fleet_var *fleet_sigmoid(fleet_program *p, fleet_var *x)
 {
-    return add(p, &fl_op_sigmoid, x);
+    return add_activation(p, x, FLEET_SIGMOID, 0);
 }
 
 fleet_var *fleet_square(fleet_program *p, fleet_var *x)
 {
-    return add(p, &fl_op_square, x);
+    if (!fl_builder_ready(p, x))
+        return NULL;
+    return fl_program_add(p, &fl_op_square, &x, 1, NULL, 0);
 }
 
 fleet_var *fleet_scale(fleet_program *p, fleet_var *x, float scale, float bias)

@@ -1,105 +1,168 @@
-/* activation.cu - the CUDA half of activation.c: the same formulas. */
-#include "ops/activation.h"
+/* activation.cu - the CUDA half of activation.c: the same formulas, and for an
+ * fc the same in place. */
+#include <fleet/nn.h>
 
-#include "runtime/device/cuda/cuda.h"
+#include "ops/activation.h"
+#include "runtime/device/cuda/half_float_cuda.h"
 
 enum { OUT, IN, OTHER };
 
+/* --- the formulas: y of x; dx of y and dy. alpha is not used by all -------- */
+
+namespace formula
+{
+
 struct relu {
-    __device__ float operator()(float x) const
+    float alpha;
+    __device__ float forward(float x) const
     {
         return x > 0 || x != x ? x : 0.0f; /* NaN stays */
     }
-};
-struct tanh_ {
-    __device__ float operator()(float x) const
-    {
-        return tanhf(x);
-    }
-};
-struct sigmoid {
-    __device__ float operator()(float x) const
-    {
-        return 1.0f / (1.0f + expf(-x));
-    }
-};
-struct square {
-    __device__ float operator()(float x) const
-    {
-        return x * x;
-    }
-};
-struct scale {
-    float by, plus;
-    __device__ float operator()(float x) const
-    {
-        return by * x + plus;
-    }
-};
-
-/* dx from dy, and the output, or square's input */
-struct relu_grad {
-    __device__ float operator()(float dy, float y) const
+    __device__ float gradient(float y, float dy) const
     {
         return y > 0 ? dy : 0.0f;
     }
 };
-struct tanh_grad {
-    __device__ float operator()(float dy, float y) const
+
+struct tanh {
+    float alpha;
+    __device__ float forward(float x) const
+    {
+        return tanhf(x);
+    }
+    __device__ float gradient(float y, float dy) const
     {
         return (1.0f - y * y) * dy;
     }
 };
-struct sigmoid_grad {
-    __device__ float operator()(float dy, float y) const
+
+struct sigmoid {
+    float alpha;
+    __device__ float forward(float x) const
+    {
+        return 1.0f / (1.0f + expf(-x));
+    }
+    __device__ float gradient(float y, float dy) const
     {
         return y * (1.0f - y) * dy;
     }
 };
-struct square_grad {
-    __device__ float operator()(float dy, float x) const
+
+struct square {
+    __device__ float forward(float x) const
+    {
+        return x * x;
+    }
+    __device__ float gradient(float x, float dy) const /* of the input */
     {
         return 2.0f * (dy * x);
     }
 };
 
+struct scale { /* its gradient is one, too */
+    float by, plus;
+    __device__ float forward(float x) const
+    {
+        return by * x + plus;
+    }
+};
+
+} // namespace formula
+
+/* f of the activation's formula. */
 template <class F>
-__global__ static void map_one(float *out, const float *x, int64_t n, F f)
+static fleet_status by_activation(const fl_activation *a, F f)
 {
-    FL_EACH(i, n)
-    out[i] = f(x[i]);
+    switch (a->kind) {
+#define FL_ACTIVATION(NAME, name, ...)                                         \
+    case FLEET_##NAME:                                                         \
+        return f(formula::name{a->alpha});
+#include "runtime/simd/activations.def"
+#undef FL_ACTIVATION
+    default:
+        return fl_cuda_fail(FLEET_EUNSUPPORTED,
+                            "activation %d has no formula on GPUs", a->kind);
+    }
 }
 
-template <class F>
-__global__ static void map_two(float *out, const float *x, const float *y,
-                               int64_t n, F f)
+/* --- kernels --------------------------------------------------------------- */
+
+template <class A>
+__global__ static void forward_all(float *y, const float *x, int64_t n, A a)
 {
     FL_EACH(i, n)
-    out[i] = f(x[i], y[i]);
+    y[i] = a.forward(x[i]);
 }
 
-template <class F>
-static fleet_status one(fl_queue *q, const fl_device_step *s, F f)
+template <class T, class A>
+__global__ static void forward_in_place(T *y, int64_t n, int64_t cols,
+                                        int64_t ld, A a)
+{
+    FL_EACH(i, n)
+    {
+        T *at = y + i / cols * ld + i % cols;
+
+        fl_store(at, a.forward(fl_load(*at)));
+    }
+}
+
+/* dx may be dy. */
+template <class G, class Y, class A>
+__global__ static void gradient_all(G *dx, const G *dy, const Y *y, int64_t n,
+                                    A a)
+{
+    FL_EACH(i, n)
+    fl_store(&dx[i], a.gradient(fl_load(y[i]), fl_load(dy[i])));
+}
+
+template <class A>
+static fleet_status run_forward(fl_queue *q, const fl_device_step *s, A a)
 {
     int64_t n = fl_step_count(s, OUT);
 
-    return FL_LAUNCH_EACH(map_one<F>, n, q, fl_step_f32(s, OUT),
-                          fl_step_f32(s, IN), n, f);
+    return FL_LAUNCH_EACH(forward_all<A>, n, q, fl_step_f32(s, OUT),
+                          fl_step_f32(s, IN), n, a);
 }
 
-template <class F>
-static fleet_status forward(fl_device *, fl_queue *q, const fl_device_step *s)
+template <class G, class Y, class A>
+static fleet_status run_gradient(fl_queue *q, const fl_device_step *s, int dx,
+                                 int dy, int y, A a)
 {
-    return one(q, s, F());
+    auto *kernel = gradient_all<G, Y, A>;
+    int64_t n = fl_step_count(s, dx);
+
+    return FL_LAUNCH_EACH(kernel, n, q, fl_step_ptr<G>(s, dx),
+                          fl_step_ptr<G>(s, dy), fl_step_ptr<Y>(s, y), n, a);
 }
 
-template <class F>
-static fleet_status backward(fl_device *, fl_queue *q, const fl_device_step *s)
-{
-    int64_t n = fl_step_count(s, OUT);
+/* --- steps of this family -------------------------------------------------- */
 
-    return FL_LAUNCH_EACH(map_two<F>, n, q, fl_step_f32(s, OUT),
-                          fl_step_f32(s, IN), fl_step_f32(s, OTHER), n, F());
+static fleet_status activation_forward(fl_device *, fl_queue *q,
+                                       const fl_device_step *s)
+{
+    return by_activation(static_cast<const fl_activation *>(s->config),
+                         [=](auto a) { return run_forward(q, s, a); });
+}
+
+static fleet_status activation_gradient(fl_device *, fl_queue *q,
+                                        const fl_device_step *s)
+{
+    return by_activation(
+        static_cast<const fl_activation *>(s->config), [=](auto a) {
+            return run_gradient<float, float>(q, s, OUT, IN, OTHER, a);
+        });
+}
+
+static fleet_status square_forward(fl_device *, fl_queue *q,
+                                   const fl_device_step *s)
+{
+    return run_forward(q, s, formula::square());
+}
+
+static fleet_status square_gradient(fl_device *, fl_queue *q,
+                                    const fl_device_step *s)
+{
+    return run_gradient<float, float>(q, s, OUT, IN, OTHER, formula::square());
 }
 
 static fleet_status scale_forward(fl_device *, fl_queue *q,
@@ -107,28 +170,60 @@ static fleet_status scale_forward(fl_device *, fl_queue *q,
 {
     const fl_scale_config *c = static_cast<const fl_scale_config *>(s->config);
 
-    return one(q, s, scale{c->scale, c->bias});
+    return run_forward(q, s, formula::scale{c->scale, c->bias});
 }
 
-static fleet_status scale_backward(fl_device *, fl_queue *q,
+static fleet_status scale_gradient(fl_device *, fl_queue *q,
                                    const fl_device_step *s)
 {
     const fl_scale_config *c = static_cast<const fl_scale_config *>(s->config);
 
-    return one(q, s, scale{c->scale, 0.0f});
+    return run_forward(q, s, formula::scale{c->scale, 0.0f});
 }
 
 extern const fl_device_kernel fl_cuda_activation[];
 const fl_device_kernel fl_cuda_activation[] = {
-    FL_KERNEL("relu", forward<relu>),
-    FL_KERNEL("relu.grad", backward<relu_grad>),
-    FL_KERNEL("tanh", forward<tanh_>),
-    FL_KERNEL("tanh.grad", backward<tanh_grad>),
-    FL_KERNEL("sigmoid", forward<sigmoid>),
-    FL_KERNEL("sigmoid.grad", backward<sigmoid_grad>),
-    FL_KERNEL("square", forward<square>),
-    FL_KERNEL("square.grad", backward<square_grad>),
+#define FL_ACTIVATION(NAME, name, ...)                                         \
+    FL_KERNEL(#name, activation_forward),                                      \
+        FL_KERNEL(#name ".grad", activation_gradient),
+#include "runtime/simd/activations.def"
+#undef FL_ACTIVATION
+    FL_KERNEL("square", square_forward),
+    FL_KERNEL("square.grad", square_gradient),
     FL_KERNEL("scale", scale_forward),
-    FL_KERNEL("scale.grad", scale_backward),
+    FL_KERNEL("scale.grad", scale_gradient),
     FL_KERNEL_END,
 };
+
+/* --- for other families, of any type --------------------------------------- */
+
+fleet_status fl_cuda_activate(fl_queue *q, const fl_device_step *s, int y,
+                              const fl_activation *activation)
+{
+    int64_t n = fl_step_count(s, y);
+    const fl_device_arg *to = &s->arg[y];
+
+    return by_activation(activation, [=](auto a) {
+        return fl_by_type(s, y, [=](auto zero) {
+            auto *kernel = forward_in_place<decltype(zero), decltype(a)>;
+
+            return FL_LAUNCH_EACH(kernel, n, q,
+                                  static_cast<decltype(zero) *>(to->data), n,
+                                  to->cols, to->ld, a);
+        });
+    });
+}
+
+fleet_status fl_cuda_activation_mask(fl_queue *q, const fl_device_step *s,
+                                     int g, int y,
+                                     const fl_activation *activation)
+{
+    return by_activation(activation, [=](auto a) {
+        return fl_by_type(s, g, [=](auto g_zero) {
+            return fl_by_type(s, y, [=](auto y_zero) {
+                return run_gradient<decltype(g_zero), decltype(y_zero)>(
+                    q, s, g, g, y, a);
+            });
+        });
+    });
+}

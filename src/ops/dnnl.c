@@ -143,9 +143,23 @@ static fleet_status failed(dnnl_status_t e, const char *what)
 
 /* --- making one ---------------------------------------------------------- */
 
+/* dnnl_alg_kind_undef: oneDNN does not do it, or not as we want it. */
 static dnnl_alg_kind_t alg_of(int activation)
 {
-    return activation == FLEET_TANH ? dnnl_eltwise_tanh : dnnl_eltwise_logistic;
+    switch (activation) {
+    case FLEET_TANH:
+        return dnnl_eltwise_tanh;
+    case FLEET_SIGMOID:
+        return dnnl_eltwise_logistic;
+    default:
+        return dnnl_alg_kind_undef;
+    }
+}
+
+bool fl_matmul_activates(int activation)
+{
+    return activation == FLEET_LINEAR ||
+           alg_of(activation) != dnnl_alg_kind_undef;
 }
 
 static fleet_status make_descs(const fl_matmul_spec *s, desc *d)
@@ -168,6 +182,9 @@ static fleet_status make_attr(const fl_matmul_spec *s,
     dnnl_post_ops_t ops;
     dnnl_status_t e;
 
+    if (!fl_matmul_activates(s->activation))
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "a product cannot apply activation %d", s->activation);
     DNNL_TRY(dnnl_primitive_attr_create(attr));
     DNNL_TRY(dnnl_primitive_attr_set_scratchpad_mode(
         *attr, dnnl_scratchpad_mode_user));

@@ -16,12 +16,17 @@
 typedef struct fl_matmul_spec {
     int64_t m, n, k;
     bool ta, tb, bias;
-    int activation; /* fleet_activation, but for FLEET_RELU */
+    int activation; /* fleet_activation that fl_matmul_activates() */
     int64_t lda, ldb, ldc;
     bool bf16, bf16_out; /* a and b are of bfloat16; c is. Sums are of float */
 } fl_matmul_spec;
 
 typedef struct fl_matmul fl_matmul;
+
+/* Can a product apply it? FLEET_LINEAR, and what oneDNN computes without hiding
+ * NaN, as its relu does: that would hide it from the check of the loss, and
+ * spoil the weights. */
+bool fl_matmul_activates(int activation);
 
 fleet_status fl_matmul_create(fl_matmul **matmul, const fl_matmul_spec *spec,
                               int n_thread);

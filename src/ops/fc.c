@@ -15,6 +15,21 @@
 
 enum { IN_X, IN_W, IN_B };
 
+/* One with an attribute is a node of its own, see fleet_fc(). */
+static fleet_status check_activation(int64_t kind)
+{
+    const fl_op *op = fl_activation_op(kind);
+
+    if (kind != FLEET_LINEAR && !op)
+        return fl_fail(FLEET_EINVAL, "fc: activation %lld does not exist",
+                       (long long)kind);
+    if (op && op->attrs)
+        return fl_fail(FLEET_EINVAL,
+                       "fc: activation %lld, %s, has to be a node after it",
+                       (long long)kind, op->name);
+    return FLEET_OK;
+}
+
 static fleet_status fc_infer(fl_node *n)
 {
     const fleet_var *x = n->in[IN_X], *w = n->in[IN_W];
@@ -24,9 +39,8 @@ static fleet_status fc_infer(fl_node *n)
 
     FL_TRY(fl_want_dtype(n, IN_X, FLEET_FLOAT32));
     FL_TRY(fl_want_dtype(n, IN_W, FLEET_FLOAT32));
-    if (a && (a->i < FLEET_LINEAR || a->i > FLEET_SIGMOID))
-        return fl_fail(FLEET_EINVAL, "fc: activation %lld does not exist",
-                       (long long)a->i);
+    if (a)
+        FL_TRY(check_activation(a->i));
     if (w->shape.n_dim != 2 || fl_shape_batched(&w->shape))
         return fl_want_shape(n, IN_W, "a matrix without a batch");
     if (!fl_shape_batched(&x->shape) || x->shape.n_dim < 2)
@@ -50,15 +64,16 @@ static const fl_fc_config *make_config(fl_lowering *l, const fl_node *n,
                                        bool packed)
 {
     const fleet_var *w = n->in[IN_W];
+    const fl_node *fused = l->node[n->id].activation;
     fl_fc_config c = {.k = w->shape.dim[0],
                       .n = w->shape.dim[1],
-                      .activation = l->node[n->id].activation,
                       .bias = n->n_in > IN_B && n->in[IN_B],
                       .packed = packed};
 
-    if (fl_node_attr(n, "activation") &&
-        fl_node_int(n, "activation") != FLEET_LINEAR)
-        c.activation = (int)fl_node_int(n, "activation");
+    if (fused)
+        c.activation = fl_activation_of(fused);
+    else if (fl_node_attr(n, "activation"))
+        c.activation.kind = (int)fl_node_int(n, "activation");
     return fl_config(l, &c, sizeof c);
 }
 
@@ -108,7 +123,7 @@ static fleet_status fc_gradient(fl_lowering *l, const fl_node *n)
     if (!c)
         return FLEET_ENOMEM;
     small = c->n <= FL_SMALL_N;
-    if (c->activation != FLEET_LINEAR)
+    if (c->activation.kind != FLEET_LINEAR)
         FL_EMIT(l, &fl_kernel_fc_mask, n, c, FL_RW(g),
                 FL_R(fl_value_of(l, out)));
     if ((to = fl_gradient_to(l, n->in[IN_X])) >= 0) {
@@ -174,9 +189,12 @@ fleet_var *fleet_fc(fleet_program *p, fleet_var *x, int64_t n,
     fleet_initializer xavier = {FLEET_INIT_XAVIER_UNIFORM, 0, 0};
     fleet_initializer zero = {FLEET_INIT_CONSTANT, 0, 0};
     fleet_var *in[3] = {x};
+    const fl_op *activation = fl_activation_op(o->activation);
+    bool apart = activation && activation->attrs;
     fleet_status status;
     const char *name;
     fl_shape w, b;
+    fleet_var *out;
 
     if (!fl_builder_ready(p, x))
         return NULL;
@@ -189,8 +207,12 @@ fleet_var *fleet_fc(fleet_program *p, fleet_var *x, int64_t n,
     in[IN_W] = fl_program_param(p, name, "w", &w, &o->weight, xavier);
     if (!o->no_bias)
         in[IN_B] = fl_program_param(p, name, "b", &b, &o->bias, zero);
-    return fl_program_add(p, &fl_op_fc, in, o->no_bias ? 2 : 3,
-                          &FL_ATTR_INT("activation", (int)o->activation), 1);
+    out = fl_program_add(
+        p, &fl_op_fc, in, o->no_bias ? 2 : 3,
+        &FL_ATTR_INT("activation", apart ? FLEET_LINEAR : (int)o->activation),
+        1);
+    /* Pass fuse_activation makes one of the two again. */
+    return apart ? fl_activation_add(p, out, o->activation) : out;
 }
 
 fleet_var *fleet_matmul(fleet_program *p, fleet_var *x, fleet_var *y)

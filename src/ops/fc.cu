@@ -1,10 +1,10 @@
 /* fc.cu - the CUDA half of fc_kernels.c: products by cuBLASLt with the bias,
  * the relu and the bias's gradient fused into them.
  *
- * A relu that is fused may make 0 of NaN; where it does (fl_cuda_try_relu) it
- * is a kernel of its own. Tanh and sigmoid are always that.
+ * A relu that is fused may make 0 of NaN; where it does (fl_cuda_try_relus) it
+ * is a kernel of its own. Other activations are always that.
  *
- * Of narrow operands sums are of float, and so is all that is not a product. A
+ * Of half operands sums are of float, and so is all that is not a product. A
  * bias has to be of the product's type: it is cast for each.
  *
  * Besides the steps that a layer has on CPUs there are those that a pass for
@@ -63,57 +63,12 @@ static fleet_status multiply(fl_device *d, fl_queue *q, const fl_device_step *s,
     return d->methods->gemm_run(d, q, state_of(s)->gemm, &data);
 }
 
-/* --- activations ------------------------------------------------------------
+/* --- fc.mask: g <- out ------------------------------------------------------
  */
-
-template <class T>
-__global__ static void activate_all(T *y, int64_t n, int64_t cols, int64_t ld,
-                                    int activation)
-{
-    FL_EACH(i, n)
-    {
-        T *at = y + i / cols * ld + i % cols;
-        float x = fl_load(*at);
-
-        fl_store(at, activation == FLEET_RELU   ? (x > 0 || x != x ? x : 0.0f)
-                     : activation == FLEET_TANH ? tanhf(x)
-                                                : 1.0f / (1.0f + expf(-x)));
-    }
-}
-
-template <class G, class Y>
-__global__ static void mask_all(G *g, const Y *out, int64_t n, int activation)
-{
-    FL_EACH(i, n)
-    {
-        float y = fl_load(out[i]);
-        float slope = activation == FLEET_RELU   ? (y > 0 ? 1.0f : 0.0f)
-                      : activation == FLEET_TANH ? 1.0f - y * y
-                                                 : y * (1.0f - y);
-
-        fl_store(&g[i], activation == FLEET_RELU && slope == 0.0f
-                            ? 0.0f
-                            : slope * fl_load(g[i]));
-    }
-}
-
-template <class G, class Y>
-static fleet_status mask_of(fl_queue *q, const fl_device_step *s)
-{
-    auto *kernel = mask_all<G, Y>;
-    int64_t n = fl_step_count(s, 0);
-
-    return FL_LAUNCH_EACH(kernel, n, q, fl_step_ptr<G>(s, 0),
-                          fl_step_ptr<Y>(s, 1), n, config_of(s)->activation);
-}
 
 static fleet_status mask(fl_device *, fl_queue *q, const fl_device_step *s)
 {
-    return fl_by_type(s, 0, [=](auto g) {
-        return fl_by_type(s, 1, [=](auto y) {
-            return mask_of<decltype(g), decltype(y)>(q, s);
-        });
-    });
+    return fl_cuda_activation_mask(q, s, 0, 1, &config_of(s)->activation);
 }
 
 /* --- fc.forward: out <- x, W, b ---------------------------------------------
@@ -126,8 +81,8 @@ static bool fuses(const fl_device *d, const fl_device_step *s)
 {
     const fl_fc_config *c = config_of(s);
 
-    return c->activation == FLEET_LINEAR ||
-           (c->activation == FLEET_RELU && c->bias &&
+    return c->activation.kind == FLEET_LINEAR ||
+           (c->activation.kind == FLEET_RELU && c->bias &&
             fl_cuda_of(d)
                 ->keeps_nan.of[s->arg[F_X].dtype][s->arg[F_OUT].dtype]);
 }
@@ -135,10 +90,10 @@ static bool fuses(const fl_device *d, const fl_device_step *s)
 static fleet_status forward_prepare(fl_device *d, fl_queue *, fl_device_step *s)
 {
     const fl_fc_config *c = config_of(s);
-    fl_epilogue e = !c->bias                      ? FL_GEMM_PLAIN
-                    : !fuses(d, s)                ? FL_GEMM_BIAS
-                    : c->activation == FLEET_RELU ? FL_GEMM_BIAS_RELU
-                                                  : FL_GEMM_BIAS;
+    fl_epilogue e = !c->bias ? FL_GEMM_PLAIN
+                    : fuses(d, s) && c->activation.kind == FLEET_RELU
+                        ? FL_GEMM_BIAS_RELU
+                        : FL_GEMM_BIAS;
 
     if (c->bias && fl_step_is_half(s, F_OUT))
         s->scratch_size = (size_t)c->n * sizeof(uint16_t);
@@ -172,18 +127,6 @@ static fleet_status bias_of(fl_queue *q, const fl_device_step *s, void **bias)
     });
 }
 
-static fleet_status activate(fl_queue *q, const fl_device_step *s)
-{
-    const fl_fc_config *c = config_of(s);
-    int64_t n = fl_step_rows(s, F_X) * c->n;
-
-    return fl_by_type(s, F_OUT, [=](auto x) {
-        using T = decltype(x);
-        return FL_LAUNCH_EACH(activate_all<T>, n, q, fl_step_ptr<T>(s, F_OUT),
-                              n, c->n, s->arg[F_OUT].ld, c->activation);
-    });
-}
-
 static fleet_status forward(fl_device *d, fl_queue *q, const fl_device_step *s)
 {
     void *bias;
@@ -192,7 +135,9 @@ static fleet_status forward(fl_device *d, fl_queue *q, const fl_device_step *s)
     FL_CUDA_TRY(multiply(d, q, s,
                          {s->arg[F_X].data, s->arg[F_W].data,
                           s->arg[F_OUT].data, bias, nullptr}));
-    return fuses(d, s) ? FLEET_OK : activate(q, s);
+    return fuses(d, s)
+               ? FLEET_OK
+               : fl_cuda_activate(q, s, F_OUT, &config_of(s)->activation);
 }
 
 /* --- fc.pack, fc.dx: wt <- W; dx <- g, W or wt ------------------------------
@@ -327,8 +272,8 @@ static fleet_status db(fl_device *, fl_queue *q, const fl_device_step *s)
 #define PRODUCT(name, prepare, run)                                            \
     PRODUCT_OF(FLEET_FLOAT32, name, prepare, run)
 
-/* What pass amp may narrow. */
-#define NARROW(dtype)                                                          \
+/* What pass amp may make half. */
+#define HALF(dtype)                                                            \
     PRODUCT_OF(dtype, "fc.forward", forward_prepare, forward),                 \
         FL_KERNEL_OF(dtype, "fc.mask", mask),                                  \
         PRODUCT_OF(dtype, "fc.dx", dx_prepare, dx),                            \
@@ -347,7 +292,7 @@ const fl_device_kernel fl_cuda_fc[] = {
     PRODUCT("fc.small.dw", dw_prepare, dw),
     PRODUCT("fc.dw.db", dw_db_prepare, dw_db),
     FL_KERNEL("fc.db", db),
-    NARROW(FLEET_BFLOAT16),
-    NARROW(FLEET_FLOAT16),
+    HALF(FLEET_BFLOAT16),
+    HALF(FLEET_FLOAT16),
     FL_KERNEL_END,
 };

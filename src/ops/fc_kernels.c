@@ -47,16 +47,10 @@ static int64_t slice_rows(const fl_instance *in, int i)
     return in->slice * in->arg[i].factor;
 }
 
-static void activate(int activation, float *y, int64_t n)
+/* Not of FLEET_LINEAR. */
+static const fl_activation_simd *activation_of(const fl_fc_config *c)
 {
-    const fl_simd *simd = fl_simd_best();
-
-    if (activation == FLEET_RELU)
-        simd->relu(y, y, n);
-    else if (activation == FLEET_TANH)
-        simd->tanh(y, y, n);
-    else if (activation == FLEET_SIGMOID)
-        simd->sigmoid(y, y, n);
+    return &fl_simd_best()->activation[c->activation.kind];
 }
 
 static fl_numbers numbers_of(const fl_instance *in, int i, const fl_range *r)
@@ -77,16 +71,10 @@ static void *element(const fl_instance *in, int i, int64_t at)
 
 enum { F_OUT, F_X, F_W, F_B };
 
-/* What oneDNN does by itself. Its relu makes 0 of NaN, which would then hide
- * from the check of the loss, and spoil the weights. */
-static int fused(int activation)
-{
-    return activation == FLEET_RELU ? FLEET_LINEAR : activation;
-}
-
 static fleet_status forward_prepare(fl_instance *in)
 {
     const fl_fc_config *c = config_of(in);
+    bool fused = fl_matmul_activates(c->activation.kind);
     fc_state *s = in->state;
 
     return make_matmul(in, &s->matmul,
@@ -94,7 +82,9 @@ static fleet_status forward_prepare(fl_instance *in)
                                          .n = c->n,
                                          .k = c->k,
                                          .bias = c->bias,
-                                         .activation = fused(c->activation),
+                                         .activation = fused
+                                                           ? c->activation.kind
+                                                           : FLEET_LINEAR,
                                          .lda = in->arg[F_X].ld,
                                          .ldb = in->arg[F_W].ld,
                                          .ldc = in->arg[F_OUT].ld,
@@ -111,12 +101,14 @@ static fleet_status forward_run(const fl_instance *in, const fl_range *r)
     FL_TRY(fl_matmul_run(s->matmul, r->thread, fl_rows_any(in, F_X, r),
                          fl_ptr(in, F_W), c->bias ? fl_ptr(in, F_B) : NULL, y,
                          r->scratch));
-    if (fused(c->activation) == c->activation)
+    if (fl_matmul_activates(c->activation.kind))
         return FLEET_OK;
     if (fl_is_bf16(in, F_OUT))
-        fl_simd_best()->relu_bf16(y, fl_count(in, F_OUT, r));
+        activation_of(c)->forward_bf16(y, c->activation.alpha,
+                                       fl_count(in, F_OUT, r));
     else
-        activate(c->activation, y, fl_count(in, F_OUT, r));
+        activation_of(c)->forward(y, y, c->activation.alpha,
+                                  fl_count(in, F_OUT, r));
     return FLEET_OK;
 }
 
@@ -172,7 +164,9 @@ static fleet_status small_forward_run(const fl_instance *in, const fl_range *r)
         .k = c->k,
         .n = (int)c->n,
     });
-    activate(c->activation, y, fl_count(in, F_OUT, r));
+    if (c->activation.kind != FLEET_LINEAR)
+        activation_of(c)->forward(y, y, c->activation.alpha,
+                                  fl_count(in, F_OUT, r));
     return FLEET_OK;
 }
 
@@ -187,31 +181,22 @@ const fl_kernel fl_kernel_fc_small_forward = {
 
 enum { M_G, M_OUT };
 
-static void mask_any(const fl_instance *in, const fl_range *r)
-{
-    const fl_simd *simd = fl_simd_best();
-    int activation = config_of(in)->activation;
-    fl_numbers g = numbers_of(in, M_G, r);
-    fl_binary_any *mask = activation == FLEET_RELU   ? simd->relu_grad_any
-                          : activation == FLEET_TANH ? simd->tanh_grad_any
-                                                     : simd->sigmoid_grad_any;
-
-    mask(g, numbers_of(in, M_OUT, r), g, fl_count(in, M_G, r));
-}
-
 static fleet_status mask_run(const fl_instance *in, const fl_range *r)
 {
-    const fl_simd *simd = fl_simd_best();
     const fl_fc_config *c = config_of(in);
-    fl_binary *mask = c->activation == FLEET_RELU   ? simd->relu_grad
-                      : c->activation == FLEET_TANH ? simd->tanh_grad
-                                                    : simd->sigmoid_grad;
+    int64_t n = fl_count(in, M_G, r);
 
-    if (fl_is_bf16(in, M_G) || fl_is_bf16(in, M_OUT))
-        mask_any(in, r);
-    else
-        mask(fl_rows_f32(in, M_G, r), fl_rows_f32(in, M_OUT, r),
-             fl_rows_f32(in, M_G, r), fl_count(in, M_G, r));
+    if (fl_is_bf16(in, M_G) || fl_is_bf16(in, M_OUT)) {
+        fl_numbers g = numbers_of(in, M_G, r);
+
+        activation_of(c)->gradient_any(g, numbers_of(in, M_OUT, r), g,
+                                       c->activation.alpha, n);
+    } else {
+        float *g = fl_rows_f32(in, M_G, r);
+
+        activation_of(c)->gradient(g, fl_rows_f32(in, M_OUT, r), g,
+                                   c->activation.alpha, n);
+    }
     return FLEET_OK;
 }
 

@@ -10,11 +10,12 @@
 #ifndef FL_OPS_FC_KERNELS_H
 #define FL_OPS_FC_KERNELS_H
 
+#include "ops/activation.h"
 #include "runtime/plan/kernel.h"
 
 typedef struct fl_fc_config {
     int64_t k, n;
-    int activation; /* fleet_activation */
+    fl_activation activation;
     bool bias;
     bool packed; /* dx reads wt */
 } fl_fc_config;

@@ -15,6 +15,7 @@
 
 #include "base/half_float.h"
 #include "ops/fc_kernels.h"
+#include "runtime/simd/simd.h"
 
 enum { ROWS = 37, K = 21, N = 13, PAD = 3 };
 
@@ -166,12 +167,14 @@ TEST(casts_round_to_the_nearest)
 
 /* --- layers --------------------------------------------------------------- */
 
-static double activate(int activation, double x)
+/* As on CPUs; ops_test.c compares those with their formulas. */
+static double activate(const fl_activation *a, double x)
 {
-    return activation == FLEET_RELU      ? fmax(x, 0)
-           : activation == FLEET_TANH    ? tanh(x)
-           : activation == FLEET_SIGMOID ? 1 / (1 + exp(-x))
-                                         : x;
+    float y = (float)x;
+
+    if (a->kind != FLEET_LINEAR)
+        fl_simd_best()->activation[a->kind].forward(&y, &y, a->alpha, 1);
+    return (double)y;
 }
 
 static double forward(const matrix *const *m, const fl_fc_config *c, int64_t i,
@@ -181,7 +184,7 @@ static double forward(const matrix *const *m, const fl_fc_config *c, int64_t i,
 
     for (int l = 0; l < K; l++)
         sum += m[1]->x[i * m[1]->ld + l] * m[2]->x[l * N + j];
-    return activate(c->activation, sum);
+    return activate(&c->activation, sum);
 }
 
 static void try_forward(device_kit *k, fleet_dtype in, fleet_dtype out,
@@ -201,8 +204,9 @@ static void try_forward(device_kit *k, fleet_dtype in, fleet_dtype out,
 
 static void try_each_forward(device_kit *k, fleet_dtype in)
 {
-    for (int i = 0; i < 16; i++) {
-        fl_fc_config c = {.k = K, .n = N, .activation = i / 4, .bias = i & 1};
+    for (int i = 0; i < 4 * FL_N_ACTIVATION; i++) {
+        fl_fc_config c = {
+            .k = K, .n = N, .activation = {i / 4, 0.3f}, .bias = i & 1};
 
         try_forward(k, in, i & 2 ? in : FLEET_FLOAT32, &c);
     }
@@ -225,7 +229,8 @@ TEST(layers_agree_with_their_formula)
 /* Whether the product's own relu would hide it or not. */
 static void try_nan(fleet_dtype in, bool keeps)
 {
-    fl_fc_config c = {.k = K, .n = N, .activation = FLEET_RELU, .bias = true};
+    fl_fc_config c = {
+        .k = K, .n = N, .activation = {FLEET_RELU, 0}, .bias = true};
     float nan = NAN;
     uint16_t half = fl_to_f16(nan);
     device_kit k;
@@ -263,17 +268,17 @@ TEST(a_relu_keeps_nan)
 static double mask(const matrix *const *m, const fl_fc_config *c, int64_t i,
                    int64_t j)
 {
-    double g = m[0]->x[i * N + j], y = m[1]->x[i * N + j];
+    float g = (float)m[0]->x[i * N + j], y = (float)m[1]->x[i * N + j];
 
-    return c->activation == FLEET_RELU   ? (y > 0 ? g : 0)
-           : c->activation == FLEET_TANH ? (1 - y * y) * g
-                                         : y * (1 - y) * g;
+    fl_simd_best()->activation[c->activation.kind].gradient(
+        &g, &y, &g, c->activation.alpha, 1);
+    return (double)g;
 }
 
 static void try_mask(device_kit *k, fleet_dtype g, fleet_dtype y)
 {
-    for (int a = FLEET_RELU; a <= FLEET_SIGMOID; a++) {
-        fl_fc_config c = {.k = K, .n = N, .activation = a};
+    for (int a = FLEET_LINEAR + 1; a < FL_N_ACTIVATION; a++) {
+        fl_fc_config c = {.k = K, .n = N, .activation = {a, 0.3f}};
         matrix to = make(k, g, ROWS, N, 0, 1), out = make(k, y, ROWS, N, 0, 2);
         const matrix *m[] = {&to, &out};
 

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <fleet/nn.h>
+
 #include "runtime/simd/simd.h"
 
 enum { MOST = 70, ROOM = MOST + 8 };
@@ -102,7 +104,7 @@ static void try_relu_bf16(const fl_simd *t)
         for (int i = 0; i < ROOM; i++)
             before[i] = top_of(i % 7 == 3 ? NAN : noise(i + n));
         memcpy(x, before, sizeof x);
-        t->relu_bf16(x + 2, n);
+        t->activation[FLEET_RELU].forward_bf16(x + 2, 0, n);
         for (int i = 0; i < ROOM; i++) {
             bool in = i >= 2 && i < 2 + n;
 
@@ -120,8 +122,7 @@ TEST(relu_of_bfloat16_keeps_nan)
 }
 
 /* Each operand of either type; the result in place of b. */
-static void check_any(fl_binary_any *kernel, fl_binary *want, bool a16,
-                      bool b16)
+static void check_any(const fl_activation_simd *s, bool a16, bool b16)
 {
     float a[MOST], b[MOST], w[MOST];
     uint16_t a_half[MOST], b_half[MOST];
@@ -132,19 +133,17 @@ static void check_any(fl_binary_any *kernel, fl_binary *want, bool a16,
         a[i] = widen(a_half[i] = nearest(noise(i)));
         b[i] = widen(b_half[i] = nearest(noise(i + 100)));
     }
-    want(w, a, b, MOST);
-    kernel(y, x, y, MOST);
+    s->gradient(w, a, b, 0.3f, MOST);
+    s->gradient_any(y, x, y, 0.3f, MOST);
     for (int i = 0; i < MOST; i++)
         CHECK(b16 ? b_half[i] == nearest(w[i]) : b[i] == w[i]);
 }
 
 static void try_any(const fl_simd *t)
 {
-    for (int types = 0; types < 4; types++) {
-        check_any(t->relu_grad_any, t->relu_grad, types & 1, types & 2);
-        check_any(t->tanh_grad_any, t->tanh_grad, types & 1, types & 2);
-        check_any(t->sigmoid_grad_any, t->sigmoid_grad, types & 1, types & 2);
-    }
+    for (int types = 0; types < 4; types++)
+        for (int kind = FLEET_LINEAR + 1; kind < FL_N_ACTIVATION; kind++)
+            check_any(&t->activation[kind], types & 1, types & 2);
 }
 
 TEST(gradients_of_activations_take_either_type)

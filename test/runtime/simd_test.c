@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <fleet/nn.h>
+
 #include "runtime/simd/simd.h"
 
 enum { MOST = 70, ROOM = MOST + 8 };
@@ -114,9 +116,33 @@ FORMULA(add, a + b)
 FORMULA(sub, a - b)
 FORMULA(mul, a *b)
 FORMULA(add_mul, out + product(a, b))
-FORMULA(relu_grad, a > 0 ? b : 0)
-FORMULA(tanh_grad, (1 - product(a, a)) * b)
-FORMULA(sigmoid_grad, product(a, 1 - a) * b)
+
+/* Gradients of activations: a is the output, b its gradient. */
+#define GRADIENT(name, kind, expression)                                       \
+    static float want_##name##_grad(float out, float a, float b)               \
+    {                                                                          \
+        (void)out;                                                             \
+        return expression;                                                     \
+    }                                                                          \
+                                                                               \
+    static const fl_simd *name##_simd;                                         \
+                                                                               \
+    static void name##_grad(float *out, const float *a, const float *b,        \
+                            int64_t n)                                         \
+    {                                                                          \
+        name##_simd->activation[kind].gradient(out, a, b, 0, n);               \
+    }                                                                          \
+                                                                               \
+    static void try_##name##_grad(const fl_simd *t)                            \
+    {                                                                          \
+        name##_simd = t;                                                       \
+        check_binary(name##_grad, want_##name##_grad);                         \
+        check_in_place(name##_grad, want_##name##_grad);                       \
+    }
+
+GRADIENT(relu, FLEET_RELU, a > 0 ? b : 0)
+GRADIENT(tanh, FLEET_TANH, (1 - product(a, a)) * b)
+GRADIENT(sigmoid, FLEET_SIGMOID, product(a, 1 - a) * b)
 
 TEST(binary_kernels_do_their_formula)
 {
@@ -156,18 +182,19 @@ TEST(scaling_kernels_do_their_formula)
 
 static void try_relu(const fl_simd *t)
 {
+    const fl_activation_simd *relu = &t->activation[FLEET_RELU];
     float a[ROOM], out[ROOM];
 
     for (int n = 0; n <= MOST; n++) {
         fill(a, ROOM, n);
         fill(out, ROOM, n + 1);
         float after = out[1 + n];
-        t->relu(out + 1, a + 2, n);
+        relu->forward(out + 1, a + 2, 0, n);
         for (int i = 0; i < n; i++)
             CHECK(out[1 + i] == (a[2 + i] > 0 ? a[2 + i] : 0));
         CHECK(out[1 + n] == after);
     }
-    t->relu(out, (float[]){INFINITY, -INFINITY, NAN, -0.0f}, 4);
+    relu->forward(out, (float[]){INFINITY, -INFINITY, NAN, -0.0f}, 0, 4);
     CHECK(isinf(out[0]) && out[1] == 0 && isnan(out[2]) && out[3] == 0);
 }
 
@@ -198,14 +225,14 @@ static int64_t all_over(float **x)
 }
 
 /* |got - want| <= relative |want| + absolute everywhere. */
-static void check_curve(fl_unary *kernel, double (*want)(double),
+static void check_curve(const fl_activation_simd *s, double (*want)(double),
                         double relative, double absolute)
 {
     float *x, *y;
     int64_t n = all_over(&x);
 
     y = malloc((size_t)n * sizeof *y);
-    kernel(y, x, n);
+    s->forward(y, x, 0, n);
     for (int64_t i = 0; i < n; i++) {
         double w = want((double)x[i]), by = relative * fabs(w) + absolute;
 
@@ -224,8 +251,8 @@ static double sigmoid(double x)
 
 static void try_curves(const fl_simd *t)
 {
-    check_curve(t->tanh, tanh, 4e-7, 1e-44);
-    check_curve(t->sigmoid, sigmoid, 6e-7, 4e-39);
+    check_curve(&t->activation[FLEET_TANH], tanh, 4e-7, 1e-44);
+    check_curve(&t->activation[FLEET_SIGMOID], sigmoid, 6e-7, 4e-39);
 }
 
 TEST(tanh_and_sigmoid_are_accurate_over_the_whole_range)
@@ -238,10 +265,10 @@ static void try_limits(const fl_simd *t)
     static const float x[] = {NAN, 1e30f, -1e30f, 0, INFINITY, -INFINITY};
     float y[6];
 
-    t->tanh(y, x, 6);
+    t->activation[FLEET_TANH].forward(y, x, 0, 6);
     CHECK(isnan(y[0]) && y[1] == 1 && y[2] == -1 && y[3] == 0);
     CHECK(y[4] == 1 && y[5] == -1);
-    t->sigmoid(y, x, 6);
+    t->activation[FLEET_SIGMOID].forward(y, x, 0, 6);
     CHECK(isnan(y[0]) && y[1] == 1 && y[2] >= 0 && y[2] < 1e-37f);
     CHECK(y[3] == 0.5f && y[4] == 1 && y[5] >= 0 && y[5] < 1e-37f);
 }
@@ -256,13 +283,13 @@ static void try_same_everywhere(const fl_simd *t)
     float x[MOST], whole[MOST], part[MOST];
 
     fill(x, MOST, 5);
-    for (int i = 0; i < 2; i++) {
-        fl_unary *f = i ? t->tanh : t->sigmoid;
+    for (int kind = FLEET_LINEAR + 1; kind < FL_N_ACTIVATION; kind++) {
+        const fl_activation_simd *s = &t->activation[kind];
 
-        f(whole, x, MOST);
+        s->forward(whole, x, 0.3f, MOST);
         for (int split = 0; split <= MOST; split++) {
-            f(part, x, split);
-            f(part + split, x + split, MOST - split);
+            s->forward(part, x, 0.3f, split);
+            s->forward(part + split, x + split, 0.3f, MOST - split);
             CHECK(memcmp(whole, part, sizeof whole) == 0);
         }
     }

@@ -19,7 +19,7 @@ fleet_status fl_pass_fuse_activation(fl_lowering *l, bool *applied)
             from->place != n->place)
             continue;
         l->node[from->id].out = n->out[0];
-        l->node[from->id].activation = n->op->activation;
+        l->node[from->id].activation = n;
         l->node[i].skip = true;
         *applied = true;
     }

@@ -11,11 +11,11 @@
 
 /* What passes on the graph decided about a node. */
 typedef struct fl_node_plan {
-    bool skip;      /* another node's steps do its work */
-    fleet_var *out; /* in place of out[0]; NULL: out[0] */
-    int activation; /* fleet_activation fused into it */
-    int group;      /* lookups of one table: 1 + the id of the first */
-    int saved;      /* a value that forward() leaves for gradient() */
+    bool skip;                 /* another node's steps do its work */
+    fleet_var *out;            /* in place of out[0]; NULL: out[0] */
+    const fl_node *activation; /* what is fused into it; NULL: nothing */
+    int group; /* lookups of one table: 1 + the id of the first */
+    int saved; /* a value that forward() leaves for gradient() */
 } fl_node_plan;
 
 /* What passes decided about a variable: it lies in another's columns. */

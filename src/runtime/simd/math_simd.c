@@ -17,30 +17,10 @@ void FL_SIMD(fl_simd_math)(fl_simd *t);
         }                                                                      \
     }
 
-#define ONE v_set(1.0f)
-
 BINARY(add, v_add(x, y))
 BINARY(sub, v_sub(x, y))
 BINARY(mul, v_mul(x, y))
 BINARY(add_mul, v_add(v_load(out + i, (int)k), v_mul(x, y)))
-BINARY(relu_grad, v_if_positive(x, y))
-BINARY(tanh_grad, v_mul(v_sub(ONE, v_mul(x, x)), y))
-BINARY(sigmoid_grad, v_mul(v_mul(x, v_sub(ONE, x)), y))
-
-#define UNARY(name, formula)                                                   \
-    static void name(float *out, const float *a, int64_t n)                    \
-    {                                                                          \
-        FL_FOR_VEC(i, k, n)                                                    \
-        {                                                                      \
-            vf x = v_load(a + i, (int)k);                                      \
-                                                                               \
-            v_store(out + i, formula, (int)k);                                 \
-        }                                                                      \
-    }
-
-UNARY(relu, v_keep_nan(x, v_if_positive(x, x)))
-UNARY(tanh_, v_tanh(x))
-UNARY(sigmoid, v_sigmoid(x))
 
 /* These two and add() sum rows. */
 static void scale(float *out, const float *a, float s, float t, int64_t n)
@@ -291,12 +271,6 @@ void FL_SIMD(fl_simd_math)(fl_simd *t)
     t->add_mul = add_mul;
     t->scale = scale;
     t->add_scaled = add_scaled;
-    t->relu = relu;
-    t->tanh = tanh_;
-    t->sigmoid = sigmoid;
-    t->relu_grad = relu_grad;
-    t->tanh_grad = tanh_grad;
-    t->sigmoid_grad = sigmoid_grad;
     t->softmax = softmax;
     t->col_sum = col_sum;
     t->col_sum_bf16 = col_sum_bf16;

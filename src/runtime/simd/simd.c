@@ -13,12 +13,15 @@
 void fl_simd_rules_plain(fl_simd *t);
 void fl_simd_math_plain(fl_simd *t);
 void fl_simd_bf16_plain(fl_simd *t);
+void fl_simd_activations_plain(fl_simd *t);
 void fl_simd_rules_avx2(fl_simd *t);
 void fl_simd_math_avx2(fl_simd *t);
 void fl_simd_bf16_avx2(fl_simd *t);
+void fl_simd_activations_avx2(fl_simd *t);
 void fl_simd_rules_avx512(fl_simd *t);
 void fl_simd_math_avx512(fl_simd *t);
 void fl_simd_bf16_avx512(fl_simd *t);
+void fl_simd_activations_avx512(fl_simd *t);
 void fl_simd_half_plain(fl_simd *t);
 void fl_simd_half_avx2(fl_simd *t);
 void fl_simd_half_avx512(fl_simd *t);
@@ -42,6 +45,7 @@ static int n_usable(void)
         fl_simd_rules_avx512(&table[0]);
         fl_simd_math_avx512(&table[0]);
         fl_simd_bf16_avx512(&table[0]);
+        fl_simd_activations_avx512(&table[0]);
         fl_simd_half_avx512(&table[0]);
         usable[n++] = &table[0];
     }
@@ -50,6 +54,7 @@ static int n_usable(void)
         fl_simd_rules_avx2(&table[1]);
         fl_simd_math_avx2(&table[1]);
         fl_simd_bf16_avx2(&table[1]);
+        fl_simd_activations_avx2(&table[1]);
         fl_simd_half_avx2(&table[1]);
         usable[n++] = &table[1];
     }
@@ -77,6 +82,7 @@ static void make_tables(void)
     fl_simd_rules_plain(&table[2]);
     fl_simd_math_plain(&table[2]);
     fl_simd_bf16_plain(&table[2]);
+    fl_simd_activations_plain(&table[2]);
     fl_simd_half_plain(&table[2]);
     usable[n++] = &table[2];
     best = usable[0];

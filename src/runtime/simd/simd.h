@@ -29,19 +29,13 @@ typedef void fl_scalar(float *out, const float *a, float s, float t, int64_t n);
     XX(momentum_rows, fl_rule_rows *)                                          \
     XX(adagrad_rows, fl_rule_rows *)                                           \
     XX(adam_rows, fl_rule_rows *)                                              \
-    XX(add, fl_binary *)          /* a + b */                                  \
-    XX(sub, fl_binary *)          /* a - b */                                  \
-    XX(mul, fl_binary *)          /* a b */                                    \
-    XX(add_mul, fl_binary *)      /* out + a b */                              \
-    XX(scale, fl_scalar *)        /* s a + t */                                \
-    XX(add_scaled, fl_scalar *)   /* out + s a; t is not used */               \
-    XX(relu, fl_unary *)          /* max(a, 0), NaN stays */                   \
-    XX(tanh, fl_unary *)          /* tanh a */                                 \
-    XX(sigmoid, fl_unary *)       /* 1 / (1 + e^-a) */                         \
-    XX(relu_grad, fl_binary *)    /* b where a > 0; a is the output, too */    \
-    XX(tanh_grad, fl_binary *)    /* (1 - a a) b; a is the output */           \
-    XX(sigmoid_grad, fl_binary *) /* a (1 - a) b; a is the output */           \
-    XX(softmax, fl_unary *)       /* of one row of n */                        \
+    XX(add, fl_binary *)        /* a + b */                                    \
+    XX(sub, fl_binary *)        /* a - b */                                    \
+    XX(mul, fl_binary *)        /* a b */                                      \
+    XX(add_mul, fl_binary *)    /* out + a b */                                \
+    XX(scale, fl_scalar *)      /* s a + t */                                  \
+    XX(add_scaled, fl_scalar *) /* out + s a; t is not used */                 \
+    XX(softmax, fl_unary *)     /* of one row of n */                          \
     XX(col_sum, fl_col_sum *)                                                  \
     XX(row_sum, fl_row_sum *)                                                  \
     XX(gather, fl_gather *)                                                    \
@@ -50,10 +44,6 @@ typedef void fl_scalar(float *out, const float *a, float s, float t, int64_t n);
     XX(small_dw, fl_small_dw *)                                                \
     XX(transpose, fl_transpose *)                                              \
     XX(cast, fl_cast *)                                                        \
-    XX(relu_bf16, fl_unary_bf16 *) /* relu, in place */                        \
-    XX(relu_grad_any, fl_binary_any *)                                         \
-    XX(tanh_grad_any, fl_binary_any *)                                         \
-    XX(sigmoid_grad_any, fl_binary_any *)                                      \
     XX(col_sum_bf16, fl_col_sum_bf16 *)                                        \
     XX(to_half, fl_to_half *)     /* to float16, to nearest even */            \
     XX(from_half, fl_from_half *) /* and back */
@@ -98,25 +88,42 @@ typedef void fl_transpose(float *out, int64_t ldo, const float *x, int64_t ldx,
 /* --- bfloat16: the upper half of a float, rounded to nearest even --------- */
 
 typedef void fl_cast(uint16_t *out, const float *a, int64_t n);
-typedef void fl_unary_bf16(uint16_t *x, int64_t n);
 typedef void fl_col_sum_bf16(float *out, const uint16_t *x, int64_t ld,
                              int64_t rows, int64_t cols);
 
-/* Numbers of either type; the formulas above, in float. */
+/* Numbers of either type; what is computed of them is computed in float. */
 typedef struct fl_numbers {
     void *at;
     bool bf16;
 } fl_numbers;
-typedef void fl_binary_any(fl_numbers out, fl_numbers a, fl_numbers b,
-                           int64_t n);
 typedef void fl_to_half(uint16_t *out, const float *a, int64_t n);
 typedef void fl_from_half(float *out, const uint16_t *a, int64_t n);
+
+/* --- activations: the formulas of activations.def -------------------------- */
+
+enum {
+    FL_N_ACTIVATION = 1 /* FLEET_LINEAR, which has no kernels */
+#define FL_ACTIVATION(...) +1
+#include "runtime/simd/activations.def"
+#undef FL_ACTIVATION
+};
+
+/* alpha is not used by those that have none. */
+typedef struct fl_activation_simd {
+    void (*forward)(float *y, const float *x, float alpha, int64_t n);
+    void (*forward_bf16)(uint16_t *x, float alpha, int64_t n); /* in place */
+    void (*gradient)(float *dx, const float *y, const float *dy, float alpha,
+                     int64_t n);
+    void (*gradient_any)(fl_numbers dx, fl_numbers y, fl_numbers dy,
+                         float alpha, int64_t n);
+} fl_activation_simd;
 
 typedef struct fl_simd {
     const char *isa;
 #define FL_SIMD_FIELD(name, type) type name;
     FL_SIMD_MAP(FL_SIMD_FIELD)
 #undef FL_SIMD_FIELD
+    fl_activation_simd activation[FL_N_ACTIVATION]; /* by fleet_activation */
 } fl_simd;
 
 /* The best table for this processor; never NULL. */

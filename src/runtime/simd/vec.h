@@ -164,6 +164,11 @@ static inline vf v_if_positive(vf test, vf a) /* a where test > 0, else 0 */
     return _mm512_maskz_mov_ps(
         _mm512_cmp_ps_mask(test, _mm512_setzero_ps(), _CMP_GT_OQ), a);
 }
+static inline vf v_where_positive(vf test, vf a, vf b) /* a, else b */
+{
+    return _mm512_mask_mov_ps(
+        b, _mm512_cmp_ps_mask(test, _mm512_setzero_ps(), _CMP_GT_OQ), a);
+}
 static inline vf v_round(vf a) /* to the nearest integer */
 {
     return _mm512_roundscale_ps(a,
@@ -279,6 +284,11 @@ static inline vf v_if_positive(vf test, vf a)
 {
     return _mm256_and_ps(_mm256_cmp_ps(test, _mm256_setzero_ps(), _CMP_GT_OQ),
                          a);
+}
+static inline vf v_where_positive(vf test, vf a, vf b)
+{
+    return _mm256_blendv_ps(
+        b, a, _mm256_cmp_ps(test, _mm256_setzero_ps(), _CMP_GT_OQ));
 }
 static inline vf v_round(vf a)
 {
@@ -396,6 +406,10 @@ static inline vf v_max(vf a, vf b)
 static inline vf v_if_positive(vf test, vf a)
 {
     return test > 0.0f ? a : 0.0f;
+}
+static inline vf v_where_positive(vf test, vf a, vf b)
+{
+    return test > 0.0f ? a : b;
 }
 static inline vf v_round(vf a)
 {

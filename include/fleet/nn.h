@@ -25,7 +25,9 @@ typedef enum fleet_activation {
     FLEET_LINEAR,
     FLEET_RELU,
     FLEET_TANH,
-    FLEET_SIGMOID
+    FLEET_SIGMOID,
+    FLEET_LEAKY_RELU /* of fleet_leaky_relu()'s default alpha; another one: an
+                        fc without activation, and that function */
 } fleet_activation;
 
 /* --- inputs -------------------------------------------------------------- */
@@ -143,6 +145,12 @@ FLEET_API fleet_var *fleet_square(fleet_program *program, fleet_var *x);
 FLEET_API fleet_var *fleet_relu(fleet_program *program, fleet_var *x);
 FLEET_API fleet_var *fleet_tanh(fleet_program *program, fleet_var *x);
 FLEET_API fleet_var *fleet_sigmoid(fleet_program *program, fleet_var *x);
+
+/* fleet_leaky_relu - x where x > 0, else alpha x; alpha >= 0 and finite; 0
+ * means Fleet's 0.02. Right after an fc without activation it costs no pass of
+ * its own. */
+FLEET_API fleet_var *fleet_leaky_relu(fleet_program *program, fleet_var *x,
+                                      float alpha);
 
 /* fleet_softmax - over the last dimension. */
 FLEET_API fleet_var *fleet_softmax(fleet_program *program, fleet_var *x);

@@ -247,6 +247,11 @@ fleet_var *fleet_sigmoid(fleet_program *p, fleet_var *x)
     return add_activation(p, x, FLEET_SIGMOID, 0);
 }
 
+fleet_var *fleet_leaky_relu(fleet_program *p, fleet_var *x, float alpha)
+{
+    return add_activation(p, x, FLEET_LEAKY_RELU, alpha);
+}
+
 fleet_var *fleet_square(fleet_program *p, fleet_var *x)
 {
     if (!fl_builder_ready(p, x))

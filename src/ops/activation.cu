@@ -48,6 +48,18 @@ struct sigmoid {
     }
 };
 
+struct leaky_relu {
+    float alpha;
+    __device__ float forward(float x) const
+    {
+        return x > 0 ? x : alpha * x;
+    }
+    __device__ float gradient(float y, float dy) const
+    {
+        return y > 0 ? dy : alpha * dy;
+    }
+};
+
 struct square {
     __device__ float forward(float x) const
     {

@@ -3,12 +3,14 @@
 #define SUITE ops
 #include "op_kit.h"
 #include "test.h"
+#include "train_kit.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ops/ops.h"
+#include "runtime/simd/simd.h"
 
 /* --- references ---------------------------------------------------------- */
 
@@ -31,6 +33,8 @@ static double activate(double x, int kind)
         return tanh(x);
     case FLEET_SIGMOID:
         return 1 / (1 + exp(-x));
+    case FLEET_LEAKY_RELU:
+        return x > 0 ? x : 0.02 * x;
     default:
         return x;
     }
@@ -65,6 +69,7 @@ REF_FC(linear, FLEET_LINEAR)
 REF_FC(relu, FLEET_RELU)
 REF_FC(tanh, FLEET_TANH)
 REF_FC(sigmoid, FLEET_SIGMOID)
+REF_FC(leaky_relu, FLEET_LEAKY_RELU)
 
 /* The element of a broadcast operand that belongs to element i of out. */
 static double broadcast(const ref_tensor *x, const ref_tensor *out, int64_t i)
@@ -113,6 +118,7 @@ REF_UNARY(square, x *x)
 REF_UNARY(relu, activate(x, FLEET_RELU))
 REF_UNARY(tanh, activate(x, FLEET_TANH))
 REF_UNARY(sigmoid, activate(x, FLEET_SIGMOID))
+REF_UNARY(leaky_relu, x > 0 ? x : 0.3 * x)
 REF_UNARY(same, x)
 
 static void ref_concat(const ref_tensor *const *in, ref_tensor *out)
@@ -285,6 +291,7 @@ FC(linear, FLEET_LINEAR)
 FC(relu, FLEET_RELU)
 FC(tanh, FLEET_TANH)
 FC(sigmoid, FLEET_SIGMOID)
+FC(leaky_relu, FLEET_LEAKY_RELU)
 
 #define BUILD(name, expression)                                                \
     static fleet_var *build_##name(fleet_program *p, fleet_var **in)           \
@@ -301,6 +308,8 @@ BUILD(square, fleet_square(p, in[0]))
 BUILD(relu, fleet_relu(p, in[0]))
 BUILD(tanh, fleet_tanh(p, in[0]))
 BUILD(sigmoid, fleet_sigmoid(p, in[0]))
+BUILD(leaky_relu, fleet_leaky_relu(p, in[0], 0.3f))
+BUILD(leaky_default, fleet_leaky_relu(p, fc_of(p, in, FLEET_LINEAR), 0))
 BUILD(fused_relu, fleet_relu(p, fc_of(p, in, FLEET_LINEAR)))
 BUILD(concat, fleet_concat(p, in, 3, 1))
 BUILD(concat_inner, fleet_concat(p, in, 2, 2))
@@ -403,6 +412,13 @@ const op_case op_cases[] = {
      ref_tanh, 0, false},
     {"sigmoid", "", IN(1, {{-1, 19}, 2, false, false, -9, 9}), build_sigmoid,
      ref_sigmoid, 0, false},
+    {"leaky_relu", "alpha 0.3", IN(1, DATA2(19)), build_leaky_relu,
+     ref_leaky_relu, 0, false},
+    {"fc", "leaky_relu, few units", IN(3, DATA2(19), PARAM2(19, 3), PARAM1(3)),
+     build_fc_leaky_relu, ref_fc_leaky_relu, 0, false},
+    {"fc", "a leaky_relu after it is fused",
+     IN(3, DATA2(17), PARAM2(17, 33), PARAM1(33)), build_leaky_default,
+     ref_fc_leaky_relu, 0, false},
     {"concat", "three of different widths", IN(3, DATA2(5), DATA2(1), DATA2(8)),
      build_concat, ref_concat, 0, false},
     {"concat", "along the last of three", IN(2, DATA3(2, 3), DATA3(2, 1)),
@@ -483,4 +499,114 @@ TEST(each_has_a_case)
         if (!found)
             test_fail(__FILE__, __LINE__, "op %s has no case", fl_ops[i]->name);
     }
+}
+
+/* --- leaky_relu: what a case does not show -------------------------------- */
+
+/* Each activation of the list, on each instruction set. */
+TEST(no_activation_makes_a_number_of_nan)
+{
+    for (const fl_simd *const *t = fl_simd_all(); *t; t++)
+        for (int kind = FLEET_LINEAR + 1; kind < FL_N_ACTIVATION; kind++) {
+            float x = NAN;
+
+            (*t)->activation[kind].forward(&x, &x, 0.3f, 1);
+            CHECK(isnan(x));
+        }
+}
+
+TEST(leaky_relu_refuses_an_alpha_that_cannot_be)
+{
+    static const float alphas[] = {NAN, INFINITY, -INFINITY, -0.1f};
+
+    for (int i = 0; i < 4; i++) {
+        fleet *f = kit_handle(&(kit_options){0});
+        fleet_program *p = fleet_program_create(f);
+        fleet_var *x = fleet_data(p, "x", FLEET_FLOAT32, (int64_t[]){-1, 4}, 2);
+
+        CHECK(!fleet_leaky_relu(p, x, alphas[i]));
+        CHECK_STATUS(fleet_program_status(p), FLEET_EINVAL);
+        CHECK_CONTAINS(fleet_last_error(), "leaky_relu: alpha");
+        fleet_destroy(f);
+    }
+}
+
+typedef struct leaky_model {
+    fleet *f;
+    fleet_program *p;
+    fleet_var *x, *h, *y, *loss; /* h: before the activation */
+    fleet_executor *e;
+} leaky_model;
+
+static leaky_model leaky_open(int units)
+{
+    leaky_model m = {.f = kit_handle(&(kit_options){0})};
+
+    m.p = fleet_program_create(m.f);
+    m.x = fleet_data(m.p, "x", FLEET_FLOAT32, (int64_t[]){-1, 7}, 2);
+    m.h = fleet_fc(m.p, m.x, units, NULL);
+    m.y = fleet_leaky_relu(m.p, m.h, 0.3f);
+    m.loss = fleet_mean(m.p, fleet_square(m.p, m.y));
+    CHECK_OK(fleet_minimize(fleet_sgd(m.f, 0.5f), m.loss));
+    m.e = fleet_executor_create(m.p, NULL);
+    return m;
+}
+
+static void leaky_close(leaky_model *m)
+{
+    fleet_executor_destroy(m->e);
+    fleet_destroy(m->f);
+}
+
+/* A fetch of what lies between them keeps the two apart. */
+TEST(a_fused_leaky_relu_trains_to_the_same_bits)
+{
+    static const int units[] = {3, 33}; /* kernels of our own, and oneDNN's */
+
+    for (int i = 0; i < 2; i++) {
+        leaky_model fused = leaky_open(units[i]), apart = leaky_open(units[i]);
+        char *plan = fleet_program_dump(fused.p, FLEET_DUMP_PLAN, 40);
+        float *h = malloc(sizeof *h * 40 * (size_t)units[i]);
+
+        CHECK(!strstr(plan, "  leaky_relu"));
+        for (int step = 0; step < 5; step++) {
+            kit_batch *b = kit_batch_new(40);
+
+            kit_floats(b, "x", 7, step);
+            CHECK_OK(kit_run(fused.e, b));
+            CHECK_OK(kit_fetch(apart.e, b, apart.h, h, 40 * units[i]));
+            CHECK(kit_hash(fused.f) == kit_hash(apart.f));
+            kit_batch_free(b);
+        }
+        free(h);
+        fleet_free(plan);
+        leaky_close(&fused);
+        leaky_close(&apart);
+    }
+}
+
+TEST(a_predictor_has_a_leaky_relu_with_its_alpha)
+{
+    const char *path = test_path("model");
+    leaky_model m = leaky_open(5);
+    fleet_executor *tester =
+        fleet_executor_create(m.p, &(fleet_executor_options){.for_test = 1});
+    kit_batch *b = kit_batch_new(10);
+    fleet_feed feed[KIT_MOST_FEEDS];
+    float want[50], got[50];
+    size_t size = sizeof got;
+    fleet_predictor *p;
+
+    kit_floats(b, "x", 7, 1);
+    CHECK_OK(kit_fetch(tester, b, m.y, want, 50));
+    CHECK_OK(fleet_save_inference_model(m.f, path, &m.x, 1, &m.y, 1));
+    p = fleet_load_inference_model(path);
+    CHECK(p != NULL);
+    CHECK_OK(fleet_predictor_run(p, feed, kit_feeds(b, feed), (void *[]){got},
+                                 &size, 1));
+    CHECK(memcmp(got, want, sizeof got) == 0);
+    fleet_predictor_destroy(p);
+    kit_batch_free(b);
+    fleet_executor_destroy(tester);
+    leaky_close(&m);
 }

@@ -1,4 +1,5 @@
-/* comm_base.c - see comm_base.h: the calls of comm.h, their order and their end. */
+/* comm_base.c - the calls of runtime/device/comm.h for communicators of several
+ * ranks: their order and their end. */
 #include "collective/comm_base.h"
 
 #include <string.h>
@@ -6,6 +7,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "collective/comm_p2p.h"
 #include "collective/wire_type.h"
 
 enum { SPIN_NS = 20000 }; /* for the end of a work, before sleeping */
@@ -21,7 +23,7 @@ fleet_status fl_comm_base_check(fl_comm_base *g)
     return FLEET_OK;
 }
 
-fleet_status fl_comm_base_fail(fl_comm_base *g, fleet_status code, bool tell)
+fleet_status fl_comm_base_fail(fl_comm_base *g, fleet_status code, bool report)
 {
     bool is_first;
 
@@ -32,7 +34,7 @@ fleet_status fl_comm_base_fail(fl_comm_base *g, fleet_status code, bool tell)
         atomic_store(&g->failed, true);
     }
     pthread_mutex_unlock(&g->lock);
-    if (is_first && tell)
+    if (is_first && report)
         g->transport->report(g, &g->error);
     return fl_error_raise(&g->error);
 }
@@ -44,7 +46,7 @@ static bool is_message(const fl_work *w)
     return w->call.kind == FL_CALL_SEND || w->call.kind == FL_CALL_RECV;
 }
 
-void fl_work_finish(fl_comm_base *g, fl_work *w, fleet_status status)
+void fl_comm_base_finish(fl_comm_base *g, fl_work *w, fleet_status status)
 {
     w->status = status;
     if (!w->is_queued) {
@@ -58,28 +60,28 @@ void fl_work_finish(fl_comm_base *g, fl_work *w, fleet_status status)
     pthread_mutex_unlock(&g->lock);
 }
 
-/* What fails a call ends the group. */
-static fleet_status whole(fl_comm_base *g, fleet_status status)
+/* What fails a call fails the communicator. */
+static fleet_status fail_all(fl_comm_base *g, fleet_status status)
 {
     return status == FLEET_OK ? status : fl_comm_base_fail(g, status, true);
 }
 
-static fleet_status run(fl_comm_base *g, fl_work *w)
+static fleet_status run_call(fl_comm_base *g, fl_work *w)
 {
     fleet_status status = fl_comm_base_check(g);
 
     if (status == FLEET_OK)
         status = g->transport->run(g, w);
-    return whole(g, status);
+    return fail_all(g, status);
 }
 
-/* Nothing is under way: the caller does it. */
-static fleet_status run_here(fl_comm_base *g, fl_work *w)
+/* Nothing is in progress: the caller does it. */
+static fleet_status run_by_caller(fl_comm_base *g, fl_work *w)
 {
     fleet_status status;
 
     if (!is_message(w))
-        return run(g, w);
+        return run_call(g, w);
     fl_p2p_start(g, w, FL_CHANNEL_USER);
     status = fl_p2p_drive(g, w);
     if (status != FLEET_OK)
@@ -87,7 +89,7 @@ static fleet_status run_here(fl_comm_base *g, fl_work *w)
     return status;
 }
 
-/* The next in the line; NULL if there is none, but messages that move. */
+/* The next of the queue; NULL if it is empty and messages still move. */
 static bool take_next(fl_comm_base *g, fl_work **next)
 {
     pthread_mutex_lock(&g->lock);
@@ -115,11 +117,17 @@ static void *do_calls(void *arg)
         if (w && is_message(w))
             fl_p2p_start(g, w, FL_CHANNEL_USER);
         else if (w)
-            fl_work_finish(g, w, run(g, w));
+            fl_comm_base_finish(g, w, run_call(g, w));
         else if ((status = fl_p2p_drive(g, NULL)) != FLEET_OK)
             fl_p2p_drop(g, status);
     }
     return NULL;
+}
+
+void fl_comm_base_wake(fl_comm_base *g)
+{
+    if (g->transport->wake)
+        g->transport->wake(g);
 }
 
 static fleet_status enqueue(fl_comm_base *g, fl_work *w)
@@ -136,7 +144,7 @@ static fleet_status enqueue(fl_comm_base *g, fl_work *w)
     g->queue_end = &w->next;
     pthread_cond_broadcast(&g->changed);
     pthread_mutex_unlock(&g->lock);
-    g->transport->wake(g);
+    fl_comm_base_wake(g);
     return FLEET_OK;
 }
 
@@ -163,18 +171,12 @@ static fleet_status do_now(fl_comm_base *g, fl_work *w)
     is_idle = g->n_queued == 0;
     pthread_mutex_unlock(&g->lock);
     if (is_idle)
-        return run_here(g, w);
+        return run_by_caller(g, w);
     FL_TRY(enqueue(g, w));
     return wait_for(g, w);
 }
 
-static fleet_status end(fl_comm_base *g, fl_work *w)
-{
-    FL_TRY(fl_comm_base_check(g));
-    return whole(g, g->transport->end(g, w));
-}
-
-/* The counts are kept, too: they may be on the caller's stack. */
+/* The counts are copied: they may be on the caller's stack. */
 static fleet_status do_later(fl_comm_base *g, const fl_work *made,
                              fl_work **work)
 {
@@ -192,7 +194,7 @@ static fleet_status do_later(fl_comm_base *g, const fl_work *made,
     w->previous = g->made;
     g->made = w;
     if (g->transport->begin)
-        FL_TRY(whole(g, g->transport->begin(g, w, &w->is_begun)));
+        FL_TRY(fail_all(g, g->transport->begin(g, w, &w->is_begun)));
     *work = w;
     return w->is_begun ? FLEET_OK : enqueue(g, w);
 }
@@ -209,7 +211,7 @@ static fleet_status submit(fl_comm *p, fl_work *w, fl_work **work)
     return work ? do_later(g, w, work) : do_now(g, w);
 }
 
-static void forget(fl_comm_base *g, const fl_work *w)
+static void remove_made(fl_comm_base *g, const fl_work *w)
 {
     fl_work **at = &g->made;
 
@@ -226,8 +228,11 @@ static fleet_status wait(fl_comm *p, fl_work **work)
 
     if (!*work)
         return FLEET_OK;
-    status = (*work)->is_begun ? end(g, *work) : wait_for(g, *work);
-    forget(g, *work);
+    if (!(*work)->is_begun)
+        status = wait_for(g, *work);
+    else if ((status = fl_comm_base_check(g)) == FLEET_OK)
+        status = fail_all(g, g->transport->end(g, *work));
+    remove_made(g, *work);
     fl_free(*work);
     *work = NULL;
     return status;
@@ -235,41 +240,45 @@ static fleet_status wait(fl_comm *p, fl_work **work)
 
 /* --- the calls ----------------------------------------------------------- */
 
+static fleet_status submit_reduce(fl_comm *p, fl_call_kind kind, fl_reduce how,
+                                  fl_wire_type type, const void *in, void *out,
+                                  int64_t n, fl_work **work)
+{
+    const char *name =
+        kind == FL_CALL_ALL_REDUCE ? "all_reduce" : "reduce_scatter";
+    fl_work w = {.in = in,
+                 .out = out,
+                 .call = {.kind = (int32_t)kind,
+                          .how = (int32_t)how,
+                          .type = (int32_t)type,
+                          .n = n}};
+
+    FL_TRY(fl_check_reduce(name, how, type, n));
+    return submit(p, &w, work);
+}
+
 static fleet_status all_reduce(fl_comm *p, fl_reduce how, fl_wire_type type,
                                const void *in, void *out, int64_t n,
                                fl_work **work)
 {
-    fl_work w = {.in = in, .out = out};
-
-    FL_TRY(fl_check_reduce("all_reduce", how, type, n));
-    w.call = (fl_call){.kind = FL_CALL_ALL_REDUCE,
-                       .how = (int32_t)how,
-                       .type = (int32_t)type,
-                       .n = n};
-    return submit(p, &w, work);
+    return submit_reduce(p, FL_CALL_ALL_REDUCE, how, type, in, out, n, work);
 }
 
 static fleet_status reduce_scatter(fl_comm *p, fl_reduce how, fl_wire_type type,
                                    const void *in, void *out, int64_t n,
                                    fl_work **work)
 {
-    fl_work w = {.in = in, .out = out};
-
-    FL_TRY(fl_check_reduce("reduce_scatter", how, type, n));
-    w.call = (fl_call){.kind = FL_CALL_REDUCE_SCATTER,
-                       .how = (int32_t)how,
-                       .type = (int32_t)type,
-                       .n = n};
-    return submit(p, &w, work);
+    return submit_reduce(p, FL_CALL_REDUCE_SCATTER, how, type, in, out, n,
+                         work);
 }
 
 static fleet_status all_gather(fl_comm *p, const void *in, void *out,
                                int64_t bytes, fl_work **work)
 {
-    fl_work w = {.in = in, .out = out};
+    fl_work w = {
+        .in = in, .out = out, .call = {.kind = FL_CALL_ALL_GATHER, .n = bytes}};
 
     FL_TRY(fl_check_bytes("all_gather", bytes));
-    w.call = (fl_call){.kind = FL_CALL_ALL_GATHER, .n = bytes};
     return submit(p, &w, work);
 }
 
@@ -277,43 +286,47 @@ static fleet_status all_to_all_v(fl_comm *p, const void *in,
                                  const int64_t *to_bytes, void *out,
                                  const int64_t *from_bytes, fl_work **work)
 {
-    fl_work w = {.in = in, .out = out, .to = to_bytes, .from = from_bytes};
+    fl_work w = {.in = in,
+                 .out = out,
+                 .to = to_bytes,
+                 .from = from_bytes,
+                 .call = {.kind = FL_CALL_ALL_TO_ALL}};
 
     FL_TRY(fl_check_counts(to_bytes, from_bytes, p->size));
-    w.call = (fl_call){.kind = FL_CALL_ALL_TO_ALL};
     return submit(p, &w, work);
 }
 
 static fleet_status broadcast(fl_comm *p, void *data, int64_t bytes, int root,
                               fl_work **work)
 {
-    fl_work w = {.in = data, .out = data};
+    fl_work w = {.in = data,
+                 .out = data,
+                 .call = {.kind = FL_CALL_BROADCAST, .n = bytes, .root = root}};
 
     FL_TRY(fl_check_bytes("broadcast", bytes));
     FL_TRY(fl_check_rank("broadcast", "root", root, p->size));
-    w.call = (fl_call){.kind = FL_CALL_BROADCAST, .n = bytes, .root = root};
     return submit(p, &w, work);
 }
 
 static fleet_status send(fl_comm *p, const void *data, int64_t bytes, int to,
                          fl_work **work)
 {
-    fl_work w = {.in = data};
+    fl_work w = {.in = data,
+                 .call = {.kind = FL_CALL_SEND, .n = bytes, .root = to}};
 
     FL_TRY(fl_check_bytes("send", bytes));
     FL_TRY(fl_check_rank("send", "receiver", to, p->size));
-    w.call = (fl_call){.kind = FL_CALL_SEND, .n = bytes, .root = to};
     return submit(p, &w, work);
 }
 
 static fleet_status recv(fl_comm *p, void *data, int64_t bytes, int from,
                          fl_work **work)
 {
-    fl_work w = {.out = data};
+    fl_work w = {.out = data,
+                 .call = {.kind = FL_CALL_RECV, .n = bytes, .root = from}};
 
     FL_TRY(fl_check_bytes("recv", bytes));
     FL_TRY(fl_check_rank("recv", "sender", from, p->size));
-    w.call = (fl_call){.kind = FL_CALL_RECV, .n = bytes, .root = from};
     return submit(p, &w, work);
 }
 
@@ -360,10 +373,10 @@ static void give_up(fl_comm *p, const char *why)
 
     fl_fail(FLEET_EPEER, "rank %d gave up: %.400s", p->rank, why);
     fl_comm_base_fail(g, FLEET_EPEER, true);
-    g->transport->wake(g);
+    fl_comm_base_wake(g);
 }
 
-/* --- its life ------------------------------------------------------------ */
+/* --- life ------------------------------------------------------------ */
 
 static void destroy(fl_comm *p)
 {
@@ -376,7 +389,7 @@ static void destroy(fl_comm *p)
     atomic_store(&g->ends, true);
     pthread_cond_broadcast(&g->changed);
     pthread_mutex_unlock(&g->lock);
-    g->transport->wake(g);
+    fl_comm_base_wake(g);
     if (g->has_thread)
         pthread_join(g->thread, NULL);
     for (fl_work *w = g->made; w; w = previous) {
@@ -403,7 +416,7 @@ static const fl_comm_class methods = {
     .destroy = destroy,
 };
 
-fleet_status fl_comm_base_init(fl_comm_base *g, const fl_transport *carrier,
+fleet_status fl_comm_base_init(fl_comm_base *g, const fl_transport *transport,
                                const char *name, const fl_comm_options *options,
                                int rank, int size)
 {
@@ -414,20 +427,27 @@ fleet_status fl_comm_base_init(fl_comm_base *g, const fl_transport *carrier,
                         .size = size,
                         .ordered = options->ordered,
                         .deadline_ms = options->deadline_ms};
-    g->transport = carrier;
+    g->transport = transport;
     g->log = options->log;
     g->queue_end = &g->queue;
-    FL_TRY(FL_NEW(&g->stream, (size_t)size * sizeof *g->stream));
+    FL_TRY(FL_NEW(&g->flow, (size_t)size * sizeof *g->flow));
     pthread_mutex_init(&g->lock, NULL);
     pthread_cond_init(&g->changed, NULL);
     return FLEET_OK;
 }
 
+fl_comm_options fl_comm_base_options(const fl_comm_base *g)
+{
+    return (fl_comm_options){.ordered = g->comm.ordered,
+                             .deadline_ms = g->comm.deadline_ms,
+                             .log = g->log};
+}
+
 void fl_comm_base_done(fl_comm_base *g)
 {
-    if (!g->stream)
+    if (!g->flow)
         return; /* it never began */
     pthread_mutex_destroy(&g->lock);
     pthread_cond_destroy(&g->changed);
-    fl_free(g->stream);
+    fl_free(g->flow);
 }

@@ -1,12 +1,12 @@
-/* comm_base.h - what groups of several ranks have in common, whatever joins them:
- * calls that are under way, their order, their failure.
+/* comm_base.h - what communicators of several ranks have in common, whatever
+ * transport joins the ranks: calls in progress, their order, their failure.
  *
- * Calls are done in the order in which they were made, by the caller as long as
- * nothing is under way, else by a thread of the group's. Messages from rank to
- * rank are streams of bytes: each has its turn with its pair of ranks, and
- * moves on while later calls are done.
+ * Calls are done in the order in which they were made: by the caller as long as
+ * nothing is in progress, else by a thread of the communicator. Messages from
+ * rank to rank (comm_p2p.h) queue by pair of ranks and direction, and move on
+ * while later calls are done.
  *
- * A group fails once, with the first error, and for good.
+ * A communicator fails once, with the first error, and for good.
  */
 #ifndef FL_COLLECTIVE_COMM_BASE_H
 #define FL_COLLECTIVE_COMM_BASE_H
@@ -14,53 +14,17 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "base/error.h"
 #include "base/log.h"
-#include "runtime/device/comm.h"
-
-#define FL_CALL_MAP(XX)                                                        \
-    XX(ALL_REDUCE, "all_reduce")                                               \
-    XX(REDUCE_SCATTER, "reduce_scatter")                                       \
-    XX(ALL_GATHER, "all_gather")                                               \
-    XX(ALL_TO_ALL, "all_to_all_v")                                             \
-    XX(BROADCAST, "broadcast")                                                 \
-    XX(BARRIER, "barrier")                                                     \
-    XX(SPLIT, "split")                                                         \
-    XX(MEMORY, "get_memory")                                                   \
-    XX(SEND, "send")                                                           \
-    XX(RECV, "recv")
-
-typedef enum fl_call_kind {
-#define FL_CALL_CODE(name, text) FL_CALL_##name,
-    FL_CALL_MAP(FL_CALL_CODE)
-#undef FL_CALL_CODE
-} fl_call_kind;
-
-/* What ranks tell each other about a call: all but `extra` must be equal. */
-typedef struct fl_call {
-    int32_t kind, how, type;
-    int32_t root; /* or the other rank, of send and recv */
-    int64_t n;    /* elements of reductions, else bytes */
-    int64_t extra[2];
-} fl_call;
-
-enum { FL_CALL_TEXT = 120 };
-
-bool fl_call_matches(const fl_call *a, const fl_call *b);
-void fl_call_text(const fl_call *c, char text[FL_CALL_TEXT]);
-
-/* FLEET_EINVAL, naming both. */
-fleet_status fl_call_differs(int rank_a, const fl_call *a, int rank_b,
-                             const fl_call *b);
+#include "collective/comm_call.h"
 
 struct fl_work {
     fl_call call;
     const void *in;
     void *out;
     const int64_t *to, *from; /* bytes, of all_to_all_v */
-    void *after;              /* of the carrier: what it comes after, or NULL */
+    void *after; /* of the transport: what it comes after, or NULL */
 
-    bool is_begun;     /* carrier->begin() has taken it */
+    bool is_begun;     /* transport->begin() has taken it */
     uint32_t number;   /* begin()'s own */
     bool is_queued;    /* made with work, or after one that was */
     _Atomic bool done; /* `status` is then its result */
@@ -74,53 +38,54 @@ struct fl_work {
 
 typedef struct fl_comm_base fl_comm_base;
 
-/* How bytes and calls get to the others. */
+/* How bytes and calls get to the other ranks. */
 typedef struct fl_transport {
     /* A call of all ranks, from its beginning to its end. */
     fleet_status (*run)(fl_comm_base *g, fl_work *w);
 
     /* A call with work that needs no thread: begin it without waiting, if it is
-     * of that kind, which all ranks find alike; end it, in its wait(). By the
-     * caller, whatever the group's thread does. NULL: there are none. */
+     * of that kind, on which all ranks agree; end it, in its wait(). By the
+     * caller, whatever the communicator's thread does. NULL: no such calls. */
     fleet_status (*begin)(fl_comm_base *g, fl_work *w, bool *is_begun);
     fleet_status (*end)(fl_comm_base *g, fl_work *w);
 
-    /* Move some of n bytes of a stream without waiting; *moved may be 0, and
+    /* Move some of n bytes of a channel without waiting; *moved may be 0, and
      * the next call then has the same arguments. */
-    fleet_status (*write)(fl_comm_base *g, int to, int lane, const void *p,
+    fleet_status (*write)(fl_comm_base *g, int to, int channel, const void *p,
                           int64_t n, int64_t *moved);
-    fleet_status (*read)(fl_comm_base *g, int from, int lane, void *p,
+    fleet_status (*read)(fl_comm_base *g, int from, int channel, void *p,
                          int64_t n, int64_t *moved);
 
-    /* In place of write and read, for carriers that move messages as a whole:
-     * go on with the first of a pair's line without waiting. It is over once
-     * its head and all of it are said to have moved. */
+    /* In place of write and read, for transports that move whole messages: go
+     * on with the first message of a pair without waiting. It is over once its
+     * head and all of it count as moved. */
     fleet_status (*message)(fl_comm_base *g, fl_work *w, bool *moved);
 
-    /* For streams that do not move: wait a little for what has happened since
-     * look(). wake() ends that from another thread. */
+    /* For messages that do not move: wait a little for what has happened since
+     * look(). wake() ends that from another thread. look and wake may be NULL:
+     * rests are short. */
     uint32_t (*look)(fl_comm_base *g);
     fleet_status (*rest)(fl_comm_base *g, uint32_t seen);
     void (*wake)(fl_comm_base *g);
 
-    /* Tell all ranks the group's end; from any thread. */
+    /* Send the communicator's failure to all ranks; from any thread. */
     void (*report)(fl_comm_base *g, const fl_error *e);
     void (*free_memory)(fl_comm_base *g, void *memory);
     void (*destroy)(fl_comm_base *g); /* with g */
 } fl_transport;
 
-/* Streams of a pair of ranks that know nothing of each other: of send and recv,
- * and of calls of all ranks. */
+/* Channels of a pair of ranks that know nothing of each other: of send and
+ * recv, and of calls of all ranks. */
 enum { FL_CHANNEL_USER, FL_CHANNEL_CALL, FL_N_CHANNEL };
-enum { FL_OUT, FL_IN, FL_N_WAY };
 
+/* Messages of one channel and direction, the first of which moves. */
 typedef struct fl_flow {
     fl_work *first, *last;
 } fl_flow;
 
 struct fl_comm_base {
     fl_comm comm;
-    fl_comm_class class; /* with the carrier's name */
+    fl_comm_class class; /* with the transport's name */
     const fl_transport *transport;
     fl_log *log;
 
@@ -137,48 +102,36 @@ struct fl_comm_base {
     pthread_t thread;
 
     /* of the thread that does calls */
-    fl_flow (*stream)[FL_N_CHANNEL][FL_N_WAY]; /* by rank */
-    int n_streaming;
+    fl_flow (*flow)[FL_N_CHANNEL][FL_N_WAY]; /* by rank */
+    int n_flowing;                           /* messages that are not over */
 };
 
-/* --- for carriers ----------------------------------------------------------
- */
-
-/* The rank, size and carrier are set; what it fails with leaves nothing. */
-fleet_status fl_comm_base_init(fl_comm_base *g, const fl_transport *carrier,
+/* The rank, size and transport are set; what it fails with leaves nothing. */
+fleet_status fl_comm_base_init(fl_comm_base *g, const fl_transport *transport,
                                const char *name, const fl_comm_options *options,
                                int rank, int size);
 void fl_comm_base_done(fl_comm_base *g);
 
-/* The group's error, if it has one; or that it ends. */
+/* What a smaller communicator of the same kind is opened with. */
+fl_comm_options fl_comm_base_options(const fl_comm_base *g);
+
+/* The communicator's error, if it has one; or that it ends. */
 fleet_status fl_comm_base_check(fl_comm_base *g);
 
-/* This thread's failure becomes the group's, unless there is one already, which
- * then is raised. With `tell` the others hear of it. */
-fleet_status fl_comm_base_fail(fl_comm_base *g, fleet_status code, bool tell);
+/* This thread's failure becomes the communicator's, unless it has one already,
+ * which then is raised. With `report` the other ranks hear of it. */
+fleet_status fl_comm_base_fail(fl_comm_base *g, fleet_status code, bool report);
 
-/* Move what can be moved; whether anything was. */
-fleet_status fl_p2p_advance(fl_comm_base *g, bool *moved);
+/* The work is done, with this result. */
+void fl_comm_base_finish(fl_comm_base *g, fl_work *w, fleet_status status);
 
-/* A call's streams: to[r] bytes of out_at(r) to each rank, and from[r] of each
- * to in_at(r), until all are done. What goes to this rank is copied. */
-typedef struct fl_p2p_set {
-    const char *const *out;
-    const int64_t *to;
-    char *const *in;
-    const int64_t *from;
-} fl_p2p_set;
-fleet_status fl_p2p_exchange(fl_comm_base *g, const fl_p2p_set *x);
+/* End transport->rest(), if it can be ended. */
+void fl_comm_base_wake(fl_comm_base *g);
 
-/* The same for all_to_all_v's work. */
-fleet_status fl_p2p_all_to_all(fl_comm_base *g, const fl_work *w);
-
-/* --- comm_base.c and comm_p2p.c, of each other ------------------------------
- */
-
-void fl_p2p_start(fl_comm_base *g, fl_work *w, int lane);
-void fl_p2p_drop(fl_comm_base *g, fleet_status status);
-fleet_status fl_p2p_drive(fl_comm_base *g, fl_work *until);
-void fl_work_finish(fl_comm_base *g, fl_work *w, fleet_status status);
+/* The smaller one: of what is left and what goes at a time. */
+static inline int64_t fl_least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
 
 #endif

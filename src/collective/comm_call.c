@@ -1,8 +1,9 @@
 /* comm_call.c - calls as ranks compare and name them. */
+#include "collective/comm_call.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "collective/comm_base.h"
 #include "collective/wire_type.h"
 
 static const char *const names[] = {
@@ -56,4 +57,26 @@ fleet_status fl_call_differs(int rank_a, const fl_call *a, int rank_b,
     return fl_fail(FLEET_EINVAL,
                    "calls do not match: rank %d calls %s, rank %d calls %s",
                    rank_a, text_a, rank_b, text_b);
+}
+
+fleet_status fl_call_sizes_differ(int from, int64_t sends, int to,
+                                  int64_t expects)
+{
+    return fl_fail(FLEET_EINVAL,
+                   "calls do not match: rank %d sends %" PRId64
+                   " bytes to rank %d, which expects %" PRId64,
+                   from, sends, to, expects);
+}
+
+fleet_status fl_call_timed_out(int missing, int64_t ms, int rank,
+                               const fl_call *call)
+{
+    char text[FL_CALL_TEXT], who[24] = "some rank";
+
+    if (missing >= 0)
+        snprintf(who, sizeof who, "rank %d", missing);
+    fl_call_text(call, text);
+    return fl_fail(FLEET_ETIMEDOUT,
+                   "%s did not come within %" PRId64 " ms: rank %d waits in %s",
+                   who, ms, rank, text);
 }

@@ -1,55 +1,54 @@
-/* comm_p2p.c - messages from rank to rank: each stands in the line of its
- * pair, and begins with its size, so that the receiver sees what does not
- * match. */
+/* comm_p2p.c - messages from rank to rank: each waits in its flow, and begins
+ * with its size, so that the receiver sees what does not match. */
+#include "collective/comm_p2p.h"
+
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "collective/comm_base.h"
 
 static bool is_out(const fl_work *w)
 {
     return w->call.kind == FL_CALL_SEND;
 }
 
-void fl_p2p_start(fl_comm_base *g, fl_work *w, int lane)
+void fl_p2p_start(fl_comm_base *g, fl_work *w, int channel)
 {
-    fl_flow *s = &g->stream[w->call.root][lane][is_out(w) ? FL_OUT : FL_IN];
+    fl_flow *f = &g->flow[w->call.root][channel][is_out(w) ? FL_OUT : FL_IN];
 
     w->head = w->call.n;
     w->head_moved = w->moved = 0;
     w->moved_ns = fl_now_ns();
     w->next = NULL;
-    if (s->first)
-        s->last->next = w;
+    if (f->first)
+        f->last->next = w;
     else
-        s->first = w;
-    s->last = w;
-    g->n_streaming++;
+        f->first = w;
+    f->last = w;
+    g->n_flowing++;
 }
 
-static fleet_status move(fl_comm_base *g, const fl_work *w, int lane, void *p,
-                         int64_t n, int64_t *moved)
+static fleet_status move_bytes(fl_comm_base *g, const fl_work *w, int channel,
+                               void *p, int64_t n, int64_t *moved)
 {
     if (is_out(w))
-        return g->transport->write(g, w->call.root, lane, p, n, moved);
-    return g->transport->read(g, w->call.root, lane, p, n, moved);
+        return g->transport->write(g, w->call.root, channel, p, n, moved);
+    return g->transport->read(g, w->call.root, channel, p, n, moved);
 }
 
 static fleet_status check_head(fl_comm_base *g, const fl_work *w)
 {
     if (w->head == w->call.n)
         return FLEET_OK;
-    fl_fail(FLEET_EINVAL,
-            "calls do not match: rank %d sends %" PRId64
-            " bytes to rank %d, which expects %" PRId64,
-            w->call.root, w->head, g->comm.rank, w->call.n);
-    return fl_comm_base_fail(g, FLEET_EINVAL, true);
+    return fl_comm_base_fail(
+        g, fl_call_sizes_differ(w->call.root, w->head, g->comm.rank, w->call.n),
+        true);
 }
 
 /* Some of its head, or of itself. */
-static fleet_status step(fl_comm_base *g, fl_work *w, int lane, bool *moved)
+static fleet_status move_some(fl_comm_base *g, fl_work *w, int channel,
+                              bool *moved)
 {
     int64_t size = (int64_t)sizeof w->head, n = 0;
     char *data = is_out(w) ? (char *)w->in : w->out;
@@ -57,13 +56,14 @@ static fleet_status step(fl_comm_base *g, fl_work *w, int lane, bool *moved)
     if (g->transport->message)
         return g->transport->message(g, w, moved);
     if (w->head_moved < size) {
-        FL_TRY(move(g, w, lane, (char *)&w->head + w->head_moved,
-                    size - w->head_moved, &n));
+        FL_TRY(move_bytes(g, w, channel, (char *)&w->head + w->head_moved,
+                          size - w->head_moved, &n));
         w->head_moved += n;
         if (!is_out(w) && w->head_moved == size)
             FL_TRY(check_head(g, w));
     } else {
-        FL_TRY(move(g, w, lane, data + w->moved, w->call.n - w->moved, &n));
+        FL_TRY(move_bytes(g, w, channel, data + w->moved, w->call.n - w->moved,
+                          &n));
         w->moved += n;
     }
     if (n > 0)
@@ -76,37 +76,35 @@ static bool is_over(const fl_work *w)
     return w->head_moved == (int64_t)sizeof w->head && w->moved == w->call.n;
 }
 
-static fleet_status late(fl_comm_base *g, const fl_work *w)
+static fleet_status check_deadline(fl_comm_base *g, const fl_work *w)
 {
-    int64_t ms = (fl_now_ns() - w->moved_ns) / 1000000;
-    char text[FL_CALL_TEXT];
+    int64_t ms = (fl_now_ns() - w->moved_ns) / 1000000,
+            most = g->comm.deadline_ms;
 
-    if (ms < g->comm.deadline_ms)
+    if (ms < most)
         return FLEET_OK;
-    fl_call_text(&w->call, text);
-    fl_fail(FLEET_ETIMEDOUT,
-            "rank %d did not come within %" PRId64 " ms: rank %d waits in %s",
-            w->call.root, g->comm.deadline_ms, g->comm.rank, text);
-    return fl_comm_base_fail(g, FLEET_ETIMEDOUT, true);
+    return fl_comm_base_fail(
+        g, fl_call_timed_out(w->call.root, most, g->comm.rank, &w->call), true);
 }
 
-static fleet_status advance(fl_comm_base *g, fl_flow *s, int lane, bool *moved)
+static fleet_status advance_flow(fl_comm_base *g, fl_flow *f, int channel,
+                                 bool *moved)
 {
-    while (s->first) {
-        fl_work *w = s->first;
+    while (f->first) {
+        fl_work *w = f->first;
         bool now = false;
 
-        FL_TRY(step(g, w, lane, &now));
+        FL_TRY(move_some(g, w, channel, &now));
         if (!now)
-            return late(g, w);
+            return check_deadline(g, w);
         *moved = true;
         w->moved_ns = fl_now_ns();
         if (is_over(w)) {
-            s->first = w->next;
-            if (s->first)
-                s->first->moved_ns = fl_now_ns(); /* its turn begins */
-            g->n_streaming--;
-            fl_work_finish(g, w, FLEET_OK);
+            f->first = w->next;
+            if (f->first)
+                f->first->moved_ns = fl_now_ns(); /* its turn begins */
+            g->n_flowing--;
+            fl_comm_base_finish(g, w, FLEET_OK);
         }
     }
     return FLEET_OK;
@@ -116,9 +114,10 @@ fleet_status fl_p2p_advance(fl_comm_base *g, bool *moved)
 {
     *moved = false;
     for (int r = 0; r < g->comm.size; r++)
-        for (int lane = 0; lane < FL_N_CHANNEL; lane++)
+        for (int channel = 0; channel < FL_N_CHANNEL; channel++)
             for (int way = 0; way < FL_N_WAY; way++)
-                FL_TRY(advance(g, &g->stream[r][lane][way], lane, moved));
+                FL_TRY(
+                    advance_flow(g, &g->flow[r][channel][way], channel, moved));
     return FLEET_OK;
 }
 
@@ -126,25 +125,24 @@ void fl_p2p_drop(fl_comm_base *g, fleet_status status)
 {
     for (int r = 0; r < g->comm.size; r++)
         for (int i = 0; i < FL_N_CHANNEL * FL_N_WAY; i++) {
-            fl_flow *s = &g->stream[r][i / FL_N_WAY][i % FL_N_WAY];
+            fl_flow *f = &g->flow[r][i / FL_N_WAY][i % FL_N_WAY];
 
-            while (s->first) {
-                fl_work *w = s->first;
+            while (f->first) {
+                fl_work *w = f->first;
 
-                s->first = w->next;
-                g->n_streaming--;
-                fl_work_finish(g, w, status);
+                f->first = w->next;
+                g->n_flowing--;
+                fl_comm_base_finish(g, w, status);
             }
         }
 }
 
-/* Until that work is done, or, for NULL, for a while. */
 fleet_status fl_p2p_drive(fl_comm_base *g, fl_work *until)
 {
     bool moved;
 
     do {
-        uint32_t seen = g->transport->look(g);
+        uint32_t seen = g->transport->look ? g->transport->look(g) : 0;
 
         FL_TRY(fl_comm_base_check(g));
         FL_TRY(fl_p2p_advance(g, &moved));
@@ -154,8 +152,8 @@ fleet_status fl_p2p_drive(fl_comm_base *g, fl_work *until)
     return FLEET_OK;
 }
 
-static void begin(fl_comm_base *g, fl_work *w, fl_call_kind kind, int rank,
-                  const void *in, void *out, int64_t n)
+static void start_message(fl_comm_base *g, fl_work *w, fl_call_kind kind,
+                          int rank, const void *in, void *out, int64_t n)
 {
     *w = (fl_work){.in = in, .out = out};
     w->call = (fl_call){.kind = (int32_t)kind, .root = rank, .n = n};
@@ -188,8 +186,9 @@ fleet_status fl_p2p_exchange(fl_comm_base *g, const fl_p2p_set *x)
     for (int r = 0; r < size; r++) {
         if (r == me)
             continue;
-        begin(g, &w[2 * r], FL_CALL_SEND, r, x->out[r], NULL, x->to[r]);
-        begin(g, &w[2 * r + 1], FL_CALL_RECV, r, NULL, x->in[r], x->from[r]);
+        start_message(g, &w[2 * r], FL_CALL_SEND, r, x->out[r], NULL, x->to[r]);
+        start_message(g, &w[2 * r + 1], FL_CALL_RECV, r, NULL, x->in[r],
+                      x->from[r]);
     }
     for (int i = 0; status == FLEET_OK && i < 2 * size; i++)
         if (i / 2 != me && !atomic_load(&w[i].done))

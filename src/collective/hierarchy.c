@@ -1,14 +1,15 @@
-/* hierarchy.c - see hierarchy.h. Each level adds in rank order if its group
- * does: then (x0 + x1) + (x2 + x3) for two groups of two, in every run. */
+/* hierarchy.c - sums in two levels. Each level adds in rank order if its
+ * communicator does: then (x0 + x1) + (x2 + x3) for two groups of two ranks, in
+ * every run. */
 #include "collective/hierarchy.h"
 
 #include "base/memory.h"
 #include "collective/wire_type.h"
 
 typedef struct hierarchy {
-    fl_comm peers; /* first: rank and size are the whole's */
+    fl_comm comm; /* first; rank and size of the whole communicator */
     fl_comm *inner;
-    fl_comm *leaders; /* of this group's first rank; else NULL */
+    fl_comm *leaders; /* of the first rank of `inner`; else NULL */
 } hierarchy;
 
 static hierarchy *of(fl_comm *p)
@@ -16,7 +17,7 @@ static hierarchy *of(fl_comm *p)
     return (hierarchy *)(void *)p;
 }
 
-/* Texts of a group's failure have its own numbers. */
+/* The text of an inner communicator's failure numbers its own ranks. */
 static fleet_status within(fl_comm *p, fleet_status status)
 {
     const fl_comm *inner = of(p)->inner;
@@ -59,7 +60,7 @@ static fleet_status all_reduce(fl_comm *p, fl_reduce how, fl_wire_type type,
 static fleet_status wait(fl_comm *p, fl_work **work)
 {
     (void)p;
-    (void)work; /* there never is any */
+    (void)work; /* all calls return when they are done */
     return FLEET_OK;
 }
 
@@ -70,7 +71,7 @@ static void give_up(fl_comm *p, const char *why)
         fl_comm_abort(of(p)->leaders, why);
 }
 
-static void end(fl_comm *p)
+static void destroy_comm(fl_comm *p)
 {
     if (p)
         p->methods->destroy(p);
@@ -80,8 +81,8 @@ static void destroy(fl_comm *p)
 {
     if (!p)
         return;
-    end(of(p)->leaders);
-    end(of(p)->inner);
+    destroy_comm(of(p)->leaders);
+    destroy_comm(of(p)->inner);
     fl_free(p);
 }
 
@@ -103,22 +104,22 @@ static fleet_status split(hierarchy *h, fl_comm *whole, int inner)
                                  &h->leaders);
 }
 
-fleet_status fl_comm_hierarchy(fl_comm *whole, int inner, fl_comm **peers)
+fleet_status fl_comm_hierarchy(fl_comm *whole, int inner, fl_comm **comm)
 {
     fleet_status status;
     hierarchy *h;
 
-    *peers = NULL;
+    *comm = NULL;
     if (inner < 1 || whole->size % inner != 0)
         return fl_fail(FLEET_EINVAL, "%d ranks cannot be cut into groups of %d",
                        whole->size, inner);
     FL_TRY(FL_NEW(&h, sizeof *h));
-    h->peers = *whole;
-    h->peers.methods = &methods;
+    h->comm = *whole;
+    h->comm.methods = &methods;
     status = split(h, whole, inner);
     if (status == FLEET_OK)
-        *peers = &h->peers;
+        *comm = &h->comm;
     else
-        destroy(&h->peers);
+        destroy(&h->comm);
     return status;
 }

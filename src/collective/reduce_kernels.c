@@ -1,4 +1,4 @@
-/* reduce_kernels.c - see reduce_kernels.h: the variants of reduce_kernels_simd.c, picked by cpuid. */
+/* reduce_kernels.c - the variants of reduce_kernels_simd.c, picked by cpuid. */
 #include "collective/reduce_kernels.h"
 
 #include <pthread.h>
@@ -11,7 +11,7 @@ void fl_reduce_kernel_avx512(const fl_reduce_args *f);
 static fl_reduce_kernel *usable[4]; /* the best first */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void find(void)
+static void find_usable(void)
 {
     int n = 0;
 
@@ -29,7 +29,7 @@ static void find(void)
 
 fl_reduce_kernel *const *fl_reduce_all(void)
 {
-    pthread_once(&once, find);
+    pthread_once(&once, find_usable);
     return usable;
 }
 

@@ -1,5 +1,6 @@
-/* reduce_kernels.h - the elements of several ranks become one: ((x0 + x1) + x2) ..., in
- * the order of the sources, on every instruction set to the same bits. */
+/* reduce_kernels.h - the elements of several ranks become one:
+ * ((x0 + x1) + x2) ..., in the order of the sources, with the same bits on every
+ * instruction set. */
 #ifndef FL_COLLECTIVE_REDUCE_KERNELS_H
 #define FL_COLLECTIVE_REDUCE_KERNELS_H
 
@@ -14,8 +15,7 @@ typedef struct fl_reduce_args {
     int n_in;
     void *const *out;
     int n_out;
-    bool
-        is_nontemporal; /* all but the first go around the caches (stream_copy.h) */
+    bool is_nontemporal; /* all but out[0] bypass the caches (stream_copy.h) */
     int64_t n;
 } fl_reduce_args;
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/half_float.h"
-#include "collective/shm/stream_copy.h"
+#include "collective/stream_copy.h"
 #include "collective/reduce_kernels.h"
 #include "runtime/simd/vec.h"
 
@@ -18,7 +18,7 @@ static inline void copy_out(const fl_reduce_args *f, void *to, const void *from,
                             size_t n)
 {
     if (f->is_nontemporal)
-        fl_copy_far(to, from, n);
+        fl_copy_nontemporal(to, from, n);
     else
         memcpy(to, from, n);
 }

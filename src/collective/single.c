@@ -1,45 +1,47 @@
-/* single.c - a group of one rank: what is reduced is copied. */
+/* single.c - a communicator of one rank: what is reduced is copied. */
+#include "collective/single.h"
+
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "collective/open.h"
 #include "collective/wire_type.h"
 
-/* A message to oneself that nobody has taken yet; the first is the oldest. */
+/* A message that this rank has sent itself and not received; the first is the
+ * oldest. */
 typedef struct message {
     struct message *next;
     int64_t bytes;
     char data[];
 } message;
 
-typedef struct self {
-    fl_comm peers;
+typedef struct single {
+    fl_comm comm; /* first */
     message *sent;
     fl_work *made;
-    fleet_status gave_up; /* FLEET_EPEER after abort() */
+    fleet_status abort_code; /* FLEET_EPEER after abort() */
     char why[500];
-} self;
+} single;
 
-/* Only a message that has not been sent yet is ever under way. */
+/* Only a message that has not been sent yet is ever in progress. */
 struct fl_work {
     fl_work *previous;
     void *data;
     int64_t bytes;
 };
-static fl_work nothing; /* stands for all others */
+static fl_work nothing; /* the work of every other call */
 
-static fleet_status go_on(const fl_comm *p)
+static fleet_status check_not_aborted(const fl_comm *p)
 {
-    const self *s = (const self *)p;
+    const single *s = (const single *)p;
 
-    return s->gave_up ? fl_fail(s->gave_up, "%s", s->why) : FLEET_OK;
+    return s->abort_code ? fl_fail(s->abort_code, "%s", s->why) : FLEET_OK;
 }
 
 static fleet_status copy(fl_comm *p, const void *in, void *out, int64_t bytes,
                          fl_work **work)
 {
-    FL_TRY(go_on(p));
+    FL_TRY(check_not_aborted(p));
     if (in != out && bytes > 0)
         memmove(out, in, (size_t)bytes);
     if (work)
@@ -94,7 +96,7 @@ static fleet_status broadcast(fl_comm *p, void *data, int64_t bytes, int root,
 static fleet_status send(fl_comm *p, const void *data, int64_t bytes, int to,
                          fl_work **work)
 {
-    self *s = (self *)p;
+    single *s = (single *)p;
     message **end = &s->sent, *m;
 
     FL_TRY(fl_check_bytes("send", bytes));
@@ -107,7 +109,7 @@ static fleet_status send(fl_comm *p, const void *data, int64_t bytes, int to,
     return copy(p, data, m->data, bytes, work);
 }
 
-static fleet_status take(self *s, void *data, int64_t bytes)
+static fleet_status receive_message(single *s, void *data, int64_t bytes)
 {
     message *m = s->sent;
     fleet_status status;
@@ -120,7 +122,7 @@ static fleet_status take(self *s, void *data, int64_t bytes)
                        "recv: rank 0 sends %" PRId64
                        " bytes to rank 0, which expects %" PRId64,
                        m->bytes, bytes);
-    status = copy(&s->peers, m->data, data, bytes, NULL);
+    status = copy(&s->comm, m->data, data, bytes, NULL);
     s->sent = m->next;
     fl_free(m);
     return status;
@@ -129,13 +131,13 @@ static fleet_status take(self *s, void *data, int64_t bytes)
 static fleet_status recv(fl_comm *p, void *data, int64_t bytes, int from,
                          fl_work **work)
 {
-    self *s = (self *)p;
+    single *s = (single *)p;
 
     FL_TRY(fl_check_bytes("recv", bytes));
     FL_TRY(fl_check_rank("recv", "sender", from, 1));
-    FL_TRY(go_on(p));
+    FL_TRY(check_not_aborted(p));
     if (!work)
-        return take(s, data, bytes);
+        return receive_message(s, data, bytes);
     FL_TRY(FL_NEW(work, sizeof **work));
     **work = (fl_work){.previous = s->made, .data = data, .bytes = bytes};
     s->made = *work;
@@ -144,32 +146,32 @@ static fleet_status recv(fl_comm *p, void *data, int64_t bytes, int from,
 
 static fleet_status wait(fl_comm *p, fl_work **work)
 {
-    self *s = (self *)p;
+    single *s = (single *)p;
     fl_work **at = &s->made, *w = *work;
     fleet_status status;
 
     *work = NULL;
-    FL_TRY(go_on(p));
+    FL_TRY(check_not_aborted(p));
     if (!w || w == &nothing)
         return FLEET_OK;
     while (*at != w)
         at = &(*at)->previous;
     *at = w->previous;
-    status = take(s, w->data, w->bytes);
+    status = receive_message(s, w->data, w->bytes);
     fl_free(w);
     return status;
 }
 
 static fleet_status barrier(fl_comm *p)
 {
-    return go_on(p);
+    return check_not_aborted(p);
 }
 
 static fleet_status split(fl_comm *p, int color, int key, fl_comm **child)
 {
     (void)key;
     *child = NULL;
-    FL_TRY(go_on(p));
+    FL_TRY(check_not_aborted(p));
     if (color < -1)
         return fl_fail(FLEET_EINVAL, "split: the color is %d, not -1 or more",
                        color);
@@ -178,7 +180,7 @@ static fleet_status split(fl_comm *p, int color, int key, fl_comm **child)
 
 static fleet_status get_memory(fl_comm *p, int64_t bytes, void **memory)
 {
-    FL_TRY(go_on(p));
+    FL_TRY(check_not_aborted(p));
     FL_TRY(fl_check_bytes("get_memory", bytes));
     return FL_NEW(memory, (size_t)bytes);
 }
@@ -191,18 +193,18 @@ static void free_memory(fl_comm *p, void *memory)
 
 static void give_up(fl_comm *p, const char *why)
 {
-    self *s = (self *)p;
+    single *s = (single *)p;
 
-    if (s->gave_up)
+    if (s->abort_code)
         return;
     fl_fail(FLEET_EPEER, "rank 0 gave up: %.450s", why);
     strncpy(s->why, fleet_last_error(), sizeof s->why - 1);
-    s->gave_up = FLEET_EPEER;
+    s->abort_code = FLEET_EPEER;
 }
 
 static void destroy(fl_comm *p)
 {
-    self *s = (self *)p;
+    single *s = (single *)p;
     fl_work *previous;
     message *next;
 
@@ -219,7 +221,7 @@ static void destroy(fl_comm *p)
     fl_free(s);
 }
 
-static const fl_comm_class self_class = {
+static const fl_comm_class methods = {
     .name = "self",
     .all_reduce = all_reduce,
     .reduce_scatter = reduce_scatter,
@@ -237,16 +239,16 @@ static const fl_comm_class self_class = {
     .destroy = destroy,
 };
 
-fleet_status fl_comm_single(fl_comm **peers)
+fleet_status fl_comm_single(fl_comm **comm)
 {
-    self *s;
+    single *s;
 
-    *peers = NULL;
+    *comm = NULL;
     FL_TRY(FL_NEW(&s, sizeof *s));
-    s->peers = (fl_comm){.methods = &self_class,
-                         .size = 1,
-                         .ordered = true,
-                         .deadline_ms = FL_COMM_DEADLINE_MS};
-    *peers = &s->peers;
+    s->comm = (fl_comm){.methods = &methods,
+                        .size = 1,
+                        .ordered = true,
+                        .deadline_ms = FL_COMM_DEADLINE_MS};
+    *comm = &s->comm;
     return FLEET_OK;
 }

@@ -1,8 +1,9 @@
-/* stream_copy.h - a copy that another processor reads next. It goes around this one's
- * caches: to take a line back that the reader still has costs more than to
- * write it to memory (of 43 KB on an EPYC 9004: 25 us against 1.4). */
-#ifndef FL_COLLECTIVE_SHM_STREAM_COPY_H
-#define FL_COLLECTIVE_SHM_STREAM_COPY_H
+/* stream_copy.h - a copy that another processor reads next, by non-temporal
+ * stores: they bypass this processor's caches, for to take a line back that the
+ * reader still has costs more than to write it to memory (of 43 KB on an EPYC
+ * 9004: 25 us against 1.4). */
+#ifndef FL_COLLECTIVE_STREAM_COPY_H
+#define FL_COLLECTIVE_STREAM_COPY_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -24,11 +25,11 @@ static inline void fl_copy_lines_(char *to, const char *from, size_t n)
         for (size_t j = i; j < i + FL_STREAM_COPY_LINE; j += sizeof(__m128i))
             _mm_stream_si128((__m128i *)(to + j),
                              _mm_loadu_si128((const __m128i *)(from + j)));
-    _mm_sfence(); /* before anybody is told */
+    _mm_sfence(); /* before any other rank may read it */
 }
 #endif
 
-static inline void fl_copy_far(void *to, const void *from, size_t n)
+static inline void fl_copy_nontemporal(void *to, const void *from, size_t n)
 {
 #if defined(__x86_64__)
     size_t head = (FL_STREAM_COPY_LINE - (uintptr_t)to % FL_STREAM_COPY_LINE) %
@@ -50,37 +51,37 @@ static inline void fl_copy_far(void *to, const void *from, size_t n)
 enum { FL_STREAM_COPY_SLOW_NS = 12 /* a line */, FL_STREAM_COPY_TURNS = 64 };
 
 typedef struct fl_stream_copy {
-    int turns; /* how many more go around */
+    int turns; /* how many more copies are non-temporal */
     int64_t began_ns;
 } fl_stream_copy;
 
-/* Does this turn go around? */
-static inline bool fl_stream_copy_begin(fl_stream_copy *f)
+/* Is this copy non-temporal? */
+static inline bool fl_stream_copy_begin(fl_stream_copy *s)
 {
-    if (f->turns > 0)
+    if (s->turns > 0)
         return true;
-    f->began_ns = fl_now_ns();
+    s->began_ns = fl_now_ns();
     return false;
 }
 
-static inline void fl_stream_copy_end(fl_stream_copy *f, int64_t bytes)
+static inline void fl_stream_copy_end(fl_stream_copy *s, int64_t bytes)
 {
-    if (f->turns > 0)
-        f->turns--;
+    if (s->turns > 0)
+        s->turns--;
     else if (bytes >= FL_STREAM_COPY_LEAST &&
-             (fl_now_ns() - f->began_ns) * FL_STREAM_COPY_LINE >
+             (fl_now_ns() - s->began_ns) * FL_STREAM_COPY_LINE >
                  bytes * FL_STREAM_COPY_SLOW_NS)
-        f->turns = FL_STREAM_COPY_TURNS;
+        s->turns = FL_STREAM_COPY_TURNS;
 }
 
-static inline void fl_stream_copy_copy(fl_stream_copy *f, void *to,
-                                       const void *from, int64_t bytes)
+static inline void fl_stream_copy_run(fl_stream_copy *s, void *to,
+                                      const void *from, int64_t bytes)
 {
-    if (fl_stream_copy_begin(f))
-        fl_copy_far(to, from, (size_t)bytes);
+    if (fl_stream_copy_begin(s))
+        fl_copy_nontemporal(to, from, (size_t)bytes);
     else if (bytes > 0)
         memcpy(to, from, (size_t)bytes);
-    fl_stream_copy_end(f, bytes);
+    fl_stream_copy_end(s, bytes);
 }
 
 #endif

@@ -1,4 +1,4 @@
-/* wire_type.c - see wire_type.h. */
+/* wire_type.c - sizes and names of elements, checks of calls' arguments. */
 #include "collective/wire_type.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* wire_type.h - what all groups say about elements and calls: sizes, names, and what
- * is wrong with a call whoever the others are. */
+/* wire_type.h - elements as they travel between ranks: their sizes and names,
+ * and what is wrong with the arguments of a call on any communicator. */
 #ifndef FL_COLLECTIVE_WIRE_TYPE_H
 #define FL_COLLECTIVE_WIRE_TYPE_H
 

@@ -10,12 +10,13 @@
 #include "base/memory.h"
 #include "collective/open.h"
 #include "collective/reduce_kernels.h"
+#include "collective/single.h"
 
-static const peers_way window = {"processes", true, &peers_window},
-                       threads = {"threads", true, &peers_window},
-                       mpi = {"mpi", false, NULL},
-                       apart = {"mpi-apart", false, NULL},
-                       apart_ordered = {"mpi-apart", true, NULL};
+static const comm_kit_way shm = {"processes", true, &comm_kit_shm},
+                          threads = {"threads", true, &comm_kit_shm},
+                          mpi = {"mpi", false, NULL},
+                          apart = {"mpi-apart", false, NULL},
+                          apart_ordered = {"mpi-apart", true, NULL};
 
 /* --- self ---------------------------------------------------------------- */
 
@@ -23,7 +24,7 @@ TEST(one_rank_is_a_group)
 {
     fl_comm *p;
 
-    for (const peers_part *part = peers_healthy; part->name; part++) {
+    for (const comm_kit_part *part = comm_kit_healthy; part->name; part++) {
         CHECK_OK(fl_comm_open("self", NULL, &p));
         CHECK_INT(p->size, 1);
         part->run(p);
@@ -79,11 +80,11 @@ static void check_fold(fl_reduce_kernel *folder, fl_reduce how,
     void *out[2] = {other, x[1]};
 
     for (int r = 0; r < RANKS; r++)
-        peers_fill(x[r], type, r, n);
-    peers_want(want, how, type, RANKS, 0, n);
+        comm_kit_fill(x[r], type, r, n);
+    comm_kit_want(want, how, type, RANKS, 0, n);
     folder(&(fl_reduce_args){how, type, in, RANKS, out, 2, n > 1000, n});
-    peers_check(other, want, type, n, 0);
-    peers_check(x[1], want, type, n, 0);
+    comm_kit_check(other, want, type, n, 0);
+    comm_kit_check(x[1], want, type, n, 0);
 }
 
 TEST(sums_are_exact_on_every_instruction_set)
@@ -110,20 +111,20 @@ TEST(half_precision_survives_there_and_back)
         for (fl_wire_type type = FL_WIRE_F16; type <= FL_WIRE_BF16; type++) {
             fl_reduce_all()[i](&(fl_reduce_args){FL_ALL_SUM, type, in, 1, out,
                                                  1, false, 65536});
-            peers_check(y, x, type, 65536, 0);
+            comm_kit_check(y, x, type, 65536, 0);
         }
 }
 
 /* --- ranks of one host --------------------------------------------------- */
 
 #define HEALTHY(part)                                                          \
-    TEST_LIMIT(ranks_of_a_window_do_##part, 120)                               \
+    TEST_LIMIT(ranks_of_shared_memory_do_##part, 120)                          \
     {                                                                          \
-        peers_run_sizes(#part, window, 1);                                     \
+        comm_kit_run_sizes(#part, shm, 1);                                     \
     }                                                                          \
     TEST_LIMIT(ranks_in_threads_do_##part, 120)                                \
     {                                                                          \
-        peers_run_sizes(#part, threads, 1);                                    \
+        comm_kit_run_sizes(#part, threads, 1);                                 \
     }
 HEALTHY(reductions)
 HEALTHY(large)
@@ -138,25 +139,25 @@ HEALTHY(refusals)
 HEALTHY(by_groups)
 
 /* One start of mpirun for all parts, a group after the other. */
-static void under_mpi(const peers_part *part, peers_way way, int size)
+static void under_mpi(const comm_kit_part *part, comm_kit_way way, int size)
 {
     if (size > 3 && TEST_SLOWNESS > 10)
         test_skip("under ThreadSanitizer up to 3 ranks: 4 take 3 minutes");
-    peers_run(part, way, size);
+    comm_kit_run(part, way, size);
 }
 
 #define UNDER_MPI(size)                                                        \
     TEST_LIMIT(size##_ranks_of_mpi_do_all, 120)                                \
     {                                                                          \
-        under_mpi(&peers_all, mpi, size);                                      \
+        under_mpi(&comm_kit_all, mpi, size);                                   \
     }                                                                          \
     TEST_LIMIT(size##_ranks_of_mpi_apart_do_all, 120)                          \
     {                                                                          \
-        under_mpi(&peers_all, apart, size);                                    \
+        under_mpi(&comm_kit_all, apart, size);                                 \
     }                                                                          \
     TEST_LIMIT(size##_ranks_of_mpi_apart_keep_an_order, 120)                   \
     {                                                                          \
-        under_mpi(peers_part_named("reductions"), apart_ordered, size);        \
+        under_mpi(comm_kit_part_named("reductions"), apart_ordered, size);     \
     }
 UNDER_MPI(1)
 UNDER_MPI(2)
@@ -166,22 +167,22 @@ UNDER_MPI(4)
 /* --- how they fail ------------------------------------------------------- */
 
 #define FAILING(part)                                                          \
-    TEST_LIMIT(ranks_of_a_window_see_##part, 60)                               \
+    TEST_LIMIT(ranks_of_shared_memory_see_##part, 60)                          \
     {                                                                          \
-        peers_run_sizes(#part, window, 2);                                     \
+        comm_kit_run_sizes(#part, shm, 2);                                     \
     }                                                                          \
     TEST_LIMIT(ranks_of_mpi_see_##part, 60)                                    \
     {                                                                          \
-        peers_run(peers_part_named(#part), mpi, 2);                            \
+        comm_kit_run(comm_kit_part_named(#part), mpi, 2);                      \
     }                                                                          \
     TEST_LIMIT(ranks_of_mpi_apart_see_##part, 60)                              \
     {                                                                          \
-        peers_run(peers_part_named(#part), apart, 3);                          \
+        comm_kit_run(comm_kit_part_named(#part), apart, 3);                    \
     }
 
 TEST_LIMIT(ranks_of_mpi_see_one_stays_out, 60)
 {
-    peers_run(peers_part_named("one_stays_out"), mpi, 3);
+    comm_kit_run(comm_kit_part_named("one_stays_out"), mpi, 3);
 }
 
 FAILING(sizes_differ)

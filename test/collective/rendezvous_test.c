@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "collective/rendezvous/rendezvous.h"
+#include "collective/rendezvous/rendezvous_client.h"
 
 enum { DEADLINE_MS = 1000 * TEST_PATIENCE, LONG_MS = 20000, MOST = 4 };
 
@@ -43,19 +43,19 @@ static point open_point(void)
     return p;
 }
 
-static fl_rendezvous meeting_of(const attempt *a, const point *p)
+static fl_rendezvous_options meeting_of(const attempt *a, const point *p)
 {
-    fl_rendezvous m = {.own = {.magic = FL_RENDEZVOUS_MAGIC,
-                               .version = a->version
-                                              ? a->version
-                                              : (uint32_t)FL_RENDEZVOUS_VERSION,
-                               .rank = a->rank,
-                               .size = a->size,
-                               .host = "here"},
-                       .address = p->address,
-                       .listener = a->rank == 0 ? p->listener : 0,
-                       .connect_ms = a->deadline_ms ? a->deadline_ms : LONG_MS,
-                       .deadline_ms = LONG_MS};
+    fl_rendezvous_options m = {
+        .own = {.magic = FL_RENDEZVOUS_MAGIC,
+                .version =
+                    a->version ? a->version : (uint32_t)FL_RENDEZVOUS_VERSION,
+                .rank = a->rank,
+                .size = a->size,
+                .host = "here"},
+        .address = p->address,
+        .listener = a->rank == 0 ? p->listener : 0,
+        .connect_ms = a->deadline_ms ? a->deadline_ms : LONG_MS,
+        .deadline_ms = LONG_MS};
 
     snprintf(m.own.job, sizeof m.own.job, "%s", a->job ? a->job : "job");
     snprintf(m.own.bus, sizeof m.own.bus, "%s", a->bus ? a->bus : "");
@@ -69,19 +69,19 @@ static void meet_in_a_call(fl_rendezvous_client *l)
     fl_rendezvous_frame f = {0};
     const char *bytes;
 
-    CHECK(fl_rendezvous_client_send(l, FL_WORD_CALL, &call, sizeof call, NULL,
+    CHECK(fl_rendezvous_client_send(l, FL_FRAME_CALL, &call, sizeof call, NULL,
                                     0));
-    while (f.word == FL_WORD_NONE) {
-        fl_rendezvous_client_rest(l, 100);
+    while (f.kind == FL_FRAME_NONE) {
+        fl_rendezvous_client_wait(l, 100);
         CHECK_OK(fl_rendezvous_client_next(l, &f, &bytes));
     }
-    CHECK_INT(f.word, FL_WORD_ALL);
+    CHECK_INT(f.kind, FL_FRAME_CALLS);
     fl_rendezvous_client_drop(l, &f);
 }
 
 static void try(const attempt *a, const point *p)
 {
-    fl_rendezvous m = meeting_of(a, p);
+    fl_rendezvous_options m = meeting_of(a, p);
     fl_rendezvous_client *l;
 
     if (a->status) {
@@ -211,7 +211,7 @@ TEST(two_ranks_with_one_number_are_told)
                           .more = "two ranks have one number"};
     attempt one = {.rank = 1, .size = 3};
     pid_t child[2];
-    fl_rendezvous m;
+    fl_rendezvous_options m;
     fl_rendezvous_client *l;
     int fd;
 
@@ -311,7 +311,7 @@ static void say_much(const point *p)
 {
     static const char get[] = "GET / HTTP/1.1\r\nHost: here\r\n\r\n";
     attempt later = {.rank = 1, .size = 2};
-    fl_greeting g = meeting_of(&later, p).own;
+    fl_handshake g = meeting_of(&later, p).own;
     char noise[3000];
     uint32_t x = 1;
 
@@ -351,8 +351,8 @@ static void check_nonsense(const void *bytes, size_t n)
 {
     attempt one = {.rank = 1, .size = 2}, zero = {.rank = 0, .size = 2};
     point p = open_point();
-    fl_greeting g = meeting_of(&one, &p).own;
-    fl_rendezvous m = meeting_of(&zero, &p);
+    fl_handshake g = meeting_of(&one, &p).own;
+    fl_rendezvous_options m = meeting_of(&zero, &p);
     char buffer[sizeof g + 4096];
     const char *told;
     fl_rendezvous_frame f = {0};
@@ -365,11 +365,11 @@ static void check_nonsense(const void *bytes, size_t n)
     CHECK(send(fd, buffer, sizeof g + n, MSG_NOSIGNAL) ==
           (ssize_t)(sizeof g + n));
     if (fl_rendezvous_client_open(&l, &m) == FLEET_OK) {
-        while (f.word == FL_WORD_NONE) {
-            fl_rendezvous_client_rest(l, 100);
+        while (f.kind == FL_FRAME_NONE) {
+            fl_rendezvous_client_wait(l, 100);
             CHECK_OK(fl_rendezvous_client_next(l, &f, &told));
         }
-        CHECK_INT(f.word, FL_WORD_FAIL);
+        CHECK_INT(f.kind, FL_FRAME_FAILURE);
         fl_rendezvous_failure(told, f.bytes);
         fl_rendezvous_client_close(l);
     }
@@ -380,14 +380,14 @@ static void check_nonsense(const void *bytes, size_t n)
 
 TEST(a_rank_that_talks_nonsense_is_named)
 {
-    const fl_rendezvous_frame huge = {FL_WORD_CALL, 0xFFFFFFF0}, none = {0, 0},
-                              unknown = {FL_N_WORD, 0},
-                              empty = {FL_WORD_CALL, 0},
-                              welcome = {FL_WORD_WELCOME, 0};
+    const fl_rendezvous_frame huge = {FL_FRAME_CALL, 0xFFFFFFF0}, none = {0, 0},
+                              unknown = {FL_N_FRAME, 0},
+                              empty = {FL_FRAME_CALL, 0},
+                              welcome = {FL_FRAME_READY, 0};
     struct {
         fl_rendezvous_frame f;
         fl_post p;
-    } post = {{FL_WORD_POST, sizeof(fl_post)}, {FL_OUT, 99, 5}};
+    } post = {{FL_FRAME_POST, sizeof(fl_post)}, {FL_OUT, 99, 5}};
 
     check_nonsense(&huge, sizeof huge);
     check_nonsense(&none, sizeof none);

@@ -12,23 +12,24 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "collective/nccl/nccl.h"
+#include "collective/nccl/nccl_internal.h"
+#include "collective/nccl/nccl_open.h"
 
-static const peers_way apart = {"processes", false, &nccl_place},
-                       apart_ordered = {"processes", true, &nccl_place},
-                       threads = {"threads", false, &nccl_place},
-                       threads_ordered = {"threads", true, &nccl_place},
-                       host = {"threads", false, &nccl_host_place};
+static const comm_kit_way apart = {"processes", false, &nccl_place},
+                          apart_ordered = {"processes", true, &nccl_place},
+                          threads = {"threads", false, &nccl_place},
+                          threads_ordered = {"threads", true, &nccl_place},
+                          host = {"threads", false, &nccl_host_place};
 
 /* Threads show lost memory and races. */
 #define HEALTHY(part)                                                          \
     TEST_LIMIT(ranks_do_##part, 240)                                           \
     {                                                                          \
-        peers_run_sizes(#part, apart, 1);                                      \
+        comm_kit_run_sizes(#part, apart, 1);                                   \
     }                                                                          \
     TEST_LIMIT(ranks_in_threads_do_##part, 120)                                \
     {                                                                          \
-        peers_run(peers_part_named(#part), threads, 3);                        \
+        comm_kit_run(comm_kit_part_named(#part), threads, 3);                  \
     }
 HEALTHY(reductions)
 HEALTHY(large)
@@ -42,20 +43,20 @@ HEALTHY(refusals)
 
 TEST_LIMIT(ranks_keep_an_order, 240)
 {
-    peers_run_sizes("reductions", apart_ordered, 1);
+    comm_kit_run_sizes("reductions", apart_ordered, 1);
 }
 
 TEST_LIMIT(ranks_in_threads_keep_an_order, 120)
 {
-    peers_run(peers_part_named("reductions"), threads_ordered, 3);
+    comm_kit_run(comm_kit_part_named("reductions"), threads_ordered, 3);
 }
 
 /* The same, of what lies in the host's memory. get_memory() gives a GPU's. */
 #define OF_THE_HOST(part)                                                      \
     TEST_LIMIT(ranks_do_##part##_of_the_host, 120)                             \
     {                                                                          \
-        peers_run(peers_part_named(#part), host, 1);                           \
-        peers_run(peers_part_named(#part), host, 3);                           \
+        comm_kit_run(comm_kit_part_named(#part), host, 1);                     \
+        comm_kit_run(comm_kit_part_named(#part), host, 3);                     \
     }
 OF_THE_HOST(reductions)
 OF_THE_HOST(moves)
@@ -67,7 +68,7 @@ OF_THE_HOST(split)
 #define FAILING(part)                                                          \
     TEST_LIMIT(ranks_see_##part, 60)                                           \
     {                                                                          \
-        peers_run_sizes(#part, apart, 2);                                      \
+        comm_kit_run_sizes(#part, apart, 2);                                   \
     }
 FAILING(sizes_differ)
 FAILING(large_and_small)
@@ -140,18 +141,18 @@ static void last_one_dies_inside(fl_comm *p)
     CHECK(fl_now_ms() - began < p->deadline_ms / 2);
 }
 
-static const peers_part error = {.name = "error",
-                                 .run = last_one_meets_an_error,
-                                 .fails = true},
-                        hang = {.name = "hang",
-                                .run = last_one_hangs,
-                                .fails = true,
-                                .deadline_ms = SHORT_MS},
-                        death = {.name = "death",
-                                 .run = last_one_dies_inside,
-                                 .fails = true,
-                                 .is_killed = true,
-                                 .deadline_ms = 4000};
+static const comm_kit_part error = {.name = "error",
+                                    .run = last_one_meets_an_error,
+                                    .fails = true},
+                           hang = {.name = "hang",
+                                   .run = last_one_hangs,
+                                   .fails = true,
+                                   .deadline_ms = SHORT_MS},
+                           death = {.name = "death",
+                                    .run = last_one_dies_inside,
+                                    .fails = true,
+                                    .is_killed = true,
+                                    .deadline_ms = 4000};
 
 static void needs_emulation(void)
 {
@@ -163,21 +164,21 @@ TEST(an_error_of_its_own_becomes_that_of_all_ranks)
 {
     needs_emulation();
     for (int size = 2; size <= 4; size++)
-        peers_run(&error, apart, size);
+        comm_kit_run(&error, apart, size);
 }
 
 TEST(what_hangs_ends_at_the_deadline)
 {
     needs_emulation();
     for (int size = 2; size <= 4; size++)
-        peers_run(&hang, apart, size);
+        comm_kit_run(&hang, apart, size);
 }
 
 TEST(a_rank_that_dies_inside_a_call_is_named_at_once)
 {
     needs_emulation();
     for (int size = 2; size <= 4; size++)
-        peers_run(&death, apart, size);
+        comm_kit_run(&death, apart, size);
 }
 
 static void nothing(fl_comm *p)
@@ -187,11 +188,11 @@ static void nothing(fl_comm *p)
 
 TEST(nothing_is_left_when_groups_have_ended)
 {
-    const peers_part part = {.name = "nothing", .run = nothing};
+    const comm_kit_part part = {.name = "nothing", .run = nothing};
 
     needs_emulation();
-    peers_run(&part, threads, 3);
-    peers_run(peers_part_named("one_gives_up"), threads, 3);
+    comm_kit_run(&part, threads, 3);
+    comm_kit_run(comm_kit_part_named("one_gives_up"), threads, 3);
     CHECK_INT(nccl_kit_live(), 0);
     CHECK_INT((int64_t)fl_emu_live_bytes(), 0);
 }

@@ -18,22 +18,22 @@
 
 enum { MOST_RANKS = 8, LONG_MS = 20000, LIMIT_MS = 50000 };
 
-const peers_part peers_all = {.name = "all"};
+const comm_kit_part comm_kit_all = {.name = "all"};
 
-const peers_part *peers_part_named(const char *name)
+const comm_kit_part *comm_kit_part_named(const char *name)
 {
-    if (strcmp(name, peers_all.name) == 0)
-        return &peers_all;
-    for (const peers_part *p = peers_healthy; p->name; p++)
+    if (strcmp(name, comm_kit_all.name) == 0)
+        return &comm_kit_all;
+    for (const comm_kit_part *p = comm_kit_healthy; p->name; p++)
         if (strcmp(p->name, name) == 0)
             return p;
-    for (const peers_part *p = peers_misused; p->name; p++)
+    for (const comm_kit_part *p = comm_kit_misused; p->name; p++)
         if (strcmp(p->name, name) == 0)
             return p;
     return NULL;
 }
 
-fl_comm_options peers_options(const peers_part *part, bool ordered)
+fl_comm_options comm_kit_options(const comm_kit_part *part, bool ordered)
 {
     int64_t ms = part->deadline_ms ? part->deadline_ms * TEST_PATIENCE
                                    : (int64_t)LONG_MS * TEST_SLOWNESS;
@@ -41,9 +41,9 @@ fl_comm_options peers_options(const peers_part *part, bool ordered)
     return (fl_comm_options){.ordered = ordered, .deadline_ms = ms};
 }
 
-/* --- a window, without MPI ----------------------------------------------- */
+/* --- shared memory, without MPI ----------------------------------------------- */
 
-static void *prepare_window(int size)
+static void *prepare_shm(int size)
 {
     void *memory = mmap(NULL, fl_shm_bytes(size), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -54,31 +54,31 @@ static void *prepare_window(int size)
     return memory;
 }
 
-static fleet_status open_window(void *shared, const fl_comm_options *o,
-                                int rank, int size, fl_comm **p)
+static fleet_status open_shm(void *shared, const fl_comm_options *o, int rank,
+                             int size, fl_comm **p)
 {
-    return fl_shm_open(shared, rank, size, "window", o, NULL, p);
+    return fl_shm_open(shared, rank, size, "shm", o, NULL, p);
 }
 
-static void clean_window(void *shared, int size)
+static void clean_shm(void *shared, int size)
 {
     munmap(shared, fl_shm_bytes(size));
 }
 
-const peers_place peers_window = {prepare_window, open_window, clean_window};
+const comm_kit_place comm_kit_shm = {prepare_shm, open_shm, clean_shm};
 
 /* --- ranks of the kit's own ---------------------------------------------- */
 
-typedef struct crew_of_ranks {
-    const peers_part *part;
-    peers_way way;
+typedef struct rank_set {
+    const comm_kit_part *part;
+    comm_kit_way way;
     void *shared;
     int size;
-} crew_of_ranks;
+} rank_set;
 
-static void be_rank(const crew_of_ranks *c, int rank)
+static void be_rank(const rank_set *c, int rank)
 {
-    fl_comm_options o = peers_options(c->part, c->way.ordered);
+    fl_comm_options o = comm_kit_options(c->part, c->way.ordered);
     fl_comm *p;
 
     CHECK_OK(c->way.place->open(c->shared, &o, rank, c->size, &p));
@@ -88,7 +88,7 @@ static void be_rank(const crew_of_ranks *c, int rank)
     p->methods->destroy(p);
 }
 
-static pid_t fork_rank(const crew_of_ranks *c, int rank)
+static pid_t fork_rank(const rank_set *c, int rank)
 {
     pid_t child = test_fork();
 
@@ -109,7 +109,7 @@ static int end_of(pid_t child)
     return status;
 }
 
-static void check_end(const crew_of_ranks *c, int rank, int status)
+static void check_end(const rank_set *c, int rank, int status)
 {
     if (c->part->is_killed && rank == c->size - 1)
         CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
@@ -118,7 +118,7 @@ static void check_end(const crew_of_ranks *c, int rank, int status)
                   c->part->name, rank, c->size, (unsigned)status);
 }
 
-static void run_processes(const crew_of_ranks *c)
+static void run_processes(const rank_set *c)
 {
     pid_t child[MOST_RANKS];
 
@@ -130,7 +130,7 @@ static void run_processes(const crew_of_ranks *c)
 
 typedef struct rank_thread {
     pthread_t thread;
-    const crew_of_ranks *crew;
+    const rank_set *set;
     int rank;
 } rank_thread;
 
@@ -138,25 +138,25 @@ static void *thread_rank(void *arg)
 {
     rank_thread *t = arg;
 
-    be_rank(t->crew, t->rank);
+    be_rank(t->set, t->rank);
     return NULL;
 }
 
-static void run_threads(const crew_of_ranks *c)
+static void run_threads(const rank_set *c)
 {
     rank_thread t[MOST_RANKS];
 
     for (int r = 0; r < c->size; r++) {
-        t[r] = (rank_thread){.crew = c, .rank = r};
+        t[r] = (rank_thread){.set = c, .rank = r};
         CHECK(pthread_create(&t[r].thread, NULL, thread_rank, &t[r]) == 0);
     }
     for (int r = 0; r < c->size; r++)
         pthread_join(t[r].thread, NULL);
 }
 
-static void run_here(const peers_part *part, peers_way way, int size)
+static void run_here(const comm_kit_part *part, comm_kit_way way, int size)
 {
-    const crew_of_ranks c = {part, way, way.place->prepare(size), size};
+    const rank_set c = {part, way, way.place->prepare(size), size};
 
     if (strcmp(way.name, "threads") == 0)
         run_threads(&c);
@@ -176,7 +176,7 @@ static void need_mpi(void)
 }
 
 /* All output to a file of the test's folder, which is shown if it fails. */
-static void exec_mpirun(const peers_part *part, peers_way way, int size,
+static void exec_mpirun(const comm_kit_part *part, comm_kit_way way, int size,
                         const char *folder, const char *output)
 {
     int out = open(output, O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -209,7 +209,7 @@ static void show(const char *path)
 }
 
 /* Each rank leaves a file when it has done its part. */
-static void run_mpi(const peers_part *part, peers_way way, int size)
+static void run_mpi(const comm_kit_part *part, comm_kit_way way, int size)
 {
     const char *folder = test_folder(), *output = test_path("mpirun.out");
     int status, n_rank = size - part->is_killed;
@@ -240,7 +240,7 @@ static void run_mpi(const peers_part *part, peers_way way, int size)
     }
 }
 
-void peers_run(const peers_part *part, peers_way way, int size)
+void comm_kit_run(const comm_kit_part *part, comm_kit_way way, int size)
 {
     if (way.place)
         run_here(part, way, size);
@@ -248,8 +248,8 @@ void peers_run(const peers_part *part, peers_way way, int size)
         run_mpi(part, way, size);
 }
 
-void peers_run_sizes(const char *part, peers_way way, int least)
+void comm_kit_run_sizes(const char *part, comm_kit_way way, int least)
 {
     for (int size = least; size <= 4; size++)
-        peers_run(peers_part_named(part), way, size);
+        comm_kit_run(comm_kit_part_named(part), way, size);
 }

@@ -38,7 +38,7 @@ static void want(fl_reduce how, fl_wire_type type, int size, int inner,
     for (int r = 0; r < size; r++) {
         x[r] = calloc(bytes, 1);
         sum[r] = calloc(bytes, 1);
-        peers_fill(x[r], type, r, n);
+        comm_kit_fill(x[r], type, r, n);
     }
     for (int g = 0; g < size / inner; g++)
         fold(how, type, x + g * inner, inner, sum[g], n);
@@ -64,12 +64,12 @@ static void reduce(fl_comm *p, fl_comm *groups, int inner, fl_wire_type type,
     char *result = calloc(bytes, 1);
     fl_work *work = NULL;
 
-    peers_fill(in, type, p->rank, n);
+    comm_kit_fill(in, type, p->rank, n);
     want(FL_ALL_SUM, type, p->size, inner, result, n);
     CHECK_OK(groups->methods->all_reduce(groups, FL_ALL_SUM, type, in, out, n,
                                          &work));
     CHECK_OK(groups->methods->wait(groups, &work));
-    peers_check(out, result, type, n, tolerance(p, type));
+    comm_kit_check(out, result, type, n, tolerance(p, type));
     CHECK_OK(
         groups->methods->all_reduce(groups, FL_ALL_SUM, type, in, in, n, NULL));
     CHECK(memcmp(in, out, bytes) == 0 || tolerance(p, type) > 0);
@@ -100,7 +100,7 @@ static void reduce_by(fl_comm *p, int inner)
 }
 
 /* Whatever divides them. */
-void peers_by_groups(fl_comm *p)
+void comm_kit_by_groups(fl_comm *p)
 {
     fl_comm *none;
 
@@ -115,8 +115,7 @@ void peers_by_groups(fl_comm *p)
 
 static bool sees_processes(const fl_comm *p)
 {
-    return strcmp(p->methods->name, "window") == 0 ||
-           !getenv("FLEET_MPI_WINDOW");
+    return strcmp(p->methods->name, "shm") == 0 || !getenv("FLEET_MPI_WINDOW");
 }
 
 /* The last rank goes between two sums: who waits for another one than that rank
@@ -155,12 +154,12 @@ static void one_goes(fl_comm *p, bool is_killed, const char *words)
     r.hierarchy->methods->destroy(r.hierarchy);
 }
 
-void peers_by_groups_one_gives_up(fl_comm *p)
+void comm_kit_by_groups_one_gives_up(fl_comm *p)
 {
     one_goes(p, false, "the data has ended");
 }
 
-void peers_by_groups_one_is_killed(fl_comm *p)
+void comm_kit_by_groups_one_is_killed(fl_comm *p)
 {
     one_goes(p, true, sees_processes(p) ? "is dead: process" : NULL);
 }

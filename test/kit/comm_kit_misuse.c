@@ -282,7 +282,7 @@ static void one_is_killed(fl_comm *p)
     }
 }
 
-const peers_part peers_misused[] = {
+const comm_kit_part comm_kit_misused[] = {
     {.name = "sizes_differ", .run = sizes_differ, .fails = true},
     {.name = "large_and_small", .run = large_and_small, .fails = true},
     {.name = "types_differ", .run = types_differ, .fails = true},
@@ -304,10 +304,10 @@ const peers_part peers_misused[] = {
      .stays_out = true,
      .deadline_ms = SHORT_MS},
     {.name = "by_groups_one_gives_up",
-     .run = peers_by_groups_one_gives_up,
+     .run = comm_kit_by_groups_one_gives_up,
      .fails = true},
     {.name = "by_groups_one_is_killed",
-     .run = peers_by_groups_one_is_killed,
+     .run = comm_kit_by_groups_one_is_killed,
      .fails = true,
      .is_killed = true,
      .deadline_ms = 4000},

@@ -21,7 +21,7 @@ static bool has_mean(fl_wire_type type)
 /* Sums in another order are another sum; their largest is not. */
 static double tolerance(const fl_comm *p, fl_reduce how, fl_wire_type type)
 {
-    bool is_free = !p->ordered && strcmp(p->methods->name, "window") != 0;
+    bool is_free = !p->ordered && strcmp(p->methods->name, "shm") != 0;
     bool is_sum = how == FL_ALL_SUM || how == FL_ALL_MEAN;
 
     return is_free && is_sum && type <= FL_WIRE_F64 ? 1e-4 : 0.0;
@@ -51,11 +51,11 @@ static void all_reduce(fl_comm *p, const sort *s)
     char *other = calloc(bytes + 1, 1), *out = s->in_place ? in : other;
     fl_work *work = NULL, **later = s->later ? &work : NULL;
 
-    peers_fill(in, s->type, p->rank, s->n);
-    peers_want(want, s->how, s->type, p->size, 0, s->n);
+    comm_kit_fill(in, s->type, p->rank, s->n);
+    comm_kit_want(want, s->how, s->type, p->size, 0, s->n);
     CHECK_OK(p->methods->all_reduce(p, s->how, s->type, in, out, s->n, later));
     finish(p, later);
-    peers_check(out, want, s->type, s->n, tolerance(p, s->how, s->type));
+    comm_kit_check(out, want, s->type, s->n, tolerance(p, s->how, s->type));
     free(in);
     free(other);
     free(want);
@@ -70,12 +70,12 @@ static void reduce_scatter(fl_comm *p, const sort *s)
     char *out = s->in_place ? in + bytes * (size_t)p->rank : other;
     fl_work *work = NULL, **later = s->later ? &work : NULL;
 
-    peers_fill(in, s->type, p->rank, s->n * p->size);
-    peers_want(want, s->how, s->type, p->size, s->n * p->rank, s->n);
+    comm_kit_fill(in, s->type, p->rank, s->n * p->size);
+    comm_kit_want(want, s->how, s->type, p->size, s->n * p->rank, s->n);
     CHECK_OK(
         p->methods->reduce_scatter(p, s->how, s->type, in, out, s->n, later));
     finish(p, later);
-    peers_check(out, want, s->type, s->n, tolerance(p, s->how, s->type));
+    comm_kit_check(out, want, s->type, s->n, tolerance(p, s->how, s->type));
     free(in);
     free(other);
     free(want);
@@ -457,7 +457,7 @@ static void refusals(fl_comm *p)
     CHECK_OK(m->barrier(p));
 }
 
-const peers_part peers_healthy[] = {
+const comm_kit_part comm_kit_healthy[] = {
     {.name = "reductions", .run = reductions},
     {.name = "large", .run = large},
     {.name = "moves", .run = moves},
@@ -468,6 +468,6 @@ const peers_part peers_healthy[] = {
     {.name = "late", .run = late},
     {.name = "split", .run = split},
     {.name = "refusals", .run = refusals},
-    {.name = "by_groups", .run = peers_by_groups},
+    {.name = "by_groups", .run = comm_kit_by_groups},
     {0},
 };

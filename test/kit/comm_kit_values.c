@@ -135,7 +135,7 @@ static int64_t integer_of(fl_wire_type type, int rank, int64_t i)
     return type == FL_WIRE_U8 ? (uint8_t)x : x;
 }
 
-void peers_fill(void *out, fl_wire_type type, int rank, int64_t n)
+void comm_kit_fill(void *out, fl_wire_type type, int rank, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         if (is_integer(type))
@@ -190,8 +190,8 @@ static int64_t want_integer(fl_reduce how, fl_wire_type type, int size,
     return all;
 }
 
-void peers_want(void *out, fl_reduce how, fl_wire_type type, int size,
-                int64_t begin, int64_t n)
+void comm_kit_want(void *out, fl_reduce how, fl_wire_type type, int size,
+                   int64_t begin, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         if (is_integer(type))
@@ -209,8 +209,8 @@ static bool is_near(double got, double want, double tolerance)
     return got == want || fabs(got - want) <= tolerance * scale;
 }
 
-void peers_check(const void *got, const void *want, fl_wire_type type,
-                 int64_t n, double tolerance)
+void comm_kit_check(const void *got, const void *want, fl_wire_type type,
+                    int64_t n, double tolerance)
 {
     size_t size = (size_t)size_of[type];
 

@@ -14,7 +14,8 @@
 #include <unistd.h>
 
 #include "collective/open.h"
-#include "collective/nccl/nccl.h"
+#include "collective/nccl/nccl_internal.h"
+#include "collective/nccl/nccl_open.h"
 #include "cuda-emu/control.h"
 
 /* --- the library --------------------------------------------------------- */
@@ -71,10 +72,10 @@ int nccl_kit_begun(void)
 
 /* --- a place ------------------------------------------------------------- */
 
-typedef struct meeting_point {
+typedef struct rendezvous_point {
     int listener;
     char address[FL_RENDEZVOUS_NAME + 8];
-} meeting_point;
+} rendezvous_point;
 
 /* Before any process begins: CUDA does not survive a fork. */
 static int count_gpus(void)
@@ -102,7 +103,7 @@ static void use_plug_in(int size)
 
 static void *prepare(int size)
 {
-    meeting_point *m = malloc(sizeof *m);
+    rendezvous_point *m = malloc(sizeof *m);
     char bound[FL_RENDEZVOUS_NAME];
 
     CHECK(m != NULL);
@@ -118,7 +119,7 @@ static void *prepare(int size)
 static fleet_status open_bare(void *shared, const fl_comm_options *options,
                               int rank, int size, fl_comm **p)
 {
-    const meeting_point *m = shared;
+    const rendezvous_point *m = shared;
     fl_comm_options o = *options;
 
     o.rank = o.device = rank;
@@ -132,8 +133,8 @@ static fleet_status open_bare(void *shared, const fl_comm_options *options,
     return fl_comm_open("nccl", &o, p);
 }
 
-static fleet_status open_group(void *shared, const fl_comm_options *options,
-                               int rank, int size, fl_comm **p)
+static fleet_status open_staged(void *shared, const fl_comm_options *options,
+                                int rank, int size, fl_comm **p)
 {
     fl_comm *inner;
 
@@ -143,12 +144,12 @@ static fleet_status open_group(void *shared, const fl_comm_options *options,
 
 static void clean(void *shared, int size)
 {
-    meeting_point *m = shared;
+    rendezvous_point *m = shared;
 
     (void)size;
     close(m->listener);
     free(m);
 }
 
-const peers_place nccl_place = {prepare, open_group, clean},
-                  nccl_host_place = {prepare, open_bare, clean};
+const comm_kit_place nccl_place = {prepare, open_staged, clean},
+                     nccl_host_place = {prepare, open_bare, clean};

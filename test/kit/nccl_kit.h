@@ -9,7 +9,7 @@
 #include "nccl-emu/nccl.h"
 #include "comm_kit.h"
 
-extern const peers_place nccl_place, nccl_host_place; /* host: not copied */
+extern const comm_kit_place nccl_place, nccl_host_place; /* host: not copied */
 
 /* The library of this name beside the suite: "nccl", "nccl-old", "nccl-less";
  * as many emulated devices as are asked for. */

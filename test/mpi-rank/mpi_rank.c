@@ -3,7 +3,7 @@
  *
  *     mpi-rank PART ordered|free FOLDER
  */
-#define SUITE peers_rank
+#define SUITE comm_kit_rank
 #include "comm_kit.h"
 #include "test.h"
 
@@ -39,7 +39,8 @@ static void leave_file(const char *folder, const char *part, int rank)
 
 /* A rank that ends after a failure without MPI_Finalize() makes mpirun end the
  * others: it waits until they are done. */
-static void wait_for_files(const char *folder, const peers_part *part, int size)
+static void wait_for_files(const char *folder, const comm_kit_part *part,
+                           int size)
 {
     int64_t until = fl_now_ms() + TOGETHER_MS * TEST_SLOWNESS;
     char path[4096];
@@ -60,11 +61,11 @@ static int number_in(const char *variable)
 }
 
 /* Nobody knows who is missing: MPI has not begun. */
-static void open_in_vain(const peers_part *part, const char *folder)
+static void open_in_vain(const comm_kit_part *part, const char *folder)
 {
     int rank = number_in("OMPI_COMM_WORLD_RANK");
     int size = number_in("OMPI_COMM_WORLD_SIZE");
-    fl_comm_options o = peers_options(part, false);
+    fl_comm_options o = comm_kit_options(part, false);
     fl_comm *p;
 
     if (rank < size - 1) {
@@ -76,9 +77,9 @@ static void open_in_vain(const peers_part *part, const char *folder)
     wait_for_files(folder, part, size);
 }
 
-static void do_part(const peers_part *part, bool ordered, const char *folder)
+static void do_part(const comm_kit_part *part, bool ordered, const char *folder)
 {
-    fl_comm_options o = peers_options(part, ordered);
+    fl_comm_options o = comm_kit_options(part, ordered);
     fl_comm *p;
     int size;
 
@@ -99,8 +100,8 @@ static void do_nothing(fl_comm *p)
 
 int main(int argc, char **argv)
 {
-    const peers_part *part = argc == 4 ? peers_part_named(argv[1]) : NULL;
-    peers_part last = {.name = peers_all.name, .run = do_nothing};
+    const comm_kit_part *part = argc == 4 ? comm_kit_part_named(argv[1]) : NULL;
+    comm_kit_part last = {.name = comm_kit_all.name, .run = do_nothing};
     bool ordered;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -111,11 +112,11 @@ int main(int argc, char **argv)
         open_in_vain(part, argv[3]);
         return 0;
     }
-    if (part != &peers_all) {
+    if (part != &comm_kit_all) {
         do_part(part, ordered, argv[3]);
         return 0;
     }
-    for (part = peers_healthy; part->name; part++)
+    for (part = comm_kit_healthy; part->name; part++)
         do_part(part, ordered, NULL);
     do_part(&last, ordered, argv[3]);
     return 0;

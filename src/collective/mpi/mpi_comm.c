@@ -1,61 +1,57 @@
-/* mpi_group.c - ranks of several hosts: MPI's own algorithms, which are begun
- * and looked after, never waited for, so that every wait has its deadline and
- * hears of the others' failures.
+/* mpi_comm.c - ranks of several hosts: MPI's own algorithms, which are begun and
+ * polled, never waited for, so that every wait has its deadline and sees the
+ * failures of other ranks.
  *
- * Before a call of all ranks each tells every other what it calls: a difference
- * is named, and so is a rank that does not come. Reductions that MPI does not
- * have (an order, half precision, the largest with NaN) are an exchange of
- * chunks, sums in rank order, and another exchange.
+ * Before a call of all ranks each sends every other what it calls: a difference
+ * is named, and so is a rank that does not come.
  */
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "collective/mpi/mpi.h"
+#include "collective/mpi/mpi_internal.h"
 
 enum {
-    MOST_MOVED = 4 << 20, /* bytes of a stream at a time */
+    MOST_MOVED = 4 << 20, /* bytes of a channel at a time */
     TAG_CALL = FL_N_CHANNEL,
     TAG_NOTICE,
     FLUSH_MS = 200,
     LEAST_FLUSH_MS = 20
 };
 
-/* --- hearing and telling ------------------------------------------------- */
+/* --- failures of other ranks ------------------------------------------------- */
 
-static fleet_status check(fl_mpi_group *m)
+static fleet_status check_failure(fl_mpi_comm *m)
 {
-    int is_here = 0;
+    int has_come = 0;
 
     FL_TRY(fl_comm_base_check(&m->base));
     if (fl_mpi_is_given_up()) {
         fl_fail(FLEET_EPEER, "another group of this process has failed");
         return fl_comm_base_fail(&m->base, FLEET_EPEER, false);
     }
-    FL_MPI(MPI_Test(&m->hears, &is_here, MPI_STATUS_IGNORE));
-    if (!is_here)
+    FL_MPI(MPI_Test(&m->notice_request, &has_come, MPI_STATUS_IGNORE));
+    if (!has_come)
         return FLEET_OK;
-    fl_fail((fleet_status)m->heard.code, "%.499s", m->heard.text);
+    fl_fail((fleet_status)m->notice.code, "%.499s", m->notice.text);
     fl_mpi_give_up();
-    return fl_comm_base_fail(&m->base, (fleet_status)m->heard.code, false);
+    return fl_comm_base_fail(&m->base, (fleet_status)m->notice.code, false);
 }
 
-/* What is sent may still lie here: MPI moves it on when it is called. */
-static void flush(fl_mpi_group *m, int64_t began_ms)
+/* MPI moves on what is sent only when it is called. */
+static void flush_notices(fl_mpi_comm *m, int64_t began_ms)
 {
-    int is_there;
+    int has_come;
 
     while (fl_now_ms() - began_ms < LEAST_FLUSH_MS)
-        MPI_Iprobe(MPI_ANY_SOURCE, TAG_NOTICE, m->comm, &is_there,
+        MPI_Iprobe(MPI_ANY_SOURCE, TAG_NOTICE, m->comm, &has_come,
                    MPI_STATUS_IGNORE);
 }
 
-/* What others have not taken by then stays with MPI: its memory, too. */
-static void tell(fl_comm_base *g, const fl_error *e)
+/* What other ranks have not received by then stays with MPI: its memory, too. */
+static void report_failure(fl_comm_base *g, const fl_error *e)
 {
-    fl_mpi_group *m = fl_mpi_of(g);
+    fl_mpi_comm *m = fl_mpi_of(g);
     size_t size = (size_t)g->comm.size;
     MPI_Request *sent;
     int64_t began = fl_now_ms();
@@ -74,7 +70,7 @@ static void tell(fl_comm_base *g, const fl_error *e)
             n++;
     while (!is_done && fl_now_ms() - began < FLUSH_MS)
         MPI_Testall(n, sent, &is_done, MPI_STATUSES_IGNORE);
-    flush(m, began);
+    flush_notices(m, began);
     fl_mpi_give_up();
     if (is_done)
         fl_free(out);
@@ -82,86 +78,52 @@ static void tell(fl_comm_base *g, const fl_error *e)
 
 /* --- waiting ------------------------------------------------------------- */
 
-/* One look at everything but what is waited for. */
-static fleet_status look_around(fl_mpi_group *m, int64_t began_ns)
+static fleet_status advance_messages(void *arg)
 {
+    fl_mpi_comm *m = arg;
     bool moved;
 
-    FL_TRY(check(m));
-    if (m->base.n_streaming > 0)
-        FL_TRY(fl_p2p_advance(&m->base, &moved));
-    fl_mpi_pause(began_ns);
-    return FLEET_OK;
+    FL_TRY(check_failure(m));
+    return m->base.n_flowing > 0 ? fl_p2p_advance(&m->base, &moved) : FLEET_OK;
 }
 
-static bool is_late(const fl_mpi_group *m, int64_t began_ns)
+static fleet_status fail_timed_out(fl_mpi_comm *m, int missing,
+                                   const fl_call *call)
 {
-    return fl_now_ns() - began_ns > m->base.comm.deadline_ms * 1000000;
+    const fl_comm *p = &m->base.comm;
+
+    return fl_comm_base_fail(
+        &m->base, fl_call_timed_out(missing, p->deadline_ms, p->rank, call),
+        true);
 }
 
-static fleet_status too_late(fl_mpi_group *m, const char *who,
-                             const fl_call *call)
-{
-    char text[FL_CALL_TEXT];
-
-    fl_call_text(call, text);
-    fl_fail(FLEET_ETIMEDOUT,
-            "%s did not come within %" PRId64 " ms: rank %d waits in %s", who,
-            m->base.comm.deadline_ms, m->base.comm.rank, text);
-    return fl_comm_base_fail(&m->base, FLEET_ETIMEDOUT, true);
-}
-
-fleet_status fl_mpi_finish(fl_mpi_group *m, MPI_Request *request,
+fleet_status fl_mpi_finish(fl_mpi_comm *m, MPI_Request *request,
                            const fl_call *call)
 {
-    int64_t began = fl_now_ns();
-    int is_done = 0;
+    bool is_done;
 
-    for (;;) {
-        FL_MPI(MPI_Test(request, &is_done, MPI_STATUS_IGNORE));
-        if (is_done)
-            return FLEET_OK;
-        if (is_late(m, began))
-            return too_late(m, "some rank", call);
-        FL_TRY(look_around(m, began));
-    }
+    FL_TRY(fl_mpi_poll(request, 1, m->base.comm.deadline_ms, advance_messages,
+                       m, &is_done));
+    return is_done ? FLEET_OK : fail_timed_out(m, -1, call);
 }
 
-/* Which rank's call has not come. */
-static fleet_status who_is_late(fl_mpi_group *m, const fl_call *call)
+static fleet_status gather_calls(fl_mpi_comm *m, const fl_call *call)
 {
-    char who[40] = "some rank";
-    int has_come;
+    int size = m->base.comm.size, has_come = 1, r;
+    bool is_done;
 
-    for (int r = 0; r < m->base.comm.size; r++) {
+    FL_TRY(fl_mpi_poll(m->request, 2 * size, m->base.comm.deadline_ms,
+                       advance_messages, m, &is_done));
+    if (is_done)
+        return FLEET_OK;
+    for (r = 0; r < size && has_come; r++)
         FL_MPI(MPI_Request_get_status(m->request[2 * r], &has_come,
                                       MPI_STATUS_IGNORE));
-        if (!has_come) {
-            snprintf(who, sizeof who, "rank %d", r);
-            break;
-        }
-    }
-    return too_late(m, who, call);
-}
-
-static fleet_status gather_calls(fl_mpi_group *m, const fl_call *call)
-{
-    int size = m->base.comm.size, is_done = 0;
-    int64_t began = fl_now_ns();
-
-    for (;;) {
-        FL_MPI(
-            MPI_Testall(2 * size, m->request, &is_done, MPI_STATUSES_IGNORE));
-        if (is_done)
-            return FLEET_OK;
-        if (is_late(m, began))
-            return who_is_late(m, call);
-        FL_TRY(look_around(m, began));
-    }
+    return fail_timed_out(m, has_come ? -1 : r - 1, call);
 }
 
 /* All ranks are in this call, and in the same. */
-static fleet_status match(fl_mpi_group *m, const fl_call *call)
+static fleet_status match_calls(fl_mpi_comm *m, const fl_call *call)
 {
     int size = m->base.comm.size, me = m->base.comm.rank;
 
@@ -184,9 +146,10 @@ static fleet_status match(fl_mpi_group *m, const fl_call *call)
     return FLEET_OK;
 }
 
-/* --- streams ------------------------------------------------------------- */
+/* --- messages ------------------------------------------------------------ */
 
-static fleet_status progress(fl_mpi_group *m, fl_mpi_channel *c, int64_t *moved)
+static fleet_status test_channel(fl_mpi_comm *m, fl_mpi_channel *c,
+                                 int64_t *moved)
 {
     int is_done = 0;
 
@@ -199,69 +162,53 @@ static fleet_status progress(fl_mpi_group *m, fl_mpi_channel *c, int64_t *moved)
     return FLEET_OK;
 }
 
-static int at_once(int64_t n)
+static fleet_status write_some(fl_comm_base *g, int to, int channel,
+                               const void *p, int64_t n, int64_t *moved)
 {
-    return (int)(n < MOST_MOVED ? n : MOST_MOVED);
-}
-
-static fleet_status stream_write(fl_comm_base *g, int to, int lane,
-                                 const void *p, int64_t n, int64_t *moved)
-{
-    fl_mpi_group *m = fl_mpi_of(g);
-    fl_mpi_channel *c = &m->channel[to][lane][FL_OUT];
+    fl_mpi_comm *m = fl_mpi_of(g);
+    fl_mpi_channel *c = &m->channel[to][channel][FL_OUT];
 
     *moved = 0;
     if (n == 0)
         return FLEET_OK;
     if (c->n == 0) {
-        c->n = at_once(n);
-        FL_MPI(
-            MPI_Isend(p, at_once(n), MPI_BYTE, to, lane, m->comm, &c->request));
-    }
-    return progress(m, c, moved);
-}
-
-static fleet_status stream_read(fl_comm_base *g, int from, int lane, void *p,
-                                int64_t n, int64_t *moved)
-{
-    fl_mpi_group *m = fl_mpi_of(g);
-    fl_mpi_channel *c = &m->channel[from][lane][FL_IN];
-
-    *moved = 0;
-    if (n == 0)
-        return FLEET_OK;
-    if (c->n == 0) {
-        c->n = at_once(n);
-        FL_MPI(MPI_Irecv(p, at_once(n), MPI_BYTE, from, lane, m->comm,
+        c->n = fl_least(n, MOST_MOVED);
+        FL_MPI(MPI_Isend(p, (int)c->n, MPI_BYTE, to, channel, m->comm,
                          &c->request));
     }
-    return progress(m, c, moved);
+    return test_channel(m, c, moved);
 }
 
-static uint32_t look(fl_comm_base *g)
+static fleet_status read_some(fl_comm_base *g, int from, int channel, void *p,
+                              int64_t n, int64_t *moved)
 {
-    (void)g;
-    return 0;
+    fl_mpi_comm *m = fl_mpi_of(g);
+    fl_mpi_channel *c = &m->channel[from][channel][FL_IN];
+
+    *moved = 0;
+    if (n == 0)
+        return FLEET_OK;
+    if (c->n == 0) {
+        c->n = fl_least(n, MOST_MOVED);
+        FL_MPI(MPI_Irecv(p, (int)c->n, MPI_BYTE, from, channel, m->comm,
+                         &c->request));
+    }
+    return test_channel(m, c, moved);
 }
 
 static fleet_status rest(fl_comm_base *g, uint32_t seen)
 {
     (void)seen;
-    FL_TRY(check(fl_mpi_of(g)));
+    FL_TRY(check_failure(fl_mpi_of(g)));
     fl_mpi_pause(fl_mpi_of(g)->moved_ns);
     return FLEET_OK;
 }
 
-static void wake(fl_comm_base *g)
-{
-    (void)g; /* rests are short */
-}
-
-/* --- its life ------------------------------------------------------------ */
+/* --- life ---------------------------------------------------------------- */
 
 static fleet_status run(fl_comm_base *g, fl_work *w)
 {
-    FL_TRY(match(fl_mpi_of(g), &w->call));
+    FL_TRY(match_calls(fl_mpi_of(g), &w->call));
     return fl_mpi_run(fl_mpi_of(g), w);
 }
 
@@ -271,7 +218,7 @@ static void free_memory(fl_comm_base *g, void *memory)
     fl_free(memory);
 }
 
-static void close_group(fl_mpi_group *m)
+static void free_comm(fl_mpi_comm *m)
 {
     fl_comm_base_done(&m->base);
     fl_free(m->channel);
@@ -280,51 +227,49 @@ static void close_group(fl_mpi_group *m)
     fl_free(m);
 }
 
-/* The communicator stays until MPI ends: to free it is a call of all ranks.
+/* The MPI_Comm stays until MPI ends: to free it is a call of all ranks.
  * What MPI still has after a failure must stay, too. */
 static void destroy(fl_comm_base *g)
 {
-    fl_mpi_group *m = fl_mpi_of(g);
+    fl_mpi_comm *m = fl_mpi_of(g);
 
     if (fl_mpi_is_given_up())
         return;
-    MPI_Cancel(&m->hears);
-    MPI_Wait(&m->hears, MPI_STATUS_IGNORE); /* of a receive: at once */
-    close_group(m);
+    MPI_Cancel(&m->notice_request);
+    MPI_Wait(&m->notice_request, MPI_STATUS_IGNORE); /* of a receive: at once */
+    free_comm(m);
 }
 
-static const fl_transport carrier = {
+static const fl_transport transport = {
     .run = run,
-    .write = stream_write,
-    .read = stream_read,
-    .look = look,
+    .write = write_some,
+    .read = read_some,
     .rest = rest,
-    .wake = wake,
-    .report = tell,
+    .report = report_failure,
     .free_memory = free_memory,
     .destroy = destroy,
 };
 
-static fleet_status make(fl_mpi_group *m, int rank, int size,
-                         const fl_comm_options *options)
+static fleet_status make_comm(fl_mpi_comm *m, int rank, int size,
+                              const fl_comm_options *options)
 {
     size_t n = (size_t)size;
 
-    FL_TRY(fl_comm_base_init(&m->base, &carrier, "mpi", options, rank, size));
+    FL_TRY(fl_comm_base_init(&m->base, &transport, "mpi", options, rank, size));
     FL_TRY(FL_NEW(&m->channel, n * sizeof *m->channel));
     FL_TRY(FL_NEW(&m->call, n * sizeof *m->call));
     FL_TRY(FL_NEW(&m->request, 2 * n * sizeof(MPI_Request)));
-    FL_MPI(MPI_Irecv(&m->heard, sizeof m->heard, MPI_BYTE, MPI_ANY_SOURCE,
-                     TAG_NOTICE, m->comm, &m->hears));
+    FL_MPI(MPI_Irecv(&m->notice, sizeof m->notice, MPI_BYTE, MPI_ANY_SOURCE,
+                     TAG_NOTICE, m->comm, &m->notice_request));
     return FLEET_OK;
 }
 
-fleet_status fl_mpi_group_open(MPI_Comm comm, const fl_comm_options *options,
-                               fl_comm **peers)
+fleet_status fl_mpi_comm_open(MPI_Comm comm, const fl_comm_options *options,
+                              fl_comm **out)
 {
     int rank, size, level;
     fleet_status status;
-    fl_mpi_group *m;
+    fl_mpi_comm *m;
 
     FL_MPI(MPI_Comm_rank(comm, &rank));
     FL_MPI(MPI_Comm_size(comm, &size));
@@ -336,10 +281,10 @@ fleet_status fl_mpi_group_open(MPI_Comm comm, const fl_comm_options *options,
                        level);
     FL_TRY(FL_NEW(&m, sizeof *m));
     m->comm = comm;
-    status = make(m, rank, size, options);
+    status = make_comm(m, rank, size, options);
     if (status == FLEET_OK)
-        *peers = &m->base.comm;
+        *out = &m->base.comm;
     else
-        close_group(m);
+        free_comm(m);
     return status;
 }

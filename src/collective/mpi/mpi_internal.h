@@ -1,20 +1,21 @@
-/* mpi.h - the plug-in libfleet_mpi.so: ranks that MPI started. mpi.c opens
- * groups, mpi_process.c and mpi_thread.c begin and end MPI, mpi_group.c is the
- * carrier of groups whose ranks are on several hosts. */
-#ifndef FL_COLLECTIVE_MPI_MPI_H
-#define FL_COLLECTIVE_MPI_MPI_H
+/* mpi_internal.h - the inside of the plug-in libfleet_mpi.so: ranks that MPI
+ * started. mpi.c opens communicators, mpi_process.c and mpi_thread.c begin and
+ * end MPI, mpi_comm.c is the transport of communicators whose ranks are on
+ * several hosts, mpi_run.c has their calls. */
+#ifndef FL_COLLECTIVE_MPI_MPI_INTERNAL_H
+#define FL_COLLECTIVE_MPI_MPI_INTERNAL_H
 
 #include <mpi.h>
 
-#include "collective/comm_base.h"
+#include "collective/comm_p2p.h"
 
-/* MPI runs, with these threads, or an error; FLEET_ETIMEDOUT if not all ranks
- * come. What is not ours to begin is not ours to end. */
-fleet_status fl_mpi_begin(int64_t deadline_ms, int *thread_level);
+/* MPI runs, or an error; FLEET_ETIMEDOUT if not all ranks come. MPI that the
+ * program has begun is the program's to end. */
+fleet_status fl_mpi_begin(int64_t deadline_ms);
 
 /* mpi_thread.c: MPI_Init_thread(), once in a process, and after it
  * MPI_Finalize(), which has no deadline. */
-fleet_status fl_mpi_init(int64_t deadline_ms, int *thread_level);
+fleet_status fl_mpi_init(int64_t deadline_ms);
 void fl_mpi_finalize(void);
 
 /* After a failure MPI is left alone, at the end of the process, too: what it
@@ -26,11 +27,12 @@ bool fl_mpi_is_given_up(void);
  * counts. */
 void fl_mpi_end_with(MPI_Comm comm, int64_t deadline_ms);
 
-/* A group of the ranks of comm, which is its own from now on. */
+/* A communicator of the ranks of comm, which is its own from now on; the second:
+ * on several hosts. */
 fleet_status fl_mpi_open(MPI_Comm comm, const fl_comm_options *options,
-                         fl_comm **peers);
-fleet_status fl_mpi_group_open(MPI_Comm comm, const fl_comm_options *options,
-                               fl_comm **peers);
+                         fl_comm **out);
+fleet_status fl_mpi_comm_open(MPI_Comm comm, const fl_comm_options *options,
+                              fl_comm **out);
 
 /* An MPI call's failure as ours: MPI's text with the call's name. */
 fleet_status fl_mpi_fail(int code, const char *call);
@@ -41,50 +43,54 @@ fleet_status fl_mpi_fail(int code, const char *call);
             return fl_mpi_fail(code_, #call);                                  \
     } while (0)
 
+/* Until all n requests are done or ms are over; between two looks at them,
+ * meanwhile(arg) (NULL: nothing), and a pause, longer the longer nothing
+ * happens. */
+typedef fleet_status fl_mpi_meanwhile(void *arg);
+fleet_status fl_mpi_poll(MPI_Request *request, int n, int64_t ms,
+                         fl_mpi_meanwhile *meanwhile, void *arg, bool *is_done);
+void fl_mpi_pause(int64_t since_ns);
+
 /* Until the request is done; FLEET_ETIMEDOUT says that `what` waits. For
- * before there is a group. */
+ * before there is a communicator. */
 fleet_status fl_mpi_wait(MPI_Request *request, int64_t deadline_ms,
                          const char *what);
 
-/* A pause between two looks, longer the longer nothing happens. */
-void fl_mpi_pause(int64_t since_ns);
-
-/* --- groups on several hosts ------------------------------------------------
- */
+/* --- communicators on several hosts --------------------------------------- */
 
 typedef struct fl_mpi_channel {
     MPI_Request request;
-    int64_t n; /* bytes of it; 0: none is under way */
+    int64_t n; /* bytes of it; 0: none is in progress */
 } fl_mpi_channel;
 
-/* What a rank says when it fails. */
+/* What a rank sends when it fails. */
 typedef struct fl_mpi_notice {
     int32_t code;
     char text[500];
 } fl_mpi_notice;
 
-typedef struct fl_mpi_group {
+typedef struct fl_mpi_comm {
     fl_comm_base base;
     MPI_Comm comm;
-    MPI_Request hears; /* a notice of any rank */
-    fl_mpi_notice heard;
+    MPI_Request notice_request; /* of any rank */
+    fl_mpi_notice notice;
     fl_mpi_channel (*channel)[FL_N_CHANNEL][FL_N_WAY]; /* by rank */
     int64_t moved_ns;                                  /* when one last moved */
     fl_call *call;                                     /* of each rank */
     MPI_Request *request;                              /* two for each rank */
-} fl_mpi_group;
+} fl_mpi_comm;
 
-static inline fl_mpi_group *fl_mpi_of(fl_comm_base *g)
+static inline fl_mpi_comm *fl_mpi_of(fl_comm_base *g)
 {
-    return (fl_mpi_group *)g;
+    return (fl_mpi_comm *)g;
 }
 
-/* Until the request is done, with the group's deadline; the call is named if it
- * is not. */
-fleet_status fl_mpi_finish(fl_mpi_group *m, MPI_Request *request,
+/* Until the request is done, with the communicator's deadline; the call is named
+ * if it is not. */
+fleet_status fl_mpi_finish(fl_mpi_comm *m, MPI_Request *request,
                            const fl_call *call);
 
 /* A call that is known to be the same on all ranks. */
-fleet_status fl_mpi_run(fl_mpi_group *m, const fl_work *w);
+fleet_status fl_mpi_run(fl_mpi_comm *m, const fl_work *w);
 
 #endif

@@ -1,4 +1,5 @@
-/* mpi_process.c - MPI begins once in a process and never again. */
+/* mpi_process.c - MPI begins once in a process and never again; waits with a
+ * deadline. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -8,12 +9,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "collective/mpi/mpi.h"
+#include "collective/mpi/mpi_internal.h"
 
 enum { SPIN_NS = 20000, SHORT_NS = 1000000, END_MS = 5000 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pid_t owner; /* the process that began MPI here; 0: nobody yet */
+static pid_t owner; /* the process that began MPI; 0: none yet */
 static _Atomic bool is_given_up;
 static MPI_Comm end_comm = MPI_COMM_NULL;
 static int64_t end_ms;
@@ -46,20 +47,31 @@ void fl_mpi_pause(int64_t since_ns)
         nanosleep(&t, NULL);
 }
 
+fleet_status fl_mpi_poll(MPI_Request *request, int n, int64_t ms,
+                         fl_mpi_meanwhile *meanwhile, void *arg, bool *is_done)
+{
+    int64_t began = fl_now_ns();
+    int done = 0;
+
+    for (;;) {
+        FL_MPI(MPI_Testall(n, request, &done, MPI_STATUSES_IGNORE));
+        *is_done = done != 0;
+        if (done || fl_now_ns() - began > ms * 1000000)
+            return FLEET_OK;
+        if (meanwhile)
+            FL_TRY(meanwhile(arg));
+        fl_mpi_pause(began);
+    }
+}
+
 fleet_status fl_mpi_wait(MPI_Request *request, int64_t deadline_ms,
                          const char *what)
 {
-    int64_t began = fl_now_ns();
-    int is_done = 0;
+    bool is_done;
 
-    for (;;) {
-        FL_MPI(MPI_Test(request, &is_done, MPI_STATUS_IGNORE));
-        if (is_done)
-            return FLEET_OK;
-        if (fl_now_ns() - began > deadline_ms * 1000000)
-            break;
-        fl_mpi_pause(began);
-    }
+    FL_TRY(fl_mpi_poll(request, 1, deadline_ms, NULL, NULL, &is_done));
+    if (is_done)
+        return FLEET_OK;
     fl_mpi_give_up();
     return fl_fail(FLEET_ETIMEDOUT,
                    "mpi: not all ranks came within %lld ms to %s",
@@ -92,7 +104,7 @@ static bool all_come(void)
 
 /* MPI_Finalize() waits for all ranks, with no deadline: it is called once all
  * of them have said that they come. */
-static void end(void)
+static void end_mpi(void)
 {
     int is_over = 0;
 
@@ -116,7 +128,7 @@ static bool is_started_by_mpi(void)
     return false;
 }
 
-static fleet_status begin(int64_t deadline_ms, int *thread_level)
+static fleet_status begin_mpi(int64_t deadline_ms)
 {
     static const char alone[] = "OMPI_MCA_ess_singleton_isolated";
     bool is_set = !is_started_by_mpi() && !getenv(alone);
@@ -124,16 +136,16 @@ static fleet_status begin(int64_t deadline_ms, int *thread_level)
 
     if (is_set)
         setenv(alone, "1", 1);
-    status = fl_mpi_init(deadline_ms, thread_level);
+    status = fl_mpi_init(deadline_ms);
     if (is_set && !fl_mpi_is_given_up())
         unsetenv(alone);
     FL_TRY(status);
     owner = getpid();
-    atexit(end);
+    atexit(end_mpi);
     return FLEET_OK;
 }
 
-static fleet_status begin_or_join(int64_t deadline_ms, int *thread_level)
+static fleet_status begin_or_join(int64_t deadline_ms)
 {
     int is_begun = 0, is_over = 0;
 
@@ -149,18 +161,15 @@ static fleet_status begin_or_join(int64_t deadline_ms, int *thread_level)
     if (fl_mpi_is_given_up())
         return fl_fail(FLEET_EPEER, "mpi: a group of ranks has failed in this "
                                     "process");
-    if (!is_begun)
-        return begin(deadline_ms, thread_level);
-    FL_MPI(MPI_Query_thread(thread_level));
-    return FLEET_OK;
+    return is_begun ? FLEET_OK : begin_mpi(deadline_ms);
 }
 
-fleet_status fl_mpi_begin(int64_t deadline_ms, int *thread_level)
+fleet_status fl_mpi_begin(int64_t deadline_ms)
 {
     fleet_status status;
 
     pthread_mutex_lock(&lock);
-    status = begin_or_join(deadline_ms, thread_level);
+    status = begin_or_join(deadline_ms);
     pthread_mutex_unlock(&lock);
     return status;
 }

@@ -1,13 +1,13 @@
-/* mpi_run.c - the calls of groups on several hosts. What MPI does not have is
- * made of streams: of reductions in an order, in half precision, or of the
- * largest with NaN, each rank gets its chunk of all, adds it up in rank order,
- * and sends it to all. */
+/* mpi_run.c - the calls of communicators on several hosts. Reductions that MPI
+ * does not have (in an order, in half precision, of the largest with NaN) are
+ * made of messages: each rank gets its chunk of all ranks, adds it up in rank
+ * order, and sends it to all. */
 #include <limits.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "collective/reduce_kernels.h"
-#include "collective/mpi/mpi.h"
+#include "collective/mpi/mpi_internal.h"
 #include "collective/wire_type.h"
 
 enum {
@@ -15,15 +15,10 @@ enum {
     CHUNK = 128 * 1024       /* elements that a rank reduces at a time */
 };
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-/* --- reductions by streams ----------------------------------------------- */
+/* --- reductions by messages ---------------------------------------------- */
 
 typedef struct chunks {
-    fl_mpi_group *m;
+    fl_mpi_comm *m;
     const fl_work *w;
     int64_t size; /* of an element */
     char *room;   /* a chunk of each rank */
@@ -32,7 +27,7 @@ typedef struct chunks {
     int64_t *to, *from;
 } chunks;
 
-static fleet_status open(chunks *c, fl_mpi_group *m, const fl_work *w)
+static fleet_status open_chunks(chunks *c, fl_mpi_comm *m, const fl_work *w)
 {
     size_t n = (size_t)m->base.comm.size;
     fleet_status status;
@@ -49,13 +44,13 @@ static fleet_status open(chunks *c, fl_mpi_group *m, const fl_work *w)
     return status;
 }
 
-static void done(chunks *c)
+static void free_chunks(chunks *c)
 {
     fl_free(c->room);
     fl_free(c->out);
 }
 
-static fleet_status exchange(chunks *c)
+static fleet_status exchange_chunks(chunks *c)
 {
     return fl_p2p_exchange(&c->m->base, &(fl_p2p_set){.out = c->out,
                                                       .to = c->to,
@@ -64,7 +59,7 @@ static fleet_status exchange(chunks *c)
 }
 
 /* What came of n elements of each rank becomes n of `out`. */
-static void fold(const chunks *c, char *out, int64_t n)
+static void reduce_chunks(const chunks *c, char *out, int64_t n)
 {
     void *to[1] = {out};
 
@@ -82,11 +77,11 @@ static void fold(const chunks *c, char *out, int64_t n)
 static int64_t chunk_of(const chunks *c, int rank, int64_t begin, int64_t step,
                         int64_t each, int64_t end)
 {
-    int64_t at = least(begin + rank * step, end);
+    int64_t at = fl_least(begin + rank * step, end);
 
     c->out[rank] = (const char *)c->w->in + at * c->size;
     c->in[rank] = c->room + rank * CHUNK * c->size;
-    return least(each, end - at) * c->size;
+    return fl_least(each, end - at) * c->size;
 }
 
 static fleet_status reduce_piece(chunks *c, int64_t begin, int64_t each)
@@ -100,57 +95,57 @@ static fleet_status reduce_piece(chunks *c, int64_t begin, int64_t each)
     own = c->to[me];
     for (int r = 0; r < size; r++)
         c->from[r] = own;
-    FL_TRY(exchange(c));
-    at = least(begin + me * each, n) * c->size;
-    fold(c, out + at, own / c->size);
+    FL_TRY(exchange_chunks(c));
+    at = fl_least(begin + me * each, n) * c->size;
+    reduce_chunks(c, out + at, own / c->size);
 
     for (int r = 0; r < size; r++) {
-        c->in[r] = out + least(begin + r * each, n) * c->size;
+        c->in[r] = out + fl_least(begin + r * each, n) * c->size;
         c->out[r] = out + at;
         c->from[r] = c->to[r];
         c->to[r] = own;
     }
     c->from[me] = own;
-    return exchange(c);
+    return exchange_chunks(c);
 }
 
-static fleet_status reduce_by_chunks(fl_mpi_group *m, const fl_work *w)
+static fleet_status reduce_by_chunks(fl_mpi_comm *m, const fl_work *w)
 {
     int64_t size = m->base.comm.size, n = w->call.n;
-    int64_t each = least((n + size - 1) / size, CHUNK);
+    int64_t each = fl_least((n + size - 1) / size, CHUNK);
     fleet_status status = FLEET_OK;
     chunks c;
 
-    FL_TRY(open(&c, m, w));
+    FL_TRY(open_chunks(&c, m, w));
     for (int64_t i = 0; status == FLEET_OK && i < n; i += each * size)
         status = reduce_piece(&c, i, each);
-    done(&c);
+    free_chunks(&c);
     return status;
 }
 
 static fleet_status scatter_piece(chunks *c, int64_t begin)
 {
     int size = c->m->base.comm.size;
-    int64_t n = c->w->call.n, bytes = least(CHUNK, n - begin) * c->size;
+    int64_t n = c->w->call.n, bytes = fl_least(CHUNK, n - begin) * c->size;
 
     for (int r = 0; r < size; r++) {
         chunk_of(c, r, begin, n, CHUNK, n * size);
         c->to[r] = c->from[r] = bytes;
     }
-    FL_TRY(exchange(c));
-    fold(c, (char *)c->w->out + begin * c->size, bytes / c->size);
+    FL_TRY(exchange_chunks(c));
+    reduce_chunks(c, (char *)c->w->out + begin * c->size, bytes / c->size);
     return FLEET_OK;
 }
 
-static fleet_status reduce_scatter(fl_mpi_group *m, const fl_work *w)
+static fleet_status reduce_scatter(fl_mpi_comm *m, const fl_work *w)
 {
     fleet_status status = FLEET_OK;
     chunks c;
 
-    FL_TRY(open(&c, m, w));
+    FL_TRY(open_chunks(&c, m, w));
     for (int64_t i = 0; status == FLEET_OK && i < w->call.n; i += CHUNK)
         status = scatter_piece(&c, i);
-    done(&c);
+    free_chunks(&c);
     return status;
 }
 
@@ -199,7 +194,7 @@ static void make_mean(const fl_call *c, void *out, int size)
             d[i] *= d_one_nth;
 }
 
-static fleet_status reduce_by_mpi(fl_mpi_group *m, const fl_work *w,
+static fleet_status reduce_by_mpi(fl_mpi_comm *m, const fl_work *w,
                                   MPI_Datatype type)
 {
     int64_t size = fl_wire_size((fl_wire_type)w->call.type);
@@ -210,7 +205,7 @@ static fleet_status reduce_by_mpi(fl_mpi_group *m, const fl_work *w,
         MPI_Request request;
 
         FL_MPI(MPI_Iallreduce(in == out ? MPI_IN_PLACE : in, out,
-                              (int)least(MOST_AT_ONCE, w->call.n - i), type,
+                              (int)fl_least(MOST_AT_ONCE, w->call.n - i), type,
                               op_of(&w->call), m->comm, &request));
         FL_TRY(fl_mpi_finish(m, &request, &w->call));
     }
@@ -219,7 +214,7 @@ static fleet_status reduce_by_mpi(fl_mpi_group *m, const fl_work *w,
     return FLEET_OK;
 }
 
-static fleet_status all_reduce(fl_mpi_group *m, const fl_work *w)
+static fleet_status all_reduce(fl_mpi_comm *m, const fl_work *w)
 {
     MPI_Datatype type = type_of(&w->call);
 
@@ -228,55 +223,53 @@ static fleet_status all_reduce(fl_mpi_group *m, const fl_work *w)
     return reduce_by_mpi(m, w, type);
 }
 
-static fleet_status gather_by_streams(fl_mpi_group *m, const fl_work *w)
+static fleet_status gather_by_messages(fl_mpi_comm *m, const fl_work *w)
 {
     fl_work all = {.in = w->in, .out = w->out};
     fleet_status status;
     chunks c;
 
     all.call.type = FL_WIRE_U8;
-    FL_TRY(open(&c, m, &all));
+    FL_TRY(open_chunks(&c, m, &all));
     for (int r = 0; r < m->base.comm.size; r++) {
         c.out[r] = w->in;
         c.in[r] = (char *)w->out + r * w->call.n;
         c.to[r] = c.from[r] = w->call.n;
     }
-    status = exchange(&c);
-    done(&c);
+    status = exchange_chunks(&c);
+    free_chunks(&c);
     return status;
 }
 
-static fleet_status all_gather(fl_mpi_group *m, const fl_work *w)
+static fleet_status all_gather(fl_mpi_comm *m, const fl_work *w)
 {
     const char *own = (char *)w->out + m->base.comm.rank * w->call.n;
     MPI_Request request;
 
     if (w->call.n > MOST_AT_ONCE)
-        return gather_by_streams(m, w);
+        return gather_by_messages(m, w);
     FL_MPI(MPI_Iallgather(w->in == own ? MPI_IN_PLACE : w->in, (int)w->call.n,
                           MPI_BYTE, w->out, (int)w->call.n, MPI_BYTE, m->comm,
                           &request));
     return fl_mpi_finish(m, &request, &w->call);
 }
 
-static fleet_status broadcast(fl_mpi_group *m, const fl_work *w)
+static fleet_status broadcast(fl_mpi_comm *m, const fl_work *w)
 {
     for (int64_t i = 0; i < w->call.n; i += MOST_AT_ONCE) {
         MPI_Request request;
 
         FL_MPI(MPI_Ibcast((char *)w->out + i,
-                          (int)least(MOST_AT_ONCE, w->call.n - i), MPI_BYTE,
+                          (int)fl_least(MOST_AT_ONCE, w->call.n - i), MPI_BYTE,
                           w->call.root, m->comm, &request));
         FL_TRY(fl_mpi_finish(m, &request, &w->call));
     }
     return FLEET_OK;
 }
 
-static fleet_status split(fl_mpi_group *m, const fl_work *w)
+static fleet_status split(fl_mpi_comm *m, const fl_work *w)
 {
-    fl_comm_options o = {.ordered = m->base.comm.ordered,
-                         .deadline_ms = m->base.comm.deadline_ms,
-                         .log = m->base.log};
+    fl_comm_options o = fl_comm_base_options(&m->base);
     int color = (int)w->call.extra[0];
     MPI_Comm comm;
 
@@ -285,7 +278,7 @@ static fleet_status split(fl_mpi_group *m, const fl_work *w)
     return color < 0 ? FLEET_OK : fl_mpi_open(comm, &o, w->out);
 }
 
-fleet_status fl_mpi_run(fl_mpi_group *m, const fl_work *w)
+fleet_status fl_mpi_run(fl_mpi_comm *m, const fl_work *w)
 {
     switch (w->call.kind) {
     case FL_CALL_ALL_REDUCE:

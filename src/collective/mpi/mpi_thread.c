@@ -1,12 +1,12 @@
 /* mpi_thread.c - MPI_Init_thread() waits for all ranks, with no deadline: so it
- * is called by a thread of its own, and who asked for it waits until his
- * deadline. MPI wants to be ended by the thread that began it, which stays. */
+ * is called by a thread of its own, and the caller waits for it until a deadline.
+ * MPI wants to be ended by the thread that began it, which stays. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <time.h>
 
 #include "base/thread.h"
-#include "collective/mpi/mpi.h"
+#include "collective/mpi/mpi_internal.h"
 
 /* Of the process: a thread whose MPI_Init_thread() never returns goes on to use
  * it. */
@@ -14,11 +14,11 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool has_begun, ends, has_ended;
-    int code, level;
+    int code;
 } mpi = {.lock = PTHREAD_MUTEX_INITIALIZER,
          .changed = PTHREAD_COND_INITIALIZER};
 
-static void tell(bool *what)
+static void set_state(bool *what)
 {
     pthread_mutex_lock(&mpi.lock);
     *what = true;
@@ -34,16 +34,18 @@ static void wait_for(const bool *what)
     pthread_mutex_unlock(&mpi.lock);
 }
 
-static void *live(void *arg)
+static void *run_mpi(void *arg)
 {
+    int level; /* asked for where it matters: mpi_comm.c */
+
     (void)arg;
-    mpi.code = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &mpi.level);
-    tell(&mpi.has_begun);
+    mpi.code = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
+    set_state(&mpi.has_begun);
     if (mpi.code != MPI_SUCCESS)
         return NULL;
     wait_for(&mpi.ends);
     MPI_Finalize();
-    tell(&mpi.has_ended);
+    set_state(&mpi.has_ended);
     return NULL;
 }
 
@@ -69,18 +71,16 @@ static bool begins_within(int64_t ms)
     return has_begun;
 }
 
-fleet_status fl_mpi_init(int64_t deadline_ms, int *thread_level)
+fleet_status fl_mpi_init(int64_t deadline_ms)
 {
     pthread_t thread;
     bool has_begun;
 
-    FL_TRY(fl_thread_start(&thread, live, NULL, "MPI"));
+    FL_TRY(fl_thread_start(&thread, run_mpi, NULL, "MPI"));
     pthread_detach(thread);
     has_begun = begins_within(deadline_ms);
-    if (has_begun && mpi.code == MPI_SUCCESS) {
-        *thread_level = mpi.level;
+    if (has_begun && mpi.code == MPI_SUCCESS)
         return FLEET_OK;
-    }
     fl_mpi_give_up();
     return has_begun ? fl_mpi_fail(mpi.code, "MPI_Init_thread")
                      : fl_fail(FLEET_ETIMEDOUT,
@@ -92,6 +92,6 @@ fleet_status fl_mpi_init(int64_t deadline_ms, int *thread_level)
 
 void fl_mpi_finalize(void)
 {
-    tell(&mpi.ends);
+    set_state(&mpi.ends);
     wait_for(&mpi.has_ended);
 }

@@ -1,6 +1,6 @@
-/* nccl.c - groups of GPUs: how they are opened, tell each other what they do,
- * and end. See nccl.h. */
-#include "collective/nccl/nccl.h"
+/* nccl.c - communicators of ranks on GPUs: how they are opened, agree on calls,
+ * move messages, and end. */
+#include "collective/nccl/nccl_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ fleet_status fl_nccl_cuda(fl_nccl *n, int result, const char *call)
                    n->base.comm.rank, n->device, call, fl_cu_text(result));
 }
 
-static fleet_status nccl_error(fl_nccl *n, int result, const char *call)
+static fleet_status fail_nccl(fl_nccl *n, int result, const char *call)
 {
     const char *more = n->comm ? n->lib->GetLastError(n->comm) : "";
 
@@ -46,18 +46,18 @@ fleet_status fl_nccl_check(fl_nccl *n, int result, const char *call)
         return FLEET_OK;
     if (result == FL_NCCL_IN_PROGRESS)
         return fl_nccl_synchronize(n, call);
-    return nccl_error(n, result, call);
+    return fail_nccl(n, result, call);
 }
 
 /* NCCL's error, if it has met one since. */
-static fleet_status look_at_nccl(fl_nccl *n, const char *call, int *state)
+static fleet_status check_nccl(fl_nccl *n, const char *call, int *state)
 {
     int code = n->lib->CommGetAsyncError(n->comm, state);
 
     if (code != FL_NCCL_OK)
-        return nccl_error(n, code, call);
+        return fail_nccl(n, code, call);
     if (*state != FL_NCCL_OK && *state != FL_NCCL_IN_PROGRESS)
-        return nccl_error(n, *state, call);
+        return fail_nccl(n, *state, call);
     return FLEET_OK;
 }
 
@@ -71,7 +71,7 @@ static void pause_since(int64_t began_ns)
         nanosleep(&pause, NULL);
 }
 
-static fleet_status too_late(fl_nccl *n, const char *call)
+static fleet_status fail_late(fl_nccl *n, const char *call)
 {
     return fl_fail(FLEET_ETIMEDOUT,
                    "nccl: %s of rank %d was not done within %" PRId64
@@ -90,13 +90,13 @@ fleet_status fl_nccl_synchronize(fl_nccl *n, const char *call)
     int state;
 
     for (;;) {
-        FL_TRY(look_at_nccl(n, call, &state));
+        FL_TRY(check_nccl(n, call, &state));
         if (state == FL_NCCL_OK)
             return FLEET_OK;
         FL_TRY(fl_comm_base_check(&n->base));
         FL_TRY(fl_rendezvous_client_failure(n->client));
         if (is_late(n, began))
-            return too_late(n, call);
+            return fail_late(n, call);
         pause_since(began);
     }
 }
@@ -117,22 +117,22 @@ fleet_status fl_nccl_finish(fl_nccl *n, const fl_call *call)
         if (result != FL_CU_NOT_READY)
             return fl_nccl_cuda(n, result, text);
         FL_TRY(fl_comm_base_check(&n->base));
-        FL_TRY(fl_nccl_hear(n));
+        FL_TRY(fl_nccl_receive(n));
         FL_TRY(fl_p2p_advance(&n->base, &moved));
         if (fl_now_ns() - looked > LOOK_NS) {
-            FL_TRY(look_at_nccl(n, text, &state));
+            FL_TRY(check_nccl(n, text, &state));
             looked = fl_now_ns();
         }
         if (is_late(n, began))
-            return too_late(n, text);
+            return fail_late(n, text);
         pause_since(began);
     }
 }
 
-/* --- what ranks tell each other ------------------------------------------ */
+/* --- frames ------------------------------------------------------------- */
 
-/* A message of this pair and way that both have posted. */
-static fleet_status let_go(fl_nccl *n, fl_post p)
+/* Begin a message that both ranks have posted. */
+static fleet_status begin_message(fl_nccl *n, fl_post p)
 {
     fl_comm_base *g = &n->base;
     fl_nccl_message *m;
@@ -142,8 +142,8 @@ static fleet_status let_go(fl_nccl *n, fl_post p)
         p.rank >= g->comm.size || !n->message[p.rank][p.way].is_posted)
         return fl_fail(FLEET_EPEER, "rank 0 talks nonsense");
     m = &n->message[p.rank][p.way];
-    w = &m->visit.work;
-    in = &n->message[p.rank][FL_IN].visit.work;
+    w = &m->staging.work;
+    in = &n->message[p.rank][FL_IN].staging.work;
     if (p.rank == g->comm.rank && p.way == FL_OUT)
         FL_NCCL_CUDA(n, fl_cu_copy(n->queue, in->out, w->in, p.n));
     else if (p.rank != g->comm.rank && p.n > 0 && p.way == FL_OUT)
@@ -152,28 +152,28 @@ static fleet_status let_go(fl_nccl *n, fl_post p)
     else if (p.rank != g->comm.rank && p.n > 0)
         FL_NCCL_CALL(n, Recv, w->out, (size_t)p.n, FL_NCCL_U8, p.rank, n->comm,
                      n->queue);
-    m->is_going = true;
+    m->is_matched = true;
     FL_NCCL_CUDA(n, fl_cu_record(m->done, n->queue));
     return FLEET_OK;
 }
 
-static fleet_status take(fl_nccl *n, const fl_rendezvous_frame *f,
-                         const char *bytes)
+static fleet_status take_frame(fl_nccl *n, const fl_rendezvous_frame *f,
+                               const char *bytes)
 {
     fl_post p = {.way = -1};
 
-    switch (f->word) {
-    case FL_WORD_GO:
+    switch (f->kind) {
+    case FL_FRAME_MATCHED:
         if (f->bytes == sizeof p)
             memcpy(&p, bytes, sizeof p);
         fl_rendezvous_client_drop(n->client, f);
-        return let_go(n, p);
-    case FL_WORD_ALL:
+        return begin_message(n, p);
+    case FL_FRAME_CALLS:
         memcpy(n->all, bytes, f->bytes);
         n->n_all = f->bytes;
         fl_rendezvous_client_drop(n->client, f);
         return FLEET_OK;
-    case FL_WORD_FAIL:
+    case FL_FRAME_FAILURE:
         return fl_comm_base_fail(&n->base,
                                  fl_rendezvous_failure(bytes, f->bytes), false);
     default:
@@ -181,17 +181,17 @@ static fleet_status take(fl_nccl *n, const fl_rendezvous_frame *f,
     }
 }
 
-/* After ALL nothing more: what comes behind it is to be done after the call. */
-fleet_status fl_nccl_hear(fl_nccl *n)
+/* After CALLS nothing more: what comes behind it is done after the call. */
+fleet_status fl_nccl_receive(fl_nccl *n)
 {
     const char *bytes;
     fl_rendezvous_frame f;
 
     while (n->n_all == 0) {
         FL_TRY(fl_rendezvous_client_next(n->client, &f, &bytes));
-        if (f.word == FL_WORD_NONE)
+        if (f.kind == FL_FRAME_NONE)
             break;
-        FL_TRY(take(n, &f, bytes));
+        FL_TRY(take_frame(n, &f, bytes));
     }
     return FLEET_OK;
 }
@@ -214,17 +214,17 @@ static const char *find_call(const fl_nccl *n, int rank, uint32_t *bytes)
     }
 }
 
-const char *fl_nccl_said(const fl_nccl *n, int rank)
+const char *fl_nccl_data_of(const fl_nccl *n, int rank)
 {
     uint32_t bytes;
 
     return find_call(n, rank, &bytes) + sizeof(fl_call);
 }
 
-static fleet_status compare(fl_nccl *n, size_t want)
+static fleet_status compare_calls(fl_nccl *n, size_t want)
 {
     fl_call first = {0}, other;
-    int short_of = -1; /* a rank that has not said all there is to say */
+    int short_of = -1; /* a rank that has sent too little, or too much */
 
     for (int r = 0; r < n->base.comm.size; r++) {
         uint32_t bytes;
@@ -252,25 +252,20 @@ static fleet_status compare(fl_nccl *n, size_t want)
 static fleet_status wait_for_all(fl_nccl *n, const fl_call *call)
 {
     int64_t began = fl_now_ns();
-    char text[FL_CALL_TEXT];
     bool moved;
 
     while (n->n_all == 0) {
         FL_TRY(fl_comm_base_check(&n->base));
-        FL_TRY(fl_nccl_hear(n));
+        FL_TRY(fl_nccl_receive(n));
         if (n->n_all > 0)
             break;
         FL_TRY(fl_p2p_advance(&n->base, &moved));
         FL_TRY(fl_rendezvous_client_check(n->client));
-        /* rank 0 says who is late, unless it is that one itself */
-        if (is_late(n, began + LEAVE_MS * INT64_C(1000000))) {
-            fl_call_text(call, text);
-            return fl_fail(FLEET_ETIMEDOUT,
-                           "rank 0 did not come within %" PRId64
-                           " ms: rank %d waits in %s",
-                           n->base.comm.deadline_ms, n->base.comm.rank, text);
-        }
-        fl_rendezvous_client_rest(n->client, n->base.n_streaming ? 1 : REST_MS);
+        /* the server names the missing rank, unless that is rank 0 itself */
+        if (is_late(n, began + LEAVE_MS * INT64_C(1000000)))
+            return fl_call_timed_out(0, n->base.comm.deadline_ms,
+                                     n->base.comm.rank, call);
+        fl_rendezvous_client_wait(n->client, n->base.n_flowing ? 1 : REST_MS);
     }
     return FLEET_OK;
 }
@@ -281,15 +276,15 @@ fleet_status fl_nccl_match(fl_nccl *n, const fl_call *call, const void *more,
 {
     n->n_all = 0;
     FL_TRY(fl_rendezvous_client_check(n->client));
-    fl_rendezvous_client_send(n->client, FL_WORD_CALL, call, sizeof *call, more,
-                              bytes);
+    fl_rendezvous_client_send(n->client, FL_FRAME_CALL, call, sizeof *call,
+                              more, bytes);
     FL_TRY(wait_for_all(n, call));
-    return compare(n, sizeof *call + bytes);
+    return compare_calls(n, sizeof *call + bytes);
 }
 
 /* --- messages ------------------------------------------------------------ */
 
-static fleet_status step(fl_comm_base *g, fl_work *w, bool *moved)
+static fleet_status move_message(fl_comm_base *g, fl_work *w, bool *moved)
 {
     fl_nccl *n = fl_nccl_of(g);
     int way = w->call.kind == FL_CALL_SEND ? FL_OUT : FL_IN;
@@ -302,18 +297,18 @@ static fleet_status step(fl_comm_base *g, fl_work *w, bool *moved)
         FL_NCCL_CUDA(n, fl_cu_enter(n->device));
         if (w->after)
             FL_NCCL_CUDA(n, fl_cu_after(n->queue, w->after));
-        FL_TRY(fl_nccl_bring(n, w, &m->visit));
+        FL_TRY(fl_nccl_stage(n, w, &m->staging));
         m->is_posted = *moved = true;
-        fl_rendezvous_client_send(n->client, FL_WORD_POST, &p, sizeof p, NULL,
+        fl_rendezvous_client_send(n->client, FL_FRAME_POST, &p, sizeof p, NULL,
                                   0);
         return FLEET_OK;
     }
-    result = m->is_going ? fl_cu_look(m->done) : FL_CU_NOT_READY;
+    result = m->is_matched ? fl_cu_look(m->done) : FL_CU_NOT_READY;
     if (result == FL_CU_NOT_READY)
         return FLEET_OK;
     FL_TRY(
-        fl_nccl_take_back(n, &m->visit, fl_nccl_cuda(n, result, "a message")));
-    m->is_posted = m->is_going = false;
+        fl_nccl_unstage(n, &m->staging, fl_nccl_cuda(n, result, "a message")));
+    m->is_posted = m->is_matched = false;
     w->head_moved = (int64_t)sizeof w->head;
     w->moved = w->call.n;
     *moved = true;
@@ -322,55 +317,49 @@ static fleet_status step(fl_comm_base *g, fl_work *w, bool *moved)
 
 static fleet_status message(fl_comm_base *g, fl_work *w, bool *moved)
 {
-    fleet_status status = step(g, w, moved);
+    fleet_status status = move_message(g, w, moved);
 
     return status == FLEET_OK ? status : fl_comm_base_fail(g, status, true);
 }
 
-static uint32_t look(fl_comm_base *g)
-{
-    (void)g;
-    return 0;
-}
-
-/* Messages that are under way are looked after more often. */
+/* Messages in progress are polled more often. */
 static fleet_status rest(fl_comm_base *g, uint32_t seen)
 {
     fl_nccl *n = fl_nccl_of(g);
     fleet_status status;
-    bool is_going = false;
+    bool is_matched = false;
 
     (void)seen;
     for (int r = 0; r < g->comm.size; r++)
-        is_going |=
-            n->message[r][FL_OUT].is_going || n->message[r][FL_IN].is_going;
-    status = fl_cu_enter(n->device) ? FLEET_OK : fl_nccl_hear(n);
+        is_matched |=
+            n->message[r][FL_OUT].is_matched || n->message[r][FL_IN].is_matched;
+    status = fl_cu_enter(n->device) ? FLEET_OK : fl_nccl_receive(n);
     if (status != FLEET_OK)
         return fl_comm_base_fail(g, status, true);
-    if (is_going)
+    if (is_matched)
         pause_since(0);
     else
-        fl_rendezvous_client_rest(n->client, REST_MS);
+        fl_rendezvous_client_wait(n->client, REST_MS);
     return FLEET_OK;
 }
 
 static void wake(fl_comm_base *g)
 {
-    fl_rendezvous_client_ring(fl_nccl_of(g)->client);
+    fl_rendezvous_client_wake(fl_nccl_of(g)->client);
 }
 
-/* --- its life ------------------------------------------------------------ */
+/* --- life ---------------------------------------------------------------- */
 
-static void tell(fl_comm_base *g, const fl_error *e)
+static void report(fl_comm_base *g, const fl_error *e)
 {
     int32_t code = (int32_t)e->code;
     size_t n = strnlen(e->text, FL_RENDEZVOUS_TEXT - 100);
 
-    fl_rendezvous_client_send(fl_nccl_of(g)->client, FL_WORD_FAIL, &code,
+    fl_rendezvous_client_send(fl_nccl_of(g)->client, FL_FRAME_FAILURE, &code,
                               sizeof code, e->text, n);
 }
 
-/* What NCCL has under way ends at once. */
+/* What NCCL has in progress ends at once. */
 static void abort_nccl(fl_nccl *n)
 {
     if (n->comm)
@@ -402,8 +391,8 @@ static void free_memory(fl_comm_base *g, void *memory)
         fl_cu_free(n->queue, memory);
 }
 
-/* Others may still read from this GPU's memory what it has sent: NCCL ends in
- * good order, if it does soon. */
+/* Other ranks may still read from this GPU's memory what it has sent: NCCL ends
+ * in good order, if it does soon. */
 static void leave_nccl(fl_nccl *n)
 {
     int64_t until = fl_now_ms() + LEAVE_MS;
@@ -430,11 +419,11 @@ static void free_events(fl_nccl *n)
     for (int r = 0; n->message && r < n->base.comm.size; r++)
         for (int way = 0; way < FL_N_WAY; way++) {
             fl_cu_event_destroy(n->message[r][way].done);
-            fl_nccl_take_back(n, &n->message[r][way].visit, FLEET_EPEER);
+            fl_nccl_unstage(n, &n->message[r][way].staging, FLEET_EPEER);
         }
 }
 
-static void close_group(fl_nccl *n)
+static void close_comm(fl_nccl *n)
 {
     bool has_device = n->queue && fl_cu_enter(n->device) == 0;
 
@@ -456,21 +445,20 @@ static void close_group(fl_nccl *n)
 
 static void destroy(fl_comm_base *g)
 {
-    close_group(fl_nccl_of(g));
+    close_comm(fl_nccl_of(g));
 }
 
-static const fl_transport carrier = {
+static const fl_transport transport = {
     .run = run,
     .message = message,
-    .look = look,
     .rest = rest,
     .wake = wake,
-    .report = tell,
+    .report = report,
     .free_memory = free_memory,
     .destroy = destroy,
 };
 
-/* --- streams of the caller's --------------------------------------------- */
+/* --- the caller's streams ----------------------------------------------- */
 
 static fleet_status after(fl_comm *p, fl_queue *q)
 {
@@ -498,8 +486,7 @@ static fleet_status make_events(fl_nccl *n)
     return FLEET_OK;
 }
 
-/* Rank 0's id goes to all over the line. A failure of a rank that has opened
- * its group is not one of a rank's that opens it. */
+/* Rank 0's id goes to all ranks by the rendezvous server. */
 static fleet_status open_nccl(fl_nccl *n)
 {
     int size = n->base.comm.size, rank = n->base.comm.rank;
@@ -511,22 +498,22 @@ static fleet_status open_nccl(fl_nccl *n)
     if (rank == 0)
         FL_NCCL_CALL(n, GetUniqueId, &id);
     FL_TRY(fl_nccl_match(n, &call, &id, sizeof id));
-    memcpy(&id, fl_nccl_said(n, 0), sizeof id);
+    memcpy(&id, fl_nccl_data_of(n, 0), sizeof id);
     n->n_all = 0;
     FL_NCCL_CALL(n, CommInitRankConfig, &n->comm, size, id, rank, &config);
-    call.n = 0; /* nobody goes on before all are there */
+    call.n = 0; /* no rank goes on before all have opened NCCL */
     FL_TRY(fl_nccl_match(n, &call, NULL, 0));
     n->n_all = 0;
     return FLEET_OK;
 }
 
-static fleet_status make(fl_nccl *n, const fl_comm_options *o)
+static fleet_status make_comm(fl_nccl *n, const fl_comm_options *o)
 {
     int size = n->rendezvous.own.size, rank = n->rendezvous.own.rank;
     size_t all =
         (size_t)size * (sizeof(uint32_t) + fl_rendezvous_most_call(size));
 
-    FL_TRY(fl_comm_base_init(&n->base, &carrier, "nccl", o, rank, size));
+    FL_TRY(fl_comm_base_init(&n->base, &transport, "nccl", o, rank, size));
     n->base.class.after = after;
     FL_TRY(FL_NEW(&n->message, (size_t)size * sizeof *n->message));
     FL_TRY(FL_NEW(&n->all, all + FL_RENDEZVOUS_TEXT));
@@ -535,29 +522,29 @@ static fleet_status make(fl_nccl *n, const fl_comm_options *o)
     return make_events(n);
 }
 
-fleet_status fl_nccl_meet(const fl_rendezvous *m,
-                          const fl_comm_options *options, fl_comm **peers)
+fleet_status fl_nccl_join(const fl_rendezvous_options *r,
+                          const fl_comm_options *options, fl_comm **comm)
 {
     fleet_status status;
     fl_nccl *n;
     fl_error e;
 
-    *peers = NULL;
+    *comm = NULL;
     FL_TRY(FL_NEW(&n, sizeof *n));
-    n->rendezvous = *m;
+    n->rendezvous = *r;
     n->device = options->device;
-    status = make(n, options);
+    status = make_comm(n, options);
     if (status == FLEET_OK)
-        status = fl_rendezvous_client_open(&n->client, m);
-    else if (m->listener > 0)
-        close(m->listener); /* it is the group's, which will not be */
+        status = fl_rendezvous_client_open(&n->client, r);
+    else if (r->listener > 0)
+        close(r->listener); /* it would be the communicator's */
     if (status == FLEET_OK && (status = open_nccl(n)) != FLEET_OK)
         fl_comm_base_fail(&n->base, status, true);
     if (status == FLEET_OK) {
-        *peers = &n->base.comm;
+        *comm = &n->base.comm;
         return status;
     }
     fl_error_take(&e, status);
-    close_group(n);
+    close_comm(n);
     return fl_error_raise(&e);
 }

@@ -211,10 +211,10 @@ __device__ static typename T::number join(int how, typename T::number a,
 }
 
 template <class T>
-__global__ static void fold(typename T::element *out,
-                            const typename T::element *in, int64_t step,
-                            int size, int how, typename T::number factor,
-                            int64_t n)
+__global__ static void reduce_sources(typename T::element *out,
+                                      const typename T::element *in,
+                                      int64_t step, int size, int how,
+                                      typename T::number factor, int64_t n)
 {
     FL_EACH(i, n)
     {
@@ -227,7 +227,7 @@ __global__ static void fold(typename T::element *out,
     }
 }
 
-template <class T> static int run_fold(fl_queue *q, const fl_cu_fold *f)
+template <class T> static int run_reduce(fl_queue *q, const fl_cu_reduce *f)
 {
     typedef typename T::number number;
     typedef typename T::element element;
@@ -235,30 +235,30 @@ template <class T> static int run_fold(fl_queue *q, const fl_cu_fold *f)
 
     if (f->n <= 0)
         return cudaSuccess;
-    FL_START_KERNEL(fold<T>, fl_blocks(f->n), FL_THREADS, 0, fl_cuda_stream(q),
-                    static_cast<element *>(f->out),
+    FL_START_KERNEL(reduce_sources<T>, fl_blocks(f->n), FL_THREADS, 0,
+                    fl_cuda_stream(q), static_cast<element *>(f->out),
                     static_cast<const element *>(f->in), f->step, f->size,
                     (int)f->how, factor, f->n);
     return cudaGetLastError();
 }
 
-int fl_cu_fold_run(fl_queue *q, const fl_cu_fold *f)
+int fl_cu_reduce_run(fl_queue *q, const fl_cu_reduce *f)
 {
     switch (f->type) {
     case FL_WIRE_F32:
-        return run_fold<plain<float>>(q, f);
+        return run_reduce<plain<float>>(q, f);
     case FL_WIRE_F64:
-        return run_fold<plain<double>>(q, f);
+        return run_reduce<plain<double>>(q, f);
     case FL_WIRE_I32:
-        return run_fold<integer<int32_t, uint32_t>>(q, f);
+        return run_reduce<integer<int32_t, uint32_t>>(q, f);
     case FL_WIRE_I64:
-        return run_fold<integer<int64_t, uint64_t>>(q, f);
+        return run_reduce<integer<int64_t, uint64_t>>(q, f);
     case FL_WIRE_U8:
-        return run_fold<integer<uint8_t, uint8_t>>(q, f);
+        return run_reduce<integer<uint8_t, uint8_t>>(q, f);
     case FL_WIRE_F16:
-        return run_fold<float16>(q, f);
+        return run_reduce<float16>(q, f);
     default:
-        return run_fold<bfloat16>(q, f);
+        return run_reduce<bfloat16>(q, f);
     }
 }
 

@@ -1,4 +1,4 @@
-/* nccl_gpu.h - what groups of GPUs need of CUDA, for their C side: nccl_gpu.cu.
+/* nccl_gpu.h - what ranks on GPUs need of CUDA, for the C files: nccl_gpu.cu.
  * What gives an int gives CUDA's result, 0 if all is well; fl_cu_text() says
  * it in words. Work is queued on the stream. */
 #ifndef FL_COLLECTIVE_NCCL_NCCL_GPU_H
@@ -45,7 +45,7 @@ bool fl_cu_is_host(const void *p);
 /* out = the n elements of `size` sources, which lie `step` elements apart from
  * `in` on, reduced in their order: the bits of reduce_kernels.h. out may be one of
  * them. */
-typedef struct fl_cu_fold {
+typedef struct fl_cu_reduce {
     fl_reduce how;
     fl_wire_type type;
     const void *in;
@@ -53,8 +53,8 @@ typedef struct fl_cu_fold {
     int size;
     void *out;
     int64_t n;
-} fl_cu_fold;
-int fl_cu_fold_run(fl_queue *q, const fl_cu_fold *f);
+} fl_cu_reduce;
+int fl_cu_reduce_run(fl_queue *q, const fl_cu_reduce *f);
 
 /* Times 1 / size, of float32 or float64. */
 int fl_cu_mean(fl_queue *q, fl_wire_type type, void *x, int64_t n, int size);

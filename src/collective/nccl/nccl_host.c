@@ -1,12 +1,12 @@
-/* nccl_host.c - operands in the host's memory: a copy on the GPU stands in for
- * them; and what ranks agree on again and again, which needs no GPU. So one
- * group serves for all that ranks say. */
+/* nccl_host.c - operands in the host's memory: they are copied to the GPU, and
+ * results back; and what ranks agree on again and again, which needs no GPU. So
+ * one communicator serves for all calls. */
 #include <string.h>
 
-#include "collective/nccl/nccl.h"
+#include "collective/nccl/nccl_internal.h"
 #include "collective/wire_type.h"
 
-static int64_t sum(const int64_t *x, int n)
+static int64_t sum_of(const int64_t *x, int n)
 {
     int64_t all = 0;
 
@@ -16,7 +16,8 @@ static int64_t sum(const int64_t *x, int n)
 }
 
 /* Bytes that a call reads and writes. */
-static void count(const fl_nccl *n, const fl_work *w, int64_t *in, int64_t *out)
+static void count_bytes(const fl_nccl *n, const fl_work *w, int64_t *in,
+                        int64_t *out)
 {
     int ranks = n->base.comm.size;
 
@@ -33,8 +34,8 @@ static void count(const fl_nccl *n, const fl_work *w, int64_t *in, int64_t *out)
         *out = w->call.n * ranks;
         break;
     case FL_CALL_ALL_TO_ALL:
-        *in = sum(w->to, ranks);
-        *out = sum(w->from, ranks);
+        *in = sum_of(w->to, ranks);
+        *out = sum_of(w->from, ranks);
         break;
     case FL_CALL_SEND:
         *out = 0;
@@ -48,8 +49,8 @@ static void count(const fl_nccl *n, const fl_work *w, int64_t *in, int64_t *out)
 }
 
 /* A copy of these bytes on the GPU. */
-static fleet_status copy(fl_nccl *n, const void *host, int64_t bytes,
-                         void **made)
+static fleet_status copy_to_gpu(fl_nccl *n, const void *host, int64_t bytes,
+                                void **made)
 {
     FL_NCCL_CUDA(n, fl_cu_alloc(n->queue, bytes, made));
     FL_NCCL_CUDA(n, fl_cu_copy(n->queue, *made, host, bytes));
@@ -57,7 +58,7 @@ static fleet_status copy(fl_nccl *n, const void *host, int64_t bytes,
 }
 
 /* Both from one piece, as far as they overlap. */
-static fleet_status copy_both(fl_nccl *n, fl_nccl_visit *v, int64_t n_in,
+static fleet_status copy_both(fl_nccl *n, fl_nccl_staging *v, int64_t n_in,
                               int64_t n_out)
 {
     const char *in = v->work.in, *out = v->work.out;
@@ -65,24 +66,24 @@ static fleet_status copy_both(fl_nccl *n, fl_nccl_visit *v, int64_t n_in,
     const char *end = in + n_in > out + n_out ? in + n_in : out + n_out;
     char *made;
 
-    FL_TRY(copy(n, begin, end - begin, &v->made[0]));
+    FL_TRY(copy_to_gpu(n, begin, end - begin, &v->made[0]));
     made = v->made[0];
     v->work.in = made + (in - begin);
     v->work.out = made + (out - begin);
     return FLEET_OK;
 }
 
-fleet_status fl_nccl_bring(fl_nccl *n, const fl_work *w, fl_nccl_visit *v)
+fleet_status fl_nccl_stage(fl_nccl *n, const fl_work *w, fl_nccl_staging *v)
 {
     int64_t n_in, n_out;
     bool is_in, is_out;
 
-    *v = (fl_nccl_visit){.work = {.call = w->call,
-                                  .in = w->in,
-                                  .out = w->out,
-                                  .to = w->to,
-                                  .from = w->from}};
-    count(n, w, &n_in, &n_out);
+    *v = (fl_nccl_staging){.work = {.call = w->call,
+                                    .in = w->in,
+                                    .out = w->out,
+                                    .to = w->to,
+                                    .from = w->from}};
+    count_bytes(n, w, &n_in, &n_out);
     is_in = n_in > 0 && fl_cu_is_host(w->in);
     is_out = n_out > 0 && fl_cu_is_host(w->out);
     if (is_out) {
@@ -93,7 +94,7 @@ fleet_status fl_nccl_bring(fl_nccl *n, const fl_work *w, fl_nccl_visit *v)
         (char *)w->out < (const char *)w->in + n_in)
         return copy_both(n, v, n_in, n_out);
     if (is_in) {
-        FL_TRY(copy(n, w->in, n_in, &v->made[0]));
+        FL_TRY(copy_to_gpu(n, w->in, n_in, &v->made[0]));
         v->work.in = v->made[0];
     }
     if (is_out) {
@@ -105,8 +106,8 @@ fleet_status fl_nccl_bring(fl_nccl *n, const fl_work *w, fl_nccl_visit *v)
 
 /* The call is done on the GPU: to wait for these copies is to wait for no other
  * rank. */
-fleet_status fl_nccl_take_back(fl_nccl *n, fl_nccl_visit *v,
-                               fleet_status status)
+fleet_status fl_nccl_unstage(fl_nccl *n, fl_nccl_staging *v,
+                             fleet_status status)
 {
     if (status == FLEET_OK && v->n_back > 0) {
         int result = fl_cu_copy(n->queue, v->back, v->work.out, v->n_back);
@@ -117,22 +118,22 @@ fleet_status fl_nccl_take_back(fl_nccl *n, fl_nccl_visit *v,
     }
     for (int i = 0; i < 2; i++)
         fl_cu_free(n->queue, v->made[i]);
-    *v = (fl_nccl_visit){0};
+    *v = (fl_nccl_staging){0};
     return status;
 }
 
-/* --- by the line --------------------------------------------------------- */
+/* --- by the rendezvous server --------------------------------------------------------- */
 
 enum { FEW = 128 /* bytes of a rank, which can go with its call */ };
 
-bool fl_nccl_goes_by_line(const fl_call *c)
+bool fl_nccl_is_small_gather(const fl_call *c)
 {
     return c->kind == FL_CALL_ALL_GATHER && c->n > 0 && c->n <= FEW;
 }
 
 /* Between the two memories, or within the host's. */
-static fleet_status move(fl_nccl *n, void *to, const void *from, int64_t bytes,
-                         bool is_host)
+static fleet_status copy_any(fl_nccl *n, void *to, const void *from,
+                             int64_t bytes, bool is_host)
 {
     if (is_host)
         memcpy(to, from, (size_t)bytes);
@@ -141,18 +142,18 @@ static fleet_status move(fl_nccl *n, void *to, const void *from, int64_t bytes,
     return FLEET_OK;
 }
 
-fleet_status fl_nccl_gather_by_line(fl_nccl *n, const fl_work *w)
+fleet_status fl_nccl_gather_small(fl_nccl *n, const fl_work *w)
 {
     bool from_host = fl_cu_is_host(w->in), to_host = fl_cu_is_host(w->out);
     int64_t bytes = w->call.n;
     char own[FEW];
 
-    FL_TRY(move(n, own, w->in, bytes, from_host));
+    FL_TRY(copy_any(n, own, w->in, bytes, from_host));
     if (!from_host)
         FL_TRY(fl_nccl_finish(n, &w->call));
     FL_TRY(fl_nccl_match(n, &w->call, own, (size_t)bytes));
     for (int r = 0; r < n->base.comm.size; r++)
-        FL_TRY(move(n, (char *)w->out + r * bytes, fl_nccl_said(n, r), bytes,
-                    to_host));
+        FL_TRY(copy_any(n, (char *)w->out + r * bytes, fl_nccl_data_of(n, r),
+                        bytes, to_host));
     return to_host ? FLEET_OK : fl_nccl_finish(n, &w->call);
 }

@@ -1,46 +1,49 @@
-/* nccl.h - ranks on GPUs, a carrier of groups (comm_base.h): NCCL moves and sums
- * what lies in the GPUs' memory, a line to rank 0 (rendezvous.h) everything else.
- * nccl_open.c and nccl.c open groups, nccl.c has their messages, nccl_run.c
- * their calls.
+/* nccl_internal.h - ranks on GPUs, a transport of comm_base.h: NCCL moves and sums
+ * what is in the GPUs' memory, the connection to the rendezvous server
+ * (rendezvous_client.h) carries everything else. nccl_open.c and nccl.c open
+ * communicators, nccl.c has their messages, nccl_run.c their calls, nccl_host.c
+ * operands in the host's memory, nccl_gpu.cu what needs CUDA, nccl_lib.c NCCL's
+ * own functions.
  *
- * All ranks tell each other what they call before NCCL hears of it: what
- * does not match is named, and whoever is missing; NCCL itself would hang or
+ * Before NCCL is called all ranks send each other what they call: what does not
+ * match is named, and so is a rank that is missing; NCCL itself would hang or
  * spoil memory. What NCCL computes otherwise than comm.h has it is made of
  * exchanges and a sum of our own.
  *
- * NCCL's work is in the order of ALL and GO on the lines, which is the same
+ * NCCL's work is in the order of the frames CALLS and MATCHED, which is the same
  * for all ranks, on one stream.
  */
-#ifndef FL_COLLECTIVE_NCCL_NCCL_H
-#define FL_COLLECTIVE_NCCL_NCCL_H
+#ifndef FL_COLLECTIVE_NCCL_NCCL_INTERNAL_H
+#define FL_COLLECTIVE_NCCL_NCCL_INTERNAL_H
 
-#include "collective/comm_base.h"
-#include "collective/rendezvous/rendezvous.h"
+#include "collective/comm_p2p.h"
+#include "collective/rendezvous/rendezvous_client.h"
 #include "collective/nccl/nccl_gpu.h"
 #include "collective/nccl/nccl_lib.h"
 
 enum { FL_NCCL_AFTER = 64 };
 
-/* A call whose operands may have lain in the host's memory: nccl_host.c. */
-typedef struct fl_nccl_visit {
-    fl_work work; /* with those on the GPU */
+/* A call with its operands on the GPU: copies of those that are in the host's
+ * memory. */
+typedef struct fl_nccl_staging {
+    fl_work work;
     void *made[2];
     void *back; /* where the result belongs */
     int64_t n_back;
-} fl_nccl_visit;
+} fl_nccl_staging;
 
-/* A message that has been posted; once it is let go, it is done when its event
- * is. */
+/* A message that has been posted; once both ranks have posted it, it is done when
+ * its event is. */
 typedef struct fl_nccl_message {
-    bool is_posted, is_going;
+    bool is_posted, is_matched;
     fl_event *done;
-    fl_nccl_visit visit;
+    fl_nccl_staging staging;
 } fl_nccl_message;
 
 typedef struct fl_nccl {
     fl_comm_base base;
-    fl_rendezvous
-        rendezvous; /* as for its children; meet and listener are not */
+    fl_rendezvous_options rendezvous; /* address and listener apart, its
+                                         children's, too */
     fl_rendezvous_client *client;
     const fl_nccl_lib *lib;
     fl_nccl_comm *comm;
@@ -48,8 +51,8 @@ typedef struct fl_nccl {
     fl_queue *queue;
     fl_event *done; /* the call's */
 
-    /* What callers' streams must have done: taken in turn. One that is taken
-     * again too early makes an earlier call wait longer, no more. */
+    /* What callers' streams must have done: used in turn. One that is used again
+     * too early makes an earlier call wait longer, no more. */
     fl_event *after[FL_NCCL_AFTER];
     int n_after;
 
@@ -57,7 +60,7 @@ typedef struct fl_nccl {
     void *room;                           /* in the GPU's memory */
     int64_t room_bytes;
 
-    char *all; /* what ranks said about the call: see fl_nccl_said() */
+    char *all; /* CALLS: see fl_nccl_data_of() */
     size_t n_all;
 } fl_nccl;
 
@@ -66,10 +69,9 @@ static inline fl_nccl *fl_nccl_of(fl_comm_base *g)
     return (fl_nccl *)g;
 }
 
-/* A group of these ranks; *peers NULL unless it is one. */
-fleet_status fl_nccl_open(const fl_comm_options *options, fl_comm **peers);
-fleet_status fl_nccl_meet(const fl_rendezvous *m,
-                          const fl_comm_options *options, fl_comm **peers);
+/* Join the ranks of this rendezvous; *comm NULL unless they are joined. */
+fleet_status fl_nccl_join(const fl_rendezvous_options *r,
+                          const fl_comm_options *options, fl_comm **comm);
 
 /* What CUDA or NCCL gave, as a status with the call's name. */
 fleet_status fl_nccl_cuda(fl_nccl *n, int result, const char *call);
@@ -78,27 +80,27 @@ fleet_status fl_nccl_check(fl_nccl *n, int result, const char *call);
 #define FL_NCCL_CALL(n, name, ...)                                             \
     FL_TRY(fl_nccl_check(n, (n)->lib->name(__VA_ARGS__), "nccl" #name))
 
-/* All ranks are in this call, and in the same; they have said more about it. */
+/* All ranks are in this call, and in the same; what each of them sends with it. */
 fleet_status fl_nccl_match(fl_nccl *n, const fl_call *call, const void *more,
                            size_t bytes);
-const char *fl_nccl_said(const fl_nccl *n, int rank); /* behind its call */
+const char *fl_nccl_data_of(const fl_nccl *n, int rank);
 
-/* Take what has come on the line, and let messages go that may. */
-fleet_status fl_nccl_hear(fl_nccl *n);
+/* Take the frames that have come, and begin messages that are matched. */
+fleet_status fl_nccl_receive(fl_nccl *n);
 
-/* Until what is on the queue is done; looks after everything else. */
+/* Until what is on the queue is done; messages move on meanwhile. */
 fleet_status fl_nccl_finish(fl_nccl *n, const fl_call *call);
 
-/* What lies in the host's memory on the GPU; and, after the call, its result in
- * the host's memory. The second goes with the first, also if that fails. */
-fleet_status fl_nccl_bring(fl_nccl *n, const fl_work *w, fl_nccl_visit *v);
-fleet_status fl_nccl_take_back(fl_nccl *n, fl_nccl_visit *v,
-                               fleet_status status);
+/* Copy operands that are in the host's memory to the GPU; and, after the call, its
+ * result back. The second goes with the first, also if that fails. */
+fleet_status fl_nccl_stage(fl_nccl *n, const fl_work *w, fl_nccl_staging *v);
+fleet_status fl_nccl_unstage(fl_nccl *n, fl_nccl_staging *v,
+                             fleet_status status);
 
-/* An all_gather of a few bytes goes to rank 0 with what is said about it, and
- * takes no turn on the GPUs. */
-bool fl_nccl_goes_by_line(const fl_call *c);
-fleet_status fl_nccl_gather_by_line(fl_nccl *n, const fl_work *w);
+/* An all_gather of a few bytes goes with the call to the rendezvous server, and
+ * needs no GPU. */
+bool fl_nccl_is_small_gather(const fl_call *c);
+fleet_status fl_nccl_gather_small(fl_nccl *n, const fl_work *w);
 
 /* A call of all ranks, from its beginning to its end. */
 fleet_status fl_nccl_run(fl_nccl *n, const fl_work *w);

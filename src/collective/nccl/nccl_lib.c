@@ -1,4 +1,4 @@
-/* nccl_lib.c - see nccl_lib.h. */
+/* nccl_lib.c - NCCL's functions, found at run time. */
 #define _GNU_SOURCE
 #include "collective/nccl/nccl_lib.h"
 
@@ -56,7 +56,7 @@ static fleet_status check_sign(void *object)
                        : "libnccl.so.2");
 }
 
-static fleet_status open_it(void)
+static fleet_status open_library(void)
 {
     static const char name[] = "libnccl.so.2";
     const char *folder = getenv("FLEET_NCCL_PATH");
@@ -91,7 +91,7 @@ fleet_status fl_nccl_lib_open(const fl_nccl_lib **lib)
 
     pthread_mutex_lock(&lock);
     if (opened.version == 0)
-        status = open_it();
+        status = open_library();
     pthread_mutex_unlock(&lock);
     *lib = status == FLEET_OK ? &opened : NULL;
     return status;

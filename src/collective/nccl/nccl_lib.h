@@ -1,5 +1,5 @@
-/* nccl_lib.h - the part of NCCL that groups use. The library is opened when the
- * first group is, and nothing of it is needed to build: what is here is its
+/* nccl_lib.h - the part of NCCL that is used. The library is opened when the
+ * first communicator is, and nothing of it is needed to build: what is here is its
  * binary interface, in the numbers and layouts of NCCL's own <nccl.h>, 2.14 to
  * 2.28, which has kept them.
  */
@@ -86,7 +86,7 @@ typedef struct fl_nccl_lib {
 
 /* libnccl.so.2: in the folder FLEET_NCCL_PATH if that is set, else where the
  * loader and this code's own run path say. Opened once, and never closed.
- * FLEET_EUNSUPPORTED: not there, too old, without a function that is needed, or
+ * FLEET_EUNSUPPORTED: missing, too old, without a function that is needed, or
  * for real GPUs where these are emulated. */
 fleet_status fl_nccl_lib_open(const fl_nccl_lib **lib);
 

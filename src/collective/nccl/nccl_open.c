@@ -1,15 +1,17 @@
-/* nccl_open.c - who this rank is, before it meets the others: see nccl.h. */
+/* nccl_open.c - the handshake of this rank, from the options. */
+#include "collective/nccl/nccl_open.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "collective/nccl/nccl.h"
+#include "collective/nccl/nccl_internal.h"
 
 static void read_host(char *host, size_t size)
 {
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
 
     if (!f)
-        return; /* then nobody sees that two are on one GPU */
+        return; /* then two ranks on one GPU are not noticed */
     if (!fgets(host, (int)size, f))
         host[0] = 0;
     host[strcspn(host, "\n")] = 0;
@@ -29,30 +31,30 @@ static fleet_status check_options(const fl_comm_options *o)
     return FLEET_OK;
 }
 
-fleet_status fl_nccl_open(const fl_comm_options *o, fl_comm **peers)
+fleet_status fl_nccl_open(const fl_comm_options *o, fl_comm **comm)
 {
-    fl_rendezvous m = {.own = {.magic = FL_RENDEZVOUS_MAGIC,
-                               .version = FL_RENDEZVOUS_VERSION,
-                               .rank = o->rank,
-                               .size = o->size ? o->size : 1,
-                               .ordered = o->ordered},
-                       .address = o->address,
-                       .listener = o->listener,
-                       .connect_ms =
-                           o->connect_ms ? o->connect_ms : o->deadline_ms,
-                       .deadline_ms = o->deadline_ms,
-                       .log = o->log};
+    fl_rendezvous_options r = {.own = {.magic = FL_RENDEZVOUS_MAGIC,
+                                       .version = FL_RENDEZVOUS_VERSION,
+                                       .rank = o->rank,
+                                       .size = o->size ? o->size : 1,
+                                       .ordered = o->ordered},
+                               .address = o->address,
+                               .listener = o->listener,
+                               .connect_ms = o->connect_ms ? o->connect_ms
+                                                           : o->deadline_ms,
+                               .deadline_ms = o->deadline_ms,
+                               .log = o->log};
     int result;
 
-    *peers = NULL;
+    *comm = NULL;
     FL_TRY(check_options(o));
-    if (m.own.size == 1 && !m.address)
-        m.address = "tcp://127.0.0.1:0";
-    snprintf(m.own.job, sizeof m.own.job, "%s", o->job ? o->job : "");
-    read_host(m.own.host, sizeof m.own.host);
-    result = fl_cu_bus(o->device, m.own.bus);
+    if (r.own.size == 1 && !r.address)
+        r.address = "tcp://127.0.0.1:0";
+    snprintf(r.own.job, sizeof r.own.job, "%s", o->job ? o->job : "");
+    read_host(r.own.host, sizeof r.own.host);
+    result = fl_cu_bus(o->device, r.own.bus);
     if (result)
         return fl_fail(FLEET_ENODEVICE, "nccl: rank %d has no device %d: %s",
                        o->rank, o->device, fl_cu_text(result));
-    return fl_nccl_meet(&m, o, peers);
+    return fl_nccl_join(&r, o, comm);
 }

@@ -1,22 +1,18 @@
-/* nccl_run.c - the calls of groups of GPUs. NCCL's own reductions serve where
- * they compute what comm.h promises: integers, and sums of float32 and float64
- * in any order. The others (an order, half precision, the largest of what may
- * be NaN) are exchanges of chunks, a sum in rank order, and a gathering. */
+/* nccl_run.c - the calls of ranks on GPUs. NCCL's own reductions serve where they
+ * compute what comm.h promises: integers, and sums of float32 and float64 in any
+ * order. The other reductions (in an order, in half precision, the largest of
+ * what may be NaN) are exchanges of chunks, a sum in rank order, and a
+ * gathering. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "collective/nccl/nccl.h"
+#include "collective/nccl/nccl_internal.h"
 #include "collective/wire_type.h"
 
 enum { ROOM = 64 << 20 /* bytes, for chunks of all ranks */ };
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 static int ranks_of(const fl_nccl *n)
 {
@@ -47,7 +43,7 @@ static fleet_status send_and_receive(fl_nccl *n, const part *p)
     return FLEET_OK;
 }
 
-static fleet_status exchange(fl_nccl *n, const part *p)
+static fleet_status exchange_parts(fl_nccl *n, const part *p)
 {
     const part *own = &p[n->base.comm.rank];
     fleet_status status;
@@ -66,7 +62,7 @@ static fleet_status exchange(fl_nccl *n, const part *p)
 
 /* --- reductions by exchanges --------------------------------------------- */
 
-/* Chunks of up to `each` elements that every rank folds: of rank r those from
+/* Chunks of up to `each` elements that every rank reduces: of rank r those from
  * begin + r * step on, in each rank's `in`. */
 typedef struct chunks {
     fl_nccl *n;
@@ -95,34 +91,34 @@ static fleet_status open_chunks(chunks *c, fl_nccl *n, const fl_work *w,
 
     *c = (chunks){.n = n, .w = w};
     c->size = fl_wire_size((fl_wire_type)w->call.type);
-    c->each = least(most, ROOM / (ranks * c->size));
+    c->each = fl_least(most, ROOM / (ranks * c->size));
     FL_TRY(make_room(n, ranks * c->each * c->size));
     return FL_NEW(&c->part, (size_t)ranks * sizeof *c->part);
 }
 
 static int64_t begin_of(const chunks *c, int rank)
 {
-    return least(c->begin + rank * c->step, c->end);
+    return fl_least(c->begin + rank * c->step, c->end);
 }
 
 static int64_t length_of(const chunks *c, int rank)
 {
-    return least(c->each, c->end - begin_of(c, rank));
+    return fl_least(c->each, c->end - begin_of(c, rank));
 }
 
-/* Everybody's chunk for this rank, folded, to `out`. */
-static fleet_status fold_own(const chunks *c, char *out)
+/* The chunks of all ranks for this one, reduced, to `out`. */
+static fleet_status reduce_own(const chunks *c, char *out)
 {
     int me = c->n->base.comm.rank;
     int64_t own = length_of(c, me);
     char *room = c->n->room;
-    const fl_cu_fold f = {.how = (fl_reduce)c->w->call.how,
-                          .type = (fl_wire_type)c->w->call.type,
-                          .in = room,
-                          .step = own,
-                          .size = ranks_of(c->n),
-                          .out = out,
-                          .n = own};
+    const fl_cu_reduce f = {.how = (fl_reduce)c->w->call.how,
+                            .type = (fl_wire_type)c->w->call.type,
+                            .in = room,
+                            .step = own,
+                            .size = ranks_of(c->n),
+                            .out = out,
+                            .n = own};
 
     for (int r = 0; r < ranks_of(c->n); r++)
         c->part[r] =
@@ -130,12 +126,12 @@ static fleet_status fold_own(const chunks *c, char *out)
                    .to = length_of(c, r) * c->size,
                    .in = room + r * own * c->size,
                    .from = own * c->size};
-    FL_TRY(exchange(c->n, c->part));
-    FL_NCCL_CUDA(c->n, fl_cu_fold_run(c->n->queue, &f));
+    FL_TRY(exchange_parts(c->n, c->part));
+    FL_NCCL_CUDA(c->n, fl_cu_reduce_run(c->n->queue, &f));
     return FLEET_OK;
 }
 
-/* Everybody's chunk of `out` to all. */
+/* The chunk of `out` of each rank to all ranks. */
 static fleet_status gather_chunks(const chunks *c)
 {
     fl_nccl *n = c->n;
@@ -153,7 +149,7 @@ static fleet_status gather_chunks(const chunks *c)
                             .to = length_of(c, me) * c->size,
                             .in = out + begin_of(c, r) * c->size,
                             .from = length_of(c, r) * c->size};
-    return exchange(n, c->part);
+    return exchange_parts(n, c->part);
 }
 
 static fleet_status reduce_by_chunks(fl_nccl *n, const fl_work *w)
@@ -167,8 +163,8 @@ static fleet_status reduce_by_chunks(fl_nccl *n, const fl_work *w)
     c.end = all;
     for (status = FLEET_OK; status == FLEET_OK && c.begin < all;
          c.begin += c.each * ranks) {
-        status = fold_own(&c, (char *)w->out +
-                                  begin_of(&c, n->base.comm.rank) * c.size);
+        status = reduce_own(&c, (char *)w->out +
+                                    begin_of(&c, n->base.comm.rank) * c.size);
         if (status == FLEET_OK)
             status = gather_chunks(&c);
     }
@@ -188,8 +184,8 @@ static fleet_status scatter_by_chunks(fl_nccl *n, const fl_work *w)
     c.end = all * ranks_of(n);
     for (status = FLEET_OK; status == FLEET_OK && c.begin < all;
          c.begin += c.each) {
-        c.each = least(c.each, all - c.begin);
-        status = fold_own(&c, (char *)w->out + c.begin * c.size);
+        c.each = fl_least(c.each, all - c.begin);
+        status = reduce_own(&c, (char *)w->out + c.begin * c.size);
     }
     fl_free(c.part);
     return status;
@@ -263,7 +259,7 @@ static fleet_status reduce_scatter(fl_nccl *n, const fl_work *w)
     return make_mean(n, w);
 }
 
-/* --- moving -------------------------------------------------------------- */
+/* --- copies -------------------------------------------------------------- */
 
 static fleet_status all_gather(fl_nccl *n, const fl_work *w)
 {
@@ -284,16 +280,14 @@ static fleet_status check_pair(fl_nccl *n, int from, int to)
 {
     int64_t has, expects;
 
-    memcpy(&has, fl_nccl_said(n, from) + (size_t)to * sizeof has, sizeof has);
+    memcpy(&has, fl_nccl_data_of(n, from) + (size_t)to * sizeof has,
+           sizeof has);
     memcpy(&expects,
-           fl_nccl_said(n, to) + (size_t)(ranks_of(n) + from) * sizeof has,
+           fl_nccl_data_of(n, to) + (size_t)(ranks_of(n) + from) * sizeof has,
            sizeof expects);
     if (has == expects)
         return FLEET_OK;
-    fl_fail(FLEET_EINVAL,
-            "calls do not match: rank %d sends %" PRId64
-            " bytes to rank %d, which expects %" PRId64,
-            from, has, to, expects);
+    fl_call_sizes_differ(from, has, to, expects);
     return fl_comm_base_fail(&n->base, FLEET_EINVAL, false);
 }
 
@@ -327,29 +321,29 @@ static fleet_status all_to_all(fl_nccl *n, const fl_work *w)
         out += w->to[r];
         in += w->from[r];
     }
-    status = exchange(n, p);
+    status = exchange_parts(n, p);
     fl_free(p);
     return status;
 }
 
-/* --- smaller groups ------------------------------------------------------ */
+/* --- smaller communicators ------------------------------------------------------ */
 
-/* Each rank listens, in case that it is the first of its group. */
-typedef struct side {
+/* Each rank listens, in case that it is rank 0 of its child. */
+typedef struct split_entry {
     int32_t color, key;
-    char meet[FL_RENDEZVOUS_NAME];
-} side;
+    char address[FL_RENDEZVOUS_NAME];
+} split_entry;
 
-static side side_of(const fl_nccl *n, int rank)
+static split_entry entry_of(const fl_nccl *n, int rank)
 {
-    side s;
+    split_entry s;
 
-    memcpy(&s, fl_nccl_said(n, rank), sizeof s);
-    s.meet[sizeof s.meet - 1] = 0;
+    memcpy(&s, fl_nccl_data_of(n, rank), sizeof s);
+    s.address[sizeof s.address - 1] = 0;
     return s;
 }
 
-static fleet_status listen_beside(const fl_nccl *n, side *own, int *fd)
+static fleet_status listen_beside(const fl_nccl *n, split_entry *own, int *fd)
 {
     char name[FL_RENDEZVOUS_NAME], beside[FL_RENDEZVOUS_NAME + 8],
         bound[FL_RENDEZVOUS_NAME];
@@ -361,31 +355,31 @@ static fleet_status listen_beside(const fl_nccl *n, side *own, int *fd)
         *port = 0;
     snprintf(beside, sizeof beside, "tcp://%s:0", name);
     FL_TRY(fl_rendezvous_listen(beside, fd, bound));
-    memcpy(own->meet, bound, sizeof bound);
+    memcpy(own->address, bound, sizeof bound);
     return FLEET_OK;
 }
 
-static bool is_before(side a, int rank_a, side b, int rank_b)
+static bool is_before(split_entry a, int rank_a, split_entry b, int rank_b)
 {
     return a.key < b.key || (a.key == b.key && rank_a < rank_b);
 }
 
-/* This rank's place in its group; where the first one listens. */
-static void find_place(const fl_nccl *n, fl_greeting *g, side *first)
+/* This rank's number in its child; the entry of the child's rank 0. */
+static void number_child(const fl_nccl *n, fl_handshake *h, split_entry *first)
 {
     int me = n->base.comm.rank, first_rank = me;
-    side own = side_of(n, me);
+    split_entry own = entry_of(n, me);
 
     *first = own;
-    g->size = g->rank = 0;
+    h->size = h->rank = 0;
     for (int r = 0; r < ranks_of(n); r++) {
-        side s = side_of(n, r);
+        split_entry s = entry_of(n, r);
 
         if (s.color != own.color)
             continue;
-        g->size++;
+        h->size++;
         if (is_before(s, r, own, me))
-            g->rank++;
+            h->rank++;
         if (is_before(s, r, *first, first_rank)) {
             *first = s;
             first_rank = r;
@@ -395,27 +389,25 @@ static void find_place(const fl_nccl *n, fl_greeting *g, side *first)
 
 static fleet_status open_child(fl_nccl *n, int fd, fl_comm **child)
 {
-    fl_comm_options o = {.ordered = n->base.comm.ordered,
-                         .deadline_ms = n->base.comm.deadline_ms,
-                         .log = n->base.log,
-                         .device = n->device};
-    fl_rendezvous m = n->rendezvous;
-    side first;
+    fl_comm_options o = fl_comm_base_options(&n->base);
+    fl_rendezvous_options r = n->rendezvous;
+    split_entry first;
 
-    find_place(n, &m.own, &first);
-    snprintf(m.own.job, sizeof m.own.job, "%.90s/%d.%d", n->rendezvous.own.job,
+    o.device = n->device;
+    number_child(n, &r.own, &first);
+    snprintf(r.own.job, sizeof r.own.job, "%.90s/%d.%d", n->rendezvous.own.job,
              n->n_split, first.color);
-    m.address = first.meet;
-    m.listener = m.own.rank == 0 ? fd : 0;
-    if (m.own.rank != 0)
+    r.address = first.address;
+    r.listener = r.own.rank == 0 ? fd : 0;
+    if (r.own.rank != 0)
         close(fd);
-    return fl_nccl_meet(&m, &o, child);
+    return fl_nccl_join(&r, &o, child);
 }
 
 static fleet_status split(fl_nccl *n, const fl_work *w)
 {
-    side own = {.color = (int32_t)w->call.extra[0],
-                .key = (int32_t)w->call.extra[1]};
+    split_entry own = {.color = (int32_t)w->call.extra[0],
+                       .key = (int32_t)w->call.extra[1]};
     fleet_status status;
     int fd = -1;
 
@@ -450,7 +442,7 @@ static fleet_status get_memory(fl_nccl *n, const fl_work *w)
     return status;
 }
 
-static fleet_status begin(fl_nccl *n, const fl_work *w)
+static fleet_status queue_call(fl_nccl *n, const fl_work *w)
 {
     switch (w->call.kind) {
     case FL_CALL_ALL_REDUCE:
@@ -466,16 +458,16 @@ static fleet_status begin(fl_nccl *n, const fl_work *w)
     }
 }
 
-static fleet_status do_it(fl_nccl *n, const fl_work *w)
+static fleet_status run_staged(fl_nccl *n, const fl_work *w)
 {
-    fl_nccl_visit v;
-    fleet_status status = fl_nccl_bring(n, w, &v);
+    fl_nccl_staging v;
+    fleet_status status = fl_nccl_stage(n, w, &v);
 
     if (status == FLEET_OK)
-        status = begin(n, &v.work);
+        status = queue_call(n, &v.work);
     if (status == FLEET_OK)
         status = fl_nccl_finish(n, &w->call);
-    return fl_nccl_take_back(n, &v, status);
+    return fl_nccl_unstage(n, &v, status);
 }
 
 fleet_status fl_nccl_run(fl_nccl *n, const fl_work *w)
@@ -486,8 +478,8 @@ fleet_status fl_nccl_run(fl_nccl *n, const fl_work *w)
         FL_NCCL_CUDA(n, fl_cu_after(n->queue, w->after));
     if (c->kind == FL_CALL_SPLIT)
         return split(n, w);
-    if (fl_nccl_goes_by_line(c))
-        return fl_nccl_gather_by_line(n, w);
+    if (fl_nccl_is_small_gather(c))
+        return fl_nccl_gather_small(n, w);
     if (c->kind == FL_CALL_ALL_TO_ALL)
         FL_TRY(match_counts(n, w));
     else
@@ -497,5 +489,5 @@ fleet_status fl_nccl_run(fl_nccl *n, const fl_work *w)
     if (c->kind == FL_CALL_BARRIER ||
         (c->n == 0 && c->kind != FL_CALL_ALL_TO_ALL))
         return FLEET_OK;
-    return do_it(n, w);
+    return run_staged(n, w);
 }

@@ -1,4 +1,4 @@
-/* rendezvous.c - addresses, sockets and frames: see rendezvous.h. */
+/* rendezvous.c - addresses, sockets and frames of both sides. */
 #include "collective/rendezvous/rendezvous.h"
 
 #include <errno.h>
@@ -25,8 +25,8 @@ size_t fl_rendezvous_most_call(int size)
 /* --- addresses ----------------------------------------------------------- */
 
 /* "tcp://1.2.3.4:5", "tcp://[::1]:5"; for freeaddrinfo(). */
-static fleet_status parse(const char *address, bool listens,
-                          struct addrinfo **found)
+static fleet_status parse_address(const char *address, bool listens,
+                                  struct addrinfo **found)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                              .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
@@ -53,14 +53,14 @@ static fleet_status parse(const char *address, bool listens,
     return FLEET_OK;
 }
 
-void fl_rendezvous_name(int fd, bool other, char name[FL_RENDEZVOUS_NAME])
+void fl_rendezvous_name(int fd, bool remote, char name[FL_RENDEZVOUS_NAME])
 {
     struct sockaddr_storage a = {0};
     socklen_t n = sizeof a;
     char host[64] = "?", port[8] = "?";
 
-    if ((other ? getpeername(fd, (struct sockaddr *)&a, &n)
-               : getsockname(fd, (struct sockaddr *)&a, &n)) == 0)
+    if ((remote ? getpeername(fd, (struct sockaddr *)&a, &n)
+                : getsockname(fd, (struct sockaddr *)&a, &n)) == 0)
         getnameinfo((struct sockaddr *)&a, n, host, sizeof host, port,
                     sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
     snprintf(name, FL_RENDEZVOUS_NAME, strchr(host, ':') ? "[%s]:%s" : "%s:%s",
@@ -73,7 +73,7 @@ fleet_status fl_rendezvous_listen(const char *address, int *fd,
     struct addrinfo *a;
     int yes = 1, e = 0;
 
-    FL_TRY(parse(address, true, &a));
+    FL_TRY(parse_address(address, true, &a));
     *fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (*fd >= 0)
         setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
@@ -111,7 +111,7 @@ fleet_status fl_rendezvous_connect(const char *address, int64_t ms, int *fd)
     int e, yes = 1;
     bool ok;
 
-    FL_TRY(parse(address, false, &a));
+    FL_TRY(parse_address(address, false, &a));
     *fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     ok = *fd >= 0 && (connect(*fd, a->ai_addr, a->ai_addrlen) == 0 ||
                       (errno == EINPROGRESS && is_connected(*fd, ms)));
@@ -130,7 +130,7 @@ fleet_status fl_rendezvous_connect(const char *address, int64_t ms, int *fd)
 
 /* --- frames -------------------------------------------------------------- */
 
-/* Lines are read by who waits for them: one that takes nothing for so long has
+/* Both sides read all the time: a connection that takes nothing for SEND_MS has
  * ended. */
 static bool send_bytes(int fd, const void *p, size_t n)
 {
@@ -151,11 +151,11 @@ static bool send_bytes(int fd, const void *p, size_t n)
     return true;
 }
 
-bool fl_rendezvous_send(int fd, fl_word word, const void *a, size_t n_a,
+bool fl_rendezvous_send(int fd, fl_frame_kind kind, const void *a, size_t n_a,
                         const void *b, size_t n_b)
 {
     char small[512];
-    fl_rendezvous_frame f = {(uint32_t)word, (uint32_t)(n_a + n_b)};
+    fl_rendezvous_frame f = {(uint32_t)kind, (uint32_t)(n_a + n_b)};
     size_t n = sizeof f + n_a + n_b;
 
     memcpy(small, &f, sizeof f);
@@ -174,7 +174,8 @@ bool fl_rendezvous_send_failure(int fd, const fl_error *e)
     int32_t code = (int32_t)e->code;
     size_t n = strnlen(e->text, FL_RENDEZVOUS_TEXT - 1);
 
-    return fl_rendezvous_send(fd, FL_WORD_FAIL, &code, sizeof code, e->text, n);
+    return fl_rendezvous_send(fd, FL_FRAME_FAILURE, &code, sizeof code, e->text,
+                              n);
 }
 
 fleet_status fl_rendezvous_failure(const char *bytes, size_t n)
@@ -208,25 +209,25 @@ bool fl_inbox_frame(const fl_inbox *in, fl_rendezvous_frame *f,
     *bytes = in->data + sizeof *f;
     if (in->n >= sizeof *f) {
         memcpy(f, in->data, sizeof *f);
-        if (f->word == FL_WORD_NONE || f->word >= FL_N_WORD ||
+        if (f->kind == FL_FRAME_NONE || f->kind >= FL_N_FRAME ||
             f->bytes > in->room - sizeof *f)
             return false;
         if (in->n >= sizeof *f + f->bytes)
             return true;
     }
-    f->word = FL_WORD_NONE;
+    f->kind = FL_FRAME_NONE;
     return true;
 }
 
-bool fl_inbox_find(const fl_inbox *in, fl_word word, fl_rendezvous_frame *f,
-                   const char **bytes)
+bool fl_inbox_find(const fl_inbox *in, fl_frame_kind kind,
+                   fl_rendezvous_frame *f, const char **bytes)
 {
     fl_inbox rest = *in;
 
-    while (fl_inbox_frame(&rest, f, bytes) && f->word != FL_WORD_NONE) {
+    while (fl_inbox_frame(&rest, f, bytes) && f->kind != FL_FRAME_NONE) {
         size_t n = sizeof *f + f->bytes;
 
-        if (f->word == (uint32_t)word)
+        if (f->kind == (uint32_t)kind)
             return true;
         rest.data += n;
         rest.room -= n;

@@ -1,4 +1,5 @@
-/* rendezvous_server.c - the hub's thread, and what ranks tell each other: see rendezvous.h. */
+/* rendezvous_server.c - the server's thread, and what ranks send each other
+ * through it. */
 #include "collective/rendezvous/rendezvous_server.h"
 
 #include <errno.h>
@@ -11,127 +12,126 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "collective/rendezvous/rendezvous_accept.h"
 
 /* --- failure ------------------------------------------------------------- */
 
-void fl_rendezvous_server_fail(fl_rendezvous_server *h, fleet_status code,
-                               const fl_caller *from)
+void fl_rendezvous_server_fail(fl_rendezvous_server *s, fleet_status code,
+                               const fl_connection *from)
 {
-    if (h->failed)
+    if (s->failed)
         return;
-    fl_error_take(&h->error, code);
-    h->failed = true;
-    for (int r = 0; r < h->size; r++)
-        if (h->rank[r] && h->rank[r] != from)
-            fl_rendezvous_send_failure(h->rank[r]->fd, &h->error);
+    fl_error_take(&s->error, code);
+    s->failed = true;
+    for (int r = 0; r < s->size; r++)
+        if (s->rank[r] && s->rank[r] != from)
+            fl_rendezvous_send_failure(s->rank[r]->fd, &s->error);
 }
 
-void fl_rendezvous_server_drop(fl_rendezvous_server *h, fl_caller *c)
+void fl_rendezvous_server_drop(fl_rendezvous_server *s, fl_connection *c)
 {
     shutdown(c->fd, SHUT_WR);
     close(c->fd);
     c->fd = -1;
     if (c->rank >= 0)
-        h->rank[c->rank] = NULL;
+        s->rank[c->rank] = NULL;
 }
 
-static void nonsense(fl_rendezvous_server *h, fl_caller *c)
+static void fail_nonsense(fl_rendezvous_server *s, fl_connection *c)
 {
     fl_fail(FLEET_EPEER, "rank %d at %s talks nonsense", c->rank, c->name);
-    fl_rendezvous_server_fail(h, FLEET_EPEER, NULL);
-    fl_rendezvous_server_drop(h, c);
+    fl_rendezvous_server_fail(s, FLEET_EPEER, NULL);
+    fl_rendezvous_server_drop(s, c);
 }
 
 /* --- calls --------------------------------------------------------------- */
 
-static int count_calls(const fl_rendezvous_server *h, int64_t *first_ms)
+static int count_calls(const fl_rendezvous_server *s, int64_t *first_ms)
 {
     int n = 0;
 
     *first_ms = INT64_MAX;
-    for (int r = 0; r < h->size; r++)
-        if (h->rank[r] && h->rank[r]->called_ms) {
+    for (int r = 0; r < s->size; r++)
+        if (s->rank[r] && s->rank[r]->called_ms) {
             n++;
-            if (h->rank[r]->called_ms < *first_ms)
-                *first_ms = h->rank[r]->called_ms;
+            if (s->rank[r]->called_ms < *first_ms)
+                *first_ms = s->rank[r]->called_ms;
         }
     return n;
 }
 
-static void give_all(fl_rendezvous_server *h)
+static void send_calls(fl_rendezvous_server *s)
 {
     size_t n = 0;
-    char *all = fl_alloc((size_t)h->size * (h->most_call + sizeof(uint32_t)));
+    char *all = fl_alloc((size_t)s->size * (s->most_call + sizeof(uint32_t)));
 
     if (!all) {
-        fl_rendezvous_server_fail(h, FLEET_ENOMEM, NULL);
+        fl_rendezvous_server_fail(s, FLEET_ENOMEM, NULL);
         return;
     }
-    for (int r = 0; r < h->size; r++) {
-        fl_caller *c = h->rank[r];
+    for (int r = 0; r < s->size; r++) {
+        fl_connection *c = s->rank[r];
 
         memcpy(all + n, &c->bytes, sizeof c->bytes);
         memcpy(all + n + sizeof c->bytes, c->call, c->bytes);
         n += sizeof c->bytes + c->bytes;
         c->called_ms = 0;
     }
-    for (int r = 0; r < h->size; r++)
-        fl_rendezvous_send(h->rank[r]->fd, FL_WORD_ALL, all, n, NULL, 0);
+    for (int r = 0; r < s->size; r++)
+        fl_rendezvous_send(s->rank[r]->fd, FL_FRAME_CALLS, all, n, NULL, 0);
     fl_free(all);
 }
 
-static void take_call(fl_rendezvous_server *h, fl_caller *c, const char *bytes,
-                      size_t n)
+static void take_call(fl_rendezvous_server *s, fl_connection *c,
+                      const char *bytes, size_t n)
 {
     int64_t first;
 
-    if (n < sizeof(fl_call) || n > h->most_call || c->called_ms) {
-        nonsense(h, c);
+    if (n < sizeof(fl_call) || n > s->most_call || c->called_ms) {
+        fail_nonsense(s, c);
         return;
     }
     memcpy(c->call, bytes, n);
     c->bytes = (uint32_t)n;
     c->called_ms = fl_now_ms();
-    if (count_calls(h, &first) == h->size)
-        give_all(h);
+    if (count_calls(s, &first) == s->size)
+        send_calls(s);
 }
 
 /* --- messages ------------------------------------------------------------ */
 
-static void let_go(fl_rendezvous_server *h, int from, int to, int64_t n)
+static void send_matched(fl_rendezvous_server *s, int from, int to, int64_t n)
 {
     const fl_post out = {FL_OUT, to, n}, in = {FL_IN, from, n};
 
-    fl_rendezvous_send(h->rank[from]->fd, FL_WORD_GO, &out, sizeof out, NULL,
+    fl_rendezvous_send(s->rank[from]->fd, FL_FRAME_MATCHED, &out, sizeof out,
+                       NULL, 0);
+    fl_rendezvous_send(s->rank[to]->fd, FL_FRAME_MATCHED, &in, sizeof in, NULL,
                        0);
-    fl_rendezvous_send(h->rank[to]->fd, FL_WORD_GO, &in, sizeof in, NULL, 0);
 }
 
-static void match_posts(fl_rendezvous_server *h, int from, int to,
+static void match_posts(fl_rendezvous_server *s, int from, int to,
                         int64_t *post)
 {
     if (post[FL_OUT] < 0 || post[FL_IN] < 0)
         return;
     if (post[FL_OUT] == post[FL_IN]) {
-        let_go(h, from, to, post[FL_OUT]);
+        send_matched(s, from, to, post[FL_OUT]);
         post[FL_OUT] = post[FL_IN] = -1;
         return;
     }
-    fl_fail(FLEET_EINVAL,
-            "calls do not match: rank %d sends %" PRId64
-            " bytes to rank %d, which expects %" PRId64,
-            from, post[FL_OUT], to, post[FL_IN]);
-    fl_rendezvous_server_fail(h, FLEET_EINVAL, NULL);
+    fl_call_sizes_differ(from, post[FL_OUT], to, post[FL_IN]);
+    fl_rendezvous_server_fail(s, FLEET_EINVAL, NULL);
 }
 
-static void has_left(fl_rendezvous_server *h, int rank)
+static void fail_has_left(fl_rendezvous_server *s, int rank)
 {
     fl_fail(FLEET_EPEER, "rank %d has ended its group", rank);
-    fl_rendezvous_server_fail(h, FLEET_EPEER, NULL);
+    fl_rendezvous_server_fail(s, FLEET_EPEER, NULL);
 }
 
-static void take_post(fl_rendezvous_server *h, fl_caller *c, const char *bytes,
-                      size_t n)
+static void take_post(fl_rendezvous_server *s, fl_connection *c,
+                      const char *bytes, size_t n)
 {
     fl_post p = {.way = -1};
     int from, to;
@@ -139,139 +139,129 @@ static void take_post(fl_rendezvous_server *h, fl_caller *c, const char *bytes,
 
     if (n == sizeof p)
         memcpy(&p, bytes, sizeof p);
-    if (p.way < 0 || p.way >= FL_N_WAY || p.rank < 0 || p.rank >= h->size ||
+    if (p.way < 0 || p.way >= FL_N_WAY || p.rank < 0 || p.rank >= s->size ||
         p.n < 0) {
-        nonsense(h, c);
+        fail_nonsense(s, c);
         return;
     }
     from = p.way == FL_OUT ? c->rank : p.rank;
     to = p.way == FL_OUT ? p.rank : c->rank;
-    post = h->post[from * h->size + to];
+    post = s->post[from * s->size + to];
     if (post[p.way] >= 0) {
-        nonsense(h, c);
+        fail_nonsense(s, c);
         return;
     }
     post[p.way] = p.n;
-    if (!h->rank[p.rank] || h->rank[p.rank]->has_left)
-        has_left(h, p.rank);
+    if (!s->rank[p.rank] || s->rank[p.rank]->has_left)
+        fail_has_left(s, p.rank);
     else
-        match_posts(h, from, to, post);
+        match_posts(s, from, to, post);
 }
 
-/* Messages that wait for it wait in vain. */
-static void take_leave(fl_rendezvous_server *h, fl_caller *c)
+/* Messages that wait for this rank wait in vain. */
+static void take_leave(fl_rendezvous_server *s, fl_connection *c)
 {
     c->has_left = true;
-    for (int r = 0; r < h->size; r++)
-        if (h->post[r * h->size + c->rank][FL_OUT] >= 0 ||
-            h->post[c->rank * h->size + r][FL_IN] >= 0)
-            has_left(h, c->rank);
+    for (int r = 0; r < s->size; r++)
+        if (s->post[r * s->size + c->rank][FL_OUT] >= 0 ||
+            s->post[c->rank * s->size + r][FL_IN] >= 0)
+            fail_has_left(s, c->rank);
 }
 
 /* --- frames -------------------------------------------------------------- */
 
-static void take_failure(fl_rendezvous_server *h, fl_caller *c,
-                         const char *bytes, size_t n)
+static void take_frame(fl_rendezvous_server *s, fl_connection *c,
+                       const fl_rendezvous_frame *f, const char *bytes)
 {
-    fl_rendezvous_server_fail(h, fl_rendezvous_failure(bytes, n), c);
-}
-
-static void take(fl_rendezvous_server *h, fl_caller *c,
-                 const fl_rendezvous_frame *f, const char *bytes)
-{
-    switch (f->word) {
-    case FL_WORD_BYE:
-        take_leave(h, c);
+    switch (f->kind) {
+    case FL_FRAME_LEAVE:
+        take_leave(s, c);
         break;
-    case FL_WORD_FAIL:
-        take_failure(h, c, bytes, f->bytes);
+    case FL_FRAME_FAILURE:
+        fl_rendezvous_server_fail(s, fl_rendezvous_failure(bytes, f->bytes), c);
         break;
-    case FL_WORD_CALL:
-    case FL_WORD_POST:
-        if (!h->is_open)
-            nonsense(h, c);
-        else if (h->failed)
+    case FL_FRAME_CALL:
+    case FL_FRAME_POST:
+        if (!s->is_open)
+            fail_nonsense(s, c);
+        else if (s->failed)
             break;
-        else if (f->word == FL_WORD_CALL)
-            take_call(h, c, bytes, f->bytes);
+        else if (f->kind == FL_FRAME_CALL)
+            take_call(s, c, bytes, f->bytes);
         else
-            take_post(h, c, bytes, f->bytes);
+            take_post(s, c, bytes, f->bytes);
         break;
     default:
-        nonsense(h, c);
+        fail_nonsense(s, c);
     }
 }
 
-static void has_ended(fl_rendezvous_server *h, fl_caller *c)
+static void connection_ended(fl_rendezvous_server *s, fl_connection *c)
 {
     bool is_rank = c->rank >= 0 && !c->has_left;
 
-    if (is_rank && h->is_open) {
+    if (is_rank && s->is_open) {
         fl_fail(FLEET_EPEER,
                 "rank %d is dead or cut off: its connection from %s has ended",
                 c->rank, c->name);
-        fl_rendezvous_server_fail(h, FLEET_EPEER, NULL);
+        fl_rendezvous_server_fail(s, FLEET_EPEER, NULL);
     }
-    if (is_rank && !h->is_open)
-        snprintf(h->refused, sizeof h->refused,
+    if (is_rank && !s->is_open)
+        snprintf(s->refused, sizeof s->refused,
                  "; rank %d had come from %s and has gone again", c->rank,
                  c->name);
-    fl_rendezvous_server_drop(h, c);
+    fl_rendezvous_server_drop(s, c);
 }
 
-static void hear(fl_rendezvous_server *h, fl_caller *c)
+static void receive_frames(fl_rendezvous_server *s, fl_connection *c)
 {
     bool is_up = fl_inbox_read(&c->in, c->fd);
     const char *bytes;
     fl_rendezvous_frame f;
 
     if (c->rank < 0)
-        fl_rendezvous_server_admit(h, c);
+        fl_rendezvous_server_admit(s, c);
     while (c->fd >= 0 && c->rank >= 0) {
         if (!fl_inbox_frame(&c->in, &f, &bytes)) {
-            nonsense(h, c);
+            fail_nonsense(s, c);
             return;
         }
-        if (f.word == FL_WORD_NONE)
+        if (f.kind == FL_FRAME_NONE)
             break;
-        take(h, c, &f, bytes);
+        take_frame(s, c, &f, bytes);
         fl_inbox_drop(&c->in, sizeof f + f.bytes);
     }
     if (c->fd >= 0 && !is_up)
-        has_ended(h, c);
+        connection_ended(s, c);
 }
 
-/* --- who is late --------------------------------------------------------- */
+/* --- deadlines ----------------------------------------------------------- */
 
-static void late(fl_rendezvous_server *h, int rank, int waits)
+static void fail_late(fl_rendezvous_server *s, int missing, int waits)
 {
-    char text[FL_CALL_TEXT];
     fl_call call;
 
-    memcpy(&call, h->rank[waits]->call, sizeof call);
+    memcpy(&call, s->rank[waits]->call, sizeof call);
     if (call.kind < 0 || call.kind > FL_CALL_RECV) {
-        nonsense(h, h->rank[waits]);
+        fail_nonsense(s, s->rank[waits]);
         return;
     }
-    fl_call_text(&call, text);
-    fl_fail(FLEET_ETIMEDOUT,
-            "rank %d did not come within %" PRId64 " ms: rank %d waits in %s",
-            rank, h->m.deadline_ms, waits, text);
-    fl_rendezvous_server_fail(h, FLEET_ETIMEDOUT, NULL);
+    fl_call_timed_out(missing, s->options.deadline_ms, waits, &call);
+    fl_rendezvous_server_fail(s, FLEET_ETIMEDOUT, NULL);
 }
 
-static void look_at_calls(fl_rendezvous_server *h)
+static void check_calls(fl_rendezvous_server *s)
 {
     int missing = -1, waits = -1;
     int64_t first;
 
-    if (h->failed || !h->is_open || count_calls(h, &first) == 0)
+    if (s->failed || !s->is_open || count_calls(s, &first) == 0)
         return;
-    for (int r = h->size - 1; r >= 0; r--) {
-        const fl_caller *c = h->rank[r];
+    for (int r = s->size - 1; r >= 0; r--) {
+        const fl_connection *c = s->rank[r];
 
         if (!c || c->has_left) {
-            has_left(h, r);
+            fail_has_left(s, r);
             return;
         }
         if (c->called_ms == 0)
@@ -279,163 +269,161 @@ static void look_at_calls(fl_rendezvous_server *h)
         else
             waits = r;
     }
-    if (missing >= 0 && fl_now_ms() - first > h->m.deadline_ms)
-        late(h, missing, waits);
+    if (missing >= 0 && fl_now_ms() - first > s->options.deadline_ms)
+        fail_late(s, missing, waits);
 }
 
 /* --- the thread ---------------------------------------------------------- */
 
-static bool has_rank_0(const fl_rendezvous_server *h)
+static bool has_rank_0(const fl_rendezvous_server *s)
 {
-    return h->rank[0] && !h->rank[0]->has_left;
+    return s->rank[0] && !s->rank[0]->has_left;
 }
 
-static void wait_for_somebody(fl_rendezvous_server *h)
+static void wait_for_input(fl_rendezvous_server *s)
 {
     int64_t first;
-    bool is_idle = h->failed || (h->is_open && count_calls(h, &first) == 0);
+    bool is_idle = s->failed || (s->is_open && count_calls(s, &first) == 0);
 
-    for (int i = 0; i < h->n_caller; i++)
-        h->poll[i] = (struct pollfd){.fd = h->caller[i].fd, .events = POLLIN};
-    h->poll[h->n_caller] = (struct pollfd){.fd = h->listener, .events = POLLIN};
-    poll(h->poll, (nfds_t)h->n_caller + 1,
+    for (int i = 0; i < s->n_connection; i++)
+        s->poll[i] =
+            (struct pollfd){.fd = s->connection[i].fd, .events = POLLIN};
+    s->poll[s->n_connection] =
+        (struct pollfd){.fd = s->listener, .events = POLLIN};
+    poll(s->poll, (nfds_t)s->n_connection + 1,
          is_idle ? FL_RENDEZVOUS_HANDSHAKE_MS : FL_RENDEZVOUS_POLL_MS);
 }
 
-static void work(fl_rendezvous_server *h)
+static void serve_once(fl_rendezvous_server *s)
 {
-    wait_for_somebody(h);
-    for (int i = 0; i < h->n_caller; i++)
-        if (h->poll[i].revents && h->caller[i].fd == h->poll[i].fd)
-            hear(h, &h->caller[i]);
-    if (h->poll[h->n_caller].revents)
-        fl_rendezvous_server_accept(h);
-    fl_rendezvous_server_poll(h);
-    look_at_calls(h);
+    wait_for_input(s);
+    for (int i = 0; i < s->n_connection; i++)
+        if (s->poll[i].revents && s->connection[i].fd == s->poll[i].fd)
+            receive_frames(s, &s->connection[i]);
+    if (s->poll[s->n_connection].revents)
+        fl_rendezvous_server_accept(s);
+    fl_rendezvous_server_check_deadlines(s);
+    check_calls(s);
 }
 
 static void *serve(void *arg)
 {
-    fl_rendezvous_server *h = arg;
+    fl_rendezvous_server *s = arg;
 
-    fl_rendezvous_server_open_if_complete(h);
+    fl_rendezvous_server_open_if_complete(s);
     do
-        work(h);
-    while (has_rank_0(h));
-    for (int r = 1; r < h->size; r++)
-        if (h->rank[r])
-            fl_rendezvous_send(h->rank[r]->fd, FL_WORD_BYE, NULL, 0, NULL, 0);
-    for (int i = 0; i < h->n_caller; i++)
-        if (h->caller[i].fd >= 0)
-            fl_rendezvous_server_drop(h, &h->caller[i]);
-    close(h->listener);
-    h->listener = -1;
+        serve_once(s);
+    while (has_rank_0(s));
+    for (int r = 1; r < s->size; r++)
+        if (s->rank[r])
+            fl_rendezvous_send(s->rank[r]->fd, FL_FRAME_LEAVE, NULL, 0, NULL,
+                               0);
+    for (int i = 0; i < s->n_connection; i++)
+        if (s->connection[i].fd >= 0)
+            fl_rendezvous_server_drop(s, &s->connection[i]);
+    close(s->listener);
+    s->listener = -1;
     return NULL;
 }
 
-/* --- its life ------------------------------------------------------------ */
+/* --- life ---------------------------------------------------------------- */
 
-static void destroy(fl_rendezvous_server *h)
+static void free_server(fl_rendezvous_server *s)
 {
-    for (int i = 0; h->caller && i < h->n_caller; i++) {
-        if (h->caller[i].fd > 0)
-            close(h->caller[i].fd);
-        fl_free(h->caller[i].in.data);
-        fl_free(h->caller[i].call);
+    for (int i = 0; s->connection && i < s->n_connection; i++) {
+        if (s->connection[i].fd > 0)
+            close(s->connection[i].fd);
+        fl_free(s->connection[i].in.data);
+        fl_free(s->connection[i].call);
     }
-    if (h->listener > 0)
-        close(h->listener);
-    fl_free(h->caller);
-    fl_free(h->poll);
-    fl_free(h->rank);
-    fl_free(h->post);
-    fl_free(h);
+    if (s->listener > 0)
+        close(s->listener);
+    fl_free(s->connection);
+    fl_free(s->poll);
+    fl_free(s->rank);
+    fl_free(s->post);
+    fl_free(s);
 }
 
-static fleet_status make_places(fl_rendezvous_server *h)
+static fleet_status make_arrays(fl_rendezvous_server *s)
 {
-    size_t n = (size_t)h->n_caller, size = (size_t)h->size;
+    size_t n = (size_t)s->n_connection, size = (size_t)s->size;
 
-    FL_TRY(FL_NEW(&h->caller, n * sizeof *h->caller));
-    FL_TRY(FL_NEW(&h->poll, (n + 1) * sizeof *h->poll));
-    FL_TRY(FL_NEW(&h->rank, size * sizeof(fl_caller *)));
-    FL_TRY(FL_NEW(&h->post, size * size * sizeof *h->post));
+    FL_TRY(FL_NEW(&s->connection, n * sizeof *s->connection));
+    FL_TRY(FL_NEW(&s->poll, (n + 1) * sizeof *s->poll));
+    FL_TRY(FL_NEW(&s->rank, size * sizeof(fl_connection *)));
+    FL_TRY(FL_NEW(&s->post, size * size * sizeof *s->post));
     for (size_t i = 0; i < size * size; i++)
-        h->post[i][FL_OUT] = h->post[i][FL_IN] = -1;
+        s->post[i][FL_OUT] = s->post[i][FL_IN] = -1;
     for (size_t i = 0; i < n; i++) {
-        fl_caller *c = &h->caller[i];
+        fl_connection *c = &s->connection[i];
 
         c->fd = -1;
-        c->in.room = sizeof(fl_greeting) + h->most_call + FL_RENDEZVOUS_TEXT;
+        c->in.room = sizeof(fl_handshake) + s->most_call + FL_RENDEZVOUS_TEXT;
         FL_TRY(FL_NEW(&c->in.data, c->in.room));
-        FL_TRY(FL_NEW(&c->call, h->most_call));
+        FL_TRY(FL_NEW(&c->call, s->most_call));
     }
     return FLEET_OK;
 }
 
-static fleet_status listen_there(fl_rendezvous_server *h)
+static fleet_status start_listening(fl_rendezvous_server *s)
 {
-    if (h->m.listener == 0)
-        return fl_rendezvous_listen(h->m.address, &h->listener, h->rendezvous);
-    h->listener = h->m.listener;
-    fl_rendezvous_name(h->listener, false, h->rendezvous);
+    if (s->options.listener == 0)
+        return fl_rendezvous_listen(s->options.address, &s->listener,
+                                    s->address);
+    s->listener = s->options.listener;
+    fl_rendezvous_name(s->listener, false, s->address);
     return FLEET_OK;
 }
 
-/* Rank 0's end is a pair's: nobody can come in its place. */
-static fleet_status start(fl_rendezvous_server *h, int *fd)
+/* Rank 0's connection is a pair of sockets: no other process can take it. */
+static fleet_status start_thread(fl_rendezvous_server *s, int *fd)
 {
     int pair[2];
-    fl_caller *c;
+    fl_connection *c;
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
                    pair) != 0)
         return fl_fail(FLEET_EIO, "ranks meet: no pair of sockets: %s",
                        strerror(errno));
-    c = fl_rendezvous_server_place(h, pair[0]);
+    c = fl_rendezvous_server_add(s, pair[0]);
     snprintf(c->name, sizeof c->name, "this process");
     c->rank = 0;
-    c->greeting = h->m.own;
-    h->rank[0] = c;
+    c->handshake = s->options.own;
+    s->rank[0] = c;
     *fd = pair[1];
-    h->began_ms = fl_now_ms();
-    return fl_thread_start(&h->thread, serve, h, "ranks that meet");
+    s->began_ms = fl_now_ms();
+    return fl_thread_start(&s->thread, serve, s, "ranks that meet");
 }
 
-fleet_status fl_rendezvous_server_start(fl_rendezvous_server **hub,
-                                        const fl_rendezvous *m, int *fd)
+fleet_status fl_rendezvous_server_start(fl_rendezvous_server **server,
+                                        const fl_rendezvous_options *o, int *fd)
 {
     fleet_status status;
-    fl_rendezvous_server *h;
+    fl_rendezvous_server *s;
 
-    FL_TRY(FL_NEW(&h, sizeof *h));
-    h->m = *m;
-    h->size = m->own.size;
-    h->listener = -1;
-    h->n_caller = h->size + FL_RENDEZVOUS_UNKNOWN_PEERS;
-    h->most_call = fl_rendezvous_most_call(h->size);
-    status = make_places(h);
+    FL_TRY(FL_NEW(&s, sizeof *s));
+    s->options = *o;
+    s->size = o->own.size;
+    s->listener = -1;
+    s->n_connection = s->size + FL_RENDEZVOUS_UNKNOWN_PEERS;
+    s->most_call = fl_rendezvous_most_call(s->size);
+    status = make_arrays(s);
     if (status == FLEET_OK)
-        status = listen_there(h);
+        status = start_listening(s);
     if (status == FLEET_OK)
-        status = start(h, fd);
+        status = start_thread(s, fd);
     if (status == FLEET_OK)
-        *hub = h;
+        *server = s;
     else
-        destroy(h);
+        free_server(s);
     return status;
 }
 
-void fl_rendezvous_server_name(const fl_rendezvous_server *h,
-                               char name[FL_RENDEZVOUS_NAME])
+void fl_rendezvous_server_join(fl_rendezvous_server *s)
 {
-    memcpy(name, h->rendezvous, sizeof h->rendezvous);
-}
-
-void fl_rendezvous_server_join(fl_rendezvous_server *h)
-{
-    if (!h)
+    if (!s)
         return;
-    pthread_join(h->thread, NULL);
-    destroy(h);
+    pthread_join(s->thread, NULL);
+    free_server(s);
 }

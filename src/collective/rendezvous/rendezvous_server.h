@@ -1,9 +1,10 @@
-/* rendezvous_server.h - the inside of the hub: rendezvous_server.c has its thread and what ranks tell each
- * other, rendezvous_accept.c how they come. See rendezvous.h. */
+/* rendezvous_server.h - the rendezvous server, a thread of rank 0: its state, and
+ * what ranks send each other through it. rendezvous_accept.h has how ranks come. */
 #ifndef FL_COLLECTIVE_RENDEZVOUS_RENDEZVOUS_SERVER_H
 #define FL_COLLECTIVE_RENDEZVOUS_RENDEZVOUS_SERVER_H
 
 #include <poll.h>
+#include <pthread.h>
 
 #include "collective/rendezvous/rendezvous.h"
 
@@ -13,55 +14,52 @@ enum {
     FL_RENDEZVOUS_POLL_MS = 20
 };
 
-/* The other end of a line. */
-typedef struct fl_caller {
-    int fd;   /* -1: nobody */
-    int rank; /* -1: has not greeted */
+/* The server's end of a connection. */
+typedef struct fl_connection {
+    int fd;   /* -1: a free place */
+    int rank; /* -1: no handshake yet */
     bool has_left;
-    int64_t came_ms;
+    int64_t accepted_ms;
     char name[FL_RENDEZVOUS_NAME];
-    fl_greeting greeting;
+    fl_handshake handshake;
     fl_inbox in;
 
     int64_t called_ms; /* 0: it makes no call */
     uint32_t bytes;
     char *call;
-} fl_caller;
+} fl_connection;
 
-struct fl_rendezvous_server {
-    fl_rendezvous m;
-    char rendezvous[FL_RENDEZVOUS_NAME];
+typedef struct fl_rendezvous_server {
+    fl_rendezvous_options options;
+    char address[FL_RENDEZVOUS_NAME];
     int size, listener;
     size_t most_call;
-    int n_caller; /* places */
-    fl_caller *caller;
+    int n_connection; /* places */
+    fl_connection *connection;
     struct pollfd *poll;
-    fl_caller **rank;   /* NULL: is not there, any more */
-    int64_t (*post)[2]; /* by from * size + to: bytes, -1: none */
+    fl_connection **rank; /* NULL: has not come, or has gone */
+    int64_t (*post)[2];   /* by from * size + to: bytes, -1: none */
     int64_t began_ms;
     bool is_open; /* all ranks have come */
     bool failed;
     fl_error error;                   /* once failed */
-    char refused[FL_RENDEZVOUS_TEXT]; /* the last one, for who misses a rank */
+    char refused[FL_RENDEZVOUS_TEXT]; /* the last refusal */
     pthread_t thread;
-};
+} fl_rendezvous_server;
 
-/* The thread's failure becomes the job's: all are told, once. `from` knows it
- * already. */
-void fl_rendezvous_server_fail(fl_rendezvous_server *h, fleet_status code,
-                               const fl_caller *from);
+/* Rank 0's thread; *fd is rank 0's own connection. The thread ends when that
+ * connection does; join() waits for it. */
+fleet_status fl_rendezvous_server_start(fl_rendezvous_server **server,
+                                        const fl_rendezvous_options *o,
+                                        int *fd);
+void fl_rendezvous_server_join(fl_rendezvous_server *s); /* NULL is fine */
 
-void fl_rendezvous_server_drop(fl_rendezvous_server *h, fl_caller *c);
+/* This thread's failure becomes the job's: it is sent to all ranks, once. `from`
+ * knows it already. */
+void fl_rendezvous_server_fail(fl_rendezvous_server *s, fleet_status code,
+                               const fl_connection *from);
 
-/* Whoever is at the door; what a stranger says; who is late. */
-void fl_rendezvous_server_accept(fl_rendezvous_server *h);
-void fl_rendezvous_server_admit(fl_rendezvous_server *h, fl_caller *c);
-void fl_rendezvous_server_poll(fl_rendezvous_server *h);
-
-/* All are welcome once all are there, each on a GPU of its own. */
-void fl_rendezvous_server_open_if_complete(fl_rendezvous_server *h);
-
-/* A place for a line that is there already; NULL: there is none. */
-fl_caller *fl_rendezvous_server_place(fl_rendezvous_server *h, int fd);
+/* End a connection. */
+void fl_rendezvous_server_drop(fl_rendezvous_server *s, fl_connection *c);
 
 #endif

@@ -1,9 +1,10 @@
-/* sharded_exchange.c - what ranks of shared-out tables send one another: keys,
- * and rows that belong to them, by rank and then by table. */
+/* sharded_exchange.c - what ranks send one another: keys, and the rows that
+ * belong to them, by rank and then by table. */
+#include "collective/sharded/sharded_internal.h"
+
 #include <string.h>
 
 #include "base/memory.h"
-#include "collective/sharded/sharded_internal.h"
 
 static int owner_of_bucket(const fl_sharded_tables *s, int bucket)
 {
@@ -56,9 +57,9 @@ int64_t fl_sharded_row_size(const fl_sharded_tables *s, int table)
     return s->table[table]->dim * (int64_t)sizeof(float);
 }
 
-fleet_status fl_sharded_swap_room(const fl_sharded_tables *s,
-                                  fl_sharded_swap *p, const int64_t *count,
-                                  fl_sharded_item_size *size_of)
+fleet_status fl_sharded_reserve(const fl_sharded_tables *s,
+                                fl_sharded_buffer *p, const int64_t *count,
+                                fl_sharded_item_size *size_of)
 {
     int own = fl_sharded_rank(s);
     int64_t all = 0;
@@ -76,14 +77,14 @@ fleet_status fl_sharded_swap_room(const fl_sharded_tables *s,
     return fl_grow(&p->data, &p->capacity, (size_t)all + 1, 1);
 }
 
-void *fl_sharded_swap_item(const fl_sharded_tables *s, const fl_sharded_swap *p,
-                           int rank, int table, int64_t i,
-                           fl_sharded_item_size *size_of)
+void *fl_sharded_item(const fl_sharded_tables *s, const fl_sharded_buffer *p,
+                      int rank, int table, int64_t i,
+                      fl_sharded_item_size *size_of)
 {
     return p->data + p->at[rank * s->n_table + table] + i * size_of(s, table);
 }
 
-fleet_status fl_sharded_tell_counts(fl_sharded_tables *s)
+fleet_status fl_sharded_exchange_counts(fl_sharded_tables *s)
 {
     fl_comm *p = s->agree->comm;
     int64_t each = s->n_table * (int64_t)sizeof *s->to;
@@ -94,9 +95,9 @@ fleet_status fl_sharded_tell_counts(fl_sharded_tables *s)
     return p->methods->all_to_all_v(p, s->to, bytes, s->from, bytes, NULL);
 }
 
-fleet_status fl_sharded_swap_run(fl_sharded_tables *s,
-                                 const fl_sharded_swap *to,
-                                 const fl_sharded_swap *from)
+fleet_status fl_sharded_exchange(fl_sharded_tables *s,
+                                 const fl_sharded_buffer *to,
+                                 const fl_sharded_buffer *from)
 {
     fl_comm *p = s->agree->comm;
 
@@ -107,20 +108,19 @@ fleet_status fl_sharded_swap_run(fl_sharded_tables *s,
 const uint64_t *fl_sharded_keys_of(const fl_sharded_tables *s, int rank,
                                    int table)
 {
-    const fl_sharded_swap *p =
+    const fl_sharded_buffer *p =
         rank == fl_sharded_rank(s) ? &s->to_keys : &s->from_keys;
 
-    return fl_sharded_swap_item(s, p, rank, table, 0, fl_sharded_key_size);
+    return fl_sharded_item(s, p, rank, table, 0, fl_sharded_key_size);
 }
 
-fleet_status fl_sharded_swap_keys(fl_sharded_tables *s)
+fleet_status fl_sharded_exchange_keys(fl_sharded_tables *s)
 {
-    FL_TRY(
-        fl_sharded_swap_room(s, &s->from_keys, s->from, fl_sharded_key_size));
-    return fl_sharded_swap_run(s, &s->to_keys, &s->from_keys);
+    FL_TRY(fl_sharded_reserve(s, &s->from_keys, s->from, fl_sharded_key_size));
+    return fl_sharded_exchange(s, &s->to_keys, &s->from_keys);
 }
 
-void fl_sharded_count_again(fl_sharded_tables *s)
+void fl_sharded_reset_done(fl_sharded_tables *s)
 {
     memset(s->done, 0, (size_t)(s->n_rank * s->n_table) * sizeof *s->done);
 }

@@ -1,4 +1,6 @@
-/* sharded_internal.h - what the files of sharded_table.h share. */
+/* sharded_internal.h - the inside of sharded_table.h: sharded_table.c fetches rows,
+ * sharded_push.c brings gradients back, sharded_exchange.c moves both between
+ * ranks. */
 #ifndef FL_COLLECTIVE_SHARDED_SHARDED_INTERNAL_H
 #define FL_COLLECTIVE_SHARDED_SHARDED_INTERNAL_H
 
@@ -8,21 +10,21 @@
 
 enum { FL_SHARDED_CHUNK = 1024 };
 
-/* For each rank so many bytes, side by side in rank order; then what stays: a
- * rank's own part does not travel. */
-typedef struct fl_sharded_swap {
-    int64_t *bytes; /* by rank; own: 0 */
+/* What goes to each rank, or comes from it, side by side in rank order; then this
+ * rank's own part, which does not travel. */
+typedef struct fl_sharded_buffer {
+    int64_t *bytes; /* by rank; its own: 0 */
     int64_t *at;    /* by rank, then table: where its keys begin */
     char *data;
     size_t capacity;
-} fl_sharded_swap;
+} fl_sharded_buffer;
 
-/* A pull that was asked for, and the rows that came. */
+/* A pull, and the rows that came. */
 typedef struct fl_sharded_request {
     fl_pull_rows *table;
     int n_table;
     size_t table_capacity;
-    fl_sharded_swap rows;
+    fl_sharded_buffer rows;
 } fl_sharded_request;
 
 /* The ranks' gradients of a table, by key. */
@@ -40,10 +42,10 @@ struct fl_sharded_tables {
     fl_rows **table; /* by name */
     fl_sharded_request slot[FL_N_SLOT];
 
-    /* of the round that is under way: by rank, then table */
+    /* of the exchange in progress: by rank, then table */
     int64_t *to, *from; /* keys that go out, that came in */
-    int64_t *done;      /* that have been dealt with */
-    fl_sharded_swap to_keys, from_keys, to_rows, from_rows;
+    int64_t *done;      /* of these, keys that have been processed */
+    fl_sharded_buffer to_keys, from_keys, to_rows, from_rows;
 
     /* of the update */
     fl_sharded_sums *sum; /* by table */
@@ -79,32 +81,33 @@ fl_sharded_run fl_sharded_next_run(const fl_sharded_tables *s, int part,
 
 int fl_sharded_number(const fl_sharded_tables *s, const fl_rows *rows);
 
-/* Bytes of each rank's part: each key of a table takes so many. */
+/* Bytes that a key of a table takes: the key itself, or its row. */
 typedef int64_t fl_sharded_item_size(const fl_sharded_tables *s, int table);
 fl_sharded_item_size fl_sharded_key_size, fl_sharded_row_size;
 
-fleet_status fl_sharded_swap_room(const fl_sharded_tables *s,
-                                  fl_sharded_swap *p, const int64_t *count,
-                                  fl_sharded_item_size *size_of);
+/* Lay out the parts of all ranks: count[] keys, by rank, then table. */
+fleet_status fl_sharded_reserve(const fl_sharded_tables *s,
+                                fl_sharded_buffer *p, const int64_t *count,
+                                fl_sharded_item_size *size_of);
 
 /* Key i of a table in a rank's part, or what belongs to it. */
-void *fl_sharded_swap_item(const fl_sharded_tables *s, const fl_sharded_swap *p,
-                           int rank, int table, int64_t i,
-                           fl_sharded_item_size *size_of);
-fleet_status fl_sharded_swap_run(fl_sharded_tables *s,
-                                 const fl_sharded_swap *to,
-                                 const fl_sharded_swap *from);
+void *fl_sharded_item(const fl_sharded_tables *s, const fl_sharded_buffer *p,
+                      int rank, int table, int64_t i,
+                      fl_sharded_item_size *size_of);
+fleet_status fl_sharded_exchange(fl_sharded_tables *s,
+                                 const fl_sharded_buffer *to,
+                                 const fl_sharded_buffer *from);
 
-/* Counts and keys; both sides know then what else travels. */
-fleet_status fl_sharded_tell_counts(fl_sharded_tables *s);
-fleet_status fl_sharded_swap_keys(fl_sharded_tables *s);
+/* All-to-all of counts and keys; both sides know then what else travels. */
+fleet_status fl_sharded_exchange_counts(fl_sharded_tables *s);
+fleet_status fl_sharded_exchange_keys(fl_sharded_tables *s);
 
 /* The keys that came from a rank, or this rank's own. */
 const uint64_t *fl_sharded_keys_of(const fl_sharded_tables *s, int rank,
                                    int table);
 
-/* What has been dealt with: nothing. */
-void fl_sharded_count_again(fl_sharded_tables *s);
+/* No key has been processed yet. */
+void fl_sharded_reset_done(fl_sharded_tables *s);
 
 /* --- sharded_push.c -------------------------------------------------------- */
 

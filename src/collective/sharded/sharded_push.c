@@ -1,9 +1,10 @@
 /* sharded_push.c - gradients of rows go to the owners of their buckets, which
  * add them up in rank order and update. */
+#include "collective/sharded/sharded_internal.h"
+
 #include <string.h>
 
 #include "base/memory.h"
-#include "collective/sharded/sharded_internal.h"
 #include "runtime/simd/simd.h"
 
 typedef void run_visitor(fl_sharded_tables *s, int table,
@@ -21,10 +22,10 @@ static void put_run(fl_sharded_tables *s, int table, const fl_push_part *part,
 {
     int64_t at = s->done[run->owner * s->n_table + table];
     int64_t dim = s->table[table]->dim;
-    uint64_t *key = fl_sharded_swap_item(s, &s->to_keys, run->owner, table, at,
-                                         fl_sharded_key_size);
-    float *row = fl_sharded_swap_item(s, &s->to_rows, run->owner, table, at,
-                                      fl_sharded_row_size);
+    uint64_t *key = fl_sharded_item(s, &s->to_keys, run->owner, table, at,
+                                    fl_sharded_key_size);
+    float *row = fl_sharded_item(s, &s->to_rows, run->owner, table, at,
+                                 fl_sharded_row_size);
 
     for (int64_t i = run->begin; i < run->end; i++, row += dim) {
         *key++ = part->key[part->which ? part->which[i] : i];
@@ -34,7 +35,7 @@ static void put_run(fl_sharded_tables *s, int table, const fl_push_part *part,
 
 static void each_run(fl_sharded_tables *s, const fl_push *p, run_visitor *visit)
 {
-    fl_sharded_count_again(s);
+    fl_sharded_reset_done(s);
     for (int i = 0; i < p->n_table; i++) {
         int t = fl_sharded_number(s, p->table[i].rows);
 
@@ -52,29 +53,28 @@ static void each_run(fl_sharded_tables *s, const fl_push *p, run_visitor *visit)
     }
 }
 
-static fleet_status swap_gradients(fl_sharded_tables *s, const fl_push *p)
+static fleet_status exchange_gradients(fl_sharded_tables *s, const fl_push *p)
 {
     memset(s->to, 0, (size_t)(s->n_rank * s->n_table) * sizeof *s->to);
     each_run(s, p, count_run);
-    FL_TRY(fl_sharded_tell_counts(s));
-    FL_TRY(fl_sharded_swap_room(s, &s->to_keys, s->to, fl_sharded_key_size));
-    FL_TRY(fl_sharded_swap_room(s, &s->to_rows, s->to, fl_sharded_row_size));
+    FL_TRY(fl_sharded_exchange_counts(s));
+    FL_TRY(fl_sharded_reserve(s, &s->to_keys, s->to, fl_sharded_key_size));
+    FL_TRY(fl_sharded_reserve(s, &s->to_rows, s->to, fl_sharded_row_size));
     each_run(s, p, put_run);
-    FL_TRY(fl_sharded_swap_keys(s));
-    FL_TRY(
-        fl_sharded_swap_room(s, &s->from_rows, s->from, fl_sharded_row_size));
-    return fl_sharded_swap_run(s, &s->to_rows, &s->from_rows);
+    FL_TRY(fl_sharded_exchange_keys(s));
+    FL_TRY(fl_sharded_reserve(s, &s->from_rows, s->from, fl_sharded_row_size));
+    return fl_sharded_exchange(s, &s->to_rows, &s->from_rows);
 }
 
-/* A rank's gradients of a table: the first of a key stays where it is, others
+/* A rank's gradients of a table: the first of a key stays where it is, later ones
  * are added to it. */
 static void add_rank(fl_sharded_tables *s, int rank, int table)
 {
     bool is_own = rank == fl_sharded_rank(s);
     const uint64_t *key = fl_sharded_keys_of(s, rank, table);
     fl_sharded_sums *to = &s->sum[table];
-    float *grad = fl_sharded_swap_item(s, is_own ? &s->to_rows : &s->from_rows,
-                                       rank, table, 0, fl_sharded_row_size);
+    float *grad = fl_sharded_item(s, is_own ? &s->to_rows : &s->from_rows, rank,
+                                  table, 0, fl_sharded_row_size);
     int64_t n = s->from[rank * s->n_table + table], dim = s->table[table]->dim;
 
     for (int64_t i = 0; i < n; i++, grad += dim) {
@@ -111,7 +111,7 @@ static fleet_status sum_table(fl_sharded_tables *s, int table)
 
 static fleet_status sum_up(fl_sharded_tables *s, const fl_push *p)
 {
-    FL_TRY(swap_gradients(s, p));
+    FL_TRY(exchange_gradients(s, p));
     for (int t = 0; t < s->n_table; t++)
         FL_TRY(sum_table(s, t));
     return FLEET_OK;
@@ -138,9 +138,11 @@ static fleet_status update_table(fl_sharded_tables *s, int table,
     return FLEET_OK;
 }
 
-/* --- clip by global norm: in the order of runtime/passes/clip_global_norm.c ----------------- */
+/* --- clip by global norm -------------------------------------------------
+ *
+ * In the order of runtime/passes/clip_global_norm.c. */
 
-/* Of this rank's buckets; the others' stay zero. */
+/* Of this rank's buckets; the other ranks' stay zero. */
 static fleet_status square_table(fl_sharded_tables *s, int table, float scale)
 {
     const fl_sharded_sums *from = &s->sum[table];
@@ -158,13 +160,13 @@ static fleet_status square_table(fl_sharded_tables *s, int table, float scale)
     return FLEET_OK;
 }
 
-/* A bucket's sum is one rank's: with the others' zeros it is the same in any
+/* A bucket's sum is one rank's: with the other ranks' zeros it is the same in any
  * order. */
 fleet_status fl_sharded_clip(fl_remote *x, const fl_push *p, double squares,
                              float *factor)
 {
     fl_sharded_tables *s = fl_sharded_of(x);
-    fl_comm *peers = s->agree->comm;
+    fl_comm *comm = s->agree->comm;
     int64_t n = (int64_t)s->n_table * FL_N_BUCKET;
 
     s->is_summed = false;
@@ -174,8 +176,8 @@ fleet_status fl_sharded_clip(fl_remote *x, const fl_push *p, double squares,
     FL_TRY(sum_up(s, p));
     for (int t = 0; t < s->n_table; t++)
         FL_TRY(square_table(s, t, p->update->scale));
-    FL_TRY(peers->methods->all_reduce(peers, FL_ALL_SUM, FL_WIRE_F64, s->square,
-                                      s->square, n, NULL));
+    FL_TRY(comm->methods->all_reduce(comm, FL_ALL_SUM, FL_WIRE_F64, s->square,
+                                     s->square, n, NULL));
     for (int64_t i = 0; i < n; i++)
         squares += s->square[i];
     *factor = fl_clip_factor(squares, s->store->optimizer->clip_norm);
@@ -183,7 +185,7 @@ fleet_status fl_sharded_clip(fl_remote *x, const fl_push *p, double squares,
     return FLEET_OK;
 }
 
-/* In the round of the update, which all ranks are in. */
+/* When all ranks have agreed on the update. */
 fleet_status fl_sharded_push(fl_remote *x, const fl_push *p)
 {
     fl_sharded_tables *s = fl_sharded_of(x);

@@ -1,4 +1,5 @@
-/* sharded_table.c - fetching rows, and the exchange: see sharded_table.h. */
+/* sharded_table.c - rows are fetched from the ranks that keep them; the remote
+ * storage that a plan sees. */
 #include "collective/sharded/sharded_table.h"
 
 #include <string.h>
@@ -7,7 +8,7 @@
 #include "base/memory.h"
 #include "collective/sharded/sharded_internal.h"
 
-enum { AHEAD = 8 }; /* rows that are read soon */
+enum { PREFETCH = 8 }; /* rows that are read soon */
 
 int fl_sharded_first_bucket(int rank, int size)
 {
@@ -23,7 +24,7 @@ typedef void run_visitor(fl_sharded_tables *s, const fl_sharded_request *q,
 static void each_run(fl_sharded_tables *s, const fl_sharded_request *q,
                      run_visitor *visit)
 {
-    fl_sharded_count_again(s);
+    fl_sharded_reset_done(s);
     for (int i = 0; i < q->n_table; i++) {
         int t = fl_sharded_number(s, q->table[i].rows);
 
@@ -57,8 +58,8 @@ static void put_keys(fl_sharded_tables *s, const fl_sharded_request *q,
     int64_t at = s->done[run->owner * s->n_table + table];
 
     (void)q;
-    memcpy(fl_sharded_swap_item(s, &s->to_keys, run->owner, table, at,
-                                fl_sharded_key_size),
+    memcpy(fl_sharded_item(s, &s->to_keys, run->owner, table, at,
+                           fl_sharded_key_size),
            part->key + run->begin,
            (size_t)(run->end - run->begin) * sizeof *part->key);
 }
@@ -67,15 +68,15 @@ static void take_rows(fl_sharded_tables *s, const fl_sharded_request *q,
                       int table, const fl_pull_part *part,
                       const fl_sharded_run *run)
 {
-    const float *row = fl_sharded_swap_item(
-        s, &q->rows, run->owner, table,
-        s->done[run->owner * s->n_table + table], fl_sharded_row_size);
+    const float *row = fl_sharded_item(s, &q->rows, run->owner, table,
+                                       s->done[run->owner * s->n_table + table],
+                                       fl_sharded_row_size);
 
     for (int64_t i = run->begin; i < run->end; i++, row += s->table[table]->dim)
         part->row[i] = row;
 }
 
-/* Rows that nobody has made read as their first values. */
+/* Rows that do not exist read as their first values. */
 static fleet_status read_chunk(fl_rows *rows, const uint64_t *key, int64_t n,
                                float *out)
 {
@@ -83,8 +84,8 @@ static fleet_status read_chunk(fl_rows *rows, const uint64_t *key, int64_t n,
 
     FL_TRY(rows->methods->find(rows, key, n, row));
     for (int64_t i = 0; i < n; i++, out += rows->dim) {
-        if (i + AHEAD < n && row[i + AHEAD])
-            __builtin_prefetch(row[i + AHEAD]);
+        if (i + PREFETCH < n && row[i + PREFETCH])
+            __builtin_prefetch(row[i + PREFETCH]);
         if (row[i])
             memcpy(out, row[i], (size_t)rows->dim * sizeof *out);
         else
@@ -93,12 +94,11 @@ static fleet_status read_chunk(fl_rows *rows, const uint64_t *key, int64_t n,
     return FLEET_OK;
 }
 
-static fleet_status answer(fl_sharded_tables *s, const fl_sharded_swap *to,
-                           int rank, int table)
+static fleet_status read_rows(fl_sharded_tables *s, const fl_sharded_buffer *to,
+                              int rank, int table)
 {
     const uint64_t *key = fl_sharded_keys_of(s, rank, table);
-    float *out =
-        fl_sharded_swap_item(s, to, rank, table, 0, fl_sharded_row_size);
+    float *out = fl_sharded_item(s, to, rank, table, 0, fl_sharded_row_size);
     int64_t n = s->from[rank * s->n_table + table];
     fl_rows *rows = s->table[table];
 
@@ -109,30 +109,31 @@ static fleet_status answer(fl_sharded_tables *s, const fl_sharded_swap *to,
     return FLEET_OK;
 }
 
-/* This rank's own keys are answered where the answers of others will be. */
-static fleet_status answer_all(fl_sharded_tables *s,
-                               const fl_sharded_request *q)
+/* The rows of this rank's own keys are read to where other ranks' rows will
+ * come. */
+static fleet_status read_all_rows(fl_sharded_tables *s,
+                                  const fl_sharded_request *q)
 {
-    FL_TRY(fl_sharded_swap_room(s, &s->to_rows, s->from, fl_sharded_row_size));
+    FL_TRY(fl_sharded_reserve(s, &s->to_rows, s->from, fl_sharded_row_size));
     for (int r = 0; r < s->n_rank; r++)
         for (int t = 0; t < s->n_table; t++)
-            FL_TRY(answer(s, r == fl_sharded_rank(s) ? &q->rows : &s->to_rows,
-                          r, t));
+            FL_TRY(read_rows(
+                s, r == fl_sharded_rank(s) ? &q->rows : &s->to_rows, r, t));
     return FLEET_OK;
 }
 
-/* All ranks do it at once, some of them for nothing but the others. */
-static fleet_status fetch(fl_sharded_tables *s, fl_sharded_request *q)
+/* A call of all ranks; some of them need no rows themselves. */
+static fleet_status fetch_rows(fl_sharded_tables *s, fl_sharded_request *q)
 {
     memset(s->to, 0, (size_t)(s->n_rank * s->n_table) * sizeof *s->to);
     each_run(s, q, count_keys);
-    FL_TRY(fl_sharded_tell_counts(s));
-    FL_TRY(fl_sharded_swap_room(s, &s->to_keys, s->to, fl_sharded_key_size));
+    FL_TRY(fl_sharded_exchange_counts(s));
+    FL_TRY(fl_sharded_reserve(s, &s->to_keys, s->to, fl_sharded_key_size));
     each_run(s, q, put_keys);
-    FL_TRY(fl_sharded_swap_keys(s));
-    FL_TRY(fl_sharded_swap_room(s, &q->rows, s->to, fl_sharded_row_size));
-    FL_TRY(answer_all(s, q));
-    FL_TRY(fl_sharded_swap_run(s, &s->to_rows, &q->rows));
+    FL_TRY(fl_sharded_exchange_keys(s));
+    FL_TRY(fl_sharded_reserve(s, &q->rows, s->to, fl_sharded_row_size));
+    FL_TRY(read_all_rows(s, q));
+    FL_TRY(fl_sharded_exchange(s, &s->to_rows, &q->rows));
     each_run(s, q, take_rows);
     return FLEET_OK;
 }
@@ -140,18 +141,17 @@ static fleet_status fetch(fl_sharded_tables *s, fl_sharded_request *q)
 fleet_status fl_sharded_serve(fl_sharded_tables *s)
 {
     fl_sharded_request nothing = {.rows = s->from_rows};
-    fleet_status status = fetch(s, &nothing);
+    fleet_status status = fetch_rows(s, &nothing);
 
     s->from_rows = nothing.rows; /* it may have moved */
     return status;
 }
 
-/* --- the exchange -------------------------------------------------------- */
+/* --- the remote ---------------------------------------------------------- */
 
-/* Keys stay where they are until arrive(). */
-static fleet_status shards_pull(fl_remote *x, int slot,
-                                const fl_pull_rows *table, int n_table,
-                                bool dense, bool ahead, bool now)
+/* Keys stay where they are until wait_pull(). */
+static fleet_status pull(fl_remote *x, int slot, const fl_pull_rows *table,
+                         int n_table, bool dense, bool ahead, bool now)
 {
     fl_sharded_request *q = &fl_sharded_of(x)->slot[slot];
 
@@ -167,28 +167,28 @@ static fleet_status shards_pull(fl_remote *x, int slot,
     return FLEET_OK;
 }
 
-static fleet_status shards_arrive(fl_remote *x, int slot)
+static fleet_status wait_pull(fl_remote *x, int slot)
 {
     fl_sharded_tables *s = fl_sharded_of(x);
-    fl_agreed round;
+    fl_agreed agreed;
 
-    FL_TRY(fl_agree_on(s->agree, FL_INTENT_ROWS, 0, &round));
-    return fetch(s, &s->slot[slot]);
+    FL_TRY(fl_agree_on(s->agree, FL_INTENT_ROWS, 0, &agreed));
+    return fetch_rows(s, &s->slot[slot]);
 }
 
-static void shards_drop(fl_remote *x, int slot)
+static void drop(fl_remote *x, int slot)
 {
     fl_sharded_of(x)->slot[slot].n_table = 0;
 }
 
-static fleet_status shards_settle(fl_remote *x)
+static fleet_status wait_update(fl_remote *x)
 {
     x->updates++;
     return FLEET_OK;
 }
 
-/* Rounds have seen to it that all are here. */
-static fleet_status shards_end_pass(fl_remote *x, double *totals, int n)
+/* All ranks have agreed to end the pass. */
+static fleet_status end_pass(fl_remote *x, double *totals, int n)
 {
     fl_comm *p = fl_sharded_of(x)->agree->comm;
 
@@ -196,21 +196,21 @@ static fleet_status shards_end_pass(fl_remote *x, double *totals, int n)
                                   NULL);
 }
 
-static fleet_status shards_refresh(fl_remote *x)
+static fleet_status refresh(fl_remote *x)
 {
     (void)x;
     return FLEET_OK;
 }
 
 static const fl_remote_class methods = {
-    .pull = shards_pull,
-    .wait_pull = shards_arrive,
-    .drop = shards_drop,
+    .pull = pull,
+    .wait_pull = wait_pull,
+    .drop = drop,
     .clip = fl_sharded_clip,
     .push = fl_sharded_push,
-    .wait_update = shards_settle,
-    .end_pass = shards_end_pass,
-    .refresh = shards_refresh,
+    .wait_update = wait_update,
+    .end_pass = end_pass,
+    .refresh = refresh,
 };
 
 fl_remote *fl_sharded_remote(fl_sharded_tables *s)
@@ -220,15 +220,15 @@ fl_remote *fl_sharded_remote(fl_sharded_tables *s)
 
 /* --- life ---------------------------------------------------------------- */
 
-static fl_sharded_swap *all_parcels(fl_sharded_tables *s, int i)
+static fl_sharded_buffer *buffer_at(fl_sharded_tables *s, int i)
 {
-    fl_sharded_swap *fixed[] = {&s->to_keys, &s->from_keys, &s->to_rows,
-                                &s->from_rows};
+    fl_sharded_buffer *fixed[] = {&s->to_keys, &s->from_keys, &s->to_rows,
+                                  &s->from_rows};
 
     return i < 4 ? fixed[i] : &s->slot[i - 4].rows;
 }
 
-enum { N_PARCELS = 4 + FL_N_SLOT };
+enum { N_BUFFER = 4 + FL_N_SLOT };
 
 /* All ranks number them alike. */
 static fleet_status list_tables(fl_sharded_tables *s)
@@ -257,16 +257,16 @@ static fleet_status make_arrays(fl_sharded_tables *s)
     FL_TRY(FL_NEW(&s->to, n * sizeof *s->to));
     FL_TRY(FL_NEW(&s->from, n * sizeof *s->from));
     FL_TRY(FL_NEW(&s->done, n * sizeof *s->done));
-    for (int i = 0; i < N_PARCELS; i++)
-        FL_TRY(FL_NEW(&all_parcels(s, i)->bytes,
+    for (int i = 0; i < N_BUFFER; i++)
+        FL_TRY(FL_NEW(&buffer_at(s, i)->bytes,
                       ((size_t)s->n_rank + n) * sizeof(int64_t)));
-    for (int i = 0; i < N_PARCELS; i++)
-        all_parcels(s, i)->at = all_parcels(s, i)->bytes + s->n_rank;
+    for (int i = 0; i < N_BUFFER; i++)
+        buffer_at(s, i)->at = buffer_at(s, i)->bytes + s->n_rank;
     return list_tables(s);
 }
 
 fleet_status fl_sharded_create(fl_sharded_tables **out, fl_store *store,
-                               const fl_agree *rounds)
+                               const fl_agree *agree)
 {
     fleet_status status;
     fl_sharded_tables *s;
@@ -274,10 +274,10 @@ fleet_status fl_sharded_create(fl_sharded_tables **out, fl_store *store,
     FL_TRY(FL_NEW(&s, sizeof *s));
     s->remote = (fl_remote){
         .methods = &methods, .sync = true, .updates = store->updates};
-    s->agree = rounds;
+    s->agree = agree;
     s->store = store;
     s->n_table = fl_store_own_tables(store);
-    s->n_rank = rounds->comm->size;
+    s->n_rank = agree->comm->size;
     status = make_arrays(s);
     if (status != FLEET_OK) {
         fl_sharded_destroy(s);
@@ -291,9 +291,9 @@ void fl_sharded_destroy(fl_sharded_tables *s)
 {
     if (!s)
         return;
-    for (int i = 0; i < N_PARCELS; i++) {
-        fl_free(all_parcels(s, i)->bytes);
-        fl_free(all_parcels(s, i)->data);
+    for (int i = 0; i < N_BUFFER; i++) {
+        fl_free(buffer_at(s, i)->bytes);
+        fl_free(buffer_at(s, i)->data);
     }
     for (int i = 0; i < FL_N_SLOT; i++)
         fl_free(s->slot[i].table);

@@ -1,7 +1,6 @@
-/* shm_map.c - more memory that ranks of a window map: for reductions
- * without a copy, and for the windows of smaller groups. One rank makes it; the
- * others reach it through that process' descriptor, so that it has no name that
- * could be left behind. */
+/* shm_map.c - more memory that all ranks map: for reductions without a copy, and
+ * for smaller communicators. One rank makes it; the other ranks reach it through
+ * that process' descriptor, so that it has no name that could be left behind. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -11,12 +10,12 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "collective/shm/shm.h"
+#include "collective/shm/shm_internal.h"
 
 enum { PAGE = 4096 };
 
 /* NULL, if it cannot be made; the descriptor is the caller's. */
-static void *make(size_t bytes, int *fd)
+static void *make_memory(size_t bytes, int *fd)
 {
     void *p = MAP_FAILED;
 
@@ -30,7 +29,7 @@ static void *make(size_t bytes, int *fd)
     return p == MAP_FAILED ? NULL : p;
 }
 
-static void *map(const fl_shm_rank *of, size_t bytes)
+static void *map_offer(const fl_shm_rank *of, size_t bytes)
 {
     char path[64];
     void *p;
@@ -47,28 +46,28 @@ static void *map(const fl_shm_rank *of, size_t bytes)
     return p == MAP_FAILED ? NULL : p;
 }
 
-/* All ranks come here together. Those with the same maker share memory; *memory
- * is NULL for all of them if one of them cannot have it. maker -1: this rank
- * wants none. */
-static fleet_status share(fl_shm *w, int maker, const int *member, int n,
-                          size_t bytes, void **memory)
+/* A call of all ranks. Ranks with the same maker share memory; *memory is NULL
+ * for all of them if one of them cannot have it. maker -1: this rank wants
+ * none. */
+static fleet_status share_memory(fl_shm *shm, int maker, const int *member,
+                                 int n, size_t bytes, void **memory)
 {
-    int me = w->base.comm.rank, fd = -1;
-    fl_shm_rank *own = &w->slot[me];
+    int me = shm->base.comm.rank, fd = -1;
+    fl_shm_rank *own = &shm->rank[me];
     fleet_status status;
     bool is_whole = true;
 
-    *memory = maker == me ? make(bytes, &fd) : NULL;
+    *memory = maker == me ? make_memory(bytes, &fd) : NULL;
     own->offer_pid = (int32_t)getpid();
     own->offer_fd = fd;
-    status = fl_shm_barrier(w, NULL);
+    status = fl_shm_barrier(shm, NULL);
     if (status == FLEET_OK && maker >= 0 && maker != me)
-        *memory = map(&w->slot[maker], bytes);
+        *memory = map_offer(&shm->rank[maker], bytes);
     own->offer_taken = *memory != NULL;
     if (status == FLEET_OK)
-        status = fl_shm_barrier(w, NULL);
+        status = fl_shm_barrier(shm, NULL);
     for (int i = 0; i < n; i++)
-        is_whole = is_whole && w->slot[member[i]].offer_taken;
+        is_whole = is_whole && shm->rank[member[i]].offer_taken;
     if (fd >= 0)
         close(fd);
     if (*memory && (!is_whole || status != FLEET_OK)) {
@@ -80,120 +79,121 @@ static fleet_status share(fl_shm *w, int maker, const int *member, int n,
 
 /* --- memory for reductions ----------------------------------------------- */
 
-static fleet_status add_region(fl_shm *w, const fl_work *work, void *base,
+static fleet_status add_region(fl_shm *shm, const fl_work *work, void *base,
                                int64_t stride)
 {
     fl_shm_region *r;
 
     if (FL_NEW(&r, sizeof *r) != FLEET_OK) {
-        munmap(base, (size_t)(stride * w->base.comm.size));
+        munmap(base, (size_t)(stride * shm->base.comm.size));
         return FLEET_ENOMEM;
     }
-    *r = (fl_shm_region){.next = w->region,
-                         .serial = w->n_region,
+    *r = (fl_shm_region){.next = shm->region,
+                         .serial = shm->n_region,
                          .base = base,
                          .stride = stride,
                          .bytes = work->call.n};
-    pthread_mutex_lock(&w->base.lock);
-    w->region = r;
-    pthread_mutex_unlock(&w->base.lock);
-    *(void **)work->out = r->base + stride * w->base.comm.rank;
+    pthread_mutex_lock(&shm->base.lock);
+    shm->region = r;
+    pthread_mutex_unlock(&shm->base.lock);
+    *(void **)work->out = r->base + stride * shm->base.comm.rank;
     return FLEET_OK;
 }
 
-fleet_status fl_shm_memory(fl_shm *w, const fl_work *work)
+fleet_status fl_shm_memory(fl_shm *shm, const fl_work *work)
 {
-    int size = w->base.comm.size, *all;
+    int size = shm->base.comm.size, *all;
     int64_t stride = (work->call.n + PAGE) / PAGE * PAGE;
     fleet_status status;
     void *base;
 
-    FL_TRY(fl_shm_barrier(w, &work->call));
+    FL_TRY(fl_shm_barrier(shm, &work->call));
     FL_TRY(FL_NEW(&all, (size_t)size * sizeof *all));
     for (int r = 0; r < size; r++)
         all[r] = r;
-    status = share(w, 0, all, size, (size_t)(stride * size), &base);
+    status = share_memory(shm, 0, all, size, (size_t)(stride * size), &base);
     fl_free(all);
     FL_TRY(status);
-    w->n_region++;
+    shm->n_region++;
     if (base)
-        return add_region(w, work, base, stride);
+        return add_region(shm, work, base, stride);
     return FL_NEW((void **)work->out, (size_t)work->call.n);
 }
 
-static bool has(const fl_shm *w, const fl_shm_region *r, const char *p,
-                int64_t bytes)
+static bool contains(const fl_shm *shm, const fl_shm_region *r, const char *p,
+                     int64_t bytes)
 {
-    const char *own = r->base + r->stride * w->base.comm.rank;
+    const char *own = r->base + r->stride * shm->base.comm.rank;
 
     return p >= own && p + bytes <= own + r->bytes;
 }
 
-/* The list is the group's thread's to read, too. */
-fl_shm_region *fl_shm_region_at(fl_shm *w, const void *p, int64_t bytes)
+/* The communicator's thread reads the list, too. */
+fl_shm_region *fl_shm_region_at(fl_shm *shm, const void *p, int64_t bytes)
 {
     fl_shm_region *r;
 
-    pthread_mutex_lock(&w->base.lock);
-    r = w->region;
-    while (r && !has(w, r, p, bytes))
+    pthread_mutex_lock(&shm->base.lock);
+    r = shm->region;
+    while (r && !contains(shm, r, p, bytes))
         r = r->next;
-    pthread_mutex_unlock(&w->base.lock);
+    pthread_mutex_unlock(&shm->base.lock);
     return r;
 }
 
-fl_shm_region *fl_shm_region_of(fl_shm *w, int64_t serial)
+fl_shm_region *fl_shm_region_of(fl_shm *shm, int64_t serial)
 {
     fl_shm_region *r;
 
-    pthread_mutex_lock(&w->base.lock);
-    r = w->region;
+    pthread_mutex_lock(&shm->base.lock);
+    r = shm->region;
     while (r && r->serial != serial)
         r = r->next;
-    pthread_mutex_unlock(&w->base.lock);
+    pthread_mutex_unlock(&shm->base.lock);
     return r;
 }
 
-void fl_shm_free(fl_shm *w, void *memory)
+void fl_shm_free(fl_comm_base *g, void *memory)
 {
-    fl_shm_region **at = &w->region, *r = fl_shm_region_at(w, memory, 0);
+    fl_shm *shm = fl_shm_of(g);
+    fl_shm_region **at = &shm->region, *r = fl_shm_region_at(shm, memory, 0);
 
     if (!r) {
         fl_free(memory);
         return;
     }
-    pthread_mutex_lock(&w->base.lock);
+    pthread_mutex_lock(&shm->base.lock);
     while (*at != r)
         at = &(*at)->next;
     *at = r->next;
-    pthread_mutex_unlock(&w->base.lock);
-    munmap(r->base, (size_t)(r->stride * w->base.comm.size));
+    pthread_mutex_unlock(&shm->base.lock);
+    munmap(r->base, (size_t)(r->stride * shm->base.comm.size));
     fl_free(r);
 }
 
-/* --- smaller groups ------------------------------------------------------ */
+/* --- smaller communicators ------------------------------------------------------ */
 
-/* Does a come before b in the new group? */
-static bool precedes(const fl_shm *w, int a, int b)
+/* Does a come before b in the new communicator? */
+static bool precedes(const fl_shm *shm, int a, int b)
 {
-    int64_t key_a = fl_shm_call(w, a)->extra[1];
-    int64_t key_b = fl_shm_call(w, b)->extra[1];
+    int64_t key_a = fl_shm_call(shm, a)->extra[1];
+    int64_t key_b = fl_shm_call(shm, b)->extra[1];
 
     return key_a < key_b || (key_a == key_b && a < b);
 }
 
 /* The ranks of this one's color, in their new order. */
-static int members(const fl_shm *w, int *member)
+static int list_members(const fl_shm *shm, int *member)
 {
-    int64_t color = fl_shm_call(w, w->base.comm.rank)->extra[0];
+    int64_t color = fl_shm_call(shm, shm->base.comm.rank)->extra[0];
     int n = 0;
 
-    for (int r = 0; r < w->base.comm.size; r++) {
+    for (int r = 0; r < shm->base.comm.size; r++) {
         int at = n;
 
-        if (fl_shm_call(w, r)->extra[0] != color)
+        if (fl_shm_call(shm, r)->extra[0] != color)
             continue;
-        for (; at > 0 && precedes(w, r, member[at - 1]); at--)
+        for (; at > 0 && precedes(shm, r, member[at - 1]); at--)
             member[at] = member[at - 1];
         member[at] = r;
         n++;
@@ -206,12 +206,10 @@ static void unmap(void *memory, size_t bytes)
     munmap(memory, bytes);
 }
 
-static fleet_status open_child(fl_shm *w, const int *member, int n,
+static fleet_status open_child(fl_shm *shm, const int *member, int n,
                                void *memory, fl_comm **child)
 {
-    fl_comm_options o = {.ordered = w->base.comm.ordered,
-                         .deadline_ms = w->base.comm.deadline_ms,
-                         .log = w->base.log};
+    fl_comm_options o = fl_comm_base_options(&shm->base);
     int rank = 0;
     fleet_status status;
 
@@ -219,31 +217,30 @@ static fleet_status open_child(fl_shm *w, const int *member, int n,
         return fl_fail(FLEET_EIO,
                        "split: no memory for a window of %d ranks: %s", n,
                        strerror(errno));
-    while (member[rank] != w->base.comm.rank)
+    while (member[rank] != shm->base.comm.rank)
         rank++;
-    status = fl_shm_open(memory, rank, n, w->base.comm.methods->name, &o, unmap,
-                         child);
+    status = fl_shm_open(memory, rank, n, shm->base.comm.methods->name, &o,
+                         unmap, child);
     if (status != FLEET_OK)
         unmap(memory, fl_shm_bytes(n));
     return status;
 }
 
-/* Memory that has just come is zero, which is a window that nobody has entered.
- */
-fleet_status fl_shm_split(fl_shm *w, const fl_work *work)
+/* Memory that is new is zero, as fl_shm_prepare() would make it. */
+fleet_status fl_shm_split(fl_shm *shm, const fl_work *work)
 {
     bool is_in = work->call.extra[0] >= 0;
     void *memory = NULL;
     fleet_status status;
     int *member, n;
 
-    FL_TRY(fl_shm_barrier(w, &work->call));
-    FL_TRY(FL_NEW(&member, (size_t)w->base.comm.size * sizeof *member));
-    n = members(w, member);
-    status = share(w, is_in ? member[0] : -1, member, is_in ? n : 0,
-                   fl_shm_bytes(n), &memory);
+    FL_TRY(fl_shm_barrier(shm, &work->call));
+    FL_TRY(FL_NEW(&member, (size_t)shm->base.comm.size * sizeof *member));
+    n = list_members(shm, member);
+    status = share_memory(shm, is_in ? member[0] : -1, member, is_in ? n : 0,
+                          fl_shm_bytes(n), &memory);
     if (status == FLEET_OK && is_in)
-        status = open_child(w, member, n, memory, work->out);
+        status = open_child(shm, member, n, memory, work->out);
     fl_free(member);
     return status;
 }

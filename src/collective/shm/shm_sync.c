@@ -1,4 +1,5 @@
-/* shm_sync.c - how ranks wait for each other in a window. */
+/* shm_sync.c - how ranks wait for each other in shared memory: phases, words to
+ * sleep on, ranks that have left or died. */
 #define _GNU_SOURCE
 #include <inttypes.h>
 #include <limits.h>
@@ -12,9 +13,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "collective/shm/shm.h"
+#include "collective/shm/shm_internal.h"
 
-enum { SPINS_PER_LOOK = 32, STREAM_NAP_MS = 1 };
+enum { SPINS_PER_LOOK = 32, MESSAGE_NAP_MS = 1 };
 
 static void relax(void)
 {
@@ -30,8 +31,8 @@ static void wake_all(fl_futex *f)
     syscall(SYS_futex, &f->value, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Who sleeps has counted itself before it looked at the value for the last
- * time; both are in one order for all. */
+/* A sleeper has counted itself before it looked at the value for the last time;
+ * both are in one order for all ranks. */
 void fl_shm_set(fl_futex *f, uint32_t value)
 {
     atomic_store(&f->value, value);
@@ -57,7 +58,7 @@ bool fl_shm_sleep(fl_futex *f, uint32_t seen, int64_t ms)
     return atomic_load(&f->value) != seen;
 }
 
-/* --- who is alive -------------------------------------------------------- */
+/* --- is a rank alive? -------------------------------------------------------- */
 
 /* When a process began, in the kernel's ticks; 0 if there is none, or only its
  * remains. A number alone may by now be another process's. */
@@ -90,9 +91,9 @@ static uint64_t own_space(void)
     return stat("/proc/self/ns/pid", &s) == 0 ? (uint64_t)s.st_ino : 0;
 }
 
-void fl_shm_enter(fl_shm *w)
+void fl_shm_enter(fl_shm *shm)
 {
-    fl_shm_rank *own = &w->slot[w->base.comm.rank];
+    fl_shm_rank *own = &shm->rank[shm->base.comm.rank];
 
     own->started = start_of((int32_t)getpid());
     own->space = own_space();
@@ -100,71 +101,73 @@ void fl_shm_enter(fl_shm *w)
     atomic_store(&own->pid, (int32_t)getpid());
 }
 
-static bool is_dead(const fl_shm *w, int rank)
+static bool is_dead(const fl_shm *shm, int rank)
 {
-    const fl_shm_rank *s = &w->slot[rank], *own = &w->slot[w->base.comm.rank];
+    const fl_shm_rank *s = &shm->rank[rank],
+                      *own = &shm->rank[shm->base.comm.rank];
     int32_t pid = atomic_load(&s->pid);
 
     if (pid == 0 || s->started == 0 || own->started == 0 ||
         s->space != own->space)
-        return false; /* not to be seen from here */
+        return false; /* this process cannot know */
     return start_of(pid) != s->started;
 }
 
 /* --- the end ------------------------------------------------------------- */
 
-static void wake_everybody(fl_shm *w)
+static void wake_ranks(fl_shm *shm)
 {
-    for (int r = 0; r < w->base.comm.size; r++) {
-        wake_all(&w->slot[r].phase);
-        wake_all(&w->slot[r].begun);
-        wake_all(&w->slot[r].added);
-        fl_shm_post(&w->slot[r].wakeup);
+    for (int r = 0; r < shm->base.comm.size; r++) {
+        wake_all(&shm->rank[r].phase);
+        wake_all(&shm->rank[r].begun);
+        wake_all(&shm->rank[r].added);
+        fl_shm_post(&shm->rank[r].wakeup);
     }
 }
 
-void fl_shm_tell(fl_shm *w, const fl_error *e)
+void fl_shm_report(fl_comm_base *g, const fl_error *e)
 {
-    int32_t untold = FL_UNTOLD;
+    fl_shm *shm = fl_shm_of(g);
+    int32_t none = FL_UNREPORTED;
 
-    if (!atomic_compare_exchange_strong(&w->head->reported, &untold,
-                                        FL_TELLING))
+    if (!atomic_compare_exchange_strong(&shm->head->reported, &none,
+                                        FL_REPORTING))
         return; /* the first counts */
-    w->head->code = (int32_t)e->code;
-    snprintf(w->head->text, sizeof w->head->text, "%.499s", e->text);
-    atomic_store(&w->head->reported, FL_TOLD);
-    wake_everybody(w);
+    shm->head->code = (int32_t)e->code;
+    snprintf(shm->head->text, sizeof shm->head->text, "%.499s", e->text);
+    atomic_store(&shm->head->reported, FL_REPORTED);
+    wake_ranks(shm);
 }
 
-void fl_shm_leave(fl_shm *w)
+void fl_shm_leave(fl_shm *shm)
 {
-    atomic_store(&w->slot[w->base.comm.rank].has_left, true);
-    wake_everybody(w);
+    atomic_store(&shm->rank[shm->base.comm.rank].has_left, true);
+    wake_ranks(shm);
 }
 
-fleet_status fl_shm_check(fl_shm *w)
+fleet_status fl_shm_check(fl_shm *shm)
 {
     fleet_status code;
 
-    if (atomic_load_explicit(&w->head->reported, memory_order_acquire) !=
-        FL_TOLD)
-        return fl_comm_base_check(&w->base);
-    code = (fleet_status)w->head->code;
-    fl_fail(code, "%.499s", w->head->text);
-    return fl_comm_base_fail(&w->base, code, false);
+    if (atomic_load_explicit(&shm->head->reported, memory_order_acquire) !=
+        FL_REPORTED)
+        return fl_comm_base_check(&shm->base);
+    code = (fleet_status)shm->head->code;
+    fl_fail(code, "%.499s", shm->head->text);
+    return fl_comm_base_fail(&shm->base, code, false);
 }
 
-/* Who leaves after a failure has told of it before. */
-fleet_status fl_shm_look_at(fl_shm *w, int rank, bool closely)
+/* A rank that leaves after a failure has reported it before. */
+fleet_status fl_shm_look_at(fl_shm *shm, int rank, bool closely)
 {
-    const fl_shm_rank *s = &w->slot[rank];
+    const fl_shm_rank *s = &shm->rank[rank];
 
     if (atomic_load(&s->has_left)) {
-        FL_TRY(fl_shm_check(w));
+        FL_TRY(fl_shm_check(shm));
         return fl_fail(FLEET_EPEER, "rank %d has left the group", rank);
     }
-    if (closely && is_dead(w, rank)) {
-        FL_TRY(fl_shm_check(w));
+    if (closely && is_dead(shm, rank)) {
+        FL_TRY(fl_shm_check(shm));
         return fl_fail(FLEET_EPEER, "rank %d is dead: process %d is gone", rank,
                        atomic_load(&s->pid));
     }
@@ -173,15 +176,15 @@ fleet_status fl_shm_look_at(fl_shm *w, int rank, bool closely)
 
 /* --- phases -------------------------------------------------------------- */
 
-void fl_shm_arrive(fl_shm *w, const fl_call *call)
+void fl_shm_arrive(fl_shm *shm, const fl_call *call)
 {
-    fl_shm_rank *own = &w->slot[w->base.comm.rank];
+    fl_shm_rank *own = &shm->rank[shm->base.comm.rank];
 
     if (call) {
-        w->n_call++;
-        own->call[w->n_call & 1] = *call;
+        shm->n_call++;
+        own->call[shm->n_call & 1] = *call;
     }
-    fl_shm_set(&own->phase, ++w->phase);
+    fl_shm_set(&own->phase, ++shm->phase);
 }
 
 bool fl_shm_has_come(const fl_futex *word, uint32_t at)
@@ -191,9 +194,9 @@ bool fl_shm_has_come(const fl_futex *word, uint32_t at)
     return (int32_t)(now - at) >= 0;
 }
 
-static bool comes_soon(const fl_shm *w, const fl_futex *word, uint32_t at)
+static bool comes_soon(const fl_shm *shm, const fl_futex *word, uint32_t at)
 {
-    int64_t until = fl_now_ns() + w->spin_ns;
+    int64_t until = fl_now_ns() + shm->spin_ns;
 
     do {
         for (int i = 0; i < SPINS_PER_LOOK; i++) {
@@ -205,81 +208,75 @@ static bool comes_soon(const fl_shm *w, const fl_futex *word, uint32_t at)
     return false;
 }
 
-static fleet_status too_late(fl_shm *w, int rank, const fl_call *call)
+/* After a nap in which that rank did not come: an error if it never will. */
+static fleet_status check_hope(fl_shm *shm, int rank, const fl_futex *word,
+                               uint32_t at)
 {
-    char text[FL_CALL_TEXT];
-
-    fl_call_text(call, text);
-    fl_fail(FLEET_ETIMEDOUT,
-            "rank %d did not come within %" PRId64 " ms: rank %d waits in %s",
-            rank, w->base.comm.deadline_ms, w->base.comm.rank, text);
-    return fl_comm_base_fail(&w->base, FLEET_ETIMEDOUT, true);
-}
-
-/* After a nap in which that rank did not come: is there any hope? */
-static fleet_status look_around(fl_shm *w, int rank, const fl_futex *word,
-                                uint32_t at)
-{
-    fleet_status status = fl_shm_look_at(w, rank, true);
+    fleet_status status = fl_shm_look_at(shm, rank, true);
 
     if (status != FLEET_OK && !fl_shm_has_come(word, at))
-        return fl_comm_base_fail(&w->base, status, true);
+        return fl_comm_base_fail(&shm->base, status, true);
     return FLEET_OK;
 }
 
-static fleet_status wait_long(fl_shm *w, int rank, fl_futex *word, uint32_t at,
-                              bool drives, int64_t until_ms)
+static fleet_status wait_long(fl_shm *shm, int rank, fl_futex *word,
+                              uint32_t at, bool drives, int64_t until_ms)
 {
     bool moved;
 
     while (!fl_shm_has_come(word, at) && fl_now_ms() < until_ms) {
         uint32_t seen = atomic_load(&word->value);
-        bool streams = drives && w->base.n_streaming > 0;
+        bool messages = drives && shm->base.n_flowing > 0;
 
-        FL_TRY(fl_shm_check(w));
-        if (streams)
-            FL_TRY(fl_p2p_advance(&w->base, &moved));
+        FL_TRY(fl_shm_check(shm));
+        if (messages)
+            FL_TRY(fl_p2p_advance(&shm->base, &moved));
         if (fl_shm_has_come(word, at))
             break;
-        fl_shm_sleep(word, seen, streams ? STREAM_NAP_MS : FL_SHM_NAP_MS);
+        fl_shm_sleep(word, seen, messages ? MESSAGE_NAP_MS : FL_SHM_NAP_MS);
         if (!fl_shm_has_come(word, at))
-            FL_TRY(look_around(w, rank, word, at));
+            FL_TRY(check_hope(shm, rank, word, at));
     }
     return FLEET_OK;
 }
 
-fleet_status fl_shm_wait(fl_shm *w, int rank, fl_futex *word, uint32_t at,
+fleet_status fl_shm_wait(fl_shm *shm, int rank, fl_futex *word, uint32_t at,
                          const fl_call *call, bool drives)
 {
-    if (comes_soon(w, word, at))
+    if (comes_soon(shm, word, at))
         return FLEET_OK;
-    FL_TRY(wait_long(w, rank, word, at, drives,
-                     fl_now_ms() + w->base.comm.deadline_ms));
-    return fl_shm_has_come(word, at) ? FLEET_OK : too_late(w, rank, call);
+    FL_TRY(wait_long(shm, rank, word, at, drives,
+                     fl_now_ms() + shm->base.comm.deadline_ms));
+    if (fl_shm_has_come(word, at))
+        return FLEET_OK;
+    return fl_comm_base_fail(&shm->base,
+                             fl_call_timed_out(rank, shm->base.comm.deadline_ms,
+                                               shm->base.comm.rank, call),
+                             true);
 }
 
-static fleet_status match(fl_shm *w)
+static fleet_status check_match(fl_shm *shm)
 {
-    for (int r = 1; r < w->base.comm.size; r++)
-        if (!fl_call_matches(fl_shm_call(w, 0), fl_shm_call(w, r))) {
-            fl_call_differs(0, fl_shm_call(w, 0), r, fl_shm_call(w, r));
-            return fl_comm_base_fail(&w->base, FLEET_EINVAL, false);
+    for (int r = 1; r < shm->base.comm.size; r++)
+        if (!fl_call_matches(fl_shm_call(shm, 0), fl_shm_call(shm, r))) {
+            fl_call_differs(0, fl_shm_call(shm, 0), r, fl_shm_call(shm, r));
+            return fl_comm_base_fail(&shm->base, FLEET_EINVAL, false);
         }
     return FLEET_OK;
 }
 
-fleet_status fl_shm_await(fl_shm *w, const fl_call *call)
+fleet_status fl_shm_await(fl_shm *shm, const fl_call *call)
 {
-    int me = w->base.comm.rank;
+    int me = shm->base.comm.rank;
 
-    for (int r = 0; r < w->base.comm.size; r++)
-        FL_TRY(fl_shm_wait(w, r, &w->slot[r].phase, w->phase,
-                           fl_shm_call(w, me), true));
-    return call ? match(w) : FLEET_OK;
+    for (int r = 0; r < shm->base.comm.size; r++)
+        FL_TRY(fl_shm_wait(shm, r, &shm->rank[r].phase, shm->phase,
+                           fl_shm_call(shm, me), true));
+    return call ? check_match(shm) : FLEET_OK;
 }
 
-fleet_status fl_shm_barrier(fl_shm *w, const fl_call *call)
+fleet_status fl_shm_barrier(fl_shm *shm, const fl_call *call)
 {
-    fl_shm_arrive(w, call);
-    return fl_shm_await(w, call);
+    fl_shm_arrive(shm, call);
+    return fl_shm_await(shm, call);
 }

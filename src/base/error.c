@@ -1,7 +1,6 @@
-/* error.c - see error.h. */
+/* error.c - the last failure of each thread; names and texts of statuses. */
 #include "base/error.h"
 
-#include <stdarg.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -37,16 +36,23 @@ const char *fleet_last_error(void)
     return last.text;
 }
 
-fleet_status fl_fail(fleet_status code, const char *format, ...)
+fleet_status fl_fail_v(fleet_status code, const char *format, va_list args)
 {
     char text[sizeof last.text]; /* the arguments may point into last */
+
+    fl_format(text, sizeof text, format, args);
+    memcpy(last.text, text, sizeof text);
+    last.code = code;
+    return code;
+}
+
+fleet_status fl_fail(fleet_status code, const char *format, ...)
+{
     va_list args;
 
     va_start(args, format);
-    fl_format(text, sizeof text, format, args);
+    fl_fail_v(code, format, args);
     va_end(args);
-    memcpy(last.text, text, sizeof text);
-    last.code = code;
     return code;
 }
 

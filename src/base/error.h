@@ -3,19 +3,29 @@
 #ifndef FL_BASE_ERROR_H
 #define FL_BASE_ERROR_H
 
+#include <stdarg.h>
+
 #include <fleet/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /* Keep a failure's text for fleet_last_error() and return its code, so that a
  * function says what went wrong and leaves in one statement. */
 fleet_status fl_fail(fleet_status code, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* The same, for functions that are given a format themselves. */
+fleet_status fl_fail_v(fleet_status code, const char *format, va_list args)
+    __attribute__((format(printf, 2, 0)));
+
 /* Put "what: " before the text of the failure that is under way. */
 fleet_status fl_fail_in(fleet_status code, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The code of this thread's last failure, for who got a NULL and no status;
- * FLEET_EINVAL if there was none. */
+/* The code of this thread's last failure, for callers that got NULL and no
+ * status; FLEET_EINVAL if there was none. */
 fleet_status fl_last_code(void);
 
 /* Forget this thread's last failure: before a call into a library that reports
@@ -46,5 +56,9 @@ fleet_status fl_error_raise(const fl_error *e);     /* as this thread's own */
         if (status != FLEET_OK)                                                \
             goto label;                                                        \
     } while (0)
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -47,16 +47,14 @@ static void to_stderr(fleet_log_level level, const char *line)
     fl_hush_end(&hush);
 }
 
-void fl_log_line(fl_log *log, fleet_log_level level, const char *format, ...)
+void fl_log_line_v(fl_log *log, fleet_log_level level, const char *format,
+                   va_list args)
 {
     char line[2000];
-    va_list args;
 
     if (!log || level < log->level)
         return;
-    va_start(args, format);
     fl_format(line, sizeof line, format, args);
-    va_end(args);
 
     pthread_mutex_lock(&log->lock);
     if (log->callback)
@@ -64,4 +62,13 @@ void fl_log_line(fl_log *log, fleet_log_level level, const char *format, ...)
     else
         to_stderr(level, line);
     pthread_mutex_unlock(&log->lock);
+}
+
+void fl_log_line(fl_log *log, fleet_log_level level, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    fl_log_line_v(log, level, format, args);
+    va_end(args);
 }

@@ -3,6 +3,7 @@
 #define FL_BASE_LOG_H
 
 #include <pthread.h>
+#include <stdarg.h>
 
 #include <fleet/base.h>
 
@@ -20,6 +21,10 @@ void fl_log_done(fl_log *log);
 /* log may be NULL: then nothing is written. */
 void fl_log_line(fl_log *log, fleet_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* The same, for functions that are given a format themselves. */
+void fl_log_line_v(fl_log *log, fleet_log_level level, const char *format,
+                   va_list args) __attribute__((format(printf, 3, 0)));
 
 #define FL_INFO(log, ...) fl_log_line(log, FLEET_LOG_INFO, __VA_ARGS__)
 #define FL_WARN(log, ...) fl_log_line(log, FLEET_LOG_WARNING, __VA_ARGS__)

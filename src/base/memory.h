@@ -13,6 +13,10 @@
 
 #include "base/error.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum { FL_CACHE_LINE = 64 };
 
 void *fl_alloc(size_t size); /* size 0 gives a block too */
@@ -33,5 +37,9 @@ fleet_status fl_grow(void *array, size_t *capacity, size_t n, size_t size);
  * off) and every later one too when sticky; count those made since. */
 void fl_memory_fail_at(int64_t n, bool sticky);
 int64_t fl_memory_count(void);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -112,11 +112,11 @@ static fleet_status grad(fl_device *d, fl_queue *q, const fl_device_step *s)
     char *rest = at + count_bytes() + keys_bytes(n);
     fl_sorted by;
 
-    FL_CUDA_TRY(d->methods->fill(d, q, s->arg[0].data, 0,
-                                 (size_t)(c->rows * c->dim) * sizeof(float)));
-    FL_CUDA_TRY(FL_LAUNCH_EACH(keys_of, n, q, key, fl_step_ptr<int64_t>(s, 1),
-                               n, *c, count));
-    FL_CUDA_TRY(fl_sort(q, key, count, n, bits_of(c->rows), rest, &by));
+    FL_TRY(d->methods->fill(d, q, s->arg[0].data, 0,
+                            (size_t)(c->rows * c->dim) * sizeof(float)));
+    FL_TRY(FL_LAUNCH_EACH(keys_of, n, q, key, fl_step_ptr<int64_t>(s, 1), n, *c,
+                          count));
+    FL_TRY(fl_sort(q, key, count, n, bits_of(c->rows), rest, &by));
     return FL_LAUNCH_EACH(sum_uses, n * c->dim, q, fl_step_f32(s, 0), by,
                           fl_step_f32(s, 2), n, *c);
 }

@@ -131,10 +131,10 @@ static fleet_status forward(fl_device *d, fl_queue *q, const fl_device_step *s)
 {
     void *bias;
 
-    FL_CUDA_TRY(bias_of(q, s, &bias));
-    FL_CUDA_TRY(multiply(d, q, s,
-                         {s->arg[F_X].data, s->arg[F_W].data,
-                          s->arg[F_OUT].data, bias, nullptr}));
+    FL_TRY(bias_of(q, s, &bias));
+    FL_TRY(multiply(d, q, s,
+                    {s->arg[F_X].data, s->arg[F_W].data, s->arg[F_OUT].data,
+                     bias, nullptr}));
     return fuses(d, s)
                ? FLEET_OK
                : fl_cuda_activate(q, s, F_OUT, &config_of(s)->activation);

@@ -54,8 +54,8 @@ static fleet_status accuracy(fl_device *d, fl_queue *q, const fl_device_step *s)
     unsigned *right = static_cast<unsigned *>(s->scratch);
     int64_t rows = fl_step_rows(s, 1);
 
-    FL_CUDA_TRY(d->methods->fill(d, q, right, 0, sizeof *right));
-    FL_CUDA_TRY(FL_LAUNCH_EACH(
+    FL_TRY(d->methods->fill(d, q, right, 0, sizeof *right));
+    FL_TRY(FL_LAUNCH_EACH(
         count_right, rows, q, right, fl_step_f32(s, 1), s->arg[1].cols,
         static_cast<const void *>(s->arg[2].data), is_float(s, 2), rows));
     return FL_LAUNCH(share_of, 1, 1, 0, q, fl_step_f32(s, 0), right, rows);
@@ -111,7 +111,7 @@ static fleet_status auc_count(fl_device *, fl_queue *q, const fl_device_step *s)
     samples from = {fl_step_f32(s, 2), s->arg[2].cols, fl_step_rows(s, 2),
                     s->arg[3].data, is_float(s, 3)};
 
-    FL_CUDA_TRY(FL_LAUNCH_EACH(check_samples, from.rows, q, from, s->fault));
+    FL_TRY(FL_LAUNCH_EACH(check_samples, from.rows, q, from, s->fault));
     return FL_LAUNCH_EACH(count_samples, from.rows, q,
                           fl_step_ptr<unsigned long long>(s, 0),
                           fl_step_ptr<unsigned long long>(s, 1), s->arg[0].rows,

@@ -103,8 +103,8 @@ static fleet_status mean(fl_device *, fl_queue *q, const fl_device_step *s)
 
     if (blocks > MEAN_BLOCKS)
         blocks = MEAN_BLOCKS;
-    FL_CUDA_TRY(FL_LAUNCH(sum_parts, blocks, FL_THREADS, 0, q, part,
-                          fl_step_f32(s, IN), n));
+    FL_TRY(FL_LAUNCH(sum_parts, blocks, FL_THREADS, 0, q, part,
+                     fl_step_f32(s, IN), n));
     return FL_LAUNCH(mean_of_parts, 1, FL_THREADS, 0, q, fl_step_f32(s, OUT),
                      part, (int)blocks, n);
 }

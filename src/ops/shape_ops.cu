@@ -50,7 +50,7 @@ static fleet_status concat(fl_device *, fl_queue *q, const fl_device_step *s)
     for (int i = 0; i < c->n; i++) {
         const fl_concat_piece *p = &c->piece[i];
 
-        FL_CUDA_TRY(copy(q, s, wide(s, OUT, p), narrow(s, IN + i, p), p));
+        FL_TRY(copy(q, s, wide(s, OUT, p), narrow(s, IN + i, p), p));
     }
     return FLEET_OK;
 }

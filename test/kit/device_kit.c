@@ -15,7 +15,7 @@
 #include "runtime/device/plugin.h"
 #include "runtime/optim/update_gpu.h"
 
-const fl_device_table *fl_cuda_open(const fl_device_host *host);
+const fl_device_table *fl_cuda_open(void);
 
 enum { MOST_OPERANDS = 16, WAIT_MS = 10000 };
 
@@ -24,11 +24,6 @@ enum { MOST_OPERANDS = 16, WAIT_MS = 10000 };
 const char *const device_kit_without[] = {
     "rows.split", "rows.find",  "rows.unique", "rows.place",  "rows.gather",
     "rows.sum",   "rows.merge", "rows.norm",   "rows.update", NULL};
-
-static fleet_status host_fail(fleet_status code, const char *text)
-{
-    return fl_fail(code, "%s", text);
-}
 
 bool device_kit_is_emulated(void)
 {
@@ -52,15 +47,9 @@ static const fl_device_table *table_of_plugin(const char *path)
 /* The emulated one, which is in this program, or that of a plug-in. */
 const fl_device_table *device_kit_table(void)
 {
-    static const fl_device_host host = {.size = sizeof host,
-                                        .version = FL_DEVICE_VERSION,
-                                        .fail = host_fail,
-                                        .alloc = fl_alloc,
-                                        .free = fl_free};
-
     if (!device_kit_is_emulated())
         return table_of_plugin(getenv("FLEET_TEST_DEVICE"));
-    return fl_cuda_open(&host);
+    return fl_cuda_open();
 }
 
 void device_kit_open(device_kit *k, bool strict_fp32)

@@ -2,8 +2,8 @@
  * on it: memory, streams, events, copies, matrix products, and kernels by the
  * names and operands that steps have (kernel.h).
  *
- * A device is a plug-in's (lib/libfleet_cuda.so). Between it and libfleet there
- * are two tables, each with its size and version, and no symbol.
+ * A device is a plug-in's (lib/libfleet_cuda.so), which gives a table of them with
+ * its size and version, and no symbol.
  *
  * Work is queued on a stream and done in its order; a call that only queues
  * returns before it is done, and what fails later is reported by the next wait.
@@ -187,7 +187,7 @@ typedef struct fl_device_options {
     bool strict_fp32; /* products in float32; else in TF32 where there is it */
 } fl_device_options;
 
-/* --- the tables ------------------------------------------------------------
+/* --- the table -------------------------------------------------------------
  */
 
 enum { FL_DEVICE_VERSION = 4 };
@@ -202,14 +202,6 @@ typedef struct fl_device_table {
                          fl_device **d);
     const fl_device_kernel *(*kernel_at)(int i); /* NULL after the last */
 } fl_device_table;
-
-/* What it gets. */
-typedef struct fl_device_host {
-    uint32_t size, version;
-    fleet_status (*fail)(fleet_status code, const char *text);
-    void *(*alloc)(size_t bytes); /* zeroed; NULL: it has failed already */
-    void (*free)(void *p);
-} fl_device_host;
 
 #ifdef __cplusplus
 }

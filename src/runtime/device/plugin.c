@@ -1,5 +1,5 @@
-/* plugin.c - see plugin.h; the only user of <dlfcn.h> but for plug-ins
- * themselves. */
+/* plugin.c - finds and opens plug-ins, and is the only user of <dlfcn.h> but for
+ * plug-ins themselves. */
 #define _GNU_SOURCE
 #include "runtime/device/plugin.h"
 
@@ -20,24 +20,15 @@ enum { MOST_PLUGINS = 8, MOST_PATH = 4096, MOST_FILE = 80 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const fl_plugin *opened[MOST_PLUGINS];
 
-static fleet_status host_fail(fleet_status code, const char *text)
-{
-    return fl_fail(code, "%s", text);
-}
-
-static void host_log(fl_log *log, fleet_log_level level, const char *line)
-{
-    fl_log_line(log, level, "%s", line);
-}
-
-static const fl_host *host(void)
+static const fl_host *host_table(void)
 {
     static fl_host h = {
         .size = sizeof h,
         .version = FL_PLUGIN_VERSION,
-        .fail = host_fail,
-        .last_error = fleet_last_error,
-        .log = host_log,
+        .fail = fl_fail_v,
+        .error_take = fl_error_take,
+        .error_raise = fl_error_raise,
+        .log = fl_log_line_v,
         .alloc = fl_alloc,
         .free = fl_free,
         .now_ns = fl_now_ns,
@@ -50,11 +41,11 @@ static const fl_host *host(void)
 /* The folder of the file that this very function lies in. */
 static bool own_folder(char folder[MOST_PATH])
 {
-    static const char here;
+    static const char mark;
     Dl_info info;
     char *slash, *path;
 
-    if (!dladdr(&here, &info) || !info.dli_fname)
+    if (!dladdr(&mark, &info) || !info.dli_fname)
         return false;
     path = realpath(info.dli_fname, NULL);
     if (!path)
@@ -71,7 +62,7 @@ static void file_of(const char *name, char file[MOST_FILE])
     snprintf(file, MOST_FILE, "libfleet_%.60s.so", name);
 }
 
-/* NULL: nothing is said. */
+/* NULL: the variable is not set. */
 static const char *asked_folder(void)
 {
     const char *asked = getenv("FLEET_PLUGIN_PATH");
@@ -79,7 +70,7 @@ static const char *asked_folder(void)
     return asked && *asked ? asked : NULL;
 }
 
-static bool is_there(const char *folder, const char *file, char path[MOST_PATH])
+static bool has_file(const char *folder, const char *file, char path[MOST_PATH])
 {
     snprintf(path, MOST_PATH, "%.3000s/%s", folder, file);
     return access(path, F_OK) == 0;
@@ -87,7 +78,7 @@ static bool is_there(const char *folder, const char *file, char path[MOST_PATH])
 
 /* The first of the places where it lies; else the bare name. The folder that
  * was asked for may have some plug-ins, and not this one. */
-static fleet_status find(const char *file, char path[MOST_PATH])
+static fleet_status find_file(const char *file, char path[MOST_PATH])
 {
     const char *asked = asked_folder();
     char folder[MOST_PATH];
@@ -95,9 +86,9 @@ static fleet_status find(const char *file, char path[MOST_PATH])
     if (asked && access(asked, F_OK) != 0)
         return fl_fail(FLEET_ENOENT, "FLEET_PLUGIN_PATH is %.700s: %s", asked,
                        strerror(errno));
-    if (asked && is_there(asked, file, path))
+    if (asked && has_file(asked, file, path))
         return FLEET_OK;
-    if (!own_folder(folder) || !is_there(folder, file, path))
+    if (!own_folder(folder) || !has_file(folder, file, path))
         snprintf(path, MOST_PATH, "%s", file);
     return FLEET_OK;
 }
@@ -108,14 +99,14 @@ fleet_status fl_plugin_passed_over(const char *name, fleet_status status)
     char file[MOST_FILE], path[MOST_PATH];
 
     file_of(name, file);
-    if (status == FLEET_OK || !asked || is_there(asked, file, path))
+    if (status == FLEET_OK || !asked || has_file(asked, file, path))
         return status;
     return fl_fail(status, "%.600s (FLEET_PLUGIN_PATH, %.200s, has no %s)",
                    fleet_last_error(), asked, file);
 }
 
-static fleet_status check(const char *path, const char *name,
-                          const fl_plugin *p)
+static fleet_status check_plugin(const char *path, const char *name,
+                                 const fl_plugin *p)
 {
     if (!p || p->version != FL_PLUGIN_VERSION || p->size < sizeof *p)
         return fl_fail(FLEET_EUNSUPPORTED,
@@ -129,7 +120,7 @@ static fleet_status check(const char *path, const char *name,
     return FLEET_OK;
 }
 
-static fleet_status load(const char *name, const fl_plugin **plugin)
+static fleet_status load_plugin(const char *name, const fl_plugin **plugin)
 {
     char file[MOST_FILE], path[MOST_PATH];
     fl_plugin_entry *entry;
@@ -137,7 +128,7 @@ static fleet_status load(const char *name, const fl_plugin **plugin)
     void *object;
 
     file_of(name, file);
-    FL_TRY(find(file, path));
+    FL_TRY(find_file(file, path));
     code = strchr(path, '/') ? FLEET_EUNSUPPORTED : FLEET_ENOENT;
     object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!object) {
@@ -148,8 +139,8 @@ static fleet_status load(const char *name, const fl_plugin **plugin)
     if (!entry)
         return fl_fail(FLEET_EUNSUPPORTED, "%s is no plug-in: %s", path,
                        dlerror());
-    *plugin = entry(host());
-    return check(path, name, *plugin);
+    *plugin = entry(host_table());
+    return check_plugin(path, name, *plugin);
 }
 
 fleet_status fl_plugin_open(const char *name, const fl_plugin **plugin)
@@ -169,7 +160,7 @@ fleet_status fl_plugin_open(const char *name, const fl_plugin **plugin)
                          "plug-in '%s' is one too many: "
                          "there are %d",
                          name, MOST_PLUGINS);
-    else if ((status = load(name, &p)) == FLEET_OK)
+    else if ((status = load_plugin(name, &p)) == FLEET_OK)
         opened[i] = p;
     pthread_mutex_unlock(&lock);
     if (status == FLEET_OK)

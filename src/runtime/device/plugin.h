@@ -20,14 +20,16 @@
 #include "runtime/device/comm.h"
 
 /* Grows with each change of either table, or of what they lead to. */
-enum { FL_PLUGIN_VERSION = 3 };
+enum { FL_PLUGIN_VERSION = 4 };
 
 typedef struct fl_host {
     uint32_t size, version;
     const char *library; /* fleet_version() */
-    fleet_status (*fail)(fleet_status code, const char *text);
-    const char *(*last_error)(void);
-    void (*log)(fl_log *log, fleet_log_level level, const char *line);
+    fleet_status (*fail)(fleet_status code, const char *format, va_list args);
+    void (*error_take)(fl_error *e, fleet_status code);
+    fleet_status (*error_raise)(const fl_error *e);
+    void (*log)(fl_log *log, fleet_log_level level, const char *format,
+                va_list args);
     void *(*alloc)(size_t size);
     void (*free)(void *p);
     int64_t (*now_ns)(void);
@@ -38,7 +40,7 @@ typedef struct fl_plugin {
     uint32_t size, version;
     const char *library; /* that it was built with */
     const char *name;    /* "mpi" */
-    fleet_status (*open_comm)(const fl_comm_options *options, fl_comm **peers);
+    fleet_status (*open_comm)(const fl_comm_options *options, fl_comm **comm);
     const fl_device_table *devices;
 } fl_plugin;
 

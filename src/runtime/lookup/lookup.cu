@@ -85,7 +85,7 @@ static slot resolve(const fl_device_step *s, const fl_device_lane *from)
 static void lanes_finish(fl_device *d, fl_device_step *s)
 {
     d->methods->free(d, nullptr, state_of(s)->copy);
-    fl_cuda_delete(state_of(s)->host);
+    fl_free(state_of(s)->host);
     *state_of(s) = {};
 }
 
@@ -96,12 +96,12 @@ static fleet_status lanes_prepare(fl_device *d, fl_queue *q, fl_device_step *s)
     state *st = state_of(s);
     void *copy = nullptr;
 
-    st->host = static_cast<slot *>(fl_cuda_new(bytes));
+    st->host = static_cast<slot *>(fl_alloc(bytes));
     if (!st->host)
         return FLEET_ENOMEM;
     for (int i = 0; i < c->n_feature; i++)
         st->host[i] = resolve(s, &c->feature[i]);
-    FL_CUDA_TRY(d->methods->alloc(d, q, bytes, &copy));
+    FL_TRY(d->methods->alloc(d, q, bytes, &copy));
     st->copy = static_cast<slot *>(copy);
     return d->methods->copy(d, q, copy, st->host, bytes, FL_TO_DEVICE);
 }
@@ -236,11 +236,11 @@ static fleet_status find_unique(fl_device *, fl_queue *q,
                   fl_step_ptr<uint32_t>(s, FL_UNIQUE_WHICH)};
     fl_sorted by;
 
-    FL_CUDA_TRY(fl_sort(q, fl_step_ptr<uint64_t>(s, FL_UNIQUE_OF), n,
-                        c->capacity, c->bits, s->scratch, &by));
-    FL_CUDA_TRY(
+    FL_TRY(fl_sort(q, fl_step_ptr<uint64_t>(s, FL_UNIQUE_OF), n, c->capacity,
+                   c->bits, s->scratch, &by));
+    FL_TRY(
         FL_LAUNCH_EACH(mark_first, c->capacity, q, first, by, n, c->capacity));
-    FL_CUDA_TRY(fl_scan(q, first, c->capacity, n_unique));
+    FL_TRY(fl_scan(q, first, c->capacity, n_unique));
     return FL_LAUNCH_EACH(number_keys, c->capacity, q, out,
                           static_cast<const uint32_t *>(first), by, n,
                           static_cast<const int64_t *>(n_unique), c->capacity);
@@ -471,9 +471,9 @@ static fleet_status append(fl_device *, fl_queue *q, const fl_device_step *s)
                  fl_step_f32(s, FL_APPEND_SUM),
                  fl_step_ptr<int64_t>(s, FL_APPEND_COUNT)};
 
-    FL_CUDA_TRY(FL_LAUNCH_EACH(append_sums, c->capacity * c->dim, q, to, now,
-                               fl_step_ptr<uint64_t>(s, FL_APPEND_OF),
-                               fl_step_f32(s, FL_APPEND_OF_SUM), n, c->dim));
+    FL_TRY(FL_LAUNCH_EACH(append_sums, c->capacity * c->dim, q, to, now,
+                          fl_step_ptr<uint64_t>(s, FL_APPEND_OF),
+                          fl_step_f32(s, FL_APPEND_OF_SUM), n, c->dim));
     return FL_LAUNCH(append_count, 1, 1, 0, q, to, now, n);
 }
 

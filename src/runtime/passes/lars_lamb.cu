@@ -26,8 +26,8 @@ static fleet_status prepare(fl_device *d, fl_queue *q, fl_device_step *s)
 {
     const fl_layers *all = layers_of(s);
 
-    FL_CUDA_TRY(fl_device_list_make(d, q, &lists_of(s)->layer, all->layer,
-                                    (size_t)all->n_layer * sizeof *all->layer));
+    FL_TRY(fl_device_list_make(d, q, &lists_of(s)->layer, all->layer,
+                               (size_t)all->n_layer * sizeof *all->layer));
     return fl_device_list_make(d, q, &lists_of(s)->block, all->block,
                                (size_t)all->n_block * sizeof *all->block);
 }

@@ -93,10 +93,10 @@ static fleet_status decide(fl_device *d, fl_queue *q, const fl_device_step *s)
         static_cast<const fl_scaling_config *>(s->config);
     int *any = static_cast<int *>(s->scratch);
 
-    FL_CUDA_TRY(d->methods->fill(d, q, any, 0, sizeof *any));
+    FL_TRY(d->methods->fill(d, q, any, 0, sizeof *any));
     for (int i = 2; i < s->n_arg; i++)
-        FL_CUDA_TRY(FL_LAUNCH(gather_found, 1, FL_THREADS, 0, q, any,
-                              fl_step_f32(s, i), c->count[i - 2]));
+        FL_TRY(FL_LAUNCH(gather_found, 1, FL_THREADS, 0, q, any,
+                         fl_step_f32(s, i), c->count[i - 2]));
     return FL_LAUNCH(decide_on, 1, 1, 0, q, fl_step_ptr<fl_device_update>(s, 0),
                      fl_step_ptr<fl_scaling>(s, 1), any, c->rules);
 }

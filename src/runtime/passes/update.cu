@@ -191,10 +191,10 @@ static fleet_status factor(fl_device *d, fl_queue *q, const fl_device_step *s)
     const int *count = static_cast<const int *>(s->config);
     double *sum = static_cast<double *>(s->scratch);
 
-    FL_CUDA_TRY(d->methods->fill(d, q, sum, 0, sizeof *sum));
+    FL_TRY(d->methods->fill(d, q, sum, 0, sizeof *sum));
     for (int i = 1; i < s->n_arg; i++)
-        FL_CUDA_TRY(FL_LAUNCH(add_norms, 1, FL_THREADS, 0, q, sum,
-                              fl_step_ptr<double>(s, i), count[i - 1]));
+        FL_TRY(FL_LAUNCH(add_norms, 1, FL_THREADS, 0, q, sum,
+                         fl_step_ptr<double>(s, i), count[i - 1]));
     return FL_LAUNCH(set_clip, 1, 1, 0, q, fl_step_ptr<fl_device_update>(s, 0),
                      sum);
 }

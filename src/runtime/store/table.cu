@@ -198,17 +198,17 @@ static fleet_status insert(fl_device *, fl_queue *q, const fl_device_step *s)
         static_cast<char *>(s->scratch) + fl_padded(sizeof *all));
     int share = fl_warp_rows_share(c->dim, 4);
 
-    FL_CUDA_TRY(FL_LAUNCH_EACH(
-        mark_missing, c->capacity, q, missing,
-        static_cast<const int64_t *>(slot), n,
-        fl_step_ptr<fl_device_update>(s, FL_INSERT_UPDATE), c->capacity));
-    FL_CUDA_TRY(fl_scan(q, missing, c->capacity, all));
-    FL_CUDA_TRY(FL_LAUNCH(make_rows, fl_warp_rows_blocks(c->capacity, share),
-                          FL_THREADS, 0, q, table, slot, missing, all,
-                          fl_step_ptr<uint64_t>(s, FL_INSERT_KEY), n, c->dim,
-                          share));
-    FL_CUDA_TRY(FL_LAUNCH_EACH(point_to_rows, c->capacity, q, slot, table,
-                               missing, all, n, c->capacity));
+    FL_TRY(FL_LAUNCH_EACH(mark_missing, c->capacity, q, missing,
+                          static_cast<const int64_t *>(slot), n,
+                          fl_step_ptr<fl_device_update>(s, FL_INSERT_UPDATE),
+                          c->capacity));
+    FL_TRY(fl_scan(q, missing, c->capacity, all));
+    FL_TRY(FL_LAUNCH(make_rows, fl_warp_rows_blocks(c->capacity, share),
+                     FL_THREADS, 0, q, table, slot, missing, all,
+                     fl_step_ptr<uint64_t>(s, FL_INSERT_KEY), n, c->dim,
+                     share));
+    FL_TRY(FL_LAUNCH_EACH(point_to_rows, c->capacity, q, slot, table, missing,
+                          all, n, c->capacity));
     return FL_LAUNCH(count_rows, 1, 1, 0, q, table, all);
 }
 

@@ -1,8 +1,8 @@
 /* cuda.h - the inside of the CUDA plug-in: its device, its errors, how a kernel
  * is started.
  *
- * The plug-in links no symbol of libfleet: what it needs of it came in a table
- * (device.h). Its sources compile with nvcc, and with the host's compiler
+ * The plug-in links no symbol of libfleet: fl_fail(), fl_alloc() and fl_free() in
+ * it are plugin_side.c's. Its sources compile with nvcc, and with the host's compiler
  * against test/cuda-emu, where FL_START_KERNEL is another one; that is all that
  * differs.
  */
@@ -12,6 +12,7 @@
 #include <cublasLt.h>
 #include <cuda_runtime.h>
 
+#include "base/memory.h"
 #include "runtime/device/device.h"
 
 /* Fused relus of cuBLASLt that keep NaN: by the types of a and b, and of c. */
@@ -36,25 +37,11 @@ static inline cudaStream_t fl_cuda_stream(fl_queue *q)
     return reinterpret_cast<cudaStream_t>(q);
 }
 
-/* --- errors and memory of the host -----------------------------------------
- */
-
-void fl_cuda_set_host(const fl_device_host *host);
-fleet_status fl_cuda_fail(fleet_status code, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-void *fl_cuda_new(size_t bytes); /* zeroed; NULL: that has been said */
-void fl_cuda_delete(void *p);
+/* --- errors --------------------------------------------------------------- */
 
 /* A failed call as a status, "what: " before CUDA's text. */
 fleet_status fl_cuda_check(cudaError_t e, const char *what);
 fleet_status fl_cuda_check_lt(cublasStatus_t s, const char *what);
-
-#define FL_CUDA_TRY(call)                                                      \
-    do {                                                                       \
-        fleet_status status_ = (call);                                         \
-        if (status_ != FLEET_OK)                                               \
-            return status_;                                                    \
-    } while (0)
 
 /* --- matrix products -------------------------------------------------------
  */

@@ -24,13 +24,13 @@ static fleet_status alloc(fl_device *d, fl_queue *q, size_t bytes, void **p)
     cudaError_t e;
 
     *p = nullptr;
-    FL_CUDA_TRY(enter(d));
+    FL_TRY(enter(d));
     e = cudaMallocAsync(p, bytes ? bytes : 1, fl_cuda_stream(q));
     if (e != cudaErrorMemoryAllocation)
         return fl_cuda_check(e, "cudaMallocAsync");
     cudaGetLastError();
-    return fl_cuda_fail(FLEET_ENOMEM, "cuda: no %zu bytes on device %d (%s)",
-                        bytes, d->ordinal, d->name);
+    return fl_fail(FLEET_ENOMEM, "cuda: no %zu bytes on device %d (%s)", bytes,
+                   d->ordinal, d->name);
 }
 
 static void release(fl_device *d, fl_queue *q, void *p)
@@ -42,7 +42,7 @@ static void release(fl_device *d, fl_queue *q, void *p)
 static fleet_status alloc_pinned(fl_device *d, size_t bytes, void **p)
 {
     *p = nullptr;
-    FL_CUDA_TRY(enter(d));
+    FL_TRY(enter(d));
     return fl_cuda_check(cudaMallocHost(p, bytes ? bytes : 1),
                          "cudaMallocHost");
 }
@@ -59,7 +59,7 @@ static const cudaMemcpyKind kinds[] = {
 static fleet_status copy(fl_device *d, fl_queue *q, void *to, const void *from,
                          size_t bytes, fl_copy kind)
 {
-    FL_CUDA_TRY(enter(d));
+    FL_TRY(enter(d));
     return fl_cuda_check(
         cudaMemcpyAsync(to, from, bytes, kinds[kind], fl_cuda_stream(q)),
         "cudaMemcpyAsync");
@@ -69,7 +69,7 @@ static fleet_status copy_rows(fl_device *d, fl_queue *q, void *to, size_t ld_to,
                               const void *from, size_t ld_from, size_t bytes,
                               size_t n, fl_copy kind)
 {
-    FL_CUDA_TRY(enter(d));
+    FL_TRY(enter(d));
     return fl_cuda_check(cudaMemcpy2DAsync(to, ld_to, from, ld_from, bytes, n,
                                            kinds[kind], fl_cuda_stream(q)),
                          "cudaMemcpy2DAsync");
@@ -78,7 +78,7 @@ static fleet_status copy_rows(fl_device *d, fl_queue *q, void *to, size_t ld_to,
 static fleet_status fill(fl_device *d, fl_queue *q, void *p, int byte,
                          size_t bytes)
 {
-    FL_CUDA_TRY(enter(d));
+    FL_TRY(enter(d));
     return fl_cuda_check(cudaMemsetAsync(p, byte, bytes, fl_cuda_stream(q)),
                          "cudaMemsetAsync");
 }
@@ -110,10 +110,10 @@ static fleet_status wait_for(const fl_device *d, int64_t ms, const char *what,
             return fl_cuda_check(e, what);
         cudaGetLastError(); /* or a kernel's start may find it */
         if (passed > ms * 1000)
-            return fl_cuda_fail(FLEET_ETIMEDOUT,
-                                "cuda: device %d (%s) was not done after %lld "
-                                "ms (deadline)",
-                                d->ordinal, d->name, (long long)ms);
+            return fl_fail(FLEET_ETIMEDOUT,
+                           "cuda: device %d (%s) was not done after %lld "
+                           "ms (deadline)",
+                           d->ordinal, d->name, (long long)ms);
         if (passed > spin)
             nanosleep(&pause, nullptr);
     }
@@ -121,14 +121,14 @@ static fleet_status wait_for(const fl_device *d, int64_t ms, const char *what,
 
 static fleet_status stream_wait(fl_device *d, fl_queue *q, int64_t ms)
 {
-    FL_CUDA_TRY(enter(d));
+    FL_TRY(enter(d));
     return wait_for(d, ms, "cudaStreamQuery",
                     [q] { return cudaStreamQuery(fl_cuda_stream(q)); });
 }
 
 static fleet_status event_wait(fl_device *d, fl_event *e, int64_t ms)
 {
-    FL_CUDA_TRY(enter(d));
+    FL_TRY(enter(d));
     return wait_for(d, ms, "cudaEventQuery",
                     [e] { return cudaEventQuery(event_of(e)); });
 }
@@ -137,7 +137,7 @@ static fleet_status event_done(fl_device *d, fl_event *e, bool *done)
 {
     cudaError_t now;
 
-    FL_CUDA_TRY(enter(d));
+    FL_TRY(enter(d));
     now = cudaEventQuery(event_of(e));
     *done = now != cudaErrorNotReady;
     if (*done)
@@ -170,7 +170,7 @@ static void stream_destroy(fl_device *d, fl_queue *q)
 
 static fleet_status stream_after(fl_device *d, fl_queue *q, fl_event *e)
 {
-    FL_CUDA_TRY(enter(d));
+    FL_TRY(enter(d));
     return fl_cuda_check(cudaStreamWaitEvent(fl_cuda_stream(q), event_of(e), 0),
                          "cudaStreamWaitEvent");
 }
@@ -197,7 +197,7 @@ static void event_destroy(fl_device *d, fl_event *e)
 
 static fleet_status event_record(fl_device *d, fl_event *e, fl_queue *q)
 {
-    FL_CUDA_TRY(enter(d));
+    FL_TRY(enter(d));
     return fl_cuda_check(cudaEventRecord(event_of(e), fl_cuda_stream(q)),
                          "cudaEventRecord");
 }
@@ -205,7 +205,7 @@ static fleet_status event_record(fl_device *d, fl_event *e, fl_queue *q)
 static fleet_status event_elapsed(fl_device *d, fl_event *from, fl_event *to,
                                   float *ms)
 {
-    FL_CUDA_TRY(enter(d));
+    FL_TRY(enter(d));
     return fl_cuda_check(cudaEventElapsedTime(ms, event_of(from), event_of(to)),
                          "cudaEventElapsedTime");
 }
@@ -235,7 +235,7 @@ static void destroy(fl_device *d)
         return;
     if (c->lt && enter(d) == FLEET_OK)
         cublasLtDestroy(c->lt);
-    fl_cuda_delete(d);
+    fl_free(d);
 }
 
 static const fl_device_class methods = {
@@ -275,19 +275,19 @@ static fleet_status say_what_is_missing(cudaError_t e)
     cudaGetLastError();
     cudaDriverGetVersion(&driver);
     if (driver == 0)
-        return fl_cuda_fail(FLEET_ENODEVICE,
-                            "cuda: no NVIDIA driver is installed here");
+        return fl_fail(FLEET_ENODEVICE,
+                       "cuda: no NVIDIA driver is installed here");
     if (e == cudaErrorInsufficientDriver)
-        return fl_cuda_fail(FLEET_ENODEVICE,
-                            "cuda: the NVIDIA driver is too old: it has CUDA "
-                            "%d.%d, and %d.%d is needed",
-                            driver / 1000, driver % 1000 / 10,
-                            CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+        return fl_fail(FLEET_ENODEVICE,
+                       "cuda: the NVIDIA driver is too old: it has CUDA "
+                       "%d.%d, and %d.%d is needed",
+                       driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000,
+                       CUDART_VERSION % 1000 / 10);
     if (e == cudaErrorNoDevice)
-        return fl_cuda_fail(FLEET_ENODEVICE,
-                            "cuda: there is a driver (CUDA %d.%d), but no GPU",
-                            driver / 1000, driver % 1000 / 10);
-    return fl_cuda_fail(FLEET_ENODEVICE, "cuda: %s", cudaGetErrorString(e));
+        return fl_fail(FLEET_ENODEVICE,
+                       "cuda: there is a driver (CUDA %d.%d), but no GPU",
+                       driver / 1000, driver % 1000 / 10);
+    return fl_fail(FLEET_ENODEVICE, "cuda: %s", cudaGetErrorString(e));
 }
 
 static fleet_status count(int *n)
@@ -306,8 +306,8 @@ static fleet_status keep_memory(int ordinal)
     cudaMemPool_t pool;
     uint64_t most = UINT64_MAX;
 
-    FL_CUDA_TRY(fl_cuda_check(cudaDeviceGetDefaultMemPool(&pool, ordinal),
-                              "cudaDeviceGetDefaultMemPool"));
+    FL_TRY(fl_cuda_check(cudaDeviceGetDefaultMemPool(&pool, ordinal),
+                         "cudaDeviceGetDefaultMemPool"));
     return fl_cuda_check(
         cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &most),
         "cudaMemPoolSetAttribute");
@@ -318,20 +318,20 @@ static fleet_status set_up(fl_cuda *c)
     fl_device *d = &c->base;
     cudaDeviceProp p;
 
-    FL_CUDA_TRY(fl_cuda_check(cudaGetDeviceProperties(&p, d->ordinal),
-                              "cudaGetDeviceProperties"));
+    FL_TRY(fl_cuda_check(cudaGetDeviceProperties(&p, d->ordinal),
+                         "cudaGetDeviceProperties"));
     snprintf(d->name, sizeof d->name, "%s", p.name);
     d->major = p.major;
     d->minor = p.minor;
     d->memory_bytes = p.totalGlobalMem;
     if (p.major < 8)
-        return fl_cuda_fail(FLEET_ENODEVICE,
-                            "cuda: device %d (%s) has compute capability "
-                            "%d.%d; 8.0 or more is needed",
-                            d->ordinal, d->name, p.major, p.minor);
-    FL_CUDA_TRY(enter(d));
-    FL_CUDA_TRY(keep_memory(d->ordinal));
-    FL_CUDA_TRY(fl_cuda_check_lt(cublasLtCreate(&c->lt), "cublasLtCreate"));
+        return fl_fail(FLEET_ENODEVICE,
+                       "cuda: device %d (%s) has compute capability "
+                       "%d.%d; 8.0 or more is needed",
+                       d->ordinal, d->name, p.major, p.minor);
+    FL_TRY(enter(d));
+    FL_TRY(keep_memory(d->ordinal));
+    FL_TRY(fl_cuda_check_lt(cublasLtCreate(&c->lt), "cublasLtCreate"));
     return fl_cuda_try_relus(c);
 }
 
@@ -342,12 +342,11 @@ static fleet_status open(int ordinal, const fl_device_options *o, fl_device **d)
     int n;
 
     *d = nullptr;
-    FL_CUDA_TRY(count(&n));
+    FL_TRY(count(&n));
     if (ordinal < 0 || ordinal >= n)
-        return fl_cuda_fail(FLEET_ENODEVICE,
-                            "cuda: there is no device %d; there are %d",
-                            ordinal, n);
-    c = static_cast<fl_cuda *>(fl_cuda_new(sizeof *c));
+        return fl_fail(FLEET_ENODEVICE,
+                       "cuda: there is no device %d; there are %d", ordinal, n);
+    c = static_cast<fl_cuda *>(fl_alloc(sizeof *c));
     if (!c)
         return FLEET_ENOMEM;
     c->base.methods = &methods;
@@ -361,14 +360,12 @@ static fleet_status open(int ordinal, const fl_device_options *o, fl_device **d)
     return status;
 }
 
-/* For cuda_entry.c: the table, which works through the host's from then on. */
-extern "C" const fl_device_table *fl_cuda_open(const fl_device_host *host);
-extern "C" const fl_device_table *fl_cuda_open(const fl_device_host *host)
+/* For cuda_entry.c. */
+extern "C" const fl_device_table *fl_cuda_open(void);
+extern "C" const fl_device_table *fl_cuda_open(void)
 {
     static const fl_device_table table = {sizeof table, FL_DEVICE_VERSION,
                                           count, open, fl_cuda_kernel_at};
 
-    if (host->version == FL_DEVICE_VERSION && host->size >= sizeof *host)
-        fl_cuda_set_host(host);
     return &table;
 }

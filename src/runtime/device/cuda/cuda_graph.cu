@@ -15,7 +15,7 @@ static cudaGraphExec_t exec_of(fl_graph *g)
 
 fleet_status fl_cuda_capture_begin(fl_device *d, fl_queue *q)
 {
-    FL_CUDA_TRY(fl_cuda_check(cudaSetDevice(d->ordinal), "cudaSetDevice"));
+    FL_TRY(fl_cuda_check(cudaSetDevice(d->ordinal), "cudaSetDevice"));
     return fl_cuda_check(
         cudaStreamBeginCapture(fl_cuda_stream(q),
                                cudaStreamCaptureModeThreadLocal),
@@ -27,8 +27,8 @@ fleet_status fl_cuda_capture_begin(fl_device *d, fl_queue *q)
 static fleet_status instantiate(fl_queue *q, cudaGraph_t graph,
                                 cudaGraphExec_t *exec)
 {
-    FL_CUDA_TRY(fl_cuda_check(cudaGraphInstantiate(exec, graph, 0),
-                              "cudaGraphInstantiate"));
+    FL_TRY(fl_cuda_check(cudaGraphInstantiate(exec, graph, 0),
+                         "cudaGraphInstantiate"));
     return fl_cuda_check(cudaGraphUpload(*exec, fl_cuda_stream(q)),
                          "cudaGraphUpload");
 }
@@ -56,7 +56,7 @@ fleet_status fl_cuda_capture_end(fl_device *, fl_queue *q, fl_graph **g)
 
 fleet_status fl_cuda_graph_launch(fl_device *d, fl_queue *q, fl_graph *g)
 {
-    FL_CUDA_TRY(fl_cuda_check(cudaSetDevice(d->ordinal), "cudaSetDevice"));
+    FL_TRY(fl_cuda_check(cudaSetDevice(d->ordinal), "cudaSetDevice"));
     return fl_cuda_check(cudaGraphLaunch(exec_of(g), fl_cuda_stream(q)),
                          "cudaGraphLaunch");
 }

@@ -15,7 +15,7 @@ static inline fleet_status fl_device_list_make(fl_device *d, fl_queue *q,
 {
     const fl_device_class *m = d->methods;
 
-    FL_CUDA_TRY(m->alloc(d, q, bytes, &l->copy));
+    FL_TRY(m->alloc(d, q, bytes, &l->copy));
     return m->copy(d, q, l->copy, from, bytes, FL_TO_DEVICE);
 }
 

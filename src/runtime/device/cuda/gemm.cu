@@ -57,17 +57,17 @@ static fleet_status make_desc(const fl_cuda *c, const fl_gemm_spec *s,
     cublasOperation_t ta = s->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t tb = s->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
 
-    FL_CUDA_TRY(fl_cuda_check_lt(
+    FL_TRY(fl_cuda_check_lt(
         cublasLtMatmulDescCreate(&g->desc,
                                  c->strict_fp32 || is_narrow(s->in)
                                      ? CUBLAS_COMPUTE_32F
                                      : CUBLAS_COMPUTE_32F_FAST_TF32,
                                  CUDA_R_32F),
         "cublasLtMatmulDescCreate"));
-    FL_CUDA_TRY(set(g, CUBLASLT_MATMUL_DESC_TRANSA, ta));
-    FL_CUDA_TRY(set(g, CUBLASLT_MATMUL_DESC_TRANSB, tb));
+    FL_TRY(set(g, CUBLASLT_MATMUL_DESC_TRANSA, ta));
+    FL_TRY(set(g, CUBLASLT_MATMUL_DESC_TRANSB, tb));
     if (s->ld_aux > 0)
-        FL_CUDA_TRY(set(g, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, s->ld_aux));
+        FL_TRY(set(g, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, s->ld_aux));
     return set(g, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(s->epilogue));
 }
 
@@ -83,10 +83,10 @@ static fleet_status make_layout(cublasLtMatrixLayout_t *l, fleet_dtype dtype,
 
 static fleet_status make_layouts(const fl_gemm_spec *s, fl_gemm *g)
 {
-    FL_CUDA_TRY(make_layout(&g->a, s->in, s->tb ? s->n : s->k,
-                            s->tb ? s->k : s->n, s->ldb));
-    FL_CUDA_TRY(make_layout(&g->b, s->in, s->ta ? s->k : s->m,
-                            s->ta ? s->m : s->k, s->lda));
+    FL_TRY(make_layout(&g->a, s->in, s->tb ? s->n : s->k, s->tb ? s->k : s->n,
+                       s->ldb));
+    FL_TRY(make_layout(&g->b, s->in, s->ta ? s->k : s->m, s->ta ? s->m : s->k,
+                       s->lda));
     return make_layout(&g->c, s->out, s->m, s->n, s->ldc);
 }
 
@@ -130,7 +130,7 @@ static fleet_status choose(const fl_cuda *c, const fl_gemm_spec *s, fl_gemm *g)
     if (preference)
         cublasLtMatmulPreferenceDestroy(preference);
     if (e != CUBLAS_STATUS_SUCCESS || found == 0)
-        return fl_cuda_fail(
+        return fl_fail(
             FLEET_EUNSUPPORTED,
             "cuBLASLt: no way to multiply [%lld,%lld] by "
             "[%lld,%lld] of %s with epilogue %d (%s)",
@@ -155,7 +155,7 @@ fleet_status fl_cuda_gemm_create(fl_device *d, const fl_gemm_spec *spec,
                                  fl_gemm **gemm)
 {
     const fl_cuda *c = fl_cuda_of(d);
-    fl_gemm *g = static_cast<fl_gemm *>(fl_cuda_new(sizeof *g));
+    fl_gemm *g = static_cast<fl_gemm *>(fl_alloc(sizeof *g));
     fleet_status status;
 
     *gemm = nullptr;
@@ -191,7 +191,7 @@ void fl_cuda_gemm_destroy(fl_device *d, fl_gemm *g)
     if (g->c)
         cublasLtMatrixLayoutDestroy(g->c);
     cudaFree(g->workspace);
-    fl_cuda_delete(g);
+    fl_free(g);
 }
 
 /* The pointers of an epilogue belong to a description, which is copied when a
@@ -201,11 +201,10 @@ static fleet_status point(const fl_gemm *g, const fl_gemm_data *data)
     fl_gemm *at = const_cast<fl_gemm *>(g);
 
     if (g->epilogue != FL_GEMM_PLAIN && g->epilogue != FL_GEMM_DRELU)
-        FL_CUDA_TRY(set(at, CUBLASLT_MATMUL_DESC_BIAS_POINTER, data->bias));
+        FL_TRY(set(at, CUBLASLT_MATMUL_DESC_BIAS_POINTER, data->bias));
     if (g->epilogue == FL_GEMM_BIAS_RELU_AUX || g->epilogue == FL_GEMM_DRELU ||
         g->epilogue == FL_GEMM_DRELU_BGRAD)
-        FL_CUDA_TRY(
-            set(at, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, data->aux));
+        FL_TRY(set(at, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, data->aux));
     return FLEET_OK;
 }
 
@@ -214,8 +213,8 @@ fleet_status fl_cuda_gemm_run(fl_device *d, fl_queue *q, const fl_gemm *g,
 {
     const float one = 1.0f, zero = 0.0f;
 
-    FL_CUDA_TRY(fl_cuda_check(cudaSetDevice(d->ordinal), "cudaSetDevice"));
-    FL_CUDA_TRY(point(g, data));
+    FL_TRY(fl_cuda_check(cudaSetDevice(d->ordinal), "cudaSetDevice"));
+    FL_TRY(point(g, data));
     return fl_cuda_check_lt(
         cublasLtMatmul(fl_cuda_of(d)->lt, g->desc, &one, data->b, g->a, data->a,
                        g->b, &zero, data->c, g->c, data->c, g->c, &g->algo,
@@ -250,7 +249,7 @@ static fleet_status run_relu(const relu_try &t, unsigned char *first)
     fl_gemm *g;
     fleet_status status;
 
-    FL_CUDA_TRY(fl_cuda_gemm_create(d, &spec, &g));
+    FL_TRY(fl_cuda_gemm_create(d, &spec, &g));
     status = m->fill(d, t.q, t.on, 0, 4 * ROOM);
     if (status == FLEET_OK)
         status = m->fill(d, t.q, t.on, 0xff, sizeof(float));
@@ -288,7 +287,7 @@ static fleet_status try_each(const relu_try &all)
     for (const fleet_dtype *type : types) {
         relu_try one = {all.c, all.q, all.on, type[0], type[1]};
 
-        FL_CUDA_TRY(run_relu(one, first));
+        FL_TRY(run_relu(one, first));
         all.c->keeps_nan.of[type[0]][type[1]] = is_nan(first, type[1]);
     }
     return FLEET_OK;
@@ -301,7 +300,7 @@ fleet_status fl_cuda_try_relus(fl_cuda *c)
     void *on = nullptr;
     fleet_status status;
 
-    FL_CUDA_TRY(m->stream_create(&c->base, &q));
+    FL_TRY(m->stream_create(&c->base, &q));
     status = m->alloc(&c->base, q, 4 * ROOM, &on);
     if (status == FLEET_OK)
         status = try_each({c, q, static_cast<unsigned char *>(on),

@@ -180,17 +180,15 @@ fleet_status fl_sort(fl_queue *q, const uint64_t *key, const int64_t *n,
         base + 2 * (keys_bytes(most) + positions_bytes(most)));
     unsigned tiles = (unsigned)tiles_of(most);
 
-    FL_CUDA_TRY(FL_LAUNCH_EACH(number, most, q, key, n, most, from));
+    FL_TRY(FL_LAUNCH_EACH(number, most, q, key, n, most, from));
     for (int shift = 0; shift < bits; shift += DIGIT_BITS) {
         fl_sorted other = from;
 
-        FL_CUDA_TRY(FL_LAUNCH(count_digits, tiles, FL_THREADS, 0, q, count,
-                              static_cast<const uint64_t *>(from.key), most,
-                              shift));
-        FL_CUDA_TRY(fl_scan(q, count, (int64_t)tiles * DIGITS, nullptr));
-        FL_CUDA_TRY(FL_LAUNCH(put_in_place, tiles, FL_THREADS, 0, q, to, from,
-                              static_cast<const uint32_t *>(count), most,
-                              shift));
+        FL_TRY(FL_LAUNCH(count_digits, tiles, FL_THREADS, 0, q, count,
+                         static_cast<const uint64_t *>(from.key), most, shift));
+        FL_TRY(fl_scan(q, count, (int64_t)tiles * DIGITS, nullptr));
+        FL_TRY(FL_LAUNCH(put_in_place, tiles, FL_THREADS, 0, q, to, from,
+                         static_cast<const uint32_t *>(count), most, shift));
         from = to;
         to = other;
     }

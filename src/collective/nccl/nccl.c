@@ -196,57 +196,23 @@ fleet_status fl_nccl_receive(fl_nccl *n)
     return FLEET_OK;
 }
 
-/* Where a rank's call begins in `all`; NULL: what came is not whole. */
-static const char *find_call(const fl_nccl *n, int rank, uint32_t *bytes)
-{
-    size_t at = 0;
-
-    for (int r = 0;; r++) {
-        if (n->n_all - at < sizeof *bytes)
-            return NULL;
-        memcpy(bytes, n->all + at, sizeof *bytes);
-        at += sizeof *bytes;
-        if (*bytes < sizeof(fl_call) || *bytes > n->n_all - at)
-            return NULL;
-        if (r == rank)
-            return n->all + at;
-        at += *bytes;
-    }
-}
-
+/* What a rank has sent with its call; NULL: what came is not whole. */
 const char *fl_nccl_data_of(const fl_nccl *n, int rank)
 {
+    size_t at = 0;
     uint32_t bytes;
 
-    return find_call(n, rank, &bytes) + sizeof(fl_call);
-}
-
-static fleet_status compare_calls(fl_nccl *n, size_t want)
-{
-    fl_call first = {0}, other;
-    int short_of = -1; /* a rank that has sent too little, or too much */
-
-    for (int r = 0; r < n->base.comm.size; r++) {
-        uint32_t bytes;
-        const char *at = find_call(n, r, &bytes);
-
-        if (!at)
-            return fl_fail(FLEET_EPEER, "rank 0 talks nonsense");
-        memcpy(&other, at, sizeof other);
-        if (other.kind < 0 || other.kind > FL_CALL_RECV)
-            return fl_fail(FLEET_EPEER, "rank %d talks nonsense", r);
-        if (r == 0)
-            first = other;
-        else if (!fl_call_matches(&first, &other)) {
-            fl_call_differs(0, &first, r, &other);
-            return fl_comm_base_fail(&n->base, FLEET_EINVAL, false);
-        }
-        if (bytes != want)
-            short_of = r;
+    for (int r = 0;; r++) {
+        if (n->n_all - at < sizeof bytes)
+            return NULL;
+        memcpy(&bytes, n->all + at, sizeof bytes);
+        at += sizeof bytes;
+        if (bytes != n->n_call || bytes > n->n_all - at)
+            return NULL;
+        if (r == rank)
+            return n->all + at + sizeof(fl_call);
+        at += bytes;
     }
-    return short_of < 0
-               ? FLEET_OK
-               : fl_fail(FLEET_EPEER, "rank %d talks nonsense", short_of);
 }
 
 static fleet_status wait_for_all(fl_nccl *n, const fl_call *call)
@@ -270,16 +236,18 @@ static fleet_status wait_for_all(fl_nccl *n, const fl_call *call)
     return FLEET_OK;
 }
 
-/* fl_call differs in `extra` alone, which is for the rank itself. */
 fleet_status fl_nccl_match(fl_nccl *n, const fl_call *call, const void *more,
                            size_t bytes)
 {
     n->n_all = 0;
+    n->n_call = sizeof *call + bytes;
     FL_TRY(fl_rendezvous_client_check(n->client));
     fl_rendezvous_client_send(n->client, FL_FRAME_CALL, call, sizeof *call,
                               more, bytes);
     FL_TRY(wait_for_all(n, call));
-    return compare_calls(n, sizeof *call + bytes);
+    return fl_nccl_data_of(n, n->base.comm.size - 1)
+               ? FLEET_OK
+               : fl_fail(FLEET_EPEER, "rank 0 talks nonsense");
 }
 
 /* --- messages ------------------------------------------------------------ */

@@ -60,8 +60,8 @@ typedef struct fl_nccl {
     void *room;                           /* in the GPU's memory */
     int64_t room_bytes;
 
-    char *all; /* CALLS: see fl_nccl_data_of() */
-    size_t n_all;
+    char *all;            /* CALLS: see fl_nccl_data_of() */
+    size_t n_all, n_call; /* bytes; of each rank's call with its data */
 } fl_nccl;
 
 static inline fl_nccl *fl_nccl_of(fl_comm_base *g)

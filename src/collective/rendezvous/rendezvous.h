@@ -9,7 +9,7 @@
  * rank has, is refused, and both sides report it. Then frames:
  *
  *   CALL      what a rank is about to do; once the server has the calls of all
- *             ranks it sends CALLS to all of them
+ *             ranks it compares them and sends CALLS to all of them
  *   POST      a message that a rank sends or expects; MATCHED to both ranks once
  *             both have posted it
  *   FAILURE   a rank's failure, which all other ranks get; the server has

@@ -82,12 +82,45 @@ static void send_calls(fl_rendezvous_server *s)
     fl_free(all);
 }
 
+static fl_call call_of(const fl_connection *c)
+{
+    fl_call call;
+
+    memcpy(&call, c->call, sizeof call);
+    return call;
+}
+
+/* All ranks have called: the same, with as much to send about it. */
+static void match_calls(fl_rendezvous_server *s)
+{
+    const fl_call first = call_of(s->rank[0]);
+
+    for (int r = 1; r < s->size; r++) {
+        const fl_call call = call_of(s->rank[r]);
+
+        if (!fl_call_matches(&first, &call)) {
+            fl_call_differs(0, &first, r, &call);
+            fl_rendezvous_server_fail(s, FLEET_EINVAL, NULL);
+            return;
+        }
+        if (s->rank[r]->bytes != s->rank[0]->bytes) {
+            fail_nonsense(s, s->rank[r]);
+            return;
+        }
+    }
+    send_calls(s);
+}
+
 static void take_call(fl_rendezvous_server *s, fl_connection *c,
                       const char *bytes, size_t n)
 {
+    fl_call call = {.kind = -1};
     int64_t first;
 
-    if (n < sizeof(fl_call) || n > s->most_call || c->called_ms) {
+    if (n >= sizeof call)
+        memcpy(&call, bytes, sizeof call);
+    if (n > s->most_call || c->called_ms || call.kind < 0 ||
+        call.kind > FL_CALL_RECV) {
         fail_nonsense(s, c);
         return;
     }
@@ -95,7 +128,7 @@ static void take_call(fl_rendezvous_server *s, fl_connection *c,
     c->bytes = (uint32_t)n;
     c->called_ms = fl_now_ms();
     if (count_calls(s, &first) == s->size)
-        send_calls(s);
+        match_calls(s);
 }
 
 /* --- messages ------------------------------------------------------------ */
@@ -237,19 +270,6 @@ static void receive_frames(fl_rendezvous_server *s, fl_connection *c)
 
 /* --- deadlines ----------------------------------------------------------- */
 
-static void fail_late(fl_rendezvous_server *s, int missing, int waits)
-{
-    fl_call call;
-
-    memcpy(&call, s->rank[waits]->call, sizeof call);
-    if (call.kind < 0 || call.kind > FL_CALL_RECV) {
-        fail_nonsense(s, s->rank[waits]);
-        return;
-    }
-    fl_call_timed_out(missing, s->options.deadline_ms, waits, &call);
-    fl_rendezvous_server_fail(s, FLEET_ETIMEDOUT, NULL);
-}
-
 static void check_calls(fl_rendezvous_server *s)
 {
     int missing = -1, waits = -1;
@@ -269,8 +289,12 @@ static void check_calls(fl_rendezvous_server *s)
         else
             waits = r;
     }
-    if (missing >= 0 && fl_now_ms() - first > s->options.deadline_ms)
-        fail_late(s, missing, waits);
+    if (missing >= 0 && fl_now_ms() - first > s->options.deadline_ms) {
+        const fl_call call = call_of(s->rank[waits]);
+
+        fl_call_timed_out(missing, s->options.deadline_ms, waits, &call);
+        fl_rendezvous_server_fail(s, FLEET_ETIMEDOUT, NULL);
+    }
 }
 
 /* --- the thread ---------------------------------------------------------- */

@@ -5,7 +5,7 @@
  * one row, over a ping of as many bytes in ZeroMQ and nothing else. */
 #include <math.h>
 
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 #include "fleet/servers.h"
 #include "helper.h"
 #include "raw.h"

@@ -1,7 +1,7 @@
 /* builders.c - data variables, bare parameters and optimizers. */
 #include <math.h>
 
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 #include "ops/ops.h"
 #include "runtime/graph/program.h"
 

@@ -1,6 +1,6 @@
 /* dump.c - fleet_program_dump(). */
 #include "base/memory.h"
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 #include "runtime/plan/plan.h"
 
 static fleet_status dump_plan(fleet_program *p, int64_t batch, bool dot,

@@ -1,4 +1,4 @@
-/* init.c - the handle, and who this process is. */
+/* init.c - the handle's life, and its programs. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -19,21 +19,6 @@ const char *fleet_version(void)
 void fleet_free(void *p)
 {
     fl_free(p);
-}
-
-fleet_status fl_handle_check(const fleet *f, const char *what)
-{
-    if (!f)
-        return fl_fail(FLEET_EINVAL, "%s: the fleet handle is NULL", what);
-    return fl_context_check(&f->context);
-}
-
-fleet_status fl_handle_check_worker(const fleet *f, const char *what)
-{
-    FL_TRY(fl_handle_check(f, what));
-    if (fleet_is_server(f))
-        return fl_fail(FLEET_ESTATE, "%s: this process is a server", what);
-    return FLEET_OK;
 }
 
 static fleet_status open_handle(fleet *f, const fleet_options *o)
@@ -141,53 +126,6 @@ void fleet_program_destroy(fleet_program *p)
     if (f && f->trained == p)
         f->trained = NULL;
     fl_program_free(p);
-}
-
-/* --- roles --------------------------------------------------------------- */
-
-int fleet_is_worker(const fleet *f)
-{
-    return f && f->role.kind == FLEET_WORKER;
-}
-
-int fleet_is_server(const fleet *f)
-{
-    return f && f->role.kind == FLEET_SERVER;
-}
-
-int fleet_is_first_worker(const fleet *f)
-{
-    return fleet_is_worker(f) && f->role.index == 0;
-}
-
-int fleet_worker_index(const fleet *f)
-{
-    return !f ? 0 : fleet_is_worker(f) ? f->role.index : -1;
-}
-
-int fleet_server_index(const fleet *f)
-{
-    return !f ? 0 : fleet_is_server(f) ? f->role.index : -1;
-}
-
-int fleet_worker_num(const fleet *f)
-{
-    return f ? f->role.worker_num : 0;
-}
-
-int fleet_server_num(const fleet *f)
-{
-    return f ? f->role.server_num : 0;
-}
-
-int fleet_worker_gpu(const fleet *f)
-{
-    return f ? f->role.gpu : 0;
-}
-
-const char *fleet_server_endpoints(const fleet *f)
-{
-    return f && f->role.endpoints ? f->role.endpoints : "";
 }
 
 fleet_status fleet_util_file_shard(const fleet *f, int64_t n, int64_t *first,

@@ -1,4 +1,4 @@
-/* metrics_reset.c - metrics of the handle, and over all workers. */
+/* job_metrics.c - metrics of a handle, and over all workers of its job. */
 #include <string.h>
 
 #include "base/memory.h"

@@ -1,14 +1,14 @@
-/* minimize.c - fleet_minimize(): what a plan is told of the strategy. */
+/* minimize.c - fleet_minimize(): a program is trained, as the strategy says. */
 #include <string.h>
 
-#include "fleet/strategy/strategy_amp.h"
-#include "fleet/param_home.h"
+#include "fleet/job/param_home.h"
 #include "fleet/ranks.h"
-#include "fleet/strategy/strategy_collective.h"
+#include "fleet/strategy/strategy.h"
+#include "fleet/strategy/strategy_lars_lamb.h"
 #include "runtime/plan/remote.h"
 
-/* What a call before has not given; it has said why, unless that was this one:
- * so the failure is that call's. */
+/* What an earlier call has not given. That call has said why, so the failure is
+ * its; unless the last failure was of fleet_minimize() itself. */
 static fleet_status missing(const char *what)
 {
     const char *why = fleet_last_error();
@@ -18,7 +18,7 @@ static fleet_status missing(const char *what)
     return fl_fail(fl_last_code(), "fleet_minimize: no %s (%s)", what, why);
 }
 
-/* Plans that are made from now on know it. */
+/* Plans that are made from now on know the mode. */
 static void follow_mode(fleet *f)
 {
     fl_job_mode mode = fl_job_mode_of(&f->role, &f->strategy);
@@ -92,24 +92,16 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
                        "fleet_minimize: the loss \"%s\" has shape %s; expected "
                        "[1]",
                        loss->name, fl_shape_print(&loss->shape).chars);
-    FL_TRY(fl_layerwise_check(&f->strategy, o));
+    FL_TRY(fl_lars_lamb_check(&f->strategy, o));
     FL_TRY(fl_param_home_check(f, p));
     fl_param_home_warn(f, p);
     p->training.loss = loss;
     p->training.optimizer = o;
     o->residuals = f->strategy.dgc && f->role.kind == FLEET_WORKER &&
                    fl_mode_has_ranks(fl_job_mode_of(&f->role, &f->strategy));
-    if (f->strategy.gradient_merge)
-        p->training.merge.steps = f->strategy.gradient_merge_configs.k_steps;
-    fl_strategy_set_ranks(&f->strategy, &p->training);
-    p->training.layerwise = fl_layerwise_of(&f->strategy);
-    p->training.amp.type = fl_amp_dtype(&f->strategy);
-    p->training.amp.wide_ops = f->strategy.amp_configs.custom_black_list;
-    p->training.amp.wide_vars = f->strategy.amp_configs.custom_black_varnames;
-    p->training.scaling = fl_amp_scaling(&f->strategy);
+    fl_strategy_set_training(&f->strategy, &p->training);
     if (f->store->scaling.scale == 0) /* nothing was loaded */
         f->store->scaling.scale = p->training.scaling.first;
-    p->training.merge.average = f->strategy.gradient_merge_configs.avg != 0;
     f->trained = p;
     follow_mode(f);
     warn_of_mode(f);

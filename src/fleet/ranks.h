@@ -4,7 +4,7 @@
 #ifndef FL_FLEET_RANKS_H
 #define FL_FLEET_RANKS_H
 
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 #include "net/message.h"
 #include "ps/partition.h"
 

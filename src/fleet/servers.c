@@ -1,6 +1,7 @@
 /* servers.c - the calls of a job with servers. */
-#include "fleet/param_home.h"
+#include "fleet/job/param_home.h"
 #include "fleet/strategy/strategy_amp.h"
+#include "fleet/strategy/strategy_report.h"
 #include "fleet/ranks.h"
 #include "fleet/servers.h"
 

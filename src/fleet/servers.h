@@ -2,7 +2,7 @@
 #ifndef FL_FLEET_SERVERS_H
 #define FL_FLEET_SERVERS_H
 
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 #include "fleet/save/save.h"
 #include "ps/worker_io.h"
 #include "ps/server.h"

@@ -9,7 +9,7 @@
 
 #include <fleet/fleet.h>
 
-#include "fleet/datasets.h"
+#include "fleet/job/dataset.h"
 
 enum { BATCH = 4, MOST = 400, MOST_BATCHES = 200 };
 

@@ -13,7 +13,7 @@
 
 #include <fleet/fleet.h>
 
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 
 #define SERVERS   "PADDLE_PSERVERS_IP_PORT_LIST=10.0.0.1:6000"
 #define ENDPOINTS "PADDLE_TRAINER_ENDPOINTS=10.0.0.1:7000,10.0.0.2:7000"

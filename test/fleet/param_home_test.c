@@ -13,7 +13,7 @@
 
 #include <fleet/fleet.h>
 
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 
 #define SERVER "127.0.0.1:6000"
 

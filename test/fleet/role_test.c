@@ -15,7 +15,7 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 
 #define LIST "PADDLE_PSERVERS_IP_PORT_LIST"
 

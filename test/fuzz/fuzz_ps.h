@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 #include "net/message.h"
 #include "base/memory.h"
 #include "ps/partition.h"

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 #include "runtime/exec/executor.h"
 
 /* The batch that is wrong, then good ones until it is said. */

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 #include "runtime/exec/executor.h"
 
 /* A list is captured when it comes again, and there are two slots. */

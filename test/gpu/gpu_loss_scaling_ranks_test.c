@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 
 static fleet_amp_configs scaling(float first, int grow_after, float shrink)
 {

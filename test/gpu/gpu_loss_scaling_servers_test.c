@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 #include "runtime/exec/executor.h"
 
 enum { STEPS = 5, BAD = 2 };

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 
 static void open(kit_model *m, const kit_options *how)
 {

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 #include "runtime/exec/executor.h"
 #include "runtime/passes/loss_scaling.h"
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 
 enum { BATCHES = 12, ROWS = 20, PIXELS = 20 };
 

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 #include "runtime/exec/executor.h"
 
 /* --- room ------------------------------------------------------------------

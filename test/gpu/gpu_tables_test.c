@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 #include "runtime/exec/executor.h"
 
 /* One slot of three ids, and batches of two samples. */

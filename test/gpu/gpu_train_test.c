@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 #include "runtime/exec/executor.h"
 
 /* --- the same as on the CPU ------------------------------------------------

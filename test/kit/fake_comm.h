@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 #include "runtime/device/comm.h"
 
 enum { FAKE_MOST_RANKS = 4 };

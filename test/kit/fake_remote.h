@@ -8,7 +8,7 @@
 #ifndef FL_TEST_FAKE_EXCHANGE_H
 #define FL_TEST_FAKE_EXCHANGE_H
 
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 #include "runtime/plan/remote.h"
 #include "runtime/lookup/lookup_data.h"
 

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 
 void gpu_rank_open(int ranks)
 {

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 #include "fleet/servers.h"
 
 fl_flat *rank_group(const kit_model *m)

@@ -3,7 +3,7 @@
 #include "table_kit.h"
 #include "test.h"
 
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 
 const lookup_case rows_kit_mixed = {
     .slot = {{"one", 0, 1, FLEET_SUM, 40},

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 #include "runtime/graph/program.h"
 
 typedef struct scene {

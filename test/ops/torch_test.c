@@ -16,7 +16,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 #include "runtime/exec/executor.h"
 
 /* Rows enough for several slices, and for weights transposed once for all. */

@@ -9,7 +9,7 @@
 #include <fleet/fleet.h>
 
 #include "base/memory.h"
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 #include "fleet/servers.h"
 #include "net_kit.h"
 #include "ps/aggregate.h"

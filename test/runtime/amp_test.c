@@ -15,7 +15,7 @@
 #include <fleet/nn.h>
 
 #include "base/memory.h"
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 #include "ops/dnnl.h"
 #include "runtime/simd/simd.h"
 

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 #include "runtime/exec/executor.h"
 #include "runtime/simd/simd.h"
 

@@ -9,7 +9,7 @@
 
 #include <fleet/fleet.h>
 
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 
 enum { IN = 300, OUT = 200, N = IN * OUT };
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 #include "runtime/simd/simd.h"
 
 /* --- a model whose gradients are known ------------------------------------ */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 
 /* Two tables, slots of one, three and any number of ids, sum and mean. */
 static const lookup_case mixed = {

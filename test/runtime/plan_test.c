@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 #include "runtime/plan/remote.h"
 #include "runtime/exec/executor.h"
 #include "runtime/plan/pass.h"

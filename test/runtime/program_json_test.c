@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 #include "ops/ops.h"
 
 /* --- round trips --------------------------------------------------------- */

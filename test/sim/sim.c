@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 #include "ps/remote_table.h"
 #include "runtime/store/table.h"
 

@@ -1,10 +1,11 @@
-/* config.c - the configuration but for its data; see config.h. */
-#include "fleet/config/config.h"
+/* config.c - the configuration, but for its data. */
+#include "fleet/config/config_internal.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "fleet/strategy/strategy_read.h"
 
 fleet_status fl_config_texts(fl_config *c, const fl_at *at, const char ***text,
                              int *n)

@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 #include "base/json.h"
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 
 enum { FL_CONFIG_MOST_CLASSES = 1 << 20 };
 
@@ -70,22 +70,5 @@ typedef struct fl_config {
 fleet_status fl_config_read(fl_config *c, const char *text, size_t size,
                             const char *name);
 void fl_config_done(fl_config *c);
-
-fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at);
-fleet_status fl_config_read_slots(fl_config *c, const fl_at *at); /* after it */
-
-/* config_param_home.c: tell the program, not trained yet, who keeps what.
- * FLEET_ECONFIG: a name that it has not, or two that contradict. */
-fleet_status fl_config_set_param_home(const fl_config *c, fleet_program *p);
-
-/* A failure of what is at the path. */
-static inline fleet_status fl_config_in(fleet_status status, const char *path)
-{
-    return status == FLEET_OK ? status : fl_fail_in(FLEET_ECONFIG, "%s", path);
-}
-
-/* An array of texts, in the arena. Absent: 0 of them. */
-fleet_status fl_config_texts(fl_config *c, const fl_at *at, const char ***text,
-                             int *n);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include "data/layout/check_spec.h"
 #include "data/stream.h"
-#include "fleet/config/config.h"
+#include "fleet/config/config_internal.h"
 
 static fleet_status read_char(const fl_at *at, char *out)
 {

@@ -1,9 +1,9 @@
-/* config_param_home.c - "ps" of the configuration: who keeps what, told to the
+/* config_param_home.c - "ps" of the configuration: who keeps what, set in the
  * program that was made of it. */
 #include <stdio.h>
 #include <string.h>
 
-#include "fleet/config/config.h"
+#include "fleet/config/config_internal.h"
 #include "runtime/graph/program.h"
 
 /* What a program says of a parameter once stays. */

@@ -2,7 +2,7 @@
 #include "data/format/formats.h"
 #include "data/layout/check_spec.h"
 #include "data/stream.h"
-#include "fleet/config/config.h"
+#include "fleet/config/config_internal.h"
 
 static const char *const transform_names[] = {
     "none", "log1p",  "standardize", "log1p_standardize",

@@ -1,5 +1,5 @@
 /* dataset.c - datasets: options checked and copied, files shared out. */
-#include "fleet/datasets.h"
+#include "fleet/job/dataset.h"
 
 #include <string.h>
 

@@ -1,12 +1,12 @@
-/* datasets.h - the inside of a dataset: copies of what the user said, and the
+/* dataset.h - the inside of a dataset: copies of its options and files, and the
  * statistics that go with it. */
-#ifndef FL_FLEET_DATASETS_H
-#define FL_FLEET_DATASETS_H
+#ifndef FL_FLEET_JOB_DATASET_H
+#define FL_FLEET_JOB_DATASET_H
 
 #include "base/arena.h"
 #include "base/file.h"
 #include "data/stream.h"
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 
 struct fleet_dataset {
     fleet *fleet;

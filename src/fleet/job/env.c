@@ -1,6 +1,6 @@
 /* env.c - see env.h. */
 #define _GNU_SOURCE
-#include "fleet/env.h"
+#include "fleet/job/env.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
-/* env.h - what the environment says: texts, numbers, endpoints. Failures
+/* env.h - variables of the environment: texts, numbers, endpoints. Failures
  * name the variable, what was expected and what came. */
-#ifndef FL_FLEET_ENV_H
-#define FL_FLEET_ENV_H
+#ifndef FL_FLEET_JOB_ENV_H
+#define FL_FLEET_JOB_ENV_H
 
 #include "ps/lane.h"
 

@@ -1,6 +1,6 @@
 /* handle.h - the inside of a fleet handle. */
-#ifndef FL_FLEET_HANDLE_H
-#define FL_FLEET_HANDLE_H
+#ifndef FL_FLEET_JOB_HANDLE_H
+#define FL_FLEET_JOB_HANDLE_H
 
 #include <fleet/fleet.h>
 
@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 #include "data/stream.h"
-#include "fleet/role.h"
+#include "fleet/job/job_mode.h"
 #include "runtime/device/context.h"
 #include "runtime/plan/agree.h"
 #include "runtime/store/store.h"
@@ -48,45 +48,5 @@ static inline fleet *fl_handle_of(fl_context *context)
 fleet_status fl_handle_check(const fleet *f, const char *what);
 /* FLEET_ESTATE in a server, too: its parameters are those of the job. */
 fleet_status fl_handle_check_worker(const fleet *f, const char *what);
-
-/* How a job trains, by its role and its strategy. */
-typedef enum fl_job_mode {
-    FL_LOCAL,
-    FL_PS_SYNC,
-    FL_PS_ASYNC,
-    FL_COLLECTIVE,
-    FL_HYBRID_SYNC,  /* rows on servers, dense parameters by ranks */
-    FL_HYBRID_ASYNC, /* the same, rows without waiting */
-    FL_N_JOB_MODE
-} fl_job_mode;
-fl_job_mode fl_job_mode_of(const fl_role *role,
-                           const fleet_distributed_strategy *s);
-const char *fl_job_mode_name(fl_job_mode mode); /* "ps-sync" */
-
-static inline bool fl_mode_is_sync(fl_job_mode mode)
-{
-    return mode != FL_PS_ASYNC && mode != FL_HYBRID_ASYNC;
-}
-
-/* Do workers sum dense gradients among themselves? */
-static inline bool fl_mode_has_ranks(fl_job_mode mode)
-{
-    return mode == FL_COLLECTIVE || mode == FL_HYBRID_SYNC ||
-           mode == FL_HYBRID_ASYNC;
-}
-
-/* strategy_read.c */
-fleet_status fl_strategy_read(const fl_at *at, fleet_distributed_strategy *s);
-
-/* strategy_report.c: what all processes of a job must have in common, appended:
- * the mode, then each honoured field that is not as it is by default. */
-void fl_strategy_terms(const fleet *f, fl_text *out);
-
-/* strategy_lars_lamb.c: strategy.lars and strategy.lamb. Have numbers that were
- * changed an effect, and is the optimizer the one that they change? */
-fleet_status fl_layerwise_check_numbers(const fleet_distributed_strategy *s);
-fleet_status fl_layerwise_check(const fleet_distributed_strategy *s,
-                                const fleet_optimizer *o);
-fl_layerwise fl_layerwise_of(const fleet_distributed_strategy *s);
 
 #endif

@@ -1,10 +1,10 @@
 /* launcher_env.c - see launcher_env.h. */
-#include "fleet/launcher_env.h"
+#include "fleet/job/launcher_env.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "fleet/env.h"
+#include "fleet/job/env.h"
 
 enum { MOST_NAME = 5, MOST_GPU = 4096 };
 

@@ -3,8 +3,8 @@
  * PMIx, Slurm's srun. Each says it in variables of its own, and one may have
  * started another: what several of them say has to be the same.
  */
-#ifndef FL_FLEET_LAUNCHER_ENV_H
-#define FL_FLEET_LAUNCHER_ENV_H
+#ifndef FL_FLEET_JOB_LAUNCHER_ENV_H
+#define FL_FLEET_JOB_LAUNCHER_ENV_H
 
 #include "ps/lane.h"
 

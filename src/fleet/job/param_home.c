@@ -1,5 +1,5 @@
 /* param_home.c - see param_home.h. */
-#include "fleet/param_home.h"
+#include "fleet/job/param_home.h"
 
 static fleet_status no_servers(const fleet_var *v)
 {

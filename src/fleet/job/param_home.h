@@ -1,9 +1,9 @@
 /* param_home.h - what programs say about who keeps a parameter or a table
  * (fleet_param_attr.ps), against what there is in this job. */
-#ifndef FL_FLEET_PARAM_HOME_H
-#define FL_FLEET_PARAM_HOME_H
+#ifndef FL_FLEET_JOB_PARAM_HOME_H
+#define FL_FLEET_JOB_PARAM_HOME_H
 
-#include "fleet/handle.h"
+#include "fleet/job/handle.h"
 
 /* FLEET_EUNSUPPORTED, naming it: who is asked for is not there. */
 fleet_status fl_param_home_check(const fleet *f, const fleet_program *p);

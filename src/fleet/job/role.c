@@ -1,6 +1,6 @@
 /* role.c - see role.h. */
 #define _GNU_SOURCE
-#include "fleet/role.h"
+#include "fleet/job/role.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,8 +10,8 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
-#include "fleet/launcher_env.h"
-#include "fleet/env.h"
+#include "fleet/job/launcher_env.h"
+#include "fleet/job/env.h"
 
 static const char *const servers_variable = "PADDLE_PSERVERS_IP_PORT_LIST";
 

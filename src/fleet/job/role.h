@@ -2,8 +2,8 @@
  * environment says, checked, with everything that talking to the others needs
  * to know.
  */
-#ifndef FL_FLEET_ROLE_H
-#define FL_FLEET_ROLE_H
+#ifndef FL_FLEET_JOB_ROLE_H
+#define FL_FLEET_JOB_ROLE_H
 
 #include <fleet/init.h>
 

@@ -1,6 +1,6 @@
 /* checkpoint.c - fleet_save_persistables() and fleet_load_model(). */
 #include "base/memory.h"
-#include "fleet/datasets.h"
+#include "fleet/job/dataset.h"
 #include "fleet/ranks.h"
 #include "fleet/servers.h"
 #include "fleet/config/train_config.h"

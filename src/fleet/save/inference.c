@@ -4,8 +4,8 @@
 #include <fleet/executor.h>
 
 #include "base/memory.h"
-#include "fleet/datasets.h"
-#include "fleet/handle.h"
+#include "fleet/job/dataset.h"
+#include "fleet/job/handle.h"
 #include "fleet/servers.h"
 #include "fleet/config/train_config.h"
 #include "ops/ops.h"

@@ -1,65 +1,17 @@
-/* strategy.c - the strategy: its defaults, what is refused, and its use. */
+/* strategy.c - a strategy as a whole: what is refused, and its use. */
+#include "fleet/strategy/strategy.h"
+
 #include <string.h>
 
 #include "base/memory.h"
 #include "fleet/strategy/strategy_amp.h"
-#include "fleet/strategy/strategy_fields.h"
 #include "fleet/strategy/strategy_collective.h"
+#include "fleet/strategy/strategy_fields.h"
+#include "fleet/strategy/strategy_lars_lamb.h"
+#include "fleet/strategy/strategy_report.h"
 
-fleet_distributed_strategy fleet_distributed_strategy_default(void)
-{
-    return (fleet_distributed_strategy){
-        .a_sync = 1,
-        .a_sync_configs = {.max_merge_var_num = 1,
-                           .send_queue_size = 16,
-                           .min_send_grad_num_before_recv = 1,
-                           .thread_pool_size = 1,
-                           .send_wait_times = 1,
-                           .launch_barrier = 1,
-                           .lr_decay_steps = 10},
-        .gradient_merge_configs = {.k_steps = 1, .avg = 1},
-        .amp_configs = {.init_loss_scaling = 32768,
-                        .incr_every_n_steps = 1000,
-                        .decr_every_n_nan_or_inf = 2,
-                        .incr_ratio = 2,
-                        .decr_ratio = 0.8f,
-                        .use_dynamic_loss_scaling = 1,
-                        .use_fp16_guard = 1},
-        .localsgd_configs = {1, 1},
-        .adaptive_localsgd_configs = {1, 1},
-        .dgc_configs = {0, 1, 0.999f},
-        .lars_configs = {0.001f, 0.0005f, 0},
-        .lamb_configs = {0.01f},
-        .sharding_configs = {.stage = 1},
-        .sync_nccl_allreduce = 1,
-        .nccl_comm_num = 1,
-        .hierarchical_allreduce_inter_nranks = 1,
-        .fuse_all_reduce_ops = 1,
-        .fuse_grad_size_in_MB = 32,
-        .last_comm_group_size_MB = 1,
-    };
-}
-
-fl_job_mode fl_job_mode_of(const fl_role *role,
-                           const fleet_distributed_strategy *s)
-{
-    if (role->server_num == 0)
-        return role->collective ? FL_COLLECTIVE : FL_LOCAL;
-    if (role->collective && s->is_collective)
-        return s->a_sync ? FL_HYBRID_ASYNC : FL_HYBRID_SYNC;
-    return s->a_sync ? FL_PS_ASYNC : FL_PS_SYNC;
-}
-
-const char *fl_job_mode_name(fl_job_mode mode)
-{
-    static const char *const name[] = {
-        [FL_LOCAL] = "local",        [FL_PS_SYNC] = "ps-sync",
-        [FL_PS_ASYNC] = "ps-async",  [FL_COLLECTIVE] = "collective",
-        [FL_HYBRID_SYNC] = "hybrid", [FL_HYBRID_ASYNC] = "hybrid",
-    };
-
-    return name[mode];
-}
+/* Fleet's: fewer floats are reduced as they are. */
+enum { FL_DGC_SMALLEST = 16384 };
 
 static fleet_status check_range(const fleet_distributed_strategy *s,
                                 const fl_strategy_field *f)
@@ -73,21 +25,59 @@ static fleet_status check_range(const fleet_distributed_strategy *s,
                    f->name, digits, f->low, digits, f->high, digits, got);
 }
 
-/* A FL_FIELD_BOOL is 0 or 1: a 2 would be taken for "on" here and for a typing
- * error there. */
-static fleet_status check_bools(const fleet_distributed_strategy *s)
+/* Switches come first: a 2 would be taken for "on" by one check and for a typing
+ * error by another. */
+static fleet_status check_ranges(const fleet_distributed_strategy *s,
+                                 bool switches)
 {
     for (int i = 0; i < FL_N_FIELD; i++)
-        if (fl_fields[i].type == FL_FIELD_BOOL)
+        if ((fl_fields[i].type == FL_FIELD_BOOL) == switches)
             FL_TRY(check_range(s, &fl_fields[i]));
     return FLEET_OK;
 }
 
-static fleet_status check_numbers(const fleet_distributed_strategy *s)
+/* A field was changed that its group's switch, which is 0, gives an effect. */
+static fleet_status check_switch(const fleet_distributed_strategy *s,
+                                 const fl_strategy_field *f)
+{
+    const fl_strategy_field *on = fl_strategy_field_switch(f);
+
+    if (!f->needs_switch || !fl_strategy_field_is_asked(s, f) ||
+        fl_strategy_field_value(s, on) != 0)
+        return FLEET_OK;
+    if (f->type == FL_FIELD_WORDS)
+        return fl_fail(FLEET_EINVAL, "strategy.%s is set, but strategy.%s is 0",
+                       f->name, on->name);
+    return fl_fail(FLEET_EINVAL, "strategy.%s is %.*g, but strategy.%s is 0",
+                   f->name, f->type == FL_FIELD_FLOAT ? 6 : 10,
+                   fl_strategy_field_value(s, f), on->name);
+}
+
+static fleet_status check_not_with(const fleet_distributed_strategy *s,
+                                   const fl_strategy_field *f)
+{
+    const char *other = f->not_with;
+
+    while (other && *other && fl_strategy_field_value(s, f) != 0) {
+        size_t n = strcspn(other, ",");
+
+        if (fl_strategy_field_value(s, fl_strategy_field_named(other, n)) != 0)
+            return fl_fail(FLEET_EINVAL,
+                           "strategy.%s and strategy.%.*s contradict: one of "
+                           "them",
+                           f->name, (int)n, other);
+        other += n + (other[n] == ',');
+    }
+    return FLEET_OK;
+}
+
+static fleet_status check_contradictions(const fleet_distributed_strategy *s)
 {
     for (int i = 0; i < FL_N_FIELD; i++)
-        if (fl_fields[i].type != FL_FIELD_BOOL)
-            FL_TRY(check_range(s, &fl_fields[i]));
+        FL_TRY(check_switch(s, &fl_fields[i]));
+    FL_TRY(fl_strategy_check_ranks(s));
+    for (int i = 0; i < FL_N_FIELD; i++)
+        FL_TRY(check_not_with(s, &fl_fields[i]));
     return FLEET_OK;
 }
 
@@ -119,7 +109,7 @@ static fleet_status refuse(const fleet_distributed_strategy *s,
 fleet_status fl_strategy_check(const fleet_distributed_strategy *s,
                                fl_job_mode mode)
 {
-    FL_TRY(check_bools(s));
+    FL_TRY(check_ranges(s, true));
     if (!s->a_sync && s->a_sync_configs.k_steps > 0)
         return fl_fail(FLEET_EINVAL,
                        "strategy.a_sync_configs.k_steps is %lld, which is geo "
@@ -131,17 +121,11 @@ fleet_status fl_strategy_check(const fleet_distributed_strategy *s,
                        "mode: not in this version",
                        (long long)s->a_sync_configs.k_steps);
     for (int i = 0; i < FL_N_FIELD; i++)
-        if (fl_strategy_field_fate(s, &fl_fields[i], mode) >= FL_FIXED &&
+        if (fl_strategy_field_support(s, &fl_fields[i], mode) >= FL_FIXED &&
             fl_strategy_field_is_asked(s, &fl_fields[i]))
             return refuse(s, &fl_fields[i], mode);
-    if (!s->gradient_merge && s->gradient_merge_configs.k_steps > 1)
-        return fl_fail(FLEET_EINVAL,
-                       "strategy.gradient_merge_configs.k_steps is %d, but "
-                       "strategy.gradient_merge is 0",
-                       s->gradient_merge_configs.k_steps);
-    FL_TRY(check_numbers(s));
-    FL_TRY(fl_strategy_check_ranks(s));
-    FL_TRY(fl_layerwise_check_numbers(s));
+    FL_TRY(check_ranges(s, false));
+    FL_TRY(check_contradictions(s));
     return fl_amp_check(s, mode);
 }
 
@@ -189,6 +173,14 @@ static fleet_status check_same(const fleet_distributed_strategy *now,
     return FLEET_OK;
 }
 
+void fl_strategy_set_training(const fleet_distributed_strategy *s,
+                              fl_training *t)
+{
+    for (int i = 0; i < FL_N_FIELD; i++)
+        fl_strategy_field_apply(s, &fl_fields[i], t);
+    t->dgc.smallest = FL_DGC_SMALLEST;
+}
+
 fleet_optimizer *fleet_distributed_optimizer(
     fleet *f, fleet_optimizer *o, const fleet_distributed_strategy *strategy)
 {
@@ -207,7 +199,7 @@ fleet_optimizer *fleet_distributed_optimizer(
     if (fl_strategy_check(&wanted, fl_job_mode_of(&f->role, &wanted)) !=
         FLEET_OK)
         return NULL;
-    if (fl_layerwise_check(&wanted, o) != FLEET_OK ||
+    if (fl_lars_lamb_check(&wanted, o) != FLEET_OK ||
         fl_strategy_check_rule(&wanted, o, fl_job_mode_of(&f->role, &wanted)) !=
             FLEET_OK ||
         fl_strategy_check_role(&wanted, &f->role) != FLEET_OK ||

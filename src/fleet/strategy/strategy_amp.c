@@ -1,13 +1,13 @@
-/* strategy_amp.c - see strategy_amp.h. */
+/* strategy_amp.c - lists of names, and what float16 does not go with. */
 #include "fleet/strategy/strategy_amp.h"
 
 #include "base/error.h"
 #include "base/name_list.h"
+#include "fleet/job/handle.h"
 #include "ops/ops.h"
 #include "runtime/exec/executor.h"
 
-/* --- lists of names --------------------------------------------------------
- */
+/* --- lists of names ------------------------------------------------------- */
 
 static bool is_op(const char *word, size_t n)
 {
@@ -56,31 +56,16 @@ static fleet_status check_list(const char *list, const char *words,
     return FLEET_OK;
 }
 
-static bool is_set(const char *words)
-{
-    return words && *words;
-}
-
 static fleet_status check_lists(const fleet_distributed_strategy *s)
 {
     const fleet_amp_configs *c = &s->amp_configs;
-    const char *on = is_set(c->custom_white_list)   ? "custom_white_list"
-                     : is_set(c->custom_black_list) ? "custom_black_list"
-                     : is_set(c->custom_black_varnames)
-                         ? "custom_black_varnames"
-                         : NULL;
 
-    if (on && !s->amp)
-        return fl_fail(FLEET_EINVAL,
-                       "strategy.amp_configs.%s is set, but strategy.amp is 0",
-                       on);
     FL_TRY(check_list("custom_white_list", c->custom_white_list,
                       c->custom_black_list));
     return check_list("custom_black_list", c->custom_black_list, NULL);
 }
 
-/* --- the rest ---------------------------------------------------------------
- */
+/* --- types and scale ------------------------------------------------------ */
 
 /* Ranks have one scale while each knows of all gradients. */
 static fleet_status check_float16(const fleet_distributed_strategy *s,
@@ -102,9 +87,6 @@ static fleet_status check_float16(const fleet_distributed_strategy *s,
 
 fleet_status fl_amp_check(const fleet_distributed_strategy *s, fl_job_mode mode)
 {
-    if (!s->amp && s->amp_configs.use_bf16)
-        return fl_fail(FLEET_EINVAL, "strategy.amp_configs.use_bf16 is 1, but "
-                                     "strategy.amp is 0");
     if (fl_amp_dtype(s) == FLEET_FLOAT16)
         FL_TRY(check_float16(s, mode));
     return check_lists(s);
@@ -115,22 +97,6 @@ fleet_dtype fl_amp_dtype(const fleet_distributed_strategy *s)
     if (!s->amp)
         return 0;
     return s->amp_configs.use_bf16 ? FLEET_BFLOAT16 : FLEET_FLOAT16;
-}
-
-fl_scaling_rules fl_amp_scaling(const fleet_distributed_strategy *s)
-{
-    const fleet_amp_configs *c = &s->amp_configs;
-
-    if (fl_amp_dtype(s) != FLEET_FLOAT16)
-        return (fl_scaling_rules){0};
-    return (fl_scaling_rules){
-        .first = c->init_loss_scaling,
-        .dynamic = c->use_dynamic_loss_scaling != 0,
-        .grow_after = c->incr_every_n_steps,
-        .shrink_after = c->decr_every_n_nan_or_inf,
-        .grow = c->incr_ratio,
-        .shrink = c->decr_ratio,
-    };
 }
 
 fleet_status fleet_get_loss_scaling(fleet *f, float *scale)

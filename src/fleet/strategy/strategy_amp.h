@@ -4,17 +4,14 @@
 
 #include <fleet/strategy.h>
 
-#include "fleet/handle.h"
+#include "fleet/job/job_mode.h"
 
-/* What contradicts itself, or is not there in that mode. What is not there on
- * this processor, or for want of a GPU, is known once a plan is made. */
+/* What contradicts itself, or that mode does not have. What this processor does
+ * not have, or needs a GPU, is known once a plan is made. */
 fleet_status fl_amp_check(const fleet_distributed_strategy *s,
                           fl_job_mode mode);
 
-/* What products are of; 0: of float32. */
+/* The type that products are of; 0: float32. */
 fleet_dtype fl_amp_dtype(const fleet_distributed_strategy *s);
-
-/* How the loss is scaled; zeros: not at all. */
-fl_scaling_rules fl_amp_scaling(const fleet_distributed_strategy *s);
 
 #endif

@@ -1,66 +1,7 @@
-/* strategy_collective.c - see strategy_collective.h. */
+/* strategy_collective.c - what a strategy may not say about ranks. */
 #include "fleet/strategy/strategy_collective.h"
 
-#include <stddef.h>
-#include <string.h>
-
 #include "runtime/optim/optimizer.h"
-
-/* Fleet's: fewer floats are reduced as they are. */
-enum { FL_DGC_SMALLEST = 16384 };
-
-/* Two fields of which one at most is on. */
-typedef struct pair {
-    const char *one, *other;
-    size_t at_one, at_other;
-} pair;
-
-#define PAIR(one, other)                                                       \
-    {                                                                          \
-#one, #other, offsetof(fleet_distributed_strategy, one),               \
-            offsetof(fleet_distributed_strategy, other)                        \
-    }
-
-static const pair pairs[] = {
-    PAIR(dgc, localsgd),
-    PAIR(dgc, adaptive_localsgd),
-    PAIR(dgc, lars),
-    PAIR(sharding, localsgd),
-    PAIR(sharding, adaptive_localsgd),
-    PAIR(localsgd, adaptive_localsgd),
-    PAIR(localsgd, gradient_scale_sum),
-    PAIR(adaptive_localsgd, gradient_scale_sum),
-    PAIR(use_hierarchical_allreduce, deterministic),
-};
-
-static bool is_on(const fleet_distributed_strategy *s, size_t at)
-{
-    int on;
-
-    memcpy(&on, (const char *)s + at, sizeof on);
-    return on;
-}
-
-static fleet_status check_pairs(const fleet_distributed_strategy *s)
-{
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
-        if (is_on(s, pairs[i].at_one) && is_on(s, pairs[i].at_other))
-            return fl_fail(FLEET_EINVAL,
-                           "strategy.%s and strategy.%s contradict: one of "
-                           "them",
-                           pairs[i].one, pairs[i].other);
-    return FLEET_OK;
-}
-
-static fleet_status check_steps(const char *name, int on,
-                                const fleet_localsgd_configs *c)
-{
-    if (on || c->k_steps <= 1)
-        return FLEET_OK;
-    return fl_fail(FLEET_EINVAL,
-                   "strategy.%s_configs.k_steps is %d, but strategy.%s is 0",
-                   name, c->k_steps, name);
-}
 
 static fleet_status check_groups(const fleet_distributed_strategy *s)
 {
@@ -78,21 +19,12 @@ static fleet_status check_groups(const fleet_distributed_strategy *s)
 
 fleet_status fl_strategy_check_ranks(const fleet_distributed_strategy *s)
 {
-    FL_TRY(check_steps("localsgd", s->localsgd, &s->localsgd_configs));
-    FL_TRY(check_steps("adaptive_localsgd", s->adaptive_localsgd,
-                       &s->adaptive_localsgd_configs));
     if (!(s->dgc_configs.sparsity >= 0 && s->dgc_configs.sparsity < 1))
         return fl_fail(FLEET_EINVAL,
                        "strategy.dgc_configs.sparsity: expected 0 to below 1, "
                        "got %g",
                        (double)s->dgc_configs.sparsity);
-    if (!s->sharding && s->sharding_configs.sharding_degree > 0)
-        return fl_fail(FLEET_EINVAL,
-                       "strategy.sharding_configs.sharding_degree is %d, but "
-                       "strategy.sharding is 0",
-                       s->sharding_configs.sharding_degree);
-    FL_TRY(check_groups(s));
-    return check_pairs(s);
+    return check_groups(s);
 }
 
 /* As with Fleet. The mean of weights says nothing of what rules with second
@@ -136,37 +68,4 @@ fleet_status fl_strategy_check_role(const fleet_distributed_strategy *s,
                    "shards over all %d ranks (0 stands for them), not over "
                    "groups of %d",
                    role->worker_num, degree);
-}
-
-static void set_buckets(const fleet_distributed_strategy *s, fl_training *t)
-{
-    const double per_mb = (1 << 20) / sizeof(float);
-
-    if (!s->fuse_all_reduce_ops)
-        return; /* each parameter by itself */
-    t->all_reduce.bucket = (int64_t)(s->fuse_grad_size_in_MB * per_mb);
-    t->all_reduce.last_bucket =
-        (int64_t)((double)s->last_comm_group_size_MB * per_mb);
-}
-
-void fl_strategy_set_ranks(const fleet_distributed_strategy *s, fl_training *t)
-{
-    set_buckets(s, t);
-    t->sum_over_ranks = s->gradient_scale_sum;
-    t->all_reduce.fp16 = s->fp16_allreduce;
-    t->sharded = s->sharding;
-    t->all_reduce.group = s->hierarchical_allreduce_inter_nranks;
-    t->dgc.on = s->dgc;
-    t->dgc.sparsity = s->dgc_configs.sparsity;
-    t->dgc.begin = s->dgc_configs.rampup_begin_step;
-    t->dgc.ramp = s->dgc_configs.rampup_step;
-    t->dgc.smallest = FL_DGC_SMALLEST;
-    if (s->localsgd || s->adaptive_localsgd) {
-        const fleet_localsgd_configs *c =
-            s->localsgd ? &s->localsgd_configs : &s->adaptive_localsgd_configs;
-
-        t->localsgd.steps = c->k_steps;
-        t->localsgd.begin = c->begin_step;
-        t->localsgd.adaptive = s->adaptive_localsgd;
-    }
 }

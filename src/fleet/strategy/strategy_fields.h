@@ -1,9 +1,10 @@
-/* strategy_fields.h - each field of a strategy once: its name, its place, what
- * it is for, and so what becomes of it in each mode. */
+/* strategy_fields.h - the fields of a strategy, of strategy_fields.def: their
+ * values, what they are for, and what becomes of them in each mode. */
 #ifndef FL_FLEET_STRATEGY_STRATEGY_FIELDS_H
 #define FL_FLEET_STRATEGY_STRATEGY_FIELDS_H
 
-#include "fleet/handle.h"
+#include "fleet/job/job_mode.h"
+#include "runtime/graph/training.h"
 
 typedef enum fl_strategy_field_type {
     FL_FIELD_BOOL,
@@ -15,44 +16,72 @@ typedef enum fl_strategy_field_type {
 
 /* What a field is for; with the mode, that is what becomes of it. */
 typedef enum fl_purpose {
-    FL_FOR_STEP,    /* how a step is computed */
-    FL_FOR_SCALING, /* how a loss of float16 is scaled */
-    FL_FOR_PURE,    /* for training in float16 without float */
-    FL_FOR_LAYERS,  /* how dense parameters that are kept here are updated */
-    FL_FOR_ASYNC,   /* the choice between the modes of servers */
-    FL_FOR_SERVERS, /* how workers and servers talk */
-    FL_FOR_ORDER,   /* a fixed order of sums over workers */
-    FL_FOR_RANKS,   /* ranks in place of servers */
-    FL_FOR_SUMS,    /* what ranks reduce */
-    FL_FOR_WEIGHTS, /* means of weights in place of that */
-    FL_FOR_STAGE,   /* has one value where they do */
-    FL_FOR_NCCL,    /* the same on GPUs */
-    FL_FOR_LATER,   /* not in this version */
+    FL_FOR_STEP,       /* how a step is computed */
+    FL_FOR_SCALING,    /* how a loss of float16 is scaled */
+    FL_FOR_PURE_FP16,  /* training in float16 without float */
+    FL_FOR_LARS_LAMB,  /* how dense parameters of this process are updated */
+    FL_FOR_ASYNC,      /* the choice between the modes of servers */
+    FL_FOR_SERVERS,    /* how workers and servers talk */
+    FL_FOR_ORDER,      /* a fixed order of sums over workers */
+    FL_FOR_RANKS,      /* ranks in place of servers */
+    FL_FOR_ALL_REDUCE, /* what ranks reduce */
+    FL_FOR_LOCALSGD,   /* means of weights in place of sums of gradients */
+    FL_FOR_SHARDING_STAGE, /* has one value in modes with ranks */
+    FL_FOR_NCCL,           /* how ranks on GPUs reduce */
+    FL_FOR_LATER,          /* not in this version */
     FL_N_PURPOSE
 } fl_purpose;
 
+/* Without effect: what is missing that it could act on. */
 typedef enum fl_support {
     FL_ACTIVE,
-    FL_NO_SERVERS,    /* nothing to act on */
-    FL_NO_COLLECTIVE, /* nothing to act on */
-    FL_NO_GPU,        /* nothing to act on */
-    FL_NO_SCALING,    /* nothing to act on */
-    FL_NO_PURE,       /* nothing to act on */
-    FL_SWITCHED_OFF,  /* a field that turns it on is 0 */
+    FL_NO_EFFECT_SERVERS,
+    FL_NO_EFFECT_COLLECTIVE,
+    FL_NO_EFFECT_GPU,
+    FL_NO_EFFECT_FLOAT16,
+    FL_NO_EFFECT_PURE_FP16,
+    FL_NO_EFFECT_OFF, /* a field that turns it on is 0 */
     FL_FIXED,  /* the default is what happens, another value is refused */
     FL_REFUSED /* any value but the default */
 } fl_support;
+
+/* The type of a member of fl_training. */
+typedef enum fl_target_type {
+    FL_TO_BOOL,
+    FL_TO_INT,
+    FL_TO_INT64,
+    FL_TO_FLOAT,
+    FL_TO_WORDS
+} fl_target_type;
 
 typedef struct fl_strategy_field {
     const char *name;
     fl_strategy_field_type type;
     size_t offset;
-    fl_purpose purpose;
+    double standard;  /* the default */
     double low, high; /* without effect, too: it must be one that could be */
+    fl_purpose purpose;
+
+    size_t target; /* in fl_training, whose member gets */
+    double unit;   /* times the value; 0: it has no target */
+    fl_target_type target_type;
+
+    bool needs_switch;    /* changed without its group's switch: refused */
+    const char *off_by;   /* one more switch, by name; NULL: none */
+    const char *not_with; /* switches that contradict it; NULL: none */
 } fl_strategy_field;
 
-enum { FL_N_FIELD = 62 };
+enum {
+    FL_N_FIELD = 0
+#define FL_FIELD(...) +1
+#include "fleet/strategy/strategy_fields.def"
+#undef FL_FIELD
+};
 extern const fl_strategy_field fl_fields[FL_N_FIELD];
+
+/* The field of that name, which ends where length says; NULL: none. */
+const fl_strategy_field *fl_strategy_field_named(const char *name,
+                                                 size_t length);
 
 /* Names, NULL if there are none; and any other field's value. */
 const char *fl_strategy_field_words(const fleet_distributed_strategy *s,
@@ -66,20 +95,20 @@ void fl_strategy_field_set(fleet_distributed_strategy *s,
 bool fl_strategy_field_is_asked(const fleet_distributed_strategy *s,
                                 const fl_strategy_field *f);
 
-/* A switch that is off, without which the field does nothing: its group's, dgc
- * of dgc_configs, or its way's. NULL: there is none. */
+/* The switch of its group: dgc of dgc_configs.sparsity. NULL: none. */
+const fl_strategy_field *fl_strategy_field_switch(const fl_strategy_field *f);
+
+/* A switch that is off, without which the field does nothing. NULL: none. */
 const fl_strategy_field *fl_strategy_field_off_by(
     const fleet_distributed_strategy *s, const fl_strategy_field *f);
 
-fl_support fl_strategy_field_fate(const fleet_distributed_strategy *s,
-                                  const fl_strategy_field *f, fl_job_mode mode);
+fl_support fl_strategy_field_support(const fleet_distributed_strategy *s,
+                                     const fl_strategy_field *f,
+                                     fl_job_mode mode);
 
-/* strategy.c: FLEET_EINVAL and FLEET_EUNSUPPORTED, by name. Without a role,
- * local: what no mode has is refused. */
-fleet_status fl_strategy_check(const fleet_distributed_strategy *s,
-                               fl_job_mode mode);
-
-/* strategy_report.c: what is asked for in vain is in the log. */
-void fl_strategy_warn(fleet *f);
+/* The field's member of a training gets its value, unless a switch turns the
+ * field off. Whether there are ranks or servers is for the passes to see. */
+void fl_strategy_field_apply(const fleet_distributed_strategy *s,
+                             const fl_strategy_field *f, fl_training *t);
 
 #endif

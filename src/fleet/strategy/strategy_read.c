@@ -1,7 +1,10 @@
 /* strategy_read.c - a strategy from JSON: by the names of the fields, a group
  * of them in an object. */
+#include "fleet/strategy/strategy_read.h"
+
 #include <string.h>
 
+#include "fleet/strategy/strategy.h"
 #include "fleet/strategy/strategy_fields.h"
 
 static fleet_status read_field(const fl_at *at, const fl_strategy_field *f,
@@ -12,8 +15,7 @@ static fleet_status read_field(const fl_at *at, const fl_strategy_field *f,
     const char *words = NULL;
     bool b = x != 0;
 
-    if (f->type ==
-        FL_FIELD_WORDS) { /* the config's, for as long as it is there */
+    if (f->type == FL_FIELD_WORDS) { /* the memory stays the JSON's */
         FL_TRY(fl_at_string(at, &words));
         memcpy((char *)s + f->offset, &words, sizeof words);
         return FLEET_OK;
@@ -22,7 +24,8 @@ static fleet_status read_field(const fl_at *at, const fl_strategy_field *f,
         FL_TRY(fl_at_bool(at, &b));
         x = b;
     } else if (f->type == FL_FIELD_FLOAT) {
-        FL_TRY(fl_at_double(at, -1e30, 1e30, &x)); /* its range is later */
+        FL_TRY(
+            fl_at_double(at, -1e30, 1e30, &x)); /* the range is checked later */
     } else {
         FL_TRY(fl_at_int(at, -1000000000, 1000000000, &i));
         x = (double)i;

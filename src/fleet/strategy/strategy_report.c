@@ -1,33 +1,35 @@
-/* strategy_report.c - what is said of a strategy: in the log, to other processes
- * of the job, and in the dump. */
+/* strategy_report.c - a strategy in the log, in what the processes of a job
+ * compare, and in the dump. */
+#include "fleet/strategy/strategy_report.h"
+
 #include <stdio.h>
 
-#include "fleet/param_home.h"
+#include "fleet/job/param_home.h"
 #include "fleet/strategy/strategy_fields.h"
 #include "runtime/plan/plan.h"
 
-enum { EFFECT = 128 }; /* characters of words that are made */
+enum { EFFECT = 128 }; /* characters of a text with a name in it */
 
 static const char *effect_of(const fleet_distributed_strategy *s,
                              const fl_strategy_field *f, fl_job_mode mode,
                              char made[EFFECT])
 {
-    switch (fl_strategy_field_fate(s, f, mode)) {
+    switch (fl_strategy_field_support(s, f, mode)) {
     case FL_ACTIVE:
         return "honoured";
-    case FL_NO_SERVERS:
+    case FL_NO_EFFECT_SERVERS:
         return "no effect: no servers, training is synchronous";
-    case FL_NO_COLLECTIVE:
+    case FL_NO_EFFECT_COLLECTIVE:
         return mode == FL_LOCAL ? "no effect: one worker"
                                 : "no effect: no collective";
-    case FL_NO_GPU:
+    case FL_NO_EFFECT_GPU:
         return "no effect: ranks on GPUs have one communicator, whose calls "
                "are waited for, and those on CPUs none";
-    case FL_NO_SCALING:
+    case FL_NO_EFFECT_FLOAT16:
         return "no effect: for float16, bfloat16 needs no scaling";
-    case FL_NO_PURE:
+    case FL_NO_EFFECT_PURE_FP16:
         return "no effect: for use_pure_fp16 alone";
-    case FL_SWITCHED_OFF:
+    case FL_NO_EFFECT_OFF:
         snprintf(made, EFFECT, "no effect: strategy.%s is 0",
                  fl_strategy_field_off_by(s, f)->name);
         return made;
@@ -53,7 +55,7 @@ void fl_strategy_warn(fleet *f)
     char made[EFFECT];
 
     for (int i = 0; i < FL_N_FIELD; i++)
-        if (fl_strategy_field_fate(s, &fl_fields[i], mode) != FL_ACTIVE &&
+        if (fl_strategy_field_support(s, &fl_fields[i], mode) != FL_ACTIVE &&
             fl_strategy_field_is_asked(s, &fl_fields[i]) &&
             !is_so_anyway(s, &fl_fields[i]))
             FL_WARN(&f->context.log, "strategy.%s is %g: %s", fl_fields[i].name,
@@ -70,7 +72,7 @@ static bool is_term(const fleet_distributed_strategy *s,
     if (f->purpose == FL_FOR_RANKS ||
         (f->purpose == FL_FOR_ASYNC && !fl_mode_has_ranks(mode)))
         return false;
-    return fl_strategy_field_fate(s, f, mode) == FL_ACTIVE &&
+    return fl_strategy_field_support(s, f, mode) == FL_ACTIVE &&
            fl_strategy_field_is_asked(s, f);
 }
 

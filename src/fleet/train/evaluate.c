@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "fleet/dataset_pass.h"
+#include "fleet/train/train.h"
 #include "runtime/exec/executor.h"
 
 enum { BUCKETS = 65536 };

@@ -1,5 +1,5 @@
 /* progress.c - see progress.h. */
-#include "fleet/progress.h"
+#include "fleet/train/progress.h"
 
 #include <inttypes.h>
 #include <string.h>

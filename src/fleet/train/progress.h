@@ -3,8 +3,8 @@
  * A line of nothing but the training's loss is not waited for: on a GPU it is
  * written when the loss is known, two batches later, or as the pass ends. What
  * else is printed is fetched, and so waits for its batch. */
-#ifndef FL_FLEET_PROGRESS_H
-#define FL_FLEET_PROGRESS_H
+#ifndef FL_FLEET_TRAIN_PROGRESS_H
+#define FL_FLEET_TRAIN_PROGRESS_H
 
 #include <fleet/train.h>
 

@@ -4,9 +4,8 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "fleet/progress.h"
-#include "fleet/dataset_pass.h"
-#include "fleet/config/train_config.h"
+#include "fleet/train/progress.h"
+#include "fleet/train/train.h"
 #include "runtime/exec/executor.h"
 
 typedef struct pass {

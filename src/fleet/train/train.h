@@ -1,11 +1,12 @@
-/* dataset_pass.h - a pass over a dataset with somebody who looks at every batch. */
-#ifndef FL_FLEET_DATASET_PASS_H
-#define FL_FLEET_DATASET_PASS_H
+/* train.h - a pass over a dataset without training, whose batches an observer
+ * sees. */
+#ifndef FL_FLEET_TRAIN_TRAIN_H
+#define FL_FLEET_TRAIN_TRAIN_H
 
-#include "fleet/datasets.h"
+#include "fleet/job/dataset.h"
 
-/* Called after a batch's iteration, while the batch and its results are there.
- * A failure ends the pass. */
+/* Called after a batch's iteration, while the batch and its results exist. A
+ * failure ends the pass. */
 typedef fleet_status fl_observer(void *arg, fleet_executor *e,
                                  const fl_batch *b);
 

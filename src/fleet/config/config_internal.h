@@ -1,0 +1,25 @@
+/* config_internal.h - what the files that read a configuration share. */
+#ifndef FL_FLEET_CONFIG_CONFIG_INTERNAL_H
+#define FL_FLEET_CONFIG_CONFIG_INTERNAL_H
+
+#include "fleet/config/config.h"
+
+fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at);
+fleet_status fl_config_read_slots(fl_config *c, const fl_at *at); /* after it */
+
+/* Give the program, not trained yet, what the configuration says of who keeps a
+ * parameter or a table. FLEET_ECONFIG: a name that it has not, or two that
+ * contradict. */
+fleet_status fl_config_set_param_home(const fl_config *c, fleet_program *p);
+
+/* A failure of what is at the path. */
+static inline fleet_status fl_config_in(fleet_status status, const char *path)
+{
+    return status == FLEET_OK ? status : fl_fail_in(FLEET_ECONFIG, "%s", path);
+}
+
+/* An array of texts, in the arena. Absent: 0 of them. */
+fleet_status fl_config_texts(fl_config *c, const fl_at *at, const char ***text,
+                             int *n);
+
+#endif

@@ -1,0 +1,62 @@
+/* handle.c - checks of a handle, and what it says of its role. */
+#include "fleet/job/handle.h"
+
+fleet_status fl_handle_check(const fleet *f, const char *what)
+{
+    if (!f)
+        return fl_fail(FLEET_EINVAL, "%s: the fleet handle is NULL", what);
+    return fl_context_check(&f->context);
+}
+
+fleet_status fl_handle_check_worker(const fleet *f, const char *what)
+{
+    FL_TRY(fl_handle_check(f, what));
+    if (fleet_is_server(f))
+        return fl_fail(FLEET_ESTATE, "%s: this process is a server", what);
+    return FLEET_OK;
+}
+
+int fleet_is_worker(const fleet *f)
+{
+    return f && f->role.kind == FLEET_WORKER;
+}
+
+int fleet_is_server(const fleet *f)
+{
+    return f && f->role.kind == FLEET_SERVER;
+}
+
+int fleet_is_first_worker(const fleet *f)
+{
+    return fleet_is_worker(f) && f->role.index == 0;
+}
+
+int fleet_worker_index(const fleet *f)
+{
+    return !f ? 0 : fleet_is_worker(f) ? f->role.index : -1;
+}
+
+int fleet_server_index(const fleet *f)
+{
+    return !f ? 0 : fleet_is_server(f) ? f->role.index : -1;
+}
+
+int fleet_worker_num(const fleet *f)
+{
+    return f ? f->role.worker_num : 0;
+}
+
+int fleet_server_num(const fleet *f)
+{
+    return f ? f->role.server_num : 0;
+}
+
+int fleet_worker_gpu(const fleet *f)
+{
+    return f ? f->role.gpu : 0;
+}
+
+const char *fleet_server_endpoints(const fleet *f)
+{
+    return f && f->role.endpoints ? f->role.endpoints : "";
+}

@@ -1,0 +1,34 @@
+/* job_mode.h - how a job trains, by its role and its strategy. */
+#ifndef FL_FLEET_JOB_JOB_MODE_H
+#define FL_FLEET_JOB_JOB_MODE_H
+
+#include <fleet/strategy.h>
+
+#include "fleet/job/role.h"
+
+typedef enum fl_job_mode {
+    FL_LOCAL,
+    FL_PS_SYNC,
+    FL_PS_ASYNC,
+    FL_COLLECTIVE,
+    FL_HYBRID_SYNC,  /* rows on servers, dense parameters by ranks */
+    FL_HYBRID_ASYNC, /* the same, rows without waiting */
+    FL_N_JOB_MODE
+} fl_job_mode;
+fl_job_mode fl_job_mode_of(const fl_role *role,
+                           const fleet_distributed_strategy *s);
+const char *fl_job_mode_name(fl_job_mode mode); /* "ps-sync" */
+
+static inline bool fl_mode_is_sync(fl_job_mode mode)
+{
+    return mode != FL_PS_ASYNC && mode != FL_HYBRID_ASYNC;
+}
+
+/* Do workers sum dense gradients among themselves? */
+static inline bool fl_mode_has_ranks(fl_job_mode mode)
+{
+    return mode == FL_COLLECTIVE || mode == FL_HYBRID_SYNC ||
+           mode == FL_HYBRID_ASYNC;
+}
+
+#endif

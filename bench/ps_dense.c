@@ -29,7 +29,7 @@ static void answer(fl_socket *s, fl_packet_pool *pool, const fl_peer *to,
     head.flags = 0;
     fl_msg_begin(&w, pool, &head);
     w.answer.credit_bytes = 1u << 30;
-    section = fl_msg_section(&w, FL_OP_DENSE, 0);
+    section = fl_msg_section(&w, FL_SECTION_DENSE, 0);
     section->n_key = msg.section[0].n_key;
     fl_msg_column(&w, FL_COLUMN_VALUES, msg.column[0][VALUES].size);
     must(fl_msg_end(&w, false, &reply) == FLEET_OK, fleet_last_error());
@@ -84,8 +84,10 @@ static void send_packet(void *arg, int lane, fl_packet *p)
 static void connect_to(worker *w, const char *address, size_t bytes)
 {
     const fl_client_host host = {w, send_packet};
-    fl_client_options o = {
-        .job = "bench", .request_ms = 30000, .peer_ms = 10000, .beat_ms = 1000};
+    fl_client_options o = {.job = "bench",
+                           .request_ms = 30000,
+                           .peer_ms = 10000,
+                           .heartbeat_ms = 1000};
 
     *w = (worker){.bytes = bytes};
     must(fl_packet_pool_create(&w->pool, 256 << 20) == FLEET_OK,
@@ -108,7 +110,7 @@ static void ask(worker *w, fl_request *r)
     fl_request_clear(r);
     fl_client_begin(w->client, r, &writer, FL_MSG_STEP, ++w->step,
                     FL_MSG_END_OF_STEP);
-    s = fl_msg_section(&writer, FL_OP_DENSE, 0);
+    s = fl_msg_section(&writer, FL_SECTION_DENSE, 0);
     s->n_key = (uint32_t)n;
     key = fl_msg_column(&writer, FL_COLUMN_KEYS, n * sizeof *key);
     for (size_t i = 0; i < n; i++)

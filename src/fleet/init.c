@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "fleet/ranks.h"
+#include "fleet/ranks_commands.h"
 #include "fleet/servers.h"
 #include "runtime/device/trace.h"
 #include "runtime/store/table.h"

@@ -9,9 +9,9 @@
 enum { MOST_NUMBERS = 1 << 22 };
 
 static const fl_reduction link_has[FL_N_REDUCE] = {
-    [FL_ALL_SUM] = FL_REDUCE_SUM,
-    [FL_ALL_MAX] = FL_REDUCE_MAX,
-    [FL_ALL_MIN] = FL_REDUCE_MIN,
+    [FL_ALL_SUM] = FL_REDUCTION_SUM,
+    [FL_ALL_MAX] = FL_REDUCTION_MAX,
+    [FL_ALL_MIN] = FL_REDUCTION_MIN,
 };
 
 static fleet_status over_workers(fleet *f, const char *call, fl_reduce how,

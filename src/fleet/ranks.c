@@ -5,17 +5,17 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "collective/open.h"
 #include "collective/hierarchy.h"
+#include "collective/open.h"
 #include "collective/sharded/sharded_table.h"
+#include "fleet/ranks_commands.h"
 #include "net/socket.h"
 #include "ps/partition.h"
 #include "ps/worker_io.h"
 #include "runtime/exec/executor.h"
 #include "runtime/plan/remote_hybrid.h"
 
-/* --- before and after: a group that says what is missing -------------------
- */
+/* --- before and after: a group that says what is missing ------------------ */
 
 static fleet_status not_joined(void)
 {
@@ -81,7 +81,7 @@ static fleet_status make_gradients(fleet *f)
 }
 
 /* Gradients are in the group's memory, and rows stay where they are. */
-static void withdraw(fleet *f)
+static void withdraw_gradients(fleet *f)
 {
     fl_store *s = f->store;
 
@@ -97,9 +97,9 @@ static void withdraw(fleet *f)
     pthread_rwlock_unlock(&s->lock);
 }
 
-static void forget(fleet *f)
+static void leave_group(fleet *f)
 {
-    withdraw(f);
+    withdraw_gradients(f);
     f->store->agree = &no_rounds;
     if (f->sharded)
         f->store->remote =
@@ -136,10 +136,10 @@ void fl_ranks_close(fleet *f)
         return;
     if (f->context.fork_generation == fl_fork_generation())
         give_up(f);
-    forget(f);
+    leave_group(f);
 }
 
-/* --- joining ------------------------------------------------------------- */
+/* --- joining -------------------------------------------------------------- */
 
 /* The first rank's text; for fl_free(). */
 static fleet_status text_of_first(fl_comm *p, const char *mine, char **text)
@@ -157,8 +157,8 @@ static fleet_status text_of_first(fl_comm *p, const char *mine, char **text)
     return status;
 }
 
-static fleet_status compare(const char *mine, const char *first,
-                            const char *terms)
+static fleet_status compare_texts(const char *mine, const char *first,
+                                  const char *terms)
 {
     size_t line = strcspn(first, "\n");
     fleet_status status;
@@ -201,7 +201,7 @@ static fleet_status check_same(fleet *f, const char *terms)
     if (status == FLEET_OK)
         status = text_of_first(f->comm, fl_text_chars(&mine), &first);
     if (status == FLEET_OK) {
-        status = compare(fl_text_chars(&mine), first, terms);
+        status = compare_texts(fl_text_chars(&mine), first, terms);
         fl_free(first);
     }
     fl_text_done(&mine);
@@ -380,7 +380,7 @@ static fleet_status check_mpi(const fleet *f)
 }
 
 /* A trained program on a GPU has its gradients there. */
-static fleet_status meet(fleet *f)
+static fleet_status open_group(fleet *f)
 {
     const fl_role *r = &f->role;
     const fl_gpu *gpu = f->trained ? f->trained->place.gpu : NULL;
@@ -413,20 +413,20 @@ fleet_status fl_ranks_join(fleet *f, const char *terms)
     if (f->comm)
         return fl_fail(FLEET_ESTATE, "fleet_init_worker: was called already");
     FL_TRY(check_plan(f));
-    FL_TRY(meet(f));
+    FL_TRY(open_group(f));
     f->agree = (fl_agree){.comm = f->comm, .serve = fl_ranks_serve, .arg = f};
     status = check_mpi(f);
     if (status == FLEET_OK)
         status = start_together(f, terms);
     if (status != FLEET_OK) {
         fl_agree_abort(&f->agree, fleet_last_error());
-        forget(f);
+        leave_group(f);
         return status;
     }
     return FLEET_OK;
 }
 
-/* --- together ------------------------------------------------------------ */
+/* --- together ------------------------------------------------------------- */
 
 static fleet_status check_joined(const fleet *f)
 {
@@ -449,6 +449,6 @@ fleet_status fl_ranks_reduce(fleet *f, fl_reduce how, double *x, int n)
 fleet_status fl_ranks_leave(fleet *f)
 {
     FL_TRY(fl_ranks_barrier(f));
-    forget(f);
+    leave_group(f);
     return FLEET_OK;
 }

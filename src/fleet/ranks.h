@@ -19,7 +19,7 @@ static inline bool fl_has_ranks(const fleet *f)
 /* Nothing trains before the ranks have joined. */
 void fl_ranks_open(fleet *f);
 
-/* Who has not left tells the others that it goes. */
+/* A rank that has not left tells the other ranks that it goes. */
 void fl_ranks_close(fleet *f);
 
 /* All ranks have the same program, strategy and, from now on, the first one's
@@ -27,23 +27,15 @@ void fl_ranks_close(fleet *f);
 fleet_status fl_ranks_join(fleet *f, const char *terms);
 fleet_status fl_ranks_leave(fleet *f);
 
-/* Returns when all ranks are here; those that still train are taken part in. */
+/* Returns when all ranks have come; a rank that waits takes part in the updates
+ * of ranks that still train. */
 fleet_status fl_ranks_barrier(fleet *f);
-/* All ranks do it when they come to their next round: a save or a load, as
- * fl_lane_act() has them. answer[]: of each rank, for fl_free(). */
-fleet_status fl_ranks_act(fleet *f, fl_msg_op op, const char *text,
-                          char **answer);
-fl_agree_serve fl_ranks_serve;
-fl_rows_hasher fl_ranks_hash;
 
-/* Has each rank what the first one does not have: rows, or states? */
+/* Has each rank rows or states that the first one does not have? */
 static inline bool fl_ranks_share(const fleet *f)
 {
     return f->sharded || (f->comm && fl_store_is_sharded(f->store));
 }
-
-/* Buckets of tables whose rows are this rank's. */
-fl_buckets fl_ranks_own(const fleet *f);
 
 fleet_status fl_ranks_reduce(fleet *f, fl_reduce how, double *x, int n);
 

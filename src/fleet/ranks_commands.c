@@ -1,24 +1,25 @@
-/* ranks_commands.c - what one rank asks all for: saves, loads and hashes of tables
- * that are shared out. Whoever waits serves it in a round; see ranks.h. */
+/* ranks_commands.c - a command travels from the rank that gives it to all
+ * ranks, each does its part, and all answers go to all ranks. A rank that waits
+ * for the others does its part from fl_ranks_serve(). */
+#include "fleet/ranks_commands.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "collective/sharded/sharded_table.h"
-#include "fleet/ranks.h"
-#include "fleet/servers.h"
-#include "ps/partition.h"
+#include "fleet/save/save_sharded.h"
 
 /* What travels before a text. */
-typedef struct act_head {
-    int32_t op; /* fl_msg_op; of an answer its fleet_status */
+typedef struct text_head {
+    int32_t code; /* of a command, fl_job_command; of an answer, fleet_status */
     int32_t reserved;
     int64_t n; /* bytes */
-} act_head;
+} text_head;
 
 /* A rank's text, for fl_free(), to all. */
-static fleet_status share_text(fl_comm *p, int root, act_head *head,
+static fleet_status share_text(fl_comm *p, int root, text_head *head,
                                char **text)
 {
     fleet_status status;
@@ -56,22 +57,15 @@ static fleet_status hash_table(const fleet *f, const char *name, char **answer)
     return *answer ? FLEET_OK : FLEET_ENOMEM;
 }
 
-/* This rank's part of it. */
-static fleet_status act_here(fleet *f, fl_msg_op op, const char *text,
-                             char **answer)
+static fleet_status run_command(fleet *f, fl_job_command command,
+                                const char *text, char **answer)
 {
-    fleet_status status;
-    fl_partition layout;
-
     *answer = NULL;
-    if (op == FL_OP_HASH)
+    if (command == FL_COMMAND_HASH)
         return hash_table(f, text, answer);
     FL_TRY(fl_store_here(f->store));
-    FL_TRY(fl_partition_make(&layout, f->store, 1));
-    status = fl_lane_act(f, &layout, fl_ranks_own(f), f->role.index,
-                         FL_LANE_OF_RANK, op, text, answer);
-    fl_partition_done(&layout);
-    return status;
+    return fl_save_sharded_of_rank(f->store, fl_ranks_own(f), f->role.index,
+                                   text, answer);
 }
 
 /* All answers go to all, so that all know whether it was done. */
@@ -80,26 +74,26 @@ static fleet_status share_answers(fl_comm *p, fleet_status mine, char **answer)
     fleet_status status = FLEET_OK;
 
     for (int r = 0; r < p->size; r++) {
-        act_head head = {.op = (int32_t)mine,
-                         .n = answer[r] ? (int64_t)strlen(answer[r]) : 0};
+        text_head head = {.code = (int32_t)mine,
+                          .n = answer[r] ? (int64_t)strlen(answer[r]) : 0};
 
         FL_TRY(share_text(p, r, &head, &answer[r]));
-        if (status == FLEET_OK && head.op != FLEET_OK)
+        if (status == FLEET_OK && head.code != FLEET_OK)
             status =
-                fl_fail((fleet_status)head.op, "rank %d: %s", r, answer[r]);
+                fl_fail((fleet_status)head.code, "rank %d: %s", r, answer[r]);
     }
     return status;
 }
 
-static fleet_status act(fleet *f, int root, fl_msg_op op, char *text,
-                        char **answer)
+/* On all ranks at once; the root knows head and text. */
+static fleet_status run_together(fleet *f, int root, text_head head, char *text,
+                                 char **answer)
 {
     fl_comm *p = f->comm;
-    act_head head = {.op = (int32_t)op, .n = text ? (int64_t)strlen(text) : 0};
     fleet_status status;
 
     FL_TRY(share_text(p, root, &head, &text));
-    status = act_here(f, (fl_msg_op)head.op, text, &answer[p->rank]);
+    status = run_command(f, (fl_job_command)head.code, text, &answer[p->rank]);
     if (p->rank != root)
         fl_free(text);
     if (status != FLEET_OK) {
@@ -109,9 +103,10 @@ static fleet_status act(fleet *f, int root, fl_msg_op op, char *text,
     return share_answers(p, status, answer);
 }
 
-fleet_status fl_ranks_act(fleet *f, fl_msg_op op, const char *text,
-                          char **answer)
+fleet_status fl_ranks_command(fleet *f, fl_job_command command,
+                              const char *text, char **answer)
 {
+    text_head head = {.code = (int32_t)command, .n = (int64_t)strlen(text)};
     fleet_status status;
     fl_agreed round;
     char *copy;
@@ -120,20 +115,20 @@ fleet_status fl_ranks_act(fleet *f, fl_msg_op op, const char *text,
     copy = fl_strdup(text);
     if (!copy)
         return FLEET_ENOMEM;
-    status = act(f, f->role.index, op, copy, answer);
+    status = run_together(f, f->role.index, head, copy, answer);
     fl_free(copy);
     return status;
 }
 
-/* Others' acts: what went wrong is told to who asked, and is in its words. */
-static fleet_status serve_act(fleet *f, int root)
+/* Another rank's command: that rank is told what went wrong, and its caller. */
+static fleet_status serve_command(fleet *f, int root)
 {
     int n = f->comm->size;
     char **answer = fl_alloc_array((size_t)n, sizeof *answer);
     fleet_status status = FLEET_ENOMEM;
 
     if (answer)
-        status = act(f, root, FL_OP_TEXT, NULL, answer);
+        status = run_together(f, root, (text_head){0}, NULL, answer);
     for (int i = 0; answer && i < n; i++)
         fl_free(answer[i]);
     fl_free(answer);
@@ -146,7 +141,7 @@ fleet_status fl_ranks_serve(void *arg, const fl_agreed *round)
     fleet *f = arg;
 
     if (round->done == FL_INTENT_COMMAND)
-        return serve_act(f, round->first);
+        return serve_command(f, round->first);
     if (f->sharded)
         return fl_sharded_serve(f->sharded);
     return fl_fail(FLEET_EINVAL,
@@ -162,7 +157,7 @@ fleet_status fl_ranks_hash(void *arg, const fl_rows *rows, uint64_t *sum)
     fleet_status status = FLEET_ENOMEM;
 
     if (answer)
-        status = fl_ranks_act(f, FL_OP_HASH, rows->name, answer);
+        status = fl_ranks_command(f, FL_COMMAND_HASH, rows->name, answer);
     *sum = 0;
     for (int i = 0; answer && i < n; i++) {
         if (status == FLEET_OK)

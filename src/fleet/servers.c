@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "fleet/save/save_sharded.h"
 #include "ps/remote_table.h"
 #include "runtime/plan/remote.h"
 #include "runtime/store/table.h"
@@ -47,8 +48,7 @@ fleet_status fl_add_programs(fleet *f)
     return FLEET_OK;
 }
 
-/* --- workers -----------------------------------------------------------------
- */
+/* --- workers -------------------------------------------------------------- */
 
 fleet_status fl_servers_open(fleet *f)
 {
@@ -96,11 +96,11 @@ static fleet_status pass_on_load(fleet *f)
     fleet_status status = FLEET_OK;
 
     if (f->load && first)
-        status = fl_servers_load(f, f->load);
+        status = fl_save_sharded_load(f, f->load);
     fl_free(f->load);
     f->load = NULL;
     FL_TRY(status);
-    FL_TRY(fl_worker_io_reduce(f->worker_io, FL_REDUCE_SUM, loads, 2));
+    FL_TRY(fl_worker_io_reduce(f->worker_io, FL_REDUCTION_SUM, loads, 2));
     if (loads[0] > 0 && loads[1] == 0)
         return fl_fail(FLEET_EINVAL,
                        "fleet_init_worker: %.0f of %d workers called "
@@ -110,7 +110,7 @@ static fleet_status pass_on_load(fleet *f)
     return FLEET_OK;
 }
 
-static fleet_status connect(fleet *f)
+static fleet_status connect_worker(fleet *f)
 {
     fl_job_mode mode = mode_of(f);
 
@@ -139,7 +139,7 @@ fleet_status fleet_init_worker(fleet *f)
                                      "fleet_minimize() before");
     if (!has_servers(f) && !fl_has_ranks(f))
         return FLEET_OK;
-    status = connect(f);
+    status = connect_worker(f);
     if (status == FLEET_OK)
         FL_INFO(&f->context.log, "worker %d of %d: servers %d, mode %s",
                 f->role.index, f->role.worker_num, f->role.server_num,
@@ -163,8 +163,7 @@ fleet_status fleet_barrier_worker(fleet *f)
     return has_servers(f) ? fl_worker_io_barrier(f->worker_io) : FLEET_OK;
 }
 
-/* --- servers -----------------------------------------------------------------
- */
+/* --- servers -------------------------------------------------------------- */
 
 static fleet_status server_call(const fleet *f, const char *call)
 {
@@ -199,8 +198,8 @@ static fleet_status create_server(fleet *f, const char *load)
         .connect_ms = r->deadline_ms[FL_CONNECT_DEADLINE],
         .peer_ms = r->deadline_ms[FL_PEER_DEADLINE],
         .step_ms = r->deadline_ms[FL_STEP_DEADLINE],
-        .act = fl_lane_act,
-        .act_arg = f,
+        .command = fl_save_sharded_of_lane,
+        .command_arg = f,
         .load = load};
 
     return fl_server_create(&f->server, &o);
@@ -227,13 +226,12 @@ fleet_status fleet_init_server(fleet *f, const char *path)
     return make_server(f, path);
 }
 
-/* --- stopping a server
- * --------------------------------------------------------- */
+/* --- stopping a server ---------------------------------------------------- */
 
 enum { MOST_RUNNING = 32 };
 static _Atomic(fl_server *) running[MOST_RUNNING];
 
-static bool enlist(fl_server *s)
+static bool enlist_server(fl_server *s)
 {
     for (int i = 0; i < MOST_RUNNING; i++) {
         fl_server *none = NULL;
@@ -249,7 +247,7 @@ static atomic_int stopping;
 
 /* Nobody touches it any more. A lock would not do: who stops may be a signal
  * handler, which does not wait, so that this does not wait for long. */
-static void delist(fl_server *s)
+static void delist_server(fl_server *s)
 {
     for (int i = 0; i < MOST_RUNNING; i++) {
         fl_server *one = s;
@@ -297,13 +295,13 @@ static bool catch_sigterm(const fleet *f, struct sigaction *before)
     return sigaction(SIGTERM, &ours, NULL) == 0;
 }
 
-static fleet_status serve(fleet *f)
+static fleet_status serve_until_left(fleet *f)
 {
     struct sigaction before;
     fleet_status status;
     bool caught;
 
-    if (!enlist(f->server))
+    if (!enlist_server(f->server))
         return fl_fail(FLEET_EUNSUPPORTED,
                        "fleet_run_server: %d servers run in this process "
                        "already",
@@ -317,7 +315,7 @@ static fleet_status serve(fleet *f)
     status = fl_server_run(f->server);
     if (caught)
         sigaction(SIGTERM, &before, NULL);
-    delist(f->server);
+    delist_server(f->server);
     return status;
 }
 
@@ -331,7 +329,7 @@ fleet_status fleet_run_server(fleet *f)
         return fl_fail(FLEET_ESTATE, "fleet_run_server: it runs already");
     status = f->server ? FLEET_OK : fleet_init_server(f, NULL);
     if (status == FLEET_OK)
-        status = serve(f);
+        status = serve_until_left(f);
     fl_error_take(&error, status);
     fl_server_destroy(f->server);
     f->server = NULL;

@@ -1,15 +1,14 @@
-/* crc32c.c - CRC-32C: by table, eight bytes at a time, and by the processor's
- * own instruction where there is one.
+/* crc32c.c - CRC-32C, computed by table, eight bytes at a time, and by the
+ * processor's own instruction where there is one.
  *
  * That instruction takes three cycles and can be started in each, so three
  * streams run side by side. The sums of two neighbours are joined by moving the
- * first one past the length of the second: a linear map, a table per byte.
- */
+ * first one past the length of the second: a linear map, a table per byte. */
+#include "net/crc32c.h"
+
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
-
-#include "net/message.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "bytes as they lie");
 
@@ -74,7 +73,7 @@ static void make_tables(void)
 #endif
 }
 
-static uint32_t plain(uint32_t sum, const uint8_t *data, size_t size)
+static uint32_t sum_plain(uint32_t sum, const uint8_t *data, size_t size)
 {
     for (; size >= 8; data += 8, size -= 8) {
         uint64_t word;
@@ -94,7 +93,7 @@ static uint32_t plain(uint32_t sum, const uint8_t *data, size_t size)
 uint32_t fl_crc32c_plain(uint32_t sum, const void *data, size_t size)
 {
     pthread_once(&once, make_tables);
-    return ~plain(~sum, data, size);
+    return ~sum_plain(~sum, data, size);
 }
 
 #ifdef __x86_64__
@@ -151,7 +150,7 @@ __attribute__((target("sse4.2"))) static uint32_t by_instruction(
 
 static uint32_t by_instruction(uint32_t sum, const uint8_t *data, size_t size)
 {
-    return plain(sum, data, size);
+    return sum_plain(sum, data, size);
 }
 
 #endif
@@ -160,5 +159,5 @@ uint32_t fl_crc32c(uint32_t sum, const void *data, size_t size)
 {
     pthread_once(&once, make_tables);
     return has_instruction ? ~by_instruction(~sum, data, size)
-                           : ~plain(~sum, data, size);
+                           : ~sum_plain(~sum, data, size);
 }

@@ -1,4 +1,5 @@
-/* limits.c - see limits.h. */
+/* limits.c - each limit is found out by trying: descriptors opened, threads
+ * started. */
 #include "net/limits.h"
 
 #include <fcntl.h>
@@ -47,7 +48,7 @@ bool fl_threads_left(int n)
     return got == n;
 }
 
-static int option(int fd, int name)
+static int read_option(int fd, int name)
 {
     int value = -1;
     socklen_t size = sizeof value;
@@ -57,8 +58,8 @@ static int option(int fd, int name)
 
 bool fl_descriptor_listens(int fd)
 {
-    return option(fd, SO_ACCEPTCONN) == 1 &&
-           option(fd, SO_PROTOCOL) == IPPROTO_TCP;
+    return read_option(fd, SO_ACCEPTCONN) == 1 &&
+           read_option(fd, SO_PROTOCOL) == IPPROTO_TCP;
 }
 
 void fl_descriptor_prepare(int fd)

@@ -1,9 +1,11 @@
-/* message.c - see message.h. */
+/* message.c - messages read and written, field by field; every number that came
+ * is checked before it is used. */
 #include "net/message.h"
 
 #include <string.h>
 
 #include "base/memory.h"
+#include "net/crc32c.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "fields and columns go as they lie in memory");
@@ -102,17 +104,29 @@ static uint32_t sum_of(const fl_packet *p, const fl_msg_head *head)
     return sum;
 }
 
-/* --- columns ---------------------------------------------------------------
- */
+const char *fl_msg_kind_name(fl_msg_kind kind)
+{
+    static const char *const names[FL_MSG_KINDS] = {
+#define FL_MESSAGE(KIND, name, flags, handler) [FL_MSG_##KIND] = name,
+#include "net/message.def"
+#undef FL_MESSAGE
+    };
+
+    return names[kind];
+}
+
+/* --- columns -------------------------------------------------------------- */
 
 /* The size of a column is this; 0: a multiple of *unit. */
 static size_t column_size(const fl_section *s, int column, size_t *unit)
 {
-    bool doubles = s->op == FL_OP_NORMS || s->op == FL_OP_REDUCE;
+    static const uint8_t value_size[FL_SECTION_OPS] = {
+#define FL_SECTION(OP, value) [FL_SECTION_##OP] = sizeof(value),
+#include "net/message.def"
+#undef FL_SECTION
+    };
 
-    *unit = column != FL_COLUMN_VALUES ? 1
-            : doubles                  ? sizeof(double)
-                                       : sizeof(float);
+    *unit = column == FL_COLUMN_VALUES ? value_size[s->op] : 1;
     switch (column) {
     case FL_COLUMN_RUNS:
         return (size_t)s->n_run * 8;
@@ -143,7 +157,7 @@ static fleet_status check_column(const fl_section *s, int i, int column,
 
 static fleet_status check_section(const fl_section *s, int i)
 {
-    if (s->op < FL_OP_DENSE || s->op > FL_OP_HELLO)
+    if (s->op == FL_SECTION_NO_OP || s->op >= FL_SECTION_OPS)
         return fl_fail(FLEET_EFORMAT, "message: section %d: no such op: %d", i,
                        s->op);
     if (s->codec != 0)
@@ -184,8 +198,7 @@ static fleet_status take_section(const fl_packet *p, const fl_section *s, int i,
     return FLEET_OK;
 }
 
-/* --- reading ---------------------------------------------------------------
- */
+/* --- reading -------------------------------------------------------------- */
 
 static fleet_status read_version(const fl_packet *p, fl_msg_head *head)
 {
@@ -241,7 +254,7 @@ static fleet_status check_sum(const fl_packet *p, const fl_msg_head *head)
 
 static fleet_status check_head(const fl_msg_head *head)
 {
-    if (head->kind < FL_MSG_HELLO || head->kind >= FL_MSG_KINDS)
+    if (head->kind == FL_MSG_NO_KIND || head->kind >= FL_MSG_KINDS)
         return fl_fail(FLEET_EFORMAT, "message: no such kind: %d", head->kind);
     if (head->flags & ~FL_MSG_FLAGS)
         return fl_fail(FLEET_EFORMAT, "message: no such flags: 0x%04x",
@@ -281,7 +294,7 @@ fleet_status fl_msg_decode(const fl_packet *p, fl_msg *msg)
     return read_sections(p, msg);
 }
 
-char *fl_msg_get_text(const fl_msg *msg, fl_msg_op op)
+char *fl_msg_get_text(const fl_msg *msg, fl_section_op op)
 {
     const int bytes = __builtin_ctz(FL_COLUMN_BYTES);
 
@@ -293,8 +306,7 @@ char *fl_msg_get_text(const fl_msg *msg, fl_msg_op op)
     return NULL;
 }
 
-/* --- writing ---------------------------------------------------------------
- */
+/* --- writing -------------------------------------------------------------- */
 
 void fl_msg_begin(fl_msg_writer *w, fl_packet_pool *pool,
                   const fl_msg_head *head)
@@ -308,7 +320,7 @@ void fl_msg_begin(fl_msg_writer *w, fl_packet_pool *pool,
         w->status = fl_last_code();
 }
 
-fl_section *fl_msg_section(fl_msg_writer *w, fl_msg_op op, uint32_t table)
+fl_section *fl_msg_section(fl_msg_writer *w, fl_section_op op, uint32_t table)
 {
     fl_section *s = &w->section[w->n_section];
 
@@ -348,7 +360,7 @@ void *fl_msg_column(fl_msg_writer *w, int column, size_t size)
     return data;
 }
 
-void fl_msg_text(fl_msg_writer *w, fl_msg_op op, const char *text)
+void fl_msg_text(fl_msg_writer *w, fl_section_op op, const char *text)
 {
     size_t size = strlen(text);
     void *bytes;

@@ -1,7 +1,8 @@
-/* message.h - what workers and servers say to each other; docs/protocol.md has
- * the grammar. A message is a packet: frame 0 is the header (and, in an answer,
- * what answers add), frame 1 the sections if there are any, then one frame for
- * each column of each section, in their order.
+/* message.h - messages between workers and servers, read from packets and
+ * written into them; docs/protocol.md has the grammar, message.def all kinds. A
+ * message is a packet: frame 0 is the header (and, in an answer, what answers
+ * add), frame 1 the sections if there are any, then one frame for each column
+ * of each section, in their order.
  *
  * Everything is little-endian, and read byte by byte: frames may be misaligned.
  */
@@ -23,26 +24,29 @@ enum {
         4 << 20 /* a request is cut into pieces of about that */
 };
 
+/* Kinds of messages: FL_MSG_HELLO, ... */
 typedef enum fl_msg_kind {
-    FL_MSG_HELLO = 1, /* who I am, what I run; the answer: who you are here */
-    FL_MSG_STEP,      /* a piece of a stream's step */
-    FL_MSG_CLIP,      /* the factor of a step whose norms were answered */
-    FL_MSG_PULL,      /* rows and blocks of a version, or of now */
-    FL_MSG_QUERY,     /* sums over a table, changing nothing */
-    FL_MSG_REDUCE,    /* numbers of all workers, and barriers */
-    FL_MSG_HEARTBEAT, /* I am alive */
-    FL_MSG_ABORT,     /* the job has failed: whom to blame, and why */
-    FL_MSG_ANSWER,    /* to any of these but ABORT */
+    FL_MSG_NO_KIND,
+#define FL_MESSAGE(KIND, name, flags, handler) FL_MSG_##KIND,
+#include "net/message.def"
+#undef FL_MESSAGE
     FL_MSG_KINDS
 } fl_msg_kind;
+
+/* What is so of all messages of a kind. */
+enum fl_kind_flags {
+    FL_KIND_NEEDS_STORE = 1, /* waits while a command has the lane's store */
+    FL_KIND_OF_ANYBODY = 2   /* taken of every sender, and at any time; of other
+                                kinds only what this job's workers send */
+};
 
 enum {
     FL_MSG_END_OF_STEP = 1, /* the last piece of its step */
     FL_MSG_PASS_END = 2,    /* in place of a contribution: the pass is over */
     FL_MSG_LEAVE = 4,       /* the stream is over */
     FL_MSG_TRACE = 8,
-    FL_MSG_ACT = 16, /* in place of a contribution: a save, a load, ... */
-    FL_MSG_CONTROL = FL_MSG_PASS_END | FL_MSG_LEAVE | FL_MSG_ACT,
+    FL_MSG_COMMAND = 16, /* in place of a contribution: a save or a load */
+    FL_MSG_CONTROL = FL_MSG_PASS_END | FL_MSG_LEAVE | FL_MSG_COMMAND,
     FL_MSG_CRC_ALL = 32, /* the sum covers columns too, not head and sections
                             alone */
     FL_MSG_FLAGS = 63
@@ -58,31 +62,25 @@ typedef enum fl_msg_status {
     FL_ANSWER_TAKEN,   /* HELLO: another process has that stream; try again */
     FL_ANSWER_FENCED,  /* another process has replaced this one */
     FL_ANSWER_REFUSED, /* never; a TEXT section says why */
-    FL_ANSWER_FAILED   /* an act failed; a TEXT section says why */
+    FL_ANSWER_FAILED   /* a command failed; a TEXT section says why */
 } fl_msg_status;
 
-/* Sections. */
-typedef enum fl_msg_op {
-    FL_OP_DENSE = 1, /* keys: param << 32 | block; values: their floats */
-    FL_OP_ROWS,      /* keys; values: dim floats each */
-    FL_OP_CLIP,      /* learning_rate is the factor */
-    FL_OP_NORMS,     /* keys: item << 32 | block or bucket; values: doubles */
-    FL_OP_TEXT,      /* bytes: UTF-8 */
-    FL_OP_HASH,      /* of a table: bytes: u64 sum, u64 rows */
-    FL_OP_SAVE,      /* bytes: JSON of what to save where; the answer: of what
-                        was written */
-    FL_OP_LOAD,      /* bytes: JSON */
-    FL_OP_REDUCE,    /* values: doubles */
-    FL_OP_HELLO      /* bytes: JSON */
-} fl_msg_op;
+/* What a section holds: FL_SECTION_DENSE, ... */
+typedef enum fl_section_op {
+    FL_SECTION_NO_OP,
+#define FL_SECTION(OP, value) FL_SECTION_##OP,
+#include "net/message.def"
+#undef FL_SECTION
+    FL_SECTION_OPS
+} fl_section_op;
 
-/* How the numbers of a REDUCE are joined, and what for: in its section's place
- * of a table. */
+/* How the numbers of a REDUCE are joined, and what for: its section has that in
+ * place of a table's number. */
 typedef enum fl_reduction {
-    FL_REDUCE_SUM,
-    FL_REDUCE_MAX,
-    FL_REDUCE_MIN,
-    FL_REDUCE_PASS /* a sum, at the end of a pass */
+    FL_REDUCTION_SUM,
+    FL_REDUCTION_MAX,
+    FL_REDUCTION_MIN,
+    FL_REDUCTION_PASS /* a sum, at the end of a pass */
 } fl_reduction;
 
 /* Columns, in this order. Runs come with their column; n_key may stand without
@@ -98,7 +96,7 @@ enum {
     FL_N_COLUMN = 6
 };
 
-/* Where those that are read are in fl_msg.column: by number of the bit. */
+/* Where columns are in fl_msg.column: by number of the bit. */
 enum { FL_AT_KEYS = 1, FL_AT_VALUES = 3, FL_AT_BYTES = 5 };
 
 typedef struct fl_msg_head {
@@ -174,12 +172,12 @@ void fl_msg_begin(fl_msg_writer *w, fl_packet_pool *pool,
                   const fl_msg_head *head);
 
 /* `columns` of the section are set by fl_msg_column(). NULL once it failed. */
-fl_section *fl_msg_section(fl_msg_writer *w, fl_msg_op op, uint32_t table);
+fl_section *fl_msg_section(fl_msg_writer *w, fl_section_op op, uint32_t table);
 
 /* Memory for a column (its bit) of the section begun last; columns in rising
  * order. NULL once it failed. */
 void *fl_msg_column(fl_msg_writer *w, int column, size_t size);
-void fl_msg_text(fl_msg_writer *w, fl_msg_op op, const char *text);
+void fl_msg_text(fl_msg_writer *w, fl_section_op op, const char *text);
 
 /* The packet, with its sum; whole: the sum covers columns too. On failure what
  * there was is dropped. */
@@ -187,11 +185,9 @@ fleet_status fl_msg_end(fl_msg_writer *w, bool whole, fl_packet **packet);
 
 /* The bytes of a text section as a 0-ended text for fl_free(); NULL: there is
  * no such section, or no memory. */
-char *fl_msg_get_text(const fl_msg *msg, fl_msg_op op);
+char *fl_msg_get_text(const fl_msg *msg, fl_section_op op);
 
-/* CRC-32C (Castagnoli) of the bytes, continued from `sum`; 0 at first. */
-uint32_t fl_crc32c(uint32_t sum, const void *data, size_t size);
-uint32_t fl_crc32c_plain(uint32_t sum, const void *data, size_t size); /* the
-                                same without instructions for it: for tests */
+/* What errors call a kind. */
+const char *fl_msg_kind_name(fl_msg_kind kind);
 
 #endif

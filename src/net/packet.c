@@ -1,4 +1,4 @@
-/* packet.c - see packet.h. */
+/* packet.c - packets, and a pool of memory blocks by size class. */
 #include "net/packet.h"
 
 #include <pthread.h>
@@ -26,8 +26,7 @@
 #define SHOW(block, size) ((void)(block), (void)(size))
 #endif
 
-/* --- blocks ----------------------------------------------------------------
- */
+/* --- blocks --------------------------------------------------------------- */
 
 enum { N_CLASS = 4 * 64 };
 
@@ -61,7 +60,7 @@ static bool is_ours(const fl_packet_pool *pool)
 }
 
 /* Unlocks, with one block, or the handle, less in use. */
-static void leave(fl_packet_pool *pool)
+static void drop_pool(fl_packet_pool *pool)
 {
     bool last = --pool->out == 0;
 
@@ -103,12 +102,12 @@ void *fl_packet_pool_take(fl_packet_pool *pool, size_t size)
         block = fl_alloc(class_size(c));
     if (!block) {
         pthread_mutex_lock(&pool->lock);
-        leave(pool);
+        drop_pool(pool);
     }
     return block;
 }
 
-static void give(fl_packet_pool *pool, void *block, int c)
+static void give_block(fl_packet_pool *pool, void *block, int c)
 {
     size_t size = class_size(c);
     bool keep;
@@ -123,14 +122,14 @@ static void give(fl_packet_pool *pool, void *block, int c)
         pool->idle += size;
         HIDE(block, size);
     }
-    leave(pool);
+    drop_pool(pool);
     if (!keep)
         fl_free(block);
 }
 
 void fl_packet_pool_give(fl_packet_pool *pool, void *block, size_t size)
 {
-    give(pool, block, class_of(size));
+    give_block(pool, block, class_of(size));
 }
 
 fleet_status fl_packet_pool_create(fl_packet_pool **pool, size_t most)
@@ -152,11 +151,10 @@ void fl_packet_pool_destroy(fl_packet_pool *pool)
     for (int c = 0; c < N_CLASS; c++)
         while (pool->free[c])
             fl_free(take_idle(pool, c));
-    leave(pool);
+    drop_pool(pool);
 }
 
-/* --- packets ---------------------------------------------------------------
- */
+/* --- packets -------------------------------------------------------------- */
 
 enum { FEW = 16 }; /* frames without an array of their own */
 
@@ -183,7 +181,7 @@ static void release_made(fl_packet *p)
     made_packet *m = (made_packet *)p;
 
     for (int i = 0; i < p->n_frame; i++)
-        give(m->pool, p->frame[i].data, m->size_class[i]);
+        give_block(m->pool, p->frame[i].data, m->size_class[i]);
     give_frame_array(m);
     fl_packet_pool_give(m->pool, m, sizeof *m);
 }
@@ -203,7 +201,7 @@ fleet_status fl_packet_create(fl_packet_pool *pool, fl_packet **p)
     return FLEET_OK;
 }
 
-static fleet_status grow(made_packet *m)
+static fleet_status grow_frames(made_packet *m)
 {
     fl_packet *p = &m->packet;
     int more = 4 * p->frame_capacity < FL_MOST_FRAME ? 4 * p->frame_capacity
@@ -228,7 +226,7 @@ void *fl_packet_add(fl_packet *p, size_t size)
     made_packet *m = (made_packet *)p;
     void *data;
 
-    if (p->n_frame == p->frame_capacity && grow(m) != FLEET_OK)
+    if (p->n_frame == p->frame_capacity && grow_frames(m) != FLEET_OK)
         return NULL;
     data = fl_packet_pool_take(m->pool, size);
     if (!data)

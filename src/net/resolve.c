@@ -1,11 +1,12 @@
 /* resolve.c - names of hosts, for sockets that listen: ZeroMQ binds numbers
- * alone. See socket.h. */
+ * alone. */
+#include "net/resolve.h"
+
 #include <arpa/inet.h>
 #include <netdb.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "net/socket.h"
 
 static bool is_number(const char *host)
 {

@@ -1,4 +1,5 @@
-/* zmq.c - see socket.h; with zmq_context.c all that knows ZeroMQ. */
+/* socket.c - sockets of ZeroMQ; this file and zmq_context.c are all that knows
+ * ZeroMQ. */
 #include "net/socket.h"
 
 #include <errno.h>
@@ -37,8 +38,7 @@ struct fl_socket {
     zmq_msg_t part[FL_MOST_FRAME + 1]; /* of a message under way */
 };
 
-/* --- sockets ---------------------------------------------------------------
- */
+/* --- sockets -------------------------------------------------------------- */
 
 static const struct {
     int name, value;
@@ -206,10 +206,9 @@ void fl_socket_close(fl_socket *s, int linger_ms)
     fl_free(s);
 }
 
-/* --- sending ---------------------------------------------------------------
- */
+/* --- sending -------------------------------------------------------------- */
 
-static void sent(void *data, void *packet)
+static void drop_sent(void *data, void *packet)
 {
     TAKEN_OVER(data);
     fl_packet_drop(packet);
@@ -219,7 +218,8 @@ static int make_part(zmq_msg_t *part, fl_packet *p, const fl_frame *frame)
 {
     if (frame->size >= COPIED_BELOW) {
         HANDED_OVER(frame->data);
-        if (zmq_msg_init_data(part, frame->data, frame->size, sent, p) != 0)
+        if (zmq_msg_init_data(part, frame->data, frame->size, drop_sent, p) !=
+            0)
             return -1;
         fl_packet_keep(p);
         return 0;
@@ -263,7 +263,7 @@ static fleet_status make_parts(fl_socket *s, fl_packet *p)
     return FLEET_OK;
 }
 
-static int push(void *socket, zmq_msg_t *part, bool more)
+static int send_part(void *socket, zmq_msg_t *part, bool more)
 {
     int flags = ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0), rc;
 
@@ -273,7 +273,7 @@ static int push(void *socket, zmq_msg_t *part, bool more)
     return rc;
 }
 
-static int push_id(void *socket, const fl_peer *to)
+static int send_id(void *socket, const fl_peer *to)
 {
     zmq_msg_t id;
     int rc = zmq_msg_init_size(&id, to->size);
@@ -281,7 +281,7 @@ static int push_id(void *socket, const fl_peer *to)
     if (rc != 0)
         return rc;
     memcpy(zmq_msg_data(&id), to->id, to->size);
-    rc = push(socket, &id, true);
+    rc = send_part(socket, &id, true);
     if (rc < 0)
         zmq_msg_close(&id);
     return rc;
@@ -289,12 +289,12 @@ static int push_id(void *socket, const fl_peer *to)
 
 /* An errno, or 0. Only the first part can fail: the rest of a message goes
  * where that went, or nowhere. */
-static int push_parts(fl_socket *s, const fl_peer *to, int n)
+static int send_parts(fl_socket *s, const fl_peer *to, int n)
 {
-    int rc = to ? push_id(s->zmq, to) : 0, gone = 0;
+    int rc = to ? send_id(s->zmq, to) : 0, gone = 0;
 
     while (rc >= 0 && gone < n) {
-        rc = push(s->zmq, &s->part[gone], gone + 1 < n);
+        rc = send_part(s->zmq, &s->part[gone], gone + 1 < n);
         gone += rc >= 0;
     }
     rc = rc < 0 ? errno : 0;
@@ -313,7 +313,7 @@ fleet_status fl_socket_send(fl_socket *s, const fl_peer *to, fl_packet *p)
                        to ? "a connected socket has one peer"
                           : "to whom? a listening socket has many peers");
     FL_TRY(make_parts(s, p));
-    e = push_parts(s, to, p->n_frame);
+    e = send_parts(s, to, p->n_frame);
     if (e == EHOSTUNREACH || e == EAGAIN)
         return fl_fail(FLEET_ENOENT, "%s: the peer is gone", s->address);
     if (e)
@@ -322,8 +322,7 @@ fleet_status fl_socket_send(fl_socket *s, const fl_peer *to, fl_packet *p)
     return FLEET_OK;
 }
 
-/* --- receiving -------------------------------------------------------------
- */
+/* --- receiving ------------------------------------------------------------ */
 
 /* A packet that was received, in one block: parts and frames are behind it. */
 typedef struct received {
@@ -347,7 +346,7 @@ static void release_received(fl_packet *p)
 }
 
 /* Takes the first n parts; without memory they are gone. */
-static fleet_status wrap(fl_socket *s, int n, fl_packet **p)
+static fleet_status wrap_parts(fl_socket *s, int n, fl_packet **p)
 {
     received *r = fl_packet_pool_take(s->pool, received_size(n));
     fl_frame *frame;
@@ -374,7 +373,7 @@ static fleet_status wrap(fl_socket *s, int n, fl_packet **p)
     return FLEET_OK;
 }
 
-static int pull(void *socket, zmq_msg_t *part)
+static int receive_part(void *socket, zmq_msg_t *part)
 {
     int rc;
 
@@ -390,12 +389,12 @@ static int pull(void *socket, zmq_msg_t *part)
 }
 
 /* The sender's name, before its message. */
-static int pull_peer(fl_socket *s, fl_peer *from, bool *usable)
+static int receive_peer(fl_socket *s, fl_peer *from, bool *usable)
 {
     zmq_msg_t id;
     size_t size;
 
-    if (pull(s->zmq, &id) < 0)
+    if (receive_part(s->zmq, &id) < 0)
         return -1;
     size = zmq_msg_size(&id);
     *usable = size <= FL_PEER_ID && zmq_msg_more(&id);
@@ -408,7 +407,7 @@ static int pull_peer(fl_socket *s, fl_peer *from, bool *usable)
 }
 
 /* All parts of a message; *n of them are kept. */
-static int pull_parts(fl_socket *s, int *n, bool *usable)
+static int receive_parts(fl_socket *s, int *n, bool *usable)
 {
     bool more = true;
 
@@ -418,7 +417,7 @@ static int pull_parts(fl_socket *s, int *n, bool *usable)
         if (*n > FL_MOST_FRAME) /* the last place is for what is too much */
             zmq_msg_close(&s->part[--*n]);
         part = &s->part[*n];
-        if (pull(s->zmq, part) < 0)
+        if (receive_part(s->zmq, part) < 0)
             return -1;
         more = zmq_msg_more(part);
         *usable = *usable && *n < FL_MOST_FRAME &&
@@ -428,17 +427,17 @@ static int pull_parts(fl_socket *s, int *n, bool *usable)
 }
 
 /* One message; *n 0: there is none. */
-static fleet_status pull_message(fl_socket *s, fl_peer *from, int *n,
-                                 bool *usable)
+static fleet_status receive_message(fl_socket *s, fl_peer *from, int *n,
+                                    bool *usable)
 {
     int rc = 0;
 
     *usable = true;
     *n = 0;
     if (s->listening)
-        rc = pull_peer(s, from, usable);
+        rc = receive_peer(s, from, usable);
     if (rc == 0)
-        rc = pull_parts(s, n, usable);
+        rc = receive_parts(s, n, usable);
     if (rc == 0 || errno == EAGAIN)
         return FLEET_OK;
     return fl_fail(FLEET_EIO, "%s: cannot receive: %s", s->address,
@@ -454,11 +453,11 @@ fleet_status fl_socket_receive(fl_socket *s, fl_peer *from, fl_packet **p)
     *p = NULL;
     FL_TRY(check_process(s));
     for (;;) {
-        FL_TRY(pull_message(s, from ? from : &somebody, &n, &usable));
+        FL_TRY(receive_message(s, from ? from : &somebody, &n, &usable));
         if (n == 0)
             return FLEET_OK;
         if (usable)
-            return wrap(s, n, p);
+            return wrap_parts(s, n, p);
         close_parts(s->part, n);
         s->dropped++;
     }
@@ -469,8 +468,7 @@ uint64_t fl_socket_dropped(const fl_socket *s)
     return s->dropped;
 }
 
-/* --- waiting ---------------------------------------------------------------
- */
+/* --- waiting -------------------------------------------------------------- */
 
 static int poll_until(zmq_pollitem_t *item, int n, int timeout_ms)
 {
@@ -486,7 +484,7 @@ static int poll_until(zmq_pollitem_t *item, int n, int timeout_ms)
     return rc;
 }
 
-fleet_status fl_socket_wait(fl_socket *const *s, int n, const fl_wakeup *bell,
+fleet_status fl_socket_wait(fl_socket *const *s, int n, const fl_wakeup *wakeup,
                             int timeout_ms)
 {
     zmq_pollitem_t item[MOST_WAIT];
@@ -498,13 +496,13 @@ fleet_status fl_socket_wait(fl_socket *const *s, int n, const fl_wakeup *bell,
         FL_TRY(check_process(s[i]));
         item[i] = (zmq_pollitem_t){.socket = s[i]->zmq, .events = ZMQ_POLLIN};
     }
-    if (bell)
-        item[n] = (zmq_pollitem_t){.fd = bell->fd, .events = ZMQ_POLLIN};
-    if (poll_until(item, n + (bell != NULL), timeout_ms < 0 ? -1 : timeout_ms) <
-        0)
+    if (wakeup)
+        item[n] = (zmq_pollitem_t){.fd = wakeup->fd, .events = ZMQ_POLLIN};
+    if (poll_until(item, n + (wakeup != NULL),
+                   timeout_ms < 0 ? -1 : timeout_ms) < 0)
         return fl_fail(FLEET_EIO, "cannot wait for messages: %s",
                        zmq_strerror(errno));
-    if (bell && item[n].revents)
-        fl_wakeup_clear(bell);
+    if (wakeup && item[n].revents)
+        fl_wakeup_clear(wakeup);
     return FLEET_OK;
 }

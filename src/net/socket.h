@@ -1,6 +1,6 @@
-/* socket.h - ZeroMQ, and nothing of it shows: a listening socket that many
- * peers talk to (ROUTER), a connected one (DEALER), packets in and out without
- * copies, a bell to wake who waits. <zmq.h> is in zmq*.c alone.
+/* socket.h - sockets: one that listens and that many peers talk to (ROUTER of
+ * ZeroMQ), one that is connected (DEALER), packets in and out without copies.
+ * Nothing of ZeroMQ shows: <zmq.h> is in socket.c and zmq_context.c alone.
  *
  * All sockets of a process share one context, made by the first and ended with
  * the last, so that inproc:// joins handles of one process. After fork() a
@@ -14,6 +14,8 @@
 #define FL_NET_SOCKET_H
 
 #include "net/packet.h"
+#include "net/resolve.h"
+#include "net/wakeup.h"
 
 /* A peer of a listening socket, as ROUTER knows it. */
 enum { FL_PEER_ID = 24 };
@@ -24,8 +26,7 @@ typedef struct fl_peer {
 
 typedef struct fl_socket fl_socket;
 
-/* --- listening -------------------------------------------------------------
- */
+/* --- listening ------------------------------------------------------------ */
 
 fleet_status fl_socket_listen(fl_socket **s);
 
@@ -37,18 +38,10 @@ fleet_status fl_socket_listen(fl_socket **s);
  * wrong: in use by another process, no such interface. FLEET_EINVAL: not an
  * address (names of hosts are none here), no listening socket. A socket that
  * is there already at an ipc path is replaced, whoever listens at it. */
-enum { FL_ADDRESS_SIZE = 128 };
-typedef char fl_address[FL_ADDRESS_SIZE];
-
 fleet_status fl_socket_bind(fl_socket *s, const char *address, int fd,
                             char bound[FL_ADDRESS_SIZE]);
 
-/* An address with a number in place of its host's name: what can be bound.
- * Others stay as they are. FLEET_EIO: nobody knows that name. */
-fleet_status fl_address_resolve(const char *address, fl_address numeric);
-
-/* --- connected -------------------------------------------------------------
- */
+/* --- connected ------------------------------------------------------------ */
 
 /* Returns at once: whether anybody is there shows by their answers. */
 fleet_status fl_socket_connect(fl_socket **s, const char *address);
@@ -57,8 +50,7 @@ fleet_status fl_socket_connect(fl_socket **s, const char *address);
  * socket waits for that, the others do not. NULL is fine. */
 void fl_socket_close(fl_socket *s, int linger_ms);
 
-/* --- packets ---------------------------------------------------------------
- */
+/* --- packets -------------------------------------------------------------- */
 
 /* Send; never waits. Frames of 16 KB and more travel without a copy: the packet
  * is kept until ZeroMQ is done with them. The caller keeps its own reference.
@@ -76,23 +68,12 @@ fleet_status fl_socket_receive(fl_socket *s, fl_peer *from, fl_packet **p);
 
 uint64_t fl_socket_dropped(const fl_socket *s); /* counted as above */
 
-/* --- waiting ---------------------------------------------------------------
- */
+/* --- waiting -------------------------------------------------------------- */
 
-/* Wakes fl_socket_wait(), once, from any thread or signal handler. */
-typedef struct fl_wakeup {
-    int fd;
-} fl_wakeup;
-
-fleet_status fl_wakeup_create(fl_wakeup *b);
-void fl_wakeup_destroy(fl_wakeup *b);
-void fl_wakeup_ring(const fl_wakeup *b);
-void fl_wakeup_clear(const fl_wakeup *b);
-
-/* Until one of the sockets has something to receive, the bell (NULL: none)
+/* Until one of the sockets has something to receive, the wakeup (NULL: none)
  * rings, which clears it, or timeout_ms are over (0: only look; -1: no end).
  * 1,023 sockets at most. */
-fleet_status fl_socket_wait(fl_socket *const *s, int n, const fl_wakeup *bell,
+fleet_status fl_socket_wait(fl_socket *const *s, int n, const fl_wakeup *wakeup,
                             int timeout_ms);
 
 #endif

@@ -1,4 +1,5 @@
-/* zmq_context.c - see zmq_context.h. */
+/* zmq_context.c - one context of ZeroMQ, counted by its sockets; a child of
+ * fork() forgets its parent's. */
 #include "net/zmq_context.h"
 
 #include <errno.h>
@@ -73,7 +74,7 @@ static void *new_context(void)
 /* The last one ends the context. That waits for what still lingers, and for
  * nothing else: all sockets are closed. Who wants the next context waits, too:
  * libpgm, which ZeroMQ brings along, must not come and go at once. */
-static void leave(void)
+static void drop_context(void)
 {
     pthread_mutex_lock(&context.lock);
     if (--context.n_socket == 0 && context.zmq) {
@@ -116,7 +117,7 @@ fleet_status fl_zmq_open(void **socket, int type)
     pthread_sigmask(SIG_SETMASK, &host, NULL);
     if (*socket)
         return FLEET_OK;
-    leave();
+    drop_context();
     return fl_fail(FLEET_EIO, "cannot open a socket%s: %s",
                    e == EAGAIN ? ", which needs threads" : "", zmq_strerror(e));
 }
@@ -124,5 +125,5 @@ fleet_status fl_zmq_open(void **socket, int type)
 void fl_zmq_close(void *socket)
 {
     zmq_close(socket);
-    leave();
+    drop_context();
 }

@@ -1,5 +1,5 @@
-/* aggregate.c - see aggregate.h. */
-#include "ps/aggregate.h"
+/* aggregate.c - contributions checked, kept aligned and summed. */
+#include "ps/aggregate_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ typedef struct copied {
     _Alignas(16) char bytes[];
 } copied;
 
-static fleet_status align(fl_piece *piece, fl_frame *column, size_t to)
+static fleet_status align_column(fl_piece *piece, fl_frame *column, size_t to)
 {
     size_t size = sizeof(copied) + column->size;
     copied *copy;
@@ -38,10 +38,10 @@ static fleet_status align(fl_piece *piece, fl_frame *column, size_t to)
 static fleet_status align_all(fl_piece *piece)
 {
     for (int i = 0; i < piece->msg.head.n_section; i++) {
-        FL_TRY(
-            align(piece, &piece->msg.column[i][FL_AT_KEYS], sizeof(uint64_t)));
-        FL_TRY(
-            align(piece, &piece->msg.column[i][FL_AT_VALUES], sizeof(float)));
+        FL_TRY(align_column(piece, &piece->msg.column[i][FL_AT_KEYS],
+                            sizeof(uint64_t)));
+        FL_TRY(align_column(piece, &piece->msg.column[i][FL_AT_VALUES],
+                            sizeof(float)));
     }
     return FLEET_OK;
 }
@@ -95,8 +95,7 @@ void fl_piece_destroy(fl_piece *piece)
     }
 }
 
-/* --- what pulls have found -------------------------------------------------
- */
+/* --- rows that pulls have found ------------------------------------------- */
 
 void fl_row_cache_forget(fl_row_cache *f, int n)
 {
@@ -116,16 +115,16 @@ void fl_row_cache_done(fl_row_cache *f, int n)
 }
 
 /* The rows of these keys, if they are those of a pull; else NULL. */
-static float *const *found_rows(const fl_row_cache *f, const fl_frame *keys)
+static float *const *cached_rows(const fl_row_cache *f, const fl_frame *keys)
 {
-    for (int i = 0; f && i < FL_N_FOUND; i++)
+    for (int i = 0; f && i < FL_N_ROW_CACHE; i++)
         if (f[i].n > 0 && (size_t)f[i].n * sizeof(uint64_t) == keys->size &&
             memcmp(f[i].key, keys->data, keys->size) == 0)
             return f[i].row;
     return NULL;
 }
 
-/* --- a unit's own arrays -------------------------------------------------- */
+/* --- an aggregate's own arrays -------------------------------------------- */
 
 static bool is_ours(const fl_aggregate *u, const fl_param *p, int64_t block)
 {
@@ -285,11 +284,11 @@ static fleet_status check_section(const fl_aggregate *u, const fl_section *s,
     if (s->n_key > 0 && !column[FL_AT_KEYS].data)
         return fl_fail(FLEET_EINVAL, "%u keys that did not come",
                        (unsigned)s->n_key);
-    if (s->op == FL_OP_DENSE)
+    if (s->op == FL_SECTION_DENSE)
         return check_dense(u, s, column, step);
-    if (s->op == FL_OP_ROWS)
+    if (s->op == FL_SECTION_ROWS)
         return check_rows(u, s, column, step);
-    if (s->op == FL_OP_CLIP && step)
+    if (s->op == FL_SECTION_CLIP && step)
         return FLEET_OK;
     return fl_fail(FLEET_EINVAL, "section of kind %u in a %s", (unsigned)s->op,
                    step ? "step" : "pull");
@@ -361,10 +360,10 @@ static fleet_status rows_room(fl_aggregate_rows *t, int64_t n)
 /* The only contribution: rows are used where they lie. */
 static void list_rows(fl_aggregate_rows *t, const fl_section *s,
                       const fl_frame *column, int64_t dim,
-                      const fl_row_cache *found)
+                      const fl_row_cache *cache)
 {
     const float *grad = column[FL_AT_VALUES].data;
-    float *const *row = found_rows(found, &column[FL_AT_KEYS]);
+    float *const *row = cached_rows(cache, &column[FL_AT_KEYS]);
 
     if (s->n_key > 0)
         memcpy(t->key + t->n, column[FL_AT_KEYS].data,
@@ -424,11 +423,11 @@ static void prefetch_key(const fl_aggregate_rows *t, const fl_section *s,
 
 static fleet_status sum_rows(fl_aggregate_rows *t, const fl_section *s,
                              const fl_frame *column, int64_t dim,
-                             const fl_row_cache *found)
+                             const fl_row_cache *cache)
 {
     const float *grad = column[FL_AT_VALUES].data;
     const fl_frame *keys = &column[FL_AT_KEYS];
-    float *const *row = found_rows(found, keys);
+    float *const *row = cached_rows(cache, keys);
 
     FL_TRY(set_room(t, s->n_key));
     FL_TRY(fl_grow(&t->sum_of, &t->sum_of_capacity, (size_t)(t->n + s->n_key),
@@ -464,34 +463,34 @@ static void point_to_sums(fl_aggregate_rows *t, int64_t dim)
 
 static fleet_status add_section(fl_aggregate *u, const fl_section *s,
                                 const fl_frame *column, bool many,
-                                const fl_row_cache *found)
+                                const fl_row_cache *cache)
 {
-    if (s->op == FL_OP_CLIP)
+    if (s->op == FL_SECTION_CLIP)
         return FLEET_OK;
     if (!u->has_rate)
         u->learning_rate = s->learning_rate;
     u->has_rate = true;
-    if (s->op == FL_OP_DENSE)
+    if (s->op == FL_SECTION_DENSE)
         return add_dense(u, s, column);
     fl_aggregate_rows *t = &u->table[s->table];
     int64_t dim = u->layout->table[s->table]->dim;
 
-    if (found)
-        found += s->table * FL_N_FOUND;
+    if (cache)
+        cache += s->table * FL_N_ROW_CACHE;
     FL_TRY(rows_room(t, t->n + s->n_key));
     if (many)
-        return sum_rows(t, s, column, dim, found);
-    list_rows(t, s, column, dim, found);
+        return sum_rows(t, s, column, dim, cache);
+    list_rows(t, s, column, dim, cache);
     return FLEET_OK;
 }
 
 fleet_status fl_aggregate_add(fl_aggregate *u, const fl_piece *pieces,
-                              bool many, const fl_row_cache *found)
+                              bool many, const fl_row_cache *cache)
 {
     for (const fl_piece *p = pieces; p; p = p->next)
         for (int i = 0; i < p->msg.head.n_section; i++)
             FL_TRY(add_section(u, &p->msg.section[i], p->msg.column[i], many,
-                               found));
+                               cache));
     for (int i = 0; i < u->layout->n_table; i++)
         point_to_sums(&u->table[i], u->layout->table[i]->dim);
     return FLEET_OK;

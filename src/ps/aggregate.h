@@ -1,9 +1,8 @@
-/* aggregate.h - what is applied at once: the contributions of a step, summed in the
- * streams' order; and reading rows and blocks back.
+/* aggregate.h - one update of a lane: the contributions of a step, summed in
+ * the streams' order, and applied; and reading rows and blocks back.
  *
  * The first contribution to a row or block is used where it lies; a second one
- * makes a sum of its own. Arrays grow and are kept.
- */
+ * makes a sum of its own. Arrays grow and are kept. */
 #ifndef FL_PS_AGGREGATE_H
 #define FL_PS_AGGREGATE_H
 
@@ -15,14 +14,14 @@
 typedef struct fl_piece {
     fl_packet_pool *pool; /* of its memory */
     fl_packet *packet;
-    fl_msg msg;   /* of its sections only what is there */
+    fl_msg msg;   /* of its arrays, only as many sections as it has */
     void *copied; /* columns that were not aligned, in a list */
     struct fl_piece *next;
 } fl_piece;
 
 fleet_status fl_piece_create(fl_piece **piece, fl_packet_pool *pool,
                              fl_packet *p, const fl_msg *msg);
-void fl_piece_destroy(fl_piece *piece); /* and those after it */
+void fl_piece_destroy(fl_piece *piece); /* and all after it */
 
 /* Where the rows of a pull's section were found, while it waited or when it was
  * answered: the push that follows brings the same keys as a rule, and need not
@@ -31,42 +30,20 @@ typedef struct fl_row_cache {
     fl_packet *packet; /* the pull's, which has the keys; NULL: nothing yet */
     const void *key;
     int64_t n;
-    float **row; /* NULL: it was not there */
+    float **row; /* NULL: the table does not have it */
     size_t capacity;
 } fl_row_cache;
 
-/* What is remembered of a table: the last pull, and the one before it, because
- * the pull of the next step comes before the push of this one. */
-enum { FL_N_FOUND = 2 };
+/* Entries of a table: of the last pull, and of the one before it, because the
+ * pull of the next step comes before the push of this one. */
+enum { FL_N_ROW_CACHE = 2 };
 
 void fl_row_cache_forget(fl_row_cache *f, int n);
 void fl_row_cache_done(fl_row_cache *f,
                        int n); /* and the memory; NULL is fine */
 
-/* One table's part of a unit. */
-typedef struct fl_aggregate_rows {
-    int64_t n;
-    uint64_t *key;
-    const float **grad;
-    float **target; /* NULL: to be looked for */
-    size_t key_capacity, grad_capacity, target_capacity;
-
-    /* where there are several contributions */
-    fl_key_set set;
-    uint32_t *sum_of; /* by row: number of its sum + 1; 0: it has none */
-    float *sum;
-    size_t sum_of_capacity, sum_capacity;
-    int64_t n_sum;
-} fl_aggregate_rows;
-
-/* A block's. */
-typedef struct fl_aggregate_block {
-    const fl_param *param;
-    int number; /* of the param */
-    int64_t block, n;
-    const float *grad; /* NULL: none */
-    float *sum;        /* NULL until it is needed */
-} fl_aggregate_block;
+typedef struct fl_aggregate_rows fl_aggregate_rows;   /* of a table */
+typedef struct fl_aggregate_block fl_aggregate_block; /* of a parameter */
 
 typedef struct fl_aggregate {
     const fl_partition *layout;
@@ -89,11 +66,12 @@ void fl_aggregate_done(fl_aggregate *u);
 fleet_status fl_aggregate_check(const fl_aggregate *u, const fl_msg *msg);
 
 /* Begin anew; add a contribution: its pieces. `many`: others follow or went
- * before. found: what the stream's pulls have found, FL_N_FOUND for each table,
- * or NULL. The pieces must stay until the unit is applied. */
+ * before. cache: rows that the stream's pulls have found, FL_N_ROW_CACHE
+ * entries for each table, or NULL. The pieces must stay until the sum is
+ * applied. */
 void fl_aggregate_begin(fl_aggregate *u);
 fleet_status fl_aggregate_add(fl_aggregate *u, const fl_piece *pieces,
-                              bool many, const fl_row_cache *found);
+                              bool many, const fl_row_cache *cache);
 
 /* Sums of squares of the mean, for a clip by global norm: keys and sums of
  * blocks and buckets that got a gradient; n of them, at most
@@ -111,15 +89,15 @@ fleet_status fl_aggregate_apply_rows(fl_aggregate *u);
 
 /* --- reading -------------------------------------------------------------- */
 
-/* Look for the rows of a pull that is answered later. found: as
+/* Look for the rows of a pull that is answered later. cache: as
  * fl_aggregate_read() takes it; NULL: nothing is done. */
 fleet_status fl_aggregate_find(const fl_aggregate *u, fl_packet *p,
-                               const fl_msg *msg, fl_row_cache *found);
+                               const fl_msg *msg, fl_row_cache *cache);
 
-/* Answer section i of the pull in p: adds a section to w. found: where to
+/* Answer section i of the pull in p: adds a section to w. cache: where to
  * remember what was found, as fl_aggregate_add() takes it, or NULL. */
 fleet_status fl_aggregate_read(const fl_aggregate *u, fl_packet *p,
                                const fl_msg *msg, int i, fl_msg_writer *w,
-                               fl_row_cache *found);
+                               fl_row_cache *cache);
 
 #endif

@@ -1,5 +1,6 @@
-/* aggregate_apply.c - a unit applied, its norms, and reads; see aggregate.h. */
-#include "ps/aggregate.h"
+/* aggregate_apply.c - an aggregate applied, its norms, and reads of what is
+ * stored. */
+#include "ps/aggregate_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 
 enum { CHUNK = 1024 };
 
-/* --- norms: in the order of runtime/passes/clip_global_norm.c -------------------------------- */
+/* --- norms: in the order of runtime/passes/clip_global_norm.c ------------- */
 
 int64_t fl_aggregate_most_norm(const fl_aggregate *u)
 {
@@ -185,17 +186,17 @@ static void make_first(const fl_rows *rows, const char *keys, int64_t n,
 }
 
 /* At most CHUNK rows, so that what was found is still near when it is read.
- * found: those that are known, and where the others are remembered; or NULL. */
+ * cached: rows that are known, and where the rest is remembered; or NULL. */
 static fleet_status read_chunk(fl_rows *rows, const char *keys, int64_t n,
-                               float *out, float **found)
+                               float *out, float **cached)
 {
     float *row[CHUNK] = {NULL};
 
-    if (found)
-        memcpy(row, found, (size_t)n * sizeof *row);
+    if (cached)
+        memcpy(row, cached, (size_t)n * sizeof *row);
     FL_TRY(find_others(rows->methods->find, rows, keys, n, row));
-    if (found)
-        memcpy(found, row, (size_t)n * sizeof *row);
+    if (cached)
+        memcpy(cached, row, (size_t)n * sizeof *row);
     make_first(rows, keys, n, row, out);
     fl_simd_best()->gather(&(fl_gather_args){.out = &out,
                                              .ld = &rows->dim,
@@ -208,18 +209,18 @@ static fleet_status read_chunk(fl_rows *rows, const char *keys, int64_t n,
 
 /* What is remembered of the n rows that p asks for, or room for it, in place of
  * the oldest; NULL: there is none. */
-static float **remember(fl_row_cache *f, fl_packet *p, const void *key,
-                        int64_t n)
+static float **cache_entry(fl_row_cache *f, fl_packet *p, const void *key,
+                           int64_t n)
 {
     fl_row_cache oldest;
 
-    for (int i = 0; f && i < FL_N_FOUND; i++)
+    for (int i = 0; f && i < FL_N_ROW_CACHE; i++)
         if (f[i].packet == p && f[i].key == key)
             return f[i].row;
     if (!f)
         return NULL;
-    oldest = f[FL_N_FOUND - 1];
-    memmove(f + 1, f, (FL_N_FOUND - 1) * sizeof *f);
+    oldest = f[FL_N_ROW_CACHE - 1];
+    memmove(f + 1, f, (FL_N_ROW_CACHE - 1) * sizeof *f);
     *f = oldest;
     fl_row_cache_forget(f, 1);
     if (fl_grow(&f->row, &f->capacity, (size_t)n, sizeof *f->row) != FLEET_OK)
@@ -232,26 +233,26 @@ static float **remember(fl_row_cache *f, fl_packet *p, const void *key,
     return f->row;
 }
 
-static float **remembered_of(fl_row_cache *found, fl_packet *p,
-                             const fl_msg *msg, int i)
+static float **cache_of(fl_row_cache *cache, fl_packet *p, const fl_msg *msg,
+                        int i)
 {
     const fl_section *s = &msg->section[i];
 
-    return remember(found ? found + s->table * FL_N_FOUND : NULL, p,
-                    msg->column[i][FL_AT_KEYS].data, s->n_key);
+    return cache_entry(cache ? cache + s->table * FL_N_ROW_CACHE : NULL, p,
+                       msg->column[i][FL_AT_KEYS].data, s->n_key);
 }
 
 fleet_status fl_aggregate_find(const fl_aggregate *u, fl_packet *p,
-                               const fl_msg *msg, fl_row_cache *found)
+                               const fl_msg *msg, fl_row_cache *cache)
 {
     for (int i = 0; i < msg->head.n_section; i++) {
         const fl_section *s = &msg->section[i];
         const char *keys = msg->column[i][FL_AT_KEYS].data;
         float **row;
 
-        if (s->op != FL_OP_ROWS)
+        if (s->op != FL_SECTION_ROWS)
             continue;
-        row = remembered_of(found, p, msg, i);
+        row = cache_of(cache, p, msg, i);
         for (int64_t j = 0; row && j < s->n_key; j += CHUNK) {
             fl_rows *rows = u->layout->table[s->table];
 
@@ -264,7 +265,7 @@ fleet_status fl_aggregate_find(const fl_aggregate *u, fl_packet *p,
 }
 
 static fleet_status read_rows(fl_rows *rows, int64_t n, const char *keys,
-                              fl_msg_writer *w, float **found)
+                              fl_msg_writer *w, float **cached)
 {
     float *out = fl_msg_column(w, FL_COLUMN_VALUES,
                                (size_t)(n * rows->dim) * sizeof *out);
@@ -272,24 +273,23 @@ static fleet_status read_rows(fl_rows *rows, int64_t n, const char *keys,
     for (int64_t i = 0; out && i < n; i += CHUNK)
         FL_TRY(read_chunk(rows, keys + (size_t)i * sizeof(uint64_t),
                           n - i < CHUNK ? n - i : CHUNK, out + i * rows->dim,
-                          found ? found + i : NULL));
+                          cached ? cached + i : NULL));
     return w->status;
 }
 
 fleet_status fl_aggregate_read(const fl_aggregate *u, fl_packet *p,
                                const fl_msg *msg, int i, fl_msg_writer *w,
-                               fl_row_cache *found)
+                               fl_row_cache *cache)
 {
     const fl_section *s = &msg->section[i];
     const fl_frame *column = msg->column[i];
-    fl_section *to = fl_msg_section(w, (fl_msg_op)s->op, s->table);
+    fl_section *to = fl_msg_section(w, (fl_section_op)s->op, s->table);
 
     if (!to)
         return w->status;
     to->n_key = s->n_key;
-    if (s->op == FL_OP_DENSE)
+    if (s->op == FL_SECTION_DENSE)
         return read_dense(u, s, column, w);
     return read_rows(u->layout->table[s->table], s->n_key,
-                     column[FL_AT_KEYS].data, w,
-                     remembered_of(found, p, msg, i));
+                     column[FL_AT_KEYS].data, w, cache_of(cache, p, msg, i));
 }

@@ -1,4 +1,5 @@
-/* client.c - see client.h. */
+/* client.c - requests sent, sent again and answered; heartbeats and deadlines
+ * of a worker. */
 #include "ps/client.h"
 
 #include <stdio.h>
@@ -12,21 +13,21 @@ enum { FIRST_WINDOW = 16 << 20 };
 typedef struct client_lane {
     char name[160];
     int64_t heard_ms;
-    uint64_t sent_beat, heard_beat; /* numbers of beats */
-    size_t in_flight, window;       /* bytes */
-    fl_request *first;              /* under way, in the order they were sent */
+    uint64_t heard_heartbeat; /* number of the last one that was answered */
+    size_t in_flight, window; /* bytes */
+    fl_request *first;        /* under way, in the order they were sent */
 } client_lane;
 
 struct fl_client {
     fl_client_options o;
     fl_client_host host;
-    uint64_t job, requests, beats;
+    uint64_t job, requests, heartbeats;
     uint32_t incarnation;
     client_lane *lane;
     int n_lane;
     size_t lane_capacity;
     bool watching;
-    int64_t beat_at_ms;
+    int64_t heartbeat_at_ms;
     fl_error error; /* FLEET_OK: none */
     fl_msg msg;     /* that is being read */
 };
@@ -77,8 +78,7 @@ void fl_client_set_incarnation(fl_client *c, uint32_t incarnation)
     c->incarnation = incarnation;
 }
 
-/* --- requests ----------------------------------------------------------------
- */
+/* --- requests ------------------------------------------------------------- */
 
 void fl_request_clear(fl_request *r)
 {
@@ -138,7 +138,7 @@ fleet_status fl_client_add(fl_client *c, fl_request *r, fl_msg_writer *w)
 }
 
 /* Send what the window allows; one piece may always be under way. */
-static void pump(fl_client *c, int lane, int64_t now_ms)
+static void send_pieces(fl_client *c, int lane, int64_t now_ms)
 {
     client_lane *l = &c->lane[lane];
 
@@ -152,7 +152,7 @@ static void pump(fl_client *c, int lane, int64_t now_ms)
             r->in_flight += p->bytes;
             l->in_flight += p->bytes;
             r->sent_ms = now_ms;
-            r->beat = c->beats;
+            r->heartbeat = c->heartbeats;
             c->host.send(c->host.arg, lane, p);
         }
 }
@@ -174,7 +174,7 @@ void fl_client_send(fl_client *c, fl_request *r, int lane, int64_t now_ms)
     while (*at)
         at = &(*at)->next;
     *at = r;
-    pump(c, lane, now_ms);
+    send_pieces(c, lane, now_ms);
 }
 
 static void unlink_request(fl_client *c, fl_request *r)
@@ -217,7 +217,7 @@ fleet_status fl_client_result(fl_client *c, const fl_request *r,
     if (r->status == FL_ANSWER_OK || r->status == FL_ANSWER_NORMS)
         return FLEET_OK;
     msg = fl_client_answer(c, r);
-    text = msg ? fl_msg_get_text(msg, FL_OP_TEXT) : NULL;
+    text = msg ? fl_msg_get_text(msg, FL_SECTION_TEXT) : NULL;
     if (msg && msg->head.step > 0 && msg->head.step < 256)
         code = (fleet_status)msg->head.step;
     fl_fail(code, "%s: %s says: %s", what, c->lane[r->lane].name,
@@ -226,10 +226,9 @@ fleet_status fl_client_result(fl_client *c, const fl_request *r,
     return code;
 }
 
-/* --- failing -----------------------------------------------------------------
- */
+/* --- failing -------------------------------------------------------------- */
 
-static void tell(fl_client *c, int lane)
+static void send_abort(fl_client *c, int lane)
 {
     fl_msg_head head = head_of(c, FL_MSG_ABORT);
     fl_msg_writer w;
@@ -237,14 +236,14 @@ static void tell(fl_client *c, int lane)
 
     head.step = (uint64_t)c->error.code;
     fl_msg_begin(&w, c->o.pool, &head);
-    fl_msg_text(&w, FL_OP_TEXT, c->error.text);
+    fl_msg_text(&w, FL_SECTION_TEXT, c->error.text);
     if (fl_msg_end(&w, true, &p) != FLEET_OK)
         return; /* they will miss us */
     c->host.send(c->host.arg, lane, p);
     fl_packet_drop(p);
 }
 
-void fl_client_fail(fl_client *c, fleet_status code, const char *why, bool told)
+void fl_client_fail(fl_client *c, fleet_status code, const char *why, bool tell)
 {
     char text[sizeof c->error.text];
 
@@ -260,8 +259,8 @@ void fl_client_fail(fl_client *c, fleet_status code, const char *why, bool told)
             unlink_request(c, r);
             r->state = FL_REQUEST_DONE;
         }
-        if (told)
-            tell(c, i);
+        if (tell)
+            send_abort(c, i);
     }
 }
 
@@ -270,8 +269,7 @@ fleet_status fl_client_status(const fl_client *c)
     return fl_error_raise(&c->error);
 }
 
-/* --- answers -----------------------------------------------------------------
- */
+/* --- answers -------------------------------------------------------------- */
 
 static fl_request *find_request(const client_lane *l, uint64_t id)
 {
@@ -282,8 +280,8 @@ static fl_request *find_request(const client_lane *l, uint64_t id)
     return r;
 }
 
-static void finish(fl_client *c, fl_request *r, fl_packet *p,
-                   fl_msg_status status)
+static void finish_request(fl_client *c, fl_request *r, fl_packet *p,
+                           fl_msg_status status)
 {
     unlink_request(c, r);
     r->state = FL_REQUEST_DONE;
@@ -292,7 +290,7 @@ static void finish(fl_client *c, fl_request *r, fl_packet *p,
 }
 
 /* All pieces up to this one have arrived. */
-static void take(client_lane *l, fl_request *r, int piece)
+static void take_pieces(client_lane *l, fl_request *r, int piece)
 {
     for (; r->n_taken <= piece && r->n_taken < r->n_sent; r->n_taken++) {
         size_t bytes = r->piece[r->n_taken]->bytes;
@@ -303,17 +301,17 @@ static void take(client_lane *l, fl_request *r, int piece)
     }
 }
 
-static void answered(fl_client *c, client_lane *l, fl_request *r, fl_packet *p,
-                     int64_t now_ms)
+static void receive_answer(fl_client *c, client_lane *l, fl_request *r,
+                           fl_packet *p, int64_t now_ms)
 {
     const fl_msg_head *head = &c->msg.head;
 
     switch ((fl_msg_status)head->status) {
     case FL_ANSWER_WAITING:
-        take(l, r, r->n_piece - 1);
+        take_pieces(l, r, r->n_piece - 1);
         if (r->waiting_ms < 0)
             r->waiting_ms = now_ms;
-        r->beat = c->beats;
+        r->heartbeat = c->heartbeats;
         r->missing = c->msg.answer.missing_stream;
         break;
     case FL_ANSWER_GAP:
@@ -325,16 +323,16 @@ static void answered(fl_client *c, client_lane *l, fl_request *r, fl_packet *p,
         break;
     default:
         if (head->piece + 1 < r->n_piece && head->status == FL_ANSWER_OK)
-            take(l, r, head->piece);
+            take_pieces(l, r, head->piece);
         else
-            finish(c, r, p, (fl_msg_status)head->status);
+            finish_request(c, r, p, (fl_msg_status)head->status);
     }
 }
 
-static void aborted(fl_client *c, int lane)
+static void receive_abort(fl_client *c, int lane)
 {
     uint64_t code = c->msg.head.step;
-    char *why = fl_msg_get_text(&c->msg, FL_OP_TEXT);
+    char *why = fl_msg_get_text(&c->msg, FL_SECTION_TEXT);
     char text[900];
 
     if (why && strstr(why, " (told by ")) /* a server was told, too */
@@ -348,7 +346,7 @@ static void aborted(fl_client *c, int lane)
 }
 
 /* The answer of a library that speaks otherwise: no use to ask again. */
-static void answered_otherwise(fl_client *c, int lane)
+static void receive_other_version(fl_client *c, int lane)
 {
     const fl_request *r = find_request(&c->lane[lane], c->msg.head.request);
     char text[400];
@@ -367,54 +365,53 @@ void fl_client_receive(fl_client *c, int lane, fl_packet *p, int64_t now_ms)
     fl_request *r;
 
     if (status == FLEET_EUNSUPPORTED)
-        answered_otherwise(c, lane);
+        receive_other_version(c, lane);
     if (status != FLEET_OK || c->msg.head.job != c->job ||
         c->msg.head.stream != c->o.stream)
         return;
     l->heard_ms = now_ms;
     if (c->msg.head.kind == FL_MSG_ABORT) {
-        aborted(c, lane);
+        receive_abort(c, lane);
         return;
     }
     if (c->msg.head.kind != FL_MSG_ANSWER)
         return;
     if (c->msg.answer.credit_bytes > 0)
         l->window = c->msg.answer.credit_bytes;
-    if (c->msg.head.request >> 63) { /* a beat's */
+    if (c->msg.head.request >> 63) { /* a heartbeat's */
         uint64_t number = c->msg.head.request & (UINT64_MAX >> 1);
 
-        if (number > l->heard_beat)
-            l->heard_beat = number;
+        if (number > l->heard_heartbeat)
+            l->heard_heartbeat = number;
         return;
     }
     r = find_request(l, c->msg.head.request);
     if (r)
-        answered(c, l, r, p, now_ms);
+        receive_answer(c, l, r, p, now_ms);
     if (c->error.code == FLEET_OK)
-        pump(c, lane, now_ms);
+        send_pieces(c, lane, now_ms);
 }
 
-/* --- time --------------------------------------------------------------------
- */
+/* --- time ----------------------------------------------------------------- */
 
 void fl_client_watch(fl_client *c, bool watch, int64_t now_ms)
 {
     c->watching = watch;
-    c->beat_at_ms = now_ms;
+    c->heartbeat_at_ms = now_ms;
     for (int i = 0; i < c->n_lane; i++)
         c->lane[i].heard_ms = now_ms;
 }
 
-static void beat(fl_client *c, int64_t now_ms)
+static void send_heartbeats(fl_client *c, int64_t now_ms)
 {
-    c->beats++;
-    c->beat_at_ms = now_ms + c->o.beat_ms;
+    c->heartbeats++;
+    c->heartbeat_at_ms = now_ms + c->o.heartbeat_ms;
     for (int i = 0; i < c->n_lane; i++) {
         fl_msg_head head = head_of(c, FL_MSG_HEARTBEAT);
         fl_msg_writer w;
         fl_packet *p;
 
-        head.request = c->beats | 1ull << 63;
+        head.request = c->heartbeats | 1ull << 63;
         fl_msg_begin(&w, c->o.pool, &head);
         if (fl_msg_end(&w, false, &p) != FLEET_OK)
             return;
@@ -424,7 +421,7 @@ static void beat(fl_client *c, int64_t now_ms)
 }
 
 /* Send all of it again. */
-static void resend(fl_client *c, fl_request *r, int64_t now_ms)
+static void send_again(fl_client *c, fl_request *r, int64_t now_ms)
 {
     client_lane *l = &c->lane[r->lane];
 
@@ -432,29 +429,19 @@ static void resend(fl_client *c, fl_request *r, int64_t now_ms)
     r->in_flight = 0;
     r->n_sent = r->n_taken = 0;
     r->lost = false;
-    pump(c, r->lane, now_ms);
+    send_pieces(c, r->lane, now_ms);
 }
 
 static bool is_lost(const fl_client *c, const fl_request *r, int64_t now_ms)
 {
     bool idle = r->n_sent < r->n_piece && r->n_sent == r->n_taken;
 
-    if (now_ms - r->sent_ms < c->o.beat_ms)
+    if (now_ms - r->sent_ms < c->o.heartbeat_ms)
         return false;
     if (r->lost || r->kind == FL_MSG_HELLO)
         return true;
     /* what waits for the window is not under way */
-    return !idle && c->lane[r->lane].heard_beat > r->beat;
-}
-
-static const char *kind_name(uint8_t kind)
-{
-    static const char *const name[FL_MSG_KINDS] = {
-        [FL_MSG_HELLO] = "hello",    [FL_MSG_STEP] = "step",
-        [FL_MSG_CLIP] = "clip",      [FL_MSG_PULL] = "pull",
-        [FL_MSG_QUERY] = "question", [FL_MSG_REDUCE] = "sum over workers"};
-
-    return kind < FL_MSG_KINDS && name[kind] ? name[kind] : "request";
+    return !idle && c->lane[r->lane].heard_heartbeat > r->heartbeat;
 }
 
 static void check_request(fl_client *c, const fl_request *r, int64_t now_ms)
@@ -471,13 +458,13 @@ static void check_request(fl_client *c, const fl_request *r, int64_t now_ms)
             snprintf(whom, sizeof whom, "worker %u", (unsigned)r->missing);
         snprintf(text, sizeof text,
                  "a %s has waited %.1f s at %s for %s (step deadline)",
-                 kind_name(r->kind), (double)(now_ms - r->waiting_ms) / 1000,
-                 l->name, whom);
+                 fl_msg_kind_name(r->kind),
+                 (double)(now_ms - r->waiting_ms) / 1000, l->name, whom);
         fl_client_fail(c, FLEET_ETIMEDOUT, text, true);
     } else if (r->waiting_ms < 0 && now_ms - r->begun_ms > c->o.request_ms) {
         snprintf(text, sizeof text,
                  "%s has not answered a %s for %.1f s (request deadline)",
-                 l->name, kind_name(r->kind),
+                 l->name, fl_msg_kind_name(r->kind),
                  (double)(now_ms - r->begun_ms) / 1000);
         fl_client_fail(c, FLEET_ETIMEDOUT, text, true);
     }
@@ -499,7 +486,7 @@ static void check_lane(fl_client *c, int lane, int64_t now_ms)
     for (fl_request *r = l->first; r && c->error.code == FLEET_OK;
          r = r->next) {
         if (is_lost(c, r, now_ms))
-            resend(c, r, now_ms);
+            send_again(c, r, now_ms);
         check_request(c, r, now_ms);
     }
 }
@@ -508,8 +495,8 @@ void fl_client_tick(fl_client *c, int64_t now_ms)
 {
     if (c->error.code != FLEET_OK)
         return;
-    if (c->watching && now_ms >= c->beat_at_ms)
-        beat(c, now_ms);
+    if (c->watching && now_ms >= c->heartbeat_at_ms)
+        send_heartbeats(c, now_ms);
     for (int i = 0; i < c->n_lane && c->error.code == FLEET_OK; i++)
         check_lane(c, i, now_ms);
 }

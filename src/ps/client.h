@@ -1,10 +1,10 @@
 /* client.h - a worker's side of the protocol: a single-threaded state machine
  * that sends requests to lanes, again where they were lost, and matches
- * answers. What is around it hands it packets and the time and sends what it
- * says; nothing in it waits.
+ * answers. Its host (worker_io.c, or a simulator) hands it packets and the
+ * time, and sends what it has to send; nothing in it waits.
  *
- * A request is lost when the lane has answered a beat that was sent after it,
- * and has neither answered the request nor said that it waits for somebody.
+ * A request is lost when the lane has answered a heartbeat that was sent after
+ * it, and has neither answered the request nor said that it waits for somebody.
  */
 #ifndef FL_PS_CLIENT_H
 #define FL_PS_CLIENT_H
@@ -36,7 +36,7 @@ typedef struct fl_request {
     size_t in_flight;
     int64_t begun_ms, sent_ms;
     int64_t waiting_ms; /* since when it is known to wait; -1: it is not */
-    uint64_t beat;      /* of the lane when it was sent, or said to wait */
+    uint64_t heartbeat; /* the last one when it was sent, or said to wait */
     bool lost;
     uint32_t missing; /* whom it waits for */
     struct fl_request *next;
@@ -48,7 +48,7 @@ typedef struct fl_client_options {
     const char *job;
     uint32_t stream;
     int64_t request_ms, peer_ms, step_ms; /* deadlines */
-    int64_t beat_ms;
+    int64_t heartbeat_ms;
     bool whole_sums; /* CRC of columns too */
     size_t window;   /* bytes to a lane until it says how much it takes; 0: 16
                         MB */
@@ -70,8 +70,7 @@ fleet_status fl_client_add_lane(fl_client *c, const char *name, int64_t now_ms);
 int fl_client_lanes(const fl_client *c);
 void fl_client_set_incarnation(fl_client *c, uint32_t incarnation);
 
-/* --- requests ---------------------------------------------------------------
- */
+/* --- requests ------------------------------------------------------------- */
 
 /* Forget what the request was about; for a new one. */
 void fl_request_clear(fl_request *r);
@@ -95,15 +94,14 @@ const fl_msg *fl_client_answer(fl_client *c, const fl_request *r);
 fleet_status fl_client_result(fl_client *c, const fl_request *r,
                               const char *what);
 
-/* --- events -----------------------------------------------------------------
- */
+/* --- events --------------------------------------------------------------- */
 
 void fl_client_receive(fl_client *c, int lane, fl_packet *p, int64_t now_ms);
 
-/* Beats, resends, deadlines. Call it at least every beat_ms. */
+/* Heartbeats, resends, deadlines. Call it at least every heartbeat_ms. */
 void fl_client_tick(fl_client *c, int64_t now_ms);
 
-/* From now on lanes are watched: beats, and the peer deadline. */
+/* From now on lanes are watched: heartbeats, and the peer deadline. */
 void fl_client_watch(fl_client *c, bool watch, int64_t now_ms);
 
 /* Give up: requests are done, lanes are told (tell). The first failure stays.

@@ -1,4 +1,5 @@
-/* handshake.c - see handshake.h. */
+/* handshake.c - a worker says hello to each server, waits for its answer, and
+ * reads the addresses of its lanes. */
 #include "ps/handshake.h"
 
 #include <stdio.h>
@@ -25,7 +26,7 @@ typedef struct handshake {
     fl_socket **socket; /* by server */
     fl_request *request, *again;
     char nonce[20];
-    char place[160];
+    char locality[160];
     int64_t begun_ms, reminded_ms;
 } handshake;
 
@@ -69,14 +70,14 @@ static fleet_status say_hello(handshake *h, fl_request *r, int server)
         return FLEET_ENOMEM;
     fl_client_cancel(h->client, r);
     fl_client_begin(h->client, r, &w, FL_MSG_HELLO, 0, 0);
-    fl_msg_text(&w, FL_OP_HELLO, text);
+    fl_msg_text(&w, FL_SECTION_HELLO, text);
     fl_free(text);
     FL_TRY(fl_client_add(h->client, r, &w));
     fl_client_send(h->client, r, server, fl_now_ms());
     return FLEET_OK;
 }
 
-static bool knows_us(const handshake *h, int server)
+static bool has_answered(const handshake *h, int server)
 {
     const fl_request *r = &h->request[server];
 
@@ -84,23 +85,24 @@ static bool knows_us(const handshake *h, int server)
            r->status == FL_ANSWER_OK;
 }
 
-/* Who knows us must not think that we are gone while we wait for others. */
-static void remind(handshake *h)
+/* A server that has answered must not think that the worker is gone while it
+ * waits for the other servers. */
+static void repeat_hello(handshake *h)
 {
-    int64_t beat = h->o->peer_ms / 5;
+    int64_t ms = h->o->peer_ms / 5;
 
-    beat = beat > 1000 ? 1000 : beat;
-    if (fl_now_ms() - h->reminded_ms < beat)
+    ms = ms > 1000 ? 1000 : ms;
+    if (fl_now_ms() - h->reminded_ms < ms)
         return;
     h->reminded_ms = fl_now_ms();
     for (int i = 0; i < h->o->n_server; i++)
-        if (knows_us(h, i))
-            say_hello(h, &h->again[i], i); /* without memory they miss us */
+        if (has_answered(h, i))
+            say_hello(h, &h->again[i], i);
 }
 
-static void listen(handshake *h)
+static void receive_answers(handshake *h)
 {
-    remind(h);
+    repeat_hello(h);
     fl_socket_wait(h->socket, h->o->n_server, h->o->wakeup, 100);
     for (int i = 0; i < h->o->n_server; i++) {
         fl_packet *p;
@@ -113,7 +115,7 @@ static void listen(handshake *h)
     fl_client_tick(h->client, fl_now_ms());
 }
 
-static fleet_status not_there(const handshake *h, int server)
+static fleet_status not_answered(const handshake *h, int server)
 {
     return fl_fail(FLEET_ETIMEDOUT,
                    "server %d at %s has not answered within %.1f s (connect "
@@ -122,9 +124,9 @@ static fleet_status not_there(const handshake *h, int server)
                    (double)h->o->connect_ms / 1000);
 }
 
-/* Until server `i` has answered. Another process may still seem alive there: a
- * predecessor of ours that has just gone. */
-static fleet_status await(handshake *h, int i)
+/* Until server `i` has answered. To the server another process may still seem
+ * alive in this worker's place: one that has just gone. */
+static fleet_status await_server(handshake *h, int i)
 {
     fl_request *r = &h->request[i];
     int64_t taken_ms = -1;
@@ -132,8 +134,8 @@ static fleet_status await(handshake *h, int i)
     for (;;) {
         if (r->state == FL_REQUEST_SENT) {
             if (fl_now_ms() - h->begun_ms > h->o->connect_ms)
-                return not_there(h, i);
-            listen(h);
+                return not_answered(h, i);
+            receive_answers(h);
             continue;
         }
         if (!r->answer || r->status != FL_ANSWER_TAKEN)
@@ -142,14 +144,12 @@ static fleet_status await(handshake *h, int i)
             taken_ms = fl_now_ms();
         if (fl_now_ms() - taken_ms > h->o->peer_ms)
             return fl_client_result(h->client, r, "fleet_init_worker");
-        listen(
-            h); /* paced by its wait: asked again a tenth of a second later */
+        receive_answers(h); /* waits a tenth of a second before it asks again */
         FL_TRY(say_hello(h, &h->request[i], i));
     }
 }
 
-/* --- the lanes ---------------------------------------------------------------
- */
+/* --- the lanes ------------------------------------------------------------ */
 
 /* The same ip with another port. */
 static void with_port(const char *of, int64_t port,
@@ -179,7 +179,7 @@ static fleet_status read_lane(const handshake *h, int server, const char *text,
     at = fl_at_key(&root, "port");
     if (status == FLEET_OK)
         status = fl_at_int(&at, 0, 65535, &port);
-    lane->elsewhere = !*inproc && (!*place || strcmp(place, h->place) != 0);
+    lane->elsewhere = !*inproc && (!*place || strcmp(place, h->locality) != 0);
     if (*inproc)
         snprintf(lane->address, sizeof lane->address, "%.100s", inproc);
     else if (*ipc && !lane->elsewhere && !h->o->tcp_only)
@@ -223,8 +223,7 @@ static fleet_status read_lanes(handshake *h, int server, fl_job_lanes *lanes)
     return FLEET_OK;
 }
 
-/* --- all of it
- * ----------------------------------------------------------------- */
+/* --- all of it ------------------------------------------------------------ */
 
 static fleet_status connect_all(handshake *h)
 {
@@ -246,13 +245,13 @@ static fleet_status say_all(handshake *h, fl_job_lanes *lanes)
     const fl_msg *msg;
 
     FL_TRY(say_hello(h, &h->request[0], 0));
-    FL_TRY(await(h, 0));
+    FL_TRY(await_server(h, 0));
     msg = fl_client_answer(h->client, &h->request[0]);
     lanes->incarnation = msg ? msg->head.incarnation : 0;
     for (int i = 1; i < h->o->n_server; i++)
         FL_TRY(say_hello(h, &h->request[i], i));
     for (int i = 0; i < h->o->n_server; i++) {
-        FL_TRY(await(h, i));
+        FL_TRY(await_server(h, i));
         FL_TRY(read_lanes(h, i, lanes));
     }
     return FLEET_OK;
@@ -266,7 +265,7 @@ static fleet_status shake_hands(handshake *h, fl_job_lanes *lanes)
                                        .request_ms = o->connect_ms,
                                        .peer_ms = o->peer_ms,
                                        .step_ms = o->connect_ms,
-                                       .beat_ms = 1000,
+                                       .heartbeat_ms = 1000,
                                        .pool = o->pool};
     const fl_client_host host = {h, send_packet};
 
@@ -282,7 +281,7 @@ static fleet_status shake_hands(handshake *h, fl_job_lanes *lanes)
     return say_all(h, lanes);
 }
 
-static void forget(handshake *h, fl_request *r)
+static void forget_request(handshake *h, fl_request *r)
 {
     for (int i = 0; r && i < h->o->n_server; i++) {
         fl_client_cancel(h->client, &r[i]);
@@ -292,10 +291,10 @@ static void forget(handshake *h, fl_request *r)
 }
 
 /* linger_ms: for what a worker that gives up has told. */
-static void part(handshake *h, int linger_ms)
+static void close_sockets(handshake *h, int linger_ms)
 {
-    forget(h, h->request);
-    forget(h, h->again);
+    forget_request(h, h->request);
+    forget_request(h, h->again);
     for (int i = 0; h->socket && i < h->o->n_server; i++)
         fl_socket_close(h->socket[i], linger_ms);
     fl_client_destroy(h->client);
@@ -309,14 +308,14 @@ fleet_status fl_hello(const fl_hello_options *o, fl_job_lanes *lanes)
     fl_error error;
 
     *lanes = (fl_job_lanes){0};
-    fl_place_text(h.place);
+    fl_locality_text(h.locality);
     status = shake_hands(&h, lanes);
     fl_error_take(&error, status);
     if (status != FLEET_OK && lanes->incarnation > 0) { /* one was granted */
         fl_client_set_incarnation(h.client, lanes->incarnation);
         fl_client_fail(h.client, status, error.text, true);
     }
-    part(&h, status == FLEET_OK ? 0 : LINGER_MS);
+    close_sockets(&h, status == FLEET_OK ? 0 : LINGER_MS);
     if (status != FLEET_OK) {
         fl_free(lanes->lane);
         lanes->lane = NULL;

@@ -1,4 +1,5 @@
-/* lane.c - see lane.h: packets admitted, answered, deadlines. */
+/* lane.c - a lane: packets admitted and handed to the handler of their kind
+ * (message.def), answers, commands, deadlines. */
 #include "ps/lane.h"
 
 #include <stdarg.h>
@@ -10,12 +11,11 @@
 #include "base/text.h"
 #include "ps/lane_internal.h"
 
-/* --- life ------------------------------------------------------------------
- */
+/* --- life ----------------------------------------------------------------- */
 
-static int founds(const fl_ps_lane *l)
+static int row_caches(const fl_ps_lane *l)
 {
-    return l->o.layout->n_table * FL_N_FOUND;
+    return l->o.layout->n_table * FL_N_ROW_CACHE;
 }
 
 /* An update of several streams sums their rows: it looks for them anew. */
@@ -30,7 +30,7 @@ static fleet_status make_streams(fl_ps_lane *l)
         s->last = &s->open;
         if (alone)
             FL_TRY(FL_NEW(&s->row_cache,
-                          (size_t)founds(l) * sizeof *s->row_cache));
+                          (size_t)row_caches(l) * sizeof *s->row_cache));
     }
     return FLEET_OK;
 }
@@ -97,13 +97,13 @@ void fl_lane_destroy(fl_ps_lane *l)
     for (int i = 0; l->stream && i < l->o.n_stream; i++) {
         fl_piece_destroy(l->stream[i].open);
         fl_parked_free(l->stream[i].reducing);
-        fl_row_cache_done(l->stream[i].row_cache, founds(l));
-        fl_free(l->stream[i].act_text);
+        fl_row_cache_done(l->stream[i].row_cache, row_caches(l));
+        fl_free(l->stream[i].command_text);
     }
     fl_parked_free(l->behind);
     fl_parked_free(l->pulls);
-    fl_packet_drop(l->asked.packet);
-    fl_free(l->act.text);
+    fl_packet_drop(l->requester.packet);
+    fl_free(l->command.text);
     fl_free(l->reduced);
     fl_free(l->stream);
     fl_aggregate_done(&l->aggregate);
@@ -130,8 +130,7 @@ int64_t fl_lane_version(const fl_ps_lane *l)
     return l->version;
 }
 
-/* --- answers ---------------------------------------------------------------
- */
+/* --- answers -------------------------------------------------------------- */
 
 void fl_lane_begin_answer(fl_ps_lane *l, fl_msg_writer *w,
                           const fl_msg_head *to, fl_msg_status status,
@@ -195,14 +194,13 @@ void fl_lane_refuse(fl_ps_lane *l, const fl_msg_head *to, const fl_peer *peer,
     w.head.job = to->job; /* his own, or he would not listen */
     w.head.step = (uint64_t)code;
     w.head.flags |= FL_MSG_CRC_ALL;
-    fl_msg_text(&w, FL_OP_TEXT, text);
+    fl_msg_text(&w, FL_SECTION_TEXT, text);
     fl_lane_end_answer(l, &w, peer);
 }
 
-/* --- the end ----------------------------------------------------------------
- */
+/* --- the end -------------------------------------------------------------- */
 
-static void tell_abort(fl_ps_lane *l, const fl_peer *to, uint32_t stream)
+static void send_abort(fl_ps_lane *l, const fl_peer *to, uint32_t stream)
 {
     fl_msg_head head = {.version = FL_MSG_VERSION,
                         .kind = FL_MSG_ABORT,
@@ -213,9 +211,9 @@ static void tell_abort(fl_ps_lane *l, const fl_peer *to, uint32_t stream)
     fl_packet *p;
 
     fl_msg_begin(&w, l->o.pool, &head);
-    fl_msg_text(&w, FL_OP_TEXT, l->error.text);
+    fl_msg_text(&w, FL_SECTION_TEXT, l->error.text);
     if (fl_msg_end(&w, true, &p) != FLEET_OK)
-        return; /* they will miss us */
+        return; /* the peer deadline says the rest */
     l->host.send(l->host.arg, to, p);
     fl_packet_drop(p);
 }
@@ -232,21 +230,22 @@ void fl_lane_abort(fl_ps_lane *l, fleet_status code, const char *why)
     fl_error_take(&l->error, code);
     for (int i = 0; i < l->o.n_stream; i++)
         if (l->stream[i].known && !l->stream[i].left)
-            tell_abort(l, &l->stream[i].peer, (uint32_t)i);
+            send_abort(l, &l->stream[i].peer, (uint32_t)i);
 }
 
-static void aborted(fl_ps_lane *l)
+void fl_lane_aborted(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
-    char *why = fl_msg_get_text(&l->msg, FL_OP_TEXT);
+    char *why = fl_msg_get_text(&l->msg, FL_SECTION_TEXT);
     uint64_t code = l->msg.head.step;
 
+    (void)from;
+    (void)p;
     fl_lane_abort(l, code > 0 && code < 256 ? (fleet_status)code : FLEET_EPEER,
                   why ? why : "a worker has given up");
     fl_free(why);
 }
 
-/* --- packets ----------------------------------------------------------------
- */
+/* --- packets -------------------------------------------------------------- */
 
 fl_parked *fl_lane_park(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
@@ -270,7 +269,7 @@ static bool same_request(const fl_msg_head *a, const fl_msg_head *b)
            a->request == b->request && a->piece == b->piece;
 }
 
-/* It came while an act has the store. */
+/* It came while a command has the store. */
 static void park_behind(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
     fl_parked *one;
@@ -278,7 +277,7 @@ static void park_behind(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
     for (one = l->behind; one; one = one->next)
         if (same_request(&one->head, &l->msg.head))
             return;
-    if (l->asked.packet && same_request(&l->asked.head, &l->msg.head))
+    if (l->requester.packet && same_request(&l->requester.head, &l->msg.head))
         return;
     one = fl_lane_park(l, from, p);
     if (!one)
@@ -287,12 +286,13 @@ static void park_behind(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
     l->last_behind = &one->next;
 }
 
-/* I am alive; and so is what you wait for. */
-static void beat(fl_ps_lane *l, const fl_peer *from)
+/* The lane is alive, and so is every request that the worker waits for. */
+void fl_lane_heartbeat(fl_ps_lane *l, const fl_peer *from, fl_packet *packet)
 {
     fl_msg_head head = l->msg.head;
     const fl_stream_state *s = &l->stream[head.stream];
 
+    (void)packet;
     for (const fl_parked *p = l->pulls; p; p = p->next)
         if (p->head.stream == head.stream)
             fl_lane_answer(l, &p->head, from, FL_ANSWER_WAITING,
@@ -300,8 +300,10 @@ static void beat(fl_ps_lane *l, const fl_peer *from)
     for (const fl_parked *p = l->behind; p; p = p->next)
         if (p->head.stream == head.stream)
             fl_lane_answer(l, &p->head, from, FL_ANSWER_WAITING, FL_NOBODY);
-    if (l->busy && l->asked.packet && l->asked.head.stream == head.stream)
-        fl_lane_answer(l, &l->asked.head, from, FL_ANSWER_WAITING, FL_NOBODY);
+    if (l->busy && l->requester.packet &&
+        l->requester.head.stream == head.stream)
+        fl_lane_answer(l, &l->requester.head, from, FL_ANSWER_WAITING,
+                       FL_NOBODY);
     if (s->complete && !l->norming)
         fl_lane_answer(l, &s->request, from, FL_ANSWER_WAITING,
                        l->busy ? FL_NOBODY : fl_lane_missing(l));
@@ -311,35 +313,25 @@ static void beat(fl_ps_lane *l, const fl_peer *from)
     fl_lane_answer(l, &head, from, FL_ANSWER_OK, FL_NOBODY);
 }
 
-void fl_lane_dispatch(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
+static const struct {
+    int flags;
+    fl_lane_handler *handler;
+} kinds[FL_MSG_KINDS] = {
+#define FL_MESSAGE(KIND, name, flags, handler)                                 \
+    [FL_MSG_##KIND] = {flags, handler},
+#include "net/message.def"
+#undef FL_MESSAGE
+};
+
+static void handle_message(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
-    switch ((fl_msg_kind)l->msg.head.kind) {
-    case FL_MSG_STEP:
-        fl_lane_step(l, from, p);
-        break;
-    case FL_MSG_CLIP:
-        fl_lane_clip(l, from);
-        break;
-    case FL_MSG_PULL:
-        fl_lane_pull(l, from, p);
-        break;
-    case FL_MSG_QUERY:
-        fl_lane_query(l, from, p);
-        break;
-    case FL_MSG_REDUCE:
-        fl_lane_reduce(l, from, p);
-        break;
-    case FL_MSG_HEARTBEAT:
-        beat(l, from);
-        break;
-    default:
-        l->counts.bad++;
-    }
+    kinds[l->msg.head.kind].handler(l, from, p);
+    fl_lane_advance(l);
 }
 
-/* What a stream has begun, and has not been applied. An act that is under way
- * goes on: it is the stream's step, whoever asked for it. A sum that waits for
- * its clip is made anew. */
+/* What a stream has begun, and has not been applied. A command that is under
+ * way goes on: it is the stream's step, whoever asked for it. A sum that waits
+ * for its clip is made anew. */
 static void forget_process(fl_ps_lane *l, int stream)
 {
     fl_stream_state *s = &l->stream[stream];
@@ -376,34 +368,28 @@ static bool is_current(fl_ps_lane *l, const fl_peer *from)
 }
 
 /* Of this job, of a stream that there is. */
-static bool admit(fl_ps_lane *l, const fl_peer *from)
+static bool admit_message(fl_ps_lane *l, const fl_peer *from)
 {
     const fl_msg_head *head = &l->msg.head;
 
-    if (head->kind == FL_MSG_HELLO)
+    if (kinds[head->kind].flags & FL_KIND_OF_ANYBODY)
         return true; /* is answered in words */
     if (head->job != l->job || head->stream >= (uint32_t)l->o.n_stream ||
-        head->kind == FL_MSG_ANSWER || head->incarnation == 0) {
+        !kinds[head->kind].handler || head->incarnation == 0) {
         l->counts.strays++;
         return false;
     }
     return is_current(l, from);
 }
 
-static bool needs_store(uint8_t kind)
-{
-    return kind == FL_MSG_STEP || kind == FL_MSG_CLIP || kind == FL_MSG_PULL ||
-           kind == FL_MSG_QUERY;
-}
-
 void fl_lane_receive(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
                      int64_t now_ms)
 {
     fleet_status status = fl_msg_decode(p, &l->msg);
-    uint8_t kind = l->msg.head.kind;
+    int flags;
 
     l->now_ms = now_ms;
-    if (status == FLEET_EUNSUPPORTED && kind == FL_MSG_HELLO) {
+    if (status == FLEET_EUNSUPPORTED && l->msg.head.kind == FL_MSG_HELLO) {
         fl_lane_refuse(l, &l->msg.head, from, FL_ANSWER_REFUSED,
                        FLEET_EUNSUPPORTED,
                        "the worker speaks protocol %d, this server %d",
@@ -412,24 +398,18 @@ void fl_lane_receive(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
     }
     if (status != FLEET_OK)
         l->counts.bad++;
-    if (status != FLEET_OK || !admit(l, from))
+    if (status != FLEET_OK || !admit_message(l, from))
         return;
-    if (kind == FL_MSG_HELLO)
-        fl_lane_hello(l, from);
-    else if (l->state == FL_LANE_FAILED)
-        tell_abort(l, from, l->msg.head.stream);
-    else if (kind == FL_MSG_ABORT)
-        aborted(l);
-    else if (l->busy && needs_store(kind))
+    flags = kinds[l->msg.head.kind].flags;
+    if (l->state == FL_LANE_FAILED && !(flags & FL_KIND_OF_ANYBODY))
+        send_abort(l, from, l->msg.head.stream);
+    else if (l->busy && flags & FL_KIND_NEEDS_STORE)
         park_behind(l, from, p);
-    else {
-        fl_lane_dispatch(l, from, p);
-        fl_lane_advance(l);
-    }
+    else
+        handle_message(l, from, p);
 }
 
-/* --- acts -------------------------------------------------------------------
- */
+/* --- commands ------------------------------------------------------------- */
 
 static void answer_hash(fl_ps_lane *l, fleet_status status, const char *text,
                         const uint64_t sums[2])
@@ -437,35 +417,35 @@ static void answer_hash(fl_ps_lane *l, fleet_status status, const char *text,
     fl_msg_writer w;
     void *bytes = NULL;
 
-    fl_lane_begin_answer(l, &w, &l->asked.head,
+    fl_lane_begin_answer(l, &w, &l->requester.head,
                          status == FLEET_OK ? FL_ANSWER_OK : FL_ANSWER_FAILED,
                          FL_NOBODY);
     w.head.step = (uint64_t)status;
     if (status != FLEET_OK && text)
-        fl_msg_text(&w, FL_OP_TEXT, text);
-    else if (fl_msg_section(&w, FL_OP_HASH, (uint32_t)l->act.table))
+        fl_msg_text(&w, FL_SECTION_TEXT, text);
+    else if (fl_msg_section(&w, FL_SECTION_HASH, (uint32_t)l->command.table))
         bytes = fl_msg_column(&w, FL_COLUMN_BYTES, 2 * sizeof *sums);
     if (bytes)
         memcpy(bytes, sums, 2 * sizeof *sums);
-    fl_lane_end_answer(l, &w, &l->asked.from);
+    fl_lane_end_answer(l, &w, &l->requester.from);
 }
 
-/* The stream's step is over, whatever it has come to, and that is kept: who has
- * lost the answer asks again. */
-static void finish_act(fl_ps_lane *l, fleet_status status, const char *text)
+/* The stream's step is over, whatever it has come to, and that is remembered: a
+ * worker that has lost the answer asks again. */
+static void finish_command(fl_ps_lane *l, fleet_status status, const char *text)
 {
-    fl_stream_state *s = &l->stream[l->asked.head.stream];
+    fl_stream_state *s = &l->stream[l->requester.head.stream];
 
-    fl_free(s->act_text);
-    s->act_text = text ? fl_strdup(text) : NULL;
-    if (text && !s->act_text)
+    fl_free(s->command_text);
+    s->command_text = text ? fl_strdup(text) : NULL;
+    if (text && !s->command_text)
         fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
-    s->act_status = status;
-    s->act_step = ++s->done;
+    s->command_status = status;
+    s->command_step = ++s->done;
     l->counts.steps++;
     if (s->complete) /* else its process was replaced meanwhile */
         fl_stream_reset(s);
-    fl_lane_answer_act(l, &l->asked.head, &l->asked.from);
+    fl_lane_answer_command(l, &l->requester.head, &l->requester.from);
 }
 
 /* What came meanwhile, in its order. */
@@ -482,10 +462,8 @@ static void catch_up(fl_ps_lane *l)
             fl_msg_decode(one->packet, &l->msg) == FLEET_OK) {
             if (l->busy)
                 park_behind(l, &one->from, one->packet);
-            else {
-                fl_lane_dispatch(l, &one->from, one->packet);
-                fl_lane_advance(l);
-            }
+            else
+                handle_message(l, &one->from, one->packet);
         }
         one->next = NULL;
         fl_parked_free(one);
@@ -493,32 +471,31 @@ static void catch_up(fl_ps_lane *l)
     }
 }
 
-void fl_lane_done(fl_ps_lane *l, fleet_status status, const char *text,
-                  uint64_t sum, uint64_t rows, int64_t now_ms)
+void fl_lane_command_done(fl_ps_lane *l, fleet_status status, const char *text,
+                          uint64_t sum, uint64_t rows, int64_t now_ms)
 {
     const uint64_t sums[2] = {sum, rows};
 
     l->now_ms = now_ms;
     l->busy = false;
-    if (l->act.op == FL_OP_LOAD)
+    if (l->command.kind == FL_COMMAND_LOAD)
         for (int i = 0; i < l->o.n_stream; i++) /* other rows are there now */
-            fl_row_cache_forget(l->stream[i].row_cache, founds(l));
-    if (l->act.op == FL_OP_LOAD && status == FLEET_OK)
+            fl_row_cache_forget(l->stream[i].row_cache, row_caches(l));
+    if (l->command.kind == FL_COMMAND_LOAD && status == FLEET_OK)
         l->version = l->o.layout->store->updates;
-    if (l->asked.packet)
+    if (l->requester.packet)
         answer_hash(l, status, text, sums);
     else
-        finish_act(l, status, text);
-    fl_packet_drop(l->asked.packet);
-    fl_free(l->act.text);
-    l->asked = (fl_parked){0};
-    l->act = (fl_act){0};
+        finish_command(l, status, text);
+    fl_packet_drop(l->requester.packet);
+    fl_free(l->command.text);
+    l->requester = (fl_parked){0};
+    l->command = (fl_lane_command){0};
     fl_lane_advance(l);
     catch_up(l);
 }
 
-/* --- deadlines --------------------------------------------------------------
- */
+/* --- deadlines ------------------------------------------------------------ */
 
 /* Workers say hello to a server's first lane; to the others they come when all
  * servers have answered, and who is gone by then is missed by the first. */
@@ -545,7 +522,7 @@ static void check_stream(fl_ps_lane *l, int i)
 }
 
 /* A step has waited for too long: for a worker's part, for a factor that any
- * of them may send, or for an act. */
+ * of them may send, or for a command. */
 static void step_is_late(fl_ps_lane *l)
 {
     double waited = (double)(l->now_ms - l->pending_ms) / 1000;

@@ -1,42 +1,43 @@
 /* lane.h - one lane of a server: a single-threaded state machine that keeps
  * rows and blocks, takes the streams' steps, each exactly once, and answers.
- * What is around it (sockets and threads, or a simulator) hands it packets and
- * the time, and sends what it says; nothing in it waits.
+ * Its host (server.c with sockets and threads, or a simulator) hands it packets
+ * and the time, and sends what it has to send; nothing in it waits.
  *
  *   sync   the contributions of a step are added in the streams' order, scaled
- *          once by 1/c, applied; then the pulls of the next version are
- * answered async  a step is applied on arrival
+ *          once by 1/c, applied; then pulls of the next version are answered
+ *   async  a step is applied on arrival
  *
- * A pass ends for all streams together: who sends PASS_END is answered when the
- * last one has, and is no part of updates meanwhile. Who sent LEAVE is no part
- * of anything. docs/protocol.md has the whole story.
+ * A pass ends for all streams together: a stream that sends PASS_END is
+ * answered when the last one has, and is no part of updates meanwhile. One that
+ * sent LEAVE is no part of anything. docs/protocol.md has the whole story.
  *
  * Lane 0 of server 0 is the coordinator: it grants incarnations, and adds up
- * numbers of all workers (of none of them: a barrier).
- */
+ * numbers of all workers (of none of them: a barrier). */
 #ifndef FL_PS_LANE_H
 #define FL_PS_LANE_H
 
 #include "net/message.h"
 #include "net/socket.h"
 #include "ps/partition.h"
+#include "runtime/store/job_command.h"
 
 enum { FL_MOST_STREAM = 4096 };
 #define FL_NOBODY UINT32_MAX
 
-/* Work that takes long and wants the lane's store for itself: a save, a load, a
- * hash. Somebody else does it meanwhile and calls fl_lane_done(). */
-typedef struct fl_act {
-    fl_msg_op op;
+/* Work that takes long and wants the lane's store for itself. The host does it
+ * on another thread and calls fl_lane_command_done(). */
+typedef struct fl_lane_command {
+    fl_job_command kind;
     int table;  /* HASH */
     char *text; /* SAVE, LOAD: the request's; the lane's own */
-} fl_act;
+} fl_lane_command;
 
-/* What is around a lane. */
+/* What a lane's host does for it. */
 typedef struct fl_lane_host {
     void *arg;
     void (*send)(void *arg, const fl_peer *to, fl_packet *p);
-    void (*begin)(void *arg, const fl_act *act); /* fl_lane_done() ends it */
+    /* fl_lane_command_done() ends it */
+    void (*begin)(void *arg, const fl_lane_command *command);
 } fl_lane_host;
 
 typedef struct fl_lane_options {
@@ -61,7 +62,7 @@ typedef struct fl_ps_lane fl_ps_lane;
 typedef enum fl_lane_state {
     FL_LANE_RUNS,
     FL_LANE_LEFT,  /* by all streams */
-    FL_LANE_FAILED /* fl_lane_error() says why; everybody was told */
+    FL_LANE_FAILED /* fl_lane_error() says why; all workers were told */
 } fl_lane_state;
 
 fleet_status fl_lane_create(fl_ps_lane **lane, const fl_lane_options *o,
@@ -75,12 +76,13 @@ void fl_lane_receive(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
 /* Deadlines; call it at least every quarter of the peer deadline. */
 void fl_lane_tick(fl_ps_lane *l, int64_t now_ms);
 
-/* The act has ended. text: SAVE's result, or why it failed; the lane copies it.
- * sum, rows: HASH's. */
-void fl_lane_done(fl_ps_lane *l, fleet_status status, const char *text,
-                  uint64_t sum, uint64_t rows, int64_t now_ms);
+/* The command has ended. text: SAVE's result, or why it failed; the lane copies
+ * it. sum, rows: HASH's. */
+void fl_lane_command_done(fl_ps_lane *l, fleet_status status, const char *text,
+                          uint64_t sum, uint64_t rows, int64_t now_ms);
 
-/* The process leaves (SIGTERM, another lane has failed): everybody is told. */
+/* The process leaves (SIGTERM, another lane has failed): all workers are told.
+ */
 void fl_lane_abort(fl_ps_lane *l, fleet_status code, const char *why);
 
 fl_lane_state fl_lane_state_of(const fl_ps_lane *l);

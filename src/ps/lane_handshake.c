@@ -1,13 +1,13 @@
-/* lane_handshake.c - who comes: the same job, the same program, the same mode, and
- * nobody has the place already. Lane 0 of each server answers; that of server 0
- * grants incarnations. */
+/* lane_handshake.c - a worker's first message: it must be of the same job,
+ * program and mode, and no other process may have its place. Lane 0 of each
+ * server answers; that of server 0 grants incarnations. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "ps/lane_internal.h"
 
-/* What a worker says of itself; texts are the JSON's. */
+/* What a worker says of itself; the JSON owns the texts. */
 typedef struct hello {
     const char *job, *mode, *program, *who, *isa, *nonce;
     int64_t workers, servers, server;
@@ -101,7 +101,8 @@ static fleet_status check_hello(const fl_ps_lane *l, const hello *h)
 }
 
 /* FL_ANSWER_OK, with the incarnation; or why not. */
-static fl_msg_status grant(fl_ps_lane *l, const hello *h, uint32_t *incarnation)
+static fl_msg_status grant_place(fl_ps_lane *l, const hello *h,
+                                 uint32_t *incarnation)
 {
     fl_stream_state *s = &l->stream[l->msg.head.stream];
     uint64_t nonce = fl_hash(h->nonce, strlen(h->nonce), 0);
@@ -128,14 +129,15 @@ static fl_msg_status grant(fl_ps_lane *l, const hello *h, uint32_t *incarnation)
     return FL_ANSWER_OK;
 }
 
-static void welcome(fl_ps_lane *l, const fl_peer *from, uint32_t incarnation)
+static void answer_lanes(fl_ps_lane *l, const fl_peer *from,
+                         uint32_t incarnation)
 {
     fl_msg_writer w;
 
     fl_lane_begin_answer(l, &w, &l->msg.head, FL_ANSWER_OK, FL_NOBODY);
     w.head.incarnation = incarnation;
     for (int i = 0; i < l->o.n_lane; i++)
-        fl_msg_text(&w, FL_OP_HELLO, l->o.address[i]);
+        fl_msg_text(&w, FL_SECTION_HELLO, l->o.address[i]);
     fl_lane_end_answer(l, &w, from);
 }
 
@@ -145,24 +147,25 @@ static void answer_hello(fl_ps_lane *l, const fl_peer *from, const hello *h)
     fl_msg_status status = FL_ANSWER_REFUSED;
 
     if (check_hello(l, h) == FLEET_OK)
-        status = grant(l, h, &incarnation);
+        status = grant_place(l, h, &incarnation);
     if (status == FL_ANSWER_OK) {
         l->stream[l->msg.head.stream].peer = *from;
         l->stream[l->msg.head.stream].known = true;
         l->stream[l->msg.head.stream].heard_ms = l->now_ms;
-        welcome(l, from, incarnation);
+        answer_lanes(l, from, incarnation);
     } else {
         fl_lane_refuse(l, &l->msg.head, from, status, fl_last_code(), "%s",
                        fleet_last_error());
     }
 }
 
-void fl_lane_hello(fl_ps_lane *l, const fl_peer *from)
+void fl_lane_hello(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
-    char *text = fl_msg_get_text(&l->msg, FL_OP_HELLO);
+    char *text = fl_msg_get_text(&l->msg, FL_SECTION_HELLO);
     fl_json *json = NULL;
     hello h = {0};
 
+    (void)p;
     if (!text ||
         fl_json_parse(text, strlen(text), "hello", &json) != FLEET_OK ||
         read_hello(json, &h) != FLEET_OK)

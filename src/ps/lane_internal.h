@@ -1,13 +1,15 @@
-/* lane_internal.h - the inside of a lane, shared by lane*.c. */
+/* lane_internal.h - the state of a lane and of its streams, shared by lane.c
+ * (packets, answers, deadlines), lane_handshake.c, lane_step.c (updates),
+ * lane_pull.c (reads) and lane_reduce.c (sums over workers). */
 #ifndef FL_PS_LANE_INTERNAL_H
 #define FL_PS_LANE_INTERNAL_H
 
 #include "base/json.h"
-#include "ps/lane.h"
 #include "ps/aggregate.h"
+#include "ps/lane.h"
 
 /* A message that is kept: a pull of a version to come, or what came while an
- * act had the store. */
+ * command had the store. */
 typedef struct fl_parked {
     struct fl_parked *next;
     fl_packet_pool *pool; /* of its memory */
@@ -34,10 +36,10 @@ typedef struct fl_stream_state {
     float clip;
     fl_row_cache *row_cache; /* by its pulls; NULL: it is not remembered */
 
-    /* its last act, to be told again */
-    uint64_t act_step; /* 0: none */
-    fleet_status act_status;
-    char *act_text;
+    /* what its last command came to, to be answered again */
+    uint64_t command_step; /* 0: none */
+    fleet_status command_status;
+    char *command_text;
 
     /* coordinator */
     uint64_t nonce;
@@ -55,12 +57,12 @@ struct fl_ps_lane {
     int64_t version;
     int64_t now_ms, begun_ms;
     int64_t pending_ms; /* since when a step waits for others; -1: none does */
-    bool norming;       /* the unit is summed and waits for its clip */
+    bool norming;       /* the aggregate is summed and waits for its clip */
     float last_clip;
 
-    bool busy; /* an act has the store */
-    fl_act act;
-    fl_parked asked; /* whose it is; a step's: packet NULL */
+    bool busy; /* a command has the store */
+    fl_lane_command command;
+    fl_parked requester; /* of the command; a step's: packet NULL */
     fl_parked *behind, **last_behind;
 
     fl_parked *pulls; /* of versions to come */
@@ -74,6 +76,8 @@ struct fl_ps_lane {
     fl_msg msg; /* that is being read */
 };
 
+typedef void fl_lane_handler(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
+
 static inline bool fl_contributes(const fl_stream_state *s)
 {
     return s->complete && !(s->flags & FL_MSG_CONTROL);
@@ -85,8 +89,7 @@ static inline bool fl_is_active(const fl_stream_state *s)
     return !s->left && !s->ended;
 }
 
-/* --- answers (lane.c) ------------------------------------------------------
- */
+/* --- answers (lane.c) ----------------------------------------------------- */
 
 /* Begin an answer to that request; sections may follow. */
 void fl_lane_begin_answer(fl_ps_lane *l, fl_msg_writer *w,
@@ -99,8 +102,6 @@ void fl_lane_refuse(fl_ps_lane *l, const fl_msg_head *to, const fl_peer *peer,
                     fl_msg_status status, fleet_status code, const char *format,
                     ...) __attribute__((format(printf, 6, 7)));
 
-/* Handle what is in l->msg; also later, for what was parked behind an act. */
-void fl_lane_dispatch(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
 fl_parked *fl_lane_park(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
 void fl_parked_free(fl_parked *p);
 
@@ -108,33 +109,32 @@ void fl_parked_free(fl_parked *p);
  * pointer that comes back. */
 fl_parked **fl_parked_forget(fl_parked **list, int stream);
 
-/* --- steps (lane_step.c) ---------------------------------------------------
- */
+/* --- what message.def names: l->msg is of that kind and of a known worker - */
 
-void fl_lane_step(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
-void fl_lane_clip(fl_ps_lane *l, const fl_peer *from);
+fl_lane_handler fl_lane_heartbeat, fl_lane_aborted; /* lane.c */
+fl_lane_handler fl_lane_hello;                      /* lane_handshake.c */
+fl_lane_handler fl_lane_step, fl_lane_clip;         /* lane_step.c */
+fl_lane_handler fl_lane_pull, fl_lane_query;        /* lane_pull.c */
+fl_lane_handler fl_lane_reduce;                     /* lane_reduce.c */
+
+/* --- steps (lane_step.c) -------------------------------------------------- */
+
 void fl_lane_advance(fl_ps_lane *l);
 void fl_stream_reset(fl_stream_state *s); /* its open step is forgotten */
 
-/* What the stream's last act has come to. */
-void fl_lane_answer_act(fl_ps_lane *l, const fl_msg_head *to,
-                        const fl_peer *peer);
+/* What the stream's last command has come to. */
+void fl_lane_answer_command(fl_ps_lane *l, const fl_msg_head *to,
+                            const fl_peer *peer);
 
-/* Who has not contributed, of those who should; FL_NOBODY. */
+/* The first stream whose contribution is missing; FL_NOBODY. */
 uint32_t fl_lane_missing(const fl_ps_lane *l);
 
-/* --- reads (lane_pull.c) ---------------------------------------------------
- */
+/* --- reads (lane_pull.c) -------------------------------------------------- */
 
-void fl_lane_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
 void fl_lane_serve_parked(fl_ps_lane *l, bool dense_alone);
-void fl_lane_query(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
 
-/* --- coordinator (lane_handshake.c, lane_reduce.c) -----------------------------
- */
+/* --- sums over workers (lane_reduce.c) ------------------------------------ */
 
-void fl_lane_hello(fl_ps_lane *l, const fl_peer *from);
-void fl_lane_reduce(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
 void fl_lane_try_reduce(fl_ps_lane *l);
 uint32_t fl_lane_missing_reduce(const fl_ps_lane *l);
 

@@ -2,14 +2,14 @@
 #include "base/memory.h"
 #include "ps/lane_internal.h"
 
-static void serve(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
+static void answer_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
-    fl_row_cache *found = l->stream[l->msg.head.stream].row_cache;
+    fl_row_cache *cache = l->stream[l->msg.head.stream].row_cache;
     fl_msg_writer w;
 
     fl_lane_begin_answer(l, &w, &l->msg.head, FL_ANSWER_OK, FL_NOBODY);
     for (int i = 0; i < l->msg.head.n_section; i++) {
-        if (fl_aggregate_read(&l->aggregate, p, &l->msg, i, &w, found) !=
+        if (fl_aggregate_read(&l->aggregate, p, &l->msg, i, &w, cache) !=
             FLEET_OK)
             break; /* the writer remembers */
         w.section[w.n_section - 1].version = (uint64_t)l->version;
@@ -23,7 +23,7 @@ static uint64_t version_of(const fl_ps_lane *l, const fl_msg *msg)
     return l->o.sync && msg->head.n_section > 0 ? msg->section[0].version : 0;
 }
 
-static void park(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
+static void park_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
     fl_parked **at = &l->pulls;
 
@@ -49,7 +49,7 @@ void fl_lane_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
                        "a pull of worker %u: %s", l->msg.head.stream,
                        fleet_last_error());
     else if (version > (uint64_t)l->version)
-        park(l, from, p);
+        park_pull(l, from, p);
     else if (version && version < (uint64_t)l->version)
         fl_lane_refuse(l, &l->msg.head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
                        "a pull of worker %u is of version %llu, but this is "
@@ -58,14 +58,14 @@ void fl_lane_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
                        l->msg.head.stream, (unsigned long long)version,
                        (long long)l->version);
     else
-        serve(l, from, p);
+        answer_pull(l, from, p);
 }
 
 /* A parked pull, decoded: does it want more than weights? */
 static bool wants_rows(const fl_msg *msg)
 {
     for (int i = 0; i < msg->head.n_section; i++)
-        if (msg->section[i].op != FL_OP_DENSE)
+        if (msg->section[i].op != FL_SECTION_DENSE)
             return true;
     return false;
 }
@@ -86,7 +86,7 @@ void fl_lane_serve_parked(fl_ps_lane *l, bool dense_alone)
         }
         *at = one->next;
         one->next = NULL;
-        serve(l, &one->from, one->packet);
+        answer_pull(l, &one->from, one->packet);
         fl_parked_free(one);
     }
 }
@@ -95,7 +95,7 @@ void fl_lane_query(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
     const fl_section *s = &l->msg.section[0];
 
-    if (l->msg.head.n_section != 1 || s->op != FL_OP_HASH ||
+    if (l->msg.head.n_section != 1 || s->op != FL_SECTION_HASH ||
         s->table >= (uint32_t)l->o.layout->n_table) {
         fl_lane_refuse(l, &l->msg.head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
                        "worker %u asks for what there is not",
@@ -103,8 +103,9 @@ void fl_lane_query(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
         return;
     }
     l->busy = true;
-    l->act = (fl_act){.op = FL_OP_HASH, .table = (int)s->table};
-    l->asked = (fl_parked){
+    l->command =
+        (fl_lane_command){.kind = FL_COMMAND_HASH, .table = (int)s->table};
+    l->requester = (fl_parked){
         .from = *from, .packet = fl_packet_keep(p), .head = l->msg.head};
-    l->host.begin(l->host.arg, &l->act);
+    l->host.begin(l->host.arg, &l->command);
 }

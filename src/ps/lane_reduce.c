@@ -21,7 +21,7 @@ static void answer_sum(fl_ps_lane *l, const fl_msg_head *to,
     void *values;
 
     fl_lane_begin_answer(l, &w, to, FL_ANSWER_OK, FL_NOBODY);
-    fl_msg_section(&w, FL_OP_REDUCE, 0);
+    fl_msg_section(&w, FL_SECTION_REDUCE, 0);
     values = fl_msg_column(&w, FL_COLUMN_VALUES, bytes);
     if (values && bytes)
         memcpy(values, l->reduced, bytes);
@@ -33,8 +33,8 @@ void fl_lane_reduce(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
     const fl_msg_head *head = &l->msg.head;
     fl_stream_state *s = &l->stream[head->stream];
 
-    if (head->n_section != 1 || l->msg.section[0].op != FL_OP_REDUCE ||
-        l->msg.section[0].table > FL_REDUCE_PASS ||
+    if (head->n_section != 1 || l->msg.section[0].op != FL_SECTION_REDUCE ||
+        l->msg.section[0].table > FL_REDUCTION_PASS ||
         l->msg.column[0][FL_AT_VALUES].size % sizeof(double)) {
         l->counts.bad++;
     } else if (head->step == s->reduced && s->reduced > 0) {
@@ -57,12 +57,12 @@ uint32_t fl_lane_missing_reduce(const fl_ps_lane *l)
 }
 
 /* How a number joins the others. */
-static double join(uint32_t how, double a, double b)
+static double join_number(uint32_t how, double a, double b)
 {
     switch (how) {
-    case FL_REDUCE_MAX:
+    case FL_REDUCTION_MAX:
         return a > b ? a : b;
-    case FL_REDUCE_MIN:
+    case FL_REDUCTION_MIN:
         return a < b ? a : b;
     default:
         return a + b;
@@ -70,7 +70,7 @@ static double join(uint32_t how, double a, double b)
 }
 
 /* The first contribution makes the room. */
-static fleet_status begin(fl_ps_lane *l, int n)
+static fleet_status begin_sum(fl_ps_lane *l, int n)
 {
     fl_free(l->reduced);
     l->reduced = fl_alloc_array((size_t)n + 1, sizeof *l->reduced);
@@ -87,7 +87,7 @@ static void name_call(char *text, size_t size, uint32_t how, int n)
 
     if (n == 0)
         snprintf(text, size, "a barrier or a load");
-    else if (how == FL_REDUCE_PASS)
+    else if (how == FL_REDUCTION_PASS)
         snprintf(text, size, "the end of a training pass");
     else
         snprintf(text, size, "a %s of %d number%s", name[how], n,
@@ -115,12 +115,13 @@ static fleet_status add_numbers(fl_ps_lane *l, bool first)
     const fl_frame *values = &l->msg.column[0][FL_AT_VALUES];
     int n = count_of(&l->msg);
 
-    FL_TRY(first ? begin(l, n) : check_same(l, n));
+    FL_TRY(first ? begin_sum(l, n) : check_same(l, n));
     for (int i = 0; i < n; i++) {
         double x;
 
         memcpy(&x, (const char *)values->data + (size_t)i * sizeof x, sizeof x);
-        l->reduced[i] = first ? x : join(l->reduced_how, l->reduced[i], x);
+        l->reduced[i] =
+            first ? x : join_number(l->reduced_how, l->reduced[i], x);
     }
     return FLEET_OK;
 }

@@ -1,5 +1,5 @@
-/* lane_step.c - streams' steps: pieces collected, updates made, passes ended.
- */
+/* lane_step.c - streams' steps: pieces collected, updates made, commands begun,
+ * passes ended. */
 #include <stdio.h>
 #include <string.h>
 
@@ -24,14 +24,13 @@ uint32_t fl_lane_missing(const fl_ps_lane *l)
     return FL_NOBODY;
 }
 
-/* --- pieces ------------------------------------------------------------------
- */
+/* --- pieces --------------------------------------------------------------- */
 
 /* What closes a contribution: how many batches it is of, and its clip. */
 static const fl_section *closing_section(const fl_msg *msg)
 {
     for (int i = 0; i < msg->head.n_section; i++)
-        if (msg->section[i].op == FL_OP_CLIP)
+        if (msg->section[i].op == FL_SECTION_CLIP)
             return &msg->section[i];
     return NULL;
 }
@@ -40,18 +39,18 @@ static const fl_section *closing_section(const fl_msg *msg)
 static fleet_status check_control(const fl_msg *msg, int control)
 {
     const fl_msg_head *head = &msg->head;
-    bool act = control == FL_MSG_ACT;
+    bool command = control == FL_MSG_COMMAND;
 
     if (control & (control - 1) || head->piece > 0 ||
         !(head->flags & FL_MSG_END_OF_STEP))
         return fl_fail(FLEET_EINVAL, "flags 0x%x in piece %u",
                        (unsigned)head->flags, (unsigned)head->piece);
-    if (!act && head->n_section > 0)
+    if (!command && head->n_section > 0)
         return fl_fail(FLEET_EINVAL, "gradients after the pass");
-    if (act &&
+    if (command &&
         (head->n_section != 1 || !(msg->section[0].columns & FL_COLUMN_BYTES) ||
-         (msg->section[0].op != FL_OP_SAVE &&
-          msg->section[0].op != FL_OP_LOAD)))
+         (msg->section[0].op != FL_SECTION_SAVE &&
+          msg->section[0].op != FL_SECTION_LOAD)))
         return fl_fail(FLEET_EINVAL, "an act that is none");
     return FLEET_OK;
 }
@@ -59,7 +58,7 @@ static fleet_status check_control(const fl_msg *msg, int control)
 static bool has_gradients(const fl_msg *msg)
 {
     for (int i = 0; i < msg->head.n_section; i++)
-        if (msg->section[i].op != FL_OP_CLIP && msg->section[i].n_key > 0)
+        if (msg->section[i].op != FL_SECTION_CLIP && msg->section[i].n_key > 0)
             return true;
     return false;
 }
@@ -166,25 +165,26 @@ static void take_piece(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 
 static void answer_norms(fl_ps_lane *l, const fl_stream_state *s);
 
-static bool clips(const fl_ps_lane *l)
+static bool has_clip_norm(const fl_ps_lane *l)
 {
     const fleet_optimizer *o = l->o.layout->store->optimizer;
 
     return l->o.sync && o && o->clip_norm > 0;
 }
 
-void fl_lane_answer_act(fl_ps_lane *l, const fl_msg_head *to,
-                        const fl_peer *peer)
+void fl_lane_answer_command(fl_ps_lane *l, const fl_msg_head *to,
+                            const fl_peer *peer)
 {
     const fl_stream_state *s = &l->stream[to->stream];
     fl_msg_writer w;
 
-    fl_lane_begin_answer(
-        l, &w, to, s->act_status == FLEET_OK ? FL_ANSWER_OK : FL_ANSWER_FAILED,
-        FL_NOBODY);
-    w.head.step = (uint64_t)s->act_status;
-    if (s->act_text)
-        fl_msg_text(&w, FL_OP_TEXT, s->act_text);
+    fl_lane_begin_answer(l, &w, to,
+                         s->command_status == FLEET_OK ? FL_ANSWER_OK
+                                                       : FL_ANSWER_FAILED,
+                         FL_NOBODY);
+    w.head.step = (uint64_t)s->command_status;
+    if (s->command_text)
+        fl_msg_text(&w, FL_SECTION_TEXT, s->command_text);
     fl_lane_end_answer(l, &w, peer);
 }
 
@@ -197,12 +197,12 @@ static void answer_applied(fl_ps_lane *l, const fl_msg_head *to,
     fl_msg_writer w;
     fl_section *s;
 
-    if (stream->act_step > 0 && to->step == stream->act_step) {
-        fl_lane_answer_act(l, to, peer);
+    if (stream->command_step > 0 && to->step == stream->command_step) {
+        fl_lane_answer_command(l, to, peer);
         return;
     }
     fl_lane_begin_answer(l, &w, to, FL_ANSWER_OK, FL_NOBODY);
-    s = clips(l) ? fl_msg_section(&w, FL_OP_CLIP, 0) : NULL;
+    s = has_clip_norm(l) ? fl_msg_section(&w, FL_SECTION_CLIP, 0) : NULL;
     if (s)
         s->learning_rate = l->last_clip;
     fl_lane_end_answer(l, &w, peer);
@@ -242,11 +242,10 @@ void fl_lane_step(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
     }
 }
 
-/* --- updates -----------------------------------------------------------------
- */
+/* --- updates -------------------------------------------------------------- */
 
 /* The stream's step is over: number, pieces, answer. */
-static void finish(fl_ps_lane *l, fl_stream_state *s)
+static void finish_step(fl_ps_lane *l, fl_stream_state *s)
 {
     fl_msg_head head = s->request;
     fl_peer from = s->from;
@@ -277,7 +276,7 @@ static fleet_status sum_up(fl_ps_lane *l, int only)
     return FLEET_OK;
 }
 
-static uint32_t batches(const fl_ps_lane *l, int only)
+static uint32_t count_batches(const fl_ps_lane *l, int only)
 {
     uint32_t n = 0;
 
@@ -288,9 +287,10 @@ static uint32_t batches(const fl_ps_lane *l, int only)
 }
 
 /* Weights that are waited for travel while the rows change. */
-static void apply(fl_ps_lane *l, int only, float clip)
+static void apply_update(fl_ps_lane *l, int only, float clip)
 {
-    fl_aggregate_apply_dense(&l->aggregate, l->version, batches(l, only), clip);
+    fl_aggregate_apply_dense(&l->aggregate, l->version, count_batches(l, only),
+                             clip);
     l->version++;
     l->o.layout->store->updates = l->version;
     fl_lane_serve_parked(l, true);
@@ -304,11 +304,10 @@ static void apply(fl_ps_lane *l, int only, float clip)
     l->pending_ms = -1;
     for (int i = 0; i < l->o.n_stream; i++)
         if (takes_part(l, i, only))
-            finish(l, &l->stream[i]);
+            finish_step(l, &l->stream[i]);
 }
 
-/* --- clip by global norm
- * ------------------------------------------------------ */
+/* --- clip by global norm -------------------------------------------------- */
 
 static fleet_status put_norms(fl_ps_lane *l, fl_msg_writer *w)
 {
@@ -320,9 +319,9 @@ static fleet_status put_norms(fl_ps_lane *l, fl_msg_writer *w)
     int64_t n = 0;
 
     if (key && sum)
-        status = fl_aggregate_norms(&l->aggregate, 1.0f / (float)batches(l, -1),
-                                    key, sum, &n);
-    s = fl_msg_section(w, FL_OP_NORMS, 0);
+        status = fl_aggregate_norms(
+            &l->aggregate, 1.0f / (float)count_batches(l, -1), key, sum, &n);
+    s = fl_msg_section(w, FL_SECTION_NORMS, 0);
     if (status == FLEET_OK && s) {
         void *keys, *values;
 
@@ -352,12 +351,13 @@ static void answer_norms(fl_ps_lane *l, const fl_stream_state *s)
     fl_lane_end_answer(l, &w, &s->from);
 }
 
-void fl_lane_clip(fl_ps_lane *l, const fl_peer *from)
+void fl_lane_clip(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
     const fl_msg_head head = l->msg.head;
     fl_stream_state *s = &l->stream[head.stream];
     const fl_section *factor = closing_section(&l->msg);
 
+    (void)p;
     if (head.step <= s->done) {
         answer_applied(l, &head, from);
         return;
@@ -368,11 +368,10 @@ void fl_lane_clip(fl_ps_lane *l, const fl_peer *from)
     }
     s->request = head;
     s->from = *from;
-    apply(l, -1, factor ? factor->learning_rate : 1.0f);
+    apply_update(l, -1, factor ? factor->learning_rate : 1.0f);
 }
 
-/* --- what can go on, goes on
- * --------------------------------------------------- */
+/* --- what can go on, goes on ---------------------------------------------- */
 
 /* All who are in the pass have brought their part, and at least one has one. */
 static bool is_full(const fl_ps_lane *l)
@@ -397,8 +396,8 @@ static bool update_together(fl_ps_lane *l)
         fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
         return false;
     }
-    if (!clips(l)) {
-        apply(l, -1, 1.0f);
+    if (!has_clip_norm(l)) {
+        apply_update(l, -1, 1.0f);
         return true;
     }
     l->norming = true;
@@ -417,26 +416,29 @@ static bool update_alone(fl_ps_lane *l)
             continue;
         any = true;
         if (sum_up(l, i) == FLEET_OK)
-            apply(l, i, l->stream[i].clip);
+            apply_update(l, i, l->stream[i].clip);
         else
             fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
     }
     return any;
 }
 
-static bool begin_act(fl_ps_lane *l)
+static bool begin_command(fl_ps_lane *l)
 {
     for (int i = 0; i < l->o.n_stream; i++) {
         fl_stream_state *s = &l->stream[i];
+        fl_section_op op;
 
-        if (!s->complete || !(s->flags & FL_MSG_ACT))
+        if (!s->complete || !(s->flags & FL_MSG_COMMAND))
             continue;
         l->busy = true;
-        l->asked = (fl_parked){.head = s->request, .from = s->from};
-        l->act.op = (fl_msg_op)s->open->msg.section[0].op;
-        l->act.text = fl_msg_get_text(&s->open->msg, l->act.op);
-        if (l->act.text)
-            l->host.begin(l->host.arg, &l->act);
+        l->requester = (fl_parked){.head = s->request, .from = s->from};
+        op = (fl_section_op)s->open->msg.section[0].op;
+        l->command.kind =
+            op == FL_SECTION_LOAD ? FL_COMMAND_LOAD : FL_COMMAND_SAVE;
+        l->command.text = fl_msg_get_text(&s->open->msg, op);
+        if (l->command.text)
+            l->host.begin(l->host.arg, &l->command);
         else
             fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
         return true;
@@ -457,7 +459,7 @@ static bool take_ends(fl_ps_lane *l)
         if (s->flags & FL_MSG_LEAVE) {
             s->left = any = true;
             fl_parked_forget(&l->pulls, i); /* nobody waits for them */
-            finish(l, s);
+            finish_step(l, s);
         } else if (s->flags & FL_MSG_PASS_END && !s->ended) {
             s->ended = any = true;
         }
@@ -483,7 +485,7 @@ static bool close_pass(fl_ps_lane *l)
 
         if (s->ended && !s->left) {
             s->ended = false;
-            finish(l, s);
+            finish_step(l, s);
         }
         s->ended = false;
     }
@@ -496,7 +498,7 @@ void fl_lane_advance(fl_ps_lane *l)
 
     while (more && !l->busy && l->state == FL_LANE_RUNS) {
         more = take_ends(l);
-        if (begin_act(l))
+        if (begin_command(l))
             break;
         more = (l->o.sync ? update_together(l) : update_alone(l)) || more;
         if (l->state == FL_LANE_RUNS)

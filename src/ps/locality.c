@@ -1,4 +1,5 @@
-/* locality.c - see locality.h. */
+/* locality.c - the kernel's boot, namespaces, host and process, read from
+ * /proc; folders for sockets of one machine. */
 #define _GNU_SOURCE
 #include "ps/locality.h"
 
@@ -35,7 +36,7 @@ static unsigned long namespace_of(const char *path)
     return stat(path, &s) == 0 ? (unsigned long)s.st_ino : 0;
 }
 
-void fl_place_text(char text[160])
+void fl_locality_text(char text[160])
 {
     unsigned long net = namespace_of("/proc/self/ns/net");
     unsigned long mnt = namespace_of("/proc/self/ns/mnt");

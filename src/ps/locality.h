@@ -1,5 +1,5 @@
-/* locality.h - where a process runs, so that two on one machine talk by ipc: the
- * boot of the kernel, its network and its mount namespace. */
+/* locality.h - on which machine a process runs, so that two on the same one
+ * talk by ipc: the boot of the kernel, its network and its mount namespace. */
 #ifndef FL_PS_LOCALITY_H
 #define FL_PS_LOCALITY_H
 
@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 
-/* "boot/net/mnt"; "" where it cannot be told, which is like nothing. */
-void fl_place_text(char text[160]);
+/* "boot/net/mnt"; "" if it cannot be found out, which equals no other. */
+void fl_locality_text(char text[160]);
 
 /* "host:pid", for messages. */
 void fl_who_text(char text[96]);

@@ -1,4 +1,5 @@
-/* partition.c - see partition.h. */
+/* partition.c - blocks and rows shared out over buckets, buckets over servers
+ * and lanes. */
 #include "ps/partition.h"
 
 #include <inttypes.h>
@@ -71,7 +72,7 @@ int fl_block_bucket(const fl_param *p, int64_t block)
     return fl_bucket_of(fl_mix(name + (uint64_t)block));
 }
 
-static fl_buckets share(fl_buckets all, int i, int n)
+static fl_buckets share_buckets(fl_buckets all, int i, int n)
 {
     int size = all.end - all.first;
 
@@ -81,12 +82,12 @@ static fl_buckets share(fl_buckets all, int i, int n)
 
 fl_buckets fl_server_buckets(int server, int n_server)
 {
-    return share((fl_buckets){0, FL_N_BUCKET}, server, n_server);
+    return share_buckets((fl_buckets){0, FL_N_BUCKET}, server, n_server);
 }
 
 fl_buckets fl_lane_buckets(int server, int n_server, int lane, int n_lane)
 {
-    return share(fl_server_buckets(server, n_server), lane, n_lane);
+    return share_buckets(fl_server_buckets(server, n_server), lane, n_lane);
 }
 
 int fl_partition_param(const fl_partition *l, const char *name)

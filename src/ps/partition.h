@@ -1,11 +1,10 @@
-/* partition.h - who keeps what: parameters and tables numbered alike in every
- * process that runs the same program, dense parameters cut into blocks, blocks
- * and rows shared out over the lanes of the servers by bucket.
+/* partition.h - which server has what: parameters and tables numbered alike in
+ * every process that runs the same program, dense parameters cut into blocks,
+ * blocks and rows shared out over the lanes of the servers by bucket.
  *
  * A key, or a block, hashes to one of FL_N_BUCKET buckets; servers own ranges
  * of buckets, and so do the lanes inside a server. So results do not depend on
- * how many there are.
- */
+ * how many there are. */
 #ifndef FL_PS_PARTITION_H
 #define FL_PS_PARTITION_H
 

@@ -1,4 +1,5 @@
-/* remote_table.c - see remote_table.h. */
+/* remote_table.c - a table's methods for a worker: all of them refuse, or do
+ * nothing. */
 #include "ps/remote_table.h"
 
 #include "base/memory.h"

@@ -1,4 +1,5 @@
-/* server.c - see server.h. */
+/* server.c - the threads of a server: one per lane, which works its socket, and
+ * one per command that a lane has begun. */
 #include "ps/server.h"
 
 #include <inttypes.h>
@@ -29,19 +30,19 @@ typedef struct lane_runner {
     fl_partition layout;
     fl_ps_lane *lane;
     fl_socket *socket;
-    fl_wakeup bell;
+    fl_wakeup wakeup;
     pthread_t thread;
     bool has_thread;
     char *address; /* JSON, for HELLO's answer */
 
-    /* an act, on its own thread; act_done hands it over */
-    pthread_t actor;
-    fl_act act;
-    atomic_bool act_done;
-    bool acting;
-    fleet_status act_status;
-    char *act_text;
-    uint64_t act_sum, act_rows;
+    /* a command, on a thread of its own; command_done hands it over */
+    pthread_t command_thread;
+    fl_lane_command command;
+    atomic_bool command_done;
+    bool has_command;
+    fleet_status command_status;
+    char *command_text;
+    uint64_t command_sum, command_rows;
 } lane_runner;
 
 struct fl_server {
@@ -50,91 +51,87 @@ struct fl_server {
     const char **address;
     char *program;
     fl_ipc_folder folder;
-    uint32_t mark; /* in names there: other jobs may use it, too */
+    uint32_t mark; /* in its files' names: other jobs may use it, too */
     fl_packet_pool *pool;
     _Atomic(const char *) stop; /* why; NULL: go on */
     pthread_mutex_t lock;       /* over failed */
     fl_error failed;
 };
 
-/* --- acts
- * ------------------------------------------------------------------------ */
+/* --- commands ------------------------------------------------------------- */
 
-static fleet_status do_act(lane_runner *r)
+static fleet_status run_command(lane_runner *r)
 {
     const fl_server_options *o = &r->server->o;
     fl_buckets own =
         fl_lane_buckets(o->index, o->n_server, r->number, o->n_lane);
 
-    if (r->act.op == FL_OP_HASH) {
-        const fl_rows *rows = r->layout.table[r->act.table];
+    if (r->command.kind == FL_COMMAND_HASH) {
+        const fl_rows *rows = r->layout.table[r->command.table];
 
-        r->act_rows = (uint64_t)rows->methods->count(rows);
-        return fl_store_hash_rows(rows, &r->act_sum);
+        r->command_rows = (uint64_t)rows->methods->count(rows);
+        return fl_store_hash_rows(rows, &r->command_sum);
     }
-    if (!r->act.text)
+    if (!r->command.text)
         return fl_fail(FLEET_EFORMAT, "an act without words");
-    return o->act(o->act_arg, &r->layout, own, o->index, r->number, r->act.op,
-                  r->act.text, &r->act_text);
+    return o->command(o->command_arg, r->store, own, o->index, r->number,
+                      r->command.kind, r->command.text, &r->command_text);
 }
 
-static void *act_thread(void *arg)
+static void *command_main(void *arg)
 {
     lane_runner *r = arg;
 
-    r->act_status = do_act(r);
-    if (r->act_status != FLEET_OK) {
-        fl_free(r->act_text);
-        r->act_text = fl_strdup(fleet_last_error());
+    r->command_status = run_command(r);
+    if (r->command_status != FLEET_OK) {
+        fl_free(r->command_text);
+        r->command_text = fl_strdup(fleet_last_error());
     }
-    atomic_store(&r->act_done, true);
-    fl_wakeup_ring(&r->bell);
+    atomic_store(&r->command_done, true);
+    fl_wakeup_ring(&r->wakeup);
     return NULL;
 }
 
-static const char *act_name(fl_msg_op op)
-{
-    return op == FL_OP_HASH   ? "a params_hash"
-           : op == FL_OP_LOAD ? "a load"
-                              : "a save";
-}
+static const char *const command_name[] = {[FL_COMMAND_SAVE] = "a save",
+                                           [FL_COMMAND_LOAD] = "a load",
+                                           [FL_COMMAND_HASH] = "a params_hash"};
 
-static void begin_act(void *arg, const fl_act *act)
+static void begin_command(void *arg, const fl_lane_command *command)
 {
     lane_runner *r = arg;
 
-    r->act = *act;
-    r->act_text = NULL;
-    r->act_sum = r->act_rows = 0;
-    atomic_store(&r->act_done, false);
-    r->acting = true;
-    if (fl_thread_start(&r->actor, act_thread, r, act_name(act->op)) ==
-        FLEET_OK)
+    r->command = *command;
+    r->command_text = NULL;
+    r->command_sum = r->command_rows = 0;
+    atomic_store(&r->command_done, false);
+    r->has_command = true;
+    if (fl_thread_start(&r->command_thread, command_main, r,
+                        command_name[command->kind]) == FLEET_OK)
         return;
-    r->acting = false;
+    r->has_command = false;
     fl_lane_abort(r->lane, FLEET_ENOMEM, fleet_last_error());
 }
 
-static void end_act(lane_runner *r)
+static void end_command(lane_runner *r)
 {
-    if (!r->acting || !atomic_load(&r->act_done))
+    if (!r->has_command || !atomic_load(&r->command_done))
         return;
-    pthread_join(r->actor, NULL);
-    r->acting = false;
-    fl_lane_done(r->lane, r->act_status, r->act_text, r->act_sum, r->act_rows,
-                 fl_now_ms());
-    fl_free(r->act_text);
-    r->act_text = NULL;
+    pthread_join(r->command_thread, NULL);
+    r->has_command = false;
+    fl_lane_command_done(r->lane, r->command_status, r->command_text,
+                         r->command_sum, r->command_rows, fl_now_ms());
+    fl_free(r->command_text);
+    r->command_text = NULL;
 }
 
-/* --- a lane's thread
- * --------------------------------------------------------------- */
+/* --- a lane's thread ------------------------------------------------------ */
 
 static void send_packet(void *arg, const fl_peer *to, fl_packet *p)
 {
     lane_runner *r = arg;
 
-    fl_socket_send(r->socket, to, p); /* who is gone will be missed */
+    fl_socket_send(r->socket, to,
+                   p); /* a deadline notices a worker that is gone */
 }
 
 static void receive_all(lane_runner *r)
@@ -151,12 +148,12 @@ static void receive_all(lane_runner *r)
 static void ring_all(fl_server *s)
 {
     for (int i = 0; i < s->o.n_lane; i++)
-        if (s->runner[i].bell.fd >= 0)
-            fl_wakeup_ring(&s->runner[i].bell);
+        if (s->runner[i].wakeup.fd >= 0)
+            fl_wakeup_ring(&s->runner[i].wakeup);
 }
 
 /* The first lane that fails says why; the others end with the same words. */
-static void keep_failure(fl_server *s, const fl_error *error)
+static void record_failure(fl_server *s, const fl_error *error)
 {
     pthread_mutex_lock(&s->lock);
     if (s->failed.code == FLEET_OK)
@@ -175,8 +172,8 @@ static fl_error failure_of(fl_server *s)
     return error;
 }
 
-/* Reasons to end that come from elsewhere. */
-static void heed_others(lane_runner *r)
+/* Reasons to end that are not this lane's: another lane's failure, a signal. */
+static void check_stop(lane_runner *r)
 {
     const char *stop = atomic_load(&r->server->stop);
     fl_error failed = failure_of(r->server);
@@ -191,8 +188,8 @@ static void heed_others(lane_runner *r)
     fl_lane_abort(r->lane, FLEET_EPEER, why);
 }
 
-/* Packets of others: a scanner, a worker of another job. */
-static void report_strangers(const lane_runner *r)
+/* Packets that no worker of this job sent: a scanner's, another job's. */
+static void report_strays(const lane_runner *r)
 {
     fl_lane_counts n = fl_lane_counted(r->lane);
     uint64_t bad = n.bad + fl_socket_dropped(r->socket);
@@ -204,33 +201,32 @@ static void report_strangers(const lane_runner *r)
                 r->server->o.index, r->number, bad, n.strays);
 }
 
-static void *serve(void *arg)
+static void *run_lane(void *arg)
 {
     lane_runner *r = arg;
     bool failed;
-    int64_t beat = r->server->o.peer_ms / 10;
+    int64_t tick_ms = r->server->o.peer_ms / 10;
 
-    beat = beat < 10 ? 10 : beat > 500 ? 500 : beat;
-    while (fl_lane_state_of(r->lane) == FL_LANE_RUNS || r->acting) {
-        fl_socket_wait(&r->socket, 1, &r->bell, (int)beat);
+    tick_ms = tick_ms < 10 ? 10 : tick_ms > 500 ? 500 : tick_ms;
+    while (fl_lane_state_of(r->lane) == FL_LANE_RUNS || r->has_command) {
+        fl_socket_wait(&r->socket, 1, &r->wakeup, (int)tick_ms);
         receive_all(r);
-        end_act(r);
-        heed_others(r);
+        end_command(r);
+        check_stop(r);
         fl_lane_tick(r->lane, fl_now_ms());
     }
     failed = fl_lane_state_of(r->lane) == FL_LANE_FAILED;
     if (failed)
-        keep_failure(r->server, fl_lane_error(r->lane));
-    report_strangers(r);
+        record_failure(r->server, fl_lane_error(r->lane));
+    report_strays(r);
     fl_socket_close(r->socket, failed ? ABORT_LINGER_MS : LINGER_MS);
     r->socket = NULL;
     return NULL;
 }
 
-/* --- making it
- * ---------------------------------------------------------------------- */
+/* --- making it ------------------------------------------------------------ */
 
-/* A load brings those no rows here. */
+/* A load brings no rows into tables that ranks share out. */
 static void leave_to_ranks(fl_store *s)
 {
     for (size_t i = 0; i < s->tables.n; i++) {
@@ -245,7 +241,7 @@ static fleet_status make_store(fl_server *s, lane_runner *r)
     fl_buckets own =
         fl_lane_buckets(s->o.index, s->o.n_server, r->number, s->o.n_lane);
     fleet_status status = FLEET_OK;
-    char *said = NULL;
+    char *answer = NULL;
 
     FL_TRY(fl_store_create(s->o.context, s->o.make_rows, &r->store));
     for (int i = 0; i < s->o.n_program; i++)
@@ -256,9 +252,9 @@ static fleet_status make_store(fl_server *s, lane_runner *r)
     leave_to_ranks(r->store);
     FL_TRY(fl_partition_make(&r->layout, r->store, s->o.n_server));
     if (s->o.load)
-        status = s->o.act(s->o.act_arg, &r->layout, own, s->o.index, r->number,
-                          FL_OP_LOAD, s->o.load, &said);
-    fl_free(said);
+        status = s->o.command(s->o.command_arg, r->store, own, s->o.index,
+                              r->number, FL_COMMAND_LOAD, s->o.load, &answer);
+    fl_free(answer);
     return status;
 }
 
@@ -288,10 +284,10 @@ static char *describe_lane(const char *bound, const char *ipc)
 {
     const char *colon = strrchr(bound, ':');
     fl_json *json = fl_json_object();
-    char place[160], *text;
+    char locality[160], *text;
     fleet_status status;
 
-    fl_place_text(place);
+    fl_locality_text(locality);
     if (strncmp(bound, "inproc://", 9) == 0)
         status = fl_json_put(json, "inproc", fl_json_string(bound));
     else
@@ -299,7 +295,7 @@ static char *describe_lane(const char *bound, const char *ipc)
     if (status == FLEET_OK && *ipc)
         status = fl_json_put(json, "ipc", fl_json_string(ipc));
     if (status == FLEET_OK)
-        status = fl_json_put(json, "place", fl_json_string(place));
+        status = fl_json_put(json, "place", fl_json_string(locality));
     text = status == FLEET_OK ? fl_json_print(json, false) : NULL;
     fl_json_free(json);
     return text;
@@ -324,7 +320,7 @@ static fleet_status bind_lane(fl_server *s, lane_runner *r)
     }
     r->address = describe_lane(bound, ipc);
     s->address[r->number] = r->address;
-    return r->address ? fl_wakeup_create(&r->bell) : FLEET_ENOMEM;
+    return r->address ? fl_wakeup_create(&r->wakeup) : FLEET_ENOMEM;
 }
 
 static fleet_status make_lane(fl_server *s, lane_runner *r)
@@ -346,7 +342,7 @@ static fleet_status make_lane(fl_server *s, lane_runner *r)
                                      .most_open = MOST_OPEN,
                                      .pool = s->pool,
                                      .log = &s->o.context->log};
-    const fl_lane_host host = {r, send_packet, begin_act};
+    const fl_lane_host host = {r, send_packet, begin_command};
 
     return fl_lane_create(&r->lane, &options, &host, fl_now_ms());
 }
@@ -357,7 +353,7 @@ static fleet_status make_all(fl_server *s)
     for (int i = 0; i < s->o.n_lane; i++) {
         s->runner[i].server = s;
         s->runner[i].number = i;
-        s->runner[i].bell.fd = -1;
+        s->runner[i].wakeup.fd = -1;
     }
     FL_TRY(FL_NEW(&s->address, (size_t)s->o.n_lane * sizeof(char *)));
     FL_TRY(fl_packet_pool_create(&s->pool, IDLE_BYTES));
@@ -393,7 +389,7 @@ fleet_status fl_server_create(fl_server **server, const fl_server_options *o)
     return fl_error_raise(&error);
 }
 
-static void say_counts(const fl_server *s)
+static void log_counts(const fl_server *s)
 {
     fl_lane_counts all = {0};
 
@@ -418,19 +414,19 @@ fleet_status fl_server_run(fl_server *s)
     for (int i = 0; i < s->o.n_lane && status == FLEET_OK; i++) {
         lane_runner *r = &s->runner[i];
 
-        status = fl_thread_start(&r->thread, serve, r, "a lane");
+        status = fl_thread_start(&r->thread, run_lane, r, "a lane");
         r->has_thread = status == FLEET_OK;
     }
     if (status != FLEET_OK) {
         fl_error error;
 
         fl_error_take(&error, status);
-        keep_failure(s, &error);
+        record_failure(s, &error);
     }
     for (int i = 0; i < s->o.n_lane; i++)
         if (s->runner[i].has_thread)
             pthread_join(s->runner[i].thread, NULL);
-    say_counts(s);
+    log_counts(s);
     if (atomic_load(&s->stop))
         return FLEET_OK;
     return fl_error_raise(&s->failed);
@@ -450,8 +446,8 @@ static void runner_done(lane_runner *r)
     fl_socket_close(r->socket, 0);
     fl_partition_done(&r->layout);
     fl_store_destroy(r->store);
-    if (r->bell.fd >= 0)
-        fl_wakeup_destroy(&r->bell);
+    if (r->wakeup.fd >= 0)
+        fl_wakeup_destroy(&r->wakeup);
     fl_free(r->address);
 }
 

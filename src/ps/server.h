@@ -6,13 +6,13 @@
 
 #include "ps/lane.h"
 
-/* What a lane is asked to do with its store: a save or a load below `text`. It
- * runs on a thread of its own while the lane keeps still. *answer, for
- * fl_free(), is what the worker is told. */
-typedef fleet_status fl_server_act(void *arg, const fl_partition *layout,
-                                   fl_buckets own, int server, int lane,
-                                   fl_msg_op op, const char *text,
-                                   char **answer);
+/* A save or a load of a lane's store, whose buckets are `own`; on a thread of
+ * its own while the lane leaves the store alone. *answer, for fl_free(), goes
+ * to the worker. */
+typedef fleet_status fl_server_command(void *arg, fl_store *store,
+                                       fl_buckets own, int server, int lane,
+                                       fl_job_command command, const char *text,
+                                       char **answer);
 
 typedef struct fl_server_options {
     fl_context *context;
@@ -26,12 +26,12 @@ typedef struct fl_server_options {
     const int *lane_port; /* of lanes from 1 on; 0: the kernel's choice */
     bool sync;
     bool scaled; /* training is in float16: a worker's step may bring nothing */
-    bool ranks;  /* workers are such: dense parameters stay with them where
+    bool ranks;  /* workers are ranks: dense parameters stay with them where
                     nothing else is said */
     const char *mode, *job;
     int64_t connect_ms, peer_ms, step_ms; /* deadlines */
-    fl_server_act *act;
-    void *act_arg;
+    fl_server_command *command;
+    void *command_arg;
     const char *load; /* what every lane loads first; NULL: nothing */
 } fl_server_options;
 

@@ -1,6 +1,6 @@
-/* worker.c - pulls: keys shared out to lanes, rows and blocks that come back;
- * see worker.h. */
-#include "ps/worker.h"
+/* worker.c - a worker's pulls: keys shared out to lanes, rows and blocks that
+ * come back. */
+#include "ps/worker_internal.h"
 
 #include <string.h>
 
@@ -11,8 +11,7 @@ static fl_worker *worker_of(fl_remote *x)
     return (fl_worker *)(void *)x;
 }
 
-/* --- waiting
- * ------------------------------------------------------------------ */
+/* --- waiting -------------------------------------------------------------- */
 
 /* Until all are done; what each that was sent has come to, the first failure.
  */
@@ -28,8 +27,7 @@ fleet_status fl_worker_wait(fl_worker *w, fl_request *r, int n,
     return FLEET_OK;
 }
 
-/* --- what to ask
- * -------------------------------------------------------------- */
+/* --- what to ask ---------------------------------------------------------- */
 
 static size_t bytes_per_key(const fl_worker *w, int table)
 {
@@ -64,8 +62,8 @@ static fleet_status share_out(fl_worker *w, fl_pull_buffer *s,
     return FLEET_OK;
 }
 
-static const fl_pull_rows *asked_of(const fl_worker *w, int table,
-                                    const fl_pull_rows *t, int n)
+static const fl_pull_rows *rows_of_table(const fl_worker *w, int table,
+                                         const fl_pull_rows *t, int n)
 {
     for (int i = 0; i < n; i++)
         if (t[i].rows == w->layout.table[table])
@@ -79,32 +77,31 @@ static fleet_status share_out_all(fl_worker *w, fl_pull_buffer *s,
     for (int l = 0; l < w->n_lane; l++)
         s->keys[l].n = 0;
     for (int i = 0; i < w->layout.n_table; i++) {
-        const fl_pull_rows *asked = asked_of(w, i, t, n);
+        const fl_pull_rows *wanted = rows_of_table(w, i, t, n);
 
         for (int l = 0; l < w->n_lane; l++)
             s->keys[l].first[i] = s->keys[l].n;
-        if (asked)
-            FL_TRY(share_out(w, s, asked));
+        if (wanted)
+            FL_TRY(share_out(w, s, wanted));
     }
     for (int l = 0; l < w->n_lane; l++)
         s->keys[l].first[w->layout.n_table] = s->keys[l].n;
     return FLEET_OK;
 }
 
-/* --- asking
- * -------------------------------------------------------------------- */
+/* --- asking --------------------------------------------------------------- */
 
 /* The message that is being written for a lane. */
-typedef struct asking {
+typedef struct pull_writer {
     fl_worker *w;
     fl_pull_buffer *slot;
     int lane;
     uint64_t version;
     fl_pull_request *r; /* NULL: none is begun */
     fl_msg_writer writer;
-} asking;
+} pull_writer;
 
-static fleet_status begin_request(asking *a)
+static fleet_status begin_request(pull_writer *a)
 {
     fl_pull_buffer *s = a->slot;
 
@@ -124,7 +121,7 @@ static fleet_status begin_request(asking *a)
     return FLEET_OK;
 }
 
-static fleet_status end_request(asking *a)
+static fleet_status end_request(pull_writer *a)
 {
     fl_pull_request *r = a->r;
 
@@ -137,8 +134,8 @@ static fleet_status end_request(asking *a)
 }
 
 /* Ask for n keys; `bytes` will come. */
-static fleet_status ask(asking *a, int table, const uint64_t *key,
-                        fl_pull_piece piece, size_t bytes)
+static fleet_status request_keys(pull_writer *a, int table, const uint64_t *key,
+                                 fl_pull_piece piece, size_t bytes)
 {
     fl_section *s;
     void *keys;
@@ -148,7 +145,8 @@ static fleet_status ask(asking *a, int table, const uint64_t *key,
         FL_TRY(end_request(a));
     if (!a->r)
         FL_TRY(begin_request(a));
-    s = fl_msg_section(&a->writer, table < 0 ? FL_OP_DENSE : FL_OP_ROWS,
+    s = fl_msg_section(&a->writer,
+                       table < 0 ? FL_SECTION_DENSE : FL_SECTION_ROWS,
                        table < 0 ? 0 : (uint32_t)table);
     if (s) {
         s->n_key = (uint32_t)piece.n;
@@ -163,7 +161,7 @@ static fleet_status ask(asking *a, int table, const uint64_t *key,
     return a->writer.status;
 }
 
-static fleet_status ask_rows(asking *a, int table)
+static fleet_status request_rows(pull_writer *a, int table)
 {
     const fl_lane_keys *k = &a->slot->keys[a->lane];
     size_t one = bytes_per_key(a->w, table);
@@ -174,7 +172,8 @@ static fleet_status ask_rows(asking *a, int table)
     for (int64_t i = k->first[table]; i < end; i += most) {
         fl_pull_piece piece = {table, i, end - i < most ? end - i : most};
 
-        FL_TRY(ask(a, table, k->key + i, piece, (size_t)piece.n * one));
+        FL_TRY(
+            request_keys(a, table, k->key + i, piece, (size_t)piece.n * one));
     }
     return FLEET_OK;
 }
@@ -189,33 +188,32 @@ int fl_worker_blocks(const fl_worker *w)
 
 /* A program without dense parameters asks the first lane for no blocks: the
  * answer says the version. */
-static fleet_status ask_dense(asking *a)
+static fleet_status request_blocks(pull_writer *a)
 {
     const fl_lane_blocks *b = &a->w->block[a->lane];
     int most = fl_worker_blocks(a->w);
 
     if (a->w->layout.n_param == 0 && a->lane == 0)
-        return ask(a, -1, b->key, (fl_pull_piece){-1, 0, 0}, 0);
+        return request_keys(a, -1, b->key, (fl_pull_piece){-1, 0, 0}, 0);
     for (int i = 0; i < b->n; i += most) {
         fl_pull_piece piece = {-1, i, b->n - i < most ? b->n - i : most};
 
-        FL_TRY(ask(a, -1, b->key + i, piece,
-                   (size_t)piece.n * FL_BLOCK * sizeof(float)));
+        FL_TRY(request_keys(a, -1, b->key + i, piece,
+                            (size_t)piece.n * FL_BLOCK * sizeof(float)));
     }
     return FLEET_OK;
 }
 
-static fleet_status ask_lane(asking *a, bool dense)
+static fleet_status request_lane(pull_writer *a, bool dense)
 {
     if (dense)
-        FL_TRY(ask_dense(a));
+        FL_TRY(request_blocks(a));
     for (int i = 0; i < a->w->layout.n_table; i++)
-        FL_TRY(ask_rows(a, i));
+        FL_TRY(request_rows(a, i));
     return end_request(a);
 }
 
-/* --- the exchange's pulls
- * ------------------------------------------------------- */
+/* --- the exchange's pulls ------------------------------------------------- */
 
 static void drop_slot(fl_worker *w, fl_pull_buffer *s)
 {
@@ -235,10 +233,10 @@ static void worker_drop(fl_remote *x, int slot)
 static fleet_status send_pull(fl_worker *w, fl_pull_buffer *s, bool dense,
                               uint64_t version)
 {
-    asking a = {.w = w, .slot = s, .version = version};
+    pull_writer a = {.w = w, .slot = s, .version = version};
 
     for (a.lane = 0; a.lane < w->n_lane; a.lane++) {
-        fleet_status status = ask_lane(&a, dense);
+        fleet_status status = request_lane(&a, dense);
 
         if (status != FLEET_OK) {
             if (a.r)
@@ -275,8 +273,7 @@ fleet_status fl_worker_pull_dense(fl_worker *w, bool ahead)
     return send_pull(w, s, true, version);
 }
 
-/* --- what comes back
- * ------------------------------------------------------------- */
+/* --- what comes back ------------------------------------------------------ */
 
 static void place_block(fl_worker *w, uint64_t key, const char **from)
 {
@@ -311,8 +308,8 @@ static void place_rows(fl_worker *w, const fl_pull_buffer *s,
 }
 
 /* Rows are used where they came, unless that is at an odd place. */
-static fleet_status aligned(fl_pull_request *r, const fl_msg *msg,
-                            const float **values)
+static fleet_status align_rows(fl_pull_request *r, const fl_msg *msg,
+                               const float **values)
 {
     size_t bytes = 0;
 
@@ -367,8 +364,8 @@ static fleet_status note_version(fl_worker *w, const fl_pull_request *r,
 
 /* Rows, unless they are there; and the weights, with their version, but for
  * NULL. */
-static fleet_status place(fl_worker *w, fl_pull_buffer *s, fl_pull_request *r,
-                          int64_t *version)
+static fleet_status place_answer(fl_worker *w, fl_pull_buffer *s,
+                                 fl_pull_request *r, int64_t *version)
 {
     const fl_msg *msg = fl_client_answer(w->client, &r->request);
     const float *values[FL_MSG_MOST_SECTION];
@@ -376,7 +373,7 @@ static fleet_status place(fl_worker *w, fl_pull_buffer *s, fl_pull_request *r,
     FL_TRY(check_answer(w, r, msg));
     if (version)
         FL_TRY(note_version(w, r, msg, version));
-    FL_TRY(aligned(r, msg, values));
+    FL_TRY(align_rows(r, msg, values));
     for (int i = 0; i < r->n_piece; i++) {
         const fl_pull_piece *piece = &r->piece[i];
         const char *from = (const char *)values[i];
@@ -400,7 +397,7 @@ fleet_status fl_worker_complete(fl_worker *w, int slot)
     for (int i = 0; i < s->n_request; i++)
         FL_TRY(fl_worker_wait(w, &s->request[i]->request, 1, "pull"));
     for (int i = 0; i < s->n_request; i++)
-        FL_TRY(place(w, s, s->request[i], &version));
+        FL_TRY(place_answer(w, s, s->request[i], &version));
     if (version >= 0)
         w->remote.updates = version;
     s->arrived = true;
@@ -433,7 +430,7 @@ static bool worker_came(fl_remote *x, int slot)
     if (s->has_rows || !is_answered(s))
         return s->has_rows;
     for (int i = 0; i < s->n_request; i++)
-        if (place(w, s, s->request[i], NULL) != FLEET_OK) {
+        if (place_answer(w, s, s->request[i], NULL) != FLEET_OK) {
             fl_error_clear();
             return false;
         }
@@ -449,8 +446,7 @@ static fleet_status worker_refresh(fl_remote *x)
     return fl_worker_complete(w, FL_DENSE_SLOT);
 }
 
-/* --- life
- * ------------------------------------------------------------------------ */
+/* --- life ----------------------------------------------------------------- */
 
 static const fl_remote_class methods = {
     .pull = worker_pull,

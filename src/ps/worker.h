@@ -1,13 +1,14 @@
-/* worker.h - a worker's exchange with its servers: which keys and blocks go to
- * which lane, what comes back, in the words of client.h. It waits through its
- * host alone, which is sockets (worker_io.h) or a simulator.
- */
+/* worker.h - a worker's remote storage (plan/remote.h) on its servers: which
+ * keys and blocks go to which lane, and what comes back, by requests of
+ * client.h. It waits through its host alone, which is sockets (worker_io.h) or
+ * a simulator. */
 #ifndef FL_PS_WORKER_H
 #define FL_PS_WORKER_H
 
 #include "ps/client.h"
 #include "ps/partition.h"
 #include "runtime/plan/remote.h"
+#include "runtime/store/job_command.h"
 
 /* Keys of one lane, and for each where its row comes from or goes to. */
 typedef struct fl_lane_keys {
@@ -59,7 +60,7 @@ typedef struct fl_worker_host {
 } fl_worker_host;
 
 typedef struct fl_worker {
-    fl_remote remote; /* first: a worker is an exchange */
+    fl_remote remote; /* first: a worker is one */
     fl_client *client;
     fl_worker_host host;
     fl_partition layout;
@@ -94,55 +95,16 @@ fleet_status fl_worker_reduce(fl_worker *w, fl_reduction how, double *x, int n);
  * then. */
 fleet_status fl_worker_barrier(fl_worker *w);
 
-/* What the worker has to say is said, and it is part of nothing any more. */
+/* Its last step, after which it is part of nothing any more. */
 fleet_status fl_worker_leave(fl_worker *w);
 
-/* Have every lane do something at this point of the stream: op SAVE or LOAD;
- * text by lane. answer[lane] gets what each says, for fl_free(). */
-fleet_status fl_worker_act(fl_worker *w, fl_msg_op op, const char *text,
-                           char **answer);
+/* Have every lane save or load at this point of the stream. answer[lane] gets
+ * what each says, for fl_free(). */
+fleet_status fl_worker_command(fl_worker *w, fl_job_command command,
+                               const char *text, char **answer);
 
 /* The sum over all rows of a table (params_hash), and how many there are. */
 fleet_status fl_worker_hash(fl_worker *w, int table, uint64_t *sum,
                             uint64_t *rows);
-
-/* --- between worker*.c -----------------------------------------------------
- */
-
-fleet_status fl_worker_wait(fl_worker *w, fl_request *r, int n,
-                            const char *what);
-fleet_status fl_worker_wait_update(fl_worker *w); /* the last push is through */
-fleet_status fl_worker_wait_update_as(fl_worker *w, const char *what);
-/* made: the requests of a step that was being made, none of them sent. */
-fleet_status fl_worker_undo_step(fl_worker *w, fl_request *made,
-                                 fleet_status status);
-fleet_status fl_worker_push(fl_remote *x, const fl_push *p);
-fleet_status fl_worker_clip(fl_remote *x, const fl_push *p, double squares,
-                            float *factor);
-fleet_status fl_worker_update(fl_remote *x);
-fleet_status fl_worker_end_pass(fl_remote *x, double *sum, int n);
-fleet_status fl_worker_pull_dense(fl_worker *w, bool ahead);
-fleet_status fl_worker_complete(fl_worker *w, int slot);
-fleet_status fl_lane_keys_widen(fl_lane_keys *k); /* for one more */
-int fl_worker_blocks(const fl_worker *w);         /* in a piece */
-
-/* The list that a key belongs to, with room for it; NULL: no memory. */
-static inline fl_lane_keys *fl_worker_keys_for(const fl_worker *w,
-                                               fl_lane_keys *keys, uint64_t key)
-{
-    fl_lane_keys *k =
-        &keys[w->n_lane == 1 ? 0 : w->owner[fl_bucket_of(fl_mix(key))]];
-    size_t n = (size_t)k->n;
-
-    if ((n >= k->key_capacity || n >= k->at_capacity) &&
-        fl_lane_keys_widen(k) != FLEET_OK)
-        return NULL;
-    return k;
-}
-
-static inline int64_t fl_worker_now(const fl_worker *w)
-{
-    return w->host.now_ms(w->host.arg);
-}
 
 #endif

@@ -1,4 +1,5 @@
-/* worker_io.c - see worker_io.h. */
+/* worker_io.c - a worker's sockets, the lock over them, and the thread of its
+ * heartbeats. */
 #include "ps/worker_io.h"
 
 #include <stdatomic.h>
@@ -11,7 +12,7 @@
 enum { IDLE_BYTES = 256 << 20 }; /* buffers that are kept for the next step */
 
 struct fl_worker_io {
-    fl_remote exchange; /* first: what plans see */
+    fl_remote remote; /* first: what plans see */
     fl_worker_io_options o;
     uint64_t generation;  /* of the process, see fl_fork_generation() */
     pthread_mutex_t lock; /* over all below */
@@ -21,20 +22,19 @@ struct fl_worker_io {
     fl_worker worker;
     fl_socket **socket; /* by lane */
     int n_lane;
-    int64_t beat_ms;
-    fl_wakeup bell; /* rings when the thread must end */
+    int64_t heartbeat_ms;
+    fl_wakeup wakeup; /* rings when the thread must end */
     pthread_t thread;
     bool has_thread;
     atomic_bool stop;
 };
 
-static fl_worker_io *link_of(fl_remote *x)
+static fl_worker_io *io_of(fl_remote *x)
 {
     return (fl_worker_io *)(void *)x;
 }
 
-/* --- sockets
- * ------------------------------------------------------------------- */
+/* --- sockets -------------------------------------------------------------- */
 
 static void send_packet(void *arg, int lane, fl_packet *p)
 {
@@ -66,7 +66,7 @@ static void wait_for_packets(void *arg)
     fl_worker_io *l = arg;
 
     if (!receive_all(l)) {
-        if (fl_socket_wait(l->socket, l->n_lane, NULL, (int)l->beat_ms) !=
+        if (fl_socket_wait(l->socket, l->n_lane, NULL, (int)l->heartbeat_ms) !=
             FLEET_OK)
             fl_client_fail(l->client, FLEET_EIO, fleet_last_error(), true);
         receive_all(l);
@@ -80,13 +80,13 @@ static int64_t now_ms(void *arg)
     return fl_now_ms();
 }
 
-/* The thread: while the trainer computes, we say that we live. */
+/* The thread: while the trainer computes, lanes hear that the worker lives. */
 static void *keep_alive(void *arg)
 {
     fl_worker_io *l = arg;
 
     while (!atomic_load(&l->stop)) {
-        fl_socket_wait(NULL, 0, &l->bell, (int)l->beat_ms / 2);
+        fl_socket_wait(NULL, 0, &l->wakeup, (int)l->heartbeat_ms / 2);
         pthread_mutex_lock(&l->lock);
         if (!atomic_load(&l->stop)) {
             receive_all(l);
@@ -97,10 +97,9 @@ static void *keep_alive(void *arg)
     return NULL;
 }
 
-/* --- the exchange, locked
- * --------------------------------------------------------- */
+/* --- the worker's methods, under the lock --------------------------------- */
 
-static fleet_status enter(fl_worker_io *l)
+static fleet_status lock_open(fl_worker_io *l)
 {
     if (l->generation != fl_fork_generation())
         return fl_fail(FLEET_ESTATE, "a link to servers cannot be used after "
@@ -115,149 +114,155 @@ static fleet_status enter(fl_worker_io *l)
                                            "call fleet_init_worker() first");
 }
 
-static fleet_status leave(fl_worker_io *l, fleet_status status)
+static fleet_status unlock(fl_worker_io *l, fleet_status status)
 {
-    l->exchange.updates = l->worker.remote.updates;
+    l->remote.updates = l->worker.remote.updates;
     pthread_mutex_unlock(&l->lock);
     return status;
 }
 
-static fl_remote *inner(fl_worker_io *l)
+static fl_remote *inner_remote(fl_worker_io *l)
 {
     return &l->worker.remote;
 }
 
-static fleet_status link_pull(fl_remote *x, int slot, const fl_pull_rows *table,
-                              int n_table, bool dense, bool ahead, bool now)
+static fleet_status locked_pull(fl_remote *x, int slot,
+                                const fl_pull_rows *table, int n_table,
+                                bool dense, bool ahead, bool now)
 {
-    fl_worker_io *l = link_of(x);
+    fl_worker_io *l = io_of(x);
 
-    FL_TRY(enter(l));
-    return leave(l, inner(l)->methods->pull(inner(l), slot, table, n_table,
-                                            dense, ahead, now));
+    FL_TRY(lock_open(l));
+    return unlock(l,
+                  inner_remote(l)->methods->pull(inner_remote(l), slot, table,
+                                                 n_table, dense, ahead, now));
 }
 
-static fleet_status link_arrive(fl_remote *x, int slot)
+static fleet_status locked_wait_pull(fl_remote *x, int slot)
 {
-    fl_worker_io *l = link_of(x);
+    fl_worker_io *l = io_of(x);
 
-    FL_TRY(enter(l));
-    return leave(l, inner(l)->methods->wait_pull(inner(l), slot));
+    FL_TRY(lock_open(l));
+    return unlock(l,
+                  inner_remote(l)->methods->wait_pull(inner_remote(l), slot));
 }
 
-/* What has failed, arrive() tells. */
-static bool link_came(fl_remote *x, int slot)
+/* wait_pull() reports what has failed. */
+static bool locked_came(fl_remote *x, int slot)
 {
-    fl_worker_io *l = link_of(x);
+    fl_worker_io *l = io_of(x);
     bool came;
 
-    if (enter(l) != FLEET_OK) {
+    if (lock_open(l) != FLEET_OK) {
         fl_error_clear();
         return false;
     }
     receive_all(l);
-    came = inner(l)->methods->came(inner(l), slot);
-    leave(l, FLEET_OK);
+    came = inner_remote(l)->methods->came(inner_remote(l), slot);
+    unlock(l, FLEET_OK);
     return came;
 }
 
-static void link_drop(fl_remote *x, int slot)
+static void locked_drop(fl_remote *x, int slot)
 {
-    fl_worker_io *l = link_of(x);
+    fl_worker_io *l = io_of(x);
 
     if (l->generation != fl_fork_generation())
         return;
     pthread_mutex_lock(&l->lock);
     if (l->open)
-        inner(l)->methods->drop(inner(l), slot);
+        inner_remote(l)->methods->drop(inner_remote(l), slot);
     pthread_mutex_unlock(&l->lock);
 }
 
-static fleet_status link_clip(fl_remote *x, const fl_push *p, double squares,
-                              float *factor)
+static fleet_status locked_clip(fl_remote *x, const fl_push *p, double squares,
+                                float *factor)
 {
-    fl_worker_io *l = link_of(x);
+    fl_worker_io *l = io_of(x);
 
-    FL_TRY(enter(l));
-    return leave(l, inner(l)->methods->clip(inner(l), p, squares, factor));
+    FL_TRY(lock_open(l));
+    return unlock(
+        l, inner_remote(l)->methods->clip(inner_remote(l), p, squares, factor));
 }
 
-static fleet_status link_push(fl_remote *x, const fl_push *p)
+static fleet_status locked_push(fl_remote *x, const fl_push *p)
 {
-    fl_worker_io *l = link_of(x);
+    fl_worker_io *l = io_of(x);
 
-    FL_TRY(enter(l));
-    return leave(l, inner(l)->methods->push(inner(l), p));
+    FL_TRY(lock_open(l));
+    return unlock(l, inner_remote(l)->methods->push(inner_remote(l), p));
 }
 
-static fleet_status link_settle(fl_remote *x)
+static fleet_status locked_wait_update(fl_remote *x)
 {
-    fl_worker_io *l = link_of(x);
+    fl_worker_io *l = io_of(x);
 
-    FL_TRY(enter(l));
-    return leave(l, inner(l)->methods->wait_update(inner(l)));
+    FL_TRY(lock_open(l));
+    return unlock(l, inner_remote(l)->methods->wait_update(inner_remote(l)));
 }
 
-static fleet_status link_end_pass(fl_remote *x, double *sum, int n)
+static fleet_status locked_end_pass(fl_remote *x, double *sum, int n)
 {
-    fl_worker_io *l = link_of(x);
+    fl_worker_io *l = io_of(x);
 
-    FL_TRY(enter(l));
-    return leave(l, inner(l)->methods->end_pass(inner(l), sum, n));
+    FL_TRY(lock_open(l));
+    return unlock(l,
+                  inner_remote(l)->methods->end_pass(inner_remote(l), sum, n));
 }
 
-static fleet_status link_refresh(fl_remote *x)
+static fleet_status locked_refresh(fl_remote *x)
 {
-    fl_worker_io *l = link_of(x);
+    fl_worker_io *l = io_of(x);
 
-    FL_TRY(enter(l));
-    return leave(l, inner(l)->methods->refresh(inner(l)));
+    FL_TRY(lock_open(l));
+    return unlock(l, inner_remote(l)->methods->refresh(inner_remote(l)));
 }
 
 static const fl_remote_class methods = {
-    .pull = link_pull,
-    .wait_pull = link_arrive,
-    .came = link_came,
-    .drop = link_drop,
-    .clip = link_clip,
-    .push = link_push,
-    .wait_update = link_settle,
-    .end_pass = link_end_pass,
-    .refresh = link_refresh,
+    .pull = locked_pull,
+    .wait_pull = locked_wait_pull,
+    .came = locked_came,
+    .drop = locked_drop,
+    .clip = locked_clip,
+    .push = locked_push,
+    .wait_update = locked_wait_update,
+    .end_pass = locked_end_pass,
+    .refresh = locked_refresh,
 };
 
 fl_remote *fl_worker_io_remote(fl_worker_io *l)
 {
-    return &l->exchange;
+    return &l->remote;
 }
 
 fleet_status fl_worker_io_reduce(fl_worker_io *l, fl_reduction how, double *x,
                                  int n)
 {
-    FL_TRY(enter(l));
-    return leave(l, fl_worker_reduce(&l->worker, how, x, n));
+    FL_TRY(lock_open(l));
+    return unlock(l, fl_worker_reduce(&l->worker, how, x, n));
 }
 
 fleet_status fl_worker_io_barrier(fl_worker_io *l)
 {
-    FL_TRY(enter(l));
-    return leave(l, fl_worker_barrier(&l->worker));
+    FL_TRY(lock_open(l));
+    return unlock(l, fl_worker_barrier(&l->worker));
 }
 
-fleet_status fl_worker_io_act(fl_worker_io *l, fl_msg_op op, const char *text,
-                              char **answer)
+fleet_status fl_worker_io_command(fl_worker_io *l, fl_job_command command,
+                                  const char *text, char **answer)
 {
-    FL_TRY(enter(l));
-    return leave(l, fl_worker_act(&l->worker, op, text, answer));
+    FL_TRY(lock_open(l));
+    return unlock(l, fl_worker_command(&l->worker, command, text, answer));
 }
 
 fleet_status fl_worker_io_hash(fl_worker_io *l, const char *table,
                                uint64_t *sum, uint64_t *rows)
 {
-    FL_TRY(enter(l));
-    return leave(l, fl_worker_hash(&l->worker,
-                                   fl_partition_table(&l->worker.layout, table),
-                                   sum, rows));
+    FL_TRY(lock_open(l));
+    return unlock(l,
+                  fl_worker_hash(&l->worker,
+                                 fl_partition_table(&l->worker.layout, table),
+                                 sum, rows));
 }
 
 int fl_worker_io_lanes(const fl_worker_io *l)
@@ -270,29 +275,28 @@ bool fl_worker_io_is_open(const fl_worker_io *l)
     return l->open;
 }
 
-/* --- life
- * -------------------------------------------------------------------------- */
+/* --- life ----------------------------------------------------------------- */
 
 /* A fifth of the silence that counts as death, at most a second. */
-static int64_t beat_of(int64_t peer_ms)
+static int64_t heartbeat_interval(int64_t peer_ms)
 {
-    int64_t beat = peer_ms / 5;
+    int64_t ms = peer_ms / 5;
 
-    return beat < 20 ? 20 : beat > 1000 ? 1000 : beat;
+    return ms < 20 ? 20 : ms > 1000 ? 1000 : ms;
 }
 
-fleet_status fl_worker_io_create(fl_worker_io **link,
+fleet_status fl_worker_io_create(fl_worker_io **io,
                                  const fl_worker_io_options *o)
 {
     fl_worker_io *l;
 
-    FL_TRY(FL_NEW(link, sizeof *l));
-    l = *link;
+    FL_TRY(FL_NEW(io, sizeof *l));
+    l = *io;
     l->o = *o;
-    l->exchange.methods = &methods;
+    l->remote.methods = &methods;
     l->generation = fl_fork_generation();
-    l->beat_ms = beat_of(o->peer_ms);
-    l->bell.fd = -1;
+    l->heartbeat_ms = heartbeat_interval(o->peer_ms);
+    l->wakeup.fd = -1;
     pthread_mutex_init(&l->lock, NULL);
     return FLEET_OK;
 }
@@ -322,7 +326,7 @@ static fleet_status make_client(fl_worker_io *l, const fl_job_lanes *lanes)
                                        .request_ms = l->o.request_ms,
                                        .peer_ms = l->o.peer_ms,
                                        .step_ms = l->o.step_ms + l->o.peer_ms,
-                                       .beat_ms = l->beat_ms,
+                                       .heartbeat_ms = l->heartbeat_ms,
                                        .whole_sums = lanes->elsewhere,
                                        .pool = l->pool};
     const fl_client_host host = {l, send_packet};
@@ -366,17 +370,17 @@ static fleet_status open_all(fl_worker_io *l, fl_store *store, bool sync,
     FL_TRY(fl_worker_init(&l->worker, l->client, &host, store, l->o.n_server,
                           lanes->n_lane, sync));
     fl_client_watch(l->client, true, fl_now_ms());
-    FL_TRY(fl_wakeup_create(&l->bell));
+    FL_TRY(fl_wakeup_create(&l->wakeup));
     FL_TRY(fl_thread_start(&l->thread, keep_alive, l, "servers"));
     l->has_thread = true;
     return FLEET_OK;
 }
 
-static void close_link(fl_worker_io *l)
+static void close_all(fl_worker_io *l)
 {
     atomic_store(&l->stop, true);
-    if (l->bell.fd >= 0)
-        fl_wakeup_ring(&l->bell);
+    if (l->wakeup.fd >= 0)
+        fl_wakeup_ring(&l->wakeup);
     if (l->has_thread)
         pthread_join(l->thread, NULL);
     l->has_thread = false;
@@ -384,7 +388,8 @@ static void close_link(fl_worker_io *l)
     if (l->worker.client)
         fl_worker_done(&l->worker);
     for (int i = 0; i < l->n_lane; i++)
-        fl_socket_close(l->socket[i], l->beat_ms < 500 ? (int)l->beat_ms : 500);
+        fl_socket_close(l->socket[i],
+                        l->heartbeat_ms < 500 ? (int)l->heartbeat_ms : 500);
     fl_free(l->socket);
     l->socket = NULL;
     l->n_lane = 0;
@@ -392,9 +397,9 @@ static void close_link(fl_worker_io *l)
     l->client = NULL;
     fl_packet_pool_destroy(l->pool);
     l->pool = NULL;
-    if (l->bell.fd >= 0)
-        fl_wakeup_destroy(&l->bell);
-    l->bell.fd = -1;
+    if (l->wakeup.fd >= 0)
+        fl_wakeup_destroy(&l->wakeup);
+    l->wakeup.fd = -1;
 }
 
 fleet_status fl_worker_io_open(fl_worker_io *l, fl_store *store, bool sync,
@@ -411,10 +416,10 @@ fleet_status fl_worker_io_open(fl_worker_io *l, fl_store *store, bool sync,
     fl_error_take(&error, status);
     fl_free(lanes.lane);
     if (status != FLEET_OK) {
-        close_link(l);
+        close_all(l);
         return fl_error_raise(&error);
     }
-    l->exchange.sync = sync;
+    l->remote.sync = sync;
     l->open = true;
     return FLEET_OK;
 }
@@ -424,13 +429,13 @@ fleet_status fl_worker_io_leave(fl_worker_io *l)
     fleet_status status;
     fl_error error;
 
-    FL_TRY(enter(l));
-    status = leave(l, fl_worker_leave(&l->worker));
+    FL_TRY(lock_open(l));
+    status = unlock(l, fl_worker_leave(&l->worker));
     fl_error_take(&error, status);
     if (status != FLEET_OK)
         return status; /* told, or to be told by fl_worker_io_destroy() */
     l->left = true;
-    close_link(l);
+    close_all(l);
     return fl_error_raise(&error);
 }
 
@@ -461,7 +466,7 @@ void fl_worker_io_destroy(fl_worker_io *l)
     }
     if (l->open)
         give_up(l);
-    close_link(l);
+    close_all(l);
     pthread_mutex_destroy(&l->lock);
     fl_free(l);
 }

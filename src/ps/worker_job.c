@@ -1,11 +1,11 @@
-/* worker_job.c - what a worker does besides pulls and pushes: the ends of
- * passes, numbers of all workers, saves, hashes, the farewell. */
+/* worker_job.c - a worker's steps without a gradient and its other requests:
+ * ends of passes, numbers of all workers, commands, hashes, leaving. */
 #include <string.h>
 
 #include "base/memory.h"
-#include "ps/worker.h"
+#include "ps/worker_internal.h"
 
-static fleet_status make_step(fl_worker *w, uint16_t flags, fl_msg_op op,
+static fleet_status make_step(fl_worker *w, uint16_t flags, fl_section_op op,
                               const char *text)
 {
     for (int i = 0; i < w->n_lane; i++) {
@@ -22,7 +22,7 @@ static fleet_status make_step(fl_worker *w, uint16_t flags, fl_msg_op op,
 }
 
 /* A step of the stream without a gradient, to every lane: not waited for. */
-static fleet_status send_step(fl_worker *w, uint16_t flags, fl_msg_op op,
+static fleet_status send_step(fl_worker *w, uint16_t flags, fl_section_op op,
                               const char *text)
 {
     FL_TRY(fl_client_status(w->client));
@@ -35,8 +35,7 @@ static fleet_status send_step(fl_worker *w, uint16_t flags, fl_msg_op op,
     return FLEET_OK;
 }
 
-/* --- numbers of all workers
- * ------------------------------------------------------ */
+/* --- numbers of all workers ----------------------------------------------- */
 
 static fleet_status send_numbers(fl_worker *w, fl_request *r, fl_reduction how,
                                  const double *x, int n)
@@ -45,7 +44,7 @@ static fleet_status send_numbers(fl_worker *w, fl_request *r, fl_reduction how,
     void *values;
 
     fl_client_begin(w->client, r, &writer, FL_MSG_REDUCE, w->reduced + 1, 0);
-    fl_msg_section(&writer, FL_OP_REDUCE, (uint32_t)how);
+    fl_msg_section(&writer, FL_SECTION_REDUCE, (uint32_t)how);
     values = fl_msg_column(&writer, FL_COLUMN_VALUES, (size_t)n * sizeof *x);
     if (values && n > 0)
         memcpy(values, x, (size_t)n * sizeof *x);
@@ -86,20 +85,19 @@ fleet_status fl_worker_reduce(fl_worker *w, fl_reduction how, double *x, int n)
     return status;
 }
 
-/* --- passes
- * ------------------------------------------------------------------------ */
+/* --- passes --------------------------------------------------------------- */
 
 fleet_status fl_worker_end_pass(fl_remote *x, double *sum, int n)
 {
     fl_worker *w = (fl_worker *)(void *)x;
 
-    FL_TRY(send_step(w, FL_MSG_PASS_END, 0, NULL));
-    FL_TRY(fl_worker_reduce(w, FL_REDUCE_PASS, sum, n));
+    FL_TRY(send_step(w, FL_MSG_PASS_END, FL_SECTION_NO_OP, NULL));
+    FL_TRY(fl_worker_reduce(w, FL_REDUCTION_PASS, sum, n));
     return x->methods->refresh(x); /* waits for the pass's end, too */
 }
 
-/* In sync it ends the pass also for who has pushed nothing: the others' steps
- * wait for it. */
+/* In sync it ends the pass also of a worker that has pushed nothing: the other
+ * workers' steps wait for it. */
 fleet_status fl_worker_barrier(fl_worker *w)
 {
     double none = 0;
@@ -107,40 +105,35 @@ fleet_status fl_worker_barrier(fl_worker *w)
     if (w->remote.sync)
         return fl_worker_end_pass(&w->remote, &none, 0);
     FL_TRY(fl_worker_wait_update(w));
-    FL_TRY(fl_worker_reduce(w, FL_REDUCE_SUM, &none, 0));
+    FL_TRY(fl_worker_reduce(w, FL_REDUCTION_SUM, &none, 0));
     return w->remote.methods->refresh(&w->remote);
 }
 
 fleet_status fl_worker_leave(fl_worker *w)
 {
-    FL_TRY(send_step(w, FL_MSG_LEAVE, 0, NULL));
+    FL_TRY(send_step(w, FL_MSG_LEAVE, FL_SECTION_NO_OP, NULL));
     return fl_worker_wait_update(w);
 }
 
-/* --- acts
- * ---------------------------------------------------------------------------
- */
+/* --- commands ------------------------------------------------------------- */
 
-/* A save that a lane could not write is a step nevertheless: the stream goes
- * on. After half a load nothing does. */
-static fleet_status settle_act(fl_worker *w, fl_msg_op op)
+fleet_status fl_worker_command(fl_worker *w, fl_job_command command,
+                               const char *text, char **answer)
 {
-    bool load = op == FL_OP_LOAD;
-    fleet_status status = fl_worker_wait_update_as(w, load ? "load" : "save");
+    bool load = command == FL_COMMAND_LOAD;
+    fleet_status status;
 
+    FL_TRY(send_step(w, FL_MSG_COMMAND,
+                     load ? FL_SECTION_LOAD : FL_SECTION_SAVE, text));
+    status = fl_worker_wait_update_as(w, load ? "load" : "save");
+    /* a save that a lane could not write is a step nevertheless, and the stream
+     * goes on; after half a load nothing does */
     w->pushed = w->pushed || (load && status != FLEET_OK);
-    return status;
-}
-
-fleet_status fl_worker_act(fl_worker *w, fl_msg_op op, const char *text,
-                           char **answer)
-{
-    FL_TRY(send_step(w, FL_MSG_ACT, op, text));
-    FL_TRY(settle_act(w, op));
+    FL_TRY(status);
     for (int i = 0; answer && i < w->n_lane; i++) {
         const fl_msg *msg = fl_client_answer(w->client, &w->push[i]);
 
-        answer[i] = msg ? fl_msg_get_text(msg, FL_OP_TEXT) : NULL;
+        answer[i] = msg ? fl_msg_get_text(msg, FL_SECTION_TEXT) : NULL;
         if (!answer[i])
             return fl_fail(FLEET_EFORMAT, "%s has not said what it did",
                            fl_client_lane_name(w->client, i));
@@ -148,12 +141,12 @@ fleet_status fl_worker_act(fl_worker *w, fl_msg_op op, const char *text,
     return FLEET_OK;
 }
 
-static fleet_status ask_hash(fl_worker *w, fl_request *r, int lane, int table)
+static fleet_status query_hash(fl_worker *w, fl_request *r, int lane, int table)
 {
     fl_msg_writer writer;
 
     fl_client_begin(w->client, r, &writer, FL_MSG_QUERY, 0, 0);
-    fl_msg_section(&writer, FL_OP_HASH, (uint32_t)table);
+    fl_msg_section(&writer, FL_SECTION_HASH, (uint32_t)table);
     FL_TRY(fl_client_add(w->client, r, &writer));
     fl_client_send(w->client, r, lane, fl_worker_now(w));
     return FLEET_OK;
@@ -185,7 +178,7 @@ fleet_status fl_worker_hash(fl_worker *w, int table, uint64_t *sum,
 
     *sum = *rows = 0;
     for (int i = 0; status == FLEET_OK && i < w->n_lane; i++)
-        status = ask_hash(w, &r[i], i, table);
+        status = query_hash(w, &r[i], i, table);
     for (int i = 0; status == FLEET_OK && i < w->n_lane; i++)
         status = take_hash(w, &r[i], sum, rows);
     for (int i = 0; r && i < w->n_lane; i++) {

@@ -1,14 +1,13 @@
 /* worker_push.c - pushes: gradients packed for each lane, in pieces, and in
- * sync the wait for the update; see worker.h. */
+ * sync the wait for the update. */
 #include <string.h>
 
 #include "base/memory.h"
-#include "ps/worker.h"
+#include "ps/worker_internal.h"
 #include "runtime/store/norm.h"
 #include "runtime/simd/simd.h"
 
-/* --- sharing out
- * ---------------------------------------------------------------- */
+/* --- sharing out ---------------------------------------------------------- */
 
 static fleet_status share_out(fl_worker *w, const fl_push_rows *t)
 {
@@ -44,8 +43,7 @@ static fleet_status share_out_all(fl_worker *w, const fl_push *p)
     return FLEET_OK;
 }
 
-/* --- packing
- * --------------------------------------------------------------------- */
+/* --- packing -------------------------------------------------------------- */
 
 typedef struct packing {
     fl_worker *w;
@@ -77,8 +75,8 @@ static fleet_status end_piece(packing *a)
 }
 
 /* A section for so many bytes of values, in this piece or the next. */
-static fleet_status begin_section(packing *a, fl_msg_op op, int table, int n,
-                                  size_t bytes)
+static fleet_status begin_section(packing *a, fl_section_op op, int table,
+                                  int n, size_t bytes)
 {
     fl_section *s;
 
@@ -99,7 +97,7 @@ static fleet_status begin_section(packing *a, fl_msg_op op, int table, int n,
 }
 
 /* Servers know no scale of this worker's loss. */
-static void unscale(const packing *a, void *values, size_t bytes)
+static void divide_scale(const packing *a, void *values, size_t bytes)
 {
     float factor = fl_push_factor(a->push);
 
@@ -116,7 +114,7 @@ static fleet_status pack_rows(packing *a, int table, const uint64_t *key,
     void *keys;
     float *values;
 
-    FL_TRY(begin_section(a, FL_OP_ROWS, table, (int)n, bytes));
+    FL_TRY(begin_section(a, FL_SECTION_ROWS, table, (int)n, bytes));
     keys = fl_msg_column(&a->writer, FL_COLUMN_KEYS, (size_t)n * sizeof *key);
     values = fl_msg_column(&a->writer, FL_COLUMN_VALUES, bytes);
     if (!keys || !values)
@@ -128,7 +126,7 @@ static fleet_status pack_rows(packing *a, int table, const uint64_t *key,
                                              .n = n,
                                              .n_feature = 1,
                                              .dim = dim});
-    unscale(a, values, bytes);
+    divide_scale(a, values, bytes);
     return FLEET_OK;
 }
 
@@ -179,7 +177,7 @@ static fleet_status pack_blocks(packing *a, int first, int n)
 
     for (int i = first; i < first + n; i++)
         bytes += block_bytes(w, w->push_block[i]);
-    FL_TRY(begin_section(a, FL_OP_DENSE, 0, n, bytes));
+    FL_TRY(begin_section(a, FL_SECTION_DENSE, 0, n, bytes));
     keys = fl_msg_column(&a->writer, FL_COLUMN_KEYS, (size_t)n * sizeof *keys);
     values = fl_msg_column(&a->writer, FL_COLUMN_VALUES, bytes);
     for (int i = 0; keys && values && i < n; i++) {
@@ -187,7 +185,7 @@ static fleet_status pack_blocks(packing *a, int first, int n)
 
         keys[i] = w->push_block[first + i];
         memcpy(values, w->push_grad[first + i], one);
-        unscale(a, values, one);
+        divide_scale(a, values, one);
         values += one;
     }
     return a->writer.status;
@@ -207,7 +205,7 @@ static fleet_status close_step(packing *a)
 {
     fl_section *s;
 
-    FL_TRY(begin_section(a, FL_OP_CLIP, 0, 0, 0));
+    FL_TRY(begin_section(a, FL_SECTION_CLIP, 0, 0, 0));
     s = &a->writer.section[a->writer.n_section - 1];
     s->learning_rate = a->push->clip;
     a->writer.head.flags = FL_MSG_END_OF_STEP;
@@ -223,8 +221,7 @@ static fleet_status pack_lane(packing *a)
     return close_step(a);
 }
 
-/* --- the update
- * ------------------------------------------------------------------- */
+/* --- the update ----------------------------------------------------------- */
 
 /* A step that has failed is over: a save that found no room is no reason for
  * the next step to fail. One that was refused is refused for good. */
@@ -261,7 +258,8 @@ fleet_status fl_worker_undo_step(fl_worker *w, fl_request *made,
     return status;
 }
 
-/* Squares by block and bucket, in the order of runtime/passes/clip_global_norm.c. */
+/* Squares by block and bucket, in the order of
+ * runtime/passes/clip_global_norm.c. */
 typedef struct norms {
     double *sum;
     int64_t *first; /* by item: parameters, then tables */
@@ -289,7 +287,8 @@ static fleet_status take_norms(fl_worker *w, int lane, norms *all)
     const fl_frame *keys;
     const char *values;
 
-    if (!msg || msg->head.n_section != 1 || msg->section[0].op != FL_OP_NORMS ||
+    if (!msg || msg->head.n_section != 1 ||
+        msg->section[0].op != FL_SECTION_NORMS ||
         msg->column[0][FL_AT_KEYS].size !=
             msg->section[0].n_key * sizeof(uint64_t) ||
         msg->column[0][FL_AT_VALUES].size !=
@@ -335,7 +334,7 @@ static fleet_status send_clip(fl_worker *w, int lane, float factor)
 
     fl_request_clear(r);
     fl_client_begin(w->client, r, &writer, FL_MSG_CLIP, w->step, 0);
-    s = fl_msg_section(&writer, FL_OP_CLIP, 0);
+    s = fl_msg_section(&writer, FL_SECTION_CLIP, 0);
     if (s)
         s->learning_rate = factor;
     FL_TRY(fl_client_add(w->client, r, &writer));
@@ -351,7 +350,7 @@ static bool known_factor(fl_worker *w, float *factor)
         const fl_msg *msg = fl_client_answer(w->client, &w->push[i]);
 
         if (msg && msg->head.status == FL_ANSWER_OK &&
-            msg->head.n_section == 1 && msg->section[0].op == FL_OP_CLIP) {
+            msg->head.n_section == 1 && msg->section[0].op == FL_SECTION_CLIP) {
             *factor = msg->section[0].learning_rate;
             return true;
         }
@@ -425,7 +424,7 @@ static fleet_status pack_all(packing *a)
     return FLEET_OK;
 }
 
-static fleet_status pack(fl_worker *w, const fl_push *p)
+static fleet_status pack_push(fl_worker *w, const fl_push *p)
 {
     packing a = {.w = w, .push = p};
     fleet_status status = pack_all(&a);
@@ -483,7 +482,7 @@ fleet_status fl_worker_push(fl_remote *x, const fl_push *p)
     if (x->sync)         /* the end of a pass is a step that others hold up */
         FL_TRY(fl_worker_wait_update(w));
     w->step++;
-    FL_TRY(fl_worker_undo_step(w, w->pushing, pack(w, p)));
+    FL_TRY(fl_worker_undo_step(w, w->pushing, pack_push(w, p)));
     FL_TRY(send_push(w));
     if (!x->sync) {
         x->updates++;

@@ -87,7 +87,7 @@ static void open_scene(scene *s, const uint8_t *data, size_t size)
                            .request_ms = 3000,
                            .peer_ms = 2000,
                            .step_ms = 5000,
-                           .beat_ms = 100,
+                           .heartbeat_ms = 100,
                            .window = 300};
     const fl_client_host client_host = {s, keep_head};
     const fl_worker_host host = {s, wait, now_ms};
@@ -170,7 +170,7 @@ static void act(scene *s)
 {
     char *text[N_LANE] = {NULL};
 
-    fl_worker_act(&s->worker, FL_OP_SAVE, "{}", text);
+    fl_worker_command(&s->worker, FL_COMMAND_SAVE, "{}", text);
     for (int i = 0; i < N_LANE; i++)
         fl_free(text[i]);
 }

@@ -1,6 +1,6 @@
 /* fuzz_lane.c - any messages to a lane of one or two streams. The first byte
  * says which lane; then come events: a message that is well formed, frames that
- * are not, time, the end of an act. A lane must neither crash nor lose memory,
+ * are not, time, the end of a command. A lane must neither crash nor lose memory,
  * and what it has applied never becomes less. */
 #include "fuzz_ps.h"
 
@@ -14,7 +14,7 @@ typedef struct scene {
     fl_store *store;
     fl_partition layout;
     fl_ps_lane *lane;
-    bool acting;
+    bool commanded;
     int64_t now_ms;
 } scene;
 
@@ -27,13 +27,13 @@ static void drop_it(void *arg, const fl_peer *to, fl_packet *p)
     must(fl_msg_decode(p, &msg) == FLEET_OK);
 }
 
-static void begin_act(void *arg, const fl_act *act)
+static void begin_command(void *arg, const fl_lane_command *command)
 {
     scene *s = arg;
 
-    (void)act;
-    must(!s->acting);
-    s->acting = true;
+    (void)command;
+    must(!s->commanded);
+    s->commanded = true;
 }
 
 static void open_scene(scene *s, uint8_t how)
@@ -53,7 +53,7 @@ static void open_scene(scene *s, uint8_t how)
                          .peer_ms = 2000,
                          .step_ms = 5000,
                          .most_open = 2000};
-    const fl_lane_host host = {s, drop_it, begin_act};
+    const fl_lane_host host = {s, drop_it, begin_command};
 
     *s = (scene){0};
     if (!m->f)
@@ -99,13 +99,13 @@ static void message(scene *s, input *in)
     receive(s, any_message(in, s->pool, &head, NULL), from & 3);
 }
 
-static void end_act(scene *s, uint8_t how)
+static void end_command(scene *s, uint8_t how)
 {
-    if (!s->acting)
+    if (!s->commanded)
         return;
-    s->acting = false;
-    fl_lane_done(s->lane, how & 1 ? FLEET_OK : FLEET_EIO,
-                 how & 2 ? "text" : NULL, 1, 2, s->now_ms);
+    s->commanded = false;
+    fl_lane_command_done(s->lane, how & 1 ? FLEET_OK : FLEET_EIO,
+                         how & 2 ? "text" : NULL, 1, 2, s->now_ms);
 }
 
 static void event(scene *s, input *in)
@@ -121,7 +121,7 @@ static void event(scene *s, input *in)
         fl_lane_tick(s->lane, s->now_ms);
         break;
     case 2:
-        end_act(s, how >> 3);
+        end_command(s, how >> 3);
         break;
     default:
         message(s, in);
@@ -140,7 +140,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         must(fl_lane_version(s.lane) >= version);
         version = fl_lane_version(s.lane);
     }
-    end_act(&s, 1);
+    end_command(&s, 1);
     close_scene(&s);
     return 0;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "net/crc32c.h"
 #include "net/message.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -54,7 +55,7 @@ static void make_sum(const fl_packet *p)
 static void write_section(fl_msg_writer *w, const fl_msg *msg, int i)
 {
     const fl_section *from = &msg->section[i];
-    fl_section *s = fl_msg_section(w, (fl_msg_op)from->op, from->table);
+    fl_section *s = fl_msg_section(w, (fl_section_op)from->op, from->table);
     uint8_t columns = from->columns;
 
     must(s != NULL);

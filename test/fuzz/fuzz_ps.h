@@ -90,9 +90,10 @@ static inline fl_packet *any_packet(input *in)
 static inline void any_column(input *in, fl_msg_writer *w, fl_section *s,
                               int column, size_t suits)
 {
-    size_t n = next(in), unit = s->op == FL_OP_NORMS || s->op == FL_OP_REDUCE
-                                    ? sizeof(double)
-                                    : sizeof(float);
+    size_t n = next(in),
+           unit = s->op == FL_SECTION_NORMS || s->op == FL_SECTION_REDUCE
+                      ? sizeof(double)
+                      : sizeof(float);
     size_t size = column == FL_COLUMN_KEYS     ? s->n_key * 8
                   : column == FL_COLUMN_VALUES ? (n == 255 ? suits : n * unit)
                   : column == FL_COLUMN_BYTES  ? n
@@ -108,7 +109,7 @@ static inline void any_column(input *in, fl_msg_writer *w, fl_section *s,
 static inline void any_section(input *in, fl_msg_writer *w)
 {
     fl_section *s =
-        fl_msg_section(w, (fl_msg_op)(1 + next(in) % 10), next(in) % 4);
+        fl_msg_section(w, (fl_section_op)(1 + next(in) % 10), next(in) % 4);
     int columns = next(in);
     size_t suits;
 

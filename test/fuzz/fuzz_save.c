@@ -11,7 +11,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "fleet/save/save.h"
+#include "fleet/save/load.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -16,12 +16,12 @@ static void keep_sent(void *arg, const fl_peer *to, fl_packet *p)
     k->sent[k->n_sent++] = (lane_sent){to->id[0], fl_packet_keep(p)};
 }
 
-static void keep_act(void *arg, const fl_act *act)
+static void keep_command(void *arg, const fl_lane_command *command)
 {
     lane_kit *k = arg;
 
-    k->n_act++;
-    k->op = act->op;
+    k->n_command++;
+    k->command = command->kind;
 }
 
 static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
@@ -40,7 +40,7 @@ static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
                          .peer_ms = 1000,
                          .step_ms = 5000,
                          .most_open = 4000};
-    const fl_lane_host host = {k, keep_sent, keep_act};
+    const fl_lane_host host = {k, keep_sent, keep_command};
 
     memset(k, 0, sizeof *k);
     CHECK_OK(fl_packet_pool_create(&k->pool, 1 << 20));
@@ -127,14 +127,14 @@ void lane_push_as(lane_kit *k, uint32_t incarnation, uint32_t stream,
 
     head.incarnation = incarnation;
     lane_begin(k, &w, &head);
-    s = fl_msg_section(&w, FL_OP_ROWS, 0);
+    s = fl_msg_section(&w, FL_SECTION_ROWS, 0);
     s->n_key = 1;
     s->learning_rate = 0.25f;
     memcpy(fl_msg_column(&w, FL_COLUMN_KEYS, 8), &key, 8);
     g = fl_msg_column(&w, FL_COLUMN_VALUES, (size_t)dim * sizeof *g);
     for (int64_t i = 0; i < dim; i++)
         g[i] = 1;
-    s = fl_msg_section(&w, FL_OP_CLIP, 0);
+    s = fl_msg_section(&w, FL_SECTION_CLIP, 0);
     s->n_batch = n_batch;
     s->learning_rate = 1;
     lane_tell(k, &w, (int)stream);
@@ -146,14 +146,14 @@ void lane_push(lane_kit *k, uint32_t stream, uint64_t step, uint64_t key,
     lane_push_as(k, 1, stream, step, key, n_batch);
 }
 
-void lane_act(lane_kit *k, uint32_t stream, uint64_t step, const char *text)
+void lane_command(lane_kit *k, uint32_t stream, uint64_t step, const char *text)
 {
-    fl_msg_head head =
-        lane_head(FL_MSG_STEP, stream, step, FL_MSG_ACT | FL_MSG_END_OF_STEP);
+    fl_msg_head head = lane_head(FL_MSG_STEP, stream, step,
+                                 FL_MSG_COMMAND | FL_MSG_END_OF_STEP);
     fl_msg_writer w;
 
     lane_begin(k, &w, &head);
-    fl_msg_text(&w, FL_OP_SAVE, text);
+    fl_msg_text(&w, FL_SECTION_SAVE, text);
     lane_tell(k, &w, (int)stream);
 }
 
@@ -166,7 +166,7 @@ void lane_numbers(lane_kit *k, uint32_t stream, uint64_t number, int how,
     void *to;
 
     lane_begin(k, &w, &head);
-    fl_msg_section(&w, FL_OP_REDUCE, (uint32_t)how);
+    fl_msg_section(&w, FL_SECTION_REDUCE, (uint32_t)how);
     to = fl_msg_column(&w, FL_COLUMN_VALUES, bytes);
     if (n > 0)
         memcpy(to, x, bytes);
@@ -206,7 +206,7 @@ void lane_hear_refusal(lane_kit *k, int to, const char *words)
     char *text;
 
     lane_hear_status(k, to, FL_ANSWER_REFUSED);
-    text = fl_msg_get_text(&k->msg, FL_OP_TEXT);
+    text = fl_msg_get_text(&k->msg, FL_SECTION_TEXT);
     CHECK(text != NULL);
     CHECK_CONTAINS(text, words);
     fl_free(text);

@@ -20,8 +20,8 @@ typedef struct lane_kit {
     fl_ps_lane *lane;
     lane_sent sent[LANE_MOST_SENT];
     int n_sent;
-    int n_act; /* begun */
-    fl_msg_op op;
+    int n_command; /* begun */
+    fl_job_command command;
     int64_t now_ms;
     fl_msg msg; /* the last that was heard, and its packet */
     fl_packet *heard;
@@ -48,8 +48,9 @@ void lane_push(lane_kit *k, uint32_t stream, uint64_t step, uint64_t key,
 void lane_push_as(lane_kit *k, uint32_t incarnation, uint32_t stream,
                   uint64_t step, uint64_t key, uint32_t n_batch);
 
-/* An act of a worker's step; numbers for all workers. */
-void lane_act(lane_kit *k, uint32_t stream, uint64_t step, const char *text);
+/* A command of a worker's step; numbers for all workers. */
+void lane_command(lane_kit *k, uint32_t stream, uint64_t step,
+                  const char *text);
 void lane_numbers(lane_kit *k, uint32_t stream, uint64_t number, int how,
                   const double *x, int n);
 

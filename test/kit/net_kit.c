@@ -165,7 +165,7 @@ static size_t size_of(int column)
 
 void net_add_section(fl_msg_writer *w, int op, int columns)
 {
-    fl_section *s = fl_msg_section(w, (fl_msg_op)op, (uint32_t)op + 100);
+    fl_section *s = fl_msg_section(w, (fl_section_op)op, (uint32_t)op + 100);
 
     CHECK(s != NULL);
     s->n_run = columns & FL_COLUMN_RUNS ? 2 : 0;
@@ -212,7 +212,7 @@ fl_packet *net_sample(int kind, bool whole)
     head.status = kind == FL_MSG_ANSWER ? FL_ANSWER_WAITING : 0;
     fl_msg_begin(&w, net_pool, &head);
     w.answer = (fl_msg_answer){70, 60, 1 << 20, 8};
-    for (int op = FL_OP_DENSE; op <= FL_OP_HELLO; op++)
+    for (int op = 1; op < FL_SECTION_OPS; op++)
         net_add_section(&w, op, op * 11 % 64);
     CHECK_OK(fl_msg_end(&w, whole, &p));
     return p;

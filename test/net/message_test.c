@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "net/crc32c.h"
 #include "net_kit.h"
 
 /* --- the sum ---------------------------------------------------------------
@@ -62,12 +63,42 @@ TEST(a_sum_may_be_continued_anywhere)
 /* --- round trips -----------------------------------------------------------
  */
 
+TEST(kinds_and_ops_have_their_numbers_on_the_wire)
+{
+    CHECK_INT(FL_MSG_HELLO, 1);
+    CHECK_INT(FL_MSG_STEP, 2);
+    CHECK_INT(FL_MSG_CLIP, 3);
+    CHECK_INT(FL_MSG_PULL, 4);
+    CHECK_INT(FL_MSG_QUERY, 5);
+    CHECK_INT(FL_MSG_REDUCE, 6);
+    CHECK_INT(FL_MSG_HEARTBEAT, 7);
+    CHECK_INT(FL_MSG_ABORT, 8);
+    CHECK_INT(FL_MSG_ANSWER, 9);
+    CHECK_INT(FL_SECTION_DENSE, 1);
+    CHECK_INT(FL_SECTION_ROWS, 2);
+    CHECK_INT(FL_SECTION_CLIP, 3);
+    CHECK_INT(FL_SECTION_NORMS, 4);
+    CHECK_INT(FL_SECTION_TEXT, 5);
+    CHECK_INT(FL_SECTION_HASH, 6);
+    CHECK_INT(FL_SECTION_SAVE, 7);
+    CHECK_INT(FL_SECTION_LOAD, 8);
+    CHECK_INT(FL_SECTION_REDUCE, 9);
+    CHECK_INT(FL_SECTION_HELLO, 10);
+}
+
+TEST(every_kind_has_a_name)
+{
+    for (fl_msg_kind kind = 1; kind < FL_MSG_KINDS; kind++)
+        CHECK(fl_msg_kind_name(kind) != NULL);
+    CHECK_TEXT(fl_msg_kind_name(FL_MSG_QUERY), "question");
+}
+
 TEST(every_kind_with_every_op_is_read_as_it_was_written)
 {
     static fl_msg msg;
 
     net_open_pool();
-    for (int kind = FL_MSG_HELLO; kind < FL_MSG_KINDS; kind++) {
+    for (int kind = 1; kind < FL_MSG_KINDS; kind++) {
         fl_packet *p = net_sample(kind, kind % 2);
         fl_msg_head want = net_head;
         bool answer = kind == FL_MSG_ANSWER;
@@ -78,8 +109,8 @@ TEST(every_kind_with_every_op_is_read_as_it_was_written)
         net_check_head(&msg.head, &want);
         CHECK_INT(msg.head.flags,
                   FL_MSG_END_OF_STEP | (kind % 2 ? FL_MSG_CRC_ALL : 0));
-        CHECK_INT(msg.head.n_section, FL_OP_HELLO);
-        for (int op = FL_OP_DENSE; op <= FL_OP_HELLO; op++)
+        CHECK_INT(msg.head.n_section, FL_SECTION_OPS - 1);
+        for (int op = 1; op < FL_SECTION_OPS; op++)
             net_check_section(&msg, op - 1, op, op * 11 % 64);
         CHECK_INT(msg.answer.applied, answer ? 70 : 0);
         CHECK_INT(msg.answer.durable, answer ? 60 : 0);
@@ -100,13 +131,13 @@ TEST(every_set_of_columns_is_read_as_it_was_written)
         fl_packet *p;
 
         fl_msg_begin(&w, net_pool, &net_head);
-        net_add_section(&w, FL_OP_ROWS, columns);
-        net_add_section(&w, FL_OP_DENSE, FL_COLUMNS & ~columns);
+        net_add_section(&w, FL_SECTION_ROWS, columns);
+        net_add_section(&w, FL_SECTION_DENSE, FL_COLUMNS & ~columns);
         CHECK_OK(fl_msg_end(&w, true, &p));
         CHECK_INT(p->n_frame, 2 + FL_N_COLUMN);
         CHECK_OK(fl_msg_decode(p, &msg));
-        net_check_section(&msg, 0, FL_OP_ROWS, columns);
-        net_check_section(&msg, 1, FL_OP_DENSE, FL_COLUMNS & ~columns);
+        net_check_section(&msg, 0, FL_SECTION_ROWS, columns);
+        net_check_section(&msg, 1, FL_SECTION_DENSE, FL_COLUMNS & ~columns);
         fl_packet_drop(p);
     }
     net_close_pool();
@@ -132,7 +163,7 @@ TEST(a_header_lies_as_the_protocol_says)
     head.status = FL_ANSWER_WAITING;
     fl_msg_begin(&w, net_pool, &head);
     w.answer = (fl_msg_answer){1, 2, 3, 4};
-    net_add_section(&w, FL_OP_NORMS, FL_COLUMN_KEYS);
+    net_add_section(&w, FL_SECTION_NORMS, FL_COLUMN_KEYS);
     CHECK_OK(fl_msg_end(&w, false, &p));
     CHECK_INT(p->n_frame, 3);
     CHECK_INT(p->frame[0].size, 88);
@@ -162,7 +193,7 @@ TEST(a_message_may_have_no_section)
     CHECK_INT(p->n_frame, 1);
     CHECK_OK(fl_msg_decode(p, &msg));
     CHECK_INT(msg.head.n_section, 0);
-    CHECK(fl_msg_get_text(&msg, FL_OP_TEXT) == NULL);
+    CHECK(fl_msg_get_text(&msg, FL_SECTION_TEXT) == NULL);
     fl_packet_drop(p);
     net_close_pool();
 }
@@ -176,19 +207,19 @@ TEST(texts_travel)
 
     net_open_pool();
     fl_msg_begin(&w, net_pool, &net_head);
-    net_add_section(&w, FL_OP_ROWS, FL_COLUMN_KEYS);
-    fl_msg_text(&w, FL_OP_TEXT, "no table embedding_7");
-    fl_msg_text(&w, FL_OP_SAVE, "");
+    net_add_section(&w, FL_SECTION_ROWS, FL_COLUMN_KEYS);
+    fl_msg_text(&w, FL_SECTION_TEXT, "no table embedding_7");
+    fl_msg_text(&w, FL_SECTION_SAVE, "");
     CHECK_OK(fl_msg_end(&w, true, &p));
     CHECK_OK(fl_msg_decode(p, &msg));
-    text = fl_msg_get_text(&msg, FL_OP_TEXT);
+    text = fl_msg_get_text(&msg, FL_SECTION_TEXT);
     CHECK_TEXT(text, "no table embedding_7");
     fl_free(text);
-    text = fl_msg_get_text(&msg, FL_OP_SAVE);
+    text = fl_msg_get_text(&msg, FL_SECTION_SAVE);
     CHECK_TEXT(text, "");
     fl_free(text);
-    CHECK(fl_msg_get_text(&msg, FL_OP_LOAD) == NULL);
-    CHECK(fl_msg_get_text(&msg, FL_OP_ROWS) == NULL);
+    CHECK(fl_msg_get_text(&msg, FL_SECTION_LOAD) == NULL);
+    CHECK(fl_msg_get_text(&msg, FL_SECTION_ROWS) == NULL);
     fl_packet_drop(p);
     net_close_pool();
 }
@@ -202,10 +233,11 @@ TEST(the_largest_message_fits)
     net_open_pool();
     fl_msg_begin(&w, net_pool, &net_head);
     for (int i = 0; i < FL_MSG_MOST_SECTION; i++)
-        net_add_section(&w, FL_OP_ROWS, FL_COLUMNS);
+        net_add_section(&w, FL_SECTION_ROWS, FL_COLUMNS);
     CHECK_OK(fl_msg_end(&w, true, &p));
     CHECK_OK(fl_msg_decode(p, &msg));
-    net_check_section(&msg, FL_MSG_MOST_SECTION - 1, FL_OP_ROWS, FL_COLUMNS);
+    net_check_section(&msg, FL_MSG_MOST_SECTION - 1, FL_SECTION_ROWS,
+                      FL_COLUMNS);
     fl_packet_drop(p);
     net_close_pool();
 }
@@ -253,22 +285,22 @@ TEST(a_wrong_message_is_not_written)
     net_open_pool();
     begin(&w);
     CHECK(fl_msg_column(&w, FL_COLUMN_KEYS, 8) == NULL);
-    CHECK(fl_msg_section(&w, FL_OP_ROWS, 0) == NULL); /* sticky */
+    CHECK(fl_msg_section(&w, FL_SECTION_ROWS, 0) == NULL); /* sticky */
     check_refused(&w, FLEET_EINVAL, "no column 2 after columns 0x00");
     begin(&w);
-    fl_msg_section(&w, FL_OP_ROWS, 0);
+    fl_msg_section(&w, FL_SECTION_ROWS, 0);
     fl_msg_column(&w, FL_COLUMN_VALUES, 8);
     CHECK(fl_msg_column(&w, FL_COLUMN_KEYS, 8) == NULL);
     check_refused(&w, FLEET_EINVAL, "no column 2 after columns 0x08");
     begin(&w);
-    s = fl_msg_section(&w, FL_OP_ROWS, 0);
+    s = fl_msg_section(&w, FL_SECTION_ROWS, 0);
     s->n_key = 2;
     fl_msg_column(&w, FL_COLUMN_KEYS, 8);
     check_refused(&w, FLEET_EFORMAT, "column 2 has 8 bytes, not 16");
     begin(&w);
     for (int i = 0; i < FL_MSG_MOST_SECTION; i++)
-        CHECK(fl_msg_section(&w, FL_OP_CLIP, 0) != NULL);
-    CHECK(fl_msg_section(&w, FL_OP_CLIP, 0) == NULL);
+        CHECK(fl_msg_section(&w, FL_SECTION_CLIP, 0) != NULL);
+    CHECK(fl_msg_section(&w, FL_SECTION_CLIP, 0) == NULL);
     check_refused(&w, FLEET_EINVAL, "more than 64 sections");
     begin(&w);
     w.head.kind = FL_MSG_ANSWER;
@@ -290,8 +322,8 @@ TEST(memory_that_runs_out_while_writing_is_reported)
         net_open_pool();
         fl_memory_fail_at(n + 1, false);
         begin(&w);
-        fl_msg_text(&w, FL_OP_TEXT, "text");
-        fl_msg_text(&w, FL_OP_TEXT, "text");
+        fl_msg_text(&w, FL_SECTION_TEXT, "text");
+        fl_msg_text(&w, FL_SECTION_TEXT, "text");
         status = fl_msg_end(&w, true, &p);
         fl_packet_drop(p);
         net_close_pool();

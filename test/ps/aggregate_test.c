@@ -12,7 +12,7 @@
 #include "fleet/job/handle.h"
 #include "fleet/servers.h"
 #include "net_kit.h"
-#include "ps/aggregate.h"
+#include "ps/aggregate_internal.h"
 
 enum { DIM = 3, N = 5 };
 
@@ -46,13 +46,13 @@ static void open_scene(scene *s, bool remembers)
     CHECK_OK(
         fl_aggregate_init(&s->unit, &s->layout, fl_lane_buckets(0, 1, 0, 1)));
     if (remembers)
-        CHECK_OK(FL_NEW(&s->found, FL_N_FOUND * sizeof *s->found));
+        CHECK_OK(FL_NEW(&s->found, FL_N_ROW_CACHE * sizeof *s->found));
 }
 
 static void close_scene(scene *s)
 {
     if (s->found)
-        fl_row_cache_done(s->found, FL_N_FOUND);
+        fl_row_cache_done(s->found, FL_N_ROW_CACHE);
     fl_aggregate_done(&s->unit);
     fl_partition_done(&s->layout);
     fleet_destroy(s->f);
@@ -63,7 +63,7 @@ static void close_scene(scene *s)
  */
 
 /* Of one section: keys, and for a step gradients that they make. */
-static fl_packet *make(fl_msg_kind kind, fl_msg_op op, const uint64_t *key,
+static fl_packet *make(fl_msg_kind kind, fl_section_op op, const uint64_t *key,
                        int n)
 {
     const fl_msg_head head = {.version = FL_MSG_VERSION, .kind = (uint8_t)kind};
@@ -82,7 +82,7 @@ static fl_packet *make(fl_msg_kind kind, fl_msg_op op, const uint64_t *key,
         keys = fl_msg_column(&w, FL_COLUMN_KEYS, (size_t)n * sizeof *key);
         memcpy(keys, key, (size_t)n * sizeof *key);
     }
-    if (kind == FL_MSG_STEP && op == FL_OP_ROWS) {
+    if (kind == FL_MSG_STEP && op == FL_SECTION_ROWS) {
         values = fl_msg_column(&w, FL_COLUMN_VALUES,
                                (size_t)(n * DIM) * sizeof *values);
         for (int i = 0; i < n * DIM; i++)
@@ -95,7 +95,7 @@ static fl_packet *make(fl_msg_kind kind, fl_msg_op op, const uint64_t *key,
 /* The rows that a pull gives. */
 static void pull(scene *s, const uint64_t *key, int n, float *rows)
 {
-    fl_packet *p = make(FL_MSG_PULL, FL_OP_ROWS, key, n), *answer;
+    fl_packet *p = make(FL_MSG_PULL, FL_SECTION_ROWS, key, n), *answer;
     const fl_msg_head head = {.version = FL_MSG_VERSION, .kind = FL_MSG_ANSWER};
     static fl_msg msg;
     fl_msg_writer w;
@@ -113,7 +113,7 @@ static void pull(scene *s, const uint64_t *key, int n, float *rows)
 
 static fl_piece *add(scene *s, const uint64_t *key, int n, bool many)
 {
-    fl_packet *p = make(FL_MSG_STEP, FL_OP_ROWS, key, n);
+    fl_packet *p = make(FL_MSG_STEP, FL_SECTION_ROWS, key, n);
     static fl_msg msg;
     fl_piece *piece;
 
@@ -219,7 +219,7 @@ TEST(a_push_of_other_keys_than_the_last_two_pulls_looks_for_its_rows)
     pull(&s, b, N, unused);
     pull(&s, other, N, unused);
     CHECK_INT(push(&s, a, N), 0);
-    fl_row_cache_forget(s.found, FL_N_FOUND);
+    fl_row_cache_forget(s.found, FL_N_ROW_CACHE);
     CHECK_INT(push(&s, other, N), 0);
     close_scene(&s);
 }
@@ -243,11 +243,11 @@ TEST(a_section_that_says_it_has_keys_and_has_none_is_refused)
     fl_packet *p;
 
     net_open_pool();
-    p = make(FL_MSG_PULL, FL_OP_ROWS, NULL, 3);
+    p = make(FL_MSG_PULL, FL_SECTION_ROWS, NULL, 3);
     check_refused(p, "3 keys that did not come");
     fl_packet_drop(p);
     net_open_pool();
-    p = make(FL_MSG_PULL, FL_OP_DENSE, NULL, 2);
+    p = make(FL_MSG_PULL, FL_SECTION_DENSE, NULL, 2);
     check_refused(p, "2 keys that did not come");
     fl_packet_drop(p);
 }
@@ -257,7 +257,7 @@ TEST(a_pull_of_a_clip_is_refused)
     fl_packet *p;
 
     net_open_pool();
-    p = make(FL_MSG_PULL, FL_OP_CLIP, NULL, 0);
+    p = make(FL_MSG_PULL, FL_SECTION_CLIP, NULL, 0);
     check_refused(p, "section of kind 3 in a pull");
     fl_packet_drop(p);
 }

@@ -40,7 +40,7 @@ static void open_scene(scene *s, size_t window)
                            .request_ms = 3000,
                            .peer_ms = 1000,
                            .step_ms = 5000,
-                           .beat_ms = BEAT_MS,
+                           .heartbeat_ms = BEAT_MS,
                            .window = window};
     const fl_client_host host = {s, keep_sent};
 
@@ -69,7 +69,7 @@ static void send_step(scene *s, int n)
 
         fl_client_begin(s->client, &s->request, &w, FL_MSG_STEP, 1,
                         i + 1 == n ? FL_MSG_END_OF_STEP : 0);
-        fl_msg_section(&w, FL_OP_ROWS, 0);
+        fl_msg_section(&w, FL_SECTION_ROWS, 0);
         memset(fl_msg_column(&w, FL_COLUMN_BYTES, 1000), 0, 1000);
         CHECK_OK(fl_client_add(s->client, &s->request, &w));
     }
@@ -90,7 +90,7 @@ static void answer(scene *s, int i, fl_msg_status status, fl_msg_answer more,
     fl_msg_begin(&w, s->pool, &head);
     w.answer = more;
     if (text)
-        fl_msg_text(&w, FL_OP_TEXT, text);
+        fl_msg_text(&w, FL_SECTION_TEXT, text);
     CHECK_OK(fl_msg_end(&w, false, &p));
     fl_client_receive(s->client, 0, p, s->now_ms);
     fl_packet_drop(p);

@@ -56,7 +56,7 @@ static void piece(lane_kit *k, uint64_t step, uint16_t number, size_t bytes)
 
     head.piece = number;
     lane_begin(k, &w, &head);
-    fl_msg_section(&w, FL_OP_ROWS, 0);
+    fl_msg_section(&w, FL_SECTION_ROWS, 0);
     fl_msg_column(&w, FL_COLUMN_KEYS, 0);
     memset(fl_msg_column(&w, FL_COLUMN_BYTES, bytes), 0, bytes);
     lane_tell(k, &w, 0);
@@ -105,7 +105,7 @@ static void nothing(lane_kit *k, uint16_t number)
 
     head.piece = number;
     lane_begin(k, &w, &head);
-    fl_msg_section(&w, FL_OP_CLIP, 0)->learning_rate = 1;
+    fl_msg_section(&w, FL_SECTION_CLIP, 0)->learning_rate = 1;
     lane_tell(k, &w, 0);
 }
 
@@ -148,7 +148,7 @@ static void rows_piece(lane_kit *k, uint64_t key)
     fl_msg_writer w;
 
     lane_begin(k, &w, &head);
-    fl_msg_section(&w, FL_OP_ROWS, 0)->n_key = 1;
+    fl_msg_section(&w, FL_SECTION_ROWS, 0)->n_key = 1;
     memcpy(fl_msg_column(&w, FL_COLUMN_KEYS, sizeof key), &key, sizeof key);
     memset(fl_msg_column(&w, FL_COLUMN_VALUES, bytes), 0, bytes);
     lane_tell(k, &w, 0);
@@ -199,9 +199,9 @@ TEST(a_step_without_a_contribution_is_one_thing_and_one_piece)
     lane_hear_refusal(&k, 0, "flags 0x7 in piece 0");
     lane_say(&k, FL_MSG_STEP, 0, 1, FL_MSG_LEAVE);
     lane_hear_refusal(&k, 0, "flags 0x4 in piece 0");
-    lane_say(&k, FL_MSG_STEP, 0, 1, END | FL_MSG_ACT);
+    lane_say(&k, FL_MSG_STEP, 0, 1, END | FL_MSG_COMMAND);
     lane_hear_refusal(&k, 0, "an act that is none");
-    CHECK_INT(k.n_act, 0);
+    CHECK_INT(k.n_command, 0);
     lane_close(&k);
 }
 
@@ -209,8 +209,9 @@ TEST(a_step_without_a_contribution_is_one_thing_and_one_piece)
  */
 
 /* A pull, or a step that ends, with one section: n_key keys, if `keys` come. */
-static void ask_for(lane_kit *k, fl_msg_kind kind, fl_msg_op op, uint32_t table,
-                    uint32_t n_key, uint64_t key, bool keys)
+static void send_section(lane_kit *k, fl_msg_kind kind, fl_section_op op,
+                         uint32_t table, uint32_t n_key, uint64_t key,
+                         bool keys)
 {
     fl_msg_head head = lane_head(kind, 0, 1, kind == FL_MSG_STEP ? END : 0);
     fl_msg_writer w;
@@ -218,7 +219,7 @@ static void ask_for(lane_kit *k, fl_msg_kind kind, fl_msg_op op, uint32_t table,
 
     lane_begin(k, &w, &head);
     if (kind == FL_MSG_STEP)
-        fl_msg_section(&w, FL_OP_CLIP, 0)->n_batch = 1;
+        fl_msg_section(&w, FL_SECTION_CLIP, 0)->n_batch = 1;
     s = fl_msg_section(&w, op, table);
     s->n_key = n_key;
     if (keys) {
@@ -230,16 +231,30 @@ static void ask_for(lane_kit *k, fl_msg_kind kind, fl_msg_op op, uint32_t table,
     lane_tell(k, &w, 0);
 }
 
+TEST(a_query_of_what_there_is_not_is_refused)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 1, true);
+    send_section(&k, FL_MSG_QUERY, FL_SECTION_HASH, 2, 0, 0, false);
+    lane_hear_refusal(&k, 0, "worker 0 asks for what there is not");
+    send_section(&k, FL_MSG_QUERY, FL_SECTION_ROWS, 0, 0, 0, false);
+    lane_hear_refusal(&k, 0, "worker 0 asks for what there is not");
+    CHECK_INT(k.n_command, 0);
+    lane_close(&k);
+}
+
 TEST(keys_that_did_not_come_are_refused)
 {
-    static const fl_msg_op ops[] = {FL_OP_DENSE, FL_OP_ROWS, FL_OP_CLIP};
+    static const fl_section_op ops[] = {FL_SECTION_DENSE, FL_SECTION_ROWS,
+                                        FL_SECTION_CLIP};
     lane_kit k;
 
     lane_open(&k, SIM_SGD, 1, true);
     for (int i = 0; i < 3; i++) {
-        ask_for(&k, FL_MSG_STEP, ops[i], 0, 3, 0, false);
+        send_section(&k, FL_MSG_STEP, ops[i], 0, 3, 0, false);
         lane_hear_refusal(&k, 0, "3 keys that did not come");
-        ask_for(&k, FL_MSG_PULL, ops[i], 0, 3, 0, false);
+        send_section(&k, FL_MSG_PULL, ops[i], 0, 3, 0, false);
         lane_hear_refusal(&k, 0, "3 keys that did not come");
     }
     lane_close(&k);
@@ -250,13 +265,13 @@ TEST(a_pull_of_what_there_is_not_is_refused)
     lane_kit k;
 
     lane_open(&k, SIM_SGD, 1, true);
-    ask_for(&k, FL_MSG_PULL, FL_OP_CLIP, 77, 0, 0, false);
+    send_section(&k, FL_MSG_PULL, FL_SECTION_CLIP, 77, 0, 0, false);
     lane_hear_refusal(&k, 0, "section of kind 3 in a pull");
-    ask_for(&k, FL_MSG_PULL, FL_OP_ROWS, 2, 1, 0, true);
+    send_section(&k, FL_MSG_PULL, FL_SECTION_ROWS, 2, 1, 0, true);
     lane_hear_refusal(&k, 0, "there is no table 2");
-    ask_for(&k, FL_MSG_PULL, FL_OP_DENSE, 0, 1, 99ull << 32, true);
+    send_section(&k, FL_MSG_PULL, FL_SECTION_DENSE, 0, 1, 99ull << 32, true);
     lane_hear_refusal(&k, 0, "block 0 of parameter 99 is not here");
-    ask_for(&k, FL_MSG_PULL, FL_OP_DENSE, 0, 1, 7, true);
+    send_section(&k, FL_MSG_PULL, FL_SECTION_DENSE, 0, 1, 7, true);
     lane_hear_refusal(&k, 0, "block 7 of parameter 0 is not here");
     CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_RUNS);
     lane_close(&k);
@@ -267,8 +282,8 @@ TEST(a_pull_that_no_frame_can_answer_is_refused)
     lane_kit k;
 
     lane_open(&k, SIM_BLOCKS, 1, true);
-    ask_for(&k, FL_MSG_PULL, FL_OP_DENSE, 0, 1500,
-            (uint64_t)fl_partition_param(&k.layout, "large") << 32, true);
+    send_section(&k, FL_MSG_PULL, FL_SECTION_DENSE, 0, 1500,
+                 (uint64_t)fl_partition_param(&k.layout, "large") << 32, true);
     lane_hear_refusal(&k, 0, "numbers at once, more than 67108864 bytes");
     lane_close(&k);
 }
@@ -285,7 +300,7 @@ static void abort_as(lane_kit *k, uint64_t job, uint32_t stream,
     head.job = job ? job : head.job;
     head.incarnation = incarnation;
     lane_begin(k, &w, &head);
-    fl_msg_text(&w, FL_OP_TEXT, "so there");
+    fl_msg_text(&w, FL_SECTION_TEXT, "so there");
     lane_tell(k, &w, 9);
 }
 
@@ -337,7 +352,7 @@ static void say_hello(lane_kit *k, const char *who, const char *nonce, int from)
              who, nonce);
     head.incarnation = 0;
     lane_begin(k, &w, &head);
-    fl_msg_text(&w, FL_OP_HELLO, text);
+    fl_msg_text(&w, FL_SECTION_HELLO, text);
     lane_tell(k, &w, from);
 }
 
@@ -352,7 +367,7 @@ TEST(a_second_process_with_a_workers_number_is_turned_away)
     CHECK_INT(k.msg.head.incarnation, 1);
     say_hello(&k, "there:2", "b", 5);
     lane_hear_status(&k, 5, FL_ANSWER_TAKEN);
-    text = fl_msg_get_text(&k.msg, FL_OP_TEXT);
+    text = fl_msg_get_text(&k.msg, FL_SECTION_TEXT);
     CHECK_TEXT(text, "there:2 says that it is worker 0, and so does here:1, "
                      "which is alive");
     fl_free(text);
@@ -373,7 +388,7 @@ static void send_clip(lane_kit *k, uint32_t stream, uint64_t step, float factor)
     fl_msg_writer w;
 
     lane_begin(k, &w, &head);
-    fl_msg_section(&w, FL_OP_CLIP, 0)->learning_rate = factor;
+    fl_msg_section(&w, FL_SECTION_CLIP, 0)->learning_rate = factor;
     lane_tell(k, &w, (int)stream);
 }
 
@@ -401,19 +416,19 @@ TEST(a_sum_that_waits_for_its_clip_is_made_anew_when_a_process_is_replaced)
     lane_close(&k);
 }
 
-TEST(an_act_that_is_under_way_stays_the_streams_when_a_process_is_replaced)
+TEST(a_command_that_is_under_way_stays_the_streams_when_a_process_is_replaced)
 {
     lane_kit k;
     char *text;
 
     lane_open(&k, SIM_SGD, 1, true);
-    lane_act(&k, 0, 1, "{}");
-    CHECK_INT(k.n_act, 1);
-    lane_push(&k, 0, 2, 5, 1); /* of the old process: behind the act */
+    lane_command(&k, 0, 1, "{}");
+    CHECK_INT(k.n_command, 1);
+    lane_push(&k, 0, 2, 5, 1); /* of the old process: behind the command */
     lane_push_as(&k, 2, 0, 2, 6, 1);
-    fl_lane_done(k.lane, FLEET_OK, "saved", 0, 0, 0);
+    fl_lane_command_done(k.lane, FLEET_OK, "saved", 0, 0, 0);
     lane_hear_status(&k, 0, FL_ANSWER_OK);
-    text = fl_msg_get_text(&k.msg, FL_OP_TEXT);
+    text = fl_msg_get_text(&k.msg, FL_SECTION_TEXT);
     CHECK_TEXT(text, "saved");
     fl_free(text);
     lane_hear_status(&k, 0, FL_ANSWER_OK);
@@ -436,15 +451,15 @@ TEST(what_a_replaced_process_has_asked_for_is_not_answered)
     lane_close(&k);
 }
 
-/* --- acts --------------------------------------------------------------------
+/* --- commands --------------------------------------------------------------------
  */
 
-static void hear_act(lane_kit *k, fl_msg_status status, const char *words)
+static void hear_command(lane_kit *k, fl_msg_status status, const char *words)
 {
     char *text;
 
     lane_hear_status(k, 0, status);
-    text = fl_msg_get_text(&k->msg, FL_OP_TEXT);
+    text = fl_msg_get_text(&k->msg, FL_SECTION_TEXT);
     CHECK(text != NULL);
     CHECK_TEXT(text, words);
     fl_free(text);
@@ -455,18 +470,18 @@ TEST(what_an_act_has_come_to_is_told_again_and_not_done_again)
     lane_kit k;
 
     lane_open(&k, SIM_SGD, 1, true);
-    lane_act(&k, 0, 1, "{}");
-    fl_lane_done(k.lane, FLEET_OK, "parts", 0, 0, 0);
-    hear_act(&k, FL_ANSWER_OK, "parts");
-    lane_act(&k, 0, 1, "{}");
-    hear_act(&k, FL_ANSWER_OK, "parts");
-    lane_act(&k, 0, 2, "{}");
-    fl_lane_done(k.lane, FLEET_EIO, "the disk is full", 0, 0, 0);
-    hear_act(&k, FL_ANSWER_FAILED, "the disk is full");
-    lane_act(&k, 0, 2, "{}");
-    hear_act(&k, FL_ANSWER_FAILED, "the disk is full");
+    lane_command(&k, 0, 1, "{}");
+    fl_lane_command_done(k.lane, FLEET_OK, "parts", 0, 0, 0);
+    hear_command(&k, FL_ANSWER_OK, "parts");
+    lane_command(&k, 0, 1, "{}");
+    hear_command(&k, FL_ANSWER_OK, "parts");
+    lane_command(&k, 0, 2, "{}");
+    fl_lane_command_done(k.lane, FLEET_EIO, "the disk is full", 0, 0, 0);
+    hear_command(&k, FL_ANSWER_FAILED, "the disk is full");
+    lane_command(&k, 0, 2, "{}");
+    hear_command(&k, FL_ANSWER_FAILED, "the disk is full");
     CHECK_INT(k.msg.head.step, FLEET_EIO);
-    CHECK_INT(k.n_act, 2);
+    CHECK_INT(k.n_command, 2);
     lane_push(&k, 0, 3, 5, 1);
     lane_hear_status(&k, 0, FL_ANSWER_OK);
     lane_close(&k);
@@ -477,31 +492,31 @@ TEST(what_comes_during_an_act_waits_for_its_end)
     lane_kit k;
 
     lane_open(&k, SIM_SGD, 2, false);
-    lane_act(&k, 0, 1, "{}");
+    lane_command(&k, 0, 1, "{}");
     lane_push(&k, 1, 1, 5, 1);
     lane_silent(&k);
     lane_say(&k, FL_MSG_HEARTBEAT, 1, 0, 0);
     lane_hear_status(&k, 1, FL_ANSWER_WAITING);
     CHECK_INT(k.msg.answer.missing_stream, FL_NOBODY);
     lane_hear_status(&k, 1, FL_ANSWER_OK);
-    fl_lane_done(k.lane, FLEET_OK, "", 0, 0, 0);
+    fl_lane_command_done(k.lane, FLEET_OK, "", 0, 0, 0);
     lane_hear_status(&k, 0, FL_ANSWER_OK);
     lane_hear_status(&k, 1, FL_ANSWER_OK);
     CHECK_INT(fl_lane_version(k.lane), 1);
     lane_close(&k);
 }
 
-TEST(an_act_of_a_lane_that_has_failed_ends_in_peace)
+TEST(a_command_of_a_lane_that_has_failed_ends_in_peace)
 {
     lane_kit k;
 
     lane_open(&k, SIM_SGD, 2, true);
-    lane_act(&k, 0, 1, "{}");
-    ask_for(&k, FL_MSG_QUERY, FL_OP_HASH, 0, 0, 0, false);
+    lane_command(&k, 0, 1, "{}");
+    send_section(&k, FL_MSG_QUERY, FL_SECTION_HASH, 0, 0, 0, false);
     fl_lane_abort(k.lane, FLEET_EPEER, "worker 1 is gone");
     CHECK_INT(lane_hear(&k, 0)->head.kind, FL_MSG_ABORT);
-    fl_lane_done(k.lane, FLEET_OK, "", 0, 0, 0);
-    CHECK_INT(k.n_act, 1);
+    fl_lane_command_done(k.lane, FLEET_OK, "", 0, 0, 0);
+    CHECK_INT(k.n_command, 1);
     lane_close(&k);
 }
 
@@ -517,7 +532,7 @@ static void pull_version(lane_kit *k, uint32_t stream, uint64_t version)
     fl_section *s;
 
     lane_begin(k, &w, &head);
-    s = fl_msg_section(&w, FL_OP_ROWS, 0);
+    s = fl_msg_section(&w, FL_SECTION_ROWS, 0);
     s->n_key = 1;
     s->version = version;
     memcpy(fl_msg_column(&w, FL_COLUMN_KEYS, 8), &key, 8);

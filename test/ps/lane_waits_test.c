@@ -90,7 +90,7 @@ TEST(the_step_deadline_says_what_the_step_has_waited_for)
 
     lane_open(&k, SIM_SGD, 2, true);
     lane_push(&k, 0, 1, 5, 1);
-    lane_act(&k, 1, 1, "{}");
+    lane_command(&k, 1, 1, "{}");
     pass_time(&k, 6000);
     check_late(&k, "waits for a save or a load");
     lane_close(&k);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "ps/aggregate_internal.h"
 #include "runtime/store/table.h"
 
 /* Lanes in their order take the buckets in theirs. */

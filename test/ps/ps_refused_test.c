@@ -53,16 +53,16 @@ static void to_lane(void *arg, int lane, fl_packet *p)
     fl_lane_receive(a->lane, &(fl_peer){.size = 1}, p, 0);
 }
 
-static void no_act(void *arg, const fl_act *act)
+static void no_command(void *arg, const fl_lane_command *command)
 {
     (void)arg;
-    (void)act;
+    (void)command;
 }
 
 static void open_pair(pair *a, const char *job, bool whole)
 {
     static const char *const address[] = {"{}"};
-    const fl_lane_host lane_host = {a, to_client, no_act};
+    const fl_lane_host lane_host = {a, to_client, no_command};
     const fl_client_host client_host = {a, to_lane};
     fl_lane_options lane = {.layout = &a->layout,
                             .n_lane = 1,
@@ -104,7 +104,7 @@ static void say_hello(pair *a, const char *job, int number)
              "\"workers\":1,\"servers\":1,\"server\":%d}",
              job, number);
     fl_client_begin(a->client, &a->request, &w, FL_MSG_HELLO, 0, 0);
-    fl_msg_text(&w, FL_OP_HELLO, text);
+    fl_msg_text(&w, FL_SECTION_HELLO, text);
     CHECK_OK(fl_client_add(a->client, &a->request, &w));
     fl_client_send(a->client, &a->request, 0, 0);
 }

@@ -273,7 +273,7 @@ static fl_packet *hello_packet(void)
     fl_packet *p;
 
     fl_msg_begin(&w, net_pool, &head);
-    fl_msg_text(&w, FL_OP_HELLO, "{}");
+    fl_msg_text(&w, FL_SECTION_HELLO, "{}");
     CHECK_OK(fl_msg_end(&w, true, &p));
     return p;
 }
@@ -300,7 +300,7 @@ TEST(a_worker_of_another_version_is_told)
     CHECK_INT(msg.head.status, FL_ANSWER_REFUSED);
     CHECK_INT(msg.head.request, 7);
     CHECK_INT(msg.head.step, FLEET_EUNSUPPORTED);
-    text = fl_msg_get_text(&msg, FL_OP_TEXT);
+    text = fl_msg_get_text(&msg, FL_SECTION_TEXT);
     CHECK_CONTAINS(text, "the worker speaks protocol 2, this server 1");
     fleet_free(text);
     fl_packet_drop(p);

@@ -113,11 +113,11 @@ static void lane_sends(void *arg, const fl_peer *to, fl_packet *p)
                   p);
 }
 
-static void lane_begins(void *arg, const fl_act *act)
+static void lane_begins(void *arg, const fl_lane_command *command)
 {
     sim_lane *l = arg;
 
-    l->act = *act;
+    l->command = *command;
     sim_post(l->s,
              (sim_event){.at_ms = l->s->now_ms + (int64_t)sim_random(l->s, 400),
                          .kind = SIM_ACT_ENDS,
@@ -136,29 +136,31 @@ uint64_t sim_rows_hash(const fl_store *s, const char *table, uint64_t *rows)
 
 static void hash_ends(sim *s, sim_lane *l)
 {
-    const fl_rows *rows = l->layout.table[l->act.table];
+    const fl_rows *rows = l->layout.table[l->command.table];
     uint64_t sum = 0;
     fleet_status status = fl_store_hash_rows(rows, &sum);
 
-    fl_lane_done(l->core, status,
-                 status == FLEET_OK ? NULL : fleet_last_error(), sum,
-                 (uint64_t)rows->methods->count(rows), s->now_ms);
+    fl_lane_command_done(l->core, status,
+                         status == FLEET_OK ? NULL : fleet_last_error(), sum,
+                         (uint64_t)rows->methods->count(rows), s->now_ms);
 }
 
 /* A save says what it saw; the text "full LANE" is for a disk that is full
  * there. */
-static void act_ends(sim *s, sim_lane *l)
+static void command_ends(sim *s, sim_lane *l)
 {
     char text[100];
     int full;
 
     snprintf(text, sizeof text, "%lld", (long long)l->store->updates);
-    if (l->act.op == FL_OP_HASH)
+    if (l->command.kind == FL_COMMAND_HASH)
         hash_ends(s, l);
-    else if (sscanf(l->act.text, "full %d", &full) == 1 && full == l->number)
-        fl_lane_done(l->core, FLEET_EIO, "the disk is full", 0, 0, s->now_ms);
+    else if (sscanf(l->command.text, "full %d", &full) == 1 &&
+             full == l->number)
+        fl_lane_command_done(l->core, FLEET_EIO, "the disk is full", 0, 0,
+                             s->now_ms);
     else
-        fl_lane_done(l->core, FLEET_OK, text, 0, 0, s->now_ms);
+        fl_lane_command_done(l->core, FLEET_OK, text, 0, 0, s->now_ms);
 }
 
 static void to_lane(sim *s, sim_lane *l, const sim_event *e)
@@ -197,7 +199,7 @@ static void lane_event(sim *s, sim_lane *l, const sim_event *e)
     if (e->kind == SIM_TO_LANE)
         to_lane(s, l, e);
     else if (e->kind == SIM_ACT_ENDS)
-        act_ends(s, l);
+        command_ends(s, l);
     else {
         heed_siblings(s, l);
         fl_lane_tick(l->core, s->now_ms);
@@ -396,7 +398,7 @@ static void worker_tick(sim *s, sim_worker *w)
         fl_client_tick(w->client, s->now_ms);
     }
     if (!w->ended)
-        sim_post(s, (sim_event){.at_ms = s->now_ms + s->o.beat_ms / 2,
+        sim_post(s, (sim_event){.at_ms = s->now_ms + s->o.heartbeat_ms / 2,
                                 .kind = SIM_WORKER_TICK,
                                 .worker = w->index});
 }
@@ -432,7 +434,7 @@ static void open_worker(sim *s, int index)
                                        .request_ms = s->o.request_ms,
                                        .peer_ms = s->o.peer_ms,
                                        .step_ms = s->o.step_ms + s->o.peer_ms,
-                                       .beat_ms = s->o.beat_ms,
+                                       .heartbeat_ms = s->o.heartbeat_ms,
                                        .whole_sums = s->o.strange > 0,
                                        .window = s->o.window,
                                        .pool = s->pool};

@@ -41,7 +41,7 @@ typedef struct sim_options {
     int slow; /* of 1,000 events so many make their lane or worker pause */
 
     size_t piece_bytes, window, most_open;
-    int64_t beat_ms, connect_ms, request_ms, peer_ms, step_ms;
+    int64_t heartbeat_ms, connect_ms, request_ms, peer_ms, step_ms;
 
     /* who falls silent for good, and when; SIM_NOBODY */
     int dead_worker, dead_server, stuck_worker;
@@ -58,7 +58,7 @@ typedef struct sim_lane {
     fl_ps_lane *core;
     int64_t paused_until, failed_ms;
     bool dead;
-    fl_act act; /* under way */
+    fl_lane_command command; /* under way */
 } sim_lane;
 
 typedef struct sim_worker {

@@ -157,7 +157,7 @@ void sim_make(uint64_t seed, bool sync, sim_options *o, sim_script *k)
                        .window = choose(seed, 6, 2) ? 700 : 0,
                        .most_open =
                            (size_t)(choose(seed, 7, 3) ? 1 << 30 : 140 << 10),
-                       .beat_ms = 50,
+                       .heartbeat_ms = 50,
                        .connect_ms = 3000,
                        .request_ms = 5000,
                        .peer_ms = 2000,
@@ -493,7 +493,7 @@ static fleet_status act(hands *h, int pass)
         return FLEET_OK;
     snprintf(text, sizeof text, "%s %d", what == SIM_FULL ? "full" : "save",
              pass % h->w->core.n_lane);
-    status = fl_worker_act(&h->w->core, FL_OP_SAVE, text, answer);
+    status = fl_worker_command(&h->w->core, FL_COMMAND_SAVE, text, answer);
     note_save(h, status, answer);
     if (what == SIM_FULL && status == FLEET_EIO &&
         strstr(fleet_last_error(), "the disk is full"))

@@ -1,9 +1,14 @@
 /* checkpoint.c - fleet_save_persistables() and fleet_load_model(). */
+#include "fleet/save/checkpoint.h"
+
 #include "base/memory.h"
 #include "fleet/job/dataset.h"
-#include "fleet/ranks.h"
-#include "fleet/servers.h"
 #include "fleet/config/train_config.h"
+#include "fleet/ranks.h"
+#include "fleet/ranks_commands.h"
+#include "fleet/save/load.h"
+#include "fleet/save/save_sharded.h"
+#include "fleet/servers.h"
 
 /* All values of a map, for fl_free(). */
 static void *values_of(const fl_map *m, int *n)
@@ -16,10 +21,10 @@ static void *values_of(const fl_map *m, int *n)
     return v;
 }
 
-/* Where others have parameters or states, those write the parts. */
-fleet_status fl_save_any(fleet *f, fl_save *s, const char *path)
+/* Processes that have parameters or states of their own write their parts. */
+fleet_status fl_checkpoint_write(fleet *f, fl_save *s, const char *path)
 {
-    fl_save_elsewhere elsewhere = {.write = fl_servers_write_parts, .arg = f};
+    fl_save_elsewhere elsewhere = {.write = fl_save_sharded_parts, .arg = f};
     fleet_status status;
 
     if (!f->worker_io && !fl_ranks_share(f))
@@ -41,7 +46,7 @@ static fleet_status save_all(fleet *f, const char *path, fl_save *s)
     s->param = values_of(&f->store->params, &s->n_param);
     s->table = values_of(&f->store->tables, &s->n_table);
     if (s->param && s->table)
-        status = fl_save_any(f, s, path);
+        status = fl_checkpoint_write(f, s, path);
     fl_free(s->param);
     fl_free(s->table);
     return status;
@@ -70,7 +75,7 @@ fleet_status fl_checkpoint_save(fleet *f, const char *path,
 fleet_status fleet_save_persistables(fleet *f, const char *path)
 {
     FL_TRY(fl_handle_check_worker(f, "fleet_save_persistables"));
-    if (!fl_saves_here(f, "fleet_save_persistables"))
+    if (!fl_checkpoint_is_mine(f, "fleet_save_persistables"))
         return FLEET_OK;
     return fl_checkpoint_save(f, path, NULL);
 }
@@ -99,7 +104,7 @@ static fleet_status set_statistics(fleet *f, const fl_statistics *s)
     return FLEET_OK;
 }
 
-static fleet_status apply(fleet *f, fl_saved *s)
+static fleet_status apply_own(fleet *f, fl_saved *s)
 {
     const fl_buckets all = {0, FL_N_BUCKET};
     const fl_buckets own = f->role.collective ? fl_ranks_own(f) : all;
@@ -108,14 +113,14 @@ static fleet_status apply(fleet *f, fl_saved *s)
     return fl_saved_apply_rows_of(s, f->store, &own);
 }
 
-static fleet_status load(void *arg, fl_saved *s)
+static fleet_status load_save(void *arg, fl_saved *s)
 {
     fl_statistics statistics = {0};
     fleet *f = arg;
     fleet_status status = read_statistics(f, s, &statistics);
 
     if (status == FLEET_OK)
-        status = apply(f, s);
+        status = apply_own(f, s);
     if (status == FLEET_OK)
         status = set_statistics(f, &statistics);
     if (status == FLEET_OK) { /* for datasets to come */
@@ -128,7 +133,7 @@ static fleet_status load(void *arg, fl_saved *s)
 }
 
 /* Of workers, the first one alone tells the servers; all wait until they have
- * loaded. Before there is a link, that is left to fleet_init_worker(). */
+ * loaded. Before they are connected, that is left to fleet_init_worker(). */
 static fleet_status load_on_servers(fleet *f, const char *path)
 {
     if (!fl_worker_io_is_open(f->worker_io)) {
@@ -137,7 +142,7 @@ static fleet_status load_on_servers(fleet *f, const char *path)
         return f->load ? FLEET_OK : FLEET_ENOMEM;
     }
     if (fleet_is_first_worker(f))
-        FL_TRY(fl_servers_load(f, path));
+        FL_TRY(fl_save_sharded_load(f, path));
     FL_TRY(fl_worker_io_barrier(f->worker_io));
     f->store->updates = fl_worker_io_remote(f->worker_io)->updates;
     return FLEET_OK;
@@ -151,7 +156,7 @@ static fleet_status load_here(fleet *f, const char *path)
                        "fleet_init_worker(), which sees to it that all have "
                        "the same");
     FL_TRY(fl_add_programs(f));
-    return fl_saved_use(path, "checkpoint", load, f);
+    return fl_saved_use(path, "checkpoint", load_save, f);
 }
 
 fleet_status fleet_load_model(fleet *f, const char *path)
@@ -167,7 +172,7 @@ fleet_status fleet_load_model(fleet *f, const char *path)
     return f->worker_io ? load_on_servers(f, path) : FLEET_OK;
 }
 
-bool fl_saves_here(fleet *f, const char *call)
+bool fl_checkpoint_is_mine(fleet *f, const char *call)
 {
     if (fleet_is_first_worker(f))
         return true;

@@ -6,13 +6,15 @@
 #include "base/memory.h"
 #include "fleet/job/dataset.h"
 #include "fleet/job/handle.h"
+#include "fleet/save/checkpoint.h"
+#include "fleet/save/load.h"
 #include "fleet/servers.h"
 #include "fleet/config/train_config.h"
 #include "ops/ops.h"
 #include "runtime/exec/executor.h"
 #include "runtime/store/table.h"
 
-/* --- saving -------------------------------------------------------------- */
+/* --- saving --------------------------------------------------------------- */
 
 static fleet_status check_fetch(fleet *f, fleet_var *const *fetch, int n)
 {
@@ -121,7 +123,7 @@ static fleet_status write_model(const model *m, const bool *marked,
     s.param = used_of(&store->params, p, marked, &s.n_param);
     s.table = used_of(&store->tables, p, marked, &s.n_table);
     if (s.param && s.table)
-        status = fl_save_any(m->f, &s, m->path);
+        status = fl_checkpoint_write(m->f, &s, m->path);
     fl_json_free(statistics);
     fl_free(s.param);
     fl_free(s.table);
@@ -182,7 +184,7 @@ fleet_status fleet_save_inference_model(fleet *f, const char *path,
     bool *marked;
 
     FL_TRY(fl_handle_check_worker(f, "fleet_save_inference_model"));
-    if (!fl_saves_here(f, "fleet_save_inference_model"))
+    if (!fl_checkpoint_is_mine(f, "fleet_save_inference_model"))
         return FLEET_OK;
     if (n_feed < 0 || (n_feed > 0 && !feed))
         return fl_fail(FLEET_EINVAL, "inference model: no feeds");
@@ -198,7 +200,7 @@ fleet_status fleet_save_inference_model(fleet *f, const char *path,
     return status;
 }
 
-/* --- the predictor ------------------------------------------------------- */
+/* --- the predictor -------------------------------------------------------- */
 
 typedef struct idle {
     fleet_executor *executor;
@@ -333,7 +335,7 @@ const fleet_var *fleet_predictor_input(const fleet_predictor *p, int i)
 }
 
 /* An executor for this call alone: an idle one, or a new one. */
-static fleet_status take(fleet_predictor *p, idle **out)
+static fleet_status take_executor(fleet_predictor *p, idle **out)
 {
     fleet_status status = FLEET_OK;
 
@@ -366,9 +368,9 @@ static void give_back(fleet_predictor *p, idle *one)
     pthread_mutex_unlock(&p->lock);
 }
 
-static fleet_status score(fleet_predictor *p, fleet_executor *e,
-                          const fleet_feed *feed, int n_feed, void *const *out,
-                          const size_t *size)
+static fleet_status run_rows(fleet_predictor *p, fleet_executor *e,
+                             const fleet_feed *feed, int n_feed,
+                             void *const *out, const size_t *size)
 {
     fleet_fetch fetch[16], *f = fetch;
     fleet_status status;
@@ -398,8 +400,8 @@ fleet_status fleet_predictor_run(fleet_predictor *p, const fleet_feed *feed,
                        "fleet_predictor_run: expected %d outputs, got %d",
                        p->n_output, n_out);
     FL_TRY(fl_context_check(&p->context));
-    FL_TRY(take(p, &one));
-    status = score(p, one->executor, feed, n_feed, out, size);
+    FL_TRY(take_executor(p, &one));
+    status = run_rows(p, one->executor, feed, n_feed, out, size);
     give_back(p, one);
     return status;
 }

@@ -1,5 +1,7 @@
-/* load.c - reading saves; see save.h. All of a save is checked before anything
- * of it is used. */
+/* load.c - reading saves: every part is walked twice, to check it and to bring
+ * it into a store. */
+#include "fleet/save/load.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +9,7 @@
 #include "fleet/save/manifest.h"
 #include "runtime/exec/executor.h"
 
-/* --- parts --------------------------------------------------------------- */
+/* --- parts ---------------------------------------------------------------- */
 
 typedef struct part {
     const char *folder, *file;
@@ -24,7 +26,7 @@ typedef struct record {
 
 typedef fleet_status visit_record(void *arg, const record *r);
 
-static fleet_status damaged(const part *p, const char *why)
+static fleet_status part_damaged(const part *p, const char *why)
 {
     return fl_fail(FLEET_ECORRUPT, "%s/%s: damaged: %s at byte %zu", p->folder,
                    p->file, why, p->at);
@@ -48,16 +50,17 @@ static fleet_status check_head(const part *p, const fl_saved *s,
 
     if (h->magic != FL_RECORD_MAGIC || (!dense && h->kind != FL_RECORD_ROWS) ||
         h->item >= (uint32_t)(dense ? s->n_param : s->n_table))
-        return damaged(p, "no record");
+        return part_damaged(p, "no record");
     *item = &(dense ? s->param : s->table)[h->item];
     if (h->n > (uint64_t)(*item)->n || h->n > p->size)
-        return damaged(p, "a record that is too large");
+        return part_damaged(p, "a record that is too large");
     if (!dense)
-        return h->index < FL_N_BUCKET ? FLEET_OK
-                                      : damaged(p, "a bucket that is none");
+        return h->index < FL_N_BUCKET
+                   ? FLEET_OK
+                   : part_damaged(p, "a bucket that is none");
     left = (*item)->n - (int64_t)h->index * FL_BLOCK;
     if (left <= 0 || h->n != (uint64_t)(left < FL_BLOCK ? left : FL_BLOCK))
-        return damaged(p, "a block that does not fit its parameter");
+        return part_damaged(p, "a block that does not fit its parameter");
     return FLEET_OK;
 }
 
@@ -70,12 +73,12 @@ static fleet_status walk_part(part *p, const fl_saved *s, visit_record *visit,
         size_t size;
 
         if (p->size - p->at < sizeof r.head)
-            return damaged(p, "half a record");
+            return part_damaged(p, "half a record");
         memcpy(&r.head, p->data + p->at, sizeof r.head);
         FL_TRY(check_head(p, s, &r.head, &item));
         size = payload_size(item, &r.head);
         if (p->size - p->at - sizeof r.head < size)
-            return damaged(p, "half a record");
+            return part_damaged(p, "half a record");
         r.item = item;
         r.payload = p->data + p->at + sizeof r.head;
         FL_TRY(visit(arg, &r));
@@ -231,7 +234,7 @@ fleet_status fl_saved_use(const char *path, const char *what,
                  : status;
 }
 
-/* --- into a store -------------------------------------------------------- */
+/* --- into a store --------------------------------------------------------- */
 
 /* The optimizer's states must be the saved ones; without one, none are read. */
 static fleet_status check_states(const fl_saved_item *item,
@@ -410,8 +413,9 @@ static fleet_status apply_all(fl_saved *s, fl_store *store,
     return FLEET_OK;
 }
 
-static fleet_status apply(fl_saved *s, fl_store *store, const fl_buckets *own,
-                          const fl_buckets *rows_here)
+static fleet_status apply_locked(fl_saved *s, fl_store *store,
+                                 const fl_buckets *own,
+                                 const fl_buckets *rows_here)
 {
     fleet_status status;
 
@@ -428,11 +432,11 @@ static fleet_status apply(fl_saved *s, fl_store *store, const fl_buckets *own,
 
 fleet_status fl_saved_apply(fl_saved *s, fl_store *store, const fl_buckets *own)
 {
-    return apply(s, store, own, own);
+    return apply_locked(s, store, own, own);
 }
 
 fleet_status fl_saved_apply_rows_of(fl_saved *s, fl_store *store,
                                     const fl_buckets *own)
 {
-    return apply(s, store, NULL, own);
+    return apply_locked(s, store, NULL, own);
 }

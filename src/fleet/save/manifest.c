@@ -1,4 +1,4 @@
-/* manifest.c - see manifest.h. */
+/* manifest.c - the manifest of a save, read into the items of an fl_saved. */
 #include "fleet/save/manifest.h"
 
 #include <stdlib.h>

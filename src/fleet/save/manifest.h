@@ -2,13 +2,14 @@
 #ifndef FL_FLEET_SAVE_MANIFEST_H
 #define FL_FLEET_SAVE_MANIFEST_H
 
-#include "fleet/save/save.h"
+#include "fleet/save/load.h"
 
-/* Of an open folder, checked against the sum beside it: what was saved, which
- * has to be `what` unless that is NULL, and each parameter and table. */
+/* Reads the manifest of an open folder, checked against the sum beside it: what
+ * was saved, which has to be `what` unless that is NULL, and each parameter and
+ * table. */
 fleet_status fl_manifest_open(fl_saved *s, const char *what);
 
-/* What has to be there. */
+/* Values that must be in the manifest. */
 fleet_status fl_manifest_hex(const fl_at *at, uint64_t *out);
 fleet_status fl_manifest_int(const fl_at *object, const char *key, int64_t low,
                              int64_t high, int64_t *out);

@@ -1,4 +1,5 @@
-/* save.c - writing saves; see save.h. */
+/* save.c - writing saves: parts first, then the manifest, then the folder takes
+ * the place of the one before. */
 #include "fleet/save/save.h"
 
 #include <stdio.h>
@@ -57,7 +58,7 @@ static int state_count(const fl_save *s)
                : 0;
 }
 
-/* --- dense --------------------------------------------------------------- */
+/* --- dense ---------------------------------------------------------------- */
 
 /* Does this process write the block that begins there? Where ranks share out
  * the optimizer's states, that is who has them. */
@@ -95,7 +96,7 @@ static fleet_status write_param(const fl_save *s, parts *p, int item)
     return FLEET_OK;
 }
 
-/* --- rows ---------------------------------------------------------------- */
+/* --- rows ----------------------------------------------------------------- */
 
 /* Rows of the bucket under way: keys, steps, then values row by row. */
 typedef struct bucket_rows {
@@ -166,7 +167,7 @@ static fleet_status write_table(const fl_save *s, parts *p, int item)
     return status;
 }
 
-/* --- the manifest -------------------------------------------------------- */
+/* --- the manifest --------------------------------------------------------- */
 
 static fleet_status put_states(const fl_save *s, fl_json *entry)
 {
@@ -234,7 +235,8 @@ static fleet_status put_scaling(const fl_save *s, fl_json *m)
     return fl_json_put(entry, "bad", fl_json_int(now->bad));
 }
 
-static fleet_status describe(const fl_save *s, fl_json *m, fl_json *part_list)
+static fleet_status describe_save(const fl_save *s, fl_json *m,
+                                  fl_json *part_list)
 {
     fl_json *params, *tables;
 
@@ -272,7 +274,7 @@ static fleet_status write_text(const char *folder, const char *name,
 static fleet_status write_manifest(const fl_save *s, parts *p)
 {
     fl_json *m = fl_json_object();
-    fleet_status status = describe(s, m, p->list);
+    fleet_status status = describe_save(s, m, p->list);
     char sum[20], *text = NULL;
     uint64_t hash;
 

@@ -1,43 +1,45 @@
 /* save_sharded.c - saves and loads of a job with servers, or with tables that
- * ranks share out, each as one lane: worker 0 makes the folder, every lane
- * writes its own part below it, worker 0 adds the manifest and puts it all in
- * its place. A load is read by every lane for itself. */
+ * ranks share out: worker 0 makes the folder, every lane or rank writes its own
+ * part below it, worker 0 adds the manifest and puts it all in its place. Every
+ * lane reads what it needs of a load for itself. */
+#include "fleet/save/save_sharded.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "fleet/save/save.h"
 #include "fleet/ranks.h"
-#include "fleet/servers.h"
+#include "fleet/ranks_commands.h"
+#include "fleet/save/load.h"
+#include "ps/worker_io.h"
 
-/* --- in a lane
- * ------------------------------------------------------------------ */
+/* --- in a lane of a server, or a rank ------------------------------------- */
 
-/* What worker 0 asks for: names in the manifest's order. */
-typedef struct asked {
+/* What worker 0 wants saved: names in the manifest's order. */
+typedef struct request {
     const char *folder;
     bool states;
     fl_at params, tables;
-} asked;
+} request;
 
-static fleet_status read_asked(const fl_at *root, asked *a)
+static fleet_status read_request(const fl_at *root, request *r)
 {
     fl_at folder = fl_at_key(root, "folder"),
           states = fl_at_key(root, "states");
 
-    a->params = fl_at_key(root, "params");
-    a->tables = fl_at_key(root, "tables");
+    r->params = fl_at_key(root, "params");
+    r->tables = fl_at_key(root, "tables");
     FL_TRY(fl_at_required(&folder));
-    FL_TRY(fl_at_string(&folder, &a->folder));
-    FL_TRY(fl_at_array(&a->params));
-    FL_TRY(fl_at_array(&a->tables));
-    return fl_at_bool(&states, &a->states);
+    FL_TRY(fl_at_string(&folder, &r->folder));
+    FL_TRY(fl_at_array(&r->params));
+    FL_TRY(fl_at_array(&r->tables));
+    return fl_at_bool(&states, &r->states);
 }
 
-/* The things of those names, in that order, for fl_free(); without a name, what
- * others write. */
+/* Parameters or tables by their names, in that order, for fl_free(). An empty
+ * name is of one that other processes write. */
 static fleet_status find_all(const fl_at *names, const fl_map *map, void *out,
                              int *n)
 {
@@ -79,19 +81,20 @@ static fleet_status describe_parts(const fl_save *s, fl_json *list,
     return *answer ? FLEET_OK : FLEET_ENOMEM;
 }
 
-static fleet_status save_lane(const fl_partition *layout, fl_buckets own,
-                              const char *prefix, const asked *a, char **answer)
+static fleet_status save_parts(fl_store *store, fl_buckets own,
+                               const char *prefix, const request *r,
+                               char **answer)
 {
-    fl_save s = {.store = layout->store, .states = a->states, .own = &own};
+    fl_save s = {.store = store, .states = r->states, .own = &own};
     fl_json *list = fl_json_array();
     fleet_status status = list ? FLEET_OK : FLEET_ENOMEM;
 
     if (status == FLEET_OK)
-        status = find_all(&a->params, &s.store->params, &s.param, &s.n_param);
+        status = find_all(&r->params, &s.store->params, &s.param, &s.n_param);
     if (status == FLEET_OK)
-        status = find_all(&a->tables, &s.store->tables, &s.table, &s.n_table);
+        status = find_all(&r->tables, &s.store->tables, &s.table, &s.n_table);
     if (status == FLEET_OK)
-        status = fl_save_parts(&s, a->folder, prefix, list);
+        status = fl_save_parts(&s, r->folder, prefix, list);
     if (status == FLEET_OK)
         status = describe_parts(&s, list, answer);
     fl_json_free(list);
@@ -112,38 +115,53 @@ static fleet_status load_lane(void *arg, fl_saved *s)
     return fl_saved_apply(s, l->store, &l->own);
 }
 
-fleet_status fl_lane_act(void *arg, const fl_partition *layout, fl_buckets own,
-                         int server, int lane, fl_msg_op op, const char *text,
-                         char **answer)
+/* Files whose names begin with the prefix; *answer is JSON for worker 0. */
+static fleet_status save_request(fl_store *store, fl_buckets own,
+                                 const char *prefix, const char *text,
+                                 char **answer)
 {
-    lane_load load = {layout->store, own};
     fl_json *json = NULL;
     fleet_status status;
-    char prefix[32];
-    asked a = {0};
+    request r = {0};
     fl_at root;
 
-    (void)arg;
-    if (op == FL_OP_LOAD) {
-        FL_TRY(fl_saved_use(text, "checkpoint", load_lane, &load));
-        *answer = fl_strdup("loaded");
-        return *answer ? FLEET_OK : FLEET_ENOMEM;
-    }
     FL_TRY(fl_json_parse(text, strlen(text), "save", &json));
     root = fl_at_root(json);
-    if (lane == FL_LANE_OF_RANK)
-        snprintf(prefix, sizeof prefix, "part-rank-%03d-", server);
-    else
-        snprintf(prefix, sizeof prefix, "part-%03d-%02d-", server, lane);
-    status = read_asked(&root, &a);
+    status = read_request(&root, &r);
     if (status == FLEET_OK)
-        status = save_lane(layout, own, prefix, &a, answer);
+        status = save_parts(store, own, prefix, &r, answer);
     fl_json_free(json);
     return status;
 }
 
-/* --- in worker 0
- * ------------------------------------------------------------------ */
+fleet_status fl_save_sharded_of_lane(void *arg, fl_store *store, fl_buckets own,
+                                     int server, int lane,
+                                     fl_job_command command, const char *text,
+                                     char **answer)
+{
+    lane_load load = {store, own};
+    char prefix[32];
+
+    (void)arg;
+    if (command == FL_COMMAND_LOAD) {
+        FL_TRY(fl_saved_use(text, "checkpoint", load_lane, &load));
+        *answer = fl_strdup("loaded");
+        return *answer ? FLEET_OK : FLEET_ENOMEM;
+    }
+    snprintf(prefix, sizeof prefix, "part-%03d-%02d-", server, lane);
+    return save_request(store, own, prefix, text, answer);
+}
+
+fleet_status fl_save_sharded_of_rank(fl_store *store, fl_buckets own, int rank,
+                                     const char *text, char **answer)
+{
+    char prefix[32];
+
+    snprintf(prefix, sizeof prefix, "part-rank-%03d-", rank);
+    return save_request(store, own, prefix, text, answer);
+}
+
+/* --- in worker 0 ---------------------------------------------------------- */
 
 static fleet_status put_names(fl_json *json, const char *key,
                               const char *(*name_of)(const fl_save *, int),
@@ -167,7 +185,8 @@ static const char *table_name(const fl_save *s, int i)
     return s->table[i] ? s->table[i]->name : "";
 }
 
-static fleet_status request(const fl_save *s, const char *folder, char **text)
+static fleet_status write_request(const fl_save *s, const char *folder,
+                                  char **text)
 {
     fl_json *json = fl_json_object();
     fleet_status status = fl_json_put(json, "folder", fl_json_string(folder));
@@ -183,7 +202,7 @@ static fleet_status request(const fl_save *s, const char *folder, char **text)
     return *text ? FLEET_OK : FLEET_ENOMEM;
 }
 
-/* One lane's answer: its parts and rows are added to the others'. */
+/* One lane's or rank's answer: its parts and rows are added to the list. */
 static fleet_status add_answer(fl_save_elsewhere *e, int n_table,
                                const fl_json *json, fl_json *list)
 {
@@ -222,21 +241,21 @@ static fleet_status add_answers(fl_save_elsewhere *e, const fl_save *s,
     return FLEET_OK;
 }
 
-/* Servers may have been started elsewhere in the tree of folders. */
-static fleet_status ask_for_parts(fleet *f, const fl_save *s, bool by_ranks,
-                                  const char *folder, char **answer)
+/* The path is absolute: servers may run in another working folder. */
+static fleet_status command_save(fleet *f, const fl_save *s, bool by_ranks,
+                                 const char *folder, char **answer)
 {
     char *path = realpath(folder, NULL), *text = NULL;
     fleet_status status = FLEET_EIO;
 
     if (path)
-        status = request(s, path, &text);
+        status = write_request(s, path, &text);
     else
         fl_fail(FLEET_EIO, "%s: cannot be found", folder);
     if (status == FLEET_OK)
-        status = by_ranks
-                     ? fl_ranks_act(f, FL_OP_SAVE, text, answer)
-                     : fl_worker_io_act(f->worker_io, FL_OP_SAVE, text, answer);
+        status = by_ranks ? fl_ranks_command(f, FL_COMMAND_SAVE, text, answer)
+                          : fl_worker_io_command(f->worker_io, FL_COMMAND_SAVE,
+                                                 text, answer);
     fl_free(text);
     free(path);
     return status;
@@ -250,7 +269,7 @@ static fleet_status write_parts(fleet *f, const fl_save *s, bool by_ranks,
     fleet_status status = FLEET_ENOMEM;
 
     if (answer)
-        status = ask_for_parts(f, s, by_ranks, folder, answer);
+        status = command_save(f, s, by_ranks, folder, answer);
     if (status == FLEET_OK)
         status = add_answers(s->elsewhere, s, answer, n, list);
     for (int i = 0; answer && i < n; i++)
@@ -259,65 +278,60 @@ static fleet_status write_parts(fleet *f, const fl_save *s, bool by_ranks,
     return status;
 }
 
-/* What servers keep, or what they do not; for fl_free() of both arrays. */
-static fleet_status kept(const fl_save *all, bool away, fl_save *s)
+/* What is on servers, or what is not; fl_free() both arrays. */
+static fleet_status select_home(const fl_save *all, bool remote, fl_save *s)
 {
     *s = *all;
     s->table = NULL;
     FL_TRY(FL_NEW(&s->param, ((size_t)s->n_param + 1) * sizeof *s->param));
     FL_TRY(FL_NEW(&s->table, ((size_t)s->n_table + 1) * sizeof *s->table));
     for (int i = 0; i < s->n_param; i++)
-        if (fl_param_is_remote(s->store, all->param[i]) == away)
+        if (fl_param_is_remote(s->store, all->param[i]) == remote)
             s->param[i] = all->param[i];
     for (int i = 0; i < s->n_table; i++)
-        if (all->table[i]->remote == away)
+        if (all->table[i]->remote == remote)
             s->table[i] = all->table[i];
     return FLEET_OK;
 }
 
-static void kept_done(fl_save *s)
-{
-    fl_free(s->param);
-    fl_free(s->table);
-}
-
-/* What servers keep by them, the rest by the ranks where each has its own, else
- * by this one. */
-static fleet_status write_kept(fleet *f, const fl_save *all, bool away,
+/* Servers write what is on them; the rest is written by the ranks if each has
+ * its own part of it, else by this one. */
+static fleet_status write_home(fleet *f, const fl_save *all, bool remote,
                                const char *folder, fl_json *list)
 {
     fl_save s;
-    fleet_status status = kept(all, away, &s);
+    fleet_status status = select_home(all, remote, &s);
 
     if (status == FLEET_OK)
-        status = away || fl_ranks_share(f)
-                     ? write_parts(f, &s, !away, folder, list)
+        status = remote || fl_ranks_share(f)
+                     ? write_parts(f, &s, !remote, folder, list)
                      : fl_save_parts(&s, folder, "part-dense-", list);
-    kept_done(&s);
+    fl_free(s.param);
+    fl_free(s.table);
     return status;
 }
 
-fleet_status fl_servers_write_parts(void *arg, const fl_save *s,
-                                    const char *folder, fl_json *list)
+fleet_status fl_save_sharded_parts(void *arg, const fl_save *s,
+                                   const char *folder, fl_json *list)
 {
     fleet *f = arg;
 
     if (!f->worker_io || !f->store->dense_local)
         return write_parts(f, s, !f->worker_io, folder, list);
-    FL_TRY(write_kept(f, s, true, folder, list));
-    FL_TRY(write_kept(f, s, false, folder, list));
+    FL_TRY(write_home(f, s, true, folder, list));
+    FL_TRY(write_home(f, s, false, folder, list));
     s->elsewhere->updates = f->store->updates;
     return FLEET_OK;
 }
 
-fleet_status fl_servers_load(fleet *f, const char *path)
+fleet_status fl_save_sharded_load(fleet *f, const char *path)
 {
     char *whole = realpath(path, NULL);
     fleet_status status;
 
     if (!whole)
         return fl_fail(FLEET_ENOENT, "load: %s: there is no such folder", path);
-    status = fl_worker_io_act(f->worker_io, FL_OP_LOAD, whole, NULL);
+    status = fl_worker_io_command(f->worker_io, FL_COMMAND_LOAD, whole, NULL);
     free(whole);
     return status;
 }

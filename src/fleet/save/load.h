@@ -1,0 +1,54 @@
+/* load.h - reading saves: a folder that save.c wrote, checked as a whole before
+ * any of it is used; docs/formats.md. */
+#ifndef FL_FLEET_SAVE_LOAD_H
+#define FL_FLEET_SAVE_LOAD_H
+
+#include "fleet/save/save.h"
+
+/* A save that is being read. */
+typedef struct fl_saved_item {
+    const char *name;
+    fl_shape shape; /* tables: [modulo, dim] */
+    int n_state;
+    const char *state[FL_MAX_STATE];
+    int64_t n;        /* floats, or rows */
+    int64_t seen;     /* of them, in the parts */
+    int64_t own;      /* rows that were brought into a store */
+    fl_filler filler; /* tables */
+} fl_saved_item;
+
+typedef struct fl_saved {
+    fl_source_folder folder;
+    fl_json *manifest;
+    uint64_t seed;
+    int64_t updates;
+    fl_scaling scaling; /* scale 0: none */
+    fl_saved_item *param, *table;
+    int n_param, n_table;
+    fl_map params, tables; /* the items by name */
+    uint64_t *block; /* dense records that were found: item << 32 | index */
+    size_t n_block, block_capacity;
+} fl_saved;
+
+/* Open and check everything: the manifest, each part's size and checksum, and
+ * that the parts hold just what the manifest promises. what: "checkpoint", or
+ * NULL for anything that a predictor can run. Then use it, and close it. If
+ * another save takes the place of this one meanwhile, all of it is done again
+ * with that one: `use` must not mind what its call before has left. */
+typedef fleet_status fl_saved_user(void *arg, fl_saved *s);
+fleet_status fl_saved_use(const char *path, const char *what,
+                          fl_saved_user *use, void *arg);
+
+/* Bring it into the store, or what is in those buckets of it (NULL: all; a
+ * store with a remote has no rows of its own and gets none): whatever the store
+ * has and the save has, too. The save must have all of the store's parameters
+ * and tables, with equal shapes; states must be those of its optimizer, if it
+ * has one. */
+fleet_status fl_saved_apply(fl_saved *s, fl_store *store,
+                            const fl_buckets *own);
+
+/* The same with all dense parameters, and rows of those buckets. */
+fleet_status fl_saved_apply_rows_of(fl_saved *s, fl_store *store,
+                                    const fl_buckets *own);
+
+#endif

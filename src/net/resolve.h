@@ -1,0 +1,15 @@
+/* resolve.h - addresses of sockets, "tcp://host:port" for one, and the names of
+ * hosts in them. */
+#ifndef FL_NET_RESOLVE_H
+#define FL_NET_RESOLVE_H
+
+#include "base/error.h"
+
+enum { FL_ADDRESS_SIZE = 128 };
+typedef char fl_address[FL_ADDRESS_SIZE];
+
+/* An address with a number in place of its host's name: what can be bound.
+ * Others stay as they are. FLEET_EIO: nobody knows that name. */
+fleet_status fl_address_resolve(const char *address, fl_address numeric);
+
+#endif

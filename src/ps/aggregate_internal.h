@@ -1,0 +1,33 @@
+/* aggregate_internal.h - parts of an aggregate, shared by aggregate.c (pieces,
+ * sums) and aggregate_apply.c (norms, updates, reads). */
+#ifndef FL_PS_AGGREGATE_INTERNAL_H
+#define FL_PS_AGGREGATE_INTERNAL_H
+
+#include "ps/aggregate.h"
+
+/* One table's part of an aggregate. */
+struct fl_aggregate_rows {
+    int64_t n;
+    uint64_t *key;
+    const float **grad;
+    float **target; /* NULL: to be looked for */
+    size_t key_capacity, grad_capacity, target_capacity;
+
+    /* of several contributions */
+    fl_key_set set;
+    uint32_t *sum_of; /* by row: number of its sum + 1; 0: it has none */
+    float *sum;
+    size_t sum_of_capacity, sum_capacity;
+    int64_t n_sum;
+};
+
+/* One block's part. */
+struct fl_aggregate_block {
+    const fl_param *param;
+    int number; /* of the param */
+    int64_t block, n;
+    const float *grad; /* NULL: none */
+    float *sum;        /* NULL until it is needed */
+};
+
+#endif

@@ -1,0 +1,55 @@
+/* worker_internal.h - what worker.c (pulls), worker_push.c (pushes, the clip)
+ * and worker_job.c (passes, sums, commands) share. */
+#ifndef FL_PS_WORKER_INTERNAL_H
+#define FL_PS_WORKER_INTERNAL_H
+
+#include "ps/worker.h"
+
+/* --- worker.c ------------------------------------------------------------- */
+
+fleet_status fl_worker_wait(fl_worker *w, fl_request *r, int n,
+                            const char *what);
+fleet_status fl_worker_pull_dense(fl_worker *w, bool ahead);
+fleet_status fl_worker_complete(fl_worker *w, int slot);
+fleet_status fl_lane_keys_widen(fl_lane_keys *k); /* for one more */
+int fl_worker_blocks(const fl_worker *w);         /* in a piece */
+
+/* The list that a key belongs to, with room for it; NULL: no memory. */
+static inline fl_lane_keys *fl_worker_keys_for(const fl_worker *w,
+                                               fl_lane_keys *keys, uint64_t key)
+{
+    fl_lane_keys *k =
+        &keys[w->n_lane == 1 ? 0 : w->owner[fl_bucket_of(fl_mix(key))]];
+    size_t n = (size_t)k->n;
+
+    if ((n >= k->key_capacity || n >= k->at_capacity) &&
+        fl_lane_keys_widen(k) != FLEET_OK)
+        return NULL;
+    return k;
+}
+
+static inline int64_t fl_worker_now(const fl_worker *w)
+{
+    return w->host.now_ms(w->host.arg);
+}
+
+/* --- worker_push.c -------------------------------------------------------- */
+
+fleet_status fl_worker_push(fl_remote *x, const fl_push *p);
+fleet_status fl_worker_clip(fl_remote *x, const fl_push *p, double squares,
+                            float *factor);
+fleet_status fl_worker_update(fl_remote *x);
+
+/* The last push is through; `what` begins the error's text. */
+fleet_status fl_worker_wait_update(fl_worker *w);
+fleet_status fl_worker_wait_update_as(fl_worker *w, const char *what);
+
+/* made: the requests of a step that was being made, none of them sent. */
+fleet_status fl_worker_undo_step(fl_worker *w, fl_request *made,
+                                 fleet_status status);
+
+/* --- worker_job.c --------------------------------------------------------- */
+
+fleet_status fl_worker_end_pass(fl_remote *x, double *sum, int n);
+
+#endif

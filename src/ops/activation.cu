@@ -92,7 +92,7 @@ static fleet_status by_activation(const fl_activation *a, F f)
 #include "runtime/simd/activations.def"
 #undef FL_ACTIVATION
     default:
-        return fl_cuda_fail(FLEET_EUNSUPPORTED,
+        return fl_fail(FLEET_EUNSUPPORTED,
                             "activation %d has no formula on GPUs", a->kind);
     }
 }

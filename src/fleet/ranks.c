@@ -10,10 +10,10 @@
 #include "collective/sharded/sharded_table.h"
 #include "fleet/ranks_commands.h"
 #include "net/socket.h"
-#include "ps/partition.h"
 #include "ps/worker_io.h"
 #include "runtime/exec/executor.h"
 #include "runtime/plan/remote_hybrid.h"
+#include "runtime/store/job_signature.h"
 
 /* --- before and after: a group that says what is missing ------------------ */
 

@@ -75,13 +75,4 @@ static inline bool fl_owns(const fl_buckets *b, int bucket)
 int fl_partition_param(const fl_partition *l, const char *name);
 int fl_partition_table(const fl_partition *l, const char *name);
 
-/* What is trained and who keeps it, in lines: what two processes must have in
- * common. Text for fl_free(). */
-char *fl_job_signature_text(const fl_store *s);
-
-/* The first line in which two such texts differ, and whose is which, for an
- * error; fl_free() it. NULL: none differs. */
-char *fl_job_signature_difference(const char *us, const char *ours,
-                                  const char *them, const char *theirs);
-
 #endif

@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "ps/handshake.h"
 #include "ps/locality.h"
+#include "runtime/store/job_signature.h"
 
 enum {
     IDLE_BYTES = 256 << 20, /* buffers that are kept for the next answers */

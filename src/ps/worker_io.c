@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "runtime/store/job_signature.h"
 
 enum { IDLE_BYTES = 256 << 20 }; /* buffers that are kept for the next step */
 

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "ps/handshake.h"
+#include "runtime/store/job_signature.h"
 #include "runtime/store/table.h"
 
 enum { PEER_MS = 300 * TEST_SLOWNESS, N_SERVER = 3 };

@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "ps/aggregate_internal.h"
+#include "runtime/store/job_signature.h"
 #include "runtime/store/table.h"
 
 /* Lanes in their order take the buckets in theirs. */

@@ -50,8 +50,8 @@ TEST(rows_are_copied_between_the_memories)
         fl_gpu_copy(g, &(fl_gpu_rows){there, x, 12, 12, 12, 2, FL_TO_DEVICE}));
     CHECK_OK(
         fl_gpu_copy(g, &(fl_gpu_rows){y, there, 12, 12, 8, 2, FL_TO_HOST}));
-    CHECK_OK(fl_gpu_crossed(g));
-    CHECK_OK(fl_gpu_arrived(g));
+    CHECK_OK(fl_gpu_copy_queued(g));
+    CHECK_OK(fl_gpu_wait_copies(g));
     CHECK(y[0] == 1 && y[1] == 2 && y[2] == 0 && y[3] == 4 && y[4] == 5);
     g->m->free(g->d, g->queue, there);
     fl_gpu_unlock(g);

@@ -3,18 +3,18 @@
  * src/collective, which the facade connects. One process is a communicator of
  * its own ("self"); on CPUs MPI joins ranks, on GPUs NCCL.
  *
- * Every rank makes the same calls in the same order, with the same sizes. A call
- * that does not match is FLEET_EINVAL, naming both calls, wherever it can be
- * seen, and never a wrong result. A rank that cannot go on calls abort(): calls
- * of all other ranks then fail with FLEET_EPEER and its words. A rank that is
- * gone is FLEET_EPEER, too, and a rank that does not come in time
+ * Every rank makes the same calls in the same order, with the same sizes. A
+ * call that does not match is FLEET_EINVAL, naming both calls, wherever it can
+ * be seen, and never a wrong result. A rank that cannot go on calls abort():
+ * calls of all other ranks then fail with FLEET_EPEER and its words. A rank
+ * that is gone is FLEET_EPEER, too, and a rank that does not come in time
  * FLEET_ETIMEDOUT, naming it. After a failure every call fails with the same
  * text.
  *
  * A call with `work` NULL returns when it is done. With `work` it is
  * asynchronous and returns once it is under way: its buffers stay the caller's
- * to keep, not to touch, until wait(). Work that is not waited for ends with the
- * communicator.
+ * to keep, not to touch, until wait(). Work that is not waited for ends with
+ * the communicator.
  *
  * A call that is wrong by itself (a negative size, a root that is no rank, a
  * mean of integers) is FLEET_EINVAL before any other rank hears of it, and no
@@ -147,8 +147,8 @@ typedef struct fl_comm_options {
 
 enum { FL_COMM_DEADLINE_MS = 30000 };
 
-/* abort() that leaves this thread's last failure as it is, so that a caller that
- * gives up because of a failure can still report it; `why` may be that
+/* abort() that leaves this thread's last failure as it is, so that a caller
+ * that gives up because of a failure can still report it; `why` may be that
  * failure's text. */
 void fl_comm_abort(fl_comm *p, const char *why);
 

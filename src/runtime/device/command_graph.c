@@ -1,4 +1,4 @@
-/* command_graph.c - see command_graph.h. */
+/* command_graph.c - lists of commands for a GPU, and their CUDA graphs. */
 #include "runtime/device/command_graph.h"
 
 #include <string.h>
@@ -10,18 +10,18 @@ struct fl_command_graph {
     fl_graph *graph;
     bool seen;  /* it was queued once */
     int failed; /* captures */
-    int pause;  /* times to be queued piece by piece before the next one */
+    int pause;  /* times to be queued one by one before the next capture */
     fl_command_graph *next;
 };
 
 enum {
-    FEW = 4,   /* pieces of work that are not worth a graph */
+    FEW = 4,   /* commands that are not worth a graph */
     MOST = 64, /* lists of an owner; a plan has a few for each region */
     TRIES = 4, /* captures of a list that fail, then it goes without */
     PAUSE = 16 /* the first pause between two of them; then twice as long */
 };
 
-/* --- pieces -------------------------------------------------------------- */
+/* --- commands ------------------------------------------------------------ */
 
 fleet_status fl_gpu_commands_add(fl_gpu_commands *all,
                                  const fl_gpu_command *work)
@@ -77,7 +77,7 @@ static bool is_same(const fl_gpu_commands *a, const fl_gpu_commands *b)
 
 /* --- lists --------------------------------------------------------------- */
 
-static void drop(fl_gpu *g, fl_command_graph *s)
+static void drop_list(fl_gpu *g, fl_command_graph *s)
 {
     g->m->graph_destroy(g->d, s->graph);
     fl_gpu_commands_done(&s->all);
@@ -89,12 +89,12 @@ void fl_command_graphs_drop(fl_gpu *g, fl_command_graph **known)
     while (*known) {
         fl_command_graph *next = (*known)->next;
 
-        drop(g, *known);
+        drop_list(g, *known);
         *known = next;
     }
 }
 
-/* Addresses that have changed leave lists that nobody asks for. */
+/* Addresses that have changed leave lists that are never queued again. */
 static fleet_status make_room(fl_gpu *g, fl_command_graph **known)
 {
     int n = 0;
@@ -108,7 +108,8 @@ static fleet_status make_room(fl_gpu *g, fl_command_graph **known)
     return FLEET_OK;
 }
 
-static fleet_status make(fl_command_graph **known, const fl_gpu_commands *all)
+static fleet_status add_list(fl_command_graph **known,
+                             const fl_gpu_commands *all)
 {
     fl_command_graph *s;
 
@@ -118,8 +119,9 @@ static fleet_status make(fl_command_graph **known, const fl_gpu_commands *all)
     return fl_grow(&s->all.work, &s->all.capacity, all->n, sizeof *all->work);
 }
 
-static fleet_status find(fl_gpu *g, fl_command_graph **known,
-                         const fl_gpu_commands *all, fl_command_graph **found)
+static fleet_status find_list(fl_gpu *g, fl_command_graph **known,
+                              const fl_gpu_commands *all,
+                              fl_command_graph **found)
 {
     for (fl_command_graph *s = *known; s; s = s->next)
         if (is_same(&s->all, all)) {
@@ -127,7 +129,7 @@ static fleet_status find(fl_gpu *g, fl_command_graph **known,
             return FLEET_OK;
         }
     FL_TRY(make_room(g, known));
-    FL_TRY(make(known, all));
+    FL_TRY(add_list(known, all));
     *found = *known;
     memcpy((*found)->all.work, all->work, all->n * sizeof *all->work);
     (*found)->all.n = all->n;
@@ -136,7 +138,7 @@ static fleet_status find(fl_gpu *g, fl_command_graph **known,
 
 /* --- graphs -------------------------------------------------------------- */
 
-static fleet_status capture(fl_gpu *g, fl_command_graph *s)
+static fleet_status capture_list(fl_gpu *g, fl_command_graph *s)
 {
     fleet_status status, ended;
     fl_error first;
@@ -149,19 +151,19 @@ static fleet_status capture(fl_gpu *g, fl_command_graph *s)
         return ended;
     g->m->graph_destroy(g->d, s->graph);
     s->graph = NULL;
-    return fl_error_raise(&first); /* what was refused, not what came of it */
+    return fl_error_raise(&first); /* not what capture_end() said of it */
 }
 
-/* It goes on without, and perhaps there is more memory later. */
+/* The list is queued without a graph; later there may be more memory. */
 static void put_off(fl_gpu *g, fl_command_graph *s, fl_log *log)
 {
     s->pause = PAUSE << s->failed++;
-    if (!g->said_no_graphs)
+    if (!g->warned_no_graphs)
         FL_WARN(log,
                 "gpu:%d: no CUDA graph of a step (failure 1 of %d, then it "
                 "goes without): %s",
                 g->d->ordinal, TRIES, fleet_last_error());
-    g->said_no_graphs = true;
+    g->warned_no_graphs = true;
     fl_error_clear();
 }
 
@@ -182,8 +184,8 @@ fleet_status fl_command_graph_queue(fl_gpu *g, fl_command_graph **known,
 
     if (all->n < FEW)
         return queue_all(g, all);
-    FL_TRY(find(g, known, all, &s));
-    if (is_due(s) && capture(g, s) != FLEET_OK)
+    FL_TRY(find_list(g, known, all, &s));
+    if (is_due(s) && capture_list(g, s) != FLEET_OK)
         put_off(g, s, log);
     s->seen = true;
     return s->graph ? g->m->graph_launch(g->d, g->queue, s->graph)

@@ -1,4 +1,4 @@
-/* context.c - see context.h. */
+/* context.c - what the parts of a handle share, made from the environment. */
 #include "runtime/device/context.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* context.h - what the parts of one fleet handle share. */
+/* context.h - what the parts of one fleet handle share: log, seed, threads,
+ * trace. */
 #ifndef FL_RUNTIME_DEVICE_CONTEXT_H
 #define FL_RUNTIME_DEVICE_CONTEXT_H
 
@@ -16,12 +17,12 @@ typedef struct fl_context {
     bool survives_fork; /* no threads of its own, no locks held meanwhile */
 } fl_context;
 
-/* Make the context; n_thread 0: as the environment or the machine says. */
+/* n_thread 0: as the environment or the machine says. */
 fleet_status fl_context_init(fl_context *c, uint64_t seed, int n_thread);
 void fl_context_done(fl_context *c);
 
-/* FLEET_ESTATE in a child of the process that made it: its threads and locks
- * are not there. */
+/* FLEET_ESTATE in a child of the process that made it: a child has neither its
+ * threads nor its locks. */
 fleet_status fl_context_check(const fl_context *c);
 
 #endif

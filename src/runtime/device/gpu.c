@@ -1,4 +1,4 @@
-/* gpu.c - see gpu.h. */
+/* gpu.c - GPUs that are in use: opened once, shared, locked, waited for. */
 #define _GNU_SOURCE
 #include "runtime/device/gpu.h"
 
@@ -13,7 +13,7 @@ enum { DEADLINE_MS = 60000 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static fl_gpu *opened;
 
-/* The plug-in's devices; whatever keeps it from being there, there is none. */
+/* The plug-in's devices. Whatever the plug-in lacks, there is no device. */
 static fleet_status find_table(const fl_device_table **table)
 {
     const fl_plugin *p;
@@ -35,8 +35,8 @@ static fleet_status find_table(const fl_device_table **table)
 static void close_one(fl_gpu *g)
 {
     if (g->d && fl_gpu_is_ours(g)) {
-        if (g->crossed)
-            g->m->event_destroy(g->d, g->crossed);
+        if (g->copied)
+            g->m->event_destroy(g->d, g->copied);
         g->m->stream_destroy(g->d, g->copies);
         g->m->stream_destroy(g->d, g->queue);
         g->m->destroy(g->d);
@@ -55,7 +55,7 @@ static void make_lock(fl_gpu *g)
     pthread_mutexattr_destroy(&again);
 }
 
-static fleet_status set_up(fl_gpu *g, int ordinal)
+static fleet_status init_gpu(fl_gpu *g, int ordinal)
 {
     const fl_device_table *table = NULL;
 
@@ -65,7 +65,7 @@ static fleet_status set_up(fl_gpu *g, int ordinal)
     g->m = g->d->methods;
     FL_TRY(g->m->stream_create(g->d, &g->queue));
     FL_TRY(g->m->stream_create(g->d, &g->copies));
-    return g->m->event_create(g->d, false, &g->crossed);
+    return g->m->event_create(g->d, false, &g->copied);
 }
 
 static fleet_status open_one(int ordinal, const fl_device_options *o,
@@ -78,7 +78,7 @@ static fleet_status open_one(int ordinal, const fl_device_options *o,
     (*gpu)->deadline_ms = DEADLINE_MS;
     (*gpu)->fork_generation = fl_fork_generation();
     make_lock(*gpu);
-    status = set_up(*gpu, ordinal);
+    status = init_gpu(*gpu, ordinal);
     if (status == FLEET_OK) {
         (*gpu)->next = opened;
         opened = *gpu;
@@ -89,7 +89,8 @@ static fleet_status open_one(int ordinal, const fl_device_options *o,
     return status;
 }
 
-static bool is_that(const fl_gpu *g, int ordinal, const fl_device_options *o)
+static bool is_same_gpu(const fl_gpu *g, int ordinal,
+                        const fl_device_options *o)
 {
     return g->d->ordinal == ordinal &&
            g->options.strict_fp32 == o->strict_fp32 &&
@@ -102,7 +103,7 @@ fleet_status fl_gpu_open(int ordinal, const fl_device_options *o, fl_gpu **gpu)
 
     pthread_mutex_lock(&lock);
     *gpu = opened;
-    while (*gpu && !is_that(*gpu, ordinal, o))
+    while (*gpu && !is_same_gpu(*gpu, ordinal, o))
         *gpu = (*gpu)->next;
     if (!*gpu)
         status = open_one(ordinal, o, gpu);
@@ -121,7 +122,7 @@ fl_gpu *fl_gpu_share(fl_gpu *g)
     return g;
 }
 
-static void forget(const fl_gpu *g)
+static void unlist_gpu(const fl_gpu *g)
 {
     fl_gpu **at = &opened;
 
@@ -137,7 +138,7 @@ void fl_gpu_close(fl_gpu *g)
     pthread_mutex_lock(&lock);
     if (g && --g->users == 0) {
         last = true;
-        forget(g);
+        unlist_gpu(g);
     }
     pthread_mutex_unlock(&lock);
     if (last)
@@ -185,7 +186,7 @@ void fl_gpu_host_free(fl_gpu *g, char *p)
     if (!g || !p || !fl_gpu_is_ours(g))
         return;
     fl_gpu_lock(g);
-    if (fl_gpu_wait(g) == FLEET_OK) /* else a copy may still come */
+    if (fl_gpu_wait(g) == FLEET_OK) /* else a copy may still write it */
         g->m->free_pinned(g->d, p);
     fl_gpu_unlock(g);
 }
@@ -194,21 +195,21 @@ fleet_status fl_gpu_wait(fl_gpu *g)
 {
     FL_TRY(g->m->stream_wait(g->d, g->copies, g->deadline_ms));
     FL_TRY(g->m->stream_wait(g->d, g->queue, g->deadline_ms));
-    g->crossing = false;
+    g->copying = false;
     return FLEET_OK;
 }
 
-fleet_status fl_gpu_crossed(fl_gpu *g)
+fleet_status fl_gpu_copy_queued(fl_gpu *g)
 {
-    g->crossing = true;
-    return g->m->event_record(g->d, g->crossed, g->queue);
+    g->copying = true;
+    return g->m->event_record(g->d, g->copied, g->queue);
 }
 
-fleet_status fl_gpu_arrived(fl_gpu *g)
+fleet_status fl_gpu_wait_copies(fl_gpu *g)
 {
-    if (g->crossing)
-        FL_TRY(g->m->event_wait(g->d, g->crossed, g->deadline_ms));
-    g->crossing = false;
+    if (g->copying)
+        FL_TRY(g->m->event_wait(g->d, g->copied, g->deadline_ms));
+    g->copying = false;
     return FLEET_OK;
 }
 

@@ -1,10 +1,9 @@
 /* gpu.h - GPUs that are in use in this process: each is opened once, at the
- * first request, and shared by all programs and executors that run there.
+ * first request, and shared by all programs and executors that run on it.
  *
  * All that a process does on a GPU is queued on one stream, `queue`, in the
- * order in which it comes; copies of feeds, and of rows that come ahead, run
- * beside it on `copies`. Whoever queues holds the lock, which the same thread
- * may take again.
+ * order in which it comes; copies of feeds, and of prefetched rows, run beside
+ * it on `copies`. A thread that queues holds the lock, which it may take again.
  *
  * Threads: all of this from any; the device's own calls under the lock.
  */
@@ -21,18 +20,18 @@ typedef struct fl_gpu {
     const fl_device_class *m; /* d's */
     fl_device_options options;
     fl_queue *queue, *copies;
-    fl_event *crossed;   /* after the last copy between the two memories */
-    bool crossing;       /* one may be under way */
+    fl_event *copied;    /* after the last copy between host and GPU */
+    bool copying;        /* such a copy may be under way */
     int64_t deadline_ms; /* of a wait for what is queued */
     pthread_mutex_t lock;
-    bool said_no_graphs; /* command_graph.c, in the log */
+    bool warned_no_graphs; /* by command_graph.c */
     int users;
     uint64_t fork_generation; /* a child has none of its parent's */
     struct fl_gpu *next;
 } fl_gpu;
 
-/* FLEET_ENODEVICE, with what is missing: the plug-in, a driver, a GPU, that
- * one, a newer one. */
+/* FLEET_ENODEVICE says what is missing: the plug-in, a driver, a GPU, the GPU
+ * of that number, a newer GPU. */
 fleet_status fl_gpu_open(int ordinal, const fl_device_options *options,
                          fl_gpu **gpu);
 fl_gpu *fl_gpu_share(fl_gpu *g); /* one user more; NULL is fine */
@@ -44,21 +43,21 @@ bool fl_gpu_is_ours(const fl_gpu *g);
 void fl_gpu_lock(fl_gpu *g); /* NULL is fine */
 void fl_gpu_unlock(fl_gpu *g);
 
-/* Zeroed memory of the host, from and to which copies run beside all else;
- * without a GPU it is any other. */
+/* Zeroed memory of the host, from and to which copies run beside all else; with
+ * g NULL it is ordinary memory. */
 fleet_status fl_gpu_host_alloc(fl_gpu *g, size_t bytes, char **p);
 void fl_gpu_host_free(fl_gpu *g, char *p); /* once its copies are done */
 
 /* Until all that is queued is done. */
 fleet_status fl_gpu_wait(fl_gpu *g);
 
-/* A copy between the two memories was queued. */
-fleet_status fl_gpu_crossed(fl_gpu *g);
+/* A copy between host and GPU was queued. */
+fleet_status fl_gpu_copy_queued(fl_gpu *g);
 
-/* Before the host reads what was copied to it, or writes what is copied. */
-fleet_status fl_gpu_arrived(fl_gpu *g);
+/* Until such copies are done: before the host reads or writes their memory. */
+fleet_status fl_gpu_wait_copies(fl_gpu *g);
 
-/* Rows of so many bytes, whose starts lie ld_to and ld_from bytes apart. */
+/* n rows of `bytes`, whose starts lie ld_to and ld_from bytes apart. */
 typedef struct fl_gpu_rows {
     void *to;
     const void *from;

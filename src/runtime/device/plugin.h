@@ -6,7 +6,7 @@
  * libfleet.a inside as well: what it needs of the library is a table that it
  * gets (fl_host), what it brings one that it gives (fl_plugin). Both begin with
  * their version, and a plug-in is used by the library of its own version alone.
- * Inside a plug-in fl_fail(), fl_alloc() and others are runtime/device/plugin_side.c's,
+ * Inside a plug-in fl_fail(), fl_alloc() and others are those of plugin_side.c,
  * which calls through the table.
  *
  * A plug-in stays loaded until the process ends.
@@ -55,8 +55,9 @@ typedef const fl_plugin *fl_plugin_entry(const fl_host *host);
  * what is missing. */
 fleet_status fl_plugin_open(const char *name, const fl_plugin **plugin);
 
-/* A failure of what such a plug-in brings: its text then says so, if the folder
- * FLEET_PLUGIN_PATH does not have it, so that another one was opened. */
+/* After a failure of what a plug-in brings: if the folder FLEET_PLUGIN_PATH
+ * does not have the plug-in, so that another one was opened, the text says so.
+ */
 fleet_status fl_plugin_passed_over(const char *name, fleet_status status);
 
 #endif

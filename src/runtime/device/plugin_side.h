@@ -1,5 +1,5 @@
-/* plugin_side.h - how a plug-in begins: it takes the host's table, and from then on
- * fl_fail(), fl_alloc(), fl_log_line() and the clock work in it. */
+/* plugin_side.h - how a plug-in begins: it takes the host's table, and from
+ * then on fl_fail(), fl_alloc(), fl_log_line() and the clock work in it. */
 #ifndef FL_RUNTIME_DEVICE_PLUGIN_SIDE_H
 #define FL_RUNTIME_DEVICE_PLUGIN_SIDE_H
 

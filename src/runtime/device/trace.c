@@ -1,4 +1,5 @@
-/* trace.c - see trace.h. */
+/* trace.c - events kept in memory, and written as a file of Chrome's trace
+ * events. */
 #include "runtime/device/trace.h"
 
 #include <errno.h>
@@ -20,13 +21,13 @@ typedef enum kind { STEP, BEGIN, END } kind;
 typedef struct event {
     const char *name;
     kind kind;
-    int number; /* the thread, or which of those under way */
+    int number; /* the thread, or which work under way */
     int64_t begin_ns, end_ns, bytes;
 } event;
 
 struct fl_trace {
     char *folder;
-    _Atomic int64_t n; /* those that were not kept, too */
+    _Atomic int64_t n; /* also of events that were not kept */
     event event[];
 };
 
@@ -45,7 +46,7 @@ fl_trace *fl_trace_open(void)
     return t;
 }
 
-static void add(fl_trace *t, const event *e)
+static void add_event(fl_trace *t, const event *e)
 {
     int64_t at = atomic_fetch_add(&t->n, 1);
 
@@ -57,19 +58,19 @@ void fl_trace_step(fl_trace *t, const char *name, int thread, int64_t begin_ns,
                    int64_t end_ns)
 {
     if (t)
-        add(t, &(event){name, STEP, thread, begin_ns, end_ns, 0});
+        add_event(t, &(event){name, STEP, thread, begin_ns, end_ns, 0});
 }
 
 void fl_trace_begin(fl_trace *t, const char *name, int number, int64_t bytes)
 {
     if (t)
-        add(t, &(event){name, BEGIN, number, fl_now_ns(), 0, bytes});
+        add_event(t, &(event){name, BEGIN, number, fl_now_ns(), 0, bytes});
 }
 
 void fl_trace_end(fl_trace *t, const char *name, int number)
 {
     if (t)
-        add(t, &(event){name, END, number, fl_now_ns(), 0, 0});
+        add_event(t, &(event){name, END, number, fl_now_ns(), 0, 0});
 }
 
 /* --- the file ------------------------------------------------------------ */
@@ -104,8 +105,8 @@ static void print_event(const event *e, int process, fl_text *out)
                     (int64_t)process << 32 | e->number, e->bytes);
 }
 
-static fleet_status print(const fl_trace *t, bool is_server, int index,
-                          fl_text *out)
+static fleet_status print_events(const fl_trace *t, bool is_server, int index,
+                                 fl_text *out)
 {
     int process = process_of(is_server, index);
     int64_t all = atomic_load(&t->n);
@@ -148,7 +149,7 @@ fleet_status fl_trace_write(fl_trace *t, bool is_server, int index)
         return FLEET_OK;
     snprintf(name, sizeof name, "%s-%d.%d.json", name_of(is_server), index,
              (int)getpid());
-    status = print(t, is_server, index, &text);
+    status = print_events(t, is_server, index, &text);
     if (status == FLEET_OK)
         status = write_text(t, name, &text);
     fl_text_done(&text);

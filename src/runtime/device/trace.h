@@ -1,8 +1,8 @@
-/* trace.h - what a process does when: steps, by thread, and what is under way
- * between ranks. With FLEET_TRACE=FOLDER each handle writes a file of it as it
- * ends, in the format of Chrome's trace events, which chrome://tracing and
- * Perfetto show. Times are the monotonic clock's: those of one host's processes
- * go together.
+/* trace.h - what a process does when: steps, by thread, and asynchronous work
+ * of ranks and GPUs. With FLEET_TRACE=FOLDER each handle writes a file of it as
+ * it ends, in the format of Chrome's trace events, which chrome://tracing and
+ * Perfetto show. Times are the monotonic clock's, which all processes of a host
+ * share.
  */
 #ifndef FL_RUNTIME_DEVICE_TRACE_H
 #define FL_RUNTIME_DEVICE_TRACE_H
@@ -14,10 +14,10 @@
 
 typedef struct fl_trace fl_trace;
 
-/* Events that are kept: the first ones. */
+/* How many events are kept: the first ones. */
 enum { FL_TRACE_MOST = 1 << 17 };
 
-/* NULL: nobody asks for one, or there is no memory; all else then does nothing.
+/* NULL: FLEET_TRACE is not set, or memory is out; all else then does nothing.
  */
 fl_trace *fl_trace_open(void);
 
@@ -25,7 +25,8 @@ fl_trace *fl_trace_open(void);
 void fl_trace_step(fl_trace *t, const char *name, int thread, int64_t begin_ns,
                    int64_t end_ns);
 
-/* From its begin to its end, beside the steps; of an iteration, by number. */
+/* Work that is under way beside the steps, from its begin to its end; `number`
+ * tells works of one name apart. */
 void fl_trace_begin(fl_trace *t, const char *name, int number, int64_t bytes);
 void fl_trace_end(fl_trace *t, const char *name, int number);
 

@@ -21,7 +21,7 @@ fleet_status fl_gpu_plan_put(fl_gpu_plan *t, const fl_gpu_command *work)
 static fleet_status crossed(fl_gpu_plan *t)
 {
     t->crosses = t->gathers;
-    return t->gathers ? FLEET_OK : fl_gpu_crossed(t->gpu);
+    return t->gathers ? FLEET_OK : fl_gpu_copy_queued(t->gpu);
 }
 
 static fleet_status queue(fl_compiled *c)
@@ -44,14 +44,14 @@ fleet_status fl_gpu_plan_queue(fl_compiled *c)
         FL_TRY(queue(c));
     t->work.n = 0;
     t->crosses = false;
-    return crosses ? fl_gpu_crossed(t->gpu) : FLEET_OK;
+    return crosses ? fl_gpu_copy_queued(t->gpu) : FLEET_OK;
 }
 
 fleet_status fl_gpu_plan_arrived(fl_compiled *c)
 {
     if (c->gpu->crosses)
         FL_TRY(fl_gpu_plan_queue(c));
-    return fl_gpu_arrived(c->gpu->gpu);
+    return fl_gpu_wait_copies(c->gpu->gpu);
 }
 
 void fl_gpu_plan_forget(fl_compiled *c)
@@ -127,7 +127,7 @@ static fleet_status copy_at_once(fl_compiled *c, const fl_gpu_rows *r)
     FL_TRY(fl_gpu_plan_queue(c));
     FL_TRY(fl_gpu_wait(g));
     FL_TRY(fl_gpu_copy(g, r));
-    return fl_gpu_crossed(g);
+    return fl_gpu_copy_queued(g);
 }
 
 /* Without gaps: it is no batch's. */

@@ -178,14 +178,14 @@ static fleet_status wait_for_rows(const fleet_executor *e, bool *came)
     fl_gpu *g = e->place.gpu;
     fl_remote *x = e->remote;
     int64_t end = fl_now_ms() + g->deadline_ms;
-    bool done = !g->crossing;
+    bool done = !g->copying;
 
     for (;;) {
         *came = x->methods->came(x, e->next.slot);
         if (*came || done || fl_now_ms() > end)
             return FLEET_OK;
         nanosleep(&pause, NULL);
-        FL_TRY(g->m->event_done(g->d, g->crossed, &done));
+        FL_TRY(g->m->event_done(g->d, g->copied, &done));
     }
 }
 

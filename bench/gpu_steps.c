@@ -16,7 +16,7 @@
 
 #include "runtime/device/gpu.h"
 #include "runtime/store/lookup_kernels.h"
-#include "runtime/exec/gpu_plan.h"
+#include "runtime/exec/gpu_run.h"
 
 enum { RUNS = 50, KINDS = 64 };
 

@@ -12,6 +12,7 @@
 #include "net/socket.h"
 #include "ps/worker_io.h"
 #include "runtime/exec/executor.h"
+#include "runtime/exec/uneven_ranks.h"
 #include "runtime/plan/remote_hybrid.h"
 #include "runtime/store/job_signature.h"
 

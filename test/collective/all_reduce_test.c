@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "collective/sharded/sharded_table.h"
 #include "fleet/servers.h"
+#include "runtime/exec/prefetch.h"
 
 /* Batch b is rank b mod n's. */
 typedef struct lesson {

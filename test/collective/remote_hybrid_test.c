@@ -12,6 +12,7 @@
 #include "collective/sharded/sharded_table.h"
 #include "fleet/servers.h"
 #include "runtime/plan/remote_hybrid.h"
+#include "runtime/exec/prefetch.h"
 
 enum { BATCHES = 8 };
 

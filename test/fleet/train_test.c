@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "runtime/exec/executor.h"
+#include "runtime/exec/feed_fetch.h"
 
 static uint64_t hash_after(const char *file, int readers, int64_t shuffle,
                            int compute)

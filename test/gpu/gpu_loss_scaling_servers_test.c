@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "fleet/job/handle.h"
-#include "runtime/exec/executor.h"
+#include "runtime/exec/prefetch.h"
 
 enum { STEPS = 5, BAD = 2 };
 

@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 
 #include "fleet/job/handle.h"
+#include "runtime/exec/prefetch.h"
 
 void gpu_rank_open(int ranks)
 {

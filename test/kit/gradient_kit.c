@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "fleet/job/handle.h"
-#include "runtime/exec/executor.h"
+#include "runtime/exec/compile.h"
 #include "runtime/lookup/lookup_data.h"
 
 typedef struct row {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "fleet/job/handle.h"
-#include "runtime/exec/executor.h"
+#include "runtime/exec/compile.h"
 
 typedef struct scene {
     const op_case *c;

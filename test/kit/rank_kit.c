@@ -8,6 +8,7 @@
 
 #include "fleet/job/handle.h"
 #include "fleet/servers.h"
+#include "runtime/exec/prefetch.h"
 
 fl_flat *rank_group(const kit_model *m)
 {

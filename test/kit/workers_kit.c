@@ -3,6 +3,8 @@
 #include "workers_kit.h"
 #include "test.h"
 
+#include "runtime/exec/prefetch.h"
+
 #include <stdlib.h>
 #include <string.h>
 

@@ -17,7 +17,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "fleet/job/handle.h"
-#include "runtime/exec/executor.h"
+#include "runtime/exec/compile.h"
 
 /* Rows enough for several slices, and for weights transposed once for all. */
 enum { ROWS = 300, N_SLOT = 4 };

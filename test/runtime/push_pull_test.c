@@ -5,6 +5,9 @@
 #include "workers_kit.h"
 #include "test.h"
 
+#include "runtime/exec/prefetch.h"
+#include "runtime/exec/plan_cache.h"
+
 #include <string.h>
 
 /* --- the same bits ------------------------------------------------------- */

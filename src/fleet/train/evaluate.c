@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "fleet/train/train.h"
 #include "runtime/exec/executor.h"
+#include "runtime/exec/feed_fetch.h"
 
 enum { BUCKETS = 65536 };
 

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "runtime/exec/feed_fetch.h"
 
 static const char *name_of(const fl_progress *l, int i)
 {

@@ -7,6 +7,8 @@
 #include "fleet/train/progress.h"
 #include "fleet/train/train.h"
 #include "runtime/exec/executor.h"
+#include "runtime/exec/prefetch.h"
+#include "runtime/exec/plan_cache.h"
 
 typedef struct pass {
     fleet_executor *e;

@@ -1,11 +1,11 @@
 /* compile.c - from a plan to what can be run: memory, resolved operands,
  * kernels' state, task lists. */
-#include <string.h>
+#include "runtime/exec/compile.h"
 
 #include "base/memory.h"
-#include "runtime/plan/remote.h"
+#include "runtime/exec/backend.h"
 #include "runtime/plan/pass.h"
-#include "runtime/exec/gpu_plan.h"
+#include "runtime/plan/remote.h"
 
 static int base_of(const fl_value *v, int i)
 {
@@ -33,23 +33,22 @@ static void *store_pointer(const fl_plan *plan, const fl_value *v)
                                           : fl_store_memory(plan, v);
 }
 
-static fleet_status place_bases(fl_compiled *c)
+static fleet_status place_bases(const fleet_executor *e, fl_compiled *c)
 {
     fl_plan *plan = c->plan;
 
     FL_TRY(FL_NEW(&c->base,
                   (FL_FIRST_BASE + 2 * plan->n_value) * sizeof *c->base));
-    FL_TRY(fl_gpu_host_alloc(plan->place->gpu, plan->persistent_bytes,
-                             &c->persistent));
+    FL_TRY(e->backend->alloc(e, plan->persistent_bytes, &c->persistent));
     c->base[FL_BASE_PERSISTENT] = c->persistent;
     if (plan->slot_bytes > 0)
-        FL_TRY(fl_gpu_host_alloc(plan->place->gpu, FL_N_SLOT * plan->slot_bytes,
-                                 &c->per_slot));
+        FL_TRY(
+            e->backend->alloc(e, FL_N_SLOT * plan->slot_bytes, &c->per_slot));
     fl_compiled_slot(c, 0);
     for (size_t i = 0; i < plan->n_value; i++) {
         fl_value *v = &plan->value[i];
 
-        if (v->root == (int)i && v->on_gpu) /* known to gpu_plan.c */
+        if (v->root == (int)i && v->on_gpu) /* the backend knows where */
             v->base = FL_FIRST_BASE + 2 * (int)i;
         if (v->root != (int)i || v->on_gpu)
             continue;
@@ -63,7 +62,7 @@ static fleet_status place_bases(fl_compiled *c)
     return FLEET_OK;
 }
 
-/* A feed whose rows may be written past the batch: not in the user's memory. */
+/* Rows past the batch may be written: not in the caller's memory. */
 static bool is_staged(const fl_value *v)
 {
     return v->kind == FL_VALUE_FEED && !v->var->ragged &&
@@ -156,7 +155,7 @@ static fleet_status resolve_all(fl_compiled *c)
     return FLEET_OK;
 }
 
-/* What pulls write is there once for each slot, and so is made and done. */
+/* There is one of what pulls write per slot: each is prepared and finished. */
 static int slots_of(const fl_instance *in)
 {
     return in->step->phase == FL_PULL ? FL_N_SLOT : 1;
@@ -250,19 +249,19 @@ static void find_changes(fl_compiled *c)
             c->changes_store = true;
 }
 
-static fleet_status make_ready(const fleet_executor *e, fl_compiled *c)
+static fleet_status make_ready(fleet_executor *e, fl_compiled *c)
 {
-    FL_TRY(place_bases(c));
+    FL_TRY(place_bases(e, c));
     FL_TRY(place_staging(c));
     FL_TRY(resolve_all(c));
     FL_TRY(prepare_all(c));
     FL_TRY(make_scratch(c));
     FL_TRY(make_tasks(c));
     find_changes(c);
-    return fl_gpu_plan_make(e, c);
+    return c->backend->prepare(e, c);
 }
 
-fleet_status fl_compile(const fleet_executor *e, int64_t batch,
+fleet_status fl_compile(fleet_executor *e, int64_t batch,
                         fl_compiled **compiled)
 {
     fl_compiled *c;
@@ -270,6 +269,7 @@ fleet_status fl_compile(const fleet_executor *e, int64_t batch,
 
     FL_TRY(FL_NEW(compiled, sizeof *c));
     c = *compiled;
+    c->backend = e->backend;
     c->trace = e->context->trace;
     c->n_scratch = fl_pool_size(e->context->pool);
     status = fl_plan_build(e->program, e->store, batch, e->training, e->fetched,
@@ -279,17 +279,17 @@ fleet_status fl_compile(const fleet_executor *e, int64_t batch,
     if (status == FLEET_OK)
         status = make_ready(e, c);
     if (status != FLEET_OK) {
-        fl_compiled_destroy(c);
+        fl_compiled_destroy(e, c);
         *compiled = NULL;
     }
     return status;
 }
 
-void fl_compiled_destroy(fl_compiled *c)
+void fl_compiled_destroy(const fleet_executor *e, fl_compiled *c)
 {
     if (!c)
         return;
-    fl_gpu_plan_destroy(c);
+    c->backend->release(c);
     for (size_t i = 0; i < c->n_prepared; i++)
         if (c->plan->step[i]->engine != FL_ENGINE_GPU &&
             c->plan->step[i]->kernel->finish)
@@ -302,8 +302,8 @@ void fl_compiled_destroy(fl_compiled *c)
     fl_free(c->instance);
     fl_free(c->state);
     fl_free(c->arg);
-    fl_gpu_host_free(c->plan ? c->plan->place->gpu : NULL, c->persistent);
-    fl_gpu_host_free(c->plan ? c->plan->place->gpu : NULL, c->per_slot);
+    e->backend->free(e, c->persistent);
+    e->backend->free(e, c->per_slot);
     fl_free(c->staging);
     fl_free(c->base);
     fl_plan_destroy(c->plan);

@@ -1,16 +1,20 @@
-/* executor.c - see executor.h. */
-#include "runtime/exec/gpu_plan.h"
+/* executor.c - an executor's life, and one iteration from pull to update. */
+#include "runtime/exec/executor.h"
 
 #include <inttypes.h>
-#include <math.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "runtime/plan/remote.h"
-#include "runtime/plan/agree.h"
 #include "runtime/device/trace.h"
-#include "runtime/reduce/all_reduce_steps.h"
+#include "runtime/exec/backend.h"
+#include "runtime/exec/compile.h"
+#include "runtime/exec/find_nonfinite.h"
+#include "runtime/exec/localsgd.h"
+#include "runtime/exec/plan_cache.h"
+#include "runtime/exec/prefetch.h"
+#include "runtime/exec/run.h"
+#include "runtime/plan/agree.h"
+#include "runtime/plan/remote.h"
 #include "runtime/reduce/dgc.h"
 
 fleet_executor *fleet_executor_create(fleet_program *p,
@@ -18,6 +22,7 @@ fleet_executor *fleet_executor_create(fleet_program *p,
 {
     static const fleet_executor_options defaults;
     const fleet_executor_options *o = options ? options : &defaults;
+    fleet_status placed;
     fleet_executor *e;
 
     if (fleet_program_status(p) != FLEET_OK ||
@@ -48,15 +53,17 @@ fleet_executor *fleet_executor_create(fleet_program *p,
     e->input = fl_alloc(p->n_var * sizeof *e->input);
     e->current.input = fl_alloc(p->n_var * sizeof *e->input);
     e->next.input = fl_alloc(p->n_var * sizeof *e->input);
-    if (fl_place_of(&p->place, o->place, &e->place) != FLEET_OK ||
-        !e->fetched || !e->input || !e->current.input || !e->next.input) {
+    placed = fl_place_of(&p->place, o->place, &e->place);
+    e->backend = fl_backend_of(&e->place);
+    if (placed != FLEET_OK || !e->fetched || !e->input || !e->current.input ||
+        !e->next.input) {
         fleet_executor_destroy(e);
         return NULL;
     }
     return e;
 }
 
-/* In a child process the lock is not ours. */
+/* In a child process the lock is not its own. */
 static void leave_store(fleet_executor *e)
 {
     fl_store *s = e->store;
@@ -71,8 +78,8 @@ static void leave_store(fleet_executor *e)
     pthread_rwlock_unlock(&s->lock);
 }
 
-/* Nobody will ask for it any more. */
-static void say_untold(fleet_executor *e)
+/* A failure that no later call can report. */
+static void log_failure(fleet_executor *e)
 {
     fl_error before;
 
@@ -80,7 +87,7 @@ static void say_untold(fleet_executor *e)
         return;
     fl_error_take(&before, fleet_last_status());
     fl_error_clear();
-    if (fl_in_flight_synchronize(e) != FLEET_OK)
+    if (e->backend->synchronize(e) != FLEET_OK)
         FL_WARN(&e->context->log, "fleet_executor_destroy: %s",
                 fleet_last_error());
     fl_error_clear();
@@ -91,11 +98,11 @@ void fleet_executor_destroy(fleet_executor *e)
 {
     if (!e)
         return;
-    say_untold(e);
+    log_failure(e);
     leave_store(e);
     fl_executor_forget_plans(e);
-    fl_in_flight_destroy(e);
-    fl_gpu_host_free(e->place.gpu, e->arena);
+    e->backend->destroy(e);
+    e->backend->free(e, e->arena);
     fl_place_done(&e->place);
     fl_free(e->fetched);
     fl_free(e->input);
@@ -160,15 +167,15 @@ static void set_micro(fleet_executor *e, int micro)
 fleet_status fl_executor_count(fleet_executor *e, int *batches)
 {
     const fl_training *t = &e->program->training;
-    fl_agreed round;
+    fl_agreed agreed;
 
     *batches = e->micro > 1 && !t->merge.average ? 1 : e->micro;
     if (!e->store->agree || fl_localsgd_is_next(e))
         return FLEET_OK;
     FL_TRY(fl_agree_on(e->store->agree,
                        e->joins ? FL_INTENT_NONE : FL_INTENT_UPDATE, *batches,
-                       &round));
-    *batches = t->sum_over_ranks ? round.most : round.batches;
+                       &agreed));
+    *batches = t->sum_over_ranks ? agreed.most : agreed.batches;
     return FLEET_OK;
 }
 
@@ -180,7 +187,7 @@ static bool was_skipped(const fl_compiled *c)
     return now && now->skip;
 }
 
-/* What a GPU has skipped is left out later: gpu_in_flight.c. */
+/* The backend may find later that the update was skipped: it subtracts it. */
 fleet_status fl_executor_end_update(fleet_executor *e, const fl_compiled *c,
                                     fl_compiled *next)
 {
@@ -196,9 +203,9 @@ fleet_status fl_executor_end_update(fleet_executor *e, const fl_compiled *c,
     return FLEET_OK;
 }
 
-/* From here on gradients may leave. Others may have been given what the store
- * keeps meanwhile. */
-static fleet_status agree(fleet_executor *e, fl_compiled *c)
+/* From here on gradients may go to other ranks. Meanwhile this rank may have
+ * served commands of other ranks, which move what the store keeps. */
+static fleet_status agree_on_update(fleet_executor *e, fl_compiled *c)
 {
     int64_t began = c->trace ? fl_now_ns() : 0;
     int batches;
@@ -215,23 +222,11 @@ static fleet_status apply_update(fleet_executor *e, fl_compiled *c,
     bool alone = fl_localsgd_is_next(e);
 
     e->store->trainer = e;
-    if (c->gpu)
-        FL_TRY(fl_gpu_plan_make_room(c));
+    FL_TRY(c->backend->begin_update(e, c));
     FL_TRY(fl_compiled_run(c, e->context, batch, FL_UPDATE));
     FL_TRY(fl_executor_end_update(e, c, next));
     set_micro(e, 0);
     return fl_localsgd_updated(e, c, alone);
-}
-
-static fleet_status check_loss(fleet_executor *e, fl_compiled *c, int64_t batch)
-{
-    float loss;
-
-    if (c->plan->loss < 0 || c->plan->value[c->plan->loss].on_gpu)
-        return FLEET_OK;
-    memcpy(&loss, fl_compiled_pointer(c, c->plan->loss), sizeof loss);
-    return isfinite(loss) ? FLEET_OK
-                          : fl_compiled_find_nonfinite(c, batch, e->n_run);
 }
 
 void fl_executor_note_loss(fleet_executor *e, int64_t n_run, int64_t batch,
@@ -250,39 +245,23 @@ bool fl_executor_loss_of(const fleet_executor *e, int64_t n_run, double *loss)
     return known->n_run == n_run;
 }
 
-/* What a GPU has computed is known later: gpu_in_flight.c. */
-static void note_loss(fleet_executor *e, const fl_compiled *c, int64_t batch)
+/* Before an executor trains where another one did: that one's iterations are
+ * over, and so the number of updates is known. */
+static fleet_status take_over_training(fleet_executor *e)
 {
-    const fleet_var *loss = e->program->training.loss;
-    int at = loss ? c->plan->value_of[loss->id] : -1;
-    float x;
+    fleet_executor *before = e->store->trainer;
 
-    if (at < 0 || c->plan->value[at].on_gpu)
-        return;
-    memcpy(&x, fl_compiled_pointer(c, at), sizeof x);
-    fl_executor_note_loss(e, e->n_run, batch, x);
+    return before && before != e ? before->backend->drain(before) : FLEET_OK;
 }
 
-static fleet_status begin(fleet_executor *e, fl_compiled *c, int64_t batch)
+static fleet_status begin_iteration(fleet_executor *e, fl_compiled *c,
+                                    int64_t batch)
 {
-    if (e->training) /* updates are counted when it is known how they went */
-        FL_TRY(fl_in_flight_take_over(e));
+    if (e->training)
+        FL_TRY(take_over_training(e));
     fl_compiled_bind(c, e->input, batch, false);
     fl_executor_set_update(e, c, 1, false);
-    if (c->gpu)
-        FL_TRY(fl_in_flight_begin(e, c, batch));
-    return fl_compiled_begin(c, batch, false);
-}
-
-static fleet_status check(fleet_executor *e, fl_compiled *c, int64_t batch)
-{
-    if (c->gpu) {
-        FL_TRY(fl_gpu_plan_arrived(c));
-        FL_TRY(fl_in_flight_check(e, c));
-    }
-    FL_TRY(check_loss(e, c, batch));
-    note_loss(e, c, batch);
-    return FLEET_OK;
+    return c->backend->begin(e, c, batch);
 }
 
 /* A part of an iteration; a failure says which batch's it is. */
@@ -292,7 +271,7 @@ static fleet_status run_part(fleet_executor *e, fl_compiled *c, int64_t batch,
     fleet_status status = fl_compiled_run(c, e->context, batch, phase);
 
     if (status != FLEET_OK && c->engine == FL_ENGINE_COMM)
-        return status; /* others' failure, not the batch's */
+        return status; /* of other processes, not the batch's */
     if (status == FLEET_ENUMERIC && e->training) /* a metric has found it */
         return fl_compiled_find_nonfinite(c, batch, e->n_run);
     if (status == FLEET_EINVAL) /* a label or an id: which batch's? */
@@ -300,45 +279,30 @@ static fleet_status run_part(fleet_executor *e, fl_compiled *c, int64_t batch,
     return status;
 }
 
-static fleet_status take_rows(fleet_executor *e, fl_compiled *c, int64_t batch)
-{
-    if (!c->plan->prefetches_rows)
-        return FLEET_OK;
-    FL_TRY(run_part(e, c, batch, FL_PULL_WAIT));
-    return fl_executor_wait_rows(e, c);
-}
-
-/* Ranks agree once this one's batch is found to be good, and before the first
+/* Ranks agree when this rank's batch is found to be good, and before the first
  * gradients leave. */
-static fleet_status iterate(fleet_executor *e, fl_compiled *c, int64_t batch,
-                            fl_compiled *next)
+static fleet_status run_iteration(fleet_executor *e, fl_compiled *c,
+                                  int64_t batch, fl_compiled *next)
 {
     bool is_last;
 
-    FL_TRY(begin(e, c, batch));
-    FL_TRY(take_rows(e, c, batch));
+    FL_TRY(begin_iteration(e, c, batch));
+    if (c->plan->prefetches_rows) {
+        FL_TRY(run_part(e, c, batch, FL_PULL_WAIT));
+        FL_TRY(c->backend->copy_rows(e, c));
+    }
     FL_TRY(run_part(e, c, batch, FL_FORWARD));
     if (c->plan->prefetches_rows)
-        FL_TRY(fl_executor_prefetch_rows(e, c));
-    FL_TRY(check(e, c, batch));
+        FL_TRY(c->backend->prefetch_rows(e, c));
+    FL_TRY(c->backend->check(e, c, batch));
     if (!e->training)
         return FLEET_OK;
     set_micro(e, e->micro + 1);
     is_last = e->micro == e->program->training.merge.steps;
     if (is_last)
-        FL_TRY(agree(e, c));
+        FL_TRY(agree_on_update(e, c));
     FL_TRY(run_part(e, c, batch, FL_BACKWARD));
     return is_last ? apply_update(e, c, batch, next) : FLEET_OK;
-}
-
-static fleet_status iterate_here_or_there(fleet_executor *e, fl_compiled *c,
-                                          int64_t batch, fl_compiled *next)
-{
-    FL_TRY(iterate(e, c, batch, next));
-    if (!c->gpu)
-        return FLEET_OK;
-    return fl_in_flight_end(e, c, batch,
-                            e->training && e->micro == 0 && !was_skipped(c));
 }
 
 void fl_executor_end_works(const fleet_executor *e, fl_compiled *c)
@@ -361,14 +325,17 @@ static fleet_status run_locked(fleet_executor *e, fl_compiled *c, int64_t batch,
     if (status == FLEET_OK && e->remote)
         status = fl_executor_pull(e, c, batch, next);
     if (status == FLEET_OK)
-        status = iterate_here_or_there(e, c, batch, next);
+        status = run_iteration(e, c, batch, next);
+    if (status == FLEET_OK)
+        status = c->backend->end(
+            e, c, batch, e->training && e->micro == 0 && !was_skipped(c));
     if (status != FLEET_OK) {
         fl_executor_end_works(e, c);
-        fl_in_flight_abandon(e);
+        e->backend->abandon(e);
     }
     if (status != FLEET_OK && e->micro > 0)
         set_micro(e, 0); /* a merge group ends without an update: its sums may
-                         hold a part of the batch that failed */
+                          * hold a part of the batch that failed */
     if (!e->remote)
         return status;
     if (status == FLEET_OK)
@@ -393,10 +360,10 @@ static fleet_status iterate_planned(fleet_executor *e, int64_t batch)
     e->last = c;
     e->last_batch = batch;
     status = fl_compiled_map_store(c);
-    fl_gpu_lock(e->place.gpu);
+    e->backend->lock(e);
     if (status == FLEET_OK)
         status = run_locked(e, c, batch, next);
-    fl_gpu_unlock(e->place.gpu);
+    e->backend->unlock(e);
     pthread_rwlock_unlock(&e->store->lock);
     return status;
 }
@@ -429,32 +396,31 @@ fleet_status fl_store_synchronize(fl_store *s)
     pthread_rwlock_rdlock(&s->lock);
     trainer = s->trainer;
     pthread_rwlock_unlock(&s->lock);
-    return trainer ? fl_in_flight_synchronize(trainer) : FLEET_OK;
+    return trainer ? trainer->backend->synchronize(trainer) : FLEET_OK;
 }
 
 /* What is left of a merge group. */
 static fleet_status end_group(fleet_executor *e)
 {
-    fl_gpu *gpu = e->place.gpu;
     fleet_status status = fl_executor_check_store(e);
 
     if (status == FLEET_OK)
         status = fl_compiled_map_store(e->last);
-    fl_gpu_lock(gpu);
+    e->backend->lock(e);
     if (status == FLEET_OK)
-        status = fl_in_flight_take_over(e);
+        status = take_over_training(e);
     if (status == FLEET_OK)
-        status = agree(e, e->last);
+        status = agree_on_update(e, e->last);
     if (status == FLEET_OK)
         status = fl_compiled_run(e->last, e->context, e->last_batch,
                                  FL_REDUCE_BEGIN);
     if (status == FLEET_OK)
         status = apply_update(e, e->last, e->last_batch, NULL);
-    if (status == FLEET_OK && e->last->gpu) /* memory of its iteration's */
-        status = fl_in_flight_finish(e, e->last);
+    if (status == FLEET_OK) /* it uses memory of the last iteration */
+        status = e->last->backend->finish_update(e, e->last);
     if (status != FLEET_OK)
         fl_executor_end_works(e, e->last);
-    fl_gpu_unlock(gpu);
+    e->backend->unlock(e);
     return status;
 }
 
@@ -468,7 +434,7 @@ fleet_status fleet_executor_flush(fleet_executor *e)
         return FLEET_OK;
     FL_TRY(fl_context_check(e->context));
     fl_executor_forget(e); /* of a version before this update, perhaps */
-    status = fl_in_flight_synchronize(e);
+    status = e->backend->synchronize(e);
     if (e->micro == 0)
         return status;
     pthread_rwlock_wrlock(&e->store->lock);

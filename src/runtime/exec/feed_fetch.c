@@ -1,9 +1,11 @@
 /* feed_fetch.c - feeds checked and bound, fetches copied out. */
+#include "runtime/exec/feed_fetch.h"
+
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/memory.h"
-#include "runtime/exec/gpu_plan.h"
+#include "runtime/exec/backend.h"
+#include "runtime/exec/plan_cache.h"
 
 static const fleet_feed *find_feed(const fleet_feed *feed, int n,
                                    const char *name)
@@ -96,7 +98,7 @@ static fleet_status check_feed(const fleet_var *v, const fleet_feed *f,
     return FLEET_OK;
 }
 
-static fleet_status take_feeds(fleet_executor *e, const fleet_feed *feed, int n,
+static fleet_status bind_feeds(fleet_executor *e, const fleet_feed *feed, int n,
                                int64_t *batch)
 {
     const char *first = NULL;
@@ -133,38 +135,17 @@ static fleet_status check_complete(const fleet_executor *e, const fl_plan *plan)
     return FLEET_OK;
 }
 
-static fleet_status copy_from_gpu(fleet_executor *e, void *to, int value,
-                                  size_t rows)
-{
-    fleet_status status;
-
-    fl_gpu_lock(e->place.gpu);
-    status = fl_gpu_plan_read(e->last, value, (int64_t)rows, to);
-    fl_gpu_unlock(e->place.gpu);
-    return status;
-}
-
-/* Rows of a value, without gaps; wherever it is true. */
+/* Rows of a value, without gaps; what the store keeps, where it is valid. */
 static fleet_status copy_out(fleet_executor *e, void *to, int value,
-                             size_t rows)
+                             int64_t rows)
 {
     const fl_plan *plan = e->last->plan;
     const fl_value *v = &plan->value[value];
-    const fl_value *root = &plan->value[v->root];
-    size_t element = fleet_dtype_size(v->dtype);
-    size_t bytes = (size_t)fl_shape_cols(&v->shape) * element;
-    const void *stored = fl_store_memory(plan, root);
-    const char *from;
+    const void *stored = fl_store_memory(plan, &plan->value[v->root]);
 
     if (stored)
         FL_TRY(fl_mirror_use(e->store, stored, v->on_gpu, false));
-    if (v->on_gpu)
-        return copy_from_gpu(e, to, value, rows);
-    from = fl_compiled_pointer(e->last, value);
-    for (size_t r = 0; r < rows; r++)
-        memcpy((char *)to + r * bytes, from + r * (size_t)v->ld * element,
-               bytes);
-    return FLEET_OK;
+    return e->last->backend->read(e->last, value, rows, to);
 }
 
 fleet_status fl_executor_fetch(fleet_executor *e, fleet_fetch *f)
@@ -174,7 +155,7 @@ fleet_status fl_executor_fetch(fleet_executor *e, fleet_fetch *f)
     fleet_status status;
     int at = plan->value_of[f->var->id];
     const fl_value *v;
-    bool shared; /* others may be changing it */
+    bool shared; /* another executor may be changing it */
 
     if (at < 0)
         return fl_fail(FLEET_EINVAL, "fetch: \"%s\" is not computed",
@@ -193,10 +174,10 @@ fleet_status fl_executor_fetch(fleet_executor *e, fleet_fetch *f)
         return fl_fail(FLEET_ESHAPE,
                        "fetch: \"%s\" is %zu bytes, but there is room for %zu",
                        f->var->name, rows * cols * element, f->size);
-    FL_TRY(fl_in_flight_synchronize(e));
+    FL_TRY(e->backend->synchronize(e));
     if (shared)
         pthread_rwlock_rdlock(&e->store->lock);
-    status = copy_out(e, f->data, at, rows);
+    status = copy_out(e, f->data, at, (int64_t)rows);
     if (shared)
         pthread_rwlock_unlock(&e->store->lock);
     return status;
@@ -213,7 +194,7 @@ fleet_status fleet_executor_run(fleet_executor *e, const fleet_feed *feed,
     FL_TRY(fl_context_check(e->context));
     for (int i = 0; i < n_fetch; i++)
         FL_TRY(fl_executor_want(e, fetch[i].var));
-    FL_TRY(take_feeds(e, feed, n_feed, &batch));
+    FL_TRY(bind_feeds(e, feed, n_feed, &batch));
     FL_TRY(fl_executor_plan(e, batch, &c));
     FL_TRY(check_complete(e, c->plan));
     FL_TRY(fl_executor_iterate(e, batch));

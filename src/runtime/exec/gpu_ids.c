@@ -1,17 +1,17 @@
 /* gpu_ids.c - what of a plan's part on a GPU depends on how many ids a batch
- * has: memory of ragged feeds, of lookups' positions, of tables' rows. See
- * gpu_plan.h.
+ * has: memory of ragged feeds, of lookups' positions, of tables' rows.
  *
  * Feeds and positions grow by half, before a batch that needs it is fed; that
  * waits for all that is under way, and steps are prepared anew. */
-#include "runtime/exec/gpu_plan.h"
+#include "runtime/exec/gpu_ids.h"
 
 #include <inttypes.h>
 
 #include "base/memory.h"
+#include "runtime/exec/gpu_run.h"
 #include "runtime/lookup/lookup_gpu.h"
 
-static size_t whole(size_t bytes)
+static size_t aligned_bytes(size_t bytes)
 {
     return (bytes + 255) / 256 * 256;
 }
@@ -25,15 +25,15 @@ static bool is_feed(const fl_value *v, size_t i)
 
 size_t fl_gpu_plan_offsets_at(const fl_value *v)
 {
-    return whole((size_t)v->most_ids * sizeof(int64_t));
+    return aligned_bytes((size_t)v->most_ids * sizeof(int64_t));
 }
 
 static size_t feed_bytes(const fl_plan *plan, const fl_value *v)
 {
     if (!v->var->ragged)
-        return whole(fl_value_bytes(plan, v));
+        return aligned_bytes(fl_value_bytes(plan, v));
     return fl_gpu_plan_offsets_at(v) +
-           whole((size_t)(plan->batch + 1) * sizeof(int64_t));
+           aligned_bytes((size_t)(plan->batch + 1) * sizeof(int64_t));
 }
 
 static size_t lay_out_feeds(fl_plan *plan)
@@ -128,8 +128,8 @@ static fleet_status check_capacities(const fl_plan *plan)
     return FLEET_OK;
 }
 
-/* One array for as many positions, and one more; what was there stays. */
-static fleet_status resize(fl_compiled *c, size_t i, int64_t capacity)
+/* An array for `capacity` positions, and one more; its contents stay. */
+static fleet_status resize_value(fl_compiled *c, size_t i, int64_t capacity)
 {
     fl_value *v = &c->plan->value[i], like = *v;
     fl_gpu_plan *t = c->gpu;
@@ -155,7 +155,7 @@ static fleet_status resize_all(fl_compiled *c, fl_numbered *k)
 
     for (size_t i = 0; i < c->plan->n_value; i++)
         if (c->plan->value[i].positions == &k->config)
-            FL_TRY(resize(c, i, capacity));
+            FL_TRY(resize_value(c, i, capacity));
     if (capacity > k->config.capacity)
         k->config.capacity = capacity;
     return FLEET_OK;
@@ -206,7 +206,7 @@ static void want_ids(fl_plan *plan, const fl_input *input, int64_t batch)
     }
 }
 
-/* Room for as many as are wanted. What has moved when it fails is only larger
+/* Room for the ids that are wanted. If it fails, what has moved is only larger
  * than it had to be. */
 static fleet_status make_larger(fl_compiled *c)
 {
@@ -215,10 +215,11 @@ static fleet_status make_larger(fl_compiled *c)
     for (fl_numbered *k = c->plan->numbered; k; k = k->next)
         FL_TRY(resize_all(c, k));
     FL_TRY(fl_gpu_plan_place_feeds(c));
-    return fl_gpu_wait(c->gpu->gpu); /* feeds come on another stream */
+    return fl_gpu_wait(c->gpu->gpu); /* feeds are copied on another queue */
 }
 
-static fleet_status grow(fl_compiled *c, const fl_input *input, int64_t batch)
+static fleet_status grow_for(fl_compiled *c, const fl_input *input,
+                             int64_t batch)
 {
     fl_plan *plan = c->plan;
     fleet_status status;
@@ -257,7 +258,7 @@ fleet_status fl_gpu_plan_begin_ids(fl_compiled *c, const fl_input *input,
                                    int64_t batch, int micro)
 {
     if (has_outgrown(c->plan, input, batch))
-        FL_TRY(grow(c, input, batch));
+        FL_TRY(grow_for(c, input, batch));
     for (fl_lookup_gpu *x = c->plan->lookups; x; x = x->next)
         if (x->trained)
             x->keys = (micro > 0 ? x->keys : 0) +
@@ -300,8 +301,9 @@ fleet_status fl_gpu_plan_find_tables(fl_compiled *c)
     return FLEET_OK;
 }
 
-fleet_status fl_gpu_plan_make_room(fl_compiled *c)
+fleet_status fl_gpu_plan_make_room(fleet_executor *e, fl_compiled *c)
 {
+    (void)e;
     for (fl_lookup_gpu *x = c->plan->lookups; x; x = x->next)
         if (x->trained)
             FL_TRY(fl_table_gpu_room(x->on_gpu, x->keys));
@@ -316,10 +318,10 @@ size_t fl_gpu_plan_count_bytes(const fl_compiled *c)
 
     for (const fl_lookup_gpu *x = c->plan->lookups; x; x = x->next)
         n++;
-    return whole(n * sizeof(fl_rows_count));
+    return aligned_bytes(n * sizeof(fl_rows_count));
 }
 
-fleet_status fl_gpu_plan_count(fl_compiled *c)
+fleet_status fl_gpu_plan_copy_counts(fl_compiled *c)
 {
     fl_gpu_plan *t = c->gpu;
     fl_rows_count *count = (fl_rows_count *)(void *)(t->pinned + t->counts_at);
@@ -332,7 +334,7 @@ fleet_status fl_gpu_plan_count(fl_compiled *c)
     return FLEET_OK;
 }
 
-void fl_gpu_plan_counted(const fl_compiled *c, const char *pinned)
+void fl_gpu_plan_read_counts(const fl_compiled *c, const char *pinned)
 {
     const fl_rows_count *count =
         (const fl_rows_count *)(const void *)(pinned + c->gpu->counts_at);

@@ -1,12 +1,14 @@
-/* gpu_in_flight.c - the iterations of an executor that are under way on a GPU; see
- * gpu_plan.h. */
+/* gpu_in_flight.c - the iterations of an executor that are under way on a GPU:
+ * their slots, their feeds, their status. */
+#include "runtime/exec/gpu_in_flight.h"
+
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/exec/gpu_plan.h"
 #include "runtime/device/trace.h"
+#include "runtime/exec/gpu_ids.h"
+#include "runtime/exec/gpu_run.h"
 
 enum { N_SLOT = 2 };
 
@@ -17,7 +19,7 @@ typedef struct slot {
     bool busy;
     bool traced;  /* its work is in the trace, and has not ended */
     bool updated; /* an update was queued with it */
-    bool scaled;  /* ... which may have been skipped */
+    bool scaled;  /* the update may be skipped, which the GPU decides */
     int64_t batch, n_run;
     const fl_compiled *c; /* lives as long as the slot is busy */
 } slot;
@@ -26,20 +28,20 @@ struct fl_in_flight {
     fl_gpu *gpu;
     slot slot[N_SLOT];
     int next;
-    fl_device_status *status; /* of the GPU */
+    fl_device_status *status; /* in the GPU's memory */
     const fl_device_kernel *end;
-    fl_error error; /* of one that failed, not told yet */
+    fl_error error; /* of an iteration that failed, not reported yet */
 };
 
 /* --- memory -------------------------------------------------------------- */
 
-static fleet_status forget_faults(fl_in_flight *f)
+static fleet_status clear_status(fl_in_flight *f)
 {
     return f->gpu->m->fill(f->gpu->d, f->gpu->queue, f->status, 0,
                            sizeof *f->status);
 }
 
-static fleet_status set_up(fl_in_flight *f)
+static fleet_status init_in_flight(fl_in_flight *f)
 {
     fl_gpu *g = f->gpu;
     void *status;
@@ -56,7 +58,7 @@ static fleet_status set_up(fl_in_flight *f)
                        "gpu:%d has no kernel "
                        "\"iteration.end\"",
                        g->d->ordinal);
-    return forget_faults(f);
+    return clear_status(f);
 }
 
 static void free_slot(fl_in_flight *f, slot *s)
@@ -88,8 +90,8 @@ void fl_in_flight_destroy(fleet_executor *e)
     e->in_flight = NULL;
 }
 
-/* Half of one would be taken for a whole one by the next iteration. */
-static fleet_status make(fleet_executor *e)
+/* All of it or nothing: the next iteration takes it for complete. */
+static fleet_status make_in_flight(fleet_executor *e)
 {
     fleet_status status;
     fl_error why;
@@ -98,7 +100,7 @@ static fleet_status make(fleet_executor *e)
         return FLEET_OK;
     FL_TRY(FL_NEW(&e->in_flight, sizeof *e->in_flight));
     e->in_flight->gpu = e->place.gpu;
-    status = set_up(e->in_flight);
+    status = init_in_flight(e->in_flight);
     if (status == FLEET_OK)
         return FLEET_OK;
     fl_error_take(&why, status);
@@ -106,7 +108,7 @@ static fleet_status make(fleet_executor *e)
     return fl_error_raise(&why);
 }
 
-/* --- how it went --------------------------------------------------------- */
+/* --- the status of an iteration ------------------------------------------ */
 
 static const fl_device_status *status_of(const slot *s)
 {
@@ -118,7 +120,7 @@ static fl_scaling *scaling_of(const slot *s)
     return (fl_scaling *)(void *)(s->pinned + FL_PINNED_SCALING);
 }
 
-static fleet_status say(const fl_in_flight *f, const slot *s)
+static fleet_status report_failure(const fl_in_flight *f, const slot *s)
 {
     const fl_device_status *how = status_of(s);
     const fl_step *step;
@@ -138,15 +140,15 @@ static fleet_status say(const fl_in_flight *f, const slot *s)
                    f->gpu->d->ordinal);
 }
 
-static void take_loss(fleet_executor *e, const slot *s)
+static void note_loss(fleet_executor *e, const slot *s)
 {
     if (s->c->gpu->loss >= 0)
         fl_executor_note_loss(e, s->n_run, s->batch, status_of(s)->loss);
 }
 
-/* Updates that were skipped do not count. Where the CPU decides it knows of
- * them already, and what the GPU has told may be from before. */
-static void leave_out(fl_store *s, const fl_scaling *now)
+/* Updates that were skipped do not count. If the CPU decides it knows of them
+ * already, and the GPU's number may be an earlier one. */
+static void uncount_skipped(fl_store *s, const fl_scaling *now)
 {
     int64_t skipped = now->skipped - s->known_skips;
 
@@ -156,7 +158,7 @@ static void leave_out(fl_store *s, const fl_scaling *now)
     s->updates -= skipped;
 }
 
-/* What was queued after it has stopped, too. */
+/* An iteration has failed: all that were queued after it have stopped, too. */
 static fleet_status stop_all(fleet_executor *e)
 {
     fl_in_flight *f = e->in_flight;
@@ -167,11 +169,11 @@ static fleet_status stop_all(fleet_executor *e)
         f->slot[i].busy = false;
     }
     FL_TRY(fl_gpu_wait(f->gpu));
-    return forget_faults(f);
+    return clear_status(f);
 }
 
-/* In the trace from its feeds until it is known to be over. */
-static void trace(slot *s, bool begins, int64_t n_run)
+/* An iteration is in the trace from its feeds until it is known to be over. */
+static void trace_slot(slot *s, bool begins, int64_t n_run)
 {
     if (begins)
         fl_trace_begin(s->c->trace, "gpu", (int)n_run, 0);
@@ -180,39 +182,38 @@ static void trace(slot *s, bool begins, int64_t n_run)
     s->traced = begins;
 }
 
-/* The iteration of a slot is over. */
-static fleet_status collect(fleet_executor *e, slot *s)
+/* Wait until the iteration of a slot is over. */
+static fleet_status finish_slot(fleet_executor *e, slot *s)
 {
     fl_in_flight *f = e->in_flight;
 
     if (!s->busy)
         return FLEET_OK;
     FL_TRY(f->gpu->m->event_wait(f->gpu->d, s->done, f->gpu->deadline_ms));
-    trace(s, false, s->n_run);
+    trace_slot(s, false, s->n_run);
     if (!status_of(s)->stop) {
-        take_loss(e, s);
+        note_loss(e, s);
         if (s->scaled)
-            leave_out(e->store, scaling_of(s));
+            uncount_skipped(e->store, scaling_of(s));
         if (s->updated)
-            fl_gpu_plan_counted(s->c, s->pinned);
+            fl_gpu_plan_read_counts(s->c, s->pinned);
         s->busy = false;
         return FLEET_OK;
     }
-    fl_error_take(&f->error, say(f, s));
+    fl_error_take(&f->error, report_failure(f, s));
     return stop_all(e);
 }
 
-static fleet_status collect_all(fleet_executor *e)
+static fleet_status finish_all(fleet_executor *e)
 {
     fl_in_flight *f = e->in_flight;
 
     for (int i = 0; i < N_SLOT; i++) /* the older one first */
-        FL_TRY(collect(e, &f->slot[(f->next + i) % N_SLOT]));
+        FL_TRY(finish_slot(e, &f->slot[(f->next + i) % N_SLOT]));
     return FLEET_OK;
 }
 
-/* Told once. */
-static fleet_status tell(fl_in_flight *f)
+static fleet_status report_once(fl_in_flight *f)
 {
     fl_error error = f->error;
 
@@ -220,7 +221,7 @@ static fleet_status tell(fl_in_flight *f)
     return fl_error_raise(&error);
 }
 
-/* Its sums may hold a part of the batch that failed. */
+/* The sums of a merge group may hold a part of the batch that failed. */
 static void give_up_group(fleet_executor *e)
 {
     if (e->micro > 0)
@@ -237,9 +238,9 @@ fleet_status fl_in_flight_synchronize(fleet_executor *e)
     if (e->training) /* updates that were stopped do not count */
         pthread_rwlock_wrlock(&e->store->lock);
     fl_gpu_lock(e->in_flight->gpu);
-    status = collect_all(e);
+    status = finish_all(e);
     if (status == FLEET_OK)
-        status = tell(e->in_flight);
+        status = report_once(e->in_flight);
     fl_gpu_unlock(e->in_flight->gpu);
     if (status != FLEET_OK && e->training)
         give_up_group(e);
@@ -257,17 +258,16 @@ void fl_in_flight_abandon(fleet_executor *e)
     fl_error_take(&cause, fl_last_code());
     fl_gpu_lock(e->in_flight->gpu);
     if (e->last && e->last->gpu)
-        fl_gpu_plan_forget(e->last);
-    if (collect_all(e) == FLEET_OK &&
-        fl_gpu_wait(e->in_flight->gpu) == FLEET_OK)
-        forget_faults(e->in_flight);
+        fl_gpu_plan_discard(e->last);
+    if (finish_all(e) == FLEET_OK && fl_gpu_wait(e->in_flight->gpu) == FLEET_OK)
+        clear_status(e->in_flight);
     fl_gpu_unlock(e->in_flight->gpu);
-    fl_error_raise(&cause); /* what it was about */
+    fl_error_raise(&cause);
 }
 
 /* --- an iteration -------------------------------------------------------- */
 
-static fleet_status make_room(fl_in_flight *f, slot *s, const fl_gpu_plan *t)
+static fleet_status make_pinned(fl_in_flight *f, slot *s, const fl_gpu_plan *t)
 {
     size_t bytes = t->pinned_bytes;
     fl_gpu *g = f->gpu;
@@ -319,20 +319,20 @@ fleet_status fl_in_flight_fed(fleet_executor *e, const fl_compiled *c)
     return g->m->stream_after(g->d, g->queue, s->fed);
 }
 
-fleet_status fl_in_flight_next(fleet_executor *e, int *there)
+fleet_status fl_in_flight_next(fleet_executor *e, int *gpu_slot)
 {
     fl_in_flight *f = e->in_flight;
     fl_gpu *g = f->gpu;
     const slot *s;
 
-    *there = (f->next + 1) % N_SLOT;
-    s = &f->slot[*there];
+    *gpu_slot = (f->next + 1) % N_SLOT;
+    s = &f->slot[*gpu_slot];
     return s->busy ? g->m->event_wait(g->d, s->done, g->deadline_ms) : FLEET_OK;
 }
 
-/* Beside what is computed, which waits for it. */
-static fleet_status feed(fleet_executor *e, const fl_compiled *c, const slot *s,
-                         int64_t batch)
+/* Copies beside what is computed; this iteration waits for them. */
+static fleet_status feed_all(fleet_executor *e, const fl_compiled *c,
+                             const slot *s, int64_t batch)
 {
     const fl_plan *plan = c->plan;
 
@@ -352,13 +352,13 @@ static fleet_status take_slot(fleet_executor *e, fl_compiled *c, int64_t batch,
     fl_in_flight *f;
     slot *s;
 
-    FL_TRY(make(e));
+    FL_TRY(make_in_flight(e));
     f = e->in_flight;
     s = *taken = &f->slot[f->next];
-    FL_TRY(collect(e, s));
-    FL_TRY(tell(f));
+    FL_TRY(finish_slot(e, s));
+    FL_TRY(report_once(f));
     FL_TRY(fl_gpu_plan_begin_ids(c, e->input, batch, e->micro));
-    FL_TRY(make_room(f, s, t));
+    FL_TRY(make_pinned(f, s, t));
     t->pinned = s->pinned;
     t->status = f->status;
     t->end = f->end;
@@ -373,20 +373,18 @@ fleet_status fl_in_flight_begin(fleet_executor *e, fl_compiled *c,
     slot *s;
 
     FL_TRY(take_slot(e, c, batch, &s));
-    trace(s, true, e->n_run);
-    FL_TRY(feed(e, c, s, batch));
+    trace_slot(s, true, e->n_run);
+    FL_TRY(feed_all(e, c, s, batch));
     return fl_gpu_plan_begin(c);
 }
 
-fleet_status fl_in_flight_update_others(fleet_executor *e, fl_compiled *c)
+fleet_status fl_in_flight_join(fleet_executor *e, fl_compiled *c)
 {
     slot *s;
 
-    if (!c->gpu)
-        return FLEET_OK;
     FL_TRY(take_slot(e, c, c->plan->batch, &s));
-    fl_gpu_plan_forget(c);
-    c->gpu->n_told = 0;
+    fl_gpu_plan_discard(c);
+    c->gpu->n_updates_sent = 0;
     return FLEET_OK;
 }
 
@@ -400,45 +398,44 @@ fleet_status fl_in_flight_check(fleet_executor *e, fl_compiled *c)
         return FLEET_OK;
     FL_TRY(fl_gpu_plan_queue(c));
     FL_TRY(fl_gpu_wait(f->gpu)); /* before the CPU changes anything */
-    trace(s, false, e->n_run);
+    trace_slot(s, false, e->n_run);
     if (!status_of(s)->stop)
         return FLEET_OK;
     s->n_run = e->n_run;
-    return say(f, s);
+    return report_failure(f, s);
 }
 
 /* Is it decided on the GPU whether updates are skipped? */
-static bool is_scaled_there(const fl_compiled *c)
+static bool is_scaled_on_gpu(const fl_compiled *c)
 {
     return c->plan->scaling >= 0 && c->plan->value[c->plan->scaling].on_gpu;
 }
 
-fleet_status fl_in_flight_finish(fleet_executor *e, const fl_compiled *c)
+fleet_status fl_in_flight_finish(fleet_executor *e, fl_compiled *c)
 {
     const fl_gpu_plan *t = c->gpu;
     fl_scaling now;
 
     FL_TRY(fl_gpu_wait(t->gpu));
-    if (!is_scaled_there(c))
+    if (!is_scaled_on_gpu(c))
         return FLEET_OK;
     FL_TRY(t->gpu->m->copy(t->gpu->d, t->gpu->queue, &now,
                            fl_gpu_plan_pointer(c, c->plan->scaling, t->slot),
                            sizeof now, FL_TO_HOST));
     FL_TRY(fl_gpu_wait(t->gpu));
-    leave_out(e->store, &now);
+    uncount_skipped(e->store, &now);
     return FLEET_OK;
 }
 
-fleet_status fl_in_flight_take_over(fleet_executor *e)
+fleet_status fl_in_flight_drain(fleet_executor *e)
 {
-    fleet_executor *before = e->store->trainer;
     fleet_status status;
 
-    if (!before || before == e || !before->in_flight)
+    if (!e->in_flight)
         return FLEET_OK;
-    fl_gpu_lock(before->in_flight->gpu);
-    status = collect_all(before);
-    fl_gpu_unlock(before->in_flight->gpu);
+    fl_gpu_lock(e->in_flight->gpu);
+    status = finish_all(e);
+    fl_gpu_unlock(e->in_flight->gpu);
     return status;
 }
 
@@ -448,11 +445,11 @@ fleet_status fl_in_flight_end(fleet_executor *e, fl_compiled *c, int64_t batch,
     fl_in_flight *f = e->in_flight;
     slot *s = &f->slot[c->gpu->slot];
 
-    s->scaled = updated && is_scaled_there(c);
+    s->scaled = updated && is_scaled_on_gpu(c);
     if (s->scaled)
-        FL_TRY(fl_gpu_plan_tell_scaling(c));
+        FL_TRY(fl_gpu_plan_copy_scaling(c));
     if (updated)
-        FL_TRY(fl_gpu_plan_count(c));
+        FL_TRY(fl_gpu_plan_copy_counts(c));
     FL_TRY(fl_gpu_plan_queue(c));
     c->gpu->gathers = false;
     FL_TRY(f->gpu->m->event_record(f->gpu->d, s->done, f->gpu->queue));

@@ -1,11 +1,11 @@
-/* gpu_plan.c - a compiled plan's part on a GPU; see gpu_plan.h. */
+/* gpu_plan.c - a compiled plan's part on a GPU: its memory and its steps. */
 #include "runtime/exec/gpu_plan.h"
 
-#include <string.h>
-
 #include "base/memory.h"
+#include "runtime/exec/backend.h"
+#include "runtime/exec/gpu_ids.h"
+#include "runtime/exec/host_backend.h"
 #include "runtime/plan/gpu_steps.h"
-#include "runtime/optim/update_gpu.h"
 
 enum { MOST_PREPARED = 16 };
 
@@ -16,7 +16,7 @@ static bool is_root(const fl_plan *plan, size_t i)
 
 /* --- memory -------------------------------------------------------------- */
 
-static fleet_status make_zeroed(fl_gpu *g, size_t bytes, char **p)
+static fleet_status alloc_zeroed(fl_gpu *g, size_t bytes, char **p)
 {
     void *made;
 
@@ -40,19 +40,19 @@ static fleet_status find_mirrors(fl_compiled *c)
     FL_TRY(FL_NEW(&t->stored, plan->n_value * sizeof *t->stored));
     for (size_t i = 0; i < plan->n_value; i++) {
         const fl_value *v = &plan->value[i];
-        void *here = fl_store_memory(plan, v);
+        void *stored = fl_store_memory(plan, v);
         fl_mirror *m;
 
-        if (!is_root(plan, i) || !here || v->kind == FL_VALUE_TABLE)
+        if (!is_root(plan, i) || !stored || v->kind == FL_VALUE_TABLE)
             continue;
-        FL_TRY(fl_mirror_make(plan->store, t->gpu, here, store_bytes(plan, v),
+        FL_TRY(fl_mirror_make(plan->store, t->gpu, stored, store_bytes(plan, v),
                               &m));
         t->stored[i] = m->on_gpu;
     }
     return fl_gpu_plan_find_tables(c);
 }
 
-/* What is kept begins with its first values. */
+/* Persistent values begin with their first value. */
 static fleet_status fill_first(const fl_compiled *c, const fl_value *v)
 {
     const fl_gpu_plan *t = c->gpu;
@@ -80,11 +80,11 @@ static fleet_status make_memory(fl_compiled *c)
     const fl_plan *plan = c->plan;
     fl_gpu_plan *t = c->gpu;
 
-    FL_TRY(make_zeroed(t->gpu, plan->gpu_arena_bytes, &t->arena));
-    FL_TRY(make_zeroed(t->gpu, plan->gpu_persistent_bytes, &t->persistent));
-    FL_TRY(make_zeroed(t->gpu, plan->n_step * sizeof(uint64_t), &t->faults));
+    FL_TRY(alloc_zeroed(t->gpu, plan->gpu_arena_bytes, &t->arena));
+    FL_TRY(alloc_zeroed(t->gpu, plan->gpu_persistent_bytes, &t->persistent));
+    FL_TRY(alloc_zeroed(t->gpu, plan->n_step * sizeof(uint64_t), &t->faults));
     for (int i = 0; plan->prefetches_rows && i < 2; i++) {
-        FL_TRY(make_zeroed(t->gpu, plan->gpu_slot_bytes, &t->per_slot[i]));
+        FL_TRY(alloc_zeroed(t->gpu, plan->gpu_slot_bytes, &t->per_slot[i]));
         FL_TRY(t->gpu->m->event_create(t->gpu->d, false, &t->sent[i]));
     }
     for (size_t i = 0; i < plan->n_value; i++) {
@@ -118,8 +118,8 @@ void *fl_gpu_plan_pointer(const fl_compiled *c, int value, int slot)
     }
 }
 
-/* For steps that the peers do on what is there. */
-static void show_values(fl_compiled *c)
+/* For steps of the communicator on values of the GPU. */
+static void set_bases(fl_compiled *c)
 {
     const fl_plan *plan = c->plan;
 
@@ -134,7 +134,7 @@ static void show_values(fl_compiled *c)
 
 /* --- steps --------------------------------------------------------------- */
 
-static bool is_copy(const fl_kernel *k)
+bool fl_gpu_plan_is_copy(const fl_kernel *k)
 {
     return k == &fl_kernel_to_gpu || k == &fl_kernel_to_host;
 }
@@ -149,8 +149,8 @@ static void find_kernels(fl_compiled *c)
         if (s->engine != FL_ENGINE_GPU) {
             t->host_updates = t->host_updates || s->phase >= FL_MERGE;
         } else if (s->kernel == &fl_kernel_tell_update) {
-            t->n_tell++;
-        } else if (!is_copy(s->kernel)) {
+            t->n_update_steps++;
+        } else if (!fl_gpu_plan_is_copy(s->kernel)) {
             t->kernel[i] = t->gpu->m->kernel(t->gpu->d, s->kernel->name,
                                              fl_step_dtype(c->plan, s));
         }
@@ -167,7 +167,7 @@ static void find_loss(fl_compiled *c)
         c->gpu->loss = -1;
 }
 
-static bool has_steps_there(const fl_plan *plan)
+static bool has_gpu_steps(const fl_plan *plan)
 {
     for (size_t i = 0; i < plan->n_step; i++)
         if (plan->step[i]->engine == FL_ENGINE_GPU)
@@ -183,8 +183,8 @@ bool fl_gpu_plan_is_pinned(const fl_value *root)
            (root->kind == FL_VALUE_PERSISTENT && !root->pointer);
 }
 
-/* What the store has is read at once, each step's by a place of its own: the
- * copy comes in its turn. */
+/* Memory of the store is read at once, into a place of its own for each step;
+ * from that it is copied in its turn. */
 static size_t sent_bytes(const fl_plan *plan, const fl_step *s)
 {
     const fl_value *from;
@@ -201,9 +201,9 @@ static size_t sent_bytes(const fl_plan *plan, const fl_step *s)
 fleet_status fl_gpu_plan_place_pinned(fl_compiled *c)
 {
     fl_gpu_plan *t = c->gpu;
-    size_t told = (size_t)t->n_tell * sizeof(fl_device_update);
+    size_t updates = (size_t)t->n_update_steps * sizeof(fl_device_update);
 
-    t->counts_at = FL_PINNED_STATUS + (told + 255) / 256 * 256;
+    t->counts_at = FL_PINNED_STATUS + (updates + 255) / 256 * 256;
     t->feeds_at = t->counts_at + fl_gpu_plan_count_bytes(c);
     t->pinned_bytes = t->feeds_at + t->feed_bytes;
     if (!t->sends_at)
@@ -217,13 +217,15 @@ fleet_status fl_gpu_plan_place_pinned(fl_compiled *c)
     return FLEET_OK;
 }
 
-fleet_status fl_gpu_plan_make(const fleet_executor *e, fl_compiled *c)
+fleet_status fl_gpu_plan_make(fleet_executor *e, fl_compiled *c)
 {
     fl_gpu_plan *t;
     fleet_status status;
 
-    if (!has_steps_there(c->plan))
+    if (!has_gpu_steps(c->plan)) {
+        c->backend = &fl_host_backend;
         return FLEET_OK;
+    }
     FL_TRY(FL_NEW(&c->gpu, sizeof *c->gpu));
     t = c->gpu;
     t->gpu = e->place.gpu;
@@ -236,11 +238,11 @@ fleet_status fl_gpu_plan_make(const fleet_executor *e, fl_compiled *c)
     status = make_memory(c);
     if (status == FLEET_OK)
         status = fl_gpu_plan_place_pinned(c);
-    if (status == FLEET_OK) /* feeds are copied on a stream of their own */
+    if (status == FLEET_OK) /* feeds are copied on another queue */
         status = fl_gpu_wait(t->gpu);
     fl_gpu_unlock(t->gpu);
     if (status == FLEET_OK)
-        show_values(c);
+        set_bases(c);
     return status;
 }
 
@@ -360,7 +362,7 @@ static void drop_prepared(const fl_compiled *c, fl_prepared *p)
     fl_free(p);
 }
 
-/* The one used last is the first; there are so many at most. */
+/* The steps used last are the first; there are at most MOST_PREPARED. */
 static fleet_status drop_oldest(fl_compiled *c)
 {
     fl_prepared **at = &c->gpu->prepared, *last;
@@ -394,7 +396,7 @@ static fleet_status make_prepared(fl_compiled *c, int64_t batch, int slot,
     if (status == FLEET_OK)
         return FLEET_OK;
     fl_error_take(&why, status);
-    fl_gpu_wait(c->gpu->gpu); /* for what those before it have queued */
+    fl_gpu_wait(c->gpu->gpu); /* for what earlier steps have queued */
     drop_prepared(c, *out);
     return fl_error_raise(&why);
 }
@@ -417,7 +419,7 @@ fleet_status fl_gpu_plan_prepare(fl_compiled *c, int64_t batch, int slot)
     return FLEET_OK;
 }
 
-/* Nothing that was queued is under way. */
+/* When nothing that was queued is under way. */
 static void drop_all_prepared(fl_compiled *c)
 {
     fl_gpu_plan *t = c->gpu;

@@ -1,30 +1,19 @@
-/* gpu_run.c - what an iteration does on a GPU, gathered or queued at once;
- * see gpu_plan.h. */
+/* gpu_run.c - what an iteration does on a GPU, gathered or queued at once. */
+#include "runtime/exec/gpu_run.h"
+
 #include <string.h>
 
 #include "base/clock.h"
-#include "runtime/plan/gpu_steps.h"
-#include "runtime/exec/gpu_plan.h"
 #include "runtime/device/trace.h"
+#include "runtime/plan/gpu_steps.h"
 
-static bool is_copy(const fl_kernel *k)
+fleet_status fl_gpu_plan_put(fl_gpu_plan *t, const fl_gpu_command *command)
 {
-    return k == &fl_kernel_to_gpu || k == &fl_kernel_to_host;
+    return t->gathers ? fl_gpu_commands_add(&t->work, command)
+                      : fl_gpu_command_queue(t->gpu, command);
 }
 
-fleet_status fl_gpu_plan_put(fl_gpu_plan *t, const fl_gpu_command *work)
-{
-    return t->gathers ? fl_gpu_commands_add(&t->work, work)
-                      : fl_gpu_command_queue(t->gpu, work);
-}
-
-static fleet_status crossed(fl_gpu_plan *t)
-{
-    t->crosses = t->gathers;
-    return t->gathers ? FLEET_OK : fl_gpu_copy_queued(t->gpu);
-}
-
-static fleet_status queue(fl_compiled *c)
+static fleet_status queue_gathered(fl_compiled *c)
 {
     int64_t began = c->trace ? fl_now_ns() : 0;
     fl_gpu_plan *t = c->gpu;
@@ -38,34 +27,34 @@ static fleet_status queue(fl_compiled *c)
 fleet_status fl_gpu_plan_queue(fl_compiled *c)
 {
     fl_gpu_plan *t = c->gpu;
-    bool crosses = t->crosses;
+    bool copies = t->copies;
 
     if (t->work.n > 0)
-        FL_TRY(queue(c));
+        FL_TRY(queue_gathered(c));
     t->work.n = 0;
-    t->crosses = false;
-    return crosses ? fl_gpu_copy_queued(t->gpu) : FLEET_OK;
+    t->copies = false;
+    return copies ? fl_gpu_copy_queued(t->gpu) : FLEET_OK;
 }
 
-fleet_status fl_gpu_plan_arrived(fl_compiled *c)
+fleet_status fl_gpu_plan_wait_copies(fl_compiled *c)
 {
-    if (c->gpu->crosses)
+    if (c->gpu->copies)
         FL_TRY(fl_gpu_plan_queue(c));
     return fl_gpu_wait_copies(c->gpu->gpu);
 }
 
-void fl_gpu_plan_forget(fl_compiled *c)
+void fl_gpu_plan_discard(fl_compiled *c)
 {
     c->gpu->work.n = 0;
-    c->gpu->gathers = c->gpu->crosses = false;
+    c->gpu->gathers = c->gpu->copies = false;
 }
 
 fleet_status fl_gpu_plan_begin(fl_compiled *c)
 {
     fl_gpu_plan *t = c->gpu;
 
-    fl_gpu_plan_forget(c);
-    t->n_told = 0;
+    fl_gpu_plan_discard(c);
+    t->n_updates_sent = 0;
     t->gathers = t->graphs;
     return fl_gpu_plan_put(
         t, &(fl_gpu_command){.filled = t->faults,
@@ -86,7 +75,7 @@ fleet_status fl_gpu_plan_end(fl_compiled *c)
                                       .kind = FL_TO_HOST}});
 }
 
-fleet_status fl_gpu_plan_tell_scaling(fl_compiled *c)
+fleet_status fl_gpu_plan_copy_scaling(fl_compiled *c)
 {
     fl_gpu_plan *t = c->gpu;
 
@@ -99,7 +88,7 @@ fleet_status fl_gpu_plan_tell_scaling(fl_compiled *c)
                                       .kind = FL_TO_HOST}});
 }
 
-/* Rows that count, in one memory and in the other. */
+/* What is copied of a value: rows of the batch, or all of it. */
 static fl_gpu_rows rows_of(const fl_value *to, const fl_value *from,
                            int64_t batch)
 {
@@ -130,8 +119,8 @@ static fleet_status copy_at_once(fl_compiled *c, const fl_gpu_rows *r)
     return fl_gpu_copy_queued(g);
 }
 
-/* Without gaps: it is no batch's. */
-static fleet_status send(fl_gpu_plan *t, size_t sends_at, fl_gpu_rows *r)
+/* A value without a batch, and so without gaps. */
+static fleet_status send_stored(fl_gpu_plan *t, size_t sends_at, fl_gpu_rows *r)
 {
     memcpy(t->pinned + sends_at, r->from, r->bytes);
     r->from = t->pinned + sends_at;
@@ -144,24 +133,25 @@ static fleet_status run_copy(fl_compiled *c, int i, int64_t batch)
     const fl_step *s = plan->step[i];
     fl_gpu_plan *t = c->gpu;
     int to = s->operand[0].value, from = s->operand[1].value;
-    bool there = plan->value[to].on_gpu;
-    const fl_value *host = &plan->value[there ? from : to];
+    bool to_gpu = plan->value[to].on_gpu;
+    const fl_value *host = &plan->value[to_gpu ? from : to];
     fl_gpu_rows r = rows_of(&plan->value[to], &plan->value[from], batch);
 
-    r.kind = there ? FL_TO_DEVICE : FL_TO_HOST;
-    r.to = there ? fl_gpu_plan_pointer(c, to, t->slot)
-                 : fl_compiled_pointer(c, to);
-    r.from = there ? fl_compiled_pointer(c, from)
-                   : fl_gpu_plan_pointer(c, from, t->slot);
+    r.kind = to_gpu ? FL_TO_DEVICE : FL_TO_HOST;
+    r.to = to_gpu ? fl_gpu_plan_pointer(c, to, t->slot)
+                  : fl_compiled_pointer(c, to);
+    r.from = to_gpu ? fl_compiled_pointer(c, from)
+                    : fl_gpu_plan_pointer(c, from, t->slot);
     if (t->sends_at[i] > 0)
-        return send(t, t->sends_at[i], &r);
+        return send_stored(t, t->sends_at[i], &r);
     if (!fl_gpu_plan_is_pinned(&plan->value[host->root]))
         return copy_at_once(c, &r);
     FL_TRY(fl_gpu_plan_put(t, &(fl_gpu_command){.rows = r}));
-    return crossed(t);
+    t->copies = t->gathers;
+    return t->gathers ? FLEET_OK : fl_gpu_copy_queued(t->gpu);
 }
 
-/* --- rows that come ahead ------------------------------------------------ */
+/* --- prefetched rows ----------------------------------------------------- */
 
 fleet_status fl_gpu_plan_begin_rows(fl_compiled *c, int to)
 {
@@ -198,7 +188,7 @@ static fleet_status send_all_rows(fl_compiled *c, const fl_region *region,
 
     for (int i = region->first; i < end && status == FLEET_OK; i++)
         status = send_rows(c, c->plan->step[i], batch);
-    t->sends[c->slot] = true; /* some of it, even where that has failed */
+    t->sends[c->slot] = true; /* perhaps a part of it, if that has failed */
     FL_TRY(g->m->event_record(g->d, t->sent[c->slot], g->copies));
     fl_trace_step(c->trace, "gpu.rows", 0, began, began ? fl_now_ns() : 0);
     return status;
@@ -206,14 +196,14 @@ static fleet_status send_all_rows(fl_compiled *c, const fl_region *region,
 
 /* --- steps --------------------------------------------------------------- */
 
-/* Each step of an iteration tells it from a place of its own. */
-static fleet_status tell_update(fl_compiled *c, const fl_step *s)
+/* Each step of an iteration sends the update from a place of its own. */
+static fleet_status send_update(fl_compiled *c, const fl_step *s)
 {
     fl_gpu_plan *t = c->gpu;
     const fl_update_now *now = fl_compiled_pointer(c, s->operand[1].value);
     fl_device_update *u =
         (fl_device_update *)(void *)(t->pinned + FL_PINNED_STATUS) +
-        t->n_told++ % t->n_tell;
+        t->n_updates_sent++ % t->n_update_steps;
 
     fl_update_tell(c->plan->store, now, u);
     u->stop = &t->status->stop;
@@ -233,10 +223,10 @@ static fleet_status run_step(fl_compiled *c, int i, int64_t batch)
     const fl_step *s = c->plan->step[i];
     fl_gpu_plan *t = c->gpu;
 
-    if (is_copy(s->kernel))
+    if (fl_gpu_plan_is_copy(s->kernel))
         return run_copy(c, i, batch);
     if (s->kernel == &fl_kernel_tell_update)
-        return tell_update(c, s);
+        return send_update(c, s);
     return fl_gpu_plan_put(
         t, &(fl_gpu_command){.kernel = t->kernel[i], .step = &t->now->step[i]});
 }

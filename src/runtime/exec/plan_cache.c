@@ -1,18 +1,21 @@
 /* plan_cache.c - the plans of an executor, one for each size of batch. */
+#include "runtime/exec/plan_cache.h"
+
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/memory.h"
-#include "runtime/exec/gpu_plan.h"
+#include "runtime/exec/backend.h"
+#include "runtime/exec/prefetch.h"
+#include "runtime/plan/remote.h"
 
 void fl_executor_forget_plans(fleet_executor *e)
 {
     fl_executor_forget(e);
-    fl_in_flight_abandon(e);
+    e->backend->abandon(e);
     while (e->compiled) {
         fl_compiled *next = e->compiled->next;
 
-        fl_compiled_destroy(e->compiled);
+        fl_compiled_destroy(e, e->compiled);
         e->compiled = next;
     }
     e->last = NULL;
@@ -30,18 +33,18 @@ static fleet_status compile_locked(fleet_executor *e, int64_t batch,
     return status;
 }
 
-/* An arena for the plan and for all others. */
+/* One arena serves this plan and all other ones. */
 static fleet_status widen_arena(fleet_executor *e, fl_compiled *c)
 {
     char *arena;
 
     if (c->plan->arena_bytes > e->arena_bytes) {
-        FL_TRY(fl_gpu_host_alloc(e->place.gpu, c->plan->arena_bytes, &arena));
+        FL_TRY(e->backend->alloc(e, c->plan->arena_bytes, &arena));
 #ifdef __SANITIZE_ADDRESS__
-        memset(arena, 0xff, c->plan->arena_bytes); /* NaN for those who read
-                                                      what nobody wrote */
+        /* NaN for steps that read what no step has written */
+        memset(arena, 0xff, c->plan->arena_bytes);
 #endif
-        fl_gpu_host_free(e->place.gpu, e->arena);
+        e->backend->free(e, e->arena);
         e->arena = arena;
         e->arena_bytes = c->plan->arena_bytes;
         for (fl_compiled *one = e->compiled; one; one = one->next)
@@ -60,7 +63,7 @@ static fleet_status make_plan(fleet_executor *e, int64_t batch,
     FL_TRY(compile_locked(e, batch, compiled));
     status = widen_arena(e, *compiled);
     if (status != FLEET_OK)
-        fl_compiled_destroy(*compiled);
+        fl_compiled_destroy(e, *compiled);
     return status;
 }
 
@@ -77,8 +80,8 @@ static int64_t capacity_for(const fleet_executor *e, int64_t batch)
 }
 
 /* The plan for a batch of that many rows: the last ones are kept. */
-static fleet_status compile(fleet_executor *e, int64_t batch,
-                            fl_compiled **compiled)
+static fleet_status find_plan(fleet_executor *e, int64_t batch,
+                              fl_compiled **compiled)
 {
     enum { MOST_PLANS = 8 };
     int64_t key = capacity_for(e, batch);
@@ -97,7 +100,7 @@ static fleet_status compile(fleet_executor *e, int64_t batch,
         if (n == MOST_PLANS) {
             if (e->current.c == *at)
                 fl_executor_forget(e);
-            fl_compiled_destroy(*at);
+            fl_compiled_destroy(e, *at);
             *at = NULL;
         }
         FL_TRY(make_plan(e, key, compiled));
@@ -107,7 +110,7 @@ static fleet_status compile(fleet_executor *e, int64_t batch,
     return FLEET_OK;
 }
 
-/* Plans are made for a store with its exchange and its ranks, or without. */
+/* Plans are made for a store with its remote and its ranks, or without. */
 static bool has_moved(const fleet_executor *e)
 {
     return e->remote != e->store->remote || e->n_joined != e->store->n_joined;
@@ -122,7 +125,7 @@ fleet_status fl_executor_check_store(const fleet_executor *e)
                    e->micro > 0 ? "a merge group" : "an iteration");
 }
 
-static fleet_status follow_exchange(fleet_executor *e)
+static fleet_status follow_store(fleet_executor *e)
 {
     if (e->micro > 0)
         return fl_executor_check_store(e);
@@ -134,17 +137,17 @@ static fleet_status follow_exchange(fleet_executor *e)
     return FLEET_OK;
 }
 
-/* Inside a merge group all batches use its first one's plan: the sums are
- * there. */
+/* Inside a merge group all batches use its first one's plan, which has the
+ * sums. */
 fleet_status fl_executor_plan(fleet_executor *e, int64_t batch, fl_compiled **c)
 {
     if (batch > FL_MOST_BATCH)
         return fl_fail(FLEET_EINVAL,
                        "a batch of %" PRId64 ": expected at most %" PRId64,
                        batch, FL_MOST_BATCH);
-    FL_TRY(follow_exchange(e));
+    FL_TRY(follow_store(e));
     if (e->micro == 0)
-        return compile(e, batch, c);
+        return find_plan(e, batch, c);
     *c = e->last;
     if (batch <= e->last->plan->batch)
         return FLEET_OK;
@@ -154,15 +157,15 @@ fleet_status fl_executor_plan(fleet_executor *e, int64_t batch, fl_compiled **c)
                    batch, e->last->plan->batch);
 }
 
-fl_compiled *fl_executor_prefetch_plan(fleet_executor *e, fl_compiled *here)
+fl_compiled *fl_executor_prefetch_plan(fleet_executor *e, fl_compiled *c)
 {
     bool inside =
         e->training && e->micro + 1 < e->program->training.merge.steps;
-    fl_compiled *c;
+    fl_compiled *next;
 
     if (!e->remote || e->next.batch == 0 || e->next.batch > FL_MOST_BATCH)
         return NULL;
     if (inside)
-        return e->next.batch <= here->plan->batch ? here : NULL;
-    return compile(e, e->next.batch, &c) == FLEET_OK ? c : NULL;
+        return e->next.batch <= c->plan->batch ? c : NULL;
+    return find_plan(e, e->next.batch, &next) == FLEET_OK ? next : NULL;
 }

@@ -1,13 +1,14 @@
-/* run.c - an iteration: regions one after the other, each shared by the
- * threads. */
-#include <inttypes.h>
-#include <math.h>
+/* run.c - the phases of an iteration: regions one after the other, each shared
+ * by the threads. */
+#include "runtime/exec/run.h"
+
 #include <stdatomic.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "runtime/exec/gpu_plan.h"
 #include "runtime/device/trace.h"
+#include "runtime/exec/backend.h"
+#include "runtime/exec/compile.h"
 
 /* What the tasks of a region share. */
 typedef struct region_run {
@@ -15,7 +16,7 @@ typedef struct region_run {
     const fl_region *region;
     int first_task;
     int64_t batch;
-    _Atomic int failed; /* 0: no; 1: being written; 2: error is there */
+    _Atomic int failed; /* 0: no; 1: error is being written; 2: it is written */
     fl_error error;
 } region_run;
 
@@ -109,8 +110,8 @@ static void zero_tails(const fl_compiled *c, const fl_region *region,
     }
 }
 
-static fleet_status run_region(fl_compiled *c, fl_pool *pool, size_t r,
-                               int64_t batch)
+fleet_status fl_host_run_region(fl_compiled *c, fl_pool *pool, size_t r,
+                                int64_t batch)
 {
     region_run run = {.c = c,
                       .region = &c->plan->region[r],
@@ -118,13 +119,6 @@ static fleet_status run_region(fl_compiled *c, fl_pool *pool, size_t r,
                       .batch = batch};
     int n = c->first_task[r + 1] - c->first_task[r];
 
-    if (run.region->engine == FL_ENGINE_GPU)
-        return fl_gpu_plan_run(c, run.region, batch);
-    if (c->gpu && run.region->phase >= FL_FORWARD) {
-        FL_TRY(
-            fl_gpu_plan_queue(c)); /* which is done while this one computes */
-        FL_TRY(fl_gpu_plan_arrived(c));
-    }
     if (run.region->split == FL_SPLIT_ROWS)
         n = (int)((batch + c->plan->slice - 1) / c->plan->slice);
     else
@@ -154,7 +148,7 @@ fleet_status fl_compiled_run(fl_compiled *c, fl_context *context, int64_t batch,
     for (size_t r = 0; r < c->plan->n_region && status == FLEET_OK; r++)
         if (is_due(&c->plan->region[r], phase)) {
             c->engine = c->plan->region[r].engine;
-            status = run_region(c, pool, r, batch);
+            status = c->backend->run_region(c, pool, r, batch);
         }
     if (pool)
         fl_pool_release(pool);
@@ -218,107 +212,10 @@ fleet_status fl_compiled_map_store(const fl_compiled *c)
         return FLEET_OK;
     for (size_t i = 0; i < plan->n_value; i++) {
         const fl_value *v = &plan->value[i];
-        const void *here = fl_store_memory(plan, v);
+        const void *stored = fl_store_memory(plan, v);
 
-        if (v->root == (int)i && here && !v->shadow)
-            FL_TRY(fl_mirror_use(plan->store, here, v->on_gpu, v->changed));
+        if (v->root == (int)i && stored && !v->shadow)
+            FL_TRY(fl_mirror_use(plan->store, stored, v->on_gpu, v->changed));
     }
     return FLEET_OK;
-}
-
-/* --- who made the NaN ---------------------------------------------------- */
-
-static bool is_finite(const fl_compiled *c, const fl_arg *a, int64_t batch)
-{
-    int64_t rows = a->factor ? batch * a->factor : a->rows;
-    const float *x = (const float *)(const void *)(*a->base + a->offset);
-
-    (void)c;
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t i = 0; i < a->cols; i++)
-            if (!isfinite(x[r * a->ld + i]))
-                return false;
-    return true;
-}
-
-/* A non-finite operand of the step in that mode; -1: none. */
-static int find_bad(const fl_compiled *c, const fl_instance *in, int64_t batch,
-                    bool written)
-{
-    for (int i = 0; i < in->step->n_operand; i++) {
-        const fl_operand *o = &in->step->operand[i];
-
-        if (o->value < 0 || (o->mode != FL_READ) != written ||
-            in->arg[i].dtype != FLEET_FLOAT32 ||
-            c->plan->value[fl_plan_root(c->plan, o->value)].kind ==
-                FL_VALUE_TABLE)
-            continue;
-        if (!is_finite(c, &in->arg[i], batch))
-            return o->value;
-    }
-    return -1;
-}
-
-static fleet_status say(const fl_compiled *c, const fl_step *s, int value,
-                        bool written, int64_t n_run)
-{
-    const fl_value *v = &c->plan->value[value];
-
-    if (!written)
-        return fl_fail(FLEET_ENUMERIC,
-                       "batch %" PRId64 ": the loss is not finite, because "
-                       "%s \"%s\", which %s reads, is not",
-                       n_run, v->kind == FL_VALUE_FEED ? "input" : "parameter",
-                       v->name, s->node ? s->node->op->name : s->kernel->name);
-    return fl_fail(FLEET_ENUMERIC,
-                   "batch %" PRId64 ": the loss is not finite: op %s is the "
-                   "first whose result is not (\"%s\")",
-                   n_run, s->node ? s->node->op->name : s->kernel->name,
-                   v->name);
-}
-
-/* Run one step on all of the batch, on this thread. */
-static fleet_status run_alone(const fl_compiled *c, int step, int64_t batch)
-{
-    const fl_instance *in = &c->instance[step];
-    int64_t slice = c->plan->slice;
-    fl_range range = {.batch = batch, .scratch = c->scratch[0]};
-    int64_t n = in->n_part;
-
-    if (in->step->kernel->split == FL_SPLIT_ROWS)
-        n = (batch + slice - 1) / slice;
-    for (int64_t i = 0; i < n; i++) {
-        range.begin = range.slice = i;
-        range.end = i + 1;
-        if (in->step->kernel->split == FL_SPLIT_ROWS) {
-            range.begin = i * slice;
-            range.end = (i + 1) * slice < batch ? (i + 1) * slice : batch;
-        }
-        FL_TRY(in->step->kernel->run(in, &range));
-    }
-    return FLEET_OK;
-}
-
-fleet_status fl_compiled_find_nonfinite(fl_compiled *c, int64_t batch,
-                                        int64_t n_run)
-{
-    for (size_t i = 0; i < c->plan->n_step; i++) {
-        const fl_instance *in = &c->instance[i];
-        int bad;
-
-        if (in->step->phase != FL_FORWARD || in->step->engine == FL_ENGINE_GPU)
-            continue;
-        bad = find_bad(c, in, batch, false);
-        if (bad >= 0)
-            return say(c, in->step, bad, false, n_run);
-        if (fl_step_changes_store(c->plan, in->step) ||
-            in->step->engine == FL_ENGINE_COMM)
-            continue; /* a metric has counted the batch already; rows came */
-        FL_TRY(run_alone(c, (int)i, batch));
-        bad = find_bad(c, in, batch, true);
-        if (bad >= 0)
-            return say(c, in->step, bad, true, n_run);
-    }
-    return fl_fail(FLEET_ENUMERIC, "batch %" PRId64 ": the loss is not finite",
-                   n_run);
 }

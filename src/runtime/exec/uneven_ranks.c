@@ -1,21 +1,26 @@
-/* uneven_ranks.c - a rank whose pass is over takes part in the updates of the others.
- */
-#include "runtime/plan/agree.h"
-#include "runtime/exec/gpu_plan.h"
+/* uneven_ranks.c - a rank whose pass is over takes part in the updates of ranks
+ * that still train, as PyTorch's Join does. */
+#include "runtime/exec/uneven_ranks.h"
 
-/* Who has trained nothing yet cannot update. */
-static fleet_status wait_for_none(const fl_store *s)
+#include "runtime/exec/backend.h"
+#include "runtime/exec/localsgd.h"
+#include "runtime/exec/plan_cache.h"
+#include "runtime/exec/run.h"
+#include "runtime/plan/agree.h"
+
+/* A rank that has trained nothing yet cannot update. */
+static fleet_status wait_without_update(const fl_store *s)
 {
     const fl_agree *r = s->agree;
-    fl_agreed round;
+    fl_agreed agreed;
 
     if (s->local.since > 0)
         return fl_fail(FLEET_ESTATE,
                        "rank %d: the executor that trained is gone before its "
                        "pass ended, with weights that no mean has",
                        r->comm->rank);
-    FL_TRY(fl_agree_on(r, FL_INTENT_NONE, 0, &round));
-    if (round.done == FL_INTENT_NONE && round.batches == 0)
+    FL_TRY(fl_agree_on(r, FL_INTENT_NONE, 0, &agreed));
+    if (agreed.done == FL_INTENT_NONE && agreed.batches == 0)
         return FLEET_OK;
     return fl_fail(FLEET_ESTATE,
                    "rank %d waits for the others, which train, and has trained "
@@ -24,9 +29,10 @@ static fleet_status wait_for_none(const fl_store *s)
                    r->comm->rank);
 }
 
-static fleet_status attend(fleet_executor *e, fl_compiled *c, int batches)
+static fleet_status run_others_update(fleet_executor *e, fl_compiled *c,
+                                      int batches)
 {
-    FL_TRY(fl_in_flight_update_others(e, c));
+    FL_TRY(c->backend->begin_join(e, c));
     fl_executor_set_update(e, c, batches, true);
     FL_TRY(fl_compiled_run(c, e->context, c->plan->batch, FL_REDUCE_BEGIN));
     FL_TRY(fl_compiled_run(c, e->context, c->plan->batch, FL_UPDATE));
@@ -34,26 +40,26 @@ static fleet_status attend(fleet_executor *e, fl_compiled *c, int batches)
     return fl_localsgd_updated(e, c, false);
 }
 
-/* One update of the others; *over: there is none, as all passes are over. */
-static fleet_status update_idly(fleet_executor *e, fl_compiled *c, bool *over)
+/* One update of other ranks; *over: there is none, as all passes are over. */
+static fleet_status join_update(fleet_executor *e, fl_compiled *c, bool *over)
 {
     fleet_status status;
     int batches;
 
     if (fl_localsgd_is_next(e))
-        return fl_localsgd_join(e, c, over);
+        return fl_localsgd_average(e, c, over);
     FL_TRY(fl_executor_count(e, &batches));
     *over = batches == 0;
     if (*over)
         return FLEET_OK;
     FL_TRY(fl_compiled_map_store(c));
-    fl_gpu_lock(e->place.gpu);
-    status = attend(e, c, batches);
-    if (status == FLEET_OK && c->gpu) /* it may have been skipped */
-        status = fl_in_flight_finish(e, c);
+    e->backend->lock(e);
+    status = run_others_update(e, c, batches);
+    if (status == FLEET_OK)
+        status = c->backend->finish_update(e, c);
     if (status != FLEET_OK)
         fl_executor_end_works(e, c);
-    fl_gpu_unlock(e->place.gpu);
+    e->backend->unlock(e);
     return status;
 }
 
@@ -70,7 +76,7 @@ fleet_status fl_executor_join(fleet_executor *e)
     pthread_rwlock_wrlock(&e->store->lock);
     e->joins = true;
     while (!over && status == FLEET_OK)
-        status = update_idly(e, c, &over);
+        status = join_update(e, c, &over);
     e->joins = false;
     pthread_rwlock_unlock(&e->store->lock);
     return status;
@@ -79,7 +85,7 @@ fleet_status fl_executor_join(fleet_executor *e)
 fleet_status fl_store_join(fl_store *s)
 {
     fleet_status status =
-        s->trainer ? fl_executor_join(s->trainer) : wait_for_none(s);
+        s->trainer ? fl_executor_join(s->trainer) : wait_without_update(s);
 
     if (status != FLEET_OK)
         fl_agree_abort(s->agree, fleet_last_error());

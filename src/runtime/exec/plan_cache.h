@@ -1,0 +1,21 @@
+/* plan_cache.h - the plans of an executor, one for each size of batch. */
+#ifndef FL_RUNTIME_EXEC_PLAN_CACHE_H
+#define FL_RUNTIME_EXEC_PLAN_CACHE_H
+
+#include "runtime/exec/compile.h"
+
+/* What the next iteration of a batch of that size will run. */
+fleet_status fl_executor_plan(fleet_executor *e, int64_t batch,
+                              fl_compiled **compiled);
+
+/* The plan of the prefetched batch, while `c` runs; NULL: there is no such
+ * batch, or no plan for it, which its own iteration will report. */
+fl_compiled *fl_executor_prefetch_plan(fleet_executor *e, fl_compiled *c);
+
+void fl_executor_forget_plans(fleet_executor *e);
+
+/* Plans are for a store with its remote and its ranks: FLEET_ESTATE if they are
+ * others now. */
+fleet_status fl_executor_check_store(const fleet_executor *e);
+
+#endif

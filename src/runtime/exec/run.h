@@ -1,0 +1,28 @@
+/* run.h - the phases of a compiled plan: feeds are bound, kernels begin,
+ * regions run one after the other. */
+#ifndef FL_RUNTIME_EXEC_RUN_H
+#define FL_RUNTIME_EXEC_RUN_H
+
+#include "base/thread.h"
+#include "runtime/exec/executor.h"
+
+/* What the store keeps is moved to where the plan is to find it; under the
+ * store's lock. */
+fleet_status fl_compiled_map_store(const fl_compiled *c);
+
+/* Before FL_PULL (pull) and before FL_FORWARD (the other feeds and kernels). */
+void fl_compiled_bind(fl_compiled *c, const fl_input *input, int64_t batch,
+                      bool pull);
+fleet_status fl_compiled_begin(fl_compiled *c, int64_t batch, bool pull);
+
+/* Run the regions of a phase: FL_PULL; FL_PULL_WAIT; FL_PREFETCH; FL_FORWARD,
+ * up to the first gradients that leave; FL_BACKWARD for the rest and what
+ * leaves, or FL_REDUCE_BEGIN for that alone; FL_UPDATE; FL_AVERAGE. */
+fleet_status fl_compiled_run(fl_compiled *c, fl_context *context, int64_t batch,
+                             fl_phase phase);
+
+/* One region, shared by the threads of a pool; NULL: this thread alone. */
+fleet_status fl_host_run_region(fl_compiled *c, fl_pool *pool, size_t r,
+                                int64_t batch);
+
+#endif

@@ -135,9 +135,9 @@ static double product_rate(fl_gpu *g, int64_t n)
 
 static double gather_rate(fl_gpu *g, int64_t rows, int64_t dim)
 {
-    const fl_device_lane lane = {.ids = 4, .out = 5};
+    const fl_device_feature feature = {.ids = 4, .out = 5};
     const fl_device_lookup config = {
-        .feature = &lane, .n_feature = 1, .dim = dim, .capacity = rows};
+        .feature = &feature, .n_feature = 1, .dim = dim, .capacity = rows};
     const fl_device_kernel *k =
         g->m->kernel(g->d, "lookup.gather", FLEET_FLOAT32);
     size_t bytes = (size_t)(rows * dim) * sizeof(float);

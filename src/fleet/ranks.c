@@ -244,7 +244,7 @@ static fleet_status take_from_first(fleet *f)
     fleet_status status;
 
     pthread_rwlock_wrlock(&s->lock);
-    status = fl_store_here(s);
+    status = fl_store_to_host(s);
     if (status == FLEET_OK) {
         status = take_all(s, f->comm);
         fl_store_written(s);

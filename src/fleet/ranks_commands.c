@@ -63,7 +63,7 @@ static fleet_status run_command(fleet *f, fl_job_command command,
     *answer = NULL;
     if (command == FL_COMMAND_HASH)
         return hash_table(f, text, answer);
-    FL_TRY(fl_store_here(f->store));
+    FL_TRY(fl_store_to_host(f->store));
     return fl_save_sharded_of_rank(f->store, fl_ranks_own(f), f->role.index,
                                    text, answer);
 }

@@ -32,7 +32,7 @@ static fleet_status train_and_tell(kit_model *m, gpu_rank_lesson *s, int rank)
     fl_store *store = m->f->store;
 
     FL_TRY(gpu_rank_train(m, s, rank));
-    CHECK_OK(fl_store_here(store));
+    CHECK_OK(fl_store_to_host(store));
     at_end[rank] = store->scaling;
     for (int64_t i = 0; i < store->flats->n; i++)
         CHECK(isfinite(store->flats->weight[i]));
@@ -166,7 +166,7 @@ static fleet_status overflow_once(kit_model *m, gpu_rank_lesson *s, int rank)
         FL_TRY(kit_run(m->e, k.b[i]));
     work_close(&k);
     FL_TRY(fleet_executor_flush(m->e));
-    CHECK_OK(fl_store_here(m->f->store));
+    CHECK_OK(fl_store_to_host(m->f->store));
     at_end[rank] = m->f->store->scaling;
     return FLEET_OK;
 }

@@ -110,7 +110,7 @@ static fl_rows *rows_of(const scene *s, int table)
     fl_rows *rows = fl_store_rows(s->f->store, tables[table]);
 
     CHECK(rows != NULL);
-    CHECK_OK(fl_store_here(s->f->store));
+    CHECK_OK(fl_store_to_host(s->f->store));
     return rows;
 }
 
@@ -311,7 +311,7 @@ static void check_counts(place where, int batches)
     open(&s, where, (kit_options){.scaling = &c});
     train(&s, 0, batches);
     updates = updates_of(&s);
-    CHECK_OK(fl_store_here(s.f->store));
+    CHECK_OK(fl_store_to_host(s.f->store));
     CHECK(s.f->store->scaling.skipped > 3);
     CHECK_INT(updates + s.f->store->scaling.skipped, batches);
     close(&s);

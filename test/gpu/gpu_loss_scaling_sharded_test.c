@@ -33,7 +33,7 @@ static fleet_status look(const kit_model *m, state *s)
     const fl_flat *g = store->flats;
 
     FL_TRY(fleet_executor_flush(m->e));
-    FL_TRY(fl_store_here(store));
+    FL_TRY(fl_store_to_host(store));
     CHECK(g->n <= GPU_RANK_FLOATS);
     *s = (state){.rows = rows->methods->count(rows),
                  .updates = store->updates,

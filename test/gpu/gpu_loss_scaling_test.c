@@ -432,7 +432,7 @@ TEST(a_checkpoint_with_any_scale_is_loaded)
     m = open_model(KIT_MLP, (kit_options){0}, &c);
     train(&m, 0, 1);
     for (int i = 0; i < 3; i++) {
-        CHECK_OK(fl_store_here(m.f->store));
+        CHECK_OK(fl_store_to_host(m.f->store));
         m.f->store->scaling.scale = scales[i];
         fl_store_written(m.f->store);
         CHECK_OK(fleet_save_persistables(m.f, path));

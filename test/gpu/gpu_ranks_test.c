@@ -340,7 +340,7 @@ static fleet_status train_and_look(kit_model *m, gpu_rank_lesson *s, int rank)
     fl_store *store = m->f->store;
 
     CHECK(status != FLEET_OK);
-    CHECK_OK(fl_store_here(store));
+    CHECK_OK(fl_store_to_host(store));
     memcpy(s->weight[rank], store->flats->weight,
            (size_t)store->flats->n * sizeof(float));
     s->updates[rank] = store->updates;

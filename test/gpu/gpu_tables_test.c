@@ -271,7 +271,7 @@ TEST(a_slot_without_a_gradient_makes_no_row)
             b->feed[i].n_dim = 1;
         }
         CHECK_OK(kit_fetch(e, b, out[!used], row, 4));
-        CHECK_OK(fl_store_here(f->store));
+        CHECK_OK(fl_store_to_host(f->store));
         rows = fl_store_rows(f->store, "embedding");
         for (int i = 0; i < 2; i++)
             CHECK_OK(rows->methods->find(rows, &key[i], 1, &at[i]));
@@ -399,7 +399,7 @@ TEST(a_table_that_was_read_there_can_be_trained_there)
     }
     CHECK(isfinite(kit_step(e[0], b, p[0]->node[1]->out[0])));
     rows = fl_store_rows(f->store, "embedding");
-    CHECK_OK(fl_store_here(f->store));
+    CHECK_OK(fl_store_to_host(f->store));
     CHECK_OK(rows->methods->find(rows, &key, 1, &row));
     CHECK_INT(fl_row_of(row)->step, 1);
     CHECK(row[3] > 0 && row[6] > 0); /* Adam's */

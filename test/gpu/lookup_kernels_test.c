@@ -13,11 +13,18 @@
 #include "runtime/store/lookup_kernels.h"
 #include "runtime/optim/update_gpu.h"
 
-enum { BATCH = 300, WIDE = 2, MOST_RAGGED = 4, LANES = 3, DIM = 5, BELOW = 90 };
+enum {
+    BATCH = 300,
+    WIDE = 2,
+    MOST_RAGGED = 4,
+    FEATURES = 3,
+    DIM = 5,
+    BELOW = 90
+};
 enum { CAPACITY = BATCH * (WIDE + MOST_RAGGED) + 17, OUT_LD = 2 * DIM + 3 };
 
-/* Two lanes are columns of one feed, the third is ragged. */
-static const fl_device_lane lane_of_keys[LANES] = {
+/* Two features are columns of one feed, the third is ragged. */
+static const fl_device_feature feature_of_keys[FEATURES] = {
     {.ids = 3, .column = 1, .out = -1},
     {.ids = 3, .column = 0, .out = -1},
     {.ids = 4, .out = -1, .ragged = true, .mean = true}};
@@ -58,10 +65,10 @@ static void run(scene *s, const char *name, const fl_device_lookup *c,
         &(fl_device_step){.arg = arg, .n_arg = n, .config = c, .batch = BATCH});
 }
 
-static fl_device_lookup lookup(const fl_device_lane *lane)
+static fl_device_lookup lookup(const fl_device_feature *feature)
 {
-    return (fl_device_lookup){.feature = lane,
-                              .n_feature = LANES,
+    return (fl_device_lookup){.feature = feature,
+                              .n_feature = FEATURES,
                               .dim = DIM,
                               .capacity = CAPACITY,
                               .bits = 64};
@@ -92,11 +99,11 @@ static void fill(scene *s)
         int n = i % (MOST_RAGGED + 1);
 
         s->offsets[i + 1] = s->offsets[i] + n;
-        add_position(s, s->id[i * WIDE + 1], i * LANES);
-        add_position(s, s->id[i * WIDE], i * LANES + 1);
+        add_position(s, s->id[i * WIDE + 1], i * FEATURES);
+        add_position(s, s->id[i * WIDE], i * FEATURES + 1);
         for (int64_t j = s->offsets[i]; j < s->offsets[i + 1]; j++) {
             s->list[j] = some_id((int)j, 2);
-            add_position(s, s->list[j], i * LANES + 2);
+            add_position(s, s->list[j], i * FEATURES + 2);
         }
     }
 }
@@ -141,7 +148,7 @@ static void close_scene(scene *s)
 /* The ids as keys, and the keys numbered. */
 static void find_keys(scene *s)
 {
-    fl_device_lookup c = lookup(lane_of_keys);
+    fl_device_lookup c = lookup(feature_of_keys);
     fl_device_arg keys[] = {{.data = s->keys},
                             {.data = s->cells},
                             {.data = s->count},
@@ -156,7 +163,7 @@ static void find_keys(scene *s)
     run(s, "lookup.unique", &c, unique, 7);
 }
 
-TEST(ids_become_keys_in_the_order_of_sample_lane_and_place)
+TEST(ids_become_keys_in_the_order_of_sample_feature_and_place)
 {
     uint64_t *key;
     uint32_t *cell;
@@ -222,8 +229,8 @@ TEST(equal_keys_are_one_and_keep_the_order_of_their_positions)
 /* --- gather and sum ---------------------------------------------------------
  */
 
-/* Two lanes write into columns of one output. */
-static const fl_device_lane lane_of_rows[LANES] = {
+/* Two features write into columns of one output. */
+static const fl_device_feature feature_of_rows[FEATURES] = {
     {.ids = 5, .out = 7, .out_column = DIM + 2},
     {.ids = 5, .out = 7, .out_column = 1},
     {.ids = 6, .out = 8, .ragged = true, .mean = true}};
@@ -234,13 +241,13 @@ static float value_of(uint64_t key, int64_t column)
 }
 
 /* The mean, or the one, of a cell's rows. */
-static float wanted(const scene *s, int64_t sample, int lane, int64_t column)
+static float wanted(const scene *s, int64_t sample, int feature, int64_t column)
 {
     float sum = 0;
     int n = 0;
 
     for (int64_t i = 0; i < s->n; i++)
-        if (s->cell[i] == sample * LANES + lane) {
+        if (s->cell[i] == sample * FEATURES + feature) {
             sum += value_of(s->key[i], column);
             n++;
         }
@@ -261,9 +268,9 @@ static float *rows_of_keys(scene *s)
     return row;
 }
 
-TEST(rows_are_gathered_into_the_outputs_of_all_lanes)
+TEST(rows_are_gathered_into_the_outputs_of_all_features)
 {
-    fl_device_lookup c = lookup(lane_of_rows);
+    fl_device_lookup c = lookup(feature_of_rows);
     float *row, *two, *one;
     scene s;
 
@@ -299,9 +306,9 @@ TEST(rows_are_gathered_into_the_outputs_of_all_lanes)
     close_scene(&s);
 }
 
-static float gradient(int64_t sample, int lane, int64_t column)
+static float gradient(int64_t sample, int feature, int64_t column)
 {
-    return kit_noise(sample * LANES + lane, 10 + (int)column);
+    return kit_noise(sample * FEATURES + feature, 10 + (int)column);
 }
 
 /* What a key's gradient is, added up in the order of positions. */
@@ -310,15 +317,15 @@ static float wanted_sum(const scene *s, uint64_t key, int64_t column)
     float sum = 0;
 
     for (int64_t i = 0; i < s->n; i++) {
-        int64_t sample = s->cell[i] / LANES;
-        int lane = (int)(s->cell[i] % LANES);
+        int64_t sample = s->cell[i] / FEATURES;
+        int feature = (int)(s->cell[i] % FEATURES);
         float by =
-            lane == 2
+            feature == 2
                 ? 1.0f / (float)(s->offsets[sample + 1] - s->offsets[sample])
                 : 1.0f;
 
         if (s->key[i] == key)
-            sum += by * gradient(sample, lane, column);
+            sum += by * gradient(sample, feature, column);
     }
     return sum;
 }
@@ -337,7 +344,7 @@ static void check_sums(scene *s, const float *sum)
 
 TEST(gradients_of_equal_keys_are_added_in_order_to_the_bit)
 {
-    fl_device_lookup c = lookup(lane_of_rows);
+    fl_device_lookup c = lookup(feature_of_rows);
     float two[BATCH * OUT_LD] = {0}, one[BATCH * DIM], *sum;
     scene s;
 
@@ -403,7 +410,7 @@ static void append_batch(scene *s, const fl_device_arg *merged, int b)
 
 static void merge_keys(scene *s, const fl_device_arg *merged, float **sum)
 {
-    static const fl_device_lane one = {.ids = 5, .out = 6};
+    static const fl_device_feature one = {.ids = 5, .out = 6};
     fl_device_lookup c = lookup(&one);
     fl_device_arg unique[] = {{.data = s->unique},
                               {.data = s->start},

@@ -11,13 +11,13 @@
 
 #include "runtime/store/lookup_kernels.h"
 
-enum { BATCH = 70, LANES = 2, CELLS = BATCH * LANES, KEYS = 23 };
+enum { BATCH = 70, FEATURES = 2, CELLS = BATCH * FEATURES, KEYS = 23 };
 
-/* Both lanes write into one output; a lane's rows begin `gap` floats late. */
+/* Both features write into one output; a feature's rows begin `gap` floats late. */
 typedef struct scene {
     device_kit k;
     int64_t dim, gap, ld;
-    fl_device_lane lane[LANES];
+    fl_device_feature feature[FEATURES];
     fl_device_lookup lookup;
     uint32_t which[CELLS], cell[CELLS], position[CELLS], start[KEYS + 1];
 } scene;
@@ -41,12 +41,14 @@ static void open_scene(scene *s, int64_t dim, int64_t gap)
     memset(s, 0, sizeof *s);
     s->dim = dim;
     s->gap = gap;
-    s->ld = LANES * dim + gap;
-    for (int i = 0; i < LANES; i++)
-        s->lane[i] =
-            (fl_device_lane){.ids = 5, .out = 6, .out_column = gap + i * dim};
-    s->lookup = (fl_device_lookup){
-        .feature = s->lane, .n_feature = LANES, .dim = dim, .capacity = CELLS};
+    s->ld = FEATURES * dim + gap;
+    for (int i = 0; i < FEATURES; i++)
+        s->feature[i] = (fl_device_feature){
+            .ids = 5, .out = 6, .out_column = gap + i * dim};
+    s->lookup = (fl_device_lookup){.feature = s->feature,
+                                   .n_feature = FEATURES,
+                                   .dim = dim,
+                                   .capacity = CELLS};
     for (uint32_t i = 0; i < CELLS; i++) {
         s->which[i] = i * 7 % 31 % KEYS;
         s->cell[i] = i;
@@ -97,8 +99,9 @@ static void check_gather(scene *s)
     out = device_kit_fetch(&s->k, arg[6].data, bytes);
     for (int64_t cell = 0; cell < CELLS; cell++)
         for (int64_t c = 0; c < s->dim; c++)
-            CHECK(out[cell / LANES * s->ld + s->gap + cell % LANES * s->dim +
-                      c] == row[s->which[cell] * s->dim + c]);
+            CHECK(out[cell / FEATURES * s->ld + s->gap +
+                      cell % FEATURES * s->dim + c] ==
+                  row[s->which[cell] * s->dim + c]);
     drop(s, arg);
     free(out);
     free(row);
@@ -111,7 +114,8 @@ static float sum_of(const scene *s, const float *g, int64_t key, int64_t c)
     for (uint32_t r = s->start[key]; r < s->start[key + 1]; r++) {
         uint32_t cell = s->position[r];
 
-        sum += g[cell / LANES * s->ld + s->gap + cell % LANES * s->dim + c];
+        sum +=
+            g[cell / FEATURES * s->ld + s->gap + cell % FEATURES * s->dim + c];
     }
     return sum;
 }

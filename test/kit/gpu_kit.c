@@ -146,7 +146,7 @@ int64_t gpu_kit_weights(fl_store *s, float *w)
 {
     int64_t n = 0;
 
-    CHECK_OK(fl_store_here(s));
+    CHECK_OK(fl_store_to_host(s));
     for (const fl_flat *g = s->flats; g; g = g->next) {
         memcpy(w + n, g->weight, (size_t)g->n * sizeof *w);
         n += g->n;

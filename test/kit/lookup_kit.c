@@ -333,7 +333,7 @@ static void check_table(const lookup_scene *s, int which)
     fl_rows *rows = lookup_rows(s, which);
     int used = 0;
 
-    CHECK_OK(fl_store_here(s->f->store));
+    CHECK_OK(fl_store_to_host(s->f->store));
     for (int r = 0; r < t->n; r++) {
         float *row;
 

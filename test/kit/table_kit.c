@@ -46,7 +46,7 @@ int64_t rows_kit_here(const lookup_scene *s)
 
 int64_t rows_kit_count(const lookup_scene *s)
 {
-    CHECK_OK(fl_store_here(s->f->store));
+    CHECK_OK(fl_store_to_host(s->f->store));
     return rows_kit_here(s);
 }
 

@@ -421,7 +421,7 @@ static fleet_status apply_locked(fl_saved *s, fl_store *store,
 
     FL_TRY(fl_store_synchronize(store)); /* it would count in what was loaded */
     pthread_rwlock_wrlock(&store->lock);
-    status = fl_store_here(store); /* what is not loaded stays */
+    status = fl_store_to_host(store); /* what is not loaded stays */
     if (status == FLEET_OK) {
         status = apply_all(s, store, own, rows_here);
         fl_store_written(store);

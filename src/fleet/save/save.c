@@ -392,7 +392,7 @@ fleet_status fl_save_write(const fl_save *s, const char *path)
         pthread_rwlock_rdlock(&s->store->lock);
         status = check_store(s);
         if (status == FLEET_OK)
-            status = fl_store_here(s->store);
+            status = fl_store_to_host(s->store);
         if (status == FLEET_OK)
             status = write_all(s, &p);
         pthread_rwlock_unlock(&s->store->lock);

@@ -114,7 +114,7 @@ fleet_status fleet_get_loss_scaling(fleet *f, float *scale)
     s = f->store;
     FL_TRY(fl_store_synchronize(s));
     pthread_rwlock_rdlock(&s->lock);
-    status = fl_store_here(s);
+    status = fl_store_to_host(s);
     if (status == FLEET_OK)
         *scale = s->scaling.scale;
     pthread_rwlock_unlock(&s->lock);

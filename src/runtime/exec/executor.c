@@ -194,8 +194,8 @@ fleet_status fl_executor_end_update(fleet_executor *e, const fl_compiled *c,
     bool skipped = was_skipped(c);
 
     if (e->remote)
-        FL_TRY(fl_executor_finish_update(e, next,
-                                         fl_remote_is_told(e->store, skipped)));
+        FL_TRY(fl_executor_finish_update(
+            e, next, fl_remote_gets_update(e->store, skipped)));
     if (skipped)
         e->store->known_skips++;
     else if (!e->remote || e->store->dense_local)

@@ -218,7 +218,7 @@ fleet_status fl_executor_refresh(fleet_executor *e)
     if (!x)
         return FLEET_OK;
     pthread_rwlock_wrlock(&e->store->lock);
-    status = fl_store_here(e->store);
+    status = fl_store_to_host(e->store);
     if (status == FLEET_OK) {
         status = x->methods->refresh(x);
         fl_store_written(e->store);

@@ -1,4 +1,4 @@
-/* initializer.c - see initializer.h. */
+/* initializer.c - first values of parameters and rows. */
 #include "runtime/graph/initializer.h"
 
 #include <math.h>
@@ -7,7 +7,8 @@
 #include "base/hash.h"
 #include "base/rng.h"
 
-static void set(fl_filler *f, fleet_initializer_kind kind, float a, float b)
+static void set_kind(fl_filler *f, fleet_initializer_kind kind, float a,
+                     float b)
 {
     f->kind = kind;
     f->a = a;
@@ -24,17 +25,17 @@ fl_filler fl_filler_make(const fleet_initializer *i, int64_t fan_in,
     switch (i->kind) {
     case FLEET_INIT_XAVIER_UNIFORM:
         limit = (float)sqrt(6.0 / both);
-        set(&f, FLEET_INIT_UNIFORM, -limit, limit);
+        set_kind(&f, FLEET_INIT_UNIFORM, -limit, limit);
         break;
     case FLEET_INIT_XAVIER_NORMAL:
-        set(&f, FLEET_INIT_NORMAL, 0, (float)sqrt(2.0 / both));
+        set_kind(&f, FLEET_INIT_NORMAL, 0, (float)sqrt(2.0 / both));
         break;
     case FLEET_INIT_KAIMING_UNIFORM:
         limit = (float)sqrt(6.0 / in);
-        set(&f, FLEET_INIT_UNIFORM, -limit, limit);
+        set_kind(&f, FLEET_INIT_UNIFORM, -limit, limit);
         break;
     case FLEET_INIT_KAIMING_NORMAL:
-        set(&f, FLEET_INIT_NORMAL, 0, (float)sqrt(2.0 / in));
+        set_kind(&f, FLEET_INIT_NORMAL, 0, (float)sqrt(2.0 / in));
         break;
     default:
         break;
@@ -43,8 +44,8 @@ fl_filler fl_filler_make(const fleet_initializer *i, int64_t fan_in,
 }
 
 /* n elements of the sequence (seed, stream) from its start. */
-static void fill(const fl_filler *f, uint64_t seed, uint64_t stream, float *out,
-                 int64_t n)
+static void fill_values(const fl_filler *f, uint64_t seed, uint64_t stream,
+                        float *out, int64_t n)
 {
     switch (f->kind) {
     case FLEET_INIT_UNIFORM:
@@ -64,7 +65,7 @@ static void fill(const fl_filler *f, uint64_t seed, uint64_t stream, float *out,
 
 void fl_filler_dense(const fl_filler *f, float *out, int64_t n)
 {
-    fill(f, f->seed, f->stream, out, n);
+    fill_values(f, f->seed, f->stream, out, n);
 }
 
 uint64_t fl_filler_row_seed(const fl_filler *f)
@@ -74,7 +75,7 @@ uint64_t fl_filler_row_seed(const fl_filler *f)
 
 void fl_filler_row(const fl_filler *f, uint64_t key, float *out, int64_t n)
 {
-    fill(f, fl_filler_row_seed(f), key, out, n);
+    fill_values(f, fl_filler_row_seed(f), key, out, n);
 }
 
 fleet_status fl_initializer_check(const char *what, const fleet_initializer *i)

@@ -19,7 +19,7 @@ fl_filler fl_filler_make(const fleet_initializer *i, int64_t fan_in,
 /* The n first elements of a parameter. */
 void fl_filler_dense(const fl_filler *f, float *out, int64_t n);
 
-/* The n elements of a row: those of the sequence (this seed, its key). */
+/* The n elements of a row: of the sequence (this seed, its key). */
 uint64_t fl_filler_row_seed(const fl_filler *f);
 void fl_filler_row(const fl_filler *f, uint64_t key, float *out, int64_t n);
 

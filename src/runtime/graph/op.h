@@ -2,8 +2,8 @@
  *
  * To add an operator: write src/ops/NAME.c, end it with a const fl_op and its
  * builder of nn.h, add NAME to src/ops/ops.def, give it a case in
- * test/ops/ops_test.c, and its kernels a CUDA half in src/ops/NAME.cu. Nothing else
- * changes. docs/add-an-op.md walks through one.
+ * test/ops/ops_test.c, and its kernels a CUDA half in src/ops/NAME.cu. Nothing
+ * else changes. docs/add-an-op.md walks through one.
  */
 #ifndef FL_RUNTIME_GRAPH_OP_H
 #define FL_RUNTIME_GRAPH_OP_H
@@ -69,8 +69,8 @@ typedef struct fl_op {
      * or say why it cannot be done. */
     fleet_status (*infer)(fl_node *n);
 
-    /* Add the steps of the forward computation, and those of the backward one,
-     * to a plan: lower.h has the words for it. gradient NULL: no gradient
+    /* Add the steps of the forward computation, and of the backward one, to a
+     * plan: lower.h has the words for it. gradient NULL: no gradient
      * passes. */
     fleet_status (*forward)(fl_lowering *l, const fl_node *n);
     fleet_status (*gradient)(fl_lowering *l, const fl_node *n);
@@ -115,7 +115,7 @@ struct fl_node {
     int place; /* fleet_place of the guard; 0: the program's */
 };
 
-/* Attributes by name; they are there, because the builder put them. */
+/* Attributes by name, which the builder has put. */
 int64_t fl_node_int(const fl_node *n, const char *name);
 double fl_node_float(const fl_node *n, const char *name);
 const char *fl_node_string(const fl_node *n, const char *name);

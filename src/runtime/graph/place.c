@@ -1,4 +1,4 @@
-/* place.c - see place.h. */
+/* place.c - fleet_program_place() and guards: where a program's steps run. */
 #include "runtime/graph/place.h"
 
 #include <limits.h>
@@ -69,7 +69,7 @@ fleet_status fl_place_of(const fl_place *program, fleet_place own, fl_place *p)
                                    p->gpu && p->gpu->options.strict_fp32});
 }
 
-/* --- what programs are told ---------------------------------------------- */
+/* --- fleet_program_place, guards ----------------------------------------- */
 
 fleet_status fleet_place_parse(const char *device, fleet_place *place)
 {
@@ -88,7 +88,7 @@ fleet_status fleet_place_parse(const char *device, fleet_place *place)
     return FLEET_OK;
 }
 
-static fleet_status check(const fleet_program *p, const char *call)
+static fleet_status check_place(const fleet_program *p, const char *call)
 {
     if (!p)
         return fl_fail(FLEET_EINVAL, "%s: no program", call);
@@ -115,7 +115,7 @@ static fleet_status check_guards(const fleet_program *p, fleet_place place)
 fleet_status fleet_program_place(fleet_program *p, fleet_place place,
                                  const fleet_place_options *options)
 {
-    FL_TRY(check(p, "fleet_program_place"));
+    FL_TRY(check_place(p, "fleet_program_place"));
     if (place < FLEET_CPU)
         return fl_fail(FLEET_EINVAL,
                        "fleet_program_place: there is no place "
@@ -130,7 +130,7 @@ fleet_status fleet_device_guard(fleet_program *p, const char *device)
     fl_place *at;
     fleet_place place = 0;
 
-    FL_TRY(check(p, "fleet_device_guard"));
+    FL_TRY(check_place(p, "fleet_device_guard"));
     at = &p->place;
     if (device)
         FL_TRY(fleet_place_parse(device, &place));

@@ -1,4 +1,5 @@
-/* place.h - where a program's steps run: here alone, or also on a GPU. */
+/* place.h - where a program's steps run: on the host alone, or also on a
+ * GPU. */
 #ifndef FL_RUNTIME_GRAPH_PLACE_H
 #define FL_RUNTIME_GRAPH_PLACE_H
 
@@ -8,9 +9,9 @@
 #include "runtime/device/gpu.h"
 
 typedef struct fl_place {
-    fl_gpu *gpu;    /* NULL: all is here */
-    bool on_gpu;    /* what nobody has guarded runs on it */
-    bool allow_cpu; /* so does what has no kernel there, here */
+    fl_gpu *gpu;    /* NULL: all is on the host */
+    bool on_gpu;    /* what has no guard runs on it */
+    bool allow_cpu; /* what has no kernel on it runs on the host */
     bool no_graphs; /* steps are queued one by one */
     fl_map warned;  /* kernels that it was said of; under the GPU's lock */
 } fl_place;

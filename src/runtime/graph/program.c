@@ -1,4 +1,4 @@
-/* program.c - see program.h. */
+/* program.c - variables and nodes are added to a program. */
 #include "runtime/graph/program.h"
 
 #include <math.h>
@@ -139,10 +139,10 @@ static bool same_initializer(const fleet_initializer *is,
             (!reads_b || is->b == want->b));
 }
 
-/* The attribute of want that is stated and differs from what is there; NULL:
- * none. What is left at its default follows what is there. */
-static const char *differs(const fleet_param_attr *is,
-                           const fleet_param_attr *want)
+/* The attribute of want that is stated and differs from the parameter's; NULL:
+ * none. What is left at its default follows the parameter. */
+static const char *differing_attr(const fleet_param_attr *is,
+                                  const fleet_param_attr *want)
 {
     const float rate = is->learning_rate != 0 ? is->learning_rate : 1.0f;
 
@@ -159,12 +159,13 @@ static const char *differs(const fleet_param_attr *is,
     return want->frozen && !is->frozen ? "frozen" : NULL;
 }
 
-/* A parameter of that name is there already: the same one, if it fits. */
-static fleet_var *share(fleet_program *p, fleet_var *old, const fleet_var *like)
+/* The program has a parameter of that name: the same one, if it fits. */
+static fleet_var *share_param(fleet_program *p, fleet_var *old,
+                              const fleet_var *like)
 {
     bool fits =
         old->kind == like->kind && fl_shape_equal(&old->shape, &like->shape);
-    const char *other = fits ? differs(&old->attr, &like->attr) : NULL;
+    const char *other = fits ? differing_attr(&old->attr, &like->attr) : NULL;
 
     if (fits && !other)
         return old;
@@ -194,15 +195,15 @@ static fleet_var *named_or_shared(fleet_program *p, fleet_var *like,
     fleet_var *old = fleet_program_var(p, name);
 
     if (old && may_share)
-        return share(p, old, like);
+        return share_param(p, old, like);
     if (like->attr.initializer.kind == FLEET_INIT_DEFAULT)
         like->attr.initializer = fallback;
     return new_var(p, like, name);
 }
 
 /* "prefix.suffix", of any length: no two names may be cut to the same. */
-static const char *dotted(fleet_program *p, const char *prefix,
-                          const char *suffix)
+static const char *dotted_name(fleet_program *p, const char *prefix,
+                               const char *suffix)
 {
     size_t size = strlen(prefix) + strlen(suffix) + 2;
     char *name = fl_arena_alloc(&p->arena, size);
@@ -257,7 +258,7 @@ fleet_var *fl_program_param(fleet_program *p, const char *prefix,
     if (attr)
         like.attr = *attr;
     like.attr.name = NULL;
-    name = given ? given : dotted(p, prefix, suffix);
+    name = given ? given : dotted_name(p, prefix, suffix);
     if (!name)
         return fl_program_failed(p, FLEET_ENOMEM);
     return attr_is_possible(p, name, &like.attr)
@@ -330,7 +331,7 @@ fleet_var *fl_program_state(fleet_program *p, const char *prefix,
 {
     fleet_var like = {
         .kind = FL_VAR_STATE, .dtype = dtype, .shape = *shape, .merge = merge};
-    const char *name = fl_program_ok(p) ? dotted(p, prefix, suffix) : NULL;
+    const char *name = fl_program_ok(p) ? dotted_name(p, prefix, suffix) : NULL;
 
     if (!name)
         return p ? fl_program_failed(p, FLEET_ENOMEM) : NULL;

@@ -40,8 +40,8 @@ fleet_var *fl_program_data(fleet_program *p, const char *name,
                            fleet_dtype dtype, const fl_shape *shape,
                            bool ragged);
 
-/* A parameter "<prefix>.<suffix>", or attr->name. One that is there with the
- * same shape is shared, unless attr asks for something else than it has.
+/* A parameter "<prefix>.<suffix>", or attr->name. One of that name and
+ * shape is shared, unless attr asks for something else than it has.
  * fallback is the initializer when attr has none. */
 fleet_var *fl_program_param(fleet_program *p, const char *prefix,
                             const char *suffix, const fl_shape *shape,
@@ -66,7 +66,7 @@ fleet_var *fl_program_add(fleet_program *p, const fl_op *op,
 /* "<stem>_<n>" for a layer without a name. */
 const char *fl_program_name(fleet_program *p, const char *stem);
 
-/* Keep the failure that is under way; returns NULL for the builder. */
+/* Remember the failure that is under way; returns NULL for the builder. */
 void *fl_program_failed(fleet_program *p, fleet_status code);
 bool fl_program_ok(const fleet_program *p);
 

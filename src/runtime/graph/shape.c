@@ -1,4 +1,4 @@
-/* shape.c - see shape.h. */
+/* shape.c - shapes: products, comparison, text. */
 #include "runtime/graph/shape.h"
 
 #include <inttypes.h>

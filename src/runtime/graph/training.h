@@ -26,7 +26,7 @@ typedef struct fl_scaling {
 typedef struct fl_scaling_rules {
     float first;
     bool dynamic;
-    int32_t grow_after, shrink_after; /* so many updates in a row */
+    int32_t grow_after, shrink_after; /* that many updates in a row */
     float grow, shrink;               /* factors */
 } fl_scaling_rules;
 

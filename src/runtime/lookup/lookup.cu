@@ -1,5 +1,6 @@
-/* lookup.cu - see lookup_kernels.h. Every sum has the order of (sample, lane,
- * place): the sort by key is stable, and a thread adds up what is its own. */
+/* lookup.cu - the steps of lookup_kernels.h. Every sum has the order of
+ * (sample, feature, place): the sort by key is stable, and each sum is the work
+ * of one thread. */
 #include "runtime/store/lookup_kernels.h"
 
 #include "runtime/device/cuda/sort.h"
@@ -11,40 +12,40 @@ static const fl_device_lookup *config_of(const fl_device_step *s)
     return static_cast<const fl_device_lookup *>(s->config);
 }
 
-/* --- lanes, with the addresses of their operands ---------------------------
- */
+/* --- features, with the addresses of their operands ----------------------- */
 
 struct slot {
-    const uint64_t *ids; /* the lane's first */
+    const uint64_t *ids; /* the feature's first */
     int64_t ld;
     const int64_t *offsets; /* ragged: by sample */
-    float *out;             /* NULL: nobody wants it, or gave a gradient */
+    float *out;             /* NULL: not wanted, or without a gradient */
     int64_t out_ld;
     int mean;
 };
 
-struct lanes {
-    const slot *lane;
+struct features {
+    const slot *feature;
     int n, ragged; /* ragged: at least one is */
     int64_t batch;
 };
 
-/* How many ids the lane has in that sample. */
+/* How many ids the feature has in that sample. */
 __device__ static int64_t length_of(const slot &l, int64_t sample)
 {
     return l.offsets ? l.offsets[sample + 1] - l.offsets[sample] : 1;
 }
 
 /* The position of the first id of a cell: ids of all samples before, and of
- * this one's lanes before. */
-__device__ static int64_t position_of(const lanes &all, int64_t sample, int at)
+ * this one's features before. */
+__device__ static int64_t position_of(const features &all, int64_t sample,
+                                      int at)
 {
     int64_t n = 0;
 
     if (!all.ragged)
         return sample * all.n + at;
     for (int i = 0; i < all.n; i++) {
-        const slot &l = all.lane[i];
+        const slot &l = all.feature[i];
         int64_t upto = i < at ? sample + 1 : sample;
 
         n += l.offsets ? l.offsets[upto] : upto;
@@ -62,7 +63,7 @@ static state *state_of(const fl_device_step *s)
     return static_cast<state *>(s->state);
 }
 
-static slot resolve(const fl_device_step *s, const fl_device_lane *from)
+static slot resolve(const fl_device_step *s, const fl_device_feature *from)
 {
     const fl_device_arg *ids = &s->arg[from->ids];
     const fl_device_arg *out = from->out >= 0 ? &s->arg[from->out] : nullptr;
@@ -82,14 +83,15 @@ static slot resolve(const fl_device_step *s, const fl_device_lane *from)
     return l;
 }
 
-static void lanes_finish(fl_device *d, fl_device_step *s)
+static void features_finish(fl_device *d, fl_device_step *s)
 {
     d->methods->free(d, nullptr, state_of(s)->copy);
     fl_free(state_of(s)->host);
     *state_of(s) = {};
 }
 
-static fleet_status lanes_prepare(fl_device *d, fl_queue *q, fl_device_step *s)
+static fleet_status features_prepare(fl_device *d, fl_queue *q,
+                                     fl_device_step *s)
 {
     const fl_device_lookup *c = config_of(s);
     size_t bytes = (size_t)c->n_feature * sizeof(slot);
@@ -116,14 +118,14 @@ static bool is_any_ragged(const fl_device_step *s)
     return false;
 }
 
-static lanes lanes_of(const fl_device_step *s)
+static features features_of(const fl_device_step *s)
 {
     return {state_of(s)->copy, config_of(s)->n_feature, is_any_ragged(s),
             s->batch};
 }
 
-/* May every lane's rows be read and written V floats at a time? */
-template <int V> static bool lanes_fit(const fl_device_step *s)
+/* May every feature's rows be read and written V floats at a time? */
+template <int V> static bool features_fit(const fl_device_step *s)
 {
     const fl_device_lookup *c = config_of(s);
 
@@ -136,17 +138,16 @@ template <int V> static bool lanes_fit(const fl_device_step *s)
     return c->dim % V == 0;
 }
 
-/* --- lookup.keys ------------------------------------------------------------
- */
+/* --- lookup.keys --------------------------------------------------------- */
 
 __global__ static void put_keys(uint64_t *key, uint32_t *cell, int64_t *count,
-                                lanes all, uint64_t modulo)
+                                features all, uint64_t modulo)
 {
     FL_EACH(i, all.batch * all.n)
     {
         int64_t sample = i / all.n;
         int at = (int)(i % all.n);
-        const slot &l = all.lane[at];
+        const slot &l = all.feature[at];
         const uint64_t *id =
             l.ids + (l.offsets ? l.offsets[sample] : sample * l.ld);
         int64_t to = position_of(all, sample, at), n = length_of(l, sample);
@@ -162,7 +163,7 @@ __global__ static void put_keys(uint64_t *key, uint32_t *cell, int64_t *count,
 
 static fleet_status keys(fl_device *, fl_queue *q, const fl_device_step *s)
 {
-    lanes all = lanes_of(s);
+    features all = features_of(s);
 
     return FL_LAUNCH_EACH(put_keys, all.batch * all.n, q,
                           fl_step_ptr<uint64_t>(s, FL_KEYS_KEY),
@@ -171,8 +172,7 @@ static fleet_status keys(fl_device *, fl_queue *q, const fl_device_step *s)
                           (uint64_t)config_of(s)->modulo);
 }
 
-/* --- lookup.unique ----------------------------------------------------------
- */
+/* --- lookup.unique ------------------------------------------------------- */
 
 __device__ static bool is_first(const fl_sorted &by, int64_t rank, int64_t n)
 {
@@ -246,8 +246,7 @@ static fleet_status find_unique(fl_device *, fl_queue *q,
                           static_cast<const int64_t *>(n_unique), c->capacity);
 }
 
-/* --- lookup.gather ----------------------------------------------------------
- */
+/* --- lookup.gather ------------------------------------------------------- */
 
 struct rows {
     const fl_device_rows *table;
@@ -298,15 +297,16 @@ __device__ static fl_pack<V> add_rows(const rows &from, const uint32_t *which,
 
 /* A team has a cell. */
 template <int V>
-__global__ static void combine_rows(lanes all, rows from, const uint32_t *which,
-                                    int64_t dim, int share)
+__global__ static void combine_rows(features all, rows from,
+                                    const uint32_t *which, int64_t dim,
+                                    int share)
 {
     FL_EACH_TEAM(cell, all.batch * all.n, share)
     {
         int64_t sample = (uint32_t)cell / (uint32_t)all.n; /* as in `cell` */
-        int lane = (int)((uint32_t)cell % (uint32_t)all.n);
-        const slot &l = all.lane[lane];
-        const uint32_t *first = which + position_of(all, sample, lane);
+        int feature = (int)((uint32_t)cell % (uint32_t)all.n);
+        const slot &l = all.feature[feature];
+        const uint32_t *first = which + position_of(all, sample, feature);
         int64_t n = length_of(l, sample);
         float factor = l.mean && n > 1 ? 1.0f / (float)n : 1.0f;
 
@@ -328,7 +328,7 @@ __global__ static void combine_rows(lanes all, rows from, const uint32_t *which,
 template <int V>
 static fleet_status gather_by(fl_queue *q, const fl_device_step *s)
 {
-    lanes all = lanes_of(s);
+    features all = features_of(s);
     int64_t dim = config_of(s)->dim, cells = all.batch * all.n;
     int share = fl_warp_rows_share(dim, V);
 
@@ -341,13 +341,12 @@ static fleet_status gather(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     if (s->batch == 0)
         return FLEET_OK;
-    if (lanes_fit<4>(s) && fl_fits_pack<4>(s->arg[FL_GATHER_FRESH].data, 0))
+    if (features_fit<4>(s) && fl_fits_pack<4>(s->arg[FL_GATHER_FRESH].data, 0))
         return gather_by<4>(q, s); /* rows of tables fit by their layout */
     return gather_by<1>(q, s);
 }
 
-/* --- lookup.sum -------------------------------------------------------------
- */
+/* --- lookup.sum ---------------------------------------------------------- */
 
 struct uses {
     const uint32_t *start, *position, *cell;
@@ -356,11 +355,11 @@ struct uses {
 
 /* Add what a position gives to its key's gradient, if it gives any. */
 template <int V>
-__device__ static void add_share(fl_pack<V> *sum, const lanes &all,
+__device__ static void add_share(fl_pack<V> *sum, const features &all,
                                  uint32_t cell, int64_t column)
 {
     int64_t sample = cell / (uint32_t)all.n;
-    const slot &l = all.lane[cell % (uint32_t)all.n];
+    const slot &l = all.feature[cell % (uint32_t)all.n];
     float factor = l.mean ? 1.0f / (float)length_of(l, sample) : 1.0f;
     fl_pack<V> g = {};
 
@@ -374,8 +373,8 @@ __device__ static void add_share(fl_pack<V> *sum, const lanes &all,
 /* A team has a number. A sum begins with -0, to which whatever is added stays
  * what it is. */
 template <int V>
-__global__ static void sum_shares(float *sum, lanes all, uses of, int64_t dim,
-                                  int share)
+__global__ static void sum_shares(float *sum, features all, uses of,
+                                  int64_t dim, int share)
 {
     FL_EACH_TEAM(number, *of.n, share)
     {
@@ -406,21 +405,20 @@ static fleet_status sum_by(fl_queue *q, const fl_device_step *s)
                fl_step_ptr<int64_t>(s, FL_SUM_COUNT)};
 
     return FL_LAUNCH(sum_shares<V>, fl_warp_rows_blocks(c->capacity, share),
-                     FL_THREADS, 0, q, fl_step_f32(s, FL_SUM), lanes_of(s), of,
-                     c->dim, share);
+                     FL_THREADS, 0, q, fl_step_f32(s, FL_SUM), features_of(s),
+                     of, c->dim, share);
 }
 
 static fleet_status sum(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     if (config_of(s)->capacity == 0)
         return FLEET_OK;
-    if (lanes_fit<4>(s) && fl_fits_pack<4>(s->arg[FL_SUM].data, 0))
+    if (features_fit<4>(s) && fl_fits_pack<4>(s->arg[FL_SUM].data, 0))
         return sum_by<4>(q, s);
     return sum_by<1>(q, s);
 }
 
-/* --- lookup.append: sums of a merge group, batch after batch -----------------
- */
+/* --- lookup.append: sums of a merge group, batch after batch ------------- */
 
 struct merged {
     uint64_t *key;
@@ -477,8 +475,7 @@ static fleet_status append(fl_device *, fl_queue *q, const fl_device_step *s)
     return FL_LAUNCH(append_count, 1, 1, 0, q, to, now, n);
 }
 
-/* --- lookup.norm -------------------------------------------------------------
- */
+/* --- lookup.norm --------------------------------------------------------- */
 
 __global__ static void norm_of_sums(double *norm, const fl_device_update *now,
                                     const float *sum, const int64_t *n,
@@ -506,8 +503,7 @@ static fleet_status norm(fl_device *, fl_queue *q, const fl_device_step *s)
                      fl_step_ptr<int64_t>(s, FL_NORM_COUNT), config_of(s)->dim);
 }
 
-/* --- lookup.check ------------------------------------------------------------
- */
+/* --- lookup.check -------------------------------------------------------- */
 
 __global__ static void check_sums(float *found, const float *sum,
                                   const int64_t *n, int64_t dim)
@@ -529,15 +525,15 @@ static fleet_status check(fl_device *, fl_queue *q, const fl_device_step *s)
                      config_of(s)->dim);
 }
 
-#define OF_LANES(name, run)                                                    \
-    FL_KERNEL_WITH(name, sizeof(state), lanes_prepare, lanes_finish, run)
+#define OF_FEATURES(name, run)                                                 \
+    FL_KERNEL_WITH(name, sizeof(state), features_prepare, features_finish, run)
 
 extern const fl_device_kernel fl_cuda_lookup[];
 const fl_device_kernel fl_cuda_lookup[] = {
-    OF_LANES("lookup.keys", keys),
+    OF_FEATURES("lookup.keys", keys),
     FL_KERNEL_WITH("lookup.unique", 0, unique_prepare, nullptr, find_unique),
-    OF_LANES("lookup.gather", gather),
-    OF_LANES("lookup.sum", sum),
+    OF_FEATURES("lookup.gather", gather),
+    OF_FEATURES("lookup.sum", sum),
     FL_KERNEL("lookup.append", append),
     FL_KERNEL("lookup.norm", norm),
     FL_KERNEL("lookup.check", check),

@@ -8,8 +8,8 @@
  *   rows.merge   per part: sums of several batches added
  *   rows.update  per part: missing rows made, the rule applied
  *
- * With an exchange (remote.h) the rows are elsewhere, and the first steps are
- * done for a batch while the one before it is computed:
+ * With a remote (remote.h) the rows are on servers or other ranks, and the
+ * first steps are done for a batch while the one before it is computed:
  *
  *   rows.split   as above
  *   rows.unique  per part: duplicates removed
@@ -19,21 +19,21 @@
  *   rows.gather, rows.sum, rows.merge  as above
  *   ps.push      the sums are sent
  *
- * The lookup that the steps hand on is then there twice, once per slot, and the
+ * The lookup that the steps hand on then exists twice, once per slot, and the
  * sums of a merge group are beside both.
  *
  * A table whose rows are on a GPU has other steps: lookup_gpu.h.
  *
  * An id's place in the batch is its position: ids are numbered by sample, then
  * slot, then place in the slot. A slot of L ids without an own combiner counts
- * as L lanes; a ragged one as one lane.
+ * as L features; a ragged one as one feature.
  */
 #ifndef FL_RUNTIME_LOOKUP_LOOKUP_H
 #define FL_RUNTIME_LOOKUP_LOOKUP_H
 
 #include "runtime/plan/lower.h"
 
-/* One slot, as its op tells it. */
+/* One slot, as its operator has it. */
 typedef struct fl_lookup_slot {
     const fleet_var *ids, *out;
     bool mean; /* of a ragged slot */
@@ -51,12 +51,16 @@ void fl_lookup_gradient(fl_lowering *l, const fl_node *n,
 void fl_lookup_merge(fl_lowering *l, fl_sparse *s);
 void fl_lookup_update(fl_lowering *l, const fl_sparse *s);
 
-/* The value that has its findings (loss_scaling.h), or its squares; how many floats,
- * or doubles, they are. */
+/* The value with its findings (passes/loss_scaling.h), or with its squares; *n:
+ * how many floats, or doubles, these are. */
 int fl_lookup_check(fl_lowering *l, const fl_sparse *s, int *n);
 int fl_lookup_norm(fl_lowering *l, const fl_sparse *s, int *n);
 
-/* Room for so many operands of a step; NULL: that is remembered. */
+/* Features of a slot: one for each id of a dense slot, one for a ragged
+ * slot. */
+int fl_lookup_features(const fl_lookup_slot *slot);
+
+/* Room for n operands of a step; NULL without memory, which is remembered. */
 fl_operand *fl_lookup_operands(fl_lowering *l, int n);
 
 /* The value of the lookup whose sums an update is made of. */

@@ -30,16 +30,16 @@ static fleet_status by_parts(fl_instance *in)
 
 /* --- rows.sum ------------------------------------------------------------ */
 
-/* Where the gradient of a lane's sample lies; NULL: there is none. */
+/* Where the gradient of a feature's sample lies; NULL: there is none. */
 static const float *gradient_at(const fl_instance *in, int64_t sample,
-                                const fl_lane *lane)
+                                const fl_feature *feature)
 {
-    const fl_arg *a = &in->arg[FIRST_OUT + lane->out];
+    const fl_arg *a = &in->arg[FIRST_OUT + feature->out];
 
     if (!a->base)
         return NULL;
     return (const float *)(const void *)(*a->base + a->offset) +
-           sample * a->ld + lane->out_column;
+           sample * a->ld + feature->out_column;
 }
 
 typedef struct contribution {
@@ -54,10 +54,10 @@ static contribution contribution_of(const fl_instance *in, const fl_lookup *k,
     uint32_t cell = c->ragged ? k->cell[position] : position;
     uint32_t sample = cell / (uint32_t)c->n_feature;
     uint32_t at = cell - sample * (uint32_t)c->n_feature;
-    const fl_lane *lane = &c->feature[at];
-    contribution r = {gradient_at(in, sample, lane), 1.0f};
+    const fl_feature *feature = &c->feature[at];
+    contribution r = {gradient_at(in, sample, feature), 1.0f};
 
-    if (lane->mean)
+    if (feature->mean)
         r.factor =
             1.0f / (float)(k->offsets[at][sample + 1] - k->offsets[at][sample]);
     return r;
@@ -107,7 +107,7 @@ static fleet_status grad_room(fl_lookup_part *p, int64_t n)
 
 static fleet_status sum_run(const fl_instance *in, const fl_range *r)
 {
-    enum { AHEAD = 8 };
+    enum { DISTANCE = 8 }; /* of the prefetch, in keys */
     fl_lookup *k = lookup_of(in);
     fl_lookup_part *p = &k->part[r->begin];
     float *sum;
@@ -120,8 +120,8 @@ static fleet_status sum_run(const fl_instance *in, const fl_range *r)
     for (int64_t u = 0; u < p->keys.n; u++) {
         const float *g;
 
-        if (u + AHEAD < p->keys.n)
-            __builtin_prefetch(&k->next[p->head[u + AHEAD]]);
+        if (u + DISTANCE < p->keys.n)
+            __builtin_prefetch(&k->next[p->head[u + DISTANCE]]);
         g = sum_chain(in, k, p->head[u] + 1, sum);
         if (!g)
             continue;
@@ -144,7 +144,7 @@ const fl_kernel fl_kernel_rows_sum = {
 /* --- rows.merge ---------------------------------------------------------- */
 
 /* Make room for more keys in a set that stays as it is. */
-static fleet_status widen(fl_key_set *s, int64_t most)
+static fleet_status widen_set(fl_key_set *s, int64_t most)
 {
     fl_key_set wider = {0};
     fleet_status status;
@@ -182,7 +182,7 @@ static void merge_finish(fl_instance *in)
         fl_lookup_done(sums_of(in));
 }
 
-/* One key's gradient into the sums, in which there is room for it. */
+/* One key's gradient into the sums, which have room for it. */
 static void merge_one(const fl_simd *simd, fl_lookup_part *p, uint64_t key,
                       const float *grad, int64_t dim)
 {
@@ -207,7 +207,7 @@ static fleet_status merge_run(const fl_instance *in, const fl_range *r)
 
     if (now->micro == 0)
         FL_TRY(fl_key_set_begin(&to->merged, (int64_t)to->merged.capacity));
-    FL_TRY(widen(&to->merged, to->merged.n + p->n_grad));
+    FL_TRY(widen_set(&to->merged, to->merged.n + p->n_grad));
     FL_TRY(fl_grow(&to->merged_sum, &to->merged_capacity,
                    (size_t)((to->merged.n + p->n_grad) * dim),
                    sizeof *to->merged_sum));
@@ -227,7 +227,7 @@ const fl_kernel fl_kernel_rows_merge = {
 
 /* --- what is about to be changed ----------------------------------------- */
 
-static int64_t changed(const fl_lookup_config *c, const fl_lookup_part *p)
+static int64_t count_changed(const fl_lookup_config *c, const fl_lookup_part *p)
 {
     return c->merged ? p->merged.n : p->n_grad;
 }
@@ -248,7 +248,8 @@ static fleet_status check_run(const fl_instance *in, const fl_range *r)
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
     fl_lookup *k = lookup_of(in);
     const fl_lookup_part *p = &k->part[r->begin];
-    int64_t n = now->joins ? 0 : changed(c, p); /* idle: of a batch before */
+    int64_t n =
+        now->joins ? 0 : count_changed(c, p); /* joins: of a batch before */
     bool finite = true;
 
     for (int64_t i = 0; i < n && finite; i++) {
@@ -277,7 +278,7 @@ static fleet_status norm_run(const fl_instance *in, const fl_range *r)
     double *norm = fl_ptr(in, THE_NORMS);
     fl_lookup *k = lookup_of(in);
     fl_lookup_part *p = &k->part[r->begin];
-    int64_t n = changed(c, p), dim = k->rows->dim;
+    int64_t n = count_changed(c, p), dim = k->rows->dim;
 
     for (int b = 0; b < FL_N_BUCKET / FL_N_PART; b++)
         norm[r->begin * (FL_N_BUCKET / FL_N_PART) + b] = 0;
@@ -302,7 +303,7 @@ const fl_kernel fl_kernel_rows_norm = {
 
 /* --- rows.update --------------------------------------------------------- */
 
-/* Rows to change: those found by the lookup, the others made now. */
+/* Rows to change: as the lookup found them; the missing ones are made now. */
 static fleet_status rows_to_change(fl_lookup *k, fl_lookup_part *p)
 {
     for (int64_t i = 0; i < p->n_grad; i++) {
@@ -324,7 +325,7 @@ fleet_status fl_lookup_point_to_sums(const fl_lookup *k, fl_lookup_part *p)
     return FLEET_OK;
 }
 
-/* A group's rows are looked up anew: they came from several batches. */
+/* A merge group's rows are looked up again: they came from several batches. */
 static fleet_status merged_rows_to_change(fl_lookup *k, fl_lookup_part *p)
 {
     FL_TRY(fl_lookup_point_to_sums(k, p));
@@ -344,7 +345,8 @@ static fleet_status update_run(const fl_instance *in, const fl_range *r)
     if (now->skip)
         return FLEET_OK;
     FL_TRY(c->merged ? merged_rows_to_change(k, p) : rows_to_change(k, p));
-    fl_optimizer_rows(o)(&u, p->target, p->grad, changed(c, p), k->rows->dim);
+    fl_optimizer_rows(o)(&u, p->target, p->grad, count_changed(c, p),
+                         k->rows->dim);
     return FLEET_OK;
 }
 

@@ -1,6 +1,6 @@
 /* lookup_data.h - what the steps of a lookup hand to each other; see lookup.h.
- * Arrays grow by half and are kept, so that a step allocates nothing once the
- * batches have shown how large they are. */
+ * Arrays grow by half and never shrink, so that a step allocates nothing once
+ * the batches have shown how large they are. */
 #ifndef FL_RUNTIME_LOOKUP_LOOKUP_DATA_H
 #define FL_RUNTIME_LOOKUP_LOOKUP_DATA_H
 
@@ -44,31 +44,31 @@ typedef struct fl_lookup_part {
 } fl_lookup_part;
 
 /* One id of each sample, or all ids of a ragged slot. */
-typedef struct fl_lane {
+typedef struct fl_feature {
     int ids;        /* operand of rows.split */
     int64_t column; /* in its rows */
     int out;        /* which output */
     int64_t out_column;
     bool ragged, mean;
-} fl_lane;
+} fl_feature;
 
 typedef struct fl_lookup_config {
     const fleet_var *table;
-    const fl_lane *feature;
+    const fl_feature *feature;
     int n_feature, n_out;
-    bool ragged; /* any lane is */
+    bool ragged; /* any feature is */
     bool merged; /* updates read the sums of merge groups */
 } fl_lookup_config;
 
 typedef struct fl_lookup {
     fl_rows *rows;
-    const int64_t **offsets; /* of ragged lanes in this batch, by lane */
+    const int64_t **offsets; /* of ragged features in this batch, by feature */
     int64_t n;               /* positions */
     uint64_t *key;           /* by position */
     uint32_t *next;          /* by position: the next of the same key + 1 */
     uint32_t *order;         /* positions by (slice, part) */
     const float **row;       /* by position */
-    uint32_t *cell;          /* by position: sample * n_lane + lane; ragged */
+    uint32_t *cell; /* by position: sample * n_feature + feature; ragged */
     size_t capacity, cell_capacity;
     uint32_t *bound; /* where a slice's part begins in order */
     size_t bound_capacity;

@@ -1,4 +1,4 @@
-/* lookup_emit.c - a lookup's steps put into a plan; see lookup.h. */
+/* lookup_emit.c - the steps of a lookup are put into a plan. */
 #include <string.h>
 
 #include "base/memory.h"
@@ -9,8 +9,7 @@
 /* Operands: the lookup first, then what the step adds to it. */
 enum { THE_LOOKUP, FIRST_IDS = 1, THE_TABLE = 1, FIRST_OUT = 2 };
 
-/* A lane for each id of a dense slot, one for a ragged slot. */
-static int lanes_of(const fl_lookup_slot *slot)
+int fl_lookup_features(const fl_lookup_slot *slot)
 {
     return slot->ids->ragged ? 1 : (int)fl_shape_cols(&slot->ids->shape);
 }
@@ -21,24 +20,25 @@ static const fl_lookup_config *make_config(fl_lowering *l,
                                            int n_slot)
 {
     fl_lookup_config c = {.table = table, .n_out = n_slot};
-    fl_lane *lane;
+    fl_feature *feature;
 
     for (int i = 0; i < n_slot; i++)
-        c.n_feature += lanes_of(&slot[i]);
-    c.feature = lane =
-        fl_arena_alloc(&l->plan->arena, (size_t)c.n_feature * sizeof *lane);
-    for (int i = 0; lane && i < n_slot; i++)
-        for (int j = 0; j < lanes_of(&slot[i]); j++) {
-            *lane++ = (fl_lane){.ids = FIRST_IDS + i,
-                                .column = j,
-                                .out = i,
-                                .out_column = j * table->shape.dim[1],
-                                .ragged = slot[i].ids->ragged,
-                                .mean = slot[i].mean && slot[i].ids->ragged};
+        c.n_feature += fl_lookup_features(&slot[i]);
+    c.feature = feature =
+        fl_arena_alloc(&l->plan->arena, (size_t)c.n_feature * sizeof *feature);
+    for (int i = 0; feature && i < n_slot; i++)
+        for (int j = 0; j < fl_lookup_features(&slot[i]); j++) {
+            *feature++ =
+                (fl_feature){.ids = FIRST_IDS + i,
+                             .column = j,
+                             .out = i,
+                             .out_column = j * table->shape.dim[1],
+                             .ragged = slot[i].ids->ragged,
+                             .mean = slot[i].mean && slot[i].ids->ragged};
             c.ragged = c.ragged || slot[i].ids->ragged;
         }
     c.merged = l->program->training.merge.steps > 1;
-    return lane ? fl_config(l, &c, sizeof c) : NULL;
+    return feature ? fl_config(l, &c, sizeof c) : NULL;
 }
 
 fl_operand *fl_lookup_operands(fl_lowering *l, int n)
@@ -50,8 +50,8 @@ fl_operand *fl_lookup_operands(fl_lowering *l, int n)
     return o;
 }
 
-/* Rows that are elsewhere: what is asked for is found out ahead. A step of the
- * exchange comes between the two. */
+/* The keys that a remote is asked for are found in FL_PULL; ps.pull and
+ * ps.arrive come between these steps and rows.place. */
 static void emit_pull(fl_lowering *l, const fl_node *n,
                       const fl_lookup_config *c, const fl_operand *o, int n_ids)
 {
@@ -82,9 +82,9 @@ static int emit_forward(fl_lowering *l, const fl_node *n,
                         int n_slot)
 {
     const fl_lookup_config *c = make_config(l, table, slot, n_slot);
-    bool away = l->plan->store->remote != NULL;
-    int lookup = away ? fl_object_per_slot(l, "lookup", sizeof(fl_lookup))
-                      : fl_object(l, "lookup", sizeof(fl_lookup));
+    bool remote = l->plan->store->remote != NULL;
+    int lookup = remote ? fl_object_per_slot(l, "lookup", sizeof(fl_lookup))
+                        : fl_object(l, "lookup", sizeof(fl_lookup));
     int rows = fl_value_of(l, table);
     fl_operand *o = fl_lookup_operands(l, FIRST_OUT + n_slot);
 
@@ -93,7 +93,7 @@ static int emit_forward(fl_lowering *l, const fl_node *n,
     o[THE_LOOKUP] = (fl_operand)FL_W(lookup);
     for (int i = 0; i < n_slot; i++)
         o[FIRST_IDS + i] = (fl_operand)FL_R(fl_value_of(l, slot[i].ids));
-    (away ? emit_pull : emit_find)(l, n, c, o, n_slot);
+    (remote ? emit_pull : emit_find)(l, n, c, o, n_slot);
     o[THE_LOOKUP] = (fl_operand)FL_R(lookup);
     o[THE_TABLE] = (fl_operand)FL_R(rows);
     for (int i = 0; i < n_slot; i++)
@@ -111,7 +111,7 @@ int fl_lookup_forward(fl_lowering *l, const fl_node *n, const fleet_var *table,
     return -1;
 }
 
-/* The steps, and in *s what they leave. */
+/* The steps, and in *s the values that they write. */
 static void emit_sums(fl_lowering *l, const fl_node *n, fl_sparse *s,
                       const fl_lookup_slot *slot, int n_slot)
 {
@@ -153,7 +153,8 @@ void fl_lookup_gradient(fl_lowering *l, const fl_node *n,
     l->plan->sparse[l->plan->n_sparse++] = sparse;
 }
 
-/* A step on sums that may lie in the outputs' gradients: these live on. */
+/* A step on sums that may lie in the outputs' gradients, whose memory is to
+ * stay theirs. */
 static void emit_on_sums(fl_lowering *l, const fl_kernel *kernel,
                          const fl_sparse *s, int lookup, fl_operand third)
 {

@@ -1,4 +1,4 @@
-/* lookup_forward.c - the forward steps of a lookup; see lookup.h. */
+/* lookup_forward.c - the forward steps of a lookup on the host. */
 #include "runtime/lookup/lookup.h"
 
 #include <string.h>
@@ -22,7 +22,7 @@ static const fl_lookup_config *config_of(const fl_instance *in)
 
 /* --- sets of keys -------------------------------------------------------- */
 
-/* Empty the set and make room for so many keys. */
+/* Empty the set and make room for `most` keys. */
 fleet_status fl_key_set_begin(fl_key_set *s, int64_t most)
 {
     size_t wanted = 16;
@@ -128,12 +128,12 @@ static fleet_status split_begin(const fl_instance *in, int64_t batch)
 
     k->n = 0;
     for (int i = 0; i < c->n_feature; i++) {
-        const fl_lane *lane = &c->feature[i];
+        const fl_feature *feature = &c->feature[i];
         int64_t n = batch;
 
-        if (lane->ragged) {
+        if (feature->ragged) {
             k->offsets[i] =
-                (const int64_t *)(const void *)in->arg[lane->ids].base[1];
+                (const int64_t *)(const void *)in->arg[feature->ids].base[1];
             n = k->offsets[i][batch];
         }
         k->n += n;
@@ -166,7 +166,7 @@ static uint64_t key_of(const fl_rows *rows, uint64_t id)
     return rows->modulo ? id % (uint64_t)rows->modulo : id;
 }
 
-/* The keys of rows [begin, end) of dense lanes, by position. */
+/* The keys of rows [begin, end) of dense features, by position. */
 static void keys_of_dense(const fl_instance *in, const fl_range *r)
 {
     const fl_lookup_config *c = config_of(in);
@@ -194,12 +194,12 @@ static void keys_of_any(const fl_instance *in, const fl_range *r)
 
     for (int64_t row = r->begin; row < r->end; row++)
         for (int i = 0; i < c->n_feature; i++) {
-            const fl_lane *lane = &c->feature[i];
-            const uint64_t *id = (const uint64_t *)fl_ptr(in, lane->ids);
-            int64_t first = row * in->arg[lane->ids].ld + lane->column;
+            const fl_feature *feature = &c->feature[i];
+            const uint64_t *id = (const uint64_t *)fl_ptr(in, feature->ids);
+            int64_t first = row * in->arg[feature->ids].ld + feature->column;
             int64_t last = first + 1;
 
-            if (lane->ragged) {
+            if (feature->ragged) {
                 first = k->offsets[i][row];
                 last = k->offsets[i][row + 1];
             }
@@ -251,7 +251,7 @@ const fl_kernel fl_kernel_rows_split = {
     .run = split_run,
 };
 
-/* --- rows.find; or rows.unique, and rows.place when they have come -------- */
+/* --- rows.find; or rows.unique, and rows.place when they have come ------- */
 
 static fleet_status find_prepare(fl_instance *in)
 {
@@ -413,9 +413,9 @@ static fleet_status gather_prepare(fl_instance *in)
     return FLEET_OK;
 }
 
-/* Where each lane's part of the output begins for this slice. */
-static void lane_outputs(const fl_instance *in, const fl_range *r, float **out,
-                         int64_t *ld)
+/* Where each feature's part of the output begins for this slice. */
+static void feature_outputs(const fl_instance *in, const fl_range *r,
+                            float **out, int64_t *ld)
 {
     const fl_lookup_config *c = config_of(in);
 
@@ -427,8 +427,8 @@ static void lane_outputs(const fl_instance *in, const fl_range *r, float **out,
     }
 }
 
-static void combine(const fl_lookup *k, int64_t at, int64_t n, bool mean,
-                    float *out)
+static void combine_rows(const fl_lookup *k, int64_t at, int64_t n, bool mean,
+                         float *out)
 {
     const fl_simd *simd = fl_simd_best();
     int64_t dim = k->rows->dim;
@@ -456,8 +456,8 @@ static void gather_ragged(const fl_instance *in, const fl_range *r,
                             ? k->offsets[i][row + 1] - k->offsets[i][row]
                             : 1;
 
-            combine(k, at, n, c->feature[i].mean,
-                    out[i] + (row - r->begin) * ld[i]);
+            combine_rows(k, at, n, c->feature[i].mean,
+                         out[i] + (row - r->begin) * ld[i]);
             at += n;
         }
 }
@@ -469,7 +469,7 @@ static fleet_status gather_run(const fl_instance *in, const fl_range *r)
     float **out = r->scratch;
     int64_t *ld = (int64_t *)(void *)(out + c->n_feature);
 
-    lane_outputs(in, r, out, ld);
+    feature_outputs(in, r, out, ld);
     if (c->ragged)
         gather_ragged(in, r, out, ld);
     else

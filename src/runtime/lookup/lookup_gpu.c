@@ -1,26 +1,26 @@
-/* lookup_gpu.c - see lookup_gpu.h. */
+/* lookup_gpu.c - the steps of lookups on a GPU are put into a plan. */
 #include "runtime/lookup/lookup_gpu.h"
 
 #include "runtime/plan/gpu_steps.h"
 
-/* Operands of lanes come behind those that a step has for itself. */
-enum { FIRST_LANE = 5 };
+/* Operands of features come behind the step's own. */
+enum { FIRST_FEATURE = 5 };
 
-#define FL_STEP_THERE(id, step)                                                \
+#define FL_GPU_STEP(id, step)                                                  \
     static const fl_kernel id = {.name = "lookup." step,                       \
                                  .split = FL_SPLIT_PARTS,                      \
                                  .run = fl_run_on_gpu_only,                    \
                                  .on_gpu = true}
-FL_STEP_THERE(kernel_keys, "keys");
-FL_STEP_THERE(kernel_unique, "unique");
-FL_STEP_THERE(kernel_find, "find");
-FL_STEP_THERE(kernel_gather, "gather");
-FL_STEP_THERE(kernel_sum, "sum");
-FL_STEP_THERE(kernel_append, "append");
-FL_STEP_THERE(kernel_check, "check");
-FL_STEP_THERE(kernel_norm, "norm");
-FL_STEP_THERE(kernel_insert, "insert");
-FL_STEP_THERE(kernel_update, "update");
+FL_GPU_STEP(kernel_keys, "keys");
+FL_GPU_STEP(kernel_unique, "unique");
+FL_GPU_STEP(kernel_find, "find");
+FL_GPU_STEP(kernel_gather, "gather");
+FL_GPU_STEP(kernel_sum, "sum");
+FL_GPU_STEP(kernel_append, "append");
+FL_GPU_STEP(kernel_check, "check");
+FL_GPU_STEP(kernel_norm, "norm");
+FL_GPU_STEP(kernel_insert, "insert");
+FL_GPU_STEP(kernel_update, "update");
 
 /* --- which tables -------------------------------------------------------- */
 
@@ -105,23 +105,18 @@ static void make_values(fl_lowering *l, fl_numbered *k)
 
 /* --- configurations ------------------------------------------------------ */
 
-static int lanes_of(const fl_lookup_slot *slot)
-{
-    return slot->ids->ragged ? 1 : (int)fl_shape_cols(&slot->ids->shape);
-}
-
-/* A lane for each id of a dense slot, one for a ragged slot. */
-static void fill_lanes(fl_device_lane *lane, const fl_numbered *k)
+/* A feature for each id of a dense slot, one for a ragged slot. */
+static void fill_features(fl_device_feature *feature, const fl_numbered *k)
 {
     for (int i = 0; i < k->n_slot; i++)
-        for (int j = 0; j < lanes_of(&k->slot[i]); j++)
-            *lane++ = (fl_device_lane){.ids = FIRST_LANE + i,
-                                       .column = j,
-                                       .out = FIRST_LANE + k->n_slot + i,
-                                       .out_column = j * k->config.dim,
-                                       .ragged = k->slot[i].ids->ragged,
-                                       .mean = k->slot[i].mean &&
-                                               k->slot[i].ids->ragged};
+        for (int j = 0; j < fl_lookup_features(&k->slot[i]); j++)
+            *feature++ = (fl_device_feature){
+                .ids = FIRST_FEATURE + i,
+                .column = j,
+                .out = FIRST_FEATURE + k->n_slot + i,
+                .out_column = j * k->config.dim,
+                .ragged = k->slot[i].ids->ragged,
+                .mean = k->slot[i].mean && k->slot[i].ids->ragged};
 }
 
 /* Bits in which keys differ. */
@@ -147,19 +142,20 @@ static fl_device_lookup config_of(const fl_lowering *l, const fleet_var *table)
 }
 
 static fl_numbered *new_numbered(fl_lowering *l, const fleet_var *table,
-                                 int n_lane, fl_device_lane **lane)
+                                 int n_feature, fl_device_feature **feature)
 {
     fl_numbered *k = fl_arena_alloc(&l->plan->arena, sizeof *k);
 
-    *lane = fl_arena_alloc(&l->plan->arena, (size_t)n_lane * sizeof **lane);
-    if (!k || !*lane) {
+    *feature =
+        fl_arena_alloc(&l->plan->arena, (size_t)n_feature * sizeof **feature);
+    if (!k || !*feature) {
         l->status = FLEET_ENOMEM;
         return NULL;
     }
     k->table = table;
     k->config = config_of(l, table);
-    k->config.feature = *lane;
-    k->config.n_feature = n_lane;
+    k->config.feature = *feature;
+    k->config.n_feature = n_feature;
     k->times = 1;
     k->next = l->plan->numbered;
     l->plan->numbered = k;
@@ -170,33 +166,34 @@ static fl_numbered *new_numbered(fl_lowering *l, const fleet_var *table,
 static fl_numbered *number_slots(fl_lowering *l, const fleet_var *table,
                                  const fl_lookup_slot *slot, int n_slot)
 {
-    fl_device_lane *lane;
+    fl_device_feature *feature;
     fl_numbered *k;
-    int n_lane = 0;
+    int n_feature = 0;
 
     for (int i = 0; i < n_slot; i++)
-        n_lane += lanes_of(&slot[i]);
-    k = new_numbered(l, table, n_lane, &lane);
+        n_feature += fl_lookup_features(&slot[i]);
+    k = new_numbered(l, table, n_feature, &feature);
     if (!k)
         return NULL;
     k->slot = slot;
     k->n_slot = n_slot;
-    k->config.capacity = n_lane * l->plan->batch;
-    fill_lanes(lane, k);
+    k->config.capacity = n_feature * l->plan->batch;
+    fill_features(feature, k);
     make_values(l, k);
     return k;
 }
 
-/* One lane, whose gradient is what was merged. */
+/* One feature, whose gradient is what was merged. */
 static fl_numbered *number_merged(fl_lowering *l, const fleet_var *table,
                                   fl_numbered *of)
 {
-    fl_device_lane *lane;
-    fl_numbered *k = new_numbered(l, table, 1, &lane);
+    fl_device_feature *feature;
+    fl_numbered *k = new_numbered(l, table, 1, &feature);
 
     if (!k)
         return NULL;
-    *lane = (fl_device_lane){.ids = FIRST_LANE, .out = FIRST_LANE + 1};
+    *feature =
+        (fl_device_feature){.ids = FIRST_FEATURE, .out = FIRST_FEATURE + 1};
     k->of = of;
     k->times = l->program->training.merge.steps;
     k->config.capacity = k->times * of->config.capacity;
@@ -206,22 +203,23 @@ static fl_numbered *number_merged(fl_lowering *l, const fleet_var *table,
 
 /* --- steps --------------------------------------------------------------- */
 
-/* A step's own operands, at most FIRST_LANE of them, then ids and outputs, or
- * their gradients, of the slots. */
-static void emit_lanes(fl_lowering *l, const fl_kernel *kernel,
-                       const fl_node *n, const fl_numbered *k,
-                       const fl_operand *own, int n_own, const fl_operand *out)
+/* A step's own operands, at most FIRST_FEATURE of them, then ids and outputs,
+ * or their gradients, of the slots. */
+static void emit_features(fl_lowering *l, const fl_kernel *kernel,
+                          const fl_node *n, const fl_numbered *k,
+                          const fl_operand *own, int n_own,
+                          const fl_operand *out)
 {
-    int all = FIRST_LANE + 2 * k->n_slot;
+    int all = FIRST_FEATURE + 2 * k->n_slot;
     fl_operand *o = fl_lookup_operands(l, all);
 
     if (!o)
         return;
-    for (int i = 0; i < FIRST_LANE; i++)
+    for (int i = 0; i < FIRST_FEATURE; i++)
         o[i] = i < n_own ? own[i] : (fl_operand)FL_R(-1);
     for (int i = 0; i < k->n_slot; i++) {
-        o[FIRST_LANE + i] = (fl_operand)FL_R(fl_value_of(l, k->slot[i].ids));
-        o[FIRST_LANE + k->n_slot + i] = out ? out[i] : (fl_operand)FL_R(-1);
+        o[FIRST_FEATURE + i] = (fl_operand)FL_R(fl_value_of(l, k->slot[i].ids));
+        o[FIRST_FEATURE + k->n_slot + i] = out ? out[i] : (fl_operand)FL_R(-1);
     }
     fl_emit(l, kernel, n, &k->config, o, all);
 }
@@ -246,8 +244,8 @@ static void emit_find(fl_lowering *l, const fl_node *n, const fl_lookup_gpu *x,
 
 static void emit_keys(fl_lowering *l, const fl_node *n, const fl_numbered *k)
 {
-    emit_lanes(l, &kernel_keys, n, k,
-               FL_OWN(FL_W(k->key), FL_W(k->cell), FL_W(k->n)), NULL);
+    emit_features(l, &kernel_keys, n, k,
+                  FL_OWN(FL_W(k->key), FL_W(k->cell), FL_W(k->n)), NULL);
     emit_unique(l, n, k);
 }
 
@@ -261,9 +259,9 @@ static void emit_gather(fl_lowering *l, const fl_node *n,
         return;
     for (int i = 0; i < k->n_slot; i++)
         out[i] = (fl_operand)FL_W(fl_value_of(l, k->slot[i].out));
-    emit_lanes(l, &kernel_gather, n, k,
-               FL_OWN(FL_R(x->rows), FL_R(k->row), FL_R(fresh), FL_R(k->which)),
-               out);
+    emit_features(
+        l, &kernel_gather, n, k,
+        FL_OWN(FL_R(x->rows), FL_R(k->row), FL_R(fresh), FL_R(k->which)), out);
 }
 
 void fl_lookup_gpu_forward(fl_lowering *l, const fl_node *n,
@@ -291,7 +289,7 @@ void fl_lookup_gpu_forward(fl_lowering *l, const fl_node *n,
     l->plan->lookups = x;
 }
 
-/* Slots that nobody gave a gradient change no row. */
+/* Slots whose output got no gradient change no row. */
 static fl_numbered *number_trained(fl_lowering *l, const fl_node *n,
                                    const fl_lookup_gpu *x,
                                    const fl_lookup_slot *slot, int n_slot)
@@ -326,10 +324,10 @@ static void emit_sum(fl_lowering *l, const fl_node *n, fl_lookup_gpu *x,
 
     x->sum =
         array_of(l, k, FL_VALUE_TEMP, "sums", FLEET_FLOAT32, k->config.dim);
-    emit_lanes(l, &kernel_sum, n, k,
-               FL_OWN(FL_W(x->sum), FL_R(k->start), FL_R(k->position),
-                      FL_R(k->cell), FL_R(k->n_unique)),
-               gradient);
+    emit_features(l, &kernel_sum, n, k,
+                  FL_OWN(FL_W(x->sum), FL_R(k->start), FL_R(k->position),
+                         FL_R(k->cell), FL_R(k->n_unique)),
+                  gradient);
 }
 
 void fl_lookup_gpu_gradient(fl_lowering *l, const fl_node *n,

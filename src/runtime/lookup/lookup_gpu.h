@@ -1,9 +1,8 @@
 /* lookup_gpu.h - lookups whose table has its rows on a GPU (table_gpu.h):
- * their steps are those of lookup_kernels.h, put into a plan where lookup.h's
- * are else.
+ * their steps are the kernels of lookup_kernels.h, in place of lookup.h's.
  *
- * A table's rows are there when this process keeps them for itself, and all of
- * the program's lookups in it are placed on the GPU.
+ * A table's rows are on a GPU when this process keeps them for itself, and all
+ * of the program's lookups in it are placed on the GPU.
  */
 #ifndef FL_RUNTIME_LOOKUP_LOOKUP_GPU_H
 #define FL_RUNTIME_LOOKUP_LOOKUP_GPU_H
@@ -21,9 +20,9 @@ typedef struct fl_numbered {
     const fl_lookup_slot *slot;
     int n_slot;
     struct fl_numbered *of; /* merged: batches of this one */
-    int times;              /* so many of them */
+    int times;              /* how many */
 
-    /* values: by position, and how many there are; by number, the same */
+    /* values: by position, and their count; by number, the same */
     int key, cell, n;
     int unique, start, position, which, n_unique;
     int row;
@@ -34,9 +33,9 @@ typedef struct fl_lookup_gpu {
     const fleet_var *table;
     int rows;             /* value of the table */
     fl_numbered *all;     /* of all slots */
-    fl_numbered *trained; /* of those with a gradient; NULL: nobody trains */
+    fl_numbered *trained; /* of slots with a gradient; NULL: no training */
     fl_numbered *changed; /* what updates change: trained, or merged */
-    int sum, changed_sum; /* values: gradients by number, of those two */
+    int sum, changed_sum; /* values: gradients by number, of trained, changed */
     bool is_ready;        /* the steps before an update are in the plan */
     struct fl_lookup_gpu *next;
 

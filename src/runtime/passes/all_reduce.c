@@ -1,13 +1,7 @@
-/* all_reduce.c - what ranks of a collective job do together in an update: agree on
- * how many batches it is of, and add up their gradients.
- *
- * A rank whose pass is over goes on with the updates of the others, as its
- * weights are to be theirs: it then gives gradients of -0.0, the number that
- * changes no sum, not even a zero's sign.
- */
-#include "runtime/device/comm.h"
-
-#include <stdio.h>
+/* all_reduce.c - pass all_reduce: ranks of a collective job add up their
+ * gradients, bucket by bucket. What a bucket's steps are is in reduce/:
+ * float16, dgc, or a sum that is begun while the rest of backward is
+ * computed. */
 #include <string.h>
 
 #include "base/error.h"
@@ -95,7 +89,7 @@ static void reduce_group(fl_lowering *l, fl_dense *d)
     fl_each_bucket(l, d, emit_reduce);
 }
 
-/* Steps since `first` that leave come before those that wait. */
+/* Of the steps since `first`, reductions begin before any is waited for. */
 static void put_async_first(fl_plan *plan, size_t first)
 {
     for (size_t i = first; i < plan->n_step; i++) {

@@ -119,7 +119,7 @@ static bool is_own(const fl_plan *plan, size_t i)
            (int)i != plan->loss && v->dtype == FLEET_FLOAT32;
 }
 
-static void exclude(amp *a, int value)
+static void keep_float32(amp *a, int value)
 {
     if (value >= 0)
         a->takes[fl_plan_root(a->l->plan, value)] = false;
@@ -132,10 +132,10 @@ static void exclude_shared(amp *a)
 
     for (size_t i = 0; i < a->n_value; i++)
         if (plan->value[i].root != (int)i)
-            exclude(a, (int)i);
+            keep_float32(a, (int)i);
     for (size_t i = 0; i < plan->n_sparse; i++)
         for (int j = 0; j < plan->sparse[i].n_gradient; j++)
-            exclude(a, plan->sparse[i].gradient[j].value);
+            keep_float32(a, plan->sparse[i].gradient[j].value);
 }
 
 static void narrow_values(amp *a)
@@ -150,7 +150,7 @@ static void narrow_values(amp *a)
 
         for (int j = 0; j < s->n_operand; j++) {
             if (!takes_part(a, s) || !has_bit(s->kernel->takes_half, j))
-                exclude(a, s->operand[j].value);
+                keep_float32(a, s->operand[j].value);
             else if (has_bit(s->kernel->wants_half, j))
                 a->wants[s->operand[j].value] = true;
         }
@@ -160,7 +160,7 @@ static void narrow_values(amp *a)
             plan->value[i].dtype = a->to;
 }
 
-/* --- copies of the others ------------------------------------------------ */
+/* --- copies of values that stay as they are ------------------------------ */
 
 static int copy_of(amp *a, const fl_step *reader, int value)
 {
@@ -211,7 +211,7 @@ static void forget_copies(amp *a, const fl_step *s)
     }
 }
 
-/* The steps anew, with those between them that make copies. */
+/* The steps again, with the steps between them that make copies. */
 static fleet_status insert_copies(amp *a, bool *applied)
 {
     fl_plan *plan = a->l->plan;
@@ -234,7 +234,7 @@ static fleet_status insert_copies(amp *a, bool *applied)
     return status;
 }
 
-/* --- what cannot be ------------------------------------------------------- */
+/* --- what cannot be ------------------------------------------------------ */
 
 static bool has_steps_there(const fl_plan *plan)
 {

@@ -1,7 +1,7 @@
-/* clip_global_norm.c - clip by global norm, in the order that all topologies share:
- * squares in double, per dense block in index order, per row, rows in key order
- * per (table, bucket); then blocks and buckets in number order, parameters and
- * tables by name. */
+/* clip_global_norm.c - clip by global norm, in the order that all topologies
+ * share: squares in double, per dense block in index order, per row, rows in
+ * key order per (table, bucket); then blocks and buckets in number order,
+ * parameters and tables by name. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -116,7 +116,7 @@ static int var_by_name(const void *a, const void *b)
 }
 
 /* The trained variables of a kind, by name; n of them in the plan's arena. */
-static const fleet_var **trained(fl_lowering *l, fl_var_kind kind, int *n)
+static const fleet_var **trained_vars(fl_lowering *l, fl_var_kind kind, int *n)
 {
     const fleet_program *p = l->program;
     const fleet_var **v =
@@ -152,7 +152,7 @@ static bool any_is_pushed(const fl_lowering *l)
     return false;
 }
 
-/* Some on servers, some on ranks? */
+/* Are some tables on servers, and some on ranks? */
 static bool tables_lie_apart(const fl_store *s)
 {
     int own = fl_store_own_tables(s);
@@ -184,8 +184,8 @@ fleet_status fl_pass_clip_global_norm(fl_lowering *l, bool *applied)
     *applied = true;
     l->phase = FL_UPDATE;
     fl_update_value(l);
-    param = trained(l, FL_VAR_PARAM, &n_param);
-    table = trained(l, FL_VAR_TABLE, &n_table);
+    param = trained_vars(l, FL_VAR_PARAM, &n_param);
+    table = trained_vars(l, FL_VAR_TABLE, &n_table);
     all.operand = fl_arena_alloc(&plan->arena, (size_t)(1 + n_param + n_table) *
                                                    sizeof *all.operand);
     all.count = fl_arena_alloc(&plan->arena, (size_t)(1 + n_param + n_table) *

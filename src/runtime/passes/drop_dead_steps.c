@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "runtime/plan/pass.h"
 
-/* A step is alive if it changes what is kept, or writes what is read. */
+/* A step is alive if it changes the store, or writes what is read. */
 static bool is_alive(const fl_plan *plan, const fl_step *s, const bool *read)
 {
     for (int i = 0; i < s->n_operand; i++) {
@@ -28,7 +28,7 @@ static void mark_reads(const fl_plan *plan, const fl_step *s, bool *read)
 fleet_status fl_pass_drop_dead_steps(fl_lowering *l, bool *applied)
 {
     fl_plan *plan = l->plan;
-    size_t kept = plan->n_step;
+    size_t first = plan->n_step;
     bool *read;
 
     FL_TRY(FL_NEW(&read, plan->n_value));
@@ -38,14 +38,14 @@ fleet_status fl_pass_drop_dead_steps(fl_lowering *l, bool *applied)
     for (size_t i = plan->n_step; i-- > 0;) {
         if (is_alive(plan, plan->step[i], read)) {
             mark_reads(plan, plan->step[i], read);
-            plan->step[--kept] = plan->step[i];
+            plan->step[--first] = plan->step[i];
         }
     }
-    *applied = kept > 0;
-    if (kept > 0)
-        memmove(plan->step, plan->step + kept,
-                (plan->n_step - kept) * sizeof *plan->step);
-    plan->n_step -= kept;
+    *applied = first > 0;
+    if (first > 0)
+        memmove(plan->step, plan->step + first,
+                (plan->n_step - first) * sizeof *plan->step);
+    plan->n_step -= first;
     fl_free(read);
     return FLEET_OK;
 }

@@ -7,7 +7,7 @@
 
 typedef enum dependence { NONE, SAME_ROWS, WHOLE } dependence;
 
-static bool overlap(const fl_plan *plan, int a, int b)
+static bool values_overlap(const fl_plan *plan, int a, int b)
 {
     const fl_value *x = &plan->value[a], *y = &plan->value[b];
     int64_t nx, ny;
@@ -28,8 +28,8 @@ static bool overlap(const fl_plan *plan, int a, int b)
     return x->column < y->column + ny && y->column < x->column + nx;
 }
 
-static dependence between(const fl_plan *plan, const fl_step *a,
-                          const fl_step *b)
+static dependence dependence_of(const fl_plan *plan, const fl_step *a,
+                                const fl_step *b)
 {
     dependence most = NONE;
 
@@ -39,7 +39,7 @@ static dependence between(const fl_plan *plan, const fl_step *a,
 
             if (x->value < 0 || y->value < 0 ||
                 (x->mode == FL_READ && y->mode == FL_READ) ||
-                !overlap(plan, x->value, y->value))
+                !values_overlap(plan, x->value, y->value))
                 continue;
             int root = fl_plan_root(plan, x->value);
             if (!fl_shape_batched(&plan->value[root].shape))
@@ -49,9 +49,9 @@ static dependence between(const fl_plan *plan, const fl_step *a,
     return most;
 }
 
-/* Pulls and what comes of them run by themselves, before all others, and
- * updates and means after them; what leaves comes among the others, and can be
- * run by itself. */
+/* The runs of a plan: each phase before forward, and each from the reductions
+ * on, is one, and all phases between are another. Reductions may also run
+ * among the steps of that one. */
 static fl_phase run_of(fl_phase phase)
 {
     return phase < FL_FORWARD || phase >= FL_REDUCE_BEGIN ? phase : FL_FORWARD;
@@ -61,38 +61,39 @@ typedef struct scheduler {
     fl_plan *plan;
     fl_step **order; /* scheduled so far */
     size_t n;
-    bool *done;   /* by step: in a region before this one */
-    bool *here;   /* in this region */
-    bool *wanted; /* comes now */
-    bool late;    /* regions are of FL_BACKWARD from now on */
+    bool *done;    /* by step: in a region before this one */
+    bool *joined;  /* in this region */
+    bool *wanted;  /* comes now */
+    bool backward; /* regions are of FL_BACKWARD from now on */
 } scheduler;
 
-static bool begins(const fl_step *s)
+static bool begins_reduction(const fl_step *s)
 {
     return s->phase == FL_REDUCE_BEGIN && s->engine == FL_ENGINE_COMM;
 }
 
-/* What the next bucket that leaves waits for: its gradients; and all that a
- * forward pass does, so that nothing leaves of a batch that is found wrong.
- * Without such a bucket everything. */
+/* What the next reduction waits for: its gradients; and all that a forward pass
+ * does, so that nothing is sent of a batch that is found wrong. Without another
+ * reduction everything. */
 static void find_wanted(const scheduler *s)
 {
     const fl_plan *plan = s->plan;
     size_t next = 0;
 
-    while (next < plan->n_step && (s->done[next] || !begins(plan->step[next])))
+    while (next < plan->n_step &&
+           (s->done[next] || !begins_reduction(plan->step[next])))
         next++;
     for (size_t j = plan->n_step; j-- > 0;) {
         s->wanted[j] = s->wanted[j] || next == plan->n_step || j == next ||
                        plan->step[j]->phase <= FL_FORWARD;
         for (size_t i = 0; s->wanted[j] && !s->done[j] && i < j; i++)
-            s->wanted[i] = s->wanted[i] ||
-                           between(plan, plan->step[i], plan->step[j]) != NONE;
+            s->wanted[i] = s->wanted[i] || dependence_of(plan, plan->step[i],
+                                                         plan->step[j]) != NONE;
     }
 }
 
 /* May step j join the region? It is wanted, and all that it depends on is done,
- * or is here and concerns the same rows. */
+ * or is in the region and concerns the same rows. */
 static bool may_join(const scheduler *s, size_t j, const fl_region *region)
 {
     const fl_plan *plan = s->plan;
@@ -108,23 +109,25 @@ static bool may_join(const scheduler *s, size_t j, const fl_region *region)
     for (size_t i = 0; i < j; i++) {
         dependence d;
 
-        if (s->done[i] || (queued && s->here[i]))
+        if (s->done[i] || (queued && s->joined[i]))
             continue;
-        d = between(plan, plan->step[i], plan->step[j]);
+        d = dependence_of(plan, plan->step[i], plan->step[j]);
         if (d == WHOLE ||
-            (d == SAME_ROWS && !(s->here[i] && split == FL_SPLIT_ROWS)))
+            (d == SAME_ROWS && !(s->joined[i] && split == FL_SPLIT_ROWS)))
             return false;
     }
     return true;
 }
 
-/* Where rows come ahead there is time for them once a forward pass is queued,
- * before the CPU waits for what the GPU computes. */
-static bool gives_time(const scheduler *s, fl_phase phase, fl_engine lane)
+/* The time to prefetch rows is once a forward pass is queued, before the CPU
+ * waits for what the GPU computes. */
+static bool is_prefetch_time(const scheduler *s, fl_phase phase,
+                             fl_engine engine)
 {
     const fl_plan *plan = s->plan;
 
-    if (!plan->prefetches_rows || phase != FL_FORWARD || lane == FL_ENGINE_GPU)
+    if (!plan->prefetches_rows || phase != FL_FORWARD ||
+        engine == FL_ENGINE_GPU)
         return false;
     for (size_t i = 0; i < plan->n_step; i++)
         if (!s->done[i] && plan->step[i]->phase <= FL_FORWARD)
@@ -133,28 +136,28 @@ static bool gives_time(const scheduler *s, fl_phase phase, fl_engine lane)
 }
 
 static fleet_status open_region(scheduler *s, fl_split split, fl_phase phase,
-                                fl_engine lane)
+                                fl_engine engine)
 {
     fl_plan *plan = s->plan;
-    fl_region region = {(int)s->n, 0, split, phase, lane};
-    bool late = gives_time(s, phase, lane);
+    fl_region region = {(int)s->n, 0, split, phase, engine};
+    bool backward = is_prefetch_time(s, phase, engine);
 
     for (size_t j = 0; j < plan->n_step; j++) {
         if (!may_join(s, j, &region))
             continue;
-        s->here[j] = true;
+        s->joined[j] = true;
         plan->step[j]->region = (int)plan->n_region;
         s->order[s->n++] = plan->step[j];
         region.n++;
     }
     for (size_t j = 0; j < plan->n_step; j++) {
-        s->done[j] = s->done[j] || s->here[j];
-        s->here[j] = false;
+        s->done[j] = s->done[j] || s->joined[j];
+        s->joined[j] = false;
     }
     if (region.n == 0)
         return FLEET_OK;
-    s->late = s->late || late || phase == FL_REDUCE_BEGIN;
-    if (phase == FL_FORWARD && s->late)
+    s->backward = s->backward || backward || phase == FL_REDUCE_BEGIN;
+    if (phase == FL_FORWARD && s->backward)
         region.phase = FL_BACKWARD;
     FL_TRY(fl_grow(&plan->region, &plan->region_capacity, plan->n_region + 1,
                    sizeof region));
@@ -172,9 +175,9 @@ static size_t steps_of_run(const fl_plan *plan, fl_phase phase, fl_phase other)
     return n;
 }
 
-/* What is queued goes first: it is done while others compute. Then rows while
- * there are any: a long region of rows waits for nobody. Others are waited for
- * when there is nothing else to do. */
+/* Steps of the GPU go first: it does them while the CPU computes. Then steps by
+ * rows as long as there are any: inside such a region no slice waits. Servers
+ * and ranks are waited for when nothing else can be done. */
 static fleet_status open_next(scheduler *s, fl_phase phase)
 {
     size_t before = s->n;
@@ -206,7 +209,7 @@ static fleet_status schedule_run(scheduler *s, fl_phase phase, fl_phase other)
     return FLEET_OK;
 }
 
-static fleet_status schedule(scheduler *s)
+static fleet_status schedule_all(scheduler *s)
 {
     FL_TRY(schedule_run(s, FL_PULL, FL_PULL));
     FL_TRY(schedule_run(s, FL_PULL_WAIT, FL_PULL_WAIT));
@@ -228,13 +231,13 @@ fleet_status fl_pass_form_regions(fl_lowering *l, bool *applied)
     *applied = true;
     s.order = fl_alloc_array(plan->n_step, sizeof *s.order);
     s.done = fl_alloc(plan->n_step);
-    s.here = fl_alloc(plan->n_step);
+    s.joined = fl_alloc(plan->n_step);
     s.wanted = fl_alloc(plan->n_step);
-    if (s.order && s.done && s.here && s.wanted)
-        status = schedule(&s);
+    if (s.order && s.done && s.joined && s.wanted)
+        status = schedule_all(&s);
     fl_free(s.order);
     fl_free(s.done);
-    fl_free(s.here);
+    fl_free(s.joined);
     fl_free(s.wanted);
     return status;
 }

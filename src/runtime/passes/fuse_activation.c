@@ -1,5 +1,6 @@
-/* fuse_activation.c - pass fuse_activation: an fc whose result only an activation
- * reads applies that activation itself, and the activation's node is left out. */
+/* fuse_activation.c - pass fuse_activation: an fc whose result only an
+ * activation reads applies that activation itself, and the activation's node
+ * is left out. */
 #include <fleet/nn.h>
 
 #include "runtime/plan/pass.h"

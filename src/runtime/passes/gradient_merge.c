@@ -1,5 +1,5 @@
-/* gradient_merge.c - pass gradient_merge: gradients of several batches are added
- * up, and one update uses the sums. */
+/* gradient_merge.c - pass gradient_merge: gradients of several batches are
+ * added up, and one update uses the sums. */
 #include <string.h>
 
 #include "runtime/lookup/lookup.h"

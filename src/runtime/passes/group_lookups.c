@@ -1,5 +1,5 @@
-/* group_lookups.c - pass group_lookups: all lookups in one table are the work of
- * the first of them, so that each key is searched for once. */
+/* group_lookups.c - pass group_lookups: all lookups in one table are the work
+ * of the first of them, so that each key is searched for once. */
 #include "runtime/plan/pass.h"
 
 fleet_status fl_pass_group_lookups(fl_lowering *l, bool *applied)

@@ -1,6 +1,6 @@
 /* hierarchical_all_reduce.c - pass hierarchical_all_reduce, of
- * strategy.use_hierarchical_allreduce: what all ranks would sum in one call they
- * sum by groups. */
+ * strategy.use_hierarchical_allreduce: what all ranks would sum in one call
+ * they sum by groups. */
 #include "runtime/plan/pass.h"
 #include "runtime/reduce/all_reduce_steps.h"
 

@@ -8,7 +8,7 @@
 #include "runtime/reduce/all_reduce_steps.h"
 #include "runtime/store/norm.h"
 
-/* The step takes the place of the gradient, which nobody needs any more. */
+/* The step takes the place of the gradient, which is not needed any more. */
 static fleet_status lamb_step_run(const fl_instance *in, const fl_range *r)
 {
     fl_layer_work k = fl_layer_work_of(in, r);

@@ -60,10 +60,11 @@ fleet_status fl_split_layers(fl_instance *in)
     return FLEET_OK;
 }
 
-/* --- layer.ratio ---------------------------------------------------------- */
+/* --- layer.ratio --------------------------------------------------------- */
 
-/* Fleet's LARS leaves alone what has no decay. */
-static double ratio(const fl_layers *all, int i, double weights, double step)
+/* In Fleet's LARS a parameter without decay has no ratio. */
+static double ratio_of_norms(const fl_layers *all, int i, double weights,
+                             double step)
 {
     const fl_layerwise *how = &all->how;
 
@@ -93,7 +94,8 @@ static fleet_status ratio_run(const fl_instance *in, const fl_range *r)
             sum.weights += square[j].weights;
             sum.step += square[j].step;
         }
-        out[i] = (float)ratio(all, i, sqrt(sum.weights), sqrt(sum.step));
+        out[i] =
+            (float)ratio_of_norms(all, i, sqrt(sum.weights), sqrt(sum.step));
     }
     return FLEET_OK;
 }

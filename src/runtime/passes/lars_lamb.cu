@@ -1,5 +1,6 @@
-/* lars_lamb.cu - the CUDA half of lars.c, lamb.c and lars_lamb.c: LARS and LAMB, a block of
- * threads to a block of weights, of all layers at once. Operands: layer_blocks.h. */
+/* lars_lamb.cu - the CUDA half of lars.c, lamb.c and lars_lamb.c: LARS and
+ * LAMB, a block of threads to a block of weights, of all layers at once.
+ * Operands: layer_blocks.h. */
 #include "runtime/device/cuda/block.h"
 #include "runtime/device/cuda/device_list.h"
 #include "runtime/optim/rule_cuda.h"
@@ -89,8 +90,7 @@ __device__ static void put_squares(const work &k, double weights, double step)
         k.squares[blockIdx.x] = {weights, step};
 }
 
-/* --- LARS --------------------------------------------------------------------
- */
+/* --- LARS ---------------------------------------------------------------- */
 
 __global__ static void lars_norms(work k)
 {
@@ -129,8 +129,7 @@ __global__ static void lars_update(work k)
     }
 }
 
-/* --- LAMB --------------------------------------------------------------------
- */
+/* --- LAMB ---------------------------------------------------------------- */
 
 /* The step takes the place of the gradient. */
 __global__ static void lamb_step(work k)
@@ -176,8 +175,7 @@ static fleet_status run(fl_device *, fl_queue *q, const fl_device_step *s)
                  : FLEET_OK;
 }
 
-/* --- layer.ratio: squares, ratios; a block has a layer -----------------------
- */
+/* --- layer.ratio: squares, ratios; a block has a layer ------------------- */
 
 __device__ static double ratio_of(const fl_layerwise &how, const fl_layer &l,
                                   double weights, double step)

@@ -1,6 +1,6 @@
-/* layer_blocks.h - what the steps of LARS and LAMB (lars.c, lamb.c) know of the
- * dense parameters of a group, on CPUs and GPUs alike: each parameter is a layer,
- * and a layer is cut into blocks. Operands:
+/* layer_blocks.h - what the steps of LARS and LAMB (lars.c, lamb.c) know of
+ * the dense parameters of a group, on CPUs and GPUs alike: each parameter is a
+ * layer, and a layer is cut into blocks. Operands:
  *
  *   lars.norm    update, gradient, weights, squares (two doubles per block)
  *   update.lars  update, gradient, weights, ratios (float, by layer), velocity

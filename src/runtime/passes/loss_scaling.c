@@ -1,6 +1,6 @@
-/* loss_scaling.c - pass loss_scaling, of trainings in float16: are all gradients
- * finite, is this update to be skipped, and which scale does the loss get next?
- * See loss_scaling.h. */
+/* loss_scaling.c - pass loss_scaling, of trainings in float16: are all
+ * gradients finite, is this update to be skipped, and which scale does the
+ * loss get next? See loss_scaling.h. */
 #include "runtime/passes/loss_scaling.h"
 
 #include "runtime/plan/agree.h"
@@ -63,8 +63,8 @@ typedef struct agree_config {
     const int *count; /* of each found */
 } agree_config;
 
-/* In the round of the update: also by a rank that has no batch for it, and of
- * one before what it has of its own. */
+/* A step of the update that all ranks take: also a rank without a batch for it,
+ * whose own findings are of the batch before. */
 static fleet_status agree_run(const fl_instance *in, const fl_range *r)
 {
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
@@ -157,16 +157,16 @@ static void check_all(fl_lowering *l, findings *all)
     }
 }
 
-/* Rows' gradients are each rank's own, and those of what servers keep; what is
- * summed all have. */
+/* Gradients of rows, and of parameters that servers keep, differ from rank to
+ * rank; what ranks have summed is the same on all. */
 static bool ranks_see_different_things(const fl_plan *plan)
 {
     return plan->store->agree &&
-           (plan->n_sparse > 0 || fl_keeps_dense(plan->store));
+           (plan->n_sparse > 0 || fl_remote_has_dense(plan->store));
 }
 
 /* In place of what this rank has found: what any has. */
-static fleet_status agree(fl_lowering *l, findings *all)
+static fleet_status agree_on_findings(fl_lowering *l, findings *all)
 {
     const fl_shape one = fl_shape_1(1);
     int agreed = fl_temp(l, "agreed", FLEET_FLOAT32, &one);
@@ -196,7 +196,7 @@ fleet_status fl_pass_loss_scaling(fl_lowering *l, bool *applied)
     fl_update_value(l);
     check_all(l, &all);
     if (ranks_see_different_things(l->plan))
-        FL_TRY(agree(l, &all));
+        FL_TRY(agree_on_findings(l, &all));
     c.count = all.count;
     all.operand[THE_UPDATE] = (fl_operand)FL_RW(l->plan->update);
     all.operand[THE_SCALING] = (fl_operand)FL_RW(fl_scaling_value(l));

@@ -1,5 +1,5 @@
-/* loss_scaling.cu - the CUDA half of loss_scaling.c: whether an update is skipped is
- * found and followed here, and the host is told later. */
+/* loss_scaling.cu - the CUDA half of loss_scaling.c: the GPU finds
+ * whether an update is skipped, and skips it; the host learns of it later. */
 #include "runtime/device/cuda/block.h"
 #include "runtime/passes/loss_scaling.h"
 #include "runtime/optim/update_gpu.h"
@@ -15,8 +15,7 @@ static fleet_status scale(fl_device *, fl_queue *q, const fl_device_step *s)
                      fl_step_ptr<fl_scaling>(s, 1));
 }
 
-/* --- scaling.check: found, gradient; a block has its numbers ------------
- */
+/* --- scaling.check: found, gradient; a block has its numbers ------------- */
 
 __global__ static void check_blocks(float *found, const float *g, int64_t n)
 {
@@ -39,8 +38,7 @@ static fleet_status check(fl_device *, fl_queue *q, const fl_device_step *s)
                      q, fl_step_f32(s, 0), fl_step_f32(s, 1), n);
 }
 
-/* --- scaling.decide: update, scaling, all found ------------------------------
- */
+/* --- scaling.decide: update, scaling, all found -------------------------- */
 
 __global__ static void gather_found(int *any, const float *found, int n)
 {

@@ -1,9 +1,9 @@
-/* loss_scaling.h - the loss of a training in float16 is multiplied by a scale, so
- * that small gradients do not become zero in float16. Gradients of weights are
- * of float; they are divided by it where an update uses them, before the clip.
- * An update whose gradients are not all finite is skipped, and the scale
- * shrinks; after many that were not it grows. As in Fleet. Plain data, for CPUs
- * and devices alike. Steps and their operands:
+/* loss_scaling.h - the loss of a training in float16 is multiplied by a scale,
+ * so that small gradients do not become zero in float16. Gradients of weights
+ * are of float; they are divided by it where an update uses them, before the
+ * clip. An update whose gradients are not all finite is skipped, and the scale
+ * shrinks; after many that were not it grows. As in Fleet. Plain data, for
+ * CPUs and devices alike. Steps and their operands:
  *
  *   loss.scale      loss gradient, scaling
  *   scaling.check   found (a float by block: 1 where a number is not finite), a

@@ -1,7 +1,8 @@
-/* place_memory.c - where values lie: one arena, in which values that are never alive
- * together share memory, and beside it what is kept; the same again on a GPU.
- * Inside a region slices run ahead of each other, so a value is alive for whole
- * regions. Best fit, the largest first.
+/* place_memory.c - pass place_memory: where values lie. One arena, in which
+ * values that are never alive together share memory, and beside it what
+ * persists from iteration to iteration; the same again on a GPU. Inside a
+ * region some slices are further than others, so a value is alive for whole
+ * regions. The largest value gets its place first.
  */
 #include <stdlib.h>
 
@@ -13,13 +14,13 @@ typedef struct placed {
     size_t size;
 } placed;
 
-static bool lies_in_arena(const fl_value *v, bool there)
+static bool lies_in_arena(const fl_value *v, bool on_gpu)
 {
-    return v->kind == FL_VALUE_TEMP && v->on_gpu == there && !v->positions;
+    return v->kind == FL_VALUE_TEMP && v->on_gpu == on_gpu && !v->positions;
 }
 
-/* Regions for values that are here, steps for those of a GPU, where each is
- * done before the next one begins. */
+/* Lifetimes are counted in regions on the host, and in steps on a GPU, where
+ * each is done before the next one begins. */
 static int last_of(const fl_plan *plan, const fl_value *v)
 {
     return v->on_gpu ? (int)plan->n_step : (int)plan->n_region;
@@ -64,7 +65,7 @@ static void find_lifetimes(fl_plan *plan)
     }
 }
 
-static bool meet(const fl_value *a, const fl_value *b)
+static bool both_alive(const fl_value *a, const fl_value *b)
 {
     return a->begin <= b->end && b->begin <= a->end;
 }
@@ -81,7 +82,7 @@ static size_t find_place(const fl_plan *plan, const placed *all, size_t n,
         for (size_t i = 0; i < n; i++) {
             const fl_value *v = &plan->value[all[i].value];
 
-            if (meet(v, &plan->value[one->value]) &&
+            if (both_alive(v, &plan->value[one->value]) &&
                 v->offset < at + one->size && at < v->offset + all[i].size) {
                 at = v->offset + all[i].size;
                 moved = true;
@@ -96,7 +97,7 @@ static size_t whole_lines(size_t size)
     return (size + FL_CACHE_LINE - 1) / FL_CACHE_LINE * FL_CACHE_LINE;
 }
 
-static size_t *kept_bytes(fl_plan *plan, const fl_value *v)
+static size_t *persistent_bytes_of(fl_plan *plan, const fl_value *v)
 {
     if (v->on_gpu)
         return v->per_slot ? &plan->gpu_slot_bytes
@@ -104,8 +105,8 @@ static size_t *kept_bytes(fl_plan *plan, const fl_value *v)
     return v->per_slot ? &plan->slot_bytes : &plan->persistent_bytes;
 }
 
-/* Kept values are found by their first values, too: always placed. */
-static void place_kept(fl_plan *plan)
+/* Also values that no step touches, which have a first value. */
+static void place_persistent(fl_plan *plan)
 {
     for (size_t i = 0; i < plan->n_value; i++) {
         fl_value *v = &plan->value[i];
@@ -113,7 +114,7 @@ static void place_kept(fl_plan *plan)
         if (v->root != (int)i || v->kind != FL_VALUE_PERSISTENT || v->pointer ||
             v->positions)
             continue;
-        size_t *bytes = kept_bytes(plan, v);
+        size_t *bytes = persistent_bytes_of(plan, v);
 
         v->offset = *bytes;
         *bytes += whole_lines(fl_value_bytes(plan, v));
@@ -129,15 +130,15 @@ static int larger_first(const void *a, const void *b)
     return x->value - y->value;
 }
 
-/* Memory of one side; how much there has to be. */
-static void place_all(fl_plan *plan, placed *all, bool there, size_t *bytes)
+/* The arena of the host or of the GPU, and its size. */
+static void place_all(fl_plan *plan, placed *all, bool on_gpu, size_t *bytes)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < plan->n_value; i++) {
         const fl_value *v = &plan->value[i];
 
-        if (v->root == (int)i && lies_in_arena(v, there) && v->end >= 0)
+        if (v->root == (int)i && lies_in_arena(v, on_gpu) && v->end >= 0)
             all[n++] = (placed){(int)i, whole_lines(fl_value_bytes(plan, v))};
     }
     if (n > 1)
@@ -162,7 +163,7 @@ fleet_status fl_pass_place_memory(fl_lowering *l, bool *applied)
     find_lifetimes(plan);
     place_all(plan, all, false, &plan->arena_bytes);
     place_all(plan, all, true, &plan->gpu_arena_bytes);
-    place_kept(plan);
+    place_persistent(plan);
     fl_free(all);
     return FLEET_OK;
 }

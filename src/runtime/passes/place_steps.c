@@ -1,14 +1,15 @@
 /* place_steps.c - pass place_steps: which steps run on the GPU, and what is
- * copied between the two memories.
+ * copied between the host's memory and the GPU's.
  *
- * A value has a home, one of the memories. Where steps of both sides touch it
- * there is a twin of it in the other one, with twins of its views, and steps
- * work on what lies on their side. What is where is followed from step to step,
- * by spans: columns of a batched value, elements of another one. A step that
- * reads a span which is on the other side only gets a copy before it. What the
- * store keeps, and what may be read after the iteration, goes home as soon as
- * it is written elsewhere; so an iteration begins with everything at home.
- * Feeds are brought to both sides by the executor.
+ * A value has a home, one of the two memories. If steps of both sides touch
+ * it, it gets a shadow in the other memory, with shadows of its views, and
+ * each step works on what lies on its side. Which memory is up to date is
+ * followed from step to step, by spans: columns of a batched value, elements
+ * of another one. A step that reads a span which is only on the other side
+ * gets a copy before it. What the store keeps, and what may be read after the
+ * iteration, goes home as soon as it is written in the other memory; so an
+ * iteration begins with everything at home. The executor brings feeds to both
+ * sides.
  */
 #include <string.h>
 
@@ -19,28 +20,28 @@
 #include "runtime/reduce/all_reduce_gpu.h"
 #include "runtime/optim/update_gpu.h"
 
-/* Part of a value that both sides use, and on which of them it is. */
+/* Part of a value that both sides use: in which memories is it up to date? */
 typedef struct span {
     int root;
     int64_t from, to;
-    bool here, there;
+    bool on_host, on_gpu;
 } span;
 
-/* Of a root: who touches it. */
+/* Of a root: which sides touch it, and how. */
 typedef struct touched {
-    bool here, there, written, first_there, merged, fetched;
+    bool by_host, by_gpu, written, first_on_gpu, merged, fetched;
 } touched;
 
 typedef struct placer {
     fl_lowering *l;
     fl_plan *plan;
-    size_t n_value; /* without twins */
-    fl_step **step; /* as they were */
-    bool *on_gpu;   /* by step */
-    bool gpu_peers; /* ranks reduce in the GPU's memory */
-    touched *by;    /* by root */
-    int *twin;      /* by value; -1: none yet */
-    span *span;     /* by root, and from left to right */
+    size_t n_value;      /* without shadows */
+    fl_step **step;      /* as they were */
+    bool *on_gpu;        /* by step */
+    bool reduces_on_gpu; /* ranks reduce in the GPU's memory */
+    touched *by;         /* by root */
+    int *shadow;         /* by value; -1: none yet */
+    span *span;          /* by root, and from left to right */
     size_t n_span, span_capacity;
 } placer;
 
@@ -60,10 +61,11 @@ static bool side_of(const placer *p, size_t step, int operand)
 {
     const fl_kernel *k = p->step[step]->kernel;
 
-    return p->on_gpu[step] || (p->gpu_peers && (k->reduces >> operand & 1));
+    return p->on_gpu[step] ||
+           (p->reduces_on_gpu && (k->reduces >> operand & 1));
 }
 
-static bool has_rows_here(const fl_plan *plan)
+static bool has_rows_on_host(const fl_plan *plan)
 {
     for (size_t i = 0; i < plan->n_sparse; i++)
         if (!plan->sparse[i].gpu)
@@ -71,11 +73,12 @@ static bool has_rows_here(const fl_plan *plan)
     return false;
 }
 
-/* The others who do a part of the update read there what they have to know. */
+/* Steps of the host that do a part of the update read its scalars
+ * in the host's memory: so what changes these runs on the host. */
 static bool is_for_host(const fl_plan *plan, const fl_step *s)
 {
     return s->engine == FL_ENGINE_COMM || s->kernel->on_host ||
-           ((has_rows_here(plan) || plan->store->remote) &&
+           ((has_rows_on_host(plan) || plan->store->remote) &&
             changes_update(plan, s));
 }
 
@@ -117,7 +120,8 @@ static fleet_status without_kernel(const fl_plan *plan, const fl_step *s)
                      : "");
 }
 
-static fleet_status choose(const fl_plan *plan, const fl_step *s, bool *on_gpu)
+static fleet_status choose_side(const fl_plan *plan, const fl_step *s,
+                                bool *on_gpu)
 {
     const fl_gpu *gpu = plan->place->gpu;
 
@@ -132,7 +136,7 @@ static fleet_status choose(const fl_plan *plan, const fl_step *s, bool *on_gpu)
 static fleet_status choose_all(placer *p, bool *any)
 {
     for (size_t i = 0; i < p->plan->n_step; i++) {
-        FL_TRY(choose(p->plan, p->plan->step[i], &p->on_gpu[i]));
+        FL_TRY(choose_side(p->plan, p->plan->step[i], &p->on_gpu[i]));
         *any = *any || p->on_gpu[i];
     }
     return FLEET_OK;
@@ -140,12 +144,12 @@ static fleet_status choose_all(placer *p, bool *any)
 
 /* --- where a value is at home -------------------------------------------- */
 
-static void touch(touched *t, const fl_step *s, fl_mode mode, bool on_gpu)
+static void add_touch(touched *t, const fl_step *s, fl_mode mode, bool on_gpu)
 {
-    if (!t->here && !t->there)
-        t->first_there = on_gpu;
-    t->here = t->here || !on_gpu;
-    t->there = t->there || on_gpu;
+    if (!t->by_host && !t->by_gpu)
+        t->first_on_gpu = on_gpu;
+    t->by_host = t->by_host || !on_gpu;
+    t->by_gpu = t->by_gpu || on_gpu;
     t->written = t->written || mode != FL_READ;
     t->merged = t->merged || (mode != FL_READ && s->phase == FL_MERGE);
 }
@@ -159,8 +163,8 @@ static void touch_all(placer *p)
             const fl_operand *o = &plan->step[i]->operand[j];
 
             if (o->value >= 0)
-                touch(&p->by[fl_plan_root(plan, o->value)], plan->step[i],
-                      o->mode, side_of(p, i, j));
+                add_touch(&p->by[fl_plan_root(plan, o->value)], plan->step[i],
+                          o->mode, side_of(p, i, j));
         }
     for (size_t i = 0; i < p->n_value; i++)
         if (plan->value[i].fetched || (int)i == plan->loss)
@@ -175,12 +179,12 @@ static bool is_stored(const fl_value *v)
 /* Where steps of both sides touch it. */
 static bool home_of_shared(const placer *p, const fl_value *v, const touched *t)
 {
-    if (is_stored(v) && (fl_keeps_dense(p->plan->store) || !t->written))
+    if (is_stored(v) && (fl_remote_has_dense(p->plan->store) || !t->written))
         return false;
-    return v->kind == FL_VALUE_TEMP ? t->first_there : p->plan->place->on_gpu;
+    return v->kind == FL_VALUE_TEMP ? t->first_on_gpu : p->plan->place->on_gpu;
 }
 
-static bool is_at_home_there(const placer *p, int root)
+static bool is_at_home_on_gpu(const placer *p, int root)
 {
     const fl_value *v = &p->plan->value[root];
     const touched *t = &p->by[root];
@@ -188,7 +192,7 @@ static bool is_at_home_there(const placer *p, int root)
     if (v->kind == FL_VALUE_FEED || root == p->plan->update ||
         root == p->plan->pull)
         return false;
-    return t->here && t->there ? home_of_shared(p, v, t) : t->there;
+    return t->by_host && t->by_gpu ? home_of_shared(p, v, t) : t->by_gpu;
 }
 
 static int64_t length_of(const fl_value *root)
@@ -225,48 +229,48 @@ static fleet_status send_home(placer *p)
     fl_plan *plan = p->plan;
 
     for (size_t i = 0; i < p->n_value; i++)
-        plan->value[i].on_gpu = is_at_home_there(p, plan->value[i].root);
+        plan->value[i].on_gpu = is_at_home_on_gpu(p, plan->value[i].root);
     for (size_t i = 0; i < p->n_value; i++) {
-        bool there = plan->value[i].on_gpu;
+        bool home = plan->value[i].on_gpu;
 
         if (plan->value[i].root == (int)i &&
-            ((p->by[i].here && there) || (p->by[i].there && !there)))
+            ((p->by[i].by_host && home) || (p->by[i].by_gpu && !home)))
             FL_TRY(begin_span(p, (int)i));
     }
     return FLEET_OK;
 }
 
-/* --- twins --------------------------------------------------------------- */
+/* --- shadows ------------------------------------------------------------- */
 
-static int twin_of(placer *p, int value)
+static int shadow_of(placer *p, int value)
 {
     fl_plan *plan = p->plan;
     fl_value like = plan->value[value];
 
-    if (p->twin[value] >= 0)
-        return p->twin[value];
+    if (p->shadow[value] >= 0)
+        return p->shadow[value];
     like.on_gpu = !like.on_gpu;
     like.fetched = false;
     like.shadow = true;
-    like.root = like.root == value ? -1 : twin_of(p, like.root);
+    like.root = like.root == value ? -1 : shadow_of(p, like.root);
     if (value == plan->update)
         like.object = sizeof(fl_device_update);
-    p->twin[value] = fl_plan_value(plan, &like);
-    if (p->twin[value] < 0)
+    p->shadow[value] = fl_plan_value(plan, &like);
+    if (p->shadow[value] < 0)
         p->l->status = FLEET_ENOMEM;
-    return p->twin[value];
+    return p->shadow[value];
 }
 
 /* The value as a side has it. */
-static int on_side(placer *p, int value, bool there)
+static int on_side(placer *p, int value, bool gpu)
 {
-    return p->plan->value[value].on_gpu == there ? value : twin_of(p, value);
+    return p->plan->value[value].on_gpu == gpu ? value : shadow_of(p, value);
 }
 
 /* [from, to) of a root, as a side has it. */
-static int part_of(placer *p, const span *s, bool there)
+static int part_of(placer *p, const span *s, bool gpu)
 {
-    int root = on_side(p, s->root, there);
+    int root = on_side(p, s->root, gpu);
     fl_value like;
 
     if (root < 0)
@@ -304,7 +308,7 @@ static span reach_of(const fl_plan *plan, int value)
 }
 
 /* No span goes across `at`. */
-static fleet_status cut(placer *p, int root, int64_t at)
+static fleet_status cut_span(placer *p, int root, int64_t at)
 {
     size_t i = 0;
 
@@ -327,18 +331,18 @@ static bool is_inside(const span *s, const span *reach)
            s->to <= reach->to;
 }
 
-static bool is_missing(const span *s, bool there)
+static bool is_missing(const span *s, bool gpu)
 {
-    return there ? s->here && !s->there : s->there && !s->here;
+    return gpu ? s->on_host && !s->on_gpu : s->on_gpu && !s->on_host;
 }
 
-static void emit_copy(placer *p, const span *s, bool there, fl_phase phase)
+static void emit_copy(placer *p, const span *s, bool gpu, fl_phase phase)
 {
     fl_lowering *l = p->l;
-    const fl_kernel *k = !there                       ? &fl_kernel_to_host
+    const fl_kernel *k = !gpu                         ? &fl_kernel_to_host
                          : s->root == p->plan->update ? &fl_kernel_tell_update
                                                       : &fl_kernel_to_gpu;
-    int to = part_of(p, s, there), from = part_of(p, s, !there);
+    int to = part_of(p, s, gpu), from = part_of(p, s, !gpu);
 
     l->phase = phase;
     l->engine = FL_ENGINE_GPU;
@@ -347,31 +351,32 @@ static void emit_copy(placer *p, const span *s, bool there, fl_phase phase)
 }
 
 /* What a side does not have of it is copied, in pieces as long as can be. */
-static fleet_status bring(placer *p, span reach, bool there, fl_phase phase)
+static fleet_status copy_missing(placer *p, span reach, bool gpu,
+                                 fl_phase phase)
 {
     span run = {0};
 
     for (size_t i = 0; i < p->n_span; i++) {
         span *s = &p->span[i];
 
-        if (!is_inside(s, &reach) || !is_missing(s, there))
+        if (!is_inside(s, &reach) || !is_missing(s, gpu))
             continue;
         if (run.to > 0 && run.to == s->from) {
             run.to = s->to;
         } else {
             if (run.to > 0)
-                emit_copy(p, &run, there, phase);
+                emit_copy(p, &run, gpu, phase);
             run = *s;
         }
-        s->here = s->there = true;
+        s->on_host = s->on_gpu = true;
     }
     if (run.to > 0)
-        emit_copy(p, &run, there, phase);
+        emit_copy(p, &run, gpu, phase);
     return p->l->status;
 }
 
-/* All columns of a batch that are there: one copy is as good as many. */
-static fleet_status need(placer *p, int value, bool there, fl_phase phase)
+/* All columns of a batch that are up to date: one copy is as good as many. */
+static fleet_status before_step(placer *p, int value, bool gpu, fl_phase phase)
 {
     span reach = reach_of(p->plan, value);
     const fl_value *root = &p->plan->value[reach.root];
@@ -380,32 +385,32 @@ static fleet_status need(placer *p, int value, bool there, fl_phase phase)
         reach.from = 0;
         reach.to = length_of(root);
     }
-    FL_TRY(cut(p, reach.root, reach.from));
-    FL_TRY(cut(p, reach.root, reach.to));
-    return bring(p, reach, there, phase);
+    FL_TRY(cut_span(p, reach.root, reach.from));
+    FL_TRY(cut_span(p, reach.root, reach.to));
+    return copy_missing(p, reach, gpu, phase);
 }
 
-static fleet_status wrote(placer *p, int value, bool there, fl_phase phase)
+static fleet_status after_write(placer *p, int value, bool gpu, fl_phase phase)
 {
     span reach = reach_of(p->plan, value);
     bool home = p->plan->value[reach.root].on_gpu;
 
-    FL_TRY(cut(p, reach.root, reach.from));
-    FL_TRY(cut(p, reach.root, reach.to));
+    FL_TRY(cut_span(p, reach.root, reach.from));
+    FL_TRY(cut_span(p, reach.root, reach.to));
     for (size_t i = 0; i < p->n_span; i++)
         if (is_inside(&p->span[i], &reach)) {
-            p->span[i].here = !there;
-            p->span[i].there = there;
+            p->span[i].on_host = !gpu;
+            p->span[i].on_gpu = gpu;
         }
-    if (there != home &&
+    if (gpu != home &&
         (is_stored(&p->plan->value[reach.root]) || p->by[reach.root].fetched))
-        return bring(p, reach, home, phase);
+        return copy_missing(p, reach, home, phase);
     return FLEET_OK;
 }
 
-/* --- the steps anew ------------------------------------------------------ */
+/* --- the steps, with their operands by side ------------------------------ */
 
-static fleet_status keep_step(placer *p, size_t i)
+static fleet_status add_placed(placer *p, size_t i)
 {
     fl_plan *plan = p->plan;
     fl_step *s = p->step[i];
@@ -424,7 +429,8 @@ static fleet_status keep_step(placer *p, size_t i)
     return p->l->status;
 }
 
-/* A step may leave parts of what it writes as others have made them. */
+/* What a step writes is copied before it, too: it may leave parts as they
+ * are. */
 static fleet_status place_step(placer *p, size_t i)
 {
     const fl_step *s = p->step[i];
@@ -432,20 +438,20 @@ static fleet_status place_step(placer *p, size_t i)
 
     for (int j = 0; j < s->n_operand; j++)
         if (was[j].value >= 0)
-            FL_TRY(need(p, was[j].value, side_of(p, i, j), s->phase));
-    FL_TRY(keep_step(p, i));
+            FL_TRY(before_step(p, was[j].value, side_of(p, i, j), s->phase));
+    FL_TRY(add_placed(p, i));
     for (int j = 0; j < s->n_operand; j++)
         if (was[j].value >= 0 && was[j].mode != FL_READ)
-            FL_TRY(wrote(p, was[j].value, side_of(p, i, j), s->phase));
+            FL_TRY(after_write(p, was[j].value, side_of(p, i, j), s->phase));
     return FLEET_OK;
 }
 
-/* Before an update it is told anew. */
-static void tell_again(placer *p)
+/* What the GPU knows of an update is of the last one. */
+static void forget_update(placer *p)
 {
     for (size_t i = 0; i < p->n_span; i++)
         if (p->span[i].root == p->plan->update)
-            p->span[i].there = false;
+            p->span[i].on_gpu = false;
 }
 
 static fleet_status place_all(placer *p)
@@ -459,7 +465,7 @@ static fleet_status place_all(placer *p)
     plan->n_step = plan->step_capacity = 0;
     for (size_t i = 0; i < n && status == FLEET_OK; i++) {
         if (!updates && p->step[i]->phase >= FL_UPDATE)
-            tell_again(p);
+            forget_update(p);
         updates = p->step[i]->phase >= FL_UPDATE;
         status = place_step(p, i);
     }
@@ -471,13 +477,13 @@ static fleet_status make_room(placer *p)
 {
     FL_TRY(FL_NEW(&p->on_gpu, p->plan->n_step));
     FL_TRY(FL_NEW(&p->by, p->n_value * sizeof *p->by));
-    FL_TRY(FL_NEW(&p->twin, p->n_value * sizeof *p->twin));
+    FL_TRY(FL_NEW(&p->shadow, p->n_value * sizeof *p->shadow));
     for (size_t i = 0; i < p->n_value; i++)
-        p->twin[i] = -1;
+        p->shadow[i] = -1;
     return FLEET_OK;
 }
 
-static fleet_status place(placer *p, bool *applied)
+static fleet_status place_values(placer *p, bool *applied)
 {
     FL_TRY(make_room(p));
     FL_TRY(choose_all(p, applied));
@@ -494,15 +500,15 @@ fleet_status fl_pass_place_steps(fl_lowering *l, bool *applied)
                 .plan = l->plan,
                 .n_value = l->plan->n_value,
                 .step = l->plan->step,
-                .gpu_peers = fl_comm_gpu_of_plan(l->plan) != NULL};
+                .reduces_on_gpu = fl_comm_gpu_of_plan(l->plan) != NULL};
     fleet_status status;
 
     if (!l->plan->place->gpu)
         return FLEET_OK;
-    status = place(&p, applied);
+    status = place_values(&p, applied);
     fl_free(p.on_gpu);
     fl_free(p.by);
-    fl_free(p.twin);
+    fl_free(p.shadow);
     fl_free(p.span);
     return status;
 }

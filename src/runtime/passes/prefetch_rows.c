@@ -1,21 +1,21 @@
-/* prefetch_rows.c - pass rows_ahead: rows that come from others are in the GPU's
- * memory before their batch's turn.
+/* prefetch_rows.c - pass prefetch_rows: rows that come from servers or other
+ * ranks are in the GPU's memory before their batch's turn.
  *
- * What a lookup gathers is then there once per slot, in pinned memory and in
- * the GPU's, so that it can be gathered and copied while the iteration before
- * it is computed: prefetch.c does that. The arrival is a phase of its own, since
- * it also brings the weights of the iteration's beginning.
+ * What a lookup gathers then exists once per slot, in pinned memory and in the
+ * GPU's, so that it can be gathered and copied while the iteration before it
+ * is computed: exec/prefetch.c does that. The wait for a pull is a phase of
+ * its own, since it also brings the weights of the iteration's beginning.
  *
- * Nothing else of the CPU's may use what is gathered: if an operator that is
- * guarded does, or a fetch, all is left as it is.
+ * Nothing else on the CPU may use what is gathered: if an operator does that
+ * is guarded to be on the CPU, or a fetch, all is left as it is.
  */
 #include "base/memory.h"
 #include "runtime/lookup/lookup_data.h"
 #include "runtime/plan/pass.h"
 #include "runtime/plan/gpu_steps.h"
 
-/* Of a root: a lookup writes it; somebody uses it here; it is ready ahead. */
-enum { GATHERED = 1, USED = 2, AHEAD = 4 };
+/* Of a root: a lookup writes it; the host uses it; it is prefetched. */
+enum { GATHERED = 1, USED = 2, PREFETCHED = 4 };
 
 static bool is_gather(const fl_step *s)
 {
@@ -55,7 +55,7 @@ static bool is_sent(const fl_plan *plan, const fl_step *s, const char *mark)
            mark[fl_plan_root(plan, s->operand[1].value)] & GATHERED;
 }
 
-/* Everything that is gathered goes to the GPU, and there is something. */
+/* Something is gathered, and all of it goes to the GPU. */
 static bool is_all_for_gpu(const fl_plan *plan, const char *mark)
 {
     bool any = false;
@@ -83,16 +83,16 @@ static void set_phases(fl_plan *plan, char *mark)
             continue;
         s->phase = FL_PREFETCH;
         for (int j = 0; j < s->n_operand; j++)
-            mark[fl_plan_root(plan, s->operand[j].value)] |= AHEAD;
+            mark[fl_plan_root(plan, s->operand[j].value)] |= PREFETCHED;
     }
 }
 
-static void keep_ahead(fl_plan *plan, const char *mark)
+static void keep_prefetched(fl_plan *plan, const char *mark)
 {
     for (size_t i = 0; i < plan->n_value; i++) {
         fl_value *v = &plan->value[i];
 
-        if (mark[v->root] & AHEAD) {
+        if (mark[v->root] & PREFETCHED) {
             v->kind = FL_VALUE_PERSISTENT;
             v->per_slot = true;
         }
@@ -111,7 +111,7 @@ fleet_status fl_pass_prefetch_rows(fl_lowering *l, bool *applied)
     *applied = plan->prefetches_rows = is_all_for_gpu(plan, mark);
     if (*applied) {
         set_phases(plan, mark);
-        keep_ahead(plan, mark);
+        keep_prefetched(plan, mark);
     }
     fl_free(mark);
     return FLEET_OK;

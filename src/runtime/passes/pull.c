@@ -26,7 +26,7 @@ typedef struct pull {
  * them. */
 enum { THE_PULL, FIRST_LOOKUP };
 
-static void ask(fl_lookup *k, fl_pull_rows *table)
+static void ask_for_keys(fl_lookup *k, fl_pull_rows *table)
 {
     table->rows = k->rows;
     for (int i = 0; i < FL_N_PART; i++) {
@@ -44,7 +44,7 @@ static fleet_status pull_run(const fl_instance *in, const fl_range *r)
 
     (void)r;
     for (int i = 0; i < c->n_table; i++)
-        ask(fl_ptr(in, FIRST_LOOKUP + i), &p->table[i]);
+        ask_for_keys(fl_ptr(in, FIRST_LOOKUP + i), &p->table[i]);
     return x->methods->pull(x, p->now.slot, p->table, c->n_table, c->dense,
                             p->now.prefetches, c->now);
 }
@@ -55,7 +55,7 @@ static const fl_kernel kernel_pull = {
     .run = pull_run,
 };
 
-static fleet_status arrive_run(const fl_instance *in, const fl_range *r)
+static fleet_status wait_run(const fl_instance *in, const fl_range *r)
 {
     const pull_config *c = in->step->config;
     fl_remote *x = c->store->remote;
@@ -65,10 +65,10 @@ static fleet_status arrive_run(const fl_instance *in, const fl_range *r)
     return x->methods->wait_pull(x, p->now.slot);
 }
 
-static const fl_kernel kernel_arrive = {
+static const fl_kernel kernel_wait = {
     .name = "ps.arrive",
     .split = FL_SPLIT_PARTS,
-    .run = arrive_run,
+    .run = wait_run,
 };
 
 /* --- the pass ------------------------------------------------------------ */
@@ -94,8 +94,8 @@ static int count_lookups(const fl_plan *plan)
     return n;
 }
 
-/* Pulls and, after them, the step that came last: they were made when all that
- * they concern was known, and come before it. */
+/* Steps of FL_PULL, with ps.pull after them, come before all others: they were
+ * emitted last, when all lookups were known. */
 static fleet_status put_first(fl_plan *plan)
 {
     fl_step **order = fl_alloc_array(plan->n_step, sizeof *order);
@@ -133,7 +133,7 @@ static fleet_status emit_pull(fl_lowering *l, const pull_config *like)
         for (size_t i = 0; i < plan->n_dense; i++)
             fl_operands_add(&all, plan->dense[i].weight, FL_READ_WRITE);
     l->phase = FL_FORWARD;
-    fl_emit(l, &kernel_arrive, NULL, c, all.o, all.n);
+    fl_emit(l, &kernel_wait, NULL, c, all.o, all.n);
     return l->status;
 }
 
@@ -142,7 +142,8 @@ fleet_status fl_pass_pull(fl_lowering *l, bool *applied)
     fl_plan *plan = l->plan;
     pull_config c = {.store = plan->store,
                      .n_table = count_lookups(plan),
-                     .dense = plan->training && fl_keeps_dense(plan->store),
+                     .dense =
+                         plan->training && fl_remote_has_dense(plan->store),
                      .now = !plan->training};
 
     if (!plan->store->remote || (c.n_table == 0 && !c.dense))

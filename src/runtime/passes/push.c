@@ -1,4 +1,5 @@
-/* push.c - pass push: an update ends with a push of gradients to the servers. */
+/* push.c - pass push: an update ends with a push of gradients to the
+ * servers. */
 #include "runtime/plan/pass.h"
 #include "runtime/reduce/push_args.h"
 
@@ -10,7 +11,7 @@ static fleet_status push_run(const fl_instance *in, const fl_range *r)
     fl_push p;
 
     (void)r;
-    if (!fl_remote_is_told(c->store, now->skip))
+    if (!fl_remote_gets_update(c->store, now->skip))
         return FLEET_OK;
     FL_TRY(fl_push_of(in, c, &p));
     return x->methods->push(x, &p);
@@ -26,7 +27,7 @@ fleet_status fl_pass_push(fl_lowering *l, bool *applied)
 {
     fl_plan *plan = l->plan;
     fl_push_args c = fl_push_args_of(l);
-    bool dense = fl_keeps_dense(plan->store);
+    bool dense = fl_remote_has_dense(plan->store);
     fl_operands all;
 
     if (!plan->training || !plan->store->remote ||

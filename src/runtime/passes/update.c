@@ -52,7 +52,7 @@ static const fl_kernel kernel_update = {
     .run = update_run,
 };
 
-static fl_update_range piece_of(const fl_lowering *l, const fl_param *p)
+static fl_update_range range_of(const fl_lowering *l, const fl_param *p)
 {
     fl_update_range q = {p->offset, (p->n + 15) / 16 * 16, 1.0f, -1.0f,
                          fl_dgc_takes(l, p)};
@@ -66,7 +66,7 @@ static fl_update_range piece_of(const fl_lowering *l, const fl_param *p)
     return q;
 }
 
-static bool continues(const fl_update_range *a, const fl_update_range *b)
+static bool can_follow(const fl_update_range *a, const fl_update_range *b)
 {
     return a->offset + a->n == b->offset &&
            a->learning_rate == b->learning_rate && a->decay == b->decay &&
@@ -74,8 +74,8 @@ static bool continues(const fl_update_range *a, const fl_update_range *b)
 }
 
 /* Cut what `like` has of the group's own part into blocks, appended to all. */
-static void cut(fl_update_ranges *all, const fl_flat *g,
-                const fl_update_range *like)
+static void cut_blocks(fl_update_ranges *all, const fl_flat *g,
+                       const fl_update_range *like)
 {
     int64_t end = like->offset + like->n, at = like->offset;
 
@@ -90,7 +90,7 @@ static void cut(fl_update_ranges *all, const fl_flat *g,
 }
 
 /* The stretches of a group whose parameters have a gradient in this plan. */
-static const fl_update_ranges *make_pieces(fl_lowering *l, const fl_flat *g)
+static const fl_update_ranges *make_ranges(fl_lowering *l, const fl_flat *g)
 {
     const fl_store *s = l->plan->store;
     size_t most = s->params.n + (size_t)(g->n / FL_BLOCK) + 1;
@@ -108,22 +108,22 @@ static const fl_update_ranges *make_pieces(fl_lowering *l, const fl_flat *g)
 
         if (p->flat != g || !fl_is_updated_locally(l, p))
             continue;
-        fl_update_range q = piece_of(l, p);
-        if (run.n && continues(&run, &q)) {
+        fl_update_range q = range_of(l, p);
+        if (run.n && can_follow(&run, &q)) {
             run.n += q.n;
             continue;
         }
-        cut(&all, g, &run);
+        cut_blocks(&all, g, &run);
         run = q;
     }
-    cut(&all, g, &run);
+    cut_blocks(&all, g, &run);
     return fl_config(l, &all, sizeof all);
 }
 
 static void emit_update(fl_lowering *l, const fl_dense *d)
 {
     const fl_rule *rule = fl_rule_of(l->plan->store->optimizer->kind);
-    const fl_update_ranges *all = make_pieces(l, d->flat);
+    const fl_update_ranges *all = make_ranges(l, d->flat);
     fl_operand o[STATE + FL_MAX_STATE] = {FL_R(l->plan->update),
                                           FL_R(d->gradient), FL_RW(d->weight)};
 
@@ -138,7 +138,7 @@ static void emit_update(fl_lowering *l, const fl_dense *d)
 
 /* --- what a GPU is told -------------------------------------------------- */
 
-/* The rates if so many updates of those that were counted have been skipped. */
+/* The rates if `skipped` of the updates that were counted did not happen. */
 static fl_device_rates rates_after(const fl_store *s, const fl_update_now *now,
                                    int skipped)
 {
@@ -167,7 +167,7 @@ void fl_update_tell(const fl_store *s, const fl_update_now *now,
 
 fleet_status fl_pass_update(fl_lowering *l, bool *applied)
 {
-    const fl_remote *x = l->plan->store->remote; /* who does it then */
+    const fl_remote *x = l->plan->store->remote; /* does it, if there is one */
 
     if (!l->plan->training || (x && !l->plan->store->dense_local))
         return FLEET_OK;

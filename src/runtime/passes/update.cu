@@ -1,12 +1,12 @@
-/* update.cu - the CUDA half of update.c and clip_global_norm.c: sums of contributions,
- * gradient merge, norms and the clip, the rules over flat groups. */
+/* update.cu - the CUDA half of update.c, gradient_merge.c, clip_global_norm.c and
+ * plan/gradients.c: sums of contributions, gradient merge, norms and the clip,
+ * the rules over flat groups. */
 #include "runtime/optim/update_ranges.h"
 #include "runtime/device/cuda/block.h"
 #include "runtime/device/cuda/device_list.h"
 #include "runtime/optim/rule_cuda.h"
 
-/* --- gradient.add: total += part; merge.dense: sum <- gradient, update -------
- */
+/* --- gradient.add: total += part; merge.dense: sum <- gradient, update --- */
 
 __global__ static void add_all(float *total, const float *part, int64_t n)
 {
@@ -39,8 +39,7 @@ static fleet_status merge(fl_device *, fl_queue *q, const fl_device_step *s)
                           fl_step_ptr<fl_device_update>(s, 2), n);
 }
 
-/* --- update.dense: update, gradient, weights, states -------------------------
- */
+/* --- update.dense: update, gradient, weights, states --------------------- */
 
 enum { NOW, GRADIENT, WEIGHT, STATE };
 
@@ -117,8 +116,7 @@ static fleet_status update(fl_device *, fl_queue *q, const fl_device_step *s)
                      all, fl_step_ptr<fl_device_update>(s, NOW));
 }
 
-/* --- clip.norm: update, norms, gradient --------------------------------------
- */
+/* --- clip.norm: update, norms, gradient ---------------------------------- */
 
 __global__ static void norm_of_blocks(double *norm, const float *g,
                                       const fl_norm_block *block,
@@ -159,8 +157,7 @@ static fleet_status norm(fl_device *, fl_queue *q, const fl_device_step *s)
                      fl_step_ptr<fl_device_update>(s, 0));
 }
 
-/* --- clip.factor: update, then all norms -------------------------------------
- */
+/* --- clip.factor: update, then all norms --------------------------------- */
 
 __global__ static void add_norms(double *sum, const double *norm, int n)
 {
@@ -199,8 +196,7 @@ static fleet_status factor(fl_device *d, fl_queue *q, const fl_device_step *s)
                      sum);
 }
 
-/* --- all_reduce.idle: what changes no sum, as floats or halves ---------------
- */
+/* --- all_reduce.idle: what changes no sum, as floats or halves ----------- */
 
 template <class T> __global__ static void set_all(T *x, T value, int64_t n)
 {

@@ -1,4 +1,5 @@
-/* gpu_steps.c - which steps a GPU runs, and the steps that copy to and from it. */
+/* gpu_steps.c - which steps a GPU runs, and the steps that copy to and from
+ * it. */
 #include "runtime/plan/gpu_steps.h"
 
 bool fl_is_for_gpu(const fl_plan *plan, const fl_step *s)

@@ -1,7 +1,7 @@
 /* gpu_steps.h - what plans know of a GPU: which steps it shall run, and the
- * steps that copy between the host's memory and the GPU's. Pass place_steps puts
- * these into plans; they are run by the executor's GPU half, never as kernels of
- * the CPU. */
+ * steps that copy between the host's memory and the GPU's. Pass place_steps
+ * puts these into plans; they are run by the executor's GPU half, never as
+ * kernels of the CPU. */
 #ifndef FL_RUNTIME_PLAN_GPU_STEPS_H
 #define FL_RUNTIME_PLAN_GPU_STEPS_H
 

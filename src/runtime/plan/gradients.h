@@ -1,6 +1,7 @@
-/* gradients.h - the gradients of a plan: the first one, which is the loss's; sums
- * of contributions to one gradient; and what becomes of a parameter's gradient,
- * an update in this process or a push to servers. For lowering and passes. */
+/* gradients.h - the gradients of a plan: the first one, which is the loss's;
+ * sums of contributions to one gradient; and what becomes of a parameter's
+ * gradient, an update in this process or a push to servers. For lowering and
+ * passes. */
 #ifndef FL_RUNTIME_PLAN_GRADIENTS_H
 #define FL_RUNTIME_PLAN_GRADIENTS_H
 

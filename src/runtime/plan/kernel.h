@@ -75,15 +75,15 @@ typedef struct fl_kernel {
     bool whole_batch; /* reads all rows of its batched operands up to the
                          capacity: they are zero past the batch */
 
-    bool on_host; /* rows are here, wherever the program runs */
-    bool on_gpu;  /* rows are there, the same */
+    bool on_host; /* runs on the host, wherever the program runs */
+    bool on_gpu;  /* runs on the GPU, the same */
 
-    /* Operands by bit of a step that the peers do: what they reduce. It is in
-     * the GPU's memory where they take it from there. */
+    /* Operands by bit of a step that a communicator does: what ranks reduce. It
+     * is in the GPU's memory if the communicator can reduce it there. */
     unsigned reduces;
 
-    /* Operands by bit, for pass amp: those that may be of bfloat16, which run()
-     * sees by their dtype; and those that it makes so, all or none. The CUDA
+    /* Operands by bit, for pass amp: which of them may be of bfloat16, as run()
+     * sees by their dtype; and which of them it makes so, all or none. The CUDA
      * half takes the same, and float16. */
     unsigned takes_half, wants_half;
 } fl_kernel;

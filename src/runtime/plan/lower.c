@@ -1,4 +1,4 @@
-/* lower.c - from the nodes of a program to the steps of a plan; see lower.h. */
+/* lower.c - from the nodes of a program to the steps of a plan. */
 #include "runtime/plan/lower.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ typedef struct fl_pending {
     int total, part; /* values */
 } fl_pending;
 
-static void failed(fl_lowering *l, fleet_status status)
+static void note_failure(fl_lowering *l, fleet_status status)
 {
     if (l->status == FLEET_OK)
         l->status = status;
@@ -23,7 +23,7 @@ static int new_value(fl_lowering *l, const fl_value *like)
     int v = fl_plan_value(l->plan, like);
 
     if (v < 0)
-        failed(l, FLEET_ENOMEM);
+        note_failure(l, FLEET_ENOMEM);
     return v;
 }
 
@@ -65,7 +65,7 @@ static fl_dense *dense_of(fl_lowering *l, fl_flat *group)
             return &plan->dense[i];
     if (fl_grow(&plan->dense, &plan->dense_capacity, plan->n_dense + 1,
                 sizeof *plan->dense) != FLEET_OK) {
-        failed(l, FLEET_ENOMEM);
+        note_failure(l, FLEET_ENOMEM);
         return NULL;
     }
     fl_dense *d = &plan->dense[plan->n_dense++];
@@ -162,7 +162,8 @@ int fl_temp(fl_lowering *l, const char *name, fleet_dtype dtype,
     return new_value(l, &like);
 }
 
-static int object_of(fl_lowering *l, const char *name, size_t size, bool ahead)
+static int object_of(fl_lowering *l, const char *name, size_t size,
+                     bool per_slot)
 {
     fl_value like = {.name = name,
                      .kind = FL_VALUE_PERSISTENT,
@@ -170,7 +171,7 @@ static int object_of(fl_lowering *l, const char *name, size_t size, bool ahead)
                      .shape = fl_shape_1((int64_t)size),
                      .root = -1,
                      .object = size,
-                     .per_slot = ahead,
+                     .per_slot = per_slot,
                      .ld = 1};
 
     return new_value(l, &like);
@@ -212,7 +213,7 @@ const void *fl_config(fl_lowering *l, const void *config, size_t size)
     void *copy = fl_arena_copy(&l->plan->arena, config, size);
 
     if (!copy)
-        failed(l, FLEET_ENOMEM);
+        note_failure(l, FLEET_ENOMEM);
     return copy;
 }
 
@@ -229,7 +230,7 @@ void fl_emit(fl_lowering *l, const fl_kernel *kernel, const fl_node *node,
     if (l->phase >= FL_REDUCE_BEGIN)
         like.period = l->program->training.merge.steps;
     if (l->status == FLEET_OK)
-        failed(l, fl_plan_step(l->plan, &like, operand, n));
+        note_failure(l, fl_plan_step(l->plan, &like, operand, n));
     for (int i = 0; l->status == FLEET_OK && i < n; i++)
         if (kernel->whole_batch && operand[i].value >= 0)
             l->plan->value[operand[i].value].zero_tail = true;
@@ -320,7 +321,7 @@ int fl_gradient_to(fl_lowering *l, const fleet_var *v)
         return l->gradient[v->id] = first_gradient(l, v);
     if (fl_grow(&l->pending, &l->pending_capacity, l->n_pending + 1,
                 sizeof *p) != FLEET_OK) {
-        failed(l, FLEET_ENOMEM);
+        note_failure(l, FLEET_ENOMEM);
         return -1;
     }
     p = &l->pending[l->n_pending++];
@@ -384,7 +385,7 @@ static void lower_forward(fl_lowering *l)
     l->phase = FL_FORWARD;
     for (size_t i = 0; i < p->n_node && l->status == FLEET_OK; i++)
         if (l->needed[i] && !l->node[i].skip)
-            failed(l, p->node[i]->op->forward(l, p->node[i]));
+            note_failure(l, p->node[i]->op->forward(l, p->node[i]));
 }
 
 static bool has_own_gradient(fl_lowering *l, const fl_node *n)
@@ -395,7 +396,7 @@ static bool has_own_gradient(fl_lowering *l, const fl_node *n)
     return fl_gradient_of(l, fl_out(l, n, 0)) >= 0;
 }
 
-/* Its own outputs, or those of the nodes whose work it does. */
+/* Its own outputs, or the outputs of the nodes whose work it does. */
 static bool has_gradient(fl_lowering *l, const fl_node *n)
 {
     const fleet_program *p = l->program;
@@ -421,7 +422,7 @@ static void lower_backward(fl_lowering *l)
         if (!l->needed[i] || l->node[i].skip || !n->op->gradient ||
             !has_gradient(l, n))
             continue;
-        failed(l, n->op->gradient(l, n));
+        note_failure(l, n->op->gradient(l, n));
         add_pending(l, n);
     }
 }
@@ -463,7 +464,7 @@ bool fl_is_private(const fl_lowering *l, const fleet_var *v)
            v != l->program->training.loss;
 }
 
-static fleet_status allocate(fl_lowering *l, const bool *fetched)
+static fleet_status begin_lowering(fl_lowering *l, const bool *fetched)
 {
     const fleet_program *p = l->program;
 
@@ -481,7 +482,7 @@ static fleet_status allocate(fl_lowering *l, const bool *fetched)
     return FLEET_OK;
 }
 
-static void release(fl_lowering *l)
+static void end_lowering(fl_lowering *l)
 {
     fl_free(l->needed);
     fl_free(l->wants);
@@ -493,7 +494,7 @@ static void release(fl_lowering *l)
     fl_free(l->pending);
 }
 
-/* Which value is whose, for those who read results. */
+/* Which value a variable has, for feeds and fetches. */
 static fleet_status keep_values(fl_lowering *l)
 {
     size_t size = l->program->n_var * sizeof *l->value;
@@ -507,7 +508,7 @@ static fleet_status keep_values(fl_lowering *l)
     return plan->value_of && plan->gradient_of ? FLEET_OK : FLEET_ENOMEM;
 }
 
-static fleet_status lower(fl_lowering *l)
+static fleet_status lower_program(fl_lowering *l)
 {
     const fleet_program *p = l->program;
 
@@ -533,7 +534,7 @@ fleet_status fl_plan_build(const fleet_program *program, fl_store *store,
                            int64_t batch, bool training, const bool *fetched,
                            const fl_place *placing, fl_plan **plan)
 {
-    static const fl_place here;
+    static const fl_place on_host;
 
     fl_lowering l = {.program = program};
     fleet_status status;
@@ -541,17 +542,17 @@ fleet_status fl_plan_build(const fleet_program *program, fl_store *store,
     FL_TRY(FL_NEW(plan, sizeof **plan));
     (*plan)->program = program;
     (*plan)->store = store;
-    (*plan)->place = placing ? placing : &here;
+    (*plan)->place = placing ? placing : &on_host;
     (*plan)->training = training;
     (*plan)->batch = batch;
     (*plan)->slice = fl_slice_rows(batch);
     (*plan)->loss = (*plan)->update = (*plan)->pull = (*plan)->works = -1;
     (*plan)->scaling = -1;
     l.plan = *plan;
-    status = allocate(&l, fetched);
+    status = begin_lowering(&l, fetched);
     if (status == FLEET_OK)
-        status = lower(&l);
-    release(&l);
+        status = lower_program(&l);
+    end_lowering(&l);
     if (status != FLEET_OK) {
         fl_plan_destroy(*plan);
         *plan = NULL;

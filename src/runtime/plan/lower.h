@@ -55,22 +55,22 @@ void fl_value_view(fl_lowering *l, const fleet_var *v, int value);
 /* Output i of a node as the plan has it (a fused activation's, perhaps). */
 const fleet_var *fl_out(const fl_lowering *l, const fl_node *n, int i);
 
-/* The gradient that has arrived for a variable; -1: nobody gave any. */
+/* The gradient that a variable has got so far; -1: none. */
 int fl_gradient_of(fl_lowering *l, const fleet_var *v);
 
 /* Where a step is to store this node's contribution to a variable's gradient,
- * all of it; -1: nobody wants it. If there is one already the sum is formed
+ * all of it; -1: it is not wanted. If the variable has one the sum is formed
  * afterwards, so that a kernel always finishes its own sum. */
 int fl_gradient_to(fl_lowering *l, const fleet_var *v);
 bool fl_gradient_wanted(const fl_lowering *l, const fleet_var *v);
 
-/* The contribution is a view of a value that nobody needs any more: `column`
+/* The contribution is a view of a value that is not needed any more: `column`
  * elements from its start, with its row stride. */
 void fl_gradient_view(fl_lowering *l, const fleet_var *v, int value,
                       int64_t column);
 
-/* A value for a group's gradient; shared: where the ranks reduce it, if there
- * is such a place. */
+/* A value for a group's gradient; shared: in the memory that all ranks map and
+ * reduce from, if the group has any. */
 int fl_flat_gradient(fl_lowering *l, const fl_flat *g, const char *name,
                      bool shared);
 

@@ -1,4 +1,4 @@
-/* pass.c - see pass.h. */
+/* pass.c - runs the passes of passes.def, one after the other. */
 #include "runtime/plan/pass.h"
 
 #include <string.h>
@@ -24,9 +24,8 @@ static fleet_status run_one(fl_lowering *l, const fl_pass *pass)
 
     if (*pass->needs && !has_applied(l->plan, pass->needs))
         return fl_fail(FLEET_EUNSUPPORTED,
-                       "pass %s needs %s, which was not "
-                       "applied",
-                       pass->name, pass->needs);
+                       "pass %s needs %s, which was not applied", pass->name,
+                       pass->needs);
     FL_TRY(pass->run(l, &applied));
     if (!applied)
         return FLEET_OK;

@@ -7,7 +7,7 @@
 
 typedef enum fl_pass_when { FL_PASS_GRAPH, FL_PASS_PLAN } fl_pass_when;
 
-/* A pass sets *applied if there was something for it to do. */
+/* A pass sets *applied if it found something to do. */
 typedef fleet_status fl_pass_run(fl_lowering *l, bool *applied);
 
 typedef struct fl_pass {
@@ -17,7 +17,8 @@ typedef struct fl_pass {
     fl_pass_run *run;
 } fl_pass;
 
-/* Run the passes of that time; names of those that applied go to the plan. */
+/* Run the passes of that time; the plan notes the names of passes that
+ * applied. */
 fleet_status fl_passes_run(fl_lowering *l, fl_pass_when when);
 
 /* The same on any list, for tests; n passes. */

@@ -26,19 +26,19 @@ typedef struct fl_value {
     int root;             /* the value whose memory this one lies in */
     int64_t column;       /* where, in elements from the root's start */
     int64_t ld;           /* elements from row to row */
-    size_t object;        /* KEPT: not numbers but so many bytes */
-    void *pointer;        /* into the store, where var does not say it; KEPT:
-                             of all plans, NULL: the plan's own */
-    float first;          /* KEPT: every element at the start */
-    bool per_slot;        /* KEPT: written by FL_PULL or FL_PREFETCH, there once
-                             per slot */
+    size_t object;        /* PERSISTENT: not numbers but that many bytes */
+    void *pointer;        /* into the store, where var does not say it;
+                             PERSISTENT: of all plans, NULL: the plan's own */
+    float first;          /* PERSISTENT: every element at the start */
+    bool per_slot;        /* PERSISTENT: written by FL_PULL or FL_PREFETCH,
+                             once per slot */
     bool fetched;         /* may be read after the iteration */
     bool zero_tail;       /* rows past the batch must read as zero */
     bool on_gpu;          /* in the GPU's memory */
     bool shadow;          /* of one that is at home in the other memory */
 
     /* On a GPU: a row for each of a lookup's positions, in memory of its own;
-     * there is more when there are more. NULL: as its shape says. */
+     * it grows with the batches. NULL: as its shape says. */
     const struct fl_device_lookup *positions;
     int64_t most_ids; /* FEED, ragged, of a GPU: room in it */
 
@@ -61,19 +61,19 @@ typedef struct fl_operand {
 /* When a step runs. */
 typedef enum fl_phase {
     FL_PULL,      /* perhaps while the iteration before this one is under way */
-    FL_PULL_WAIT, /* what was pulled is there; of plans whose rows come ahead */
-    FL_PREFETCH,  /* it is made ready for a GPU; again perhaps meanwhile */
+    FL_PULL_WAIT, /* what was pulled has come; of plans that prefetch rows */
+    FL_PREFETCH,  /* rows are made ready for a GPU; perhaps at the same time */
     FL_FORWARD,
     FL_BACKWARD,
     FL_MERGE,        /* every iteration, after backward */
-    FL_REDUCE_BEGIN, /* once per merge group: sums of gradients are begun, while the
-                  rest of backward is computed */
+    FL_REDUCE_BEGIN, /* once per merge group: sums of gradients are begun, while
+                        the rest of backward is computed */
     FL_UPDATE,       /* once per merge group */
     FL_AVERAGE       /* after an update, when ranks make their weights equal */
 } fl_phase;
 
-/* Who does it: the pool's threads; the exchange or the peers, which are called
- * on the executor's own thread; the GPU, also what is copied there and back. */
+/* What does it: the pool's threads; servers or other ranks, which are called on
+ * the executor's own thread; the GPU, also what is copied to it and from it. */
 typedef enum fl_engine {
     FL_ENGINE_COMPUTE,
     FL_ENGINE_COMM,
@@ -97,8 +97,9 @@ typedef struct fl_region {
     int first, n; /* steps of the plan */
     fl_split split;
     fl_phase phase; /* of forward, backward and merge: FL_FORWARD before the
-                       first that leaves, or where rows come ahead is the
-                       CPU's and none of forward; FL_BACKWARD from it on */
+                       first reduction, or with prefetched rows before the
+                       CPU's first region behind forward; FL_BACKWARD from
+                       it on */
     fl_engine engine;
 } fl_region;
 
@@ -152,29 +153,29 @@ typedef struct fl_plan {
     int pull;             /* value: begins with an fl_pull_now, -1: none */
     bool prefetches_rows; /* there are steps of FL_PULL_WAIT and FL_PREFETCH */
     size_t arena_bytes;   /* of TEMP; the executor's plans share one arena */
-    size_t persistent_bytes; /* of KEPT: the plan's own */
-    size_t slot_bytes;       /* of KEPT and ahead, for each slot */
+    size_t persistent_bytes; /* of PERSISTENT: the plan's own */
+    size_t slot_bytes;       /* of PERSISTENT per_slot, for each slot */
     size_t gpu_arena_bytes, gpu_persistent_bytes, gpu_slot_bytes; /* on the
                                                                       GPU */
-    fl_text passes; /* names of those that applied */
+    fl_text passes; /* names of the passes that applied */
 } fl_plan;
 
-/* What an update is told besides, for the steps that do it. */
+/* The scalars of an update, for the steps that do it. */
 typedef struct fl_update_now {
     const fleet_optimizer *optimizer;
     fl_update u;
-    int micro;   /* which batch of the merge group this is, from 0 */
-    bool leaves; /* all that is known: gradients may go to the other ranks */
-    bool joins;  /* other ranks' update: there are no gradients of this one */
-    bool alone;  /* this rank's own: nothing is reduced */
-    int ranks;   /* AVERAGE: whose weights count */
-    int batches; /* that the sum of all ranks' gradients is divided by */
-    bool skip;   /* nothing is updated: a gradient is not finite */
+    int micro;        /* which batch of the merge group this is, from 0 */
+    bool leaves;      /* reductions may begin: the group's last batch */
+    bool joins;       /* other ranks' update: this one adds no gradients */
+    bool alone;       /* this rank's own: nothing is reduced */
+    int ranks;        /* AVERAGE: whose weights count */
+    int batches;      /* that the sum of all ranks' gradients is divided by */
+    bool skip;        /* nothing is updated: a gradient is not finite */
     float loss_scale; /* that gradients are still to be divided by; 0: none */
     double density;   /* of dgc: the part that is sent; 0: all is reduced */
 } fl_update_now;
 
-/* What a pull is told: which slot of the exchange, and of which version. */
+/* The scalars of a pull: which of the remote's slots, and of which version. */
 typedef struct fl_pull_now {
     int slot;
     bool prefetches;
@@ -183,13 +184,13 @@ typedef struct fl_pull_now {
 /* The largest batch that a plan is made for. */
 #define FL_MOST_BATCH ((int64_t)1 << 31)
 
-/* Base pointers of values: one for the arena, one for what is kept, one for
- * what a slot has of it, two per feed (values, offsets), one per thing in the
- * store. */
+/* Base pointers of values: one for the arena, one for persistent values, one
+ * for what a slot has of these, two per feed (values, offsets), one per thing
+ * in the store. */
 enum { FL_BASE_ARENA, FL_BASE_PERSISTENT, FL_BASE_SLOT, FL_FIRST_BASE };
 
 /* Which variables may be fetched: by var id; NULL: none. Where steps run, which
- * outlives the plan; NULL: all of them here. */
+ * outlives the plan; NULL: all of them on the host. */
 fleet_status fl_plan_build(const fleet_program *program, fl_store *store,
                            int64_t batch, bool training, const bool *fetched,
                            const fl_place *placing, fl_plan **plan);

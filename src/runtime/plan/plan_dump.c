@@ -11,11 +11,11 @@ static const char *phase_name(fl_phase phase)
     return names[phase];
 }
 
-static const char *lane_name(fl_engine lane)
+static const char *engine_name(fl_engine engine)
 {
     static const char *const names[] = {"compute", "comm", "gpu"};
 
-    return names[lane];
+    return names[engine];
 }
 
 static const char *kind_name(fl_value_kind kind)
@@ -55,7 +55,7 @@ static void print_steps(const fl_plan *plan, const fl_region *region,
         print_operands(plan, s, false, out);
         fl_text_add(out, "  %s", phase_name(s->phase));
         if (s->engine != FL_ENGINE_COMPUTE)
-            fl_text_add(out, " lane %s", lane_name(s->engine));
+            fl_text_add(out, " lane %s", engine_name(s->engine));
         if (s->period > 1)
             fl_text_add(out, " every %d", s->period);
         fl_text_add(out, "\n");

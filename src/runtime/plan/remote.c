@@ -1,7 +1,7 @@
 /* remote.c - what a store's servers have to do with an update. */
 #include "runtime/plan/remote.h"
 
-bool fl_keeps_dense(const fl_store *s)
+bool fl_remote_has_dense(const fl_store *s)
 {
     bool any = !s->dense_local;
 
@@ -10,7 +10,7 @@ bool fl_keeps_dense(const fl_store *s)
     return any && s->remote;
 }
 
-bool fl_remote_is_told(const fl_store *s, bool skipped)
+bool fl_remote_gets_update(const fl_store *s, bool skipped)
 {
     return !skipped || (s->remote->sync && !s->dense_local);
 }

@@ -1,22 +1,21 @@
-/* remote.h - how an iteration talks to those who keep the parameters, when
- * they are not in this process: the interface between plans and src/ps (servers
- * today, caches and others later), which the facade connects. A store without
- * one trains by itself.
+/* remote.h - how an iteration talks to the processes that keep the parameters,
+ * when this one does not: the interface between plans and src/ps, or sharded
+ * tables, which the facade connects. A store without one trains by itself.
  *
  * A worker's store then has copies of the dense weights, which a pull renews,
  * and of tables no more than their names. An iteration of a trained program is
  *
- *     pull(t + 1)      ahead: while the rows of t + 1 travel, t computes
- *                      (on a GPU; then they are copied there meanwhile, too)
- *     arrive(t)        rows of t are there, dense weights are renewed
+ *     pull(t + 1)      a prefetch: while the rows of t + 1 travel, t computes
+ *                      (on a GPU; they are copied to it meanwhile, too)
+ *     wait_pull(t)     rows of t have come, dense weights are renewed
  *     ... forward, backward ...
  *     push(t)
- *     settle
+ *     wait_update(t)
  *
  * In sync the rows of t + 1 are those after push(t): pull(t + 1) then comes
- * between push(t) and settle, so that its keys are sorted out while the servers
- * update. Nothing is pulled ahead where the next batch is not known yet. A pull
- * ahead that fails is dropped, and made again when its own iteration begins.
+ * between push(t) and wait_update(t), so that its keys are sorted out while the
+ * servers update. Nothing is prefetched while the next batch is not known. A
+ * prefetch that fails is dropped, and made again when its own iteration begins.
  *
  * Threads: one at a time, under the store's lock and on the thread that called
  * the executor; but stop and fail from any.
@@ -33,8 +32,8 @@ enum { FL_N_SLOT = 2 };
 typedef struct fl_pull_part {
     const uint64_t *key; /* n of them, of that part (table_api.h) */
     int64_t n;
-    const float **row; /* n of them: set by arrive(), valid until the slot's
-                          next pull or drop; or by came() */
+    const float **row; /* n of them: set by wait_pull(), or came(), valid until
+                          the slot's next pull or drop */
 } fl_pull_part;
 
 typedef struct fl_pull_rows {
@@ -68,14 +67,15 @@ typedef struct fl_push {
     int n_batch; /* that the sums are of; 1 where they are not averaged, 0 of a
                     rank that brings nothing, or that says nothing of it */
     float learning_rate; /* of this update, factors of parameters left out */
-    float clip; /* factor of a clip that was worked out here; 1: none */
-    const fl_update *update; /* as it would be made here, of all ranks' batches,
-                                and of gradients as they stand */
+    float clip; /* factor of a clip that this process worked out; 1: none */
+    const fl_update *update; /* as this process would make it, of all ranks'
+                                batches, and of gradients as they stand */
     float loss_scale; /* this worker's, which `update` knows and servers do not:
                          gradients travel divided by it; 0: none */
 } fl_push;
 
-/* Of gradients that travel to who knows no scale of this worker's loss. */
+/* Of gradients that travel to servers, which know no scale of this worker's
+ * loss. */
 static inline float fl_push_factor(const fl_push *p)
 {
     return p->loss_scale > 0 ? 1.0f / p->loss_scale : 1.0f;
@@ -84,27 +84,27 @@ static inline float fl_push_factor(const fl_push *p)
 typedef struct fl_remote fl_remote;
 
 typedef struct fl_remote_class {
-    /* Ask for rows and, if dense, for the weights. ahead: of the version after
-     * the push that comes next, or is not settled yet; else of the one that
-     * there is. What
-     * is neither trained nor to be exact (an executor for test) says now: of
-     * whatever there is. Arrays stay the caller's until arrive() or drop(). */
+    /* Ask for rows and, if dense, for the weights. prefetch: of the version
+     * after the push that comes next, or that is not waited for yet; else of
+     * the present one. now, for what is neither trained nor to be exact (an
+     * executor for test): of any version. Arrays stay the caller's until
+     * wait_pull() or drop(). */
     fleet_status (*pull)(fl_remote *x, int slot, const fl_pull_rows *table,
-                         int n_table, bool dense, bool ahead, bool now);
+                         int n_table, bool dense, bool prefetch, bool now);
     fleet_status (*wait_pull)(fl_remote *x, int slot);
 
     /* Does not wait. Of a pull that is under way: have its rows come? Then they
-     * are set, as by arrive(), which is called all the same: it brings the
-     * weights, and tells what has failed. NULL: that is not known before. */
+     * are set, as by wait_pull(), which is called all the same: it brings the
+     * weights, and returns what has failed. NULL: not known before. */
     bool (*came)(fl_remote *x, int slot);
 
-    /* Nobody will ask for it, or use its rows any more: also of a slot whose
-     * pull or arrival failed, that has arrived, or that is empty. */
+    /* The slot's rows are not used any more: also of a slot whose pull failed,
+     * that was waited for, or that is empty. */
     void (*drop)(fl_remote *x, int slot);
 
-    /* In sync, where dense parameters are updated here: before a push, which
+    /* In sync, if dense parameters are updated by ranks: before a push, which
      * is then given the same. What the rows' gradients of all workers add to
-     * `squares`, those of the dense gradients, makes the factor of the clip by
+     * `squares`, the dense gradients' squares, makes the factor of the clip by
      * global norm, the same for all. */
     fleet_status (*clip)(fl_remote *x, const fl_push *p, double squares,
                          float *factor);
@@ -113,7 +113,7 @@ typedef struct fl_remote_class {
     fleet_status (*push)(fl_remote *x, const fl_push *p);
 
     /* After each push: in sync it returns once all workers' was applied and
-     * the dense weights of then are there. */
+     * the dense weights of then have come. */
     fleet_status (*wait_update)(fl_remote *x);
 
     /* The worker's pass is over: returns when that of all is, with the dense
@@ -124,21 +124,21 @@ typedef struct fl_remote_class {
     fleet_status (*refresh)(fl_remote *x);
 } fl_remote_class;
 
-/* Is there one, and does it keep any dense parameter? */
-bool fl_keeps_dense(const fl_store *s);
+/* Has the store a remote, and does that keep any dense parameter? */
+bool fl_remote_has_dense(const fl_store *s);
 
-/* Of an update, skipped or not: is it pushed and settled? One that is skipped
- * is not, but in sync by a worker alone: it is part of others' step, which it
- * brings nothing. Ranks all skip alike, so there is no step. */
-bool fl_remote_is_told(const fl_store *s, bool skipped);
+/* Is an update, skipped or not, pushed and waited for? One that is skipped is
+ * not, except by a worker in sync: it takes part in the other workers' step,
+ * and brings nothing. Ranks all skip alike, so that no step is made. */
+bool fl_remote_gets_update(const fl_store *s, bool skipped);
 
 struct fl_remote {
     const fl_remote_class *methods;
     bool sync;       /* every step of every worker is part of one update */
-    int64_t updates; /* that were done, as far as it is known here */
+    int64_t updates; /* that were done, as far as this process knows */
 
     /* Slots that executors have: from a pull to its iteration's end, or to its
-     * drop. Theirs alone. */
+     * drop. The executors' alone. */
     bool taken[FL_N_SLOT];
 };
 

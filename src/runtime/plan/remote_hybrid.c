@@ -1,31 +1,31 @@
-/* remote_hybrid.c - see remote_hybrid.h. */
+/* remote_hybrid.c - servers and sharded tables behind one interface. */
 #include "runtime/plan/remote_hybrid.h"
 
 #include "base/memory.h"
 
-/* A pull that is under way: tables of servers first, then those of ranks. */
+/* A pull that is under way: tables of servers first, then tables of ranks. */
 typedef struct pulled {
     fl_pull_rows *table;
     size_t capacity;
-    int n_away, n;
+    int n_servers, n;
 } pulled;
 
 struct fl_remote_hybrid {
-    fl_remote exchange; /* first */
+    fl_remote remote; /* first */
     fl_remote *servers, *ranks;
     pulled slot[FL_N_SLOT];
     fl_push_rows *pushed;
     size_t pushed_capacity;
 };
 
-static fl_remote_hybrid *joint_of(fl_remote *x)
+static fl_remote_hybrid *hybrid_of(fl_remote *x)
 {
     return (fl_remote_hybrid *)(void *)x;
 }
 
-static fleet_status follow(fl_remote_hybrid *j, fleet_status status)
+static fleet_status count_updates(fl_remote_hybrid *h, fleet_status status)
 {
-    j->exchange.updates = j->servers->updates;
+    h->remote.updates = h->servers->updates;
     return status;
 }
 
@@ -33,166 +33,168 @@ static fleet_status follow(fl_remote_hybrid *j, fleet_status status)
 
 static fleet_status sort_pull(pulled *p, const fl_pull_rows *table, int n)
 {
-    p->n = p->n_away = 0;
+    p->n = p->n_servers = 0;
     FL_TRY(fl_grow(&p->table, &p->capacity, (size_t)n + 1, sizeof *p->table));
     for (int i = 0; i < n; i++)
         if (table[i].rows->remote)
-            p->table[p->n_away++] = table[i];
-    p->n = p->n_away;
+            p->table[p->n_servers++] = table[i];
+    p->n = p->n_servers;
     for (int i = 0; i < n; i++)
         if (!table[i].rows->remote)
             p->table[p->n++] = table[i];
     return FLEET_OK;
 }
 
-static fleet_status joint_pull(fl_remote *x, int slot,
-                               const fl_pull_rows *table, int n_table,
-                               bool dense, bool ahead, bool now)
+static fleet_status hybrid_pull(fl_remote *x, int slot,
+                                const fl_pull_rows *table, int n_table,
+                                bool dense, bool prefetch, bool now)
 {
-    fl_remote_hybrid *j = joint_of(x);
-    pulled *p = &j->slot[slot];
+    fl_remote_hybrid *h = hybrid_of(x);
+    pulled *p = &h->slot[slot];
 
     FL_TRY(sort_pull(p, table, n_table));
-    FL_TRY(j->ranks->methods->pull(j->ranks, slot, p->table + p->n_away,
-                                   p->n - p->n_away, false, ahead, now));
-    return follow(j, j->servers->methods->pull(j->servers, slot, p->table,
-                                               p->n_away, dense, ahead, now));
+    FL_TRY(h->ranks->methods->pull(h->ranks, slot, p->table + p->n_servers,
+                                   p->n - p->n_servers, false, prefetch, now));
+    return count_updates(h, h->servers->methods->pull(h->servers, slot,
+                                                      p->table, p->n_servers,
+                                                      dense, prefetch, now));
 }
 
-static fleet_status joint_arrive(fl_remote *x, int slot)
+static fleet_status hybrid_wait_pull(fl_remote *x, int slot)
 {
-    fl_remote_hybrid *j = joint_of(x);
-    const pulled *p = &j->slot[slot];
+    fl_remote_hybrid *h = hybrid_of(x);
+    const pulled *p = &h->slot[slot];
 
-    FL_TRY(follow(j, j->servers->methods->wait_pull(j->servers, slot)));
-    return p->n > p->n_away ? j->ranks->methods->wait_pull(j->ranks, slot)
-                            : FLEET_OK;
+    FL_TRY(count_updates(h, h->servers->methods->wait_pull(h->servers, slot)));
+    return p->n > p->n_servers ? h->ranks->methods->wait_pull(h->ranks, slot)
+                               : FLEET_OK;
 }
 
-/* Those of ranks are fetched by all of them at once. */
-static bool joint_came(fl_remote *x, int slot)
+/* Rows of ranks are fetched by all of them at once, in wait_pull(). */
+static bool hybrid_came(fl_remote *x, int slot)
 {
-    fl_remote_hybrid *j = joint_of(x);
-    const pulled *p = &j->slot[slot];
+    fl_remote_hybrid *h = hybrid_of(x);
+    const pulled *p = &h->slot[slot];
 
-    return p->n == p->n_away && j->servers->methods->came &&
-           j->servers->methods->came(j->servers, slot);
+    return p->n == p->n_servers && h->servers->methods->came &&
+           h->servers->methods->came(h->servers, slot);
 }
 
-static void joint_drop(fl_remote *x, int slot)
+static void hybrid_drop(fl_remote *x, int slot)
 {
-    fl_remote_hybrid *j = joint_of(x);
+    fl_remote_hybrid *h = hybrid_of(x);
 
-    j->servers->methods->drop(j->servers, slot);
-    j->ranks->methods->drop(j->ranks, slot);
-    j->slot[slot].n = j->slot[slot].n_away = 0;
+    h->servers->methods->drop(h->servers, slot);
+    h->ranks->methods->drop(h->ranks, slot);
+    h->slot[slot].n = h->slot[slot].n_servers = 0;
 }
 
 /* --- pushes -------------------------------------------------------------- */
 
-/* The servers' tables first; how many those are. */
-static fleet_status sort_push(fl_remote_hybrid *j, const fl_push *p,
-                              int *n_away)
+/* The servers' tables first, *n_servers of them. */
+static fleet_status sort_push(fl_remote_hybrid *h, const fl_push *p,
+                              int *n_servers)
 {
     int n = 0;
 
-    FL_TRY(fl_grow(&j->pushed, &j->pushed_capacity, (size_t)p->n_table + 1,
-                   sizeof *j->pushed));
+    FL_TRY(fl_grow(&h->pushed, &h->pushed_capacity, (size_t)p->n_table + 1,
+                   sizeof *h->pushed));
     for (int i = 0; i < p->n_table; i++)
         if (p->table[i].rows->remote)
-            j->pushed[n++] = p->table[i];
-    *n_away = n;
+            h->pushed[n++] = p->table[i];
+    *n_servers = n;
     for (int i = 0; i < p->n_table; i++)
         if (!p->table[i].rows->remote)
-            j->pushed[n++] = p->table[i];
+            h->pushed[n++] = p->table[i];
     return FLEET_OK;
 }
 
-static fleet_status joint_push(fl_remote *x, const fl_push *p)
+static fleet_status hybrid_push(fl_remote *x, const fl_push *p)
 {
-    fl_remote_hybrid *j = joint_of(x);
-    fl_push away = *p, here = *p;
+    fl_remote_hybrid *h = hybrid_of(x);
+    fl_push to_servers = *p, to_ranks = *p;
 
-    FL_TRY(sort_push(j, p, &away.n_table));
-    away.table = j->pushed;
-    here.table = j->pushed + away.n_table;
-    here.n_table -= away.n_table;
-    here.n_param = 0;
-    FL_TRY(follow(j, j->servers->methods->push(j->servers, &away)));
-    return j->ranks->methods->push(j->ranks, &here);
+    FL_TRY(sort_push(h, p, &to_servers.n_table));
+    to_servers.table = h->pushed;
+    to_ranks.table = h->pushed + to_servers.n_table;
+    to_ranks.n_table -= to_servers.n_table;
+    to_ranks.n_param = 0;
+    FL_TRY(
+        count_updates(h, h->servers->methods->push(h->servers, &to_servers)));
+    return h->ranks->methods->push(h->ranks, &to_ranks);
 }
 
 /* Of tables that are all the ranks': beside tables of servers it is refused
  * (clip_global_norm.c). */
-static fleet_status joint_clip(fl_remote *x, const fl_push *p, double squares,
-                               float *factor)
+static fleet_status hybrid_clip(fl_remote *x, const fl_push *p, double squares,
+                                float *factor)
 {
-    fl_remote_hybrid *j = joint_of(x);
+    fl_remote_hybrid *h = hybrid_of(x);
 
-    return j->ranks->methods->clip(j->ranks, p, squares, factor);
+    return h->ranks->methods->clip(h->ranks, p, squares, factor);
 }
 
-static fleet_status joint_settle(fl_remote *x)
+static fleet_status hybrid_wait_update(fl_remote *x)
 {
-    fl_remote_hybrid *j = joint_of(x);
+    fl_remote_hybrid *h = hybrid_of(x);
 
-    FL_TRY(j->ranks->methods->wait_update(j->ranks));
-    return follow(j, j->servers->methods->wait_update(j->servers));
+    FL_TRY(h->ranks->methods->wait_update(h->ranks));
+    return count_updates(h, h->servers->methods->wait_update(h->servers));
 }
 
 /* --- passes -------------------------------------------------------------- */
 
-static fleet_status joint_end_pass(fl_remote *x, double *sum, int n)
+static fleet_status hybrid_end_pass(fl_remote *x, double *sum, int n)
 {
-    fl_remote_hybrid *j = joint_of(x);
+    fl_remote_hybrid *h = hybrid_of(x);
 
-    return follow(j, j->servers->methods->end_pass(j->servers, sum, n));
+    return count_updates(h, h->servers->methods->end_pass(h->servers, sum, n));
 }
 
-static fleet_status joint_refresh(fl_remote *x)
+static fleet_status hybrid_refresh(fl_remote *x)
 {
-    fl_remote_hybrid *j = joint_of(x);
+    fl_remote_hybrid *h = hybrid_of(x);
 
-    return follow(j, j->servers->methods->refresh(j->servers));
+    return count_updates(h, h->servers->methods->refresh(h->servers));
 }
 
 static const fl_remote_class methods = {
-    .pull = joint_pull,
-    .wait_pull = joint_arrive,
-    .came = joint_came,
-    .drop = joint_drop,
-    .clip = joint_clip,
-    .push = joint_push,
-    .wait_update = joint_settle,
-    .end_pass = joint_end_pass,
-    .refresh = joint_refresh,
+    .pull = hybrid_pull,
+    .wait_pull = hybrid_wait_pull,
+    .came = hybrid_came,
+    .drop = hybrid_drop,
+    .clip = hybrid_clip,
+    .push = hybrid_push,
+    .wait_update = hybrid_wait_update,
+    .end_pass = hybrid_end_pass,
+    .refresh = hybrid_refresh,
 };
 
 /* --- life ---------------------------------------------------------------- */
 
-fleet_status fl_remote_hybrid_create(fl_remote_hybrid **joint,
+fleet_status fl_remote_hybrid_create(fl_remote_hybrid **hybrid,
                                      fl_remote *servers, fl_remote *ranks)
 {
-    FL_TRY(FL_NEW(joint, sizeof **joint));
-    **joint = (fl_remote_hybrid){.exchange = {.methods = &methods,
-                                              .sync = servers->sync,
-                                              .updates = servers->updates},
-                                 .servers = servers,
-                                 .ranks = ranks};
+    FL_TRY(FL_NEW(hybrid, sizeof **hybrid));
+    **hybrid = (fl_remote_hybrid){.remote = {.methods = &methods,
+                                             .sync = servers->sync,
+                                             .updates = servers->updates},
+                                  .servers = servers,
+                                  .ranks = ranks};
     return FLEET_OK;
 }
 
-void fl_remote_hybrid_destroy(fl_remote_hybrid *j)
+void fl_remote_hybrid_destroy(fl_remote_hybrid *h)
 {
-    if (!j)
+    if (!h)
         return;
     for (int i = 0; i < FL_N_SLOT; i++)
-        fl_free(j->slot[i].table);
-    fl_free(j->pushed);
-    fl_free(j);
+        fl_free(h->slot[i].table);
+    fl_free(h->pushed);
+    fl_free(h);
 }
 
-fl_remote *fl_remote_hybrid_remote(fl_remote_hybrid *j)
+fl_remote *fl_remote_hybrid_remote(fl_remote_hybrid *h)
 {
-    return &j->exchange;
+    return &h->remote;
 }

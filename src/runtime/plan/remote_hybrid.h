@@ -1,11 +1,9 @@
-/* remote_hybrid.h - one exchange made of two: what servers keep, and tables that ranks
- * share out among themselves. Which of the two a table is for says the table:
- * one whose rows are away is the servers'. Dense parameters of an exchange are
- * always theirs.
+/* remote_hybrid.h - one remote made of two: servers, and tables that are
+ * sharded over the ranks. Each table says which of the two it is for
+ * (fl_rows.remote: the servers). Dense parameters are always for the servers.
  *
- * Updates are counted, passes ended and numbers added up by the servers; ranks
- * meet in rounds (comm.h) anyway. A push goes to both, even with nothing in
- * it: all ranks make the same calls.
+ * Updates are counted, passes ended and numbers added up by the servers. A
+ * push goes to both, even with nothing in it: all ranks make the same calls.
  */
 #ifndef FL_RUNTIME_PLAN_REMOTE_HYBRID_H
 #define FL_RUNTIME_PLAN_REMOTE_HYBRID_H
@@ -14,10 +12,10 @@
 
 typedef struct fl_remote_hybrid fl_remote_hybrid;
 
-/* Both live longer. */
-fleet_status fl_remote_hybrid_create(fl_remote_hybrid **joint,
+/* Of two remotes that live longer. */
+fleet_status fl_remote_hybrid_create(fl_remote_hybrid **hybrid,
                                      fl_remote *servers, fl_remote *ranks);
-void fl_remote_hybrid_destroy(fl_remote_hybrid *j); /* NULL is fine */
-fl_remote *fl_remote_hybrid_remote(fl_remote_hybrid *j);
+void fl_remote_hybrid_destroy(fl_remote_hybrid *h); /* NULL is fine */
+fl_remote *fl_remote_hybrid_remote(fl_remote_hybrid *h);
 
 #endif

@@ -1,4 +1,5 @@
-/* all_reduce_gpu.c - sums of ranks in a GPU's memory, in the order of its queue. */
+/* all_reduce_gpu.c - sums of ranks in a GPU's memory, in the order of its
+ * queue. */
 #include "runtime/reduce/all_reduce_gpu.h"
 
 #include "runtime/plan/agree.h"
@@ -11,7 +12,7 @@ fl_gpu *fl_comm_gpu_of_plan(const fl_plan *plan)
 }
 
 /* With -0.0, which changes no sum. */
-static fleet_status fill(const fl_reduced *r, fl_gpu *g)
+static fleet_status fill_neutral(const fl_reduced *r, fl_gpu *g)
 {
     static const char name[] = "all_reduce.idle";
     const fl_device_kernel *k = g->m->kernel(g->d, name, FLEET_FLOAT32);
@@ -28,10 +29,10 @@ static fleet_status fill(const fl_reduced *r, fl_gpu *g)
     return k->run(g->d, g->queue, &step);
 }
 
-/* Groups of groups know no streams. */
+/* A hierarchy of communicators knows no queue. */
 fleet_status fl_reduced_follows(const fl_reduced *r, fl_gpu *g, fl_comm *p)
 {
     if (r->joins)
-        FL_TRY(fill(r, g));
+        FL_TRY(fill_neutral(r, g));
     return p->methods->after ? p->methods->after(p, g->queue) : fl_gpu_wait(g);
 }

@@ -11,7 +11,7 @@
  */
 fl_gpu *fl_comm_gpu_of_plan(const fl_plan *plan);
 
-/* What is reduced there. */
+/* What a GPU reduces. */
 typedef struct fl_reduced {
     void *data;
     int64_t n;
@@ -19,7 +19,7 @@ typedef struct fl_reduced {
     bool joins;        /* this rank adds nothing to it */
 } fl_reduced;
 
-/* The peers' next call comes after what makes it. */
+/* The communicator's next call comes after the queued steps that make it. */
 fleet_status fl_reduced_follows(const fl_reduced *r, fl_gpu *g, fl_comm *p);
 
 #endif

@@ -20,7 +20,7 @@ typedef struct reduce_config {
     fl_gpu *gpu; /* in whose memory; NULL: in the host's */
     fl_wire_type type;
     bool dgc;
-    int number; /* of those that leave */
+    int number; /* of those that are begun early */
 } reduce_config;
 
 static void fill_f32(void *data, int64_t n)
@@ -48,10 +48,10 @@ static fleet_status sum_up_data(const fl_instance *in, fl_comm *p,
     bool half = c->type == FL_WIRE_F16;
     int64_t n = in->arg[DATA].rows * in->arg[DATA].cols / (half ? 2 : 1);
     void *data = fl_ptr(in, DATA);
-    const fl_reduced there = {data, n, c->type, now->joins};
+    const fl_reduced on_gpu = {data, n, c->type, now->joins};
 
     if (c->gpu)
-        FL_TRY(fl_reduced_follows(&there, c->gpu, p));
+        FL_TRY(fl_reduced_follows(&on_gpu, c->gpu, p));
     else if (now->joins)
         (half ? fill_f16 : fill_f32)(data, n);
     return p->methods->all_reduce(p, FL_ALL_SUM, c->type, data, data, n, work);
@@ -93,7 +93,7 @@ void fl_emit_all_reduce(fl_lowering *l, int value, fl_wire_type type, bool dgc)
     l->engine = FL_ENGINE_COMPUTE;
 }
 
-/* --- all_reduce.begin, all_reduce.wait ------------------------------------ */
+/* --- all_reduce.begin, all_reduce.wait ----------------------------------- */
 
 static fleet_status begin_run(const fl_instance *in, const fl_range *r)
 {

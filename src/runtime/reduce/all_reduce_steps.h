@@ -17,8 +17,8 @@ void fl_emit_all_reduce_async(fl_lowering *l, int value, fl_wire_type type);
 /* Doubles of which each rank has worked out [begin, end): all get all. */
 void fl_emit_share_squares(fl_lowering *l, int value, int begin, int end);
 
-/* The kernel of fl_emit_all_reduce(), and what its step does, with another group
- * of ranks. */
+/* The kernel of fl_emit_all_reduce(), and what its step does, with another
+ * group of ranks. */
 extern const fl_kernel fl_kernel_all_reduce;
 const fl_agree *fl_all_reduce_agree(const fl_instance *in);
 fleet_status fl_all_reduce_by(const fl_instance *in, fl_comm *p);

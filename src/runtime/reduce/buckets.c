@@ -1,4 +1,5 @@
-/* buckets.c - which stretches of a group's gradient ranks reduce in one call. */
+/* buckets.c - which stretches of a group's gradient ranks reduce in one
+ * call. */
 #include "runtime/reduce/buckets.h"
 
 #include "runtime/plan/gradients.h"
@@ -22,7 +23,7 @@ static bool is_full(const fl_lowering *l, const bucket *b, int64_t left)
 }
 
 /* But for the padding between the two. */
-static bool follows(const bucket *b, const fl_param *p)
+static bool lies_behind(const bucket *b, const fl_param *p)
 {
     return p->offset - (b->offset + b->n) < 16;
 }
@@ -52,8 +53,8 @@ void fl_each_bucket(fl_lowering *l, const fl_dense *d, fl_bucket_emitter *emit)
 
         if (p->flat != d->flat || !fl_is_updated_locally(l, p))
             continue;
-        if (b.n > 0 &&
-            (is_full(l, &b, left) || !follows(&b, p) || fl_dgc_takes(l, p))) {
+        if (b.n > 0 && (is_full(l, &b, left) || !lies_behind(&b, p) ||
+                        fl_dgc_takes(l, p))) {
             emit(l, d, b.offset, b.n);
             b.n = 0;
         }

@@ -59,12 +59,12 @@ static fleet_status own_squares(const fl_push *p, double *sum)
 static fleet_status clip_alone(const fl_store *s, const fl_push *p,
                                double squares, float *factor)
 {
-    fl_comm *peers = s->agree->comm;
+    fl_comm *comm = s->agree->comm;
     double sum[2] = {0, p->n_batch > 0};
 
     FL_TRY(own_squares(p, &sum[0]));
-    FL_TRY(peers->methods->all_reduce(peers, FL_ALL_SUM, FL_WIRE_F64, sum, sum,
-                                      2, NULL));
+    FL_TRY(comm->methods->all_reduce(comm, FL_ALL_SUM, FL_WIRE_F64, sum, sum, 2,
+                                     NULL));
     *factor =
         fl_clip_factor(squares + sum[0] / sum[1], s->optimizer->clip_norm);
     return FLEET_OK;

@@ -58,7 +58,7 @@ bool fl_dgc_takes(const fl_lowering *l, const fl_param *p)
 
 enum { THE_UPDATE, GRADIENT, PAIRS, MOMENTUM, LEFT };
 
-static int64_t length(const fl_instance *in)
+static int64_t gradient_length(const fl_instance *in)
 {
     return in->arg[GRADIENT].rows * in->arg[GRADIENT].cols;
 }
@@ -110,7 +110,8 @@ static uint32_t find_kth(const float *x, int64_t n, int64_t k, int64_t *equal)
     return found;
 }
 
-static void pick(float *left, float *momentum, int64_t n, int64_t k, pair *out)
+static void pick_largest(float *left, float *momentum, int64_t n, int64_t k,
+                         pair *out)
 {
     int64_t equal;
     uint32_t least = find_kth(left, n, k, &equal);
@@ -129,14 +130,15 @@ static fleet_status pick_run(const fl_instance *in, const fl_range *r)
 {
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
     float *momentum = fl_ptr(in, MOMENTUM), *left = fl_ptr(in, LEFT);
-    int64_t n = length(in);
+    int64_t n = gradient_length(in);
 
     (void)r;
     if (now->density == 0)
         return FLEET_OK;
     add_up(&now->u, now->joins ? NULL : fl_ptr(in, GRADIENT), momentum, left,
            n);
-    pick(left, momentum, n, count_of(n, now->density), fl_ptr(in, PAIRS));
+    pick_largest(left, momentum, n, count_of(n, now->density),
+                 fl_ptr(in, PAIRS));
     return FLEET_OK;
 }
 
@@ -156,7 +158,7 @@ static fleet_status exchange_run(const fl_instance *in, const fl_range *r)
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
     fl_store *const *store = in->step->config;
     fl_comm *p = (*store)->agree->comm;
-    int64_t k = count_of(length(in), now->density);
+    int64_t k = count_of(gradient_length(in), now->density);
 
     (void)r;
     if (now->density == 0)
@@ -176,7 +178,7 @@ static fleet_status add_run(const fl_instance *in, const fl_range *r)
 {
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
     fl_store *const *store = in->step->config;
-    int64_t n = length(in);
+    int64_t n = gradient_length(in);
     int64_t pairs = (*store)->agree->comm->size * count_of(n, now->density);
     const pair *all = fl_ptr(in, PAIRS);
     float *g = fl_ptr(in, GRADIENT);
@@ -206,8 +208,8 @@ static const fl_kernel kernel_add = {
 
 /* --- steps --------------------------------------------------------------- */
 
-static int kept(fl_lowering *l, const fl_flat *g, int i, int64_t offset,
-                int64_t n)
+static int residual_value(fl_lowering *l, const fl_flat *g, int i,
+                          int64_t offset, int64_t n)
 {
     static const char *const name[] = {"dgc momentum", "dgc left"};
     fl_value like = {.name = name[i],
@@ -238,8 +240,8 @@ void fl_emit_dgc(fl_lowering *l, const fl_dense *d, int64_t offset, int64_t n)
     const void *config = fl_config(l, &store, sizeof store);
 
     FL_EMIT(l, &kernel_pick, NULL, NULL, FL_R(l->plan->update), FL_R(gradient),
-            FL_W(mine), FL_RW(kept(l, d->flat, 0, offset, n)),
-            FL_RW(kept(l, d->flat, 1, offset, n)));
+            FL_W(mine), FL_RW(residual_value(l, d->flat, 0, offset, n)),
+            FL_RW(residual_value(l, d->flat, 1, offset, n)));
     l->engine = FL_ENGINE_COMM;
     FL_EMIT(l, &kernel_exchange, NULL, config, FL_R(l->plan->update),
             FL_R(gradient), FL_R(mine), FL_W(all));

@@ -1,5 +1,5 @@
-/* dgc.h - deep gradient compression: ranks exchange the largest elements of what
- * their gradients have added up to. */
+/* dgc.h - deep gradient compression: ranks exchange the largest elements of
+ * what their gradients have added up to. */
 #ifndef FL_RUNTIME_REDUCE_DGC_H
 #define FL_RUNTIME_REDUCE_DGC_H
 

@@ -17,45 +17,30 @@ typedef struct half_config {
 
 enum { THE_UPDATE, GRADIENT, HALF };
 
-static int64_t length(const fl_instance *in)
+static fleet_status split_gradient(fl_instance *in)
 {
-    return in->arg[GRADIENT].rows * in->arg[GRADIENT].cols;
-}
+    int64_t n = in->arg[GRADIENT].rows * in->arg[GRADIENT].cols;
 
-static fleet_status by_blocks(fl_instance *in)
-{
-    in->n_part = (int)((length(in) + FL_BLOCK - 1) / FL_BLOCK);
+    in->n_part = (int)((n + FL_BLOCK - 1) / FL_BLOCK);
     return FLEET_OK;
-}
-
-/* The block's first element; how many it has in *n. */
-static int64_t block_of(const fl_instance *in, const fl_range *r, int64_t *n)
-{
-    int64_t first = r->begin * FL_BLOCK, left = length(in) - first;
-
-    *n = left < FL_BLOCK ? left : FL_BLOCK;
-    return first;
-}
-
-static const fl_update_now *now_of(const fl_instance *in)
-{
-    return fl_ptr(in, THE_UPDATE);
 }
 
 static fleet_status pack_run(const fl_instance *in, const fl_range *r)
 {
-    int64_t n, first = block_of(in, r, &n);
+    const fl_update_now *now = fl_ptr(in, THE_UPDATE);
+    uint16_t *half = (uint16_t *)fl_ptr(in, HALF) + r->begin * FL_BLOCK;
+    int64_t n;
+    const float *g = fl_block_of(in, GRADIENT, r, &n);
 
-    if (!now_of(in)->alone && now_of(in)->leaves)
-        fl_simd_best()->to_half((uint16_t *)fl_ptr(in, HALF) + first,
-                                (const float *)fl_ptr(in, GRADIENT) + first, n);
+    if (!now->alone && now->leaves)
+        fl_simd_best()->to_half(half, g, n);
     return FLEET_OK;
 }
 
 static const fl_kernel kernel_pack = {
     .name = "half.pack",
     .split = FL_SPLIT_PARTS,
-    .prepare = by_blocks,
+    .prepare = split_gradient,
     .run = pack_run,
     .on_host = true,
 };
@@ -71,8 +56,8 @@ static const fl_param *param_at(const half_config *c, int64_t at)
     return NULL; /* padding */
 }
 
-static fleet_status check(const half_config *c, const uint16_t *h,
-                          int64_t first, int64_t n)
+static fleet_status check_finite(const half_config *c, const uint16_t *h,
+                                 int64_t first, int64_t n)
 {
     const uint16_t not_finite = 0x7C00;
     uint16_t any = 0;
@@ -94,27 +79,29 @@ static fleet_status check(const half_config *c, const uint16_t *h,
 
 static fleet_status unpack_run(const fl_instance *in, const fl_range *r)
 {
-    int64_t n, first = block_of(in, r, &n);
-    const uint16_t *h = (const uint16_t *)fl_ptr(in, HALF) + first;
+    const fl_update_now *now = fl_ptr(in, THE_UPDATE);
     const half_config *c = in->step->config;
+    int64_t n, first = r->begin * FL_BLOCK;
+    const uint16_t *half = (const uint16_t *)fl_ptr(in, HALF) + first;
+    float *g = fl_block_of(in, GRADIENT, r, &n);
 
-    if (now_of(in)->alone)
+    if (now->alone)
         return FLEET_OK;
     if (!c->scaled)
-        FL_TRY(check(c, h, first, n));
-    fl_simd_best()->from_half((float *)fl_ptr(in, GRADIENT) + first, h, n);
+        FL_TRY(check_finite(c, half, first, n));
+    fl_simd_best()->from_half(g, half, n);
     return FLEET_OK;
 }
 
 static const fl_kernel kernel_unpack = {
     .name = "half.unpack",
     .split = FL_SPLIT_PARTS,
-    .prepare = by_blocks,
+    .prepare = split_gradient,
     .run = unpack_run,
     .on_host = true,
 };
 
-/* Where ranks reduce without a copy, if there is such a place. */
+/* In the memory where ranks reduce without a copy, if the group has it. */
 static int half_value(fl_lowering *l, const fl_flat *g, int64_t offset,
                       int64_t n)
 {

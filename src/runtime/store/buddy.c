@@ -1,4 +1,4 @@
-/* buddy.c - see buddy.h. */
+/* buddy.c - the buddy allocator of buddy.h: lists of free blocks by size. */
 #include "runtime/store/buddy.h"
 
 #include <stdbool.h>
@@ -17,7 +17,7 @@ typedef struct fl_buddy_chunk {
     struct fl_buddy_chunk *next;
     char *memory;
     int order;
-    uint8_t empty[]; /* by unit: order + 1 of the free block that begins there;
+    uint8_t empty[]; /* by unit: order + 1 of the free block that begins at it;
                         0: none does */
 } chunk;
 
@@ -40,7 +40,7 @@ static size_t unit_of(const chunk *c, const void *p)
     return (size_t)((const char *)p - c->memory) >> UNIT_SHIFT;
 }
 
-static void put(fl_buddy *b, chunk *c, void *p, int order)
+static void put_block(fl_buddy *b, chunk *c, void *p, int order)
 {
     block *one = p;
 
@@ -51,7 +51,7 @@ static void put(fl_buddy *b, chunk *c, void *p, int order)
     c->empty[unit_of(c, p)] = (uint8_t)(order + 1);
 }
 
-static void take(fl_buddy *b, chunk *c, void *p, int order)
+static void take_block(fl_buddy *b, chunk *c, void *p, int order)
 {
     block *one = p;
 
@@ -96,20 +96,20 @@ static bool add_chunk(fl_buddy *b, int order)
     b->chunk = c;
     b->next_order =
         wanted + 3 < FL_BUDDY_ORDERS ? wanted + 3 : FL_BUDDY_ORDERS - 1;
-    put(b, c, c->memory, wanted);
+    put_block(b, c, c->memory, wanted);
     return true;
 }
 
 /* Halve a free block until it is of that order. */
-static void *cut(fl_buddy *b, int from, int order)
+static void *cut_block(fl_buddy *b, int from, int order)
 {
     char *p = (char *)b->empty[from];
     chunk *c = chunk_of(b, p);
 
-    take(b, c, p, from);
+    take_block(b, c, p, from);
     while (from > order) {
         from--;
-        put(b, c, p + size_of(from), from);
+        put_block(b, c, p + size_of(from), from);
     }
     return p;
 }
@@ -127,7 +127,7 @@ void *fl_buddy_alloc(fl_buddy *b, size_t bytes)
             return NULL;
         from = b->chunk->order;
     }
-    return memset(cut(b, from, order), 0, bytes);
+    return memset(cut_block(b, from, order), 0, bytes);
 }
 
 void fl_buddy_free(fl_buddy *b, void *p, size_t bytes)
@@ -148,10 +148,10 @@ void fl_buddy_free(fl_buddy *b, void *p, size_t bytes)
 
         if (c->empty[at >> UNIT_SHIFT] != order + 1)
             break;
-        take(b, c, buddy, order);
+        take_block(b, c, buddy, order);
         p = buddy < (char *)p ? buddy : p;
     }
-    put(b, c, p, order);
+    put_block(b, c, p, order);
 }
 
 void fl_buddy_done(fl_buddy *b)

@@ -1,11 +1,11 @@
-/* lookup_kernels.h - the steps of a lookup on a device: all slots of a table at
- * once, as lookup.h has them, without parts, and with every count in device
+/* lookup_kernels.h - the steps of a lookup on a device: all slots of a table
+ * at once, as lookup.h has them, without parts, and with every count in device
  * memory, so that kernels run to planned capacities.
  *
- *   lookup.keys      key, cell, count <- ids of all lanes
+ *   lookup.keys      key, cell, count <- ids of all features
  *   lookup.unique    unique, start, position, which, n_unique <- key, count
  *   lookup.find      slot, fresh <- table, unique, n_unique
- *   lookup.gather    outputs of all lanes <- table, slot, fresh, which
+ *   lookup.gather    outputs of all features <- table, slot, fresh, which
  *   lookup.sum       sum <- start, position, cell, n_unique, the outputs'
  *                    gradients
  *   lookup.append    merged key, cell, sum, count <- update, unique, sum,
@@ -20,12 +20,12 @@
  *   lookup.index     table <-: a new index of the rows it has; of no plan
  *
  * What was appended are positions again: lookup.unique numbers their keys, and
- * lookup.sum adds them up by one lane, whose gradient is the merged sums.
+ * lookup.sum adds them up by one feature, whose gradient is the merged sums.
  *
- * Operands by their places in fl_device_step.arg are below; those of lanes come
- * after them, where the lanes say. Arrays by position have `capacity` elements,
- * those by number (of a unique key, in the order of the keys) as many, start
- * one more.
+ * Operands by their places in fl_device_step.arg are below; operands of
+ * features come after them, where the features say. Arrays by position have
+ * `capacity` elements, arrays by number (of a unique key, in the order of the
+ * keys) as many, start one more.
  */
 #ifndef FL_RUNTIME_STORE_LOOKUP_KERNELS_H
 #define FL_RUNTIME_STORE_LOOKUP_KERNELS_H
@@ -33,19 +33,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* --- rows ------------------------------------------------------------------
- */
+/* --- rows ---------------------------------------------------------------- */
 
 /* A place in the index; open addressing, the next one follows. */
 typedef struct fl_device_entry {
     uint64_t key;
-    uint64_t number; /* the row's + 1; 0: nobody's */
+    uint64_t number; /* the row's + 1; 0: free */
 } fl_device_entry;
 
-/* A table, in device memory: kernels find there what may change from iteration
- * to iteration, its memory included. Rows are numbered as they come: those of
- * one update in the order of their keys, whatever the threads do. Whoever
- * queues an update has seen to it that there is room for all of its keys. */
+/* A table, in device memory, as kernels read it: all of this may change from
+ * iteration to iteration, the addresses included. Rows are numbered as they
+ * come, within one update in the order of their keys, whatever the threads do.
+ * Before an update is queued the table has got room for all of its keys. */
 typedef struct fl_device_rows {
     char *row; /* stride bytes each: fl_row_head, weights, states */
     int64_t n, room, stride;
@@ -60,20 +59,19 @@ typedef struct fl_device_rows {
     float state;
 } fl_device_rows;
 
-/* --- lookups ---------------------------------------------------------------
- */
+/* --- lookups ------------------------------------------------------------- */
 
 /* One id of each sample, or all ids of a ragged slot. */
-typedef struct fl_device_lane {
+typedef struct fl_device_feature {
     int ids;        /* operand: ids, or the feed whose offsets count */
     int64_t column; /* in its rows */
     int out;        /* operand: output, or its gradient */
     int64_t out_column;
     bool ragged, mean;
-} fl_device_lane;
+} fl_device_feature;
 
 typedef struct fl_device_lookup {
-    const fl_device_lane *feature;
+    const fl_device_feature *feature;
     int n_feature;
     int64_t dim;
     int64_t modulo;   /* ids are taken modulo this; 0: as they are */
@@ -98,7 +96,7 @@ enum {
 };
 enum {
     FL_FIND_SLOT,  /* int64, by number: which row; -1: the table has none */
-    FL_FIND_FRESH, /* by number: first values of those; absent: not wanted */
+    FL_FIND_FRESH, /* by number: first values of missing rows; absent: none */
     FL_FIND_TABLE,
     FL_FIND_KEY,
     FL_FIND_COUNT

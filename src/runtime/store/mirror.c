@@ -1,13 +1,13 @@
-/* mirror.c - see mirror.h. The list of a store has a lock of its own, since
+/* mirror.c - the mirrors of a store: a list with a lock of its own, since
  * readers of the store may come at the same time. The GPU's lock is taken
- * before it, as who iterates may hold that one already. */
+ * before it, as an iteration may hold that one already. */
 #include "runtime/store/mirror.h"
 
 #include "base/memory.h"
 #include "runtime/store/store.h"
 
-/* The GPU of all of them, locked; NULL: there are none, or the first is being
- * made, and is not to be renewed yet but by who makes it. */
+/* The GPU of all of them, locked; NULL: the store has none, or the first is
+ * being made, and only its maker may copy it yet. */
 static fl_gpu *lock_all(fl_store *s)
 {
     fl_gpu *gpu;
@@ -26,22 +26,22 @@ static void unlock_all(fl_store *s, fl_gpu *gpu)
     fl_gpu_unlock(gpu);
 }
 
-static fl_mirror *find(const fl_store *s, const void *here)
+static fl_mirror *find_mirror(const fl_store *s, const void *host)
 {
     fl_mirror *m = s->mirrors;
 
-    while (m && m->host != here)
+    while (m && m->host != host)
         m = m->next;
     return m;
 }
 
 /* --- arrays -------------------------------------------------------------- */
 
-static fleet_status copy_array(fl_mirror *m, bool there)
+static fleet_status copy_array(fl_mirror *m, bool on_gpu)
 {
     fl_gpu *g = m->gpu;
 
-    if (there)
+    if (on_gpu)
         return g->m->copy(g->d, g->queue, m->on_gpu, m->host, m->bytes,
                           FL_TO_DEVICE);
     FL_TRY(
@@ -58,12 +58,12 @@ static void destroy_array(fl_mirror *m)
 
 static const fl_mirror_class arrays = {copy_array, destroy_array};
 
-static fleet_status make_array(fl_gpu *gpu, void *here, size_t bytes,
+static fleet_status make_array(fl_gpu *gpu, void *host, size_t bytes,
                                fl_mirror **mirror)
 {
     fleet_status status;
 
-    (void)here;
+    (void)host;
     FL_TRY(FL_NEW(mirror, sizeof **mirror));
     (*mirror)->methods = &arrays;
     (*mirror)->bytes = bytes;
@@ -75,17 +75,17 @@ static fleet_status make_array(fl_gpu *gpu, void *here, size_t bytes,
 
 /* --- all of them --------------------------------------------------------- */
 
-static fleet_status make_one(fl_store *s, fl_gpu *gpu, void *here, size_t bytes,
+static fleet_status make_one(fl_store *s, fl_gpu *gpu, void *host, size_t bytes,
                              fl_mirror_maker *make, fl_mirror **mirror)
 {
-    fleet_status status = make(gpu, here, bytes, mirror);
+    fleet_status status = make(gpu, host, bytes, mirror);
 
     if (status != FLEET_OK) {
         *mirror = NULL;
         return status;
     }
     (*mirror)->gpu = fl_gpu_share(gpu);
-    (*mirror)->host = here;
+    (*mirror)->host = host;
     (*mirror)->gpu_is_old = true;
     (*mirror)->next = s->mirrors;
     s->mirrors = *mirror;
@@ -103,79 +103,79 @@ static fleet_status check_gpu(const fl_mirror *m, const fl_gpu *gpu)
                    m->gpu->options.strict_fp32 ? " (strict_fp32)" : "");
 }
 
-fleet_status fl_mirror_of(fl_store *s, fl_gpu *gpu, void *here, size_t bytes,
+fleet_status fl_mirror_of(fl_store *s, fl_gpu *gpu, void *host, size_t bytes,
                           fl_mirror_maker *make, fl_mirror **mirror)
 {
     fleet_status status;
 
     fl_gpu_lock(gpu);
     pthread_mutex_lock(&s->mirror_lock);
-    *mirror = find(s, here);
+    *mirror = find_mirror(s, host);
     status = *mirror ? check_gpu(*mirror, gpu)
-                     : make_one(s, gpu, here, bytes, make, mirror);
+                     : make_one(s, gpu, host, bytes, make, mirror);
     unlock_all(s, gpu);
     return status;
 }
 
-fleet_status fl_mirror_make(fl_store *s, fl_gpu *gpu, void *here, size_t bytes,
+fleet_status fl_mirror_make(fl_store *s, fl_gpu *gpu, void *host, size_t bytes,
                             fl_mirror **mirror)
 {
-    return fl_mirror_of(s, gpu, here, bytes, make_array, mirror);
+    return fl_mirror_of(s, gpu, host, bytes, make_array, mirror);
 }
 
 /* What is queued comes first: a wait with a deadline, then the copy. */
-static fleet_status copy(fl_mirror *m, bool there)
+static fleet_status copy_mirror(fl_mirror *m, bool on_gpu)
 {
     FL_TRY(fl_gpu_wait(m->gpu));
-    return m->methods->copy(m, there);
+    return m->methods->copy(m, on_gpu);
 }
 
-static fleet_status renew(fl_mirror *m, bool there)
+static fleet_status bring_up_to_date(fl_mirror *m, bool on_gpu)
 {
-    bool *is_old = there ? &m->gpu_is_old : &m->host_is_old;
+    bool *is_old = on_gpu ? &m->gpu_is_old : &m->host_is_old;
     fleet_status status = FLEET_OK;
 
     if (!*is_old)
         return FLEET_OK;
-    status = copy(m, there);
+    status = copy_mirror(m, on_gpu);
     if (status == FLEET_OK)
         *is_old = false;
     return status;
 }
 
-fleet_status fl_mirror_use(fl_store *s, const void *here, bool there,
+fleet_status fl_mirror_use(fl_store *s, const void *host, bool on_gpu,
                            bool writes)
 {
     fl_gpu *gpu = lock_all(s);
     fleet_status status = FLEET_OK;
     fl_mirror *m;
 
-    m = find(s, here);
+    m = find_mirror(s, host);
     if (m)
-        status = renew(m, there);
+        status = bring_up_to_date(m, on_gpu);
     if (m && writes && status == FLEET_OK)
-        *(there ? &m->host_is_old : &m->gpu_is_old) = true;
+        *(on_gpu ? &m->host_is_old : &m->gpu_is_old) = true;
     unlock_all(s, gpu);
     return status;
 }
 
 bool fl_store_on_gpu(fl_store *s)
 {
-    bool is_there;
+    bool any;
 
     pthread_mutex_lock(&s->mirror_lock);
-    is_there = s->mirrors != NULL;
+    any = s->mirrors != NULL;
     pthread_mutex_unlock(&s->mirror_lock);
-    return is_there;
+    return any;
 }
 
-fleet_status fl_store_here(fl_store *s)
+fleet_status fl_store_to_host(fl_store *s)
 {
     fl_gpu *gpu = lock_all(s);
     fleet_status status = FLEET_OK;
 
     for (fl_mirror *m = s->mirrors; m && status == FLEET_OK; m = m->next)
-        status = renew(m, false);
+        status = bring_up_to_date(m, false);
     unlock_all(s, gpu);
     return status;
 }

@@ -1,11 +1,11 @@
-/* mirror.h - what the store keeps, in a GPU's memory: the one place that knows
- * which of the two copies is the true one.
+/* mirror.h - the store's arrays and tables in a GPU's memory, and which of the
+ * two copies is up to date.
  *
  * Each array of the store that a plan uses on a GPU has a mirror, and so has
- * each table whose rows are there (table_gpu.h). Who iterates
- * asks for it on its side, and says whether it will change it; whoever else
- * reads the store's memory calls fl_store_here() before, and who writes to it
- * fl_store_written() afterwards: saves, loads, hashes, fetches, metrics.
+ * each table whose rows are on a GPU (table_gpu.h). An iteration asks for it
+ * on its side, and says whether it will change it. Everything else (saves,
+ * loads, hashes, fetches, metrics) calls fl_store_to_host() before it reads
+ * the store's memory, and fl_store_written() after it has written to it.
  *
  * Threads: under the store's lock, held as for the store's own memory.
  */
@@ -17,11 +17,11 @@
 struct fl_store;
 typedef struct fl_mirror fl_mirror;
 
-/* How what is mirrored gets across. */
+/* How a kind of mirror is copied. */
 typedef struct fl_mirror_class {
-    /* All that is queued is done; when the call returns what was copied here is
-     * here. */
-    fleet_status (*copy)(fl_mirror *m, bool there);
+    /* To the GPU it is queued, behind all that is; to the host it has happened
+     * when the call returns. */
+    fleet_status (*copy)(fl_mirror *m, bool to_gpu);
     void (*destroy)(fl_mirror *m); /* what it has of the GPU's, and itself */
 } fl_mirror_class;
 
@@ -34,30 +34,30 @@ struct fl_mirror {
     fl_mirror *next;
 };
 
-/* The mirror of so many bytes of the store's; made if there is none. Under the
+/* The mirror of `bytes` bytes of the store's; made if it has none. Under the
  * store's lock, at least for reading. FLEET_EUNSUPPORTED: it is on another
  * GPU. */
-fleet_status fl_mirror_make(struct fl_store *s, fl_gpu *gpu, void *here,
+fleet_status fl_mirror_make(struct fl_store *s, fl_gpu *gpu, void *host,
                             size_t bytes, fl_mirror **mirror);
 
 /* The same for anything else: make() puts one of its kind into *mirror, with
- * methods and `there`, under the GPU's lock. */
-typedef fleet_status fl_mirror_maker(fl_gpu *gpu, void *here, size_t bytes,
+ * methods and on_gpu, under the GPU's lock. */
+typedef fleet_status fl_mirror_maker(fl_gpu *gpu, void *host, size_t bytes,
                                      fl_mirror **mirror);
-fleet_status fl_mirror_of(struct fl_store *s, fl_gpu *gpu, void *here,
+fleet_status fl_mirror_of(struct fl_store *s, fl_gpu *gpu, void *host,
                           size_t bytes, fl_mirror_maker *make,
                           fl_mirror **mirror);
 
 /* The store's array, or table, for a side that reads it, and perhaps writes it.
  * One that no GPU has used has nothing to do. */
-fleet_status fl_mirror_use(struct fl_store *s, const void *here, bool there,
+fleet_status fl_mirror_use(struct fl_store *s, const void *host, bool on_gpu,
                            bool writes);
 
 /* Has a GPU used any of it? One that begins to meanwhile has copied nothing
  * yet, and does so under the store's lock. */
 bool fl_store_on_gpu(struct fl_store *s);
 
-fleet_status fl_store_here(struct fl_store *s);
+fleet_status fl_store_to_host(struct fl_store *s);
 void fl_store_written(struct fl_store *s);
 
 void fl_mirrors_destroy(struct fl_store *s);

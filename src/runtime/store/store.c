@@ -1,4 +1,5 @@
-/* store.c - see store.h. */
+/* store.c - a store gets what programs need: parameters in flat groups, tables,
+ * states, and the states of an optimizer. */
 #include "runtime/store/store.h"
 
 #include <string.h>
@@ -115,7 +116,7 @@ fleet_status fl_store_check(const fl_store *s)
     return fl_store_whole(s);
 }
 
-static fleet_status check_same(const fleet_var *v, const fl_shape *there,
+static fleet_status check_same(const fleet_var *v, const fl_shape *has,
                                fleet_ps keeper)
 {
     if (v->attr.ps != FLEET_PS_BY_MODE && v->attr.ps != keeper)
@@ -124,16 +125,16 @@ static fleet_status check_same(const fleet_var *v, const fl_shape *there,
                        "program of this handle or because it was loaded or "
                        "saved before",
                        v->name);
-    if (fl_shape_equal(&v->shape, there))
+    if (fl_shape_equal(&v->shape, has))
         return FLEET_OK;
     return fl_fail(FLEET_EEXIST,
                    "\"%s\" has shape %s here, and %s in another program of "
                    "this handle",
                    v->name, fl_shape_print(&v->shape).chars,
-                   fl_shape_print(there).chars);
+                   fl_shape_print(has).chars);
 }
 
-/* Before anything is made: what is there already has the program's shapes. */
+/* Before anything is made: what the store has is of the program's shapes. */
 static fleet_status check_var(const fl_store *s, const fleet_var *v)
 {
     const fl_param *param = fl_store_param(s, v->name);
@@ -145,9 +146,9 @@ static fleet_status check_var(const fl_store *s, const fleet_var *v)
     if (v->kind == FL_VAR_STATE && state)
         return check_same(v, &state->shape, v->attr.ps);
     if (v->kind == FL_VAR_TABLE && rows) {
-        fl_shape there = fl_shape_2(rows->modulo, rows->dim);
+        fl_shape has = fl_shape_2(rows->modulo, rows->dim);
 
-        return check_same(v, &there, rows->attr.ps);
+        return check_same(v, &has, rows->attr.ps);
     }
     return FLEET_OK;
 }
@@ -158,7 +159,7 @@ static fleet_status add_table(fl_store *s, const fleet_var *v)
     int64_t rows = v->shape.dim[0], dim = v->shape.dim[1];
     fl_filler filler = fl_filler_make(&v->attr.initializer, dim, dim,
                                       s->context->seed, v->name);
-    bool away = s->make_remote_table && fl_table_is_remote(&v->attr);
+    bool remote = s->make_remote_table && fl_table_is_remote(&v->attr);
     const char *name;
     fleet_status status;
 
@@ -167,8 +168,8 @@ static fleet_status add_table(fl_store *s, const fleet_var *v)
     name = fl_arena_strdup(&s->arena, v->name);
     if (!name)
         return FLEET_ENOMEM;
-    FL_TRY((away ? s->make_remote_table : s->make_rows)(name, dim, rows,
-                                                        &filler, &r));
+    FL_TRY((remote ? s->make_remote_table : s->make_rows)(name, dim, rows,
+                                                          &filler, &r));
     r->attr = v->attr;
     status = fl_map_put(&s->tables, name, r);
     if (status == FLEET_OK && s->optimizer) {
@@ -204,7 +205,7 @@ static fleet_status add_state(fl_store *s, const fleet_var *v)
     return status;
 }
 
-/* Where the parameter's first block from `wanted` on begins; -1: there is
+/* Where the parameter's first block from `wanted` on begins; -1: it has
  * none. */
 static int64_t next_block(const fl_param *p, int64_t wanted)
 {
@@ -230,7 +231,7 @@ int64_t fl_share_first(const fl_store *s, const fl_flat *g, int rank)
     return rank > 0 ? best : 0;
 }
 
-static int64_t padded(int64_t n)
+static int64_t padded_size(int64_t n)
 {
     return (n + 15) / 16 * 16; /* 64 bytes of floats */
 }
@@ -293,7 +294,7 @@ static fleet_status add_group(fl_store *s, const fleet_program *p,
     *group = NULL;
     for (size_t i = 0; i < p->n_var; i++)
         if (is_new(s, p->var[i]))
-            n += padded(fl_shape_count(&p->var[i]->shape, 1));
+            n += padded_size(fl_shape_count(&p->var[i]->shape, 1));
     if (n == 0)
         return FLEET_OK;
     FL_TRY(FL_NEW(&g, sizeof *g));
@@ -338,7 +339,7 @@ static fleet_status add_params(fl_store *s, const fleet_program *p)
         if (!is_new(s, v))
             continue;
         FL_TRY(add_param(s, v, g, offset));
-        offset += padded(fl_shape_count(&v->shape, 1));
+        offset += padded_size(fl_shape_count(&v->shape, 1));
     }
     return g && s->optimizer ? add_group_states(s, g) : FLEET_OK;
 }
@@ -366,14 +367,14 @@ fleet_status fl_store_add(fl_store *s, const fleet_program *p)
     return status;
 }
 
-static fleet_status attach(fl_store *s, fleet_optimizer *o)
+static fleet_status attach_optimizer(fl_store *s, fleet_optimizer *o)
 {
     if (s->optimizer && s->optimizer != o)
         return fl_fail(FLEET_EUNSUPPORTED,
                        "this handle trains with another optimizer already: "
                        "use a second handle for a second optimizer");
     if (!s->optimizer) { /* rows on a GPU have no states yet */
-        FL_TRY(fl_store_here(s));
+        FL_TRY(fl_store_to_host(s));
         fl_store_written(s);
     }
     s->optimizer = o;
@@ -393,7 +394,7 @@ fleet_status fl_store_train(fl_store *s, fleet_optimizer *o)
     fleet_status status;
 
     pthread_rwlock_wrlock(&s->lock);
-    status = attach(s, o);
+    status = attach_optimizer(s, o);
     pthread_rwlock_unlock(&s->lock);
     return status;
 }

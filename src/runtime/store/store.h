@@ -17,7 +17,7 @@
 #include "runtime/graph/program.h"
 #include "runtime/store/table_api.h"
 
-/* A dense parameter is cut into blocks of so many floats, which never cross a
+/* A dense parameter is cut into blocks of that many floats, which never cross a
  * parameter: units of the update, of norms, and of what servers share out. */
 enum { FL_BLOCK = 16384 };
 
@@ -65,18 +65,19 @@ typedef struct fl_share {
 
 typedef struct fl_store {
     fl_context *context;
-    fl_rows_maker *make_rows; /* of tables that are kept here */
+    fl_rows_maker *make_rows; /* of tables in this process */
     fl_rows_maker
-        *make_remote_table; /* of those on servers; NULL: there are none */
+        *make_remote_table; /* of tables on servers; NULL: no servers */
     fl_arena arena;
     fl_map params, tables, states; /* fl_param, fl_rows, fl_state */
     fl_flat *flats;
     fleet_optimizer *optimizer; /* NULL until something is trained */
-    struct fl_remote *remote;   /* who keeps it all; NULL: this store */
-    bool dense_local;           /* workers are ranks: dense parameters stay with
+    struct fl_remote
+        *remote;      /* servers, sharded tables; NULL: this store has all */
+    bool dense_local; /* workers are ranks: dense parameters stay with
                                  them where nothing else is said */
-    struct fl_agree *agree;     /* with ranks that train the same; NULL: none */
-    fl_share share;             /* before there are states */
+    struct fl_agree *agree; /* with ranks that train the same; NULL: none */
+    fl_share share;         /* set before states are made */
     int64_t n_joined; /* times that ranks have joined or left: plans are made
                          for one of them */
     struct fleet_executor *trainer; /* made the last update; NULL: it is gone */
@@ -87,8 +88,8 @@ typedef struct fl_store {
     bool joins;   /* of a server's handle: lanes have stores of their own */
     int64_t updates;     /* done; drives the learning rate */
     fl_scaling scaling;  /* of the loss, in float16 */
-    int64_t known_skips; /* of scaling.skipped, those that `updates` leaves
-                            out: a GPU may have skipped more */
+    int64_t known_skips; /* of scaling.skipped, those that `updates` does not
+                            count: a GPU may have skipped more */
     fl_localsgd local;
     fl_mirror *mirrors; /* what GPUs have of it */
     pthread_mutex_t mirror_lock;
@@ -99,7 +100,7 @@ fleet_status fl_store_create(fl_context *context, fl_rows_maker *make_rows,
                              fl_store **store);
 void fl_store_destroy(fl_store *s);
 
-/* Do others train it, too? */
+/* Do other processes train it, too? */
 static inline bool fl_store_is_shared(const fl_store *s)
 {
     return s->remote || s->agree;
@@ -115,7 +116,7 @@ static inline bool fl_store_is_sharded(const fl_store *s)
  * block of a parameter, or the group's end. */
 int64_t fl_share_first(const fl_store *s, const fl_flat *g, int rank);
 
-/* Where there are servers, do they keep it? */
+/* In a job with servers, do they keep it? */
 static inline bool fl_param_is_remote(const fl_store *s, const fl_param *p)
 {
     return p->attr.ps == FLEET_PS_BY_MODE ? !s->dense_local
@@ -139,7 +140,7 @@ fleet_status fl_store_whole(const fl_store *s);
 fleet_status fl_store_check(const fl_store *s);
 
 /* Make what the program needs and the store does not have yet, with first
- * values. FLEET_EEXIST for a name that is there with another shape: then
+ * values. FLEET_EEXIST for a name that it has with another shape: then
  * nothing is made. Without memory what was made stays, whole. */
 fleet_status fl_store_add(fl_store *s, const fleet_program *p);
 
@@ -151,11 +152,12 @@ fl_rows *fl_store_rows(const fl_store *s, const char *name);
 fl_state *fl_store_state(const fl_store *s, const char *name);
 fleet_status fl_store_reset_states(fl_store *s);
 
-/* What this rank has that the others have not yet: it was loaded anew. */
+/* Forget what only this rank has (local updates): the store was loaded
+ * again. */
 void fl_store_forget_own(fl_store *s);
 
 /* params_hash: of all parameters and rows, as docs/formats.md has it. Rows that
- * live elsewhere are added up there: hash_rows; NULL: they are here. */
+ * are not in this process are added up by hash_rows; NULL: all are. */
 typedef fleet_status fl_rows_hasher(void *arg, const fl_rows *r, uint64_t *sum);
 fleet_status fl_store_hash(fl_store *s, fl_rows_hasher *hash_rows, void *arg,
                            uint64_t *hash);

@@ -61,7 +61,7 @@ static fleet_status hash_all(fl_store *s, const fl_map_entry *params,
     fl_hasher h;
 
     FL_TRY(fl_store_whole(s));
-    FL_TRY(fl_store_here(s));
+    FL_TRY(fl_store_to_host(s));
     fl_hasher_init(&h, 0);
     for (size_t i = 0; i < s->params.n; i++)
         hash_param(&h, params[i].value);

@@ -1,4 +1,4 @@
-/* table.c - see table.h. */
+/* table.c - rows in this process's memory. */
 #include "runtime/store/table.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 enum { KEYS_PER_LINE = 5, PAGE_BYTES = 4096, LEAST_LINES = 2 };
 enum { LEAST_SLAB = 64 << 10, MOST_SLAB = 2 << 20 };
 
-/* A line of the index, one cache line. Keys 0 .. n-1 are there; a line that is
+/* A line of the index, one cache line. It has keys 0 .. n-1; a line that is
  * full hands on to the next one. */
 typedef struct line {
     uint64_t key[KEYS_PER_LINE];
@@ -57,7 +57,7 @@ static size_t line_of(const bucket *b, uint64_t hash)
     return hash & (b->n_line - 1); /* the top bits chose the bucket */
 }
 
-/* All places are compared, because which one it is nobody can predict. */
+/* All places are compared, because which one it is cannot be predicted. */
 static uint32_t find_in_line(const line *l, uint64_t key)
 {
     uint32_t found = 0;
@@ -68,7 +68,7 @@ static uint32_t find_in_line(const line *l, uint64_t key)
     return found ? l->row[__builtin_ctz(found)] + 1 : 0;
 }
 
-/* The row's number + 1; 0: the key is not there. */
+/* The row's number + 1; 0: the bucket does not have the key. */
 static uint32_t find_row(const bucket *b, uint64_t key, uint64_t hash)
 {
     size_t i;
@@ -83,7 +83,7 @@ static uint32_t find_row(const bucket *b, uint64_t key, uint64_t hash)
     }
 }
 
-static void put(bucket *b, uint64_t key, uint32_t row)
+static void put_key(bucket *b, uint64_t key, uint32_t row)
 {
     size_t i = line_of(b, fl_mix(key));
     line *l;
@@ -101,7 +101,7 @@ static int part_of(int index)
 }
 
 /* Room in the index for n rows at two thirds of its capacity. */
-static fleet_status widen(fl_buddy *memory, bucket *b, int64_t n)
+static fleet_status widen_index(fl_buddy *memory, bucket *b, int64_t n)
 {
     size_t wanted = b->n_line ? b->n_line : LEAST_LINES;
     line *old = b->line;
@@ -119,7 +119,7 @@ static fleet_status widen(fl_buddy *memory, bucket *b, int64_t n)
     b->n_line = wanted;
     for (size_t i = 0; i < n_old; i++)
         for (uint32_t j = 0; j < old[i].n; j++)
-            put(b, old[i].key[j], old[i].row[j]);
+            put_key(b, old[i].key[j], old[i].row[j]);
     fl_buddy_free(memory, old, n_old * sizeof *old);
     return FLEET_OK;
 }
@@ -188,13 +188,13 @@ static fleet_status add_row(table *t, int index, uint64_t key, float **row)
         return fl_fail(FLEET_EUNSUPPORTED, "table \"%s\": bucket %d is full",
                        t->rows.name, index);
     FL_TRY(add_page(t, b, index));
-    FL_TRY(widen(&t->index[part_of(index)], b, b->n + 1));
+    FL_TRY(widen_index(&t->index[part_of(index)], b, b->n + 1));
     w = row_at(t, b, b->n);
     *fl_row_of(w) = (fl_row_head){.key = key};
     fl_filler_row(&t->rows.filler, key, w, dim);
     for (int64_t i = 0; i < dim * t->rows.n_state; i++)
         w[dim + i] = t->rows.initial_state;
-    put(b, key, (uint32_t)b->n++);
+    put_key(b, key, (uint32_t)b->n++);
     *row = w;
     return FLEET_OK;
 }
@@ -202,7 +202,7 @@ static fleet_status add_row(table *t, int index, uint64_t key, float **row)
 /* --- methods ------------------------------------------------------------- */
 
 /* How many keys before it is used a line, and then a row's page, is asked for.
- * So many requests for memory are under way all the time. */
+ * That many requests for memory are under way all the time. */
 enum { LINE_AHEAD = 20, PAGE_AHEAD = 8 };
 enum { UNDER_WAY = 32 }; /* keys, a power of two */
 
@@ -237,7 +237,7 @@ static void ask_for_page(const table *t, uint64_t key, sought *s)
 }
 
 /* A lookup waits for memory twice, for the line and for the row's page. The
- * rows are not asked for: who reads them next may be another processor. */
+ * rows are not asked for: another processor may read them next. */
 static void find_numbers(const table *t, const uint64_t *key, int64_t n,
                          float **row)
 {
@@ -269,7 +269,7 @@ static fleet_status table_find(fl_rows *r, const uint64_t *key, int64_t n,
     return FLEET_OK;
 }
 
-/* A key that was not there, and may have come since: the same call has it
+/* A key that was missing, and may have come since: the same call has it
  * twice. */
 static fleet_status find_or_add(table *t, uint64_t key, float **row)
 {

@@ -14,10 +14,9 @@ static const fl_device_lookup *config_of(const fl_device_step *s)
     return static_cast<const fl_device_lookup *>(s->config);
 }
 
-/* --- the index --------------------------------------------------------------
- */
+/* --- the index ----------------------------------------------------------- */
 
-/* -1: there is none. */
+/* -1: the table has none. */
 __device__ static int64_t find(const fl_device_rows &t, uint64_t key)
 {
     if (t.n == 0)
@@ -30,7 +29,7 @@ __device__ static int64_t find(const fl_device_rows &t, uint64_t key)
     }
 }
 
-/* A key that nobody has put there: which free place it gets depends on the
+/* A key that the index does not have: which free place it gets depends on the
  * other threads, what is found does not. */
 __device__ static void put(const fl_device_rows &t, uint64_t key,
                            int64_t number)
@@ -60,8 +59,7 @@ static fleet_status index_all(fl_device *, fl_queue *q, const fl_device_step *s)
                           fl_step_ptr<fl_device_rows>(s, THE_TABLE));
 }
 
-/* --- first values -----------------------------------------------------------
- */
+/* --- first values -------------------------------------------------------- */
 
 /* Four neighbours of a row's, from column 4 block on. */
 __device__ static void fill_four(const fl_device_rows &t, uint64_t key,
@@ -92,8 +90,7 @@ __device__ static void fill_row(const fl_device_rows &t, uint64_t key,
     }
 }
 
-/* --- lookup.find ------------------------------------------------------------
- */
+/* --- lookup.find --------------------------------------------------------- */
 
 __global__ static void find_rows(int64_t *slot, float *fresh,
                                  const fl_device_rows *table,
@@ -126,8 +123,7 @@ static fleet_status find_all(fl_device *, fl_queue *q, const fl_device_step *s)
                      fl_step_ptr<int64_t>(s, FL_FIND_COUNT), c->dim, share);
 }
 
-/* --- lookup.insert ----------------------------------------------------------
- */
+/* --- lookup.insert ------------------------------------------------------- */
 
 __global__ static void mark_missing(uint32_t *missing, const int64_t *slot,
                                     const int64_t *n,
@@ -212,8 +208,7 @@ static fleet_status insert(fl_device *, fl_queue *q, const fl_device_step *s)
     return FL_LAUNCH(count_rows, 1, 1, 0, q, table, all);
 }
 
-/* --- lookup.update ----------------------------------------------------------
- */
+/* --- lookup.update ------------------------------------------------------- */
 
 /* Count a row's step up; the corrections that go with it. */
 __device__ static void count_step(fl_update *u, const fl_row_head *head)

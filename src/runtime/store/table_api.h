@@ -1,8 +1,8 @@
-/* table_api.h - rows by 64-bit key, wherever they live: the interface between the
- * operators that use a table and what keeps it (src/table in this process;
- * its copy on a GPU is table_gpu.h's). Where an exchange (remote.h) keeps
- * the rows a table is a name here, its numbers and its first values: nobody
- * calls find or make.
+/* table_api.h - rows by 64-bit key, wherever they live: the interface between
+ * the operators that use a table and what keeps it (table.h in this process;
+ * its copy on a GPU is table_gpu.h's). If servers keep the rows (remote.h) a
+ * table is its name, its numbers and its first values: find and make are not
+ * called.
  *
  * A key hashes (fl_mix) to one of FL_N_BUCKET buckets by its top bits, and
  * buckets make FL_N_PART parts. Calls for different parts may run at once on
@@ -68,7 +68,7 @@ struct fl_rows {
     fleet_param_attr attr; /* of the variable; set by the store */
 };
 
-/* Makes a table; name is kept, not copied. */
+/* Makes a table; name is not copied. */
 typedef fleet_status fl_rows_maker(const char *name, int64_t dim,
                                    int64_t modulo, const fl_filler *filler,
                                    fl_rows **rows);

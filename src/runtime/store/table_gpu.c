@@ -1,4 +1,4 @@
-/* table_gpu.c - see table_gpu.h. */
+/* table_gpu.c - a table's rows are sent to a GPU and fetched, and get room. */
 #include "runtime/store/table_gpu.h"
 
 #include <inttypes.h>
@@ -9,11 +9,11 @@
 /* Bytes that cross at a time. */
 enum { PIECE = 4 << 20 };
 
-/* Updates that there is room for, when there has to be more: this one, those
+/* Updates that get room, when it has to grow: this one, the updates
  * under way, and some until the next time. */
-enum { AHEAD = 4 };
+enum { ROOM_FOR = 4 };
 
-static fl_table_gpu *of(fl_mirror *m)
+static fl_table_gpu *table_of(fl_mirror *m)
 {
     return (fl_table_gpu *)(void *)m;
 }
@@ -23,8 +23,8 @@ static fl_rows *rows_of(const fl_table_gpu *x)
     return x->mirror.host;
 }
 
-static fleet_status copy(const fl_table_gpu *x, void *to, const void *from,
-                         size_t bytes, fl_copy kind)
+static fleet_status copy_bytes(const fl_table_gpu *x, void *to,
+                               const void *from, size_t bytes, fl_copy kind)
 {
     fl_gpu *g = x->mirror.gpu;
 
@@ -33,7 +33,7 @@ static fleet_status copy(const fl_table_gpu *x, void *to, const void *from,
 
 /* --- memory -------------------------------------------------------------- */
 
-static void drop(const fl_table_gpu *x, fl_device_rows *r)
+static void drop_rows(const fl_table_gpu *x, fl_device_rows *r)
 {
     fl_gpu *g = x->mirror.gpu;
 
@@ -44,7 +44,7 @@ static void drop(const fl_table_gpu *x, fl_device_rows *r)
     r->room = 0;
 }
 
-/* Memory for so many rows and an empty index of them. */
+/* Memory for `room` rows and an empty index of them. */
 static fleet_status lay_out(const fl_table_gpu *x, fl_device_rows *r,
                             int64_t room)
 {
@@ -67,17 +67,17 @@ static fleet_status lay_out(const fl_table_gpu *x, fl_device_rows *r,
                       places * sizeof(fl_device_entry));
 }
 
-/* From now on this is the table: its rows are there, and are put into its
+/* From now on this is the table: it has its rows, which are put into its
  * index. */
-static fleet_status take(fl_table_gpu *x, const fl_device_rows *next)
+static fleet_status take_rows(fl_table_gpu *x, const fl_device_rows *next)
 {
     fl_gpu *g = x->mirror.gpu;
     const fl_device_kernel *k =
         g->m->kernel(g->d, "lookup.index", FLEET_FLOAT32);
     fl_device_arg table = {.data = x->mirror.on_gpu, .rows = next->n};
 
-    FL_TRY(copy(x, x->mirror.on_gpu, next, sizeof *next, FL_TO_DEVICE));
-    drop(x, &x->now);
+    FL_TRY(copy_bytes(x, x->mirror.on_gpu, next, sizeof *next, FL_TO_DEVICE));
+    drop_rows(x, &x->now);
     x->now = *next;
     x->known = next->n;
     x->known_at = x->offered;
@@ -91,9 +91,9 @@ static fleet_status no_room(const fl_table_gpu *x, fleet_status status,
                       rows_of(x)->name, room);
 }
 
-/* --- there and back ------------------------------------------------------ */
+/* --- to the GPU and back ------------------------------------------------- */
 
-static fl_device_rows describe(const fl_rows *r)
+static fl_device_rows describe_table(const fl_rows *r)
 {
     size_t floats = (size_t)r->dim * (size_t)(1 + r->n_state);
 
@@ -114,14 +114,14 @@ static fl_device_rows describe(const fl_rows *r)
 /* Rows under way: `used` bytes of a piece, the next one's place beyond. */
 typedef struct crossing {
     const fl_table_gpu *x;
-    char *piece, *there;
+    char *piece, *at; /* pinned; in the GPU's memory */
     size_t stride, size, used;
 } crossing;
 
 static fleet_status begin_crossing(crossing *c, const fl_table_gpu *x,
                                    const fl_device_rows *r)
 {
-    *c = (crossing){.x = x, .there = r->row, .stride = (size_t)r->stride};
+    *c = (crossing){.x = x, .at = r->row, .stride = (size_t)r->stride};
     c->size = c->stride > PIECE ? c->stride : PIECE / c->stride * c->stride;
     if ((size_t)r->n < c->size / c->stride)
         c->size = (size_t)r->n * c->stride;
@@ -135,8 +135,8 @@ static size_t row_bytes(const fl_rows *r)
 
 static fleet_status send_piece(crossing *c)
 {
-    FL_TRY(copy(c->x, c->there, c->piece, c->used, FL_TO_DEVICE));
-    c->there += c->used;
+    FL_TRY(copy_bytes(c->x, c->at, c->piece, c->used, FL_TO_DEVICE));
+    c->at += c->used;
     c->used = 0;
     return FLEET_OK;
 }
@@ -166,32 +166,32 @@ static fleet_status send_rows(const fl_table_gpu *x, const fl_device_rows *to)
     return status;
 }
 
-/* What was there is worth nothing: its memory goes first. */
+/* The GPU's rows are out of date: their memory goes first. */
 static fleet_status send_all(fl_table_gpu *x)
 {
-    fl_device_rows next = describe(rows_of(x));
+    fl_device_rows next = describe_table(rows_of(x));
     int64_t room = next.n + next.n / 2;
     fleet_status status;
 
-    drop(x, &x->now);
+    drop_rows(x, &x->now);
     status = lay_out(x, &next, room);
     if (status != FLEET_OK)
         status = no_room(x, status, room);
     if (status == FLEET_OK)
         status = send_rows(x, &next);
     if (status == FLEET_OK)
-        return take(x, &next);
-    drop(x, &next);
+        return take_rows(x, &next);
+    drop_rows(x, &next);
     return status;
 }
 
-/* Wait until the count is the true one. */
-static fleet_status know(fl_table_gpu *x)
+/* Wait until the count is up to date. */
+static fleet_status wait_for_count(fl_table_gpu *x)
 {
-    const fl_device_rows *there = x->mirror.on_gpu;
+    const fl_device_rows *on_gpu = x->mirror.on_gpu;
 
     FL_TRY(fl_gpu_wait(x->mirror.gpu));
-    FL_TRY(copy(x, &x->known, &there->n, sizeof x->known, FL_TO_HOST));
+    FL_TRY(copy_bytes(x, &x->known, &on_gpu->n, sizeof x->known, FL_TO_HOST));
     FL_TRY(fl_gpu_wait(x->mirror.gpu));
     x->known_at = x->offered;
     return FLEET_OK;
@@ -215,23 +215,24 @@ static fleet_status fetch_rows(const fl_table_gpu *x, crossing *c, int64_t n)
     while (left > 0) {
         size_t bytes = left < c->size ? left : c->size;
 
-        FL_TRY(copy(x, c->piece, c->there, bytes, FL_TO_HOST));
+        FL_TRY(copy_bytes(x, c->piece, c->at, bytes, FL_TO_HOST));
         FL_TRY(fl_gpu_wait(x->mirror.gpu));
         for (size_t at = 0; at < bytes; at += c->stride)
             FL_TRY(keep_row(rows_of(x), c->piece + at));
-        c->there += bytes;
+        c->at += bytes;
         left -= bytes;
     }
     return FLEET_OK;
 }
 
-/* Rows are made there and never lost: those that are here stay, and change. */
+/* Kernels add rows and drop none: all rows of the host's table stay, and
+ * change. */
 static fleet_status fetch_all(fl_table_gpu *x)
 {
     fleet_status status;
     crossing c;
 
-    FL_TRY(know(x));
+    FL_TRY(wait_for_count(x));
     x->now.n = x->known;
     FL_TRY(begin_crossing(&c, x, &x->now));
     status = fetch_rows(x, &c, x->known);
@@ -239,29 +240,30 @@ static fleet_status fetch_all(fl_table_gpu *x)
     return status;
 }
 
-static fleet_status cross(fl_mirror *m, bool there)
+static fleet_status copy_table(fl_mirror *m, bool to_gpu)
 {
-    return there ? send_all(of(m)) : fetch_all(of(m));
+    return to_gpu ? send_all(table_of(m)) : fetch_all(table_of(m));
 }
 
-static void destroy(fl_mirror *m)
+static void destroy_table(fl_mirror *m)
 {
     fl_gpu *g = m->gpu;
 
     if (fl_gpu_is_ours(g)) {
-        drop(of(m), &of(m)->now);
+        drop_rows(table_of(m), &table_of(m)->now);
         g->m->free(g->d, g->queue, m->on_gpu);
     }
     fl_free(m);
 }
 
-static fleet_status make(fl_gpu *g, void *here, size_t bytes, fl_mirror **m)
+static fleet_status make_table(fl_gpu *g, void *host, size_t bytes,
+                               fl_mirror **m)
 {
-    static const fl_mirror_class tables = {cross, destroy};
+    static const fl_mirror_class tables = {copy_table, destroy_table};
     fl_table_gpu *x;
     fleet_status status;
 
-    (void)here;
+    (void)host;
     FL_TRY(FL_NEW(&x, sizeof *x));
     *m = &x->mirror;
     x->mirror.methods = &tables;
@@ -276,15 +278,15 @@ fleet_status fl_table_gpu_make(struct fl_store *s, fl_gpu *gpu, fl_rows *rows,
 {
     fl_mirror *m;
 
-    FL_TRY(fl_mirror_of(s, gpu, rows, sizeof(fl_device_rows), make, &m));
-    *x = of(m);
+    FL_TRY(fl_mirror_of(s, gpu, rows, sizeof(fl_device_rows), make_table, &m));
+    *x = table_of(m);
     return FLEET_OK;
 }
 
 /* --- room ---------------------------------------------------------------- */
 
 /* A table has no more rows than ids that differ. */
-static int64_t limited(const fl_table_gpu *x, int64_t rows)
+static int64_t limited_rows(const fl_table_gpu *x, int64_t rows)
 {
     int64_t most = rows_of(x)->modulo;
 
@@ -295,10 +297,10 @@ static bool may_be_short(const fl_table_gpu *x, int64_t keys)
 {
     int64_t under_way = x->offered - x->known_at;
 
-    return limited(x, x->known + under_way + keys) > x->now.room;
+    return limited_rows(x, x->known + under_way + keys) > x->now.room;
 }
 
-static fleet_status move(fl_table_gpu *x, int64_t room)
+static fleet_status move_rows(fl_table_gpu *x, int64_t room)
 {
     fl_device_rows next = x->now;
     fleet_status status;
@@ -306,29 +308,29 @@ static fleet_status move(fl_table_gpu *x, int64_t room)
     next.n = x->known;
     status = lay_out(x, &next, room);
     if (status == FLEET_OK)
-        status = copy(x, next.row, x->now.row, (size_t)(next.n * next.stride),
-                      FL_ON_DEVICE);
+        status = copy_bytes(x, next.row, x->now.row,
+                            (size_t)(next.n * next.stride), FL_ON_DEVICE);
     if (status == FLEET_OK)
-        return take(x, &next);
-    drop(x, &next);
+        return take_rows(x, &next);
+    drop_rows(x, &next);
     return no_room(x, status, room);
 }
 
-static fleet_status grow(fl_table_gpu *x, int64_t keys)
+static fleet_status grow_table(fl_table_gpu *x, int64_t keys)
 {
-    int64_t least = limited(x, x->known + AHEAD * keys);
-    int64_t more = limited(x, x->now.room + x->now.room / 2);
+    int64_t least = limited_rows(x, x->known + ROOM_FOR * keys);
+    int64_t more = limited_rows(x, x->now.room + x->now.room / 2);
 
     if (least <= x->now.room)
         return FLEET_OK;
-    return move(x, more > least ? more : least);
+    return move_rows(x, more > least ? more : least);
 }
 
 fleet_status fl_table_gpu_room(fl_table_gpu *x, int64_t keys)
 {
     if (may_be_short(x, keys)) {
-        FL_TRY(know(x));
-        FL_TRY(grow(x, keys));
+        FL_TRY(wait_for_count(x));
+        FL_TRY(grow_table(x, keys));
     }
     x->offered += keys;
     return FLEET_OK;
@@ -336,11 +338,11 @@ fleet_status fl_table_gpu_room(fl_table_gpu *x, int64_t keys)
 
 fl_gpu_rows fl_table_gpu_count(const fl_table_gpu *x, fl_rows_count *pinned)
 {
-    const fl_device_rows *there = x->mirror.on_gpu;
+    const fl_device_rows *on_gpu = x->mirror.on_gpu;
 
     pinned->offered = x->offered;
     return (fl_gpu_rows){.to = &pinned->n,
-                         .from = &there->n,
+                         .from = &on_gpu->n,
                          .bytes = sizeof pinned->n,
                          .n = 1,
                          .kind = FL_TO_HOST};

@@ -1,10 +1,10 @@
 /* table_gpu.h - the rows of a table in a GPU's memory: the mirror of an
  * fl_rows (mirror.h), which moves as a whole, and the room that updates need.
  *
- * Kernels make rows, and the host knows how many there are only when an
- * update's count has come back. So it sees to it that there would be room if
- * every key of the updates under way were new, and asks, and waits, only where
- * that is not so.
+ * Kernels make rows, and the host knows their number only when an update's
+ * count has come back. So the table gets room for the case that every key of
+ * the updates under way is new; only without that much memory the host waits
+ * for the count.
  *
  * Threads: under the GPU's lock; room and counts also under the store's, held
  * for writing.
@@ -17,13 +17,13 @@
 #include "runtime/store/table_api.h"
 
 typedef struct fl_table_gpu {
-    fl_mirror mirror;        /* first; here: fl_rows, there: fl_device_rows */
-    fl_device_rows now;      /* what is there; n changes without being told */
-    int64_t offered;         /* keys of all updates that got room */
-    int64_t known, known_at; /* rows, after so many of them */
+    fl_mirror mirror;   /* first; host: fl_rows, on_gpu: fl_device_rows */
+    fl_device_rows now; /* as on the GPU, but for n, which kernels change */
+    int64_t offered;    /* keys of all updates that got room */
+    int64_t known, known_at; /* rows, after that many of them */
 } fl_table_gpu;
 
-/* As an update's iteration leaves it in pinned memory. */
+/* As an update's iteration writes it to pinned memory. */
 typedef struct fl_rows_count {
     int64_t n, offered;
 } fl_rows_count;
@@ -31,11 +31,12 @@ typedef struct fl_rows_count {
 fleet_status fl_table_gpu_make(struct fl_store *s, fl_gpu *gpu, fl_rows *rows,
                                fl_table_gpu **x);
 
-/* Before an update of so many keys, or less, is queued. FLEET_ENOMEM: all is as
- * it was. */
+/* Before an update of at most that many keys is queued. FLEET_ENOMEM: all is
+ * as it was. */
 fleet_status fl_table_gpu_room(fl_table_gpu *x, int64_t keys);
 
-/* After it: the copy of the count that is to be queued; and when it is here. */
+/* After it: the copy of the count that is to be queued; and when it has
+ * come. */
 fl_gpu_rows fl_table_gpu_count(const fl_table_gpu *x, fl_rows_count *pinned);
 void fl_table_gpu_counted(fl_table_gpu *x, const fl_rows_count *count);
 

@@ -130,7 +130,7 @@ void fl_comm_base_wake(fl_comm_base *g)
         g->transport->wake(g);
 }
 
-static fleet_status enqueue(fl_comm_base *g, fl_work *w)
+static fleet_status queue_work(fl_comm_base *g, fl_work *w)
 {
     if (!g->has_thread) {
         FL_TRY(fl_thread_start(&g->thread, do_calls, g, "a group of ranks"));
@@ -172,7 +172,7 @@ static fleet_status do_now(fl_comm_base *g, fl_work *w)
     pthread_mutex_unlock(&g->lock);
     if (is_idle)
         return run_by_caller(g, w);
-    FL_TRY(enqueue(g, w));
+    FL_TRY(queue_work(g, w));
     return wait_for(g, w);
 }
 
@@ -196,10 +196,10 @@ static fleet_status do_later(fl_comm_base *g, const fl_work *made,
     if (g->transport->begin)
         FL_TRY(fail_all(g, g->transport->begin(g, w, &w->is_begun)));
     *work = w;
-    return w->is_begun ? FLEET_OK : enqueue(g, w);
+    return w->is_begun ? FLEET_OK : queue_work(g, w);
 }
 
-static fleet_status submit(fl_comm *p, fl_work *w, fl_work **work)
+static fleet_status submit_call(fl_comm *p, fl_work *w, fl_work **work)
 {
     fl_comm_base *g = (fl_comm_base *)p;
 
@@ -254,7 +254,7 @@ static fleet_status submit_reduce(fl_comm *p, fl_call_kind kind, fl_reduce how,
                           .n = n}};
 
     FL_TRY(fl_check_reduce(name, how, type, n));
-    return submit(p, &w, work);
+    return submit_call(p, &w, work);
 }
 
 static fleet_status all_reduce(fl_comm *p, fl_reduce how, fl_wire_type type,
@@ -279,7 +279,7 @@ static fleet_status all_gather(fl_comm *p, const void *in, void *out,
         .in = in, .out = out, .call = {.kind = FL_CALL_ALL_GATHER, .n = bytes}};
 
     FL_TRY(fl_check_bytes("all_gather", bytes));
-    return submit(p, &w, work);
+    return submit_call(p, &w, work);
 }
 
 static fleet_status all_to_all_v(fl_comm *p, const void *in,
@@ -293,7 +293,7 @@ static fleet_status all_to_all_v(fl_comm *p, const void *in,
                  .call = {.kind = FL_CALL_ALL_TO_ALL}};
 
     FL_TRY(fl_check_counts(to_bytes, from_bytes, p->size));
-    return submit(p, &w, work);
+    return submit_call(p, &w, work);
 }
 
 static fleet_status broadcast(fl_comm *p, void *data, int64_t bytes, int root,
@@ -305,7 +305,7 @@ static fleet_status broadcast(fl_comm *p, void *data, int64_t bytes, int root,
 
     FL_TRY(fl_check_bytes("broadcast", bytes));
     FL_TRY(fl_check_rank("broadcast", "root", root, p->size));
-    return submit(p, &w, work);
+    return submit_call(p, &w, work);
 }
 
 static fleet_status send(fl_comm *p, const void *data, int64_t bytes, int to,
@@ -316,7 +316,7 @@ static fleet_status send(fl_comm *p, const void *data, int64_t bytes, int to,
 
     FL_TRY(fl_check_bytes("send", bytes));
     FL_TRY(fl_check_rank("send", "receiver", to, p->size));
-    return submit(p, &w, work);
+    return submit_call(p, &w, work);
 }
 
 static fleet_status recv(fl_comm *p, void *data, int64_t bytes, int from,
@@ -327,14 +327,14 @@ static fleet_status recv(fl_comm *p, void *data, int64_t bytes, int from,
 
     FL_TRY(fl_check_bytes("recv", bytes));
     FL_TRY(fl_check_rank("recv", "sender", from, p->size));
-    return submit(p, &w, work);
+    return submit_call(p, &w, work);
 }
 
 static fleet_status barrier(fl_comm *p)
 {
     fl_work w = {.call = {.kind = FL_CALL_BARRIER}};
 
-    return submit(p, &w, NULL);
+    return submit_call(p, &w, NULL);
 }
 
 static fleet_status split(fl_comm *p, int color, int key, fl_comm **child)
@@ -347,7 +347,7 @@ static fleet_status split(fl_comm *p, int color, int key, fl_comm **child)
                        color);
     w.call.extra[0] = color;
     w.call.extra[1] = key;
-    return submit(p, &w, NULL);
+    return submit_call(p, &w, NULL);
 }
 
 static fleet_status get_memory(fl_comm *p, int64_t bytes, void **memory)
@@ -356,7 +356,7 @@ static fleet_status get_memory(fl_comm *p, int64_t bytes, void **memory)
 
     *memory = NULL;
     FL_TRY(fl_check_bytes("get_memory", bytes));
-    return submit(p, &w, NULL);
+    return submit_call(p, &w, NULL);
 }
 
 static void free_memory(fl_comm *p, void *memory)

@@ -12,15 +12,15 @@ typedef struct hierarchy {
     fl_comm *leaders; /* of the first rank of `inner`; else NULL */
 } hierarchy;
 
-static hierarchy *of(fl_comm *p)
+static hierarchy *hierarchy_of(fl_comm *p)
 {
     return (hierarchy *)(void *)p;
 }
 
 /* The text of an inner communicator's failure numbers its own ranks. */
-static fleet_status within(fl_comm *p, fleet_status status)
+static fleet_status fail_within(fl_comm *p, fleet_status status)
 {
-    const fl_comm *inner = of(p)->inner;
+    const fl_comm *inner = hierarchy_of(p)->inner;
     int first = p->rank - inner->rank;
 
     return status == FLEET_OK
@@ -29,32 +29,33 @@ static fleet_status within(fl_comm *p, fleet_status status)
                             first + inner->size - 1);
 }
 
-static fleet_status among(fl_comm *p, fleet_status status)
+static fleet_status fail_among(fl_comm *p, fleet_status status)
 {
     return status == FLEET_OK
                ? FLEET_OK
                : fl_fail_in(status, "of each %d ranks' first, counted from 0",
-                            of(p)->inner->size);
+                            hierarchy_of(p)->inner->size);
 }
 
 static fleet_status all_reduce(fl_comm *p, fl_reduce how, fl_wire_type type,
                                const void *in, void *out, int64_t n,
                                fl_work **work)
 {
-    fl_comm *inner = of(p)->inner, *leaders = of(p)->leaders;
+    fl_comm *inner = hierarchy_of(p)->inner,
+            *leaders = hierarchy_of(p)->leaders;
 
     if (work)
         *work = NULL;
     FL_TRY(fl_check_reduce("all_reduce", how, type, n));
     if (how == FL_ALL_MEAN)
         return fl_fail(FLEET_EUNSUPPORTED, "all_reduce: no means by groups");
-    FL_TRY(within(
+    FL_TRY(fail_within(
         p, inner->methods->all_reduce(inner, how, type, in, out, n, NULL)));
     if (leaders)
-        FL_TRY(among(p, leaders->methods->all_reduce(leaders, how, type, out,
-                                                     out, n, NULL)));
-    return within(p, inner->methods->broadcast(
-                         inner, out, n * fl_wire_size(type), 0, NULL));
+        FL_TRY(fail_among(p, leaders->methods->all_reduce(leaders, how, type,
+                                                          out, out, n, NULL)));
+    return fail_within(p, inner->methods->broadcast(
+                              inner, out, n * fl_wire_size(type), 0, NULL));
 }
 
 static fleet_status wait(fl_comm *p, fl_work **work)
@@ -66,9 +67,9 @@ static fleet_status wait(fl_comm *p, fl_work **work)
 
 static void give_up(fl_comm *p, const char *why)
 {
-    fl_comm_abort(of(p)->inner, why);
-    if (of(p)->leaders)
-        fl_comm_abort(of(p)->leaders, why);
+    fl_comm_abort(hierarchy_of(p)->inner, why);
+    if (hierarchy_of(p)->leaders)
+        fl_comm_abort(hierarchy_of(p)->leaders, why);
 }
 
 static void destroy_comm(fl_comm *p)
@@ -81,8 +82,8 @@ static void destroy(fl_comm *p)
 {
     if (!p)
         return;
-    destroy_comm(of(p)->leaders);
-    destroy_comm(of(p)->inner);
+    destroy_comm(hierarchy_of(p)->leaders);
+    destroy_comm(hierarchy_of(p)->inner);
     fl_free(p);
 }
 

@@ -38,8 +38,8 @@ static fleet_status check_not_aborted(const fl_comm *p)
     return s->abort_code ? fl_fail(s->abort_code, "%s", s->why) : FLEET_OK;
 }
 
-static fleet_status copy(fl_comm *p, const void *in, void *out, int64_t bytes,
-                         fl_work **work)
+static fleet_status copy_result(fl_comm *p, const void *in, void *out,
+                                int64_t bytes, fl_work **work)
 {
     FL_TRY(check_not_aborted(p));
     if (in != out && bytes > 0)
@@ -54,7 +54,7 @@ static fleet_status all_reduce(fl_comm *p, fl_reduce how, fl_wire_type type,
                                fl_work **work)
 {
     FL_TRY(fl_check_reduce("all_reduce", how, type, n));
-    return copy(p, in, out, n * fl_wire_size(type), work);
+    return copy_result(p, in, out, n * fl_wire_size(type), work);
 }
 
 static fleet_status reduce_scatter(fl_comm *p, fl_reduce how, fl_wire_type type,
@@ -62,14 +62,14 @@ static fleet_status reduce_scatter(fl_comm *p, fl_reduce how, fl_wire_type type,
                                    fl_work **work)
 {
     FL_TRY(fl_check_reduce("reduce_scatter", how, type, n));
-    return copy(p, in, out, n * fl_wire_size(type), work);
+    return copy_result(p, in, out, n * fl_wire_size(type), work);
 }
 
 static fleet_status all_gather(fl_comm *p, const void *in, void *out,
                                int64_t bytes, fl_work **work)
 {
     FL_TRY(fl_check_bytes("all_gather", bytes));
-    return copy(p, in, out, bytes, work);
+    return copy_result(p, in, out, bytes, work);
 }
 
 static fleet_status all_to_all_v(fl_comm *p, const void *in,
@@ -82,7 +82,7 @@ static fleet_status all_to_all_v(fl_comm *p, const void *in,
                        "all_to_all_v: rank 0 has %" PRId64
                        " bytes for rank 0, which expects %" PRId64,
                        to_bytes[0], from_bytes[0]);
-    return copy(p, in, out, to_bytes[0], work);
+    return copy_result(p, in, out, to_bytes[0], work);
 }
 
 static fleet_status broadcast(fl_comm *p, void *data, int64_t bytes, int root,
@@ -90,7 +90,7 @@ static fleet_status broadcast(fl_comm *p, void *data, int64_t bytes, int root,
 {
     FL_TRY(fl_check_bytes("broadcast", bytes));
     FL_TRY(fl_check_rank("broadcast", "root", root, 1));
-    return copy(p, data, data, bytes, work);
+    return copy_result(p, data, data, bytes, work);
 }
 
 static fleet_status send(fl_comm *p, const void *data, int64_t bytes, int to,
@@ -106,7 +106,7 @@ static fleet_status send(fl_comm *p, const void *data, int64_t bytes, int to,
     while (*end)
         end = &(*end)->next;
     *end = m;
-    return copy(p, data, m->data, bytes, work);
+    return copy_result(p, data, m->data, bytes, work);
 }
 
 static fleet_status receive_message(single *s, void *data, int64_t bytes)
@@ -122,7 +122,7 @@ static fleet_status receive_message(single *s, void *data, int64_t bytes)
                        "recv: rank 0 sends %" PRId64
                        " bytes to rank 0, which expects %" PRId64,
                        m->bytes, bytes);
-    status = copy(&s->comm, m->data, data, bytes, NULL);
+    status = copy_result(&s->comm, m->data, data, bytes, NULL);
     s->sent = m->next;
     fl_free(m);
     return status;

@@ -69,13 +69,13 @@ static void meet_in_a_call(fl_rendezvous_client *l)
     fl_rendezvous_frame f = {0};
     const char *bytes;
 
-    CHECK(fl_rendezvous_client_send(l, FL_FRAME_CALL, &call, sizeof call, NULL,
-                                    0));
-    while (f.kind == FL_FRAME_NONE) {
+    CHECK(fl_rendezvous_client_send(l, FL_RENDEZVOUS_CALL, &call, sizeof call,
+                                    NULL, 0));
+    while (f.kind == FL_RENDEZVOUS_NONE) {
         fl_rendezvous_client_wait(l, 100);
         CHECK_OK(fl_rendezvous_client_next(l, &f, &bytes));
     }
-    CHECK_INT(f.kind, FL_FRAME_CALLS);
+    CHECK_INT(f.kind, FL_RENDEZVOUS_CALLS);
     fl_rendezvous_client_drop(l, &f);
 }
 
@@ -311,7 +311,7 @@ static void say_much(const point *p)
 {
     static const char get[] = "GET / HTTP/1.1\r\nHost: here\r\n\r\n";
     attempt later = {.rank = 1, .size = 2};
-    fl_handshake g = meeting_of(&later, p).own;
+    fl_rendezvous_handshake g = meeting_of(&later, p).own;
     char noise[3000];
     uint32_t x = 1;
 
@@ -351,7 +351,7 @@ static void check_nonsense(const void *bytes, size_t n)
 {
     attempt one = {.rank = 1, .size = 2}, zero = {.rank = 0, .size = 2};
     point p = open_point();
-    fl_handshake g = meeting_of(&one, &p).own;
+    fl_rendezvous_handshake g = meeting_of(&one, &p).own;
     fl_rendezvous_options m = meeting_of(&zero, &p);
     char buffer[sizeof g + 4096];
     const char *told;
@@ -365,11 +365,11 @@ static void check_nonsense(const void *bytes, size_t n)
     CHECK(send(fd, buffer, sizeof g + n, MSG_NOSIGNAL) ==
           (ssize_t)(sizeof g + n));
     if (fl_rendezvous_client_open(&l, &m) == FLEET_OK) {
-        while (f.kind == FL_FRAME_NONE) {
+        while (f.kind == FL_RENDEZVOUS_NONE) {
             fl_rendezvous_client_wait(l, 100);
             CHECK_OK(fl_rendezvous_client_next(l, &f, &told));
         }
-        CHECK_INT(f.kind, FL_FRAME_FAILURE);
+        CHECK_INT(f.kind, FL_RENDEZVOUS_FAILURE);
         fl_rendezvous_failure(told, f.bytes);
         fl_rendezvous_client_close(l);
     }
@@ -380,14 +380,15 @@ static void check_nonsense(const void *bytes, size_t n)
 
 TEST(a_rank_that_talks_nonsense_is_named)
 {
-    const fl_rendezvous_frame huge = {FL_FRAME_CALL, 0xFFFFFFF0}, none = {0, 0},
-                              unknown = {FL_N_FRAME, 0},
-                              empty = {FL_FRAME_CALL, 0},
-                              welcome = {FL_FRAME_READY, 0};
+    const fl_rendezvous_frame huge = {FL_RENDEZVOUS_CALL, 0xFFFFFFF0},
+                              none = {0, 0},
+                              unknown = {FL_N_RENDEZVOUS_KIND, 0},
+                              empty = {FL_RENDEZVOUS_CALL, 0},
+                              welcome = {FL_RENDEZVOUS_READY, 0};
     struct {
         fl_rendezvous_frame f;
         fl_post p;
-    } post = {{FL_FRAME_POST, sizeof(fl_post)}, {FL_OUT, 99, 5}};
+    } post = {{FL_RENDEZVOUS_POST, sizeof(fl_post)}, {FL_OUT, 99, 5}};
 
     check_nonsense(&huge, sizeof huge);
     check_nonsense(&none, sizeof none);

@@ -163,17 +163,17 @@ static fleet_status take_frame(fl_nccl *n, const fl_rendezvous_frame *f,
     fl_post p = {.way = -1};
 
     switch (f->kind) {
-    case FL_FRAME_MATCHED:
+    case FL_RENDEZVOUS_MATCHED:
         if (f->bytes == sizeof p)
             memcpy(&p, bytes, sizeof p);
         fl_rendezvous_client_drop(n->client, f);
         return begin_message(n, p);
-    case FL_FRAME_CALLS:
+    case FL_RENDEZVOUS_CALLS:
         memcpy(n->all, bytes, f->bytes);
         n->n_all = f->bytes;
         fl_rendezvous_client_drop(n->client, f);
         return FLEET_OK;
-    case FL_FRAME_FAILURE:
+    case FL_RENDEZVOUS_FAILURE:
         return fl_comm_base_fail(&n->base,
                                  fl_rendezvous_failure(bytes, f->bytes), false);
     default:
@@ -189,7 +189,7 @@ fleet_status fl_nccl_receive(fl_nccl *n)
 
     while (n->n_all == 0) {
         FL_TRY(fl_rendezvous_client_next(n->client, &f, &bytes));
-        if (f.kind == FL_FRAME_NONE)
+        if (f.kind == FL_RENDEZVOUS_NONE)
             break;
         FL_TRY(take_frame(n, &f, bytes));
     }
@@ -242,7 +242,7 @@ fleet_status fl_nccl_match(fl_nccl *n, const fl_call *call, const void *more,
     n->n_all = 0;
     n->n_call = sizeof *call + bytes;
     FL_TRY(fl_rendezvous_client_check(n->client));
-    fl_rendezvous_client_send(n->client, FL_FRAME_CALL, call, sizeof *call,
+    fl_rendezvous_client_send(n->client, FL_RENDEZVOUS_CALL, call, sizeof *call,
                               more, bytes);
     FL_TRY(wait_for_all(n, call));
     return fl_nccl_data_of(n, n->base.comm.size - 1)
@@ -267,8 +267,8 @@ static fleet_status move_message(fl_comm_base *g, fl_work *w, bool *moved)
             FL_NCCL_CUDA(n, fl_cu_after(n->queue, w->after));
         FL_TRY(fl_nccl_stage(n, w, &m->staging));
         m->is_posted = *moved = true;
-        fl_rendezvous_client_send(n->client, FL_FRAME_POST, &p, sizeof p, NULL,
-                                  0);
+        fl_rendezvous_client_send(n->client, FL_RENDEZVOUS_POST, &p, sizeof p,
+                                  NULL, 0);
         return FLEET_OK;
     }
     result = m->is_matched ? fl_cu_look(m->done) : FL_CU_NOT_READY;
@@ -323,8 +323,8 @@ static void report(fl_comm_base *g, const fl_error *e)
     int32_t code = (int32_t)e->code;
     size_t n = strnlen(e->text, FL_RENDEZVOUS_TEXT - 100);
 
-    fl_rendezvous_client_send(fl_nccl_of(g)->client, FL_FRAME_FAILURE, &code,
-                              sizeof code, e->text, n);
+    fl_rendezvous_client_send(fl_nccl_of(g)->client, FL_RENDEZVOUS_FAILURE,
+                              &code, sizeof code, e->text, n);
 }
 
 /* What NCCL has in progress ends at once. */

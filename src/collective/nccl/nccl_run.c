@@ -365,7 +365,8 @@ static bool is_before(split_entry a, int rank_a, split_entry b, int rank_b)
 }
 
 /* This rank's number in its child; the entry of the child's rank 0. */
-static void number_child(const fl_nccl *n, fl_handshake *h, split_entry *first)
+static void number_child(const fl_nccl *n, fl_rendezvous_handshake *h,
+                         split_entry *first)
 {
     int me = n->base.comm.rank, first_rank = me;
     split_entry own = entry_of(n, me);

@@ -151,8 +151,8 @@ static bool send_bytes(int fd, const void *p, size_t n)
     return true;
 }
 
-bool fl_rendezvous_send(int fd, fl_frame_kind kind, const void *a, size_t n_a,
-                        const void *b, size_t n_b)
+bool fl_rendezvous_send(int fd, fl_rendezvous_kind kind, const void *a,
+                        size_t n_a, const void *b, size_t n_b)
 {
     char small[512];
     fl_rendezvous_frame f = {(uint32_t)kind, (uint32_t)(n_a + n_b)};
@@ -174,8 +174,8 @@ bool fl_rendezvous_send_failure(int fd, const fl_error *e)
     int32_t code = (int32_t)e->code;
     size_t n = strnlen(e->text, FL_RENDEZVOUS_TEXT - 1);
 
-    return fl_rendezvous_send(fd, FL_FRAME_FAILURE, &code, sizeof code, e->text,
-                              n);
+    return fl_rendezvous_send(fd, FL_RENDEZVOUS_FAILURE, &code, sizeof code,
+                              e->text, n);
 }
 
 fleet_status fl_rendezvous_failure(const char *bytes, size_t n)
@@ -209,22 +209,22 @@ bool fl_inbox_frame(const fl_inbox *in, fl_rendezvous_frame *f,
     *bytes = in->data + sizeof *f;
     if (in->n >= sizeof *f) {
         memcpy(f, in->data, sizeof *f);
-        if (f->kind == FL_FRAME_NONE || f->kind >= FL_N_FRAME ||
+        if (f->kind == FL_RENDEZVOUS_NONE || f->kind >= FL_N_RENDEZVOUS_KIND ||
             f->bytes > in->room - sizeof *f)
             return false;
         if (in->n >= sizeof *f + f->bytes)
             return true;
     }
-    f->kind = FL_FRAME_NONE;
+    f->kind = FL_RENDEZVOUS_NONE;
     return true;
 }
 
-bool fl_inbox_find(const fl_inbox *in, fl_frame_kind kind,
+bool fl_inbox_find(const fl_inbox *in, fl_rendezvous_kind kind,
                    fl_rendezvous_frame *f, const char **bytes)
 {
     fl_inbox rest = *in;
 
-    while (fl_inbox_frame(&rest, f, bytes) && f->kind != FL_FRAME_NONE) {
+    while (fl_inbox_frame(&rest, f, bytes) && f->kind != FL_RENDEZVOUS_NONE) {
         size_t n = sizeof *f + f->bytes;
 
         if (f->kind == (uint32_t)kind)

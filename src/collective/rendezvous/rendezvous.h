@@ -38,17 +38,17 @@ enum {
 };
 #define FL_RENDEZVOUS_MAGIC UINT64_C(0x746565666c6c66)
 
-typedef enum fl_frame_kind {
-    FL_FRAME_NONE,
-    FL_FRAME_CALL,    /* an fl_call and more */
-    FL_FRAME_CALLS,   /* of each rank: uint32_t bytes, its call and more */
-    FL_FRAME_POST,    /* fl_post */
-    FL_FRAME_MATCHED, /* fl_post */
-    FL_FRAME_FAILURE, /* int32_t code, text */
-    FL_FRAME_LEAVE,   /* nothing */
-    FL_FRAME_READY,   /* uint64_t FL_RENDEZVOUS_MAGIC: all ranks have come */
-    FL_N_FRAME
-} fl_frame_kind;
+typedef enum fl_rendezvous_kind {
+    FL_RENDEZVOUS_NONE,
+    FL_RENDEZVOUS_CALL,    /* an fl_call and more */
+    FL_RENDEZVOUS_CALLS,   /* of each rank: uint32_t bytes, its call and more */
+    FL_RENDEZVOUS_POST,    /* fl_post */
+    FL_RENDEZVOUS_MATCHED, /* fl_post */
+    FL_RENDEZVOUS_FAILURE, /* int32_t code, text */
+    FL_RENDEZVOUS_LEAVE,   /* nothing */
+    FL_RENDEZVOUS_READY, /* uint64_t FL_RENDEZVOUS_MAGIC: all ranks have come */
+    FL_N_RENDEZVOUS_KIND
+} fl_rendezvous_kind;
 
 typedef struct fl_rendezvous_frame {
     uint32_t kind, bytes;
@@ -61,17 +61,17 @@ typedef struct fl_post {
 
 /* What a rank sends first. The server checks magic and version before it reads
  * on. */
-typedef struct fl_handshake {
+typedef struct fl_rendezvous_handshake {
     uint64_t magic;
     uint32_t version;
     int32_t rank, size, ordered;
     char job[FL_RENDEZVOUS_NAME];
     char host[40]; /* of this start of this machine */
     char bus[32];  /* the GPU on its bus; "": none that counts */
-} fl_handshake;
+} fl_rendezvous_handshake;
 
 typedef struct fl_rendezvous_options {
-    fl_handshake own;
+    fl_rendezvous_handshake own;
     const char *address; /* "tcp://ip:port" */
     int listener;        /* rank 0's, or 0 */
     int64_t connect_ms;  /* until all ranks have come */
@@ -98,8 +98,8 @@ void fl_rendezvous_name(int fd, bool remote, char name[FL_RENDEZVOUS_NAME]);
 
 /* --- frames --------------------------------------------------------------- */
 
-bool fl_rendezvous_send(int fd, fl_frame_kind kind, const void *a, size_t n_a,
-                        const void *b, size_t n_b);
+bool fl_rendezvous_send(int fd, fl_rendezvous_kind kind, const void *a,
+                        size_t n_a, const void *b, size_t n_b);
 bool fl_rendezvous_send_failure(int fd, const fl_error *e);
 
 /* A failure as it was sent; of `bytes` that are long enough, or not. */
@@ -114,14 +114,14 @@ typedef struct fl_inbox {
 /* Read what has come: false when the connection has ended. */
 bool fl_inbox_read(fl_inbox *in, int fd);
 
-/* The first frame, if it is whole, and where its bytes are; FL_FRAME_NONE: not
+/* The first frame, if it is whole, and where its bytes are; FL_RENDEZVOUS_NONE: not
  * yet. False: it cannot be one. */
 bool fl_inbox_frame(const fl_inbox *in, fl_rendezvous_frame *f,
                     const char **bytes);
 void fl_inbox_drop(fl_inbox *in, size_t n);
 
 /* The first frame of that kind, perhaps behind other frames. */
-bool fl_inbox_find(const fl_inbox *in, fl_frame_kind kind,
+bool fl_inbox_find(const fl_inbox *in, fl_rendezvous_kind kind,
                    fl_rendezvous_frame *f, const char **bytes);
 
 #endif

@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-enum { HEAD = offsetof(fl_handshake, rank) };
+enum { HEAD = offsetof(fl_rendezvous_handshake, rank) };
 
 fl_connection *fl_rendezvous_server_add(fl_rendezvous_server *s, int fd)
 {
@@ -53,7 +53,7 @@ void fl_rendezvous_server_accept(fl_rendezvous_server *s)
 /* --- handshakes ---------------------------------------------------------- */
 
 /* For the reason that is this thread's failure. */
-static void refuse(fl_rendezvous_server *s, fl_connection *c)
+static void refuse_connection(fl_rendezvous_server *s, fl_connection *c)
 {
     fl_error e;
 
@@ -64,7 +64,8 @@ static void refuse(fl_rendezvous_server *s, fl_connection *c)
     fl_rendezvous_server_drop(s, c);
 }
 
-static fleet_status check_head(const fl_connection *c, const fl_handshake *h)
+static fleet_status check_head(const fl_connection *c,
+                               const fl_rendezvous_handshake *h)
 {
     if (h->magic != FL_RENDEZVOUS_MAGIC)
         return fl_fail(FLEET_EINVAL, "%s is no rank of libfleet", c->name);
@@ -78,7 +79,7 @@ static fleet_status check_head(const fl_connection *c, const fl_handshake *h)
 
 static fleet_status check_handshake(const fl_rendezvous_server *s,
                                     const fl_connection *c,
-                                    const fl_handshake *h)
+                                    const fl_rendezvous_handshake *h)
 {
     if (strncmp(h->job, s->options.own.job, sizeof h->job) != 0)
         return fl_fail(FLEET_EINVAL,
@@ -105,7 +106,8 @@ static fleet_status check_handshake(const fl_rendezvous_server *s,
 
 /* --- all have come ------------------------------------------------------- */
 
-static bool are_on_one_gpu(const fl_handshake *a, const fl_handshake *b)
+static bool are_on_one_gpu(const fl_rendezvous_handshake *a,
+                           const fl_rendezvous_handshake *b)
 {
     return a->bus[0] && strncmp(a->bus, b->bus, sizeof a->bus) == 0 &&
            strncmp(a->host, b->host, sizeof a->host) == 0;
@@ -115,7 +117,7 @@ static fleet_status check_gpus(const fl_rendezvous_server *s)
 {
     for (int a = 0; a < s->size; a++)
         for (int b = a + 1; b < s->size; b++) {
-            const fl_handshake *h = &s->rank[a]->handshake;
+            const fl_rendezvous_handshake *h = &s->rank[a]->handshake;
 
             if (are_on_one_gpu(h, &s->rank[b]->handshake))
                 return fl_fail(FLEET_EINVAL,
@@ -142,13 +144,13 @@ void fl_rendezvous_server_open_if_complete(fl_rendezvous_server *s)
         return;
     }
     for (int r = 0; r < s->size; r++)
-        fl_rendezvous_send(s->rank[r]->fd, FL_FRAME_READY, &magic, sizeof magic,
-                           NULL, 0);
+        fl_rendezvous_send(s->rank[r]->fd, FL_RENDEZVOUS_READY, &magic,
+                           sizeof magic, NULL, 0);
 }
 
 void fl_rendezvous_server_admit(fl_rendezvous_server *s, fl_connection *c)
 {
-    fl_handshake *h = &c->handshake;
+    fl_rendezvous_handshake *h = &c->handshake;
     fleet_status status;
 
     if (c->in.n < HEAD)
@@ -162,7 +164,7 @@ void fl_rendezvous_server_admit(fl_rendezvous_server *s, fl_connection *c)
         status = check_handshake(s, c, h);
     }
     if (status != FLEET_OK) {
-        refuse(s, c);
+        refuse_connection(s, c);
         return;
     }
     fl_inbox_drop(&c->in, sizeof *h);

@@ -64,7 +64,7 @@ static fleet_status receive_first(const attempt *s, fl_rendezvous_client *c,
     for (;;) {
         if (!fl_inbox_frame(&c->in, f, bytes))
             return fail_not_libfleet(s);
-        if (f->kind != FL_FRAME_NONE)
+        if (f->kind != FL_RENDEZVOUS_NONE)
             return FLEET_OK;
         if (ms_left(s) == 0)
             return FLEET_OK;
@@ -81,20 +81,20 @@ static fleet_status await_ready(attempt *s, fl_rendezvous_client *c, bool *done)
     fl_rendezvous_frame f;
 
     FL_TRY(receive_first(s, c, &f, &bytes));
-    if (f.kind == FL_FRAME_NONE) {
+    if (f.kind == FL_RENDEZVOUS_NONE) {
         snprintf(s->why, sizeof s->why,
                  ms_left(s) ? "it ended the connection" : "it does not answer");
         return FLEET_OK;
     }
-    if (f.kind == FL_FRAME_LEAVE)
+    if (f.kind == FL_RENDEZVOUS_LEAVE)
         return fl_fail(FLEET_EPEER,
                        "rank 0 at %s has ended before all ranks had come",
                        s->options->address);
-    if (f.kind == FL_FRAME_FAILURE)
+    if (f.kind == FL_RENDEZVOUS_FAILURE)
         return fl_rendezvous_failure(bytes, f.bytes);
     if (f.bytes == sizeof magic)
         memcpy(&magic, bytes, sizeof magic);
-    if (f.kind != FL_FRAME_READY || magic != FL_RENDEZVOUS_MAGIC)
+    if (f.kind != FL_RENDEZVOUS_READY || magic != FL_RENDEZVOUS_MAGIC)
         return fail_not_libfleet(s);
     fl_inbox_drop(&c->in, sizeof f + f.bytes);
     *done = true;
@@ -183,7 +183,7 @@ fleet_status fl_rendezvous_client_open(fl_rendezvous_client **client,
 
 /* --- frames -------------------------------------------------------------- */
 
-bool fl_rendezvous_client_send(fl_rendezvous_client *c, fl_frame_kind kind,
+bool fl_rendezvous_client_send(fl_rendezvous_client *c, fl_rendezvous_kind kind,
                                const void *a, size_t n_a, const void *b,
                                size_t n_b)
 {
@@ -213,9 +213,9 @@ fleet_status fl_rendezvous_client_failure(fl_rendezvous_client *c)
     const char *bytes;
     fl_rendezvous_frame f;
 
-    if (fl_inbox_find(&c->in, FL_FRAME_FAILURE, &f, &bytes))
+    if (fl_inbox_find(&c->in, FL_RENDEZVOUS_FAILURE, &f, &bytes))
         return fl_rendezvous_failure(bytes, f.bytes);
-    if (!is_up && !fl_inbox_find(&c->in, FL_FRAME_LEAVE, &f, &bytes))
+    if (!is_up && !fl_inbox_find(&c->in, FL_RENDEZVOUS_LEAVE, &f, &bytes))
         return fail_dead();
     return FLEET_OK;
 }
@@ -228,11 +228,11 @@ fleet_status fl_rendezvous_client_next(fl_rendezvous_client *c,
 
     if (!fl_inbox_frame(&c->in, f, bytes))
         return fl_fail(FLEET_EPEER, "rank 0 talks nonsense");
-    if (f->kind == FL_FRAME_LEAVE) {
+    if (f->kind == FL_RENDEZVOUS_LEAVE) {
         c->has_left = true;
-        f->kind = FL_FRAME_NONE;
+        f->kind = FL_RENDEZVOUS_NONE;
     }
-    if (f->kind == FL_FRAME_NONE && !is_up && !c->has_left)
+    if (f->kind == FL_RENDEZVOUS_NONE && !is_up && !c->has_left)
         return fail_dead();
     return FLEET_OK;
 }
@@ -276,7 +276,7 @@ void fl_rendezvous_client_close(fl_rendezvous_client *c)
     if (!c)
         return;
     if (c->fd >= 0) {
-        fl_rendezvous_client_send(c, FL_FRAME_LEAVE, NULL, 0, NULL, 0);
+        fl_rendezvous_client_send(c, FL_RENDEZVOUS_LEAVE, NULL, 0, NULL, 0);
         shutdown(c->fd, SHUT_WR);
         close(c->fd);
     }

@@ -13,11 +13,11 @@ fleet_status fl_rendezvous_client_open(fl_rendezvous_client **client,
                                        const fl_rendezvous_options *o);
 
 /* From any thread. False: the connection has ended, which next() will report. */
-bool fl_rendezvous_client_send(fl_rendezvous_client *c, fl_frame_kind kind,
+bool fl_rendezvous_client_send(fl_rendezvous_client *c, fl_rendezvous_kind kind,
                                const void *a, size_t n_a, const void *b,
                                size_t n_b);
 
-/* The frame that has come, if any (FL_FRAME_NONE: none), until drop().
+/* The frame that has come, if any (FL_RENDEZVOUS_NONE: none), until drop().
  * FLEET_EPEER: the connection has ended without a LEAVE. After a LEAVE nothing
  * comes. */
 fleet_status fl_rendezvous_client_next(fl_rendezvous_client *c,

@@ -78,7 +78,8 @@ static void send_calls(fl_rendezvous_server *s)
         c->called_ms = 0;
     }
     for (int r = 0; r < s->size; r++)
-        fl_rendezvous_send(s->rank[r]->fd, FL_FRAME_CALLS, all, n, NULL, 0);
+        fl_rendezvous_send(s->rank[r]->fd, FL_RENDEZVOUS_CALLS, all, n, NULL,
+                           0);
     fl_free(all);
 }
 
@@ -137,10 +138,10 @@ static void send_matched(fl_rendezvous_server *s, int from, int to, int64_t n)
 {
     const fl_post out = {FL_OUT, to, n}, in = {FL_IN, from, n};
 
-    fl_rendezvous_send(s->rank[from]->fd, FL_FRAME_MATCHED, &out, sizeof out,
+    fl_rendezvous_send(s->rank[from]->fd, FL_RENDEZVOUS_MATCHED, &out,
+                       sizeof out, NULL, 0);
+    fl_rendezvous_send(s->rank[to]->fd, FL_RENDEZVOUS_MATCHED, &in, sizeof in,
                        NULL, 0);
-    fl_rendezvous_send(s->rank[to]->fd, FL_FRAME_MATCHED, &in, sizeof in, NULL,
-                       0);
 }
 
 static void match_posts(fl_rendezvous_server *s, int from, int to,
@@ -207,19 +208,19 @@ static void take_frame(fl_rendezvous_server *s, fl_connection *c,
                        const fl_rendezvous_frame *f, const char *bytes)
 {
     switch (f->kind) {
-    case FL_FRAME_LEAVE:
+    case FL_RENDEZVOUS_LEAVE:
         take_leave(s, c);
         break;
-    case FL_FRAME_FAILURE:
+    case FL_RENDEZVOUS_FAILURE:
         fl_rendezvous_server_fail(s, fl_rendezvous_failure(bytes, f->bytes), c);
         break;
-    case FL_FRAME_CALL:
-    case FL_FRAME_POST:
+    case FL_RENDEZVOUS_CALL:
+    case FL_RENDEZVOUS_POST:
         if (!s->is_open)
             fail_nonsense(s, c);
         else if (s->failed)
             break;
-        else if (f->kind == FL_FRAME_CALL)
+        else if (f->kind == FL_RENDEZVOUS_CALL)
             take_call(s, c, bytes, f->bytes);
         else
             take_post(s, c, bytes, f->bytes);
@@ -259,7 +260,7 @@ static void receive_frames(fl_rendezvous_server *s, fl_connection *c)
             fail_nonsense(s, c);
             return;
         }
-        if (f.kind == FL_FRAME_NONE)
+        if (f.kind == FL_RENDEZVOUS_NONE)
             break;
         take_frame(s, c, &f, bytes);
         fl_inbox_drop(&c->in, sizeof f + f.bytes);
@@ -330,7 +331,7 @@ static void serve_once(fl_rendezvous_server *s)
     check_calls(s);
 }
 
-static void *serve(void *arg)
+static void *serve_ranks(void *arg)
 {
     fl_rendezvous_server *s = arg;
 
@@ -340,8 +341,8 @@ static void *serve(void *arg)
     while (has_rank_0(s));
     for (int r = 1; r < s->size; r++)
         if (s->rank[r])
-            fl_rendezvous_send(s->rank[r]->fd, FL_FRAME_LEAVE, NULL, 0, NULL,
-                               0);
+            fl_rendezvous_send(s->rank[r]->fd, FL_RENDEZVOUS_LEAVE, NULL, 0,
+                               NULL, 0);
     for (int i = 0; i < s->n_connection; i++)
         if (s->connection[i].fd >= 0)
             fl_rendezvous_server_drop(s, &s->connection[i]);
@@ -383,7 +384,8 @@ static fleet_status make_arrays(fl_rendezvous_server *s)
         fl_connection *c = &s->connection[i];
 
         c->fd = -1;
-        c->in.room = sizeof(fl_handshake) + s->most_call + FL_RENDEZVOUS_TEXT;
+        c->in.room =
+            sizeof(fl_rendezvous_handshake) + s->most_call + FL_RENDEZVOUS_TEXT;
         FL_TRY(FL_NEW(&c->in.data, c->in.room));
         FL_TRY(FL_NEW(&c->call, s->most_call));
     }
@@ -417,7 +419,7 @@ static fleet_status start_thread(fl_rendezvous_server *s, int *fd)
     s->rank[0] = c;
     *fd = pair[1];
     s->began_ms = fl_now_ms();
-    return fl_thread_start(&s->thread, serve, s, "ranks that meet");
+    return fl_thread_start(&s->thread, serve_ranks, s, "ranks that meet");
 }
 
 fleet_status fl_rendezvous_server_start(fl_rendezvous_server **server,

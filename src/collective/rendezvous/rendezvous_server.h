@@ -21,7 +21,7 @@ typedef struct fl_connection {
     bool has_left;
     int64_t accepted_ms;
     char name[FL_RENDEZVOUS_NAME];
-    fl_handshake handshake;
+    fl_rendezvous_handshake handshake;
     fl_inbox in;
 
     int64_t called_ms; /* 0: it makes no call */

@@ -173,7 +173,7 @@ static void wake(fl_comm_base *g)
 /* --- calls in pieces ----------------------------------------------------- */
 
 /* in may lie in out, where it belongs. */
-static void copy(char *to, const char *from, int64_t n)
+static void copy_unless_same(char *to, const char *from, int64_t n)
 {
     if (to != from && n > 0)
         memcpy(to, from, (size_t)n);
@@ -191,8 +191,9 @@ static fleet_status all_gather(fl_shm *shm, const fl_work *work)
                            (const char *)work->in + i, k);
         FL_TRY(fl_shm_barrier(shm, i == 0 ? &work->call : NULL));
         for (int r = 0; r < shm->base.comm.size; r++)
-            copy((char *)work->out + r * bytes + i,
-                 r == me ? (const char *)work->in + i : fl_half(shm, r), k);
+            copy_unless_same(
+                (char *)work->out + r * bytes + i,
+                r == me ? (const char *)work->in + i : fl_half(shm, r), k);
         shm->n_piece++;
         i += k;
     } while (i < bytes);
@@ -213,7 +214,7 @@ static fleet_status broadcast(fl_shm *shm, const fl_work *work)
                                (const char *)work->in + i, k);
         FL_TRY(fl_shm_barrier(shm, i == 0 ? &work->call : NULL));
         if (!is_root)
-            copy((char *)work->out + i, fl_half(shm, root), k);
+            copy_unless_same((char *)work->out + i, fl_half(shm, root), k);
         shm->n_piece++;
         i += k;
     } while (i < work->call.n);

@@ -120,8 +120,8 @@ fleet_status fl_shm_memory(fl_shm *shm, const fl_work *work)
     return FL_NEW((void **)work->out, (size_t)work->call.n);
 }
 
-static bool contains(const fl_shm *shm, const fl_shm_region *r, const char *p,
-                     int64_t bytes)
+static bool region_contains(const fl_shm *shm, const fl_shm_region *r,
+                            const char *p, int64_t bytes)
 {
     const char *own = r->base + r->stride * shm->base.comm.rank;
 
@@ -135,7 +135,7 @@ fl_shm_region *fl_shm_region_at(fl_shm *shm, const void *p, int64_t bytes)
 
     pthread_mutex_lock(&shm->base.lock);
     r = shm->region;
-    while (r && !contains(shm, r, p, bytes))
+    while (r && !region_contains(shm, r, p, bytes))
         r = r->next;
     pthread_mutex_unlock(&shm->base.lock);
     return r;
@@ -174,7 +174,7 @@ void fl_shm_free(fl_comm_base *g, void *memory)
 /* --- smaller communicators ------------------------------------------------------ */
 
 /* Does a come before b in the new communicator? */
-static bool precedes(const fl_shm *shm, int a, int b)
+static bool comes_before(const fl_shm *shm, int a, int b)
 {
     int64_t key_a = fl_shm_call(shm, a)->extra[1];
     int64_t key_b = fl_shm_call(shm, b)->extra[1];
@@ -193,7 +193,7 @@ static int list_members(const fl_shm *shm, int *member)
 
         if (fl_shm_call(shm, r)->extra[0] != color)
             continue;
-        for (; at > 0 && precedes(shm, r, member[at - 1]); at--)
+        for (; at > 0 && comes_before(shm, r, member[at - 1]); at--)
             member[at] = member[at - 1];
         member[at] = r;
         n++;
@@ -201,7 +201,7 @@ static int list_members(const fl_shm *shm, int *member)
     return n;
 }
 
-static void unmap(void *memory, size_t bytes)
+static void unmap_memory(void *memory, size_t bytes)
 {
     munmap(memory, bytes);
 }
@@ -220,9 +220,9 @@ static fleet_status open_child(fl_shm *shm, const int *member, int n,
     while (member[rank] != shm->base.comm.rank)
         rank++;
     status = fl_shm_open(memory, rank, n, shm->base.comm.methods->name, &o,
-                         unmap, child);
+                         unmap_memory, child);
     if (status != FLEET_OK)
-        unmap(memory, fl_shm_bytes(n));
+        unmap_memory(memory, fl_shm_bytes(n));
     return status;
 }
 

@@ -17,7 +17,7 @@
 
 enum { SPINS_PER_LOOK = 32, MESSAGE_NAP_MS = 1 };
 
-static void relax(void)
+static void relax_cpu(void)
 {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -202,7 +202,7 @@ static bool comes_soon(const fl_shm *shm, const fl_futex *word, uint32_t at)
         for (int i = 0; i < SPINS_PER_LOOK; i++) {
             if (fl_shm_has_come(word, at))
                 return true;
-            relax();
+            relax_cpu();
         }
     } while (fl_now_ns() < until);
     return false;

@@ -1,4 +1,5 @@
-/* dnnl.c - see dnnl.h. */
+/* dnnl.c - matrix products by oneDNN 2.6 and 3.x: their primitives, and the
+ * memory that each thread runs one with. */
 #include "ops/dnnl.h"
 
 #include <pthread.h>

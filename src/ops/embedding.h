@@ -1,4 +1,4 @@
-/* embedding.h - what the kernels of embedding.c are told. */
+/* embedding.h - the configurations of the kernels of embedding.c, for both their halves. */
 #ifndef FL_OPS_EMBEDDING_H
 #define FL_OPS_EMBEDDING_H
 

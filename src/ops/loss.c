@@ -332,7 +332,7 @@ static fleet_status softmax_gradient(fl_lowering *l, const fl_node *n)
     return FLEET_OK;
 }
 
-/* Only log_loss is told anything. */
+/* Of the losses only log_loss has a configuration. */
 static const void *loss_config(fl_lowering *l, const fl_node *n)
 {
     fl_log_loss_config c;

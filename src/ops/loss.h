@@ -1,4 +1,4 @@
-/* loss.h - what the kernels of loss.c are told. */
+/* loss.h - the configurations of the kernels of loss.c, for both their halves. */
 #ifndef FL_OPS_LOSS_H
 #define FL_OPS_LOSS_H
 

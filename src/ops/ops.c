@@ -1,4 +1,4 @@
-/* ops.c - see ops.h. */
+/* ops.c - the table of operators, and what infer() and builders share. */
 #include "ops/ops.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* reduce.h - what the kernels of reduce.c are told. */
+/* reduce.h - the configurations of the kernels of reduce.c, for both their halves. */
 #ifndef FL_OPS_REDUCE_H
 #define FL_OPS_REDUCE_H
 

@@ -8,7 +8,7 @@
 #include "ops/shape_ops.h"
 #include "runtime/simd/simd.h"
 
-/* --- concat: out <- parts that are not there already ---------------------- */
+/* --- concat: out <- inputs that were not made in place -------------------- */
 
 static fleet_status concat_infer(fl_node *n)
 {

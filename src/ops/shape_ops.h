@@ -1,4 +1,4 @@
-/* shape_ops.h - what the kernels of shape_ops.c are told. */
+/* shape_ops.h - the configurations of the kernels of shape_ops.c, for both their halves. */
 #ifndef FL_OPS_SHAPE_OPS_H
 #define FL_OPS_SHAPE_OPS_H
 

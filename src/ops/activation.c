@@ -219,7 +219,8 @@ static fleet_var *add_activation(fleet_program *p, fleet_var *x, int64_t kind,
 #include "runtime/simd/activations.def"
 #undef FL_ACTIVATION
     };
-    fl_attr attr = FL_ATTR_FLOAT("alpha", alpha ? alpha : default_alpha[kind]);
+    fl_attr attr =
+        FL_ATTR_FLOAT("alpha", alpha != 0 ? alpha : default_alpha[kind]);
 
     if (!fl_builder_ready(p, x))
         return NULL;

@@ -93,7 +93,7 @@ static fleet_status by_activation(const fl_activation *a, F f)
 #undef FL_ACTIVATION
     default:
         return fl_fail(FLEET_EUNSUPPORTED,
-                            "activation %d has no formula on GPUs", a->kind);
+                       "activation %d has no formula on GPUs", a->kind);
     }
 }
 

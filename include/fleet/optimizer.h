@@ -1,15 +1,17 @@
 /* optimizer.h - how parameters and rows are updated from their gradients.
  *
  * With g the gradient of weight w, after merging, clipping and decay
- * (g + l2_decay w), and t the number of updates including this one:
+ * (g + l2_decay w), and t the number of updates including this one (saves name
+ * the states as in brackets):
  *
  *   SGD       w -= lr g
  *   Momentum  v = mu v + g;  w -= lr v   (Nesterov: w -= lr (g + mu v))
+ *             [velocity]
  *   Adagrad   s += g g;  w -= lr g / (sqrt(s) + eps)
- *             (Duchi, Hazan, Singer 2011)
+ *             (Duchi, Hazan, Singer 2011) [sum]
  *   Adam      m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g g
  *             w -= lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
- *             (Kingma, Ba 2015)
+ *             (Kingma, Ba 2015) [m, v]
  *
  * strategy.lars and strategy.lamb give each dense parameter's Momentum or Adam
  * a rate of its own: see docs/strategy.md.

@@ -1,6 +1,4 @@
-/* builders.c - data variables, bare parameters and optimizers. */
-#include <math.h>
-
+/* builders.c - data variables, bare parameters, and the optimizers' calls. */
 #include "fleet/job/handle.h"
 #include "ops/ops.h"
 #include "runtime/graph/program.h"
@@ -62,71 +60,37 @@ fleet_var *fleet_parameter(fleet_program *p, const int64_t *dims, int n_dim,
 
 /* --- optimizers ---------------------------------------------------------- */
 
-static float or_default(float x, float otherwise)
-{
-    return x != 0.0f ? x : otherwise;
-}
-
-/* Give the optimizer to the handle, if its numbers are possible. */
-static fleet_optimizer *keep(fleet *f, fleet_optimizer *o, float a, float b,
-                             float epsilon)
-{
-    if (!o)
-        return NULL;
-    if (fl_optimizer_set_numbers(o, a, b, epsilon) != FLEET_OK) {
-        fl_optimizer_destroy(o);
-        return NULL;
-    }
-    o->next = f->optimizers;
-    return f->optimizers = o;
-}
-
-static fleet_optimizer *create(fleet *f, fl_rule_kind kind, float learning_rate)
-{
-    if (fl_handle_check(f, fl_rule_of(kind)->name) != FLEET_OK)
-        return NULL;
-    return fl_optimizer_create(&f->context, kind, learning_rate);
-}
+/* MAKE(f, KIND, rate, options, number...): the rule, with its numbers from the
+ * options, which may be NULL. NUMBER(KIND, name) is one. */
+#define MAKE(f, KIND, rate, options, ...)                                      \
+    fl_handle_optimizer(f, FL_RULE_##KIND, rate,                               \
+                        (options) ? (float[FL_MAX_NUMBER]){__VA_ARGS__}        \
+                                  : (float[FL_MAX_NUMBER]){0})
+#define NUMBER(KIND, name) [FL_AT_##KIND##_##name] = (float)options->name
 
 fleet_optimizer *fleet_sgd(fleet *f, float learning_rate)
 {
-    return keep(f, create(f, FL_RULE_SGD, learning_rate), 0, 0, 0);
+    return fl_handle_optimizer(f, FL_RULE_SGD, learning_rate,
+                               (float[FL_MAX_NUMBER]){0});
 }
 
 fleet_optimizer *fleet_momentum(fleet *f, float learning_rate,
                                 const fleet_momentum_options *options)
 {
-    fleet_optimizer *o = create(f, FL_RULE_MOMENTUM, learning_rate);
-
-    if (o && options)
-        o->nesterov = options->nesterov;
-    return keep(f, o, or_default(options ? options->momentum : 0, 0.9f), 0, 0);
+    return MAKE(f, MOMENTUM, learning_rate, options, NUMBER(MOMENTUM, momentum),
+                NUMBER(MOMENTUM, nesterov));
 }
 
 fleet_optimizer *fleet_adagrad(fleet *f, float learning_rate,
                                const fleet_adagrad_options *options)
 {
-    fleet_optimizer *o = create(f, FL_RULE_ADAGRAD, learning_rate);
-    float first = options ? options->initial_accumulator : 0;
-
-    if (o && !(first >= 0 && isfinite(first))) {
-        fl_fail(FLEET_EINVAL, "adagrad: initial_accumulator %g is out of range",
-                (double)first);
-        fl_optimizer_destroy(o);
-        return NULL;
-    }
-    if (o)
-        o->initial_state = first;
-    return keep(f, o, 0, 0, or_default(options ? options->epsilon : 0, 1e-6f));
+    return MAKE(f, ADAGRAD, learning_rate, options, NUMBER(ADAGRAD, epsilon),
+                NUMBER(ADAGRAD, initial_accumulator));
 }
 
 fleet_optimizer *fleet_adam(fleet *f, float learning_rate,
                             const fleet_adam_options *options)
 {
-    static const fleet_adam_options defaults;
-    const fleet_adam_options *x = options ? options : &defaults;
-
-    return keep(f, create(f, FL_RULE_ADAM, learning_rate),
-                or_default(x->beta1, 0.9f), or_default(x->beta2, 0.999f),
-                or_default(x->epsilon, 1e-8f));
+    return MAKE(f, ADAM, learning_rate, options, NUMBER(ADAM, beta1),
+                NUMBER(ADAM, beta2), NUMBER(ADAM, epsilon));
 }

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "ps/lane_internal.h"
+#include "runtime/simd/simd.h"
 #include "runtime/store/job_signature.h"
 
 /* What a worker says of itself; the JSON owns the texts. */

@@ -14,6 +14,8 @@
 #include "fleet/servers.h"
 #include "runtime/exec/prefetch.h"
 
+#include "runtime/optim/rule.h"
+
 /* Batch b is rank b mod n's. */
 typedef struct lesson {
     kit_kind kind;
@@ -133,11 +135,10 @@ static void check_equal_to_one(lesson *s, int ranks)
 
 TEST(ranks_are_one_process_that_merges_their_batches)
 {
-    static const char *const rule[] = {"sgd", "momentum", "adagrad", "adam"};
-
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < FL_N_RULE; i++)
         for (int ranks = 1; ranks <= 4; ranks++) {
-            lesson s = {.how = {.optimizer = rule[i], .learning_rate = 0.1f},
+            lesson s = {.how = {.optimizer = fl_rule_of(i)->name,
+                                .learning_rate = 0.1f},
                         .batches = 8,
                         .last = 50};
 
@@ -288,14 +289,13 @@ TEST(nothing_leaves_of_a_batch_whose_loss_is_not_finite)
 
 TEST(tables_shared_out_over_ranks_are_those_of_one_process)
 {
-    static const char *const rule[] = {"sgd", "momentum", "adagrad", "adam"};
-
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < FL_N_RULE; i++)
         for (int ranks = 1; ranks <= 4; ranks++) {
-            lesson s = {.kind = KIT_CTR,
-                        .how = {.optimizer = rule[i], .l2_decay = 0.001f},
-                        .batches = 7,
-                        .last = 29};
+            lesson s = {
+                .kind = KIT_CTR,
+                .how = {.optimizer = fl_rule_of(i)->name, .l2_decay = 0.001f},
+                .batches = 7,
+                .last = 29};
 
             check_equal_to_one(&s, ranks);
         }

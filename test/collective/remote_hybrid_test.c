@@ -11,6 +11,7 @@
 
 #include "collective/sharded/sharded_table.h"
 #include "fleet/servers.h"
+#include "runtime/optim/rule.h"
 #include "runtime/plan/remote_hybrid.h"
 #include "runtime/exec/prefetch.h"
 
@@ -156,12 +157,10 @@ static void check_equal_to_one(lesson *l)
 
 TEST(both_together_are_one_process)
 {
-    static const char *const rule[] = {"sgd", "momentum", "adagrad", "adam"};
-
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < FL_N_RULE; i++)
         for (int merge = 1; merge <= 3; merge += 2)
-            check_equal_to_one(
-                &(lesson){.how = {.optimizer = rule[i], .merge = merge}});
+            check_equal_to_one(&(lesson){
+                .how = {.optimizer = fl_rule_of(i)->name, .merge = merge}});
 }
 
 TEST(a_single_worker_of_async_is_too)

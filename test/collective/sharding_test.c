@@ -7,6 +7,8 @@
 #include <malloc.h>
 #include <string.h>
 
+#include "runtime/optim/rule.h"
+
 /* --- parts --------------------------------------------------------------- */
 
 /* A handle whose one group has these parameters, without a program. */
@@ -148,14 +150,13 @@ static void check_equal(rank_lesson *s, int ranks)
 
 TEST(ranks_end_with_the_bits_of_ranks_that_have_all_states)
 {
-    static const char *const rule[] = {"sgd", "momentum", "adagrad", "adam"};
-
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < FL_N_RULE; i++)
         for (int ranks = 1; ranks <= 4; ranks++) {
-            rank_lesson s = {.how = {.optimizer = rule[i], .l2_decay = 0.01f},
-                             .batches = 12,
-                             .last = 50,
-                             .passes = 1};
+            rank_lesson s = {
+                .how = {.optimizer = fl_rule_of(i)->name, .l2_decay = 0.01f},
+                .batches = 12,
+                .last = 50,
+                .passes = 1};
 
             check_equal(&s, ranks);
         }

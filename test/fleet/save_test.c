@@ -21,6 +21,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "runtime/optim/rule.h"
 
 static void goes_on_alike(const char *optimizer)
 {
@@ -48,24 +49,10 @@ static void goes_on_alike(const char *optimizer)
     scene_close(&b);
 }
 
-TEST(a_loaded_model_goes_on_alike_with_adam)
+TEST_LIMIT(a_loaded_model_goes_on_alike_with_each_optimizer, 120)
 {
-    goes_on_alike("adam");
-}
-
-TEST(a_loaded_model_goes_on_alike_with_adagrad)
-{
-    goes_on_alike("adagrad");
-}
-
-TEST(a_loaded_model_goes_on_alike_with_momentum)
-{
-    goes_on_alike("momentum");
-}
-
-TEST(a_loaded_model_goes_on_alike_with_sgd)
-{
-    goes_on_alike("sgd");
+    for (int i = 0; i < FL_N_RULE; i++)
+        goes_on_alike(fl_rule_of(i)->name);
 }
 
 TEST(a_save_of_an_untrained_model_loads)

@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+#include "runtime/optim/rule.h"
+
 static void compare(void *kit, fleet_executor *e)
 {
     device_kit_compare(kit, e);
@@ -84,12 +86,11 @@ static void compare_model(kit_kind kind, const kit_options *o)
 
 TEST(agree_in_models_with_each_optimizer)
 {
-    static const char *const all[] = {"sgd", "momentum", "adagrad", "adam"};
-
-    for (int i = 0; i < 4; i++) {
-        compare_model(KIT_MLP, &(kit_options){.optimizer = all[i]});
-        compare_model(KIT_CTR,
-                      &(kit_options){.optimizer = all[i], .l2_decay = 0.01f});
+    for (int i = 0; i < FL_N_RULE; i++) {
+        compare_model(KIT_MLP,
+                      &(kit_options){.optimizer = fl_rule_of(i)->name});
+        compare_model(KIT_CTR, &(kit_options){.optimizer = fl_rule_of(i)->name,
+                                              .l2_decay = 0.01f});
     }
 }
 

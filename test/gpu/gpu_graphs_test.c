@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "fleet/job/handle.h"
+#include "runtime/optim/rule.h"
 #include "runtime/exec/executor.h"
 
 /* A list is captured when it comes again, and there are two slots. */
@@ -75,10 +76,9 @@ static void check_both(kit_options o)
 
 TEST(graphs_give_the_bits_of_single_steps_with_each_optimizer)
 {
-    static const char *const all[] = {"sgd", "momentum", "adagrad", "adam"};
-
-    for (int i = 0; i < 4; i++)
-        check_both((kit_options){.optimizer = all[i], .l2_decay = 0.01f});
+    for (int i = 0; i < FL_N_RULE; i++)
+        check_both(
+            (kit_options){.optimizer = fl_rule_of(i)->name, .l2_decay = 0.01f});
 }
 
 TEST(graphs_give_the_bits_of_single_steps_that_merge_and_clip)

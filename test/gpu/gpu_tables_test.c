@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "fleet/job/handle.h"
+#include "runtime/optim/rule.h"
 #include "runtime/exec/executor.h"
 
 /* One slot of three ids, and batches of two samples. */
@@ -77,13 +78,11 @@ static void check_hash(const lookup_case *there)
 
 TEST(rows_are_those_of_the_cpu_with_each_optimizer_merged_and_clipped)
 {
-    static const char *const all[] = {"sgd", "momentum", "adagrad", "adam"};
-
     gpu_kit_open();
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < FL_N_RULE; i++) {
         lookup_case c = rows_kit_mixed;
 
-        c.optimizer = all[i];
+        c.optimizer = fl_rule_of(i)->name;
         check_hash(&c);
         c.merge = 2;
         check_hash(&c);

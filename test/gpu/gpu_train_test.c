@@ -14,6 +14,7 @@
 
 #include "base/memory.h"
 #include "fleet/job/handle.h"
+#include "runtime/optim/rule.h"
 #include "runtime/exec/executor.h"
 
 /* --- the same as on the CPU ------------------------------------------------
@@ -50,10 +51,8 @@ static void agree_both(kit_options o, const char *device, const char *guard)
 
 TEST(models_agree_with_each_optimizer)
 {
-    static const char *const all[] = {"sgd", "momentum", "adagrad", "adam"};
-
-    for (int i = 0; i < 4; i++)
-        agree_both((kit_options){.optimizer = all[i],
+    for (int i = 0; i < FL_N_RULE; i++)
+        agree_both((kit_options){.optimizer = fl_rule_of(i)->name,
                                  .learning_rate = 0.01f,
                                  .l2_decay = 0.01f},
                    "gpu:0", NULL);

@@ -398,12 +398,7 @@ static fl_device_update update_of(const rule_case *c, const float *correct)
               .scale = 0.5f,
               .clip = 0.9f,
               .decay = 0.01f,
-              .a = 0.9f,
-              .b = 0.99f,
-              .one_minus_a = 0.1f,
-              .one_minus_b = 0.01f,
-              .epsilon = 1e-6f,
-              .nesterov = 1,
+              .number = {0.9f, 0.99f, 1e-6f, 1},
               .version = 77,
               .correct_a_at = correct,
               .correct_b_at = correct,
@@ -417,9 +412,6 @@ static fl_device_update update_of(const rule_case *c, const float *correct)
 static void update_here(row *t, const int64_t *slot, const float *sum,
                         const rule_case *c, const fl_update *u)
 {
-    const fl_simd *simd = fl_simd_best();
-    fl_rule_rows *const rules[] = {simd->sgd_rows, simd->momentum_rows,
-                                   simd->adagrad_rows, simd->adam_rows};
     fl_update own =
         fl_update_with(u, &(fleet_param_attr){.learning_rate = c->learning_rate,
                                               .l2_decay = c->l2_decay,
@@ -429,7 +421,7 @@ static void update_here(row *t, const int64_t *slot, const float *sum,
         float *w = t[slot[i]].w;
         const float *g = sum + i * DIM;
 
-        rules[c->kind](&own, &w, &g, 1, DIM);
+        fl_rule_set_best()->of[c->kind].rows(&own, &w, &g, 1, DIM);
     }
 }
 
@@ -438,7 +430,7 @@ static void check_rule(const rule_case *c)
     static const float correct[] = {0, 10, 5, 3, 1};
     fl_device_lookup config = {.dim = DIM,
                                .capacity = CHANGED,
-                               .rule = (int)c->kind,
+                               .rule = c->kind,
                                .learning_rate = c->learning_rate,
                                .l2_decay = c->l2_decay,
                                .no_decay = c->no_decay};
@@ -478,7 +470,7 @@ static void check_rule(const rule_case *c)
 
 TEST(rows_are_updated_by_each_rule_to_the_bit)
 {
-    for (int kind = FL_RULE_SGD; kind <= FL_RULE_ADAM; kind++) {
+    for (int kind = 0; kind < FL_N_RULE; kind++) {
         check_rule(&(rule_case){.kind = (fl_rule_kind)kind});
         check_rule(&(rule_case){.kind = (fl_rule_kind)kind,
                                 .learning_rate = 0.5f,
@@ -494,6 +486,6 @@ TEST(no_row_is_changed_once_an_iteration_has_failed)
 
 TEST(no_row_is_changed_by_an_update_that_is_skipped)
 {
-    for (int kind = FL_RULE_SGD; kind <= FL_RULE_ADAM; kind++)
+    for (int kind = 0; kind < FL_N_RULE; kind++)
         check_rule(&(rule_case){.kind = (fl_rule_kind)kind, .of = SKIPPED});
 }

@@ -2,6 +2,7 @@
 #define SUITE model_kit
 #include "model_kit.h"
 #include "test.h"
+#include "train_kit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,15 +41,9 @@ const char *scene_file(const char *name, int lines, int seed)
 
 static fleet_optimizer *optimizer_of(fleet *f, const char *name)
 {
-    if (strcmp(name, "sgd") == 0)
-        return fleet_sgd(f, 0.05f);
-    if (strcmp(name, "momentum") == 0)
-        return fleet_momentum(f, 0.05f, NULL);
-    if (strcmp(name, "adagrad") == 0)
-        return fleet_adagrad(f, 0.05f, NULL);
     if (strcmp(name, "explode") == 0)
         return fleet_sgd(f, 1e30f);
-    return fleet_adam(f, 0.01f, NULL);
+    return kit_rule(f, name, strcmp(name, "adam") == 0 ? 0.01f : 0.05f);
 }
 
 static fleet_optimizer *trained_by(fleet *f, const scene_training *how)

@@ -1,4 +1,4 @@
-/* train_kit.c - see train_kit.h. */
+/* train_kit.c - made-up batches, optimizers by name, two small models. */
 #define SUITE train_kit
 #include "train_kit.h"
 #include "test.h"
@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "fleet/job/handle.h"
 #include "runtime/simd/simd.h"
 
 static uint64_t bits_of(int64_t i, int stream)
@@ -124,15 +125,14 @@ fleet *kit_handle(const kit_options *o)
     return f;
 }
 
-static fleet_optimizer *by_name(fleet *f, const char *name, float rate)
+fleet_optimizer *kit_rule(fleet *f, const char *name, float rate)
 {
-    if (strcmp(name, "sgd") == 0)
-        return fleet_sgd(f, rate);
-    if (strcmp(name, "momentum") == 0)
-        return fleet_momentum(f, rate, NULL);
-    if (strcmp(name, "adagrad") == 0)
-        return fleet_adagrad(f, rate, NULL);
-    return fleet_adam(f, rate, NULL);
+    int kind = 0;
+
+    while (kind < FL_N_RULE && strcmp(fl_rule_of(kind)->name, name) != 0)
+        kind++;
+    CHECK(kind < FL_N_RULE);
+    return fl_handle_optimizer(f, kind, rate, (float[FL_MAX_NUMBER]){0});
 }
 
 static void set_layers(fleet_distributed_strategy *s, const kit_options *o)
@@ -157,7 +157,7 @@ fleet_optimizer *kit_optimizer(fleet *f, const kit_options *options)
     fleet_optimizer *o;
 
     set_layers(&s, options);
-    o = by_name(f, s.lars ? "momentum" : name, rate);
+    o = kit_rule(f, s.lars ? "momentum" : name, rate);
     CHECK(o != NULL);
     if (options->l2_decay > 0)
         CHECK_OK(fleet_optimizer_set_l2_decay(o, options->l2_decay));

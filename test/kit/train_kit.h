@@ -42,7 +42,7 @@ kit_batch kit_head(const kit_batch *b, int64_t rows);
 /* All-zero fields are defaults. */
 typedef struct kit_options {
     int threads;           /* 0: 1 */
-    const char *optimizer; /* sgd, momentum, adagrad, adam; NULL: adam */
+    const char *optimizer; /* a rule's name; NULL: adam */
     float learning_rate;   /* 0: 0.05 */
     float l2_decay, clip;
     int merge; /* batches per update; 0: 1 */
@@ -84,6 +84,9 @@ void kit_close(kit_model *m);
 /* A handle and an optimizer as the options say, for models of a test's own. */
 fleet *kit_handle(const kit_options *options);
 fleet_optimizer *kit_optimizer(fleet *f, const kit_options *options);
+
+/* The optimizer of a rule by its name in rules.def, with default numbers. */
+fleet_optimizer *kit_rule(fleet *f, const char *name, float rate);
 
 /* Where the options say that a program, and what is built next, is. */
 void kit_place(fleet_program *p, const kit_options *options);

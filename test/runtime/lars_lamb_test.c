@@ -352,11 +352,7 @@ static void run_split(const fl_simd *t, int split, arrays *lars, arrays *lamb)
                          .clip = 0.75f,
                          .decay = 0.01f,
                          .apart = 0.02f,
-                         .a = 0.9f,
-                         .b = 0.99f,
-                         .one_minus_a = 0.1f,
-                         .one_minus_b = 0.01f,
-                         .epsilon = 1e-6f,
+                         .number = {0.9f, 0.99f, 1e-6f},
                          .correct_a = 3,
                          .correct_b = 5};
 
@@ -370,8 +366,8 @@ static void run_split(const fl_simd *t, int split, arrays *lars, arrays *lamb)
         float *one[] = {lars->s[0] + at}, *g = lamb->s[2] + at;
         float *all[] = {lamb->s[0] + at, lamb->s[1] + at, g};
 
-        t->lars(&u, lars->w + at, lars->s[2] + at, one, n);
-        t->lamb(&u, lamb->w + at, g, all, n);
+        fl_rule_set_on(t)->lars(&u, lars->w + at, lars->s[2] + at, one, n);
+        fl_rule_set_on(t)->lamb(&u, lamb->w + at, g, all, n);
     }
 }
 

@@ -5,12 +5,18 @@
 #include "test.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <fleet/fleet.h>
 
+#include "base/memory.h"
+#include "fleet/config/config.h"
+#include "fleet/job/handle.h"
 #include "runtime/optim/optimizer.h"
+#include "runtime/simd/simd.h"
+#include "runtime/store/job_signature.h"
 
 enum { N = 70 }; /* weights: several vectors and a tail */
 
@@ -49,17 +55,12 @@ static fleet_optimizer *rule(fleet *f, int i)
 
 static fl_rule_dense *dense_of(const fl_simd *t, fl_rule_kind kind)
 {
-    fl_rule_dense *const all[] = {t->sgd, t->momentum, t->adagrad, t->adam};
-
-    return all[kind];
+    return fl_rule_set_on(t)->of[kind].dense;
 }
 
 static fl_rule_rows *rows_of(const fl_simd *t, fl_rule_kind kind)
 {
-    fl_rule_rows *const all[] = {t->sgd_rows, t->momentum_rows, t->adagrad_rows,
-                                 t->adam_rows};
-
-    return all[kind];
+    return fl_rule_set_on(t)->of[kind].rows;
 }
 
 /* In [-1, 1). */
@@ -78,7 +79,7 @@ static void start(weights *x, const fleet_optimizer *o)
     memset(x, 0, sizeof *x);
     for (int i = 0; i < N; i++) {
         x->w[i] = noise(i + 1);
-        x->s0[i] = o->initial_state;
+        x->s0[i] = o->number[FL_FIRST_STATE];
     }
     x->state[0] = x->s0;
     x->state[1] = x->s1;
@@ -113,8 +114,8 @@ static void step_in_double(const fleet_optimizer *o, reference *r, double g0,
                            int t)
 {
     double g = g0 * 0.5 * 0.75 + (double)0.01f * r->w;
-    double lr = (double)o->learning_rate, a = (double)o->a, b = (double)o->b;
-    double e = (double)o->epsilon;
+    double lr = (double)o->learning_rate, a = (double)o->number[0];
+    double b = (double)o->number[1], e = (double)o->number[2];
 
     switch (o->kind) {
     case FL_RULE_SGD:
@@ -122,7 +123,8 @@ static void step_in_double(const fleet_optimizer *o, reference *r, double g0,
         break;
     case FL_RULE_MOMENTUM:
         r->s0 = a * r->s0 + g;
-        r->w -= lr * (o->nesterov ? g + a * r->s0 : r->s0);
+        r->w -= lr * (FL_NUMBER_OF(o, MOMENTUM, nesterov) != 0 ? g + a * r->s0
+                                                               : r->s0);
         break;
     case FL_RULE_ADAGRAD:
         r->s0 += g * g;
@@ -230,7 +232,7 @@ TEST(scale_clip_and_decay_come_in_their_order)
     fl_update u = update_of(o, 0);
     u.scale = 1.0f / 3;
     u.clip = 0.7f;
-    fl_simd_best()->sgd(&u, x.w, g, x.state, N);
+    fl_rule_set_best()->of[FL_RULE_SGD].dense(&u, x.w, g, x.state, N);
     for (int i = 0; i < N; i++) {
         float scaled = g[i] * u.scale, clipped = scaled * u.clip;
         float decay = u.decay * before.w[i], all = clipped + decay;
@@ -349,9 +351,10 @@ TEST(a_row_that_was_updated_very_often_has_no_correction_left)
 
     fl_optimizer_update(o, 7, 1, &u);
     a.head.step = b.head.step = UINT32_MAX - 5;
-    fl_simd_best()->adam_rows(&u, w, gradients, 1, 1);
+    fl_rule_set_best()->of[FL_RULE_ADAM].rows(&u, w, gradients, 1, 1);
     u.correct_a = u.correct_b = 1;
-    fl_simd_best()->adam(&u, b.w, &g, (float *[]){b.w + 1, b.w + 2}, 1);
+    fl_rule_set_best()->of[FL_RULE_ADAM].dense(
+        &u, b.w, &g, (float *[]){b.w + 1, b.w + 2}, 1);
     CHECK(memcmp(a.w, b.w, sizeof a.w) == 0);
     fleet_destroy(f);
 }
@@ -417,6 +420,71 @@ TEST(a_learning_rate_may_fall_exponentially)
     fleet_destroy(f);
 }
 
+/* --- one list ------------------------------------------------------------ */
+
+/* A number that any rule may have at that place. */
+static float number_at(int i)
+{
+    return 0.25f + 0.0625f * (float)i;
+}
+
+/* What processes of a job compare, if they train with that. */
+static char *job_of(int kind, const float number[FL_MAX_NUMBER])
+{
+    fleet *f = handle();
+    fleet_program *p = fleet_program_create(f);
+    char *text;
+
+    fleet_parameter(p, (int64_t[]){3}, 1, &(fleet_param_attr){.name = "w"});
+    CHECK_OK(fl_store_add(f->store, p));
+    CHECK_OK(fl_store_train(f->store, fl_handle_optimizer(f, kind, 1, number)));
+    text = fl_job_signature_text(f->store);
+    fleet_destroy(f);
+    return text;
+}
+
+TEST(processes_of_a_job_compare_each_number_of_a_rule)
+{
+    for (int k = 0; k < FL_N_RULE; k++)
+        for (int i = 0; i < FL_MAX_NUMBER; i++) {
+            float number[FL_MAX_NUMBER] = {0};
+            char *ours = job_of(k, number), *theirs, *words;
+
+            number[i] = number_at(i);
+            theirs = job_of(k, number);
+            words = fl_job_signature_difference("this", ours, "that", theirs);
+            if (fl_rule_of(k)->number[i].name)
+                CHECK_CONTAINS(words, fl_rule_of(k)->name);
+            else
+                CHECK(!words);
+            fl_free(ours);
+            fl_free(theirs);
+            fl_free(words);
+        }
+}
+
+TEST(a_configuration_takes_each_number_of_a_rule_by_its_name)
+{
+    for (int k = 0; k < FL_N_RULE; k++)
+        for (int i = 0; i < FL_MAX_NUMBER; i++) {
+            const fl_rule_number *n = &fl_rule_of(k)->number[i];
+            fl_config c;
+            char text[400];
+
+            if (!n->name)
+                continue;
+            snprintf(text, sizeof text,
+                     "{\"model\": {\"type\": \"wide_deep\"}, \"optimizer\": "
+                     "{\"type\": \"%s\", \"%s\": %s}, \"dataset\": "
+                     "{\"format\": \"criteo\", \"train\": [\"a\"]}}",
+                     fl_rule_of(k)->name, n->name, n->flag ? "true" : "0.375");
+            CHECK_OK(fl_config_read(&c, text, strlen(text), "f.json"));
+            CHECK_INT(c.optimizer.type, k);
+            CHECK(c.optimizer.number[i] == (n->flag ? 1 : 0.375f));
+            fl_config_done(&c);
+        }
+}
+
 /* --- numbers that cannot be ---------------------------------------------- */
 
 #define REFUSED(optimizer, words)                                              \
@@ -434,7 +502,7 @@ TEST(optimizers_of_impossible_numbers_are_refused)
     REFUSED(fleet_adam(f, NAN, NULL), "adam: the learning rate nan");
     REFUSED(fleet_adagrad(f, INFINITY, NULL), "adagrad: the learning rate inf");
     REFUSED(fleet_momentum(f, 1, &(fleet_momentum_options){.momentum = 1}),
-            "momentum or beta1: 1 is out of range");
+            "momentum: 1 is out of range");
     REFUSED(fleet_momentum(f, 1, &(fleet_momentum_options){.momentum = -0.5f}),
             "-0.5 is out of range");
     REFUSED(fleet_adam(f, 1, &(fleet_adam_options){.beta1 = NAN}), "beta1");
@@ -446,7 +514,7 @@ TEST(optimizers_of_impossible_numbers_are_refused)
             "epsilon: inf");
     REFUSED(fleet_adagrad(f, 1,
                           &(fleet_adagrad_options){.initial_accumulator = -1}),
-            "initial_accumulator -1");
+            "initial_accumulator: -1");
     REFUSED(fleet_sgd(NULL, 1), "handle is NULL");
     REFUSED(fleet_adam(NULL, 1, NULL), "handle is NULL");
     fleet_destroy(f);

@@ -143,56 +143,74 @@ static fleet_status read_double(const fl_at *object, const char *key,
     return fl_at_double(&at, low, high, out);
 }
 
-/* A key of one optimizer says nothing to another. */
-static fleet_status check_own_keys(const fl_at *at, int type)
+enum { NUMBER_KEYS = FL_N_RULE * FL_MAX_NUMBER };
+
+/* The names of all rules' numbers, each once; how many. */
+static int number_keys(const char *key[NUMBER_KEYS])
 {
-    static const struct {
-        const char *key;
-        unsigned types;
-    } own[] = {{"momentum", 1u << FL_RULE_MOMENTUM},
-               {"nesterov", 1u << FL_RULE_MOMENTUM},
-               {"beta1", 1u << FL_RULE_ADAM},
-               {"beta2", 1u << FL_RULE_ADAM},
-               {"epsilon", 1u << FL_RULE_ADAM | 1u << FL_RULE_ADAGRAD},
-               {"initial_accumulator", 1u << FL_RULE_ADAGRAD}};
+    int n = 0;
 
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
-        fl_at one = fl_at_key(at, own[i].key);
+    for (int i = 0; i < NUMBER_KEYS; i++) {
+        const fl_rule *rule = fl_rule_of((fl_rule_kind)(i / FL_MAX_NUMBER));
+        const char *name = rule->number[i % FL_MAX_NUMBER].name;
+        int k = 0;
 
-        if (one.json && !(own[i].types >> type & 1))
+        while (name && k < n && strcmp(key[k], name) != 0)
+            k++;
+        if (name && k == n)
+            key[n++] = name;
+    }
+    return n;
+}
+
+/* The rule's own numbers; a key of another rule says nothing to it. */
+static fleet_status read_numbers(fl_config_optimizer *o, const fl_at *at)
+{
+    const fl_rule_number *own = fl_rule_of((fl_rule_kind)o->type)->number;
+    const char *key[NUMBER_KEYS];
+    int n = number_keys(key);
+
+    for (int k = 0; k < n; k++) {
+        fl_at one = fl_at_key(at, key[k]);
+        bool flag = false;
+        double x = 0;
+        int i = 0;
+
+        while (i < FL_MAX_NUMBER &&
+               !(own[i].name && strcmp(own[i].name, key[k]) == 0))
+            i++;
+        if (i == FL_MAX_NUMBER && one.json)
             return fl_at_expected(&one, "nothing: it is another optimizer's");
+        if (i == FL_MAX_NUMBER)
+            continue;
+        if (own[i].flag)
+            FL_TRY(fl_at_bool(&one, &flag));
+        else
+            FL_TRY(fl_at_double(&one, own[i].low, own[i].high, &x));
+        o->number[i] = own[i].flag ? (float)flag : (float)x;
     }
     return FLEET_OK;
 }
 
 static fleet_status read_optimizer(fl_config *c, const fl_at *at)
 {
-    static const char *const keys[] = {"type",     "learning_rate",
-                                       "momentum", "nesterov",
-                                       "beta1",    "beta2",
-                                       "epsilon",  "initial_accumulator",
-                                       "l2_decay", "clip_global_norm",
-                                       "decay",    NULL};
-    static const char *const types[] = {"sgd", "momentum", "adagrad", "adam",
-                                        NULL};
+    static const char *const types[] = {
+#define FL_RULE(KIND, name, ...) #name,
+#include "runtime/optim/rules.def"
+        NULL};
+    const char *keys[NUMBER_KEYS + 6] = {"type", "learning_rate", "l2_decay",
+                                         "clip_global_norm", "decay"};
     fl_config_optimizer *o = &c->optimizer;
     fl_at type = fl_at_key(at, "type"), decay = fl_at_key(at, "decay");
-    fl_at nesterov = fl_at_key(at, "nesterov");
 
+    keys[5 + number_keys(keys + 5)] = NULL;
     FL_TRY(fl_at_keys(at, keys));
     FL_TRY(fl_at_choice(&type, types, &o->type));
-    FL_TRY(check_own_keys(at, o->type));
+    FL_TRY(read_numbers(o, at));
     FL_TRY(read_double(at, "learning_rate", 1e-30, 1e6, &o->learning_rate));
-    FL_TRY(read_double(at, "momentum", 1e-9, 0.9999999, &o->momentum));
-    FL_TRY(read_double(at, "beta1", 1e-9, 0.9999999, &o->beta1));
-    FL_TRY(read_double(at, "beta2", 1e-9, 0.9999999, &o->beta2));
-    FL_TRY(read_double(at, "epsilon", 1e-30, 1, &o->epsilon));
-    FL_TRY(read_double(at, "initial_accumulator", 0, 1e6,
-                       &o->initial_accumulator));
     FL_TRY(read_double(at, "l2_decay", 0, 1e6, &o->l2_decay));
     FL_TRY(
         read_double(at, "clip_global_norm", 1e-30, 1e30, &o->clip_global_norm));
-    FL_TRY(fl_at_bool(&nesterov, &o->nesterov));
     return read_decay(c, &decay);
 }
 

@@ -28,9 +28,9 @@ typedef struct fl_config_slot {
 /* How the optimizer is said. */
 typedef struct fl_config_optimizer {
     int type; /* fl_rule_kind */
-    double learning_rate, momentum, beta1, beta2, epsilon, initial_accumulator;
-    double l2_decay, clip_global_norm;
-    bool nesterov, staircase;
+    double learning_rate, l2_decay, clip_global_norm;
+    float number[FL_MAX_NUMBER]; /* the rule's own, by their places */
+    bool staircase;
     int decay; /* 0: none, 1: piecewise, 2: exponential */
     int64_t *boundaries;
     float *values;

@@ -179,31 +179,6 @@ static fleet_status make_ctr(training *t)
     return status;
 }
 
-static fleet_optimizer *make_optimizer(training *t)
-{
-    const fl_config_optimizer *o = &t->c->optimizer;
-    float rate = (float)o->learning_rate;
-
-    switch ((fl_rule_kind)o->type) {
-    case FL_RULE_SGD:
-        return fleet_sgd(t->f, rate);
-    case FL_RULE_MOMENTUM:
-        return fleet_momentum(
-            t->f, rate,
-            &(fleet_momentum_options){(float)o->momentum, o->nesterov});
-    case FL_RULE_ADAGRAD:
-        return fleet_adagrad(
-            t->f, rate,
-            &(fleet_adagrad_options){(float)o->epsilon,
-                                     (float)o->initial_accumulator});
-    default:
-        return fleet_adam(t->f, rate,
-                          &(fleet_adam_options){(float)o->beta1,
-                                                (float)o->beta2,
-                                                (float)o->epsilon});
-    }
-}
-
 static fleet_status set_optimizer(training *t, fleet_optimizer *opt)
 {
     const fl_config_optimizer *o = &t->c->optimizer;
@@ -230,7 +205,10 @@ static fleet_place device_of(const training *t)
 
 static fleet_status make_model(training *t)
 {
-    fleet_optimizer *o = make_optimizer(t);
+    const fl_config_optimizer *said = &t->c->optimizer;
+    fleet_optimizer *o =
+        fl_handle_optimizer(t->f, (fl_rule_kind)said->type,
+                            (float)said->learning_rate, said->number);
 
     FL_TRY(set_optimizer(t, o));
     t->program = fleet_program_create(t->f);

@@ -1,4 +1,4 @@
-/* handle.c - checks of a handle, and what it says of its role. */
+/* handle.c - checks of a handle, its optimizers, and what it says of its role. */
 #include "fleet/job/handle.h"
 
 fleet_status fl_handle_check(const fleet *f, const char *what)
@@ -14,6 +14,22 @@ fleet_status fl_handle_check_worker(const fleet *f, const char *what)
     if (fleet_is_server(f))
         return fl_fail(FLEET_ESTATE, "%s: this process is a server", what);
     return FLEET_OK;
+}
+
+fleet_optimizer *fl_handle_optimizer(fleet *f, fl_rule_kind kind,
+                                     float learning_rate,
+                                     const float number[FL_MAX_NUMBER])
+{
+    fleet_optimizer *o;
+
+    if (fl_handle_check(f, fl_rule_of(kind)->name) != FLEET_OK)
+        return NULL;
+    o = fl_optimizer_create(&f->context, kind, learning_rate, number);
+    if (o) {
+        o->next = f->optimizers;
+        f->optimizers = o;
+    }
+    return o;
 }
 
 int fleet_is_worker(const fleet *f)

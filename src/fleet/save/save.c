@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "fleet/job/handle.h"
 #include "runtime/exec/executor.h"
+#include "runtime/simd/simd.h"
 
 enum { PART_BYTES = 256 << 20 };
 

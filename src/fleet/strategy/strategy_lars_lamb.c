@@ -13,7 +13,7 @@ fleet_status fl_lars_lamb_check(const fleet_distributed_strategy *s,
         return fl_fail(FLEET_EUNSUPPORTED,
                        "strategy.lars: expected the optimizer momentum, got %s",
                        got);
-    if (s->lars && o->nesterov)
+    if (s->lars && FL_NUMBER_OF(o, MOMENTUM, nesterov) != 0.0f)
         return fl_fail(FLEET_EUNSUPPORTED,
                        "strategy.lars: expected momentum without nesterov");
     if (s->lamb && o->kind != FL_RULE_ADAM)

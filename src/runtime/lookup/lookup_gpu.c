@@ -135,7 +135,7 @@ static fl_device_lookup config_of(const fl_lowering *l, const fleet_var *table)
     return (fl_device_lookup){.dim = table->shape.dim[1],
                               .modulo = modulo,
                               .bits = bits_of(modulo),
-                              .rule = o ? (int)o->kind : 0,
+                              .rule = o ? o->kind : FL_RULE_SGD,
                               .learning_rate = table->attr.learning_rate,
                               .l2_decay = table->attr.l2_decay,
                               .no_decay = table->attr.no_decay};

@@ -1,15 +1,23 @@
-/* optimizer.c - see optimizer.h. */
+/* optimizer.c - optimizers: their numbers, checked, and the learning rate of
+ * each update. */
 #include "runtime/optim/optimizer.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/memory.h"
+
+static fleet_status out_of_range(const char *what, double got)
+{
+    return fl_fail(FLEET_EINVAL, "%s: %g is out of range", what, got);
+}
 
 /* 1 / (1 - beta^t) until it is 1 in float. */
 static fleet_status fill_corrections(fleet_optimizer *o)
 {
-    double slowest = o->b > o->a ? (double)o->b : (double)o->a;
-    double steps = ceil(log(0x1p-26) / log(slowest)) + 2;
+    double a = (double)FL_NUMBER_OF(o, ADAM, beta1);
+    double b = (double)FL_NUMBER_OF(o, ADAM, beta2);
+    double steps = ceil(log(0x1p-26) / log(b > a ? b : a)) + 2;
     double pa = 1, pb = 1;
 
     if (!(steps < 4e6))
@@ -20,16 +28,33 @@ static fleet_status fill_corrections(fleet_optimizer *o)
     if (!o->correct_a || !o->correct_b)
         return FLEET_ENOMEM;
     for (uint32_t t = 1; t < o->n_correct; t++) {
-        pa *= (double)o->a;
-        pb *= (double)o->b;
+        pa *= a;
+        pb *= b;
         o->correct_a[t] = (float)(1.0 / (1.0 - pa));
         o->correct_b[t] = (float)(1.0 / (1.0 - pb));
     }
     return FLEET_OK;
 }
 
+static fleet_status set_numbers(fleet_optimizer *o, const float *number)
+{
+    const fl_rule *rule = fl_rule_of(o->kind);
+
+    for (int i = 0; i < FL_MAX_NUMBER; i++) {
+        const fl_rule_number *n = &rule->number[i];
+
+        if (!n->name)
+            continue;
+        o->number[i] = number[i] != 0.0f ? number[i] : n->otherwise;
+        if (!n->flag && !(o->number[i] >= 0 && (double)o->number[i] < n->below))
+            return out_of_range(n->name, (double)o->number[i]);
+    }
+    return o->kind == FL_RULE_ADAM ? fill_corrections(o) : FLEET_OK;
+}
+
 fleet_optimizer *fl_optimizer_create(fl_context *context, fl_rule_kind kind,
-                                     float learning_rate)
+                                     float learning_rate,
+                                     const float number[FL_MAX_NUMBER])
 {
     fleet_optimizer *o;
 
@@ -39,12 +64,15 @@ fleet_optimizer *fl_optimizer_create(fl_context *context, fl_rule_kind kind,
         return NULL;
     }
     o = fl_alloc(sizeof *o);
-    if (o) {
-        o->context = context;
-        o->kind = kind;
-        o->learning_rate = learning_rate;
-    }
-    return o;
+    if (!o)
+        return NULL;
+    o->context = context;
+    o->kind = kind;
+    o->learning_rate = learning_rate;
+    if (set_numbers(o, number) == FLEET_OK)
+        return o;
+    fl_optimizer_destroy(o);
+    return NULL;
 }
 
 void fl_optimizer_destroy(fleet_optimizer *o)
@@ -89,12 +117,6 @@ void fl_optimizer_update(const fleet_optimizer *o, int64_t done, int batches,
         .scale = 1.0f / (float)batches,
         .clip = 1.0f,
         .decay = o->l2_decay,
-        .a = o->a,
-        .b = o->b,
-        .one_minus_a = 1.0f - o->a,
-        .one_minus_b = 1.0f - o->b,
-        .epsilon = o->epsilon,
-        .nesterov = o->nesterov,
         .correct_a = o->n_correct ? o->correct_a[t] : 1.0f,
         .correct_b = o->n_correct ? o->correct_b[t] : 1.0f,
         .correct_a_at = o->correct_a,
@@ -102,6 +124,7 @@ void fl_optimizer_update(const fleet_optimizer *o, int64_t done, int batches,
         .n_correct = o->n_correct,
         .version = (uint32_t)(done + 1),
     };
+    memcpy(u->number, o->number, sizeof u->number);
 }
 
 fl_update fl_update_with(const fl_update *u, const fleet_param_attr *attr)
@@ -119,19 +142,12 @@ fl_update fl_update_with(const fl_update *u, const fleet_param_attr *attr)
 
 fl_rule_dense *fl_optimizer_dense(const fleet_optimizer *o)
 {
-    const fl_simd *t = fl_simd_best();
-    fl_rule_dense *const rules[] = {t->sgd, t->momentum, t->adagrad, t->adam};
-
-    return rules[o->kind];
+    return fl_rule_set_best()->of[o->kind].dense;
 }
 
 fl_rule_rows *fl_optimizer_rows(const fleet_optimizer *o)
 {
-    const fl_simd *t = fl_simd_best();
-    fl_rule_rows *const rules[] = {t->sgd_rows, t->momentum_rows,
-                                   t->adagrad_rows, t->adam_rows};
-
-    return rules[o->kind];
+    return fl_rule_set_best()->of[o->kind].rows;
 }
 
 /* --- settings ------------------------------------------------------------ */
@@ -139,31 +155,6 @@ fl_rule_rows *fl_optimizer_rows(const fleet_optimizer *o)
 static fleet_status no_optimizer(const char *call)
 {
     return fl_fail(FLEET_EINVAL, "%s: no optimizer", call);
-}
-
-static fleet_status out_of_range(const char *what, double got)
-{
-    return fl_fail(FLEET_EINVAL, "%s: %g is out of range", what, got);
-}
-
-static bool is_factor(float x)
-{
-    return x >= 0 && x < 1;
-}
-
-fleet_status fl_optimizer_set_numbers(fleet_optimizer *o, float a, float b,
-                                      float epsilon)
-{
-    if (!is_factor(a))
-        return out_of_range("momentum or beta1", (double)a);
-    if (!is_factor(b))
-        return out_of_range("beta2", (double)b);
-    if (!(epsilon >= 0) || !isfinite(epsilon))
-        return out_of_range("epsilon", (double)epsilon);
-    o->a = a;
-    o->b = b;
-    o->epsilon = epsilon;
-    return o->kind == FL_RULE_ADAM ? fill_corrections(o) : FLEET_OK;
 }
 
 fleet_status fleet_optimizer_set_l2_decay(fleet_optimizer *o, float decay)

@@ -8,7 +8,6 @@
 #include "base/json.h"
 #include "runtime/device/context.h"
 #include "runtime/optim/rule.h"
-#include "runtime/simd/simd.h"
 
 typedef enum fl_decay {
     FL_DECAY_NONE,
@@ -20,9 +19,7 @@ struct fleet_optimizer {
     fl_context *context;
     fl_rule_kind kind;
     float learning_rate;
-    float a, b, epsilon; /* momentum or beta1, beta2 */
-    int nesterov;
-    float initial_state; /* of Adagrad's sum */
+    float number[FL_MAX_NUMBER]; /* the rule's own, see FL_NUMBER_OF */
     float l2_decay;
     float clip_norm;     /* 0: none */
     bool residuals;      /* parameters have those of dgc, too */
@@ -41,12 +38,11 @@ struct fleet_optimizer {
     fleet_optimizer *next; /* the handle's list */
 };
 
+/* number: the rule's own, by their places, checked; 0 is a number's default.
+ * NULL, with the reason as the last error. */
 fleet_optimizer *fl_optimizer_create(fl_context *context, fl_rule_kind kind,
-                                     float learning_rate);
-
-/* momentum or beta1, beta2, epsilon; checked. */
-fleet_status fl_optimizer_set_numbers(fleet_optimizer *o, float a, float b,
-                                      float epsilon);
+                                     float learning_rate,
+                                     const float number[FL_MAX_NUMBER]);
 void fl_optimizer_destroy(fleet_optimizer *o);
 
 /* The scalars of the update after `done` others, for a mean over `batches`. */

@@ -8,18 +8,33 @@
 #ifndef FL_RUNTIME_OPTIM_RULE_H
 #define FL_RUNTIME_OPTIM_RULE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-enum { FL_MAX_STATE = 2 };
+/* Of a rule; the number at FL_FIRST_STATE is what its states start with. */
+enum { FL_MAX_STATE = 2, FL_MAX_NUMBER = 5, FL_FIRST_STATE = 4 };
 
 typedef enum fl_rule_kind {
-    FL_RULE_SGD,
-    FL_RULE_MOMENTUM,
-    FL_RULE_ADAGRAD,
-    FL_RULE_ADAM
+#define FL_RULE(KIND, ...) FL_RULE_##KIND,
+#include "runtime/optim/rules.def"
 } fl_rule_kind;
 
-/* What a rule is told. The gradient it uses is
+enum {
+    FL_N_RULE = 0
+#define FL_RULE(...) +1
+#include "runtime/optim/rules.def"
+};
+
+/* FL_NUMBER_OF(u, ADAM, beta1): Adam's beta1, of whatever has numbers. */
+#define FL_NUMBER_OF(x, KIND, name) ((x)->number[FL_AT_##KIND##_##name])
+
+enum {
+#define FL_NUMBER(KIND, name, place, ...) FL_AT_##KIND##_##name = (place),
+#define FL_FLAG(KIND, name, place)        FL_AT_##KIND##_##name = (place),
+#include "runtime/optim/rules.def"
+};
+
+/* The scalars of an update. The gradient that a rule uses is
  *     ((g * scale) * clip) + decay * w */
 typedef struct fl_update {
     float lr;
@@ -27,11 +42,7 @@ typedef struct fl_update {
     float clip;  /* factor of the clip by global norm; 1: none */
     float decay; /* L2 */
     float apart; /* LAMB's decay, beside the moments */
-    float a;     /* momentum, or beta1 */
-    float b;     /* beta2 */
-    float one_minus_a, one_minus_b;
-    float epsilon;
-    int nesterov;
+    float number[FL_MAX_NUMBER]; /* the rule's own, see FL_NUMBER_OF */
 
     /* Adam's bias corrections 1 / (1 - beta^t): of a dense update, and by t for
      * rows, which count their own; entry n_correct - 1 is where both are 1. */
@@ -61,11 +72,39 @@ typedef void fl_rule_dense(const fl_update *u, float *w, const float *g,
 typedef void fl_rule_rows(const fl_update *u, float *const *w,
                           const float *const *g, int64_t n, int64_t dim);
 
+/* The rules of an instruction set, by kind; and two for single layers. */
+typedef struct fl_rule_set {
+    struct {
+        fl_rule_dense *dense;
+        fl_rule_rows *rows;
+    } of[FL_N_RULE];
+    fl_rule_dense *lars; /* lr: the layer's own */
+    fl_rule_dense *lamb; /* w stays; state[2] is the step, may be g */
+} fl_rule_set;
+
+extern const fl_rule_set fl_rule_set_plain, fl_rule_set_avx2,
+    fl_rule_set_avx512;
+
+struct fl_simd;
+const fl_rule_set *fl_rule_set_on(const struct fl_simd *simd);
+
+/* The rules of the best instruction set that may be used. */
+const fl_rule_set *fl_rule_set_best(void);
+
+/* A number of a rule: see rules.def. */
+typedef struct fl_rule_number {
+    const char *name; /* NULL: the rule has none at this place */
+    bool flag;
+    float otherwise;
+    double below, low, high;
+} fl_rule_number;
+
 /* What a rule is besides its arithmetic. */
 typedef struct fl_rule {
     const char *name;
     int n_state;
     const char *state[FL_MAX_STATE]; /* their names in checkpoints */
+    fl_rule_number number[FL_MAX_NUMBER];
 } fl_rule;
 
 const fl_rule *fl_rule_of(fl_rule_kind kind);

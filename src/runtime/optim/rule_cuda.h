@@ -1,11 +1,51 @@
-/* rule_cuda.h - the arithmetic of the update rules, as rule_simd.c has it: for one
- * weight. The plug-in is compiled without contraction, so the bits are the
- * same. */
+/* rule_cuda.h - the update rules on a GPU: each thread runs the formulas of
+ * rule_formulas.h on a weight. The plug-in is compiled without contraction, so
+ * the bits are those of the CPU. */
 #ifndef FL_RUNTIME_OPTIM_RULE_CUDA_H
 #define FL_RUNTIME_OPTIM_RULE_CUDA_H
 
 #include "runtime/device/cuda/cuda.h"
 #include "runtime/optim/update_gpu.h"
+
+/* The words of vec.h, for one lane. */
+#define FL_FORMULA __device__ static inline
+
+typedef float vf;
+
+FL_FORMULA vf v_set(float x)
+{
+    return x;
+}
+FL_FORMULA vf v_add(vf a, vf b)
+{
+    return a + b;
+}
+FL_FORMULA vf v_sub(vf a, vf b)
+{
+    return a - b;
+}
+FL_FORMULA vf v_mul(vf a, vf b)
+{
+    return a * b;
+}
+FL_FORMULA vf v_div(vf a, vf b)
+{
+    return a / b;
+}
+FL_FORMULA vf v_sqrt(vf a)
+{
+    return sqrtf(a);
+}
+FL_FORMULA vf v_min(vf a, vf b)
+{
+    return a < b ? a : b;
+}
+FL_FORMULA vf v_max(vf a, vf b)
+{
+    return a > b ? a : b;
+}
+
+#include "runtime/optim/rule_formulas.h"
 
 /* Nothing is to be updated. */
 __device__ static inline bool fl_update_is_off(const fl_device_update *now)
@@ -17,7 +57,9 @@ __device__ static inline bool fl_update_is_off(const fl_device_update *now)
 __device__ static inline float fl_rule_gradient(const fl_update &u, float g,
                                                 float w)
 {
-    return g * u.scale * u.clip + u.decay * w;
+    fl_spread all = fl_spread_of(&u);
+
+    return fl_formula_gradient(&all, g, w);
 }
 
 /* What changes from weight to weight: states are read and written in place. */
@@ -26,62 +68,44 @@ typedef struct fl_weight {
     float g;
 } fl_weight;
 
-/* The moments' step: what the rate is multiplied by, and what divides it. */
-struct fl_fraction {
-    float above, below;
-};
-
-__device__ static inline fl_fraction fl_rule_moments(const fl_update &u,
-                                                     const fl_weight &x,
-                                                     float d)
+/* A weight, and those states that its rule has. */
+__device__ static inline fl_cell fl_cell_load(const fl_weight &x, int n_state)
 {
-    float m = u.a * *x.s0 + u.one_minus_a * d;
-    float v = u.b * *x.s1 + u.one_minus_b * (d * d);
+    fl_cell c;
 
-    *x.s0 = m;
-    *x.s1 = v;
-    return {m * u.correct_a, sqrtf(v * u.correct_b) + u.epsilon};
+    c.w = *x.w;
+    c.s[0] = n_state > 0 ? *x.s0 : 0.0f;
+    c.s[1] = n_state > 1 ? *x.s1 : 0.0f;
+    return c;
 }
 
-__device__ static inline void fl_rule_adam(const fl_update &u,
-                                           const fl_weight &x, float d)
+__device__ static inline void fl_cell_store(const fl_cell &c,
+                                            const fl_weight &x, int n_state)
 {
-    fl_fraction f = fl_rule_moments(u, x, d);
-
-    *x.w = *x.w - u.lr * f.above / f.below;
+    if (n_state > 0)
+        *x.s0 = c.s[0];
+    if (n_state > 1)
+        *x.s1 = c.s[1];
+    *x.w = c.w;
 }
 
-__device__ static inline void fl_rule_momentum(const fl_update &u,
-                                               const fl_weight &x, float d)
-{
-    float v = u.a * *x.s0 + d;
-
-    *x.s0 = v;
-    *x.w = *x.w - u.lr * (u.nesterov ? d + u.a * v : v);
-}
-
-__device__ static inline void fl_rule_adagrad(const fl_update &u,
-                                              const fl_weight &x, float d)
-{
-    float sum = *x.s0 + d * d;
-
-    *x.s0 = sum;
-    *x.w = *x.w - u.lr * d / (sqrtf(sum) + u.epsilon);
-}
-
-__device__ static inline void fl_rule_apply(int rule, const fl_update &u,
+/* Without a default, so that a kind without its case does not compile. */
+__device__ static inline void fl_rule_apply(fl_rule_kind rule,
+                                            const fl_update &u,
                                             const fl_weight &x)
 {
-    float d = fl_rule_gradient(u, x.g, *x.w);
+    fl_spread all = fl_spread_of(&u);
+    fl_cell c;
 
-    if (rule == FL_RULE_SGD)
-        *x.w = *x.w - u.lr * d;
-    else if (rule == FL_RULE_MOMENTUM)
-        fl_rule_momentum(u, x, d);
-    else if (rule == FL_RULE_ADAGRAD)
-        fl_rule_adagrad(u, x, d);
-    else
-        fl_rule_adam(u, x, d);
+    switch (rule) {
+#define FL_RULE(KIND, name, n_state, ...)                                      \
+    case FL_RULE_##KIND:                                                       \
+        c = fl_cell_load(x, n_state);                                          \
+        fl_formula_##name(&all, &c, x.g);                                      \
+        fl_cell_store(c, x, n_state);                                          \
+        break;
+#include "runtime/optim/rules.def"
+    }
 }
 
 #endif

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "runtime/optim/rule.h"
+
 /* A stretch of a group that one call of the rule updates: it lies inside one
  * parameter, or covers several that differ in nothing. */
 typedef struct fl_update_range {
@@ -17,7 +19,7 @@ typedef struct fl_update_range {
 typedef struct fl_update_ranges {
     fl_update_range *range;
     int n;
-    int rule;      /* fl_rule_kind */
+    fl_rule_kind rule;
     int64_t first; /* of the group: where its states begin */
 } fl_update_ranges;
 

@@ -12,6 +12,7 @@
 #include "base/name_list.h"
 #include "runtime/plan/pass.h"
 #include "runtime/plan/gpu_steps.h"
+#include "runtime/simd/simd.h"
 
 /* --- cast: out <- x ------------------------------------------------------ */
 

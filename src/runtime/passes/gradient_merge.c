@@ -6,6 +6,7 @@
 #include "runtime/plan/gradients.h"
 #include "runtime/plan/pass.h"
 #include "runtime/reduce/buckets.h"
+#include "runtime/simd/simd.h"
 
 /* The first batch of a group is copied, the others are added. */
 static fleet_status merge_run(const fl_instance *in, const fl_range *r)

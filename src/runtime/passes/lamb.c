@@ -7,6 +7,7 @@
 #include "runtime/passes/lars_lamb.h"
 #include "runtime/reduce/all_reduce_steps.h"
 #include "runtime/store/norm.h"
+#include "runtime/simd/simd.h"
 
 /* The step takes the place of the gradient, which is not needed any more. */
 static fleet_status lamb_step_run(const fl_instance *in, const fl_range *r)
@@ -19,7 +20,7 @@ static fleet_status lamb_step_run(const fl_instance *in, const fl_range *r)
     if (k.skip)
         return FLEET_OK;
     k.u.apart = k.all->layer[k.block->layer].decay;
-    fl_simd_best()->lamb(&k.u, k.w, k.g, state, n);
+    fl_rule_set_best()->lamb(&k.u, k.w, k.g, state, n);
     *k.squares =
         (fl_squares){fl_square_sum(k.w, n, 1), fl_square_sum(k.g, n, 1)};
     return FLEET_OK;

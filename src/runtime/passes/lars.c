@@ -48,7 +48,7 @@ static fleet_status lars_update_run(const fl_instance *in, const fl_range *r)
         return FLEET_OK;
     k.u.lr *= fl_layer_ratio(in, &k);
     k.u.decay += k.all->layer[k.block->layer].decay;
-    fl_simd_best()->lars(&k.u, k.w, k.g, &velocity, k.block->n);
+    fl_rule_set_best()->lars(&k.u, k.w, k.g, &velocity, k.block->n);
     return FLEET_OK;
 }
 

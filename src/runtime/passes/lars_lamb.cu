@@ -119,13 +119,14 @@ __global__ static void lars_update(work k)
         return;
     u.lr *= k.ratio[b.layer];
     u.decay += l.decay;
+    fl_spread all = fl_spread_of(&u);
     for (int64_t i = threadIdx.x; i < b.n; i += blockDim.x) {
         int64_t at = b.offset + i, s = at - k.first;
-        float w = k.w[at], d = fl_rule_gradient(u, k.g[at], w);
-        float v = u.a * k.s0[s] + u.lr * d;
+        fl_weight x = {k.w + at, k.s0 + s, nullptr, k.g[at]};
+        fl_cell c = fl_cell_load(x, 1);
 
-        k.s0[s] = v;
-        k.w[at] = w - v;
+        fl_formula_lars(&all, &c, x.g);
+        fl_cell_store(c, x, 1);
     }
 }
 
@@ -141,13 +142,16 @@ __global__ static void lamb_step(work k)
 
     if (fl_update_is_off(k.now))
         return;
+    u.apart = l.decay;
+    fl_spread all = fl_spread_of(&u);
     for (int64_t i = threadIdx.x; i < b.n; i += blockDim.x) {
         int64_t at = b.offset + i, s = at - k.first;
-        float w = k.w[at], d = fl_rule_gradient(u, k.g[at], w);
-        fl_fraction f =
-            fl_rule_moments(u, {k.w + at, k.s0 + s, k.s1 + s, 0.0f}, d);
-        float to = f.above / f.below + l.decay * w;
+        float w = k.w[at], to;
+        fl_weight x = {&to, k.s0 + s, k.s1 + s, k.g[at]};
+        fl_cell c = {w, {k.s0[s], k.s1[s]}};
 
+        fl_formula_lamb(&all, &c, x.g);
+        fl_cell_store(c, x, 2);
         k.g[at] = to;
         weights += (double)w * (double)w;
         step += (double)to * (double)to;

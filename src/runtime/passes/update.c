@@ -34,8 +34,8 @@ static fleet_status update_run(const fl_instance *in, const fl_range *r)
         u.decay = p->decay;
     if (p->dgc && now->density > 0) { /* was done before it was sent */
         u.scale = 1.0f;
-        u.a = 0.0f;
-        u.nesterov = 0;
+        FL_NUMBER_OF(&u, MOMENTUM, momentum) = 0.0f;
+        FL_NUMBER_OF(&u, MOMENTUM, nesterov) = 0.0f;
     }
     for (int i = 0; i < in->step->n_operand - STATE; i++)
         state[i] = (float *)fl_ptr(in, STATE + i) + (p->offset - all->first);
@@ -97,7 +97,7 @@ static const fl_update_ranges *make_ranges(fl_lowering *l, const fl_flat *g)
     fl_update_ranges all = {
         .range =
             fl_arena_alloc(&l->plan->arena, most * sizeof(fl_update_range)),
-        .rule = (int)s->optimizer->kind,
+        .rule = s->optimizer->kind,
         .first = g->first};
     fl_update_range run = {0};
 

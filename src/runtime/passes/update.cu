@@ -57,7 +57,7 @@ struct group {
     float *w, *s0, *s1;
     const float *g;
     const fl_update_range *piece;
-    int rule;
+    fl_rule_kind rule;
     int64_t first; /* of the states */
 };
 
@@ -74,8 +74,8 @@ __global__ static void update_pieces(group all, const fl_device_update *now)
         u.decay = p.decay;
     if (p.dgc && now->dgc) {
         u.scale = 1.0f;
-        u.a = 0.0f;
-        u.nesterov = 0;
+        FL_NUMBER_OF(&u, MOMENTUM, momentum) = 0.0f;
+        FL_NUMBER_OF(&u, MOMENTUM, nesterov) = 0.0f;
     }
     for (int64_t i = threadIdx.x; i < p.n; i += blockDim.x) {
         int64_t at = p.offset + i, s = at - all.first;

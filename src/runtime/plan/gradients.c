@@ -3,6 +3,7 @@
 #include "runtime/plan/gradients.h"
 
 #include "runtime/plan/remote.h"
+#include "runtime/simd/simd.h"
 
 /* --- adding contributions ------------------------------------------------ */
 

@@ -66,14 +66,17 @@ static int64_t gradient_length(const fl_instance *in)
 static void add_up(const fl_update *u, const float *g, float *momentum,
                    float *left, int64_t n)
 {
+    const float mu = FL_NUMBER_OF(u, MOMENTUM, momentum);
+    const bool nesterov = FL_NUMBER_OF(u, MOMENTUM, nesterov) != 0.0f;
+
     for (int64_t i = 0; i < n; i++) {
         float x = g ? g[i] * u->scale : 0.0f;
 
-        if (u->nesterov) {
-            momentum[i] = u->a * (momentum[i] + x);
+        if (nesterov) {
+            momentum[i] = mu * (momentum[i] + x);
             left[i] += momentum[i] + x;
         } else {
-            momentum[i] = u->a * momentum[i] + x;
+            momentum[i] = mu * momentum[i] + x;
             left[i] += momentum[i];
         }
     }

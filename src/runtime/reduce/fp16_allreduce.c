@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "runtime/plan/gradients.h"
 #include "runtime/reduce/all_reduce_steps.h"
+#include "runtime/simd/simd.h"
 
 /* Where a bucket's sum is, to name whose gradient it is. */
 typedef struct half_config {

@@ -1,4 +1,4 @@
-/* simd.c - see simd.h: one table per instruction set, picked by cpuid. */
+/* simd.c - the tables of simd.h: one table per instruction set, picked by cpuid. */
 #include "runtime/simd/simd.h"
 
 #include <pthread.h>
@@ -10,15 +10,12 @@
 #endif
 
 /* Each *_simd.c fills in its part of a table, once per instruction set. */
-void fl_simd_rules_plain(fl_simd *t);
 void fl_simd_math_plain(fl_simd *t);
 void fl_simd_bf16_plain(fl_simd *t);
 void fl_simd_activations_plain(fl_simd *t);
-void fl_simd_rules_avx2(fl_simd *t);
 void fl_simd_math_avx2(fl_simd *t);
 void fl_simd_bf16_avx2(fl_simd *t);
 void fl_simd_activations_avx2(fl_simd *t);
-void fl_simd_rules_avx512(fl_simd *t);
 void fl_simd_math_avx512(fl_simd *t);
 void fl_simd_bf16_avx512(fl_simd *t);
 void fl_simd_activations_avx512(fl_simd *t);
@@ -42,7 +39,7 @@ static int n_usable(void)
         __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl")) {
         table[0].isa = "avx512";
-        fl_simd_rules_avx512(&table[0]);
+        table[0].level = FL_ISA_AVX512;
         fl_simd_math_avx512(&table[0]);
         fl_simd_bf16_avx512(&table[0]);
         fl_simd_activations_avx512(&table[0]);
@@ -51,7 +48,7 @@ static int n_usable(void)
     }
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
         table[1].isa = "avx2";
-        fl_simd_rules_avx2(&table[1]);
+        table[1].level = FL_ISA_AVX2;
         fl_simd_math_avx2(&table[1]);
         fl_simd_bf16_avx2(&table[1]);
         fl_simd_activations_avx2(&table[1]);
@@ -79,7 +76,7 @@ static void make_tables(void)
     int n = n_usable();
 
     table[2].isa = "plain";
-    fl_simd_rules_plain(&table[2]);
+    table[2].level = FL_ISA_PLAIN;
     fl_simd_math_plain(&table[2]);
     fl_simd_bf16_plain(&table[2]);
     fl_simd_activations_plain(&table[2]);

@@ -8,8 +8,7 @@
 #define FL_RUNTIME_SIMD_SIMD_H
 
 #include <stdbool.h>
-
-#include "runtime/optim/rule.h"
+#include <stdint.h>
 
 enum { FL_SMALL_N = 8 }; /* fc with so few units has kernels of its own */
 
@@ -19,16 +18,6 @@ typedef void fl_scalar(float *out, const float *a, float s, float t, int64_t n);
 
 /* name, type, meaning */
 #define FL_SIMD_MAP(XX)                                                        \
-    XX(sgd, fl_rule_dense *)                                                   \
-    XX(momentum, fl_rule_dense *)                                              \
-    XX(adagrad, fl_rule_dense *)                                               \
-    XX(adam, fl_rule_dense *)                                                  \
-    XX(lars, fl_rule_dense *) /* lr: the layer's own */                        \
-    XX(lamb, fl_rule_dense *) /* w stays; state[2] is the step, may be g */    \
-    XX(sgd_rows, fl_rule_rows *)                                               \
-    XX(momentum_rows, fl_rule_rows *)                                          \
-    XX(adagrad_rows, fl_rule_rows *)                                           \
-    XX(adam_rows, fl_rule_rows *)                                              \
     XX(add, fl_binary *)        /* a + b */                                    \
     XX(sub, fl_binary *)        /* a - b */                                    \
     XX(mul, fl_binary *)        /* a b */                                      \
@@ -118,8 +107,11 @@ typedef struct fl_activation_simd {
                          float alpha, int64_t n);
 } fl_activation_simd;
 
+typedef enum fl_isa { FL_ISA_PLAIN, FL_ISA_AVX2, FL_ISA_AVX512 } fl_isa;
+
 typedef struct fl_simd {
-    const char *isa;
+    const char *isa; /* the name of level */
+    fl_isa level;    /* for tables of other files, such as rule.h's */
 #define FL_SIMD_FIELD(name, type) type name;
     FL_SIMD_MAP(FL_SIMD_FIELD)
 #undef FL_SIMD_FIELD

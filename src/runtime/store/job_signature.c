@@ -20,14 +20,14 @@ static void add_attr(fl_text *t, const fleet_param_attr *a)
 
 static void add_optimizer(fl_text *t, const fleet_optimizer *o)
 {
-    fl_text_add(t,
-                "optimizer %s %.9g, %.9g %.9g %.9g %d, first %.9g, decay %.9g, "
-                "clip %.9g, schedule %d %.9g %" PRId64 " %d",
-                fl_rule_of(o->kind)->name, (double)o->learning_rate,
-                (double)o->a, (double)o->b, (double)o->epsilon, o->nesterov,
-                (double)o->initial_state, (double)o->l2_decay,
-                (double)o->clip_norm, (int)o->decay, (double)o->rate,
-                o->decay_steps, o->staircase);
+    fl_text_add(t, "optimizer %s %.9g,", fl_rule_of(o->kind)->name,
+                (double)o->learning_rate);
+    for (int i = 0; i < FL_MAX_NUMBER; i++)
+        fl_text_add(t, i == FL_FIRST_STATE ? ", first %.9g" : " %.9g",
+                    (double)o->number[i]);
+    fl_text_add(t, ", decay %.9g, clip %.9g, schedule %d %.9g %" PRId64 " %d",
+                (double)o->l2_decay, (double)o->clip_norm, (int)o->decay,
+                (double)o->rate, o->decay_steps, o->staircase);
     for (int i = 0; i < o->n_boundary; i++)
         fl_text_add(t, " %" PRId64 ":%.9g", o->boundary[i],
                     (double)o->value[i]);

@@ -33,6 +33,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "runtime/optim/rule.h"
+
 /* --- rows ---------------------------------------------------------------- */
 
 /* A place in the index; open addressing, the next one follows. */

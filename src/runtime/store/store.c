@@ -176,7 +176,7 @@ static fleet_status add_table(fl_store *s, const fleet_var *v)
         const fl_rule *rule = fl_rule_of(s->optimizer->kind);
 
         return r->methods->set_state(r, rule->n_state,
-                                     s->optimizer->initial_state);
+                                     s->optimizer->number[FL_FIRST_STATE]);
     }
     if (status != FLEET_OK)
         r->methods->destroy(r);
@@ -251,6 +251,7 @@ static void fill_first(const fl_store *s, const fl_param *p)
 static fleet_status add_group_states(fl_store *s, fl_flat *g)
 {
     const fl_rule *rule = fl_rule_of(s->optimizer->kind);
+    const float first = s->optimizer->number[FL_FIRST_STATE];
     int64_t n;
 
     g->first = fl_share_first(s, g, s->share.rank);
@@ -260,8 +261,8 @@ static fleet_status add_group_states(fl_store *s, fl_flat *g)
         if (g->state[i])
             continue;
         FL_TRY(FL_NEW(&g->state[i], (size_t)n * sizeof(float)));
-        for (int64_t j = 0; s->optimizer->initial_state > 0 && j < n; j++)
-            g->state[i][j] = s->optimizer->initial_state;
+        for (int64_t j = 0; first > 0 && j < n; j++)
+            g->state[i][j] = first;
     }
     for (int i = 0; i < 2; i++)
         if (s->optimizer->residuals && !g->residual[i])
@@ -384,7 +385,7 @@ static fleet_status attach_optimizer(fl_store *s, fleet_optimizer *o)
         fl_rows *r = s->tables.entry[i].value;
 
         FL_TRY(r->methods->set_state(r, fl_rule_of(o->kind)->n_state,
-                                     o->initial_state));
+                                     o->number[FL_FIRST_STATE]));
     }
     return FLEET_OK;
 }

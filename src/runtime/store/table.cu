@@ -227,7 +227,7 @@ struct changes {
     const int64_t *slot, *n;
     const float *sum;
     int64_t dim;
-    int rule;
+    fl_rule_kind rule;
     float learning_rate, decay; /* a factor; below 0: the optimizer's */
 };
 

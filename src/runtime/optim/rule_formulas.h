@@ -1,0 +1,132 @@
+/* rule_formulas.h - the arithmetic of the update rules, once for the vectors of
+ * CPUs (rule_simd.c) and the threads of GPUs (rule_cuda.h), so that both have
+ * the same bits.
+ *
+ * The file that includes it has defined FL_FORMULA, which begins each function,
+ * and from vec.h vf, v_set, v_add, v_sub, v_mul, v_div, v_sqrt, v_min and
+ * v_max: a GPU's vector has one lane. fl_formula_NAME is the rule NAME of
+ * rules.def: it turns a weight and its states into the new ones.
+ */
+#ifndef FL_RUNTIME_OPTIM_RULE_FORMULAS_H
+#define FL_RUNTIME_OPTIM_RULE_FORMULAS_H
+
+#include "runtime/optim/rule.h"
+
+/* The scalars of an update, each in all lanes. */
+typedef struct fl_spread {
+    vf lr, scale, clip, decay, apart, correct_a, correct_b;
+    vf number[FL_MAX_NUMBER];
+    const fl_update *of; /* for what is the same in all lanes */
+} fl_spread;
+
+/* Weights with their states. */
+typedef struct fl_cell {
+    vf w, s[FL_MAX_STATE];
+} fl_cell;
+
+FL_FORMULA fl_spread fl_spread_of(const fl_update *u)
+{
+    fl_spread all;
+
+    all.lr = v_set(u->lr);
+    all.scale = v_set(u->scale);
+    all.clip = v_set(u->clip);
+    all.decay = v_set(u->decay);
+    all.apart = v_set(u->apart);
+    all.correct_a = v_set(u->correct_a);
+    all.correct_b = v_set(u->correct_b);
+    for (int i = 0; i < FL_MAX_NUMBER; i++)
+        all.number[i] = v_set(u->number[i]);
+    all.of = u;
+    return all;
+}
+
+/* The gradient that a rule uses. */
+FL_FORMULA vf fl_formula_gradient(const fl_spread *u, vf g, vf w)
+{
+    return v_add(v_mul(v_mul(g, u->scale), u->clip), v_mul(u->decay, w));
+}
+
+FL_FORMULA void fl_formula_sgd(const fl_spread *u, fl_cell *x, vf g)
+{
+    vf d = fl_formula_gradient(u, g, x->w);
+
+    x->w = v_sub(x->w, v_mul(u->lr, d));
+}
+
+FL_FORMULA void fl_formula_momentum(const fl_spread *u, fl_cell *x, vf g)
+{
+    vf d = fl_formula_gradient(u, g, x->w);
+    vf mu = FL_NUMBER_OF(u, MOMENTUM, momentum);
+    vf v = v_add(v_mul(mu, x->s[0]), d);
+
+    x->s[0] = v;
+    if (FL_NUMBER_OF(u->of, MOMENTUM, nesterov) != 0.0f)
+        v = v_add(d, v_mul(mu, v));
+    x->w = v_sub(x->w, v_mul(u->lr, v));
+}
+
+FL_FORMULA void fl_formula_adagrad(const fl_spread *u, fl_cell *x, vf g)
+{
+    vf d = fl_formula_gradient(u, g, x->w);
+    vf sum = v_add(x->s[0], v_mul(d, d));
+    vf below = v_add(v_sqrt(sum), FL_NUMBER_OF(u, ADAGRAD, epsilon));
+
+    x->s[0] = sum;
+    x->w = v_sub(x->w, v_div(v_mul(u->lr, d), below));
+}
+
+/* Adam's step: what the rate is multiplied by, and what divides it. */
+typedef struct fl_fraction {
+    vf above, below;
+} fl_fraction;
+
+FL_FORMULA fl_fraction fl_formula_moments(const fl_spread *u, fl_cell *x, vf d)
+{
+    vf beta1 = FL_NUMBER_OF(u, ADAM, beta1);
+    vf beta2 = FL_NUMBER_OF(u, ADAM, beta2);
+    vf m = v_add(v_mul(beta1, x->s[0]), v_mul(v_sub(v_set(1.0f), beta1), d));
+    vf v = v_add(v_mul(beta2, x->s[1]),
+                 v_mul(v_sub(v_set(1.0f), beta2), v_mul(d, d)));
+    fl_fraction f;
+
+    x->s[0] = m;
+    x->s[1] = v;
+    f.above = v_mul(m, u->correct_a);
+    f.below =
+        v_add(v_sqrt(v_mul(v, u->correct_b)), FL_NUMBER_OF(u, ADAM, epsilon));
+    return f;
+}
+
+FL_FORMULA void fl_formula_adam(const fl_spread *u, fl_cell *x, vf g)
+{
+    vf d = fl_formula_gradient(u, g, x->w);
+    fl_fraction f = fl_formula_moments(u, x, d);
+
+    x->w = v_sub(x->w, v_div(v_mul(u->lr, f.above), f.below));
+}
+
+/* --- what strategy.lars and strategy.lamb make of momentum and adam ------- */
+
+/* The rate, which is a layer's own, goes into the velocity. */
+FL_FORMULA void fl_formula_lars(const fl_spread *u, fl_cell *x, vf g)
+{
+    vf d = fl_formula_gradient(u, g, x->w);
+    vf v = v_add(v_mul(FL_NUMBER_OF(u, MOMENTUM, momentum), x->s[0]),
+                 v_mul(u->lr, d));
+
+    x->s[0] = v;
+    x->w = v_sub(x->w, v);
+}
+
+/* w becomes the direction of the step; its length is known once the directions
+ * of the whole layer are. */
+FL_FORMULA void fl_formula_lamb(const fl_spread *u, fl_cell *x, vf g)
+{
+    vf d = fl_formula_gradient(u, g, x->w);
+    fl_fraction f = fl_formula_moments(u, x, d);
+
+    x->w = v_add(v_div(f.above, f.below), v_mul(u->apart, x->w));
+}
+
+#endif

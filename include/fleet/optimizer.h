@@ -12,6 +12,15 @@
  *   Adam      m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g g
  *             w -= lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
  *             (Kingma, Ba 2015) [m, v]
+ *   FTRL      s = (sqrt(n + g g) - sqrt(n)) / lr
+ *             z += g - s w;  n += g g;  w = 0 if |z| <= l1, else
+ *             w = (sign(z) l1 - z) / ((beta + sqrt(n)) / lr + l2)
+ *             (FTRL-Proximal: McMahan et al. 2013) [z, n]
+ *
+ * FTRL computes weights from z and n alone. An initial value counts until its
+ * weight's first update, in which it is the w of s w, as in TensorFlow and
+ * Paddle; so start from zeros, as in the paper, where l1 is to leave few
+ * weights. Unlike Paddle's it has no lr_power: n has the power 1/2.
  *
  * strategy.lars and strategy.lamb give each dense parameter's Momentum or Adam
  * a rate of its own: see docs/strategy.md.
@@ -49,9 +58,15 @@ typedef struct fleet_adam_options {
     float epsilon; /* 0: 1e-8 */
 } fleet_adam_options;
 
+typedef struct fleet_ftrl_options {
+    float beta; /* 0: 1 */
+    float l1;   /* weights whose |z| is not above this are exactly 0; 0: 0 */
+    float l2;   /* 0: 0 */
+} fleet_ftrl_options;
+
 /* NULL, with FLEET_EINVAL as the text says, for a learning rate that is not a
- * positive number, a momentum or beta outside [0, 1), an epsilon or initial
- * accumulator that is negative or not finite. options may be NULL. */
+ * positive number, a momentum, beta1 or beta2 outside [0, 1), another number
+ * that is negative or not finite. options may be NULL. */
 FLEET_API fleet_optimizer *fleet_sgd(fleet *fleet, float learning_rate);
 FLEET_API fleet_optimizer *fleet_momentum(
     fleet *fleet, float learning_rate, const fleet_momentum_options *options);
@@ -59,6 +74,8 @@ FLEET_API fleet_optimizer *fleet_adagrad(fleet *fleet, float learning_rate,
                                          const fleet_adagrad_options *options);
 FLEET_API fleet_optimizer *fleet_adam(fleet *fleet, float learning_rate,
                                       const fleet_adam_options *options);
+FLEET_API fleet_optimizer *fleet_ftrl(fleet *fleet, float learning_rate,
+                                      const fleet_ftrl_options *options);
 
 /* The setters that follow give FLEET_EINVAL for what is out of range, and must
  * not be called while an executor trains. */

@@ -94,3 +94,10 @@ fleet_optimizer *fleet_adam(fleet *f, float learning_rate,
     return MAKE(f, ADAM, learning_rate, options, NUMBER(ADAM, beta1),
                 NUMBER(ADAM, beta2), NUMBER(ADAM, epsilon));
 }
+
+fleet_optimizer *fleet_ftrl(fleet *f, float learning_rate,
+                            const fleet_ftrl_options *options)
+{
+    return MAKE(f, FTRL, learning_rate, options, NUMBER(FTRL, beta),
+                NUMBER(FTRL, l1), NUMBER(FTRL, l2));
+}

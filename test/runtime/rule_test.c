@@ -31,13 +31,14 @@ static fleet *handle(void)
 }
 
 /* Every rule once, and momentum both ways. */
-enum { N_RULE = 5 };
+enum { N_RULE = 6 };
 
 static fleet_optimizer *rule(fleet *f, int i)
 {
     static const fleet_momentum_options nesterov = {0.8f, 1};
     static const fleet_adagrad_options adagrad = {1e-4f, 0.1f};
     static const fleet_adam_options adam = {0.8f, 0.95f, 1e-6f};
+    static const fleet_ftrl_options ftrl = {0.5f, 0.3f, 0.1f};
 
     switch (i) {
     case 0:
@@ -48,8 +49,10 @@ static fleet_optimizer *rule(fleet *f, int i)
         return fleet_momentum(f, 0.02f, &nesterov);
     case 3:
         return fleet_adagrad(f, 0.1f, &adagrad);
-    default:
+    case 4:
         return fleet_adam(f, 0.01f, &adam);
+    default:
+        return fleet_ftrl(f, 0.1f, &ftrl);
     }
 }
 
@@ -135,6 +138,13 @@ static void step_in_double(const fleet_optimizer *o, reference *r, double g0,
         r->s1 = b * r->s1 + (1 - b) * g * g;
         r->w -= lr * (r->s0 / (1 - pow(a, t))) /
                 (sqrt(r->s1 / (1 - pow(b, t))) + e);
+        break;
+    case FL_RULE_FTRL: /* a is beta, b is l1, e is l2 */
+        r->s0 += g - (sqrt(r->s1 + g * g) - sqrt(r->s1)) / lr * r->w;
+        r->s1 += g * g;
+        r->w = 0;
+        if (fabs(r->s0) > b)
+            r->w = (copysign(b, r->s0) - r->s0) / ((a + sqrt(r->s1)) / lr + e);
         break;
     }
 }
@@ -240,6 +250,53 @@ TEST(scale_clip_and_decay_come_in_their_order)
 
         CHECK(x.w[i] == before.w[i] - step);
     }
+    fleet_destroy(f);
+}
+
+TEST(ftrl_has_exact_zeros_where_z_is_within_l1)
+{
+    fleet *f = handle();
+    const fleet_optimizer *o =
+        fleet_ftrl(f, 0.1f, &(fleet_ftrl_options){.l1 = 0.5f});
+    int zeros = 0;
+    weights x;
+    float g[N];
+
+    start(&x, o);
+    memset(x.w, 0, sizeof x.w);
+    for (int t = 0; t < 4; t++) {
+        fl_update u;
+
+        fl_optimizer_update(o, t, 1, &u);
+        gradient(g, t);
+        dense_of(fl_simd_best(), FL_RULE_FTRL)(&u, x.w, g, x.state, N);
+    }
+    for (int i = 0; i < N; i++) {
+        CHECK((x.w[i] == 0) == (fabsf(x.s0[i]) <= 0.5f));
+        CHECK(x.w[i] == 0 || (x.w[i] < 0) == (x.s0[i] > 0));
+        CHECK(x.w[i] != 0 || !signbit(x.w[i]));
+        zeros += x.w[i] == 0;
+    }
+    CHECK(zeros > 5 && zeros < N - 5);
+    fleet_destroy(f);
+}
+
+/* With n = 0 and w = 0.5, a gradient of -2 and a rate of 0.25: s = 8,
+ * z = -2 - 8 / 2 = -6, and w = 6 / ((1 + 2) / 0.25 + 3). */
+TEST(ftrls_first_update_takes_the_initial_weight)
+{
+    fleet *f = handle();
+    const fleet_optimizer *o =
+        fleet_ftrl(f, 0.25f, &(fleet_ftrl_options){.l2 = 3});
+    float w = 0.5f, z = 0, n = 0, g = -2, nan = NAN;
+    fl_update u;
+
+    fl_optimizer_update(o, 0, 1, &u);
+    dense_of(fl_simd_best(), FL_RULE_FTRL)(&u, &w, &g, (float *[]){&z, &n}, 1);
+    CHECK(z == -6 && n == 4 && w == 6.0f / 15);
+    dense_of(fl_simd_best(), FL_RULE_FTRL)(&u, &w, &nan, (float *[]){&z, &n},
+                                           1);
+    CHECK(isnan(w));
     fleet_destroy(f);
 }
 
@@ -515,6 +572,10 @@ TEST(optimizers_of_impossible_numbers_are_refused)
     REFUSED(fleet_adagrad(f, 1,
                           &(fleet_adagrad_options){.initial_accumulator = -1}),
             "initial_accumulator: -1");
+    REFUSED(fleet_ftrl(f, 1, &(fleet_ftrl_options){.beta = -1}), "beta: -1");
+    REFUSED(fleet_ftrl(f, 1, &(fleet_ftrl_options){.l1 = NAN}), "l1: nan");
+    REFUSED(fleet_ftrl(f, 1, &(fleet_ftrl_options){.l1 = -2}), "l1: -2");
+    REFUSED(fleet_ftrl(f, 1, &(fleet_ftrl_options){.l2 = INFINITY}), "l2: inf");
     REFUSED(fleet_sgd(NULL, 1), "handle is NULL");
     REFUSED(fleet_adam(NULL, 1, NULL), "handle is NULL");
     fleet_destroy(f);

@@ -106,6 +106,24 @@ FL_FORMULA void fl_formula_adam(const fl_spread *u, fl_cell *x, vf g)
     x->w = v_sub(x->w, v_div(v_mul(u->lr, f.above), f.below));
 }
 
+/* w = (clamp(z) - z) / ...: a z within l1 is its own clamp, so that w is
+ * exactly 0, and a NaN stays one. */
+FL_FORMULA void fl_formula_ftrl(const fl_spread *u, fl_cell *x, vf g)
+{
+    vf d = fl_formula_gradient(u, g, x->w);
+    vf l1 = FL_NUMBER_OF(u, FTRL, l1);
+    vf n = v_add(x->s[1], v_mul(d, d)), root = v_sqrt(n);
+    vf sigma = v_div(v_sub(root, v_sqrt(x->s[1])), u->lr);
+    vf z = v_add(x->s[0], v_sub(d, v_mul(sigma, x->w)));
+    vf clamped = v_min(v_max(z, v_sub(v_set(0.0f), l1)), l1);
+    vf below = v_add(v_div(v_add(FL_NUMBER_OF(u, FTRL, beta), root), u->lr),
+                     FL_NUMBER_OF(u, FTRL, l2));
+
+    x->s[0] = z;
+    x->s[1] = n;
+    x->w = v_div(v_sub(clamped, z), below);
+}
+
 /* --- what strategy.lars and strategy.lamb make of momentum and adam ------- */
 
 /* The rate, which is a layer's own, goes into the velocity. */

@@ -1,13 +1,13 @@
 /* checkpoint.c - fleet_save_persistables() and fleet_load_model(). */
-#include "fleet/save/checkpoint.h"
+#include "fleet/checkpoint.h"
 
 #include "base/memory.h"
 #include "fleet/job/dataset.h"
-#include "fleet/config/train_config.h"
+#include "fleet/inference.h"
 #include "fleet/ranks.h"
 #include "fleet/ranks_commands.h"
 #include "fleet/save/load.h"
-#include "fleet/save/save_sharded.h"
+#include "fleet/save_sharded.h"
 #include "fleet/servers.h"
 
 /* All values of a map, for fl_free(). */

@@ -1,15 +1,16 @@
 /* inference.c - inference models and the predictor. */
+#include "fleet/inference.h"
+
 #include <string.h>
 
 #include <fleet/executor.h>
 
 #include "base/memory.h"
+#include "fleet/checkpoint.h"
 #include "fleet/job/dataset.h"
 #include "fleet/job/handle.h"
-#include "fleet/save/checkpoint.h"
 #include "fleet/save/load.h"
 #include "fleet/servers.h"
-#include "fleet/config/train_config.h"
 #include "ops/ops.h"
 #include "runtime/exec/executor.h"
 #include "runtime/store/table.h"

@@ -9,7 +9,7 @@
 
 #include "base/memory.h"
 #include "collective/sharded/sharded_table.h"
-#include "fleet/save/save_sharded.h"
+#include "fleet/save_sharded.h"
 
 /* What travels before a text. */
 typedef struct text_head {

@@ -2,7 +2,7 @@
  * ranks share out: worker 0 makes the folder, every lane or rank writes its own
  * part below it, worker 0 adds the manifest and puts it all in its place. Every
  * lane reads what it needs of a load for itself. */
-#include "fleet/save/save_sharded.h"
+#include "fleet/save_sharded.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* save_sharded.h - saves and loads of a job whose parts are with several
  * processes: lanes of servers, or ranks that share out tables. */
-#ifndef FL_FLEET_SAVE_SAVE_SHARDED_H
-#define FL_FLEET_SAVE_SAVE_SHARDED_H
+#ifndef FL_FLEET_SAVE_SHARDED_H
+#define FL_FLEET_SAVE_SHARDED_H
 
 #include "fleet/job/handle.h"
 #include "fleet/save/save.h"

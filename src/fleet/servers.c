@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "fleet/save/save_sharded.h"
+#include "fleet/save_sharded.h"
 #include "ps/remote_table.h"
 #include "runtime/plan/remote.h"
 #include "runtime/store/table.h"

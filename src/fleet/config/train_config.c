@@ -9,7 +9,7 @@
 #include "fleet/config/config_internal.h"
 #include "fleet/job/dataset.h"
 #include "fleet/save/save.h"
-#include "fleet/config/train_config.h"
+#include "fleet/checkpoint.h"
 #include "runtime/exec/executor.h"
 
 typedef struct training {

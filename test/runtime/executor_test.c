@@ -15,6 +15,7 @@
 
 #include "base/memory.h"
 #include "fleet/job/handle.h"
+#include "runtime/simd/simd.h"
 #include "runtime/exec/compile.h"
 
 /* --- the same bits ----------------------------------------------------------

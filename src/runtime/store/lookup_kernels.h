@@ -79,7 +79,7 @@ typedef struct fl_device_lookup {
     int64_t modulo;   /* ids are taken modulo this; 0: as they are */
     int64_t capacity; /* positions */
     int bits;         /* of keys that are used: 64, or less with a modulo */
-    int rule;         /* fl_rule_kind */
+    fl_rule_kind rule;
 
     /* The table's own, as fleet_param_attr has them. */
     float learning_rate, l2_decay;

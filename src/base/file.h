@@ -40,23 +40,6 @@ char *fl_path_join(const char *folder, const char *name);
  * would write its lines into our files. -1 stays -1, with errno. */
 int fl_fd_lift(int fd);
 
-/* A folder in the making, beside the one it will replace. */
-typedef struct fl_folder {
-    char *path;   /* where it will be */
-    char *temp;   /* where its files go until then */
-    char *parent; /* the folder that both are in */
-} fl_folder;
-
-/* A folder that is there already is replaced only if it is empty, or has a file
- * called marker and no names but those that is_ours knows: FLEET_EEXIST for one
- * that holds something else. */
-typedef bool fl_is_ours(const char *name);
-fleet_status fl_folder_begin(fl_folder *f, const char *path, const char *marker,
-                             fl_is_ours *is_ours);
-/* Flush it, put it in place of what was there, flush that. */
-fleet_status fl_folder_commit(fl_folder *f);
-void fl_folder_cancel(fl_folder *f); /* after commit: only frees */
-
 /* A file being written: buffered, every byte hashed (XXH64). */
 typedef struct fl_writer {
     int fd;

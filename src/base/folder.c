@@ -18,6 +18,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/folder.h"
 
 static fleet_status failed(const char *what, const char *path)
 {

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/pool.h"
 
 /* One bit more than the number of tasks needs: threads that find none left have
  * counted on, and must not reach the field above. */

@@ -4,6 +4,8 @@
 #ifndef FL_BASE_TEXT_H
 #define FL_BASE_TEXT_H
 
+#include <string.h>
+#include <stdbool.h>
 #include <stdarg.h>
 #include <stddef.h>
 
@@ -24,5 +26,21 @@ void fl_text_done(fl_text *t);
 /* vsnprintf() as in the C locale. */
 int fl_format(char *out, size_t size, const char *format, va_list args)
     __attribute__((format(printf, 3, 0)));
+
+/* --- lists of names with commas between them ------------------------------ */
+
+/* Is the word of n characters among them? NULL has none. */
+static inline bool fl_name_list_has(const char *words, const char *word,
+                                    size_t n)
+{
+    while (words && *words) {
+        size_t length = strcspn(words, ",");
+
+        if (length == n && memcmp(words, word, n) == 0)
+            return true;
+        words += length + (words[length] == ',');
+    }
+    return false;
+}
 
 #endif

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "base/half_float.h"
+#include "runtime/simd/half_float.h"
 #include "collective/stream_copy.h"
 #include "collective/reduce_kernels.h"
 #include "runtime/simd/vec.h"

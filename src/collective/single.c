@@ -18,18 +18,18 @@ typedef struct message {
 typedef struct single {
     fl_comm comm; /* first */
     message *sent;
-    fl_work *made;
+    struct single_work *made;
     fleet_status abort_code; /* FLEET_EPEER after abort() */
     char why[500];
 } single;
 
 /* Only a message that has not been sent yet is ever in progress. */
-struct fl_work {
-    fl_work *previous;
+typedef struct single_work {
+    struct single_work *previous;
     void *data;
     int64_t bytes;
-};
-static fl_work nothing; /* the work of every other call */
+} single_work;
+static single_work nothing; /* the work of every other call */
 
 static fleet_status check_not_aborted(const fl_comm *p)
 {
@@ -45,7 +45,7 @@ static fleet_status copy_result(fl_comm *p, const void *in, void *out,
     if (in != out && bytes > 0)
         memmove(out, in, (size_t)bytes);
     if (work)
-        *work = &nothing;
+        *work = (fl_work *)&nothing;
     return FLEET_OK;
 }
 
@@ -132,22 +132,24 @@ static fleet_status recv(fl_comm *p, void *data, int64_t bytes, int from,
                          fl_work **work)
 {
     single *s = (single *)p;
+    single_work *w;
 
     FL_TRY(fl_check_bytes("recv", bytes));
     FL_TRY(fl_check_rank("recv", "sender", from, 1));
     FL_TRY(check_not_aborted(p));
     if (!work)
         return receive_message(s, data, bytes);
-    FL_TRY(FL_NEW(work, sizeof **work));
-    **work = (fl_work){.previous = s->made, .data = data, .bytes = bytes};
-    s->made = *work;
+    FL_TRY(FL_NEW(&w, sizeof *w));
+    *w = (single_work){.previous = s->made, .data = data, .bytes = bytes};
+    s->made = w;
+    *work = (fl_work *)w;
     return FLEET_OK;
 }
 
 static fleet_status wait(fl_comm *p, fl_work **work)
 {
     single *s = (single *)p;
-    fl_work **at = &s->made, *w = *work;
+    single_work **at = &s->made, *w = (single_work *)*work;
     fleet_status status;
 
     *work = NULL;
@@ -205,12 +207,12 @@ static void give_up(fl_comm *p, const char *why)
 static void destroy(fl_comm *p)
 {
     single *s = (single *)p;
-    fl_work *previous;
+    single_work *previous;
     message *next;
 
     if (!s)
         return;
-    for (fl_work *w = s->made; w; w = previous) {
+    for (single_work *w = s->made; w; w = previous) {
         previous = w->previous;
         fl_free(w);
     }

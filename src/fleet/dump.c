@@ -2,6 +2,9 @@
 #include "base/memory.h"
 #include "fleet/job/handle.h"
 #include "runtime/plan/plan.h"
+#include "runtime/graph/program_dump.h"
+#include "runtime/plan/plan_dump.h"
+#include "runtime/plan/lower.h"
 
 static fleet_status dump_plan(fleet_program *p, int64_t batch, bool dot,
                               fl_text *out)

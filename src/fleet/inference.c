@@ -14,6 +14,7 @@
 #include "ops/ops.h"
 #include "runtime/exec/executor.h"
 #include "runtime/store/table.h"
+#include "runtime/graph/program_json.h"
 
 /* --- saving --------------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
 #include "fleet/servers.h"
 #include "runtime/device/trace.h"
 #include "runtime/store/table.h"
+#include "runtime/store/store_hash.h"
 
 const char *fleet_version(void)
 {

@@ -15,6 +15,7 @@
 #include "runtime/exec/uneven_ranks.h"
 #include "runtime/plan/remote_hybrid.h"
 #include "runtime/store/job_signature.h"
+#include "runtime/plan/lower.h"
 
 /* --- before and after: a group that says what is missing ------------------ */
 

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "collective/sharded/sharded_table.h"
 #include "fleet/save_sharded.h"
+#include "runtime/store/store_hash.h"
 
 /* What travels before a text. */
 typedef struct text_head {

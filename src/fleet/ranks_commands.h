@@ -6,6 +6,7 @@
 #include "fleet/job/handle.h"
 #include "ps/partition.h"
 #include "runtime/store/job_command.h"
+#include "runtime/store/store_hash.h"
 
 /* All ranks do it when they next agree what to do: the text is JSON for a save,
  * a table's name for a hash. answer[]: of each rank, for fl_free(). */

@@ -14,6 +14,7 @@
 #include "ps/handshake.h"
 #include "ps/locality.h"
 #include "runtime/store/job_signature.h"
+#include "runtime/store/store_hash.h"
 
 enum {
     IDLE_BYTES = 256 << 20, /* buffers that are kept for the next answers */

@@ -21,6 +21,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "base/folder.h"
 
 static int count_entries(const char *path)
 {

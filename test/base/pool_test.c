@@ -13,6 +13,7 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
+#include "base/pool.h"
 
 static fl_pool *pool_of(int n)
 {

@@ -15,6 +15,7 @@
 #include "runtime/exec/prefetch.h"
 
 #include "runtime/optim/rule.h"
+#include "runtime/store/store_hash.h"
 
 /* Batch b is rank b mod n's. */
 typedef struct lesson {

@@ -14,6 +14,7 @@
 #include "runtime/optim/rule.h"
 #include "runtime/plan/remote_hybrid.h"
 #include "runtime/exec/prefetch.h"
+#include "runtime/store/store_hash.h"
 
 enum { BATCHES = 8 };
 

@@ -5,7 +5,7 @@
 #include <new>
 #include <vector>
 
-#include "base/half_float.h"
+#include "runtime/simd/half_float.h"
 #include "control.h"
 
 struct fl_emu_lt {

@@ -13,7 +13,7 @@
 
 #include <fleet/nn.h>
 
-#include "base/half_float.h"
+#include "runtime/simd/half_float.h"
 #include "ops/fc_kernels.h"
 #include "runtime/simd/simd.h"
 

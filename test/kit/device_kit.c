@@ -8,13 +8,14 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/half_float.h"
+#include "runtime/simd/half_float.h"
 #include "cuda-emu/control.h"
 #include "runtime/exec/compile.h"
 #include "runtime/exec/run.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/device/plugin.h"
 #include "runtime/optim/update_gpu.h"
+#include "runtime/passes/update.h"
 
 const fl_device_table *fl_cuda_open(void);
 

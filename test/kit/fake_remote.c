@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "runtime/store/table.h"
+#include "runtime/store/store_hash.h"
 
 static fake_worker *worker_of(fl_remote *x)
 {

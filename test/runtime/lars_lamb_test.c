@@ -12,6 +12,7 @@
 
 #include "fleet/job/handle.h"
 #include "runtime/simd/simd.h"
+#include "runtime/store/store_hash.h"
 
 /* --- a model whose gradients are known ------------------------------------ */
 

@@ -15,6 +15,7 @@
 #include "fleet/job/handle.h"
 #include "runtime/plan/remote.h"
 #include "runtime/exec/executor.h"
+#include "runtime/plan/lower.h"
 
 /* --- memory and order ---------------------------------------------------- */
 

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "fleet/job/handle.h"
 #include "ops/ops.h"
+#include "runtime/graph/program_json.h"
 
 /* --- round trips --------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "fleet/job/handle.h"
+#include "base/pool.h"
 
 /* --- params_hash --------------------------------------------------------- */
 

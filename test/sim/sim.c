@@ -13,6 +13,7 @@
 #include "fleet/job/handle.h"
 #include "ps/remote_table.h"
 #include "runtime/store/table.h"
+#include "runtime/store/store_hash.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/common_interface_defs.h>

@@ -1,7 +1,7 @@
 /* nccl_gpu.cu - see nccl_gpu.h. */
 #include "collective/nccl/nccl_gpu.h"
 
-#include "base/half_float.h"
+#include "runtime/simd/half_float.h"
 #include "collective/nccl/nccl_lib.h"
 #include "runtime/device/cuda/cuda.h"
 

@@ -202,7 +202,7 @@ void fl_rendezvous_server_check_deadlines(fl_rendezvous_server *s)
         fl_connection *c = &s->connection[i];
 
         if (c->fd >= 0 && c->rank < 0 &&
-            now - c->accepted_ms > FL_RENDEZVOUS_HANDSHAKE_MS)
+            now - c->accepted_ms > FL_ACCEPT_HANDSHAKE_MS)
             fl_rendezvous_server_drop(s, c);
     }
     if (!s->is_open && !s->failed && now - s->began_ms > s->options.connect_ms)

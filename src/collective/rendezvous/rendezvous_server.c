@@ -316,7 +316,7 @@ static void wait_for_input(fl_rendezvous_server *s)
     s->poll[s->n_connection] =
         (struct pollfd){.fd = s->listener, .events = POLLIN};
     poll(s->poll, (nfds_t)s->n_connection + 1,
-         is_idle ? FL_RENDEZVOUS_HANDSHAKE_MS : FL_RENDEZVOUS_POLL_MS);
+         is_idle ? FL_ACCEPT_HANDSHAKE_MS : FL_ACCEPT_POLL_MS);
 }
 
 static void serve_once(fl_rendezvous_server *s)
@@ -432,7 +432,7 @@ fleet_status fl_rendezvous_server_start(fl_rendezvous_server **server,
     s->options = *o;
     s->size = o->own.size;
     s->listener = -1;
-    s->n_connection = s->size + FL_RENDEZVOUS_UNKNOWN_PEERS;
+    s->n_connection = s->size + FL_ACCEPT_UNKNOWN_PEERS;
     s->most_call = fl_rendezvous_most_call(s->size);
     status = make_arrays(s);
     if (status == FLEET_OK)

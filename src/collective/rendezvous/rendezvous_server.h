@@ -9,9 +9,9 @@
 #include "collective/rendezvous/rendezvous.h"
 
 enum {
-    FL_RENDEZVOUS_UNKNOWN_PEERS = 32, /* at a time, beside the ranks */
-    FL_RENDEZVOUS_HANDSHAKE_MS = 5000,
-    FL_RENDEZVOUS_POLL_MS = 20
+    FL_ACCEPT_UNKNOWN_PEERS = 32, /* at a time, beside the ranks */
+    FL_ACCEPT_HANDSHAKE_MS = 5000,
+    FL_ACCEPT_POLL_MS = 20
 };
 
 /* The server's end of a connection. */

@@ -9,6 +9,7 @@
 #include "fleet/job/handle.h"
 #include "runtime/exec/executor.h"
 #include "runtime/simd/simd.h"
+#include "base/folder.h"
 
 enum { PART_BYTES = 256 << 20 };
 

@@ -2,7 +2,7 @@
 #include "fleet/strategy/strategy_amp.h"
 
 #include "base/error.h"
-#include "base/name_list.h"
+#include "base/text.h"
 #include "fleet/job/handle.h"
 #include "ops/ops.h"
 #include "runtime/exec/executor.h"

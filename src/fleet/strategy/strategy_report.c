@@ -7,6 +7,7 @@
 #include "fleet/job/param_home.h"
 #include "fleet/strategy/strategy_fields.h"
 #include "runtime/plan/plan.h"
+#include "runtime/plan/lower.h"
 
 enum { EFFECT = 128 }; /* characters of a text with a name in it */
 

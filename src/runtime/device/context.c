@@ -6,6 +6,7 @@
 
 #include "runtime/simd/simd.h"
 #include "runtime/device/trace.h"
+#include "base/pool.h"
 
 /* FLEET_NUM_THREADS, or OMP_NUM_THREADS as launchers set it, or all. */
 static int threads_wanted(fl_log *log)

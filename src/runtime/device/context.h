@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/thread.h"
+#include "base/pool.h"
 
 enum { FL_MAX_THREAD = 64 };
 

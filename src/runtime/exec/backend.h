@@ -10,6 +10,7 @@
 
 #include "base/thread.h"
 #include "runtime/exec/executor.h"
+#include "base/pool.h"
 
 typedef struct fl_backend {
     /* Zeroed memory of the host for values; and the right to queue work. */

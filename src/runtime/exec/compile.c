@@ -1,11 +1,14 @@
 /* compile.c - from a plan to what can be run: memory, resolved operands,
  * kernels' state, task lists. */
 #include "runtime/exec/compile.h"
+#include "runtime/simd/simd.h"
 
 #include "base/memory.h"
 #include "runtime/exec/backend.h"
 #include "runtime/plan/pass.h"
 #include "runtime/plan/remote.h"
+#include "base/pool.h"
+#include "runtime/plan/lower.h"
 
 static int base_of(const fl_value *v, int i)
 {
@@ -261,6 +264,23 @@ static fleet_status make_ready(fleet_executor *e, fl_compiled *c)
     return c->backend->prepare(e, c);
 }
 
+/* Can this processor run what pass amp has made of the plan? */
+static fleet_status check_processor(const fl_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_step && !fl_simd_has_bf16(); i++) {
+        const fl_step *s = plan->step[i];
+
+        if (s->engine == FL_ENGINE_COMPUTE && s->kernel->wants_half &&
+            fl_step_dtype(plan, s) == FLEET_BFLOAT16)
+            return fl_fail(FLEET_EUNSUPPORTED,
+                           "strategy.amp_configs.use_bf16: it needs a "
+                           "processor with avx512_bf16; this one has, or "
+                           "FLEET_ISA asks for, %s",
+                           fl_simd_best()->isa);
+    }
+    return FLEET_OK;
+}
+
 fleet_status fl_compile(fleet_executor *e, int64_t batch,
                         fl_compiled **compiled)
 {
@@ -275,7 +295,7 @@ fleet_status fl_compile(fleet_executor *e, int64_t batch,
     status = fl_plan_build(e->program, e->store, batch, e->training, e->fetched,
                            &e->place, &c->plan);
     if (status == FLEET_OK)
-        status = fl_amp_check_processor(c->plan);
+        status = check_processor(c->plan);
     if (status == FLEET_OK)
         status = make_ready(e, c);
     if (status != FLEET_OK) {

@@ -8,6 +8,7 @@
 #include "runtime/exec/gpu_run.h"
 #include "runtime/exec/host_backend.h"
 #include "runtime/exec/run.h"
+#include "base/pool.h"
 
 /* Pinned memory, from and to which queued copies run. */
 static fleet_status alloc_pinned(const fleet_executor *e, size_t bytes,

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "runtime/device/trace.h"
 #include "runtime/plan/gpu_steps.h"
+#include "runtime/passes/update.h"
 
 fleet_status fl_gpu_plan_put(fl_gpu_plan *t, const fl_gpu_command *command)
 {

@@ -9,6 +9,7 @@
 #include "runtime/device/trace.h"
 #include "runtime/exec/backend.h"
 #include "runtime/exec/compile.h"
+#include "base/pool.h"
 
 /* What the tasks of a region share. */
 typedef struct region_run {

@@ -5,6 +5,7 @@
 
 #include "base/thread.h"
 #include "runtime/exec/executor.h"
+#include "base/pool.h"
 
 /* What the store keeps is moved to where the plan is to find it; under the
  * store's lock. */

@@ -473,29 +473,6 @@ fleet_var *fl_program_add(fleet_program *p, const fl_op *op,
     return status == FLEET_OK ? n->out[0] : fl_program_failed(p, status);
 }
 
-const fl_attr *fl_node_attr(const fl_node *n, const char *name)
-{
-    for (int i = 0; i < n->n_attr; i++)
-        if (strcmp(n->attr[i].name, name) == 0)
-            return &n->attr[i];
-    return NULL;
-}
-
-int64_t fl_node_int(const fl_node *n, const char *name)
-{
-    return fl_node_attr(n, name)->i;
-}
-
-double fl_node_float(const fl_node *n, const char *name)
-{
-    return fl_node_attr(n, name)->f;
-}
-
-const char *fl_node_string(const fl_node *n, const char *name)
-{
-    return fl_node_attr(n, name)->s;
-}
-
 static void mark_producer(const fleet_var *v, bool *marked)
 {
     if (v && v->producer)

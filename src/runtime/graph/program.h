@@ -70,20 +70,8 @@ const char *fl_program_name(fleet_program *p, const char *stem);
 void *fl_program_failed(fleet_program *p, fleet_status code);
 bool fl_program_ok(const fleet_program *p);
 
-/* The program that computes `fetch` from data alone, for fl_free'ing as a
- * program of its own on another store: what is not needed is left out. */
-fleet_status fl_program_to_json(const fleet_program *p, fleet_var *const *fetch,
-                                int n_fetch, fl_json **json);
-
-typedef const fl_op *fl_op_finder(const char *name);
-fleet_status fl_program_from_json(fleet_program *p, const fl_at *at,
-                                  fl_op_finder *find);
-
 /* Which nodes must run so that `wanted` variables exist: marks by node id. */
 void fl_program_mark(const fleet_program *p, fleet_var *const *wanted, int n,
                      bool *marked);
-
-fleet_status fl_program_text(const fleet_program *p, fl_text *out);
-fleet_status fl_program_dot(const fleet_program *p, fl_text *out);
 
 #endif

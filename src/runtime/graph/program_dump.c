@@ -2,6 +2,7 @@
 #include <inttypes.h>
 
 #include "runtime/graph/program.h"
+#include "runtime/graph/program_dump.h"
 
 static const char *kind_name(fl_var_kind kind)
 {

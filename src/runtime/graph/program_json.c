@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "runtime/graph/initializer.h"
 #include "runtime/graph/program.h"
+#include "runtime/graph/program_json.h"
 
 static const char *const kind_names[] = {"data",  "param", "table",
                                          "state", "temp",  NULL};

@@ -7,6 +7,7 @@
 #include "runtime/store/norm.h"
 #include "runtime/plan/plan.h"
 #include "runtime/simd/simd.h"
+#include "runtime/lookup/lookup_backward.h"
 
 enum {
     THE_LOOKUP,

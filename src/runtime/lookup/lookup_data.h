@@ -89,10 +89,6 @@ void fl_key_set_done(fl_key_set *s);
 /* Free what it has; it is zero then. */
 void fl_lookup_done(fl_lookup *k);
 
-/* The keys of a part that are to be changed, as an update or a push takes
- * them: merged sums get their pointers in grad. On failure nothing is lost. */
-fleet_status fl_lookup_point_to_sums(const fl_lookup *k, fl_lookup_part *p);
-
 extern const fl_kernel fl_kernel_rows_split, fl_kernel_rows_find,
     fl_kernel_rows_unique, fl_kernel_rows_place, fl_kernel_rows_gather;
 extern const fl_kernel fl_kernel_rows_sum, fl_kernel_rows_merge,

@@ -20,44 +20,6 @@ static const fl_lookup_config *config_of(const fl_instance *in)
     return in->step->config;
 }
 
-/* --- sets of keys -------------------------------------------------------- */
-
-/* Empty the set and make room for `most` keys. */
-fleet_status fl_key_set_begin(fl_key_set *s, int64_t most)
-{
-    size_t wanted = 16;
-
-    while (wanted < 2 * (size_t)most)
-        wanted *= 2;
-    FL_TRY(fl_grow(&s->key, &s->capacity, (size_t)most, sizeof *s->key));
-    FL_TRY(fl_grow(&s->slot, &s->slot_capacity, wanted, sizeof *s->slot));
-    memset(s->slot, 0, wanted * sizeof *s->slot);
-    s->n_slot = wanted;
-    s->n = 0;
-    return FLEET_OK;
-}
-
-uint32_t fl_key_set_add(fl_key_set *s, uint64_t key, bool *is_new)
-{
-    size_t mask = s->n_slot - 1, i = fl_mix(key) & mask;
-
-    while (s->slot[i] && s->key[s->slot[i] - 1] != key)
-        i = (i + 1) & mask;
-    *is_new = s->slot[i] == 0;
-    if (*is_new) {
-        s->key[s->n++] = key;
-        s->slot[i] = (uint32_t)s->n;
-    }
-    return s->slot[i] - 1;
-}
-
-void fl_key_set_done(fl_key_set *s)
-{
-    fl_free(s->key);
-    fl_free(s->slot);
-    *s = (fl_key_set){0};
-}
-
 /* --- rows.split ---------------------------------------------------------- */
 
 static fleet_status split_prepare(fl_instance *in)
@@ -70,37 +32,6 @@ static fleet_status split_prepare(fl_instance *in)
         FL_TRY(FL_NEW(&k->offsets, (size_t)c->n_feature * sizeof *k->offsets));
     return fl_grow(&k->bound, &k->bound_capacity,
                    (size_t)k->n_slice * (FL_N_PART + 1), sizeof *k->bound);
-}
-
-static void part_done(fl_lookup_part *p)
-{
-    fl_key_set_done(&p->keys);
-    fl_key_set_done(&p->merged);
-    fl_free(p->head);
-    fl_free(p->tail);
-    fl_free(p->row);
-    fl_free(p->value);
-    fl_free(p->fresh);
-    fl_free(p->which);
-    fl_free(p->grad);
-    fl_free(p->target);
-    fl_free(p->sum);
-    fl_free(p->merged_sum);
-    fl_free(p->sorted);
-}
-
-void fl_lookup_done(fl_lookup *k)
-{
-    for (int i = 0; i < FL_N_PART; i++)
-        part_done(&k->part[i]);
-    fl_free(k->offsets);
-    fl_free(k->key);
-    fl_free(k->next);
-    fl_free(k->order);
-    fl_free(k->row);
-    fl_free(k->cell);
-    fl_free(k->bound);
-    memset(k, 0, sizeof *k);
 }
 
 static void split_finish(fl_instance *in)

@@ -69,9 +69,9 @@ typedef struct fl_weight {
 } fl_weight;
 
 /* A weight, and those states that its rule has. */
-__device__ static inline fl_cell fl_cell_load(const fl_weight &x, int n_state)
+__device__ static inline fl_rule_cell fl_cell_load(const fl_weight &x, int n_state)
 {
-    fl_cell c;
+    fl_rule_cell c;
 
     c.w = *x.w;
     c.s[0] = n_state > 0 ? *x.s0 : 0.0f;
@@ -79,7 +79,7 @@ __device__ static inline fl_cell fl_cell_load(const fl_weight &x, int n_state)
     return c;
 }
 
-__device__ static inline void fl_cell_store(const fl_cell &c,
+__device__ static inline void fl_cell_store(const fl_rule_cell &c,
                                             const fl_weight &x, int n_state)
 {
     if (n_state > 0)
@@ -95,7 +95,7 @@ __device__ static inline void fl_rule_apply(fl_rule_kind rule,
                                             const fl_weight &x)
 {
     fl_spread all = fl_spread_of(&u);
-    fl_cell c;
+    fl_rule_cell c;
 
     switch (rule) {
 #define FL_RULE(KIND, name, n_state, ...)                                      \

@@ -20,9 +20,9 @@ typedef struct fl_spread {
 } fl_spread;
 
 /* Weights with their states. */
-typedef struct fl_cell {
+typedef struct fl_rule_cell {
     vf w, s[FL_MAX_STATE];
-} fl_cell;
+} fl_rule_cell;
 
 FL_FORMULA fl_spread fl_spread_of(const fl_update *u)
 {
@@ -47,14 +47,14 @@ FL_FORMULA vf fl_formula_gradient(const fl_spread *u, vf g, vf w)
     return v_add(v_mul(v_mul(g, u->scale), u->clip), v_mul(u->decay, w));
 }
 
-FL_FORMULA void fl_formula_sgd(const fl_spread *u, fl_cell *x, vf g)
+FL_FORMULA void fl_formula_sgd(const fl_spread *u, fl_rule_cell *x, vf g)
 {
     vf d = fl_formula_gradient(u, g, x->w);
 
     x->w = v_sub(x->w, v_mul(u->lr, d));
 }
 
-FL_FORMULA void fl_formula_momentum(const fl_spread *u, fl_cell *x, vf g)
+FL_FORMULA void fl_formula_momentum(const fl_spread *u, fl_rule_cell *x, vf g)
 {
     vf d = fl_formula_gradient(u, g, x->w);
     vf mu = FL_NUMBER_OF(u, MOMENTUM, momentum);
@@ -66,7 +66,7 @@ FL_FORMULA void fl_formula_momentum(const fl_spread *u, fl_cell *x, vf g)
     x->w = v_sub(x->w, v_mul(u->lr, v));
 }
 
-FL_FORMULA void fl_formula_adagrad(const fl_spread *u, fl_cell *x, vf g)
+FL_FORMULA void fl_formula_adagrad(const fl_spread *u, fl_rule_cell *x, vf g)
 {
     vf d = fl_formula_gradient(u, g, x->w);
     vf sum = v_add(x->s[0], v_mul(d, d));
@@ -81,7 +81,7 @@ typedef struct fl_fraction {
     vf above, below;
 } fl_fraction;
 
-FL_FORMULA fl_fraction fl_formula_moments(const fl_spread *u, fl_cell *x, vf d)
+FL_FORMULA fl_fraction fl_formula_moments(const fl_spread *u, fl_rule_cell *x, vf d)
 {
     vf beta1 = FL_NUMBER_OF(u, ADAM, beta1);
     vf beta2 = FL_NUMBER_OF(u, ADAM, beta2);
@@ -98,7 +98,7 @@ FL_FORMULA fl_fraction fl_formula_moments(const fl_spread *u, fl_cell *x, vf d)
     return f;
 }
 
-FL_FORMULA void fl_formula_adam(const fl_spread *u, fl_cell *x, vf g)
+FL_FORMULA void fl_formula_adam(const fl_spread *u, fl_rule_cell *x, vf g)
 {
     vf d = fl_formula_gradient(u, g, x->w);
     fl_fraction f = fl_formula_moments(u, x, d);
@@ -108,7 +108,7 @@ FL_FORMULA void fl_formula_adam(const fl_spread *u, fl_cell *x, vf g)
 
 /* w = (clamp(z) - z) / ...: a z within l1 is its own clamp, so that w is
  * exactly 0, and a NaN stays one. */
-FL_FORMULA void fl_formula_ftrl(const fl_spread *u, fl_cell *x, vf g)
+FL_FORMULA void fl_formula_ftrl(const fl_spread *u, fl_rule_cell *x, vf g)
 {
     vf d = fl_formula_gradient(u, g, x->w);
     vf l1 = FL_NUMBER_OF(u, FTRL, l1);
@@ -127,7 +127,7 @@ FL_FORMULA void fl_formula_ftrl(const fl_spread *u, fl_cell *x, vf g)
 /* --- what strategy.lars and strategy.lamb make of momentum and adam ------- */
 
 /* The rate, which is a layer's own, goes into the velocity. */
-FL_FORMULA void fl_formula_lars(const fl_spread *u, fl_cell *x, vf g)
+FL_FORMULA void fl_formula_lars(const fl_spread *u, fl_rule_cell *x, vf g)
 {
     vf d = fl_formula_gradient(u, g, x->w);
     vf v = v_add(v_mul(FL_NUMBER_OF(u, MOMENTUM, momentum), x->s[0]),
@@ -139,7 +139,7 @@ FL_FORMULA void fl_formula_lars(const fl_spread *u, fl_cell *x, vf g)
 
 /* w becomes the direction of the step; its length is known once the directions
  * of the whole layer are. */
-FL_FORMULA void fl_formula_lamb(const fl_spread *u, fl_cell *x, vf g)
+FL_FORMULA void fl_formula_lamb(const fl_spread *u, fl_rule_cell *x, vf g)
 {
     vf d = fl_formula_gradient(u, g, x->w);
     fl_fraction f = fl_formula_moments(u, x, d);

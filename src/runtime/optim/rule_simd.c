@@ -23,10 +23,10 @@ static inline void count_step(const fl_update *u, fl_spread *v, float *w)
     v->correct_b = v_set(u->correct_b_at[t]);
 }
 
-FL_FORMULA fl_cell load_cell(const float *w, const float *s0, const float *s1,
+FL_FORMULA fl_rule_cell load_cell(const float *w, const float *s0, const float *s1,
                              int n_state, int k)
 {
-    fl_cell x = {.w = v_load_row(w, k)};
+    fl_rule_cell x = {.w = v_load_row(w, k)};
 
     if (n_state > 0)
         x.s[0] = v_load_row(s0, k);
@@ -35,7 +35,7 @@ FL_FORMULA fl_cell load_cell(const float *w, const float *s0, const float *s1,
     return x;
 }
 
-FL_FORMULA void store_cell(const fl_cell *x, float *w, float *s0, float *s1,
+FL_FORMULA void store_cell(const fl_rule_cell *x, float *w, float *s0, float *s1,
                            int n_state, int k)
 {
     if (n_state > 0)
@@ -56,7 +56,7 @@ FL_FORMULA void store_cell(const fl_cell *x, float *w, float *s0, float *s1,
         {                                                                      \
             float *s0 = (n_state) > 0 ? state[0] + i : NULL;                   \
             float *s1 = (n_state) > 1 ? state[1] + i : NULL;                   \
-            fl_cell x = load_cell(w + i, s0, s1, n_state, (int)k);             \
+            fl_rule_cell x = load_cell(w + i, s0, s1, n_state, (int)k);             \
                                                                                \
             fl_formula_##name(&v, &x, v_load_row(g + i, (int)k));              \
             store_cell(&x, (to) + i, s0, s1, n_state, (int)k);                 \
@@ -78,7 +78,7 @@ FL_FORMULA void store_cell(const fl_cell *x, float *w, float *s0, float *s1,
             FL_FOR_VEC(i, k, dim)                                              \
             {                                                                  \
                 float *at = w[r] + i, *s0 = at + dim, *s1 = s0 + dim;          \
-                fl_cell x = load_cell(at, s0, s1, n_state, (int)k);            \
+                fl_rule_cell x = load_cell(at, s0, s1, n_state, (int)k);            \
                                                                                \
                 fl_formula_##name(&v, &x, v_load_row(g[r] + i, (int)k));       \
                 store_cell(&x, at, s0, s1, n_state, (int)k);                   \

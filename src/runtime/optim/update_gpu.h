@@ -27,12 +27,6 @@ typedef struct fl_device_update {
                             more; NULL: it is */
 } fl_device_update;
 
-/* What the next update is told; stop is set by who has it. */
-struct fl_store;
-struct fl_update_now;
-void fl_update_tell(const struct fl_store *s, const struct fl_update_now *now,
-                    fl_device_update *to);
-
 /* Of iterations up to now; all zero at first. */
 typedef struct fl_device_status {
     uint64_t row; /* the least sample with a fault */

@@ -9,7 +9,7 @@
  * is of this iteration. Steps that a guard keeps on the CPU take no float16.
  */
 #include "base/memory.h"
-#include "base/name_list.h"
+#include "base/text.h"
 #include "runtime/plan/pass.h"
 #include "runtime/plan/gpu_steps.h"
 #include "runtime/simd/simd.h"
@@ -259,22 +259,6 @@ static fleet_status check_place(const fl_plan *plan, fleet_dtype to)
                        "gpu:%d: strict_fp32 asks for products of float32, and "
                        "strategy.amp for %s",
                        gpu->d->ordinal, fleet_dtype_name(to));
-    return FLEET_OK;
-}
-
-fleet_status fl_amp_check_processor(const fl_plan *plan)
-{
-    for (size_t i = 0; i < plan->n_step && !fl_simd_has_bf16(); i++) {
-        const fl_step *s = plan->step[i];
-
-        if (s->engine == FL_ENGINE_COMPUTE && s->kernel->wants_half &&
-            fl_step_dtype(plan, s) == FLEET_BFLOAT16)
-            return fl_fail(FLEET_EUNSUPPORTED,
-                           "strategy.amp_configs.use_bf16: it needs a "
-                           "processor with avx512_bf16; this one has, or "
-                           "FLEET_ISA asks for, %s",
-                           fl_simd_best()->isa);
-    }
     return FLEET_OK;
 }
 

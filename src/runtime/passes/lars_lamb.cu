@@ -123,7 +123,7 @@ __global__ static void lars_update(work k)
     for (int64_t i = threadIdx.x; i < b.n; i += blockDim.x) {
         int64_t at = b.offset + i, s = at - k.first;
         fl_weight x = {k.w + at, k.s0 + s, nullptr, k.g[at]};
-        fl_cell c = fl_cell_load(x, 1);
+        fl_rule_cell c = fl_cell_load(x, 1);
 
         fl_formula_lars(&all, &c, x.g);
         fl_cell_store(c, x, 1);
@@ -148,7 +148,7 @@ __global__ static void lamb_step(work k)
         int64_t at = b.offset + i, s = at - k.first;
         float w = k.w[at], to;
         fl_weight x = {&to, k.s0 + s, k.s1 + s, k.g[at]};
-        fl_cell c = {w, {k.s0[s], k.s1[s]}};
+        fl_rule_cell c = {w, {k.s0[s], k.s1[s]}};
 
         fl_formula_lamb(&all, &c, x.g);
         fl_cell_store(c, x, 2);

@@ -8,6 +8,7 @@
 #include "runtime/plan/pass.h"
 #include "runtime/plan/remote.h"
 #include "runtime/reduce/dgc.h"
+#include "runtime/passes/update.h"
 
 enum { UPDATE_NOW, GRADIENT, WEIGHT, STATE };
 

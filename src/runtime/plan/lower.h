@@ -128,4 +128,10 @@ typedef struct fl_operands {
 fleet_status fl_operands_begin(fl_lowering *l, fl_operands *all, int most);
 void fl_operands_add(fl_operands *all, int value, fl_mode mode);
 
+/* Which variables may be fetched: by var id; NULL: none. Where steps run, which
+ * outlives the plan; NULL: all of them on the host. */
+fleet_status fl_plan_build(const fleet_program *program, fl_store *store,
+                           int64_t batch, bool training, const bool *fetched,
+                           const fl_place *placing, fl_plan **plan);
+
 #endif

@@ -25,9 +25,6 @@ fleet_status fl_passes_run(fl_lowering *l, fl_pass_when when);
 fleet_status fl_passes_run_list(fl_lowering *l, const fl_pass *pass, int n,
                                 fl_pass_when when);
 
-/* Can this processor run what pass amp has made of a plan? */
-fleet_status fl_amp_check_processor(const fl_plan *plan);
-
 #define FL_PASS(name, when, needs, conflicts) fl_pass_run fl_pass_##name;
 #include "runtime/plan/passes.def"
 #undef FL_PASS

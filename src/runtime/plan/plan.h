@@ -189,11 +189,6 @@ typedef struct fl_pull_now {
  * in the store. */
 enum { FL_BASE_ARENA, FL_BASE_PERSISTENT, FL_BASE_SLOT, FL_FIRST_BASE };
 
-/* Which variables may be fetched: by var id; NULL: none. Where steps run, which
- * outlives the plan; NULL: all of them on the host. */
-fleet_status fl_plan_build(const fleet_program *program, fl_store *store,
-                           int64_t batch, bool training, const bool *fetched,
-                           const fl_place *placing, fl_plan **plan);
 void fl_plan_destroy(fl_plan *plan);
 
 /* A new value; -1 without memory. `like` is copied. */
@@ -213,9 +208,6 @@ bool fl_step_changes_store(const fl_plan *plan, const fl_step *s);
 
 int64_t fl_value_rows(const fl_plan *plan, const fl_value *v);
 size_t fl_value_bytes(const fl_plan *plan, const fl_value *v);
-
-fleet_status fl_plan_text(const fl_plan *plan, fl_text *out);
-fleet_status fl_plan_dot(const fl_plan *plan, fl_text *out);
 
 /* Rows of a slice for a batch: a rule of the batch alone, so that what is
  * computed never depends on the threads. */

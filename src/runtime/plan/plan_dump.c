@@ -2,6 +2,7 @@
 #include <inttypes.h>
 
 #include "runtime/plan/plan.h"
+#include "runtime/plan/plan_dump.h"
 
 static const char *phase_name(fl_phase phase)
 {

@@ -5,6 +5,7 @@
 #include "runtime/lookup/lookup.h"
 #include "runtime/lookup/lookup_data.h"
 #include "runtime/plan/gradients.h"
+#include "runtime/lookup/lookup_backward.h"
 
 /* --- when a step runs ---------------------------------------------------- */
 

@@ -1,5 +1,5 @@
 /* f16_simd.c - float16 and back, as gradients travel. */
-#include "base/half_float.h"
+#include "runtime/simd/half_float.h"
 #include "runtime/simd/simd.h"
 #include "runtime/simd/vec.h"
 

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "runtime/store/store.h"
+#include "runtime/store/store_hash.h"
 
 static void hash_param(fl_hasher *h, const fl_param *p)
 {

@@ -43,27 +43,6 @@ static inline cudaStream_t fl_cuda_stream(fl_queue *q)
 fleet_status fl_cuda_check(cudaError_t e, const char *what);
 fleet_status fl_cuda_check_lt(cublasStatus_t s, const char *what);
 
-/* --- matrix products -------------------------------------------------------
- */
-
-fleet_status fl_cuda_gemm_create(fl_device *d, const fl_gemm_spec *spec,
-                                 fl_gemm **g);
-fleet_status fl_cuda_gemm_run(fl_device *d, fl_queue *q, const fl_gemm *g,
-                              const fl_gemm_data *data);
-void fl_cuda_gemm_destroy(fl_device *d, fl_gemm *g);
-
-/* Do fused relus give NaN for NaN? One that does not would hide it from the
- * check of the loss, and spoil the weights. */
-fleet_status fl_cuda_try_relus(fl_cuda *c);
-
-/* --- graphs ----------------------------------------------------------------
- */
-
-fleet_status fl_cuda_capture_begin(fl_device *d, fl_queue *q);
-fleet_status fl_cuda_capture_end(fl_device *d, fl_queue *q, fl_graph **g);
-fleet_status fl_cuda_graph_launch(fl_device *d, fl_queue *q, fl_graph *g);
-void fl_cuda_graph_destroy(fl_device *d, fl_graph *g);
-
 /* --- kernels ---------------------------------------------------------------
  */
 
@@ -78,8 +57,6 @@ void fl_cuda_graph_destroy(fl_device *d, fl_graph *g);
 #define FL_KERNEL_OF(dtype, name, run)                                         \
     FL_KERNEL_OF_WITH(dtype, name, 0, nullptr, nullptr, run)
 #define FL_KERNEL_END FL_KERNEL(nullptr, nullptr)
-
-const fl_device_kernel *fl_cuda_kernel_at(int i);
 
 /* nvcc's own way to start a kernel. */
 #ifndef FL_START_KERNEL

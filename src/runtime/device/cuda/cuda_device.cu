@@ -4,6 +4,9 @@
 #include <ctime>
 
 #include "runtime/device/cuda/cuda.h"
+#include "runtime/device/cuda/gemm.h"
+#include "runtime/device/cuda/cuda_graph.h"
+#include "runtime/device/cuda/cuda_kernels.h"
 
 static cudaEvent_t event_of(fl_event *e)
 {

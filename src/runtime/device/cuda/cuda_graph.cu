@@ -7,6 +7,7 @@
  * a mistake of our own would pass unseen.
  */
 #include "runtime/device/cuda/cuda.h"
+#include "runtime/device/cuda/cuda_graph.h"
 
 static cudaGraphExec_t exec_of(fl_graph *g)
 {

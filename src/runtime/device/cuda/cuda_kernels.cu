@@ -1,4 +1,6 @@
 /* cuda_kernels.cu - all kernels of the CUDA plug-in. */
+#include "runtime/device/cuda/cuda_kernels.h"
+
 #include "runtime/device/cuda/cuda.h"
 
 #define FL_CUDA_FAMILY(name) extern const fl_device_kernel fl_cuda_##name[];

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "runtime/device/cuda/cuda.h"
+#include "runtime/device/cuda/gemm.h"
 
 struct fl_gemm {
     cublasLtMatmulDesc_t desc;

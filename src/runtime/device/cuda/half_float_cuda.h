@@ -3,7 +3,7 @@
 #ifndef FL_RUNTIME_DEVICE_CUDA_HALF_FLOAT_CUDA_H
 #define FL_RUNTIME_DEVICE_CUDA_HALF_FLOAT_CUDA_H
 
-#include "base/half_float.h"
+#include "runtime/simd/half_float.h"
 #include "runtime/device/cuda/cuda.h"
 
 struct fl_bf16 {

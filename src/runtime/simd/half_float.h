@@ -2,8 +2,8 @@
  * Without a branch, so that compilers turn loops of them into vectors of
  * integers: no instruction set that is asked for says that the processor
  * converts. */
-#ifndef FL_BASE_HALF_FLOAT_H
-#define FL_BASE_HALF_FLOAT_H
+#ifndef FL_RUNTIME_SIMD_HALF_FLOAT_H
+#define FL_RUNTIME_SIMD_HALF_FLOAT_H
 
 #include <stdint.h>
 #include <string.h>

@@ -1,0 +1,25 @@
+/* folder.h - a folder in the making, which replaces the old one at once. */
+#ifndef FL_BASE_FOLDER_H
+#define FL_BASE_FOLDER_H
+
+#include <stdbool.h>
+#include "base/error.h"
+
+/* A folder in the making, beside the one it will replace. */
+typedef struct fl_folder {
+    char *path;   /* where it will be */
+    char *temp;   /* where its files go until then */
+    char *parent; /* the folder that both are in */
+} fl_folder;
+
+/* A folder that is there already is replaced only if it is empty, or has a file
+ * called marker and no names but those that is_ours knows: FLEET_EEXIST for one
+ * that holds something else. */
+typedef bool fl_is_ours(const char *name);
+fleet_status fl_folder_begin(fl_folder *f, const char *path, const char *marker,
+                             fl_is_ours *is_ours);
+/* Flush it, put it in place of what was there, flush that. */
+fleet_status fl_folder_commit(fl_folder *f);
+void fl_folder_cancel(fl_folder *f); /* after commit: only frees */
+
+#endif

@@ -1,0 +1,27 @@
+/* op.c - attributes of nodes, by name. */
+#include "runtime/graph/op.h"
+
+#include <string.h>
+
+const fl_attr *fl_node_attr(const fl_node *n, const char *name)
+{
+    for (int i = 0; i < n->n_attr; i++)
+        if (strcmp(n->attr[i].name, name) == 0)
+            return &n->attr[i];
+    return NULL;
+}
+
+int64_t fl_node_int(const fl_node *n, const char *name)
+{
+    return fl_node_attr(n, name)->i;
+}
+
+double fl_node_float(const fl_node *n, const char *name)
+{
+    return fl_node_attr(n, name)->f;
+}
+
+const char *fl_node_string(const fl_node *n, const char *name)
+{
+    return fl_node_attr(n, name)->s;
+}

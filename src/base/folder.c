@@ -85,7 +85,7 @@ static bool ends_in_dots(const char *path)
 
 /* A copy of the path; of what it leads to if it is a link, so that the folder
  * there is replaced and not the link. */
-static fleet_status resolve(const char *path, size_t length, char **out)
+static fleet_status resolve_parent(const char *path, size_t length, char **out)
 {
     char *copy = fl_strndup(path, length), real[PATH_MAX];
     struct stat st;
@@ -112,7 +112,7 @@ fleet_status fl_folder_begin(fl_folder *f, const char *path, const char *marker,
         length--;
     if (length == 0)
         return fl_fail(FLEET_EINVAL, "an empty path cannot be saved to");
-    FL_TRY(resolve(path, length, &f->path));
+    FL_TRY(resolve_parent(path, length, &f->path));
     size = strlen(f->path) + sizeof ".XXXXXX";
     f->temp = fl_alloc(size);
     f->parent = parent_of(f->path);

@@ -57,7 +57,7 @@ static void futex_wake(_Atomic uint32_t *word)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-static void relax(void)
+static void relax_cpu(void)
 {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -78,7 +78,7 @@ static uint32_t spin(_Atomic uint32_t *word, uint32_t seen)
         if (spent > SPIN_NS)
             sched_yield();
         for (int i = 0; i < SPINS && now == seen; i++) {
-            relax();
+            relax_cpu();
             now = atomic_load_explicit(word, memory_order_acquire);
         }
         spent = fl_now_ns() - begin;
@@ -110,7 +110,7 @@ static void work_off(fl_pool *p, int thread)
 }
 
 /* Spin for a while, then sleep until the next region. */
-static void idle(fl_pool *p, uint32_t seen)
+static void wait_for_work(fl_pool *p, uint32_t seen)
 {
     if (spin(&p->turn, seen) != seen)
         return;
@@ -133,7 +133,7 @@ static void *worker_body(void *arg)
         if (atomic_load(&p->stop))
             return NULL;
         work_off(p, thread);
-        idle(p, seen);
+        wait_for_work(p, seen);
     }
 }
 
@@ -162,7 +162,7 @@ fleet_status fl_pool_create(fl_pool **pool, int n_thread)
             return s;
         }
         while (!atomic_load(&start.taken)) /* start lies on this stack */
-            relax();
+            relax_cpu();
         p->n_thread++;
     }
     *pool = p;

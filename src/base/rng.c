@@ -15,7 +15,7 @@ uint64_t fl_rng_below(uint64_t seed, uint64_t stream, uint64_t index,
 typedef void draw_four(uint64_t seed, uint64_t stream, uint64_t block, float a,
                        float b, float out[4]);
 
-static inline void fill(draw_four *draw, uint64_t seed, uint64_t stream,
+static inline void fill_sequence(draw_four *draw, uint64_t seed, uint64_t stream,
                         uint64_t index, float a, float b, float *out, int64_t n)
 {
     for (int64_t i = 0; i < n; i += 4) {
@@ -30,17 +30,17 @@ static inline void fill(draw_four *draw, uint64_t seed, uint64_t stream,
 void fl_rng_uniform(uint64_t seed, uint64_t stream, uint64_t index, float low,
                     float high, float *out, int64_t n)
 {
-    fill(fl_rng_four_uniform, seed, stream, index, low, high, out, n);
+    fill_sequence(fl_rng_four_uniform, seed, stream, index, low, high, out, n);
 }
 
 void fl_rng_normal(uint64_t seed, uint64_t stream, uint64_t index, float mean,
                    float deviation, float *out, int64_t n)
 {
-    fill(fl_rng_four_normal, seed, stream, index, mean, deviation, out, n);
+    fill_sequence(fl_rng_four_normal, seed, stream, index, mean, deviation, out, n);
 }
 
 void fl_rng_truncated_normal(uint64_t seed, uint64_t stream, uint64_t index,
                              float mean, float deviation, float *out, int64_t n)
 {
-    fill(fl_rng_four_cut_normal, seed, stream, index, mean, deviation, out, n);
+    fill_sequence(fl_rng_four_cut_normal, seed, stream, index, mean, deviation, out, n);
 }

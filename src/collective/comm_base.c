@@ -221,7 +221,7 @@ static void remove_made(fl_comm_base *g, const fl_work *w)
         *at = w->previous;
 }
 
-static fleet_status wait(fl_comm *p, fl_work **work)
+static fleet_status base_wait(fl_comm *p, fl_work **work)
 {
     fl_comm_base *g = (fl_comm_base *)p;
     fleet_status status;
@@ -296,7 +296,7 @@ static fleet_status all_to_all_v(fl_comm *p, const void *in,
     return submit_call(p, &w, work);
 }
 
-static fleet_status broadcast(fl_comm *p, void *data, int64_t bytes, int root,
+static fleet_status base_broadcast(fl_comm *p, void *data, int64_t bytes, int root,
                               fl_work **work)
 {
     fl_work w = {.in = data,
@@ -308,7 +308,7 @@ static fleet_status broadcast(fl_comm *p, void *data, int64_t bytes, int root,
     return submit_call(p, &w, work);
 }
 
-static fleet_status send(fl_comm *p, const void *data, int64_t bytes, int to,
+static fleet_status base_send(fl_comm *p, const void *data, int64_t bytes, int to,
                          fl_work **work)
 {
     fl_work w = {.in = data,
@@ -319,7 +319,7 @@ static fleet_status send(fl_comm *p, const void *data, int64_t bytes, int to,
     return submit_call(p, &w, work);
 }
 
-static fleet_status recv(fl_comm *p, void *data, int64_t bytes, int from,
+static fleet_status base_recv(fl_comm *p, void *data, int64_t bytes, int from,
                          fl_work **work)
 {
     fl_work w = {.out = data,
@@ -330,14 +330,14 @@ static fleet_status recv(fl_comm *p, void *data, int64_t bytes, int from,
     return submit_call(p, &w, work);
 }
 
-static fleet_status barrier(fl_comm *p)
+static fleet_status base_barrier(fl_comm *p)
 {
     fl_work w = {.call = {.kind = FL_CALL_BARRIER}};
 
     return submit_call(p, &w, NULL);
 }
 
-static fleet_status split(fl_comm *p, int color, int key, fl_comm **child)
+static fleet_status base_split(fl_comm *p, int color, int key, fl_comm **child)
 {
     fl_work w = {.out = child, .call = {.kind = FL_CALL_SPLIT}};
 
@@ -378,7 +378,7 @@ static void give_up(fl_comm *p, const char *why)
 
 /* --- life ------------------------------------------------------------ */
 
-static void destroy(fl_comm *p)
+static void base_destroy(fl_comm *p)
 {
     fl_comm_base *g = (fl_comm_base *)p;
     fl_work *previous;
@@ -404,16 +404,16 @@ static const fl_comm_class methods = {
     .reduce_scatter = reduce_scatter,
     .all_gather = all_gather,
     .all_to_all_v = all_to_all_v,
-    .broadcast = broadcast,
-    .send = send,
-    .recv = recv,
-    .barrier = barrier,
-    .wait = wait,
-    .split = split,
+    .broadcast = base_broadcast,
+    .send = base_send,
+    .recv = base_recv,
+    .barrier = base_barrier,
+    .wait = base_wait,
+    .split = base_split,
     .get_memory = get_memory,
     .free_memory = free_memory,
     .abort = give_up,
-    .destroy = destroy,
+    .destroy = base_destroy,
 };
 
 fleet_status fl_comm_base_init(fl_comm_base *g, const fl_transport *transport,

@@ -58,7 +58,7 @@ static fleet_status all_reduce(fl_comm *p, fl_reduce how, fl_wire_type type,
                               inner, out, n * fl_wire_size(type), 0, NULL));
 }
 
-static fleet_status wait(fl_comm *p, fl_work **work)
+static fleet_status hierarchy_wait(fl_comm *p, fl_work **work)
 {
     (void)p;
     (void)work; /* all calls return when they are done */
@@ -78,7 +78,7 @@ static void destroy_comm(fl_comm *p)
         p->methods->destroy(p);
 }
 
-static void destroy(fl_comm *p)
+static void hierarchy_destroy(fl_comm *p)
 {
     if (!p)
         return;
@@ -90,12 +90,12 @@ static void destroy(fl_comm *p)
 static const fl_comm_class methods = {
     .name = "hierarchy",
     .all_reduce = all_reduce,
-    .wait = wait,
+    .wait = hierarchy_wait,
     .abort = give_up,
-    .destroy = destroy,
+    .destroy = hierarchy_destroy,
 };
 
-static fleet_status split(hierarchy *h, fl_comm *whole, int inner)
+static fleet_status hierarchy_split(hierarchy *h, fl_comm *whole, int inner)
 {
     int first = whole->rank % inner;
 
@@ -117,10 +117,10 @@ fleet_status fl_comm_hierarchy(fl_comm *whole, int inner, fl_comm **comm)
     FL_TRY(FL_NEW(&h, sizeof *h));
     h->comm = *whole;
     h->comm.methods = &methods;
-    status = split(h, whole, inner);
+    status = hierarchy_split(h, whole, inner);
     if (status == FLEET_OK)
         *comm = &h->comm;
     else
-        destroy(&h->comm);
+        hierarchy_destroy(&h->comm);
     return status;
 }

@@ -85,7 +85,7 @@ static fleet_status all_to_all_v(fl_comm *p, const void *in,
     return copy_result(p, in, out, to_bytes[0], work);
 }
 
-static fleet_status broadcast(fl_comm *p, void *data, int64_t bytes, int root,
+static fleet_status single_broadcast(fl_comm *p, void *data, int64_t bytes, int root,
                               fl_work **work)
 {
     FL_TRY(fl_check_bytes("broadcast", bytes));
@@ -93,7 +93,7 @@ static fleet_status broadcast(fl_comm *p, void *data, int64_t bytes, int root,
     return copy_result(p, data, data, bytes, work);
 }
 
-static fleet_status send(fl_comm *p, const void *data, int64_t bytes, int to,
+static fleet_status single_send(fl_comm *p, const void *data, int64_t bytes, int to,
                          fl_work **work)
 {
     single *s = (single *)p;
@@ -128,7 +128,7 @@ static fleet_status receive_message(single *s, void *data, int64_t bytes)
     return status;
 }
 
-static fleet_status recv(fl_comm *p, void *data, int64_t bytes, int from,
+static fleet_status single_recv(fl_comm *p, void *data, int64_t bytes, int from,
                          fl_work **work)
 {
     single *s = (single *)p;
@@ -146,7 +146,7 @@ static fleet_status recv(fl_comm *p, void *data, int64_t bytes, int from,
     return FLEET_OK;
 }
 
-static fleet_status wait(fl_comm *p, fl_work **work)
+static fleet_status single_wait(fl_comm *p, fl_work **work)
 {
     single *s = (single *)p;
     single_work **at = &s->made, *w = (single_work *)*work;
@@ -164,12 +164,12 @@ static fleet_status wait(fl_comm *p, fl_work **work)
     return status;
 }
 
-static fleet_status barrier(fl_comm *p)
+static fleet_status single_barrier(fl_comm *p)
 {
     return check_not_aborted(p);
 }
 
-static fleet_status split(fl_comm *p, int color, int key, fl_comm **child)
+static fleet_status single_split(fl_comm *p, int color, int key, fl_comm **child)
 {
     (void)key;
     *child = NULL;
@@ -204,7 +204,7 @@ static void give_up(fl_comm *p, const char *why)
     s->abort_code = FLEET_EPEER;
 }
 
-static void destroy(fl_comm *p)
+static void single_destroy(fl_comm *p)
 {
     single *s = (single *)p;
     single_work *previous;
@@ -229,16 +229,16 @@ static const fl_comm_class methods = {
     .reduce_scatter = reduce_scatter,
     .all_gather = all_gather,
     .all_to_all_v = all_to_all_v,
-    .broadcast = broadcast,
-    .send = send,
-    .recv = recv,
-    .barrier = barrier,
-    .wait = wait,
-    .split = split,
+    .broadcast = single_broadcast,
+    .send = single_send,
+    .recv = single_recv,
+    .barrier = single_barrier,
+    .wait = single_wait,
+    .split = single_split,
     .get_memory = get_memory,
     .free_memory = free_memory,
     .abort = give_up,
-    .destroy = destroy,
+    .destroy = single_destroy,
 };
 
 fleet_status fl_comm_single(fl_comm **comm)

@@ -38,7 +38,7 @@ static void send_packet(void *arg, int lane, fl_packet *p)
 }
 
 /* To the one that we take for that server. */
-static char *describe(const handshake *h, int server)
+static char *describe_worker(const handshake *h, int server)
 {
     const fl_hello_options *o = h->o;
     fl_json *json = fl_json_object();
@@ -63,7 +63,7 @@ static char *describe(const handshake *h, int server)
 
 static fleet_status say_hello(handshake *h, fl_request *r, int server)
 {
-    char *text = describe(h, server);
+    char *text = describe_worker(h, server);
     fl_msg_writer w;
 
     if (!text)

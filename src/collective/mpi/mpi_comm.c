@@ -196,7 +196,7 @@ static fleet_status read_some(fl_comm_base *g, int from, int channel, void *p,
     return test_channel(m, c, moved);
 }
 
-static fleet_status rest(fl_comm_base *g, uint32_t seen)
+static fleet_status mpi_rest(fl_comm_base *g, uint32_t seen)
 {
     (void)seen;
     FL_TRY(check_failure(fl_mpi_of(g)));
@@ -206,7 +206,7 @@ static fleet_status rest(fl_comm_base *g, uint32_t seen)
 
 /* --- life ---------------------------------------------------------------- */
 
-static fleet_status run(fl_comm_base *g, fl_work *w)
+static fleet_status mpi_run(fl_comm_base *g, fl_work *w)
 {
     FL_TRY(match_calls(fl_mpi_of(g), &w->call));
     return fl_mpi_run(fl_mpi_of(g), w);
@@ -229,7 +229,7 @@ static void free_comm(fl_mpi_comm *m)
 
 /* The MPI_Comm stays until MPI ends: to free it is a call of all ranks.
  * What MPI still has after a failure must stay, too. */
-static void destroy(fl_comm_base *g)
+static void mpi_destroy(fl_comm_base *g)
 {
     fl_mpi_comm *m = fl_mpi_of(g);
 
@@ -241,13 +241,13 @@ static void destroy(fl_comm_base *g)
 }
 
 static const fl_transport transport = {
-    .run = run,
+    .run = mpi_run,
     .write = write_some,
     .read = read_some,
-    .rest = rest,
+    .rest = mpi_rest,
     .report = report_failure,
     .free_memory = free_memory,
-    .destroy = destroy,
+    .destroy = mpi_destroy,
 };
 
 static fleet_status make_comm(fl_mpi_comm *m, int rank, int size,

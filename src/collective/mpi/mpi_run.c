@@ -254,7 +254,7 @@ static fleet_status all_gather(fl_mpi_comm *m, const fl_work *w)
     return fl_mpi_finish(m, &request, &w->call);
 }
 
-static fleet_status broadcast(fl_mpi_comm *m, const fl_work *w)
+static fleet_status mpi_broadcast(fl_mpi_comm *m, const fl_work *w)
 {
     for (int64_t i = 0; i < w->call.n; i += MOST_AT_ONCE) {
         MPI_Request request;
@@ -267,7 +267,7 @@ static fleet_status broadcast(fl_mpi_comm *m, const fl_work *w)
     return FLEET_OK;
 }
 
-static fleet_status split(fl_mpi_comm *m, const fl_work *w)
+static fleet_status mpi_split(fl_mpi_comm *m, const fl_work *w)
 {
     fl_comm_options o = fl_comm_base_options(&m->base);
     int color = (int)w->call.extra[0];
@@ -290,9 +290,9 @@ fleet_status fl_mpi_run(fl_mpi_comm *m, const fl_work *w)
     case FL_CALL_ALL_TO_ALL:
         return fl_p2p_all_to_all(&m->base, w);
     case FL_CALL_BROADCAST:
-        return broadcast(m, w);
+        return mpi_broadcast(m, w);
     case FL_CALL_SPLIT:
-        return split(m, w);
+        return mpi_split(m, w);
     case FL_CALL_MEMORY:
         return FL_NEW((void **)w->out, (size_t)w->call.n);
     default:

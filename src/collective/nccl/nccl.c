@@ -291,7 +291,7 @@ static fleet_status message(fl_comm_base *g, fl_work *w, bool *moved)
 }
 
 /* Messages in progress are polled more often. */
-static fleet_status rest(fl_comm_base *g, uint32_t seen)
+static fleet_status nccl_rest(fl_comm_base *g, uint32_t seen)
 {
     fl_nccl *n = fl_nccl_of(g);
     fleet_status status;
@@ -311,14 +311,14 @@ static fleet_status rest(fl_comm_base *g, uint32_t seen)
     return FLEET_OK;
 }
 
-static void wake(fl_comm_base *g)
+static void nccl_wake(fl_comm_base *g)
 {
     fl_rendezvous_client_wake(fl_nccl_of(g)->client);
 }
 
 /* --- life ---------------------------------------------------------------- */
 
-static void report(fl_comm_base *g, const fl_error *e)
+static void nccl_report(fl_comm_base *g, const fl_error *e)
 {
     int32_t code = (int32_t)e->code;
     size_t n = strnlen(e->text, FL_RENDEZVOUS_TEXT - 100);
@@ -335,7 +335,7 @@ static void abort_nccl(fl_nccl *n)
     n->comm = NULL;
 }
 
-static fleet_status run(fl_comm_base *g, fl_work *w)
+static fleet_status nccl_run(fl_comm_base *g, fl_work *w)
 {
     fl_nccl *n = fl_nccl_of(g);
     fleet_status status;
@@ -411,19 +411,19 @@ static void close_comm(fl_nccl *n)
     fl_free(n);
 }
 
-static void destroy(fl_comm_base *g)
+static void nccl_destroy(fl_comm_base *g)
 {
     close_comm(fl_nccl_of(g));
 }
 
 static const fl_transport transport = {
-    .run = run,
+    .run = nccl_run,
     .message = message,
-    .rest = rest,
-    .wake = wake,
-    .report = report,
+    .rest = nccl_rest,
+    .wake = nccl_wake,
+    .report = nccl_report,
     .free_memory = free_memory,
-    .destroy = destroy,
+    .destroy = nccl_destroy,
 };
 
 /* --- the caller's streams ----------------------------------------------- */

@@ -268,7 +268,7 @@ static fleet_status all_gather(fl_nccl *n, const fl_work *w)
     return FLEET_OK;
 }
 
-static fleet_status broadcast(fl_nccl *n, const fl_work *w)
+static fleet_status nccl_broadcast(fl_nccl *n, const fl_work *w)
 {
     FL_NCCL_CALL(n, Broadcast, w->in, w->out, (size_t)w->call.n, FL_NCCL_U8,
                  w->call.root, n->comm, n->queue);
@@ -405,7 +405,7 @@ static fleet_status open_child(fl_nccl *n, int fd, fl_comm **child)
     return fl_nccl_join(&r, &o, child);
 }
 
-static fleet_status split(fl_nccl *n, const fl_work *w)
+static fleet_status nccl_split(fl_nccl *n, const fl_work *w)
 {
     split_entry own = {.color = (int32_t)w->call.extra[0],
                        .key = (int32_t)w->call.extra[1]};
@@ -453,7 +453,7 @@ static fleet_status queue_call(fl_nccl *n, const fl_work *w)
     case FL_CALL_ALL_GATHER:
         return all_gather(n, w);
     case FL_CALL_BROADCAST:
-        return broadcast(n, w);
+        return nccl_broadcast(n, w);
     default:
         return all_to_all(n, w);
     }
@@ -478,7 +478,7 @@ fleet_status fl_nccl_run(fl_nccl *n, const fl_work *w)
     if (w->after)
         FL_NCCL_CUDA(n, fl_cu_after(n->queue, w->after));
     if (c->kind == FL_CALL_SPLIT)
-        return split(n, w);
+        return nccl_split(n, w);
     if (fl_nccl_is_small_gather(c))
         return fl_nccl_gather_small(n, w);
     if (c->kind == FL_CALL_ALL_TO_ALL)

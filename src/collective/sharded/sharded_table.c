@@ -150,7 +150,7 @@ fleet_status fl_sharded_serve(fl_sharded_tables *s)
 /* --- the remote ---------------------------------------------------------- */
 
 /* Keys stay where they are until wait_pull(). */
-static fleet_status pull(fl_remote *x, int slot, const fl_pull_rows *table,
+static fleet_status pull_rows(fl_remote *x, int slot, const fl_pull_rows *table,
                          int n_table, bool dense, bool ahead, bool now)
 {
     fl_sharded_request *q = &fl_sharded_of(x)->slot[slot];
@@ -203,7 +203,7 @@ static fleet_status refresh(fl_remote *x)
 }
 
 static const fl_remote_class methods = {
-    .pull = pull,
+    .pull = pull_rows,
     .wait_pull = wait_pull,
     .drop = drop,
     .clip = fl_sharded_clip,

@@ -150,7 +150,7 @@ static uint32_t look(fl_comm_base *g)
     return atomic_load(&fl_shm_of(g)->rank[g->comm.rank].wakeup.value);
 }
 
-static fleet_status rest(fl_comm_base *g, uint32_t seen)
+static fleet_status shm_rest(fl_comm_base *g, uint32_t seen)
 {
     fl_shm *shm = fl_shm_of(g);
     fl_futex *wakeup = &shm->rank[g->comm.rank].wakeup;
@@ -165,7 +165,7 @@ static fleet_status rest(fl_comm_base *g, uint32_t seen)
     return FLEET_OK;
 }
 
-static void wake(fl_comm_base *g)
+static void shm_wake(fl_comm_base *g)
 {
     fl_shm_post(&fl_shm_of(g)->rank[g->comm.rank].wakeup);
 }
@@ -200,7 +200,7 @@ static fleet_status all_gather(fl_shm *shm, const fl_work *work)
     return FLEET_OK;
 }
 
-static fleet_status broadcast(fl_shm *shm, const fl_work *work)
+static fleet_status shm_broadcast(fl_shm *shm, const fl_work *work)
 {
     int root = work->call.root;
     bool is_root = root == shm->base.comm.rank;
@@ -221,7 +221,7 @@ static fleet_status broadcast(fl_shm *shm, const fl_work *work)
     return FLEET_OK;
 }
 
-static fleet_status run(fl_comm_base *g, fl_work *work)
+static fleet_status shm_run(fl_comm_base *g, fl_work *work)
 {
     fl_shm *shm = fl_shm_of(g);
 
@@ -234,7 +234,7 @@ static fleet_status run(fl_comm_base *g, fl_work *work)
     case FL_CALL_ALL_GATHER:
         return all_gather(shm, work);
     case FL_CALL_BROADCAST:
-        return broadcast(shm, work);
+        return shm_broadcast(shm, work);
     case FL_CALL_MEMORY:
         return fl_shm_memory(shm, work);
     case FL_CALL_SPLIT:
@@ -249,7 +249,7 @@ static fleet_status run(fl_comm_base *g, fl_work *work)
 
 /* --- life ---------------------------------------------------------------- */
 
-static void destroy(fl_comm_base *g)
+static void shm_destroy(fl_comm_base *g)
 {
     fl_shm *shm = fl_shm_of(g);
 
@@ -263,17 +263,17 @@ static void destroy(fl_comm_base *g)
 }
 
 static const fl_transport transport = {
-    .run = run,
+    .run = shm_run,
     .begin = fl_shm_begin,
     .end = fl_shm_end,
     .write = ring_write,
     .read = ring_read,
     .look = look,
-    .rest = rest,
-    .wake = wake,
+    .rest = shm_rest,
+    .wake = shm_wake,
     .report = fl_shm_report,
     .free_memory = fl_shm_free,
-    .destroy = destroy,
+    .destroy = shm_destroy,
 };
 
 fleet_status fl_shm_open(void *memory, int rank, int size, const char *name,

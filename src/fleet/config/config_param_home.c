@@ -7,7 +7,7 @@
 #include "runtime/graph/program.h"
 
 /* What a program says of a parameter once stays. */
-static fleet_status say(fleet_program *p, const fleet_var *v, fleet_ps ps,
+static fleet_status set_home(fleet_program *p, const fleet_var *v, fleet_ps ps,
                         const char *path)
 {
     if (v->attr.ps == FLEET_PS_BY_MODE || v->attr.ps == ps)
@@ -31,7 +31,7 @@ static fleet_status say_of_slot(fleet_program *p, const fl_config_slot *s,
 
         if (n->op->traits & FL_OP_LOOKUP &&
             strcmp(n->in[1]->name, s->slot.name) == 0)
-            FL_TRY(say(p, n->in[0], s->ps, path));
+            FL_TRY(set_home(p, n->in[0], s->ps, path));
     }
     return FLEET_OK;
 }
@@ -102,7 +102,7 @@ static fleet_status say_of_name(const fl_at *all, const char *name,
     FL_TRY(fl_at_bool(&at, &servers));
     for (size_t i = 0; i < p->n_var; i++)
         if (is_part_of(p->var[i], name))
-            FL_TRY(say(p, p->var[i],
+            FL_TRY(set_home(p, p->var[i],
                        servers ? FLEET_PS_SERVERS : FLEET_PS_RANKS, at.path));
     return FLEET_OK;
 }

@@ -288,7 +288,7 @@ static fleet_status make_executors(training *t)
 }
 
 /* What the first worker alone does, once all have trained. */
-static fleet_status report(training *t, char **line, int64_t begun_ns)
+static fleet_status report_result(training *t, char **line, int64_t begun_ns)
 {
     fleet_evaluation e = {0};
     fleet_report r = {.model = t->c->model_name,
@@ -317,11 +317,11 @@ static fleet_status run_worker(training *t, char **line, int64_t begun_ns)
     FL_TRY(fleet_init_worker(t->f));
     FL_TRY(train(t));
     if (fleet_is_first_worker(t->f))
-        FL_TRY(report(t, line, begun_ns));
+        FL_TRY(report_result(t, line, begun_ns));
     return fleet_stop_worker(t->f);
 }
 
-static fleet_status run(training *t, char **line, int64_t begun_ns)
+static fleet_status run_training(training *t, char **line, int64_t begun_ns)
 {
     if (t->c->save && fleet_is_first_worker(t->f))
         FL_TRY(fl_save_check(t->c->save)); /* better now than when trained */
@@ -359,7 +359,7 @@ static fleet_status train_config(const fl_config *c,
 
     FL_TRY(fleet_init(&t.f, &options));
     warn_of_deadlines(&t);
-    status = run(&t, line, begun_ns);
+    status = run_training(&t, line, begun_ns);
     if (status != FLEET_OK) {
         fleet_free(*line);
         *line = NULL;

@@ -143,7 +143,7 @@ static fl_stream_spec spec_of(const fleet_dataset *d)
     };
 }
 
-static fleet_status fill(fleet_dataset *d, const fleet_dataset_options *o)
+static fleet_status copy_options(fleet_dataset *d, const fleet_dataset_options *o)
 {
     d->options = *o;
     if (o->batch_size == 0)
@@ -160,7 +160,7 @@ static fleet_status fill(fleet_dataset *d, const fleet_dataset_options *o)
 }
 
 /* What can be known before there are files. */
-static fleet_status check(const fleet_dataset *d)
+static fleet_status check_options(const fleet_dataset *d)
 {
     fl_stream_spec spec = spec_of(d);
     int at;
@@ -187,9 +187,9 @@ fleet_dataset *fleet_queue_dataset(fleet *f, const fleet_dataset_options *o)
     d->fleet = f;
     d->next = f->datasets;
     f->datasets = d;
-    status = fill(d, o);
+    status = copy_options(d, o);
     if (status == FLEET_OK)
-        status = check(d);
+        status = check_options(d);
     if (status == FLEET_OK)
         return d;
     fleet_dataset_destroy(d);

@@ -94,7 +94,7 @@ static const char *advice(const fl_strategy_field *f, double got)
 }
 
 /* With the mode, unless no mode has it. */
-static fleet_status refuse(const fleet_distributed_strategy *s,
+static fleet_status refuse_field(const fleet_distributed_strategy *s,
                            const fl_strategy_field *f, fl_job_mode mode)
 {
     double got = fl_strategy_field_value(s, f);
@@ -123,7 +123,7 @@ fleet_status fl_strategy_check(const fleet_distributed_strategy *s,
     for (int i = 0; i < FL_N_FIELD; i++)
         if (fl_strategy_field_support(s, &fl_fields[i], mode) >= FL_FIXED &&
             fl_strategy_field_is_asked(s, &fl_fields[i]))
-            return refuse(s, &fl_fields[i], mode);
+            return refuse_field(s, &fl_fields[i], mode);
     FL_TRY(check_ranges(s, false));
     FL_TRY(check_contradictions(s));
     return fl_amp_check(s, mode);

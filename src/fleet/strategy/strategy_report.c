@@ -98,7 +98,7 @@ void fl_strategy_terms(const fleet *f, fl_text *out)
 
 /* --- the dump ------------------------------------------------------------ */
 
-static void describe(const fleet *f, const fl_strategy_field *one, fl_text *out)
+static void describe_field(const fleet *f, const fl_strategy_field *one, fl_text *out)
 {
     fl_job_mode mode = fl_job_mode_of(&f->role, &f->strategy);
     const char *words = one->type == FL_FIELD_WORDS
@@ -144,7 +144,7 @@ char *fleet_strategy_dump(fleet *f)
     if (fl_handle_check(f, "fleet_strategy_dump") != FLEET_OK)
         return NULL;
     for (int i = 0; i < FL_N_FIELD; i++)
-        describe(f, &fl_fields[i], &out);
+        describe_field(f, &fl_fields[i], &out);
     if (dump_passes(f, &out) == FLEET_OK && out.status == FLEET_OK)
         return out.chars;
     fl_text_done(&out);

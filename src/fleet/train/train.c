@@ -204,7 +204,7 @@ static fleet_status end_pass(pass *p)
     return FLEET_OK;
 }
 
-static fleet_status run(pass *p)
+static fleet_status run_to_end(pass *p)
 {
     fleet_status status = run_batches(p);
 
@@ -245,7 +245,7 @@ static fleet_status run_pass(pass *p, fleet_train_result *result)
     p->e->loss_samples = 0;
     status = open_pass(p);
     if (status == FLEET_OK)
-        status = run(p);
+        status = run_to_end(p);
     if (p->r.batches > 0)
         p->r.seconds = (double)(fl_now_ns() - p->started_ns) * 1e-9;
     if (p->r.samples > 0)

@@ -105,7 +105,7 @@ void fl_compiled_slot(fl_compiled *c, int slot)
             c->per_slot + (size_t)slot * c->plan->slot_bytes;
 }
 
-static fl_arg resolve(const fl_compiled *c, int value)
+static fl_arg resolve_operands(const fl_compiled *c, int value)
 {
     const fl_plan *plan = c->plan;
     const fl_value *v, *root;
@@ -151,7 +151,7 @@ static fleet_status resolve_all(fl_compiled *c)
                             .n_thread = c->n_scratch,
                             .seed = plan->store->context->seed};
         for (int j = 0; j < s->n_operand; j++)
-            in->arg[j] = resolve(c, s->operand[j].value);
+            in->arg[j] = resolve_operands(c, s->operand[j].value);
         n_arg += (size_t)s->n_operand;
         state += (s->kernel->state_size + 63) / 64 * 64;
     }

@@ -248,7 +248,7 @@ fleet_status fl_gpu_plan_make(fleet_executor *e, fl_compiled *c)
 
 /* --- prepared steps ------------------------------------------------------ */
 
-static fl_device_arg resolve(const fl_compiled *c, int value, int slot)
+static fl_device_arg resolve_gpu_operands(const fl_compiled *c, int value, int slot)
 {
     const fl_plan *plan = c->plan;
     const fl_value *v;
@@ -305,7 +305,7 @@ static fleet_status make_steps(const fl_compiled *c, fl_prepared *p)
         };
         for (int j = 0; t->kernel[i] && j < s->n_operand; j++)
             p->arg[n_arg + (size_t)j] =
-                resolve(c, s->operand[j].value, p->slot);
+                resolve_gpu_operands(c, s->operand[j].value, p->slot);
         n_arg += (size_t)s->n_operand;
         state += state_size(t->kernel[i]);
     }

@@ -95,7 +95,7 @@ static fleet_status run_pull(fleet_executor *e, fl_pulled *p, bool prefetches)
     return fl_compiled_run(c, e->context, p->batch, FL_PULL);
 }
 
-static fleet_status pull(fleet_executor *e, fl_pulled *p, fl_compiled *c,
+static fleet_status pull_batch(fleet_executor *e, fl_pulled *p, fl_compiled *c,
                          bool prefetches)
 {
     p->slot = p->copied_to = -1;
@@ -126,7 +126,7 @@ static fleet_status pull_current(fleet_executor *e, fl_compiled *c,
     fl_executor_drop_pull(e, &e->current);
     memcpy(e->current.input, e->input, size_of_input(e));
     e->current.batch = batch;
-    return pull(e, &e->current, c, false);
+    return pull_batch(e, &e->current, c, false);
 }
 
 static bool ends_group(const fleet_executor *e)
@@ -137,7 +137,7 @@ static bool ends_group(const fleet_executor *e)
 /* A pull that fails is made again by its own iteration. */
 static void pull_next(fleet_executor *e, fl_compiled *next, bool prefetches)
 {
-    if (next && pull(e, &e->next, next, prefetches) != FLEET_OK)
+    if (next && pull_batch(e, &e->next, next, prefetches) != FLEET_OK)
         fl_executor_drop_pull(e, &e->next);
 }
 

@@ -63,7 +63,7 @@ static state *state_of(const fl_device_step *s)
     return static_cast<state *>(s->state);
 }
 
-static slot resolve(const fl_device_step *s, const fl_device_feature *from)
+static slot launch_resolve(const fl_device_step *s, const fl_device_feature *from)
 {
     const fl_device_arg *ids = &s->arg[from->ids];
     const fl_device_arg *out = from->out >= 0 ? &s->arg[from->out] : nullptr;
@@ -102,7 +102,7 @@ static fleet_status features_prepare(fl_device *d, fl_queue *q,
     if (!st->host)
         return FLEET_ENOMEM;
     for (int i = 0; i < c->n_feature; i++)
-        st->host[i] = resolve(s, &c->feature[i]);
+        st->host[i] = launch_resolve(s, &c->feature[i]);
     FL_TRY(d->methods->alloc(d, q, bytes, &copy));
     st->copy = static_cast<slot *>(copy);
     return d->methods->copy(d, q, copy, st->host, bytes, FL_TO_DEVICE);
@@ -337,7 +337,7 @@ static fleet_status gather_by(fl_queue *q, const fl_device_step *s)
                      fl_step_ptr<uint32_t>(s, FL_GATHER_WHICH), dim, share);
 }
 
-static fleet_status gather(fl_device *, fl_queue *q, const fl_device_step *s)
+static fleet_status launch_gather(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     if (s->batch == 0)
         return FLEET_OK;
@@ -477,7 +477,7 @@ static fleet_status append(fl_device *, fl_queue *q, const fl_device_step *s)
 
 /* --- lookup.norm --------------------------------------------------------- */
 
-__global__ static void norm_of_sums(double *norm, const fl_device_update *now,
+__global__ static void norm_of_sums(double *launch_norm, const fl_device_update *now,
                                     const float *sum, const int64_t *n,
                                     int64_t dim)
 {
@@ -491,10 +491,10 @@ __global__ static void norm_of_sums(double *norm, const fl_device_update *now,
     }
     total = fl_block_sum(total);
     if (threadIdx.x == 0)
-        norm[blockIdx.x] = total;
+        launch_norm[blockIdx.x] = total;
 }
 
-static fleet_status norm(fl_device *, fl_queue *q, const fl_device_step *s)
+static fleet_status launch_norm(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     return FL_LAUNCH(norm_of_sums, FL_LOOKUP_NORMS, FL_THREADS, 0, q,
                      fl_step_ptr<double>(s, FL_NORM),
@@ -517,7 +517,7 @@ __global__ static void check_sums(float *found, const float *sum,
         found[blockIdx.x] = bad ? 1.0f : 0.0f;
 }
 
-static fleet_status check(fl_device *, fl_queue *q, const fl_device_step *s)
+static fleet_status launch_check(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     return FL_LAUNCH(check_sums, FL_LOOKUP_CHECKS, FL_THREADS, 0, q,
                      fl_step_f32(s, FL_CHECK), fl_step_f32(s, FL_CHECK_SUM),
@@ -532,10 +532,10 @@ extern const fl_device_kernel fl_cuda_lookup[];
 const fl_device_kernel fl_cuda_lookup[] = {
     OF_FEATURES("lookup.keys", keys),
     FL_KERNEL_WITH("lookup.unique", 0, unique_prepare, nullptr, find_unique),
-    OF_FEATURES("lookup.gather", gather),
+    OF_FEATURES("lookup.gather", launch_gather),
     OF_FEATURES("lookup.sum", sum),
     FL_KERNEL("lookup.append", append),
-    FL_KERNEL("lookup.norm", norm),
-    FL_KERNEL("lookup.check", check),
+    FL_KERNEL("lookup.norm", launch_norm),
+    FL_KERNEL("lookup.check", launch_check),
     FL_KERNEL_END,
 };

@@ -18,7 +18,7 @@ __global__ static void cast_flat(T *out, const float *x, int64_t n)
 }
 
 template <class T>
-static fleet_status cast(fl_device *, fl_queue *q, const fl_device_step *s)
+static fleet_status launch_cast(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     int64_t n = fl_step_count(s, 0), cols = s->arg[0].cols;
 
@@ -31,7 +31,7 @@ static fleet_status cast(fl_device *, fl_queue *q, const fl_device_step *s)
 
 extern const fl_device_kernel fl_cuda_amp[];
 const fl_device_kernel fl_cuda_amp[] = {
-    FL_KERNEL_OF(FLEET_BFLOAT16, "cast", cast<fl_bf16>),
-    FL_KERNEL_OF(FLEET_FLOAT16, "cast", cast<fl_f16>),
+    FL_KERNEL_OF(FLEET_BFLOAT16, "cast", launch_cast<fl_bf16>),
+    FL_KERNEL_OF(FLEET_FLOAT16, "cast", launch_cast<fl_f16>),
     FL_KERNEL_END,
 };

@@ -171,7 +171,7 @@ __global__ static void lamb_update(work k)
 }
 
 template <void (*kernel)(work)>
-static fleet_status run(fl_device *, fl_queue *q, const fl_device_step *s)
+static fleet_status launch_layers(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     int n = layers_of(s)->end - layers_of(s)->begin;
 
@@ -222,15 +222,15 @@ static fleet_status ratios(fl_device *, fl_queue *q, const fl_device_step *s)
                      all->how);
 }
 
-#define LAYERS(name, run)                                                      \
-    FL_KERNEL_WITH(name, sizeof(lists), prepare, finish, run)
+#define LAYERS(name, launch_layers)                                                      \
+    FL_KERNEL_WITH(name, sizeof(lists), prepare, finish, launch_layers)
 
 extern const fl_device_kernel fl_cuda_layerwise[];
 const fl_device_kernel fl_cuda_layerwise[] = {
-    LAYERS("lars.norm", run<lars_norms>),
-    LAYERS("update.lars", run<lars_update>),
-    LAYERS("lamb.step", run<lamb_step>),
-    LAYERS("update.lamb", run<lamb_update>),
+    LAYERS("lars.norm", launch_layers<lars_norms>),
+    LAYERS("update.lars", launch_layers<lars_update>),
+    LAYERS("lamb.step", launch_layers<lamb_step>),
+    LAYERS("update.lamb", launch_layers<lamb_update>),
     LAYERS("layer.ratio", ratios),
     FL_KERNEL_END,
 };

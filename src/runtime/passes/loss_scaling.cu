@@ -9,7 +9,7 @@ __global__ static void scale_loss(float *gradient, const fl_scaling *s)
     *gradient = s->scale;
 }
 
-static fleet_status scale(fl_device *, fl_queue *q, const fl_device_step *s)
+static fleet_status launch_scale(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     return FL_LAUNCH(scale_loss, 1, 1, 0, q, fl_step_f32(s, 0),
                      fl_step_ptr<fl_scaling>(s, 1));
@@ -30,7 +30,7 @@ __global__ static void check_blocks(float *found, const float *g, int64_t n)
         found[blockIdx.x] = bad ? 1.0f : 0.0f;
 }
 
-static fleet_status check(fl_device *, fl_queue *q, const fl_device_step *s)
+static fleet_status launch_check(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     int64_t n = fl_step_count(s, 1);
 
@@ -101,8 +101,8 @@ static fleet_status decide(fl_device *d, fl_queue *q, const fl_device_step *s)
 
 extern const fl_device_kernel fl_cuda_scaling[];
 const fl_device_kernel fl_cuda_scaling[] = {
-    FL_KERNEL("loss.scale", scale),
-    FL_KERNEL("scaling.check", check),
+    FL_KERNEL("loss.scale", launch_scale),
+    FL_KERNEL("scaling.check", launch_check),
     FL_KERNEL_WITH("scaling.decide", 0, decide_prepare, nullptr, decide),
     FL_KERNEL_END,
 };

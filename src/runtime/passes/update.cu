@@ -98,7 +98,7 @@ static fleet_status update_prepare(fl_device *d, fl_queue *q, fl_device_step *s)
                                (size_t)all->n * sizeof *all->range);
 }
 
-static fleet_status update(fl_device *, fl_queue *q, const fl_device_step *s)
+static fleet_status launch_update(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     float *w = fl_step_f32(s, WEIGHT);
 
@@ -118,7 +118,7 @@ static fleet_status update(fl_device *, fl_queue *q, const fl_device_step *s)
 
 /* --- clip.norm: update, norms, gradient ---------------------------------- */
 
-__global__ static void norm_of_blocks(double *norm, const float *g,
+__global__ static void norm_of_blocks(double *launch_norm, const float *g,
                                       const fl_norm_block *block,
                                       const fl_device_update *now)
 {
@@ -133,7 +133,7 @@ __global__ static void norm_of_blocks(double *norm, const float *g,
     }
     sum = fl_block_sum(sum);
     if (threadIdx.x == 0)
-        norm[blockIdx.x] = sum;
+        launch_norm[blockIdx.x] = sum;
 }
 
 static const fl_norm_config *norms_of(const fl_device_step *s)
@@ -149,7 +149,7 @@ static fleet_status norm_prepare(fl_device *d, fl_queue *q, fl_device_step *s)
                                (size_t)c->n * sizeof *c->block);
 }
 
-static fleet_status norm(fl_device *, fl_queue *q, const fl_device_step *s)
+static fleet_status launch_norm(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     return FL_LAUNCH(norm_of_blocks, (unsigned)norms_of(s)->n, FL_THREADS, 0, q,
                      fl_step_ptr<double>(s, 1), fl_step_f32(s, 2),
@@ -159,12 +159,12 @@ static fleet_status norm(fl_device *, fl_queue *q, const fl_device_step *s)
 
 /* --- clip.factor: update, then all norms --------------------------------- */
 
-__global__ static void add_norms(double *sum, const double *norm, int n)
+__global__ static void add_norms(double *sum, const double *launch_norm, int n)
 {
     double part = 0;
 
     for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x)
-        part += norm[i];
+        part += launch_norm[i];
     part = fl_block_sum(part);
     if (threadIdx.x == 0)
         *sum += part;
@@ -172,9 +172,9 @@ __global__ static void add_norms(double *sum, const double *norm, int n)
 
 __global__ static void set_clip(fl_device_update *now, const double *sum)
 {
-    double norm = sqrt(*sum), limit = (double)now->clip_norm;
+    double launch_norm = sqrt(*sum), limit = (double)now->clip_norm;
 
-    now->u.clip = norm > limit ? (float)(limit / norm) : 1.0f;
+    now->u.clip = launch_norm > limit ? (float)(limit / launch_norm) : 1.0f;
 }
 
 static fleet_status factor_prepare(fl_device *, fl_queue *, fl_device_step *s)
@@ -204,7 +204,7 @@ template <class T> __global__ static void set_all(T *x, T value, int64_t n)
     x[i] = value;
 }
 
-static fleet_status idle(fl_device *, fl_queue *q, const fl_device_step *s)
+static fleet_status launch_idle(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     int64_t n = s->arg[0].cols;
 
@@ -217,13 +217,13 @@ static fleet_status idle(fl_device *, fl_queue *q, const fl_device_step *s)
 
 extern const fl_device_kernel fl_cuda_update[];
 const fl_device_kernel fl_cuda_update[] = {
-    FL_KERNEL("all_reduce.idle", idle),
+    FL_KERNEL("all_reduce.idle", launch_idle),
     FL_KERNEL("gradient.add", add),
     FL_KERNEL("merge.dense", merge),
     FL_KERNEL_WITH("update.dense", sizeof(fl_device_list), update_prepare,
-                   drop_list, update),
+                   drop_list, launch_update),
     FL_KERNEL_WITH("clip.norm", sizeof(fl_device_list), norm_prepare, drop_list,
-                   norm),
+                   launch_norm),
     FL_KERNEL_WITH("clip.factor", 0, factor_prepare, nullptr, factor),
     FL_KERNEL_END,
 };

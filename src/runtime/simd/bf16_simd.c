@@ -5,7 +5,7 @@
 
 void FL_SIMD(fl_simd_bf16)(fl_simd *t);
 
-static void cast(uint16_t *out, const float *a, int64_t n)
+static void cast_bf16(uint16_t *out, const float *a, int64_t n)
 {
     FL_FOR_VEC(i, k, n)
     v_store_bf16(out + i, v_load(a + i, (int)k), (int)k);
@@ -13,5 +13,5 @@ static void cast(uint16_t *out, const float *a, int64_t n)
 
 void FL_SIMD(fl_simd_bf16)(fl_simd *t)
 {
-    t->cast = cast;
+    t->cast = cast_bf16;
 }

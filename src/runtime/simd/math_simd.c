@@ -23,7 +23,7 @@ BINARY(mul, v_mul(x, y))
 BINARY(add_mul, v_add(v_load(out + i, (int)k), v_mul(x, y)))
 
 /* These two and add() sum rows. */
-static void scale(float *out, const float *a, float s, float t, int64_t n)
+static void scale_floats(float *out, const float *a, float s, float t, int64_t n)
 {
     vf by = v_set(s), plus = v_set(t);
 
@@ -107,7 +107,7 @@ static inline void copy_row(float *to, const float *from, int64_t dim)
     v_store_row(to + j, v_load_row(from + j, (int)k), (int)k);
 }
 
-static void gather(const fl_gather_args *a)
+static void gather_rows(const fl_gather_args *a)
 {
     enum { AHEAD = 16 };
     const float *const *row = a->row;
@@ -269,13 +269,13 @@ void FL_SIMD(fl_simd_math)(fl_simd *t)
     t->sub = sub;
     t->mul = mul;
     t->add_mul = add_mul;
-    t->scale = scale;
+    t->scale = scale_floats;
     t->add_scaled = add_scaled;
     t->softmax = softmax;
     t->col_sum = col_sum;
     t->col_sum_bf16 = col_sum_bf16;
     t->row_sum = row_sum;
-    t->gather = gather;
+    t->gather = gather_rows;
     t->small_forward = small_forward;
     t->small_dx = small_dx;
     t->small_dw = small_dw;

@@ -266,7 +266,7 @@ static float decay_of(const fl_device_lookup *c)
     return c->l2_decay > 0 ? c->l2_decay : -1.0f;
 }
 
-static fleet_status update(fl_device *, fl_queue *q, const fl_device_step *s)
+static fleet_status launch_update(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     const fl_device_lookup *c = config_of(s);
     int share = fl_warp_rows_share(c->dim, 1);
@@ -289,6 +289,6 @@ const fl_device_kernel fl_cuda_table[] = {
     FL_KERNEL("lookup.index", index_all),
     FL_KERNEL("lookup.find", find_all),
     FL_KERNEL_WITH("lookup.insert", 0, insert_prepare, nullptr, insert),
-    FL_KERNEL("lookup.update", update),
+    FL_KERNEL("lookup.update", launch_update),
     FL_KERNEL_END,
 };

@@ -59,7 +59,7 @@ static void free_pinned(fl_device *d, void *p)
 static const cudaMemcpyKind kinds[] = {
     cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice};
 
-static fleet_status copy(fl_device *d, fl_queue *q, void *to, const void *from,
+static fleet_status copy_bytes(fl_device *d, fl_queue *q, void *to, const void *from,
                          size_t bytes, fl_copy kind)
 {
     FL_TRY(enter(d));
@@ -78,7 +78,7 @@ static fleet_status copy_rows(fl_device *d, fl_queue *q, void *to, size_t ld_to,
                          "cudaMemcpy2DAsync");
 }
 
-static fleet_status fill(fl_device *d, fl_queue *q, void *p, int byte,
+static fleet_status fill_bytes(fl_device *d, fl_queue *q, void *p, int byte,
                          size_t bytes)
 {
     FL_TRY(enter(d));
@@ -230,7 +230,7 @@ static const fl_device_kernel *kernel(const fl_device *, const char *name,
 /* --- the device itself -----------------------------------------------------
  */
 
-static void destroy(fl_device *d)
+static void destroy_device(fl_device *d)
 {
     const fl_cuda *c = fl_cuda_of(d);
 
@@ -256,9 +256,9 @@ static const fl_device_class methods = {
     event_wait,
     event_done,
     event_elapsed,
-    copy,
+    copy_bytes,
     copy_rows,
-    fill,
+    fill_bytes,
     fl_cuda_gemm_create,
     fl_cuda_gemm_run,
     fl_cuda_gemm_destroy,
@@ -267,7 +267,7 @@ static const fl_device_class methods = {
     fl_cuda_graph_launch,
     fl_cuda_graph_destroy,
     kernel,
-    destroy,
+    destroy_device,
 };
 
 /* What a driver is missing for, in words that help. */
@@ -359,7 +359,7 @@ static fleet_status open(int ordinal, const fl_device_options *o, fl_device **d)
     if (status == FLEET_OK)
         *d = &c->base;
     else
-        destroy(&c->base);
+        destroy_device(&c->base);
     return status;
 }
 

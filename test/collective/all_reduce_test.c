@@ -138,7 +138,7 @@ TEST(ranks_are_one_process_that_merges_their_batches)
 {
     for (int i = 0; i < FL_N_RULE; i++)
         for (int ranks = 1; ranks <= 4; ranks++) {
-            lesson s = {.how = {.optimizer = fl_rule_of(i)->name,
+            lesson s = {.how = {.optimizer = fl_rule_of((fl_rule_kind)i)->name,
                                 .learning_rate = 0.1f},
                         .batches = 8,
                         .last = 50};
@@ -292,11 +292,11 @@ TEST(tables_shared_out_over_ranks_are_those_of_one_process)
 {
     for (int i = 0; i < FL_N_RULE; i++)
         for (int ranks = 1; ranks <= 4; ranks++) {
-            lesson s = {
-                .kind = KIT_CTR,
-                .how = {.optimizer = fl_rule_of(i)->name, .l2_decay = 0.001f},
-                .batches = 7,
-                .last = 29};
+            lesson s = {.kind = KIT_CTR,
+                        .how = {.optimizer = fl_rule_of((fl_rule_kind)i)->name,
+                                .l2_decay = 0.001f},
+                        .batches = 7,
+                        .last = 29};
 
             check_equal_to_one(&s, ranks);
         }

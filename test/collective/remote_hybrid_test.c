@@ -161,7 +161,8 @@ TEST(both_together_are_one_process)
     for (int i = 0; i < FL_N_RULE; i++)
         for (int merge = 1; merge <= 3; merge += 2)
             check_equal_to_one(&(lesson){
-                .how = {.optimizer = fl_rule_of(i)->name, .merge = merge}});
+                .how = {.optimizer = fl_rule_of((fl_rule_kind)i)->name,
+                        .merge = merge}});
 }
 
 TEST(a_single_worker_of_async_is_too)

@@ -153,7 +153,8 @@ TEST(ranks_end_with_the_bits_of_ranks_that_have_all_states)
     for (int i = 0; i < FL_N_RULE; i++)
         for (int ranks = 1; ranks <= 4; ranks++) {
             rank_lesson s = {
-                .how = {.optimizer = fl_rule_of(i)->name, .l2_decay = 0.01f},
+                .how = {.optimizer = fl_rule_of((fl_rule_kind)i)->name,
+                        .l2_decay = 0.01f},
                 .batches = 12,
                 .last = 50,
                 .passes = 1};

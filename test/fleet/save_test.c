@@ -52,7 +52,7 @@ static void goes_on_alike(const char *optimizer)
 TEST_LIMIT(a_loaded_model_goes_on_alike_with_each_optimizer, 120)
 {
     for (int i = 0; i < FL_N_RULE; i++)
-        goes_on_alike(fl_rule_of(i)->name);
+        goes_on_alike(fl_rule_of((fl_rule_kind)i)->name);
 }
 
 TEST(a_save_of_an_untrained_model_loads)

@@ -87,10 +87,13 @@ static void compare_model(kit_kind kind, const kit_options *o)
 TEST(agree_in_models_with_each_optimizer)
 {
     for (int i = 0; i < FL_N_RULE; i++) {
-        compare_model(KIT_MLP,
-                      &(kit_options){.optimizer = fl_rule_of(i)->name});
-        compare_model(KIT_CTR, &(kit_options){.optimizer = fl_rule_of(i)->name,
-                                              .l2_decay = 0.01f});
+        compare_model(
+            KIT_MLP,
+            &(kit_options){.optimizer = fl_rule_of((fl_rule_kind)i)->name});
+        compare_model(
+            KIT_CTR,
+            &(kit_options){.optimizer = fl_rule_of((fl_rule_kind)i)->name,
+                           .l2_decay = 0.01f});
     }
 }
 

@@ -77,8 +77,8 @@ static void check_both(kit_options o)
 TEST(graphs_give_the_bits_of_single_steps_with_each_optimizer)
 {
     for (int i = 0; i < FL_N_RULE; i++)
-        check_both(
-            (kit_options){.optimizer = fl_rule_of(i)->name, .l2_decay = 0.01f});
+        check_both((kit_options){.optimizer = fl_rule_of((fl_rule_kind)i)->name,
+                                 .l2_decay = 0.01f});
 }
 
 TEST(graphs_give_the_bits_of_single_steps_that_merge_and_clip)

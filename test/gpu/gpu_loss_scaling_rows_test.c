@@ -204,8 +204,8 @@ TEST_LIMIT(rows_have_the_bits_of_those_on_the_cpu_with_each_optimizer, 120)
 {
     gpu_kit_open();
     for (int i = 0; i < FL_N_RULE; i++)
-        check_same(
-            (kit_options){.optimizer = fl_rule_of(i)->name, .l2_decay = 0.01f});
+        check_same((kit_options){.optimizer = fl_rule_of((fl_rule_kind)i)->name,
+                                 .l2_decay = 0.01f});
     gpu_kit_close();
 }
 

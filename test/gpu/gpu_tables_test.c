@@ -82,7 +82,7 @@ TEST(rows_are_those_of_the_cpu_with_each_optimizer_merged_and_clipped)
     for (int i = 0; i < FL_N_RULE; i++) {
         lookup_case c = rows_kit_mixed;
 
-        c.optimizer = fl_rule_of(i)->name;
+        c.optimizer = fl_rule_of((fl_rule_kind)i)->name;
         check_hash(&c);
         c.merge = 2;
         check_hash(&c);

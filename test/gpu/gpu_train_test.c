@@ -52,7 +52,7 @@ static void agree_both(kit_options o, const char *device, const char *guard)
 TEST(models_agree_with_each_optimizer)
 {
     for (int i = 0; i < FL_N_RULE; i++)
-        agree_both((kit_options){.optimizer = fl_rule_of(i)->name,
+        agree_both((kit_options){.optimizer = fl_rule_of((fl_rule_kind)i)->name,
                                  .learning_rate = 0.01f,
                                  .l2_decay = 0.01f},
                    "gpu:0", NULL);

@@ -129,10 +129,12 @@ fleet_optimizer *kit_rule(fleet *f, const char *name, float rate)
 {
     int kind = 0;
 
-    while (kind < FL_N_RULE && strcmp(fl_rule_of(kind)->name, name) != 0)
+    while (kind < FL_N_RULE &&
+           strcmp(fl_rule_of((fl_rule_kind)kind)->name, name) != 0)
         kind++;
     CHECK(kind < FL_N_RULE);
-    return fl_handle_optimizer(f, kind, rate, (float[FL_MAX_NUMBER]){0});
+    return fl_handle_optimizer(f, (fl_rule_kind)kind, rate,
+                               (float[FL_MAX_NUMBER]){0});
 }
 
 static void set_layers(fleet_distributed_strategy *s, const kit_options *o)

@@ -486,7 +486,7 @@ static float number_at(int i)
 }
 
 /* What processes of a job compare, if they train with that. */
-static char *job_of(int kind, const float number[FL_MAX_NUMBER])
+static char *job_of(fl_rule_kind kind, const float number[FL_MAX_NUMBER])
 {
     fleet *f = handle();
     fleet_program *p = fleet_program_create(f);
@@ -505,13 +505,13 @@ TEST(processes_of_a_job_compare_each_number_of_a_rule)
     for (int k = 0; k < FL_N_RULE; k++)
         for (int i = 0; i < FL_MAX_NUMBER; i++) {
             float number[FL_MAX_NUMBER] = {0};
-            char *ours = job_of(k, number), *theirs, *words;
+            char *ours = job_of((fl_rule_kind)k, number), *theirs, *words;
 
             number[i] = number_at(i);
-            theirs = job_of(k, number);
+            theirs = job_of((fl_rule_kind)k, number);
             words = fl_job_signature_difference("this", ours, "that", theirs);
-            if (fl_rule_of(k)->number[i].name)
-                CHECK_CONTAINS(words, fl_rule_of(k)->name);
+            if (fl_rule_of((fl_rule_kind)k)->number[i].name)
+                CHECK_CONTAINS(words, fl_rule_of((fl_rule_kind)k)->name);
             else
                 CHECK(!words);
             fl_free(ours);
@@ -524,7 +524,7 @@ TEST(a_configuration_takes_each_number_of_a_rule_by_its_name)
 {
     for (int k = 0; k < FL_N_RULE; k++)
         for (int i = 0; i < FL_MAX_NUMBER; i++) {
-            const fl_rule_number *n = &fl_rule_of(k)->number[i];
+            const fl_rule_number *n = &fl_rule_of((fl_rule_kind)k)->number[i];
             fl_config c;
             char text[400];
 
@@ -534,7 +534,8 @@ TEST(a_configuration_takes_each_number_of_a_rule_by_its_name)
                      "{\"model\": {\"type\": \"wide_deep\"}, \"optimizer\": "
                      "{\"type\": \"%s\", \"%s\": %s}, \"dataset\": "
                      "{\"format\": \"criteo\", \"train\": [\"a\"]}}",
-                     fl_rule_of(k)->name, n->name, n->flag ? "true" : "0.375");
+                     fl_rule_of((fl_rule_kind)k)->name, n->name,
+                     n->flag ? "true" : "0.375");
             CHECK_OK(fl_config_read(&c, text, strlen(text), "f.json"));
             CHECK_INT(c.optimizer.type, k);
             CHECK(c.optimizer.number[i] == (n->flag ? 1 : 0.375f));

@@ -12,11 +12,13 @@
 
 #include "runtime/optim/rule.h"
 
-/* The scalars of an update, each in all lanes. */
+/* The scalars of an update, each in all lanes. What formulas derive from numbers
+ * is in it, too: compilers do not move all of that out of a loop. */
 typedef struct fl_spread {
     vf lr, scale, clip, decay, apart, correct_a, correct_b;
     vf number[FL_MAX_NUMBER];
-    const fl_update *of; /* for what is the same in all lanes */
+    vf rest[FL_MAX_NUMBER]; /* 1 - number */
+    bool flag[FL_MAX_NUMBER];
 } fl_spread;
 
 /* Weights with their states. */
@@ -35,9 +37,11 @@ FL_FORMULA fl_spread fl_spread_of(const fl_update *u)
     all.apart = v_set(u->apart);
     all.correct_a = v_set(u->correct_a);
     all.correct_b = v_set(u->correct_b);
-    for (int i = 0; i < FL_MAX_NUMBER; i++)
+    for (int i = 0; i < FL_MAX_NUMBER; i++) {
         all.number[i] = v_set(u->number[i]);
-    all.of = u;
+        all.rest[i] = v_set(1.0f - u->number[i]);
+        all.flag[i] = u->number[i] != 0.0f;
+    }
     return all;
 }
 
@@ -61,7 +65,7 @@ FL_FORMULA void fl_formula_momentum(const fl_spread *u, fl_rule_cell *x, vf g)
     vf v = v_add(v_mul(mu, x->s[0]), d);
 
     x->s[0] = v;
-    if (FL_NUMBER_OF(u->of, MOMENTUM, nesterov) != 0.0f)
+    if (u->flag[FL_AT_MOMENTUM_nesterov])
         v = v_add(d, v_mul(mu, v));
     x->w = v_sub(x->w, v_mul(u->lr, v));
 }
@@ -85,9 +89,9 @@ FL_FORMULA fl_fraction fl_formula_moments(const fl_spread *u, fl_rule_cell *x, v
 {
     vf beta1 = FL_NUMBER_OF(u, ADAM, beta1);
     vf beta2 = FL_NUMBER_OF(u, ADAM, beta2);
-    vf m = v_add(v_mul(beta1, x->s[0]), v_mul(v_sub(v_set(1.0f), beta1), d));
+    vf m = v_add(v_mul(beta1, x->s[0]), v_mul(u->rest[FL_AT_ADAM_beta1], d));
     vf v = v_add(v_mul(beta2, x->s[1]),
-                 v_mul(v_sub(v_set(1.0f), beta2), v_mul(d, d)));
+                 v_mul(u->rest[FL_AT_ADAM_beta2], v_mul(d, d)));
     fl_fraction f;
 
     x->s[0] = m;

@@ -45,7 +45,16 @@ FL_FORMULA void store_cell(const fl_rule_cell *x, float *w, float *s0, float *s1
     v_store_row(w, x->w, k);
 }
 
-/* The new weights go to `to`. */
+/* k lanes at w, by the update v; their new weights go to `to`. The loops give the
+ * k of a whole vector as a constant, so that its loads do not branch. */
+#define STEP(name, n_state, to, w, g, s0, s1, k)                               \
+    do {                                                                       \
+        fl_rule_cell x_ = load_cell(w, s0, s1, n_state, k);                         \
+                                                                               \
+        fl_formula_##name(&v, &x_, v_load_row(g, k));                          \
+        store_cell(&x_, to, s0, s1, n_state, k);                               \
+    } while (0)
+
 #define DENSE(name, n_state, to)                                               \
     static void name##_dense(const fl_update *u, float *w, const float *g,     \
                              float *const *state, int64_t n)                   \
@@ -56,10 +65,11 @@ FL_FORMULA void store_cell(const fl_rule_cell *x, float *w, float *s0, float *s1
         {                                                                      \
             float *s0 = (n_state) > 0 ? state[0] + i : NULL;                   \
             float *s1 = (n_state) > 1 ? state[1] + i : NULL;                   \
-            fl_rule_cell x = load_cell(w + i, s0, s1, n_state, (int)k);             \
                                                                                \
-            fl_formula_##name(&v, &x, v_load_row(g + i, (int)k));              \
-            store_cell(&x, (to) + i, s0, s1, n_state, (int)k);                 \
+            if (k == FL_VW)                                                    \
+                STEP(name, n_state, (to) + i, w + i, g + i, s0, s1, FL_VW);    \
+            else                                                               \
+                STEP(name, n_state, (to) + i, w + i, g + i, s0, s1, (int)k);   \
         }                                                                      \
     }
 
@@ -78,10 +88,11 @@ FL_FORMULA void store_cell(const fl_rule_cell *x, float *w, float *s0, float *s1
             FL_FOR_VEC(i, k, dim)                                              \
             {                                                                  \
                 float *at = w[r] + i, *s0 = at + dim, *s1 = s0 + dim;          \
-                fl_rule_cell x = load_cell(at, s0, s1, n_state, (int)k);            \
                                                                                \
-                fl_formula_##name(&v, &x, v_load_row(g[r] + i, (int)k));       \
-                store_cell(&x, at, s0, s1, n_state, (int)k);                   \
+                if (k == FL_VW)                                                \
+                    STEP(name, n_state, at, at, g[r] + i, s0, s1, FL_VW);      \
+                else                                                           \
+                    STEP(name, n_state, at, at, g[r] + i, s0, s1, (int)k);     \
             }                                                                  \
         }                                                                      \
     }

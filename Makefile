@@ -94,7 +94,8 @@ help:
 #: make asan|ubsan   the suite under AddressSanitizer and UBSan
 #: make tsan         the suite under ThreadSanitizer
 #: make valgrind     the suite under valgrind
-#: make layers       who may include whom
+#: make layers       which room may include which
+#: make tidy         names, sizes and comments of the sources
 #: make format       clang-format all sources
 #: make fuzz         each fuzzer for FUZZ_SECONDS (60)
 #: make bench        bench/run, all rows
@@ -339,7 +340,7 @@ soak: all $(SOAK)
 # --- variants ---------------------------------------------------------------
 # Each builds everything anew in a folder of its own. Trainings for quality take
 # a hundredth of their data there.
-.PHONY: asan ubsan tsan valgrind clang gcc layers check
+.PHONY: asan ubsan tsan valgrind clang gcc layers tidy check
 ASAN     := -fsanitize=address,undefined -fno-sanitize-recover=all
 ASAN     += -fno-omit-frame-pointer -DTEST_SLOWNESS=10
 asan ubsan:
@@ -373,7 +374,12 @@ gcc clang:
 	    $(BENCHES:%.c=build/$@/%)
 layers: $(OBJ) $(EMU_OBJ)
 	@tools/layers $(BUILD)
-check: layers gcc clang headers format-check asan tsan
+tidy:
+	@tools/names
+	@tools/sizes
+	@tools/comments
+	@tools/docs check
+check: layers tidy gcc clang headers format-check asan tsan
 
 # Every public header alone, as C17 and as C++17.
 HEADER_WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror

@@ -16,7 +16,7 @@
 
 #include "runtime/device/gpu.h"
 #include "runtime/store/lookup_kernels.h"
-#include "runtime/exec/gpu_run.h"
+#include "runtime/exec/gpu/gpu_run.h"
 
 enum { RUNS = 50, KINDS = 64 };
 
@@ -180,8 +180,7 @@ static double gather_rate(fl_gpu *g, int64_t rows, int64_t dim)
     return (2 * (double)bytes + (double)rows * sizeof *which) / t;
 }
 
-/* --- steps -----------------------------------------------------------------
- */
+/* --- steps ---------------------------------------------------------------- */
 
 static double bytes_of(const fl_plan *plan, const fl_step *s)
 {

@@ -141,8 +141,7 @@ static void await(worker *w, fl_request *r)
     must(msg && msg->column[0][VALUES].size == w->bytes, "a wrong answer");
 }
 
-/* --- rates: bytes of both directions per second ----------------------------
- */
+/* --- rates: bytes of both directions per second --------------------------- */
 
 static double ours(worker *w)
 {

@@ -53,9 +53,8 @@ typedef struct fleet_role {
 typedef struct fleet_options {
     uint64_t seed;           /* of initial values and shuffles */
     int num_threads;         /* compute threads; 0: FLEET_NUM_THREADS, else
-                                OMP_NUM_THREADS, else all processors; at most 64.
-                                Results do not
-                                depend on it */
+                                OMP_NUM_THREADS, else all processors; at most
+                                64. Results do not depend on it */
     fleet_log_callback *log; /* NULL: lines go to stderr */
     void *log_user;
     fleet_log_level log_level;

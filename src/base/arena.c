@@ -1,4 +1,4 @@
-/* arena.c - see arena.h. */
+/* arena.c - many small objects, freed at once. */
 #include "base/arena.h"
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* clock.c - see clock.h. */
+/* clock.c - monotonic time. */
 #include "base/clock.h"
 
 #include <time.h>

@@ -1,4 +1,4 @@
-/* file.c - see file.h. */
+/* file.c - files read whole and written with a hash; descriptors; globs. */
 #define _GNU_SOURCE
 #include "base/file.h"
 

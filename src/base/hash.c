@@ -1,8 +1,8 @@
-/* hash.c - see hash.h. */
+/* hash.c - XXH64, by <xxhash.h>. */
 #include "base/hash.h"
 
-#define XXH_STATIC_LINKING_ONLY /* the state's size, so that it needs no heap \
-                                  */
+/* The state's size is known then, so that it needs no heap. */
+#define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>
 
 #include <fleet/base.h>

@@ -1,4 +1,4 @@
-/* json.c - see json.h. */
+/* json.c - JSON by cJSON, with the path of each fault. */
 #include "base/json.h"
 
 #include <float.h>

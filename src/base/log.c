@@ -1,4 +1,4 @@
-/* log.c - see log.h. */
+/* log.c - lines for the host's callback, or for stderr. */
 #include "base/log.h"
 
 #include <stdarg.h>

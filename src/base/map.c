@@ -1,4 +1,4 @@
-/* map.c - see map.h. */
+/* map.c - names to pointers, by open addressing. */
 #include "base/map.h"
 
 #include <stdlib.h>

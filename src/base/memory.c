@@ -1,4 +1,4 @@
-/* memory.c - see memory.h. */
+/* memory.c - the only allocator: zeroed, aligned, counted. */
 #include "base/memory.h"
 
 #include <stdatomic.h>

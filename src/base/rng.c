@@ -1,4 +1,4 @@
-/* rng.c - see rng.h. */
+/* rng.c - random numbers of whole sequences. */
 #include "base/rng.h"
 
 __extension__ typedef unsigned __int128 wide;
@@ -15,8 +15,9 @@ uint64_t fl_rng_below(uint64_t seed, uint64_t stream, uint64_t index,
 typedef void draw_four(uint64_t seed, uint64_t stream, uint64_t block, float a,
                        float b, float out[4]);
 
-static inline void fill_sequence(draw_four *draw, uint64_t seed, uint64_t stream,
-                        uint64_t index, float a, float b, float *out, int64_t n)
+static inline void fill_sequence(draw_four *draw, uint64_t seed,
+                                 uint64_t stream, uint64_t index, float a,
+                                 float b, float *out, int64_t n)
 {
     for (int64_t i = 0; i < n; i += 4) {
         float four[4];
@@ -36,11 +37,13 @@ void fl_rng_uniform(uint64_t seed, uint64_t stream, uint64_t index, float low,
 void fl_rng_normal(uint64_t seed, uint64_t stream, uint64_t index, float mean,
                    float deviation, float *out, int64_t n)
 {
-    fill_sequence(fl_rng_four_normal, seed, stream, index, mean, deviation, out, n);
+    fill_sequence(fl_rng_four_normal, seed, stream, index, mean, deviation, out,
+                  n);
 }
 
 void fl_rng_truncated_normal(uint64_t seed, uint64_t stream, uint64_t index,
                              float mean, float deviation, float *out, int64_t n)
 {
-    fill_sequence(fl_rng_four_cut_normal, seed, stream, index, mean, deviation, out, n);
+    fill_sequence(fl_rng_four_cut_normal, seed, stream, index, mean, deviation,
+                  out, n);
 }

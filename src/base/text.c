@@ -1,4 +1,4 @@
-/* text.c - see text.h. */
+/* text.c - a growing string. */
 #include "base/text.h"
 
 #include <locale.h>

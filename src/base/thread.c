@@ -1,4 +1,4 @@
-/* thread.c - see thread.h. */
+/* thread.c - threads with signals blocked, processors, forks. */
 #define _GNU_SOURCE
 #include "base/thread.h"
 

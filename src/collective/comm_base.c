@@ -296,8 +296,8 @@ static fleet_status all_to_all_v(fl_comm *p, const void *in,
     return submit_call(p, &w, work);
 }
 
-static fleet_status base_broadcast(fl_comm *p, void *data, int64_t bytes, int root,
-                              fl_work **work)
+static fleet_status base_broadcast(fl_comm *p, void *data, int64_t bytes,
+                                   int root, fl_work **work)
 {
     fl_work w = {.in = data,
                  .out = data,
@@ -308,8 +308,8 @@ static fleet_status base_broadcast(fl_comm *p, void *data, int64_t bytes, int ro
     return submit_call(p, &w, work);
 }
 
-static fleet_status base_send(fl_comm *p, const void *data, int64_t bytes, int to,
-                         fl_work **work)
+static fleet_status base_send(fl_comm *p, const void *data, int64_t bytes,
+                              int to, fl_work **work)
 {
     fl_work w = {.in = data,
                  .call = {.kind = FL_CALL_SEND, .n = bytes, .root = to}};
@@ -320,7 +320,7 @@ static fleet_status base_send(fl_comm *p, const void *data, int64_t bytes, int t
 }
 
 static fleet_status base_recv(fl_comm *p, void *data, int64_t bytes, int from,
-                         fl_work **work)
+                              fl_work **work)
 {
     fl_work w = {.out = data,
                  .call = {.kind = FL_CALL_RECV, .n = bytes, .root = from}};

@@ -1,5 +1,5 @@
-/* hierarchy.h - sums in two levels: groups of neighbouring ranks add theirs, the
- * groups' first ranks add these sums, and broadcast the result to their
+/* hierarchy.h - sums in two levels: groups of neighbouring ranks add theirs,
+ * the groups' first ranks add these sums, and broadcast the result to their
  * groups. */
 #ifndef FL_COLLECTIVE_HIERARCHY_H
 #define FL_COLLECTIVE_HIERARCHY_H

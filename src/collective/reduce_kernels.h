@@ -1,6 +1,6 @@
-/* reduce_kernels.h - the elements of several ranks become one:
- * ((x0 + x1) + x2) ..., in the order of the sources, with the same bits on every
- * instruction set. */
+/* reduce_kernels.h - the elements of several ranks become one: ((x0 + x1) + x2)
+ * ..., in the order of the sources, with the same bits on every instruction
+ * set. */
 #ifndef FL_COLLECTIVE_REDUCE_KERNELS_H
 #define FL_COLLECTIVE_REDUCE_KERNELS_H
 

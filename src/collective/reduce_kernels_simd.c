@@ -1,4 +1,5 @@
-/* reduce_kernels_simd.c - the arithmetic of reductions, once per instruction set.
+/* reduce_kernels_simd.c - the arithmetic of reductions, once per instruction
+ * set.
  *
  * A block of each source is added to accumulators that stay in the cache: all
  * sources are read before the first destination is written.

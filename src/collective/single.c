@@ -85,16 +85,16 @@ static fleet_status all_to_all_v(fl_comm *p, const void *in,
     return copy_result(p, in, out, to_bytes[0], work);
 }
 
-static fleet_status single_broadcast(fl_comm *p, void *data, int64_t bytes, int root,
-                              fl_work **work)
+static fleet_status single_broadcast(fl_comm *p, void *data, int64_t bytes,
+                                     int root, fl_work **work)
 {
     FL_TRY(fl_check_bytes("broadcast", bytes));
     FL_TRY(fl_check_rank("broadcast", "root", root, 1));
     return copy_result(p, data, data, bytes, work);
 }
 
-static fleet_status single_send(fl_comm *p, const void *data, int64_t bytes, int to,
-                         fl_work **work)
+static fleet_status single_send(fl_comm *p, const void *data, int64_t bytes,
+                                int to, fl_work **work)
 {
     single *s = (single *)p;
     message **end = &s->sent, *m;
@@ -129,7 +129,7 @@ static fleet_status receive_message(single *s, void *data, int64_t bytes)
 }
 
 static fleet_status single_recv(fl_comm *p, void *data, int64_t bytes, int from,
-                         fl_work **work)
+                                fl_work **work)
 {
     single *s = (single *)p;
     single_work *w;
@@ -169,7 +169,8 @@ static fleet_status single_barrier(fl_comm *p)
     return check_not_aborted(p);
 }
 
-static fleet_status single_split(fl_comm *p, int color, int key, fl_comm **child)
+static fleet_status single_split(fl_comm *p, int color, int key,
+                                 fl_comm **child)
 {
     (void)key;
     *child = NULL;

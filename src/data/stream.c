@@ -1,10 +1,10 @@
 /* stream.c - the threads between files and batches.
  *
  * All threads do the same: take an empty buffer, fill it with the raw lines of
- * the next batch, parse them, and put the buffer in its place in the order. Only one
- * thread at a time reads, under read_lock, so that is where the order is made;
- * parsing runs side by side. A thread has its buffer before it takes a place in
- * the order, so the batch that is wanted next is always on its way.
+ * the next batch, parse them, and put the buffer in its place in the order.
+ * Only one thread at a time reads, under read_lock, so that is where the order
+ * is made; parsing runs side by side. A thread has its buffer before it takes a
+ * place in the order, so the batch that is wanted next is always on its way.
  */
 #include "data/stream.h"
 

@@ -1,4 +1,4 @@
-/* applications.c - see applications.h. */
+/* applications.c - the models of applications.h, made of operators. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

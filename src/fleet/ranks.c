@@ -1,4 +1,4 @@
-/* ranks.c - see ranks.h. */
+/* ranks.c - joining, leaving and agreeing of ranks. */
 #include "fleet/ranks.h"
 
 #include <stdio.h>

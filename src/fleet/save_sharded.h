@@ -14,8 +14,8 @@ fl_server_command fl_save_sharded_of_lane;
 fleet_status fl_save_sharded_of_rank(fl_store *store, fl_buckets own, int rank,
                                      const char *request, char **answer);
 
-/* Worker 0 has all parts written: fl_save_elsewhere.write, arg is the handle.
- */
+/* Worker 0 has all parts written: fl_save_elsewhere.write, arg is the
+ * handle. */
 fleet_status fl_save_sharded_parts(void *arg, const fl_save *s,
                                    const char *folder, fl_json *list);
 

@@ -22,8 +22,8 @@ void fl_wakeup_destroy(fl_wakeup *w)
     w->fd = -1;
 }
 
-/* In a signal handler, too: errno stays. EAGAIN is a bell that rings already.
- */
+/* In a signal handler, too: errno stays. EAGAIN is a bell that rings
+ * already. */
 void fl_wakeup_ring(const fl_wakeup *w)
 {
     const uint64_t one = 1;

@@ -7,7 +7,7 @@
 
 enum { OUT, IN, OTHER };
 
-/* --- the formulas: y of x; dx of y and dy. alpha is not used by all -------- */
+/* --- the formulas: y of x; dx of y and dy. alpha is not used by all ------- */
 
 namespace formula
 {
@@ -97,7 +97,7 @@ static fleet_status by_activation(const fl_activation *a, F f)
     }
 }
 
-/* --- kernels --------------------------------------------------------------- */
+/* --- kernels -------------------------------------------------------------- */
 
 template <class A>
 __global__ static void forward_all(float *y, const float *x, int64_t n, A a)
@@ -147,7 +147,7 @@ static fleet_status run_gradient(fl_queue *q, const fl_device_step *s, int dx,
                           fl_step_ptr<G>(s, dy), fl_step_ptr<Y>(s, y), n, a);
 }
 
-/* --- steps of this family -------------------------------------------------- */
+/* --- steps of this family ------------------------------------------------- */
 
 static fleet_status activation_forward(fl_device *, fl_queue *q,
                                        const fl_device_step *s)
@@ -207,7 +207,7 @@ const fl_device_kernel fl_cuda_activation[] = {
     FL_KERNEL_END,
 };
 
-/* --- for other families, of any type --------------------------------------- */
+/* --- for other families, of any type -------------------------------------- */
 
 fleet_status fl_cuda_activate(fl_queue *q, const fl_device_step *s, int y,
                               const fl_activation *activation)

@@ -30,7 +30,7 @@ fl_activation fl_activation_of(const fl_node *n);
 /* For builders: x through the activation, its alpha the default. */
 fleet_var *fl_activation_add(fleet_program *p, fleet_var *x, int64_t kind);
 
-/* --- for other families' CUDA halves (activation.cu) ----------------------- */
+/* --- for other families' CUDA halves (activation.cu) ---------------------- */
 
 /* Operand y becomes its activation, in place; its rows may have gaps. */
 fleet_status fl_cuda_activate(fl_queue *q, const fl_device_step *s, int y,

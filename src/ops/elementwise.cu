@@ -59,8 +59,7 @@ static fleet_status forward(fl_device *, fl_queue *q, const fl_device_step *s)
                           s->arg[A].ld, fl_step_f32(s, B), s->arg[B].ld, n, *c);
 }
 
-/* --- gradients -------------------------------------------------------------
- */
+/* --- gradients ------------------------------------------------------------ */
 
 enum { MOST_AXES = FLEET_MAX_DIM + 1 };
 

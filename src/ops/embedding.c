@@ -3,7 +3,7 @@
  *   embedding         ids [B, L], W [rows, dim] -> out [B, L dim]
  *                     dW[id] += the gradient of each of its uses, in the order
  *                     of (sample, place)
- *   sparse_embedding  the same with rows by 64-bit id, see runtime/lookup/lookup.h
+ *   sparse_embedding  the same with rows by 64-bit id, see lookup/lookup.h
  */
 #include <inttypes.h>
 #include <math.h>

@@ -11,8 +11,7 @@ static const fl_embedding_config *config_of(const fl_device_step *s)
     return static_cast<const fl_embedding_config *>(s->config);
 }
 
-/* --- embedding: out <- ids, W ------------------------------------------------
- */
+/* --- embedding: out <- ids, W --------------------------------------------- */
 
 __global__ static void copy_rows(float *out, const int64_t *ids, const float *w,
                                  int64_t n, fl_embedding_config c,
@@ -39,8 +38,7 @@ static fleet_status forward(fl_device *, fl_queue *q, const fl_device_step *s)
                           s->fault);
 }
 
-/* --- embedding.grad: dW <- ids, g --------------------------------------------
- */
+/* --- embedding.grad: dW <- ids, g ----------------------------------------- */
 
 /* Ids as keys; those that have no row all get the same one, above the rows. */
 __global__ static void keys_of(uint64_t *key, const int64_t *ids, int64_t n,

@@ -1,4 +1,5 @@
-/* embedding.h - the configurations of the kernels of embedding.c, for both their halves. */
+/* embedding.h - the configurations of the kernels of embedding.c, for both
+ * their halves. */
 #ifndef FL_OPS_EMBEDDING_H
 #define FL_OPS_EMBEDDING_H
 

@@ -63,16 +63,14 @@ static fleet_status multiply(fl_device *d, fl_queue *q, const fl_device_step *s,
     return d->methods->gemm_run(d, q, state_of(s)->gemm, &data);
 }
 
-/* --- fc.mask: g <- out ------------------------------------------------------
- */
+/* --- fc.mask: g <- out ---------------------------------------------------- */
 
 static fleet_status mask(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     return fl_cuda_activation_mask(q, s, 0, 1, &config_of(s)->activation);
 }
 
-/* --- fc.forward: out <- x, W, b ---------------------------------------------
- */
+/* --- fc.forward: out <- x, W, b ------------------------------------------- */
 
 enum { F_OUT, F_X, F_W, F_B };
 
@@ -140,8 +138,7 @@ static fleet_status forward(fl_device *d, fl_queue *q, const fl_device_step *s)
                : fl_cuda_activate(q, s, F_OUT, &config_of(s)->activation);
 }
 
-/* --- fc.pack, fc.dx: wt <- W; dx <- g, W or wt ------------------------------
- */
+/* --- fc.pack, fc.dx: wt <- W; dx <- g, W or wt ---------------------------- */
 
 enum { TILE = 32, TILE_ROWS = 8 };
 
@@ -193,8 +190,7 @@ static fleet_status dx(fl_device *d, fl_queue *q, const fl_device_step *s)
                      nullptr, nullptr});
 }
 
-/* --- fc.dw, fc.dw.db: dW [, db] <- x, g -------------------------------------
- */
+/* --- fc.dw, fc.dw.db: dW [, db] <- x, g ----------------------------------- */
 
 static fleet_status dw_make(fl_device *d, fl_device_step *s, int x,
                             fl_epilogue e)
@@ -232,8 +228,7 @@ static fleet_status dw_db(fl_device *d, fl_queue *q, const fl_device_step *s)
                      s->arg[1].data, nullptr});
 }
 
-/* --- fc.db: db <- g; a block has TILE columns -------------------------------
- */
+/* --- fc.db: db <- g; a block has TILE columns ----------------------------- */
 
 template <class T>
 __global__ static void sum_columns(float *db, const T *g, int64_t rows,

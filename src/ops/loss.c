@@ -158,8 +158,7 @@ static fleet_status ce_grad_run(const fl_instance *in, const fl_range *r)
     return FLEET_OK;
 }
 
-/* --- softmax_with_cross_entropy: loss, y <- x, label; dx <- g, y, label ----
- */
+/* --- softmax_with_cross_entropy: loss, y <- x, label; dx <- g, y, label --- */
 
 static fleet_status sce_infer(fl_node *n)
 {

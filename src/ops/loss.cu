@@ -25,8 +25,7 @@ static label label_of(const fl_device_step *s, int i)
 #define EACH_CLASS(j, c)                                                       \
     for (int64_t j = threadIdx.x % FL_WARP; j < (c); j += FL_WARP)
 
-/* --- softmax ---------------------------------------------------------------
- */
+/* --- softmax -------------------------------------------------------------- */
 
 __device__ static float most_of(const float *x, int64_t c)
 {
@@ -98,8 +97,7 @@ static fleet_status softmax_grad(fl_device *, fl_queue *q,
                      rows, c);
 }
 
-/* --- softmax_ce: loss, y <- x, label; dx <- g, y, label ---------------------
- */
+/* --- softmax_ce: loss, y <- x, label; dx <- g, y, label ------------------- */
 
 __global__ static void softmax_ce_rows(float *loss, float *y, const float *x,
                                        const int64_t *label, int64_t rows,
@@ -153,8 +151,7 @@ static fleet_status softmax_ce_grad(fl_device *, fl_queue *q,
                           fl_step_ptr<int64_t>(s, 3), n, s->arg[0].cols);
 }
 
-/* --- cross_entropy: loss <- p, label; dp <- g, p, label ---------------------
- */
+/* --- cross_entropy: loss <- p, label; dp <- g, p, label ------------------- */
 
 __global__ static void ce_all(float *loss, const float *p, const int64_t *label,
                               int64_t rows, int64_t c, uint64_t *fault)
@@ -195,8 +192,7 @@ static fleet_status ce_grad(fl_device *, fl_queue *q, const fl_device_step *s)
                           fl_step_ptr<int64_t>(s, 3), n, s->arg[0].cols);
 }
 
-/* --- binary losses: loss <- x, t; dx <- g, x, t -----------------------------
- */
+/* --- binary losses: loss <- x, t; dx <- g, x, t --------------------------- */
 
 struct sigmoid_ce {
     __device__ float loss(float x, float t) const

@@ -1,4 +1,5 @@
-/* loss.h - the configurations of the kernels of loss.c, for both their halves. */
+/* loss.h - the configurations of the kernels of loss.c, for both their
+ * halves. */
 #ifndef FL_OPS_LOSS_H
 #define FL_OPS_LOSS_H
 

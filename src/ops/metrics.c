@@ -86,8 +86,7 @@ fleet_var *fleet_accuracy(fleet_program *p, fleet_var *x, fleet_var *label)
                           NULL, 0);
 }
 
-/* --- auc.count: pos, neg <- p, label; auc: out <- pos, neg -----------------
- */
+/* --- auc.count: pos, neg <- p, label; auc: out <- pos, neg ---------------- */
 
 enum { IN_P, IN_LABEL, IN_POS, IN_NEG };
 

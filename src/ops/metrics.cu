@@ -2,8 +2,7 @@
  * their order does not matter. */
 #include "runtime/device/cuda/block.h"
 
-/* --- accuracy: out <- x, label ----------------------------------------------
- */
+/* --- accuracy: out <- x, label -------------------------------------------- */
 
 __device__ static int64_t best_class(const float *x, int64_t c)
 {
@@ -61,8 +60,7 @@ static fleet_status accuracy(fl_device *d, fl_queue *q, const fl_device_step *s)
     return FL_LAUNCH(share_of, 1, 1, 0, q, fl_step_f32(s, 0), right, rows);
 }
 
-/* --- auc.count: pos, neg <- p, label ----------------------------------------
- */
+/* --- auc.count: pos, neg <- p, label -------------------------------------- */
 
 struct samples {
     const float *p; /* the last of c */

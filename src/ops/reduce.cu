@@ -11,8 +11,7 @@ static const fl_sum_config *config_of(const fl_device_step *s)
     return static_cast<const fl_sum_config *>(s->config);
 }
 
-/* --- reduce_sum ------------------------------------------------------------
- */
+/* --- reduce_sum ----------------------------------------------------------- */
 
 __global__ static void sum_axis(float *out, const float *x, int64_t total,
                                 int64_t n, int64_t inner)
@@ -53,8 +52,7 @@ static fleet_status sum_grad(fl_device *, fl_queue *q, const fl_device_step *s)
                           fl_step_f32(s, IN), n, c->n, c->inner);
 }
 
-/* --- mean: sums of blocks, then their sum -----------------------------------
- */
+/* --- mean: sums of blocks, then their sum --------------------------------- */
 
 enum { MEAN_BLOCKS = 128 };
 

@@ -1,4 +1,5 @@
-/* reduce.h - the configurations of the kernels of reduce.c, for both their halves. */
+/* reduce.h - the configurations of the kernels of reduce.c, for both their
+ * halves. */
 #ifndef FL_OPS_REDUCE_H
 #define FL_OPS_REDUCE_H
 

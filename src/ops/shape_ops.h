@@ -1,4 +1,5 @@
-/* shape_ops.h - the configurations of the kernels of shape_ops.c, for both their halves. */
+/* shape_ops.h - the configurations of the kernels of shape_ops.c, for both
+ * their halves. */
 #ifndef FL_OPS_SHAPE_OPS_H
 #define FL_OPS_SHAPE_OPS_H
 

@@ -396,8 +396,8 @@ static fleet_status set_room(fl_aggregate_rows *t, int64_t n)
     return FLEET_OK;
 }
 
-/* Add to row `at` what came for it again: from then on it has a sum of its own.
- */
+/* Add to row `at` what came for it again: from then on it has a sum of its
+ * own. */
 static void add_again(fl_aggregate_rows *t, uint32_t at, const float *grad,
                       int64_t dim)
 {

@@ -104,8 +104,8 @@ void fl_client_tick(fl_client *c, int64_t now_ms);
 /* From now on lanes are watched: heartbeats, and the peer deadline. */
 void fl_client_watch(fl_client *c, bool watch, int64_t now_ms);
 
-/* Give up: requests are done, lanes are told (tell). The first failure stays.
- */
+/* Give up: requests are done, lanes are told (tell). The first failure
+ * stays. */
 void fl_client_fail(fl_client *c, fleet_status code, const char *why,
                     bool tell);
 fleet_status fl_client_status(const fl_client *c); /* sets the text, too */

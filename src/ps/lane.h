@@ -81,8 +81,8 @@ void fl_lane_tick(fl_ps_lane *l, int64_t now_ms);
 void fl_lane_command_done(fl_ps_lane *l, fleet_status status, const char *text,
                           uint64_t sum, uint64_t rows, int64_t now_ms);
 
-/* The process leaves (SIGTERM, another lane has failed): all workers are told.
- */
+/* The process leaves (SIGTERM, another lane has failed): all workers are
+ * told. */
 void fl_lane_abort(fl_ps_lane *l, fleet_status code, const char *why);
 
 fl_lane_state fl_lane_state_of(const fl_ps_lane *l);

@@ -467,8 +467,8 @@ static bool take_ends(fl_ps_lane *l)
     return any;
 }
 
-/* Nobody is in the pass any more: it closes, and the next one is open to all.
- */
+/* Nobody is in the pass any more: it closes, and the next one is open to
+ * all. */
 static bool close_pass(fl_ps_lane *l)
 {
     bool any = false;

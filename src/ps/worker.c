@@ -13,8 +13,8 @@ static fl_worker *worker_of(fl_remote *x)
 
 /* --- waiting -------------------------------------------------------------- */
 
-/* Until all are done; what each that was sent has come to, the first failure.
- */
+/* Until all are done; what each that was sent has come to, the first
+ * failure. */
 fleet_status fl_worker_wait(fl_worker *w, fl_request *r, int n,
                             const char *what)
 {

@@ -1,4 +1,5 @@
-/* fp16_allreduce_test.c - float16: every number of it, and gradients that travel so. */
+/* fp16_allreduce_test.c - float16: every number of it, and gradients that
+ * travel so. */
 #define SUITE fp16_allreduce
 #include "rank_kit.h"
 #include "test.h"

@@ -1,5 +1,5 @@
-/* param_home_jobs_test.c - hybrid jobs in which servers and ranks keep tables and
- * dense parameters, under fleetrun with real data: the bits of other modes,
+/* param_home_jobs_test.c - hybrid jobs in which servers and ranks keep tables
+ * and dense parameters, under fleetrun with real data: the bits of other modes,
  * saves, and how such a job ends. */
 #define _GNU_SOURCE
 #define SUITE param_home_jobs

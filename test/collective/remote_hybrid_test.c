@@ -1,5 +1,5 @@
-/* remote_hybrid_test.c - one exchange of two: each table and parameter goes to who
- * keeps it, and the bits are those of one process. The ranks are one, in a
+/* remote_hybrid_test.c - one exchange of two: each table and parameter goes to
+ * who keeps it, and the bits are those of one process. The ranks are one, in a
  * thread. */
 #define SUITE remote_hybrid
 #include "workers_kit.h"

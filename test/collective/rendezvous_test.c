@@ -1,5 +1,6 @@
-/* rendezvous_test.c - how ranks find each other: who is let in, who is refused, who
- * is missing, and what strangers do to it (nothing). Ranks are processes. */
+/* rendezvous_test.c - how ranks find each other: who is let in, who is refused,
+ * who is missing, and what strangers do to it (nothing). Ranks are
+ * processes. */
 #define SUITE rendezvous
 #include "test.h"
 

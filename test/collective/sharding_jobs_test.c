@@ -1,5 +1,5 @@
-/* sharding_jobs_test.c - strategy.sharding in jobs of processes: the bits of jobs
- * without it, and saves that go from each to each. */
+/* sharding_jobs_test.c - strategy.sharding in jobs of processes: the bits of
+ * jobs without it, and saves that go from each to each. */
 #define SUITE sharding_jobs
 #include "job_kit.h"
 #include "launch_kit.h"

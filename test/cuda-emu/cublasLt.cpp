@@ -48,8 +48,7 @@ const char *cublasLtGetStatusString(cublasStatus_t s)
     }
 }
 
-/* --- descriptions ----------------------------------------------------------
- */
+/* --- descriptions --------------------------------------------------------- */
 
 template <class T> static cublasStatus_t make(T **p, const T &value)
 {
@@ -150,8 +149,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
                value, bytes);
 }
 
-/* --- the product -----------------------------------------------------------
- */
+/* --- the product ---------------------------------------------------------- */
 
 /* Do the matrices fit, as the real library would demand? */
 static bool fits(const fl_emu_lt_desc *d, const fl_emu_lt_layout *a,

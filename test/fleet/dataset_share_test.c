@@ -1,5 +1,5 @@
-/* dataset_share_test.c - which worker trains on what: together they see what one
- * process sees. */
+/* dataset_share_test.c - which worker trains on what: together they see what
+ * one process sees. */
 #define SUITE dataset_share
 #include "test.h"
 

@@ -1,5 +1,5 @@
-/* launcher_env_test.c - which rank of a collective job a process is: what each launcher
- * sets, what is refused, and with which words; beside servers, too. */
+/* launcher_env_test.c - which rank of a collective job a process is: what each
+ * launcher sets, what is refused, and with which words; beside servers, too. */
 #define SUITE launcher_env
 #include "test.h"
 

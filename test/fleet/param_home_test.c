@@ -230,8 +230,8 @@ static void keep(const kit_model *m, const char *name, fleet_ps ps)
     fleet_program_var(m->p, name)->attr.ps = ps;
 }
 
-/* Beside servers: the first layer's weights are theirs, and a table the ranks'.
- */
+/* Beside servers: the first layer's weights are theirs, and a table the
+ * ranks'. */
 TEST(a_plan_of_both_is_as_listed)
 {
     fake_server s;

@@ -221,8 +221,7 @@ TEST(a_flipped_bit_in_any_file_is_found_and_the_file_named)
     scene_close(&b);
 }
 
-/* --- damage with checksums that are right ----------------------------------
- */
+/* --- damage with checksums that are right --------------------------------- */
 
 enum { TWO_BLOCKS = 2 * 16384 };
 

@@ -120,8 +120,7 @@ static void close_scene(scene *s)
     fl_packet_pool_destroy(s->pool);
 }
 
-/* --- what the worker does ----------------------------------------------------
- */
+/* --- what the worker does ------------------------------------------------- */
 
 static const uint64_t keys[] = {1, 2, 3, 4, 5, 6};
 

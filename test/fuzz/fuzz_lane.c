@@ -1,7 +1,7 @@
 /* fuzz_lane.c - any messages to a lane of one or two streams. The first byte
  * says which lane; then come events: a message that is well formed, frames that
- * are not, time, the end of a command. A lane must neither crash nor lose memory,
- * and what it has applied never becomes less. */
+ * are not, time, the end of a command. A lane must neither crash nor lose
+ * memory, and what it has applied never becomes less. */
 #include "fuzz_ps.h"
 
 #include "ps/lane.h"

@@ -37,8 +37,7 @@ static inline uint8_t next(input *in)
     return *in->data++;
 }
 
-/* --- packets ---------------------------------------------------------------
- */
+/* --- packets -------------------------------------------------------------- */
 
 static inline void release_made(fl_packet *p)
 {
@@ -148,8 +147,7 @@ static inline fl_packet *any_message(input *in, fl_packet_pool *pool,
     return p;
 }
 
-/* --- the model --------------------------------------------------------------
- */
+/* --- the model ------------------------------------------------------------ */
 
 typedef struct model {
     fleet *f;

@@ -1,6 +1,6 @@
-/* cuda_kernels_test.c - every kernel of the CUDA plug-in computes what the CPU's
- * does: those of all operators' cases, and those of whole models that merge,
- * clip and update. */
+/* cuda_kernels_test.c - every kernel of the CUDA plug-in computes what the
+ * CPU's does: those of all operators' cases, and those of whole models that
+ * merge, clip and update. */
 #define SUITE cuda_kernels
 #include "cuda-emu/control.h"
 #include "device_kit.h"

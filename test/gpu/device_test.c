@@ -1,6 +1,6 @@
-/* device_test.c - a device's interface (runtime/device/device.h): memory, copies,
- * events, products with all epilogues, faults, and what it says when something
- * is missing. */
+/* device_test.c - a device's interface (runtime/device/device.h): memory,
+ * copies, events, products with all epilogues, faults, and what it says when
+ * something is missing. */
 #define SUITE device
 #include "device_kit.h"
 #include "test.h"
@@ -77,8 +77,7 @@ TEST(a_plug_in_that_was_built_knows_what_is_missing)
         CHECK_FAILS(device_kit_table()->count(&n), FLEET_ENODEVICE, "cuda: ");
 }
 
-/* --- what is missing -------------------------------------------------------
- */
+/* --- what is missing ------------------------------------------------------ */
 
 TEST(without_a_driver_it_says_so)
 {
@@ -137,8 +136,7 @@ TEST(memory_that_runs_out_leaves_nothing_behind)
     CHECK_INT((int64_t)fl_emu_live_bytes(), 0);
 }
 
-/* --- memory, copies, events ------------------------------------------------
- */
+/* --- memory, copies, events ----------------------------------------------- */
 
 TEST(copies_arrive_and_check_whose_memory_it_is)
 {
@@ -161,8 +159,7 @@ TEST(copies_arrive_and_check_whose_memory_it_is)
     close_scene(&s);
 }
 
-/* --- graphs ----------------------------------------------------------------
- */
+/* --- graphs --------------------------------------------------------------- */
 
 /* buffer 1 = buffer 0, but for its first number, which is 0. */
 static void queue_some(scene *s, size_t bytes)
@@ -312,8 +309,7 @@ TEST(a_stream_that_does_not_end_is_given_up_at_the_deadline)
     close_scene(&s);
 }
 
-/* --- products --------------------------------------------------------------
- */
+/* --- products ------------------------------------------------------------- */
 
 enum { M = 9, N = 7, K = 5, LD_AUX = 128 };
 
@@ -432,8 +428,7 @@ TEST(products_that_do_not_fit_are_refused)
     close_scene(&s);
 }
 
-/* --- kernels by hand -------------------------------------------------------
- */
+/* --- kernels by hand ------------------------------------------------------ */
 
 static void run_kernel(scene *s, const char *name, fl_device_step *step)
 {

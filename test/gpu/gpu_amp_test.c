@@ -14,8 +14,7 @@
 #include "fleet/job/handle.h"
 #include "runtime/exec/executor.h"
 
-/* --- what it reaches -------------------------------------------------------
- */
+/* --- what it reaches ------------------------------------------------------ */
 
 /* The class is where the numbers say that it is, so that there is something to
  * learn. */
@@ -96,8 +95,7 @@ TEST_LIMIT(float16_reaches_what_float_does, 180)
     check_losses((kit_options){.fp16 = true});
 }
 
-/* --- the same as on a CPU --------------------------------------------------
- */
+/* --- the same as on a CPU ------------------------------------------------- */
 
 /* Layers by layers: products round their operands alike. */
 static void agree(kit_kind kind, kit_options o, const char *device,
@@ -156,8 +154,7 @@ TEST(a_worker_on_a_gpu_is_one_process_there)
     gpu_kit_close();
 }
 
-/* --- where ------------------------------------------------------------------
- */
+/* --- where ---------------------------------------------------------------- */
 
 TEST(on_a_gpu_bfloat16_needs_nothing_of_the_processor)
 {
@@ -258,8 +255,7 @@ TEST(products_of_float32_and_mixed_precision_contradict)
     gpu_kit_close();
 }
 
-/* --- lists of names --------------------------------------------------------
- */
+/* --- lists of names ------------------------------------------------------- */
 
 /* How many casts a plan has, with such lists. */
 static int casts_with(const char *black, const char *names)

@@ -264,8 +264,7 @@ TEST(an_executor_goes_on_once_there_is_memory_for_its_first_batch)
     gpu_kit_close();
 }
 
-/* --- what is refused -------------------------------------------------------
- */
+/* --- what is refused ------------------------------------------------------ */
 
 TEST(a_step_without_a_kernel_is_named)
 {

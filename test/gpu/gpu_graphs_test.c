@@ -293,8 +293,8 @@ TEST(a_dense_iteration_is_its_feeds_and_one_launch)
     gpu_kit_close();
 }
 
-/* Rows are made and counted there: four slots, two of them with their offsets.
- */
+/* Rows are made and counted there: four slots, two of them with their
+ * offsets. */
 TEST(an_iteration_with_tables_is_its_feeds_and_one_launch)
 {
     enum { FEEDS = 2 + 4 + 2, A_GRAPH = 1 };

@@ -1,6 +1,6 @@
-/* gpu_loss_scaling_ranks_test.c - ranks on GPUs that train in float16: one rank's
- * overflow skips the update of all, they keep one scale, and have the bits of
- * one process that merges their batches. */
+/* gpu_loss_scaling_ranks_test.c - ranks on GPUs that train in float16: one
+ * rank's overflow skips the update of all, they keep one scale, and have the
+ * bits of one process that merges their batches. */
 #define SUITE gpu_loss_scaling_ranks
 #include "gpu_rank_kit.h"
 #include "rank_kit.h"
@@ -52,16 +52,15 @@ static void run(gpu_rank_lesson *s, int64_t updates)
     }
 }
 
-/* --- the bits of one process ------------------------------------------------
- */
+/* --- the bits of one process ---------------------------------------------- */
 
 static void in_order(fleet_distributed_strategy *s)
 {
     s->deterministic = 1;
 }
 
-/* One process on a GPU that merges as many batches; *scale: that it ends with.
- */
+/* One process on a GPU that merges as many batches; *scale: that it ends
+ * with. */
 static uint64_t merged(kit_kind kind, kit_options how, int ranks, int batches,
                        float *scale)
 {
@@ -129,8 +128,7 @@ TEST_LIMIT(so_they_have_with_tables_that_they_share_out, 200)
     gpu_rank_close();
 }
 
-/* --- one rank that overflows ------------------------------------------------
- */
+/* --- one rank that overflows ---------------------------------------------- */
 
 static void each_alone(fleet_distributed_strategy *s)
 {
@@ -218,8 +216,7 @@ TEST(a_sum_that_float16_does_not_hold_skips_the_update)
     gpu_rank_close();
 }
 
-/* --- ends that are unequal, and what is loaded -----------------------------
- */
+/* --- ends that are unequal, and what is loaded ---------------------------- */
 
 /* A scale that grows with each update until one overflows, again and again:
  * also while a rank has no batch, for the last update or in a pass to come. */
@@ -272,8 +269,7 @@ TEST(all_begin_with_the_scale_of_the_first)
     gpu_rank_close();
 }
 
-/* --- what is refused --------------------------------------------------------
- */
+/* --- what is refused ------------------------------------------------------ */
 
 TEST(ranks_that_do_not_sum_all_gradients_are_refused)
 {

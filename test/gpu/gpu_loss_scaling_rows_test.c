@@ -1,6 +1,6 @@
-/* gpu_loss_scaling_rows_test.c - trainings in float16 whose tables have their rows
- * in a GPU's memory: the bits of rows on the CPU, updates that a row's gradient
- * alone makes overflow, and that nobody waits for who decides. */
+/* gpu_loss_scaling_rows_test.c - trainings in float16 whose tables have their
+ * rows in a GPU's memory: the bits of rows on the CPU, updates that a row's
+ * gradient alone makes overflow, and that nobody waits for who decides. */
 #define SUITE gpu_loss_scaling_rows
 #include "gpu_kit.h"
 #include "test.h"
@@ -122,8 +122,7 @@ static int64_t count_of(const scene *s, int table)
     return rows->methods->count(rows);
 }
 
-/* --- the bits of rows on the CPU -------------------------------------------
- */
+/* --- the bits of rows on the CPU ------------------------------------------ */
 
 /* Heads, weights and states. */
 typedef struct listing {
@@ -226,8 +225,7 @@ TEST(rows_have_the_bits_of_those_on_the_cpu_without_graphs)
     gpu_kit_close();
 }
 
-/* --- a row's gradient alone ------------------------------------------------
- */
+/* --- a row's gradient alone ----------------------------------------------- */
 
 /* New ids, and one number that makes one row's gradient infinite: the loss, and
  * all else, is far from that. */
@@ -327,8 +325,7 @@ TEST(an_update_counts_or_is_skipped_wherever_rows_are)
     gpu_kit_close();
 }
 
-/* --- what is there, and who waits ------------------------------------------
- */
+/* --- what is there, and who waits ----------------------------------------- */
 
 TEST(rows_are_checked_where_they_are)
 {

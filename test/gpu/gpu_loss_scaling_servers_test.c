@@ -1,6 +1,6 @@
-/* gpu_loss_scaling_servers_test.c - workers on GPUs that train in float16 beside
- * servers: each has a scale of its own, and one whose gradients overflow brings
- * nothing to that step, or sends nothing. */
+/* gpu_loss_scaling_servers_test.c - workers on GPUs that train in float16
+ * beside servers: each has a scale of its own, and one whose gradients overflow
+ * brings nothing to that step, or sends nothing. */
 #define SUITE gpu_loss_scaling_servers
 #include "gpu_kit.h"
 #include "overflow_kit.h"
@@ -143,8 +143,8 @@ TEST_LIMIT(in_sync_they_are_one_process_that_merges_their_batches, 100)
     gpu_kit_close();
 }
 
-/* A batch that brings nothing may be any: neither weights nor rows are of it.
- */
+/* A batch that brings nothing may be any: neither weights nor rows are of
+ * it. */
 static void check_nothing_comes(kit_options how, bool a_sync, int workers)
 {
     lesson whole = {.how = how, .a_sync = a_sync};

@@ -1,6 +1,6 @@
-/* gpu_loss_scaling_sharded_test.c - ranks on GPUs that train in float16, with tables
- * that they share out: one rank's rows alone may overflow, and nobody updates
- * anything then, nor makes a row. */
+/* gpu_loss_scaling_sharded_test.c - ranks on GPUs that train in float16, with
+ * tables that they share out: one rank's rows alone may overflow, and nobody
+ * updates anything then, nor makes a row. */
 #define SUITE gpu_loss_scaling_sharded
 #include "gpu_rank_kit.h"
 #include "overflow_kit.h"

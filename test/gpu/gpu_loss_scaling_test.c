@@ -1,6 +1,6 @@
-/* gpu_loss_scaling_test.c - trainings in float16 on a GPU: the loss's scale shrinks
- * and grows, updates that overflowed are skipped and count nowhere, wherever
- * that is decided, and a checkpoint has it all. */
+/* gpu_loss_scaling_test.c - trainings in float16 on a GPU: the loss's scale
+ * shrinks and grows, updates that overflowed are skipped and count nowhere,
+ * wherever that is decided, and a checkpoint has it all. */
 #define SUITE gpu_loss_scaling
 #include "gpu_kit.h"
 #include "test.h"
@@ -62,8 +62,7 @@ static kit_model open_model(kit_kind kind, kit_options o,
     return gpu_kit_model(kind, o);
 }
 
-/* --- skipped updates -------------------------------------------------------
- */
+/* --- skipped updates ------------------------------------------------------ */
 
 static void check_skipped(kit_model *m)
 {
@@ -186,8 +185,7 @@ TEST(a_scale_does_not_shrink_below_one_or_what_it_began_with)
     CHECK_NEAR(shrunk(32768, 0.25f), 0.25, 0);
 }
 
-/* --- what they leave no trace in -------------------------------------------
- */
+/* --- what they leave no trace in ------------------------------------------ */
 
 /* A model whose learning rate and moments' corrections follow the updates. */
 static kit_model open_scheduled(kit_kind kind, kit_options o,
@@ -266,8 +264,7 @@ TEST(an_executor_that_takes_over_knows_what_was_skipped)
     gpu_kit_close();
 }
 
-/* --- merge groups -----------------------------------------------------------
- */
+/* --- merge groups --------------------------------------------------------- */
 
 TEST(a_group_is_skipped_once)
 {
@@ -304,8 +301,7 @@ TEST(a_group_that_ends_with_its_pass_is_skipped_too)
     gpu_kit_close();
 }
 
-/* --- updates that are not skipped -------------------------------------------
- */
+/* --- updates that are not skipped ----------------------------------------- */
 
 TEST(a_scale_grows_after_so_many_updates)
 {
@@ -384,8 +380,7 @@ TEST(a_loss_that_is_not_finite_is_a_failure_as_ever)
     gpu_kit_close();
 }
 
-/* --- checkpoints ------------------------------------------------------------
- */
+/* --- checkpoints ---------------------------------------------------------- */
 
 static void check_resumed(kit_kind kind)
 {
@@ -464,8 +459,7 @@ TEST(a_checkpoint_without_a_scale_leaves_the_one_that_is_there)
     gpu_kit_close();
 }
 
-/* --- what is said ------------------------------------------------------------
- */
+/* --- what is said --------------------------------------------------------- */
 
 TEST(the_scale_is_asked_for_in_vain_without_float16)
 {

@@ -1,6 +1,7 @@
-/* gpu_prefetch_test.c - rows that servers keep are on the GPU before their batch's
- * turn: copied while the batch before is computed, with the same bits, whatever
- * fails. fake_remote.h is the servers, and at the end real ones are. */
+/* gpu_prefetch_test.c - rows that servers keep are on the GPU before their
+ * batch's turn: copied while the batch before is computed, with the same bits,
+ * whatever fails. fake_remote.h is the servers, and at the end real ones
+ * are. */
 #define _GNU_SOURCE
 #define SUITE gpu_prefetch
 #include "workers_kit.h"

@@ -1,5 +1,5 @@
-/* gpu_progress_test.c - what a pass on a GPU prints: the loss of every n-th batch,
- * without waiting for any; a progress that says nothing until there is
+/* gpu_progress_test.c - what a pass on a GPU prints: the loss of every n-th
+ * batch, without waiting for any; a progress that says nothing until there is
  * something to say. The GPU works as late as it may. */
 #define SUITE gpu_progress
 #include "gpu_kit.h"

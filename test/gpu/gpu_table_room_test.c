@@ -10,8 +10,7 @@
 #include "fleet/job/handle.h"
 #include "runtime/exec/executor.h"
 
-/* --- room ------------------------------------------------------------------
- */
+/* --- room ----------------------------------------------------------------- */
 
 TEST(a_table_grows_and_keeps_its_rows)
 {
@@ -118,8 +117,7 @@ TEST(more_ids_than_can_be_numbered_are_refused)
     gpu_kit_close();
 }
 
-/* --- no wait ---------------------------------------------------------------
- */
+/* --- no wait -------------------------------------------------------------- */
 
 /* The GPU does nothing for a while: two iterations are queued all the same, and
  * only the third one waits for the first. */
@@ -145,8 +143,7 @@ TEST(iterations_are_queued_and_not_waited_for)
     gpu_kit_close();
 }
 
-/* --- what fails ------------------------------------------------------------
- */
+/* --- what fails ----------------------------------------------------------- */
 
 /* With ids that nobody has seen before. */
 TEST(a_batch_whose_loss_is_not_finite_makes_and_changes_no_row)

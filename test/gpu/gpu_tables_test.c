@@ -23,8 +23,7 @@ static const lookup_case three = {.slot = {{"ids", 0, 3, FLEET_SUM, 5}},
                                   .threads = 1,
                                   .device = "gpu:0"};
 
-/* --- the bits of the CPU ---------------------------------------------------
- */
+/* --- the bits of the CPU -------------------------------------------------- */
 
 TEST(lookups_agree_with_a_plain_list_to_the_bit)
 {
@@ -114,8 +113,7 @@ TEST(first_values_of_every_kind_are_those_of_the_cpu)
     gpu_kit_close();
 }
 
-/* --- where rows are --------------------------------------------------------
- */
+/* --- where rows are ------------------------------------------------------- */
 
 /* The same program, trained elsewhere; NULL place: where it is. */
 static fleet_executor *other_executor(const lookup_scene *s, fleet_place place,
@@ -282,8 +280,7 @@ TEST(a_slot_without_a_gradient_makes_no_row)
     gpu_kit_close();
 }
 
-/* --- both copies, in turn ---------------------------------------------------
- */
+/* --- both copies, in turn ------------------------------------------------- */
 
 /* Executors of one program, on the GPU (twice) and on the CPU: step counts and
  * states go along. */

@@ -59,8 +59,7 @@ TEST(rows_are_copied_between_the_memories)
     gpu_kit_close();
 }
 
-/* --- what is missing -------------------------------------------------------
- */
+/* --- what is missing ------------------------------------------------------ */
 
 TEST(no_plug_in_is_said)
 {

@@ -17,8 +17,7 @@
 #include "runtime/optim/rule.h"
 #include "runtime/exec/executor.h"
 
-/* --- the same as on the CPU ------------------------------------------------
- */
+/* --- the same as on the CPU ----------------------------------------------- */
 
 static void agree(kit_kind kind, kit_options o, const char *device,
                   const char *guard)
@@ -272,8 +271,7 @@ TEST(models_agree_that_servers_keep)
     gpu_kit_close();
 }
 
-/* --- what is read and written here -----------------------------------------
- */
+/* --- what is read and written here ---------------------------------------- */
 
 TEST(saves_and_hashes_move_between_the_two)
 {

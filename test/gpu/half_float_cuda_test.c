@@ -365,8 +365,7 @@ TEST(gradients_of_layers_agree_with_their_formulas)
     device_kit_close(&k);
 }
 
-/* --- all of them -----------------------------------------------------------
- */
+/* --- all of them ---------------------------------------------------------- */
 
 TEST(each_kernel_of_a_narrow_type_has_a_test_here)
 {

@@ -74,8 +74,7 @@ static fl_device_lookup lookup(const fl_device_feature *feature)
                               .bits = 64};
 }
 
-/* --- what is fed, and the keys that should come ----------------------------
- */
+/* --- what is fed, and the keys that should come --------------------------- */
 
 /* Some ids use all of their 64 bits. */
 static int64_t some_id(int i, int stream)
@@ -226,8 +225,7 @@ TEST(equal_keys_are_one_and_keep_the_order_of_their_positions)
     }
 }
 
-/* --- gather and sum ---------------------------------------------------------
- */
+/* --- gather and sum ------------------------------------------------------- */
 
 /* Two features write into columns of one output. */
 static const fl_device_feature feature_of_rows[FEATURES] = {
@@ -376,8 +374,7 @@ TEST(gradients_of_equal_keys_are_added_in_order_to_the_bit)
     close_scene(&s);
 }
 
-/* --- merge ---------------------------------------------------------
- */
+/* --- merge ---------------------------------------------------------------- */
 
 enum { MERGED = 5, BATCHES = 3 };
 

@@ -1,6 +1,6 @@
-/* loss_scaling_cuda_test.c - the steps that scale a loss, on a device: what is not
- * finite is found, the scale shrinks and grows, and rates follow the updates
- * that were not skipped. */
+/* loss_scaling_cuda_test.c - the steps that scale a loss, on a device: what is
+ * not finite is found, the scale shrinks and grows, and rates follow the
+ * updates that were not skipped. */
 #define SUITE loss_scaling_cuda
 #include "device_kit.h"
 #include "test.h"

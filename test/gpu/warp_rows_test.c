@@ -1,6 +1,6 @@
-/* warp_rows_test.c - rows that teams of threads share (runtime/device/cuda/warp_rows.h), of
- * lengths that fit in pieces of 16 bytes and of ones that do not: gathered, and
- * summed by key, to the bit. */
+/* warp_rows_test.c - rows that teams of threads share
+ * (runtime/device/cuda/warp_rows.h), of lengths that fit in pieces of 16 bytes
+ * and of ones that do not: gathered, and summed by key, to the bit. */
 #define SUITE warp_rows
 #include "device_kit.h"
 #include "test.h"
@@ -13,7 +13,8 @@
 
 enum { BATCH = 70, FEATURES = 2, CELLS = BATCH * FEATURES, KEYS = 23 };
 
-/* Both features write into one output; a feature's rows begin `gap` floats late. */
+/* Both features write into one output; a feature's rows begin `gap` floats
+ * late. */
 typedef struct scene {
     device_kit k;
     int64_t dim, gap, ld;

@@ -41,7 +41,7 @@ fl_comm_options comm_kit_options(const comm_kit_part *part, bool ordered)
     return (fl_comm_options){.ordered = ordered, .deadline_ms = ms};
 }
 
-/* --- shared memory, without MPI ----------------------------------------------- */
+/* --- shared memory, without MPI ------------------------------------------- */
 
 static void *prepare_shm(int size)
 {

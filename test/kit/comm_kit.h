@@ -1,6 +1,7 @@
-/* comm_kit.h - what every group of ranks must do (runtime/device/comm.h), whoever
- * joins the ranks: parts, which each rank of a group runs, and ways to start
- * them. A rank is a process of its own, or, for ThreadSanitizer, a thread. */
+/* comm_kit.h - what every group of ranks must do (runtime/device/comm.h),
+ * whoever joins the ranks: parts, which each rank of a group runs, and ways to
+ * start them. A rank is a process of its own, or, for ThreadSanitizer, a
+ * thread. */
 #ifndef FL_COMM_KIT_H
 #define FL_COMM_KIT_H
 
@@ -55,8 +56,7 @@ void comm_kit_run_sizes(const char *part, comm_kit_way way, int least);
 /* What a part's group is made with. */
 fl_comm_options comm_kit_options(const comm_kit_part *part, bool ordered);
 
-/* --- values -----------------------------------------------------------------
- */
+/* --- values --------------------------------------------------------------- */
 
 /* A rank's n elements. */
 void comm_kit_fill(void *out, fl_wire_type type, int rank, int64_t n);

@@ -128,8 +128,7 @@ void device_kit_run(device_kit *k, const char *name, fl_device_step *step)
     free(step->state);
 }
 
-/* --- operands --------------------------------------------------------------
- */
+/* --- operands ------------------------------------------------------------- */
 
 /* One operand: where it lies here, what it was before the step, and its copy on
  * the device. */
@@ -267,8 +266,7 @@ static void drop_operand(comparison *m, int i)
     m->k->d->methods->free(m->k->d, m->k->q, o->there);
 }
 
-/* --- both sides ------------------------------------------------------------
- */
+/* --- both sides ----------------------------------------------------------- */
 
 /* What run.c does for kernels that read whole buffers. */
 static void zero_tails(const comparison *m)
@@ -324,8 +322,7 @@ static void run_there(comparison *m, const char *name)
     device_kit_drop(k, s.fault);
 }
 
-/* --- what is compared ------------------------------------------------------
- */
+/* --- what is compared ----------------------------------------------------- */
 
 static double number_at(const operand *o, const void *p, int64_t i)
 {
@@ -425,8 +422,7 @@ static void compare_operand(comparison *m, int i)
     }
 }
 
-/* --- steps -----------------------------------------------------------------
- */
+/* --- steps ---------------------------------------------------------------- */
 
 static bool is_in(const char *const *list, const char *name)
 {

@@ -73,8 +73,7 @@ void lane_close(lane_kit *k)
     sim_models_close();
 }
 
-/* --- told ------------------------------------------------------------------
- */
+/* --- told ----------------------------------------------------------------- */
 
 fl_msg_head lane_head(fl_msg_kind kind, uint32_t stream, uint64_t step,
                       uint16_t flags)
@@ -173,8 +172,7 @@ void lane_numbers(lane_kit *k, uint32_t stream, uint64_t number, int how,
     lane_tell(k, &w, (int)stream);
 }
 
-/* --- heard -----------------------------------------------------------------
- */
+/* --- heard ---------------------------------------------------------------- */
 
 const fl_msg *lane_hear(lane_kit *k, int to)
 {

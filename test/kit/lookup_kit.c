@@ -9,8 +9,7 @@
 
 #include "fleet/job/handle.h"
 
-/* --- the plain reference ---------------------------------------------------
- */
+/* --- the plain reference -------------------------------------------------- */
 
 static void plain_open(plain_table *t, const char *name, int64_t dim)
 {
@@ -170,8 +169,7 @@ void lookup_close(lookup_scene *s)
     fleet_destroy(s->f);
 }
 
-/* --- a step in both ----------------------------------------------------------
- */
+/* --- a step in both ------------------------------------------------------- */
 
 kit_batch *lookup_batch(const lookup_scene *s, int step)
 {

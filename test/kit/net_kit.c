@@ -22,8 +22,7 @@ void net_close_pool(void)
     net_pool = NULL;
 }
 
-/* --- sockets ---------------------------------------------------------------
- */
+/* --- sockets -------------------------------------------------------------- */
 
 fl_socket *net_listen(const char *address, char bound[FL_ADDRESS_SIZE])
 {
@@ -116,8 +115,7 @@ void net_talk(fl_socket *server, fl_socket *client, unsigned seed)
     net_check_received(client, NULL, 80, seed + 1);
 }
 
-/* --- messages --------------------------------------------------------------
- */
+/* --- messages ------------------------------------------------------------- */
 
 void net_fill_bytes(uint8_t *data, size_t size, unsigned seed)
 {

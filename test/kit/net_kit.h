@@ -13,8 +13,7 @@ extern fl_packet_pool *net_pool;
 void net_open_pool(void);
 void net_close_pool(void);
 
-/* --- sockets ---------------------------------------------------------------
- */
+/* --- sockets -------------------------------------------------------------- */
 
 /* The pool is opened with the first, and closed by net_end(). */
 fl_socket *net_listen(const char *address, char bound[FL_ADDRESS_SIZE]);
@@ -36,14 +35,13 @@ fl_packet *net_receive(fl_socket *s, fl_peer *from);
 /* There and back. */
 void net_talk(fl_socket *server, fl_socket *client, unsigned seed);
 
-/* --- messages --------------------------------------------------------------
- */
+/* --- messages ------------------------------------------------------------- */
 
 extern const fl_msg_head net_head;
 void net_check_head(const fl_msg_head *got, const fl_msg_head *want);
 
-/* A section with these columns: 2 runs, 3 keys, bytes that op and column say.
- */
+/* A section with these columns: 2 runs, 3 keys, bytes that op and column
+ * say. */
 void net_add_section(fl_msg_writer *w, int op, int columns);
 void net_check_section(const fl_msg *msg, int i, int op, int columns);
 

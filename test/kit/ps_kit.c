@@ -35,8 +35,7 @@ ps_node *ps_worker(ps_job *j, int i)
     return &j->node[or_one(j->servers) + i];
 }
 
-/* --- a node's life ----------------------------------------------------------
- */
+/* --- a node's life -------------------------------------------------------- */
 
 static void keep_log(void *user, fleet_log_level level, const char *line)
 {
@@ -191,8 +190,7 @@ static void make_nodes(ps_job *j)
     }
 }
 
-/* --- threads ----------------------------------------------------------------
- */
+/* --- threads -------------------------------------------------------------- */
 
 static void *node_thread(void *arg)
 {
@@ -263,8 +261,7 @@ uint64_t ps_alone(const ps_job *j, int merge)
     return hash;
 }
 
-/* --- processes --------------------------------------------------------------
- */
+/* --- processes ------------------------------------------------------------ */
 
 /* A port is held from here on, so that nobody else gets it. */
 static void take_port(ps_job *j, int i)
@@ -459,8 +456,7 @@ const char *ps_folder(const ps_node *server)
     return test_keep(folder);
 }
 
-/* --- pipes ------------------------------------------------------------------
- */
+/* --- pipes ---------------------------------------------------------------- */
 
 ps_pipe ps_pipe_make(void)
 {

@@ -81,8 +81,7 @@ struct ps_job {
 ps_node *ps_server(ps_job *j, int i);
 ps_node *ps_worker(ps_job *j, int i);
 
-/* --- bodies ----------------------------------------------------------------
- */
+/* --- bodies --------------------------------------------------------------- */
 
 /* Initialize and run a server. */
 ps_body ps_serve;
@@ -95,8 +94,7 @@ fleet_status ps_begin(ps_node *n); /* executor, load, fleet_init_worker() */
 fleet_status ps_passes(ps_node *n, int passes);
 fleet_status ps_end(ps_node *n); /* hash, fleet_stop_worker() */
 
-/* --- threads ---------------------------------------------------------------
- */
+/* --- threads -------------------------------------------------------------- */
 
 /* All of it; the nodes say what came of them. */
 void ps_run(ps_job *j);
@@ -110,8 +108,7 @@ uint64_t ps_hash(ps_job *j);
 /* The same training in one process that merges `merge` batches per step. */
 uint64_t ps_alone(const ps_job *j, int merge);
 
-/* --- processes -------------------------------------------------------------
- */
+/* --- processes ------------------------------------------------------------ */
 
 /* Ports are taken, endpoints are known: before the first process starts. */
 void ps_prepare(ps_job *j);
@@ -142,8 +139,7 @@ void ps_let_go(ps_job *j);
 /* Where a server that runs has its ipc sockets. */
 const char *ps_folder(const ps_node *server);
 
-/* --- pipes -----------------------------------------------------------------
- */
+/* --- pipes ---------------------------------------------------------------- */
 
 ps_pipe ps_pipe_make(void);
 void ps_tell(const ps_pipe *p);

@@ -1,5 +1,5 @@
-/* workers_kit.h - workers of one model in this process, with a fake exchange, driven
- * in turn. */
+/* workers_kit.h - workers of one model in this process, with a fake exchange,
+ * driven in turn. */
 #ifndef FL_TEST_CREW_H
 #define FL_TEST_CREW_H
 

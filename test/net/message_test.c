@@ -11,8 +11,7 @@
 #include "net/crc32c.h"
 #include "net_kit.h"
 
-/* --- the sum ---------------------------------------------------------------
- */
+/* --- the sum -------------------------------------------------------------- */
 
 TEST(sums_are_crc_32c)
 {
@@ -60,8 +59,7 @@ TEST(a_sum_may_be_continued_anywhere)
     free(data);
 }
 
-/* --- round trips -----------------------------------------------------------
- */
+/* --- round trips ---------------------------------------------------------- */
 
 TEST(kinds_and_ops_have_their_numbers_on_the_wire)
 {
@@ -260,8 +258,7 @@ TEST(a_message_like_the_last_one_allocates_nothing)
     net_close_pool();
 }
 
-/* --- writing what cannot be ------------------------------------------------
- */
+/* --- writing what cannot be ----------------------------------------------- */
 
 static void begin(fl_msg_writer *w)
 {

@@ -19,8 +19,7 @@
 #include "base/memory.h"
 #include "net_kit.h"
 
-/* --- addresses -------------------------------------------------------------
- */
+/* --- addresses ------------------------------------------------------------ */
 
 static void check_bind_fails(const char *address, int fd, fleet_status code,
                              const char *words)
@@ -204,8 +203,7 @@ TEST(memory_that_runs_out_is_reported)
     fl_socket_close(s, 0);
 }
 
-/* --- peers that go, strangers that come ------------------------------------
- */
+/* --- peers that go, strangers that come ----------------------------------- */
 
 /* Send until it fails. */
 static fleet_status send_until_gone(fl_socket *s, const fl_peer *to)

@@ -24,8 +24,7 @@
 #include "base/memory.h"
 #include "net_kit.h"
 
-/* --- transports ------------------------------------------------------------
- */
+/* --- transports ----------------------------------------------------------- */
 
 static void check_transport(const char *address, const char *begins)
 {
@@ -127,8 +126,7 @@ TEST(answers_go_to_the_client_that_asked)
     net_end(NULL, server);
 }
 
-/* --- frames ----------------------------------------------------------------
- */
+/* --- frames --------------------------------------------------------------- */
 
 static void check_frames(const char *address)
 {
@@ -251,8 +249,7 @@ TEST(a_packet_that_would_not_arrive_is_not_sent)
     net_end(client, server);
 }
 
-/* --- fork() ----------------------------------------------------------------
- */
+/* --- fork() --------------------------------------------------------------- */
 
 /* Run in a child; its failures are the test's. */
 static void fork_and(void (*body)(fl_socket *, fl_socket *), fl_socket *server,
@@ -325,8 +322,7 @@ TEST(a_child_process_may_open_sockets_of_its_own)
 #endif
 }
 
-/* --- waiting ---------------------------------------------------------------
- */
+/* --- waiting -------------------------------------------------------------- */
 
 TEST(the_bell_wakes_who_waits_once)
 {

@@ -59,8 +59,7 @@ static void close_scene(scene *s)
     net_close_pool();
 }
 
-/* --- messages --------------------------------------------------------------
- */
+/* --- messages ------------------------------------------------------------- */
 
 /* Of one section: keys, and for a step gradients that they make. */
 static fl_packet *make(fl_msg_kind kind, fl_section_op op, const uint64_t *key,
@@ -166,8 +165,7 @@ static int64_t push_both(scene *s, const uint64_t *key, const uint64_t *other,
     return found;
 }
 
-/* --- what was found ---------------------------------------------------------
- */
+/* --- what was found ------------------------------------------------------- */
 
 static const uint64_t a[N] = {11, 12, 13, 14, 15}, b[N] = {13, 16, 17, 12, 18};
 
@@ -224,8 +222,7 @@ TEST(a_push_of_other_keys_than_the_last_two_pulls_looks_for_its_rows)
     close_scene(&s);
 }
 
-/* --- unsound messages -------------------------------------------------------
- */
+/* --- unsound messages ----------------------------------------------------- */
 
 static void check_refused(fl_packet *p, const char *words)
 {

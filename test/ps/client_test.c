@@ -232,8 +232,7 @@ TEST(after_a_gap_all_is_sent_again_but_not_at_once)
     close_scene(&s);
 }
 
-/* --- deadlines -------------------------------------------------------------
- */
+/* --- deadlines ------------------------------------------------------------ */
 
 TEST(a_silent_lane_is_gone_after_the_peer_deadline)
 {
@@ -280,8 +279,7 @@ TEST(waiting_for_a_worker_ends_with_the_step_deadline_and_its_name)
     close_scene(&s);
 }
 
-/* --- answers ----------------------------------------------------------------
- */
+/* --- answers -------------------------------------------------------------- */
 
 TEST(a_process_that_was_replaced_gives_up)
 {

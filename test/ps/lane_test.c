@@ -205,8 +205,7 @@ TEST(a_step_without_a_contribution_is_one_thing_and_one_piece)
     lane_close(&k);
 }
 
-/* --- sections that are about nothing ----------------------------------------
- */
+/* --- sections that are about nothing -------------------------------------- */
 
 /* A pull, or a step that ends, with one section: n_key keys, if `keys` come. */
 static void send_section(lane_kit *k, fl_msg_kind kind, fl_section_op op,
@@ -288,8 +287,7 @@ TEST(a_pull_that_no_frame_can_answer_is_refused)
     lane_close(&k);
 }
 
-/* --- who speaks -------------------------------------------------------------
- */
+/* --- who speaks ----------------------------------------------------------- */
 
 static void abort_as(lane_kit *k, uint64_t job, uint32_t stream,
                      uint32_t incarnation)
@@ -379,8 +377,7 @@ TEST(a_second_process_with_a_workers_number_is_turned_away)
     lane_close(&k);
 }
 
-/* --- a process is replaced --------------------------------------------------
- */
+/* --- a process is replaced ------------------------------------------------ */
 
 static void send_clip(lane_kit *k, uint32_t stream, uint64_t step, float factor)
 {
@@ -451,8 +448,7 @@ TEST(what_a_replaced_process_has_asked_for_is_not_answered)
     lane_close(&k);
 }
 
-/* --- commands --------------------------------------------------------------------
- */
+/* --- commands ------------------------------------------------------------- */
 
 static void hear_command(lane_kit *k, fl_msg_status status, const char *words)
 {
@@ -520,8 +516,7 @@ TEST(a_command_of_a_lane_that_has_failed_ends_in_peace)
     lane_close(&k);
 }
 
-/* --- leaving -----------------------------------------------------------------
- */
+/* --- leaving -------------------------------------------------------------- */
 
 /* A pull of one row in that version. */
 static void pull_version(lane_kit *k, uint32_t stream, uint64_t version)

@@ -49,8 +49,7 @@ TEST(a_sum_is_told_again)
     lane_close(&k);
 }
 
-/* --- deadlines ---------------------------------------------------------------
- */
+/* --- deadlines ------------------------------------------------------------ */
 
 /* Both beat; time goes on. */
 static void pass_time(lane_kit *k, int64_t ms)

@@ -1,5 +1,5 @@
-/* partition_test.c - who keeps what: every bucket, and so every row and block, has
- * exactly one lane, however many servers and lanes there are. */
+/* partition_test.c - who keeps what: every bucket, and so every row and block,
+ * has exactly one lane, however many servers and lanes there are. */
 #define SUITE partition
 #include "sim_job.h"
 #include "test.h"

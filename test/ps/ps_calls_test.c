@@ -13,8 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* --- evaluation -------------------------------------------------------------
- */
+/* --- evaluation ----------------------------------------------------------- */
 
 static fleet_status evaluate(ps_node *n, double out[2])
 {
@@ -90,8 +89,7 @@ TEST(a_worker_may_evaluate_while_the_others_train)
     ps_hash(&j);
 }
 
-/* --- metrics ----------------------------------------------------------------
- */
+/* --- metrics -------------------------------------------------------------- */
 
 static fleet_status sums(ps_node *n)
 {
@@ -266,8 +264,7 @@ TEST(the_auc_is_that_of_all_workers)
         CHECK_NEAR(ps_worker(&j, i)->number[0], want, 0);
 }
 
-/* --- at the wrong time ------------------------------------------------------
- */
+/* --- at the wrong time ---------------------------------------------------- */
 
 static void check_refused(ps_node *n, const char *words)
 {

@@ -254,8 +254,7 @@ TEST(a_server_that_is_killed_at_any_moment_is_named)
         kill_after(ms * TEST_SLOWNESS, true);
 }
 
-/* --- who is slow is not dead -------------------------------------------------
- */
+/* --- who is slow is not dead ---------------------------------------------- */
 
 TEST(a_worker_that_evaluates_for_long_kills_nobody)
 {
@@ -308,8 +307,7 @@ TEST(a_server_that_never_starts_is_named_by_the_workers)
     ps_check_fails(ps_server(&j, 0), words);
 }
 
-/* --- SIGTERM ----------------------------------------------------------------
- */
+/* --- SIGTERM -------------------------------------------------------------- */
 
 TEST(sigterm_ends_a_server_cleanly_and_the_workers_are_told)
 {

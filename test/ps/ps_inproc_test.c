@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- bits -------------------------------------------------------------------
- */
+/* --- bits ----------------------------------------------------------------- */
 
 /* Whatever the servers and lanes, the hash is that one. */
 static void check_everywhere(ps_job j, uint64_t want)
@@ -124,8 +123,8 @@ TEST(a_worker_without_a_batch_takes_part)
     CHECK(ps_hash(&j) == ps_alone(&j, 4));
 }
 
-/* A tower whose layers have rates and decays of their own, one of them frozen.
- */
+/* A tower whose layers have rates and decays of their own, one of them
+ * frozen. */
 static void open_rates(ps_node *n, const fleet_options *o)
 {
     const ps_job *j = n->job;
@@ -267,8 +266,7 @@ TEST(async_trains_and_counts_every_batch)
     }
 }
 
-/* --- the sum test -----------------------------------------------------------
- */
+/* --- the sum test --------------------------------------------------------- */
 
 /* loss = mean(w x) + mean(rows): constant gradients, of 1 / 4 for w where x is
  * 0.25, of n / B for a row that is n times in the batch. */
@@ -360,8 +358,7 @@ TEST(async_applies_every_gradient_exactly_once)
     }
 }
 
-/* --- loops of the host's own -------------------------------------------------
- */
+/* --- loops of the host's own ---------------------------------------------- */
 
 /* Worker i does 3 i steps, twice, and worker 0 evaluates in between. */
 static fleet_status loop(ps_node *n)
@@ -396,8 +393,7 @@ TEST(loops_with_unequal_counts_meet_in_a_barrier)
     CHECK_NEAR(ps_worker(&j, 0)->number[1], -(0 + 3 + 6) * 2 * 0.375, 0);
 }
 
-/* --- what is left -----------------------------------------------------------
- */
+/* --- what is left --------------------------------------------------------- */
 
 static int open_files(void)
 {

@@ -16,8 +16,7 @@
 
 #include "base/error.h"
 
-/* --- bits -------------------------------------------------------------------
- */
+/* --- bits ----------------------------------------------------------------- */
 
 /* A worker that tells its hash. */
 static fleet_status train_and_tell(ps_node *n)
@@ -93,8 +92,7 @@ TEST(a_server_leaves_by_itself_and_its_folder_goes_with_it)
         CHECK(access(folder[i], F_OK) != 0);
 }
 
-/* --- saves ------------------------------------------------------------------
- */
+/* --- saves ---------------------------------------------------------------- */
 
 /* A server whose disk is full. */
 static fleet_status serve_without_room(ps_node *n)
@@ -142,8 +140,7 @@ TEST(a_server_that_cannot_write_its_part_is_named_and_nothing_is_left)
     CHECK(rmdir(folder) == 0); /* it is empty */
 }
 
-/* --- quality, under fleetrun ------------------------------------------------
- */
+/* --- quality, under fleetrun ---------------------------------------------- */
 
 #define PS(n) "--server_num " #n " --worker_num 2"
 #define SYNC  "\"a_sync\": false"

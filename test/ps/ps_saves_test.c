@@ -162,8 +162,7 @@ TEST(an_async_job_saves_and_loads)
     CHECK(ps_hash(&j) == hash);
 }
 
-/* --- inference models -------------------------------------------------------
- */
+/* --- inference models ----------------------------------------------------- */
 
 enum { N = 12 };
 
@@ -261,8 +260,7 @@ TEST(an_inference_model_scores_as_the_job_did)
         }
 }
 
-/* --- what fails -------------------------------------------------------------
- */
+/* --- what fails ----------------------------------------------------------- */
 
 static int entries_of(const char *folder)
 {

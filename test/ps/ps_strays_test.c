@@ -123,8 +123,7 @@ TEST(two_workers_with_one_number_are_named_both)
     close_held(&j);
 }
 
-/* --- the port ---------------------------------------------------------------
- */
+/* --- the port ------------------------------------------------------------- */
 
 TEST(a_port_in_use_is_named)
 {
@@ -192,8 +191,8 @@ static void greet(int fd, unsigned seed)
     say_garbage(fd, seed);
 }
 
-/* A peer that speaks ZeroMQ, and sends what are no messages, or damaged ones.
- */
+/* A peer that speaks ZeroMQ, and sends what are no messages, or damaged
+ * ones. */
 static void send_nonsense(const char *address)
 {
     fl_socket *s;
@@ -254,8 +253,7 @@ TEST(garbage_on_a_servers_sockets_does_no_harm)
     net_end(NULL, NULL);
 }
 
-/* --- other versions ---------------------------------------------------------
- */
+/* --- other versions ------------------------------------------------------- */
 
 /* The version stands behind the magic number. */
 static void set_version(fl_packet *p, uint8_t version)

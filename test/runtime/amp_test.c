@@ -131,8 +131,7 @@ TEST(products_of_bfloat16_are_summed_in_float)
     check_product((fl_matmul_spec){.m = 1, .n = 9, .k = 1});
 }
 
-/* --- layers ----------------------------------------------------------------
- */
+/* --- layers --------------------------------------------------------------- */
 
 static void ref_fc(const ref_tensor *const *in, ref_tensor *out)
 {
@@ -359,8 +358,7 @@ TEST(a_nan_is_not_lost_on_its_way_to_the_loss)
     kit_close(&m);
 }
 
-/* --- servers ---------------------------------------------------------------
- */
+/* --- servers -------------------------------------------------------------- */
 
 TEST(a_worker_of_bfloat16_is_one_process_of_bfloat16)
 {
@@ -395,8 +393,7 @@ TEST(two_workers_in_sync_are_one_process_that_merges_their_batches)
     CHECK(hash != ps_hash(&j));
 }
 
-/* --- what it reaches --------------------------------------------------------
- */
+/* --- what it reaches ------------------------------------------------------ */
 
 /* A click is likelier the more a fixed sum of the numbers and of what each id
  * stands for is above zero. */
@@ -472,8 +469,7 @@ TEST_LIMIT(the_final_loss_is_that_of_float_within_half_a_percent, 180)
     check_loss("adam", 0.003f);
 }
 
-/* --- what is said -----------------------------------------------------------
- */
+/* --- what is said --------------------------------------------------------- */
 
 static void keep_warnings(void *user, fleet_log_level level, const char *line)
 {
@@ -521,8 +517,7 @@ TEST(the_dump_and_the_log_say_what_has_no_effect)
     fleet_destroy(f);
 }
 
-/* --- refusals ---------------------------------------------------------------
- */
+/* --- refusals ------------------------------------------------------------- */
 
 TEST(a_processor_without_it_is_refused_with_the_reason)
 {

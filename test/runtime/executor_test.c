@@ -18,8 +18,7 @@
 #include "runtime/simd/simd.h"
 #include "runtime/exec/compile.h"
 
-/* --- the same bits ----------------------------------------------------------
- */
+/* --- the same bits -------------------------------------------------------- */
 
 static uint64_t hash_of(kit_kind kind, int threads, int64_t rows)
 {

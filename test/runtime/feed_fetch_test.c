@@ -1,5 +1,5 @@
-/* feed_fetch_test.c - what an executor is fed with and what is fetched from it: each
- * mistake is refused by name, and changes nothing. */
+/* feed_fetch_test.c - what an executor is fed with and what is fetched from it:
+ * each mistake is refused by name, and changes nothing. */
 #define SUITE feed_fetch
 #include "test.h"
 #include "train_kit.h"
@@ -298,8 +298,7 @@ TEST(arguments_of_null_are_refused)
     close_scene(&s);
 }
 
-/* --- fetches ----------------------------------------------------------------
- */
+/* --- fetches -------------------------------------------------------------- */
 
 static void check_fetch(scene *s, fleet_fetch fetch, fleet_status want,
                         const char *words)

@@ -252,8 +252,7 @@ TEST(samples_without_ids_read_as_zeros_and_train_nothing)
     lookup_close(&s);
 }
 
-/* --- outputs that are not used, tables that are not trained -----------------
- */
+/* --- outputs that are not used, tables that are not trained --------------- */
 
 /* Two slots of one table; the loss depends on the one that `used` says. */
 typedef struct pair {
@@ -326,8 +325,7 @@ TEST(a_frozen_table_is_read_and_never_changed)
     CHECK(!row[0] && !row[1] && !row[2]);
 }
 
-/* --- no memory --------------------------------------------------------------
- */
+/* --- no memory ------------------------------------------------------------ */
 
 /* Training steps while the n-th allocation fails, and then to the end. */
 static bool train_without_memory(int64_t n, uint64_t want)

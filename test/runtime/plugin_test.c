@@ -1,5 +1,5 @@
-/* plugin_test.c - plug-ins are found, and refused by name (runtime/device/plugin.h).
- */
+/* plugin_test.c - plug-ins are found, and refused by name
+ * (runtime/device/plugin.h). */
 #define SUITE plugin
 #include "test.h"
 

@@ -49,8 +49,7 @@ bool sim_happens(sim *s, int of_1000)
     return of_1000 > 0 && sim_random(s, 1000) < (uint64_t)of_1000;
 }
 
-/* --- events ----------------------------------------------------------------
- */
+/* --- events --------------------------------------------------------------- */
 
 static bool before(const sim_event *a, const sim_event *b)
 {
@@ -99,8 +98,7 @@ static sim_event next_event(sim *s)
     return first;
 }
 
-/* --- lanes -------------------------------------------------------------------
- */
+/* --- lanes ---------------------------------------------------------------- */
 
 static void lane_sends(void *arg, const fl_peer *to, fl_packet *p)
 {
@@ -245,8 +243,7 @@ static void open_lane(sim *s, int server, int lane)
                             .lane = l->number});
 }
 
-/* --- fibers ------------------------------------------------------------------
- */
+/* --- fibers --------------------------------------------------------------- */
 
 static void *stacks[SIM_MOST_WORKER]; /* kept from run to run */
 
@@ -332,8 +329,7 @@ void sim_note(sim_worker *w, const char *format, ...)
     va_end(args);
 }
 
-/* --- workers -----------------------------------------------------------------
- */
+/* --- workers -------------------------------------------------------------- */
 
 static void worker_sends(void *arg, int lane, fl_packet *p)
 {
@@ -461,8 +457,7 @@ static void open_worker(sim *s, int index)
     sim_post(s, (sim_event){.kind = SIM_WORKER_TICK, .worker = index});
 }
 
-/* --- a run -------------------------------------------------------------------
- */
+/* --- a run ---------------------------------------------------------------- */
 
 fl_store *sim_store(const sim_model *m, fl_rows_maker *make_rows)
 {

@@ -11,8 +11,7 @@
 
 #include "base/text.h"
 
-/* --- models ----------------------------------------------------------------
- */
+/* --- models --------------------------------------------------------------- */
 
 static sim_model models[SIM_N_KIND];
 
@@ -169,8 +168,7 @@ void sim_make(uint64_t seed, bool sync, sim_options *o, sim_script *k)
     make_script(seed, o->n_worker, k);
 }
 
-/* --- what is trained with --------------------------------------------------
- */
+/* --- what is trained with ------------------------------------------------- */
 
 static const char *const tables[SIM_N_TABLE] = {"first", "second"};
 
@@ -187,8 +185,8 @@ static bool has_key(const sim_keys *k, uint64_t key)
     return false;
 }
 
-/* Few enough that workers share some; in the order of parts, as table_api.h wants
- * it. */
+/* Few enough that workers share some; in the order of parts, as table_api.h
+ * wants it. */
 static void make_keys(const sim_script *k, uint64_t at, int table, sim_keys *to)
 {
     int n = (int)(sim_hash(k->seed, KEYS, at, (uint64_t)table, 0) %
@@ -275,8 +273,7 @@ void sim_number(int worker, int pass, double x[2])
     x[1] = 1.0 / (worker + 3);
 }
 
-/* --- a worker ---------------------------------------------------------------
- */
+/* --- a worker ------------------------------------------------------------- */
 
 /* Its hands: what an iteration of a plan has. */
 typedef struct hands {

@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- packets --------------------------------------------------------------
- */
+/* --- packets -------------------------------------------------------------- */
 
 /* owner: how odd its places are. */
 static void release_copy(fl_packet *p)
@@ -111,8 +110,7 @@ static bool make_strange(sim *s, fl_packet *p, bool to_lane)
     }
 }
 
-/* --- links ------------------------------------------------------------------
- */
+/* --- links ---------------------------------------------------------------- */
 
 void sim_say(const sim *s, const char *what, int worker, int lane,
              const fl_packet *p)

@@ -104,8 +104,7 @@ static void contribute(reference *r, int worker, int pass, int step)
     r->steps[worker]++;
 }
 
-/* --- clip: contracts.md, section 2 ------------------------------------------
- */
+/* --- clip: contracts.md, section 2 ---------------------------------------- */
 
 static double squares(const float *g, int64_t n, float scale)
 {
@@ -173,8 +172,7 @@ static float clip_factor(const reference *r, float scale)
     return sqrt(sum) > most ? (float)(most / sqrt(sum)) : 1.0f;
 }
 
-/* --- an update --------------------------------------------------------------
- */
+/* --- an update ------------------------------------------------------------ */
 
 static fl_update for_attr(const fl_update *all, const fleet_param_attr *a)
 {
@@ -235,8 +233,7 @@ static void update(reference *r)
     r->n_batch = 0;
 }
 
-/* --- a job -------------------------------------------------------------------
- */
+/* --- a job ---------------------------------------------------------------- */
 
 static bool is_there(const reference *r, int worker, int pass)
 {

@@ -188,8 +188,7 @@ TEST_LIMIT(the_step_deadline_names_who_keeps_the_others_waiting, 7200)
     run_failures(worker_sticks, 300);
 }
 
-/* --- nobody does -----------------------------------------------------------
- */
+/* --- nobody does ---------------------------------------------------------- */
 
 TEST_LIMIT(sync_jobs_give_the_bits_of_one_process, 7200)
 {
@@ -201,8 +200,7 @@ TEST_LIMIT(async_jobs_apply_every_push_once, 7200)
     run_seeds(async_run, 2000);
 }
 
-/* --- memory runs out --------------------------------------------------------
- */
+/* --- memory runs out ------------------------------------------------------ */
 
 static bool all_well(const sim *s)
 {

@@ -31,8 +31,7 @@ enum { IDS = 26, SAMPLES = 400, BATCH = 256, EVERY = 10 };
             return status_;                                                    \
     } while (0)
 
-/* --- looking ---------------------------------------------------------------
- */
+/* --- looking -------------------------------------------------------------- */
 
 typedef struct look {
     long kb;
@@ -151,8 +150,7 @@ static bool verdict(const watch *w, const char *mode, const char *who)
     return flat;
 }
 
-/* --- training --------------------------------------------------------------
- */
+/* --- training ------------------------------------------------------------- */
 
 typedef struct scene {
     bool a_sync;

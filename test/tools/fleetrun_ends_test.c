@@ -137,8 +137,7 @@ TEST(lets_servers_serve_workers_of_other_nodes)
     CHECK_TEXT(launch_err(), "");
 }
 
-/* --- signals ---------------------------------------------------------------
- */
+/* --- signals -------------------------------------------------------------- */
 
 static const char obey[] = "trap 'echo bye; exit 0' TERM;" LAUNCH_HOLD
                            "while :; do sleep 1000 & wait; done";
@@ -219,8 +218,7 @@ TEST(ends_at_a_signal_while_its_output_is_full)
     close(ends[1]);
 }
 
-/* --- nothing is left -------------------------------------------------------
- */
+/* --- nothing is left ------------------------------------------------------ */
 
 /* One in its group, one that has left it, and what the shell waits in. */
 static const char family[] = "sleep 1000 & setsid sleep 1000 & " LAUNCH_HOLD

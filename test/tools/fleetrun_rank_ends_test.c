@@ -124,8 +124,7 @@ TEST(a_signal_reaches_the_ranks)
     launch_nothing_left();
 }
 
-/* --- an mpirun that does not do its work -----------------------------------
- */
+/* --- an mpirun that does not do its work ---------------------------------- */
 
 static void be_mpirun(const char *script)
 {

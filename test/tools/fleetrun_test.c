@@ -115,8 +115,7 @@ TEST(runs_one_worker_without_servers_as_it_is)
     check_value("workerlog.0", "TRAINING_ROLE", "(unset)");
 }
 
-/* --- sockets ---------------------------------------------------------------
- */
+/* --- sockets -------------------------------------------------------------- */
 
 /* What a server of the test below is: this program, once more. Here and not in
  * a script, which cannot ask a socket. */
@@ -219,8 +218,7 @@ TEST(names_a_port_that_is_taken)
     close(fd);
 }
 
-/* --- several nodes ---------------------------------------------------------
- */
+/* --- several nodes -------------------------------------------------------- */
 
 static const char *two_nodes(void)
 {
@@ -272,8 +270,7 @@ TEST(refuses_a_node_that_has_no_part)
     CHECK_CONTAINS(launch_err(), "none of the processes is on 10.1.2.3");
 }
 
-/* --- output ----------------------------------------------------------------
- */
+/* --- output --------------------------------------------------------------- */
 
 TEST(writes_whole_lines_to_logs)
 {
@@ -367,8 +364,7 @@ TEST(names_a_folder_that_cannot_be_made)
     CHECK_CONTAINS(launch_err(), "Not a directory");
 }
 
-/* --- flags -----------------------------------------------------------------
- */
+/* --- flags ---------------------------------------------------------------- */
 
 TEST(reads_values_behind_a_space_and_an_equal_sign)
 {

@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Shared memory belongs into memory; a system without /dev/shm has it in /tmp.
- */
+/* Shared memory belongs into memory; a system without /dev/shm has it in
+ * /tmp. */
 static const char sockets_in[] = "/tmp/fleetrun-";
 static const char *const shared_in[] = {"/dev/shm/fleetrun-",
                                         "/tmp/fleetrun-mpi-"};

@@ -1,5 +1,6 @@
 /* mpi.c - the plug-in libfleet_mpi.so, and communicators of the ranks that MPI
- * started: through shared memory if all of them are on one host, else by MPI. */
+ * started: through shared memory if all of them are on one host, else by
+ * MPI. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* mpi_comm.c - ranks of several hosts: MPI's own algorithms, which are begun and
- * polled, never waited for, so that every wait has its deadline and sees the
- * failures of other ranks.
+/* mpi_comm.c - ranks of several hosts: MPI's own algorithms, which are begun
+ * and polled, never waited for, so that every wait has its deadline and sees
+ * the failures of other ranks.
  *
  * Before a call of all ranks each sends every other what it calls: a difference
  * is named, and so is a rank that does not come.
@@ -19,7 +19,7 @@ enum {
     LEAST_FLUSH_MS = 20
 };
 
-/* --- failures of other ranks ------------------------------------------------- */
+/* --- failures of other ranks ---------------------------------------------- */
 
 static fleet_status check_failure(fl_mpi_comm *m)
 {
@@ -48,7 +48,8 @@ static void flush_notices(fl_mpi_comm *m, int64_t began_ms)
                    MPI_STATUS_IGNORE);
 }
 
-/* What other ranks have not received by then stays with MPI: its memory, too. */
+/* What other ranks have not received by then stays with MPI: its memory,
+ * too. */
 static void report_failure(fl_comm_base *g, const fl_error *e)
 {
     fl_mpi_comm *m = fl_mpi_of(g);

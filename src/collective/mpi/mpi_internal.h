@@ -27,8 +27,8 @@ bool fl_mpi_is_given_up(void);
  * counts. */
 void fl_mpi_end_with(MPI_Comm comm, int64_t deadline_ms);
 
-/* A communicator of the ranks of comm, which is its own from now on; the second:
- * on several hosts. */
+/* A communicator of the ranks of comm, which is its own from now on; the
+ * second: on several hosts. */
 fleet_status fl_mpi_open(MPI_Comm comm, const fl_comm_options *options,
                          fl_comm **out);
 fleet_status fl_mpi_comm_open(MPI_Comm comm, const fl_comm_options *options,
@@ -85,8 +85,8 @@ static inline fl_mpi_comm *fl_mpi_of(fl_comm_base *g)
     return (fl_mpi_comm *)g;
 }
 
-/* Until the request is done, with the communicator's deadline; the call is named
- * if it is not. */
+/* Until the request is done, with the communicator's deadline; the call is
+ * named if it is not. */
 fleet_status fl_mpi_finish(fl_mpi_comm *m, MPI_Request *request,
                            const fl_call *call);
 

@@ -1,6 +1,6 @@
 /* mpi_thread.c - MPI_Init_thread() waits for all ranks, with no deadline: so it
- * is called by a thread of its own, and the caller waits for it until a deadline.
- * MPI wants to be ended by the thread that began it, which stays. */
+ * is called by a thread of its own, and the caller waits for it until a
+ * deadline. MPI wants to be ended by the thread that began it, which stays. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <time.h>

@@ -1,12 +1,12 @@
-/* nccl_gpu.cu - see nccl_gpu.h. */
+/* nccl_gpu.cu - CUDA for groups of GPUs: memory, events, sums in rank order. */
 #include "collective/nccl/nccl_gpu.h"
 
 #include "runtime/simd/half_float.h"
 #include "collective/nccl/nccl_lib.h"
 #include "runtime/device/cuda/cuda.h"
 
-/* Where NCCL's own header lies, what stands in nccl_lib.h is held against it.
- */
+/* Where NCCL's own header lies, what stands in nccl_lib.h is held against
+ * it. */
 #if defined(__CUDACC__) && __has_include(<nccl.h>)
 #include <cstddef>
 #include <nccl.h>
@@ -30,8 +30,7 @@ SAME(offsetof(fl_nccl_config, blocking), offsetof(ncclConfig_t, blocking));
 #undef SAME
 #endif
 
-/* --- streams, events, memory ----------------------------------------------
- */
+/* --- streams, events, memory ---------------------------------------------- */
 
 static cudaEvent_t event_of(fl_event *e)
 {

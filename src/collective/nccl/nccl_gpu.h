@@ -43,8 +43,8 @@ int fl_cu_wait(fl_queue *q); /* without a deadline */
 bool fl_cu_is_host(const void *p);
 
 /* out = the n elements of `size` sources, which lie `step` elements apart from
- * `in` on, reduced in their order: the bits of reduce_kernels.h. out may be one of
- * them. */
+ * `in` on, reduced in their order: the bits of reduce_kernels.h. out may be one
+ * of them. */
 typedef struct fl_cu_reduce {
     fl_reduce how;
     fl_wire_type type;

@@ -122,7 +122,7 @@ fleet_status fl_nccl_unstage(fl_nccl *n, fl_nccl_staging *v,
     return status;
 }
 
-/* --- by the rendezvous server --------------------------------------------------------- */
+/* --- by the rendezvous server --------------------------------------------- */
 
 enum { FEW = 128 /* bytes of a rank, which can go with its call */ };
 

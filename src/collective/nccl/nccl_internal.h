@@ -1,5 +1,5 @@
-/* nccl_internal.h - ranks on GPUs, a transport of comm_base.h: NCCL moves and sums
- * what is in the GPUs' memory, the connection to the rendezvous server
+/* nccl_internal.h - ranks on GPUs, a transport of comm_base.h: NCCL moves and
+ * sums what is in the GPUs' memory, the connection to the rendezvous server
  * (rendezvous_client.h) carries everything else. nccl_open.c and nccl.c open
  * communicators, nccl.c has their messages, nccl_run.c their calls, nccl_host.c
  * operands in the host's memory, nccl_gpu.cu what needs CUDA, nccl_lib.c NCCL's
@@ -10,8 +10,8 @@
  * spoil memory. What NCCL computes otherwise than comm.h has it is made of
  * exchanges and a sum of our own.
  *
- * NCCL's work is in the order of the frames CALLS and MATCHED, which is the same
- * for all ranks, on one stream.
+ * NCCL's work is in the order of the frames CALLS and MATCHED, which is the
+ * same for all ranks, on one stream.
  */
 #ifndef FL_COLLECTIVE_NCCL_NCCL_INTERNAL_H
 #define FL_COLLECTIVE_NCCL_NCCL_INTERNAL_H
@@ -32,8 +32,8 @@ typedef struct fl_nccl_staging {
     int64_t n_back;
 } fl_nccl_staging;
 
-/* A message that has been posted; once both ranks have posted it, it is done when
- * its event is. */
+/* A message that has been posted; once both ranks have posted it, it is done
+ * when its event is. */
 typedef struct fl_nccl_message {
     bool is_posted, is_matched;
     fl_event *done;
@@ -51,8 +51,8 @@ typedef struct fl_nccl {
     fl_queue *queue;
     fl_event *done; /* the call's */
 
-    /* What callers' streams must have done: used in turn. One that is used again
-     * too early makes an earlier call wait longer, no more. */
+    /* What callers' streams must have done: used in turn. One that is used
+     * again too early makes an earlier call wait longer, no more. */
     fl_event *after[FL_NCCL_AFTER];
     int n_after;
 
@@ -80,7 +80,8 @@ fleet_status fl_nccl_check(fl_nccl *n, int result, const char *call);
 #define FL_NCCL_CALL(n, name, ...)                                             \
     FL_TRY(fl_nccl_check(n, (n)->lib->name(__VA_ARGS__), "nccl" #name))
 
-/* All ranks are in this call, and in the same; what each of them sends with it. */
+/* All ranks are in this call, and in the same; what each of them sends with
+ * it. */
 fleet_status fl_nccl_match(fl_nccl *n, const fl_call *call, const void *more,
                            size_t bytes);
 const char *fl_nccl_data_of(const fl_nccl *n, int rank);
@@ -91,8 +92,8 @@ fleet_status fl_nccl_receive(fl_nccl *n);
 /* Until what is on the queue is done; messages move on meanwhile. */
 fleet_status fl_nccl_finish(fl_nccl *n, const fl_call *call);
 
-/* Copy operands that are in the host's memory to the GPU; and, after the call, its
- * result back. The second goes with the first, also if that fails. */
+/* Copy operands that are in the host's memory to the GPU; and, after the call,
+ * its result back. The second goes with the first, also if that fails. */
 fleet_status fl_nccl_stage(fl_nccl *n, const fl_work *w, fl_nccl_staging *v);
 fleet_status fl_nccl_unstage(fl_nccl *n, fl_nccl_staging *v,
                              fleet_status status);

@@ -1,7 +1,7 @@
 /* nccl_lib.h - the part of NCCL that is used. The library is opened when the
- * first communicator is, and nothing of it is needed to build: what is here is its
- * binary interface, in the numbers and layouts of NCCL's own <nccl.h>, 2.14 to
- * 2.28, which has kept them.
+ * first communicator is, and nothing of it is needed to build: what is here is
+ * its binary interface, in the numbers and layouts of NCCL's own <nccl.h>, 2.14
+ * to 2.28, which has kept them.
  */
 #ifndef FL_COLLECTIVE_NCCL_NCCL_LIB_H
 #define FL_COLLECTIVE_NCCL_NCCL_LIB_H

@@ -1,8 +1,8 @@
-/* nccl_run.c - the calls of ranks on GPUs. NCCL's own reductions serve where they
- * compute what comm.h promises: integers, and sums of float32 and float64 in any
- * order. The other reductions (in an order, in half precision, the largest of
- * what may be NaN) are exchanges of chunks, a sum in rank order, and a
- * gathering. */
+/* nccl_run.c - the calls of ranks on GPUs. NCCL's own reductions serve where
+ * they compute what comm.h promises: integers, and sums of float32 and float64
+ * in any order. The other reductions (in an order, in half precision, the
+ * largest of what may be NaN) are exchanges of chunks, a sum in rank order, and
+ * a gathering. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -326,7 +326,7 @@ static fleet_status all_to_all(fl_nccl *n, const fl_work *w)
     return status;
 }
 
-/* --- smaller communicators ------------------------------------------------------ */
+/* --- smaller communicators ------------------------------------------------ */
 
 /* Each rank listens, in case that it is rank 0 of its child. */
 typedef struct split_entry {

@@ -8,21 +8,21 @@
  * handshake: a rank of another job or version, or with a number that another
  * rank has, is refused, and both sides report it. Then frames:
  *
- *   CALL      what a rank is about to do; once the server has the calls of all
- *             ranks it compares them and sends CALLS to all of them
- *   POST      a message that a rank sends or expects; MATCHED to both ranks once
- *             both have posted it
+ *   CALL      what a rank is about to do; once the server has all ranks' calls
+ *             it compares them and sends CALLS to all ranks
+ *   POST      a message that a rank sends or expects; MATCHED to both once
+ *             both ranks have posted it
  *   FAILURE   a rank's failure, which all other ranks get; the server has
- *             failures of its own, too: a rank that is gone, or does not come by
- *             the deadline
+ *             failures of its own, too: a rank is gone, or has not come by the
+ *             deadline
  *   LEAVE     a rank ends its communicator
  *
- * CALLS and MATCHED come to all ranks in one order. A rank that follows it cannot
- * wait for a rank that waits for it.
+ * CALLS and MATCHED come to all ranks in one order. A rank that follows it
+ * cannot wait for a rank that waits for it.
  *
- * Nothing that comes is trusted: sizes are bounded, what makes no sense ends the
- * connection. Numbers are in the order of bytes that both sides have: a handshake
- * of the other order has another magic number.
+ * Nothing that comes is trusted: sizes are bounded, what makes no sense ends
+ * the connection. Numbers are in the order of bytes that both sides have: a
+ * handshake of the other order has another magic number.
  */
 #ifndef FL_COLLECTIVE_RENDEZVOUS_RENDEZVOUS_H
 #define FL_COLLECTIVE_RENDEZVOUS_RENDEZVOUS_H
@@ -114,8 +114,8 @@ typedef struct fl_inbox {
 /* Read what has come: false when the connection has ended. */
 bool fl_inbox_read(fl_inbox *in, int fd);
 
-/* The first frame, if it is whole, and where its bytes are; FL_RENDEZVOUS_NONE: not
- * yet. False: it cannot be one. */
+/* The first frame, if it is whole, and where its bytes are; FL_RENDEZVOUS_NONE:
+ * not yet. False: it cannot be one. */
 bool fl_inbox_frame(const fl_inbox *in, fl_rendezvous_frame *f,
                     const char **bytes);
 void fl_inbox_drop(fl_inbox *in, size_t n);

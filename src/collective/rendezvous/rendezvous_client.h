@@ -7,12 +7,13 @@
 typedef struct fl_rendezvous_client fl_rendezvous_client;
 
 /* All ranks have come; or FLEET_ETIMEDOUT, which rank is missing or that nobody
- * listens, FLEET_EINVAL why this rank is refused, FLEET_EPEER what listens is no
- * rank of ours. Rank 0 starts the server. */
+ * listens, FLEET_EINVAL why this rank is refused, FLEET_EPEER what listens is
+ * no rank of ours. Rank 0 starts the server. */
 fleet_status fl_rendezvous_client_open(fl_rendezvous_client **client,
                                        const fl_rendezvous_options *o);
 
-/* From any thread. False: the connection has ended, which next() will report. */
+/* From any thread. False: the connection has ended, which next() will
+ * report. */
 bool fl_rendezvous_client_send(fl_rendezvous_client *c, fl_rendezvous_kind kind,
                                const void *a, size_t n_a, const void *b,
                                size_t n_b);

@@ -1,5 +1,6 @@
-/* rendezvous_server.h - the rendezvous server, a thread of rank 0: its state, and
- * what ranks send each other through it. rendezvous_accept.h has how ranks come. */
+/* rendezvous_server.h - the rendezvous server, a thread of rank 0: its state,
+ * and what ranks send each other through it. rendezvous_accept.h has how ranks
+ * come. */
 #ifndef FL_COLLECTIVE_RENDEZVOUS_RENDEZVOUS_SERVER_H
 #define FL_COLLECTIVE_RENDEZVOUS_RENDEZVOUS_SERVER_H
 
@@ -54,8 +55,8 @@ fleet_status fl_rendezvous_server_start(fl_rendezvous_server **server,
                                         int *fd);
 void fl_rendezvous_server_join(fl_rendezvous_server *s); /* NULL is fine */
 
-/* This thread's failure becomes the job's: it is sent to all ranks, once. `from`
- * knows it already. */
+/* This thread's failure becomes the job's: it is sent to all ranks, once.
+ * `from` knows it already. */
 void fl_rendezvous_server_fail(fl_rendezvous_server *s, fleet_status code,
                                const fl_connection *from);
 

@@ -1,6 +1,6 @@
-/* sharded_internal.h - the inside of sharded_table.h: sharded_table.c fetches rows,
- * sharded_push.c brings gradients back, sharded_exchange.c moves both between
- * ranks. */
+/* sharded_internal.h - the inside of sharded_table.h: sharded_table.c fetches
+ * rows, sharded_push.c brings gradients back, sharded_exchange.c moves both
+ * between ranks. */
 #ifndef FL_COLLECTIVE_SHARDED_SHARDED_INTERNAL_H
 #define FL_COLLECTIVE_SHARDED_SHARDED_INTERNAL_H
 
@@ -10,8 +10,8 @@
 
 enum { FL_SHARDED_CHUNK = 1024 };
 
-/* What goes to each rank, or comes from it, side by side in rank order; then this
- * rank's own part, which does not travel. */
+/* What goes to each rank, or comes from it, side by side in rank order; then
+ * this rank's own part, which does not travel. */
 typedef struct fl_sharded_buffer {
     int64_t *bytes; /* by rank; its own: 0 */
     int64_t *at;    /* by rank, then table: where its keys begin */
@@ -61,7 +61,7 @@ static inline fl_sharded_tables *fl_sharded_of(fl_remote *x)
     return (fl_sharded_tables *)(void *)x;
 }
 
-/* --- sharded_exchange.c ----------------------------------------------------- */
+/* --- sharded_exchange.c --------------------------------------------------- */
 
 static inline int fl_sharded_rank(const fl_sharded_tables *s)
 {
@@ -109,7 +109,7 @@ const uint64_t *fl_sharded_keys_of(const fl_sharded_tables *s, int rank,
 /* No key has been processed yet. */
 void fl_sharded_reset_done(fl_sharded_tables *s);
 
-/* --- sharded_push.c -------------------------------------------------------- */
+/* --- sharded_push.c ------------------------------------------------------- */
 
 fleet_status fl_sharded_clip(fl_remote *x, const fl_push *p, double squares,
                              float *factor);

@@ -66,8 +66,8 @@ static fleet_status exchange_gradients(fl_sharded_tables *s, const fl_push *p)
     return fl_sharded_exchange(s, &s->to_rows, &s->from_rows);
 }
 
-/* A rank's gradients of a table: the first of a key stays where it is, later ones
- * are added to it. */
+/* A rank's gradients of a table: the first of a key stays where it is, later
+ * ones are added to it. */
 static void add_rank(fl_sharded_tables *s, int rank, int table)
 {
     bool is_own = rank == fl_sharded_rank(s);
@@ -160,8 +160,8 @@ static fleet_status square_table(fl_sharded_tables *s, int table, float scale)
     return FLEET_OK;
 }
 
-/* A bucket's sum is one rank's: with the other ranks' zeros it is the same in any
- * order. */
+/* A bucket's sum is one rank's: with the other ranks' zeros it is the same in
+ * any order. */
 fleet_status fl_sharded_clip(fl_remote *x, const fl_push *p, double squares,
                              float *factor)
 {

@@ -151,7 +151,7 @@ fleet_status fl_sharded_serve(fl_sharded_tables *s)
 
 /* Keys stay where they are until wait_pull(). */
 static fleet_status pull_rows(fl_remote *x, int slot, const fl_pull_rows *table,
-                         int n_table, bool dense, bool ahead, bool now)
+                              int n_table, bool dense, bool ahead, bool now)
 {
     fl_sharded_request *q = &fl_sharded_of(x)->slot[slot];
 

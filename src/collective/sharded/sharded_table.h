@@ -1,6 +1,6 @@
-/* sharded_table.h - tables whose rows are sharded by rank: each rank keeps the rows
- * of its buckets. A remote storage (runtime/plan/remote.h) for rows alone; dense
- * parameters are summed by the plan.
+/* sharded_table.h - tables whose rows are sharded by rank: each rank keeps the
+ * rows of its buckets. A remote storage (runtime/plan/remote.h) for rows alone;
+ * dense parameters are summed by the plan.
  *
  * Rows are fetched when ranks agree on FL_INTENT_ROWS, and their gradients come
  * back when they agree on the update: the owner adds the ranks' sums in rank

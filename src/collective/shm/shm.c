@@ -88,8 +88,8 @@ void fl_shm_prepare(void *memory, int rank, int size)
 
 /* --- rings --------------------------------------------------------------- */
 
-/* Nothing moves, because the other end of a ring is at `still`: an error if that
- * rank has left or is dead. */
+/* Nothing moves, because the other end of a ring is at `still`: an error if
+ * that rank has left or is dead. */
 static fleet_status check_end(fl_shm *shm, int rank,
                               const _Atomic uint64_t *end, uint64_t still)
 {

@@ -1,6 +1,6 @@
-/* shm_async.c - reductions in memory that all ranks map, with work: begun,
- * and ended later, without a thread. A rank that begins one publishes that and
- * goes on; in its next begin or wait it sees whether all ranks have begun it, and
+/* shm_async.c - reductions in memory that all ranks map, with work: begun, and
+ * ended later, without a thread. A rank that begins one publishes that and goes
+ * on; in its next begin or wait it sees whether all ranks have begun it, and
  * then adds up its chunk for all. Each rank has two words for that, how many it
  * has begun and how many it has added up, which no other call touches.
  */

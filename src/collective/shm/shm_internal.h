@@ -1,11 +1,11 @@
 /* shm_internal.h - the inside of shm.h.
  *
- * The shared memory has a part for each rank: what it publishes, two halves of a
- * buffer, and rings of bytes for each other rank. A rank writes in its own part
- * alone, but for rings' tails and the words that other ranks sleep on.
+ * The shared memory has a part for each rank: what it publishes, two halves of
+ * a buffer, and rings of bytes for each other rank. A rank writes in its own
+ * part alone, but for rings' tails and the words that other ranks sleep on.
  *
- * A call is a sequence of phases. In each, a rank writes, arrives, waits for all
- * ranks, and reads. Arriving publishes the number of the phase; halves take
+ * A call is a sequence of phases. In each, a rank writes, arrives, waits for
+ * all ranks, and reads. Arriving publishes the number of the phase; halves take
  * turns, and a half is written again only after a phase at which its readers
  * arrived when they had read it. In its first phase a call is compared with the
  * calls of the other ranks.
@@ -127,7 +127,8 @@ bool fl_shm_sleep(fl_futex *f, uint32_t seen, int64_t ms);
 /* FLEET_EPEER if that rank has left, or, looking closely, is dead. */
 fleet_status fl_shm_look_at(fl_shm *shm, int rank, bool closely);
 
-/* A failure that a rank has reported, as the communicator's; or that it ends. */
+/* A failure that a rank has reported, as the communicator's; or that it
+ * ends. */
 fleet_status fl_shm_check(fl_shm *shm);
 void fl_shm_report(fl_comm_base *g, const fl_error *e);
 void fl_shm_enter(fl_shm *shm);

@@ -1,6 +1,7 @@
-/* shm_map.c - more memory that all ranks map: for reductions without a copy, and
- * for smaller communicators. One rank makes it; the other ranks reach it through
- * that process' descriptor, so that it has no name that could be left behind. */
+/* shm_map.c - more memory that all ranks map: for reductions without a copy,
+ * and for smaller communicators. One rank makes it; the other ranks reach it
+ * through that process' descriptor, so that it has no name that could be left
+ * behind. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -171,7 +172,7 @@ void fl_shm_free(fl_comm_base *g, void *memory)
     fl_free(r);
 }
 
-/* --- smaller communicators ------------------------------------------------------ */
+/* --- smaller communicators ------------------------------------------------ */
 
 /* Does a come before b in the new communicator? */
 static bool comes_before(const fl_shm *shm, int a, int b)

@@ -1,6 +1,7 @@
-/* shm_reduce.c - reductions in shared memory. Each rank reduces a chunk of every
- * piece, over all ranks in their order, so that the bits are the same on all of
- * them and in every run. A rank's own numbers are taken from where they are. */
+/* shm_reduce.c - reductions in shared memory. Each rank reduces a chunk of
+ * every piece, over all ranks in their order, so that the bits are the same on
+ * all of them and in every run. A rank's own numbers are taken from where they
+ * are. */
 #include <string.h>
 
 #include "base/memory.h"
@@ -135,8 +136,8 @@ static void copy_from_halves(reduction *d)
     }
 }
 
-/* The next piece is copied while other ranks still reduce this one: its half was
- * read before they arrived at this piece. */
+/* The next piece is copied while other ranks still reduce this one: its half
+ * was read before they arrived at this piece. */
 static void copy_next_to_half(const reduction *d)
 {
     reduction next = *d;

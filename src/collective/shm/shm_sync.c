@@ -58,7 +58,7 @@ bool fl_shm_sleep(fl_futex *f, uint32_t seen, int64_t ms)
     return atomic_load(&f->value) != seen;
 }
 
-/* --- is a rank alive? -------------------------------------------------------- */
+/* --- is a rank alive? ----------------------------------------------------- */
 
 /* When a process began, in the kernel's ticks; 0 if there is none, or only its
  * remains. A number alone may by now be another process's. */

@@ -2,7 +2,8 @@
  * count and that many values, with blanks between.
  *
  * Kernels cut a part of the line into tokens and read those that are short and
- * simple, many at a time. What they leave over is read by read_one(), one by one.
+ * simple, many at a time. What they leave over is read by read_one(), one by
+ * one.
  */
 #include "data/format/multislot.h"
 

@@ -14,8 +14,8 @@ typedef struct fl_scratch fl_scratch;
 typedef fleet_status fl_parse(const fl_parser *p, fl_scratch *scratch,
                               fl_batch_buffer *buffer);
 
-/* What the threads of a stream share; no thread writes to it, but for `place` of
- * a file that was just opened, before its first line is handed on. */
+/* What the threads of a stream share; no thread writes to it, but for `place`
+ * of a file that was just opened, before its first line is handed on. */
 struct fl_parser {
     const fl_stream_spec *spec;
     fl_layout layout;

@@ -1,5 +1,5 @@
-/* read_ahead.h - a source that a thread of its own reads ahead of its turn, into
- * a queue with a bound, so that several commands run and several files are
+/* read_ahead.h - a source that a thread of its own reads ahead of its turn,
+ * into a queue with a bound, so that several commands run and several files are
  * unpacked at once though their bytes are wanted in order. */
 #ifndef FL_DATA_IO_READ_AHEAD_H
 #define FL_DATA_IO_READ_AHEAD_H
@@ -10,8 +10,8 @@
 
 typedef struct fl_read_ahead fl_read_ahead;
 
-/* As for fl_source_open(). That the file cannot be opened is reported by reading,
- * or by fl_read_ahead_wait(), which blocks until that is known. */
+/* As for fl_source_open(). That the file cannot be opened is reported by
+ * reading, or by fl_read_ahead_wait(), which blocks until that is known. */
 fleet_status fl_read_ahead_start(fl_read_ahead **ahead, const char *path,
                                  const char *command, int wakeup);
 fleet_status fl_read_ahead_wait(fl_read_ahead *a);

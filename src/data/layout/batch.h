@@ -1,5 +1,5 @@
-/* batch.h - a batch as a stream hands it out: values by slot. batch_buffer.h has
- * the memory behind them. */
+/* batch.h - a batch as a stream hands it out: values by slot. batch_buffer.h
+ * has the memory behind them. */
 #ifndef FL_DATA_LAYOUT_BATCH_H
 #define FL_DATA_LAYOUT_BATCH_H
 

@@ -1,5 +1,5 @@
-/* spec.h - what a stream reads: a format, slots, files, and which of the batches
- * are this process's. */
+/* spec.h - what a stream reads: a format, slots, files, and which of the
+ * batches are this process's. */
 #ifndef FL_DATA_LAYOUT_SPEC_H
 #define FL_DATA_LAYOUT_SPEC_H
 

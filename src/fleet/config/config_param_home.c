@@ -8,7 +8,7 @@
 
 /* What a program says of a parameter once stays. */
 static fleet_status set_home(fleet_program *p, const fleet_var *v, fleet_ps ps,
-                        const char *path)
+                             const char *path)
 {
     if (v->attr.ps == FLEET_PS_BY_MODE || v->attr.ps == ps)
         return fleet_param_set_ps(p, v->name, ps);
@@ -103,7 +103,8 @@ static fleet_status say_of_name(const fl_at *all, const char *name,
     for (size_t i = 0; i < p->n_var; i++)
         if (is_part_of(p->var[i], name))
             FL_TRY(set_home(p, p->var[i],
-                       servers ? FLEET_PS_SERVERS : FLEET_PS_RANKS, at.path));
+                            servers ? FLEET_PS_SERVERS : FLEET_PS_RANKS,
+                            at.path));
     return FLEET_OK;
 }
 

@@ -1,4 +1,5 @@
-/* train_config.c - fleet_train_from_config(): what a configuration says, done. */
+/* train_config.c - fleet_train_from_config(): what a configuration says,
+ * done. */
 #include <inttypes.h>
 #include <math.h>
 

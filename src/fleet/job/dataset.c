@@ -143,7 +143,8 @@ static fl_stream_spec spec_of(const fleet_dataset *d)
     };
 }
 
-static fleet_status copy_options(fleet_dataset *d, const fleet_dataset_options *o)
+static fleet_status copy_options(fleet_dataset *d,
+                                 const fleet_dataset_options *o)
 {
     d->options = *o;
     if (o->batch_size == 0)

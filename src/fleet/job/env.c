@@ -1,4 +1,4 @@
-/* env.c - see env.h. */
+/* env.c - texts, numbers and endpoints of the environment. */
 #define _GNU_SOURCE
 #include "fleet/job/env.h"
 

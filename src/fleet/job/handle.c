@@ -1,4 +1,5 @@
-/* handle.c - checks of a handle, its optimizers, and what it says of its role. */
+/* handle.c - checks of a handle, its optimizers, and what it says of its
+ * role. */
 #include "fleet/job/handle.h"
 
 fleet_status fl_handle_check(const fleet *f, const char *what)

@@ -43,14 +43,14 @@ static inline fleet *fl_handle_of(fl_context *context)
     return (fleet *)(void *)context;
 }
 
-/* FLEET_EINVAL without a handle, FLEET_ESTATE after fork; what names the call.
- */
+/* FLEET_EINVAL without a handle, FLEET_ESTATE after fork; what names the
+ * call. */
 fleet_status fl_handle_check(const fleet *f, const char *what);
 /* FLEET_ESTATE in a server, too: its parameters are those of the job. */
 fleet_status fl_handle_check_worker(const fleet *f, const char *what);
 
-/* An optimizer of the handle, its numbers as fl_optimizer_create() takes them.
- */
+/* An optimizer of the handle, its numbers as fl_optimizer_create() takes
+ * them. */
 fleet_optimizer *fl_handle_optimizer(fleet *f, fl_rule_kind kind,
                                      float learning_rate,
                                      const float number[FL_MAX_NUMBER]);

@@ -1,4 +1,4 @@
-/* launcher_env.c - see launcher_env.h. */
+/* launcher_env.c - each launcher's variables, and which of them count. */
 #include "fleet/job/launcher_env.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
-/* launcher_env.h - which rank of how many this process is, as its launcher says in the
- * environment: PaddlePaddle's, Open MPI's mpirun, launchers that speak PMI or
- * PMIx, Slurm's srun. Each says it in variables of its own, and one may have
- * started another: what several of them say has to be the same.
+/* launcher_env.h - which rank of how many this process is, as its launcher says
+ * in the environment: PaddlePaddle's, Open MPI's mpirun, launchers that speak
+ * PMI or PMIx, Slurm's srun. Each says it in variables of its own, and one may
+ * have started another: what several of them say has to be the same.
  */
 #ifndef FL_FLEET_JOB_LAUNCHER_ENV_H
 #define FL_FLEET_JOB_LAUNCHER_ENV_H

@@ -1,4 +1,4 @@
-/* param_home.c - see param_home.h. */
+/* param_home.c - where programs want parameters, against what a job has. */
 #include "fleet/job/param_home.h"
 
 static fleet_status no_servers(const fleet_var *v)

@@ -1,4 +1,4 @@
-/* role.c - see role.h. */
+/* role.c - a role from fleet_options or the environment, checked. */
 #define _GNU_SOURCE
 #include "fleet/job/role.h"
 

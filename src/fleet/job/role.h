@@ -37,8 +37,8 @@ typedef struct fl_role {
 
     /* of a server */
     int lanes;
-    int lane_port[FL_MOST_LANE]; /* of lanes from 1 on; 0: the kernel's choice
-                                  */
+    int lane_port[FL_MOST_LANE]; /* of lanes from 1 on; 0: the kernel's
+                                    choice */
     bool no_sigterm_handler;
 } fl_role;
 

@@ -374,8 +374,8 @@ static fleet_status check_counts(const fl_saved *s, const fl_store *store)
     return FLEET_OK;
 }
 
-/* Of ranks, who have all of the dense parameters. A lane has its part of both.
- */
+/* Of ranks, who have all of the dense parameters. A lane has its part of
+ * both. */
 static bool is_part(const fl_buckets *own, const fl_buckets *rows_here)
 {
     return !own && rows_here && rows_here->end - rows_here->first < FL_N_BUCKET;

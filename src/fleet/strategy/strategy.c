@@ -25,8 +25,8 @@ static fleet_status check_range(const fleet_distributed_strategy *s,
                    f->name, digits, f->low, digits, f->high, digits, got);
 }
 
-/* Switches come first: a 2 would be taken for "on" by one check and for a typing
- * error by another. */
+/* Switches come first: a 2 would be taken for "on" by one check and for a
+ * typing error by another. */
 static fleet_status check_ranges(const fleet_distributed_strategy *s,
                                  bool switches)
 {
@@ -95,7 +95,7 @@ static const char *advice(const fl_strategy_field *f, double got)
 
 /* With the mode, unless no mode has it. */
 static fleet_status refuse_field(const fleet_distributed_strategy *s,
-                           const fl_strategy_field *f, fl_job_mode mode)
+                                 const fl_strategy_field *f, fl_job_mode mode)
 {
     double got = fl_strategy_field_value(s, f);
     bool by_mode = f->purpose != FL_FOR_LATER;

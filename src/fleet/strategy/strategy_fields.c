@@ -1,4 +1,5 @@
-/* strategy_fields.c - the list of fields, their values, their effect by mode. */
+/* strategy_fields.c - the list of fields, their values, their effect by
+ * mode. */
 #include "fleet/strategy/strategy_fields.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* strategy_lars_lamb.c - which optimizers strategy.lars and strategy.lamb change. */
+/* strategy_lars_lamb.c - which optimizers strategy.lars and strategy.lamb
+ * change. */
 #include "fleet/strategy/strategy_lars_lamb.h"
 
 #include "base/error.h"

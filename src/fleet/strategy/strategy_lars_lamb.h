@@ -1,5 +1,5 @@
-/* strategy_lars_lamb.h - strategy.lars and strategy.lamb: as in Fleet they change
- * Momentum and Adam, and no other optimizer. */
+/* strategy_lars_lamb.h - strategy.lars and strategy.lamb: as in Fleet they
+ * change Momentum and Adam, and no other optimizer. */
 #ifndef FL_FLEET_STRATEGY_STRATEGY_LARS_LAMB_H
 #define FL_FLEET_STRATEGY_STRATEGY_LARS_LAMB_H
 

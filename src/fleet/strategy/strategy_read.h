@@ -1,5 +1,5 @@
-/* strategy_read.h - a strategy from JSON: by the names of the fields, a group of
- * them in an object. */
+/* strategy_read.h - a strategy from JSON: by the names of the fields, a group
+ * of them in an object. */
 #ifndef FL_FLEET_STRATEGY_STRATEGY_READ_H
 #define FL_FLEET_STRATEGY_STRATEGY_READ_H
 

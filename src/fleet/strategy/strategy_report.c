@@ -98,7 +98,8 @@ void fl_strategy_terms(const fleet *f, fl_text *out)
 
 /* --- the dump ------------------------------------------------------------ */
 
-static void describe_field(const fleet *f, const fl_strategy_field *one, fl_text *out)
+static void describe_field(const fleet *f, const fl_strategy_field *one,
+                           fl_text *out)
 {
     fl_job_mode mode = fl_job_mode_of(&f->role, &f->strategy);
     const char *words = one->type == FL_FIELD_WORDS

@@ -1,4 +1,4 @@
-/* progress.c - see progress.h. */
+/* progress.c - log lines of a pass, each when its loss is known. */
 #include "fleet/train/progress.h"
 
 #include <inttypes.h>

@@ -2,8 +2,8 @@
  * on it: memory, streams, events, copies, matrix products, and kernels by the
  * names and operands that steps have (kernel.h).
  *
- * A device is a plug-in's (lib/libfleet_cuda.so), which gives a table of them with
- * its size and version, and no symbol.
+ * A device is a plug-in's (lib/libfleet_cuda.so), which gives a table of them
+ * with its size and version, and no symbol.
  *
  * Work is queued on a stream and done in its order; a call that only queues
  * returns before it is done, and what fails later is reported by the next wait.
@@ -38,8 +38,7 @@ typedef struct fl_graph fl_graph;
 
 typedef enum fl_copy { FL_TO_DEVICE, FL_TO_HOST, FL_ON_DEVICE } fl_copy;
 
-/* --- matrix products -------------------------------------------------------
- */
+/* --- matrix products ------------------------------------------------------ */
 
 /* What is done to a product before it is stored, in one pass over it. */
 typedef enum fl_epilogue {
@@ -72,8 +71,7 @@ typedef struct fl_gemm_data {
     void *aux;
 } fl_gemm_data;
 
-/* --- kernels ---------------------------------------------------------------
- */
+/* --- kernels -------------------------------------------------------------- */
 
 /* An operand in device memory, as fl_arg is on the host. */
 typedef struct fl_device_arg {
@@ -111,8 +109,7 @@ typedef struct fl_device_kernel {
     fleet_status (*run)(fl_device *d, fl_queue *q, const fl_device_step *s);
 } fl_device_kernel;
 
-/* --- the device ------------------------------------------------------------
- */
+/* --- the device ----------------------------------------------------------- */
 
 typedef struct fl_device_class {
     /* Memory: of the stream's, for what is queued after alloc and before free.
@@ -187,8 +184,7 @@ typedef struct fl_device_options {
     bool strict_fp32; /* products in float32; else in TF32 where there is it */
 } fl_device_options;
 
-/* --- the table -------------------------------------------------------------
- */
+/* --- the table ------------------------------------------------------------ */
 
 enum { FL_DEVICE_VERSION = 4 };
 

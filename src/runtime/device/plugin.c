@@ -1,5 +1,5 @@
-/* plugin.c - finds and opens plug-ins, and is the only user of <dlfcn.h> but for
- * plug-ins themselves. */
+/* plugin.c - finds and opens plug-ins, and is the only user of <dlfcn.h> but
+ * for plug-ins themselves. */
 #define _GNU_SOURCE
 #include "runtime/device/plugin.h"
 

@@ -1,6 +1,6 @@
-/* plugin_side.c - in a plug-in, and in nothing else: base/error.h, memory.h, log.h
- * and clock.h as far as plug-ins need them, through the table of the library
- * that opened it (plugin.h). */
+/* plugin_side.c - in a plug-in, and in nothing else: base/error.h, memory.h,
+ * log.h and clock.h as far as plug-ins need them, through the table of the
+ * library that opened it (plugin.h). */
 #include "runtime/device/plugin_side.h"
 
 #include "base/clock.h"

@@ -17,8 +17,8 @@ typedef struct fl_trace fl_trace;
 /* How many events are kept: the first ones. */
 enum { FL_TRACE_MOST = 1 << 17 };
 
-/* NULL: FLEET_TRACE is not set, or memory is out; all else then does nothing.
- */
+/* NULL: FLEET_TRACE is not set, or memory is out; all else then does
+ * nothing. */
 fl_trace *fl_trace_open(void);
 
 /* name lives as long as the trace. From any thread. */

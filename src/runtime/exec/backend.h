@@ -62,6 +62,10 @@ typedef struct fl_backend {
     void (*destroy)(fleet_executor *e);
 } fl_backend;
 
+/* That of room exec/gpu, which stands above this one: bound when the library is
+ * linked, as kernels of plug-ins are. */
+extern const fl_backend fl_gpu_backend;
+
 /* The backend of what is placed like this. */
 const fl_backend *fl_backend_of(const fl_place *place);
 

@@ -9,7 +9,7 @@
 #include "runtime/exec/backend.h"
 #include "runtime/exec/compile.h"
 #include "runtime/exec/find_nonfinite.h"
-#include "runtime/exec/localsgd.h"
+#include "runtime/exec/localsgd_schedule.h"
 #include "runtime/exec/plan_cache.h"
 #include "runtime/exec/prefetch.h"
 #include "runtime/exec/run.h"

@@ -96,7 +96,7 @@ static fleet_status run_pull(fleet_executor *e, fl_pulled *p, bool prefetches)
 }
 
 static fleet_status pull_batch(fleet_executor *e, fl_pulled *p, fl_compiled *c,
-                         bool prefetches)
+                               bool prefetches)
 {
     p->slot = p->copied_to = -1;
     if (c->plan->pull >= 0 && !take_slot(e->remote, &p->slot))

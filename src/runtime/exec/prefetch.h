@@ -13,8 +13,8 @@
 void fl_executor_prefetch(fleet_executor *e, const fl_input *input,
                           int64_t batch);
 
-/* The prefetched batch is not wanted any more: call it before its memory goes.
- */
+/* The prefetched batch is not wanted any more: call it before its memory
+ * goes. */
 void fl_executor_forget(fleet_executor *e);
 
 /* With a remote store or ranks: the pass is over for this worker, after a

@@ -3,7 +3,7 @@
 #include "runtime/exec/uneven_ranks.h"
 
 #include "runtime/exec/backend.h"
-#include "runtime/exec/localsgd.h"
+#include "runtime/exec/localsgd_schedule.h"
 #include "runtime/exec/plan_cache.h"
 #include "runtime/exec/run.h"
 #include "runtime/plan/agree.h"

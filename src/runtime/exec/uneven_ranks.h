@@ -9,8 +9,8 @@
  * any. No batch of this rank may be under way. */
 fleet_status fl_executor_join(fleet_executor *e);
 
-/* The same with the executor that trains. A failure ends the other ranks, too.
- */
+/* The same with the executor that trains. A failure ends the other ranks,
+ * too. */
 fleet_status fl_store_join(fl_store *s);
 
 #endif

@@ -1,4 +1,4 @@
-/* lookup_emit.c - the steps of a lookup are put into a plan. */
+/* lookup.c - the steps of a lookup are put into a plan. */
 #include <string.h>
 
 #include "base/memory.h"

@@ -63,7 +63,8 @@ static state *state_of(const fl_device_step *s)
     return static_cast<state *>(s->state);
 }
 
-static slot launch_resolve(const fl_device_step *s, const fl_device_feature *from)
+static slot launch_resolve(const fl_device_step *s,
+                           const fl_device_feature *from)
 {
     const fl_device_arg *ids = &s->arg[from->ids];
     const fl_device_arg *out = from->out >= 0 ? &s->arg[from->out] : nullptr;
@@ -337,7 +338,8 @@ static fleet_status gather_by(fl_queue *q, const fl_device_step *s)
                      fl_step_ptr<uint32_t>(s, FL_GATHER_WHICH), dim, share);
 }
 
-static fleet_status launch_gather(fl_device *, fl_queue *q, const fl_device_step *s)
+static fleet_status launch_gather(fl_device *, fl_queue *q,
+                                  const fl_device_step *s)
 {
     if (s->batch == 0)
         return FLEET_OK;
@@ -477,7 +479,8 @@ static fleet_status append(fl_device *, fl_queue *q, const fl_device_step *s)
 
 /* --- lookup.norm --------------------------------------------------------- */
 
-__global__ static void norm_of_sums(double *launch_norm, const fl_device_update *now,
+__global__ static void norm_of_sums(double *launch_norm,
+                                    const fl_device_update *now,
                                     const float *sum, const int64_t *n,
                                     int64_t dim)
 {
@@ -494,7 +497,8 @@ __global__ static void norm_of_sums(double *launch_norm, const fl_device_update 
         launch_norm[blockIdx.x] = total;
 }
 
-static fleet_status launch_norm(fl_device *, fl_queue *q, const fl_device_step *s)
+static fleet_status launch_norm(fl_device *, fl_queue *q,
+                                const fl_device_step *s)
 {
     return FL_LAUNCH(norm_of_sums, FL_LOOKUP_NORMS, FL_THREADS, 0, q,
                      fl_step_ptr<double>(s, FL_NORM),
@@ -517,7 +521,8 @@ __global__ static void check_sums(float *found, const float *sum,
         found[blockIdx.x] = bad ? 1.0f : 0.0f;
 }
 
-static fleet_status launch_check(fl_device *, fl_queue *q, const fl_device_step *s)
+static fleet_status launch_check(fl_device *, fl_queue *q,
+                                 const fl_device_step *s)
 {
     return FL_LAUNCH(check_sums, FL_LOOKUP_CHECKS, FL_THREADS, 0, q,
                      fl_step_f32(s, FL_CHECK), fl_step_f32(s, FL_CHECK_SUM),

@@ -1,5 +1,5 @@
-/* lookup_data.c - sets of keys, and the end of what the steps of a lookup hand to
- * each other. */
+/* lookup_data.c - sets of keys, and the end of what the steps of a lookup hand
+ * to each other. */
 #include "runtime/lookup/lookup_data.h"
 
 #include <string.h>
@@ -44,7 +44,7 @@ void fl_key_set_done(fl_key_set *s)
     *s = (fl_key_set){0};
 }
 
-/* --- a lookup -------------------------------------------------------------- */
+/* --- a lookup ------------------------------------------------------------- */
 
 static void part_done(fl_lookup_part *p)
 {

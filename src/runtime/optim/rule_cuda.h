@@ -69,7 +69,8 @@ typedef struct fl_weight {
 } fl_weight;
 
 /* A weight, and those states that its rule has. */
-__device__ static inline fl_rule_cell fl_cell_load(const fl_weight &x, int n_state)
+__device__ static inline fl_rule_cell fl_cell_load(const fl_weight &x,
+                                                   int n_state)
 {
     fl_rule_cell c;
 

@@ -12,8 +12,8 @@
 
 #include "runtime/optim/rule.h"
 
-/* The scalars of an update, each in all lanes. What formulas derive from numbers
- * is in it, too: compilers do not move all of that out of a loop. */
+/* The scalars of an update, each in all lanes. What formulas derive from
+ * numbers is in it, too: compilers do not move all of that out of a loop. */
 typedef struct fl_spread {
     vf lr, scale, clip, decay, apart, correct_a, correct_b;
     vf number[FL_MAX_NUMBER];
@@ -85,7 +85,8 @@ typedef struct fl_fraction {
     vf above, below;
 } fl_fraction;
 
-FL_FORMULA fl_fraction fl_formula_moments(const fl_spread *u, fl_rule_cell *x, vf d)
+FL_FORMULA fl_fraction fl_formula_moments(const fl_spread *u, fl_rule_cell *x,
+                                          vf d)
 {
     vf beta1 = FL_NUMBER_OF(u, ADAM, beta1);
     vf beta2 = FL_NUMBER_OF(u, ADAM, beta2);

@@ -23,8 +23,8 @@ static inline void count_step(const fl_update *u, fl_spread *v, float *w)
     v->correct_b = v_set(u->correct_b_at[t]);
 }
 
-FL_FORMULA fl_rule_cell load_cell(const float *w, const float *s0, const float *s1,
-                             int n_state, int k)
+FL_FORMULA fl_rule_cell load_cell(const float *w, const float *s0,
+                                  const float *s1, int n_state, int k)
 {
     fl_rule_cell x = {.w = v_load_row(w, k)};
 
@@ -35,8 +35,8 @@ FL_FORMULA fl_rule_cell load_cell(const float *w, const float *s0, const float *
     return x;
 }
 
-FL_FORMULA void store_cell(const fl_rule_cell *x, float *w, float *s0, float *s1,
-                           int n_state, int k)
+FL_FORMULA void store_cell(const fl_rule_cell *x, float *w, float *s0,
+                           float *s1, int n_state, int k)
 {
     if (n_state > 0)
         v_store_row(s0, x->s[0], k);
@@ -45,11 +45,11 @@ FL_FORMULA void store_cell(const fl_rule_cell *x, float *w, float *s0, float *s1
     v_store_row(w, x->w, k);
 }
 
-/* k lanes at w, by the update v; their new weights go to `to`. The loops give the
- * k of a whole vector as a constant, so that its loads do not branch. */
+/* k lanes at w, by the update v; their new weights go to `to`. The loops give
+ * the k of a whole vector as a constant, so that its loads do not branch. */
 #define STEP(name, n_state, to, w, g, s0, s1, k)                               \
     do {                                                                       \
-        fl_rule_cell x_ = load_cell(w, s0, s1, n_state, k);                         \
+        fl_rule_cell x_ = load_cell(w, s0, s1, n_state, k);                    \
                                                                                \
         fl_formula_##name(&v, &x_, v_load_row(g, k));                          \
         store_cell(&x_, to, s0, s1, n_state, k);                               \

@@ -1,4 +1,5 @@
-/* update_ranges.h - how updates and norms walk the flat groups of parameters. */
+/* update_ranges.h - how updates and norms walk the flat groups of
+ * parameters. */
 #ifndef FL_RUNTIME_OPTIM_UPDATE_RANGES_H
 #define FL_RUNTIME_OPTIM_UPDATE_RANGES_H
 

@@ -18,7 +18,8 @@ __global__ static void cast_flat(T *out, const float *x, int64_t n)
 }
 
 template <class T>
-static fleet_status launch_cast(fl_device *, fl_queue *q, const fl_device_step *s)
+static fleet_status launch_cast(fl_device *, fl_queue *q,
+                                const fl_device_step *s)
 {
     int64_t n = fl_step_count(s, 0), cols = s->arg[0].cols;
 

@@ -171,7 +171,8 @@ __global__ static void lamb_update(work k)
 }
 
 template <void (*kernel)(work)>
-static fleet_status launch_layers(fl_device *, fl_queue *q, const fl_device_step *s)
+static fleet_status launch_layers(fl_device *, fl_queue *q,
+                                  const fl_device_step *s)
 {
     int n = layers_of(s)->end - layers_of(s)->begin;
 
@@ -222,7 +223,7 @@ static fleet_status ratios(fl_device *, fl_queue *q, const fl_device_step *s)
                      all->how);
 }
 
-#define LAYERS(name, launch_layers)                                                      \
+#define LAYERS(name, launch_layers)                                            \
     FL_KERNEL_WITH(name, sizeof(lists), prepare, finish, launch_layers)
 
 extern const fl_device_kernel fl_cuda_layerwise[];

@@ -1,7 +1,7 @@
 /* localsgd.c - pass localsgd: ranks update on their own and average their
  * weights now and then, by steps of phase FL_AVERAGE. So Lin et al. 2018,
  * "Don't use large mini-batches, use local SGD" (arXiv:1808.07217). The
- * executor knows when (exec/localsgd.c).
+ * executor knows when (exec/localsgd_schedule.c).
  */
 #include <string.h>
 

@@ -9,7 +9,8 @@ __global__ static void scale_loss(float *gradient, const fl_scaling *s)
     *gradient = s->scale;
 }
 
-static fleet_status launch_scale(fl_device *, fl_queue *q, const fl_device_step *s)
+static fleet_status launch_scale(fl_device *, fl_queue *q,
+                                 const fl_device_step *s)
 {
     return FL_LAUNCH(scale_loss, 1, 1, 0, q, fl_step_f32(s, 0),
                      fl_step_ptr<fl_scaling>(s, 1));
@@ -30,7 +31,8 @@ __global__ static void check_blocks(float *found, const float *g, int64_t n)
         found[blockIdx.x] = bad ? 1.0f : 0.0f;
 }
 
-static fleet_status launch_check(fl_device *, fl_queue *q, const fl_device_step *s)
+static fleet_status launch_check(fl_device *, fl_queue *q,
+                                 const fl_device_step *s)
 {
     int64_t n = fl_step_count(s, 1);
 

@@ -1,6 +1,6 @@
-/* update.cu - the CUDA half of update.c, gradient_merge.c, clip_global_norm.c and
- * plan/gradients.c: sums of contributions, gradient merge, norms and the clip,
- * the rules over flat groups. */
+/* update.cu - the CUDA half of update.c, gradient_merge.c, clip_global_norm.c
+ * and plan/gradients.c: sums of contributions, gradient merge, norms and the
+ * clip, the rules over flat groups. */
 #include "runtime/optim/update_ranges.h"
 #include "runtime/device/cuda/block.h"
 #include "runtime/device/cuda/device_list.h"
@@ -98,7 +98,8 @@ static fleet_status update_prepare(fl_device *d, fl_queue *q, fl_device_step *s)
                                (size_t)all->n * sizeof *all->range);
 }
 
-static fleet_status launch_update(fl_device *, fl_queue *q, const fl_device_step *s)
+static fleet_status launch_update(fl_device *, fl_queue *q,
+                                  const fl_device_step *s)
 {
     float *w = fl_step_f32(s, WEIGHT);
 
@@ -149,7 +150,8 @@ static fleet_status norm_prepare(fl_device *d, fl_queue *q, fl_device_step *s)
                                (size_t)c->n * sizeof *c->block);
 }
 
-static fleet_status launch_norm(fl_device *, fl_queue *q, const fl_device_step *s)
+static fleet_status launch_norm(fl_device *, fl_queue *q,
+                                const fl_device_step *s)
 {
     return FL_LAUNCH(norm_of_blocks, (unsigned)norms_of(s)->n, FL_THREADS, 0, q,
                      fl_step_ptr<double>(s, 1), fl_step_f32(s, 2),
@@ -204,7 +206,8 @@ template <class T> __global__ static void set_all(T *x, T value, int64_t n)
     x[i] = value;
 }
 
-static fleet_status launch_idle(fl_device *, fl_queue *q, const fl_device_step *s)
+static fleet_status launch_idle(fl_device *, fl_queue *q,
+                                const fl_device_step *s)
 {
     int64_t n = s->arg[0].cols;
 

@@ -7,8 +7,8 @@
 #include "runtime/device/comm.h"
 #include "runtime/plan/plan.h"
 
-/* The GPU in whose memory a plan's ranks reduce; NULL: they do in the host's.
- */
+/* The GPU in whose memory a plan's ranks reduce; NULL: they do in the
+ * host's. */
 fl_gpu *fl_comm_gpu_of_plan(const fl_plan *plan);
 
 /* What a GPU reduces. */

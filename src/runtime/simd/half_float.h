@@ -1,5 +1,5 @@
-/* half_float.h - float32 as float16 and bfloat16 and back, rounded to nearest even.
- * Without a branch, so that compilers turn loops of them into vectors of
+/* half_float.h - float32 as float16 and bfloat16 and back, rounded to nearest
+ * even. Without a branch, so that compilers turn loops of them into vectors of
  * integers: no instruction set that is asked for says that the processor
  * converts. */
 #ifndef FL_RUNTIME_SIMD_HALF_FLOAT_H

@@ -23,7 +23,8 @@ BINARY(mul, v_mul(x, y))
 BINARY(add_mul, v_add(v_load(out + i, (int)k), v_mul(x, y)))
 
 /* These two and add() sum rows. */
-static void scale_floats(float *out, const float *a, float s, float t, int64_t n)
+static void scale_floats(float *out, const float *a, float s, float t,
+                         int64_t n)
 {
     vf by = v_set(s), plus = v_set(t);
 

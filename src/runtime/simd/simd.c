@@ -1,4 +1,5 @@
-/* simd.c - the tables of simd.h: one table per instruction set, picked by cpuid. */
+/* simd.c - the tables of simd.h: one table per instruction set, picked by
+ * cpuid. */
 #include "runtime/simd/simd.h"
 
 #include <pthread.h>

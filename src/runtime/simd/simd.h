@@ -88,7 +88,7 @@ typedef struct fl_numbers {
 typedef void fl_to_half(uint16_t *out, const float *a, int64_t n);
 typedef void fl_from_half(float *out, const uint16_t *a, int64_t n);
 
-/* --- activations: the formulas of activations.def -------------------------- */
+/* --- activations: the formulas of activations.def ------------------------- */
 
 enum {
     FL_N_ACTIVATION = 1 /* FLEET_LINEAR, which has no kernels */

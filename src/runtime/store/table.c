@@ -28,8 +28,8 @@ typedef struct bucket {
     int64_t n; /* rows */
 } bucket;
 
-/* Pages of a part are cut from pieces that grow, until huge pages serve them.
- */
+/* Pages of a part are cut from pieces that grow, until huge pages serve
+ * them. */
 typedef struct slab {
     struct slab *next;
     size_t used, size;

@@ -266,7 +266,8 @@ static float decay_of(const fl_device_lookup *c)
     return c->l2_decay > 0 ? c->l2_decay : -1.0f;
 }
 
-static fleet_status launch_update(fl_device *, fl_queue *q, const fl_device_step *s)
+static fleet_status launch_update(fl_device *, fl_queue *q,
+                                  const fl_device_step *s)
 {
     const fl_device_lookup *c = config_of(s);
     int share = fl_warp_rows_share(c->dim, 1);

@@ -1,17 +1,15 @@
 /* cuda.h - the inside of the CUDA plug-in: its device, its errors, how a kernel
  * is started.
  *
- * The plug-in links no symbol of libfleet: fl_fail(), fl_alloc() and fl_free() in
- * it are plugin_side.c's. Its sources compile with nvcc, and with the host's compiler
- * against test/cuda-emu, where FL_START_KERNEL is another one; that is all that
- * differs.
+ * The plug-in links no symbol of libfleet: fl_fail(), fl_alloc() and fl_free()
+ * in it are plugin_side.c's. Its sources compile with nvcc, and with the host's
+ * compiler against test/cuda-emu, where FL_START_KERNEL is another one; that is
+ * all that differs.
  */
 #ifndef FL_RUNTIME_DEVICE_CUDA_CUDA_H
 #define FL_RUNTIME_DEVICE_CUDA_CUDA_H
 
-#include <cublasLt.h>
-#include <cuda_runtime.h>
-
+#include "runtime/device/cuda/cuda_error.h"
 #include "base/memory.h"
 #include "runtime/device/device.h"
 
@@ -37,14 +35,7 @@ static inline cudaStream_t fl_cuda_stream(fl_queue *q)
     return reinterpret_cast<cudaStream_t>(q);
 }
 
-/* --- errors --------------------------------------------------------------- */
-
-/* A failed call as a status, "what: " before CUDA's text. */
-fleet_status fl_cuda_check(cudaError_t e, const char *what);
-fleet_status fl_cuda_check_lt(cublasStatus_t s, const char *what);
-
-/* --- kernels ---------------------------------------------------------------
- */
+/* --- kernels -------------------------------------------------------------- */
 
 /* A family's list of kernels, which ends with one that has no name. */
 #define FL_KERNEL_OF_WITH(dtype, name, state_size, prepare, finish, run)       \

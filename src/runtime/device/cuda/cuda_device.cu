@@ -19,8 +19,7 @@ static fleet_status enter(const fl_device *d)
     return fl_cuda_check(cudaSetDevice(d->ordinal), "cudaSetDevice");
 }
 
-/* --- memory ----------------------------------------------------------------
- */
+/* --- memory --------------------------------------------------------------- */
 
 static fleet_status alloc(fl_device *d, fl_queue *q, size_t bytes, void **p)
 {
@@ -59,8 +58,8 @@ static void free_pinned(fl_device *d, void *p)
 static const cudaMemcpyKind kinds[] = {
     cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice};
 
-static fleet_status copy_bytes(fl_device *d, fl_queue *q, void *to, const void *from,
-                         size_t bytes, fl_copy kind)
+static fleet_status copy_bytes(fl_device *d, fl_queue *q, void *to,
+                               const void *from, size_t bytes, fl_copy kind)
 {
     FL_TRY(enter(d));
     return fl_cuda_check(
@@ -79,15 +78,14 @@ static fleet_status copy_rows(fl_device *d, fl_queue *q, void *to, size_t ld_to,
 }
 
 static fleet_status fill_bytes(fl_device *d, fl_queue *q, void *p, int byte,
-                         size_t bytes)
+                               size_t bytes)
 {
     FL_TRY(enter(d));
     return fl_cuda_check(cudaMemsetAsync(p, byte, bytes, fl_cuda_stream(q)),
                          "cudaMemsetAsync");
 }
 
-/* --- waiting ---------------------------------------------------------------
- */
+/* --- waiting -------------------------------------------------------------- */
 
 static int64_t now_us()
 {
@@ -149,8 +147,7 @@ static fleet_status event_done(fl_device *d, fl_event *e, bool *done)
     return FLEET_OK;
 }
 
-/* --- streams and events ----------------------------------------------------
- */
+/* --- streams and events --------------------------------------------------- */
 
 static fleet_status stream_create(fl_device *d, fl_queue **q)
 {
@@ -213,8 +210,7 @@ static fleet_status event_elapsed(fl_device *d, fl_event *from, fl_event *to,
                          "cudaEventElapsedTime");
 }
 
-/* --- kernels ---------------------------------------------------------------
- */
+/* --- kernels -------------------------------------------------------------- */
 
 static const fl_device_kernel *kernel(const fl_device *, const char *name,
                                       fleet_dtype dtype)
@@ -227,8 +223,7 @@ static const fl_device_kernel *kernel(const fl_device *, const char *name,
     return nullptr;
 }
 
-/* --- the device itself -----------------------------------------------------
- */
+/* --- the device itself ---------------------------------------------------- */
 
 static void destroy_device(fl_device *d)
 {

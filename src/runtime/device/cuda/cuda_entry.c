@@ -1,5 +1,5 @@
-/* cuda_entry.c - the way into libfleet_cuda.so: plugin.h's, and the device's behind
- * it. In C, as what it takes from libfleet is. */
+/* cuda_entry.c - the way into libfleet_cuda.so: plugin.h's, and the device's
+ * behind it. In C, as what it takes from libfleet is. */
 #include "runtime/device/device.h"
 #include "runtime/device/plugin_side.h"
 

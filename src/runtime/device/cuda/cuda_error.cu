@@ -11,8 +11,8 @@ static fleet_status status_of(cudaError_t e)
     return FLEET_EIO;
 }
 
-/* A failure that is reported is over: CUDA keeps it for cudaGetLastError(), which
- * the next kernel's start asks. */
+/* A failure that is reported is over: CUDA keeps it for cudaGetLastError(),
+ * which the next kernel's start asks. */
 fleet_status fl_cuda_check(cudaError_t e, const char *what)
 {
     if (e == cudaSuccess)

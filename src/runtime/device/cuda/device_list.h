@@ -1,5 +1,5 @@
-/* device_list.h - a list of a step's configuration, copied to device memory when the
- * step is prepared: for kernels whose state is one. */
+/* device_list.h - a list of a step's configuration, copied to device memory
+ * when the step is prepared: for kernels whose state is one. */
 #ifndef FL_RUNTIME_DEVICE_CUDA_DEVICE_LIST_H
 #define FL_RUNTIME_DEVICE_CUDA_DEVICE_LIST_H
 

@@ -223,8 +223,7 @@ fleet_status fl_cuda_gemm_run(fl_device *d, fl_queue *q, const fl_gemm *g,
         "cublasLtMatmul");
 }
 
-/* --- relu of NaN ------------------------------------------------------------
- */
+/* --- relu of NaN ---------------------------------------------------------- */
 
 enum { SIDE = 16, CELLS = SIDE * SIDE };
 

@@ -15,8 +15,7 @@ static int64_t tiles_of(int64_t most)
     return (most + TILE - 1) / TILE;
 }
 
-/* --- scan -------------------------------------------------------------------
- */
+/* --- scan ----------------------------------------------------------------- */
 
 __global__ static void scan_all(uint32_t *x, int64_t n, int64_t *total)
 {
@@ -47,8 +46,7 @@ fleet_status fl_scan(fl_queue *q, uint32_t *x, int64_t n, int64_t *total)
     return FL_LAUNCH(scan_all, 1, FL_THREADS, 0, q, x, n, total);
 }
 
-/* --- passes -----------------------------------------------------------------
- */
+/* --- passes --------------------------------------------------------------- */
 
 /* The keys as they are, and where. Past *n they are the greatest, so that they
  * stay behind. */
@@ -143,8 +141,7 @@ __global__ static void put_in_place(fl_sorted to, fl_sorted from,
     }
 }
 
-/* --- all of it ---------------------------------------------------------------
- */
+/* --- all of it ------------------------------------------------------------ */
 
 static size_t keys_bytes(int64_t most)
 {

@@ -1,9 +1,9 @@
 /* gpu_plan.c - a compiled plan's part on a GPU: its memory and its steps. */
-#include "runtime/exec/gpu_plan.h"
+#include "runtime/exec/gpu/gpu_plan.h"
 
 #include "base/memory.h"
 #include "runtime/exec/backend.h"
-#include "runtime/exec/gpu_ids.h"
+#include "runtime/exec/gpu/gpu_ids.h"
 #include "runtime/exec/host_backend.h"
 #include "runtime/plan/gpu_steps.h"
 
@@ -248,7 +248,8 @@ fleet_status fl_gpu_plan_make(fleet_executor *e, fl_compiled *c)
 
 /* --- prepared steps ------------------------------------------------------ */
 
-static fl_device_arg resolve_gpu_operands(const fl_compiled *c, int value, int slot)
+static fl_device_arg resolve_gpu_operands(const fl_compiled *c, int value,
+                                          int slot)
 {
     const fl_plan *plan = c->plan;
     const fl_value *v;

@@ -1,9 +1,9 @@
 /* gpu_run.h - what an iteration does on a GPU: inside an iteration it is only
  * gathered, until fl_gpu_plan_queue(), else it is queued at once. */
-#ifndef FL_RUNTIME_EXEC_GPU_RUN_H
-#define FL_RUNTIME_EXEC_GPU_RUN_H
+#ifndef FL_RUNTIME_EXEC_GPU_GPU_RUN_H
+#define FL_RUNTIME_EXEC_GPU_GPU_RUN_H
 
-#include "runtime/exec/gpu_plan.h"
+#include "runtime/exec/gpu/gpu_plan.h"
 
 /* A region; what an iteration begins with; its loss and labels, which may stop
  * the updates; and after an update the loss's scaling. */

@@ -9,8 +9,8 @@
  * reported by the iteration after the next one, or by whatever waits: a fetch,
  * a flush, the end of a pass; at once if the CPU has a part in the update.
  */
-#ifndef FL_RUNTIME_EXEC_GPU_PLAN_H
-#define FL_RUNTIME_EXEC_GPU_PLAN_H
+#ifndef FL_RUNTIME_EXEC_GPU_GPU_PLAN_H
+#define FL_RUNTIME_EXEC_GPU_GPU_PLAN_H
 
 #include "runtime/device/command_graph.h"
 #include "runtime/exec/compile.h"

@@ -1,11 +1,11 @@
 /* gpu_backend.c - the backend of executors whose place has a GPU: iterations
  * are queued on it (gpu_in_flight.c), and the host runs the other steps. */
-#include "runtime/exec/gpu_backend.h"
+#include "runtime/exec/backend.h"
 
-#include "runtime/exec/gpu_ids.h"
-#include "runtime/exec/gpu_in_flight.h"
-#include "runtime/exec/gpu_prefetch.h"
-#include "runtime/exec/gpu_run.h"
+#include "runtime/exec/gpu/gpu_ids.h"
+#include "runtime/exec/gpu/gpu_in_flight.h"
+#include "runtime/exec/gpu/gpu_prefetch.h"
+#include "runtime/exec/gpu/gpu_run.h"
 #include "runtime/exec/host_backend.h"
 #include "runtime/exec/run.h"
 #include "base/pool.h"

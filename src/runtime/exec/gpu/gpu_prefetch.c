@@ -2,14 +2,14 @@
  * a prefetch that come while the GPU computes are copied to it meanwhile. They
  * are not waited for longer than for the GPU: rows that come later are copied
  * when their own iteration begins. */
-#include "runtime/exec/gpu_prefetch.h"
+#include "runtime/exec/gpu/gpu_prefetch.h"
 
 #include <time.h>
 
 #include "base/clock.h"
-#include "runtime/exec/gpu_in_flight.h"
-#include "runtime/exec/gpu_plan.h"
-#include "runtime/exec/gpu_run.h"
+#include "runtime/exec/gpu/gpu_in_flight.h"
+#include "runtime/exec/gpu/gpu_plan.h"
+#include "runtime/exec/gpu/gpu_run.h"
 #include "runtime/exec/prefetch.h"
 #include "runtime/exec/run.h"
 #include "runtime/plan/remote.h"

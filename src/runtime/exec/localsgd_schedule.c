@@ -1,13 +1,14 @@
-/* localsgd.c - when ranks that update on their own average their weights: after
- * a number of updates, which may follow the loss as in Wang and Joshi 2018
- * (arXiv:1810.08313). The steps of an average are those of pass localsgd.
+/* localsgd_schedule.c - when ranks that update on their own average their
+ * weights: after a number of updates, which may follow the loss as in Wang and
+ * Joshi 2018 (arXiv:1810.08313). The steps of an average are those of pass
+ * localsgd.
  *
  * The average is of all ranks that have updated since the last one. A rank
  * whose pass is over counts once more if it has updated since, and then gets
  * the average of the other ranks. A pass ends with an average, so that all
  * weights are equal when it is over. Optimizer states stay each rank's own.
  */
-#include "runtime/exec/localsgd.h"
+#include "runtime/exec/localsgd_schedule.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* gpu_prefetch.h - rows of remote tables on their way to a GPU: methods of its
  * backend (backend.h). */
-#ifndef FL_RUNTIME_EXEC_GPU_PREFETCH_H
-#define FL_RUNTIME_EXEC_GPU_PREFETCH_H
+#ifndef FL_RUNTIME_EXEC_GPU_GPU_PREFETCH_H
+#define FL_RUNTIME_EXEC_GPU_GPU_PREFETCH_H
 
 #include "runtime/exec/executor.h"
 

@@ -1,9 +1,9 @@
 /* gpu_in_flight.h - the iterations of an executor that are under way on a GPU,
  * two at most (see gpu_plan.h). */
-#ifndef FL_RUNTIME_EXEC_GPU_IN_FLIGHT_H
-#define FL_RUNTIME_EXEC_GPU_IN_FLIGHT_H
+#ifndef FL_RUNTIME_EXEC_GPU_GPU_IN_FLIGHT_H
+#define FL_RUNTIME_EXEC_GPU_GPU_IN_FLIGHT_H
 
-#include "runtime/exec/gpu_plan.h"
+#include "runtime/exec/gpu/gpu_plan.h"
 
 typedef struct fl_in_flight fl_in_flight;
 

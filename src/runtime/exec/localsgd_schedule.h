@@ -1,7 +1,7 @@
-/* localsgd.h - when ranks that update on their own average their weights. All
- * of it under the store's lock. */
-#ifndef FL_RUNTIME_EXEC_LOCALSGD_H
-#define FL_RUNTIME_EXEC_LOCALSGD_H
+/* localsgd_schedule.h - when ranks that update on their own average their
+ * weights. All of it under the store's lock. */
+#ifndef FL_RUNTIME_EXEC_LOCALSGD_SCHEDULE_H
+#define FL_RUNTIME_EXEC_LOCALSGD_SCHEDULE_H
 
 #include "runtime/exec/executor.h"
 

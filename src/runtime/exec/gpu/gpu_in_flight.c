@@ -1,14 +1,14 @@
 /* gpu_in_flight.c - the iterations of an executor that are under way on a GPU:
  * their slots, their feeds, their status. */
-#include "runtime/exec/gpu_in_flight.h"
+#include "runtime/exec/gpu/gpu_in_flight.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "runtime/device/trace.h"
-#include "runtime/exec/gpu_ids.h"
-#include "runtime/exec/gpu_run.h"
+#include "runtime/exec/gpu/gpu_ids.h"
+#include "runtime/exec/gpu/gpu_run.h"
 
 enum { N_SLOT = 2 };
 

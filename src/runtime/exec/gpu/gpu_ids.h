@@ -1,9 +1,9 @@
 /* gpu_ids.h - what of a plan's part on a GPU depends on how many ids there are:
  * ragged feeds, lookups' positions, tables' rows. */
-#ifndef FL_RUNTIME_EXEC_GPU_IDS_H
-#define FL_RUNTIME_EXEC_GPU_IDS_H
+#ifndef FL_RUNTIME_EXEC_GPU_GPU_IDS_H
+#define FL_RUNTIME_EXEC_GPU_GPU_IDS_H
 
-#include "runtime/exec/gpu_plan.h"
+#include "runtime/exec/gpu/gpu_plan.h"
 
 /* Where feeds lie in a slot's memory, and that memory. */
 fleet_status fl_gpu_plan_place_feeds(fl_compiled *c);

@@ -1,5 +1,5 @@
 /* gpu_run.c - what an iteration does on a GPU, gathered or queued at once. */
-#include "runtime/exec/gpu_run.h"
+#include "runtime/exec/gpu/gpu_run.h"
 
 #include <string.h>
 

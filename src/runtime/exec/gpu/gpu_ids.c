@@ -3,12 +3,12 @@
  *
  * Feeds and positions grow by half, before a batch that needs it is fed; that
  * waits for all that is under way, and steps are prepared anew. */
-#include "runtime/exec/gpu_ids.h"
+#include "runtime/exec/gpu/gpu_ids.h"
 
 #include <inttypes.h>
 
 #include "base/memory.h"
-#include "runtime/exec/gpu_run.h"
+#include "runtime/exec/gpu/gpu_run.h"
 #include "runtime/lookup/lookup_gpu.h"
 
 static size_t aligned_bytes(size_t bytes)

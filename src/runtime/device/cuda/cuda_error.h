@@ -1,0 +1,15 @@
+/* cuda_error.h - failed calls of CUDA and cuBLASLt as a status, with their
+ * text. The only <cuda_runtime.h> and <cublasLt.h>. */
+#ifndef FL_RUNTIME_DEVICE_CUDA_CUDA_ERROR_H
+#define FL_RUNTIME_DEVICE_CUDA_CUDA_ERROR_H
+
+#include <cublasLt.h>
+#include <cuda_runtime.h>
+
+#include "base/error.h"
+
+/* A failed call as a status, "what: " before CUDA's text. */
+fleet_status fl_cuda_check(cudaError_t e, const char *what);
+fleet_status fl_cuda_check_lt(cublasStatus_t s, const char *what);
+
+#endif

@@ -6,9 +6,9 @@
 
 static const char *phase_name(fl_phase phase)
 {
-    static const char *const names[] = {"pull",    "arrive",   "rows",
-                                        "forward", "backward", "merge",
-                                        "leave",   "update",   "average"};
+    static const char *const names[] = {"pull",         "pull wait", "prefetch",
+                                        "forward",      "backward",  "merge",
+                                        "reduce begin", "update",    "average"};
     return names[phase];
 }
 
@@ -22,7 +22,7 @@ static const char *engine_name(fl_engine engine)
 static const char *kind_name(fl_value_kind kind)
 {
     static const char *const names[] = {"feed",  "param", "table",
-                                        "state", "temp",  "kept"};
+                                        "state", "temp",  "persistent"};
     return names[kind];
 }
 
@@ -56,7 +56,7 @@ static void print_steps(const fl_plan *plan, const fl_region *region,
         print_operands(plan, s, false, out);
         fl_text_add(out, "  %s", phase_name(s->phase));
         if (s->engine != FL_ENGINE_COMPUTE)
-            fl_text_add(out, " lane %s", engine_name(s->engine));
+            fl_text_add(out, " engine %s", engine_name(s->engine));
         if (s->period > 1)
             fl_text_add(out, " every %d", s->period);
         fl_text_add(out, "\n");

@@ -63,11 +63,6 @@ fleet_status fl_client_add_lane(fl_client *c, const char *name, int64_t now_ms)
     return FLEET_OK;
 }
 
-int fl_client_lanes(const fl_client *c)
-{
-    return c->n_lane;
-}
-
 const char *fl_client_lane_name(const fl_client *c, int lane)
 {
     return c->lane[lane].name;

@@ -67,7 +67,6 @@ void fl_client_destroy(fl_client *c);
 /* One more lane; `name` for messages ("server 1 at 127.0.0.1:6170"), kept by
  * copy. Lanes are numbered from 0 as they come. */
 fleet_status fl_client_add_lane(fl_client *c, const char *name, int64_t now_ms);
-int fl_client_lanes(const fl_client *c);
 void fl_client_set_incarnation(fl_client *c, uint32_t incarnation);
 
 /* --- requests ------------------------------------------------------------- */

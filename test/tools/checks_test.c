@@ -288,6 +288,20 @@ TEST(a_title_that_only_says_where_else_to_look_is_found)
     check_finds("comments", ".", "no first comment that begins with the file");
 }
 
+TEST(a_comment_that_names_nothing_is_found)
+{
+    plant("src/base/a.c",
+          HEAD("a.c") "/* Is there one? There are two, those rows,"
+                      " and other ranks. */\n");
+    check_passes("comments", ".");
+    plant("src/base/a.c", HEAD("a.c") "/* It is\n * there. */\n");
+    check_finds("comments", ".", "src/base/a.c:3: \"there\" names nothing");
+    plant("src/base/a.c", HEAD("a.c") "/* Whoever waits. */\n");
+    check_finds("comments", ".", "\"Whoever\" names nothing");
+    plant("src/base/a.c", HEAD("a.c") "/* Those of the others. */\n");
+    check_finds("comments", ".", "\"Those\" names nothing");
+}
+
 /* --- layers -------------------------------------------------------------- */
 
 static void plant_object(const char *source, const char *header)

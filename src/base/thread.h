@@ -1,6 +1,5 @@
 /* thread.h - threads of libfleet: all signals blocked, so that the host's
- * handlers run on the host's threads; and a pool that runs one step's tasks.
- */
+ * handlers run on the host's threads. pool.h has a pool of them. */
 #ifndef FL_BASE_THREAD_H
 #define FL_BASE_THREAD_H
 

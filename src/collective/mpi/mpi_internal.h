@@ -93,4 +93,11 @@ fleet_status fl_mpi_finish(fl_mpi_comm *m, MPI_Request *request,
 /* A call that is known to be the same on all ranks. */
 fleet_status fl_mpi_run(fl_mpi_comm *m, const fl_work *w);
 
+/* Are all ranks on one host, and do all of them want shared memory? */
+fleet_status fl_mpi_is_one_host(MPI_Comm comm, int64_t deadline_ms, bool *is);
+
+/* A communicator through memory that all ranks of comm map. */
+fleet_status fl_mpi_shm_open(MPI_Comm comm, int rank, int size,
+                             const fl_comm_options *o, fl_comm **out);
+
 #endif

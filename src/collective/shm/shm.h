@@ -1,4 +1,5 @@
-/* shm.h - ranks of one host, joined by memory that all of them map. */
+/* shm.h - ranks of one host, joined by memory that all of them map. The caller
+ * brings that memory: MPI allocates it (mpi/mpi_shm.c), tests do otherwise. */
 #ifndef FL_COLLECTIVE_SHM_SHM_H
 #define FL_COLLECTIVE_SHM_SHM_H
 

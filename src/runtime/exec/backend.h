@@ -1,4 +1,4 @@
-/* backend.h - the engine table: what an executor runs its plans on. There are
+/* backend.h - the table of what an executor runs its plans on. There are
  * two, the host's threads (host_backend.c) and a GPU with the host beside it
  * (gpu_backend.c). Outside of them no file of this room knows of a GPU.
  *
@@ -8,7 +8,6 @@
 #ifndef FL_RUNTIME_EXEC_BACKEND_H
 #define FL_RUNTIME_EXEC_BACKEND_H
 
-#include "base/thread.h"
 #include "runtime/exec/executor.h"
 #include "base/pool.h"
 

@@ -50,7 +50,7 @@ typedef struct fl_state {
     size_t size;
 } fl_state;
 
-/* Of ranks that update on their own; see localsgd.c. */
+/* Of ranks that update on their own; see exec/localsgd_schedule.c. */
 typedef struct fl_localsgd {
     int64_t since; /* updates since the weights of all ranks were equal */
     int64_t steps; /* adaptive: until the next mean; 0: as it starts */

@@ -11,8 +11,8 @@
 
 #include "base/memory.h"
 
-/* libgomp's, which Debian's oneDNN runs on. Declared here because <omp.h> is
- * the compiler's own and clang has none without libomp. */
+/* libgomp's, which Debian's oneDNN runs on. This file declares them, because
+ * <omp.h> is the compiler's own and clang has none without libomp. */
 int omp_get_max_threads(void);
 void omp_set_num_threads(int n);
 

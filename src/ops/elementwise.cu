@@ -85,7 +85,8 @@ static int64_t size_of(const axes *a)
     return n;
 }
 
-/* The dimensions that the operand has, and those that it is summed over. */
+/* own: the dimensions that the operand has; summed: the dimensions that its
+ * gradient is summed over. */
 static void sort_axes(const fl_elementwise_grad *k, int64_t rows, axes *own,
                       axes *summed)
 {

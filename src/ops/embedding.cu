@@ -40,7 +40,7 @@ static fleet_status forward(fl_device *, fl_queue *q, const fl_device_step *s)
 
 /* --- embedding.grad: dW <- ids, g ----------------------------------------- */
 
-/* Ids as keys; those that have no row all get the same one, above the rows. */
+/* Ids as keys; all ids that have no row get the same key, above the rows. */
 __global__ static void keys_of(uint64_t *key, const int64_t *ids, int64_t n,
                                fl_embedding_config c, int64_t *count)
 {

@@ -7,7 +7,7 @@
  * Of half operands sums are of float, and so is all that is not a product. A
  * bias has to be of the product's type: it is cast for each.
  *
- * Besides the steps that a layer has on CPUs there are those that a pass for
+ * Besides the steps that a layer has on CPUs there is a step that a pass for
  * devices can make of them:
  *
  *   fc.dw.db    dW, db <- x, g

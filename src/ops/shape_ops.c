@@ -190,7 +190,7 @@ fleet_var *fleet_concat(fleet_program *p, fleet_var *const *x, int n, int axis)
                           1);
 }
 
-/* --- reshape: the same memory, unless somebody else may change it --------- */
+/* --- reshape: a view of the same memory, or else a copy ------------------- */
 
 static fleet_status reshape_infer(fl_node *n)
 {

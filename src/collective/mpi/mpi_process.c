@@ -115,8 +115,8 @@ static void end_mpi(void)
         fl_mpi_finalize();
 }
 
-/* A process that nobody started as a rank is a job of its own: without this
- * Open MPI starts a daemon for it. */
+/* A process that MPI did not start as a rank is a job of its own: unless
+ * begin_mpi() says so in the environment, Open MPI starts a daemon for it. */
 static bool is_started_by_mpi(void)
 {
     static const char *const mark[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK",

@@ -34,9 +34,9 @@ fleet_status fl_mpi_is_one_host(MPI_Comm comm, int64_t deadline_ms, bool *is)
     return FLEET_OK;
 }
 
-/* All of it lies in rank 0's part, which begins at the same place of a page for
- * all. It stays until MPI ends: to free it is a call of all ranks, and a rank
- * that leaves cannot count on the others. */
+/* All of the memory lies in rank 0's part, which begins at the same place of a
+ * page for all ranks. It stays until MPI ends: to free it is a call of all
+ * ranks, and a rank that leaves cannot count on the other ranks. */
 static fleet_status allocate_shm(MPI_Comm comm, int rank, int size,
                                  void **memory)
 {

@@ -146,7 +146,8 @@ bool fl_cu_is_host(const void *p)
 }
 
 /* --- reductions -------------------------------------------------------------
- * An element type, what it is summed in, and the way there and back. */
+ * An element type, the type that it is summed in, and the conversions from one
+ * to the other. */
 
 template <class E> struct plain {
     typedef E element;

@@ -23,8 +23,8 @@
 
 enum { FL_NCCL_AFTER = 64 };
 
-/* A call with its operands on the GPU: copies of those that are in the host's
- * memory. */
+/* A call with its operands on the GPU: an operand that is in the host's memory
+ * has a copy. */
 typedef struct fl_nccl_staging {
     fl_work work;
     void *made[2];

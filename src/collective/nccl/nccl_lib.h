@@ -1,5 +1,5 @@
 /* nccl_lib.h - the part of NCCL that is used. The library is opened when the
- * first communicator is, and nothing of it is needed to build: what is here is
+ * first communicator is, and nothing of it is needed to build: this header is
  * its binary interface, in the numbers and layouts of NCCL's own <nccl.h>, 2.14
  * to 2.28, which has kept them.
  */

@@ -62,8 +62,8 @@ static fleet_status exchange_parts(fl_nccl *n, const part *p)
 
 /* --- reductions by exchanges --------------------------------------------- */
 
-/* Chunks of up to `each` elements that every rank reduces: of rank r those from
- * begin + r * step on, in each rank's `in`. */
+/* Every rank reduces a chunk of up to `each` elements. Rank r's chunk begins at
+ * element begin + r * step of each rank's `in`. */
 typedef struct chunks {
     fl_nccl *n;
     const fl_work *w;

@@ -89,7 +89,7 @@ size_t fl_rendezvous_most_call(int size);
 fleet_status fl_rendezvous_listen(const char *address, int *fd,
                                   char bound[FL_RENDEZVOUS_NAME]);
 
-/* One try to reach the address within ms; fd -1, and errno, if nobody listens.
+/* One try to reach the address within ms; fd -1, and errno, if it fails.
  * FLEET_EINVAL: no address. */
 fleet_status fl_rendezvous_connect(const char *address, int64_t ms, int *fd);
 

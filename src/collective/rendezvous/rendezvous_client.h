@@ -6,9 +6,10 @@
 
 typedef struct fl_rendezvous_client fl_rendezvous_client;
 
-/* All ranks have come; or FLEET_ETIMEDOUT, which rank is missing or that nobody
- * listens, FLEET_EINVAL why this rank is refused, FLEET_EPEER what listens is
- * no rank of ours. Rank 0 starts the server. */
+/* Returns when all ranks have come. FLEET_ETIMEDOUT: it says which rank is
+ * missing, or why rank 0 was not reached. FLEET_EINVAL: it says why this rank
+ * is refused. FLEET_EPEER: what listens is no rank of ours. Rank 0 starts the
+ * server. */
 fleet_status fl_rendezvous_client_open(fl_rendezvous_client **client,
                                        const fl_rendezvous_options *o);
 

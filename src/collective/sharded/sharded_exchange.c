@@ -16,7 +16,8 @@ static int owner_of_key(const fl_sharded_tables *s, uint64_t key)
     return owner_of_bucket(s, fl_bucket_of(fl_mix(key)));
 }
 
-/* With 1, 2, 4 or 8 ranks a part is one rank's, with others most parts are. */
+/* With 1, 2, 4 or 8 ranks each part is one rank's; with another number of ranks
+ * most parts are. */
 fl_sharded_run fl_sharded_next_run(const fl_sharded_tables *s, int part,
                                    const uint64_t *key, const uint32_t *which,
                                    int64_t begin, int64_t n)

@@ -1,6 +1,6 @@
-/* device.h - what a device with memory of its own offers to those who run plans
- * on it: memory, streams, events, copies, matrix products, and kernels by the
- * names and operands that steps have (kernel.h).
+/* device.h - what a device with memory of its own offers to the code that runs
+ * plans on it: memory, streams, events, copies, matrix products, and kernels by
+ * the names and operands that steps have (kernel.h).
  *
  * A device is a plug-in's (lib/libfleet_cuda.so), which gives a table of them
  * with its size and version, and no symbol.
@@ -93,9 +93,10 @@ typedef struct fl_device_step {
     size_t scratch_size; /* for prepare() to set */
     void *scratch; /* device memory of that size, the step's while it runs */
 
-    /* Device memory. What cannot be, an id or a label, is not used, and the
-     * least row of the batch that has one is put here, which was FL_NO_FAULT:
-     * whoever reads it after the iteration knows the step by the word. */
+    /* A word in device memory. An id or a label that is out of range is not
+     * used, and the least row of the batch that has one is put in this word,
+     * which was FL_NO_FAULT. Each step has a word of its own: after the
+     * iteration the word tells which step has the fault. */
     uint64_t *fault;
 } fl_device_step;
 
@@ -139,7 +140,7 @@ typedef struct fl_device_class {
     fleet_status (*copy)(fl_device *d, fl_queue *q, void *to, const void *from,
                          size_t bytes, fl_copy kind);
 
-    /* n rows of so many bytes, whose starts lie ld_to and ld_from bytes apart.
+    /* n rows of `bytes` bytes, whose starts lie ld_to and ld_from bytes apart.
      * From and to memory that is not pinned a copy is done, or the memory read,
      * when the call returns: it may wait for all that is queued. */
     fleet_status (*copy_rows)(fl_device *d, fl_queue *q, void *to, size_t ld_to,
@@ -148,7 +149,7 @@ typedef struct fl_device_class {
     fleet_status (*fill)(fl_device *d, fl_queue *q, void *p, int byte,
                          size_t bytes);
 
-    /* The way to do it is chosen once, here. */
+    /* gemm_create() chooses, once, how the product is computed. */
     fleet_status (*gemm_create)(fl_device *d, const fl_gemm_spec *spec,
                                 fl_gemm **g);
     fleet_status (*gemm_run)(fl_device *d, fl_queue *q, const fl_gemm *g,

@@ -6,8 +6,8 @@
  * libfleet.a inside as well: what it needs of the library is a table that it
  * gets (fl_host), what it brings one that it gives (fl_plugin). Both begin with
  * their version, and a plug-in is used by the library of its own version alone.
- * Inside a plug-in fl_fail(), fl_alloc() and others are those of plugin_side.c,
- * which calls through the table.
+ * Inside a plug-in fl_fail(), fl_alloc() and other functions of the library are
+ * plugin_side.c's, which calls through the table.
  *
  * A plug-in stays loaded until the process ends.
  */
@@ -50,9 +50,9 @@ typedef const fl_plugin *fl_plugin_entry(const fl_host *host);
 #define FL_PLUGIN_ENTRY fleet_plugin
 
 /* Open libfleet_NAME.so, once: from the folder FLEET_PLUGIN_PATH, then beside
- * the code of this library, then where the loader looks. FLEET_ENOENT if there
- * is none, or no such folder; FLEET_EUNSUPPORTED if it cannot be used, with
- * what is missing. */
+ * the code of this library, then where the loader looks. FLEET_ENOENT if no
+ * such file or no such folder exists; FLEET_EUNSUPPORTED if the file cannot be
+ * used, with what is missing. */
 fleet_status fl_plugin_open(const char *name, const fl_plugin **plugin);
 
 /* After a failure of what a plug-in brings: if the folder FLEET_PLUGIN_PATH

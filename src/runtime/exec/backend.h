@@ -18,8 +18,8 @@ typedef struct fl_backend {
     void (*lock)(fleet_executor *e);
     void (*unlock)(fleet_executor *e);
 
-    /* What a compiled plan needs besides. A plan that has no step on the GPU
-     * is given the host's backend here. */
+    /* What a compiled plan needs besides. prepare() gives a plan that has no
+     * step on the GPU the host's backend. */
     fleet_status (*prepare)(fleet_executor *e, fl_compiled *c);
     void (*release)(fl_compiled *c);
 

@@ -203,8 +203,8 @@ fleet_status fl_executor_end_update(fleet_executor *e, const fl_compiled *c,
     return FLEET_OK;
 }
 
-/* From here on gradients may go to other ranks. Meanwhile this rank may have
- * served commands of other ranks, which move what the store keeps. */
+/* After the agreement gradients may go to other ranks. Until then this rank may
+ * have served commands of other ranks, which move what the store keeps. */
 static fleet_status agree_on_update(fleet_executor *e, fl_compiled *c)
 {
     int64_t began = c->trace ? fl_now_ns() : 0;

@@ -61,7 +61,7 @@ struct fleet_executor {
     bool has_passed; /* a pass over a dataset has begun, for its time */
     bool joins;      /* takes part in the updates of other ranks */
     struct fl_in_flight *in_flight; /* the backend's: iterations under way;
-                                     * NULL: there never were any */
+                                     * NULL: none has begun yet */
     fl_loss loss[FL_LOSSES];        /* of the last iterations, by n_run */
     double loss_sum;      /* of all iterations, times their samples; and of */
     int64_t loss_samples; /* how many samples. The caller sets them to 0. */

@@ -19,8 +19,8 @@ static bool is_finite(const fl_arg *a, int64_t batch)
     return true;
 }
 
-/* The first operand of the step that is not finite, of those that it reads or
- * that it has written; -1: none. */
+/* The first operand that is not finite among the operands that the step reads,
+ * or among the operands that it has written; -1: none. */
 static int find_nonfinite(const fl_compiled *c, const fl_instance *in,
                           int64_t batch, bool written)
 {

@@ -1,7 +1,7 @@
 /* localsgd_schedule.c - when ranks that update on their own average their
  * weights: after a number of updates, which may follow the loss as in Wang and
- * Joshi 2018 (arXiv:1810.08313). The steps of an average are those of pass
- * localsgd.
+ * Joshi 2018 (arXiv:1810.08313). Pass localsgd makes the steps of an
+ * average.
  *
  * The average is of all ranks that have updated since the last one. A rank
  * whose pass is over counts once more if it has updated since, and then gets

@@ -280,7 +280,7 @@ fleet_var *fl_program_table(fleet_program *p, const char *name,
                : NULL;
 }
 
-/* With those that it could have been. */
+/* The message names parameters and tables that the program has. */
 static fleet_status no_such_keeper(const fleet_program *p, const char *name)
 {
     enum { MOST = 6 };

@@ -22,7 +22,7 @@ struct fleet_optimizer {
     float number[FL_MAX_NUMBER]; /* the rule's own, see FL_NUMBER_OF */
     float l2_decay;
     float clip_norm;     /* 0: none */
-    bool residuals;      /* parameters have those of dgc, too */
+    bool residuals;      /* parameters have dgc's residuals, too */
     _Atomic bool in_use; /* plans with or without a clip have been made */
 
     fl_decay decay;
@@ -45,7 +45,7 @@ fleet_optimizer *fl_optimizer_create(fl_context *context, fl_rule_kind kind,
                                      const float number[FL_MAX_NUMBER]);
 void fl_optimizer_destroy(fleet_optimizer *o);
 
-/* The scalars of the update after `done` others, for a mean over `batches`. */
+/* The scalars of the update after `done` updates, for a mean over `batches`. */
 void fl_optimizer_update(const fleet_optimizer *o, int64_t done, int batches,
                          fl_update *u);
 

@@ -1,6 +1,6 @@
 /* rule_cuda.h - the update rules on a GPU: each thread runs the formulas of
  * rule_formulas.h on a weight. The plug-in is compiled without contraction, so
- * the bits are those of the CPU. */
+ * the results have the same bits as on a CPU. */
 #ifndef FL_RUNTIME_OPTIM_RULE_CUDA_H
 #define FL_RUNTIME_OPTIM_RULE_CUDA_H
 

@@ -11,8 +11,8 @@ typedef struct fl_device_rates {
     float lr, correct_a, correct_b;
 } fl_device_rates;
 
-/* So many updates at the most are queued of which the host does not know
- * whether they were skipped: two iterations are under way at a time. */
+/* The most updates that are queued of which the host does not know whether they
+ * were skipped: two iterations are under way at a time. */
 enum { FL_MOST_UNKNOWN = 2 };
 
 typedef struct fl_device_update {
@@ -20,7 +20,7 @@ typedef struct fl_device_update {
     float clip_norm;
     int32_t skip; /* set by scaling.decide: nothing is to be updated now */
     int64_t known_skips; /* that the numbers of u know of */
-    fl_device_rates after[FL_MOST_UNKNOWN + 1]; /* if there are so many more */
+    fl_device_rates after[FL_MOST_UNKNOWN + 1]; /* [i]: after i more skips */
     int32_t micro; /* which batch of the merge group this is, from 0 */
     int32_t dgc;   /* what dgc takes has been sent as it changes the weights */
     const int32_t *stop; /* device memory, not 0: nothing is to be updated any

@@ -2,11 +2,12 @@
  * a GPU float16.
  *
  * Which operands of a step may be narrow, and which shall be, its kernel says
- * (kernel.h). What only such steps touch is narrow from the start; what others
- * touch as well, weights and feeds stay float, and a step "cast" makes the copy
- * that products read, once for all of them. Weights are cast in every
- * iteration: whoever has changed them (an update, a load, a server), the copy
- * is of this iteration. Steps that a guard keeps on the CPU take no float16.
+ * (kernel.h). A value that only such steps touch is narrow from the start. A
+ * value that other steps touch as well stays float, as do weights and feeds,
+ * and a step "cast" makes the copy that products read, once for all products.
+ * Weights are cast in every iteration: whether an update, a load or a server
+ * has changed them, the copy is of this iteration. Steps that a guard keeps on
+ * the CPU take no float16.
  */
 #include "base/memory.h"
 #include "base/text.h"

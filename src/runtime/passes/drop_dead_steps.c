@@ -1,4 +1,4 @@
-/* drop_dead_steps.c - pass drop_dead_steps: a step whose results nobody reads,
+/* drop_dead_steps.c - pass drop_dead_steps: a step whose results are not read,
  * and that changes nothing in the store, is left out. */
 #include <string.h>
 

@@ -8,7 +8,8 @@
 #include "runtime/reduce/buckets.h"
 #include "runtime/simd/simd.h"
 
-/* The first batch of a group is copied, the others are added. */
+/* The gradient of a group's first batch is copied, the gradients of later
+ * batches are added. */
 static fleet_status merge_run(const fl_instance *in, const fl_range *r)
 {
     const fl_update_now *now = fl_ptr(in, 2);

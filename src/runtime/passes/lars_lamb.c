@@ -1,7 +1,7 @@
 /* lars_lamb.c - what the passes lars and lamb share: each dense parameter has a
  * rate of its own, by the ratio of the norms of its weights and of its step.
  * Without weights or without a step the ratio is 1. Squares are added up as
- * those of the clip by global norm are: in double, per block in index order,
+ * the clip by global norm adds them: in double, per block in index order,
  * blocks in their order.
  */
 #include "runtime/passes/lars_lamb.h"

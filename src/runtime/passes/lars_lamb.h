@@ -25,8 +25,8 @@ float fl_layer_ratio(const fl_instance *in, const fl_layer_work *k);
 /* Squares to ratios. */
 extern const fl_kernel fl_kernel_layer_ratio;
 
-/* Adds the steps of a group's layers: all of them, and those of this rank's own
- * part, whose states it has. */
+/* Adds the steps of a group's layers. `all` has every block of the layers,
+ * `own` the blocks of this rank's own part, whose states it has. */
 typedef void fl_layers_emitter(fl_lowering *l, const fl_dense *d,
                                const fl_layers *all, const fl_layers *own,
                                int norms, int ratios);

@@ -1,8 +1,8 @@
 /* place_memory.c - pass place_memory: where values lie. One arena, in which
  * values that are never alive together share memory, and beside it what
  * persists from iteration to iteration; the same again on a GPU. Inside a
- * region some slices are further than others, so a value is alive for whole
- * regions. The largest value gets its place first.
+ * region some slices are further than other slices, so a value is alive for
+ * whole regions. The largest value gets its place first.
  */
 #include <stdlib.h>
 

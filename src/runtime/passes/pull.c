@@ -94,8 +94,8 @@ static int count_lookups(const fl_plan *plan)
     return n;
 }
 
-/* Steps of FL_PULL, with ps.pull after them, come before all others: they were
- * emitted last, when all lookups were known. */
+/* Steps of FL_PULL, with ps.pull after them, come before all other steps: they
+ * were emitted last, when all lookups were known. */
 static fleet_status put_first(fl_plan *plan)
 {
     fl_step **order = fl_alloc_array(plan->n_step, sizeof *order);

@@ -5,7 +5,7 @@
 #include "runtime/optim/update_gpu.h"
 #include "runtime/plan/plan.h"
 
-/* What the next update is told; stop is set by who has it. */
+/* What the next update is told, but for `stop`, which the caller sets. */
 void fl_update_tell(const fl_store *s, const fl_update_now *now,
                     fl_device_update *to);
 

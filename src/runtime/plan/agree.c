@@ -42,7 +42,7 @@ static fleet_status gather_intents(fl_comm *p, rank_intent mine,
     return status;
 }
 
-/* Of several commands the first rank's is done; the others come later. */
+/* Of several commands the first rank's is done; the other ranks' come later. */
 static bool is_mine(fl_intent intent, const fl_agreed *agreed, int rank)
 {
     if (agreed->done == FL_INTENT_UPDATE && intent == FL_INTENT_NONE)

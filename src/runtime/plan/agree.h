@@ -12,7 +12,7 @@
 #include "runtime/device/comm.h"
 
 typedef enum fl_intent {
-    FL_INTENT_NONE,    /* the rank's pass is over, it waits for the others */
+    FL_INTENT_NONE,    /* the rank's pass is over, it waits for other ranks */
     FL_INTENT_UPDATE,  /* ranks without an intent serve it, with no batch */
     FL_INTENT_ROWS,    /* of tables that are sharded over the ranks */
     FL_INTENT_COMMAND, /* of the facade: a save, a load, a hash */

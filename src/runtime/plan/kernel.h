@@ -79,7 +79,7 @@ typedef struct fl_kernel {
     bool on_gpu;  /* runs on the GPU, the same */
 
     /* Operands by bit of a step that a communicator does: what ranks reduce. It
-     * is in the GPU's memory if the communicator can reduce it there. */
+     * is in the GPU's memory if the communicator can reduce in that memory. */
     unsigned reduces;
 
     /* Operands by bit, for pass amp: which of them may be of bfloat16, as run()

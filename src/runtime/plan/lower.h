@@ -42,8 +42,8 @@ struct fl_lowering {
     size_t n_pending, pending_capacity;
 };
 
-/* For passes on the graph: does one node alone use the variable, which nobody
- * fetches? Its producer may then make something else of it. */
+/* For passes on the graph: does one node alone use the variable, which is not
+ * fetched? Its producer may then make something else of it. */
 bool fl_is_private(const fl_lowering *l, const fleet_var *v);
 
 /* The forward value of a variable. */

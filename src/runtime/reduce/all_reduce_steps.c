@@ -2,8 +2,8 @@
  * the same place: at once, or begun early and waited for.
  *
  * A rank that has joined, as its pass is over, takes part in the updates of the
- * others, since its weights are to be theirs: it gives gradients of -0.0, the
- * number that changes no sum, not even a zero's sign.
+ * other ranks, since its weights are to be the same as theirs: it gives
+ * gradients of -0.0, the number that changes no sum, not even a zero's sign.
  */
 #include "runtime/reduce/all_reduce_steps.h"
 
@@ -20,7 +20,7 @@ typedef struct reduce_config {
     fl_gpu *gpu; /* in whose memory; NULL: in the host's */
     fl_wire_type type;
     bool dgc;
-    int number; /* of those that are begun early */
+    int number; /* which work it is, if it is begun early */
 } reduce_config;
 
 static void fill_f32(void *data, int64_t n)

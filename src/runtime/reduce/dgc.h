@@ -5,11 +5,11 @@
 
 #include "runtime/reduce/buckets.h"
 
-/* The part of a parameter that an update sends, after `updates` others; 0: all
- * of it is reduced. */
+/* The part of a parameter that an update sends, after `updates` earlier
+ * updates; 0: all of the parameter is reduced. */
 double fl_dgc_density(const fl_training *t, int64_t updates);
 
-/* Is the parameter one of those that dgc compresses? */
+/* Does dgc compress the parameter? */
 bool fl_dgc_takes(const fl_lowering *l, const fl_param *p);
 
 /* The exchange of a bucket that is one parameter. */

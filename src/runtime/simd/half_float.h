@@ -46,8 +46,8 @@ FL_NARROW float fl_from_bf16(uint16_t x)
 }
 
 /* From 2^-14 on 13 bits are rounded off, with a carry into the exponent where
- * it must be; below, the last bit of float16 is 2^-24, which is that of float32
- * between 0.5 and 1: adding 0.5 rounds there. */
+ * it must be. Below 2^-14 the last bit of float16 is 2^-24, as is the last bit
+ * of float32 between 0.5 and 1: adding 0.5 rounds at that bit. */
 FL_NARROW uint16_t fl_to_f16(float x)
 {
     uint32_t u = fl_bits_of(x), size = u & 0x7FFFFFFF;

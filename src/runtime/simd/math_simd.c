@@ -59,8 +59,8 @@ static void softmax(float *out, const float *a, int64_t n)
     v_store(out + i, v_div(v_load(out + i, (int)k), v_set(sum)), (int)k);
 }
 
-/* Sums over rows take so many vectors of a row at once: they lie together, and
- * no sum waits for another. */
+/* How many vectors of a row a sum over rows takes at once: the vectors lie
+ * together, and no sum waits for another. */
 enum { WIDE = 4 };
 
 /* Parts are of n vectors, k lanes each. */
@@ -223,7 +223,8 @@ static inline void transpose_4(four *out, const float *x, int64_t ldx)
 }
 
 /* 16 rows of 4: each of the 4 rows that come out is a cache line, written at
- * once, because what waits here is the other cores' copies of these lines. */
+ * once, because the time goes into waiting for other cores' copies of these
+ * lines. */
 static inline void transpose_16_by_4(float *out, int64_t ldo, const float *x,
                                      int64_t ldx)
 {

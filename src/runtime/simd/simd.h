@@ -1,6 +1,6 @@
 /* simd.h - the kernels that exist once per instruction set, and the table of
- * those that this processor runs. FLEET_ISA=plain|avx2|avx512|avx512_bf16 asks
- * for less: avx512 is that without avx512_bf16.
+ * the kernels that this processor runs. FLEET_ISA=plain|avx2|avx512|avx512_bf16
+ * asks for less: avx512 leaves out avx512_bf16.
  *
  * Arrays may be unaligned. `out` may be one of the inputs, never overlap it
  * otherwise. */
@@ -97,7 +97,7 @@ enum {
 #undef FL_ACTIVATION
 };
 
-/* alpha is not used by those that have none. */
+/* Activations that have no alpha do not use the argument. */
 typedef struct fl_activation_simd {
     void (*forward)(float *y, const float *x, float alpha, int64_t n);
     void (*forward_bf16)(uint16_t *x, float alpha, int64_t n); /* in place */
@@ -121,7 +121,7 @@ typedef struct fl_simd {
 /* The best table for this processor; never NULL. */
 const fl_simd *fl_simd_best(void);
 
-/* Are there products of bfloat16 at twice the speed: avx512_bf16? */
+/* Are products of bfloat16 done by avx512_bf16, at twice the speed? */
 bool fl_simd_has_bf16(void);
 
 /* All that this processor runs, for tests; NULL ends the list. */

@@ -9,7 +9,8 @@
  *   lookup.sum       sum <- start, position, cell, n_unique, the outputs'
  *                    gradients
  *   lookup.append    merged key, cell, sum, count <- update, unique, sum,
- *                    n_unique: after those of the merge group's batches before
+ *                    n_unique: behind what the merge group's earlier batches
+ *                    have appended
  *   lookup.norm      FL_LOOKUP_NORMS partial sums of squares (double) <-
  *                    update, sum, n_unique
  *   lookup.check     FL_LOOKUP_CHECKS findings (float: 1 where a sum is not

@@ -88,8 +88,8 @@ typedef struct fl_store {
     bool joins;   /* of a server's handle: lanes have stores of their own */
     int64_t updates;     /* done; drives the learning rate */
     fl_scaling scaling;  /* of the loss, in float16 */
-    int64_t known_skips; /* of scaling.skipped, those that `updates` does not
-                            count: a GPU may have skipped more */
+    int64_t known_skips; /* how many of scaling.skipped `updates` leaves
+                            out: a GPU may have skipped more */
     fl_localsgd local;
     fl_mirror *mirrors; /* what GPUs have of it */
     pthread_mutex_t mirror_lock;

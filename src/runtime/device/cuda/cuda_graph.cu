@@ -23,8 +23,8 @@ fleet_status fl_cuda_capture_begin(fl_device *d, fl_queue *q)
         "cudaStreamBeginCapture");
 }
 
-/* Ready to be launched: what a first launch would bring to the device is there
- * before it. */
+/* Makes the graph ready to be launched: what a first launch would bring to the
+ * device is brought before it. */
 static fleet_status instantiate(fl_queue *q, cudaGraph_t graph,
                                 cudaGraphExec_t *exec)
 {

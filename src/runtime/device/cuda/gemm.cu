@@ -72,7 +72,7 @@ static fleet_status make_desc(const fl_cuda *c, const fl_gemm_spec *s,
     return set(g, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(s->epilogue));
 }
 
-/* A row-major matrix of so many rows and columns. */
+/* The layout of a row-major matrix. */
 static fleet_status make_layout(cublasLtMatrixLayout_t *l, fleet_dtype dtype,
                                 int64_t rows, int64_t cols, int64_t ld)
 {
@@ -91,8 +91,8 @@ static fleet_status make_layouts(const fl_gemm_spec *s, fl_gemm *g)
     return make_layout(&g->c, s->out, s->m, s->n, s->ldc);
 }
 
-/* What a choice may rest on: matrices are taken to be aligned to 256 bytes
- * unless somebody says how they are. */
+/* What a choice may rest on: cuBLASLt takes matrices to be aligned to 256 bytes
+ * unless it is told their alignment. */
 static cublasStatus_t say_limits(cublasLtMatmulPreference_t preference,
                                  const fl_gemm_spec *s)
 {

@@ -1,5 +1,5 @@
 /* half_float_cuda.h - bfloat16 and float16 in kernels: kept so, computed as
- * float. Their bits are those of base/half_float.h. */
+ * float. Their bits are as runtime/simd/half_float.h has them. */
 #ifndef FL_RUNTIME_DEVICE_CUDA_HALF_FLOAT_CUDA_H
 #define FL_RUNTIME_DEVICE_CUDA_HALF_FLOAT_CUDA_H
 

@@ -23,8 +23,8 @@ fleet_status fl_gpu_plan_begin_ids(fl_compiled *c, const fl_input *input,
 /* Before an update: room for its rows. */
 fleet_status fl_gpu_plan_make_room(fleet_executor *e, fl_compiled *c);
 
-/* Counts of rows after an update: bytes of them in pinned memory; their copies;
- * and once those are done, the counts. */
+/* Counts of rows after an update: their bytes in pinned memory; their copies to
+ * it; and once the copies are done, the counts. */
 size_t fl_gpu_plan_count_bytes(const fl_compiled *c);
 fleet_status fl_gpu_plan_copy_counts(fl_compiled *c);
 void fl_gpu_plan_read_counts(const fl_compiled *c, const char *pinned);

@@ -114,7 +114,7 @@ void fl_row_cache_done(fl_row_cache *f, int n)
     fl_free(f);
 }
 
-/* The rows of these keys, if they are those of a pull; else NULL. */
+/* The rows of these keys, if a cached pull had the same keys; else NULL. */
 static float *const *cached_rows(const fl_row_cache *f, const fl_frame *keys)
 {
     for (int i = 0; f && i < FL_N_ROW_CACHE; i++)

@@ -86,8 +86,8 @@ static void apply_block(const fleet_optimizer *o, const fl_update *all,
 typedef fleet_status find_method(fl_rows *, const uint64_t *, int64_t,
                                  float **);
 
-/* Fill in those of at most CHUNK rows that are not known. keys need not be
- * aligned. */
+/* Fill in the rows that are not known yet: NULL in row[]. n is at most CHUNK;
+ * keys need not be aligned. */
 static fleet_status find_others(find_method *find, fl_rows *rows,
                                 const void *keys, int64_t n, float **row)
 {
@@ -171,7 +171,8 @@ static fleet_status read_dense(const fl_aggregate *u, const fl_section *s,
     return w->status;
 }
 
-/* Rows that nobody has made read as their first values: made where they go. */
+/* Rows that the table does not have read as their first values, which are made
+ * in the answer itself. */
 static void make_first(const fl_rows *rows, const char *keys, int64_t n,
                        float **row, float *out)
 {

@@ -4,7 +4,7 @@
  * time, and sends what it has to send; nothing in it waits.
  *
  * A request is lost when the lane has answered a heartbeat that was sent after
- * it, and has neither answered the request nor said that it waits for somebody.
+ * it, and has neither answered the request nor said that the request waits.
  */
 #ifndef FL_PS_CLIENT_H
 #define FL_PS_CLIENT_H

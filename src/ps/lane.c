@@ -330,8 +330,8 @@ static void handle_message(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 }
 
 /* What a stream has begun, and has not been applied. A command that is under
- * way goes on: it is the stream's step, whoever asked for it. A sum that waits
- * for its clip is made anew. */
+ * way goes on: it is the stream's step, whichever process asked for it. A sum
+ * that waits for its clip is made anew. */
 static void forget_process(fl_ps_lane *l, int stream)
 {
     fl_stream_state *s = &l->stream[stream];
@@ -479,7 +479,7 @@ void fl_lane_command_done(fl_ps_lane *l, fleet_status status, const char *text,
     l->now_ms = now_ms;
     l->busy = false;
     if (l->command.kind == FL_COMMAND_LOAD)
-        for (int i = 0; i < l->o.n_stream; i++) /* other rows are there now */
+        for (int i = 0; i < l->o.n_stream; i++) /* tables have other rows */
             fl_row_cache_forget(l->stream[i].row_cache, row_caches(l));
     if (l->command.kind == FL_COMMAND_LOAD && status == FLEET_OK)
         l->version = l->o.layout->store->updates;
@@ -497,8 +497,9 @@ void fl_lane_command_done(fl_ps_lane *l, fleet_status status, const char *text,
 
 /* --- deadlines ------------------------------------------------------------ */
 
-/* Workers say hello to a server's first lane; to the others they come when all
- * servers have answered, and who is gone by then is missed by the first. */
+/* Workers say hello to a server's first lane; to its other lanes they come when
+ * all servers have answered, and the first lane misses a worker that is gone by
+ * then. */
 static void check_stream(fl_ps_lane *l, int i)
 {
     const fl_stream_state *s = &l->stream[i];

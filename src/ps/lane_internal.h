@@ -56,7 +56,7 @@ struct fl_ps_lane {
     fl_stream_state *stream;
     int64_t version;
     int64_t now_ms, begun_ms;
-    int64_t pending_ms; /* since when a step waits for others; -1: none does */
+    int64_t pending_ms; /* since when a step has waited; -1: none waits */
     bool norming;       /* the aggregate is summed and waits for its clip */
     float last_clip;
 

@@ -70,7 +70,8 @@ static bool wants_rows(const fl_msg *msg)
     return false;
 }
 
-/* Those whose version has come; dense_alone: only if they want no rows. */
+/* Answer parked pulls whose version has come; dense_alone: only pulls that want
+ * no rows. */
 void fl_lane_serve_parked(fl_ps_lane *l, bool dense_alone)
 {
     fl_parked **at = &l->pulls;

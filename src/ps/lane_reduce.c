@@ -56,7 +56,7 @@ uint32_t fl_lane_missing_reduce(const fl_ps_lane *l)
     return FL_NOBODY;
 }
 
-/* How a number joins the others. */
+/* How a worker's number joins the result so far. */
 static double join_number(uint32_t how, double a, double b)
 {
     switch (how) {
@@ -80,7 +80,7 @@ static fleet_status begin_sum(fl_ps_lane *l, int n)
     return l->reduced ? FLEET_OK : FLEET_ENOMEM;
 }
 
-/* What a worker has called, for who reads that they do not match. */
+/* What a worker has called, for the error that workers' calls differ. */
 static void name_call(char *text, size_t size, uint32_t how, int n)
 {
     static const char *const name[] = {"sum", "maximum", "minimum"};
@@ -94,7 +94,8 @@ static void name_call(char *text, size_t size, uint32_t how, int n)
                  n == 1 ? "" : "s");
 }
 
-/* The others must be as many, and for the same. */
+/* Each later contribution must have as many numbers as the first, and the same
+ * reduction. */
 static fleet_status check_same(const fl_ps_lane *l, int n)
 {
     uint32_t how = l->msg.section[0].table;

@@ -63,7 +63,8 @@ static bool has_gradients(const fl_msg *msg)
     return false;
 }
 
-/* Those of no batch are what is not finite, and would be added to others. */
+/* Gradients of 0 batches are not finite, and would be added to the other
+ * workers' gradients. */
 static fleet_status check_nothing(const fl_ps_lane *l)
 {
     const fl_piece *before = l->stream[l->msg.head.stream].open;
@@ -188,8 +189,8 @@ void fl_lane_answer_command(fl_ps_lane *l, const fl_msg_head *to,
     fl_lane_end_answer(l, &w, peer);
 }
 
-/* The step is applied. Who clips gets the factor, too: it may have come from
- * another worker before this one had all norms. */
+/* The step is applied. A worker that clips gets the factor, too: the factor may
+ * have come from another worker before this one had all norms. */
 static void answer_applied(fl_ps_lane *l, const fl_msg_head *to,
                            const fl_peer *peer)
 {
@@ -208,7 +209,7 @@ static void answer_applied(fl_ps_lane *l, const fl_msg_head *to,
     fl_lane_end_answer(l, &w, peer);
 }
 
-/* It was here before: answered again, not taken again. */
+/* The piece has come before: it is answered again, not taken again. */
 static void repeat_piece(fl_ps_lane *l, const fl_peer *from)
 {
     const fl_msg_head head = l->msg.head;
@@ -373,7 +374,8 @@ void fl_lane_clip(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 
 /* --- what can go on, goes on ---------------------------------------------- */
 
-/* All who are in the pass have brought their part, and at least one has one. */
+/* All streams in the pass have brought their part, and there is at least one
+ * such stream. */
 static bool is_full(const fl_ps_lane *l)
 {
     bool any = false;
@@ -446,7 +448,8 @@ static bool begin_command(fl_ps_lane *l)
     return false;
 }
 
-/* Those who go, and those whose pass is over: they are part of no update. */
+/* Streams that leave, and streams whose pass is over: they are part of no
+ * update. */
 static bool take_ends(fl_ps_lane *l)
 {
     bool any = false;
@@ -458,7 +461,7 @@ static bool take_ends(fl_ps_lane *l)
             continue;
         if (s->flags & FL_MSG_LEAVE) {
             s->left = any = true;
-            fl_parked_forget(&l->pulls, i); /* nobody waits for them */
+            fl_parked_forget(&l->pulls, i); /* no process waits for them */
             finish_step(l, s);
         } else if (s->flags & FL_MSG_PASS_END && !s->ended) {
             s->ended = any = true;
@@ -467,7 +470,7 @@ static bool take_ends(fl_ps_lane *l)
     return any;
 }
 
-/* Nobody is in the pass any more: it closes, and the next one is open to
+/* No stream is in the pass any more: it closes, and the next one is open to
  * all. */
 static bool close_pass(fl_ps_lane *l)
 {

@@ -19,8 +19,8 @@ void fl_who_text(char text[96]);
 uint64_t fl_nonce(void);
 
 /* A folder for sockets that this user alone may enter: FLEET_IPC_FOLDER, which
- * whoever started us removes (FLEET_EINVAL if it is none), or one of our own,
- * which is removed with its files. */
+ * the program that started this one removes (FLEET_EINVAL if it is no such
+ * folder), or one of our own, which is removed with its files. */
 typedef struct fl_ipc_folder {
     char path[64]; /* "": none */
     bool ours;

@@ -19,7 +19,7 @@
 enum {
     IDLE_BYTES = 256 << 20, /* buffers that are kept for the next answers */
     LINGER_MS = 2000,       /* for the last answers to go out */
-    ABORT_LINGER_MS = 500   /* after a failure: some may not be there */
+    ABORT_LINGER_MS = 500   /* after a failure: some workers may be gone */
 };
 /* A stream's step may be so large, before it is applied. */
 #define MOST_OPEN ((size_t)2 << 30)
@@ -154,7 +154,8 @@ static void ring_all(fl_server *s)
             fl_wakeup_ring(&s->runner[i].wakeup);
 }
 
-/* The first lane that fails says why; the others end with the same words. */
+/* The first lane that fails says why; the other lanes end with the same
+ * words. */
 static void record_failure(fl_server *s, const fl_error *error)
 {
     pthread_mutex_lock(&s->lock);
@@ -265,8 +266,8 @@ static bool is_inproc(const fl_server *s)
     return strncmp(s->o.address, "inproc://", 9) == 0;
 }
 
-/* Lane 0 is where the server is; the others have the same ip and ports of their
- * own. */
+/* Lane 0 has the server's address; the other lanes have the same ip and ports
+ * of their own. */
 static void lane_address(const fl_server *s, int lane,
                          char address[FL_ADDRESS_SIZE])
 {

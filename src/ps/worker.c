@@ -362,8 +362,8 @@ static fleet_status note_version(fl_worker *w, const fl_pull_request *r,
     return FLEET_OK;
 }
 
-/* Rows, unless they are there; and the weights, with their version, but for
- * NULL. */
+/* Set the rows, unless they are set already; and the weights and their version,
+ * unless `version` is NULL. */
 static fleet_status place_answer(fl_worker *w, fl_pull_buffer *s,
                                  fl_pull_request *r, int64_t *version)
 {

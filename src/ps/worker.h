@@ -38,7 +38,7 @@ typedef struct fl_pull_request {
 enum { FL_DENSE_SLOT = FL_N_SLOT }; /* for dense weights alone */
 
 typedef struct fl_pull_buffer {
-    bool under_way, arrived, has_rows; /* here: and its weights are */
+    bool under_way, arrived, has_rows; /* arrived: with its weights */
     fl_pull_request **request;
     int n_request;
     size_t n_made, request_capacity; /* made ones are used again */
@@ -91,8 +91,8 @@ void fl_worker_done(fl_worker *w);
  * brings other numbers, or for something else. */
 fleet_status fl_worker_reduce(fl_worker *w, fl_reduction how, double *x, int n);
 
-/* Wait for all workers; in sync the pass ends. The dense weights are those of
- * then. */
+/* Wait for all workers; in sync the pass ends. The dense weights are renewed
+ * after that. */
 fleet_status fl_worker_barrier(fl_worker *w);
 
 /* Its last step, after which it is part of nothing any more. */

@@ -61,7 +61,7 @@ static bool receive_all(fl_worker_io *l)
     return any;
 }
 
-/* Under the lock, by who waits for an answer. */
+/* Under the lock, on the thread that waits for an answer. */
 static void wait_for_packets(void *arg)
 {
     fl_worker_io *l = arg;
@@ -440,8 +440,8 @@ fleet_status fl_worker_io_leave(fl_worker_io *l)
     return fl_error_raise(&error);
 }
 
-/* The handle goes, and the job has not been left. Why is known to who saw the
- * call that failed; without one it is said here, too. */
+/* The handle goes, and the job has not been left. If a call has failed, its
+ * caller knows why; if none has, the log says it, too. */
 static void give_up(fl_worker_io *l)
 {
     const char *error = fleet_last_error();

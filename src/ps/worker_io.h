@@ -29,7 +29,7 @@ fleet_status fl_worker_io_create(fl_worker_io **io,
                                  const fl_worker_io_options *o);
 
 /* Connect; the store has all that the programs need. Its weights arrive with
- * the first barrier: others may load meanwhile. */
+ * the first barrier: another worker may load meanwhile. */
 fleet_status fl_worker_io_open(fl_worker_io *l, fl_store *store, bool sync,
                                const char *mode);
 bool fl_worker_io_is_open(const fl_worker_io *l);

@@ -74,7 +74,7 @@ static fleet_status end_piece(packing *a)
     return fl_client_add(a->w->client, request_of(a), &a->writer);
 }
 
-/* A section for so many bytes of values, in this piece or the next. */
+/* A section for `bytes` bytes of values, in this piece or the next. */
 static fleet_status begin_section(packing *a, fl_section_op op, int table,
                                   int n, size_t bytes)
 {
@@ -388,7 +388,7 @@ static fleet_status clip_together(fl_worker *w)
     return fl_worker_wait(w, w->push, w->n_lane, "clip");
 }
 
-/* The update is made; the weights of after it are here. */
+/* On success the update is made, and the weights after it have come. */
 fleet_status fl_worker_update(fl_remote *x)
 {
     fl_worker *w = (fl_worker *)(void *)x;
@@ -479,7 +479,7 @@ fleet_status fl_worker_push(fl_remote *x, const fl_push *p)
     FL_TRY(fl_client_status(w->client));
     if (!x->sync && p->n_batch == 0)
         return FLEET_OK; /* another rank's update: nothing to apply */
-    if (x->sync)         /* the end of a pass is a step that others hold up */
+    if (x->sync)         /* a pass's end: a step that other workers hold up */
         FL_TRY(fl_worker_wait_update(w));
     w->step++;
     FL_TRY(fl_worker_undo_step(w, w->pushing, pack_push(w, p)));

@@ -50,7 +50,7 @@ static uint32_t past_zeros(uint32_t sum, int n)
     return sum;
 }
 
-/* The map is linear: 32 images make all others. */
+/* The map is linear: 32 images make all other images. */
 static void make_past(uint32_t table[4][256], int length)
 {
     for (int k = 0; k < 4; k++)

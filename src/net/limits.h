@@ -4,10 +4,10 @@
 
 #include <stdbool.h>
 
-/* Whether this process may open so many more descriptors, 64 at most. */
+/* Whether this process may open n more descriptors; n is at most 64. */
 bool fl_descriptors_left(int n);
 
-/* Whether it may have so many more threads, 8 at most, at one time. */
+/* Whether it may have n more threads at one time; n is at most 8. */
 bool fl_threads_left(int n);
 
 /* Whether it is a tcp socket that listens. */
@@ -16,7 +16,8 @@ bool fl_descriptor_listens(int fd);
 /* Calls on it do not wait, programs that are started do not get it. */
 void fl_descriptor_prepare(int fd);
 
-/* Whether a tcp address ends in a port, or ":*"; others end as they like. */
+/* Whether a tcp address ends in a port, or ":*"; true of addresses that are
+ * not tcp. */
 bool fl_port_is_sound(const char *address);
 
 /* Whether an ipc address is the path of something that is no socket: ZeroMQ

@@ -214,7 +214,7 @@ static fleet_status read_version(const fl_packet *p, fl_msg_head *head)
     read_head(head, bytes + AT_HEAD);
     if (head->version == FL_MSG_VERSION)
         return FLEET_OK;
-    /* the rest may mean something else there */
+    /* the rest may mean something else in that version */
     *head = (fl_msg_head){.version = head->version,
                           .kind = head->kind,
                           .stream = head->stream,

@@ -136,7 +136,7 @@ typedef struct fl_msg {
     fl_msg_head head;
     fl_msg_answer answer; /* of kind ANSWER */
     fl_section section[FL_MSG_MOST_SECTION];
-    /* by section and column's bit number; data NULL: not there */
+    /* by section and column's bit number; data NULL: the message lacks it */
     fl_frame column[FL_MSG_MOST_SECTION][FL_N_COLUMN];
 } fl_msg;
 

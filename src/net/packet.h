@@ -1,11 +1,11 @@
 /* packet.h - a message as frames, and the pool its memory comes from.
  *
- * A packet is made, filled and sent, or received and read; it is counted, and
- * whoever drops the last reference gives its memory back. Frames are 64-byte
+ * A packet is made, filled and sent, or received and read. Its references are
+ * counted: dropping the last one gives its memory back. Frames are 64-byte
  * aligned where we made them, and may lie anywhere where they were received.
  *
  * Threads: fl_packet_keep(), fl_packet_drop() and the pool from any thread; the
- * rest while nobody else uses the packet.
+ * rest while no other thread uses the packet.
  */
 #ifndef FL_NET_PACKET_H
 #define FL_NET_PACKET_H
@@ -55,7 +55,7 @@ void fl_packet_pool_give(fl_packet_pool *pool, void *block, size_t size);
 /* An empty packet with one reference. */
 fleet_status fl_packet_create(fl_packet_pool *pool, fl_packet **p);
 
-/* One more frame of so many bytes, 64-byte aligned, not zeroed; NULL without
+/* One more frame of `size` bytes, 64-byte aligned, not zeroed; NULL without
  * memory or with too many frames, with the error's text set. Size 0 is fine.
  * For packets of a pool; their frames may be made shorter (with `bytes`). */
 void *fl_packet_add(fl_packet *p, size_t size);

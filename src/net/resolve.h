@@ -9,7 +9,8 @@ enum { FL_ADDRESS_SIZE = 128 };
 typedef char fl_address[FL_ADDRESS_SIZE];
 
 /* An address with a number in place of its host's name: what can be bound.
- * Others stay as they are. FLEET_EIO: nobody knows that name. */
+ * An address without a host's name stays as it is. FLEET_EIO: no address is
+ * known for that name. */
 fleet_status fl_address_resolve(const char *address, fl_address numeric);
 
 #endif

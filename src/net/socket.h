@@ -36,18 +36,20 @@ fleet_status fl_socket_listen(fl_socket **s);
  * once that succeeded, and closed with it. `bound` gets the address as it is
  * now, port included; may be NULL. FLEET_EIO names the address and says what is
  * wrong: in use by another process, no such interface. FLEET_EINVAL: not an
- * address (names of hosts are none here), no listening socket. A socket that
- * is there already at an ipc path is replaced, whoever listens at it. */
+ * address (a host's name is none for this call), no listening socket. A socket
+ * that exists already at an ipc path is replaced, even if a process listens at
+ * it. */
 fleet_status fl_socket_bind(fl_socket *s, const char *address, int fd,
                             char bound[FL_ADDRESS_SIZE]);
 
 /* --- connected ------------------------------------------------------------ */
 
-/* Returns at once: whether anybody is there shows by their answers. */
+/* Returns at once: whether a peer listens at the address shows by its
+ * answers. */
 fleet_status fl_socket_connect(fl_socket **s, const char *address);
 
 /* Close; what has not gone out within linger_ms is dropped. The process's last
- * socket waits for that, the others do not. NULL is fine. */
+ * socket waits for that, its other sockets do not. NULL is fine. */
 void fl_socket_close(fl_socket *s, int linger_ms);
 
 /* --- packets -------------------------------------------------------------- */
@@ -60,10 +62,10 @@ void fl_socket_close(fl_socket *s, int linger_ms);
  * more than FL_MOST_FRAME_BYTES, which would end the connection. */
 fleet_status fl_socket_send(fl_socket *s, const fl_peer *to, fl_packet *p);
 
-/* The next packet, with one reference, and who sent it (listening; `from` may
- * be NULL for a connected one); *p NULL: there is none now. Never waits. What
- * is no message at all (too many frames, a sender with a long name) is dropped
- * and counted; a frame that is too large ends its connection. */
+/* The next packet, with one reference, and the peer that sent it (listening;
+ * `from` may be NULL for a connected one); *p NULL: there is none now. Never
+ * waits. What is no message at all (too many frames, a sender with a long name)
+ * is dropped and counted; a frame that is too large ends its connection. */
 fleet_status fl_socket_receive(fl_socket *s, fl_peer *from, fl_packet **p);
 
 uint64_t fl_socket_dropped(const fl_socket *s); /* counted as above */

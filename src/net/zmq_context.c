@@ -24,7 +24,8 @@ static struct {
 
 static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
 
-/* The parent's threads are not there: its context is of no use. */
+/* A child does not have its parent's threads: the parent's context is of no use
+ * to it. */
 static void forget_context(void)
 {
     pthread_mutex_init(&context.lock, NULL);
@@ -72,8 +73,9 @@ static void *new_context(void)
 }
 
 /* The last one ends the context. That waits for what still lingers, and for
- * nothing else: all sockets are closed. Who wants the next context waits, too:
- * libpgm, which ZeroMQ brings along, must not come and go at once. */
+ * nothing else: all sockets are closed. A thread that wants the next context
+ * waits, too: libpgm, which ZeroMQ brings along, must not come and go at
+ * once. */
 static void drop_context(void)
 {
     pthread_mutex_lock(&context.lock);

@@ -213,7 +213,7 @@ static fleet_status request_lane(pull_writer *a, bool dense)
     return end_request(a);
 }
 
-/* --- the exchange's pulls ------------------------------------------------- */
+/* --- the remote's pulls -------------------------------------------------- */
 
 static void drop_slot(fl_worker *w, fl_pull_buffer *s)
 {
@@ -251,11 +251,11 @@ static fleet_status send_pull(fl_worker *w, fl_pull_buffer *s, bool dense,
 
 static fleet_status worker_pull(fl_remote *x, int slot,
                                 const fl_pull_rows *table, int n_table,
-                                bool dense, bool ahead, bool now)
+                                bool dense, bool prefetch, bool now)
 {
     fl_worker *w = worker_of(x);
     fl_pull_buffer *s = &w->slot[slot];
-    uint64_t version = now ? 0 : (uint64_t)(x->updates + ahead);
+    uint64_t version = now ? 0 : (uint64_t)(x->updates + prefetch);
 
     FL_TRY(fl_client_status(w->client));
     drop_slot(w, s);
@@ -263,10 +263,10 @@ static fleet_status worker_pull(fl_remote *x, int slot,
     return send_pull(w, s, dense && !w->updating, version); /* push has asked */
 }
 
-fleet_status fl_worker_pull_dense(fl_worker *w, bool ahead)
+fleet_status fl_worker_pull_dense(fl_worker *w, bool prefetch)
 {
     fl_pull_buffer *s = &w->slot[FL_DENSE_SLOT];
-    uint64_t version = ahead ? (uint64_t)(w->remote.updates + 1) : 0;
+    uint64_t version = prefetch ? (uint64_t)(w->remote.updates + 1) : 0;
 
     drop_slot(w, s);
     FL_TRY(share_out_all(w, s, NULL, 0));
@@ -404,7 +404,7 @@ fleet_status fl_worker_complete(fl_worker *w, int slot)
     return FLEET_OK;
 }
 
-static fleet_status worker_arrive(fl_remote *x, int slot)
+static fleet_status worker_wait_pull(fl_remote *x, int slot)
 {
     return fl_worker_complete(worker_of(x), slot);
 }
@@ -421,7 +421,7 @@ static bool is_answered(const fl_pull_buffer *s)
     return s->under_way;
 }
 
-/* Of one that is wrong nothing is used: arrive() says so. */
+/* Of one that is wrong nothing is used: wait_pull() says so. */
 static bool worker_came(fl_remote *x, int slot)
 {
     fl_worker *w = worker_of(x);
@@ -450,7 +450,7 @@ static fleet_status worker_refresh(fl_remote *x)
 
 static const fl_remote_class methods = {
     .pull = worker_pull,
-    .wait_pull = worker_arrive,
+    .wait_pull = worker_wait_pull,
     .came = worker_came,
     .drop = worker_drop,
     .clip = fl_worker_clip,

@@ -9,7 +9,7 @@
 
 fleet_status fl_worker_wait(fl_worker *w, fl_request *r, int n,
                             const char *what);
-fleet_status fl_worker_pull_dense(fl_worker *w, bool ahead);
+fleet_status fl_worker_pull_dense(fl_worker *w, bool prefetch);
 fleet_status fl_worker_complete(fl_worker *w, int slot);
 fleet_status fl_lane_keys_widen(fl_lane_keys *k); /* for one more */
 int fl_worker_blocks(const fl_worker *w);         /* in a piece */

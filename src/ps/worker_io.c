@@ -129,14 +129,14 @@ static fl_remote *inner_remote(fl_worker_io *l)
 
 static fleet_status locked_pull(fl_remote *x, int slot,
                                 const fl_pull_rows *table, int n_table,
-                                bool dense, bool ahead, bool now)
+                                bool dense, bool prefetch, bool now)
 {
     fl_worker_io *l = io_of(x);
 
     FL_TRY(lock_open(l));
-    return unlock(l,
-                  inner_remote(l)->methods->pull(inner_remote(l), slot, table,
-                                                 n_table, dense, ahead, now));
+    return unlock(l, inner_remote(l)->methods->pull(inner_remote(l), slot,
+                                                    table, n_table, dense,
+                                                    prefetch, now));
 }
 
 static fleet_status locked_wait_pull(fl_remote *x, int slot)

@@ -1,7 +1,7 @@
 /* executor.h - an executor: what it consists of, and one iteration of it. The
  * room's other files are parts of one: plan_cache.h its plans, compile.h a plan
- * with its memory, run.h the plan's regions, prefetch.h its pulls,
- * feed_fetch.h what goes in and out, uneven_ranks.h and localsgd_schedule.h what it does
+ * with its memory, run.h the plan's regions, prefetch.h its pulls, feed_fetch.h
+ * what goes in and out, uneven_ranks.h and localsgd_schedule.h what it does
  * with other ranks, backend.h what it runs on. */
 #ifndef FL_RUNTIME_EXEC_EXECUTOR_H
 #define FL_RUNTIME_EXEC_EXECUTOR_H

@@ -1,7 +1,7 @@
 /* remote_hybrid.h - one remote made of two: servers, and tables that are
  * sharded over the ranks. Each table says which of the two it is for
- * (fl_rows.remote: the servers). Dense parameters that a plan pushes are for the
- * servers; ranks sum the gradients of the others among themselves.
+ * (fl_rows.remote: the servers). Dense parameters that a plan pushes are for
+ * the servers; ranks sum all other gradients among themselves.
  *
  * Updates are counted, passes ended and numbers added up by the servers. A
  * push goes to both, even with nothing in it: all ranks make the same calls.

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "helper.h"
 #include "net/socket.h"
-#include "ps/client.h"
+#include "ps/worker/client.h"
 #include "raw.h"
 #include "runtime/store/store.h"
 

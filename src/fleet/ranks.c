@@ -10,7 +10,7 @@
 #include "collective/sharded/sharded_table.h"
 #include "fleet/ranks_commands.h"
 #include "net/socket.h"
-#include "ps/worker_io.h"
+#include "ps/worker/worker_io.h"
 #include "runtime/exec/executor.h"
 #include "runtime/exec/uneven_ranks.h"
 #include "runtime/plan/remote_hybrid.h"

@@ -13,7 +13,7 @@
 #include "fleet/ranks.h"
 #include "fleet/ranks_commands.h"
 #include "fleet/save/load.h"
-#include "ps/worker_io.h"
+#include "ps/worker/worker_io.h"
 
 /* --- in a lane of a server, or a rank ------------------------------------- */
 

@@ -5,7 +5,7 @@
 
 #include "fleet/job/handle.h"
 #include "fleet/save/save.h"
-#include "ps/server.h"
+#include "ps/server/server.h"
 
 /* A lane's part of a command: it writes files part-SERVER-LANE-*. */
 fl_server_command fl_save_sharded_of_lane;

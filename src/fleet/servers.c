@@ -12,7 +12,7 @@
 
 #include "base/memory.h"
 #include "fleet/save_sharded.h"
-#include "ps/remote_table.h"
+#include "ps/worker/remote_table.h"
 #include "runtime/plan/remote.h"
 #include "runtime/store/table.h"
 

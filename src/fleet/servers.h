@@ -5,8 +5,8 @@
 
 #include "fleet/job/handle.h"
 #include "fleet/save/save.h"
-#include "ps/worker_io.h"
-#include "ps/server.h"
+#include "ps/worker/worker_io.h"
+#include "ps/server/server.h"
 
 /* A worker of such a job gets its f->worker_io, not connected yet. */
 fleet_status fl_servers_open(fleet *f);

@@ -4,8 +4,8 @@
  * crash nor lose memory, and when nothing comes any more it gives up. */
 #include "fuzz_ps.h"
 
-#include "ps/remote_table.h"
-#include "ps/worker.h"
+#include "ps/worker/remote_table.h"
+#include "ps/worker/worker.h"
 
 enum { SYNC = 1, CLIP = 2, N_LANE = 2, MOST_SENT = 32 };
 

@@ -4,7 +4,7 @@
  * memory, and what it has applied never becomes less. */
 #include "fuzz_ps.h"
 
-#include "ps/lane.h"
+#include "ps/server/lane.h"
 #include "runtime/store/table.h"
 
 enum { SYNC = 1, TWO = 2, CLIP = 4 };

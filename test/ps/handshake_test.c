@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/thread.h"
-#include "ps/handshake.h"
+#include "ps/worker/handshake.h"
 #include "runtime/store/job_signature.h"
 #include "runtime/store/table.h"
 

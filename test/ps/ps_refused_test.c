@@ -4,8 +4,8 @@
 #define SUITE ps_refused
 #include "base/memory.h"
 #include "net_kit.h"
-#include "ps/client.h"
-#include "ps/lane.h"
+#include "ps/worker/client.h"
+#include "ps/server/lane.h"
 #include "test.h"
 
 #include <stdio.h>

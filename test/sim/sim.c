@@ -11,7 +11,7 @@
 
 #include "base/memory.h"
 #include "fleet/job/handle.h"
-#include "ps/remote_table.h"
+#include "ps/worker/remote_table.h"
 #include "runtime/store/table.h"
 #include "runtime/store/store_hash.h"
 

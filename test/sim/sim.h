@@ -14,8 +14,8 @@
 #include <ucontext.h>
 
 #include "base/text.h"
-#include "ps/lane_internal.h"
-#include "ps/worker.h"
+#include "ps/server/lane_internal.h"
+#include "ps/worker/worker.h"
 
 enum { SIM_MOST_WORKER = 4, SIM_MOST_SERVER = 3, SIM_MOST_LANE = 9 };
 enum { SIM_NOBODY = -1, SIM_INCARNATION = 2 };

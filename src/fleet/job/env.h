@@ -3,7 +3,7 @@
 #ifndef FL_FLEET_JOB_ENV_H
 #define FL_FLEET_JOB_ENV_H
 
-#include "ps/lane.h"
+#include "ps/server/lane.h"
 
 /* NULL if it is not set; an empty variable is none. */
 const char *fl_variable(const char *name);

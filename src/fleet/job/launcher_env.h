@@ -6,7 +6,7 @@
 #ifndef FL_FLEET_JOB_LAUNCHER_ENV_H
 #define FL_FLEET_JOB_LAUNCHER_ENV_H
 
-#include "ps/lane.h"
+#include "ps/server/lane.h"
 
 typedef struct fl_rank {
     int index, num;   /* -1: nobody says */

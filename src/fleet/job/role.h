@@ -7,7 +7,7 @@
 
 #include <fleet/init.h>
 
-#include "ps/lane.h"
+#include "ps/server/lane.h"
 
 typedef enum fl_deadline {
     FL_CONNECT_DEADLINE,

@@ -1,5 +1,5 @@
 /* aggregate.c - contributions checked, kept aligned and summed. */
-#include "ps/aggregate_internal.h"
+#include "ps/server/aggregate_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  *
  * The first contribution to a row or block is used where it lies; a second one
  * makes a sum of its own. Arrays grow and are kept. */
-#ifndef FL_PS_AGGREGATE_H
-#define FL_PS_AGGREGATE_H
+#ifndef FL_PS_SERVER_AGGREGATE_H
+#define FL_PS_SERVER_AGGREGATE_H
 
 #include "net/message.h"
 #include "ps/partition.h"

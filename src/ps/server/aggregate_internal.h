@@ -1,9 +1,9 @@
 /* aggregate_internal.h - parts of an aggregate, shared by aggregate.c (pieces,
  * sums) and aggregate_apply.c (norms, updates, reads). */
-#ifndef FL_PS_AGGREGATE_INTERNAL_H
-#define FL_PS_AGGREGATE_INTERNAL_H
+#ifndef FL_PS_SERVER_AGGREGATE_INTERNAL_H
+#define FL_PS_SERVER_AGGREGATE_INTERNAL_H
 
-#include "ps/aggregate.h"
+#include "ps/server/aggregate.h"
 
 /* One table's part of an aggregate. */
 struct fl_aggregate_rows {

@@ -1,6 +1,6 @@
 /* lane.c - a lane: packets admitted and handed to the handler of their kind
  * (message.def), answers, commands, deadlines. */
-#include "ps/lane.h"
+#include "ps/server/lane.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "ps/lane_internal.h"
+#include "ps/server/lane_internal.h"
 
 /* --- life ----------------------------------------------------------------- */
 

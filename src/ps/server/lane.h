@@ -13,8 +13,8 @@
  *
  * Lane 0 of server 0 is the coordinator: it grants incarnations, and adds up
  * numbers of all workers (of none of them: a barrier). */
-#ifndef FL_PS_LANE_H
-#define FL_PS_LANE_H
+#ifndef FL_PS_SERVER_LANE_H
+#define FL_PS_SERVER_LANE_H
 
 #include "net/message.h"
 #include "net/socket.h"

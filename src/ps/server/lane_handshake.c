@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "ps/lane_internal.h"
+#include "ps/server/lane_internal.h"
 #include "runtime/simd/simd.h"
 #include "runtime/store/job_signature.h"
 

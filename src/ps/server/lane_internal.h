@@ -1,12 +1,12 @@
 /* lane_internal.h - the state of a lane and of its streams, shared by lane.c
  * (packets, answers, deadlines), lane_handshake.c, lane_step.c (updates),
  * lane_pull.c (reads) and lane_reduce.c (sums over workers). */
-#ifndef FL_PS_LANE_INTERNAL_H
-#define FL_PS_LANE_INTERNAL_H
+#ifndef FL_PS_SERVER_LANE_INTERNAL_H
+#define FL_PS_SERVER_LANE_INTERNAL_H
 
 #include "base/json.h"
-#include "ps/aggregate.h"
-#include "ps/lane.h"
+#include "ps/server/aggregate.h"
+#include "ps/server/lane.h"
 
 /* A message that is kept: a pull of a version to come, or what came while an
  * command had the store. */

@@ -1,6 +1,6 @@
 /* lane_pull.c - reads: rows and blocks of a version, sums over tables. */
 #include "base/memory.h"
-#include "ps/lane_internal.h"
+#include "ps/server/lane_internal.h"
 
 static void answer_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "ps/lane_internal.h"
+#include "ps/server/lane_internal.h"
 
 static int count_of(const fl_msg *msg)
 {

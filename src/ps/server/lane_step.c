@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "ps/lane_internal.h"
+#include "ps/server/lane_internal.h"
 
 void fl_stream_reset(fl_stream_state *s)
 {

@@ -1,6 +1,6 @@
 /* server.c - the threads of a server: one per lane, which works its socket, and
  * one per command that a lane has begun. */
-#include "ps/server.h"
+#include "ps/server/server.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "ps/handshake.h"
+#include "ps/worker/handshake.h"
 #include "ps/locality.h"
 #include "runtime/store/job_signature.h"
 #include "runtime/store/store_hash.h"

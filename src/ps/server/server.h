@@ -1,10 +1,10 @@
 /* server.h - a server: its lanes, each with a store, a socket and a thread of
  * its own, until all workers have left.
  */
-#ifndef FL_PS_SERVER_H
-#define FL_PS_SERVER_H
+#ifndef FL_PS_SERVER_SERVER_H
+#define FL_PS_SERVER_SERVER_H
 
-#include "ps/lane.h"
+#include "ps/server/lane.h"
 
 /* A save or a load of a lane's store, whose buckets are `own`; on a thread of
  * its own while the lane leaves the store alone. *answer, for fl_free(), goes

@@ -1,6 +1,6 @@
 /* client.c - requests sent, sent again and answered; heartbeats and deadlines
  * of a worker. */
-#include "ps/client.h"
+#include "ps/worker/client.h"
 
 #include <stdio.h>
 #include <string.h>

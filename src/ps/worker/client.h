@@ -6,8 +6,8 @@
  * A request is lost when the lane has answered a heartbeat that was sent after
  * it, and has neither answered the request nor said that the request waits.
  */
-#ifndef FL_PS_CLIENT_H
-#define FL_PS_CLIENT_H
+#ifndef FL_PS_WORKER_CLIENT_H
+#define FL_PS_WORKER_CLIENT_H
 
 #include "base/log.h"
 #include "net/message.h"

@@ -1,6 +1,6 @@
 /* handshake.c - a worker says hello to each server, waits for its answer, and
  * reads the addresses of its lanes. */
-#include "ps/handshake.h"
+#include "ps/worker/handshake.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "ps/client.h"
+#include "ps/worker/client.h"
 #include "ps/locality.h"
 #include "runtime/simd/simd.h"
 

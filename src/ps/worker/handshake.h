@@ -1,8 +1,8 @@
 /* handshake.h - how a worker comes to a job: it says which worker it is to
  * lane 0 of every server, server 0 first, which grants its incarnation; and
  * learns the lanes. */
-#ifndef FL_PS_HANDSHAKE_H
-#define FL_PS_HANDSHAKE_H
+#ifndef FL_PS_WORKER_HANDSHAKE_H
+#define FL_PS_WORKER_HANDSHAKE_H
 
 #include "base/log.h"
 #include "net/socket.h"

@@ -1,6 +1,6 @@
 /* remote_table.c - a table's methods for a worker: all of them refuse, or do
  * nothing. */
-#include "ps/remote_table.h"
+#include "ps/worker/remote_table.h"
 
 #include "base/memory.h"
 

@@ -1,7 +1,7 @@
 /* remote_table.h - a table whose rows are on servers, as a worker's store has
  * it: a name and a shape. Plans pull its rows and push their gradients. */
-#ifndef FL_PS_REMOTE_TABLE_H
-#define FL_PS_REMOTE_TABLE_H
+#ifndef FL_PS_WORKER_REMOTE_TABLE_H
+#define FL_PS_WORKER_REMOTE_TABLE_H
 
 #include "runtime/store/table_api.h"
 

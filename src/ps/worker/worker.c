@@ -1,6 +1,6 @@
 /* worker.c - a worker's pulls: keys shared out to lanes, rows and blocks that
  * come back. */
-#include "ps/worker_internal.h"
+#include "ps/worker/worker_internal.h"
 
 #include <string.h>
 

@@ -2,10 +2,10 @@
  * keys and blocks go to which lane, and what comes back, by requests of
  * client.h. It waits through its host alone, which is sockets (worker_io.h) or
  * a simulator. */
-#ifndef FL_PS_WORKER_H
-#define FL_PS_WORKER_H
+#ifndef FL_PS_WORKER_WORKER_H
+#define FL_PS_WORKER_WORKER_H
 
-#include "ps/client.h"
+#include "ps/worker/client.h"
 #include "ps/partition.h"
 #include "runtime/plan/remote.h"
 #include "runtime/store/job_command.h"

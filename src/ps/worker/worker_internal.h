@@ -1,9 +1,9 @@
 /* worker_internal.h - what worker.c (pulls), worker_push.c (pushes, the clip)
  * and worker_job.c (passes, sums, commands) share. */
-#ifndef FL_PS_WORKER_INTERNAL_H
-#define FL_PS_WORKER_INTERNAL_H
+#ifndef FL_PS_WORKER_WORKER_INTERNAL_H
+#define FL_PS_WORKER_WORKER_INTERNAL_H
 
-#include "ps/worker.h"
+#include "ps/worker/worker.h"
 
 /* --- worker.c ------------------------------------------------------------- */
 

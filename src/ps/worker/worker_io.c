@@ -1,6 +1,6 @@
 /* worker_io.c - a worker's sockets, the lock over them, and the thread of its
  * heartbeats. */
-#include "ps/worker_io.h"
+#include "ps/worker/worker_io.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

@@ -6,11 +6,11 @@
  *
  * Threads: calls that talk to servers one after the other (a lock sees to it).
  */
-#ifndef FL_PS_WORKER_IO_H
-#define FL_PS_WORKER_IO_H
+#ifndef FL_PS_WORKER_WORKER_IO_H
+#define FL_PS_WORKER_WORKER_IO_H
 
-#include "ps/handshake.h"
-#include "ps/worker.h"
+#include "ps/worker/handshake.h"
+#include "ps/worker/worker.h"
 
 typedef struct fl_worker_io fl_worker_io;
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "ps/worker_internal.h"
+#include "ps/worker/worker_internal.h"
 
 static fleet_status make_step(fl_worker *w, uint16_t flags, fl_section_op op,
                               const char *text)

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "ps/worker_internal.h"
+#include "ps/worker/worker_internal.h"
 #include "runtime/store/norm.h"
 #include "runtime/simd/simd.h"
 

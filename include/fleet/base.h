@@ -56,7 +56,7 @@ typedef enum fleet_status {
 } fleet_status;
 
 /* fleet_version - the version of the library that runs, such as "0.1.0"; the
- * macros above are those of the header that was compiled. Never NULL. */
+ * macros above give that of the header that was compiled. Never NULL. */
 FLEET_API const char *fleet_version(void);
 
 /* fleet_strerror - the general text of a code. Never NULL. */

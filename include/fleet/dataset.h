@@ -33,7 +33,7 @@ typedef enum fleet_format {
 
 /* What is done to a cell of a csv file. */
 typedef enum fleet_transform {
-    FLEET_TRANSFORM_NONE,    /* the number that stands there */
+    FLEET_TRANSFORM_NONE,    /* the number in the cell */
     FLEET_LOG1P,             /* log(1 + x), x > -1 */
     FLEET_STANDARDIZE,       /* (x - mean) / deviation over the training data */
     FLEET_LOG1P_STANDARDIZE, /* both, the logarithm first */
@@ -124,9 +124,10 @@ FLEET_API fleet_status fleet_dataset_set_filelist(fleet_dataset *dataset,
                                                   int n);
 
 /* fleet_dataset_use_statistics_of - standardize with another dataset's numbers
- * (test data with those of the training data). Both must standardize as many
- * columns: FLEET_ESHAPE; does nothing if the other standardizes none. Reads the
- * other's files if its numbers are not known yet, with the errors of that. */
+ * (test data with the training data's). Both must standardize as many columns,
+ * else FLEET_ESHAPE; does nothing if the other dataset standardizes none. Reads
+ * the other dataset's files if its numbers are not known yet, with the errors
+ * of reading. */
 FLEET_API fleet_status fleet_dataset_use_statistics_of(fleet_dataset *dataset,
                                                        fleet_dataset *other);
 

@@ -4,9 +4,9 @@
  * may share a handle's parameters: one that trains and one that tests, say.
  *
  * Threads: an executor is used by one thread at a time. Executors of one handle
- * may run at the same time: those that train, or count a metric, wait for each
- * other. Inside, an iteration uses the handle's compute threads; results do
- * not depend on how many there are.
+ * may run at the same time: executors that train, or count a metric, wait for
+ * each other. Inside, an iteration uses the handle's compute threads; results
+ * do not depend on how many there are.
  */
 #ifndef FLEET_EXECUTOR_H
 #define FLEET_EXECUTOR_H
@@ -27,12 +27,12 @@ typedef struct fleet_executor_options {
                           those over a full one: other last bits than a plan of
                           its own. A pass over a dataset raises it to the
                           dataset's batch_size */
-    fleet_place place; /* 0: where the program says; FLEET_CPU: all of it there,
-                          whatever the program says */
+    fleet_place place; /* 0: where the program says; FLEET_CPU: all of it on the
+                          CPU, whatever the program says */
 } fleet_executor_options;
 
 /* fleet_executor_create - an executor of a program; seals the program and makes
- * its parameters, tables and states in the handle where they are not there yet.
+ * the parameters, tables and states of it that the handle does not have yet.
  * options may be NULL. NULL: see fleet_last_error(). */
 FLEET_API fleet_executor *fleet_executor_create(
     fleet_program *program, const fleet_executor_options *options);
@@ -69,8 +69,8 @@ typedef struct fleet_fetch {
  * Every data variable that the result depends on must be fed, all with the same
  * batch.
  *
- * In a synchronous job, and among ranks, an update waits for those of all
- * workers; fleet_barrier_worker() is for unequal numbers of batches.
+ * In a synchronous job, and among ranks, an update waits for the gradients of
+ * all workers; fleet_barrier_worker() is for unequal numbers of batches.
  *
  *   FLEET_ENOENT   a variable without a feed, or a feed without a variable
  *   FLEET_ESHAPE   a feed's shape, with the variable, what was expected and

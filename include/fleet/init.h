@@ -1,11 +1,11 @@
-/* init.h - the fleet handle, and who this process is.
+/* init.h - the fleet handle, and the role of this process.
  *
  * A job is a number of workers, which train, and of servers, which keep the
- * parameters. Who a process is says fleet_options.role, or else the
- * environment, in PaddlePaddle's variables or those of mpirun and srun
- * (docs/getting-started.md). Without servers several workers are the ranks of a
- * collective job; a program that nobody says anything to runs whole in one
- * process: it is the first and only worker.
+ * parameters. The role of a process is what fleet_options.role says, or else
+ * the environment, in PaddlePaddle's variables or the variables of mpirun and
+ * srun (docs/getting-started.md). Without servers several workers are the ranks
+ * of a collective job; a program that is given no role runs whole in one
+ * process, which is the first and only worker.
  *
  * A process may hold several handles; they share nothing.
  *
@@ -25,7 +25,7 @@ extern "C" {
 
 typedef enum fleet_role_kind { FLEET_WORKER, FLEET_SERVER } fleet_role_kind;
 
-/* Who this process is in a job. All-zero fields are defaults; workers and
+/* The role of this process in a job. All-zero fields are defaults; workers and
  * servers of one job are given the same servers in the same order, the same
  * worker_num and job_id. */
 typedef struct fleet_role {
@@ -45,8 +45,8 @@ typedef struct fleet_role {
                            the servers, if strategy.is_collective says so, too.
                            Several without servers always are */
     int gpu;            /* what fleet_worker_gpu() says */
-    const char *master; /* where rank 0 listens for the others, "ip:port": of
-                           several ranks whose program is on a GPU */
+    const char *master; /* where rank 0 listens for the other ranks, "ip:port":
+                           of several ranks whose program is on a GPU */
 } fleet_role;
 
 /* All-zero fields are defaults. */
@@ -63,7 +63,7 @@ typedef struct fleet_options {
 
     /* Milliseconds, up to 2^31 - 1. 0: the environment's
      * FLEET_CONNECT_DEADLINE_MS, FLEET_REQUEST_DEADLINE_MS,
-     * FLEET_PEER_DEADLINE_MS, FLEET_STEP_DEADLINE_MS, else what stands here */
+     * FLEET_PEER_DEADLINE_MS, FLEET_STEP_DEADLINE_MS, else the number below */
     int64_t connect_deadline_ms; /* 60,000: until a peer is reached */
     int64_t request_deadline_ms; /* 30,000: until a request is answered */
     int64_t peer_deadline_ms;    /* 10,000: a peer is silent that long: dead */
@@ -74,7 +74,8 @@ typedef struct fleet_options {
                                processors, but 2 where there are 2;
                                1 to 16 */
     int no_sigterm_handler; /* 1: fleet_run_server() leaves SIGTERM alone. 0: it
-                               ends the call, if nobody else handles it */
+                               ends the call, unless the process handles or
+                               ignores it */
 } fleet_options;
 
 /* fleet_init - make a handle. options may be NULL; what they point to, but
@@ -85,7 +86,7 @@ typedef struct fleet_options {
  *                       endpoint or one that stands twice, an own endpoint
  *                       that is not in the list, a listen_fd that is none,
  *                       variables that contradict one another
- *   FLEET_ENOENT        a variable that the others need is not set
+ *   FLEET_ENOENT        a variable that other variables need is not set
  *   FLEET_EUNSUPPORTED  a TRAINING_ROLE that this version does not have
  *   FLEET_ENOMEM
  */
@@ -96,8 +97,8 @@ FLEET_API fleet_status fleet_init(fleet **fleet, const fleet_options *options);
  * fine. */
 FLEET_API void fleet_destroy(fleet *fleet);
 
-/* Who this process is. 0 for a NULL handle. The index of what it is not is -1:
- * fleet_worker_index() in a server, fleet_server_index() in a worker. */
+/* The role of this process. 0 for a NULL handle. The index of the other role is
+ * -1: fleet_worker_index() in a server, fleet_server_index() in a worker. */
 FLEET_API int fleet_is_worker(const fleet *fleet);
 FLEET_API int fleet_is_server(const fleet *fleet);
 FLEET_API int fleet_is_first_worker(const fleet *fleet);
@@ -106,10 +107,10 @@ FLEET_API int fleet_server_index(const fleet *fleet);
 FLEET_API int fleet_worker_num(const fleet *fleet);
 FLEET_API int fleet_server_num(const fleet *fleet);
 
-/* fleet_worker_gpu - which GPU this worker should take, so that those of one
- * machine do not all take the first: the launcher's FLAGS_selected_gpus,
- * counted as CUDA counts the visible ones, else the worker's number among those
- * of its machine. It may not be there. */
+/* fleet_worker_gpu - which GPU this worker should take, so that the workers of
+ * one machine do not all take the first: the launcher's FLAGS_selected_gpus,
+ * counted as CUDA counts the visible ones, else the worker's number among the
+ * workers of its machine. A GPU of that number may not exist. */
 FLEET_API int fleet_worker_gpu(const fleet *fleet);
 
 /* The servers' "ip:port", with commas; "" if there are none. The handle's. */
@@ -121,7 +122,7 @@ FLEET_API const char *fleet_server_endpoints(const fleet *fleet);
  *
  *   FLEET_EIO     the endpoint is in use, or not of this machine
  *   FLEET_ESTATE  in a worker; before fleet_minimize()
- *   and those of fleet_load_model()
+ *   and the codes of fleet_load_model()
  */
 FLEET_API fleet_status fleet_init_server(fleet *fleet, const char *path);
 
@@ -130,7 +131,7 @@ FLEET_API fleet_status fleet_init_server(fleet *fleet, const char *path);
  *
  *   FLEET_EPEER      a worker is gone without having left: it is named
  *   FLEET_ETIMEDOUT  a worker has not come within the connect deadline, or has
- *                    kept the others waiting beyond the step deadline
+ *                    kept the other workers waiting beyond the step deadline
  *   and what a worker has failed with, in its words
  */
 FLEET_API fleet_status fleet_run_server(fleet *fleet);
@@ -149,8 +150,8 @@ FLEET_API void fleet_stop_server(void);
  *                    strategy, or counts other workers or servers: what differs
  *                    is named
  *   FLEET_ENOENT     ranks: the plug-in that joins them (libfleet_mpi.so), or
- *                    what it needs, is not there; whose program is on a GPU:
- *                    nothing says where rank 0 is
+ *                    what it needs, is missing; ranks whose program is on a
+ *                    GPU: nothing says where rank 0 is
  *   FLEET_EUNSUPPORTED  the server speaks another version of the protocol;
  *                    ranks on GPUs: there is no NCCL, or a step without a
  *                    kernel
@@ -160,22 +161,23 @@ FLEET_API void fleet_stop_server(void);
 FLEET_API fleet_status fleet_init_worker(fleet *fleet);
 
 /* fleet_stop_worker - this worker is done: returns when all servers know.
- * Others train on without it. Ranks leave together: it serves those that still
- * train, evaluate or save until all are here. A worker that ends otherwise ends
- * the whole job: by fleet_destroy(), which tells the others why, at once. */
+ * Other workers train on without it. Ranks leave together: a rank serves ranks
+ * that still train, evaluate or save until all have made this call. A worker
+ * that ends otherwise ends the whole job: by fleet_destroy(), which tells the
+ * other processes why, at once. */
 FLEET_API fleet_status fleet_stop_worker(fleet *fleet);
 
 /* fleet_barrier_worker - wait until all workers that have not left call this.
  * In a synchronous job, and among ranks, it also ends the pass, so workers that
- * have run unequal numbers of batches meet here; ranks then take part in the
- * updates of those that are not here yet. Executors for test then see what all
- * have trained. */
+ * have run unequal numbers of batches meet in it; ranks that wait in it take
+ * part in the updates of ranks that have not called it yet. Executors for test
+ * then see what all workers have trained. */
 FLEET_API fleet_status fleet_barrier_worker(fleet *fleet);
 
-/* fleet_util_file_shard - of n files, in their order, those of this worker:
- * count of them from first on. Contiguous blocks; the first n mod workers of
- * them have one more. A server has none. A training pass over a dataset shares
- * its files out by itself (dataset.h). */
+/* fleet_util_file_shard - of n files, in their order, the block of this worker:
+ * count files from first on. Blocks are contiguous; the first n mod workers
+ * of them have one file more. A server has none. A training pass over a dataset
+ * shares its files out by itself (dataset.h). */
 FLEET_API fleet_status fleet_util_file_shard(const fleet *fleet, int64_t n,
                                              int64_t *first, int64_t *count);
 

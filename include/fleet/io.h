@@ -2,16 +2,16 @@
  * models for a predictor.
  *
  * A save is a folder. It is written beside its place, checksummed, flushed and
- * then put there at once: a crash leaves the old one or the new one. A folder
- * that is there already is replaced only if it is empty or a save itself.
- * The format is described in docs/formats.md.
+ * then put in its place at once: a crash leaves the old folder or the new one.
+ * A folder that exists already is replaced only if it is empty or a save
+ * itself. The format is described in docs/formats.md.
  *
  * With servers a save is the first worker's: it makes the folder, each lane of
  * each server writes its own part, and it puts the whole in its place. In other
  * workers the call does nothing and is FLEET_OK, with a line in the log. All
  * servers and workers must see the folder at the same path. A save loads on any
- * number of servers, and in one process, whoever wrote it. Other workers do not
- * wait for it: fleet_barrier_worker() before they load it.
+ * number of servers, and in one process, whatever job wrote it. Other workers
+ * do not wait for it: fleet_barrier_worker() before they load it.
  *
  * Of ranks the first one saves, too; each rank writes its part of what is
  * shared out over them (tables, states with strategy.sharding), and serves the
@@ -35,12 +35,12 @@ extern "C" {
  *                 or a load has stopped half-way; with servers, before
  *                 fleet_init_worker(); this rank of several has its own rows
  *                 of a table alone, because it has loaded them and not joined
- *                 the others yet, or has left them
+ *                 the other ranks yet, or has left them
  *   FLEET_EPEER, FLEET_ETIMEDOUT  a server is gone, or does not answer
  *   and what a server could not do, in its words
  *
- * With servers, in sync, all parts are of one update, also while others train;
- * in async each part is between two updates of its own.
+ * With servers, in sync, all parts are of one update, also while other workers
+ * train; in async each part is between two updates of its own.
  */
 FLEET_API fleet_status fleet_save_persistables(fleet *fleet, const char *path);
 
@@ -48,10 +48,10 @@ FLEET_API fleet_status fleet_save_persistables(fleet *fleet, const char *path);
  * parameters and tables of this handle's programs. Call it after
  * fleet_minimize() to load the optimizer's states, too. Everything is read and
  * checked before anything is changed; should reading it again fail after that,
- * the handle neither runs nor saves until a load succeeds. Others may save to
- * the same path meanwhile: one whole save is loaded, the old one or the new
+ * the handle neither runs nor saves until a load succeeds. Another save may
+ * take its place meanwhile: one whole save is loaded, the old one or the new
  * one. Datasets standardize with the saved means and deviations from then on,
- * those made later, too, if they standardize as many columns.
+ * datasets made later, too, if they standardize as many columns.
  *
  * With servers every server reads the save, too. Before fleet_init_worker() all
  * workers call it, or the first one alone, and it is that call that has the
@@ -61,8 +61,8 @@ FLEET_API fleet_status fleet_save_persistables(fleet *fleet, const char *path);
  * Ranks all call it before fleet_init_worker(), which gives all of them what
  * the first one has, and refuses if only some have loaded their part.
  *
- *   FLEET_ENOENT    no save there, or a parameter of the programs that it does
- *                   not have
+ *   FLEET_ENOENT    no save at the path, or a parameter of the programs that
+ *                   the save does not have
  *   FLEET_ECORRUPT  a damaged file, named
  *   FLEET_ESHAPE    a parameter of another shape, with another optimizer's
  *                   state, or statistics of other columns than a dataset's
@@ -79,7 +79,8 @@ FLEET_API fleet_status fleet_load_model(fleet *fleet, const char *path);
  *
  *   FLEET_ENOENT  a variable that fetch depends on is not among feed
  *   FLEET_EINVAL  a feed that is no data variable, a fetch that is not computed
- *   and those of fleet_save_persistables(), but a merge group may be under way
+ *   and the codes of fleet_save_persistables(), but a merge group may be under
+ *   way
  */
 FLEET_API fleet_status fleet_save_inference_model(
     fleet *fleet, const char *path, fleet_var *const *feed, int n_feed,
@@ -115,8 +116,8 @@ FLEET_API const fleet_var *fleet_predictor_input(
  * them; output i goes to out[i], size[i] bytes of the caller's.
  *
  * Threads: any number of calls at the same time; each runs on its own thread
- * alone. Scores are the same, to the bit, as those of the executor that was
- * trained. A child of fork() may go on with it if no call ran meanwhile.
+ * alone. Scores are the same, to the bit, as the scores of the executor that
+ * was trained. A child of fork() may go on with it if no call ran meanwhile.
  *
  * Batches of any sizes in turn are fine: a plan is made for each power of 2
  * from 16 to 2^20.

@@ -2,10 +2,10 @@
  *
  * In a job fleet_metrics_auc(), _sum(), _max() and _min() wait for all
  * workers that have not left: all must make the same calls in the same order,
- * with as many numbers. Everybody gets the same result, to the bit.
+ * with as many numbers. All workers get the same result, to the bit.
  * FLEET_EPEER, FLEET_ETIMEDOUT: one of them is gone, or does not come;
- * FLEET_ESTATE: before fleet_init_worker(). fleet_evaluate() (report.h) asks
- * nobody.
+ * FLEET_ESTATE: before fleet_init_worker(). fleet_evaluate() (report.h) is of
+ * the calling worker alone.
  *
  * Threads: as the executors of the handle, see executor.h.
  */
@@ -18,8 +18,8 @@
 extern "C" {
 #endif
 
-/* fleet_metrics_reset - all metric states of the handle (those of fleet_auc())
- * start anew. */
+/* fleet_metrics_reset - all metric states of the handle, which fleet_auc()
+ * makes, start anew. */
 FLEET_API fleet_status fleet_metrics_reset(fleet *fleet);
 
 /* fleet_metrics_auc - the area under the ROC curve by the states of an output

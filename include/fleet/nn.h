@@ -103,7 +103,7 @@ typedef struct fleet_sparse_embedding_options {
                                 pushed */
     int no_decay;
     int frozen;
-    fleet_ps ps; /* who keeps the rows in a hybrid job */
+    fleet_ps ps; /* what keeps the rows in a hybrid job */
 } fleet_sparse_embedding_options;
 
 /* fleet_sparse_embedding - rows of an unbounded table, by 64-bit id.
@@ -157,7 +157,7 @@ FLEET_API fleet_var *fleet_softmax(fleet_program *program, fleet_var *x);
 
 /* --- shapes -------------------------------------------------------------- */
 
-/* fleet_concat - along dimension axis >= 1; all others are equal. */
+/* fleet_concat - along dimension axis >= 1; all other dimensions are equal. */
 FLEET_API fleet_var *fleet_concat(fleet_program *program, fleet_var *const *x,
                                   int n, int axis);
 

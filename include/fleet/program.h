@@ -58,15 +58,14 @@ typedef struct fleet_place_options {
                         comes again is one launch of a CUDA graph */
 } fleet_place_options;
 
-/* fleet_program_place - run the program there: its operators, but for those
- * under a guard, and the updates of what it trains. Rows of tables that this
- * process keeps for itself go there with their lookups; those of servers and of
- * ranks stay on the CPU, and what they give and get is copied (docs/gpu.md). A
- * program uses one GPU; the programs of a handle
- * that share parameters use the same one. options may be NULL. Only who
- * computes calls it: a server has no steps, and needs no GPU. Several ranks
- * have a GPU each: which one a worker should take says fleet_worker_gpu()
- * (init.h).
+/* fleet_program_place - run the program at the place: its operators, but for
+ * operators under a guard, and the updates of what it trains. Rows of tables
+ * that this process keeps for itself go to the place with their lookups; rows
+ * of servers and of ranks stay on the CPU, and what they give and get is copied
+ * (docs/gpu.md). A program uses one GPU; the programs of a handle that share
+ * parameters use the same one. options may be NULL. Only processes that compute
+ * call it: a server has no steps, and needs no GPU. Several ranks have a GPU
+ * each: fleet_worker_gpu() (init.h) says which one a worker should take.
  *
  *   FLEET_ENODEVICE    with what is missing: the plug-in libfleet_cuda.so, a
  *                      driver, a GPU, that one, one that is newer
@@ -78,9 +77,9 @@ FLEET_API fleet_status fleet_program_place(fleet_program *program,
                                            fleet_place place,
                                            const fleet_place_options *options);
 
-/* fleet_device_guard - what is added to the program from now on runs there,
- * wherever the program does: "cpu" or "gpu:0"; NULL: where the program does,
- * again. Copies between the two are put in. Failures are those of
+/* fleet_device_guard - what is added to the program from now on runs on the
+ * device, "cpu" or "gpu:0", wherever the program does; NULL: where the program
+ * does, again. Copies between the two are put in. Fails as
  * fleet_program_place(). */
 FLEET_API fleet_status fleet_device_guard(fleet_program *program,
                                           const char *device);
@@ -124,7 +123,7 @@ FLEET_API const char *fleet_var_name(const fleet_var *var);
 FLEET_API fleet_dtype fleet_var_dtype(const fleet_var *var);
 
 /* fleet_var_shape - dimensions into dims[FLEET_MAX_DIM]; returns their number.
- * Those of a ragged variable are -1 and 1, however many values a sample has. */
+ * A ragged variable's are -1 and 1, however many values a sample has. */
 FLEET_API int fleet_var_shape(const fleet_var *var, int64_t *dims);
 
 /* fleet_var_is_ragged - nonzero for a variable of fleet_data_ragged(). */
@@ -152,9 +151,9 @@ typedef struct fleet_initializer {
     float a, b;
 } fleet_initializer;
 
-/* Who keeps a parameter or a table in a hybrid job: one with servers, whose
+/* What keeps a parameter or a table in a hybrid job: a job with servers, whose
  * workers are ranks. In other jobs there is one answer for all, and another one
- * is refused by name; one process warns. */
+ * is refused by name; a job of one process warns. */
 typedef enum fleet_ps {
     FLEET_PS_BY_MODE, /* tables are on the servers, dense parameters by ranks */
     FLEET_PS_SERVERS, /* pulled from servers and pushed to them */
@@ -173,10 +172,10 @@ typedef struct fleet_param_attr {
     float l2_decay;      /* in place of the optimizer's; 0: the optimizer's */
     int no_decay;        /* nonzero: none at all */
     int frozen;          /* nonzero: not trained */
-    fleet_ps ps;         /* who keeps it in a hybrid job */
+    fleet_ps ps;         /* what keeps it in a hybrid job */
 } fleet_param_attr;
 
-/* fleet_param_set_ps - say who keeps the parameter or table of that name, in
+/* fleet_param_set_ps - say what keeps the parameter or table of that name, in
  * place of what was said when it was made. docs/collective.md. It is the
  * parameter's own name ("fc_0.w"), not that of its layer;
  * fleet_program_dump() lists all. Whether the job has such keepers is known

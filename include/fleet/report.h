@@ -30,7 +30,7 @@ typedef struct fleet_evaluation {
  *   FLEET_EEND      the dataset has no sample
  *   FLEET_ENUMERIC  a prediction is not finite
  *   FLEET_EINVAL    one of two classes is neither 0 nor 1
- *   and those of fleet_infer_from_dataset()
+ *   and the codes of fleet_infer_from_dataset()
  */
 FLEET_API fleet_status fleet_evaluate(fleet_executor *executor,
                                       fleet_dataset *dataset,
@@ -58,7 +58,7 @@ typedef struct fleet_report {
  * Text for fleet_free(); NULL: see fleet_last_error(). */
 FLEET_API char *fleet_report_line(fleet *fleet, const fleet_report *report);
 
-/* A training's progress, for who watches, in this process: in a job, of this
+/* A training's progress in this process, for on_progress(): in a job, of this
  * worker alone. Epochs are counted from 1. */
 typedef struct fleet_progress {
     int64_t epoch, epochs;

@@ -8,7 +8,7 @@
  * each field, its fate in each mode, and where names are not Fleet's.
  *
  * Threads: fleet_strategy_dump() and what sets up a training are one thread's
- * at a time per handle; fleet_distributed_strategy_default() is anyone's.
+ * at a time per handle; fleet_distributed_strategy_default() is any thread's.
  */
 #ifndef FLEET_STRATEGY_H
 #define FLEET_STRATEGY_H
@@ -20,8 +20,8 @@ extern "C" {
 #endif
 
 typedef struct fleet_a_sync_configs {
-    int64_t k_steps; /* 0: sync or async; > 0: geo, so many local steps: with
-                        servers refused in this version */
+    int64_t k_steps; /* 0: sync or async; > 0: geo, that many local steps: in
+                        this version refused but in mode local */
     int max_merge_var_num;
     int send_queue_size;
     int independent_recv_thread;
@@ -55,7 +55,8 @@ typedef struct fleet_amp_configs {
     const char *custom_white_list; /* operators: what takes narrow ones, does
                                       so anyway */
     const char *custom_black_list; /* operators that compute in float */
-    const char *custom_black_varnames; /* as those that touch one of these */
+    const char *custom_black_varnames; /* variables: operators that touch one
+                                          compute in float */
     int use_pure_fp16;
     int use_fp16_guard; /* of use_pure_fp16 alone */
     int use_bf16;       /* 1: bfloat16, 0: float16 */
@@ -95,8 +96,9 @@ typedef struct fleet_sharding_configs {
 typedef struct fleet_distributed_strategy {
     /* 1, beside servers and with workers that are ranks: dense parameters are
      * summed by the ranks, tables stay on the servers (hybrid). Workers without
-     * servers always sum. Ranks beside servers with 0 here are plain workers;
-     * beside servers 1 without ranks is refused. docs/collective.md. */
+     * servers always sum. With 0, ranks beside servers are plain workers; 1
+     * beside servers is refused unless the workers are ranks.
+     * docs/collective.md. */
     int is_collective;
 
     /* With servers: 0 sync, every step of all workers is one update, of the
@@ -182,7 +184,7 @@ FLEET_API fleet_status fleet_minimize(fleet_optimizer *optimizer,
  * float16 (amp without use_bf16). Waits for what is under way.
  *
  *   FLEET_ESTATE  there is no such training
- *   others        a batch under way has failed
+ *   another code  a batch under way has failed
  */
 FLEET_API fleet_status fleet_get_loss_scaling(fleet *fleet, float *scale);
 

@@ -13,8 +13,8 @@
 extern "C" {
 #endif
 
-/* Called after every batch, of which it is the batch-th (from 1) with so many
- * samples; a nonzero result ends the pass, which then is FLEET_OK. */
+/* Called after every batch: with its number in the pass, from 1, and how many
+ * samples it has. A nonzero result ends the pass, which then is FLEET_OK. */
 typedef int fleet_batch_callback(void *user, int64_t batch, int64_t samples);
 
 /* All-zero fields are defaults. */
@@ -44,8 +44,8 @@ typedef struct fleet_train_result {
 /* fleet_train_from_dataset - one pass over this worker's share of the dataset
  * (dataset.h): read, step, until the data ends. A merge
  * group that is not full at the end is applied as it is. options and result may
- * be NULL. Files without a sample are FLEET_OK; where no worker has any, there
- * is a warning in the log.
+ * be NULL. Files without a sample are FLEET_OK; if no worker has a sample, the
+ * log has a warning.
  *
  * With parameter servers, and among ranks, the pass ends for all workers
  * together: it returns
@@ -54,7 +54,7 @@ typedef struct fleet_train_result {
  * for good calls fleet_stop_worker(). One batch more than the current one is
  * read.
  *
- *   FLEET_ENOENT   a variable that no slot feeds; a file that is not there
+ *   FLEET_ENOENT   a variable that no slot feeds; a file that does not exist
  *   FLEET_EDTYPE, FLEET_ESHAPE  a slot that does not fit its variable
  *   FLEET_EFORMAT  a malformed line: file, line number and slot are named
  *   FLEET_ECHILD   the pipe_command failed
@@ -62,7 +62,7 @@ typedef struct fleet_train_result {
  *   FLEET_ESTATE   an executor that does not train, a dataset without files,
  *                  a server; in a job, before fleet_init_worker()
  *   FLEET_EPEER, FLEET_ETIMEDOUT  a server or another worker is gone, or has
- *                  kept the others waiting: it is named
+ *                  kept the other workers waiting: it is named
  * What was trained before the failing batch stays; a merge group under way is
  * given up.
  */
@@ -72,8 +72,8 @@ FLEET_API fleet_status fleet_train_from_dataset(
 
 /* fleet_infer_from_dataset - the same with an executor for test, over all of
  * the dataset: nothing is trained; metric states count. In a job it is the
- * calling worker's alone, and others need not call it: servers give their
- * parameters, other ranks the rows of their tables, whenever they wait
+ * calling worker's alone, and other workers need not call it: servers give
+ * their parameters, other ranks the rows of their tables, whenever they wait
  * (docs/collective.md). */
 FLEET_API fleet_status fleet_infer_from_dataset(
     fleet_executor *executor, fleet_dataset *dataset,

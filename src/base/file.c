@@ -89,7 +89,7 @@ int fl_fd_lift(int fd)
 static fleet_status read_at(int folder, const char *name, const char *path,
                             char **data, size_t *size)
 {
-    /* not waiting for somebody to write: a pipe is refused below */
+    /* not waiting for a writer: a pipe is refused below */
     int fd =
         fl_fd_lift(openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     fleet_status status;

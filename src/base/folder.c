@@ -3,7 +3,7 @@
  * The new folder is exchanged with the old one in one system call where the
  * file system can do that (Linux renameat2 with RENAME_EXCHANGE); elsewhere the
  * old one is first moved to PATH.old.XXXXXX, and a crash between the two calls
- * leaves it there.
+ * leaves it under that name.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -84,7 +84,7 @@ static bool ends_in_dots(const char *path)
 }
 
 /* A copy of the path; of what it leads to if it is a link, so that the folder
- * there is replaced and not the link. */
+ * is replaced and not the link. */
 static fleet_status resolve_parent(const char *path, size_t length, char **out)
 {
     char *copy = fl_strndup(path, length), real[PATH_MAX];
@@ -183,7 +183,7 @@ static fleet_status replace_in_two(const fl_folder *f)
     return FLEET_OK;
 }
 
-/* Others may make or take away the same folder meanwhile. */
+/* Other processes may make or remove the same folder meanwhile. */
 static fleet_status replace(const fl_folder *f)
 {
     enum { TRIES = 100 };
@@ -208,7 +208,7 @@ fleet_status fl_folder_commit(fl_folder *f)
 {
     FL_TRY(flush_folder(f->temp));
     FL_TRY(replace(f));
-    remove_folder(f->temp); /* after an exchange, what was there before */
+    remove_folder(f->temp); /* after an exchange, the old folder */
     fl_free(f->temp);
     f->temp = NULL;
     return flush_folder(f->parent);

@@ -12,13 +12,13 @@ typedef struct fl_folder {
     char *parent; /* the folder that both are in */
 } fl_folder;
 
-/* A folder that is there already is replaced only if it is empty, or has a file
- * called marker and no names but those that is_ours knows: FLEET_EEXIST for one
- * that holds something else. */
+/* A folder that exists already is replaced only if it is empty, or if it has a
+ * file called marker and is_ours knows all of its names: FLEET_EEXIST for a
+ * folder that holds something else. */
 typedef bool fl_is_ours(const char *name);
 fleet_status fl_folder_begin(fl_folder *f, const char *path, const char *marker,
                              fl_is_ours *is_ours);
-/* Flush it, put it in place of what was there, flush that. */
+/* Flush the new folder, put it in place of the old one, flush the parent. */
 fleet_status fl_folder_commit(fl_folder *f);
 void fl_folder_cancel(fl_folder *f); /* after commit: only frees */
 

@@ -11,7 +11,7 @@
 
 typedef struct cJSON fl_json;
 
-/* A value and how one got there. */
+/* A value and the path that leads to it. */
 typedef struct fl_at {
     const fl_json *json; /* NULL: absent */
     char path[200];      /* "dataset.train[1]"; "" is the whole text */

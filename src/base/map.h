@@ -19,9 +19,9 @@ typedef struct fl_map {
     size_t n_slot;
 } fl_map;
 
-/* FLEET_EEXIST when the name is there already; the map is then unchanged. */
+/* FLEET_EEXIST when the map has the name already; it is then unchanged. */
 fleet_status fl_map_put(fl_map *m, const char *name, void *value);
-void *fl_map_get(const fl_map *m, const char *name); /* NULL: not there */
+void *fl_map_get(const fl_map *m, const char *name); /* NULL: no such name */
 /* The entries in the order of their names, for fl_free(). */
 fl_map_entry *fl_map_sorted(const fl_map *m);
 void fl_map_done(fl_map *m); /* not the values */

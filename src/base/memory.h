@@ -25,11 +25,11 @@ void fl_free(void *p);
 char *fl_strdup(const char *text);
 char *fl_strndup(const char *text, size_t length);
 
-/* Make room for at least n elements in *array, growing by half; what was there
- * stays, what is new is zero. *capacity counts elements. */
+/* Make room for at least n elements in *array, growing by half; old elements
+ * stay, new ones are zero. *capacity counts elements. */
 fleet_status fl_grow(void *array, size_t *capacity, size_t n, size_t size);
 
-/* fl_alloc() for those who report by status. */
+/* fl_alloc() for functions that return a status. */
 #define FL_NEW(p, size)                                                        \
     ((*(p) = fl_alloc(size)) != NULL ? FLEET_OK : FLEET_ENOMEM)
 

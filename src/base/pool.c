@@ -66,9 +66,9 @@ static void relax_cpu(void)
 #endif
 }
 
-/* Until the word is no longer `seen` (that is returned) or time is up. After a
- * while whoever else has work on this processor goes first: a processor that
- * falls asleep takes longer to wake than most waits here. */
+/* Until the word is no longer `seen`, or time is up; returns the word. After a
+ * while other threads that have work on this processor go first: a processor
+ * that falls asleep takes longer to wake than most waits in the pool last. */
 static uint32_t spin(_Atomic uint32_t *word, uint32_t seen)
 {
     int64_t begin = fl_now_ns(), spent = 0;

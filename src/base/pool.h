@@ -15,8 +15,8 @@ fleet_status fl_pool_create(fl_pool **pool, int n_thread);
 void fl_pool_destroy(fl_pool *pool);
 int fl_pool_size(const fl_pool *pool); /* 1 for NULL */
 
-/* A pool serves one caller at a time: who does not get it works alone. NULL
- * is never got. */
+/* A pool serves one caller at a time: a caller that does not get it works
+ * alone. NULL is never got. */
 bool fl_pool_acquire(fl_pool *pool);
 void fl_pool_release(fl_pool *pool);
 

@@ -133,7 +133,7 @@ FL_EVERYWHERE void fl_rng_four_normal(uint64_t seed, uint64_t stream,
 }
 
 /* The first deviate inside two deviations, from a sequence of the element's
- * own: the words of its block, then of blocks far from all others. */
+ * own: the words of its block, then of blocks far from all elements' blocks. */
 FL_EVERYWHERE float fl_rng_cut_normal(uint64_t seed, uint64_t stream,
                                       uint64_t index)
 {

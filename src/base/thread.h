@@ -25,7 +25,7 @@ void fl_hush_end(const fl_hush *h);
 /* How many processors this process may use. */
 int fl_cpu_count(void);
 
-/* Grows in a child after fork(): handles made before do not work there. */
+/* Grows in a child after fork(): handles made before do not work in it. */
 uint64_t fl_fork_generation(void);
 
 #endif

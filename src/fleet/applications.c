@@ -251,7 +251,7 @@ static fleet_var *wide_deep(ctr *c, fleet_model *m)
 }
 
 /* The prediction is not the loss's second result: that depends on the label,
- * which whoever predicts does not have. */
+ * which a predictor is not fed. */
 static void finish_classes(fleet_program *p, fleet_var *logits, fleet_model *m)
 {
     m->loss = fleet_mean(

@@ -216,7 +216,7 @@ struct fleet_predictor {
     fleet_var **input, **output;
     int n_input, n_output;
     pthread_mutex_t lock; /* of idle */
-    idle *idle;           /* executors that nobody uses just now */
+    idle *idle;           /* executors that no call uses just now */
 };
 
 static fleet_status read_vars(const fleet_program *p, const fl_at *at,

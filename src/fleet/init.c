@@ -143,7 +143,7 @@ fleet_status fleet_util_file_shard(const fleet *f, int64_t n, int64_t *first,
     if (fleet_is_server(f))
         return FLEET_OK;
     each = n / f->role.worker_num;
-    more = n % f->role.worker_num; /* the first so many have one more */
+    more = n % f->role.worker_num; /* that many first workers have one more */
     *first =
         f->role.index * each + (f->role.index < more ? f->role.index : more);
     *count = each + (f->role.index < more);

@@ -117,8 +117,8 @@ static void leave_group(fleet *f)
     f->comm = NULL;
 }
 
-/* As with servers: why is known to who saw the call that failed; without one it
- * is said here, too. */
+/* As with servers: the host knows why from the call that failed. If none has
+ * failed, the log says it, too. */
 static void give_up(fleet *f)
 {
     const char *error = fleet_last_error();
@@ -193,7 +193,8 @@ static fleet_status my_text(fleet *f, const char *terms, fl_text *text)
     return text->status;
 }
 
-/* Who differs says so to all: nobody waits for it. */
+/* A rank that differs fails, and fl_ranks_join() then tells all ranks: none
+ * waits for it. */
 static fleet_status check_same(fleet *f, const char *terms)
 {
     fl_text mine = {0};
@@ -334,7 +335,8 @@ static fleet_status start_together(fleet *f, const char *terms)
     return f->comm->methods->barrier(f->comm);
 }
 
-/* Nobody launches ranks on GPUs together: they have to know rank 0. */
+/* No launcher brings ranks on GPUs together: they have to know where rank 0 can
+ * be met. */
 static fleet_status meet_on_gpus(fleet *f, const fl_gpu *gpu,
                                  fl_comm_options *o)
 {
@@ -358,7 +360,7 @@ static fleet_status meet_on_gpus(fleet *f, const fl_gpu *gpu,
     o->device = gpu->d->ordinal;
     if (r->index == 0 && r->listen_fd > 0) {
         o->listener = r->listen_fd;
-        r->listen_fd = -1; /* it is the group's from here on */
+        r->listen_fd = -1; /* it is the group's from now on */
     }
     return fl_comm_open("nccl", o, &f->comm);
 }
@@ -381,7 +383,7 @@ static fleet_status check_mpi(const fleet *f)
                        : "");
 }
 
-/* A trained program on a GPU has its gradients there. */
+/* A trained program on a GPU has its gradients in GPU memory. */
 static fleet_status open_group(fleet *f)
 {
     const fl_role *r = &f->role;
@@ -395,7 +397,7 @@ static fleet_status open_group(fleet *f)
     return fl_comm_open(r->worker_num > 1 ? "mpi" : "self", &o, &f->comm);
 }
 
-/* What a GPU cannot do is said before the others wait for this one. */
+/* What a GPU cannot do is said before the other ranks wait for this one. */
 static fleet_status check_plan(const fleet *f)
 {
     const fleet_program *p = f->trained;

@@ -8,8 +8,8 @@
 #include "net/message.h"
 #include "ps/partition.h"
 
-/* Does this worker sum dense gradients with others? As the strategy says, once
- * there is one. */
+/* Does this worker sum dense gradients with other workers? As the strategy
+ * says, once there is one. */
 static inline bool fl_has_ranks(const fleet *f)
 {
     return fleet_is_worker(f) &&

@@ -1,6 +1,6 @@
 /* ranks_commands.c - a command travels from the rank that gives it to all
  * ranks, each does its part, and all answers go to all ranks. A rank that waits
- * for the others does its part from fl_ranks_serve(). */
+ * for other ranks does its part from fl_ranks_serve(). */
 #include "fleet/ranks_commands.h"
 
 #include <stdio.h>

@@ -87,8 +87,9 @@ void fl_servers_close(fleet *f)
     f->load = NULL;
 }
 
-/* What was loaded before there was anybody to tell: the first worker tells the
- * servers, for all. Returns when all workers are there. */
+/* A load from before fleet_init_worker(), when no server was connected yet: the
+ * first worker tells the servers, for all workers. Returns when all workers
+ * have come. */
 static fleet_status pass_on_load(fleet *f)
 {
     bool first = fleet_is_first_worker(f);
@@ -121,7 +122,7 @@ static fleet_status connect_worker(fleet *f)
                                  fl_text_chars(&f->terms)));
         FL_TRY(pass_on_load(f));
         FL_TRY(fl_worker_io_barrier(
-            f->worker_io)); /* and the weights are those of then */
+            f->worker_io)); /* and the weights are the servers' of then */
     }
     if (fl_has_ranks(f))
         return fl_ranks_join(f, fl_text_chars(&f->terms));
@@ -245,8 +246,9 @@ static bool enlist_server(fl_server *s)
 /* Calls of stop_all() that may hold a server. */
 static atomic_int stopping;
 
-/* Nobody touches it any more. A lock would not do: who stops may be a signal
- * handler, which does not wait, so that this does not wait for long. */
+/* Returns when no stop_all() touches the server any more. A lock would not do:
+ * stop_all() may run in a signal handler. It does not wait, so that this does
+ * not wait for long. */
 static void delist_server(fl_server *s)
 {
     for (int i = 0; i < MOST_RUNNING; i++) {

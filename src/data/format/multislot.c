@@ -1,9 +1,9 @@
 /* multislot.c - lines as Fleet's data generators write them: for each slot a
  * count and that many values, with blanks between.
  *
- * Kernels cut a part of the line into tokens and read those that are short and
- * simple, many at a time. What they leave over is read by read_one(), one by
- * one.
+ * Kernels cut a part of the line into tokens and read the short and simple
+ * ones, many at a time. Tokens that they leave over are read by read_one(), one
+ * by one.
  */
 #include "data/format/multislot.h"
 
@@ -17,7 +17,7 @@ typedef struct row {
     int64_t index;
 
     const char *text; /* the part of the line that is cut into tokens */
-    int i, n;         /* those from i on are still to come */
+    int i, n;         /* of n tokens, the i-th is the next one */
     const char *rest; /* what is not cut yet */
     const char *end;  /* of the line */
 } row;

@@ -28,7 +28,7 @@ struct fl_source {
     fl_unpack *file;
 
     fl_pipe_command child;
-    int out; /* what the command writes comes from here */
+    int out; /* the command's output is read from it */
     bool ended;
 
     /* the thread that feeds the command */

@@ -5,8 +5,8 @@
 
 #include <stdint.h>
 
-/* Dense buffers hold a multiple of this many rows; those past the batch are
- * there to be written over by kernels that work on whole blocks. */
+/* Dense buffers hold a multiple of this many rows: kernels that work on whole
+ * blocks may write over the rows past the batch. */
 enum { FL_ROW_PAD = 128 };
 
 typedef struct fl_slot_data {

@@ -176,8 +176,8 @@ fleet_status fl_spec_check_slots(const fl_stream_spec *spec, int *at)
     return FLEET_OK;
 }
 
-/* The slots must be those that the format has by itself. For idx the width is
- * compared when the file is open. */
+/* The slots must be the format's own. For idx the width is compared when the
+ * file is open. */
 static fleet_status check_own_slots(const fl_stream_spec *spec, int n,
                                     const char *const name[2])
 {

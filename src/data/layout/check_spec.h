@@ -14,7 +14,7 @@ fleet_status fl_spec_check(const fl_stream_spec *spec);
 fleet_status fl_spec_check_options(const fl_stream_spec *spec);
 fleet_status fl_spec_check_slots(const fl_stream_spec *spec, int *at);
 
-/* Are there statistics for what standardizes? */
+/* Has the spec statistics for all columns that are standardized? */
 fleet_status fl_spec_check_statistics(const fl_stream_spec *spec);
 
 #endif

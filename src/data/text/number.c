@@ -15,7 +15,7 @@
 
 enum {
     EXACT_TEN = 22,  /* 10^22 is the last power of ten that is a double */
-    ALL_DIGITS = 800 /* more cannot change a double but by being there */
+    ALL_DIGITS = 800 /* of more, only whether all are 0 counts */
 };
 
 /* Below these a word has room for eight more digits, or for one. */

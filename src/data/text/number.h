@@ -6,7 +6,7 @@
  *
  * Accepted: for floats [+-] digits [. digits] [e [+-] digits], with a digit
  * before or after the point, whose value is finite; for ids digits alone, below
- * 2^64. The bits are those of strtof(), strtod() and strtoull().
+ * 2^64. The bits are as strtof(), strtod() and strtoull() give them.
  */
 #ifndef FL_DATA_TEXT_NUMBER_H
 #define FL_DATA_TEXT_NUMBER_H

@@ -84,8 +84,8 @@ typedef struct fl_kernels {
 /* FLEET_ISA=plain|avx2|avx512|vbmi2 asks for less than the best. */
 const fl_kernels *fl_kernels_best(void);
 
-/* The i-th of those that this processor runs, the best first, for tests; NULL
- * after the last. */
+/* The i-th set of kernels that this processor runs, the best first, for tests;
+ * NULL after the last. */
 const fl_kernels *fl_kernels_at(int i);
 
 /* Criteo's integer x is scaled to (x - low) / range, as PaddleRec does. */

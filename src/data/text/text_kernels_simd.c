@@ -48,8 +48,8 @@ FL_TARGET static int scan_tokens(const char *text, uint32_t size, bool at_end,
 
 #if FL_ISA == 512
 
-/* Eight tokens: their last eight characters, zeros in place of those that are
- * not theirs, and how many are. */
+/* Eight tokens. word: the last eight characters of each, '0' in place of the
+ * characters before a shorter token. size: how many it has. ok: 1 to 8. */
 typedef struct tokens8 {
     __m512i word, size;
     __mmask8 ok;

@@ -7,9 +7,9 @@
 fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at);
 fleet_status fl_config_read_slots(fl_config *c, const fl_at *at); /* after it */
 
-/* Give the program, not trained yet, what the configuration says of who keeps a
- * parameter or a table. FLEET_ECONFIG: a name that it has not, or two that
- * contradict. */
+/* Set in the program, not trained yet, what the configuration says of where a
+ * parameter or a table is kept. FLEET_ECONFIG: a name that the program does not
+ * have, or two entries that contradict. */
 fleet_status fl_config_set_param_home(const fl_config *c, fleet_program *p);
 
 /* A failure of what is at the path. */

@@ -1,5 +1,5 @@
-/* config_param_home.c - "ps" of the configuration: who keeps what, set in the
- * program that was made of it. */
+/* config_param_home.c - "ps" of the configuration: where parameters and tables
+ * are kept, set in the program that was made of it. */
 #include <stdio.h>
 #include <string.h>
 

@@ -110,8 +110,8 @@ static fleet_status read_use(const fl_at *at, fl_config_slot *s)
     return read_keeper(at, s);
 }
 
-/* It must be there, and a class is the number that stands there, where an id is
- * a hash. */
+/* A label must not be missing, and a class is the number in its cell, where an
+ * id is the hash of its cell. */
 static void read_label(const fl_config *c, fl_config_slot *s)
 {
     static const fleet_transform none = FLEET_TRANSFORM_NONE;
@@ -216,7 +216,8 @@ static fleet_status check_slots(fl_config *c, const fl_at *at)
     return fl_config_in(status, fl_at_index(at, bad).path);
 }
 
-/* One label; an mlp reads one slot of numbers beside it, the others ids. */
+/* One label; beside it an mlp reads one slot of numbers, another model at least
+ * one slot of ids. */
 static fleet_status check_model(const fl_config *c, const char *path)
 {
     int labels = 0, numbers = 0, ids = 0;

@@ -27,12 +27,12 @@ struct fleet_dataset {
  * all there is. A share is FLEET_ESTATE in a server. */
 fleet_status fl_dataset_open(fleet_dataset *d, bool shared, fl_stream **stream);
 
-/* The statistics that standardize needs, made if they are not there. */
+/* The statistics that standardize needs, made if the dataset has none yet. */
 fleet_status fl_dataset_need_statistics(fleet_dataset *d);
 bool fl_dataset_standardizes(const fleet_dataset *d);
 
-/* For a save: those of the first dataset that has some, the training data's;
- * NULL if none has. */
+/* For a save: the statistics of the first dataset that has some, the training
+ * data's; NULL if none has. */
 fleet_status fl_statistics_of(const fleet *f, fl_json **json);
 
 /* Take over a copy; FLEET_ESHAPE if they are not of as many columns. */

@@ -16,7 +16,7 @@
 struct fleet {
     fl_context context; /* first: what belongs to the handle knows this */
     fl_store *store;
-    fleet_program **program; /* those that live */
+    fleet_program **program; /* not destroyed yet */
     size_t n_program, program_capacity;
     fleet_optimizer *optimizers;
     fleet_dataset *datasets;
@@ -25,7 +25,7 @@ struct fleet {
     struct fl_worker_io *worker_io; /* of a worker to its servers; NULL: none */
     fl_agree agree;                 /* of the peers */
     struct fl_sharded_tables *sharded; /* tables of ranks; NULL: none */
-    struct fl_remote_hybrid *hybrid;   /* of both; NULL: not both are there */
+    struct fl_remote_hybrid *hybrid;   /* servers and ranks; NULL: not both */
     bool loads;                        /* a checkpoint was loaded */
     fl_comm *comm;            /* of a rank that has joined; NULL: none */
     struct fl_server *server; /* made, not run yet; NULL: none */
@@ -46,7 +46,7 @@ static inline fleet *fl_handle_of(fl_context *context)
 /* FLEET_EINVAL without a handle, FLEET_ESTATE after fork; what names the
  * call. */
 fleet_status fl_handle_check(const fleet *f, const char *what);
-/* FLEET_ESTATE in a server, too: its parameters are those of the job. */
+/* FLEET_ESTATE in a server, too: its parameters are the job's. */
 fleet_status fl_handle_check_worker(const fleet *f, const char *what);
 
 /* An optimizer of the handle, its numbers as fl_optimizer_create() takes

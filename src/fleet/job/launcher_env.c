@@ -8,7 +8,7 @@
 
 enum { MOST_NAME = 5, MOST_GPU = 4096 };
 
-/* The first name is Paddle's in every job; the others are of what starts
+/* The first name is Paddle's in every job; the other names are of launchers of
  * ranks. */
 static const char *const nums[MOST_NAME] = {"PADDLE_TRAINERS_NUM",
                                             "PADDLE_GLOBAL_SIZE",
@@ -22,7 +22,7 @@ static const char *const local_indices[MOST_NAME] = {
 
 static const char endpoints_variable[] = "PADDLE_TRAINER_ENDPOINTS";
 
-/* A number, and who said it first; NULL: nobody. */
+/* A number, and the variable that said it first; NULL: none has. */
 typedef struct said {
     const char *name;
     int value;
@@ -111,7 +111,7 @@ static fleet_status take_endpoints(said *num, said *index, fl_address first)
     return own ? agree(index, own_variable, place) : FLEET_OK;
 }
 
-/* PADDLE_MASTER is where ranks meet, whoever listens there. */
+/* PADDLE_MASTER is where ranks meet, whichever process listens at it. */
 static fleet_status take_master(fl_address first)
 {
     static const char name[] = "PADDLE_MASTER";

@@ -9,11 +9,11 @@
 #include "ps/server/lane.h"
 
 typedef struct fl_rank {
-    int index, num;   /* -1: nobody says */
-    int local_index;  /* on its machine; -1: nobody says */
-    bool is_launched; /* by what starts ranks, be there servers or not */
-    fl_address first; /* where rank 0 can be met, "tcp://ip:port"; "": nobody
-                         says */
+    int index, num;   /* -1: no variable says */
+    int local_index;  /* on its machine; -1: no variable says */
+    bool is_launched; /* by a launcher of ranks, with servers or without */
+    fl_address first; /* where rank 0 can be met, "tcp://ip:port"; "": no
+                         variable says */
 } fl_rank;
 
 /* endpoints: look at Paddle's endpoints, too; beside servers they are of
@@ -23,9 +23,9 @@ typedef struct fl_rank {
  */
 fleet_status fl_rank_read(fl_rank *r, bool endpoints);
 
-/* Of a job without servers: an index and a number, 0 and 1 if nobody says.
+/* Of a job without servers: an index and a number, 0 and 1 if no variable says.
  *
- *   FLEET_ENOENT  one of several, but which or of how many nobody says
+ *   FLEET_ENOENT  one of several, but no variable says which or of how many
  */
 fleet_status fl_rank_need(fl_rank *r);
 

@@ -1,11 +1,12 @@
-/* param_home.h - what programs say about who keeps a parameter or a table
- * (fleet_param_attr.ps), against what there is in this job. */
+/* param_home.h - what programs say about where a parameter or a table is kept
+ * (fleet_param_attr.ps), against what this job has. */
 #ifndef FL_FLEET_JOB_PARAM_HOME_H
 #define FL_FLEET_JOB_PARAM_HOME_H
 
 #include "fleet/job/handle.h"
 
-/* FLEET_EUNSUPPORTED, naming it: who is asked for is not there. */
+/* FLEET_EUNSUPPORTED, naming the parameter or table: the job does not have the
+ * servers or ranks that are to keep it. */
 fleet_status fl_param_home_check(const fleet *f, const fleet_program *p);
 
 /* One process keeps all: in the log. */

@@ -51,7 +51,7 @@ static fleet_status check_number(const char *name, int64_t got, int64_t low,
 
 /* --- servers -------------------------------------------------------------- */
 
-/* Its place in the list; -1: it is not there. */
+/* A server's place in the list; -1: it is not in the list. */
 static int find_server(const fl_role *r, const char *address)
 {
     for (int i = 0; i < r->server_num; i++)

@@ -1,6 +1,6 @@
-/* role.h - who this process is in a job: what fleet_options.role or the
- * environment says, checked, with everything that talking to the others needs
- * to know.
+/* role.h - the role of this process in a job: what fleet_options.role or the
+ * environment says, checked, with everything that talking to the job's other
+ * processes needs to know.
  */
 #ifndef FL_FLEET_JOB_ROLE_H
 #define FL_FLEET_JOB_ROLE_H
@@ -24,7 +24,7 @@ typedef struct fl_role {
     bool collective; /* the workers are ranks, which can find one another: all
                         of several without servers; beside servers: hybrid */
     int gpu;         /* of a worker */
-    fl_address first_rank; /* where rank 0 can be met; "": nobody says */
+    fl_address first_rank; /* where rank 0 can be met; "": not said */
     fl_address *server; /* server_num of them: "tcp://ip:port", "inproc://name";
                            a server's own is the index-th */
     char *endpoints;    /* as they were given; NULL: none */

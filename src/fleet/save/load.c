@@ -153,8 +153,9 @@ static int smaller_first(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
-/* One that stands twice would make up for one that is missing. What is kept of
- * them grows with the records that are there, not with what is promised. */
+/* A block that stands twice would make up for one that is missing. What is kept
+ * of blocks grows with the records in the parts, not with the number that the
+ * manifest promises. */
 static fleet_status check_blocks(fl_saved *s)
 {
     if (s->n_block > 1)
@@ -374,8 +375,8 @@ static fleet_status check_counts(const fl_saved *s, const fl_store *store)
     return FLEET_OK;
 }
 
-/* Of ranks, who have all of the dense parameters. A lane has its part of
- * both. */
+/* Is it a rank's load, of all dense parameters but a part of the rows? A lane
+ * has a part of both. */
 static bool is_part(const fl_buckets *own, const fl_buckets *rows_here)
 {
     return !own && rows_here && rows_here->end - rows_here->first < FL_N_BUCKET;

@@ -39,11 +39,11 @@ typedef fleet_status fl_saved_user(void *arg, fl_saved *s);
 fleet_status fl_saved_use(const char *path, const char *what,
                           fl_saved_user *use, void *arg);
 
-/* Bring it into the store, or what is in those buckets of it (NULL: all; a
- * store with a remote has no rows of its own and gets none): whatever the store
- * has and the save has, too. The save must have all of the store's parameters
- * and tables, with equal shapes; states must be those of its optimizer, if it
- * has one. */
+/* Bring the save, or what is in the buckets `own` of it (NULL: all), into the
+ * store: whatever both have. A store with a remote has no rows of its own and
+ * gets none. The save must have all of the store's parameters and tables, with
+ * equal shapes; its states must be of the store's optimizer, if the store has
+ * one. */
 fleet_status fl_saved_apply(fl_saved *s, fl_store *store,
                             const fl_buckets *own);
 

@@ -62,8 +62,8 @@ static int state_count(const fl_save *s)
 
 /* --- dense ---------------------------------------------------------------- */
 
-/* Does this process write the block that begins there? Where ranks share out
- * the optimizer's states, that is who has them. */
+/* Does this process write the block that begins at `at`? Where ranks share out
+ * the optimizer's states, the rank that has the block's states writes it. */
 static bool writes_block(const fl_save *s, const fl_param *p, int64_t at)
 {
     const fl_flat *g = p->flat;
@@ -357,7 +357,7 @@ static fleet_status check_store(const fl_save *s)
     return FLEET_OK;
 }
 
-/* A folder that is replaced must be a save and nothing else: everybody has
+/* A folder that is replaced must be a save and nothing else: many programs have
  * files called manifest.json. */
 static bool is_ours(const char *name)
 {

@@ -90,7 +90,7 @@ static const char *advice(const fl_strategy_field *f, double got)
     if (got > 0)
         return "";
     return " (a strategy starts from FLEET_DISTRIBUTED_STRATEGY_INIT, not from "
-           "zeros)"; /* that nobody may have meant */
+           "zeros)"; /* which the caller may not have meant */
 }
 
 /* With the mode, unless no mode has it. */

@@ -25,8 +25,8 @@ typedef struct fl_progress {
     size_t shown_size;
 } fl_progress;
 
-/* A batch is queued, or done: its line, if it has one, and those of earlier
- * ones that can be written now. */
+/* A batch is queued, or done: its line, if it has one, and the lines of earlier
+ * batches that can be written now. */
 fleet_status fl_progress_batch(fl_progress *l, int64_t batch);
 fleet_status fl_progress_late(fl_progress *l);
 void fl_progress_close(fl_progress *l);

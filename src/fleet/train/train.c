@@ -14,11 +14,11 @@ typedef struct pass {
     fleet_executor *e;
     fleet_dataset *d;
     const fleet_train_options *o;
-    fl_observer *observer; /* NULL: nobody */
+    fl_observer *observer; /* NULL: none */
     void *observer_arg;
     fl_stream *stream;
     int *var;       /* of each slot: the variable it feeds, -1: none */
-    fl_input *next; /* room for the batch that comes next; NULL: nobody asks */
+    fl_input *next; /* room for the batch that comes next; NULL: no remote */
     fl_progress lines;
     fleet_train_result r;
     int64_t started_ns;

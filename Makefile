@@ -215,7 +215,8 @@ $(CUDA_BUILD)/%.o: %
 # parts comes with it.
 CUDA_ENTRY := $(BUILD)/src/runtime/device/cuda/cuda_entry.o $(PLUGIN_SIDE:%.c=$(BUILD)/%.o) \
               $(NCCL_OBJ) $(patsubst %,$(BUILD)/src/collective/%.o,\
-              comm_base comm_call comm_p2p wire_type) $(BUILD)/src/base/thread.o
+              comm_base comm_call comm_p2p wire_type) $(BUILD)/src/base/thread.o \
+              $(BUILD)/src/net/wakeup.o
 $(LIBDIR)/libfleet_cuda.so: $(CUDA_OBJ) $(CUDA_ENTRY)
 	@mkdir -p $(@D)
 	@echo "  LD    $@"

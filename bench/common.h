@@ -1,6 +1,5 @@
 /* common.h - the clock and the random numbers of all benchmarks. */
-#ifndef BENCH_COMMON_H
-#define BENCH_COMMON_H
+#pragma once
 
 #include <stdint.h>
 #include <time.h>
@@ -29,5 +28,3 @@ static inline int ascending(const void *a, const void *b)
 
     return x < y ? -1 : x > y;
 }
-
-#endif

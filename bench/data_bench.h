@@ -1,8 +1,7 @@
 /* data_bench.h - what the benchmarks of the data pipeline share: records that
  * are the same on every machine, a clock, batches parsed from memory, and the
  * line that is printed. */
-#ifndef DATA_BENCH_H
-#define DATA_BENCH_H
+#pragma once
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -187,5 +186,3 @@ static inline void bench_print(const char *id, double floor, double goal,
            amount / bench_median(peer, rounds), unit, peer_name, rounds);
     fflush(stdout);
 }
-
-#endif

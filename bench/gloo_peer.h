@@ -1,6 +1,5 @@
 /* gloo_peer.h - Gloo's sum of floats over ranks, for a program in C. */
-#ifndef BENCH_GLOO_PEER_H
-#define BENCH_GLOO_PEER_H
+#pragma once
 
 #include <stddef.h>
 
@@ -21,6 +20,4 @@ void gloo_sum(gloo_peer *g, int algorithm, float *x, size_t n);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -135,7 +135,7 @@ static double product_rate(fl_gpu *g, int64_t n)
 
 static double gather_rate(fl_gpu *g, int64_t rows, int64_t dim)
 {
-    const fl_device_feature feature = {.ids = 4, .out = 5};
+    const fl_feature feature = {.ids = 4, .out = 5};
     const fl_device_lookup config = {
         .feature = &feature, .n_feature = 1, .dim = dim, .capacity = rows};
     const fl_device_kernel *k =

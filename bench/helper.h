@@ -1,7 +1,6 @@
 /* helper.h - a second process of a benchmark: it does what it is told until it
  * is ended, and says first where it can be reached. */
-#ifndef BENCH_HELPER_H
-#define BENCH_HELPER_H
+#pragma once
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -91,5 +90,3 @@ static inline int is_wanted(int argc, char **argv, const char *id)
     }
     return argc < 2;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* model.h - what the benchmarks of the training step share: the models and the
  * batches of the Python peers (bench/README.md), and a clock. */
-#ifndef BENCH_MODEL_H
-#define BENCH_MODEL_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -205,5 +204,3 @@ static inline void close_bench(bench *b)
     fleet_executor_destroy(b->e);
     fleet_destroy(b->f);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* pairs.h - ours and the peer's in turn, many times for a short while, because
  * other machines on the same host come and go: the quietest third counts. */
-#ifndef BENCH_PAIRS_H
-#define BENCH_PAIRS_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,5 +115,3 @@ static inline void pairs_print(pairs *p, const char *id, double floor_,
            id, middle->ours / middle->peer, floor_, goal, middle->ours,
            middle->peer, unit, peer, n, foreign);
 }
-
-#endif

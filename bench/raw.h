@@ -1,8 +1,7 @@
 /* raw.h - the peer of messages: a DEALER with some requests in flight and a
  * ROUTER that answers, over ZeroMQ and nothing else. One frame each way; those
  * of 16 KB and more are pooled and travel without a copy. */
-#ifndef BENCH_RAW_H
-#define BENCH_RAW_H
+#pragma once
 
 #include <stdatomic.h>
 #include <zmq.h>
@@ -112,5 +111,3 @@ static inline void raw_close(raw_end *e)
     for (int i = 0; i < RAW_BUFFERS; i++)
         free(e->buffer[i].data);
 }
-
-#endif

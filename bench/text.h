@@ -1,6 +1,5 @@
 /* text.h - a model's batches as MultiSlot text, and a dataset that reads it. */
-#ifndef BENCH_TEXT_H
-#define BENCH_TEXT_H
+#pragma once
 
 #include "model.h"
 
@@ -45,5 +44,3 @@ static inline fleet_dataset *open_text(bench *b, const char *const *path, int n)
         fail("dataset");
     return d;
 }
-
-#endif

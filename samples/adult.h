@@ -1,7 +1,6 @@
 /* adult.h - the Adult census data as samples use it: which columns make which
  * slots, and what is done to their cells. */
-#ifndef ADULT_H
-#define ADULT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -99,5 +98,3 @@ static inline fleet_status adult_save(fleet *f, fleet_program *p,
     return fleet_save_inference_model(f, path, feed, 1 + ADULT_IDS, &prediction,
                                       1);
 }
-
-#endif

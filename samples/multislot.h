@@ -1,7 +1,6 @@
 /* multislot.h - one line of MultiSlot text as the feeds of a predictor: for
  * every input, in its order, a count and that many values. */
-#ifndef MULTISLOT_H
-#define MULTISLOT_H
+#pragma once
 
 #include <ctype.h>
 #include <errno.h>
@@ -126,5 +125,3 @@ static inline int read_sample(sample *s, char *text, const fleet_predictor *p)
             s->file, s->line, word, n_input);
     return -1;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* sample.h - what mlp.c and ctr.c share: their command line, and the closing
  * line. A call whose command line does not fit ends the program. */
-#ifndef SAMPLE_H
-#define SAMPLE_H
+#pragma once
 
 #include <getopt.h>
 #include <stdio.h>
@@ -85,5 +84,3 @@ static inline fleet_status print_report(fleet *f, const fleet_report *report)
     fleet_free(line);
     return FLEET_OK;
 }
-
-#endif

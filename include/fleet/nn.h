@@ -147,8 +147,8 @@ FLEET_API fleet_var *fleet_tanh(fleet_program *program, fleet_var *x);
 FLEET_API fleet_var *fleet_sigmoid(fleet_program *program, fleet_var *x);
 
 /* fleet_leaky_relu - x where x > 0, else alpha x; alpha >= 0 and finite; 0
- * means Fleet's 0.02. Right after an fc without activation it costs no pass of
- * its own. */
+ * means 0.02, as Fleet's fluid.layers has it. Right after an fc without
+ * activation it costs no pass of its own. */
 FLEET_API fleet_var *fleet_leaky_relu(fleet_program *program, fleet_var *x,
                                       float alpha);
 

@@ -17,10 +17,15 @@
  *             w = (sign(z) l1 - z) / ((beta + sqrt(n)) / lr + l2)
  *             (FTRL-Proximal: McMahan et al. 2013) [z, n]
  *
- * FTRL computes weights from z and n alone. An initial value counts until its
- * weight's first update, in which it is the w of s w, as in TensorFlow and
- * Paddle; so start from zeros, as in the paper, where l1 is to leave few
- * weights. Unlike Paddle's it has no lr_power: n has the power 1/2.
+ * FTRL computes weights from z and n alone. An initial value w counts until
+ * its weight's first update, whose g leaves of it about |g| w / (beta + |g|).
+ * So with the paper's beta, 1, FTRL is for linear parts, which start from
+ * zeros, as in the paper. Layers and embeddings of a network, whose random
+ * initial values have to last, want a small beta (1e-6). That is near the
+ * formulas of Paddle and TensorFlow, which have no beta or 0. Unlike Paddle's
+ * it has no lr_power: n has the power 1/2. For the same z and n weights are in
+ * proportion to lr (where l2 is 0), so a learning rate that decays shrinks
+ * them all: keep it constant.
  *
  * strategy.lars and strategy.lamb give each dense parameter's Momentum or Adam
  * a rate of its own: see docs/strategy.md.

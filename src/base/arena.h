@@ -1,6 +1,5 @@
 /* arena.h - many small objects with one lifetime. */
-#ifndef FL_BASE_ARENA_H
-#define FL_BASE_ARENA_H
+#pragma once
 
 #include <stddef.h>
 
@@ -14,5 +13,3 @@ char *fl_arena_strdup(fl_arena *a, const char *text);
 char *fl_arena_format(fl_arena *a, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void fl_arena_done(fl_arena *a);
-
-#endif

@@ -1,6 +1,5 @@
 /* clock.h - monotonic time. */
-#ifndef FL_BASE_CLOCK_H
-#define FL_BASE_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 
@@ -9,5 +8,3 @@ int64_t fl_now_ms(void);
 
 /* "2022-05-18 11:27:27", local time */
 void fl_wall_text(char text[20]);
-
-#endif

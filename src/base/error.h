@@ -1,7 +1,6 @@
 /* error.h - how a failure travels: a code is returned, its text stays with the
  * thread. */
-#ifndef FL_BASE_ERROR_H
-#define FL_BASE_ERROR_H
+#pragma once
 
 #include <stdarg.h>
 
@@ -59,6 +58,4 @@ fleet_status fl_error_raise(const fl_error *e);     /* as this thread's own */
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

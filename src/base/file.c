@@ -290,13 +290,6 @@ static int bytewise(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static fleet_status add_path(fl_paths *p, const char *path)
-{
-    FL_TRY(fl_grow(&p->path, &p->capacity, p->n + 1, sizeof *p->path));
-    p->path[p->n] = fl_strdup(path);
-    return p->path[p->n++] ? FLEET_OK : FLEET_ENOMEM;
-}
-
 static fleet_status add_glob(fl_paths *p, const char *pattern)
 {
     glob_t g = {0};
@@ -307,8 +300,13 @@ static fleet_status add_glob(fl_paths *p, const char *pattern)
         status = fl_fail(FLEET_ENOENT, "no file matches \"%s\"", pattern);
     else if (e)
         status = fl_fail(FLEET_EIO, "cannot look for files \"%s\"", pattern);
-    for (size_t i = 0; status == FLEET_OK && i < g.gl_pathc; i++)
-        status = add_path(p, g.gl_pathv[i]);
+    else
+        status =
+            fl_grow(&p->path, &p->capacity, p->n + g.gl_pathc, sizeof *p->path);
+    for (size_t i = 0; status == FLEET_OK && i < g.gl_pathc; i++) {
+        p->path[p->n] = fl_strdup(g.gl_pathv[i]);
+        status = p->path[p->n++] ? FLEET_OK : FLEET_ENOMEM;
+    }
     globfree(&g);
     return status;
 }

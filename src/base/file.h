@@ -1,7 +1,6 @@
 /* file.h - files: whole ones read, folders written so that a crash leaves the
  * old one or the new one, names matched. */
-#ifndef FL_BASE_FILE_H
-#define FL_BASE_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -65,5 +64,3 @@ typedef struct fl_paths {
 
 fleet_status fl_paths_glob(fl_paths *p, const char *const *globs, int n);
 void fl_paths_done(fl_paths *p);
-
-#endif

@@ -1,4 +1,4 @@
-/* folder.c - the folder in the making of file.h.
+/* folder.c - the folder in the making of folder.h.
  *
  * The new folder is exchanged with the old one in one system call where the
  * file system can do that (Linux renameat2 with RENAME_EXCHANGE); elsewhere the
@@ -67,34 +67,20 @@ static fleet_status may_replace(const char *path, const char *marker,
     return status;
 }
 
-static char *parent_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    if (!slash)
-        return fl_strdup(".");
-    return fl_strndup(path, slash == path ? 1 : (size_t)(slash - path));
-}
-
-static bool ends_in_dots(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return is_dots(slash ? slash + 1 : path);
-}
-
 /* A copy of the path; of what it leads to if it is a link, so that the folder
  * is replaced and not the link. */
 static fleet_status resolve_parent(const char *path, size_t length, char **out)
 {
     char *copy = fl_strndup(path, length), real[PATH_MAX];
+    const char *slash = copy ? strrchr(copy, '/') : NULL;
     struct stat st;
-    bool leads = copy && (ends_in_dots(copy) ||
-                          (lstat(copy, &st) == 0 && S_ISLNK(st.st_mode)));
 
     *out = copy;
-    if (!leads)
-        return copy ? FLEET_OK : FLEET_ENOMEM;
+    if (!copy)
+        return FLEET_ENOMEM;
+    if (!is_dots(slash ? slash + 1 : copy) &&
+        (lstat(copy, &st) != 0 || !S_ISLNK(st.st_mode)))
+        return FLEET_OK;
     if (!realpath(copy, real))
         return failed("follow", copy);
     fl_free(copy);
@@ -106,6 +92,7 @@ fleet_status fl_folder_begin(fl_folder *f, const char *path, const char *marker,
                              fl_is_ours *is_ours)
 {
     size_t length = strlen(path), size;
+    const char *slash;
 
     *f = (fl_folder){0};
     while (length > 1 && path[length - 1] == '/')
@@ -115,7 +102,12 @@ fleet_status fl_folder_begin(fl_folder *f, const char *path, const char *marker,
     FL_TRY(resolve_parent(path, length, &f->path));
     size = strlen(f->path) + sizeof ".XXXXXX";
     f->temp = fl_alloc(size);
-    f->parent = parent_of(f->path);
+    slash = strrchr(f->path, '/');
+    if (slash)
+        f->parent = fl_strndup(f->path,
+                               slash > f->path ? (size_t)(slash - f->path) : 1);
+    else
+        f->parent = fl_strdup(".");
     if (!f->temp || !f->parent)
         return FLEET_ENOMEM;
     FL_TRY(may_replace(f->path, marker, is_ours));
@@ -142,8 +134,7 @@ static fleet_status flush_folder(const char *path)
     return status;
 }
 
-/* Remove a folder of plain files, which is all that is ever saved. */
-static void remove_folder(const char *path)
+void fl_folder_remove(const char *path)
 {
     DIR *dir = opendir(path);
     struct dirent *e;
@@ -179,7 +170,7 @@ static fleet_status replace_in_two(const fl_folder *f)
                    ? status
                    : fl_fail_in(status, "what was there is now %s", old);
     }
-    remove_folder(old);
+    fl_folder_remove(old);
     return FLEET_OK;
 }
 
@@ -208,7 +199,7 @@ fleet_status fl_folder_commit(fl_folder *f)
 {
     FL_TRY(flush_folder(f->temp));
     FL_TRY(replace(f));
-    remove_folder(f->temp); /* after an exchange, the old folder */
+    fl_folder_remove(f->temp); /* after an exchange, the old folder */
     fl_free(f->temp);
     f->temp = NULL;
     return flush_folder(f->parent);
@@ -217,7 +208,7 @@ fleet_status fl_folder_commit(fl_folder *f)
 void fl_folder_cancel(fl_folder *f)
 {
     if (f->temp)
-        remove_folder(f->temp);
+        fl_folder_remove(f->temp);
     fl_free(f->temp);
     fl_free(f->path);
     fl_free(f->parent);

@@ -1,6 +1,5 @@
 /* folder.h - a folder in the making, which replaces the old one at once. */
-#ifndef FL_BASE_FOLDER_H
-#define FL_BASE_FOLDER_H
+#pragma once
 
 #include <stdbool.h>
 #include "base/error.h"
@@ -22,4 +21,5 @@ fleet_status fl_folder_begin(fl_folder *f, const char *path, const char *marker,
 fleet_status fl_folder_commit(fl_folder *f);
 void fl_folder_cancel(fl_folder *f); /* after commit: only frees */
 
-#endif
+/* With its files; it has no folders inside. */
+void fl_folder_remove(const char *path);

@@ -1,7 +1,6 @@
 /* hash.h - hashing: XXH64 for bytes, a mixer for 64-bit keys. The only
  * <xxhash.h>. */
-#ifndef FL_BASE_HASH_H
-#define FL_BASE_HASH_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -30,5 +29,3 @@ FL_EVERYWHERE uint64_t fl_mix(uint64_t key)
     key ^= key >> 33;
     return key;
 }
-
-#endif

@@ -1,13 +1,10 @@
 /* host_device.h - functions that are compiled for CPUs and for GPUs, so that
  * both have the same bits of them: IEEE's operations alone, and no library's.
  */
-#ifndef FL_BASE_HOST_DEVICE_H
-#define FL_BASE_HOST_DEVICE_H
+#pragma once
 
 #ifdef __CUDACC__
 #define FL_EVERYWHERE __host__ __device__ static inline
 #else
 #define FL_EVERYWHERE static inline
-#endif
-
 #endif

@@ -37,9 +37,7 @@ static const char *escaped_zero(const char *text, size_t size)
 fleet_status fl_json_parse(const char *text, size_t size, const char *name,
                            fl_json **json)
 {
-    const char *end = text;
-
-    const char *zero = escaped_zero(text, size);
+    const char *end = text, *zero = escaped_zero(text, size);
 
     *json = NULL;
     if (zero)
@@ -142,14 +140,6 @@ fleet_status fl_at_expected(const fl_at *at, const char *what)
     return FLEET_ECONFIG;
 }
 
-static bool is_known(const char *key, const char *const *known)
-{
-    for (; *known; known++)
-        if (strcmp(key, *known) == 0)
-            return true;
-    return false;
-}
-
 static fleet_status unknown_key(const fl_at *at, const char *const *known)
 {
     fl_text list = {0};
@@ -170,8 +160,11 @@ fleet_status fl_at_keys(const fl_at *at, const char *const *known)
         return fl_at_expected(at, "an object");
     for (const cJSON *c = at->json->child; c; c = c->next) {
         fl_at child = fl_at_key(at, c->string);
+        const char *const *k = known;
 
-        if (!is_known(c->string, known))
+        while (*k && strcmp(c->string, *k) != 0)
+            k++;
+        if (!*k)
             return unknown_key(&child, known);
         if (child.json != c)
             return fl_fail(FLEET_ECONFIG, "%s: stands twice", child.path);

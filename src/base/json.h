@@ -1,8 +1,7 @@
 /* json.h - JSON read with paths, so that an error can say where it stands, and
  * written. The only <cJSON.h>.
  */
-#ifndef FL_BASE_JSON_H
-#define FL_BASE_JSON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -76,5 +75,3 @@ char *fl_json_print(const fl_json *json, bool pretty);
 
 /* Tests: cJSON allocates through memory.h from now on. */
 void fl_json_use_allocator(void);
-
-#endif

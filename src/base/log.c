@@ -21,29 +21,18 @@ void fl_log_done(fl_log *log)
     pthread_mutex_destroy(&log->lock);
 }
 
-static const char *level_name(fleet_log_level level)
-{
-    switch (level) {
-    case FLEET_LOG_DEBUG:
-        return "debug";
-    case FLEET_LOG_WARNING:
-        return "warning";
-    case FLEET_LOG_ERROR:
-        return "error";
-    default:
-        return "info";
-    }
-}
-
 static void to_stderr(fleet_log_level level, const char *line)
 {
+    static const char *const name[] = {[FLEET_LOG_DEBUG] = "debug",
+                                       [FLEET_LOG_WARNING] = "warning",
+                                       [FLEET_LOG_ERROR] = "error"};
     fl_hush hush;
 
     fl_hush_begin(&hush);
     if (level == FLEET_LOG_INFO)
         fprintf(stderr, "%s\n", line);
     else
-        fprintf(stderr, "fleet %s: %s\n", level_name(level), line);
+        fprintf(stderr, "fleet %s: %s\n", name[level], line);
     fl_hush_end(&hush);
 }
 

@@ -1,6 +1,5 @@
 /* log.h - lines for the host's log callback, or for stderr. */
-#ifndef FL_BASE_LOG_H
-#define FL_BASE_LOG_H
+#pragma once
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -28,5 +27,3 @@ void fl_log_line_v(fl_log *log, fleet_log_level level, const char *format,
 
 #define FL_INFO(log, ...) fl_log_line(log, FLEET_LOG_INFO, __VA_ARGS__)
 #define FL_WARN(log, ...) fl_log_line(log, FLEET_LOG_WARNING, __VA_ARGS__)
-
-#endif

@@ -7,14 +7,9 @@
 #include "base/hash.h"
 #include "base/memory.h"
 
-static size_t place_of(const fl_map *m, const char *name)
-{
-    return fl_hash(name, strlen(name), 0) & (m->n_slot - 1);
-}
-
 static uint32_t *find_slot(const fl_map *m, const char *name)
 {
-    size_t i = place_of(m, name);
+    size_t i = fl_hash(name, strlen(name), 0) & (m->n_slot - 1);
 
     while (m->slot[i] && strcmp(m->entry[m->slot[i] - 1].name, name) != 0)
         i = (i + 1) & (m->n_slot - 1);

@@ -1,6 +1,5 @@
 /* map.h - names to pointers, in the order in which they were put. */
-#ifndef FL_BASE_MAP_H
-#define FL_BASE_MAP_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ void *fl_map_get(const fl_map *m, const char *name); /* NULL: no such name */
 /* The entries in the order of their names, for fl_free(). */
 fl_map_entry *fl_map_sorted(const fl_map *m);
 void fl_map_done(fl_map *m); /* not the values */
-
-#endif

@@ -24,21 +24,16 @@ int64_t fl_memory_count(void)
     return atomic_load(&made);
 }
 
-static bool must_fail(void)
-{
-    int64_t n = atomic_fetch_add_explicit(&made, 1, memory_order_relaxed) + 1;
-    int64_t at = atomic_load_explicit(&fail_at, memory_order_relaxed);
-
-    return at > 0 && (n == at || (n > at && atomic_load(&fail_on)));
-}
-
 void *fl_alloc(size_t size)
 {
     size_t align = size >= HUGE_PAGE ? HUGE_PAGE : FL_CACHE_LINE;
     size_t whole = size ? (size + align - 1) / align * align : align;
+    int64_t n = atomic_fetch_add_explicit(&made, 1, memory_order_relaxed) + 1;
+    int64_t at = atomic_load_explicit(&fail_at, memory_order_relaxed);
+    bool must_fail = at > 0 && n >= at && (n == at || atomic_load(&fail_on));
     void *p = NULL;
 
-    if (whole >= size && !must_fail())
+    if (whole >= size && !must_fail)
         p = aligned_alloc(align, whole);
     if (!p) {
         fl_fail(FLEET_ENOMEM, "out of memory: %zu bytes", size);

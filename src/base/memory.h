@@ -4,8 +4,7 @@
  * no memory; the text of the error is then set. Blocks of 2 MB and more ask the
  * kernel for huge pages.
  */
-#ifndef FL_BASE_MEMORY_H
-#define FL_BASE_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,6 +39,4 @@ int64_t fl_memory_count(void);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

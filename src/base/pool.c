@@ -57,15 +57,6 @@ static void futex_wake(_Atomic uint32_t *word)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-static void relax_cpu(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#else
-    atomic_signal_fence(memory_order_seq_cst);
-#endif
-}
-
 /* Until the word is no longer `seen`, or time is up; returns the word. After a
  * while other threads that have work on this processor go first: a processor
  * that falls asleep takes longer to wake than most waits in the pool last. */
@@ -78,7 +69,7 @@ static uint32_t spin(_Atomic uint32_t *word, uint32_t seen)
         if (spent > SPIN_NS)
             sched_yield();
         for (int i = 0; i < SPINS && now == seen; i++) {
-            relax_cpu();
+            fl_relax_cpu();
             now = atomic_load_explicit(word, memory_order_acquire);
         }
         spent = fl_now_ns() - begin;
@@ -91,12 +82,6 @@ static bool has_task(uint64_t work)
     return (work & TASK_MASK) < (work >> TASK_BITS & TASK_MASK);
 }
 
-static void finish_one(fl_pool *p)
-{
-    if (atomic_fetch_sub(&p->remaining, 1) == 1 && atomic_load(&p->waiting))
-        futex_wake(&p->remaining);
-}
-
 static void work_off(fl_pool *p, int thread)
 {
     while (has_task(atomic_load_explicit(&p->work, memory_order_acquire))) {
@@ -105,7 +90,8 @@ static void work_off(fl_pool *p, int thread)
         if (!has_task(work))
             return;
         p->task(p->arg, (int)(work & TASK_MASK), thread);
-        finish_one(p);
+        if (atomic_fetch_sub(&p->remaining, 1) == 1 && atomic_load(&p->waiting))
+            futex_wake(&p->remaining);
     }
 }
 
@@ -162,7 +148,7 @@ fleet_status fl_pool_create(fl_pool **pool, int n_thread)
             return s;
         }
         while (!atomic_load(&start.taken)) /* start lies on this stack */
-            relax_cpu();
+            fl_relax_cpu();
         p->n_thread++;
     }
     *pool = p;

@@ -1,6 +1,5 @@
 /* pool.h - threads that share the tasks of one region after the other. */
-#ifndef FL_BASE_POOL_H
-#define FL_BASE_POOL_H
+#pragma once
 
 #include <stdbool.h>
 #include "base/error.h"
@@ -23,5 +22,3 @@ void fl_pool_release(fl_pool *pool);
 /* Run task(arg, i, thread) for i in [0, n), n < 2^20, each once, in any order;
  * returns when all are done, with everything they wrote visible. */
 void fl_pool_run(fl_pool *pool, int n, fl_task *task, void *arg);
-
-#endif

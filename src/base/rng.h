@@ -5,8 +5,7 @@
  * Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy
  * as 1, 2, 3", SC 2011.
  */
-#ifndef FL_BASE_RNG_H
-#define FL_BASE_RNG_H
+#pragma once
 
 #include "base/rng_draw.h"
 
@@ -24,5 +23,3 @@ void fl_rng_normal(uint64_t seed, uint64_t stream, uint64_t index, float mean,
 void fl_rng_truncated_normal(uint64_t seed, uint64_t stream, uint64_t index,
                              float mean, float deviation, float *out,
                              int64_t n);
-
-#endif

@@ -1,8 +1,7 @@
 /* rng_draw.h - how rng.h's numbers are drawn: four elements of a sequence at a
  * time, with the same bits on CPUs and GPUs. The functions that a library of
  * either would round its own way are sums of their series. */
-#ifndef FL_BASE_RNG_DRAW_H
-#define FL_BASE_RNG_DRAW_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -156,5 +155,3 @@ FL_EVERYWHERE void fl_rng_four_cut_normal(uint64_t seed, uint64_t stream,
         out[i] =
             mean + deviation * fl_rng_cut_normal(seed, stream, 4 * block + i);
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* text.h - a growing string. A failure to grow is kept: the text ends where it
  * was and fl_text_status() says so. Numbers are written as in the C locale,
  * whatever the host has set. */
-#ifndef FL_BASE_TEXT_H
-#define FL_BASE_TEXT_H
+#pragma once
 
 #include <string.h>
 #include <stdbool.h>
@@ -42,5 +41,3 @@ static inline bool fl_name_list_has(const char *words, const char *word,
     }
     return false;
 }
-
-#endif

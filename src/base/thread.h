@@ -1,7 +1,6 @@
 /* thread.h - threads of libfleet: all signals blocked, so that the host's
  * handlers run on the host's threads. pool.h has a pool of them. */
-#ifndef FL_BASE_THREAD_H
-#define FL_BASE_THREAD_H
+#pragma once
 
 #include <pthread.h>
 #include <signal.h>
@@ -25,7 +24,13 @@ void fl_hush_end(const fl_hush *h);
 /* How many processors this process may use. */
 int fl_cpu_count(void);
 
+/* Between two looks at what another thread is about to change. */
+static inline void fl_relax_cpu(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
 /* Grows in a child after fork(): handles made before do not work in it. */
 uint64_t fl_fork_generation(void);
-
-#endif

@@ -124,7 +124,8 @@ static void *do_calls(void *arg)
     return NULL;
 }
 
-void fl_comm_base_wake(fl_comm_base *g)
+/* End transport->rest(), if it can be ended. */
+static void end_rest(fl_comm_base *g)
 {
     if (g->transport->wake)
         g->transport->wake(g);
@@ -144,7 +145,7 @@ static fleet_status queue_work(fl_comm_base *g, fl_work *w)
     g->queue_end = &w->next;
     pthread_cond_broadcast(&g->changed);
     pthread_mutex_unlock(&g->lock);
-    fl_comm_base_wake(g);
+    end_rest(g);
     return FLEET_OK;
 }
 
@@ -373,7 +374,7 @@ static void give_up(fl_comm *p, const char *why)
 
     fl_fail(FLEET_EPEER, "rank %d gave up: %.400s", p->rank, why);
     fl_comm_base_fail(g, FLEET_EPEER, true);
-    fl_comm_base_wake(g);
+    end_rest(g);
 }
 
 /* --- life ------------------------------------------------------------ */
@@ -389,7 +390,7 @@ static void base_destroy(fl_comm *p)
     atomic_store(&g->ends, true);
     pthread_cond_broadcast(&g->changed);
     pthread_mutex_unlock(&g->lock);
-    fl_comm_base_wake(g);
+    end_rest(g);
     if (g->has_thread)
         pthread_join(g->thread, NULL);
     for (fl_work *w = g->made; w; w = previous) {

@@ -8,8 +8,7 @@
  *
  * A communicator fails once, with the first error, and for good.
  */
-#ifndef FL_COLLECTIVE_COMM_BASE_H
-#define FL_COLLECTIVE_COMM_BASE_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -125,13 +124,8 @@ fleet_status fl_comm_base_fail(fl_comm_base *g, fleet_status code, bool report);
 /* The work is done, with this result. */
 void fl_comm_base_finish(fl_comm_base *g, fl_work *w, fleet_status status);
 
-/* End transport->rest(), if it can be ended. */
-void fl_comm_base_wake(fl_comm_base *g);
-
 /* The smaller one: of what is left and what goes at a time. */
 static inline int64_t fl_least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
-
-#endif

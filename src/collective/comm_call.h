@@ -1,7 +1,6 @@
-/* comm_call.h - calls of a communicator as ranks compare and name them, and the
- * errors that name calls: the same words whatever joins the ranks. */
-#ifndef FL_COLLECTIVE_COMM_CALL_H
-#define FL_COLLECTIVE_COMM_CALL_H
+/* comm_call.h - a call of a communicator as ranks compare and name it, and the
+ * errors that name calls: with the same texts for every transport. */
+#pragma once
 
 #include "base/error.h"
 #include "runtime/device/comm.h"
@@ -50,5 +49,3 @@ fleet_status fl_call_sizes_differ(int from, int64_t sends, int to,
  * that `rank` waits in. */
 fleet_status fl_call_timed_out(int missing, int64_t ms, int rank,
                                const fl_call *call);
-
-#endif

@@ -71,11 +71,6 @@ static fleet_status move_some(fl_comm_base *g, fl_work *w, int channel,
     return FLEET_OK;
 }
 
-static bool is_over(const fl_work *w)
-{
-    return w->head_moved == (int64_t)sizeof w->head && w->moved == w->call.n;
-}
-
 static fleet_status check_deadline(fl_comm_base *g, const fl_work *w)
 {
     int64_t ms = (fl_now_ns() - w->moved_ns) / 1000000,
@@ -99,7 +94,7 @@ static fleet_status advance_flow(fl_comm_base *g, fl_flow *f, int channel,
             return check_deadline(g, w);
         *moved = true;
         w->moved_ns = fl_now_ns();
-        if (is_over(w)) {
+        if (w->head_moved == (int64_t)sizeof w->head && w->moved == w->call.n) {
             f->first = w->next;
             if (f->first)
                 f->first->moved_ns = fl_now_ns(); /* its turn begins */

@@ -1,8 +1,7 @@
 /* comm_p2p.h - messages from rank to rank: each waits for its turn in the flow
- * of its pair of ranks, channel and direction, and begins with its size. Calls
- * of the thread that does the communicator's calls. */
-#ifndef FL_COLLECTIVE_COMM_P2P_H
-#define FL_COLLECTIVE_COMM_P2P_H
+ * of its pair of ranks, channel and direction, and begins with its size. These
+ * functions are called by the thread that does the communicator's calls. */
+#pragma once
 
 #include "collective/comm_base.h"
 
@@ -30,5 +29,3 @@ fleet_status fl_p2p_exchange(fl_comm_base *g, const fl_p2p_set *x);
 
 /* The same for all_to_all_v's work. */
 fleet_status fl_p2p_all_to_all(fl_comm_base *g, const fl_work *w);
-
-#endif

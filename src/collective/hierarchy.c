@@ -29,20 +29,13 @@ static fleet_status fail_within(fl_comm *p, fleet_status status)
                             first + inner->size - 1);
 }
 
-static fleet_status fail_among(fl_comm *p, fleet_status status)
-{
-    return status == FLEET_OK
-               ? FLEET_OK
-               : fl_fail_in(status, "of each %d ranks' first, counted from 0",
-                            hierarchy_of(p)->inner->size);
-}
-
 static fleet_status all_reduce(fl_comm *p, fl_reduce how, fl_wire_type type,
                                const void *in, void *out, int64_t n,
                                fl_work **work)
 {
     fl_comm *inner = hierarchy_of(p)->inner,
             *leaders = hierarchy_of(p)->leaders;
+    fleet_status status = FLEET_OK;
 
     if (work)
         *work = NULL;
@@ -52,8 +45,11 @@ static fleet_status all_reduce(fl_comm *p, fl_reduce how, fl_wire_type type,
     FL_TRY(fail_within(
         p, inner->methods->all_reduce(inner, how, type, in, out, n, NULL)));
     if (leaders)
-        FL_TRY(fail_among(p, leaders->methods->all_reduce(leaders, how, type,
-                                                          out, out, n, NULL)));
+        status =
+            leaders->methods->all_reduce(leaders, how, type, out, out, n, NULL);
+    if (status != FLEET_OK)
+        return fl_fail_in(status, "of each %d ranks' first, counted from 0",
+                          inner->size);
     return fail_within(p, inner->methods->broadcast(
                               inner, out, n * fl_wire_size(type), 0, NULL));
 }
@@ -95,16 +91,6 @@ static const fl_comm_class methods = {
     .destroy = hierarchy_destroy,
 };
 
-static fleet_status hierarchy_split(hierarchy *h, fl_comm *whole, int inner)
-{
-    int first = whole->rank % inner;
-
-    FL_TRY(whole->methods->split(whole, whole->rank / inner, whole->rank,
-                                 &h->inner));
-    return whole->methods->split(whole, first == 0 ? 0 : -1, whole->rank,
-                                 &h->leaders);
-}
-
 fleet_status fl_comm_hierarchy(fl_comm *whole, int inner, fl_comm **comm)
 {
     fleet_status status;
@@ -117,7 +103,11 @@ fleet_status fl_comm_hierarchy(fl_comm *whole, int inner, fl_comm **comm)
     FL_TRY(FL_NEW(&h, sizeof *h));
     h->comm = *whole;
     h->comm.methods = &methods;
-    status = hierarchy_split(h, whole, inner);
+    status = whole->methods->split(whole, whole->rank / inner, whole->rank,
+                                   &h->inner);
+    if (status == FLEET_OK)
+        status = whole->methods->split(whole, whole->rank % inner ? -1 : 0,
+                                       whole->rank, &h->leaders);
     if (status == FLEET_OK)
         *comm = &h->comm;
     else

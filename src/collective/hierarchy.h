@@ -1,8 +1,7 @@
-/* hierarchy.h - sums in two levels: groups of neighbouring ranks add theirs,
- * the groups' first ranks add these sums, and broadcast the result to their
- * groups. */
-#ifndef FL_COLLECTIVE_HIERARCHY_H
-#define FL_COLLECTIVE_HIERARCHY_H
+/* hierarchy.h - sums in two levels: each group of neighbouring ranks computes
+ * its sum, the groups' first ranks add these sums, and broadcast the result to
+ * their groups. */
+#pragma once
 
 #include "base/error.h"
 #include "runtime/device/comm.h"
@@ -12,5 +11,3 @@
  * all_reduce (but of means), which returns when it is done, wait, abort and
  * destroy, and no other call; it ends before `whole`. */
 fleet_status fl_comm_hierarchy(fl_comm *whole, int inner, fl_comm **comm);
-
-#endif

@@ -1,6 +1,5 @@
 /* open.h - opens a communicator (runtime/device/comm.h) by its name. */
-#ifndef FL_COLLECTIVE_OPEN_H
-#define FL_COLLECTIVE_OPEN_H
+#pragma once
 
 #include "runtime/device/comm.h"
 
@@ -11,5 +10,3 @@
  * own, by libfleet_cuda.so and NCCL. */
 fleet_status fl_comm_open(const char *name, const fl_comm_options *options,
                           fl_comm **comm);
-
-#endif

@@ -2,7 +2,6 @@
 #include "collective/reduce_kernels.h"
 
 #include <pthread.h>
-#include <stddef.h>
 
 void fl_reduce_kernel_plain(const fl_reduce_args *f);
 void fl_reduce_kernel_avx2(const fl_reduce_args *f);

@@ -1,8 +1,7 @@
 /* reduce_kernels.h - the elements of several ranks become one: ((x0 + x1) + x2)
  * ..., in the order of the sources, with the same bits on every instruction
  * set. */
-#ifndef FL_COLLECTIVE_REDUCE_KERNELS_H
-#define FL_COLLECTIVE_REDUCE_KERNELS_H
+#pragma once
 
 #include "runtime/device/comm.h"
 
@@ -25,5 +24,3 @@ void fl_reduce_run(const fl_reduce_args *f);
 
 /* All that this processor runs, for tests; NULL ends the list. */
 fl_reduce_kernel *const *fl_reduce_all(void);
-
-#endif

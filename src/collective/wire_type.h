@@ -1,7 +1,6 @@
-/* wire_type.h - elements as they travel between ranks: their sizes and names,
- * and what is wrong with the arguments of a call on any communicator. */
-#ifndef FL_COLLECTIVE_WIRE_TYPE_H
-#define FL_COLLECTIVE_WIRE_TYPE_H
+/* wire_type.h - the types of elements that ranks send: their sizes and names;
+ * and checks of the arguments of a call on any communicator. */
+#pragma once
 
 #include "base/error.h"
 #include "runtime/device/comm.h"
@@ -19,5 +18,3 @@ fleet_status fl_check_bytes(const char *call, int64_t bytes);
 fleet_status fl_check_rank(const char *call, const char *what, int rank,
                            int size);
 fleet_status fl_check_counts(const int64_t *to, const int64_t *from, int size);
-
-#endif

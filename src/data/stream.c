@@ -9,7 +9,6 @@
 #include "data/stream.h"
 
 #include <stdatomic.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "base/thread.h"
@@ -39,8 +38,8 @@ struct fl_stream {
     pthread_mutex_t read_lock; /* over these */
     fl_reader *reader;
     bool started, all_read;
-    int64_t n_batch; /* in the stream, ours or not */
-    int64_t n_order; /* ours, and an error after the last */
+    int64_t n_batch; /* read so far, of all shares */
+    int64_t n_order; /* of this share, and an error at the end */
 
     pthread_mutex_t lock; /* over these; never held while waiting for data */
     pthread_cond_t filled, emptied;
@@ -89,21 +88,6 @@ static void add_empty(fl_stream *s, fl_batch_buffer *buffer)
         pthread_cond_broadcast(&s->emptied);
 }
 
-static void put_empty(fl_stream *s, fl_batch_buffer *buffer)
-{
-    pthread_mutex_lock(&s->lock);
-    add_empty(s, buffer);
-    pthread_mutex_unlock(&s->lock);
-}
-
-static void put_ready(fl_stream *s, fl_batch_buffer *buffer, int64_t order)
-{
-    pthread_mutex_lock(&s->lock);
-    s->ready[order % s->n_buffer] = buffer;
-    pthread_cond_broadcast(&s->filled);
-    pthread_mutex_unlock(&s->lock);
-}
-
 /* Under read_lock, once. */
 static fleet_status start_reader(fl_stream *s)
 {
@@ -143,15 +127,6 @@ static fleet_status read_batch(fl_stream *s, fl_batch_buffer *buffer)
     }
 }
 
-static void publish_end(fl_stream *s)
-{
-    s->all_read = true;
-    pthread_mutex_lock(&s->lock);
-    s->end = s->n_order;
-    pthread_cond_broadcast(&s->filled);
-    pthread_mutex_unlock(&s->lock);
-}
-
 /* Fill the buffer and give it a place in the order, -1: the files have nothing
  * more. Lines before an error in a file go down with it. */
 static int64_t fill_buffer(fl_stream *s, fl_batch_buffer *buffer)
@@ -167,8 +142,13 @@ static int64_t fill_buffer(fl_stream *s, fl_batch_buffer *buffer)
             status = read_batch(s, buffer);
         if (status != FLEET_EEND || buffer->lines.n > 0)
             order = s->n_order++;
-        if (status != FLEET_OK)
-            publish_end(s);
+        if (status != FLEET_OK) {
+            s->all_read = true;
+            pthread_mutex_lock(&s->lock);
+            s->end = s->n_order;
+            pthread_cond_broadcast(&s->filled);
+            pthread_mutex_unlock(&s->lock);
+        }
     }
     pthread_mutex_unlock(&s->read_lock);
     buffer->error.code = FLEET_OK;
@@ -197,18 +177,23 @@ static void parse_batch(fl_stream *s, fl_scratch *scratch,
 static void *run_thread(void *arg)
 {
     worker w = *(worker *)arg;
+    fl_stream *s = w.stream;
     fl_batch_buffer *buffer;
+    int64_t order = 0;
 
     fl_free(arg);
-    while ((buffer = take_empty(w.stream)) != NULL) {
-        int64_t order = fill_buffer(w.stream, buffer);
-
+    while (order >= 0 && (buffer = take_empty(s)) != NULL) {
+        order = fill_buffer(s, buffer);
+        if (order >= 0)
+            parse_batch(s, w.scratch, buffer);
+        pthread_mutex_lock(&s->lock);
         if (order < 0) {
-            put_empty(w.stream, buffer);
-            break;
+            add_empty(s, buffer);
+        } else {
+            s->ready[order % s->n_buffer] = buffer;
+            pthread_cond_broadcast(&s->filled);
         }
-        parse_batch(w.stream, w.scratch, buffer);
-        put_ready(w.stream, buffer, order);
+        pthread_mutex_unlock(&s->lock);
     }
     fl_scratch_destroy(w.scratch);
     return NULL;
@@ -218,23 +203,20 @@ static void *run_thread(void *arg)
 
 static fleet_status start_worker(fl_stream *s)
 {
-    worker *w = fl_alloc(sizeof *w);
     fleet_status status;
+    worker *w;
 
-    if (!w)
-        return FLEET_ENOMEM;
+    FL_TRY(FL_NEW(&w, sizeof *w));
     w->stream = s;
-    status = fl_scratch_create(&w->scratch, &s->parser);
-    if (status == FLEET_OK)
-        status = fl_thread_start(&s->thread[s->n_thread], run_thread, w,
-                                 "reading data");
-    if (status != FLEET_OK) {
-        fl_scratch_destroy(w->scratch);
-        fl_free(w);
-        return status;
-    }
+    FL_GOTO(failed, fl_scratch_create(&w->scratch, &s->parser));
+    FL_GOTO(failed, fl_thread_start(&s->thread[s->n_thread], run_thread, w,
+                                    "reading data"));
     s->n_thread++;
     return FLEET_OK;
+failed:
+    fl_scratch_destroy(w->scratch);
+    fl_free(w);
+    return status;
 }
 
 static fleet_status make_buffers(fl_stream *s)
@@ -271,8 +253,8 @@ static fleet_status open_reader(fl_stream *s)
     return FLEET_OK;
 }
 
-/* A thread of ours opens the first file, because a command lives no longer than
- * the thread that started it. */
+/* A thread of the stream opens the first file, because a command lives no
+ * longer than the thread that started it. */
 static fleet_status wait_for_start(fl_stream *s)
 {
     fleet_status status;
@@ -285,25 +267,14 @@ static fleet_status wait_for_start(fl_stream *s)
     return status;
 }
 
-static fleet_status start_stream(fl_stream *s, fl_parse *parse_lines)
-{
-    FL_TRY(fl_fd_wakeup(&s->wakeup));
-    FL_TRY(fl_parser_init(&s->parser, &s->spec, parse_lines));
-    FL_TRY(make_buffers(s));
-    FL_TRY(open_reader(s));
-    for (int i = 0; i < s->spec.n_thread; i++)
-        FL_TRY(start_worker(s));
-    return wait_for_start(s);
-}
-
 fleet_status fl_stream_open_as(fl_stream **stream, const fl_stream_spec *spec,
                                fl_parse *parse_lines)
 {
-    fl_stream *s = fl_alloc(sizeof *s);
     fleet_status status;
+    fl_error kept;
+    fl_stream *s;
 
-    if (!s)
-        return FLEET_ENOMEM;
+    FL_TRY(FL_NEW(&s, sizeof *s));
     s->spec = *spec;
     s->wakeup = -1;
     s->end = -1;
@@ -314,16 +285,19 @@ fleet_status fl_stream_open_as(fl_stream **stream, const fl_stream_spec *spec,
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->filled, NULL);
     pthread_cond_init(&s->emptied, NULL);
-    status = start_stream(s, parse_lines);
-    if (status != FLEET_OK) {
-        fl_error kept;
-
-        fl_error_take(&kept, status);
-        fl_stream_close(s);
-        return fl_error_raise(&kept);
-    }
+    FL_GOTO(failed, fl_fd_wakeup(&s->wakeup));
+    FL_GOTO(failed, fl_parser_init(&s->parser, &s->spec, parse_lines));
+    FL_GOTO(failed, make_buffers(s));
+    FL_GOTO(failed, open_reader(s));
+    for (int i = 0; i < spec->n_thread; i++)
+        FL_GOTO(failed, start_worker(s));
+    FL_GOTO(failed, wait_for_start(s));
     *stream = s;
     return FLEET_OK;
+failed:
+    fl_error_take(&kept, status);
+    fl_stream_close(s);
+    return fl_error_raise(&kept);
 }
 
 fleet_status fl_stream_open(fl_stream **stream, const fl_stream_spec *spec)
@@ -334,31 +308,17 @@ fleet_status fl_stream_open(fl_stream **stream, const fl_stream_spec *spec)
     return fl_stream_open_as(stream, spec, fl_format_parse(spec->format));
 }
 
-static bool is_ended(const fl_stream *s)
-{
-    return s->end >= 0 && s->next >= s->end;
-}
-
-/* The buffer that is next in order, once it is ready; NULL: the end. */
-static fl_batch_buffer *take_ready(fl_stream *s)
-{
-    fl_batch_buffer **at = &s->ready[s->next % s->n_buffer], *buffer;
-
-    while (!*at && !is_ended(s))
-        pthread_cond_wait(&s->filled, &s->lock);
-    buffer = *at;
-    *at = NULL;
-    return buffer;
-}
-
 /* Under the lock. */
 static fleet_status next_batch(fl_stream *s, fl_batch **batch)
 {
-    fl_batch_buffer *buffer;
+    fl_batch_buffer **at = &s->ready[s->next % s->n_buffer], *buffer;
 
     if (s->error.code != FLEET_OK)
         return fl_error_raise(&s->error);
-    buffer = take_ready(s);
+    while (!*at && (s->end < 0 || s->next < s->end))
+        pthread_cond_wait(&s->filled, &s->lock);
+    buffer = *at;
+    *at = NULL;
     if (!buffer)
         return FLEET_EEND; /* no failure: it leaves no text behind */
     s->next++;

@@ -5,8 +5,7 @@
  * only the last batch may be short. What a stream yields is a function of its
  * spec alone, never of n_thread or of timing.
  */
-#ifndef FL_DATA_STREAM_H
-#define FL_DATA_STREAM_H
+#pragma once
 
 #include "data/layout/batch.h"
 #include "data/layout/spec.h"
@@ -30,5 +29,3 @@ void fl_stream_close(fl_stream *stream);
  * of spec's slots that standardize. */
 fleet_status fl_stream_statistics(const fl_stream_spec *spec,
                                   fl_statistics *statistics);
-
-#endif

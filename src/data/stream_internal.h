@@ -1,6 +1,5 @@
 /* stream_internal.h - a stream as stream_statistics.c opens it. */
-#ifndef FL_DATA_STREAM_INTERNAL_H
-#define FL_DATA_STREAM_INTERNAL_H
+#pragma once
 
 #include "data/format/parser.h"
 #include "data/stream.h"
@@ -11,5 +10,3 @@ fleet_status fl_stream_open_as(fl_stream **stream, const fl_stream_spec *spec,
 
 /* From the lines of a batch to moments of the columns that standardize. */
 fl_parse fl_parse_statistics;
-
-#endif

@@ -117,16 +117,6 @@ static fleet_status finish_statistics(fl_statistics *s, const moments *sum)
     return FLEET_OK;
 }
 
-static int count_columns(const fl_stream_spec *spec)
-{
-    int n = 0;
-
-    for (int i = 0; i < spec->n_slot; i++)
-        for (int j = 0; j < spec->slots[i].n_column; j++)
-            n += fl_standardizes(fl_transform_of(&spec->slots[i], j));
-    return n;
-}
-
 fleet_status fl_stream_statistics(const fl_stream_spec *spec,
                                   fl_statistics *statistics)
 {
@@ -137,7 +127,7 @@ fleet_status fl_stream_statistics(const fl_stream_spec *spec,
 
     *statistics = (fl_statistics){0};
     FL_TRY(fl_spec_check(spec));
-    n = count_columns(spec);
+    n = fl_count_standardized(spec->slots, spec->n_slot);
     if (n == 0)
         return FLEET_OK;
     all.batch_size = PIECE;
@@ -145,9 +135,7 @@ fleet_status fl_stream_statistics(const fl_stream_spec *spec,
     all.share_index = 0;
     all.share_count = 1;
     all.statistics = NULL;
-    sum = fl_alloc_array((size_t)n, sizeof *sum);
-    if (!sum)
-        return FLEET_ENOMEM;
+    FL_TRY(FL_NEW(&sum, (size_t)n * sizeof *sum));
     status = merge_pieces(&all, sum, n);
     if (status == FLEET_OK)
         status = fl_statistics_create(statistics, n);

@@ -1,7 +1,6 @@
 /* applications.c - the models of applications.h, made of operators. */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include <fleet/fleet.h>
 
@@ -20,8 +19,7 @@ typedef struct ctr {
     int64_t dense_dim;         /* numbers of all dense slots */
     int64_t n_field;    /* ids of all id slots; a ragged one counts as one */
     fleet_var *numbers; /* [B, dense_dim], NULL: none */
-    fleet_var **part;   /* per id slot, and the numbers last */
-    int n_part;
+    fleet_var **part;   /* per id slot */
 } ctr;
 
 static void paddle_slots(ctr *c)
@@ -77,17 +75,6 @@ static fleet_var *data(fleet_program *p, const char *name, fleet_dtype dtype,
     return fleet_data(p, name, dtype, (int64_t[]){-1, dim ? dim : 1}, 2);
 }
 
-/* All numbers side by side. */
-static fleet_var *numbers_of(ctr *c)
-{
-    for (int i = 0; i < c->o.n_dense; i++)
-        c->part[i] =
-            data(c->p, c->o.dense[i].name, FLEET_FLOAT32, c->o.dense[i].dim);
-    if (c->o.n_dense < 2)
-        return c->o.n_dense ? c->part[0] : NULL;
-    return fleet_concat(c->p, c->part, c->o.n_dense, 1);
-}
-
 static fleet_status open_ctr(ctr *c, fleet_program *p,
                              const fleet_ctr_options *options, fleet_model *m)
 {
@@ -97,13 +84,15 @@ static fleet_status open_ctr(ctr *c, fleet_program *p,
     FL_TRY(check_ctr(c));
     if (c->o.embedding_dim == 0)
         c->o.embedding_dim = 9;
-    c->part = fl_alloc_array((size_t)(c->o.n_ids + c->o.n_dense + 1),
-                             sizeof *c->part);
-    if (!c->part)
-        return FLEET_ENOMEM;
+    FL_TRY(FL_NEW(&c->part,
+                  (size_t)(c->o.n_ids + c->o.n_dense + 1) * sizeof *c->part));
     m->label = data(p, c->o.label ? c->o.label : "label",
                     c->o.label_dtype ? c->o.label_dtype : FLEET_INT64, 1);
-    c->numbers = numbers_of(c);
+    for (int i = 0; i < c->o.n_dense; i++)
+        c->part[i] =
+            data(p, c->o.dense[i].name, FLEET_FLOAT32, c->o.dense[i].dim);
+    c->numbers = c->o.n_dense > 1 ? fleet_concat(p, c->part, c->o.n_dense, 1)
+                                  : c->part[0];
     for (int i = 0; i < c->o.n_ids; i++) {
         const fleet_id_slot *s = &c->o.ids[i];
 
@@ -111,11 +100,6 @@ static fleet_status open_ctr(ctr *c, fleet_program *p,
                                   : data(p, s->name, FLEET_INT64, s->dim);
     }
     return FLEET_OK;
-}
-
-static void close_ctr(ctr *c)
-{
-    fl_free(c->part);
 }
 
 /* A slot's rows; `suffix` tells tables of one model apart. */
@@ -139,15 +123,11 @@ static fleet_var *embed(ctr *c, int i, fleet_var *ids, int64_t dim,
 
 /* --- towers -------------------------------------------------------------- */
 
-static fleet_initializer normal(double deviation)
-{
-    return (fleet_initializer){FLEET_INIT_NORMAL, 0, (float)deviation};
-}
-
 static fleet_var *layer(fleet_program *p, fleet_var *x, const char *name,
                         int64_t units, fleet_activation activation)
 {
     double fan_in = 1;
+    fleet_fc_options o = {.name = name, .activation = activation};
 
     if (x) {
         int64_t dims[FLEET_MAX_DIM];
@@ -156,11 +136,9 @@ static fleet_var *layer(fleet_program *p, fleet_var *x, const char *name,
         for (int i = 1; i < n; i++)
             fan_in *= (double)dims[i];
     }
-    return fleet_fc(
-        p, x, units,
-        &(fleet_fc_options){.name = name,
-                            .activation = activation,
-                            .weight.initializer = normal(1 / sqrt(fan_in))});
+    o.weight.initializer =
+        (fleet_initializer){FLEET_INIT_NORMAL, 0, (float)(1 / sqrt(fan_in))};
+    return fleet_fc(p, x, units, &o);
 }
 
 /* Hidden layers of relu, then `out` units without activation. */
@@ -184,8 +162,24 @@ static fleet_var *ctr_tower(ctr *c, fleet_var *x, const int64_t *hidden,
     return tower(c->p, x, hidden, n_hidden, FLEET_RELU, out);
 }
 
-/* Embeddings of all slots, then the numbers, in one row. */
-static fleet_var *deep_input(ctr *c, fleet_initializer first)
+/* Each number times a vector of its own: [B, n] -> [B, n dim]. */
+static fleet_var *number_fields(ctr *c, int64_t dim, const char *name,
+                                fleet_initializer first)
+{
+    int64_t n = c->dense_dim;
+    fleet_var *w = fleet_parameter(
+        c->p, (int64_t[]){n, dim}, 2,
+        &(fleet_param_attr){.name = name, .initializer = first});
+    fleet_var *x = fleet_reshape(c->p, c->numbers, (int64_t[]){-1, n, 1}, 3);
+
+    return fleet_reshape(c->p, fleet_mul(c->p, x, w), (int64_t[]){-1, n * dim},
+                         2);
+}
+
+/* Vectors of all id slots side by side, then the numbers: as they are, or as
+ * vectors of the parameter of that name. */
+static fleet_var *fields(ctr *c, int64_t dim, const char *suffix,
+                         const char *numbers, fleet_initializer first)
 {
     fleet_var **part = fl_alloc_array((size_t)c->o.n_ids + 1, sizeof *part);
     fleet_var *all;
@@ -194,20 +188,28 @@ static fleet_var *deep_input(ctr *c, fleet_initializer first)
     if (!part)
         return fl_program_failed(c->p, FLEET_ENOMEM);
     for (int i = 0; i < n; i++)
-        part[i] = embed(c, i, c->part[i], c->o.embedding_dim, "", first);
+        part[i] = embed(c, i, c->part[i], dim, suffix, first);
     if (c->numbers)
-        part[n++] = c->numbers;
+        part[n++] =
+            numbers ? number_fields(c, dim, numbers, first) : c->numbers;
     all = n > 1 ? fleet_concat(c->p, part, n, 1) : part[0];
     fl_free(part);
     return all;
 }
 
-static fleet_var *finish_binary(ctr *c, fleet_var *logit, fleet_model *m)
+/* Embeddings of all slots, then the numbers, in one row. */
+static fleet_var *deep_input(ctr *c)
+{
+    fleet_initializer first = {FLEET_INIT_DEFAULT, 0, 0};
+
+    return fields(c, c->o.embedding_dim, "", NULL, first);
+}
+
+static void finish_binary(ctr *c, fleet_var *logit, fleet_model *m)
 {
     m->prediction = fleet_sigmoid(c->p, logit);
     m->loss =
         fleet_mean(c->p, fleet_log_loss(c->p, m->prediction, m->label, 0));
-    return m->loss;
 }
 
 /* --- wide & deep --------------------------------------------------------- */
@@ -227,27 +229,21 @@ static fleet_var *wide_of_ids(ctr *c)
     return fleet_reduce_sum(c->p, all, 1, 1);
 }
 
-static fleet_var *wide_part(ctr *c)
-{
-    fleet_initializer first = {FLEET_INIT_TRUNCATED_NORMAL, 0,
-                               (float)(1 / sqrt((double)c->dense_dim))};
-
-    return fleet_fc(
-        c->p, c->numbers, 1,
-        &(fleet_fc_options){.name = "wide", .weight.initializer = first});
-}
-
-static fleet_var *wide_deep(ctr *c, fleet_model *m)
+static void wide_deep(ctr *c, fleet_model *m)
 {
     static const int64_t hidden[] = {512, 256, 128, 32};
-    fleet_initializer first = {FLEET_INIT_DEFAULT, 0, 0};
-    fleet_var *logit = ctr_tower(c, deep_input(c, first), hidden, 4, 1);
+    fleet_fc_options o = {.name = "wide"};
+    fleet_var *logit = ctr_tower(c, deep_input(c), hidden, 4, 1);
 
-    if (c->numbers)
-        logit = fleet_add(c->p, logit, wide_part(c));
+    if (c->numbers) {
+        o.weight.initializer =
+            (fleet_initializer){FLEET_INIT_TRUNCATED_NORMAL, 0,
+                                (float)(1 / sqrt((double)c->dense_dim))};
+        logit = fleet_add(c->p, logit, fleet_fc(c->p, c->numbers, 1, &o));
+    }
     if (c->o.wide_ids)
         logit = fleet_add(c->p, logit, wide_of_ids(c));
-    return finish_binary(c, logit, m);
+    finish_binary(c, logit, m);
 }
 
 /* The prediction is not the loss's second result: that depends on the label,
@@ -261,50 +257,14 @@ static void finish_classes(fleet_program *p, fleet_var *logits, fleet_model *m)
 
 /* --- ctr-dnn ------------------------------------------------------------- */
 
-static fleet_var *ctr_dnn(ctr *c, fleet_model *m)
+static void ctr_dnn(ctr *c, fleet_model *m)
 {
     static const int64_t hidden[] = {512, 256, 128, 32};
-    fleet_initializer first = {FLEET_INIT_DEFAULT, 0, 0};
-    fleet_var *logits = ctr_tower(c, deep_input(c, first), hidden, 4, 2);
 
-    finish_classes(c->p, logits, m);
-    return m->loss;
+    finish_classes(c->p, ctr_tower(c, deep_input(c), hidden, 4, 2), m);
 }
 
 /* --- DeepFM -------------------------------------------------------------- */
-
-/* Each number times a vector of its own: [B, n] -> [B, n dim]. */
-static fleet_var *number_fields(ctr *c, int64_t dim, const char *name,
-                                fleet_initializer first)
-{
-    int64_t n = c->dense_dim;
-    fleet_var *w = fleet_parameter(
-        c->p, (int64_t[]){n, dim}, 2,
-        &(fleet_param_attr){.name = name, .initializer = first});
-    fleet_var *x = fleet_reshape(c->p, c->numbers, (int64_t[]){-1, n, 1}, 3);
-
-    return fleet_reshape(c->p, fleet_mul(c->p, x, w), (int64_t[]){-1, n * dim},
-                         2);
-}
-
-/* Vectors of all fields side by side, [B, fields dim]. */
-static fleet_var *fields(ctr *c, int64_t dim, const char *suffix,
-                         const char *numbers, fleet_initializer first)
-{
-    fleet_var **part = fl_alloc_array((size_t)c->o.n_ids + 1, sizeof *part);
-    fleet_var *all;
-    int n = c->o.n_ids;
-
-    if (!part)
-        return fl_program_failed(c->p, FLEET_ENOMEM);
-    for (int i = 0; i < n; i++)
-        part[i] = embed(c, i, c->part[i], dim, suffix, first);
-    if (c->numbers)
-        part[n++] = number_fields(c, dim, numbers, first);
-    all = n > 1 ? fleet_concat(c->p, part, n, 1) : part[0];
-    fl_free(part);
-    return all;
-}
 
 /* Half of (the square of the sum - the sum of squares), summed over the vector:
  * all products of two fields. */
@@ -319,7 +279,7 @@ static fleet_var *second_order(ctr *c, fleet_var *e, int64_t n, int64_t dim)
     return fleet_scale(p, fleet_reduce_sum(p, both, 1, 1), 0.5f, 0);
 }
 
-static fleet_var *deepfm(ctr *c, fleet_model *m)
+static void deepfm(ctr *c, fleet_model *m)
 {
     static const int64_t hidden[] = {400, 400, 400};
     int64_t dim = c->o.embedding_dim;
@@ -332,14 +292,14 @@ static fleet_var *deepfm(ctr *c, fleet_model *m)
     fleet_var *logit = ctr_tower(c, e, hidden, 3, 1);
 
     logit = fleet_add(c->p, logit, second_order(c, e, n, dim));
-    return finish_binary(c, fleet_add(c->p, logit, linear), m);
+    finish_binary(c, fleet_add(c->p, logit, linear), m);
 }
 
 /* --- public -------------------------------------------------------------- */
 
 static fleet_var *build_ctr(fleet_program *p, const fleet_ctr_options *options,
                             fleet_model *out,
-                            fleet_var *(*build)(ctr *, fleet_model *))
+                            void (*build)(ctr *, fleet_model *))
 {
     fleet_model m = {NULL, NULL, NULL};
     fleet_status status;
@@ -351,7 +311,7 @@ static fleet_var *build_ctr(fleet_program *p, const fleet_ctr_options *options,
     if (status != FLEET_OK)
         return fl_program_failed(p, status);
     build(&c, &m);
-    close_ctr(&c);
+    fl_free(c.part);
     if (out)
         *out = m;
     return m.loss;

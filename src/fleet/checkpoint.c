@@ -7,24 +7,13 @@
 #include "fleet/ranks.h"
 #include "fleet/ranks_commands.h"
 #include "fleet/save/load.h"
-#include "fleet/save_sharded.h"
+#include "fleet/save_part.h"
 #include "fleet/servers.h"
 
-/* All values of a map, for fl_free(). */
-static void *values_of(const fl_map *m, int *n)
-{
-    void **v = fl_alloc_array(m->n, sizeof *v);
-
-    for (size_t i = 0; v && i < m->n; i++)
-        v[i] = m->entry[i].value;
-    *n = (int)m->n;
-    return v;
-}
-
 /* Processes that have parameters or states of their own write their parts. */
-fleet_status fl_checkpoint_write(fleet *f, fl_save *s, const char *path)
+static fleet_status write_parts(fleet *f, fl_save *s, const char *path)
 {
-    fl_save_elsewhere elsewhere = {.write = fl_save_sharded_parts, .arg = f};
+    fl_save_elsewhere elsewhere = {.write = fl_save_part_collect, .arg = f};
     fleet_status status;
 
     if (!f->worker_io && !fl_ranks_share(f))
@@ -38,15 +27,30 @@ fleet_status fl_checkpoint_write(fleet *f, fl_save *s, const char *path)
     return status;
 }
 
-static fleet_status save_all(fleet *f, const char *path, fl_save *s)
+/* The values of a map, unless `marked` is NULL only what marked nodes read; for
+ * fl_free(). */
+static void *values_of(const fl_map *m, const fleet_program *p,
+                       const bool *marked, int *n)
+{
+    void **v = fl_alloc_array(m->n, sizeof *v);
+
+    *n = 0;
+    for (size_t i = 0; v && i < m->n; i++)
+        if (!marked || fl_inference_reads(p, marked, m->entry[i].name))
+            v[(*n)++] = m->entry[i].value;
+    return v;
+}
+
+fleet_status fl_checkpoint_write(fleet *f, fl_save *s, const fleet_program *p,
+                                 const bool *marked, const char *path)
 {
     fleet_status status = FLEET_ENOMEM;
 
     s->store = f->store;
-    s->param = values_of(&f->store->params, &s->n_param);
-    s->table = values_of(&f->store->tables, &s->n_table);
+    s->param = values_of(&f->store->params, p, marked, &s->n_param);
+    s->table = values_of(&f->store->tables, p, marked, &s->n_table);
     if (s->param && s->table)
-        status = fl_checkpoint_write(f, s, path);
+        status = write_parts(f, s, path);
     fl_free(s->param);
     fl_free(s->table);
     return status;
@@ -66,7 +70,7 @@ fleet_status fl_checkpoint_save(fleet *f, const char *path,
     s.program = program;
     s.statistics = statistics;
     if (status == FLEET_OK)
-        status = save_all(f, path, &s);
+        status = fl_checkpoint_write(f, &s, NULL, NULL, path);
     fl_json_free(program);
     fl_json_free(statistics);
     return status;
@@ -96,38 +100,24 @@ static fleet_status read_statistics(fleet *f, const fl_saved *save,
     return FLEET_OK;
 }
 
-static fleet_status set_statistics(fleet *f, const fl_statistics *s)
-{
-    for (fleet_dataset *d = f->datasets; s->n > 0 && d; d = d->next)
-        if (fl_dataset_standardizes(d))
-            FL_TRY(fl_dataset_set_statistics(d, s));
-    return FLEET_OK;
-}
-
-static fleet_status apply_own(fleet *f, fl_saved *s)
-{
-    const fl_buckets all = {0, FL_N_BUCKET};
-    const fl_buckets own = f->role.collective ? fl_ranks_own(f) : all;
-
-    f->loads = true;
-    return fl_saved_apply_rows_of(s, f->store, &own);
-}
-
 static fleet_status load_save(void *arg, fl_saved *s)
 {
     fl_statistics statistics = {0};
     fleet *f = arg;
-    fleet_status status = read_statistics(f, s, &statistics);
+    const fl_buckets all = {0, FL_N_BUCKET};
+    const fl_buckets own = f->role.collective ? fl_ranks_own(f) : all;
+    fleet_status status;
 
-    if (status == FLEET_OK)
-        status = apply_own(f, s);
-    if (status == FLEET_OK)
-        status = set_statistics(f, &statistics);
-    if (status == FLEET_OK) { /* for datasets to come */
-        fl_statistics_done(&f->loaded);
-        f->loaded = statistics;
-        statistics = (fl_statistics){0};
-    }
+    FL_GOTO(done, read_statistics(f, s, &statistics));
+    f->loads = true;
+    FL_GOTO(done, fl_saved_apply(s, f->store, NULL, &own));
+    for (fleet_dataset *d = f->datasets; statistics.n > 0 && d; d = d->next)
+        if (fl_dataset_standardizes(d))
+            FL_GOTO(done, fl_dataset_set_statistics(d, &statistics));
+    fl_statistics_done(&f->loaded);
+    f->loaded = statistics; /* for datasets to come */
+    return FLEET_OK;
+done:
     fl_statistics_done(&statistics);
     return status;
 }
@@ -142,7 +132,7 @@ static fleet_status load_on_servers(fleet *f, const char *path)
         return f->load ? FLEET_OK : FLEET_ENOMEM;
     }
     if (fleet_is_first_worker(f))
-        FL_TRY(fl_save_sharded_load(f, path));
+        FL_TRY(fl_save_part_load(f, path));
     FL_TRY(fl_worker_io_barrier(f->worker_io));
     f->store->updates = fl_worker_io_remote(f->worker_io)->updates;
     return FLEET_OK;

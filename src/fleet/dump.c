@@ -1,6 +1,4 @@
 /* dump.c - fleet_program_dump(). */
-#include "base/memory.h"
-#include "fleet/job/handle.h"
 #include "runtime/plan/plan.h"
 #include "runtime/graph/program_dump.h"
 #include "runtime/plan/plan_dump.h"

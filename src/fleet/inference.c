@@ -10,7 +10,6 @@
 #include "fleet/job/dataset.h"
 #include "fleet/job/handle.h"
 #include "fleet/save/load.h"
-#include "fleet/servers.h"
 #include "ops/ops.h"
 #include "runtime/exec/executor.h"
 #include "runtime/store/table.h"
@@ -53,27 +52,14 @@ static fleet_status check_feeds(const fleet_program *p, const bool *marked,
     return FLEET_OK;
 }
 
-static bool is_used(const fleet_program *p, const bool *marked,
-                    const char *name)
+bool fl_inference_reads(const fleet_program *p, const bool *marked,
+                        const char *name)
 {
     for (size_t i = 0; i < p->n_node; i++)
         for (int j = 0; marked[i] && j < p->node[i]->n_in; j++)
             if (p->node[i]->in[j] && strcmp(p->node[i]->in[j]->name, name) == 0)
                 return true;
     return false;
-}
-
-/* The values of a map that the program uses, for fl_free(). */
-static void *used_of(const fl_map *m, const fleet_program *p,
-                     const bool *marked, int *n)
-{
-    void **v = fl_alloc_array(m->n, sizeof *v);
-
-    *n = 0;
-    for (size_t i = 0; v && i < m->n; i++)
-        if (is_used(p, marked, m->entry[i].name))
-            v[(*n)++] = m->entry[i].value;
-    return v;
 }
 
 static fleet_status put_names(fl_json *object, const char *key,
@@ -111,52 +97,25 @@ static fleet_status program_json(const model *m, fl_json **program)
     return status;
 }
 
-static fleet_status write_model(const model *m, const bool *marked,
-                                const fl_json *program)
-{
-    const fleet_program *p = m->fetch[0]->program;
-    fl_store *store = m->f->store;
-    fl_save s = {.store = store, .what = "inference", .program = program};
-    fleet_status status = FLEET_ENOMEM;
-    fl_json *statistics;
-
-    FL_TRY(fl_statistics_of(m->f, &statistics));
-    s.statistics = statistics;
-    s.param = used_of(&store->params, p, marked, &s.n_param);
-    s.table = used_of(&store->tables, p, marked, &s.n_table);
-    if (s.param && s.table)
-        status = fl_checkpoint_write(m->f, &s, m->path);
-    fl_json_free(statistics);
-    fl_free(s.param);
-    fl_free(s.table);
-    return status;
-}
-
 static fleet_status save_marked(const model *m, bool *marked)
 {
     const fleet_program *p = m->fetch[0]->program;
-    fl_json *program;
+    fl_json *program, *statistics = NULL;
+    fl_save s = {.what = "inference"};
     fleet_status status;
 
     fl_program_mark(p, m->fetch, m->n_fetch, marked);
     FL_TRY(check_feeds(p, marked, m->feed, m->n_feed));
     FL_TRY(fl_store_add(m->f->store, p));
     FL_TRY(program_json(m, &program));
-    status = write_model(m, marked, program);
+    status = fl_statistics_of(m->f, &statistics);
+    s.program = program;
+    s.statistics = statistics;
+    if (status == FLEET_OK)
+        status = fl_checkpoint_write(m->f, &s, p, marked, m->path);
+    fl_json_free(statistics);
     fl_json_free(program);
     return status;
-}
-
-/* What the fetched variable depends on: v has room for all variables. */
-static int feeds_of(const fleet_program *p, const bool *marked, fleet_var **v)
-{
-    int n = 0;
-
-    for (size_t i = 0; i < p->n_var; i++)
-        if (p->var[i]->kind == FL_VAR_DATA &&
-            is_used(p, marked, p->var[i]->name))
-            v[n++] = p->var[i];
-    return n;
 }
 
 fleet_status fl_prediction_json(fleet_var *prediction, fl_json **json)
@@ -169,7 +128,10 @@ fleet_status fl_prediction_json(fleet_var *prediction, fl_json **json)
 
     if (feed && marked) {
         fl_program_mark(p, &prediction, 1, marked);
-        m.n_feed = feeds_of(p, marked, feed);
+        for (size_t i = 0; i < p->n_var; i++)
+            if (p->var[i]->kind == FL_VAR_DATA &&
+                fl_inference_reads(p, marked, p->var[i]->name))
+                feed[m.n_feed++] = p->var[i];
         status = program_json(&m, json);
     }
     fl_free(feed);
@@ -255,7 +217,6 @@ static fleet_status read_model(void *arg, fl_saved *s)
     fleet_predictor *p = arg;
     fl_at root = fl_at_root(s->manifest), at = fl_at_key(&root, "program");
     fl_at feed = fl_at_key(&at, "feed"), fetch = fl_at_key(&at, "fetch");
-    fleet_status status;
 
     if (!at.json)
         return fl_fail(FLEET_EINVAL,
@@ -273,26 +234,24 @@ static fleet_status read_model(void *arg, fl_saved *s)
     FL_TRY(read_vars(p->program, &feed, FL_VAR_DATA, &p->input, &p->n_input));
     FL_TRY(
         read_vars(p->program, &fetch, FL_VAR_TEMP, &p->output, &p->n_output));
-    status = fl_store_add(p->store, p->program);
-    return status == FLEET_OK ? fl_saved_apply(s, p->store, NULL) : status;
-}
-
-static fleet_status open_model(fleet_predictor *p, const char *path)
-{
-    FL_TRY(fl_context_init(&p->context, 0, 1));
-    p->context.survives_fork = true;
-    return fl_saved_use(path, NULL, read_model, p);
+    FL_TRY(fl_store_add(p->store, p->program));
+    return fl_saved_apply(s, p->store, NULL, NULL);
 }
 
 fleet_predictor *fleet_load_inference_model(const char *path)
 {
     fleet_predictor *p = fl_alloc(sizeof *p);
+    fleet_status status;
 
     if (!p)
         return NULL;
     pthread_mutex_init(&p->lock, NULL);
     fl_log_init(&p->context.log, NULL, NULL, FLEET_LOG_WARNING);
-    if (open_model(p, path) == FLEET_OK)
+    status = fl_context_init(&p->context, 0, 1);
+    p->context.survives_fork = true;
+    if (status == FLEET_OK)
+        status = fl_saved_use(path, NULL, read_model, p);
+    if (status == FLEET_OK)
         return p;
     fleet_predictor_destroy(p);
     return NULL;
@@ -362,14 +321,6 @@ static fleet_status take_executor(fleet_predictor *p, idle **out)
     return status;
 }
 
-static void give_back(fleet_predictor *p, idle *one)
-{
-    pthread_mutex_lock(&p->lock);
-    one->next = p->idle;
-    p->idle = one;
-    pthread_mutex_unlock(&p->lock);
-}
-
 static fleet_status run_rows(fleet_predictor *p, fleet_executor *e,
                              const fleet_feed *feed, int n_feed,
                              void *const *out, const size_t *size)
@@ -404,6 +355,9 @@ fleet_status fleet_predictor_run(fleet_predictor *p, const fleet_feed *feed,
     FL_TRY(fl_context_check(&p->context));
     FL_TRY(take_executor(p, &one));
     status = run_rows(p, one->executor, feed, n_feed, out, size);
-    give_back(p, one);
+    pthread_mutex_lock(&p->lock);
+    one->next = p->idle;
+    p->idle = one;
+    pthread_mutex_unlock(&p->lock);
     return status;
 }

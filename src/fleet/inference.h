@@ -1,6 +1,5 @@
 /* inference.h - the part of a program that a predictor runs. */
-#ifndef FL_FLEET_INFERENCE_H
-#define FL_FLEET_INFERENCE_H
+#pragma once
 
 #include <fleet/fleet.h>
 
@@ -9,4 +8,6 @@
 /* The part of a program that computes `prediction`, for a manifest. */
 fleet_status fl_prediction_json(fleet_var *prediction, fl_json **json);
 
-#endif
+/* Is the variable of that name an input of a marked node? */
+bool fl_inference_reads(const fleet_program *p, const bool *marked,
+                        const char *name);

@@ -1,6 +1,4 @@
-/* init.c - the handle's life, and its programs. */
-#include <string.h>
-
+/* init.c - the handle's life, its programs and their variables. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "fleet/ranks.h"
@@ -61,23 +59,17 @@ fleet_status fleet_init(fleet **out, const fleet_options *options)
     return FLEET_OK;
 }
 
-/* In a child process it is the parent's. */
-static void write_trace(fleet *f)
-{
-    fl_context *c = &f->context;
-
-    if (c->fork_generation == fl_fork_generation() &&
-        fl_trace_write(c->trace, fleet_is_server(f), f->role.index) != FLEET_OK)
-        FL_WARN(&c->log, "the trace is not written: %s", fleet_last_error());
-}
-
 void fleet_destroy(fleet *f)
 {
     if (!f)
         return;
     fl_ranks_close(f);
     fl_servers_close(f);
-    write_trace(f);
+    if (f->context.fork_generation == fl_fork_generation() &&
+        fl_trace_write(f->context.trace, fleet_is_server(f), f->role.index) !=
+            FLEET_OK)
+        FL_WARN(&f->context.log, "the trace is not written: %s",
+                fleet_last_error());
     while (f->datasets)
         fleet_dataset_destroy(f->datasets);
     while (f->n_program > 0)
@@ -129,6 +121,58 @@ void fleet_program_destroy(fleet_program *p)
         f->trained = NULL;
     fl_program_free(p);
 }
+
+fleet_var *fleet_data(fleet_program *p, const char *name, fleet_dtype dtype,
+                      const int64_t *dims, int n_dim)
+{
+    fleet_status status;
+    fl_shape shape;
+
+    if (!p || !fl_program_ok(p))
+        return NULL;
+    if (dtype != FLEET_FLOAT32 && dtype != FLEET_INT64)
+        status =
+            fl_fail(FLEET_EDTYPE, "data \"%s\": %s; expected float32 or int64",
+                    name ? name : "(null)", fleet_dtype_name(dtype));
+    else
+        status = fl_shape_check(name ? name : "(null)", dims, n_dim);
+    if (status != FLEET_OK)
+        return fl_program_failed(p, status);
+    shape = fl_shape_make(dims, n_dim);
+    return fl_program_data(p, name, dtype, &shape, false);
+}
+
+fleet_var *fleet_data_ragged(fleet_program *p, const char *name)
+{
+    fl_shape shape = fl_shape_2(-1, 1);
+
+    return p ? fl_program_data(p, name, FLEET_INT64, &shape, true) : NULL;
+}
+
+fleet_var *fleet_parameter(fleet_program *p, const int64_t *dims, int n_dim,
+                           const fleet_param_attr *attr)
+{
+    fleet_initializer xavier = {FLEET_INIT_XAVIER_UNIFORM, 0, 0};
+    fleet_status status = FLEET_OK;
+    fl_shape shape;
+
+    if (!p || !fl_program_ok(p))
+        return NULL;
+    if (!attr || !attr->name)
+        status = fl_fail(FLEET_EINVAL, "fleet_parameter: a name is required");
+    if (status == FLEET_OK)
+        status = fl_shape_check(attr->name, dims, n_dim);
+    if (status == FLEET_OK && dims[0] < 0)
+        status =
+            fl_fail(FLEET_ESHAPE, "parameter \"%s\": it cannot have a batch",
+                    attr->name);
+    if (status != FLEET_OK)
+        return fl_program_failed(p, status);
+    shape = fl_shape_make(dims, n_dim);
+    return fl_program_param(p, "", "", &shape, attr, xavier);
+}
+
+/* --- the job -------------------------------------------------------------- */
 
 fleet_status fleet_util_file_shard(const fleet *f, int64_t n, int64_t *first,
                                    int64_t *count)

@@ -3,7 +3,7 @@
 
 #include "base/memory.h"
 #include "fleet/ranks.h"
-#include "fleet/servers.h"
+#include "ps/worker/worker_io.h"
 
 /* More numbers than that fit in no message. */
 enum { MOST_NUMBERS = 1 << 22 };
@@ -52,21 +52,18 @@ static fleet_status copy_states(fleet *f, const fl_state *pos,
 static fleet_status auc_over_workers(fleet *f, const fl_state *pos,
                                      const fl_state *neg, double *out)
 {
-    int64_t n = pos->shape.dim[0], *sums;
+    int64_t n = pos->shape.dim[0], *sums = NULL;
     fleet_status status;
     double *x;
 
     FL_TRY(FL_NEW(&x, (size_t)(2 * n) * sizeof *x));
-    sums = fl_alloc_array((size_t)(2 * n), sizeof *sums);
-    status = sums ? FLEET_OK : FLEET_ENOMEM;
-    if (status == FLEET_OK)
-        status = copy_states(f, pos, neg, x, n);
-    if (status == FLEET_OK)
-        status = over_workers(f, "fleet_metrics_auc", FL_ALL_SUM, x, 2 * n);
-    for (int64_t i = 0; status == FLEET_OK && i < 2 * n; i++)
+    FL_GOTO(done, FL_NEW(&sums, (size_t)(2 * n) * sizeof *sums));
+    FL_GOTO(done, copy_states(f, pos, neg, x, n));
+    FL_GOTO(done, over_workers(f, "fleet_metrics_auc", FL_ALL_SUM, x, 2 * n));
+    for (int64_t i = 0; i < 2 * n; i++)
         sums[i] = (int64_t)x[i];
-    if (status == FLEET_OK)
-        *out = fleet_metrics_auc_of(sums, sums + n, n);
+    *out = fleet_metrics_auc_of(sums, sums + n, n);
+done:
     fl_free(sums);
     fl_free(x);
     return status;

@@ -3,7 +3,7 @@
 
 #include "fleet/job/param_home.h"
 #include "fleet/ranks.h"
-#include "fleet/strategy/strategy.h"
+#include "fleet/strategy/strategy_fields.h"
 #include "fleet/strategy/strategy_lars_lamb.h"
 #include "runtime/plan/remote.h"
 
@@ -21,7 +21,7 @@ static fleet_status missing(const char *what)
 /* Plans that are made from now on know the mode. */
 static void follow_mode(fleet *f)
 {
-    fl_job_mode mode = fl_job_mode_of(&f->role, &f->strategy);
+    fl_job_mode mode = fl_handle_mode(f);
 
     if (f->store->remote)
         f->store->remote->sync = fl_mode_is_sync(mode);
@@ -34,7 +34,7 @@ static void follow_mode(fleet *f)
 /* Workers that were started as ranks, and do not train as such. */
 static void warn_of_mode(fleet *f)
 {
-    fl_job_mode mode = fl_job_mode_of(&f->role, &f->strategy);
+    fl_job_mode mode = fl_handle_mode(f);
 
     if (f->role.collective && f->role.server_num > 0 && !fl_has_ranks(f) &&
         fleet_is_first_worker(f))
@@ -98,7 +98,7 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
     p->training.loss = loss;
     p->training.optimizer = o;
     o->residuals = f->strategy.dgc && f->role.kind == FLEET_WORKER &&
-                   fl_mode_has_ranks(fl_job_mode_of(&f->role, &f->strategy));
+                   fl_mode_has_ranks(fl_handle_mode(f));
     fl_strategy_set_training(&f->strategy, &p->training);
     if (f->store->scaling.scale == 0) /* nothing was loaded */
         f->store->scaling.scale = p->training.scaling.first;

@@ -9,9 +9,8 @@
 #include "collective/open.h"
 #include "collective/sharded/sharded_table.h"
 #include "fleet/ranks_commands.h"
-#include "net/socket.h"
+#include "net/resolve.h"
 #include "ps/worker/worker_io.h"
-#include "runtime/exec/executor.h"
 #include "runtime/exec/uneven_ranks.h"
 #include "runtime/plan/remote_hybrid.h"
 #include "runtime/store/job_signature.h"
@@ -88,7 +87,7 @@ static void withdraw_gradients(fleet *f)
     fl_store *s = f->store;
 
     if (f->context.fork_generation != fl_fork_generation())
-        return; /* neither the lock nor the group is ours */
+        return; /* in a child: the lock and the ranks are its parent's */
     pthread_rwlock_wrlock(&s->lock);
     s->n_joined++;
     s->partial = s->partial || (f->sharded && f->comm->size > 1);
@@ -143,20 +142,16 @@ void fl_ranks_close(fleet *f)
 
 /* --- joining -------------------------------------------------------------- */
 
-/* The first rank's text; for fl_free(). */
+/* The first rank's text; for fl_free(), after a failure, too. */
 static fleet_status text_of_first(fl_comm *p, const char *mine, char **text)
 {
     int64_t n = (int64_t)strlen(mine);
-    fleet_status status;
 
     FL_TRY(p->methods->broadcast(p, &n, sizeof n, 0, NULL));
     FL_TRY(FL_NEW(text, (size_t)n + 1));
     if (p->rank == 0)
         memcpy(*text, mine, (size_t)n);
-    status = p->methods->broadcast(p, *text, n, 0, NULL);
-    if (status != FLEET_OK)
-        fl_free(*text);
-    return status;
+    return p->methods->broadcast(p, *text, n, 0, NULL);
 }
 
 static fleet_status compare_texts(const char *mine, const char *first,
@@ -181,53 +176,41 @@ static fleet_status compare_texts(const char *mine, const char *first,
     return status;
 }
 
-/* The strategy in a line, then what is trained. */
-static fleet_status my_text(fleet *f, const char *terms, fl_text *text)
-{
-    char *program = fl_job_signature_text(f->store);
-
-    if (!program)
-        return FLEET_ENOMEM;
-    fl_text_add(text, "%s\n%s", terms, program);
-    fl_free(program);
-    return text->status;
-}
-
-/* A rank that differs fails, and fl_ranks_join() then tells all ranks: none
- * waits for it. */
+/* Compare texts: the strategy in a line, then what is trained. A rank that
+ * differs fails, and fl_ranks_join() then tells all ranks: none waits for
+ * it. */
 static fleet_status check_same(fleet *f, const char *terms)
 {
+    char *program = fl_job_signature_text(f->store), *first = NULL;
+    fleet_status status;
     fl_text mine = {0};
-    char *first = NULL;
-    fleet_status status = my_text(f, terms, &mine);
 
-    if (status == FLEET_OK)
-        status = text_of_first(f->comm, fl_text_chars(&mine), &first);
-    if (status == FLEET_OK) {
-        status = compare_texts(fl_text_chars(&mine), first, terms);
-        fl_free(first);
-    }
+    FL_GOTO(done, program ? FLEET_OK : FLEET_ENOMEM);
+    fl_text_add(&mine, "%s\n%s", terms, program);
+    FL_GOTO(done, mine.status);
+    FL_GOTO(done, text_of_first(f->comm, fl_text_chars(&mine), &first));
+    status = compare_texts(fl_text_chars(&mine), first, terms);
+done:
+    fl_free(first);
+    fl_free(program);
     fl_text_done(&mine);
     return status;
-}
-
-static fleet_status take_group(fl_comm *p, const fl_flat *g, bool states)
-{
-    FL_TRY(p->methods->broadcast(p, g->weight, g->n * (int64_t)sizeof(float), 0,
-                                 NULL));
-    for (int i = 0; states && i < FL_MAX_STATE; i++)
-        if (g->state[i])
-            FL_TRY(p->methods->broadcast(
-                p, g->state[i], g->n * (int64_t)sizeof(float), 0, NULL));
-    return FLEET_OK;
 }
 
 /* The first rank's parameters, optimizer states (if they are not shared out),
  * counts, and the loss's scale, loaded ones perhaps. */
 static fleet_status take_all(fl_store *s, fl_comm *p)
 {
-    for (const fl_flat *g = s->flats; g; g = g->next)
-        FL_TRY(take_group(p, g, !fl_store_is_sharded(s)));
+    const bool states = !fl_store_is_sharded(s);
+
+    for (const fl_flat *g = s->flats; g; g = g->next) {
+        const int64_t size = g->n * (int64_t)sizeof(float);
+
+        FL_TRY(p->methods->broadcast(p, g->weight, size, 0, NULL));
+        for (int i = 0; states && i < FL_MAX_STATE; i++)
+            if (g->state[i])
+                FL_TRY(p->methods->broadcast(p, g->state[i], size, 0, NULL));
+    }
     for (size_t i = 0; i < s->states.n; i++) {
         fl_state *state = s->states.entry[i].value;
 
@@ -291,9 +274,7 @@ static fleet_status check_loads(const fleet *f)
 
     if (fl_store_own_tables(f->store) == 0 && !fl_store_is_sharded(f->store))
         return FLEET_OK;
-    loads = fl_alloc_array((size_t)f->comm->size, sizeof *loads);
-    if (!loads)
-        return FLEET_ENOMEM;
+    FL_TRY(FL_NEW(&loads, (size_t)f->comm->size * sizeof *loads));
     status =
         f->comm->methods->all_gather(f->comm, &mine, loads, sizeof mine, NULL);
     for (int r = 0; status == FLEET_OK && r < f->comm->size; r++)
@@ -432,15 +413,9 @@ fleet_status fl_ranks_join(fleet *f, const char *terms)
 
 /* --- together ------------------------------------------------------------- */
 
-static fleet_status check_joined(const fleet *f)
-{
-    return f->comm ? FLEET_OK : not_joined();
-}
-
 fleet_status fl_ranks_barrier(fleet *f)
 {
-    FL_TRY(check_joined(f));
-    return fl_store_join(f->store);
+    return f->comm ? fl_store_join(f->store) : not_joined();
 }
 
 fleet_status fl_ranks_reduce(fleet *f, fl_reduce how, double *x, int n)

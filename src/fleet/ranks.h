@@ -1,19 +1,15 @@
 /* ranks.h - the facade's side of a collective or hybrid job: workers that sum
- * gradients of dense parameters among themselves. Tables are shared out over
- * them; beside servers only what a program leaves to ranks. */
-#ifndef FL_FLEET_RANKS_H
-#define FL_FLEET_RANKS_H
+ * gradients of dense parameters among themselves. Tables are sharded over the
+ * ranks; beside servers only the tables that a program leaves to ranks. */
+#pragma once
 
 #include "fleet/job/handle.h"
-#include "net/message.h"
-#include "ps/partition.h"
 
 /* Does this worker sum dense gradients with other workers? As the strategy
  * says, once there is one. */
 static inline bool fl_has_ranks(const fleet *f)
 {
-    return fleet_is_worker(f) &&
-           fl_mode_has_ranks(fl_job_mode_of(&f->role, &f->strategy));
+    return fleet_is_worker(f) && fl_mode_has_ranks(fl_handle_mode(f));
 }
 
 /* Nothing trains before the ranks have joined. */
@@ -38,5 +34,3 @@ static inline bool fl_ranks_share(const fleet *f)
 }
 
 fleet_status fl_ranks_reduce(fleet *f, fl_reduce how, double *x, int n);
-
-#endif

@@ -9,7 +9,7 @@
 
 #include "base/memory.h"
 #include "collective/sharded/sharded_table.h"
-#include "fleet/save_sharded.h"
+#include "fleet/save_part.h"
 #include "runtime/store/store_hash.h"
 
 /* What travels before a text. */
@@ -65,8 +65,8 @@ static fleet_status run_command(fleet *f, fl_job_command command,
     if (command == FL_COMMAND_HASH)
         return hash_table(f, text, answer);
     FL_TRY(fl_store_to_host(f->store));
-    return fl_save_sharded_of_rank(f->store, fl_ranks_own(f), f->role.index,
-                                   text, answer);
+    return fl_save_part_of_rank(f->store, fl_ranks_own(f), f->role.index, text,
+                                answer);
 }
 
 /* All answers go to all, so that all know whether it was done. */

@@ -1,7 +1,6 @@
 /* ranks_commands.h - commands of collective and hybrid jobs: one rank has all
  * ranks save, load or hash the rows that each of them has. */
-#ifndef FL_FLEET_RANKS_COMMANDS_H
-#define FL_FLEET_RANKS_COMMANDS_H
+#pragma once
 
 #include "fleet/job/handle.h"
 #include "ps/partition.h"
@@ -18,5 +17,3 @@ fl_rows_hasher fl_ranks_hash;
 
 /* Buckets of tables whose rows are this rank's. */
 fl_buckets fl_ranks_own(const fleet *f);
-
-#endif

@@ -1,10 +1,9 @@
-/* save_sharded.c - saves and loads of a job with servers, or with tables that
+/* save_part.c - saves and loads of a job with servers, or with tables that
  * ranks share out: worker 0 makes the folder, every lane or rank writes its own
  * part below it, worker 0 adds the manifest and puts it all in its place. Every
  * lane reads what it needs of a load for itself. */
-#include "fleet/save_sharded.h"
+#include "fleet/save_part.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,26 +58,26 @@ static fleet_status find_all(const fl_at *names, const fl_map *map, void *out,
     return FLEET_OK;
 }
 
-static int64_t count_rows(const fl_rows *r)
-{
-    return r ? r->methods->count(r) : 0;
-}
-
 static fleet_status describe_parts(const fl_save *s, fl_json *list,
                                    char **answer)
 {
     fl_json *json = fl_json_object(), *rows;
-    fleet_status status = fl_json_put(json, "parts", fl_json_copy(list));
+    fleet_status status;
 
-    if (status == FLEET_OK)
-        status = fl_json_put(json, "updates", fl_json_int(s->store->updates));
-    if (status == FLEET_OK)
-        status = fl_json_put_array(json, "rows", &rows);
-    for (int i = 0; status == FLEET_OK && i < s->n_table; i++)
-        status = fl_json_append(rows, fl_json_int(count_rows(s->table[i])));
-    *answer = status == FLEET_OK ? fl_json_print(json, false) : NULL;
+    FL_GOTO(done, fl_json_put(json, "parts", fl_json_copy(list)));
+    FL_GOTO(done, fl_json_put(json, "updates", fl_json_int(s->store->updates)));
+    FL_GOTO(done, fl_json_put_array(json, "rows", &rows));
+    for (int i = 0; i < s->n_table; i++) {
+        const fl_rows *r = s->table[i];
+
+        FL_GOTO(done, fl_json_append(
+                          rows, fl_json_int(r ? r->methods->count(r) : 0)));
+    }
+    *answer = fl_json_print(json, false);
+    status = *answer ? FLEET_OK : FLEET_ENOMEM;
+done:
     fl_json_free(json);
-    return *answer ? FLEET_OK : FLEET_ENOMEM;
+    return status;
 }
 
 static fleet_status save_parts(fl_store *store, fl_buckets own,
@@ -87,16 +86,14 @@ static fleet_status save_parts(fl_store *store, fl_buckets own,
 {
     fl_save s = {.store = store, .states = r->states, .own = &own};
     fl_json *list = fl_json_array();
-    fleet_status status = list ? FLEET_OK : FLEET_ENOMEM;
+    fleet_status status;
 
-    if (status == FLEET_OK)
-        status = find_all(&r->params, &s.store->params, &s.param, &s.n_param);
-    if (status == FLEET_OK)
-        status = find_all(&r->tables, &s.store->tables, &s.table, &s.n_table);
-    if (status == FLEET_OK)
-        status = fl_save_parts(&s, r->folder, prefix, list);
-    if (status == FLEET_OK)
-        status = describe_parts(&s, list, answer);
+    FL_GOTO(done, list ? FLEET_OK : FLEET_ENOMEM);
+    FL_GOTO(done, find_all(&r->params, &store->params, &s.param, &s.n_param));
+    FL_GOTO(done, find_all(&r->tables, &store->tables, &s.table, &s.n_table));
+    FL_GOTO(done, fl_save_parts(&s, r->folder, prefix, list));
+    status = describe_parts(&s, list, answer);
+done:
     fl_json_free(list);
     fl_free(s.param);
     fl_free(s.table);
@@ -112,7 +109,7 @@ static fleet_status load_lane(void *arg, fl_saved *s)
 {
     lane_load *l = arg;
 
-    return fl_saved_apply(s, l->store, &l->own);
+    return fl_saved_apply(s, l->store, &l->own, &l->own);
 }
 
 /* Files whose names begin with the prefix; *answer is JSON for worker 0. */
@@ -134,10 +131,9 @@ static fleet_status save_request(fl_store *store, fl_buckets own,
     return status;
 }
 
-fleet_status fl_save_sharded_of_lane(void *arg, fl_store *store, fl_buckets own,
-                                     int server, int lane,
-                                     fl_job_command command, const char *text,
-                                     char **answer)
+fleet_status fl_save_part_of_lane(void *arg, fl_store *store, fl_buckets own,
+                                  int server, int lane, fl_job_command command,
+                                  const char *text, char **answer)
 {
     lane_load load = {store, own};
     char prefix[32];
@@ -152,8 +148,8 @@ fleet_status fl_save_sharded_of_lane(void *arg, fl_store *store, fl_buckets own,
     return save_request(store, own, prefix, text, answer);
 }
 
-fleet_status fl_save_sharded_of_rank(fl_store *store, fl_buckets own, int rank,
-                                     const char *text, char **answer)
+fleet_status fl_save_part_of_rank(fl_store *store, fl_buckets own, int rank,
+                                  const char *text, char **answer)
 {
     char prefix[32];
 
@@ -163,43 +159,31 @@ fleet_status fl_save_sharded_of_rank(fl_store *store, fl_buckets own, int rank,
 
 /* --- in worker 0 ---------------------------------------------------------- */
 
-static fleet_status put_names(fl_json *json, const char *key,
-                              const char *(*name_of)(const fl_save *, int),
-                              const fl_save *s, int n)
-{
-    fl_json *list;
-
-    FL_TRY(fl_json_put_array(json, key, &list));
-    for (int i = 0; i < n; i++)
-        FL_TRY(fl_json_append(list, fl_json_string(name_of(s, i))));
-    return FLEET_OK;
-}
-
-static const char *param_name(const fl_save *s, int i)
-{
-    return s->param[i] ? s->param[i]->name : "";
-}
-
-static const char *table_name(const fl_save *s, int i)
-{
-    return s->table[i] ? s->table[i]->name : "";
-}
-
 static fleet_status write_request(const fl_save *s, const char *folder,
                                   char **text)
 {
-    fl_json *json = fl_json_object();
-    fleet_status status = fl_json_put(json, "folder", fl_json_string(folder));
+    fl_json *json = fl_json_object(), *params, *tables;
+    fleet_status status;
 
-    if (status == FLEET_OK)
-        status = fl_json_put(json, "states", fl_json_bool(s->states));
-    if (status == FLEET_OK)
-        status = put_names(json, "params", param_name, s, s->n_param);
-    if (status == FLEET_OK)
-        status = put_names(json, "tables", table_name, s, s->n_table);
-    *text = status == FLEET_OK ? fl_json_print(json, false) : NULL;
+    FL_GOTO(done, fl_json_put(json, "folder", fl_json_string(folder)));
+    FL_GOTO(done, fl_json_put(json, "states", fl_json_bool(s->states)));
+    FL_GOTO(done, fl_json_put_array(json, "params", &params));
+    for (int i = 0; i < s->n_param; i++) {
+        const char *name = s->param[i] ? s->param[i]->name : "";
+
+        FL_GOTO(done, fl_json_append(params, fl_json_string(name)));
+    }
+    FL_GOTO(done, fl_json_put_array(json, "tables", &tables));
+    for (int i = 0; i < s->n_table; i++) {
+        const char *name = s->table[i] ? s->table[i]->name : "";
+
+        FL_GOTO(done, fl_json_append(tables, fl_json_string(name)));
+    }
+    *text = fl_json_print(json, false);
+    status = *text ? FLEET_OK : FLEET_ENOMEM;
+done:
     fl_json_free(json);
-    return *text ? FLEET_OK : FLEET_ENOMEM;
+    return status;
 }
 
 /* One lane's or rank's answer: its parts and rows are added to the list. */
@@ -221,22 +205,6 @@ static fleet_status add_answer(fl_save_elsewhere *e, int n_table,
 
         FL_TRY(fl_at_int(&r, 0, (int64_t)1 << 53, &n));
         e->rows[i] += n;
-    }
-    return FLEET_OK;
-}
-
-static fleet_status add_answers(fl_save_elsewhere *e, const fl_save *s,
-                                char *const *answer, int n, fl_json *list)
-{
-    for (int i = 0; i < n; i++) {
-        fl_json *json = NULL;
-        fleet_status status =
-            fl_json_parse(answer[i], strlen(answer[i]), "save", &json);
-
-        if (status == FLEET_OK)
-            status = add_answer(e, s->n_table, json, list);
-        fl_json_free(json);
-        FL_TRY(status);
     }
     return FLEET_OK;
 }
@@ -270,10 +238,16 @@ static fleet_status write_parts(fleet *f, const fl_save *s, bool by_ranks,
 
     if (answer)
         status = command_save(f, s, by_ranks, folder, answer);
-    if (status == FLEET_OK)
-        status = add_answers(s->elsewhere, s, answer, n, list);
-    for (int i = 0; answer && i < n; i++)
+    for (int i = 0; answer && i < n; i++) {
+        fl_json *json = NULL;
+
+        if (status == FLEET_OK)
+            status = fl_json_parse(answer[i], strlen(answer[i]), "save", &json);
+        if (status == FLEET_OK)
+            status = add_answer(s->elsewhere, s->n_table, json, list);
+        fl_json_free(json);
         fl_free(answer[i]);
+    }
     fl_free(answer);
     return status;
 }
@@ -311,8 +285,8 @@ static fleet_status write_home(fleet *f, const fl_save *all, bool remote,
     return status;
 }
 
-fleet_status fl_save_sharded_parts(void *arg, const fl_save *s,
-                                   const char *folder, fl_json *list)
+fleet_status fl_save_part_collect(void *arg, const fl_save *s,
+                                  const char *folder, fl_json *list)
 {
     fleet *f = arg;
 
@@ -324,7 +298,7 @@ fleet_status fl_save_sharded_parts(void *arg, const fl_save *s,
     return FLEET_OK;
 }
 
-fleet_status fl_save_sharded_load(fleet *f, const char *path)
+fleet_status fl_save_part_load(fleet *f, const char *path)
 {
     char *whole = realpath(path, NULL);
     fleet_status status;

@@ -1,25 +1,22 @@
-/* save_sharded.h - saves and loads of a job whose parts are with several
+/* save_part.h - saves and loads of a job whose parts are with several
  * processes: lanes of servers, or ranks that share out tables. */
-#ifndef FL_FLEET_SAVE_SHARDED_H
-#define FL_FLEET_SAVE_SHARDED_H
+#pragma once
 
 #include "fleet/job/handle.h"
 #include "fleet/save/save.h"
 #include "ps/server/server.h"
 
 /* A lane's part of a command: it writes files part-SERVER-LANE-*. */
-fl_server_command fl_save_sharded_of_lane;
+fl_server_command fl_save_part_of_lane;
 
 /* A rank's part of a save, in files part-rank-RANK-*. */
-fleet_status fl_save_sharded_of_rank(fl_store *store, fl_buckets own, int rank,
-                                     const char *request, char **answer);
+fleet_status fl_save_part_of_rank(fl_store *store, fl_buckets own, int rank,
+                                  const char *request, char **answer);
 
 /* Worker 0 has all parts written: fl_save_elsewhere.write, arg is the
  * handle. */
-fleet_status fl_save_sharded_parts(void *arg, const fl_save *s,
-                                   const char *folder, fl_json *list);
+fleet_status fl_save_part_collect(void *arg, const fl_save *s,
+                                  const char *folder, fl_json *list);
 
 /* Worker 0 has all servers load a save. */
-fleet_status fl_save_sharded_load(fleet *f, const char *path);
-
-#endif
+fleet_status fl_save_part_load(fleet *f, const char *path);

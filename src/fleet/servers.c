@@ -8,10 +8,9 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <string.h>
 
 #include "base/memory.h"
-#include "fleet/save_sharded.h"
+#include "fleet/save_part.h"
 #include "ps/worker/remote_table.h"
 #include "runtime/plan/remote.h"
 #include "runtime/store/table.h"
@@ -19,11 +18,6 @@
 static bool has_servers(const fleet *f)
 {
     return f->role.server_num > 0;
-}
-
-static fl_job_mode mode_of(const fleet *f)
-{
-    return fl_job_mode_of(&f->role, &f->strategy);
 }
 
 static fleet_status make_terms(fleet *f)
@@ -97,7 +91,7 @@ static fleet_status pass_on_load(fleet *f)
     fleet_status status = FLEET_OK;
 
     if (f->load && first)
-        status = fl_save_sharded_load(f, f->load);
+        status = fl_save_part_load(f, f->load);
     fl_free(f->load);
     f->load = NULL;
     FL_TRY(status);
@@ -113,7 +107,7 @@ static fleet_status pass_on_load(fleet *f)
 
 static fleet_status connect_worker(fleet *f)
 {
-    fl_job_mode mode = mode_of(f);
+    fl_job_mode mode = fl_handle_mode(f);
 
     FL_TRY(fl_add_programs(f));
     FL_TRY(make_terms(f));
@@ -144,7 +138,7 @@ fleet_status fleet_init_worker(fleet *f)
     if (status == FLEET_OK)
         FL_INFO(&f->context.log, "worker %d of %d: servers %d, mode %s",
                 f->role.index, f->role.worker_num, f->role.server_num,
-                fl_job_mode_name(mode_of(f)));
+                fl_job_mode_name(fl_handle_mode(f)));
     return status;
 }
 
@@ -177,7 +171,7 @@ static fleet_status server_call(const fleet *f, const char *call)
 static fleet_status create_server(fleet *f, const char *load)
 {
     const fl_role *r = &f->role;
-    fl_job_mode mode = mode_of(f);
+    fl_job_mode mode = fl_handle_mode(f);
     const fl_server_options o = {
         .context = &f->context,
         .make_rows = fl_table_make,
@@ -199,21 +193,11 @@ static fleet_status create_server(fleet *f, const char *load)
         .connect_ms = r->deadline_ms[FL_CONNECT_DEADLINE],
         .peer_ms = r->deadline_ms[FL_PEER_DEADLINE],
         .step_ms = r->deadline_ms[FL_STEP_DEADLINE],
-        .command = fl_save_sharded_of_lane,
+        .command = fl_save_part_of_lane,
         .command_arg = f,
         .load = load};
 
     return fl_server_create(&f->server, &o);
-}
-
-static fleet_status make_server(fleet *f, const char *load)
-{
-    for (size_t i = 0; i < f->n_program; i++) {
-        FL_TRY(fleet_program_status(f->program[i]));
-        FL_TRY(fl_param_home_check(f, f->program[i]));
-    }
-    FL_TRY(make_terms(f));
-    return create_server(f, load);
 }
 
 fleet_status fleet_init_server(fleet *f, const char *path)
@@ -224,7 +208,12 @@ fleet_status fleet_init_server(fleet *f, const char *path)
                                      "fleet_minimize() before");
     if (f->server)
         return fl_fail(FLEET_ESTATE, "fleet_init_server: was called already");
-    return make_server(f, path);
+    for (size_t i = 0; i < f->n_program; i++) {
+        FL_TRY(fleet_program_status(f->program[i]));
+        FL_TRY(fl_param_home_check(f, f->program[i]));
+    }
+    FL_TRY(make_terms(f));
+    return create_server(f, path);
 }
 
 /* --- stopping a server ---------------------------------------------------- */
@@ -313,7 +302,7 @@ static fleet_status serve_until_left(fleet *f)
             "server %d of %d at %s: lanes %d, workers %d, mode %s",
             f->role.index, f->role.server_num,
             fl_address_text(f->role.server[f->role.index]), f->role.lanes,
-            f->role.worker_num, fl_job_mode_name(mode_of(f)));
+            f->role.worker_num, fl_job_mode_name(fl_handle_mode(f)));
     status = fl_server_run(f->server);
     if (caught)
         sigaction(SIGTERM, &before, NULL);

@@ -1,10 +1,8 @@
 /* servers.h - the facade's side of a job with servers: a worker's connection to
  * them, a server's own life. */
-#ifndef FL_FLEET_SERVERS_H
-#define FL_FLEET_SERVERS_H
+#pragma once
 
 #include "fleet/job/handle.h"
-#include "fleet/save/save.h"
 #include "ps/worker/worker_io.h"
 #include "ps/server/server.h"
 
@@ -14,5 +12,3 @@ void fl_servers_close(fleet *f);
 
 /* All programs' parameters and tables are in the store from now on. */
 fleet_status fl_add_programs(fleet *f);
-
-#endif

@@ -43,22 +43,17 @@ static void make_byte_tables(void)
         }
 }
 
-static uint32_t past_zeros(uint32_t sum, int n)
-{
-    while (n-- > 0)
-        sum = sum >> 8 ^ by_byte[0][sum & 255];
-    return sum;
-}
-
 /* The map is linear: 32 images make all other images. */
 static void make_past(uint32_t table[4][256], int length)
 {
     for (int k = 0; k < 4; k++)
         for (int i = 1; i < 256; i++) {
             int rest = i & (i - 1);
+            uint32_t sum = (uint32_t)i << 8 * k;
 
-            table[k][i] = rest ? table[k][rest] ^ table[k][i ^ rest]
-                               : past_zeros((uint32_t)i << 8 * k, length);
+            for (int n = 0; !rest && n < length; n++)
+                sum = sum >> 8 ^ by_byte[0][sum & 255];
+            table[k][i] = rest ? table[k][rest] ^ table[k][i ^ rest] : sum;
         }
 }
 
@@ -73,13 +68,19 @@ static void make_tables(void)
 #endif
 }
 
+static uint64_t word_at(const uint8_t *data)
+{
+    uint64_t word;
+
+    memcpy(&word, data, 8);
+    return word;
+}
+
 static uint32_t sum_plain(uint32_t sum, const uint8_t *data, size_t size)
 {
     for (; size >= 8; data += 8, size -= 8) {
-        uint64_t word;
+        uint64_t word = word_at(data) ^ sum;
 
-        memcpy(&word, data, 8);
-        word ^= sum;
         sum = 0;
 #pragma GCC unroll 8
         for (int k = 0; k < 8; k++)
@@ -99,14 +100,6 @@ uint32_t fl_crc32c_plain(uint32_t sum, const void *data, size_t size)
 #ifdef __x86_64__
 
 #include <nmmintrin.h>
-
-static uint64_t word_at(const uint8_t *data)
-{
-    uint64_t word;
-
-    memcpy(&word, data, 8);
-    return word;
-}
 
 static uint64_t move_past(uint32_t past[4][256], uint64_t sum)
 {
@@ -148,10 +141,7 @@ __attribute__((target("sse4.2"))) static uint32_t by_instruction(
 
 #else
 
-static uint32_t by_instruction(uint32_t sum, const uint8_t *data, size_t size)
-{
-    return sum_plain(sum, data, size);
-}
+#define by_instruction sum_plain /* not called: there is no instruction */
 
 #endif
 

@@ -1,6 +1,5 @@
 /* crc32c.h - CRC-32C (Castagnoli): the checksum of messages. */
-#ifndef FL_NET_CRC32C_H
-#define FL_NET_CRC32C_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -10,5 +9,3 @@ uint32_t fl_crc32c(uint32_t sum, const void *data, size_t size);
 
 /* The same without the processor's instructions for it: for tests. */
 uint32_t fl_crc32c_plain(uint32_t sum, const void *data, size_t size);
-
-#endif

@@ -1,6 +1,6 @@
-/* limits.h - what ZeroMQ would abort over, or misread, looked at beforehand. */
-#ifndef FL_NET_LIMITS_H
-#define FL_NET_LIMITS_H
+/* limits.h - checks before ZeroMQ is called: of limits whose excess makes
+ * ZeroMQ abort the process, and of addresses that it would misread. */
+#pragma once
 
 #include <stdbool.h>
 
@@ -23,5 +23,3 @@ bool fl_port_is_sound(const char *address);
 /* Whether an ipc address is the path of something that is no socket: ZeroMQ
  * would remove it. */
 bool fl_path_is_taken(const char *address);
-
-#endif

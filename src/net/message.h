@@ -6,8 +6,7 @@
  *
  * Everything is little-endian, and read byte by byte: frames may be misaligned.
  */
-#ifndef FL_NET_MESSAGE_H
-#define FL_NET_MESSAGE_H
+#pragma once
 
 #include <string.h>
 
@@ -61,8 +60,8 @@ typedef enum fl_msg_status {
     FL_ANSWER_NORMS,   /* the step waits for its CLIP; sums of squares inside */
     FL_ANSWER_TAKEN,   /* HELLO: another process has that stream; try again */
     FL_ANSWER_FENCED,  /* another process has replaced this one */
-    FL_ANSWER_REFUSED, /* never; a TEXT section says why */
-    FL_ANSWER_FAILED   /* a command failed; a TEXT section says why */
+    FL_ANSWER_REFUSED, /* invalid, now and later; TEXT says why */
+    FL_ANSWER_FAILED   /* a command failed; TEXT says why */
 } fl_msg_status;
 
 /* What a section holds: FL_SECTION_DENSE, ... */
@@ -189,5 +188,3 @@ char *fl_msg_get_text(const fl_msg *msg, fl_section_op op);
 
 /* What errors call a kind. */
 const char *fl_msg_kind_name(fl_msg_kind kind);
-
-#endif

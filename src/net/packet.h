@@ -2,13 +2,13 @@
  *
  * A packet is made, filled and sent, or received and read. Its references are
  * counted: dropping the last one gives its memory back. Frames are 64-byte
- * aligned where we made them, and may lie anywhere where they were received.
+ * aligned in packets that this process made; in received ones they may lie
+ * anywhere.
  *
  * Threads: fl_packet_keep(), fl_packet_drop() and the pool from any thread; the
  * rest while no other thread uses the packet.
  */
-#ifndef FL_NET_PACKET_H
-#define FL_NET_PACKET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 
-/* More frames, or a longer one, are no message of ours. */
+/* No message of libfleet has more frames, or a longer one. */
 enum { FL_MOST_FRAME = 512, FL_MOST_FRAME_BYTES = 64 << 20 };
 
 typedef struct fl_frame {
@@ -33,8 +33,7 @@ struct fl_packet {
 
     /* Give back frames and packet: the pool's, or the socket's. */
     void (*release)(fl_packet *p);
-    void *owner;     /* release's own */
-    fl_packet *next; /* of a list that the holder keeps */
+    void *owner; /* release's own */
 };
 
 /* Buffers that were used before: a step that sends as much as the last one
@@ -62,5 +61,3 @@ void *fl_packet_add(fl_packet *p, size_t size);
 
 fl_packet *fl_packet_keep(fl_packet *p);
 void fl_packet_drop(fl_packet *p); /* NULL is fine */
-
-#endif

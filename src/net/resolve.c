@@ -4,16 +4,8 @@
 
 #include <arpa/inet.h>
 #include <netdb.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-
-static bool is_number(const char *host)
-{
-    struct in_addr v4;
-
-    return *host == '[' || *host == '*' || inet_pton(AF_INET, host, &v4) == 1;
-}
 
 static fleet_status look_up(const char *host, char number[INET_ADDRSTRLEN])
 {
@@ -38,13 +30,14 @@ fleet_status fl_address_resolve(const char *address, fl_address numeric)
     const char *colon = strrchr(address, ':');
     fl_address host;
     char number[INET_ADDRSTRLEN];
+    struct in_addr v4;
 
     snprintf(numeric, FL_ADDRESS_SIZE, "%s", address);
     if (strncmp(address, "tcp://", 6) != 0 || colon <= address + 6)
         return FLEET_OK;
     snprintf(host, sizeof host, "%.*s", (int)(colon - address - 6),
              address + 6);
-    if (is_number(host))
+    if (*host == '[' || *host == '*' || inet_pton(AF_INET, host, &v4) == 1)
         return FLEET_OK;
     FL_TRY(look_up(host, number));
     snprintf(numeric, FL_ADDRESS_SIZE, "tcp://%s%s", number, colon);

@@ -1,7 +1,6 @@
 /* resolve.h - addresses of sockets, "tcp://host:port" for one, and the names of
  * hosts in them. */
-#ifndef FL_NET_RESOLVE_H
-#define FL_NET_RESOLVE_H
+#pragma once
 
 #include "base/error.h"
 
@@ -12,5 +11,3 @@ typedef char fl_address[FL_ADDRESS_SIZE];
  * An address without a host's name stays as it is. FLEET_EIO: no address is
  * known for that name. */
 fleet_status fl_address_resolve(const char *address, fl_address numeric);
-
-#endif

@@ -426,34 +426,23 @@ static int receive_parts(fl_socket *s, int *n, bool *usable)
     return 0;
 }
 
-/* One message; *n 0: there is none. */
-static fleet_status receive_message(fl_socket *s, fl_peer *from, int *n,
-                                    bool *usable)
-{
-    int rc = 0;
-
-    *usable = true;
-    *n = 0;
-    if (s->listening)
-        rc = receive_peer(s, from, usable);
-    if (rc == 0)
-        rc = receive_parts(s, n, usable);
-    if (rc == 0 || errno == EAGAIN)
-        return FLEET_OK;
-    return fl_fail(FLEET_EIO, "%s: cannot receive: %s", s->address,
-                   zmq_strerror(errno));
-}
-
 fleet_status fl_socket_receive(fl_socket *s, fl_peer *from, fl_packet **p)
 {
     fl_peer somebody;
-    bool usable;
-    int n;
 
     *p = NULL;
     FL_TRY(check_process(s));
     for (;;) {
-        FL_TRY(receive_message(s, from ? from : &somebody, &n, &usable));
+        bool usable = true;
+        int n = 0, rc = 0;
+
+        if (s->listening)
+            rc = receive_peer(s, from ? from : &somebody, &usable);
+        if (rc == 0)
+            rc = receive_parts(s, &n, &usable);
+        if (rc != 0 && errno != EAGAIN)
+            return fl_fail(FLEET_EIO, "%s: cannot receive: %s", s->address,
+                           zmq_strerror(errno));
         if (n == 0)
             return FLEET_OK;
         if (usable)

@@ -10,8 +10,7 @@
  * at once may not use it. fl_wakeup_ring() is safe anywhere, in signal handlers
  * too.
  */
-#ifndef FL_NET_SOCKET_H
-#define FL_NET_SOCKET_H
+#pragma once
 
 #include "net/packet.h"
 #include "net/resolve.h"
@@ -35,10 +34,10 @@ fleet_status fl_socket_listen(fl_socket **s);
  * inherited, to be used in place of binding (ZMQ_USE_FD); it is the socket's
  * once that succeeded, and closed with it. `bound` gets the address as it is
  * now, port included; may be NULL. FLEET_EIO names the address and says what is
- * wrong: in use by another process, no such interface. FLEET_EINVAL: not an
- * address (a host's name is none for this call), no listening socket. A socket
- * that exists already at an ipc path is replaced, even if a process listens at
- * it. */
+ * wrong: in use by another process, no such interface, or a host's name, which
+ * fl_address_resolve() makes a number of. FLEET_EINVAL: not an address, no
+ * listening socket. A socket that exists already at an ipc path is replaced,
+ * even if a process listens at it. */
 fleet_status fl_socket_bind(fl_socket *s, const char *address, int fd,
                             char bound[FL_ADDRESS_SIZE]);
 
@@ -56,10 +55,9 @@ void fl_socket_close(fl_socket *s, int linger_ms);
 
 /* Send; never waits. Frames of 16 KB and more travel without a copy: the packet
  * is kept until ZeroMQ is done with them. The caller keeps its own reference.
- * to: whom (listening sockets only, else NULL). FLEET_ENOENT: no such peer any
- * more; a connected socket that has broken for good (its peer talks something
- * else) is closed and connected anew. FLEET_EINVAL: too many frames, or one of
- * more than FL_MOST_FRAME_BYTES, which would end the connection. */
+ * to: the receiver (listening sockets only, else NULL). FLEET_ENOENT: no such
+ * peer any more. FLEET_EINVAL: too many frames, or one of more than
+ * FL_MOST_FRAME_BYTES, which would end the connection. */
 fleet_status fl_socket_send(fl_socket *s, const fl_peer *to, fl_packet *p);
 
 /* The next packet, with one reference, and the peer that sent it (listening;
@@ -77,5 +75,3 @@ uint64_t fl_socket_dropped(const fl_socket *s); /* counted as above */
  * 1,023 sockets at most. */
 fleet_status fl_socket_wait(fl_socket *const *s, int n, const fl_wakeup *wakeup,
                             int timeout_ms);
-
-#endif

@@ -1,7 +1,6 @@
-/* wakeup.h - what wakes a thread that waits for sockets (fl_socket_wait()),
- * from any thread or signal handler. */
-#ifndef FL_NET_WAKEUP_H
-#define FL_NET_WAKEUP_H
+/* wakeup.h - what wakes a thread that waits for sockets, by fl_socket_wait() or
+ * by a poll() that looks at `fd`, too: from any thread or signal handler. */
+#pragma once
 
 #include "base/error.h"
 
@@ -13,5 +12,3 @@ fleet_status fl_wakeup_create(fl_wakeup *w);
 void fl_wakeup_destroy(fl_wakeup *w);
 void fl_wakeup_ring(const fl_wakeup *w); /* wakes the one that waits, once */
 void fl_wakeup_clear(const fl_wakeup *w);
-
-#endif

@@ -38,18 +38,6 @@ static void watch_forks(void)
     pthread_atfork(NULL, NULL, forget_context);
 }
 
-/* Messages of megabytes come and go with each step. glibc gives such memory
- * back to the system each time, and takes it page by page, until it has once
- * seen a block freed that was as large: then it keeps up to twice that. */
-static void keep_large_blocks(void)
-{
-    volatile char *block = malloc(LARGE_BLOCK);
-
-    if (block)
-        *block = 0;
-    free((void *)(uintptr_t)block);
-}
-
 /* With one of them a message can wait while another is sent to a process that
  * has just got what it needs and computes on this thread's core. */
 static int io_threads(void)
@@ -62,10 +50,18 @@ static int io_threads(void)
 static void *new_context(void)
 {
     void *zmq = zmq_ctx_new();
+    volatile char *block;
 
     if (!zmq)
         return NULL;
-    keep_large_blocks();
+    /* Messages of megabytes come and go with each step. glibc gives such memory
+     * back to the system each time, and takes it page by page, until it has
+     * once seen a block freed that was as large: then it keeps up to twice
+     * that. */
+    block = malloc(LARGE_BLOCK);
+    if (block)
+        *block = 0;
+    free((void *)(uintptr_t)block);
     zmq_ctx_set(zmq, ZMQ_IO_THREADS, io_threads());
     zmq_ctx_set(zmq, ZMQ_MAX_SOCKETS, MOST_SOCKET);
     zmq_ctx_set(zmq, ZMQ_BLOCKY, 0); /* nothing lingers unless it says so */

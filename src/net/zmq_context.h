@@ -1,7 +1,6 @@
 /* zmq_context.h - ZeroMQ's context of this process: it begins with the first
  * socket and ends with the last one, and is begun anew after fork(). */
-#ifndef FL_NET_ZMQ_CONTEXT_H
-#define FL_NET_ZMQ_CONTEXT_H
+#pragma once
 
 #include "base/error.h"
 
@@ -10,5 +9,3 @@ fleet_status fl_zmq_open(void **socket, int type);
 
 /* In the process that opened it. */
 void fl_zmq_close(void *socket);
-
-#endif

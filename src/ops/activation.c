@@ -17,21 +17,13 @@
 
 enum { OUT, IN, OTHER };
 
-/* Elements from where the range begins: rows, or all without a batch. */
-static int64_t range_elements(const fl_instance *in, const fl_range *r)
-{
-    const fl_arg *a = &in->arg[OUT];
-
-    return a->factor ? fl_count(in, OUT, r) : a->rows * a->cols;
-}
-
 static fleet_status activation_run(const fl_instance *in, const fl_range *r)
 {
     const fl_activation *a = in->step->config;
 
     fl_simd_best()->activation[a->kind].forward(
         fl_rows_f32(in, OUT, r), fl_rows_f32(in, IN, r), a->alpha,
-        range_elements(in, r));
+        fl_range_count(in, OUT, r));
     return FLEET_OK;
 }
 
@@ -42,7 +34,7 @@ static fleet_status activation_grad_run(const fl_instance *in,
 
     fl_simd_best()->activation[a->kind].gradient(
         fl_rows_f32(in, OUT, r), fl_rows_f32(in, OTHER, r),
-        fl_rows_f32(in, IN, r), a->alpha, range_elements(in, r));
+        fl_rows_f32(in, IN, r), a->alpha, fl_range_count(in, OUT, r));
     return FLEET_OK;
 }
 
@@ -50,7 +42,8 @@ static fleet_status square_run(const fl_instance *in, const fl_range *r)
 {
     const float *x = fl_rows_f32(in, IN, r);
 
-    fl_simd_best()->mul(fl_rows_f32(in, OUT, r), x, x, range_elements(in, r));
+    fl_simd_best()->mul(fl_rows_f32(in, OUT, r), x, x,
+                        fl_range_count(in, OUT, r));
     return FLEET_OK;
 }
 
@@ -58,7 +51,7 @@ static fleet_status square_grad_run(const fl_instance *in, const fl_range *r)
 {
     const fl_simd *simd = fl_simd_best();
     float *dx = fl_rows_f32(in, OUT, r);
-    int64_t n = range_elements(in, r);
+    int64_t n = fl_range_count(in, OUT, r);
 
     simd->mul(dx, fl_rows_f32(in, IN, r), fl_rows_f32(in, OTHER, r), n);
     simd->add(dx, dx, dx, n);
@@ -70,7 +63,7 @@ static fleet_status scale_run(const fl_instance *in, const fl_range *r)
     const fl_scale_config *c = in->step->config;
 
     fl_simd_best()->scale(fl_rows_f32(in, OUT, r), fl_rows_f32(in, IN, r),
-                          c->scale, c->bias, range_elements(in, r));
+                          c->scale, c->bias, fl_range_count(in, OUT, r));
     return FLEET_OK;
 }
 
@@ -79,7 +72,7 @@ static fleet_status scale_grad_run(const fl_instance *in, const fl_range *r)
     const fl_scale_config *c = in->step->config;
 
     fl_simd_best()->scale(fl_rows_f32(in, OUT, r), fl_rows_f32(in, IN, r),
-                          c->scale, 0.0f, range_elements(in, r));
+                          c->scale, 0.0f, fl_range_count(in, OUT, r));
     return FLEET_OK;
 }
 
@@ -210,9 +203,8 @@ const fl_op *fl_activation_op(int64_t kind)
 
 /* --- builders ------------------------------------------------------------- */
 
-/* alpha 0: the default. */
-static fleet_var *add_activation(fleet_program *p, fleet_var *x, int64_t kind,
-                                 float alpha)
+fleet_var *fl_activation_add(fleet_program *p, fleet_var *x, int64_t kind,
+                             float alpha)
 {
     static const float default_alpha[FL_N_ACTIVATION] = {
 #define FL_ACTIVATION(NAME, name, value, ...) [FLEET_##NAME] = (value),
@@ -228,29 +220,24 @@ static fleet_var *add_activation(fleet_program *p, fleet_var *x, int64_t kind,
                           default_alpha[kind] != 0);
 }
 
-fleet_var *fl_activation_add(fleet_program *p, fleet_var *x, int64_t kind)
-{
-    return add_activation(p, x, kind, 0);
-}
-
 fleet_var *fleet_relu(fleet_program *p, fleet_var *x)
 {
-    return add_activation(p, x, FLEET_RELU, 0);
+    return fl_activation_add(p, x, FLEET_RELU, 0);
 }
 
 fleet_var *fleet_tanh(fleet_program *p, fleet_var *x)
 {
-    return add_activation(p, x, FLEET_TANH, 0);
+    return fl_activation_add(p, x, FLEET_TANH, 0);
 }
 
 fleet_var *fleet_sigmoid(fleet_program *p, fleet_var *x)
 {
-    return add_activation(p, x, FLEET_SIGMOID, 0);
+    return fl_activation_add(p, x, FLEET_SIGMOID, 0);
 }
 
 fleet_var *fleet_leaky_relu(fleet_program *p, fleet_var *x, float alpha)
 {
-    return add_activation(p, x, FLEET_LEAKY_RELU, alpha);
+    return fl_activation_add(p, x, FLEET_LEAKY_RELU, alpha);
 }
 
 fleet_var *fleet_square(fleet_program *p, fleet_var *x)

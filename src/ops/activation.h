@@ -5,8 +5,7 @@
  *   square, square.grad                   none
  *   scale, scale.grad                     fl_scale_config
  */
-#ifndef FL_OPS_ACTIVATION_H
-#define FL_OPS_ACTIVATION_H
+#pragma once
 
 #include "runtime/device/device.h"
 #include "runtime/graph/op.h"
@@ -27,8 +26,9 @@ const fl_op *fl_activation_op(int64_t kind);
 /* What a node of such an operator computes. */
 fl_activation fl_activation_of(const fl_node *n);
 
-/* For builders: x through the activation, its alpha the default. */
-fleet_var *fl_activation_add(fleet_program *p, fleet_var *x, int64_t kind);
+/* For builders: x through the activation; alpha 0: its default. */
+fleet_var *fl_activation_add(fleet_program *p, fleet_var *x, int64_t kind,
+                             float alpha);
 
 /* --- for other families' CUDA halves (activation.cu) ---------------------- */
 
@@ -39,5 +39,3 @@ fleet_status fl_cuda_activate(fl_queue *q, const fl_device_step *s, int y,
 /* Operand g is multiplied by the derivative at operand y. */
 fleet_status fl_cuda_activation_mask(fl_queue *q, const fl_device_step *s,
                                      int g, int y, const fl_activation *a);
-
-#endif

@@ -3,7 +3,6 @@
 #include "ops/dnnl.h"
 
 #include <pthread.h>
-#include <stdio.h>
 
 #include <oneapi/dnnl/dnnl.h>
 
@@ -31,23 +30,12 @@ struct fl_matmul {
 
 /* --- what 2.x and 3.x call differently ----------------------------------- */
 
+typedef dnnl_memory_desc_t desc;
+
 #if DNNL_VERSION_MAJOR >= 3
 
-typedef dnnl_memory_desc_t desc;
-#define DESC_ARG(d) (d)
-
-static dnnl_status_t make_desc(desc *d, int n_dim, const dnnl_dim_t *dims,
-                               const dnnl_dim_t *strides, bool bf16)
-{
-    dnnl_dims_t size = {0}, stride = {0};
-
-    for (int i = 0; i < n_dim; i++) {
-        size[i] = dims[i];
-        stride[i] = strides[i];
-    }
-    return dnnl_memory_desc_create_with_strides(
-        d, n_dim, size, bf16 ? dnnl_bf16 : dnnl_f32, stride);
-}
+#define DESC_ARG(d)       (d)
+#define DESC_WITH_STRIDES dnnl_memory_desc_create_with_strides
 
 static void free_desc(desc d)
 {
@@ -68,21 +56,8 @@ static dnnl_status_t make_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
 
 #else
 
-typedef dnnl_memory_desc_t desc;
-#define DESC_ARG(d) (&(d))
-
-static dnnl_status_t make_desc(desc *d, int n_dim, const dnnl_dim_t *dims,
-                               const dnnl_dim_t *strides, bool bf16)
-{
-    dnnl_dims_t size = {0}, stride = {0};
-
-    for (int i = 0; i < n_dim; i++) {
-        size[i] = dims[i];
-        stride[i] = strides[i];
-    }
-    return dnnl_memory_desc_init_by_strides(
-        d, n_dim, size, bf16 ? dnnl_bf16 : dnnl_f32, stride);
-}
+#define DESC_ARG(d)       (&(d))
+#define DESC_WITH_STRIDES dnnl_memory_desc_init_by_strides
 
 static void free_desc(desc d)
 {
@@ -108,6 +83,13 @@ static dnnl_status_t make_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
 
 #endif
 
+/* Of a matrix. */
+static dnnl_status_t make_desc(desc *d, dnnl_dims_t size, dnnl_dims_t stride,
+                               bool bf16)
+{
+    return DESC_WITH_STRIDES(d, 2, size, bf16 ? dnnl_bf16 : dnnl_f32, stride);
+}
+
 /* --- the engine, once ---------------------------------------------------- */
 
 static dnnl_engine_t engine; /* stateless on a CPU; kept for the process */
@@ -117,15 +99,6 @@ static void make_engine(void)
 {
     if (dnnl_engine_create(&engine, dnnl_cpu, 0) != dnnl_success)
         engine = NULL;
-}
-
-const char *fl_dnnl_version(void)
-{
-    static char text[32];
-    const dnnl_version_t *v = dnnl_version();
-
-    snprintf(text, sizeof text, "%d.%d.%d", v->major, v->minor, v->patch);
-    return text;
 }
 
 static fleet_status failed(dnnl_status_t e, const char *what)
@@ -165,15 +138,15 @@ bool fl_matmul_activates(int activation)
 
 static fleet_status make_descs(const fl_matmul_spec *s, desc *d)
 {
-    dnnl_dim_t a[] = {s->m, s->k}, as[] = {s->lda, 1}, at[] = {1, s->lda};
-    dnnl_dim_t b[] = {s->k, s->n}, bs[] = {s->ldb, 1}, bt[] = {1, s->ldb};
-    dnnl_dim_t c[] = {s->m, s->n}, cs[] = {s->ldc, 1};
-    dnnl_dim_t bias[] = {1, s->n}, biass[] = {s->n, 1};
+    dnnl_dims_t a = {s->m, s->k}, as = {s->lda, 1}, at = {1, s->lda};
+    dnnl_dims_t b = {s->k, s->n}, bs = {s->ldb, 1}, bt = {1, s->ldb};
+    dnnl_dims_t c = {s->m, s->n}, cs = {s->ldc, 1};
+    dnnl_dims_t bias = {1, s->n}, biass = {s->n, 1};
 
-    DNNL_TRY(make_desc(&d[A], 2, a, s->ta ? at : as, s->bf16));
-    DNNL_TRY(make_desc(&d[B], 2, b, s->tb ? bt : bs, s->bf16));
-    DNNL_TRY(make_desc(&d[C], 2, c, cs, s->bf16_out));
-    DNNL_TRY(make_desc(&d[BIAS], 2, bias, biass, false));
+    DNNL_TRY(make_desc(&d[A], a, s->ta ? at : as, s->bf16));
+    DNNL_TRY(make_desc(&d[B], b, s->tb ? bt : bs, s->bf16));
+    DNNL_TRY(make_desc(&d[C], c, cs, s->bf16_out));
+    DNNL_TRY(make_desc(&d[BIAS], bias, biass, false));
     return FLEET_OK;
 }
 

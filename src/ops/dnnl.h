@@ -5,8 +5,7 @@
  * nothing else; parallelism lies above it. Several threads may run one product
  * at a time, each with its own number and scratch.
  */
-#ifndef FL_OPS_DNNL_H
-#define FL_OPS_DNNL_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -35,8 +34,3 @@ size_t fl_matmul_scratch(const fl_matmul *m);
 fleet_status fl_matmul_run(const fl_matmul *m, int thread, const void *a,
                            const void *b, const float *bias, void *c,
                            void *scratch);
-
-/* "2.6.3" */
-const char *fl_dnnl_version(void);
-
-#endif

@@ -135,18 +135,6 @@ static void make_config(const fl_node *n, fl_arithmetic op, fl_elementwise *c)
 
 /* --- walking ------------------------------------------------------------- */
 
-/* Where block i of a row begins in an operand. */
-static int64_t block_at(const fl_elementwise *c, const fl_walk *w, int64_t i)
-{
-    int64_t at = 0;
-
-    for (int d = c->n_dim - 1; d >= 0; d--) {
-        at += i % c->dim[d] * w->stride[d];
-        i /= c->dim[d];
-    }
-    return at;
-}
-
 static const float *row_of(const fl_instance *in, int i, const fl_walk *w,
                            int64_t row)
 {
@@ -185,16 +173,6 @@ static void apply(const fl_elementwise *c, float *out, const float *a,
     }
 }
 
-/* Rows of a range in units of the result's rows; one without a batch. */
-static void rows_of(const fl_instance *in, const fl_range *r, int64_t *first,
-                    int64_t *last)
-{
-    int64_t factor = in->arg[OUT].factor;
-
-    *first = factor ? r->begin * factor : 0;
-    *last = factor ? r->end * factor : 1;
-}
-
 /* Nothing is broadcast: all rows of a range are one block. */
 static bool is_plain(const fl_elementwise *c)
 {
@@ -205,9 +183,9 @@ static bool is_plain(const fl_elementwise *c)
 static fleet_status forward_run(const fl_instance *in, const fl_range *r)
 {
     const fl_elementwise *c = in->step->config;
-    int64_t first, last, size = c->block * c->n_block;
-
-    rows_of(in, r, &first, &last);
+    int64_t factor = in->arg[OUT].factor, size = c->block * c->n_block;
+    int64_t first = factor ? r->begin * factor : 0;
+    int64_t last = factor ? r->end * factor : 1; /* one without a batch */
     if (is_plain(c)) {
         fl_elementwise all = *c;
 
@@ -222,8 +200,8 @@ static fleet_status forward_run(const fl_instance *in, const fl_range *r)
         float *out = (float *)fl_ptr(in, OUT) + row * size;
 
         for (int64_t i = 0; i < c->n_block; i++)
-            apply(c, out + i * c->block, a + block_at(c, &c->a, i),
-                  b + block_at(c, &c->b, i));
+            apply(c, out + i * c->block, a + fl_walk_block(c, &c->a, i),
+                  b + fl_walk_block(c, &c->b, i));
     }
     return FLEET_OK;
 }
@@ -270,8 +248,8 @@ static void add_row(const fl_instance *in, int64_t row, float *d)
     const float *x = c->op == FL_MUL ? row_of(in, OTHER, other, row) : NULL;
 
     for (int64_t i = 0; i < c->n_block; i++)
-        accumulate(k, mine, other, d + block_at(c, mine, i), g + i * c->block,
-                   x ? x + block_at(c, other, i) : NULL);
+        accumulate(k, mine, other, d + fl_walk_block(c, mine, i),
+                   g + i * c->block, x ? x + fl_walk_block(c, other, i) : NULL);
 }
 
 static fleet_status grad_plain_run(const fl_instance *in, const fl_range *r)

@@ -11,25 +11,12 @@
 enum { OUT, A, B };
 enum { D, G, OTHER };
 
-/* Where block i of a row begins in an operand. */
-__device__ static int64_t block_at(const fl_elementwise &c, const fl_walk &w,
-                                   int64_t i)
-{
-    int64_t at = 0;
-
-    for (int d = c.n_dim - 1; d >= 0; d--) {
-        at += i % c.dim[d] * w.stride[d];
-        i /= c.dim[d];
-    }
-    return at;
-}
-
 /* The element of an operand that belongs to element i of the result. */
 __device__ static float operand_at(const fl_elementwise &c, const fl_walk &w,
                                    const float *x, int64_t ld, int64_t i)
 {
     int64_t size = c.block * c.n_block, row = i / size, in_row = i % size;
-    int64_t at = block_at(c, w, in_row / c.block);
+    int64_t at = fl_walk_block(&c, &w, in_row / c.block);
 
     if (!w.block_is_one)
         at += in_row % c.block;

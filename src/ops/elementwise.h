@@ -1,12 +1,13 @@
 /* elementwise.h - how the operands of add, sub and mul are walked; see
  * elementwise.c. */
-#ifndef FL_OPS_ELEMENTWISE_H
-#define FL_OPS_ELEMENTWISE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include <fleet/program.h>
+
+#include "base/host_device.h"
 
 typedef enum fl_arithmetic { FL_ADD, FL_SUB, FL_MUL } fl_arithmetic;
 
@@ -25,6 +26,19 @@ typedef struct fl_elementwise {
     fl_walk a, b;           /* the operands */
 } fl_elementwise;
 
+/* Where block i of a row begins in an operand. */
+FL_EVERYWHERE int64_t fl_walk_block(const fl_elementwise *c, const fl_walk *w,
+                                    int64_t i)
+{
+    int64_t at = 0;
+
+    for (int d = c->n_dim - 1; d >= 0; d--) {
+        at += i % c->dim[d] * w->stride[d];
+        i /= c->dim[d];
+    }
+    return at;
+}
+
 /* elementwise         out <- a, b
  * elementwise.grad    d <- g [, the other operand: mul] */
 typedef struct fl_elementwise_grad {
@@ -33,5 +47,3 @@ typedef struct fl_elementwise_grad {
     float sign;   /* of g in d, unless mul */
     int64_t size; /* elements of d's rows, or of d without a batch */
 } fl_elementwise_grad;
-
-#endif

@@ -289,18 +289,6 @@ const fl_op fl_op_sparse_embedding = {
     .gradient = sparse_gradient,
 };
 
-static fleet_status check_sparse(int64_t dim,
-                                 const fleet_sparse_embedding_options *o)
-{
-    FL_TRY(check_table("sparse_embedding", o->rows, dim));
-    FL_TRY(fl_initializer_check("sparse_embedding", &o->initializer));
-    if (o->combiner != FLEET_SUM && o->combiner != FLEET_MEAN)
-        return fl_fail(FLEET_EINVAL,
-                       "sparse_embedding: combiner %d does not exist",
-                       (int)o->combiner);
-    return FLEET_OK;
-}
-
 fleet_var *fleet_sparse_embedding(fleet_program *p, fleet_var *ids, int64_t dim,
                                   const fleet_sparse_embedding_options *options)
 {
@@ -326,7 +314,14 @@ fleet_var *fleet_sparse_embedding(fleet_program *p, fleet_var *ids, int64_t dim,
                 ids->name);
         return fl_program_failed(p, FLEET_EINVAL);
     }
-    status = check_sparse(dim, o);
+    status = check_table("sparse_embedding", o->rows, dim);
+    if (status == FLEET_OK)
+        status = fl_initializer_check("sparse_embedding", &o->initializer);
+    if (status == FLEET_OK && o->combiner != FLEET_SUM &&
+        o->combiner != FLEET_MEAN)
+        status = fl_fail(FLEET_EINVAL,
+                         "sparse_embedding: combiner %d does not exist",
+                         (int)o->combiner);
     if (status != FLEET_OK)
         return fl_program_failed(p, status);
     uniform.b = sqrtf(1.0f / (float)dim);

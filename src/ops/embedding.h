@@ -1,7 +1,6 @@
 /* embedding.h - the configurations of the kernels of embedding.c, for both
  * their halves. */
-#ifndef FL_OPS_EMBEDDING_H
-#define FL_OPS_EMBEDDING_H
+#pragma once
 
 #include <stdint.h>
 
@@ -11,5 +10,3 @@ typedef struct fl_embedding_config {
     int64_t rows, dim, per_row; /* ids of a sample */
     int64_t padding;            /* -1: none */
 } fl_embedding_config;
-
-#endif

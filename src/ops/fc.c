@@ -212,7 +212,7 @@ fleet_var *fleet_fc(fleet_program *p, fleet_var *x, int64_t n,
         &FL_ATTR_INT("activation", apart ? FLEET_LINEAR : (int)o->activation),
         1);
     /* Pass fuse_activation makes one of the two again. */
-    return apart ? fl_activation_add(p, out, o->activation) : out;
+    return apart ? fl_activation_add(p, out, o->activation, 0) : out;
 }
 
 fleet_var *fleet_matmul(fleet_program *p, fleet_var *x, fleet_var *y)

@@ -37,21 +37,16 @@ static void finish(fl_device *d, fl_device_step *s)
     state_of(s)->gemm = nullptr;
 }
 
-/* The largest power of two, up to 256, that all operands are aligned to. */
-static uint32_t align_of(const fl_device_step *s)
+/* Of operands of the types of `in` and `out`. All are aligned to the largest
+ * power of two, up to 256, that divides their addresses. */
+static fleet_status make(fl_device *d, fl_device_step *s, fl_gemm_spec spec,
+                         int in, int out)
 {
     uintptr_t all = 256;
 
     for (int i = 0; i < s->n_arg; i++)
         all |= reinterpret_cast<uintptr_t>(s->arg[i].data);
-    return (uint32_t)(all & (~all + 1));
-}
-
-/* Of operands of the types of `in` and `out`. */
-static fleet_status make(fl_device *d, fl_device_step *s, fl_gemm_spec spec,
-                         int in, int out)
-{
-    spec.align = align_of(s);
+    spec.align = (uint32_t)(all & (~all + 1));
     spec.in = s->arg[in].dtype;
     spec.out = s->arg[out].dtype;
     return d->methods->gemm_create(d, &spec, &state_of(s)->gemm);

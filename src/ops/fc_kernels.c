@@ -10,7 +10,7 @@
 
 #include "ops/dnnl.h"
 #include "ops/fc_kernels.h"
-#include "runtime/plan/plan.h"
+#include "ops/ops.h"
 #include "runtime/simd/simd.h"
 
 static const fl_fc_config *config_of(const fl_instance *in)
@@ -143,11 +143,6 @@ static const float *transposed(const fl_instance *in, int w, const fl_range *r)
     return r->scratch;
 }
 
-static int64_t rows_of(const fl_instance *in, int i, const fl_range *r)
-{
-    return (r->end - r->begin) * in->arg[i].factor;
-}
-
 static fleet_status small_forward_run(const fl_instance *in, const fl_range *r)
 {
     const fl_fc_config *c = config_of(in);
@@ -160,7 +155,7 @@ static fleet_status small_forward_run(const fl_instance *in, const fl_range *r)
         .ldy = in->arg[F_OUT].ld,
         .wt = transposed(in, F_W, r),
         .bias = c->bias ? fl_ptr(in, F_B) : NULL,
-        .rows = rows_of(in, F_X, r),
+        .rows = fl_range_rows(in, F_X, r),
         .k = c->k,
         .n = (int)c->n,
     });
@@ -286,7 +281,7 @@ static fleet_status small_dx_run(const fl_instance *in, const fl_range *r)
         .y = fl_rows_f32(in, X_G, r),
         .ldy = in->arg[X_G].ld,
         .wt = transposed(in, X_W, r),
-        .rows = rows_of(in, X_G, r),
+        .rows = fl_range_rows(in, X_G, r),
         .k = c->k,
         .n = (int)c->n,
     });

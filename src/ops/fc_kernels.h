@@ -7,8 +7,7 @@
  *   dw       dW <- x, g            small.dw       the same
  *   db       db <- g
  */
-#ifndef FL_OPS_FC_KERNELS_H
-#define FL_OPS_FC_KERNELS_H
+#pragma once
 
 #include "ops/activation.h"
 #include "runtime/plan/kernel.h"
@@ -24,5 +23,3 @@ extern const fl_kernel fl_kernel_fc_forward, fl_kernel_fc_small_forward,
     fl_kernel_fc_mask, fl_kernel_fc_pack, fl_kernel_fc_dx,
     fl_kernel_fc_small_dx, fl_kernel_fc_dw, fl_kernel_fc_small_dw,
     fl_kernel_fc_db;
-
-#endif

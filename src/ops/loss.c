@@ -18,11 +18,6 @@
 #include "ops/ops.h"
 #include "runtime/simd/simd.h"
 
-static int64_t rows_of(const fl_instance *in, int i, const fl_range *r)
-{
-    return (r->end - r->begin) * in->arg[i].factor;
-}
-
 /* --- labels -------------------------------------------------------------- */
 
 static fleet_status per_sample(fl_node *n, int64_t least_cols, const char *what)
@@ -130,7 +125,7 @@ static fleet_status ce_infer(fl_node *n)
 
 static fleet_status ce_run(const fl_instance *in, const fl_range *r)
 {
-    int64_t c = in->arg[1].cols, n = rows_of(in, 0, r), label;
+    int64_t c = in->arg[1].cols, n = fl_range_rows(in, 0, r), label;
     int64_t first = r->begin * in->arg[0].factor;
     float *loss = fl_rows_f32(in, 0, r);
     const float *p = fl_rows_f32(in, 1, r);
@@ -144,7 +139,7 @@ static fleet_status ce_run(const fl_instance *in, const fl_range *r)
 
 static fleet_status ce_grad_run(const fl_instance *in, const fl_range *r)
 {
-    int64_t c = in->arg[0].cols, n = rows_of(in, 0, r), label;
+    int64_t c = in->arg[0].cols, n = fl_range_rows(in, 0, r), label;
     int64_t first = r->begin * in->arg[0].factor;
     float *dp = fl_rows_f32(in, 0, r);
     const float *g = fl_rows_f32(in, 1, r), *p = fl_rows_f32(in, 2, r);
@@ -184,7 +179,7 @@ static float loss_of(const float *x, int64_t c, int64_t label)
 static fleet_status sce_run(const fl_instance *in, const fl_range *r)
 {
     const fl_simd *simd = fl_simd_best();
-    int64_t c = in->arg[2].cols, n = rows_of(in, 0, r), label;
+    int64_t c = in->arg[2].cols, n = fl_range_rows(in, 0, r), label;
     int64_t first = r->begin * in->arg[0].factor;
     float *loss = fl_rows_f32(in, 0, r), *y = fl_rows_f32(in, 1, r);
     const float *x = fl_rows_f32(in, 2, r);
@@ -199,7 +194,7 @@ static fleet_status sce_run(const fl_instance *in, const fl_range *r)
 
 static fleet_status sce_grad_run(const fl_instance *in, const fl_range *r)
 {
-    int64_t c = in->arg[0].cols, n = rows_of(in, 0, r), label;
+    int64_t c = in->arg[0].cols, n = fl_range_rows(in, 0, r), label;
     int64_t first = r->begin * in->arg[0].factor;
     float *dx = fl_rows_f32(in, 0, r);
     const float *g = fl_rows_f32(in, 1, r), *y = fl_rows_f32(in, 2, r);
@@ -221,14 +216,9 @@ static fleet_status binary_infer(fl_node *n)
     return per_sample(n, 1, "[-1,1]");
 }
 
-static float sigmoid_loss(float x, float t)
-{
-    return fmaxf(x, 0.0f) - x * t + log1pf(expf(-fabsf(x)));
-}
-
 static fleet_status sigmoid_ce_run(const fl_instance *in, const fl_range *r)
 {
-    int64_t n = rows_of(in, 0, r), first = r->begin * in->arg[0].factor;
+    int64_t n = fl_range_rows(in, 0, r), first = r->begin * in->arg[0].factor;
     float *loss = fl_rows_f32(in, 0, r);
     const float *x = fl_rows_f32(in, 1, r);
 
@@ -236,7 +226,7 @@ static fleet_status sigmoid_ce_run(const fl_instance *in, const fl_range *r)
         float t;
 
         FL_TRY(read_target(in, 2, first + i, &t));
-        loss[i] = sigmoid_loss(x[i], t);
+        loss[i] = fmaxf(x[i], 0.0f) - x[i] * t + log1pf(expf(-fabsf(x[i])));
     }
     return FLEET_OK;
 }
@@ -244,7 +234,7 @@ static fleet_status sigmoid_ce_run(const fl_instance *in, const fl_range *r)
 static fleet_status sigmoid_ce_grad_run(const fl_instance *in,
                                         const fl_range *r)
 {
-    int64_t n = rows_of(in, 0, r), first = r->begin * in->arg[0].factor;
+    int64_t n = fl_range_rows(in, 0, r), first = r->begin * in->arg[0].factor;
     float *dx = fl_rows_f32(in, 0, r);
     const float *g = fl_rows_f32(in, 1, r), *x = fl_rows_f32(in, 2, r);
 
@@ -261,7 +251,7 @@ static float epsilon_of(const fl_instance *in)
 
 static fleet_status log_loss_run(const fl_instance *in, const fl_range *r)
 {
-    int64_t n = rows_of(in, 0, r), first = r->begin * in->arg[0].factor;
+    int64_t n = fl_range_rows(in, 0, r), first = r->begin * in->arg[0].factor;
     float e = epsilon_of(in), *loss = fl_rows_f32(in, 0, r);
     const float *p = fl_rows_f32(in, 1, r);
 
@@ -276,7 +266,7 @@ static fleet_status log_loss_run(const fl_instance *in, const fl_range *r)
 
 static fleet_status log_loss_grad_run(const fl_instance *in, const fl_range *r)
 {
-    int64_t n = rows_of(in, 0, r), first = r->begin * in->arg[0].factor;
+    int64_t n = fl_range_rows(in, 0, r), first = r->begin * in->arg[0].factor;
     float e = epsilon_of(in), *dp = fl_rows_f32(in, 0, r);
     const float *g = fl_rows_f32(in, 1, r), *p = fl_rows_f32(in, 2, r);
 

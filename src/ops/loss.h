@@ -1,7 +1,6 @@
 /* loss.h - the configurations of the kernels of loss.c, for both their
  * halves. */
-#ifndef FL_OPS_LOSS_H
-#define FL_OPS_LOSS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -16,5 +15,3 @@ typedef struct fl_softmax_config {
 typedef struct fl_log_loss_config {
     float epsilon;
 } fl_log_loss_config;
-
-#endif

@@ -5,6 +5,7 @@
 #include <fleet/metrics.h>
 #include <fleet/nn.h>
 
+#include "ops/metrics.h"
 #include "ops/ops.h"
 
 /* The label of a row, whatever its dtype. */
@@ -36,25 +37,13 @@ static fleet_status accuracy_infer(fl_node *n)
     return metric_infer(n, INT32_MAX, "[-1,C]");
 }
 
-static int64_t best_class(const float *x, int64_t c)
-{
-    int64_t best = 0;
-
-    if (c == 1)
-        return x[0] > 0.5f;
-    for (int64_t j = 1; j < c; j++)
-        if (x[j] > x[best])
-            best = j;
-    return best;
-}
-
 static fleet_status accuracy_run(const fl_instance *in, const fl_range *r)
 {
     const float *x = fl_ptr(in, 1);
     int64_t c = in->arg[1].cols, n = r->batch * in->arg[1].factor, right = 0;
 
     for (int64_t i = 0; i < n; i++)
-        right += (double)best_class(x + i * c, c) == label_of(in, 2, i);
+        right += (double)fl_best_class(x + i * c, c) == label_of(in, 2, i);
     *(float *)fl_ptr(in, 0) = (float)right / (float)n;
     return FLEET_OK;
 }
@@ -198,9 +187,7 @@ fleet_var *fleet_auc(fleet_program *p, fleet_var *x, fleet_var *label,
     name = fl_program_name(p, "auc_state");
     if (!name)
         return fl_program_failed(p, FLEET_ENOMEM);
-    in[IN_POS] =
-        fl_program_state(p, name, "pos", FLEET_INT64, &shape, FL_MERGE_SUM);
-    in[IN_NEG] =
-        fl_program_state(p, name, "neg", FLEET_INT64, &shape, FL_MERGE_SUM);
+    in[IN_POS] = fl_program_state(p, name, "pos", FLEET_INT64, &shape);
+    in[IN_NEG] = fl_program_state(p, name, "neg", FLEET_INT64, &shape);
     return fl_program_add(p, &fl_op_auc, in, 4, NULL, 0);
 }

@@ -1,20 +1,10 @@
 /* metrics.cu - the CUDA half of metrics.c. Counts are whole numbers, so that
  * their order does not matter. */
+#include "ops/metrics.h"
+
 #include "runtime/device/cuda/block.h"
 
 /* --- accuracy: out <- x, label -------------------------------------------- */
-
-__device__ static int64_t best_class(const float *x, int64_t c)
-{
-    int64_t best = 0;
-
-    if (c == 1)
-        return x[0] > 0.5f;
-    for (int64_t j = 1; j < c; j++)
-        if (x[j] > x[best])
-            best = j;
-    return best;
-}
 
 /* A label as a double, int64 or float32. */
 __device__ static double label_at(const void *label, bool is_float, int64_t row)
@@ -28,7 +18,7 @@ __global__ static void count_right(unsigned *right, const float *x, int64_t c,
                                    int64_t rows)
 {
     FL_EACH(r, rows)
-    if ((double)best_class(x + r * c, c) == label_at(label, is_float, r))
+    if ((double)fl_best_class(x + r * c, c) == label_at(label, is_float, r))
         atomicAdd(right, 1u);
 }
 

@@ -1,6 +1,5 @@
 /* ops.h - the operators, by name. */
-#ifndef FL_OPS_OPS_H
-#define FL_OPS_OPS_H
+#pragma once
 
 #include "runtime/plan/lower.h"
 
@@ -35,6 +34,22 @@ static inline const fl_kernel *fl_kernel_for(const fl_kernel_pair *p,
     return fl_shape_batched(&v->shape) ? &p->rows : &p->whole;
 }
 
+/* Rows and elements of the range in an operand; all of a value without a
+ * batch. */
+static inline int64_t fl_range_rows(const fl_instance *in, int i,
+                                    const fl_range *r)
+{
+    const fl_arg *a = &in->arg[i];
+
+    return a->factor ? (r->end - r->begin) * a->factor : a->rows;
+}
+
+static inline int64_t fl_range_count(const fl_instance *in, int i,
+                                     const fl_range *r)
+{
+    return fl_range_rows(in, i, r) * in->arg[i].cols;
+}
+
 /* --- what builders and infer() have in common ---------------------------- */
 
 /* FLEET_EDTYPE, FLEET_ESHAPE with the op's name and both sides in the text. */
@@ -53,5 +68,3 @@ void fl_set_out(const fl_node *n, int i, const fl_shape *shape);
 /* For builders: false if the program has failed or an input is NULL, which is a
  * failure; a NULL program is FLEET_EINVAL of the thread. */
 bool fl_builder_ready(fleet_program *p, const fleet_var *x);
-
-#endif

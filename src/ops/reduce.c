@@ -1,6 +1,5 @@
 /* reduce.c - reduce_sum over one dimension, and the mean of everything. */
 #include <inttypes.h>
-#include <string.h>
 
 #include <fleet/nn.h>
 
@@ -48,21 +47,13 @@ static const fl_sum_config *make_config(fl_lowering *l, const fl_node *n)
     return fl_config(l, &c, sizeof c);
 }
 
-/* Rows of the range; all of a value without a batch. */
-static int64_t rows_of(const fl_instance *in, const fl_range *r)
-{
-    const fl_arg *a = &in->arg[0];
-
-    return a->factor ? (r->end - r->begin) * a->factor : a->rows;
-}
-
 static fleet_status sum_run(const fl_instance *in, const fl_range *r)
 {
     const fl_sum_config *c = in->step->config;
     const fl_simd *simd = fl_simd_best();
     float *out = fl_rows_f32(in, 0, r);
     const float *x = fl_rows_f32(in, 1, r);
-    int64_t rows = rows_of(in, r) * c->outer;
+    int64_t rows = fl_range_rows(in, 0, r) * c->outer;
 
     for (int64_t i = 0; i < rows; i++, out += c->inner, x += c->n * c->inner) {
         if (c->inner == 1)
@@ -78,7 +69,7 @@ static fleet_status sum_grad_run(const fl_instance *in, const fl_range *r)
     const fl_sum_config *c = in->step->config;
     float *dx = fl_rows_f32(in, 0, r);
     const float *g = fl_rows_f32(in, 1, r);
-    int64_t rows = rows_of(in, r) * c->outer;
+    int64_t rows = fl_range_rows(in, 0, r) * c->outer;
 
     for (int64_t i = 0; i < rows; i++, g += c->inner)
         for (int64_t j = 0; j < c->n; j++, dx += c->inner)
@@ -162,8 +153,7 @@ static fleet_status mean_run(const fl_instance *in, const fl_range *r)
 static fleet_status mean_grad_run(const fl_instance *in, const fl_range *r)
 {
     float *dx = fl_rows_f32(in, 0, r);
-    int64_t n = in->arg[0].factor ? fl_count(in, 0, r)
-                                  : elements(&in->arg[0], r->batch);
+    int64_t n = fl_range_count(in, 0, r);
     float g =
         *(const float *)fl_ptr(in, 1) / (float)elements(&in->arg[0], r->batch);
 

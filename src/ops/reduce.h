@@ -1,7 +1,6 @@
 /* reduce.h - the configurations of the kernels of reduce.c, for both their
  * halves. */
-#ifndef FL_OPS_REDUCE_H
-#define FL_OPS_REDUCE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -9,5 +8,3 @@
 typedef struct fl_sum_config {
     int64_t outer, n, inner;
 } fl_sum_config;
-
-#endif

@@ -1,4 +1,4 @@
-/* shape_ops.c - concat, reshape, reduce_sum, mean. */
+/* shape_ops.c - concat and reshape. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -6,7 +6,6 @@
 
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
-#include "runtime/simd/simd.h"
 
 /* --- concat: out <- inputs that were not made in place -------------------- */
 
@@ -43,20 +42,11 @@ static void copy_pieces(float *to, int64_t to_step, const float *from,
                (size_t)p->size * sizeof *to);
 }
 
-/* Rows of an operand that the range covers, from row *first on. */
-static int64_t rows_in(const fl_instance *in, int i, const fl_range *r,
-                       int64_t *first)
-{
-    const fl_arg *a = &in->arg[i];
-
-    *first = r->begin * a->factor;
-    return a->factor ? (r->end - r->begin) * a->factor : a->rows;
-}
-
 static fleet_status concat_run(const fl_instance *in, const fl_range *r)
 {
     const fl_concat_config *c = in->step->config;
-    int64_t first, n = rows_in(in, 0, r, &first);
+    int64_t first = r->begin * in->arg[0].factor;
+    int64_t n = fl_range_rows(in, 0, r);
 
     for (int64_t row = first; row < first + n; row++)
         for (int i = 0; i < c->n; i++) {
@@ -76,7 +66,8 @@ static fleet_status split_run(const fl_instance *in, const fl_range *r)
 {
     const fl_concat_config *c = in->step->config;
     const fl_concat_piece *p = &c->piece[0];
-    int64_t first, n = rows_in(in, 0, r, &first);
+    int64_t first = r->begin * in->arg[0].factor;
+    int64_t n = fl_range_rows(in, 0, r);
 
     for (int64_t row = first; row < first + n; row++)
         copy_pieces((float *)fl_ptr(in, 0) + row * in->arg[0].ld, p->size,
@@ -212,11 +203,8 @@ static fleet_status reshape_infer(fl_node *n)
 
 static fleet_status copy_run(const fl_instance *in, const fl_range *r)
 {
-    const fl_arg *a = &in->arg[0];
-    int64_t n = a->factor ? fl_count(in, 0, r) : a->rows * a->cols;
-
     memcpy(fl_rows_f32(in, 0, r), fl_rows_f32(in, 1, r),
-           (size_t)n * sizeof(float));
+           (size_t)fl_range_count(in, 0, r) * sizeof(float));
     return FLEET_OK;
 }
 
@@ -240,18 +228,14 @@ static fleet_status reshape_forward(fl_lowering *l, const fl_node *n)
     return FLEET_OK;
 }
 
-/* May the gradient be the result's own? A parameter's lies in its group's. */
-static bool takes_view(const fl_lowering *l, const fleet_var *x)
-{
-    return fl_gradient_wanted(l, x) && l->gradient[x->id] < 0 &&
-           x->kind != FL_VAR_PARAM && fl_shape_batched(&x->shape);
-}
-
 static fleet_status reshape_gradient(fl_lowering *l, const fl_node *n)
 {
+    const fleet_var *x = n->in[0];
     int g = fl_gradient_of(l, n->out[0]), to;
 
-    if (takes_view(l, n->in[0]))
+    /* the result's own; a parameter's lies in its group's */
+    if (fl_gradient_wanted(l, x) && l->gradient[x->id] < 0 &&
+        x->kind != FL_VAR_PARAM && fl_shape_batched(&x->shape))
         fl_gradient_view(l, n->in[0], g, 0);
     else if ((to = fl_gradient_to(l, n->in[0])) >= 0)
         emit_copy(l, n, to, g);

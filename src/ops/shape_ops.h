@@ -1,7 +1,6 @@
 /* shape_ops.h - the configurations of the kernels of shape_ops.c, for both
  * their halves. */
-#ifndef FL_OPS_SHAPE_OPS_H
-#define FL_OPS_SHAPE_OPS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -17,5 +16,3 @@ typedef struct fl_concat_config {
     int n;
     fl_concat_piece *piece;
 } fl_concat_config;
-
-#endif

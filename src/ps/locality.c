@@ -3,7 +3,6 @@
 #define _GNU_SOURCE
 #include "ps/locality.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,21 +12,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/folder.h"
 #include "base/hash.h"
-
-static void read_line(const char *path, char *text, size_t size)
-{
-    FILE *f = fopen(path, "re");
-
-    *text = 0;
-    if (!f)
-        return;
-    if (fgets(text, (int)size, f))
-        text[strcspn(text, "\n")] = 0;
-    else
-        *text = 0;
-    fclose(f);
-}
 
 static unsigned long namespace_of(const char *path)
 {
@@ -40,12 +26,15 @@ void fl_locality_text(char text[160])
 {
     unsigned long net = namespace_of("/proc/self/ns/net");
     unsigned long mnt = namespace_of("/proc/self/ns/mnt");
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
     char boot[64];
 
-    read_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
     *text = 0;
-    if (*boot && net && mnt)
-        snprintf(text, 160, "%s/%lu/%lu", boot, net, mnt);
+    if (f && fgets(boot, sizeof boot, f) && *boot != '\n' && net && mnt)
+        snprintf(text, 160, "%.*s/%lu/%lu", (int)strcspn(boot, "\n"), boot, net,
+                 mnt);
+    if (f)
+        fclose(f);
 }
 
 void fl_who_text(char text[96])
@@ -65,21 +54,15 @@ uint64_t fl_nonce(void)
     return fl_hash(parts, sizeof parts, 0);
 }
 
-static bool is_private(const char *path)
-{
-    struct stat s;
-
-    return lstat(path, &s) == 0 && S_ISDIR(s.st_mode) &&
-           s.st_uid == geteuid() && (s.st_mode & 077) == 0;
-}
-
 fleet_status fl_ipc_folder_open(fl_ipc_folder *f)
 {
     const char *given = getenv("FLEET_IPC_FOLDER");
+    struct stat s;
 
     *f = (fl_ipc_folder){0};
     if (given && *given) {
-        if (strlen(given) >= sizeof f->path || !is_private(given))
+        if (strlen(given) >= sizeof f->path || lstat(given, &s) != 0 ||
+            !S_ISDIR(s.st_mode) || s.st_uid != geteuid() || s.st_mode & 077)
             return fl_fail(FLEET_EINVAL,
                            "FLEET_IPC_FOLDER is \"%.200s\": expected a folder "
                            "of this user alone (mode 0700), its path at most "
@@ -99,15 +82,7 @@ fleet_status fl_ipc_folder_open(fl_ipc_folder *f)
 
 void fl_ipc_folder_close(fl_ipc_folder *f)
 {
-    DIR *d = f->ours && *f->path ? opendir(f->path) : NULL;
-    struct dirent *e;
-
-    while (d && (e = readdir(d)) != NULL)
-        if (e->d_name[0] != '.')
-            unlinkat(dirfd(d), e->d_name, 0);
-    if (d)
-        closedir(d);
     if (f->ours && *f->path)
-        rmdir(f->path);
+        fl_folder_remove(f->path);
     *f = (fl_ipc_folder){0};
 }

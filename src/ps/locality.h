@@ -1,7 +1,6 @@
 /* locality.h - on which machine a process runs, so that two on the same one
  * talk by ipc: the boot of the kernel, its network and its mount namespace. */
-#ifndef FL_PS_LOCALITY_H
-#define FL_PS_LOCALITY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,5 +27,3 @@ typedef struct fl_ipc_folder {
 
 fleet_status fl_ipc_folder_open(fl_ipc_folder *f);
 void fl_ipc_folder_close(fl_ipc_folder *f);
-
-#endif

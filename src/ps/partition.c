@@ -19,32 +19,25 @@ static void *sorted_values(const fl_map *m, int *n)
     return value;
 }
 
-/* What servers keep, and nothing else. */
-static void leave_out(fl_partition *l)
-{
-    int n_param = 0, n_table = 0;
-
-    for (int i = 0; i < l->n_param; i++)
-        if (fl_param_is_remote(l->store, l->param[i]))
-            l->param[n_param++] = l->param[i];
-    for (int i = 0; i < l->n_table; i++)
-        if (fl_table_is_remote(&l->table[i]->attr))
-            l->table[n_table++] = l->table[i];
-    l->n_param = n_param;
-    l->n_table = n_table;
-}
-
+/* Of what servers keep, and of nothing else. */
 fleet_status fl_partition_make(fl_partition *l, fl_store *store, int n_server)
 {
+    int n_param, n_table;
+
     *l = (fl_partition){.store = store, .n_server = n_server};
-    l->param = sorted_values(&store->params, &l->n_param);
-    l->table = sorted_values(&store->tables, &l->n_table);
-    if (l->param && l->table) {
-        leave_out(l);
-        return FLEET_OK;
+    l->param = sorted_values(&store->params, &n_param);
+    l->table = sorted_values(&store->tables, &n_table);
+    if (!l->param || !l->table) {
+        fl_partition_done(l);
+        return FLEET_ENOMEM;
     }
-    fl_partition_done(l);
-    return FLEET_ENOMEM;
+    for (int i = 0; i < n_param; i++)
+        if (fl_param_is_remote(store, l->param[i]))
+            l->param[l->n_param++] = l->param[i];
+    for (int i = 0; i < n_table; i++)
+        if (fl_table_is_remote(&l->table[i]->attr))
+            l->table[l->n_table++] = l->table[i];
+    return FLEET_OK;
 }
 
 void fl_partition_done(fl_partition *l)

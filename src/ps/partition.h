@@ -5,8 +5,7 @@
  * A key, or a block, hashes to one of FL_N_BUCKET buckets; servers own ranges
  * of buckets, and so do the lanes inside a server. So results do not depend on
  * how many there are. */
-#ifndef FL_PS_PARTITION_H
-#define FL_PS_PARTITION_H
+#pragma once
 
 #include "runtime/store/store.h"
 
@@ -74,5 +73,3 @@ static inline bool fl_owns(const fl_buckets *b, int bucket)
 /* Which number a parameter or table has; -1: none. */
 int fl_partition_param(const fl_partition *l, const char *name);
 int fl_partition_table(const fl_partition *l, const char *name);
-
-#endif

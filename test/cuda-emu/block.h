@@ -1,6 +1,5 @@
 /* block.h - the block that runs: its threads, what they wait for. Inside. */
-#ifndef FL_CUDA_EMU_BLOCK_H
-#define FL_CUDA_EMU_BLOCK_H
+#pragma once
 
 #include "cuda_runtime.h"
 #include "fiber.h"
@@ -47,5 +46,3 @@ extern __thread fl_emu_block *fl_emu_now;
 
 bool fl_emu_reversed();
 void fl_emu_counted(long launches, long switches);
-
-#endif

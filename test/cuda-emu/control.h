@@ -1,6 +1,5 @@
 /* control.h - what a test may ask of the emulated device. */
-#ifndef FL_CUDA_EMU_CONTROL_H
-#define FL_CUDA_EMU_CONTROL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,6 +52,4 @@ long fl_emu_queued(void);   /* kernels, products, copies, fills and graphs that
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

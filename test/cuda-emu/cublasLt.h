@@ -1,8 +1,7 @@
 /* cublasLt.h - the part of cuBLASLt that the library uses, served by a plain
  * product: column-major float32, bfloat16 or float16, added up in float, one
  * loop, one order. */
-#ifndef FL_CUDA_EMU_CUBLASLT_H
-#define FL_CUDA_EMU_CUBLASLT_H
+#pragma once
 
 #include "cuda_runtime.h"
 
@@ -92,5 +91,3 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d,
                               void *out, cublasLtMatrixLayout_t lout,
                               const cublasLtMatmulAlgo_t *algo, void *workspace,
                               std::size_t workspace_bytes, cudaStream_t s);
-
-#endif

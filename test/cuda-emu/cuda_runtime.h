@@ -9,11 +9,8 @@
  * docs/adr/0018-emulated-device.md says what an emulated device shows and what
  * it cannot.
  */
-#ifndef FL_CUDA_EMU_CUDA_RUNTIME_H
-#define FL_CUDA_EMU_CUDA_RUNTIME_H
+#pragma once
 
 #include "language.h"
 #include "runtime.h"
 #include "launch.h"
-
-#endif

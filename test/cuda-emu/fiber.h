@@ -5,8 +5,7 @@
  * by fl_fiber_release() and fl_fiber_acquire(), as a barrier does. So a kernel
  * that forgets a barrier is a race there.
  */
-#ifndef FL_CUDA_EMU_FIBER_H
-#define FL_CUDA_EMU_FIBER_H
+#pragma once
 
 #include <cstddef>
 
@@ -41,5 +40,3 @@ void fl_fiber_entered();
 
 void fl_fiber_release(void *order);
 void fl_fiber_acquire(void *order);
-
-#endif

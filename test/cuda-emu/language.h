@@ -1,6 +1,5 @@
 /* language.h - the words of CUDA C++ that kernels are written in. */
-#ifndef FL_CUDA_EMU_LANGUAGE_H
-#define FL_CUDA_EMU_LANGUAGE_H
+#pragma once
 
 #include <cmath>
 #include <cstdint>
@@ -220,5 +219,3 @@ template <class T> static inline T max(T a, T b)
 {
     return a < b ? b : a;
 }
-
-#endif

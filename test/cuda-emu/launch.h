@@ -6,8 +6,7 @@
  * have not begun. So a kernel without barrier or shuffle is a plain loop on one
  * stack.
  */
-#ifndef FL_CUDA_EMU_LAUNCH_H
-#define FL_CUDA_EMU_LAUNCH_H
+#pragma once
 
 #include <tuple>
 
@@ -58,5 +57,3 @@ void fl_emu_start(const char *name, void (*kernel)(P...), dim3 grid, dim3 block,
     fl_emu_start(#kernel, kernel, grid, block, shared, stream, __VA_ARGS__)
 #define FL_BLOCK_MEMORY(type, name)                                            \
     type *name = static_cast<type *>(fl_emu_shared())
-
-#endif

@@ -5,8 +5,7 @@
  *
  * New memory is full of NaN. Copies check which side is whose.
  */
-#ifndef FL_CUDA_EMU_RUNTIME_H
-#define FL_CUDA_EMU_RUNTIME_H
+#pragma once
 
 #include <functional>
 #include <cstddef>
@@ -160,5 +159,3 @@ void fl_emu_synchronize(cudaStream_t s);
 /* Keep an error for cudaGetLastError(), with a text of its own. */
 cudaError_t fl_emu_error(cudaError_t e, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-
-#endif

@@ -1,8 +1,7 @@
 /* samples.h - kernels that only show what the emulated device does, right and
  * wrong ones; each function starts one and returns CUDA's text, "no error" if
  * there is none. */
-#ifndef FL_CUDA_EMU_SAMPLES_H
-#define FL_CUDA_EMU_SAMPLES_H
+#pragma once
 
 #ifdef __cplusplus
 extern "C" {
@@ -32,6 +31,4 @@ const char *sample_no_blocks(void);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

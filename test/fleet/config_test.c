@@ -148,6 +148,8 @@ TEST(names_what_does_not_go_together)
 {
     REFUSED("{" MODEL ", \"optimizer\": {\"type\": \"sgd\", \"beta1\": 0.5}}",
             "optimizer.beta1: expected nothing: it is another optimizer's");
+    REFUSED("{" MODEL ", \"optimizer\": {\"type\": \"ftrl\", \"beta\": 0}}",
+            "optimizer.beta: expected a number from 1e-30");
     REFUSED("{" MODEL ", \"optimizer\": {\"momentum\": 0.5}}",
             "optimizer.momentum: expected nothing");
     REFUSED("{\"model\": {\"type\": \"mlp\", \"embedding_dim\": 4}}",

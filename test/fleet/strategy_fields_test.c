@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "fleet/strategy/strategy.h"
+#include "fleet/strategy/strategy_check.h"
 #include "fleet/strategy/strategy_fields.h"
 
 static size_t size_of(const fl_strategy_field *f)

@@ -1,7 +1,6 @@
 /* fuzz_data.h - what the fuzzers of src/data share: text with room around it,
  * parsed by every table of kernels, which must agree. */
-#ifndef FUZZ_DATA_H
-#define FUZZ_DATA_H
+#pragma once
 
 #include <stdint.h>
 #include <stdio.h>
@@ -140,5 +139,3 @@ static inline void fuzz_parse(
         fl_parser_done(&p);
     }
 }
-
-#endif

@@ -46,7 +46,7 @@ static const fleet_slot slots[] = {
 
 static fleet_status read_places(fl_parser *p, fl_scratch *s, fl_lines *l)
 {
-    FL_TRY(fl_csv_places(p, 0));
+    fl_csv_places(p, 0);
     if (!p->spec->header || l->n == 0)
         return FLEET_OK;
     FL_TRY(fl_csv_header(p, &s->cells, &l->line[0]));

@@ -1,8 +1,7 @@
 /* fuzz_ps.h - what the fuzzers of lanes and workers share: the input as a list
  * of choices, messages that are made of it, and a small model. Each frame lies
  * in a block of its size, so that a byte too much is seen. */
-#ifndef FL_FUZZ_PS_H
-#define FL_FUZZ_PS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -188,5 +187,3 @@ static inline fl_store *make_store(const model *m, fl_rows_maker *make_rows)
     must(fl_store_train(s, m->o) == FLEET_OK);
     return s;
 }
-
-#endif

@@ -24,7 +24,7 @@ enum {
 enum { CAPACITY = BATCH * (WIDE + MOST_RAGGED) + 17, OUT_LD = 2 * DIM + 3 };
 
 /* Two features are columns of one feed, the third is ragged. */
-static const fl_device_feature feature_of_keys[FEATURES] = {
+static const fl_feature feature_of_keys[FEATURES] = {
     {.ids = 3, .column = 1, .out = -1},
     {.ids = 3, .column = 0, .out = -1},
     {.ids = 4, .out = -1, .ragged = true, .mean = true}};
@@ -65,7 +65,7 @@ static void run(scene *s, const char *name, const fl_device_lookup *c,
         &(fl_device_step){.arg = arg, .n_arg = n, .config = c, .batch = BATCH});
 }
 
-static fl_device_lookup lookup(const fl_device_feature *feature)
+static fl_device_lookup lookup(const fl_feature *feature)
 {
     return (fl_device_lookup){.feature = feature,
                               .n_feature = FEATURES,
@@ -228,7 +228,7 @@ TEST(equal_keys_are_one_and_keep_the_order_of_their_positions)
 /* --- gather and sum ------------------------------------------------------- */
 
 /* Two features write into columns of one output. */
-static const fl_device_feature feature_of_rows[FEATURES] = {
+static const fl_feature feature_of_rows[FEATURES] = {
     {.ids = 5, .out = 7, .out_column = DIM + 2},
     {.ids = 5, .out = 7, .out_column = 1},
     {.ids = 6, .out = 8, .ragged = true, .mean = true}};
@@ -407,7 +407,7 @@ static void append_batch(scene *s, const fl_device_arg *merged, int b)
 
 static void merge_keys(scene *s, const fl_device_arg *merged, float **sum)
 {
-    static const fl_device_feature one = {.ids = 5, .out = 6};
+    static const fl_feature one = {.ids = 5, .out = 6};
     fl_device_lookup c = lookup(&one);
     fl_device_arg unique[] = {{.data = s->unique},
                               {.data = s->start},

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "collective/nccl/nccl_internal.h"
-#include "collective/nccl/nccl_open.h"
+#include "collective/nccl/nccl_options.h"
 
 static const comm_kit_way apart = {"processes", false, &nccl_place},
                           apart_ordered = {"processes", true, &nccl_place},

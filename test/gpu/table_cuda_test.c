@@ -386,8 +386,7 @@ enum { CHANGED = 11 };
 /* A table's own rate and decay, and what becomes of the update. */
 typedef struct rule_case {
     fl_rule_kind kind;
-    float learning_rate, l2_decay;
-    bool no_decay;
+    fleet_param_attr attr;
     fate of;
 } rule_case;
 
@@ -412,10 +411,7 @@ static fl_device_update update_of(const rule_case *c, const float *correct)
 static void update_here(row *t, const int64_t *slot, const float *sum,
                         const rule_case *c, const fl_update *u)
 {
-    fl_update own =
-        fl_update_with(u, &(fleet_param_attr){.learning_rate = c->learning_rate,
-                                              .l2_decay = c->l2_decay,
-                                              .no_decay = c->no_decay});
+    fl_update own = fl_update_with(u, &c->attr);
 
     for (int i = 0; i < CHANGED && c->of == MADE; i++) {
         float *w = t[slot[i]].w;
@@ -431,9 +427,7 @@ static void check_rule(const rule_case *c)
     fl_device_lookup config = {.dim = DIM,
                                .capacity = CHANGED,
                                .rule = c->kind,
-                               .learning_rate = c->learning_rate,
-                               .l2_decay = c->l2_decay,
-                               .no_decay = c->no_decay};
+                               .rates = fl_update_rates_of(&c->attr)};
     fl_device_update now = update_of(c, correct);
     fl_update here = now.u;
     float sum[CHANGED * DIM];
@@ -472,10 +466,11 @@ TEST(rows_are_updated_by_each_rule_to_the_bit)
 {
     for (int kind = 0; kind < FL_N_RULE; kind++) {
         check_rule(&(rule_case){.kind = (fl_rule_kind)kind});
-        check_rule(&(rule_case){.kind = (fl_rule_kind)kind,
-                                .learning_rate = 0.5f,
-                                .l2_decay = 0.3f});
-        check_rule(&(rule_case){.kind = (fl_rule_kind)kind, .no_decay = true});
+        check_rule(
+            &(rule_case){.kind = (fl_rule_kind)kind,
+                         .attr = {.learning_rate = 0.5f, .l2_decay = 0.3f}});
+        check_rule(
+            &(rule_case){.kind = (fl_rule_kind)kind, .attr.no_decay = 1});
     }
 }
 

@@ -18,7 +18,7 @@ enum { BATCH = 70, FEATURES = 2, CELLS = BATCH * FEATURES, KEYS = 23 };
 typedef struct scene {
     device_kit k;
     int64_t dim, gap, ld;
-    fl_device_feature feature[FEATURES];
+    fl_feature feature[FEATURES];
     fl_device_lookup lookup;
     uint32_t which[CELLS], cell[CELLS], position[CELLS], start[KEYS + 1];
 } scene;
@@ -44,8 +44,8 @@ static void open_scene(scene *s, int64_t dim, int64_t gap)
     s->gap = gap;
     s->ld = FEATURES * dim + gap;
     for (int i = 0; i < FEATURES; i++)
-        s->feature[i] = (fl_device_feature){
-            .ids = 5, .out = 6, .out_column = gap + i * dim};
+        s->feature[i] =
+            (fl_feature){.ids = 5, .out = 6, .out_column = gap + i * dim};
     s->lookup = (fl_device_lookup){.feature = s->feature,
                                    .n_feature = FEATURES,
                                    .dim = dim,

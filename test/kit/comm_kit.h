@@ -2,8 +2,7 @@
  * whoever joins the ranks: parts, which each rank of a group runs, and ways to
  * start them. A rank is a process of its own, or, for ThreadSanitizer, a
  * thread. */
-#ifndef FL_COMM_KIT_H
-#define FL_COMM_KIT_H
+#pragma once
 
 #include "runtime/device/comm.h"
 
@@ -69,5 +68,3 @@ void comm_kit_want(void *out, fl_reduce how, fl_wire_type type, int size,
  * numbers of f32 and f64 that are near. */
 void comm_kit_check(const void *got, const void *want, fl_wire_type type,
                     int64_t n, double tolerance);
-
-#endif

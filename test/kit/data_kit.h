@@ -1,7 +1,6 @@
 /* data_kit.h - what the tests of src/data share: specs with defaults, all of a
  * stream as bytes that can be compared, packed files. */
-#ifndef FL_TEST_DATA_HELP_H
-#define FL_TEST_DATA_HELP_H
+#pragma once
 
 #include "data/stream.h"
 
@@ -43,5 +42,3 @@ const char *data_gz(const char *name, const void *data, size_t size);
 /* Descriptors of this process, and children, dead or alive, that it has. */
 int data_open_fds(void);
 int data_children(void);
-
-#endif

@@ -15,7 +15,7 @@
 #include "runtime/optim/optimizer.h"
 #include "runtime/device/plugin.h"
 #include "runtime/optim/update_gpu.h"
-#include "runtime/passes/update.h"
+#include "runtime/exec/gpu/gpu_run.h"
 
 const fl_device_table *fl_cuda_open(void);
 
@@ -165,7 +165,7 @@ static fl_device_update update_of(const fl_store *s, const fl_update_now *now)
 {
     fl_device_update u;
 
-    fl_update_tell(s, now, &u);
+    fl_fill_device_update(s, now, &u);
     return u;
 }
 

@@ -2,8 +2,7 @@
  * step: an executor's plan is gone through, each step is run on copies of its
  * operands on the (emulated) device and here, and what it wrote is compared.
  */
-#ifndef FL_TEST_DEVICE_KIT_H
-#define FL_TEST_DEVICE_KIT_H
+#pragma once
 
 #include <fleet/fleet.h>
 
@@ -46,5 +45,3 @@ void device_kit_check_all(const device_kit *k);
 
 /* Kernels of plans that are known to have no CUDA half; NULL ends them. */
 extern const char *const device_kit_without[];
-
-#endif

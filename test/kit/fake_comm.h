@@ -1,8 +1,7 @@
 /* fake_comm.h - ranks that are threads of this process: a group of the tests'
  * own. What is reduced is added in rank order.
  */
-#ifndef FL_TEST_FAKE_PEERS_H
-#define FL_TEST_FAKE_PEERS_H
+#pragma once
 
 #include <pthread.h>
 
@@ -54,5 +53,3 @@ typedef void fake_rank_work(fake_rank *r, void *arg);
 
 /* Each rank in a thread of its own; returns when all are done. */
 void fake_group_run(fake_group *g, fake_rank_work *work, void *arg);
-
-#endif

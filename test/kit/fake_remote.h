@@ -5,8 +5,7 @@
  * It is strict: rows come at the last moment and go, as NaN, as soon as they
  * may; in sync a pull must be of the version that there is when it arrives.
  */
-#ifndef FL_TEST_FAKE_EXCHANGE_H
-#define FL_TEST_FAKE_EXCHANGE_H
+#pragma once
 
 #include "fleet/job/handle.h"
 #include "runtime/plan/remote.h"
@@ -78,5 +77,3 @@ void fake_worker_open(fake_worker *w, fake_server *s, fleet *f, int index);
 
 /* After its executors; nothing may be under way. */
 void fake_worker_close(fake_worker *w);
-
-#endif

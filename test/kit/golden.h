@@ -2,9 +2,6 @@
  *
  * FLEET_UPDATE_GOLDEN=1 writes them anew: read the difference then.
  */
-#ifndef FL_TEST_GOLDEN_H
-#define FL_TEST_GOLDEN_H
+#pragma once
 
 void golden_check(const char *name, const char *got);
-
-#endif

@@ -1,7 +1,6 @@
 /* gpu_kit.h - programs on a GPU in the suite: the emulated one, as the plug-in
  * beside the suite, or the one that FLEET_TEST_DEVICE's plug-in finds. */
-#ifndef FL_TEST_GPU_KIT_H
-#define FL_TEST_GPU_KIT_H
+#pragma once
 
 #include "train_kit.h"
 
@@ -45,5 +44,3 @@ int64_t gpu_kit_weights(fl_store *s, float *w);
 
 /* Each as near as other orders of sums leave them. */
 void gpu_kit_near(const float *a, const float *b, int64_t n);
-
-#endif

@@ -1,8 +1,7 @@
 /* gpu_rank_kit.h - ranks on emulated GPUs, threads of this process: each has a
  * handle and a GPU of its own, and meets the others as ranks of a job do.
  */
-#ifndef FL_TEST_GPU_RANK_KIT_H
-#define FL_TEST_GPU_RANK_KIT_H
+#pragma once
 
 #include "workers_kit.h"
 #include "gpu_kit.h"
@@ -46,5 +45,3 @@ void gpu_rank_try(gpu_rank_lesson *s);
 
 /* None fails, and all end with the same weights. */
 void gpu_rank_run(gpu_rank_lesson *s);
-
-#endif

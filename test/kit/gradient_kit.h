@@ -1,7 +1,6 @@
 /* gradient_kit.h - the gradients of one iteration, read from inside, and what
  * SGD makes of them, worked by hand. */
-#ifndef FL_TEST_GRADIENT_KIT_H
-#define FL_TEST_GRADIENT_KIT_H
+#pragma once
 
 #include "train_kit.h"
 
@@ -27,5 +26,3 @@ typedef struct sgd_step {
 
 void gradients_check(const gradients *g, const kit_model *m,
                      const sgd_step *step);
-
-#endif

@@ -1,7 +1,6 @@
 /* job_kit.h - real data trained by fleet-train under fleetrun, and what came of
  * it. */
-#ifndef FL_TEST_JOB_KIT_H
-#define FL_TEST_JOB_KIT_H
+#pragma once
 
 /* Configurations with the inside of "strategy". Adult: wide&deep, 5 epochs of
  * batches of 64; Fashion-MNIST: an MLP, 6 epochs of such. Skip the test where
@@ -40,5 +39,3 @@ void job_use_gpus(int n);
 
 /* The file, or its first lines when a fraction has to do. */
 const char *job_lines_of(const char *file, const char *name, int lines);
-
-#endif

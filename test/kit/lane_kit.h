@@ -1,8 +1,7 @@
 /* lane_kit.h - one lane with nothing around it: what it is told, and what it
  * sends, one message at a time.
  */
-#ifndef FL_TEST_LANE_KIT_H
-#define FL_TEST_LANE_KIT_H
+#pragma once
 
 #include "sim_job.h"
 
@@ -61,5 +60,3 @@ void lane_silent(const lane_kit *k);
 /* The next one has that status, or is that refusal. */
 void lane_hear_status(lane_kit *k, int to, fl_msg_status status);
 void lane_hear_refusal(lane_kit *k, int to, const char *words);
-
-#endif

@@ -1,8 +1,7 @@
 /* launch_kit.h - fleetrun as a user starts it: the program that lies beside the
  * suite, with shell scripts as the job's processes. Every wait has a deadline
  * that fails the test. */
-#ifndef FL_LAUNCH_KIT_H
-#define FL_LAUNCH_KIT_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -82,5 +81,3 @@ pid_t launch_parent(pid_t child);
 
 /* A port of that host that was free a moment ago, for lists. */
 int launch_free_port(const char *host);
-
-#endif

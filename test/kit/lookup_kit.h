@@ -1,7 +1,6 @@
 /* lookup_kit.h - sparse_embedding beside a plain list of rows: cases, and a
  * step in both, to the bit. */
-#ifndef FL_TEST_LOOKUP_KIT_H
-#define FL_TEST_LOOKUP_KIT_H
+#pragma once
 
 #include "train_kit.h"
 
@@ -67,5 +66,3 @@ void lookup_check(const lookup_case *c);
 
 /* The parameters' hash after three steps. */
 uint64_t lookup_hash(const lookup_case *c);
-
-#endif

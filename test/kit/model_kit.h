@@ -1,6 +1,5 @@
 /* model_kit.h - a small click model with its data, for tests of the whole. */
-#ifndef FL_TEST_SCENE_H
-#define FL_TEST_SCENE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -46,5 +45,3 @@ const char *scene_saved(scene *s, const char *optimizer);
 
 uint64_t scene_hash(scene *s);
 void scene_close(scene *s);
-
-#endif

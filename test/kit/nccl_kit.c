@@ -15,7 +15,7 @@
 
 #include "collective/open.h"
 #include "collective/nccl/nccl_internal.h"
-#include "collective/nccl/nccl_open.h"
+#include "collective/nccl/nccl_options.h"
 #include "cuda-emu/control.h"
 
 /* --- the library --------------------------------------------------------- */

@@ -3,8 +3,7 @@
  * kit has in the host's memory is copied to the GPU before a call and back
  * after it.
  */
-#ifndef FL_TEST_NCCL_KIT_H
-#define FL_TEST_NCCL_KIT_H
+#pragma once
 
 #include "nccl-emu/nccl.h"
 #include "comm_kit.h"
@@ -21,5 +20,3 @@ int nccl_kit_begun(void); /* calls that have begun */
 
 /* A group over device memory as one over the host's, which ends with it. */
 fleet_status nccl_kit_stage(fl_comm *inner, int device, fl_comm **p);
-
-#endif

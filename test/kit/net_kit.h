@@ -1,7 +1,6 @@
 /* net_kit.h - sockets that talk, packets whose bytes are known, a message that
  * has everything. */
-#ifndef FL_NET_KIT_H
-#define FL_NET_KIT_H
+#pragma once
 
 #include "net/message.h"
 #include "net/socket.h"
@@ -49,5 +48,3 @@ void net_check_section(const fl_msg *msg, int i, int op, int columns);
 fl_packet *net_sample(int kind, bool whole);
 
 void net_fill_bytes(uint8_t *data, size_t size, unsigned seed);
-
-#endif

@@ -2,8 +2,7 @@
  * double, every gradient against central differences of that reference, for
  * several batch sizes, with one thread and with several.
  */
-#ifndef FL_TEST_OP_KIT_H
-#define FL_TEST_OP_KIT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -50,5 +49,3 @@ void check_case(const op_case *c, int64_t batch, int threads);
 /* Let `visit` see an executor of the case that has run a batch. */
 void visit_case(const op_case *c, int64_t batch,
                 void (*visit)(void *arg, fleet_executor *e), void *arg);
-
-#endif

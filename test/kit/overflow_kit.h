@@ -1,7 +1,6 @@
 /* overflow_kit.h - a small program in float16 with a table, and batches of
  * which one row's gradient alone is infinite. */
-#ifndef FL_TEST_OVERFLOW_KIT_H
-#define FL_TEST_OVERFLOW_KIT_H
+#pragma once
 
 #include "train_kit.h"
 
@@ -16,5 +15,3 @@ fleet_program *overflow_program(fleet *f, const kit_options *how,
 /* An iteration of 40 rows. One that overflows has new ids, and the loss and all
  * other gradients are far from that. */
 fleet_status overflow_train(fleet_executor *e, int seed, bool overflows);
-
-#endif

@@ -2,8 +2,7 @@
  * each worker has a handle of its own, on a thread of its own over inproc://,
  * or in a process of its own over tcp and ipc. Every wait has a deadline.
  */
-#ifndef FL_TEST_PS_KIT_H
-#define FL_TEST_PS_KIT_H
+#pragma once
 
 #include <pthread.h>
 #include <sys/types.h>
@@ -144,5 +143,3 @@ const char *ps_folder(const ps_node *server);
 ps_pipe ps_pipe_make(void);
 void ps_tell(const ps_pipe *p);
 void ps_hear(const ps_pipe *p); /* fails the test after a while */
-
-#endif

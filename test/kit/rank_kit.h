@@ -1,7 +1,6 @@
 /* rank_kit.h - ranks as threads that train the same small model, each with its
  * batches, and what they end with. */
-#ifndef FL_TEST_RANK_KIT_H
-#define FL_TEST_RANK_KIT_H
+#pragma once
 
 #include "workers_kit.h"
 #include "fake_comm.h"
@@ -40,5 +39,3 @@ void rank_try(rank_lesson *s, int ranks);
 
 /* None fails, and all end with the same weights. */
 void rank_train(rank_lesson *s, int ranks);
-
-#endif

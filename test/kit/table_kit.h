@@ -1,6 +1,5 @@
 /* table_kit.h - tables whose rows are in a GPU's memory, for tests of it. */
-#ifndef FL_TEST_ROWS_KIT_H
-#define FL_TEST_ROWS_KIT_H
+#pragma once
 
 #include "lookup_kit.h"
 
@@ -20,5 +19,3 @@ int64_t rows_kit_count(const lookup_scene *s);
 
 /* The batch of that number, by s->e or another one. */
 void rows_kit_train(const lookup_scene *s, fleet_executor *e, int step);
-
-#endif

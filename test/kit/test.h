@@ -14,8 +14,7 @@
  *
  * A test's name is a claim; its body sets the scene, acts, and checks.
  */
-#ifndef FL_TEST_H
-#define FL_TEST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -159,5 +158,3 @@ void check_close(const char *file, int line, const float *got,
         CHECK_STATUS(call, want);                                              \
         CHECK_CONTAINS(fleet_last_error(), words);                             \
     } while (0)
-
-#endif

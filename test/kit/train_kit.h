@@ -1,6 +1,5 @@
 /* train_kit.h - made-up batches and two small models, for tests that train. */
-#ifndef FL_TEST_TRAIN_KIT_H
-#define FL_TEST_TRAIN_KIT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -115,5 +114,3 @@ float kit_step(fleet_executor *e, const kit_batch *b, const fleet_var *loss);
 /* Train so many batches of that size; the parameters' hash. */
 uint64_t kit_train(kit_model *m, int64_t rows, int batches);
 uint64_t kit_hash(fleet *f);
-
-#endif

@@ -1,7 +1,6 @@
 /* workers_kit.h - workers of one model in this process, with a fake exchange,
  * driven in turn. */
-#ifndef FL_TEST_CREW_H
-#define FL_TEST_CREW_H
+#pragma once
 
 #include "fake_remote.h"
 #include "train_kit.h"
@@ -41,5 +40,3 @@ fleet_status crew_train(fleet_executor *e, const work *k, int i, int step);
 
 /* The hash after those batches, in a process of its own. */
 uint64_t crew_alone(kit_kind kind, const kit_options *o, int n, int64_t last);
-
-#endif

@@ -1,8 +1,7 @@
 /* join.h - NCCL's numbers for elements and reductions, and two elements made
  * one.
  */
-#ifndef FL_NCCL_EMU_JOIN_H
-#define FL_NCCL_EMU_JOIN_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ static void join(char *a, const char *b, int type, int how)
         JOIN(uint8_t, uint8_t, x > y);
     }
 }
-
-#endif

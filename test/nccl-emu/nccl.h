@@ -1,8 +1,7 @@
 /* nccl.h - what a test may ask of the emulated NCCL, and what that needs of the
  * emulated device. It is a library of its own, which is opened as the real one
  * is: libnccl.so.2. A test opens it, too, and finds these by dlsym(). */
-#ifndef FL_NCCL_EMU_NCCL_H
-#define FL_NCCL_EMU_NCCL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,5 +25,3 @@ typedef enum fl_nccl_emu_fault {
 void fl_nccl_emu_set_fault(fl_nccl_emu_fault fault);
 int fl_nccl_emu_live(void);  /* communicators that have not ended */
 int fl_nccl_emu_begun(void); /* calls that have begun so far */
-
-#endif

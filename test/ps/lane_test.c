@@ -200,7 +200,7 @@ TEST(a_step_without_a_contribution_is_one_thing_and_one_piece)
     lane_say(&k, FL_MSG_STEP, 0, 1, FL_MSG_LEAVE);
     lane_hear_refusal(&k, 0, "flags 0x4 in piece 0");
     lane_say(&k, FL_MSG_STEP, 0, 1, END | FL_MSG_COMMAND);
-    lane_hear_refusal(&k, 0, "an act that is none");
+    lane_hear_refusal(&k, 0, "a command that does not exist");
     CHECK_INT(k.n_command, 0);
     lane_close(&k);
 }

@@ -1,4 +1,4 @@
-/* bf16_simd_test.c - the vector kernels that read or write bfloat16: each
+/* half_float_simd_test.c - the vector kernels that read or write bfloat16: each
  * against a plain formula, for all small sizes, on every instruction set. */
 #define SUITE bf16_simd
 #include "test.h"

@@ -7,8 +7,7 @@
  * lost, repeated, damaged; lanes and workers are slow, or silent for a while or
  * for good.
  */
-#ifndef FL_TEST_SIM_H
-#define FL_TEST_SIM_H
+#pragma once
 
 #include <fleet/fleet.h>
 #include <ucontext.h>
@@ -130,5 +129,3 @@ void sim_sum(fl_packet *p);
 
 /* The sum over rows, as params_hash has it, in a lane's or another store. */
 uint64_t sim_rows_hash(const fl_store *s, const char *table, uint64_t *rows);
-
-#endif

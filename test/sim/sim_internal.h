@@ -1,6 +1,5 @@
 /* sim_internal.h - the simulator's events, between sim.c and sim_links.c. */
-#ifndef FL_TEST_SIM_INTERNAL_H
-#define FL_TEST_SIM_INTERNAL_H
+#pragma once
 
 #include "sim.h"
 
@@ -32,5 +31,3 @@ void sim_carry(sim *s, sim_event e, const fl_packet *p);
 /* With FLEET_SIM_TRACE: what happens to whom. */
 void sim_say(const sim *s, const char *what, int worker, int lane,
              const fl_packet *p);
-
-#endif

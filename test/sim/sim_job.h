@@ -1,8 +1,7 @@
 /* sim_job.h - what the simulator's workers do: scripts that a seed makes, and
  * the same job computed step by step with one store, to compare with.
  */
-#ifndef FL_TEST_SIM_JOB_H
-#define FL_TEST_SIM_JOB_H
+#pragma once
 
 #include "sim.h"
 
@@ -46,5 +45,3 @@ const char *sim_check(sim *s, const sim_script *script);
 /* The same where somebody fell silent at o.dead_ms: everybody else has ended by
  * then, well or with the name of who it was. */
 const char *sim_check_failure(sim *s, const sim_script *script);
-
-#endif

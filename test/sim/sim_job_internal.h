@@ -1,7 +1,6 @@
 /* sim_job_internal.h - what a worker and the reference have in common: what a
  * script says at each point. */
-#ifndef FL_TEST_SIM_JOB_INTERNAL_H
-#define FL_TEST_SIM_JOB_INTERNAL_H
+#pragma once
 
 #include "base/memory.h"
 #include "sim_job.h"
@@ -37,5 +36,3 @@ bool sim_asks(const sim_script *k, const sim_step *b, int *table);
 sim_act sim_act_after(const sim_script *k, int pass);
 sim_meeting sim_meeting_after(const sim_script *k, int pass);
 void sim_number(int worker, int pass, double x[2]);
-
-#endif

@@ -80,7 +80,8 @@ static void check_passes(const char *tool, const char *argument)
 static void plant_sound_tree(void)
 {
     plant("src/base/box.h",
-          HEAD("box.h") "typedef struct fl_box {\n"
+          HEAD("box.h") "#pragma once\n"
+                        "typedef struct fl_box {\n"
                         "    int n;\n"
                         "} fl_box;\n"
                         "int fl_box_count(const fl_box *b);\n");
@@ -110,6 +111,13 @@ TEST(a_type_with_two_definitions_is_found)
                                              "    long n;\n"
                                              "} fl_box;\n");
     check_finds("names", ".", "type fl_box is also defined at");
+}
+
+TEST(a_header_without_pragma_once_is_found)
+{
+    plant_sound_tree();
+    plant("src/net/crate.h", HEAD("crate.h") "int fl_crates;\n");
+    check_finds("names", ".", "src/net/crate.h:1: no #pragma once");
 }
 
 TEST(a_base_name_in_two_folders_is_found)
@@ -154,7 +162,7 @@ TEST(an_internal_header_serves_the_files_of_its_name)
 {
     plant_sound_tree();
     plant("src/base/box_internal.h",
-          HEAD("box_internal.h") "int fl_box_weigh(void);\n");
+          HEAD("box_internal.h") "#pragma once\nint fl_box_weigh(void);\n");
     plant("src/base/box_weight.c",
           HEAD("box_weight.c") "int fl_box_weigh(void)\n{\n    return 1;\n}\n");
     check_passes("names", ".");
@@ -190,6 +198,9 @@ TEST(a_noun_that_stands_twice_or_has_no_file_is_found)
     plant("docs/glossary.md",
           "| box | holds things | crate | `base/bag.h` |\n");
     check_finds("names", ".", "box: there is no file `base/bag.h`");
+    plant("docs/glossary.md", "| box | holds things | crate | `base/box.h` |\n"
+                              "| bag | holds more | sack | `base/box.h` |\n");
+    check_finds("names", ".", "bag is not in src/base/box.h");
 }
 
 /* --- sizes --------------------------------------------------------------- */
@@ -300,6 +311,12 @@ TEST(a_comment_that_names_nothing_is_found)
     check_finds("comments", ".", "\"Whoever\" names nothing");
     plant("src/base/a.c", HEAD("a.c") "/* Those of the others. */\n");
     check_finds("comments", ".", "\"Those\" names nothing");
+    plant("src/base/a.c", HEAD("a.c") "/* Those whose data ended. */\n");
+    check_finds("comments", ".", "\"Those\" names nothing");
+    plant("src/base/a.c", HEAD("a.c") "/* A piece may be so large. */\n");
+    check_finds("comments", ".", "\"so large\" names nothing");
+    plant("src/base/a.c", HEAD("a.c") "/* Whom it waits for. */\n");
+    check_finds("comments", ".", "\"Whom\" names nothing");
 }
 
 /* --- layers -------------------------------------------------------------- */

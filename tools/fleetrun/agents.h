@@ -6,8 +6,7 @@
  * how the rank has ended. The agent itself stays until the keeper releases
  * it, because mpirun ends all ranks as soon as one of its children fails: so
  * the other ranks have their grace, and the first failure is known. */
-#ifndef FLEETRUN_AGENTS_H
-#define FLEETRUN_AGENTS_H
+#pragma once
 
 #include "job.h"
 #include "rank_agent.h"
@@ -36,5 +35,3 @@ void run_agents_signal(const run_process *p, int signal);
 
 /* Let the agent end; it kills a rank that still runs. */
 void run_agents_release(run_process *p);
-
-#endif

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "options_ranks.h"
+#include "options.h"
 
 /* A process inherits none of these from fleetrun's own environment, */
 static const char *const own_variables[] = {

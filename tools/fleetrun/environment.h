@@ -1,7 +1,6 @@
 /* environment.h - the environment of a job's processes; docs/fleetrun.md has
  * the variables. */
-#ifndef FLEETRUN_ENVIRONMENT_H
-#define FLEETRUN_ENVIRONMENT_H
+#pragma once
 
 #include "job.h"
 
@@ -14,5 +13,3 @@ void run_environment_set_rank(int rank, int local_rank);
 
 /* Is "NAME=value" a variable that ranks on other hosts get, too? */
 bool run_environment_is_passed(const char *variable);
-
-#endif

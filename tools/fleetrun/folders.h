@@ -1,8 +1,7 @@
 /* folders.h - folders that are removed with the job: both fleetrun and its
  * keeper know their names, so that either removes them when the other is
  * killed. */
-#ifndef FLEETRUN_FOLDERS_H
-#define FLEETRUN_FOLDERS_H
+#pragma once
 
 #include "base/error.h"
 
@@ -19,5 +18,3 @@ fleet_status run_folders_make_shared(const char *word,
 
 /* Remove both, with what is in them; they may be absent. */
 void run_folders_remove(const char *word);
-
-#endif

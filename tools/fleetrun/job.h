@@ -1,7 +1,6 @@
 /* job.h - the processes of a job: what each one is, where it listens, where its
  * output goes. */
-#ifndef FLEETRUN_JOB_H
-#define FLEETRUN_JOB_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -66,5 +65,3 @@ bool run_job_has_hosts(const run_job *j);
 /* "server 3", in a buffer of the next call's; the path of its log, alike. */
 const char *run_process_name(const run_process *p);
 const char *run_process_log(const run_job *j, const run_process *p);
-
-#endif

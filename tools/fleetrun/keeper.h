@@ -7,8 +7,7 @@
  * dies, the job's processes die with it (PR_SET_PDEATHSIG), and what they had
  * started comes to fleetrun, which kills it: both adopt orphans.
  */
-#ifndef FLEETRUN_KEEPER_H
-#define FLEETRUN_KEEPER_H
+#pragma once
 
 #include <signal.h>
 
@@ -25,5 +24,3 @@ fleet_status run_keeper(int (*keep)(void *user, int alive), void *user,
 
 /* Kill this process's children, and theirs if it adopts orphans. */
 void run_keeper_kill_children(void);
-
-#endif

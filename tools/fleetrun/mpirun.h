@@ -1,6 +1,5 @@
 /* mpirun.h - Open MPI's mpirun, which starts an agent for each rank. */
-#ifndef FLEETRUN_MPIRUN_H
-#define FLEETRUN_MPIRUN_H
+#pragma once
 
 #include "job.h"
 
@@ -11,5 +10,3 @@ void run_mpirun_close(run_job *j);
 /* In the process that becomes mpirun: set its environment, and give its command
  * line, which is never freed. NULL: no memory. */
 char **run_mpirun_command(const run_job *j);
-
-#endif

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "options_ranks.h"
-
 enum {
     MOST_PROCESSES = 4096,
     MOST_SECONDS = 1000000,
@@ -30,7 +28,7 @@ const char run_options_usage[] =
     "  --workers LIST     the workers of all nodes; also --trainers\n"
     "  --host HOST        this node's entries in the lists (POD_IP, else\n"
     "                     127.0.0.1)\n"
-    "  --collective       the workers are ranks; implied by the next five\n"
+    "  --collective       the workers are ranks; implied by the next six\n"
     "  --nproc_per_node N ranks on each node (one per device, else 1); also\n"
     "                     --worker_num\n"
     "  --ips LIST         ranks on the CPUs of these hosts, from the first "

@@ -1,6 +1,6 @@
-/* options.h - the command line of fleetrun. */
-#ifndef FLEETRUN_OPTIONS_H
-#define FLEETRUN_OPTIONS_H
+/* options.h - the command line of fleetrun: options.c has the flags, and
+ * options_ranks.c those of collective jobs and of GPUs. */
+#pragma once
 
 #include <stdbool.h>
 
@@ -44,4 +44,12 @@ int run_options_count(const char *list);
 fleet_status run_options_integer(const char *what, const char *text, int least,
                                  int most, int *out);
 
-#endif
+/* --- options_ranks.c ------------------------------------------------------ */
+
+/* Check the flags of ranks and GPUs, and find what follows from them: whether
+ * the job is collective, n_worker, n_ip, gpu. */
+fleet_status run_options_check_ranks(run_options *o);
+
+/* The GPUs of one of this node's workers, as FLAGS_selected_gpus has them, in a
+ * buffer of the next call's; NULL: none were given. */
+const char *run_options_gpus(const run_options *o, int local_rank);

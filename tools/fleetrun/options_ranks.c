@@ -1,5 +1,5 @@
 /* options_ranks.c - which GPUs, how many ranks, on which nodes or hosts. */
-#include "options_ranks.h"
+#include "options.h"
 
 #include <stdio.h>
 #include <stdlib.h>

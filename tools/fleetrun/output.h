@@ -3,8 +3,7 @@
  *
  * No call waits for a slow reader: while fleetrun's output is full the
  * process's pipe is not read, as if the process wrote to that reader itself. */
-#ifndef FLEETRUN_OUTPUT_H
-#define FLEETRUN_OUTPUT_H
+#pragma once
 
 #include <poll.h>
 #include <stdbool.h>
@@ -42,5 +41,3 @@ bool run_output_step(run_output *o);
 
 /* Everything is in the log and shown. */
 bool run_output_is_over(const run_output *o);
-
-#endif

@@ -1,7 +1,6 @@
 /* port.h - sockets bound before any process learns its port, so that no port is
  * found free and then lost. */
-#ifndef FLEETRUN_PORT_H
-#define FLEETRUN_PORT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -11,5 +10,3 @@
  * that does not listen reserves the port: only a process that binds the same
  * address with SO_REUSEADDR gets it, as rank 0 does to be met by the others. */
 fleet_status run_port_open(const char *host, int *port, bool listens, int *fd);
-
-#endif

@@ -1,12 +1,9 @@
 /* processes.h - which processes a job has, from the numbers and lists of its
  * options. */
-#ifndef FLEETRUN_PROCESSES_H
-#define FLEETRUN_PROCESSES_H
+#pragma once
 
 #include "job.h"
 
 /* Make and count the processes of all nodes. FLEET_EINVAL: the options name
  * processes that cannot be. */
 fleet_status run_processes_list(run_job *j);
-
-#endif

@@ -1,8 +1,7 @@
 /* rank_agent.h - the agent of one rank that mpirun started: a fleetrun that
  * starts the rank and watches it; and the messages between it and the keeper
  * ("agents.h"). */
-#ifndef FLEETRUN_RANK_AGENT_H
-#define FLEETRUN_RANK_AGENT_H
+#pragma once
 
 /* The flag that makes a fleetrun an agent; the variable with the address it
  * connects to, "unix:PATH" or "tcp:IP:PORT", and the one with the job's
@@ -38,5 +37,3 @@ typedef struct run_agent_message {
 
 /* Be the agent of this process's rank; the exit status. */
 int run_rank_agent(char **command);
-
-#endif

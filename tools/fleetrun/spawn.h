@@ -1,7 +1,6 @@
 /* spawn.h - start a process that has a process group of its own and dies with
  * its parent. */
-#ifndef FLEETRUN_SPAWN_H
-#define FLEETRUN_SPAWN_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -27,5 +26,3 @@ fleet_status run_spawn_start(const run_spawn *s, pid_t *pid, int *error);
 
 /* FLEET_ENOENT or FLEET_ECHILD, with the text. */
 fleet_status run_spawn_failed(const char *program, int error);
-
-#endif

@@ -1,7 +1,6 @@
 /* watch.h - a running job, from its first process's start to the last one's
  * end. */
-#ifndef FLEETRUN_WATCH_H
-#define FLEETRUN_WATCH_H
+#pragma once
 
 #include "job.h"
 
@@ -10,5 +9,3 @@
  * when fleetrun has died; then all are killed. The signals of
  * run_keeper_signals() are blocked. */
 int run_watch(run_job *j, int alive);
-
-#endif

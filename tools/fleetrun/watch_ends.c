@@ -1,18 +1,21 @@
 /* watch_ends.c - how the processes of a job have ended, and what that means for
  * the job. */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "agents.h"
 #include "spawn.h"
-#include "log_tail.h"
 #include "watch_internal.h"
+
+enum { TAIL_LINES = 20, TAIL_BYTES = 16 << 10 };
 
 static const char *describe_status(int status)
 {
@@ -34,6 +37,42 @@ static int exit_status_of(int status)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+/* Read up to `size` bytes of the file's end; the number read. */
+static size_t read_end(const char *path, char *bytes, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    ssize_t n = 0;
+
+    if (fd < 0)
+        return 0;
+    if (fstat(fd, &st) == 0)
+        n = pread(fd, bytes, size,
+                  st.st_size > (off_t)size ? st.st_size - (off_t)size : 0);
+    close(fd);
+    return n > 0 ? (size_t)n : 0;
+}
+
+/* Write "HEADING; PATH ends with:" and the log's last lines, where a user looks
+ * first, to stderr. */
+static void show_log_tail(const char *heading, const char *path)
+{
+    char bytes[TAIL_BYTES];
+    size_t n = read_end(path, bytes, sizeof bytes), at;
+    int lines = 0;
+
+    if (n == 0) {
+        dprintf(2, "%s; %s is empty\n", heading, path);
+        return;
+    }
+    n -= bytes[n - 1] == '\n';
+    for (at = n; at > 0; at--)
+        if (bytes[at - 1] == '\n' && ++lines == TAIL_LINES)
+            break;
+    dprintf(2, "%s; %s ends with:\n%.*s\n", heading, path, (int)(n - at),
+            bytes + at);
+}
+
 static void report_first_failure(watch *w, const run_process *p, int pid)
 {
     char heading[200];
@@ -42,7 +81,7 @@ static void report_first_failure(watch *w, const run_process *p, int pid)
     snprintf(w->first, sizeof w->first, "%s (pid %d) %s", run_process_name(p),
              pid, describe_status(p->status));
     snprintf(heading, sizeof heading, "fleetrun: %s", w->first);
-    run_log_tail_show(heading, run_process_log(w->job, p));
+    show_log_tail(heading, run_process_log(w->job, p));
     if (left > 0)
         watch_report("%d other%s %g s to end", left,
                      left == 1 ? " process has" : " processes have",
@@ -164,8 +203,25 @@ static run_process *find_process(run_job *j, pid_t pid)
     return NULL;
 }
 
+/* Of the processes that have ended those that a signal has killed: other
+ * processes may have failed because of them. */
+static void reap_killed(watch *w)
+{
+    for (int i = 0; i < w->job->n_all; i++) {
+        run_process *p = &w->job->process[i];
+        siginfo_t info = {0};
+
+        if (p->pid > 0 && !p->by_mpirun &&
+            waitid(P_PID, (id_t)p->pid, &info, WEXITED | WNOHANG | WNOWAIT) ==
+                0 &&
+            info.si_pid == p->pid && info.si_code != CLD_EXITED)
+            reap_process(w, p);
+    }
+}
+
 static void reap_all(watch *w)
 {
+    reap_killed(w);
     for (;;) {
         siginfo_t info = {0};
         run_process *p;

@@ -1,8 +1,7 @@
 /* watch_internal.h - the state of a running job, shared by the files of watch:
  * watch.c is the loop, watch_ends.c handles the ends of processes,
  * watch_phases.c ends them. */
-#ifndef FLEETRUN_WATCH_INTERNAL_H
-#define FLEETRUN_WATCH_INTERNAL_H
+#pragma once
 
 #include <poll.h>
 
@@ -72,5 +71,3 @@ void watch_read_signals(watch *w);
 
 /* Handle the next message of a rank's agent, or its end. */
 void watch_read_agent(watch *w, run_process *p);
-
-#endif

@@ -38,16 +38,6 @@ static fleet_status check_failure(fl_mpi_comm *m)
     return fl_comm_base_fail(&m->base, (fleet_status)m->notice.code, false);
 }
 
-/* MPI moves on what is sent only when it is called. */
-static void flush_notices(fl_mpi_comm *m, int64_t began_ms)
-{
-    int has_come;
-
-    while (fl_now_ms() - began_ms < LEAST_FLUSH_MS)
-        MPI_Iprobe(MPI_ANY_SOURCE, TAG_NOTICE, m->comm, &has_come,
-                   MPI_STATUS_IGNORE);
-}
-
 /* What other ranks have not received by then stays with MPI: its memory,
  * too. */
 static void report_failure(fl_comm_base *g, const fl_error *e)
@@ -56,7 +46,7 @@ static void report_failure(fl_comm_base *g, const fl_error *e)
     size_t size = (size_t)g->comm.size;
     MPI_Request *sent;
     int64_t began = fl_now_ms();
-    int is_done = 0, n = 0;
+    int is_done = 0, has_come, n = 0;
     fl_mpi_notice *out = fl_alloc(sizeof *out + size * sizeof *sent);
 
     if (!out)
@@ -71,7 +61,10 @@ static void report_failure(fl_comm_base *g, const fl_error *e)
             n++;
     while (!is_done && fl_now_ms() - began < FLUSH_MS)
         MPI_Testall(n, sent, &is_done, MPI_STATUSES_IGNORE);
-    flush_notices(m, began);
+    /* MPI moves on what is sent only when it is called */
+    while (fl_now_ms() - began < LEAST_FLUSH_MS)
+        MPI_Iprobe(MPI_ANY_SOURCE, TAG_NOTICE, m->comm, &has_come,
+                   MPI_STATUS_IGNORE);
     fl_mpi_give_up();
     if (is_done)
         fl_free(out);

@@ -2,8 +2,7 @@
  * started. mpi.c opens communicators, mpi_process.c and mpi_thread.c begin and
  * end MPI, mpi_comm.c is the transport of communicators whose ranks are on
  * several hosts, mpi_run.c has their calls. */
-#ifndef FL_COLLECTIVE_MPI_MPI_INTERNAL_H
-#define FL_COLLECTIVE_MPI_MPI_INTERNAL_H
+#pragma once
 
 #include <mpi.h>
 
@@ -34,7 +33,7 @@ fleet_status fl_mpi_open(MPI_Comm comm, const fl_comm_options *options,
 fleet_status fl_mpi_comm_open(MPI_Comm comm, const fl_comm_options *options,
                               fl_comm **out);
 
-/* An MPI call's failure as ours: MPI's text with the call's name. */
+/* An MPI call's failure as a status: MPI's text with the call's name. */
 fleet_status fl_mpi_fail(int code, const char *call);
 #define FL_MPI(call)                                                           \
     do {                                                                       \
@@ -99,5 +98,3 @@ fleet_status fl_mpi_is_one_host(MPI_Comm comm, int64_t deadline_ms, bool *is);
 /* A communicator through memory that all ranks of comm map. */
 fleet_status fl_mpi_shm_open(MPI_Comm comm, int rank, int size,
                              const fl_comm_options *o, fl_comm **out);
-
-#endif

@@ -2,7 +2,6 @@
  * does not have (in an order, in half precision, of the largest with NaN) are
  * made of messages: each rank gets its chunk of all ranks, adds it up in rank
  * order, and sends it to all. */
-#include <limits.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -151,9 +150,9 @@ static fleet_status reduce_scatter(fl_mpi_comm *m, const fl_work *w)
 
 /* --- what MPI does ------------------------------------------------------- */
 
-/* MPI's type for this reduction, or none. The largest of floats is ours: MPI
- * does not say what becomes of a NaN. So are sums of bytes: Open MPI 4.1's AVX
- * kernels stop at 255. */
+/* MPI's type for a reduction that MPI does, or none. MPI does not say what the
+ * largest of floats is if there is a NaN, and in sums of bytes Open MPI 4.1's
+ * AVX kernels stop at 255. */
 static MPI_Datatype type_of(const fl_call *c)
 {
     bool is_sum = c->how == FL_ALL_SUM || c->how == FL_ALL_MEAN;
@@ -174,13 +173,6 @@ static MPI_Datatype type_of(const fl_call *c)
     }
 }
 
-static MPI_Op op_of(const fl_call *c)
-{
-    if (c->how == FL_ALL_MAX)
-        return MPI_MAX;
-    return c->how == FL_ALL_MIN ? MPI_MIN : MPI_SUM;
-}
-
 static void make_mean(const fl_call *c, void *out, int size)
 {
     float *f = out, f_one_nth = 1.0f / (float)size;
@@ -194,11 +186,16 @@ static void make_mean(const fl_call *c, void *out, int size)
             d[i] *= d_one_nth;
 }
 
-static fleet_status reduce_by_mpi(fl_mpi_comm *m, const fl_work *w,
-                                  MPI_Datatype type)
+static fleet_status all_reduce(fl_mpi_comm *m, const fl_work *w)
 {
     int64_t size = fl_wire_size((fl_wire_type)w->call.type);
+    MPI_Datatype type = type_of(&w->call);
+    MPI_Op op = w->call.how == FL_ALL_MAX   ? MPI_MAX
+                : w->call.how == FL_ALL_MIN ? MPI_MIN
+                                            : MPI_SUM;
 
+    if (m->base.comm.ordered || type == MPI_DATATYPE_NULL)
+        return reduce_by_chunks(m, w);
     for (int64_t i = 0; i < w->call.n; i += MOST_AT_ONCE) {
         const void *in = (const char *)w->in + i * size;
         char *out = (char *)w->out + i * size;
@@ -206,21 +203,12 @@ static fleet_status reduce_by_mpi(fl_mpi_comm *m, const fl_work *w,
 
         FL_MPI(MPI_Iallreduce(in == out ? MPI_IN_PLACE : in, out,
                               (int)fl_least(MOST_AT_ONCE, w->call.n - i), type,
-                              op_of(&w->call), m->comm, &request));
+                              op, m->comm, &request));
         FL_TRY(fl_mpi_finish(m, &request, &w->call));
     }
     if (w->call.how == FL_ALL_MEAN)
         make_mean(&w->call, w->out, m->base.comm.size);
     return FLEET_OK;
-}
-
-static fleet_status all_reduce(fl_mpi_comm *m, const fl_work *w)
-{
-    MPI_Datatype type = type_of(&w->call);
-
-    if (m->base.comm.ordered || type == MPI_DATATYPE_NULL)
-        return reduce_by_chunks(m, w);
-    return reduce_by_mpi(m, w, type);
 }
 
 static fleet_status gather_by_messages(fl_mpi_comm *m, const fl_work *w)

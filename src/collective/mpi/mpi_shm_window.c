@@ -1,5 +1,5 @@
-/* mpi_shm.c - memory that all ranks of one host map: MPI allocates it, and room
- * collective/shm makes a communicator of it. */
+/* mpi_shm_window.c - the first memory that all ranks of one host map: a shared
+ * window of MPI, of which room collective/shm makes a communicator. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,15 +9,9 @@
 enum { PAGE = 4096 };
 
 /* FLEET_MPI_WINDOW=0: as if each rank were on a host of its own. */
-static bool wants_shm(void)
-{
-    const char *text = getenv("FLEET_MPI_WINDOW");
-
-    return !text || strcmp(text, "0") != 0;
-}
-
 fleet_status fl_mpi_is_one_host(MPI_Comm comm, int64_t deadline_ms, bool *is)
 {
+    const char *window = getenv("FLEET_MPI_WINDOW");
     MPI_Request all;
     MPI_Comm host;
     int on_host, size, mine, least;
@@ -27,7 +21,7 @@ fleet_status fl_mpi_is_one_host(MPI_Comm comm, int64_t deadline_ms, bool *is)
     FL_MPI(MPI_Comm_size(host, &on_host));
     FL_MPI(MPI_Comm_size(comm, &size));
     FL_MPI(MPI_Comm_free(&host));
-    mine = on_host == size && wants_shm();
+    mine = on_host == size && (!window || strcmp(window, "0") != 0);
     FL_MPI(MPI_Iallreduce(&mine, &least, 1, MPI_INT, MPI_MIN, comm, &all));
     FL_TRY(fl_mpi_wait(&all, deadline_ms, "open a group"));
     *is = least != 0;

@@ -3,14 +3,12 @@
 #include "collective/nccl/nccl_internal.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "collective/wire_type.h"
 
 enum {
     SPIN_NS = 200000,
@@ -40,15 +38,6 @@ static fleet_status fail_nccl(fl_nccl *n, int result, const char *call)
                    more ? more : "");
 }
 
-fleet_status fl_nccl_check(fl_nccl *n, int result, const char *call)
-{
-    if (result == FL_NCCL_OK)
-        return FLEET_OK;
-    if (result == FL_NCCL_IN_PROGRESS)
-        return fl_nccl_synchronize(n, call);
-    return fail_nccl(n, result, call);
-}
-
 /* NCCL's error, if it has met one since. */
 static fleet_status check_nccl(fl_nccl *n, const char *call, int *state)
 {
@@ -59,74 +48,6 @@ static fleet_status check_nccl(fl_nccl *n, const char *call, int *state)
     if (*state != FL_NCCL_OK && *state != FL_NCCL_IN_PROGRESS)
         return fail_nccl(n, *state, call);
     return FLEET_OK;
-}
-
-/* --- waiting ------------------------------------------------------------- */
-
-static void pause_since(int64_t began_ns)
-{
-    const struct timespec pause = {0, PAUSE_NS};
-
-    if (fl_now_ns() - began_ns > SPIN_NS)
-        nanosleep(&pause, NULL);
-}
-
-static fleet_status fail_late(fl_nccl *n, const char *call)
-{
-    return fl_fail(FLEET_ETIMEDOUT,
-                   "nccl: %s of rank %d was not done within %" PRId64
-                   " ms: another rank does not go on, or a GPU",
-                   call, n->base.comm.rank, n->base.comm.deadline_ms);
-}
-
-static bool is_late(const fl_nccl *n, int64_t began_ns)
-{
-    return fl_now_ns() - began_ns > n->base.comm.deadline_ms * 1000000;
-}
-
-fleet_status fl_nccl_synchronize(fl_nccl *n, const char *call)
-{
-    int64_t began = fl_now_ns();
-    int state;
-
-    for (;;) {
-        FL_TRY(check_nccl(n, call, &state));
-        if (state == FL_NCCL_OK)
-            return FLEET_OK;
-        FL_TRY(fl_comm_base_check(&n->base));
-        FL_TRY(fl_rendezvous_client_failure(n->client));
-        if (is_late(n, began))
-            return fail_late(n, call);
-        pause_since(began);
-    }
-}
-
-fleet_status fl_nccl_finish(fl_nccl *n, const fl_call *call)
-{
-    int64_t began = fl_now_ns(), looked = began;
-    char text[FL_CALL_TEXT];
-    bool moved;
-    int state;
-
-    fl_call_text(call, text);
-    FL_NCCL_CUDA(n, fl_cu_record(n->done, n->queue));
-    n->n_all = 0; /* messages behind the call may go */
-    for (;;) {
-        int result = fl_cu_look(n->done);
-
-        if (result != FL_CU_NOT_READY)
-            return fl_nccl_cuda(n, result, text);
-        FL_TRY(fl_comm_base_check(&n->base));
-        FL_TRY(fl_nccl_receive(n));
-        FL_TRY(fl_p2p_advance(&n->base, &moved));
-        if (fl_now_ns() - looked > LOOK_NS) {
-            FL_TRY(check_nccl(n, text, &state));
-            looked = fl_now_ns();
-        }
-        if (is_late(n, began))
-            return fail_late(n, text);
-        pause_since(began);
-    }
 }
 
 /* --- frames ------------------------------------------------------------- */
@@ -181,8 +102,9 @@ static fleet_status take_frame(fl_nccl *n, const fl_rendezvous_frame *f,
     }
 }
 
-/* After CALLS nothing more: what comes behind it is done after the call. */
-fleet_status fl_nccl_receive(fl_nccl *n)
+/* Take the frames that have come, and begin messages that are matched. After
+ * CALLS nothing more: what comes behind it is done after the call. */
+static fleet_status receive_frames(fl_nccl *n)
 {
     const char *bytes;
     fl_rendezvous_frame f;
@@ -195,6 +117,86 @@ fleet_status fl_nccl_receive(fl_nccl *n)
     }
     return FLEET_OK;
 }
+
+/* --- waiting ------------------------------------------------------------- */
+
+static void pause_since(int64_t began_ns)
+{
+    const struct timespec pause = {0, PAUSE_NS};
+
+    if (fl_now_ns() - began_ns > SPIN_NS)
+        nanosleep(&pause, NULL);
+}
+
+static fleet_status fail_late(fl_nccl *n, const char *call)
+{
+    return fl_fail(FLEET_ETIMEDOUT,
+                   "nccl: %s of rank %d was not done within %" PRId64
+                   " ms: another rank does not go on, or a GPU",
+                   call, n->base.comm.rank, n->base.comm.deadline_ms);
+}
+
+static bool is_late(const fl_nccl *n, int64_t began_ns)
+{
+    return fl_now_ns() - began_ns > n->base.comm.deadline_ms * 1000000;
+}
+
+/* NCCL's calls may go on after they have returned: until they are over. */
+static fleet_status wait_for_nccl(fl_nccl *n, const char *call)
+{
+    int64_t began = fl_now_ns();
+    int state;
+
+    for (;;) {
+        FL_TRY(check_nccl(n, call, &state));
+        if (state == FL_NCCL_OK)
+            return FLEET_OK;
+        FL_TRY(fl_comm_base_check(&n->base));
+        FL_TRY(fl_rendezvous_client_failure(n->client));
+        if (is_late(n, began))
+            return fail_late(n, call);
+        pause_since(began);
+    }
+}
+
+fleet_status fl_nccl_check(fl_nccl *n, int result, const char *call)
+{
+    if (result == FL_NCCL_OK)
+        return FLEET_OK;
+    if (result == FL_NCCL_IN_PROGRESS)
+        return wait_for_nccl(n, call);
+    return fail_nccl(n, result, call);
+}
+
+fleet_status fl_nccl_finish(fl_nccl *n, const fl_call *call)
+{
+    int64_t began = fl_now_ns(), looked = began;
+    char text[FL_CALL_TEXT];
+    bool moved;
+    int state;
+
+    fl_call_text(call, text);
+    FL_NCCL_CUDA(n, fl_cu_record(n->done, n->queue));
+    n->n_all = 0; /* messages behind the call may go */
+    for (;;) {
+        int result = fl_cu_look(n->done);
+
+        if (result != FL_CU_NOT_READY)
+            return fl_nccl_cuda(n, result, text);
+        FL_TRY(fl_comm_base_check(&n->base));
+        FL_TRY(receive_frames(n));
+        FL_TRY(fl_p2p_advance(&n->base, &moved));
+        if (fl_now_ns() - looked > LOOK_NS) {
+            FL_TRY(check_nccl(n, text, &state));
+            looked = fl_now_ns();
+        }
+        if (is_late(n, began))
+            return fail_late(n, text);
+        pause_since(began);
+    }
+}
+
+/* --- calls of all ranks -------------------------------------------------- */
 
 /* What a rank has sent with its call; NULL: what came is not whole. */
 const char *fl_nccl_data_of(const fl_nccl *n, int rank)
@@ -222,7 +224,7 @@ static fleet_status wait_for_all(fl_nccl *n, const fl_call *call)
 
     while (n->n_all == 0) {
         FL_TRY(fl_comm_base_check(&n->base));
-        FL_TRY(fl_nccl_receive(n));
+        FL_TRY(receive_frames(n));
         if (n->n_all > 0)
             break;
         FL_TRY(fl_p2p_advance(&n->base, &moved));
@@ -301,7 +303,7 @@ static fleet_status nccl_rest(fl_comm_base *g, uint32_t seen)
     for (int r = 0; r < g->comm.size; r++)
         is_matched |=
             n->message[r][FL_OUT].is_matched || n->message[r][FL_IN].is_matched;
-    status = fl_cu_enter(n->device) ? FLEET_OK : fl_nccl_receive(n);
+    status = fl_cu_enter(n->device) ? FLEET_OK : receive_frames(n);
     if (status != FLEET_OK)
         return fl_comm_base_fail(g, status, true);
     if (is_matched)

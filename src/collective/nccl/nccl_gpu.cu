@@ -174,27 +174,16 @@ template <class E, class U> struct integer : plain<E> {
     }
 };
 
-struct float16 : plain<float> {
+template <float (*from)(uint16_t), uint16_t (*to)(float)>
+struct small_float : plain<float> {
     typedef uint16_t element;
     __device__ static float read(uint16_t x)
     {
-        return fl_from_f16(x);
+        return from(x);
     }
     __device__ static uint16_t write(float x)
     {
-        return fl_to_f16(x);
-    }
-};
-
-struct bfloat16 : plain<float> {
-    typedef uint16_t element;
-    __device__ static float read(uint16_t x)
-    {
-        return fl_from_bf16(x);
-    }
-    __device__ static uint16_t write(float x)
-    {
-        return fl_to_bf16(x);
+        return to(x);
     }
 };
 
@@ -256,9 +245,9 @@ int fl_cu_reduce_run(fl_queue *q, const fl_cu_reduce *f)
     case FL_WIRE_U8:
         return run_reduce<integer<uint8_t, uint8_t>>(q, f);
     case FL_WIRE_F16:
-        return run_reduce<float16>(q, f);
+        return run_reduce<small_float<fl_from_f16, fl_to_f16>>(q, f);
     default:
-        return run_reduce<bfloat16>(q, f);
+        return run_reduce<small_float<fl_from_bf16, fl_to_bf16>>(q, f);
     }
 }
 

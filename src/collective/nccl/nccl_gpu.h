@@ -1,8 +1,7 @@
-/* nccl_gpu.h - what ranks on GPUs need of CUDA, for the C files: nccl_gpu.cu.
- * What gives an int gives CUDA's result, 0 if all is well; fl_cu_text() says
- * it in words. Work is queued on the stream. */
-#ifndef FL_COLLECTIVE_NCCL_NCCL_GPU_H
-#define FL_COLLECTIVE_NCCL_NCCL_GPU_H
+/* nccl_gpu.h - the CUDA functions that the C files of this room call, defined
+ * in nccl_gpu.cu. A function that returns an int returns CUDA's result, 0 for
+ * success; fl_cu_text() has it in words. Work is queued on the stream. */
+#pragma once
 
 #include "runtime/device/device.h"
 #include "runtime/device/comm.h"
@@ -61,6 +60,4 @@ int fl_cu_mean(fl_queue *q, fl_wire_type type, void *x, int64_t n, int size);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

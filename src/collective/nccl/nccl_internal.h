@@ -1,9 +1,9 @@
 /* nccl_internal.h - ranks on GPUs, a transport of comm_base.h: NCCL moves and
  * sums what is in the GPUs' memory, the connection to the rendezvous server
- * (rendezvous_client.h) carries everything else. nccl_open.c and nccl.c open
- * communicators, nccl.c has their messages, nccl_run.c their calls, nccl_host.c
- * operands in the host's memory, nccl_gpu.cu what needs CUDA, nccl_lib.c NCCL's
- * own functions.
+ * (rendezvous_client.h) carries everything else. nccl_options.c makes the
+ * handshake of the caller's options, nccl.c opens communicators and has their
+ * messages, nccl_run.c their calls, nccl_host.c operands in the host's memory,
+ * nccl_gpu.cu what needs CUDA, nccl_lib.c NCCL's own functions.
  *
  * Before NCCL is called all ranks send each other what they call: what does not
  * match is named, and so is a rank that is missing; NCCL itself would hang or
@@ -13,8 +13,7 @@
  * NCCL's work is in the order of the frames CALLS and MATCHED, which is the
  * same for all ranks, on one stream.
  */
-#ifndef FL_COLLECTIVE_NCCL_NCCL_INTERNAL_H
-#define FL_COLLECTIVE_NCCL_NCCL_INTERNAL_H
+#pragma once
 
 #include "collective/comm_p2p.h"
 #include "collective/rendezvous/rendezvous_client.h"
@@ -86,9 +85,6 @@ fleet_status fl_nccl_match(fl_nccl *n, const fl_call *call, const void *more,
                            size_t bytes);
 const char *fl_nccl_data_of(const fl_nccl *n, int rank);
 
-/* Take the frames that have come, and begin messages that are matched. */
-fleet_status fl_nccl_receive(fl_nccl *n);
-
 /* Until what is on the queue is done; messages move on meanwhile. */
 fleet_status fl_nccl_finish(fl_nccl *n, const fl_call *call);
 
@@ -105,8 +101,3 @@ fleet_status fl_nccl_gather_small(fl_nccl *n, const fl_work *w);
 
 /* A call of all ranks, from its beginning to its end. */
 fleet_status fl_nccl_run(fl_nccl *n, const fl_work *w);
-
-/* NCCL's calls may go on after they have returned: until they are over. */
-fleet_status fl_nccl_synchronize(fl_nccl *n, const char *call);
-
-#endif

@@ -3,8 +3,7 @@
  * its binary interface, in the numbers and layouts of NCCL's own <nccl.h>, 2.14
  * to 2.28, which has kept them.
  */
-#ifndef FL_COLLECTIVE_NCCL_NCCL_LIB_H
-#define FL_COLLECTIVE_NCCL_NCCL_LIB_H
+#pragma once
 
 #include "base/error.h"
 
@@ -89,5 +88,3 @@ typedef struct fl_nccl_lib {
  * FLEET_EUNSUPPORTED: missing, too old, without a function that is needed, or
  * for real GPUs where these are emulated. */
 fleet_status fl_nccl_lib_open(const fl_nccl_lib **lib);
-
-#endif

@@ -1,5 +1,5 @@
-/* nccl_open.c - the handshake of this rank, from the options. */
-#include "collective/nccl/nccl_open.h"
+/* nccl_options.c - the handshake of this rank, from the options. */
+#include "collective/nccl/nccl_options.h"
 
 #include <stdio.h>
 #include <string.h>

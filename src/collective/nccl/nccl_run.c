@@ -216,64 +216,33 @@ static bool is_its_own(const fl_nccl *n, const fl_call *c)
     return type_of[c->type] != 0;
 }
 
-static fleet_status make_mean(fl_nccl *n, const fl_work *w)
-{
-    if (w->call.how == FL_ALL_MEAN)
-        FL_NCCL_CUDA(n, fl_cu_mean(n->queue, (fl_wire_type)w->call.type, w->out,
-                                   w->call.n, ranks_of(n)));
-    return FLEET_OK;
-}
-
-static fleet_status copy_own(fl_nccl *n, const fl_work *w)
-{
-    int64_t bytes = w->call.n * fl_wire_size((fl_wire_type)w->call.type);
-
-    if (w->in != w->out)
-        FL_NCCL_CUDA(n, fl_cu_copy(n->queue, w->out, w->in, bytes));
-    return FLEET_OK;
-}
-
-static fleet_status all_reduce(fl_nccl *n, const fl_work *w)
+/* all_reduce or reduce_scatter. */
+static fleet_status reduce_values(fl_nccl *n, const fl_work *w)
 {
     const fl_call *c = &w->call;
+    bool scatters = c->kind == FL_CALL_REDUCE_SCATTER;
+    fl_wire_type type = (fl_wire_type)c->type;
+    int64_t bytes = c->n * fl_wire_size(type);
 
-    if (ranks_of(n) == 1)
-        return copy_own(n, w);
+    if (ranks_of(n) == 1) {
+        if (w->in != w->out)
+            FL_NCCL_CUDA(n, fl_cu_copy(n->queue, w->out, w->in, bytes));
+        return FLEET_OK;
+    }
     if (!is_its_own(n, c))
-        return reduce_by_chunks(n, w);
-    FL_NCCL_CALL(n, AllReduce, w->in, w->out, (size_t)c->n,
-                 (int)type_of[c->type], (int)op_of[c->how], n->comm, n->queue);
-    return make_mean(n, w);
-}
-
-static fleet_status reduce_scatter(fl_nccl *n, const fl_work *w)
-{
-    const fl_call *c = &w->call;
-
-    if (ranks_of(n) == 1)
-        return copy_own(n, w);
-    if (!is_its_own(n, c))
-        return scatter_by_chunks(n, w);
-    FL_NCCL_CALL(n, ReduceScatter, w->in, w->out, (size_t)c->n,
-                 (int)type_of[c->type], (int)op_of[c->how], n->comm, n->queue);
-    return make_mean(n, w);
+        return scatters ? scatter_by_chunks(n, w) : reduce_by_chunks(n, w);
+    if (scatters)
+        FL_NCCL_CALL(n, ReduceScatter, w->in, w->out, (size_t)c->n,
+                     (int)type_of[type], (int)op_of[c->how], n->comm, n->queue);
+    else
+        FL_NCCL_CALL(n, AllReduce, w->in, w->out, (size_t)c->n,
+                     (int)type_of[type], (int)op_of[c->how], n->comm, n->queue);
+    if (c->how == FL_ALL_MEAN)
+        FL_NCCL_CUDA(n, fl_cu_mean(n->queue, type, w->out, c->n, ranks_of(n)));
+    return FLEET_OK;
 }
 
 /* --- copies -------------------------------------------------------------- */
-
-static fleet_status all_gather(fl_nccl *n, const fl_work *w)
-{
-    FL_NCCL_CALL(n, AllGather, w->in, w->out, (size_t)w->call.n, FL_NCCL_U8,
-                 n->comm, n->queue);
-    return FLEET_OK;
-}
-
-static fleet_status nccl_broadcast(fl_nccl *n, const fl_work *w)
-{
-    FL_NCCL_CALL(n, Broadcast, w->in, w->out, (size_t)w->call.n, FL_NCCL_U8,
-                 w->call.root, n->comm, n->queue);
-    return FLEET_OK;
-}
 
 /* What rank `from` has for `to`, and what that one expects. */
 static fleet_status check_pair(fl_nccl *n, int from, int to)
@@ -447,13 +416,16 @@ static fleet_status queue_call(fl_nccl *n, const fl_work *w)
 {
     switch (w->call.kind) {
     case FL_CALL_ALL_REDUCE:
-        return all_reduce(n, w);
     case FL_CALL_REDUCE_SCATTER:
-        return reduce_scatter(n, w);
+        return reduce_values(n, w);
     case FL_CALL_ALL_GATHER:
-        return all_gather(n, w);
+        FL_NCCL_CALL(n, AllGather, w->in, w->out, (size_t)w->call.n, FL_NCCL_U8,
+                     n->comm, n->queue);
+        return FLEET_OK;
     case FL_CALL_BROADCAST:
-        return nccl_broadcast(n, w);
+        FL_NCCL_CALL(n, Broadcast, w->in, w->out, (size_t)w->call.n, FL_NCCL_U8,
+                     w->call.root, n->comm, n->queue);
+        return FLEET_OK;
     default:
         return all_to_all(n, w);
     }

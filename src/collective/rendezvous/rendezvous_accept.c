@@ -4,7 +4,6 @@
 #define _GNU_SOURCE
 #include "collective/rendezvous/rendezvous_accept.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -106,20 +105,15 @@ static fleet_status check_handshake(const fl_rendezvous_server *s,
 
 /* --- all have come ------------------------------------------------------- */
 
-static bool are_on_one_gpu(const fl_rendezvous_handshake *a,
-                           const fl_rendezvous_handshake *b)
-{
-    return a->bus[0] && strncmp(a->bus, b->bus, sizeof a->bus) == 0 &&
-           strncmp(a->host, b->host, sizeof a->host) == 0;
-}
-
 static fleet_status check_gpus(const fl_rendezvous_server *s)
 {
     for (int a = 0; a < s->size; a++)
         for (int b = a + 1; b < s->size; b++) {
-            const fl_rendezvous_handshake *h = &s->rank[a]->handshake;
+            const fl_rendezvous_handshake *h = &s->rank[a]->handshake,
+                                          *other = &s->rank[b]->handshake;
 
-            if (are_on_one_gpu(h, &s->rank[b]->handshake))
+            if (h->bus[0] && strncmp(h->bus, other->bus, sizeof h->bus) == 0 &&
+                strncmp(h->host, other->host, sizeof h->host) == 0)
                 return fl_fail(FLEET_EINVAL,
                                "ranks %d and %d are both on GPU %.31s of one "
                                "machine: each needs its own (fleetrun "

@@ -1,6 +1,5 @@
-/* rendezvous_accept.h - how ranks come to the rendezvous server. */
-#ifndef FL_COLLECTIVE_RENDEZVOUS_RENDEZVOUS_ACCEPT_H
-#define FL_COLLECTIVE_RENDEZVOUS_RENDEZVOUS_ACCEPT_H
+/* rendezvous_accept.h - how ranks connect to the rendezvous server. */
+#pragma once
 
 #include "collective/rendezvous/rendezvous_server.h"
 
@@ -15,5 +14,3 @@ void fl_rendezvous_server_check_deadlines(fl_rendezvous_server *s);
 
 /* READY to all ranks once all have come, each on a GPU of its own. */
 void fl_rendezvous_server_open_if_complete(fl_rendezvous_server *s);
-
-#endif

@@ -6,18 +6,19 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
 #include "collective/rendezvous/rendezvous_server.h"
+#include "net/wakeup.h"
 
 enum { TRY_MS = 1000, PAUSE_MS = 30, SLACK_MS = 2000 };
 
 struct fl_rendezvous_client {
-    int fd, wakeup;
+    int fd;
+    fl_wakeup wakeup;
     pthread_mutex_t sending;
     fl_inbox in;
     bool has_left;                /* rank 0 has sent LEAVE */
@@ -127,7 +128,7 @@ static fleet_status try_once(attempt *s, fl_rendezvous_client *c, bool *done)
 static fleet_status connect_and_wait(const fl_rendezvous_options *o,
                                      fl_rendezvous_client *c)
 {
-    attempt s = {o, fl_now_ms() + o->connect_ms + SLACK_MS, "nobody is there"};
+    attempt s = {o, fl_now_ms() + o->connect_ms + SLACK_MS, "no answer"};
     bool done = false;
 
     if (o->own.rank == 0) {
@@ -153,8 +154,7 @@ static fleet_status make_client(fl_rendezvous_client *c,
     c->in.room = sizeof(fl_rendezvous_frame) + (size_t)o->own.size * call +
                  FL_RENDEZVOUS_TEXT;
     FL_TRY(FL_NEW(&c->in.data, c->in.room));
-    c->wakeup = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (c->wakeup < 0)
+    if (fl_wakeup_create(&c->wakeup) != FLEET_OK)
         return fl_fail(FLEET_EIO, "ranks meet: no eventfd: %s",
                        strerror(errno));
     return connect_and_wait(o, c);
@@ -169,7 +169,7 @@ fleet_status fl_rendezvous_client_open(fl_rendezvous_client **client,
 
     *client = NULL;
     FL_TRY(FL_NEW(&c, sizeof *c));
-    c->fd = c->wakeup = -1;
+    c->fd = c->wakeup.fd = -1;
     pthread_mutex_init(&c->sending, NULL);
     status = make_client(c, o);
     if (status == FLEET_OK) {
@@ -246,20 +246,15 @@ void fl_rendezvous_client_drop(fl_rendezvous_client *c,
 void fl_rendezvous_client_wait(fl_rendezvous_client *c, int ms)
 {
     struct pollfd two[] = {{.fd = c->has_left ? -1 : c->fd, .events = POLLIN},
-                           {.fd = c->wakeup, .events = POLLIN}};
-    uint64_t count;
+                           {.fd = c->wakeup.fd, .events = POLLIN}};
 
-    if (poll(two, 2, ms) > 0 && two[1].revents &&
-        read(c->wakeup, &count, sizeof count) < 0)
-        return;
+    if (poll(two, 2, ms) > 0 && two[1].revents)
+        fl_wakeup_clear(&c->wakeup);
 }
 
 void fl_rendezvous_client_wake(fl_rendezvous_client *c)
 {
-    uint64_t one = 1;
-
-    if (write(c->wakeup, &one, sizeof one) < 0)
-        return; /* it is full, and thus readable */
+    fl_wakeup_ring(&c->wakeup);
 }
 
 void fl_rendezvous_client_name(const fl_rendezvous_client *c,
@@ -281,8 +276,7 @@ void fl_rendezvous_client_close(fl_rendezvous_client *c)
         close(c->fd);
     }
     fl_rendezvous_server_join(c->server);
-    if (c->wakeup >= 0)
-        close(c->wakeup);
+    fl_wakeup_destroy(&c->wakeup);
     pthread_mutex_destroy(&c->sending);
     fl_free(c->in.data);
     fl_free(c);

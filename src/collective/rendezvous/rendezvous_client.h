@@ -1,15 +1,14 @@
 /* rendezvous_client.h - a rank's connection to the rendezvous server. */
-#ifndef FL_COLLECTIVE_RENDEZVOUS_RENDEZVOUS_CLIENT_H
-#define FL_COLLECTIVE_RENDEZVOUS_RENDEZVOUS_CLIENT_H
+#pragma once
 
-#include "collective/rendezvous/rendezvous.h"
+#include "collective/rendezvous/rendezvous_wire.h"
 
 typedef struct fl_rendezvous_client fl_rendezvous_client;
 
 /* Returns when all ranks have come. FLEET_ETIMEDOUT: it says which rank is
  * missing, or why rank 0 was not reached. FLEET_EINVAL: it says why this rank
- * is refused. FLEET_EPEER: what listens is no rank of ours. Rank 0 starts the
- * server. */
+ * is refused. FLEET_EPEER: another program listens at rank 0's address. Rank 0
+ * starts the server. */
 fleet_status fl_rendezvous_client_open(fl_rendezvous_client **client,
                                        const fl_rendezvous_options *o);
 
@@ -44,5 +43,3 @@ void fl_rendezvous_client_name(const fl_rendezvous_client *c,
 
 /* Sends LEAVE; NULL is fine. */
 void fl_rendezvous_client_close(fl_rendezvous_client *c);
-
-#endif

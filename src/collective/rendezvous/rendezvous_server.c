@@ -3,7 +3,6 @@
 #include "collective/rendezvous/rendezvous_server.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -134,28 +133,24 @@ static void take_call(fl_rendezvous_server *s, fl_connection *c,
 
 /* --- messages ------------------------------------------------------------ */
 
-static void send_matched(fl_rendezvous_server *s, int from, int to, int64_t n)
+static void match_posts(fl_rendezvous_server *s, int from, int to,
+                        int64_t *post)
 {
-    const fl_post out = {FL_OUT, to, n}, in = {FL_IN, from, n};
+    const fl_post out = {FL_OUT, to, post[FL_OUT]};
+    const fl_post in = {FL_IN, from, post[FL_IN]};
 
+    if (out.n < 0 || in.n < 0)
+        return;
+    if (out.n != in.n) {
+        fl_call_sizes_differ(from, out.n, to, in.n);
+        fl_rendezvous_server_fail(s, FLEET_EINVAL, NULL);
+        return;
+    }
+    post[FL_OUT] = post[FL_IN] = -1;
     fl_rendezvous_send(s->rank[from]->fd, FL_RENDEZVOUS_MATCHED, &out,
                        sizeof out, NULL, 0);
     fl_rendezvous_send(s->rank[to]->fd, FL_RENDEZVOUS_MATCHED, &in, sizeof in,
                        NULL, 0);
-}
-
-static void match_posts(fl_rendezvous_server *s, int from, int to,
-                        int64_t *post)
-{
-    if (post[FL_OUT] < 0 || post[FL_IN] < 0)
-        return;
-    if (post[FL_OUT] == post[FL_IN]) {
-        send_matched(s, from, to, post[FL_OUT]);
-        post[FL_OUT] = post[FL_IN] = -1;
-        return;
-    }
-    fl_call_sizes_differ(from, post[FL_OUT], to, post[FL_IN]);
-    fl_rendezvous_server_fail(s, FLEET_EINVAL, NULL);
 }
 
 static void fail_has_left(fl_rendezvous_server *s, int rank)
@@ -300,12 +295,7 @@ static void check_calls(fl_rendezvous_server *s)
 
 /* --- the thread ---------------------------------------------------------- */
 
-static bool has_rank_0(const fl_rendezvous_server *s)
-{
-    return s->rank[0] && !s->rank[0]->has_left;
-}
-
-static void wait_for_input(fl_rendezvous_server *s)
+static void serve_once(fl_rendezvous_server *s)
 {
     int64_t first;
     bool is_idle = s->failed || (s->is_open && count_calls(s, &first) == 0);
@@ -317,11 +307,6 @@ static void wait_for_input(fl_rendezvous_server *s)
         (struct pollfd){.fd = s->listener, .events = POLLIN};
     poll(s->poll, (nfds_t)s->n_connection + 1,
          is_idle ? FL_ACCEPT_HANDSHAKE_MS : FL_ACCEPT_POLL_MS);
-}
-
-static void serve_once(fl_rendezvous_server *s)
-{
-    wait_for_input(s);
     for (int i = 0; i < s->n_connection; i++)
         if (s->poll[i].revents && s->connection[i].fd == s->poll[i].fd)
             receive_frames(s, &s->connection[i]);
@@ -338,7 +323,7 @@ static void *serve_ranks(void *arg)
     fl_rendezvous_server_open_if_complete(s);
     do
         serve_once(s);
-    while (has_rank_0(s));
+    while (s->rank[0] && !s->rank[0]->has_left);
     for (int r = 1; r < s->size; r++)
         if (s->rank[r])
             fl_rendezvous_send(s->rank[r]->fd, FL_RENDEZVOUS_LEAVE, NULL, 0,

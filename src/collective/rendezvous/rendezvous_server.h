@@ -1,13 +1,12 @@
 /* rendezvous_server.h - the rendezvous server, a thread of rank 0: its state,
  * and what ranks send each other through it. rendezvous_accept.h has how ranks
  * come. */
-#ifndef FL_COLLECTIVE_RENDEZVOUS_RENDEZVOUS_SERVER_H
-#define FL_COLLECTIVE_RENDEZVOUS_RENDEZVOUS_SERVER_H
+#pragma once
 
 #include <poll.h>
 #include <pthread.h>
 
-#include "collective/rendezvous/rendezvous.h"
+#include "collective/rendezvous/rendezvous_wire.h"
 
 enum {
     FL_ACCEPT_UNKNOWN_PEERS = 32, /* at a time, beside the ranks */
@@ -62,5 +61,3 @@ void fl_rendezvous_server_fail(fl_rendezvous_server *s, fleet_status code,
 
 /* End a connection. */
 void fl_rendezvous_server_drop(fl_rendezvous_server *s, fl_connection *c);
-
-#endif

@@ -1,8 +1,7 @@
-/* rendezvous.c - addresses, sockets and frames of both sides. */
-#include "collective/rendezvous/rendezvous.h"
+/* rendezvous_wire.c - addresses, sockets and frames of both sides. */
+#include "collective/rendezvous/rendezvous_wire.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>

@@ -1,7 +1,7 @@
-/* rendezvous.h - how ranks find each other without a launcher's help, and what
- * they send each other beside their data: over TCP, to a server, which is a
- * thread of rank 0. This header has what both sides share: addresses, sockets,
- * frames; the server is in rendezvous_server.h, a rank's side in
+/* rendezvous_wire.h - how ranks find each other without a launcher's help, and
+ * what they send each other beside their data: over TCP, to a server, which is
+ * a thread of rank 0. This header has what both sides share: addresses,
+ * sockets, frames; the server is in rendezvous_server.h, a rank's side in
  * rendezvous_client.h.
  *
  * Each rank, rank 0 too, has one connection to the server, and begins with its
@@ -24,8 +24,7 @@
  * the connection. Numbers are in the order of bytes that both sides have: a
  * handshake of the other order has another magic number.
  */
-#ifndef FL_COLLECTIVE_RENDEZVOUS_RENDEZVOUS_H
-#define FL_COLLECTIVE_RENDEZVOUS_RENDEZVOUS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -123,5 +122,3 @@ void fl_inbox_drop(fl_inbox *in, size_t n);
 /* The first frame of that kind, perhaps behind other frames. */
 bool fl_inbox_find(const fl_inbox *in, fl_rendezvous_kind kind,
                    fl_rendezvous_frame *f, const char **bytes);
-
-#endif

@@ -1,8 +1,7 @@
 /* sharded_internal.h - the inside of sharded_table.h: sharded_table.c fetches
  * rows, sharded_push.c brings gradients back, sharded_exchange.c moves both
  * between ranks. */
-#ifndef FL_COLLECTIVE_SHARDED_SHARDED_INTERNAL_H
-#define FL_COLLECTIVE_SHARDED_SHARDED_INTERNAL_H
+#pragma once
 
 #include "collective/sharded/sharded_table.h"
 #include "runtime/lookup/lookup_data.h"
@@ -114,5 +113,3 @@ void fl_sharded_reset_done(fl_sharded_tables *s);
 fleet_status fl_sharded_clip(fl_remote *x, const fl_push *p, double squares,
                              float *factor);
 fleet_status fl_sharded_push(fl_remote *x, const fl_push *p);
-
-#endif

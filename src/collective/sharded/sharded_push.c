@@ -10,13 +10,6 @@
 typedef void run_visitor(fl_sharded_tables *s, int table,
                          const fl_push_part *part, const fl_sharded_run *run);
 
-static void count_run(fl_sharded_tables *s, int table, const fl_push_part *part,
-                      const fl_sharded_run *run)
-{
-    (void)part;
-    s->to[run->owner * s->n_table + table] += run->end - run->begin;
-}
-
 static void put_run(fl_sharded_tables *s, int table, const fl_push_part *part,
                     const fl_sharded_run *run)
 {
@@ -33,6 +26,7 @@ static void put_run(fl_sharded_tables *s, int table, const fl_push_part *part,
     }
 }
 
+/* visit NULL: only to count the keys, in s->done. */
 static void each_run(fl_sharded_tables *s, const fl_push *p, run_visitor *visit)
 {
     fl_sharded_reset_done(s);
@@ -46,7 +40,8 @@ static void each_run(fl_sharded_tables *s, const fl_push *p, run_visitor *visit)
             while (run.end < part->n) {
                 run = fl_sharded_next_run(s, j, part->key, part->which, run.end,
                                           part->n);
-                visit(s, t, part, &run);
+                if (visit)
+                    visit(s, t, part, &run);
                 s->done[run.owner * s->n_table + t] += run.end - run.begin;
             }
         }
@@ -55,8 +50,8 @@ static void each_run(fl_sharded_tables *s, const fl_push *p, run_visitor *visit)
 
 static fleet_status exchange_gradients(fl_sharded_tables *s, const fl_push *p)
 {
-    memset(s->to, 0, (size_t)(s->n_rank * s->n_table) * sizeof *s->to);
-    each_run(s, p, count_run);
+    each_run(s, p, NULL);
+    memcpy(s->to, s->done, (size_t)(s->n_rank * s->n_table) * sizeof *s->to);
     FL_TRY(fl_sharded_exchange_counts(s));
     FL_TRY(fl_sharded_reserve(s, &s->to_keys, s->to, fl_sharded_key_size));
     FL_TRY(fl_sharded_reserve(s, &s->to_rows, s->to, fl_sharded_row_size));
@@ -88,20 +83,13 @@ static void add_rank(fl_sharded_tables *s, int rank, int table)
     }
 }
 
-static int64_t count_of(const fl_sharded_tables *s, int table)
+static fleet_status sum_table(fl_sharded_tables *s, int table)
 {
     int64_t n = 0;
+    fl_sharded_sums *to = &s->sum[table];
 
     for (int r = 0; r < s->n_rank; r++)
         n += s->from[r * s->n_table + table];
-    return n;
-}
-
-static fleet_status sum_table(fl_sharded_tables *s, int table)
-{
-    int64_t n = count_of(s, table);
-    fl_sharded_sums *to = &s->sum[table];
-
     FL_TRY(fl_key_set_begin(&to->set, n));
     FL_TRY(fl_grow(&to->grad, &to->capacity, (size_t)n, sizeof *to->grad));
     for (int r = 0; r < s->n_rank; r++)

@@ -21,6 +21,7 @@ typedef void run_visitor(fl_sharded_tables *s, const fl_sharded_request *q,
                          int table, const fl_pull_part *part,
                          const fl_sharded_run *run);
 
+/* visit NULL: only to count the keys, in s->done. */
 static void each_run(fl_sharded_tables *s, const fl_sharded_request *q,
                      run_visitor *visit)
 {
@@ -35,20 +36,12 @@ static void each_run(fl_sharded_tables *s, const fl_sharded_request *q,
             while (run.end < part->n) {
                 run = fl_sharded_next_run(s, p, part->key, NULL, run.end,
                                           part->n);
-                visit(s, q, t, part, &run);
+                if (visit)
+                    visit(s, q, t, part, &run);
                 s->done[run.owner * s->n_table + t] += run.end - run.begin;
             }
         }
     }
-}
-
-static void count_keys(fl_sharded_tables *s, const fl_sharded_request *q,
-                       int table, const fl_pull_part *part,
-                       const fl_sharded_run *run)
-{
-    (void)q;
-    (void)part;
-    s->to[run->owner * s->n_table + table] += run->end - run->begin;
 }
 
 static void put_keys(fl_sharded_tables *s, const fl_sharded_request *q,
@@ -125,8 +118,8 @@ static fleet_status read_all_rows(fl_sharded_tables *s,
 /* A call of all ranks; some of them need no rows themselves. */
 static fleet_status fetch_rows(fl_sharded_tables *s, fl_sharded_request *q)
 {
-    memset(s->to, 0, (size_t)(s->n_rank * s->n_table) * sizeof *s->to);
-    each_run(s, q, count_keys);
+    each_run(s, q, NULL);
+    memcpy(s->to, s->done, (size_t)(s->n_rank * s->n_table) * sizeof *s->to);
     FL_TRY(fl_sharded_exchange_counts(s));
     FL_TRY(fl_sharded_reserve(s, &s->to_keys, s->to, fl_sharded_key_size));
     each_run(s, q, put_keys);

@@ -6,8 +6,7 @@
  * back when they agree on the update: the owner adds the ranks' sums in rank
  * order and updates as one process would.
  */
-#ifndef FL_COLLECTIVE_SHARDED_SHARDED_TABLE_H
-#define FL_COLLECTIVE_SHARDED_SHARDED_TABLE_H
+#pragma once
 
 #include "runtime/plan/remote.h"
 #include "runtime/plan/agree.h"
@@ -26,5 +25,3 @@ fleet_status fl_sharded_serve(fl_sharded_tables *s);
 
 /* Buckets [first, end) of a rank. */
 int fl_sharded_first_bucket(int rank, int size);
-
-#endif

@@ -1,7 +1,7 @@
 /* shm.h - ranks of one host, joined by memory that all of them map. The caller
- * brings that memory: MPI allocates it (mpi/mpi_shm.c), tests do otherwise. */
-#ifndef FL_COLLECTIVE_SHM_SHM_H
-#define FL_COLLECTIVE_SHM_SHM_H
+ * brings that memory: MPI allocates it (mpi/mpi_shm_window.c), tests do
+ * otherwise. */
+#pragma once
 
 #include <stddef.h>
 
@@ -19,5 +19,3 @@ typedef void fl_shm_unmap(void *memory, size_t bytes);
 fleet_status fl_shm_open(void *memory, int rank, int size, const char *name,
                          const fl_comm_options *options, fl_shm_unmap *unmap,
                          fl_comm **comm);
-
-#endif

@@ -5,7 +5,6 @@
  * has begun and how many it has added up, which no other call touches.
  */
 #include "base/memory.h"
-#include "collective/reduce_kernels.h"
 #include "collective/shm/shm_internal.h"
 #include "collective/wire_type.h"
 
@@ -13,13 +12,6 @@
 static const fl_call *call_of(const fl_shm *shm, int rank, uint32_t n)
 {
     return &shm->rank[rank].async[n % FL_MOST_ASYNC];
-}
-
-static char *data_of(const fl_shm *shm, const fl_shm_region *region, int rank,
-                     uint32_t n)
-{
-    return region->base + region->stride * rank +
-           call_of(shm, rank, n)->extra[1];
 }
 
 /* Numbers in the same memory, as many of the same kind. */
@@ -41,37 +33,10 @@ static fleet_status check_match(fl_shm *shm, uint32_t n)
     return FLEET_OK;
 }
 
-/* This rank's chunk of all ranks becomes the sum in all of them. */
-static void add_chunk(fl_shm *shm, const fl_shm_region *region, uint32_t n,
-                      const void **from, void **to)
-{
-    int size = shm->base.comm.size, me = shm->base.comm.rank;
-    const fl_call *call = call_of(shm, me, n);
-    int64_t element = fl_wire_size((fl_wire_type)call->type), begin, count;
-
-    fl_shm_chunk(size, me, call->n, element, &begin, &count);
-    for (int r = 0; r < size; r++)
-        from[r] = data_of(shm, region, r, n) + begin * element;
-    for (int i = 0; i < size; i++) /* its own first */
-        to[i] = (void *)from[(me + i) % size];
-    fl_stream_copy_begin(&shm->copy_async);
-    if (count > 0)
-        fl_reduce_run(
-            &(fl_reduce_args){.how = (fl_reduce)call->how,
-                              .type = (fl_wire_type)call->type,
-                              .in = from,
-                              .n_in = size,
-                              .out = to,
-                              .n_out = size,
-                              .is_nontemporal = shm->copy_async.turns > 0,
-                              .n = count});
-    fl_stream_copy_end(&shm->copy_async, count * element * size);
-}
-
 /* All have begun the next one. */
 static fleet_status add_next(fl_shm *shm)
 {
-    int me = shm->base.comm.rank;
+    int me = shm->base.comm.rank, size = shm->base.comm.size;
     uint32_t n = shm->n_added + 1;
     const fl_call *call = call_of(shm, me, n);
     fl_shm_region *region;
@@ -79,8 +44,11 @@ static fleet_status add_next(fl_shm *shm)
 
     FL_TRY(check_match(shm, n));
     region = fl_shm_region_of(shm, call->extra[0]);
-    FL_TRY(FL_NEW(&from, 2 * (size_t)shm->base.comm.size * sizeof *from));
-    add_chunk(shm, region, n, from, (void **)(from + shm->base.comm.size));
+    FL_TRY(FL_NEW(&from, 2 * (size_t)size * sizeof *from));
+    for (int r = 0; r < size; r++)
+        from[r] =
+            region->base + region->stride * r + call_of(shm, r, n)->extra[1];
+    fl_shm_add_chunk(shm, call, from, (void **)(from + size), &shm->copy_async);
     fl_free(from);
     shm->n_added = n;
     fl_shm_set(&shm->rank[me].added, n);

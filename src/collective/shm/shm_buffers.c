@@ -1,7 +1,7 @@
-/* shm_map.c - more memory that all ranks map: for reductions without a copy,
- * and for smaller communicators. One rank makes it; the other ranks reach it
- * through that process' descriptor, so that it has no name that could be left
- * behind. */
+/* shm_buffers.c - buffers that all ranks map, beside the communicator's own
+ * memory: for reductions without a copy, and for smaller communicators. One
+ * rank makes a buffer; the other ranks reach it through that process'
+ * descriptor, so that it has no name that could be left behind. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -121,23 +121,19 @@ fleet_status fl_shm_memory(fl_shm *shm, const fl_work *work)
     return FL_NEW((void **)work->out, (size_t)work->call.n);
 }
 
-static bool region_contains(const fl_shm *shm, const fl_shm_region *r,
-                            const char *p, int64_t bytes)
-{
-    const char *own = r->base + r->stride * shm->base.comm.rank;
-
-    return p >= own && p + bytes <= own + r->bytes;
-}
-
 /* The communicator's thread reads the list, too. */
 fl_shm_region *fl_shm_region_at(fl_shm *shm, const void *p, int64_t bytes)
 {
+    const char *begin = p;
     fl_shm_region *r;
 
     pthread_mutex_lock(&shm->base.lock);
-    r = shm->region;
-    while (r && !region_contains(shm, r, p, bytes))
-        r = r->next;
+    for (r = shm->region; r; r = r->next) {
+        const char *own = r->base + r->stride * shm->base.comm.rank;
+
+        if (begin >= own && begin + bytes <= own + r->bytes)
+            break;
+    }
     pthread_mutex_unlock(&shm->base.lock);
     return r;
 }

@@ -15,10 +15,9 @@
  *
  * shm.c has the layout, the rings and all calls but reductions, shm_sync.c the
  * phases, shm_reduce.c reductions, shm_async.c reductions that are begun and
- * ended later, shm_map.c more memory and smaller communicators.
+ * ended later, shm_buffers.c buffers and smaller communicators.
  */
-#ifndef FL_COLLECTIVE_SHM_SHM_INTERNAL_H
-#define FL_COLLECTIVE_SHM_SHM_INTERNAL_H
+#pragma once
 
 #include "collective/comm_p2p.h"
 #include "collective/shm/shm.h"
@@ -41,7 +40,8 @@ typedef struct fl_shm_rank {
     _Alignas(64) fl_call async[FL_MOST_ASYNC];
     _Alignas(64) fl_call call[2];
     _Atomic int32_t pid; /* 0: it has not opened yet */
-    uint64_t started, space;
+    uint64_t started;    /* start_of() that process */
+    uint64_t space;      /* in which process ids mean something */
     _Atomic bool has_left;
     int32_t offer_pid, offer_fd; /* memory to map; fd -1: none */
     bool offer_taken;
@@ -139,14 +139,13 @@ fleet_status fl_shm_begin(fl_comm_base *g, fl_work *work, bool *is_begun);
 fleet_status fl_shm_end(fl_comm_base *g, fl_work *work);
 fleet_status fl_shm_scatter(fl_shm *shm, const fl_work *work);
 
-/* A rank's chunk of elements that ranks share out: whole cache lines. */
-void fl_shm_chunk(int size, int rank, int64_t all, int64_t element,
-                  int64_t *begin, int64_t *n);
+/* This rank's chunk of all ranks becomes the result in all of them, where they
+ * lie in memory that all map: from[] by rank; to: room for as many. */
+void fl_shm_add_chunk(const fl_shm *shm, const fl_call *call, const void **from,
+                      void **to, fl_stream_copy *copy);
 
 fleet_status fl_shm_memory(fl_shm *shm, const fl_work *work);
 fleet_status fl_shm_split(fl_shm *shm, const fl_work *work);
 fl_shm_region *fl_shm_region_at(fl_shm *shm, const void *p, int64_t bytes);
 fl_shm_region *fl_shm_region_of(fl_shm *shm, int64_t serial);
 void fl_shm_free(fl_comm_base *g, void *memory);
-
-#endif

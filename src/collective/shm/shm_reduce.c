@@ -21,8 +21,9 @@ typedef struct reduction {
     void **to;
 } reduction;
 
-void fl_shm_chunk(int size, int rank, int64_t all, int64_t element,
-                  int64_t *begin, int64_t *n)
+/* A rank's chunk of elements that ranks share out: whole cache lines. */
+static void share_out(int size, int rank, int64_t all, int64_t element,
+                      int64_t *begin, int64_t *n)
 {
     int64_t line = FL_CACHE_LINE / element;
     int64_t each = ((all + size - 1) / size + line - 1) / line * line;
@@ -31,9 +32,33 @@ void fl_shm_chunk(int size, int rank, int64_t all, int64_t element,
     *n = fl_least(*begin + each, all) - *begin;
 }
 
+void fl_shm_add_chunk(const fl_shm *shm, const fl_call *call, const void **from,
+                      void **to, fl_stream_copy *copy)
+{
+    int size = shm->base.comm.size, me = shm->base.comm.rank;
+    int64_t element = fl_wire_size((fl_wire_type)call->type), begin, n;
+
+    share_out(size, me, call->n, element, &begin, &n);
+    for (int r = 0; r < size; r++)
+        from[r] = (const char *)from[r] + begin * element;
+    for (int i = 0; i < size; i++) /* its own first */
+        to[i] = (void *)from[(me + i) % size];
+    fl_stream_copy_begin(copy);
+    if (n > 0)
+        fl_reduce_run(&(fl_reduce_args){.how = (fl_reduce)call->how,
+                                        .type = (fl_wire_type)call->type,
+                                        .in = from,
+                                        .n_in = size,
+                                        .out = to,
+                                        .n_out = size,
+                                        .is_nontemporal = copy->turns > 0,
+                                        .n = n});
+    fl_stream_copy_end(copy, n * element * size);
+}
+
 static void chunk_of(const reduction *d, int rank, int64_t *begin, int64_t *n)
 {
-    fl_shm_chunk(d->shm->base.comm.size, rank, d->n, d->size, begin, n);
+    share_out(d->shm->base.comm.size, rank, d->n, d->size, begin, n);
 }
 
 static const char *in_at(const reduction *d, int64_t i)
@@ -197,25 +222,6 @@ static bool all_are_direct(const fl_shm *shm)
     return true;
 }
 
-/* Nothing is copied: a chunk of all ranks becomes their sum in all of them. */
-static fleet_status reduce_in_place(reduction *d, const fl_shm_region *region)
-{
-    int size = d->shm->base.comm.size, me = d->shm->base.comm.rank;
-    int64_t begin, n;
-
-    d->n = d->work->call.n;
-    chunk_of(d, me, &begin, &n);
-    for (int r = 0; r < size; r++)
-        d->from[r] = region->base + region->stride * r +
-                     fl_shm_call(d->shm, r)->extra[1] + begin * d->size;
-    for (int i = 0; i < size; i++) /* its own first */
-        d->to[i] = (void *)d->from[(me + i) % size];
-    fl_stream_copy_begin(&d->shm->copy);
-    reduce_into(d, size, n);
-    fl_stream_copy_end(&d->shm->copy, n * d->size * size);
-    return fl_shm_barrier(d->shm, NULL);
-}
-
 static fleet_status reduce_direct(reduction *d, const fl_shm_region *region)
 {
     fl_call call = d->work->call;
@@ -224,9 +230,13 @@ static fleet_status reduce_direct(reduction *d, const fl_shm_region *region)
     call.extra[1] = (const char *)d->work->in - region->base -
                     region->stride * d->shm->base.comm.rank;
     FL_TRY(fl_shm_barrier(d->shm, &call));
-    if (all_are_direct(d->shm))
-        return reduce_in_place(d, region);
-    return reduce_pieces(d, NULL);
+    if (!all_are_direct(d->shm))
+        return reduce_pieces(d, NULL);
+    for (int r = 0; r < d->shm->base.comm.size; r++)
+        d->from[r] = region->base + region->stride * r +
+                     fl_shm_call(d->shm, r)->extra[1];
+    fl_shm_add_chunk(d->shm, &call, d->from, d->to, &d->shm->copy);
+    return fl_shm_barrier(d->shm, NULL);
 }
 
 fleet_status fl_shm_reduce(fl_shm *shm, const fl_work *work)

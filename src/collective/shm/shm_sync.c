@@ -5,7 +5,6 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -13,16 +12,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "collective/shm/shm_internal.h"
 
 enum { SPINS_PER_LOOK = 32, MESSAGE_NAP_MS = 1 };
-
-static void relax_cpu(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
 
 /* --- words to sleep on --------------------------------------------------- */
 
@@ -83,20 +76,13 @@ static uint64_t start_of(int32_t pid)
     return state == 'Z' || state == 'X' ? 0 : start;
 }
 
-/* The space in which process ids mean something. */
-static uint64_t own_space(void)
-{
-    struct stat s;
-
-    return stat("/proc/self/ns/pid", &s) == 0 ? (uint64_t)s.st_ino : 0;
-}
-
 void fl_shm_enter(fl_shm *shm)
 {
     fl_shm_rank *own = &shm->rank[shm->base.comm.rank];
+    struct stat s;
 
     own->started = start_of((int32_t)getpid());
-    own->space = own_space();
+    own->space = stat("/proc/self/ns/pid", &s) == 0 ? (uint64_t)s.st_ino : 0;
     own->offer_fd = -1;
     atomic_store(&own->pid, (int32_t)getpid());
 }
@@ -202,21 +188,10 @@ static bool comes_soon(const fl_shm *shm, const fl_futex *word, uint32_t at)
         for (int i = 0; i < SPINS_PER_LOOK; i++) {
             if (fl_shm_has_come(word, at))
                 return true;
-            relax_cpu();
+            fl_relax_cpu();
         }
     } while (fl_now_ns() < until);
     return false;
-}
-
-/* After a nap in which that rank did not come: an error if it never will. */
-static fleet_status check_hope(fl_shm *shm, int rank, const fl_futex *word,
-                               uint32_t at)
-{
-    fleet_status status = fl_shm_look_at(shm, rank, true);
-
-    if (status != FLEET_OK && !fl_shm_has_come(word, at))
-        return fl_comm_base_fail(&shm->base, status, true);
-    return FLEET_OK;
 }
 
 static fleet_status wait_long(fl_shm *shm, int rank, fl_futex *word,
@@ -227,6 +202,7 @@ static fleet_status wait_long(fl_shm *shm, int rank, fl_futex *word,
     while (!fl_shm_has_come(word, at) && fl_now_ms() < until_ms) {
         uint32_t seen = atomic_load(&word->value);
         bool messages = drives && shm->base.n_flowing > 0;
+        fleet_status status;
 
         FL_TRY(fl_shm_check(shm));
         if (messages)
@@ -234,8 +210,11 @@ static fleet_status wait_long(fl_shm *shm, int rank, fl_futex *word,
         if (fl_shm_has_come(word, at))
             break;
         fl_shm_sleep(word, seen, messages ? MESSAGE_NAP_MS : FL_SHM_NAP_MS);
-        if (!fl_shm_has_come(word, at))
-            FL_TRY(check_hope(shm, rank, word, at));
+        if (fl_shm_has_come(word, at))
+            break;
+        status = fl_shm_look_at(shm, rank, true);
+        if (status != FLEET_OK && !fl_shm_has_come(word, at))
+            return fl_comm_base_fail(&shm->base, status, true);
     }
     return FLEET_OK;
 }

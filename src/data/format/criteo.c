@@ -37,15 +37,6 @@ static uint64_t *ids_of(const where *w, int id)
     return (uint64_t *)w->buffer->batch.slot[FIRST_ID + id].values + w->first;
 }
 
-static fleet_status read_label(const where *w, int row, const char *s,
-                               const char *end)
-{
-    if (fl_parse_u64(s, end, labels_of(w) + row))
-        return FLEET_OK;
-    return fl_bad_line(w->p, &w->line[row], "label", "an integer from 0", s,
-                       end);
-}
-
 static fleet_status read_integer(const where *w, int row, int i, const char *s,
                                  const char *end)
 {
@@ -62,13 +53,6 @@ static fleet_status read_integer(const where *w, int row, int i, const char *s,
                        "a number that is finite as float32", s, end);
 }
 
-static uint64_t odd_id(const where *w, int id, const char *s, const char *end)
-{
-    const fl_field *f = &w->p->layout.field[FIRST_ID + id];
-
-    return s == end ? f->none : fl_hash(s, (size_t)(end - s), f->seed);
-}
-
 static fleet_status read_odd(const where *w, int row)
 {
     const uint32_t *ends = w->tile->end[row];
@@ -79,25 +63,19 @@ static fleet_status read_odd(const where *w, int row)
         const char *s = cell > 0 ? text + ends[cell - 1] + 1 : text;
         const char *end = text + ends[cell];
 
-        if (cell == 0)
-            FL_TRY(read_label(w, row, s, end));
-        else if (id < 0)
+        if (cell == 0 && !fl_parse_u64(s, end, labels_of(w) + row))
+            return fl_bad_line(w->p, &w->line[row], "label",
+                               "an integer from 0", s, end);
+        if (cell > 0 && id < 0)
             FL_TRY(read_integer(w, row, cell - 1, s, end));
-        else
-            ids_of(w, id)[row] = odd_id(w, id, s, end);
+        if (id >= 0) {
+            const fl_field *f = &w->p->layout.field[FIRST_ID + id];
+
+            ids_of(w, id)[row] =
+                s == end ? f->none : fl_hash(s, (size_t)(end - s), f->seed);
+        }
     }
     return FLEET_OK;
-}
-
-static fleet_status wrong_cells(const where *w, int row, int n)
-{
-    const fl_line *line = &w->line[row];
-    char what[60];
-
-    snprintf(what, sizeof what, "40 cells split by tabs (%d%s here)", n,
-             n > FL_CRITEO_CELLS ? " or more" : "");
-    return fl_bad_line(w->p, line, NULL, what, line->text,
-                       line->text + line->size);
 }
 
 /* Cut lines up to one that has not 40 cells; how many there are before it. */
@@ -118,6 +96,8 @@ static fleet_status read_tile(const where *w, fl_criteo_tile *tile, int rows)
 {
     const fl_kernels *k = w->p->kernels;
     int cells, whole = cut_lines(w, tile, rows, &cells);
+    const fl_line *wrong = &w->line[whole];
+    char what[60];
 
     k->criteo_dense(tile, whole, floats_of(w, DENSE, 0, FL_CRITEO_DENSE));
     for (int i = 0; i < FL_CRITEO_IDS; i++)
@@ -127,7 +107,12 @@ static fleet_status read_tile(const where *w, fl_criteo_tile *tile, int rows)
     for (int r = 0; r < whole; r++)
         if (tile->odd[r])
             FL_TRY(read_odd(w, r));
-    return whole == rows ? FLEET_OK : wrong_cells(w, whole, cells);
+    if (whole == rows)
+        return FLEET_OK;
+    snprintf(what, sizeof what, "40 cells split by tabs (%d%s here)", cells,
+             cells > FL_CRITEO_CELLS ? " or more" : "");
+    return fl_bad_line(w->p, wrong, NULL, what, wrong->text,
+                       wrong->text + wrong->size);
 }
 
 fleet_status fl_parse_criteo(const fl_parser *p, fl_scratch *scratch,

@@ -1,6 +1,5 @@
 /* criteo.h - Criteo's click logs: a label, 13 integers, 26 texts. */
-#ifndef FL_DATA_FORMAT_CRITEO_H
-#define FL_DATA_FORMAT_CRITEO_H
+#pragma once
 
 #include "data/format/parser.h"
 
@@ -8,5 +7,3 @@ fl_parse fl_parse_criteo;
 
 /* Its slots, for fl_free(). */
 fleet_status fl_criteo_slots(const char *file, fleet_slot **slots, int *n);
-
-#endif

@@ -7,21 +7,14 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "base/memory.h"
 
 /* --- where the columns stand ---------------------------------------------- */
 
-static bool is_position(const char *name)
-{
-    return strspn(name, "0123456789") == strlen(name) && strlen(name) < 10;
-}
-
-fleet_status fl_csv_places(const fl_parser *p, int file)
+void fl_csv_places(const fl_parser *p, int file)
 {
     for (int i = 0; i < p->layout.n_column; i++)
         p->place[file][i] = atoi(p->layout.column[i].name);
     p->n_place[file] = 0;
-    return FLEET_OK;
 }
 
 static bool cell_is(const fl_cell *cell, const char *text, size_t size)
@@ -48,7 +41,8 @@ static fleet_status find_column(const fl_parser *p, const fl_csv_cells *cells,
                            file, name);
         found = (int)i;
     }
-    if (found < 0 && is_position(name) && (size_t)atoi(name) < cells->n)
+    if (found < 0 && size < 10 && strspn(name, "0123456789") == size &&
+        (size_t)atoi(name) < cells->n)
         found = atoi(name);
     if (found < 0)
         return fl_fail(FLEET_EFORMAT,
@@ -214,31 +208,22 @@ static fleet_status to_value(const place *at, int column, const fl_cell *cell,
 
 /* --- batches -------------------------------------------------------------- */
 
-static fleet_status read_dense(const place *at, const fl_csv_cells *cells,
-                               size_t row, fl_slot_data *out)
+/* A ragged field has no value for a cell that is missing. */
+static fleet_status read_field(const place *at, const fl_csv_cells *cells,
+                               size_t row, fl_slot_data *out, size_t *used)
 {
     const int *where = at->p->place[at->line->file] + at->f->first_column;
-    size_t first = row * (size_t)at->f->n_column;
-
-    for (int i = 0; i < at->f->n_column; i++)
-        FL_TRY(to_value(at, at->f->first_column + i, &cells->cell[where[i]],
-                        out->values, first + (size_t)i));
-    return FLEET_OK;
-}
-
-static fleet_status read_ragged(const place *at, const fl_csv_cells *cells,
-                                size_t row, fl_slot_data *out, size_t *used)
-{
-    const int *where = at->p->place[at->line->file] + at->f->first_column;
+    const bool ragged = at->f->dim < 0;
 
     for (int i = 0; i < at->f->n_column; i++) {
         const fl_cell *cell = &cells->cell[where[i]];
 
-        if (!fl_csv_is_missing(at->p, cell))
+        if (!ragged || !fl_csv_is_missing(at->p, cell))
             FL_TRY(to_value(at, at->f->first_column + i, cell, out->values,
                             (*used)++));
     }
-    out->offsets[row + 1] = (int64_t)*used;
+    if (ragged)
+        out->offsets[row + 1] = (int64_t)*used;
     return FLEET_OK;
 }
 
@@ -267,11 +252,9 @@ fleet_status fl_parse_csv(const fl_parser *p, fl_scratch *scratch,
         FL_TRY(fl_csv_cut(p, &scratch->cells, line));
         for (int i = 0; i < p->layout.n_field; i++) {
             const place at = {p, line, &p->layout.field[i]};
-            fl_slot_data *out = &buffer->batch.slot[i];
 
-            FL_TRY(at.f->dim < 0 ? read_ragged(&at, &scratch->cells, r, out,
-                                               &scratch->used[i])
-                                 : read_dense(&at, &scratch->cells, r, out));
+            FL_TRY(read_field(&at, &scratch->cells, r, &buffer->batch.slot[i],
+                              &scratch->used[i]));
         }
     }
     return FLEET_OK;

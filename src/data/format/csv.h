@@ -1,14 +1,13 @@
 /* csv.h - the csv parser, what a file's first line says, the number in a
  * cell. */
-#ifndef FL_DATA_FORMAT_CSV_H
-#define FL_DATA_FORMAT_CSV_H
+#pragma once
 
 #include "data/format/parser.h"
 
 fl_parse fl_parse_csv;
 
 /* Find the columns of a file without a header. */
-fleet_status fl_csv_places(const fl_parser *p, int file);
+void fl_csv_places(const fl_parser *p, int file);
 
 /* Find them by the names in its header. */
 fleet_status fl_csv_header(const fl_parser *p, fl_csv_cells *cells,
@@ -24,5 +23,3 @@ bool fl_csv_is_missing(const fl_parser *p, const fl_cell *cell);
 fleet_status fl_csv_number(const fl_parser *p, const fl_line *line,
                            const fl_field *f, const fl_column *column,
                            const fl_cell *cell, double *x);
-
-#endif

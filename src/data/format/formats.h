@@ -1,7 +1,6 @@
 /* formats.h - the list of formats: how each is read and parsed, and the slots
  * that some have by themselves. */
-#ifndef FL_DATA_FORMAT_FORMATS_H
-#define FL_DATA_FORMAT_FORMATS_H
+#pragma once
 
 #include "data/format/reader.h"
 
@@ -20,5 +19,3 @@ bool fl_format_has_slots(fleet_format format);
 fleet_status fl_format_own_slots(fleet_format format, const char *images,
                                  const fleet_slot **slots, int *n_slot);
 void fl_format_free_own_slots(const fleet_slot *slots);
-
-#endif

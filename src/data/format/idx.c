@@ -91,9 +91,7 @@ fleet_status fl_idx_slots(const char *images, fleet_slot **slots, int *n)
     status = open_images(&f, images, &width);
     fl_unpack_close(f.unpack);
     FL_TRY(status);
-    s = fl_alloc_array(2, sizeof *s);
-    if (!s)
-        return FLEET_ENOMEM;
+    FL_TRY(FL_NEW(&s, 2 * sizeof *s));
     s[0] = (fleet_slot){.name = "image", .dtype = FLEET_FLOAT32, .dim = width};
     s[1] = (fleet_slot){.name = "label", .dtype = FLEET_INT64, .dim = 1};
     *slots = s;
@@ -114,15 +112,6 @@ typedef struct idx_reader {
     int64_t first;   /* the number of the block's first image */
     int64_t in_block, next;
 } idx_reader;
-
-static fleet_status make_buffers(idx_reader *r)
-{
-    r->at_once = FL_BLOCK_SIZE / (r->width + 1);
-    if (r->at_once < 1)
-        r->at_once = 1;
-    FL_TRY(FL_NEW(&r->pixel, (size_t)(r->at_once * r->width)));
-    return FL_NEW(&r->label, (size_t)r->at_once);
-}
 
 static fleet_status idx_start(fl_reader *reader)
 {
@@ -145,7 +134,11 @@ static fleet_status idx_start(fl_reader *reader)
                        r->images.path, r->width, spec->slots[0].name,
                        spec->slots[0].dim);
     r->n = r->images.dim[0];
-    return make_buffers(r);
+    r->at_once = FL_BLOCK_SIZE / (r->width + 1);
+    if (r->at_once < 1)
+        r->at_once = 1;
+    FL_TRY(FL_NEW(&r->pixel, (size_t)(r->at_once * r->width)));
+    return FL_NEW(&r->label, (size_t)r->at_once);
 }
 
 static fleet_status read_exactly(idx_reader *r, idx_file *f, void *to, size_t n,
@@ -240,10 +233,9 @@ static void idx_close(fl_reader *reader)
 
 fleet_status fl_idx_reader_open(fl_reader **reader, const fl_reader_env *env)
 {
-    idx_reader *r = fl_alloc(sizeof *r);
+    idx_reader *r;
 
-    if (!r)
-        return FLEET_ENOMEM;
+    FL_TRY(FL_NEW(&r, sizeof *r));
     r->reader = (fl_reader){idx_start, idx_read, idx_close, 0};
     r->env = *env;
     *reader = &r->reader;

@@ -1,6 +1,5 @@
 /* idx.h - MNIST's format: pixels in one file, labels in another. */
-#ifndef FL_DATA_FORMAT_IDX_H
-#define FL_DATA_FORMAT_IDX_H
+#pragma once
 
 #include "data/format/reader.h"
 
@@ -10,5 +9,3 @@ fleet_status fl_idx_reader_open(fl_reader **r, const fl_reader_env *env);
 /* Its slots, for fl_free(): the width of an image is in the header of the file
  * of images. */
 fleet_status fl_idx_slots(const char *images, fleet_slot **slots, int *n);
-
-#endif

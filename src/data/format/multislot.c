@@ -32,18 +32,13 @@ static const char *end_of(const row *r, int token)
     return r->text + r->scratch->tokens.at[token + 1];
 }
 
-static bool is_blank(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
 /* Cut one token that is longer than what a kernel takes at once. */
 static void cut_long(row *r)
 {
     uint32_t *at = r->scratch->tokens.at;
     const char *s = r->text;
 
-    while (s < r->end && !is_blank(*s))
+    while (s < r->end && !fl_is_blank(*s))
         s++;
     for (int i = 0; i < 3 * FL_READ_SLACK; i++)
         at[1 + i] = (uint32_t)(s - r->text);
@@ -93,28 +88,23 @@ static fleet_status too_short(const row *r, const fl_field *f)
     return refuse_token(r, f, "more values, as its count says", -1);
 }
 
-static fleet_status wrong_count(const row *r, const fl_field *f, int token)
-{
-    char what[80];
-
-    if (f->dim < 0)
-        return refuse_token(r, f, "a count of 1 or more", token);
-    snprintf(what, sizeof what, "a count of %lld, as its dim",
-             (long long)f->dim);
-    return refuse_token(r, f, what, token);
-}
-
 static fleet_status read_count(row *r, const fl_field *f, int64_t *count)
 {
     uint64_t n;
+    char what[80];
     int token;
 
     if (!next_token(r, &token))
         return refuse_token(r, f, "a count of values", -1);
     if (!fl_parse_u64(begin_of(r, token), end_of(r, token), &n))
         return refuse_token(r, f, "a count of values", token);
-    if (f->dim >= 0 ? n != (uint64_t)f->dim : n - 1 >= FL_LINE_LIMIT)
-        return wrong_count(r, f, token);
+    if (f->dim < 0 && n - 1 >= FL_LINE_LIMIT)
+        return refuse_token(r, f, "a count of 1 or more", token);
+    if (f->dim >= 0 && n != (uint64_t)f->dim) {
+        snprintf(what, sizeof what, "a count of %lld, as its dim",
+                 (long long)f->dim);
+        return refuse_token(r, f, what, token);
+    }
     *count = (int64_t)n;
     return FLEET_OK;
 }
@@ -178,16 +168,6 @@ static fleet_status read_some(row *r, const fl_field *f, int64_t n, void *out,
     return FLEET_OK;
 }
 
-static fleet_status read_values(row *r, const fl_field *f, int64_t n, char *out)
-{
-    const size_t size = f->is_id ? sizeof(int64_t) : sizeof(float);
-    int done;
-
-    for (; n > 0; n -= done, out += (size_t)done * size)
-        FL_TRY(read_some(r, f, n, out, &done));
-    return FLEET_OK;
-}
-
 /* Room for a ragged slot's next n values, and where they go. */
 static fleet_status add_values(row *r, int slot, int64_t n, size_t *first)
 {
@@ -206,27 +186,18 @@ static fleet_status read_slot(row *r, int slot)
 {
     const fl_field *f = &r->parser->layout.field[slot];
     fl_slot_data *out = &r->buffer->batch.slot[slot];
-    size_t first = (size_t)(r->index * f->dim);
+    size_t first = (size_t)(r->index * f->dim), size = fl_field_size(f);
     int64_t n = 0;
+    int done;
 
     FL_TRY(read_count(r, f, &n));
     if (n > r->line->size) /* a wild count asks for no memory */
         return too_short(r, f);
     if (f->dim < 0)
         FL_TRY(add_values(r, slot, n, &first));
-    return read_values(r, f, n,
-                       (char *)out->values +
-                           first *
-                               (f->is_id ? sizeof(int64_t) : sizeof(float)));
-}
-
-static fleet_status put_single_id(row *r, int slot, uint64_t id)
-{
-    size_t at = (size_t)r->index;
-
-    if (r->parser->layout.field[slot].dim < 0)
-        FL_TRY(add_values(r, slot, 1, &at));
-    ((uint64_t *)r->buffer->batch.slot[slot].values)[at] = id;
+    for (char *to = (char *)out->values + first * size; n > 0;
+         n -= done, to += (size_t)done * size)
+        FL_TRY(read_some(r, f, n, to, &done));
     return FLEET_OK;
 }
 
@@ -248,8 +219,14 @@ static fleet_status read_single_ids(row *r, int slot, int *n)
     left =
         r->parser->kernels->read_single_ids(r->text, at, most, r->scratch->id);
     *n = left ? __builtin_ctzll(left) : most;
-    for (int i = 0; i < *n; i++)
-        FL_TRY(put_single_id(r, slot + i, r->scratch->id[i]));
+    for (int i = slot; i < slot + *n; i++) {
+        size_t place = (size_t)r->index;
+
+        if (r->parser->layout.field[i].dim < 0)
+            FL_TRY(add_values(r, i, 1, &place));
+        ((uint64_t *)r->buffer->batch.slot[i].values)[place] =
+            r->scratch->id[i - slot];
+    }
     r->i += 2 * *n;
     return FLEET_OK;
 }

@@ -2,7 +2,6 @@
 #include "data/format/parser.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -55,10 +54,9 @@ void fl_parser_done(fl_parser *p)
 
 fleet_status fl_scratch_create(fl_scratch **scratch, const fl_parser *p)
 {
-    fl_scratch *s = fl_alloc(sizeof *s);
+    fl_scratch *s;
 
-    if (!s)
-        return FLEET_ENOMEM;
+    FL_TRY(FL_NEW(&s, sizeof *s));
     s->used = fl_alloc_array((size_t)p->layout.n_field, sizeof *s->used);
     if (!s->used) {
         fl_free(s);

@@ -1,7 +1,6 @@
-/* parser.h - from the raw lines of a batch to its values, by a function of the
- * format that any of a stream's threads runs. */
-#ifndef FL_DATA_FORMAT_PARSER_H
-#define FL_DATA_FORMAT_PARSER_H
+/* parser.h - a parser turns the raw lines of a batch into values. Each format
+ * has one; any thread of a stream may run it. */
+#pragma once
 
 #include "data/layout/batch_buffer.h"
 #include "data/text/csv_cells.h"
@@ -48,5 +47,3 @@ void fl_scratch_destroy(fl_scratch *s);
 fleet_status fl_bad_line(const fl_parser *p, const fl_line *line,
                          const char *slot, const char *what, const char *text,
                          const char *end);
-
-#endif

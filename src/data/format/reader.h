@@ -1,7 +1,6 @@
 /* reader.h - where a stream's samples come from, one after the other, not yet
  * parsed. A reader is used by one thread at a time. */
-#ifndef FL_DATA_FORMAT_READER_H
-#define FL_DATA_FORMAT_READER_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -28,5 +27,3 @@ typedef struct fl_reader_env {
     int wakeup;              /* comes when the stream is closed, */
     const atomic_bool *stop; /* and then this is true */
 } fl_reader_env;
-
-#endif

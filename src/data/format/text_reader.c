@@ -28,11 +28,6 @@ typedef struct text_reader {
     fl_csv_cells cells;
 } text_reader;
 
-static bool is_blank(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
 static const char *path_of(const text_reader *r)
 {
     return r->env.parser->spec->files[r->in.current];
@@ -48,7 +43,9 @@ static fleet_status open_next(text_reader *r)
     r->at_end = false;
     r->number = 0;
     r->wants_header = r->csv && r->env.parser->spec->header;
-    return r->csv ? fl_csv_places(r->env.parser, r->in.current) : FLEET_OK;
+    if (r->csv)
+        fl_csv_places(r->env.parser, r->in.current);
+    return FLEET_OK;
 }
 
 /* The line that has begun goes to another place, with room for more: first in
@@ -111,23 +108,18 @@ static fleet_status read_more(text_reader *r)
     return FLEET_OK;
 }
 
-/* What some programs begin a csv file with, to say that it is UTF-8. */
-static size_t skip_mark(const text_reader *r, const char *text, size_t size)
-{
-    static const char mark[] = "\xEF\xBB\xBF";
-    const size_t n = sizeof mark - 1;
-
-    return r->csv && r->number == 0 && size >= n && !memcmp(text, mark, n) ? n
-                                                                           : 0;
-}
-
 static void take_line(text_reader *r, size_t end, fl_line *line)
 {
+    /* some programs begin a csv file with it, to say that it is UTF-8 */
+    static const char mark[] = "\xEF\xBB\xBF";
+    const size_t n = sizeof mark - 1;
     const char *text = r->block->data + r->begin;
-    size_t size = end - r->begin, skip = skip_mark(r, text, size);
+    size_t size = end - r->begin;
 
-    text += skip;
-    size -= skip;
+    if (r->csv && r->number == 0 && size >= n && memcmp(text, mark, n) == 0) {
+        text += n;
+        size -= n;
+    }
     if (size > 0 && text[size - 1] == '\r')
         size--;
     *line = (fl_line){.text = text,
@@ -171,7 +163,7 @@ static bool is_nothing(const text_reader *r, const fl_line *line)
     if (r->csv && r->env.parser->spec->comment &&
         *line->text == r->env.parser->spec->comment)
         return true;
-    while (i < line->size && is_blank(line->text[i]))
+    while (i < line->size && fl_is_blank(line->text[i]))
         i++;
     return i == line->size;
 }
@@ -235,11 +227,10 @@ static void text_close(fl_reader *reader)
 fleet_status fl_text_reader_open(fl_reader **reader, const fl_reader_env *env)
 {
     const fl_stream_spec *spec = env->parser->spec;
-    text_reader *r = fl_alloc(sizeof *r);
     fleet_status status;
+    text_reader *r;
 
-    if (!r)
-        return FLEET_ENOMEM;
+    FL_TRY(FL_NEW(&r, sizeof *r));
     r->reader = (fl_reader){text_start, text_read, text_close, 0};
     r->env = *env;
     r->csv = spec->format == FLEET_CSV;

@@ -1,6 +1,5 @@
-/* fd.h - descriptors: pipes, and waiting that can be ended from outside. */
-#ifndef FL_DATA_IO_FD_H
-#define FL_DATA_IO_FD_H
+/* fd.h - descriptors: pipes, and waits that another thread can end. */
+#pragma once
 
 #include "base/error.h"
 
@@ -15,5 +14,3 @@ void fl_fd_wake(int wakeup);
 fleet_status fl_fd_wait(int fd, short events, int wakeup, int other_wakeup);
 
 void fl_fd_close(int *fd); /* sets it to -1; -1 is fine */
-
-#endif

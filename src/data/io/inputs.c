@@ -1,8 +1,6 @@
 /* inputs.c - a list of files: which is open, and which are read ahead. */
 #include "data/io/inputs.h"
 
-#include <stdbool.h>
-
 #include "base/memory.h"
 #include "data/io/unpack.h"
 
@@ -15,33 +13,26 @@ fleet_status fl_inputs_init(fl_inputs *in, const char *const *path, int n,
                       .wakeup = wakeup,
                       .n_prefetch = n_prefetch,
                       .current = -1};
-    if (n_prefetch > 1) {
-        in->prefetch = fl_alloc_array((size_t)n, sizeof *in->prefetch);
-        if (!in->prefetch)
-            return FLEET_ENOMEM;
-    }
+    if (n_prefetch > 1)
+        FL_TRY(FL_NEW(&in->prefetch, (size_t)n * sizeof *in->prefetch));
     return FLEET_OK;
 }
 
-/* A plain file comes from the page cache faster than through a queue. */
-static bool is_slow(const fl_inputs *in, int file)
-{
-    return in->command || fl_is_packed(in->path[file]);
-}
-
+/* Of a command, or of a packed file: a plain one comes from the page cache
+ * faster than through a queue. */
 static fleet_status start_prefetch(fl_inputs *in)
 {
     int last = in->current + in->n_prefetch;
 
     for (; in->started < in->n && in->started < last; in->started++)
-        if (is_slow(in, in->started))
+        if (in->command || fl_is_packed(in->path[in->started]))
             FL_TRY(fl_read_ahead_start(&in->prefetch[in->started],
                                        in->path[in->started], in->command,
                                        in->wakeup));
     return FLEET_OK;
 }
 
-static void close_current(fl_inputs *in)
+fleet_status fl_inputs_next(fl_inputs *in)
 {
     fl_source_close(in->source);
     in->source = NULL;
@@ -49,11 +40,6 @@ static void close_current(fl_inputs *in)
         fl_read_ahead_close(in->prefetch[in->current]);
         in->prefetch[in->current] = NULL;
     }
-}
-
-fleet_status fl_inputs_next(fl_inputs *in)
-{
-    close_current(in);
     if (in->current + 1 >= in->n)
         return FLEET_EEND;
     in->current++;

@@ -1,7 +1,6 @@
 /* inputs.h - the files of a stream, one after the other, each opened when its
  * turn is near. */
-#ifndef FL_DATA_IO_INPUTS_H
-#define FL_DATA_IO_INPUTS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -32,5 +31,3 @@ fleet_status fl_inputs_next(fl_inputs *in);
 /* As fl_source_read(), of the file that is open. */
 fleet_status fl_inputs_read(fl_inputs *in, void *to, size_t size, size_t *got);
 void fl_inputs_done(fl_inputs *in); /* when the wakeup came, or all was read */
-
-#endif

@@ -1,7 +1,6 @@
-/* pipe_command.h - a shell command as a child process: in a group of its own,
- * and dead once the thread that started it is. */
-#ifndef FL_DATA_IO_PIPE_COMMAND_H
-#define FL_DATA_IO_PIPE_COMMAND_H
+/* pipe_command.h - a shell command as a child process, in a process group of
+ * its own; it is killed when the thread that started it ends. */
+#pragma once
 
 #include <sys/types.h>
 
@@ -22,5 +21,3 @@ fleet_status fl_pipe_command_wait(fl_pipe_command *c, int wakeup);
 
 /* Its group, at once; and reap it. */
 void fl_pipe_command_kill(fl_pipe_command *c);
-
-#endif

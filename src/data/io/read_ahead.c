@@ -79,25 +79,22 @@ static void set_flag(fl_read_ahead *a, bool *what)
     pthread_mutex_unlock(&a->lock);
 }
 
-static void add_bytes(fl_read_ahead *a, size_t n, double share)
-{
-    pthread_mutex_lock(&a->lock);
-    a->used += n;
-    a->share = share;
-    a->produced += (double)n;
-    pthread_cond_broadcast(&a->change);
-    pthread_mutex_unlock(&a->lock);
-}
-
 static fleet_status read_all(fl_read_ahead *a, fl_source *s)
 {
     size_t size, got = 1;
+    double share;
     char *to;
 
     while (got > 0) {
         FL_TRY(find_room(a, &to, &size));
         FL_TRY(fl_source_read(s, to, size, &got));
-        add_bytes(a, got, fl_source_share(s));
+        share = fl_source_share(s);
+        pthread_mutex_lock(&a->lock);
+        a->used += got;
+        a->share = share;
+        a->produced += (double)got;
+        pthread_cond_broadcast(&a->change);
+        pthread_mutex_unlock(&a->lock);
     }
     return FLEET_OK;
 }
@@ -122,11 +119,10 @@ static void *read_in_thread(void *arg)
 fleet_status fl_read_ahead_start(fl_read_ahead **ahead, const char *path,
                                  const char *command, int wakeup)
 {
-    fl_read_ahead *a = fl_alloc(sizeof *a);
     fleet_status status;
+    fl_read_ahead *a;
 
-    if (!a)
-        return FLEET_ENOMEM;
+    FL_TRY(FL_NEW(&a, sizeof *a));
     a->path = path;
     a->command = command;
     a->wakeup = wakeup;

@@ -1,8 +1,7 @@
 /* read_ahead.h - a source that a thread of its own reads ahead of its turn,
  * into a queue with a bound, so that several commands run and several files are
  * unpacked at once though their bytes are wanted in order. */
-#ifndef FL_DATA_IO_READ_AHEAD_H
-#define FL_DATA_IO_READ_AHEAD_H
+#pragma once
 
 #include <stddef.h>
 
@@ -25,5 +24,3 @@ double fl_read_ahead_share(fl_read_ahead *a);
 
 /* Unless it was read to its end the wakeup must have come. NULL is fine. */
 void fl_read_ahead_close(fl_read_ahead *a);
-
-#endif

@@ -86,17 +86,6 @@ static void *feed_command(void *arg)
     return NULL;
 }
 
-static fleet_status start_feeder(fl_source *s, int in)
-{
-    s->in = in;
-    fcntl(in, F_SETFL, O_NONBLOCK);
-    FL_TRY(fl_fd_wakeup(&s->enough));
-    FL_TRY(
-        fl_thread_start(&s->feeder, feed_command, s, "feeding a pipe_command"));
-    s->has_feeder = true;
-    return FLEET_OK;
-}
-
 static void stop_feeder(fl_source *s)
 {
     if (s->has_feeder) {
@@ -128,10 +117,14 @@ static fleet_status start_fed_command(fl_source *s)
     FL_TRY(fl_fd_pipe(in));
     status = start_command(s, in);
     fl_fd_close(&in[0]);
-    if (status == FLEET_OK)
-        return start_feeder(s, in[1]);
-    fl_fd_close(&in[1]);
-    return status;
+    s->in = in[1];
+    FL_TRY(status);
+    fcntl(s->in, F_SETFL, O_NONBLOCK);
+    FL_TRY(fl_fd_wakeup(&s->enough));
+    FL_TRY(
+        fl_thread_start(&s->feeder, feed_command, s, "feeding a pipe_command"));
+    s->has_feeder = true;
+    return FLEET_OK;
 }
 
 static fleet_status start_source(fl_source *s)
@@ -158,11 +151,10 @@ static fleet_status in_command(const fl_source *s, fleet_status status)
 fleet_status fl_source_open(fl_source **source, const char *path,
                             const char *command, int wakeup)
 {
-    fl_source *s = fl_alloc(sizeof *s);
     fleet_status status;
+    fl_source *s;
 
-    if (!s)
-        return FLEET_ENOMEM;
+    FL_TRY(FL_NEW(&s, sizeof *s));
     s->path = path;
     s->command = command;
     s->wakeup = wakeup;
@@ -176,30 +168,26 @@ fleet_status fl_source_open(fl_source **source, const char *path,
     return FLEET_OK;
 }
 
-/* The command has closed its output. What was wrong with the file is the reason
- * for what went wrong in the command. */
-static fleet_status end_command(fl_source *s)
-{
-    fleet_status status = fl_pipe_command_wait(&s->child, s->wakeup);
-
-    if (status == FLEET_ESTATE)
-        return status;
-    stop_feeder(s);
-    s->ended = true;
-    return s->error.code != FLEET_OK ? fl_error_raise(&s->error) : status;
-}
-
 static fleet_status read_command(fl_source *s, void *to, size_t size,
                                  size_t *got)
 {
+    fleet_status status;
     ssize_t n = -1;
 
     *got = 0;
     while (n < 0 && !s->ended) {
         FL_TRY(fl_fd_wait(s->out, POLLIN, s->wakeup, -1));
         n = read(s->out, to, size);
-        if (n == 0)
-            FL_TRY(end_command(s));
+        if (n == 0) { /* it has closed its output */
+            status = fl_pipe_command_wait(&s->child, s->wakeup);
+            if (status == FLEET_ESTATE)
+                return status;
+            stop_feeder(s);
+            s->ended = true;
+            /* a fault of the file is the reason for the command's */
+            FL_TRY(s->error.code != FLEET_OK ? fl_error_raise(&s->error)
+                                             : status);
+        }
         if (n < 0 && errno != EAGAIN && errno != EINTR)
             return fl_fail(FLEET_EIO, "cannot read from \"%s\": %s", s->command,
                            strerror(errno));

@@ -1,7 +1,6 @@
 /* source.h - the bytes that one file of a dataset comes to: unpacked, and sent
  * through the dataset's command if it has one. */
-#ifndef FL_DATA_IO_SOURCE_H
-#define FL_DATA_IO_SOURCE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -19,5 +18,3 @@ fleet_status fl_source_open(fl_source **source, const char *path,
 fleet_status fl_source_read(fl_source *s, void *to, size_t size, size_t *got);
 double fl_source_share(const fl_source *s); /* as fl_unpack_share() */
 void fl_source_close(fl_source *s);         /* NULL is fine */
-
-#endif

@@ -86,11 +86,10 @@ static fleet_status start_inflate(fl_unpack *u)
 
 fleet_status fl_unpack_open(fl_unpack **unpack, const char *path)
 {
-    fl_unpack *u = fl_alloc(sizeof *u);
     fleet_status status;
+    fl_unpack *u;
 
-    if (!u)
-        return FLEET_ENOMEM;
+    FL_TRY(FL_NEW(&u, sizeof *u));
     u->path = path;
     u->fd = -1;
     status = open_file(u);

@@ -1,7 +1,6 @@
 /* unpack.h - the bytes of a file, of a .gz the unpacked ones. The only
  * <zlib.h>. */
-#ifndef FL_DATA_IO_UNPACK_H
-#define FL_DATA_IO_UNPACK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,5 +23,3 @@ double fl_unpack_share(const fl_unpack *u);
 /* The descriptor; of a plain file that was not yet read it gives all bytes. */
 int fl_unpack_fd(const fl_unpack *u);
 void fl_unpack_close(fl_unpack *u); /* NULL is fine */
-
-#endif

@@ -1,7 +1,6 @@
 /* batch.h - a batch as a stream hands it out: values by slot. batch_buffer.h
  * has the memory behind them. */
-#ifndef FL_DATA_LAYOUT_BATCH_H
-#define FL_DATA_LAYOUT_BATCH_H
+#pragma once
 
 #include <stdint.h>
 
@@ -20,5 +19,3 @@ typedef struct fl_batch {
     double share;       /* of the input that was read by then: 0 to 1 */
     fl_slot_data *slot; /* as in the spec */
 } fl_batch;
-
-#endif

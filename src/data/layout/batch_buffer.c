@@ -10,10 +10,9 @@ fleet_status fl_batch_buffer_create(fl_batch_buffer **buffer,
                                     const fl_layout *l)
 {
     const size_t n = (size_t)l->n_field;
-    fl_batch_buffer *b = fl_alloc(sizeof *b);
+    fl_batch_buffer *b;
 
-    if (!b)
-        return FLEET_ENOMEM;
+    FL_TRY(FL_NEW(&b, sizeof *b));
     b->batch.slot = fl_alloc_array(n, sizeof *b->batch.slot);
     b->capacity = fl_alloc_array(n, sizeof *b->capacity);
     b->offset_capacity = fl_alloc_array(n, sizeof *b->offset_capacity);
@@ -42,11 +41,6 @@ void fl_batch_buffer_destroy(fl_batch_buffer *buffer, const fl_layout *l,
     fl_free(buffer);
 }
 
-static size_t element_size(const fl_field *f)
-{
-    return f->is_id ? sizeof(int64_t) : sizeof(float);
-}
-
 static fleet_status begin_slot(fl_batch_buffer *buffer, int i,
                                const fl_field *f, int64_t rows)
 {
@@ -59,14 +53,14 @@ static fleet_status begin_slot(fl_batch_buffer *buffer, int i,
                        (size_t)rows + 1, sizeof *s->offsets));
         s->offsets[0] = 0;
         return fl_grow(&s->values, &buffer->capacity[i], padded,
-                       element_size(f));
+                       fl_field_size(f));
     }
     if (__builtin_mul_overflow(padded, (size_t)f->dim, &n))
         return fl_fail(FLEET_ENOMEM,
                        "slot \"%s\": no memory for %lld rows of %lld values",
                        f->name, (long long)rows, (long long)f->dim);
     return fl_grow(&s->values, &buffer->capacity[i], n + SLACK,
-                   element_size(f));
+                   fl_field_size(f));
 }
 
 fleet_status fl_batch_buffer_begin(fl_batch_buffer *buffer, const fl_layout *l,
@@ -82,5 +76,5 @@ fleet_status fl_batch_buffer_room(fl_batch_buffer *buffer, const fl_layout *l,
                                   int slot, size_t n)
 {
     return fl_grow(&buffer->batch.slot[slot].values, &buffer->capacity[slot], n,
-                   element_size(&l->field[slot]));
+                   fl_field_size(&l->field[slot]));
 }

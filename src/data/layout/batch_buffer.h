@@ -1,8 +1,7 @@
 /* batch_buffer.h - a batch with the memory behind it: first raw lines, then
  * slots full of values. Buffers are used again and again, so that they soon
  * have grown to the size that batches need. */
-#ifndef FL_DATA_LAYOUT_BATCH_BUFFER_H
-#define FL_DATA_LAYOUT_BATCH_BUFFER_H
+#pragma once
 
 #include "data/layout/batch.h"
 #include "data/layout/layout.h"
@@ -30,5 +29,3 @@ fleet_status fl_batch_buffer_begin(fl_batch_buffer *buffer, const fl_layout *l,
 /* Room for n values in a ragged slot. */
 fleet_status fl_batch_buffer_room(fl_batch_buffer *buffer, const fl_layout *l,
                                   int slot, size_t n);
-
-#endif

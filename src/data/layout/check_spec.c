@@ -2,7 +2,6 @@
 #include "data/layout/check_spec.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "data/layout/layout.h"
@@ -104,19 +103,15 @@ static fleet_status check_transform(const fleet_slot *s, fleet_transform t)
     return FLEET_OK;
 }
 
-static bool is_position(const char *text)
-{
-    size_t n = strspn(text, "0123456789");
-
-    return n > 0 && n < 10 && text[n] == 0;
-}
-
 static fleet_status check_column(const fl_stream_spec *spec,
                                  const fleet_slot *s, int i)
 {
+    size_t n;
+
     if (!s->columns[i])
         return bad_slot(s, "a column without a name");
-    if (!spec->header && !is_position(s->columns[i]))
+    n = strspn(s->columns[i], "0123456789");
+    if (!spec->header && (n < 1 || n > 9 || s->columns[i][n]))
         return fl_fail(FLEET_ECONFIG,
                        "slot \"%s\": without a header a column is a position "
                        "from 0, got \"%.60s\"",
@@ -217,11 +212,8 @@ static fleet_status check_whole(const fl_stream_spec *s)
 
 fleet_status fl_spec_check_statistics(const fl_stream_spec *spec)
 {
-    int n = 0;
+    const int n = fl_count_standardized(spec->slots, spec->n_slot);
 
-    for (int i = 0; i < spec->n_slot; i++)
-        for (int j = 0; j < spec->slots[i].n_column; j++)
-            n += fl_standardizes(fl_transform_of(&spec->slots[i], j));
     if (n == 0)
         return FLEET_OK;
     if (!spec->statistics)

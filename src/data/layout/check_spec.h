@@ -1,6 +1,5 @@
-/* check_spec.h - what is wrong with a spec, by the slot's name. */
-#ifndef FL_DATA_LAYOUT_CHECK_SPEC_H
-#define FL_DATA_LAYOUT_CHECK_SPEC_H
+/* check_spec.h - the checks of a spec; an error names the dataset slot. */
+#pragma once
 
 #include "data/layout/spec.h"
 
@@ -16,5 +15,3 @@ fleet_status fl_spec_check_slots(const fl_stream_spec *spec, int *at);
 
 /* Has the spec statistics for all columns that are standardized? */
 fleet_status fl_spec_check_statistics(const fl_stream_spec *spec);
-
-#endif

@@ -28,6 +28,16 @@ fleet_transform fl_transform_of(const fleet_slot *slot, int column)
     return slot->transforms[slot->n_transform == 1 ? 0 : column];
 }
 
+int fl_count_standardized(const fleet_slot *slots, int n_slot)
+{
+    int n = 0;
+
+    for (int i = 0; i < n_slot; i++)
+        for (int j = 0; j < slots[i].n_column; j++)
+            n += fl_standardizes(fl_transform_of(&slots[i], j));
+    return n;
+}
+
 const char *fl_command_of(const fl_stream_spec *spec)
 {
     const char *c = spec->pipe_command;

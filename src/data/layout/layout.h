@@ -1,7 +1,6 @@
 /* layout.h - the slots of a spec with their defaults filled in, and for csv the
  * columns that feed them. */
-#ifndef FL_DATA_LAYOUT_LAYOUT_H
-#define FL_DATA_LAYOUT_LAYOUT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -26,6 +25,12 @@ typedef struct fl_field {
     int n_alike; /* fields from this on that may hold a single id each */
 } fl_field;
 
+/* Bytes of one of its values. */
+static inline size_t fl_field_size(const fl_field *f)
+{
+    return f->is_id ? sizeof(int64_t) : sizeof(float);
+}
+
 typedef struct fl_layout {
     fl_field *field;
     int n_field;
@@ -48,7 +53,8 @@ fleet_transform fl_transform_of(const fleet_slot *slot, int column);
 bool fl_slot_is_id(const fleet_slot *slot);
 int64_t fl_slot_dim(const fleet_slot *slot);
 
+/* Columns of all slots that standardize. */
+int fl_count_standardized(const fleet_slot *slots, int n_slot);
+
 /* The command that is none: NULL. */
 const char *fl_command_of(const fl_stream_spec *spec);
-
-#endif

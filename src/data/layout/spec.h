@@ -1,7 +1,6 @@
 /* spec.h - what a stream reads: a format, slots, files, and which of the
  * batches are this process's. */
-#ifndef FL_DATA_LAYOUT_SPEC_H
-#define FL_DATA_LAYOUT_SPEC_H
+#pragma once
 
 #include <fleet/dataset.h>
 
@@ -26,9 +25,7 @@ typedef struct fl_stream_spec {
     const char *const *files; /* sorted; idx: images, labels */
     int n_file;
 
-    /* of every share_count batches, the share_index-th is ours */
+    /* of every share_count batches the share_index-th is handed out */
     int64_t share_index, share_count; /* 0, 1: all */
     fl_log *log;
 } fl_stream_spec;
-
-#endif

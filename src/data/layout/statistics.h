@@ -1,7 +1,6 @@
-/* statistics.h - mean and deviation of the columns that standardize: copies of
- * them, and their JSON. stream_statistics.c computes them. */
-#ifndef FL_DATA_LAYOUT_STATISTICS_H
-#define FL_DATA_LAYOUT_STATISTICS_H
+/* statistics.h - mean and deviation of the columns whose slots standardize:
+ * their copies and their JSON. stream_statistics.c computes them. */
+#pragma once
 
 #include "base/error.h"
 #include "base/json.h"
@@ -21,5 +20,3 @@ fleet_status fl_statistics_copy(fl_statistics *s, const fl_statistics *from);
 void fl_statistics_done(fl_statistics *s);
 fleet_status fl_statistics_save(const fl_statistics *s, fl_json **json);
 fleet_status fl_statistics_load(fl_statistics *s, const fl_at *at);
-
-#endif

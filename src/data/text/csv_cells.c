@@ -6,11 +6,6 @@
 
 enum { PIECE = 1024 };
 
-static bool is_blank(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
 static fleet_status add_cell(fl_csv_cells *c, const char *text, const char *end)
 {
     if (c->n == c->capacity)
@@ -22,9 +17,9 @@ static fleet_status add_cell(fl_csv_cells *c, const char *text, const char *end)
 static fleet_status add_trimmed(fl_csv_cells *c, const char *text,
                                 const char *end)
 {
-    while (text < end && is_blank(*text))
+    while (text < end && fl_is_blank(*text))
         text++;
-    while (text < end && is_blank(end[-1]))
+    while (text < end && fl_is_blank(end[-1]))
         end--;
     return add_cell(c, text, end);
 }
@@ -76,7 +71,7 @@ static fleet_status add_quoted(fl_csv_cells *c, const char **s, const char *end,
     }
     FL_TRY(add_cell(c, text, *to));
     *(*to)++ = 0; /* no number goes on in the next cell's text */
-    while (*s < end && is_blank(**s) && **s != separator)
+    while (*s < end && fl_is_blank(**s) && **s != separator)
         ++*s;
     if (*s < end && **s != separator)
         *wrong = "a separator after the cell in quotes";
@@ -91,7 +86,7 @@ static fleet_status cut_quoted(fl_csv_cells *c, const char *s, const char *end,
     for (;; s++) {
         const char *begin = s;
 
-        while (s < end && is_blank(*s) && *s != separator)
+        while (s < end && fl_is_blank(*s) && *s != separator)
             s++;
         if (s < end && *s == '"') {
             FL_TRY(add_quoted(c, &s, end, separator, &to, wrong));

@@ -1,6 +1,5 @@
 /* csv_cells.h - a csv line cut into cells. */
-#ifndef FL_DATA_TEXT_CSV_CELLS_H
-#define FL_DATA_TEXT_CSV_CELLS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -29,5 +28,3 @@ fleet_status fl_csv_cells_cut(fl_csv_cells *c, const fl_kernels *k,
                               const char *text, size_t size, char separator,
                               const char **wrong);
 void fl_csv_cells_done(fl_csv_cells *c);
-
-#endif

@@ -8,8 +8,7 @@
  * before or after the point, whose value is finite; for ids digits alone, below
  * 2^64. The bits are as strtof(), strtod() and strtoull() give them.
  */
-#ifndef FL_DATA_TEXT_NUMBER_H
-#define FL_DATA_TEXT_NUMBER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -130,5 +129,3 @@ static inline bool fl_parse_float(const char *s, const char *end, float *out)
 {
     return fl_parse_short_float(s, end, out) || fl_parse_float_any(s, end, out);
 }
-
-#endif

@@ -1,7 +1,6 @@
-/* scan_vec.h - 64 bytes of text to the places of the bytes that are looked for,
- * in the instructions that FL_ISA stands for. */
-#ifndef FL_DATA_TEXT_SCAN_VEC_H
-#define FL_DATA_TEXT_SCAN_VEC_H
+/* scan_vec.h - finds certain bytes in 64 bytes of text, in the instructions of
+ * the set FL_ISA. */
+#pragma once
 
 #include <stdint.h>
 
@@ -193,5 +192,3 @@ static inline uint64_t first_bits(uint64_t mask, uint32_t left)
 {
     return left < 64 ? mask & ~(~0ull << left) : mask;
 }
-
-#endif

@@ -1,11 +1,10 @@
-/* text_kernels.h - what is done to many bytes at a time, once per instruction
- * set.
+/* text_kernels.h - kernels that work on many bytes of text at a time.
  *
- * text_kernels_simd.c is compiled for each; fl_kernels_best() is the table for
- * this processor. All tables give the same results.
+ * text_kernels_simd.c is compiled once for each instruction set;
+ * fl_kernels_best() is the table for this processor. All tables give the same
+ * results.
  */
-#ifndef FL_DATA_TEXT_TEXT_KERNELS_H
-#define FL_DATA_TEXT_TEXT_KERNELS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -91,5 +90,3 @@ const fl_kernels *fl_kernels_at(int i);
 /* Criteo's integer x is scaled to (x - low) / range, as PaddleRec does. */
 extern const double fl_criteo_low[FL_CRITEO_LANES];
 extern const double fl_criteo_range[FL_CRITEO_LANES];
-
-#endif

@@ -32,10 +32,9 @@ void fl_blocks_done(fl_blocks *b)
 
 static fleet_status create_block(size_t size, fl_block **block)
 {
-    fl_block *new = fl_alloc(sizeof *new);
+    fl_block *new;
 
-    if (!new)
-        return FLEET_ENOMEM;
+    FL_TRY(FL_NEW(&new, sizeof *new));
     new->capacity = size < FL_BLOCK_SIZE ? FL_BLOCK_SIZE : size;
     new->memory = fl_alloc(new->capacity + 2 * FL_TEXT_PAD);
     if (!new->memory) {
@@ -66,13 +65,6 @@ fleet_status fl_block_get(fl_blocks *b, size_t size, fl_block **block)
     return found ? FLEET_OK : create_block(size, block);
 }
 
-void fl_block_add_user(fl_blocks *b, fl_block *block)
-{
-    pthread_mutex_lock(&b->lock);
-    block->users++;
-    pthread_mutex_unlock(&b->lock);
-}
-
 static void drop_locked(fl_blocks *b, fl_block *block)
 {
     if (--block->users > 0)
@@ -101,7 +93,9 @@ fleet_status fl_lines_add(fl_lines *l, fl_blocks *b, fl_block *block,
         FL_TRY(fl_grow(&l->block, &l->block_capacity, l->n_block + 1,
                        sizeof *l->block));
         l->block[l->n_block++] = block;
-        fl_block_add_user(b, block);
+        pthread_mutex_lock(&b->lock);
+        block->users++;
+        pthread_mutex_unlock(&b->lock);
     }
     if (l->n == l->capacity)
         FL_TRY(fl_grow(&l->line, &l->capacity, l->n + 1, sizeof *l->line));

@@ -2,8 +2,7 @@
  * being copied: they stay in the blocks that were read, which live as long as a
  * line of them is used.
  */
-#ifndef FL_DATA_TEXT_TEXT_LINES_H
-#define FL_DATA_TEXT_TEXT_LINES_H
+#pragma once
 
 #include <pthread.h>
 #include <stddef.h>
@@ -26,6 +25,12 @@ typedef struct fl_line {
     int64_t number; /* in its file, from 1 */
 } fl_line;
 
+/* Whatever the host's locale says. */
+static inline bool fl_is_blank(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
 typedef struct fl_block {
     struct fl_block *next; /* among the free ones */
     char *memory;
@@ -45,7 +50,6 @@ void fl_blocks_done(fl_blocks *b); /* every block must be free */
 
 /* A block for at least size bytes, with one user. */
 fleet_status fl_block_get(fl_blocks *b, size_t size, fl_block **block);
-void fl_block_add_user(fl_blocks *b, fl_block *block);
 void fl_block_drop(fl_blocks *b, fl_block *block); /* one user less; or NULL */
 
 /* Lines and the blocks they lie in. */
@@ -61,5 +65,3 @@ fleet_status fl_lines_add(fl_lines *l, fl_blocks *b, fl_block *block,
                           const fl_line *line);
 void fl_lines_clear(fl_lines *l, fl_blocks *b); /* keeps its memory */
 void fl_lines_done(fl_lines *l, fl_blocks *b);
-
-#endif

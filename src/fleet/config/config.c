@@ -1,10 +1,8 @@
 /* config.c - the configuration, but for its data. */
 #include "fleet/config/config_internal.h"
 
-#include <math.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "fleet/strategy/strategy_read.h"
 
 fleet_status fl_config_texts(fl_config *c, const fl_at *at, const char ***text,
@@ -19,6 +17,18 @@ fleet_status fl_config_texts(fl_config *c, const fl_at *at, const char ***text,
         fl_at one = fl_at_index(at, i);
 
         FL_TRY(fl_at_string(&one, &(*text)[i]));
+    }
+    return FLEET_OK;
+}
+
+fleet_status fl_config_csv_alone(const fl_config *c, const fl_at *at,
+                                 const char *const *keys)
+{
+    for (int i = 0; keys[i] && c->dataset.format != FLEET_CSV; i++) {
+        fl_at one = fl_at_key(at, keys[i]);
+
+        if (one.json)
+            return fl_at_expected(&one, "nothing: it is for csv");
     }
     return FLEET_OK;
 }
@@ -216,17 +226,6 @@ static fleet_status read_optimizer(fl_config *c, const fl_at *at)
 
 /* --- the top level ------------------------------------------------------- */
 
-static fleet_status read_device(fl_config *c, const fl_at *at)
-{
-    const char *device = "cpu";
-
-    FL_TRY(fl_at_string(at, &device));
-    c->own_gpu = strcmp(device, "gpu") == 0;
-    if (c->own_gpu || fleet_place_parse(device, &c->device) == FLEET_OK)
-        return FLEET_OK;
-    return fl_at_expected(at, "\"cpu\", \"gpu\" or \"gpu:0\"");
-}
-
 static fleet_status read_deadlines(fl_config *c, const fl_at *at)
 {
     static const char *const keys[FL_N_DEADLINE + 1] = {
@@ -245,20 +244,13 @@ static fleet_status read_deadlines(fl_config *c, const fl_at *at)
     return FLEET_OK;
 }
 
-static fleet_status read_paths(fl_config *c, const fl_at *root)
-{
-    fl_at save = fl_at_key(root, "save"), load = fl_at_key(root, "load");
-
-    FL_TRY(fl_at_string(&save, &c->save));
-    return fl_at_string(&load, &c->load);
-}
-
 static fleet_status read_top(fl_config *c)
 {
     static const char *const keys[] = {
         "model",   "optimizer", "strategy", "device", "epochs",    "seed",
         "dataset", "slots",     "save",     "load",   "deadlines", NULL};
     fl_at root = fl_at_root(c->json), at;
+    const char *device = "cpu";
 
     FL_TRY(fl_at_keys(&root, keys));
     at = fl_at_key(&root, "model");
@@ -268,7 +260,10 @@ static fleet_status read_top(fl_config *c)
     at = fl_at_key(&root, "strategy");
     FL_TRY(fl_strategy_read(&at, &c->strategy));
     at = fl_at_key(&root, "device");
-    FL_TRY(read_device(c, &at));
+    FL_TRY(fl_at_string(&at, &device));
+    c->own_gpu = strcmp(device, "gpu") == 0;
+    if (!c->own_gpu && fleet_place_parse(device, &c->device) != FLEET_OK)
+        return fl_at_expected(&at, "\"cpu\", \"gpu\" or \"gpu:0\"");
     at = fl_at_key(&root, "epochs");
     FL_TRY(fl_at_int(&at, 1, 1000000, &c->epochs));
     at = fl_at_key(&root, "seed");
@@ -279,7 +274,10 @@ static fleet_status read_top(fl_config *c)
     FL_TRY(fl_config_read_slots(c, &at));
     at = fl_at_key(&root, "deadlines");
     FL_TRY(read_deadlines(c, &at));
-    return read_paths(c, &root);
+    at = fl_at_key(&root, "save");
+    FL_TRY(fl_at_string(&at, &c->save));
+    at = fl_at_key(&root, "load");
+    return fl_at_string(&at, &c->load);
 }
 
 fleet_status fl_config_read(fl_config *c, const char *text, size_t size,

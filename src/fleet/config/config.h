@@ -1,7 +1,6 @@
 /* config.h - the configuration of fleet-train, read and checked; see
  * docs/fleet-train.md. */
-#ifndef FL_FLEET_CONFIG_CONFIG_H
-#define FL_FLEET_CONFIG_CONFIG_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/json.h"
@@ -70,5 +69,3 @@ typedef struct fl_config {
 fleet_status fl_config_read(fl_config *c, const char *text, size_t size,
                             const char *name);
 void fl_config_done(fl_config *c);
-
-#endif

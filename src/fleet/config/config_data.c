@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "data/layout/check_spec.h"
-#include "data/stream.h"
 #include "fleet/config/config_internal.h"
 
 static fleet_status read_char(const fl_at *at, char *out)
@@ -20,17 +19,13 @@ static fleet_status read_char(const fl_at *at, char *out)
 
 static fleet_status read_csv(fl_config *c, const fl_at *at)
 {
-    static const char *const keys[] = {"separator", "header", "skip_lines",
-                                       "missing", "comment"};
+    static const char *const keys[] = {"separator", "header",  "skip_lines",
+                                       "missing",   "comment", NULL};
     fleet_dataset_options *o = &c->dataset;
     bool header = false;
     fl_at one;
 
-    for (int i = 0; i < 5; i++) {
-        one = fl_at_key(at, keys[i]);
-        if (one.json && o->format != FLEET_CSV)
-            return fl_at_expected(&one, "nothing: it is for csv");
-    }
+    FL_TRY(fl_config_csv_alone(c, at, keys));
     one = fl_at_key(at, "separator");
     FL_TRY(read_char(&one, &o->separator));
     one = fl_at_key(at, "comment");

@@ -1,6 +1,5 @@
 /* config_internal.h - what the files that read a configuration share. */
-#ifndef FL_FLEET_CONFIG_CONFIG_INTERNAL_H
-#define FL_FLEET_CONFIG_CONFIG_INTERNAL_H
+#pragma once
 
 #include "fleet/config/config.h"
 
@@ -22,4 +21,6 @@ static inline fleet_status fl_config_in(fleet_status status, const char *path)
 fleet_status fl_config_texts(fl_config *c, const fl_at *at, const char ***text,
                              int *n);
 
-#endif
+/* Fails if the format is not csv and the object has any of those keys. */
+fleet_status fl_config_csv_alone(const fl_config *c, const fl_at *at,
+                                 const char *const *keys);

@@ -43,16 +43,6 @@ static bool is_kept(const fleet_var *v)
     return v->kind == FL_VAR_PARAM || v->kind == FL_VAR_TABLE;
 }
 
-/* "tower_0" of "tower_0.w"; what has no dot is no layer's. */
-static const char *layer_of(fleet_program *p, const fleet_var *v)
-{
-    const char *dot = strrchr(v->name, '.');
-
-    return dot ? fl_arena_format(&p->arena, "%.*s", (int)(dot - v->name),
-                                 v->name)
-               : v->name;
-}
-
 static void add_name(const char **names, int *n, const char *name)
 {
     for (int i = 0; i < *n; i++)
@@ -69,15 +59,19 @@ static const char **list_names(fleet_program *p)
     int n = 0;
 
     for (size_t i = 0; names && i < p->n_var; i++) {
-        const char *layer;
+        const char *name = p->var[i]->name, *dot = strrchr(name, '.');
 
         if (!is_kept(p->var[i]))
             continue;
-        layer = layer_of(p, p->var[i]);
-        if (!layer)
-            return NULL;
-        add_name(names, &n, layer);
-        add_name(names, &n, p->var[i]->name);
+        if (dot) { /* the layer "tower_0" of "tower_0.w" */
+            const char *layer =
+                fl_arena_format(&p->arena, "%.*s", (int)(dot - name), name);
+
+            if (!layer)
+                return NULL;
+            add_name(names, &n, layer);
+        }
+        add_name(names, &n, name);
     }
     return names;
 }
@@ -108,22 +102,20 @@ static fleet_status say_of_name(const fl_at *all, const char *name,
     return FLEET_OK;
 }
 
-static fleet_status say_of_model(const fl_config *c, fleet_program *p)
+fleet_status fl_config_set_param_home(const fl_config *c, fleet_program *p)
 {
-    const char **names = list_names(p);
+    const char **names;
 
+    for (int i = 0; i < c->n_slot; i++)
+        if (c->slot[i].ps != FLEET_PS_BY_MODE)
+            FL_TRY(say_of_slot(p, &c->slot[i], i));
+    if (!c->model_ps.json)
+        return FLEET_OK;
+    names = list_names(p);
     if (!names)
         return FLEET_ENOMEM;
     FL_TRY(fl_at_keys(&c->model_ps, names));
     for (int i = 0; names[i]; i++)
         FL_TRY(say_of_name(&c->model_ps, names[i], p));
     return FLEET_OK;
-}
-
-fleet_status fl_config_set_param_home(const fl_config *c, fleet_program *p)
-{
-    for (int i = 0; i < c->n_slot; i++)
-        if (c->slot[i].ps != FLEET_PS_BY_MODE)
-            FL_TRY(say_of_slot(p, &c->slot[i], i));
-    return c->model_ps.json ? say_of_model(c, p) : FLEET_OK;
 }

@@ -1,7 +1,6 @@
 /* config_slots.c - the configuration's slots. */
 #include "data/format/formats.h"
 #include "data/layout/check_spec.h"
-#include "data/stream.h"
 #include "fleet/config/config_internal.h"
 
 static const char *const transform_names[] = {
@@ -54,19 +53,6 @@ static fleet_status read_columns(fl_config *c, const fl_at *at, fleet_slot *s)
         text[i] = fl_arena_format(&c->arena, "%lld", (long long)position);
         if (!text[i])
             return FLEET_ENOMEM;
-    }
-    return FLEET_OK;
-}
-
-static fleet_status csv_alone(const fl_config *c, const fl_at *slot)
-{
-    static const char *const keys[] = {"columns", "transform", "value", NULL};
-
-    for (int i = 0; keys[i] && c->dataset.format != FLEET_CSV; i++) {
-        fl_at one = fl_at_key(slot, keys[i]);
-
-        if (one.json)
-            return fl_at_expected(&one, "nothing: it is for csv");
     }
     return FLEET_OK;
 }
@@ -131,6 +117,8 @@ static fleet_status read_slot(fl_config *c, const fl_at *at, fl_config_slot *s)
                                        "combiner",  "table", "ps",  "columns",
                                        "transform", "value", NULL};
     static const char *const types[] = {"float", "uint64", NULL};
+    static const char *const csv_keys[] = {"columns", "transform", "value",
+                                           NULL};
     fl_at name = fl_at_key(at, "name"), type = fl_at_key(at, "type");
     fl_at dim = fl_at_key(at, "dim"), columns = fl_at_key(at, "columns");
     fl_at transform = fl_at_key(at, "transform"),
@@ -151,7 +139,7 @@ static fleet_status read_slot(fl_config *c, const fl_at *at, fl_config_slot *s)
         return fl_at_expected(&dim, "1 or more: only ids may be of any number");
     if (s->slot.dim == 0)
         return fl_at_expected(&dim, "1 or more, or -1 for ids of any number");
-    FL_TRY(csv_alone(c, at));
+    FL_TRY(fl_config_csv_alone(c, at, csv_keys));
     FL_TRY(read_columns(c, &columns, &s->slot));
     FL_TRY(read_transforms(c, &transform, &s->slot));
     FL_TRY(fl_config_texts(c, &value, &equals, &s->slot.n_equals));

@@ -1,6 +1,5 @@
 /* train_config.c - fleet_train_from_config(): what a configuration says,
  * done. */
-#include <inttypes.h>
 #include <math.h>
 
 #include "base/clock.h"
@@ -49,18 +48,13 @@ static fleet_status make_dataset(training *t, const char *const *files, int n,
     return files ? fleet_dataset_set_filelist(*out, files, n) : FLEET_OK;
 }
 
-/* Whether the model depends on what is in the files. */
-static bool model_needs_files(const fl_config *c)
-{
-    return c->model == FL_MLP &&
-           (c->classes == 0 || c->dataset.format == FLEET_IDX);
-}
-
-/* A server has no data but what makes the model; the test data is the first
- * worker's. */
+/* A server has no data but what makes the model, which may depend on what is in
+ * the files; the test data is the first worker's. */
 static fleet_status make_datasets(training *t)
 {
-    bool reads = fleet_is_worker(t->f) || model_needs_files(t->c);
+    bool by_files = t->c->model == FL_MLP &&
+                    (t->c->classes == 0 || t->c->dataset.format == FLEET_IDX);
+    bool reads = fleet_is_worker(t->f) || by_files;
 
     FL_TRY(
         make_dataset(t, reads ? t->c->train : NULL, t->c->n_train, &t->train));
@@ -95,20 +89,11 @@ static fleet_status largest_label(training *t, int slot, int64_t *largest)
     return status == FLEET_EEND ? FLEET_OK : status;
 }
 
-static int label_slot(const fl_config *c)
-{
-    int i = 0;
-
-    while (!c->slot[i].label)
-        i++;
-    return i;
-}
-
 static fleet_status make_mlp(training *t)
 {
     const fl_config *c = t->c;
     fleet_mlp_options o = {.classes = c->classes};
-    const int label = label_slot(c); /* of two */
+    const int label = c->slot[0].label ? 0 : 1; /* of two */
     const fleet_slot *input = &t->train->slots[1 - label];
 
     if (o.classes == 0) {
@@ -199,24 +184,21 @@ static fleet_status set_optimizer(training *t, fleet_optimizer *opt)
     return FLEET_OK;
 }
 
-static fleet_place device_of(const training *t)
-{
-    return t->c->own_gpu ? FLEET_GPU(fleet_worker_gpu(t->f)) : t->c->device;
-}
-
 static fleet_status make_model(training *t)
 {
     const fl_config_optimizer *said = &t->c->optimizer;
     fleet_optimizer *o =
         fl_handle_optimizer(t->f, (fl_rule_kind)said->type,
                             (float)said->learning_rate, said->number);
+    fleet_place own = FLEET_GPU(fleet_worker_gpu(t->f));
 
     FL_TRY(set_optimizer(t, o));
     t->program = fleet_program_create(t->f);
     if (!t->program)
         return fl_last_code();
     if (fleet_is_worker(t->f)) /* servers need none */
-        FL_TRY(fleet_program_place(t->program, device_of(t), NULL));
+        FL_TRY(fleet_program_place(t->program,
+                                   t->c->own_gpu ? own : t->c->device, NULL));
     FL_TRY(t->c->model == FL_MLP ? make_mlp(t) : make_ctr(t));
     FL_TRY(fl_config_set_param_home(t->c, t->program));
     o = fleet_distributed_optimizer(t->f, o, &t->c->strategy);
@@ -278,16 +260,6 @@ static fleet_status train(training *t)
     return FLEET_OK;
 }
 
-static fleet_status make_executors(training *t)
-{
-    fleet_executor_options test = {.for_test = 1};
-
-    t->trainer = fleet_executor_create(t->program, NULL);
-    if (t->trainer && t->test)
-        t->tester = fleet_executor_create(t->program, &test);
-    return t->trainer && (t->tester || !t->test) ? FLEET_OK : fl_last_code();
-}
-
 /* What the first worker alone does, once all have trained. */
 static fleet_status report_result(training *t, char **line, int64_t begun_ns)
 {
@@ -310,11 +282,17 @@ static fleet_status report_result(training *t, char **line, int64_t begun_ns)
 
 static fleet_status run_worker(training *t, char **line, int64_t begun_ns)
 {
+    fleet_executor_options for_test = {.for_test = 1};
+
     if (t->c->load)
         FL_TRY(fleet_load_model(t->f, t->c->load));
     if (t->test)
         FL_TRY(fleet_dataset_use_statistics_of(t->test, t->train));
-    FL_TRY(make_executors(t));
+    t->trainer = fleet_executor_create(t->program, NULL);
+    if (t->trainer && t->test)
+        t->tester = fleet_executor_create(t->program, &for_test);
+    if (!t->trainer || (t->test && !t->tester))
+        return fl_last_code();
     FL_TRY(fleet_init_worker(t->f));
     FL_TRY(train(t));
     if (fleet_is_first_worker(t->f))
@@ -334,14 +312,6 @@ static fleet_status run_training(training *t, char **line, int64_t begun_ns)
     return fleet_run_server(t->f);
 }
 
-static void warn_of_deadlines(const training *t)
-{
-    if (t->c->has_deadlines && fleet_server_num(t->f) == 0 &&
-        !t->f->role.collective)
-        FL_WARN(&t->f->context.log,
-                "deadlines: no effect: there are no servers");
-}
-
 static fleet_status train_config(const fl_config *c,
                                  const fleet_config_options *o, char **line,
                                  int64_t begun_ns)
@@ -359,7 +329,9 @@ static fleet_status train_config(const fl_config *c,
     fleet_status status;
 
     FL_TRY(fleet_init(&t.f, &options));
-    warn_of_deadlines(&t);
+    if (c->has_deadlines && fleet_server_num(t.f) == 0 && !t.f->role.collective)
+        FL_WARN(&t.f->context.log,
+                "deadlines: no effect: there are no servers");
     status = run_training(&t, line, begun_ns);
     if (status != FLEET_OK) {
         fleet_free(*line);

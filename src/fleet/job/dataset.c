@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "data/format/formats.h"
 #include "data/layout/check_spec.h"
-#include "runtime/graph/program.h"
+#include "data/layout/layout.h"
 
 /* --- copying what the user said ------------------------------------------ */
 
@@ -47,14 +47,6 @@ static fleet_status copy_slot(fl_arena *a, const fleet_slot *from,
         (from->transforms && !to->transforms))
         return fl_fail(FLEET_ENOMEM, "out of memory: slot \"%s\"", from->name);
     return FLEET_OK;
-}
-
-/* The slot that a variable is fed by, as Fleet's use_var says it. */
-static fleet_slot slot_of_var(const fleet_var *v)
-{
-    return (fleet_slot){.name = v->name,
-                        .dtype = v->dtype,
-                        .dim = v->ragged ? -1 : fl_shape_cols(&v->shape)};
 }
 
 static fleet_status check_vars(const fleet_dataset_options *o)
@@ -99,10 +91,15 @@ static fleet_status take_slots(fleet_dataset *d, const fleet_dataset_options *o)
     if (!copy)
         return FLEET_ENOMEM;
     for (int i = 0; i < n; i++) {
-        fleet_slot of_var =
-            o->n_slot ? o->slots[i] : slot_of_var(o->use_var[i]);
+        const fleet_var *v = o->n_slot ? NULL : o->use_var[i];
+        fleet_slot of_var;
 
-        FL_TRY(copy_slot(&d->arena, &of_var, &copy[i]));
+        if (v) /* as Fleet's use_var says it */
+            of_var =
+                (fleet_slot){.name = v->name,
+                             .dtype = v->dtype,
+                             .dim = v->ragged ? -1 : fl_shape_cols(&v->shape)};
+        FL_TRY(copy_slot(&d->arena, v ? &of_var : &o->slots[i], &copy[i]));
     }
     d->slots = copy;
     d->n_slot = n;
@@ -160,21 +157,12 @@ static fleet_status copy_options(fleet_dataset *d,
     return take_slots(d, o);
 }
 
-/* What can be known before there are files. */
-static fleet_status check_options(const fleet_dataset *d)
-{
-    fl_stream_spec spec = spec_of(d);
-    int at;
-
-    FL_TRY(fl_spec_check_options(&spec));
-    return fl_format_has_slots(spec.format) ? FLEET_OK
-                                            : fl_spec_check_slots(&spec, &at);
-}
-
 fleet_dataset *fleet_queue_dataset(fleet *f, const fleet_dataset_options *o)
 {
-    fleet_dataset *d;
+    fl_stream_spec spec;
     fleet_status status;
+    fleet_dataset *d;
+    int at;
 
     if (fl_handle_check(f, "fleet_queue_dataset") != FLEET_OK)
         return NULL;
@@ -188,11 +176,13 @@ fleet_dataset *fleet_queue_dataset(fleet *f, const fleet_dataset_options *o)
     d->fleet = f;
     d->next = f->datasets;
     f->datasets = d;
-    status = copy_options(d, o);
-    if (status == FLEET_OK)
-        status = check_options(d);
-    if (status == FLEET_OK)
-        return d;
+    FL_GOTO(failed, copy_options(d, o));
+    spec = spec_of(d); /* as far as it can be known before there are files */
+    FL_GOTO(failed, fl_spec_check_options(&spec));
+    if (!fl_format_has_slots(spec.format))
+        FL_GOTO(failed, fl_spec_check_slots(&spec, &at));
+    return d;
+failed:
     fleet_dataset_destroy(d);
     return NULL;
 }
@@ -217,12 +207,10 @@ void fleet_dataset_destroy(fleet_dataset *d)
 /* --- files --------------------------------------------------------------- */
 
 /* idx: the two paths as they are, images first. */
-static fleet_status two_paths(fleet_dataset *d, const char *const *globs, int n,
-                              fl_paths *files)
+static fleet_status two_paths(const char *const *globs, int n, fl_paths *files)
 {
     fl_paths one;
 
-    (void)d;
     *files = (fl_paths){0};
     if (n != 2)
         return fl_fail(FLEET_EINVAL,
@@ -275,7 +263,7 @@ fleet_status fleet_dataset_set_filelist(fleet_dataset *d,
     if (!d || !globs || n < 1)
         return fl_fail(FLEET_EINVAL,
                        "fleet_dataset_set_filelist: no dataset or no files");
-    status = d->options.format == FLEET_IDX ? two_paths(d, globs, n, &files)
+    status = d->options.format == FLEET_IDX ? two_paths(globs, n, &files)
                                             : fl_paths_glob(&files, globs, n);
     if (status == FLEET_OK)
         status = own_slots(d, files.path[0]);
@@ -290,31 +278,9 @@ fleet_status fleet_dataset_set_filelist(fleet_dataset *d,
 
 /* --- statistics ---------------------------------------------------------- */
 
-/* Columns of a slot that are standardized. */
-static int standardized(const fleet_slot *s)
-{
-    int n = 0;
-
-    for (int i = 0; s->n_transform && i < s->n_column; i++) {
-        fleet_transform t = s->transforms[s->n_transform == 1 ? 0 : i];
-
-        n += t == FLEET_STANDARDIZE || t == FLEET_LOG1P_STANDARDIZE;
-    }
-    return n;
-}
-
-static int all_standardized(const fleet_dataset *d)
-{
-    int n = 0;
-
-    for (int i = 0; i < d->n_slot; i++)
-        n += standardized(&d->slots[i]);
-    return n;
-}
-
 bool fl_dataset_standardizes(const fleet_dataset *d)
 {
-    return all_standardized(d) > 0;
+    return fl_count_standardized(d->slots, d->n_slot) > 0;
 }
 
 fleet_status fl_statistics_of(const fleet *f, fl_json **json)
@@ -331,12 +297,12 @@ fleet_status fl_statistics_of(const fleet *f, fl_json **json)
 
 fleet_status fl_dataset_fits(const fleet_dataset *d, const fl_statistics *s)
 {
-    if (s->n == all_standardized(d))
+    if (s->n == fl_count_standardized(d->slots, d->n_slot))
         return FLEET_OK;
     return fl_fail(FLEET_ESHAPE,
                    "dataset: %d columns are standardized, but there are "
                    "statistics of %d",
-                   all_standardized(d), s->n);
+                   fl_count_standardized(d->slots, d->n_slot), s->n);
 }
 
 fleet_status fl_dataset_set_statistics(fleet_dataset *d, const fl_statistics *s)
@@ -351,13 +317,14 @@ fleet_status fl_dataset_set_statistics(fleet_dataset *d, const fl_statistics *s)
     return FLEET_OK;
 }
 
-fleet_status fl_dataset_need_statistics(fleet_dataset *d)
+/* The statistics that standardize needs, made if the dataset has none yet. */
+static fleet_status need_statistics(fleet_dataset *d)
 {
     fl_stream_spec spec;
 
     if (d->has_statistics || !fl_dataset_standardizes(d))
         return FLEET_OK;
-    if (d->fleet->loaded.n == all_standardized(d))
+    if (d->fleet->loaded.n == fl_count_standardized(d->slots, d->n_slot))
         return fl_dataset_set_statistics(d, &d->fleet->loaded);
     spec = spec_of(d);
     FL_TRY(fl_stream_statistics(&spec, &d->statistics));
@@ -373,7 +340,7 @@ fleet_status fleet_dataset_use_statistics_of(fleet_dataset *d,
                        "fleet_dataset_use_statistics_of: no dataset");
     if (!fl_dataset_standardizes(other))
         return FLEET_OK;
-    FL_TRY(fl_dataset_need_statistics(other));
+    FL_TRY(need_statistics(other));
     return fl_dataset_set_statistics(d, &other->statistics);
 }
 
@@ -411,7 +378,7 @@ fleet_status fl_dataset_open(fleet_dataset *d, bool shared, fl_stream **stream)
     if (d->files.n == 0)
         return fl_fail(FLEET_ESTATE, "dataset: it has no files: call "
                                      "fleet_dataset_set_filelist()");
-    FL_TRY(fl_dataset_need_statistics(d));
+    FL_TRY(need_statistics(d));
     spec = spec_of(d);
     if (shared)
         FL_TRY(take_share(d, &spec, &first_file));

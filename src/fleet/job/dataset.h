@@ -1,7 +1,6 @@
 /* dataset.h - the inside of a dataset: copies of its options and files, and the
  * statistics that go with it. */
-#ifndef FL_FLEET_JOB_DATASET_H
-#define FL_FLEET_JOB_DATASET_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/file.h"
@@ -27,8 +26,7 @@ struct fleet_dataset {
  * all there is. A share is FLEET_ESTATE in a server. */
 fleet_status fl_dataset_open(fleet_dataset *d, bool shared, fl_stream **stream);
 
-/* The statistics that standardize needs, made if the dataset has none yet. */
-fleet_status fl_dataset_need_statistics(fleet_dataset *d);
+/* Has it columns that are standardized? */
 bool fl_dataset_standardizes(const fleet_dataset *d);
 
 /* For a save: the statistics of the first dataset that has some, the training
@@ -39,5 +37,3 @@ fleet_status fl_statistics_of(const fleet *f, fl_json **json);
 fleet_status fl_dataset_set_statistics(fleet_dataset *d,
                                        const fl_statistics *s);
 fleet_status fl_dataset_fits(const fleet_dataset *d, const fl_statistics *s);
-
-#endif

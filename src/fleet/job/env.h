@@ -1,7 +1,6 @@
 /* env.h - variables of the environment: texts, numbers, endpoints. Failures
  * name the variable, what was expected and what came. */
-#ifndef FL_FLEET_JOB_ENV_H
-#define FL_FLEET_JOB_ENV_H
+#pragma once
 
 #include "ps/server/lane.h"
 
@@ -19,5 +18,3 @@ fleet_status fl_variable_read(const char *name, const char *text, int low,
 /* The address of "ip:port" or "inproc://name"; source: where it was said. */
 fleet_status fl_read_endpoint(const char *source, const char *text,
                               size_t length, fl_address address);
-
-#endif

@@ -1,6 +1,6 @@
-/* handle.h - the inside of a fleet handle. */
-#ifndef FL_FLEET_JOB_HANDLE_H
-#define FL_FLEET_JOB_HANDLE_H
+/* handle.h - the inside of a fleet handle: what the public `fleet *` points
+ * to. */
+#pragma once
 
 #include <fleet/fleet.h>
 
@@ -22,25 +22,31 @@ struct fleet {
     fleet_dataset *datasets;
     fl_statistics loaded; /* of a checkpoint, for datasets to come; n 0: none */
     fl_role role;
-    struct fl_worker_io *worker_io; /* of a worker to its servers; NULL: none */
-    fl_agree agree;                 /* of the peers */
+    struct fl_worker_io *worker_io;    /* to the servers; NULL: none */
+    fl_agree agree;                    /* with the other ranks, once joined */
     struct fl_sharded_tables *sharded; /* tables of ranks; NULL: none */
     struct fl_remote_hybrid *hybrid;   /* servers and ranks; NULL: not both */
-    bool loads;                        /* a checkpoint was loaded */
+    bool loads;                        /* has loaded a checkpoint */
     fl_comm *comm;            /* of a rank that has joined; NULL: none */
     struct fl_server *server; /* made, not run yet; NULL: none */
     atomic_bool serving;      /* in fleet_run_server() */
-    fl_text terms;            /* of the strategy, while a job is joined */
-    char *load; /* a checkpoint for the servers, once there is a link */
+    fl_text terms;            /* the strategy, as processes compare it */
+    char *load; /* what the servers load once this worker has connected */
     fleet_distributed_strategy strategy; /* of fleet_distributed_optimizer();
                                             the default without it */
     fleet_program *trained;              /* by fleet_minimize(), the last one */
-    int64_t made_ns;                     /* when */
+    int64_t made_ns;                     /* when the handle was made */
 };
 
 static inline fleet *fl_handle_of(fl_context *context)
 {
     return (fleet *)(void *)context;
+}
+
+/* How its job trains, as far as the strategy is known. */
+static inline fl_job_mode fl_handle_mode(const fleet *f)
+{
+    return fl_job_mode_of(&f->role, &f->strategy);
 }
 
 /* FLEET_EINVAL without a handle, FLEET_ESTATE after fork; what names the
@@ -54,5 +60,3 @@ fleet_status fl_handle_check_worker(const fleet *f, const char *what);
 fleet_optimizer *fl_handle_optimizer(fleet *f, fl_rule_kind kind,
                                      float learning_rate,
                                      const float number[FL_MAX_NUMBER]);
-
-#endif

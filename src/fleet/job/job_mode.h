@@ -1,6 +1,5 @@
 /* job_mode.h - how a job trains, by its role and its strategy. */
-#ifndef FL_FLEET_JOB_JOB_MODE_H
-#define FL_FLEET_JOB_JOB_MODE_H
+#pragma once
 
 #include <fleet/strategy.h>
 
@@ -30,5 +29,3 @@ static inline bool fl_mode_has_ranks(fl_job_mode mode)
     return mode == FL_COLLECTIVE || mode == FL_HYBRID_SYNC ||
            mode == FL_HYBRID_ASYNC;
 }
-
-#endif

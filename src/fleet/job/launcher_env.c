@@ -1,7 +1,6 @@
 /* launcher_env.c - each launcher's variables, and which of them count. */
 #include "fleet/job/launcher_env.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "fleet/job/env.h"
@@ -58,14 +57,6 @@ static fleet_status take_all(said *s, const char *const *name, int low,
     return FLEET_OK;
 }
 
-static bool is_launched(void)
-{
-    for (int i = 1; i < MOST_NAME; i++)
-        if ((nums[i] && fl_variable(nums[i])) || fl_variable(indices[i]))
-            return true;
-    return false;
-}
-
 /* --- endpoints ------------------------------------------------------------ */
 
 /* How many there are, the first one, and the place of `own`, or -1. */
@@ -111,17 +102,6 @@ static fleet_status take_endpoints(said *num, said *index, fl_address first)
     return own ? agree(index, own_variable, place) : FLEET_OK;
 }
 
-/* PADDLE_MASTER is where ranks meet, whichever process listens at it. */
-static fleet_status take_master(fl_address first)
-{
-    static const char name[] = "PADDLE_MASTER";
-    const char *text = fl_variable(name);
-
-    if (!text)
-        return FLEET_OK;
-    return fl_read_endpoint(name, text, strlen(text), first);
-}
-
 /* --- Slurm ---------------------------------------------------------------- */
 
 /* Only what srun has started has the number of its step's tasks; a batch script
@@ -147,13 +127,19 @@ static int value_of(const said *s)
 fleet_status fl_rank_read(fl_rank *r, bool endpoints)
 {
     said num = {0}, index = {0}, local = {0};
+    const char *master = fl_variable("PADDLE_MASTER");
     int last = FL_MOST_STREAM - 1;
 
-    *r = (fl_rank){-1, -1, -1, is_launched(), ""};
+    *r = (fl_rank){-1, -1, -1, false, ""};
+    for (int i = 1; i < MOST_NAME; i++)
+        if ((nums[i] && fl_variable(nums[i])) || fl_variable(indices[i]))
+            r->is_launched = true;
     FL_TRY(take_all(&num, nums, 1, FL_MOST_STREAM));
     if (endpoints)
         FL_TRY(take_endpoints(&num, &index, r->first));
-    FL_TRY(take_master(r->first));
+    if (master) /* where ranks meet, whichever process listens at it */
+        FL_TRY(fl_read_endpoint("PADDLE_MASTER", master, strlen(master),
+                                r->first));
     if (num.name)
         last = num.value - 1;
     FL_TRY(take_all(&index, indices, 0, last));

@@ -3,8 +3,7 @@
  * PMI or PMIx, Slurm's srun. Each says it in variables of its own, and one may
  * have started another: what several of them say has to be the same.
  */
-#ifndef FL_FLEET_JOB_LAUNCHER_ENV_H
-#define FL_FLEET_JOB_LAUNCHER_ENV_H
+#pragma once
 
 #include "ps/server/lane.h"
 
@@ -32,5 +31,3 @@ fleet_status fl_rank_need(fl_rank *r);
 /* The GPU that the launcher gave to this process, or that of the same number as
  * the rank on its machine. */
 fleet_status fl_rank_gpu(const fl_rank *r, int *gpu);
-
-#endif

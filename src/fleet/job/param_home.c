@@ -1,42 +1,30 @@
 /* param_home.c - where programs want parameters, against what a job has. */
 #include "fleet/job/param_home.h"
 
-static fleet_status no_servers(const fleet_var *v)
-{
-    return fl_fail(FLEET_EUNSUPPORTED,
-                   "\"%s\": ps says servers, but mode collective has none",
-                   v->name);
-}
-
-static fleet_status no_ranks(const fleet_var *v, fl_job_mode mode)
-{
-    return fl_fail(FLEET_EUNSUPPORTED,
-                   "\"%s\": ps says ranks, but workers are none in mode %s "
-                   "(start them with fleetrun --collective, or "
-                   "role.collective = 1, and set strategy.is_collective)",
-                   v->name, fl_job_mode_name(mode));
-}
-
-/* Servers have the plain rules. */
-static fleet_status check_layers(const fleet *f, const fleet_var *v)
-{
-    if (v->kind != FL_VAR_PARAM || (!f->strategy.lars && !f->strategy.lamb))
-        return FLEET_OK;
-    return fl_fail(FLEET_EUNSUPPORTED,
-                   "\"%s\": ps says servers, which do not have strategy.%s in "
-                   "this version",
-                   v->name, f->strategy.lars ? "lars" : "lamb");
-}
-
 static fleet_status check_var(const fleet *f, const fleet_var *v)
 {
-    fl_job_mode mode = fl_job_mode_of(&f->role, &f->strategy);
+    fl_job_mode mode = fl_handle_mode(f);
 
     if (v->attr.ps == FLEET_PS_BY_MODE || mode == FL_LOCAL)
         return FLEET_OK;
+    if (v->attr.ps == FLEET_PS_RANKS && !fl_mode_has_ranks(mode))
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "\"%s\": ps says ranks, but workers are none in mode %s "
+                       "(start them with fleetrun --collective, or "
+                       "role.collective = 1, and set strategy.is_collective)",
+                       v->name, fl_job_mode_name(mode));
     if (v->attr.ps == FLEET_PS_RANKS)
-        return fl_mode_has_ranks(mode) ? FLEET_OK : no_ranks(v, mode);
-    return mode == FL_COLLECTIVE ? no_servers(v) : check_layers(f, v);
+        return FLEET_OK;
+    if (mode == FL_COLLECTIVE)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "\"%s\": ps says servers, but mode collective has none",
+                       v->name);
+    if (v->kind == FL_VAR_PARAM && (f->strategy.lars || f->strategy.lamb))
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "\"%s\": ps says servers, which do not have strategy.%s "
+                       "in this version",
+                       v->name, f->strategy.lars ? "lars" : "lamb");
+    return FLEET_OK;
 }
 
 fleet_status fl_param_home_check(const fleet *f, const fleet_program *p)
@@ -48,7 +36,7 @@ fleet_status fl_param_home_check(const fleet *f, const fleet_program *p)
 
 void fl_param_home_warn(fleet *f, const fleet_program *p)
 {
-    if (fl_job_mode_of(&f->role, &f->strategy) != FL_LOCAL)
+    if (fl_handle_mode(f) != FL_LOCAL)
         return;
     for (size_t i = 0; i < p->n_var; i++)
         if (p->var[i]->attr.ps != FLEET_PS_BY_MODE)

@@ -1,7 +1,6 @@
 /* param_home.h - what programs say about where a parameter or a table is kept
  * (fleet_param_attr.ps), against what this job has. */
-#ifndef FL_FLEET_JOB_PARAM_HOME_H
-#define FL_FLEET_JOB_PARAM_HOME_H
+#pragma once
 
 #include "fleet/job/handle.h"
 
@@ -14,5 +13,3 @@ void fl_param_home_warn(fleet *f, const fleet_program *p);
 
 /* A line for each of which something is said. */
 void fl_param_home_dump(const fleet_program *p, fl_text *out);
-
-#endif

@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -209,15 +208,6 @@ static fleet_status find_own_endpoint(fl_role *r)
                    endpoint, servers_variable, r->endpoints);
 }
 
-static fleet_status read_server(fl_role *r)
-{
-    r->kind = FLEET_SERVER;
-    r->collective = fl_variable(collective_variable) != NULL;
-    FL_TRY(find_own_endpoint(r));
-    FL_TRY(read_lane_ports(r));
-    return take_inherited(r);
-}
-
 /* Beside servers a worker is a rank, too, if whatever starts ranks has started
  * it as that one. It may as well have started other processes of the job; that
  * is an error only where Paddle's variables promise ranks. */
@@ -253,14 +243,18 @@ static fleet_status read_environment(fl_role *r)
     FL_TRY(
         need_number("PADDLE_TRAINERS_NUM", 1, FL_MOST_STREAM, &r->worker_num));
     FL_TRY(need("TRAINING_ROLE", "TRAINER or PSERVER", &role));
-    if (strcmp(role, "PSERVER") == 0)
-        return read_server(r);
     if (strcmp(role, "TRAINER") == 0)
         return read_worker(r);
-    return fl_fail(FLEET_EUNSUPPORTED,
-                   "TRAINING_ROLE is \"%.100s\": expected TRAINER or PSERVER; "
-                   "this version has no other roles",
-                   role);
+    if (strcmp(role, "PSERVER") != 0)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "TRAINING_ROLE is \"%.100s\": expected TRAINER or "
+                       "PSERVER; this version has no other roles",
+                       role);
+    r->kind = FLEET_SERVER;
+    r->collective = fl_variable(collective_variable) != NULL;
+    FL_TRY(find_own_endpoint(r));
+    FL_TRY(read_lane_ports(r));
+    return take_inherited(r);
 }
 
 /* --- the struct ----------------------------------------------------------- */
@@ -327,57 +321,43 @@ static fleet_status read_deadlines(fl_role *r, const fleet_options *o)
     return FLEET_OK;
 }
 
-/* Lanes work while workers wait: two share that work where there are two
- * processors; where there are many, workers may be on the same machine. */
-static int lanes_by_processors(void)
-{
-    int n = fl_cpu_count(), most = n / 4 > 2 ? n / 4 : 2;
-
-    most = most < n ? most : n;
-    return most < FL_MOST_LANE ? most : FL_MOST_LANE;
-}
-
+/* By default as many as fit the processors: lanes work while workers wait, so
+ * two share that work on two processors; where there are many, workers may be
+ * on the same machine. */
 static fleet_status read_lanes(fl_role *r, const fleet_options *o)
 {
     const char *text = fl_variable("FLEET_SERVER_LANES");
+    int n = fl_cpu_count(), most;
 
     FL_TRY(check_number("server_lanes", o->server_lanes, 0, FL_MOST_LANE));
     r->lanes = o->server_lanes;
     if (r->lanes == 0 && text)
         return fl_variable_read("FLEET_SERVER_LANES", text, 1, FL_MOST_LANE,
                                 &r->lanes);
-    if (r->lanes == 0)
-        r->lanes = lanes_by_processors();
+    if (r->lanes > 0)
+        return FLEET_OK;
+    most = n / 4 > 2 ? n / 4 : 2;
+    most = most < n ? most : n;
+    r->lanes = most < FL_MOST_LANE ? most : FL_MOST_LANE;
     return FLEET_OK;
 }
 
-static fleet_status read_transport(fl_role *r)
+fleet_status fl_role_open(fl_role *r, const fleet_options *o)
 {
     const char *transport = fl_variable("FLEET_TRANSPORT");
+    const char *id = o->role ? o->role->job_id : fl_variable("PADDLE_JOB_ID");
 
+    *r = (fl_role){.worker_num = 1, .listen_fd = -1};
+    FL_TRY(read_deadlines(r, o));
+    FL_TRY(read_lanes(r, o));
     r->tcp_only = transport != NULL;
     if (transport && strcmp(transport, "tcp") != 0)
         return fl_fail(FLEET_EINVAL,
                        "FLEET_TRANSPORT is \"%.100s\": expected \"tcp\"",
                        transport);
-    return FLEET_OK;
-}
-
-static fleet_status take_job_id(fl_role *r, const fleet_role *said)
-{
-    const char *id = said ? said->job_id : fl_variable("PADDLE_JOB_ID");
-
     r->job_id = fl_strdup(id && *id ? id : "default");
-    return r->job_id ? FLEET_OK : FLEET_ENOMEM;
-}
-
-fleet_status fl_role_open(fl_role *r, const fleet_options *o)
-{
-    *r = (fl_role){.worker_num = 1, .listen_fd = -1};
-    FL_TRY(read_deadlines(r, o));
-    FL_TRY(read_lanes(r, o));
-    FL_TRY(read_transport(r));
-    FL_TRY(take_job_id(r, o->role));
+    if (!r->job_id)
+        return FLEET_ENOMEM;
     FL_TRY(check_number("no_sigterm_handler", o->no_sigterm_handler, 0, 1));
     r->no_sigterm_handler = o->no_sigterm_handler != 0;
     return o->role ? read_struct(r, o->role) : read_environment(r);

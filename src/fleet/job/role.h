@@ -2,8 +2,7 @@
  * environment says, checked, with everything that talking to the job's other
  * processes needs to know.
  */
-#ifndef FL_FLEET_JOB_ROLE_H
-#define FL_FLEET_JOB_ROLE_H
+#pragma once
 
 #include <fleet/init.h>
 
@@ -46,5 +45,3 @@ typedef struct fl_role {
  * fleet_init() says. *role may always be given to fl_role_done(). */
 fleet_status fl_role_open(fl_role *role, const fleet_options *options);
 void fl_role_done(fl_role *role);
-
-#endif

@@ -87,17 +87,6 @@ static fleet_status walk_part(part *p, const fl_saved *s, visit_record *visit,
     return FLEET_OK;
 }
 
-/* A part's name must not lead out of the folder. */
-static fleet_status part_name(const fl_at *entry, const char **file)
-{
-    *file = "";
-    FL_TRY(fl_manifest_text(entry, "file", file));
-    return **file && !strchr(*file, '/')
-               ? FLEET_OK
-               : fl_fail(FLEET_ECORRUPT, "%s: \"%s\" is no part's name",
-                         entry->path, *file);
-}
-
 static fleet_status read_part(const fl_saved *s, const fl_at *entry,
                               visit_record *visit, void *arg)
 {
@@ -105,11 +94,15 @@ static fleet_status read_part(const fl_saved *s, const fl_at *entry,
     fleet_status status;
     int64_t size = 0;
     uint64_t sum;
-    part p = {.folder = s->folder.path};
+    part p = {.folder = s->folder.path, .file = ""};
 
     FL_TRY(fl_manifest_int(entry, "size", 0, (int64_t)1 << 53, &size));
     FL_TRY(fl_manifest_hex(&sum_at, &sum));
-    FL_TRY(part_name(entry, &p.file));
+    FL_TRY(fl_manifest_text(entry, "file", &p.file));
+    if (!*p.file ||
+        strchr(p.file, '/')) /* it must not lead out of the folder */
+        return fl_fail(FLEET_ECORRUPT, "%s: \"%s\" is no part's name",
+                       entry->path, p.file);
     FL_TRY(fl_source_folder_checked(&s->folder, p.file, (uint64_t)size, sum,
                                     &p.data));
     p.size = (size_t)size;
@@ -182,39 +175,29 @@ static fleet_status check_seen(const fl_saved *s, const fl_saved_item *item,
     return FLEET_OK;
 }
 
-static fleet_status open_all(fl_saved *s, const char *what)
-{
-    FL_TRY(fl_manifest_open(s, what));
-    FL_TRY(each_record(s, count_record, s));
-    FL_TRY(check_blocks(s));
-    FL_TRY(check_seen(s, s->param, s->n_param, "numbers"));
-    return check_seen(s, s->table, s->n_table, "rows");
-}
-
-static void close_all(fl_saved *s)
-{
-    fl_source_folder_close(&s->folder);
-    fl_json_free(s->manifest);
-    fl_free(s->block);
-    fl_free(s->param);
-    fl_free(s->table);
-    fl_map_done(&s->params);
-    fl_map_done(&s->tables);
-}
-
 /* *again: it failed, and another save has taken its place meanwhile. */
 static fleet_status use_once(const char *path, const char *what,
                              fl_saved_user *use, void *arg, bool *again)
 {
     fl_saved s = {0};
-    fleet_status status = fl_source_folder_open(&s.folder, path);
+    fleet_status status;
 
-    if (status == FLEET_OK)
-        status = open_all(&s, what);
-    if (status == FLEET_OK)
-        status = use(arg, &s);
+    FL_GOTO(done, fl_source_folder_open(&s.folder, path));
+    FL_GOTO(done, fl_manifest_open(&s, what));
+    FL_GOTO(done, each_record(&s, count_record, &s));
+    FL_GOTO(done, check_blocks(&s));
+    FL_GOTO(done, check_seen(&s, s.param, s.n_param, "numbers"));
+    FL_GOTO(done, check_seen(&s, s.table, s.n_table, "rows"));
+    status = use(arg, &s);
+done:
     *again = status != FLEET_OK && fl_source_folder_replaced(&s.folder);
-    close_all(&s);
+    fl_source_folder_close(&s.folder);
+    fl_json_free(s.manifest);
+    fl_free(s.block);
+    fl_free(s.param);
+    fl_free(s.table);
+    fl_map_done(&s.params);
+    fl_map_done(&s.tables);
     return status;
 }
 
@@ -333,8 +316,8 @@ static fleet_status apply_rows(const record *r, fl_rows *rows)
 typedef struct applying {
     fl_saved *saved;
     fl_store *store;
-    const fl_buckets *own;       /* of dense blocks; NULL: all */
-    const fl_buckets *rows_here; /* the same of rows */
+    const fl_buckets *own;  /* of dense blocks; NULL: all */
+    const fl_buckets *rows; /* the same of rows */
 } applying;
 
 static fleet_status apply_record(void *arg, const record *r)
@@ -352,7 +335,7 @@ static fleet_status apply_record(void *arg, const record *r)
     }
     rows = fl_store_rows(a->store, r->item->name);
     if (!rows || rows->remote ||
-        (a->rows_here && !fl_owns(a->rows_here, (int)r->head.index)))
+        (a->rows && !fl_owns(a->rows, (int)r->head.index)))
         return FLEET_OK;
     a->saved->table[r->head.item].own += (int64_t)r->head.n;
     return apply_rows(r, rows);
@@ -375,18 +358,12 @@ static fleet_status check_counts(const fl_saved *s, const fl_store *store)
     return FLEET_OK;
 }
 
-/* Is it a rank's load, of all dense parameters but a part of the rows? A lane
- * has a part of both. */
-static bool is_part(const fl_buckets *own, const fl_buckets *rows_here)
-{
-    return !own && rows_here && rows_here->end - rows_here->first < FL_N_BUCKET;
-}
-
 static fleet_status apply_all(fl_saved *s, fl_store *store,
-                              const fl_buckets *own,
-                              const fl_buckets *rows_here)
+                              const fl_buckets *own, const fl_buckets *rows)
 {
-    applying a = {s, store, own, rows_here};
+    /* a rank loads all dense parameters, and a lane a part of both */
+    bool part_of_rows = !own && rows && rows->end - rows->first < FL_N_BUCKET;
+    applying a = {s, store, own, rows};
 
     if (store->n_flat > 0)
         return fl_fail(FLEET_ESTATE, "load: a merge group is under way: end it "
@@ -410,13 +387,12 @@ static fleet_status apply_all(fl_saved *s, fl_store *store,
     }
     fl_store_forget_own(store);
     store->half_loaded = false;
-    store->partial = is_part(own, rows_here) && fl_store_own_tables(store) > 0;
+    store->partial = part_of_rows && fl_store_own_tables(store) > 0;
     return FLEET_OK;
 }
 
-static fleet_status apply_locked(fl_saved *s, fl_store *store,
-                                 const fl_buckets *own,
-                                 const fl_buckets *rows_here)
+fleet_status fl_saved_apply(fl_saved *s, fl_store *store, const fl_buckets *own,
+                            const fl_buckets *rows)
 {
     fleet_status status;
 
@@ -424,20 +400,9 @@ static fleet_status apply_locked(fl_saved *s, fl_store *store,
     pthread_rwlock_wrlock(&store->lock);
     status = fl_store_to_host(store); /* what is not loaded stays */
     if (status == FLEET_OK) {
-        status = apply_all(s, store, own, rows_here);
+        status = apply_all(s, store, own, rows);
         fl_store_written(store);
     }
     pthread_rwlock_unlock(&store->lock);
     return status;
-}
-
-fleet_status fl_saved_apply(fl_saved *s, fl_store *store, const fl_buckets *own)
-{
-    return apply_locked(s, store, own, own);
-}
-
-fleet_status fl_saved_apply_rows_of(fl_saved *s, fl_store *store,
-                                    const fl_buckets *own)
-{
-    return apply_locked(s, store, NULL, own);
 }

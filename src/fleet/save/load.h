@@ -1,7 +1,6 @@
 /* load.h - reading saves: a folder that save.c wrote, checked as a whole before
  * any of it is used; docs/formats.md. */
-#ifndef FL_FLEET_SAVE_LOAD_H
-#define FL_FLEET_SAVE_LOAD_H
+#pragma once
 
 #include "fleet/save/save.h"
 
@@ -39,16 +38,10 @@ typedef fleet_status fl_saved_user(void *arg, fl_saved *s);
 fleet_status fl_saved_use(const char *path, const char *what,
                           fl_saved_user *use, void *arg);
 
-/* Bring the save, or what is in the buckets `own` of it (NULL: all), into the
- * store: whatever both have. A store with a remote has no rows of its own and
- * gets none. The save must have all of the store's parameters and tables, with
- * equal shapes; its states must be of the store's optimizer, if the store has
- * one. */
-fleet_status fl_saved_apply(fl_saved *s, fl_store *store,
-                            const fl_buckets *own);
-
-/* The same with all dense parameters, and rows of those buckets. */
-fleet_status fl_saved_apply_rows_of(fl_saved *s, fl_store *store,
-                                    const fl_buckets *own);
-
-#endif
+/* Bring the save into the store, whatever both have: of dense parameters the
+ * blocks in the buckets `own`, of tables the rows in the buckets `rows` (NULL:
+ * all). A store with a remote has no rows of its own and gets none. The save
+ * must have all of the store's parameters and tables, with equal shapes; its
+ * states must be of the store's optimizer, if the store has one. */
+fleet_status fl_saved_apply(fl_saved *s, fl_store *store, const fl_buckets *own,
+                            const fl_buckets *rows);

@@ -1,6 +1,5 @@
 /* manifest.h - reading the manifest of a save: docs/formats.md. */
-#ifndef FL_FLEET_SAVE_MANIFEST_H
-#define FL_FLEET_SAVE_MANIFEST_H
+#pragma once
 
 #include "fleet/save/load.h"
 
@@ -15,5 +14,3 @@ fleet_status fl_manifest_int(const fl_at *object, const char *key, int64_t low,
                              int64_t high, int64_t *out);
 fleet_status fl_manifest_text(const fl_at *object, const char *key,
                               const char **out);
-
-#endif

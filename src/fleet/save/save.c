@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "fleet/job/handle.h"
 #include "runtime/exec/executor.h"
 #include "runtime/simd/simd.h"
 #include "base/folder.h"
@@ -102,7 +101,6 @@ static fleet_status write_param(const fl_save *s, parts *p, int item)
 
 /* Rows of the bucket under way: keys, steps, then values row by row. */
 typedef struct bucket_rows {
-    const fl_save *save;
     parts *parts;
     int item, bucket;
     int64_t n;
@@ -154,8 +152,7 @@ static fleet_status add_row(void *arg, int bucket, const float *row)
 static fleet_status write_table(const fl_save *s, parts *p, int item)
 {
     const fl_rows *r = s->table[item];
-    bucket_rows b = {.save = s,
-                     .parts = p,
+    bucket_rows b = {.parts = p,
                      .item = item,
                      .bucket = -1,
                      .width = r->dim * (1 + state_count(s))};
@@ -197,13 +194,6 @@ static fleet_status put_param(const fl_save *s, fl_json *list,
     return put_states(s, entry);
 }
 
-static int64_t row_count(const fl_save *s, int item)
-{
-    const fl_rows *r = s->table[item];
-
-    return s->elsewhere ? s->elsewhere->rows[item] : r->methods->count(r);
-}
-
 static fleet_status put_table(const fl_save *s, fl_json *list, int item)
 {
     const fl_rows *r = s->table[item];
@@ -214,7 +204,9 @@ static fleet_status put_table(const fl_save *s, fl_json *list, int item)
     FL_TRY(fl_json_put(entry, "name", fl_json_string(r->name)));
     FL_TRY(fl_json_put(entry, "dim", fl_json_int(r->dim)));
     FL_TRY(fl_json_put(entry, "modulo", fl_json_int(r->modulo)));
-    FL_TRY(fl_json_put(entry, "rows", fl_json_int(row_count(s, item))));
+    FL_TRY(fl_json_put(entry, "rows",
+                       fl_json_int(s->elsewhere ? s->elsewhere->rows[item]
+                                                : r->methods->count(r))));
     FL_TRY(fl_json_put(entry, "initializer", fl_json_int(f->kind)));
     FL_TRY(fl_json_put(entry, "a", fl_json_double((double)f->a, 9)));
     FL_TRY(fl_json_put(entry, "b", fl_json_double((double)f->b, 9)));
@@ -259,6 +251,10 @@ static fleet_status describe_save(const fl_save *s, fl_json *m,
     FL_TRY(fl_json_put_array(m, "tables", &tables));
     for (int i = 0; i < s->n_table; i++)
         FL_TRY(put_table(s, tables, i));
+    if (s->program)
+        FL_TRY(fl_json_put(m, "program", fl_json_copy(s->program)));
+    if (s->statistics)
+        FL_TRY(fl_json_put(m, "statistics", fl_json_copy(s->statistics)));
     return FLEET_OK;
 }
 
@@ -273,46 +269,24 @@ static fleet_status write_text(const char *folder, const char *name,
     return fl_writer_close(&w, NULL, hash);
 }
 
-static fleet_status write_manifest(const fl_save *s, parts *p)
+/* The list of parts is the manifest's from now on. */
+static fleet_status write_manifest(const fl_save *s, const char *folder,
+                                   fl_json *part_list)
 {
     fl_json *m = fl_json_object();
-    fleet_status status = describe_save(s, m, p->list);
     char sum[20], *text = NULL;
+    fleet_status status;
     uint64_t hash;
 
-    p->list = NULL; /* the manifest's now */
-    if (status == FLEET_OK && s->program)
-        status = fl_json_put(m, "program", fl_json_copy(s->program));
-    if (status == FLEET_OK && s->statistics)
-        status = fl_json_put(m, "statistics", fl_json_copy(s->statistics));
-    if (status == FLEET_OK && !(text = fl_json_print(m, true)))
-        status = FLEET_ENOMEM;
-    if (status == FLEET_OK)
-        status = write_text(p->folder, FL_MANIFEST, text, &hash);
-    if (status == FLEET_OK) {
-        snprintf(sum, sizeof sum, "%016llx\n", (unsigned long long)hash);
-        status = write_text(p->folder, FL_MANIFEST_SUM, sum, &hash);
-    }
+    FL_GOTO(done, describe_save(s, m, part_list));
+    text = fl_json_print(m, true);
+    FL_GOTO(done, text ? FLEET_OK : FLEET_ENOMEM);
+    FL_GOTO(done, write_text(folder, FL_MANIFEST, text, &hash));
+    snprintf(sum, sizeof sum, "%016llx\n", (unsigned long long)hash);
+    status = write_text(folder, FL_MANIFEST_SUM, sum, &hash);
+done:
     fl_free(text);
     fl_json_free(m);
-    return status;
-}
-
-static fleet_status write_parts(const fl_save *s, parts *p)
-{
-    fleet_status status = FLEET_OK;
-
-    for (int i = 0; i < s->n_param && status == FLEET_OK; i++)
-        if (s->param[i])
-            status = write_param(s, p, i);
-    for (int i = 0; i < s->n_table && status == FLEET_OK; i++)
-        if (s->table[i])
-            status = write_table(s, p, i);
-    if (p->open) {
-        fleet_status closed = close_part(p);
-
-        status = status == FLEET_OK ? closed : status;
-    }
     return status;
 }
 
@@ -320,24 +294,35 @@ fleet_status fl_save_parts(const fl_save *s, const char *folder,
                            const char *prefix, fl_json *list)
 {
     parts p = {.folder = folder, .prefix = prefix, .list = list};
+    fleet_status status = FLEET_OK;
 
-    return write_parts(s, &p);
+    for (int i = 0; i < s->n_param && status == FLEET_OK; i++)
+        if (s->param[i])
+            status = write_param(s, &p, i);
+    for (int i = 0; i < s->n_table && status == FLEET_OK; i++)
+        if (s->table[i])
+            status = write_table(s, &p, i);
+    if (p.open) {
+        fleet_status closed = close_part(&p);
+
+        status = status == FLEET_OK ? closed : status;
+    }
+    return status;
 }
 
-static fleet_status write_all(const fl_save *s, parts *p)
+static fleet_status write_all(const fl_save *s, const char *folder)
 {
+    fl_json *list = fl_json_array();
     fleet_status status;
 
-    p->prefix = "part-";
-    p->list = fl_json_array();
-    if (!p->list)
+    if (!list)
         return FLEET_ENOMEM;
     status = s->elsewhere
-                 ? s->elsewhere->write(s->elsewhere->arg, s, p->folder, p->list)
-                 : write_parts(s, p);
+                 ? s->elsewhere->write(s->elsewhere->arg, s, folder, list)
+                 : fl_save_parts(s, folder, "part-", list);
     if (status == FLEET_OK)
-        return write_manifest(s, p);
-    fl_json_free(p->list);
+        return write_manifest(s, folder, list);
+    fl_json_free(list);
     return status;
 }
 
@@ -385,18 +370,16 @@ fleet_status fl_save_write(const fl_save *s, const char *path)
 {
     fl_folder folder;
     fleet_status status;
-    parts p = {0};
 
     FL_TRY(fl_store_synchronize(s->store));
     status = begin_folder(&folder, path);
     if (status == FLEET_OK) {
-        p.folder = folder.temp;
         pthread_rwlock_rdlock(&s->store->lock);
         status = check_store(s);
         if (status == FLEET_OK)
             status = fl_store_to_host(s->store);
         if (status == FLEET_OK)
-            status = write_all(s, &p);
+            status = write_all(s, folder.temp);
         pthread_rwlock_unlock(&s->store->lock);
     }
     if (status == FLEET_OK)

@@ -4,8 +4,7 @@
  * FL_BLOCK floats, rows bucket by bucket, so that any number of processes can
  * write the parts of one save and any other number can read them.
  */
-#ifndef FL_FLEET_SAVE_SAVE_H
-#define FL_FLEET_SAVE_SAVE_H
+#pragma once
 
 #include "base/file.h"
 #include "base/json.h"
@@ -65,5 +64,3 @@ fleet_status fl_save_parts(const fl_save *s, const char *folder,
 
 /* Could a save be written to that path? Leaves nothing. */
 fleet_status fl_save_check(const char *path);
-
-#endif

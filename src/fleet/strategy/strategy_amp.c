@@ -56,15 +56,6 @@ static fleet_status check_list(const char *list, const char *words,
     return FLEET_OK;
 }
 
-static fleet_status check_lists(const fleet_distributed_strategy *s)
-{
-    const fleet_amp_configs *c = &s->amp_configs;
-
-    FL_TRY(check_list("custom_white_list", c->custom_white_list,
-                      c->custom_black_list));
-    return check_list("custom_black_list", c->custom_black_list, NULL);
-}
-
 /* --- types and scale ------------------------------------------------------ */
 
 /* Ranks have one scale while each knows of all gradients. */
@@ -87,9 +78,13 @@ static fleet_status check_float16(const fleet_distributed_strategy *s,
 
 fleet_status fl_amp_check(const fleet_distributed_strategy *s, fl_job_mode mode)
 {
+    const char *white = s->amp_configs.custom_white_list;
+    const char *black = s->amp_configs.custom_black_list;
+
     if (fl_amp_dtype(s) == FLEET_FLOAT16)
         FL_TRY(check_float16(s, mode));
-    return check_lists(s);
+    FL_TRY(check_list("custom_white_list", white, black));
+    return check_list("custom_black_list", black, NULL);
 }
 
 fleet_dtype fl_amp_dtype(const fleet_distributed_strategy *s)

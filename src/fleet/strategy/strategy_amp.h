@@ -1,6 +1,5 @@
 /* strategy_amp.h - strategy.amp: mixed precision, of bfloat16 or float16. */
-#ifndef FL_FLEET_STRATEGY_STRATEGY_AMP_H
-#define FL_FLEET_STRATEGY_STRATEGY_AMP_H
+#pragma once
 
 #include <fleet/strategy.h>
 
@@ -13,5 +12,3 @@ fleet_status fl_amp_check(const fleet_distributed_strategy *s,
 
 /* The type that products are of; 0: float32. */
 fleet_dtype fl_amp_dtype(const fleet_distributed_strategy *s);
-
-#endif

@@ -1,38 +1,30 @@
-/* strategy.c - a strategy as a whole: what is refused, and its use. */
-#include "fleet/strategy/strategy.h"
+/* strategy_check.c - a strategy as a whole: what is refused, and its use. */
+#include "fleet/strategy/strategy_check.h"
 
 #include <string.h>
 
-#include "base/memory.h"
 #include "fleet/strategy/strategy_amp.h"
 #include "fleet/strategy/strategy_collective.h"
 #include "fleet/strategy/strategy_fields.h"
 #include "fleet/strategy/strategy_lars_lamb.h"
 #include "fleet/strategy/strategy_report.h"
 
-/* Fleet's: fewer floats are reduced as they are. */
-enum { FL_DGC_SMALLEST = 16384 };
-
-static fleet_status check_range(const fleet_distributed_strategy *s,
-                                const fl_strategy_field *f)
-{
-    int digits = f->type == FL_FIELD_FLOAT ? 6 : 10;
-    double got = fl_strategy_field_value(s, f);
-
-    if (got >= f->low && got <= f->high)
-        return FLEET_OK;
-    return fl_fail(FLEET_EINVAL, "strategy.%s: expected %.*g to %.*g, got %.*g",
-                   f->name, digits, f->low, digits, f->high, digits, got);
-}
-
 /* Switches come first: a 2 would be taken for "on" by one check and for a
  * typing error by another. */
 static fleet_status check_ranges(const fleet_distributed_strategy *s,
                                  bool switches)
 {
-    for (int i = 0; i < FL_N_FIELD; i++)
-        if ((fl_fields[i].type == FL_FIELD_BOOL) == switches)
-            FL_TRY(check_range(s, &fl_fields[i]));
+    for (int i = 0; i < FL_N_FIELD; i++) {
+        const fl_strategy_field *f = &fl_fields[i];
+        int digits = f->type == FL_FIELD_FLOAT ? 6 : 10;
+        double got = fl_strategy_field_value(s, f);
+
+        if ((f->type == FL_FIELD_BOOL) == switches &&
+            !(got >= f->low && got <= f->high))
+            return fl_fail(
+                FLEET_EINVAL, "strategy.%s: expected %.*g to %.*g, got %.*g",
+                f->name, digits, f->low, digits, f->high, digits, got);
+    }
     return FLEET_OK;
 }
 
@@ -68,16 +60,6 @@ static fleet_status check_not_with(const fleet_distributed_strategy *s,
                            f->name, (int)n, other);
         other += n + (other[n] == ',');
     }
-    return FLEET_OK;
-}
-
-static fleet_status check_contradictions(const fleet_distributed_strategy *s)
-{
-    for (int i = 0; i < FL_N_FIELD; i++)
-        FL_TRY(check_switch(s, &fl_fields[i]));
-    FL_TRY(fl_strategy_check_ranks(s));
-    for (int i = 0; i < FL_N_FIELD; i++)
-        FL_TRY(check_not_with(s, &fl_fields[i]));
     return FLEET_OK;
 }
 
@@ -125,7 +107,11 @@ fleet_status fl_strategy_check(const fleet_distributed_strategy *s,
             fl_strategy_field_is_asked(s, &fl_fields[i]))
             return refuse_field(s, &fl_fields[i], mode);
     FL_TRY(check_ranges(s, false));
-    FL_TRY(check_contradictions(s));
+    for (int i = 0; i < FL_N_FIELD; i++)
+        FL_TRY(check_switch(s, &fl_fields[i]));
+    FL_TRY(fl_strategy_check_ranks(s));
+    for (int i = 0; i < FL_N_FIELD; i++)
+        FL_TRY(check_not_with(s, &fl_fields[i]));
     return fl_amp_check(s, mode);
 }
 
@@ -173,18 +159,11 @@ static fleet_status check_same(const fleet_distributed_strategy *now,
     return FLEET_OK;
 }
 
-void fl_strategy_set_training(const fleet_distributed_strategy *s,
-                              fl_training *t)
-{
-    for (int i = 0; i < FL_N_FIELD; i++)
-        fl_strategy_field_apply(s, &fl_fields[i], t);
-    t->dgc.smallest = FL_DGC_SMALLEST;
-}
-
 fleet_optimizer *fleet_distributed_optimizer(
     fleet *f, fleet_optimizer *o, const fleet_distributed_strategy *strategy)
 {
     fleet_distributed_strategy wanted;
+    fl_job_mode mode;
 
     if (fl_handle_check(f, "fleet_distributed_optimizer") != FLEET_OK)
         return NULL;
@@ -196,12 +175,10 @@ fleet_optimizer *fleet_distributed_optimizer(
         return NULL;
     }
     wanted = strategy ? *strategy : fleet_distributed_strategy_default();
-    if (fl_strategy_check(&wanted, fl_job_mode_of(&f->role, &wanted)) !=
-        FLEET_OK)
-        return NULL;
-    if (fl_lars_lamb_check(&wanted, o) != FLEET_OK ||
-        fl_strategy_check_rule(&wanted, o, fl_job_mode_of(&f->role, &wanted)) !=
-            FLEET_OK ||
+    mode = fl_job_mode_of(&f->role, &wanted);
+    if (fl_strategy_check(&wanted, mode) != FLEET_OK ||
+        fl_lars_lamb_check(&wanted, o) != FLEET_OK ||
+        fl_strategy_check_rule(&wanted, o, mode) != FLEET_OK ||
         fl_strategy_check_role(&wanted, &f->role) != FLEET_OK ||
         (f->trained && check_same(&f->strategy, &wanted) != FLEET_OK) ||
         own_words(f->store, &wanted) != FLEET_OK)

@@ -3,10 +3,15 @@
 
 #include "runtime/optim/optimizer.h"
 
-static fleet_status check_groups(const fleet_distributed_strategy *s)
+fleet_status fl_strategy_check_ranks(const fleet_distributed_strategy *s)
 {
     int n = s->hierarchical_allreduce_inter_nranks;
 
+    if (!(s->dgc_configs.sparsity >= 0 && s->dgc_configs.sparsity < 1))
+        return fl_fail(FLEET_EINVAL,
+                       "strategy.dgc_configs.sparsity: expected 0 to below 1, "
+                       "got %g",
+                       (double)s->dgc_configs.sparsity);
     if (s->use_hierarchical_allreduce != (n > 1))
         return fl_fail(FLEET_EINVAL,
                        "strategy.hierarchical_allreduce_inter_nranks is %d, "
@@ -15,16 +20,6 @@ static fleet_status check_groups(const fleet_distributed_strategy *s)
                        n, s->use_hierarchical_allreduce,
                        n > 1 ? "1" : "groups of 2 ranks or more");
     return FLEET_OK;
-}
-
-fleet_status fl_strategy_check_ranks(const fleet_distributed_strategy *s)
-{
-    if (!(s->dgc_configs.sparsity >= 0 && s->dgc_configs.sparsity < 1))
-        return fl_fail(FLEET_EINVAL,
-                       "strategy.dgc_configs.sparsity: expected 0 to below 1, "
-                       "got %g",
-                       (double)s->dgc_configs.sparsity);
-    return check_groups(s);
 }
 
 /* As with Fleet. The mean of weights says nothing of what rules with second

@@ -1,7 +1,6 @@
-/* strategy_collective.h - what a strategy may not say about ranks: numbers, and
- * what does not go with an optimizer or a number of ranks. */
-#ifndef FL_FLEET_STRATEGY_STRATEGY_COLLECTIVE_H
-#define FL_FLEET_STRATEGY_STRATEGY_COLLECTIVE_H
+/* strategy_collective.h - the checks of what a strategy says about ranks:
+ * numbers, and fields that contradict the optimizer or the number of ranks. */
+#pragma once
 
 #include "fleet/job/job_mode.h"
 
@@ -15,5 +14,3 @@ fleet_status fl_strategy_check_rule(const fleet_distributed_strategy *s,
 /* The same: not with that number of ranks. */
 fleet_status fl_strategy_check_role(const fleet_distributed_strategy *s,
                                     const fl_role *role);
-
-#endif

@@ -8,6 +8,9 @@
 
 #include "fleet/strategy/strategy_amp.h"
 
+/* Fleet's: fewer floats are reduced as they are. */
+enum { DGC_SMALLEST = 16384 };
+
 #define EVERY(x)                                                               \
     {                                                                          \
         x, x, x, x, x, x                                                       \
@@ -186,8 +189,10 @@ fl_support fl_strategy_field_support(const fleet_distributed_strategy *s,
     return fl_amp_dtype(s) == FLEET_FLOAT16 ? FL_ACTIVE : by_mode;
 }
 
-void fl_strategy_field_apply(const fleet_distributed_strategy *s,
-                             const fl_strategy_field *f, fl_training *t)
+/* The field's member of a training gets its value, unless a switch turns the
+ * field off. Whether there are ranks or servers is for the passes to see. */
+static void apply_field(const fleet_distributed_strategy *s,
+                        const fl_strategy_field *f, fl_training *t)
 {
     void *target = (char *)t + f->target;
     double x = fl_strategy_field_value(s, f) * f->unit;
@@ -211,4 +216,12 @@ void fl_strategy_field_apply(const fleet_distributed_strategy *s,
     case FL_TO_WORDS:
         *(const char **)target = fl_strategy_field_words(s, f);
     }
+}
+
+void fl_strategy_set_training(const fleet_distributed_strategy *s,
+                              fl_training *t)
+{
+    for (int i = 0; i < FL_N_FIELD; i++)
+        apply_field(s, &fl_fields[i], t);
+    t->dgc.smallest = DGC_SMALLEST;
 }

@@ -1,7 +1,6 @@
 /* strategy_fields.h - the fields of a strategy, of strategy_fields.def: their
  * values, what they are for, and what becomes of them in each mode. */
-#ifndef FL_FLEET_STRATEGY_STRATEGY_FIELDS_H
-#define FL_FLEET_STRATEGY_STRATEGY_FIELDS_H
+#pragma once
 
 #include "fleet/job/job_mode.h"
 #include "runtime/graph/training.h"
@@ -106,9 +105,7 @@ fl_support fl_strategy_field_support(const fleet_distributed_strategy *s,
                                      const fl_strategy_field *f,
                                      fl_job_mode mode);
 
-/* The field's member of a training gets its value, unless a switch turns the
- * field off. Whether there are ranks or servers is for the passes to see. */
-void fl_strategy_field_apply(const fleet_distributed_strategy *s,
-                             const fl_strategy_field *f, fl_training *t);
-
-#endif
+/* The members of a training that has none of them yet, from the fields whose
+ * target they are. */
+void fl_strategy_set_training(const fleet_distributed_strategy *s,
+                              fl_training *t);

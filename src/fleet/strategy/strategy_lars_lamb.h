@@ -1,11 +1,8 @@
 /* strategy_lars_lamb.h - strategy.lars and strategy.lamb: as in Fleet they
  * change Momentum and Adam, and no other optimizer. */
-#ifndef FL_FLEET_STRATEGY_STRATEGY_LARS_LAMB_H
-#define FL_FLEET_STRATEGY_STRATEGY_LARS_LAMB_H
+#pragma once
 
 #include <fleet/strategy.h>
 
 fleet_status fl_lars_lamb_check(const fleet_distributed_strategy *s,
                                 const fleet_optimizer *o);
-
-#endif

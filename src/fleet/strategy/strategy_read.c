@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "fleet/strategy/strategy.h"
+#include "fleet/strategy/strategy_check.h"
 #include "fleet/strategy/strategy_fields.h"
 
 static fleet_status read_field(const fl_at *at, const fl_strategy_field *f,

@@ -52,7 +52,7 @@ static bool is_so_anyway(const fleet_distributed_strategy *s,
 void fl_strategy_warn(fleet *f)
 {
     const fleet_distributed_strategy *s = &f->strategy;
-    fl_job_mode mode = fl_job_mode_of(&f->role, s);
+    fl_job_mode mode = fl_handle_mode(f);
     char made[EFFECT];
 
     for (int i = 0; i < FL_N_FIELD; i++)
@@ -77,23 +77,24 @@ static bool is_term(const fleet_distributed_strategy *s,
            fl_strategy_field_is_asked(s, f);
 }
 
-static void add_term(const fleet_distributed_strategy *s,
-                     const fl_strategy_field *f, fl_text *out)
-{
-    if (f->type == FL_FIELD_WORDS)
-        fl_text_add(out, ", %s %s", f->name, fl_strategy_field_words(s, f));
-    else
-        fl_text_add(out, ", %s %.9g", f->name, fl_strategy_field_value(s, f));
-}
-
 void fl_strategy_terms(const fleet *f, fl_text *out)
 {
-    fl_job_mode mode = fl_job_mode_of(&f->role, &f->strategy);
+    const fleet_distributed_strategy *s = &f->strategy;
+    fl_job_mode mode = fl_handle_mode(f);
 
     fl_text_add(out, "%s", fl_job_mode_name(mode));
-    for (int i = 0; i < FL_N_FIELD; i++)
-        if (is_term(&f->strategy, &fl_fields[i], mode))
-            add_term(&f->strategy, &fl_fields[i], out);
+    for (int i = 0; i < FL_N_FIELD; i++) {
+        const fl_strategy_field *one = &fl_fields[i];
+
+        if (!is_term(s, one, mode))
+            continue;
+        if (one->type == FL_FIELD_WORDS)
+            fl_text_add(out, ", %s %s", one->name,
+                        fl_strategy_field_words(s, one));
+        else
+            fl_text_add(out, ", %s %.9g", one->name,
+                        fl_strategy_field_value(s, one));
+    }
 }
 
 /* --- the dump ------------------------------------------------------------ */
@@ -101,7 +102,7 @@ void fl_strategy_terms(const fleet *f, fl_text *out)
 static void describe_field(const fleet *f, const fl_strategy_field *one,
                            fl_text *out)
 {
-    fl_job_mode mode = fl_job_mode_of(&f->role, &f->strategy);
+    fl_job_mode mode = fl_handle_mode(f);
     const char *words = one->type == FL_FIELD_WORDS
                             ? fl_strategy_field_words(&f->strategy, one)
                             : NULL;
@@ -130,9 +131,8 @@ static fleet_status dump_passes(fleet *f, fl_text *out)
     FL_TRY(fl_plan_build(f->trained, f->store, 1, true, NULL,
                          &f->trained->place, &plan));
     fl_text_add(out, "mode %s, workers %d, servers %d\npasses %s\n",
-                fl_job_mode_name(fl_job_mode_of(&f->role, &f->strategy)),
-                f->role.worker_num, f->role.server_num,
-                fl_text_chars(&plan->passes));
+                fl_job_mode_name(fl_handle_mode(f)), f->role.worker_num,
+                f->role.server_num, fl_text_chars(&plan->passes));
     fl_plan_destroy(plan);
     fl_param_home_dump(f->trained, out);
     return out->status;

@@ -1,7 +1,6 @@
-/* strategy_report.h - what the log, the dump and other processes are shown of a
- * strategy. */
-#ifndef FL_FLEET_STRATEGY_STRATEGY_REPORT_H
-#define FL_FLEET_STRATEGY_STRATEGY_REPORT_H
+/* strategy_report.h - a strategy as text: for the log, for the dump, and for
+ * the comparison with other processes. */
+#pragma once
 
 #include "fleet/job/handle.h"
 
@@ -11,5 +10,3 @@ void fl_strategy_warn(fleet *f);
 /* What all processes of a job must have in common, appended: the mode, then
  * each honoured field that is not as it is by default. */
 void fl_strategy_terms(const fleet *f, fl_text *out);
-
-#endif

@@ -39,19 +39,11 @@ static void count_binary(evaluation *v, double p, double label)
     v->right += (p > 0.5) == (label > 0.5);
 }
 
-static void count_classes(evaluation *v, const float *p, double label)
-{
-    int64_t best = 0;
-
-    for (int64_t c = 1; c < v->classes; c++)
-        if (p[c] > p[best])
-            best = c;
-    v->right += (double)best == label;
-}
-
 static fleet_status count_row(evaluation *v, const float *p, double label,
                               int64_t row)
 {
+    int64_t best = 0;
+
     for (int64_t c = 0; c < v->classes; c++)
         if (!isfinite(p[c]))
             return fl_fail(FLEET_ENUMERIC,
@@ -63,10 +55,14 @@ static fleet_status count_row(evaluation *v, const float *p, double label,
                        "evaluation: label %g of sample %lld is "
                        "neither 0 nor 1",
                        label, (long long)(v->samples + row));
-    if (v->classes <= 2)
+    if (v->classes <= 2) {
         count_binary(v, (double)p[v->classes - 1], label);
-    else
-        count_classes(v, p, label);
+        return FLEET_OK;
+    }
+    for (int64_t c = 1; c < v->classes; c++)
+        if (p[c] > p[best])
+            best = c;
+    v->right += (double)best == label;
     return FLEET_OK;
 }
 
@@ -76,7 +72,6 @@ static fleet_status observe(void *arg, fleet_executor *e, const fl_batch *b)
     fleet_fetch f = {.var = v->model->prediction};
     const void *labels = e->input[v->model->label->id].data;
 
-    (void)b;
     FL_TRY(fl_grow(&v->p, &v->p_capacity, (size_t)(b->rows * v->classes),
                    sizeof *v->p));
     f.data = v->p;
@@ -159,8 +154,7 @@ char *fleet_report_line(fleet *f, const fleet_report *r)
     fl_text_add(&t,
                 "{\"model\":\"%s\",\"mode\":\"%s\",\"device\":\"%s%s\","
                 "\"workers\":%d,\"servers\":%d",
-                r->model,
-                fl_job_mode_name(fl_job_mode_of(&f->role, &f->strategy)),
+                r->model, fl_job_mode_name(fl_handle_mode(f)),
                 gpu ? "cuda:" : "cpu", gpu ? gpu->d->name : "",
                 fleet_worker_num(f), fleet_server_num(f));
     add_number(&t, "auc", r->evaluation ? r->evaluation->auc : none, 6);

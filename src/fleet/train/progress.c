@@ -39,17 +39,6 @@ static bool is_loss_alone(const fl_progress *l)
     return true;
 }
 
-static fleet_status show_loss(const fl_progress *l,
-                              const fl_progress_pending *at, double loss)
-{
-    fl_text line = {0};
-
-    begin_line(&line, at->time, at->batch);
-    for (int i = 0; i < l->o->n_fetch; i++)
-        fl_text_add(&line, ", %s[1]:[%g]", name_of(l, i), loss);
-    return end_line(l, &line);
-}
-
 fleet_status fl_progress_late(fl_progress *l)
 {
     double loss;
@@ -57,11 +46,15 @@ fleet_status fl_progress_late(fl_progress *l)
     while (l->n_pending > 0 &&
            fl_executor_loss_of(l->e, l->pending[0].n_run, &loss)) {
         fl_progress_pending first = l->pending[0];
+        fl_text line = {0};
 
         l->n_pending--;
         memmove(l->pending, l->pending + 1,
                 (size_t)l->n_pending * sizeof *l->pending);
-        FL_TRY(show_loss(l, &first, loss));
+        begin_line(&line, first.time, first.batch);
+        for (int i = 0; i < l->o->n_fetch; i++)
+            fl_text_add(&line, ", %s[1]:[%g]", name_of(l, i), loss);
+        FL_TRY(end_line(l, &line));
     }
     return FLEET_OK;
 }

@@ -1,10 +1,10 @@
-/* progress.h - the log lines of a pass, with what a training is asked to print.
+/* progress.h - the log lines of a pass, with the values that the user wants
+ * printed.
  *
- * A line of nothing but the training's loss is not waited for: on a GPU it is
- * written when the loss is known, two batches later, or as the pass ends. What
- * else is printed is fetched, and so waits for its batch. */
-#ifndef FL_FLEET_TRAIN_PROGRESS_H
-#define FL_FLEET_TRAIN_PROGRESS_H
+ * The host does not wait for a line of the training's loss alone: on a GPU the
+ * line is written when the loss is known, two batches later, or at the end of
+ * the pass. Other values are fetched, and so wait for their batch. */
+#pragma once
 
 #include <fleet/train.h>
 
@@ -30,5 +30,3 @@ typedef struct fl_progress {
 fleet_status fl_progress_batch(fl_progress *l, int64_t batch);
 fleet_status fl_progress_late(fl_progress *l);
 void fl_progress_close(fl_progress *l);
-
-#endif

@@ -71,24 +71,14 @@ static fleet_status match_slots(pass *p)
     return FLEET_OK;
 }
 
-/* A slot whose name is no input's; NULL: none. */
-static const char *slot_without_use(const pass *p)
+static fleet_status fail_unfed(const pass *p, const char *var)
 {
     for (int i = 0; i < p->d->n_slot; i++)
         if (p->var[i] < 0)
-            return p->d->slots[i].name;
-    return NULL;
-}
-
-static fleet_status fail_unfed(const pass *p, const char *var)
-{
-    const char *slot = slot_without_use(p);
-
-    if (slot)
-        return fl_fail(FLEET_ENOENT,
-                       "no slot of the dataset feeds variable \"%s\"; slot "
-                       "\"%s\" feeds none",
-                       var, slot);
+            return fl_fail(FLEET_ENOENT,
+                           "no slot of the dataset feeds variable \"%s\"; slot "
+                           "\"%s\" feeds none",
+                           var, p->d->slots[i].name);
     return fl_fail(FLEET_ENOENT, "no slot of the dataset feeds variable \"%s\"",
                    var);
 }
@@ -204,17 +194,6 @@ static fleet_status end_pass(pass *p)
     return FLEET_OK;
 }
 
-static fleet_status run_to_end(pass *p)
-{
-    fleet_status status = run_batches(p);
-
-    p->r.loss = p->e->loss_sum; /* so far */
-    if (status == FLEET_OK)
-        status = end_pass(p);
-    fl_executor_forget(p->e); /* the batches go */
-    return status;
-}
-
 static fleet_status open_pass(pass *p)
 {
     if (p->e->max_batch < p->d->options.batch_size)
@@ -244,8 +223,13 @@ static fleet_status run_pass(pass *p, fleet_train_result *result)
     p->e->loss_sum = 0;
     p->e->loss_samples = 0;
     status = open_pass(p);
-    if (status == FLEET_OK)
-        status = run_to_end(p);
+    if (status == FLEET_OK) {
+        status = run_batches(p);
+        p->r.loss = p->e->loss_sum; /* so far */
+        if (status == FLEET_OK)
+            status = end_pass(p);
+        fl_executor_forget(p->e); /* the batches go */
+    }
     if (p->r.batches > 0)
         p->r.seconds = (double)(fl_now_ns() - p->started_ns) * 1e-9;
     if (p->r.samples > 0)

@@ -1,7 +1,6 @@
 /* train.h - a pass over a dataset without training, whose batches an observer
  * sees. */
-#ifndef FL_FLEET_TRAIN_TRAIN_H
-#define FL_FLEET_TRAIN_TRAIN_H
+#pragma once
 
 #include "fleet/job/dataset.h"
 
@@ -13,5 +12,3 @@ typedef fleet_status fl_observer(void *arg, fleet_executor *e,
 fleet_status fl_infer_pass(fleet_executor *e, fleet_dataset *d,
                            const fleet_train_options *options,
                            fl_observer *observer, void *arg);
-
-#endif

@@ -2,11 +2,12 @@
 #include "ps/server/aggregate_internal.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "runtime/simd/simd.h"
+
+enum { PREFETCH = 16 }; /* keys whose places in a set are needed soon */
 
 /* --- pieces --------------------------------------------------------------- */
 
@@ -46,20 +47,11 @@ static fleet_status align_all(fl_piece *piece)
     return FLEET_OK;
 }
 
-static void copy_msg(fl_msg *to, const fl_msg *from)
-{
-    size_t n = from->head.n_section;
-
-    to->head = from->head;
-    to->answer = from->answer;
-    memcpy(to->section, from->section, n * sizeof *to->section);
-    memcpy(to->column, from->column, n * sizeof *to->column);
-}
-
 fleet_status fl_piece_create(fl_piece **piece, fl_packet_pool *pool,
                              fl_packet *p, const fl_msg *msg)
 {
     fl_piece *one = fl_packet_pool_take(pool, sizeof *one);
+    size_t n = msg->head.n_section;
     fleet_status status;
 
     *piece = one;
@@ -69,7 +61,9 @@ fleet_status fl_piece_create(fl_piece **piece, fl_packet_pool *pool,
     one->packet = fl_packet_keep(p);
     one->copied = NULL;
     one->next = NULL;
-    copy_msg(&one->msg, msg);
+    one->msg.head = msg->head;
+    memcpy(one->msg.section, msg->section, n * sizeof *msg->section);
+    memcpy(one->msg.column, msg->column, n * sizeof *msg->column);
     status = align_all(one);
     if (status != FLEET_OK) {
         fl_piece_destroy(one);
@@ -220,12 +214,6 @@ static fl_aggregate_block *find_block(const fl_aggregate *u, uint64_t key)
 
 /* --- checks --------------------------------------------------------------- */
 
-/* The only lane of the job: no key is another's. */
-static bool owns_all(const fl_aggregate *u)
-{
-    return u->own.first == 0 && u->own.end == FL_N_BUCKET;
-}
-
 /* Values come with a step; a pull's must fit into a frame of the answer. */
 static fleet_status check_values(const fl_frame *values, uint64_t floats,
                                  bool step)
@@ -263,13 +251,15 @@ static fleet_status check_dense(const fl_aggregate *u, const fl_section *s,
 static fleet_status check_rows(const fl_aggregate *u, const fl_section *s,
                                const fl_frame *column, bool step)
 {
+    /* the only lane of the job: no key is another's */
+    bool owns_all = u->own.first == 0 && u->own.end == FL_N_BUCKET;
     uint64_t dim;
 
     if (s->table >= (uint32_t)u->layout->n_table)
         return fl_fail(FLEET_EINVAL, "there is no table %u",
                        (unsigned)s->table);
     dim = (uint64_t)u->layout->table[s->table]->dim;
-    for (uint32_t i = 0; !owns_all(u) && i < s->n_key; i++)
+    for (uint32_t i = 0; !owns_all && i < s->n_key; i++)
         if (!fl_owns(&u->own,
                      fl_bucket_of(fl_mix(fl_key_at(&column[FL_AT_KEYS], i)))))
             return fl_fail(FLEET_EINVAL,
@@ -349,14 +339,6 @@ static fleet_status add_dense(fl_aggregate *u, const fl_section *s,
     return FLEET_OK;
 }
 
-static fleet_status rows_room(fl_aggregate_rows *t, int64_t n)
-{
-    FL_TRY(fl_grow(&t->key, &t->key_capacity, (size_t)n, sizeof *t->key));
-    FL_TRY(fl_grow(&t->grad, &t->grad_capacity, (size_t)n, sizeof *t->grad));
-    return fl_grow(&t->target, &t->target_capacity, (size_t)n,
-                   sizeof *t->target);
-}
-
 /* The only contribution: rows are used where they lie. */
 static void list_rows(fl_aggregate_rows *t, const fl_section *s,
                       const fl_frame *column, int64_t dim,
@@ -401,9 +383,8 @@ static fleet_status set_room(fl_aggregate_rows *t, int64_t n)
 static void add_again(fl_aggregate_rows *t, uint32_t at, const float *grad,
                       int64_t dim)
 {
-    float *sum;
-
     const float *first = t->grad[at];
+    float *sum;
 
     if (t->sum_of[at]) /* it may have moved */
         first = t->sum + (int64_t)(t->sum_of[at] - 1) * dim;
@@ -411,14 +392,6 @@ static void add_again(fl_aggregate_rows *t, uint32_t at, const float *grad,
         t->sum_of[at] = (uint32_t)++t->n_sum;
     sum = t->sum + (int64_t)(t->sum_of[at] - 1) * dim;
     fl_simd_best()->add(sum, first, grad, dim);
-}
-
-/* Its place in the set is on its way before it is looked at. */
-static void prefetch_key(const fl_aggregate_rows *t, const fl_section *s,
-                         const fl_frame *keys, uint32_t i)
-{
-    if (i < s->n_key)
-        fl_key_set_prefetch(&t->set, fl_key_at(keys, i));
 }
 
 static fleet_status sum_rows(fl_aggregate_rows *t, const fl_section *s,
@@ -439,7 +412,8 @@ static fleet_status sum_rows(fl_aggregate_rows *t, const fl_section *s,
         bool is_new;
         uint32_t at;
 
-        prefetch_key(t, s, keys, i + 16);
+        if (i + PREFETCH < s->n_key)
+            fl_key_set_prefetch(&t->set, fl_key_at(keys, i + PREFETCH));
         at = fl_key_set_add(&t->set, key, &is_new);
         if (!is_new) {
             add_again(t, at, grad, dim);
@@ -451,14 +425,6 @@ static fleet_status sum_rows(fl_aggregate_rows *t, const fl_section *s,
         t->grad[t->n++] = grad;
     }
     return FLEET_OK;
-}
-
-/* Sums may have moved while they were made. */
-static void point_to_sums(fl_aggregate_rows *t, int64_t dim)
-{
-    for (int64_t i = 0; t->n_sum > 0 && i < t->n; i++)
-        if (t->sum_of[i])
-            t->grad[i] = t->sum + (int64_t)(t->sum_of[i] - 1) * dim;
 }
 
 static fleet_status add_section(fl_aggregate *u, const fl_section *s,
@@ -474,10 +440,13 @@ static fleet_status add_section(fl_aggregate *u, const fl_section *s,
         return add_dense(u, s, column);
     fl_aggregate_rows *t = &u->table[s->table];
     int64_t dim = u->layout->table[s->table]->dim;
+    size_t n = (size_t)(t->n + s->n_key);
 
     if (cache)
         cache += s->table * FL_N_ROW_CACHE;
-    FL_TRY(rows_room(t, t->n + s->n_key));
+    FL_TRY(fl_grow(&t->key, &t->key_capacity, n, sizeof *t->key));
+    FL_TRY(fl_grow(&t->grad, &t->grad_capacity, n, sizeof *t->grad));
+    FL_TRY(fl_grow(&t->target, &t->target_capacity, n, sizeof *t->target));
     if (many)
         return sum_rows(t, s, column, dim, cache);
     list_rows(t, s, column, dim, cache);
@@ -491,7 +460,13 @@ fleet_status fl_aggregate_add(fl_aggregate *u, const fl_piece *pieces,
         for (int i = 0; i < p->msg.head.n_section; i++)
             FL_TRY(add_section(u, &p->msg.section[i], p->msg.column[i], many,
                                cache));
-    for (int i = 0; i < u->layout->n_table; i++)
-        point_to_sums(&u->table[i], u->layout->table[i]->dim);
+    for (int i = 0; i < u->layout->n_table; i++) {
+        fl_aggregate_rows *t = &u->table[i];
+        int64_t dim = u->layout->table[i]->dim;
+
+        for (int64_t j = 0; t->n_sum > 0 && j < t->n; j++)
+            if (t->sum_of[j]) /* sums may have moved while they were made */
+                t->grad[j] = t->sum + (int64_t)(t->sum_of[j] - 1) * dim;
+    }
     return FLEET_OK;
 }

@@ -3,8 +3,7 @@
  *
  * The first contribution to a row or block is used where it lies; a second one
  * makes a sum of its own. Arrays grow and are kept. */
-#ifndef FL_PS_SERVER_AGGREGATE_H
-#define FL_PS_SERVER_AGGREGATE_H
+#pragma once
 
 #include "net/message.h"
 #include "ps/partition.h"
@@ -14,7 +13,7 @@
 typedef struct fl_piece {
     fl_packet_pool *pool; /* of its memory */
     fl_packet *packet;
-    fl_msg msg;   /* of its arrays, only as many sections as it has */
+    fl_msg msg;   /* without an answer; only the sections that it has */
     void *copied; /* columns that were not aligned, in a list */
     struct fl_piece *next;
 } fl_piece;
@@ -51,7 +50,7 @@ typedef struct fl_aggregate {
     fl_aggregate_rows *table; /* layout->n_table */
     fl_aggregate_block *block;
     int n_block;
-    int *first_block; /* by param: of the blocks that are ours; n_param + 1 */
+    int *first_block; /* by param: of this lane's blocks; n_param + 1 */
     float learning_rate;
     bool has_rate;
     fl_update update; /* that is being applied */
@@ -61,8 +60,8 @@ fleet_status fl_aggregate_init(fl_aggregate *u, const fl_partition *layout,
                                fl_buckets own);
 void fl_aggregate_done(fl_aggregate *u);
 
-/* Are all sections of the piece about what there is, and ours?
- * FLEET_EINVAL with a text otherwise. */
+/* Are all sections of parameters and tables that exist, and of this lane's keys
+ * and blocks? FLEET_EINVAL with a text otherwise. */
 fleet_status fl_aggregate_check(const fl_aggregate *u, const fl_msg *msg);
 
 /* Begin anew; add a contribution: its pieces. `many`: other contributions
@@ -99,5 +98,3 @@ fleet_status fl_aggregate_find(const fl_aggregate *u, fl_packet *p,
 fleet_status fl_aggregate_read(const fl_aggregate *u, fl_packet *p,
                                const fl_msg *msg, int i, fl_msg_writer *w,
                                fl_row_cache *cache);
-
-#endif

@@ -2,7 +2,6 @@
  * stored. */
 #include "ps/server/aggregate_internal.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -19,26 +18,18 @@ int64_t fl_aggregate_most_norm(const fl_aggregate *u)
            (int64_t)u->layout->n_table * (u->own.end - u->own.first);
 }
 
-static fl_norm_row *sorted_rows(const fl_aggregate_rows *t)
-{
-    fl_norm_row *row = fl_alloc_array((size_t)t->n + 1, sizeof *row);
-
-    for (int64_t i = 0; row && i < t->n; i++)
-        row[i] = fl_norm_row_of(t->key[i], t->grad[i]);
-    if (row)
-        fl_norm_sort(row, t->n);
-    return row;
-}
-
 static fleet_status table_norms(const fl_aggregate *u, int table, float scale,
                                 uint64_t *key, double *sum, int64_t *n)
 {
     const fl_aggregate_rows *t = &u->table[table];
     int64_t dim = u->layout->table[table]->dim;
-    fl_norm_row *row = sorted_rows(t);
+    fl_norm_row *row = fl_alloc_array((size_t)t->n + 1, sizeof *row);
 
     if (!row)
         return FLEET_ENOMEM;
+    for (int64_t i = 0; i < t->n; i++)
+        row[i] = fl_norm_row_of(t->key[i], t->grad[i]);
+    fl_norm_sort(row, t->n);
     for (int64_t i = 0; i < t->n; i++) {
         if (i == 0 || row[i].bucket != row[i - 1].bucket) {
             key[*n] = fl_block_key(u->layout->n_param + table, row[i].bucket);
@@ -108,22 +99,6 @@ static fleet_status find_others(find_method *find, fl_rows *rows,
     return FLEET_OK;
 }
 
-/* In chunks, so that rows that were found are still near when they change. */
-static fleet_status apply_rows(const fleet_optimizer *o, const fl_update *all,
-                               fl_aggregate_rows *t, fl_rows *rows)
-{
-    fl_update u = fl_update_with(all, &rows->attr);
-
-    for (int64_t i = 0; i < t->n; i += CHUNK) {
-        int64_t n = t->n - i < CHUNK ? t->n - i : CHUNK;
-
-        FL_TRY(find_others(rows->methods->make, rows, t->key + i, n,
-                           t->target + i));
-        fl_optimizer_rows(o)(&u, t->target + i, t->grad + i, n, rows->dim);
-    }
-    return FLEET_OK;
-}
-
 void fl_aggregate_apply_dense(fl_aggregate *u, int64_t done, uint32_t n_batch,
                               float clip)
 {
@@ -139,13 +114,25 @@ void fl_aggregate_apply_dense(fl_aggregate *u, int64_t done, uint32_t n_batch,
             apply_block(o, &u->update, &u->block[i]);
 }
 
+/* In chunks, so that rows that were found are still near when they change. */
 fleet_status fl_aggregate_apply_rows(fl_aggregate *u)
 {
     const fl_partition *l = u->layout;
 
-    for (int i = 0; i < l->n_table; i++)
-        FL_TRY(apply_rows(l->store->optimizer, &u->update, &u->table[i],
-                          l->table[i]));
+    for (int i = 0; i < l->n_table; i++) {
+        const fl_aggregate_rows *t = &u->table[i];
+        fl_rows *rows = l->table[i];
+        fl_update one = fl_update_with(&u->update, &rows->attr);
+
+        for (int64_t j = 0; j < t->n; j += CHUNK) {
+            int64_t n = t->n - j < CHUNK ? t->n - j : CHUNK;
+
+            FL_TRY(find_others(rows->methods->make, rows, t->key + j, n,
+                               t->target + j));
+            fl_optimizer_rows(l->store->optimizer)(&one, t->target + j,
+                                                   t->grad + j, n, rows->dim);
+        }
+    }
     return FLEET_OK;
 }
 
@@ -171,34 +158,27 @@ static fleet_status read_dense(const fl_aggregate *u, const fl_section *s,
     return w->status;
 }
 
-/* Rows that the table does not have read as their first values, which are made
- * in the answer itself. */
-static void make_first(const fl_rows *rows, const char *keys, int64_t n,
-                       float **row, float *out)
-{
-    for (int64_t i = 0; i < n; i++)
-        if (!row[i]) {
-            uint64_t key;
-
-            memcpy(&key, keys + (size_t)i * sizeof key, sizeof key);
-            row[i] = out + i * rows->dim;
-            fl_filler_row(&rows->filler, key, row[i], rows->dim);
-        }
-}
-
 /* At most CHUNK rows, so that what was found is still near when it is read.
- * cached: rows that are known, and where the rest is remembered; or NULL. */
+ * Rows that the table does not have read as their first values, which are made
+ * in the answer itself. cached: rows that are known, and where the rest is
+ * remembered; or NULL. */
 static fleet_status read_chunk(fl_rows *rows, const char *keys, int64_t n,
                                float *out, float **cached)
 {
     float *row[CHUNK] = {NULL};
+    uint64_t key;
 
     if (cached)
         memcpy(row, cached, (size_t)n * sizeof *row);
     FL_TRY(find_others(rows->methods->find, rows, keys, n, row));
     if (cached)
         memcpy(cached, row, (size_t)n * sizeof *row);
-    make_first(rows, keys, n, row, out);
+    for (int64_t i = 0; i < n; i++)
+        if (!row[i]) {
+            memcpy(&key, keys + (size_t)i * sizeof key, sizeof key);
+            row[i] = out + i * rows->dim;
+            fl_filler_row(&rows->filler, key, row[i], rows->dim);
+        }
     fl_simd_best()->gather(&(fl_gather_args){.out = &out,
                                              .ld = &rows->dim,
                                              .row = (const float *const *)row,
@@ -208,18 +188,21 @@ static fleet_status read_chunk(fl_rows *rows, const char *keys, int64_t n,
     return FLEET_OK;
 }
 
-/* What is remembered of the n rows that p asks for, or room for it, in place of
- * the oldest; NULL: there is none. */
-static float **cache_entry(fl_row_cache *f, fl_packet *p, const void *key,
-                           int64_t n)
+/* What is remembered of the rows that section i of the pull in p asks for, or
+ * room for it, in place of the oldest; NULL: there is none. */
+static float **cache_of(fl_row_cache *cache, fl_packet *p, const fl_msg *msg,
+                        int i)
 {
-    fl_row_cache oldest;
+    const void *key = msg->column[i][FL_AT_KEYS].data;
+    int64_t n = msg->section[i].n_key;
+    fl_row_cache *f, oldest;
 
-    for (int i = 0; f && i < FL_N_ROW_CACHE; i++)
-        if (f[i].packet == p && f[i].key == key)
-            return f[i].row;
-    if (!f)
+    if (!cache)
         return NULL;
+    f = cache + msg->section[i].table * FL_N_ROW_CACHE;
+    for (int j = 0; j < FL_N_ROW_CACHE; j++)
+        if (f[j].packet == p && f[j].key == key)
+            return f[j].row;
     oldest = f[FL_N_ROW_CACHE - 1];
     memmove(f + 1, f, (FL_N_ROW_CACHE - 1) * sizeof *f);
     *f = oldest;
@@ -232,15 +215,6 @@ static float **cache_entry(fl_row_cache *f, fl_packet *p, const void *key,
     f->key = key;
     f->n = n;
     return f->row;
-}
-
-static float **cache_of(fl_row_cache *cache, fl_packet *p, const fl_msg *msg,
-                        int i)
-{
-    const fl_section *s = &msg->section[i];
-
-    return cache_entry(cache ? cache + s->table * FL_N_ROW_CACHE : NULL, p,
-                       msg->column[i][FL_AT_KEYS].data, s->n_key);
 }
 
 fleet_status fl_aggregate_find(const fl_aggregate *u, fl_packet *p,
@@ -265,32 +239,29 @@ fleet_status fl_aggregate_find(const fl_aggregate *u, fl_packet *p,
     return FLEET_OK;
 }
 
-static fleet_status read_rows(fl_rows *rows, int64_t n, const char *keys,
-                              fl_msg_writer *w, float **cached)
-{
-    float *out = fl_msg_column(w, FL_COLUMN_VALUES,
-                               (size_t)(n * rows->dim) * sizeof *out);
-
-    for (int64_t i = 0; out && i < n; i += CHUNK)
-        FL_TRY(read_chunk(rows, keys + (size_t)i * sizeof(uint64_t),
-                          n - i < CHUNK ? n - i : CHUNK, out + i * rows->dim,
-                          cached ? cached + i : NULL));
-    return w->status;
-}
-
 fleet_status fl_aggregate_read(const fl_aggregate *u, fl_packet *p,
                                const fl_msg *msg, int i, fl_msg_writer *w,
                                fl_row_cache *cache)
 {
     const fl_section *s = &msg->section[i];
-    const fl_frame *column = msg->column[i];
+    const char *keys = msg->column[i][FL_AT_KEYS].data;
     fl_section *to = fl_msg_section(w, (fl_section_op)s->op, s->table);
+    int64_t n = s->n_key;
+    fl_rows *rows;
+    float *out, **cached;
 
     if (!to)
         return w->status;
     to->n_key = s->n_key;
     if (s->op == FL_SECTION_DENSE)
-        return read_dense(u, s, column, w);
-    return read_rows(u->layout->table[s->table], s->n_key,
-                     column[FL_AT_KEYS].data, w, cache_of(cache, p, msg, i));
+        return read_dense(u, s, msg->column[i], w);
+    rows = u->layout->table[s->table];
+    cached = cache_of(cache, p, msg, i);
+    out = fl_msg_column(w, FL_COLUMN_VALUES,
+                        (size_t)(n * rows->dim) * sizeof *out);
+    for (int64_t j = 0; out && j < n; j += CHUNK)
+        FL_TRY(read_chunk(rows, keys + (size_t)j * sizeof(uint64_t),
+                          n - j < CHUNK ? n - j : CHUNK, out + j * rows->dim,
+                          cached ? cached + j : NULL));
+    return w->status;
 }

@@ -1,7 +1,6 @@
 /* aggregate_internal.h - parts of an aggregate, shared by aggregate.c (pieces,
  * sums) and aggregate_apply.c (norms, updates, reads). */
-#ifndef FL_PS_SERVER_AGGREGATE_INTERNAL_H
-#define FL_PS_SERVER_AGGREGATE_INTERNAL_H
+#pragma once
 
 #include "ps/server/aggregate.h"
 
@@ -29,5 +28,3 @@ struct fl_aggregate_block {
     const float *grad; /* NULL: none */
     float *sum;        /* NULL until it is needed */
 };
-
-#endif

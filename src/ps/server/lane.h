@@ -13,8 +13,7 @@
  *
  * Lane 0 of server 0 is the coordinator: it grants incarnations, and adds up
  * numbers of all workers (of none of them: a barrier). */
-#ifndef FL_PS_SERVER_LANE_H
-#define FL_PS_SERVER_LANE_H
+#pragma once
 
 #include "net/message.h"
 #include "net/socket.h"
@@ -95,5 +94,3 @@ typedef struct fl_lane_counts {
 
 fl_lane_counts fl_lane_counted(const fl_ps_lane *l);
 int64_t fl_lane_version(const fl_ps_lane *l);
-
-#endif

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/memory.h"
 #include "ps/server/lane_internal.h"
 #include "runtime/simd/simd.h"
@@ -71,7 +72,7 @@ static fleet_status check_numbers(const fl_ps_lane *l, const hello *h)
     return FLEET_OK;
 }
 
-/* Could it be one of ours? */
+/* Could the sender be a worker of this job? */
 static fleet_status check_hello(const fl_ps_lane *l, const hello *h)
 {
     char *difference;
@@ -127,38 +128,32 @@ static fl_msg_status grant_place(fl_ps_lane *l, const hello *h,
     s->nonce = nonce;
     snprintf(s->who, sizeof s->who, "%s", h->who);
     *incarnation = ++s->incarnation;
-    s->heard_ms = l->now_ms;
     return FL_ANSWER_OK;
-}
-
-static void answer_lanes(fl_ps_lane *l, const fl_peer *from,
-                         uint32_t incarnation)
-{
-    fl_msg_writer w;
-
-    fl_lane_begin_answer(l, &w, &l->msg.head, FL_ANSWER_OK, FL_NOBODY);
-    w.head.incarnation = incarnation;
-    for (int i = 0; i < l->o.n_lane; i++)
-        fl_msg_text(&w, FL_SECTION_HELLO, l->o.address[i]);
-    fl_lane_end_answer(l, &w, from);
 }
 
 static void answer_hello(fl_ps_lane *l, const fl_peer *from, const hello *h)
 {
     uint32_t incarnation = 0;
     fl_msg_status status = FL_ANSWER_REFUSED;
+    fl_stream_state *s;
+    fl_msg_writer w;
 
     if (check_hello(l, h) == FLEET_OK)
         status = grant_place(l, h, &incarnation);
-    if (status == FL_ANSWER_OK) {
-        l->stream[l->msg.head.stream].peer = *from;
-        l->stream[l->msg.head.stream].known = true;
-        l->stream[l->msg.head.stream].heard_ms = l->now_ms;
-        answer_lanes(l, from, incarnation);
-    } else {
+    if (status != FL_ANSWER_OK) {
         fl_lane_refuse(l, &l->msg.head, from, status, fl_last_code(), "%s",
                        fleet_last_error());
+        return;
     }
+    s = &l->stream[l->msg.head.stream];
+    s->peer = *from;
+    s->known = true;
+    s->heard_ms = l->now_ms;
+    fl_lane_begin_answer(l, &w, &l->msg.head, FL_ANSWER_OK, FL_NOBODY);
+    w.head.incarnation = incarnation;
+    for (int i = 0; i < l->o.n_lane; i++)
+        fl_msg_text(&w, FL_SECTION_HELLO, l->o.address[i]);
+    fl_lane_end_answer(l, &w, from);
 }
 
 void fl_lane_hello(fl_ps_lane *l, const fl_peer *from, fl_packet *p)

@@ -1,14 +1,12 @@
 /* lane_internal.h - the state of a lane and of its streams, shared by lane.c
- * (packets, answers, deadlines), lane_handshake.c, lane_step.c (updates),
- * lane_pull.c (reads) and lane_reduce.c (sums over workers). */
-#ifndef FL_PS_SERVER_LANE_INTERNAL_H
-#define FL_PS_SERVER_LANE_INTERNAL_H
+ * (packets, answers, deadlines), lane_handshake.c, lane_push.c (contributions),
+ * lane_update.c, lane_pull.c (reads) and lane_reduce.c (sums over workers). */
+#pragma once
 
-#include "base/json.h"
 #include "ps/server/aggregate.h"
 #include "ps/server/lane.h"
 
-/* A message that is kept: a pull of a version to come, or what came while an
+/* A message that is kept: a pull of a version to come, or what came while a
  * command had the store. */
 typedef struct fl_parked {
     struct fl_parked *next;
@@ -113,18 +111,36 @@ fl_parked **fl_parked_forget(fl_parked **list, int stream);
 
 fl_lane_handler fl_lane_heartbeat, fl_lane_aborted; /* lane.c */
 fl_lane_handler fl_lane_hello;                      /* lane_handshake.c */
-fl_lane_handler fl_lane_step, fl_lane_clip;         /* lane_step.c */
+fl_lane_handler fl_lane_step;                       /* lane_push.c */
+fl_lane_handler fl_lane_clip;                       /* lane_update.c */
 fl_lane_handler fl_lane_pull, fl_lane_query;        /* lane_pull.c */
 fl_lane_handler fl_lane_reduce;                     /* lane_reduce.c */
 
-/* --- steps (lane_step.c) -------------------------------------------------- */
+/* --- pushes (lane_push.c) ------------------------------------------------- */
 
-void fl_lane_advance(fl_ps_lane *l);
 void fl_stream_reset(fl_stream_state *s); /* its open step is forgotten */
+
+/* What closes a contribution: how many batches it is of, and its clip. */
+const fl_section *fl_lane_closing_section(const fl_msg *msg);
 
 /* What the stream's last command has come to. */
 void fl_lane_answer_command(fl_ps_lane *l, const fl_msg_head *to,
                             const fl_peer *peer);
+
+/* The step is applied. */
+void fl_lane_answer_applied(fl_ps_lane *l, const fl_msg_head *to,
+                            const fl_peer *peer);
+
+/* --- updates (lane_update.c) ---------------------------------------------- */
+
+/* Make the updates, and begin the commands and end the passes, for which all
+ * steps have come. */
+void fl_lane_advance(fl_ps_lane *l);
+
+/* Do workers clip by the norm of all gradients? Then they get the norms of this
+ * lane's gradients first. */
+bool fl_lane_has_clip_norm(const fl_ps_lane *l);
+void fl_lane_answer_norms(fl_ps_lane *l, const fl_stream_state *s);
 
 /* The first stream whose contribution is missing; FL_NOBODY. */
 uint32_t fl_lane_missing(const fl_ps_lane *l);
@@ -137,5 +153,3 @@ void fl_lane_serve_parked(fl_ps_lane *l, bool dense_alone);
 
 void fl_lane_try_reduce(fl_ps_lane *l);
 uint32_t fl_lane_missing_reduce(const fl_ps_lane *l);
-
-#endif

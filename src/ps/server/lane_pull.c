@@ -1,5 +1,4 @@
 /* lane_pull.c - reads: rows and blocks of a version, sums over tables. */
-#include "base/memory.h"
 #include "ps/server/lane_internal.h"
 
 static void answer_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
@@ -15,12 +14,6 @@ static void answer_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
         w.section[w.n_section - 1].version = (uint64_t)l->version;
     }
     fl_lane_end_answer(l, &w, from);
-}
-
-/* In sync a pull names the version it is about; 0 is whatever there is. */
-static uint64_t version_of(const fl_ps_lane *l, const fl_msg *msg)
-{
-    return l->o.sync && msg->head.n_section > 0 ? msg->section[0].version : 0;
 }
 
 static void park_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
@@ -42,7 +35,9 @@ static void park_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 
 void fl_lane_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
-    uint64_t version = version_of(l, &l->msg);
+    /* in sync a pull names the version it is about; 0 is whatever there is */
+    uint64_t version =
+        l->o.sync && l->msg.head.n_section > 0 ? l->msg.section[0].version : 0;
 
     if (fl_aggregate_check(&l->aggregate, &l->msg) != FLEET_OK)
         fl_lane_refuse(l, &l->msg.head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,

@@ -8,11 +8,6 @@
 #include "base/memory.h"
 #include "ps/server/lane_internal.h"
 
-static int count_of(const fl_msg *msg)
-{
-    return (int)(msg->column[0][FL_AT_VALUES].size / sizeof(double));
-}
-
 static void answer_sum(fl_ps_lane *l, const fl_msg_head *to,
                        const fl_peer *peer)
 {
@@ -114,7 +109,7 @@ static fleet_status check_same(const fl_ps_lane *l, int n)
 static fleet_status add_numbers(fl_ps_lane *l, bool first)
 {
     const fl_frame *values = &l->msg.column[0][FL_AT_VALUES];
-    int n = count_of(&l->msg);
+    int n = (int)(values->size / sizeof(double));
 
     FL_TRY(first ? begin_sum(l, n) : check_same(l, n));
     for (int i = 0; i < n; i++) {

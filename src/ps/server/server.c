@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "ps/worker/handshake.h"
 #include "ps/locality.h"
 #include "runtime/store/job_signature.h"
 #include "runtime/store/store_hash.h"
@@ -21,7 +20,7 @@ enum {
     LINGER_MS = 2000,       /* for the last answers to go out */
     ABORT_LINGER_MS = 500   /* after a failure: some workers may be gone */
 };
-/* A stream's step may be so large, before it is applied. */
+/* The most bytes that a stream's step may have, before it is applied. */
 #define MOST_OPEN ((size_t)2 << 30)
 
 /* A lane with what is around it. */
@@ -75,7 +74,7 @@ static fleet_status run_command(lane_runner *r)
         return fl_store_hash_rows(rows, &r->command_sum);
     }
     if (!r->command.text)
-        return fl_fail(FLEET_EFORMAT, "an act without words");
+        return fl_fail(FLEET_EFORMAT, "a command without its text");
     return o->command(o->command_arg, r->store, own, o->index, r->number,
                       r->command.kind, r->command.text, &r->command_text);
 }
@@ -165,23 +164,16 @@ static void record_failure(fl_server *s, const fl_error *error)
     ring_all(s);
 }
 
-static fl_error failure_of(fl_server *s)
-{
-    fl_error error;
-
-    pthread_mutex_lock(&s->lock);
-    error = s->failed;
-    pthread_mutex_unlock(&s->lock);
-    return error;
-}
-
 /* Reasons to end that are not this lane's: another lane's failure, a signal. */
 static void check_stop(lane_runner *r)
 {
     const char *stop = atomic_load(&r->server->stop);
-    fl_error failed = failure_of(r->server);
+    fl_error failed;
     char why[200];
 
+    pthread_mutex_lock(&r->server->lock);
+    failed = r->server->failed;
+    pthread_mutex_unlock(&r->server->lock);
     if (failed.code != FLEET_OK)
         fl_lane_abort(r->lane, failed.code, failed.text);
     if (!stop)
@@ -229,21 +221,12 @@ static void *run_lane(void *arg)
 
 /* --- making it ------------------------------------------------------------ */
 
-/* A load brings no rows into tables that ranks share out. */
-static void leave_to_ranks(fl_store *s)
-{
-    for (size_t i = 0; i < s->tables.n; i++) {
-        fl_rows *rows = s->tables.entry[i].value;
-
-        rows->remote = !fl_table_is_remote(&rows->attr);
-    }
-}
-
 static fleet_status make_store(fl_server *s, lane_runner *r)
 {
     fl_buckets own =
         fl_lane_buckets(s->o.index, s->o.n_server, r->number, s->o.n_lane);
     fleet_status status = FLEET_OK;
+    const fl_map *tables;
     char *answer = NULL;
 
     FL_TRY(fl_store_create(s->o.context, s->o.make_rows, &r->store));
@@ -252,7 +235,13 @@ static fleet_status make_store(fl_server *s, lane_runner *r)
     if (s->o.optimizer)
         FL_TRY(fl_store_train(r->store, s->o.optimizer));
     r->store->dense_local = s->o.ranks;
-    leave_to_ranks(r->store);
+    tables = &r->store->tables;
+    for (size_t i = 0; i < tables->n; i++) {
+        fl_rows *rows = tables->entry[i].value;
+
+        /* a load brings no rows into tables that ranks share out */
+        rows->remote = !fl_table_is_remote(&rows->attr);
+    }
     FL_TRY(fl_partition_make(&r->layout, r->store, s->o.n_server));
     if (s->o.load)
         status = s->o.command(s->o.command_arg, r->store, own, s->o.index,

@@ -1,8 +1,7 @@
 /* server.h - a server: its lanes, each with a store, a socket and a thread of
  * its own, until all workers have left.
  */
-#ifndef FL_PS_SERVER_SERVER_H
-#define FL_PS_SERVER_SERVER_H
+#pragma once
 
 #include "ps/server/lane.h"
 
@@ -50,5 +49,3 @@ fleet_status fl_server_run(fl_server *s);
 void fl_server_stop(fl_server *const *s, int n, const char *why);
 
 void fl_server_destroy(fl_server *s); /* NULL is fine; not while it runs */
-
-#endif

@@ -1,6 +1,5 @@
-/* client.c - requests sent, sent again and answered; heartbeats and deadlines
- * of a worker. */
-#include "ps/worker/client.h"
+/* client.c - requests of a worker to lanes: sent, answered, given up. */
+#include "ps/worker/client_internal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -9,28 +8,6 @@
 #include "base/memory.h"
 
 enum { FIRST_WINDOW = 16 << 20 };
-
-typedef struct client_lane {
-    char name[160];
-    int64_t heard_ms;
-    uint64_t heard_heartbeat; /* number of the last one that was answered */
-    size_t in_flight, window; /* bytes */
-    fl_request *first;        /* under way, in the order they were sent */
-} client_lane;
-
-struct fl_client {
-    fl_client_options o;
-    fl_client_host host;
-    uint64_t job, requests, heartbeats;
-    uint32_t incarnation;
-    client_lane *lane;
-    int n_lane;
-    size_t lane_capacity;
-    bool watching;
-    int64_t heartbeat_at_ms;
-    fl_error error; /* FLEET_OK: none */
-    fl_msg msg;     /* that is being read */
-};
 
 fleet_status fl_client_create(fl_client **client, const fl_client_options *o,
                               const fl_client_host *host)
@@ -52,13 +29,13 @@ void fl_client_destroy(fl_client *c)
 
 fleet_status fl_client_add_lane(fl_client *c, const char *name, int64_t now_ms)
 {
-    client_lane *l;
+    fl_client_lane *l;
 
     FL_TRY(fl_grow(&c->lane, &c->lane_capacity, (size_t)c->n_lane + 1,
                    sizeof *c->lane));
     l = &c->lane[c->n_lane++];
-    *l = (client_lane){.heard_ms = now_ms,
-                       .window = c->o.window ? c->o.window : FIRST_WINDOW};
+    *l = (fl_client_lane){.heard_ms = now_ms,
+                          .window = c->o.window ? c->o.window : FIRST_WINDOW};
     snprintf(l->name, sizeof l->name, "%s", name);
     return FLEET_OK;
 }
@@ -90,7 +67,7 @@ void fl_request_done(fl_request *r)
     *r = (fl_request){0};
 }
 
-static fl_msg_head head_of(const fl_client *c, fl_msg_kind kind)
+fl_msg_head fl_client_head(const fl_client *c, fl_msg_kind kind)
 {
     return (fl_msg_head){.version = FL_MSG_VERSION,
                          .kind = (uint8_t)kind,
@@ -103,12 +80,11 @@ static fl_msg_head head_of(const fl_client *c, fl_msg_kind kind)
 void fl_client_begin(fl_client *c, fl_request *r, fl_msg_writer *w,
                      fl_msg_kind kind, uint64_t step, uint16_t flags)
 {
-    fl_msg_head head = head_of(c, kind);
+    fl_msg_head head = fl_client_head(c, kind);
 
     if (r->n_piece == 0)
         r->id = ++c->requests;
     r->kind = (uint8_t)kind;
-    r->step = step;
     head.flags = flags;
     head.step = step;
     head.request = r->id;
@@ -132,10 +108,9 @@ fleet_status fl_client_add(fl_client *c, fl_request *r, fl_msg_writer *w)
     return FLEET_OK;
 }
 
-/* Send what the window allows; one piece may always be under way. */
-static void send_pieces(fl_client *c, int lane, int64_t now_ms)
+void fl_client_send_pieces(fl_client *c, int lane, int64_t now_ms)
 {
-    client_lane *l = &c->lane[lane];
+    fl_client_lane *l = &c->lane[lane];
 
     for (fl_request *r = l->first; r; r = r->next)
         while (r->n_sent < r->n_piece) {
@@ -169,12 +144,12 @@ void fl_client_send(fl_client *c, fl_request *r, int lane, int64_t now_ms)
     while (*at)
         at = &(*at)->next;
     *at = r;
-    send_pieces(c, lane, now_ms);
+    fl_client_send_pieces(c, lane, now_ms);
 }
 
 static void unlink_request(fl_client *c, fl_request *r)
 {
-    client_lane *l = &c->lane[r->lane];
+    fl_client_lane *l = &c->lane[r->lane];
     fl_request **at = &l->first;
 
     while (*at && *at != r)
@@ -191,6 +166,15 @@ void fl_client_cancel(fl_client *c, fl_request *r)
     if (r->state == FL_REQUEST_SENT)
         unlink_request(c, r);
     fl_request_clear(r);
+}
+
+void fl_client_forget(fl_client *c, fl_request *r, int n)
+{
+    for (int i = 0; r && i < n; i++) {
+        fl_client_cancel(c, &r[i]);
+        fl_request_done(&r[i]);
+    }
+    fl_free(r);
 }
 
 const fl_msg *fl_client_answer(fl_client *c, const fl_request *r)
@@ -225,7 +209,7 @@ fleet_status fl_client_result(fl_client *c, const fl_request *r,
 
 static void send_abort(fl_client *c, int lane)
 {
-    fl_msg_head head = head_of(c, FL_MSG_ABORT);
+    fl_msg_head head = fl_client_head(c, FL_MSG_ABORT);
     fl_msg_writer w;
     fl_packet *p;
 
@@ -266,7 +250,7 @@ fleet_status fl_client_status(const fl_client *c)
 
 /* --- answers -------------------------------------------------------------- */
 
-static fl_request *find_request(const client_lane *l, uint64_t id)
+static fl_request *find_request(const fl_client_lane *l, uint64_t id)
 {
     fl_request *r = l->first;
 
@@ -275,17 +259,8 @@ static fl_request *find_request(const client_lane *l, uint64_t id)
     return r;
 }
 
-static void finish_request(fl_client *c, fl_request *r, fl_packet *p,
-                           fl_msg_status status)
-{
-    unlink_request(c, r);
-    r->state = FL_REQUEST_DONE;
-    r->status = status;
-    r->answer = fl_packet_keep(p);
-}
-
 /* All pieces up to this one have arrived. */
-static void take_pieces(client_lane *l, fl_request *r, int piece)
+static void take_pieces(fl_client_lane *l, fl_request *r, int piece)
 {
     for (; r->n_taken <= piece && r->n_taken < r->n_sent; r->n_taken++) {
         size_t bytes = r->piece[r->n_taken]->bytes;
@@ -296,7 +271,7 @@ static void take_pieces(client_lane *l, fl_request *r, int piece)
     }
 }
 
-static void receive_answer(fl_client *c, client_lane *l, fl_request *r,
+static void receive_answer(fl_client *c, fl_client_lane *l, fl_request *r,
                            fl_packet *p, int64_t now_ms)
 {
     const fl_msg_head *head = &c->msg.head;
@@ -317,10 +292,14 @@ static void receive_answer(fl_client *c, client_lane *l, fl_request *r,
                        "another process has taken this worker's place", false);
         break;
     default:
-        if (head->piece + 1 < r->n_piece && head->status == FL_ANSWER_OK)
+        if (head->piece + 1 < r->n_piece && head->status == FL_ANSWER_OK) {
             take_pieces(l, r, head->piece);
-        else
-            finish_request(c, r, p, (fl_msg_status)head->status);
+            break;
+        }
+        unlink_request(c, r);
+        r->state = FL_REQUEST_DONE;
+        r->status = (fl_msg_status)head->status;
+        r->answer = fl_packet_keep(p);
     }
 }
 
@@ -356,7 +335,7 @@ static void receive_other_version(fl_client *c, int lane)
 void fl_client_receive(fl_client *c, int lane, fl_packet *p, int64_t now_ms)
 {
     fleet_status status = fl_msg_decode(p, &c->msg);
-    client_lane *l = &c->lane[lane];
+    fl_client_lane *l = &c->lane[lane];
     fl_request *r;
 
     if (status == FLEET_EUNSUPPORTED)
@@ -384,114 +363,5 @@ void fl_client_receive(fl_client *c, int lane, fl_packet *p, int64_t now_ms)
     if (r)
         receive_answer(c, l, r, p, now_ms);
     if (c->error.code == FLEET_OK)
-        send_pieces(c, lane, now_ms);
-}
-
-/* --- time ----------------------------------------------------------------- */
-
-void fl_client_watch(fl_client *c, bool watch, int64_t now_ms)
-{
-    c->watching = watch;
-    c->heartbeat_at_ms = now_ms;
-    for (int i = 0; i < c->n_lane; i++)
-        c->lane[i].heard_ms = now_ms;
-}
-
-static void send_heartbeats(fl_client *c, int64_t now_ms)
-{
-    c->heartbeats++;
-    c->heartbeat_at_ms = now_ms + c->o.heartbeat_ms;
-    for (int i = 0; i < c->n_lane; i++) {
-        fl_msg_head head = head_of(c, FL_MSG_HEARTBEAT);
-        fl_msg_writer w;
-        fl_packet *p;
-
-        head.request = c->heartbeats | 1ull << 63;
-        fl_msg_begin(&w, c->o.pool, &head);
-        if (fl_msg_end(&w, false, &p) != FLEET_OK)
-            return;
-        c->host.send(c->host.arg, i, p);
-        fl_packet_drop(p);
-    }
-}
-
-/* Send all of it again. */
-static void send_again(fl_client *c, fl_request *r, int64_t now_ms)
-{
-    client_lane *l = &c->lane[r->lane];
-
-    l->in_flight -= r->in_flight;
-    r->in_flight = 0;
-    r->n_sent = r->n_taken = 0;
-    r->lost = false;
-    send_pieces(c, r->lane, now_ms);
-}
-
-static bool is_lost(const fl_client *c, const fl_request *r, int64_t now_ms)
-{
-    bool idle = r->n_sent < r->n_piece && r->n_sent == r->n_taken;
-
-    if (now_ms - r->sent_ms < c->o.heartbeat_ms)
-        return false;
-    if (r->lost || r->kind == FL_MSG_HELLO)
-        return true;
-    /* what waits for the window is not under way */
-    return !idle && c->lane[r->lane].heard_heartbeat > r->heartbeat;
-}
-
-static void check_request(fl_client *c, const fl_request *r, int64_t now_ms)
-{
-    const client_lane *l = &c->lane[r->lane];
-    char text[400];
-
-    if (r->kind == FL_MSG_HELLO)
-        return; /* has a deadline of its own */
-    if (r->waiting_ms >= 0 && now_ms - r->waiting_ms > c->o.step_ms) {
-        char whom[32] = "its own work";
-
-        if (r->missing != UINT32_MAX)
-            snprintf(whom, sizeof whom, "worker %u", (unsigned)r->missing);
-        snprintf(text, sizeof text,
-                 "a %s has waited %.1f s at %s for %s (step deadline)",
-                 fl_msg_kind_name(r->kind),
-                 (double)(now_ms - r->waiting_ms) / 1000, l->name, whom);
-        fl_client_fail(c, FLEET_ETIMEDOUT, text, true);
-    } else if (r->waiting_ms < 0 && now_ms - r->begun_ms > c->o.request_ms) {
-        snprintf(text, sizeof text,
-                 "%s has not answered a %s for %.1f s (request deadline)",
-                 l->name, fl_msg_kind_name(r->kind),
-                 (double)(now_ms - r->begun_ms) / 1000);
-        fl_client_fail(c, FLEET_ETIMEDOUT, text, true);
-    }
-}
-
-static void check_lane(fl_client *c, int lane, int64_t now_ms)
-{
-    client_lane *l = &c->lane[lane];
-    char text[400];
-
-    if (c->watching && now_ms - l->heard_ms > c->o.peer_ms) {
-        snprintf(text, sizeof text,
-                 "%s is gone: nothing was heard of it for %.1f s (peer "
-                 "deadline)",
-                 l->name, (double)(now_ms - l->heard_ms) / 1000);
-        fl_client_fail(c, FLEET_EPEER, text, true);
-        return;
-    }
-    for (fl_request *r = l->first; r && c->error.code == FLEET_OK;
-         r = r->next) {
-        if (is_lost(c, r, now_ms))
-            send_again(c, r, now_ms);
-        check_request(c, r, now_ms);
-    }
-}
-
-void fl_client_tick(fl_client *c, int64_t now_ms)
-{
-    if (c->error.code != FLEET_OK)
-        return;
-    if (c->watching && now_ms >= c->heartbeat_at_ms)
-        send_heartbeats(c, now_ms);
-    for (int i = 0; i < c->n_lane && c->error.code == FLEET_OK; i++)
-        check_lane(c, i, now_ms);
+        fl_client_send_pieces(c, lane, now_ms);
 }

@@ -6,10 +6,8 @@
  * A request is lost when the lane has answered a heartbeat that was sent after
  * it, and has neither answered the request nor said that the request waits.
  */
-#ifndef FL_PS_WORKER_CLIENT_H
-#define FL_PS_WORKER_CLIENT_H
+#pragma once
 
-#include "base/log.h"
 #include "net/message.h"
 
 typedef enum fl_request_state {
@@ -29,7 +27,7 @@ typedef struct fl_request {
     /* the client's */
     int lane;
     uint8_t kind;
-    uint64_t id, step;
+    uint64_t id;
     fl_packet **piece;
     int n_piece, piece_capacity;
     int n_sent, n_taken; /* pieces */
@@ -38,7 +36,7 @@ typedef struct fl_request {
     int64_t waiting_ms; /* since when it is known to wait; -1: it is not */
     uint64_t heartbeat; /* the last one when it was sent, or said to wait */
     bool lost;
-    uint32_t missing; /* whom it waits for */
+    uint32_t missing; /* the worker that it waits for */
     struct fl_request *next;
 } fl_request;
 
@@ -85,6 +83,16 @@ fleet_status fl_client_add(fl_client *c, fl_request *r, fl_msg_writer *w);
 void fl_client_send(fl_client *c, fl_request *r, int lane, int64_t now_ms);
 void fl_client_cancel(fl_client *c, fl_request *r);
 
+/* Cancel n requests and free their array; NULL is fine. */
+void fl_client_forget(fl_client *c, fl_request *r, int n);
+
+/* It is done, and well. */
+static inline bool fl_request_is_answered(const fl_request *r)
+{
+    return r->state == FL_REQUEST_DONE && r->answer &&
+           r->status == FL_ANSWER_OK;
+}
+
 /* The answer, read; NULL: there is none. The client's, until the next call. */
 const fl_msg *fl_client_answer(fl_client *c, const fl_request *r);
 
@@ -111,5 +119,3 @@ fleet_status fl_client_status(const fl_client *c); /* sets the text, too */
 
 /* The name that was given to a lane. */
 const char *fl_client_lane_name(const fl_client *c, int lane);
-
-#endif

@@ -77,14 +77,6 @@ static fleet_status say_hello(handshake *h, fl_request *r, int server)
     return FLEET_OK;
 }
 
-static bool has_answered(const handshake *h, int server)
-{
-    const fl_request *r = &h->request[server];
-
-    return r->state == FL_REQUEST_DONE && r->answer &&
-           r->status == FL_ANSWER_OK;
-}
-
 /* A server that has answered must not think that the worker is gone while it
  * waits for the other servers. */
 static void repeat_hello(handshake *h)
@@ -96,14 +88,14 @@ static void repeat_hello(handshake *h)
         return;
     h->reminded_ms = fl_now_ms();
     for (int i = 0; i < h->o->n_server; i++)
-        if (has_answered(h, i))
+        if (fl_request_is_answered(&h->request[i]))
             say_hello(h, &h->again[i], i);
 }
 
 static void receive_answers(handshake *h)
 {
     repeat_hello(h);
-    fl_socket_wait(h->socket, h->o->n_server, h->o->wakeup, 100);
+    fl_socket_wait(h->socket, h->o->n_server, NULL, 100);
     for (int i = 0; i < h->o->n_server; i++) {
         fl_packet *p;
 
@@ -113,15 +105,6 @@ static void receive_answers(handshake *h)
         }
     }
     fl_client_tick(h->client, fl_now_ms());
-}
-
-static fleet_status not_answered(const handshake *h, int server)
-{
-    return fl_fail(FLEET_ETIMEDOUT,
-                   "server %d at %s has not answered within %.1f s (connect "
-                   "deadline): is it running, and is that its address?",
-                   server, fl_address_text(h->o->address[server]),
-                   (double)h->o->connect_ms / 1000);
 }
 
 /* Until server `i` has answered. To the server another process may still seem
@@ -134,7 +117,12 @@ static fleet_status await_server(handshake *h, int i)
     for (;;) {
         if (r->state == FL_REQUEST_SENT) {
             if (fl_now_ms() - h->begun_ms > h->o->connect_ms)
-                return not_answered(h, i);
+                return fl_fail(
+                    FLEET_ETIMEDOUT,
+                    "server %d at %s has not answered within %.1f s (connect "
+                    "deadline): is it running, and is that its address?",
+                    i, fl_address_text(h->o->address[i]),
+                    (double)h->o->connect_ms / 1000);
             receive_answers(h);
             continue;
         }
@@ -151,19 +139,11 @@ static fleet_status await_server(handshake *h, int i)
 
 /* --- the lanes ------------------------------------------------------------ */
 
-/* The same ip with another port. */
-static void with_port(const char *of, int64_t port,
-                      char address[FL_ADDRESS_SIZE])
-{
-    int n = (int)(strrchr(of, ':') - of);
-
-    snprintf(address, FL_ADDRESS_SIZE, "%.*s:%d", n, of, (int)port);
-}
-
 static fleet_status read_lane(const handshake *h, int server, const char *text,
                               fl_hello_lane *lane)
 {
-    const char *ipc = "", *inproc = "", *place = "";
+    const char *ipc = "", *inproc = "", *place = "",
+               *ip = h->o->address[server];
     fl_json *json = NULL;
     int64_t port = 0;
 
@@ -185,16 +165,10 @@ static fleet_status read_lane(const handshake *h, int server, const char *text,
     else if (*ipc && !lane->elsewhere && !h->o->tcp_only)
         snprintf(lane->address, sizeof lane->address, "ipc://%.100s", ipc);
     else
-        with_port(h->o->address[server], port, lane->address);
+        snprintf(lane->address, sizeof lane->address, "%.*s:%d",
+                 (int)(strrchr(ip, ':') - ip), ip, (int)port);
     fl_json_free(json);
     return status;
-}
-
-static char *section_text(const fl_msg *msg, int i)
-{
-    const fl_frame *f = &msg->column[i][FL_AT_BYTES];
-
-    return fl_strndup(f->data ? f->data : "", f->size);
 }
 
 static fleet_status read_lanes(handshake *h, int server, fl_job_lanes *lanes)
@@ -210,7 +184,8 @@ static fleet_status read_lanes(handshake *h, int server, fl_job_lanes *lanes)
                    (size_t)(lanes->n + msg->head.n_section),
                    sizeof *lanes->lane));
     for (int i = 0; i < lanes->n_lane[server]; i++) {
-        char *text = section_text(msg, i);
+        const fl_frame *f = &msg->column[i][FL_AT_BYTES];
+        char *text = fl_strndup(f->data ? f->data : "", f->size);
         fleet_status status =
             text ? read_lane(h, server, text, &lanes->lane[lanes->n])
                  : FLEET_ENOMEM;
@@ -281,20 +256,11 @@ static fleet_status shake_hands(handshake *h, fl_job_lanes *lanes)
     return say_all(h, lanes);
 }
 
-static void forget_request(handshake *h, fl_request *r)
-{
-    for (int i = 0; r && i < h->o->n_server; i++) {
-        fl_client_cancel(h->client, &r[i]);
-        fl_request_done(&r[i]);
-    }
-    fl_free(r);
-}
-
 /* linger_ms: for what a worker that gives up has told. */
 static void close_sockets(handshake *h, int linger_ms)
 {
-    forget_request(h, h->request);
-    forget_request(h, h->again);
+    fl_client_forget(h->client, h->request, h->o->n_server);
+    fl_client_forget(h->client, h->again, h->o->n_server);
     for (int i = 0; h->socket && i < h->o->n_server; i++)
         fl_socket_close(h->socket[i], linger_ms);
     fl_client_destroy(h->client);

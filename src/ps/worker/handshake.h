@@ -1,10 +1,8 @@
 /* handshake.h - how a worker comes to a job: it says which worker it is to
  * lane 0 of every server, server 0 first, which grants its incarnation; and
  * learns the lanes. */
-#ifndef FL_PS_WORKER_HANDSHAKE_H
-#define FL_PS_WORKER_HANDSHAKE_H
+#pragma once
 
-#include "base/log.h"
 #include "net/socket.h"
 #include "ps/partition.h"
 
@@ -18,8 +16,6 @@ typedef struct fl_hello_options {
     int64_t connect_ms, peer_ms; /* deadlines */
     bool tcp_only;
     fl_packet_pool *pool;
-    fl_log *log;
-    const fl_wakeup *wakeup; /* rings when the worker gives up; may be NULL */
 } fl_hello_options;
 
 /* What it learns. */
@@ -43,5 +39,3 @@ fleet_status fl_hello(const fl_hello_options *o, fl_job_lanes *lanes);
 
 /* For messages: without "tcp://". */
 const char *fl_address_text(const char *address);
-
-#endif

@@ -62,27 +62,17 @@ static fleet_status share_out(fl_worker *w, fl_pull_buffer *s,
     return FLEET_OK;
 }
 
-static const fl_pull_rows *rows_of_table(const fl_worker *w, int table,
-                                         const fl_pull_rows *t, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (t[i].rows == w->layout.table[table])
-            return &t[i];
-    return NULL;
-}
-
 static fleet_status share_out_all(fl_worker *w, fl_pull_buffer *s,
                                   const fl_pull_rows *t, int n)
 {
     for (int l = 0; l < w->n_lane; l++)
         s->keys[l].n = 0;
     for (int i = 0; i < w->layout.n_table; i++) {
-        const fl_pull_rows *wanted = rows_of_table(w, i, t, n);
-
         for (int l = 0; l < w->n_lane; l++)
             s->keys[l].first[i] = s->keys[l].n;
-        if (wanted)
-            FL_TRY(share_out(w, s, wanted));
+        for (int j = 0; j < n; j++)
+            if (t[j].rows == w->layout.table[i])
+                FL_TRY(share_out(w, s, &t[j]));
     }
     for (int l = 0; l < w->n_lane; l++)
         s->keys[l].first[w->layout.n_table] = s->keys[l].n;
@@ -275,14 +265,6 @@ fleet_status fl_worker_pull_dense(fl_worker *w, bool prefetch)
 
 /* --- what comes back ------------------------------------------------------ */
 
-static void place_block(fl_worker *w, uint64_t key, const char **from)
-{
-    fl_block_place b = fl_block_at(&w->layout, key);
-
-    memcpy(b.weight, *from, b.bytes);
-    *from += b.bytes;
-}
-
 static size_t expected_bytes(const fl_worker *w, const fl_pull_request *r,
                              const fl_pull_piece *piece)
 {
@@ -294,17 +276,6 @@ static size_t expected_bytes(const fl_worker *w, const fl_pull_request *r,
     for (int64_t i = 0; i < piece->n; i++)
         bytes += fl_block_at(&w->layout, b->key[piece->first + i]).bytes;
     return bytes;
-}
-
-static void place_rows(fl_worker *w, const fl_pull_buffer *s,
-                       const fl_pull_request *r, const fl_pull_piece *piece,
-                       const float *row)
-{
-    const float ***to = (const float ***)s->keys[r->lane].at + piece->first;
-    int64_t dim = w->layout.table[piece->table]->dim;
-
-    for (int64_t i = 0; i < piece->n; i++, row += dim)
-        *to[i] = row;
 }
 
 /* Rows are used where they came, unless that is at an odd place. */
@@ -376,12 +347,24 @@ static fleet_status place_answer(fl_worker *w, fl_pull_buffer *s,
     FL_TRY(align_rows(r, msg, values));
     for (int i = 0; i < r->n_piece; i++) {
         const fl_pull_piece *piece = &r->piece[i];
-        const char *from = (const char *)values[i];
+        const float ***row = s->keys[r->lane].at;
+        const uint64_t *block = w->block[r->lane].key;
+        const float *from = values[i];
+        int64_t end = piece->first + piece->n;
 
-        if (piece->table >= 0 && !s->has_rows)
-            place_rows(w, s, r, piece, values[i]);
-        for (int64_t j = 0; version && piece->table < 0 && j < piece->n; j++)
-            place_block(w, w->block[r->lane].key[piece->first + j], &from);
+        if (piece->table >= 0 && !s->has_rows) {
+            int64_t dim = w->layout.table[piece->table]->dim;
+
+            for (int64_t j = piece->first; j < end; j++, from += dim)
+                *row[j] = from;
+        }
+        if (piece->table < 0 && version)
+            for (int64_t j = piece->first; j < end; j++) {
+                fl_block_place b = fl_block_at(&w->layout, block[j]);
+
+                memcpy(b.weight, from, b.bytes);
+                from += b.bytes / sizeof *from;
+            }
     }
     return FLEET_OK;
 }
@@ -411,13 +394,9 @@ static fleet_status worker_wait_pull(fl_remote *x, int slot)
 
 static bool is_answered(const fl_pull_buffer *s)
 {
-    for (int i = 0; i < s->n_request; i++) {
-        const fl_request *r = &s->request[i]->request;
-
-        if (r->state != FL_REQUEST_DONE || !r->answer ||
-            r->status != FL_ANSWER_OK)
+    for (int i = 0; i < s->n_request; i++)
+        if (!fl_request_is_answered(&s->request[i]->request))
             return false;
-    }
     return s->under_way;
 }
 
@@ -474,15 +453,6 @@ static void set_owners(fl_worker *w, int n_server, const int *lanes)
     w->n_lane = lane;
 }
 
-static int64_t all_blocks(const fl_partition *l)
-{
-    int64_t n = 0;
-
-    for (int i = 0; i < l->n_param; i++)
-        n += fl_blocks_of(l->param[i]);
-    return n;
-}
-
 static void list_blocks(fl_worker *w)
 {
     for (int i = 0; i < w->layout.n_param; i++)
@@ -505,8 +475,10 @@ static fleet_status make_keys(const fl_worker *w, fl_lane_keys **keys)
 
 static fleet_status make_arrays(fl_worker *w)
 {
-    size_t blocks = (size_t)all_blocks(&w->layout) + 1;
+    size_t blocks = 1;
 
+    for (int i = 0; i < w->layout.n_param; i++)
+        blocks += (size_t)fl_blocks_of(w->layout.param[i]);
     FL_TRY(FL_NEW(&w->block, (size_t)w->n_lane * sizeof *w->block));
     FL_TRY(FL_NEW(&w->push, (size_t)w->n_lane * sizeof *w->push));
     FL_TRY(FL_NEW(&w->pushing, (size_t)w->n_lane * sizeof *w->pushing));
@@ -565,15 +537,6 @@ static void slot_done(fl_worker *w, fl_pull_buffer *s)
     keys_done(s->keys, w->n_lane);
 }
 
-static void requests_done(fl_worker *w, fl_request *by_lane)
-{
-    for (int i = 0; by_lane && i < w->n_lane; i++) {
-        fl_client_cancel(w->client, &by_lane[i]);
-        fl_request_done(&by_lane[i]);
-    }
-    fl_free(by_lane);
-}
-
 void fl_worker_done(fl_worker *w)
 {
     for (int i = 0; i <= FL_N_SLOT; i++)
@@ -581,8 +544,8 @@ void fl_worker_done(fl_worker *w)
     for (int i = 0; w->block && i < w->n_lane; i++)
         fl_free(w->block[i].key);
     keys_done(w->push_keys, w->n_lane);
-    requests_done(w, w->push);
-    requests_done(w, w->pushing);
+    fl_client_forget(w->client, w->push, w->n_lane);
+    fl_client_forget(w->client, w->pushing, w->n_lane);
     fl_free(w->block);
     fl_free(w->push_block);
     fl_free(w->push_grad);

@@ -2,8 +2,7 @@
  * keys and blocks go to which lane, and what comes back, by requests of
  * client.h. It waits through its host alone, which is sockets (worker_io.h) or
  * a simulator. */
-#ifndef FL_PS_WORKER_WORKER_H
-#define FL_PS_WORKER_WORKER_H
+#pragma once
 
 #include "ps/worker/client.h"
 #include "ps/partition.h"
@@ -106,5 +105,3 @@ fleet_status fl_worker_command(fl_worker *w, fl_job_command command,
 /* The sum over all rows of a table (params_hash), and how many there are. */
 fleet_status fl_worker_hash(fl_worker *w, int table, uint64_t *sum,
                             uint64_t *rows);
-
-#endif

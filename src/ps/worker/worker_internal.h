@@ -1,7 +1,6 @@
 /* worker_internal.h - what worker.c (pulls), worker_push.c (pushes, the clip)
  * and worker_job.c (passes, sums, commands) share. */
-#ifndef FL_PS_WORKER_WORKER_INTERNAL_H
-#define FL_PS_WORKER_WORKER_INTERNAL_H
+#pragma once
 
 #include "ps/worker/worker.h"
 
@@ -51,5 +50,3 @@ fleet_status fl_worker_undo_step(fl_worker *w, fl_request *made,
 /* --- worker_job.c --------------------------------------------------------- */
 
 fleet_status fl_worker_end_pass(fl_remote *x, double *sum, int n);
-
-#endif

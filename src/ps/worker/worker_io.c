@@ -103,8 +103,8 @@ static void *keep_alive(void *arg)
 static fleet_status lock_open(fl_worker_io *l)
 {
     if (l->generation != fl_fork_generation())
-        return fl_fail(FLEET_ESTATE, "a link to servers cannot be used after "
-                                     "fork()");
+        return fl_fail(FLEET_ESTATE, "a connection to servers cannot be used "
+                                     "after fork()");
     pthread_mutex_lock(&l->lock);
     if (l->open)
         return FLEET_OK;
@@ -122,36 +122,34 @@ static fleet_status unlock(fl_worker_io *l, fleet_status status)
     return status;
 }
 
-static fl_remote *inner_remote(fl_worker_io *l)
-{
-    return &l->worker.remote;
-}
+/* A method of the worker's, locked. */
+#define LOCKED(name, parameters, arguments)                                    \
+    static fleet_status locked_##name parameters                               \
+    {                                                                          \
+        fl_worker_io *l = io_of(x);                                            \
+        fl_remote *inner = &l->worker.remote;                                  \
+                                                                               \
+        FL_TRY(lock_open(l));                                                  \
+        return unlock(l, inner->methods->name arguments);                      \
+    }
 
-static fleet_status locked_pull(fl_remote *x, int slot,
-                                const fl_pull_rows *table, int n_table,
-                                bool dense, bool prefetch, bool now)
-{
-    fl_worker_io *l = io_of(x);
-
-    FL_TRY(lock_open(l));
-    return unlock(l, inner_remote(l)->methods->pull(inner_remote(l), slot,
-                                                    table, n_table, dense,
-                                                    prefetch, now));
-}
-
-static fleet_status locked_wait_pull(fl_remote *x, int slot)
-{
-    fl_worker_io *l = io_of(x);
-
-    FL_TRY(lock_open(l));
-    return unlock(l,
-                  inner_remote(l)->methods->wait_pull(inner_remote(l), slot));
-}
+LOCKED(pull,
+       (fl_remote * x, int slot, const fl_pull_rows *table, int n_table,
+        bool dense, bool prefetch, bool now),
+       (inner, slot, table, n_table, dense, prefetch, now))
+LOCKED(wait_pull, (fl_remote * x, int slot), (inner, slot))
+LOCKED(clip, (fl_remote * x, const fl_push *p, double squares, float *factor),
+       (inner, p, squares, factor))
+LOCKED(push, (fl_remote * x, const fl_push *p), (inner, p))
+LOCKED(wait_update, (fl_remote * x), (inner))
+LOCKED(end_pass, (fl_remote * x, double *sum, int n), (inner, sum, n))
+LOCKED(refresh, (fl_remote * x), (inner))
 
 /* wait_pull() reports what has failed. */
 static bool locked_came(fl_remote *x, int slot)
 {
     fl_worker_io *l = io_of(x);
+    fl_remote *inner = &l->worker.remote;
     bool came;
 
     if (lock_open(l) != FLEET_OK) {
@@ -159,7 +157,7 @@ static bool locked_came(fl_remote *x, int slot)
         return false;
     }
     receive_all(l);
-    came = inner_remote(l)->methods->came(inner_remote(l), slot);
+    came = inner->methods->came(inner, slot);
     unlock(l, FLEET_OK);
     return came;
 }
@@ -167,56 +165,14 @@ static bool locked_came(fl_remote *x, int slot)
 static void locked_drop(fl_remote *x, int slot)
 {
     fl_worker_io *l = io_of(x);
+    fl_remote *inner = &l->worker.remote;
 
     if (l->generation != fl_fork_generation())
         return;
     pthread_mutex_lock(&l->lock);
     if (l->open)
-        inner_remote(l)->methods->drop(inner_remote(l), slot);
+        inner->methods->drop(inner, slot);
     pthread_mutex_unlock(&l->lock);
-}
-
-static fleet_status locked_clip(fl_remote *x, const fl_push *p, double squares,
-                                float *factor)
-{
-    fl_worker_io *l = io_of(x);
-
-    FL_TRY(lock_open(l));
-    return unlock(
-        l, inner_remote(l)->methods->clip(inner_remote(l), p, squares, factor));
-}
-
-static fleet_status locked_push(fl_remote *x, const fl_push *p)
-{
-    fl_worker_io *l = io_of(x);
-
-    FL_TRY(lock_open(l));
-    return unlock(l, inner_remote(l)->methods->push(inner_remote(l), p));
-}
-
-static fleet_status locked_wait_update(fl_remote *x)
-{
-    fl_worker_io *l = io_of(x);
-
-    FL_TRY(lock_open(l));
-    return unlock(l, inner_remote(l)->methods->wait_update(inner_remote(l)));
-}
-
-static fleet_status locked_end_pass(fl_remote *x, double *sum, int n)
-{
-    fl_worker_io *l = io_of(x);
-
-    FL_TRY(lock_open(l));
-    return unlock(l,
-                  inner_remote(l)->methods->end_pass(inner_remote(l), sum, n));
-}
-
-static fleet_status locked_refresh(fl_remote *x)
-{
-    fl_worker_io *l = io_of(x);
-
-    FL_TRY(lock_open(l));
-    return unlock(l, inner_remote(l)->methods->refresh(inner_remote(l)));
 }
 
 static const fl_remote_class methods = {
@@ -278,17 +234,10 @@ bool fl_worker_io_is_open(const fl_worker_io *l)
 
 /* --- life ----------------------------------------------------------------- */
 
-/* A fifth of the silence that counts as death, at most a second. */
-static int64_t heartbeat_interval(int64_t peer_ms)
-{
-    int64_t ms = peer_ms / 5;
-
-    return ms < 20 ? 20 : ms > 1000 ? 1000 : ms;
-}
-
 fleet_status fl_worker_io_create(fl_worker_io **io,
                                  const fl_worker_io_options *o)
 {
+    int64_t ms = o->peer_ms / 5; /* a fifth of the silence that means death */
     fl_worker_io *l;
 
     FL_TRY(FL_NEW(io, sizeof *l));
@@ -296,7 +245,7 @@ fleet_status fl_worker_io_create(fl_worker_io **io,
     l->o = *o;
     l->remote.methods = &methods;
     l->generation = fl_fork_generation();
-    l->heartbeat_ms = heartbeat_interval(o->peer_ms);
+    l->heartbeat_ms = ms < 20 ? 20 : ms > 1000 ? 1000 : ms;
     l->wakeup.fd = -1;
     pthread_mutex_init(&l->lock, NULL);
     return FLEET_OK;
@@ -350,8 +299,7 @@ static fleet_status say_hello(fl_worker_io *l, fl_store *store,
                           .connect_ms = l->o.connect_ms,
                           .peer_ms = l->o.peer_ms,
                           .tcp_only = l->o.tcp_only,
-                          .pool = l->pool,
-                          .log = &l->o.context->log};
+                          .pool = l->pool};
     char *program;
 
     o.program = program = fl_job_signature_text(store);

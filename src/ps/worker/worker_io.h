@@ -6,8 +6,7 @@
  *
  * Threads: calls that talk to servers one after the other (a lock sees to it).
  */
-#ifndef FL_PS_WORKER_WORKER_IO_H
-#define FL_PS_WORKER_WORKER_IO_H
+#pragma once
 
 #include "ps/worker/handshake.h"
 #include "ps/worker/worker.h"
@@ -52,5 +51,3 @@ fleet_status fl_worker_io_command(fl_worker_io *l, fl_job_command command,
 fleet_status fl_worker_io_hash(fl_worker_io *l, const char *table,
                                uint64_t *sum, uint64_t *rows);
 int fl_worker_io_lanes(const fl_worker_io *l); /* of all servers */
-
-#endif

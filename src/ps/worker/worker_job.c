@@ -181,10 +181,6 @@ fleet_status fl_worker_hash(fl_worker *w, int table, uint64_t *sum,
         status = query_hash(w, &r[i], i, table);
     for (int i = 0; status == FLEET_OK && i < w->n_lane; i++)
         status = take_hash(w, &r[i], sum, rows);
-    for (int i = 0; r && i < w->n_lane; i++) {
-        fl_client_cancel(w->client, &r[i]);
-        fl_request_done(&r[i]);
-    }
-    fl_free(r);
+    fl_client_forget(w->client, r, w->n_lane);
     return status;
 }

@@ -49,7 +49,6 @@ typedef struct packing {
     fl_worker *w;
     const fl_push *push;
     int lane;
-    uint16_t flags;
     size_t bytes; /* in the piece that is being written */
     bool open;
     fl_msg_writer writer;
@@ -58,14 +57,6 @@ typedef struct packing {
 static fl_request *request_of(packing *a)
 {
     return &a->w->pushing[a->lane];
-}
-
-static void begin_piece(packing *a)
-{
-    fl_client_begin(a->w->client, request_of(a), &a->writer, FL_MSG_STEP,
-                    a->w->step, 0);
-    a->bytes = 0;
-    a->open = true;
 }
 
 static fleet_status end_piece(packing *a)
@@ -83,8 +74,12 @@ static fleet_status begin_section(packing *a, fl_section_op op, int table,
     if (a->open && (a->bytes + bytes > a->w->piece_bytes ||
                     a->writer.n_section >= FL_MSG_MOST_SECTION - 1))
         FL_TRY(end_piece(a));
-    if (!a->open)
-        begin_piece(a);
+    if (!a->open) {
+        fl_client_begin(a->w->client, request_of(a), &a->writer, FL_MSG_STEP,
+                        a->w->step, 0);
+        a->bytes = 0;
+        a->open = true;
+    }
     s = fl_msg_section(&a->writer, op, (uint32_t)table);
     if (s) {
         s->n_key = (uint32_t)n;
@@ -191,15 +186,6 @@ static fleet_status pack_blocks(packing *a, int first, int n)
     return a->writer.status;
 }
 
-static fleet_status pack_dense(packing *a)
-{
-    int n = list_blocks(a), most = fl_worker_blocks(a->w);
-
-    for (int i = 0; i < n; i += most)
-        FL_TRY(pack_blocks(a, i, n - i < most ? n - i : most));
-    return FLEET_OK;
-}
-
 /* The last piece says that it is, and of how many batches the step is. */
 static fleet_status close_step(packing *a)
 {
@@ -214,8 +200,11 @@ static fleet_status close_step(packing *a)
 
 static fleet_status pack_lane(packing *a)
 {
+    int n = list_blocks(a), most = fl_worker_blocks(a->w);
+
     fl_request_clear(request_of(a));
-    FL_TRY(pack_dense(a));
+    for (int i = 0; i < n; i += most)
+        FL_TRY(pack_blocks(a, i, n - i < most ? n - i : most));
     for (int i = 0; i < a->w->layout.n_table; i++)
         FL_TRY(pack_table(a, i));
     return close_step(a);
@@ -358,15 +347,6 @@ static bool known_factor(fl_worker *w, float *factor)
     return false;
 }
 
-static bool any_norms(const fl_worker *w)
-{
-    bool any = false;
-
-    for (int i = 0; i < w->n_lane; i++)
-        any = any || w->push[i].status == FL_ANSWER_NORMS;
-    return any;
-}
-
 /* Its answers are the push's. */
 static fleet_status send_clips(fl_worker *w, double squares, float *factor)
 {
@@ -378,57 +358,42 @@ static fleet_status send_clips(fl_worker *w, double squares, float *factor)
     return FLEET_OK;
 }
 
-static fleet_status clip_together(fl_worker *w)
-{
-    float factor;
-
-    if (!any_norms(w))
-        return FLEET_OK;
-    FL_TRY(send_clips(w, 0, &factor));
-    return fl_worker_wait(w, w->push, w->n_lane, "clip");
-}
-
 /* On success the update is made, and the weights after it have come. */
 fleet_status fl_worker_update(fl_remote *x)
 {
     fl_worker *w = (fl_worker *)(void *)x;
+    bool any_norms = false;
+    float factor;
 
     if (!w->updating)
         return FLEET_OK;
     w->updating = w->clipped = false;
     FL_TRY(fl_worker_wait(w, w->push, w->n_lane, "push"));
-    FL_TRY(clip_together(w));
+    for (int i = 0; i < w->n_lane; i++)
+        any_norms = any_norms || w->push[i].status == FL_ANSWER_NORMS;
+    if (any_norms) {
+        FL_TRY(send_clips(w, 0, &factor));
+        FL_TRY(fl_worker_wait(w, w->push, w->n_lane, "clip"));
+    }
     w->pushed = false;
     for (int i = 0; i < w->n_lane; i++)
         fl_request_clear(&w->push[i]); /* its buffers are used next */
     return fl_worker_complete(w, FL_DENSE_SLOT);
 }
 
-/* By parameter, as the layout numbers them. */
-static void list_gradients(fl_worker *w, const fl_push *p)
+static fleet_status pack_push(fl_worker *w, const fl_push *p)
 {
+    packing a = {.w = w, .push = p};
+    fleet_status status = share_out_all(w, p);
+
     for (int i = 0; i < w->layout.n_param; i++) {
         w->grad_of[i] = NULL;
         for (int j = 0; j < p->n_param; j++)
             if (p->param[j].param == w->layout.param[i])
                 w->grad_of[i] = p->param[j].grad;
     }
-}
-
-static fleet_status pack_all(packing *a)
-{
-    FL_TRY(share_out_all(a->w, a->push));
-    list_gradients(a->w, a->push);
-    for (a->lane = 0; a->lane < a->w->n_lane; a->lane++)
-        FL_TRY(pack_lane(a));
-    return FLEET_OK;
-}
-
-static fleet_status pack_push(fl_worker *w, const fl_push *p)
-{
-    packing a = {.w = w, .push = p};
-    fleet_status status = pack_all(&a);
-
+    for (; status == FLEET_OK && a.lane < w->n_lane; a.lane++)
+        status = pack_lane(&a);
     if (status != FLEET_OK && a.open)
         fl_packet_drop(a.writer.packet);
     return status;

@@ -1,29 +1,28 @@
-/* comm.h - a communicator: a group of processes that compute together, the
- * ranks of a collective job. This is the interface between plans and
- * src/collective, which the facade connects. One process is a communicator of
- * its own ("self"); on CPUs MPI joins ranks, on GPUs NCCL.
+/* comm.h - a communicator: the ranks of a collective job, and the calls that
+ * they make together. This is the interface between plans and src/collective,
+ * which the facade connects. A single process is a communicator, too ("self");
+ * on CPUs MPI joins the ranks, on GPUs NCCL.
  *
- * Every rank makes the same calls in the same order, with the same sizes. A
- * call that does not match is FLEET_EINVAL, naming both calls, wherever it can
- * be seen, and never a wrong result. A rank that cannot go on calls abort():
- * calls of all other ranks then fail with FLEET_EPEER and its words. A rank
- * that is gone is FLEET_EPEER, too, and a rank that does not come in time
- * FLEET_ETIMEDOUT, naming it. After a failure every call fails with the same
- * text.
+ * Every rank makes the same calls in the same order, with the same sizes. Calls
+ * that do not match are FLEET_EINVAL, with a text that names both of them,
+ * wherever the difference can be seen, and never give a wrong result. A rank
+ * that cannot go on calls abort(): calls of all other ranks then fail with
+ * FLEET_EPEER and its text. A rank that has died is FLEET_EPEER, too; a rank
+ * that does not make the call by the deadline is FLEET_ETIMEDOUT; both are
+ * named. After a failure every call fails with the same text.
  *
  * A call with `work` NULL returns when it is done. With `work` it is
- * asynchronous and returns once it is under way: its buffers stay the caller's
- * to keep, not to touch, until wait(). Work that is not waited for ends with
+ * asynchronous: it returns once it has begun, and until wait() the caller keeps
+ * its buffers and does not touch them. Work that is not waited for ends with
  * the communicator.
  *
- * A call that is wrong by itself (a negative size, a root that is no rank, a
- * mean of integers) is FLEET_EINVAL before any other rank hears of it, and no
- * failure of the communicator.
+ * A call with invalid arguments (a negative size, a root that is no rank, a
+ * mean of integers) is FLEET_EINVAL on this rank alone, before any other rank
+ * hears of it; the communicator can still be used.
  *
  * Threads: one at a time; abort() from any.
  */
-#ifndef FL_RUNTIME_DEVICE_COMM_H
-#define FL_RUNTIME_DEVICE_COMM_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -155,5 +154,3 @@ void fl_comm_abort(fl_comm *p, const char *why);
 /* After an abort: wait until no rank touches the buffers of the n works any
  * more. Works that are NULL are skipped; this thread's failure stays. */
 void fl_comm_end_work(fl_comm *p, fl_work **work, int n);
-
-#endif

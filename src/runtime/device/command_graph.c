@@ -53,23 +53,19 @@ static fleet_status queue_all(fl_gpu *g, const fl_gpu_commands *all)
     return FLEET_OK;
 }
 
-static bool is_same_copy(const fl_gpu_rows *a, const fl_gpu_rows *b)
-{
-    return a->to == b->to && a->from == b->from && a->ld_to == b->ld_to &&
-           a->ld_from == b->ld_from && a->bytes == b->bytes && a->n == b->n &&
-           a->kind == b->kind;
-}
-
 static bool is_same(const fl_gpu_commands *a, const fl_gpu_commands *b)
 {
     if (a->n != b->n)
         return false;
     for (size_t i = 0; i < a->n; i++) {
         const fl_gpu_command *x = &a->work[i], *y = &b->work[i];
+        const fl_gpu_rows *r = &x->rows, *s = &y->rows;
 
         if (x->kernel != y->kernel || x->step != y->step ||
-            x->filled != y->filled || x->bytes != y->bytes ||
-            !is_same_copy(&x->rows, &y->rows))
+            x->filled != y->filled || x->bytes != y->bytes || r->to != s->to ||
+            r->from != s->from || r->ld_to != s->ld_to ||
+            r->ld_from != s->ld_from || r->bytes != s->bytes || r->n != s->n ||
+            r->kind != s->kind)
             return false;
     }
     return true;
@@ -77,20 +73,15 @@ static bool is_same(const fl_gpu_commands *a, const fl_gpu_commands *b)
 
 /* --- lists --------------------------------------------------------------- */
 
-static void drop_list(fl_gpu *g, fl_command_graph *s)
-{
-    g->m->graph_destroy(g->d, s->graph);
-    fl_gpu_commands_done(&s->all);
-    fl_free(s);
-}
-
 void fl_command_graphs_drop(fl_gpu *g, fl_command_graph **known)
 {
     while (*known) {
-        fl_command_graph *next = (*known)->next;
+        fl_command_graph *s = *known;
 
-        drop_list(g, *known);
-        *known = next;
+        *known = s->next;
+        g->m->graph_destroy(g->d, s->graph);
+        fl_gpu_commands_done(&s->all);
+        fl_free(s);
     }
 }
 
@@ -108,31 +99,24 @@ static fleet_status make_room(fl_gpu *g, fl_command_graph **known)
     return FLEET_OK;
 }
 
-static fleet_status add_list(fl_command_graph **known,
-                             const fl_gpu_commands *all)
-{
-    fl_command_graph *s;
-
-    FL_TRY(FL_NEW(&s, sizeof *s));
-    s->next = *known;
-    *known = s;
-    return fl_grow(&s->all.work, &s->all.capacity, all->n, sizeof *all->work);
-}
-
 static fleet_status find_list(fl_gpu *g, fl_command_graph **known,
                               const fl_gpu_commands *all,
                               fl_command_graph **found)
 {
-    for (fl_command_graph *s = *known; s; s = s->next)
-        if (is_same(&s->all, all)) {
-            *found = s;
-            return FLEET_OK;
-        }
+    fl_command_graph *s = *known;
+
+    while (s && !is_same(&s->all, all))
+        s = s->next;
+    *found = s;
+    if (s)
+        return FLEET_OK;
     FL_TRY(make_room(g, known));
-    FL_TRY(add_list(known, all));
-    *found = *known;
-    memcpy((*found)->all.work, all->work, all->n * sizeof *all->work);
-    (*found)->all.n = all->n;
+    FL_TRY(FL_NEW(&s, sizeof *s));
+    s->next = *known;
+    *known = *found = s;
+    FL_TRY(fl_grow(&s->all.work, &s->all.capacity, all->n, sizeof *all->work));
+    memcpy(s->all.work, all->work, all->n * sizeof *all->work);
+    s->all.n = all->n;
     return FLEET_OK;
 }
 

@@ -10,8 +10,7 @@
  *
  * Threads: under the GPU's lock.
  */
-#ifndef FL_RUNTIME_DEVICE_COMMAND_GRAPH_H
-#define FL_RUNTIME_DEVICE_COMMAND_GRAPH_H
+#pragma once
 
 #include "base/log.h"
 #include "runtime/device/gpu.h"
@@ -49,5 +48,3 @@ fleet_status fl_command_graph_queue(fl_gpu *g, fl_command_graph **known,
 
 /* Once all that was queued is done. */
 void fl_command_graphs_drop(fl_gpu *g, fl_command_graph **known);
-
-#endif

@@ -1,7 +1,6 @@
 /* context.h - what the parts of one fleet handle share: log, seed, threads,
  * trace. */
-#ifndef FL_RUNTIME_DEVICE_CONTEXT_H
-#define FL_RUNTIME_DEVICE_CONTEXT_H
+#pragma once
 
 #include "base/log.h"
 #include "base/thread.h"
@@ -25,5 +24,3 @@ void fl_context_done(fl_context *c);
 /* FLEET_ESTATE in a child of the process that made it: a child has neither its
  * threads nor its locks. */
 fleet_status fl_context_check(const fl_context *c);
-
-#endif

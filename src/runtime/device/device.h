@@ -1,25 +1,26 @@
-/* device.h - what a device with memory of its own offers to the code that runs
- * plans on it: memory, streams, events, copies, matrix products, and kernels by
- * the names and operands that steps have (kernel.h).
+/* device.h - the interface of a device with memory of its own: memory, queues
+ * (CUDA calls them streams, and so do the methods), events, copies, matrix
+ * products, and kernels, found by the names of the steps that they compute
+ * (kernel.h).
  *
- * A device is a plug-in's (lib/libfleet_cuda.so), which gives a table of them
- * with its size and version, and no symbol.
+ * Devices come from a plug-in (lib/libfleet_cuda.so): it gives a table of
+ * functions, fl_device_table, which begins with its size and version, and
+ * exports no symbol for them.
  *
- * Work is queued on a stream and done in its order; a call that only queues
- * returns before it is done, and what fails later is reported by the next wait.
- * Nothing that is queued depends on the host's memory afterwards, but for
- * copies from and to it: pinned memory stays the caller's to keep until then.
- * So every kernel can be captured into a graph: what changes from iteration to
- * iteration (learning rate, step, counts) is read from device memory.
+ * The work on a queue is done in its order. A call that only queues work
+ * returns before the work is done; a failure of the work is reported by the
+ * next wait. Queued work does not read the host's memory later, but for copies
+ * from and to pinned memory, which the caller keeps until they are done. So
+ * every kernel can be captured into a CUDA graph: what changes from iteration
+ * to iteration (learning rate, step, counts) is read from device memory.
  *
  * Waits have a deadline: FLEET_ETIMEDOUT, and the device is given up.
  *
  * Threads: one at a time for a device, whichever it is.
  *
- * This header is plain C and C++, and includes no other of libfleet's inside.
+ * This header is plain C and C++, and includes no other internal header.
  */
-#ifndef FL_RUNTIME_DEVICE_DEVICE_H
-#define FL_RUNTIME_DEVICE_DEVICE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -113,12 +114,12 @@ typedef struct fl_device_kernel {
 /* --- the device ----------------------------------------------------------- */
 
 typedef struct fl_device_class {
-    /* Memory: of the stream's, for what is queued after alloc and before free.
-     * What was freed may be given out again to the same stream at once. */
+    /* Memory for work that is queued on q after alloc and before free. Freed
+     * memory may be given out again at once, to the same queue. */
     fleet_status (*alloc)(fl_device *d, fl_queue *q, size_t bytes, void **p);
     void (*free)(fl_device *d, fl_queue *q, void *p);
 
-    /* Of the host, from which copies run beside everything else. */
+    /* Memory of the host, from and to which copies run beside kernels. */
     fleet_status (*alloc_pinned)(fl_device *d, size_t bytes, void **p);
     void (*free_pinned)(fl_device *d, void *p);
 
@@ -140,9 +141,9 @@ typedef struct fl_device_class {
     fleet_status (*copy)(fl_device *d, fl_queue *q, void *to, const void *from,
                          size_t bytes, fl_copy kind);
 
-    /* n rows of `bytes` bytes, whose starts lie ld_to and ld_from bytes apart.
-     * From and to memory that is not pinned a copy is done, or the memory read,
-     * when the call returns: it may wait for all that is queued. */
+    /* n rows of `bytes` bytes, whose starts are ld_to and ld_from bytes apart.
+     * If the host's memory is not pinned, the call returns when the copy is
+     * done, or the memory is read: it may wait for all queued work. */
     fleet_status (*copy_rows)(fl_device *d, fl_queue *q, void *to, size_t ld_to,
                               const void *from, size_t ld_from, size_t bytes,
                               size_t n, fl_copy kind);
@@ -156,12 +157,13 @@ typedef struct fl_device_class {
                              const fl_gemm_data *data);
     void (*gemm_destroy)(fl_device *d, fl_gemm *g);
 
-    /* What is queued on q in between is not done but kept; each launch then
-     * does all of it, in that order, with what it was queued with: whose
-     * memory that is keeps it for as long as the graph. In between nothing is
-     * waited for, no memory allocated or freed, no event used, and memory of
-     * the host is copied only if it is pinned. After a begin there is always an
-     * end, which fails if any of that was tried; q is then as before. */
+    /* Work that is queued on q between begin and end is not done but kept in a
+     * graph; each launch then does all of it, in that order and with the same
+     * addresses, so the memory must live as long as the graph. Between begin
+     * and end the caller does not wait, allocate, free or use events, and
+     * copies from and to the host's memory only if it is pinned. After each
+     * begin comes an end, which fails if any of this was tried; q is then as
+     * before. */
     fleet_status (*capture_begin)(fl_device *d, fl_queue *q);
     fleet_status (*capture_end)(fl_device *d, fl_queue *q, fl_graph **g);
     fleet_status (*graph_launch)(fl_device *d, fl_queue *q, fl_graph *g);
@@ -178,7 +180,6 @@ struct fl_device {
     char name[256]; /* "NVIDIA H200" */
     int ordinal;
     int major, minor; /* of its compute capability */
-    size_t memory_bytes;
 };
 
 typedef struct fl_device_options {
@@ -187,7 +188,7 @@ typedef struct fl_device_options {
 
 /* --- the table ------------------------------------------------------------ */
 
-enum { FL_DEVICE_VERSION = 4 };
+enum { FL_DEVICE_VERSION = 5 };
 
 /* What the plug-in gives. */
 typedef struct fl_device_table {
@@ -202,6 +203,4 @@ typedef struct fl_device_table {
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

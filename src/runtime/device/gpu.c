@@ -122,23 +122,18 @@ fl_gpu *fl_gpu_share(fl_gpu *g)
     return g;
 }
 
-static void unlist_gpu(const fl_gpu *g)
-{
-    fl_gpu **at = &opened;
-
-    while (*at != g)
-        at = &(*at)->next;
-    *at = g->next;
-}
-
 void fl_gpu_close(fl_gpu *g)
 {
     bool last = false;
 
     pthread_mutex_lock(&lock);
     if (g && --g->users == 0) {
+        fl_gpu **at = &opened;
+
         last = true;
-        unlist_gpu(g);
+        while (*at != g)
+            at = &(*at)->next;
+        *at = g->next;
     }
     pthread_mutex_unlock(&lock);
     if (last)

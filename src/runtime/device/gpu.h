@@ -1,14 +1,14 @@
 /* gpu.h - GPUs that are in use in this process: each is opened once, at the
  * first request, and shared by all programs and executors that run on it.
  *
- * All that a process does on a GPU is queued on one stream, `queue`, in the
- * order in which it comes; copies of feeds, and of prefetched rows, run beside
- * it on `copies`. A thread that queues holds the lock, which it may take again.
+ * All kernels of a process on a GPU are on one queue, `queue`, in the order of
+ * the calls that queue them; copies of feeds, and of prefetched rows, are on
+ * the queue `copies` beside it. A thread that queues work holds the GPU's lock,
+ * which is recursive.
  *
- * Threads: all of this from any; the device's own calls under the lock.
+ * Threads: these functions from any; the device's own methods under the lock.
  */
-#ifndef FL_RUNTIME_DEVICE_GPU_H
-#define FL_RUNTIME_DEVICE_GPU_H
+#pragma once
 
 #include <pthread.h>
 
@@ -66,5 +66,3 @@ typedef struct fl_gpu_rows {
 } fl_gpu_rows;
 fleet_status fl_gpu_copy(fl_gpu *g, const fl_gpu_rows *rows);
 fleet_status fl_gpu_copy_on(fl_gpu *g, fl_queue *q, const fl_gpu_rows *rows);
-
-#endif

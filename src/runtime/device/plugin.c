@@ -13,7 +13,6 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/text.h"
 
 enum { MOST_PLUGINS = 8, MOST_PATH = 4096, MOST_FILE = 80 };
 

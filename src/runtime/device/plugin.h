@@ -1,18 +1,17 @@
-/* plugin.h - parts of libfleet in shared objects of their own, so that the
- * library loads where what they need is not installed: libfleet_mpi.so,
- * libfleet_cuda.so.
+/* plugin.h - plug-ins: parts of libfleet in shared objects of their own
+ * (libfleet_mpi.so, libfleet_cuda.so), so that the library loads where MPI or
+ * CUDA is not installed.
  *
- * A plug-in links no symbol of libfleet, so that it serves a program that has
- * libfleet.a inside as well: what it needs of the library is a table that it
- * gets (fl_host), what it brings one that it gives (fl_plugin). Both begin with
- * their version, and a plug-in is used by the library of its own version alone.
- * Inside a plug-in fl_fail(), fl_alloc() and other functions of the library are
- * plugin_side.c's, which calls through the table.
+ * A plug-in links no symbol of libfleet, so that it also serves a program that
+ * is linked with libfleet.a. It is given a table of the library's functions
+ * (fl_host), and gives a table of its own (fl_plugin). Both begin with their
+ * version; a plug-in is used only by a library of the same version. Inside a
+ * plug-in fl_fail(), fl_alloc() and other functions of the library are defined
+ * by plugin_side.c, which calls the library's through fl_host.
  *
  * A plug-in stays loaded until the process ends.
  */
-#ifndef FL_RUNTIME_DEVICE_PLUGIN_H
-#define FL_RUNTIME_DEVICE_PLUGIN_H
+#pragma once
 
 #include "base/error.h"
 #include "base/log.h"
@@ -59,5 +58,3 @@ fleet_status fl_plugin_open(const char *name, const fl_plugin **plugin);
  * does not have the plug-in, so that another one was opened, the text says so.
  */
 fleet_status fl_plugin_passed_over(const char *name, fleet_status status);
-
-#endif

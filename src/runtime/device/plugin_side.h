@@ -1,7 +1,7 @@
-/* plugin_side.h - how a plug-in begins: it takes the host's table, and from
- * then on fl_fail(), fl_alloc(), fl_log_line() and the clock work in it. */
-#ifndef FL_RUNTIME_DEVICE_PLUGIN_SIDE_H
-#define FL_RUNTIME_DEVICE_PLUGIN_SIDE_H
+/* plugin_side.h - how a plug-in begins: it keeps the library's table fl_host,
+ * and from then on fl_fail(), fl_alloc(), fl_log_line() and the clock work in
+ * the plug-in. */
+#pragma once
 
 #include "runtime/device/plugin.h"
 
@@ -16,5 +16,3 @@ bool fl_plugin_side_enter(const fl_host *host);
     FL_PLUGIN_TEXT(FLEET_VERSION_MAJOR)                                        \
     "." FL_PLUGIN_TEXT(FLEET_VERSION_MINOR) "." FL_PLUGIN_TEXT(                \
         FLEET_VERSION_PATCH)
-
-#endif

@@ -80,13 +80,6 @@ static const char *name_of(bool is_server)
     return is_server ? "server" : "worker";
 }
 
-/* Files of a job are looked at together: no two of its processes share a
- * number, and none has 0, which viewers take for the idle process. */
-static int process_of(bool is_server, int index)
-{
-    return 2 * index + (is_server ? 2 : 1);
-}
-
 static void print_event(const event *e, int process, fl_text *out)
 {
     fl_text_add(out, "{\"name\":\"%s\",\"pid\":%d,\"ts\":%" PRId64 ".%03d",
@@ -108,7 +101,9 @@ static void print_event(const event *e, int process, fl_text *out)
 static fleet_status print_events(const fl_trace *t, bool is_server, int index,
                                  fl_text *out)
 {
-    int process = process_of(is_server, index);
+    /* Files of a job are looked at together: no two of its processes share a
+     * number, and none has 0, which viewers take for the idle process. */
+    int process = 2 * index + (is_server ? 2 : 1);
     int64_t all = atomic_load(&t->n);
     int64_t n = all < FL_TRACE_MOST ? all : FL_TRACE_MOST;
 

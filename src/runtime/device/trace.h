@@ -1,11 +1,10 @@
-/* trace.h - what a process does when: steps, by thread, and asynchronous work
- * of ranks and GPUs. With FLEET_TRACE=FOLDER each handle writes a file of it as
- * it ends, in the format of Chrome's trace events, which chrome://tracing and
- * Perfetto show. Times are the monotonic clock's, which all processes of a host
- * share.
+/* trace.h - a trace: when each step ran, by thread, and when asynchronous work
+ * of ranks and GPUs was under way. With FLEET_TRACE=FOLDER each handle writes
+ * its trace to a file when it is destroyed, as Chrome trace events, which
+ * chrome://tracing and Perfetto show. Times are the monotonic clock's, which
+ * all processes of a host share.
  */
-#ifndef FL_RUNTIME_DEVICE_TRACE_H
-#define FL_RUNTIME_DEVICE_TRACE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ void fl_trace_end(fl_trace *t, const char *name, int number);
 /* Write FOLDER/worker-INDEX.PID.json, or server-. */
 fleet_status fl_trace_write(fl_trace *t, bool is_server, int index);
 void fl_trace_close(fl_trace *t);
-
-#endif

@@ -1,12 +1,12 @@
-/* backend.h - the table of what an executor runs its plans on. There are
- * two, the host's threads (host_backend.c) and a GPU with the host beside it
- * (gpu_backend.c). Outside of them no file of this room knows of a GPU.
+/* backend.h - the functions by which an executor runs its plans, as a table.
+ * There are two: on the host's threads alone (host_backend.c), and on a GPU
+ * with the host beside it (gpu_backend.c). No other file of this room but
+ * backend.c knows of a GPU.
  *
- * An executor has the backend of its place. A compiled plan has the same one,
- * but the host's if none of its steps is on the GPU.
+ * An executor has the backend of its place, host or GPU. Its compiled plans
+ * have the same backend, but a plan without a step on the GPU has the host's.
  */
-#ifndef FL_RUNTIME_EXEC_BACKEND_H
-#define FL_RUNTIME_EXEC_BACKEND_H
+#pragma once
 
 #include "runtime/exec/executor.h"
 #include "base/pool.h"
@@ -67,5 +67,3 @@ extern const fl_backend fl_gpu_backend;
 
 /* The backend of what is placed like this. */
 const fl_backend *fl_backend_of(const fl_place *place);
-
-#endif

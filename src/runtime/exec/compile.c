@@ -5,7 +5,6 @@
 
 #include "base/memory.h"
 #include "runtime/exec/backend.h"
-#include "runtime/plan/pass.h"
 #include "runtime/plan/remote.h"
 #include "base/pool.h"
 #include "runtime/plan/lower.h"
@@ -29,13 +28,6 @@ void *fl_store_memory(const fl_plan *plan, const fl_value *v)
     return v->kind == FL_VALUE_PARAM ? v->pointer : NULL;
 }
 
-/* Feeds are bound in every iteration. */
-static void *store_pointer(const fl_plan *plan, const fl_value *v)
-{
-    return v->kind == FL_VALUE_PERSISTENT ? v->pointer
-                                          : fl_store_memory(plan, v);
-}
-
 static fleet_status place_bases(const fleet_executor *e, fl_compiled *c)
 {
     fl_plan *plan = c->plan;
@@ -57,7 +49,9 @@ static fleet_status place_bases(const fleet_executor *e, fl_compiled *c)
             continue;
         v->base = base_of(v, (int)i);
         if (v->base >= FL_FIRST_BASE)
-            c->base[v->base] = store_pointer(plan, v);
+            c->base[v->base] = v->kind == FL_VALUE_PERSISTENT
+                                   ? v->pointer
+                                   : fl_store_memory(plan, v);
         if (v->kind == FL_VALUE_PERSISTENT && v->first != 0.0f)
             for (int64_t j = 0; j < fl_shape_count(&v->shape, 1); j++)
                 ((float *)(void *)(c->persistent + v->offset))[j] = v->first;
@@ -145,7 +139,7 @@ static fleet_status resolve_all(fl_compiled *c)
         *in = (fl_instance){.step = s,
                             .arg = c->arg + n_arg,
                             .state = c->state + state,
-                            .n_part = 1,
+                            .n_part = s->kernel->n_part ? s->kernel->n_part : 1,
                             .batch = plan->batch,
                             .slice = plan->slice,
                             .n_thread = c->n_scratch,
@@ -236,20 +230,20 @@ static fleet_status make_tasks(fl_compiled *c)
     return FLEET_OK;
 }
 
-static void mark_changed(fl_plan *plan, const fl_step *s)
-{
-    for (int i = 0; i < s->n_operand; i++)
-        if (s->operand[i].value >= 0 && s->operand[i].mode != FL_READ)
-            plan->value[fl_plan_root(plan, s->operand[i].value)].changed = true;
-}
-
 static void find_changes(fl_compiled *c)
 {
-    for (size_t i = 0; i < c->plan->n_step; i++)
-        mark_changed(c->plan, c->plan->step[i]);
-    for (size_t i = 0; i < c->plan->n_step; i++)
-        if (fl_step_changes_store(c->plan, c->plan->step[i]))
+    fl_plan *plan = c->plan;
+
+    for (size_t i = 0; i < plan->n_step; i++) {
+        const fl_step *s = plan->step[i];
+
+        for (int j = 0; j < s->n_operand; j++)
+            if (s->operand[j].value >= 0 && s->operand[j].mode != FL_READ)
+                plan->value[fl_plan_root(plan, s->operand[j].value)].changed =
+                    true;
+        if (fl_step_changes_store(plan, s))
             c->changes_store = true;
+    }
 }
 
 static fleet_status make_ready(fleet_executor *e, fl_compiled *c)

@@ -1,7 +1,6 @@
 /* compile.h - a plan made ready to run: its memory, resolved operands, kernels'
  * state, task lists. */
-#ifndef FL_RUNTIME_EXEC_COMPILE_H
-#define FL_RUNTIME_EXEC_COMPILE_H
+#pragma once
 
 #include "runtime/exec/executor.h"
 
@@ -44,5 +43,3 @@ void *fl_store_memory(const fl_plan *plan, const fl_value *v);
 
 /* From now on values that there is one of per slot are this slot's. */
 void fl_compiled_slot(fl_compiled *c, int slot);
-
-#endif

@@ -254,16 +254,6 @@ static fleet_status take_over_training(fleet_executor *e)
     return before && before != e ? before->backend->drain(before) : FLEET_OK;
 }
 
-static fleet_status begin_iteration(fleet_executor *e, fl_compiled *c,
-                                    int64_t batch)
-{
-    if (e->training)
-        FL_TRY(take_over_training(e));
-    fl_compiled_bind(c, e->input, batch, false);
-    fl_executor_set_update(e, c, 1, false);
-    return c->backend->begin(e, c, batch);
-}
-
 /* A part of an iteration; a failure says which batch's it is. */
 static fleet_status run_part(fleet_executor *e, fl_compiled *c, int64_t batch,
                              fl_phase phase)
@@ -286,7 +276,11 @@ static fleet_status run_iteration(fleet_executor *e, fl_compiled *c,
 {
     bool is_last;
 
-    FL_TRY(begin_iteration(e, c, batch));
+    if (e->training)
+        FL_TRY(take_over_training(e));
+    fl_compiled_bind(c, e->input, batch, false);
+    fl_executor_set_update(e, c, 1, false);
+    FL_TRY(c->backend->begin(e, c, batch));
     if (c->plan->prefetches_rows) {
         FL_TRY(run_part(e, c, batch, FL_PULL_WAIT));
         FL_TRY(c->backend->copy_rows(e, c));

@@ -3,8 +3,7 @@
  * with its memory, run.h the plan's regions, prefetch.h its pulls, feed_fetch.h
  * what goes in and out, uneven_ranks.h and localsgd_schedule.h what it does
  * with other ranks, backend.h what it runs on. */
-#ifndef FL_RUNTIME_EXEC_EXECUTOR_H
-#define FL_RUNTIME_EXEC_EXECUTOR_H
+#pragma once
 
 #include <fleet/executor.h>
 
@@ -100,5 +99,3 @@ fleet_status fl_executor_end_update(fleet_executor *e, const fl_compiled *c,
 /* This thread's failure ends the training of the other ranks, too; afterwards
  * no reduction of the plan is under way any more. */
 void fl_executor_end_works(const fleet_executor *e, fl_compiled *c);
-
-#endif

@@ -1,6 +1,5 @@
 /* find_nonfinite.h - which step made the loss infinite or NaN. */
-#ifndef FL_RUNTIME_EXEC_FIND_NONFINITE_H
-#define FL_RUNTIME_EXEC_FIND_NONFINITE_H
+#pragma once
 
 #include "runtime/exec/executor.h"
 
@@ -8,5 +7,3 @@
  * not finite, or which reads a value that is not. */
 fleet_status fl_compiled_find_nonfinite(fl_compiled *c, int64_t batch,
                                         int64_t n_run);
-
-#endif

@@ -1,6 +1,5 @@
 /* host_backend.h - the backend of executors that run on the host alone. */
-#ifndef FL_RUNTIME_EXEC_HOST_BACKEND_H
-#define FL_RUNTIME_EXEC_HOST_BACKEND_H
+#pragma once
 
 #include "runtime/exec/backend.h"
 
@@ -11,5 +10,3 @@ extern const fl_backend fl_host_backend;
 fleet_status fl_host_check(fleet_executor *e, fl_compiled *c, int64_t batch);
 fleet_status fl_host_read(const fl_compiled *c, int value, int64_t rows,
                           void *to);
-
-#endif

@@ -25,12 +25,6 @@ bool fl_localsgd_is_next(const fleet_executor *e)
            e->store->updates >= t->localsgd.begin;
 }
 
-static int64_t steps_between(const fleet_executor *e)
-{
-    return e->store->local.steps > 0 ? e->store->local.steps
-                                     : e->program->training.localsgd.steps;
-}
-
 /* PaddlePaddle's rule: AdaComm's tau by the loss and the learning rate, from 1
  * to 16 (meta_optimizers/localsgd_optimizer.py). */
 static int64_t steps_for(const fl_localsgd *now, double first, double loss,
@@ -43,14 +37,6 @@ static int64_t steps_for(const fl_localsgd *now, double first, double loss,
     return x < 256 ? (int64_t)ceil(sqrt(x)) : 16;
 }
 
-/* The loss of the last iteration; 0 if this rank has no batch. */
-static fleet_status read_loss(const fleet_executor *e, const fl_compiled *c,
-                              float *loss)
-{
-    *loss = 0;
-    return e->joins ? FLEET_OK : c->backend->read(c, c->plan->loss, 1, loss);
-}
-
 /* After an update of all ranks: the mean loss of ranks that train says when
  * they average next. All ranks have the same numbers. */
 static fleet_status follow_loss(fleet_executor *e, const fl_compiled *c)
@@ -60,11 +46,12 @@ static fleet_status follow_loss(fleet_executor *e, const fl_compiled *c)
     fl_localsgd *now = &e->store->local;
     double sum[2] = {0, e->joins ? 0 : 1};
     fl_update u;
-    float loss;
+    float loss = 0;
 
     if (!t->localsgd.adaptive || c->plan->loss < 0)
         return FLEET_OK;
-    FL_TRY(read_loss(e, c, &loss));
+    if (!e->joins) /* else it has no batch */
+        FL_TRY(c->backend->read(c, c->plan->loss, 1, &loss));
     sum[0] = (double)loss;
     FL_TRY(
         p->methods->all_reduce(p, FL_ALL_SUM, FL_WIRE_F64, sum, sum, 2, NULL));
@@ -118,14 +105,15 @@ fleet_status fl_localsgd_average(fleet_executor *e, fl_compiled *c, bool *over)
 
 fleet_status fl_localsgd_updated(fleet_executor *e, fl_compiled *c, bool alone)
 {
+    fl_localsgd *now = &e->store->local;
     bool over;
 
     if (!e->store->agree)
         return FLEET_OK;
     if (!alone)
         return follow_loss(e, c);
-    e->store->local.since++;
-    return e->store->local.since < steps_between(e)
+    return ++now->since < (now->steps > 0 ? now->steps
+                                          : e->program->training.localsgd.steps)
                ? FLEET_OK
                : fl_localsgd_average(e, c, &over);
 }

@@ -1,7 +1,6 @@
 /* localsgd_schedule.h - when ranks that update on their own average their
  * weights. All of it under the store's lock. */
-#ifndef FL_RUNTIME_EXEC_LOCALSGD_SCHEDULE_H
-#define FL_RUNTIME_EXEC_LOCALSGD_SCHEDULE_H
+#pragma once
 
 #include "runtime/exec/executor.h"
 
@@ -14,5 +13,3 @@ fleet_status fl_localsgd_updated(fleet_executor *e, fl_compiled *c, bool alone);
 /* The next average, which a rank also joins when its pass is over; *over: it is
  * for all ranks, and there was none. */
 fleet_status fl_localsgd_average(fleet_executor *e, fl_compiled *c, bool *over);
-
-#endif

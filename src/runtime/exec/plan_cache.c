@@ -21,18 +21,6 @@ void fl_executor_forget_plans(fleet_executor *e)
     e->last = NULL;
 }
 
-/* Another program may be added to the store meanwhile. */
-static fleet_status compile_locked(fleet_executor *e, int64_t batch,
-                                   fl_compiled **compiled)
-{
-    fleet_status status;
-
-    pthread_rwlock_rdlock(&e->store->lock);
-    status = fl_compile(e, batch, compiled);
-    pthread_rwlock_unlock(&e->store->lock);
-    return status;
-}
-
 /* One arena serves this plan and all other ones. */
 static fleet_status widen_arena(fleet_executor *e, fl_compiled *c)
 {
@@ -60,7 +48,10 @@ static fleet_status make_plan(fleet_executor *e, int64_t batch,
 {
     fleet_status status;
 
-    FL_TRY(compile_locked(e, batch, compiled));
+    pthread_rwlock_rdlock(&e->store->lock); /* a program may be added to it */
+    status = fl_compile(e, batch, compiled);
+    pthread_rwlock_unlock(&e->store->lock);
+    FL_TRY(status);
     status = widen_arena(e, *compiled);
     if (status != FLEET_OK)
         fl_compiled_destroy(e, *compiled);

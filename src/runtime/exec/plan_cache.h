@@ -1,6 +1,5 @@
 /* plan_cache.h - the plans of an executor, one for each size of batch. */
-#ifndef FL_RUNTIME_EXEC_PLAN_CACHE_H
-#define FL_RUNTIME_EXEC_PLAN_CACHE_H
+#pragma once
 
 #include "runtime/exec/compile.h"
 
@@ -17,5 +16,3 @@ void fl_executor_forget_plans(fleet_executor *e);
 /* Plans are for a store with its remote and its ranks: FLEET_ESTATE if the
  * store has another remote or other ranks now. */
 fleet_status fl_executor_check_store(const fleet_executor *e);
-
-#endif

@@ -129,11 +129,6 @@ static fleet_status pull_current(fleet_executor *e, fl_compiled *c,
     return pull_batch(e, &e->current, c, false);
 }
 
-static bool ends_group(const fleet_executor *e)
-{
-    return e->training && e->micro + 1 >= e->program->training.merge.steps;
-}
-
 /* A pull that fails is made again by its own iteration. */
 static void pull_next(fleet_executor *e, fl_compiled *next, bool prefetches)
 {
@@ -144,7 +139,7 @@ static void pull_next(fleet_executor *e, fl_compiled *next, bool prefetches)
 fleet_status fl_executor_pull(fleet_executor *e, fl_compiled *c, int64_t batch,
                               fl_compiled *next)
 {
-    bool push = ends_group(e);
+    bool push = e->training && e->micro + 1 >= e->program->training.merge.steps;
 
     FL_TRY(pull_current(e, c, batch));
     if (!push || !e->remote->sync)
@@ -185,23 +180,18 @@ void fl_executor_pulled(fleet_executor *e)
 
 /* --- passes -------------------------------------------------------------- */
 
-/* No rank trains any more. */
-static fleet_status add_over_ranks(const fl_agree *r, double *sum, int n)
-{
-    return r->comm->methods->all_reduce(r->comm, FL_ALL_SUM, FL_WIRE_F64, sum,
-                                        sum, n, NULL);
-}
-
 fleet_status fl_executor_end_pass(fleet_executor *e, double *sum, int n)
 {
     fl_remote *x = e->store->remote;
+    fl_comm *ranks = e->store->agree ? e->store->agree->comm : NULL;
     fleet_status status;
 
-    if (e->store->agree)
+    if (ranks) /* afterwards no rank trains any more */
         FL_TRY(fl_executor_join(e));
     if (!x)
-        return e->store->agree ? add_over_ranks(e->store->agree, sum, n)
-                               : FLEET_OK;
+        return ranks ? ranks->methods->all_reduce(
+                           ranks, FL_ALL_SUM, FL_WIRE_F64, sum, sum, n, NULL)
+                     : FLEET_OK;
     pthread_rwlock_wrlock(&e->store->lock);
     fl_executor_drop(e);
     status = x->methods->end_pass(x, sum, n);

@@ -1,7 +1,6 @@
-/* prefetch.h - pulls from the remote store: this iteration's, and the one that
- * is made for the next iteration meanwhile. */
-#ifndef FL_RUNTIME_EXEC_PREFETCH_H
-#define FL_RUNTIME_EXEC_PREFETCH_H
+/* prefetch.h - pulls from the remote store: for this iteration, and for the
+ * next one while this one runs. */
+#pragma once
 
 #include "runtime/exec/executor.h"
 
@@ -43,5 +42,3 @@ void fl_executor_pulled(fleet_executor *e);
 /* Forget one pull and its batch; or both. */
 void fl_executor_drop_pull(const fleet_executor *e, fl_pulled *p);
 void fl_executor_drop(fleet_executor *e);
-
-#endif

@@ -21,16 +21,6 @@ typedef struct region_run {
     fl_error error;
 } region_run;
 
-static void keep_failure(region_run *run, fleet_status status)
-{
-    int none = 0;
-
-    if (atomic_compare_exchange_strong(&run->failed, &none, 1)) {
-        fl_error_take(&run->error, status);
-        atomic_store(&run->failed, 2);
-    }
-}
-
 static fleet_status run_step(const fl_compiled *c, int step,
                              const fl_range *range)
 {
@@ -78,13 +68,17 @@ static void region_task(void *arg, int task, int thread)
 {
     region_run *run = arg;
     fleet_status status;
+    int none = 0;
 
     if (atomic_load_explicit(&run->failed, memory_order_relaxed))
         return;
     status = run->region->split == FL_SPLIT_ROWS ? run_slice(run, task, thread)
                                                  : run_part(run, task, thread);
-    if (status != FLEET_OK)
-        keep_failure(run, status);
+    if (status != FLEET_OK &&
+        atomic_compare_exchange_strong(&run->failed, &none, 1)) {
+        fl_error_take(&run->error, status);
+        atomic_store(&run->failed, 2);
+    }
 }
 
 /* A kernel of this region reads whole buffers: rows past the batch are zero. */

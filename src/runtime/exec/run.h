@@ -1,9 +1,7 @@
 /* run.h - the phases of a compiled plan: feeds are bound, kernels begin,
  * regions run one after the other. */
-#ifndef FL_RUNTIME_EXEC_RUN_H
-#define FL_RUNTIME_EXEC_RUN_H
+#pragma once
 
-#include "base/thread.h"
 #include "runtime/exec/executor.h"
 #include "base/pool.h"
 
@@ -25,5 +23,3 @@ fleet_status fl_compiled_run(fl_compiled *c, fl_context *context, int64_t batch,
 /* One region, shared by the threads of a pool; NULL: this thread alone. */
 fleet_status fl_host_run_region(fl_compiled *c, fl_pool *pool, size_t r,
                                 int64_t batch);
-
-#endif

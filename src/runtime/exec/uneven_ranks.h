@@ -1,7 +1,6 @@
 /* uneven_ranks.h - ranks with different numbers of batches: a rank whose pass
  * is over joins the updates of the other ranks. */
-#ifndef FL_RUNTIME_EXEC_UNEVEN_RANKS_H
-#define FL_RUNTIME_EXEC_UNEVEN_RANKS_H
+#pragma once
 
 #include "runtime/exec/executor.h"
 
@@ -12,5 +11,3 @@ fleet_status fl_executor_join(fleet_executor *e);
 /* The same with the executor that trains. A failure ends the other ranks,
  * too. */
 fleet_status fl_store_join(fl_store *s);
-
-#endif

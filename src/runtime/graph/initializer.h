@@ -1,6 +1,5 @@
 /* initializer.h - first values, as a function of (seed, name[, key]). */
-#ifndef FL_RUNTIME_GRAPH_INITIALIZER_H
-#define FL_RUNTIME_GRAPH_INITIALIZER_H
+#pragma once
 
 #include "runtime/graph/shape.h"
 
@@ -25,5 +24,3 @@ void fl_filler_row(const fl_filler *f, uint64_t key, float *out, int64_t n);
 
 /* FLEET_EINVAL for an initializer that cannot be, naming `what`. */
 fleet_status fl_initializer_check(const char *what, const fleet_initializer *i);
-
-#endif

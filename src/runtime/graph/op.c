@@ -1,7 +1,10 @@
-/* op.c - attributes of nodes, by name. */
+/* op.c - names of kinds; attributes of nodes, by name. */
 #include "runtime/graph/op.h"
 
 #include <string.h>
+
+const char *const fl_var_kind_names[] = {"data",  "param", "table",
+                                         "state", "temp",  NULL};
 
 const fl_attr *fl_node_attr(const fl_node *n, const char *name)
 {
@@ -19,9 +22,4 @@ int64_t fl_node_int(const fl_node *n, const char *name)
 double fl_node_float(const fl_node *n, const char *name)
 {
     return fl_node_attr(n, name)->f;
-}
-
-const char *fl_node_string(const fl_node *n, const char *name)
-{
-    return fl_node_attr(n, name)->s;
 }

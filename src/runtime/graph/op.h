@@ -1,26 +1,24 @@
 /* op.h - what an operator is, and the nodes and variables of a program.
  *
- * To add an operator: write src/ops/NAME.c, end it with a const fl_op and its
- * builder of nn.h, add NAME to src/ops/ops.def, give it a case in
- * test/ops/ops_test.c, and its kernels a CUDA half in src/ops/NAME.cu. Nothing
- * else changes. docs/add-an-op.md walks through one.
+ * To add an operator: write src/ops/NAME.c with a const fl_op and its builder
+ * of nn.h, its CUDA kernels in src/ops/NAME.cu, add NAME to src/ops/ops.def,
+ * and a case to test/ops/ops_test.c. Nothing else changes. docs/add-an-op.md
+ * shows all of it.
  */
-#ifndef FL_RUNTIME_GRAPH_OP_H
-#define FL_RUNTIME_GRAPH_OP_H
+#pragma once
 
 #include "runtime/graph/shape.h"
 
 typedef struct fl_node fl_node;
 typedef struct fl_lowering fl_lowering;
 
-typedef enum fl_attr_type { FL_INT, FL_FLOAT, FL_STRING, FL_INTS } fl_attr_type;
+typedef enum fl_attr_type { FL_INT, FL_FLOAT, FL_INTS } fl_attr_type;
 
 typedef struct fl_attr {
     const char *name;
     fl_attr_type type;
     int64_t i;
     double f;
-    const char *s;
     const int64_t *v; /* FL_INTS: n of them */
     int n;
 } fl_attr;
@@ -34,11 +32,6 @@ typedef struct fl_attr {
     (fl_attr)                                                                  \
     {                                                                          \
         .name = key, .type = FL_FLOAT, .f = (double)(value)                    \
-    }
-#define FL_ATTR_STRING(key, value)                                             \
-    (fl_attr)                                                                  \
-    {                                                                          \
-        .name = key, .type = FL_STRING, .s = (value)                           \
     }
 #define FL_ATTR_INTS(key, values, count)                                       \
     (fl_attr)                                                                  \
@@ -80,12 +73,11 @@ typedef enum fl_var_kind {
     FL_VAR_DATA,
     FL_VAR_PARAM, /* of the store */
     FL_VAR_TABLE, /* rows, of the store */
-    FL_VAR_STATE, /* of the store: not trained, has a merge rule */
+    FL_VAR_STATE, /* of the store: not trained */
     FL_VAR_TEMP   /* an operator's result */
 } fl_var_kind;
 
-/* How states of several workers become one. */
-typedef enum fl_merge { FL_MERGE_NONE, FL_MERGE_SUM, FL_MERGE_LAST } fl_merge;
+extern const char *const fl_var_kind_names[]; /* NULL ends them */
 
 struct fleet_var {
     fleet_program *program;
@@ -97,7 +89,6 @@ struct fleet_var {
     bool ragged;           /* any number of values per sample */
     fl_node *producer;     /* FL_VAR_TEMP */
     fleet_param_attr attr; /* PARAM, TABLE; its name is NULL */
-    fl_merge merge;        /* STATE */
     bool keep_gradient;    /* its gradient can be read after an iteration, also
                               of data: for tests */
 };
@@ -118,7 +109,4 @@ struct fl_node {
 /* Attributes by name, which the builder has put. */
 int64_t fl_node_int(const fl_node *n, const char *name);
 double fl_node_float(const fl_node *n, const char *name);
-const char *fl_node_string(const fl_node *n, const char *name);
 const fl_attr *fl_node_attr(const fl_node *n, const char *name); /* or NULL */
-
-#endif

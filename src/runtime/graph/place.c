@@ -1,7 +1,6 @@
 /* place.c - fleet_program_place() and guards: where a program's steps run. */
 #include "runtime/graph/place.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,8 +28,9 @@ static fleet_status take_gpu(fl_place *p, fleet_place place,
     return FLEET_OK;
 }
 
-fleet_status fl_place_set(fl_place *p, fleet_place place,
-                          const fleet_place_options *options)
+/* All of it, or what the guards leave, goes to a place. */
+static fleet_status set_place(fl_place *p, fleet_place place,
+                              const fleet_place_options *options)
 {
     static const fleet_place_options none;
     const fleet_place_options *o = options ? options : &none;
@@ -61,12 +61,11 @@ fleet_status fl_place_of(const fl_place *program, fleet_place own, fl_place *p)
     p->no_graphs = program->no_graphs;
     if (own == 0)
         return FLEET_OK;
-    return fl_place_set(
-        p, own,
-        &(fleet_place_options){.allow_cpu = p->allow_cpu,
-                               .no_graphs = p->no_graphs,
-                               .strict_fp32 =
-                                   p->gpu && p->gpu->options.strict_fp32});
+    return set_place(p, own,
+                     &(fleet_place_options){
+                         .allow_cpu = p->allow_cpu,
+                         .no_graphs = p->no_graphs,
+                         .strict_fp32 = p->gpu && p->gpu->options.strict_fp32});
 }
 
 /* --- fleet_program_place, guards ----------------------------------------- */
@@ -122,7 +121,7 @@ fleet_status fleet_program_place(fleet_program *p, fleet_place place,
                        "%d",
                        place);
     FL_TRY(check_guards(p, place));
-    return fl_place_set(&p->place, place, options);
+    return set_place(&p->place, place, options);
 }
 
 fleet_status fleet_device_guard(fleet_program *p, const char *device)

@@ -1,7 +1,6 @@
 /* place.h - where a program's steps run: on the host alone, or also on a
  * GPU. */
-#ifndef FL_RUNTIME_GRAPH_PLACE_H
-#define FL_RUNTIME_GRAPH_PLACE_H
+#pragma once
 
 #include <fleet/program.h>
 
@@ -18,13 +17,6 @@ typedef struct fl_place {
 
 void fl_place_done(fl_place *p);
 
-/* All of it, or what the guards leave, goes to a place; FLEET_EUNSUPPORTED if
- * that is another GPU than one that is asked for already. */
-fleet_status fl_place_set(fl_place *p, fleet_place place,
-                          const fleet_place_options *options);
-
 /* An executor's, which has a user's share of the GPU: the program's, if it has
  * none of its own. */
 fleet_status fl_place_of(const fl_place *program, fleet_place own, fl_place *p);
-
-#endif

@@ -327,15 +327,13 @@ fleet_status fleet_param_set_ps(fleet_program *p, const char *name, fleet_ps ps)
 
 fleet_var *fl_program_state(fleet_program *p, const char *prefix,
                             const char *suffix, fleet_dtype dtype,
-                            const fl_shape *shape, fl_merge merge)
+                            const fl_shape *shape)
 {
-    fleet_var like = {
-        .kind = FL_VAR_STATE, .dtype = dtype, .shape = *shape, .merge = merge};
     const char *name = fl_program_ok(p) ? dotted_name(p, prefix, suffix) : NULL;
 
     if (!name)
         return p ? fl_program_failed(p, FLEET_ENOMEM) : NULL;
-    return new_var(p, &like, name);
+    return fl_program_state_named(p, name, dtype, shape);
 }
 
 fleet_var *fl_program_state_named(fleet_program *p, const char *name,
@@ -380,26 +378,13 @@ static fleet_status copy_attrs(fleet_program *p, fl_node *n,
 
         *a = attr[i];
         a->name = fl_arena_strdup(&p->arena, attr[i].name);
-        if (a->s)
-            a->s = fl_arena_strdup(&p->arena, attr[i].s);
         if (a->v)
             a->v = fl_arena_copy(&p->arena, attr[i].v,
                                  (size_t)a->n * sizeof *a->v);
-        if (!a->name || (attr[i].s && !a->s) || (attr[i].v && !a->v))
+        if (!a->name || (attr[i].v && !a->v))
             return FLEET_ENOMEM;
     }
     n->n_attr = n_attr;
-    return FLEET_OK;
-}
-
-static fleet_status check_inputs(const fleet_program *p, const fl_op *op,
-                                 fleet_var *const *in, int n_in)
-{
-    for (int i = 0; i < n_in; i++)
-        if (in[i] && in[i]->program != p)
-            return fl_fail(FLEET_EINVAL,
-                           "%s: \"%s\" is a variable of another program",
-                           op->name, in[i]->name);
     return FLEET_OK;
 }
 
@@ -439,7 +424,11 @@ static fleet_status add_outputs(fleet_program *p, fl_node *n)
 static fleet_status add_node(fleet_program *p, fl_node *n, fleet_var *const *in,
                              int n_in, const fl_attr *attr, int n_attr)
 {
-    FL_TRY(check_inputs(p, n->op, in, n_in));
+    for (int i = 0; i < n_in; i++)
+        if (in[i] && in[i]->program != p)
+            return fl_fail(FLEET_EINVAL,
+                           "%s: \"%s\" is a variable of another program",
+                           n->op->name, in[i]->name);
     FL_TRY(
         fl_grow(&p->node, &p->node_capacity, p->n_node + 1, sizeof *p->node));
     n->in = fl_arena_copy(&p->arena, in, (size_t)n_in * sizeof *in);

@@ -1,9 +1,7 @@
 /* program.h - the inside of a program, and how builders add to it. */
-#ifndef FL_RUNTIME_GRAPH_PROGRAM_H
-#define FL_RUNTIME_GRAPH_PROGRAM_H
+#pragma once
 
 #include "base/arena.h"
-#include "base/json.h"
 #include "base/map.h"
 #include "runtime/device/context.h"
 #include "runtime/graph/op.h"
@@ -52,8 +50,7 @@ fleet_var *fl_program_table(fleet_program *p, const char *name,
                             fleet_initializer fallback);
 fleet_var *fl_program_state(fleet_program *p, const char *prefix,
                             const char *suffix, fleet_dtype dtype,
-                            const fl_shape *shape, fl_merge merge);
-
+                            const fl_shape *shape);
 fleet_var *fl_program_state_named(fleet_program *p, const char *name,
                                   fleet_dtype dtype, const fl_shape *shape);
 
@@ -73,5 +70,3 @@ bool fl_program_ok(const fleet_program *p);
 /* Which nodes must run so that `wanted` variables exist: marks by node id. */
 void fl_program_mark(const fleet_program *p, fleet_var *const *wanted, int n,
                      bool *marked);
-
-#endif

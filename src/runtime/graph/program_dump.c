@@ -4,13 +4,6 @@
 #include "runtime/graph/program.h"
 #include "runtime/graph/program_dump.h"
 
-static const char *kind_name(fl_var_kind kind)
-{
-    static const char *const names[] = {"data", "param", "table", "state",
-                                        "temp"};
-    return names[kind];
-}
-
 static void print_attr(const fl_attr *a, fl_text *out)
 {
     fl_text_add(out, " %s=", a->name);
@@ -20,9 +13,6 @@ static void print_attr(const fl_attr *a, fl_text *out)
         break;
     case FL_FLOAT:
         fl_text_add(out, "%g", a->f);
-        break;
-    case FL_STRING:
-        fl_text_add(out, "\"%s\"", a->s);
         break;
     case FL_INTS:
         for (int i = 0; i < a->n; i++)
@@ -45,7 +35,7 @@ fleet_status fl_program_text(const fleet_program *p, fl_text *out)
 
         if (v->kind != FL_VAR_TEMP)
             fl_text_add(
-                out, "%s %s %s%s%s%s\n", kind_name(v->kind), v->name,
+                out, "%s %s %s%s%s%s\n", fl_var_kind_names[v->kind], v->name,
                 fleet_dtype_name(v->dtype), fl_shape_print(&v->shape).chars,
                 v->ragged ? " ragged" : "", v->attr.frozen ? " frozen" : "");
     }

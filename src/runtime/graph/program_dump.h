@@ -1,11 +1,8 @@
 /* program_dump.h - a program as text and as a Graphviz digraph. */
-#ifndef FL_RUNTIME_GRAPH_PROGRAM_DUMP_H
-#define FL_RUNTIME_GRAPH_PROGRAM_DUMP_H
+#pragma once
 
 #include "base/text.h"
 #include "runtime/graph/program.h"
 
 fleet_status fl_program_text(const fleet_program *p, fl_text *out);
 fleet_status fl_program_dot(const fleet_program *p, fl_text *out);
-
-#endif

@@ -9,8 +9,6 @@
 #include "runtime/graph/program.h"
 #include "runtime/graph/program_json.h"
 
-static const char *const kind_names[] = {"data",  "param", "table",
-                                         "state", "temp",  NULL};
 static const char *const dtype_names[] = {"float32", "int64", NULL};
 static const fleet_dtype dtypes[] = {FLEET_FLOAT32, FLEET_INT64};
 
@@ -34,7 +32,7 @@ static fleet_status put_var(fl_json *list, const fleet_var *v)
 
     FL_TRY(fl_json_append(list, o));
     FL_TRY(fl_json_put(o, "name", fl_json_string(v->name)));
-    FL_TRY(fl_json_put(o, "kind", fl_json_string(kind_names[v->kind])));
+    FL_TRY(fl_json_put(o, "kind", fl_json_string(fl_var_kind_names[v->kind])));
     FL_TRY(fl_json_put(o, "dtype", fl_json_string(fleet_dtype_name(v->dtype))));
     FL_TRY(put_ints(o, "shape", v->shape.dim, v->shape.n_dim));
     if (v->ragged)
@@ -53,8 +51,6 @@ static fleet_status put_attr(fl_json *attrs, const fl_attr *a)
         return fl_json_put(attrs, a->name, fl_json_int(a->i));
     case FL_FLOAT:
         return fl_json_put(attrs, a->name, fl_json_double(a->f, 17));
-    case FL_STRING:
-        return fl_json_put(attrs, a->name, fl_json_string(a->s));
     default:
         return put_ints(attrs, a->name, a->v, a->n);
     }
@@ -200,7 +196,7 @@ static fleet_status read_var(fleet_program *p, const fl_at *at)
 
     FL_TRY(read_name(at, "name", &name));
     FL_TRY(fl_at_required(&kind_at));
-    FL_TRY(fl_at_choice(&kind_at, kind_names, &kind));
+    FL_TRY(fl_at_choice(&kind_at, fl_var_kind_names, &kind));
     FL_TRY(fl_at_choice(&dtype_at, dtype_names, &dtype));
     FL_TRY(fl_at_bool(&ragged_at, &ragged));
     FL_TRY(read_shape(&shape_at, &shape));

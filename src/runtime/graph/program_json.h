@@ -1,6 +1,5 @@
 /* program_json.h - programs as JSON, for inference models. */
-#ifndef FL_RUNTIME_GRAPH_PROGRAM_JSON_H
-#define FL_RUNTIME_GRAPH_PROGRAM_JSON_H
+#pragma once
 
 #include "base/json.h"
 #include "runtime/graph/program.h"
@@ -13,5 +12,3 @@ fleet_status fl_program_to_json(const fleet_program *p, fleet_var *const *fetch,
 typedef const fl_op *fl_op_finder(const char *name);
 fleet_status fl_program_from_json(fleet_program *p, const fl_at *at,
                                   fl_op_finder *find);
-
-#endif

@@ -1,6 +1,5 @@
 /* shape.h - shapes whose first dimension may be the batch. */
-#ifndef FL_RUNTIME_GRAPH_SHAPE_H
-#define FL_RUNTIME_GRAPH_SHAPE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -42,5 +41,3 @@ int64_t fl_shape_count(const fl_shape *s, int64_t batch);
 /* Positive dimensions, -1 in first place alone, no overflow: else FLEET_ESHAPE
  * for `what`. */
 fleet_status fl_shape_check(const char *what, const int64_t *dims, int n_dim);
-
-#endif

@@ -1,7 +1,7 @@
-/* training.h - what fleet_minimize() was asked for, pass by pass. Plain data,
- * for CPUs and GPUs alike. */
-#ifndef FL_RUNTIME_GRAPH_TRAINING_H
-#define FL_RUNTIME_GRAPH_TRAINING_H
+/* training.h - the options of a training, as fleet_minimize() has found them in
+ * the strategy, for each pass that reads them. Plain data, for CPUs and GPUs
+ * alike. */
+#pragma once
 
 #include <fleet/fleet.h>
 #include <stdbool.h>
@@ -64,5 +64,3 @@ typedef struct fl_training {
         int64_t smallest;    /* floats of a parameter that is worth it */
     } dgc;
 } fl_training;
-
-#endif

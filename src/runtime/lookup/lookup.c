@@ -14,31 +14,41 @@ int fl_lookup_features(const fl_lookup_slot *slot)
     return slot->ids->ragged ? 1 : (int)fl_shape_cols(&slot->ids->shape);
 }
 
+void fl_lookup_fill_features(fl_feature *feature, const fl_lookup_slot *slot,
+                             int n_slot, int64_t dim, int first_ids,
+                             int first_out)
+{
+    for (int i = 0; i < n_slot; i++)
+        for (int j = 0; j < fl_lookup_features(&slot[i]); j++)
+            *feature++ =
+                (fl_feature){.ids = first_ids + i,
+                             .column = j,
+                             .out = first_out + i,
+                             .out_column = j * dim,
+                             .ragged = slot[i].ids->ragged,
+                             .mean = slot[i].mean && slot[i].ids->ragged};
+}
+
 static const fl_lookup_config *make_config(fl_lowering *l,
                                            const fleet_var *table,
                                            const fl_lookup_slot *slot,
                                            int n_slot)
 {
-    fl_lookup_config c = {.table = table, .n_out = n_slot};
+    fl_lookup_config c = {.table = table};
     fl_feature *feature;
 
     for (int i = 0; i < n_slot; i++)
         c.n_feature += fl_lookup_features(&slot[i]);
     c.feature = feature =
         fl_arena_alloc(&l->plan->arena, (size_t)c.n_feature * sizeof *feature);
-    for (int i = 0; feature && i < n_slot; i++)
-        for (int j = 0; j < fl_lookup_features(&slot[i]); j++) {
-            *feature++ =
-                (fl_feature){.ids = FIRST_IDS + i,
-                             .column = j,
-                             .out = i,
-                             .out_column = j * table->shape.dim[1],
-                             .ragged = slot[i].ids->ragged,
-                             .mean = slot[i].mean && slot[i].ids->ragged};
-            c.ragged = c.ragged || slot[i].ids->ragged;
-        }
+    if (!feature)
+        return NULL;
+    fl_lookup_fill_features(feature, slot, n_slot, table->shape.dim[1],
+                            FIRST_IDS, FIRST_OUT);
+    for (int i = 0; i < n_slot; i++)
+        c.ragged = c.ragged || slot[i].ids->ragged;
     c.merged = l->program->training.merge.steps > 1;
-    return feature ? fl_config(l, &c, sizeof c) : NULL;
+    return fl_config(l, &c, sizeof c);
 }
 
 fl_operand *fl_lookup_operands(fl_lowering *l, int n)
@@ -52,28 +62,22 @@ fl_operand *fl_lookup_operands(fl_lowering *l, int n)
 
 /* The keys that a remote is asked for are found in FL_PULL; ps.pull and
  * ps.arrive come between these steps and rows.place. */
-static void emit_pull(fl_lowering *l, const fl_node *n,
+static void emit_find(fl_lowering *l, const fl_node *n,
                       const fl_lookup_config *c, const fl_operand *o, int n_ids)
 {
+    bool remote = l->plan->store->remote != NULL;
     fl_operand lookup = FL_RW(o[THE_LOOKUP].value);
     fl_operand rows = FL_R(fl_value_of(l, c->table));
     fl_phase phase = l->phase;
 
-    l->phase = FL_PULL;
+    if (remote)
+        l->phase = FL_PULL;
     fl_emit(l, &fl_kernel_rows_split, n, c, o, FIRST_IDS + n_ids);
-    FL_EMIT(l, &fl_kernel_rows_unique, n, c, lookup, rows);
+    FL_EMIT(l, remote ? &fl_kernel_rows_unique : &fl_kernel_rows_find, n, c,
+            lookup, rows);
     l->phase = phase;
-    FL_EMIT(l, &fl_kernel_rows_place, n, c, lookup);
-}
-
-static void emit_find(fl_lowering *l, const fl_node *n,
-                      const fl_lookup_config *c, const fl_operand *o, int n_ids)
-{
-    fl_operand lookup = FL_RW(o[THE_LOOKUP].value);
-    fl_operand rows = FL_R(fl_value_of(l, c->table));
-
-    fl_emit(l, &fl_kernel_rows_split, n, c, o, FIRST_IDS + n_ids);
-    FL_EMIT(l, &fl_kernel_rows_find, n, c, lookup, rows);
+    if (remote)
+        FL_EMIT(l, &fl_kernel_rows_place, n, c, lookup);
 }
 
 /* Returns the lookup's value. */
@@ -82,9 +86,8 @@ static int emit_forward(fl_lowering *l, const fl_node *n,
                         int n_slot)
 {
     const fl_lookup_config *c = make_config(l, table, slot, n_slot);
-    bool remote = l->plan->store->remote != NULL;
-    int lookup = remote ? fl_object_per_slot(l, "lookup", sizeof(fl_lookup))
-                        : fl_object(l, "lookup", sizeof(fl_lookup));
+    int lookup = (l->plan->store->remote ? fl_object_per_slot : fl_object)(
+        l, "lookup", sizeof(fl_lookup));
     int rows = fl_value_of(l, table);
     fl_operand *o = fl_lookup_operands(l, FIRST_OUT + n_slot);
 
@@ -93,7 +96,7 @@ static int emit_forward(fl_lowering *l, const fl_node *n,
     o[THE_LOOKUP] = (fl_operand)FL_W(lookup);
     for (int i = 0; i < n_slot; i++)
         o[FIRST_IDS + i] = (fl_operand)FL_R(fl_value_of(l, slot[i].ids));
-    (remote ? emit_pull : emit_find)(l, n, c, o, n_slot);
+    emit_find(l, n, c, o, n_slot);
     o[THE_LOOKUP] = (fl_operand)FL_R(lookup);
     o[THE_TABLE] = (fl_operand)FL_R(rows);
     for (int i = 0; i < n_slot; i++)

@@ -4,6 +4,7 @@
 #include "runtime/store/lookup_kernels.h"
 
 #include "runtime/device/cuda/sort.h"
+#include "runtime/optim/update_gpu.h"
 #include "runtime/store/table_cuda.h"
 #include "runtime/device/cuda/warp_rows.h"
 
@@ -63,8 +64,7 @@ static state *state_of(const fl_device_step *s)
     return static_cast<state *>(s->state);
 }
 
-static slot launch_resolve(const fl_device_step *s,
-                           const fl_device_feature *from)
+static slot launch_resolve(const fl_device_step *s, const fl_feature *from)
 {
     const fl_device_arg *ids = &s->arg[from->ids];
     const fl_device_arg *out = from->out >= 0 ? &s->arg[from->out] : nullptr;
@@ -109,20 +109,14 @@ static fleet_status features_prepare(fl_device *d, fl_queue *q,
     return d->methods->copy(d, q, copy, st->host, bytes, FL_TO_DEVICE);
 }
 
-static bool is_any_ragged(const fl_device_step *s)
-{
-    const fl_device_lookup *c = config_of(s);
-
-    for (int i = 0; i < c->n_feature; i++)
-        if (c->feature[i].ragged)
-            return true;
-    return false;
-}
-
 static features features_of(const fl_device_step *s)
 {
-    return {state_of(s)->copy, config_of(s)->n_feature, is_any_ragged(s),
-            s->batch};
+    const fl_device_lookup *c = config_of(s);
+    features all = {state_of(s)->copy, c->n_feature, 0, s->batch};
+
+    for (int i = 0; i < c->n_feature; i++)
+        all.ragged |= c->feature[i].ragged;
+    return all;
 }
 
 /* May every feature's rows be read and written V floats at a time? */
@@ -264,13 +258,6 @@ __device__ static const float *row_at(const rows &all, int64_t number)
                   : fl_weights_at(*all.table, at);
 }
 
-static rows rows_of(const fl_device_step *s)
-{
-    return {fl_step_ptr<fl_device_rows>(s, FL_GATHER_TABLE),
-            fl_step_ptr<int64_t>(s, FL_GATHER_SLOT),
-            fl_step_f32(s, FL_GATHER_FRESH), config_of(s)->dim};
-}
-
 template <int V>
 __device__ static fl_pack<V> row_part(const rows &all, int64_t number,
                                       int64_t column)
@@ -332,9 +319,12 @@ static fleet_status gather_by(fl_queue *q, const fl_device_step *s)
     features all = features_of(s);
     int64_t dim = config_of(s)->dim, cells = all.batch * all.n;
     int share = fl_warp_rows_share(dim, V);
+    rows from = {fl_step_ptr<fl_device_rows>(s, FL_GATHER_TABLE),
+                 fl_step_ptr<int64_t>(s, FL_GATHER_SLOT),
+                 fl_step_f32(s, FL_GATHER_FRESH), dim};
 
     return FL_LAUNCH(combine_rows<V>, fl_warp_rows_blocks(cells, share),
-                     FL_THREADS, 0, q, all, rows_of(s),
+                     FL_THREADS, 0, q, all, from,
                      fl_step_ptr<uint32_t>(s, FL_GATHER_WHICH), dim, share);
 }
 

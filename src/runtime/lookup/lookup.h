@@ -1,37 +1,38 @@
-/* lookup.h - all slots of a table, looked up together.
+/* lookup.h - all lookups in a table, done together; each lookup is of one
+ * dataset slot.
  *
  *   rows.split   ids of a slice -> hashes, sorted by part
  *   rows.find    per part: duplicates removed, rows found
  *   rows.gather  rows -> the outputs, one for each slot, sum or mean
  *   rows.sum     per part: gradients of equal ids added, in the order of
- *                (sample, slot, position)
+ *                their positions
  *   rows.merge   per part: sums of several batches added
  *   rows.update  per part: missing rows made, the rule applied
  *
  * With a remote (remote.h) the rows are on servers or other ranks, and the
- * first steps are done for a batch while the one before it is computed:
+ * first steps run for a batch while the batch before it is computed:
  *
  *   rows.split   as above
  *   rows.unique  per part: duplicates removed
- *   ps.pull      the keys of all lookups of the plan are asked for
+ *   ps.pull      the keys of all lookups of the plan are requested
  *   ps.arrive    their rows have come
  *   rows.place   per part: positions point to them
  *   rows.gather, rows.sum, rows.merge  as above
  *   ps.push      the sums are sent
  *
- * The lookup that the steps hand on then exists twice, once per slot, and the
- * sums of a merge group are beside both.
+ * The fl_lookup that these steps hand on then exists twice, once for each pull
+ * slot (remote.h); the sums of a merge group exist once, in a third one.
  *
  * A table whose rows are on a GPU has other steps: lookup_gpu.h.
  *
- * An id's place in the batch is its position: ids are numbered by sample, then
- * slot, then place in the slot. A slot of L ids without an own combiner counts
- * as L features; a ragged one as one feature.
+ * The position of an id is its number in the batch: ids are numbered by sample,
+ * then dataset slot, then place in the slot. A slot of L ids without an own
+ * combiner counts as L features; a ragged one as one feature.
  */
-#ifndef FL_RUNTIME_LOOKUP_LOOKUP_H
-#define FL_RUNTIME_LOOKUP_LOOKUP_H
+#pragma once
 
 #include "runtime/plan/lower.h"
+#include "runtime/store/lookup_kernels.h"
 
 /* One slot, as its operator has it. */
 typedef struct fl_lookup_slot {
@@ -60,10 +61,14 @@ int fl_lookup_norm(fl_lowering *l, const fl_sparse *s, int *n);
  * slot. */
 int fl_lookup_features(const fl_lookup_slot *slot);
 
+/* The features of n slots. Of slot i the ids are operand first_ids + i, and the
+ * output, or its gradient, is operand first_out + i. */
+void fl_lookup_fill_features(fl_feature *feature, const fl_lookup_slot *slot,
+                             int n_slot, int64_t dim, int first_ids,
+                             int first_out);
+
 /* Room for n operands of a step; NULL without memory, which is remembered. */
 fl_operand *fl_lookup_operands(fl_lowering *l, int n);
 
 /* The value of the lookup whose sums an update is made of. */
 int fl_lookup_sums(const fl_sparse *s);
-
-#endif

@@ -1,5 +1,4 @@
 /* lookup_backward.c - the backward steps of a lookup; see lookup.h. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -14,34 +13,10 @@ enum {
     THE_UPDATE,
     THE_TABLE,
     THE_NORMS = 2,
-    THE_SUMS = 2, /* absent: in the lookup */
-    FIRST_OUT = 2
+    THE_SUMS = 2 /* absent: in the lookup */
 };
 
-static fl_lookup *lookup_of(const fl_instance *in)
-{
-    return fl_ptr(in, THE_LOOKUP);
-}
-
-static fleet_status by_parts(fl_instance *in)
-{
-    in->n_part = FL_N_PART;
-    return FLEET_OK;
-}
-
 /* --- rows.sum ------------------------------------------------------------ */
-
-/* Where the gradient of a feature's sample lies; NULL: there is none. */
-static const float *gradient_at(const fl_instance *in, int64_t sample,
-                                const fl_feature *feature)
-{
-    const fl_arg *a = &in->arg[FIRST_OUT + feature->out];
-
-    if (!a->base)
-        return NULL;
-    return (const float *)(const void *)(*a->base + a->offset) +
-           sample * a->ld + feature->out_column;
-}
 
 typedef struct contribution {
     const float *g; /* NULL: none */
@@ -56,8 +31,12 @@ static contribution contribution_of(const fl_instance *in, const fl_lookup *k,
     uint32_t sample = cell / (uint32_t)c->n_feature;
     uint32_t at = cell - sample * (uint32_t)c->n_feature;
     const fl_feature *feature = &c->feature[at];
-    contribution r = {gradient_at(in, sample, feature), 1.0f};
+    const fl_arg *a = &in->arg[feature->out];
+    contribution r = {NULL, 1.0f};
 
+    if (a->base)
+        r.g = (const float *)fl_ptr(in, feature->out) + sample * a->ld +
+              feature->out_column;
     if (feature->mean)
         r.factor =
             1.0f / (float)(k->offsets[at][sample + 1] - k->offsets[at][sample]);
@@ -109,7 +88,7 @@ static fleet_status grad_room(fl_lookup_part *p, int64_t n)
 static fleet_status sum_run(const fl_instance *in, const fl_range *r)
 {
     enum { DISTANCE = 8 }; /* of the prefetch, in keys */
-    fl_lookup *k = lookup_of(in);
+    fl_lookup *k = fl_lookup_of(in);
     fl_lookup_part *p = &k->part[r->begin];
     float *sum;
 
@@ -138,7 +117,7 @@ const fl_kernel fl_kernel_rows_sum = {
     .name = "rows.sum",
     .on_host = true,
     .split = FL_SPLIT_PARTS,
-    .prepare = by_parts,
+    .n_part = FL_N_PART,
     .run = sum_run,
 };
 
@@ -168,13 +147,13 @@ static fleet_status widen_set(fl_key_set *s, int64_t most)
 /* Where merged sums are. */
 static fl_lookup *sums_of(const fl_instance *in)
 {
-    return in->arg[THE_SUMS].base ? fl_ptr(in, THE_SUMS) : lookup_of(in);
+    return in->arg[THE_SUMS].base ? fl_ptr(in, THE_SUMS) : fl_lookup_of(in);
 }
 
 static fleet_status merge_prepare(fl_instance *in)
 {
-    sums_of(in)->rows = lookup_of(in)->rows;
-    return by_parts(in);
+    sums_of(in)->rows = fl_lookup_of(in)->rows;
+    return FLEET_OK;
 }
 
 static void merge_finish(fl_instance *in)
@@ -183,25 +162,11 @@ static void merge_finish(fl_instance *in)
         fl_lookup_done(sums_of(in));
 }
 
-/* One key's gradient into the sums, which have room for it. */
-static void merge_one(const fl_simd *simd, fl_lookup_part *p, uint64_t key,
-                      const float *grad, int64_t dim)
-{
-    bool is_new;
-    uint32_t u = fl_key_set_add(&p->merged, key, &is_new);
-    float *sum = p->merged_sum + (int64_t)u * dim;
-
-    if (is_new)
-        memcpy(sum, grad, (size_t)dim * sizeof *sum);
-    else
-        simd->add(sum, sum, grad, dim);
-}
-
 static fleet_status merge_run(const fl_instance *in, const fl_range *r)
 {
     const fl_simd *simd = fl_simd_best();
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
-    fl_lookup *k = lookup_of(in);
+    fl_lookup *k = fl_lookup_of(in);
     const fl_lookup_part *p = &k->part[r->begin];
     fl_lookup_part *to = &sums_of(in)->part[r->begin];
     int64_t dim = k->rows->dim;
@@ -212,8 +177,17 @@ static fleet_status merge_run(const fl_instance *in, const fl_range *r)
     FL_TRY(fl_grow(&to->merged_sum, &to->merged_capacity,
                    (size_t)((to->merged.n + p->n_grad) * dim),
                    sizeof *to->merged_sum));
-    for (int64_t i = 0; i < p->n_grad; i++)
-        merge_one(simd, to, p->keys.key[p->which[i]], p->grad[i], dim);
+    for (int64_t i = 0; i < p->n_grad; i++) {
+        bool is_new;
+        uint32_t u =
+            fl_key_set_add(&to->merged, p->keys.key[p->which[i]], &is_new);
+        float *sum = to->merged_sum + (int64_t)u * dim;
+
+        if (is_new)
+            memcpy(sum, p->grad[i], (size_t)dim * sizeof *sum);
+        else
+            simd->add(sum, sum, p->grad[i], dim);
+    }
     return FLEET_OK;
 }
 
@@ -221,6 +195,7 @@ const fl_kernel fl_kernel_rows_merge = {
     .name = "rows.merge",
     .on_host = true,
     .split = FL_SPLIT_PARTS,
+    .n_part = FL_N_PART,
     .prepare = merge_prepare,
     .finish = merge_finish,
     .run = merge_run,
@@ -247,7 +222,7 @@ static fleet_status check_run(const fl_instance *in, const fl_range *r)
 {
     const fl_lookup_config *c = in->step->config;
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
-    fl_lookup *k = lookup_of(in);
+    fl_lookup *k = fl_lookup_of(in);
     const fl_lookup_part *p = &k->part[r->begin];
     int64_t n =
         now->joins ? 0 : count_changed(c, p); /* joins: of a batch before */
@@ -266,7 +241,7 @@ const fl_kernel fl_kernel_rows_check = {
     .name = "rows.check",
     .on_host = true,
     .split = FL_SPLIT_PARTS,
-    .prepare = by_parts,
+    .n_part = FL_N_PART,
     .run = check_run,
 };
 
@@ -277,7 +252,7 @@ static fleet_status norm_run(const fl_instance *in, const fl_range *r)
     const fl_lookup_config *c = in->step->config;
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
     double *norm = fl_ptr(in, THE_NORMS);
-    fl_lookup *k = lookup_of(in);
+    fl_lookup *k = fl_lookup_of(in);
     fl_lookup_part *p = &k->part[r->begin];
     int64_t n = count_changed(c, p), dim = k->rows->dim;
 
@@ -298,7 +273,7 @@ const fl_kernel fl_kernel_rows_norm = {
     .name = "rows.norm",
     .on_host = true,
     .split = FL_SPLIT_PARTS,
-    .prepare = by_parts,
+    .n_part = FL_N_PART,
     .run = norm_run,
 };
 
@@ -326,26 +301,24 @@ fleet_status fl_lookup_point_to_sums(const fl_lookup *k, fl_lookup_part *p)
     return FLEET_OK;
 }
 
-/* A merge group's rows are looked up again: they came from several batches. */
-static fleet_status merged_rows_to_change(fl_lookup *k, fl_lookup_part *p)
-{
-    FL_TRY(fl_lookup_point_to_sums(k, p));
-    return k->rows->methods->make(k->rows, p->merged.key, p->merged.n,
-                                  p->target);
-}
-
 static fleet_status update_run(const fl_instance *in, const fl_range *r)
 {
     const fl_lookup_config *c = in->step->config;
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
     const fleet_optimizer *o = now->optimizer;
-    fl_lookup *k = lookup_of(in);
+    fl_lookup *k = fl_lookup_of(in);
     fl_lookup_part *p = &k->part[r->begin];
     fl_update u = fl_update_with(&now->u, &c->table->attr);
 
     if (now->skip)
         return FLEET_OK;
-    FL_TRY(c->merged ? merged_rows_to_change(k, p) : rows_to_change(k, p));
+    if (c->merged) { /* looked up again: they came from several batches */
+        FL_TRY(fl_lookup_point_to_sums(k, p));
+        FL_TRY(k->rows->methods->make(k->rows, p->merged.key, p->merged.n,
+                                      p->target));
+    } else {
+        FL_TRY(rows_to_change(k, p));
+    }
     fl_optimizer_rows(o)(&u, p->target, p->grad, count_changed(c, p),
                          k->rows->dim);
     return FLEET_OK;
@@ -355,6 +328,6 @@ const fl_kernel fl_kernel_rows_update = {
     .name = "rows.update",
     .on_host = true,
     .split = FL_SPLIT_PARTS,
-    .prepare = by_parts,
+    .n_part = FL_N_PART,
     .run = update_run,
 };

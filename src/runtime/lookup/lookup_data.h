@@ -1,10 +1,10 @@
 /* lookup_data.h - what the steps of a lookup hand to each other; see lookup.h.
  * Arrays grow by half and never shrink, so that a step allocates nothing once
  * the batches have shown how large they are. */
-#ifndef FL_RUNTIME_LOOKUP_LOOKUP_DATA_H
-#define FL_RUNTIME_LOOKUP_LOOKUP_DATA_H
+#pragma once
 
 #include "runtime/plan/kernel.h"
+#include "runtime/store/lookup_kernels.h"
 #include "runtime/store/table_api.h"
 
 /* A set of keys, numbered in the order in which they came. */
@@ -43,19 +43,10 @@ typedef struct fl_lookup_part {
     size_t sorted_capacity;
 } fl_lookup_part;
 
-/* One id of each sample, or all ids of a ragged slot. */
-typedef struct fl_feature {
-    int ids;        /* operand of rows.split */
-    int64_t column; /* in its rows */
-    int out;        /* which output */
-    int64_t out_column;
-    bool ragged, mean;
-} fl_feature;
-
 typedef struct fl_lookup_config {
     const fleet_var *table;
     const fl_feature *feature;
-    int n_feature, n_out;
+    int n_feature;
     bool ragged; /* any feature is */
     bool merged; /* updates read the sums of merge groups */
 } fl_lookup_config;
@@ -86,6 +77,12 @@ static inline void fl_key_set_prefetch(const fl_key_set *s, uint64_t key)
 }
 void fl_key_set_done(fl_key_set *s);
 
+/* That of a step: operand 0. */
+static inline fl_lookup *fl_lookup_of(const fl_instance *in)
+{
+    return fl_ptr(in, 0);
+}
+
 /* Free what it has; it is zero then. */
 void fl_lookup_done(fl_lookup *k);
 
@@ -93,5 +90,3 @@ extern const fl_kernel fl_kernel_rows_split, fl_kernel_rows_find,
     fl_kernel_rows_unique, fl_kernel_rows_place, fl_kernel_rows_gather;
 extern const fl_kernel fl_kernel_rows_sum, fl_kernel_rows_merge,
     fl_kernel_rows_check, fl_kernel_rows_norm, fl_kernel_rows_update;
-
-#endif

@@ -7,25 +7,15 @@
 #include "runtime/lookup/lookup_data.h"
 #include "runtime/simd/simd.h"
 
-/* Operands: the lookup first, then what the step adds to it. */
-enum { THE_LOOKUP, FIRST_IDS = 1, THE_TABLE = 1, FIRST_OUT = 2 };
-
-static fl_lookup *lookup_of(const fl_instance *in)
-{
-    return fl_ptr(in, THE_LOOKUP);
-}
-
-static const fl_lookup_config *config_of(const fl_instance *in)
-{
-    return in->step->config;
-}
+/* Operands: the lookup first. */
+enum { THE_LOOKUP, THE_TABLE };
 
 /* --- rows.split ---------------------------------------------------------- */
 
 static fleet_status split_prepare(fl_instance *in)
 {
-    const fl_lookup_config *c = config_of(in);
-    fl_lookup *k = lookup_of(in);
+    const fl_lookup_config *c = in->step->config;
+    fl_lookup *k = fl_lookup_of(in);
 
     k->n_slice = (in->batch + in->slice - 1) / in->slice;
     if (c->ragged)
@@ -36,7 +26,7 @@ static fleet_status split_prepare(fl_instance *in)
 
 static void split_finish(fl_instance *in)
 {
-    fl_lookup_done(lookup_of(in));
+    fl_lookup_done(fl_lookup_of(in));
 }
 
 /* Room for n positions; several arrays share a capacity. */
@@ -54,8 +44,8 @@ static fleet_status position_room(fl_lookup *k, int64_t n)
 
 static fleet_status split_begin(const fl_instance *in, int64_t batch)
 {
-    const fl_lookup_config *c = config_of(in);
-    fl_lookup *k = lookup_of(in);
+    const fl_lookup_config *c = in->step->config;
+    fl_lookup *k = fl_lookup_of(in);
 
     k->n = 0;
     for (int i = 0; i < c->n_feature; i++) {
@@ -100,8 +90,8 @@ static uint64_t key_of(const fl_rows *rows, uint64_t id)
 /* The keys of rows [begin, end) of dense features, by position. */
 static void keys_of_dense(const fl_instance *in, const fl_range *r)
 {
-    const fl_lookup_config *c = config_of(in);
-    fl_lookup *k = lookup_of(in);
+    const fl_lookup_config *c = in->step->config;
+    fl_lookup *k = fl_lookup_of(in);
 
     for (int i = 0; i < c->n_feature; i++) {
         const fl_arg *a = &in->arg[c->feature[i].ids];
@@ -119,8 +109,8 @@ static void keys_of_dense(const fl_instance *in, const fl_range *r)
 
 static void keys_of_any(const fl_instance *in, const fl_range *r)
 {
-    const fl_lookup_config *c = config_of(in);
-    fl_lookup *k = lookup_of(in);
+    const fl_lookup_config *c = in->step->config;
+    fl_lookup *k = fl_lookup_of(in);
     int64_t at = position_of(k, c, r->begin);
 
     for (int64_t row = r->begin; row < r->end; row++)
@@ -160,8 +150,8 @@ static void sort_by_part(fl_lookup *k, int64_t begin, int64_t end,
 
 static fleet_status split_run(const fl_instance *in, const fl_range *r)
 {
-    const fl_lookup_config *c = config_of(in);
-    fl_lookup *k = lookup_of(in);
+    const fl_lookup_config *c = in->step->config;
+    fl_lookup *k = fl_lookup_of(in);
 
     if (c->ragged)
         keys_of_any(in, r);
@@ -186,10 +176,9 @@ const fl_kernel fl_kernel_rows_split = {
 
 static fleet_status find_prepare(fl_instance *in)
 {
-    fl_lookup *k = lookup_of(in);
+    fl_lookup *k = fl_lookup_of(in);
 
     k->rows = fl_ptr(in, THE_TABLE);
-    in->n_part = FL_N_PART;
     return FLEET_OK;
 }
 
@@ -203,11 +192,6 @@ static fleet_status part_room(fl_lookup_part *p, int64_t n)
     FL_TRY(fl_grow(&p->value, &capacity[3], (size_t)n, sizeof *p->value));
     p->capacity = capacity[0];
     return FLEET_OK;
-}
-
-static int64_t slices_of(const fl_instance *in, const fl_range *r)
-{
-    return (r->batch + in->slice - 1) / in->slice;
 }
 
 /* Number the keys, and chain the positions of each in their order. */
@@ -268,10 +252,10 @@ static void point_positions(fl_lookup *k, const fl_lookup_part *p)
 
 static fleet_status unique_run(const fl_instance *in, const fl_range *r)
 {
-    fl_lookup *k = lookup_of(in);
+    fl_lookup *k = fl_lookup_of(in);
     int part = (int)r->begin;
     fl_lookup_part *p = &k->part[part];
-    int64_t n_slice = slices_of(in, r), n = 0;
+    int64_t n_slice = (r->batch + in->slice - 1) / in->slice, n = 0;
 
     for (int64_t s = 0; s < n_slice; s++) {
         const uint32_t *bound = k->bound + s * (FL_N_PART + 1) + part;
@@ -288,13 +272,14 @@ const fl_kernel fl_kernel_rows_unique = {
     .name = "rows.unique",
     .on_host = true,
     .split = FL_SPLIT_PARTS,
+    .n_part = FL_N_PART,
     .prepare = find_prepare,
     .run = unique_run,
 };
 
 static fleet_status find_run(const fl_instance *in, const fl_range *r)
 {
-    fl_lookup *k = lookup_of(in);
+    fl_lookup *k = fl_lookup_of(in);
     fl_lookup_part *p = &k->part[r->begin];
 
     FL_TRY(unique_run(in, r));
@@ -308,19 +293,14 @@ const fl_kernel fl_kernel_rows_find = {
     .name = "rows.find",
     .on_host = true,
     .split = FL_SPLIT_PARTS,
+    .n_part = FL_N_PART,
     .prepare = find_prepare,
     .run = find_run,
 };
 
-static fleet_status place_prepare(fl_instance *in)
-{
-    in->n_part = FL_N_PART;
-    return FLEET_OK;
-}
-
 static fleet_status place_run(const fl_instance *in, const fl_range *r)
 {
-    fl_lookup *k = lookup_of(in);
+    fl_lookup *k = fl_lookup_of(in);
 
     point_positions(k, &k->part[r->begin]);
     return FLEET_OK;
@@ -330,7 +310,7 @@ const fl_kernel fl_kernel_rows_place = {
     .name = "rows.place",
     .on_host = true,
     .split = FL_SPLIT_PARTS,
-    .prepare = place_prepare,
+    .n_part = FL_N_PART,
     .run = place_run,
 };
 
@@ -338,24 +318,11 @@ const fl_kernel fl_kernel_rows_place = {
 
 static fleet_status gather_prepare(fl_instance *in)
 {
-    size_t n = (size_t)config_of(in)->n_feature;
+    const fl_lookup_config *c = in->step->config;
 
-    in->scratch_size = n * (sizeof(float *) + sizeof(int64_t));
+    in->scratch_size =
+        (size_t)c->n_feature * (sizeof(float *) + sizeof(int64_t));
     return FLEET_OK;
-}
-
-/* Where each feature's part of the output begins for this slice. */
-static void feature_outputs(const fl_instance *in, const fl_range *r,
-                            float **out, int64_t *ld)
-{
-    const fl_lookup_config *c = config_of(in);
-
-    for (int i = 0; i < c->n_feature; i++) {
-        int operand = FIRST_OUT + c->feature[i].out;
-
-        out[i] = fl_rows_f32(in, operand, r) + c->feature[i].out_column;
-        ld[i] = in->arg[operand].ld;
-    }
 }
 
 static void combine_rows(const fl_lookup *k, int64_t at, int64_t n, bool mean,
@@ -377,8 +344,8 @@ static void combine_rows(const fl_lookup *k, int64_t at, int64_t n, bool mean,
 static void gather_ragged(const fl_instance *in, const fl_range *r,
                           float *const *out, const int64_t *ld)
 {
-    const fl_lookup_config *c = config_of(in);
-    const fl_lookup *k = lookup_of(in);
+    const fl_lookup_config *c = in->step->config;
+    const fl_lookup *k = fl_lookup_of(in);
     int64_t at = position_of(k, c, r->begin);
 
     for (int64_t row = r->begin; row < r->end; row++)
@@ -395,12 +362,16 @@ static void gather_ragged(const fl_instance *in, const fl_range *r,
 
 static fleet_status gather_run(const fl_instance *in, const fl_range *r)
 {
-    const fl_lookup_config *c = config_of(in);
-    const fl_lookup *k = lookup_of(in);
+    const fl_lookup_config *c = in->step->config;
+    const fl_lookup *k = fl_lookup_of(in);
     float **out = r->scratch;
     int64_t *ld = (int64_t *)(void *)(out + c->n_feature);
 
-    feature_outputs(in, r, out, ld);
+    for (int i = 0; i < c->n_feature; i++) { /* where its part begins */
+        out[i] =
+            fl_rows_f32(in, c->feature[i].out, r) + c->feature[i].out_column;
+        ld[i] = in->arg[c->feature[i].out].ld;
+    }
     if (c->ragged)
         gather_ragged(in, r, out, ld);
     else

@@ -1,7 +1,7 @@
 /* lookup_gpu.c - the steps of lookups on a GPU are put into a plan. */
 #include "runtime/lookup/lookup_gpu.h"
 
-#include "runtime/plan/gpu_steps.h"
+#include "runtime/plan/copy_steps.h"
 
 /* Operands of features come behind the step's own. */
 enum { FIRST_FEATURE = 5 };
@@ -24,11 +24,6 @@ FL_GPU_STEP(kernel_update, "update");
 
 /* --- which tables -------------------------------------------------------- */
 
-static bool looks_up(const fl_node *n, const fleet_var *table)
-{
-    return (n->op->traits & FL_OP_LOOKUP) && n->in[0] == table;
-}
-
 bool fl_table_on_gpu(const fl_lowering *l, const fleet_var *table)
 {
     const fl_place *at = l->plan->place;
@@ -36,20 +31,14 @@ bool fl_table_on_gpu(const fl_lowering *l, const fleet_var *table)
 
     if (!at->gpu || fl_store_is_shared(l->plan->store))
         return false;
-    for (size_t i = 0; i < p->n_node; i++)
-        if (looks_up(p->node[i], table) &&
-            !(p->node[i]->place ? p->node[i]->place > 0 : at->on_gpu))
+    for (size_t i = 0; i < p->n_node; i++) {
+        const fl_node *n = p->node[i];
+
+        if ((n->op->traits & FL_OP_LOOKUP) && n->in[0] == table &&
+            !(n->place ? n->place > 0 : at->on_gpu))
             return false;
+    }
     return true;
-}
-
-static fl_lookup_gpu *lookup_of(const fl_plan *plan, const fleet_var *table)
-{
-    fl_lookup_gpu *x = plan->lookups;
-
-    while (x && x->table != table)
-        x = x->next;
-    return x;
 }
 
 /* --- values -------------------------------------------------------------- */
@@ -65,11 +54,8 @@ static int array_of(fl_lowering *l, const fl_numbered *k, fl_value_kind kind,
                      .root = -1,
                      .ld = cols,
                      .positions = &k->config};
-    int value = fl_plan_value(l->plan, &like);
 
-    if (value < 0)
-        l->status = FLEET_ENOMEM;
-    return value;
+    return fl_value_like(l, &like);
 }
 
 static int count_of(fl_lowering *l, fl_value_kind kind)
@@ -80,11 +66,8 @@ static int count_of(fl_lowering *l, fl_value_kind kind)
                      .shape = fl_shape_1(1),
                      .root = -1,
                      .ld = 1};
-    int value = fl_plan_value(l->plan, &like);
 
-    if (value < 0)
-        l->status = FLEET_ENOMEM;
-    return value;
+    return fl_value_like(l, &like);
 }
 
 /* What is merged lasts from batch to batch. */
@@ -105,20 +88,6 @@ static void make_values(fl_lowering *l, fl_numbered *k)
 
 /* --- configurations ------------------------------------------------------ */
 
-/* A feature for each id of a dense slot, one for a ragged slot. */
-static void fill_features(fl_device_feature *feature, const fl_numbered *k)
-{
-    for (int i = 0; i < k->n_slot; i++)
-        for (int j = 0; j < fl_lookup_features(&k->slot[i]); j++)
-            *feature++ = (fl_device_feature){
-                .ids = FIRST_FEATURE + i,
-                .column = j,
-                .out = FIRST_FEATURE + k->n_slot + i,
-                .out_column = j * k->config.dim,
-                .ragged = k->slot[i].ids->ragged,
-                .mean = k->slot[i].mean && k->slot[i].ids->ragged};
-}
-
 /* Bits in which keys differ. */
 static int bits_of(int64_t modulo)
 {
@@ -136,13 +105,11 @@ static fl_device_lookup config_of(const fl_lowering *l, const fleet_var *table)
                               .modulo = modulo,
                               .bits = bits_of(modulo),
                               .rule = o ? o->kind : FL_RULE_SGD,
-                              .learning_rate = table->attr.learning_rate,
-                              .l2_decay = table->attr.l2_decay,
-                              .no_decay = table->attr.no_decay};
+                              .rates = fl_update_rates_of(&table->attr)};
 }
 
 static fl_numbered *new_numbered(fl_lowering *l, const fleet_var *table,
-                                 int n_feature, fl_device_feature **feature)
+                                 int n_feature, fl_feature **feature)
 {
     fl_numbered *k = fl_arena_alloc(&l->plan->arena, sizeof *k);
 
@@ -166,7 +133,7 @@ static fl_numbered *new_numbered(fl_lowering *l, const fleet_var *table,
 static fl_numbered *number_slots(fl_lowering *l, const fleet_var *table,
                                  const fl_lookup_slot *slot, int n_slot)
 {
-    fl_device_feature *feature;
+    fl_feature *feature;
     fl_numbered *k;
     int n_feature = 0;
 
@@ -178,7 +145,8 @@ static fl_numbered *number_slots(fl_lowering *l, const fleet_var *table,
     k->slot = slot;
     k->n_slot = n_slot;
     k->config.capacity = n_feature * l->plan->batch;
-    fill_features(feature, k);
+    fl_lookup_fill_features(feature, slot, n_slot, k->config.dim, FIRST_FEATURE,
+                            FIRST_FEATURE + n_slot);
     make_values(l, k);
     return k;
 }
@@ -187,13 +155,12 @@ static fl_numbered *number_slots(fl_lowering *l, const fleet_var *table,
 static fl_numbered *number_merged(fl_lowering *l, const fleet_var *table,
                                   fl_numbered *of)
 {
-    fl_device_feature *feature;
+    fl_feature *feature;
     fl_numbered *k = new_numbered(l, table, 1, &feature);
 
     if (!k)
         return NULL;
-    *feature =
-        (fl_device_feature){.ids = FIRST_FEATURE, .out = FIRST_FEATURE + 1};
+    *feature = (fl_feature){.ids = FIRST_FEATURE, .out = FIRST_FEATURE + 1};
     k->of = of;
     k->times = l->program->training.merge.steps;
     k->config.capacity = k->times * of->config.capacity;
@@ -316,27 +283,15 @@ static fl_numbered *number_trained(fl_lowering *l, const fl_node *n,
     return k;
 }
 
-/* gradient: of the outputs of the slots that have one. */
-static void emit_sum(fl_lowering *l, const fl_node *n, fl_lookup_gpu *x,
-                     const fl_operand *gradient)
-{
-    const fl_numbered *k = x->trained;
-
-    x->sum =
-        array_of(l, k, FL_VALUE_TEMP, "sums", FLEET_FLOAT32, k->config.dim);
-    emit_features(l, &kernel_sum, n, k,
-                  FL_OWN(FL_W(x->sum), FL_R(k->start), FL_R(k->position),
-                         FL_R(k->cell), FL_R(k->n_unique)),
-                  gradient);
-}
-
 void fl_lookup_gpu_gradient(fl_lowering *l, const fl_node *n,
                             const fleet_var *table, fl_sparse *s,
                             const fl_lookup_slot *slot, int n_slot)
 {
-    fl_lookup_gpu *x = lookup_of(l->plan, table);
+    fl_lookup_gpu *x = l->plan->lookups;
     fl_operand *o = fl_lookup_operands(l, n_slot);
 
+    while (x && x->table != table)
+        x = x->next;
     if (!x || !o)
         return;
     x->trained = number_trained(l, n, x, slot, n_slot);
@@ -344,7 +299,13 @@ void fl_lookup_gpu_gradient(fl_lowering *l, const fl_node *n,
         return;
     for (int i = 0; i < x->trained->n_slot; i++)
         o[i] = (fl_operand)FL_R(fl_gradient_of(l, x->trained->slot[i].out));
-    emit_sum(l, n, x, o);
+    x->sum = array_of(l, x->trained, FL_VALUE_TEMP, "sums", FLEET_FLOAT32,
+                      x->trained->config.dim);
+    emit_features(l, &kernel_sum, n, x->trained,
+                  FL_OWN(FL_W(x->sum), FL_R(x->trained->start),
+                         FL_R(x->trained->position), FL_R(x->trained->cell),
+                         FL_R(x->trained->n_unique)),
+                  o);
     x->changed = x->trained;
     x->changed_sum = x->sum;
     s->gpu = x;

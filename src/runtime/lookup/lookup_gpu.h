@@ -4,8 +4,7 @@
  * A table's rows are on a GPU when this process keeps them for itself, and all
  * of the program's lookups in it are placed on the GPU.
  */
-#ifndef FL_RUNTIME_LOOKUP_LOOKUP_GPU_H
-#define FL_RUNTIME_LOOKUP_LOOKUP_GPU_H
+#pragma once
 
 #include "runtime/lookup/lookup.h"
 #include "runtime/store/lookup_kernels.h"
@@ -57,5 +56,3 @@ void fl_lookup_gpu_merge(fl_lowering *l, fl_lookup_gpu *x);
 int fl_lookup_gpu_check(fl_lowering *l, fl_lookup_gpu *x, int *n);
 int fl_lookup_gpu_norm(fl_lowering *l, fl_lookup_gpu *x, int *n);
 void fl_lookup_gpu_update(fl_lowering *l, fl_lookup_gpu *x);
-
-#endif

@@ -127,16 +127,22 @@ void fl_optimizer_update(const fleet_optimizer *o, int64_t done, int batches,
     memcpy(u->number, o->number, sizeof u->number);
 }
 
+fl_update_rates fl_update_rates_of(const fleet_param_attr *a)
+{
+    return (fl_update_rates){
+        a->learning_rate > 0 ? a->learning_rate : 1.0f,
+        a->no_decay       ? 0
+        : a->l2_decay > 0 ? a->l2_decay
+                          : -1.0f,
+    };
+}
+
 fl_update fl_update_with(const fl_update *u, const fleet_param_attr *attr)
 {
+    const fl_update_rates rates = fl_update_rates_of(attr);
     fl_update own = *u;
 
-    if (attr->learning_rate > 0)
-        own.lr *= attr->learning_rate;
-    if (attr->l2_decay > 0)
-        own.decay = attr->l2_decay;
-    if (attr->no_decay)
-        own.decay = 0;
+    fl_update_change(&own, &rates);
     return own;
 }
 

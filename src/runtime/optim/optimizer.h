@@ -1,11 +1,9 @@
 /* optimizer.h - the inside of an optimizer: a rule, its numbers, and how they
  * change with the updates done. */
-#ifndef FL_RUNTIME_OPTIM_OPTIMIZER_H
-#define FL_RUNTIME_OPTIM_OPTIMIZER_H
+#pragma once
 
 #include <fleet/optimizer.h>
 
-#include "base/json.h"
 #include "runtime/device/context.h"
 #include "runtime/optim/rule.h"
 
@@ -49,10 +47,10 @@ void fl_optimizer_destroy(fleet_optimizer *o);
 void fl_optimizer_update(const fleet_optimizer *o, int64_t done, int batches,
                          fl_update *u);
 
-/* The same for a parameter or table that has a rate or a decay of its own. */
+/* What a parameter or table with these attributes changes of that, and the
+ * scalars with its changes. */
+fl_update_rates fl_update_rates_of(const fleet_param_attr *attr);
 fl_update fl_update_with(const fl_update *u, const fleet_param_attr *attr);
 
 fl_rule_dense *fl_optimizer_dense(const fleet_optimizer *o);
 fl_rule_rows *fl_optimizer_rows(const fleet_optimizer *o);
-
-#endif

@@ -5,11 +5,12 @@
  * length. Element by element, in IEEE's arithmetic and without contraction: the
  * bits do not depend on where a range is split.
  */
-#ifndef FL_RUNTIME_OPTIM_RULE_H
-#define FL_RUNTIME_OPTIM_RULE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "base/host_device.h"
 
 /* Of a rule; the number at FL_FIRST_STATE is what its states start with. */
 enum { FL_MAX_STATE = 2, FL_MAX_NUMBER = 5, FL_FIRST_STATE = 4 };
@@ -51,6 +52,18 @@ typedef struct fl_update {
     uint32_t n_correct;
     uint32_t version; /* for the heads of changed rows */
 } fl_update;
+
+/* What a parameter or a table changes of an update. */
+typedef struct fl_update_rates {
+    float learning_rate, decay; /* a factor; below 0: the optimizer's */
+} fl_update_rates;
+
+FL_EVERYWHERE void fl_update_change(fl_update *u, const fl_update_rates *by)
+{
+    u->lr *= by->learning_rate;
+    if (by->decay >= 0)
+        u->decay = by->decay;
+}
 
 /* Before the weights of every row; the states follow them, dim floats each. */
 typedef struct fl_row_head {
@@ -108,5 +121,3 @@ typedef struct fl_rule {
 } fl_rule;
 
 const fl_rule *fl_rule_of(fl_rule_kind kind);
-
-#endif

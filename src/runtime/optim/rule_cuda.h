@@ -1,65 +1,23 @@
 /* rule_cuda.h - the update rules on a GPU: each thread runs the formulas of
  * rule_formulas.h on a weight. The plug-in is compiled without contraction, so
  * the results have the same bits as on a CPU. */
-#ifndef FL_RUNTIME_OPTIM_RULE_CUDA_H
-#define FL_RUNTIME_OPTIM_RULE_CUDA_H
+#pragma once
 
 #include "runtime/device/cuda/cuda.h"
 #include "runtime/optim/update_gpu.h"
 
-/* The words of vec.h, for one lane. */
 #define FL_FORMULA __device__ static inline
+#define FL_WORD    FL_FORMULA
 
 typedef float vf;
 
-FL_FORMULA vf v_set(float x)
-{
-    return x;
-}
-FL_FORMULA vf v_add(vf a, vf b)
-{
-    return a + b;
-}
-FL_FORMULA vf v_sub(vf a, vf b)
-{
-    return a - b;
-}
-FL_FORMULA vf v_mul(vf a, vf b)
-{
-    return a * b;
-}
-FL_FORMULA vf v_div(vf a, vf b)
-{
-    return a / b;
-}
-FL_FORMULA vf v_sqrt(vf a)
-{
-    return sqrtf(a);
-}
-FL_FORMULA vf v_min(vf a, vf b)
-{
-    return a < b ? a : b;
-}
-FL_FORMULA vf v_max(vf a, vf b)
-{
-    return a > b ? a : b;
-}
-
+#include "runtime/simd/one_lane.h"
 #include "runtime/optim/rule_formulas.h"
 
 /* Nothing is to be updated. */
 __device__ static inline bool fl_update_is_off(const fl_device_update *now)
 {
     return now->skip || (now->stop && *now->stop);
-}
-
-/* The gradient that a rule uses, rule.h. */
-__device__ static inline float fl_rule_gradient(const fl_update &u, float g,
-                                                float w)
-{
-    fl_spread all = fl_spread_of(&u);
-
-    return fl_formula_gradient(&all, g, w);
 }
 
 /* What changes from weight to weight: states are read and written in place. */
@@ -108,5 +66,3 @@ __device__ static inline void fl_rule_apply(fl_rule_kind rule,
 #include "runtime/optim/rules.def"
     }
 }
-
-#endif

@@ -7,8 +7,7 @@
  * v_max: a GPU's vector has one lane. fl_formula_NAME is the rule NAME of
  * rules.def: it turns a weight and its states into the new ones.
  */
-#ifndef FL_RUNTIME_OPTIM_RULE_FORMULAS_H
-#define FL_RUNTIME_OPTIM_RULE_FORMULAS_H
+#pragma once
 
 #include "runtime/optim/rule.h"
 
@@ -151,5 +150,3 @@ FL_FORMULA void fl_formula_lamb(const fl_spread *u, fl_rule_cell *x, vf g)
 
     x->w = v_add(v_div(f.above, f.below), v_mul(u->apart, x->w));
 }
-
-#endif

@@ -1,8 +1,7 @@
-/* update_gpu.h - what an update is told on a device, in place of an
- * fl_update_now (plan.h), in device memory, written before an iteration; and
- * what the device tells of one. */
-#ifndef FL_RUNTIME_OPTIM_UPDATE_GPU_H
-#define FL_RUNTIME_OPTIM_UPDATE_GPU_H
+/* update_gpu.h - the numbers of an update on a GPU: what the host sends before
+ * an iteration, in place of an fl_update_now (plan.h), and the status that the
+ * GPU sends back. */
+#pragma once
 
 #include "runtime/optim/rule.h"
 
@@ -40,5 +39,3 @@ typedef struct fl_device_end {
     int n_step;
     int trains; /* a loss that is not finite is a failure */
 } fl_device_end;
-
-#endif

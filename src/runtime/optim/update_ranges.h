@@ -1,7 +1,6 @@
 /* update_ranges.h - how updates and norms walk the flat groups of
  * parameters. */
-#ifndef FL_RUNTIME_OPTIM_UPDATE_RANGES_H
-#define FL_RUNTIME_OPTIM_UPDATE_RANGES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,13 +11,13 @@
  * parameter, or covers several that differ in nothing. */
 typedef struct fl_update_range {
     int64_t offset, n;
-    float learning_rate, decay; /* factor; -1: the optimizer's */
-    bool dgc;                   /* its gradient is what ranks have exchanged */
+    fl_update_rates rates;
+    bool dgc; /* its gradient is what ranks have exchanged */
 } fl_update_range;
 
 /* update.dense    update, gradient, weights, states of the rule */
 typedef struct fl_update_ranges {
-    fl_update_range *range;
+    fl_update_range *block;
     int n;
     fl_rule_kind rule;
     int64_t first; /* of the group: where its states begin */
@@ -34,5 +33,3 @@ typedef struct fl_norm_config {
     fl_norm_block *block;
     int n;
 } fl_norm_config;
-
-#endif

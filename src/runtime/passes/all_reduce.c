@@ -8,7 +8,7 @@
 #include "runtime/plan/gradients.h"
 #include "runtime/plan/pass.h"
 #include "runtime/reduce/all_reduce_steps.h"
-#include "runtime/reduce/buckets.h"
+#include "runtime/reduce/bucket_layout.h"
 #include "runtime/reduce/dgc.h"
 #include "runtime/reduce/fp16_allreduce.h"
 

@@ -11,13 +11,14 @@
  */
 #include "base/memory.h"
 #include "base/text.h"
+#include "runtime/passes/place_steps.h"
 #include "runtime/plan/pass.h"
-#include "runtime/plan/gpu_steps.h"
+#include "runtime/plan/gradients.h"
 #include "runtime/simd/simd.h"
 
 /* --- cast: out <- x ------------------------------------------------------ */
 
-static void cast_rows(const fl_instance *in, const fl_range *r)
+static fleet_status cast_rows_run(const fl_instance *in, const fl_range *r)
 {
     const fl_arg *x = &in->arg[1];
     const float *from = fl_rows_f32(in, 1, r);
@@ -28,11 +29,6 @@ static void cast_rows(const fl_instance *in, const fl_range *r)
         fl_simd_best()->cast(to, from, n * x->cols);
     for (int64_t i = 0; x->ld != x->cols && i < n; i++)
         fl_simd_best()->cast(to + i * in->arg[0].ld, from + i * x->ld, x->cols);
-}
-
-static fleet_status cast_rows_run(const fl_instance *in, const fl_range *r)
-{
-    cast_rows(in, r);
     return FLEET_OK;
 }
 
@@ -42,31 +38,20 @@ static const fl_kernel kernel_cast_rows = {
     .run = cast_rows_run,
 };
 
-static int64_t size_of(const fl_instance *in)
-{
-    return in->arg[1].rows * in->arg[1].cols;
-}
-
-static fleet_status cast_prepare(fl_instance *in)
-{
-    in->n_part = (int)((size_of(in) + FL_BLOCK - 1) / FL_BLOCK);
-    return FLEET_OK;
-}
-
 static fleet_status cast_run(const fl_instance *in, const fl_range *r)
 {
-    int64_t at = r->begin * FL_BLOCK, left = size_of(in) - at;
+    int64_t n;
+    const float *from = fl_block_of(in, 1, r, &n);
 
-    fl_simd_best()->cast((uint16_t *)fl_ptr(in, 0) + at,
-                         (const float *)fl_ptr(in, 1) + at,
-                         left < FL_BLOCK ? left : FL_BLOCK);
+    fl_simd_best()->cast((uint16_t *)fl_ptr(in, 0) + r->begin * FL_BLOCK, from,
+                         n);
     return FLEET_OK;
 }
 
 static const fl_kernel kernel_cast = {
     .name = "cast",
     .split = FL_SPLIT_PARTS,
-    .prepare = cast_prepare,
+    .prepare = fl_split_blocks,
     .run = cast_run,
 };
 

@@ -18,13 +18,6 @@ static bool is_alive(const fl_plan *plan, const fl_step *s, const bool *read)
     return fl_step_changes_store(plan, s) || s->phase >= FL_MERGE;
 }
 
-static void mark_reads(const fl_plan *plan, const fl_step *s, bool *read)
-{
-    for (int i = 0; i < s->n_operand; i++)
-        if (s->operand[i].value >= 0 && s->operand[i].mode != FL_WRITE)
-            read[fl_plan_root(plan, s->operand[i].value)] = true;
-}
-
 fleet_status fl_pass_drop_dead_steps(fl_lowering *l, bool *applied)
 {
     fl_plan *plan = l->plan;
@@ -36,10 +29,14 @@ fleet_status fl_pass_drop_dead_steps(fl_lowering *l, bool *applied)
         if (plan->value[i].fetched || (int)i == plan->loss)
             read[fl_plan_root(plan, (int)i)] = true;
     for (size_t i = plan->n_step; i-- > 0;) {
-        if (is_alive(plan, plan->step[i], read)) {
-            mark_reads(plan, plan->step[i], read);
-            plan->step[--first] = plan->step[i];
-        }
+        fl_step *s = plan->step[i];
+
+        if (!is_alive(plan, s, read))
+            continue;
+        for (int j = 0; j < s->n_operand; j++)
+            if (s->operand[j].value >= 0 && s->operand[j].mode != FL_WRITE)
+                read[fl_plan_root(plan, s->operand[j].value)] = true;
+        plan->step[--first] = s;
     }
     *applied = first > 0;
     if (first > 0)

@@ -5,7 +5,7 @@
 #include "runtime/lookup/lookup.h"
 #include "runtime/plan/gradients.h"
 #include "runtime/plan/pass.h"
-#include "runtime/reduce/buckets.h"
+#include "runtime/reduce/bucket_layout.h"
 #include "runtime/simd/simd.h"
 
 /* The gradient of a group's first batch is copied, the gradients of later

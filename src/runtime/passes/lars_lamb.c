@@ -14,28 +14,20 @@
 /* Of every step but layer.ratio. */
 enum { UPDATE_NOW, GRADIENT, WEIGHT, SQUARES, RATIOS = SQUARES, STATE };
 
-static fl_update update_of(const fl_update *u, const fl_layer *l)
-{
-    fl_update own = *u;
-
-    own.lr *= l->learning_rate;
-    if (l->l2_decay >= 0)
-        own.decay = l->l2_decay;
-    return own;
-}
-
 fl_layer_work fl_layer_work_of(const fl_instance *in, const fl_range *r)
 {
     const fl_layers *all = in->step->config;
     int64_t at = all->begin + r->begin;
     const fl_layer_block *b = &all->block[at];
     const fl_update_now *now = fl_ptr(in, UPDATE_NOW);
+    fl_update u = now->u;
 
+    fl_update_change(&u, &all->layer[b->layer].rates);
     return (fl_layer_work){
         .all = all,
         .block = b,
         .squares = (fl_squares *)fl_ptr(in, SQUARES) + at,
-        .u = update_of(&now->u, &all->layer[b->layer]),
+        .u = u,
         .skip = now->skip,
         .w = (float *)fl_ptr(in, WEIGHT) + b->offset,
         .g = (float *)fl_ptr(in, GRADIENT) + b->offset,
@@ -62,22 +54,6 @@ fleet_status fl_split_layers(fl_instance *in)
 
 /* --- layer.ratio --------------------------------------------------------- */
 
-/* In Fleet's LARS a parameter without decay has no ratio. */
-static double ratio_of_norms(const fl_layers *all, int i, double weights,
-                             double step)
-{
-    const fl_layerwise *how = &all->how;
-
-    if (!(weights > 0 && step > 0))
-        return 1;
-    if (how->rule == FL_LAMB)
-        return weights / step;
-    if (all->layer[i].no_decay)
-        return 1;
-    return (double)how->coeff * weights /
-           (step + (double)how->decay * weights + (double)how->epsilon);
-}
-
 /* Operands: squares, ratios. */
 static fleet_status ratio_run(const fl_instance *in, const fl_range *r)
 {
@@ -94,8 +70,8 @@ static fleet_status ratio_run(const fl_instance *in, const fl_range *r)
             sum.weights += square[j].weights;
             sum.step += square[j].step;
         }
-        out[i] =
-            (float)ratio_of_norms(all, i, sqrt(sum.weights), sqrt(sum.step));
+        out[i] = (float)fl_layer_ratio_of(&all->how, one, sqrt(sum.weights),
+                                          sqrt(sum.step));
     }
     return FLEET_OK;
 }
@@ -108,24 +84,16 @@ const fl_kernel fl_kernel_layer_ratio = {
 
 /* --- the passes ---------------------------------------------------------- */
 
-static int blocks_of(const fl_param *p)
-{
-    return (int)((p->n + FL_BLOCK - 1) / FL_BLOCK);
-}
-
 static void add_layer(fl_layers *all, const fl_param *p)
 {
     const fleet_param_attr *a = &p->attr;
 
     all->layer[all->n_layer] = (fl_layer){
-        .learning_rate = a->learning_rate > 0 ? a->learning_rate : 1.0f,
-        .l2_decay = a->no_decay       ? 0
-                    : a->l2_decay > 0 ? a->l2_decay
-                                      : -1.0f,
+        .rates = fl_update_rates_of(a),
         .decay = a->no_decay ? 0 : all->how.decay,
         .no_decay = a->no_decay != 0,
         .first = all->n_block,
-        .n = blocks_of(p),
+        .n = (int)((p->n + FL_BLOCK - 1) / FL_BLOCK),
     };
     for (int64_t at = 0; at < p->n; at += FL_BLOCK)
         all->block[all->n_block++] = (fl_layer_block){

@@ -76,9 +76,7 @@ __device__ static fl_update update_of(const work &k, const fl_layer &l)
 {
     fl_update u = k.now->u;
 
-    u.lr *= l.learning_rate;
-    if (l.l2_decay >= 0)
-        u.decay = l.l2_decay;
+    fl_update_change(&u, &l.rates);
     return u;
 }
 
@@ -96,12 +94,13 @@ __global__ static void lars_norms(work k)
 {
     fl_layer_block b = k.block[blockIdx.x];
     fl_update u = update_of(k, k.layer[b.layer]);
+    fl_spread all = fl_spread_of(&u);
     double weights = 0, step = 0;
 
     for (int64_t i = threadIdx.x; i < b.n; i += blockDim.x) {
         float w = k.w[b.offset + i];
         double x = (double)w;
-        double y = (double)fl_rule_gradient(u, k.g[b.offset + i], w);
+        double y = (double)fl_formula_gradient(&all, k.g[b.offset + i], w);
 
         weights += x * x;
         step += y * y;
@@ -182,19 +181,6 @@ static fleet_status launch_layers(fl_device *, fl_queue *q,
 
 /* --- layer.ratio: squares, ratios; a block has a layer ------------------- */
 
-__device__ static double ratio_of(const fl_layerwise &how, const fl_layer &l,
-                                  double weights, double step)
-{
-    if (!(weights > 0 && step > 0))
-        return 1;
-    if (how.rule == FL_LAMB)
-        return weights / step;
-    if (l.no_decay)
-        return 1;
-    return (double)how.coeff * weights /
-           (step + (double)how.decay * weights + (double)how.epsilon);
-}
-
 __global__ static void layer_ratios(float *ratio, const fl_squares *square,
                                     const fl_layer *layer, fl_layerwise how)
 {
@@ -208,7 +194,8 @@ __global__ static void layer_ratios(float *ratio, const fl_squares *square,
     weights = fl_block_sum(weights);
     step = fl_block_sum(step);
     if (threadIdx.x == 0)
-        ratio[blockIdx.x] = (float)ratio_of(how, l, sqrt(weights), sqrt(step));
+        ratio[blockIdx.x] =
+            (float)fl_layer_ratio_of(&how, &l, sqrt(weights), sqrt(step));
 }
 
 static fleet_status ratios(fl_device *, fl_queue *q, const fl_device_step *s)

@@ -1,6 +1,5 @@
 /* lars_lamb.h - what the passes lars and lamb share. */
-#ifndef FL_RUNTIME_PASSES_LARS_LAMB_H
-#define FL_RUNTIME_PASSES_LARS_LAMB_H
+#pragma once
 
 #include "runtime/passes/layer_blocks.h"
 #include "runtime/plan/pass.h"
@@ -34,5 +33,3 @@ typedef void fl_layers_emitter(fl_lowering *l, const fl_dense *d,
 /* The pass of a rule. */
 fleet_status fl_pass_layers(fl_lowering *l, fl_layer_rule rule,
                             fl_layers_emitter *emit, bool *applied);
-
-#endif

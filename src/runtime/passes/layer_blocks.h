@@ -8,14 +8,15 @@
  *   update.lamb  update, gradient, weights, ratios
  *   layer.ratio  squares, ratios
  */
-#ifndef FL_RUNTIME_PASSES_LAYER_BLOCKS_H
-#define FL_RUNTIME_PASSES_LAYER_BLOCKS_H
+#pragma once
 
+#include "base/host_device.h"
 #include "runtime/graph/training.h"
+#include "runtime/optim/rule.h"
 
 typedef struct fl_layer {
-    float learning_rate, l2_decay; /* factor; -1: the optimizer's */
-    float decay;                   /* its part of LARS' or LAMB's */
+    fl_update_rates rates;
+    float decay; /* its part of LARS' or LAMB's */
     bool no_decay;
     int first, n; /* blocks */
 } fl_layer;
@@ -34,9 +35,23 @@ typedef struct fl_layers {
     int64_t first;  /* of the group: where its states begin */
 } fl_layers;
 
+/* By the norms of its weights and of its step. In Fleet's LARS a parameter
+ * without decay has no ratio. */
+FL_EVERYWHERE double fl_layer_ratio_of(const fl_layerwise *how,
+                                       const fl_layer *l, double weights,
+                                       double step)
+{
+    if (!(weights > 0 && step > 0))
+        return 1;
+    if (how->rule == FL_LAMB)
+        return weights / step;
+    if (l->no_decay)
+        return 1;
+    return (double)how->coeff * weights /
+           (step + (double)how->decay * weights + (double)how->epsilon);
+}
+
 /* Sums of squares of a block. */
 typedef struct fl_squares {
     double weights, step;
 } fl_squares;
-
-#endif

@@ -7,7 +7,7 @@
 
 #include "runtime/plan/pass.h"
 #include "runtime/reduce/all_reduce_steps.h"
-#include "runtime/reduce/buckets.h"
+#include "runtime/reduce/bucket_layout.h"
 
 enum { THE_UPDATE, TO, FROM };
 

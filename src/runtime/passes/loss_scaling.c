@@ -12,11 +12,6 @@
 
 /* --- scaling.check ------------------------------------------------------- */
 
-static int64_t blocks_of(int64_t n)
-{
-    return (n + FL_SCALING_BLOCK - 1) / FL_SCALING_BLOCK;
-}
-
 static fleet_status check_prepare(fl_instance *in)
 {
     in->n_part = (int)in->arg[0].rows;
@@ -134,22 +129,23 @@ static void add_found(findings *all, int found, int n)
     all->count[all->n++] = n;
 }
 
-static void check_dense(fl_lowering *l, findings *all, const fl_dense *d)
-{
-    fl_shape shape = fl_shape_1(blocks_of(d->flat->n));
-    int found = fl_temp(l, "found", FLEET_FLOAT32, &shape);
-
-    FL_EMIT(l, &kernel_check, NULL, NULL, FL_W(found), FL_R(d->gradient));
-    add_found(all, found, (int)shape.dim[0]);
-}
-
 static void check_all(fl_lowering *l, findings *all)
 {
     const fl_plan *plan = l->plan;
 
-    for (size_t i = 0; i < plan->n_dense; i++)
-        if (plan->dense[i].gradient >= 0)
-            check_dense(l, all, &plan->dense[i]);
+    for (size_t i = 0; i < plan->n_dense; i++) {
+        const fl_dense *d = &plan->dense[i];
+        const int64_t n =
+            (d->flat->n + FL_SCALING_BLOCK - 1) / FL_SCALING_BLOCK;
+        const fl_shape shape = fl_shape_1(n);
+        int found;
+
+        if (d->gradient < 0)
+            continue;
+        found = fl_temp(l, "found", FLEET_FLOAT32, &shape);
+        FL_EMIT(l, &kernel_check, NULL, NULL, FL_W(found), FL_R(d->gradient));
+        add_found(all, found, (int)n);
+    }
     for (size_t i = 0; i < plan->n_sparse; i++) {
         int n, found = fl_lookup_check(l, &plan->sparse[i], &n);
 

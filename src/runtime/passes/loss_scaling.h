@@ -13,16 +13,10 @@
  *                   anything), all found; of ranks with gradients of their own
  *   scaling.decide  update, scaling, all found, or what was agreed on
  */
-#ifndef FL_RUNTIME_PASSES_LOSS_SCALING_H
-#define FL_RUNTIME_PASSES_LOSS_SCALING_H
+#pragma once
 
+#include "base/host_device.h"
 #include "runtime/graph/training.h"
-
-#ifdef __CUDACC__
-#define FL_SCALING __host__ __device__ static inline
-#else
-#define FL_SCALING static inline
-#endif
 
 enum { FL_SCALING_BLOCK = 16384 }; /* numbers that are checked at a time */
 
@@ -34,7 +28,7 @@ typedef struct fl_scaling_config {
 
 /* What follows an update that was skipped. It shrinks to 1 at the least, unless
  * it began below, or is below already: a load may bring it so. */
-FL_SCALING void fl_scaling_shrink(const fl_scaling_rules *r, fl_scaling *s)
+FL_EVERYWHERE void fl_scaling_shrink(const fl_scaling_rules *r, fl_scaling *s)
 {
     float least = r->first < 1 ? r->first : 1, next = s->scale * r->shrink;
 
@@ -49,7 +43,7 @@ FL_SCALING void fl_scaling_shrink(const fl_scaling_rules *r, fl_scaling *s)
 }
 
 /* And one that was not. */
-FL_SCALING void fl_scaling_grow(const fl_scaling_rules *r, fl_scaling *s)
+FL_EVERYWHERE void fl_scaling_grow(const fl_scaling_rules *r, fl_scaling *s)
 {
     float next = s->scale * r->grow;
 
@@ -60,5 +54,3 @@ FL_SCALING void fl_scaling_grow(const fl_scaling_rules *r, fl_scaling *s)
     if (next - next == 0)
         s->scale = next;
 }
-
-#endif

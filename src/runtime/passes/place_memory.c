@@ -14,11 +14,6 @@ typedef struct placed {
     size_t size;
 } placed;
 
-static bool lies_in_arena(const fl_value *v, bool on_gpu)
-{
-    return v->kind == FL_VALUE_TEMP && v->on_gpu == on_gpu && !v->positions;
-}
-
 /* Lifetimes are counted in regions on the host, and in steps on a GPU, where
  * each is done before the next one begins. */
 static int last_of(const fl_plan *plan, const fl_value *v)
@@ -65,15 +60,11 @@ static void find_lifetimes(fl_plan *plan)
     }
 }
 
-static bool both_alive(const fl_value *a, const fl_value *b)
-{
-    return a->begin <= b->end && b->begin <= a->end;
-}
-
 /* The lowest place that no living neighbour uses. */
 static size_t find_place(const fl_plan *plan, const placed *all, size_t n,
                          const placed *one)
 {
+    const fl_value *mine = &plan->value[one->value];
     size_t at = 0;
     bool moved = true;
 
@@ -82,7 +73,7 @@ static size_t find_place(const fl_plan *plan, const placed *all, size_t n,
         for (size_t i = 0; i < n; i++) {
             const fl_value *v = &plan->value[all[i].value];
 
-            if (both_alive(v, &plan->value[one->value]) &&
+            if (v->begin <= mine->end && mine->begin <= v->end &&
                 v->offset < at + one->size && at < v->offset + all[i].size) {
                 at = v->offset + all[i].size;
                 moved = true;
@@ -138,7 +129,8 @@ static void place_all(fl_plan *plan, placed *all, bool on_gpu, size_t *bytes)
     for (size_t i = 0; i < plan->n_value; i++) {
         const fl_value *v = &plan->value[i];
 
-        if (v->root == (int)i && lies_in_arena(v, on_gpu) && v->end >= 0)
+        if (v->root == (int)i && v->kind == FL_VALUE_TEMP &&
+            v->on_gpu == on_gpu && !v->positions && v->end >= 0)
             all[n++] = (placed){(int)i, whole_lines(fl_value_bytes(plan, v))};
     }
     if (n > 1)

@@ -11,14 +11,24 @@
  * iteration begins with everything at home. The executor brings feeds to both
  * sides.
  */
+#include "runtime/passes/place_steps.h"
+
 #include <string.h>
 
 #include "base/memory.h"
 #include "runtime/plan/remote.h"
 #include "runtime/plan/pass.h"
-#include "runtime/plan/gpu_steps.h"
+#include "runtime/plan/copy_steps.h"
 #include "runtime/reduce/all_reduce_gpu.h"
 #include "runtime/optim/update_gpu.h"
+
+bool fl_is_for_gpu(const fl_plan *plan, const fl_step *s)
+{
+    int place = s->node ? s->node->place : 0;
+
+    return plan->place->gpu &&
+           (s->kernel->on_gpu || (place ? place > 0 : plan->place->on_gpu));
+}
 
 /* Part of a value that both sides use: in which memories is it up to date? */
 typedef struct span {
@@ -120,23 +130,20 @@ static fleet_status without_kernel(const fl_plan *plan, const fl_step *s)
                      : "");
 }
 
-static fleet_status choose_side(const fl_plan *plan, const fl_step *s,
-                                bool *on_gpu)
-{
-    const fl_gpu *gpu = plan->place->gpu;
-
-    *on_gpu = false;
-    if (!fl_is_for_gpu(plan, s) || is_for_host(plan, s))
-        return FLEET_OK;
-    *on_gpu =
-        gpu->m->kernel(gpu->d, s->kernel->name, fl_step_dtype(plan, s)) != NULL;
-    return *on_gpu ? FLEET_OK : without_kernel(plan, s);
-}
-
 static fleet_status choose_all(placer *p, bool *any)
 {
-    for (size_t i = 0; i < p->plan->n_step; i++) {
-        FL_TRY(choose_side(p->plan, p->plan->step[i], &p->on_gpu[i]));
+    const fl_plan *plan = p->plan;
+    const fl_gpu *gpu = plan->place->gpu;
+
+    for (size_t i = 0; i < plan->n_step; i++) {
+        const fl_step *s = plan->step[i];
+
+        if (!fl_is_for_gpu(plan, s) || is_for_host(plan, s))
+            continue;
+        p->on_gpu[i] = gpu->m->kernel(gpu->d, s->kernel->name,
+                                      fl_step_dtype(plan, s)) != NULL;
+        if (!p->on_gpu[i])
+            FL_TRY(without_kernel(plan, s));
         *any = *any || p->on_gpu[i];
     }
     return FLEET_OK;
@@ -203,19 +210,13 @@ static int64_t length_of(const fl_value *root)
                                           : fl_shape_count(&root->shape, 1);
 }
 
-static bool is_known_at_first(const placer *p, int root)
-{
-    const fl_value *v = &p->plan->value[root];
-
-    if (v->kind == FL_VALUE_PERSISTENT)
-        return v->first != 0.0f || v->object || p->by[root].merged;
-    return v->kind != FL_VALUE_TEMP;
-}
-
 static fleet_status begin_span(placer *p, int root)
 {
     const fl_value *v = &p->plan->value[root];
-    bool known = is_known_at_first(p, root), feed = v->kind == FL_VALUE_FEED;
+    bool feed = v->kind == FL_VALUE_FEED;
+    bool known = v->kind == FL_VALUE_PERSISTENT
+                     ? v->first != 0.0f || v->object || p->by[root].merged
+                     : v->kind != FL_VALUE_TEMP;
 
     FL_TRY(
         fl_grow(&p->span, &p->span_capacity, p->n_span + 1, sizeof *p->span));
@@ -255,9 +256,7 @@ static int shadow_of(placer *p, int value)
     like.root = like.root == value ? -1 : shadow_of(p, like.root);
     if (value == plan->update)
         like.object = sizeof(fl_device_update);
-    p->shadow[value] = fl_plan_value(plan, &like);
-    if (p->shadow[value] < 0)
-        p->l->status = FLEET_ENOMEM;
+    p->shadow[value] = fl_value_like(p->l, &like);
     return p->shadow[value];
 }
 
@@ -284,10 +283,7 @@ static int part_of(placer *p, const span *s, bool gpu)
     like.shape = fl_shape_batched(&like.shape)
                      ? fl_shape_2(like.shape.dim[0], s->to - s->from)
                      : fl_shape_1(s->to - s->from);
-    root = fl_plan_value(p->plan, &like);
-    if (root < 0)
-        p->l->status = FLEET_ENOMEM;
-    return root;
+    return fl_value_like(p->l, &like);
 }
 
 /* --- spans --------------------------------------------------------------- */
@@ -446,14 +442,6 @@ static fleet_status place_step(placer *p, size_t i)
     return FLEET_OK;
 }
 
-/* What the GPU knows of an update is of the last one. */
-static void forget_update(placer *p)
-{
-    for (size_t i = 0; i < p->n_span; i++)
-        if (p->span[i].root == p->plan->update)
-            p->span[i].on_gpu = false;
-}
-
 static fleet_status place_all(placer *p)
 {
     fl_plan *plan = p->plan;
@@ -464,8 +452,12 @@ static fleet_status place_all(placer *p)
     plan->step = NULL;
     plan->n_step = plan->step_capacity = 0;
     for (size_t i = 0; i < n && status == FLEET_OK; i++) {
-        if (!updates && p->step[i]->phase >= FL_UPDATE)
-            forget_update(p);
+        bool begins = !updates && p->step[i]->phase >= FL_UPDATE;
+
+        /* what the GPU knows of an update is of the last one */
+        for (size_t j = 0; begins && j < p->n_span; j++)
+            if (p->span[j].root == plan->update)
+                p->span[j].on_gpu = false;
         updates = p->step[i]->phase >= FL_UPDATE;
         status = place_step(p, i);
     }
@@ -473,19 +465,13 @@ static fleet_status place_all(placer *p)
     return status;
 }
 
-static fleet_status make_room(placer *p)
+static fleet_status place_values(placer *p, bool *applied)
 {
     FL_TRY(FL_NEW(&p->on_gpu, p->plan->n_step));
     FL_TRY(FL_NEW(&p->by, p->n_value * sizeof *p->by));
     FL_TRY(FL_NEW(&p->shadow, p->n_value * sizeof *p->shadow));
     for (size_t i = 0; i < p->n_value; i++)
         p->shadow[i] = -1;
-    return FLEET_OK;
-}
-
-static fleet_status place_values(placer *p, bool *applied)
-{
-    FL_TRY(make_room(p));
     FL_TRY(choose_all(p, applied));
     if (!*applied)
         return FLEET_OK;

@@ -1,12 +1,7 @@
-/* update.h - what an update on a GPU is told. */
-#ifndef FL_RUNTIME_PASSES_UPDATE_H
-#define FL_RUNTIME_PASSES_UPDATE_H
+/* place_steps.h - which steps run on the GPU; the pass is in place_steps.c. */
+#pragma once
 
-#include "runtime/optim/update_gpu.h"
 #include "runtime/plan/plan.h"
 
-/* What the next update is told, but for `stop`, which the caller sets. */
-void fl_update_tell(const fl_store *s, const fl_update_now *now,
-                    fl_device_update *to);
-
-#endif
+/* Shall the step run on the plan's GPU, as program and guards have it? */
+bool fl_is_for_gpu(const fl_plan *plan, const fl_step *s);

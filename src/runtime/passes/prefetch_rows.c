@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "runtime/lookup/lookup_data.h"
 #include "runtime/plan/pass.h"
-#include "runtime/plan/gpu_steps.h"
+#include "runtime/plan/copy_steps.h"
 
 /* Of a root: a lookup writes it; the host uses it; it is prefetched. */
 enum { GATHERED = 1, USED = 2, PREFETCHED = 4 };
@@ -27,32 +27,22 @@ static bool is_copy(const fl_step *s)
     return s->kernel == &fl_kernel_to_gpu;
 }
 
-static void mark_step(const fl_plan *plan, const fl_step *s, char *mark)
-{
-    for (int i = 0; i < s->n_operand; i++) {
-        const fl_operand *o = &s->operand[i];
-
-        if (o->value >= 0)
-            mark[fl_plan_root(plan, o->value)] |=
-                is_gather(s) && o->mode != FL_READ ? GATHERED : USED;
-    }
-}
-
 static void mark_all(const fl_plan *plan, char *mark)
 {
-    for (size_t i = 0; i < plan->n_step; i++)
-        if (!is_copy(plan->step[i]))
-            mark_step(plan, plan->step[i], mark);
+    for (size_t i = 0; i < plan->n_step; i++) {
+        const fl_step *s = plan->step[i];
+
+        for (int j = 0; j < s->n_operand && !is_copy(s); j++) {
+            const fl_operand *o = &s->operand[j];
+
+            if (o->value >= 0)
+                mark[fl_plan_root(plan, o->value)] |=
+                    is_gather(s) && o->mode != FL_READ ? GATHERED : USED;
+        }
+    }
     for (size_t i = 0; i < plan->n_value; i++)
         if (plan->value[i].fetched)
             mark[fl_plan_root(plan, (int)i)] |= USED;
-}
-
-/* Is it what a lookup has gathered, for the GPU alone? */
-static bool is_sent(const fl_plan *plan, const fl_step *s, const char *mark)
-{
-    return is_copy(s) &&
-           mark[fl_plan_root(plan, s->operand[1].value)] & GATHERED;
 }
 
 /* Something is gathered, and all of it goes to the GPU. */
@@ -79,7 +69,9 @@ static void set_phases(fl_plan *plan, char *mark)
             s->phase = FL_PULL_WAIT;
         if (is_gather(s) || s->kernel == &fl_kernel_rows_place)
             s->phase = FL_PREFETCH;
-        if (!is_sent(plan, s, mark))
+        /* is it what a lookup has gathered, for the GPU alone? */
+        if (!is_copy(s) ||
+            !(mark[fl_plan_root(plan, s->operand[1].value)] & GATHERED))
             continue;
         s->phase = FL_PREFETCH;
         for (int j = 0; j < s->n_operand; j++)

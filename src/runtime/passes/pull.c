@@ -26,16 +26,6 @@ typedef struct pull {
  * them. */
 enum { THE_PULL, FIRST_LOOKUP };
 
-static void ask_for_keys(fl_lookup *k, fl_pull_rows *table)
-{
-    table->rows = k->rows;
-    for (int i = 0; i < FL_N_PART; i++) {
-        fl_lookup_part *p = &k->part[i];
-
-        table->part[i] = (fl_pull_part){p->keys.key, p->keys.n, p->value};
-    }
-}
-
 static fleet_status pull_run(const fl_instance *in, const fl_range *r)
 {
     const pull_config *c = in->step->config;
@@ -43,8 +33,17 @@ static fleet_status pull_run(const fl_instance *in, const fl_range *r)
     pull *p = fl_ptr(in, THE_PULL);
 
     (void)r;
-    for (int i = 0; i < c->n_table; i++)
-        ask_for_keys(fl_ptr(in, FIRST_LOOKUP + i), &p->table[i]);
+    for (int i = 0; i < c->n_table; i++) {
+        fl_lookup *k = fl_ptr(in, FIRST_LOOKUP + i);
+
+        p->table[i].rows = k->rows;
+        for (int j = 0; j < FL_N_PART; j++) {
+            fl_lookup_part *of = &k->part[j];
+
+            p->table[i].part[j] =
+                (fl_pull_part){of->keys.key, of->keys.n, of->value};
+        }
+    }
     return x->methods->pull(x, p->now.slot, p->table, c->n_table, c->dense,
                             p->now.prefetches, c->now);
 }
@@ -83,15 +82,6 @@ static void add_lookups(const fl_plan *plan, fl_operands *all, fl_mode mode)
     for (size_t i = 0; i < plan->n_step; i++)
         if (asks_for_rows(plan->step[i]))
             fl_operands_add(all, plan->step[i]->operand[0].value, mode);
-}
-
-static int count_lookups(const fl_plan *plan)
-{
-    int n = 0;
-
-    for (size_t i = 0; i < plan->n_step; i++)
-        n += asks_for_rows(plan->step[i]);
-    return n;
 }
 
 /* Steps of FL_PULL, with ps.pull after them, come before all other steps: they
@@ -141,11 +131,12 @@ fleet_status fl_pass_pull(fl_lowering *l, bool *applied)
 {
     fl_plan *plan = l->plan;
     pull_config c = {.store = plan->store,
-                     .n_table = count_lookups(plan),
                      .dense =
                          plan->training && fl_remote_has_dense(plan->store),
                      .now = !plan->training};
 
+    for (size_t i = 0; i < plan->n_step; i++)
+        c.n_table += asks_for_rows(plan->step[i]);
     if (!plan->store->remote || (c.n_table == 0 && !c.dense))
         return FLEET_OK;
     *applied = true;

@@ -8,7 +8,6 @@
 #include "runtime/plan/pass.h"
 #include "runtime/plan/remote.h"
 #include "runtime/reduce/dgc.h"
-#include "runtime/passes/update.h"
 
 enum { UPDATE_NOW, GRADIENT, WEIGHT, STATE };
 
@@ -23,16 +22,14 @@ static fleet_status update_prepare(fl_instance *in)
 static fleet_status update_run(const fl_instance *in, const fl_range *r)
 {
     const fl_update_ranges *all = in->step->config;
-    const fl_update_range *p = &all->range[r->begin];
+    const fl_update_range *p = &all->block[r->begin];
     const fl_update_now *now = fl_ptr(in, UPDATE_NOW);
     fl_update u = now->u;
     float *state[FL_MAX_STATE] = {NULL};
 
     if (now->skip)
         return FLEET_OK;
-    u.lr *= p->learning_rate;
-    if (p->decay >= 0)
-        u.decay = p->decay;
+    fl_update_change(&u, &p->rates);
     if (p->dgc && now->density > 0) { /* was done before it was sent */
         u.scale = 1.0f;
         FL_NUMBER_OF(&u, MOMENTUM, momentum) = 0.0f;
@@ -53,25 +50,11 @@ static const fl_kernel kernel_update = {
     .run = update_run,
 };
 
-static fl_update_range range_of(const fl_lowering *l, const fl_param *p)
-{
-    fl_update_range q = {p->offset, (p->n + 15) / 16 * 16, 1.0f, -1.0f,
-                         fl_dgc_takes(l, p)};
-
-    if (p->attr.learning_rate > 0)
-        q.learning_rate = p->attr.learning_rate;
-    if (p->attr.l2_decay > 0)
-        q.decay = p->attr.l2_decay;
-    if (p->attr.no_decay)
-        q.decay = 0;
-    return q;
-}
-
 static bool can_follow(const fl_update_range *a, const fl_update_range *b)
 {
     return a->offset + a->n == b->offset &&
-           a->learning_rate == b->learning_rate && a->decay == b->decay &&
-           a->dgc == b->dgc;
+           a->rates.learning_rate == b->rates.learning_rate &&
+           a->rates.decay == b->rates.decay && a->dgc == b->dgc;
 }
 
 /* Cut what `like` has of the group's own part into blocks, appended to all. */
@@ -82,7 +65,7 @@ static void cut_blocks(fl_update_ranges *all, const fl_flat *g,
 
     end = end < g->end ? end : g->end;
     for (at = at > g->first ? at : g->first; at < end; at += FL_BLOCK) {
-        fl_update_range *p = &all->range[all->n++];
+        fl_update_range *p = &all->block[all->n++];
 
         *p = *like;
         p->offset = at;
@@ -96,20 +79,21 @@ static const fl_update_ranges *make_ranges(fl_lowering *l, const fl_flat *g)
     const fl_store *s = l->plan->store;
     size_t most = s->params.n + (size_t)(g->n / FL_BLOCK) + 1;
     fl_update_ranges all = {
-        .range =
+        .block =
             fl_arena_alloc(&l->plan->arena, most * sizeof(fl_update_range)),
         .rule = s->optimizer->kind,
         .first = g->first};
     fl_update_range run = {0};
 
-    if (!all.range)
+    if (!all.block)
         return NULL;
     for (size_t i = 0; i < s->params.n; i++) {
         const fl_param *p = s->params.entry[i].value;
 
         if (p->flat != g || !fl_is_updated_locally(l, p))
             continue;
-        fl_update_range q = range_of(l, p);
+        fl_update_range q = {p->offset, (p->n + 15) / 16 * 16,
+                             fl_update_rates_of(&p->attr), fl_dgc_takes(l, p)};
         if (run.n && can_follow(&run, &q)) {
             run.n += q.n;
             continue;
@@ -135,33 +119,6 @@ static void emit_update(fl_lowering *l, const fl_dense *d)
     for (int i = 0; i < rule->n_state; i++)
         o[STATE + i] = (fl_operand)FL_RW(fl_state_value(l, d->flat, i));
     fl_emit(l, &kernel_update, NULL, all, o, STATE + rule->n_state);
-}
-
-/* --- what a GPU is told -------------------------------------------------- */
-
-/* The rates if `skipped` of the updates that were counted did not happen. */
-static fl_device_rates rates_after(const fl_store *s, const fl_update_now *now,
-                                   int skipped)
-{
-    int64_t done = s->updates > skipped ? s->updates - skipped : 0;
-    fl_update u;
-
-    fl_optimizer_update(now->optimizer, done, 1, &u);
-    return (fl_device_rates){u.lr, u.correct_a, u.correct_b};
-}
-
-void fl_update_tell(const fl_store *s, const fl_update_now *now,
-                    fl_device_update *to)
-{
-    *to = (fl_device_update){.u = now->u,
-                             .clip_norm = now->optimizer->clip_norm,
-                             .skip = now->skip,
-                             .known_skips = s->known_skips,
-                             .micro = now->micro,
-                             .dgc = now->density > 0};
-    to->u.correct_a_at = to->u.correct_b_at = NULL; /* rows' */
-    for (int i = 0; i <= FL_MOST_UNKNOWN; i++)
-        to->after[i] = rates_after(s, now, i);
 }
 
 /* --- the pass ------------------------------------------------------------ */

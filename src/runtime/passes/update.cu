@@ -43,9 +43,23 @@ static fleet_status merge(fl_device *, fl_queue *q, const fl_device_step *s)
 
 enum { NOW, GRADIENT, WEIGHT, STATE };
 
+template <class C> static const C *config_of(const fl_device_step *s)
+{
+    return static_cast<const C *>(s->config);
+}
+
 static fl_device_list *list_of(const fl_device_step *s)
 {
     return static_cast<fl_device_list *>(s->state);
+}
+
+template <class C>
+static fleet_status copy_blocks(fl_device *d, fl_queue *q, fl_device_step *s)
+{
+    const C *c = config_of<C>(s);
+
+    return fl_device_list_make(d, q, list_of(s), c->block,
+                               (size_t)c->n * sizeof *c->block);
 }
 
 static void drop_list(fl_device *d, fl_device_step *s)
@@ -69,9 +83,7 @@ __global__ static void update_pieces(group all, const fl_device_update *now)
 
     if (fl_update_is_off(now))
         return;
-    u.lr *= p.learning_rate;
-    if (p.decay >= 0)
-        u.decay = p.decay;
+    fl_update_change(&u, &p.rates);
     if (p.dgc && now->dgc) {
         u.scale = 1.0f;
         FL_NUMBER_OF(&u, MOMENTUM, momentum) = 0.0f;
@@ -85,36 +97,24 @@ __global__ static void update_pieces(group all, const fl_device_update *now)
     }
 }
 
-static const fl_update_ranges *pieces_of(const fl_device_step *s)
-{
-    return static_cast<const fl_update_ranges *>(s->config);
-}
-
-static fleet_status update_prepare(fl_device *d, fl_queue *q, fl_device_step *s)
-{
-    const fl_update_ranges *all = pieces_of(s);
-
-    return fl_device_list_make(d, q, list_of(s), all->range,
-                               (size_t)all->n * sizeof *all->range);
-}
-
 static fleet_status launch_update(fl_device *, fl_queue *q,
                                   const fl_device_step *s)
 {
+    const fl_update_ranges *c = config_of<fl_update_ranges>(s);
     float *w = fl_step_f32(s, WEIGHT);
 
-    if (pieces_of(s)->n == 0)
+    if (c->n == 0)
         return FLEET_OK;
     group all = {w,
                  s->n_arg > STATE ? fl_step_f32(s, STATE) : w,
                  s->n_arg > STATE + 1 ? fl_step_f32(s, STATE + 1) : w,
                  fl_step_f32(s, GRADIENT),
                  static_cast<const fl_update_range *>(list_of(s)->copy),
-                 pieces_of(s)->rule,
-                 pieces_of(s)->first};
+                 c->rule,
+                 c->first};
 
-    return FL_LAUNCH(update_pieces, (unsigned)pieces_of(s)->n, FL_THREADS, 0, q,
-                     all, fl_step_ptr<fl_device_update>(s, NOW));
+    return FL_LAUNCH(update_pieces, (unsigned)c->n, FL_THREADS, 0, q, all,
+                     fl_step_ptr<fl_device_update>(s, NOW));
 }
 
 /* --- clip.norm: update, norms, gradient ---------------------------------- */
@@ -137,24 +137,12 @@ __global__ static void norm_of_blocks(double *launch_norm, const float *g,
         launch_norm[blockIdx.x] = sum;
 }
 
-static const fl_norm_config *norms_of(const fl_device_step *s)
-{
-    return static_cast<const fl_norm_config *>(s->config);
-}
-
-static fleet_status norm_prepare(fl_device *d, fl_queue *q, fl_device_step *s)
-{
-    const fl_norm_config *c = norms_of(s);
-
-    return fl_device_list_make(d, q, list_of(s), c->block,
-                               (size_t)c->n * sizeof *c->block);
-}
-
 static fleet_status launch_norm(fl_device *, fl_queue *q,
                                 const fl_device_step *s)
 {
-    return FL_LAUNCH(norm_of_blocks, (unsigned)norms_of(s)->n, FL_THREADS, 0, q,
-                     fl_step_ptr<double>(s, 1), fl_step_f32(s, 2),
+    return FL_LAUNCH(norm_of_blocks, (unsigned)config_of<fl_norm_config>(s)->n,
+                     FL_THREADS, 0, q, fl_step_ptr<double>(s, 1),
+                     fl_step_f32(s, 2),
                      static_cast<const fl_norm_block *>(list_of(s)->copy),
                      fl_step_ptr<fl_device_update>(s, 0));
 }
@@ -223,10 +211,10 @@ const fl_device_kernel fl_cuda_update[] = {
     FL_KERNEL("all_reduce.idle", launch_idle),
     FL_KERNEL("gradient.add", add),
     FL_KERNEL("merge.dense", merge),
-    FL_KERNEL_WITH("update.dense", sizeof(fl_device_list), update_prepare,
-                   drop_list, launch_update),
-    FL_KERNEL_WITH("clip.norm", sizeof(fl_device_list), norm_prepare, drop_list,
-                   launch_norm),
+    FL_KERNEL_WITH("update.dense", sizeof(fl_device_list),
+                   copy_blocks<fl_update_ranges>, drop_list, launch_update),
+    FL_KERNEL_WITH("clip.norm", sizeof(fl_device_list),
+                   copy_blocks<fl_norm_config>, drop_list, launch_norm),
     FL_KERNEL_WITH("clip.factor", 0, factor_prepare, nullptr, factor),
     FL_KERNEL_END,
 };

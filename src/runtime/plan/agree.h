@@ -6,17 +6,15 @@
  * takes part in the updates of ranks that still train, and gives rows of its
  * tables to a rank that evaluates.
  */
-#ifndef FL_RUNTIME_PLAN_AGREE_H
-#define FL_RUNTIME_PLAN_AGREE_H
+#pragma once
 
 #include "runtime/device/comm.h"
 
 typedef enum fl_intent {
-    FL_INTENT_NONE,    /* the rank's pass is over, it waits for other ranks */
-    FL_INTENT_UPDATE,  /* ranks without an intent serve it, with no batch */
-    FL_INTENT_ROWS,    /* of tables that are sharded over the ranks */
-    FL_INTENT_COMMAND, /* of the facade: a save, a load, a hash */
-    FL_N_INTENT
+    FL_INTENT_NONE,   /* the rank's pass is over, it waits for other ranks */
+    FL_INTENT_UPDATE, /* ranks without an intent serve it, with no batch */
+    FL_INTENT_ROWS,   /* of tables that are sharded over the ranks */
+    FL_INTENT_COMMAND /* of the facade: a save, a load, a hash */
 } fl_intent;
 
 typedef struct fl_agreed {
@@ -44,5 +42,3 @@ fleet_status fl_agree_on(const fl_agree *r, fl_intent intent, int batches,
 
 /* abort() of both communicators, as fl_comm_abort(). */
 void fl_agree_abort(const fl_agree *r, const char *why);
-
-#endif

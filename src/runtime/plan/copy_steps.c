@@ -1,14 +1,5 @@
-/* gpu_steps.c - which steps a GPU runs, and the steps that copy to and from
- * it. */
-#include "runtime/plan/gpu_steps.h"
-
-bool fl_is_for_gpu(const fl_plan *plan, const fl_step *s)
-{
-    int place = s->node ? s->node->place : 0;
-
-    return plan->place->gpu &&
-           (s->kernel->on_gpu || (place ? place > 0 : plan->place->on_gpu));
-}
+/* copy_steps.c - the steps between the host's memory and the GPU's. */
+#include "runtime/plan/copy_steps.h"
 
 fleet_status fl_run_on_gpu_only(const fl_instance *in, const fl_range *r)
 {

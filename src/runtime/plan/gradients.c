@@ -74,9 +74,7 @@ int fl_scaling_value(fl_lowering *l)
                      .ld = 1};
 
     if (plan->scaling < 0)
-        plan->scaling = fl_plan_value(plan, &like);
-    if (plan->scaling < 0)
-        l->status = FLEET_ENOMEM;
+        plan->scaling = fl_value_like(l, &like);
     return plan->scaling;
 }
 
@@ -105,20 +103,16 @@ int fl_loss_gradient(fl_lowering *l, const fl_node *n)
                          .ld = 1};
     int g;
 
-    if (fl_is_scaled(l)) {
-        g = fl_temp(l, constant.name, FLEET_FLOAT32, &one);
-        FL_EMIT(l, &kernel_scale, n, NULL, FL_W(g), FL_R(fl_scaling_value(l)));
-    } else {
-        g = fl_plan_value(l->plan, &constant);
-        if (g < 0)
-            l->status = FLEET_ENOMEM;
-    }
+    if (!fl_is_scaled(l))
+        return fl_value_like(l, &constant);
+    g = fl_temp(l, constant.name, FLEET_FLOAT32, &one);
+    FL_EMIT(l, &kernel_scale, n, NULL, FL_W(g), FL_R(fl_scaling_value(l)));
     return g;
 }
 
 /* --- parameters ---------------------------------------------------------- */
 
-bool fl_gets_gradient(const fl_lowering *l, const fl_param *p)
+static bool gets_gradient(const fl_lowering *l, const fl_param *p)
 {
     const fleet_var *v = fleet_program_var(l->program, p->name);
 
@@ -129,10 +123,10 @@ bool fl_is_pushed(const fl_lowering *l, const fl_param *p)
 {
     const fl_store *s = l->plan->store;
 
-    return s->remote && fl_param_is_remote(s, p) && fl_gets_gradient(l, p);
+    return s->remote && fl_param_is_remote(s, p) && gets_gradient(l, p);
 }
 
 bool fl_is_updated_locally(const fl_lowering *l, const fl_param *p)
 {
-    return fl_gets_gradient(l, p) && !fl_is_pushed(l, p);
+    return gets_gradient(l, p) && !fl_is_pushed(l, p);
 }

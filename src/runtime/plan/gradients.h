@@ -2,8 +2,7 @@
  * sums of contributions to one gradient; and what becomes of a parameter's
  * gradient, an update in this process or a push to servers. For lowering and
  * passes. */
-#ifndef FL_RUNTIME_PLAN_GRADIENTS_H
-#define FL_RUNTIME_PLAN_GRADIENTS_H
+#pragma once
 
 #include "runtime/plan/lower.h"
 
@@ -15,11 +14,8 @@ int fl_loss_gradient(fl_lowering *l, const fl_node *n);
 bool fl_is_scaled(const fl_lowering *l);
 int fl_scaling_value(fl_lowering *l);
 
-/* Does the parameter get a gradient in this plan? */
-bool fl_gets_gradient(const fl_lowering *l, const fl_param *p);
-
-/* Then either servers get it, or this process updates the weights, perhaps
- * after a sum over ranks. */
+/* If a parameter gets a gradient in this plan, either servers get that, or this
+ * process updates the weights, perhaps after a sum over ranks. */
 bool fl_is_pushed(const fl_lowering *l, const fl_param *p);
 bool fl_is_updated_locally(const fl_lowering *l, const fl_param *p);
 
@@ -30,5 +26,3 @@ extern const fl_kernel fl_kernel_add_rows, fl_kernel_add_parts;
  * operand i that is a part's, its length in *n. */
 fleet_status fl_split_blocks(fl_instance *in);
 float *fl_block_of(const fl_instance *in, int i, const fl_range *r, int64_t *n);
-
-#endif

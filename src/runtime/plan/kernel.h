@@ -1,24 +1,24 @@
-/* kernel.h - what does the work of a step, and what it is given.
+/* kernel.h - a kernel: the functions that do the work of a step, and their
+ * arguments.
  *
- * A kernel says how its work may be cut, so that threads can share it:
+ * A kernel says how its work may be split among threads:
  *
  *   FL_SPLIT_ROWS   by rows of the batch. A call computes rows [begin, end) of
  *                   everything it writes, from the same rows of the batch's
- *                   values and from whatever has no batch. Steps of this kind
- *                   that follow each other run slice by slice, without waiting
- *                   for other slices.
- *   FL_SPLIT_PARTS  into n_part independent calls, a number that prepare()
- *                   chooses from shapes alone, never from the number of
- *                   threads. A call may read all of its operands and writes
- *                   what no other part touches.
+ *                   values and from values without a batch. Consecutive steps
+ *                   of this kind run slice by slice, without waiting for other
+ *                   slices.
+ *   FL_SPLIT_PARTS  into n_part independent calls, a number that is fixed or
+ *                   that prepare() chooses from shapes alone, never from the
+ *                   number of threads. A call may read all of its operands; no
+ *                   two parts write to the same place.
  *
- * Either way bits do not depend on how many threads there are.
+ * Either way bits do not depend on how many threads run.
  *
- * Rows between the batch and its capacity exist in every buffer of the arena:
- * kernels that work on whole blocks may read and write them.
+ * Buffers of the arena have rows up to the plan's capacity, also where the
+ * batch is smaller: kernels that work on whole blocks may read and write them.
  */
-#ifndef FL_RUNTIME_PLAN_KERNEL_H
-#define FL_RUNTIME_PLAN_KERNEL_H
+#pragma once
 
 #include "runtime/graph/op.h"
 
@@ -42,7 +42,7 @@ typedef struct fl_instance {
     void *state; /* kernel->state_size zeroed bytes */
 
     /* for prepare() to set */
-    int n_part;          /* FL_SPLIT_PARTS; 1 at first */
+    int n_part;          /* FL_SPLIT_PARTS; at first the kernel's, or 1 */
     size_t scratch_size; /* bytes that a call needs for itself */
 
     /* for prepare() to read */
@@ -64,6 +64,7 @@ typedef struct fl_range {
 typedef struct fl_kernel {
     const char *name; /* "fc.dw": the op, and which of its steps */
     fl_split split;
+    int n_part; /* FL_SPLIT_PARTS: the number, if it is fixed; else 0 */
     size_t state_size;
     fleet_status (*prepare)(fl_instance *in); /* NULL: nothing to do */
     void (*finish)(fl_instance *in); /* NULL: nothing; also after a failed
@@ -123,5 +124,3 @@ static inline int64_t fl_count(const fl_instance *in, int i, const fl_range *r)
 
     return (r->end - r->begin) * a->factor * a->cols;
 }
-
-#endif

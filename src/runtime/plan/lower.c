@@ -18,13 +18,25 @@ static void note_failure(fl_lowering *l, fleet_status status)
         l->status = status;
 }
 
-static int new_value(fl_lowering *l, const fl_value *like)
+int fl_value_like(fl_lowering *l, const fl_value *like)
 {
     int v = fl_plan_value(l->plan, like);
 
     if (v < 0)
         note_failure(l, FLEET_ENOMEM);
     return v;
+}
+
+int fl_flat_value(fl_lowering *l, fl_value_kind kind, const char *name,
+                  int64_t n, void *pointer)
+{
+    return fl_value_like(l, &(fl_value){.name = name,
+                                        .kind = kind,
+                                        .dtype = FLEET_FLOAT32,
+                                        .shape = fl_shape_1(n),
+                                        .root = -1,
+                                        .pointer = pointer,
+                                        .ld = 1});
 }
 
 static int view_of(fl_lowering *l, int root, const char *name,
@@ -43,7 +55,7 @@ static int view_of(fl_lowering *l, int root, const char *name,
     view.var = NULL;
     view.object = 0;
     view.fetched = view.zero_tail = false;
-    return new_value(l, &view);
+    return fl_value_like(l, &view);
 }
 
 /* --- values of variables ------------------------------------------------- */
@@ -52,13 +64,6 @@ static int view_of(fl_lowering *l, int root, const char *name,
 static fl_dense *dense_of(fl_lowering *l, fl_flat *group)
 {
     fl_plan *plan = l->plan;
-    fl_value like = {.name = "weights",
-                     .kind = FL_VALUE_PARAM,
-                     .dtype = FLEET_FLOAT32,
-                     .shape = fl_shape_1(group->n),
-                     .root = -1,
-                     .pointer = group->weight,
-                     .ld = 1};
 
     for (size_t i = 0; i < plan->n_dense; i++)
         if (plan->dense[i].flat == group)
@@ -69,8 +74,10 @@ static fl_dense *dense_of(fl_lowering *l, fl_flat *group)
         return NULL;
     }
     fl_dense *d = &plan->dense[plan->n_dense++];
-    *d = (fl_dense){
-        .flat = group, .weight = new_value(l, &like), .gradient = -1};
+    *d = (fl_dense){.flat = group,
+                    .weight = fl_flat_value(l, FL_VALUE_PARAM, "weights",
+                                            group->n, group->weight),
+                    .gradient = -1};
     return d;
 }
 
@@ -84,18 +91,15 @@ static int value_of_param(fl_lowering *l, const fleet_var *v)
              : -1;
 }
 
-static int value_inside(fl_lowering *l, const fleet_var *v)
-{
-    const fl_var_plan *at = &l->var[v->id];
-    int64_t ld = fl_shape_cols(&at->inside->shape);
-
-    return view_of(l, fl_value_of(l, at->inside), v->name, &v->shape,
-                   at->column, ld);
-}
-
 static int make_value(fl_lowering *l, const fleet_var *v)
 {
+    static const fl_value_kind kinds[] = {[FL_VAR_DATA] = FL_VALUE_FEED,
+                                          [FL_VAR_TABLE] = FL_VALUE_TABLE,
+                                          [FL_VAR_STATE] = FL_VALUE_STATE,
+                                          [FL_VAR_TEMP] = FL_VALUE_TEMP};
+    const fl_var_plan *at = &l->var[v->id];
     fl_value like = {.name = v->name,
+                     .kind = kinds[v->kind],
                      .dtype = v->dtype,
                      .shape = v->shape,
                      .var = v,
@@ -103,25 +107,12 @@ static int make_value(fl_lowering *l, const fleet_var *v)
                      .fetched = l->fetched[v->id],
                      .ld = fl_shape_cols(&v->shape)};
 
-    switch (v->kind) {
-    case FL_VAR_PARAM:
+    if (v->kind == FL_VAR_PARAM)
         return value_of_param(l, v);
-    case FL_VAR_DATA:
-        like.kind = FL_VALUE_FEED;
-        break;
-    case FL_VAR_TABLE:
-        like.kind = FL_VALUE_TABLE;
-        break;
-    case FL_VAR_STATE:
-        like.kind = FL_VALUE_STATE;
-        break;
-    case FL_VAR_TEMP:
-        if (l->var[v->id].inside)
-            return value_inside(l, v);
-        like.kind = FL_VALUE_TEMP;
-        break;
-    }
-    return new_value(l, &like);
+    if (v->kind == FL_VAR_TEMP && at->inside)
+        return view_of(l, fl_value_of(l, at->inside), v->name, &v->shape,
+                       at->column, fl_shape_cols(&at->inside->shape));
+    return fl_value_like(l, &like);
 }
 
 int fl_value_of(fl_lowering *l, const fleet_var *v)
@@ -159,7 +150,7 @@ int fl_temp(fl_lowering *l, const char *name, fleet_dtype dtype,
                      .root = -1,
                      .ld = fl_shape_cols(shape)};
 
-    return new_value(l, &like);
+    return fl_value_like(l, &like);
 }
 
 static int object_of(fl_lowering *l, const char *name, size_t size,
@@ -174,7 +165,7 @@ static int object_of(fl_lowering *l, const char *name, size_t size,
                      .per_slot = per_slot,
                      .ld = 1};
 
-    return new_value(l, &like);
+    return fl_value_like(l, &like);
 }
 
 int fl_object(fl_lowering *l, const char *name, size_t size)
@@ -196,16 +187,10 @@ int fl_update_value(fl_lowering *l)
 
 int fl_state_value(fl_lowering *l, const fl_flat *g, int i)
 {
-    fl_value like = {.name =
-                         fl_rule_of(l->plan->store->optimizer->kind)->state[i],
-                     .kind = FL_VALUE_PARAM,
-                     .dtype = FLEET_FLOAT32,
-                     .shape = fl_shape_1(g->end - g->first),
-                     .root = -1,
-                     .pointer = g->state[i],
-                     .ld = 1};
+    const fl_rule *rule = fl_rule_of(l->plan->store->optimizer->kind);
 
-    return fl_plan_value(l->plan, &like);
+    return fl_flat_value(l, FL_VALUE_PARAM, rule->state[i], g->end - g->first,
+                         g->state[i]);
 }
 
 const void *fl_config(fl_lowering *l, const void *config, size_t size)
@@ -263,15 +248,8 @@ int fl_gradient_of(fl_lowering *l, const fleet_var *v)
 int fl_flat_gradient(fl_lowering *l, const fl_flat *g, const char *name,
                      bool shared)
 {
-    fl_value like = {.name = name,
-                     .kind = FL_VALUE_PERSISTENT,
-                     .dtype = FLEET_FLOAT32,
-                     .shape = fl_shape_1(g->n),
-                     .pointer = shared ? g->gradient : NULL,
-                     .root = -1,
-                     .ld = 1};
-
-    return new_value(l, &like);
+    return fl_flat_value(l, FL_VALUE_PERSISTENT, name, g->n,
+                         shared ? g->gradient : NULL);
 }
 
 /* A range of the group's gradient. What is merged or rounded first is the
@@ -304,13 +282,6 @@ int fl_stretch(fl_lowering *l, int value, const char *name, int64_t first,
                : -1;
 }
 
-static int first_gradient(fl_lowering *l, const fleet_var *v)
-{
-    if (v->kind == FL_VAR_PARAM)
-        return gradient_of_param(l, v);
-    return fl_temp(l, v->name, FLEET_FLOAT32, &v->shape);
-}
-
 int fl_gradient_to(fl_lowering *l, const fleet_var *v)
 {
     fl_pending *p;
@@ -318,7 +289,10 @@ int fl_gradient_to(fl_lowering *l, const fleet_var *v)
     if (!fl_gradient_wanted(l, v) || l->status != FLEET_OK)
         return -1;
     if (l->gradient[v->id] < 0)
-        return l->gradient[v->id] = first_gradient(l, v);
+        return l->gradient[v->id] =
+                   v->kind == FL_VAR_PARAM
+                       ? gradient_of_param(l, v)
+                       : fl_temp(l, v->name, FLEET_FLOAT32, &v->shape);
     if (fl_grow(&l->pending, &l->pending_capacity, l->n_pending + 1,
                 sizeof *p) != FLEET_OK) {
         note_failure(l, FLEET_ENOMEM);
@@ -354,19 +328,17 @@ static void add_pending(fl_lowering *l, const fl_node *n)
 
 /* --- the whole ----------------------------------------------------------- */
 
-static bool is_trained(const fleet_var *v)
-{
-    return v->keep_gradient ||
-           ((v->kind == FL_VAR_PARAM || v->kind == FL_VAR_TABLE) &&
-            !v->attr.frozen);
-}
-
 static void find_wanted(fl_lowering *l)
 {
     const fleet_program *p = l->program;
 
-    for (size_t i = 0; i < p->n_var; i++)
-        l->wants[i] = l->plan->training && is_trained(p->var[i]);
+    for (size_t i = 0; i < p->n_var; i++) {
+        const fleet_var *v = p->var[i];
+        bool is_kept = v->kind == FL_VAR_PARAM || v->kind == FL_VAR_TABLE;
+
+        l->wants[i] = l->plan->training &&
+                      (v->keep_gradient || (is_kept && !v->attr.frozen));
+    }
     for (size_t i = 0; i < p->n_node; i++) {
         const fl_node *n = p->node[i];
         bool any = false;
@@ -376,16 +348,6 @@ static void find_wanted(fl_lowering *l)
         for (int j = 0; j < n->op->n_out; j++)
             l->wants[n->out[j]->id] = any && n->op->gradient;
     }
-}
-
-static void lower_forward(fl_lowering *l)
-{
-    const fleet_program *p = l->program;
-
-    l->phase = FL_FORWARD;
-    for (size_t i = 0; i < p->n_node && l->status == FLEET_OK; i++)
-        if (l->needed[i] && !l->node[i].skip)
-            note_failure(l, p->node[i]->op->forward(l, p->node[i]));
 }
 
 static bool has_own_gradient(fl_lowering *l, const fl_node *n)
@@ -516,7 +478,10 @@ static fleet_status lower_program(fl_lowering *l)
     find_wanted(l);
     count_readers(l);
     FL_TRY(fl_passes_run(l, FL_PASS_GRAPH));
-    lower_forward(l);
+    l->phase = FL_FORWARD;
+    for (size_t i = 0; i < p->n_node && l->status == FLEET_OK; i++)
+        if (l->needed[i] && !l->node[i].skip)
+            note_failure(l, p->node[i]->op->forward(l, p->node[i]));
     if (l->plan->training) {
         lower_backward(l);
         l->plan->loss = fl_value_of(l, p->training.loss);

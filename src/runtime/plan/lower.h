@@ -1,11 +1,10 @@
-/* lower.h - how operators say what they do: words for forward() and gradient()
- * of op.h.
+/* lower.h - lowering: the functions by which forward() and gradient() of an
+ * operator (op.h) and passes add values and steps to a plan.
  *
  * Failures are sticky: a value of -1 may be handed on, and the lowering fails
  * as a whole at the end.
  */
-#ifndef FL_RUNTIME_PLAN_LOWER_H
-#define FL_RUNTIME_PLAN_LOWER_H
+#pragma once
 
 #include "runtime/plan/plan.h"
 
@@ -45,6 +44,13 @@ struct fl_lowering {
 /* For passes on the graph: does one node alone use the variable, which is not
  * fetched? Its producer may then make something else of it. */
 bool fl_is_private(const fl_lowering *l, const fleet_var *v);
+
+/* A new value like this one. */
+int fl_value_like(fl_lowering *l, const fl_value *like);
+
+/* n floats, one after the other: of the store, or PERSISTENT, at `pointer`. */
+int fl_flat_value(fl_lowering *l, fl_value_kind kind, const char *name,
+                  int64_t n, void *pointer);
 
 /* The forward value of a variable. */
 int fl_value_of(fl_lowering *l, const fleet_var *v);
@@ -133,5 +139,3 @@ void fl_operands_add(fl_operands *all, int value, fl_mode mode);
 fleet_status fl_plan_build(const fleet_program *program, fl_store *store,
                            int64_t batch, bool training, const bool *fetched,
                            const fl_place *placing, fl_plan **plan);
-
-#endif

@@ -1,7 +1,6 @@
 /* pass.h - passes rewrite a lowering: its graph before steps are made of it, or
  * its plan afterwards. passes.def lists them. */
-#ifndef FL_RUNTIME_PLAN_PASS_H
-#define FL_RUNTIME_PLAN_PASS_H
+#pragma once
 
 #include "runtime/plan/lower.h"
 
@@ -28,5 +27,3 @@ fleet_status fl_passes_run_list(fl_lowering *l, const fl_pass *pass, int n,
 #define FL_PASS(name, when, needs, conflicts) fl_pass_run fl_pass_##name;
 #include "runtime/plan/passes.def"
 #undef FL_PASS
-
-#endif

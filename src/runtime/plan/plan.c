@@ -43,23 +43,18 @@ int64_t fl_value_rows(const fl_plan *plan, const fl_value *v)
 
 /* More than there can be, for what does not fit in a size: no sum of a plan's
  * values overflows, and the allocation fails. */
-static size_t bytes_of(int64_t rows, int64_t ld, fleet_dtype dtype)
+size_t fl_value_bytes(const fl_plan *plan, const fl_value *v)
 {
     const size_t most = (size_t)1 << 50;
     size_t bytes;
 
-    if (__builtin_mul_overflow(rows, ld, &bytes) ||
-        __builtin_mul_overflow(bytes, fleet_dtype_size(dtype), &bytes) ||
+    if (v->object)
+        return v->object;
+    if (__builtin_mul_overflow(fl_value_rows(plan, v), v->ld, &bytes) ||
+        __builtin_mul_overflow(bytes, fleet_dtype_size(v->dtype), &bytes) ||
         bytes > most)
         return most;
     return bytes;
-}
-
-size_t fl_value_bytes(const fl_plan *plan, const fl_value *v)
-{
-    if (v->object)
-        return v->object;
-    return bytes_of(fl_value_rows(plan, v), v->ld, v->dtype);
 }
 
 fleet_status fl_plan_add_step(fl_plan *plan, fl_step *s)

@@ -2,8 +2,7 @@
  * for one batch size. Made by lowering (lower.h) and passes (pass.h), run by an
  * executor.
  */
-#ifndef FL_RUNTIME_PLAN_PLAN_H
-#define FL_RUNTIME_PLAN_PLAN_H
+#pragma once
 
 #include "runtime/plan/kernel.h"
 #include "runtime/store/store.h"
@@ -212,5 +211,3 @@ size_t fl_value_bytes(const fl_plan *plan, const fl_value *v);
 /* Rows of a slice for a batch: a rule of the batch alone, so that what is
  * computed never depends on the threads. */
 int64_t fl_slice_rows(int64_t batch);
-
-#endif

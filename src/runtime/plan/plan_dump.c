@@ -4,30 +4,14 @@
 #include "runtime/plan/plan.h"
 #include "runtime/plan/plan_dump.h"
 
-static const char *phase_name(fl_phase phase)
-{
-    static const char *const names[] = {"pull",         "pull wait", "prefetch",
-                                        "forward",      "backward",  "merge",
-                                        "reduce begin", "update",    "average"};
-    return names[phase];
-}
+static const char *const phase_names[] = {
+    "pull",  "pull wait",    "prefetch", "forward", "backward",
+    "merge", "reduce begin", "update",   "average"};
+static const char *const engine_names[] = {"compute", "comm", "gpu"};
+static const char *const kind_names[] = {"feed",  "param", "table",
+                                         "state", "temp",  "persistent"};
 
-static const char *engine_name(fl_engine engine)
-{
-    static const char *const names[] = {"compute", "comm", "gpu"};
-
-    return names[engine];
-}
-
-static const char *kind_name(fl_value_kind kind)
-{
-    static const char *const names[] = {"feed",  "param", "table",
-                                        "state", "temp",  "persistent"};
-    return names[kind];
-}
-
-static void print_operands(const fl_plan *plan, const fl_step *s, bool writes,
-                           fl_text *out)
+static void print_operands(const fl_step *s, bool writes, fl_text *out)
 {
     bool first = true;
 
@@ -39,7 +23,6 @@ static void print_operands(const fl_plan *plan, const fl_step *s, bool writes,
         fl_text_add(out, "%s%%%d", first ? "" : ",", o->value);
         first = false;
     }
-    (void)plan;
     if (first)
         fl_text_add(out, "-");
 }
@@ -51,12 +34,12 @@ static void print_steps(const fl_plan *plan, const fl_region *region,
         const fl_step *s = plan->step[i];
 
         fl_text_add(out, "  %-16s ", s->kernel->name);
-        print_operands(plan, s, true, out);
+        print_operands(s, true, out);
         fl_text_add(out, " <- ");
-        print_operands(plan, s, false, out);
-        fl_text_add(out, "  %s", phase_name(s->phase));
+        print_operands(s, false, out);
+        fl_text_add(out, "  %s", phase_names[s->phase]);
         if (s->engine != FL_ENGINE_COMPUTE)
-            fl_text_add(out, " engine %s", engine_name(s->engine));
+            fl_text_add(out, " engine %s", engine_names[s->engine]);
         if (s->period > 1)
             fl_text_add(out, " every %d", s->period);
         fl_text_add(out, "\n");
@@ -67,7 +50,7 @@ static void print_value(const fl_plan *plan, int i, fl_text *out)
 {
     const fl_value *v = &plan->value[i];
 
-    fl_text_add(out, "  %%%d %s %s %s", i, v->name, kind_name(v->kind),
+    fl_text_add(out, "  %%%d %s %s %s", i, v->name, kind_names[v->kind],
                 v->object ? "object" : fleet_dtype_name(v->dtype));
     if (!v->object)
         fl_text_add(out, "%s", fl_shape_print(&v->shape).chars);

@@ -1,31 +1,30 @@
-/* remote.h - how an iteration talks to the processes that keep the parameters,
- * when this one does not: the interface between plans and src/ps, or sharded
- * tables, which the facade connects. A store without one trains by itself.
+/* remote.h - a remote: the processes that keep parameters and rows in place of
+ * this one. This is the interface between plans and src/ps, or sharded tables,
+ * which the facade connects. A store without a remote trains by itself.
  *
  * A worker's store then has copies of the dense weights, which a pull renews,
- * and of tables no more than their names. An iteration of a trained program is
+ * and of tables nothing but their names. An iteration of a trained program is
  *
- *     pull(t + 1)      a prefetch: while the rows of t + 1 travel, t computes
- *                      (on a GPU; they are copied to it meanwhile, too)
+ *     pull(t + 1)      a prefetch: while t is computed the rows of t + 1
+ *                      travel, and are copied to a GPU that needs them
  *     wait_pull(t)     rows of t have come, dense weights are renewed
  *     ... forward, backward ...
  *     push(t)
  *     wait_update(t)
  *
  * In sync the rows of t + 1 are those after push(t): pull(t + 1) then comes
- * between push(t) and wait_update(t), so that its keys are sorted out while the
+ * between push(t) and wait_update(t), so that its keys are sorted while the
  * servers update. Nothing is prefetched while the next batch is not known. A
  * prefetch that fails is dropped, and made again when its own iteration begins.
  *
  * Threads: one at a time, under the store's lock and on the thread that called
- * the executor; but stop and fail from any.
+ * the executor.
  */
-#ifndef FL_RUNTIME_PLAN_REMOTE_H
-#define FL_RUNTIME_PLAN_REMOTE_H
+#pragma once
 
 #include "runtime/store/store.h"
 
-/* Pulls under way: that of this iteration, and that of the next. */
+/* Pull slots: for the pull of this iteration, and for that of the next. */
 enum { FL_N_SLOT = 2 };
 
 /* What a pull asks of one table: keys in, rows out. Each key once. */
@@ -141,5 +140,3 @@ struct fl_remote {
      * drop. The executors' alone. */
     bool taken[FL_N_SLOT];
 };
-
-#endif

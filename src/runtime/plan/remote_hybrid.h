@@ -6,8 +6,7 @@
  * Updates are counted, passes ended and numbers added up by the servers. A
  * push goes to both, even with nothing in it: all ranks make the same calls.
  */
-#ifndef FL_RUNTIME_PLAN_REMOTE_HYBRID_H
-#define FL_RUNTIME_PLAN_REMOTE_HYBRID_H
+#pragma once
 
 #include "runtime/plan/remote.h"
 
@@ -18,5 +17,3 @@ fleet_status fl_remote_hybrid_create(fl_remote_hybrid **hybrid,
                                      fl_remote *servers, fl_remote *ranks);
 void fl_remote_hybrid_destroy(fl_remote_hybrid *h); /* NULL is fine */
 fl_remote *fl_remote_hybrid_remote(fl_remote_hybrid *h);
-
-#endif

@@ -1,7 +1,6 @@
 /* all_reduce_gpu.h - sums of ranks in a GPU's memory: what all_reduce_steps.c
  * does with a GPU's queue. */
-#ifndef FL_RUNTIME_REDUCE_ALL_REDUCE_GPU_H
-#define FL_RUNTIME_REDUCE_ALL_REDUCE_GPU_H
+#pragma once
 
 #include "runtime/device/gpu.h"
 #include "runtime/device/comm.h"
@@ -21,5 +20,3 @@ typedef struct fl_reduced {
 
 /* The communicator's next call comes after the queued steps that make it. */
 fleet_status fl_reduced_follows(const fl_reduced *r, fl_gpu *g, fl_comm *p);
-
-#endif

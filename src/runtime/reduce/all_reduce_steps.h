@@ -1,7 +1,6 @@
-/* all_reduce_steps.h - steps in which ranks add up what their plans hold in the
- * same place. */
-#ifndef FL_RUNTIME_REDUCE_ALL_REDUCE_STEPS_H
-#define FL_RUNTIME_REDUCE_ALL_REDUCE_STEPS_H
+/* all_reduce_steps.h - plan steps in which ranks sum a value of their plans: by
+ * one all-reduce, or by one that is begun early and waited for. */
+#pragma once
 
 #include "runtime/plan/agree.h"
 #include "runtime/plan/lower.h"
@@ -22,5 +21,3 @@ void fl_emit_share_squares(fl_lowering *l, int value, int begin, int end);
 extern const fl_kernel fl_kernel_all_reduce;
 const fl_agree *fl_all_reduce_agree(const fl_instance *in);
 fleet_status fl_all_reduce_by(const fl_instance *in, fl_comm *p);
-
-#endif

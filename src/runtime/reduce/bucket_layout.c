@@ -1,6 +1,6 @@
-/* buckets.c - which stretches of a group's gradient ranks reduce in one
+/* bucket_layout.c - which stretches of a group's gradient ranks reduce in one
  * call. */
-#include "runtime/reduce/buckets.h"
+#include "runtime/reduce/bucket_layout.h"
 
 #include "runtime/plan/gradients.h"
 #include "runtime/reduce/dgc.h"

@@ -1,7 +1,7 @@
-/* buckets.h - a group's gradient is reduced bucket by bucket: whole parameters
- * that lie side by side, in the order in which their gradients are ready. */
-#ifndef FL_RUNTIME_REDUCE_BUCKETS_H
-#define FL_RUNTIME_REDUCE_BUCKETS_H
+/* bucket_layout.h - gradient buckets: a flat buffer's gradient is reduced in
+ * buckets, whole parameters side by side, in the order in which their gradients
+ * are ready. all_reduce_steps.h has the steps that reduce a bucket. */
+#pragma once
 
 #include "runtime/plan/lower.h"
 
@@ -14,5 +14,3 @@ void fl_each_bucket(fl_lowering *l, const fl_dense *d, fl_bucket_emitter *emit);
 
 /* For each parameter that is pushed, alone. */
 void fl_each_pushed(fl_lowering *l, const fl_dense *d, fl_bucket_emitter *emit);
-
-#endif

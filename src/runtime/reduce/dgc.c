@@ -211,21 +211,6 @@ static const fl_kernel kernel_add = {
 
 /* --- steps --------------------------------------------------------------- */
 
-static int residual_value(fl_lowering *l, const fl_flat *g, int i,
-                          int64_t offset, int64_t n)
-{
-    static const char *const name[] = {"dgc momentum", "dgc left"};
-    fl_value like = {.name = name[i],
-                     .kind = FL_VALUE_PARAM,
-                     .dtype = FLEET_FLOAT32,
-                     .shape = fl_shape_1(n),
-                     .root = -1,
-                     .pointer = g->residual[i] + offset,
-                     .ld = 1};
-
-    return fl_plan_value(l->plan, &like);
-}
-
 static int pairs_of(fl_lowering *l, const char *name, int64_t n)
 {
     const fl_shape shape = fl_shape_1(n * (int64_t)sizeof(pair));
@@ -240,11 +225,14 @@ void fl_emit_dgc(fl_lowering *l, const fl_dense *d, int64_t offset, int64_t n)
     int gradient = fl_stretch(l, d->gradient, "bucket", offset, n);
     int mine = pairs_of(l, "pairs", most);
     int all = pairs_of(l, "all pairs", most * store->agree->comm->size);
+    int momentum = fl_flat_value(l, FL_VALUE_PARAM, "dgc momentum", n,
+                                 d->flat->residual[0] + offset);
+    int left = fl_flat_value(l, FL_VALUE_PARAM, "dgc left", n,
+                             d->flat->residual[1] + offset);
     const void *config = fl_config(l, &store, sizeof store);
 
     FL_EMIT(l, &kernel_pick, NULL, NULL, FL_R(l->plan->update), FL_R(gradient),
-            FL_W(mine), FL_RW(residual_value(l, d->flat, 0, offset, n)),
-            FL_RW(residual_value(l, d->flat, 1, offset, n)));
+            FL_W(mine), FL_RW(momentum), FL_RW(left));
     l->engine = FL_ENGINE_COMM;
     FL_EMIT(l, &kernel_exchange, NULL, config, FL_R(l->plan->update),
             FL_R(gradient), FL_R(mine), FL_W(all));

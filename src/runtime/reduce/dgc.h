@@ -1,9 +1,8 @@
-/* dgc.h - deep gradient compression: ranks exchange the largest elements of
- * what their gradients have added up to. */
-#ifndef FL_RUNTIME_REDUCE_DGC_H
-#define FL_RUNTIME_REDUCE_DGC_H
+/* dgc.h - deep gradient compression: ranks exchange only the largest elements
+ * of their gradients; the rest is added to the gradients of later updates. */
+#pragma once
 
-#include "runtime/reduce/buckets.h"
+#include "runtime/reduce/bucket_layout.h"
 
 /* The part of a parameter that an update sends, after `updates` earlier
  * updates; 0: all of the parameter is reduced. */
@@ -14,5 +13,3 @@ bool fl_dgc_takes(const fl_lowering *l, const fl_param *p);
 
 /* The exchange of a bucket that is one parameter. */
 fl_bucket_emitter fl_emit_dgc;
-
-#endif

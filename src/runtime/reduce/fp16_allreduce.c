@@ -115,7 +115,7 @@ static int half_value(fl_lowering *l, const fl_flat *g, int64_t offset,
                      .root = -1,
                      .ld = 1};
 
-    return g->gradient ? fl_plan_value(l->plan, &like)
+    return g->gradient ? fl_value_like(l, &like)
                        : fl_temp(l, like.name, like.dtype, &shape);
 }
 

@@ -9,12 +9,6 @@
 
 /* --- when a step runs ---------------------------------------------------- */
 
-static size_t room_for(const fl_push_args *c)
-{
-    return (size_t)c->n_table * sizeof(fl_push_rows) +
-           (size_t)c->n_param * sizeof(fl_push_param) + 1;
-}
-
 static fleet_status bring_rows(fl_lookup *k, bool merged, fl_push_rows *table)
 {
     table->rows = k->rows;
@@ -31,16 +25,6 @@ static fleet_status bring_rows(fl_lookup *k, bool merged, fl_push_rows *table)
         }
     }
     return FLEET_OK;
-}
-
-static void bring_params(const fl_instance *in, const fl_push_args *c,
-                         fl_push_param *param)
-{
-    for (int i = 0; i < c->n_param; i++) {
-        const float *group = fl_ptr(in, c->gradient[i]);
-
-        param[i] = (fl_push_param){c->param[i], group + c->param[i]->offset};
-    }
 }
 
 /* Of this worker. In sync they are added up over the workers: where their
@@ -60,7 +44,10 @@ fleet_status fl_push_of(const fl_instance *in, const fl_push_args *c,
     fl_push_param *param = (fl_push_param *)(void *)(table + c->n_table);
     bool brings = !now->joins && !now->skip;
 
-    bring_params(in, c, param);
+    for (int i = 0; i < c->n_param; i++)
+        param[i] = (fl_push_param){c->param[i],
+                                   (const float *)fl_ptr(in, c->gradient[i]) +
+                                       c->param[i]->offset};
     for (int i = 0; brings && i < c->n_table; i++)
         FL_TRY(
             bring_rows(fl_ptr(in, c->first_table + i), c->merged, &table[i]));
@@ -142,5 +129,8 @@ fl_push_args fl_push_args_of(const fl_lowering *l)
 
 void fl_push_add_room(fl_lowering *l, fl_operands *all, const fl_push_args *c)
 {
-    all->o[FL_PUSH_ROOM].value = fl_object(l, "push", room_for(c));
+    size_t bytes = (size_t)c->n_table * sizeof(fl_push_rows) +
+                   (size_t)c->n_param * sizeof(fl_push_param) + 1;
+
+    all->o[FL_PUSH_ROOM].value = fl_object(l, "push", bytes);
 }

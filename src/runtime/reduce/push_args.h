@@ -1,7 +1,6 @@
 /* push_args.h - what a push is made of: the configuration and the operands of
  * steps that make an fl_push (remote.h), which are ps.push and clip.rows. */
-#ifndef FL_RUNTIME_REDUCE_PUSH_ARGS_H
-#define FL_RUNTIME_REDUCE_PUSH_ARGS_H
+#pragma once
 
 #include "runtime/plan/lower.h"
 #include "runtime/plan/remote.h"
@@ -40,5 +39,3 @@ void fl_push_add_room(fl_lowering *l, fl_operands *all, const fl_push_args *c);
 /* When the step runs: what it pushes. */
 fleet_status fl_push_of(const fl_instance *in, const fl_push_args *c,
                         fl_push *p);
-
-#endif

@@ -2,19 +2,14 @@
  * even. Without a branch, so that compilers turn loops of them into vectors of
  * integers: no instruction set that is asked for says that the processor
  * converts. */
-#ifndef FL_RUNTIME_SIMD_HALF_FLOAT_H
-#define FL_RUNTIME_SIMD_HALF_FLOAT_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
 
-#ifdef __CUDACC__ /* the same bits on a GPU */
-#define FL_NARROW __host__ __device__ static inline
-#else
-#define FL_NARROW static inline
-#endif
+#include "base/host_device.h"
 
-FL_NARROW uint32_t fl_bits_of(float x)
+FL_EVERYWHERE uint32_t fl_bits_of(float x)
 {
     uint32_t u;
 
@@ -22,7 +17,7 @@ FL_NARROW uint32_t fl_bits_of(float x)
     return u;
 }
 
-FL_NARROW float fl_float_of(uint32_t u)
+FL_EVERYWHERE float fl_float_of(uint32_t u)
 {
     float x;
 
@@ -31,7 +26,7 @@ FL_NARROW float fl_float_of(uint32_t u)
 }
 
 /* A NaN stays one. */
-FL_NARROW uint16_t fl_to_bf16(float x)
+FL_EVERYWHERE uint16_t fl_to_bf16(float x)
 {
     uint32_t u = fl_bits_of(x);
     uint32_t rounded = (u + 0x7FFF + (u >> 16 & 1)) >> 16;
@@ -40,7 +35,7 @@ FL_NARROW uint16_t fl_to_bf16(float x)
     return (uint16_t)((u & 0x7FFFFFFF) > 0x7F800000 ? nan : rounded);
 }
 
-FL_NARROW float fl_from_bf16(uint16_t x)
+FL_EVERYWHERE float fl_from_bf16(uint16_t x)
 {
     return fl_float_of((uint32_t)x << 16);
 }
@@ -48,7 +43,7 @@ FL_NARROW float fl_from_bf16(uint16_t x)
 /* From 2^-14 on 13 bits are rounded off, with a carry into the exponent where
  * it must be. Below 2^-14 the last bit of float16 is 2^-24, as is the last bit
  * of float32 between 0.5 and 1: adding 0.5 rounds at that bit. */
-FL_NARROW uint16_t fl_to_f16(float x)
+FL_EVERYWHERE uint16_t fl_to_f16(float x)
 {
     uint32_t u = fl_bits_of(x), size = u & 0x7FFFFFFF;
     uint32_t tiny = fl_bits_of(fl_float_of(size) + 0.5f) - fl_bits_of(0.5f);
@@ -61,7 +56,7 @@ FL_NARROW uint16_t fl_to_f16(float x)
 }
 
 /* The product sets the exponent right, of denormal numbers, too. */
-FL_NARROW float fl_from_f16(uint16_t h)
+FL_EVERYWHERE float fl_from_f16(uint16_t h)
 {
     uint32_t u = (h & 0x7FFFu) << 13;
     uint32_t number = fl_bits_of(fl_float_of(u) * 0x1p112f);
@@ -69,5 +64,3 @@ FL_NARROW float fl_from_f16(uint16_t h)
     u = u >= 0x7C00u << 13 ? u | 0x7F800000 : number;
     return fl_float_of(u | (h & 0x8000u) << 16);
 }
-
-#endif

@@ -1,6 +1,4 @@
 /* math_simd.c - the elementwise and small kernels of simd.h. */
-#include <string.h>
-
 #include "runtime/simd/simd.h"
 #include "runtime/simd/vec.h"
 

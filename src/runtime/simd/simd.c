@@ -3,7 +3,6 @@
 #include "runtime/simd/simd.h"
 
 #include <pthread.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #if defined(__x86_64__)
@@ -11,18 +10,25 @@
 #endif
 
 /* Each *_simd.c fills in its part of a table, once per instruction set. */
-void fl_simd_math_plain(fl_simd *t);
-void fl_simd_bf16_plain(fl_simd *t);
-void fl_simd_activations_plain(fl_simd *t);
-void fl_simd_math_avx2(fl_simd *t);
-void fl_simd_bf16_avx2(fl_simd *t);
-void fl_simd_activations_avx2(fl_simd *t);
-void fl_simd_math_avx512(fl_simd *t);
-void fl_simd_bf16_avx512(fl_simd *t);
-void fl_simd_activations_avx512(fl_simd *t);
-void fl_simd_half_plain(fl_simd *t);
-void fl_simd_half_avx2(fl_simd *t);
-void fl_simd_half_avx512(fl_simd *t);
+#define FILL(isa_, level_)                                                     \
+    void fl_simd_math_##isa_(fl_simd *t);                                      \
+    void fl_simd_activations_##isa_(fl_simd *t);                               \
+    void fl_simd_half_##isa_(fl_simd *t);                                      \
+                                                                               \
+    static const fl_simd *fill_##isa_(fl_simd *t)                              \
+    {                                                                          \
+        t->isa = #isa_;                                                        \
+        t->level = level_;                                                     \
+        fl_simd_math_##isa_(t);                                                \
+        fl_simd_activations_##isa_(t);                                         \
+        fl_simd_half_##isa_(t);                                                \
+        return t;                                                              \
+    }
+FILL(plain, FL_ISA_PLAIN)
+#if defined(__x86_64__)
+FILL(avx2, FL_ISA_AVX2)
+FILL(avx512, FL_ISA_AVX512)
+#endif
 
 static fl_simd table[3];
 static const fl_simd *usable[4]; /* the best first */
@@ -38,24 +44,10 @@ static int n_usable(void)
     if (__builtin_cpu_supports("avx512f") &&
         __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl")) {
-        table[0].isa = "avx512";
-        table[0].level = FL_ISA_AVX512;
-        fl_simd_math_avx512(&table[0]);
-        fl_simd_bf16_avx512(&table[0]);
-        fl_simd_activations_avx512(&table[0]);
-        fl_simd_half_avx512(&table[0]);
-        usable[n++] = &table[0];
-    }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-        table[1].isa = "avx2";
-        table[1].level = FL_ISA_AVX2;
-        fl_simd_math_avx2(&table[1]);
-        fl_simd_bf16_avx2(&table[1]);
-        fl_simd_activations_avx2(&table[1]);
-        fl_simd_half_avx2(&table[1]);
-        usable[n++] = &table[1];
-    }
+        __builtin_cpu_supports("avx512vl"))
+        usable[n++] = fill_avx512(&table[0]);
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        usable[n++] = fill_avx2(&table[1]);
 #endif
     return n;
 }
@@ -76,13 +68,7 @@ static void make_tables(void)
     const char *wanted = getenv("FLEET_ISA");
     int n = n_usable();
 
-    table[2].isa = "plain";
-    table[2].level = FL_ISA_PLAIN;
-    fl_simd_math_plain(&table[2]);
-    fl_simd_bf16_plain(&table[2]);
-    fl_simd_activations_plain(&table[2]);
-    fl_simd_half_plain(&table[2]);
-    usable[n++] = &table[2];
+    usable[n++] = fill_plain(&table[2]);
     best = usable[0];
     for (int i = 0; wanted && i < n; i++)
         if (strcmp(usable[i]->isa, wanted) == 0)

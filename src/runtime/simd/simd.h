@@ -1,16 +1,15 @@
-/* simd.h - the kernels that exist once per instruction set, and the table of
+/* simd.h - vector kernels, compiled once per instruction set, and the table of
  * the kernels that this processor runs. FLEET_ISA=plain|avx2|avx512|avx512_bf16
- * asks for less: avx512 leaves out avx512_bf16.
+ * asks for a lesser set: avx512 leaves out avx512_bf16.
  *
- * Arrays may be unaligned. `out` may be one of the inputs, never overlap it
- * otherwise. */
-#ifndef FL_RUNTIME_SIMD_SIMD_H
-#define FL_RUNTIME_SIMD_SIMD_H
+ * Arrays may be unaligned. `out` may be one of the inputs, but not overlap an
+ * input in part. */
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { FL_SMALL_N = 8 }; /* fc with so few units has kernels of its own */
+enum { FL_SMALL_N = 8 }; /* fc of at most 8 units: kernels of its own */
 
 typedef void fl_unary(float *out, const float *a, int64_t n);
 typedef void fl_binary(float *out, const float *a, const float *b, int64_t n);
@@ -126,5 +125,3 @@ bool fl_simd_has_bf16(void);
 
 /* All that this processor runs, for tests; NULL ends the list. */
 const fl_simd *const *fl_simd_all(void);
-
-#endif

@@ -9,8 +9,7 @@
  * says, so formulas without v_fma have the same bits on every instruction set,
  * too.
  */
-#ifndef FL_RUNTIME_SIMD_VEC_H
-#define FL_RUNTIME_SIMD_VEC_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -82,6 +81,7 @@ static inline void v_store8_(float *p, __m256 x, int n)
 
 enum { FL_VW = 16 };
 #define FL_SIMD(name) name##_avx512
+#define V_(name)      _mm512_##name
 typedef __m512 vf;
 
 static inline __mmask16 v_lanes_(int n)
@@ -122,42 +122,6 @@ static inline void v_store_row(float *p, vf x, int n)
             p + 8,
             _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(x), 1)),
             n - 8);
-}
-static inline vf v_set(float x)
-{
-    return _mm512_set1_ps(x);
-}
-static inline vf v_add(vf a, vf b)
-{
-    return _mm512_add_ps(a, b);
-}
-static inline vf v_sub(vf a, vf b)
-{
-    return _mm512_sub_ps(a, b);
-}
-static inline vf v_mul(vf a, vf b)
-{
-    return _mm512_mul_ps(a, b);
-}
-static inline vf v_div(vf a, vf b)
-{
-    return _mm512_div_ps(a, b);
-}
-static inline vf v_sqrt(vf a)
-{
-    return _mm512_sqrt_ps(a);
-}
-static inline vf v_fma(vf a, vf b, vf c) /* a b + c, rounded once */
-{
-    return _mm512_fmadd_ps(a, b, c);
-}
-static inline vf v_min(vf a, vf b) /* b where either is NaN */
-{
-    return _mm512_min_ps(a, b);
-}
-static inline vf v_max(vf a, vf b)
-{
-    return _mm512_max_ps(a, b);
 }
 static inline vf v_if_positive(vf test, vf a) /* a where test > 0, else 0 */
 {
@@ -218,6 +182,7 @@ static inline void v_store_bf16(uint16_t *p, vf x, int n)
 
 enum { FL_VW = 8 };
 #define FL_SIMD(name) name##_avx2
+#define V_(name)      _mm256_##name
 typedef __m256 vf;
 
 static inline __m256i v_lanes_(int n)
@@ -243,42 +208,6 @@ static inline vf v_load_row(const float *p, int n)
 static inline void v_store_row(float *p, vf x, int n)
 {
     v_store8_(p, x, n);
-}
-static inline vf v_set(float x)
-{
-    return _mm256_set1_ps(x);
-}
-static inline vf v_add(vf a, vf b)
-{
-    return _mm256_add_ps(a, b);
-}
-static inline vf v_sub(vf a, vf b)
-{
-    return _mm256_sub_ps(a, b);
-}
-static inline vf v_mul(vf a, vf b)
-{
-    return _mm256_mul_ps(a, b);
-}
-static inline vf v_div(vf a, vf b)
-{
-    return _mm256_div_ps(a, b);
-}
-static inline vf v_sqrt(vf a)
-{
-    return _mm256_sqrt_ps(a);
-}
-static inline vf v_fma(vf a, vf b, vf c)
-{
-    return _mm256_fmadd_ps(a, b, c);
-}
-static inline vf v_min(vf a, vf b)
-{
-    return _mm256_min_ps(a, b);
-}
-static inline vf v_max(vf a, vf b)
-{
-    return _mm256_max_ps(a, b);
 }
 static inline vf v_if_positive(vf test, vf a)
 {
@@ -367,41 +296,11 @@ static inline void v_store_row(float *p, vf x, int n)
 {
     v_store(p, x, n);
 }
-static inline vf v_set(float x)
-{
-    return x;
-}
-static inline vf v_add(vf a, vf b)
-{
-    return a + b;
-}
-static inline vf v_sub(vf a, vf b)
-{
-    return a - b;
-}
-static inline vf v_mul(vf a, vf b)
-{
-    return a * b;
-}
-static inline vf v_div(vf a, vf b)
-{
-    return a / b;
-}
-static inline vf v_sqrt(vf a)
-{
-    return sqrtf(a);
-}
+#define FL_WORD       static inline
+#include "runtime/simd/one_lane.h"
 static inline vf v_fma(vf a, vf b, vf c)
 {
     return fmaf(a, b, c);
-}
-static inline vf v_min(vf a, vf b)
-{
-    return a < b ? a : b;
-}
-static inline vf v_max(vf a, vf b)
-{
-    return a > b ? a : b;
 }
 static inline vf v_if_positive(vf test, vf a)
 {
@@ -444,6 +343,47 @@ static inline void v_store_bf16(uint16_t *p, vf x, int n)
     memcpy(&bits, &x, sizeof bits);
     *p = (uint16_t)(x != x ? bits >> 16 | 0x40
                            : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+#endif
+
+#if FL_ISA >= 256 /* what the two have in common */
+
+static inline vf v_set(float x)
+{
+    return V_(set1_ps)(x);
+}
+static inline vf v_add(vf a, vf b)
+{
+    return V_(add_ps)(a, b);
+}
+static inline vf v_sub(vf a, vf b)
+{
+    return V_(sub_ps)(a, b);
+}
+static inline vf v_mul(vf a, vf b)
+{
+    return V_(mul_ps)(a, b);
+}
+static inline vf v_div(vf a, vf b)
+{
+    return V_(div_ps)(a, b);
+}
+static inline vf v_sqrt(vf a)
+{
+    return V_(sqrt_ps)(a);
+}
+static inline vf v_fma(vf a, vf b, vf c) /* a b + c, rounded once */
+{
+    return V_(fmadd_ps)(a, b, c);
+}
+static inline vf v_min(vf a, vf b) /* b where either is NaN */
+{
+    return V_(min_ps)(a, b);
+}
+static inline vf v_max(vf a, vf b)
+{
+    return V_(max_ps)(a, b);
 }
 
 #endif
@@ -510,5 +450,3 @@ static inline vf v_tanh(vf x)
     return v_keep_nan(x, v_add(v_if_positive(outside, far),
                                v_sub(p, v_if_positive(outside, p))));
 }
-
-#endif

@@ -1,13 +1,12 @@
-/* buddy.h - memory in blocks of 2^k cache lines, cut from chunks that grow
- * until huge pages serve them: a table's index is many arrays of a few pages
- * each, and looked up at random it waits for the addresses' translation more
- * than for the memory. An array that grows gives its block back; free
+/* buddy.h - a buddy allocator: blocks of 2^k cache lines, cut from chunks that
+ * grow until huge pages serve them. A table's index is many arrays of a few
+ * pages each, looked up at random: in ordinary pages it would wait for the TLB
+ * more than for the memory. An array that grows gives its block back; free
  * neighbours become one block again.
  *
  * One thread at a time.
  */
-#ifndef FL_RUNTIME_STORE_BUDDY_H
-#define FL_RUNTIME_STORE_BUDDY_H
+#pragma once
 
 #include <stddef.h>
 
@@ -31,5 +30,3 @@ void fl_buddy_free(fl_buddy *b, void *p, size_t bytes); /* as was asked for */
 
 /* All of it, whatever is still in use. */
 void fl_buddy_done(fl_buddy *b);
-
-#endif

@@ -34,34 +34,29 @@ static void add_optimizer(fl_text *t, const fleet_optimizer *o)
     fl_text_add(t, "\n");
 }
 
-/* Beside ranks: whether servers have it. */
-static void add_param(fl_text *t, const fl_store *s, const fl_param *p)
-{
-    fl_text_add(t, "parameter \"%s\" %s", p->name,
-                fl_shape_print(&p->shape).chars);
-    add_attr(t, &p->attr);
-    fl_text_add(t, "%s\n",
-                s->dense_local && fl_param_is_remote(s, p) ? ", on servers"
-                                                           : "");
-}
-
-static void add_table(fl_text *t, const fl_rows *r)
-{
-    fl_text_add(t, "table \"%s\" of %" PRId64 " by %" PRId64, r->name,
-                r->modulo, r->dim);
-    add_attr(t, &r->attr);
-    fl_text_add(t, "%s\n", fl_table_is_remote(&r->attr) ? "" : ", by ranks");
-}
-
 static fleet_status add_all(fl_text *t, const fl_store *s)
 {
     fl_map_entry *param = fl_map_sorted(&s->params),
                  *table = fl_map_sorted(&s->tables);
 
-    for (size_t i = 0; param && table && i < s->params.n; i++)
-        add_param(t, s, param[i].value);
-    for (size_t i = 0; param && table && i < s->tables.n; i++)
-        add_table(t, table[i].value);
+    for (size_t i = 0; param && table && i < s->params.n; i++) {
+        const fl_param *p = param[i].value;
+        bool apart = s->dense_local && fl_param_is_remote(s, p);
+
+        fl_text_add(t, "parameter \"%s\" %s", p->name,
+                    fl_shape_print(&p->shape).chars);
+        add_attr(t, &p->attr);
+        fl_text_add(t, "%s\n", apart ? ", on servers" : "");
+    }
+    for (size_t i = 0; param && table && i < s->tables.n; i++) {
+        const fl_rows *r = table[i].value;
+
+        fl_text_add(t, "table \"%s\" of %" PRId64 " by %" PRId64, r->name,
+                    r->modulo, r->dim);
+        add_attr(t, &r->attr);
+        fl_text_add(t, "%s\n",
+                    fl_table_is_remote(&r->attr) ? "" : ", by ranks");
+    }
     fl_free(param);
     fl_free(table);
     return param && table ? FLEET_OK : FLEET_ENOMEM;

@@ -1,7 +1,6 @@
-/* job_signature.h - what all processes of a job must have in common: compared
- * when a worker comes to a server, and when ranks join. */
-#ifndef FL_RUNTIME_STORE_JOB_SIGNATURE_H
-#define FL_RUNTIME_STORE_JOB_SIGNATURE_H
+/* job_signature.h - a text of all that the processes of a job must have in
+ * common: compared when a worker joins a server, and when ranks join. */
+#pragma once
 
 #include "runtime/store/store.h"
 
@@ -13,5 +12,3 @@ char *fl_job_signature_text(const fl_store *s);
  * error; fl_free() it. NULL: none differs. */
 char *fl_job_signature_difference(const char *us, const char *ours,
                                   const char *them, const char *theirs);
-
-#endif

@@ -28,8 +28,7 @@
  * `capacity` elements, arrays by number (of a unique key, in the order of the
  * keys) as many, start one more.
  */
-#ifndef FL_RUNTIME_STORE_LOOKUP_KERNELS_H
-#define FL_RUNTIME_STORE_LOOKUP_KERNELS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -65,26 +64,23 @@ typedef struct fl_device_rows {
 /* --- lookups ------------------------------------------------------------- */
 
 /* One id of each sample, or all ids of a ragged slot. */
-typedef struct fl_device_feature {
+typedef struct fl_feature {
     int ids;        /* operand: ids, or the feed whose offsets count */
     int64_t column; /* in its rows */
     int out;        /* operand: output, or its gradient */
     int64_t out_column;
     bool ragged, mean;
-} fl_device_feature;
+} fl_feature;
 
 typedef struct fl_device_lookup {
-    const fl_device_feature *feature;
+    const fl_feature *feature;
     int n_feature;
     int64_t dim;
     int64_t modulo;   /* ids are taken modulo this; 0: as they are */
     int64_t capacity; /* positions */
     int bits;         /* of keys that are used: 64, or less with a modulo */
     fl_rule_kind rule;
-
-    /* The table's own, as fleet_param_attr has them. */
-    float learning_rate, l2_decay;
-    bool no_decay;
+    fl_update_rates rates; /* the table's own */
 } fl_device_lookup;
 
 enum { FL_KEYS_KEY, FL_KEYS_CELL, FL_KEYS_COUNT };
@@ -139,5 +135,3 @@ enum {
     FL_ROWS_SLOT, /* int64, by number: which row */
     FL_ROWS_COUNT
 };
-
-#endif

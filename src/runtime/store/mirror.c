@@ -123,24 +123,16 @@ fleet_status fl_mirror_make(fl_store *s, fl_gpu *gpu, void *host, size_t bytes,
     return fl_mirror_of(s, gpu, host, bytes, make_array, mirror);
 }
 
-/* What is queued comes first: a wait with a deadline, then the copy. */
-static fleet_status copy_mirror(fl_mirror *m, bool on_gpu)
-{
-    FL_TRY(fl_gpu_wait(m->gpu));
-    return m->methods->copy(m, on_gpu);
-}
-
 static fleet_status bring_up_to_date(fl_mirror *m, bool on_gpu)
 {
     bool *is_old = on_gpu ? &m->gpu_is_old : &m->host_is_old;
-    fleet_status status = FLEET_OK;
 
     if (!*is_old)
         return FLEET_OK;
-    status = copy_mirror(m, on_gpu);
-    if (status == FLEET_OK)
-        *is_old = false;
-    return status;
+    FL_TRY(fl_gpu_wait(m->gpu)); /* with a deadline; the copy has none */
+    FL_TRY(m->methods->copy(m, on_gpu));
+    *is_old = false;
+    return FLEET_OK;
 }
 
 fleet_status fl_mirror_use(fl_store *s, const void *host, bool on_gpu,

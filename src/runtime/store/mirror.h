@@ -9,8 +9,7 @@
  *
  * Threads: under the store's lock, held as for the store's own memory.
  */
-#ifndef FL_RUNTIME_STORE_MIRROR_H
-#define FL_RUNTIME_STORE_MIRROR_H
+#pragma once
 
 #include "runtime/device/gpu.h"
 
@@ -28,7 +27,7 @@ typedef struct fl_mirror_class {
 struct fl_mirror {
     const fl_mirror_class *methods;
     fl_gpu *gpu;
-    void *host, *on_gpu;          /* the latter from beginning to end */
+    void *host, *on_gpu;          /* on_gpu: for the mirror's life */
     size_t bytes;                 /* of an array */
     bool host_is_old, gpu_is_old; /* never both */
     fl_mirror *next;
@@ -61,5 +60,3 @@ fleet_status fl_store_to_host(struct fl_store *s);
 void fl_store_written(struct fl_store *s);
 
 void fl_mirrors_destroy(struct fl_store *s);
-
-#endif

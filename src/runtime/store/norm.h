@@ -2,8 +2,7 @@
  * workers and servers must do alike to the bit: squares in double, per dense
  * block in index order, per row, rows in key order per bucket.
  */
-#ifndef FL_RUNTIME_STORE_NORM_H
-#define FL_RUNTIME_STORE_NORM_H
+#pragma once
 
 #include <math.h>
 #include <stdlib.h>
@@ -67,5 +66,3 @@ static inline void fl_norm_sort(fl_norm_row *row, int64_t n)
     if (n > 1)
         qsort(row, (size_t)n, sizeof *row, fl_norm_by_bucket_and_key);
 }
-
-#endif

@@ -194,7 +194,6 @@ static fleet_status add_state(fl_store *s, const fleet_var *v)
         return FLEET_ENOMEM;
     state->dtype = v->dtype;
     state->shape = v->shape;
-    state->merge = v->merge;
     state->size =
         (size_t)fl_shape_count(&v->shape, 1) * fleet_dtype_size(v->dtype);
     FL_TRY(FL_NEW(&state->data, state->size));
@@ -205,17 +204,6 @@ static fleet_status add_state(fl_store *s, const fleet_var *v)
     return status;
 }
 
-/* Where the parameter's first block from `wanted` on begins; -1: it has
- * none. */
-static int64_t next_block(const fl_param *p, int64_t wanted)
-{
-    int64_t blocks = 0;
-
-    if (wanted > p->offset)
-        blocks = (wanted - p->offset + FL_BLOCK - 1) / FL_BLOCK;
-    return blocks * FL_BLOCK < p->n ? p->offset + blocks * FL_BLOCK : -1;
-}
-
 int64_t fl_share_first(const fl_store *s, const fl_flat *g, int rank)
 {
     int ranks = fl_store_is_sharded(s) ? s->share.ranks : 1;
@@ -223,10 +211,12 @@ int64_t fl_share_first(const fl_store *s, const fl_flat *g, int rank)
 
     for (size_t i = 0; rank > 0 && i < s->params.n; i++) {
         const fl_param *p = s->params.entry[i].value;
-        int64_t at = p->flat == g ? next_block(p, wanted) : -1;
+        int64_t before = wanted > p->offset ? wanted - p->offset : 0;
+        int64_t in = (before + FL_BLOCK - 1) / FL_BLOCK * FL_BLOCK;
 
-        if (at >= 0 && at < best)
-            best = at;
+        /* the parameter's first block from `wanted` on, if it has one */
+        if (p->flat == g && in < p->n && p->offset + in < best)
+            best = p->offset + in;
     }
     return rank > 0 ? best : 0;
 }

@@ -7,8 +7,7 @@
  * finished backward pass leaves a growing range ready to be sent. A group is
  * made of all that one program brings; it never moves.
  */
-#ifndef FL_RUNTIME_STORE_STORE_H
-#define FL_RUNTIME_STORE_STORE_H
+#pragma once
 
 #include <pthread.h>
 
@@ -45,7 +44,6 @@ typedef struct fl_state {
     const char *name;
     fleet_dtype dtype;
     fl_shape shape;
-    fl_merge merge;
     void *data;
     size_t size;
 } fl_state;
@@ -155,5 +153,3 @@ fleet_status fl_store_reset_states(fl_store *s);
 /* Forget what only this rank has (local updates): the store was loaded
  * again. */
 void fl_store_forget_own(fl_store *s);
-
-#endif

@@ -43,17 +43,6 @@ fleet_status fl_store_hash_rows(const fl_rows *r, uint64_t *sum)
     return status;
 }
 
-static fleet_status hash_table(fl_hasher *h, const fl_rows *r,
-                               fl_rows_hasher *hash_rows, void *arg)
-{
-    uint64_t sum;
-
-    FL_TRY(hash_rows ? hash_rows(arg, r, &sum) : fl_store_hash_rows(r, &sum));
-    fl_hasher_add(h, r->name, strlen(r->name) + 1);
-    fl_hasher_add(h, &sum, sizeof sum);
-    return FLEET_OK;
-}
-
 static fleet_status hash_all(fl_store *s, const fl_map_entry *params,
                              const fl_map_entry *tables,
                              fl_rows_hasher *hash_rows, void *arg,
@@ -66,8 +55,15 @@ static fleet_status hash_all(fl_store *s, const fl_map_entry *params,
     fl_hasher_init(&h, 0);
     for (size_t i = 0; i < s->params.n; i++)
         hash_param(&h, params[i].value);
-    for (size_t i = 0; i < s->tables.n; i++)
-        FL_TRY(hash_table(&h, tables[i].value, hash_rows, arg));
+    for (size_t i = 0; i < s->tables.n; i++) {
+        const fl_rows *r = tables[i].value;
+        uint64_t sum;
+
+        FL_TRY(hash_rows ? hash_rows(arg, r, &sum)
+                         : fl_store_hash_rows(r, &sum));
+        fl_hasher_add(&h, r->name, strlen(r->name) + 1);
+        fl_hasher_add(&h, &sum, sizeof sum);
+    }
     *hash = fl_hasher_end(&h);
     return FLEET_OK;
 }

@@ -1,6 +1,5 @@
 /* store_hash.h - params_hash: one number for all that was trained. */
-#ifndef FL_RUNTIME_STORE_STORE_HASH_H
-#define FL_RUNTIME_STORE_STORE_HASH_H
+#pragma once
 
 #include "runtime/store/store.h"
 
@@ -12,5 +11,3 @@ fleet_status fl_store_hash(fl_store *s, fl_rows_hasher *hash_rows, void *arg,
 
 /* A table's part of it: the sum over its rows. */
 fleet_status fl_store_hash_rows(const fl_rows *r, uint64_t *sum);
-
-#endif

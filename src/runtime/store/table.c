@@ -269,29 +269,24 @@ static fleet_status table_find(fl_rows *r, const uint64_t *key, int64_t n,
     return FLEET_OK;
 }
 
-/* A key that was missing, and may have come since: the same call has it
- * twice. */
-static fleet_status find_or_add(table *t, uint64_t key, float **row)
-{
-    uint64_t hash = fl_mix(key);
-    int index = fl_bucket_of(hash);
-    uint32_t number = find_row(&t->bucket[index], key, hash);
-
-    if (!number)
-        return add_row(t, index, key, row);
-    *row = row_at(t, &t->bucket[index], number - 1);
-    return FLEET_OK;
-}
-
 static fleet_status table_make(fl_rows *r, const uint64_t *key, int64_t n,
                                float **row)
 {
     table *t = table_of(r);
 
     find_numbers(t, key, n, row);
-    for (int64_t i = 0; i < n; i++)
-        if (!row[i])
-            FL_TRY(find_or_add(t, key[i], &row[i]));
+    for (int64_t i = 0; i < n; i++) {
+        if (row[i])
+            continue;
+        uint64_t hash = fl_mix(key[i]);
+        int index = fl_bucket_of(hash);
+        /* it may have come since: the same call has it twice */
+        uint32_t number = find_row(&t->bucket[index], key[i], hash);
+        if (!number)
+            FL_TRY(add_row(t, index, key[i], &row[i]));
+        else
+            row[i] = row_at(t, &t->bucket[index], number - 1);
+    }
     return FLEET_OK;
 }
 

@@ -228,7 +228,7 @@ struct changes {
     const float *sum;
     int64_t dim;
     fl_rule_kind rule;
-    float learning_rate, decay; /* a factor; below 0: the optimizer's */
+    fl_update_rates rates;
 };
 
 __global__ static void update_rows(changes c, const fl_device_update *now,
@@ -244,9 +244,7 @@ __global__ static void update_rows(changes c, const fl_device_update *now,
         fl_update u = now->u;
 
         count_step(&u, head);
-        u.lr *= c.learning_rate;
-        if (c.decay >= 0)
-            u.decay = c.decay;
+        fl_update_change(&u, &c.rates);
         fl_warp_rows_sync(share);
         if (fl_warp_rows_first(share)) {
             head->step++;
@@ -257,13 +255,6 @@ __global__ static void update_rows(changes c, const fl_device_update *now,
             c.rule, u,
             {w + i, w + c.dim + i, w + 2 * c.dim + i, c.sum[r * c.dim + i]});
     }
-}
-
-static float decay_of(const fl_device_lookup *c)
-{
-    if (c->no_decay)
-        return 0;
-    return c->l2_decay > 0 ? c->l2_decay : -1.0f;
 }
 
 static fleet_status launch_update(fl_device *, fl_queue *q,
@@ -277,8 +268,7 @@ static fleet_status launch_update(fl_device *, fl_queue *q,
                    fl_step_f32(s, FL_ROWS_SUM),
                    c->dim,
                    c->rule,
-                   c->learning_rate > 0 ? c->learning_rate : 1.0f,
-                   decay_of(c)};
+                   c->rates};
 
     return FL_LAUNCH(update_rows, fl_warp_rows_blocks(c->capacity, share),
                      FL_THREADS, 0, q, all,

@@ -4,11 +4,8 @@
  * keys to a line with the numbers of their rows, and pages of rows that never
  * move. Calls for different parts touch different buckets and may run at once.
  */
-#ifndef FL_RUNTIME_STORE_TABLE_H
-#define FL_RUNTIME_STORE_TABLE_H
+#pragma once
 
 #include "runtime/store/table_api.h"
 
 fl_rows_maker fl_table_make;
-
-#endif

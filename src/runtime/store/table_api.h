@@ -8,8 +8,7 @@
  * buckets make FL_N_PART parts. Calls for different parts may run at once on
  * different threads; that is how one lookup uses several.
  */
-#ifndef FL_RUNTIME_STORE_TABLE_API_H
-#define FL_RUNTIME_STORE_TABLE_API_H
+#pragma once
 
 #include "base/hash.h"
 #include "runtime/graph/initializer.h"
@@ -84,5 +83,3 @@ static inline void fl_rows_init(fl_rows *r, const fl_rows_class *methods,
                    .modulo = modulo,
                    .filler = *filler};
 }
-
-#endif

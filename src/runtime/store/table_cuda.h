@@ -1,11 +1,9 @@
 /* table_cuda.h - the rows of a table in device memory (lookup_kernels.h), for
  * kernels. */
-#ifndef FL_RUNTIME_STORE_TABLE_CUDA_H
-#define FL_RUNTIME_STORE_TABLE_CUDA_H
+#pragma once
 
 #include "runtime/device/cuda/cuda.h"
 #include "runtime/store/lookup_kernels.h"
-#include "runtime/optim/update_gpu.h"
 
 __device__ static inline fl_row_head *fl_head_at(const fl_device_rows &t,
                                                  int64_t number)
@@ -18,5 +16,3 @@ __device__ static inline float *fl_weights_at(const fl_device_rows &t,
 {
     return reinterpret_cast<float *>(fl_head_at(t, number) + 1);
 }
-
-#endif

@@ -293,13 +293,6 @@ static int64_t limited_rows(const fl_table_gpu *x, int64_t rows)
     return most && rows > most ? most : rows;
 }
 
-static bool may_be_short(const fl_table_gpu *x, int64_t keys)
-{
-    int64_t under_way = x->offered - x->known_at;
-
-    return limited_rows(x, x->known + under_way + keys) > x->now.room;
-}
-
 static fleet_status move_rows(fl_table_gpu *x, int64_t room)
 {
     fl_device_rows next = x->now;
@@ -316,21 +309,16 @@ static fleet_status move_rows(fl_table_gpu *x, int64_t room)
     return no_room(x, status, room);
 }
 
-static fleet_status grow_table(fl_table_gpu *x, int64_t keys)
-{
-    int64_t least = limited_rows(x, x->known + ROOM_FOR * keys);
-    int64_t more = limited_rows(x, x->now.room + x->now.room / 2);
-
-    if (least <= x->now.room)
-        return FLEET_OK;
-    return move_rows(x, more > least ? more : least);
-}
-
 fleet_status fl_table_gpu_room(fl_table_gpu *x, int64_t keys)
 {
-    if (may_be_short(x, keys)) {
+    int64_t under_way = x->offered - x->known_at, least, more;
+
+    if (limited_rows(x, x->known + under_way + keys) > x->now.room) {
         FL_TRY(wait_for_count(x));
-        FL_TRY(grow_table(x, keys));
+        least = limited_rows(x, x->known + ROOM_FOR * keys);
+        more = limited_rows(x, x->now.room + x->now.room / 2);
+        if (least > x->now.room)
+            FL_TRY(move_rows(x, more > least ? more : least));
     }
     x->offered += keys;
     return FLEET_OK;

@@ -9,8 +9,7 @@
  * Threads: under the GPU's lock; room and counts also under the store's, held
  * for writing.
  */
-#ifndef FL_RUNTIME_STORE_TABLE_GPU_H
-#define FL_RUNTIME_STORE_TABLE_GPU_H
+#pragma once
 
 #include "runtime/store/lookup_kernels.h"
 #include "runtime/store/mirror.h"
@@ -39,5 +38,3 @@ fleet_status fl_table_gpu_room(fl_table_gpu *x, int64_t keys);
  * come. */
 fl_gpu_rows fl_table_gpu_count(const fl_table_gpu *x, fl_rows_count *pinned);
 void fl_table_gpu_counted(fl_table_gpu *x, const fl_rows_count *count);
-
-#endif

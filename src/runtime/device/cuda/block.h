@@ -1,7 +1,6 @@
 /* block.h - sums over the threads of a warp and a block, in one order, and rows
  * by warps; for kernels. */
-#ifndef FL_RUNTIME_DEVICE_CUDA_BLOCK_H
-#define FL_RUNTIME_DEVICE_CUDA_BLOCK_H
+#pragma once
 
 #include "runtime/device/cuda/cuda.h"
 
@@ -62,5 +61,3 @@ __device__ static inline void fl_fault(uint64_t *fault, int64_t row)
     atomicMin(reinterpret_cast<unsigned long long *>(fault),
               (unsigned long long)row);
 }
-
-#endif

@@ -6,8 +6,7 @@
  * compiler against test/cuda-emu, where FL_START_KERNEL is another one; that is
  * all that differs.
  */
-#ifndef FL_RUNTIME_DEVICE_CUDA_CUDA_H
-#define FL_RUNTIME_DEVICE_CUDA_CUDA_H
+#pragma once
 
 #include "runtime/device/cuda/cuda_error.h"
 #include "base/memory.h"
@@ -109,5 +108,3 @@ static inline float *fl_step_f32(const fl_device_step *s, int i)
 {
     return fl_step_ptr<float>(s, i);
 }
-
-#endif

@@ -321,7 +321,6 @@ static fleet_status set_up(fl_cuda *c)
     snprintf(d->name, sizeof d->name, "%s", p.name);
     d->major = p.major;
     d->minor = p.minor;
-    d->memory_bytes = p.totalGlobalMem;
     if (p.major < 8)
         return fl_fail(FLEET_ENODEVICE,
                        "cuda: device %d (%s) has compute capability "

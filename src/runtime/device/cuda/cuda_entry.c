@@ -5,7 +5,7 @@
 
 __attribute__((visibility("default"))) fl_plugin_entry FL_PLUGIN_ENTRY;
 
-/* collective/nccl/nccl_open.h's */
+/* collective/nccl/nccl_options.h's */
 fleet_status fl_nccl_open(const fl_comm_options *options, fl_comm **comm);
 
 /* cuda_device.cu's */

@@ -1,7 +1,6 @@
 /* cuda_error.h - failed calls of CUDA and cuBLASLt as a status, with their
  * text. The only <cuda_runtime.h> and <cublasLt.h>. */
-#ifndef FL_RUNTIME_DEVICE_CUDA_CUDA_ERROR_H
-#define FL_RUNTIME_DEVICE_CUDA_CUDA_ERROR_H
+#pragma once
 
 #include <cublasLt.h>
 #include <cuda_runtime.h>
@@ -11,5 +10,3 @@
 /* A failed call as a status, "what: " before CUDA's text. */
 fleet_status fl_cuda_check(cudaError_t e, const char *what);
 fleet_status fl_cuda_check_lt(cublasStatus_t s, const char *what);
-
-#endif

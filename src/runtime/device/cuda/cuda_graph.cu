@@ -23,17 +23,6 @@ fleet_status fl_cuda_capture_begin(fl_device *d, fl_queue *q)
         "cudaStreamBeginCapture");
 }
 
-/* Makes the graph ready to be launched: what a first launch would bring to the
- * device is brought before it. */
-static fleet_status instantiate(fl_queue *q, cudaGraph_t graph,
-                                cudaGraphExec_t *exec)
-{
-    FL_TRY(fl_cuda_check(cudaGraphInstantiate(exec, graph, 0),
-                         "cudaGraphInstantiate"));
-    return fl_cuda_check(cudaGraphUpload(*exec, fl_cuda_stream(q)),
-                         "cudaGraphUpload");
-}
-
 fleet_status fl_cuda_capture_end(fl_device *, fl_queue *q, fl_graph **g)
 {
     cudaGraphExec_t exec = nullptr;
@@ -44,7 +33,11 @@ fleet_status fl_cuda_capture_end(fl_device *, fl_queue *q, fl_graph **g)
 
     *g = nullptr;
     if (status == FLEET_OK)
-        status = instantiate(q, graph, &exec);
+        status = fl_cuda_check(cudaGraphInstantiate(&exec, graph, 0),
+                               "cudaGraphInstantiate");
+    if (status == FLEET_OK) /* so that the first launch brings nothing */
+        status = fl_cuda_check(cudaGraphUpload(exec, fl_cuda_stream(q)),
+                               "cudaGraphUpload");
     if (graph)
         cudaGraphDestroy(graph);
     if (status == FLEET_OK)

@@ -1,7 +1,6 @@
 /* device_list.h - a list of a step's configuration, copied to device memory
  * when the step is prepared: for kernels whose state is one. */
-#ifndef FL_RUNTIME_DEVICE_CUDA_DEVICE_LIST_H
-#define FL_RUNTIME_DEVICE_CUDA_DEVICE_LIST_H
+#pragma once
 
 #include "runtime/device/cuda/cuda.h"
 
@@ -24,5 +23,3 @@ static inline void fl_device_list_drop(fl_device *d, fl_device_list *l)
     d->methods->free(d, nullptr, l->copy);
     l->copy = nullptr;
 }
-
-#endif

@@ -32,16 +32,11 @@ static bool is_narrow(fleet_dtype dtype)
     return type_of(dtype) != CUDA_R_32F;
 }
 
-static cublasLtEpilogue_t epilogue_of(fl_epilogue e)
-{
-    static const cublasLtEpilogue_t all[] = {
-        CUBLASLT_EPILOGUE_DEFAULT,   CUBLASLT_EPILOGUE_BIAS,
-        CUBLASLT_EPILOGUE_RELU_BIAS, CUBLASLT_EPILOGUE_RELU_AUX_BIAS,
-        CUBLASLT_EPILOGUE_DRELU,     CUBLASLT_EPILOGUE_DRELU_BGRAD,
-        CUBLASLT_EPILOGUE_BGRADA};
-
-    return all[e];
-}
+static const cublasLtEpilogue_t epilogues[] = {
+    CUBLASLT_EPILOGUE_DEFAULT,   CUBLASLT_EPILOGUE_BIAS,
+    CUBLASLT_EPILOGUE_RELU_BIAS, CUBLASLT_EPILOGUE_RELU_AUX_BIAS,
+    CUBLASLT_EPILOGUE_DRELU,     CUBLASLT_EPILOGUE_DRELU_BGRAD,
+    CUBLASLT_EPILOGUE_BGRADA};
 
 template <class T>
 static fleet_status set(fl_gemm *g, cublasLtMatmulDescAttributes_t attr,
@@ -69,7 +64,7 @@ static fleet_status make_desc(const fl_cuda *c, const fl_gemm_spec *s,
     FL_TRY(set(g, CUBLASLT_MATMUL_DESC_TRANSB, tb));
     if (s->ld_aux > 0)
         FL_TRY(set(g, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, s->ld_aux));
-    return set(g, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(s->epilogue));
+    return set(g, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogues[s->epilogue]);
 }
 
 /* The layout of a row-major matrix. */
@@ -144,14 +139,6 @@ static fleet_status choose(const fl_cuda *c, const fl_gemm_spec *s, fl_gemm *g)
     return FLEET_OK;
 }
 
-static fleet_status make_workspace(fl_gemm *g)
-{
-    if (g->workspace_bytes == 0)
-        return FLEET_OK;
-    return fl_cuda_check(cudaMalloc(&g->workspace, g->workspace_bytes),
-                         "workspace of a product");
-}
-
 fleet_status fl_cuda_gemm_create(fl_device *d, const fl_gemm_spec *spec,
                                  fl_gemm **gemm)
 {
@@ -170,8 +157,9 @@ fleet_status fl_cuda_gemm_create(fl_device *d, const fl_gemm_spec *spec,
         status = make_layouts(spec, g);
     if (status == FLEET_OK)
         status = choose(c, spec, g);
-    if (status == FLEET_OK)
-        status = make_workspace(g);
+    if (status == FLEET_OK && g->workspace_bytes > 0)
+        status = fl_cuda_check(cudaMalloc(&g->workspace, g->workspace_bytes),
+                               "workspace of a product");
     if (status == FLEET_OK)
         *gemm = g;
     else

@@ -1,6 +1,5 @@
 /* gemm.h - matrix products by cuBLASLt. */
-#ifndef FL_RUNTIME_DEVICE_CUDA_GEMM_H
-#define FL_RUNTIME_DEVICE_CUDA_GEMM_H
+#pragma once
 
 #include "runtime/device/cuda/cuda.h"
 
@@ -13,5 +12,3 @@ void fl_cuda_gemm_destroy(fl_device *d, fl_gemm *g);
 /* Do fused relus give NaN for NaN? One that does not would hide it from the
  * check of the loss, and spoil the weights. */
 fleet_status fl_cuda_try_relus(fl_cuda *c);
-
-#endif

@@ -1,7 +1,6 @@
 /* half_float_cuda.h - bfloat16 and float16 in kernels: kept so, computed as
  * float. Their bits are as runtime/simd/half_float.h has them. */
-#ifndef FL_RUNTIME_DEVICE_CUDA_HALF_FLOAT_CUDA_H
-#define FL_RUNTIME_DEVICE_CUDA_HALF_FLOAT_CUDA_H
+#pragma once
 
 #include "runtime/simd/half_float.h"
 #include "runtime/device/cuda/cuda.h"
@@ -62,5 +61,3 @@ static inline bool fl_step_is_half(const fl_device_step *s, int i)
     return s->arg[i].dtype == FLEET_BFLOAT16 ||
            s->arg[i].dtype == FLEET_FLOAT16;
 }
-
-#endif

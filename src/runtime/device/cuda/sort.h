@@ -1,7 +1,6 @@
 /* sort.h - positions by key: a stable radix sort, so that equal keys stay in
  * the order of their positions and sums over them have one order. */
-#ifndef FL_RUNTIME_DEVICE_CUDA_SORT_H
-#define FL_RUNTIME_DEVICE_CUDA_SORT_H
+#pragma once
 
 #include "runtime/device/cuda/cuda.h"
 
@@ -28,5 +27,3 @@ fleet_status fl_sort(fl_queue *q, const uint64_t *key, const int64_t *n,
 /* sum[i] = x[0] + ... + x[i - 1] for i in [0, n), in place; the total to
  * *total, unless it is NULL. One block. */
 fleet_status fl_scan(fl_queue *q, uint32_t *x, int64_t n, int64_t *total);
-
-#endif

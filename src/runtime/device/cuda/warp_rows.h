@@ -1,8 +1,7 @@
 /* warp_rows.h - rows of floats by teams: 2^share neighbouring threads of a warp
  * have a row, and each of them V neighbouring floats at a time, so that short
  * rows leave no thread idle and long ones are read in pieces of 16 bytes. */
-#ifndef FL_RUNTIME_DEVICE_CUDA_WARP_ROWS_H
-#define FL_RUNTIME_DEVICE_CUDA_WARP_ROWS_H
+#pragma once
 
 #include "runtime/device/cuda/block.h"
 
@@ -56,5 +55,3 @@ __device__ static inline bool fl_warp_rows_first(int share)
 {
     return (threadIdx.x & ((1u << share) - 1)) == 0;
 }
-
-#endif

@@ -53,12 +53,6 @@ static size_t lay_out_feeds(fl_plan *plan)
     return bytes;
 }
 
-static void drop_feeds(const fl_gpu *g, char *const feed[2])
-{
-    for (int s = 0; s < 2; s++)
-        g->m->free(g->d, g->queue, feed[s]);
-}
-
 fleet_status fl_gpu_plan_place_feeds(fl_compiled *c)
 {
     fl_gpu_plan *t = c->gpu;
@@ -75,7 +69,8 @@ fleet_status fl_gpu_plan_place_feeds(fl_compiled *c)
         if (status == FLEET_OK)
             status = g->m->fill(g->d, g->queue, made, 0, bytes);
     }
-    drop_feeds(g, status == FLEET_OK ? t->feed : feed);
+    for (int s = 0; s < 2; s++)
+        g->m->free(g->d, g->queue, status == FLEET_OK ? t->feed[s] : feed[s]);
     FL_TRY(status);
     for (int s = 0; s < 2; s++)
         t->feed[s] = feed[s];
@@ -108,23 +103,18 @@ static int64_t capacity_of(const fl_plan *plan, const fl_numbered *k)
     return n;
 }
 
-static fleet_status check_capacity(const fl_plan *plan, const fl_numbered *k)
-{
-    int64_t n = capacity_of(plan, k);
-
-    if (n < INT32_MAX)
-        return FLEET_OK;
-    return fl_fail(FLEET_EINVAL,
-                   "table \"%s\": too many ids in a %s: room for %" PRId64
-                   " would be needed on gpu:%d",
-                   k->table->name, k->of ? "merge group" : "batch", n,
-                   plan->place->gpu->d->ordinal);
-}
-
 static fleet_status check_capacities(const fl_plan *plan)
 {
-    for (const fl_numbered *k = plan->numbered; k; k = k->next)
-        FL_TRY(check_capacity(plan, k));
+    for (const fl_numbered *k = plan->numbered; k; k = k->next) {
+        int64_t n = capacity_of(plan, k);
+
+        if (n >= INT32_MAX)
+            return fl_fail(FLEET_EINVAL,
+                           "table \"%s\": too many ids in a %s: room for "
+                           "%" PRId64 " would be needed on gpu:%d",
+                           k->table->name, k->of ? "merge group" : "batch", n,
+                           plan->place->gpu->d->ordinal);
+    }
     return FLEET_OK;
 }
 

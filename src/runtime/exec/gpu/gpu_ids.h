@@ -1,7 +1,6 @@
-/* gpu_ids.h - what of a plan's part on a GPU depends on how many ids there are:
- * ragged feeds, lookups' positions, tables' rows. */
-#ifndef FL_RUNTIME_EXEC_GPU_GPU_IDS_H
-#define FL_RUNTIME_EXEC_GPU_GPU_IDS_H
+/* gpu_ids.h - memory on a GPU whose size depends on the number of ids in a
+ * batch: ragged feeds, arrays by position of lookups, rows of tables. */
+#pragma once
 
 #include "runtime/exec/gpu/gpu_plan.h"
 
@@ -28,5 +27,3 @@ fleet_status fl_gpu_plan_make_room(fleet_executor *e, fl_compiled *c);
 size_t fl_gpu_plan_count_bytes(const fl_compiled *c);
 fleet_status fl_gpu_plan_copy_counts(fl_compiled *c);
 void fl_gpu_plan_read_counts(const fl_compiled *c, const char *pinned);
-
-#endif

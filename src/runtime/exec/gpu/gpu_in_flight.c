@@ -115,11 +115,6 @@ static const fl_device_status *status_of(const slot *s)
     return (const fl_device_status *)(const void *)s->pinned;
 }
 
-static fl_scaling *scaling_of(const slot *s)
-{
-    return (fl_scaling *)(void *)(s->pinned + FL_PINNED_SCALING);
-}
-
 static fleet_status report_failure(const fl_in_flight *f, const slot *s)
 {
     const fl_device_status *how = status_of(s);
@@ -138,12 +133,6 @@ static fleet_status report_failure(const fl_in_flight *f, const slot *s)
                    step->node ? step->node->out[0]->name : "",
                    step->node ? "\"" : "", how->row, step->kernel->name,
                    f->gpu->d->ordinal);
-}
-
-static void note_loss(fleet_executor *e, const slot *s)
-{
-    if (s->c->gpu->loss >= 0)
-        fl_executor_note_loss(e, s->n_run, s->batch, status_of(s)->loss);
 }
 
 /* Updates that were skipped do not count. If the CPU decides it knows of them
@@ -192,9 +181,13 @@ static fleet_status finish_slot(fleet_executor *e, slot *s)
     FL_TRY(f->gpu->m->event_wait(f->gpu->d, s->done, f->gpu->deadline_ms));
     trace_slot(s, false, s->n_run);
     if (!status_of(s)->stop) {
-        note_loss(e, s);
+        if (s->c->gpu->loss >= 0)
+            fl_executor_note_loss(e, s->n_run, s->batch, status_of(s)->loss);
         if (s->scaled)
-            uncount_skipped(e->store, scaling_of(s));
+            uncount_skipped(
+                e->store,
+                (const fl_scaling *)(const void *)(s->pinned +
+                                                   FL_PINNED_SCALING));
         if (s->updated)
             fl_gpu_plan_read_counts(s->c, s->pinned);
         s->busy = false;
@@ -221,14 +214,6 @@ static fleet_status report_once(fl_in_flight *f)
     return fl_error_raise(&error);
 }
 
-/* The sums of a merge group may hold a part of the batch that failed. */
-static void give_up_group(fleet_executor *e)
-{
-    if (e->micro > 0)
-        e->store->n_flat--;
-    e->micro = 0;
-}
-
 fleet_status fl_in_flight_synchronize(fleet_executor *e)
 {
     fleet_status status;
@@ -242,8 +227,12 @@ fleet_status fl_in_flight_synchronize(fleet_executor *e)
     if (status == FLEET_OK)
         status = report_once(e->in_flight);
     fl_gpu_unlock(e->in_flight->gpu);
-    if (status != FLEET_OK && e->training)
-        give_up_group(e);
+    if (status != FLEET_OK && e->training) {
+        /* a merge group's sums may hold a part of the batch that failed */
+        if (e->micro > 0)
+            e->store->n_flat--;
+        e->micro = 0;
+    }
     if (e->training)
         pthread_rwlock_unlock(&e->store->lock);
     return status;

@@ -1,7 +1,6 @@
 /* gpu_in_flight.h - the iterations of an executor that are under way on a GPU,
  * two at most (see gpu_plan.h). */
-#ifndef FL_RUNTIME_EXEC_GPU_GPU_IN_FLIGHT_H
-#define FL_RUNTIME_EXEC_GPU_GPU_IN_FLIGHT_H
+#pragma once
 
 #include "runtime/exec/gpu/gpu_plan.h"
 
@@ -38,5 +37,3 @@ fleet_status fl_in_flight_synchronize(fleet_executor *e);
 /* Something else has failed: nothing is under way any more. */
 void fl_in_flight_abandon(fleet_executor *e);
 void fl_in_flight_destroy(fleet_executor *e);
-
-#endif

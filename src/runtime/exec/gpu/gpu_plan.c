@@ -5,7 +5,7 @@
 #include "runtime/exec/backend.h"
 #include "runtime/exec/gpu/gpu_ids.h"
 #include "runtime/exec/host_backend.h"
-#include "runtime/plan/gpu_steps.h"
+#include "runtime/plan/copy_steps.h"
 
 enum { MOST_PREPARED = 16 };
 
@@ -25,13 +25,6 @@ static fleet_status alloc_zeroed(fl_gpu *g, size_t bytes, char **p)
     return g->m->fill(g->d, g->queue, made, 0, bytes);
 }
 
-static size_t store_bytes(const fl_plan *plan, const fl_value *v)
-{
-    return v->kind == FL_VALUE_STATE
-               ? fl_store_state(plan->store, v->var->name)->size
-               : fl_value_bytes(plan, v);
-}
-
 static fleet_status find_mirrors(fl_compiled *c)
 {
     fl_plan *plan = c->plan;
@@ -45,8 +38,8 @@ static fleet_status find_mirrors(fl_compiled *c)
 
         if (!is_root(plan, i) || !stored || v->kind == FL_VALUE_TABLE)
             continue;
-        FL_TRY(fl_mirror_make(plan->store, t->gpu, stored, store_bytes(plan, v),
-                              &m));
+        FL_TRY(fl_mirror_make(plan->store, t->gpu, stored,
+                              fl_value_bytes(plan, v), &m));
         t->stored[i] = m->on_gpu;
     }
     return fl_gpu_plan_find_tables(c);
@@ -157,16 +150,6 @@ static void find_kernels(fl_compiled *c)
     }
 }
 
-static void find_loss(fl_compiled *c)
-{
-    const fl_plan *plan = c->plan;
-    const fleet_var *loss = plan->program->training.loss;
-
-    c->gpu->loss = loss ? plan->value_of[loss->id] : -1;
-    if (c->gpu->loss >= 0 && !plan->value[c->gpu->loss].on_gpu)
-        c->gpu->loss = -1;
-}
-
 static bool has_gpu_steps(const fl_plan *plan)
 {
     for (size_t i = 0; i < plan->n_step; i++)
@@ -219,6 +202,7 @@ fleet_status fl_gpu_plan_place_pinned(fl_compiled *c)
 
 fleet_status fl_gpu_plan_make(fleet_executor *e, fl_compiled *c)
 {
+    const fleet_var *loss = c->plan->program->training.loss;
     fl_gpu_plan *t;
     fleet_status status;
 
@@ -232,7 +216,9 @@ fleet_status fl_gpu_plan_make(fleet_executor *e, fl_compiled *c)
     t->graphs = !e->place.no_graphs;
     FL_TRY(FL_NEW(&t->kernel, c->plan->n_step * sizeof *t->kernel));
     find_kernels(c);
-    find_loss(c);
+    t->loss = loss ? c->plan->value_of[loss->id] : -1;
+    if (t->loss >= 0 && !c->plan->value[t->loss].on_gpu)
+        t->loss = -1;
     FL_TRY(find_mirrors(c));
     fl_gpu_lock(t->gpu);
     status = make_memory(c);

@@ -1,16 +1,17 @@
-/* gpu_plan.h - a compiled plan's part on a GPU: memory, prepared steps, feeds.
+/* gpu_plan.h - the part of a compiled plan that is on a GPU: memory, prepared
+ * steps, feeds.
  *
  * An iteration is queued and not waited for. Two may be in flight: each has a
- * slot of pinned memory with its feeds, the update that it sends, and its
- * status. Before a slot is used again its iteration is over; then its loss is
- * known, and whether it failed. An iteration that fails (its loss is not
- * finite, a label is out of range) stops itself and all that were queued after
- * it in the GPU's own memory: nothing is updated any more. So a failure is
- * reported by the iteration after the next one, or by whatever waits: a fetch,
- * a flush, the end of a pass; at once if the CPU has a part in the update.
+ * slot of pinned memory with its feeds, the numbers of its update, and its
+ * status. Before a slot is used again its iteration is over; the host then
+ * reads its loss, and whether it has failed. An iteration that fails (its loss
+ * is not finite, a label is out of range) stops the updates of itself and of
+ * all iterations queued after it, by a flag in the GPU's own memory. So a
+ * failure is reported two iterations later, or by the next call that waits: a
+ * fetch, a flush, the end of a pass; at once if the CPU has a part in the
+ * update.
  */
-#ifndef FL_RUNTIME_EXEC_GPU_GPU_PLAN_H
-#define FL_RUNTIME_EXEC_GPU_GPU_PLAN_H
+#pragma once
 
 #include "runtime/device/command_graph.h"
 #include "runtime/exec/compile.h"
@@ -97,5 +98,3 @@ fleet_status fl_gpu_plan_unprepare(fl_compiled *c);
 
 /* Where a value is on the GPU; `slot` if there is one of it per slot. */
 void *fl_gpu_plan_pointer(const fl_compiled *c, int value, int slot);
-
-#endif

@@ -1,7 +1,6 @@
 /* gpu_prefetch.h - rows of remote tables on their way to a GPU: methods of its
  * backend (backend.h). */
-#ifndef FL_RUNTIME_EXEC_GPU_GPU_PREFETCH_H
-#define FL_RUNTIME_EXEC_GPU_GPU_PREFETCH_H
+#pragma once
 
 #include "runtime/exec/executor.h"
 
@@ -11,5 +10,3 @@ fleet_status fl_gpu_copy_rows(fleet_executor *e, fl_compiled *c);
 /* The rows of the next iteration, if they come while the GPU computes what was
  * queued for this one. */
 fleet_status fl_gpu_prefetch_rows(fleet_executor *e, fl_compiled *c);
-
-#endif

@@ -5,8 +5,7 @@
 
 #include "base/clock.h"
 #include "runtime/device/trace.h"
-#include "runtime/plan/gpu_steps.h"
-#include "runtime/passes/update.h"
+#include "runtime/plan/copy_steps.h"
 
 fleet_status fl_gpu_plan_put(fl_gpu_plan *t, const fl_gpu_command *command)
 {
@@ -14,24 +13,17 @@ fleet_status fl_gpu_plan_put(fl_gpu_plan *t, const fl_gpu_command *command)
                       : fl_gpu_command_queue(t->gpu, command);
 }
 
-static fleet_status queue_gathered(fl_compiled *c)
+fleet_status fl_gpu_plan_queue(fl_compiled *c)
 {
     int64_t began = c->trace ? fl_now_ns() : 0;
     fl_gpu_plan *t = c->gpu;
-
-    FL_TRY(fl_command_graph_queue(t->gpu, &t->now->known, &t->work,
-                                  &c->plan->store->context->log));
-    fl_trace_step(c->trace, "gpu.queue", 0, began, began ? fl_now_ns() : 0);
-    return FLEET_OK;
-}
-
-fleet_status fl_gpu_plan_queue(fl_compiled *c)
-{
-    fl_gpu_plan *t = c->gpu;
     bool copies = t->copies;
 
-    if (t->work.n > 0)
-        FL_TRY(queue_gathered(c));
+    if (t->work.n > 0) {
+        FL_TRY(fl_command_graph_queue(t->gpu, &t->now->known, &t->work,
+                                      &c->plan->store->context->log));
+        fl_trace_step(c->trace, "gpu.queue", 0, began, began ? fl_now_ns() : 0);
+    }
     t->work.n = 0;
     t->copies = false;
     return copies ? fl_gpu_copy_queued(t->gpu) : FLEET_OK;
@@ -62,31 +54,29 @@ fleet_status fl_gpu_plan_begin(fl_compiled *c)
                              .bytes = c->plan->n_step * sizeof(uint64_t)});
 }
 
+static fleet_status put_copy(fl_gpu_plan *t, void *to, const void *from,
+                             size_t bytes, fl_copy kind)
+{
+    return fl_gpu_plan_put(
+        t, &(fl_gpu_command){.rows = {to, from, 0, 0, bytes, 1, kind}});
+}
+
 fleet_status fl_gpu_plan_end(fl_compiled *c)
 {
     fl_gpu_plan *t = c->gpu;
 
     FL_TRY(fl_gpu_plan_put(
         t, &(fl_gpu_command){.kernel = t->end, .step = &t->now->end}));
-    return fl_gpu_plan_put(
-        t, &(fl_gpu_command){.rows = {.to = t->pinned,
-                                      .from = t->status,
-                                      .bytes = sizeof *t->status,
-                                      .n = 1,
-                                      .kind = FL_TO_HOST}});
+    return put_copy(t, t->pinned, t->status, sizeof *t->status, FL_TO_HOST);
 }
 
 fleet_status fl_gpu_plan_copy_scaling(fl_compiled *c)
 {
     fl_gpu_plan *t = c->gpu;
 
-    return fl_gpu_plan_put(
-        t, &(fl_gpu_command){.rows = {.to = t->pinned + FL_PINNED_SCALING,
-                                      .from = fl_gpu_plan_pointer(
-                                          c, c->plan->scaling, t->slot),
-                                      .bytes = sizeof(fl_scaling),
-                                      .n = 1,
-                                      .kind = FL_TO_HOST}});
+    return put_copy(t, t->pinned + FL_PINNED_SCALING,
+                    fl_gpu_plan_pointer(c, c->plan->scaling, t->slot),
+                    sizeof(fl_scaling), FL_TO_HOST);
 }
 
 /* What is copied of a value: rows of the batch, or all of it. */
@@ -120,14 +110,6 @@ static fleet_status copy_at_once(fl_compiled *c, const fl_gpu_rows *r)
     return fl_gpu_copy_queued(g);
 }
 
-/* A value without a batch, and so without gaps. */
-static fleet_status send_stored(fl_gpu_plan *t, size_t sends_at, fl_gpu_rows *r)
-{
-    memcpy(t->pinned + sends_at, r->from, r->bytes);
-    r->from = t->pinned + sends_at;
-    return fl_gpu_plan_put(t, &(fl_gpu_command){.rows = *r});
-}
-
 static fleet_status run_copy(fl_compiled *c, int i, int64_t batch)
 {
     const fl_plan *plan = c->plan;
@@ -143,8 +125,11 @@ static fleet_status run_copy(fl_compiled *c, int i, int64_t batch)
                   : fl_compiled_pointer(c, to);
     r.from = to_gpu ? fl_compiled_pointer(c, from)
                     : fl_gpu_plan_pointer(c, from, t->slot);
-    if (t->sends_at[i] > 0)
-        return send_stored(t, t->sends_at[i], &r);
+    if (t->sends_at[i] > 0) { /* without a batch, and so without gaps */
+        memcpy(t->pinned + t->sends_at[i], r.from, r.bytes);
+        r.from = t->pinned + t->sends_at[i];
+        return fl_gpu_plan_put(t, &(fl_gpu_command){.rows = r});
+    }
     if (!fl_gpu_plan_is_pinned(&plan->value[host->root]))
         return copy_at_once(c, &r);
     FL_TRY(fl_gpu_plan_put(t, &(fl_gpu_command){.rows = r}));
@@ -166,18 +151,6 @@ fleet_status fl_gpu_plan_begin_rows(fl_compiled *c, int to)
     return FLEET_OK;
 }
 
-static fleet_status send_rows(fl_compiled *c, const fl_step *s, int64_t batch)
-{
-    int to = s->operand[0].value, from = s->operand[1].value;
-    fl_gpu_plan *t = c->gpu;
-    fl_gpu_rows r = rows_of(&c->plan->value[to], &c->plan->value[from], batch);
-
-    r.kind = FL_TO_DEVICE;
-    r.to = fl_gpu_plan_pointer(c, to, t->rows_to);
-    r.from = fl_compiled_pointer(c, from);
-    return fl_gpu_copy_on(t->gpu, t->gpu->copies, &r);
-}
-
 static fleet_status send_all_rows(fl_compiled *c, const fl_region *region,
                                   int64_t batch)
 {
@@ -187,8 +160,16 @@ static fleet_status send_all_rows(fl_compiled *c, const fl_region *region,
     fl_gpu *g = t->gpu;
     fleet_status status = FLEET_OK;
 
-    for (int i = region->first; i < end && status == FLEET_OK; i++)
-        status = send_rows(c, c->plan->step[i], batch);
+    for (int i = region->first; i < end && status == FLEET_OK; i++) {
+        const fl_operand *o = c->plan->step[i]->operand;
+        fl_gpu_rows r = rows_of(&c->plan->value[o[0].value],
+                                &c->plan->value[o[1].value], batch);
+
+        r.kind = FL_TO_DEVICE;
+        r.to = fl_gpu_plan_pointer(c, o[0].value, t->rows_to);
+        r.from = fl_compiled_pointer(c, o[1].value);
+        status = fl_gpu_copy_on(g, g->copies, &r);
+    }
     t->sends[c->slot] = true; /* perhaps a part of it, if that has failed */
     FL_TRY(g->m->event_record(g->d, t->sent[c->slot], g->copies));
     fl_trace_step(c->trace, "gpu.rows", 0, began, began ? fl_now_ns() : 0);
@@ -196,6 +177,26 @@ static fleet_status send_all_rows(fl_compiled *c, const fl_region *region,
 }
 
 /* --- steps --------------------------------------------------------------- */
+
+void fl_fill_device_update(const fl_store *s, const fl_update_now *now,
+                           fl_device_update *to)
+{
+    *to = (fl_device_update){.u = now->u,
+                             .clip_norm = now->optimizer->clip_norm,
+                             .skip = now->skip,
+                             .known_skips = s->known_skips,
+                             .micro = now->micro,
+                             .dgc = now->density > 0};
+    to->u.correct_a_at = to->u.correct_b_at = NULL; /* rows' */
+    /* the rates if i of the updates that were counted did not happen */
+    for (int i = 0; i <= FL_MOST_UNKNOWN; i++) {
+        fl_update u;
+
+        fl_optimizer_update(now->optimizer, s->updates > i ? s->updates - i : 0,
+                            1, &u);
+        to->after[i] = (fl_device_rates){u.lr, u.correct_a, u.correct_b};
+    }
+}
 
 /* Each step of an iteration sends the update from a place of its own. */
 static fleet_status send_update(fl_compiled *c, const fl_step *s)
@@ -206,17 +207,12 @@ static fleet_status send_update(fl_compiled *c, const fl_step *s)
         (fl_device_update *)(void *)(t->pinned + FL_PINNED_STATUS) +
         t->n_updates_sent++ % t->n_update_steps;
 
-    fl_update_tell(c->plan->store, now, u);
+    fl_fill_device_update(c->plan->store, now, u);
     u->stop = &t->status->stop;
     u->u.correct_a_at = t->correct[0];
     u->u.correct_b_at = t->correct[1];
-    return fl_gpu_plan_put(
-        t, &(fl_gpu_command){.rows = {.to = fl_gpu_plan_pointer(
-                                          c, s->operand[0].value, t->slot),
-                                      .from = u,
-                                      .bytes = sizeof *u,
-                                      .n = 1,
-                                      .kind = FL_TO_DEVICE}});
+    return put_copy(t, fl_gpu_plan_pointer(c, s->operand[0].value, t->slot), u,
+                    sizeof *u, FL_TO_DEVICE);
 }
 
 static fleet_status run_step(fl_compiled *c, int i, int64_t batch)

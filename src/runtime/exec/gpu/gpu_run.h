@@ -1,9 +1,10 @@
-/* gpu_run.h - what an iteration does on a GPU: inside an iteration it is only
- * gathered, until fl_gpu_plan_queue(), else it is queued at once. */
-#ifndef FL_RUNTIME_EXEC_GPU_GPU_RUN_H
-#define FL_RUNTIME_EXEC_GPU_GPU_RUN_H
+/* gpu_run.h - the work of an iteration on a GPU: inside an iteration commands
+ * are gathered until fl_gpu_plan_queue(); outside of one they are queued at
+ * once. */
+#pragma once
 
 #include "runtime/exec/gpu/gpu_plan.h"
+#include "runtime/optim/update_gpu.h"
 
 /* A region; what an iteration begins with; its loss and labels, which may stop
  * the updates; and after an update the loss's scaling. */
@@ -34,4 +35,7 @@ fleet_status fl_gpu_plan_begin_rows(fl_compiled *c, int to);
 fleet_status fl_gpu_plan_read(const fl_compiled *c, int value, int64_t rows,
                               void *to);
 
-#endif
+/* What the GPU gets to know of the next update, but for `stop`, which the
+ * caller sets. */
+void fl_fill_device_update(const fl_store *s, const fl_update_now *now,
+                           fl_device_update *to);

@@ -1,0 +1,20 @@
+/* metrics.h - what both halves of the metrics compute alike. */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/host_device.h"
+
+/* The class that a row of c predictions is for; of one, whether it is above a
+ * half. */
+FL_EVERYWHERE int64_t fl_best_class(const float *x, int64_t c)
+{
+    int64_t best = 0;
+
+    if (c == 1)
+        return x[0] > 0.5f;
+    for (int64_t j = 1; j < c; j++)
+        if (x[j] > x[best])
+            best = j;
+    return best;
+}

@@ -1,0 +1,33 @@
+/* client_internal.h - the state of a client, shared by client.c (requests) and
+ * client_liveness.c (heartbeats and deadlines). */
+#pragma once
+
+#include "ps/worker/client.h"
+
+typedef struct fl_client_lane {
+    char name[160];
+    int64_t heard_ms;
+    uint64_t heard_heartbeat; /* number of the last one that was answered */
+    size_t in_flight, window; /* bytes */
+    fl_request *first;        /* under way, in the order they were sent */
+} fl_client_lane;
+
+struct fl_client {
+    fl_client_options o;
+    fl_client_host host;
+    uint64_t job, requests, heartbeats;
+    uint32_t incarnation;
+    fl_client_lane *lane;
+    int n_lane;
+    size_t lane_capacity;
+    bool watching;
+    int64_t heartbeat_at_ms;
+    fl_error error; /* FLEET_OK: none */
+    fl_msg msg;     /* that is being read */
+};
+
+/* The head of a message of this client, without request and step. */
+fl_msg_head fl_client_head(const fl_client *c, fl_msg_kind kind);
+
+/* Send what the window allows; one piece may always be under way. */
+void fl_client_send_pieces(fl_client *c, int lane, int64_t now_ms);

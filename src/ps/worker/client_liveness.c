@@ -1,0 +1,112 @@
+/* client_liveness.c - heartbeats, requests sent again, and deadlines: they tell
+ * a lost message from a slow server, and a slow server from a dead one. */
+#include "ps/worker/client_internal.h"
+
+#include <stdio.h>
+
+void fl_client_watch(fl_client *c, bool watch, int64_t now_ms)
+{
+    c->watching = watch;
+    c->heartbeat_at_ms = now_ms;
+    for (int i = 0; i < c->n_lane; i++)
+        c->lane[i].heard_ms = now_ms;
+}
+
+static void send_heartbeats(fl_client *c, int64_t now_ms)
+{
+    c->heartbeats++;
+    c->heartbeat_at_ms = now_ms + c->o.heartbeat_ms;
+    for (int i = 0; i < c->n_lane; i++) {
+        fl_msg_head head = fl_client_head(c, FL_MSG_HEARTBEAT);
+        fl_msg_writer w;
+        fl_packet *p;
+
+        head.request = c->heartbeats | 1ull << 63;
+        fl_msg_begin(&w, c->o.pool, &head);
+        if (fl_msg_end(&w, false, &p) != FLEET_OK)
+            return;
+        c->host.send(c->host.arg, i, p);
+        fl_packet_drop(p);
+    }
+}
+
+/* Send all of it again. */
+static void send_again(fl_client *c, fl_request *r, int64_t now_ms)
+{
+    fl_client_lane *l = &c->lane[r->lane];
+
+    l->in_flight -= r->in_flight;
+    r->in_flight = 0;
+    r->n_sent = r->n_taken = 0;
+    r->lost = false;
+    fl_client_send_pieces(c, r->lane, now_ms);
+}
+
+static bool is_lost(const fl_client *c, const fl_request *r, int64_t now_ms)
+{
+    bool idle = r->n_sent < r->n_piece && r->n_sent == r->n_taken;
+
+    if (now_ms - r->sent_ms < c->o.heartbeat_ms)
+        return false;
+    if (r->lost || r->kind == FL_MSG_HELLO)
+        return true;
+    /* what waits for the window is not under way */
+    return !idle && c->lane[r->lane].heard_heartbeat > r->heartbeat;
+}
+
+static void check_request(fl_client *c, const fl_request *r, int64_t now_ms)
+{
+    const fl_client_lane *l = &c->lane[r->lane];
+    char text[400];
+
+    if (r->kind == FL_MSG_HELLO)
+        return; /* has a deadline of its own */
+    if (r->waiting_ms >= 0 && now_ms - r->waiting_ms > c->o.step_ms) {
+        char whom[32] = "its own work";
+
+        if (r->missing != UINT32_MAX)
+            snprintf(whom, sizeof whom, "worker %u", (unsigned)r->missing);
+        snprintf(text, sizeof text,
+                 "a %s has waited %.1f s at %s for %s (step deadline)",
+                 fl_msg_kind_name(r->kind),
+                 (double)(now_ms - r->waiting_ms) / 1000, l->name, whom);
+        fl_client_fail(c, FLEET_ETIMEDOUT, text, true);
+    } else if (r->waiting_ms < 0 && now_ms - r->begun_ms > c->o.request_ms) {
+        snprintf(text, sizeof text,
+                 "%s has not answered a %s for %.1f s (request deadline)",
+                 l->name, fl_msg_kind_name(r->kind),
+                 (double)(now_ms - r->begun_ms) / 1000);
+        fl_client_fail(c, FLEET_ETIMEDOUT, text, true);
+    }
+}
+
+static void check_lane(fl_client *c, int lane, int64_t now_ms)
+{
+    fl_client_lane *l = &c->lane[lane];
+    char text[400];
+
+    if (c->watching && now_ms - l->heard_ms > c->o.peer_ms) {
+        snprintf(text, sizeof text,
+                 "%s is gone: nothing was heard of it for %.1f s (peer "
+                 "deadline)",
+                 l->name, (double)(now_ms - l->heard_ms) / 1000);
+        fl_client_fail(c, FLEET_EPEER, text, true);
+        return;
+    }
+    for (fl_request *r = l->first; r && c->error.code == FLEET_OK;
+         r = r->next) {
+        if (is_lost(c, r, now_ms))
+            send_again(c, r, now_ms);
+        check_request(c, r, now_ms);
+    }
+}
+
+void fl_client_tick(fl_client *c, int64_t now_ms)
+{
+    if (c->error.code != FLEET_OK)
+        return;
+    if (c->watching && now_ms >= c->heartbeat_at_ms)
+        send_heartbeats(c, now_ms);
+    for (int i = 0; i < c->n_lane && c->error.code == FLEET_OK; i++)
+        check_lane(c, i, now_ms);
+}

@@ -136,13 +136,12 @@ static void run_and_kill(const char *flags, const char *config, bool server)
     if (!strstr(flags, "--devices"))
         launch_need_mpirun();
     snprintf(kill, sizeof kill,
-             "& until grep -qs ', mode ' %s; do sleep 0.05; done; "
-             "kill -9 $!; wait $!; exit $?",
+             "(until grep -qs ', mode ' %s; do sleep 0.05; done; kill -9 $$) &",
              log);
     snprintf(script, sizeof script,
-             "if " LAUNCH_SERVER "; then (%s) %s; elif " LAUNCH_WORKER(
-                 1) "; then (%s) 2>%s %s; else %s; fi",
-             train, server ? kill : "", train, log, server ? "" : kill, train);
+             "if " LAUNCH_SERVER "; then %s %s; elif " LAUNCH_WORKER(
+                 1) "; then %s %s 2>%s; else %s; fi",
+             server ? kill : "", train, server ? "" : kill, train, log, train);
     launch_deadline_ms = 60000;
     CHECK(launch_run(flags, script) != 0);
 }

@@ -49,6 +49,55 @@ TEST(gives_128_and_the_signal_that_killed_one)
     launch_silence(fifo);
 }
 
+static bool is_zombie(int pid)
+{
+    char path[40], text[512] = "";
+    const char *after;
+    FILE *f;
+
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    f = fopen(path, "re");
+    CHECK(f && fgets(text, sizeof text, f));
+    fclose(f);
+    after = strrchr(text, ')');
+    return after && after[2] == 'Z';
+}
+
+static void wait_for_zombie(int pid)
+{
+    while (!is_zombie(pid)) /* the test has a time limit */
+        usleep(1000);
+}
+
+/* The keeper sees both ends at once, and worker 0 is the older child. */
+TEST(names_who_was_killed_before_who_failed_of_it)
+{
+    int fifo = launch_fifo(), self[2] = {0}, parent = 0;
+    launch l = launch_start("--server_num 1 --worker_num 2 --grace 0",
+                            LAUNCH_HOLD LAUNCH_WORKER(0) " && { " LAUNCH_WAIT
+                                                         " exit 5; };"
+                                                         "exec sleep 1000");
+
+    for (int i = 0; i < 3; i++) {
+        char who[40];
+        int pid;
+
+        CHECK(sscanf(launch_hear(fifo), "%39s %d %d", who, &parent, &pid) == 3);
+        if (strncmp(who, "TRAINER", 7) == 0)
+            self[who[7] - '0'] = pid;
+    }
+    CHECK(self[0] > 1 && self[1] > 1 && parent > 1);
+    CHECK(kill(parent, SIGSTOP) == 0 && kill(self[1], SIGKILL) == 0);
+    launch_go();
+    wait_for_zombie(self[0]);
+    wait_for_zombie(self[1]);
+    CHECK(kill(parent, SIGCONT) == 0);
+    CHECK_INT(launch_wait(l), 137);
+    CHECK_CONTAINS(launch_err(), "the job has failed: worker 1 (pid ");
+    CHECK_CONTAINS(launch_err(), "worker 0 (pid ");
+    launch_silence(fifo);
+}
+
 /* The others end once worker 1 was waited for: its status is the first. */
 TEST(gives_the_others_time_to_end_by_themselves)
 {

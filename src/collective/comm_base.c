@@ -82,6 +82,7 @@ static fleet_status run_by_caller(fl_comm_base *g, fl_work *w)
 
     if (!is_message(w))
         return run_call(g, w);
+    atomic_store(&w->is_awaited, true);
     fl_p2p_start(g, w, FL_CHANNEL_USER);
     status = fl_p2p_drive(g, w);
     if (status != FLEET_OK)
@@ -153,6 +154,7 @@ static fleet_status wait_for(fl_comm_base *g, fl_work *w)
 {
     int64_t until = fl_now_ns() + SPIN_NS;
 
+    atomic_store(&w->is_awaited, true);
     while (!atomic_load(&w->done) && fl_now_ns() < until)
         ;
     pthread_mutex_lock(&g->lock);

@@ -33,6 +33,7 @@ struct fl_work {
 
     /* of a message: how much of its head, then of itself, has moved */
     int64_t head, head_moved, moved, moved_ns;
+    _Atomic bool is_awaited; /* a call cannot go on without it */
 };
 
 typedef struct fl_comm_base fl_comm_base;

@@ -105,6 +105,15 @@ static fleet_status advance_flow(fl_comm_base *g, fl_flow *f, int channel,
     return FLEET_OK;
 }
 
+bool fl_p2p_is_awaited(const fl_comm_base *g, int rank, int channel, int way)
+{
+    const fl_work *w = g->flow[rank][channel][way].first;
+
+    while (w && !atomic_load(&w->is_awaited))
+        w = w->next;
+    return w != NULL;
+}
+
 fleet_status fl_p2p_advance(fl_comm_base *g, bool *moved)
 {
     *moved = false;
@@ -150,7 +159,7 @@ fleet_status fl_p2p_drive(fl_comm_base *g, fl_work *until)
 static void start_message(fl_comm_base *g, fl_work *w, fl_call_kind kind,
                           int rank, const void *in, void *out, int64_t n)
 {
-    *w = (fl_work){.in = in, .out = out};
+    *w = (fl_work){.in = in, .out = out, .is_awaited = true};
     w->call = (fl_call){.kind = (int32_t)kind, .root = rank, .n = n};
     fl_p2p_start(g, w, FL_CHANNEL_CALL);
 }

@@ -11,6 +11,9 @@ void fl_p2p_start(fl_comm_base *g, fl_work *w, int channel);
 /* Move what can be moved; whether anything was. */
 fleet_status fl_p2p_advance(fl_comm_base *g, bool *moved);
 
+/* A flow has a message that a call cannot go on without. */
+bool fl_p2p_is_awaited(const fl_comm_base *g, int rank, int channel, int way);
+
 /* Until that work is done, or, for NULL, for a while. */
 fleet_status fl_p2p_drive(fl_comm_base *g, fl_work *until);
 

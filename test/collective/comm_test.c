@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "collective/open.h"
 #include "collective/reduce_kernels.h"
+#include "collective/shm/shm_internal.h"
 #include "collective/single.h"
 
 static const comm_kit_way shm = {"processes", true, &comm_kit_shm},
@@ -137,6 +138,39 @@ HEALTHY(late)
 HEALTHY(split)
 HEALTHY(refusals)
 HEALTHY(by_groups)
+
+/* Rank 0's thread looks at its messages in the order of ranks: what comes from
+ * rank 2 shows that it has looked at rank 1's, which will never come. */
+static void outlive_rank_1(fl_comm *p)
+{
+    const fl_shm *s = fl_shm_of((fl_comm_base *)p);
+    fl_work *work = NULL;
+    char x = 0, y;
+
+    if (p->rank == 0)
+        CHECK_OK(p->methods->recv(p, &y, 1, 1, &work));
+    CHECK_OK(p->methods->barrier(p));
+    if (p->rank == 1)
+        return;
+    while (!atomic_load(&s->rank[1].has_left)) /* the test has a time limit */
+        usleep(1000);
+    if (p->rank == 2) {
+        CHECK_OK(p->methods->send(p, &x, 1, 0, NULL));
+        return;
+    }
+    CHECK_OK(p->methods->recv(p, &x, 1, 2, NULL));
+    CHECK_FAILS(p->methods->wait(p, &work), FLEET_EPEER,
+                "rank 1 has left the group");
+}
+
+TEST(a_rank_that_leaves_fails_what_waits_for_it_alone)
+{
+    static const comm_kit_part part = {.name = "outlive_rank_1",
+                                       .run = outlive_rank_1};
+
+    comm_kit_run(&part, shm, 3);
+    comm_kit_run(&part, threads, 3);
+}
 
 /* One start of mpirun for all parts, a group after the other. */
 static void under_mpi(const comm_kit_part *part, comm_kit_way way, int size)

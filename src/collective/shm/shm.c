@@ -89,12 +89,17 @@ void fl_shm_prepare(void *memory, int rank, int size)
 /* --- rings --------------------------------------------------------------- */
 
 /* Nothing moves, because the other end of a ring is at `still`: an error if
- * that rank has left or is dead. */
+ * that rank is dead, or has left while a call needs what does not move. A rank
+ * may leave before the other ranks have ended works that no call waits for. */
 static fleet_status check_end(fl_shm *shm, int rank,
-                              const _Atomic uint64_t *end, uint64_t still)
+                              const _Atomic uint64_t *end, uint64_t still,
+                              bool is_awaited)
 {
-    fleet_status status = fl_shm_look_at(shm, rank, shm->is_stalled);
+    fleet_status status;
 
+    if (!is_awaited && atomic_load(&shm->rank[rank].has_left))
+        return FLEET_OK;
+    status = fl_shm_look_at(shm, rank, shm->is_stalled);
     if (status == FLEET_OK || atomic_load(end) != still)
         return FLEET_OK; /* it moved before the rank left */
     return fl_comm_base_fail(&shm->base, status, true);
@@ -113,7 +118,9 @@ static fleet_status ring_write(fl_comm_base *g, int to, int channel,
 
     *moved = (int64_t)k;
     if (k == 0)
-        return n > 0 ? check_end(shm, to, &r->read, at - size) : FLEET_OK;
+        return n > 0 ? check_end(shm, to, &r->read, at - size,
+                                 fl_p2p_is_awaited(g, to, channel, FL_OUT))
+                     : FLEET_OK;
     first = size - at % size < k ? size - at % size : k;
     fl_stream_copy_run(&shm->copy, r->data + at % size, p, (int64_t)first);
     fl_stream_copy_run(&shm->copy, r->data, (const char *)p + first,
@@ -136,7 +143,9 @@ static fleet_status ring_read(fl_comm_base *g, int from, int channel, void *p,
 
     *moved = (int64_t)k;
     if (k == 0)
-        return n > 0 ? check_end(shm, from, &r->written, at) : FLEET_OK;
+        return n > 0 ? check_end(shm, from, &r->written, at,
+                                 fl_p2p_is_awaited(g, from, channel, FL_IN))
+                     : FLEET_OK;
     first = size - at % size < k ? size - at % size : k;
     memcpy(p, r->data + at % size, first);
     memcpy((char *)p + first, r->data, k - first);

@@ -108,7 +108,7 @@ static void ask(worker *w, fl_request *r)
     uint64_t *key;
 
     fl_request_clear(r);
-    fl_client_begin(w->client, r, &writer, FL_MSG_STEP, ++w->step,
+    fl_client_begin(w->client, 0, r, &writer, FL_MSG_STEP, ++w->step,
                     FL_MSG_END_OF_STEP);
     s = fl_msg_section(&writer, FL_SECTION_DENSE, 0);
     s->n_key = (uint32_t)n;
@@ -117,7 +117,7 @@ static void ask(worker *w, fl_request *r)
         key[i] = i;
     fl_msg_column(&writer, FL_COLUMN_VALUES, w->bytes);
     must(fl_client_add(w->client, r, &writer) == FLEET_OK, fleet_last_error());
-    fl_client_send(w->client, r, 0, fl_now_ms());
+    fl_client_send(w->client, r, fl_now_ms());
 }
 
 static void work_socket(worker *w)

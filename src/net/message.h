@@ -10,11 +10,12 @@
 
 #include <string.h>
 
+#include "base/hash.h"
 #include "net/packet.h"
 
 enum {
     FL_MSG_MAGIC = 0x4d544c46, /* "FLTM" */
-    FL_MSG_VERSION = 1,
+    FL_MSG_VERSION = 2,
     FL_MSG_HEAD_SIZE = 64,
     FL_MSG_ANSWER_SIZE = 24,
     FL_MSG_SECTION_SIZE = 32,
@@ -101,13 +102,14 @@ enum { FL_AT_KEYS = 1, FL_AT_VALUES = 3, FL_AT_BYTES = 5 };
 typedef struct fl_msg_head {
     uint8_t version, kind;
     uint16_t flags;
-    uint64_t job;        /* strays of another job are refused */
-    uint32_t generation; /* + 1 per restore or rollback */
+    uint64_t job;        /* fl_msg_job(); strays of another job are refused */
+    uint32_t generation; /* + 1 per restore or rollback; both sides' own */
     uint32_t view;       /* of members and buckets */
     uint32_t stream, incarnation;
     uint64_t step;
     uint64_t request; /* matches answers only */
-    uint32_t peer;    /* expected receiver: 1 + lane of the job; 0: any */
+    uint32_t peer; /* nonce of the server's process: of the one that a request
+                      is for, 0 for any; of the one that answers */
     uint32_t timeout_ms;
     uint16_t piece;
     uint8_t n_section, status;
@@ -146,6 +148,24 @@ typedef struct fl_msg {
  * that it can be answered. What columns hold is the reader's to check. The
  * frames stay the packet's. */
 fleet_status fl_msg_decode(const fl_packet *p, fl_msg *msg);
+
+/* A job's number: the id's hash, and which run of the job it is; 0: not known
+ * yet. */
+static inline uint64_t fl_msg_job(const char *id, uint32_t run)
+{
+    return (fl_hash(id, strlen(id), 0) & ~(uint64_t)UINT32_MAX) | run;
+}
+
+static inline uint32_t fl_msg_run(uint64_t job)
+{
+    return (uint32_t)job;
+}
+
+/* Two runs of one job, or one. */
+static inline bool fl_msg_same_id(uint64_t job, uint64_t other)
+{
+    return (job ^ other) >> 32 == 0;
+}
 
 /* Key i of a column, wherever it lies. */
 static inline uint64_t fl_key_at(const fl_frame *keys, int64_t i)

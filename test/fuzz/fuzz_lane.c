@@ -39,12 +39,14 @@ static void begin_command(void *arg, const fl_lane_command *command)
 static void open_scene(scene *s, uint8_t how)
 {
     static const char *const address[] = {"{}"};
+    static fl_server_identity identity = {.nonce = 7, .run = 5};
     static model models[2];
     model *m = &models[how & CLIP ? 1 : 0];
     fl_lane_options o = {.layout = &s->layout,
                          .n_lane = 1,
                          .n_stream = how & TWO ? 2 : 1,
                          .sync = how & SYNC,
+                         .identity = &identity,
                          .job = "job",
                          .mode = "m",
                          .program = "p",
@@ -89,7 +91,8 @@ static void message(scene *s, input *in)
     fl_msg_head head = {.version = FL_MSG_VERSION,
                         .kind = (uint8_t)(1 + kind % (FL_MSG_KINDS - 1)),
                         .flags = next(in) & FL_MSG_FLAGS,
-                        .job = fl_hash("job", 3, 0),
+                        .job = fl_msg_job("job", 5),
+                        .peer = from == 255 ? 8 : 7,
                         .stream = from & 3,
                         .incarnation = from >> 4,
                         .step = next(in),

@@ -8,6 +8,8 @@
 #include "base/memory.h"
 #include "runtime/store/table.h"
 
+uint32_t lane_run = LANE_RUN;
+
 static void keep_sent(void *arg, const fl_peer *to, fl_packet *p)
 {
     lane_kit *k = arg;
@@ -25,10 +27,11 @@ static void keep_command(void *arg, const fl_lane_command *command)
 }
 
 static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
-                    bool scaled)
+                    bool scaled, int server)
 {
     static const char *const address[] = {"{}"};
-    fl_lane_options o = {.n_lane = 1,
+    fl_lane_options o = {.server = server,
+                         .n_lane = 1,
                          .n_stream = n_stream,
                          .sync = sync,
                          .scaled = scaled,
@@ -45,7 +48,10 @@ static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
     memset(k, 0, sizeof *k);
     CHECK_OK(fl_packet_pool_create(&k->pool, 1 << 20));
     k->store = sim_store(sim_model_of(kind), fl_table_make);
-    CHECK_OK(fl_partition_make(&k->layout, k->store, 1));
+    CHECK_OK(fl_partition_make(&k->layout, k->store, server + 1));
+    k->identity = (fl_server_identity){.nonce = LANE_NONCE,
+                                       .run = server == 0 ? LANE_RUN : 0};
+    o.identity = &k->identity;
     o.pool = k->pool;
     o.layout = &k->layout;
     CHECK_OK(fl_lane_create(&k->lane, &o, &host, 0));
@@ -53,12 +59,17 @@ static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
 
 void lane_open(lane_kit *k, sim_kind kind, int n_stream, bool sync)
 {
-    open_as(k, kind, n_stream, sync, false);
+    open_as(k, kind, n_stream, sync, false, 0);
+}
+
+void lane_open_second(lane_kit *k)
+{
+    open_as(k, SIM_SGD, 1, true, false, 1);
 }
 
 void lane_open_scaled(lane_kit *k, sim_kind kind, int n_stream, bool sync)
 {
-    open_as(k, kind, n_stream, sync, true);
+    open_as(k, kind, n_stream, sync, true, 0);
 }
 
 void lane_close(lane_kit *k)
@@ -83,7 +94,8 @@ fl_msg_head lane_head(fl_msg_kind kind, uint32_t stream, uint64_t step,
     return (fl_msg_head){.version = FL_MSG_VERSION,
                          .kind = (uint8_t)kind,
                          .flags = flags,
-                         .job = fl_hash("job", 3, 0),
+                         .job = fl_msg_job("job", lane_run),
+                         .peer = LANE_NONCE,
                          .stream = stream,
                          .incarnation = 1,
                          .step = step,

@@ -12,7 +12,11 @@ typedef struct lane_sent {
     fl_packet *packet;
 } lane_sent;
 
+/* Of the lane's process, and the job's number. */
+enum { LANE_NONCE = 77, LANE_RUN = 5 };
+
 typedef struct lane_kit {
+    fl_server_identity identity;
     fl_packet_pool *pool;
     fl_store *store;
     fl_partition layout;
@@ -26,9 +30,14 @@ typedef struct lane_kit {
     fl_packet *heard;
 } lane_kit;
 
+/* The run of which lane_head() makes messages. */
+extern uint32_t lane_run;
+
 /* The only lane of the only server, for n workers. */
 void lane_open(lane_kit *k, sim_kind kind, int n_stream, bool sync);
 void lane_open_scaled(lane_kit *k, sim_kind kind, int n_stream, bool sync);
+/* The lane of the second of two servers, which knows of no run yet. */
+void lane_open_second(lane_kit *k);
 void lane_close(lane_kit *k);
 
 /* Begin a message of a worker; sections may follow, lane_tell() sends it, from

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { BEAT_MS = 100, MOST_SENT = 400 };
+enum { BEAT_MS = 100, MOST_SENT = 400, RUN = 5, NONCE = 77 };
 
 typedef struct scene {
     fl_packet_pool *pool;
@@ -50,6 +50,8 @@ static void open_scene(scene *s, size_t window)
     CHECK_OK(fl_client_create(&s->client, &o, &host));
     fl_client_set_incarnation(s->client, 1);
     CHECK_OK(fl_client_add_lane(s->client, "server 0 at here", 0));
+    fl_client_set_run(s->client, RUN);
+    fl_client_set_peer(s->client, 0, NONCE);
     fl_client_watch(s->client, true, 0);
 }
 
@@ -67,13 +69,13 @@ static void send_step(scene *s, int n)
     for (int i = 0; i < n; i++) {
         fl_msg_writer w;
 
-        fl_client_begin(s->client, &s->request, &w, FL_MSG_STEP, 1,
+        fl_client_begin(s->client, 0, &s->request, &w, FL_MSG_STEP, 1,
                         i + 1 == n ? FL_MSG_END_OF_STEP : 0);
         fl_msg_section(&w, FL_SECTION_ROWS, 0);
         memset(fl_msg_column(&w, FL_COLUMN_BYTES, 1000), 0, 1000);
         CHECK_OK(fl_client_add(s->client, &s->request, &w));
     }
-    fl_client_send(s->client, &s->request, 0, s->now_ms);
+    fl_client_send(s->client, &s->request, s->now_ms);
 }
 
 /* The lane answers what was sent as number i. */
@@ -315,7 +317,7 @@ TEST(answers_to_others_are_nobodys)
     open_scene(&s, 0);
     send_step(&s, 1);
     s.sent[1] = s.sent[2] = s.sent[3] = s.sent[0];
-    s.sent[1].job++;
+    s.sent[1].job ^= 1ull << 40;
     s.sent[2].stream++;
     s.sent[3].request += 7;
     for (int i = 1; i <= 3; i++)
@@ -325,6 +327,58 @@ TEST(answers_to_others_are_nobodys)
     CHECK_INT(s.request.state, FL_REQUEST_DONE);
     ok(&s, 0);
     CHECK_OK(fl_client_result(s.client, &s.request, "push"));
+    close_scene(&s);
+}
+
+/* What answers in the lane's place; the worker has sent one step. */
+static void check_replaced(fl_msg_head other, const char *words, int n_told)
+{
+    scene s;
+
+    open_scene(&s, 0);
+    send_step(&s, 1);
+    s.sent[1] = s.sent[0];
+    s.sent[1].job = other.job;
+    s.sent[1].peer = other.peer;
+    s.sent[1].generation = other.generation;
+    answer(&s, 1, FL_ANSWER_OK, (fl_msg_answer){.applied = 1}, NULL);
+    CHECK_INT(s.request.state, FL_REQUEST_DONE);
+    CHECK_FAILS(fl_client_result(s.client, &s.request, "push"), FLEET_EPEER,
+                words);
+    CHECK_INT(s.n_sent - 1, n_told);
+    close_scene(&s);
+}
+
+/* Its answers are about what another worker has sent. */
+TEST(an_answer_of_another_process_fails_the_client)
+{
+    const uint64_t job = fl_msg_job("job", RUN);
+
+    check_replaced((fl_msg_head){.job = job, .peer = NONCE + 1},
+                   "server 0 at here has been replaced by another process", 1);
+    check_replaced((fl_msg_head){.job = fl_msg_job("job", 0), .peer = 1},
+                   "server 0 at here has been replaced by another process", 1);
+    check_replaced((fl_msg_head){.job = job, .peer = NONCE, .generation = 1},
+                   "server 0 at here has been replaced by another process", 1);
+    check_replaced((fl_msg_head){.job = job + 1, .peer = NONCE},
+                   "server 0 at here has been replaced: this is a worker of "
+                   "another run",
+                   0);
+}
+
+TEST(requests_name_the_run_and_the_process_that_they_are_for)
+{
+    scene s;
+
+    open_scene(&s, 0);
+    send_step(&s, 1);
+    CHECK(s.sent[0].job == fl_msg_job("job", RUN));
+    CHECK_INT(s.sent[0].peer, NONCE);
+    CHECK_INT(s.sent[0].generation, 0);
+    s.now_ms = BEAT_MS;
+    fl_client_tick(s.client, s.now_ms);
+    CHECK_INT(s.sent[1].kind, FL_MSG_HEARTBEAT);
+    CHECK_INT(s.sent[1].peer, NONCE);
     close_scene(&s);
 }
 

@@ -15,7 +15,7 @@
 #include "runtime/store/job_signature.h"
 #include "runtime/store/table.h"
 
-enum { PEER_MS = 300 * TEST_SLOWNESS, N_SERVER = 3 };
+enum { PEER_MS = 300 * TEST_SLOWNESS, N_SERVER = 3, RUN = 5 };
 
 /* Servers of one lane each. */
 typedef struct servers {
@@ -24,6 +24,7 @@ typedef struct servers {
     fl_store *store[N_SERVER];
     fl_partition layout[N_SERVER];
     fl_ps_lane *lane[N_SERVER];
+    fl_server_identity identity[N_SERVER];
     char *program;
     fl_address address[N_SERVER];
 } servers;
@@ -44,7 +45,8 @@ static void make_lane(servers *s, int i)
 {
     static at_socket at[N_SERVER];
     static const char *const address[] = {"{\"inproc\":\"inproc://lane\"}"};
-    fl_lane_options o = {.server = i,
+    fl_lane_options o = {.identity = &s->identity[i],
+                         .server = i,
                          .n_lane = 1,
                          .n_stream = 1,
                          .sync = true,
@@ -56,6 +58,8 @@ static void make_lane(servers *s, int i)
                          .step_ms = 100 * PEER_MS,
                          .most_open = 4000};
 
+    s->identity[i] =
+        (fl_server_identity){.nonce = (uint32_t)i + 1, .run = i == 0 ? RUN : 0};
     at[i] = (at_socket){s, i};
     s->store[i] = sim_store(sim_model_of(SIM_SGD), fl_table_make);
     CHECK_OK(fl_partition_make(&s->layout[i], s->store[i], N_SERVER));

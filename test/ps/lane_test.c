@@ -337,21 +337,30 @@ TEST(a_process_that_was_replaced_has_no_say)
     lane_close(&k);
 }
 
-static void say_hello(lane_kit *k, const char *who, const char *nonce, int from)
+static void say_hello_of(lane_kit *k, uint32_t run, const char *who,
+                         const char *nonce, int from)
 {
     fl_msg_head head = lane_head(FL_MSG_HELLO, 0, 0, 0);
+    int server = k->layout.n_server - 1;
     char text[400];
     fl_msg_writer w;
 
     snprintf(text, sizeof text,
              "{\"job\":\"job\",\"mode\":\"ps-sync\",\"program\":\"program\\n\","
              "\"who\":\"%s\",\"isa\":\"plain\",\"nonce\":\"%s\","
-             "\"workers\":1,\"servers\":1,\"server\":0}",
-             who, nonce);
+             "\"workers\":1,\"servers\":%d,\"server\":%d}",
+             who, nonce, server + 1, server);
     head.incarnation = 0;
+    head.job = fl_msg_job("job", run);
+    head.peer = 0;
     lane_begin(k, &w, &head);
     fl_msg_text(&w, FL_SECTION_HELLO, text);
     lane_tell(k, &w, from);
+}
+
+static void say_hello(lane_kit *k, const char *who, const char *nonce, int from)
+{
+    say_hello_of(k, 0, who, nonce, from);
 }
 
 TEST(a_second_process_with_a_workers_number_is_turned_away)
@@ -367,13 +376,144 @@ TEST(a_second_process_with_a_workers_number_is_turned_away)
     lane_hear_status(&k, 5, FL_ANSWER_TAKEN);
     text = fl_msg_get_text(&k.msg, FL_SECTION_TEXT);
     CHECK_TEXT(text, "there:2 says that it is worker 0, and so does here:1, "
-                     "which is alive");
+                     "which was heard of 0.0 s ago");
     fl_free(text);
     say_hello(&k, "here:1", "a", 0); /* the answer was lost */
     lane_hear_status(&k, 0, FL_ANSWER_OK);
     CHECK_INT(k.msg.head.incarnation, 1);
     lane_push(&k, 0, 1, 5, 1);
     lane_hear_status(&k, 0, FL_ANSWER_OK);
+    lane_close(&k);
+}
+
+/* --- messages for another process ----------------------------------------- */
+
+/* The next push of stream 0, as a worker of another run or process has it. */
+static void push_for(lane_kit *k, uint64_t job, uint32_t peer,
+                     uint32_t generation)
+{
+    fl_msg_head head = lane_head(FL_MSG_STEP, 0, 1, FL_MSG_END_OF_STEP);
+    fl_msg_writer w;
+
+    head.job = job;
+    head.peer = peer;
+    head.generation = generation;
+    head.incarnation = 9; /* nor does a high one help */
+    lane_begin(k, &w, &head);
+    fl_msg_section(&w, FL_SECTION_CLIP, 0)->n_batch = 1;
+    lane_tell(k, &w, 0);
+}
+
+/* The answer says which process this is. */
+static void hear_fenced(lane_kit *k)
+{
+    lane_hear_status(k, 0, FL_ANSWER_FENCED);
+    CHECK(k->msg.head.job == fl_msg_job("job", LANE_RUN));
+    CHECK_INT(k->msg.head.peer, LANE_NONCE);
+    CHECK_INT(k->msg.head.generation, 0);
+    CHECK_INT(k->msg.answer.applied, 0);
+}
+
+TEST(what_is_for_another_process_is_not_taken)
+{
+    const uint64_t job = fl_msg_job("job", LANE_RUN);
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 1, false);
+    push_for(&k, job, LANE_NONCE - 1, 0);
+    hear_fenced(&k);
+    push_for(&k, job, 0, 0);
+    hear_fenced(&k);
+    push_for(&k, fl_msg_job("job", LANE_RUN - 1), LANE_NONCE, 0);
+    hear_fenced(&k);
+    push_for(&k, job, LANE_NONCE, 1);
+    hear_fenced(&k);
+    push_for(&k, fl_msg_job("other", LANE_RUN), LANE_NONCE, 0);
+    lane_silent(&k);
+    CHECK_INT(fl_lane_counted(k.lane).strays, 5);
+    CHECK_INT(fl_lane_counted(k.lane).updates, 0);
+    lane_push(&k, 0, 1, 5, 1); /* is not fenced off by an incarnation of 9 */
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    CHECK_INT(fl_lane_counted(k.lane).updates, 1);
+    lane_close(&k);
+}
+
+/* The other lanes of a server hear from its first one which run it is. */
+TEST(a_lane_goes_over_to_a_later_run_if_it_has_done_nothing)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 2, true);
+    lane_push(&k, 1, 1, 5, 1); /* waits for the other worker */
+    lane_silent(&k);
+    atomic_store(&k.identity.run, LANE_RUN + 1);
+    lane_push(&k, 1, 1, 5, 1); /* of the run before */
+    lane_hear_status(&k, 1, FL_ANSWER_FENCED);
+    lane_run = LANE_RUN + 1;
+    lane_push(&k, 0, 1, 7, 1);
+    lane_silent(&k); /* what the earlier run's worker had sent is forgotten */
+    lane_push(&k, 1, 1, 7, 1);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    lane_hear_status(&k, 1, FL_ANSWER_OK);
+    atomic_store(&k.identity.run, LANE_RUN + 2);
+    lane_push(&k, 0, 2, 7, 1);
+    CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_FAILED);
+    CHECK_TEXT(fl_lane_error(k.lane)->text,
+               "a worker of another run has trained with this server");
+    lane_close(&k);
+}
+
+/* A worker of an earlier run may wait for this server, and find it first. */
+TEST(a_second_server_takes_the_run_of_the_latest_worker)
+{
+    lane_kit k;
+
+    lane_open_second(&k);
+    say_hello_of(&k, LANE_RUN - 1, "old:1", "a", 0);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    CHECK(k.msg.head.job == fl_msg_job("job", LANE_RUN - 1));
+    CHECK_INT(k.msg.head.peer, LANE_NONCE);
+    say_hello_of(&k, LANE_RUN, "new:1", "b", 1);
+    lane_hear_status(&k, 1, FL_ANSWER_OK);
+    CHECK(k.msg.head.job == fl_msg_job("job", LANE_RUN));
+    say_hello_of(&k, LANE_RUN - 1, "old:1", "a", 0);
+    lane_hear_refusal(&k, 0, "worker 0 is a worker of another run");
+    say_hello_of(&k, 0, "lost:1", "c", 2);
+    lane_hear_refusal(&k, 2, "worker 0 is a worker of another run");
+    lane_push(&k, 0, 1, 5, 1);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    lane_close(&k);
+}
+
+/* It will end; the worker asks again, and finds its successor. */
+TEST(a_server_that_has_trained_stays_in_its_run)
+{
+    lane_kit k;
+
+    lane_open_second(&k);
+    say_hello_of(&k, LANE_RUN, "old:1", "a", 0);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    lane_push(&k, 0, 1, 5, 1);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    say_hello_of(&k, LANE_RUN + 1, "new:1", "b", 1);
+    lane_hear_status(&k, 1, FL_ANSWER_TAKEN);
+    lane_push(&k, 0, 2, 5, 1);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    lane_close(&k);
+}
+
+TEST(the_first_server_takes_no_worker_of_another_run)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 1, true);
+    say_hello_of(&k, LANE_RUN - 1, "old:1", "a", 0);
+    lane_hear_refusal(&k, 0, "worker 0 is a worker of another run");
+    say_hello_of(&k, LANE_RUN + 1, "new:1", "a", 0);
+    lane_hear_refusal(&k, 0, "worker 0 is a worker of another run");
+    say_hello_of(&k, 0, "here:1", "b", 0);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    CHECK(k.msg.head.job == fl_msg_job("job", LANE_RUN));
     lane_close(&k);
 }
 

@@ -61,10 +61,12 @@ static void no_command(void *arg, const fl_lane_command *command)
 
 static void open_pair(pair *a, const char *job, bool whole)
 {
+    static fl_server_identity identity = {.nonce = 7, .run = 5};
     static const char *const address[] = {"{}"};
     const fl_lane_host lane_host = {a, to_client, no_command};
     const fl_client_host client_host = {a, to_lane};
     fl_lane_options lane = {.layout = &a->layout,
+                            .identity = &identity,
                             .n_lane = 1,
                             .n_stream = 1,
                             .job = "ours",
@@ -103,10 +105,10 @@ static void say_hello(pair *a, const char *job, int number)
              "\"who\":\"here:1\",\"isa\":\"plain\",\"nonce\":\"1\","
              "\"workers\":1,\"servers\":1,\"server\":%d}",
              job, number);
-    fl_client_begin(a->client, &a->request, &w, FL_MSG_HELLO, 0, 0);
+    fl_client_begin(a->client, 0, &a->request, &w, FL_MSG_HELLO, 0, 0);
     fl_msg_text(&w, FL_SECTION_HELLO, text);
     CHECK_OK(fl_client_add(a->client, &a->request, &w));
-    fl_client_send(a->client, &a->request, 0, 0);
+    fl_client_send(a->client, &a->request, 0);
 }
 
 TEST(a_worker_of_the_job_is_welcome)
@@ -147,14 +149,14 @@ TEST(a_worker_with_another_list_of_servers_is_told_so)
 
 TEST(an_answer_of_another_version_ends_the_waiting)
 {
-    pair a = {.version = 2};
+    pair a = {.version = 3};
 
     open_pair(&a, "ours", false);
     say_hello(&a, "ours", 0);
     CHECK_INT(a.request.state, FL_REQUEST_DONE);
     CHECK_FAILS(fl_client_result(a.client, &a.request, "hello"),
                 FLEET_EUNSUPPORTED,
-                "server 0 speaks protocol 2, this worker 1");
+                "server 0 speaks protocol 3, this worker 2");
     close_pair(&a);
 }
 

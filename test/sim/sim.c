@@ -217,6 +217,7 @@ static void open_lane(sim *s, int server, int lane)
 {
     sim_lane *l = &s->lane[s->n_lane];
     const fl_lane_options options = {.layout = &l->layout,
+                                     .identity = &l->identity,
                                      .server = server,
                                      .lane = lane,
                                      .n_lane = s->o.n_lane,
@@ -230,11 +231,13 @@ static void open_lane(sim *s, int server, int lane)
                                      .pool = s->pool};
     const fl_lane_host host = {l, lane_sends, lane_begins};
 
-    *l = (sim_lane){.s = s,
-                    .server = server,
-                    .lane = lane,
-                    .number = s->n_lane++,
-                    .failed_ms = -1};
+    *l = (sim_lane){
+        .s = s,
+        .server = server,
+        .lane = lane,
+        .number = s->n_lane++,
+        .identity = {.nonce = SIM_NONCE + (uint32_t)server, .run = SIM_RUN},
+        .failed_ms = -1};
     l->store = sim_store(s->o.model, fl_table_make);
     CHECK_OK(fl_partition_make(&l->layout, l->store, s->o.n_server));
     CHECK_OK(fl_lane_create(&l->core, &options, &host, 0));
@@ -420,6 +423,7 @@ static void add_lanes(sim *s, sim_worker *w)
         snprintf(name, sizeof name, "server %d at sim:%d", s->lane[i].server,
                  i);
         CHECK_OK(fl_client_add_lane(w->client, name, s->now_ms));
+        fl_client_set_peer(w->client, i, s->lane[i].identity.nonce);
     }
 }
 
@@ -445,6 +449,7 @@ static void open_worker(sim *s, int index)
     w->store = sim_store(s->o.model, fl_remote_rows_make);
     CHECK_OK(fl_client_create(&w->client, &options, &client_host));
     fl_client_set_incarnation(w->client, SIM_INCARNATION);
+    fl_client_set_run(w->client, SIM_RUN);
     add_lanes(s, w);
     CHECK_OK(fl_worker_init(&w->core, w->client, &host, w->store, s->o.n_server,
                             lanes, s->o.sync));

@@ -17,7 +17,7 @@
 #include "ps/worker/worker.h"
 
 enum { SIM_MOST_WORKER = 4, SIM_MOST_SERVER = 3, SIM_MOST_LANE = 9 };
-enum { SIM_NOBODY = -1, SIM_INCARNATION = 2 };
+enum { SIM_NOBODY = -1, SIM_INCARNATION = 2, SIM_RUN = 5, SIM_NONCE = 77 };
 
 /* What both sides train: parameters and tables, without a graph. */
 typedef struct sim_model {
@@ -55,6 +55,7 @@ typedef struct sim_lane {
     fl_store *store;
     fl_partition layout;
     fl_ps_lane *core;
+    fl_server_identity identity;
     int64_t paused_until, failed_ms;
     bool dead;
     fl_lane_command command; /* under way */

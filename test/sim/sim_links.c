@@ -43,7 +43,9 @@ fl_packet *sim_copy(const fl_packet *p, int odd)
 enum {
     AT_KIND = 5,
     AT_FLAGS = 6,
-    AT_JOB = 8,
+    AT_JOB_ID = 12,
+    AT_RUN = 8,
+    AT_PEER = 48,
     AT_STREAM = 24,
     AT_INCARNATION = 28,
     AT_SUM = 60
@@ -88,7 +90,7 @@ static void change(fl_packet *p, int at, uint32_t to)
  * that is gone. Columns are covered by the sum, because whole_sums is on. */
 static bool make_strange(sim *s, fl_packet *p, bool to_lane)
 {
-    switch (sim_random(s, to_lane ? 6 : 5)) {
+    switch (sim_random(s, to_lane ? 8 : 5)) {
     case 0:
         flip_a_bit(s, p);
         return false;
@@ -96,7 +98,7 @@ static bool make_strange(sim *s, fl_packet *p, bool to_lane)
         make_noise(s, p);
         return false;
     case 2:
-        change(p, AT_JOB, (uint32_t)sim_random(s, 1000));
+        change(p, AT_JOB_ID, (uint32_t)sim_random(s, 1000));
         return false;
     case 3:
         change(p, AT_STREAM, (uint32_t)(s->o.n_worker + (int)sim_random(s, 9)));
@@ -104,6 +106,12 @@ static bool make_strange(sim *s, fl_packet *p, bool to_lane)
     case 4:
         p->n_frame = 1 + (int)sim_random(s, (uint64_t)p->n_frame);
         return false;
+    case 5:
+        change(p, AT_RUN, SIM_RUN - 1);
+        return true;
+    case 6:
+        change(p, AT_PEER, SIM_NONCE - 1);
+        return true;
     default:
         change(p, AT_INCARNATION, SIM_INCARNATION - 1);
         return true;

@@ -1,12 +1,11 @@
-/* lane.c - a lane: packets admitted and handed to the handler of their kind
- * (message.def), answers, commands, deadlines. */
+/* lane.c - a lane: packets handed to the handler of their kind (message.def),
+ * answers, commands, deadlines. */
 #include "ps/server/lane.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/hash.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "ps/server/lane_internal.h"
@@ -45,7 +44,8 @@ fleet_status fl_lane_create(fl_ps_lane **lane, const fl_lane_options *o,
     FL_TRY(FL_NEW(&l, sizeof *l));
     l->o = *o;
     l->host = *host;
-    l->job = fl_hash(o->job, strlen(o->job), 0);
+    l->job = fl_msg_job(o->job, 0);
+    l->run = atomic_load(&o->identity->run);
     l->now_ms = l->begun_ms = now_ms;
     l->pending_ms = -1;
     l->last_behind = &l->behind;
@@ -145,6 +145,9 @@ void fl_lane_begin_answer(fl_ps_lane *l, fl_msg_writer *w,
     head.flags &= FL_MSG_CRC_ALL; /* what it asks with, it is answered with */
     head.status = (uint8_t)status;
     head.n_section = 0;
+    head.job = fl_lane_job(l);
+    head.peer = l->o.identity->nonce;
+    head.generation = l->o.identity->generation;
     fl_msg_begin(w, l->o.pool, &head);
     w->answer = (fl_msg_answer){
         .applied = s->done,
@@ -204,7 +207,9 @@ static void send_abort(fl_ps_lane *l, const fl_peer *to, uint32_t stream)
 {
     fl_msg_head head = {.version = FL_MSG_VERSION,
                         .kind = FL_MSG_ABORT,
-                        .job = l->job,
+                        .job = fl_lane_job(l),
+                        .generation = l->o.identity->generation,
+                        .peer = l->o.identity->nonce,
                         .stream = stream,
                         .step = (uint64_t)l->error.code};
     fl_msg_writer w;
@@ -313,10 +318,7 @@ void fl_lane_heartbeat(fl_ps_lane *l, const fl_peer *from, fl_packet *packet)
     fl_lane_answer(l, &head, from, FL_ANSWER_OK, FL_NOBODY);
 }
 
-static const struct {
-    int flags;
-    fl_lane_handler *handler;
-} kinds[FL_MSG_KINDS] = {
+const fl_lane_kind fl_lane_kinds[FL_MSG_KINDS] = {
 #define FL_MESSAGE(KIND, name, flags, handler)                                 \
     [FL_MSG_##KIND] = {flags, handler},
 #include "net/message.def"
@@ -325,61 +327,8 @@ static const struct {
 
 static void handle_message(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
-    kinds[l->msg.head.kind].handler(l, from, p);
+    fl_lane_kinds[l->msg.head.kind].handler(l, from, p);
     fl_lane_advance(l);
-}
-
-/* What a stream has begun, and has not been applied. A command that is under
- * way goes on: it is the stream's step, whichever process asked for it. A sum
- * that waits for its clip is made anew. */
-static void forget_process(fl_ps_lane *l, int stream)
-{
-    fl_stream_state *s = &l->stream[stream];
-
-    if (fl_contributes(s))
-        l->norming = false;
-    fl_stream_reset(s);
-    s->ended = false;
-    fl_parked_forget(&l->pulls, stream);
-    l->last_behind = fl_parked_forget(&l->behind, stream);
-    fl_parked_free(s->reducing);
-    s->reducing = NULL;
-}
-
-/* A process that was replaced has no say any more; a new one forgets what the
- * old one had begun. */
-static bool is_current(fl_ps_lane *l, const fl_peer *from)
-{
-    const fl_msg_head *head = &l->msg.head;
-    fl_stream_state *s = &l->stream[head->stream];
-
-    if (head->incarnation < s->incarnation) {
-        fl_lane_answer(l, head, from, FL_ANSWER_FENCED, FL_NOBODY);
-        return false;
-    }
-    if (head->incarnation > s->incarnation) {
-        forget_process(l, (int)head->stream);
-        s->incarnation = head->incarnation;
-    }
-    s->known = true;
-    s->peer = *from;
-    s->heard_ms = l->now_ms;
-    return true;
-}
-
-/* Of this job, of a stream that there is. */
-static bool admit_message(fl_ps_lane *l, const fl_peer *from)
-{
-    const fl_msg_head *head = &l->msg.head;
-
-    if (kinds[head->kind].flags & FL_KIND_OF_ANYBODY)
-        return true; /* is answered in words */
-    if (head->job != l->job || head->stream >= (uint32_t)l->o.n_stream ||
-        !kinds[head->kind].handler || head->incarnation == 0) {
-        l->counts.strays++;
-        return false;
-    }
-    return is_current(l, from);
 }
 
 void fl_lane_receive(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
@@ -398,9 +347,9 @@ void fl_lane_receive(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
     }
     if (status != FLEET_OK)
         l->counts.bad++;
-    if (status != FLEET_OK || !admit_message(l, from))
+    if (status != FLEET_OK || !fl_lane_admit(l, from))
         return;
-    flags = kinds[l->msg.head.kind].flags;
+    flags = fl_lane_kinds[l->msg.head.kind].flags;
     if (l->state == FL_LANE_FAILED && !(flags & FL_KIND_OF_ANYBODY))
         send_abort(l, from, l->msg.head.stream);
     else if (l->busy && flags & FL_KIND_NEEDS_STORE)

@@ -15,6 +15,8 @@
  * numbers of all workers (of none of them: a barrier). */
 #pragma once
 
+#include <stdatomic.h>
+
 #include "net/message.h"
 #include "net/socket.h"
 #include "ps/partition.h"
@@ -39,10 +41,21 @@ typedef struct fl_lane_host {
     void (*begin)(void *arg, const fl_lane_command *command);
 } fl_lane_host;
 
+/* What tells a server's process, and the run of its job, from every other one;
+ * its lanes share it. A worker learns both from HELLO's answer, and says them
+ * with every message: what it has for another process is never applied. */
+typedef struct fl_server_identity {
+    uint32_t nonce; /* of the process, never 0 */
+    uint32_t generation;
+    _Atomic uint32_t run; /* server 0 draws it; another server has it from the
+                             first worker of the run, and 0 before */
+} fl_server_identity;
+
 typedef struct fl_lane_options {
     const fl_partition *layout; /* of the lane's own store */
-    int server, lane, n_lane;   /* lanes of this server */
-    int n_stream;               /* workers */
+    fl_server_identity *identity;
+    int server, lane, n_lane; /* lanes of this server */
+    int n_stream;             /* workers */
     bool sync;
     bool scaled;         /* training is in float16: a step may bring nothing */
     const char *job;     /* id */

@@ -103,6 +103,40 @@ static fleet_status check_hello(const fl_ps_lane *l, const hello *h)
     return status;
 }
 
+/* Runs are numbered by the clock. */
+static bool is_later(uint32_t run, uint32_t other)
+{
+    return (int32_t)(run - other) > 0;
+}
+
+/* The worker has its run from server 0. A server that a worker of an earlier
+ * run has found first goes over to the later one, as long as it has done
+ * nothing; otherwise the worker asks again until the server has ended. */
+static fl_msg_status check_run(fl_ps_lane *l)
+{
+    const fl_msg_head *head = &l->msg.head;
+    uint32_t run = fl_msg_run(head->job), own = l->run;
+
+    if (head->peer != 0 && head->peer != l->o.identity->nonce) {
+        fl_fail(FLEET_EPEER, "server %d has been replaced", l->o.server);
+        return FL_ANSWER_REFUSED;
+    }
+    if (run == own || (run == 0 && l->o.server == 0))
+        return FL_ANSWER_OK;
+    if (l->o.server > 0 && run != 0 && (own == 0 || is_later(run, own))) {
+        if (own != 0 && fl_lane_is_used(l)) {
+            fl_fail(FLEET_EEXIST, "server %d serves an earlier run of the job",
+                    l->o.server);
+            return FL_ANSWER_TAKEN;
+        }
+        atomic_store(&l->o.identity->run, run);
+        fl_lane_enter_run(l);
+        return FL_ANSWER_OK;
+    }
+    fl_fail(FLEET_EPEER, "worker %u is a worker of another run", head->stream);
+    return FL_ANSWER_REFUSED;
+}
+
 /* FL_ANSWER_OK, with the incarnation; or why not. */
 static fl_msg_status grant_place(fl_ps_lane *l, const hello *h,
                                  uint32_t *incarnation)
@@ -120,9 +154,10 @@ static fl_msg_status grant_place(fl_ps_lane *l, const hello *h,
     }
     if (s->nonce) {
         fl_fail(FLEET_EEXIST,
-                "%.90s says that it is worker %u, and so does %s, which is "
-                "alive",
-                h->who, l->msg.head.stream, s->who);
+                "%.90s says that it is worker %u, and so does %s, which was "
+                "heard of %.1f s ago",
+                h->who, l->msg.head.stream, s->who,
+                (double)(l->now_ms - s->heard_ms) / 1000);
         return FL_ANSWER_TAKEN;
     }
     s->nonce = nonce;
@@ -138,7 +173,8 @@ static void answer_hello(fl_ps_lane *l, const fl_peer *from, const hello *h)
     fl_stream_state *s;
     fl_msg_writer w;
 
-    if (check_hello(l, h) == FLEET_OK)
+    if (check_hello(l, h) == FLEET_OK &&
+        (status = check_run(l)) == FL_ANSWER_OK)
         status = grant_place(l, h, &incarnation);
     if (status != FL_ANSWER_OK) {
         fl_lane_refuse(l, &l->msg.head, from, status, fl_last_code(), "%s",

@@ -1,6 +1,7 @@
 /* lane_internal.h - the state of a lane and of its streams, shared by lane.c
- * (packets, answers, deadlines), lane_handshake.c, lane_push.c (contributions),
- * lane_update.c, lane_pull.c (reads) and lane_reduce.c (sums over workers). */
+ * (packets, answers, deadlines), lane_admit.c (whose messages are taken),
+ * lane_handshake.c, lane_push.c (contributions), lane_update.c, lane_pull.c
+ * (reads) and lane_reduce.c (sums over workers). */
 #pragma once
 
 #include "ps/server/aggregate.h"
@@ -49,7 +50,8 @@ typedef struct fl_stream_state {
 struct fl_ps_lane {
     fl_lane_options o;
     fl_lane_host host;
-    uint64_t job; /* its id's hash, as messages have it */
+    uint64_t job; /* of run 0 */
+    uint32_t run; /* that its streams are of; 0: of none yet */
     fl_aggregate aggregate;
     fl_stream_state *stream;
     int64_t version;
@@ -71,10 +73,18 @@ struct fl_ps_lane {
     fl_lane_state state;
     fl_error error;
     fl_lane_counts counts;
-    fl_msg msg; /* that is being read */
+    bool has_warned; /* of workers of another run */
+    fl_msg msg;      /* that is being read */
 };
 
 typedef void fl_lane_handler(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
+
+/* What message.def says of a kind. */
+typedef struct fl_lane_kind {
+    int flags;
+    fl_lane_handler *handler;
+} fl_lane_kind;
+extern const fl_lane_kind fl_lane_kinds[FL_MSG_KINDS];
 
 static inline bool fl_contributes(const fl_stream_state *s)
 {
@@ -87,7 +97,26 @@ static inline bool fl_is_active(const fl_stream_state *s)
     return !s->left && !s->ended;
 }
 
+/* --- whose messages are taken (lane_admit.c) ------------------------------ */
+
+/* l->msg is of this job, run and process, and of a stream that it has. */
+bool fl_lane_admit(fl_ps_lane *l, const fl_peer *from);
+
+/* Take over the run of the server, if it is another one than the lane's: what
+ * the streams have begun is forgotten. A lane that has done anything for the
+ * earlier run fails. */
+void fl_lane_enter_run(fl_ps_lane *l);
+
+/* Anything that a run could not begin with was done for a worker. */
+bool fl_lane_is_used(const fl_ps_lane *l);
+
 /* --- answers (lane.c) ----------------------------------------------------- */
+
+/* The job's number in this run. */
+static inline uint64_t fl_lane_job(const fl_ps_lane *l)
+{
+    return l->job | l->run;
+}
 
 /* Begin an answer to that request; sections may follow. */
 void fl_lane_begin_answer(fl_ps_lane *l, fl_msg_writer *w,

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -48,6 +49,7 @@ typedef struct lane_runner {
 
 struct fl_server {
     fl_server_options o;
+    fl_server_identity identity;
     lane_runner *runner; /* o.n_lane of them */
     const char **address;
     char *program;
@@ -318,6 +320,7 @@ static fleet_status bind_lane(fl_server *s, lane_runner *r)
 static fleet_status make_lane(fl_server *s, lane_runner *r)
 {
     const fl_lane_options options = {.layout = &r->layout,
+                                     .identity = &s->identity,
                                      .server = s->o.index,
                                      .lane = r->number,
                                      .n_lane = s->o.n_lane,
@@ -339,6 +342,22 @@ static fleet_status make_lane(fl_server *s, lane_runner *r)
     return fl_lane_create(&r->lane, &options, &host, fl_now_ms());
 }
 
+/* Runs of one job are told apart, and put in order, by the time at which they
+ * began: milliseconds, which come around after 49 days. */
+static void draw_identity(fl_server *s)
+{
+    struct timespec now;
+
+    do {
+        clock_gettime(CLOCK_REALTIME, &now);
+        s->identity.nonce = (uint32_t)fl_nonce();
+        if (s->o.index == 0)
+            s->identity.run =
+                (uint32_t)(now.tv_sec * 1000ll + now.tv_nsec / 1000000);
+    } while (s->identity.nonce == 0 ||
+             (s->o.index == 0 && s->identity.run == 0));
+}
+
 static fleet_status make_all(fl_server *s)
 {
     FL_TRY(FL_NEW(&s->runner, (size_t)s->o.n_lane * sizeof *s->runner));
@@ -352,6 +371,7 @@ static fleet_status make_all(fl_server *s)
     if (!is_inproc(s))
         FL_TRY(fl_ipc_folder_open(&s->folder));
     s->mark = (uint32_t)fl_nonce();
+    draw_identity(s);
     for (int i = 0; i < s->o.n_lane; i++) {
         FL_TRY(bind_lane(s, &s->runner[i]));
         FL_TRY(make_store(s, &s->runner[i]));

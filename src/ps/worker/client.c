@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/hash.h"
 #include "base/memory.h"
 
 enum { FIRST_WINDOW = 16 << 20 };
@@ -15,7 +14,7 @@ fleet_status fl_client_create(fl_client **client, const fl_client_options *o,
     FL_TRY(FL_NEW(client, sizeof **client));
     (*client)->o = *o;
     (*client)->host = *host;
-    (*client)->job = fl_hash(o->job, strlen(o->job), 0);
+    (*client)->job = fl_msg_job(o->job, 0);
     return FLEET_OK;
 }
 
@@ -50,6 +49,16 @@ void fl_client_set_incarnation(fl_client *c, uint32_t incarnation)
     c->incarnation = incarnation;
 }
 
+void fl_client_set_run(fl_client *c, uint32_t run)
+{
+    c->job = fl_msg_job(c->o.job, run);
+}
+
+void fl_client_set_peer(fl_client *c, int lane, uint32_t nonce)
+{
+    c->lane[lane].peer = nonce;
+}
+
 /* --- requests ------------------------------------------------------------- */
 
 void fl_request_clear(fl_request *r)
@@ -67,23 +76,25 @@ void fl_request_done(fl_request *r)
     *r = (fl_request){0};
 }
 
-fl_msg_head fl_client_head(const fl_client *c, fl_msg_kind kind)
+fl_msg_head fl_client_head(const fl_client *c, int lane, fl_msg_kind kind)
 {
     return (fl_msg_head){.version = FL_MSG_VERSION,
                          .kind = (uint8_t)kind,
                          .job = c->job,
                          .stream = c->o.stream,
                          .incarnation = c->incarnation,
+                         .peer = c->lane[lane].peer,
                          .timeout_ms = (uint32_t)c->o.request_ms};
 }
 
-void fl_client_begin(fl_client *c, fl_request *r, fl_msg_writer *w,
+void fl_client_begin(fl_client *c, int lane, fl_request *r, fl_msg_writer *w,
                      fl_msg_kind kind, uint64_t step, uint16_t flags)
 {
-    fl_msg_head head = fl_client_head(c, kind);
+    fl_msg_head head = fl_client_head(c, lane, kind);
 
     if (r->n_piece == 0)
         r->id = ++c->requests;
+    r->lane = lane;
     r->kind = (uint8_t)kind;
     head.flags = flags;
     head.step = step;
@@ -127,11 +138,10 @@ void fl_client_send_pieces(fl_client *c, int lane, int64_t now_ms)
         }
 }
 
-void fl_client_send(fl_client *c, fl_request *r, int lane, int64_t now_ms)
+void fl_client_send(fl_client *c, fl_request *r, int64_t now_ms)
 {
-    fl_request **at = &c->lane[lane].first;
+    fl_request **at = &c->lane[r->lane].first;
 
-    r->lane = lane;
     r->next = NULL;
     r->begun_ms = now_ms;
     r->waiting_ms = -1;
@@ -144,7 +154,7 @@ void fl_client_send(fl_client *c, fl_request *r, int lane, int64_t now_ms)
     while (*at)
         at = &(*at)->next;
     *at = r;
-    fl_client_send_pieces(c, lane, now_ms);
+    fl_client_send_pieces(c, r->lane, now_ms);
 }
 
 static void unlink_request(fl_client *c, fl_request *r)
@@ -209,7 +219,7 @@ fleet_status fl_client_result(fl_client *c, const fl_request *r,
 
 static void send_abort(fl_client *c, int lane)
 {
-    fl_msg_head head = fl_client_head(c, FL_MSG_ABORT);
+    fl_msg_head head = fl_client_head(c, lane, FL_MSG_ABORT);
     fl_msg_writer w;
     fl_packet *p;
 
@@ -332,6 +342,28 @@ static void receive_other_version(fl_client *c, int lane)
     fl_client_fail(c, FLEET_EUNSUPPORTED, text, false);
 }
 
+/* Another process has the lane's address now, and knows nothing of what this
+ * worker has sent. Servers of this run hear of it; if the whole run is over, a
+ * server that answers may be of the new one already. */
+static bool is_replaced(fl_client *c, int lane)
+{
+    const fl_msg_head *head = &c->msg.head;
+    const fl_client_lane *l = &c->lane[lane];
+    uint32_t run = fl_msg_run(c->job);
+    bool same_run =
+        run == 0 || fl_msg_run(head->job) == 0 || fl_msg_run(head->job) == run;
+    char text[300];
+
+    if (same_run && (l->peer == 0 || head->peer == l->peer) &&
+        head->generation == 0)
+        return false;
+    snprintf(text, sizeof text, "%s has been replaced%s", l->name,
+             same_run ? " by another process"
+                      : ": this is a worker of another run");
+    fl_client_fail(c, FLEET_EPEER, text, same_run);
+    return true;
+}
+
 void fl_client_receive(fl_client *c, int lane, fl_packet *p, int64_t now_ms)
 {
     fleet_status status = fl_msg_decode(p, &c->msg);
@@ -340,8 +372,8 @@ void fl_client_receive(fl_client *c, int lane, fl_packet *p, int64_t now_ms)
 
     if (status == FLEET_EUNSUPPORTED)
         receive_other_version(c, lane);
-    if (status != FLEET_OK || c->msg.head.job != c->job ||
-        c->msg.head.stream != c->o.stream)
+    if (status != FLEET_OK || !fl_msg_same_id(c->msg.head.job, c->job) ||
+        c->msg.head.stream != c->o.stream || is_replaced(c, lane))
         return;
     l->heard_ms = now_ms;
     if (c->msg.head.kind == FL_MSG_ABORT) {

@@ -67,20 +67,25 @@ void fl_client_destroy(fl_client *c);
 fleet_status fl_client_add_lane(fl_client *c, const char *name, int64_t now_ms);
 void fl_client_set_incarnation(fl_client *c, uint32_t incarnation);
 
+/* From then on messages are of that run, and for the process of that nonce; an
+ * answer of another run or process fails the client. */
+void fl_client_set_run(fl_client *c, uint32_t run);
+void fl_client_set_peer(fl_client *c, int lane, uint32_t nonce);
+
 /* --- requests ------------------------------------------------------------- */
 
 /* Forget what the request was about; for a new one. */
 void fl_request_clear(fl_request *r);
 void fl_request_done(fl_request *r); /* and its memory */
 
-/* Make a piece: begin the message of a request that is cleared, or that has
- * pieces already; write sections; fl_client_add() takes it. */
-void fl_client_begin(fl_client *c, fl_request *r, fl_msg_writer *w,
+/* Make a piece: begin the message of a request to a lane that is cleared, or
+ * that has pieces already; write sections; fl_client_add() takes it. */
+void fl_client_begin(fl_client *c, int lane, fl_request *r, fl_msg_writer *w,
                      fl_msg_kind kind, uint64_t step, uint16_t flags);
 fleet_status fl_client_add(fl_client *c, fl_request *r, fl_msg_writer *w);
 
-/* Send it to the lane. A client that has failed makes it done at once. */
-void fl_client_send(fl_client *c, fl_request *r, int lane, int64_t now_ms);
+/* Send it to its lane. A client that has failed makes it done at once. */
+void fl_client_send(fl_client *c, fl_request *r, int64_t now_ms);
 void fl_client_cancel(fl_client *c, fl_request *r);
 
 /* Cancel n requests and free their array; NULL is fine. */

@@ -6,6 +6,7 @@
 
 typedef struct fl_client_lane {
     char name[160];
+    uint32_t peer; /* nonce of the server's process; 0: not known yet */
     int64_t heard_ms;
     uint64_t heard_heartbeat; /* number of the last one that was answered */
     size_t in_flight, window; /* bytes */
@@ -26,8 +27,8 @@ struct fl_client {
     fl_msg msg;     /* that is being read */
 };
 
-/* The head of a message of this client, without request and step. */
-fl_msg_head fl_client_head(const fl_client *c, fl_msg_kind kind);
+/* The head of a message to that lane, without request and step. */
+fl_msg_head fl_client_head(const fl_client *c, int lane, fl_msg_kind kind);
 
 /* Send what the window allows; one piece may always be under way. */
 void fl_client_send_pieces(fl_client *c, int lane, int64_t now_ms);

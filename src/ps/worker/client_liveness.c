@@ -17,7 +17,7 @@ static void send_heartbeats(fl_client *c, int64_t now_ms)
     c->heartbeats++;
     c->heartbeat_at_ms = now_ms + c->o.heartbeat_ms;
     for (int i = 0; i < c->n_lane; i++) {
-        fl_msg_head head = fl_client_head(c, FL_MSG_HEARTBEAT);
+        fl_msg_head head = fl_client_head(c, i, FL_MSG_HEARTBEAT);
         fl_msg_writer w;
         fl_packet *p;
 

@@ -69,11 +69,11 @@ static fleet_status say_hello(handshake *h, fl_request *r, int server)
     if (!text)
         return FLEET_ENOMEM;
     fl_client_cancel(h->client, r);
-    fl_client_begin(h->client, r, &w, FL_MSG_HELLO, 0, 0);
+    fl_client_begin(h->client, server, r, &w, FL_MSG_HELLO, 0, 0);
     fl_msg_text(&w, FL_SECTION_HELLO, text);
     fl_free(text);
     FL_TRY(fl_client_add(h->client, r, &w));
-    fl_client_send(h->client, r, server, fl_now_ms());
+    fl_client_send(h->client, r, fl_now_ms());
     return FLEET_OK;
 }
 
@@ -175,11 +175,14 @@ static fleet_status read_lanes(handshake *h, int server, fl_job_lanes *lanes)
 {
     const fl_msg *msg = fl_client_answer(h->client, &h->request[server]);
     size_t capacity = (size_t)lanes->n;
+    uint32_t peer;
 
     if (!msg || msg->head.n_section < 1 || msg->head.n_section > FL_MOST_LANE)
         return fl_fail(FLEET_EFORMAT, "server %d at %s has no lanes", server,
                        fl_address_text(h->o->address[server]));
     lanes->n_lane[server] = msg->head.n_section;
+    peer = msg->head.peer;
+    fl_client_set_peer(h->client, server, peer);
     FL_TRY(fl_grow(&lanes->lane, &capacity,
                    (size_t)(lanes->n + msg->head.n_section),
                    sizeof *lanes->lane));
@@ -192,6 +195,7 @@ static fleet_status read_lanes(handshake *h, int server, fl_job_lanes *lanes)
 
         fl_free(text);
         FL_TRY(status);
+        lanes->lane[lanes->n].peer = peer;
         lanes->elsewhere = lanes->elsewhere || lanes->lane[lanes->n].elsewhere;
         lanes->n++;
     }
@@ -223,6 +227,8 @@ static fleet_status say_all(handshake *h, fl_job_lanes *lanes)
     FL_TRY(await_server(h, 0));
     msg = fl_client_answer(h->client, &h->request[0]);
     lanes->incarnation = msg ? msg->head.incarnation : 0;
+    lanes->run = msg ? fl_msg_run(msg->head.job) : 0;
+    fl_client_set_run(h->client, lanes->run);
     for (int i = 1; i < h->o->n_server; i++)
         FL_TRY(say_hello(h, &h->request[i], i));
     for (int i = 0; i < h->o->n_server; i++) {

@@ -22,10 +22,11 @@ typedef struct fl_hello_options {
 typedef struct fl_hello_lane {
     char address[FL_ADDRESS_SIZE];
     bool elsewhere; /* on another machine */
+    uint32_t peer;  /* nonce of its process */
 } fl_hello_lane;
 
 typedef struct fl_job_lanes {
-    uint32_t incarnation;
+    uint32_t incarnation, run;
     int n_lane[FL_MOST_SERVER]; /* by server */
     fl_hello_lane *lane;        /* of all servers in turn; fl_free() it */
     int n;

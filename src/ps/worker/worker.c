@@ -106,8 +106,8 @@ static fleet_status begin_request(pull_writer *a)
     a->r->n_piece = 0;
     a->r->bytes = 0;
     fl_request_clear(&a->r->request);
-    fl_client_begin(a->w->client, &a->r->request, &a->writer, FL_MSG_PULL, 0,
-                    0);
+    fl_client_begin(a->w->client, a->lane, &a->r->request, &a->writer,
+                    FL_MSG_PULL, 0, 0);
     return FLEET_OK;
 }
 
@@ -119,7 +119,7 @@ static fleet_status end_request(pull_writer *a)
         return FLEET_OK;
     a->r = NULL;
     FL_TRY(fl_client_add(a->w->client, &r->request, &a->writer));
-    fl_client_send(a->w->client, &r->request, a->lane, fl_worker_now(a->w));
+    fl_client_send(a->w->client, &r->request, fl_worker_now(a->w));
     return FLEET_OK;
 }
 

@@ -265,6 +265,7 @@ static fleet_status connect_lanes(fl_worker_io *l, const fl_job_lanes *lanes)
             FL_TRY(fl_socket_connect(&l->socket[at], lanes->lane[at].address));
             l->n_lane++;
             FL_TRY(fl_client_add_lane(l->client, name, fl_now_ms()));
+            fl_client_set_peer(l->client, at, lanes->lane[at].peer);
         }
     return FLEET_OK;
 }
@@ -283,6 +284,7 @@ static fleet_status make_client(fl_worker_io *l, const fl_job_lanes *lanes)
 
     FL_TRY(fl_client_create(&l->client, &options, &host));
     fl_client_set_incarnation(l->client, lanes->incarnation);
+    fl_client_set_run(l->client, lanes->run);
     return connect_lanes(l, lanes);
 }
 

@@ -12,8 +12,8 @@ static fleet_status make_step(fl_worker *w, uint16_t flags, fl_section_op op,
         fl_msg_writer writer;
 
         fl_request_clear(&w->push[i]);
-        fl_client_begin(w->client, &w->push[i], &writer, FL_MSG_STEP, w->step,
-                        flags | FL_MSG_END_OF_STEP);
+        fl_client_begin(w->client, i, &w->push[i], &writer, FL_MSG_STEP,
+                        w->step, flags | FL_MSG_END_OF_STEP);
         if (text)
             fl_msg_text(&writer, op, text);
         FL_TRY(fl_client_add(w->client, &w->push[i], &writer));
@@ -31,7 +31,7 @@ static fleet_status send_step(fl_worker *w, uint16_t flags, fl_section_op op,
     FL_TRY(fl_worker_undo_step(w, w->push, make_step(w, flags, op, text)));
     w->pushed = true;
     for (int i = 0; i < w->n_lane; i++)
-        fl_client_send(w->client, &w->push[i], i, fl_worker_now(w));
+        fl_client_send(w->client, &w->push[i], fl_worker_now(w));
     return FLEET_OK;
 }
 
@@ -43,14 +43,14 @@ static fleet_status send_numbers(fl_worker *w, fl_request *r, fl_reduction how,
     fl_msg_writer writer;
     void *values;
 
-    fl_client_begin(w->client, r, &writer, FL_MSG_REDUCE, w->reduced + 1, 0);
+    fl_client_begin(w->client, 0, r, &writer, FL_MSG_REDUCE, w->reduced + 1, 0);
     fl_msg_section(&writer, FL_SECTION_REDUCE, (uint32_t)how);
     values = fl_msg_column(&writer, FL_COLUMN_VALUES, (size_t)n * sizeof *x);
     if (values && n > 0)
         memcpy(values, x, (size_t)n * sizeof *x);
     FL_TRY(fl_client_add(w->client, r, &writer));
     w->reduced++;
-    fl_client_send(w->client, r, 0, fl_worker_now(w));
+    fl_client_send(w->client, r, fl_worker_now(w));
     return FLEET_OK;
 }
 
@@ -145,10 +145,10 @@ static fleet_status query_hash(fl_worker *w, fl_request *r, int lane, int table)
 {
     fl_msg_writer writer;
 
-    fl_client_begin(w->client, r, &writer, FL_MSG_QUERY, 0, 0);
+    fl_client_begin(w->client, lane, r, &writer, FL_MSG_QUERY, 0, 0);
     fl_msg_section(&writer, FL_SECTION_HASH, (uint32_t)table);
     FL_TRY(fl_client_add(w->client, r, &writer));
-    fl_client_send(w->client, r, lane, fl_worker_now(w));
+    fl_client_send(w->client, r, fl_worker_now(w));
     return FLEET_OK;
 }
 

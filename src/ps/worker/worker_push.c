@@ -75,8 +75,8 @@ static fleet_status begin_section(packing *a, fl_section_op op, int table,
                     a->writer.n_section >= FL_MSG_MOST_SECTION - 1))
         FL_TRY(end_piece(a));
     if (!a->open) {
-        fl_client_begin(a->w->client, request_of(a), &a->writer, FL_MSG_STEP,
-                        a->w->step, 0);
+        fl_client_begin(a->w->client, a->lane, request_of(a), &a->writer,
+                        FL_MSG_STEP, a->w->step, 0);
         a->bytes = 0;
         a->open = true;
     }
@@ -322,12 +322,12 @@ static fleet_status send_clip(fl_worker *w, int lane, float factor)
     fl_section *s;
 
     fl_request_clear(r);
-    fl_client_begin(w->client, r, &writer, FL_MSG_CLIP, w->step, 0);
+    fl_client_begin(w->client, lane, r, &writer, FL_MSG_CLIP, w->step, 0);
     s = fl_msg_section(&writer, FL_SECTION_CLIP, 0);
     if (s)
         s->learning_rate = factor;
     FL_TRY(fl_client_add(w->client, r, &writer));
-    fl_client_send(w->client, r, lane, fl_worker_now(w));
+    fl_client_send(w->client, r, fl_worker_now(w));
     return FLEET_OK;
 }
 
@@ -407,7 +407,7 @@ static fleet_status send_push(fl_worker *w)
     fleet_status status;
 
     for (int i = 0; i < w->n_lane; i++)
-        fl_client_send(w->client, &w->pushing[i], i, fl_worker_now(w));
+        fl_client_send(w->client, &w->pushing[i], fl_worker_now(w));
     status = fl_worker_wait_update(w);
     for (int i = 0; status != FLEET_OK && i < w->n_lane; i++)
         fl_client_cancel(w->client, &w->pushing[i]);

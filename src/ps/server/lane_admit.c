@@ -1,0 +1,116 @@
+/* lane_admit.c - whose messages a lane takes: of workers of its run, for its
+ * process, of the latest process of each worker. */
+#include <stdatomic.h>
+
+#include "ps/server/lane_internal.h"
+
+/* What a stream has begun, and has not been applied. A command that is under
+ * way goes on: it is the stream's step, whichever process asked for it. A sum
+ * that waits for its clip is made anew. */
+static void forget_process(fl_ps_lane *l, int stream)
+{
+    fl_stream_state *s = &l->stream[stream];
+
+    if (fl_contributes(s))
+        l->norming = false;
+    fl_stream_reset(s);
+    s->ended = false;
+    fl_parked_forget(&l->pulls, stream);
+    l->last_behind = fl_parked_forget(&l->behind, stream);
+    fl_parked_free(s->reducing);
+    s->reducing = NULL;
+}
+
+/* A process that was replaced has no say any more; a new one forgets what the
+ * old one had begun. */
+static bool is_current(fl_ps_lane *l, const fl_peer *from)
+{
+    const fl_msg_head *head = &l->msg.head;
+    fl_stream_state *s = &l->stream[head->stream];
+
+    if (head->incarnation < s->incarnation) {
+        fl_lane_answer(l, head, from, FL_ANSWER_FENCED, FL_NOBODY);
+        return false;
+    }
+    if (head->incarnation > s->incarnation) {
+        forget_process(l, (int)head->stream);
+        s->incarnation = head->incarnation;
+    }
+    s->known = true;
+    s->peer = *from;
+    s->heard_ms = l->now_ms;
+    return true;
+}
+
+bool fl_lane_is_used(const fl_ps_lane *l)
+{
+    bool is_used = l->busy;
+
+    for (int i = 0; i < l->o.n_stream; i++)
+        is_used = is_used || l->stream[i].done > 0 || l->stream[i].reduced > 0;
+    return is_used;
+}
+
+void fl_lane_enter_run(fl_ps_lane *l)
+{
+    uint32_t run = atomic_load(&l->o.identity->run);
+
+    if (run == l->run)
+        return;
+    if (fl_lane_is_used(l)) {
+        fl_lane_abort(l, FLEET_EPEER,
+                      "a worker of another run has trained with this server");
+        return;
+    }
+    for (int i = 0; i < l->o.n_stream; i++) {
+        fl_stream_state *s = &l->stream[i];
+
+        forget_process(l, i);
+        s->known = false;
+        s->incarnation = 0;
+        s->nonce = 0;
+        *s->who = 0;
+    }
+    l->run = run;
+    l->begun_ms = l->now_ms;
+    l->pending_ms = -1;
+}
+
+/* A worker that outlived its servers, or was cut off from them, goes on sending
+ * to their addresses. Nothing of it is taken, and the answer tells it that this
+ * is another process. */
+static bool is_for_this_process(fl_ps_lane *l, const fl_peer *from)
+{
+    const fl_msg_head *head = &l->msg.head;
+
+    fl_lane_enter_run(l);
+    if (head->job == fl_lane_job(l) && head->peer == l->o.identity->nonce &&
+        head->generation == l->o.identity->generation)
+        return true;
+    if (!l->has_warned)
+        FL_WARN(l->o.log, "server %d: worker %u is %s: nothing of it is taken",
+                l->o.server, head->stream,
+                head->job == fl_lane_job(l)
+                    ? "a worker of a server process that was replaced"
+                    : "a worker of another run");
+    l->has_warned = true;
+    l->counts.strays++;
+    fl_lane_answer(l, head, from, FL_ANSWER_FENCED, FL_NOBODY);
+    return false;
+}
+
+/* Of this job, of a stream that there is. */
+bool fl_lane_admit(fl_ps_lane *l, const fl_peer *from)
+{
+    const fl_msg_head *head = &l->msg.head;
+
+    if (fl_lane_kinds[head->kind].flags & FL_KIND_OF_ANYBODY)
+        return true; /* is answered in words */
+    if (!fl_msg_same_id(head->job, l->job) ||
+        head->stream >= (uint32_t)l->o.n_stream ||
+        !fl_lane_kinds[head->kind].handler || head->incarnation == 0) {
+        l->counts.strays++;
+        return false;
+    }
+    return is_for_this_process(l, from) && is_current(l, from);
+}

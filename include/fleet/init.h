@@ -67,7 +67,8 @@ typedef struct fleet_options {
     int64_t connect_deadline_ms; /* 60,000: until a peer is reached */
     int64_t request_deadline_ms; /* 30,000: until a request is answered */
     int64_t peer_deadline_ms;    /* 10,000: a peer is silent that long: dead */
-    int64_t step_deadline_ms;    /* 600,000: a wait for a peer that lives */
+    int64_t step_deadline_ms;    /* 600,000: a wait for a peer that lives,
+                                    without progress of it */
 
     int server_lanes;       /* threads of a server, each with rows of its own;
                                0: FLEET_SERVER_LANES, else a fourth of the

@@ -15,7 +15,22 @@
 #include "base/memory.h"
 #include "base/thread.h"
 
-enum { WRITE_BUFFER = 1 << 20 };
+/* A larger read is made in parts of READ_PART bytes, so that it can be seen to
+ * get on. */
+enum { WRITE_BUFFER = 1 << 20, READ_PART = 16 << 20 };
+
+static _Thread_local atomic_uint_least64_t *counter;
+
+void fl_file_count(atomic_uint_least64_t *bytes)
+{
+    counter = bytes;
+}
+
+static void count_bytes(size_t n)
+{
+    if (counter)
+        atomic_fetch_add(counter, n);
+}
 
 static fleet_status io_failed(const char *what, const char *path)
 {
@@ -27,7 +42,8 @@ static fleet_status io_failed(const char *what, const char *path)
 static fleet_status read_all(int fd, const char *path, char *to, size_t size)
 {
     for (size_t done = 0; done < size;) {
-        ssize_t n = read(fd, to + done, size - done);
+        size_t part = size - done < READ_PART ? size - done : READ_PART;
+        ssize_t n = read(fd, to + done, part);
 
         if (n < 0 && errno == EINTR)
             continue;
@@ -39,6 +55,7 @@ static fleet_status read_all(int fd, const char *path, char *to, size_t size)
                            "%zu bytes",
                            path, done, size);
         done += (size_t)n;
+        count_bytes((size_t)n);
     }
     return FLEET_OK;
 }
@@ -153,6 +170,7 @@ static fleet_status write_all(int fd, const char *path, const char *data,
             return io_failed("write", path);
         data += n;
         size -= (size_t)n;
+        count_bytes((size_t)n);
     }
     return FLEET_OK;
 }

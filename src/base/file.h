@@ -2,6 +2,7 @@
  * old one or the new one, names matched. */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -38,6 +39,10 @@ char *fl_path_join(const char *folder, const char *name);
 /* The descriptor moved above the standard ones: a host that has closed those
  * would write its lines into our files. -1 stays -1, with errno. */
 int fl_fd_lift(int fd);
+
+/* From now on what this thread reads and writes by the functions of this header
+ * is added to *bytes as it gets on; NULL: no more. */
+void fl_file_count(atomic_uint_least64_t *bytes);
 
 /* A file being written: buffered, every byte hashed (XXH64). */
 typedef struct fl_writer {

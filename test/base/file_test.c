@@ -35,6 +35,31 @@ static int count_entries(const char *path)
     return n;
 }
 
+TEST(what_a_thread_reads_and_writes_is_counted_as_it_gets_on)
+{
+    atomic_uint_least64_t bytes = 0;
+    const size_t size = 3 << 20;
+    char *data = calloc(1, size), *back;
+    fl_writer w;
+
+    CHECK(data != NULL);
+    fl_file_count(&bytes);
+    CHECK_OK(fl_writer_open(&w, test_folder(), "counted"));
+    fl_writer_put(&w, data, size);
+    CHECK(bytes >= 2 << 20);
+    fl_writer_put(&w, data, 5);
+    CHECK_OK(fl_writer_close(&w, NULL, NULL));
+    CHECK_INT(bytes, size + 5);
+    CHECK_OK(fl_file_read(test_path("counted"), &back, &(size_t){0}));
+    CHECK_INT(bytes, 2 * (size + 5));
+    fl_file_count(NULL);
+    fl_free(back);
+    CHECK_OK(fl_file_read(test_path("counted"), &back, &(size_t){0}));
+    CHECK_INT(bytes, 2 * (size + 5));
+    fl_free(back);
+    free(data);
+}
+
 /* --- whole files --------------------------------------------------------- */
 
 TEST(a_file_is_read_whole_with_a_zero_after_it)

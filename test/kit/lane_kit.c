@@ -26,6 +26,11 @@ static void keep_command(void *arg, const fl_lane_command *command)
     k->command = command->kind;
 }
 
+static uint64_t command_progress(void *arg)
+{
+    return ((lane_kit *)arg)->command_progress;
+}
+
 static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
                     bool scaled, int server)
 {
@@ -43,7 +48,7 @@ static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
                          .peer_ms = 1000,
                          .step_ms = 5000,
                          .most_open = 4000};
-    const fl_lane_host host = {k, keep_sent, keep_command};
+    const fl_lane_host host = {k, keep_sent, keep_command, command_progress};
 
     memset(k, 0, sizeof *k);
     CHECK_OK(fl_packet_pool_create(&k->pool, 1 << 20));

@@ -25,6 +25,7 @@ typedef struct lane_kit {
     int n_sent;
     int n_command; /* begun */
     fl_job_command command;
+    uint64_t command_progress;
     int64_t now_ms;
     fl_msg msg; /* the last that was heard, and its packet */
     fl_packet *heard;

@@ -81,6 +81,7 @@ static void open_node(ps_node *n)
         .connect_deadline_ms = j->connect_ms ? j->connect_ms : LONG_MS,
         .request_deadline_ms = j->request_ms ? j->request_ms : LONG_MS,
         .peer_deadline_ms = j->peer_ms ? j->peer_ms : LONG_MS,
+        .step_deadline_ms = j->step_ms,
         .server_lanes = or_one(j->lanes)};
 
     n->log[0] = n->error[0] = 0;

@@ -65,6 +65,7 @@ struct ps_job {
     /* makes s.f, a program that is minimized, data; NULL: the scene */
     void (*open)(ps_node *n, const fleet_options *o);
     int connect_ms, request_ms, peer_ms; /* 0: 30 s */
+    int step_ms;                         /* 0: the library's */
     bool no_listen_fd; /* servers that are processes bind for themselves */
     void *user;
 

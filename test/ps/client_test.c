@@ -19,6 +19,8 @@ typedef struct scene {
     int n_sent;
     int64_t now_ms;
     bool waits; /* the lane says so with each beat */
+    uint32_t waits_for;
+    uint64_t progress; /* and that it is so far */
 } scene;
 
 static void keep_sent(void *arg, int lane, fl_packet *p)
@@ -45,6 +47,7 @@ static void open_scene(scene *s, size_t window)
     const fl_client_host host = {s, keep_sent};
 
     memset(s, 0, sizeof *s);
+    s->waits_for = 2;
     CHECK_OK(fl_packet_pool_create(&s->pool, 1 << 20));
     o.pool = s->pool;
     CHECK_OK(fl_client_create(&s->client, &o, &host));
@@ -110,7 +113,9 @@ static void answer_beat(scene *s, int i)
     s->sent[i].kind = FL_MSG_STEP;
     s->sent[i].request = s->request.id;
     if (s->waits)
-        answer(s, i, FL_ANSWER_WAITING, (fl_msg_answer){.missing_stream = 2},
+        answer(s, i, FL_ANSWER_WAITING,
+               (fl_msg_answer){.missing_stream = s->waits_for,
+                               .applied = s->progress},
                NULL);
     s->sent[i] = beat;
     ok(s, i);
@@ -277,7 +282,64 @@ TEST(waiting_for_a_worker_ends_with_the_step_deadline_and_its_name)
     CHECK_OK(fl_client_status(s.client));
     pass_time(&s, BEAT_MS, true);
     CHECK_FAILS(fl_client_status(s.client), FLEET_ETIMEDOUT,
-                "at server 0 at here for worker 2 (step deadline)");
+                "at server 0 at here for worker 2, without progress (step "
+                "deadline)");
+    close_scene(&s);
+}
+
+TEST(who_waits_for_a_worker_that_gets_on_waits_without_a_deadline)
+{
+    scene s;
+
+    open_scene(&s, 0);
+    send_step(&s, 1);
+    s.waits = true;
+    for (int i = 0; i < 5; i++, s.progress++)
+        pass_time(&s, 4000, true);
+    CHECK_OK(fl_client_status(s.client));
+    s.waits_for = 1; /* another one, which never gets on */
+    pass_time(&s, 4900, true);
+    CHECK_OK(fl_client_status(s.client));
+    pass_time(&s, 2 * BEAT_MS, true);
+    CHECK_FAILS(fl_client_status(s.client), FLEET_ETIMEDOUT, "for worker 1, ");
+    close_scene(&s);
+}
+
+/* The number in a heartbeat after so much time. */
+static uint64_t told_progress(scene *s)
+{
+    int i;
+
+    s->n_sent = 0;
+    pass_time(s, BEAT_MS, true);
+    for (i = s->n_sent - 1; i >= 0; i--)
+        if (s->sent[i].kind == FL_MSG_HEARTBEAT)
+            return s->sent[i].step;
+    CHECK(!"a heartbeat was sent");
+    return 0;
+}
+
+TEST(heartbeats_tell_of_answers_and_of_a_lanes_work_and_not_of_other_workers)
+{
+    uint64_t before, after;
+    scene s;
+
+    open_scene(&s, 0);
+    before = told_progress(&s);
+    send_step(&s, 2);
+    ok(&s, s.n_sent - 2); /* its first piece */
+    after = told_progress(&s);
+    CHECK(after > before);
+    s.waits = true;
+    told_progress(&s);
+    s.progress = 5;
+    CHECK_INT(told_progress(&s), after);
+    s.waits_for = UINT32_MAX; /* a save, say */
+    told_progress(&s);
+    CHECK_INT(told_progress(&s), after);
+    s.progress = 6;
+    told_progress(&s);
+    CHECK(told_progress(&s) > after);
     close_scene(&s);
 }
 

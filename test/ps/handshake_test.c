@@ -69,7 +69,7 @@ static void make_lane(servers *s, int i)
     o.program = s->program;
     o.pool = s->pool;
     CHECK_OK(fl_lane_create(&s->lane[i], &o,
-                            &(fl_lane_host){&at[i], send_packet, NULL},
+                            &(fl_lane_host){.arg = &at[i], .send = send_packet},
                             fl_now_ms()));
 }
 

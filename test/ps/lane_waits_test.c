@@ -95,6 +95,114 @@ TEST(the_step_deadline_says_what_the_step_has_waited_for)
     lane_close(&k);
 }
 
+/* As pass_time(), while worker 1 says with each heartbeat that it gets on. */
+static void pass_time_with_progress(lane_kit *k, int64_t ms)
+{
+    for (int64_t end = k->now_ms + ms; k->now_ms < end;) {
+        lane_say(k, FL_MSG_HEARTBEAT, 1, (uint64_t)k->now_ms + 1, 0);
+        pass_time(k, 500);
+    }
+}
+
+TEST(the_step_deadline_runs_from_the_last_progress_of_who_is_missing)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 2, true);
+    lane_push(&k, 0, 1, 5, 1);
+    pass_time(&k, 4000);
+    lane_say(&k, FL_MSG_PULL, 1, 0, 0); /* it tests a model, say */
+    pass_time(&k, 4000);
+    pass_time_with_progress(&k, 20000);
+    CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_RUNS);
+    lane_push(&k, 1, 1, 5, 1);
+    while (k.n_sent > 0)
+        lane_hear_status(&k, k.sent[0].to, FL_ANSWER_OK);
+    lane_push(&k, 0, 2, 5, 1);
+    pass_time(&k, 6000);
+    check_late(&k, "worker 1 has kept the others waiting for 5.");
+    lane_close(&k);
+}
+
+TEST(a_repeated_message_is_no_progress)
+{
+    fl_msg_head head = lane_head(FL_MSG_PULL, 1, 0, 0);
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 2, true);
+    lane_push(&k, 0, 1, 5, 1);
+    for (int i = 0; i < 8; i++) {
+        fl_msg_writer w;
+
+        lane_begin(&k, &w, &head);
+        lane_tell(&k, &w, 1);
+        pass_time(&k, 1000);
+    }
+    check_late(&k, "worker 1 has kept the others waiting for 5.");
+    lane_close(&k);
+}
+
+TEST(a_save_that_writes_may_take_as_long_as_it_likes)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 2, true);
+    lane_push(&k, 0, 1, 5, 1);
+    lane_command(&k, 1, 1, "{}");
+    for (int i = 0; i < 8; i++) {
+        pass_time(&k, 4000);
+        k.command_progress += 1000;
+    }
+    CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_RUNS);
+    pass_time(&k, 6000);
+    check_late(&k, "waits for a save or a load, for 5.");
+    lane_close(&k);
+}
+
+/* What the lane says to worker 0 with its next heartbeat. */
+static fl_msg_answer told_waiting(lane_kit *k, uint32_t missing)
+{
+    fl_msg_answer a;
+
+    lane_say(k, FL_MSG_HEARTBEAT, 0, 0, 0);
+    lane_hear_status(k, 0, FL_ANSWER_WAITING);
+    a = k->msg.answer;
+    CHECK_INT(a.missing_stream, missing);
+    lane_hear_status(k, 0, FL_ANSWER_OK);
+    return a;
+}
+
+TEST(who_waits_is_told_how_far_the_slowest_of_the_missing_is)
+{
+    uint64_t before;
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 3, false);
+    k.now_ms = 10;
+    for (uint32_t i = 0; i < 3; i++) {
+        lane_push(&k, i, 1, 5, 1);
+        lane_hear_status(&k, (int)i, FL_ANSWER_OK);
+        k.now_ms += 10;
+    }
+    lane_say(&k, FL_MSG_STEP, 0, 2, FL_MSG_PASS_END | FL_MSG_END_OF_STEP);
+    before = told_waiting(&k, 1).applied;
+    CHECK(told_waiting(&k, 1).applied == before);
+    lane_push(&k, 1, 2, 5, 1);
+    lane_hear_status(&k, 1, FL_ANSWER_OK);
+    k.now_ms += 10;
+    told_waiting(&k, 2);
+    lane_push(&k, 2, 2, 5, 1);
+    lane_hear_status(&k, 2, FL_ANSWER_OK);
+    CHECK(told_waiting(&k, 1).applied > before);
+    lane_close(&k);
+
+    lane_open(&k, SIM_SGD, 2, false);
+    lane_command(&k, 0, 1, "{}");
+    k.command_progress = 77;
+    CHECK_INT(told_waiting(&k, FL_NOBODY).applied, 77);
+    lane_close(&k);
+}
+
 TEST(who_does_not_come_and_who_goes_silent_is_named)
 {
     lane_kit k;

@@ -229,7 +229,7 @@ static void open_lane(sim *s, int server, int lane)
                                      .step_ms = s->o.step_ms,
                                      .most_open = s->o.most_open,
                                      .pool = s->pool};
-    const fl_lane_host host = {l, lane_sends, lane_begins};
+    const fl_lane_host host = {l, lane_sends, lane_begins, NULL};
 
     *l = (sim_lane){
         .s = s,

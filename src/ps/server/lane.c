@@ -1,5 +1,5 @@
 /* lane.c - a lane: packets handed to the handler of their kind (message.def),
- * answers, commands, deadlines. */
+ * answers, commands. */
 #include "ps/server/lane.h"
 
 #include <stdarg.h>
@@ -174,6 +174,8 @@ void fl_lane_answer(fl_ps_lane *l, const fl_msg_head *to, const fl_peer *peer,
     fl_msg_writer w;
 
     fl_lane_begin_answer(l, &w, to, status, missing);
+    if (status == FL_ANSWER_WAITING)
+        w.answer.applied = fl_lane_progress_of(l, missing);
     fl_lane_end_answer(l, &w, peer);
 }
 
@@ -291,33 +293,6 @@ static void park_behind(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
     l->last_behind = &one->next;
 }
 
-/* The lane is alive, and so is every request that the worker waits for. */
-void fl_lane_heartbeat(fl_ps_lane *l, const fl_peer *from, fl_packet *packet)
-{
-    fl_msg_head head = l->msg.head;
-    const fl_stream_state *s = &l->stream[head.stream];
-
-    (void)packet;
-    for (const fl_parked *p = l->pulls; p; p = p->next)
-        if (p->head.stream == head.stream)
-            fl_lane_answer(l, &p->head, from, FL_ANSWER_WAITING,
-                           fl_lane_missing(l));
-    for (const fl_parked *p = l->behind; p; p = p->next)
-        if (p->head.stream == head.stream)
-            fl_lane_answer(l, &p->head, from, FL_ANSWER_WAITING, FL_NOBODY);
-    if (l->busy && l->requester.packet &&
-        l->requester.head.stream == head.stream)
-        fl_lane_answer(l, &l->requester.head, from, FL_ANSWER_WAITING,
-                       FL_NOBODY);
-    if (s->complete && !l->norming)
-        fl_lane_answer(l, &s->request, from, FL_ANSWER_WAITING,
-                       l->busy ? FL_NOBODY : fl_lane_missing(l));
-    if (s->reducing)
-        fl_lane_answer(l, &s->reducing->head, from, FL_ANSWER_WAITING,
-                       fl_lane_missing_reduce(l));
-    fl_lane_answer(l, &head, from, FL_ANSWER_OK, FL_NOBODY);
-}
-
 const fl_lane_kind fl_lane_kinds[FL_MSG_KINDS] = {
 #define FL_MESSAGE(KIND, name, flags, handler)                                 \
     [FL_MSG_##KIND] = {flags, handler},
@@ -392,6 +367,7 @@ static void finish_command(fl_ps_lane *l, fleet_status status, const char *text)
     s->command_status = status;
     s->command_step = ++s->done;
     l->counts.steps++;
+    fl_lane_note_progress(l, l->requester.head.stream);
     if (s->complete) /* else its process was replaced meanwhile */
         fl_stream_reset(s);
     fl_lane_answer_command(l, &l->requester.head, &l->requester.from);
@@ -442,65 +418,4 @@ void fl_lane_command_done(fl_ps_lane *l, fleet_status status, const char *text,
     l->command = (fl_lane_command){0};
     fl_lane_advance(l);
     catch_up(l);
-}
-
-/* --- deadlines ------------------------------------------------------------ */
-
-/* Workers say hello to a server's first lane; to its other lanes they come when
- * all servers have answered, and the first lane misses a worker that is gone by
- * then. */
-static void check_stream(fl_ps_lane *l, int i)
-{
-    const fl_stream_state *s = &l->stream[i];
-    char text[256];
-
-    if (s->left || (!s->known && l->o.lane > 0))
-        return;
-    if (!s->known && l->now_ms - l->begun_ms > l->o.connect_ms) {
-        snprintf(text, sizeof text,
-                 "worker %d has not come within %.1f s (connect deadline)", i,
-                 (double)l->o.connect_ms / 1000);
-        fl_lane_abort(l, FLEET_ETIMEDOUT, text);
-    } else if (s->known && l->now_ms - s->heard_ms > l->o.peer_ms) {
-        snprintf(text, sizeof text,
-                 "worker %d%s%s%s is gone: server %d has not heard of it for "
-                 "%.1f s (peer deadline)",
-                 i, *s->who ? " (" : "", s->who, *s->who ? ")" : "",
-                 l->o.server, (double)(l->now_ms - s->heard_ms) / 1000);
-        fl_lane_abort(l, FLEET_EPEER, text);
-    }
-}
-
-/* A step has waited for too long: for a worker's part, for a factor that any
- * of them may send, or for a command. */
-static void step_is_late(fl_ps_lane *l)
-{
-    double waited = (double)(l->now_ms - l->pending_ms) / 1000;
-    uint32_t missing = fl_lane_missing(l);
-    char text[256];
-
-    if (missing != FL_NOBODY)
-        snprintf(text, sizeof text,
-                 "worker %u has kept the others waiting for %.1f s (step "
-                 "deadline)",
-                 missing, waited);
-    else
-        snprintf(text, sizeof text,
-                 "server %d has a step that waits for %s, for %.1f s (step "
-                 "deadline)",
-                 l->o.server, l->busy ? "a save or a load" : "its clip",
-                 waited);
-    fl_lane_abort(l, FLEET_ETIMEDOUT, text);
-}
-
-void fl_lane_tick(fl_ps_lane *l, int64_t now_ms)
-{
-    l->now_ms = now_ms;
-    if (l->state != FL_LANE_RUNS)
-        return;
-    for (int i = 0; i < l->o.n_stream && l->state == FL_LANE_RUNS; i++)
-        check_stream(l, i);
-    if (l->state == FL_LANE_RUNS && l->pending_ms >= 0 &&
-        now_ms - l->pending_ms > l->o.step_ms)
-        step_is_late(l);
 }

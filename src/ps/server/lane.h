@@ -39,6 +39,9 @@ typedef struct fl_lane_host {
     void (*send)(void *arg, const fl_peer *to, fl_packet *p);
     /* fl_lane_command_done() ends it */
     void (*begin)(void *arg, const fl_lane_command *command);
+    /* A number that grows while the command gets on: the bytes that it has
+     * read and written. NULL: it is not known. */
+    uint64_t (*progress)(void *arg);
 } fl_lane_host;
 
 /* What tells a server's process, and the run of its job, from every other one;

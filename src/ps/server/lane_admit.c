@@ -15,6 +15,8 @@ static void forget_process(fl_ps_lane *l, int stream)
         l->norming = false;
     fl_stream_reset(s);
     s->ended = false;
+    s->newest_request = s->reported = 0;
+    s->newest_piece = 0;
     fl_parked_forget(&l->pulls, stream);
     l->last_behind = fl_parked_forget(&l->behind, stream);
     fl_parked_free(s->reducing);
@@ -39,6 +41,7 @@ static bool is_current(fl_ps_lane *l, const fl_peer *from)
     s->known = true;
     s->peer = *from;
     s->heard_ms = l->now_ms;
+    fl_lane_note_message(l);
     return true;
 }
 

@@ -1,7 +1,7 @@
 /* lane_internal.h - the state of a lane and of its streams, shared by lane.c
- * (packets, answers, deadlines), lane_admit.c (whose messages are taken),
- * lane_handshake.c, lane_push.c (contributions), lane_update.c, lane_pull.c
- * (reads) and lane_reduce.c (sums over workers). */
+ * (packets, answers), lane_admit.c (whose messages are taken), lane_liveness.c
+ * (progress, deadlines), lane_handshake.c, lane_push.c (contributions),
+ * lane_update.c, lane_pull.c (reads) and lane_reduce.c (sums over workers). */
 #pragma once
 
 #include "ps/server/aggregate.h"
@@ -23,6 +23,14 @@ typedef struct fl_stream_state {
     uint32_t incarnation;
     fl_peer peer;
     int64_t heard_ms;
+
+    /* how far it is: a number that grows with each request that the lane has
+     * not had before, with each step that is over, and when a heartbeat says
+     * that other lanes have answered the worker */
+    uint64_t progress;
+    int64_t progress_ms; /* when it grew last */
+    uint64_t newest_request, reported;
+    uint16_t newest_piece;
 
     uint64_t done; /* its last step that was applied */
     fl_piece *open, **last;
@@ -57,11 +65,14 @@ struct fl_ps_lane {
     int64_t version;
     int64_t now_ms, begun_ms;
     int64_t pending_ms; /* since when a step has waited; -1: none waits */
+    uint32_t latest;    /* the stream that has got on last */
     bool norming;       /* the aggregate is summed and waits for its clip */
     float last_clip;
 
     bool busy; /* a command has the store */
     fl_lane_command command;
+    uint64_t command_progress;
+    int64_t command_ms;  /* when that changed last, or none was begun */
     fl_parked requester; /* of the command; a step's: packet NULL */
     fl_parked *behind, **last_behind;
 
@@ -95,6 +106,14 @@ static inline bool fl_contributes(const fl_stream_state *s)
 static inline bool fl_is_active(const fl_stream_state *s)
 {
     return !s->left && !s->ended;
+}
+
+/* The stream has got on. */
+static inline void fl_lane_note_progress(fl_ps_lane *l, uint32_t stream)
+{
+    l->stream[stream].progress++;
+    l->stream[stream].progress_ms = l->now_ms;
+    l->latest = stream;
 }
 
 /* --- whose messages are taken (lane_admit.c) ------------------------------ */
@@ -136,14 +155,22 @@ void fl_parked_free(fl_parked *p);
  * pointer that comes back. */
 fl_parked **fl_parked_forget(fl_parked **list, int stream);
 
+/* --- progress (lane_liveness.c) ------------------------------------------- */
+
+/* How far it is what a request waits for: a stream, or FL_NOBODY, the lane's
+ * command. */
+uint64_t fl_lane_progress_of(const fl_ps_lane *l, uint32_t missing);
+void fl_lane_note_message(fl_ps_lane *l); /* l->msg has come */
+
 /* --- what message.def names: l->msg is of that kind and of a known worker - */
 
-fl_lane_handler fl_lane_heartbeat, fl_lane_aborted; /* lane.c */
-fl_lane_handler fl_lane_hello;                      /* lane_handshake.c */
-fl_lane_handler fl_lane_step;                       /* lane_push.c */
-fl_lane_handler fl_lane_clip;                       /* lane_update.c */
-fl_lane_handler fl_lane_pull, fl_lane_query;        /* lane_pull.c */
-fl_lane_handler fl_lane_reduce;                     /* lane_reduce.c */
+fl_lane_handler fl_lane_aborted;             /* lane.c */
+fl_lane_handler fl_lane_heartbeat;           /* lane_liveness.c */
+fl_lane_handler fl_lane_hello;               /* lane_handshake.c */
+fl_lane_handler fl_lane_step;                /* lane_push.c */
+fl_lane_handler fl_lane_clip;                /* lane_update.c */
+fl_lane_handler fl_lane_pull, fl_lane_query; /* lane_pull.c */
+fl_lane_handler fl_lane_reduce;              /* lane_reduce.c */
 
 /* --- pushes (lane_push.c) ------------------------------------------------- */
 
@@ -171,7 +198,9 @@ void fl_lane_advance(fl_ps_lane *l);
 bool fl_lane_has_clip_norm(const fl_ps_lane *l);
 void fl_lane_answer_norms(fl_ps_lane *l, const fl_stream_state *s);
 
-/* The first stream whose contribution is missing; FL_NOBODY. */
+/* Of the streams whose contribution is missing the one that has not got on for
+ * longest; of a sum that waits for its clip, which any stream may send, the one
+ * that has got on last; FL_NOBODY. */
 uint32_t fl_lane_missing(const fl_ps_lane *l);
 
 /* --- reads (lane_pull.c) -------------------------------------------------- */
@@ -181,4 +210,6 @@ void fl_lane_serve_parked(fl_ps_lane *l, bool dense_alone);
 /* --- sums over workers (lane_reduce.c) ------------------------------------ */
 
 void fl_lane_try_reduce(fl_ps_lane *l);
+
+/* As fl_lane_missing(), of a sum over workers. */
 uint32_t fl_lane_missing_reduce(const fl_ps_lane *l);

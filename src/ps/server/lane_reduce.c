@@ -45,10 +45,17 @@ void fl_lane_reduce(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 
 uint32_t fl_lane_missing_reduce(const fl_ps_lane *l)
 {
-    for (int i = 0; i < l->o.n_stream; i++)
-        if (!l->stream[i].left && !l->stream[i].reducing)
-            return (uint32_t)i;
-    return FL_NOBODY;
+    uint32_t missing = FL_NOBODY;
+
+    for (int i = 0; i < l->o.n_stream; i++) {
+        const fl_stream_state *s = &l->stream[i];
+
+        if (!s->left && !s->reducing &&
+            (missing == FL_NOBODY ||
+             s->progress_ms < l->stream[missing].progress_ms))
+            missing = (uint32_t)i;
+    }
+    return missing;
 }
 
 /* How a worker's number joins the result so far. */

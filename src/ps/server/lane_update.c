@@ -15,6 +15,7 @@ static void finish_step(fl_ps_lane *l, fl_stream_state *s)
 
     s->done++;
     l->counts.steps++;
+    fl_lane_note_progress(l, head.stream);
     fl_stream_reset(s);
     fl_lane_answer_applied(l, &head, &from);
 }
@@ -145,10 +146,19 @@ void fl_lane_clip(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 
 uint32_t fl_lane_missing(const fl_ps_lane *l)
 {
-    for (int i = 0; i < l->o.n_stream; i++)
-        if (fl_is_active(&l->stream[i]) && !l->stream[i].complete)
-            return (uint32_t)i;
-    return FL_NOBODY;
+    uint32_t missing = FL_NOBODY;
+
+    if (l->norming)
+        return l->latest;
+    for (int i = 0; i < l->o.n_stream; i++) {
+        const fl_stream_state *s = &l->stream[i];
+
+        if (fl_is_active(s) && !s->complete &&
+            (missing == FL_NOBODY ||
+             s->progress_ms < l->stream[missing].progress_ms))
+            missing = (uint32_t)i;
+    }
+    return missing;
 }
 
 /* All streams in the pass have brought their part, and there is at least one

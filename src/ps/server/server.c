@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "ps/locality.h"
@@ -45,6 +46,7 @@ typedef struct lane_runner {
     fleet_status command_status;
     char *command_text;
     uint64_t command_sum, command_rows;
+    atomic_uint_least64_t command_bytes; /* that it has read and written */
 } lane_runner;
 
 struct fl_server {
@@ -85,7 +87,9 @@ static void *command_main(void *arg)
 {
     lane_runner *r = arg;
 
+    fl_file_count(&r->command_bytes);
     r->command_status = run_command(r);
+    fl_file_count(NULL);
     if (r->command_status != FLEET_OK) {
         fl_free(r->command_text);
         r->command_text = fl_strdup(fleet_last_error());
@@ -113,6 +117,13 @@ static void begin_command(void *arg, const fl_lane_command *command)
         return;
     r->has_command = false;
     fl_lane_abort(r->lane, FLEET_ENOMEM, fleet_last_error());
+}
+
+static uint64_t command_progress(void *arg)
+{
+    lane_runner *r = arg;
+
+    return atomic_load(&r->command_bytes);
 }
 
 static void end_command(lane_runner *r)
@@ -337,7 +348,7 @@ static fleet_status make_lane(fl_server *s, lane_runner *r)
                                      .most_open = MOST_OPEN,
                                      .pool = s->pool,
                                      .log = &s->o.context->log};
-    const fl_lane_host host = {r, send_packet, begin_command};
+    const fl_lane_host host = {r, send_packet, begin_command, command_progress};
 
     return fl_lane_create(&r->lane, &options, &host, fl_now_ms());
 }

@@ -281,6 +281,21 @@ static void take_pieces(fl_client_lane *l, fl_request *r, int piece)
     }
 }
 
+/* Progress of another worker is not passed on as this worker's: two that wait
+ * for each other would never end. That of the lane's own work is. */
+static void receive_waiting(fl_client *c, fl_request *r, int64_t now_ms)
+{
+    const fl_msg_answer *a = &c->msg.answer;
+    bool same = r->waiting_ms >= 0 && a->missing_stream == r->missing;
+
+    if (same && a->applied == r->progress)
+        return;
+    c->progress += same && r->missing == UINT32_MAX;
+    r->waiting_ms = now_ms;
+    r->missing = a->missing_stream;
+    r->progress = a->applied;
+}
+
 static void receive_answer(fl_client *c, fl_client_lane *l, fl_request *r,
                            fl_packet *p, int64_t now_ms)
 {
@@ -289,10 +304,8 @@ static void receive_answer(fl_client *c, fl_client_lane *l, fl_request *r,
     switch ((fl_msg_status)head->status) {
     case FL_ANSWER_WAITING:
         take_pieces(l, r, r->n_piece - 1);
-        if (r->waiting_ms < 0)
-            r->waiting_ms = now_ms;
         r->heartbeat = c->heartbeats;
-        r->missing = c->msg.answer.missing_stream;
+        receive_waiting(c, r, now_ms);
         break;
     case FL_ANSWER_GAP:
         r->lost = true;
@@ -302,6 +315,7 @@ static void receive_answer(fl_client *c, fl_client_lane *l, fl_request *r,
                        "another process has taken this worker's place", false);
         break;
     default:
+        c->progress++;
         if (head->piece + 1 < r->n_piece && head->status == FL_ANSWER_OK) {
             take_pieces(l, r, head->piece);
             break;

@@ -33,10 +33,12 @@ typedef struct fl_request {
     int n_sent, n_taken; /* pieces */
     size_t in_flight;
     int64_t begun_ms, sent_ms;
-    int64_t waiting_ms; /* since when it is known to wait; -1: it is not */
+    int64_t waiting_ms; /* since when it is known to wait without progress of
+                           what it waits for; -1: it is not */
     uint64_t heartbeat; /* the last one when it was sent, or said to wait */
     bool lost;
-    uint32_t missing; /* the worker that it waits for */
+    uint32_t missing;  /* the worker that it waits for */
+    uint64_t progress; /* how far that worker is, or the lane's command */
     struct fl_request *next;
 } fl_request;
 

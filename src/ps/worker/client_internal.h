@@ -17,6 +17,8 @@ struct fl_client {
     fl_client_options o;
     fl_client_host host;
     uint64_t job, requests, heartbeats;
+    uint64_t progress; /* grows while lanes answer, or work for this worker:
+                          heartbeats say it to the lanes that wait for it */
     uint32_t incarnation;
     fl_client_lane *lane;
     int n_lane;

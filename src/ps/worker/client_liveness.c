@@ -22,6 +22,7 @@ static void send_heartbeats(fl_client *c, int64_t now_ms)
         fl_packet *p;
 
         head.request = c->heartbeats | 1ull << 63;
+        head.step = c->progress;
         fl_msg_begin(&w, c->o.pool, &head);
         if (fl_msg_end(&w, false, &p) != FLEET_OK)
             return;
@@ -62,12 +63,13 @@ static void check_request(fl_client *c, const fl_request *r, int64_t now_ms)
     if (r->kind == FL_MSG_HELLO)
         return; /* has a deadline of its own */
     if (r->waiting_ms >= 0 && now_ms - r->waiting_ms > c->o.step_ms) {
-        char whom[32] = "its own work";
+        char whom[32] = "its own work"; /* a save, a load, a hash */
 
         if (r->missing != UINT32_MAX)
             snprintf(whom, sizeof whom, "worker %u", (unsigned)r->missing);
         snprintf(text, sizeof text,
-                 "a %s has waited %.1f s at %s for %s (step deadline)",
+                 "a %s has waited %.1f s at %s for %s, without progress (step "
+                 "deadline)",
                  fl_msg_kind_name(r->kind),
                  (double)(now_ms - r->waiting_ms) / 1000, l->name, whom);
         fl_client_fail(c, FLEET_ETIMEDOUT, text, true);

@@ -1,0 +1,161 @@
+/* lane_liveness.c - heartbeats, progress and deadlines: they tell a worker that
+ * is slow from one that hangs, and from one that is gone. */
+#include <stdio.h>
+
+#include "ps/server/lane_internal.h"
+
+/* --- progress ------------------------------------------------------------- */
+
+/* A worker that has not come is the connect deadline's affair. */
+uint64_t fl_lane_progress_of(const fl_ps_lane *l, uint32_t missing)
+{
+    if (missing == FL_NOBODY)
+        return l->busy && l->host.progress ? l->host.progress(l->host.arg) : 0;
+    return l->stream[missing].known ? l->stream[missing].progress
+                                    : (uint64_t)l->now_ms;
+}
+
+/* A repeated message is no progress, and neither is a heartbeat, which says
+ * only whether its worker has got on. */
+void fl_lane_note_message(fl_ps_lane *l)
+{
+    const fl_msg_head *head = &l->msg.head;
+    fl_stream_state *s = &l->stream[head->stream];
+    bool newer;
+
+    if (head->kind == FL_MSG_HEARTBEAT) {
+        newer = head->step != s->reported;
+        s->reported = head->step;
+    } else {
+        newer = head->request > s->newest_request ||
+                (head->request == s->newest_request &&
+                 head->piece > s->newest_piece);
+        if (newer) {
+            s->newest_request = head->request;
+            s->newest_piece = head->piece;
+        }
+    }
+    if (newer)
+        fl_lane_note_progress(l, head->stream);
+}
+
+/* --- heartbeats ----------------------------------------------------------- */
+
+/* The lane is alive, and so is every request that the worker waits for. */
+void fl_lane_heartbeat(fl_ps_lane *l, const fl_peer *from, fl_packet *packet)
+{
+    fl_msg_head head = l->msg.head;
+    const fl_stream_state *s = &l->stream[head.stream];
+
+    (void)packet;
+    for (const fl_parked *p = l->pulls; p; p = p->next)
+        if (p->head.stream == head.stream)
+            fl_lane_answer(l, &p->head, from, FL_ANSWER_WAITING,
+                           fl_lane_missing(l));
+    for (const fl_parked *p = l->behind; p; p = p->next)
+        if (p->head.stream == head.stream)
+            fl_lane_answer(l, &p->head, from, FL_ANSWER_WAITING, FL_NOBODY);
+    if (l->busy && l->requester.packet &&
+        l->requester.head.stream == head.stream)
+        fl_lane_answer(l, &l->requester.head, from, FL_ANSWER_WAITING,
+                       FL_NOBODY);
+    if (s->complete && !(l->norming && fl_contributes(s)))
+        fl_lane_answer(l, &s->request, from, FL_ANSWER_WAITING,
+                       l->busy ? FL_NOBODY : fl_lane_missing(l));
+    if (s->reducing)
+        fl_lane_answer(l, &s->reducing->head, from, FL_ANSWER_WAITING,
+                       fl_lane_missing_reduce(l));
+    fl_lane_answer(l, &head, from, FL_ANSWER_OK, FL_NOBODY);
+}
+
+/* --- deadlines ------------------------------------------------------------ */
+
+/* Workers say hello to a server's first lane; to its other lanes they come when
+ * all servers have answered, and the first lane misses a worker that is gone by
+ * then. */
+static void check_stream(fl_ps_lane *l, int i)
+{
+    const fl_stream_state *s = &l->stream[i];
+    char text[256];
+
+    if (s->left || (!s->known && l->o.lane > 0))
+        return;
+    if (!s->known && l->now_ms - l->begun_ms > l->o.connect_ms) {
+        snprintf(text, sizeof text,
+                 "worker %d has not come within %.1f s (connect deadline)", i,
+                 (double)l->o.connect_ms / 1000);
+        fl_lane_abort(l, FLEET_ETIMEDOUT, text);
+    } else if (s->known && l->now_ms - s->heard_ms > l->o.peer_ms) {
+        snprintf(text, sizeof text,
+                 "worker %d%s%s%s is gone: server %d has not heard of it for "
+                 "%.1f s (peer deadline)",
+                 i, *s->who ? " (" : "", s->who, *s->who ? ")" : "",
+                 l->o.server, (double)(l->now_ms - s->heard_ms) / 1000);
+        fl_lane_abort(l, FLEET_EPEER, text);
+    }
+}
+
+/* Since when the waiting step has waited without progress of what it waits for:
+ * a worker's part, a factor that any worker may send, or a command. */
+static int64_t stalled_since(const fl_ps_lane *l)
+{
+    uint32_t missing = fl_lane_missing(l);
+    int64_t since = l->now_ms;
+
+    if (l->busy)
+        since = l->command_ms;
+    else if (missing == FL_NOBODY)
+        since = l->pending_ms;
+    else if (l->stream[missing].known)
+        since = l->stream[missing].progress_ms;
+    return since > l->pending_ms ? since : l->pending_ms;
+}
+
+static void watch_command(fl_ps_lane *l)
+{
+    uint64_t progress = fl_lane_progress_of(l, FL_NOBODY);
+
+    if (!l->busy || progress != l->command_progress)
+        l->command_ms = l->now_ms;
+    l->command_progress = progress;
+}
+
+static void step_is_late(fl_ps_lane *l, int64_t stalled_ms)
+{
+    uint32_t missing = fl_lane_missing(l);
+    double waited = (double)stalled_ms / 1000;
+    char text[256];
+
+    if (!l->busy && !l->norming && missing != FL_NOBODY)
+        snprintf(text, sizeof text,
+                 "worker %u has kept the others waiting for %.1f s, without "
+                 "progress (step deadline)",
+                 missing, waited);
+    else
+        snprintf(text, sizeof text,
+                 "server %d has a step that waits for %s, for %.1f s without "
+                 "progress (step deadline)",
+                 l->o.server, l->busy ? "a save or a load" : "its clip",
+                 waited);
+    fl_lane_abort(l, FLEET_ETIMEDOUT, text);
+}
+
+static void check_step(fl_ps_lane *l)
+{
+    int64_t stalled_ms = l->now_ms - stalled_since(l);
+
+    if (stalled_ms > l->o.step_ms)
+        step_is_late(l, stalled_ms);
+}
+
+void fl_lane_tick(fl_ps_lane *l, int64_t now_ms)
+{
+    l->now_ms = now_ms;
+    if (l->state != FL_LANE_RUNS)
+        return;
+    for (int i = 0; i < l->o.n_stream && l->state == FL_LANE_RUNS; i++)
+        check_stream(l, i);
+    watch_command(l);
+    if (l->state == FL_LANE_RUNS && l->pending_ms >= 0)
+        check_step(l);
+}

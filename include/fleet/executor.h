@@ -58,7 +58,8 @@ typedef struct fleet_fetch {
     void *data; /* size bytes of the caller's, row-major, in the variable's
                    type; NULL: only dims are set */
     size_t size;
-    int64_t dims[FLEET_MAX_DIM]; /* set by the call */
+    int64_t dims[FLEET_MAX_DIM]; /* set by the call, also by one that fails
+                                    for size */
     int n_dim;
 } fleet_fetch;
 
@@ -71,6 +72,9 @@ typedef struct fleet_fetch {
  *
  * In a synchronous job, and among ranks, an update waits for the gradients of
  * all workers; fleet_barrier_worker() is for unequal numbers of batches.
+ *
+ * Feeds and fetches are checked first: a call that refuses one has trained and
+ * counted nothing.
  *
  *   FLEET_ENOENT   a variable without a feed, or a feed without a variable
  *   FLEET_ESHAPE   a feed's shape, with the variable, what was expected and

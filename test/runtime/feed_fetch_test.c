@@ -328,6 +328,60 @@ TEST(what_cannot_be_fetched_is_named)
     close_scene(&s);
 }
 
+/* A caller that makes room and calls again trains the batch once. */
+TEST(a_fetch_without_room_is_refused_before_anything_is_trained)
+{
+    float loss = 0, prediction[4 * 5] = {0};
+    fleet_feed feed[KIT_MOST_FEEDS];
+    scene s;
+
+    open_scene(&s, KIT_MLP);
+    fleet_fetch fetch[] = {
+        {.var = s.m.m.loss, .data = &loss, .size = sizeof loss},
+        {.var = s.m.m.prediction, .data = prediction, .size = 79}};
+    int n = kit_feeds(s.b, feed);
+
+    for (int i = 0; i < 2; i++) {
+        CHECK_FAILS(fleet_executor_run(s.m.e, feed, n, fetch, 2), FLEET_ESHAPE,
+                    "is 80 bytes, but there is room for 79");
+        CHECK(kit_hash(s.m.f) == s.hash);
+        CHECK(loss == 0.0f);
+        CHECK_INT(fetch[1].n_dim, 2);
+        CHECK_INT(fetch[1].dims[0], 4);
+        CHECK_INT(fetch[1].dims[1], 5);
+    }
+    fetch[1].size = sizeof prediction;
+    CHECK_OK(fleet_executor_run(s.m.e, feed, n, fetch, 2));
+    CHECK(kit_hash(s.m.f) != s.hash);
+    CHECK(loss > 0);
+    close_scene(&s);
+}
+
+/* Of a merge group, too: the batch is not counted in it. */
+TEST(a_fetch_without_room_is_no_batch_of_a_merge_group)
+{
+    const kit_options two = {.merge = 2};
+    fleet_feed feed[KIT_MOST_FEEDS];
+    float loss = 0;
+    scene s;
+
+    kit_open(&s.m, KIT_MLP, &two);
+    s.b = kit_batch_for(&s.m, 4, 1);
+    s.hash = kit_hash(s.m.f);
+    int n = kit_feeds(s.b, feed);
+    fleet_fetch fetch = {.var = s.m.m.loss, .data = &loss, .size = sizeof loss};
+
+    CHECK_OK(fleet_executor_run(s.m.e, feed, n, &fetch, 1));
+    fetch.size = 3;
+    CHECK_FAILS(fleet_executor_run(s.m.e, feed, n, &fetch, 1), FLEET_ESHAPE,
+                "there is room for 3");
+    CHECK(kit_hash(s.m.f) == s.hash);
+    fetch.size = sizeof loss;
+    CHECK_OK(fleet_executor_run(s.m.e, feed, n, &fetch, 1));
+    CHECK(kit_hash(s.m.f) != s.hash);
+    close_scene(&s);
+}
+
 TEST(a_fetch_without_memory_gets_the_dimensions)
 {
     scene s;

@@ -148,36 +148,48 @@ static fleet_status copy_out(fleet_executor *e, void *to, int value,
     return e->last->backend->read(e->last, value, rows, to);
 }
 
-fleet_status fl_executor_fetch(fleet_executor *e, fleet_fetch *f)
+/* Does the plan compute it, and is there room for it? Sets the fetch's
+ * dimensions. */
+static fleet_status check_fetch(const fl_plan *plan, int64_t batch,
+                                fleet_fetch *f)
 {
-    const fl_plan *plan = e->last->plan;
-    size_t element = fleet_dtype_size(f->var->dtype), cols, rows;
-    fleet_status status;
     int at = plan->value_of[f->var->id];
     const fl_value *v;
-    bool shared; /* another executor may be changing it */
+    size_t size;
 
     if (at < 0)
         return fl_fail(FLEET_EINVAL, "fetch: \"%s\" is not computed",
                        f->var->name);
     v = &plan->value[at];
-    shared = v->kind == FL_VALUE_PARAM || v->kind == FL_VALUE_STATE;
     f->n_dim = v->shape.n_dim;
     for (int i = 0; i < v->shape.n_dim; i++)
         f->dims[i] = v->shape.dim[i];
-    rows = (size_t)fl_shape_rows(&v->shape, e->last_batch);
-    cols = (size_t)fl_shape_cols(&v->shape);
-    f->dims[0] = (int64_t)rows;
-    if (!f->data)
-        return FLEET_OK;
-    if (f->size < rows * cols * element)
+    f->dims[0] = fl_shape_rows(&v->shape, batch);
+    size = (size_t)fl_shape_count(&v->shape, batch) *
+           fleet_dtype_size(f->var->dtype);
+    if (f->data && f->size < size)
         return fl_fail(FLEET_ESHAPE,
                        "fetch: \"%s\" is %zu bytes, but there is room for %zu",
-                       f->var->name, rows * cols * element, f->size);
+                       f->var->name, size, f->size);
+    return FLEET_OK;
+}
+
+fleet_status fl_executor_fetch(fleet_executor *e, fleet_fetch *f)
+{
+    const fl_plan *plan = e->last->plan;
+    const fl_value *v;
+    fleet_status status;
+    bool shared; /* another executor may be changing it */
+
+    FL_TRY(check_fetch(plan, e->last_batch, f));
+    if (!f->data)
+        return FLEET_OK;
+    v = &plan->value[plan->value_of[f->var->id]];
+    shared = v->kind == FL_VALUE_PARAM || v->kind == FL_VALUE_STATE;
     FL_TRY(e->backend->synchronize(e));
     if (shared)
         pthread_rwlock_rdlock(&e->store->lock);
-    status = copy_out(e, f->data, at, (int64_t)rows);
+    status = copy_out(e, f->data, plan->value_of[f->var->id], f->dims[0]);
     if (shared)
         pthread_rwlock_unlock(&e->store->lock);
     return status;
@@ -197,6 +209,8 @@ fleet_status fleet_executor_run(fleet_executor *e, const fleet_feed *feed,
     FL_TRY(bind_feeds(e, feed, n_feed, &batch));
     FL_TRY(fl_executor_plan(e, batch, &c));
     FL_TRY(check_complete(e, c->plan));
+    for (int i = 0; i < n_fetch; i++) /* a refused call has trained nothing */
+        FL_TRY(check_fetch(c->plan, batch, &fetch[i]));
     FL_TRY(fl_executor_iterate(e, batch));
     for (int i = 0; i < n_fetch; i++)
         FL_TRY(fl_executor_fetch(e, &fetch[i]));

@@ -1,9 +1,11 @@
 /* text.c - a growing string. */
+#define _GNU_SOURCE
 #include "base/text.h"
 
 #include <locale.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -56,6 +58,30 @@ void fl_text_add(fl_text *t, const char *format, ...)
     }
     va_end(again);
     va_end(args);
+}
+
+static int format(char *out, size_t size, const char *words, ...)
+{
+    va_list args;
+    int n;
+
+    va_start(args, words);
+    n = fl_format(out, size, words, args);
+    va_end(args);
+    return n;
+}
+
+void fl_text_float(fl_text *t, float x)
+{
+    locale_t c = c_locale();
+    char digits[32];
+
+    for (int n = 6; n <= 9; n++) { /* 9 are enough for every float */
+        format(digits, sizeof digits, "%.*g", n, (double)x);
+        if (c && strtof_l(digits, NULL, c) == x)
+            break;
+    }
+    fl_text_add(t, "%s", digits);
 }
 
 void fl_text_bytes(fl_text *t, const void *bytes, size_t n)

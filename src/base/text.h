@@ -18,6 +18,8 @@ typedef struct fl_text {
 
 void fl_text_add(fl_text *t, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* The shortest text that is read as that number. */
+void fl_text_float(fl_text *t, float x);
 void fl_text_bytes(fl_text *t, const void *bytes, size_t n);
 const char *fl_text_chars(const fl_text *t); /* never NULL */
 void fl_text_done(fl_text *t);

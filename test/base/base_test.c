@@ -350,6 +350,19 @@ TEST(a_text_grows_as_it_is_added_to)
     CHECK_TEXT(fl_text_chars(&t), "");
 }
 
+TEST(a_float_is_written_as_short_as_it_can_be_read_back)
+{
+    const float x[] = {0.1f, 0.0f, 1e-30f, 16777216.0f, 0.333333343f, -2.5f};
+    fl_text t = {0};
+
+    for (size_t i = 0; i < sizeof x / sizeof *x; i++) {
+        fl_text_float(&t, x[i]);
+        fl_text_add(&t, " ");
+    }
+    CHECK_TEXT(fl_text_chars(&t), "0.1 0 1e-30 16777216 0.33333334 -2.5 ");
+    fl_text_done(&t);
+}
+
 TEST(a_text_that_could_not_grow_ends_where_it_was)
 {
     fl_text t = {0};

@@ -154,11 +154,12 @@ TEST_LIMIT(who_keeps_what_is_the_same_for_all, 120)
 {
     check_odd(HYBRID, job_adult_kept(BOTH, MIXED),
               job_adult_kept(BOTH, "\"tower_0\": true, \"embedding\": false"),
-              "the programs differ: the server has `parameter \"wide.b\"");
+              "the programs differ: parameter \"wide.b\": keeper is servers in "
+              "the server, ranks in the worker");
     check_odd("--nproc_per_node 2", job_adult_kept("", ""),
               job_adult_kept("", "\"embedding\": false"),
-              "the programs differ from rank 0's: this rank has `table "
-              "\"embedding\"");
+              "the programs differ from rank 0's: table \"embedding\": keeper "
+              "is ranks in this rank, default in rank 0");
 }
 
 TEST_LIMIT(ranks_divide_their_sum_or_all_leave_it, 120)

@@ -119,10 +119,32 @@ static void check_difference(const char *ours, const char *theirs,
     fl_free(text);
 }
 
-TEST(programs_that_differ_are_told_by_their_first_line)
+TEST(programs_that_differ_are_told_by_the_first_field_with_both_values)
 {
-    check_difference("a\nb\n", "a\nb\n", NULL);
-    check_difference("a\nb\n", "a\nc\n", "the server has `b`, the worker `c`");
-    check_difference("a\n", "a\nc\n", "the server has ``, the worker `c`");
-    check_difference("ab\n", "a\n", "the server has `ab`, the worker `a`");
+    static const char two[] = "a \"x\": k 1, m 2 3\nb: k 1\n";
+
+    check_difference(two, two, NULL);
+    check_difference("", "", NULL);
+    check_difference(two, "a \"x\": k 1, m 4\nb: k 1\n",
+                     "a \"x\": m is 2 3 in the server, 4 in the worker");
+    check_difference(two, "a \"x\": k 1, m 2 3\nb: k 12\n",
+                     "b: k is 1 in the server, 12 in the worker");
+    check_difference(two, "a \"x\": k 1\nb: k 1\n",
+                     "a \"x\": m is 2 3 in the server, none in the worker");
+    check_difference("b: k 1\n", "b: k 1, m 2\n",
+                     "b: m is 2 in the worker, none in the server");
+}
+
+TEST(what_one_program_alone_has_is_told)
+{
+    check_difference("a: k 1\nb: k 1\n", "b: k 1\n",
+                     "the server has a, the worker has not");
+    check_difference("b: k 1\n", "a: k 1\nb: k 1\n",
+                     "the worker has a, the server has not");
+    check_difference("a: k 1\n", "a: k 1\nb: k 1\n",
+                     "the worker has b, the server has not");
+    check_difference("a: k 1\n", "", "the server has a, the worker has not");
+    check_difference("a: k 1\nb: k 1\n", "b: k 1\na: k 1\n",
+                     "a has another place");
+    check_difference("a\n", "b\n", "the server has a, the worker has not");
 }

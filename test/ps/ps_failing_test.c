@@ -134,6 +134,13 @@ static void open_other_program(ps_node *n, const fleet_options *o)
     scene_open_as(&n->s, o, &how);
 }
 
+static void open_other_rate(ps_node *n, const fleet_options *o)
+{
+    scene_training how = {.l2_decay = n->server ? 0.25f : 0.1f};
+
+    scene_open_as(&n->s, o, &how);
+}
+
 static void open_other_merge(ps_node *n, const fleet_options *o)
 {
     scene_training how = {.merge = n->server ? 3 : 2};
@@ -162,5 +169,10 @@ TEST(another_strategy_or_program_is_refused_on_both_sides)
                   "trains in mode ps-sync, gradient_merge 1, "
                   "gradient_merge_configs.k_steps 2, this server in ps-sync, "
                   "gradient_merge 1, gradient_merge_configs.k_steps 3: all ");
-    check_refusal(open_other_program, "the programs differ: ");
+    check_refusal(open_other_program,
+                  "the programs differ: optimizer: type is sgd in the server, "
+                  "adam in the worker");
+    check_refusal(open_other_rate,
+                  "the programs differ: optimizer: l2_decay is 0.25 in the "
+                  "server, 0.1 in the worker");
 }

@@ -511,13 +511,67 @@ TEST(processes_of_a_job_compare_each_number_of_a_rule)
             theirs = job_of((fl_rule_kind)k, number);
             words = fl_job_signature_difference("this", ours, "that", theirs);
             if (fl_rule_of((fl_rule_kind)k)->number[i].name)
-                CHECK_CONTAINS(words, fl_rule_of((fl_rule_kind)k)->name);
+                CHECK_CONTAINS(words,
+                               fl_rule_of((fl_rule_kind)k)->number[i].name);
             else
                 CHECK(!words);
             fl_free(ours);
             fl_free(theirs);
             fl_free(words);
         }
+}
+
+static void check_settings(void (*set)(fleet_optimizer *o), const char *want)
+{
+    fl_text ours = {0}, theirs = {0};
+    fleet *f = handle();
+    fleet_optimizer *o = fleet_sgd(f, 0.1f);
+    char *words;
+
+    fl_job_signature_add_optimizer(&ours, o);
+    set(o);
+    fl_job_signature_add_optimizer(&theirs, o);
+    words = fl_job_signature_difference("rank 0", fl_text_chars(&ours),
+                                        "rank 1", fl_text_chars(&theirs));
+    CHECK_TEXT(words, want);
+    fl_free(words);
+    fl_text_done(&ours);
+    fl_text_done(&theirs);
+    fleet_destroy(f);
+}
+
+static void set_decay(fleet_optimizer *o)
+{
+    CHECK_OK(fleet_optimizer_set_l2_decay(o, 0.1f));
+}
+
+static void set_clip(fleet_optimizer *o)
+{
+    CHECK_OK(fleet_optimizer_set_global_norm_clip(o, 1e-30f));
+}
+
+static void set_pieces(fleet_optimizer *o)
+{
+    CHECK_OK(fleet_optimizer_set_piecewise_decay(
+        o, (int64_t[]){7, 1000000}, (float[]){0.3f, 0.05f, 1e-3f}, 2));
+}
+
+static void set_fall(fleet_optimizer *o)
+{
+    CHECK_OK(fleet_optimizer_set_exponential_decay(o, 0.97f, 50, 1));
+}
+
+TEST(processes_of_a_job_compare_what_each_setter_sets)
+{
+    check_settings(set_decay,
+                   "optimizer: l2_decay is 0 in rank 0, 0.1 in rank 1");
+    check_settings(set_clip, "optimizer: global_norm_clip is 0 in rank 0, "
+                             "1e-30 in rank 1");
+    check_settings(set_pieces,
+                   "optimizer: schedule is none in rank 0, piecewise 0.3 below "
+                   "7 0.05 below 1000000 then 0.001 in rank 1");
+    check_settings(set_fall, "optimizer: schedule is none in rank 0, "
+                             "exponential 0.97 per 50 by stairs in rank 1");
 }
 
 TEST(a_configuration_takes_each_number_of_a_rule_by_its_name)

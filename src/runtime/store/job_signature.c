@@ -1,5 +1,7 @@
 /* job_signature.c - a line for the seed, each parameter, each table and the
- * optimizer, in one order in all processes. */
+ * optimizer, in one order in all processes. A line is its name, a colon, and
+ * fields with commas between them; a field is its key, a space, its value. */
+#define _GNU_SOURCE
 #include "runtime/store/job_signature.h"
 
 #include <inttypes.h>
@@ -8,29 +10,75 @@
 #include "base/memory.h"
 #include "base/text.h"
 
-static void add_attr(fl_text *t, const fleet_param_attr *a)
-{
-    const fleet_initializer *first = &a->initializer;
+/* --- written -------------------------------------------------------------- */
 
-    fl_text_add(t, ", rate %.9g, decay %.9g%s, first %d %.9g %.9g",
-                (double)a->learning_rate, (double)a->l2_decay,
-                a->no_decay ? " none" : "", (int)first->kind, (double)first->a,
-                (double)first->b);
+static const char *const initializers[] = {
+    [FLEET_INIT_DEFAULT] = "default",
+    [FLEET_INIT_CONSTANT] = "constant",
+    [FLEET_INIT_UNIFORM] = "uniform",
+    [FLEET_INIT_NORMAL] = "normal",
+    [FLEET_INIT_TRUNCATED_NORMAL] = "truncated_normal",
+    [FLEET_INIT_XAVIER_UNIFORM] = "xavier_uniform",
+    [FLEET_INIT_XAVIER_NORMAL] = "xavier_normal",
+    [FLEET_INIT_KAIMING_UNIFORM] = "kaiming_uniform",
+    [FLEET_INIT_KAIMING_NORMAL] = "kaiming_normal",
+};
+
+static void add_number(fl_text *t, const char *before, float x)
+{
+    fl_text_add(t, "%s", before);
+    fl_text_float(t, x);
 }
 
-static void add_optimizer(fl_text *t, const fleet_optimizer *o)
+static void add_attr(fl_text *t, const fleet_param_attr *a)
 {
-    fl_text_add(t, "optimizer %s %.9g,", fl_rule_of(o->kind)->name,
-                (double)o->learning_rate);
+    const fl_update_rates rates = fl_update_rates_of(a);
+
+    add_number(t, ", learning_rate ", rates.learning_rate);
+    if (rates.decay < 0)
+        fl_text_add(t, ", l2_decay of the optimizer");
+    else
+        add_number(t, ", l2_decay ", rates.decay);
+    fl_text_add(t, ", initializer %s", initializers[a->initializer.kind]);
+    add_number(t, " ", a->initializer.a);
+    add_number(t, " ", a->initializer.b);
+}
+
+static void add_schedule(fl_text *t, const fleet_optimizer *o)
+{
+    switch (o->decay) {
+    case FL_DECAY_PIECEWISE:
+        fl_text_add(t, ", schedule piecewise");
+        for (int i = 0; i < o->n_boundary; i++) {
+            add_number(t, " ", o->value[i]);
+            fl_text_add(t, " below %" PRId64, o->boundary[i]);
+        }
+        add_number(t, " then ", o->value[o->n_boundary]);
+        break;
+    case FL_DECAY_EXP:
+        add_number(t, ", schedule exponential ", o->rate);
+        fl_text_add(t, " per %" PRId64 "%s", o->decay_steps,
+                    o->staircase ? " by stairs" : "");
+        break;
+    default:
+        fl_text_add(t, ", schedule none");
+    }
+}
+
+void fl_job_signature_add_optimizer(fl_text *t, const fleet_optimizer *o)
+{
+    const fl_rule *rule = fl_rule_of(o->kind);
+
+    fl_text_add(t, "optimizer: type %s", rule->name);
+    add_number(t, ", learning_rate ", o->learning_rate);
     for (int i = 0; i < FL_MAX_NUMBER; i++)
-        fl_text_add(t, i == FL_FIRST_STATE ? ", first %.9g" : " %.9g",
-                    (double)o->number[i]);
-    fl_text_add(t, ", decay %.9g, clip %.9g, schedule %d %.9g %" PRId64 " %d",
-                (double)o->l2_decay, (double)o->clip_norm, (int)o->decay,
-                (double)o->rate, o->decay_steps, o->staircase);
-    for (int i = 0; i < o->n_boundary; i++)
-        fl_text_add(t, " %" PRId64 ":%.9g", o->boundary[i],
-                    (double)o->value[i]);
+        if (rule->number[i].name) {
+            fl_text_add(t, ", %s", rule->number[i].name);
+            add_number(t, " ", o->number[i]);
+        }
+    add_number(t, ", l2_decay ", o->l2_decay);
+    add_number(t, ", global_norm_clip ", o->clip_norm);
+    add_schedule(t, o);
     fl_text_add(t, "\n");
 }
 
@@ -41,21 +89,23 @@ static fleet_status add_all(fl_text *t, const fl_store *s)
 
     for (size_t i = 0; param && table && i < s->params.n; i++) {
         const fl_param *p = param[i].value;
-        bool apart = s->dense_local && fl_param_is_remote(s, p);
+        const char *keeper = !s->dense_local            ? "default"
+                             : fl_param_is_remote(s, p) ? "servers"
+                                                        : "ranks";
 
-        fl_text_add(t, "parameter \"%s\" %s", p->name,
+        fl_text_add(t, "parameter \"%s\": shape %s", p->name,
                     fl_shape_print(&p->shape).chars);
         add_attr(t, &p->attr);
-        fl_text_add(t, "%s\n", apart ? ", on servers" : "");
+        fl_text_add(t, ", keeper %s\n", keeper);
     }
     for (size_t i = 0; param && table && i < s->tables.n; i++) {
         const fl_rows *r = table[i].value;
 
-        fl_text_add(t, "table \"%s\" of %" PRId64 " by %" PRId64, r->name,
+        fl_text_add(t, "table \"%s\": rows %" PRId64 ", dim %" PRId64, r->name,
                     r->modulo, r->dim);
         add_attr(t, &r->attr);
-        fl_text_add(t, "%s\n",
-                    fl_table_is_remote(&r->attr) ? "" : ", by ranks");
+        fl_text_add(t, ", keeper %s\n",
+                    fl_table_is_remote(&r->attr) ? "default" : "ranks");
     }
     fl_free(param);
     fl_free(table);
@@ -67,32 +117,137 @@ char *fl_job_signature_text(const fl_store *s)
     fl_text t = {0};
     fleet_status status;
 
-    fl_text_add(&t, "seed %" PRIu64 "\n", s->context->seed);
+    fl_text_add(&t, "seed: value %" PRIu64 "\n", s->context->seed);
     status = add_all(&t, s);
     if (s->optimizer)
-        add_optimizer(&t, s->optimizer);
+        fl_job_signature_add_optimizer(&t, s->optimizer);
     if (status == FLEET_OK && t.status == FLEET_OK)
         return t.chars;
     fl_text_done(&t);
     return NULL;
 }
 
+/* --- compared ------------------------------------------------------------- */
+
+/* A part of a text, and of which process it is. */
+typedef struct signature_part {
+    const char *process;
+    const char *at;
+    size_t n;
+} signature_part;
+
+static int cut(const signature_part *p)
+{
+    enum { MOST = 200 }; /* of a part, in a message */
+
+    return p->n < MOST ? (int)p->n : MOST;
+}
+
+static bool is_same(const signature_part *a, const signature_part *b)
+{
+    return a->n == b->n && memcmp(a->at, b->at, a->n) == 0;
+}
+
+/* Take what comes before `end`, or all of it; false: nothing is left. */
+static bool take_until(signature_part *from, const char *end,
+                       signature_part *part)
+{
+    const char *at;
+
+    *part = *from;
+    if (from->n == 0)
+        return false;
+    at = memmem(from->at, from->n, end, strlen(end));
+    if (at) {
+        part->n = (size_t)(at - from->at);
+        from->at = at + strlen(end);
+        from->n -= part->n + strlen(end);
+    } else {
+        from->at += from->n;
+        from->n = 0;
+    }
+    return true;
+}
+
+/* The value of a line's field; false: the line has none of that key. */
+static bool find_field(signature_part line, const signature_part *key,
+                       signature_part *value)
+{
+    signature_part own;
+
+    while (take_until(&line, ", ", value)) {
+        take_until(value, " ", &own);
+        if (is_same(&own, key))
+            return true;
+    }
+    return false;
+}
+
+/* The first of our fields that theirs does not have, or has with another
+ * value. */
+static bool fields_differ(fl_text *t, const signature_part *name,
+                          signature_part ours, const signature_part *theirs)
+{
+    signature_part key, value, other;
+
+    while (take_until(&ours, ", ", &value)) {
+        take_until(&value, " ", &key);
+        if (!find_field(*theirs, &key, &other))
+            other = (signature_part){theirs->process, "none", 4};
+        if (is_same(&value, &other))
+            continue;
+        fl_text_add(t, "%.*s: %.*s is %.*s in %s, %.*s in %s", cut(name),
+                    name->at, cut(&key), key.at, cut(&value), value.at,
+                    value.process, cut(&other), other.at, other.process);
+        return true;
+    }
+    return false;
+}
+
+/* A line of that name? */
+static bool has_line(signature_part text, const signature_part *name)
+{
+    signature_part line, own;
+
+    while (take_until(&text, "\n", &line)) {
+        take_until(&line, ": ", &own);
+        if (is_same(&own, name))
+            return true;
+    }
+    return false;
+}
+
+static bool line_is_missing(fl_text *t, const signature_part *name,
+                            const signature_part *rest)
+{
+    if (name->n == 0 || has_line(*rest, name))
+        return false;
+    fl_text_add(t, "%s has %.*s, %s has not", name->process, cut(name),
+                name->at, rest->process);
+    return true;
+}
+
 char *fl_job_signature_difference(const char *us, const char *ours,
                                   const char *them, const char *theirs)
 {
+    signature_part a = {us, ours, strlen(ours)}, name_a, line_a;
+    signature_part b = {them, theirs, strlen(theirs)}, name_b, line_b;
+    signature_part rest_a, rest_b;
     fl_text t = {0};
 
-    while (*ours || *theirs) {
-        size_t a = strcspn(ours, "\n"), b = strcspn(theirs, "\n");
-
-        if (a != b || strncmp(ours, theirs, a) != 0) {
-            fl_text_add(&t, "%s has `%.*s`, %s `%.*s`", us,
-                        a < 300 ? (int)a : 300, ours, them,
-                        b < 300 ? (int)b : 300, theirs);
-            return t.chars;
-        }
-        ours += a + (ours[a] == '\n');
-        theirs += b + (theirs[b] == '\n');
-    }
-    return NULL;
+    do {
+        rest_a = a;
+        rest_b = b;
+        if (!take_until(&a, "\n", &line_a) & !take_until(&b, "\n", &line_b))
+            return NULL;
+    } while (is_same(&line_a, &line_b));
+    take_until(&line_a, ": ", &name_a);
+    take_until(&line_b, ": ", &name_b);
+    if (is_same(&name_a, &name_b)
+            ? !fields_differ(&t, &name_a, line_a, &line_b) &&
+                  !fields_differ(&t, &name_a, line_b, &line_a)
+            : !line_is_missing(&t, &name_a, &rest_b) &&
+                  !line_is_missing(&t, &name_b, &rest_a))
+        fl_text_add(&t, "%.*s has another place", cut(&name_a), name_a.at);
+    return t.chars;
 }

@@ -117,6 +117,7 @@ FLEET_API void fleet_dataset_destroy(fleet_dataset *dataset);
  * the images' header is read now.
  *
  *   FLEET_ENOENT   a glob that matches nothing
+ *   FLEET_EIO      a folder below a glob that may not be read: it is named
  *   FLEET_EFORMAT  images without a header of images
  */
 FLEET_API fleet_status fleet_dataset_set_filelist(fleet_dataset *dataset,

@@ -61,7 +61,9 @@ void fl_writer_put(fl_writer *w, const void *data, size_t size);
 fleet_status fl_writer_close(fl_writer *w, uint64_t *size, uint64_t *hash);
 
 /* Sorted paths that match the globs, each glob's in its turn and bytewise
- * sorted over all; a glob without a match is an error. */
+ * sorted over all. A glob without a match is an error, and so is a folder below
+ * it that may not be looked into, which is named: its files would be left out
+ * in silence. */
 typedef struct fl_paths {
     char **path;
     size_t n, capacity;

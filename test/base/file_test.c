@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -502,6 +503,46 @@ TEST(a_glob_without_a_match_is_named)
                 "no file matches \"");
     CHECK_CONTAINS(fleet_last_error(), "/b*.txt\"");
     CHECK(p.n == 0 && p.path == NULL);
+}
+
+/* From here on this thread has the rights of nobody in particular. */
+static void be_nobody(void)
+{
+    enum { NOBODY = 65534 };
+
+    if (geteuid() == 0)
+        setfsuid(NOBODY); /* root may look anywhere */
+}
+
+static void make_halves(void)
+{
+    CHECK(chmod(test_folder(), 0755) == 0);
+    CHECK(mkdir(test_path("a"), 0755) == 0 && mkdir(test_path("b"), 0755) == 0);
+    test_file("a/p.txt", "");
+    test_file("b/p.txt", "");
+    test_file("c", ""); /* "c/p.txt" is no match, and no fault either */
+    CHECK(symlink("nowhere", test_path("d")) == 0);
+}
+
+TEST(a_folder_below_a_glob_that_may_not_be_read_is_named)
+{
+    static const char *const globs[] = {"*/p.txt", "*/p*", "b/p.txt", "b/*"};
+    fl_paths p;
+
+    make_halves();
+    CHECK_OK(glob_two(&p, "*/p.txt", NULL));
+    CHECK_INT(p.n, 2);
+    fl_paths_done(&p);
+    CHECK(chmod(test_path("b"), 0) == 0);
+    be_nobody();
+    for (size_t i = 0; i < sizeof globs / sizeof *globs; i++) {
+        CHECK_FAILS(glob_two(&p, globs[i], NULL), FLEET_EIO,
+                    "Permission denied");
+        CHECK_CONTAINS(fleet_last_error(), test_path("b"));
+        CHECK(p.n == 0 && p.path == NULL);
+    }
+    CHECK_OK(glob_two(&p, "a/*", NULL)); /* and the fault is not kept */
+    fl_paths_done(&p);
 }
 
 TEST(globs_survive_every_allocation_that_fails)

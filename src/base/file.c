@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include "base/file.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -33,6 +32,82 @@ static void count_bytes(size_t n)
     if (counter)
         atomic_fetch_add(counter, n);
 }
+
+/* --- the disk ------------------------------------------------------------- */
+
+static int open_at(int folder, const char *name, int flags, mode_t mode)
+{
+    return openat(folder, name, flags, mode);
+}
+
+static int rename_as(const char *from, const char *to, unsigned flags)
+{
+    return flags ? renameat2(AT_FDCWD, from, AT_FDCWD, to, flags)
+                 : rename(from, to);
+}
+
+const fl_disk fl_disk_system = {
+    open_at, write, fsync, mkdir, rename_as, unlinkat, readdir,
+};
+
+static const fl_disk *disk_now = &fl_disk_system;
+
+void fl_disk_use(const fl_disk *disk)
+{
+    disk_now = disk ? disk : &fl_disk_system;
+}
+
+#define UNINTERRUPTED(call)                                                    \
+    int result;                                                                \
+                                                                               \
+    do                                                                         \
+        result = (call);                                                       \
+    while (result < 0 && errno == EINTR);                                      \
+    return result
+
+int fl_disk_open(int folder, const char *name, int flags, mode_t mode)
+{
+    UNINTERRUPTED(disk_now->open(folder, name, flags, mode));
+}
+
+ssize_t fl_disk_write(int fd, const void *data, size_t size)
+{
+    return disk_now->write(fd, data, size);
+}
+
+int fl_disk_flush(int fd)
+{
+    UNINTERRUPTED(disk_now->flush(fd));
+}
+
+int fl_disk_make_folder(const char *path, mode_t mode)
+{
+    UNINTERRUPTED(disk_now->make_folder(path, mode));
+}
+
+int fl_disk_rename(const char *from, const char *to, unsigned flags)
+{
+    UNINTERRUPTED(disk_now->rename(from, to, flags));
+}
+
+int fl_disk_remove(int folder, const char *name, int flags)
+{
+    UNINTERRUPTED(disk_now->remove(folder, name, flags));
+}
+
+struct dirent *fl_disk_list(DIR *dir)
+{
+    struct dirent *e;
+
+    do {
+        errno = 0;
+        e = disk_now->list(dir);
+    } while (e &&
+             (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0));
+    return e;
+}
+
+/* --- whole files ---------------------------------------------------------- */
 
 static fleet_status io_failed(const char *what, const char *path)
 {
@@ -109,8 +184,8 @@ static fleet_status read_at(int folder, const char *name, const char *path,
                             char **data, size_t *size)
 {
     /* not waiting for a writer: a pipe is refused below */
-    int fd =
-        fl_fd_lift(openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    int fd = fl_fd_lift(
+        fl_disk_open(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0));
     fleet_status status;
 
     *data = NULL;
@@ -153,8 +228,8 @@ fleet_status fl_writer_open(fl_writer *w, const char *folder, const char *name)
         return FLEET_ENOMEM;
     }
     fl_hasher_init(w->hasher, 0);
-    w->fd = fl_fd_lift(
-        open(w->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    w->fd = fl_fd_lift(fl_disk_open(
+        AT_FDCWD, w->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (w->fd < 0)
         w->status = io_failed("create", w->path);
     return w->status;
@@ -164,7 +239,7 @@ static fleet_status write_all(int fd, const char *path, const char *data,
                               size_t size)
 {
     while (size > 0) {
-        ssize_t n = write(fd, data, size);
+        ssize_t n = fl_disk_write(fd, data, size);
 
         if (n < 0 && errno == EINTR)
             continue;
@@ -215,7 +290,7 @@ fleet_status fl_writer_close(fl_writer *w, uint64_t *size, uint64_t *hash)
     fleet_status status;
 
     write_out(w);
-    if (w->status == FLEET_OK && fsync(w->fd) != 0)
+    if (w->status == FLEET_OK && fl_disk_flush(w->fd) != 0)
         w->status = io_failed("flush", w->path);
     if (w->fd >= 0 && close(w->fd) != 0 && w->status == FLEET_OK)
         w->status = io_failed("close", w->path);

@@ -2,10 +2,12 @@
  * old one or the new one, names matched. */
 #pragma once
 
+#include <dirent.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/error.h"
 
@@ -71,3 +73,35 @@ typedef struct fl_paths {
 
 fleet_status fl_paths_glob(fl_paths *p, const char *const *globs, int n);
 void fl_paths_done(fl_paths *p);
+
+/* --- the disk ------------------------------------------------------------- */
+
+/* The system calls that change what lies on a disk, and the one that lists a
+ * folder. All writing of files and folders goes through them, so that a test
+ * can fail one of them, or record all and play a crash after each. */
+typedef struct fl_disk {
+    int (*open)(int folder, const char *name, int flags, mode_t mode);
+    ssize_t (*write)(int fd, const void *data, size_t size);
+    int (*flush)(int fd);
+    int (*make_folder)(const char *path, mode_t mode);
+    int (*rename)(const char *from, const char *to, unsigned flags);
+    int (*remove)(int folder, const char *name, int flags);
+    struct dirent *(*list)(DIR *dir);
+} fl_disk;
+
+/* openat(), fsync(), mkdir(), renameat2() of two paths and unlinkat(), again
+ * where a signal has interrupted them; write() as it is. */
+int fl_disk_open(int folder, const char *name, int flags, mode_t mode);
+ssize_t fl_disk_write(int fd, const void *data, size_t size);
+int fl_disk_flush(int fd);
+int fl_disk_make_folder(const char *path, mode_t mode);
+int fl_disk_rename(const char *from, const char *to, unsigned flags);
+int fl_disk_remove(int folder, const char *name, int flags);
+
+/* readdir() without "." and "..": NULL with errno 0 is the end, with another
+ * errno a failure. */
+struct dirent *fl_disk_list(DIR *dir);
+
+/* Tests: these from now on, on the whole process; NULL: the system's. */
+void fl_disk_use(const fl_disk *disk);
+extern const fl_disk fl_disk_system;

@@ -1,6 +1,7 @@
 /* manifest.c - the manifest of a save, read into the items of an fl_saved. */
 #include "fleet/save/manifest.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -168,15 +169,18 @@ static fleet_status read_checked(const fl_source_folder *f, char **text,
                                  size_t *size)
 {
     enum { SUM_SIZE = 17 }; /* digits and a newline */
-    char *sum = NULL;
+    char *sum = NULL, want[SUM_SIZE + 1];
     fleet_status status;
 
     FL_TRY(fl_source_folder_read(f, FL_MANIFEST, text, size));
     status = fl_source_folder_sized(f, FL_MANIFEST_SUM, SUM_SIZE, &sum);
-    if (status == FLEET_OK &&
-        strtoull(sum, NULL, 16) != fl_hash(*text, *size, 0))
-        status = fl_fail(FLEET_ECORRUPT, "%s/%s: damaged: its checksum differs",
-                         f->path, FL_MANIFEST);
+    if (status == FLEET_OK)
+        snprintf(want, sizeof want, "%016llx\n",
+                 (unsigned long long)fl_hash(*text, *size, 0));
+    if (status == FLEET_OK && strcmp(sum, want) != 0)
+        status = fl_fail(FLEET_ECORRUPT,
+                         "%s/%s: damaged: its checksum is not that in %s",
+                         f->path, FL_MANIFEST, FL_MANIFEST_SUM);
     fl_free(sum);
     return status;
 }

@@ -1,0 +1,419 @@
+/* disk_kit.c - the recording of what was written, and the disks that a crash
+ * may leave of it. */
+#define _GNU_SOURCE
+#define SUITE disk_kit
+#include "disk_kit.h"
+#include "test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/hash.h"
+
+enum {
+    MOST_NODES = 64,
+    MOST_NAMES = 32, /* of a folder */
+    MOST_CALLS = 200,
+    MOST_UNSAFE = 16, /* changes at a time: their subsets are tried */
+    MOST_STATES = 4096,
+    NOTHING = -1
+};
+
+/* A file or a folder, whatever its names are. */
+typedef struct inode {
+    dev_t dev;
+    ino_t ino;
+    char *data; /* of a file, as it was when the recording began */
+    size_t size;
+} inode;
+
+typedef struct name {
+    char name[NAME_MAX + 1];
+    int node;
+} name;
+
+typedef struct names {
+    name list[MOST_NAMES];
+    int n;
+} names;
+
+/* A name and what it then stands for; a write; or a flush. */
+typedef struct change {
+    enum { NAMES, WRITE, FLUSH } kind;
+    int node; /* the flush of this one makes it safe */
+    name one, two;
+    int n_name;
+    char *data;
+    size_t size;
+    off_t at;
+} change;
+
+static struct {
+    char root[PATH_MAX];
+    inode node[MOST_NODES];
+    names before[MOST_NODES];
+    int n_node;
+    change change[MOST_CALLS];
+    int n_change;
+    bool cannot_exchange;
+    int fail_flush; /* this many flushes from now; 0: none */
+} disk;
+
+int count_entries(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    int n = -2; /* "." and ".." */
+
+    CHECK(dir != NULL);
+    while (readdir(dir))
+        n++;
+    closedir(dir);
+    return n;
+}
+
+/* --- recording ------------------------------------------------------------ */
+
+/* The last one of that number, which a file may have had that is gone. */
+static int node_of(const struct stat *st)
+{
+    for (int i = disk.n_node - 1; i >= 0; i--)
+        if (disk.node[i].ino == st->st_ino && disk.node[i].dev == st->st_dev)
+            return i;
+    return NOTHING;
+}
+
+static int node_at(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 ? node_of(&st) : NOTHING;
+}
+
+static int node_open(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 ? node_of(&st) : NOTHING;
+}
+
+static int add_node(const char *path)
+{
+    struct stat st;
+
+    CHECK(disk.n_node < MOST_NODES && stat(path, &st) == 0);
+    disk.node[disk.n_node] = (inode){.dev = st.st_dev, .ino = st.st_ino};
+    return disk.n_node++;
+}
+
+static int folder_of(const char *path)
+{
+    char folder[PATH_MAX];
+
+    snprintf(folder, sizeof folder, "%s", path);
+    *strrchr(folder, '/') = 0;
+    return node_at(folder);
+}
+
+static change *add_change(int kind, int node)
+{
+    CHECK(disk.n_change < MOST_CALLS);
+    disk.change[disk.n_change] = (change){.kind = kind, .node = node};
+    return &disk.change[disk.n_change++];
+}
+
+static void set_name(change *c, const char *path, int node)
+{
+    const char *slash = strrchr(path, '/');
+    name *n = c->n_name++ == 0 ? &c->one : &c->two;
+
+    snprintf(n->name, sizeof n->name, "%s", slash ? slash + 1 : path);
+    n->node = node;
+}
+
+static int record_open(int folder, const char *path, int flags, mode_t mode)
+{
+    int fd = fl_disk_system.open(folder, path, flags, mode);
+
+    if (fd >= 0 && (flags & O_CREAT) && folder_of(path) != NOTHING)
+        set_name(add_change(NAMES, folder_of(path)), path, add_node(path));
+    return fd;
+}
+
+static ssize_t record_write(int fd, const void *data, size_t size)
+{
+    const int node = node_open(fd);
+    const off_t at = lseek(fd, 0, SEEK_CUR);
+    ssize_t n = fl_disk_system.write(fd, data, size);
+
+    if (n > 0 && node != NOTHING) {
+        change *c = add_change(WRITE, node);
+
+        c->data = malloc((size_t)n);
+        memcpy(c->data, data, (size_t)n);
+        c->size = (size_t)n;
+        c->at = at;
+    }
+    return n;
+}
+
+static int record_flush(int fd)
+{
+    int e;
+
+    if (disk.fail_flush > 0 && --disk.fail_flush == 0) {
+        errno = EIO;
+        return -1;
+    }
+    e = fl_disk_system.flush(fd);
+    if (e == 0 && node_open(fd) != NOTHING)
+        add_change(FLUSH, node_open(fd));
+    return e;
+}
+
+static int record_make_folder(const char *path, mode_t mode)
+{
+    int e = fl_disk_system.make_folder(path, mode);
+
+    if (e == 0 && folder_of(path) != NOTHING)
+        set_name(add_change(NAMES, folder_of(path)), path, add_node(path));
+    return e;
+}
+
+static int record_rename(const char *from, const char *to, unsigned flags)
+{
+    const int a = node_at(from), b = node_at(to);
+    int e;
+
+    if (flags && disk.cannot_exchange) {
+        errno = EINVAL;
+        return -1;
+    }
+    e = fl_disk_system.rename(from, to, flags);
+    if (e == 0 && a != NOTHING) {
+        change *c = add_change(NAMES, folder_of(to));
+
+        set_name(c, to, a);
+        set_name(c, from, flags ? b : NOTHING);
+    }
+    return e;
+}
+
+static int record_remove(int folder, const char *path, int flags)
+{
+    const int in = folder == AT_FDCWD ? folder_of(path) : node_open(folder);
+    int e = fl_disk_system.remove(folder, path, flags);
+
+    if (e == 0 && in != NOTHING)
+        set_name(add_change(NAMES, in), path, NOTHING);
+    return e;
+}
+
+static const fl_disk recorder = {
+    record_open,   record_write,  record_flush, record_make_folder,
+    record_rename, record_remove, readdir,
+};
+
+static void read_node(int node, const char *path)
+{
+    struct dirent *e;
+    DIR *dir = opendir(path);
+
+    if (!dir) {
+        CHECK_OK(
+            fl_file_read(path, &disk.node[node].data, &disk.node[node].size));
+        return;
+    }
+    while ((e = readdir(dir)) != NULL) {
+        names *in = &disk.before[node];
+        char child[PATH_MAX];
+
+        if (*e->d_name == '.')
+            continue;
+        CHECK(in->n < MOST_NAMES);
+        snprintf(child, sizeof child, "%s/%s", path, e->d_name);
+        in->list[in->n].node = add_node(child);
+        snprintf(in->list[in->n].name, sizeof in->list->name, "%s", e->d_name);
+        read_node(in->list[in->n++].node, child);
+    }
+    closedir(dir);
+}
+
+void disk_record(const char *folder)
+{
+    snprintf(disk.root, sizeof disk.root, "%s", folder);
+    read_node(add_node(folder), folder);
+    fl_disk_use(&recorder);
+}
+
+void disk_without_exchange(void)
+{
+    disk.cannot_exchange = true;
+}
+
+void disk_fail_flush(int n)
+{
+    disk.fail_flush = n;
+}
+
+int disk_recorded(void)
+{
+    fl_disk_use(NULL);
+    return disk.n_change;
+}
+
+/* --- a crash -------------------------------------------------------------- */
+
+/* What the disk has of the recorded changes, by their numbers. */
+typedef bool kept[MOST_CALLS];
+
+/* What a file or folder is called `of` in a folder, after the kept changes. */
+static void names_of(names *out, int folder, const kept k)
+{
+    *out = disk.before[folder];
+    for (int i = 0; i < disk.n_change; i++) {
+        const change *c = &disk.change[i];
+
+        if (!k[i] || c->kind != NAMES || c->node != folder)
+            continue;
+        for (int m = 0; m < c->n_name; m++) {
+            const name *set = m == 0 ? &c->one : &c->two;
+            int at = 0;
+
+            while (at < out->n && strcmp(out->list[at].name, set->name) != 0)
+                at++;
+            CHECK(at < MOST_NAMES);
+            if (at == out->n)
+                out->n++;
+            out->list[at] = *set;
+        }
+    }
+}
+
+/* A number that states which differ have not in common. */
+static uint64_t hash_of(int node, const kept k)
+{
+    const change *c = disk.change;
+    uint64_t sum = fl_mix((uint64_t)node + 1);
+    names in;
+
+    names_of(&in, node, k);
+    for (int i = 0; i < in.n; i++)
+        if (in.list[i].node != NOTHING)
+            sum += fl_mix(hash_of(in.list[i].node, k) ^
+                          fl_hash(in.list[i].name, strlen(in.list[i].name), 0));
+    for (int i = 0; i < disk.n_change; i++)
+        if (k[i] && c[i].kind == WRITE && c[i].node == node)
+            sum += fl_mix((uint64_t)i + 1000);
+    return sum;
+}
+
+static void write_file(int node, const kept k, const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0644);
+    const size_t size = disk.node[node].size;
+
+    CHECK(fd >= 0 && write(fd, disk.node[node].data, size) == (ssize_t)size);
+    for (int i = 0; i < disk.n_change; i++) {
+        const change *c = &disk.change[i];
+
+        if (k[i] && c->kind == WRITE && c->node == node)
+            CHECK(pwrite(fd, c->data, c->size, c->at) == (ssize_t)c->size);
+    }
+    close(fd);
+}
+
+static bool is_file(int node)
+{
+    for (int i = 0; i < disk.n_change; i++)
+        if (disk.change[i].kind == WRITE && disk.change[i].node == node)
+            return true;
+    return disk.node[node].data != NULL;
+}
+
+/* A folder of files. */
+static const char *write_folder(int node, const kept k)
+{
+    static int n;
+    char label[32], path[PATH_MAX];
+    const char *folder;
+    names in;
+
+    snprintf(label, sizeof label, "after-crash-%d", n++);
+    folder = test_path(label);
+    CHECK(mkdir(folder, 0755) == 0);
+    names_of(&in, node, k);
+    for (int i = 0; i < in.n; i++)
+        if (in.list[i].node != NOTHING) {
+            snprintf(path, sizeof path, "%s/%s", folder, in.list[i].name);
+            CHECK(is_file(in.list[i].node));
+            write_file(in.list[i].node, k, path);
+        }
+    return folder;
+}
+
+static bool is_safe(int i, int calls)
+{
+    for (int later = i + 1; later < calls; later++)
+        if (disk.change[later].kind == FLUSH &&
+            disk.change[later].node == disk.change[i].node)
+            return true;
+    return false;
+}
+
+static int found_at(const char *wanted, const kept k)
+{
+    names in;
+
+    names_of(&in, 0, k);
+    for (int i = 0; i < in.n; i++)
+        if (strcmp(in.list[i].name, wanted) == 0)
+            return in.list[i].node;
+    return NOTHING;
+}
+
+static bool is_new_state(uint64_t hash)
+{
+    static uint64_t seen[MOST_STATES];
+    static int n;
+
+    for (int i = 0; i < n; i++)
+        if (seen[i] == hash)
+            return false;
+    CHECK(n < MOST_STATES);
+    seen[n++] = hash;
+    return true;
+}
+
+void disk_each_crash(const char *wanted, int first, int last, disk_check *check,
+                     void *arg)
+{
+    for (int calls = first; calls <= last; calls++) {
+        int unsafe[MOST_UNSAFE], n = 0;
+        kept k = {false};
+
+        for (int i = 0; i < calls; i++) {
+            k[i] = is_safe(i, calls);
+            if (!k[i] && disk.change[i].kind != FLUSH) {
+                CHECK(n < MOST_UNSAFE);
+                unsafe[n++] = i;
+            }
+        }
+        for (unsigned subset = 0; subset < 1u << n; subset++) {
+            int node;
+
+            for (int i = 0; i < n; i++)
+                k[unsafe[i]] = subset >> i & 1;
+            node = found_at(wanted, k);
+            if (is_new_state((node == NOTHING ? 0 : hash_of(node, k)) +
+                             (uint64_t)(first == last)))
+                check(arg, node == NOTHING ? NULL : write_folder(node, k));
+        }
+    }
+}

@@ -1,11 +1,16 @@
-/* hash.c - XXH64, by <xxhash.h>. */
+/* hash.c - XXH64, by <xxhash.h>; the kernel's random numbers. */
 #include "base/hash.h"
+
+#include <sys/random.h>
+#include <unistd.h>
 
 /* The state's size is known then, so that it needs no heap. */
 #define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>
 
 #include <fleet/base.h>
+
+#include "base/clock.h"
 
 _Static_assert(sizeof(XXH64_state_t) <= sizeof(fl_hasher), "state fits");
 
@@ -33,4 +38,13 @@ uint64_t fl_hasher_end(const fl_hasher *h)
 uint64_t fleet_hash_text(const char *text, size_t length, uint64_t slot)
 {
     return XXH64(text, length, slot);
+}
+
+uint64_t fl_nonce(void)
+{
+    int64_t parts[3] = {fl_now_ns(), getpid(), 0};
+
+    if (getrandom(&parts[2], sizeof parts[2], GRND_NONBLOCK) < 0)
+        parts[2] = (int64_t)(intptr_t)&parts;
+    return fl_hash(parts, sizeof parts, 0);
 }

@@ -1,5 +1,5 @@
-/* hash.h - hashing: XXH64 for bytes, a mixer for 64-bit keys. The only
- * <xxhash.h>. */
+/* hash.h - hashing: XXH64 for bytes, a mixer for 64-bit keys, and numbers that
+ * cannot be guessed. The only <xxhash.h>. */
 #pragma once
 
 #include <stddef.h>
@@ -29,3 +29,6 @@ FL_EVERYWHERE uint64_t fl_mix(uint64_t key)
     key ^= key >> 33;
     return key;
 }
+
+/* A random number of this process and moment: the kernel's. */
+uint64_t fl_nonce(void);

@@ -7,6 +7,7 @@
 #include <zmq.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/memory.h"
 #include "base/thread.h"
 #include "net/limits.h"
@@ -59,6 +60,15 @@ static void set_option(void *socket, int name, int value)
     zmq_setsockopt(socket, name, &value, sizeof value);
 }
 
+/* A name that no other peer can know, and no number of ROUTER's, which begin
+ * with 0. */
+static void set_name(fl_socket *s)
+{
+    uint64_t name[2] = {fl_nonce() | 1, fl_nonce()};
+
+    zmq_setsockopt(s->zmq, ZMQ_ROUTING_ID, name, sizeof name);
+}
+
 static void set_options(fl_socket *s)
 {
     const int64_t most = FL_MOST_FRAME_BYTES;
@@ -66,8 +76,14 @@ static void set_options(fl_socket *s)
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         set_option(s->zmq, options[i].name, options[i].value);
     zmq_setsockopt(s->zmq, ZMQ_MAXMSGSIZE, &most, sizeof most);
-    if (s->listening)
+    if (s->listening) {
         set_option(s->zmq, ZMQ_ROUTER_MANDATORY, 1);
+        /* a client that connects anew, before its old connection is known to be
+         * broken, takes its name over: ROUTER would be deaf to it */
+        set_option(s->zmq, ZMQ_ROUTER_HANDOVER, 1);
+    } else {
+        set_name(s);
+    }
 }
 
 static fleet_status new_socket(fl_socket **s, int type)

@@ -1,5 +1,6 @@
 /* zmq_context.c - one context of ZeroMQ, counted by its sockets; a child of
  * fork() forgets its parent's. */
+#define _DEFAULT_SOURCE
 #include "net/zmq_context.h"
 
 #include <errno.h>
@@ -8,6 +9,7 @@
 #include <stdlib.h>
 #include <zmq.h>
 
+#include "base/hash.h"
 #include "base/thread.h"
 #include "net/limits.h"
 
@@ -83,6 +85,22 @@ static void drop_context(void)
     pthread_mutex_unlock(&context.lock);
 }
 
+/* ROUTER numbers peers that do not name themselves, from what rand() gives on,
+ * which is never seeded; and it aborts when a peer has claimed the next number
+ * for a name. So it is given a generator with a seed of its own, and the host's
+ * goes on as if nothing had been drawn. */
+static void *new_socket(int type)
+{
+    static char state[64]; /* under context.lock */
+    char *host = initstate((unsigned)fl_nonce(), state, sizeof state);
+    void *socket = zmq_socket(context.zmq, type);
+    int e = errno;
+
+    setstate(host);
+    errno = e;
+    return socket;
+}
+
 static void *context_socket(int type)
 {
     bool few = !fl_descriptors_left(context.zmq ? 4 : 16);
@@ -94,7 +112,7 @@ static void *context_socket(int type)
     }
     if (!context.zmq)
         context.zmq = new_context();
-    return context.zmq ? zmq_socket(context.zmq, type) : NULL;
+    return context.zmq ? new_socket(type) : NULL;
 }
 
 /* The first socket starts ZeroMQ's threads: they inherit that all signals are

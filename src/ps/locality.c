@@ -7,13 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/folder.h"
-#include "base/hash.h"
 
 static unsigned long namespace_of(const char *path)
 {
@@ -43,15 +40,6 @@ void fl_who_text(char text[96])
 
     gethostname(host, sizeof host - 1);
     snprintf(text, 96, "%s:%ld", host, (long)getpid());
-}
-
-uint64_t fl_nonce(void)
-{
-    int64_t parts[3] = {fl_now_ns(), getpid(), 0};
-
-    if (getrandom(&parts[2], sizeof parts[2], GRND_NONBLOCK) < 0)
-        parts[2] = (int64_t)(intptr_t)&parts;
-    return fl_hash(parts, sizeof parts, 0);
 }
 
 fleet_status fl_ipc_folder_open(fl_ipc_folder *f)

@@ -14,9 +14,6 @@ void fl_locality_text(char text[160]);
 /* "host:pid", for messages. */
 void fl_who_text(char text[96]);
 
-/* A random number of this process and moment. */
-uint64_t fl_nonce(void);
-
 /* A folder for sockets that this user alone may enter: FLEET_IPC_FOLDER, which
  * the program that started this one removes (FLEET_EINVAL if it is no such
  * folder), or one of our own, which is removed with its files. */

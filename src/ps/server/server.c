@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "ps/locality.h"

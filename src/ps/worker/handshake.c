@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "ps/worker/client.h"

@@ -323,6 +323,7 @@ demo:
 test-long: setup
 	@$(MAKE) --no-print-directory all
 	@$(MAKE) --no-print-directory soak
+	@test/mutants
 	@FLEET_SIM_SEEDS=$${FLEET_SIM_SEEDS:-100} $(MAKE) --no-print-directory \
 	    suite TEST_ARGS='--filter sim/*'
 	@$(MAKE) --no-print-directory valgrind TEST_ARGS='--filter "@(ps_*|socket*|handshake|client|lane*|aggregate)/*"'

@@ -30,14 +30,15 @@ static fleet *handle(void)
     return f;
 }
 
-/* Every rule once, and momentum both ways. */
+/* Every rule once, and momentum both ways. Epsilons are large enough to be seen
+ * where they stand. */
 enum { N_RULE = 6 };
 
 static fleet_optimizer *rule(fleet *f, int i)
 {
     static const fleet_momentum_options nesterov = {0.8f, 1};
-    static const fleet_adagrad_options adagrad = {1e-4f, 0.1f};
-    static const fleet_adam_options adam = {0.8f, 0.95f, 1e-6f};
+    static const fleet_adagrad_options adagrad = {1e-2f, 0.1f};
+    static const fleet_adam_options adam = {0.8f, 0.95f, 1e-3f};
     static const fleet_ftrl_options ftrl = {0.5f, 0.3f, 0.1f};
 
     switch (i) {

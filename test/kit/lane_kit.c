@@ -189,6 +189,14 @@ void lane_numbers(lane_kit *k, uint32_t stream, uint64_t number, int how,
     lane_tell(k, &w, (int)stream);
 }
 
+void lane_tick_until(lane_kit *k, int64_t now_ms)
+{
+    while (k->now_ms < now_ms) {
+        k->now_ms = k->now_ms + 100 < now_ms ? k->now_ms + 100 : now_ms;
+        fl_lane_tick(k->lane, k->now_ms);
+    }
+}
+
 /* --- heard ---------------------------------------------------------------- */
 
 const fl_msg *lane_hear(lane_kit *k, int to)

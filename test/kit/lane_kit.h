@@ -63,6 +63,9 @@ void lane_command(lane_kit *k, uint32_t stream, uint64_t step,
 void lane_numbers(lane_kit *k, uint32_t stream, uint64_t number, int how,
                   const double *x, int n);
 
+/* Tick as a lane's host does, every 100 ms and at the end. */
+void lane_tick_until(lane_kit *k, int64_t now_ms);
+
 /* What it said next, in order; fails if it said nothing. */
 const fl_msg *lane_hear(lane_kit *k, int to);
 void lane_silent(const lane_kit *k);

@@ -257,6 +257,38 @@ TEST(a_silent_lane_is_gone_after_the_peer_deadline)
     close_scene(&s);
 }
 
+/* A machine that is suspended, a process that gets SIGSTOP. */
+TEST(a_worker_that_has_slept_has_not_heard_a_silence)
+{
+    scene s;
+
+    open_scene(&s, 0);
+    send_step(&s, 1);
+    for (int i = 0; i < 5; i++) {
+        s.waits = i % 2;
+        s.now_ms += 100000; /* longer than any deadline */
+        pass_time(&s, 4 * BEAT_MS, true);
+        CHECK_OK(fl_client_status(s.client));
+    }
+    pass_time(&s, 1000 - BEAT_MS, false);
+    CHECK_OK(fl_client_status(s.client));
+    pass_time(&s, 2 * BEAT_MS, false);
+    CHECK_FAILS(fl_client_status(s.client), FLEET_EPEER,
+                "server 0 at here is gone");
+    close_scene(&s);
+}
+
+TEST(a_worker_that_seldom_runs_finds_a_dead_server_nevertheless)
+{
+    scene s;
+
+    open_scene(&s, 0);
+    for (int i = 0; i < 5; i++)
+        fl_client_tick(s.client, s.now_ms += 100000);
+    CHECK_FAILS(fl_client_status(s.client), FLEET_EPEER, "is gone");
+    close_scene(&s);
+}
+
 TEST(a_request_that_is_never_answered_ends_with_the_request_deadline)
 {
     scene s;

@@ -51,10 +51,10 @@ TEST(a_sum_is_told_again)
 
 /* --- deadlines ------------------------------------------------------------ */
 
-/* Both beat; time goes on. */
+/* Both send heartbeats; time goes on. */
 static void pass_time(lane_kit *k, int64_t ms)
 {
-    for (int64_t end = k->now_ms + ms; k->now_ms < end; k->now_ms += 500) {
+    for (int64_t end = k->now_ms + ms; k->now_ms < end; k->now_ms += 100) {
         for (uint32_t i = 0; i < 2; i++)
             lane_say(k, FL_MSG_HEARTBEAT, i, 0, 0);
         fl_lane_tick(k->lane, k->now_ms);
@@ -209,18 +209,57 @@ TEST(who_does_not_come_and_who_goes_silent_is_named)
 
     lane_open(&k, SIM_SGD, 2, true);
     lane_say(&k, FL_MSG_HEARTBEAT, 0, 0, 0);
-    fl_lane_tick(k.lane, 1000);
+    lane_tick_until(&k, 1000);
     CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_RUNS);
-    fl_lane_tick(k.lane, 1001);
+    lane_tick_until(&k, 1001);
     CHECK_INT(fl_lane_error(k.lane)->code, FLEET_EPEER);
     CHECK_CONTAINS(fl_lane_error(k.lane)->text, "worker 0 is gone");
     lane_close(&k);
 
     lane_open(&k, SIM_SGD, 2, true);
-    k.now_ms = 3000;
-    lane_say(&k, FL_MSG_HEARTBEAT, 0, 0, 0);
-    fl_lane_tick(k.lane, 3001);
+    for (int64_t ms = 500; ms <= 3000; ms += 500) {
+        lane_tick_until(&k, ms);
+        lane_say(&k, FL_MSG_HEARTBEAT, 0, 0, 0);
+    }
+    CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_RUNS);
+    lane_tick_until(&k, 3001);
     CHECK_INT(fl_lane_error(k.lane)->code, FLEET_ETIMEDOUT);
     CHECK_CONTAINS(fl_lane_error(k.lane)->text, "worker 1 has not come");
+    lane_close(&k);
+}
+
+/* --- a process that does not run ------------------------------------------ */
+
+TEST(a_lane_that_has_slept_has_not_heard_a_silence)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 2, true);
+    lane_push(&k, 0, 1, 5, 1);
+    lane_say(&k, FL_MSG_HEARTBEAT, 1, 0, 0);
+    for (int i = 0; i < 10; i++) { /* each longer than any deadline */
+        k.now_ms += 100000;
+        fl_lane_tick(k.lane, k.now_ms);
+        lane_say(&k, FL_MSG_HEARTBEAT, 0, 0, 0);
+        lane_say(&k, FL_MSG_HEARTBEAT, 1, 0, 0);
+        while (k.n_sent > 0)
+            lane_hear(&k, k.sent[0].to);
+    }
+    lane_tick_until(&k, k.now_ms + 990);
+    CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_RUNS);
+    lane_tick_until(&k, k.now_ms + 20);
+    CHECK_CONTAINS(fl_lane_error(k.lane)->text, "is gone");
+    lane_close(&k);
+}
+
+TEST(a_lane_that_seldom_runs_finds_a_dead_worker_nevertheless)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 1, true);
+    lane_say(&k, FL_MSG_HEARTBEAT, 0, 0, 0);
+    for (int i = 0; i < 5; i++)
+        fl_lane_tick(k.lane, k.now_ms += 100000);
+    CHECK_CONTAINS(fl_lane_error(k.lane)->text, "worker 0 is gone");
     lane_close(&k);
 }

@@ -184,7 +184,8 @@ static void stop_one(bool server, bool a_sync)
              server ? "server 1 at 127.0.0.1:%d " : "worker 1 ", j.port[1]);
     check_others_end(&j, victim, words, "is gone: ");
     ps_kill(victim, SIGCONT);
-    CHECK_INT(ps_wait(victim), 1);
+    ps_check_fails(victim, words); /* it blames nobody else */
+    CHECK_CONTAINS(ps_said(victim), "is gone: ");
 }
 
 TEST(a_server_that_is_stopped_is_named)
@@ -252,6 +253,33 @@ TEST(a_server_that_is_killed_at_any_moment_is_named)
 {
     for (int ms = 0; ms < 60; ms = 2 * ms + 6)
         kill_after(ms * TEST_SLOWNESS, true);
+}
+
+/* --- all of it sleeps ----------------------------------------------------- */
+
+/* As a batch system suspends a job, or a machine sleeps. */
+static void stop_all(bool a_sync)
+{
+    plan p = {IN_PASS, 0};
+    ps_job j = job_of(&p);
+
+    j.work = work;
+    j.how.a_sync = a_sync;
+    ps_start_all(&j);
+    ps_hear(&j.held);
+    for (int i = 0; i < j.n_node; i++)
+        ps_kill(&j.node[i], SIGSTOP);
+    CHECK(!ps_ends_within(ps_worker(&j, 0), 2 * PS_SECOND));
+    for (int i = 0; i < j.n_node; i++)
+        ps_kill(&j.node[i], SIGCONT);
+    ps_tell(&j.go);
+    ps_check_all_end(&j);
+}
+
+TEST(a_job_that_is_stopped_as_a_whole_goes_on)
+{
+    stop_all(false);
+    stop_all(true);
 }
 
 /* --- who is slow is not dead ---------------------------------------------- */

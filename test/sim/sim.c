@@ -491,6 +491,23 @@ void sim_open(sim *s, const sim_options *o, fleet_status (*body)(sim_worker *w))
         open_worker(s, i);
 }
 
+/* The worker, or the whole job, does not run for a while: what is under way to
+ * it, or in the whole job, happens later. */
+static void stop(sim *s)
+{
+    if (s->has_stopped || s->o.stop_ms == 0 || s->now_ms < s->o.stop_at_ms)
+        return;
+    s->has_stopped = true;
+    if (s->o.stopped_worker > 0)
+        s->worker[s->o.stopped_worker - 1].paused_until =
+            s->now_ms + s->o.stop_ms;
+    if (!s->o.all_stop)
+        return;
+    for (size_t i = 0; i < s->n_event; i++)
+        s->event[i].at_ms += s->o.stop_ms;
+    s->now_ms += s->o.stop_ms;
+}
+
 /* Who is to fall silent does. */
 static void bury(sim *s)
 {
@@ -560,6 +577,7 @@ void sim_run(sim *s, int64_t limit_ms)
             return;
         }
         s->now_ms = e.at_ms;
+        stop(s);
         bury(s);
         happen(s, &e);
     }

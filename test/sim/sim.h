@@ -45,6 +45,12 @@ typedef struct sim_options {
     /* who falls silent for good, and when; SIM_NOBODY */
     int dead_worker, dead_server, stuck_worker;
     int64_t dead_ms;
+
+    /* a worker that does not run for a while, and when that begins; the whole
+     * job, links and all; 0: none does that */
+    int stopped_worker; /* its number + 1 */
+    bool all_stop;
+    int64_t stop_at_ms, stop_ms;
 } sim_options;
 
 typedef struct sim sim;
@@ -90,7 +96,7 @@ struct sim {
     sim_lane lane[SIM_MOST_LANE];
     int n_lane; /* of all servers */
     fleet_status (*body)(sim_worker *w);
-    bool trace;
+    bool trace, has_stopped;
     uint64_t events, random;
 
     struct sim_event *event; /* a heap */

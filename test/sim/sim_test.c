@@ -200,6 +200,65 @@ TEST_LIMIT(async_jobs_apply_every_push_once, 7200)
     run_seeds(async_run, 2000);
 }
 
+/* --- some do not run for a while ------------------------------------------ */
+
+/* Slurm suspends the job, or its machine sleeps. */
+static const char *all_stop(uint64_t seed)
+{
+    sim_options o;
+    sim_script k;
+
+    sim_make(seed, pick(seed, 1, 2) > 0, &o, &k);
+    o.all_stop = true;
+    o.stop_at_ms = (int64_t)pick(seed, 2, pick(seed, 3, 2) ? 200 : 2000);
+    o.stop_ms = 3 * o.step_ms;
+    return complete(&o, &k);
+}
+
+TEST_LIMIT(a_job_that_is_stopped_as_a_whole_goes_on_as_if_nothing_had_been,
+           7200)
+{
+    run_seeds(all_stop, 1000);
+}
+
+/* It wakes when all others have ended, and hears why. */
+static const char *worker_stops(uint64_t seed)
+{
+    static char bad[1200];
+    char name[20];
+    sim_options o;
+    sim_script k;
+    sim s;
+    int who;
+
+    sim_make(seed, pick(seed, 1, 2) > 0, &o, &k);
+    who = (int)pick(seed, 4, o.n_worker);
+    o.stopped_worker = who + 1;
+    o.stop_at_ms = (int64_t)pick(seed, 2, 200);
+    o.stop_ms = 2 * o.peer_ms;
+    o.lost = 0;
+    snprintf(name, sizeof name, "worker %d ", who);
+    *bad = 0;
+    begin(&s, &o, &k);
+    sim_run(&s, LONGEST_MS);
+    for (int i = 0; i < o.n_worker; i++)
+        if (!s.worker[i].ended)
+            snprintf(bad, sizeof bad, "worker %d has not ended", i);
+        else if (s.worker[i].status != FLEET_OK &&
+                 strncmp(s.worker[i].text, name, strlen(name)) != 0)
+            snprintf(bad, sizeof bad,
+                     "worker %d stopped, and worker %d says: %s", who, i,
+                     s.worker[i].text);
+    n_failed += s.worker[who].status != FLEET_OK;
+    sim_close(&s);
+    return *bad ? bad : NULL;
+}
+
+TEST_LIMIT(who_was_stopped_itself_blames_nobody_else, 7200)
+{
+    run_failures(worker_stops, 300);
+}
+
 /* --- memory runs out ------------------------------------------------------ */
 
 static bool all_well(const sim *s)

@@ -46,6 +46,7 @@ fleet_status fl_lane_create(fl_ps_lane **lane, const fl_lane_options *o,
     l->host = *host;
     l->job = fl_msg_job(o->job, 0);
     l->run = atomic_load(&o->identity->run);
+    l->awake = fl_awake_from(now_ms, fl_awake_step(o->peer_ms));
     l->now_ms = l->begun_ms = now_ms;
     l->pending_ms = -1;
     l->last_behind = &l->behind;
@@ -312,7 +313,7 @@ void fl_lane_receive(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
     fleet_status status = fl_msg_decode(p, &l->msg);
     int flags;
 
-    l->now_ms = now_ms;
+    l->now_ms = fl_awake_at(&l->awake, now_ms);
     if (status == FLEET_EUNSUPPORTED && l->msg.head.kind == FL_MSG_HELLO) {
         fl_lane_refuse(l, &l->msg.head, from, FL_ANSWER_REFUSED,
                        FLEET_EUNSUPPORTED,
@@ -401,7 +402,7 @@ void fl_lane_command_done(fl_ps_lane *l, fleet_status status, const char *text,
 {
     const uint64_t sums[2] = {sum, rows};
 
-    l->now_ms = now_ms;
+    l->now_ms = fl_awake_at(&l->awake, now_ms);
     l->busy = false;
     if (l->command.kind == FL_COMMAND_LOAD)
         for (int i = 0; i < l->o.n_stream; i++) /* tables have other rows */

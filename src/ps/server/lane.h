@@ -88,7 +88,8 @@ void fl_lane_destroy(fl_ps_lane *l);
 void fl_lane_receive(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
                      int64_t now_ms);
 
-/* Deadlines; call it at least every quarter of the peer deadline. */
+/* Deadlines; call it at least every quarter of the peer deadline: if it comes
+ * later, this process did not run, and did not hear its peers. */
 void fl_lane_tick(fl_ps_lane *l, int64_t now_ms);
 
 /* The command has ended. text: SAVE's result, or why it failed; the lane copies

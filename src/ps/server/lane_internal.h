@@ -4,6 +4,7 @@
  * lane_update.c, lane_pull.c (reads) and lane_reduce.c (sums over workers). */
 #pragma once
 
+#include "base/clock.h"
 #include "ps/server/aggregate.h"
 #include "ps/server/lane.h"
 
@@ -63,10 +64,11 @@ struct fl_ps_lane {
     fl_aggregate aggregate;
     fl_stream_state *stream;
     int64_t version;
-    int64_t now_ms, begun_ms;
-    int64_t pending_ms; /* since when a step has waited; -1: none waits */
-    uint32_t latest;    /* the stream that has got on last */
-    bool norming;       /* the aggregate is summed and waits for its clip */
+    fl_awake awake;
+    int64_t now_ms, begun_ms; /* by that clock */
+    int64_t pending_ms;       /* since when a step has waited; -1: none waits */
+    uint32_t latest;          /* the stream that has got on last */
+    bool norming; /* the aggregate is summed and waits for its clip */
     float last_clip;
 
     bool busy; /* a command has the store */

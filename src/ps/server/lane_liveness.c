@@ -150,7 +150,7 @@ static void check_step(fl_ps_lane *l)
 
 void fl_lane_tick(fl_ps_lane *l, int64_t now_ms)
 {
-    l->now_ms = now_ms;
+    l->now_ms = fl_awake_at(&l->awake, now_ms);
     if (l->state != FL_LANE_RUNS)
         return;
     for (int i = 0; i < l->o.n_stream && l->state == FL_LANE_RUNS; i++)

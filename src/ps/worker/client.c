@@ -26,6 +26,14 @@ void fl_client_destroy(fl_client *c)
     fl_free(c);
 }
 
+int64_t fl_client_awake(fl_client *c, int64_t now_ms)
+{
+    if (!c->began)
+        c->awake = fl_awake_from(now_ms, fl_awake_step(c->o.peer_ms));
+    c->began = true;
+    return fl_awake_at(&c->awake, now_ms);
+}
+
 fleet_status fl_client_add_lane(fl_client *c, const char *name, int64_t now_ms)
 {
     fl_client_lane *l;
@@ -33,7 +41,7 @@ fleet_status fl_client_add_lane(fl_client *c, const char *name, int64_t now_ms)
     FL_TRY(fl_grow(&c->lane, &c->lane_capacity, (size_t)c->n_lane + 1,
                    sizeof *c->lane));
     l = &c->lane[c->n_lane++];
-    *l = (fl_client_lane){.heard_ms = now_ms,
+    *l = (fl_client_lane){.heard_ms = fl_client_awake(c, now_ms),
                           .window = c->o.window ? c->o.window : FIRST_WINDOW};
     snprintf(l->name, sizeof l->name, "%s", name);
     return FLEET_OK;
@@ -142,6 +150,7 @@ void fl_client_send(fl_client *c, fl_request *r, int64_t now_ms)
 {
     fl_request **at = &c->lane[r->lane].first;
 
+    now_ms = fl_client_awake(c, now_ms);
     r->next = NULL;
     r->begun_ms = now_ms;
     r->waiting_ms = -1;
@@ -384,6 +393,7 @@ void fl_client_receive(fl_client *c, int lane, fl_packet *p, int64_t now_ms)
     fl_client_lane *l = &c->lane[lane];
     fl_request *r;
 
+    now_ms = fl_client_awake(c, now_ms);
     if (status == FLEET_EUNSUPPORTED)
         receive_other_version(c, lane);
     if (status != FLEET_OK || !fl_msg_same_id(c->msg.head.job, c->job) ||

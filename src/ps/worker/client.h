@@ -112,7 +112,8 @@ fleet_status fl_client_result(fl_client *c, const fl_request *r,
 
 void fl_client_receive(fl_client *c, int lane, fl_packet *p, int64_t now_ms);
 
-/* Heartbeats, resends, deadlines. Call it at least every heartbeat_ms. */
+/* Heartbeats, resends, deadlines. Call it at least every heartbeat_ms: if it
+ * comes much later, this process did not run, and did not hear the lanes. */
 void fl_client_tick(fl_client *c, int64_t now_ms);
 
 /* From now on lanes are watched: heartbeats, and the peer deadline. */

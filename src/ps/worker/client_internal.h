@@ -2,6 +2,7 @@
  * client_liveness.c (heartbeats and deadlines). */
 #pragma once
 
+#include "base/clock.h"
 #include "ps/worker/client.h"
 
 typedef struct fl_client_lane {
@@ -16,6 +17,8 @@ typedef struct fl_client_lane {
 struct fl_client {
     fl_client_options o;
     fl_client_host host;
+    fl_awake awake; /* the clock of all times below */
+    bool began;     /* that clock */
     uint64_t job, requests, heartbeats;
     uint64_t progress; /* grows while lanes answer, or work for this worker:
                           heartbeats say it to the lanes that wait for it */
@@ -31,6 +34,9 @@ struct fl_client {
 
 /* The head of a message to that lane, without request and step. */
 fl_msg_head fl_client_head(const fl_client *c, int lane, fl_msg_kind kind);
+
+/* The time by the client's own clock. */
+int64_t fl_client_awake(fl_client *c, int64_t now_ms);
 
 /* Send what the window allows; one piece may always be under way. */
 void fl_client_send_pieces(fl_client *c, int lane, int64_t now_ms);

@@ -6,6 +6,7 @@
 
 void fl_client_watch(fl_client *c, bool watch, int64_t now_ms)
 {
+    now_ms = fl_client_awake(c, now_ms);
     c->watching = watch;
     c->heartbeat_at_ms = now_ms;
     for (int i = 0; i < c->n_lane; i++)
@@ -105,6 +106,7 @@ static void check_lane(fl_client *c, int lane, int64_t now_ms)
 
 void fl_client_tick(fl_client *c, int64_t now_ms)
 {
+    now_ms = fl_client_awake(c, now_ms);
     if (c->error.code != FLEET_OK)
         return;
     if (c->watching && now_ms >= c->heartbeat_at_ms)

@@ -18,7 +18,7 @@ const char *fl_address_text(const char *address)
     return strncmp(address, "tcp://", 6) == 0 ? address + 6 : address;
 }
 
-enum { LINGER_MS = 500 };
+enum { LINGER_MS = 500, MOST_AT_ONCE_MS = 1000 };
 
 /* The handshake: a client whose lanes are the servers' first ones. */
 typedef struct handshake {
@@ -28,6 +28,7 @@ typedef struct handshake {
     fl_request *request, *again;
     char nonce[20];
     char locality[160];
+    fl_awake awake; /* the clock of the deadlines */
     int64_t begun_ms, reminded_ms;
 } handshake;
 
@@ -108,6 +109,11 @@ static void receive_answers(handshake *h)
     fl_client_tick(h->client, fl_now_ms());
 }
 
+static int64_t awake_ms(handshake *h)
+{
+    return fl_awake_at(&h->awake, fl_now_ms());
+}
+
 /* Until server `i` has answered. To the server another process may still seem
  * alive in this worker's place: one that has just gone. */
 static fleet_status await_server(handshake *h, int i)
@@ -117,7 +123,7 @@ static fleet_status await_server(handshake *h, int i)
 
     for (;;) {
         if (r->state == FL_REQUEST_SENT) {
-            if (fl_now_ms() - h->begun_ms > h->o->connect_ms)
+            if (awake_ms(h) - h->begun_ms > h->o->connect_ms)
                 return fl_fail(
                     FLEET_ETIMEDOUT,
                     "server %d at %s has not answered within %.1f s (connect "
@@ -130,8 +136,8 @@ static fleet_status await_server(handshake *h, int i)
         if (!r->answer || r->status != FL_ANSWER_TAKEN)
             return fl_client_result(h->client, r, "fleet_init_worker");
         if (taken_ms < 0)
-            taken_ms = fl_now_ms();
-        if (fl_now_ms() - taken_ms > h->o->peer_ms)
+            taken_ms = awake_ms(h);
+        if (awake_ms(h) - taken_ms > h->o->peer_ms)
             return fl_client_result(h->client, r, "fleet_init_worker");
         receive_answers(h); /* waits a tenth of a second before it asks again */
         FL_TRY(say_hello(h, &h->request[i], i));
@@ -280,6 +286,7 @@ fleet_status fl_hello(const fl_hello_options *o, fl_job_lanes *lanes)
     fleet_status status;
     fl_error error;
 
+    h.awake = fl_awake_from(h.begun_ms, MOST_AT_ONCE_MS);
     *lanes = (fl_job_lanes){0};
     fl_locality_text(h.locality);
     status = shake_hands(&h, lanes);

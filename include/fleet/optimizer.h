@@ -82,8 +82,20 @@ FLEET_API fleet_optimizer *fleet_adam(fleet *fleet, float learning_rate,
 FLEET_API fleet_optimizer *fleet_ftrl(fleet *fleet, float learning_rate,
                                       const fleet_ftrl_options *options);
 
-/* The setters that follow give FLEET_EINVAL for what is out of range, and must
- * not be called while an executor trains. */
+/* The setters that follow take effect with the next update, in every mode: with
+ * parameter servers each worker's steps carry what they have set.
+ *
+ * In a job all workers call them alike, between the same two updates. Workers
+ * whose gradients are summed (ranks, workers of servers in sync) find a
+ * difference at their next update, which then fails on all of them with
+ * FLEET_EINVAL and a text that has the field and both values. In async the
+ * settings of a worker are those of its own pushes.
+ *
+ *   FLEET_EINVAL  out of range
+ *   FLEET_ESTATE  inside a training pass over a dataset, in its callbacks for
+ *                 instance; on a server from fleet_init_server() on
+ *   FLEET_ENOMEM  nothing is changed
+ */
 
 /* L2 decay of all parameters and rows that say nothing else themselves; 0 or
  * more. */
@@ -92,7 +104,8 @@ FLEET_API fleet_status fleet_optimizer_set_l2_decay(fleet_optimizer *optimizer,
 
 /* Scale all gradients, dense and sparse together, by norm / max(norm, their
  * global norm): Pascanu, Mikolov, Bengio 2013. norm is above 0. FLEET_ESTATE if
- * a training without it has begun. */
+ * a training without it has begun; with servers it begins with
+ * fleet_init_worker(). */
 FLEET_API fleet_status
 fleet_optimizer_set_global_norm_clip(fleet_optimizer *optimizer, float norm);
 

@@ -142,18 +142,6 @@ void fl_ranks_close(fleet *f)
 
 /* --- joining -------------------------------------------------------------- */
 
-/* The first rank's text; for fl_free(), after a failure, too. */
-static fleet_status text_of_first(fl_comm *p, const char *mine, char **text)
-{
-    int64_t n = (int64_t)strlen(mine);
-
-    FL_TRY(p->methods->broadcast(p, &n, sizeof n, 0, NULL));
-    FL_TRY(FL_NEW(text, (size_t)n + 1));
-    if (p->rank == 0)
-        memcpy(*text, mine, (size_t)n);
-    return p->methods->broadcast(p, *text, n, 0, NULL);
-}
-
 static fleet_status compare_texts(const char *mine, const char *first,
                                   const char *terms)
 {
@@ -188,7 +176,8 @@ static fleet_status check_same(fleet *f, const char *terms)
     FL_GOTO(done, program ? FLEET_OK : FLEET_ENOMEM);
     fl_text_add(&mine, "%s\n%s", terms, program);
     FL_GOTO(done, mine.status);
-    FL_GOTO(done, text_of_first(f->comm, fl_text_chars(&mine), &first));
+    FL_GOTO(done,
+            fl_comm_broadcast_text(f->comm, fl_text_chars(&mine), 0, &first));
     status = compare_texts(fl_text_chars(&mine), first, terms);
 done:
     fl_free(first);
@@ -399,7 +388,8 @@ fleet_status fl_ranks_join(fleet *f, const char *terms)
         return fl_fail(FLEET_ESTATE, "fleet_init_worker: was called already");
     FL_TRY(check_plan(f));
     FL_TRY(open_group(f));
-    f->agree = (fl_agree){.comm = f->comm, .serve = fl_ranks_serve, .arg = f};
+    f->agree = (fl_agree){
+        .comm = f->comm, .store = f->store, .serve = fl_ranks_serve, .arg = f};
     status = check_mpi(f);
     if (status == FLEET_OK)
         status = start_together(f, terms);

@@ -111,7 +111,8 @@ static fleet_status connect_worker(fleet *f)
 
     FL_TRY(fl_add_programs(f));
     FL_TRY(make_terms(f));
-    if (has_servers(f)) {
+    if (has_servers(f)) { /* which clip, or do not, as their program says now */
+        f->trained->training.optimizer->in_use = true;
         FL_TRY(fl_worker_io_open(f->worker_io, f->store, fl_mode_is_sync(mode),
                                  fl_text_chars(&f->terms)));
         FL_TRY(pass_on_load(f));
@@ -213,7 +214,9 @@ fleet_status fleet_init_server(fleet *f, const char *path)
         FL_TRY(fl_param_home_check(f, f->program[i]));
     }
     FL_TRY(make_terms(f));
-    return create_server(f, path);
+    FL_TRY(create_server(f, path));
+    f->trained->training.optimizer->serves = true;
+    return FLEET_OK;
 }
 
 /* --- stopping a server ---------------------------------------------------- */
@@ -324,6 +327,8 @@ fleet_status fleet_run_server(fleet *f)
     fl_error_take(&error, status);
     fl_server_destroy(f->server);
     f->server = NULL;
+    if (f->trained)
+        f->trained->training.optimizer->serves = false;
     atomic_store(&f->serving, false);
     return fl_error_raise(&error);
 }

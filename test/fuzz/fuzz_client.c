@@ -139,7 +139,7 @@ static void push(scene *s)
                                               .table = &table,
                                               .n_table = 1,
                                               .n_batch = 1,
-                                              .learning_rate = 0.1f,
+                                              .settings.learning_rate = 0.1f,
                                               .clip = 1});
     s->worker.remote.methods->wait_update(&s->worker.remote);
 }

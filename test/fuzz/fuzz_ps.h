@@ -13,6 +13,7 @@
 #include "net/message.h"
 #include "base/memory.h"
 #include "ps/partition.h"
+#include "runtime/optim/update_settings.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -103,6 +104,17 @@ static inline void any_column(input *in, fl_msg_writer *w, fl_section *s,
         to[i] = column == FL_COLUMN_KEYS && i % 4 ? 0 : next(in);
 }
 
+/* What closes a step has settings, unless the input has values for it, or a bit
+ * of no column. */
+static inline void add_settings(fl_msg_writer *w)
+{
+    const fl_update_settings settings = {.learning_rate = 0.25f};
+    void *to = fl_msg_column(w, FL_COLUMN_VALUES, sizeof settings);
+
+    if (to)
+        memcpy(to, &settings, sizeof settings);
+}
+
 /* Keys of rows, or parameter << 32 | block. */
 static inline void any_section(input *in, fl_msg_writer *w)
 {
@@ -121,6 +133,9 @@ static inline void any_section(input *in, fl_msg_writer *w)
     for (int bit = 0; bit < FL_N_COLUMN; bit++)
         if (columns >> bit & 1)
             any_column(in, w, s, 1 << bit, suits);
+        else if (bit == FL_AT_VALUES && s->op == FL_SECTION_CLIP &&
+                 !(columns & 64))
+            add_settings(w);
 }
 
 /* A message that is one, as far as its form goes; NULL: it is none. */

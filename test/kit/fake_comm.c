@@ -206,17 +206,23 @@ static fleet_status all_to_all_v(fl_comm *p, const void *in,
     return meet(rank_of(p), "swap", &mine, NULL, 0, swap_parts);
 }
 
-static void copy_first(fake_group *g)
+/* `in` of a rank is the number of the root. */
+static void copy_root(fake_group *g)
 {
-    for (int r = 1; r < g->n; r++)
-        memcpy(g->out[r], g->out[0], (size_t)g->size[0]);
+    const int root = *(const int *)g->in[0];
+
+    for (int r = 0; r < g->n; r++) {
+        CHECK_INT(*(const int *)g->in[r], root);
+        if (r != root)
+            memcpy(g->out[r], g->out[root], (size_t)g->size[0]);
+    }
 }
 
 static fleet_status broadcast(fl_comm *p, void *data, int64_t bytes, int root,
                               fl_work **work)
 {
-    CHECK(!work && root == 0);
-    return meet(rank_of(p), "broadcast", data, data, bytes, copy_first);
+    CHECK(!work && root >= 0 && root < p->size);
+    return meet(rank_of(p), "broadcast", &root, data, bytes, copy_root);
 }
 
 static void nothing(fake_group *g)

@@ -295,7 +295,7 @@ static fleet_status apply(fake_worker *w, const fl_push *p)
     fl_update u;
 
     fl_optimizer_update(s->store->optimizer, s->updates, s->n_batch, &u);
-    u.lr = p->learning_rate;
+    fl_update_settings_apply(&p->settings, &u);
     u.clip = p->clip;
     apply_params(s, &u);
     for (fake_sum *t = s->table; t->table; t++)

@@ -132,8 +132,20 @@ void lane_say(lane_kit *k, fl_msg_kind kind, uint32_t stream, uint64_t step,
     lane_tell(k, &w, (int)stream);
 }
 
-void lane_push_as(lane_kit *k, uint32_t incarnation, uint32_t stream,
-                  uint64_t step, uint64_t key, uint32_t n_batch)
+void lane_close_step(fl_msg_writer *w, uint32_t n_batch,
+                     const fl_update_settings *settings)
+{
+    fl_section *s = fl_msg_section(w, FL_SECTION_CLIP, 0);
+
+    s->n_batch = n_batch;
+    s->learning_rate = 1;
+    memcpy(fl_msg_column(w, FL_COLUMN_VALUES, sizeof *settings), settings,
+           sizeof *settings);
+}
+
+static void push_one(lane_kit *k, uint32_t incarnation, uint32_t stream,
+                     uint64_t step, uint64_t key, uint32_t n_batch,
+                     const fl_update_settings *settings)
 {
     fl_msg_head head = lane_head(FL_MSG_STEP, stream, step, FL_MSG_END_OF_STEP);
     int64_t dim = k->layout.table[0]->dim;
@@ -145,15 +157,26 @@ void lane_push_as(lane_kit *k, uint32_t incarnation, uint32_t stream,
     lane_begin(k, &w, &head);
     s = fl_msg_section(&w, FL_SECTION_ROWS, 0);
     s->n_key = 1;
-    s->learning_rate = 0.25f;
     memcpy(fl_msg_column(&w, FL_COLUMN_KEYS, 8), &key, 8);
     g = fl_msg_column(&w, FL_COLUMN_VALUES, (size_t)dim * sizeof *g);
     for (int64_t i = 0; i < dim; i++)
         g[i] = 1;
-    s = fl_msg_section(&w, FL_SECTION_CLIP, 0);
-    s->n_batch = n_batch;
-    s->learning_rate = 1;
+    lane_close_step(&w, n_batch, settings);
     lane_tell(k, &w, (int)stream);
+}
+
+void lane_push_as(lane_kit *k, uint32_t incarnation, uint32_t stream,
+                  uint64_t step, uint64_t key, uint32_t n_batch)
+{
+    const fl_update_settings settings = {.learning_rate = 0.25f};
+
+    push_one(k, incarnation, stream, step, key, n_batch, &settings);
+}
+
+void lane_push_with(lane_kit *k, uint32_t stream, uint64_t step, uint64_t key,
+                    const fl_update_settings *settings)
+{
+    push_one(k, 1, stream, step, key, 1, settings);
 }
 
 void lane_push(lane_kit *k, uint32_t stream, uint64_t step, uint64_t key,

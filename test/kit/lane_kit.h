@@ -48,12 +48,18 @@ fl_msg_head lane_head(fl_msg_kind kind, uint32_t stream, uint64_t step,
 void lane_begin(lane_kit *k, fl_msg_writer *w, const fl_msg_head *head);
 void lane_tell(lane_kit *k, fl_msg_writer *w, int from);
 
+/* The section that closes a contribution, and how its update is made. */
+void lane_close_step(fl_msg_writer *w, uint32_t n_batch,
+                     const fl_update_settings *settings);
+
 /* Without sections; a step that is a contribution, with a gradient of ones for
  * the row `key` of table 0, of so many batches. */
 void lane_say(lane_kit *k, fl_msg_kind kind, uint32_t stream, uint64_t step,
               uint16_t flags);
 void lane_push(lane_kit *k, uint32_t stream, uint64_t step, uint64_t key,
                uint32_t n_batch);
+void lane_push_with(lane_kit *k, uint32_t stream, uint64_t step, uint64_t key,
+                    const fl_update_settings *settings);
 void lane_push_as(lane_kit *k, uint32_t incarnation, uint32_t stream,
                   uint64_t step, uint64_t key, uint32_t n_batch);
 

@@ -61,6 +61,7 @@ void rank_learn(fake_rank *r, void *arg)
     work k;
 
     rank_model(&m, s);
+    r->rounds.store = m.f->store;
     m.f->store->agree = &r->rounds;
     if (s->also.sharded)
         m.f->store->share = (fl_share){rank, r->p.size};
@@ -85,6 +86,7 @@ void rank_learn(fake_rank *r, void *arg)
            (size_t)rank_group(&m)->n * sizeof(float));
     work_close(&k);
     m.f->store->agree = NULL;
+    r->rounds.store = NULL;
     kit_close(&m);
 }
 

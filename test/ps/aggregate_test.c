@@ -75,7 +75,6 @@ static fl_packet *make(fl_msg_kind kind, fl_section_op op, const uint64_t *key,
     fl_msg_begin(&w, net_pool, &head);
     section = fl_msg_section(&w, op, 0);
     section->n_key = (uint32_t)n;
-    section->learning_rate = 0.5f;
     section->n_batch = 1;
     if (key) {
         keys = fl_msg_column(&w, FL_COLUMN_KEYS, (size_t)n * sizeof *key);
@@ -132,7 +131,9 @@ static int64_t apply(scene *s)
 
     for (int64_t i = 0; i < t->n; i++)
         found += t->target[i] != NULL;
-    fl_aggregate_apply_dense(&s->unit, s->f->store->updates++, 1, 1);
+    const fl_update_settings settings = {.learning_rate = 0.5f};
+
+    fl_aggregate_apply_dense(&s->unit, s->f->store->updates++, 1, 1, &settings);
     CHECK_OK(fl_aggregate_apply_rows(&s->unit));
     return found;
 }

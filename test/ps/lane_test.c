@@ -5,6 +5,7 @@
 #include "lane_kit.h"
 #include "test.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -47,6 +48,90 @@ TEST(a_step_before_its_turn_is_answered_with_what_was_applied)
     CHECK_INT(fl_lane_version(k.lane), 1);
     lane_close(&k);
 }
+
+/* --- settings ------------------------------------------------------------- */
+
+static float *row_of(const lane_kit *k, uint64_t key)
+{
+    fl_rows *rows = k->layout.table[0];
+    float *row;
+
+    CHECK_OK(rows->methods->find(rows, &key, 1, &row));
+    return row;
+}
+
+/* The lane's own optimizer has another rate and another decay. */
+TEST(a_step_is_applied_with_the_settings_that_it_brings)
+{
+    const fl_update_settings settings = {.learning_rate = 0.5f,
+                                         .l2_decay = 0.25f};
+    float before, want;
+    lane_kit k;
+
+    for (int sync = 0; sync < 2; sync++) {
+        lane_open(&k, SIM_SGD, 1, sync);
+        lane_push(&k, 0, 1, 5, 1);
+        lane_hear_status(&k, 0, FL_ANSWER_OK);
+        before = row_of(&k, 5)[1];
+        lane_push_with(&k, 0, 2, 5, &settings);
+        lane_hear_status(&k, 0, FL_ANSWER_OK);
+        want = before - 0.5f * (1 + 0.25f * before);
+        CHECK_CLOSE(&row_of(&k, 5)[1], &want, 1, 1e-6);
+        lane_close(&k);
+    }
+}
+
+TEST(settings_that_differ_end_a_job_in_sync)
+{
+    const fl_update_settings one = {.learning_rate = 0.5f, .l2_decay = 0.25f};
+    const fl_update_settings other = {.learning_rate = 0.5f};
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 3, true);
+    lane_push_with(&k, 2, 1, 5, &other);
+    lane_push_with(&k, 1, 1, 5, &one);
+    CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_RUNS);
+    lane_say(&k, FL_MSG_STEP, 0, 1, END | FL_MSG_LEAVE);
+    CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_FAILED);
+    CHECK_TEXT(fl_lane_error(k.lane)->text,
+               "workers do not train alike: l2_decay is 0.25 in worker 1, 0 in "
+               "worker 2: all of them must set their optimizer to the same");
+    CHECK_INT(fl_lane_version(k.lane), 0);
+    lane_close(&k);
+}
+
+static void push_bytes(lane_kit *k, size_t bytes)
+{
+    fl_msg_head head = lane_head(FL_MSG_STEP, 0, 1, END);
+    fl_msg_writer w;
+
+    lane_begin(k, &w, &head);
+    fl_msg_section(&w, FL_SECTION_CLIP, 0)->n_batch = 1;
+    if (bytes > 0)
+        memset(fl_msg_column(&w, FL_COLUMN_VALUES, bytes), 0, bytes);
+    lane_tell(k, &w, 0);
+}
+
+TEST(settings_that_cannot_be_are_refused)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 1, false);
+    push_bytes(&k, 0);
+    lane_hear_refusal(&k, 0, "0 bytes of optimizer settings: expected 12");
+    push_bytes(&k, 16);
+    lane_hear_refusal(&k, 0, "16 bytes of optimizer settings: expected 12");
+    lane_push_with(&k, 0, 1, 5, &(fl_update_settings){.learning_rate = NAN});
+    lane_hear_refusal(&k, 0, "learning_rate: nan is out of range");
+    lane_push_with(&k, 0, 1, 5, &(fl_update_settings){1, -0.5f, 0});
+    lane_hear_refusal(&k, 0, "l2_decay: -0.5 is out of range");
+    CHECK_INT(fl_lane_version(k.lane), 0);
+    lane_push(&k, 0, 1, 5, 1);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    lane_close(&k);
+}
+
+/* --- pieces --------------------------------------------------------------- */
 
 /* A piece of a step, with a frame of so many bytes. */
 static void piece(lane_kit *k, uint64_t step, uint16_t number, size_t bytes)
@@ -105,7 +190,7 @@ static void nothing(lane_kit *k, uint16_t number)
 
     head.piece = number;
     lane_begin(k, &w, &head);
-    fl_msg_section(&w, FL_SECTION_CLIP, 0)->learning_rate = 1;
+    lane_close_step(&w, 0, &(fl_update_settings){.learning_rate = 0.25f});
     lane_tell(k, &w, 0);
 }
 
@@ -218,7 +303,7 @@ static void send_section(lane_kit *k, fl_msg_kind kind, fl_section_op op,
 
     lane_begin(k, &w, &head);
     if (kind == FL_MSG_STEP)
-        fl_msg_section(&w, FL_SECTION_CLIP, 0)->n_batch = 1;
+        lane_close_step(&w, 1, &(fl_update_settings){.learning_rate = 0.25f});
     s = fl_msg_section(&w, op, table);
     s->n_key = n_key;
     if (keys) {

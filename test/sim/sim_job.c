@@ -375,7 +375,8 @@ static fleet_status push(hands *h, int slot)
                                              .table = h->push,
                                              .n_table = SIM_N_TABLE,
                                              .n_batch = h->step[slot].n_batch,
-                                             .learning_rate = u.lr,
+                                             .settings = fl_update_settings_of(
+                                                 h->w->store->optimizer, &u),
                                              .clip = h->step[slot].clip});
     for (int i = 0; i < n; i++)
         free((void *)(uintptr_t)param[i].grad);

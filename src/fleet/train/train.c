@@ -214,10 +214,14 @@ static fleet_status open_pass(pass *p)
 static fleet_status run_pass(pass *p, fleet_train_result *result)
 {
     static const fleet_train_options defaults;
+    fleet_optimizer *trains =
+        p->e->training ? p->e->program->training.optimizer : NULL;
     fleet_status status;
 
     if (!p->o)
         p->o = &defaults;
+    if (trains)
+        trains->passes++;
     p->lines = (fl_progress){.e = p->e, .o = p->o};
     p->started_ns = fl_now_ns();
     p->e->loss_sum = 0;
@@ -242,6 +246,8 @@ static fleet_status run_pass(pass *p, fleet_train_result *result)
     fl_free(p->var);
     fl_free(p->next);
     fl_progress_close(&p->lines);
+    if (trains)
+        trains->passes--;
     if (result)
         *result = p->r;
     return status;

@@ -297,8 +297,6 @@ fleet_status fl_aggregate_check(const fl_aggregate *u, const fl_msg *msg)
 
 void fl_aggregate_begin(fl_aggregate *u)
 {
-    u->has_rate = false;
-    u->learning_rate = 0;
     for (int i = 0; i < u->n_block; i++)
         u->block[i].grad = NULL;
     for (int i = 0; i < u->layout->n_table; i++) {
@@ -433,9 +431,6 @@ static fleet_status add_section(fl_aggregate *u, const fl_section *s,
 {
     if (s->op == FL_SECTION_CLIP)
         return FLEET_OK;
-    if (!u->has_rate)
-        u->learning_rate = s->learning_rate;
-    u->has_rate = true;
     if (s->op == FL_SECTION_DENSE)
         return add_dense(u, s, column);
     fl_aggregate_rows *t = &u->table[s->table];

@@ -8,6 +8,7 @@
 #include "net/message.h"
 #include "ps/partition.h"
 #include "runtime/lookup/lookup_data.h"
+#include "runtime/optim/update_settings.h"
 
 /* A piece of a step, read once, its columns aligned. */
 typedef struct fl_piece {
@@ -51,8 +52,6 @@ typedef struct fl_aggregate {
     fl_aggregate_block *block;
     int n_block;
     int *first_block; /* by param: of this lane's blocks; n_param + 1 */
-    float learning_rate;
-    bool has_rate;
     fl_update update; /* that is being applied */
 } fl_aggregate;
 
@@ -80,10 +79,10 @@ int64_t fl_aggregate_most_norm(const fl_aggregate *u);
 fleet_status fl_aggregate_norms(fl_aggregate *u, float scale, uint64_t *key,
                                 double *sum, int64_t *n);
 
-/* Apply it: update number `done` (from 0), of n_batch batches. First the
- * blocks, then the rows. */
+/* Apply it: update number `done` (from 0), of n_batch batches, with the
+ * workers' settings. First the blocks, then the rows. */
 void fl_aggregate_apply_dense(fl_aggregate *u, int64_t done, uint32_t n_batch,
-                              float clip);
+                              float clip, const fl_update_settings *settings);
 fleet_status fl_aggregate_apply_rows(fl_aggregate *u);
 
 /* --- reading -------------------------------------------------------------- */

@@ -100,14 +100,13 @@ static fleet_status find_others(find_method *find, fl_rows *rows,
 }
 
 void fl_aggregate_apply_dense(fl_aggregate *u, int64_t done, uint32_t n_batch,
-                              float clip)
+                              float clip, const fl_update_settings *settings)
 {
     const fleet_optimizer *o = u->layout->store->optimizer;
 
     u->update = (fl_update){0};
     fl_optimizer_update(o, done, (int)n_batch, &u->update);
-    if (u->has_rate)
-        u->update.lr = u->learning_rate;
+    fl_update_settings_apply(settings, &u->update);
     u->update.clip = clip;
     for (int i = 0; i < u->n_block; i++)
         if (u->block[i].grad)

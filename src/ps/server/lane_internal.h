@@ -42,6 +42,7 @@ typedef struct fl_stream_state {
     fl_peer from;
     uint32_t n_batch;
     float clip;
+    fl_update_settings settings;
     fl_row_cache *row_cache; /* by its pulls; NULL: it is not remembered */
 
     /* what its last command came to, to be answered again */
@@ -178,7 +179,8 @@ fl_lane_handler fl_lane_reduce;              /* lane_reduce.c */
 
 void fl_stream_reset(fl_stream_state *s); /* its open step is forgotten */
 
-/* What closes a contribution: how many batches it is of, and its clip. */
+/* What closes a contribution: how many batches it is of, its clip, and its
+ * settings in a column. */
 const fl_section *fl_lane_closing_section(const fl_msg *msg);
 
 /* What the stream's last command has come to. */

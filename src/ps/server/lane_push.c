@@ -1,5 +1,7 @@
 /* lane_push.c - pushes: the pieces of a worker's step are checked, recognised
  * if they have come before, and kept until the step is whole. */
+#include <string.h>
+
 #include "ps/server/lane_internal.h"
 
 void fl_stream_reset(fl_stream_state *s)
@@ -82,6 +84,29 @@ static fleet_status check_batches(const fl_ps_lane *l,
                    closing ? (unsigned)closing->n_batch : 0u, least, most);
 }
 
+/* How the worker's optimizer is set now. */
+static fleet_status read_settings(const fl_msg *msg, fl_update_settings *s)
+{
+    const fl_section *closing = fl_lane_closing_section(msg);
+    const fl_frame *values = &msg->column[closing - msg->section][FL_AT_VALUES];
+
+    if (values->size != sizeof *s)
+        return fl_fail(FLEET_EINVAL,
+                       "%zu bytes of optimizer settings: expected %zu",
+                       values->size, sizeof *s);
+    memcpy(s, values->data, sizeof *s);
+    return fl_update_settings_check(s);
+}
+
+/* The last piece of a contribution. */
+static fleet_status check_closing(const fl_ps_lane *l)
+{
+    fl_update_settings settings;
+
+    FL_TRY(check_batches(l, fl_lane_closing_section(&l->msg)));
+    return read_settings(&l->msg, &settings);
+}
+
 static fleet_status check_piece(const fl_ps_lane *l)
 {
     const fl_msg_head *head = &l->msg.head;
@@ -90,7 +115,7 @@ static fleet_status check_piece(const fl_ps_lane *l)
     if (control)
         return check_control(&l->msg, control);
     if (head->flags & FL_MSG_END_OF_STEP)
-        FL_TRY(check_batches(l, fl_lane_closing_section(&l->msg)));
+        FL_TRY(check_closing(l));
     if (!l->o.layout->store->optimizer)
         return fl_fail(FLEET_ESTATE, "nothing is trained here");
     return fl_aggregate_check(&l->aggregate, &l->msg);
@@ -114,6 +139,8 @@ static void close_step(fl_ps_lane *l, fl_stream_state *s, const fl_peer *from)
     s->request = l->msg.head;
     s->from = *from;
     s->n_batch = closing ? closing->n_batch : 0;
+    if (fl_contributes(s)) /* they have been checked */
+        read_settings(&l->msg, &s->settings);
     s->clip = closing ? closing->learning_rate : 1.0f;
     if (fl_contributes(s) && l->pending_ms < 0)
         l->pending_ms = l->now_ms;

@@ -50,11 +50,43 @@ static uint32_t count_batches(const fl_ps_lane *l, int only)
     return n > 0 ? n : 1; /* 0: there is nothing to divide */
 }
 
+/* The first worker's: in sync all workers have the same. */
+static const fl_update_settings *settings_of(const fl_ps_lane *l, int only)
+{
+    int i = 0;
+
+    while (!takes_part(l, i, only))
+        i++;
+    return &l->stream[i].settings;
+}
+
+/* Workers that update together must have set their optimizers alike. */
+static fleet_status compare_settings(const fl_ps_lane *l)
+{
+    fl_text difference = {0};
+    int first = -1;
+    fleet_status status = FLEET_OK;
+
+    for (int i = 0; i < l->o.n_stream && status == FLEET_OK; i++) {
+        if (!takes_part(l, i, -1))
+            continue;
+        first = first < 0 ? i : first;
+        if (fl_update_settings_differ(&l->stream[first].settings, first,
+                                      &l->stream[i].settings, i, &difference))
+            status = fl_fail(FLEET_EINVAL,
+                             "workers do not train alike: %s: all of them must "
+                             "set their optimizer to the same",
+                             fl_text_chars(&difference));
+    }
+    fl_text_done(&difference);
+    return status;
+}
+
 /* Weights that are waited for travel while the rows change. */
 static void apply_update(fl_ps_lane *l, int only, float clip)
 {
     fl_aggregate_apply_dense(&l->aggregate, l->version, count_batches(l, only),
-                             clip);
+                             clip, settings_of(l, only));
     l->version++;
     l->o.layout->store->updates = l->version;
     fl_lane_serve_parked(l, true);
@@ -181,8 +213,8 @@ static bool update_together(fl_ps_lane *l)
 {
     if (l->norming || !is_full(l))
         return false;
-    if (sum_up(l, -1) != FLEET_OK) {
-        fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
+    if (compare_settings(l) != FLEET_OK || sum_up(l, -1) != FLEET_OK) {
+        fl_lane_abort(l, fl_last_code(), fleet_last_error());
         return false;
     }
     if (!fl_lane_has_clip_norm(l)) {

@@ -84,7 +84,6 @@ static fleet_status begin_section(packing *a, fl_section_op op, int table,
     if (s) {
         s->n_key = (uint32_t)n;
         s->version = (uint64_t)a->w->remote.updates;
-        s->learning_rate = a->push->learning_rate;
         s->n_batch = (uint32_t)a->push->n_batch;
     }
     a->bytes += bytes;
@@ -186,14 +185,19 @@ static fleet_status pack_blocks(packing *a, int first, int n)
     return a->writer.status;
 }
 
-/* The last piece says that it is, and of how many batches the step is. */
+/* The last piece says that it is, of how many batches the step is, and how its
+ * update is made. */
 static fleet_status close_step(packing *a)
 {
-    fl_section *s;
+    const fl_update_settings *settings = &a->push->settings;
+    void *values;
 
-    FL_TRY(begin_section(a, FL_SECTION_CLIP, 0, 0, 0));
-    s = &a->writer.section[a->writer.n_section - 1];
-    s->learning_rate = a->push->clip;
+    FL_TRY(begin_section(a, FL_SECTION_CLIP, 0, 0, sizeof *settings));
+    a->writer.section[a->writer.n_section - 1].learning_rate = a->push->clip;
+    values = fl_msg_column(&a->writer, FL_COLUMN_VALUES, sizeof *settings);
+    if (!values)
+        return a->writer.status;
+    memcpy(values, settings, sizeof *settings);
     a->writer.head.flags = FL_MSG_END_OF_STEP;
     return end_piece(a);
 }

@@ -146,6 +146,11 @@ typedef struct fl_comm_options {
 
 enum { FL_COMM_DEADLINE_MS = 30000 };
 
+/* The text of rank `root` on every rank, each of which gives one of its own;
+ * for fl_free(), after a failure, too. */
+fleet_status fl_comm_broadcast_text(fl_comm *p, const char *mine, int root,
+                                    char **text);
+
 /* abort() that leaves this thread's last failure as it is, so that a caller
  * that gives up because of a failure can still report it; `why` may be that
  * failure's text. */

@@ -158,15 +158,29 @@ fl_rule_rows *fl_optimizer_rows(const fleet_optimizer *o)
 
 /* --- settings ------------------------------------------------------------ */
 
-static fleet_status no_optimizer(const char *call)
+/* A setter takes effect with the next update, of the same number in all
+ * processes of a job: so not within a pass. */
+static fleet_status check_setter(const fleet_optimizer *o, const char *call)
 {
-    return fl_fail(FLEET_EINVAL, "%s: no optimizer", call);
+    if (!o)
+        return fl_fail(FLEET_EINVAL, "%s: no optimizer", call);
+    if (o->serves)
+        return fl_fail(FLEET_ESTATE,
+                       "%s: the workers say how this server updates: call it "
+                       "before fleet_init_server()",
+                       call);
+    if (o->passes > 0)
+        return fl_fail(
+            FLEET_ESTATE,
+            "%s: a pass over a dataset is under way: call it between "
+            "two passes",
+            call);
+    return FLEET_OK;
 }
 
 fleet_status fleet_optimizer_set_l2_decay(fleet_optimizer *o, float decay)
 {
-    if (!o)
-        return no_optimizer("fleet_optimizer_set_l2_decay");
+    FL_TRY(check_setter(o, "fleet_optimizer_set_l2_decay"));
     if (!(decay >= 0) || !isfinite(decay))
         return out_of_range("l2_decay", (double)decay);
     o->l2_decay = decay;
@@ -176,8 +190,7 @@ fleet_status fleet_optimizer_set_l2_decay(fleet_optimizer *o, float decay)
 fleet_status fleet_optimizer_set_global_norm_clip(fleet_optimizer *o,
                                                   float norm)
 {
-    if (!o)
-        return no_optimizer("fleet_optimizer_set_global_norm_clip");
+    FL_TRY(check_setter(o, "fleet_optimizer_set_global_norm_clip"));
     if (!(norm > 0) || !isfinite(norm))
         return out_of_range("global norm", (double)norm);
     if (o->in_use && o->clip_norm <= 0)
@@ -207,21 +220,24 @@ fleet_status fleet_optimizer_set_piecewise_decay(fleet_optimizer *o,
                                                  const int64_t *boundaries,
                                                  const float *values, int n)
 {
-    if (!o)
-        return no_optimizer("fleet_optimizer_set_piecewise_decay");
+    int64_t *boundary;
+    float *value;
+
+    FL_TRY(check_setter(o, "fleet_optimizer_set_piecewise_decay"));
     FL_TRY(check_pieces(boundaries, values, n));
+    boundary = fl_alloc_array((size_t)n, sizeof *boundary);
+    value = fl_alloc_array((size_t)n + 1, sizeof *value);
+    if (!boundary || !value) {
+        fl_free(boundary);
+        fl_free(value);
+        return FLEET_ENOMEM;
+    }
+    memcpy(boundary, boundaries, (size_t)n * sizeof *boundary);
+    memcpy(value, values, ((size_t)n + 1) * sizeof *value);
     fl_free(o->boundary);
     fl_free(o->value);
-    o->decay = FL_DECAY_NONE;
-    o->boundary = fl_alloc_array((size_t)n, sizeof *o->boundary);
-    o->value = fl_alloc_array((size_t)n + 1, sizeof *o->value);
-    if (!o->boundary || !o->value)
-        return FLEET_ENOMEM;
-    for (int i = 0; i <= n; i++) {
-        if (i < n)
-            o->boundary[i] = boundaries[i];
-        o->value[i] = values[i];
-    }
+    o->boundary = boundary;
+    o->value = value;
     o->n_boundary = n;
     o->decay = FL_DECAY_PIECEWISE;
     return FLEET_OK;
@@ -231,8 +247,7 @@ fleet_status fleet_optimizer_set_exponential_decay(fleet_optimizer *o,
                                                    float rate, int64_t steps,
                                                    int staircase)
 {
-    if (!o)
-        return no_optimizer("fleet_optimizer_set_exponential_decay");
+    FL_TRY(check_setter(o, "fleet_optimizer_set_exponential_decay"));
     if (!(rate > 0) || rate > 1)
         return out_of_range("exponential decay: the rate", (double)rate);
     if (steps < 1)

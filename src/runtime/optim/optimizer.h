@@ -22,6 +22,8 @@ struct fleet_optimizer {
     float clip_norm;     /* 0: none */
     bool residuals;      /* parameters have dgc's residuals, too */
     _Atomic bool in_use; /* plans with or without a clip have been made */
+    _Atomic int passes;  /* over datasets, that train with it now */
+    bool serves; /* on a server: workers say how their updates are made */
 
     fl_decay decay;
     int64_t *boundary; /* piecewise: n of them, n + 1 values */

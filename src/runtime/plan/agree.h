@@ -5,10 +5,15 @@
  * ask again. So ranks need not be equally far: a rank that waits in a barrier
  * takes part in the updates of ranks that still train, and gives rows of its
  * tables to a rank that evaluates.
+ *
+ * Ranks that update must have set their optimizers alike: with its intent each
+ * sends a hash of the settings. A difference is an error of all of them, with
+ * the field and the values of two ranks.
  */
 #pragma once
 
 #include "runtime/device/comm.h"
+#include "runtime/store/store.h"
 
 typedef enum fl_intent {
     FL_INTENT_NONE,   /* the rank's pass is over, it waits for other ranks */
@@ -31,6 +36,7 @@ typedef fleet_status fl_agree_serve(void *arg, const fl_agreed *agreed);
 typedef struct fl_agree {
     fl_comm *comm;
     fl_comm *hierarchy; /* the same ranks, summing in groups; NULL: as comm */
+    const fl_store *store; /* with the optimizer; NULL: none is compared */
     fl_agree_serve *serve;
     void *arg;
 } fl_agree;

@@ -22,6 +22,7 @@
  */
 #pragma once
 
+#include "runtime/optim/update_settings.h"
 #include "runtime/store/store.h"
 
 /* Pull slots: for the pull of this iteration, and for that of the next. */
@@ -65,7 +66,8 @@ typedef struct fl_push {
     int n_table;
     int n_batch; /* that the sums are of; 1 where they are not averaged, 0 of a
                     rank that brings nothing, or that says nothing of it */
-    float learning_rate; /* of this update, factors of parameters left out */
+    fl_update_settings settings; /* of this update, what parameters change
+                                    left out */
     float clip; /* factor of a clip that this process worked out; 1: none */
     const fl_update *update; /* as this process would make it, of all ranks'
                                 batches, and of gradients as they stand */

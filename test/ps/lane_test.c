@@ -422,6 +422,38 @@ TEST(a_process_that_was_replaced_has_no_say)
     lane_close(&k);
 }
 
+/* A pull of the version after next. */
+static void pull_next(lane_kit *k, uint32_t stream, uint32_t incarnation)
+{
+    fl_msg_head head = lane_head(FL_MSG_PULL, stream, 0, 0);
+    fl_msg_writer w;
+
+    head.incarnation = incarnation;
+    lane_begin(k, &w, &head);
+    fl_msg_section(&w, FL_SECTION_ROWS, 0)->version = 1;
+    CHECK(fl_msg_column(&w, FL_COLUMN_KEYS, 0) != NULL);
+    lane_tell(k, &w, (int)stream);
+}
+
+TEST(what_it_has_asked_for_is_not_answered_to_its_successor)
+{
+    for (uint32_t successor = 1; successor <= 2; successor++) {
+        lane_kit k;
+
+        lane_open(&k, SIM_SGD, 2, true);
+        pull_next(&k, 1, 1);
+        lane_silent(&k);
+        lane_push_as(&k, successor, 1, 1, 5, 1);
+        lane_push(&k, 0, 1, 5, 1);
+        lane_hear_status(&k, 0, FL_ANSWER_OK);
+        CHECK_INT(k.msg.head.kind, FL_MSG_ANSWER);
+        lane_hear_status(&k, 1, FL_ANSWER_OK);
+        CHECK_INT(k.msg.head.incarnation, successor);
+        CHECK_INT(k.n_sent, successor == 1 ? 1 : 0); /* the pull's */
+        lane_close(&k);
+    }
+}
+
 static void say_hello_of(lane_kit *k, uint32_t run, const char *who,
                          const char *nonce, int from)
 {

@@ -40,9 +40,10 @@ int main(int argc, char **argv)
     char *line;
 
     if (found == 'h')
-        return fputs(usage, stdout) < 0;
+        return fputs(usage, stdout) < 0 || fflush(stdout) != 0;
     if (found == 'v')
-        return printf("fleet-train %s\n", fleet_version()) < 0;
+        return printf("fleet-train %s\n", fleet_version()) < 0 ||
+               fflush(stdout) != 0;
     if (found != -1 || argc - optind != 1)
         return fputs(usage, stderr), 2;
     status = fleet_train_from_config(argv[optind], &options, &line);

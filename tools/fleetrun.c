@@ -49,6 +49,14 @@ static void open_standard_streams(void)
         close(fd);
 }
 
+static int print(const char *text)
+{
+    if (fputs(text, stdout) >= 0 && fflush(stdout) == 0)
+        return 0;
+    perror("fleetrun: stdout");
+    return FAILED;
+}
+
 int main(int argc, char **argv)
 {
     run_options options;
@@ -61,15 +69,11 @@ int main(int argc, char **argv)
     status = run_options_read(&options, argc, argv);
     if (status != FLEET_OK)
         return report_error(status);
-    if (options.help) {
-        fputs(run_options_usage, stdout);
-        return 0;
-    }
-    if (options.version) {
-        puts("fleetrun " TEXT(FLEET_VERSION_MAJOR) "." TEXT(
-            FLEET_VERSION_MINOR) "." TEXT(FLEET_VERSION_PATCH));
-        return 0;
-    }
+    if (options.help)
+        return print(run_options_usage);
+    if (options.version)
+        return print("fleetrun " TEXT(FLEET_VERSION_MAJOR) "." TEXT(
+            FLEET_VERSION_MINOR) "." TEXT(FLEET_VERSION_PATCH) "\n");
     status = run_folders_choose(options.word);
     if (status == FLEET_OK)
         status = run_keeper(keep_job, &options, &result);

@@ -87,11 +87,12 @@ TEST(names_who_was_killed_before_who_failed_of_it)
             self[who[7] - '0'] = pid;
     }
     CHECK(self[0] > 1 && self[1] > 1 && parent > 1);
+    CHECK(kill(l.pid, SIGSTOP) == 0); /* it lets no stopped keeper be */
     CHECK(kill(parent, SIGSTOP) == 0 && kill(self[1], SIGKILL) == 0);
     launch_go();
     wait_for_zombie(self[0]);
     wait_for_zombie(self[1]);
-    CHECK(kill(parent, SIGCONT) == 0);
+    CHECK(kill(parent, SIGCONT) == 0 && kill(l.pid, SIGCONT) == 0);
     CHECK_INT(launch_wait(l), 137);
     CHECK_CONTAINS(launch_err(), "the job has failed: worker 1 (pid ");
     CHECK_CONTAINS(launch_err(), "worker 0 (pid ");
@@ -309,6 +310,63 @@ TEST(leaves_nothing_when_its_keeper_is_killed)
     CHECK(keeper != l.pid && kill(keeper, SIGKILL) == 0);
     CHECK_INT(launch_wait(l), 137);
     CHECK_CONTAINS(launch_err(), "was killed by SIGKILL");
+    launch_silence(fifo);
+}
+
+/* Nobody has a reason to stop it alone: it goes on, and so does the job. */
+TEST(a_keeper_that_was_stopped_goes_on)
+{
+    int fifo = launch_fifo();
+    launch l = launch_start("--server_num 1 --worker_num 2",
+                            LAUNCH_HOLD LAUNCH_WAIT "echo of a worker");
+    int keeper = launch_hear_all(fifo, 3, "").parent;
+
+    CHECK(keeper != l.pid && kill(keeper, SIGSTOP) == 0);
+    launch_go();
+    CHECK_INT(launch_wait(l), 0);
+    CHECK_TEXT(launch_out(), "of a worker\n");
+    CHECK_CONTAINS(launch_err(), "was stopped by SIGSTOP: it goes on");
+    launch_silence(fifo);
+}
+
+TEST(leaves_nothing_after_a_signal_when_its_keeper_is_stopped)
+{
+    int fifo = launch_fifo(), keeper;
+    launch l = start_family(fifo, &keeper);
+
+    CHECK(kill(keeper, SIGSTOP) == 0);
+    CHECK(kill(l.pid, SIGTERM) == 0);
+    CHECK_INT(launch_wait(l), 143);
+    launch_silence(fifo);
+}
+
+TEST(a_worker_that_is_killed_is_named_by_a_keeper_that_was_stopped)
+{
+    int fifo = launch_fifo();
+    launch l = launch_start("--server_num 1 --worker_num 2 --grace 1",
+                            LAUNCH_HOLD "sleep 1000 & wait");
+    launch_heard worker = launch_hear_all(fifo, 3, "TRAINER1");
+
+    CHECK(kill(worker.parent, SIGSTOP) == 0);
+    CHECK(kill(worker.self, SIGKILL) == 0);
+    CHECK_INT(launch_wait(l), 137);
+    CHECK_CONTAINS(launch_err(), "worker 1");
+    CHECK_CONTAINS(launch_err(), "was killed by SIGKILL");
+    launch_silence(fifo);
+}
+
+/* One that is stopped again and again, or frozen, may never come to it. */
+TEST(kills_its_keeper_after_the_second_signal)
+{
+    int fifo = launch_fifo(), keeper;
+    launch l = start_family(fifo, &keeper);
+
+    for (int signals = 0; !test_ends_within(l.pid, 0);) {
+        kill(keeper, SIGSTOP);
+        if (signals++ < 2)
+            CHECK(kill(l.pid, SIGTERM) == 0);
+    }
+    CHECK_INT(launch_wait(l), 143);
     launch_silence(fifo);
 }
 

@@ -323,6 +323,36 @@ TEST(goes_on_when_nobody_reads)
     close(ends[1]);
 }
 
+/* A result that is nowhere but in a log is not what was asked for. */
+TEST(fails_when_its_output_is_full)
+{
+    int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+
+    CHECK(full >= 0);
+    CHECK_INT(launch_wait(launch_start_to(full, "--server_num 1 --worker_num 2",
+                                          "echo a result")),
+              1);
+    CHECK_CONTAINS(launch_err(),
+                   "the output of worker 0 is lost: No space left on device; ");
+    CHECK_CONTAINS(launch_err(), "workerlog.0 has all of it");
+    CHECK_TEXT(launch_log("workerlog.0"), "a result\n");
+    CHECK_INT(launch_wait(launch_start_to(full, "", "echo a result; exit 3")),
+              3);
+    close(full);
+}
+
+TEST(fails_when_nobody_can_be_helped)
+{
+    static const char *const flags[] = {"--help", "--version"};
+    int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(launch_wait(launch_start_to(full, flags[i], "")), 1);
+        CHECK_CONTAINS(launch_err(), "stdout: No space left on device");
+    }
+    close(full);
+}
+
 TEST(shows_more_than_a_pipe_holds)
 {
     int ends[2];

@@ -10,7 +10,10 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
+
+enum { INSIST_S = 5 };
 
 sigset_t run_keeper_signals(void)
 {
@@ -66,19 +69,74 @@ become_keeper(int (*keep)(void *user, int alive), void *user, int alive)
     exit(status);
 }
 
+/* What fleetrun knows of its keeper. */
+typedef struct keeper_state {
+    pid_t pid;
+    int n_signal, first; /* that were passed on */
+    time_t deadline;     /* after the second one */
+    bool was_killed;     /* by fleetrun */
+} keeper_state;
+
+static time_t now_s(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec;
+}
+
+/* The first signal asks; at a second one the keeper kills the job and ends. */
+static void pass_on(keeper_state *k, int s)
+{
+    if (k->n_signal++ == 0)
+        k->first = s;
+    if (k->n_signal == 2)
+        k->deadline = now_s() + INSIST_S;
+    kill(k->pid, s);
+}
+
+/* A keeper that cannot end is killed, and with it what it has started. */
+static void wait_for_signal(keeper_state *k, const sigset_t *signals)
+{
+    static const struct timespec second = {.tv_sec = 1};
+    int s = sigtimedwait(signals, NULL, k->deadline ? &second : NULL);
+
+    if (s > 0 && s != SIGCHLD)
+        pass_on(k, s);
+    if (!k->deadline || now_s() <= k->deadline)
+        return;
+    k->was_killed = true;
+    kill(k->pid, SIGKILL);
+}
+
+/* Has it ended? One that was stopped goes on: a job is watched, or ended. */
+static bool has_ended(const keeper_state *k, int *status)
+{
+    if (waitpid(k->pid, status, WNOHANG | WUNTRACED) != k->pid)
+        return false;
+    if (!WIFSTOPPED(*status))
+        return true;
+    dprintf(2,
+            "fleetrun: its keeper (pid %d) was stopped by SIG%s: it goes on\n",
+            k->pid, sigabbrev_np(WSTOPSIG(*status)));
+    kill(k->pid, SIGCONT);
+    return false;
+}
+
 /* Pass signals on until the keeper has ended; its status. */
 static int wait_for_keeper(pid_t keeper, const sigset_t *signals)
 {
-    int status, s;
+    keeper_state k = {.pid = keeper};
+    int status;
 
-    while (waitpid(keeper, &status, WNOHANG) != keeper)
-        if (sigwait(signals, &s) == 0 && s != SIGCHLD)
-            kill(keeper, s);
+    while (!has_ended(&k, &status))
+        wait_for_signal(&k, signals);
     if (WIFEXITED(status))
         return WEXITSTATUS(status);
-    dprintf(2, "fleetrun: its keeper (pid %d) was killed by SIG%s\n", keeper,
-            sigabbrev_np(WTERMSIG(status)));
-    return 128 + WTERMSIG(status);
+    dprintf(2, "fleetrun: its keeper (pid %d) was killed by SIG%s%s\n", keeper,
+            sigabbrev_np(WTERMSIG(status)),
+            k.was_killed ? ": it had not ended after the second signal" : "");
+    return 128 + (k.was_killed ? k.first : WTERMSIG(status));
 }
 
 fleet_status run_keeper(int (*keep)(void *user, int alive), void *user,

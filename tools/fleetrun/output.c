@@ -151,7 +151,9 @@ static bool show_lines(run_output *o)
         o->shown += (size_t)written;
         return true;
     }
-    o->show = -1; /* its reader has gone: the log goes on */
+    if (errno != EPIPE) /* else its reader has gone, and wants no more */
+        o->show_error = errno;
+    o->show = -1; /* the log goes on */
     o->shown = o->whole;
     return true;
 }

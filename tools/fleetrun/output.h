@@ -17,6 +17,7 @@ typedef struct run_output {
     bool ending;    /* run_output_end() */
     size_t rest;    /* and then: how much of the pipe is still to come */
     bool log_fails; /* said once */
+    int show_error; /* errno, of lines that could not be shown; 0: none */
     char *buffer;
     size_t filled, whole, shown; /* shown <= whole lines <= filled */
 } run_output;

@@ -153,6 +153,24 @@ static fleet_status open_watch(watch *w)
     return FLEET_OK;
 }
 
+/* Results that nobody got are no success. */
+static void report_lost_lines(watch *w)
+{
+    for (int i = 0; i < w->job->n_all; i++)
+        for (int k = 0; k < 2; k++) {
+            const run_process *p = &w->job->process[i];
+            const int error = p->output[k].show_error;
+
+            if (error == 0)
+                continue;
+            watch_report("the output of %s is lost: %s; %s has all of it",
+                         run_process_name(p), strerror(error),
+                         run_process_log(w->job, p));
+            if (w->exit_status == 0)
+                w->exit_status = 1;
+        }
+}
+
 int run_watch(run_job *j, int alive)
 {
     watch w = {.job = j,
@@ -168,6 +186,7 @@ int run_watch(run_job *j, int alive)
                               "the start");
         while (!is_over(&w))
             wait_once(&w);
+        report_lost_lines(&w);
         if (*w.first && j->n_process > 1)
             watch_report("the job has failed: %s", w.first);
     } else {

@@ -85,6 +85,12 @@ typedef struct fleet_dataset_options {
      * the file's place. NULL or "cat": none. Not for FLEET_IDX. */
     const char *pipe_command;
 
+    /* Milliseconds, up to 2^31 - 1, that the command may give nothing and not
+     * end either: then it is FLEET_ETIMEDOUT, and the command is killed with
+     * all that it has started. 0: as long as it likes in one process; in a job,
+     * whose other processes wait, step_deadline_ms (init.h). */
+    int64_t pipe_timeout_ms;
+
     /* Samples in the shuffle buffer; 0 keeps the files' order. The order is a
      * function of (the handle's seed, the pass), and of the first of the
      * worker's own files if each worker has some. Only training passes count.

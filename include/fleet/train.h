@@ -58,6 +58,7 @@ typedef struct fleet_train_result {
  *   FLEET_EDTYPE, FLEET_ESHAPE  a slot that does not fit its variable
  *   FLEET_EFORMAT  a malformed line: file, line number and slot are named
  *   FLEET_ECHILD   the pipe_command failed
+ *   FLEET_ETIMEDOUT  it gave nothing for pipe_timeout_ms
  *   FLEET_ENUMERIC the loss is not finite
  *   FLEET_ESTATE   an executor that does not train, a dataset without files,
  *                  a server; in a job, before fleet_init_worker()

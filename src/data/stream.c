@@ -8,7 +8,9 @@
  */
 #include "data/stream.h"
 
+#include <errno.h>
 #include <stdatomic.h>
+#include <time.h>
 
 #include "base/memory.h"
 #include "base/thread.h"
@@ -22,7 +24,8 @@ enum {
     MOST_HELD = 4, /* buffers that the caller may have */
     SPARE = 2,     /* buffers that wait for it, at least */
     MOST_SPARE = 32,
-    SPARE_ROWS = 4096 /* small batches: more buffers, up to this many rows */
+    SPARE_ROWS = 4096, /* small batches: more buffers, up to this many rows */
+    JOB_MS = 50        /* how often a wait asks how the job does */
 };
 
 struct fl_stream {
@@ -253,16 +256,35 @@ static fleet_status open_reader(fl_stream *s)
     return FLEET_OK;
 }
 
+/* Until `filled` is signalled, or a while; under the lock. */
+static fleet_status wait_for_filled(fl_stream *s)
+{
+    struct timespec until;
+
+    if (!s->spec.job_status) {
+        pthread_cond_wait(&s->filled, &s->lock);
+        return FLEET_OK;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += JOB_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    if (pthread_cond_timedwait(&s->filled, &s->lock, &until) != ETIMEDOUT)
+        return FLEET_OK;
+    return s->spec.job_status(s->spec.job);
+}
+
 /* A thread of the stream opens the first file, because a command lives no
  * longer than the thread that started it. */
 static fleet_status wait_for_start(fl_stream *s)
 {
-    fleet_status status;
+    fleet_status status = FLEET_OK;
 
     pthread_mutex_lock(&s->lock);
-    while (!s->opened)
-        pthread_cond_wait(&s->filled, &s->lock);
-    status = fl_error_raise(&s->start_error);
+    while (!s->opened && status == FLEET_OK)
+        status = wait_for_filled(s);
+    if (status == FLEET_OK)
+        status = fl_error_raise(&s->start_error);
     pthread_mutex_unlock(&s->lock);
     return status;
 }
@@ -270,6 +292,7 @@ static fleet_status wait_for_start(fl_stream *s)
 fleet_status fl_stream_open_as(fl_stream **stream, const fl_stream_spec *spec,
                                fl_parse *parse_lines)
 {
+    pthread_condattr_t monotonic;
     fleet_status status;
     fl_error kept;
     fl_stream *s;
@@ -283,7 +306,10 @@ fleet_status fl_stream_open_as(fl_stream **stream, const fl_stream_spec *spec,
     fl_blocks_init(&s->blocks);
     pthread_mutex_init(&s->read_lock, NULL);
     pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->filled, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->filled, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     pthread_cond_init(&s->emptied, NULL);
     FL_GOTO(failed, fl_fd_wakeup(&s->wakeup));
     FL_GOTO(failed, fl_parser_init(&s->parser, &s->spec, parse_lines));
@@ -316,7 +342,7 @@ static fleet_status next_batch(fl_stream *s, fl_batch **batch)
     if (s->error.code != FLEET_OK)
         return fl_error_raise(&s->error);
     while (!*at && (s->end < 0 || s->next < s->end))
-        pthread_cond_wait(&s->filled, &s->lock);
+        FL_TRY(wait_for_filled(s));
     buffer = *at;
     *at = NULL;
     if (!buffer)

@@ -82,7 +82,8 @@ static fleet_status read_source(const char *path, const char *command,
     int wakeup;
 
     CHECK_OK(fl_fd_wakeup(&wakeup));
-    status = fl_source_open(&s, path, command, wakeup);
+    status = fl_source_open(
+        &s, path, &(fl_source_options){.command = command, .wakeup = wakeup});
     *size = 0;
     if (status == FLEET_OK) {
         while (status == FLEET_OK && got > 0 && *size < room) {
@@ -251,8 +252,10 @@ TEST(what_is_read_ahead_comes_out_as_it_went_in)
     int wakeup;
 
     CHECK_OK(fl_fd_wakeup(&wakeup));
-    CHECK_OK(
-        fl_read_ahead_start(&a, path, "yes 123456 | head -c 50000000", wakeup));
+    CHECK_OK(fl_read_ahead_start(
+        &a, path,
+        &(fl_source_options){.command = "yes 123456 | head -c 50000000",
+                             .wakeup = wakeup}));
     CHECK_OK(fl_read_ahead_wait(a));
     usleep(400000);
     do {
@@ -437,6 +440,65 @@ TEST(a_group_is_ended_when_its_leader_is_done)
              "sleep 100 > /dev/null & echo $! > %s; cat", pid_file);
     spec.pipe_command = command;
     gives(spec, 0, 10);
+    wait_for_death(pid_file);
+}
+
+/* Neither more output nor an end: by a command that sleeps, by a child of it
+ * that has its output, by one that is stopped, and without an output. */
+TEST(a_command_that_brings_nothing_is_ended_by_its_timeout)
+{
+    static const char *const commands[] = {
+        "cat; sleep 100", "cat; sleep 100 &", "kill -STOP $$; cat",
+        "cat; exec 1>&-; sleep 100", "cat >/dev/null; sleep 100 | sleep 100"};
+    const char *files[] = {numbers("a", 0, 100, false),
+                           numbers("b.gz", 0, 300000, true)};
+
+    for (int c = 0; c < DATA_N(commands); c++)
+        for (int i = 0; i < 2; i++) {
+            fl_stream_spec spec = spec_of(files + i, 2 - i);
+
+            spec.n_thread = 1 + c % 2 * 2;
+            spec.pipe_command = commands[c];
+            spec.pipe_timeout_ms = 200;
+            DATA_FAILS(&spec, FLEET_ETIMEDOUT, i ? "/b.gz" : "/a", commands[c],
+                       "nothing has come for 200 ms", "pipe_timeout_ms");
+            CHECK(!data_children());
+        }
+}
+
+TEST(a_slow_command_is_given_its_time)
+{
+    const char *files[] = {numbers("a", 0, 12, false)};
+    fl_stream_spec spec = spec_of(files, 1);
+
+    spec.pipe_command = "while read -r l; do sleep 0.2; echo $l; done";
+    spec.pipe_timeout_ms = 2000;
+    gives(spec, 0, 12);
+}
+
+TEST(what_a_command_has_started_dies_with_the_program)
+{
+    const char *files[] = {numbers("a", 0, 10, false)};
+    const char *pid_file = test_file("pid", "");
+    char command[200];
+    fl_stream_spec spec = spec_of(files, 1);
+    fl_stream *s;
+    pid_t host;
+
+    snprintf(command, sizeof command,
+             "trap '' TERM INT HUP; sleep 100 & echo $! > %s; echo 1 1; wait",
+             pid_file);
+    spec.pipe_command = command;
+    spec.batch_size = 1;
+    host = test_fork();
+    if (host == 0) {
+        fl_batch *b;
+
+        CHECK_OK(fl_stream_open(&s, &spec));
+        CHECK_OK(fl_stream_next(s, &b)); /* the number is in the file */
+        raise(SIGKILL);
+    }
+    CHECK(waitpid(host, NULL, 0) == host);
     wait_for_death(pid_file);
 }
 

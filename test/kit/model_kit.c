@@ -103,23 +103,37 @@ void scene_data(scene *s, const char *file, int64_t batch, int threads,
     scene_data_of(s, &file, 1, batch, threads, shuffle);
 }
 
-void scene_data_of(scene *s, const char *const *files, int n, int64_t batch,
-                   int threads, int64_t shuffle)
+static void make_data(scene *s, const char *const *files, int n,
+                      fleet_dataset_options o)
 {
     fleet_var *vars[] = {s->m.label, fleet_program_var(s->p, "dense"),
                          fleet_program_var(s->p, "u"),
                          fleet_program_var(s->p, "v"),
                          fleet_program_var(s->p, "w")};
-    fleet_dataset_options o = {.batch_size = batch,
-                               .thread_num = threads,
-                               .use_var = vars,
-                               .n_use_var = 5,
-                               .shuffle = shuffle};
 
+    o.use_var = vars;
+    o.n_use_var = 5;
     s->data = fleet_queue_dataset(s->f, &o);
     if (!s->data)
         test_fail(__FILE__, __LINE__, "dataset: %s", fleet_last_error());
     CHECK_OK(fleet_dataset_set_filelist(s->data, files, n));
+}
+
+void scene_data_of(scene *s, const char *const *files, int n, int64_t batch,
+                   int threads, int64_t shuffle)
+{
+    make_data(s, files, n,
+              (fleet_dataset_options){.batch_size = batch,
+                                      .thread_num = threads,
+                                      .shuffle = shuffle});
+}
+
+void scene_data_piped(scene *s, const char *file, int64_t batch,
+                      const char *command)
+{
+    make_data(
+        s, &file, 1,
+        (fleet_dataset_options){.batch_size = batch, .pipe_command = command});
 }
 
 void scene_train(scene *s, int epochs)

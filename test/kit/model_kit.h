@@ -37,6 +37,9 @@ void scene_data(scene *s, const char *file, int64_t batch, int threads,
                 int64_t shuffle);
 void scene_data_of(scene *s, const char *const *files, int n, int64_t batch,
                    int threads, int64_t shuffle);
+/* The same through a command. */
+void scene_data_piped(scene *s, const char *file, int64_t batch,
+                      const char *command);
 void scene_train(scene *s, int epochs);
 
 /* A scene that has trained for an epoch; one that is saved, too: where. */

@@ -4,6 +4,9 @@
 #include "ps_kit.h"
 #include "test.h"
 
+#include <stdio.h>
+#include <unistd.h>
+
 #include "base/error.h"
 
 /* All end, with those words, and before any deadline. */
@@ -54,6 +57,45 @@ TEST(a_worker_that_is_destroyed_without_stop_ends_all)
             CHECK_CONTAINS(j.node[i].error, "worker 1 has given up, without "
                                             "fleet_stop_worker()");
     }
+}
+
+/* Worker 1's data do not end; worker 0 gives up as soon as its command runs. */
+static fleet_status wait_for_data(ps_node *n)
+{
+    const int ring = n->job->held.fd[1];
+    char command[400];
+
+    FL_TRY(ps_begin(n));
+    if (n->index == 0) {
+        ps_hear(&n->job->held);
+        return fleet_params_hash(NULL, NULL); /* any failure */
+    }
+    snprintf(command, sizeof command, "%s echo x > /proc/%d/fd/%d; sleep 300",
+             (const char *)n->job->user, (int)getpid(), ring);
+    scene_data_piped(&n->s, n->job->file[0], PS_BATCH, command);
+    return ps_passes(n, 1);
+}
+
+static void check_that_a_wait_for_data_ends(char *first)
+{
+    ps_job j = {.workers = 2,
+                .how = {.a_sync = true},
+                .file = {scene_file("a.txt", 300, 1)},
+                .user = first,
+                .work = wait_for_data};
+
+    j.held = ps_pipe_make();
+    ps_run(&j);
+    CHECK_INT(ps_worker(&j, 1)->status, FLEET_EPEER);
+    CHECK_CONTAINS(ps_worker(&j, 1)->error, "worker 0 has given up, without ");
+}
+
+TEST(a_worker_that_waits_for_data_ends_with_the_job)
+{
+    char none[] = "", some[] = "head -n 40;";
+
+    check_that_a_wait_for_data_ends(none);
+    check_that_a_wait_for_data_ends(some);
 }
 
 static fleet_status forget_to_stop(ps_node *n)

@@ -227,6 +227,9 @@ static void text_close(fl_reader *reader)
 fleet_status fl_text_reader_open(fl_reader **reader, const fl_reader_env *env)
 {
     const fl_stream_spec *spec = env->parser->spec;
+    const fl_source_options source = {.command = fl_command_of(spec),
+                                      .timeout_ms = spec->pipe_timeout_ms,
+                                      .wakeup = env->wakeup};
     fleet_status status;
     text_reader *r;
 
@@ -234,8 +237,8 @@ fleet_status fl_text_reader_open(fl_reader **reader, const fl_reader_env *env)
     r->reader = (fl_reader){text_start, text_read, text_close, 0};
     r->env = *env;
     r->csv = spec->format == FLEET_CSV;
-    status = fl_inputs_init(&r->in, spec->files, spec->n_file,
-                            fl_command_of(spec), spec->n_thread, env->wakeup);
+    status = fl_inputs_init(&r->in, spec->files, spec->n_file, &source,
+                            spec->n_thread);
     if (status != FLEET_OK) {
         fl_free(r);
         return status;

@@ -10,6 +10,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 
 enum { PIPE_SIZE = 1 << 20 };
@@ -48,19 +49,26 @@ void fl_fd_wake(int wakeup)
     while (n < 0 && errno == EINTR);
 }
 
-fleet_status fl_fd_wait(int fd, short events, int wakeup, int other_wakeup)
+fleet_status fl_fd_wait(int fd, short events, int wakeup, int other_wakeup,
+                        int64_t timeout_ms)
 {
     struct pollfd p[3] = {{.fd = wakeup, .events = POLLIN},
                           {.fd = other_wakeup, .events = POLLIN},
                           {.fd = fd, .events = events}};
+    const int64_t end_ms = fl_now_ms() + timeout_ms;
+    int n;
 
-    while (poll(p, 3, -1) < 0)
-        if (errno != EINTR)
-            return fl_fail(FLEET_EIO, "cannot wait for a descriptor: %s",
-                           strerror(errno));
+    do {
+        int64_t left_ms = end_ms - fl_now_ms();
+
+        n = poll(p, 3, timeout_ms > 0 ? (int)(left_ms > 0 ? left_ms : 0) : -1);
+    } while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return fl_fail(FLEET_EIO, "cannot wait for a descriptor: %s",
+                       strerror(errno));
     if (p[0].revents || p[1].revents)
         return fl_fail(FLEET_ESTATE, "the stream was closed");
-    return FLEET_OK;
+    return n > 0 ? FLEET_OK : FLEET_ETIMEDOUT;
 }
 
 void fl_fd_close(int *fd)

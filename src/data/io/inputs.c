@@ -5,14 +5,10 @@
 #include "data/io/unpack.h"
 
 fleet_status fl_inputs_init(fl_inputs *in, const char *const *path, int n,
-                            const char *command, int n_prefetch, int wakeup)
+                            const fl_source_options *o, int n_prefetch)
 {
-    *in = (fl_inputs){.path = path,
-                      .n = n,
-                      .command = command,
-                      .wakeup = wakeup,
-                      .n_prefetch = n_prefetch,
-                      .current = -1};
+    *in = (fl_inputs){
+        .path = path, .n = n, .o = *o, .n_prefetch = n_prefetch, .current = -1};
     if (n_prefetch > 1)
         FL_TRY(FL_NEW(&in->prefetch, (size_t)n * sizeof *in->prefetch));
     return FLEET_OK;
@@ -25,10 +21,9 @@ static fleet_status start_prefetch(fl_inputs *in)
     int last = in->current + in->n_prefetch;
 
     for (; in->started < in->n && in->started < last; in->started++)
-        if (in->command || fl_is_packed(in->path[in->started]))
+        if (in->o.command || fl_is_packed(in->path[in->started]))
             FL_TRY(fl_read_ahead_start(&in->prefetch[in->started],
-                                       in->path[in->started], in->command,
-                                       in->wakeup));
+                                       in->path[in->started], &in->o));
     return FLEET_OK;
 }
 
@@ -48,8 +43,7 @@ fleet_status fl_inputs_next(fl_inputs *in)
         if (in->prefetch[in->current])
             return fl_read_ahead_wait(in->prefetch[in->current]);
     }
-    return fl_source_open(&in->source, in->path[in->current], in->command,
-                          in->wakeup);
+    return fl_source_open(&in->source, in->path[in->current], &in->o);
 }
 
 fleet_status fl_inputs_read(fl_inputs *in, void *to, size_t size, size_t *got)

@@ -11,8 +11,7 @@
 typedef struct fl_inputs {
     const char *const *path;
     int n;
-    const char *command; /* NULL: none */
-    int wakeup;
+    fl_source_options o;
     int n_prefetch; /* how many may be read ahead; 1: none */
 
     int current; /* the file that is open; -1: none yet */
@@ -23,7 +22,7 @@ typedef struct fl_inputs {
 } fl_inputs;
 
 fleet_status fl_inputs_init(fl_inputs *in, const char *const *path, int n,
-                            const char *command, int n_prefetch, int wakeup);
+                            const fl_source_options *o, int n_prefetch);
 
 /* Open the next file; FLEET_EEND after the last. */
 fleet_status fl_inputs_next(fl_inputs *in);

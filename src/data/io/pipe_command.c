@@ -1,4 +1,5 @@
-/* pipe_command.c - fork, exec of sh, wait, kill of the whole group. */
+/* pipe_command.c - fork, exec of sh, wait, kill of the whole group; and the
+ * guard that kills it when this process cannot. */
 #define _GNU_SOURCE
 #include "data/io/pipe_command.h"
 
@@ -12,22 +13,38 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "data/io/fd.h"
+
 enum { CANNOT_RUN = 126, NOT_FOUND = 127 }; /* as shells have it */
+
+/* A child: what runs in it, where, and with which standard descriptors. */
+typedef struct child_args {
+    const char *script;
+    int fd[3];
+    pid_t group;  /* 0: a new one */
+    pid_t parent; /* dies with that process's thread; 0: lives on */
+} child_args;
 
 /* The child's side of vfork(). It borrows this process's memory, so it makes
  * system calls and nothing else. What the host has set for its own signals or
  * left open for itself does not reach the command. */
-static void __attribute__((noreturn))
-become(char *const args[], int in, int out, pid_t parent)
+static void __attribute__((noreturn)) become(const child_args *c)
 {
+    char sh[] = "sh", option[] = "-c";
+    char *const args[] = {sh, option, (char *)c->script, NULL};
     /* the kernel's struct: no libc lets one set the two signals that it has for
      * itself, and those may come ignored, too */
     const char standard[64] = {0};
     sigset_t none;
 
-    if (setpgid(0, 0) != 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 ||
-        getppid() != parent || dup2(in, 0) < 0 || dup2(out, 1) < 0)
+    if (setpgid(0, c->group) != 0 ||
+        (c->parent &&
+         (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != c->parent)))
         _exit(CANNOT_RUN);
+    for (int i = 0; i < 3; i++)
+        if (c->fd[i] != i && dup2(c->fd[i], i) < 0)
+            _exit(CANNOT_RUN);
 #ifdef SYS_close_range
     syscall(SYS_close_range, 3, ~0u, 0); /* an old kernel refuses: no harm */
 #endif
@@ -39,27 +56,56 @@ become(char *const args[], int in, int out, pid_t parent)
     _exit(NOT_FOUND);
 }
 
-fleet_status fl_pipe_command_start(fl_pipe_command *c, const char *command,
-                                   int in, int out)
+static fleet_status start_child(const child_args *c, pid_t *pid)
 {
-    char sh[] = "sh", option[] = "-c";
-    char *const args[] = {sh, option, (char *)command, NULL};
-    const pid_t parent = getpid();
     sigset_t all, kept;
-    pid_t pid;
     int e;
 
     sigfillset(&all); /* no handler of the host's may run in the child */
     pthread_sigmask(SIG_SETMASK, &all, &kept);
-    pid = vfork();
-    if (pid == 0)
-        become(args, in, out, parent);
+    *pid = vfork();
+    if (*pid == 0)
+        become(c);
     e = errno;
     pthread_sigmask(SIG_SETMASK, &kept, NULL);
-    if (pid < 0)
-        return fl_fail(FLEET_ECHILD, "cannot start it: %s", strerror(e));
-    c->pid = pid;
-    return FLEET_OK;
+    if (*pid > 0)
+        return FLEET_OK;
+    *pid = 0;
+    return fl_fail(FLEET_ECHILD, "cannot start it: %s", strerror(e));
+}
+
+/* The kernel's signal at a parent's death reaches the shell alone, and not what
+ * the shell has started. The guard waits for the end of a pipe that comes when
+ * this process is gone. */
+static fleet_status start_guard(fl_pipe_command *c)
+{
+    child_args guard = {.script = "read -r line; kill -KILL 0",
+                        .group = c->pid};
+    fleet_status status;
+    int ends[2];
+
+    FL_TRY(fl_fd_pipe(ends));
+    for (int i = 0; i < 3; i++)
+        guard.fd[i] = ends[0]; /* it holds nothing of the host's */
+    status = start_child(&guard, &c->guard);
+    fl_fd_close(&ends[0]);
+    c->alive = ends[1];
+    return status;
+}
+
+fleet_status fl_pipe_command_start(fl_pipe_command *c, const char *command,
+                                   int in, int out)
+{
+    const child_args shell = {
+        .script = command, .fd = {in, out, 2}, .parent = getpid()};
+    fleet_status status;
+
+    *c = (fl_pipe_command){.alive = -1};
+    FL_TRY(start_child(&shell, &c->pid));
+    status = start_guard(c);
+    if (status != FLEET_OK)
+        fl_pipe_command_kill(c);
+    return status;
 }
 
 static fleet_status judge_exit(int status)
@@ -90,31 +136,46 @@ static bool has_ended(const fl_pipe_command *c, bool *lost, int *status)
 }
 
 /* A host that waits for all its children may have been faster. */
-static void kill_and_reap(fl_pipe_command *c)
+static void reap(pid_t pid)
 {
-    kill(-c->pid, SIGKILL);
-    while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
+    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
         ;
-    c->pid = 0;
 }
 
-fleet_status fl_pipe_command_wait(fl_pipe_command *c, int wakeup)
+/* Without `own` the number of its group may be another's by now: then the guard
+ * alone knows which one it is in. */
+static void end_group(fl_pipe_command *c, bool own)
 {
+    if (own) {
+        kill(-c->pid, SIGKILL);
+        reap(c->pid);
+    }
+    fl_fd_close(&c->alive);
+    reap(c->guard);
+    c->pid = c->guard = 0;
+}
+
+fleet_status fl_pipe_command_wait(fl_pipe_command *c, int wakeup,
+                                  int64_t timeout_ms)
+{
+    const int64_t end_ms = fl_now_ms() + timeout_ms;
     struct pollfd p = {.fd = wakeup, .events = POLLIN};
     bool lost;
     int status;
 
     while (!has_ended(c, &lost, &status)) {
         if (lost) {
-            c->pid = 0;
+            end_group(c, false);
             return fl_fail(FLEET_ECHILD,
                            "its exit code is lost: the program "
                            "ignores SIGCHLD or waits for all its children");
         }
         if (poll(&p, 1, 1) > 0)
             return fl_fail(FLEET_ESTATE, "the stream was closed");
+        if (timeout_ms > 0 && fl_now_ms() >= end_ms)
+            return FLEET_ETIMEDOUT;
     }
-    kill_and_reap(c);
+    end_group(c, true);
     return judge_exit(status);
 }
 
@@ -123,7 +184,6 @@ void fl_pipe_command_kill(fl_pipe_command *c)
     bool lost;
     int status;
 
-    if (c->pid > 0 && (has_ended(c, &lost, &status) || !lost))
-        kill_and_reap(c);
-    c->pid = 0;
+    if (c->pid > 0)
+        end_group(c, has_ended(c, &lost, &status) || !lost);
 }

@@ -1,13 +1,17 @@
 /* pipe_command.h - a shell command as a child process, in a process group of
- * its own; it is killed when the thread that started it ends. */
+ * its own. It is killed when the thread that started it ends, and all of its
+ * group when this process does, however that ends. */
 #pragma once
 
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/error.h"
 
 typedef struct fl_pipe_command {
-    pid_t pid; /* 0: none, or reaped */
+    pid_t pid;   /* 0: none, or reaped */
+    pid_t guard; /* of the same group: kills it when this process has died */
+    int alive;   /* a pipe that only this process holds open, for the guard */
 } fl_pipe_command;
 
 /* in and out, which stay the caller's, become its standard input and output. */
@@ -16,8 +20,9 @@ fleet_status fl_pipe_command_start(fl_pipe_command *c, const char *command,
 
 /* Wait until it has ended, end what is left of its group and reap it: FLEET_OK
  * for exit code 0, FLEET_ECHILD with what it was instead. FLEET_ESTATE: the
- * wakeup came first. */
-fleet_status fl_pipe_command_wait(fl_pipe_command *c, int wakeup);
+ * wakeup came first. FLEET_ETIMEDOUT as by fl_fd_wait(). */
+fleet_status fl_pipe_command_wait(fl_pipe_command *c, int wakeup,
+                                  int64_t timeout_ms);
 
 /* Its group, at once; and reap it. */
 void fl_pipe_command_kill(fl_pipe_command *c);

@@ -7,13 +7,12 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
-#include "data/io/source.h"
 
 enum { FIRST_RING = 1 << 20, LAST_RING = 32 << 20 };
 
 struct fl_read_ahead {
-    const char *path, *command;
-    int wakeup;
+    const char *path;
+    fl_source_options o;
     pthread_t thread;
 
     pthread_mutex_t lock; /* over all below */
@@ -103,7 +102,7 @@ static void *read_in_thread(void *arg)
 {
     fl_read_ahead *a = arg;
     fl_source *s = NULL;
-    fleet_status status = fl_source_open(&s, a->path, a->command, a->wakeup);
+    fleet_status status = fl_source_open(&s, a->path, &a->o);
 
     if (status == FLEET_OK) {
         set_flag(a, &a->opened);
@@ -117,15 +116,14 @@ static void *read_in_thread(void *arg)
 }
 
 fleet_status fl_read_ahead_start(fl_read_ahead **ahead, const char *path,
-                                 const char *command, int wakeup)
+                                 const fl_source_options *o)
 {
     fleet_status status;
     fl_read_ahead *a;
 
     FL_TRY(FL_NEW(&a, sizeof *a));
     a->path = path;
-    a->command = command;
-    a->wakeup = wakeup;
+    a->o = *o;
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->change, NULL);
     status = fl_thread_start(&a->thread, read_in_thread, a, "reading ahead");

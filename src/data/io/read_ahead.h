@@ -6,13 +6,14 @@
 #include <stddef.h>
 
 #include "base/error.h"
+#include "data/io/source.h"
 
 typedef struct fl_read_ahead fl_read_ahead;
 
 /* As for fl_source_open(). That the file cannot be opened is reported by
  * reading, or by fl_read_ahead_wait(), which blocks until that is known. */
 fleet_status fl_read_ahead_start(fl_read_ahead **ahead, const char *path,
-                                 const char *command, int wakeup);
+                                 const fl_source_options *o);
 fleet_status fl_read_ahead_wait(fl_read_ahead *a);
 
 /* As fl_source_read(). */

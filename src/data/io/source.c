@@ -23,8 +23,8 @@
 enum { FEED_PIECE = 256 << 10 };
 
 struct fl_source {
-    const char *path, *command;
-    int wakeup;
+    const char *path;
+    fl_source_options o;
     fl_unpack *file;
 
     fl_pipe_command child;
@@ -46,12 +46,12 @@ static fleet_status write_all(fl_source *s, const char *data, size_t size)
         ssize_t n = write(s->in, data, size);
 
         if (n < 0 && errno == EAGAIN)
-            FL_TRY(fl_fd_wait(s->in, POLLOUT, s->wakeup, s->enough));
+            FL_TRY(fl_fd_wait(s->in, POLLOUT, s->o.wakeup, s->enough, 0));
         else if (n < 0 && errno == EPIPE)
             return FLEET_EEND;
         else if (n < 0 && errno != EINTR)
-            return fl_fail(FLEET_EIO, "cannot write to \"%s\": %s", s->command,
-                           strerror(errno));
+            return fl_fail(FLEET_EIO, "cannot write to \"%s\": %s",
+                           s->o.command, strerror(errno));
         if (n > 0) {
             data += n;
             size -= (size_t)n;
@@ -104,7 +104,7 @@ static fleet_status start_command(fl_source *s, int in[2])
     FL_TRY(fl_fd_pipe(out));
     s->out = out[0];
     fcntl(s->out, F_SETFL, O_NONBLOCK);
-    status = fl_pipe_command_start(&s->child, s->command, in[0], out[1]);
+    status = fl_pipe_command_start(&s->child, s->o.command, in[0], out[1]);
     fl_fd_close(&out[1]);
     return status;
 }
@@ -132,7 +132,7 @@ static fleet_status start_source(fl_source *s)
     int in[2];
 
     FL_TRY(fl_unpack_open(&s->file, s->path));
-    if (!s->command)
+    if (!s->o.command)
         return FLEET_OK;
     if (fl_is_packed(s->path))
         return start_fed_command(s);
@@ -142,22 +142,21 @@ static fleet_status start_source(fl_source *s)
 
 static fleet_status in_command(const fl_source *s, fleet_status status)
 {
-    if (status != FLEET_ECHILD)
+    if (status != FLEET_ECHILD && status != FLEET_ETIMEDOUT)
         return status;
     return fl_fail_in(status, "%s: pipe_command \"%.150s\"", s->path,
-                      s->command);
+                      s->o.command);
 }
 
 fleet_status fl_source_open(fl_source **source, const char *path,
-                            const char *command, int wakeup)
+                            const fl_source_options *o)
 {
     fleet_status status;
     fl_source *s;
 
     FL_TRY(FL_NEW(&s, sizeof *s));
     s->path = path;
-    s->command = command;
-    s->wakeup = wakeup;
+    s->o = *o;
     s->in = s->out = s->enough = -1;
     status = in_command(s, start_source(s));
     if (status != FLEET_OK) {
@@ -168,6 +167,17 @@ fleet_status fl_source_open(fl_source **source, const char *path,
     return FLEET_OK;
 }
 
+/* For a wait on the command that has no text of its own yet. */
+static fleet_status not_late(const fl_source *s, fleet_status status)
+{
+    return status != FLEET_ETIMEDOUT
+               ? status
+               : fl_fail(status,
+                         "nothing has come for %lld ms, and it has not ended "
+                         "(pipe_timeout_ms)",
+                         (long long)s->o.timeout_ms);
+}
+
 static fleet_status read_command(fl_source *s, void *to, size_t size,
                                  size_t *got)
 {
@@ -176,11 +186,13 @@ static fleet_status read_command(fl_source *s, void *to, size_t size,
 
     *got = 0;
     while (n < 0 && !s->ended) {
-        FL_TRY(fl_fd_wait(s->out, POLLIN, s->wakeup, -1));
+        FL_TRY(not_late(
+            s, fl_fd_wait(s->out, POLLIN, s->o.wakeup, -1, s->o.timeout_ms)));
         n = read(s->out, to, size);
         if (n == 0) { /* it has closed its output */
-            status = fl_pipe_command_wait(&s->child, s->wakeup);
-            if (status == FLEET_ESTATE)
+            status = not_late(s, fl_pipe_command_wait(&s->child, s->o.wakeup,
+                                                      s->o.timeout_ms));
+            if (status == FLEET_ESTATE || status == FLEET_ETIMEDOUT)
                 return status;
             stop_feeder(s);
             s->ended = true;
@@ -189,8 +201,8 @@ static fleet_status read_command(fl_source *s, void *to, size_t size,
                                              : status);
         }
         if (n < 0 && errno != EAGAIN && errno != EINTR)
-            return fl_fail(FLEET_EIO, "cannot read from \"%s\": %s", s->command,
-                           strerror(errno));
+            return fl_fail(FLEET_EIO, "cannot read from \"%s\": %s",
+                           s->o.command, strerror(errno));
     }
     *got = n > 0 ? (size_t)n : 0;
     return FLEET_OK;
@@ -198,8 +210,8 @@ static fleet_status read_command(fl_source *s, void *to, size_t size,
 
 fleet_status fl_source_read(fl_source *s, void *to, size_t size, size_t *got)
 {
-    return s->command ? in_command(s, read_command(s, to, size, got))
-                      : fl_unpack_read(s->file, to, size, got);
+    return s->o.command ? in_command(s, read_command(s, to, size, got))
+                        : fl_unpack_read(s->file, to, size, got);
 }
 
 double fl_source_share(const fl_source *s)

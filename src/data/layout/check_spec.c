@@ -24,6 +24,11 @@ static fleet_status check_numbers(const fl_stream_spec *s)
         return fl_fail(FLEET_EINVAL,
                        "batch size: expected 1 to %" PRId64 ", got %" PRId64,
                        MOST_ROWS, s->batch_size);
+    if (s->pipe_timeout_ms < 0 || s->pipe_timeout_ms > INT32_MAX)
+        return fl_fail(FLEET_EINVAL,
+                       "pipe_timeout_ms: expected 0 to %" PRId32
+                       ", got %" PRId64,
+                       INT32_MAX, s->pipe_timeout_ms);
     if (s->shuffle < 0)
         return fl_fail(FLEET_EINVAL,
                        "shuffle: expected 0 or more, got %" PRId64, s->shuffle);

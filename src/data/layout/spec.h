@@ -14,6 +14,7 @@ typedef struct fl_stream_spec {
     int64_t batch_size;
     int n_thread;
     const char *pipe_command; /* NULL: none */
+    int64_t pipe_timeout_ms;  /* of a command that brings nothing; 0: none */
     int64_t shuffle;
     uint64_t seed; /* of the shuffle: already mixed with pass and file */
     char separator, comment;
@@ -28,4 +29,10 @@ typedef struct fl_stream_spec {
     /* of every share_count batches the share_index-th is handed out */
     int64_t share_index, share_count; /* 0, 1: all */
     fl_log *log;
+
+    /* How the job does that the stream is a part of: asked now and then while
+     * batches are waited for, which ends with what it says if that is not
+     * FLEET_OK. NULL: there is none. */
+    fleet_status (*job_status)(void *job);
+    void *job;
 } fl_stream_spec;

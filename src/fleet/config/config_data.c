@@ -57,9 +57,10 @@ static fleet_status read_files(fl_config *c, const fl_at *at, const char *key,
 fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at)
 {
     static const char *const keys[] = {
-        "format",     "train",   "test",      "pipe_command", "batch_size",
-        "thread_num", "shuffle", "separator", "header",       "skip_lines",
-        "missing",    "comment", NULL};
+        "format",          "train",      "test",       "pipe_command",
+        "pipe_timeout_ms", "batch_size", "thread_num", "shuffle",
+        "separator",       "header",     "skip_lines", "missing",
+        "comment",         NULL};
     static const char *const formats[] = {"multislot", "criteo", "csv", "idx",
                                           NULL};
     fleet_dataset_options *o = &c->dataset;
@@ -75,6 +76,8 @@ fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at)
     o->format = (fleet_format)format;
     one = fl_at_key(at, "pipe_command");
     FL_TRY(fl_at_string(&one, &o->pipe_command));
+    one = fl_at_key(at, "pipe_timeout_ms");
+    FL_TRY(fl_at_int(&one, 0, INT32_MAX, &o->pipe_timeout_ms));
     o->batch_size = 1;
     one = fl_at_key(at, "batch_size");
     FL_TRY(fl_at_int(&one, 1, 1 << 24, &o->batch_size));
@@ -86,14 +89,15 @@ fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at)
     FL_TRY(read_csv(c, at));
     FL_TRY(read_files(c, at, "train", true, &c->train, &c->n_train));
     FL_TRY(read_files(c, at, "test", false, &c->test, &c->n_test));
-    return fl_config_in(
-        fl_spec_check_options(&(fl_stream_spec){.format = o->format,
-                                                .batch_size = o->batch_size,
-                                                .n_thread = o->thread_num,
-                                                .pipe_command = o->pipe_command,
-                                                .separator = o->separator,
-                                                .comment = o->comment,
-                                                .missing = o->missing,
-                                                .share_count = 1}),
-        at->path);
+    return fl_config_in(fl_spec_check_options(&(fl_stream_spec){
+                            .format = o->format,
+                            .batch_size = o->batch_size,
+                            .n_thread = o->thread_num,
+                            .pipe_command = o->pipe_command,
+                            .pipe_timeout_ms = o->pipe_timeout_ms,
+                            .separator = o->separator,
+                            .comment = o->comment,
+                            .missing = o->missing,
+                            .share_count = 1}),
+                        at->path);
 }

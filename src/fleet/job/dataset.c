@@ -8,6 +8,7 @@
 #include "data/format/formats.h"
 #include "data/layout/check_spec.h"
 #include "data/layout/layout.h"
+#include "ps/worker/worker_io.h"
 
 /* --- copying what the user said ------------------------------------------ */
 
@@ -114,6 +115,29 @@ static fleet_status copy_text(fl_arena *a, const char **text)
     return *text ? FLEET_OK : FLEET_ENOMEM;
 }
 
+/* A worker that is told that the job has ended leaves, whatever its data do. */
+static fleet_status job_status(void *handle)
+{
+    fleet *f = handle;
+
+    return f->worker_io ? fl_worker_io_status(f->worker_io) : FLEET_OK;
+}
+
+static bool is_alone(const fl_role *r)
+{
+    return r->server_num == 0 && r->worker_num == 1;
+}
+
+/* Other processes wait for a worker whose command brings nothing. */
+static int64_t pipe_timeout_of(const fleet_dataset *d)
+{
+    const fl_role *r = &d->fleet->role;
+
+    if (d->options.pipe_timeout_ms != 0)
+        return d->options.pipe_timeout_ms;
+    return is_alone(r) ? 0 : r->deadline_ms[FL_STEP_DEADLINE];
+}
+
 static fl_stream_spec spec_of(const fleet_dataset *d)
 {
     const fleet_dataset_options *o = &d->options;
@@ -126,6 +150,7 @@ static fl_stream_spec spec_of(const fleet_dataset *d)
         .batch_size = o->batch_size,
         .n_thread = o->thread_num,
         .pipe_command = pipe && strcmp(pipe, "cat") != 0 ? pipe : NULL,
+        .pipe_timeout_ms = pipe_timeout_of(d),
         .shuffle = o->shuffle,
         .separator = o->separator,
         .comment = o->comment,
@@ -137,6 +162,8 @@ static fl_stream_spec spec_of(const fleet_dataset *d)
         .n_file = (int)d->files.n,
         .share_count = 1,
         .log = &d->fleet->context.log,
+        .job_status = is_alone(&d->fleet->role) ? NULL : job_status,
+        .job = d->fleet,
     };
 }
 

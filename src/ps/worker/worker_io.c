@@ -232,6 +232,19 @@ bool fl_worker_io_is_open(const fl_worker_io *l)
     return l->open;
 }
 
+fleet_status fl_worker_io_status(fl_worker_io *l)
+{
+    fleet_status status = FLEET_OK;
+
+    if (l->generation != fl_fork_generation() ||
+        pthread_mutex_trylock(&l->lock) != 0)
+        return FLEET_OK; /* another call works the sockets, and will see */
+    if (l->open)
+        status = fl_client_status(l->client);
+    pthread_mutex_unlock(&l->lock);
+    return status;
+}
+
 /* --- life ----------------------------------------------------------------- */
 
 fleet_status fl_worker_io_create(fl_worker_io **io,

@@ -33,6 +33,10 @@ fleet_status fl_worker_io_open(fl_worker_io *l, fl_store *store, bool sync,
                                const char *mode);
 bool fl_worker_io_is_open(const fl_worker_io *l);
 
+/* How the job has failed, as far as is known by now; FLEET_OK: it has not. It
+ * waits for nothing. */
+fleet_status fl_worker_io_status(fl_worker_io *l);
+
 /* Leave: FLEET_OK once every lane knows. Then all is closed. */
 fleet_status fl_worker_io_leave(fl_worker_io *l);
 

@@ -63,6 +63,68 @@ fleet_status fl_json_parse(const char *text, size_t size, const char *name,
     return FLEET_OK;
 }
 
+/* --- what cJSON lets pass ------------------------------------------------- */
+
+/* Bytes of the UTF-8 character that begins at `at`; 0: none does. A longer form
+ * than is needed is none, nor are halves of UTF-16's pairs, or what is above
+ * U+10FFFF. */
+static size_t utf8_bytes(const unsigned char *at, size_t size)
+{
+    const unsigned char first = at[0];
+    const size_t n = first < 0x80   ? 1
+                     : first < 0xc2 ? 0
+                     : first < 0xe0 ? 2
+                     : first < 0xf0 ? 3
+                     : first < 0xf5 ? 4
+                                    : 0;
+
+    if (n == 0 || n > size)
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((at[i] & 0xc0) != 0x80)
+            return 0;
+    if ((first == 0xe0 && at[1] < 0xa0) || (first == 0xed && at[1] > 0x9f) ||
+        (first == 0xf0 && at[1] < 0x90) || (first == 0xf4 && at[1] > 0x8f))
+        return 0;
+    return n;
+}
+
+static bool is_control(char c, bool in_string)
+{
+    return (unsigned char)c < 0x20 &&
+           (in_string || (c != '\t' && c != '\r' && c != '\n'));
+}
+
+fleet_status fl_json_check_text(const char *text, size_t size, const char *name)
+{
+    bool in_string = false;
+    size_t n;
+
+    for (size_t i = 0; i < size; i += n) {
+        n = 1;
+        if (is_control(text[i], in_string))
+            return fl_fail(FLEET_ECONFIG,
+                           "%s:%d: a control character (0x%02x)%s", name,
+                           line_of(text, text + i), (unsigned)text[i],
+                           in_string ? " in a string: expected \\u and four "
+                                       "digits, or \\n, \\t, ..."
+                                     : "");
+        if (in_string)
+            n = utf8_bytes((const unsigned char *)text + i, size - i);
+        if (n == 0)
+            return fl_fail(FLEET_ECONFIG,
+                           "%s:%d: a string that is not UTF-8 (0x%02x)", name,
+                           line_of(text, text + i),
+                           (unsigned)(unsigned char)text[i]);
+        if (text[i] == '"')
+            in_string = !in_string;
+        else if (in_string && text[i] == '\\' && i + 1 < size &&
+                 (text[i + 1] == '"' || text[i + 1] == '\\'))
+            n = 2;
+    }
+    return FLEET_OK;
+}
+
 void fl_json_free(fl_json *json)
 {
     cJSON_Delete(json);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -21,6 +22,11 @@ typedef struct fl_at {
 fleet_status fl_json_parse(const char *text, size_t size, const char *name,
                            fl_json **json);
 void fl_json_free(fl_json *json);
+
+/* Of text that a person wrote: FLEET_ECONFIG, with name and line, for a control
+ * character as it is, a 0 among them, and for a string that is not UTF-8. */
+fleet_status fl_json_check_text(const char *text, size_t size,
+                                const char *name);
 
 fl_at fl_at_root(const fl_json *json);
 fl_at fl_at_key(const fl_at *object, const char *key); /* may be absent */

@@ -4,6 +4,7 @@
 #include "test.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -64,6 +65,73 @@ TEST(an_escaped_zero_does_not_cut_a_string)
 TEST(blanks_after_the_end_are_not)
 {
     fl_json_free(parse("{} \t\r\n"));
+}
+
+/* --- text that a person wrote --------------------------------------------- */
+
+static void check_text_refused(const char *text, size_t size, const char *words)
+{
+    CHECK_STATUS(fl_json_check_text(text, size, "t.json"), FLEET_ECONFIG);
+    CHECK_TEXT(fleet_last_error(), words);
+}
+
+static void check_not_utf8(const char *inside, const char *byte)
+{
+    char text[40], words[80];
+
+    snprintf(text, sizeof text, "[1,\n\"\\\"%s\"]", inside);
+    snprintf(words, sizeof words, "t.json:2: a string that is not UTF-8 (%s)",
+             byte);
+    check_text_refused(text, strlen(text), words);
+}
+
+TEST(control_characters_are_refused_with_their_line)
+{
+    static const char in_string[] =
+        " in a string: expected \\u and four digits, or \\n, \\t, ...";
+    char words[200];
+
+    snprintf(words, sizeof words, "t.json:2: a control character (0x00)%s",
+             in_string);
+    check_text_refused("{\n\"a\": \"b\0c\"}", 12, words);
+    snprintf(words, sizeof words, "t.json:1: a control character (0x09)%s",
+             in_string);
+    check_text_refused("[\"\t\"]", 5, words);
+    snprintf(words, sizeof words, "t.json:1: a control character (0x1f)%s",
+             in_string);
+    check_text_refused("[\"\\\\\x1f\"]", 7, words);
+    check_text_refused("[\n1,\x01 2]", 7,
+                       "t.json:2: a control character (0x01)");
+    check_text_refused("[]\0", 3, "t.json:1: a control character (0x00)");
+}
+
+TEST(strings_that_are_not_utf8_are_refused_with_their_line)
+{
+    check_not_utf8("caf\xe9", "0xe9");          /* ISO 8859-1 */
+    check_not_utf8("\x80", "0x80");             /* goes on without a begin */
+    check_not_utf8("\xc0\x80", "0xc0");         /* longer than needed */
+    check_not_utf8("\xe0\x9f\xbf", "0xe0");     /* longer than needed */
+    check_not_utf8("\xed\xa0\x80", "0xed");     /* half of a pair */
+    check_not_utf8("\xf4\x90\x80\x80", "0xf4"); /* beyond the last one */
+    check_not_utf8("\xf0\x8f\xbf\xbf", "0xf0");
+    check_not_utf8("\xff", "0xff");
+    check_text_refused("[\"\xe2\x82", 4,
+                       "t.json:1: a string that is not UTF-8 (0xe2)");
+}
+
+TEST(text_that_is_as_it_should_be_passes)
+{
+    static const char *const texts[] = {
+        "",
+        "{}\r\n\t ",
+        "[\"\\\"\", \"\\\\\"]\n",
+        "[\"\\u0001 \x7f\"]",
+        "[\"\xc3\xa9 \xe2\x82\xac \xed\x9f\xbf \xf0\x9f\x98\x80 "
+        "\xf4\x8f\xbf\xbf\"]",
+        "\xef\xbb\xbf{}"};
+
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        CHECK_OK(fl_json_check_text(texts[i], strlen(texts[i]), "t.json"));
 }
 
 /* --- paths --------------------------------------------------------------- */

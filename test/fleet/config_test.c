@@ -10,6 +10,7 @@
 
 #include <fleet/fleet.h>
 
+#include "base/text.h"
 #include "fleet/config/config.h"
 
 #define MODEL "\"model\": {\"type\": \"wide_deep\"}"
@@ -80,6 +81,65 @@ TEST(names_a_line_that_is_not_json)
     REFUSED("{\n\n\"model\": }", "f.json:3: not valid JSON");
     REFUSED("{} {}", "f.json:1: text after the end");
     REFUSED("[]", "the whole text: expected an object");
+}
+
+/* A raw zero would end the path of a save before its end. */
+TEST(names_a_line_with_characters_that_json_has_not)
+{
+    static const char zero[] = "{\"save\":\n\"a\0b\"}";
+    fl_config c;
+
+    CHECK_FAILS(fl_config_read(&c, zero, sizeof zero - 1, "f.json"),
+                FLEET_ECONFIG, "f.json:2: a control character (0x00)");
+    fl_config_done(&c);
+    REFUSED("{\"save\": \"a\tb\"}", "f.json:1: a control character (0x09)");
+    REFUSED("{\n\n\"save\": \"caf\xe9\"}",
+            "f.json:3: a string that is not UTF-8 (0xe9)");
+}
+
+/* A list of n texts or numbers: "0", "1", ... */
+static void add_list(fl_text *t, const char *key, const char *format, int n)
+{
+    fl_text_add(t, "\"%s\": [", key);
+    for (int i = 0; i < n; i++) {
+        fl_text_add(t, "%s", i ? "," : "");
+        fl_text_add(t, format, i + 1);
+    }
+    fl_text_add(t, "]");
+}
+
+/* In 10 seconds, not in 60 as when each element is looked for from the first
+ * one on. */
+TEST_LIMIT(long_lists_are_read_at_once, 10)
+{
+    enum { N = 100000 };
+    fl_text t = {0};
+    fl_config c;
+
+    fl_text_add(&t, "{" MODEL ", \"optimizer\": {\"type\": \"sgd\", "
+                    "\"decay\": {\"type\": \"piecewise\", ");
+    add_list(&t, "boundaries", "%d", N);
+    fl_text_add(&t, ", ");
+    add_list(&t, "values", "%d", N + 1);
+    fl_text_add(&t, "}}, \"dataset\": {\"format\": \"csv\", ");
+    add_list(&t, "train", "\"f%d\"", N);
+    fl_text_add(&t, "}, \"slots\": [{\"name\": \"y\", \"type\": \"float\", "
+                    "\"role\": \"label\", \"columns\": [0], "
+                    "\"transform\": \"equals\", ");
+    add_list(&t, "value", "\"v%d\"", N);
+    fl_text_add(&t,
+                "}, {\"name\": \"u\", \"type\": \"uint64\", "
+                "\"dim\": %d, ",
+                N);
+    add_list(&t, "columns", "%d", N);
+    fl_text_add(&t, "}]}");
+    CHECK_OK(t.status);
+    CHECK_OK(fl_config_read(&c, t.chars, t.length, "f.json"));
+    CHECK_INT(c.optimizer.n_boundary, N);
+    CHECK_TEXT(c.train[N - 1], "f100000");
+    CHECK_INT(c.slot[1].slot.n_column, N);
+    fl_config_done(&c);
+    fl_text_done(&t);
 }
 
 TEST(names_what_is_missing)

@@ -197,6 +197,32 @@ TEST(the_first_file_is_part_of_the_seed)
     CHECK(memcmp(part[0].id, part[1].id, 9 * sizeof part[0].id[0]) != 0);
 }
 
+/* Passes read the same files in orders of their own, and another run's passes
+ * in the same ones. */
+TEST(the_pass_is_part_of_the_seed)
+{
+    enum { PASSES = 4 };
+    const char *files[] = {numbers(0), numbers(1)};
+    fleet_dataset_options o = {
+        .batch_size = BATCH, .slots = &id, .n_slot = 1, .shuffle = 20};
+    static seen pass[2][PASSES];
+
+    for (int run = 0; run < 2; run++) {
+        worker one = open_worker(FLEET_WORKER, 0, 1, &o, files, 2);
+
+        for (int i = 0; i < PASSES; i++)
+            read_pass(&one, true, 0, &pass[run][i]);
+        fleet_destroy(one.f);
+    }
+    for (int i = 0; i < PASSES; i++) {
+        CHECK_INT(pass[0][i].n, begin_of(2));
+        CHECK(memcmp(&pass[0][i], &pass[1][i], sizeof pass[0][i]) == 0);
+        for (int k = 0; k < i; k++)
+            CHECK(memcmp(pass[0][i].id, pass[0][k].id,
+                         (size_t)begin_of(2) * sizeof pass[0][i].id[0]) != 0);
+    }
+}
+
 TEST(a_worker_for_whom_there_is_no_batch_gets_none)
 {
     static seen part;

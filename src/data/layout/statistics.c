@@ -67,11 +67,8 @@ static fleet_status get_array(const fl_at *at, double low, double *x, int n)
 {
     if (fl_at_count(at) != n)
         return fl_at_expected(at, "as many numbers as there are means");
-    for (int i = 0; i < n; i++) {
-        fl_at element = fl_at_index(at, i);
-
-        FL_TRY(fl_at_double(&element, low, 1.7e308, &x[i]));
-    }
+    for (fl_at e = fl_at_first(at); e.json; fl_at_next(at, &e))
+        FL_TRY(fl_at_double(&e, low, 1.7e308, &x[e.index]));
     return FLEET_OK;
 }
 

@@ -13,11 +13,8 @@ fleet_status fl_config_texts(fl_config *c, const fl_at *at, const char ***text,
     *text = fl_arena_alloc(&c->arena, (size_t)(*n + 1) * sizeof **text);
     if (!*text)
         return FLEET_ENOMEM;
-    for (int i = 0; i < *n; i++) {
-        fl_at one = fl_at_index(at, i);
-
-        FL_TRY(fl_at_string(&one, &(*text)[i]));
-    }
+    for (fl_at one = fl_at_first(at); one.json; fl_at_next(at, &one))
+        FL_TRY(fl_at_string(&one, &(*text)[one.index]));
     return FLEET_OK;
 }
 
@@ -106,14 +103,14 @@ static fleet_status read_pieces(fl_config *c, const fl_at *at)
     o->values = fl_arena_alloc(&c->arena, (size_t)(n + 1) * sizeof *o->values);
     if (!o->boundaries || !o->values)
         return FLEET_ENOMEM;
-    for (int i = 0; i <= n; i++) {
-        fl_at b = fl_at_index(&boundaries, i), v = fl_at_index(&values, i);
+    for (fl_at b = fl_at_first(&boundaries); b.json;
+         fl_at_next(&boundaries, &b))
+        FL_TRY(fl_at_int(&b, 1, (int64_t)1 << 53, &o->boundaries[b.index]));
+    for (fl_at v = fl_at_first(&values); v.json; fl_at_next(&values, &v)) {
         double x = 0;
 
-        if (i < n)
-            FL_TRY(fl_at_int(&b, 1, (int64_t)1 << 53, &o->boundaries[i]));
         FL_TRY(fl_at_double(&v, 1e-30, 1e9, &x));
-        o->values[i] = (float)x;
+        o->values[v.index] = (float)x;
     }
     o->n_boundary = n;
     return FLEET_OK;
@@ -289,6 +286,7 @@ fleet_status fl_config_read(fl_config *c, const char *text, size_t size,
         (fl_config){.epochs = 1,
                     .strategy = fleet_distributed_strategy_default(),
                     .optimizer = {.type = FL_RULE_ADAM, .learning_rate = 1e-3}};
+    FL_TRY(fl_json_check_text(text, size, name));
     FL_TRY(fl_json_parse(text, size, name, &c->json));
     status = read_top(c);
     if (status != FLEET_OK)

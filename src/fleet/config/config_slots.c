@@ -19,12 +19,14 @@ static fleet_status read_transforms(fl_config *c, const fl_at *at,
     s->transforms = t = fl_arena_alloc(&c->arena, (size_t)(n + 1) * sizeof *t);
     if (!t)
         return FLEET_ENOMEM;
-    for (int i = 0; i < n; i++) {
-        fl_at one = list ? fl_at_index(at, i) : *at;
+    for (fl_at one = list ? fl_at_first(at) : *at; one.json;
+         fl_at_next(at, &one)) {
         int which = 0;
 
         FL_TRY(fl_at_choice(&one, transform_names, &which));
-        t[i] = (fleet_transform)which;
+        t[one.index] = (fleet_transform)which;
+        if (!list)
+            break;
     }
     s->n_transform = n;
     return FLEET_OK;
@@ -41,17 +43,17 @@ static fleet_status read_columns(fl_config *c, const fl_at *at, fleet_slot *s)
         fl_arena_alloc(&c->arena, (size_t)(s->n_column + 1) * sizeof *text);
     if (!text)
         return FLEET_ENOMEM;
-    for (int i = 0; i < s->n_column; i++) {
-        fl_at one = fl_at_index(at, i);
+    for (fl_at one = fl_at_first(at); one.json; fl_at_next(at, &one)) {
+        const char **to = &text[one.index];
         int64_t position = 0;
 
         if (fl_at_is_string(&one)) {
-            FL_TRY(fl_at_string(&one, &text[i]));
+            FL_TRY(fl_at_string(&one, to));
             continue;
         }
         FL_TRY(fl_at_int(&one, 0, 1000000, &position));
-        text[i] = fl_arena_format(&c->arena, "%lld", (long long)position);
-        if (!text[i])
+        *to = fl_arena_format(&c->arena, "%lld", (long long)position);
+        if (!*to)
             return FLEET_ENOMEM;
     }
     return FLEET_OK;
@@ -251,11 +253,8 @@ fleet_status fl_config_read_slots(fl_config *c, const fl_at *at)
     c->slot = fl_arena_alloc(&c->arena, (size_t)c->n_slot * sizeof *c->slot);
     if (!c->slot)
         return FLEET_ENOMEM;
-    for (int i = 0; i < c->n_slot; i++) {
-        fl_at one = fl_at_index(at, i);
-
-        FL_TRY(read_slot(c, &one, &c->slot[i]));
-    }
+    for (fl_at one = fl_at_first(at); one.json; fl_at_next(at, &one))
+        FL_TRY(read_slot(c, &one, &c->slot[one.index]));
     FL_TRY(check_slots(c, at));
     return check_model(c, at->path);
 }

@@ -289,6 +289,67 @@ TEST(a_worker_that_seldom_runs_finds_a_dead_server_nevertheless)
     close_scene(&s);
 }
 
+/* The stream's last step. */
+static void send_leave(scene *s)
+{
+    fl_msg_writer w;
+
+    fl_client_begin(s->client, 0, &s->request, &w, FL_MSG_STEP, 1,
+                    FL_MSG_LEAVE | FL_MSG_END_OF_STEP);
+    CHECK_OK(fl_client_add(s->client, &s->request, &w));
+    fl_client_send(s->client, &s->request, s->now_ms);
+}
+
+TEST(a_lane_that_has_been_left_is_told_so_and_may_go)
+{
+    scene s;
+
+    open_scene(&s, 0);
+    send_leave(&s);
+    ok(&s, 0);
+    CHECK_INT(s.n_sent, 2);
+    CHECK_INT(s.sent[1].kind, FL_MSG_BYE);
+    CHECK(pass_time(&s, 5000, false) > 10); /* said again: it may be lost */
+    CHECK_INT(s.sent[s.n_sent - 1].kind, FL_MSG_BYE);
+    CHECK_OK(fl_client_status(s.client));
+    close_scene(&s);
+}
+
+TEST(silence_answers_a_worker_that_leaves_and_waits_for_nothing_else)
+{
+    fl_request other = {0};
+    fl_msg_writer w;
+    scene s;
+
+    open_scene(&s, 0);
+    send_leave(&s);
+    pass_time(&s, 1000, false);
+    CHECK_INT(s.request.state, FL_REQUEST_SENT);
+    pass_time(&s, BEAT_MS, false);
+    CHECK_INT(s.request.state, FL_REQUEST_DONE);
+    CHECK_OK(fl_client_result(s.client, &s.request, "push"));
+    close_scene(&s);
+
+    open_scene(&s, 0);
+    send_leave(&s);
+    s.sent[0].generation++; /* of the next run, at the same address */
+    ok(&s, 0);
+    CHECK_INT(s.request.state, FL_REQUEST_DONE);
+    ok(&s, 0); /* and to BYE */
+    CHECK_OK(fl_client_result(s.client, &s.request, "push"));
+    close_scene(&s);
+
+    open_scene(&s, 0);
+    fl_client_begin(s.client, 0, &other, &w, FL_MSG_PULL, 0, 0);
+    CHECK_OK(fl_client_add(s.client, &other, &w));
+    fl_client_send(s.client, &other, s.now_ms);
+    send_leave(&s);
+    pass_time(&s, 1000 + BEAT_MS, false);
+    CHECK_FAILS(fl_client_status(s.client), FLEET_EPEER, "is gone");
+    fl_request_done(&other);
+    close_scene(&s);
+}
+
 TEST(a_request_that_is_never_answered_ends_with_the_request_deadline)
 {
     scene s;

@@ -804,9 +804,49 @@ TEST(a_pull_of_who_has_left_is_forgotten)
     lane_silent(&k);
     lane_say(&k, FL_MSG_STEP, 1, 2, END | FL_MSG_LEAVE);
     lane_hear_status(&k, 1, FL_ANSWER_OK);
+    lane_close(&k);
+}
+
+/* Both have left. */
+static void open_left(lane_kit *k)
+{
+    lane_open(k, SIM_SGD, 2, true);
+    lane_say(k, FL_MSG_BYE, 0, 0, 0); /* before its turn: nothing */
+    for (uint32_t i = 0; i < 2; i++) {
+        lane_say(k, FL_MSG_STEP, i, 1, END | FL_MSG_LEAVE);
+        lane_hear_status(k, (int)i, FL_ANSWER_OK);
+    }
+}
+
+TEST(a_lane_stays_until_each_worker_has_heard_that_it_has_left)
+{
+    lane_kit k;
+
+    open_left(&k);
+    lane_say(&k, FL_MSG_BYE, 1, 0, 0);
+    CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_RUNS);
+    lane_tick_until(&k, 900);
+    lane_say(&k, FL_MSG_STEP, 0, 1, END | FL_MSG_LEAVE);
+    lane_hear_status(&k, 0, FL_ANSWER_OK); /* once more: it was lost */
+    lane_tick_until(&k, 1800);
+    CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_RUNS);
+    lane_say(&k, FL_MSG_BYE, 0, 0, 0);
     CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_LEFT);
-    lane_say(&k, FL_MSG_STEP, 1, 2, END | FL_MSG_LEAVE);
-    lane_hear_status(&k, 1, FL_ANSWER_OK); /* once more: it was lost */
+    lane_silent(&k);
+    lane_close(&k);
+}
+
+TEST(a_lane_goes_when_a_worker_that_has_left_is_not_heard_any_more)
+{
+    lane_kit k;
+
+    open_left(&k);
+    lane_say(&k, FL_MSG_BYE, 0, 0, 0);
+    lane_tick_until(&k, 1000);
+    CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_RUNS);
+    lane_tick_until(&k, 1001);
+    CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_LEFT);
+    lane_silent(&k);
     lane_close(&k);
 }
 

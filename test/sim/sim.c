@@ -171,10 +171,11 @@ static void to_lane(sim *s, sim_lane *l, const sim_event *e)
     fl_lane_receive(l->core, &from, e->packet, s->now_ms);
 }
 
-/* A lane that has failed tells so for a while, as its socket lingers. */
+/* A lane that has failed tells so for a while, as its socket lingers; one that
+ * all have left is gone. */
 static bool is_deaf(const sim *s, const sim_lane *l)
 {
-    return l->dead ||
+    return l->dead || fl_lane_state_of(l->core) == FL_LANE_LEFT ||
            (l->failed_ms >= 0 && s->now_ms - l->failed_ms > s->o.peer_ms);
 }
 

@@ -76,7 +76,7 @@ typedef struct fl_ps_lane fl_ps_lane;
 
 typedef enum fl_lane_state {
     FL_LANE_RUNS,
-    FL_LANE_LEFT,  /* by all streams */
+    FL_LANE_LEFT,  /* by all streams, and each has heard that it has left */
     FL_LANE_FAILED /* fl_lane_error() says why; all workers were told */
 } fl_lane_state;
 

@@ -21,6 +21,7 @@ typedef struct fl_parked {
 
 typedef struct fl_stream_state {
     bool known, left, ended;
+    bool heard; /* that it has left */
     uint32_t incarnation;
     fl_peer peer;
     int64_t heard_ms;
@@ -169,6 +170,7 @@ void fl_lane_note_message(fl_ps_lane *l); /* l->msg has come */
 
 fl_lane_handler fl_lane_aborted;             /* lane.c */
 fl_lane_handler fl_lane_heartbeat;           /* lane_liveness.c */
+fl_lane_handler fl_lane_bye;                 /* lane_update.c */
 fl_lane_handler fl_lane_hello;               /* lane_handshake.c */
 fl_lane_handler fl_lane_step;                /* lane_push.c */
 fl_lane_handler fl_lane_clip;                /* lane_update.c */
@@ -196,6 +198,11 @@ void fl_lane_answer_applied(fl_ps_lane *l, const fl_msg_head *to,
 /* Make the updates, and begin the commands and end the passes, for which all
  * steps have come. */
 void fl_lane_advance(fl_ps_lane *l);
+
+/* All streams have left: the lane ends when each has said that it has heard so,
+ * or has been silent for so long that it is gone. One that has not heard asks
+ * again. */
+void fl_lane_try_end(fl_ps_lane *l);
 
 /* Do workers clip by the norm of all gradients? Then they get the norms of this
  * lane's gradients first. */

@@ -155,6 +155,8 @@ void fl_lane_tick(fl_ps_lane *l, int64_t now_ms)
         return;
     for (int i = 0; i < l->o.n_stream && l->state == FL_LANE_RUNS; i++)
         check_stream(l, i);
+    if (l->state == FL_LANE_RUNS && !l->busy)
+        fl_lane_try_end(l);
     watch_command(l);
     if (l->state == FL_LANE_RUNS && l->pending_ms >= 0)
         check_step(l);

@@ -289,6 +289,34 @@ static bool take_ends(fl_ps_lane *l)
     return any;
 }
 
+void fl_lane_try_end(fl_ps_lane *l)
+{
+    int silent = 0;
+
+    for (int i = 0; i < l->o.n_stream; i++) {
+        const fl_stream_state *s = &l->stream[i];
+
+        if (!s->left || (!s->heard && l->now_ms - s->heard_ms <= l->o.peer_ms))
+            return;
+        silent += !s->heard;
+    }
+    if (silent > 0)
+        FL_INFO(l->o.log,
+                "server %d, lane %d: of %d workers that have left nothing more "
+                "was heard: the lane ends, as all have left",
+                l->o.server, l->o.lane, silent);
+    l->state = FL_LANE_LEFT;
+}
+
+void fl_lane_bye(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
+{
+    fl_stream_state *s = &l->stream[l->msg.head.stream];
+
+    (void)from;
+    (void)p;
+    s->heard = s->left;
+}
+
 /* No stream is in the pass any more: it closes, and the next one is open to
  * all. */
 static bool close_pass(fl_ps_lane *l)
@@ -301,7 +329,7 @@ static bool close_pass(fl_ps_lane *l)
         any = any || l->stream[i].ended;
     }
     if (!any)
-        l->state = FL_LANE_LEFT;
+        fl_lane_try_end(l);
     for (int i = 0; any && i < l->o.n_stream; i++) {
         fl_stream_state *s = &l->stream[i];
 

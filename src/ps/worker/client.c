@@ -104,6 +104,7 @@ void fl_client_begin(fl_client *c, int lane, fl_request *r, fl_msg_writer *w,
         r->id = ++c->requests;
     r->lane = lane;
     r->kind = (uint8_t)kind;
+    r->leaves = flags & FL_MSG_LEAVE;
     head.flags = flags;
     head.step = step;
     head.request = r->id;
@@ -166,7 +167,7 @@ void fl_client_send(fl_client *c, fl_request *r, int64_t now_ms)
     fl_client_send_pieces(c, r->lane, now_ms);
 }
 
-static void unlink_request(fl_client *c, fl_request *r)
+void fl_client_unlink(fl_client *c, fl_request *r)
 {
     fl_client_lane *l = &c->lane[r->lane];
     fl_request **at = &l->first;
@@ -183,7 +184,7 @@ static void unlink_request(fl_client *c, fl_request *r)
 void fl_client_cancel(fl_client *c, fl_request *r)
 {
     if (r->state == FL_REQUEST_SENT)
-        unlink_request(c, r);
+        fl_client_unlink(c, r);
     fl_request_clear(r);
 }
 
@@ -224,6 +225,18 @@ fleet_status fl_client_result(fl_client *c, const fl_request *r,
     return code;
 }
 
+void fl_client_say(fl_client *c, int lane, fl_msg_head *head)
+{
+    fl_msg_writer w;
+    fl_packet *p;
+
+    fl_msg_begin(&w, c->o.pool, head);
+    if (fl_msg_end(&w, false, &p) != FLEET_OK)
+        return; /* the next heartbeat is in time, too */
+    c->host.send(c->host.arg, lane, p);
+    fl_packet_drop(p);
+}
+
 /* --- failing -------------------------------------------------------------- */
 
 static void send_abort(fl_client *c, int lane)
@@ -254,7 +267,7 @@ void fl_client_fail(fl_client *c, fleet_status code, const char *why, bool tell)
         while (c->lane[i].first) {
             fl_request *r = c->lane[i].first;
 
-            unlink_request(c, r);
+            fl_client_unlink(c, r);
             r->state = FL_REQUEST_DONE;
         }
         if (tell)
@@ -288,6 +301,15 @@ static void take_pieces(fl_client_lane *l, fl_request *r, int piece)
         r->in_flight -= bytes;
         l->in_flight -= bytes;
     }
+}
+
+/* It may go when all have heard. */
+static void leave_lane(fl_client *c, int lane)
+{
+    fl_msg_head head = fl_client_head(c, lane, FL_MSG_BYE);
+
+    c->lane[lane].left = true;
+    fl_client_say(c, lane, &head);
 }
 
 /* Progress of another worker is not passed on as this worker's: two that wait
@@ -329,10 +351,12 @@ static void receive_answer(fl_client *c, fl_client_lane *l, fl_request *r,
             take_pieces(l, r, head->piece);
             break;
         }
-        unlink_request(c, r);
+        fl_client_unlink(c, r);
         r->state = FL_REQUEST_DONE;
         r->status = (fl_msg_status)head->status;
         r->answer = fl_packet_keep(p);
+        if (r->leaves && r->status == FL_ANSWER_OK)
+            leave_lane(c, r->lane);
     }
 }
 
@@ -383,7 +407,8 @@ static bool is_replaced(fl_client *c, int lane)
     snprintf(text, sizeof text, "%s has been replaced%s", l->name,
              same_run ? " by another process"
                       : ": this is a worker of another run");
-    fl_client_fail(c, FLEET_EPEER, text, same_run);
+    if (!fl_client_part(c, lane, text))
+        fl_client_fail(c, FLEET_EPEER, text, same_run);
     return true;
 }
 

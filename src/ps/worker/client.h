@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "base/log.h"
 #include "net/message.h"
 
 typedef enum fl_request_state {
@@ -36,9 +37,9 @@ typedef struct fl_request {
     int64_t waiting_ms; /* since when it is known to wait without progress of
                            what it waits for; -1: it is not */
     uint64_t heartbeat; /* the last one when it was sent, or said to wait */
-    bool lost;
-    uint32_t missing;  /* the worker that it waits for */
-    uint64_t progress; /* how far that worker is, or the lane's command */
+    bool lost, leaves;  /* leaves: its step is the stream's last */
+    uint32_t missing;   /* the worker that it waits for */
+    uint64_t progress;  /* how far that worker is, or the lane's command */
     struct fl_request *next;
 } fl_request;
 
@@ -53,6 +54,7 @@ typedef struct fl_client_options {
     size_t window;   /* bytes to a lane until it says how much it takes; 0: 16
                         MB */
     fl_packet_pool *pool;
+    fl_log *log; /* NULL: none */
 } fl_client_options;
 
 typedef struct fl_client_host {
@@ -110,6 +112,10 @@ fleet_status fl_client_result(fl_client *c, const fl_request *r,
 
 /* --- events --------------------------------------------------------------- */
 
+/* A lane that has answered the stream's last step is told so, and is not missed
+ * any more. If that step alone is under way and the lane falls silent, it has
+ * made the step, or has nothing to lose: it counts as answered, with a line in
+ * the log. */
 void fl_client_receive(fl_client *c, int lane, fl_packet *p, int64_t now_ms);
 
 /* Heartbeats, resends, deadlines. Call it at least every heartbeat_ms: if it

@@ -11,6 +11,7 @@ typedef struct fl_client_lane {
     int64_t heard_ms;
     uint64_t heard_heartbeat; /* number of the last one that was answered */
     size_t in_flight, window; /* bytes */
+    bool left;                /* the stream has, and knows it */
     fl_request *first;        /* under way, in the order they were sent */
 } fl_client_lane;
 
@@ -37,6 +38,18 @@ fl_msg_head fl_client_head(const fl_client *c, int lane, fl_msg_kind kind);
 
 /* The time by the client's own clock. */
 int64_t fl_client_awake(fl_client *c, int64_t now_ms);
+
+/* The lane is gone, or another process has its address: true, if that is no
+ * failure, because the stream has left it, or waits for nothing but the lane's
+ * word that it has. The answer was lost with its connection then, and the lane
+ * has ended; or it died, and had answered all that matters. */
+bool fl_client_part(fl_client *c, int lane, const char *why);
+
+/* One message without sections. */
+void fl_client_say(fl_client *c, int lane, fl_msg_head *head);
+
+/* The request is over, and its memory the caller's again. */
+void fl_client_unlink(fl_client *c, fl_request *r);
 
 /* Send what the window allows; one piece may always be under way. */
 void fl_client_send_pieces(fl_client *c, int lane, int64_t now_ms);

@@ -18,17 +18,12 @@ static void send_heartbeats(fl_client *c, int64_t now_ms)
     c->heartbeats++;
     c->heartbeat_at_ms = now_ms + c->o.heartbeat_ms;
     for (int i = 0; i < c->n_lane; i++) {
-        fl_msg_head head = fl_client_head(c, i, FL_MSG_HEARTBEAT);
-        fl_msg_writer w;
-        fl_packet *p;
+        fl_msg_head head = fl_client_head(
+            c, i, c->lane[i].left ? FL_MSG_BYE : FL_MSG_HEARTBEAT);
 
         head.request = c->heartbeats | 1ull << 63;
         head.step = c->progress;
-        fl_msg_begin(&w, c->o.pool, &head);
-        if (fl_msg_end(&w, false, &p) != FLEET_OK)
-            return;
-        c->host.send(c->host.arg, i, p);
-        fl_packet_drop(p);
+        fl_client_say(c, i, &head);
     }
 }
 
@@ -83,17 +78,48 @@ static void check_request(fl_client *c, const fl_request *r, int64_t now_ms)
     }
 }
 
+/* Nothing but the stream's last step is under way to the lane. */
+static bool is_leaving(const fl_client_lane *l)
+{
+    return l->first && l->first->leaves && !l->first->next;
+}
+
+bool fl_client_part(fl_client *c, int lane, const char *why)
+{
+    fl_client_lane *l = &c->lane[lane];
+    fl_request *r = l->first;
+
+    if (l->left)
+        return true;
+    if (!is_leaving(l))
+        return false;
+    FL_WARN(c->o.log,
+            "%s; it has answered all but that this worker has left, so the "
+            "worker ends well",
+            why);
+    fl_client_unlink(c, r);
+    r->state = FL_REQUEST_DONE;
+    r->status = FL_ANSWER_OK;
+    l->left = true;
+    return true;
+}
+
 static void check_lane(fl_client *c, int lane, int64_t now_ms)
 {
     fl_client_lane *l = &c->lane[lane];
+    int64_t silent_ms = c->watching && !l->left ? now_ms - l->heard_ms : 0;
+    int64_t most_ms = c->o.peer_ms;
     char text[400];
 
-    if (c->watching && now_ms - l->heard_ms > c->o.peer_ms) {
+    if (is_leaving(l) && c->o.request_ms < most_ms)
+        most_ms = c->o.request_ms;
+    if (silent_ms > most_ms) {
         snprintf(text, sizeof text,
                  "%s is gone: nothing was heard of it for %.1f s (peer "
                  "deadline)",
-                 l->name, (double)(now_ms - l->heard_ms) / 1000);
-        fl_client_fail(c, FLEET_EPEER, text, true);
+                 l->name, (double)silent_ms / 1000);
+        if (!fl_client_part(c, lane, text))
+            fl_client_fail(c, FLEET_EPEER, text, true);
         return;
     }
     for (fl_request *r = l->first; r && c->error.code == FLEET_OK;

@@ -292,7 +292,8 @@ static fleet_status make_client(fl_worker_io *l, const fl_job_lanes *lanes)
                                        .step_ms = l->o.step_ms + l->o.peer_ms,
                                        .heartbeat_ms = l->heartbeat_ms,
                                        .whole_sums = lanes->elsewhere,
-                                       .pool = l->pool};
+                                       .pool = l->pool,
+                                       .log = &l->o.context->log};
     const fl_client_host host = {l, send_packet};
 
     FL_TRY(fl_client_create(&l->client, &options, &host));

@@ -111,6 +111,8 @@ fleet_status fl_worker_barrier(fl_worker *w)
 
 fleet_status fl_worker_leave(fl_worker *w)
 {
+    for (int i = 0; i < FL_N_SLOT; i++) /* pulled ahead, in vain */
+        w->remote.methods->drop(&w->remote, i);
     FL_TRY(send_step(w, FL_MSG_LEAVE, FL_SECTION_NO_OP, NULL));
     return fl_worker_wait_update(w);
 }

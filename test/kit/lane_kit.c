@@ -185,15 +185,26 @@ void lane_push(lane_kit *k, uint32_t stream, uint64_t step, uint64_t key,
     lane_push_as(k, 1, stream, step, key, n_batch);
 }
 
-void lane_command(lane_kit *k, uint32_t stream, uint64_t step, const char *text)
+static void tell_command(lane_kit *k, uint32_t stream, uint64_t step,
+                         fl_section_op op, const char *text)
 {
     fl_msg_head head = lane_head(FL_MSG_STEP, stream, step,
                                  FL_MSG_COMMAND | FL_MSG_END_OF_STEP);
     fl_msg_writer w;
 
     lane_begin(k, &w, &head);
-    fl_msg_text(&w, FL_SECTION_SAVE, text);
+    fl_msg_text(&w, op, text);
     lane_tell(k, &w, (int)stream);
+}
+
+void lane_command(lane_kit *k, uint32_t stream, uint64_t step, const char *text)
+{
+    tell_command(k, stream, step, FL_SECTION_SAVE, text);
+}
+
+void lane_load(lane_kit *k, uint32_t stream, uint64_t step, const char *path)
+{
+    tell_command(k, stream, step, FL_SECTION_LOAD, path);
 }
 
 void lane_numbers(lane_kit *k, uint32_t stream, uint64_t number, int how,

@@ -63,9 +63,10 @@ void lane_push_with(lane_kit *k, uint32_t stream, uint64_t step, uint64_t key,
 void lane_push_as(lane_kit *k, uint32_t incarnation, uint32_t stream,
                   uint64_t step, uint64_t key, uint32_t n_batch);
 
-/* A command of a worker's step; numbers for all workers. */
+/* A save or a load of a worker's step; numbers for all workers. */
 void lane_command(lane_kit *k, uint32_t stream, uint64_t step,
                   const char *text);
+void lane_load(lane_kit *k, uint32_t stream, uint64_t step, const char *path);
 void lane_numbers(lane_kit *k, uint32_t stream, uint64_t number, int how,
                   const double *x, int n);
 

@@ -324,6 +324,8 @@ test-long: setup
 	@$(MAKE) --no-print-directory all
 	@$(MAKE) --no-print-directory soak
 	@test/mutants
+	@FLEET_RUNS=200 $(MAKE) --no-print-directory \
+	    suite TEST_ARGS='--filter ps_runs/*'
 	@FLEET_SIM_SEEDS=$${FLEET_SIM_SEEDS:-100} $(MAKE) --no-print-directory \
 	    suite TEST_ARGS='--filter sim/*'
 	@$(MAKE) --no-print-directory valgrind TEST_ARGS='--filter "@(ps_*|socket*|handshake|client|lane*|aggregate)/*"'

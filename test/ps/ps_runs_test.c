@@ -18,7 +18,7 @@ static int stay_in_pass(void *user, int64_t batch, int64_t samples)
     ps_node *n = user;
 
     (void)samples;
-    if (batch != 3)
+    if (batch != *(const int *)n->job->user)
         return 0;
     ps_tell(&n->job->held);
     ps_hear(&n->job->go);
@@ -83,13 +83,15 @@ static void kill_servers(ps_job *j)
     }
 }
 
-/* The first run's worker lives when the second run trains. */
-static void check_second_run(int servers, bool a_sync)
+/* The first run's worker lives when the second run trains: it is at its batch
+ * `at` when its servers are killed. */
+static void check_second_run(int servers, bool a_sync, int at)
 {
     ps_job first = job_of(servers, a_sync, scene_file("one.txt", 300, 1)),
            second;
     char hash[40];
 
+    first.user = &at;
     ps_start_all(&first);
     ps_hear_held(&first);
     kill_servers(&first);
@@ -97,6 +99,7 @@ static void check_second_run(int servers, bool a_sync)
     start_nodes(&second);
     ps_hear_held(&second);
     ps_let_go(&first);
+    CHECK(ps_ends_within(ps_worker(&first, 0), 3 * PS_SECOND));
     ps_check_fails(ps_worker(&first, 0), "has been replaced: this is a worker "
                                          "of another run");
     ps_let_go(&second);
@@ -112,25 +115,36 @@ static void check_second_run(int servers, bool a_sync)
 
 TEST(a_worker_of_the_run_before_ends_and_leaves_no_trace)
 {
-    check_second_run(1, false);
+    check_second_run(1, false, 3);
 }
 
 TEST(so_it_does_with_two_servers)
 {
-    check_second_run(2, false);
+    check_second_run(2, false, 3);
 }
 
 TEST(so_it_does_in_async)
 {
-    check_second_run(1, true);
+    check_second_run(1, true, 3);
+}
+
+/* test-long does it 200 times. */
+TEST_LIMIT(so_it_does_run_after_run, 900)
+{
+    const char *runs = getenv("FLEET_RUNS");
+
+    for (int i = 0; i < (runs ? atoi(runs) : 3); i++)
+        check_second_run(1 + i % 2, i % 3 == 2, 1 + i % 9);
 }
 
 /* Another process has its port at once, and nothing of what it had. */
 static void check_replaced(int server, const char *words)
 {
     ps_job first = job_of(2, false, scene_file("one.txt", 300, 1)), second;
+    int at = 3;
     char name[40];
 
+    first.user = &at;
     ps_start_all(&first);
     ps_hear_held(&first);
     ps_kill(ps_server(&first, server), SIGKILL);

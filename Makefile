@@ -230,6 +230,13 @@ $(LIBDIR)/libfleet_cuda.so: $(CUDA_OBJ) $(CUDA_ENTRY)
 TEST_OBJ := $(TESTS:%.c=$(BUILD)/%.o)
 TEST_INCLUDES := -Itest/kit -Itest/sim -Itest
 $(BUILD)/test/%.o: CFLAGS_ += $(TEST_INCLUDES)
+
+# Calls of each public function with NULL, made from the headers.
+$(BUILD)/gen/null_calls.h: test/null-calls $(wildcard include/fleet/*.h)
+	@mkdir -p $(@D)
+	@test/null-calls $(filter %.h,$^) >$@.new && mv $@.new $@
+$(BUILD)/test/fleet/null_calls_test.o: $(BUILD)/gen/null_calls.h
+$(BUILD)/test/fleet/null_calls_test.o: CFLAGS_ += -I$(BUILD)/gen
 TEST_LIBS ?= -lcriterion
 SUITE    := $(BUILD)/fleet-tests
 

@@ -108,7 +108,8 @@ FLEET_API size_t fleet_dtype_size(fleet_dtype dtype);
 
 /* fleet_hash_text - the feature id of a text value: XXH64 with the slot's
  * position as seed, so that equal texts in different slots are different
- * features. What the readers use; for programs that build their own feeds. */
+ * features. What the readers use; for programs that build their own feeds. NULL
+ * is the empty text. */
 FLEET_API uint64_t fleet_hash_text(const char *text, size_t length,
                                    uint64_t slot);
 

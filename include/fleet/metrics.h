@@ -28,7 +28,7 @@ FLEET_API fleet_status fleet_metrics_auc(fleet *fleet, const fleet_var *auc,
                                          double *out);
 
 /* fleet_metrics_auc_of - the same of two histograms of n buckets, the lowest
- * scores first; trapezoids from the highest bucket down. */
+ * scores first; trapezoids from the highest bucket down. NULL: no samples. */
 FLEET_API double fleet_metrics_auc_of(const int64_t *pos, const int64_t *neg,
                                       int64_t n);
 

@@ -122,7 +122,8 @@ FLEET_API fleet_var *fleet_program_var(const fleet_program *program,
 FLEET_API const char *fleet_var_name(const fleet_var *var);
 FLEET_API fleet_dtype fleet_var_dtype(const fleet_var *var);
 
-/* fleet_var_shape - dimensions into dims[FLEET_MAX_DIM]; returns their number.
+/* fleet_var_shape - dimensions into dims[FLEET_MAX_DIM], unless that is NULL;
+ * returns their number.
  * A ragged variable's are -1 and 1, however many values a sample has. */
 FLEET_API int fleet_var_shape(const fleet_var *var, int64_t *dims);
 

@@ -37,7 +37,7 @@ uint64_t fl_hasher_end(const fl_hasher *h)
 
 uint64_t fleet_hash_text(const char *text, size_t length, uint64_t slot)
 {
-    return XXH64(text, length, slot);
+    return XXH64(text, text ? length : 0, slot);
 }
 
 uint64_t fl_nonce(void)

@@ -124,7 +124,7 @@ double fleet_metrics_auc_of(const int64_t *pos, const int64_t *neg, int64_t n)
 {
     double area = 0, above_pos = 0, above_neg = 0;
 
-    for (int64_t i = n; i-- > 0;) {
+    for (int64_t i = pos && neg ? n : 0; i-- > 0;) {
         double p = (double)pos[i], q = (double)neg[i];
 
         area += q * (above_pos + p / 2);

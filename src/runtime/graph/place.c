@@ -74,6 +74,8 @@ fleet_status fleet_place_parse(const char *device, fleet_place *place)
 {
     int ordinal = -1, end = 0;
 
+    if (!place)
+        return fl_fail(FLEET_EINVAL, "fleet_place_parse: no place");
     if (device && strcmp(device, "cpu") == 0) {
         *place = FLEET_CPU;
         return FLEET_OK;

@@ -72,7 +72,7 @@ int fleet_var_shape(const fleet_var *v, int64_t *dims)
 {
     if (!v)
         return 0;
-    for (int i = 0; i < v->shape.n_dim; i++)
+    for (int i = 0; dims && i < v->shape.n_dim; i++)
         dims[i] = v->shape.dim[i];
     return v->shape.n_dim;
 }

@@ -9,6 +9,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/json_syntax.h"
 #include "base/memory.h"
 #include "base/text.h"
 
@@ -34,12 +35,58 @@ static const char *escaped_zero(const char *text, size_t size)
     return NULL;
 }
 
+/* In characters, from 1. */
+static int column_of(const char *text, const char *at)
+{
+    int column = 1;
+
+    for (; at > text && at[-1] != '\n'; at--)
+        column += (at[-1] & 0xc0) != 0x80; /* a character's first byte */
+    return column;
+}
+
+/* What stands in that place: a word, or a character. */
+static void describe_place(const char *at, const char *end, fl_text *t)
+{
+    static const char word[] = "abcdefghijklmnopqrstuvwxyz"
+                               "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-._";
+    enum { MOST = 20 };
+    size_t n = 0;
+
+    while (at + n < end && n < MOST && at[n] && strchr(word, at[n]))
+        n++;
+    if (at == end)
+        fl_text_add(t, "the end of the text");
+    else if (n > 0 || (*at > ' ' && *at <= '~'))
+        fl_text_add(t, "'%.*s'", n ? (int)n : 1, at);
+    else
+        fl_text_add(t, "the byte 0x%02x", (unsigned)(unsigned char)*at);
+}
+
+static fleet_status not_valid(const char *text, size_t size, const char *name,
+                              const fl_json_place *fault)
+{
+    fl_text got = {0};
+    fleet_status status;
+
+    describe_place(fault->at, text + size, &got);
+    status =
+        fl_fail(FLEET_ECONFIG, "%s:%d:%d: not valid JSON: expected %s, got %s",
+                name, line_of(text, fault->at), column_of(text, fault->at),
+                fault->expected, fl_text_chars(&got));
+    fl_text_done(&got);
+    return status;
+}
+
 fleet_status fl_json_parse(const char *text, size_t size, const char *name,
                            fl_json **json)
 {
     const char *end = text, *zero = escaped_zero(text, size);
+    fl_json_place fault;
 
     *json = NULL;
+    if (fl_json_find_fault(text, size, &fault)) /* cJSON is lenient */
+        return not_valid(text, size, name, &fault);
     if (zero)
         return fl_fail(FLEET_ECONFIG, "%s:%d: \\u0000 in a string", name,
                        line_of(text, zero));
@@ -48,17 +95,15 @@ fleet_status fl_json_parse(const char *text, size_t size, const char *name,
     if (!*json && fl_last_code() == FLEET_ENOMEM)
         return FLEET_ENOMEM;
     if (!*json)
-        return fl_fail(FLEET_ECONFIG, "%s:%d: not valid JSON", name,
-                       line_of(text, end));
+        return fl_fail(FLEET_ECONFIG, "%s:%d:%d: not valid JSON", name,
+                       line_of(text, end), column_of(text, end));
     for (; end < text + size; end++)
         if (!memchr(" \t\r\n", *end, 4)) {
-            int line = line_of(text, end);
-
             fl_json_free(*json);
             *json = NULL;
             return fl_fail(FLEET_ECONFIG,
-                           "%s:%d: text after the end of the JSON value", name,
-                           line);
+                           "%s:%d:%d: text after the end of the JSON value",
+                           name, line_of(text, end), column_of(text, end));
         }
     return FLEET_OK;
 }

@@ -18,7 +18,8 @@ typedef struct fl_at {
     int index;           /* fl_at_next()'s */
 } fl_at;
 
-/* Parse size bytes. name, a file's say, stands in the error with the line. */
+/* Parse size bytes. name, a file's say, stands in the error with the line, the
+ * column, and what was expected and came. */
 fleet_status fl_json_parse(const char *text, size_t size, const char *name,
                            fl_json **json);
 void fl_json_free(fl_json *json);

@@ -1,7 +1,9 @@
 /* memory.c - the only allocator: zeroed, aligned, counted. */
 #include "base/memory.h"
 
+#include <stdarg.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -96,4 +98,76 @@ fleet_status fl_grow(void *array, size_t *capacity, size_t n, size_t size)
     fl_free(old);
     *capacity = more;
     return FLEET_OK;
+}
+
+/* --- arenas --------------------------------------------------------------- */
+
+enum { CHUNK = 4000, ALIGN = 16 };
+
+struct fl_arena_chunk {
+    struct fl_arena_chunk *next;
+    size_t used, size;
+    _Alignas(ALIGN) char bytes[];
+};
+
+static struct fl_arena_chunk *new_chunk(fl_arena *a, size_t size)
+{
+    struct fl_arena_chunk *c = fl_alloc(sizeof *c + size);
+
+    if (c) {
+        c->size = size;
+        c->next = a->chunk;
+        a->chunk = c;
+    }
+    return c;
+}
+
+void *fl_arena_alloc(fl_arena *a, size_t size)
+{
+    struct fl_arena_chunk *c = a->chunk;
+    void *p;
+
+    size = (size + ALIGN - 1) / ALIGN * ALIGN;
+    if (!c || c->size - c->used < size)
+        c = new_chunk(a, size > CHUNK ? size : CHUNK);
+    if (!c)
+        return NULL;
+    p = c->bytes + c->used;
+    c->used += size;
+    return p;
+}
+
+void *fl_arena_copy(fl_arena *a, const void *data, size_t size)
+{
+    void *p = fl_arena_alloc(a, size);
+
+    if (p && size)
+        memcpy(p, data, size);
+    return p;
+}
+
+char *fl_arena_strdup(fl_arena *a, const char *text)
+{
+    return fl_arena_copy(a, text, strlen(text) + 1);
+}
+
+char *fl_arena_format(fl_arena *a, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return fl_arena_strdup(a, text);
+}
+
+void fl_arena_done(fl_arena *a)
+{
+    while (a->chunk) {
+        struct fl_arena_chunk *next = a->chunk->next;
+
+        fl_free(a->chunk);
+        a->chunk = next;
+    }
 }

@@ -1,4 +1,4 @@
-/* memory.h - the only allocator of libfleet.
+/* memory.h - the only allocator of libfleet, and arenas of what it gives.
  *
  * Everything comes zeroed and aligned to a cache line. NULL means that there is
  * no memory; the text of the error is then set. Blocks of 2 MB and more ask the
@@ -36,6 +36,19 @@ fleet_status fl_grow(void *array, size_t *capacity, size_t n, size_t size);
  * off) and every later one too when sticky; count those made since. */
 void fl_memory_fail_at(int64_t n, bool sticky);
 int64_t fl_memory_count(void);
+
+/* --- arenas: many small objects with one lifetime ------------------------- */
+
+typedef struct fl_arena {
+    struct fl_arena_chunk *chunk; /* newest first */
+} fl_arena;
+
+void *fl_arena_alloc(fl_arena *a, size_t size); /* zeroed; NULL: no memory */
+void *fl_arena_copy(fl_arena *a, const void *data, size_t size);
+char *fl_arena_strdup(fl_arena *a, const char *text);
+char *fl_arena_format(fl_arena *a, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void fl_arena_done(fl_arena *a);
 
 #ifdef __cplusplus
 }

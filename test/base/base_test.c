@@ -12,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/arena.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"

@@ -33,26 +33,84 @@ static void check_malformed(const char *text, const char *words)
     check_refused(text, strlen(text), words);
 }
 
-TEST(malformed_text_is_refused_with_its_line)
+static void check_fault(const char *text, const char *place,
+                        const char *expected, const char *got)
 {
-    check_malformed("", "t.json:1: not valid JSON");
-    check_malformed("{\"a\": 1,\n\"b\" 2}", "t.json:2: not valid JSON");
-    check_malformed("{\n\n\n\"a\": tru}", "t.json:4: not valid JSON");
-    check_malformed("[1, 2", "t.json:1: not valid JSON");
-    check_malformed("{\"a\": \"\n", "t.json:1: not valid JSON");
+    char words[200];
+
+    snprintf(words, sizeof words,
+             "t.json:%s: not valid JSON: expected %s, got %s", place, expected,
+             got);
+    check_malformed(text, words);
+}
+
+TEST(malformed_text_is_refused_with_its_place_and_what_was_expected)
+{
+    check_fault("", "1:1", "a value", "the end of the text");
+    check_fault("{\"a\": 1,\n\"b\" 2}", "2:5", "':' after the key", "'2'");
+    check_fault("{\n\n\n  \"a\": tru}", "4:8", "a value", "'tru'");
+    check_fault("{\"a\": \"\n", "1:7",
+                "a string that ends: it has no second \"", "'\"'");
+    check_fault("[1, 2", "1:6", "',' or ']'", "the end of the text");
+    check_fault("[1, 2,]", "1:7", "a value after the ','", "']'");
+    check_fault("[1 2]", "1:4", "',' or ']'", "'2'");
+    check_fault("{\"a\": 1", "1:8", "',' or '}'", "the end of the text");
+    check_fault("{\"a\": 1,}", "1:9", "a key in double quotes after the ','",
+                "'}'");
+    check_fault("{epochs: 3}", "1:2", "a key in double quotes, or '}'",
+                "'epochs'");
+    check_fault("{\"a\": 'b'}", "1:7", "a value (strings have double quotes)",
+                "'\x27'");
+    check_fault("{\"a\": -}", "1:8", "a digit", "'}'");
+    check_fault("[1.e3 x]", "1:4", "a digit", "'e3'");
+    check_fault("[1e]", "1:4", "a digit", "']'");
+    check_fault("[\xe9]", "1:2", "a value", "the byte 0xe9");
+    check_fault("[\"\xc3\xa9\xe2\x82\xac\" x]", "1:7", "',' or ']'", "'x'");
+}
+
+TEST(what_people_write_into_json_is_refused_by_name)
+{
+    static const char escape[] =
+        "an escape such as \\n, \\\", \\\\, or \\u and "
+        "four digits";
+
+    check_fault("{ // the model\n\"a\": 1}", "1:3",
+                "a key (JSON has no comments)", "'/'");
+    check_fault("{\"a\": 1, # one\n \"b\": 2}", "1:10",
+                "a key (JSON has no comments)", "'#'");
+    check_fault("[/* none */]", "1:2", "a value (JSON has no comments)", "'/'");
+    check_fault("{\"path\": \"C:\\data\"}", "1:13", escape, "'\\'");
+    check_fault("[\"\\u12g4\"]", "1:3", escape, "'\\'");
+    check_fault("[NaN]", "1:2", "a value", "'NaN'");
+    check_fault("[True]", "1:2", "a value", "'True'");
+    check_fault("[01]", "1:3", "',' or ']'", "'1'");
+    check_fault("[+1]", "1:2", "a value", "'+1'");
+    check_fault("[.5]", "1:2", "a value", "'.5'");
+}
+
+TEST(values_that_are_too_deep_are_refused)
+{
+    enum { DEEP = 1200 };
+    char text[DEEP + 1];
+
+    memset(text, '[', DEEP);
+    text[DEEP] = 0;
+    check_fault(text, "1:1001",
+                "at most 1000 values, each inside the one before", "'['");
 }
 
 TEST(text_after_the_end_is_refused_with_its_line)
 {
-    check_malformed("{} x", "t.json:1: text after the end of the JSON value");
+    check_malformed("{} x", "t.json:1:4: text after the end of the JSON value");
     check_malformed("{}\n \n]",
-                    "t.json:3: text after the end of the JSON value");
-    check_malformed("1 2", "t.json:1: text after the end of the JSON value");
+                    "t.json:3:1: text after the end of the JSON value");
+    check_malformed("1 2", "t.json:1:3: text after the end of the JSON value");
 }
 
 TEST(a_zero_byte_after_the_end_is_text)
 {
-    check_refused("{}\0", 3, "t.json:1: text after the end of the JSON value");
+    check_refused("{}\0", 3,
+                  "t.json:1:3: text after the end of the JSON value");
 }
 
 TEST(an_escaped_zero_does_not_cut_a_string)

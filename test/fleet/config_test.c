@@ -78,8 +78,9 @@ TEST(a_label_in_a_csv_is_a_number)
 
 TEST(names_a_line_that_is_not_json)
 {
-    REFUSED("{\n\n\"model\": }", "f.json:3: not valid JSON");
-    REFUSED("{} {}", "f.json:1: text after the end");
+    REFUSED("{\n\n\"model\": }",
+            "f.json:3:10: not valid JSON: expected a value, got '}'");
+    REFUSED("{} {}", "f.json:1:4: text after the end");
     REFUSED("[]", "the whole text: expected an object");
 }
 

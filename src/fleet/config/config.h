@@ -2,7 +2,7 @@
  * docs/fleet-train.md. */
 #pragma once
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "base/json.h"
 #include "fleet/job/handle.h"
 

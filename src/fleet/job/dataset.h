@@ -2,7 +2,7 @@
  * statistics that go with it. */
 #pragma once
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "base/file.h"
 #include "data/stream.h"
 #include "fleet/job/handle.h"

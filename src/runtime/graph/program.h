@@ -1,7 +1,7 @@
 /* program.h - the inside of a program, and how builders add to it. */
 #pragma once
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "base/map.h"
 #include "runtime/device/context.h"
 #include "runtime/graph/op.h"

@@ -230,7 +230,17 @@ TEST(names_what_does_not_go_together)
             "\"uint64\", \"role\": \"label\", \"table\": \"t\"}]}",
             "slots[0].table: expected nothing: only ids have a table");
     REFUSED("{\"model\": {\"type\": \"mlp\"}, " DATA "," SLOTS "}",
-            "f.json: slots: an mlp reads one slot of floats, got 0 and 1 of");
+            "f.json: slots: beside its label an mlp reads one slot of floats, "
+            "got 0 of floats and 1 of uint64");
+    REFUSED("{\"model\": {\"type\": \"mlp\"}, " DATA
+            ", \"slots\": [{\"name\": \"x\", \"type\": \"float\"}, {\"name\": "
+            "\"y\", \"type\": \"float\", \"role\": \"label\"}]}",
+            "f.json: slots[1].type: the label of model mlp is a class: "
+            "expected \"uint64\", got \"float\"");
+    REFUSED("{\"model\": {\"type\": \"ctr_dnn\"}, " DATA
+            ", \"slots\": [{\"name\": \"y\", \"type\": \"float\", \"role\": "
+            "\"label\"}, {\"name\": \"x\", \"type\": \"uint64\"}]}",
+            "f.json: slots[0].type: the label of model ctr_dnn is a class");
     REFUSED("{" MODEL "," DATA ", \"slots\": [{\"name\": \"y\", \"type\": "
             "\"uint64\", \"role\": \"label\"}]}",
             "slots: model wide_deep needs at least one slot of type uint64");

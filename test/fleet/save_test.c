@@ -343,7 +343,7 @@ TEST(a_folder_that_is_no_save_is_no_save)
 
     scene_open(&a, NULL, "adam");
     CHECK_FAILS(fleet_load_model(a.f, "/nonexistent/x"), FLEET_ENOENT,
-                "/nonexistent/x");
+                "load: cannot open /nonexistent/x: ");
     CHECK_FAILS(fleet_load_model(a.f, test_folder()), FLEET_ENOENT,
                 "manifest.json");
     CHECK_FAILS(fleet_load_model(a.f, NULL), FLEET_EINVAL, "NULL");

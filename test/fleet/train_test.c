@@ -357,6 +357,36 @@ TEST(what_cannot_be_read_is_named)
     scene_close(&s);
 }
 
+/* As text it would be a header without the columns that are asked for. */
+TEST(a_packed_file_that_is_read_as_text_is_named)
+{
+    static const struct {
+        const char *bytes, *words;
+    } packed[] = {
+        {"\x28\xb5\x2f\xfd\x04\x58", "is packed by zstd: unpack it, or set "
+                                     "pipe_command \"zstd -dc\""},
+        {"\x1f\x8b\x08 ", "is packed by gzip: name it .gz"},
+        {"BZh91AY&SY ", "is packed by bzip2"},
+        {"\xfd"
+         "7zXZ",
+         "is packed by xz"},
+        {"PK\x03\x04", "is packed by zip"},
+    };
+
+    for (size_t i = 0; i < sizeof packed / sizeof *packed; i++) {
+        const char *path = test_file("a.csv.zst", packed[i].bytes);
+        scene s;
+
+        scene_open(&s, NULL, "adam");
+        scene_data(&s, path, 4, 1, 0);
+        s.e = fleet_executor_create(s.p, NULL);
+        CHECK_FAILS(fleet_train_from_dataset(s.e, s.data, NULL, NULL),
+                    FLEET_EUNSUPPORTED, packed[i].words);
+        CHECK_CONTAINS(fleet_last_error(), "a.csv.zst");
+        scene_close(&s);
+    }
+}
+
 TEST(a_pipe_command_that_fails_is_named)
 {
     scene s;

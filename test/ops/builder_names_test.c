@@ -53,6 +53,21 @@ TEST(a_parameter_of_the_same_name_and_shape_is_shared)
     fleet_destroy(s.f);
 }
 
+TEST(a_name_of_two_things_is_refused_with_both)
+{
+    scene s = open_scene();
+    fleet_var *user = kit_data_ids(s.p, "user", 1);
+
+    CHECK(fleet_sparse_embedding(
+              s.p, user, 3,
+              &(fleet_sparse_embedding_options){.table = "user"}) == NULL);
+    CHECK_FAILS(fleet_program_status(s.p), FLEET_EEXIST,
+                "\"user\" is the name of two things, a data variable and a "
+                "table: variables, parameters and tables of a program share "
+                "one set of names");
+    fleet_destroy(s.f);
+}
+
 TEST(a_table_of_the_same_name_and_shape_is_shared)
 {
     scene s = open_scene();

@@ -369,7 +369,9 @@ static const refusal refusals[] = {
     {build_data_rank, FLEET_ESHAPE, "d: expected 1 to 8 dimensions, got 0"},
     {build_data_rank_9, FLEET_ESHAPE, "d: expected 1 to 8 dimensions, got 9"},
     {build_data_zero, FLEET_ESHAPE, "d: dimension 1 of [-1,0]"},
-    {build_data_inner, FLEET_ESHAPE, "d: dimension 1 of [4,-1]"},
+    {build_data_inner, FLEET_ESHAPE,
+     "d: dimension 1 of [4,-1] is -1: only dimension 0, the "
+     "batch, may be"},
     {build_emb_padding, FLEET_EINVAL, "padding_id 3 is not in [0, 3)"},
     {build_emb_padding_low, FLEET_EINVAL, "padding_id -1 is not in [0, 3)"},
     {build_sparse_most, FLEET_ESHAPE, "cannot have 9007199254740993 rows"},

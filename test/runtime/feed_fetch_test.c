@@ -108,7 +108,8 @@ TEST(a_wrong_shape_is_named_with_both)
     s.feed[0].n_dim = 1;
     check_refused(&s, FLEET_ESHAPE, "expected shape [-1,20], got [4]");
     s.feed[0].dims = none;
-    check_refused(&s, FLEET_ESHAPE, "expected shape [-1,20], got [0,20]");
+    check_refused(&s, FLEET_ESHAPE,
+                  "feed \"image\": a batch of 0 rows: expected 1 or more");
     s.feed[0].dims = NULL;
     check_refused(&s, FLEET_ESHAPE, "expected shape [-1,20], got []");
     s.feed[0].dims = many;

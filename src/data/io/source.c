@@ -133,7 +133,7 @@ static fleet_status start_source(fl_source *s)
 
     FL_TRY(fl_unpack_open(&s->file, s->path));
     if (!s->o.command)
-        return FLEET_OK;
+        return fl_unpack_check_text(s->file);
     if (fl_is_packed(s->path))
         return start_fed_command(s);
     in[0] = fl_unpack_fd(s->file);

@@ -103,6 +103,31 @@ fleet_status fl_unpack_open(fl_unpack **unpack, const char *path)
     return FLEET_OK;
 }
 
+fleet_status fl_unpack_check_text(const fl_unpack *u)
+{
+    static const struct {
+        const char *bytes, *name, *hint;
+    } packed[] = {
+        {"\x1f\x8b\x08", "gzip", "name it .gz"},
+        {"\x28\xb5\x2f\xfd", "zstd",
+         "unpack it, or set pipe_command \"zstd -dc\""},
+        {"\xfd"
+         "7zXZ",
+         "xz", "unpack it, or set pipe_command \"xz -dc\""},
+        {"BZh91AY&SY", "bzip2", "unpack it, or set pipe_command \"bzip2 -dc\""},
+        {"PK\x03\x04", "zip", "unpack it"},
+    };
+    char begin[16] = "";
+
+    if (u->piece || pread(u->fd, begin, sizeof begin - 1, 0) < 0)
+        return FLEET_OK; /* reading it says why */
+    for (size_t i = 0; i < sizeof packed / sizeof *packed; i++)
+        if (strncmp(begin, packed[i].bytes, strlen(packed[i].bytes)) == 0)
+            return fl_fail(FLEET_EUNSUPPORTED, "%s is packed by %s: %s",
+                           u->path, packed[i].name, packed[i].hint);
+    return FLEET_OK;
+}
+
 static fleet_status read_file(fl_unpack *u, void *to, size_t size, size_t *got)
 {
     ssize_t n;

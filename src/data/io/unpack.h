@@ -11,6 +11,10 @@ typedef struct fl_unpack fl_unpack;
 
 bool fl_is_packed(const char *path); /* by its name */
 
+/* FLEET_EUNSUPPORTED for a file that is read as text and begins as a packed one
+ * does: gzip without .gz in its name, zstd, xz, bzip2, zip. */
+fleet_status fl_unpack_check_text(const fl_unpack *u);
+
 /* path must outlive it. */
 fleet_status fl_unpack_open(fl_unpack **unpack, const char *path);
 

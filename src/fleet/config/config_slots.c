@@ -206,18 +206,19 @@ static fleet_status check_slots(fl_config *c, const fl_at *at)
     return fl_config_in(status, fl_at_index(at, bad).path);
 }
 
-/* One label; beside it an mlp reads one slot of numbers, another model at least
- * one slot of ids. */
+/* One label, of a class where the model has classes; beside it an mlp reads one
+ * slot of numbers, another model at least one slot of ids. */
 static fleet_status check_model(const fl_config *c, const char *path)
 {
-    int labels = 0, numbers = 0, ids = 0;
-    bool class = false;
+    const bool classes = c->model == FL_MLP || c->model == FL_CTR_DNN;
+    int labels = 0, numbers = 0, ids = 0, number = -1;
 
     for (int i = 0; i < c->n_slot; i++) {
         bool id = c->slot[i].slot.dtype == FLEET_INT64;
 
         labels += c->slot[i].label;
-        class = class || (c->slot[i].label && id);
+        if (c->slot[i].label && !id)
+            number = i;
         numbers += !c->slot[i].label && !id;
         ids += !c->slot[i].label && id;
     }
@@ -225,16 +226,22 @@ static fleet_status check_model(const fl_config *c, const char *path)
         return fl_fail(FLEET_ECONFIG,
                        "%s: expected one slot with \"role\": \"label\", got %d",
                        path, labels);
-    if (c->model == FL_MLP && (numbers != 1 || ids > 0 || !class))
+    if (c->model == FL_MLP && (numbers != 1 || ids > 0))
         return fl_fail(FLEET_ECONFIG,
-                       "%s: an mlp reads one slot of floats, got %d and %d of "
-                       "ids, and a label of type uint64",
+                       "%s: beside its label an mlp reads one slot of floats, "
+                       "got %d of floats and %d of uint64",
                        path, numbers, ids);
     if (c->model != FL_MLP && ids == 0)
         return fl_fail(FLEET_ECONFIG,
                        "%s: model %s needs at least one slot of type uint64 "
                        "that is not the label",
                        path, c->model_name);
+    if (classes && number >= 0)
+        return fl_fail(
+            FLEET_ECONFIG,
+            "%s[%d].type: the label of model %s is a class: expected "
+            "\"uint64\", got \"float\"",
+            path, number, c->model_name);
     return FLEET_OK;
 }
 

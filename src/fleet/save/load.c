@@ -212,10 +212,11 @@ fleet_status fl_saved_use(const char *path, const char *what,
         return fl_fail(FLEET_EINVAL, "load: the path is NULL");
     for (int i = 0; again && i < TRIES; i++)
         status = use_once(path, what, use, arg, &again);
-    return again ? fl_fail(FLEET_EIO,
-                           "%s was replaced %d times while it was read", path,
-                           TRIES)
-                 : status;
+    if (again)
+        status =
+            fl_fail(FLEET_EIO, "%s was replaced %d times while it was read",
+                    path, TRIES);
+    return status == FLEET_OK ? FLEET_OK : fl_fail_in(status, "load");
 }
 
 /* --- into a store --------------------------------------------------------- */

@@ -74,6 +74,10 @@ static fleet_status check_feed(const fleet_var *v, const fleet_feed *f,
         return fl_fail(FLEET_EDTYPE, "feed \"%s\": expected %s, got %s",
                        v->name, fleet_dtype_name(v->dtype),
                        fleet_dtype_name(f->dtype));
+    if (batched && f->dims && f->n_dim == n_dim && f->dims[0] == 0)
+        return fl_fail(FLEET_ESHAPE,
+                       "feed \"%s\": a batch of 0 rows: expected 1 or more",
+                       v->name);
     if (!f->dims || f->n_dim != n_dim || f->dims[0] < 1)
         return wrong_shape(v, f);
     for (int i = batched; i < n_dim; i++)

@@ -159,6 +159,23 @@ static const char *differing_attr(const fleet_param_attr *is,
     return want->frozen && !is->frozen ? "frozen" : NULL;
 }
 
+/* In the message about a name that two things have. */
+static const char *kind_name(fl_var_kind kind)
+{
+    switch (kind) {
+    case FL_VAR_DATA:
+        return "a data variable";
+    case FL_VAR_PARAM:
+        return "a parameter";
+    case FL_VAR_TABLE:
+        return "a table";
+    case FL_VAR_STATE:
+        return "a metric's state";
+    default:
+        return "an operator's result";
+    }
+}
+
 /* The program has a parameter of that name: the same one, if it fits. */
 static fleet_var *share_param(fleet_program *p, fleet_var *old,
                               const fleet_var *like)
@@ -176,9 +193,9 @@ static fleet_var *share_param(fleet_program *p, fleet_var *old,
                 old->name, other);
     else if (old->kind != like->kind)
         fl_fail(FLEET_EEXIST,
-                "\"%s\" is the name of two things: variables, "
+                "\"%s\" is the name of two things, %s and %s: variables, "
                 "parameters and tables of a program share one set of names",
-                old->name);
+                old->name, kind_name(old->kind), kind_name(like->kind));
     else
         fl_fail(
             FLEET_EEXIST,

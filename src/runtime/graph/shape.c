@@ -80,6 +80,12 @@ fleet_status fl_shape_check(const char *what, const int64_t *dims, int n_dim)
     for (int i = 0; i < n_dim; i++) {
         bool good = dims[i] > 0 || (i == 0 && dims[i] == -1);
 
+        if (i > 0 && dims[i] == -1)
+            return fl_fail(
+                FLEET_ESHAPE,
+                "%s: dimension %d of %s is -1: only dimension 0, the "
+                "batch, may be",
+                what, i, print_dims(dims, n_dim).chars);
         if (!good || dims[i] > FL_MOST_DIM ||
             __builtin_mul_overflow(n, dims[i], &n) || n > INT64_MAX / 16 ||
             n < -INT64_MAX / 16)

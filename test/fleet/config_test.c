@@ -195,6 +195,10 @@ TEST(names_a_value_out_of_range)
             "model.embedding_dim: expected an integer from 1");
     REFUSED("{\"model\": {\"type\": \"wide_deep\", \"hidden\": [8, 0]}}",
             "model.hidden[1]: expected");
+    REFUSED("{" MODEL ", \"dataset\": {\"format\": \"csv\", "
+            "\"pipe_timeout_ms\": 2147483648}}",
+            "dataset.pipe_timeout_ms: expected an integer from 0 to "
+            "2147483647, got 2147483648");
     REFUSED("{" MODEL ", \"optimizer\": {\"learning_rate\": -1}}",
             "optimizer.learning_rate: expected a number");
     REFUSED("{" MODEL ", \"optimizer\": {\"beta1\": 0}}",

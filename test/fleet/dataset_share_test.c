@@ -197,6 +197,41 @@ TEST(the_first_file_is_part_of_the_seed)
     CHECK(memcmp(part[0].id, part[1].id, 9 * sizeof part[0].id[0]) != 0);
 }
 
+/* How a pass of a worker of n ends whose command never does. */
+static void check_endless(int n, int64_t timeout_ms, int64_t step_ms,
+                          const char *words)
+{
+    const char *file = numbers(0);
+    fleet_dataset_options o = {.slots = &id,
+                               .n_slot = 1,
+                               .pipe_command = "cat; sleep 100",
+                               .pipe_timeout_ms = timeout_ms};
+    fleet_role role = {.worker_num = n, .server_endpoints = "inproc://share"};
+    fleet_options options = {.role = &role, .step_deadline_ms = step_ms};
+    fleet_status status;
+    fl_stream *stream;
+    fl_batch *b;
+    worker w;
+
+    CHECK_OK(fleet_init(&w.f, n > 1 ? &options : NULL));
+    w.data = fleet_queue_dataset(w.f, &o);
+    CHECK_OK(fleet_dataset_set_filelist(w.data, &file, 1));
+    CHECK_OK(fl_dataset_open(w.data, true, &stream));
+    while ((status = fl_stream_next(stream, &b)) == FLEET_OK)
+        fl_stream_release(stream, b);
+    CHECK_INT(status, FLEET_ETIMEDOUT);
+    CHECK_CONTAINS(fleet_last_error(), words);
+    fl_stream_close(stream);
+    fleet_destroy(w.f);
+}
+
+TEST(a_command_has_its_timeout_and_in_a_job_the_step_deadline)
+{
+    check_endless(1, 210, 0, "nothing has come for 210 ms");
+    check_endless(2, 0, 220, "nothing has come for 220 ms");
+    check_endless(2, 230, 60000, "nothing has come for 230 ms");
+}
+
 /* Passes read the same files in orders of their own, and another run's passes
  * in the same ones. */
 TEST(the_pass_is_part_of_the_seed)

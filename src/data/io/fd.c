@@ -13,9 +13,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 
-enum { PIPE_SIZE = 1 << 20 };
-
-fleet_status fl_fd_pipe(int ends[2])
+fleet_status fl_fd_pipe(int ends[2], int bytes)
 {
     if (pipe2(ends, O_CLOEXEC) != 0)
         return fl_fail(FLEET_EIO, "cannot make a pipe: %s", strerror(errno));
@@ -27,7 +25,8 @@ fleet_status fl_fd_pipe(int ends[2])
         fl_fd_close(&ends[1]);
         return FLEET_EIO;
     }
-    fcntl(ends[1], F_SETPIPE_SZ, PIPE_SIZE); /* a smaller one works, too */
+    if (bytes > 0)
+        fcntl(ends[1], F_SETPIPE_SZ, bytes); /* a smaller one works, too */
     return FLEET_OK;
 }
 

@@ -5,8 +5,9 @@
 
 #include "base/error.h"
 
-/* A pipe, close on exec, that holds 1 MB if the system lets it. */
-fleet_status fl_fd_pipe(int ends[2]);
+/* A pipe, close on exec. It holds that many bytes if the system lets it; 0: as
+ * many as it likes. */
+fleet_status fl_fd_pipe(int ends[2], int bytes);
 
 /* A descriptor to wait for: readable once fl_fd_wake() was called. */
 fleet_status fl_fd_wakeup(int *wakeup);

@@ -84,7 +84,7 @@ static fleet_status start_guard(fl_pipe_command *c)
     fleet_status status;
     int ends[2];
 
-    FL_TRY(fl_fd_pipe(ends));
+    FL_TRY(fl_fd_pipe(ends, 0));
     for (int i = 0; i < 3; i++)
         guard.fd[i] = ends[0]; /* it holds nothing of the host's */
     status = start_child(&guard, &c->guard);

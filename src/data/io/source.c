@@ -20,7 +20,7 @@
 #include "data/io/fd.h"
 #include "data/io/unpack.h"
 
-enum { FEED_PIECE = 256 << 10 };
+enum { FEED_PIECE = 256 << 10, PIPE_SIZE = 1 << 20 };
 
 struct fl_source {
     const char *path;
@@ -101,7 +101,7 @@ static fleet_status start_command(fl_source *s, int in[2])
     int out[2];
     fleet_status status;
 
-    FL_TRY(fl_fd_pipe(out));
+    FL_TRY(fl_fd_pipe(out, PIPE_SIZE));
     s->out = out[0];
     fcntl(s->out, F_SETFL, O_NONBLOCK);
     status = fl_pipe_command_start(&s->child, s->o.command, in[0], out[1]);
@@ -114,7 +114,7 @@ static fleet_status start_fed_command(fl_source *s)
     int in[2];
     fleet_status status;
 
-    FL_TRY(fl_fd_pipe(in));
+    FL_TRY(fl_fd_pipe(in, PIPE_SIZE));
     status = start_command(s, in);
     fl_fd_close(&in[0]);
     s->in = in[1];

@@ -6,6 +6,8 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <limits.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -180,12 +182,87 @@ int fl_fd_lift(int fd)
     return high;
 }
 
+/* --- descriptors that are kept back --------------------------------------- */
+
+struct fl_spare {
+    int n;
+    _Atomic int fd[]; /* -1: given up */
+};
+
+static _Thread_local fl_spare *spare;
+
+fl_spare *fl_spare_keep(int n)
+{
+    fl_spare *s = fl_alloc(sizeof *s + (size_t)n * sizeof s->fd[0]);
+
+    for (int i = 0; s && i < n; i++) {
+        int fd = fl_fd_lift(open("/dev/null", O_RDONLY | O_CLOEXEC));
+
+        if (fd >= 0)
+            s->fd[s->n++] = fd;
+    }
+    return s;
+}
+
+static void give_up(fl_spare *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        int fd = atomic_exchange(&s->fd[i], -1);
+
+        if (fd >= 0)
+            close(fd);
+    }
+}
+
+void fl_spare_drop(fl_spare *s)
+{
+    if (s)
+        give_up(s);
+    fl_free(s);
+}
+
+void fl_spare_allow(fl_spare *s)
+{
+    spare = s;
+}
+
+/* Whether an open() that failed is worth another try. A descriptor that is
+ * closed would be taken at once by a connection that waits for one. So this
+ * thread gets a table of descriptors of its own, in which all files of the
+ * process stay open, and closes the kept ones in it. Where that is forbidden,
+ * as in some containers, it closes them for all and hopes to be the first. */
+static bool may_open_again(void)
+{
+    fl_spare *s = spare;
+
+    if (errno != EMFILE || !s)
+        return false;
+    spare = NULL; /* once */
+    if (unshare(CLONE_FILES) != 0)
+        give_up(s);
+    else
+        for (int i = 0; i < s->n; i++)
+            close(s->fd[i]);
+    return true;
+}
+
+static int open_lifted(int folder, const char *name, int flags, mode_t mode)
+{
+    int fd;
+
+    do
+        fd = fl_disk_open(folder, name, flags | O_CLOEXEC, mode);
+    while (fd < 0 && may_open_again());
+    return fl_fd_lift(fd);
+}
+
+/* --- whole files ---------------------------------------------------------- */
+
 static fleet_status read_at(int folder, const char *name, const char *path,
                             char **data, size_t *size)
 {
     /* not waiting for a writer: a pipe is refused below */
-    int fd = fl_fd_lift(
-        fl_disk_open(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0));
+    int fd = open_lifted(folder, name, O_RDONLY | O_NONBLOCK, 0);
     fleet_status status;
 
     *data = NULL;
@@ -228,8 +305,7 @@ fleet_status fl_writer_open(fl_writer *w, const char *folder, const char *name)
         return FLEET_ENOMEM;
     }
     fl_hasher_init(w->hasher, 0);
-    w->fd = fl_fd_lift(fl_disk_open(
-        AT_FDCWD, w->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    w->fd = open_lifted(AT_FDCWD, w->path, O_WRONLY | O_CREAT | O_EXCL, 0666);
     if (w->fd < 0)
         w->status = io_failed("create", w->path);
     return w->status;
@@ -313,7 +389,7 @@ fleet_status fl_source_folder_open(fl_source_folder *f, const char *path)
     *f = (fl_source_folder){-1, fl_strdup(path)};
     if (!f->path)
         return FLEET_ENOMEM;
-    f->fd = fl_fd_lift(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    f->fd = open_lifted(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
     return f->fd >= 0 ? FLEET_OK : io_failed("open", path);
 }
 

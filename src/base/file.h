@@ -46,6 +46,17 @@ int fl_fd_lift(int fd);
  * is added to *bytes as it gets on; NULL: no more. */
 void fl_file_count(atomic_uint_least64_t *bytes);
 
+/* Descriptors that are kept back for files, in a process whose other ones may
+ * all be taken: a server's, by strangers that connect. NULL without memory;
+ * fewer than n where the process has fewer. */
+typedef struct fl_spare fl_spare;
+fl_spare *fl_spare_keep(int n);
+void fl_spare_drop(fl_spare *s); /* NULL is fine */
+
+/* From now on this thread, which ends soon and opens files for itself alone,
+ * may have them when an open() finds no other one. NULL: no more. */
+void fl_spare_allow(fl_spare *s);
+
 /* A file being written: buffered, every byte hashed (XXH64). */
 typedef struct fl_writer {
     int fd;

@@ -181,6 +181,7 @@ static fleet_status create_server(fleet *f, const char *load)
         .optimizer = f->trained->training.optimizer,
         .address = r->server[r->index],
         .listen_fd = r->listen_fd,
+        .keep_limit = r->keep_descriptor_limit,
         .index = r->index,
         .n_server = r->server_num,
         .n_worker = r->worker_num,

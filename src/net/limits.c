@@ -2,12 +2,16 @@
  * started. */
 #include "net/limits.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,6 +27,34 @@ bool fl_descriptors_left(int n)
     for (int i = 0; i < got; i++)
         close(fd[i]);
     return got == n;
+}
+
+int fl_descriptors_limit(bool raise)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return INT_MAX;
+    if (raise && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+        getrlimit(RLIMIT_NOFILE, &limit);
+    }
+    return limit.rlim_cur > INT_MAX ? INT_MAX : (int)limit.rlim_cur;
+}
+
+int fl_descriptors_free(void)
+{
+    int limit = fl_descriptors_limit(false), n = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    const struct dirent *e;
+
+    if (!dir)
+        return errno == EMFILE ? 0 : INT_MAX;
+    while ((e = readdir(dir)))
+        n += *e->d_name != '.' && atoi(e->d_name) < limit;
+    closedir(dir);
+    return limit + 1 - n; /* one was of the folder itself */
 }
 
 static void *wait_for(void *lock)

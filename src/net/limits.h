@@ -7,6 +7,13 @@
 /* Whether this process may open n more descriptors; n is at most 64. */
 bool fl_descriptors_left(int n);
 
+/* How many more it may open, counted; INT_MAX if that cannot be found out. */
+int fl_descriptors_free(void);
+
+/* The most that it may have open: its soft limit, raised to the hard one if
+ * asked for. */
+int fl_descriptors_limit(bool raise);
+
 /* Whether it may have n more threads at one time; n is at most 8. */
 bool fl_threads_left(int n);
 

@@ -514,6 +514,8 @@ TEST(switches_are_kept_or_refused)
                      "FLEET_TRANSPORT is \"udp\": expected \"tcp\"");
     REFUSED(&(fleet_options){.no_sigterm_handler = 2}, FLEET_EINVAL,
             "no_sigterm_handler: expected 0 to 1, got 2");
+    REFUSED(&(fleet_options){.keep_descriptor_limit = -1}, FLEET_EINVAL,
+            "keep_descriptor_limit: expected 0 to 1, got -1");
 }
 
 /* --- what follows from a role --------------------------------------------- */

@@ -360,6 +360,9 @@ fleet_status fl_role_open(fl_role *r, const fleet_options *o)
         return FLEET_ENOMEM;
     FL_TRY(check_number("no_sigterm_handler", o->no_sigterm_handler, 0, 1));
     r->no_sigterm_handler = o->no_sigterm_handler != 0;
+    FL_TRY(
+        check_number("keep_descriptor_limit", o->keep_descriptor_limit, 0, 1));
+    r->keep_descriptor_limit = o->keep_descriptor_limit != 0;
     return o->role ? read_struct(r, o->role) : read_environment(r);
 }
 

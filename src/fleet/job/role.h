@@ -38,7 +38,7 @@ typedef struct fl_role {
     int lanes;
     int lane_port[FL_MOST_LANE]; /* of lanes from 1 on; 0: the kernel's
                                     choice */
-    bool no_sigterm_handler;
+    bool no_sigterm_handler, keep_descriptor_limit;
 } fl_role;
 
 /* From options->role, or from the environment if that is NULL; fails as

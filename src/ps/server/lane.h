@@ -84,6 +84,9 @@ fleet_status fl_lane_create(fl_ps_lane **lane, const fl_lane_options *o,
                             const fl_lane_host *host, int64_t now_ms);
 void fl_lane_destroy(fl_ps_lane *l);
 
+/* From now on HELLO is answered with these addresses. */
+void fl_lane_offer(fl_ps_lane *l, const char *const *address);
+
 /* The packet stays the caller's; the lane keeps its own reference. */
 void fl_lane_receive(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
                      int64_t now_ms);

@@ -166,6 +166,11 @@ static fl_msg_status grant_place(fl_ps_lane *l, const hello *h,
     return FL_ANSWER_OK;
 }
 
+void fl_lane_offer(fl_ps_lane *l, const char *const *address)
+{
+    l->o.address = address;
+}
+
 static void answer_hello(fl_ps_lane *l, const fl_peer *from, const hello *h)
 {
     uint32_t incarnation = 0;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -15,6 +16,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "ps/locality.h"
+#include "ps/server/server_descriptors.h"
 #include "runtime/store/job_signature.h"
 #include "runtime/store/store_hash.h"
 
@@ -37,7 +39,9 @@ typedef struct lane_runner {
     fl_wakeup wakeup;
     pthread_t thread;
     bool has_thread;
-    char *address; /* JSON, for HELLO's answer */
+    char *address;             /* JSON, for HELLO's answer */
+    char *tcp_address;         /* the same without its Unix socket */
+    char ipc[FL_ADDRESS_SIZE]; /* that socket's path; "": none */
 
     /* a command, on a thread of its own; command_done hands it over */
     pthread_t command_thread;
@@ -53,8 +57,10 @@ typedef struct lane_runner {
 struct fl_server {
     fl_server_options o;
     fl_server_identity identity;
-    lane_runner *runner; /* o.n_lane of them */
-    const char **address;
+    lane_runner *runner;      /* o.n_lane of them */
+    const char **address;     /* of each lane */
+    const char **tcp_address; /* of each lane */
+    fl_descriptors descriptors;
     char *program;
     fl_ipc_folder folder;
     uint32_t mark; /* in its files' names: other jobs may use it, too */
@@ -89,7 +95,9 @@ static void *command_main(void *arg)
     lane_runner *r = arg;
 
     fl_file_count(&r->command_bytes);
+    fl_spare_allow(r->server->descriptors.spare);
     r->command_status = run_command(r);
+    fl_spare_allow(NULL);
     fl_file_count(NULL);
     if (r->command_status != FLEET_OK) {
         fl_free(r->command_text);
@@ -137,6 +145,11 @@ static void end_command(lane_runner *r)
                          r->command_sum, r->command_rows, fl_now_ms());
     fl_free(r->command_text);
     r->command_text = NULL;
+}
+
+static bool is_inproc(const fl_server *s)
+{
+    return strncmp(s->o.address, "inproc://", 9) == 0;
 }
 
 /* --- a lane's thread ------------------------------------------------------ */
@@ -210,6 +223,28 @@ static void report_strays(const lane_runner *r)
                 r->server->o.index, r->number, bad, n.strays);
 }
 
+/* A path that is gone is connected to in vain, and that is answered by tcp. */
+static void leave_ipc(fl_server *s)
+{
+    for (int i = 0; i < s->o.n_lane; i++)
+        if (*s->runner[i].ipc)
+            unlink(s->runner[i].ipc);
+    fl_lane_offer(s->runner[0].lane, s->tcp_address);
+}
+
+/* By lane 0, which tells workers the addresses. */
+static void watch_descriptors(const lane_runner *r)
+{
+    fl_server *s = r->server;
+    bool was = s->descriptors.scarce;
+
+    if (r->number > 0 || is_inproc(s))
+        return;
+    fl_descriptors_watch(&s->descriptors, fl_now_ms());
+    if (s->descriptors.scarce && !was)
+        leave_ipc(s);
+}
+
 static void *run_lane(void *arg)
 {
     lane_runner *r = arg;
@@ -223,6 +258,7 @@ static void *run_lane(void *arg)
         end_command(r);
         check_stop(r);
         fl_lane_tick(r->lane, fl_now_ms());
+        watch_descriptors(r);
     }
     failed = fl_lane_state_of(r->lane) == FL_LANE_FAILED;
     if (failed)
@@ -262,11 +298,6 @@ static fleet_status make_store(fl_server *s, lane_runner *r)
                               r->number, FL_COMMAND_LOAD, s->o.load, &answer);
     fl_free(answer);
     return status;
-}
-
-static bool is_inproc(const fl_server *s)
-{
-    return strncmp(s->o.address, "inproc://", 9) == 0;
 }
 
 /* Lane 0 has the server's address; the other lanes have the same ip and ports
@@ -310,7 +341,7 @@ static char *describe_lane(const char *bound, const char *ipc)
 static fleet_status bind_lane(fl_server *s, lane_runner *r)
 {
     char address[FL_ADDRESS_SIZE], bound[FL_ADDRESS_SIZE];
-    char ipc[FL_ADDRESS_SIZE] = "", path[FL_ADDRESS_SIZE + 8];
+    char path[FL_ADDRESS_SIZE + 8];
     fl_address named;
 
     lane_address(s, r->number, named);
@@ -319,14 +350,18 @@ static fleet_status bind_lane(fl_server *s, lane_runner *r)
     FL_TRY(fl_socket_bind(r->socket, address,
                           r->number == 0 ? s->o.listen_fd : -1, bound));
     if (!is_inproc(s)) {
-        snprintf(ipc, sizeof ipc, "%s/%08x-server-%d-lane-%d", s->folder.path,
-                 s->mark, s->o.index, r->number);
-        snprintf(path, sizeof path, "ipc://%s", ipc);
+        snprintf(r->ipc, sizeof r->ipc, "%s/%08x-server-%d-lane-%d",
+                 s->folder.path, s->mark, s->o.index, r->number);
+        snprintf(path, sizeof path, "ipc://%s", r->ipc);
         FL_TRY(fl_socket_bind(r->socket, path, -1, NULL));
     }
-    r->address = describe_lane(bound, ipc);
+    r->address = describe_lane(bound, r->ipc);
+    r->tcp_address = describe_lane(bound, "");
     s->address[r->number] = r->address;
-    return r->address ? fl_wakeup_create(&r->wakeup) : FLEET_ENOMEM;
+    s->tcp_address[r->number] = r->tcp_address;
+    if (!r->address || !r->tcp_address)
+        return FLEET_ENOMEM;
+    return fl_wakeup_create(&r->wakeup);
 }
 
 static fleet_status make_lane(fl_server *s, lane_runner *r)
@@ -379,6 +414,10 @@ static fleet_status make_all(fl_server *s)
         s->runner[i].wakeup.fd = -1;
     }
     FL_TRY(FL_NEW(&s->address, (size_t)s->o.n_lane * sizeof(char *)));
+    FL_TRY(FL_NEW(&s->tcp_address, (size_t)s->o.n_lane * sizeof(char *)));
+    if (!is_inproc(s))
+        FL_TRY(fl_descriptors_begin(&s->descriptors, s->o.n_lane,
+                                    !s->o.keep_limit));
     FL_TRY(fl_packet_pool_create(&s->pool, IDLE_BYTES));
     if (!is_inproc(s))
         FL_TRY(fl_ipc_folder_open(&s->folder));
@@ -393,6 +432,9 @@ static fleet_status make_all(fl_server *s)
         return FLEET_ENOMEM;
     for (int i = 0; i < s->o.n_lane; i++)
         FL_TRY(make_lane(s, &s->runner[i]));
+    if (!is_inproc(s))
+        FL_TRY(
+            fl_descriptors_check(&s->descriptors, s->o.n_worker, s->o.n_lane));
     return FLEET_OK;
 }
 
@@ -403,6 +445,8 @@ fleet_status fl_server_create(fl_server **server, const fl_server_options *o)
 
     FL_TRY(FL_NEW(server, sizeof **server));
     (*server)->o = *o;
+    (*server)->descriptors =
+        (fl_descriptors){.log = &o->context->log, .server = o->index};
     pthread_mutex_init(&(*server)->lock, NULL);
     status = make_all(*server);
     fl_error_take(&error, status);
@@ -473,6 +517,7 @@ static void runner_done(lane_runner *r)
     if (r->wakeup.fd >= 0)
         fl_wakeup_destroy(&r->wakeup);
     fl_free(r->address);
+    fl_free(r->tcp_address);
 }
 
 void fl_server_destroy(fl_server *s)
@@ -483,8 +528,10 @@ void fl_server_destroy(fl_server *s)
         runner_done(&s->runner[i]);
     fl_packet_pool_destroy(s->pool);
     fl_ipc_folder_close(&s->folder);
+    fl_descriptors_end(&s->descriptors);
     fl_free(s->runner);
     fl_free(s->address);
+    fl_free(s->tcp_address);
     fl_free(s->program);
     pthread_mutex_destroy(&s->lock);
     fl_free(s);

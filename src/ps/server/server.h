@@ -21,6 +21,7 @@ typedef struct fl_server_options {
     fleet_optimizer *optimizer; /* NULL: nothing is trained */
     const char *address;        /* "tcp://ip:port" or "inproc://name" */
     int listen_fd;              /* inherited for it; -1: none */
+    bool keep_limit; /* of descriptors; or it is raised as far as it may be */
     int index, n_server, n_worker, n_lane;
     const int *lane_port; /* of lanes from 1 on; 0: the kernel's choice */
     bool sync;

@@ -2,6 +2,8 @@
  * hosts in them. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/error.h"
 
 enum { FL_ADDRESS_SIZE = 128 };
@@ -11,3 +13,7 @@ typedef char fl_address[FL_ADDRESS_SIZE];
  * An address without a host's name stays as it is. FLEET_EIO: no address is
  * known for that name. */
 fleet_status fl_address_resolve(const char *address, fl_address numeric);
+
+/* Whether an address is an IPv6 one, or has a name that stands for such alone.
+ * Asks the system for the name. */
+bool fl_address_is_ipv6(const char *address);

@@ -151,7 +151,7 @@ static fleet_status use_address(fl_socket *s, const char *address)
     if (!fl_port_is_sound(address))
         return address_failed(address, EINVAL);
     memcpy(s->address, address, size);
-    set_option(s->zmq, ZMQ_IPV6, strchr(address, '[') != NULL);
+    set_option(s->zmq, ZMQ_IPV6, fl_address_is_ipv6(address));
     return FLEET_OK;
 }
 

@@ -252,6 +252,42 @@ TEST(starts_what_is_on_this_node)
     CHECK_CONTAINS(launch_out(), "PADDLE_TRAINER_ID=0");
 }
 
+/* 0: this machine has no IPv6. */
+static int free_ipv6_port(void)
+{
+    struct sockaddr_in6 a = {.sin6_family = AF_INET6,
+                             .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    socklen_t size = sizeof a;
+    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0 || bind(fd, (struct sockaddr *)&a, size) != 0)
+        return 0;
+    CHECK(getsockname(fd, (struct sockaddr *)&a, &size) == 0);
+    close(fd);
+    return ntohs(a.sin6_port);
+}
+
+/* Brackets are at the user's choice where no port follows. */
+TEST(starts_servers_and_workers_on_ipv6)
+{
+    char flags[200];
+    int port = free_ipv6_port();
+
+    if (port == 0)
+        test_skip("this machine has no IPv6");
+    snprintf(flags, sizeof flags,
+             "--servers [::1]:%d --workers [::1]:%d --host ::1", port,
+             free_ipv6_port());
+    CHECK_INT(launch_run(flags, "env"), 0);
+    CHECK_TEXT(launch_err(), "");
+    check_own_endpoint("serverlog.0", "PADDLE_PSERVERS_IP_PORT_LIST", 0);
+    check_value("serverlog.0", "POD_IP", "[::1]");
+    check_own_endpoint("workerlog.0", "PADDLE_TRAINER_ENDPOINTS", 0);
+    CHECK_INT(launch_run("--server_num 1 --worker_num 1 --host ::1", "env"), 0);
+    check_value("serverlog.0", "POD_IP", "[::1]");
+    check_own_endpoint("serverlog.0", "PADDLE_PSERVERS_IP_PORT_LIST", 0);
+}
+
 TEST(knows_its_node_by_POD_IP)
 {
     setenv("POD_IP", "127.0.0.1", 1);

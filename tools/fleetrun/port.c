@@ -10,15 +10,24 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+void run_port_bare_host(const char *host, char bare[256])
+{
+    bool in_brackets = *host == '[';
+    size_t n = strlen(host) - (in_brackets && host[strlen(host) - 1] == ']');
+
+    snprintf(bare, 256, "%.*s", (int)n - in_brackets, host + in_brackets);
+}
+
 static fleet_status resolve_host(const char *host, int port,
                                  struct addrinfo **found)
 {
     struct addrinfo wanted = {.ai_socktype = SOCK_STREAM};
-    char service[8];
+    char service[8], bare[256];
     int e;
 
     snprintf(service, sizeof service, "%d", port);
-    e = getaddrinfo(host, service, &wanted, found);
+    run_port_bare_host(host, bare);
+    e = getaddrinfo(bare, service, &wanted, found);
     if (e)
         return fl_fail(FLEET_EIO, "%s is no address: %s", host,
                        gai_strerror(e));

@@ -10,3 +10,6 @@
  * that does not listen reserves the port: only a process that binds the same
  * address with SO_REUSEADDR gets it, as rank 0 does to be met by the others. */
 fleet_status run_port_open(const char *host, int *port, bool listens, int *fd);
+
+/* A host as getaddrinfo() wants it: IPv6 without its brackets. */
+void run_port_bare_host(const char *host, char bare[256]);

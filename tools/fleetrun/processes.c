@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "port.h"
 
 static const char local_host[] = "127.0.0.1";
 
@@ -31,6 +32,27 @@ static fleet_status read_entry(const char *flag, const char *entry, int length,
     return p->host ? FLEET_OK : FLEET_ENOMEM;
 }
 
+static bool is_same_host(const char *a, const char *b)
+{
+    char bare[2][256];
+
+    run_port_bare_host(a, bare[0]);
+    run_port_bare_host(b, bare[1]);
+    return strcmp(bare[0], bare[1]) == 0;
+}
+
+/* As it stands before a colon and a port: IPv6 in brackets. */
+static char *name_host(const char *host)
+{
+    const bool bare = strchr(host, ':') && *host != '[';
+    size_t size = strlen(host) + sizeof "[]";
+    char *name = fl_alloc(size);
+
+    if (name)
+        snprintf(name, size, bare ? "[%s]" : "%s", host);
+    return name;
+}
+
 /* The processes of a list; this node's are the entries with its host. */
 static fleet_status read_list(const char *flag, const char *list,
                               const char *host, run_process *p)
@@ -39,7 +61,7 @@ static fleet_status read_list(const char *flag, const char *list,
         int length = (int)strcspn(list, ",");
 
         FL_TRY(read_entry(flag, list, length, p));
-        p->is_local = strcmp(p->host, host) == 0;
+        p->is_local = is_same_host(p->host, host);
         list += length;
         if (!*list)
             return FLEET_OK;
@@ -51,7 +73,7 @@ static fleet_status make_local(run_process *p, int n, const char *host,
                                int port)
 {
     for (int i = 0; i < n; i++) {
-        p[i].host = fl_strdup(host);
+        p[i].host = name_host(host);
         if (!p[i].host)
             return FLEET_ENOMEM;
         p[i].port = port ? port + i : 0;
@@ -87,7 +109,7 @@ static fleet_status make_rank(run_job *j, run_process *p)
     p->is_local = ip || node == this_node;
     p->by_mpirun = j->by_mpirun;
     p->host = ip ? fl_strndup(ip, strcspn(ip, ","))
-                 : fl_strdup(p->is_local ? host : "?");
+                 : name_host(p->is_local ? host : "?");
     if (!p->host)
         return FLEET_ENOMEM;
     if (!*p->host)

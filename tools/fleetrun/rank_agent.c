@@ -21,6 +21,7 @@
 
 #include "environment.h"
 #include "keeper.h"
+#include "port.h"
 #include "spawn.h"
 
 enum { CONNECT_MS = 10000 };
@@ -62,13 +63,14 @@ static int connect_tcp(const char *where)
 {
     struct addrinfo wanted = {.ai_socktype = SOCK_STREAM}, *found;
     const char *colon = strrchr(where, ':');
-    char host[64];
+    char host[64], bare[256];
     int fd = -1;
 
     if (!colon)
         return -1;
     snprintf(host, sizeof host, "%.*s", (int)(colon - where), where);
-    if (getaddrinfo(host, colon + 1, &wanted, &found) != 0)
+    run_port_bare_host(host, bare);
+    if (getaddrinfo(bare, colon + 1, &wanted, &found) != 0)
         return -1;
     fd = connect_socket(found->ai_family, found->ai_addr, found->ai_addrlen);
     freeaddrinfo(found);

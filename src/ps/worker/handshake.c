@@ -146,11 +146,24 @@ static fleet_status await_server(handshake *h, int i)
 
 /* --- the lanes ------------------------------------------------------------ */
 
-static fleet_status read_lane(const handshake *h, int server, const char *text,
-                              fl_hello_lane *lane)
+/* Lane 0 is at the address that answered HELLO, whatever port it has bound: it
+ * may be a forwarded one. The other lanes have the same host. */
+static void tcp_address(const handshake *h, int server, int lane, int64_t port,
+                        fl_address address)
 {
-    const char *ipc = "", *inproc = "", *place = "",
-               *ip = h->o->address[server];
+    const char *first = h->o->address[server];
+
+    if (lane == 0)
+        snprintf(address, FL_ADDRESS_SIZE, "%s", first);
+    else
+        snprintf(address, FL_ADDRESS_SIZE, "%.*s:%d",
+                 (int)(strrchr(first, ':') - first), first, (int)port);
+}
+
+static fleet_status read_lane(const handshake *h, int server, int number,
+                              const char *text, fl_hello_lane *lane)
+{
+    const char *ipc = "", *inproc = "", *place = "";
     fl_json *json = NULL;
     int64_t port = 0;
 
@@ -172,8 +185,7 @@ static fleet_status read_lane(const handshake *h, int server, const char *text,
     else if (*ipc && !lane->elsewhere && !h->o->tcp_only)
         snprintf(lane->address, sizeof lane->address, "ipc://%.100s", ipc);
     else
-        snprintf(lane->address, sizeof lane->address, "%.*s:%d",
-                 (int)(strrchr(ip, ':') - ip), ip, (int)port);
+        tcp_address(h, server, number, port, lane->address);
     fl_json_free(json);
     return status;
 }
@@ -197,7 +209,7 @@ static fleet_status read_lanes(handshake *h, int server, fl_job_lanes *lanes)
         const fl_frame *f = &msg->column[i][FL_AT_BYTES];
         char *text = fl_strndup(f->data ? f->data : "", f->size);
         fleet_status status =
-            text ? read_lane(h, server, text, &lanes->lane[lanes->n])
+            text ? read_lane(h, server, i, text, &lanes->lane[lanes->n])
                  : FLEET_ENOMEM;
 
         fl_free(text);

@@ -1,6 +1,7 @@
 /* hash.c - XXH64, by <xxhash.h>; the kernel's random numbers. */
 #include "base/hash.h"
 
+#include <pthread.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -47,4 +48,18 @@ uint64_t fl_nonce(void)
     if (getrandom(&parts[2], sizeof parts[2], GRND_NONBLOCK) < 0)
         parts[2] = (int64_t)(intptr_t)&parts;
     return fl_hash(parts, sizeof parts, 0);
+}
+
+uint64_t fl_secret[2];
+static pthread_once_t secret_once = PTHREAD_ONCE_INIT;
+
+static void draw_once(void)
+{
+    fl_secret[0] = fl_nonce();
+    fl_secret[1] = fl_nonce() | 1;
+}
+
+void fl_secret_draw(void)
+{
+    pthread_once(&secret_once, draw_once);
 }

@@ -19,7 +19,7 @@ void fl_hasher_add(fl_hasher *h, const void *data, size_t size);
 uint64_t fl_hasher_end(const fl_hasher *h);
 
 /* Spread a key over all 64 bits (the finalizer of MurmurHash3, a bijection).
- * The bucket of a row is the top bits, its place in the bucket the low ones. */
+ * The top bits are the bucket of a row; indexes mix once more, secretly. */
 FL_EVERYWHERE uint64_t fl_mix(uint64_t key)
 {
     key ^= key >> 33;
@@ -32,3 +32,19 @@ FL_EVERYWHERE uint64_t fl_mix(uint64_t key)
 
 /* A random number of this process and moment: the kernel's. */
 uint64_t fl_nonce(void);
+
+/* fl_mix() is known to all, and can be inverted: keys can be chosen, any number
+ * of them, that meet in one place of a hash index. So an index mixes once more,
+ * with a secret of the process, which is drawn before the first index is
+ * made. */
+void fl_secret_draw(void);
+extern uint64_t fl_secret[2];
+
+/* Of fl_mix(key): all bits depend on all of its bits, and on the secret. */
+static inline uint64_t fl_mix_secretly(uint64_t hash)
+{
+    __extension__ typedef unsigned __int128 wide;
+    wide product = (wide)(hash ^ fl_secret[0]) * fl_secret[1];
+
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}

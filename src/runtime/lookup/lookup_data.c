@@ -19,13 +19,14 @@ fleet_status fl_key_set_begin(fl_key_set *s, int64_t most)
     FL_TRY(fl_grow(&s->slot, &s->slot_capacity, wanted, sizeof *s->slot));
     memset(s->slot, 0, wanted * sizeof *s->slot);
     s->n_slot = wanted;
+    fl_secret_draw();
     s->n = 0;
     return FLEET_OK;
 }
 
 uint32_t fl_key_set_add(fl_key_set *s, uint64_t key, bool *is_new)
 {
-    size_t mask = s->n_slot - 1, i = fl_mix(key) & mask;
+    size_t mask = s->n_slot - 1, i = fl_key_set_place(s, key);
 
     while (s->slot[i] && s->key[s->slot[i] - 1] != key)
         i = (i + 1) & mask;

@@ -70,10 +70,16 @@ typedef struct fl_lookup {
 fleet_status fl_key_set_begin(fl_key_set *s, int64_t most);
 uint32_t fl_key_set_add(fl_key_set *s, uint64_t key, bool *is_new);
 
+/* The slot that a key looks at first. */
+static inline size_t fl_key_set_place(const fl_key_set *s, uint64_t key)
+{
+    return fl_mix_secretly(fl_mix(key)) & (s->n_slot - 1);
+}
+
 /* A key will be added soon. */
 static inline void fl_key_set_prefetch(const fl_key_set *s, uint64_t key)
 {
-    __builtin_prefetch(&s->slot[fl_mix(key) & (s->n_slot - 1)]);
+    __builtin_prefetch(&s->slot[fl_key_set_place(s, key)]);
 }
 void fl_key_set_done(fl_key_set *s);
 

@@ -54,7 +54,7 @@ static table *table_of(fl_rows *r)
 
 static size_t line_of(const bucket *b, uint64_t hash)
 {
-    return hash & (b->n_line - 1); /* the top bits chose the bucket */
+    return fl_mix_secretly(hash) & (b->n_line - 1);
 }
 
 /* All places are compared, because which one it is cannot be predicted. */
@@ -414,6 +414,7 @@ fleet_status fl_table_make(const char *name, int64_t dim, int64_t modulo,
 
     FL_TRY(FL_NEW(&t, sizeof *t));
     fl_rows_init(&t->rows, &table_methods, name, dim, modulo, filler);
+    fl_secret_draw();
     set_stride(t);
     *rows = &t->rows;
     return FLEET_OK;

@@ -1,0 +1,105 @@
+/* colliding_keys_test.c - keys that were made to meet in one place of a hash
+ * index take about as long as any other ones. */
+#define SUITE colliding_keys
+#include "test.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include "runtime/lookup/lookup_data.h"
+#include "runtime/store/table.h"
+
+enum { N = 60000 };
+
+/* The key that fl_mix() makes that of. */
+static uint64_t key_of(uint64_t hash)
+{
+    hash ^= hash >> 33;
+    hash *= 0x9cb4b2f8129337dbULL;
+    hash ^= hash >> 33;
+    hash *= 0x4f74430c22a54005ULL;
+    hash ^= hash >> 33;
+    return hash;
+}
+
+/* Of one bucket, and equal in the low bits of their hash. */
+static uint64_t *colliding_keys(void)
+{
+    uint64_t *key = malloc(N * sizeof *key);
+
+    for (uint64_t i = 0; i < N; i++) {
+        key[i] = key_of((uint64_t)5 << 54 | i << 21);
+        CHECK(fl_mix(key[i]) == ((uint64_t)5 << 54 | i << 21));
+    }
+    return key;
+}
+
+static uint64_t *ordinary_keys(void)
+{
+    uint64_t *key = malloc(N * sizeof *key);
+
+    for (uint64_t i = 0; i < N; i++)
+        key[i] = i * 7;
+    return key;
+}
+
+typedef int64_t use_keys(const uint64_t *key);
+
+static int64_t rows_ms(const uint64_t *key)
+{
+    fl_filler filler = {0};
+    const int64_t begun = fl_now_ms();
+    fl_rows *r;
+    float *row;
+
+    CHECK_OK(fl_table_make("t", 4, 0, &filler, &r));
+    for (int i = 0; i < N; i++)
+        CHECK_OK(r->methods->make(r, &key[i], 1, &row));
+    CHECK_INT(r->methods->count(r), N);
+    for (int i = 0; i < N; i++) {
+        CHECK_OK(r->methods->find(r, &key[i], 1, &row));
+        CHECK(row != NULL);
+    }
+    r->methods->destroy(r);
+    return fl_now_ms() - begun;
+}
+
+static int64_t set_ms(const uint64_t *key)
+{
+    const int64_t begun = fl_now_ms();
+    fl_key_set s = {0};
+    bool is_new;
+
+    CHECK_OK(fl_key_set_begin(&s, N));
+    for (uint32_t i = 0; i < N; i++) {
+        CHECK_INT(fl_key_set_add(&s, key[i], &is_new), i);
+        CHECK(is_new);
+    }
+    fl_key_set_done(&s);
+    return fl_now_ms() - begun;
+}
+
+static void check_time(use_keys *use)
+{
+    uint64_t *ordinary = ordinary_keys(), *colliding = colliding_keys();
+    int64_t most = 10 * use(ordinary) + 200 * TEST_SLOWNESS, ms;
+
+    ms = use(colliding);
+    if (ms > most)
+        test_fail(__FILE__, __LINE__, "%d ms, more than %d", (int)ms,
+                  (int)most);
+    free(ordinary);
+    free(colliding);
+}
+
+TEST(rows_of_a_table_are_made_and_found_as_fast_as_others)
+{
+    check_time(rows_ms);
+}
+
+TEST(keys_of_a_step_are_told_apart_as_fast_as_others)
+{
+    check_time(set_ms);
+}

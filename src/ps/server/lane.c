@@ -60,6 +60,7 @@ fleet_status fl_lane_create(fl_ps_lane **lane, const fl_lane_options *o,
         fl_lane_destroy(l);
         return status;
     }
+    fl_lane_file_all(l);
     *lane = l;
     return FLEET_OK;
 }
@@ -75,8 +76,22 @@ void fl_parked_free(fl_parked *p)
     }
 }
 
-fl_parked **fl_parked_forget(fl_parked **list, int stream)
+void fl_lane_forget_pulls(fl_ps_lane *l, int stream)
 {
+    fl_stream_state *s = &l->stream[stream];
+
+    for (const fl_parked *p = s->pulls; p; p = p->next)
+        l->n_pull--;
+    fl_parked_free(s->pulls);
+    s->pulls = NULL;
+}
+
+void fl_lane_forget_behind(fl_ps_lane *l, int stream)
+{
+    fl_parked **list = &l->behind;
+
+    if (!l->stream[stream].behind)
+        return;
     while (*list) {
         fl_parked *one = *list;
 
@@ -88,7 +103,8 @@ fl_parked **fl_parked_forget(fl_parked **list, int stream)
         one->next = NULL;
         fl_parked_free(one);
     }
-    return list;
+    l->last_behind = list;
+    l->stream[stream].behind = NULL;
 }
 
 void fl_lane_destroy(fl_ps_lane *l)
@@ -98,11 +114,11 @@ void fl_lane_destroy(fl_ps_lane *l)
     for (int i = 0; l->stream && i < l->o.n_stream; i++) {
         fl_piece_destroy(l->stream[i].open);
         fl_parked_free(l->stream[i].reducing);
+        fl_parked_free(l->stream[i].pulls);
         fl_row_cache_done(l->stream[i].row_cache, row_caches(l));
         fl_free(l->stream[i].command_text);
     }
     fl_parked_free(l->behind);
-    fl_parked_free(l->pulls);
     fl_packet_drop(l->requester.packet);
     fl_free(l->command.text);
     fl_free(l->reduced);
@@ -280,9 +296,9 @@ static bool same_request(const fl_msg_head *a, const fl_msg_head *b)
 /* It came while a command has the store. */
 static void park_behind(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
-    fl_parked *one;
+    fl_parked **of_stream = &l->stream[l->msg.head.stream].behind, *one;
 
-    for (one = l->behind; one; one = one->next)
+    for (one = *of_stream; one; one = one->next_of_stream)
         if (same_request(&one->head, &l->msg.head))
             return;
     if (l->requester.packet && same_request(&l->requester.head, &l->msg.head))
@@ -292,6 +308,8 @@ static void park_behind(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
         return;
     *l->last_behind = one;
     l->last_behind = &one->next;
+    one->next_of_stream = *of_stream;
+    *of_stream = one;
 }
 
 const fl_lane_kind fl_lane_kinds[FL_MSG_KINDS] = {
@@ -303,7 +321,11 @@ const fl_lane_kind fl_lane_kinds[FL_MSG_KINDS] = {
 
 static void handle_message(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
+    uint32_t stream = l->msg.head.stream;
+
     fl_lane_kinds[l->msg.head.kind].handler(l, from, p);
+    if (stream < (uint32_t)l->o.n_stream) /* of a HELLO it may be any */
+        fl_lane_file_stream(l, stream);
     fl_lane_advance(l);
 }
 
@@ -371,6 +393,7 @@ static void finish_command(fl_ps_lane *l, fleet_status status, const char *text)
     fl_lane_note_progress(l, l->requester.head.stream);
     if (s->complete) /* else its process was replaced meanwhile */
         fl_stream_reset(s);
+    fl_lane_file_stream(l, l->requester.head.stream);
     fl_lane_answer_command(l, &l->requester.head, &l->requester.from);
 }
 
@@ -381,6 +404,8 @@ static void catch_up(fl_ps_lane *l)
 
     l->behind = NULL;
     l->last_behind = &l->behind;
+    for (const fl_parked *p = one; p; p = p->next)
+        l->stream[p->head.stream].behind = NULL;
     while (one) {
         fl_parked *next = one->next;
 
@@ -404,6 +429,7 @@ void fl_lane_command_done(fl_ps_lane *l, fleet_status status, const char *text,
 
     l->now_ms = fl_awake_at(&l->awake, now_ms);
     l->busy = false;
+    l->can_serve = true;
     if (l->command.kind == FL_COMMAND_LOAD)
         for (int i = 0; i < l->o.n_stream; i++) /* tables have other rows */
             fl_row_cache_forget(l->stream[i].row_cache, row_caches(l));

@@ -17,10 +17,11 @@ static void forget_process(fl_ps_lane *l, int stream)
     s->ended = false;
     s->newest_request = s->reported = 0;
     s->newest_piece = 0;
-    fl_parked_forget(&l->pulls, stream);
-    l->last_behind = fl_parked_forget(&l->behind, stream);
+    fl_lane_forget_pulls(l, stream);
+    fl_lane_forget_behind(l, stream);
     fl_parked_free(s->reducing);
     s->reducing = NULL;
+    fl_lane_file_stream(l, (uint32_t)stream);
 }
 
 /* A process that was replaced has no say any more; a new one forgets what the

@@ -12,12 +12,34 @@
  * command had the store. */
 typedef struct fl_parked {
     struct fl_parked *next;
-    fl_packet_pool *pool; /* of its memory */
+    struct fl_parked *next_of_stream; /* of what came during a command */
+    fl_packet_pool *pool;             /* of its memory */
     fl_peer from;
     fl_packet *packet;
     fl_msg_head head;
     uint64_t version;
 } fl_parked;
+
+/* A lane asks with each message what it can do, and looks at these lists: a
+ * walk over thousands of streams for each message of each is too long. */
+typedef enum fl_stream_list_kind {
+    FL_STREAMS_MISSING,      /* in the pass, with no complete step; the first
+                                is the one that has not got on for longest */
+    FL_STREAMS_CONTRIBUTING, /* with a complete step of gradients */
+    FL_STREAMS_CONTROL,      /* with a complete step of another kind, of which
+                                nothing has come yet */
+    FL_STREAMS_ENDED,        /* out of the pass, and not of the job */
+    FL_STREAMS_LEFT,
+    FL_STREAMS_HEARD,     /* and have heard so */
+    FL_STREAMS_REDUCING,  /* with numbers for a sum over workers */
+    FL_STREAMS_UNREDUCED, /* that such a sum waits for; as MISSING */
+    FL_STREAM_LISTS
+} fl_stream_list_kind;
+
+typedef struct fl_stream_list {
+    uint32_t first, last; /* FL_NOBODY: none */
+    int n;
+} fl_stream_list;
 
 typedef struct fl_stream_state {
     bool known, left, ended;
@@ -56,6 +78,13 @@ typedef struct fl_stream_state {
     char who[96]; /* host:pid */
     uint64_t reduced;
     fl_parked *reducing; /* NULL: none */
+
+    fl_parked *pulls;  /* of versions to come */
+    fl_parked *behind; /* what came during a command: a part of the lane's */
+    struct {
+        uint32_t before, after;
+        bool in;
+    } link[FL_STREAM_LISTS];
 } fl_stream_state;
 
 struct fl_ps_lane {
@@ -65,6 +94,7 @@ struct fl_ps_lane {
     uint32_t run; /* that its streams are of; 0: of none yet */
     fl_aggregate aggregate;
     fl_stream_state *stream;
+    fl_stream_list streams[FL_STREAM_LISTS];
     int64_t version;
     fl_awake awake;
     int64_t now_ms, begun_ms; /* by that clock */
@@ -80,8 +110,9 @@ struct fl_ps_lane {
     fl_parked requester; /* of the command; a step's: packet NULL */
     fl_parked *behind, **last_behind;
 
-    fl_parked *pulls; /* of versions to come */
-    double *reduced;  /* the last result */
+    int n_pull;      /* parked, of all streams */
+    bool can_serve;  /* a parked pull's version may have come */
+    double *reduced; /* the last result */
     int n_reduced;
     uint32_t reduced_how, reduced_first; /* whose numbers were the first */
 
@@ -112,13 +143,21 @@ static inline bool fl_is_active(const fl_stream_state *s)
     return !s->left && !s->ended;
 }
 
-/* The stream has got on. */
-static inline void fl_lane_note_progress(fl_ps_lane *l, uint32_t stream)
-{
-    l->stream[stream].progress++;
-    l->stream[stream].progress_ms = l->now_ms;
-    l->latest = stream;
-}
+/* --- which streams are missing (lane_streams.c) --------------------------- */
+
+/* A stream's state has changed: it goes into the lists that it belongs to. */
+void fl_lane_file_stream(fl_ps_lane *l, uint32_t stream);
+void fl_lane_file_all(fl_ps_lane *l);
+
+void fl_lane_note_progress(fl_ps_lane *l, uint32_t stream); /* it has got on */
+
+/* Of the streams whose contribution is missing the one that has not got on for
+ * longest; of a sum that waits for its clip, which any stream may send, the one
+ * that has got on last; FL_NOBODY. */
+uint32_t fl_lane_missing(const fl_ps_lane *l);
+
+/* As fl_lane_missing(), of a sum over workers. */
+uint32_t fl_lane_missing_reduce(const fl_ps_lane *l);
 
 /* --- whose messages are taken (lane_admit.c) ------------------------------ */
 
@@ -155,9 +194,9 @@ void fl_lane_refuse(fl_ps_lane *l, const fl_msg_head *to, const fl_peer *peer,
 fl_parked *fl_lane_park(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
 void fl_parked_free(fl_parked *p);
 
-/* Take a stream's messages out of a list; what is left of the list ends at the
- * pointer that comes back. */
-fl_parked **fl_parked_forget(fl_parked **list, int stream);
+/* A stream's parked pulls, and its messages that came during a command, go. */
+void fl_lane_forget_pulls(fl_ps_lane *l, int stream);
+void fl_lane_forget_behind(fl_ps_lane *l, int stream);
 
 /* --- progress (lane_liveness.c) ------------------------------------------- */
 
@@ -209,11 +248,6 @@ void fl_lane_try_end(fl_ps_lane *l);
 bool fl_lane_has_clip_norm(const fl_ps_lane *l);
 void fl_lane_answer_norms(fl_ps_lane *l, const fl_stream_state *s);
 
-/* Of the streams whose contribution is missing the one that has not got on for
- * longest; of a sum that waits for its clip, which any stream may send, the one
- * that has got on last; FL_NOBODY. */
-uint32_t fl_lane_missing(const fl_ps_lane *l);
-
 /* --- reads (lane_pull.c) -------------------------------------------------- */
 
 void fl_lane_serve_parked(fl_ps_lane *l, bool dense_alone);
@@ -221,6 +255,3 @@ void fl_lane_serve_parked(fl_ps_lane *l, bool dense_alone);
 /* --- sums over workers (lane_reduce.c) ------------------------------------ */
 
 void fl_lane_try_reduce(fl_ps_lane *l);
-
-/* As fl_lane_missing(), of a sum over workers. */
-uint32_t fl_lane_missing_reduce(const fl_ps_lane *l);

@@ -48,13 +48,11 @@ void fl_lane_heartbeat(fl_ps_lane *l, const fl_peer *from, fl_packet *packet)
     const fl_stream_state *s = &l->stream[head.stream];
 
     (void)packet;
-    for (const fl_parked *p = l->pulls; p; p = p->next)
-        if (p->head.stream == head.stream)
-            fl_lane_answer(l, &p->head, from, FL_ANSWER_WAITING,
-                           fl_lane_missing(l));
-    for (const fl_parked *p = l->behind; p; p = p->next)
-        if (p->head.stream == head.stream)
-            fl_lane_answer(l, &p->head, from, FL_ANSWER_WAITING, FL_NOBODY);
+    for (const fl_parked *p = s->pulls; p; p = p->next)
+        fl_lane_answer(l, &p->head, from, FL_ANSWER_WAITING,
+                       fl_lane_missing(l));
+    for (const fl_parked *p = s->behind; p; p = p->next_of_stream)
+        fl_lane_answer(l, &p->head, from, FL_ANSWER_WAITING, FL_NOBODY);
     if (l->busy && l->requester.packet &&
         l->requester.head.stream == head.stream)
         fl_lane_answer(l, &l->requester.head, from, FL_ANSWER_WAITING,

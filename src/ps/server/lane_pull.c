@@ -18,15 +18,15 @@ static void answer_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 
 static void park_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
-    fl_parked **at = &l->pulls;
+    fl_parked **at = &l->stream[l->msg.head.stream].pulls;
 
     for (; *at; at = &(*at)->next)
-        if ((*at)->head.stream == l->msg.head.stream &&
-            (*at)->head.request == l->msg.head.request) {
+        if ((*at)->head.request == l->msg.head.request) {
             (*at)->from = *from;
             return;
         }
     *at = fl_lane_park(l, from, p);
+    l->n_pull += *at != NULL;
     if (*at &&
         fl_aggregate_find(&l->aggregate, p, &l->msg,
                           l->stream[l->msg.head.stream].row_cache) != FLEET_OK)
@@ -65,11 +65,9 @@ static bool wants_rows(const fl_msg *msg)
     return false;
 }
 
-/* Answer parked pulls whose version has come; dense_alone: only pulls that want
- * no rows. */
-void fl_lane_serve_parked(fl_ps_lane *l, bool dense_alone)
+static void serve_stream(fl_ps_lane *l, fl_stream_state *s, bool dense_alone)
 {
-    fl_parked **at = &l->pulls;
+    fl_parked **at = &s->pulls;
 
     while (!l->busy && l->state == FL_LANE_RUNS && *at) {
         fl_parked *one = *at;
@@ -82,9 +80,21 @@ void fl_lane_serve_parked(fl_ps_lane *l, bool dense_alone)
         }
         *at = one->next;
         one->next = NULL;
+        l->n_pull--;
         answer_pull(l, &one->from, one->packet);
         fl_parked_free(one);
     }
+}
+
+/* Answer parked pulls whose version has come; dense_alone: only pulls that want
+ * no rows. */
+void fl_lane_serve_parked(fl_ps_lane *l, bool dense_alone)
+{
+    if (l->busy || !l->can_serve)
+        return;
+    for (int i = 0; i < l->o.n_stream && l->n_pull > 0; i++)
+        serve_stream(l, &l->stream[i], dense_alone);
+    l->can_serve = dense_alone;
 }
 
 void fl_lane_query(fl_ps_lane *l, const fl_peer *from, fl_packet *p)

@@ -43,21 +43,6 @@ void fl_lane_reduce(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
     }
 }
 
-uint32_t fl_lane_missing_reduce(const fl_ps_lane *l)
-{
-    uint32_t missing = FL_NOBODY;
-
-    for (int i = 0; i < l->o.n_stream; i++) {
-        const fl_stream_state *s = &l->stream[i];
-
-        if (!s->left && !s->reducing &&
-            (missing == FL_NOBODY ||
-             s->progress_ms < l->stream[missing].progress_ms))
-            missing = (uint32_t)i;
-    }
-    return missing;
-}
-
 /* How a worker's number joins the result so far. */
 static double join_number(uint32_t how, double a, double b)
 {
@@ -147,11 +132,7 @@ static fleet_status add_all(fl_ps_lane *l)
 
 void fl_lane_try_reduce(fl_ps_lane *l)
 {
-    bool any = false;
-
-    for (int i = 0; i < l->o.n_stream; i++)
-        any = any || l->stream[i].reducing;
-    if (!any || l->state != FL_LANE_RUNS ||
+    if (l->streams[FL_STREAMS_REDUCING].n == 0 || l->state != FL_LANE_RUNS ||
         fl_lane_missing_reduce(l) != FL_NOBODY)
         return;
     if (add_all(l) != FLEET_OK) {
@@ -167,5 +148,7 @@ void fl_lane_try_reduce(fl_ps_lane *l)
         answer_sum(l, &s->reducing->head, &s->reducing->from);
         fl_parked_free(s->reducing);
         s->reducing = NULL;
+        fl_lane_note_progress(l, (uint32_t)i);
+        fl_lane_file_stream(l, (uint32_t)i);
     }
 }

@@ -17,24 +17,34 @@ static void finish_step(fl_ps_lane *l, fl_stream_state *s)
     l->counts.steps++;
     fl_lane_note_progress(l, head.stream);
     fl_stream_reset(s);
+    fl_lane_file_stream(l, head.stream);
     fl_lane_answer_applied(l, &head, &from);
 }
 
-static bool takes_part(const fl_ps_lane *l, int stream, int only)
+/* The streams from `first` to before `end`: all of them, or the only one. */
+typedef struct range {
+    int first, end;
+} range;
+
+static range range_of(const fl_ps_lane *l, int only)
 {
-    return fl_contributes(&l->stream[stream]) && (only < 0 || stream == only);
+    return only < 0 ? (range){0, l->o.n_stream} : (range){only, only + 1};
+}
+
+static bool takes_part(const fl_ps_lane *l, int stream)
+{
+    return fl_contributes(&l->stream[stream]);
 }
 
 /* Sum up the contributions: all of them, or that of one stream. */
 static fleet_status sum_up(fl_ps_lane *l, int only)
 {
-    int n = 0;
+    int n = only < 0 ? l->streams[FL_STREAMS_CONTRIBUTING].n : 1;
+    range r = range_of(l, only);
 
-    for (int i = 0; i < l->o.n_stream; i++)
-        n += takes_part(l, i, only);
     fl_aggregate_begin(&l->aggregate);
-    for (int i = 0; i < l->o.n_stream; i++)
-        if (takes_part(l, i, only))
+    for (int i = r.first; i < r.end; i++)
+        if (takes_part(l, i))
             FL_TRY(fl_aggregate_add(&l->aggregate, l->stream[i].open, n > 1,
                                     l->stream[i].row_cache));
     return FLEET_OK;
@@ -42,10 +52,11 @@ static fleet_status sum_up(fl_ps_lane *l, int only)
 
 static uint32_t count_batches(const fl_ps_lane *l, int only)
 {
+    range r = range_of(l, only);
     uint32_t n = 0;
 
-    for (int i = 0; i < l->o.n_stream; i++)
-        if (takes_part(l, i, only))
+    for (int i = r.first; i < r.end; i++)
+        if (takes_part(l, i))
             n += l->stream[i].n_batch;
     return n > 0 ? n : 1; /* 0: there is nothing to divide */
 }
@@ -53,9 +64,9 @@ static uint32_t count_batches(const fl_ps_lane *l, int only)
 /* The first worker's: in sync all workers have the same. */
 static const fl_update_settings *settings_of(const fl_ps_lane *l, int only)
 {
-    int i = 0;
+    int i = range_of(l, only).first;
 
-    while (!takes_part(l, i, only))
+    while (!takes_part(l, i))
         i++;
     return &l->stream[i].settings;
 }
@@ -68,7 +79,7 @@ static fleet_status compare_settings(const fl_ps_lane *l)
     fleet_status status = FLEET_OK;
 
     for (int i = 0; i < l->o.n_stream && status == FLEET_OK; i++) {
-        if (!takes_part(l, i, -1))
+        if (!takes_part(l, i))
             continue;
         first = first < 0 ? i : first;
         if (fl_update_settings_differ(&l->stream[first].settings, first,
@@ -85,10 +96,13 @@ static fleet_status compare_settings(const fl_ps_lane *l)
 /* Weights that are waited for travel while the rows change. */
 static void apply_update(fl_ps_lane *l, int only, float clip)
 {
+    range r = range_of(l, only);
+
     fl_aggregate_apply_dense(&l->aggregate, l->version, count_batches(l, only),
                              clip, settings_of(l, only));
     l->version++;
     l->o.layout->store->updates = l->version;
+    l->can_serve = true;
     fl_lane_serve_parked(l, true);
     if (fl_aggregate_apply_rows(&l->aggregate) != FLEET_OK) {
         fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
@@ -98,8 +112,8 @@ static void apply_update(fl_ps_lane *l, int only, float clip)
     l->norming = false;
     l->last_clip = clip;
     l->pending_ms = -1;
-    for (int i = 0; i < l->o.n_stream; i++)
-        if (takes_part(l, i, only))
+    for (int i = r.first; i < r.end; i++)
+        if (takes_part(l, i))
             finish_step(l, &l->stream[i]);
 }
 
@@ -176,37 +190,12 @@ void fl_lane_clip(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 
 /* --- what can go on, goes on ---------------------------------------------- */
 
-uint32_t fl_lane_missing(const fl_ps_lane *l)
-{
-    uint32_t missing = FL_NOBODY;
-
-    if (l->norming)
-        return l->latest;
-    for (int i = 0; i < l->o.n_stream; i++) {
-        const fl_stream_state *s = &l->stream[i];
-
-        if (fl_is_active(s) && !s->complete &&
-            (missing == FL_NOBODY ||
-             s->progress_ms < l->stream[missing].progress_ms))
-            missing = (uint32_t)i;
-    }
-    return missing;
-}
-
 /* All streams in the pass have brought their part, and there is at least one
- * such stream. */
+ * such stream. Complete steps of other kinds have been taken. */
 static bool is_full(const fl_ps_lane *l)
 {
-    bool any = false;
-
-    for (int i = 0; i < l->o.n_stream; i++) {
-        const fl_stream_state *s = &l->stream[i];
-
-        if (fl_is_active(s) && !fl_contributes(s))
-            return false;
-        any = any || (fl_is_active(s) && fl_contributes(s));
-    }
-    return any;
+    return l->streams[FL_STREAMS_MISSING].n == 0 &&
+           l->streams[FL_STREAMS_CONTRIBUTING].n > 0;
 }
 
 static bool update_together(fl_ps_lane *l)
@@ -230,14 +219,14 @@ static bool update_together(fl_ps_lane *l)
 
 static bool update_alone(fl_ps_lane *l)
 {
-    bool any = false;
+    const fl_stream_list *list = &l->streams[FL_STREAMS_CONTRIBUTING];
+    bool any = list->n > 0;
 
-    for (int i = 0; i < l->o.n_stream && l->state == FL_LANE_RUNS; i++) {
-        if (!fl_contributes(&l->stream[i]))
-            continue;
-        any = true;
-        if (sum_up(l, i) == FLEET_OK)
-            apply_update(l, i, l->stream[i].clip);
+    while (list->n > 0 && l->state == FL_LANE_RUNS) {
+        uint32_t i = list->first;
+
+        if (sum_up(l, (int)i) == FLEET_OK)
+            apply_update(l, (int)i, l->stream[i].clip);
         else
             fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
     }
@@ -246,11 +235,15 @@ static bool update_alone(fl_ps_lane *l)
 
 static bool begin_command(fl_ps_lane *l)
 {
-    for (int i = 0; i < l->o.n_stream; i++) {
+    uint32_t next;
+
+    for (uint32_t i = l->streams[FL_STREAMS_CONTROL].first; i != FL_NOBODY;
+         i = next) {
         fl_stream_state *s = &l->stream[i];
         fl_section_op op;
 
-        if (!s->complete || !(s->flags & FL_MSG_COMMAND))
+        next = s->link[FL_STREAMS_CONTROL].after;
+        if (!(s->flags & FL_MSG_COMMAND))
             continue;
         l->busy = true;
         l->requester = (fl_parked){.head = s->request, .from = s->from};
@@ -272,18 +265,20 @@ static bool begin_command(fl_ps_lane *l)
 static bool take_ends(fl_ps_lane *l)
 {
     bool any = false;
+    uint32_t next;
 
-    for (int i = 0; i < l->o.n_stream; i++) {
+    for (uint32_t i = l->streams[FL_STREAMS_CONTROL].first; i != FL_NOBODY;
+         i = next) {
         fl_stream_state *s = &l->stream[i];
 
-        if (!s->complete)
-            continue;
+        next = s->link[FL_STREAMS_CONTROL].after;
         if (s->flags & FL_MSG_LEAVE) {
             s->left = any = true;
-            fl_parked_forget(&l->pulls, i); /* no process waits for them */
+            fl_lane_forget_pulls(l, (int)i); /* no process waits for them */
             finish_step(l, s);
-        } else if (s->flags & FL_MSG_PASS_END && !s->ended) {
+        } else if (s->flags & FL_MSG_PASS_END) {
             s->ended = any = true;
+            fl_lane_file_stream(l, i);
         }
     }
     return any;
@@ -293,10 +288,12 @@ void fl_lane_try_end(fl_ps_lane *l)
 {
     int silent = 0;
 
+    if (l->streams[FL_STREAMS_LEFT].n < l->o.n_stream)
+        return;
     for (int i = 0; i < l->o.n_stream; i++) {
         const fl_stream_state *s = &l->stream[i];
 
-        if (!s->left || (!s->heard && l->now_ms - s->heard_ms <= l->o.peer_ms))
+        if (!s->heard && l->now_ms - s->heard_ms <= l->o.peer_ms)
             return;
         silent += !s->heard;
     }
@@ -321,15 +318,13 @@ void fl_lane_bye(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
  * all. */
 static bool close_pass(fl_ps_lane *l)
 {
-    bool any = false;
+    bool any = l->streams[FL_STREAMS_ENDED].n > 0;
 
-    for (int i = 0; i < l->o.n_stream; i++) {
-        if (fl_is_active(&l->stream[i]))
-            return false;
-        any = any || l->stream[i].ended;
-    }
-    if (!any)
-        fl_lane_try_end(l);
+    if (l->streams[FL_STREAMS_ENDED].n + l->streams[FL_STREAMS_LEFT].n <
+        l->o.n_stream)
+        return false;
+    if (l->streams[FL_STREAMS_HEARD].n == l->o.n_stream)
+        l->state = FL_LANE_LEFT; /* else a tick says when */
     for (int i = 0; any && i < l->o.n_stream; i++) {
         fl_stream_state *s = &l->stream[i];
 

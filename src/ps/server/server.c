@@ -249,7 +249,7 @@ static void *run_lane(void *arg)
 {
     lane_runner *r = arg;
     bool failed;
-    int64_t tick_ms = r->server->o.peer_ms / 10;
+    int64_t tick_ms = r->server->o.peer_ms / 10, next_ms = 0;
 
     tick_ms = tick_ms < 10 ? 10 : tick_ms > 500 ? 500 : tick_ms;
     while (fl_lane_state_of(r->lane) == FL_LANE_RUNS || r->has_command) {
@@ -257,6 +257,9 @@ static void *run_lane(void *arg)
         receive_all(r);
         end_command(r);
         check_stop(r);
+        if (fl_now_ms() < next_ms)
+            continue; /* a tick looks at all workers: not with each message */
+        next_ms = fl_now_ms() + tick_ms;
         fl_lane_tick(r->lane, fl_now_ms());
         watch_descriptors(r);
     }

@@ -26,7 +26,7 @@
 enum {
     COPIED_BELOW = 16 << 10, /* bytes; a copy is cheaper than the hand-over */
     MOST_IDLE = 1 << 20, /* bytes of a socket's idle packets, frames apart */
-    MOST_WAIT = 1024,    /* sockets in one fl_socket_wait() */
+    MOST_WAIT = 1026, /* 1,024 lanes, and a wakeup, in one fl_socket_wait() */
 };
 
 struct fl_socket {

@@ -72,6 +72,6 @@ uint64_t fl_socket_dropped(const fl_socket *s); /* counted as above */
 
 /* Until one of the sockets has something to receive, the wakeup (NULL: none)
  * rings, which clears it, or timeout_ms are over (0: only look; -1: no end).
- * 1,023 sockets at most. */
+ * 1,025 sockets at most: a worker waits for 1,024 lanes. */
 fleet_status fl_socket_wait(fl_socket *const *s, int n, const fl_wakeup *wakeup,
                             int timeout_ms);

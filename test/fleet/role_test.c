@@ -461,6 +461,24 @@ TEST(lanes_and_their_ports_are_read_and_checked)
             "server_lanes: expected 0 to 16, got 17");
 }
 
+/* So many servers that keys are shared out into 1,024 buckets. */
+TEST(more_lanes_than_can_keep_anything_are_refused)
+{
+    char list[2048] = "", *at = list;
+    fleet *f;
+
+    for (int i = 0; i < 100; i++)
+        at += sprintf(at, "%s10.0.0.1:%d", i ? "," : "", 6000 + i);
+    be_server("10.0.0.1", "6000");
+    setenv("PADDLE_PSERVERS_IP_PORT_LIST", list, 1);
+    REFUSED(&(fleet_options){.server_lanes = 11}, FLEET_EINVAL,
+            "server_lanes: 11 lanes of each of 100 servers: expected at most "
+            "10, as all servers together have at most 1024");
+    f = open_fleet(&(fleet_options){.server_lanes = 10});
+    CHECK_INT(f->role.lanes, 10);
+    fleet_destroy(f);
+}
+
 /* --- deadlines ------------------------------------------------------------ */
 
 TEST(a_deadline_is_the_options_or_the_environments_or_the_default)

@@ -11,7 +11,7 @@
 #include "test.h"
 
 enum {
-    PS_MOST = 9,
+    PS_MOST = 80,
     PS_MOST_FILES = 4,
     PS_BATCH = 32,
     /* A deadline of a second in ms; a variant that is slow gets more. */
@@ -72,7 +72,7 @@ struct ps_job {
     /* the kit's */
     ps_node node[PS_MOST]; /* servers first */
     int n_node;
-    char endpoints[400];
+    char endpoints[1000];
     int listen_fd[PS_MOST]; /* of servers that are processes */
     int port[PS_MOST];
     ps_pipe held, go;

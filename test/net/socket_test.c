@@ -324,6 +324,31 @@ TEST(a_child_process_may_open_sockets_of_its_own)
 
 /* --- waiting -------------------------------------------------------------- */
 
+/* As many as a job has lanes at most. */
+TEST(a_thread_may_wait_for_1024_sockets)
+{
+    enum { N = 1024, FILES = N + 200 };
+    static fl_socket *client[N];
+    struct rlimit files;
+    fl_packet *p;
+
+    CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
+    if (files.rlim_max < FILES)
+        test_skip("%d descriptors are too few", (int)files.rlim_max);
+    if (files.rlim_cur < FILES)
+        files.rlim_cur = FILES;
+    CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+    fl_socket *server = net_listen("inproc://many", NULL);
+    for (int i = 0; i < N; i++)
+        client[i] = net_connect("inproc://many");
+    CHECK_OK(fl_socket_wait(client, N, NULL, 0));
+    net_talk(server, client[N - 1], 7);
+    CHECK_OK(fl_socket_receive(client[N - 1], NULL, &p));
+    for (int i = 0; i < N - 1; i++)
+        fl_socket_close(client[i], 0);
+    net_end(client[N - 1], server);
+}
+
 TEST(the_bell_wakes_who_waits_once)
 {
     fl_socket *server = net_listen("inproc://x", NULL);

@@ -850,6 +850,21 @@ TEST(a_lane_goes_when_a_worker_that_has_left_is_not_heard_any_more)
     lane_close(&k);
 }
 
+TEST(a_pull_of_a_process_that_was_replaced_is_not_answered)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 2, true);
+    pull_version(&k, 0, 1);
+    lane_push_as(&k, 2, 0, 1, 5, 1);
+    lane_push(&k, 1, 1, 5, 1);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    CHECK_INT(k.msg.head.n_section, 0);
+    lane_hear_status(&k, 1, FL_ANSWER_OK);
+    lane_silent(&k);
+    lane_close(&k);
+}
+
 TEST(a_pull_waits_for_its_version)
 {
     lane_kit k;

@@ -393,6 +393,22 @@ TEST(loops_with_unequal_counts_meet_in_a_barrier)
     CHECK_NEAR(ps_worker(&j, 0)->number[1], -(0 + 3 + 6) * 2 * 0.375, 0);
 }
 
+/* --- many ------------------------------------------------------------------ */
+
+/* Two steps of all. */
+TEST(sixty_four_workers_on_eight_servers_of_four_lanes_are_one_process)
+{
+    enum { WORKERS = 64, SAMPLES = 4 };
+    ps_job j = {.servers = 8,
+                .workers = WORKERS,
+                .lanes = 4,
+                .batch = SAMPLES,
+                .how = {.optimizer = "sgd"},
+                .file = {scene_file("a.txt", 2 * WORKERS * SAMPLES, 1)}};
+
+    CHECK(ps_hash(&j) == ps_alone(&j, WORKERS));
+}
+
 /* --- what is left --------------------------------------------------------- */
 
 static int open_files(void)

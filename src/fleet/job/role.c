@@ -342,6 +342,24 @@ static fleet_status read_lanes(fl_role *r, const fleet_options *o)
     return FLEET_OK;
 }
 
+/* A lane without a bucket would keep nothing. */
+static fleet_status fit_lanes(fl_role *r, const fleet_options *o)
+{
+    bool is_chosen =
+        o->server_lanes > 0 || fl_variable("FLEET_SERVER_LANES") != NULL;
+    int most = r->server_num > 0 ? FL_N_BUCKET / r->server_num : FL_N_BUCKET;
+
+    if (r->lanes <= most)
+        return FLEET_OK;
+    if (is_chosen)
+        return fl_fail(FLEET_EINVAL,
+                       "server_lanes: %d lanes of each of %d servers: expected "
+                       "at most %d, as all servers together have at most %d",
+                       r->lanes, r->server_num, most, FL_N_BUCKET);
+    r->lanes = most;
+    return FLEET_OK;
+}
+
 fleet_status fl_role_open(fl_role *r, const fleet_options *o)
 {
     const char *transport = fl_variable("FLEET_TRANSPORT");
@@ -363,7 +381,8 @@ fleet_status fl_role_open(fl_role *r, const fleet_options *o)
     FL_TRY(
         check_number("keep_descriptor_limit", o->keep_descriptor_limit, 0, 1));
     r->keep_descriptor_limit = o->keep_descriptor_limit != 0;
-    return o->role ? read_struct(r, o->role) : read_environment(r);
+    FL_TRY(o->role ? read_struct(r, o->role) : read_environment(r));
+    return fit_lanes(r, o);
 }
 
 void fl_role_done(fl_role *r)

@@ -41,6 +41,7 @@ fleet_status fl_fail_v(fleet_status code, const char *format, va_list args)
     char text[sizeof last.text]; /* the arguments may point into last */
 
     fl_format(text, sizeof text, format, args);
+    fl_text_escape(text, sizeof text);
     memcpy(last.text, text, sizeof text);
     last.code = code;
     return code;
@@ -90,7 +91,9 @@ void fl_error_take(fl_error *e, fleet_status code)
 
 fleet_status fl_error_raise(const fl_error *e)
 {
-    if (e->code != FLEET_OK && e != &last)
+    if (e->code != FLEET_OK && e != &last) {
         last = *e;
+        fl_text_escape(last.text, sizeof last.text);
+    }
     return e->code;
 }

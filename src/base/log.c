@@ -44,6 +44,7 @@ void fl_log_line_v(fl_log *log, fleet_log_level level, const char *format,
     if (!log || level < log->level)
         return;
     fl_format(line, sizeof line, format, args);
+    fl_text_escape(line, sizeof line);
 
     pthread_mutex_lock(&log->lock);
     if (log->callback)

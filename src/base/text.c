@@ -103,3 +103,65 @@ void fl_text_done(fl_text *t)
     fl_free(t->chars);
     *t = (fl_text){0};
 }
+
+/* --- bytes that do not belong on a terminal ------------------------------- */
+
+/* Bytes of the character at c, if it may be shown; 0: its first byte is to be
+ * escaped. C1, which some terminals obey, is 0xC2 0x80 to 0x9F. */
+static size_t shown(const unsigned char *c)
+{
+    const size_t n = *c < 0x80   ? 1
+                     : *c < 0xC2 ? 0
+                     : *c < 0xE0 ? 2
+                     : *c < 0xF0 ? 3
+                     : *c < 0xF5 ? 4
+                                 : 0;
+
+    if (n == 1)
+        return (*c >= ' ' && *c != 0x7F) || *c == '\t';
+    for (size_t i = 1; i < n; i++)
+        if ((c[i] & 0xC0) != 0x80)
+            return 0;
+    return *c == 0xC2 && c[1] < 0xA0 ? 0 : n;
+}
+
+static size_t escape_byte(unsigned char c, char out[5])
+{
+    if (c == '\n' || c == '\r')
+        return (size_t)snprintf(out, 5, "\\%c", c == '\n' ? 'n' : 'r');
+    return (size_t)snprintf(out, 5, "\\x%02x", c);
+}
+
+static bool is_clean(const char *text)
+{
+    size_t n;
+
+    for (const char *c = text; *c; c += n)
+        if (!(n = shown((const unsigned char *)c)))
+            return false;
+    return true;
+}
+
+void fl_text_escape(char *text, size_t size)
+{
+    char out[FL_MOST_ESCAPED], code[5];
+    size_t used = 0;
+
+    if (is_clean(text))
+        return;
+    if (size > sizeof out)
+        size = sizeof out;
+    for (const char *c = text; *c;) {
+        size_t n = shown((const unsigned char *)c);
+        const char *from = n ? c : code;
+        size_t length = n ? n : escape_byte((unsigned char)*c, code);
+
+        if (used + length >= size)
+            break;
+        memcpy(out + used, from, length);
+        used += length;
+        c += n ? n : 1;
+    }
+    out[used] = 0;
+    memcpy(text, out, used + 1);
+}

@@ -28,6 +28,12 @@ void fl_text_done(fl_text *t);
 int fl_format(char *out, size_t size, const char *format, va_list args)
     __attribute__((format(printf, 3, 0)));
 
+/* Newlines, escapes of a terminal, and bytes that are no UTF-8, which a
+ * stranger or a file has put into a text, are written as \n, \x1b. In place;
+ * what does not fit is cut. */
+enum { FL_MOST_ESCAPED = 4096 };
+void fl_text_escape(char *text, size_t size);
+
 /* --- lists of names with commas between them ------------------------------ */
 
 /* Is the word of n characters among them? NULL has none. */

@@ -87,6 +87,21 @@ TEST(who_is_of_another_job_is_told_what_differs)
     close_held(&j);
 }
 
+/* A stranger's newline would be a line of its own in the server's log, and an
+ * escape an order to the terminal that shows it. */
+TEST(what_a_stranger_says_is_written_out)
+{
+    ps_job j = held_job(), other;
+    ps_node stray;
+
+    open_held(&j);
+    stray = stray_of(&other, &j, "job");
+    other.id = "a\nserver 0: all is well\x1b[31m";
+    check_told(&j, &stray, "EINVAL",
+               "job \"a\\nserver 0: all is well\\x1b[31m\", this server of");
+    close_held(&j);
+}
+
 TEST(a_worker_of_bfloat16_is_not_one_of_float)
 {
     ps_job j = held_job(), other;

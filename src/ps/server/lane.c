@@ -2,6 +2,7 @@
  * answers, commands. */
 #include "ps/server/lane.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -203,12 +204,20 @@ void fl_lane_refuse(fl_ps_lane *l, const fl_msg_head *to, const fl_peer *peer,
     fl_msg_head head = *to;
     char text[900];
     fl_msg_writer w;
+    uint64_t unsaid;
     va_list args;
 
     va_start(args, format);
     fl_format(text, sizeof text, format, args);
     va_end(args);
-    FL_WARN(l->o.log, "server %d: refused: %s", l->o.server, text);
+    if (fl_refusals_tell(&l->refusals, peer, l->now_ms, &unsaid)) {
+        if (unsaid > 0)
+            FL_WARN(l->o.log,
+                    "server %d: %" PRIu64 " more were refused since the last "
+                    "line",
+                    l->o.server, unsaid);
+        FL_WARN(l->o.log, "server %d: refused: %s", l->o.server, text);
+    }
     if (head.stream >= (uint32_t)l->o.n_stream)
         head.stream = 0;
     fl_lane_begin_answer(l, &w, &head, status, FL_NOBODY);

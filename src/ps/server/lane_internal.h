@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "ps/server/aggregate.h"
 #include "ps/server/lane.h"
+#include "ps/server/refusals.h"
 
 /* A message that is kept: a pull of a version to come, or what came while a
  * command had the store. */
@@ -119,6 +120,7 @@ struct fl_ps_lane {
     fl_lane_state state;
     fl_error error;
     fl_lane_counts counts;
+    fl_refusals refusals;
     bool has_warned; /* of workers of another run */
     fl_msg msg;      /* that is being read */
 };

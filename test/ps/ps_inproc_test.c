@@ -393,7 +393,7 @@ TEST(loops_with_unequal_counts_meet_in_a_barrier)
     CHECK_NEAR(ps_worker(&j, 0)->number[1], -(0 + 3 + 6) * 2 * 0.375, 0);
 }
 
-/* --- many ------------------------------------------------------------------ */
+/* --- many ----------------------------------------------------------------- */
 
 /* Two steps of all. */
 TEST(sixty_four_workers_on_eight_servers_of_four_lanes_are_one_process)

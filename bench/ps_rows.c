@@ -149,7 +149,7 @@ static void push(bench *b, const keys *k, int64_t n)
     fl_push all = {.table = &t,
                    .n_table = 1,
                    .n_batch = 1,
-                   .learning_rate = 0.01f,
+                   .settings = {.learning_rate = 0.01f},
                    .clip = 1};
 
     for (int p = 0; p < FL_N_PART; p++) {

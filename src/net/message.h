@@ -15,7 +15,7 @@
 
 enum {
     FL_MSG_MAGIC = 0x4d544c46, /* "FLTM" */
-    FL_MSG_VERSION = 2,
+    FL_MSG_VERSION = 1,        /* stays so until the first release */
     FL_MSG_HEAD_SIZE = 64,
     FL_MSG_ANSWER_SIZE = 24,
     FL_MSG_SECTION_SIZE = 32,

@@ -253,9 +253,9 @@ TEST(another_version_is_refused_so_that_it_can_be_answered)
 
     net_open_pool();
     p = net_sample(FL_MSG_HELLO, false);
-    forge(p, 0, 4, "\3", 1);
-    CHECK_FAILS(fl_msg_decode(p, &msg), FLEET_EUNSUPPORTED, "speaks 2");
-    CHECK_INT(msg.head.version, 3);
+    forge(p, 0, 4, "\2", 1);
+    CHECK_FAILS(fl_msg_decode(p, &msg), FLEET_EUNSUPPORTED, "speaks 1");
+    CHECK_INT(msg.head.version, 2);
     CHECK_INT(msg.head.kind, FL_MSG_HELLO);
     CHECK_INT(msg.head.stream, net_head.stream);
     CHECK_INT(msg.head.request, net_head.request);
@@ -285,7 +285,7 @@ static void make_likely(fl_packet *p)
         section[12] &= 7;
         memset(section + 13, 0, 3);
     }
-    forge(p, 0, 0, "FLTM\2", 5);
+    forge(p, 0, 0, "FLTM\1", 5);
 }
 
 /* Frames of any bytes, half of them likely ones. */

@@ -144,7 +144,7 @@ TEST(every_set_of_columns_is_read_as_it_was_written)
 TEST(a_header_lies_as_the_protocol_says)
 {
     static const uint8_t want[] = {
-        'F',  'L',  'T',  'M', 2,    9,    1,    0,    0x88, 0x77, 0x66, 0x55,
+        'F',  'L',  'T',  'M', 1,    9,    1,    0,    0x88, 0x77, 0x66, 0x55,
         0x44, 0x33, 0x22, 17,  3,    0,    0,    0,    4,    0,    0,    0,
         5,    0,    0,    0,   6,    0,    0,    0,    0,    0x86, 0x3b, 0xa1,
         1,    0,    0,    0,   0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe,

@@ -314,12 +314,12 @@ TEST(a_worker_of_another_version_is_told)
     CHECK_INT(msg.head.request, 7);
     CHECK_INT(msg.head.step, FLEET_EUNSUPPORTED);
     text = fl_msg_get_text(&msg, FL_SECTION_TEXT);
-    CHECK_CONTAINS(text, "the worker speaks protocol 3, this server 2");
+    CHECK_CONTAINS(text, "the worker speaks protocol 2, this server 1");
     fleet_free(text);
     fl_packet_drop(p);
     net_end(s, NULL);
     CHECK_CONTAINS(ps_said(ps_server(&j, 0)),
-                   "the worker speaks protocol 3, this server 2");
+                   "the worker speaks protocol 2, this server 1");
     close_held(&j);
 }
 
@@ -356,7 +356,7 @@ TEST(a_worker_names_a_server_of_another_version)
     CHECK_OK(fl_socket_listen(&s));
     CHECK_OK(fl_socket_bind(s, address, j.listen_fd[0], NULL));
     refuse_as_newer(s);
-    ps_check_fails(ps_worker(&j, 0), "speaks protocol 3, this worker 2");
+    ps_check_fails(ps_worker(&j, 0), "speaks protocol 2, this worker 1");
     CHECK_CONTAINS(ps_said(ps_worker(&j, 0)), "FLEET_EUNSUPPORTED");
     net_end(s, NULL);
 }

@@ -236,9 +236,13 @@ char *fl_job_signature_difference(const char *us, const char *ours,
     fl_text t = {0};
 
     do {
+        bool has_a, has_b;
+
         rest_a = a;
         rest_b = b;
-        if (!take_until(&a, "\n", &line_a) & !take_until(&b, "\n", &line_b))
+        has_a = take_until(&a, "\n", &line_a);
+        has_b = take_until(&b, "\n", &line_b);
+        if (!has_a && !has_b)
             return NULL;
     } while (is_same(&line_a, &line_b));
     take_until(&line_a, ": ", &name_a);

@@ -184,8 +184,8 @@ TEST(text_that_is_as_it_should_be_passes)
         "{}\r\n\t ",
         "[\"\\\"\", \"\\\\\"]\n",
         "[\"\\u0001 \x7f\"]",
-        "[\"\xc3\xa9 \xe2\x82\xac \xed\x9f\xbf \xf0\x9f\x98\x80 "
-        "\xf4\x8f\xbf\xbf\"]",
+        "[\"\xc3\xa9 \xe2\x82\xac \xed\x9f\xbf \xf0\x9f\x98\x80\"]",
+        "[\"\xf4\x8f\xbf\xbf\"]",
         "\xef\xbb\xbf{}"};
 
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)

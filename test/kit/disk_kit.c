@@ -44,9 +44,11 @@ typedef struct names {
     int n;
 } names;
 
+typedef enum change_kind { NAMES, WRITE, FLUSH } change_kind;
+
 /* A name and what it then stands for; a write; or a flush. */
 typedef struct change {
-    enum { NAMES, WRITE, FLUSH } kind;
+    change_kind kind;
     int node; /* the flush of this one makes it safe */
     name one, two;
     int n_name;
@@ -121,7 +123,7 @@ static int folder_of(const char *path)
     return node_at(folder);
 }
 
-static change *add_change(int kind, int node)
+static change *add_change(change_kind kind, int node)
 {
     CHECK(disk.n_change < MOST_CALLS);
     disk.change[disk.n_change] = (change){.kind = kind, .node = node};

@@ -99,7 +99,7 @@ TEST(ranks_of_localsgd_compare_at_their_average)
 {
     rank_lesson s = lesson;
 
-    s.also.localsgd = (typeof(s.also.localsgd)){.steps = 2};
+    s.also.localsgd.steps = 2;
     s.prepare = decay_in_rank_2;
     rank_try(&s, 3);
     for (int i = 0; i < 3; i++) {

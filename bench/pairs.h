@@ -98,20 +98,30 @@ static inline int smaller_ratio_first(const void *a, const void *b)
     return d < 0 ? -1 : d > 0;
 }
 
-/* The line of a row: the median of the quietest third. */
-static inline void pairs_print(pairs *p, const char *id, double floor_,
-                               double goal, const char *unit, const char *peer)
+/* The median of the quietest third. */
+static inline pair pairs_middle(pairs *p)
 {
     int n = (p->n + 2) / 3;
-    const pair *middle = &p->pair[n / 2];
     double foreign;
+    pair middle;
 
     qsort(p->pair, (size_t)p->n, sizeof *p->pair, quietest_first);
     foreign = p->pair[n - 1].foreign;
     qsort(p->pair, (size_t)n, sizeof *p->pair, smaller_ratio_first);
+    middle = p->pair[n / 2];
+    middle.foreign = foreign;
+    return middle;
+}
+
+/* The line of a row. */
+static inline void pairs_print(pairs *p, const char *id, double floor_,
+                               double goal, const char *unit, const char *peer)
+{
+    pair middle = pairs_middle(p);
+
     printf("{\"id\":\"%s\",\"ratio\":%.3f,\"floor\":%.2f,\"goal\":%.2f,"
            "\"ours\":%.6g,\"peer\":%.6g,\"unit\":\"%s\",\"peer_name\":\"%s\","
            "\"rounds\":%d,\"foreign\":%.2f}\n",
-           id, middle->ours / middle->peer, floor_, goal, middle->ours,
-           middle->peer, unit, peer, n, foreign);
+           id, middle.ours / middle.peer, floor_, goal, middle.ours,
+           middle.peer, unit, peer, (p->n + 2) / 3, middle.foreign);
 }

@@ -192,31 +192,34 @@ static void measure(int say, void *row)
         size_t bytes;
         double floor, goal;
     } *r = row;
-    helper server = helper_start(serve, NULL);
-    size_t bytes = r->bytes;
-    helper peer = helper_start(raw_serve, &bytes);
-    pairs all = {.n = 0};
+    helper server = helper_start(serve, NULL), peer[RAW_KINDS];
+    raw_end e[RAW_KINDS] = {0};
+    raw_rounds all = {0};
     worker w;
-    raw_end e = {0};
 
-    connect_to(&w, server.address, bytes);
-    raw_connect(&e, peer.address, bytes);
+    for (int k = 0; k < RAW_KINDS; k++)
+        peer[k] = helper_start(raw_serve, &(raw_spec){r->bytes, k});
+    connect_to(&w, server.address, r->bytes);
+    for (int k = 0; k < RAW_KINDS; k++)
+        raw_connect(&e[k], peer[k].address, r->bytes, k);
     for (int i = -2; i < ROUNDS; i++) {
         double our_rate;
 
-        pair_begin(&all);
+        raw_round_begin(&all);
         our_rate = ours(&w) * 1e-9;
-        pair_end(&all, our_rate, raw(&e) * 1e-9);
+        raw_round_end(&all, our_rate, raw(&e[RAW_PLAIN]) * 1e-9,
+                      raw(&e[RAW_TUNED]) * 1e-9);
         if (i < 0)
-            all.n = 0; /* warm */
+            raw_rounds_forget(&all); /* warm */
     }
-    pairs_print(&all, r->id, r->floor, r->goal, "GB/s",
-                "ZeroMQ DEALER and ROUTER");
+    raw_rounds_print(&all, false, r->id, r->floor, r->goal, "GB/s");
     fflush(stdout);
     close_worker(&w);
-    raw_close(&e);
+    for (int k = 0; k < RAW_KINDS; k++) {
+        raw_close(&e[k]);
+        helper_end(&peer[k]);
+    }
     helper_end(&server);
-    helper_end(&peer);
     helper_say(say, "done");
 }
 

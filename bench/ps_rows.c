@@ -335,17 +335,17 @@ static void measure(bench *b, const char *id, double (*far)(bench *),
 /* The ratio is of times: at most. */
 static void measure_ping(bench *b, raw_end *e)
 {
-    pairs all = {.n = 0};
+    raw_rounds all = {0};
 
     for (int i = 0; i < ROUNDS; i++) {
         double ours;
 
-        pair_begin(&all);
+        raw_round_begin(&all);
         ours = ping_ours(b) * 1e6;
-        pair_end(&all, ours, ping_raw(e) * 1e6);
+        raw_round_end(&all, ours, ping_raw(&e[RAW_PLAIN]) * 1e6,
+                      ping_raw(&e[RAW_TUNED]) * 1e6);
     }
-    pairs_print(&all, "P7", 1.3, 1.1, "microseconds, at most",
-                "ZeroMQ DEALER and ROUTER");
+    raw_rounds_print(&all, true, "P7", 1.3, 1.1, "microseconds, at most");
 }
 
 int main(int argc, char **argv)
@@ -355,25 +355,29 @@ int main(int argc, char **argv)
     size_t request = 64 + 32 + sizeof(uint64_t);
     static char endpoint[64];
     static bench b;
-    raw_end e = {0};
-    helper server, peer;
+    raw_end e[RAW_KINDS] = {0};
+    helper server, peer[RAW_KINDS];
 
     free_endpoint(endpoint);
     server = helper_start(serve, endpoint);
-    peer = helper_start(raw_serve, &answer);
+    for (int k = 0; k < RAW_KINDS; k++)
+        peer[k] = helper_start(raw_serve, &(raw_spec){answer, k});
     open_bench(&b, endpoint);
     if (is_wanted(argc, argv, "P5"))
         measure(&b, "P5", far_pulls, near_pulls, 0.45, 0.65);
     if (is_wanted(argc, argv, "P6"))
         measure(&b, "P6", far_pushes, near_pushes, 0.5, 0.8);
-    raw_connect(&e, peer.address, request);
+    for (int k = 0; k < RAW_KINDS; k++)
+        raw_connect(&e[k], peer[k].address, request, k);
     if (is_wanted(argc, argv, "P7"))
-        measure_ping(&b, &e);
-    raw_close(&e);
+        measure_ping(&b, e);
+    for (int k = 0; k < RAW_KINDS; k++) {
+        raw_close(&e[k]);
+        helper_end(&peer[k]);
+    }
     check(fleet_stop_worker(b.far));
     fleet_destroy(b.far);
     fleet_destroy(b.near);
     helper_end(&server);
-    helper_end(&peer);
     return 0;
 }

@@ -49,22 +49,27 @@ static int io_threads(void)
     return cpus < 2 ? 1 : cpus < 24 ? 2 : 4;
 }
 
-static void *new_context(void)
+void fl_zmq_tune(void *zmq)
 {
-    void *zmq = zmq_ctx_new();
-    volatile char *block;
-
-    if (!zmq)
-        return NULL;
     /* Messages of megabytes come and go with each step. glibc gives such memory
      * back to the system each time, and takes it page by page, until it has
      * once seen a block freed that was as large: then it keeps up to twice
      * that. */
-    block = malloc(LARGE_BLOCK);
+    volatile char *block = malloc(LARGE_BLOCK);
+
     if (block)
         *block = 0;
     free((void *)(uintptr_t)block);
     zmq_ctx_set(zmq, ZMQ_IO_THREADS, io_threads());
+}
+
+static void *new_context(void)
+{
+    void *zmq = zmq_ctx_new();
+
+    if (!zmq)
+        return NULL;
+    fl_zmq_tune(zmq);
     zmq_ctx_set(zmq, ZMQ_MAX_SOCKETS, MOST_SOCKET);
     zmq_ctx_set(zmq, ZMQ_BLOCKY, 0); /* nothing lingers unless it says so */
     return zmq;

@@ -9,3 +9,7 @@ fleet_status fl_zmq_open(void **socket, int type);
 
 /* In the process that opened it. */
 void fl_zmq_close(void *socket);
+
+/* What messages of megabytes want of a context without sockets, and of malloc:
+ * a second I/O thread, and blocks that the process keeps. */
+void fl_zmq_tune(void *context);

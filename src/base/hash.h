@@ -41,10 +41,15 @@ void fl_secret_draw(void);
 extern uint64_t fl_secret[2];
 
 /* Of fl_mix(key): all bits depend on all of its bits, and on the secret. */
-static inline uint64_t fl_mix_secretly(uint64_t hash)
+FL_EVERYWHERE uint64_t fl_mix_with(uint64_t hash, uint64_t add, uint64_t times)
 {
     __extension__ typedef unsigned __int128 wide;
-    wide product = (wide)(hash ^ fl_secret[0]) * fl_secret[1];
+    wide product = (wide)(hash ^ add) * times;
 
     return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+static inline uint64_t fl_mix_secretly(uint64_t hash)
+{
+    return fl_mix_with(hash, fl_secret[0], fl_secret[1]);
 }

@@ -113,7 +113,7 @@ void __syncthreads()
     if (b->at_barrier == b->n) {
         b->at_barrier = 0;
         for (int i = 0; i < b->n; i++)
-            make_ready(i);
+            make_ready(fl_emu_reversed() ? b->n - 1 - i : i);
     }
     wait(&b->barrier);
 }

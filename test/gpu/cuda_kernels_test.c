@@ -104,7 +104,7 @@ TEST(agree_in_models_that_merge_and_clip)
     compare_model(KIT_MLP, &(kit_options){.clip = 1e6f});
 }
 
-TEST(agree_in_models_whose_layers_have_rates_of_their_own)
+static void compare_layers(void)
 {
     static const char *const all[] = {"lars", "lamb"};
 
@@ -116,6 +116,18 @@ TEST(agree_in_models_whose_layers_have_rates_of_their_own)
                                               .merge = 2,
                                               .clip = 0.1f});
     }
+}
+
+TEST(agree_in_models_whose_layers_have_rates_of_their_own)
+{
+    compare_layers();
+}
+
+/* Their blocks have two sums, one after the other. */
+TEST(agree_in_such_models_when_threads_go_on_from_the_last)
+{
+    fl_emu_set_reverse(true);
+    compare_layers();
 }
 
 /* Parameters that have a rate and a decay of their own, or no decay. */

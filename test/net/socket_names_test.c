@@ -88,6 +88,25 @@ TEST(a_stranger_who_claims_the_numbers_of_peers_ends_no_server)
     net_end(client, server);
 }
 
+/* Where a socket begins to number is no other socket's business. */
+TEST(no_two_sockets_give_their_nameless_peers_the_same_numbers)
+{
+    fl_peer first[2];
+
+    for (int i = 0; i < 2; i++) {
+        char bound[FL_ADDRESS_SIZE];
+        fl_socket *server = net_listen("tcp://127.0.0.1:0", bound);
+        int nameless = peer_named(bound, NULL, 0);
+
+        say(nameless, 'n');
+        first[i] = hear(server, 'n');
+        CHECK_INT(first[i].size, 5);
+        close(nameless);
+        net_end(NULL, server);
+    }
+    CHECK(memcmp(first[0].id, first[1].id, 5) != 0);
+}
+
 TEST(sockets_draw_nothing_from_the_hosts_generator)
 {
     char bound[FL_ADDRESS_SIZE];

@@ -52,6 +52,7 @@ typedef struct fl_device_rows {
     int64_t n, room, stride;
     fl_device_entry *index; /* a power of 2 of them, twice `room` or more */
     uint64_t mask;          /* that power - 1 */
+    uint64_t secret[2];     /* fl_secret: which place a key has in the index */
 
     /* What a new row begins with: fl_filler_row()'s, and the states. */
     int32_t kind; /* fleet_initializer_kind */

@@ -16,12 +16,17 @@ static const fl_device_lookup *config_of(const fl_device_step *s)
 
 /* --- the index ----------------------------------------------------------- */
 
+__device__ static uint64_t place_of(const fl_device_rows &t, uint64_t key)
+{
+    return fl_mix_with(fl_mix(key), t.secret[0], t.secret[1]) & t.mask;
+}
+
 /* -1: the table has none. */
 __device__ static int64_t find(const fl_device_rows &t, uint64_t key)
 {
     if (t.n == 0)
         return -1;
-    for (uint64_t i = fl_mix(key) & t.mask;; i = (i + 1) & t.mask) {
+    for (uint64_t i = place_of(t, key);; i = (i + 1) & t.mask) {
         fl_device_entry e = t.index[i];
 
         if (e.number == 0 || e.key == key)
@@ -34,7 +39,7 @@ __device__ static int64_t find(const fl_device_rows &t, uint64_t key)
 __device__ static void put(const fl_device_rows &t, uint64_t key,
                            int64_t number)
 {
-    uint64_t i = fl_mix(key) & t.mask;
+    uint64_t i = place_of(t, key);
 
     while (atomicCAS(reinterpret_cast<unsigned long long *>(&t.index[i].number),
                      0ULL, (unsigned long long)number + 1) != 0)

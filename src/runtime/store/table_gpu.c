@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/memory.h"
 
 /* Bytes that cross at a time. */
@@ -108,6 +109,7 @@ static fl_device_rows describe_table(const fl_rows *r)
         .seed = fl_filler_row_seed(&r->filler),
         .n_state = r->n_state,
         .state = r->initial_state,
+        .secret = {fl_secret[0], fl_secret[1]},
     };
 }
 

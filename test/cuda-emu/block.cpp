@@ -82,12 +82,19 @@ static void fiber_body()
     }
 }
 
+/* Behind those that are ready, or before them: then a warp goes on as far as it
+ * can while others have not moved. */
 static void make_ready(int lane)
 {
     fl_emu_block *b = fl_emu_now;
+    int at = b->first_ready + b->n_ready;
 
+    if (fl_emu_reversed())
+        at = b->first_ready =
+            (b->first_ready + FL_EMU_MOST_THREADS - 1) % FL_EMU_MOST_THREADS;
     b->lane[lane].state = FL_EMU_READY;
-    b->ready[(b->first_ready + b->n_ready++) % FL_EMU_MOST_THREADS] = lane;
+    b->ready[at % FL_EMU_MOST_THREADS] = lane;
+    b->n_ready++;
 }
 
 /* The current thread waits until it is made ready; what the others did before
@@ -113,7 +120,7 @@ void __syncthreads()
     if (b->at_barrier == b->n) {
         b->at_barrier = 0;
         for (int i = 0; i < b->n; i++)
-            make_ready(fl_emu_reversed() ? b->n - 1 - i : i);
+            make_ready(i);
     }
     wait(&b->barrier);
 }

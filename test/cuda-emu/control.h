@@ -17,8 +17,8 @@ void fl_emu_set_devices(int n);
 /* Of the devices' compute capability. */
 void fl_emu_set_major(int major);
 
-/* Threads of a block start, and go on, from the last one: a kernel whose result
- * changes lacks a barrier. */
+/* Threads of a block start, and go on, from the last one, and the last that
+ * could go on goes on first: a kernel whose result changes lacks a barrier. */
 void fl_emu_set_reverse(bool reverse);
 
 /* Nothing that was queued is ever done: for deadlines. */

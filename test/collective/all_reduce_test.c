@@ -216,6 +216,79 @@ TEST(a_rank_that_fails_ends_the_job_for_all_with_its_words)
     }
 }
 
+/* --- sums in place of means ---------------------------------------------- */
+
+static void choose_sum(fleet_distributed_strategy *s)
+{
+    s->is_collective = 1;
+    s->gradient_scale_sum = 1;
+}
+
+static void check_weights_of_one(const rank_lesson *s, const kit_options *one,
+                                 float tolerance)
+{
+    const float *want;
+    kit_model m;
+    work k;
+
+    kit_open(&m, KIT_MLP, one);
+    work_open(&k, &m, s->batches, s->last);
+    for (int i = 0; i < k.n; i++)
+        CHECK_OK(kit_run(m.e, k.b[i]));
+    CHECK_OK(fleet_executor_flush(m.e));
+    want = rank_group(&m)->weight;
+    for (int64_t i = 0; i < rank_group(&m)->n; i++)
+        CHECK(fabsf(s->weight[0][i] - want[i]) <= tolerance);
+    work_close(&k);
+    kit_close(&m);
+}
+
+/* At the end of a pass too, when not all ranks have a batch. */
+TEST(gradient_scale_sum_is_one_process_that_adds_up_its_batches)
+{
+    for (int ranks = 2; ranks <= 4; ranks++) {
+        rank_lesson s = {.how = {.optimizer = "momentum",
+                                 .clip = 0.5f,
+                                 .choose = choose_sum},
+                         .batches = 10,
+                         .passes = 1,
+                         .last = 17};
+        const kit_options one = {.optimizer = "momentum",
+                                 .clip = 0.5f,
+                                 .merge = ranks,
+                                 .sum = true,
+                                 .max_batch = WORK_ROWS};
+
+        rank_train(&s, ranks);
+        check_weights_of_one(&s, &one, 0);
+    }
+}
+
+static void choose_sum_of_means(fleet_distributed_strategy *s)
+{
+    choose_sum(s);
+    s->gradient_merge = 1;
+    s->gradient_merge_configs.k_steps = 4;
+}
+
+/* Two means of 4 batches are twice the mean of 8. */
+TEST(a_sum_over_ranks_is_of_the_means_of_their_merges)
+{
+    rank_lesson s = {.how = {.optimizer = "sgd",
+                             .learning_rate = 0.05f,
+                             .choose = choose_sum_of_means},
+                     .batches = 16,
+                     .passes = 1,
+                     .last = 50};
+    const kit_options one = {.optimizer = "sgd",
+                             .learning_rate = 0.1f,
+                             .merge = 8,
+                             .max_batch = WORK_ROWS};
+
+    rank_train(&s, 2);
+    check_weights_of_one(&s, &one, 1e-6f);
+}
+
 /* --- buckets ------------------------------------------------------------- */
 
 /* Merged or not, as float16 or not, in buckets of any size. */

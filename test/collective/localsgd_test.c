@@ -195,10 +195,20 @@ static void let_rate_decay(kit_model *m)
     CHECK_OK(fleet_optimizer_set_exponential_decay(m->o, 0.5f, 1, 0));
 }
 
+static void choose_adaptive(fleet_distributed_strategy *s)
+{
+    s->is_collective = 1;
+    s->adaptive_localsgd = 1;
+    s->adaptive_localsgd_configs.k_steps = 3;
+    s->adaptive_localsgd_configs.begin_step = 0;
+}
+
 TEST(how_often_weights_are_averaged_follows_loss_and_rate)
 {
-    rank_lesson s = {.how = {.optimizer = "sgd", .learning_rate = 0.2f},
-                     .also.localsgd = {.steps = 3, .adaptive = true},
+    rank_lesson s = {.how = {.optimizer = "sgd",
+                             .learning_rate = 0.2f,
+                             .choose = choose_adaptive},
+                     .also.localsgd.steps = 3, /* of adapt_alone() */
                      .batches = 12,
                      .last = 50,
                      .passes = 1,

@@ -37,6 +37,22 @@ TEST_LIMIT(adult_has_the_bits_of_servers_in_every_mode, 300)
     CHECK_CONTAINS(line, want);
 }
 
+/* MPI adds 4 ranks up in pairs. */
+TEST_LIMIT(deterministic_ranks_that_share_no_host_have_the_bits_of_servers, 240)
+{
+    const char *want;
+
+    launch_need_mpirun();
+    test_use_fraction(4);
+    want = job_hash(job_train("--server_num 1 --worker_num 4",
+                              job_adult("\"a_sync\": false")));
+    setenv("FLEET_MPI_WINDOW", "0", 1);
+    CHECK_CONTAINS(
+        job_train("--nproc_per_node 4", job_adult("\"deterministic\": true")),
+        want);
+    unsetenv("FLEET_MPI_WINDOW");
+}
+
 TEST_LIMIT(adult_by_three_ranks_and_in_hybrid_without_waiting, 240)
 {
     launch_need_mpirun();

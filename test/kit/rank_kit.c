@@ -45,6 +45,20 @@ void rank_model(kit_model *m, const rank_lesson *s)
     }
 }
 
+/* The strategy that `how` chooses is a rank's. */
+static void build(kit_model *m, const rank_lesson *s, const fl_comm *p)
+{
+    const fleet_role role = {
+        .worker_num = p->size, .index = p->rank, .collective = 1};
+    kit_options how = s->how;
+
+    how.role = &role;
+    if (how.choose)
+        kit_build(m, KIT_MLP, &how);
+    else
+        rank_model(m, s);
+}
+
 void rank_executor(kit_model *m)
 {
     m->e = fleet_executor_create(
@@ -60,7 +74,7 @@ void rank_learn(fake_rank *r, void *arg)
     kit_model m;
     work k;
 
-    rank_model(&m, s);
+    build(&m, s, &r->p);
     r->rounds.store = m.f->store;
     m.f->store->agree = &r->rounds;
     if (s->also.sharded)

@@ -10,7 +10,8 @@ enum { RANK_MOST_FLOATS = 2000 };
 /* Batch b is rank b mod n's. */
 typedef struct rank_lesson {
     kit_options how;
-    fl_training also; /* local, half, dgc, bucket, sharded */
+    fl_training also; /* local, half, dgc, bucket, sharded; how.choose takes
+                         their place, by the fields of a strategy */
     int batches, passes;
     int64_t last; /* rows of the last batch */
     void (*prepare)(kit_model *m);

@@ -230,6 +230,26 @@ TEST(plans_of_ranks_that_share_out_states_are_as_listed)
                        "mlp_rank_shard_lamb.txt");
 }
 
+/* The same, by a rank whose buckets are those of its strategy. */
+static void check_strategy_dump(void (*choose)(fleet_distributed_strategy *s),
+                                const char *name)
+{
+    const fleet_role role = {.worker_num = 2, .collective = 1};
+    fake_group g;
+    kit_model m;
+    char *text;
+
+    kit_build(&m, KIT_MLP, &(kit_options){.role = &role, .choose = choose});
+    fake_group_open(&g, 2);
+    m.f->store->agree = &g.rank[0].rounds;
+    text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
+    golden_check(name, text);
+    fleet_free(text);
+    m.f->store->agree = NULL;
+    fake_group_close(&g);
+    kit_close(&m);
+}
+
 /* Rows are elsewhere, as a pull and a push know it. */
 static void check_rank_dump_beside_tables(const kit_options *o,
                                           const char *name)
@@ -273,6 +293,20 @@ TEST(plans_of_ranks_are_as_listed)
     check_rank_dump(&(kit_options){.merge = 2, .clip = 1}, 700,
                     "mlp_rank_merge_clip.txt");
     check_rank_dump(&(kit_options){.layers = "lamb"}, 700, "mlp_rank_lamb.txt");
+}
+
+/* Buckets of 2^18 floats hold all 1428 gradients, but for the last group, which
+ * has at most 734 of them; by default it has room for all. */
+static void choose_last_group(fleet_distributed_strategy *s)
+{
+    s->is_collective = 1;
+    s->fuse_grad_size_in_MB = 1;
+    s->last_comm_group_size_MB = 0.0028f;
+}
+
+TEST(the_last_group_of_gradients_is_as_large_as_the_strategy_says)
+{
+    check_strategy_dump(choose_last_group, "mlp_rank_last_group.txt");
 }
 
 TEST(plans_of_ranks_on_gpus_are_as_listed)

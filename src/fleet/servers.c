@@ -179,6 +179,7 @@ static fleet_status create_server(fleet *f, const char *load)
         .program = f->program,
         .n_program = (int)f->n_program,
         .optimizer = f->trained->training.optimizer,
+        .layerwise = f->trained->training.layerwise,
         .address = r->server[r->index],
         .listen_fd = r->listen_fd,
         .keep_limit = r->keep_descriptor_limit,

@@ -56,10 +56,12 @@ int64_t fl_block_size(const fl_param *p, int64_t block)
     return left < FL_BLOCK ? left : FL_BLOCK;
 }
 
-int fl_block_bucket(const fl_param *p, int64_t block)
+int fl_block_bucket(const fl_store *s, const fl_param *p, int64_t block)
 {
     uint64_t name = fl_hash(p->name, strlen(p->name), 0);
 
+    if (s->layerwise.rule != FL_NO_LAYERS)
+        block = 0;
     return fl_bucket_of(fl_mix(name + (uint64_t)block));
 }
 

@@ -54,8 +54,9 @@ static inline fl_block_place fl_block_at(const fl_partition *k, uint64_t key)
                             (size_t)fl_block_size(p, block) * sizeof(float)};
 }
 
-/* The bucket of a block. */
-int fl_block_bucket(const fl_param *p, int64_t block);
+/* The bucket of a block. LARS and LAMB need norms of the whole parameter: all
+ * its blocks are in one bucket then, and so on one lane. */
+int fl_block_bucket(const fl_store *s, const fl_param *p, int64_t block);
 
 /* Buckets [first, end) of a server, or of one of its lanes. */
 typedef struct fl_buckets {

@@ -60,6 +60,28 @@ TEST_LIMIT(so_it_is_of_merged_batches_and_three_ranks, 300)
     CHECK_TEXT(hybrid_hash(ranks, BOTH MERGE, MIXED), want);
 }
 
+/* A rate by layer is the same on a lane, in a rank and in one process. */
+TEST_LIMIT(so_it_is_of_rates_by_layer, 300)
+{
+    const char *lamb = ", \"lamb\": true, \"lamb_configs\": "
+                       "{\"lamb_weight_decay\": 0.02}";
+    const char *want, *alone;
+    char sync[200], both[200], merged[300];
+
+    snprintf(sync, sizeof sync, SYNC "%s", lamb);
+    snprintf(both, sizeof both, BOTH "%s", lamb);
+    snprintf(merged, sizeof merged,
+             "\"gradient_merge\": true, \"gradient_merge_configs\": "
+             "{\"k_steps\": 2}%s",
+             lamb);
+    want = job_hash(
+        job_train("--server_num 2 --worker_num 2", job_adult_kept(sync, "")));
+    alone = job_hash(job_train("--nproc_per_node 1", job_adult(merged)));
+    CHECK_TEXT(alone, want);
+    CHECK_TEXT(hybrid_hash(HYBRID, both, ""), want);
+    CHECK_TEXT(hybrid_hash(HYBRID, both, MIXED), want);
+}
+
 /* Rows and parameters on servers are divided by what ranks divide by. */
 TEST_LIMIT(so_it_is_of_sums_over_ranks, 200)
 {

@@ -176,12 +176,10 @@ TEST(a_keeper_that_is_there_may_be_said)
     }
 }
 
-TEST(servers_do_not_have_rates_by_layer)
+TEST(servers_and_ranks_have_rates_by_layer)
 {
-    JOB(SERVER, 1, "tower_0.w", FLEET_PS_SERVERS, s.lars = 1,
-        "\"tower_0.w\": ps says servers, which do not have strategy.lars");
-    JOB(SERVER, 1, "tower_0.w", FLEET_PS_SERVERS, s.lamb = 1,
-        "\"tower_0.w\": ps says servers, which do not have strategy.lamb");
+    JOB(SERVER, 1, "tower_0.w", FLEET_PS_SERVERS, s.lars = 1, NULL);
+    JOB(SERVER, 1, "tower_0.w", FLEET_PS_SERVERS, s.lamb = 1, NULL);
     JOB(SERVER, 1, "embedding", FLEET_PS_SERVERS, s.lars = 1, NULL);
     JOB(SERVER, 1, "tower_0.w", FLEET_PS_RANKS, s.lars = 1, NULL);
 }

@@ -58,6 +58,8 @@ static fleet_optimizer *trained_by(fleet *f, const scene_training *how)
         CHECK_OK(fleet_optimizer_set_global_norm_clip(o, how->clip));
     if (how->decay)
         CHECK_OK(fleet_optimizer_set_exponential_decay(o, 0.5f, 3, 1));
+    strategy.lars = how->layers && strcmp(how->layers, "lars") == 0;
+    strategy.lamb = how->layers && !strategy.lars;
     strategy.a_sync = how->a_sync;
     strategy.amp = strategy.amp_configs.use_bf16 = how->bf16;
     strategy.gradient_merge = how->merge > 1;
@@ -78,7 +80,7 @@ void scene_open_as(scene *s, const fleet_options *options,
         {.name = "u"},
         {.name = "v"},
         {.name = "w", .dim = -1, .combiner = FLEET_MEAN}};
-    static const int64_t hidden[] = {16, 8};
+    const int64_t hidden[] = {how->units ? how->units : 16, 8};
     fleet_ctr_options o = {.label_dtype = FLEET_FLOAT32,
                            .dense = &dense,
                            .n_dense = 1,

@@ -25,8 +25,10 @@ typedef struct scene_training {
     bool a_sync;
     int merge; /* batches per update; 0: 1 */
     float l2_decay, clip;
-    bool decay; /* the learning rate falls every 3 updates */
-    bool bf16;  /* by strategy.amp: see kit_need_bf16() */
+    bool decay;         /* the learning rate falls every 3 updates */
+    bool bf16;          /* by strategy.amp: see kit_need_bf16() */
+    const char *layers; /* strategy "lars", with momentum, or "lamb" */
+    int64_t units;      /* of the first hidden layer; 0: 16 */
 } scene_training;
 
 /* wide&deep on such a file, with Adam, or the optimizer's name. */

@@ -51,12 +51,23 @@ TEST(servers_have_equal_shares)
         }
 }
 
+/* With rates by layer a lane has all blocks of a parameter, or none. */
+static void check_whole(const fl_aggregate *u, const fl_partition *keep)
+{
+    for (int p = 0; p < keep->n_param; p++) {
+        int n = u->first_block[p + 1] - u->first_block[p];
+
+        CHECK(n == 0 || n == fl_blocks_of(keep->param[p]));
+    }
+}
+
 /* A lane's unit lists its blocks; together they are all there are. */
-TEST(every_block_is_in_the_unit_of_one_lane)
+static void check_blocks(fl_layer_rule rule)
 {
     fl_store *store = sim_store(sim_model_of(SIM_BLOCKS), fl_table_make);
     fl_partition keep;
 
+    store->layerwise.rule = rule;
     CHECK_OK(fl_partition_make(&keep, store, 3));
     for (int n_lane = 1; n_lane <= 4; n_lane++) {
         int seen[8][2] = {{0}};
@@ -68,6 +79,8 @@ TEST(every_block_is_in_the_unit_of_one_lane)
                 &u, &keep, fl_lane_buckets(i / n_lane, 3, i % n_lane, n_lane)));
             for (int b = 0; b < u.n_block; b++)
                 seen[u.block[b].number][u.block[b].block]++;
+            if (rule != FL_NO_LAYERS)
+                check_whole(&u, &keep);
             fl_aggregate_done(&u);
         }
         for (int p = 0; p < keep.n_param; p++)
@@ -77,6 +90,17 @@ TEST(every_block_is_in_the_unit_of_one_lane)
     fl_partition_done(&keep);
     fl_store_destroy(store);
     sim_models_close();
+}
+
+TEST(every_block_is_in_the_unit_of_one_lane)
+{
+    check_blocks(FL_NO_LAYERS);
+}
+
+TEST(with_rates_by_layer_a_lane_has_whole_parameters)
+{
+    check_blocks(FL_LARS);
+    check_blocks(FL_LAMB);
 }
 
 TEST(numbers_go_by_name)

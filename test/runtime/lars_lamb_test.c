@@ -1,6 +1,6 @@
 /* lars_lamb_test.c - LARS and LAMB: against their formulas in double, the same
  * bits whatever the threads, splits and instruction sets, tables by the plain
- * rule; what is refused. */
+ * rule; what is refused. On servers: ps_layers_test.c. */
 #define SUITE lars_lamb
 #include "fake_remote.h"
 #include "test.h"
@@ -504,18 +504,19 @@ TEST(the_strategy_dump_says_that_they_are_honoured)
     kit_close(&m);
 }
 
-/* The facade has refused it before; whoever makes plans does, too. */
-TEST(a_plan_for_parameters_on_servers_is_refused)
+TEST(a_plan_for_parameters_on_servers_pushes_gradients)
 {
     fake_server s;
     fake_worker w;
     kit_model m;
+    char *plan;
 
     kit_build(&m, KIT_MLP, &(kit_options){.layers = "lamb"});
     fake_server_open(&s, m.p, 1, true);
     fake_worker_open(&w, &s, m.f, 0);
-    CHECK(fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40) == NULL);
-    CHECK_CONTAINS(fleet_last_error(), "strategy.lamb: servers do not have it");
+    plan = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
+    CHECK(plan && strstr(plan, "ps.push") && !strstr(plan, "lamb"));
+    fleet_free(plan);
     fake_worker_close(&w);
     fake_server_close(&s);
     kit_close(&m);

@@ -367,7 +367,7 @@ static const char *check_blocks(const reference *r, const sim_lane *l,
     for (int i = 0; i < MOST_PARAM && r->param[i]; i++)
         for (int64_t b = 0; b < fl_blocks_of(r->param[i]); b++) {
             const fl_param *p = fl_store_param(l->store, r->param[i]->name);
-            bool ours = fl_owns(&own, fl_block_bucket(p, b));
+            bool ours = fl_owns(&own, fl_block_bucket(l->store, p, b));
             const fl_param *want =
                 ours ? r->param[i] : fl_store_param(first, p->name);
 

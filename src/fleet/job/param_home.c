@@ -19,11 +19,6 @@ static fleet_status check_var(const fleet *f, const fleet_var *v)
         return fl_fail(FLEET_EUNSUPPORTED,
                        "\"%s\": ps says servers, but mode collective has none",
                        v->name);
-    if (v->kind == FL_VAR_PARAM && (f->strategy.lars || f->strategy.lamb))
-        return fl_fail(FLEET_EUNSUPPORTED,
-                       "\"%s\": ps says servers, which do not have strategy.%s "
-                       "in this version",
-                       v->name, f->strategy.lars ? "lars" : "lamb");
     return FLEET_OK;
 }
 

@@ -329,8 +329,8 @@ static fleet_status apply_record(void *arg, const record *r)
     if (r->head.kind == FL_RECORD_DENSE) {
         const fl_param *p = fl_store_param(a->store, r->item->name);
 
-        if (p &&
-            (!a->own || fl_owns(a->own, fl_block_bucket(p, r->head.index))))
+        if (p && (!a->own ||
+                  fl_owns(a->own, fl_block_bucket(a->store, p, r->head.index))))
             apply_dense(r, p);
         return FLEET_OK;
     }

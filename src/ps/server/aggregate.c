@@ -122,7 +122,7 @@ static float *const *cached_rows(const fl_row_cache *f, const fl_frame *keys)
 
 static bool is_ours(const fl_aggregate *u, const fl_param *p, int64_t block)
 {
-    return fl_owns(&u->own, fl_block_bucket(p, block));
+    return fl_owns(&u->own, fl_block_bucket(u->layout->store, p, block));
 }
 
 static int count_blocks(const fl_aggregate *u)
@@ -155,6 +155,8 @@ static void list_blocks(fl_aggregate *u)
 fleet_status fl_aggregate_init(fl_aggregate *u, const fl_partition *layout,
                                fl_buckets own)
 {
+    fleet_status status;
+
     *u = (fl_aggregate){.layout = layout, .own = own};
     u->table = fl_alloc_array((size_t)layout->n_table + 1, sizeof *u->table);
     u->first_block =
@@ -165,7 +167,10 @@ fleet_status fl_aggregate_init(fl_aggregate *u, const fl_partition *layout,
         return FLEET_ENOMEM;
     }
     list_blocks(u);
-    return FLEET_OK;
+    status = fl_aggregate_init_layers(u);
+    if (status != FLEET_OK)
+        fl_aggregate_done(u);
+    return status;
 }
 
 void fl_aggregate_done(fl_aggregate *u)
@@ -182,6 +187,7 @@ void fl_aggregate_done(fl_aggregate *u)
     }
     for (int i = 0; i < u->n_block; i++)
         fl_free(u->block[i].sum);
+    fl_free(u->squares);
     fl_free(u->table);
     fl_free(u->block);
     fl_free(u->first_block);

@@ -9,6 +9,7 @@
 #include "ps/partition.h"
 #include "runtime/lookup/lookup_data.h"
 #include "runtime/optim/update_settings.h"
+#include "runtime/store/layer_rule.h"
 
 /* A piece of a step, read once, its columns aligned. */
 typedef struct fl_piece {
@@ -51,8 +52,9 @@ typedef struct fl_aggregate {
     fl_aggregate_rows *table; /* layout->n_table */
     fl_aggregate_block *block;
     int n_block;
-    int *first_block; /* by param: of this lane's blocks; n_param + 1 */
-    fl_update update; /* that is being applied */
+    int *first_block;    /* by param: of this lane's blocks; n_param + 1 */
+    fl_update update;    /* that is being applied */
+    fl_squares *squares; /* of blocks; NULL: no lars, no lamb */
 } fl_aggregate;
 
 fleet_status fl_aggregate_init(fl_aggregate *u, const fl_partition *layout,

@@ -108,6 +108,10 @@ void fl_aggregate_apply_dense(fl_aggregate *u, int64_t done, uint32_t n_batch,
     fl_optimizer_update(o, done, (int)n_batch, &u->update);
     fl_update_settings_apply(settings, &u->update);
     u->update.clip = clip;
+    if (u->layout->store->layerwise.rule != FL_NO_LAYERS) {
+        fl_aggregate_apply_layers(u);
+        return;
+    }
     for (int i = 0; i < u->n_block; i++)
         if (u->block[i].grad)
             apply_block(o, &u->update, &u->block[i]);

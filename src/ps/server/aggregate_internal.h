@@ -1,5 +1,6 @@
 /* aggregate_internal.h - parts of an aggregate, shared by aggregate.c (pieces,
- * sums) and aggregate_apply.c (norms, updates, reads). */
+ * sums), aggregate_apply.c (norms, updates, reads) and aggregate_layers.c (LARS
+ * and LAMB). */
 #pragma once
 
 #include "ps/server/aggregate.h"
@@ -28,3 +29,8 @@ struct fl_aggregate_block {
     const float *grad; /* NULL: none */
     float *sum;        /* NULL until it is needed */
 };
+
+/* With strategy.lars or lamb: of fl_aggregate_init(), which has listed the
+ * blocks; of fl_aggregate_apply_dense(). */
+fleet_status fl_aggregate_init_layers(fl_aggregate *u);
+void fl_aggregate_apply_layers(fl_aggregate *u);

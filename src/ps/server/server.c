@@ -288,6 +288,7 @@ static fleet_status make_store(fl_server *s, lane_runner *r)
     if (s->o.optimizer)
         FL_TRY(fl_store_train(r->store, s->o.optimizer));
     r->store->dense_local = s->o.ranks;
+    r->store->layerwise = s->o.layerwise;
     tables = &r->store->tables;
     for (size_t i = 0; i < tables->n; i++) {
         fl_rows *rows = tables->entry[i].value;

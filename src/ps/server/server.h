@@ -19,6 +19,7 @@ typedef struct fl_server_options {
     fleet_program *const *program; /* all that workers train or test */
     int n_program;
     fleet_optimizer *optimizer; /* NULL: nothing is trained */
+    fl_layerwise layerwise;     /* and how, with strategy.lars or lamb */
     const char *address;        /* "tcp://ip:port" or "inproc://name" */
     int listen_fd;              /* inherited for it; -1: none */
     bool keep_limit; /* of descriptors; or it is raised as far as it may be */

@@ -455,9 +455,11 @@ static void set_owners(fl_worker *w, int n_server, const int *lanes)
 
 static void list_blocks(fl_worker *w)
 {
+    const fl_store *store = w->layout.store;
+
     for (int i = 0; i < w->layout.n_param; i++)
         for (int64_t b = 0; b < fl_blocks_of(w->layout.param[i]); b++) {
-            int bucket = fl_block_bucket(w->layout.param[i], b);
+            int bucket = fl_block_bucket(store, w->layout.param[i], b);
             fl_lane_blocks *lane = &w->block[w->owner[bucket]];
 
             lane->key[lane->n++] = fl_block_key(i, b);

@@ -1,28 +1,17 @@
-/* lamb.c - pass lamb: a rate for each dense parameter, with Adam's step.
- *
- *   r = Adam's step + decay w;  w -= lr |w| / |r| r
- *
- * (You et al. 2019, arXiv:1904.00962, with corrected moments).
- */
+/* lamb.c - pass lamb: a rate for each dense parameter, with Adam's step
+ * (layer_rule.c). */
 #include "runtime/passes/lars_lamb.h"
 #include "runtime/reduce/all_reduce_steps.h"
-#include "runtime/store/norm.h"
-#include "runtime/simd/simd.h"
 
 /* The step takes the place of the gradient, which is not needed any more. */
 static fleet_status lamb_step_run(const fl_instance *in, const fl_range *r)
 {
     fl_layer_work k = fl_layer_work_of(in, r);
-    float *state[] = {fl_layer_state(in, &k, 0), fl_layer_state(in, &k, 1),
-                      k.g};
-    int64_t n = k.block->n;
+    float *moment[] = {fl_layer_state(in, &k, 0), fl_layer_state(in, &k, 1)};
 
-    if (k.skip)
-        return FLEET_OK;
-    k.u.apart = k.all->layer[k.block->layer].decay;
-    fl_rule_set_best()->lamb(&k.u, k.w, k.g, state, n);
-    *k.squares =
-        (fl_squares){fl_square_sum(k.w, n, 1), fl_square_sum(k.g, n, 1)};
+    if (!k.skip)
+        *k.squares =
+            fl_lamb_step(&k.u, k.layer, k.w, k.g, moment, k.g, k.block->n);
     return FLEET_OK;
 }
 
@@ -37,10 +26,8 @@ static fleet_status lamb_update_run(const fl_instance *in, const fl_range *r)
 {
     fl_layer_work k = fl_layer_work_of(in, r);
 
-    if (k.skip)
-        return FLEET_OK;
-    fl_simd_best()->add_scaled(k.w, k.g, -(k.u.lr * fl_layer_ratio(in, &k)), 0,
-                               k.block->n);
+    if (!k.skip)
+        fl_lamb_update(&k.u, fl_layer_ratio_at(in, &k), k.w, k.g, k.block->n);
     return FLEET_OK;
 }
 

@@ -1,34 +1,12 @@
-/* lars.c - pass lars: a rate for each dense parameter, with momentum.
- *
- *   v = mu v + rate (g + decay w);  w -= v
- *   rate = lr coeff |w| / (|g| + decay |w| + epsilon)
- *
- * (You, Gitman, Ginsburg 2017, arXiv:1708.03888); g is the gradient that a rule
- * uses, rule.h.
- */
+/* lars.c - pass lars: a rate for each dense parameter, with momentum
+ * (layer_rule.c). */
 #include "runtime/passes/lars_lamb.h"
-#include "runtime/store/norm.h"
-
-/* The sum of the squares of the gradient as the rule uses it. */
-static double square_sum_used(const fl_layer_work *k)
-{
-    const fl_update *u = &k->u;
-    double sum = 0;
-
-    for (int64_t i = 0; i < k->block->n; i++) {
-        double x = (double)(k->g[i] * u->scale * u->clip + u->decay * k->w[i]);
-
-        sum += x * x;
-    }
-    return sum;
-}
 
 static fleet_status lars_norm_run(const fl_instance *in, const fl_range *r)
 {
     fl_layer_work k = fl_layer_work_of(in, r);
 
-    *k.squares =
-        (fl_squares){fl_square_sum(k.w, k.block->n, 1), square_sum_used(&k)};
+    *k.squares = fl_lars_squares(&k.u, k.w, k.g, k.block->n);
     return FLEET_OK;
 }
 
@@ -42,13 +20,10 @@ static const fl_kernel kernel_lars_norm = {
 static fleet_status lars_update_run(const fl_instance *in, const fl_range *r)
 {
     fl_layer_work k = fl_layer_work_of(in, r);
-    float *velocity = fl_layer_state(in, &k, 0);
 
-    if (k.skip)
-        return FLEET_OK;
-    k.u.lr *= fl_layer_ratio(in, &k);
-    k.u.decay += k.all->layer[k.block->layer].decay;
-    fl_rule_set_best()->lars(&k.u, k.w, k.g, &velocity, k.block->n);
+    if (!k.skip)
+        fl_lars_update(&k.u, k.layer, fl_layer_ratio_at(in, &k), k.w, k.g,
+                       fl_layer_state(in, &k, 0), k.block->n);
     return FLEET_OK;
 }
 

@@ -1,14 +1,8 @@
-/* lars_lamb.c - what the passes lars and lamb share: each dense parameter has a
- * rate of its own, by the ratio of the norms of its weights and of its step.
- * Without weights or without a step the ratio is 1. Squares are added up as
- * the clip by global norm adds them: in double, per block in index order,
- * blocks in their order.
- */
+/* lars_lamb.c - what the passes lars and lamb share: dense parameters of this
+ * process, each with a rate of its own (layer_rule.h), in steps by blocks.
+ * Servers do it where they keep a parameter (ps/server/aggregate_layers.c). */
 #include "runtime/passes/lars_lamb.h"
 
-#include <math.h>
-
-#include "base/error.h"
 #include "runtime/plan/gradients.h"
 
 /* Of every step but layer.ratio. */
@@ -26,6 +20,7 @@ fl_layer_work fl_layer_work_of(const fl_instance *in, const fl_range *r)
     return (fl_layer_work){
         .all = all,
         .block = b,
+        .layer = &all->layer[b->layer],
         .squares = (fl_squares *)fl_ptr(in, SQUARES) + at,
         .u = u,
         .skip = now->skip,
@@ -39,7 +34,7 @@ float *fl_layer_state(const fl_instance *in, const fl_layer_work *k, int i)
     return (float *)fl_ptr(in, STATE + i) + (k->block->offset - k->all->first);
 }
 
-float fl_layer_ratio(const fl_instance *in, const fl_layer_work *k)
+float fl_layer_ratio_at(const fl_instance *in, const fl_layer_work *k)
 {
     return ((const float *)fl_ptr(in, RATIOS))[k->block->layer];
 }
@@ -62,17 +57,8 @@ static fleet_status ratio_run(const fl_instance *in, const fl_range *r)
     float *out = fl_ptr(in, 1);
 
     (void)r;
-    for (int i = 0; i < all->n_layer; i++) {
-        const fl_layer *one = &all->layer[i];
-        fl_squares sum = {0};
-
-        for (int j = one->first; j < one->first + one->n; j++) {
-            sum.weights += square[j].weights;
-            sum.step += square[j].step;
-        }
-        out[i] = (float)fl_layer_ratio_of(&all->how, one, sqrt(sum.weights),
-                                          sqrt(sum.step));
-    }
+    for (int i = 0; i < all->n_layer; i++)
+        out[i] = fl_layer_ratio(&all->how, &all->layer[i], square);
     return FLEET_OK;
 }
 
@@ -86,15 +72,11 @@ const fl_kernel fl_kernel_layer_ratio = {
 
 static void add_layer(fl_layers *all, const fl_param *p)
 {
-    const fleet_param_attr *a = &p->attr;
+    fl_layer *one = &all->layer[all->n_layer];
 
-    all->layer[all->n_layer] = (fl_layer){
-        .rates = fl_update_rates_of(a),
-        .decay = a->no_decay ? 0 : all->how.decay,
-        .no_decay = a->no_decay != 0,
-        .first = all->n_block,
-        .n = (int)((p->n + FL_BLOCK - 1) / FL_BLOCK),
-    };
+    *one = fl_layer_of(&all->how, &p->attr);
+    one->first = all->n_block;
+    one->n = (int)((p->n + FL_BLOCK - 1) / FL_BLOCK);
     for (int64_t at = 0; at < p->n; at += FL_BLOCK)
         all->block[all->n_block++] = (fl_layer_block){
             .offset = p->offset + at,
@@ -150,13 +132,13 @@ static void emit_group(fl_lowering *l, fl_dense *d, fl_layers_emitter *emit)
     int norms, ratios;
     fl_shape shape;
 
-    if (!own)
+    d->updated = true;
+    if (!own || all->n_layer == 0) /* servers keep the whole group */
         return;
     norms = fl_object(l, "norms", (size_t)all->n_block * sizeof(fl_squares));
     shape = fl_shape_1(all->n_layer);
     ratios = fl_temp(l, "ratios", FLEET_FLOAT32, &shape);
     emit(l, d, all, own, norms, ratios);
-    d->updated = true;
 }
 
 fleet_status fl_pass_layers(fl_lowering *l, fl_layer_rule rule,
@@ -167,9 +149,7 @@ fleet_status fl_pass_layers(fl_lowering *l, fl_layer_rule rule,
     if (!plan->training || l->program->training.layerwise.rule != rule)
         return FLEET_OK;
     if (plan->store->remote && !plan->store->dense_local)
-        return fl_fail(FLEET_EUNSUPPORTED,
-                       "strategy.%s: servers do not have it in this version",
-                       rule == FL_LARS ? "lars" : "lamb");
+        return FLEET_OK;
     l->phase = FL_UPDATE;
     fl_update_value(l);
     for (size_t i = 0; i < plan->n_dense; i++)

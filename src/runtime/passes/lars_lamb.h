@@ -8,6 +8,7 @@
 typedef struct fl_layer_work {
     const fl_layers *all;
     const fl_layer_block *block;
+    const fl_layer *layer;
     fl_squares *squares; /* the block's */
     fl_update u;         /* the layer's own */
     bool skip;           /* nothing is to be updated */
@@ -19,7 +20,7 @@ typedef struct fl_layer_work {
 fleet_status fl_split_layers(fl_instance *in);
 fl_layer_work fl_layer_work_of(const fl_instance *in, const fl_range *r);
 float *fl_layer_state(const fl_instance *in, const fl_layer_work *k, int i);
-float fl_layer_ratio(const fl_instance *in, const fl_layer_work *k);
+float fl_layer_ratio_at(const fl_instance *in, const fl_layer_work *k);
 
 /* Squares to ratios. */
 extern const fl_kernel fl_kernel_layer_ratio;

@@ -76,6 +76,7 @@ typedef struct fl_store {
                                  them where nothing else is said */
     struct fl_agree *agree; /* with ranks that train the same; NULL: none */
     fl_share share;         /* set before states are made */
+    fl_layerwise layerwise; /* as servers update what they keep */
     int64_t n_joined; /* times that ranks have joined or left: plans are made
                          for one of them */
     struct fleet_executor *trainer; /* made the last update; NULL: it is gone */

@@ -199,3 +199,18 @@ TEST_LIMIT(fashion_mnist_in_sync, 240)
 {
     job_at_least(job_train(PS(1), job_fashion(SYNC)), "accuracy", 0.870);
 }
+
+/* As large as jobs get in a test: 73 processes and 32 lanes, the same bits. */
+TEST_LIMIT(sixty_four_workers_on_eight_servers_of_four_lanes, 240)
+{
+    const char *line, *hash;
+
+    test_use_fraction(4);
+    line = job_train("--server_num 1 --worker_num 64", job_adult(SYNC));
+    CHECK_CONTAINS(line, "\"workers\":64,\"servers\":1");
+    hash = job_hash(line);
+    setenv("FLEET_SERVER_LANES", "4", 1);
+    line = job_train("--server_num 8 --worker_num 64", job_adult(SYNC));
+    CHECK_CONTAINS(line, "\"workers\":64,\"servers\":8");
+    CHECK_CONTAINS(line, hash);
+}

@@ -184,6 +184,20 @@ TEST(a_clip_by_global_norm_is_of_the_ranks_rows)
                     .ranks_alone = true});
 }
 
+/* Squares of parameters and tables of both are added up by name, as one process
+ * does; in async, of one rank, in double, in another order. */
+TEST(a_clip_by_global_norm_is_of_what_both_keep)
+{
+    static const char *const rule[] = {"sgd", "adam"};
+
+    for (int i = 0; i < 2; i++)
+        for (int async = 0; async <= 1; async++)
+            for (int merge = 1; merge <= 3; merge += 2)
+                check_equal_to_one(&(lesson){
+                    .how = {.optimizer = rule[i], .merge = merge, .clip = 0.1f},
+                    .async = async});
+}
+
 TEST(rows_of_servers_travel_ahead)
 {
     lesson l = {0};

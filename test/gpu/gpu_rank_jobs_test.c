@@ -40,6 +40,32 @@ TEST_LIMIT(adult_has_the_same_bits_in_every_mode, 300)
     CHECK_CONTAINS(line, want);
 }
 
+/* GPUs and servers add up squares in orders of their own, in double: what is
+ * rounded to a float of that is the same. */
+TEST_LIMIT(so_it_has_clipped_and_by_layers_whoever_keeps_what, 300)
+{
+    static const char mixed[] =
+        "\"tower_0\": true, \"wide.b\": true, \"embedding\": false";
+    static const char rate[] = "\"learning_rate\": 0.001";
+    const char *strategy = SYNC_ROWS ", \"lamb\": true", *want = NULL;
+
+    test_use_fraction(PART);
+    job_use_gpus(2);
+    for (int i = 0; i < 3; i++) {
+        const char *config = job_adult_kept(
+            i ? strategy : IN_ORDER ", \"lamb\": true", i == 2 ? mixed : "");
+        const char *at = strstr(config, rate);
+        char text[9000];
+
+        CHECK(at);
+        snprintf(text, sizeof text, "%.*s\"clip_global_norm\": 0.2, %s",
+                 (int)(at - config), config, at);
+        want = want ? want : job_hash(job_train(TWO, on_gpus(text)));
+        if (i > 0)
+            CHECK_CONTAINS(job_train(HYBRID, on_gpus(text)), want);
+    }
+}
+
 /* One rank sums with nobody; what servers keep lies in the host's memory. */
 TEST_LIMIT(one_rank_beside_a_server_has_them_too, 200)
 {

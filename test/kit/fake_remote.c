@@ -351,6 +351,56 @@ static fleet_status fake_push(fl_remote *x, const fl_push *p)
     return status;
 }
 
+static void square_param(const fl_push_param *p, float scale, fl_norm_list *all)
+{
+    int64_t n;
+    double *to = fl_norm_list_of(all, p->param, &n);
+
+    for (int64_t b = 0; b < n; b++) {
+        int64_t at = b * FL_BLOCK, left = p->param->n - at;
+
+        to[b] = fl_square_sum(p->grad + at, left < FL_BLOCK ? left : FL_BLOCK,
+                              scale);
+    }
+}
+
+static void square_rows(const fl_push_rows *t, float scale, fl_norm_list *all)
+{
+    int64_t n;
+    double *to = fl_norm_list_of(all, t->rows, &n);
+
+    for (int i = 0; i < FL_N_PART; i++) {
+        const fl_push_part *p = &t->part[i];
+        fl_norm_row *row = calloc((size_t)p->n + 1, sizeof *row);
+
+        for (int64_t k = 0; k < p->n; k++)
+            row[k] =
+                fl_norm_row_of(p->key[p->which ? p->which[k] : k], p->grad[k]);
+        fl_norm_sort(row, p->n);
+        for (int64_t k = 0; k < p->n; k++)
+            to[row[k].bucket] +=
+                fl_square_sum(row[k].grad, t->rows->dim, scale);
+        free(row);
+    }
+}
+
+/* Of the only worker; the push that follows brings the factor. */
+static fleet_status fake_clip(fl_remote *x, const fl_push *p, fl_norm_list *all,
+                              float *factor)
+{
+    fake_worker *w = worker_of(x);
+    float scale = 1.0f / (float)p->n_batch;
+
+    note(w, "clip", -1, "");
+    CHECK_INT(w->server->n_worker, 1);
+    for (int i = 0; i < p->n_param; i++)
+        square_param(&p->param[i], scale, all);
+    for (int i = 0; i < p->n_table; i++)
+        square_rows(&p->table[i], scale, all);
+    *factor = fl_norm_list_clip(all, w->store);
+    return FLEET_OK;
+}
+
 static fleet_status fake_settle(fl_remote *x)
 {
     fake_worker *w = worker_of(x);
@@ -392,6 +442,7 @@ static const fl_remote_class methods = {
     .wait_pull = fake_arrive,
     .came = fake_came,
     .drop = fake_drop,
+    .clip = fake_clip,
     .push = fake_push,
     .wait_update = fake_settle,
     .end_pass = fake_end_pass,

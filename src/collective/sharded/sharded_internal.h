@@ -110,6 +110,6 @@ void fl_sharded_reset_done(fl_sharded_tables *s);
 
 /* --- sharded_push.c ------------------------------------------------------- */
 
-fleet_status fl_sharded_clip(fl_remote *x, const fl_push *p, double squares,
+fleet_status fl_sharded_clip(fl_remote *x, const fl_push *p, fl_norm_list *all,
                              float *factor);
 fleet_status fl_sharded_push(fl_remote *x, const fl_push *p);

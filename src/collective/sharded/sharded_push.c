@@ -150,7 +150,7 @@ static fleet_status square_table(fl_sharded_tables *s, int table, float scale)
 
 /* A bucket's sum is one rank's: with the other ranks' zeros it is the same in
  * any order. */
-fleet_status fl_sharded_clip(fl_remote *x, const fl_push *p, double squares,
+fleet_status fl_sharded_clip(fl_remote *x, const fl_push *p, fl_norm_list *all,
                              float *factor)
 {
     fl_sharded_tables *s = fl_sharded_of(x);
@@ -166,9 +166,11 @@ fleet_status fl_sharded_clip(fl_remote *x, const fl_push *p, double squares,
         FL_TRY(square_table(s, t, p->update->scale));
     FL_TRY(comm->methods->all_reduce(comm, FL_ALL_SUM, FL_WIRE_F64, s->square,
                                      s->square, n, NULL));
-    for (int64_t i = 0; i < n; i++)
-        squares += s->square[i];
-    *factor = fl_clip_factor(squares, s->store->optimizer->clip_norm);
+    for (int t = 0; t < s->n_table; t++)
+        memcpy(fl_norm_list_of(all, s->table[t], &n),
+               s->square + (size_t)t * FL_N_BUCKET,
+               FL_N_BUCKET * sizeof *s->square);
+    *factor = fl_norm_list_clip(all, s->store);
     s->is_summed = true;
     return FLEET_OK;
 }

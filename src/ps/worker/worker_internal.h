@@ -35,7 +35,7 @@ static inline int64_t fl_worker_now(const fl_worker *w)
 /* --- worker_push.c -------------------------------------------------------- */
 
 fleet_status fl_worker_push(fl_remote *x, const fl_push *p);
-fleet_status fl_worker_clip(fl_remote *x, const fl_push *p, double squares,
+fleet_status fl_worker_clip(fl_remote *x, const fl_push *p, fl_norm_list *all,
                             float *factor);
 fleet_status fl_worker_update(fl_remote *x);
 

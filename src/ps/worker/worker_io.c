@@ -138,8 +138,9 @@ LOCKED(pull,
         bool dense, bool prefetch, bool now),
        (inner, slot, table, n_table, dense, prefetch, now))
 LOCKED(wait_pull, (fl_remote * x, int slot), (inner, slot))
-LOCKED(clip, (fl_remote * x, const fl_push *p, double squares, float *factor),
-       (inner, p, squares, factor))
+LOCKED(clip,
+       (fl_remote * x, const fl_push *p, fl_norm_list *all, float *factor),
+       (inner, p, all, factor))
 LOCKED(push, (fl_remote * x, const fl_push *p), (inner, p))
 LOCKED(wait_update, (fl_remote * x), (inner))
 LOCKED(end_pass, (fl_remote * x, double *sum, int n), (inner, sum, n))

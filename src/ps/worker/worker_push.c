@@ -251,34 +251,46 @@ fleet_status fl_worker_undo_step(fl_worker *w, fl_request *made,
     return status;
 }
 
-/* Squares by block and bucket, in the order of
- * runtime/passes/clip_global_norm.c. */
-typedef struct norms {
-    double *sum;
-    int64_t *first; /* by item: parameters, then tables */
-    int64_t n;
-} norms;
-
-static fleet_status make_norms(const fl_worker *w, norms *all)
+/* The squares of the item with that number: parameters, then tables; n is 0 if
+ * there is none. */
+static double *norms_of(const fl_worker *w, const fl_norm_list *all,
+                        uint64_t number, int64_t *n)
 {
     const fl_partition *l = &w->layout;
-    int n = l->n_param + l->n_table;
+    uint64_t table = number - (uint64_t)l->n_param;
 
-    FL_TRY(FL_NEW(&all->first, (size_t)(n + 1) * sizeof *all->first));
-    for (int i = 0; i < n; i++) {
-        all->first[i] = all->n;
-        all->n += i < l->n_param ? fl_blocks_of(l->param[i]) : FL_N_BUCKET;
-    }
-    all->first[n] = all->n;
-    return FL_NEW(&all->sum, (size_t)all->n * sizeof *all->sum);
+    *n = 0;
+    if (number < (uint64_t)l->n_param)
+        return fl_norm_list_of(all, l->param[number], n);
+    return table < (uint64_t)l->n_table
+               ? fl_norm_list_of(all, l->table[table], n)
+               : NULL;
 }
 
-static fleet_status take_norms(fl_worker *w, int lane, norms *all)
+static fleet_status put_norms(const fl_worker *w, const fl_section *s,
+                              const fl_frame *column, fl_norm_list *all)
+{
+    const char *values = column[FL_AT_VALUES].data;
+    uint64_t item = UINT64_MAX; /* whose squares `to` has */
+    double *to = NULL;
+    int64_t n = 0;
+
+    for (uint32_t i = 0; i < s->n_key; i++) {
+        uint64_t key = fl_key_at(&column[FL_AT_KEYS], i);
+        int64_t at = (int64_t)(key & UINT32_MAX);
+
+        if (key >> 32 != item)
+            to = norms_of(w, all, item = key >> 32, &n);
+        if (at >= n)
+            return fl_fail(FLEET_EFORMAT, "a norm of nothing");
+        memcpy(&to[at], values + i * sizeof *to, sizeof *to);
+    }
+    return FLEET_OK;
+}
+
+static fleet_status take_norms(fl_worker *w, int lane, fl_norm_list *all)
 {
     const fl_msg *msg = fl_client_answer(w->client, &w->push[lane]);
-    int items = w->layout.n_param + w->layout.n_table;
-    const fl_frame *keys;
-    const char *values;
 
     if (!msg || msg->head.n_section != 1 ||
         msg->section[0].op != FL_SECTION_NORMS ||
@@ -288,35 +300,15 @@ static fleet_status take_norms(fl_worker *w, int lane, norms *all)
             msg->section[0].n_key * sizeof(double))
         return fl_fail(FLEET_EFORMAT, "%s has sent no norms",
                        fl_client_lane_name(w->client, lane));
-    keys = &msg->column[0][FL_AT_KEYS];
-    values = msg->column[0][FL_AT_VALUES].data;
-    for (uint32_t i = 0; i < msg->section[0].n_key; i++) {
-        uint64_t key = fl_key_at(keys, i);
-        int64_t at;
-
-        if (key >> 32 >= (uint64_t)items)
-            return fl_fail(FLEET_EFORMAT, "a norm of nothing");
-        at = all->first[key >> 32] + (int64_t)(key & UINT32_MAX);
-        if (at >= all->first[(key >> 32) + 1])
-            return fl_fail(FLEET_EFORMAT, "a norm of nothing");
-        memcpy(&all->sum[at], values + i * sizeof(double), sizeof(double));
-    }
-    return FLEET_OK;
+    return put_norms(w, &msg->section[0], msg->column[0], all);
 }
 
-static fleet_status clip_factor(fl_worker *w, double sum, float *factor)
+static fleet_status clip_factor(fl_worker *w, fl_norm_list *all, float *factor)
 {
-    norms all = {0};
-    fleet_status status = make_norms(w, &all);
-
-    for (int i = 0; i < w->n_lane && status == FLEET_OK; i++)
-        status = take_norms(w, i, &all);
-    for (int64_t i = 0; status == FLEET_OK && i < all.n; i++)
-        sum += all.sum[i];
-    *factor = fl_clip_factor(sum, w->layout.store->optimizer->clip_norm);
-    fl_free(all.first);
-    fl_free(all.sum);
-    return status;
+    for (int i = 0; i < w->n_lane; i++)
+        FL_TRY(take_norms(w, i, all));
+    *factor = fl_norm_list_clip(all, w->layout.store);
+    return FLEET_OK;
 }
 
 static fleet_status send_clip(fl_worker *w, int lane, float factor)
@@ -352,14 +344,28 @@ static bool known_factor(fl_worker *w, float *factor)
 }
 
 /* Its answers are the push's. */
-static fleet_status send_clips(fl_worker *w, double squares, float *factor)
+static fleet_status send_clips(fl_worker *w, fl_norm_list *all, float *factor)
 {
     if (!known_factor(w, factor))
-        FL_TRY(clip_factor(w, squares, factor));
+        FL_TRY(clip_factor(w, all, factor));
     for (int i = 0; i < w->n_lane; i++)
         if (w->push[i].status == FL_ANSWER_NORMS)
             FL_TRY(send_clip(w, i, *factor));
     return FLEET_OK;
+}
+
+/* Where servers keep all that there is. */
+static fleet_status clip_alone(fl_worker *w)
+{
+    fl_norm_list all;
+    float factor;
+    fleet_status status;
+
+    FL_TRY(fl_norm_list_make(&all, w->layout.store));
+    status = send_clips(w, &all, &factor);
+    fl_norm_list_done(&all);
+    FL_TRY(status);
+    return fl_worker_wait(w, w->push, w->n_lane, "clip");
 }
 
 /* On success the update is made, and the weights after it have come. */
@@ -367,7 +373,6 @@ fleet_status fl_worker_update(fl_remote *x)
 {
     fl_worker *w = (fl_worker *)(void *)x;
     bool any_norms = false;
-    float factor;
 
     if (!w->updating)
         return FLEET_OK;
@@ -375,10 +380,8 @@ fleet_status fl_worker_update(fl_remote *x)
     FL_TRY(fl_worker_wait(w, w->push, w->n_lane, "push"));
     for (int i = 0; i < w->n_lane; i++)
         any_norms = any_norms || w->push[i].status == FL_ANSWER_NORMS;
-    if (any_norms) {
-        FL_TRY(send_clips(w, 0, &factor));
-        FL_TRY(fl_worker_wait(w, w->push, w->n_lane, "clip"));
-    }
+    if (any_norms)
+        FL_TRY(clip_alone(w));
     w->pushed = false;
     for (int i = 0; i < w->n_lane; i++)
         fl_request_clear(&w->push[i]); /* its buffers are used next */
@@ -422,9 +425,9 @@ static fleet_status send_push(fl_worker *w)
     return FLEET_OK;
 }
 
-/* The rows are on the servers then, which wait for the factor; the push after
- * it has nothing left to do. */
-fleet_status fl_worker_clip(fl_remote *x, const fl_push *p, double squares,
+/* The gradients are on the servers then, which wait for the factor; the push
+ * after it has nothing left to do. */
+fleet_status fl_worker_clip(fl_remote *x, const fl_push *p, fl_norm_list *all,
                             float *factor)
 {
     fl_worker *w = (fl_worker *)(void *)x;
@@ -432,7 +435,7 @@ fleet_status fl_worker_clip(fl_remote *x, const fl_push *p, double squares,
     w->clipped = false;
     FL_TRY(fl_worker_push(x, p));
     FL_TRY(fl_worker_wait(w, w->push, w->n_lane, "push"));
-    FL_TRY(send_clips(w, squares, factor));
+    FL_TRY(send_clips(w, all, factor));
     w->clipped = true;
     return FLEET_OK;
 }

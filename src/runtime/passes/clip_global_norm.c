@@ -68,6 +68,7 @@ static const fl_kernel kernel_clip = {
 typedef struct norms {
     fl_operand *operand; /* of clip.factor: update first */
     int *count;
+    fl_param_norm *param; /* of clip.rows: the same, of parameters */
     int n;
 } norms;
 
@@ -96,6 +97,7 @@ static void norm_of_param(fl_lowering *l, norms *all, const fl_dense *d,
         c.block[i].n = left < FL_BLOCK ? left : FL_BLOCK;
     }
     value = fl_object(l, "norms", (size_t)c.n * sizeof(double));
+    all->param[all->n] = (fl_param_norm){p, value};
     FL_EMIT(l, &kernel_norm, NULL, fl_config(l, &c, sizeof c),
             FL_R(l->plan->update), FL_W(value), FL_R(d->gradient));
     add_norm(all, value, c.n);
@@ -152,12 +154,23 @@ static bool any_is_pushed(const fl_lowering *l)
     return false;
 }
 
-/* Are some tables on servers, and some on ranks? */
-static bool tables_lie_apart(const fl_store *s)
+/* Ranks that do not know all squares: of rows, and of what is pushed. */
+static bool is_of_ranks(const fl_lowering *l)
 {
-    int own = fl_store_own_tables(s);
+    const fl_store *s = l->plan->store;
 
-    return own > 0 && (size_t)own < s->tables.n;
+    return s->remote && s->dense_local &&
+           (l->plan->n_sparse > 0 || any_is_pushed(l));
+}
+
+static fleet_status make_room(fl_lowering *l, norms *all, int n)
+{
+    size_t most = (size_t)n + 1;
+
+    all->operand = fl_arena_alloc(&l->plan->arena, most * sizeof *all->operand);
+    all->count = fl_arena_alloc(&l->plan->arena, most * sizeof *all->count);
+    all->param = fl_arena_alloc(&l->plan->arena, most * sizeof *all->param);
+    return all->operand && all->count && all->param ? FLEET_OK : FLEET_ENOMEM;
 }
 
 fleet_status fl_pass_clip_global_norm(fl_lowering *l, bool *applied)
@@ -172,12 +185,6 @@ fleet_status fl_pass_clip_global_norm(fl_lowering *l, bool *applied)
     plan->store->optimizer->in_use = true;
     if (plan->store->optimizer->clip_norm <= 0)
         return FLEET_OK;
-    if (plan->store->remote && plan->store->dense_local &&
-        (any_is_pushed(l) || tables_lie_apart(plan->store)))
-        return fl_fail(FLEET_EUNSUPPORTED,
-                       "a clip by global norm, where servers keep a dense "
-                       "parameter, or servers and ranks keep tables, is not in "
-                       "this version");
     if (plan->store->remote && !plan->store->dense_local &&
         plan->store->remote->sync)
         return FLEET_OK; /* the norm is that of all workers' mean */
@@ -186,19 +193,17 @@ fleet_status fl_pass_clip_global_norm(fl_lowering *l, bool *applied)
     fl_update_value(l);
     param = trained_vars(l, FL_VAR_PARAM, &n_param);
     table = trained_vars(l, FL_VAR_TABLE, &n_table);
-    all.operand = fl_arena_alloc(&plan->arena, (size_t)(1 + n_param + n_table) *
-                                                   sizeof *all.operand);
-    all.count = fl_arena_alloc(&plan->arena, (size_t)(1 + n_param + n_table) *
-                                                 sizeof *all.count);
-    if (!param || !table || !all.operand || !all.count)
+    FL_TRY(make_room(l, &all, n_param + n_table));
+    if (!param || !table)
         return FLEET_ENOMEM;
     for (int i = 0; i < n_param; i++) {
         const fl_param *p = fl_store_param(plan->store, param[i]->name);
 
-        norm_of_param(l, &all, dense_of(plan, p->flat), p);
+        if (!plan->store->dense_local || !fl_is_pushed(l, p))
+            norm_of_param(l, &all, dense_of(plan, p->flat), p);
     }
-    if (plan->store->remote && plan->store->dense_local && plan->n_sparse > 0)
-        return fl_emit_clip_rows(l, all.operand + 1, all.count, all.n);
+    if (is_of_ranks(l))
+        return fl_emit_clip_remote(l, all.param, all.n);
     for (int i = 0; i < n_table; i++)
         norm_of_table(l, &all, table[i]);
     all.operand[0] = (fl_operand)FL_RW(plan->update);

@@ -23,7 +23,7 @@
 #pragma once
 
 #include "runtime/optim/update_settings.h"
-#include "runtime/store/store.h"
+#include "runtime/store/norm_list.h"
 
 /* Pull slots: for the pull of this iteration, and for that of the next. */
 enum { FL_N_SLOT = 2 };
@@ -103,11 +103,11 @@ typedef struct fl_remote_class {
      * that was waited for, or that is empty. */
     void (*drop)(fl_remote *x, int slot);
 
-    /* In sync, if dense parameters are updated by ranks: before a push, which
-     * is then given the same. What the rows' gradients of all workers add to
-     * `squares`, the dense gradients' squares, makes the factor of the clip by
-     * global norm, the same for all. */
-    fleet_status (*clip)(fl_remote *x, const fl_push *p, double squares,
+    /* If workers are ranks, and not for servers in async: before a push, which
+     * is then given the same. Squares of gradients of what the remote keeps,
+     * of all workers, are put into `all`, which has all other squares. The
+     * factor of the clip by global norm is made of it, the same for all. */
+    fleet_status (*clip)(fl_remote *x, const fl_push *p, fl_norm_list *all,
                          float *factor);
 
     /* Send an update. */

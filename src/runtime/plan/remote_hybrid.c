@@ -109,29 +109,42 @@ static fleet_status sort_push(fl_remote_hybrid *h, const fl_push *p,
     return FLEET_OK;
 }
 
+static fleet_status share_push(fl_remote_hybrid *h, const fl_push *p,
+                               fl_push *to_servers, fl_push *to_ranks)
+{
+    *to_servers = *to_ranks = *p;
+    FL_TRY(sort_push(h, p, &to_servers->n_table));
+    to_servers->table = h->pushed;
+    to_ranks->table = h->pushed + to_servers->n_table;
+    to_ranks->n_table -= to_servers->n_table;
+    to_ranks->n_param = 0;
+    return FLEET_OK;
+}
+
 static fleet_status hybrid_push(fl_remote *x, const fl_push *p)
 {
     fl_remote_hybrid *h = hybrid_of(x);
-    fl_push to_servers = *p, to_ranks = *p;
+    fl_push to_servers, to_ranks;
 
-    FL_TRY(sort_push(h, p, &to_servers.n_table));
-    to_servers.table = h->pushed;
-    to_ranks.table = h->pushed + to_servers.n_table;
-    to_ranks.n_table -= to_servers.n_table;
-    to_ranks.n_param = 0;
+    FL_TRY(share_push(h, p, &to_servers, &to_ranks));
     FL_TRY(
         count_updates(h, h->servers->methods->push(h->servers, &to_servers)));
     return h->ranks->methods->push(h->ranks, &to_ranks);
 }
 
-/* Of tables that are all the ranks': beside tables of servers it is refused
- * (clip_global_norm.c). */
-static fleet_status hybrid_clip(fl_remote *x, const fl_push *p, double squares,
-                                float *factor)
+/* First among ranks, as all of them take part: if servers have the factor
+ * already, from another rank, they have no squares any more. */
+static fleet_status hybrid_clip(fl_remote *x, const fl_push *p,
+                                fl_norm_list *all, float *factor)
 {
     fl_remote_hybrid *h = hybrid_of(x);
+    fl_push to_servers, to_ranks;
 
-    return h->ranks->methods->clip(h->ranks, p, squares, factor);
+    FL_TRY(share_push(h, p, &to_servers, &to_ranks));
+    FL_TRY(h->ranks->methods->clip(h->ranks, &to_ranks, all, factor));
+    return h->remote.sync
+               ? h->servers->methods->clip(h->servers, &to_servers, all, factor)
+               : FLEET_OK;
 }
 
 static fleet_status hybrid_wait_update(fl_remote *x)

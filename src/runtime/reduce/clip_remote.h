@@ -1,9 +1,15 @@
-/* clip_remote.h - the clip by global norm where rows are remote and dense
- * parameters are not. */
+/* clip_remote.h - the clip by global norm of ranks, where servers or other
+ * ranks keep a part of the parameters. */
 #pragma once
 
 #include "runtime/plan/lower.h"
 
-/* n values with squares of dense gradients, count[i] doubles in the i-th. */
-fleet_status fl_emit_clip_rows(fl_lowering *l, const fl_operand *norm,
-                               const int *count, int n);
+/* Squares of a dense gradient that ranks have summed: a double for each block
+ * of the parameter. */
+typedef struct fl_param_norm {
+    const fl_param *param;
+    int value;
+} fl_param_norm;
+
+fleet_status fl_emit_clip_remote(fl_lowering *l, const fl_param_norm *norm,
+                                 int n);

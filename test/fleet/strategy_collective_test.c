@@ -3,6 +3,7 @@
 #define SUITE strategy_collective
 #include "test.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include <fleet/fleet.h>
@@ -54,6 +55,35 @@ static fleet_optimizer *adam(fleet *f)
     } while (0)
 
 #define SERVER "127.0.0.1:6000"
+
+/* Ranks on GPUs have one communicator, on a stream of its own, and wait for
+ * each of its calls: what asks for something else is told so. */
+TEST(what_nccl_does_not_do_is_refused_with_what_it_does)
+{
+    static const char *const mode[] = {"collective", "hybrid"};
+    char words[3][200];
+
+    for (int i = 0; i < 2; i++) {
+        const char *servers = i ? SERVER : NULL;
+
+        snprintf(words[0], sizeof *words,
+                 "strategy.nccl_comm_num: this version does not have 2 in mode "
+                 "%s, expected 1",
+                 mode[i]);
+        snprintf(words[1], sizeof *words,
+                 "strategy.sync_nccl_allreduce: this version does not have 0 "
+                 "in mode %s, expected 1",
+                 mode[i]);
+        snprintf(words[2], sizeof *words,
+                 "strategy.calc_comm_same_stream: this version does not have 1 "
+                 "in mode %s, expected 0",
+                 mode[i]);
+        STRATEGY(servers, sgd, nccl_comm_num = 2, words[0]);
+        STRATEGY(servers, sgd, sync_nccl_allreduce = 0, words[1]);
+        STRATEGY(servers, sgd, calc_comm_same_stream = 1, words[2]);
+        STRATEGY(servers, sgd, nccl_comm_num = 1, NULL);
+    }
+}
 
 TEST(localsgd_is_for_ranks_without_servers_and_for_two_rules)
 {

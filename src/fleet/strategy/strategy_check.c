@@ -1,6 +1,7 @@
 /* strategy_check.c - a strategy as a whole: what is refused, and its use. */
 #include "fleet/strategy/strategy_check.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "fleet/strategy/strategy_amp.h"
@@ -8,6 +9,8 @@
 #include "fleet/strategy/strategy_fields.h"
 #include "fleet/strategy/strategy_lars_lamb.h"
 #include "fleet/strategy/strategy_report.h"
+
+enum { EXPECTED = 40 }; /* characters */
 
 /* Switches come first: a 2 would be taken for "on" by one check and for a
  * typing error by another. */
@@ -75,17 +78,30 @@ static const char *advice(const fl_strategy_field *f, double got)
            "zeros)"; /* which the caller may not have meant */
 }
 
+/* What is always done, of a field that is fixed. */
+static const char *expected(const fleet_distributed_strategy *s,
+                            const fl_strategy_field *f, fl_job_mode mode,
+                            char text[EXPECTED])
+{
+    text[0] = 0;
+    if (fl_strategy_field_support(s, f, mode) == FL_FIXED)
+        snprintf(text, EXPECTED, ", expected %g", f->standard);
+    return text;
+}
+
 /* With the mode, unless no mode has it. */
 static fleet_status refuse_field(const fleet_distributed_strategy *s,
                                  const fl_strategy_field *f, fl_job_mode mode)
 {
     double got = fl_strategy_field_value(s, f);
     bool by_mode = f->purpose != FL_FOR_LATER;
+    char text[EXPECTED];
 
     return fl_fail(FLEET_EUNSUPPORTED,
-                   "strategy.%s: this version does not have %g%s%s%s", f->name,
-                   got, by_mode ? " in mode " : "",
-                   by_mode ? fl_job_mode_name(mode) : "", advice(f, got));
+                   "strategy.%s: this version does not have %g%s%s%s%s",
+                   f->name, got, by_mode ? " in mode " : "",
+                   by_mode ? fl_job_mode_name(mode) : "",
+                   expected(s, f, mode, text), advice(f, got));
 }
 
 fleet_status fl_strategy_check(const fleet_distributed_strategy *s,

@@ -35,12 +35,9 @@ static const fl_support support[FL_N_PURPOSE][FL_N_JOB_MODE] = {
     [FL_FOR_LOCALSGD] = {FL_NO_EFFECT_COLLECTIVE, FL_NO_EFFECT_COLLECTIVE,
                          FL_NO_EFFECT_COLLECTIVE, FL_ACTIVE, FL_REFUSED,
                          FL_REFUSED},
-    [FL_FOR_SHARDING_STAGE] = {FL_NO_EFFECT_COLLECTIVE, FL_NO_EFFECT_COLLECTIVE,
-                               FL_NO_EFFECT_COLLECTIVE, FL_FIXED, FL_FIXED,
-                               FL_FIXED},
-    [FL_FOR_NCCL] = {FL_NO_EFFECT_COLLECTIVE, FL_NO_EFFECT_COLLECTIVE,
-                     FL_NO_EFFECT_COLLECTIVE, FL_NO_EFFECT_GPU,
-                     FL_NO_EFFECT_GPU, FL_NO_EFFECT_GPU},
+    [FL_FOR_FIXED_RANKS] = {FL_NO_EFFECT_COLLECTIVE, FL_NO_EFFECT_COLLECTIVE,
+                            FL_NO_EFFECT_COLLECTIVE, FL_FIXED, FL_FIXED,
+                            FL_FIXED},
     [FL_FOR_LATER] = EVERY(FL_REFUSED),
 };
 #undef EVERY

@@ -15,18 +15,17 @@ typedef enum fl_strategy_field_type {
 
 /* What a field is for; with the mode, that is what becomes of it. */
 typedef enum fl_purpose {
-    FL_FOR_STEP,           /* how a step is computed */
-    FL_FOR_SCALING,        /* how a loss of float16 is scaled */
-    FL_FOR_PURE_FP16,      /* training in float16 without float */
-    FL_FOR_ASYNC,          /* the choice between the modes of servers */
-    FL_FOR_SERVERS,        /* how workers and servers talk */
-    FL_FOR_ORDER,          /* a fixed order of sums over workers */
-    FL_FOR_RANKS,          /* ranks in place of servers */
-    FL_FOR_ALL_REDUCE,     /* what ranks reduce */
-    FL_FOR_LOCALSGD,       /* means of weights in place of sums of gradients */
-    FL_FOR_SHARDING_STAGE, /* has one value in modes with ranks */
-    FL_FOR_NCCL,           /* how ranks on GPUs reduce */
-    FL_FOR_LATER,          /* not in this version */
+    FL_FOR_STEP,        /* how a step is computed */
+    FL_FOR_SCALING,     /* how a loss of float16 is scaled */
+    FL_FOR_PURE_FP16,   /* training in float16 without float */
+    FL_FOR_ASYNC,       /* the choice between the modes of servers */
+    FL_FOR_SERVERS,     /* how workers and servers talk */
+    FL_FOR_ORDER,       /* a fixed order of sums over workers */
+    FL_FOR_RANKS,       /* ranks in place of servers */
+    FL_FOR_ALL_REDUCE,  /* what ranks reduce */
+    FL_FOR_LOCALSGD,    /* means of weights in place of sums of gradients */
+    FL_FOR_FIXED_RANKS, /* has one value in modes with ranks */
+    FL_FOR_LATER,       /* not in this version */
     FL_N_PURPOSE
 } fl_purpose;
 
@@ -35,7 +34,6 @@ typedef enum fl_support {
     FL_ACTIVE,
     FL_NO_EFFECT_SERVERS,
     FL_NO_EFFECT_COLLECTIVE,
-    FL_NO_EFFECT_GPU,
     FL_NO_EFFECT_FLOAT16,
     FL_NO_EFFECT_PURE_FP16,
     FL_NO_EFFECT_OFF, /* a field that turns it on is 0 */

@@ -23,9 +23,6 @@ static const char *effect_of(const fleet_distributed_strategy *s,
     case FL_NO_EFFECT_COLLECTIVE:
         return mode == FL_LOCAL ? "no effect: one worker"
                                 : "no effect: no collective";
-    case FL_NO_EFFECT_GPU:
-        return "no effect: ranks on GPUs have one communicator, whose calls "
-               "are waited for, and those on CPUs none";
     case FL_NO_EFFECT_FLOAT16:
         return "no effect: for float16, bfloat16 needs no scaling";
     case FL_NO_EFFECT_PURE_FP16:

@@ -128,7 +128,6 @@ TEST(half_precision_survives_there_and_back)
         comm_kit_run_sizes(#part, threads, 1);                                 \
     }
 HEALTHY(reductions)
-HEALTHY(large)
 HEALTHY(moves)
 HEALTHY(messages)
 HEALTHY(works)
@@ -138,6 +137,20 @@ HEALTHY(late)
 HEALTHY(split)
 HEALTHY(refusals)
 HEALTHY(by_groups)
+
+/* 64 MB of each type, of one number of ranks: its chunks take their time. */
+#define LARGE(part)                                                            \
+    TEST_LIMIT(ranks_of_shared_memory_do_##part, 240)                          \
+    {                                                                          \
+        comm_kit_run(comm_kit_part_named(#part), shm, 3);                      \
+    }                                                                          \
+    TEST_LIMIT(ranks_in_threads_do_##part, 240)                                \
+    {                                                                          \
+        comm_kit_run(comm_kit_part_named(#part), threads, 2);                  \
+    }
+LARGE(large)
+LARGE(large_scatter)
+LARGE(large_broadcast)
 
 /* Rank 0's thread looks at its messages in the order of ranks: what comes from
  * rank 2 shows that it has looked at rank 1's, which will never come. */

@@ -32,7 +32,6 @@ static const comm_kit_way apart = {"processes", false, &nccl_place},
         comm_kit_run(comm_kit_part_named(#part), threads, 3);                  \
     }
 HEALTHY(reductions)
-HEALTHY(large)
 HEALTHY(moves)
 HEALTHY(messages)
 HEALTHY(works)
@@ -40,6 +39,17 @@ HEALTHY(forgotten)
 HEALTHY(memory)
 HEALTHY(split)
 HEALTHY(refusals)
+
+/* 64 MB of each type: copied to the GPU and back, they take their time. */
+TEST_LIMIT(ranks_do_large, 240)
+{
+    comm_kit_run(comm_kit_part_named("large"), apart, 2);
+}
+
+TEST_LIMIT(ranks_in_threads_do_large_scatter, 240)
+{
+    comm_kit_run(comm_kit_part_named("large_scatter"), threads, 3);
+}
 
 TEST_LIMIT(ranks_keep_an_order, 240)
 {

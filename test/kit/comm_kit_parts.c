@@ -105,23 +105,82 @@ static void reductions(fl_comm *p)
                                            : sizes[i]);
 }
 
-/* 64 MB of ones and ranks. */
+/* --- 64 MB of each type -------------------------------------------------- */
+
+/* And a little more: what takes up to 64 MB at once takes a second turn.
+ * Numbers that repeat are made and checked once; no chunk is as long as a prime
+ * number of them, so that one in the place of another is seen. */
+enum { LARGE = (64 << 20) / TEST_SLOWNESS + 8168, PERIOD = 4093 };
+
+typedef struct repeated {
+    fl_wire_type type;
+    double tolerance;
+    char one[PERIOD * MOST_ELEMENT];
+    char want[2 * PERIOD * MOST_ELEMENT]; /* from any place on */
+} repeated;
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static repeated *repeat(fl_comm *p, fl_wire_type type, char *x, int64_t bytes)
+{
+    int64_t period = PERIOD * element[type];
+    repeated *r = malloc(sizeof *r);
+
+    r->type = type;
+    r->tolerance = tolerance(p, FL_ALL_SUM, type);
+    comm_kit_fill(r->one, type, p->rank, PERIOD);
+    comm_kit_want(r->want, FL_ALL_SUM, type, p->size, 0, PERIOD);
+    memcpy(r->want + period, r->want, (size_t)period);
+    for (int64_t at = 0; at < bytes; at += period)
+        memcpy(x + at, r->one, (size_t)least(period, bytes - at));
+    return r;
+}
+
+/* x begins with element `first`. */
+static void check_repeated(const repeated *r, const char *x, int64_t first,
+                           int64_t bytes)
+{
+    int64_t size = element[r->type], period = PERIOD * size;
+    const char *want = r->want + first % PERIOD * size;
+
+    for (int64_t at = 0; at < bytes; at += period) {
+        int64_t n = least(period, bytes - at);
+
+        if (memcmp(x + at, want, (size_t)n) != 0)
+            comm_kit_check(x + at, want, r->type, n / size, r->tolerance);
+    }
+}
+
 static void large(fl_comm *p)
 {
-    int64_t n = (16 << 20) / TEST_SLOWNESS;
-    float *x = malloc((size_t)n * sizeof *x);
-    float all = 0;
+    char *x = malloc(LARGE);
 
-    for (int64_t i = 0; i < n; i++)
-        x[i] = (float)(p->rank + 1) + (float)(i % 1000);
-    for (int r = 0; r < p->size; r++)
-        all += (float)(r + 1);
-    CHECK_OK(p->methods->all_reduce(p, FL_ALL_SUM, FL_WIRE_F32, x, x, n, NULL));
-    for (int64_t i = 0; i < n; i++)
-        if (x[i] != all + (float)p->size * (float)(i % 1000))
-            test_fail(__FILE__, __LINE__, "element %lld is %g", (long long)i,
-                      (double)x[i]);
+    for (fl_wire_type type = 0; type < FL_N_WIRE; type++) {
+        repeated *r = repeat(p, type, x, LARGE);
+        int64_t n = LARGE / element[type];
+
+        CHECK_OK(p->methods->all_reduce(p, FL_ALL_SUM, type, x, x, n, NULL));
+        check_repeated(r, x, 0, LARGE);
+        free(r);
+    }
     free(x);
+}
+
+static void large_scatter(fl_comm *p)
+{
+    char *x = malloc(LARGE), *y = malloc(LARGE);
+    int64_t each = LARGE / element[FL_WIRE_F32] / p->size;
+    repeated *r = repeat(p, FL_WIRE_F32, x, LARGE);
+
+    CHECK_OK(p->methods->reduce_scatter(p, FL_ALL_SUM, FL_WIRE_F32, x, y, each,
+                                        NULL));
+    check_repeated(r, y, p->rank * each, each * element[FL_WIRE_F32]);
+    free(x);
+    free(y);
+    free(r);
 }
 
 /* --- moving -------------------------------------------------------------- */
@@ -252,6 +311,12 @@ static void ping(fl_comm *p, int64_t n)
         free(y);
     }
     free(x);
+}
+
+/* More than MPI is given at once. */
+static void large_broadcast(fl_comm *p)
+{
+    broadcast(p, LARGE + 5, p->size - 1, false);
 }
 
 static void messages(fl_comm *p)
@@ -460,6 +525,8 @@ static void refusals(fl_comm *p)
 const comm_kit_part comm_kit_healthy[] = {
     {.name = "reductions", .run = reductions},
     {.name = "large", .run = large},
+    {.name = "large_scatter", .run = large_scatter},
+    {.name = "large_broadcast", .run = large_broadcast},
     {.name = "moves", .run = moves},
     {.name = "messages", .run = messages},
     {.name = "works", .run = works},

@@ -30,8 +30,13 @@
  * strategy.lars and strategy.lamb give each dense parameter's Momentum or Adam
  * a rate of its own: see docs/strategy.md.
  *
- * A row of a table is updated only by steps that touched it, with its own t:
- * what Fleet calls lazy mode.
+ * A row of a table is updated only by steps that touched it: what Fleet calls
+ * lazy mode. Its t is that of the update, as for parameters (PyTorch's
+ * SparseAdam, Paddle's lazy_mode): 1, 2, ... for all that is trained together;
+ * in async the updates that the part of a server that keeps the row has made. A
+ * skipped update has no number. With row_steps a row has a t of its own, the
+ * number of its own updates (Paddle's servers). Rows that are rare then learn
+ * more slowly: their corrections stay large where the second moment is divided.
  *
  * Ownership: optimizers belong to the handle and die with it. Threads: one at a
  * time per handle.
@@ -61,6 +66,7 @@ typedef struct fleet_adam_options {
     float beta1;   /* 0: 0.9 */
     float beta2;   /* 0: 0.999 */
     float epsilon; /* 0: 1e-8 */
+    int row_steps; /* nonzero: t of a row is the number of its own updates */
 } fleet_adam_options;
 
 typedef struct fleet_ftrl_options {

@@ -33,7 +33,8 @@ fleet_optimizer *fleet_adam(fleet *f, float learning_rate,
                             const fleet_adam_options *options)
 {
     return MAKE(f, ADAM, learning_rate, options, NUMBER(ADAM, beta1),
-                NUMBER(ADAM, beta2), NUMBER(ADAM, epsilon));
+                NUMBER(ADAM, beta2), NUMBER(ADAM, epsilon),
+                NUMBER(ADAM, row_steps));
 }
 
 fleet_optimizer *fleet_ftrl(fleet *f, float learning_rate,

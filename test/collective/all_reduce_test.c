@@ -363,13 +363,13 @@ TEST(nothing_leaves_of_a_batch_whose_loss_is_not_finite)
 
 TEST(tables_shared_out_over_ranks_are_those_of_one_process)
 {
-    for (int i = 0; i < FL_N_RULE; i++)
+    for (int i = 0; kit_rule_name(i); i++)
         for (int ranks = 1; ranks <= 4; ranks++) {
-            lesson s = {.kind = KIT_CTR,
-                        .how = {.optimizer = fl_rule_of((fl_rule_kind)i)->name,
-                                .l2_decay = 0.001f},
-                        .batches = 7,
-                        .last = 29};
+            lesson s = {
+                .kind = KIT_CTR,
+                .how = {.optimizer = kit_rule_name(i), .l2_decay = 0.001f},
+                .batches = 7,
+                .last = 29};
 
             check_equal_to_one(&s, ranks);
         }

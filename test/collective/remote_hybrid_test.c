@@ -11,7 +11,6 @@
 
 #include "collective/sharded/sharded_table.h"
 #include "fleet/servers.h"
-#include "runtime/optim/rule.h"
 #include "runtime/plan/remote_hybrid.h"
 #include "runtime/exec/prefetch.h"
 #include "runtime/store/store_hash.h"
@@ -158,11 +157,10 @@ static void check_equal_to_one(lesson *l)
 
 TEST(both_together_are_one_process)
 {
-    for (int i = 0; i < FL_N_RULE; i++)
+    for (int i = 0; kit_rule_name(i); i++)
         for (int merge = 1; merge <= 3; merge += 2)
             check_equal_to_one(&(lesson){
-                .how = {.optimizer = fl_rule_of((fl_rule_kind)i)->name,
-                        .merge = merge}});
+                .how = {.optimizer = kit_rule_name(i), .merge = merge}});
 }
 
 TEST(a_single_worker_of_async_is_too)

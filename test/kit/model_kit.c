@@ -43,7 +43,7 @@ static fleet_optimizer *optimizer_of(fleet *f, const char *name)
 {
     if (strcmp(name, "explode") == 0)
         return fleet_sgd(f, 1e30f);
-    return kit_rule(f, name, strcmp(name, "adam") == 0 ? 0.01f : 0.05f);
+    return kit_rule(f, name, strncmp(name, "adam", 4) == 0 ? 0.01f : 0.05f);
 }
 
 static fleet_optimizer *trained_by(fleet *f, const scene_training *how)

@@ -129,12 +129,21 @@ fleet_optimizer *kit_rule(fleet *f, const char *name, float rate)
 {
     int kind = 0;
 
+    if (strcmp(name, KIT_ROW_ADAM) == 0)
+        return fleet_adam(f, rate, &(fleet_adam_options){.row_steps = 1});
     while (kind < FL_N_RULE &&
            strcmp(fl_rule_of((fl_rule_kind)kind)->name, name) != 0)
         kind++;
     CHECK(kind < FL_N_RULE);
     return fl_handle_optimizer(f, (fl_rule_kind)kind, rate,
                                (float[FL_MAX_NUMBER]){0});
+}
+
+const char *kit_rule_name(int i)
+{
+    return i < FL_N_RULE    ? fl_rule_of((fl_rule_kind)i)->name
+           : i == FL_N_RULE ? KIT_ROW_ADAM
+                            : NULL;
 }
 
 static void set_layers(fleet_distributed_strategy *s, const kit_options *o)

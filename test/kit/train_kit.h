@@ -84,8 +84,13 @@ void kit_close(kit_model *m);
 fleet *kit_handle(const kit_options *options);
 fleet_optimizer *kit_optimizer(fleet *f, const kit_options *options);
 
-/* The optimizer of a rule by its name in rules.def, with default numbers. */
+/* The optimizer of a rule by its name in rules.def, with default numbers, or
+ * Adam whose rows have steps of their own. */
+#define KIT_ROW_ADAM "adam row_steps"
 fleet_optimizer *kit_rule(fleet *f, const char *name, float rate);
+
+/* All of these names, from 0 on; NULL: there are no more. */
+const char *kit_rule_name(int i);
 
 /* Where the options say that a program, and what is built next, is. */
 void kit_place(fleet_program *p, const kit_options *options);

@@ -4,6 +4,7 @@
 #define SUITE ps_inproc
 #include "ps_kit.h"
 #include "test.h"
+#include "train_kit.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -79,7 +80,8 @@ TEST(every_optimizer_and_everything_that_changes_gradients)
         {.optimizer = "sgd", .clip = 0.3f},
         {.optimizer = "momentum", .l2_decay = 0.01f},
         {.optimizer = "adagrad", .decay = true},
-        {.optimizer = "adam", .clip = 0.1f, .l2_decay = 0.01f, .decay = true}};
+        {.optimizer = "adam", .clip = 0.1f, .l2_decay = 0.01f, .decay = true},
+        {.optimizer = KIT_ROW_ADAM, .l2_decay = 0.01f}};
     ps_job j = {.servers = 2,
                 .workers = 2,
                 .lanes = 2,

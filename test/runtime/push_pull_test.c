@@ -46,12 +46,9 @@ static void check_same(kit_kind kind, const kit_options *o)
 
 TEST(one_worker_trains_as_one_process_does)
 {
-    static const char *const optimizers[] = {"sgd", "momentum", "adagrad",
-                                             "adam"};
-
-    for (int i = 0; i < 4; i++) {
-        check_same(KIT_MLP, &(kit_options){.optimizer = optimizers[i]});
-        check_same(KIT_CTR, &(kit_options){.optimizer = optimizers[i],
+    for (int i = 0; kit_rule_name(i); i++) {
+        check_same(KIT_MLP, &(kit_options){.optimizer = kit_rule_name(i)});
+        check_same(KIT_CTR, &(kit_options){.optimizer = kit_rule_name(i),
                                            .threads = 2,
                                            .l2_decay = 0.01f});
     }

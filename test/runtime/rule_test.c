@@ -30,15 +30,16 @@ static fleet *handle(void)
     return f;
 }
 
-/* Every rule once, and momentum both ways. Epsilons are large enough to be seen
- * where they stand. */
-enum { N_RULE = 6 };
+/* Every rule once, momentum and adam both ways. Epsilons are large enough to be
+ * seen where they stand. */
+enum { N_RULE = 7 };
 
 static fleet_optimizer *rule(fleet *f, int i)
 {
     static const fleet_momentum_options nesterov = {0.8f, 1};
     static const fleet_adagrad_options adagrad = {1e-2f, 0.1f};
-    static const fleet_adam_options adam = {0.8f, 0.95f, 1e-3f};
+    static const fleet_adam_options adam = {0.8f, 0.95f, 1e-3f, 0};
+    static const fleet_adam_options row_adam = {0.8f, 0.95f, 1e-3f, 1};
     static const fleet_ftrl_options ftrl = {0.5f, 0.3f, 0.1f};
 
     switch (i) {
@@ -52,6 +53,8 @@ static fleet_optimizer *rule(fleet *f, int i)
         return fleet_adagrad(f, 0.1f, &adagrad);
     case 4:
         return fleet_adam(f, 0.01f, &adam);
+    case 5:
+        return fleet_adam(f, 0.01f, &row_adam);
     default:
         return fleet_ftrl(f, 0.1f, &ftrl);
     }
@@ -318,7 +321,7 @@ static void step_dense(const fleet_optimizer *o, const fl_simd *simd,
 
     r->head.step++;
     r->head.changed_at = u->version;
-    if (o->kind == FL_RULE_ADAM) {
+    if (fl_optimizer_has_row_steps(o)) {
         own.correct_a = o->correct_a[r->head.step];
         own.correct_b = o->correct_b[r->head.step];
     }
@@ -344,7 +347,7 @@ static void check_rows(const fleet_optimizer *o, const fl_simd *simd, int dim)
 
         gradient(g, t);
         for (int r = 0; r < ROWS; r++) {
-            if (t % (1 + r % 4)) /* rows count their own steps */
+            if (t % (1 + r % 4)) /* rows have steps of their own */
                 continue;
             w[n] = got[r].w;
             gradients[n++] = g + r % (N - dim + 1);
@@ -357,7 +360,7 @@ static void check_rows(const fleet_optimizer *o, const fl_simd *simd, int dim)
     CHECK(got[0].head.changed_at == 20);
 }
 
-TEST(rows_are_updated_as_dense_weights_are_each_with_its_own_step)
+TEST(rows_are_updated_as_dense_weights_are)
 {
     fleet *f = handle();
 
@@ -401,7 +404,8 @@ TEST(adams_bias_corrections_are_those_of_the_paper)
 TEST(a_row_that_was_updated_very_often_has_no_correction_left)
 {
     fleet *f = handle();
-    const fleet_optimizer *o = fleet_adam(f, 0.01f, NULL);
+    const fleet_optimizer *o =
+        fleet_adam(f, 0.01f, &(fleet_adam_options){.row_steps = 1});
     fl_update u;
     row a = {.w = {1}}, b = {.w = {1}};
     const float g = 0.5f, *gradients[] = {&g};

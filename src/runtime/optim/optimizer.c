@@ -106,6 +106,11 @@ static float learning_rate(const fleet_optimizer *o, int64_t done)
     }
 }
 
+bool fl_optimizer_has_row_steps(const fleet_optimizer *o)
+{
+    return o->kind == FL_RULE_ADAM && FL_NUMBER_OF(o, ADAM, row_steps) != 0;
+}
+
 void fl_optimizer_update(const fleet_optimizer *o, int64_t done, int batches,
                          fl_update *u)
 {
@@ -119,12 +124,14 @@ void fl_optimizer_update(const fleet_optimizer *o, int64_t done, int batches,
         .decay = o->l2_decay,
         .correct_a = o->n_correct ? o->correct_a[t] : 1.0f,
         .correct_b = o->n_correct ? o->correct_b[t] : 1.0f,
-        .correct_a_at = o->correct_a,
-        .correct_b_at = o->correct_b,
-        .n_correct = o->n_correct,
         .version = (uint32_t)(done + 1),
     };
     memcpy(u->number, o->number, sizeof u->number);
+    if (fl_optimizer_has_row_steps(o)) {
+        u->correct_a_at = o->correct_a;
+        u->correct_b_at = o->correct_b;
+        u->n_correct = o->n_correct;
+    }
 }
 
 fl_update_rates fl_update_rates_of(const fleet_param_attr *a)

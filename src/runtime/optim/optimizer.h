@@ -49,6 +49,9 @@ void fl_optimizer_destroy(fleet_optimizer *o);
 void fl_optimizer_update(const fleet_optimizer *o, int64_t done, int batches,
                          fl_update *u);
 
+/* Do the bias corrections of a row follow the row's own steps? */
+bool fl_optimizer_has_row_steps(const fleet_optimizer *o);
+
 /* What a parameter or table with these attributes changes of that, and the
  * scalars with its changes. */
 fl_update_rates fl_update_rates_of(const fleet_param_attr *attr);

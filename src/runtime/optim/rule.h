@@ -45,8 +45,9 @@ typedef struct fl_update {
     float apart; /* LAMB's decay, beside the moments */
     float number[FL_MAX_NUMBER]; /* the rule's own, see FL_NUMBER_OF */
 
-    /* Adam's bias corrections 1 / (1 - beta^t): of a dense update, and by t for
-     * rows, which count their own; entry n_correct - 1 is where both are 1. */
+    /* Adam's bias corrections 1 / (1 - beta^t): of the update, and by t for
+     * rows whose own steps are t (row_steps; else n_correct is 0); entry
+     * n_correct - 1 is where both are 1. */
     float correct_a, correct_b;
     const float *correct_a_at, *correct_b_at;
     uint32_t n_correct;

@@ -266,7 +266,7 @@ static fleet_status find_corrections(fl_compiled *c)
     float *of[2] = {o->correct_a, o->correct_b};
     fl_mirror *m;
 
-    for (int i = 0; o->n_correct > 0 && i < 2; i++) {
+    for (int i = 0; fl_optimizer_has_row_steps(o) && i < 2; i++) {
         FL_TRY(fl_mirror_make(store, c->gpu->gpu, of[i],
                               o->n_correct * sizeof(float), &m));
         FL_TRY(fl_mirror_use(store, of[i], true, false));

@@ -51,7 +51,7 @@ struct fl_gpu_plan {
     int loss;          /* value on the GPU, -1: none */
     bool graphs; /* an iteration's work is gathered, see command_graph.h */
     fl_prepared *prepared, *now;
-    void *correct[2]; /* the optimizer's corrections by row step; NULL: none */
+    void *correct[2]; /* the corrections by row_steps; NULL: none */
 
     /* of the iteration under way */
     int slot;

@@ -100,6 +100,24 @@ static fleet_status read_statistics(fleet *f, const fl_saved *save,
     return FLEET_OK;
 }
 
+/* Adam's rows go on with another count than they were trained with. */
+static void note_row_steps(fleet *f, const fl_saved *s)
+{
+    const fleet_optimizer *o = f->store->optimizer;
+
+    if (!fleet_is_first_worker(f) || !o || o->kind != FL_RULE_ADAM ||
+        f->store->tables.n == 0 ||
+        s->row_steps == fl_optimizer_has_row_steps(o))
+        return;
+    FL_WARN(&f->context.log,
+            "load: %s: adam: row_steps is %s in the save, %s in this program: "
+            "the bias corrections of its rows now follow %s",
+            s->folder.path, s->row_steps ? "true" : "false",
+            s->row_steps ? "false" : "true",
+            s->row_steps ? "the number of the update"
+                         : "the number of the row's own updates");
+}
+
 static fleet_status load_save(void *arg, fl_saved *s)
 {
     fl_statistics statistics = {0};
@@ -111,6 +129,7 @@ static fleet_status load_save(void *arg, fl_saved *s)
     FL_GOTO(done, read_statistics(f, s, &statistics));
     f->loads = true;
     FL_GOTO(done, fl_saved_apply(s, f->store, NULL, &own));
+    note_row_steps(f, s);
     for (fleet_dataset *d = f->datasets; statistics.n > 0 && d; d = d->next)
         if (fl_dataset_standardizes(d))
             FL_GOTO(done, fl_dataset_set_statistics(d, &statistics));

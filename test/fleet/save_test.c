@@ -4,6 +4,7 @@
 #define SUITE save
 #include "model_kit.h"
 #include "test.h"
+#include "train_kit.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -21,7 +22,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/memory.h"
-#include "runtime/optim/rule.h"
+#include "base/text.h"
 
 static void goes_on_alike(const char *optimizer)
 {
@@ -51,8 +52,8 @@ static void goes_on_alike(const char *optimizer)
 
 TEST_LIMIT(a_loaded_model_goes_on_alike_with_each_optimizer, 120)
 {
-    for (int i = 0; i < FL_N_RULE; i++)
-        goes_on_alike(fl_rule_of((fl_rule_kind)i)->name);
+    for (int i = 0; kit_rule_name(i); i++)
+        goes_on_alike(kit_rule_name(i));
 }
 
 TEST(a_save_of_an_untrained_model_loads)
@@ -301,6 +302,57 @@ TEST(a_block_that_stands_in_place_of_another_is_found)
                 "block 0 of \"w\" stands twice");
     fl_free(part);
     fleet_destroy(f);
+}
+
+static void keep_lines(void *user, fleet_log_level level, const char *line)
+{
+    fl_text *all = user;
+
+    if (level >= FLEET_LOG_WARNING)
+        fl_text_add(all, "%s\n", line);
+}
+
+/* What is saved is loaded for that optimizer: which warning comes? */
+static void check_load_line(const char *optimizer, const char *words)
+{
+    fl_text lines = {0};
+    fleet_options o = {.log = keep_lines, .log_user = &lines};
+    scene s;
+
+    scene_open(&s, &o, optimizer);
+    CHECK_OK(fleet_load_model(s.f, test_path("saved")));
+    CHECK_CONTAINS(fl_text_chars(&lines), words ? words : "");
+    CHECK(words || !*fl_text_chars(&lines));
+    scene_close(&s);
+    fl_text_done(&lines);
+}
+
+/* Saves of before 0.1.0 do not say it. */
+TEST(a_load_says_that_adams_rows_count_other_steps_than_before)
+{
+    static const char *const to_update =
+        "adam: row_steps is true in the save, false in this program: the bias "
+        "corrections of its rows now follow the number of the update";
+    static const char *const to_row =
+        "adam: row_steps is false in the save, true in this program: the bias "
+        "corrections of its rows now follow the number of the row's own "
+        "updates";
+    scene a;
+
+    scene_saved(&a, "adam");
+    check_load_line("adam", NULL);
+    check_load_line(KIT_ROW_ADAM, to_row);
+    forge("\"row_steps\":\tfalse,", "");
+    check_load_line("adam", to_update);
+    check_load_line(KIT_ROW_ADAM, NULL);
+    scene_close(&a);
+    scene_saved(&a, KIT_ROW_ADAM);
+    check_load_line("adam", to_update);
+    check_load_line(KIT_ROW_ADAM, NULL);
+    scene_close(&a);
+    scene_saved(&a, "sgd");
+    check_load_line("sgd", NULL);
+    scene_close(&a);
 }
 
 /* What a manifest promises is not allocated. */

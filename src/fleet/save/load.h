@@ -22,6 +22,7 @@ typedef struct fl_saved {
     uint64_t seed;
     int64_t updates;
     fl_scaling scaling; /* scale 0: none */
+    bool row_steps;     /* of Adam's rows: see fl_optimizer_has_row_steps() */
     fl_saved_item *param, *table;
     int n_param, n_table;
     fl_map params, tables; /* the items by name */

@@ -139,6 +139,15 @@ static fleet_status read_scaling(const fl_at *root, fl_scaling *scaling)
     return FLEET_OK;
 }
 
+/* Saves that do not say so are from before 0.1.0: rows counted their own. */
+static fleet_status read_row_steps(const fl_at *root, bool *row_steps)
+{
+    fl_at at = fl_at_key(root, "row_steps");
+
+    *row_steps = true;
+    return fl_at_bool(&at, row_steps);
+}
+
 static fleet_status read_manifest(fl_saved *s, const char *what)
 {
     fl_at root = fl_at_root(s->manifest), seed = fl_at_key(&root, "seed");
@@ -160,6 +169,7 @@ static fleet_status read_manifest(fl_saved *s, const char *what)
     FL_TRY(fl_manifest_hex(&seed, &s->seed));
     FL_TRY(fl_manifest_int(&root, "updates", 0, (int64_t)1 << 53, &s->updates));
     FL_TRY(read_scaling(&root, &s->scaling));
+    FL_TRY(read_row_steps(&root, &s->row_steps));
     FL_TRY(read_items(&params, read_param, &s->param, &s->n_param, &s->params));
     return read_items(&tables, read_table, &s->table, &s->n_table, &s->tables);
 }

@@ -229,6 +229,17 @@ static fleet_status put_scaling(const fl_save *s, fl_json *m)
     return fl_json_put(entry, "bad", fl_json_int(now->bad));
 }
 
+/* Do Adam's rows have steps of their own? */
+static fleet_status put_row_steps(const fl_save *s, fl_json *m)
+{
+    const fleet_optimizer *o = s->store->optimizer;
+
+    if (!s->states || !o || o->kind != FL_RULE_ADAM)
+        return FLEET_OK;
+    return fl_json_put(m, "row_steps",
+                       fl_json_bool(fl_optimizer_has_row_steps(o)));
+}
+
 static fleet_status describe_save(const fl_save *s, fl_json *m,
                                   fl_json *part_list)
 {
@@ -245,6 +256,7 @@ static fleet_status describe_save(const fl_save *s, fl_json *m,
         m, "updates",
         fl_json_int(s->elsewhere ? s->elsewhere->updates : s->store->updates)));
     FL_TRY(put_scaling(s, m));
+    FL_TRY(put_row_steps(s, m));
     FL_TRY(fl_json_put_array(m, "params", &params));
     for (int i = 0; i < s->n_param; i++)
         FL_TRY(put_param(s, params, s->param[i]));

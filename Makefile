@@ -333,6 +333,8 @@ test-long: setup
 	@test/mutants
 	@FLEET_RUNS=200 $(MAKE) --no-print-directory \
 	    suite TEST_ARGS='--filter ps_runs/*'
+	@FLEET_SEEDS=3 $(MAKE) --no-print-directory \
+	    suite TEST_ARGS='--filter rank_jobs/fashion*'
 	@FLEET_SIM_SEEDS=$${FLEET_SIM_SEEDS:-100} $(MAKE) --no-print-directory \
 	    suite TEST_ARGS='--filter sim/*'
 	@$(MAKE) --no-print-directory valgrind TEST_ARGS='--filter "@(ps_*|socket*|handshake|client|lane*|aggregate)/*"'

@@ -101,6 +101,40 @@ const char *job_with(const char *config, const char *key, const char *text)
     return test_keep(all);
 }
 
+const char *job_seeded(const char *config, int seed)
+{
+    char all[9000];
+
+    snprintf(all, sizeof all, "{\"seed\": %d, %s", seed, config + 1);
+    return test_keep(all);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+void job_median_at_least(const char *flags, const char *config, const char *key,
+                         double want)
+{
+    enum { MOST = 9 };
+    const char *same = test_keep(config), *seeds = getenv("FLEET_SEEDS");
+    int n = seeds ? atoi(seeds) : 1;
+    double got[MOST];
+
+    CHECK(n >= 1 && n <= MOST);
+    for (int seed = 0; seed < n; seed++)
+        got[seed] = value(job_train(flags, job_seeded(same, seed)), key);
+    qsort(got, (size_t)n, sizeof *got, by_size);
+    if (test_fraction() == 1 && !(got[n / 2] >= want))
+        test_fail(__FILE__, __LINE__,
+                  "the median of %d is %.4f, from %.4f to %.4f, not %.4f or "
+                  "more: %s",
+                  n, got[n / 2], got[0], got[n - 1], want, key);
+}
+
 /* --- kills ---------------------------------------------------------------- */
 
 void job_use_gpus(int n)
@@ -231,6 +265,11 @@ static const char *idx_of(const char *name)
 
 const char *job_fashion(const char *strategy)
 {
+    return job_fashion_of(strategy, 6);
+}
+
+const char *job_fashion_of(const char *strategy, int epochs)
+{
     static char text[9000];
 
     if (test_fraction() > 1)
@@ -238,10 +277,10 @@ const char *job_fashion(const char *strategy)
     snprintf(text, sizeof text,
              "{\"model\": {\"type\": \"mlp\", \"hidden\": [128, 64]}, "
              "\"optimizer\": {\"type\": \"adam\", \"learning_rate\": 0.001}, "
-             "\"epochs\": 6, \"strategy\": {%s}, \"dataset\": "
+             "\"epochs\": %d, \"strategy\": {%s}, \"dataset\": "
              "{\"format\": \"idx\", \"train\": [\"%s\", \"%s\"], \"test\": "
              "[\"%s\", \"%s\"], \"batch_size\": 64, \"shuffle\": 60000}}",
-             strategy, idx_of("train-images-idx3-ubyte"),
+             epochs, strategy, idx_of("train-images-idx3-ubyte"),
              idx_of("train-labels-idx1-ubyte"),
              idx_of("t10k-images-idx3-ubyte"),
              idx_of("t10k-labels-idx1-ubyte"));

@@ -7,6 +7,7 @@
  * the data is not there. */
 const char *job_adult(const char *strategy);
 const char *job_fashion(const char *strategy);
+const char *job_fashion_of(const char *strategy, int epochs);
 
 /* The same of Adult, with the inside of the model's "ps": who keeps what. */
 const char *job_adult_kept(const char *strategy, const char *ps);
@@ -23,6 +24,9 @@ const char *job_hash(const char *line);
 /* The configuration with another key, a text. */
 const char *job_with(const char *config, const char *key, const char *text);
 
+/* The configuration with another seed. */
+const char *job_seeded(const char *config, int seed);
+
 /* A process of a job of 2 ranks, beside servers or not, is killed once it
  * trains: the job ends, and who is left names the victim. */
 void job_kill_rank(const char *flags, const char *config);
@@ -30,6 +34,11 @@ void job_kill_server(const char *flags, const char *config);
 
 /* A number of it, unless a fraction of the data had to do. */
 void job_at_least(const char *line, const char *key, double want);
+
+/* The same of the median of jobs with the seeds 0, 1, ... up to FLEET_SEEDS of
+ * them, by default one. */
+void job_median_at_least(const char *flags, const char *config, const char *key,
+                         double want);
 
 /* More than it, also with a tenth of the data. */
 void job_above(const char *line, const char *key, double want);

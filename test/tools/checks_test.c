@@ -1,6 +1,6 @@
-/* checks_test.c - the checks of the tree (tools/names, sizes, comments, layers)
- * find what they are for: each is given a small tree with one planted breach,
- * and the same tree without it. */
+/* checks_test.c - the checks of the tree (tools/names, sizes, comments, layers,
+ * bench/paddle_rows --check) find what they are for: each is given a small tree
+ * with one planted breach, and the same tree without it. */
 #define _GNU_SOURCE
 #define SUITE checks
 #include "test.h"
@@ -317,6 +317,50 @@ TEST(a_comment_that_names_nothing_is_found)
     check_finds("comments", ".", "\"so large\" names nothing");
     plant("src/base/a.c", HEAD("a.c") "/* Whom it waits for. */\n");
     check_finds("comments", ".", "\"Whom\" names nothing");
+}
+
+/* --- README's rows beside Paddle Fleet ------------------------------------ */
+
+/* README as it stands, its `row` put in place of the line that begins so. */
+static void plant_readme(const char *line, const char *row)
+{
+    const char *root = getenv("FLEET_SOURCE");
+    char command[2 * PATH_MAX + 200];
+
+    if (!root)
+        test_skip("set FLEET_SOURCE to the source folder");
+    snprintf(command, sizeof command,
+             "sed 's/^| %s.*$/%s/' '%s/README.md' >'%s/README.md'", line, row,
+             root, test_folder());
+    CHECK_INT(system(command), 0);
+}
+
+#define ROWS_SCRIPT "../bench/paddle_rows"
+#define PADDLE_ROWS ROWS_SCRIPT, "--check README.md"
+
+TEST(a_row_beside_paddle_without_a_script_is_found)
+{
+    plant_readme("", "&");
+    check_passes(PADDLE_ROWS);
+    plant_readme("port in use", "&\\n| clocks | stop | run |");
+    check_finds(PADDLE_ROWS, "has no row for 'clocks'");
+}
+
+TEST(a_row_beside_paddle_that_readme_lacks_is_found)
+{
+    plant_readme("port in use", "");
+    check_finds(PADDLE_ROWS, "README.md:1: no row 'port in use'");
+}
+
+TEST(a_row_without_paddle_says_so)
+{
+    char output[OUTPUT];
+
+    setenv("FLEET_BENCH_VENVS", test_folder(), 1);
+    CHECK_INT(run_check(ROWS_SCRIPT, "port no-server", output), 0);
+    CHECK_CONTAINS(output, "{\"row\": \"no-server\", \"paddle\": null, "
+                           "\"absent\": ");
+    CHECK_CONTAINS(output, "\"row\": \"port\"");
 }
 
 /* --- layers -------------------------------------------------------------- */

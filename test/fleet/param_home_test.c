@@ -203,24 +203,6 @@ TEST(one_process_keeps_all_and_says_so)
     fleet_destroy(f);
 }
 
-TEST(a_clip_by_global_norm_is_refused_beside_servers)
-{
-    fleet *f = open_job(SERVER, 2, 1);
-    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
-    fleet_optimizer *o = fleet_sgd(f, 0.1f);
-    fleet_program *p = fleet_program_create(f);
-    fleet_model m;
-
-    s.is_collective = 1;
-    fleet_mlp(p, &(fleet_mlp_options){.dim = 4, .classes = 2}, &m);
-    CHECK_OK(fleet_param_set_ps(p, "tower_0.w", FLEET_PS_SERVERS));
-    CHECK_OK(fleet_optimizer_set_global_norm_clip(o, 1));
-    CHECK_OK(fleet_minimize(fleet_distributed_optimizer(f, o, &s), m.loss));
-    CHECK(!fleet_program_dump(p, FLEET_DUMP_PLAN, 4));
-    CHECK_CONTAINS(fleet_last_error(), "clip by global norm");
-    fleet_destroy(f);
-}
-
 /* --- plans ---------------------------------------------------------------- */
 
 static void keep(const kit_model *m, const char *name, fleet_ps ps)
@@ -230,7 +212,7 @@ static void keep(const kit_model *m, const char *name, fleet_ps ps)
 
 /* Beside servers: the first layer's weights are theirs, and a table the
  * ranks'. */
-TEST(a_plan_of_both_is_as_listed)
+static void check_plan(const kit_options *how, const char *golden)
 {
     fake_server s;
     fake_worker w;
@@ -238,7 +220,7 @@ TEST(a_plan_of_both_is_as_listed)
     kit_model m;
     char *text;
 
-    kit_build(&m, KIT_CTR, &(kit_options){.merge = 2});
+    kit_build(&m, KIT_CTR, how);
     keep(&m, "tower_0.w", FLEET_PS_SERVERS);
     keep(&m, "second", FLEET_PS_RANKS);
     fake_server_open(&s, m.p, 1, true);
@@ -247,7 +229,7 @@ TEST(a_plan_of_both_is_as_listed)
     m.f->store->agree = &g.rank[0].rounds;
     m.f->store->dense_local = true;
     text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
-    golden_check("wide_deep_hybrid_merge.txt", text);
+    golden_check(golden, text);
     fleet_free(text);
     m.f->store->agree = NULL;
     m.f->store->dense_local = false;
@@ -255,6 +237,12 @@ TEST(a_plan_of_both_is_as_listed)
     fake_worker_close(&w);
     fake_server_close(&s);
     kit_close(&m);
+}
+
+TEST(a_plan_of_both_is_as_listed)
+{
+    check_plan(&(kit_options){.merge = 2}, "wide_deep_hybrid_merge.txt");
+    check_plan(&(kit_options){.clip = 1}, "wide_deep_hybrid_clip.txt");
 }
 
 /* --- configurations ------------------------------------------------------- */

@@ -335,6 +335,8 @@ test-long: setup
 	    suite TEST_ARGS='--filter ps_runs/*'
 	@FLEET_SEEDS=3 $(MAKE) --no-print-directory \
 	    suite TEST_ARGS='--filter rank_jobs/fashion*'
+	@FLEET_MEMORY_STEP_KB=1000 $(MAKE) --no-print-directory \
+	    suite TEST_ARGS='--filter memory_limit/*'
 	@FLEET_SIM_SEEDS=$${FLEET_SIM_SEEDS:-100} $(MAKE) --no-print-directory \
 	    suite TEST_ARGS='--filter sim/*'
 	@$(MAKE) --no-print-directory valgrind TEST_ARGS='--filter "@(ps_*|socket*|handshake|client|lane*|aggregate)/*"'

@@ -26,6 +26,44 @@ int64_t fl_memory_count(void)
     return atomic_load(&made);
 }
 
+/* A small block comes from where other libraries' small blocks come from; what
+ * can be mapped is had by malloc(), too. A thread's first block may map 64 MB,
+ * so it comes before the look at what is left. */
+static bool is_spare(size_t size)
+{
+    enum { SMALL = 64 << 10 };
+    volatile char *block;
+    void *at;
+
+    block = malloc(size < SMALL ? size : SMALL - 1);
+    free((void *)(uintptr_t)block);
+    if (!block || size < SMALL)
+        return block != NULL;
+    at = mmap(NULL, size, PROT_READ | PROT_WRITE,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at != MAP_FAILED)
+        munmap(at, size);
+    return at != MAP_FAILED;
+}
+
+fleet_status fl_memory_spare(size_t size, const char *what)
+{
+    if (!is_spare(size))
+        return fl_fail(FLEET_ENOMEM, "out of memory: %s may take %zu bytes",
+                       what, size);
+    return FLEET_OK;
+}
+
+/* Looked at once a megabyte: a limit is met by what grows. */
+static bool leaves_spare(size_t size)
+{
+    static _Atomic size_t taken;
+    size_t before =
+        atomic_fetch_add_explicit(&taken, size, memory_order_relaxed);
+
+    return before >> 20 == (before + size) >> 20 || is_spare(FL_SPARE_BYTES);
+}
+
 void *fl_alloc(size_t size)
 {
     size_t align = size >= HUGE_PAGE ? HUGE_PAGE : FL_CACHE_LINE;
@@ -37,6 +75,10 @@ void *fl_alloc(size_t size)
 
     if (whole >= size && !must_fail)
         p = aligned_alloc(align, whole);
+    if (p && !leaves_spare(whole)) {
+        free(p);
+        p = NULL;
+    }
     if (!p) {
         fl_fail(FLEET_ENOMEM, "out of memory: %zu bytes", size);
         return NULL;

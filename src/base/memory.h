@@ -32,6 +32,14 @@ fleet_status fl_grow(void *array, size_t *capacity, size_t n, size_t size);
 #define FL_NEW(p, size)                                                        \
     ((*(p) = fl_alloc(size)) != NULL ? FLEET_OK : FLEET_ENOMEM)
 
+/* FLEET_ENOMEM unless this process may take `size` bytes more now, found out by
+ * trying; `what` wants them. Other libraries end the process when they get no
+ * memory, so they are called only where there is more than they take. What
+ * fl_alloc() gives leaves FL_SPARE_BYTES for what their own threads take at any
+ * time. Below 64 KB it costs as much as malloc(). */
+enum { FL_SPARE_BYTES = 8 << 20 };
+fleet_status fl_memory_spare(size_t size, const char *what);
+
 /* Tests: let the n-th allocation from now on fail (1 is the next; 0 turns it
  * off) and every later one too when sticky; count those made since. */
 void fl_memory_fail_at(int64_t n, bool sticky);

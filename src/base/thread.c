@@ -8,12 +8,27 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/memory.h"
+
+static size_t stack_size(void)
+{
+    pthread_attr_t attr;
+    size_t size = 0;
+
+    if (pthread_getattr_default_np(&attr) == 0) {
+        pthread_attr_getstacksize(&attr, &size);
+        pthread_attr_destroy(&attr);
+    }
+    return size;
+}
+
 fleet_status fl_thread_start(pthread_t *thread, void *(*body)(void *),
                              void *arg, const char *name)
 {
     sigset_t all, host;
     int e;
 
+    FL_TRY(fl_memory_spare(stack_size() + FL_SPARE_BYTES, "a thread"));
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &host);
     e = pthread_create(thread, NULL, body, arg);

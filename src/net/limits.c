@@ -64,20 +64,26 @@ static void *wait_for(void *lock)
     return NULL;
 }
 
-bool fl_threads_left(int n)
+fleet_status fl_threads_hold(fl_hold *h, int n)
 {
-    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    pthread_t thread[8];
-    int got = 0;
+    fleet_status status = FLEET_OK;
 
-    pthread_mutex_lock(&lock);
-    while (got < n && got < 8 &&
-           fl_thread_start(&thread[got], wait_for, &lock, "a try") == FLEET_OK)
-        got++;
-    pthread_mutex_unlock(&lock);
-    for (int i = 0; i < got; i++)
-        pthread_join(thread[i], NULL);
-    return got == n;
+    pthread_mutex_init(&h->lock, NULL);
+    pthread_mutex_lock(&h->lock);
+    for (h->n = 0; status == FLEET_OK && h->n < n; h->n += status == FLEET_OK)
+        status =
+            fl_thread_start(&h->thread[h->n], wait_for, &h->lock, "ZeroMQ");
+    if (status != FLEET_OK)
+        fl_threads_release(h);
+    return status;
+}
+
+void fl_threads_release(fl_hold *h)
+{
+    pthread_mutex_unlock(&h->lock);
+    for (int i = 0; i < h->n; i++)
+        pthread_join(h->thread[i], NULL);
+    pthread_mutex_destroy(&h->lock);
 }
 
 static int read_option(int fd, int name)

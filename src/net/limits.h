@@ -2,7 +2,10 @@
  * ZeroMQ abort the process, and of addresses that it would misread. */
 #pragma once
 
+#include <pthread.h>
 #include <stdbool.h>
+
+#include "base/error.h"
 
 /* Whether this process may open n more descriptors; n is at most 64. */
 bool fl_descriptors_left(int n);
@@ -14,8 +17,17 @@ int fl_descriptors_free(void);
  * asked for. */
 int fl_descriptors_limit(bool raise);
 
-/* Whether it may have n more threads at one time; n is at most 8. */
-bool fl_threads_left(int n);
+/* n threads that wait, 8 at most: they keep their places, and the memory of
+ * their stacks, for as many threads of ZeroMQ's until just before these start.
+ * FLEET_ENOMEM: not all n can be had. */
+typedef struct fl_hold {
+    pthread_mutex_t lock;
+    pthread_t thread[8];
+    int n;
+} fl_hold;
+
+fleet_status fl_threads_hold(fl_hold *h, int n);
+void fl_threads_release(fl_hold *h);
 
 /* Whether it is a tcp socket that listens. */
 bool fl_descriptor_listens(int fd);

@@ -27,7 +27,14 @@ enum {
     COPIED_BELOW = 16 << 10, /* bytes; a copy is cheaper than the hand-over */
     MOST_IDLE = 1 << 20, /* bytes of a socket's idle packets, frames apart */
     MOST_WAIT = 1026, /* 1,024 lanes, and a wakeup, in one fl_socket_wait() */
+
+    /* What ZeroMQ, which ends the process when it gets no memory, takes for an
+     * address, and at most for a message, or whatever it does besides. */
+    ADDRESS_BYTES = 1 << 20,
+    CALL_BYTES = 60 << 10
 };
+
+static const char zeromq[] = "ZeroMQ";
 
 struct fl_socket {
     void *zmq;
@@ -181,6 +188,7 @@ fleet_status fl_socket_bind(fl_socket *s, const char *address, int fd,
 
     FL_TRY(check_process(s));
     FL_TRY(use_address(s, address));
+    FL_TRY(fl_memory_spare(ADDRESS_BYTES, zeromq));
     if (fl_path_is_taken(address))
         return address_failed(address, EEXIST);
     if (fd >= 0)
@@ -201,6 +209,8 @@ fleet_status fl_socket_connect(fl_socket **s, const char *address)
 
     FL_TRY(new_socket(s, ZMQ_DEALER));
     status = use_address(*s, address);
+    if (status == FLEET_OK)
+        status = fl_memory_spare(ADDRESS_BYTES, zeromq);
     if (status == FLEET_OK && zmq_connect((*s)->zmq, address) != 0)
         status = address_failed(address, errno);
     if (status != FLEET_OK) {
@@ -329,6 +339,10 @@ fleet_status fl_socket_send(fl_socket *s, const fl_peer *to, fl_packet *p)
                        to ? "a connected socket has one peer"
                           : "to whom? a listening socket has many peers");
     FL_TRY(make_parts(s, p));
+    if (fl_memory_spare(CALL_BYTES, zeromq) != FLEET_OK) {
+        close_parts(s->part, p->n_frame);
+        return FLEET_ENOMEM;
+    }
     e = send_parts(s, to, p->n_frame);
     if (e == EHOSTUNREACH || e == EAGAIN)
         return fl_fail(FLEET_ENOENT, "%s: the peer is gone", s->address);
@@ -448,6 +462,7 @@ fleet_status fl_socket_receive(fl_socket *s, fl_peer *from, fl_packet **p)
 
     *p = NULL;
     FL_TRY(check_process(s));
+    FL_TRY(fl_memory_spare(CALL_BYTES, zeromq));
     for (;;) {
         bool usable = true;
         int n = 0, rc = 0;
@@ -497,6 +512,7 @@ fleet_status fl_socket_wait(fl_socket *const *s, int n, const fl_wakeup *wakeup,
     if (n < 0 || n >= MOST_WAIT)
         return fl_fail(FLEET_EINVAL, "cannot wait for %d sockets, 0 to %d", n,
                        MOST_WAIT - 1);
+    FL_TRY(fl_memory_spare(CALL_BYTES, zeromq));
     for (int i = 0; i < n; i++) {
         FL_TRY(check_process(s[i]));
         item[i] = (zmq_pollitem_t){.socket = s[i]->zmq, .events = ZMQ_POLLIN};

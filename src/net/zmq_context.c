@@ -10,12 +10,14 @@
 #include <zmq.h>
 
 #include "base/hash.h"
+#include "base/memory.h"
 #include "base/thread.h"
 #include "net/limits.h"
 
 enum {
     MOST_SOCKET = 16 << 10, /* of a process */
-    LARGE_BLOCK = 24 << 20
+    LARGE_BLOCK = 24 << 20,
+    SOCKET_BYTES = 1 << 20 /* more than one takes */
 };
 
 static struct {
@@ -106,18 +108,39 @@ static void *new_socket(int type)
     return socket;
 }
 
-static void *context_socket(int type)
+static fleet_status open_failed(int e)
 {
-    bool few = !fl_descriptors_left(context.zmq ? 4 : 16);
+    return fl_fail(e == ENOMEM ? FLEET_ENOMEM : FLEET_EIO,
+                   "cannot open a socket: %s", zmq_strerror(e));
+}
 
-    /* ZeroMQ would abort */
-    if (few || (!context.zmq && !fl_threads_left(1 + io_threads()))) {
-        errno = few ? EMFILE : EAGAIN;
-        return NULL;
+/* ZeroMQ would abort without descriptors, threads or memory. The threads are
+ * held until it starts its own; where they may start there is memory for a
+ * context, too. */
+static fleet_status first_socket(void **socket, int type)
+{
+    fl_hold held;
+
+    FL_TRY(fl_threads_hold(&held, 1 + io_threads()));
+    context.zmq = new_context();
+    fl_threads_release(&held);
+    if (context.zmq)
+        *socket = new_socket(type);
+    return FLEET_OK;
+}
+
+static fleet_status context_socket(void **socket, int type)
+{
+    *socket = NULL;
+    if (!fl_descriptors_left(context.zmq ? 4 : 16))
+        return open_failed(EMFILE);
+    if (!context.zmq) {
+        FL_TRY(first_socket(socket, type));
+    } else {
+        FL_TRY(fl_memory_spare(SOCKET_BYTES, "ZeroMQ"));
+        *socket = new_socket(type);
     }
-    if (!context.zmq)
-        context.zmq = new_context();
-    return context.zmq ? new_socket(type) : NULL;
+    return *socket ? FLEET_OK : open_failed(errno);
 }
 
 /* The first socket starts ZeroMQ's threads: they inherit that all signals are
@@ -125,22 +148,19 @@ static void *context_socket(int type)
 fleet_status fl_zmq_open(void **socket, int type)
 {
     sigset_t all, host;
-    int e;
+    fleet_status status;
 
     pthread_once(&watch_once, watch_forks);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &host);
     pthread_mutex_lock(&context.lock);
     context.n_socket++;
-    *socket = context_socket(type);
-    e = errno;
+    status = context_socket(socket, type);
     pthread_mutex_unlock(&context.lock);
     pthread_sigmask(SIG_SETMASK, &host, NULL);
-    if (*socket)
-        return FLEET_OK;
-    drop_context();
-    return fl_fail(FLEET_EIO, "cannot open a socket%s: %s",
-                   e == EAGAIN ? ", which needs threads" : "", zmq_strerror(e));
+    if (status != FLEET_OK)
+        drop_context();
+    return status;
 }
 
 void fl_zmq_close(void *socket)

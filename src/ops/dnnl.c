@@ -17,12 +17,22 @@ void omp_set_num_threads(int n);
 
 enum { A, B, BIAS, C, SCRATCH, N_MEMORY };
 
+/* oneDNN does not check all that it allocates: code for a product's kernels (of
+ * which 2.5 MB were seen), what its gemm shares (6 MB, by the first that runs),
+ * and a little for each run. */
+enum {
+    CREATE_BYTES = 6 << 20,
+    FIRST_RUN_BYTES = 12 << 20,
+    RUN_BYTES = 32 << 10
+};
+
 struct fl_matmul {
     dnnl_primitive_t primitive;
     size_t scratch;
     bool bias;
     int n_thread;
     struct lane {
+        bool ran;
         dnnl_stream_t stream;
         dnnl_memory_t memory[N_MEMORY];
     } lane[];
@@ -236,6 +246,7 @@ fleet_status fl_matmul_create(fl_matmul **matmul, const fl_matmul_spec *spec,
     fl_matmul *m;
     fleet_status status;
 
+    FL_TRY(fl_memory_spare(CREATE_BYTES, "oneDNN"));
     pthread_once(&once, make_engine);
     if (!engine)
         return fl_fail(FLEET_EUNSUPPORTED, "oneDNN has no CPU engine");
@@ -283,11 +294,39 @@ static void *writable(const void *p)
     return u.to;
 }
 
-fleet_status fl_matmul_run(const fl_matmul *m, int thread, const void *a,
+/* What all products share is made by the first that runs: no other thread may
+ * take the memory that was there for it. */
+static dnnl_status_t run_first(const fl_matmul *m, struct lane *l,
+                               const dnnl_exec_arg_t *arg)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    dnnl_status_t e = dnnl_out_of_memory;
+
+    pthread_mutex_lock(&lock);
+    if (fl_memory_spare(FIRST_RUN_BYTES, "oneDNN") == FLEET_OK)
+        e = dnnl_primitive_execute(m->primitive, l->stream, m->bias ? 5 : 4,
+                                   arg);
+    pthread_mutex_unlock(&lock);
+    l->ran = e == dnnl_success;
+    return e;
+}
+
+static dnnl_status_t run(const fl_matmul *m, struct lane *l,
+                         const dnnl_exec_arg_t *arg)
+{
+    if (!l->ran)
+        return run_first(m, l, arg);
+    if (fl_memory_spare(RUN_BYTES, "oneDNN") != FLEET_OK)
+        return dnnl_out_of_memory;
+    return dnnl_primitive_execute(m->primitive, l->stream, m->bias ? 5 : 4,
+                                  arg);
+}
+
+fleet_status fl_matmul_run(fl_matmul *m, int thread, const void *a,
                            const void *b, const float *bias, void *c,
                            void *scratch)
 {
-    const struct lane *l = &m->lane[thread];
+    struct lane *l = &m->lane[thread];
     dnnl_exec_arg_t arg[N_MEMORY] = {{DNNL_ARG_SRC, l->memory[A]},
                                      {DNNL_ARG_WEIGHTS, l->memory[B]},
                                      {DNNL_ARG_DST, l->memory[C]},
@@ -304,7 +343,7 @@ fleet_status fl_matmul_run(const fl_matmul *m, int thread, const void *a,
         dnnl_memory_set_data_handle(l->memory[BIAS], writable(bias));
     if (host != 1)
         omp_set_num_threads(1);
-    e = dnnl_primitive_execute(m->primitive, l->stream, m->bias ? 5 : 4, arg);
+    e = run(m, l, arg);
     if (host != 1)
         omp_set_num_threads(host);
     return e == dnnl_success ? FLEET_OK : failed(e, "matmul");

@@ -31,6 +31,6 @@ fleet_status fl_matmul_create(fl_matmul **matmul, const fl_matmul_spec *spec,
                               int n_thread);
 void fl_matmul_destroy(fl_matmul *m);
 size_t fl_matmul_scratch(const fl_matmul *m);
-fleet_status fl_matmul_run(const fl_matmul *m, int thread, const void *a,
+fleet_status fl_matmul_run(fl_matmul *m, int thread, const void *a,
                            const void *b, const float *bias, void *c,
                            void *scratch);

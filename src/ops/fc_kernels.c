@@ -347,7 +347,7 @@ static fleet_status dw_prepare(fl_instance *in)
 static fleet_status dw_run(const fl_instance *in, const fl_range *r)
 {
     const fc_state *s = in->state;
-    const fl_matmul *m = r->begin + 1 < in->n_part ? s->matmul : s->last;
+    fl_matmul *m = r->begin + 1 < in->n_part ? s->matmul : s->last;
     int64_t at = r->begin * s->panel;
 
     return fl_matmul_run(m, r->thread, element(in, W_X, at), fl_ptr(in, W_G),

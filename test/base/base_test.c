@@ -1,5 +1,6 @@
 /* base_test.c - errors, memory, arena, map, text, log, hashing. */
 #define SUITE base
+#include "memory_kit.h"
 #include "test.h"
 
 #include <errno.h>
@@ -132,6 +133,35 @@ static bool works(void)
 
     fl_free(p);
     return p != NULL;
+}
+
+/* What the system still has is left to libraries that end the process without
+ * it. A test's process has one thread, so nobody else takes any. */
+TEST(memory_is_refused_before_the_last_is_taken)
+{
+    enum { ROOM = 6 << 20 };
+    struct block {
+        struct block *next;
+    } *first = NULL, *b;
+    size_t got = 0;
+
+    memory_need_limits();
+    memory_limit_to(FL_SPARE_BYTES + ROOM);
+    CHECK_OK(fl_memory_spare(FL_SPARE_BYTES, "a test"));
+    CHECK_FAILS(fl_memory_spare(FL_SPARE_BYTES + ROOM + 1, "a test"),
+                FLEET_ENOMEM, "out of memory: a test may take ");
+    CHECK(fl_alloc(ROOM + (2 << 20)) == NULL);
+    CHECK_INT(fl_last_code(), FLEET_ENOMEM);
+    while ((b = fl_alloc(20000))) {
+        b->next = first;
+        first = b;
+        got += 20000;
+    }
+    CHECK(got > ROOM - (3 << 20) && got < ROOM + (2 << 20));
+    for (; first; first = b) {
+        b = first->next;
+        fl_free(first);
+    }
 }
 
 TEST(the_nth_allocation_fails_on_request)

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "memory_kit.h"
 #include "net_kit.h"
 
 /* --- addresses ------------------------------------------------------------ */
@@ -167,21 +168,14 @@ TEST(with_few_descriptors_left_a_socket_works_or_is_refused)
 /* ZeroMQ would abort. A thread's stack is some megabytes of address space. */
 TEST(without_room_for_threads_a_socket_is_refused)
 {
-    struct rlimit all, little;
-    long pages = 0;
-    FILE *f = fopen("/proc/self/statm", "re");
+    struct rlimit all;
     fl_socket *s;
 
-    if (TEST_SLOWNESS > 1)
-        test_skip("sanitizers and valgrind need the address space");
-    CHECK(f && fscanf(f, "%ld", &pages) == 1);
-    fclose(f);
+    memory_need_limits();
     CHECK(getrlimit(RLIMIT_AS, &all) == 0);
-    little = all;
-    little.rlim_cur = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + (9 << 20);
-    CHECK(setrlimit(RLIMIT_AS, &little) == 0);
-    CHECK_FAILS(fl_socket_listen(&s), FLEET_EIO,
-                "cannot open a socket, which needs threads: ");
+    memory_limit_to(9 << 20);
+    CHECK_FAILS(fl_socket_listen(&s), FLEET_ENOMEM,
+                "out of memory: a thread may take ");
     CHECK(setrlimit(RLIMIT_AS, &all) == 0);
     CHECK_OK(fl_socket_listen(&s));
     fl_socket_close(s, 0);

@@ -29,6 +29,7 @@ static const fl_host *host_table(void)
         .error_raise = fl_error_raise,
         .log = fl_log_line_v,
         .alloc = fl_alloc,
+        .memory_spare = fl_memory_spare,
         .free = fl_free,
         .now_ns = fl_now_ns,
     };

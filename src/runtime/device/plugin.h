@@ -19,7 +19,7 @@
 #include "runtime/device/comm.h"
 
 /* Grows with each change of either table, or of what they lead to. */
-enum { FL_PLUGIN_VERSION = 4 };
+enum { FL_PLUGIN_VERSION = 5 };
 
 typedef struct fl_host {
     uint32_t size, version;
@@ -31,6 +31,7 @@ typedef struct fl_host {
                 va_list args);
     void *(*alloc)(size_t size);
     void (*free)(void *p);
+    fleet_status (*memory_spare)(size_t size, const char *what);
     int64_t (*now_ns)(void);
 } fl_host;
 

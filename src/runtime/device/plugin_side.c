@@ -54,6 +54,11 @@ void fl_free(void *p)
     host->free(p);
 }
 
+fleet_status fl_memory_spare(size_t size, const char *what)
+{
+    return host->memory_spare(size, what);
+}
+
 int64_t fl_now_ns(void)
 {
     return host->now_ns();

@@ -38,5 +38,26 @@ static inline int64_t fl_awake_step(int64_t peer_ms)
     return peer_ms / 4 > LEAST_MS ? peer_ms / 4 : LEAST_MS;
 }
 
+/* A wait of so many milliseconds on such a clock, looked at in a loop. */
+typedef struct fl_wait {
+    fl_awake awake;
+    int64_t end_ms;
+} fl_wait;
+
+static inline fl_wait fl_wait_for(int64_t ms)
+{
+    int64_t now = fl_now_ms();
+
+    return (fl_wait){fl_awake_from(now, fl_awake_step(ms)), now + ms};
+}
+
+/* Milliseconds that are left; none: 0. */
+static inline int64_t fl_wait_left(fl_wait *w)
+{
+    int64_t ms = w->end_ms - fl_awake_at(&w->awake, fl_now_ms());
+
+    return ms > 0 ? ms : 0;
+}
+
 /* "2022-05-18 11:27:27", local time */
 void fl_wall_text(char text[20]);

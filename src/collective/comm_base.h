@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "collective/comm_call.h"
 
@@ -32,7 +33,8 @@ struct fl_work {
     fl_work *previous; /* of all that have not been waited for */
 
     /* of a message: how much of its head, then of itself, has moved */
-    int64_t head, head_moved, moved, moved_ns;
+    int64_t head, head_moved, moved;
+    fl_wait wait;            /* for the next that moves */
     _Atomic bool is_awaited; /* a call cannot go on without it */
 };
 

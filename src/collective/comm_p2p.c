@@ -19,7 +19,7 @@ void fl_p2p_start(fl_comm_base *g, fl_work *w, int channel)
 
     w->head = w->call.n;
     w->head_moved = w->moved = 0;
-    w->moved_ns = fl_now_ns();
+    w->wait = fl_wait_for(g->comm.deadline_ms);
     w->next = NULL;
     if (f->first)
         f->last->next = w;
@@ -71,15 +71,15 @@ static fleet_status move_some(fl_comm_base *g, fl_work *w, int channel,
     return FLEET_OK;
 }
 
-static fleet_status check_deadline(fl_comm_base *g, const fl_work *w)
+static fleet_status check_deadline(fl_comm_base *g, fl_work *w)
 {
-    int64_t ms = (fl_now_ns() - w->moved_ns) / 1000000,
-            most = g->comm.deadline_ms;
-
-    if (ms < most)
+    if (fl_wait_left(&w->wait) > 0)
         return FLEET_OK;
-    return fl_comm_base_fail(
-        g, fl_call_timed_out(w->call.root, most, g->comm.rank, &w->call), true);
+    return fl_comm_base_fail(g,
+                             fl_call_timed_out(w->call.root,
+                                               g->comm.deadline_ms,
+                                               g->comm.rank, &w->call),
+                             true);
 }
 
 static fleet_status advance_flow(fl_comm_base *g, fl_flow *f, int channel,
@@ -93,11 +93,11 @@ static fleet_status advance_flow(fl_comm_base *g, fl_flow *f, int channel,
         if (!now)
             return check_deadline(g, w);
         *moved = true;
-        w->moved_ns = fl_now_ns();
+        w->wait = fl_wait_for(g->comm.deadline_ms);
         if (w->head_moved == (int64_t)sizeof w->head && w->moved == w->call.n) {
             f->first = w->next;
-            if (f->first)
-                f->first->moved_ns = fl_now_ns(); /* its turn begins */
+            if (f->first) /* its turn begins */
+                f->first->wait = fl_wait_for(g->comm.deadline_ms);
             g->n_flowing--;
             fl_comm_base_finish(g, w, FLEET_OK);
         }

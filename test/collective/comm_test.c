@@ -250,3 +250,20 @@ FAILING(by_groups_one_is_killed)
 FAILING(one_stays_away)
 FAILING(no_message_comes)
 FAILING(one_is_killed)
+
+/* --- how they go on ------------------------------------------------------- */
+
+TEST_LIMIT(ranks_of_shared_memory_go_on_when_all_are_stopped, 60)
+{
+    comm_kit_run(comm_kit_part_named("all_are_stopped"), shm, 3);
+}
+
+TEST_LIMIT(ranks_of_mpi_go_on_when_all_are_stopped, 60)
+{
+    comm_kit_run(comm_kit_part_named("all_are_stopped"), mpi, 2);
+}
+
+TEST_LIMIT(ranks_of_mpi_apart_go_on_when_all_are_stopped, 60)
+{
+    comm_kit_run(comm_kit_part_named("all_are_stopped"), apart, 3);
+}

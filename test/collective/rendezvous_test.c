@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -241,6 +242,39 @@ TEST(who_is_missing_is_named_to_those_who_came)
                           .words = "rank 1 did not come within"}};
 
     run(a, 2);
+}
+
+static bool has_threads(pid_t p)
+{
+    char path[40];
+    struct stat s;
+
+    snprintf(path, sizeof path, "/proc/%d/task", (int)p);
+    return stat(path, &s) == 0 && s.st_nlink > 3; /* ".", "..", and one each */
+}
+
+/* For longer than rank 0 waits, and rank 1 for its answer: then rank 2 comes. */
+TEST(ranks_that_were_stopped_wait_on)
+{
+    const attempt a[] = {{.rank = 0, .size = 3, .deadline_ms = 2 * DEADLINE_MS},
+                         {.rank = 1, .size = 3, .deadline_ms = 2 * DEADLINE_MS},
+                         {.rank = 2, .size = 3}};
+    point p = open_point();
+    pid_t child[3];
+
+    for (int i = 0; i < 2; i++)
+        child[i] = start(&a[i], &p);
+    while (!has_threads(child[0])) /* the one that lets ranks in */
+        usleep(1000);
+    for (int i = 0; i < 2; i++)
+        CHECK(kill(child[i], SIGSTOP) == 0);
+    usleep((2 * DEADLINE_MS + 2500) * 1000);
+    for (int i = 0; i < 2; i++)
+        CHECK(kill(child[i], SIGCONT) == 0);
+    child[2] = start(&a[2], &p);
+    close(p.listener);
+    for (int i = 0; i < 3; i++)
+        check_ends(child[i]);
 }
 
 TEST(nobody_there_is_said)

@@ -94,6 +94,12 @@ FAILING(one_stays_away)
 FAILING(no_message_comes)
 FAILING(one_is_killed)
 
+/* Not the emulated NCCL's threads, but ranks in processes of their own. */
+TEST_LIMIT(ranks_go_on_when_all_are_stopped, 60)
+{
+    comm_kit_run(comm_kit_part_named("all_are_stopped"), apart, 2);
+}
+
 /* --- how NCCL fails ------------------------------------------------------ */
 
 enum { SHORT_MS = 1500 };

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -282,7 +283,57 @@ static void one_is_killed(fl_comm *p)
     }
 }
 
+/* --- all are stopped ------------------------------------------------------ */
+
+/* A process that stops this one for longer than a deadline. */
+static pid_t stop_me(const fl_comm *p)
+{
+    const pid_t me = getpid();
+    pid_t child = test_fork();
+
+    if (child == 0) {
+        usleep(200000); /* so that ranks wait by then; true in any case */
+        kill(me, SIGSTOP);
+        usleep((useconds_t)(p->deadline_ms * 3 / 2 * 1000));
+        kill(me, SIGCONT);
+        _exit(0);
+    }
+    return child;
+}
+
+static void is_over(pid_t stopper)
+{
+    CHECK(waitpid(stopper, NULL, 0) == stopper);
+}
+
+/* Each time rank 0 comes last, once all go on. */
+static void all_are_stopped(fl_comm *p)
+{
+    pid_t stopper;
+    char x = 7;
+
+    CHECK_OK(p->methods->barrier(p));
+    stopper = stop_me(p);
+    if (p->rank == 0) {
+        is_over(stopper);
+        for (int r = 1; r < p->size; r++)
+            CHECK_OK(p->methods->send(p, &x, 1, r, NULL));
+    } else {
+        CHECK_OK(p->methods->recv(p, &x, 1, 0, NULL));
+        is_over(stopper);
+    }
+    CHECK_OK(p->methods->barrier(p));
+    stopper = stop_me(p);
+    if (p->rank == 0)
+        is_over(stopper);
+    CHECK_OK(p->methods->barrier(p));
+    if (p->rank > 0)
+        is_over(stopper);
+    CHECK_OK(p->methods->barrier(p));
+}
+
 const comm_kit_part comm_kit_misused[] = {
+    {.name = "all_are_stopped", .run = all_are_stopped, .deadline_ms = 2000},
     {.name = "sizes_differ", .run = sizes_differ, .fails = true},
     {.name = "large_and_small", .run = large_and_small, .fails = true},
     {.name = "types_differ", .run = types_differ, .fails = true},

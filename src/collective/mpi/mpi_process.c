@@ -49,13 +49,14 @@ void fl_mpi_pause(int64_t since_ns)
 fleet_status fl_mpi_poll(MPI_Request *request, int n, int64_t ms,
                          fl_mpi_meanwhile *meanwhile, void *arg, bool *is_done)
 {
+    fl_wait wait = fl_wait_for(ms);
     int64_t began = fl_now_ns();
     int done = 0;
 
     for (;;) {
         FL_MPI(MPI_Testall(n, request, &done, MPI_STATUSES_IGNORE));
         *is_done = done != 0;
-        if (done || fl_now_ns() - began > ms * 1000000)
+        if (done || fl_wait_left(&wait) == 0)
             return FLEET_OK;
         if (meanwhile)
             FL_TRY(meanwhile(arg));

@@ -5,8 +5,11 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/thread.h"
 #include "collective/mpi/mpi_internal.h"
+
+enum { LOOK_NS = 50000000 };
 
 /* Of the process: a thread whose MPI_Init_thread() never returns goes on to use
  * it. */
@@ -49,23 +52,32 @@ static void *run_mpi(void *arg)
     return NULL;
 }
 
+/* A while from now, on the clock that waits are on. */
+static struct timespec soon(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_nsec += LOOK_NS;
+    if (t.tv_nsec >= 1000000000) {
+        t.tv_sec++;
+        t.tv_nsec -= 1000000000;
+    }
+    return t;
+}
+
 static bool begins_within(int64_t ms)
 {
-    struct timespec until;
+    fl_wait wait = fl_wait_for(ms);
     bool has_begun;
-    int e = 0;
 
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += ms / 1000;
-    until.tv_nsec += ms % 1000 * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
     pthread_mutex_lock(&mpi.lock);
-    while (!mpi.has_begun && e == 0)
-        e = pthread_cond_clockwait(&mpi.changed, &mpi.lock, CLOCK_MONOTONIC,
-                                   &until);
+    while (!mpi.has_begun && fl_wait_left(&wait) > 0) {
+        const struct timespec until = soon();
+
+        pthread_cond_clockwait(&mpi.changed, &mpi.lock, CLOCK_MONOTONIC,
+                               &until);
+    }
     has_begun = mpi.has_begun;
     pthread_mutex_unlock(&mpi.lock);
     return has_begun;

@@ -136,14 +136,10 @@ static fleet_status fail_late(fl_nccl *n, const char *call)
                    call, n->base.comm.rank, n->base.comm.deadline_ms);
 }
 
-static bool is_late(const fl_nccl *n, int64_t began_ns)
-{
-    return fl_now_ns() - began_ns > n->base.comm.deadline_ms * 1000000;
-}
-
 /* NCCL's calls may go on after they have returned: until they are over. */
 static fleet_status wait_for_nccl(fl_nccl *n, const char *call)
 {
+    fl_wait wait = fl_wait_for(n->base.comm.deadline_ms);
     int64_t began = fl_now_ns();
     int state;
 
@@ -153,7 +149,7 @@ static fleet_status wait_for_nccl(fl_nccl *n, const char *call)
             return FLEET_OK;
         FL_TRY(fl_comm_base_check(&n->base));
         FL_TRY(fl_rendezvous_client_failure(n->client));
-        if (is_late(n, began))
+        if (fl_wait_left(&wait) == 0)
             return fail_late(n, call);
         pause_since(began);
     }
@@ -170,6 +166,7 @@ fleet_status fl_nccl_check(fl_nccl *n, int result, const char *call)
 
 fleet_status fl_nccl_finish(fl_nccl *n, const fl_call *call)
 {
+    fl_wait wait = fl_wait_for(n->base.comm.deadline_ms);
     int64_t began = fl_now_ns(), looked = began;
     char text[FL_CALL_TEXT];
     bool moved;
@@ -190,7 +187,7 @@ fleet_status fl_nccl_finish(fl_nccl *n, const fl_call *call)
             FL_TRY(check_nccl(n, text, &state));
             looked = fl_now_ns();
         }
-        if (is_late(n, began))
+        if (fl_wait_left(&wait) == 0)
             return fail_late(n, text);
         pause_since(began);
     }
@@ -219,7 +216,7 @@ const char *fl_nccl_data_of(const fl_nccl *n, int rank)
 
 static fleet_status wait_for_all(fl_nccl *n, const fl_call *call)
 {
-    int64_t began = fl_now_ns();
+    fl_wait wait = fl_wait_for(n->base.comm.deadline_ms + LEAVE_MS);
     bool moved;
 
     while (n->n_all == 0) {
@@ -230,7 +227,7 @@ static fleet_status wait_for_all(fl_nccl *n, const fl_call *call)
         FL_TRY(fl_p2p_advance(&n->base, &moved));
         FL_TRY(fl_rendezvous_client_check(n->client));
         /* the server names the missing rank, unless that is rank 0 itself */
-        if (is_late(n, began + LEAVE_MS * INT64_C(1000000)))
+        if (fl_wait_left(&wait) == 0)
             return fl_call_timed_out(0, n->base.comm.deadline_ms,
                                      n->base.comm.rank, call);
         fl_rendezvous_client_wait(n->client, n->base.n_flowing ? 1 : REST_MS);

@@ -28,7 +28,7 @@ fl_connection *fl_rendezvous_server_add(fl_rendezvous_server *s, int fd)
         c->fd = fd;
         c->rank = -1;
         c->has_left = false;
-        c->accepted_ms = fl_now_ms();
+        c->accepted_ms = fl_rendezvous_server_now(s);
         c->in.n = 0;
         c->called_ms = 0;
         fl_rendezvous_name(fd, true, c->name);
@@ -190,7 +190,7 @@ static void fail_missing(fl_rendezvous_server *s)
 
 void fl_rendezvous_server_check_deadlines(fl_rendezvous_server *s)
 {
-    int64_t now = fl_now_ms();
+    int64_t now = fl_rendezvous_server_now(s);
 
     for (int i = 0; i < s->n_connection; i++) {
         fl_connection *c = &s->connection[i];

@@ -14,7 +14,7 @@
 #include "collective/rendezvous/rendezvous_server.h"
 #include "net/wakeup.h"
 
-enum { TRY_MS = 1000, PAUSE_MS = 30, SLACK_MS = 2000 };
+enum { TRY_MS = 1000, PAUSE_MS = 30, LOOK_MS = 50, SLACK_MS = 2000 };
 
 struct fl_rendezvous_client {
     int fd;
@@ -29,15 +29,13 @@ struct fl_rendezvous_client {
 
 typedef struct attempt {
     const fl_rendezvous_options *options;
-    int64_t until_ms;
+    fl_wait wait;
     char why[200]; /* the last try failed */
 } attempt;
 
-static int64_t ms_left(const attempt *s)
+static int64_t ms_left(attempt *s)
 {
-    int64_t ms = s->until_ms - fl_now_ms();
-
-    return ms > 0 ? ms : 0;
+    return fl_wait_left(&s->wait);
 }
 
 static fleet_status fail_unreached(const attempt *s)
@@ -57,7 +55,7 @@ static fleet_status fail_not_libfleet(const attempt *s)
 }
 
 /* The first frame on this connection; none: it has ended, or time is over. */
-static fleet_status receive_first(const attempt *s, fl_rendezvous_client *c,
+static fleet_status receive_first(attempt *s, fl_rendezvous_client *c,
                                   fl_rendezvous_frame *f, const char **bytes)
 {
     struct pollfd one = {.fd = c->fd, .events = POLLIN};
@@ -69,7 +67,7 @@ static fleet_status receive_first(const attempt *s, fl_rendezvous_client *c,
             return FLEET_OK;
         if (ms_left(s) == 0)
             return FLEET_OK;
-        poll(&one, 1, (int)ms_left(s));
+        poll(&one, 1, LOOK_MS);
         if (!fl_inbox_read(&c->in, c->fd))
             return FLEET_OK;
     }
@@ -128,7 +126,7 @@ static fleet_status try_once(attempt *s, fl_rendezvous_client *c, bool *done)
 static fleet_status connect_and_wait(const fl_rendezvous_options *o,
                                      fl_rendezvous_client *c)
 {
-    attempt s = {o, fl_now_ms() + o->connect_ms + SLACK_MS, "no answer"};
+    attempt s = {o, fl_wait_for(o->connect_ms + SLACK_MS), "no answer"};
     bool done = false;
 
     if (o->own.rank == 0) {

@@ -126,7 +126,7 @@ static void take_call(fl_rendezvous_server *s, fl_connection *c,
     }
     memcpy(c->call, bytes, n);
     c->bytes = (uint32_t)n;
-    c->called_ms = fl_now_ms();
+    c->called_ms = fl_rendezvous_server_now(s);
     if (count_calls(s, &first) == s->size)
         match_calls(s);
 }
@@ -285,7 +285,8 @@ static void check_calls(fl_rendezvous_server *s)
         else
             waits = r;
     }
-    if (missing >= 0 && fl_now_ms() - first > s->options.deadline_ms) {
+    if (missing >= 0 &&
+        fl_rendezvous_server_now(s) - first > s->options.deadline_ms) {
         const fl_call call = call_of(s->rank[waits]);
 
         fl_call_timed_out(missing, s->options.deadline_ms, waits, &call);
@@ -334,6 +335,11 @@ static void *serve_ranks(void *arg)
     close(s->listener);
     s->listener = -1;
     return NULL;
+}
+
+int64_t fl_rendezvous_server_now(fl_rendezvous_server *s)
+{
+    return fl_awake_at(&s->awake, fl_now_ms());
 }
 
 /* --- life ---------------------------------------------------------------- */
@@ -403,7 +409,6 @@ static fleet_status start_thread(fl_rendezvous_server *s, int *fd)
     c->handshake = s->options.own;
     s->rank[0] = c;
     *fd = pair[1];
-    s->began_ms = fl_now_ms();
     return fl_thread_start(&s->thread, serve_ranks, s, "ranks that meet");
 }
 
@@ -415,6 +420,11 @@ fleet_status fl_rendezvous_server_start(fl_rendezvous_server **server,
 
     FL_TRY(FL_NEW(&s, sizeof *s));
     s->options = *o;
+    s->began_ms = fl_now_ms();
+    s->awake =
+        fl_awake_from(s->began_ms, fl_awake_step(o->connect_ms < o->deadline_ms
+                                                     ? o->connect_ms
+                                                     : o->deadline_ms));
     s->size = o->own.size;
     s->listener = -1;
     s->n_connection = s->size + FL_ACCEPT_UNKNOWN_PEERS;

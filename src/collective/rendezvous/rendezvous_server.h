@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <pthread.h>
 
+#include "base/clock.h"
 #include "collective/rendezvous/rendezvous_wire.h"
 
 enum {
@@ -39,6 +40,7 @@ typedef struct fl_rendezvous_server {
     struct pollfd *poll;
     fl_connection **rank; /* NULL: has not come, or has gone */
     int64_t (*post)[2];   /* by from * size + to: bytes, -1: none */
+    fl_awake awake;       /* the clock of its times */
     int64_t began_ms;
     bool is_open; /* all ranks have come */
     bool failed;
@@ -58,6 +60,8 @@ void fl_rendezvous_server_join(fl_rendezvous_server *s); /* NULL is fine */
  * `from` knows it already. */
 void fl_rendezvous_server_fail(fl_rendezvous_server *s, fleet_status code,
                                const fl_connection *from);
+
+int64_t fl_rendezvous_server_now(fl_rendezvous_server *s);
 
 /* End a connection. */
 void fl_rendezvous_server_drop(fl_rendezvous_server *s, fl_connection *c);

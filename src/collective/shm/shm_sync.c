@@ -195,11 +195,12 @@ static bool comes_soon(const fl_shm *shm, const fl_futex *word, uint32_t at)
 }
 
 static fleet_status wait_long(fl_shm *shm, int rank, fl_futex *word,
-                              uint32_t at, bool drives, int64_t until_ms)
+                              uint32_t at, bool drives)
 {
+    fl_wait wait = fl_wait_for(shm->base.comm.deadline_ms);
     bool moved;
 
-    while (!fl_shm_has_come(word, at) && fl_now_ms() < until_ms) {
+    while (!fl_shm_has_come(word, at) && fl_wait_left(&wait) > 0) {
         uint32_t seen = atomic_load(&word->value);
         bool messages = drives && shm->base.n_flowing > 0;
         fleet_status status;
@@ -224,8 +225,7 @@ fleet_status fl_shm_wait(fl_shm *shm, int rank, fl_futex *word, uint32_t at,
 {
     if (comes_soon(shm, word, at))
         return FLEET_OK;
-    FL_TRY(wait_long(shm, rank, word, at, drives,
-                     fl_now_ms() + shm->base.comm.deadline_ms));
+    FL_TRY(wait_long(shm, rank, word, at, drives));
     if (fl_shm_has_come(word, at))
         return FLEET_OK;
     return fl_comm_base_fail(&shm->base,

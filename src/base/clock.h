@@ -38,7 +38,7 @@ static inline int64_t fl_awake_step(int64_t peer_ms)
     return peer_ms / 4 > LEAST_MS ? peer_ms / 4 : LEAST_MS;
 }
 
-/* A wait of so many milliseconds on such a clock, looked at in a loop. */
+/* A wait of some milliseconds on such a clock, looked at in a loop. */
 typedef struct fl_wait {
     fl_awake awake;
     int64_t end_ms;

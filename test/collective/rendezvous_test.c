@@ -253,7 +253,7 @@ static bool has_threads(pid_t p)
     return stat(path, &s) == 0 && s.st_nlink > 3; /* ".", "..", and one each */
 }
 
-/* For longer than rank 0 waits, and rank 1 for its answer: then rank 2 comes. */
+/* For longer than rank 0 waits for rank 2, and rank 1 for an answer. */
 TEST(ranks_that_were_stopped_wait_on)
 {
     const attempt a[] = {{.rank = 0, .size = 3, .deadline_ms = 2 * DEADLINE_MS},

@@ -93,7 +93,8 @@ help:
 #: make check        most of what CI runs: layers, both compilers, sanitizers
 #: make asan|ubsan   the suite under AddressSanitizer and UBSan
 #: make tsan         the suite under ThreadSanitizer
-#: make valgrind     the suite under valgrind
+#: make valgrind     the suite under valgrind, in VALGRIND_PARTS
+#: make onednn3      the suites that multiply, with oneDNN 3 from PyPI
 #: make layers       which room may include which
 #: make tidy         names, sizes and comments of the sources
 #: make format       clang-format all sources
@@ -343,7 +344,7 @@ test-long: setup
 	else echo "skipped: another libzmq, FLEET_ZMQ/libzmq.so.5"; fi
 	@FLEET_SIM_SEEDS=$${FLEET_SIM_SEEDS:-100} $(MAKE) --no-print-directory \
 	    suite TEST_ARGS='--filter sim/*'
-	@$(MAKE) --no-print-directory valgrind TEST_ARGS='--filter "@(ps_*|socket*|handshake|client|lane*|aggregate)/*"'
+	@$(MAKE) --no-print-directory valgrind
 	@$(MAKE) --no-print-directory tsan
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=300
 
@@ -374,19 +375,33 @@ tsan:
 	$(MAKE) --no-print-directory BUILD=build/tsan OPT='-O1 -g' \
 	    VARIANT='-fsanitize=thread -DFL_OWN_RUNNER -DTEST_SLOWNESS=20' \
 	    TEST_LIBS= suite
-# oneDNN's kernels move their stack into scratch memory now and then: what looks
-# like a frame that large is another stack.
+# In parts (test/valgrind); VALGRIND_PARTS, folders of test/, are fewer.
 valgrind:
 	@$(MAKE) --no-print-directory BUILD=build/valgrind OPT='-O1 -g' \
 	    VARIANT='-DTEST_SLOWNESS=60' build/valgrind/fleet-tests
-	@rm -rf build/valgrind/log && mkdir -p build/valgrind/log
-	FLEET_TEST_FRACTION=100 FLEET_ISA=avx2 valgrind --trace-children=yes \
-	    --trace-children-skip='/bin/*,/usr/bin/*' --max-stackframe=131072 \
-	    --suppressions=test/valgrind.supp --leak-check=full \
-	    --show-leak-kinds=definite --errors-for-leak-kinds=definite -q \
-	    --log-file=build/valgrind/log/%p \
-	    build/valgrind/fleet-tests -j2 $(TEST_ARGS)
-	@! find build/valgrind/log -size +0c -type f -exec cat {} + | grep .
+	@test/valgrind $(VALGRIND_PARTS)
+# oneDNN 3, which Debian 12 does not have: one source knows of oneDNN, and the other
+# objects are those of the suite.
+ONEDNN3  := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/libfleet/onednn-3.2
+SUITE3   := $(BUILD)/fleet-tests-onednn3
+SUITE3_OBJ := $(filter-out $(BUILD)/src/ops/dnnl.o,$(filter %.o,$(TEST_OBJ) $(OBJ) \
+              $(COMM_OBJ) $(NCCL_OBJ) $(EMU_OBJ))) $(BUILD)/onednn3.o
+$(BUILD)/onednn3.o: src/ops/dnnl.c $(ONEDNN3)/include/oneapi/dnnl/dnnl.h
+	@mkdir -p $(@D)
+	@echo "  CC    $@"
+	$(Q)$(CC) $(CFLAGS_) -Werror -isystem $(ONEDNN3)/include -MMD -MP -c $< -o $@
+$(SUITE3): $(SUITE3_OBJ) | $(SUITE)
+	@echo "  LD    $@"
+	$(Q)$(CXX) $(LDFLAGS_) -L$(ONEDNN3)/lib -Wl,-rpath,$(ONEDNN3)/lib -o $@ $^ \
+	    $(LIBS) $(TEST_LIBS)
+.PHONY: onednn3 onednn3-suite
+onednn3:
+	@tools/setup onednn3 $(ONEDNN3)
+	@if [ -d $(ONEDNN3) ]; then $(MAKE) --no-print-directory onednn3-suite; fi
+onednn3-suite: $(SUITE3)
+	@ldd $(SUITE3) | grep -F '$(ONEDNN3)/lib/libdnnl.so.3'
+	@test/suite $(SUITE3) --filter \
+	    '@(ops|torch|amp|executor|enomem|plan*|update|train|predictor|all_reduce)/*'
 gcc clang:
 	@$(MAKE) --no-print-directory BUILD=build/$@ CC=$@ WERROR=1 \
 	    LIBDIR=build/$@/lib BINDIR=build/$@/bin all build/$@/fleet-tests \

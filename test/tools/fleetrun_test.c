@@ -389,6 +389,22 @@ TEST(fails_when_nobody_can_be_helped)
     close(full);
 }
 
+/* As in a full folder: the reason of the failure is in no log. */
+TEST(shows_what_a_log_does_not_take)
+{
+    const char *folder = test_path("log");
+
+    CHECK(mkdir(folder, 0700) == 0);
+    CHECK(symlink("/dev/full", test_path("log/serverlog.0")) == 0);
+    CHECK_INT(launch_run("--server_num 1 --worker_num 1",
+                         LAUNCH_SERVER " && { echo the reason >&2; exit 7; };"
+                                       "sleep 60"),
+              7);
+    CHECK_CONTAINS(launch_err(), "fleetrun: a log is incomplete: No space left "
+                                 "on device; its other lines follow\n");
+    CHECK_CONTAINS(launch_err(), "\nthe reason\n");
+}
+
 TEST(shows_more_than_a_pipe_holds)
 {
     int ends[2];

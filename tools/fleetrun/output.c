@@ -67,6 +67,20 @@ struct pollfd run_output_wants(const run_output *o)
     return (struct pollfd){.fd = o->from, .events = POLLIN};
 }
 
+/* What the log does not take is shown, if it is not anyway: the reason of a
+ * failure comes last. */
+static void log_failed(run_output *o, size_t at, int e)
+{
+    if (!o->log_fails)
+        dprintf(2, "fleetrun: a log is incomplete: %s%s\n", strerror(e),
+                o->show < 0 ? "; its other lines follow" : "");
+    o->log_fails = true;
+    if (o->show < 0) {
+        o->show = STDERR_FILENO;
+        o->shown = at;
+    }
+}
+
 static void write_log(run_output *o)
 {
     size_t at = 0;
@@ -76,10 +90,8 @@ static void write_log(run_output *o)
 
         if (n < 0 && errno == EINTR)
             continue;
-        if (n < 0 && !o->log_fails)
-            dprintf(2, "fleetrun: a log is incomplete: %s\n", strerror(errno));
         if (n < 0) {
-            o->log_fails = true;
+            log_failed(o, at, errno);
             return;
         }
         at += (size_t)n;

@@ -4,11 +4,14 @@
 #include "test.h"
 #include "train_kit.h"
 
+#include <fleet/fleet.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fleet/job/handle.h"
+#include "base/memory.h"
 #include "base/pool.h"
+#include "runtime/store/job_signature.h"
 
 /* --- params_hash --------------------------------------------------------- */
 
@@ -110,4 +113,42 @@ TEST(options_then_the_environment_say_how_many_threads_there_are)
     CHECK_FAILS(
         fleet_init(&f, &(fleet_options){.log_level = (fleet_log_level)77}),
         FLEET_EINVAL, "log_level: 77 is none");
+}
+
+/* --- what the processes of a job must have in common ---------------------- */
+
+static char *signature_of(int frozen)
+{
+    fleet_fc_options how = {.weight = {.frozen = frozen}};
+    fleet_executor *e;
+    fleet_program *p;
+    fleet_var *x;
+    char *text;
+    fleet *f;
+
+    CHECK_OK(fleet_init(&f, NULL));
+    p = fleet_program_create(f);
+    x = fleet_data(p, "x", FLEET_FLOAT32, (int64_t[]){-1, 2}, 2);
+    CHECK(fleet_fc(p, x, 3, &how));
+    e = fleet_executor_create(p, NULL);
+    CHECK(e);
+    text = fl_job_signature_text(f->store);
+    CHECK(text);
+    fleet_executor_destroy(e);
+    fleet_destroy(f);
+    return text;
+}
+
+TEST(a_parameter_that_only_one_process_trains_is_named)
+{
+    char *ours = signature_of(1), *theirs = signature_of(0), *same;
+    char *text = fl_job_signature_difference("rank 0", ours, "rank 1", theirs);
+
+    CHECK_CONTAINS(text ? text : "nothing", "frozen is yes in rank 0, no in");
+    CHECK_CONTAINS(text, "fc_0.w");
+    same = fl_job_signature_difference("rank 0", ours, "rank 1", ours);
+    CHECK(same == NULL);
+    fl_free(text);
+    fl_free(ours);
+    fl_free(theirs);
 }

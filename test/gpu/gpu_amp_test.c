@@ -78,7 +78,7 @@ static void check_loss(kit_kind kind, kit_options o)
 static void check_losses(kit_options o)
 {
     o.device = "gpu:0";
-    o.learning_rate = 0.01f;
+    o.learning_rate = 0.003f;
     gpu_kit_open();
     check_loss(KIT_MLP, o);
     check_loss(KIT_CTR, o);

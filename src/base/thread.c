@@ -33,9 +33,11 @@ fleet_status fl_thread_start(pthread_t *thread, void *(*body)(void *),
     pthread_sigmask(SIG_SETMASK, &all, &host);
     e = pthread_create(thread, NULL, body, arg);
     pthread_sigmask(SIG_SETMASK, &host, NULL);
-    if (e)
+    if (e) /* EAGAIN: the system does not say which */
         return fl_fail(FLEET_ENOMEM, "cannot start a thread for %s: %s", name,
-                       strerror(e));
+                       e == EAGAIN ? "out of memory for its stack, or of "
+                                     "threads (RLIMIT_NPROC, pids.max)"
+                                   : strerror(e));
     return FLEET_OK;
 }
 

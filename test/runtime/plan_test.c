@@ -172,13 +172,29 @@ static void reduce_on_gpus(fl_comm *p)
     p->methods = &there;
 }
 
+/* Closes the model. */
+static void check_dump_in_group(kit_model *m, bool on_gpus, const char *name)
+{
+    fake_group g;
+    char *text;
+
+    fake_group_open(&g, 2);
+    if (on_gpus)
+        reduce_on_gpus(&g.rank[0].p);
+    m->f->store->agree = &g.rank[0].rounds;
+    text = fleet_program_dump(m->p, FLEET_DUMP_PLAN, 40);
+    golden_check(name, text);
+    fleet_free(text);
+    m->f->store->agree = NULL;
+    fake_group_close(&g);
+    kit_close(m);
+}
+
 /* The same, by a rank, with buckets of so many floats. */
 static void check_rank_dump_of(const kit_options *o, int64_t bucket,
                                const fl_training *other, const char *name)
 {
-    fake_group g;
     kit_model m;
-    char *text;
 
     kit_build(&m, KIT_MLP, o);
     m.p->training.all_reduce.bucket = bucket;
@@ -190,16 +206,7 @@ static void check_rank_dump_of(const kit_options *o, int64_t bucket,
     if (other->sharded)
         m.f->store->share = (fl_share){1, 2};
     m.o->residuals = other->dgc.on;
-    fake_group_open(&g, 2);
-    if (o->device)
-        reduce_on_gpus(&g.rank[0].p);
-    m.f->store->agree = &g.rank[0].rounds;
-    text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
-    golden_check(name, text);
-    fleet_free(text);
-    m.f->store->agree = NULL;
-    fake_group_close(&g);
-    kit_close(&m);
+    check_dump_in_group(&m, o->device != NULL, name);
 }
 
 static void check_rank_dump(const kit_options *o, int64_t bucket,
@@ -235,19 +242,10 @@ static void check_strategy_dump(void (*choose)(fleet_distributed_strategy *s),
                                 const char *name)
 {
     const fleet_role role = {.worker_num = 2, .collective = 1};
-    fake_group g;
     kit_model m;
-    char *text;
 
     kit_build(&m, KIT_MLP, &(kit_options){.role = &role, .choose = choose});
-    fake_group_open(&g, 2);
-    m.f->store->agree = &g.rank[0].rounds;
-    text = fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40);
-    golden_check(name, text);
-    fleet_free(text);
-    m.f->store->agree = NULL;
-    fake_group_close(&g);
-    kit_close(&m);
+    check_dump_in_group(&m, false, name);
 }
 
 /* Rows are elsewhere, as a pull and a push know it. */

@@ -60,14 +60,17 @@ static bool takes_pages(void)
 
 fleet_status fl_memory_spare(size_t size, const char *what)
 {
-    enum { IN_PAGES = 4 }; /* 12 MB of oneDNN's small blocks took 35 MB */
-
-    if (size >= SMALL && takes_pages())
-        size *= IN_PAGES;
     if (!is_spare(size))
         return fl_fail(FLEET_ENOMEM, "out of memory: %s may take %zu bytes",
                        what, size);
     return FLEET_OK;
+}
+
+fleet_status fl_memory_spare_blocks(size_t size, const char *what)
+{
+    enum { IN_PAGES = 4 }; /* 12 MB of oneDNN's small blocks took 35 MB */
+
+    return fl_memory_spare(takes_pages() ? IN_PAGES * size : size, what);
 }
 
 /* Looked at once a megabyte: a limit is met by what grows. */

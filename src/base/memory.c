@@ -1,7 +1,6 @@
 /* memory.c - the only allocator: zeroed, aligned, counted. */
 #include "base/memory.h"
 
-#include <malloc.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -46,31 +45,12 @@ static bool is_spare(size_t size)
     return at != MAP_FAILED;
 }
 
-/* glibc reserves 64 MB for the small blocks of a thread. Where it cannot, each
- * of them takes a page. */
-static bool takes_pages(void)
-{
-    enum { TINY = 24, PAGE = 4096 };
-    void *block = malloc(TINY);
-    bool is_page = block && malloc_usable_size(block) > PAGE / 2;
-
-    free(block);
-    return is_page;
-}
-
 fleet_status fl_memory_spare(size_t size, const char *what)
 {
     if (!is_spare(size))
         return fl_fail(FLEET_ENOMEM, "out of memory: %s may take %zu bytes",
                        what, size);
     return FLEET_OK;
-}
-
-fleet_status fl_memory_spare_blocks(size_t size, const char *what)
-{
-    enum { IN_PAGES = 4 }; /* 12 MB of oneDNN's small blocks took 35 MB */
-
-    return fl_memory_spare(takes_pages() ? IN_PAGES * size : size, what);
 }
 
 /* Looked at once a megabyte: a limit is met by what grows. */

@@ -39,8 +39,6 @@ fleet_status fl_grow(void *array, size_t *capacity, size_t n, size_t size);
  * time. Below 64 KB it costs as much as malloc(). */
 enum { FL_SPARE_BYTES = 8 << 20 };
 fleet_status fl_memory_spare(size_t size, const char *what);
-/* For megabytes that are taken in small blocks. */
-fleet_status fl_memory_spare_blocks(size_t size, const char *what);
 
 /* Tests: let the n-th allocation from now on fail (1 is the next; 0 turns it
  * off) and every later one too when sticky; count those made since. */

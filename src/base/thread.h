@@ -9,8 +9,12 @@
 
 #include "base/error.h"
 
+/* FLEET_ENOMEM where the system refuses a thread, its stack or its arena. */
 fleet_status fl_thread_start(pthread_t *thread, void *(*body)(void *),
                              void *arg, const char *name);
+
+/* fl_memory_spare() for megabytes that this thread takes in small blocks. */
+fleet_status fl_thread_spare(size_t size, const char *what);
 
 /* Between the two, a write that fails raises no signal (SIGPIPE, SIGXFSZ) that
  * would end a host without a handler: it is but an errno, which is kept. */

@@ -188,7 +188,7 @@ fleet_status fl_socket_bind(fl_socket *s, const char *address, int fd,
 
     FL_TRY(check_process(s));
     FL_TRY(use_address(s, address));
-    FL_TRY(fl_memory_spare_blocks(ADDRESS_BYTES, zeromq));
+    FL_TRY(fl_thread_spare(ADDRESS_BYTES, zeromq));
     if (fl_path_is_taken(address))
         return address_failed(address, EEXIST);
     if (fd >= 0)
@@ -210,7 +210,7 @@ fleet_status fl_socket_connect(fl_socket **s, const char *address)
     FL_TRY(new_socket(s, ZMQ_DEALER));
     status = use_address(*s, address);
     if (status == FLEET_OK)
-        status = fl_memory_spare_blocks(ADDRESS_BYTES, zeromq);
+        status = fl_thread_spare(ADDRESS_BYTES, zeromq);
     if (status == FLEET_OK && zmq_connect((*s)->zmq, address) != 0)
         status = address_failed(address, errno);
     if (status != FLEET_OK) {

@@ -137,7 +137,7 @@ static fleet_status context_socket(void **socket, int type)
     if (!context.zmq) {
         FL_TRY(first_socket(socket, type));
     } else {
-        FL_TRY(fl_memory_spare_blocks(SOCKET_BYTES, "ZeroMQ"));
+        FL_TRY(fl_thread_spare(SOCKET_BYTES, "ZeroMQ"));
         *socket = new_socket(type);
     }
     return *socket ? FLEET_OK : open_failed(errno);

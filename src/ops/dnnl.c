@@ -9,6 +9,7 @@
 #include <fleet/nn.h>
 
 #include "base/memory.h"
+#include "base/thread.h"
 
 /* libgomp's, which Debian's oneDNN runs on. This file declares them, because
  * <omp.h> is the compiler's own and clang has none without libomp. */
@@ -246,7 +247,7 @@ fleet_status fl_matmul_create(fl_matmul **matmul, const fl_matmul_spec *spec,
     fl_matmul *m;
     fleet_status status;
 
-    FL_TRY(fl_memory_spare_blocks(CREATE_BYTES, "oneDNN"));
+    FL_TRY(fl_thread_spare(CREATE_BYTES, "oneDNN"));
     pthread_once(&once, make_engine);
     if (!engine)
         return fl_fail(FLEET_EUNSUPPORTED, "oneDNN has no CPU engine");
@@ -303,7 +304,7 @@ static dnnl_status_t run_first(const fl_matmul *m, struct lane *l,
     dnnl_status_t e = dnnl_out_of_memory;
 
     pthread_mutex_lock(&lock);
-    if (fl_memory_spare_blocks(FIRST_RUN_BYTES, "oneDNN") == FLEET_OK)
+    if (fl_thread_spare(FIRST_RUN_BYTES, "oneDNN") == FLEET_OK)
         e = dnnl_primitive_execute(m->primitive, l->stream, m->bias ? 5 : 4,
                                    arg);
     pthread_mutex_unlock(&lock);

@@ -114,23 +114,45 @@ static ends sweep(const char *flags, const char *const *logs, int from, int to,
 }
 
 /* Without ZeroMQ nobody takes memory unasked. */
-TEST_LIMIT(one_process_trains_or_says_that_memory_is_out, 900)
+static void train_alone(int from, int to, int step)
 {
     static const char *const logs[] = {"workerlog.0", NULL};
-    ends e = sweep("--worker_num 1", logs, 60 << 10, 160 << 10, 4 << 10);
+    ends e = sweep("--worker_num 1", logs, from << 10, to << 10, step << 10);
 
     CHECK(e.trained > 0);
     CHECK(e.refused > 0);
     CHECK_INT(e.in_zeromq, 0);
 }
 
-TEST_LIMIT(a_job_with_a_server_trains_or_says_that_memory_is_out, 900)
+static void train_with_a_server(int from, int to, int step)
 {
     static const char *const logs[] = {"workerlog.0", "serverlog.0", NULL};
-    ends e = sweep("--server_num 1 --worker_num 1", logs, 90 << 10, 240 << 10,
-                   24 << 10);
+    ends e = sweep("--server_num 1 --worker_num 1", logs, from << 10, to << 10,
+                   step << 10);
 
     CHECK(e.trained > 0);
     CHECK(e.refused > 0);
     CHECK(e.in_zeromq <= e.n / 20);
+}
+
+TEST_LIMIT(one_process_trains_or_says_that_memory_is_out, 900)
+{
+    train_alone(60, 320, 10);
+}
+
+TEST_LIMIT(one_process_with_one_arena_trains_or_says_that_memory_is_out, 900)
+{
+    setenv("MALLOC_ARENA_MAX", "1", 1);
+    train_alone(60, 160, 4);
+}
+
+TEST_LIMIT(a_job_with_a_server_trains_or_says_that_memory_is_out, 900)
+{
+    train_with_a_server(100, 900, 100);
+}
+
+TEST_LIMIT(a_job_with_one_arena_trains_or_says_that_memory_is_out, 900)
+{
+    setenv("MALLOC_ARENA_MAX", "1", 1);
+    train_with_a_server(90, 240, 24);
 }

@@ -65,7 +65,7 @@ TEST(further_sockets_are_refused_when_the_host_has_taken_all)
 
 TEST(sockets_work_or_are_refused_with_any_memory)
 {
-    memory_ends ends = memory_sweep(NULL, talk, 80 << 20, 512 << 10);
+    memory_ends ends = memory_sweep(NULL, talk, 320 << 20, 2 << 20);
 
     CHECK(ends.refused > 10);
     CHECK(ends.fine > 10);

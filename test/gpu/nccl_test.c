@@ -202,6 +202,60 @@ static void nothing(fl_comm *p)
     CHECK_OK(p->methods->barrier(p));
 }
 
+/* --- rank 0 leaves first ------------------------------------------------- */
+
+/* Long after rank 0 has returned the other ranks find each other, by what runs in
+ * its process. */
+static void messages_go_on_without_rank_0(fl_comm *p)
+{
+    char x[100] = {0};
+
+    CHECK_OK(p->methods->barrier(p));
+    if (p->rank == 0)
+        return;
+    usleep(100000);
+    for (int i = 0; i < 20; i++) {
+        int other = 3 - p->rank;
+
+        if (p->rank == 1)
+            CHECK_OK(p->methods->send(p, x, sizeof x, other, NULL));
+        CHECK_OK(p->methods->recv(p, x, sizeof x, other, NULL));
+        if (p->rank == 2)
+            CHECK_OK(p->methods->send(p, x, sizeof x, other, NULL));
+    }
+}
+
+/* Rank 2 says nothing for longer than the server waits for it. */
+static void a_message_that_never_comes(fl_comm *p)
+{
+    int64_t began = fl_now_ms();
+    char x;
+
+    CHECK_OK(p->methods->barrier(p));
+    if (p->rank == 1)
+        CHECK_FAILS(p->methods->recv(p, &x, 1, 2, NULL), FLEET_EPEER,
+                    "rank 0 has ended its group");
+    if (p->rank == 2)
+        usleep(3000000);
+    CHECK(fl_now_ms() - began < p->deadline_ms / 2);
+}
+
+static const comm_kit_part go_on = {.name = "go_on",
+                                    .run = messages_go_on_without_rank_0},
+                           in_vain = {.name = "in_vain",
+                                      .run = a_message_that_never_comes,
+                                      .deadline_ms = 40000};
+
+TEST(messages_of_other_ranks_go_on_when_rank_0_has_left)
+{
+    comm_kit_run(&go_on, apart, 3);
+}
+
+TEST(a_message_that_nobody_matches_ends_soon_after_rank_0)
+{
+    comm_kit_run(&in_vain, apart, 3);
+}
+
 TEST(nothing_is_left_when_groups_have_ended)
 {
     const comm_kit_part part = {.name = "nothing", .run = nothing};

@@ -270,7 +270,9 @@ static fleet_status move_message(fl_comm_base *g, fl_work *w, bool *moved)
                                   NULL, 0);
         return FLEET_OK;
     }
-    result = m->is_matched ? fl_cu_look(m->done) : FL_CU_NOT_READY;
+    if (!m->is_matched) /* it never will be, if the server has ended */
+        return fl_rendezvous_client_check(n->client);
+    result = fl_cu_look(m->done);
     if (result == FL_CU_NOT_READY)
         return FLEET_OK;
     FL_TRY(

@@ -13,6 +13,8 @@
 #include "base/thread.h"
 #include "collective/rendezvous/rendezvous_accept.h"
 
+enum { LINGER_MS = 2000 }; /* of the server, after rank 0 has left */
+
 /* --- failure ------------------------------------------------------------- */
 
 void fl_rendezvous_server_fail(fl_rendezvous_server *s, fleet_status code,
@@ -258,6 +260,7 @@ static void receive_frames(fl_rendezvous_server *s, fl_connection *c)
         if (f.kind == FL_RENDEZVOUS_NONE)
             break;
         take_frame(s, c, &f, bytes);
+        s->heard_ms = fl_rendezvous_server_now(s);
         fl_inbox_drop(&c->in, sizeof f + f.bytes);
     }
     if (c->fd >= 0 && !is_up)
@@ -296,10 +299,31 @@ static void check_calls(fl_rendezvous_server *s)
 
 /* --- the thread ---------------------------------------------------------- */
 
+static bool has_rank(const fl_rendezvous_server *s, int rank)
+{
+    return s->rank[rank] && !s->rank[rank]->has_left;
+}
+
+/* Rank 0 has its last message before other ranks have theirs: the server stays
+ * for them until they have left too, or say nothing for a while. */
+static bool serves_on(fl_rendezvous_server *s)
+{
+    if (has_rank(s, 0))
+        return true;
+    if (!s->is_open || s->failed ||
+        fl_rendezvous_server_now(s) - s->heard_ms > LINGER_MS)
+        return false;
+    for (int r = 1; r < s->size; r++)
+        if (has_rank(s, r))
+            return true;
+    return false;
+}
+
 static void serve_once(fl_rendezvous_server *s)
 {
     int64_t first;
-    bool is_idle = s->failed || (s->is_open && count_calls(s, &first) == 0);
+    bool is_idle = s->failed || (s->is_open && count_calls(s, &first) == 0 &&
+                                 has_rank(s, 0));
 
     for (int i = 0; i < s->n_connection; i++)
         s->poll[i] =
@@ -324,7 +348,7 @@ static void *serve_ranks(void *arg)
     fl_rendezvous_server_open_if_complete(s);
     do
         serve_once(s);
-    while (s->rank[0] && !s->rank[0]->has_left);
+    while (serves_on(s));
     for (int r = 1; r < s->size; r++)
         if (s->rank[r])
             fl_rendezvous_send(s->rank[r]->fd, FL_RENDEZVOUS_LEAVE, NULL, 0,

@@ -42,15 +42,17 @@ typedef struct fl_rendezvous_server {
     int64_t (*post)[2];   /* by from * size + to: bytes, -1: none */
     fl_awake awake;       /* the clock of its times */
     int64_t began_ms;
-    bool is_open; /* all ranks have come */
+    int64_t heard_ms; /* when the last frame of a rank came */
+    bool is_open;     /* all ranks have come */
     bool failed;
     fl_error error;                   /* once failed */
     char refused[FL_RENDEZVOUS_TEXT]; /* the last refusal */
     pthread_t thread;
 } fl_rendezvous_server;
 
-/* Rank 0's thread; *fd is rank 0's own connection. The thread ends when that
- * connection does; join() waits for it. */
+/* Rank 0's thread; *fd is rank 0's own connection. The thread ends when all ranks
+ * have left, or rank 0 has and no other rank has said anything for 2 seconds;
+ * join() waits for it. */
 fleet_status fl_rendezvous_server_start(fl_rendezvous_server **server,
                                         const fl_rendezvous_options *o,
                                         int *fd);

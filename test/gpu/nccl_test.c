@@ -204,8 +204,8 @@ static void nothing(fl_comm *p)
 
 /* --- rank 0 leaves first ------------------------------------------------- */
 
-/* Long after rank 0 has returned the other ranks find each other, by what runs in
- * its process. */
+/* Long after rank 0 has returned the other ranks find each other, by what runs
+ * in its process. */
 static void messages_go_on_without_rank_0(fl_comm *p)
 {
     char x[100] = {0};

@@ -50,9 +50,9 @@ typedef struct fl_rendezvous_server {
     pthread_t thread;
 } fl_rendezvous_server;
 
-/* Rank 0's thread; *fd is rank 0's own connection. The thread ends when all ranks
- * have left, or rank 0 has and no other rank has said anything for 2 seconds;
- * join() waits for it. */
+/* Rank 0's thread; *fd is rank 0's own connection. The thread ends when all
+ * ranks have left, or rank 0 has and no other rank has said anything for 2
+ * seconds; join() waits for it. */
 fleet_status fl_rendezvous_server_start(fl_rendezvous_server **server,
                                         const fl_rendezvous_options *o,
                                         int *fd);

@@ -122,8 +122,8 @@ static fleet_status load_save(void *arg, fl_saved *s)
 {
     fl_statistics statistics = {0};
     fleet *f = arg;
-    const fl_buckets all = {0, FL_N_BUCKET};
-    const fl_buckets own = f->role.collective ? fl_ranks_own(f) : all;
+    const fl_bucket_set own =
+        f->role.collective ? fl_ranks_own(f) : fl_bucket_range(0, FL_N_BUCKET);
     fleet_status status;
 
     FL_GOTO(done, read_statistics(f, s, &statistics));

@@ -36,12 +36,13 @@ static fleet_status share_text(fl_comm *p, int root, text_head *head,
     return status;
 }
 
-fl_buckets fl_ranks_own(const fleet *f)
+fl_bucket_set fl_ranks_own(const fleet *f)
 {
     const fl_role *r = &f->role;
 
-    return (fl_buckets){fl_sharded_first_bucket(r->index, r->worker_num),
-                        fl_sharded_first_bucket(r->index + 1, r->worker_num)};
+    return fl_bucket_range(
+        fl_sharded_first_bucket(r->index, r->worker_num),
+        fl_sharded_first_bucket(r->index + 1, r->worker_num));
 }
 
 static fleet_status hash_table(const fleet *f, const char *name, char **answer)
@@ -65,8 +66,9 @@ static fleet_status run_command(fleet *f, fl_job_command command,
     if (command == FL_COMMAND_HASH)
         return hash_table(f, text, answer);
     FL_TRY(fl_store_to_host(f->store));
-    return fl_save_part_of_rank(f->store, fl_ranks_own(f), f->role.index, text,
-                                answer);
+    const fl_bucket_set own = fl_ranks_own(f);
+
+    return fl_save_part_of_rank(f->store, &own, f->role.index, text, answer);
 }
 
 /* All answers go to all, so that all know whether it was done. */

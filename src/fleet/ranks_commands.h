@@ -16,4 +16,4 @@ fl_agree_serve fl_ranks_serve; /* a rank's part of what another rank began */
 fl_rows_hasher fl_ranks_hash;
 
 /* Buckets of tables whose rows are this rank's. */
-fl_buckets fl_ranks_own(const fleet *f);
+fl_bucket_set fl_ranks_own(const fleet *f);

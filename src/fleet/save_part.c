@@ -80,11 +80,11 @@ done:
     return status;
 }
 
-static fleet_status save_parts(fl_store *store, fl_buckets own,
+static fleet_status save_parts(fl_store *store, const fl_bucket_set *own,
                                const char *prefix, const request *r,
                                char **answer)
 {
-    fl_save s = {.store = store, .states = r->states, .own = &own};
+    fl_save s = {.store = store, .states = r->states, .own = own};
     fl_json *list = fl_json_array();
     fleet_status status;
 
@@ -102,18 +102,18 @@ done:
 
 typedef struct lane_load {
     fl_store *store;
-    fl_buckets own;
+    const fl_bucket_set *own;
 } lane_load;
 
 static fleet_status load_lane(void *arg, fl_saved *s)
 {
     lane_load *l = arg;
 
-    return fl_saved_apply(s, l->store, &l->own, &l->own);
+    return fl_saved_apply(s, l->store, l->own, l->own);
 }
 
 /* Files whose names begin with the prefix; *answer is JSON for worker 0. */
-static fleet_status save_request(fl_store *store, fl_buckets own,
+static fleet_status save_request(fl_store *store, const fl_bucket_set *own,
                                  const char *prefix, const char *text,
                                  char **answer)
 {
@@ -131,8 +131,9 @@ static fleet_status save_request(fl_store *store, fl_buckets own,
     return status;
 }
 
-fleet_status fl_save_part_of_lane(void *arg, fl_store *store, fl_buckets own,
-                                  int server, int lane, fl_job_command command,
+fleet_status fl_save_part_of_lane(void *arg, fl_store *store,
+                                  const fl_bucket_set *own, int server,
+                                  int lane, fl_job_command command,
                                   const char *text, char **answer)
 {
     lane_load load = {store, own};
@@ -148,8 +149,8 @@ fleet_status fl_save_part_of_lane(void *arg, fl_store *store, fl_buckets own,
     return save_request(store, own, prefix, text, answer);
 }
 
-fleet_status fl_save_part_of_rank(fl_store *store, fl_buckets own, int rank,
-                                  const char *text, char **answer)
+fleet_status fl_save_part_of_rank(fl_store *store, const fl_bucket_set *own,
+                                  int rank, const char *text, char **answer)
 {
     char prefix[32];
 

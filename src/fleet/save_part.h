@@ -10,8 +10,8 @@
 fl_server_command fl_save_part_of_lane;
 
 /* A rank's part of a save, in files part-rank-RANK-*. */
-fleet_status fl_save_part_of_rank(fl_store *store, fl_buckets own, int rank,
-                                  const char *request, char **answer);
+fleet_status fl_save_part_of_rank(fl_store *store, const fl_bucket_set *own,
+                                  int rank, const char *request, char **answer);
 
 /* Worker 0 has all parts written: fl_save_elsewhere.write, arg is the
  * handle. */

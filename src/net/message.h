@@ -104,7 +104,7 @@ typedef struct fl_msg_head {
     uint16_t flags;
     uint64_t job;        /* fl_msg_job(); strays of another job are refused */
     uint32_t generation; /* + 1 per restore or rollback; both sides' own */
-    uint32_t view;       /* of members and buckets */
+    uint32_t view;       /* which map of buckets, ps/bucket_map.h */
     uint32_t stream, incarnation;
     uint64_t step;
     uint64_t request; /* matches answers only */

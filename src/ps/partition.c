@@ -1,5 +1,4 @@
-/* partition.c - blocks and rows shared out over buckets, buckets over servers
- * and lanes. */
+/* partition.c - what servers keep, and the bucket of a block. */
 #include "ps/partition.h"
 
 #include <string.h>
@@ -63,24 +62,6 @@ int fl_block_bucket(const fl_store *s, const fl_param *p, int64_t block)
     if (s->layerwise.rule != FL_NO_LAYERS)
         block = 0;
     return fl_bucket_of(fl_mix(name + (uint64_t)block));
-}
-
-static fl_buckets share_buckets(fl_buckets all, int i, int n)
-{
-    int size = all.end - all.first;
-
-    return (fl_buckets){all.first + i * size / n,
-                        all.first + (i + 1) * size / n};
-}
-
-fl_buckets fl_server_buckets(int server, int n_server)
-{
-    return share_buckets((fl_buckets){0, FL_N_BUCKET}, server, n_server);
-}
-
-fl_buckets fl_lane_buckets(int server, int n_server, int lane, int n_lane)
-{
-    return share_buckets(fl_server_buckets(server, n_server), lane, n_lane);
 }
 
 int fl_partition_param(const fl_partition *l, const char *name)

@@ -1,15 +1,10 @@
-/* partition.h - which server has what: parameters and tables numbered alike in
+/* partition.h - what servers keep: parameters and tables numbered alike in
  * every process that runs the same program, dense parameters cut into blocks,
- * blocks and rows shared out over the lanes of the servers by bucket.
- *
- * A key, or a block, hashes to one of FL_N_BUCKET buckets; servers own ranges
- * of buckets, and so do the lanes inside a server. So results do not depend on
- * how many there are. */
+ * each in a bucket. bucket_map.h has which lane keeps a bucket. */
 #pragma once
 
+#include "ps/bucket_map.h"
 #include "runtime/store/store.h"
-
-enum { FL_MOST_SERVER = 128, FL_MOST_LANE = 16 };
 
 typedef struct fl_partition {
     fl_store *store;
@@ -57,19 +52,6 @@ static inline fl_block_place fl_block_at(const fl_partition *k, uint64_t key)
 /* The bucket of a block. LARS and LAMB need norms of the whole parameter: all
  * its blocks are in one bucket then, and so on one lane. */
 int fl_block_bucket(const fl_store *s, const fl_param *p, int64_t block);
-
-/* Buckets [first, end) of a server, or of one of its lanes. */
-typedef struct fl_buckets {
-    int first, end;
-} fl_buckets;
-
-fl_buckets fl_server_buckets(int server, int n_server);
-fl_buckets fl_lane_buckets(int server, int n_server, int lane, int n_lane);
-
-static inline bool fl_owns(const fl_buckets *b, int bucket)
-{
-    return bucket >= b->first && bucket < b->end;
-}
 
 /* Which number a parameter or table has; -1: none. */
 int fl_partition_param(const fl_partition *l, const char *name);

@@ -13,6 +13,7 @@ typedef struct scene {
     fl_packet_pool *pool;
     fl_store *store;
     fl_partition layout;
+    fl_bucket_map map;
     fl_ps_lane *lane;
     bool commanded;
     int64_t now_ms;
@@ -64,6 +65,8 @@ static void open_scene(scene *s, uint8_t how)
     s->store = make_store(m, fl_table_make);
     must(fl_partition_make(&s->layout, s->store, 1) == FLEET_OK);
     o.pool = s->pool;
+    fl_bucket_map_begin(&s->map, 1, (int[]){1});
+    o.map = &s->map;
     must(fl_lane_create(&s->lane, &o, &host, 0) == FLEET_OK);
 }
 

@@ -35,6 +35,7 @@ static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
                     bool scaled, int server)
 {
     static const char *const address[] = {"{}"};
+    static const int n_lane[] = {1, 1};
     fl_lane_options o = {.server = server,
                          .n_lane = 1,
                          .n_stream = n_stream,
@@ -59,6 +60,8 @@ static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
     o.identity = &k->identity;
     o.pool = k->pool;
     o.layout = &k->layout;
+    fl_bucket_map_begin(&k->map, server + 1, n_lane);
+    o.map = &k->map;
     CHECK_OK(fl_lane_create(&k->lane, &o, &host, 0));
 }
 

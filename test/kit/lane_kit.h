@@ -20,6 +20,7 @@ typedef struct lane_kit {
     fl_packet_pool *pool;
     fl_store *store;
     fl_partition layout;
+    fl_bucket_map map;
     fl_ps_lane *lane;
     lane_sent sent[LANE_MOST_SENT];
     int n_sent;

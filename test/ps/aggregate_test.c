@@ -43,8 +43,8 @@ static void open_scene(scene *s, bool remembers)
     CHECK_OK(fleet_minimize(fleet_adagrad(s->f, 0.5f, NULL), m.loss));
     CHECK_OK(fl_add_programs(s->f));
     CHECK_OK(fl_partition_make(&s->layout, s->f->store, 1));
-    CHECK_OK(
-        fl_aggregate_init(&s->unit, &s->layout, fl_lane_buckets(0, 1, 0, 1)));
+    CHECK_OK(fl_aggregate_init(&s->unit, &s->layout,
+                               fl_bucket_range(0, FL_N_BUCKET)));
     if (remembers)
         CHECK_OK(FL_NEW(&s->found, FL_N_ROW_CACHE * sizeof *s->found));
 }

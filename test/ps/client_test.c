@@ -525,10 +525,12 @@ TEST(requests_name_the_run_and_the_process_that_they_are_for)
     scene s;
 
     open_scene(&s, 0);
+    fl_client_set_view(s.client, 3);
     send_step(&s, 1);
     CHECK(s.sent[0].job == fl_msg_job("job", RUN));
     CHECK_INT(s.sent[0].peer, NONCE);
     CHECK_INT(s.sent[0].generation, 0);
+    CHECK_INT(s.sent[0].view, 3);
     s.now_ms = BEAT_MS;
     fl_client_tick(s.client, s.now_ms);
     CHECK_INT(s.sent[1].kind, FL_MSG_HEARTBEAT);

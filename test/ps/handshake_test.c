@@ -23,6 +23,7 @@ typedef struct servers {
     fl_socket *socket[N_SERVER]; /* NULL: not started yet */
     fl_store *store[N_SERVER];
     fl_partition layout[N_SERVER];
+    fl_bucket_map map;
     fl_ps_lane *lane[N_SERVER];
     fl_server_identity identity[N_SERVER];
     char *program;
@@ -66,6 +67,7 @@ static void make_lane(servers *s, int i)
     if (!s->program)
         s->program = fl_job_signature_text(s->layout[i].store);
     o.layout = &s->layout[i];
+    o.map = &s->map;
     o.program = s->program;
     o.pool = s->pool;
     CHECK_OK(fl_lane_create(&s->lane[i], &o,
@@ -75,8 +77,13 @@ static void make_lane(servers *s, int i)
 
 static void open_servers(servers *s)
 {
+    int n_lane[N_SERVER];
+
     memset(s, 0, sizeof *s);
+    for (int i = 0; i < N_SERVER; i++)
+        n_lane[i] = 1;
     CHECK_OK(fl_packet_pool_create(&s->pool, 1 << 20));
+    fl_bucket_map_begin(&s->map, N_SERVER, n_lane);
     for (int i = 0; i < N_SERVER; i++) {
         snprintf(s->address[i], sizeof s->address[i], "inproc://hello-%d", i);
         make_lane(s, i);

@@ -15,6 +15,7 @@ typedef struct cost_kit {
     fl_packet_pool *pool;
     fl_store *store;
     fl_partition layout;
+    fl_bucket_map map;
     fl_server_identity identity;
     fl_ps_lane *lane;
     uint64_t requests, answered;
@@ -45,6 +46,8 @@ static void open_kit(cost_kit *k, int n, bool sync)
     CHECK_OK(fl_partition_make(&k->layout, k->store, 1));
     o.identity = &k->identity;
     o.layout = &k->layout;
+    fl_bucket_map_begin(&k->map, 1, (int[]){1});
+    o.map = &k->map;
     o.pool = k->pool;
     CHECK_OK(fl_lane_create(&k->lane, &o, &host, 0));
 }

@@ -531,6 +531,44 @@ static void hear_fenced(lane_kit *k)
     CHECK_INT(k->msg.answer.applied, 0);
 }
 
+/* --- messages by another map of buckets ----------------------------------- */
+
+TEST(what_was_sent_by_another_map_of_buckets_is_refused)
+{
+    fl_msg_head head = lane_head(FL_MSG_STEP, 0, 1, FL_MSG_END_OF_STEP);
+    fl_msg_writer w;
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 1, false);
+    head.view = 7;
+    lane_begin(&k, &w, &head);
+    fl_msg_section(&w, FL_SECTION_CLIP, 0)->n_batch = 1;
+    lane_tell(&k, &w, 0);
+    lane_hear_status(&k, 0, FL_ANSWER_REFUSED);
+    CHECK_INT(k.msg.head.view, 0);
+    CHECK_INT(fl_lane_version(k.lane), 0);
+    CHECK_INT(fl_lane_counted(k.lane).strays, 1);
+    lane_push(&k, 0, 1, 5, 1); /* its step is still to come */
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    CHECK_INT(fl_lane_version(k.lane), 1);
+    lane_close(&k);
+}
+
+/* It needs nothing of a bucket. */
+TEST(a_heartbeat_by_another_map_is_answered)
+{
+    fl_msg_head head = lane_head(FL_MSG_HEARTBEAT, 0, 0, 0);
+    fl_msg_writer w;
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 1, false);
+    head.view = 7;
+    lane_begin(&k, &w, &head);
+    lane_tell(&k, &w, 0);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    lane_close(&k);
+}
+
 TEST(what_is_for_another_process_is_not_taken)
 {
     const uint64_t job = fl_msg_job("job", LANE_RUN);

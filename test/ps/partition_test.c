@@ -1,5 +1,5 @@
-/* partition_test.c - who keeps what: every bucket, and so every row and block,
- * has exactly one lane, however many servers and lanes there are. */
+/* partition_test.c - what servers keep: every block is in the unit of one lane,
+ * however many servers and lanes there are. */
 #define SUITE partition
 #include "sim_job.h"
 #include "test.h"
@@ -11,45 +11,6 @@
 #include "ps/server/aggregate_internal.h"
 #include "runtime/store/job_signature.h"
 #include "runtime/store/table.h"
-
-/* Lanes in their order take the buckets in theirs. */
-static void check_cover(int n_server, int n_lane)
-{
-    int next = 0;
-
-    for (int s = 0; s < n_server; s++) {
-        fl_buckets server = fl_server_buckets(s, n_server);
-
-        CHECK_INT(server.first, next);
-        for (int l = 0; l < n_lane; l++) {
-            fl_buckets b = fl_lane_buckets(s, n_server, l, n_lane);
-
-            CHECK_INT(b.first, next);
-            CHECK(b.end >= b.first);
-            next = b.end;
-        }
-        CHECK_INT(next, server.end);
-    }
-    CHECK_INT(next, FL_N_BUCKET);
-}
-
-TEST(every_bucket_has_one_lane)
-{
-    for (int s = 1; s <= FL_MOST_SERVER; s++)
-        for (int l = 1; l <= FL_MOST_LANE; l++)
-            check_cover(s, l);
-}
-
-TEST(servers_have_equal_shares)
-{
-    for (int n = 1; n <= FL_MOST_SERVER; n++)
-        for (int s = 0; s < n; s++) {
-            fl_buckets b = fl_server_buckets(s, n);
-
-            CHECK(b.end - b.first >= FL_N_BUCKET / n);
-            CHECK(b.end - b.first <= FL_N_BUCKET / n + 1);
-        }
-}
 
 /* With rates by layer a lane has all blocks of a parameter, or none. */
 static void check_whole(const fl_aggregate *u, const fl_partition *keep)
@@ -71,12 +32,14 @@ static void check_blocks(fl_layer_rule rule)
     CHECK_OK(fl_partition_make(&keep, store, 3));
     for (int n_lane = 1; n_lane <= 4; n_lane++) {
         int seen[8][2] = {{0}};
+        fl_bucket_map map;
 
+        fl_bucket_map_begin(&map, 3, (int[]){n_lane, n_lane, n_lane});
         for (int i = 0; i < 3 * n_lane; i++) {
             fl_aggregate u;
 
             CHECK_OK(fl_aggregate_init(
-                &u, &keep, fl_lane_buckets(i / n_lane, 3, i % n_lane, n_lane)));
+                &u, &keep, fl_bucket_map_own(&map, i / n_lane, i % n_lane)));
             for (int b = 0; b < u.n_block; b++)
                 seen[u.block[b].number][u.block[b].block]++;
             if (rule != FL_NO_LAYERS)

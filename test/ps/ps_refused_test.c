@@ -14,6 +14,7 @@
 typedef struct pair {
     fl_store store;
     fl_partition layout;
+    fl_bucket_map map;
     fl_ps_lane *lane;
     fl_client *client;
     fl_request request;
@@ -80,6 +81,8 @@ static void open_pair(pair *a, const char *job, bool whole)
     lane.pool = client.pool = net_pool;
     a->layout.store = &a->store;
     a->layout.n_server = 1;
+    fl_bucket_map_begin(&a->map, 1, (int[]){1});
+    lane.map = &a->map;
     CHECK_OK(fl_lane_create(&a->lane, &lane, &lane_host, 0));
     CHECK_OK(fl_client_create(&a->client, &client, &client_host));
     CHECK_OK(fl_client_add_lane(a->client, "server 0", 0));

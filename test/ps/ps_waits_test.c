@@ -138,9 +138,10 @@ static void close_pair(pair *p)
 }
 
 /* It takes far longer than a step deadline, and each part of it far less. */
-static fleet_status save_slowly(void *arg, fl_store *store, fl_buckets own,
-                                int server, int lane, fl_job_command command,
-                                const char *text, char **answer)
+static fleet_status save_slowly(void *arg, fl_store *store,
+                                const fl_bucket_set *own, int server, int lane,
+                                fl_job_command command, const char *text,
+                                char **answer)
 {
     enum { PARTS = 30 };
     static const char part[1 << 20];
@@ -171,9 +172,9 @@ TEST(a_save_may_take_its_time_while_it_writes)
     CHECK_OK(p.served);
 }
 
-static fleet_status hang(void *arg, fl_store *store, fl_buckets own, int server,
-                         int lane, fl_job_command command, const char *text,
-                         char **answer)
+static fleet_status hang(void *arg, fl_store *store, const fl_bucket_set *own,
+                         int server, int lane, fl_job_command command,
+                         const char *text, char **answer)
 {
     pair *p = arg;
 

@@ -218,6 +218,7 @@ static void open_lane(sim *s, int server, int lane)
 {
     sim_lane *l = &s->lane[s->n_lane];
     const fl_lane_options options = {.layout = &l->layout,
+                                     .map = &s->map,
                                      .identity = &l->identity,
                                      .server = server,
                                      .lane = lane,
@@ -478,6 +479,7 @@ fl_store *sim_store(const sim_model *m, fl_rows_maker *make_rows)
 void sim_open(sim *s, const sim_options *o, fleet_status (*body)(sim_worker *w))
 {
     const char *trace = getenv("FLEET_SIM_TRACE");
+    int n_lane[FL_MOST_SERVER];
 
     memset(s, 0, sizeof *s);
     s->o = *o;
@@ -485,6 +487,9 @@ void sim_open(sim *s, const sim_options *o, fleet_status (*body)(sim_worker *w))
     s->random = o->seed;
     s->trace = trace && *trace == '1';
     CHECK_OK(fl_packet_pool_create(&s->pool, 8 << 20));
+    for (int i = 0; i < o->n_server; i++)
+        n_lane[i] = o->n_lane;
+    fl_bucket_map_begin(&s->map, o->n_server, n_lane);
     for (int i = 0; i < o->n_server; i++)
         for (int j = 0; j < o->n_lane; j++)
             open_lane(s, i, j);

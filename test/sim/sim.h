@@ -95,6 +95,7 @@ struct sim {
     sim_worker worker[SIM_MOST_WORKER];
     sim_lane lane[SIM_MOST_LANE];
     int n_lane; /* of all servers */
+    fl_bucket_map map;
     fleet_status (*body)(sim_worker *w);
     bool trace, has_stopped;
     uint64_t events, random;

@@ -362,12 +362,12 @@ static bool same_floats(const fl_param *p, const fl_param *q, int64_t at,
 static const char *check_blocks(const reference *r, const sim_lane *l,
                                 const fl_store *first, int *n_block)
 {
-    fl_buckets own = l->core->aggregate.own;
+    const fl_bucket_set *own = &l->core->aggregate.own;
 
     for (int i = 0; i < MOST_PARAM && r->param[i]; i++)
         for (int64_t b = 0; b < fl_blocks_of(r->param[i]); b++) {
             const fl_param *p = fl_store_param(l->store, r->param[i]->name);
-            bool ours = fl_owns(&own, fl_block_bucket(l->store, p, b));
+            bool ours = fl_bucket_set_has(own, fl_block_bucket(l->store, p, b));
             const fl_param *want =
                 ours ? r->param[i] : fl_store_param(first, p->name);
 
@@ -394,7 +394,7 @@ static fleet_status check_row(void *arg, int bucket, const float *row)
     float *want;
 
     CHECK_OK(c->want->methods->find(c->want, &key, 1, &want));
-    if (!want || !fl_owns(&c->l->core->aggregate.own, bucket) ||
+    if (!want || !fl_bucket_set_has(&c->l->core->aggregate.own, bucket) ||
         memcmp(want, row, n * sizeof *row) != 0 ||
         fl_row_of(want)->step != head->step)
         c->n_bad++;

@@ -317,8 +317,8 @@ static fleet_status apply_rows(const record *r, fl_rows *rows)
 typedef struct applying {
     fl_saved *saved;
     fl_store *store;
-    const fl_buckets *own;  /* of dense blocks; NULL: all */
-    const fl_buckets *rows; /* the same of rows */
+    const fl_bucket_set *own;  /* of dense blocks; NULL: all */
+    const fl_bucket_set *rows; /* the same of rows */
 } applying;
 
 static fleet_status apply_record(void *arg, const record *r)
@@ -330,13 +330,14 @@ static fleet_status apply_record(void *arg, const record *r)
         const fl_param *p = fl_store_param(a->store, r->item->name);
 
         if (p && (!a->own ||
-                  fl_owns(a->own, fl_block_bucket(a->store, p, r->head.index))))
+                  fl_bucket_set_has(
+                      a->own, fl_block_bucket(a->store, p, r->head.index))))
             apply_dense(r, p);
         return FLEET_OK;
     }
     rows = fl_store_rows(a->store, r->item->name);
     if (!rows || rows->remote ||
-        (a->rows && !fl_owns(a->rows, (int)r->head.index)))
+        (a->rows && !fl_bucket_set_has(a->rows, (int)r->head.index)))
         return FLEET_OK;
     a->saved->table[r->head.item].own += (int64_t)r->head.n;
     return apply_rows(r, rows);
@@ -360,10 +361,11 @@ static fleet_status check_counts(const fl_saved *s, const fl_store *store)
 }
 
 static fleet_status apply_all(fl_saved *s, fl_store *store,
-                              const fl_buckets *own, const fl_buckets *rows)
+                              const fl_bucket_set *own,
+                              const fl_bucket_set *rows)
 {
     /* a rank loads all dense parameters, and a lane a part of both */
-    bool part_of_rows = !own && rows && rows->end - rows->first < FL_N_BUCKET;
+    bool part_of_rows = !own && rows && fl_bucket_set_count(rows) < FL_N_BUCKET;
     applying a = {s, store, own, rows};
 
     if (store->n_flat > 0)
@@ -392,8 +394,8 @@ static fleet_status apply_all(fl_saved *s, fl_store *store,
     return FLEET_OK;
 }
 
-fleet_status fl_saved_apply(fl_saved *s, fl_store *store, const fl_buckets *own,
-                            const fl_buckets *rows)
+fleet_status fl_saved_apply(fl_saved *s, fl_store *store,
+                            const fl_bucket_set *own, const fl_bucket_set *rows)
 {
     fleet_status status;
 

@@ -44,5 +44,6 @@ fleet_status fl_saved_use(const char *path, const char *what,
  * all). A store with a remote has no rows of its own and gets none. The save
  * must have all of the store's parameters and tables, with equal shapes; its
  * states must be of the store's optimizer, if the store has one. */
-fleet_status fl_saved_apply(fl_saved *s, fl_store *store, const fl_buckets *own,
-                            const fl_buckets *rows);
+fleet_status fl_saved_apply(fl_saved *s, fl_store *store,
+                            const fl_bucket_set *own,
+                            const fl_bucket_set *rows);

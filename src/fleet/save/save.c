@@ -71,7 +71,8 @@ static bool writes_block(const fl_save *s, const fl_param *p, int64_t at)
         return true;
     if (fl_store_is_sharded(s->store))
         return p->offset + at >= g->first && p->offset + at < g->end;
-    return fl_owns(s->own, fl_block_bucket(s->store, p, at / FL_BLOCK));
+    return fl_bucket_set_has(s->own,
+                             fl_block_bucket(s->store, p, at / FL_BLOCK));
 }
 
 static fleet_status write_param(const fl_save *s, parts *p, int item)

@@ -52,7 +52,7 @@ typedef struct fl_save {
     const fl_json *program;       /* what a predictor runs; NULL: none */
     const fl_json *statistics;    /* of the training data; NULL: none */
     fl_save_elsewhere *elsewhere; /* NULL: this process writes all */
-    const fl_buckets *own; /* the part of it that is written; NULL: all */
+    const fl_bucket_set *own; /* the part of it that is written; NULL: all */
 } fl_save;
 
 fleet_status fl_save_write(const fl_save *s, const char *path);

@@ -122,7 +122,8 @@ static float *const *cached_rows(const fl_row_cache *f, const fl_frame *keys)
 
 static bool is_ours(const fl_aggregate *u, const fl_param *p, int64_t block)
 {
-    return fl_owns(&u->own, fl_block_bucket(u->layout->store, p, block));
+    return fl_bucket_set_has(&u->own,
+                             fl_block_bucket(u->layout->store, p, block));
 }
 
 static int count_blocks(const fl_aggregate *u)
@@ -153,7 +154,7 @@ static void list_blocks(fl_aggregate *u)
 }
 
 fleet_status fl_aggregate_init(fl_aggregate *u, const fl_partition *layout,
-                               fl_buckets own)
+                               fl_bucket_set own)
 {
     fleet_status status;
 
@@ -258,7 +259,7 @@ static fleet_status check_rows(const fl_aggregate *u, const fl_section *s,
                                const fl_frame *column, bool step)
 {
     /* the only lane of the job: no key is another's */
-    bool owns_all = u->own.first == 0 && u->own.end == FL_N_BUCKET;
+    bool owns_all = fl_bucket_set_count(&u->own) == FL_N_BUCKET;
     uint64_t dim;
 
     if (s->table >= (uint32_t)u->layout->n_table)
@@ -266,8 +267,8 @@ static fleet_status check_rows(const fl_aggregate *u, const fl_section *s,
                        (unsigned)s->table);
     dim = (uint64_t)u->layout->table[s->table]->dim;
     for (uint32_t i = 0; !owns_all && i < s->n_key; i++)
-        if (!fl_owns(&u->own,
-                     fl_bucket_of(fl_mix(fl_key_at(&column[FL_AT_KEYS], i)))))
+        if (!fl_bucket_set_has(&u->own, fl_bucket_of(fl_mix(fl_key_at(
+                                            &column[FL_AT_KEYS], i)))))
             return fl_fail(FLEET_EINVAL,
                            "a row of table \"%s\" is another lane's",
                            u->layout->table[s->table]->name);

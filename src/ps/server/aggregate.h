@@ -48,7 +48,7 @@ typedef struct fl_aggregate_block fl_aggregate_block; /* of a parameter */
 
 typedef struct fl_aggregate {
     const fl_partition *layout;
-    fl_buckets own;
+    fl_bucket_set own;
     fl_aggregate_rows *table; /* layout->n_table */
     fl_aggregate_block *block;
     int n_block;
@@ -58,7 +58,7 @@ typedef struct fl_aggregate {
 } fl_aggregate;
 
 fleet_status fl_aggregate_init(fl_aggregate *u, const fl_partition *layout,
-                               fl_buckets own);
+                               fl_bucket_set own);
 void fl_aggregate_done(fl_aggregate *u);
 
 /* Are all sections of parameters and tables that exist, and of this lane's keys

@@ -15,7 +15,7 @@ enum { CHUNK = 1024 };
 int64_t fl_aggregate_most_norm(const fl_aggregate *u)
 {
     return u->n_block +
-           (int64_t)u->layout->n_table * (u->own.end - u->own.first);
+           (int64_t)u->layout->n_table * fl_bucket_set_count(&u->own);
 }
 
 static fleet_status table_norms(const fl_aggregate *u, int table, float scale,

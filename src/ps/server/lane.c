@@ -52,9 +52,8 @@ fleet_status fl_lane_create(fl_ps_lane **lane, const fl_lane_options *o,
     l->pending_ms = -1;
     l->last_behind = &l->behind;
     l->version = o->layout->store->updates;
-    status = fl_aggregate_init(
-        &l->aggregate, o->layout,
-        fl_lane_buckets(o->server, o->layout->n_server, o->lane, o->n_lane));
+    status = fl_aggregate_init(&l->aggregate, o->layout,
+                               fl_bucket_map_own(o->map, o->server, o->lane));
     if (status == FLEET_OK)
         status = make_streams(l);
     if (status != FLEET_OK) {
@@ -166,6 +165,7 @@ void fl_lane_begin_answer(fl_ps_lane *l, fl_msg_writer *w,
     head.job = fl_lane_job(l);
     head.peer = l->o.identity->nonce;
     head.generation = l->o.identity->generation;
+    head.view = l->o.map->view;
     fl_msg_begin(w, l->o.pool, &head);
     w->answer = (fl_msg_answer){
         .applied = s->done,
@@ -237,6 +237,7 @@ static void send_abort(fl_ps_lane *l, const fl_peer *to, uint32_t stream)
                         .kind = FL_MSG_ABORT,
                         .job = fl_lane_job(l),
                         .generation = l->o.identity->generation,
+                        .view = l->o.map->view,
                         .peer = l->o.identity->nonce,
                         .stream = stream,
                         .step = (uint64_t)l->error.code};

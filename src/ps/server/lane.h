@@ -56,6 +56,7 @@ typedef struct fl_server_identity {
 
 typedef struct fl_lane_options {
     const fl_partition *layout; /* of the lane's own store */
+    const fl_bucket_map *map;
     fl_server_identity *identity;
     int server, lane, n_lane; /* lanes of this server */
     int n_stream;             /* workers */

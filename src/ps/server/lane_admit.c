@@ -103,6 +103,21 @@ static bool is_for_this_process(fl_ps_lane *l, const fl_peer *from)
     return false;
 }
 
+/* What is for a bucket must come to the lane that keeps it. */
+static bool has_same_map(fl_ps_lane *l, const fl_peer *from)
+{
+    const fl_msg_head *head = &l->msg.head;
+
+    if (head->view == l->o.map->view ||
+        !(fl_lane_kinds[head->kind].flags & FL_KIND_NEEDS_STORE))
+        return true;
+    l->counts.strays++;
+    fl_lane_refuse(l, head, from, FL_ANSWER_REFUSED, FLEET_ESTATE,
+                   "server %d keeps map %u of the buckets, worker %u map %u",
+                   l->o.server, l->o.map->view, head->stream, head->view);
+    return false;
+}
+
 /* Of this job, of a stream that there is. */
 bool fl_lane_admit(fl_ps_lane *l, const fl_peer *from)
 {
@@ -116,5 +131,6 @@ bool fl_lane_admit(fl_ps_lane *l, const fl_peer *from)
         l->counts.strays++;
         return false;
     }
-    return is_for_this_process(l, from) && is_current(l, from);
+    return is_for_this_process(l, from) && is_current(l, from) &&
+           has_same_map(l, from);
 }

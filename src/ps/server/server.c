@@ -57,6 +57,7 @@ typedef struct lane_runner {
 struct fl_server {
     fl_server_options o;
     fl_server_identity identity;
+    fl_bucket_map map;        /* of this server's lanes alone */
     lane_runner *runner;      /* o.n_lane of them */
     const char **address;     /* of each lane */
     const char **tcp_address; /* of each lane */
@@ -75,8 +76,7 @@ struct fl_server {
 static fleet_status run_command(lane_runner *r)
 {
     const fl_server_options *o = &r->server->o;
-    fl_buckets own =
-        fl_lane_buckets(o->index, o->n_server, r->number, o->n_lane);
+    fl_bucket_set own = fl_bucket_map_own(&r->server->map, o->index, r->number);
 
     if (r->command.kind == FL_COMMAND_HASH) {
         const fl_rows *rows = r->layout.table[r->command.table];
@@ -86,7 +86,7 @@ static fleet_status run_command(lane_runner *r)
     }
     if (!r->command.text)
         return fl_fail(FLEET_EFORMAT, "a command without its text");
-    return o->command(o->command_arg, r->store, own, o->index, r->number,
+    return o->command(o->command_arg, r->store, &own, o->index, r->number,
                       r->command.kind, r->command.text, &r->command_text);
 }
 
@@ -276,8 +276,7 @@ static void *run_lane(void *arg)
 
 static fleet_status make_store(fl_server *s, lane_runner *r)
 {
-    fl_buckets own =
-        fl_lane_buckets(s->o.index, s->o.n_server, r->number, s->o.n_lane);
+    fl_bucket_set own = fl_bucket_map_own(&s->map, s->o.index, r->number);
     fleet_status status = FLEET_OK;
     const fl_map *tables;
     char *answer = NULL;
@@ -298,7 +297,7 @@ static fleet_status make_store(fl_server *s, lane_runner *r)
     }
     FL_TRY(fl_partition_make(&r->layout, r->store, s->o.n_server));
     if (s->o.load)
-        status = s->o.command(s->o.command_arg, r->store, own, s->o.index,
+        status = s->o.command(s->o.command_arg, r->store, &own, s->o.index,
                               r->number, FL_COMMAND_LOAD, s->o.load, &answer);
     fl_free(answer);
     return status;
@@ -371,6 +370,7 @@ static fleet_status bind_lane(fl_server *s, lane_runner *r)
 static fleet_status make_lane(fl_server *s, lane_runner *r)
 {
     const fl_lane_options options = {.layout = &r->layout,
+                                     .map = &s->map,
                                      .identity = &s->identity,
                                      .server = s->o.index,
                                      .lane = r->number,
@@ -409,8 +409,17 @@ static void draw_identity(fl_server *s)
              (s->o.index == 0 && s->identity.run == 0));
 }
 
+static void make_map(fl_server *s)
+{
+    int n_lane[FL_MOST_SERVER] = {0};
+
+    n_lane[s->o.index] = s->o.n_lane;
+    fl_bucket_map_begin(&s->map, s->o.n_server, n_lane);
+}
+
 static fleet_status make_all(fl_server *s)
 {
+    make_map(s);
     FL_TRY(FL_NEW(&s->runner, (size_t)s->o.n_lane * sizeof *s->runner));
     for (int i = 0; i < s->o.n_lane; i++) {
         s->runner[i].server = s;

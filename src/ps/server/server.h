@@ -9,9 +9,9 @@
  * its own while the lane leaves the store alone. *answer, for fl_free(), goes
  * to the worker. */
 typedef fleet_status fl_server_command(void *arg, fl_store *store,
-                                       fl_buckets own, int server, int lane,
-                                       fl_job_command command, const char *text,
-                                       char **answer);
+                                       const fl_bucket_set *own, int server,
+                                       int lane, fl_job_command command,
+                                       const char *text, char **answer);
 
 typedef struct fl_server_options {
     fl_context *context;

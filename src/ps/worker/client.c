@@ -62,6 +62,11 @@ void fl_client_set_run(fl_client *c, uint32_t run)
     c->job = fl_msg_job(c->o.job, run);
 }
 
+void fl_client_set_view(fl_client *c, uint32_t view)
+{
+    c->view = view;
+}
+
 void fl_client_set_peer(fl_client *c, int lane, uint32_t nonce)
 {
     c->lane[lane].peer = nonce;
@@ -92,6 +97,7 @@ fl_msg_head fl_client_head(const fl_client *c, int lane, fl_msg_kind kind)
                          .stream = c->o.stream,
                          .incarnation = c->incarnation,
                          .peer = c->lane[lane].peer,
+                         .view = c->view,
                          .timeout_ms = (uint32_t)c->o.request_ms};
 }
 

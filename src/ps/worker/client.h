@@ -74,6 +74,8 @@ void fl_client_set_incarnation(fl_client *c, uint32_t incarnation);
 /* From then on messages are of that run, and for the process of that nonce; an
  * answer of another run or process fails the client. */
 void fl_client_set_run(fl_client *c, uint32_t run);
+/* Of the map of buckets, which each message says. */
+void fl_client_set_view(fl_client *c, uint32_t view);
 void fl_client_set_peer(fl_client *c, int lane, uint32_t nonce);
 
 /* --- requests ------------------------------------------------------------- */

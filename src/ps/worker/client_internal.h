@@ -23,7 +23,7 @@ struct fl_client {
     uint64_t job, requests, heartbeats;
     uint64_t progress; /* grows while lanes answer, or work for this worker:
                           heartbeats say it to the lanes that wait for it */
-    uint32_t incarnation;
+    uint32_t incarnation, view;
     fl_client_lane *lane;
     int n_lane;
     size_t lane_capacity;

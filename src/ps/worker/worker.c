@@ -439,18 +439,19 @@ static const fl_remote_class methods = {
     .refresh = worker_refresh,
 };
 
+/* A worker numbers the lanes of all servers from 0 on. */
 static void set_owners(fl_worker *w, int n_server, const int *lanes)
 {
-    int lane = 0;
+    uint16_t first[FL_MOST_SERVER];
 
-    for (int s = 0; s < n_server; s++)
-        for (int i = 0; i < lanes[s]; i++, lane++) {
-            fl_buckets b = fl_lane_buckets(s, n_server, i, lanes[s]);
-
-            for (int k = b.first; k < b.end; k++)
-                w->owner[k] = (uint16_t)lane;
-        }
-    w->n_lane = lane;
+    for (int s = 0; s < n_server; s++) {
+        first[s] = (uint16_t)w->n_lane;
+        w->n_lane += lanes[s];
+    }
+    fl_bucket_map_begin(&w->map, n_server, lanes);
+    for (int b = 0; b < FL_N_BUCKET; b++)
+        w->owner[b] = (uint16_t)(first[w->map.lane[b] / FL_MOST_LANE] +
+                                 w->map.lane[b] % FL_MOST_LANE);
 }
 
 static void list_blocks(fl_worker *w)
@@ -506,6 +507,7 @@ fleet_status fl_worker_init(fl_worker *w, fl_client *client,
                      .host = *host,
                      .piece_bytes = FL_MSG_PIECE_BYTES};
     set_owners(w, n_server, lanes);
+    fl_client_set_view(client, w->map.view);
     status = fl_partition_make(&w->layout, store, n_server);
     if (status == FLEET_OK)
         status = make_arrays(w);

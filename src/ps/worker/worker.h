@@ -63,8 +63,9 @@ typedef struct fl_worker {
     fl_client *client;
     fl_worker_host host;
     fl_partition layout;
-    int n_lane;                         /* of all servers */
-    uint16_t owner[FL_N_BUCKET];        /* lane by bucket */
+    int n_lane; /* of all servers */
+    fl_bucket_map map;
+    uint16_t owner[FL_N_BUCKET];        /* by that map: lane by bucket */
     fl_lane_blocks *block;              /* by lane */
     fl_pull_buffer slot[FL_N_SLOT + 1]; /* and FL_DENSE_SLOT */
     fl_request *push;                   /* by lane: of the last push */
@@ -80,7 +81,7 @@ typedef struct fl_worker {
     size_t piece_bytes; /* a request is cut into pieces of about that */
 } fl_worker;
 
-/* After the lanes are known: owner and block are filled by lane's buckets. */
+/* After the lanes are known: map, owner and block are filled. */
 fleet_status fl_worker_init(fl_worker *w, fl_client *client,
                             const fl_worker_host *host, fl_store *store,
                             int n_server, const int *lanes, bool sync);

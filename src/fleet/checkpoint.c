@@ -128,7 +128,7 @@ static fleet_status load_save(void *arg, fl_saved *s)
 
     FL_GOTO(done, read_statistics(f, s, &statistics));
     f->loads = true;
-    FL_GOTO(done, fl_saved_apply(s, f->store, NULL, &own));
+    FL_GOTO(done, fl_saved_apply(s, f->store, &own));
     note_row_steps(f, s);
     for (fleet_dataset *d = f->datasets; statistics.n > 0 && d; d = d->next)
         if (fl_dataset_standardizes(d))

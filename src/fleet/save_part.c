@@ -109,7 +109,7 @@ static fleet_status load_lane(void *arg, fl_saved *s)
 {
     lane_load *l = arg;
 
-    return fl_saved_apply(s, l->store, l->own, l->own);
+    return fl_saved_apply(s, l->store, l->own);
 }
 
 /* Files whose names begin with the prefix; *answer is JSON for worker 0. */

@@ -46,15 +46,6 @@ void fl_partition_done(fl_partition *l)
     *l = (fl_partition){0};
 }
 
-int64_t fl_block_size(const fl_param *p, int64_t block)
-{
-    int64_t left = p->n - block * FL_BLOCK;
-
-    if (block < 0 || block >= fl_blocks_of(p))
-        return 0;
-    return left < FL_BLOCK ? left : FL_BLOCK;
-}
-
 int fl_block_bucket(const fl_store *s, const fl_param *p, int64_t block)
 {
     uint64_t name = fl_hash(p->name, strlen(p->name), 0);
@@ -62,6 +53,13 @@ int fl_block_bucket(const fl_store *s, const fl_param *p, int64_t block)
     if (s->layerwise.rule != FL_NO_LAYERS)
         block = 0;
     return fl_bucket_of(fl_mix(name + (uint64_t)block));
+}
+
+bool fl_lane_keeps_block(const fl_store *s, const void *own, const fl_param *p,
+                         int64_t block)
+{
+    return fl_param_is_remote(s, p) &&
+           fl_bucket_set_has(own, fl_block_bucket(s, p, block));
 }
 
 int fl_partition_param(const fl_partition *l, const char *name)

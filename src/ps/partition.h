@@ -20,21 +20,13 @@ typedef struct fl_partition {
 fleet_status fl_partition_make(fl_partition *l, fl_store *store, int n_server);
 void fl_partition_done(fl_partition *l);
 
-static inline int64_t fl_blocks_of(const fl_param *p)
-{
-    return (p->n + FL_BLOCK - 1) / FL_BLOCK;
-}
-
-/* Floats of a block; 0: there is no such block. */
-int64_t fl_block_size(const fl_param *p, int64_t block);
-
 /* How a message names a block: the parameter's number and its own. */
 static inline uint64_t fl_block_key(int param, int64_t block)
 {
     return (uint64_t)param << 32 | (uint64_t)block;
 }
 
-/* Where the block of such a key is; of one that there is. */
+/* Where the block of such a key is; of one that the store keeps. */
 typedef struct fl_block_place {
     float *weight;
     size_t bytes;
@@ -45,9 +37,14 @@ static inline fl_block_place fl_block_at(const fl_partition *k, uint64_t key)
     const fl_param *p = k->param[key >> 32];
     int64_t block = (int64_t)(key & UINT32_MAX);
 
-    return (fl_block_place){p->flat->weight + p->offset + block * FL_BLOCK,
+    return (fl_block_place){p->flat->weight + fl_block_offset(p, block),
                             (size_t)fl_block_size(p, block) * sizeof(float)};
 }
+
+/* The filter of a lane's store (fl_block_filter): the blocks of these buckets
+ * that servers keep; `own` is an fl_bucket_set. */
+bool fl_lane_keeps_block(const fl_store *s, const void *own, const fl_param *p,
+                         int64_t block);
 
 /* The bucket of a block. LARS and LAMB need norms of the whole parameter: all
  * its blocks are in one bucket then, and so on one lane. */

@@ -66,6 +66,70 @@ TEST(with_rates_by_layer_a_lane_has_whole_parameters)
     check_blocks(FL_LAMB);
 }
 
+/* Floats of the blocks that the store has of it; they are the whole store's. */
+static int64_t check_param(const fl_param *p, const fl_store *whole)
+{
+    const fl_param *q = fl_store_param(whole, p->name);
+    int64_t n = 0;
+
+    for (int64_t b = 0; b < fl_blocks_of(p); b++) {
+        int64_t at = fl_block_offset(p, b);
+
+        if (at < 0)
+            continue;
+        CHECK(memcmp(p->flat->weight + at,
+                     q->flat->weight + fl_block_offset(q, b),
+                     (size_t)fl_block_size(p, b) * sizeof(float)) == 0);
+        n += fl_block_size(p, b);
+    }
+    return n;
+}
+
+static int64_t floats_of(const fl_store *s)
+{
+    int64_t n = 0;
+
+    for (size_t i = 0; i < s->params.n; i++)
+        n += ((const fl_param *)s->params.entry[i].value)->n;
+    return n;
+}
+
+/* A lane has room for its own blocks: all lanes together for all of them, each
+ * once, but for paddings. The first values are those of a whole store. */
+static void check_room(const fl_bucket_map *map, int n_lane,
+                       const fl_store *whole)
+{
+    int64_t n = 0, kept = 0;
+
+    for (int i = 0; i < n_lane; i++) {
+        fl_bucket_set own = fl_bucket_map_own(map, 0, i);
+        fl_store *store =
+            sim_store_of(sim_model_of(SIM_BLOCKS), fl_table_make,
+                         (fl_block_filter){fl_lane_keeps_block, &own});
+
+        for (const fl_flat *g = store->flats; g; g = g->next)
+            n += g->n;
+        for (size_t p = 0; p < store->params.n; p++)
+            kept += check_param(store->params.entry[p].value, whole);
+        fl_store_destroy(store);
+    }
+    CHECK_INT(kept, floats_of(whole));
+    CHECK(n >= kept && n < kept + 16 * (int64_t)whole->params.n * n_lane);
+}
+
+TEST(lanes_have_room_for_their_own_blocks_alone)
+{
+    fl_store *whole = sim_store(sim_model_of(SIM_BLOCKS), fl_table_make);
+    fl_bucket_map map;
+
+    for (int n_lane = 1; n_lane <= FL_MOST_LANE; n_lane += 5) {
+        fl_bucket_map_begin(&map, 1, &n_lane);
+        check_room(&map, n_lane, whole);
+    }
+    fl_store_destroy(whole);
+    sim_models_close();
+}
+
 TEST(numbers_go_by_name)
 {
     fl_store *store = sim_store(sim_model_of(SIM_SGD), fl_table_make);

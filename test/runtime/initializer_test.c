@@ -234,7 +234,7 @@ TEST(a_filler_without_spread_is_its_mean)
         float x[9];
 
         CHECK_OK(fl_initializer_check("w", &flat[i]));
-        fl_filler_dense(&f, x, 9);
+        fl_filler_dense(&f, 0, x, 9);
         for (int j = 0; j < 9; j++)
             CHECK(x[j] == 3);
     }

@@ -240,7 +240,9 @@ static void open_lane(sim *s, int server, int lane)
         .number = s->n_lane++,
         .identity = {.nonce = SIM_NONCE + (uint32_t)server, .run = SIM_RUN},
         .failed_ms = -1};
-    l->store = sim_store(s->o.model, fl_table_make);
+    l->own = fl_bucket_map_own(&s->map, server, lane);
+    l->store = sim_store_of(s->o.model, fl_table_make,
+                            (fl_block_filter){fl_lane_keeps_block, &l->own});
     CHECK_OK(fl_partition_make(&l->layout, l->store, s->o.n_server));
     CHECK_OK(fl_lane_create(&l->core, &options, &host, 0));
     sim_post(s, (sim_event){.at_ms = (int64_t)sim_random(s, 50),
@@ -468,9 +470,16 @@ static void open_worker(sim *s, int index)
 
 fl_store *sim_store(const sim_model *m, fl_rows_maker *make_rows)
 {
+    return sim_store_of(m, make_rows, (fl_block_filter){0});
+}
+
+fl_store *sim_store_of(const sim_model *m, fl_rows_maker *make_rows,
+                       fl_block_filter filter)
+{
     fl_store *s;
 
     CHECK_OK(fl_store_create(&m->f->context, make_rows, &s));
+    s->filter = filter;
     CHECK_OK(fl_store_add(s, m->p));
     CHECK_OK(fl_store_train(s, m->o));
     return s;

@@ -58,6 +58,7 @@ typedef struct sim sim;
 typedef struct sim_lane {
     sim *s;
     int server, number, lane; /* lane: of the server */
+    fl_bucket_set own;
     fl_store *store;
     fl_partition layout;
     fl_ps_lane *core;
@@ -128,6 +129,8 @@ uint64_t sim_hash(uint64_t seed, uint64_t a, uint64_t b, uint64_t c,
                   uint64_t d);
 
 fl_store *sim_store(const sim_model *m, fl_rows_maker *make_rows);
+fl_store *sim_store_of(const sim_model *m, fl_rows_maker *make_rows,
+                       fl_block_filter filter);
 
 /* A copy of a packet with its frames at odd places. */
 fl_packet *sim_copy(const fl_packet *p, int odd);

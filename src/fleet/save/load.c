@@ -276,7 +276,7 @@ static void apply_dense(const record *r, const fl_param *p)
 {
     const fl_flat *g = p->flat;
     size_t bytes = (size_t)r->head.n * sizeof(float);
-    int64_t at = p->offset + (int64_t)r->head.index * FL_BLOCK;
+    int64_t at = fl_block_offset(p, r->head.index);
 
     memcpy(g->weight + at, r->payload, bytes);
     if (at < g->first || at >= g->end)
@@ -317,8 +317,7 @@ static fleet_status apply_rows(const record *r, fl_rows *rows)
 typedef struct applying {
     fl_saved *saved;
     fl_store *store;
-    const fl_bucket_set *own;  /* of dense blocks; NULL: all */
-    const fl_bucket_set *rows; /* the same of rows */
+    const fl_bucket_set *rows; /* whose rows; NULL: all */
 } applying;
 
 static fleet_status apply_record(void *arg, const record *r)
@@ -329,9 +328,7 @@ static fleet_status apply_record(void *arg, const record *r)
     if (r->head.kind == FL_RECORD_DENSE) {
         const fl_param *p = fl_store_param(a->store, r->item->name);
 
-        if (p && (!a->own ||
-                  fl_bucket_set_has(
-                      a->own, fl_block_bucket(a->store, p, r->head.index))))
+        if (p && fl_block_offset(p, r->head.index) >= 0)
             apply_dense(r, p);
         return FLEET_OK;
     }
@@ -361,12 +358,12 @@ static fleet_status check_counts(const fl_saved *s, const fl_store *store)
 }
 
 static fleet_status apply_all(fl_saved *s, fl_store *store,
-                              const fl_bucket_set *own,
                               const fl_bucket_set *rows)
 {
-    /* a rank loads all dense parameters, and a lane a part of both */
-    bool part_of_rows = !own && rows && fl_bucket_set_count(rows) < FL_N_BUCKET;
-    applying a = {s, store, own, rows};
+    /* a lane's store never has more: it is whole */
+    bool part_of_rows =
+        !store->filter.keeps && rows && fl_bucket_set_count(rows) < FL_N_BUCKET;
+    applying a = {s, store, rows};
 
     if (store->n_flat > 0)
         return fl_fail(FLEET_ESTATE, "load: a merge group is under way: end it "
@@ -395,7 +392,7 @@ static fleet_status apply_all(fl_saved *s, fl_store *store,
 }
 
 fleet_status fl_saved_apply(fl_saved *s, fl_store *store,
-                            const fl_bucket_set *own, const fl_bucket_set *rows)
+                            const fl_bucket_set *rows)
 {
     fleet_status status;
 
@@ -403,7 +400,7 @@ fleet_status fl_saved_apply(fl_saved *s, fl_store *store,
     pthread_rwlock_wrlock(&store->lock);
     status = fl_store_to_host(store); /* what is not loaded stays */
     if (status == FLEET_OK) {
-        status = apply_all(s, store, own, rows);
+        status = apply_all(s, store, rows);
         fl_store_written(store);
     }
     pthread_rwlock_unlock(&store->lock);

@@ -40,10 +40,9 @@ fleet_status fl_saved_use(const char *path, const char *what,
                           fl_saved_user *use, void *arg);
 
 /* Bring the save into the store, whatever both have: of dense parameters the
- * blocks in the buckets `own`, of tables the rows in the buckets `rows` (NULL:
+ * blocks that the store keeps, of tables the rows in the buckets `rows` (NULL:
  * all). A store with a remote has no rows of its own and gets none. The save
  * must have all of the store's parameters and tables, with equal shapes; its
  * states must be of the store's optimizer, if the store has one. */
 fleet_status fl_saved_apply(fl_saved *s, fl_store *store,
-                            const fl_bucket_set *own,
                             const fl_bucket_set *rows);

@@ -61,18 +61,18 @@ static int state_count(const fl_save *s)
 
 /* --- dense ---------------------------------------------------------------- */
 
-/* Does this process write the block that begins at `at`? Where ranks share out
+/* Does this process write the block? Where ranks share out
  * the optimizer's states, the rank that has the block's states writes it. */
-static bool writes_block(const fl_save *s, const fl_param *p, int64_t at)
+static bool writes_block(const fl_save *s, const fl_param *p, int64_t block)
 {
     const fl_flat *g = p->flat;
+    int64_t place = fl_block_offset(p, block);
 
     if (!s->own)
         return true;
     if (fl_store_is_sharded(s->store))
-        return p->offset + at >= g->first && p->offset + at < g->end;
-    return fl_bucket_set_has(s->own,
-                             fl_block_bucket(s->store, p, at / FL_BLOCK));
+        return place >= g->first && place < g->end;
+    return fl_bucket_set_has(s->own, fl_block_bucket(s->store, p, block));
 }
 
 static fleet_status write_param(const fl_save *s, parts *p, int item)
@@ -80,19 +80,19 @@ static fleet_status write_param(const fl_save *s, parts *p, int item)
     const fl_param *param = s->param[item];
     const fl_flat *g = param->flat;
 
-    for (int64_t at = 0; at < param->n; at += FL_BLOCK) {
-        int64_t n = param->n - at < FL_BLOCK ? param->n - at : FL_BLOCK;
+    for (int64_t block = 0; block < fl_blocks_of(param); block++) {
+        int64_t n = fl_block_size(param, block);
+        int64_t at = fl_block_offset(param, block);
         fl_record r = {FL_RECORD_MAGIC, FL_RECORD_DENSE, (uint32_t)item,
-                       (uint32_t)(at / FL_BLOCK), (uint64_t)n};
+                       (uint32_t)block, (uint64_t)n};
         size_t bytes = (size_t)n * sizeof(float);
 
-        if (!writes_block(s, param, at))
+        if (!writes_block(s, param, block))
             continue;
         FL_TRY(begin_record(p, &r));
-        fl_writer_put(&p->writer, g->weight + param->offset + at, bytes);
+        fl_writer_put(&p->writer, g->weight + at, bytes);
         for (int i = 0; i < state_count(s); i++)
-            fl_writer_put(&p->writer,
-                          g->state[i] + (param->offset + at - g->first), bytes);
+            fl_writer_put(&p->writer, g->state[i] + (at - g->first), bytes);
         FL_TRY(p->writer.status);
     }
     return FLEET_OK;

@@ -65,7 +65,7 @@ static void apply_block(const fleet_optimizer *o, const fl_update *all,
 {
     const fl_param *p = b->param;
     fl_update u = fl_update_with(all, &p->attr);
-    int64_t at = p->offset + b->block * FL_BLOCK;
+    int64_t at = fl_block_offset(p, b->block);
     float *state[FL_MAX_STATE] = {NULL};
 
     for (int i = 0; i < FL_MAX_STATE; i++)

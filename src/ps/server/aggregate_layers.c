@@ -33,7 +33,7 @@ static layer_block block_at(const fl_aggregate *u, int i)
 {
     fl_aggregate_block *b = &u->block[i];
     const fl_flat *g = b->param->flat;
-    int64_t at = b->param->offset + b->block * FL_BLOCK;
+    int64_t at = fl_block_offset(b->param, b->block);
     layer_block k = {b, g->weight + at, {NULL}};
 
     for (int s = 0; s < FL_MAX_STATE; s++)

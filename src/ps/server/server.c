@@ -33,6 +33,7 @@ typedef struct lane_runner {
     fl_server *server;
     int number;
     fl_store *store;
+    fl_bucket_set own;
     fl_partition layout;
     fl_ps_lane *lane;
     fl_socket *socket;
@@ -76,7 +77,6 @@ struct fl_server {
 static fleet_status run_command(lane_runner *r)
 {
     const fl_server_options *o = &r->server->o;
-    fl_bucket_set own = fl_bucket_map_own(&r->server->map, o->index, r->number);
 
     if (r->command.kind == FL_COMMAND_HASH) {
         const fl_rows *rows = r->layout.table[r->command.table];
@@ -86,7 +86,7 @@ static fleet_status run_command(lane_runner *r)
     }
     if (!r->command.text)
         return fl_fail(FLEET_EFORMAT, "a command without its text");
-    return o->command(o->command_arg, r->store, &own, o->index, r->number,
+    return o->command(o->command_arg, r->store, &r->own, o->index, r->number,
                       r->command.kind, r->command.text, &r->command_text);
 }
 
@@ -276,18 +276,19 @@ static void *run_lane(void *arg)
 
 static fleet_status make_store(fl_server *s, lane_runner *r)
 {
-    fl_bucket_set own = fl_bucket_map_own(&s->map, s->o.index, r->number);
     fleet_status status = FLEET_OK;
     const fl_map *tables;
     char *answer = NULL;
 
     FL_TRY(fl_store_create(s->o.context, s->o.make_rows, &r->store));
+    r->own = fl_bucket_map_own(&s->map, s->o.index, r->number);
+    r->store->filter = (fl_block_filter){fl_lane_keeps_block, &r->own};
+    r->store->dense_local = s->o.ranks;
+    r->store->layerwise = s->o.layerwise;
     for (int i = 0; i < s->o.n_program; i++)
         FL_TRY(fl_store_add(r->store, s->o.program[i]));
     if (s->o.optimizer)
         FL_TRY(fl_store_train(r->store, s->o.optimizer));
-    r->store->dense_local = s->o.ranks;
-    r->store->layerwise = s->o.layerwise;
     tables = &r->store->tables;
     for (size_t i = 0; i < tables->n; i++) {
         fl_rows *rows = tables->entry[i].value;
@@ -297,7 +298,7 @@ static fleet_status make_store(fl_server *s, lane_runner *r)
     }
     FL_TRY(fl_partition_make(&r->layout, r->store, s->o.n_server));
     if (s->o.load)
-        status = s->o.command(s->o.command_arg, r->store, &own, s->o.index,
+        status = s->o.command(s->o.command_arg, r->store, &r->own, s->o.index,
                               r->number, FL_COMMAND_LOAD, s->o.load, &answer);
     fl_free(answer);
     return status;

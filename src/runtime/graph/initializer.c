@@ -43,19 +43,19 @@ fl_filler fl_filler_make(const fleet_initializer *i, int64_t fan_in,
     return f;
 }
 
-/* n elements of the sequence (seed, stream) from its start. */
+/* n elements of the sequence (seed, stream), from that one on. */
 static void fill_values(const fl_filler *f, uint64_t seed, uint64_t stream,
-                        float *out, int64_t n)
+                        uint64_t first, float *out, int64_t n)
 {
     switch (f->kind) {
     case FLEET_INIT_UNIFORM:
-        fl_rng_uniform(seed, stream, 0, f->a, f->b, out, n);
+        fl_rng_uniform(seed, stream, first, f->a, f->b, out, n);
         break;
     case FLEET_INIT_NORMAL:
-        fl_rng_normal(seed, stream, 0, f->a, f->b, out, n);
+        fl_rng_normal(seed, stream, first, f->a, f->b, out, n);
         break;
     case FLEET_INIT_TRUNCATED_NORMAL:
-        fl_rng_truncated_normal(seed, stream, 0, f->a, f->b, out, n);
+        fl_rng_truncated_normal(seed, stream, first, f->a, f->b, out, n);
         break;
     default:
         for (int64_t i = 0; i < n; i++)
@@ -63,9 +63,9 @@ static void fill_values(const fl_filler *f, uint64_t seed, uint64_t stream,
     }
 }
 
-void fl_filler_dense(const fl_filler *f, float *out, int64_t n)
+void fl_filler_dense(const fl_filler *f, int64_t first, float *out, int64_t n)
 {
-    fill_values(f, f->seed, f->stream, out, n);
+    fill_values(f, f->seed, f->stream, (uint64_t)first, out, n);
 }
 
 uint64_t fl_filler_row_seed(const fl_filler *f)
@@ -75,7 +75,7 @@ uint64_t fl_filler_row_seed(const fl_filler *f)
 
 void fl_filler_row(const fl_filler *f, uint64_t key, float *out, int64_t n)
 {
-    fill_values(f, fl_filler_row_seed(f), key, out, n);
+    fill_values(f, fl_filler_row_seed(f), key, 0, out, n);
 }
 
 fleet_status fl_initializer_check(const char *what, const fleet_initializer *i)

@@ -15,8 +15,8 @@ typedef struct fl_filler {
 fl_filler fl_filler_make(const fleet_initializer *i, int64_t fan_in,
                          int64_t fan_out, uint64_t seed, const char *name);
 
-/* The n first elements of a parameter. */
-void fl_filler_dense(const fl_filler *f, float *out, int64_t n);
+/* n elements of a parameter, from `first` on, which is a multiple of 4. */
+void fl_filler_dense(const fl_filler *f, int64_t first, float *out, int64_t n);
 
 /* The n elements of a row: of the sequence (this seed, its key). */
 uint64_t fl_filler_row_seed(const fl_filler *f);

@@ -62,6 +62,15 @@ fl_param *fl_store_param(const fl_store *s, const char *name)
     return fl_map_get(&s->params, name);
 }
 
+int64_t fl_block_size(const fl_param *p, int64_t block)
+{
+    int64_t left = p->n - block * FL_BLOCK;
+
+    if (block < 0 || block >= fl_blocks_of(p))
+        return 0;
+    return left < FL_BLOCK ? left : FL_BLOCK;
+}
+
 fl_rows *fl_store_rows(const fl_store *s, const char *name)
 {
     return fl_map_get(&s->tables, name);
@@ -229,13 +238,19 @@ static int64_t padded_size(int64_t n)
 /* Glorot's and He's fans of a weight [in, out]; a vector has one of each. */
 static void fill_first(const fl_store *s, const fl_param *p)
 {
+    float *weight = p->flat ? p->flat->weight : NULL;
     const fl_shape *shape = &p->shape;
     int64_t in = shape->dim[0];
     int64_t out = shape->n_dim > 1 ? shape->dim[shape->n_dim - 1] : 1;
     fl_filler f = fl_filler_make(&p->attr.initializer, in, out,
                                  s->context->seed, p->name);
 
-    fl_filler_dense(&f, p->flat->weight + p->offset, p->n);
+    if (!p->block)
+        fl_filler_dense(&f, 0, weight + p->offset, p->n);
+    for (int64_t b = 0; p->block && b < fl_blocks_of(p); b++)
+        if (p->block[b] >= 0)
+            fl_filler_dense(&f, b * FL_BLOCK, weight + p->block[b],
+                            fl_block_size(p, b));
 }
 
 static fleet_status add_group_states(fl_store *s, fl_flat *g)
@@ -274,7 +289,36 @@ static bool is_new(const fl_store *s, const fleet_var *v)
     return v->kind == FL_VAR_PARAM && !fl_store_param(s, v->name);
 }
 
-/* A group with room for the program's new parameters; NULL: it has none. */
+static fl_param param_of(const fleet_var *v)
+{
+    return (fl_param){.name = v->name,
+                      .shape = v->shape,
+                      .attr = v->attr,
+                      .n = fl_shape_count(&v->shape, 1)};
+}
+
+/* Room for the blocks that the store keeps; at[], if it is not NULL, becomes
+ * where they are in the group, from offset on. */
+static int64_t place_blocks(const fl_store *s, const fl_param *p,
+                            int64_t offset, int64_t *at)
+{
+    int64_t n = 0;
+
+    if (!s->filter.keeps)
+        return padded_size(p->n);
+    for (int64_t b = 0; b < fl_blocks_of(p); b++) {
+        bool keeps = s->filter.keeps(s, s->filter.arg, p, b);
+
+        if (at)
+            at[b] = keeps ? offset + n : -1;
+        if (keeps)
+            n += padded_size(fl_block_size(p, b));
+    }
+    return n;
+}
+
+/* A group with room for the program's new parameters; NULL: the store keeps
+ * nothing of them. */
 static fleet_status add_group(fl_store *s, const fleet_program *p,
                               fl_flat **group)
 {
@@ -284,8 +328,11 @@ static fleet_status add_group(fl_store *s, const fleet_program *p,
 
     *group = NULL;
     for (size_t i = 0; i < p->n_var; i++)
-        if (is_new(s, p->var[i]))
-            n += padded_size(fl_shape_count(&p->var[i]->shape, 1));
+        if (is_new(s, p->var[i])) {
+            const fl_param one = param_of(p->var[i]);
+
+            n += place_blocks(s, &one, 0, NULL);
+        }
     if (n == 0)
         return FLEET_OK;
     FL_TRY(FL_NEW(&g, sizeof *g));
@@ -301,17 +348,23 @@ static fleet_status add_group(fl_store *s, const fleet_program *p,
 }
 
 static fleet_status add_param(fl_store *s, const fleet_var *v, fl_flat *g,
-                              int64_t offset)
+                              int64_t *offset)
 {
     fl_param *p = fl_arena_alloc(&s->arena, sizeof *p);
+    size_t blocks;
 
-    if (!p || !(p->name = fl_arena_strdup(&s->arena, v->name)))
+    if (!p)
         return FLEET_ENOMEM;
-    p->shape = v->shape;
-    p->attr = v->attr;
+    *p = param_of(v);
     p->flat = g;
-    p->offset = offset;
-    p->n = fl_shape_count(&v->shape, 1);
+    p->offset = *offset;
+    p->name = fl_arena_strdup(&s->arena, v->name);
+    blocks = (size_t)fl_blocks_of(p);
+    if (s->filter.keeps)
+        p->block = fl_arena_alloc(&s->arena, (blocks + 1) * sizeof *p->block);
+    if (!p->name || (s->filter.keeps && !p->block))
+        return FLEET_ENOMEM;
+    *offset += place_blocks(s, p, *offset, p->block);
     FL_TRY(fl_map_put(&s->params, v->name, p));
     fill_first(s, p);
     return FLEET_OK;
@@ -329,8 +382,7 @@ static fleet_status add_params(fl_store *s, const fleet_program *p)
 
         if (!is_new(s, v))
             continue;
-        FL_TRY(add_param(s, v, g, offset));
-        offset += padded_size(fl_shape_count(&v->shape, 1));
+        FL_TRY(add_param(s, v, g, &offset));
     }
     return g && s->optimizer ? add_group_states(s, g) : FLEET_OK;
 }

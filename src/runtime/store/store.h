@@ -36,9 +36,35 @@ typedef struct fl_param {
     const char *name;
     fl_shape shape;
     fleet_param_attr attr;
-    fl_flat *flat;
+    fl_flat *flat;     /* NULL: the store keeps no block of it */
     int64_t offset, n; /* floats in the group */
+    int64_t *block;    /* where each of its blocks is in the group, -1: not in
+                          this store; NULL: all are, one behind the other */
 } fl_param;
+
+/* Blocks from 0 on. */
+static inline int64_t fl_blocks_of(const fl_param *p)
+{
+    return (p->n + FL_BLOCK - 1) / FL_BLOCK;
+}
+
+/* Floats of a block; 0: there is no such block. */
+int64_t fl_block_size(const fl_param *p, int64_t block);
+
+/* Where the group has it; -1: the store does not keep it. */
+static inline int64_t fl_block_offset(const fl_param *p, int64_t block)
+{
+    return p->block ? p->block[block] : p->offset + block * FL_BLOCK;
+}
+
+/* Which blocks of dense parameters a store keeps; of the parameter are name,
+ * shape, attr and n known. keeps NULL: all. */
+struct fl_store;
+typedef struct fl_block_filter {
+    bool (*keeps)(const struct fl_store *s, const void *arg, const fl_param *p,
+                  int64_t block);
+    const void *arg;
+} fl_block_filter;
 
 typedef struct fl_state {
     const char *name;
@@ -69,6 +95,7 @@ typedef struct fl_store {
     fl_arena arena;
     fl_map params, tables, states; /* fl_param, fl_rows, fl_state */
     fl_flat *flats;
+    fl_block_filter filter;     /* set before anything is added */
     fleet_optimizer *optimizer; /* NULL until something is trained */
     struct fl_remote
         *remote;      /* servers, sharded tables; NULL: this store has all */

@@ -11,6 +11,9 @@ AR       ?= ar
 OPT      ?= -O2 -g
 BUILD    ?= build/release
 LIBDIR   ?= lib
+# What is fetched once; another libzmq for make test-long.
+CACHE    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/libfleet
+OTHER_ZMQ := $(or $(FLEET_ZMQ),$(CACHE)/libzmq-4.3.5)
 BINDIR   ?= bin
 PREFIX   ?= /usr/local
 DESTDIR  ?=
@@ -338,10 +341,10 @@ test-long: setup
 	    suite TEST_ARGS='--filter rank_jobs/fashion*'
 	@FLEET_MEMORY_STEP_KB=1000 $(MAKE) --no-print-directory \
 	    suite TEST_ARGS='--filter memory_limit/*'
-	@if [ -e "$$FLEET_ZMQ/libzmq.so.5" ]; then \
-	    LD_LIBRARY_PATH=$$FLEET_ZMQ $(MAKE) --no-print-directory \
-	    suite TEST_ARGS='--filter "@(socket*|ps_*)/*"'; \
-	else echo "skipped: another libzmq, FLEET_ZMQ/libzmq.so.5"; fi
+	@tools/setup libzmq $(OTHER_ZMQ)
+	@if [ -e $(OTHER_ZMQ)/libzmq.so.5 ]; then \
+	    LD_LIBRARY_PATH=$(OTHER_ZMQ) $(MAKE) --no-print-directory \
+	    suite TEST_ARGS='--filter "@(socket*|ps_*)/*"'; fi
 	@FLEET_SIM_SEEDS=$${FLEET_SIM_SEEDS:-100} $(MAKE) --no-print-directory \
 	    suite TEST_ARGS='--filter sim/*'
 	@$(MAKE) --no-print-directory valgrind
@@ -382,7 +385,7 @@ valgrind:
 	@test/valgrind $(VALGRIND_PARTS)
 # oneDNN 3, which Debian 12 does not have: one source knows of oneDNN, and the other
 # objects are those of the suite.
-ONEDNN3  := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/libfleet/onednn-3.2
+ONEDNN3  := $(CACHE)/onednn-3.2
 SUITE3   := $(BUILD)/fleet-tests-onednn3
 SUITE3_OBJ := $(filter-out $(BUILD)/src/ops/dnnl.o,$(filter %.o,$(TEST_OBJ) $(OBJ) \
               $(COMM_OBJ) $(NCCL_OBJ) $(EMU_OBJ))) $(BUILD)/onednn3.o

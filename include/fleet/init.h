@@ -77,10 +77,11 @@ typedef struct fleet_options {
     int no_sigterm_handler; /* 1: fleet_run_server() leaves SIGTERM alone. 0: it
                                ends the call, unless the process handles or
                                ignores it */
-    int keep_descriptor_limit; /* 1: fleet_init_server() leaves RLIMIT_NOFILE
-                               alone. 0: it raises the soft limit to the hard
-                               one, as each connection takes a descriptor. A
-                               host that uses select() wants 1 */
+    int keep_descriptor_limit; /* 1: fleet_init_server() and, with servers,
+                               fleet_init_worker() leave RLIMIT_NOFILE alone.
+                               0: they raise the soft limit to the hard one, as
+                               each connection takes a descriptor. A host that
+                               uses select() wants 1 */
 } fleet_options;
 
 /* fleet_init - make a handle. options may be NULL; what they point to, but

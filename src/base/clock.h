@@ -59,5 +59,14 @@ static inline int64_t fl_wait_left(fl_wait *w)
     return ms > 0 ? ms : 0;
 }
 
+/* How long to sleep before the wait is looked at again: if much more has gone
+ * by then, the process did not run. */
+static inline int64_t fl_wait_nap(fl_wait *w)
+{
+    int64_t left = fl_wait_left(w), most = w->awake.most_ms / 2;
+
+    return left < most ? left : most;
+}
+
 /* "2022-05-18 11:27:27", local time */
 void fl_wall_text(char text[20]);

@@ -333,6 +333,7 @@ static void be_owned(int folder, const char *name, const struct stat *old)
 static fleet_status keep_permissions(const fl_folder *f)
 {
     const mode_t mode = f->old.st_mode & 07777;
+    fleet_status status = FLEET_OK;
     DIR *dir;
     struct dirent *e;
 
@@ -345,10 +346,12 @@ static fleet_status keep_permissions(const fl_folder *f)
         be_owned(dirfd(dir), e->d_name, &f->old);
         fchmodat(dirfd(dir), e->d_name, mode & 0666, 0);
     }
+    if (errno != 0)
+        status = failed("list", f->temp);
     be_owned(dirfd(dir), "", &f->old);
     fchmod(dirfd(dir), mode);
     closedir(dir);
-    return FLEET_OK;
+    return status;
 }
 
 /* The old folder is at `from`, and has got a file of another's: it goes back to

@@ -58,7 +58,8 @@ fleet_status fl_servers_open(fleet *f)
         .request_ms = r->deadline_ms[FL_REQUEST_DEADLINE],
         .peer_ms = r->deadline_ms[FL_PEER_DEADLINE],
         .step_ms = r->deadline_ms[FL_STEP_DEADLINE],
-        .tcp_only = r->tcp_only};
+        .tcp_only = r->tcp_only,
+        .keep_limit = r->keep_descriptor_limit};
 
     f->store->joins = fleet_is_server(f);
     if (!has_servers(f) || fleet_is_server(f))

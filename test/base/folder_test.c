@@ -394,6 +394,22 @@ TEST(a_folder_that_cannot_be_listed_is_left_alone)
     fl_folder_cancel(&f);
 }
 
+/* Or the files that were not looked at had other permissions than the old. */
+TEST(a_new_folder_that_cannot_be_listed_does_not_take_the_place)
+{
+    const char *path = test_path("save");
+    fl_folder f;
+
+    begin_again(&f, path);
+    rigged = fl_disk_system;
+    rigged.list = list_rigged;
+    fail_nth(1, EIO);
+    CHECK_FAILS(fl_folder_commit(&f), FLEET_EIO, "cannot list ");
+    fl_disk_use(NULL);
+    fl_folder_cancel(&f);
+    CHECK(has_file(path, "part-old") && !has_file(path, "part-new"));
+}
+
 TEST(a_parent_that_cannot_be_flushed_is_named_and_the_new_folder_is_in_place)
 {
     const char *path = test_path("save");

@@ -476,6 +476,58 @@ TEST(a_slow_command_is_given_its_time)
     gives(spec, 0, 12);
 }
 
+/* The number in the file that a command writes; the test's limit ends it. */
+static pid_t pid_from(const char *file)
+{
+    int pid = 0;
+
+    while (pid == 0) {
+        FILE *f = fopen(file, "r");
+
+        if (f && fscanf(f, "%d", &pid) != 1)
+            pid = 0;
+        if (f)
+            fclose(f);
+        usleep(1000);
+    }
+    return pid;
+}
+
+/* Host and command are stopped, as a suspended job is, for longer than a
+ * command may bring nothing; then both go on. */
+TEST(a_sleep_of_the_host_is_not_a_commands)
+{
+    enum { TIMEOUT_MS = 1000 * TEST_PATIENCE };
+    const char *files[] = {numbers("a", 0, 10, false)};
+    const char *pid_file = test_file("pid", "");
+    fl_stream_spec spec = spec_of(files, 1);
+    char command[200];
+    pid_t host, shell;
+    int status;
+
+    snprintf(command, sizeof command, "echo $$ > %s; kill -STOP $$; cat",
+             pid_file);
+    spec.pipe_command = command;
+    spec.pipe_timeout_ms = TIMEOUT_MS;
+    host = test_fork();
+    if (host == 0) {
+        fl_stream *s;
+        fl_batch *b;
+
+        CHECK_OK(fl_stream_open(&s, &spec));
+        CHECK_OK(fl_stream_next(s, &b));
+        fl_stream_close(s);
+        _exit(0);
+    }
+    shell = pid_from(pid_file);
+    CHECK(kill(host, SIGSTOP) == 0);
+    usleep(2 * TIMEOUT_MS * 1000);
+    CHECK(kill(host, SIGCONT) == 0);
+    CHECK(kill(shell, SIGCONT) == 0);
+    CHECK(waitpid(host, &status, 0) == host);
+    CHECK_INT(status, 0);
+}
+
 TEST(what_a_command_has_started_dies_with_the_program)
 {
     const char *files[] = {numbers("a", 0, 10, false)};

@@ -98,6 +98,33 @@ TEST(the_soft_limit_is_raised_unless_the_host_keeps_it)
     ps_check_ends(ps_server(&j, 0));
 }
 
+/* Fewer than it has lanes to connect to, and more if it asks. */
+static fleet_status train_with_few(ps_node *n)
+{
+    rlim_t soft = (rlim_t)open_descriptors(getpid()) + 20;
+    fleet_status status;
+
+    limit_descriptors(soft, soft + 200);
+    status = ps_begin(n);
+    if (status == FLEET_OK)
+        status = ps_passes(n, 1);
+    return status == FLEET_OK ? ps_end(n) : status;
+}
+
+TEST(a_worker_raises_its_soft_limit_unless_the_host_keeps_it)
+{
+    ps_job j = {.lanes = 16,
+                .work = train_with_few,
+                .file = {scene_file("a.txt", 100, 1)}};
+    ps_job kept = j;
+
+    ps_start_all(&j);
+    ps_check_all_end(&j);
+    kept.open = open_that_keeps_limit;
+    ps_start_all(&kept);
+    ps_check_fails(ps_worker(&kept, 0), "Too many open files");
+}
+
 static int few_for_strangers = 60;
 
 static fleet_status serve_strangers(ps_node *n)

@@ -54,14 +54,12 @@ fleet_status fl_fd_wait(int fd, short events, int wakeup, int other_wakeup,
     struct pollfd p[3] = {{.fd = wakeup, .events = POLLIN},
                           {.fd = other_wakeup, .events = POLLIN},
                           {.fd = fd, .events = events}};
-    const int64_t end_ms = fl_now_ms() + timeout_ms;
+    fl_wait wait = fl_wait_for(timeout_ms);
     int n;
 
-    do {
-        int64_t left_ms = end_ms - fl_now_ms();
-
-        n = poll(p, 3, timeout_ms > 0 ? (int)(left_ms > 0 ? left_ms : 0) : -1);
-    } while (n < 0 && errno == EINTR);
+    do
+        n = poll(p, 3, timeout_ms > 0 ? (int)fl_wait_nap(&wait) : -1);
+    while ((n < 0 && errno == EINTR) || (n == 0 && fl_wait_left(&wait) > 0));
     if (n < 0)
         return fl_fail(FLEET_EIO, "cannot wait for a descriptor: %s",
                        strerror(errno));

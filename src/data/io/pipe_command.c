@@ -158,7 +158,7 @@ static void end_group(fl_pipe_command *c, bool own)
 fleet_status fl_pipe_command_wait(fl_pipe_command *c, int wakeup,
                                   int64_t timeout_ms)
 {
-    const int64_t end_ms = fl_now_ms() + timeout_ms;
+    fl_wait wait = fl_wait_for(timeout_ms);
     struct pollfd p = {.fd = wakeup, .events = POLLIN};
     bool lost;
     int status;
@@ -172,7 +172,7 @@ fleet_status fl_pipe_command_wait(fl_pipe_command *c, int wakeup,
         }
         if (poll(&p, 1, 1) > 0)
             return fl_fail(FLEET_ESTATE, "the stream was closed");
-        if (timeout_ms > 0 && fl_now_ms() >= end_ms)
+        if (timeout_ms > 0 && fl_wait_left(&wait) == 0)
             return FLEET_ETIMEDOUT;
     }
     end_group(c, true);

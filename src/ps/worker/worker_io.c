@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "net/limits.h"
 #include "runtime/store/job_signature.h"
 
 enum { IDLE_BYTES = 256 << 20 }; /* buffers that are kept for the next step */
@@ -330,6 +331,8 @@ static fleet_status open_all(fl_worker_io *l, fl_store *store, bool sync,
 {
     const fl_worker_host host = {l, wait_for_packets, now_ms};
 
+    if (strncmp(l->o.address[0], "inproc://", 9) != 0)
+        fl_descriptors_limit(!l->o.keep_limit); /* a socket for each lane */
     FL_TRY(fl_packet_pool_create(&l->pool, IDLE_BYTES));
     FL_TRY(say_hello(l, store, mode, lanes));
     FL_TRY(make_client(l, lanes));

@@ -21,6 +21,7 @@ typedef struct fl_worker_io_options {
     int index, n_worker;
     int64_t connect_ms, request_ms, peer_ms, step_ms; /* deadlines */
     bool tcp_only;
+    bool keep_limit; /* of descriptors; or it is raised as far as it may be */
 } fl_worker_io_options;
 
 /* Nothing is connected yet: its remote fails with FLEET_ESTATE until then. */

@@ -104,8 +104,10 @@ static fleet_status wait_for(const fl_device *d, int64_t ms, const char *what,
     const struct timespec pause = {0, 20000};
 
     for (;;) {
-        cudaError_t e = done();
+        /* before the question: if the process did not run meanwhile, what the
+         * device has done in that time counts */
         int64_t passed = now_us() - begun;
+        cudaError_t e = done();
 
         if (e != cudaErrorNotReady)
             return fl_cuda_check(e, what);

@@ -1,12 +1,14 @@
 /* memory.c - the only allocator: zeroed, aligned, counted. */
 #include "base/memory.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 enum { HUGE_PAGE = 2 << 20, SMALL = 64 << 10 };
 
@@ -26,14 +28,45 @@ int64_t fl_memory_count(void)
     return atomic_load(&made);
 }
 
+static pthread_once_t looked = PTHREAD_ONCE_INIT;
+static bool is_strict; /* the system promises no more than it has */
+
+static void look_at_system(void)
+{
+    FILE *f = fopen("/proc/sys/vm/overcommit_memory", "re");
+
+    is_strict = f && fgetc(f) == '2';
+    if (f)
+        fclose(f);
+}
+
+static bool has_limit(int resource)
+{
+    struct rlimit l;
+
+    return getrlimit(resource, &l) != 0 || l.rlim_cur != RLIM_INFINITY;
+}
+
+bool fl_memory_is_limited(void)
+{
+    pthread_once(&looked, look_at_system);
+    return is_strict || has_limit(RLIMIT_AS) || has_limit(RLIMIT_DATA);
+}
+
 /* A small block comes from where other libraries' small blocks come from; what
  * can be mapped is had by malloc(), too. A thread's first block may map 64 MB,
- * so it comes before the look at what is left. */
+ * so it comes before the look at what is left. What is small is asked for with
+ * each product and message: it goes by the last look at the limits. */
 static bool is_spare(size_t size)
 {
+    static _Atomic bool is_limited = true;
     volatile char *block;
     void *at;
 
+    if (size >= SMALL)
+        is_limited = fl_memory_is_limited();
+    if (!is_limited)
+        return true;
     block = malloc(size < SMALL ? size : SMALL - 1);
     free((void *)(uintptr_t)block);
     if (!block || size < SMALL)

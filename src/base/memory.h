@@ -36,9 +36,14 @@ fleet_status fl_grow(void *array, size_t *capacity, size_t n, size_t size);
  * trying; `what` wants them. Other libraries end the process when they get no
  * memory, so they are called only where there is more than they take. What
  * fl_alloc() gives leaves FL_SPARE_BYTES for what their own threads take at any
- * time. Below 64 KB it costs as much as malloc(). */
+ * time. Below 64 KB it costs as much as malloc(), and where memory is not
+ * limited nothing. */
 enum { FL_SPARE_BYTES = 8 << 20 };
 fleet_status fl_memory_spare(size_t size, const char *what);
+
+/* May the system refuse this process memory (RLIMIT_AS, RLIMIT_DATA, strict
+ * overcommit)? Elsewhere it gives address space until none is left. */
+bool fl_memory_is_limited(void);
 
 /* Tests: let the n-th allocation from now on fail (1 is the next; 0 turns it
  * off) and every later one too when sticky; count those made since. */

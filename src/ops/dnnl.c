@@ -295,19 +295,22 @@ static void *writable(const void *p)
     return u.to;
 }
 
-/* What all products share is made by the first that runs: no other thread may
- * take the memory that was there for it. */
+/* What all products share is made by the first that runs: where memory is
+ * limited no other thread may take what was there for it. */
 static dnnl_status_t run_first(const fl_matmul *m, struct lane *l,
                                const dnnl_exec_arg_t *arg)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    bool is_limited = fl_memory_is_limited();
     dnnl_status_t e = dnnl_out_of_memory;
 
-    pthread_mutex_lock(&lock);
+    if (is_limited)
+        pthread_mutex_lock(&lock);
     if (fl_thread_spare(FIRST_RUN_BYTES, "oneDNN") == FLEET_OK)
         e = dnnl_primitive_execute(m->primitive, l->stream, m->bias ? 5 : 4,
                                    arg);
-    pthread_mutex_unlock(&lock);
+    if (is_limited)
+        pthread_mutex_unlock(&lock);
     l->ran = e == dnnl_success;
     return e;
 }

@@ -248,6 +248,7 @@ FAILING(one_never_begins)
 FAILING(by_groups_one_gives_up)
 FAILING(by_groups_one_is_killed)
 FAILING(one_stays_away)
+FAILING(one_splits_late)
 FAILING(no_message_comes)
 FAILING(one_is_killed)
 

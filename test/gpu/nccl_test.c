@@ -91,6 +91,7 @@ FAILING(pairs_differ)
 FAILING(one_gives_up)
 FAILING(one_gives_up_later)
 FAILING(one_stays_away)
+FAILING(one_splits_late)
 FAILING(no_message_comes)
 FAILING(one_is_killed)
 

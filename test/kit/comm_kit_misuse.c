@@ -233,7 +233,17 @@ static void one_never_begins(fl_comm *p)
                  "all_reduce(sum of 1000 f32)");
 }
 
-static void one_stays_away(fl_comm *p)
+static fleet_status split_all(fl_comm *p)
+{
+    fl_comm *child;
+    fleet_status status = p->methods->split(p, 0, 0, &child);
+
+    CHECK((child == NULL) == (status != FLEET_OK));
+    return status;
+}
+
+/* It comes to that call when the other ranks have given up. */
+static void come_late(fl_comm *p, fleet_status (*call)(fl_comm *p))
 {
     char who[80];
     int64_t began;
@@ -244,8 +254,18 @@ static void one_stays_away(fl_comm *p)
     began = fl_now_ms();
     if (is_last(p))
         stay_away(p);
-    check_failed(p, p->methods->barrier(p), FLEET_ETIMEDOUT, who);
+    check_failed(p, call(p), FLEET_ETIMEDOUT, who);
     CHECK(is_last(p) || fl_now_ms() - began < 3 * p->deadline_ms);
+}
+
+static void one_stays_away(fl_comm *p)
+{
+    come_late(p, p->methods->barrier);
+}
+
+static void one_splits_late(fl_comm *p)
+{
+    come_late(p, split_all);
 }
 
 static void no_message_comes(fl_comm *p)
@@ -364,6 +384,10 @@ const comm_kit_part comm_kit_misused[] = {
      .deadline_ms = 4000},
     {.name = "one_stays_away",
      .run = one_stays_away,
+     .fails = true,
+     .deadline_ms = SHORT_MS},
+    {.name = "one_splits_late",
+     .run = one_splits_late,
      .fails = true,
      .deadline_ms = SHORT_MS},
     {.name = "no_message_comes",

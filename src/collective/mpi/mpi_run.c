@@ -255,12 +255,23 @@ static fleet_status mpi_broadcast(fl_mpi_comm *m, const fl_work *w)
     return FLEET_OK;
 }
 
+/* All ranks are in the call now. That their calls match does not say so: a rank
+ * that is late finds what other ranks had sent before they gave up. */
+static fleet_status confirm(fl_mpi_comm *m, const fl_work *w)
+{
+    MPI_Request all;
+
+    FL_MPI(MPI_Ibarrier(m->comm, &all));
+    return fl_mpi_finish(m, &all, &w->call);
+}
+
 static fleet_status mpi_split(fl_mpi_comm *m, const fl_work *w)
 {
     fl_comm_options o = fl_comm_base_options(&m->base);
     int color = (int)w->call.extra[0];
     MPI_Comm comm;
 
+    FL_TRY(confirm(m, w)); /* MPI_Comm_split() has no deadline */
     FL_MPI(MPI_Comm_split(m->comm, color < 0 ? MPI_UNDEFINED : color,
                           (int)w->call.extra[1], &comm));
     return color < 0 ? FLEET_OK : fl_mpi_open(comm, &o, w->out);
@@ -282,8 +293,9 @@ fleet_status fl_mpi_run(fl_mpi_comm *m, const fl_work *w)
     case FL_CALL_SPLIT:
         return mpi_split(m, w);
     case FL_CALL_MEMORY:
+        FL_TRY(confirm(m, w));
         return FL_NEW((void **)w->out, (size_t)w->call.n);
     default:
-        return FLEET_OK;
+        return confirm(m, w);
     }
 }

@@ -78,6 +78,13 @@ TEST_LIMIT(fashion_mnist_by_3_ranks, 300)
                         "accuracy", 0.875);
 }
 
+TEST_LIMIT(fashion_mnist_in_hybrid, 300)
+{
+    launch_need_mpirun();
+    job_median_at_least(HYBRID, job_fashion_of("\"is_collective\": true", 10),
+                        "accuracy", 0.875);
+}
+
 TEST_LIMIT(what_one_job_saves_every_other_goes_on_with, 300)
 {
     const char *ranks = test_path("ranks"), *both = test_path("both"), *want;

@@ -1,6 +1,7 @@
 /* strategy_collective_test.c - the strategy of ranks: what is honoured, what is
  * refused in which mode, and what contradicts. */
 #define SUITE strategy_collective
+#include "golden.h"
 #include "test.h"
 
 #include <stdio.h>
@@ -254,4 +255,39 @@ TEST(the_dump_names_what_ranks_do)
     CHECK_CONTAINS(text, "passes all_reduce update localsgd form_regions");
     fleet_free(text);
     fleet_destroy(f);
+}
+
+/* --- the whole of it ------------------------------------------------------ */
+
+static void check_dump(const fleet_distributed_strategy *s, const char *name)
+{
+    fleet *f = open_rank(NULL);
+    fleet_program *p = fleet_program_create(f);
+    fleet_optimizer *o;
+    fleet_model m;
+    char *dump;
+
+    fleet_mlp(p, &(fleet_mlp_options){.dim = 4, .classes = 2}, &m);
+    o = fleet_distributed_optimizer(f, momentum(f), s);
+    CHECK_OK(fleet_minimize(o, m.loss));
+    dump = fleet_strategy_dump(f);
+    golden_check(name, dump);
+    fleet_free(dump);
+    fleet_destroy(f);
+}
+
+TEST(dumps_of_ranks_are_as_listed)
+{
+    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+
+    s.is_collective = 1;
+    s.deterministic = 1;
+    s.gradient_scale_sum = 1;
+    s.last_comm_group_size_MB = 0.5f;
+    check_dump(&s, "strategy_ranks_sum.txt");
+    s = fleet_distributed_strategy_default();
+    s.is_collective = 1;
+    s.adaptive_localsgd = 1;
+    s.adaptive_localsgd_configs.begin_step = 3;
+    check_dump(&s, "strategy_ranks_adaptive.txt");
 }

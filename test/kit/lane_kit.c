@@ -31,6 +31,15 @@ static uint64_t command_progress(void *arg)
     return ((lane_kit *)arg)->command_progress;
 }
 
+static void keep_line(void *user, fleet_log_level level, const char *line)
+{
+    lane_kit *k = user;
+    size_t n = strlen(k->lines);
+
+    (void)level;
+    snprintf(k->lines + n, sizeof k->lines - n, "%s\n", line);
+}
+
 static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
                     bool scaled, int server)
 {
@@ -59,6 +68,8 @@ static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
                                        .run = server == 0 ? LANE_RUN : 0};
     o.identity = &k->identity;
     o.pool = k->pool;
+    fl_log_init(&k->log, keep_line, k, FLEET_LOG_INFO);
+    o.log = &k->log;
     o.layout = &k->layout;
     fl_bucket_map_begin(&k->map, server + 1, n_lane);
     o.map = &k->map;

@@ -30,6 +30,8 @@ typedef struct lane_kit {
     int64_t now_ms;
     fl_msg msg; /* the last that was heard, and its packet */
     fl_packet *heard;
+    fl_log log;
+    char lines[2000]; /* that the lane has written into its log */
 } lane_kit;
 
 /* The run of which lane_head() makes messages. */

@@ -372,6 +372,32 @@ TEST(a_pull_that_no_frame_can_answer_is_refused)
     lane_close(&k);
 }
 
+/* One line a second for each, and how many more there were. */
+TEST(who_is_refused_again_and_again_fills_no_log)
+{
+    static const char line[] = "server 0: refused: a pull of worker 0: there "
+                               "is no table 2\n";
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 1, true);
+    for (int i = 0; i < 100; i++) {
+        send_section(&k, FL_MSG_PULL, FL_SECTION_ROWS, 2, 1, 0, true);
+        lane_hear_refusal(&k, 0, "there is no table 2");
+    }
+    CHECK_TEXT(k.lines, line);
+    *k.lines = 0;
+    lane_tick_until(&k, 500);
+    lane_say(&k, FL_MSG_HEARTBEAT, 0, 0, 0);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    lane_tick_until(&k, 1100);
+    send_section(&k, FL_MSG_PULL, FL_SECTION_ROWS, 2, 1, 0, true);
+    lane_hear_refusal(&k, 0, "there is no table 2");
+    CHECK_CONTAINS(k.lines,
+                   "server 0: 99 more were refused since the last line\n");
+    CHECK_CONTAINS(k.lines, line);
+    lane_close(&k);
+}
+
 /* --- who speaks ----------------------------------------------------------- */
 
 static void abort_as(lane_kit *k, uint64_t job, uint32_t stream,
@@ -521,6 +547,21 @@ static void push_for(lane_kit *k, uint64_t job, uint32_t peer,
     lane_tell(k, &w, 0);
 }
 
+static void pull_for(lane_kit *k, uint32_t peer)
+{
+    fl_msg_head head = lane_head(FL_MSG_PULL, 0, 0, 0);
+    const uint64_t key = 5;
+    fl_section *s;
+    fl_msg_writer w;
+
+    head.peer = peer;
+    lane_begin(k, &w, &head);
+    s = fl_msg_section(&w, FL_SECTION_ROWS, 0);
+    s->n_key = 1;
+    memcpy(fl_msg_column(&w, FL_COLUMN_KEYS, sizeof key), &key, sizeof key);
+    lane_tell(k, &w, 0);
+}
+
 /* The answer says which process this is. */
 static void hear_fenced(lane_kit *k)
 {
@@ -585,7 +626,10 @@ TEST(what_is_for_another_process_is_not_taken)
     hear_fenced(&k);
     push_for(&k, fl_msg_job("other", LANE_RUN), LANE_NONCE, 0);
     lane_silent(&k);
-    CHECK_INT(fl_lane_counted(k.lane).strays, 5);
+    pull_for(&k, LANE_NONCE - 1); /* nor read */
+    hear_fenced(&k);
+    CHECK_INT(k.msg.head.n_section, 0);
+    CHECK_INT(fl_lane_counted(k.lane).strays, 6);
     CHECK_INT(fl_lane_counted(k.lane).updates, 0);
     lane_push(&k, 0, 1, 5, 1); /* is not fenced off by an incarnation of 9 */
     lane_hear_status(&k, 0, FL_ANSWER_OK);

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 
 /* --- bits ----------------------------------------------------------------- */
@@ -204,13 +205,16 @@ TEST_LIMIT(fashion_mnist_in_sync, 240)
 TEST_LIMIT(sixty_four_workers_on_eight_servers_of_four_lanes, 240)
 {
     const char *line, *hash;
+    int64_t began;
 
     test_use_fraction(4);
     line = job_train("--server_num 1 --worker_num 64", job_adult(SYNC));
     CHECK_CONTAINS(line, "\"workers\":64,\"servers\":1");
     hash = job_hash(line);
     setenv("FLEET_SERVER_LANES", "4", 1);
+    began = fl_now_ms();
     line = job_train("--server_num 8 --worker_num 64", job_adult(SYNC));
+    CHECK(fl_now_ms() - began < 60000 * TEST_SLOWNESS);
     CHECK_CONTAINS(line, "\"workers\":64,\"servers\":8");
     CHECK_CONTAINS(line, hash);
 }

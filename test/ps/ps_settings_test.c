@@ -89,6 +89,28 @@ TEST(servers_update_with_what_workers_have_set_between_passes)
     CHECK(ps_hash(&j) == hash_alone(&j, calls));
 }
 
+TEST(so_they_do_with_rates_by_layer)
+{
+    static const char *const rules[][2] = {{"lars", "momentum"},
+                                           {"lamb", "adam"}};
+    int calls[] = {0, N_CALL};
+
+    for (int i = 0; i < 2; i++) {
+        ps_job j = {.servers = 2,
+                    .workers = 2,
+                    .lanes = 2,
+                    .work = set_between_passes,
+                    .how = {.optimizer = rules[i][1],
+                            .layers = rules[i][0],
+                            .units = 1200,
+                            .clip = 0.3f},
+                    .user = calls,
+                    .file = {scene_file("a.txt", 200, 1)}};
+
+        CHECK(ps_hash(&j) == hash_alone(&j, calls));
+    }
+}
+
 /* --- async ---------------------------------------------------------------- */
 
 static double squares(const ps_node *n)

@@ -31,6 +31,13 @@ static void pieces_in_rank_0(kit_model *m)
             m->o, (int64_t[]){1000}, (float[]){0.05f, 0.01f}, 1));
 }
 
+/* The same two rates, from another update on. */
+static void pieces_of_another_length(kit_model *m)
+{
+    CHECK_OK(fleet_optimizer_set_piecewise_decay(
+        m->o, (int64_t[]){1000 + rank_of(m)}, (float[]){0.05f, 0.01f}, 1));
+}
+
 static void fall_in_rank_1(kit_model *m)
 {
     if (rank_of(m) == 1)
@@ -92,6 +99,10 @@ TEST(a_schedule_that_differs_is_found_before_it_matters)
     check_difference(pieces_in_rank_0, 2,
                      "optimizer: schedule is piecewise 0.05 below 1000 then "
                      "0.01 in rank 0, none in rank 1");
+    check_difference(pieces_of_another_length, 2,
+                     "optimizer: schedule is piecewise 0.05 below 1000 then "
+                     "0.01 in rank 0, piecewise 0.05 below 1001 then 0.01 in "
+                     "rank 1");
 }
 
 /* Ranks that update on their own compare when they average. */

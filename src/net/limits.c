@@ -100,6 +100,23 @@ bool fl_descriptor_listens(int fd)
            read_option(fd, SO_PROTOCOL) == IPPROTO_TCP;
 }
 
+bool fl_descriptor_is_local(int fd)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } a;
+    socklen_t size = sizeof a;
+
+    if (getsockname(fd, &a.any, &size) != 0)
+        return false;
+    if (a.any.sa_family == AF_INET6)
+        return IN6_IS_ADDR_LOOPBACK(&a.v6.sin6_addr);
+    return a.any.sa_family == AF_INET &&
+           ntohl(a.v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+}
+
 void fl_descriptor_prepare(int fd)
 {
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);

@@ -32,6 +32,9 @@ void fl_threads_release(fl_hold *h);
 /* Whether it is a tcp socket that listens. */
 bool fl_descriptor_listens(int fd);
 
+/* Whether a socket is bound to an address that this machine alone reaches. */
+bool fl_descriptor_is_local(int fd);
+
 /* Calls on it do not wait, programs that are started do not get it. */
 void fl_descriptor_prepare(int fd);
 

@@ -68,6 +68,13 @@ fleet_status fl_address_resolve(const char *address, fl_address numeric)
     return FLEET_OK;
 }
 
+bool fl_address_is_local(const char *numeric)
+{
+    return strncmp(numeric, "tcp://", 6) != 0 ||
+           strncmp(numeric, "tcp://127.", 10) == 0 ||
+           strncmp(numeric, "tcp://[::1]:", 12) == 0;
+}
+
 bool fl_address_is_ipv6(const char *address)
 {
     struct addrinfo *found;

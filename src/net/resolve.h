@@ -14,6 +14,10 @@ typedef char fl_address[FL_ADDRESS_SIZE];
  * known for that name. */
 fleet_status fl_address_resolve(const char *address, fl_address numeric);
 
+/* Whether a numeric address can be reached from this machine alone: loopback,
+ * ipc, inproc. */
+bool fl_address_is_local(const char *numeric);
+
 /* Whether an address is an IPv6 one, or has a name that stands for such alone.
  * Asks the system for the name. */
 bool fl_address_is_ipv6(const char *address);

@@ -1,5 +1,5 @@
-/* socket.c - sockets of ZeroMQ; this file and zmq_context.c are all that knows
- * ZeroMQ. */
+/* socket.c - sockets of ZeroMQ; this file, zmq_context.c, guard.c and keys.c
+ * are all that knows ZeroMQ. */
 #include "net/socket.h"
 
 #include <errno.h>
@@ -41,6 +41,9 @@ struct fl_socket {
     bool listening;
     uint64_t generation; /* of fork() */
     uint64_t dropped;
+    const fl_guard *guard; /* NULL: every peer may come */
+    void *watch;           /* of connections that the guard refuses */
+    uint64_t refused;
     fl_packet_pool *pool; /* of what fl_socket_receive() gives */
     char address[FL_ADDRESS_SIZE];
     zmq_msg_t part[FL_MOST_FRAME + 1]; /* of a message under way */
@@ -148,6 +151,11 @@ static fleet_status address_failed(const char *address, int e)
                    cause(e, strncmp(address, "tcp:", 4) == 0));
 }
 
+static bool is_tcp(const char *address)
+{
+    return strncmp(address, "tcp:", 4) == 0;
+}
+
 static fleet_status use_address(fl_socket *s, const char *address)
 {
     size_t size = strlen(address) + 1;
@@ -193,6 +201,8 @@ fleet_status fl_socket_bind(fl_socket *s, const char *address, int fd,
         return address_failed(address, EEXIST);
     if (fd >= 0)
         FL_TRY(use_inherited(s, fd));
+    if (s->guard)
+        fl_guard_set(s->guard, s->zmq, is_tcp(address));
     e = zmq_bind(s->zmq, address) == 0 ? 0 : errno;
     set_option(s->zmq, ZMQ_USE_FD, -1);
     if (e)
@@ -203,12 +213,34 @@ fleet_status fl_socket_bind(fl_socket *s, const char *address, int fd,
     return FLEET_OK;
 }
 
+fleet_status fl_socket_guard(fl_socket *s, const fl_guard *guard)
+{
+    FL_TRY(check_process(s));
+    FL_TRY(fl_guard_watch(s->zmq, &s->watch));
+    s->guard = guard;
+    return FLEET_OK;
+}
+
+uint64_t fl_socket_refused(fl_socket *s)
+{
+    s->refused += fl_guard_refused(s->watch);
+    return s->refused;
+}
+
 fleet_status fl_socket_connect(fl_socket **s, const char *address)
+{
+    return fl_socket_connect_to(s, address, NULL, 0);
+}
+
+fleet_status fl_socket_connect_to(fl_socket **s, const char *address,
+                                  const fl_keys *keys, int server)
 {
     fleet_status status;
 
     FL_TRY(new_socket(s, ZMQ_DEALER));
     status = use_address(*s, address);
+    if (status == FLEET_OK && keys && is_tcp(address))
+        status = fl_guard_pin(keys, server, (*s)->zmq);
     if (status == FLEET_OK)
         status = fl_thread_spare(ADDRESS_BYTES, zeromq);
     if (status == FLEET_OK && zmq_connect((*s)->zmq, address) != 0)
@@ -226,6 +258,7 @@ void fl_socket_close(fl_socket *s, int linger_ms)
         return;
     if (s->generation == fl_fork_generation()) {
         set_option(s->zmq, ZMQ_LINGER, linger_ms > 0 ? linger_ms : 0);
+        fl_guard_unwatch(s->zmq, s->watch);
         fl_zmq_close(s->zmq);
     }
     fl_packet_pool_destroy(s->pool);
@@ -430,6 +463,7 @@ static int receive_peer(fl_socket *s, fl_peer *from, bool *usable)
     *usable = size <= FL_PEER_ID && zmq_msg_more(&id);
     if (*usable) {
         from->size = (uint8_t)size;
+        from->sender = 0;
         memcpy(from->id, zmq_msg_data(&id), size);
     }
     zmq_msg_close(&id);
@@ -476,8 +510,11 @@ fleet_status fl_socket_receive(fl_socket *s, fl_peer *from, fl_packet **p)
                            zmq_strerror(errno));
         if (n == 0)
             return FLEET_OK;
-        if (usable)
+        if (usable) {
+            if (s->guard && from)
+                from->sender = fl_guard_sender(&s->part[0]);
             return wrap_parts(s, n, p);
+        }
         close_parts(s->part, n);
         s->dropped++;
     }

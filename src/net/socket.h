@@ -12,6 +12,7 @@
  */
 #pragma once
 
+#include "net/guard.h"
 #include "net/packet.h"
 #include "net/resolve.h"
 #include "net/wakeup.h"
@@ -21,6 +22,7 @@ enum { FL_PEER_ID = 24 };
 typedef struct fl_peer {
     uint8_t size;
     uint8_t id[FL_PEER_ID];
+    int32_t sender; /* fl_guard_sender(): of a guarded socket; else 0 */
 } fl_peer;
 
 typedef struct fl_socket fl_socket;
@@ -28,6 +30,11 @@ typedef struct fl_socket fl_socket;
 /* --- listening ------------------------------------------------------------ */
 
 fleet_status fl_socket_listen(fl_socket **s);
+
+/* A peer by tcp needs a key that the guard knows, at each address that is
+ * bound from now on. The guard outlives the socket. */
+fleet_status fl_socket_guard(fl_socket *s, const fl_guard *guard);
+uint64_t fl_socket_refused(fl_socket *s); /* connections, so far */
 
 /* Bind one more address: "tcp://ip:port" (port 0 or "*": the kernel's choice),
  * "ipc:///path", "inproc://name". fd >= 0: a listening tcp socket that was
@@ -46,6 +53,11 @@ fleet_status fl_socket_bind(fl_socket *s, const char *address, int fd,
 /* Returns at once: whether a peer listens at the address shows by its
  * answers. */
 fleet_status fl_socket_connect(fl_socket **s, const char *address);
+
+/* The same with the keys of this process, by tcp: the peer has to be that
+ * server. keys NULL: as above. */
+fleet_status fl_socket_connect_to(fl_socket **s, const char *address,
+                                  const fl_keys *keys, int server);
 
 /* Close; what has not gone out within linger_ms is dropped. The process's last
  * socket waits for that, its other sockets do not. NULL is fine. */

@@ -1,0 +1,34 @@
+/* guard.h - lets workers with a key of the job come to a server by tcp, and no
+ * other peer. ZeroMQ asks a handler of this process about each key (ZAP); one
+ * thread answers for all guards, from the first one to the last.
+ *
+ * Threads: guards are made and destroyed in any thread.
+ */
+#pragma once
+
+#include "net/keys.h"
+
+typedef struct fl_guard fl_guard;
+
+/* The keys stay the caller's, and outlive the guard. */
+fleet_status fl_guard_create(fl_guard **g, const fl_keys *keys);
+
+/* When its sockets are closed. NULL is fine. */
+void fl_guard_destroy(fl_guard *g);
+
+/* What ZeroMQ's socket binds from now on is guarded, or open. */
+void fl_guard_set(const fl_guard *g, void *zmq, bool guarded);
+
+/* What ZeroMQ's socket connects to must be that server. */
+fleet_status fl_guard_pin(const fl_keys *keys, int server, void *zmq);
+
+/* The sender of a message that came by a guarded socket (ZeroMQ's): the worker
+ * of its key, plus 1; 0: by ipc or inproc, where no peer is asked for a key;
+ * FL_GUARD_NOBODY: by tcp, and without a key. */
+enum { FL_GUARD_NOBODY = -1 };
+int fl_guard_sender(void *message);
+
+/* Connections that a socket of ZeroMQ's does not let in, counted. */
+fleet_status fl_guard_watch(void *zmq, void **watch);
+uint64_t fl_guard_refused(void *watch);        /* since the last call */
+void fl_guard_unwatch(void *zmq, void *watch); /* before zmq is closed */

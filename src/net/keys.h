@@ -1,0 +1,47 @@
+/* keys.h - the keys of a job: each process has a pair of ZeroMQ's CURVE, and a
+ * folder has them all.
+ *
+ *     public            a line for each process: "server 0 KEY", "worker 3 KEY"
+ *     server-0.secret   the other half of a pair, mode 0600: of that process
+ *     worker-3.secret   alone
+ *
+ * A process reads `public` and its own secret, and nothing else: a node has the
+ * secrets that its processes need. docs/security.md says what keys are good
+ * for.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+/* A key as a text (Z85), and as bytes. */
+enum { FL_KEY_SIZE = 41, FL_KEY_BYTES = 32 };
+typedef char fl_key[FL_KEY_SIZE];
+
+/* What one process has read. */
+typedef struct fl_keys {
+    fl_key own, secret;      /* its pair */
+    fl_key *server, *worker; /* of all, by number; "": not in the folder */
+    int n_server, n_worker;
+} fl_keys;
+
+/* Make a folder of keys. FLEET_EEXIST: there is one with something in it.
+ * FLEET_EUNSUPPORTED: this libzmq has no CURVE. */
+fleet_status fl_keys_make(const char *folder, int n_server, int n_worker);
+
+/* The keys of one process.
+ *
+ *   FLEET_ENOENT   no such folder, no line or no secret of that process
+ *   FLEET_EINVAL   a secret that other users may read, or that is not the
+ *                  other half of the public key
+ *   FLEET_EFORMAT  not a key
+ *   FLEET_EUNSUPPORTED  this libzmq has no CURVE
+ */
+fleet_status fl_keys_read(fl_keys **keys, const char *folder, bool server,
+                          int index);
+void fl_keys_destroy(fl_keys *k); /* NULL is fine */
+
+/* The worker whose public key that is; -1: none of the job. */
+int fl_keys_find_worker(const fl_keys *k, const uint8_t key[FL_KEY_BYTES]);

@@ -1,0 +1,43 @@
+/* wire_kit.h - what stands between two processes and listens: a proxy that
+ * passes on what both sides say, and keeps it; and a stranger who speaks
+ * ZeroMQ's protocol by hand. */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* What one side of one connection has said, or all of both sides. */
+typedef struct wire_record {
+    char *bytes;
+    size_t n, capacity;
+} wire_record;
+
+typedef struct wire {
+    int port;               /* where it listens, on 127.0.0.1 */
+    wire_record first, all; /* said by the first client; by all and to all */
+    /* the kit's */
+    int listener, to_port;
+    pthread_t thread;
+    atomic_bool stop;
+} wire;
+
+/* Connections to its port go on to another one of 127.0.0.1. */
+void wire_open(wire *w, int to_port);
+
+/* No more is passed on; what was said stays, until wire_done(). */
+void wire_close(wire *w);
+void wire_done(wire *w);
+bool wire_has(const wire *w, const void *bytes, size_t n);
+
+/* A connection to a port of 127.0.0.1; it may say what it likes, and who hangs
+ * up on it is in his right. */
+int wire_connect(int port);
+void wire_say(int fd, const void *bytes, size_t n);
+/* As a DEALER of ZMTP 3.0 without keys: greeting and first command. */
+void wire_greet(int fd);
+/* A frame of a message. */
+void wire_say_frame(int fd, const void *bytes, size_t n, bool more);
+/* Until the other side has hung up; fails the test if it does not. */
+void wire_hear_end(int fd);

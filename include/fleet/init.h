@@ -82,6 +82,11 @@ typedef struct fleet_options {
                                0: they raise the soft limit to the hard one, as
                                each connection takes a descriptor. A host that
                                uses select() wants 1 */
+
+    const char *keys; /* folder of keys (docs/security.md), of jobs with servers
+                         over tcp; NULL: FLEET_KEYS, else none, and then a
+                         server listens on loopback alone, unless FLEET_INSECURE
+                         is 1 */
 } fleet_options;
 
 /* fleet_init - make a handle. options may be NULL; what they point to, but
@@ -93,7 +98,10 @@ typedef struct fleet_options {
  *                       that is not in the list, a listen_fd that is none,
  *                       variables that contradict one another
  *   FLEET_ENOENT        a variable that other variables need is not set
- *   FLEET_EUNSUPPORTED  a TRAINING_ROLE that this version does not have
+ *   FLEET_EUNSUPPORTED  a TRAINING_ROLE that this version does not have; keys,
+ *                       but a libzmq without CURVE
+ *   FLEET_EFORMAT       a file of keys that is damaged; keys that are missing
+ *                       or not this process's are FLEET_ENOENT, FLEET_EINVAL
  *   FLEET_ENOMEM
  */
 FLEET_API fleet_status fleet_init(fleet **fleet, const fleet_options *options);
@@ -127,6 +135,7 @@ FLEET_API const char *fleet_server_endpoints(const fleet *fleet);
  * (NULL: nothing) and takes its endpoint.
  *
  *   FLEET_EIO     the endpoint is in use, or not of this machine
+ *   FLEET_EINVAL  other machines reach the endpoint, and there are no keys
  *   FLEET_ESTATE  in a worker; before fleet_minimize()
  *   and the codes of fleet_load_model()
  */

@@ -20,6 +20,14 @@ static bool has_servers(const fleet *f)
     return f->role.server_num > 0;
 }
 
+static void warn_insecure(fleet *f)
+{
+    if (has_servers(f) && f->role.insecure)
+        FL_WARN(&f->context.log,
+                "keys are off (FLEET_INSECURE): whoever reaches a server's "
+                "port can read the parameters, change them, and end the job");
+}
+
 static fleet_status make_terms(fleet *f)
 {
     fl_text_done(&f->terms);
@@ -59,6 +67,7 @@ fleet_status fl_servers_open(fleet *f)
         .peer_ms = r->deadline_ms[FL_PEER_DEADLINE],
         .step_ms = r->deadline_ms[FL_STEP_DEADLINE],
         .tcp_only = r->tcp_only,
+        .keys = r->keys,
         .keep_limit = r->keep_descriptor_limit};
 
     f->store->joins = fleet_is_server(f);
@@ -141,6 +150,8 @@ fleet_status fleet_init_worker(fleet *f)
         FL_INFO(&f->context.log, "worker %d of %d: servers %d, mode %s",
                 f->role.index, f->role.worker_num, f->role.server_num,
                 fl_job_mode_name(fl_handle_mode(f)));
+    if (status == FLEET_OK)
+        warn_insecure(f);
     return status;
 }
 
@@ -188,6 +199,8 @@ static fleet_status create_server(fleet *f, const char *load)
         .n_server = r->server_num,
         .n_worker = r->worker_num,
         .n_lane = r->lanes,
+        .keys = r->keys,
+        .insecure = r->insecure,
         .lane_port = r->lane_port,
         .sync = fl_mode_is_sync(mode),
         .scaled = fl_amp_dtype(&f->strategy) == FLEET_FLOAT16,
@@ -309,6 +322,7 @@ static fleet_status serve_until_left(fleet *f)
             f->role.index, f->role.server_num,
             fl_address_text(f->role.server[f->role.index]), f->role.lanes,
             f->role.worker_num, fl_job_mode_name(fl_handle_mode(f)));
+    warn_insecure(f);
     status = fl_server_run(f->server);
     if (caught)
         sigaction(SIGTERM, &before, NULL);

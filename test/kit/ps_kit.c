@@ -78,6 +78,7 @@ static void open_node(ps_node *n)
         .log = keep_log,
         .log_user = n,
         .role = &role,
+        .keys = j->keys,
         .connect_deadline_ms = j->connect_ms ? j->connect_ms : LONG_MS,
         .request_deadline_ms = j->request_ms ? j->request_ms : LONG_MS,
         .peer_deadline_ms = j->peer_ms ? j->peer_ms : LONG_MS,

@@ -61,6 +61,7 @@ struct ps_job {
     const char *load; /* what the workers load before fleet_init_worker() */
     const char *server_load; /* what the servers load */
     const char *id;          /* of the job */
+    const char *keys;        /* a folder of them; NULL: none */
     ps_body *serve, *work;   /* NULL: ps_serve, ps_work */
     /* makes s.f, a program that is minimized, data; NULL: the scene */
     void (*open)(ps_node *n, const fleet_options *o);

@@ -360,6 +360,34 @@ static fleet_status fit_lanes(fl_role *r, const fleet_options *o)
     return FLEET_OK;
 }
 
+static fleet_status read_insecure(fl_role *r)
+{
+    const char *text = fl_variable("FLEET_INSECURE");
+    int number = 0;
+
+    if (text)
+        FL_TRY(fl_variable_read("FLEET_INSECURE", text, 0, 1, &number));
+    r->insecure = number;
+    return FLEET_OK;
+}
+
+/* Of a process that talks to servers by tcp. */
+static fleet_status read_keys(fl_role *r, const fleet_options *o)
+{
+    const char *folder = o->keys ? o->keys : fl_variable("FLEET_KEYS");
+
+    FL_TRY(read_insecure(r));
+    if (!folder || !*folder || r->server_num == 0 ||
+        strncmp(r->server[0], "inproc://", 9) == 0)
+        return FLEET_OK;
+    if (r->insecure)
+        return fl_fail(FLEET_EINVAL,
+                       "FLEET_INSECURE is 1, but there are keys in %.500s: "
+                       "expected one of the two",
+                       folder);
+    return fl_keys_read(&r->keys, folder, r->kind == FLEET_SERVER, r->index);
+}
+
 fleet_status fl_role_open(fl_role *r, const fleet_options *o)
 {
     const char *transport = fl_variable("FLEET_TRANSPORT");
@@ -382,6 +410,7 @@ fleet_status fl_role_open(fl_role *r, const fleet_options *o)
         check_number("keep_descriptor_limit", o->keep_descriptor_limit, 0, 1));
     r->keep_descriptor_limit = o->keep_descriptor_limit != 0;
     FL_TRY(o->role ? read_struct(r, o->role) : read_environment(r));
+    FL_TRY(read_keys(r, o));
     return fit_lanes(r, o);
 }
 
@@ -390,5 +419,6 @@ void fl_role_done(fl_role *r)
     fl_free(r->server);
     fl_free(r->endpoints);
     fl_free(r->job_id);
+    fl_keys_destroy(r->keys);
     *r = (fl_role){.listen_fd = -1};
 }

@@ -29,6 +29,8 @@ typedef struct fl_role {
     char *endpoints;    /* as they were given; NULL: none */
     char *job_id;       /* never NULL */
     int deadline_ms[FL_N_DEADLINE];
+    fl_keys *keys; /* NULL: none are used */
+    bool insecure; /* FLEET_INSECURE=1: nor are they wanted */
     bool tcp_only; /* FLEET_TRANSPORT=tcp: no ipc between processes of a host */
 
     int listen_fd; /* a server's: lane 0's socket; rank 0's: of first_rank.

@@ -111,6 +111,7 @@ const fl_error *fl_lane_error(const fl_ps_lane *l);
 /* Counted: packets that were no messages of this job, and what was applied. */
 typedef struct fl_lane_counts {
     uint64_t bad, strays, duplicates, gaps, steps, updates;
+    uint64_t foreign; /* that a worker's key does not speak for */
 } fl_lane_counts;
 
 fl_lane_counts fl_lane_counted(const fl_ps_lane *l);

@@ -118,11 +118,33 @@ static bool has_same_map(fl_ps_lane *l, const fl_peer *from)
     return false;
 }
 
+/* A key speaks for its own worker alone. */
+static bool has_its_key(fl_ps_lane *l, const fl_peer *from)
+{
+    const fl_msg_head *head = &l->msg.head;
+
+    if (from->sender == 0 || from->sender == (int64_t)head->stream + 1)
+        return true;
+    l->counts.foreign++;
+    if (from->sender < 0)
+        fl_lane_refuse(l, head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
+                       "a message of worker %u came without a key",
+                       head->stream);
+    else
+        fl_lane_refuse(l, head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
+                       "worker %d has sent a message of worker %u: its key "
+                       "does not speak for that one",
+                       from->sender - 1, head->stream);
+    return false;
+}
+
 /* Of this job, of a stream that there is. */
 bool fl_lane_admit(fl_ps_lane *l, const fl_peer *from)
 {
     const fl_msg_head *head = &l->msg.head;
 
+    if (!has_its_key(l, from))
+        return false;
     if (fl_lane_kinds[head->kind].flags & FL_KIND_OF_ANYBODY)
         return true; /* is answered in words */
     if (!fl_msg_same_id(head->job, l->job) ||

@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "net/limits.h"
 #include "ps/locality.h"
 #include "ps/server/server_descriptors.h"
 #include "runtime/store/job_signature.h"
@@ -64,6 +65,7 @@ struct fl_server {
     const char **tcp_address; /* of each lane */
     fl_descriptors descriptors;
     char *program;
+    fl_guard *guard; /* NULL: there are no keys */
     fl_ipc_folder folder;
     uint32_t mark; /* in its files' names: other jobs may use it, too */
     fl_packet_pool *pool;
@@ -210,12 +212,27 @@ static void check_stop(lane_runner *r)
     fl_lane_abort(r->lane, FLEET_EPEER, why);
 }
 
+/* Strangers that the keys have kept out. */
+static void report_refused(const lane_runner *r, const fl_lane_counts *n)
+{
+    uint64_t refused = fl_socket_refused(r->socket);
+
+    if (refused + n->foreign > 0)
+        FL_WARN(&r->server->o.context->log,
+                "server %d, lane %d: %" PRIu64 " connections had no key of "
+                "this job, %" PRIu64 " messages were of another worker than "
+                "their key",
+                r->server->o.index, r->number, refused, n->foreign);
+}
+
 /* Packets that no worker of this job sent: a scanner's, another job's. */
 static void report_strays(const lane_runner *r)
 {
     fl_lane_counts n = fl_lane_counted(r->lane);
     uint64_t bad = n.bad + fl_socket_dropped(r->socket);
 
+    if (r->server->guard)
+        report_refused(r, &n);
     if (bad + n.strays > 0)
         FL_WARN(&r->server->o.context->log,
                 "server %d, lane %d: %" PRIu64 " packets were no messages, "
@@ -342,17 +359,36 @@ static char *describe_lane(const char *bound, const char *ipc)
     return text;
 }
 
+/* Without keys nothing is open to other machines, unless the user says so. */
+static fleet_status check_reach(const fl_server *s, const char *address, int fd)
+{
+    if (s->guard || s->o.insecure)
+        return FLEET_OK;
+    if (fl_address_is_local(address) &&
+        (fd < 0 || is_inproc(s) || fl_descriptor_is_local(fd)))
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "server %d would listen at %s, which other machines reach, "
+                   "without keys: FLEET_KEYS names a folder of keys, made by "
+                   "\"fleetrun keys FOLDER\"; FLEET_INSECURE=1 lets everybody "
+                   "in",
+                   s->o.index, address);
+}
+
 static fleet_status bind_lane(fl_server *s, lane_runner *r)
 {
+    int fd = r->number == 0 ? s->o.listen_fd : -1;
     char address[FL_ADDRESS_SIZE], bound[FL_ADDRESS_SIZE];
     char path[FL_ADDRESS_SIZE + 8];
     fl_address named;
 
     lane_address(s, r->number, named);
     FL_TRY(fl_address_resolve(named, address));
+    FL_TRY(check_reach(s, address, fd));
     FL_TRY(fl_socket_listen(&r->socket));
-    FL_TRY(fl_socket_bind(r->socket, address,
-                          r->number == 0 ? s->o.listen_fd : -1, bound));
+    if (s->guard)
+        FL_TRY(fl_socket_guard(r->socket, s->guard));
+    FL_TRY(fl_socket_bind(r->socket, address, fd, bound));
     if (!is_inproc(s)) {
         snprintf(r->ipc, sizeof r->ipc, "%s/%08x-server-%d-lane-%d",
                  s->folder.path, s->mark, s->o.index, r->number);
@@ -435,6 +471,8 @@ static fleet_status make_all(fl_server *s)
     FL_TRY(fl_packet_pool_create(&s->pool, IDLE_BYTES));
     if (!is_inproc(s))
         FL_TRY(fl_ipc_folder_open(&s->folder));
+    if (s->o.keys && !is_inproc(s))
+        FL_TRY(fl_guard_create(&s->guard, s->o.keys));
     s->mark = (uint32_t)fl_nonce();
     draw_identity(s);
     for (int i = 0; i < s->o.n_lane; i++) {
@@ -540,6 +578,7 @@ void fl_server_destroy(fl_server *s)
         return;
     for (int i = 0; s->runner && i < s->o.n_lane; i++)
         runner_done(&s->runner[i]);
+    fl_guard_destroy(s->guard);
     fl_packet_pool_destroy(s->pool);
     fl_ipc_folder_close(&s->folder);
     fl_descriptors_end(&s->descriptors);

@@ -24,6 +24,8 @@ typedef struct fl_server_options {
     int listen_fd;              /* inherited for it; -1: none */
     bool keep_limit; /* of descriptors; or it is raised as far as it may be */
     int index, n_server, n_worker, n_lane;
+    const fl_keys *keys;  /* its own, and of its workers; NULL: any peer may */
+    bool insecure;        /* come, with this from other machines, too */
     const int *lane_port; /* of lanes from 1 on; 0: the kernel's choice */
     bool sync;
     bool scaled; /* training is in float16: a worker's step may bring nothing */
@@ -38,7 +40,8 @@ typedef struct fl_server_options {
 
 typedef struct fl_server fl_server;
 
-/* Stores made, loaded, sockets bound. FLEET_EIO: the endpoint is in use. */
+/* Stores made, loaded, sockets bound. FLEET_EIO: the endpoint is in use.
+ * FLEET_EINVAL: other machines reach it, and there are no keys. */
 fleet_status fl_server_create(fl_server **server, const fl_server_options *o);
 
 /* Serve. FLEET_OK once all workers have left, or after fl_server_stop();

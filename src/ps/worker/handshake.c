@@ -114,6 +114,13 @@ static int64_t awake_ms(handshake *h)
     return fl_awake_at(&h->awake, fl_now_ms());
 }
 
+/* A worker with the wrong key, or none, is not answered. */
+static const char *keys_text(const handshake *h)
+{
+    return h->o->keys ? " Has it keys of the same folder?"
+                      : " Has it keys, and this worker none (FLEET_KEYS)?";
+}
+
 /* Until server `i` has answered. To the server another process may still seem
  * alive in this worker's place: one that has just gone. */
 static fleet_status await_server(handshake *h, int i)
@@ -127,9 +134,9 @@ static fleet_status await_server(handshake *h, int i)
                 return fl_fail(
                     FLEET_ETIMEDOUT,
                     "server %d at %s has not answered within %.1f s (connect "
-                    "deadline): is it running, and is that its address?",
+                    "deadline): is it running, and is that its address?%s",
                     i, fl_address_text(h->o->address[i]),
-                    (double)h->o->connect_ms / 1000);
+                    (double)h->o->connect_ms / 1000, keys_text(h));
             receive_answers(h);
             continue;
         }
@@ -229,7 +236,7 @@ static fleet_status connect_all(handshake *h)
         const char *address = h->o->address[i];
         char name[160];
 
-        FL_TRY(fl_socket_connect(&h->socket[i], address));
+        FL_TRY(fl_socket_connect_to(&h->socket[i], address, h->o->keys, i));
         snprintf(name, sizeof name, "server %d at %s", i,
                  fl_address_text(address));
         FL_TRY(fl_client_add_lane(h->client, name, h->begun_ms));

@@ -15,6 +15,7 @@ typedef struct fl_hello_options {
     int n_worker;
     int64_t connect_ms, peer_ms; /* deadlines */
     bool tcp_only;
+    const fl_keys *keys; /* NULL: none are used */
     fl_packet_pool *pool;
 } fl_hello_options;
 

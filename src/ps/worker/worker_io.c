@@ -277,7 +277,8 @@ static fleet_status connect_lanes(fl_worker_io *l, const fl_job_lanes *lanes)
 
             snprintf(name, sizeof name, "server %d at %.100s", s,
                      fl_address_text(l->o.address[s]));
-            FL_TRY(fl_socket_connect(&l->socket[at], lanes->lane[at].address));
+            FL_TRY(fl_socket_connect_to(&l->socket[at], lanes->lane[at].address,
+                                        l->o.keys, s));
             l->n_lane++;
             FL_TRY(fl_client_add_lane(l->client, name, fl_now_ms()));
             fl_client_set_peer(l->client, at, lanes->lane[at].peer);
@@ -317,6 +318,7 @@ static fleet_status say_hello(fl_worker_io *l, fl_store *store,
                           .connect_ms = l->o.connect_ms,
                           .peer_ms = l->o.peer_ms,
                           .tcp_only = l->o.tcp_only,
+                          .keys = l->o.keys,
                           .pool = l->pool};
     char *program;
 

@@ -21,6 +21,7 @@ typedef struct fl_worker_io_options {
     int index, n_worker;
     int64_t connect_ms, request_ms, peer_ms, step_ms; /* deadlines */
     bool tcp_only;
+    const fl_keys *keys; /* NULL: none are used */
     bool keep_limit; /* of descriptors; or it is raised as far as it may be */
 } fl_worker_io_options;
 

@@ -172,10 +172,10 @@ $(BINDIR)/%: $(BUILD)/samples/%.o $(LIBDIR)/libfleet.so
 # which lie beside it. The launcher needs no library when it runs.
 RUN_OBJ  := $(patsubst %.c,$(BUILD)/%.o,tools/fleetrun.c \
               $(wildcard tools/fleetrun/*.c) src/base/error.c \
-              src/base/memory.c src/base/text.c)
+              src/base/memory.c src/base/text.c src/net/keys.c)
 $(BUILD)/fleetrun: $(RUN_OBJ)
 	@echo "  LD    $@"
-	$(Q)$(CC) $(LDFLAGS_) -o $@ $^
+	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ -lzmq
 $(BUILD)/fleet-train: $(BUILD)/tools/fleet-train.o $(OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)

@@ -2,13 +2,15 @@
  * them, ends them; docs/fleetrun.md. What the user starts forks a keeper,
  * which starts the job's processes (fleetrun/keeper.h); mpirun starts
  * fleetrun once more per rank (fleetrun/rank_agent.h). It links the
- * library's errors, memory and text, and needs no libfleet when it runs. */
+ * library's errors, memory, text and keys, and needs no libfleet when it runs,
+ * but ZeroMQ, which draws the keys. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "fleetrun/folders.h"
+#include "fleetrun/job_keys.h"
 #include "fleetrun/keeper.h"
 #include "fleetrun/rank_agent.h"
 #include "fleetrun/watch.h"
@@ -66,6 +68,10 @@ int main(int argc, char **argv)
     open_standard_streams();
     if (argc > 1 && strcmp(argv[1], RUN_AGENT_FLAG) == 0)
         return run_rank_agent(argv + 2);
+    if (argc > 1 && strcmp(argv[1], RUN_KEYS_WORD) == 0) {
+        status = run_keys_command(argc - 1, argv + 1);
+        return status == FLEET_OK ? 0 : report_error(status);
+    }
     status = run_options_read(&options, argc, argv);
     if (status != FLEET_OK)
         return report_error(status);

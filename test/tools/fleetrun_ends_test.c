@@ -178,7 +178,7 @@ TEST(lets_servers_serve_workers_of_other_nodes)
     launch l;
 
     snprintf(flags, sizeof flags,
-             "--servers 127.0.0.77:%d --host 127.0.0.77 "
+             "--insecure --servers 127.0.0.77:%d --host 127.0.0.77 "
              "--workers 127.0.0.77:1,127.0.0.78:1 --grace 0",
              launch_free_port("127.0.0.77"));
     l = launch_start(flags, LAUNCH_HOLD LAUNCH_SERVER " || exit 0;" LAUNCH_WAIT

@@ -225,7 +225,7 @@ static const char *two_nodes(void)
     char flags[300];
 
     snprintf(flags, sizeof flags,
-             "--servers 127.0.0.1:%d,127.0.0.2:%d "
+             "--insecure --servers 127.0.0.1:%d,127.0.0.2:%d "
              "--trainers 127.0.0.2:9001,127.0.0.1:9002,127.0.0.1:9003",
              launch_free_port("127.0.0.1"), launch_free_port("127.0.0.2"));
     return test_keep(flags);

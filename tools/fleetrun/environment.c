@@ -35,6 +35,8 @@ static const char *const own_variables[] = {
     "POD_NAME",
     "FLEET_LISTEN_FD",
     "FLEET_IPC_FOLDER",
+    "FLEET_KEYS",
+    "FLEET_INSECURE",
 };
 
 /* nor what the launcher that started fleetrun says of fleetrun's own rank. */
@@ -176,6 +178,10 @@ static void set_job(const run_job *j, const char *role)
     if (j->n_server > 0) {
         setenv("PADDLE_PSERVERS_IP_PORT_LIST", fl_text_chars(&j->servers), 1);
         setenv("FLEET_IPC_FOLDER", j->sockets, 1);
+        if (*j->keys)
+            setenv("FLEET_KEYS", j->keys, 1);
+        else
+            setenv("FLEET_INSECURE", "1", 1);
     }
     if (*fl_text_chars(&j->workers))
         setenv("PADDLE_TRAINER_ENDPOINTS", fl_text_chars(&j->workers), 1);

@@ -14,6 +14,7 @@
 #include "agents.h"
 #include "base/memory.h"
 #include "environment.h"
+#include "job_keys.h"
 #include "mpirun.h"
 #include "port.h"
 #include "processes.h"
@@ -123,6 +124,7 @@ fleet_status run_job_open(run_job *j, const run_options *o)
     FL_TRY(join_endpoints(j));
     if (j->n_server > 0 || j->by_mpirun)
         FL_TRY(run_folders_make(o->word, j->sockets));
+    FL_TRY(run_keys_open(j));
     if (j->by_mpirun) {
         FL_TRY(run_mpirun_open(j));
         FL_TRY(run_agents_open(j));

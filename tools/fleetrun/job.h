@@ -2,6 +2,7 @@
  * output goes. */
 #pragma once
 
+#include <limits.h>
 #include <sys/types.h>
 
 #include "base/text.h"
@@ -39,6 +40,7 @@ typedef struct run_job {
     fl_text servers, workers; /* their endpoints, as the environment has them */
     fl_text master;           /* rank 0's endpoint */
     char sockets[RUN_FOLDER_SIZE];   /* folder of ipc sockets; "": none */
+    char keys[PATH_MAX];             /* folder of keys; "": there are none */
     char mpi_files[RUN_FOLDER_SIZE]; /* folder of MPI's; "": MPI's choice */
     char *mpirun;                    /* its path */
     int agent_listener;              /* -1: none */

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@ enum {
 
 const char run_options_usage[] =
     "usage: fleetrun [FLAGS] PROGRAM [ARGUMENTS]\n"
+    "       fleetrun keys FOLDER [--help]\n"
     "Starts the servers and workers of a job, or the ranks of a collective "
     "one,\n"
     "watches them, and ends them all.\n"
@@ -44,6 +46,13 @@ const char run_options_usage[] =
     "  --job_id NAME      given to the program (default)\n"
     "  --grace SECONDS    that the others have after a failure, and servers\n"
     "                     after the last worker (the peer deadline + 5: 15)\n"
+    "  --keys FOLDER      keys of servers and workers, made by \"fleetrun keys "
+    "FOLDER\":\n"
+    "                     for several nodes; one node makes its own "
+    "(FLEET_KEYS)\n"
+    "  --insecure         no keys: whoever reaches a server's port may read "
+    "and\n"
+    "                     change the job (FLEET_INSECURE=1)\n"
     "  --verbose          show worker 0's stderr, also where this is no "
     "terminal\n"
     "  --help, --version\n"
@@ -91,6 +100,8 @@ static const flag flags[] = {
     {"hosts", FLAG_TEXT, FIELD(ips), 0, 0},
     {"devices", FLAG_TEXT, FIELD(devices), 0, 0},
     {"gpus", FLAG_TEXT, FIELD(devices), 0, 0},
+    {"keys", FLAG_TEXT, FIELD(keys), 0, 0},
+    {"insecure", FLAG_SWITCH, FIELD(insecure), 0, 0},
     {"verbose", FLAG_SWITCH, FIELD(verbose), 0, 0},
     {"help", FLAG_SWITCH, FIELD(help), 0, 0},
     {"version", FLAG_SWITCH, FIELD(version), 0, 0},
@@ -223,6 +234,24 @@ static fleet_status check_ports(const run_options *o)
     return FLEET_OK;
 }
 
+/* Flags come before what the environment says. */
+static fleet_status check_keys(run_options *o)
+{
+    const char *folder = getenv("FLEET_KEYS"), *off = getenv("FLEET_INSECURE");
+    bool given = o->keys || o->insecure;
+
+    if (!given && folder && *folder)
+        o->keys = folder;
+    if (!given && off && strcmp(off, "1") == 0)
+        o->insecure = true;
+    if (o->keys && o->insecure)
+        return fl_fail(FLEET_EINVAL, "--keys and --insecure (or FLEET_KEYS and "
+                                     "FLEET_INSECURE): give one");
+    if (o->keys && strlen(o->keys) >= PATH_MAX)
+        return fl_fail(FLEET_EINVAL, "--keys: the path is too long");
+    return FLEET_OK;
+}
+
 static fleet_status check_flags(run_options *o)
 {
     if (!o->command[0])
@@ -240,6 +269,7 @@ static fleet_status check_flags(run_options *o)
                        "several workers need servers: give --server_num or "
                        "--servers; or they are ranks: give --collective");
     FL_TRY(check_ports(o));
+    FL_TRY(check_keys(o));
     return find_deadlines(o);
 }
 

@@ -24,6 +24,8 @@ typedef struct run_options {
     int grace;                          /* seconds; -1: not given */
     int grace_ms;                       /* the same, or its default */
     int connect_ms;                     /* until mpirun has started all ranks */
+    const char *keys; /* folder of them; NULL: this job's own, or none */
+    bool insecure;    /* no keys */
     bool verbose, help, version;
     char word[RUN_WORD_SIZE]; /* of the job's folders; not a flag */
     char **command; /* the program and its arguments; NULL at their end */

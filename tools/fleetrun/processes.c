@@ -208,6 +208,11 @@ static fleet_status check_processes(const run_job *j)
         return fl_fail(FLEET_EINVAL,
                        "a number counts this node's processes: with several "
                        "nodes give --servers and --workers");
+    if (j->n_server > 0 && j->n_host > 1 && !o->keys && !o->insecure)
+        return fl_fail(FLEET_EINVAL,
+                       "servers of a job on several nodes need keys that all "
+                       "nodes have: \"fleetrun keys FOLDER\" makes them, and "
+                       "--keys FOLDER uses them; --insecure does without");
     return FLEET_OK;
 }
 

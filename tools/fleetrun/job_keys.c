@@ -1,0 +1,95 @@
+/* job_keys.c - keys for one job, and the command that makes them for more than
+ * one node. */
+#include "job_keys.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "net/keys.h"
+
+enum { MOST_KEYS = 4096, SERVERS = 16, WORKERS = 64 };
+
+static const char usage[] =
+    "usage: fleetrun keys FOLDER [FLAGS]\n"
+    "Makes a key for each process of a job, in a new folder: the file "
+    "\"public\" "
+    "goes\n"
+    "to every node, and server-N.secret and worker-N.secret to the node of "
+    "that\n"
+    "process. Processes find it by FLEET_KEYS or \"fleetrun --keys FOLDER\".\n"
+    "\n"
+    "  --server_num N     keys of so many servers (16)\n"
+    "  --worker_num N     keys of so many workers (64)\n"
+    "  --help\n"
+    "\n"
+    "More keys than processes are fine. A program of that name is started by\n"
+    "\"fleetrun ./keys\".\n";
+
+typedef struct keys_options {
+    const char *folder;
+    int n_server, n_worker;
+    bool help;
+} keys_options;
+
+static fleet_status read_flag(keys_options *o, int found, const char *argument)
+{
+    if (found == 's')
+        return run_options_integer("--server_num", optarg, 1, MOST_KEYS,
+                                   &o->n_server);
+    if (found == 'w')
+        return run_options_integer("--worker_num", optarg, 1, MOST_KEYS,
+                                   &o->n_worker);
+    o->help = found == 'h';
+    if (o->help)
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "keys: unknown flag %s, or one without its value; "
+                   "\"fleetrun keys --help\" lists them",
+                   argument);
+}
+
+static fleet_status read_flags(keys_options *o, int argc, char **argv)
+{
+    static const struct option known[] = {
+        {"server_num", required_argument, NULL, 's'},
+        {"worker_num", required_argument, NULL, 'w'},
+        {"help", no_argument, NULL, 'h'},
+        {0}};
+    int found;
+
+    opterr = 0;
+    while (!o->help && (found = getopt_long(argc, argv, ":", known, NULL)) >= 0)
+        FL_TRY(read_flag(o, found, argv[optind - 1]));
+    if (o->help)
+        return FLEET_OK;
+    if (argc - optind != 1)
+        return fl_fail(FLEET_EINVAL, "keys: expected one folder, got %d words",
+                       argc - optind);
+    o->folder = argv[optind];
+    return FLEET_OK;
+}
+
+fleet_status run_keys_command(int argc, char **argv)
+{
+    keys_options o = {.n_server = SERVERS, .n_worker = WORKERS};
+
+    FL_TRY(read_flags(&o, argc, argv));
+    if (!o.help)
+        return fl_keys_make(o.folder, o.n_server, o.n_worker);
+    if (fputs(usage, stdout) < 0 || fflush(stdout) != 0)
+        return fl_fail(FLEET_EIO, "stdout cannot be written");
+    return FLEET_OK;
+}
+
+fleet_status run_keys_open(run_job *j)
+{
+    if (j->options->insecure || j->n_server == 0)
+        return FLEET_OK;
+    if (j->options->keys) {
+        snprintf(j->keys, sizeof j->keys, "%s", j->options->keys);
+        return FLEET_OK;
+    }
+    snprintf(j->keys, sizeof j->keys, "%s/keys", j->sockets);
+    return fl_keys_make(j->keys, j->n_server, j->n_worker);
+}

@@ -26,7 +26,7 @@ typedef struct door {
 
 static void open_door(door *d)
 {
-    CHECK_OK(fl_keys_make(test_path("keys"), 1, 2));
+    CHECK_OK(fl_keys_make(test_path("keys"), 2, 2));
     CHECK_OK(fl_keys_make(test_path("other"), 1, 2));
     CHECK_OK(fl_keys_read(&d->server, test_path("keys"), true, 0));
     for (int i = 0; i < 2; i++)
@@ -148,6 +148,20 @@ TEST(a_server_with_another_key_is_told_nothing)
     open_door(&d);
     memcpy(d.worker[0]->server[0], d.stranger->server[0], sizeof(fl_key));
     s = come(d.bound, d.worker[0]);
+    net_send(s, NULL, 40, 1);
+    check_refused(&d, 1);
+    fl_socket_close(s, 0);
+    close_door(&d);
+}
+
+/* It is server 0 that listens. */
+TEST(another_server_of_the_job_is_not_taken_for_the_one_that_is_meant)
+{
+    fl_socket *s;
+    door d;
+
+    open_door(&d);
+    CHECK_OK(fl_socket_connect_to(&s, d.bound, d.worker[0], 1));
     net_send(s, NULL, 40, 1);
     check_refused(&d, 1);
     fl_socket_close(s, 0);

@@ -278,6 +278,7 @@ static void *run_lane(void *arg)
             continue; /* a tick looks at all workers: not with each message */
         next_ms = fl_now_ms() + tick_ms;
         fl_lane_tick(r->lane, fl_now_ms());
+        fl_socket_refused(r->socket); /* or ZeroMQ keeps an event of each */
         watch_descriptors(r);
     }
     failed = fl_lane_state_of(r->lane) == FL_LANE_FAILED;

@@ -5,6 +5,7 @@
 #include "net/keys.h"
 #include "test.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -164,4 +165,30 @@ TEST(a_damaged_list_is_refused_by_its_line)
         write_over(folder, "public", bad[i].text);
         refuse(folder, i == 6 ? FLEET_ENOENT : FLEET_EFORMAT, bad[i].words);
     }
+}
+
+/* --- a libzmq without CURVE ----------------------------------------------- */
+
+/* Stands before libzmq's. */
+static bool without_curve;
+int zmq_has(const char *capability);
+int zmq_has(const char *capability)
+{
+    int (*real)(const char *);
+
+    *(void **)&real = dlsym(RTLD_NEXT, "zmq_has");
+    return real(capability) && !without_curve;
+}
+
+TEST(a_libzmq_without_CURVE_is_named)
+{
+    const char *folder = make_folder("keys");
+    fl_keys *k;
+
+    without_curve = true;
+    CHECK_FAILS(fl_keys_make(test_path("more"), 1, 1), FLEET_EUNSUPPORTED,
+                "this libzmq was built without CURVE (libsodium)");
+    CHECK(access(test_path("more"), F_OK) != 0);
+    CHECK_FAILS(fl_keys_read(&k, folder, true, 0), FLEET_EUNSUPPORTED,
+                "FLEET_INSECURE=1 and \"fleetrun --insecure\" do without keys");
 }

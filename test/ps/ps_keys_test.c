@@ -49,9 +49,11 @@ static ps_job held_job(const char *keys)
 static const char *hash_of(ps_job *j)
 {
     const char *said = ps_said(ps_worker(j, 0));
+    char hash[22];
 
     CHECK_CONTAINS(said, "hash ");
-    return test_keep(strstr(said, "hash "));
+    snprintf(hash, sizeof hash, "%s", strstr(said, "hash "));
+    return test_keep(hash);
 }
 
 static const char *let_end(ps_job *j)

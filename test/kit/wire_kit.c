@@ -142,7 +142,7 @@ static void *run_wire(void *arg)
     return NULL;
 }
 
-void wire_open(wire *w, int to_port)
+void wire_listen(wire *w, int to_port)
 {
     struct sockaddr_in a = {.sin_family = AF_INET,
                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -156,7 +156,17 @@ void wire_open(wire *w, int to_port)
           listen(w->listener, 100) == 0 &&
           getsockname(w->listener, (struct sockaddr *)&a, &size) == 0);
     w->port = ntohs(a.sin_port);
+}
+
+void wire_start(wire *w)
+{
     CHECK(pthread_create(&w->thread, NULL, run_wire, w) == 0);
+}
+
+void wire_open(wire *w, int to_port)
+{
+    wire_listen(w, to_port);
+    wire_start(w);
 }
 
 void wire_close(wire *w)

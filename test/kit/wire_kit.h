@@ -26,6 +26,11 @@ typedef struct wire {
 /* Connections to its port go on to another one of 127.0.0.1. */
 void wire_open(wire *w, int to_port);
 
+/* The same in two steps: what is forked between them comes from a process of
+ * one thread, as ThreadSanitizer wants it. */
+void wire_listen(wire *w, int to_port);
+void wire_start(wire *w);
+
 /* No more is passed on; what was said stays, until wire_done(). */
 void wire_close(wire *w);
 void wire_done(wire *w);

@@ -349,9 +349,10 @@ static void run_through(wire *w, const char *keys)
     j.id = "planted-name";
     ps_prepare(&j);
     ps_start(ps_server(&j, 0));
-    wire_open(w, j.port[0]);
+    wire_listen(w, j.port[0]);
     snprintf(j.endpoints, sizeof j.endpoints, "127.0.0.1:%d", w->port);
     ps_start(ps_worker(&j, 0));
+    wire_start(w);
     ps_check_all_end(&j);
     wire_close(w);
 }

@@ -3,6 +3,7 @@
 #include "lane_kit.h"
 #include "test.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"

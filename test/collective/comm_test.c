@@ -151,6 +151,7 @@ HEALTHY(by_groups)
 LARGE(large)
 LARGE(large_scatter)
 LARGE(large_broadcast)
+LARGE(large_moves)
 
 /* Rank 0's thread looks at its messages in the order of ranks: what comes from
  * rank 2 shows that it has looked at rank 1's, which will never come. */

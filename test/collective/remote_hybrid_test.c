@@ -21,6 +21,7 @@ typedef struct lesson {
     kit_options how;
     bool async;
     bool ranks_alone;         /* keep anything: servers nothing */
+    bool sets;                /* optimizers anew, after half of the batches */
     int fail_at[FAKE_N_CALL]; /* of the servers' calls; 0: none */
     uint64_t hash;
     fleet_status status;
@@ -111,21 +112,43 @@ static fleet_status hash_rows(void *arg, const fl_rows *r, uint64_t *sum)
                               sum);
 }
 
+static void set_anew(fleet_optimizer *o)
+{
+    CHECK_OK(fleet_optimizer_set_l2_decay(o, 0.5f));
+    CHECK_OK(fleet_optimizer_set_global_norm_clip(o, 0.05f));
+    CHECK_OK(fleet_optimizer_set_exponential_decay(o, 0.7f, 1, 0));
+}
+
+/* A pass over batches [begin, end). */
+static fleet_status pass(scene *s, const work *k, int begin, int end)
+{
+    double sum[FAKE_N_SUM] = {1, 1, 1};
+
+    for (int i = begin; i < end; i++) {
+        fleet_status status = crew_train(s->m.e, k, i, i + 1 < end);
+
+        if (status != FLEET_OK)
+            return status;
+    }
+    if (fleet_executor_flush(s->m.e) != FLEET_OK)
+        return fleet_last_status();
+    return fl_executor_end_pass(s->m.e, sum, FAKE_N_SUM);
+}
+
 static void learn(fake_rank *r, void *arg)
 {
     lesson *l = arg;
-    double sum[FAKE_N_SUM] = {1, 1, 1};
+    const int first = l->sets ? BATCHES / 2 : BATCHES;
     scene s;
     work k;
 
     scene_open(&s, r, l);
     work_open(&k, &s.m, BATCHES, 17);
-    for (int i = 0; l->status == FLEET_OK && i < BATCHES; i++)
-        l->status = crew_train(s.m.e, &k, i, 1);
-    if (l->status == FLEET_OK)
-        l->status = fleet_executor_flush(s.m.e);
-    if (l->status == FLEET_OK)
-        l->status = fl_executor_end_pass(s.m.e, sum, FAKE_N_SUM);
+    l->status = pass(&s, &k, 0, first);
+    if (l->status == FLEET_OK && l->sets) {
+        set_anew(s.m.o);
+        l->status = pass(&s, &k, first, BATCHES);
+    }
     if (l->status == FLEET_OK)
         CHECK_OK(fl_store_hash(s.m.f->store, hash_rows, &s.server, &l->hash));
     else
@@ -192,6 +215,46 @@ TEST(a_clip_by_global_norm_is_of_the_ranks_rows)
 TEST(a_clip_by_global_norm_is_of_what_both_keep)
 {
     check_clipped(false);
+}
+
+/* The same in one process. */
+static uint64_t alone_that_sets(const kit_options *how)
+{
+    kit_options o = *how;
+    uint64_t hash;
+    kit_model m;
+    work k;
+
+    o.max_batch = WORK_ROWS;
+    kit_open(&m, KIT_CTR, &o);
+    work_open(&k, &m, BATCHES, 17);
+    for (int i = 0; i < BATCHES; i++) {
+        if (i == BATCHES / 2)
+            set_anew(m.o);
+        CHECK_OK(kit_run(m.e, k.b[i]));
+    }
+    CHECK_OK(fleet_executor_flush(m.e));
+    hash = kit_hash(m.f);
+    work_close(&k);
+    kit_close(&m);
+    return hash;
+}
+
+TEST(what_is_set_between_passes_is_in_the_updates_of_both)
+{
+    for (int i = 0; kit_rule_name(i); i++)
+        for (int merge = 1; merge <= 2; merge++) {
+            lesson l = {.how = {.optimizer = kit_rule_name(i),
+                                .merge = merge,
+                                .clip = 0.1f},
+                        .sets = true};
+
+            run(&l);
+            CHECK_OK(l.status);
+            if (l.hash != alone_that_sets(&l.how))
+                test_fail(__FILE__, __LINE__, "%s, merge %d: differs",
+                          l.how.optimizer, merge);
+        }
 }
 
 TEST(rows_of_servers_travel_ahead)

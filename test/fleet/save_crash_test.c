@@ -3,6 +3,7 @@
 #define SUITE save_crash
 #include "disk_kit.h"
 #include "model_kit.h"
+#include "ps_kit.h"
 #include "test.h"
 
 #include <sys/stat.h>
@@ -127,4 +128,53 @@ TEST(after_a_crash_at_any_time_the_old_save_or_the_new_one_loads)
     CHECK(after.n_old == 0 && after.n_fresh == 1); /* it has said that it is */
     scene_close(&during.s);
     scene_close(&a);
+}
+
+/* --- checkpoints of a job with servers ------------------------------------ */
+
+/* Worker 0 makes the folder, each lane writes its part, worker 0 puts it in its
+ * place. */
+typedef struct job_save {
+    loader during;
+    const char *path;
+    int calls;
+} job_save;
+
+static fleet_status save_twice(ps_node *n)
+{
+    job_save *s = n->job->user;
+
+    CHECK_OK(ps_begin(n));
+    CHECK_OK(ps_passes(n, 1));
+    CHECK_OK(fleet_save_persistables(n->s.f, s->path));
+    CHECK_OK(fleet_params_hash(n->s.f, &s->during.old));
+    CHECK_OK(ps_passes(n, 1));
+    disk_record(test_path("disk"));
+    CHECK_OK(fleet_save_persistables(n->s.f, s->path));
+    s->calls = disk_recorded();
+    CHECK_OK(fleet_params_hash(n->s.f, &s->during.fresh));
+    return ps_end(n);
+}
+
+TEST(after_a_crash_at_any_time_what_servers_saved_loads)
+{
+    job_save s = {.path = test_path("disk/saved")};
+    ps_job j = {.servers = 1,
+                .lanes = 2,
+                .work = save_twice,
+                .user = &s,
+                .file = {scene_file("a.txt", 200, 1)}};
+    loader after;
+
+    CHECK(mkdir(test_path("disk"), 0755) == 0);
+    ps_run(&j);
+    ps_check(&j);
+    CHECK(s.during.old != s.during.fresh);
+    scene_open(&s.during.s, NULL, "adam");
+    after = s.during;
+    disk_each_crash("saved", 0, s.calls, load_after_crash, &s.during);
+    CHECK(s.during.n_old == 1 && s.during.n_fresh == 1);
+    disk_each_crash("saved", s.calls, s.calls, load_after_crash, &after);
+    CHECK(after.n_old == 0 && after.n_fresh == 1);
+    scene_close(&after.s);
 }

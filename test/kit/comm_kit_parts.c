@@ -113,6 +113,7 @@ static void reductions(fl_comm *p)
 enum { LARGE = (64 << 20) / TEST_SLOWNESS + 8168, PERIOD = 4093 };
 
 typedef struct repeated {
+    fl_reduce how;
     fl_wire_type type;
     double tolerance;
     char one[PERIOD * MOST_ELEMENT];
@@ -124,19 +125,25 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static repeated *repeat(fl_comm *p, fl_wire_type type, char *x, int64_t bytes)
+static void set_repeated(repeated *r, fl_comm *p, fl_reduce how,
+                         fl_wire_type type)
 {
-    int64_t period = PERIOD * element[type];
-    repeated *r = malloc(sizeof *r);
+    size_t period = (size_t)(PERIOD * element[type]);
 
+    r->how = how;
     r->type = type;
-    r->tolerance = tolerance(p, FL_ALL_SUM, type);
+    r->tolerance = tolerance(p, how, type);
     comm_kit_fill(r->one, type, p->rank, PERIOD);
-    comm_kit_want(r->want, FL_ALL_SUM, type, p->size, 0, PERIOD);
-    memcpy(r->want + period, r->want, (size_t)period);
+    comm_kit_want(r->want, how, type, p->size, 0, PERIOD);
+    memcpy(r->want + period, r->want, period);
+}
+
+static void fill_repeated(const repeated *r, char *x, int64_t bytes)
+{
+    int64_t period = PERIOD * element[r->type];
+
     for (int64_t at = 0; at < bytes; at += period)
         memcpy(x + at, r->one, (size_t)least(period, bytes - at));
-    return r;
 }
 
 /* x begins with element `first`. */
@@ -154,33 +161,56 @@ static void check_repeated(const repeated *r, const char *x, int64_t first,
     }
 }
 
-static void large(fl_comm *p)
+/* Every type and every reduction, in place and out of it; `shift` makes other
+ * pairs of them. */
+static void each_large(fl_comm *p, int shift,
+                       void (*run)(fl_comm *p, const repeated *r, char *in,
+                                   char *out))
 {
-    char *x = malloc(LARGE);
+    char *x = malloc(LARGE), *y = malloc(LARGE);
+    repeated *r = malloc(sizeof *r);
 
     for (fl_wire_type type = 0; type < FL_N_WIRE; type++) {
-        repeated *r = repeat(p, type, x, LARGE);
-        int64_t n = LARGE / element[type];
+        fl_reduce how = (fl_reduce)(((int)type + shift) % FL_N_REDUCE);
 
-        CHECK_OK(p->methods->all_reduce(p, FL_ALL_SUM, type, x, x, n, NULL));
-        check_repeated(r, x, 0, LARGE);
-        free(r);
+        if (how == FL_ALL_MEAN && !has_mean(type))
+            how = FL_ALL_SUM;
+        set_repeated(r, p, how, type);
+        fill_repeated(r, x, LARGE);
+        run(p, r, x, ((int)type + shift / 2) % 2 ? x : y);
     }
+    free(r);
     free(x);
+    free(y);
+}
+
+static void large_of(fl_comm *p, const repeated *r, char *in, char *out)
+{
+    CHECK_OK(p->methods->all_reduce(p, r->how, r->type, in, out,
+                                    LARGE / element[r->type], NULL));
+    check_repeated(r, out, 0, LARGE);
+    if (out != in) /* what is not in place is left as it was */
+        CHECK(memcmp(in, r->one, (size_t)(PERIOD * element[r->type])) == 0);
+}
+
+static void large(fl_comm *p)
+{
+    each_large(p, 0, large_of);
+}
+
+static void large_scatter_of(fl_comm *p, const repeated *r, char *in, char *out)
+{
+    int64_t size = element[r->type], each = LARGE / size / p->size;
+    char *mine = out == in ? in + p->rank * each * size : out;
+
+    CHECK_OK(
+        p->methods->reduce_scatter(p, r->how, r->type, in, mine, each, NULL));
+    check_repeated(r, mine, p->rank * each, each * size);
 }
 
 static void large_scatter(fl_comm *p)
 {
-    char *x = malloc(LARGE), *y = malloc(LARGE);
-    int64_t each = LARGE / element[FL_WIRE_F32] / p->size;
-    repeated *r = repeat(p, FL_WIRE_F32, x, LARGE);
-
-    CHECK_OK(p->methods->reduce_scatter(p, FL_ALL_SUM, FL_WIRE_F32, x, y, each,
-                                        NULL));
-    check_repeated(r, y, p->rank * each, each * element[FL_WIRE_F32]);
-    free(x);
-    free(y);
-    free(r);
+    each_large(p, 2, large_scatter_of);
 }
 
 /* --- moving -------------------------------------------------------------- */
@@ -317,6 +347,15 @@ static void ping(fl_comm *p, int64_t n)
 static void large_broadcast(fl_comm *p)
 {
     broadcast(p, LARGE + 5, p->size - 1, false);
+}
+
+/* Each rank has as much for all, and for the rank that has most. */
+static void large_moves(fl_comm *p)
+{
+    for (int way = 0; way < 4; way++)
+        gather(p, LARGE + way, way & 1, way & 2);
+    for (int is_later = 0; is_later < 2; is_later++)
+        all_to_all(p, LARGE / 3 + 7 * is_later, is_later);
 }
 
 static void messages(fl_comm *p)
@@ -527,6 +566,7 @@ const comm_kit_part comm_kit_healthy[] = {
     {.name = "large", .run = large},
     {.name = "large_scatter", .run = large_scatter},
     {.name = "large_broadcast", .run = large_broadcast},
+    {.name = "large_moves", .run = large_moves},
     {.name = "moves", .run = moves},
     {.name = "messages", .run = messages},
     {.name = "works", .run = works},

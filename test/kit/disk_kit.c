@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,6 +68,10 @@ static struct {
     bool cannot_exchange;
     int fail_flush; /* this many flushes from now; 0: none */
 } disk;
+
+/* Calls of several threads, a server's lanes, are recorded one after another:
+ * the order in which they had their effect. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 int count_entries(const char *folder)
 {
@@ -217,9 +222,71 @@ static int record_remove(int folder, const char *path, int flags)
     return e;
 }
 
+/* --- by one thread at a time */
+
+static int locked_open(int folder, const char *path, int flags, mode_t mode)
+{
+    int fd;
+
+    pthread_mutex_lock(&lock);
+    fd = record_open(folder, path, flags, mode);
+    pthread_mutex_unlock(&lock);
+    return fd;
+}
+
+static ssize_t locked_write(int fd, const void *data, size_t size)
+{
+    ssize_t n;
+
+    pthread_mutex_lock(&lock);
+    n = record_write(fd, data, size);
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+static int locked_flush(int fd)
+{
+    int e;
+
+    pthread_mutex_lock(&lock);
+    e = record_flush(fd);
+    pthread_mutex_unlock(&lock);
+    return e;
+}
+
+static int locked_make_folder(const char *path, mode_t mode)
+{
+    int e;
+
+    pthread_mutex_lock(&lock);
+    e = record_make_folder(path, mode);
+    pthread_mutex_unlock(&lock);
+    return e;
+}
+
+static int locked_rename(const char *from, const char *to, unsigned flags)
+{
+    int e;
+
+    pthread_mutex_lock(&lock);
+    e = record_rename(from, to, flags);
+    pthread_mutex_unlock(&lock);
+    return e;
+}
+
+static int locked_remove(int folder, const char *path, int flags)
+{
+    int e;
+
+    pthread_mutex_lock(&lock);
+    e = record_remove(folder, path, flags);
+    pthread_mutex_unlock(&lock);
+    return e;
+}
+
 static const fl_disk recorder = {
-    record_open,   record_write,  record_flush, record_make_folder,
-    record_rename, record_remove, readdir,
+    locked_open,   locked_write,  locked_flush, locked_make_folder,
+    locked_rename, locked_remove, readdir,
 };
 
 static void read_node(int node, const char *path)

@@ -529,6 +529,26 @@ TEST(a_second_process_with_a_workers_number_is_turned_away)
     lane_close(&k);
 }
 
+/* It asks again until the other has gone: one line a second. */
+TEST(who_is_turned_away_again_and_again_fills_no_log)
+{
+    static const char line[] = "server 0: refused: there:2 says that it is "
+                               "worker 0, and so does here:1";
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 1, true);
+    say_hello(&k, "here:1", "a", 0);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    *k.lines = 0;
+    for (int i = 0; i < 100; i++) {
+        say_hello(&k, "there:2", "b", 5);
+        lane_hear_status(&k, 5, FL_ANSWER_TAKEN);
+    }
+    CHECK_CONTAINS(k.lines, line);
+    CHECK(strchr(k.lines, '\n')[1] == 0); /* and no more */
+    lane_close(&k);
+}
+
 /* --- messages for another process ----------------------------------------- */
 
 /* The next push of stream 0, as a worker of another run or process has it. */

@@ -94,13 +94,17 @@ static fleet_status check_hello(const fl_ps_lane *l, const hello *h)
         status =
             fl_fail(FLEET_EINVAL, "the programs differ: %.700s", difference);
     fl_free(difference);
-    if (status == FLEET_OK && l->o.sync &&
-        strcmp(h->isa, fl_simd_best()->isa) != 0)
+    return status;
+}
+
+/* Once for each process that has a place. */
+static void warn_of_isa(const fl_ps_lane *l, const hello *h)
+{
+    if (l->o.sync && strcmp(h->isa, fl_simd_best()->isa) != 0)
         FL_WARN(l->o.log,
                 "worker %u computes with %.20s, this server with %s: bits are "
                 "reproducible among equal processors alone",
                 l->msg.head.stream, h->isa, fl_simd_best()->isa);
-    return status;
 }
 
 /* Runs are numbered by the clock. */
@@ -163,6 +167,7 @@ static fl_msg_status grant_place(fl_ps_lane *l, const hello *h,
     s->nonce = nonce;
     snprintf(s->who, sizeof s->who, "%s", h->who);
     *incarnation = ++s->incarnation;
+    warn_of_isa(l, h);
     return FL_ANSWER_OK;
 }
 

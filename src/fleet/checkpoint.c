@@ -14,15 +14,18 @@
 static fleet_status write_parts(fleet *f, fl_save *s, const char *path)
 {
     fl_save_elsewhere elsewhere = {.write = fl_save_part_collect, .arg = f};
-    fleet_status status;
+    fleet_status status = FLEET_ENOMEM;
 
     if (!f->worker_io && !fl_ranks_share(f))
         return fl_save_write(s, path);
     FL_TRY(FL_NEW(&elsewhere.rows,
                   ((size_t)s->n_table + 1) * sizeof *elsewhere.rows));
+    elsewhere.cuts = fl_json_array();
     s->elsewhere = &elsewhere;
-    status = fl_save_write(s, path);
+    if (elsewhere.cuts)
+        status = fl_save_write(s, path);
     s->elsewhere = NULL;
+    fl_json_free(elsewhere.cuts);
     fl_free(elsewhere.rows);
     return status;
 }

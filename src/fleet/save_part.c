@@ -13,6 +13,7 @@
 #include "fleet/ranks_commands.h"
 #include "fleet/save/load.h"
 #include "ps/worker/worker_io.h"
+#include "runtime/store/snapshot.h"
 
 /* --- in a lane of a server, or a rank ------------------------------------- */
 
@@ -58,21 +59,48 @@ static fleet_status find_all(const fl_at *names, const fl_map *map, void *out,
     return FLEET_OK;
 }
 
-static fleet_status describe_parts(const fl_save *s, fl_json *list,
-                                   char **answer)
+static int64_t count_rows(const fl_save *s, const fl_rows *r)
 {
+    if (!r)
+        return 0;
+    return s->store->snapshot ? fl_snapshot_count(s->store->snapshot, r)
+                              : r->methods->count(r);
+}
+
+/* What these parts hold of each stream: of a lane that trains on meanwhile. */
+static fleet_status put_cut(const fl_snapshot *frozen, const char *prefix,
+                            fl_json *json)
+{
+    fl_json *cut = fl_json_object(), *list;
+    const uint64_t *done;
+    int n = fl_snapshot_streams(frozen, &done);
+
+    FL_TRY(fl_json_put(json, "cut", cut));
+    FL_TRY(fl_json_put(cut, "prefix", fl_json_string(prefix)));
+    FL_TRY(
+        fl_json_put(cut, "version", fl_json_int(fl_snapshot_version(frozen))));
+    FL_TRY(fl_json_put_array(cut, "done", &list));
+    for (int i = 0; i < n; i++)
+        FL_TRY(fl_json_append(list, fl_json_int((int64_t)done[i])));
+    return FLEET_OK;
+}
+
+static fleet_status describe_parts(const fl_save *s, const char *prefix,
+                                   fl_json *list, char **answer)
+{
+    const fl_snapshot *frozen = s->store->snapshot;
     fl_json *json = fl_json_object(), *rows;
     fleet_status status;
 
     FL_GOTO(done, fl_json_put(json, "parts", fl_json_copy(list)));
-    FL_GOTO(done, fl_json_put(json, "updates", fl_json_int(s->store->updates)));
+    FL_GOTO(done, fl_json_put(json, "updates",
+                              fl_json_int(frozen ? fl_snapshot_updates(frozen)
+                                                 : s->store->updates)));
+    FL_GOTO(done, frozen ? put_cut(frozen, prefix, json) : FLEET_OK);
     FL_GOTO(done, fl_json_put_array(json, "rows", &rows));
-    for (int i = 0; i < s->n_table; i++) {
-        const fl_rows *r = s->table[i];
-
-        FL_GOTO(done, fl_json_append(
-                          rows, fl_json_int(r ? r->methods->count(r) : 0)));
-    }
+    for (int i = 0; i < s->n_table; i++)
+        FL_GOTO(done,
+                fl_json_append(rows, fl_json_int(count_rows(s, s->table[i]))));
     *answer = fl_json_print(json, false);
     status = *answer ? FLEET_OK : FLEET_ENOMEM;
 done:
@@ -92,7 +120,7 @@ static fleet_status save_parts(fl_store *store, const fl_bucket_set *own,
     FL_GOTO(done, find_all(&r->params, &store->params, &s.param, &s.n_param));
     FL_GOTO(done, find_all(&r->tables, &store->tables, &s.table, &s.n_table));
     FL_GOTO(done, fl_save_parts(&s, r->folder, prefix, list));
-    status = describe_parts(&s, list, answer);
+    status = describe_parts(&s, prefix, list, answer);
 done:
     fl_json_free(list);
     fl_free(s.param);
@@ -193,11 +221,14 @@ static fleet_status add_answer(fl_save_elsewhere *e, int n_table,
 {
     fl_at root = fl_at_root(json), parts = fl_at_key(&root, "parts");
     fl_at rows = fl_at_key(&root, "rows"), at = fl_at_key(&root, "updates");
+    fl_at cut = fl_at_key(&root, "cut");
     int64_t updates = 0;
     int i = 0;
 
     FL_TRY(fl_at_int(&at, 0, (int64_t)1 << 53, &updates));
     e->updates = updates > e->updates ? updates : e->updates;
+    if (cut.json)
+        FL_TRY(fl_json_append(e->cuts, fl_json_copy(cut.json)));
     for (fl_at p = fl_at_first(&parts); p.json; fl_at_next(&parts, &p))
         FL_TRY(fl_json_append(list, fl_json_copy(p.json)));
     for (fl_at r = fl_at_first(&rows); r.json && i < n_table;

@@ -28,13 +28,14 @@ static void drop_it(void *arg, const fl_peer *to, fl_packet *p)
     must(fl_msg_decode(p, &msg) == FLEET_OK);
 }
 
-static void begin_command(void *arg, const fl_lane_command *command)
+static fleet_status begin_command(void *arg, const fl_lane_command *command)
 {
     scene *s = arg;
 
     (void)command;
     must(!s->commanded);
     s->commanded = true;
+    return FLEET_OK;
 }
 
 static void open_scene(scene *s, uint8_t how)

@@ -19,12 +19,18 @@ static void keep_sent(void *arg, const fl_peer *to, fl_packet *p)
     k->sent[k->n_sent++] = (lane_sent){to->id[0], fl_packet_keep(p)};
 }
 
-static void keep_command(void *arg, const fl_lane_command *command)
+static fleet_status keep_command(void *arg, const fl_lane_command *command)
 {
     lane_kit *k = arg;
 
+    if (k->fails_commands)
+        return fl_fail(FLEET_ENOMEM, "no memory for a snapshot");
     k->n_command++;
     k->command = command->kind;
+    k->beside_training = command->beside_training;
+    for (int i = 0; command->done && i < LANE_MOST_CUT; i++)
+        k->cut[i] = i < k->n_stream ? command->done[i] : 0;
+    return FLEET_OK;
 }
 
 static uint64_t command_progress(void *arg)
@@ -62,6 +68,7 @@ static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
     const fl_lane_host host = {k, keep_sent, keep_command, command_progress};
 
     memset(k, 0, sizeof *k);
+    k->n_stream = n_stream;
     CHECK_OK(fl_packet_pool_create(&k->pool, 1 << 20));
     k->store = sim_store(sim_model_of(kind), fl_table_make);
     CHECK_OK(fl_partition_make(&k->layout, k->store, server + 1));

@@ -5,7 +5,7 @@
 
 #include "sim_job.h"
 
-enum { LANE_MOST_SENT = 64 };
+enum { LANE_MOST_SENT = 64, LANE_MOST_CUT = 4 };
 
 typedef struct lane_sent {
     uint8_t to; /* the first byte of the peer */
@@ -24,8 +24,10 @@ typedef struct lane_kit {
     fl_ps_lane *lane;
     lane_sent sent[LANE_MOST_SENT];
     int n_sent;
-    int n_command; /* begun */
+    int n_stream, n_command; /* begun */
     fl_job_command command;
+    bool fails_commands, beside_training;
+    uint64_t cut[LANE_MOST_CUT]; /* of a save beside training */
     uint64_t command_progress;
     int64_t now_ms;
     fl_msg msg; /* the last that was heard, and its packet */

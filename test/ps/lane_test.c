@@ -847,7 +847,7 @@ TEST(what_comes_during_an_act_waits_for_its_end)
     lane_kit k;
 
     lane_open(&k, SIM_SGD, 2, false);
-    lane_command(&k, 0, 1, "{}");
+    lane_load(&k, 0, 1, "/somewhere");
     lane_push(&k, 1, 1, 5, 1);
     lane_silent(&k);
     lane_say(&k, FL_MSG_HEARTBEAT, 1, 0, 0);

@@ -54,10 +54,11 @@ static void to_lane(void *arg, int lane, fl_packet *p)
     fl_lane_receive(a->lane, &(fl_peer){.size = 1}, p, 0);
 }
 
-static void no_command(void *arg, const fl_lane_command *command)
+static fleet_status no_command(void *arg, const fl_lane_command *command)
 {
     (void)arg;
     (void)command;
+    return FLEET_OK;
 }
 
 static void open_pair(pair *a, const char *job, bool whole)

@@ -112,7 +112,7 @@ static void lane_sends(void *arg, const fl_peer *to, fl_packet *p)
                   p);
 }
 
-static void lane_begins(void *arg, const fl_lane_command *command)
+static fleet_status lane_begins(void *arg, const fl_lane_command *command)
 {
     sim_lane *l = arg;
 
@@ -121,6 +121,7 @@ static void lane_begins(void *arg, const fl_lane_command *command)
              (sim_event){.at_ms = l->s->now_ms + (int64_t)sim_random(l->s, 400),
                          .kind = SIM_ACT_ENDS,
                          .lane = l->number});
+    return FLEET_OK;
 }
 
 uint64_t sim_rows_hash(const fl_store *s, const char *table, uint64_t *rows)

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "runtime/exec/executor.h"
 #include "runtime/simd/simd.h"
+#include "runtime/store/snapshot.h"
 #include "base/folder.h"
 
 enum { PART_BYTES = 256 << 20 };
@@ -75,6 +76,14 @@ static bool writes_block(const fl_save *s, const fl_param *p, int64_t block)
     return fl_bucket_set_has(s->own, fl_block_bucket(s->store, p, block));
 }
 
+/* The group's weights (-1) or states as they are to be saved. */
+static const float *floats_of(const fl_save *s, const fl_flat *g, int state)
+{
+    if (s->store->snapshot)
+        return fl_snapshot_floats(s->store->snapshot, g, state);
+    return state < 0 ? g->weight : g->state[state];
+}
+
 static fleet_status write_param(const fl_save *s, parts *p, int item)
 {
     const fl_param *param = s->param[item];
@@ -90,9 +99,10 @@ static fleet_status write_param(const fl_save *s, parts *p, int item)
         if (!writes_block(s, param, block))
             continue;
         FL_TRY(begin_record(p, &r));
-        fl_writer_put(&p->writer, g->weight + at, bytes);
+        fl_writer_put(&p->writer, floats_of(s, g, -1) + at, bytes);
         for (int i = 0; i < state_count(s); i++)
-            fl_writer_put(&p->writer, g->state[i] + (at - g->first), bytes);
+            fl_writer_put(&p->writer, floats_of(s, g, i) + (at - g->first),
+                          bytes);
         FL_TRY(p->writer.status);
     }
     return FLEET_OK;
@@ -157,7 +167,9 @@ static fleet_status write_table(const fl_save *s, parts *p, int item)
                      .item = item,
                      .bucket = -1,
                      .width = r->dim * (1 + state_count(s))};
-    fleet_status status = r->methods->each(r, add_row, &b);
+    const fl_snapshot *frozen = s->store->snapshot;
+    fleet_status status = frozen ? fl_snapshot_each(frozen, r, add_row, &b)
+                                 : r->methods->each(r, add_row, &b);
 
     if (status == FLEET_OK)
         status = flush_bucket(&b);
@@ -241,6 +253,15 @@ static fleet_status put_row_steps(const fl_save *s, fl_json *m)
                        fl_json_bool(fl_optimizer_has_row_steps(o)));
 }
 
+static fleet_status put_cuts(const fl_save *s, fl_json *m)
+{
+    fl_at cuts = fl_at_root(s->elsewhere ? s->elsewhere->cuts : NULL);
+
+    return fl_at_count(&cuts) > 0
+               ? fl_json_put(m, "cuts", fl_json_copy(cuts.json))
+               : FLEET_OK;
+}
+
 static fleet_status describe_save(const fl_save *s, fl_json *m,
                                   fl_json *part_list)
 {
@@ -256,6 +277,7 @@ static fleet_status describe_save(const fl_save *s, fl_json *m,
     FL_TRY(fl_json_put(
         m, "updates",
         fl_json_int(s->elsewhere ? s->elsewhere->updates : s->store->updates)));
+    FL_TRY(put_cuts(s, m));
     FL_TRY(put_scaling(s, m));
     FL_TRY(put_row_steps(s, m));
     FL_TRY(fl_json_put_array(m, "params", &params));

@@ -35,6 +35,7 @@ typedef struct fl_save_elsewhere {
                           const char *folder, fl_json *list);
     void *arg;
     int64_t *rows;   /* by table of the save */
+    fl_json *cuts;   /* of lanes that train on: docs/formats.md */
     int64_t updates; /* that were done */
 } fl_save_elsewhere;
 

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "runtime/store/norm.h"
+#include "runtime/store/snapshot.h"
 #include "runtime/simd/simd.h"
 
 enum { CHUNK = 1024 };
@@ -130,6 +131,9 @@ fleet_status fl_aggregate_apply_rows(fl_aggregate *u)
         for (int64_t j = 0; j < t->n; j += CHUNK) {
             int64_t n = t->n - j < CHUNK ? t->n - j : CHUNK;
 
+            if (l->store->snapshot)
+                FL_TRY(fl_snapshot_change(l->store->snapshot, rows, t->key + j,
+                                          n));
             FL_TRY(find_others(rows->methods->make, rows, t->key + j, n,
                                t->target + j));
             fl_optimizer_rows(l->store->optimizer)(&one, t->target + j,

@@ -121,6 +121,7 @@ void fl_lane_destroy(fl_ps_lane *l)
     fl_parked_free(l->behind);
     fl_packet_drop(l->requester.packet);
     fl_free(l->command.text);
+    fl_free(l->cut);
     fl_free(l->reduced);
     fl_free(l->stream);
     fl_aggregate_done(&l->aggregate);
@@ -303,8 +304,7 @@ static bool same_request(const fl_msg_head *a, const fl_msg_head *b)
            a->request == b->request && a->piece == b->piece;
 }
 
-/* It came while a command has the store. */
-static void park_behind(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
+void fl_lane_park_behind(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
     fl_parked **of_stream = &l->stream[l->msg.head.stream].behind, *one;
 
@@ -328,6 +328,14 @@ const fl_lane_kind fl_lane_kinds[FL_MSG_KINDS] = {
 #include "net/message.def"
 #undef FL_MESSAGE
 };
+
+/* Of l->msg. A save beside training is a step of its stream, which goes on
+ * after it. */
+static bool waits_for_command(const fl_ps_lane *l)
+{
+    return l->busy ||
+           (l->saving && l->msg.head.stream == l->requester.head.stream);
+}
 
 static void handle_message(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
@@ -360,8 +368,8 @@ void fl_lane_receive(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
     flags = fl_lane_kinds[l->msg.head.kind].flags;
     if (l->state == FL_LANE_FAILED && !(flags & FL_KIND_OF_ANYBODY))
         send_abort(l, from, l->msg.head.stream);
-    else if (l->busy && flags & FL_KIND_NEEDS_STORE)
-        park_behind(l, from, p);
+    else if (flags & FL_KIND_NEEDS_STORE && waits_for_command(l))
+        fl_lane_park_behind(l, from, p);
     else
         handle_message(l, from, p);
 }
@@ -421,8 +429,8 @@ static void catch_up(fl_ps_lane *l)
 
         if (l->state != FL_LANE_FAILED &&
             fl_msg_decode(one->packet, &l->msg) == FLEET_OK) {
-            if (l->busy)
-                park_behind(l, &one->from, one->packet);
+            if (waits_for_command(l))
+                fl_lane_park_behind(l, &one->from, one->packet);
             else
                 handle_message(l, &one->from, one->packet);
         }
@@ -432,13 +440,10 @@ static void catch_up(fl_ps_lane *l)
     }
 }
 
-void fl_lane_command_done(fl_ps_lane *l, fleet_status status, const char *text,
-                          uint64_t sum, uint64_t rows, int64_t now_ms)
+void fl_lane_end_command(fl_ps_lane *l, fleet_status status, const char *text,
+                         const uint64_t sums[2])
 {
-    const uint64_t sums[2] = {sum, rows};
-
-    l->now_ms = fl_awake_at(&l->awake, now_ms);
-    l->busy = false;
+    l->busy = l->saving = false;
     l->can_serve = true;
     if (l->command.kind == FL_COMMAND_LOAD)
         for (int i = 0; i < l->o.n_stream; i++) /* tables have other rows */
@@ -453,6 +458,15 @@ void fl_lane_command_done(fl_ps_lane *l, fleet_status status, const char *text,
     fl_free(l->command.text);
     l->requester = (fl_parked){0};
     l->command = (fl_lane_command){0};
+}
+
+void fl_lane_command_done(fl_ps_lane *l, fleet_status status, const char *text,
+                          uint64_t sum, uint64_t rows, int64_t now_ms)
+{
+    const uint64_t sums[2] = {sum, rows};
+
+    l->now_ms = fl_awake_at(&l->awake, now_ms);
+    fl_lane_end_command(l, status, text, sums);
     fl_lane_advance(l);
     catch_up(l);
 }

@@ -25,20 +25,24 @@
 enum { FL_MOST_STREAM = 4096 };
 #define FL_NOBODY UINT32_MAX
 
-/* Work that takes long and wants the lane's store for itself. The host does it
- * on another thread and calls fl_lane_command_done(). */
+/* Work that takes long. The host does it on another thread and calls
+ * fl_lane_command_done(). Until then the lane's store is the command's alone,
+ * but for a save beside training, which the host writes from a snapshot that it
+ * has made when begin() returns: the lane then goes on. */
 typedef struct fl_lane_command {
     fl_job_command kind;
-    int table;  /* HASH */
-    char *text; /* SAVE, LOAD: the request's; the lane's own */
+    int table;            /* HASH */
+    char *text;           /* SAVE, LOAD: the request's; the lane's own */
+    bool beside_training; /* SAVE, in async */
+    const uint64_t *done; /* of such a save: each stream's last step in it */
 } fl_lane_command;
 
 /* What a lane's host does for it. */
 typedef struct fl_lane_host {
     void *arg;
     void (*send)(void *arg, const fl_peer *to, fl_packet *p);
-    /* fl_lane_command_done() ends it */
-    void (*begin)(void *arg, const fl_lane_command *command);
+    /* fl_lane_command_done() ends it. If it fails nothing was begun. */
+    fleet_status (*begin)(void *arg, const fl_lane_command *command);
     /* A number that grows while the command gets on: the bytes that it has
      * read and written. NULL: it is not known. */
     uint64_t (*progress)(void *arg);

@@ -104,8 +104,10 @@ struct fl_ps_lane {
     bool norming; /* the aggregate is summed and waits for its clip */
     float last_clip;
 
-    bool busy; /* a command has the store */
+    bool busy;   /* a command has the store */
+    bool saving; /* a save is written beside training */
     fl_lane_command command;
+    uint64_t *cut; /* its `done` */
     uint64_t command_progress;
     int64_t command_ms;  /* when that changed last, or none was begun */
     fl_parked requester; /* of the command; a step's: packet NULL */
@@ -194,6 +196,13 @@ void fl_lane_refuse(fl_ps_lane *l, const fl_msg_head *to, const fl_peer *peer,
                     ...) __attribute__((format(printf, 6, 7)));
 
 fl_parked *fl_lane_park(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
+
+/* The command that is under way has come to that, and is answered. */
+void fl_lane_end_command(fl_ps_lane *l, fleet_status status, const char *text,
+                         const uint64_t sums[2]);
+
+/* It waits for the command that is under way. */
+void fl_lane_park_behind(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
 void fl_parked_free(fl_parked *p);
 
 /* A stream's parked pulls, and its messages that came during a command, go. */

@@ -10,7 +10,9 @@
 uint64_t fl_lane_progress_of(const fl_ps_lane *l, uint32_t missing)
 {
     if (missing == FL_NOBODY)
-        return l->busy && l->host.progress ? l->host.progress(l->host.arg) : 0;
+        return (l->busy || l->saving) && l->host.progress
+                   ? l->host.progress(l->host.arg)
+                   : 0;
     return l->stream[missing].known ? l->stream[missing].progress
                                     : (uint64_t)l->now_ms;
 }
@@ -41,6 +43,12 @@ void fl_lane_note_message(fl_ps_lane *l)
 
 /* --- heartbeats ----------------------------------------------------------- */
 
+/* Its step is the command, or comes after it. */
+static bool waits_for_command(const fl_ps_lane *l, const fl_stream_state *s)
+{
+    return l->busy || (l->saving && s->flags & FL_MSG_COMMAND);
+}
+
 /* The lane is alive, and so is every request that the worker waits for. */
 void fl_lane_heartbeat(fl_ps_lane *l, const fl_peer *from, fl_packet *packet)
 {
@@ -59,7 +67,8 @@ void fl_lane_heartbeat(fl_ps_lane *l, const fl_peer *from, fl_packet *packet)
                        FL_NOBODY);
     if (s->complete && !(l->norming && fl_contributes(s)))
         fl_lane_answer(l, &s->request, from, FL_ANSWER_WAITING,
-                       l->busy ? FL_NOBODY : fl_lane_missing(l));
+                       waits_for_command(l, s) ? FL_NOBODY
+                                               : fl_lane_missing(l));
     if (s->reducing)
         fl_lane_answer(l, &s->reducing->head, from, FL_ANSWER_WAITING,
                        fl_lane_missing_reduce(l));
@@ -113,7 +122,7 @@ static void watch_command(fl_ps_lane *l)
 {
     uint64_t progress = fl_lane_progress_of(l, FL_NOBODY);
 
-    if (!l->busy || progress != l->command_progress)
+    if (!(l->busy || l->saving) || progress != l->command_progress)
         l->command_ms = l->now_ms;
     l->command_progress = progress;
 }

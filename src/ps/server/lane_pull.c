@@ -108,10 +108,16 @@ void fl_lane_query(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
                        l->msg.head.stream);
         return;
     }
+    if (l->saving) {
+        fl_lane_park_behind(l, from, p);
+        return;
+    }
     l->busy = true;
     l->command =
         (fl_lane_command){.kind = FL_COMMAND_HASH, .table = (int)s->table};
     l->requester = (fl_parked){
         .from = *from, .packet = fl_packet_keep(p), .head = l->msg.head};
-    l->host.begin(l->host.arg, &l->command);
+    if (l->host.begin(l->host.arg, &l->command) != FLEET_OK)
+        fl_lane_end_command(l, fl_last_code(), fleet_last_error(),
+                            (uint64_t[2]){0});
 }

@@ -233,6 +233,35 @@ static bool update_alone(fl_ps_lane *l)
     return any;
 }
 
+/* What is in a save beside training. */
+static fleet_status note_cut(fl_ps_lane *l)
+{
+    if (!l->cut)
+        FL_TRY(FL_NEW(&l->cut, (size_t)l->o.n_stream * sizeof *l->cut));
+    for (int i = 0; i < l->o.n_stream; i++)
+        l->cut[i] = l->stream[i].done;
+    l->command.done = l->cut;
+    return FLEET_OK;
+}
+
+/* A save in async does not need the store for itself. */
+static fleet_status start(fl_ps_lane *l, const fl_stream_state *s)
+{
+    fl_section_op op = (fl_section_op)s->open->msg.section[0].op;
+
+    l->requester = (fl_parked){.head = s->request, .from = s->from};
+    l->command.kind = op == FL_SECTION_LOAD ? FL_COMMAND_LOAD : FL_COMMAND_SAVE;
+    l->command.text = fl_msg_get_text(&s->open->msg, op);
+    l->command.beside_training = op == FL_SECTION_SAVE && !l->o.sync;
+    l->saving = l->command.beside_training;
+    l->busy = !l->saving;
+    FL_TRY(l->command.text ? FLEET_OK : FLEET_ENOMEM);
+    if (l->saving)
+        FL_TRY(note_cut(l));
+    return l->host.begin(l->host.arg, &l->command);
+}
+
+/* One at a time; the next one waits. */
 static bool begin_command(fl_ps_lane *l)
 {
     uint32_t next;
@@ -240,21 +269,13 @@ static bool begin_command(fl_ps_lane *l)
     for (uint32_t i = l->streams[FL_STREAMS_CONTROL].first; i != FL_NOBODY;
          i = next) {
         fl_stream_state *s = &l->stream[i];
-        fl_section_op op;
 
         next = s->link[FL_STREAMS_CONTROL].after;
-        if (!(s->flags & FL_MSG_COMMAND))
+        if (!(s->flags & FL_MSG_COMMAND) || l->saving)
             continue;
-        l->busy = true;
-        l->requester = (fl_parked){.head = s->request, .from = s->from};
-        op = (fl_section_op)s->open->msg.section[0].op;
-        l->command.kind =
-            op == FL_SECTION_LOAD ? FL_COMMAND_LOAD : FL_COMMAND_SAVE;
-        l->command.text = fl_msg_get_text(&s->open->msg, op);
-        if (l->command.text)
-            l->host.begin(l->host.arg, &l->command);
-        else
-            fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
+        if (start(l, s) != FLEET_OK)
+            fl_lane_end_command(l, fl_last_code(), fleet_last_error(),
+                                (uint64_t[2]){0});
         return true;
     }
     return false;
@@ -343,7 +364,8 @@ void fl_lane_advance(fl_ps_lane *l)
 
     while (more && !l->busy && l->state == FL_LANE_RUNS) {
         more = take_ends(l);
-        if (begin_command(l))
+        more = begin_command(l) || more;
+        if (l->busy)
             break;
         more = (l->o.sync ? update_together(l) : update_alone(l)) || more;
         if (l->state == FL_LANE_RUNS)

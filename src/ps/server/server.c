@@ -19,6 +19,7 @@
 #include "ps/locality.h"
 #include "ps/server/server_descriptors.h"
 #include "runtime/store/job_signature.h"
+#include "runtime/store/snapshot.h"
 #include "runtime/store/store_hash.h"
 
 enum {
@@ -114,20 +115,23 @@ static const char *const command_name[] = {[FL_COMMAND_SAVE] = "a save",
                                            [FL_COMMAND_LOAD] = "a load",
                                            [FL_COMMAND_HASH] = "a params_hash"};
 
-static void begin_command(void *arg, const fl_lane_command *command)
+static fleet_status begin_command(void *arg, const fl_lane_command *command)
 {
     lane_runner *r = arg;
 
+    if (command->beside_training)
+        FL_TRY(fl_snapshot_begin(r->store, fl_lane_version(r->lane),
+                                 command->done, r->server->o.n_worker));
     r->command = *command;
     r->command_text = NULL;
     r->command_sum = r->command_rows = 0;
     atomic_store(&r->command_done, false);
-    r->has_command = true;
     if (fl_thread_start(&r->command_thread, command_main, r,
                         command_name[command->kind]) == FLEET_OK)
-        return;
-    r->has_command = false;
-    fl_lane_abort(r->lane, FLEET_ENOMEM, fleet_last_error());
+        r->has_command = true;
+    else
+        fl_snapshot_end(r->store);
+    return r->has_command ? FLEET_OK : FLEET_ENOMEM;
 }
 
 static uint64_t command_progress(void *arg)
@@ -143,6 +147,7 @@ static void end_command(lane_runner *r)
         return;
     pthread_join(r->command_thread, NULL);
     r->has_command = false;
+    fl_snapshot_end(r->store);
     fl_lane_command_done(r->lane, r->command_status, r->command_text,
                          r->command_sum, r->command_rows, fl_now_ms());
     fl_free(r->command_text);

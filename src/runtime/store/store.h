@@ -111,8 +111,9 @@ typedef struct fl_store {
     bool half_loaded;               /* a load stopped half-way */
     bool partial; /* the rest of the tables' rows is on ranks that this process
                     has not joined, or has left */
-    bool joins;   /* of a server's handle: lanes have stores of their own */
-    int64_t updates;     /* done; drives the learning rate */
+    struct fl_snapshot *snapshot; /* that a save is written from; NULL: none */
+    bool joins;      /* of a server's handle: lanes have stores of their own */
+    int64_t updates; /* done; drives the learning rate */
     fl_scaling scaling;  /* of the loss, in float16 */
     int64_t known_skips; /* how many of scaling.skipped `updates` leaves
                             out: a GPU may have skipped more */

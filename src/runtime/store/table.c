@@ -419,3 +419,26 @@ fleet_status fl_table_make(const char *name, int64_t dim, int64_t modulo,
     *rows = &t->rows;
     return FLEET_OK;
 }
+
+/* --- for snapshots -------------------------------------------------------- */
+
+bool fl_is_table(const fl_rows *r)
+{
+    return r->methods == &table_methods;
+}
+
+fl_table_bucket fl_table_bucket_of(const fl_rows *r, int index)
+{
+    const table *t = (const table *)(const void *)r;
+
+    return (fl_table_bucket){t->bucket[index].page, t->bucket[index].n,
+                             t->stride, t->page_shift};
+}
+
+int64_t fl_table_number(const fl_rows *r, uint64_t key)
+{
+    const table *t = (const table *)(const void *)r;
+    uint64_t hash = fl_mix(key);
+
+    return (int64_t)find_row(bucket_of(t, hash), key, hash) - 1;
+}

@@ -9,3 +9,20 @@
 #include "runtime/store/table_api.h"
 
 fl_rows_maker fl_table_make;
+
+/* --- for snapshots (table_snapshot.c) ------------------------------------- */
+
+/* Rows 0 .. n-1 of a bucket: pages that never move, each of 1 << shift rows of
+ * `stride` bytes, head included. */
+typedef struct fl_table_bucket {
+    char *const *page;
+    int64_t n;
+    size_t stride;
+    int shift;
+} fl_table_bucket;
+
+bool fl_is_table(const fl_rows *r); /* made by fl_table_make() */
+fl_table_bucket fl_table_bucket_of(const fl_rows *r, int index);
+
+/* Which row of its bucket a key has; -1: none. */
+int64_t fl_table_number(const fl_rows *r, uint64_t key);

@@ -301,6 +301,65 @@ TEST(strangers_are_refused_and_counted)
     net_end(NULL, NULL);
 }
 
+/* --- a flood -------------------------------------------------------------- */
+
+static long resident_kb(pid_t pid)
+{
+    char path[64], line[200];
+    long kb = -1;
+    FILE *f;
+
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    f = fopen(path, "re");
+    CHECK(f != NULL);
+    while (kb < 0 && fgets(line, sizeof line, f))
+        sscanf(line, "VmRSS: %ld", &kb);
+    fclose(f);
+    CHECK(kb >= 0);
+    return kb;
+}
+
+/* One message without an end, until the server has hung up: how many bytes of
+ * it have gone out. */
+static int64_t flood(int port)
+{
+    enum { MORE = 4 << 20 };
+    static char bytes[MORE];
+    int fd = wire_connect(port);
+    int64_t sent = 0;
+    ssize_t n;
+
+    wire_greet(fd);
+    wire_say_frame(fd, bytes, 1000, true);
+    do {
+        n = send(fd, bytes, sizeof bytes, MSG_NOSIGNAL);
+        sent += n > 0 ? n : 0;
+    } while (n > 0 && sent < 64 * (int64_t)sizeof bytes);
+    close(fd);
+    return sent;
+}
+
+TEST(a_flood_without_a_key_costs_a_server_no_memory)
+{
+    enum { CONNECTIONS = 100, MOST_KB = 32 << 10 };
+    const char *keys = make_keys("keys"), *hash = undisturbed(keys);
+    ps_job j = held_job(keys);
+    int64_t sent = 0;
+    long before, after;
+
+    ps_start_all(&j);
+    ps_hear_held(&j);
+    before = resident_kb(ps_server(&j, 0)->pid);
+    for (int i = 0; i < CONNECTIONS; i++)
+        sent += flood(j.port[0]);
+    after = resident_kb(ps_server(&j, 0)->pid);
+    CHECK_TEXT(let_end(&j), hash);
+    CHECK(sent > CONNECTIONS * 10000); /* some of it has come */
+    if (TEST_SLOWNESS == 1 && after - before > MOST_KB)
+        test_fail(__FILE__, __LINE__, "%ld KB more after %lld bytes",
+                  after - before, (long long)sent);
+}
+
 /* --- processes that do not fit -------------------------------------------- */
 
 static void check_worker_is_not_answered(const char *servers,

@@ -48,10 +48,15 @@ COMM     := $(wildcard src/collective/comm_*.c src/collective/shm/*.c) \
               src/collective/reduce_kernels.c
 COMM_SIMD := src/collective/reduce_kernels_simd.c
 MPI_SRC  := $(wildcard src/collective/mpi/*.c)
-NCCL_SRC := $(wildcard src/collective/nccl/*.c src/collective/rendezvous/*.c)
+# libsodium seals what ranks on GPUs say to each other; SODIUM=none does without.
+SODIUM   ?= $(shell pkg-config --exists libsodium 2>/dev/null && echo libsodium)
+SODIUM_LIBS := $(if $(filter-out none,$(SODIUM)),$(shell pkg-config --libs libsodium))
+SEAL_NOT := $(if $(SODIUM_LIBS),%/rendezvous_seal_absent.c,%/rendezvous_seal.c)
+NCCL_SRC := $(filter-out $(SEAL_NOT),\
+              $(wildcard src/collective/nccl/*.c src/collective/rendezvous/*.c))
 ALL_SRC  := $(shell find src -name '*.c' | LC_ALL=C sort)
 SRC      := $(filter-out %_simd.c src/runtime/device/cuda/% $(PLUGIN_SIDE) \
-              $(COMM) $(MPI_SRC) $(NCCL_SRC),$(ALL_SRC))
+              $(COMM) $(MPI_SRC) $(NCCL_SRC) $(SEAL_NOT),$(ALL_SRC))
 SIMD     := $(filter-out $(COMM_SIMD),$(filter %_simd.c,$(ALL_SRC)))
 ISAS     := plain avx2 avx512
 ISA_plain  := -DFL_ISA=0
@@ -110,6 +115,8 @@ help:
 lib: $(LIBDIR)/libfleet.so $(LIBDIR)/libfleet.a $(PLUGINS:%=$(LIBDIR)/%)
 	@$(if $(MPI),:,echo "  --    no libfleet_mpi.so: Open MPI is not here \
 	    (Debian: libopenmpi-dev openmpi-bin)")
+	@$(if $(SODIUM_LIBS),:,echo "  --    no keys for ranks on GPUs: libsodium is \
+	    not here (Debian: libsodium-dev)")
 programs: $(PROGRAMS)
 
 $(BUILD)/%.o: %.c
@@ -224,7 +231,7 @@ CUDA_ENTRY := $(BUILD)/src/runtime/device/cuda/cuda_entry.o $(PLUGIN_SIDE:%.c=$(
 $(LIBDIR)/libfleet_cuda.so: $(CUDA_OBJ) $(CUDA_ENTRY)
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
-	$(Q)$(NVCC_PATH) -shared -o $@ $^ -lcublasLt -Xlinker -z,now \
+	$(Q)$(NVCC_PATH) -shared -o $@ $^ -lcublasLt $(SODIUM_LIBS) -Xlinker -z,now \
 	    -Xlinker --exclude-libs=ALL \
 	    -Xlinker -rpath,$(dir $(NVCC_PATH))../lib64
 
@@ -276,7 +283,7 @@ CXXFLAGS_ := -std=gnu++17 -Itest/cuda-emu -Iinclude -Isrc $(TEST_INCLUDES) -fPIC
 EMU_PLUGIN := $(BUILD)/emu/libfleet_cuda.so
 $(EMU_PLUGIN): $(EMU_OBJ) $(CUDA_ENTRY)
 	@echo "  LD    $@"
-	$(Q)$(CXX) -shared -Wl,-Bsymbolic $(LDFLAGS_) -o $@ $^
+	$(Q)$(CXX) -shared -Wl,-Bsymbolic $(LDFLAGS_) -o $@ $^ $(SODIUM_LIBS)
 
 EMU_PLAIN := $(BUILD)/emu/test/cuda-emu/fiber.cpp.o \
             $(BUILD)/emu/test/cuda-emu/block.cpp.o
@@ -297,7 +304,7 @@ $(SUITE): $(TEST_OBJ) $(OBJ) $(COMM_OBJ) $(NCCL_OBJ) $(EMU_OBJ) | \
               $(PLUGINS:%=$(BUILD)/%) \
               $(BUILD)/mpi-rank $(TWINS) $(NCCLS) $(EMU_PLUGIN)
 	@echo "  LD    $@"
-	$(Q)$(CXX) $(LDFLAGS_) -o $@ $^ $(LIBS) $(TEST_LIBS)
+	$(Q)$(CXX) $(LDFLAGS_) -o $@ $^ $(LIBS) $(SODIUM_LIBS) $(TEST_LIBS)
 
 # A rank that mpirun starts; it has the kit of the suite, and loads the plug-in.
 $(BUILD)/mpi-rank: $(BUILD)/test/mpi-rank/mpi_rank.o $(BUILD)/test/kit/test.o \
@@ -396,7 +403,7 @@ $(BUILD)/onednn3.o: src/ops/dnnl.c $(ONEDNN3)/include/oneapi/dnnl/dnnl.h
 $(SUITE3): $(SUITE3_OBJ) | $(SUITE)
 	@echo "  LD    $@"
 	$(Q)$(CXX) $(LDFLAGS_) -L$(ONEDNN3)/lib -Wl,-rpath,$(ONEDNN3)/lib -o $@ $^ \
-	    $(LIBS) $(TEST_LIBS)
+	    $(LIBS) $(SODIUM_LIBS) $(TEST_LIBS)
 .PHONY: onednn3 onednn3-suite
 onednn3:
 	@tools/setup onednn3 $(ONEDNN3)

@@ -337,6 +337,11 @@ void fl_keys_destroy(fl_keys *k)
     fl_free(k);
 }
 
+void fl_keys_bytes(const fl_key key, uint8_t bytes[FL_KEY_BYTES])
+{
+    zmq_z85_decode(bytes, key);
+}
+
 int fl_keys_find_worker(const fl_keys *k, const uint8_t key[FL_KEY_BYTES])
 {
     fl_key text;

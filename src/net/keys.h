@@ -43,5 +43,8 @@ fleet_status fl_keys_read(fl_keys **keys, const char *folder, bool server,
                           int index);
 void fl_keys_destroy(fl_keys *k); /* NULL is fine */
 
+/* The bytes of a key. */
+void fl_keys_bytes(const fl_key key, uint8_t bytes[FL_KEY_BYTES]);
+
 /* The worker whose public key that is; -1: none of the job. */
 int fl_keys_find_worker(const fl_keys *k, const uint8_t key[FL_KEY_BYTES]);

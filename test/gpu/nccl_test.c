@@ -4,6 +4,7 @@
 #include "cuda-emu/control.h"
 #include "device_kit.h"
 #include "nccl_kit.h"
+#include "rank_keys_kit.h"
 #include "test.h"
 
 #include <signal.h>
@@ -19,7 +20,9 @@ static const comm_kit_way apart = {"processes", false, &nccl_place},
                           apart_ordered = {"processes", true, &nccl_place},
                           threads = {"threads", false, &nccl_place},
                           threads_ordered = {"threads", true, &nccl_place},
-                          host = {"threads", false, &nccl_host_place};
+                          host = {"threads", false, &nccl_host_place},
+                          keys_apart = {"processes", false, &nccl_keys_place},
+                          keys = {"threads", false, &nccl_keys_place};
 
 /* Threads show lost memory and races. */
 #define HEALTHY(part)                                                          \
@@ -74,6 +77,18 @@ OF_THE_HOST(messages)
 OF_THE_HOST(works)
 OF_THE_HOST(forgotten)
 OF_THE_HOST(split)
+
+#define WITH_KEYS(part)                                                        \
+    TEST_LIMIT(ranks_with_keys_do_##part, 120)                                 \
+    {                                                                          \
+        rank_keys_need();                                                      \
+        comm_kit_run(comm_kit_part_named(#part), keys_apart, 3);               \
+        comm_kit_run(comm_kit_part_named(#part), keys, 3);                     \
+    }
+WITH_KEYS(messages)
+WITH_KEYS(works)
+WITH_KEYS(split)
+WITH_KEYS(refusals)
 
 #define FAILING(part)                                                          \
     TEST_LIMIT(ranks_see_##part, 60)                                           \

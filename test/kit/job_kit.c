@@ -3,6 +3,7 @@
 #define SUITE job_kit
 #include "job_kit.h"
 #include "launch_kit.h"
+#include "rank_keys_kit.h"
 #include "test.h"
 
 #include <stdbool.h>
@@ -146,6 +147,8 @@ void job_use_gpus(int n)
     setenv("FLEET_NCCL_PATH", test_beside("nccl"), 1);
     setenv("FLEET_EMU_DEVICES", text, 1);
     setenv("FLEET_EMU_LATE", "1", 1); /* as gpu_kit_open() has it */
+    if (!rank_keys_can())
+        setenv("FLEET_INSECURE", "1", 1);
 }
 
 /* So many epochs that it does not end by itself. */

@@ -3,6 +3,7 @@
 #define SUITE nccl_kit
 #include "nccl_kit.h"
 #include "device_kit.h"
+#include "rank_keys_kit.h"
 #include "test.h"
 
 #include <dirent.h>
@@ -75,6 +76,7 @@ int nccl_kit_begun(void)
 typedef struct rendezvous_point {
     int listener;
     char address[FL_RENDEZVOUS_NAME + 8];
+    const char *keys; /* their folder; NULL: none */
 } rendezvous_point;
 
 /* Before any process begins: CUDA does not survive a fork. */
@@ -103,7 +105,7 @@ static void use_plug_in(int size)
 
 static void *prepare(int size)
 {
-    rendezvous_point *m = malloc(sizeof *m);
+    rendezvous_point *m = calloc(1, sizeof *m);
     char bound[FL_RENDEZVOUS_NAME];
 
     CHECK(m != NULL);
@@ -116,11 +118,23 @@ static void *prepare(int size)
     return m;
 }
 
+static void *prepare_keys(int size)
+{
+    rendezvous_point *m = prepare(size);
+    char name[40];
+
+    snprintf(name, sizeof name, "keys-of-%d", size);
+    m->keys = rank_keys_make(name, size);
+    return m;
+}
+
 static fleet_status open_bare(void *shared, const fl_comm_options *options,
                               int rank, int size, fl_comm **p)
 {
     const rendezvous_point *m = shared;
     fl_comm_options o = *options;
+    fl_rank_keys keys = {.of = NULL};
+    fleet_status status;
 
     o.rank = o.device = rank;
     o.size = size;
@@ -128,9 +142,14 @@ static fleet_status open_bare(void *shared, const fl_comm_options *options,
     o.job = "kit";
     if (rank == 0)
         CHECK((o.listener = dup(m->listener)) > 0);
-    if (device_kit_is_emulated())
-        return fl_nccl_open(&o, p);
-    return fl_comm_open("nccl", &o, p);
+    if (m->keys) {
+        rank_keys_read(&keys, m->keys, rank, size);
+        o.keys = &keys;
+    }
+    status = device_kit_is_emulated() ? fl_nccl_open(&o, p)
+                                      : fl_comm_open("nccl", &o, p);
+    rank_keys_done(&keys);
+    return status;
 }
 
 static fleet_status open_staged(void *shared, const fl_comm_options *options,
@@ -152,4 +171,5 @@ static void clean(void *shared, int size)
 }
 
 const comm_kit_place nccl_place = {prepare, open_staged, clean},
-                     nccl_host_place = {prepare, open_bare, clean};
+                     nccl_host_place = {prepare, open_bare, clean},
+                     nccl_keys_place = {prepare_keys, open_bare, clean};

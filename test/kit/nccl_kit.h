@@ -9,6 +9,7 @@
 #include "comm_kit.h"
 
 extern const comm_kit_place nccl_place, nccl_host_place; /* host: not copied */
+extern const comm_kit_place nccl_keys_place; /* with keys, not copied either */
 
 /* The library of this name beside the suite: "nccl", "nccl-old", "nccl-less";
  * as many emulated devices as are asked for. */

@@ -105,6 +105,17 @@ static void close_link(links *l, int i)
     }
 }
 
+/* Of the last n bytes that the first client has said. */
+static void spoil_byte(wire *w, char *bytes, size_t n)
+{
+    int64_t at = w->spoil_at - (int64_t)(w->first.n - n);
+
+    if (w->spoil_at < 0 || at < 0 || at >= (int64_t)n)
+        return;
+    bytes[at] ^= 4;
+    w->spoil_at = -1;
+}
+
 static void pass_on(wire *w, links *l, int i)
 {
     char bytes[1 << 16];
@@ -116,8 +127,10 @@ static void pass_on(wire *w, links *l, int i)
         return;
     }
     keep(&w->all, bytes, (size_t)n);
-    if (i == 1)
+    if (i == 1) {
         keep(&w->first, bytes, (size_t)n);
+        spoil_byte(w, bytes, (size_t)n);
+    }
     for (ssize_t sent = 0, k = 0; sent < n && k >= 0; sent += k)
         k = send(to, bytes + sent, (size_t)(n - sent), MSG_NOSIGNAL);
 }
@@ -150,6 +163,7 @@ void wire_listen(wire *w, int to_port)
 
     memset(w, 0, sizeof *w);
     w->to_port = to_port;
+    w->spoil_at = -1;
     w->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     CHECK(w->listener >= 0 &&
           bind(w->listener, (struct sockaddr *)&a, size) == 0 &&

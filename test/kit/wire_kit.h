@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* What one side of one connection has said, or all of both sides. */
 typedef struct wire_record {
@@ -17,6 +18,8 @@ typedef struct wire_record {
 typedef struct wire {
     int port;               /* where it listens, on 127.0.0.1 */
     wire_record first, all; /* said by the first client; by all and to all */
+    int64_t spoil_at;       /* the byte of what the first client says of which a
+                               bit is changed on the way; -1: none, or done */
     /* the kit's */
     int listener, to_port;
     pthread_t thread;

@@ -407,6 +407,8 @@ static void close_comm(fl_nccl *n)
         fl_cu_stream_destroy(n->queue);
     }
     fl_comm_base_done(&n->base);
+    explicit_bzero(n->keys.secret, sizeof n->keys.secret);
+    fl_free(n->keys.of);
     fl_free(n->message);
     fl_free(n->all);
     fl_free(n);
@@ -476,6 +478,21 @@ static fleet_status open_nccl(fl_nccl *n)
     return FLEET_OK;
 }
 
+/* The rendezvous has them as long as the communicator lives. */
+static fleet_status copy_keys(fl_nccl *n)
+{
+    const fl_rank_keys *given = n->rendezvous.keys;
+    size_t bytes = (size_t)n->rendezvous.own.size * sizeof *given->of;
+
+    if (!given)
+        return FLEET_OK;
+    FL_TRY(FL_NEW(&n->keys.of, bytes));
+    memcpy(n->keys.secret, given->secret, sizeof n->keys.secret);
+    memcpy(n->keys.of, given->of, bytes);
+    n->rendezvous.keys = &n->keys;
+    return FLEET_OK;
+}
+
 static fleet_status make_comm(fl_nccl *n, const fl_comm_options *o)
 {
     int size = n->rendezvous.own.size, rank = n->rendezvous.own.rank;
@@ -484,6 +501,7 @@ static fleet_status make_comm(fl_nccl *n, const fl_comm_options *o)
 
     FL_TRY(fl_comm_base_init(&n->base, &transport, "nccl", o, rank, size));
     n->base.class.after = after;
+    FL_TRY(copy_keys(n));
     FL_TRY(FL_NEW(&n->message, (size_t)size * sizeof *n->message));
     FL_TRY(FL_NEW(&n->all, all + FL_RENDEZVOUS_TEXT));
     FL_TRY(fl_nccl_lib_open(&n->lib));

@@ -43,6 +43,7 @@ typedef struct fl_nccl {
     fl_comm_base base;
     fl_rendezvous_options rendezvous; /* address and listener apart, its
                                          children's, too */
+    fl_rank_keys keys; /* a copy, if rendezvous.keys is not NULL */
     fl_rendezvous_client *client;
     const fl_nccl_lib *lib;
     fl_nccl_comm *comm;

@@ -43,6 +43,7 @@ fleet_status fl_nccl_open(const fl_comm_options *o, fl_comm **comm)
                                .connect_ms = o->connect_ms ? o->connect_ms
                                                            : o->deadline_ms,
                                .deadline_ms = o->deadline_ms,
+                               .keys = o->keys,
                                .log = o->log};
     int result;
 

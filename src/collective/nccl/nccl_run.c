@@ -333,27 +333,41 @@ static bool is_before(split_entry a, int rank_a, split_entry b, int rank_b)
     return a.key < b.key || (a.key == b.key && rank_a < rank_b);
 }
 
-/* This rank's number in its child; the entry of the child's rank 0. */
-static void number_child(const fl_nccl *n, fl_rendezvous_handshake *h,
-                         split_entry *first)
+/* A rank's number in its child. */
+static int number_in_child(const fl_nccl *n, int rank)
 {
-    int me = n->base.comm.rank, first_rank = me;
-    split_entry own = entry_of(n, me);
+    split_entry own = entry_of(n, rank);
+    int number = 0;
 
-    *first = own;
-    h->size = h->rank = 0;
     for (int r = 0; r < ranks_of(n); r++) {
         split_entry s = entry_of(n, r);
+
+        number += s.color == own.color && is_before(s, r, own, rank);
+    }
+    return number;
+}
+
+/* This rank's number in its child; the entry of the child's rank 0; the keys of
+ * the child's ranks, if there are any. */
+static void number_child(const fl_nccl *n, fl_rendezvous_handshake *h,
+                         split_entry *first, fl_rank_keys *keys)
+{
+    split_entry own = entry_of(n, n->base.comm.rank);
+
+    h->rank = number_in_child(n, n->base.comm.rank);
+    h->size = 0;
+    for (int r = 0; r < ranks_of(n); r++) {
+        split_entry s = entry_of(n, r);
+        int number;
 
         if (s.color != own.color)
             continue;
         h->size++;
-        if (is_before(s, r, own, me))
-            h->rank++;
-        if (is_before(s, r, *first, first_rank)) {
+        number = number_in_child(n, r);
+        if (number == 0)
             *first = s;
-            first_rank = r;
-        }
+        if (keys->of)
+            memcpy(keys->of[number], n->keys.of[r], sizeof *keys->of);
     }
 }
 
@@ -361,17 +375,30 @@ static fleet_status open_child(fl_nccl *n, int fd, fl_comm **child)
 {
     fl_comm_options o = fl_comm_base_options(&n->base);
     fl_rendezvous_options r = n->rendezvous;
-    split_entry first;
+    fl_rank_keys keys = n->keys;
+    split_entry first = {0};
+    fleet_status status;
 
     o.device = n->device;
-    number_child(n, &r.own, &first);
+    if (r.keys) {
+        status = FL_NEW(&keys.of, (size_t)ranks_of(n) * sizeof *keys.of);
+        if (status != FLEET_OK) {
+            close(fd);
+            return status;
+        }
+        r.keys = &keys;
+    }
+    number_child(n, &r.own, &first, &keys);
     snprintf(r.own.job, sizeof r.own.job, "%.90s/%d.%d", n->rendezvous.own.job,
              n->n_split, first.color);
     r.address = first.address;
     r.listener = r.own.rank == 0 ? fd : 0;
     if (r.own.rank != 0)
         close(fd);
-    return fl_nccl_join(&r, &o, child);
+    status = fl_nccl_join(&r, &o, child);
+    explicit_bzero(keys.secret, sizeof keys.secret);
+    fl_free(keys.of);
+    return status;
 }
 
 static fleet_status nccl_split(fl_nccl *n, const fl_work *w)

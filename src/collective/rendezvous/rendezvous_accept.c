@@ -16,25 +16,44 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-enum { HEAD = offsetof(fl_rendezvous_handshake, rank) };
+enum {
+    HEAD = offsetof(fl_rendezvous_handshake, rank),
+    MOST_LINES = 100 /* of the log, about refused connections */
+};
 
-fl_connection *fl_rendezvous_server_add(fl_rendezvous_server *s, int fd)
+/* If all are taken, that of the peer that has been without a handshake for
+ * longest: silent peers keep no rank out. */
+static fl_connection *find_place(fl_rendezvous_server *s)
 {
+    fl_connection *oldest = NULL;
+
     for (int i = 0; i < s->n_connection; i++) {
         fl_connection *c = &s->connection[i];
 
-        if (c->fd >= 0)
-            continue;
-        c->fd = fd;
-        c->rank = -1;
-        c->has_left = false;
-        c->accepted_ms = fl_rendezvous_server_now(s);
-        c->in.n = 0;
-        c->called_ms = 0;
-        fl_rendezvous_name(fd, true, c->name);
-        return c;
+        if (c->fd < 0)
+            return c;
+        if (c->rank < 0 && (!oldest || c->accepted_ms < oldest->accepted_ms))
+            oldest = c;
     }
-    return NULL;
+    if (oldest)
+        fl_rendezvous_server_drop(s, oldest);
+    return oldest;
+}
+
+fl_connection *fl_rendezvous_server_add(fl_rendezvous_server *s, int fd)
+{
+    fl_connection *c = find_place(s);
+
+    if (!c)
+        return NULL;
+    c->fd = fd;
+    c->rank = -1;
+    c->has_left = false;
+    c->accepted_ms = fl_rendezvous_server_now(s);
+    fl_inbox_reset(&c->in);
+    c->called_ms = 0;
+    fl_rendezvous_name(fd, true, c->name);
+    return c;
 }
 
 void fl_rendezvous_server_accept(fl_rendezvous_server *s)
@@ -51,21 +70,86 @@ void fl_rendezvous_server_accept(fl_rendezvous_server *s)
 
 /* --- handshakes ---------------------------------------------------------- */
 
-/* For the reason that is this thread's failure. */
-static void refuse_connection(fl_rendezvous_server *s, fl_connection *c)
+/* For the reason that is this thread's failure; `says`: the peer hears it. */
+static void refuse_connection(fl_rendezvous_server *s, fl_connection *c,
+                              bool says)
 {
     fl_error e;
 
     fl_error_take(&e, FLEET_EINVAL);
     snprintf(s->refused, sizeof s->refused, "; refused: %.500s", e.text);
-    FL_WARN(s->options.log, "rank 0 at %s: refused: %s", s->address, e.text);
-    fl_rendezvous_send_failure(c->fd, &e);
+    if (++s->n_refused <= MOST_LINES)
+        FL_WARN(s->options.log, "rank 0 at %s: refused: %s%s", s->address,
+                e.text,
+                s->n_refused < MOST_LINES ? "" : "; further ones are counted");
+    if (says)
+        fl_rendezvous_send_failure(c->fd, c->in.seal, &e);
     fl_rendezvous_server_drop(s, c);
 }
+
+/* --- keys ----------------------------------------------------------------- */
+
+static void refuse_keyless(fl_rendezvous_server *s, fl_connection *c, bool says)
+{
+    s->n_keyless++;
+    refuse_connection(s, c, says);
+}
+
+/* What a rank without keys says first is known, and answered. */
+static bool refuse_plain(fl_rendezvous_server *s, fl_connection *c)
+{
+    uint64_t magic;
+
+    memcpy(&magic, c->in.data, sizeof magic);
+    if (magic == FL_SEAL_MAGIC)
+        return false;
+    if (magic == FL_RENDEZVOUS_MAGIC)
+        fl_fail(FLEET_EINVAL,
+                "%s has no keys, and rank 0 has: FLEET_KEYS names their folder",
+                c->name);
+    else
+        fl_fail(FLEET_EINVAL, "%s is no rank of libfleet with keys", c->name);
+    refuse_keyless(s, c, magic == FL_RENDEZVOUS_MAGIC);
+    return true;
+}
+
+/* From its answer on the server believes sealed bytes alone. */
+static void answer_request(fl_rendezvous_server *s, fl_connection *c)
+{
+    fl_seal_request request;
+    fl_seal_answer answer;
+
+    if (c->in.n < sizeof request.magic || refuse_plain(s, c) ||
+        c->in.n < sizeof request)
+        return;
+    memcpy(&request, c->in.data, sizeof request);
+    if (c->in.n > sizeof request ||
+        !fl_seal_accept(c->seal, &request, &answer)) {
+        fl_fail(FLEET_EINVAL, "%s does not begin as a rank of this job",
+                c->name);
+        refuse_keyless(s, c, false);
+        return;
+    }
+    fl_inbox_reset(&c->in);
+    c->in.seal = c->seal;
+    fl_rendezvous_write(c->fd, NULL, &answer, sizeof answer);
+}
+
+static void refuse_forged(fl_rendezvous_server *s, fl_connection *c)
+{
+    fl_fail(FLEET_EINVAL, "%s comes as rank %d and does not have its key",
+            c->name, fl_seal_rank(c->seal));
+    refuse_keyless(s, c, false);
+}
+
+/* --- what a rank says of itself ------------------------------------------- */
 
 static fleet_status check_head(const fl_connection *c,
                                const fl_rendezvous_handshake *h)
 {
+    if (h->magic == FL_SEAL_MAGIC)
+        return fl_fail(FLEET_EINVAL, "%s has keys, and rank 0 has none",
+                       c->name);
     if (h->magic != FL_RENDEZVOUS_MAGIC)
         return fl_fail(FLEET_EINVAL, "%s is no rank of libfleet", c->name);
     if (h->version != FL_RENDEZVOUS_VERSION)
@@ -89,6 +173,10 @@ static fleet_status check_handshake(const fl_rendezvous_server *s,
         return fl_fail(FLEET_EINVAL,
                        "%s comes as rank %d of %d, but rank 0 expects %d ranks",
                        c->name, h->rank, h->size, s->size);
+    if (c->in.seal && h->rank != fl_seal_rank(c->seal))
+        return fl_fail(FLEET_EINVAL,
+                       "%s comes as rank %d with the key of rank %d", c->name,
+                       h->rank, fl_seal_rank(c->seal));
     if (s->rank[h->rank])
         return fl_fail(FLEET_EINVAL,
                        "%s comes as rank %d, which %s is already: two ranks "
@@ -138,8 +226,8 @@ void fl_rendezvous_server_open_if_complete(fl_rendezvous_server *s)
         return;
     }
     for (int r = 0; r < s->size; r++)
-        fl_rendezvous_send(s->rank[r]->fd, FL_RENDEZVOUS_READY, &magic,
-                           sizeof magic, NULL, 0);
+        fl_rendezvous_server_send(s->rank[r], FL_RENDEZVOUS_READY, &magic,
+                                  sizeof magic);
 }
 
 void fl_rendezvous_server_admit(fl_rendezvous_server *s, fl_connection *c)
@@ -147,6 +235,14 @@ void fl_rendezvous_server_admit(fl_rendezvous_server *s, fl_connection *c)
     fl_rendezvous_handshake *h = &c->handshake;
     fleet_status status;
 
+    if (s->options.keys && !c->in.seal) {
+        answer_request(s, c);
+        return;
+    }
+    if (c->in.is_forged) {
+        refuse_forged(s, c);
+        return;
+    }
     if (c->in.n < HEAD)
         return;
     memcpy(h, c->in.data, HEAD);
@@ -158,14 +254,15 @@ void fl_rendezvous_server_admit(fl_rendezvous_server *s, fl_connection *c)
         status = check_handshake(s, c, h);
     }
     if (status != FLEET_OK) {
-        refuse_connection(s, c);
+        s->n_keyless += c->in.seal && h->rank != fl_seal_rank(c->seal);
+        refuse_connection(s, c, true);
         return;
     }
     fl_inbox_drop(&c->in, sizeof *h);
     c->rank = h->rank;
     s->rank[c->rank] = c;
     if (s->failed)
-        fl_rendezvous_send_failure(c->fd, &s->error);
+        fl_rendezvous_send_failure(c->fd, c->in.seal, &s->error);
     else
         fl_rendezvous_server_open_if_complete(s);
 }

@@ -14,14 +14,22 @@
 #include "collective/rendezvous/rendezvous_server.h"
 #include "net/wakeup.h"
 
-enum { TRY_MS = 1000, PAUSE_MS = 30, LOOK_MS = 50, SLACK_MS = 2000 };
+enum {
+    TRY_MS = 1000,
+    PAUSE_MS = 30,
+    REFUSED_MS = 1000, /* until a rank whose key was refused tries again */
+    LOOK_MS = 50,
+    SLACK_MS = 2000
+};
 
 struct fl_rendezvous_client {
     int fd;
     fl_wakeup wakeup;
     pthread_mutex_t sending;
     fl_inbox in;
-    bool has_left;                /* rank 0 has sent LEAVE */
+    fl_seal *seal; /* in.seal once it is agreed on; NULL: there are no keys, or
+                      this is rank 0 */
+    bool has_left; /* rank 0 has sent LEAVE */
     fl_rendezvous_server *server; /* rank 0's */
 };
 
@@ -31,6 +39,7 @@ typedef struct attempt {
     const fl_rendezvous_options *options;
     fl_wait wait;
     char why[200]; /* the last try failed */
+    int pause_ms;  /* until the next one */
 } attempt;
 
 static int64_t ms_left(attempt *s)
@@ -54,23 +63,55 @@ static fleet_status fail_not_libfleet(const attempt *s)
                    s->options->address);
 }
 
+static fleet_status fail_keyless(const attempt *s)
+{
+    return fl_fail(FLEET_EPEER,
+                   "what listens at %s, where rank 0 should, does not have the "
+                   "key of rank 0",
+                   s->options->address);
+}
+
+/* Wait for more. False: the connection has ended, or time is over. */
+static bool receive_more(attempt *s, fl_rendezvous_client *c)
+{
+    struct pollfd one = {.fd = c->fd, .events = POLLIN};
+
+    if (ms_left(s) == 0)
+        return false;
+    poll(&one, 1, LOOK_MS);
+    return fl_inbox_read(&c->in, c->fd);
+}
+
 /* The first frame on this connection; none: it has ended, or time is over. */
 static fleet_status receive_first(attempt *s, fl_rendezvous_client *c,
                                   fl_rendezvous_frame *f, const char **bytes)
 {
-    struct pollfd one = {.fd = c->fd, .events = POLLIN};
+    bool is_up = true;
 
     for (;;) {
         if (!fl_inbox_frame(&c->in, f, bytes))
             return fail_not_libfleet(s);
-        if (f->kind != FL_RENDEZVOUS_NONE)
+        if (f->kind != FL_RENDEZVOUS_NONE || !is_up)
             return FLEET_OK;
-        if (ms_left(s) == 0)
-            return FLEET_OK;
-        poll(&one, 1, LOOK_MS);
-        if (!fl_inbox_read(&c->in, c->fd))
-            return FLEET_OK;
+        is_up = receive_more(s, c);
     }
+}
+
+static void note_end(attempt *s)
+{
+    snprintf(s->why, sizeof s->why,
+             ms_left(s) ? "it ended the connection" : "it does not answer");
+}
+
+/* Whose key it is that does not fit is not known. */
+static void note_refusal(attempt *s, const fl_rendezvous_client *c)
+{
+    note_end(s);
+    if (!c->in.seal)
+        return;
+    snprintf(s->why, sizeof s->why,
+             "it ended the connection. Has it keys of the same folder?");
+    s->pause_ms = REFUSED_MS;
 }
 
 static fleet_status await_ready(attempt *s, fl_rendezvous_client *c, bool *done)
@@ -80,9 +121,10 @@ static fleet_status await_ready(attempt *s, fl_rendezvous_client *c, bool *done)
     fl_rendezvous_frame f;
 
     FL_TRY(receive_first(s, c, &f, &bytes));
+    if (f.kind == FL_RENDEZVOUS_NONE && c->in.is_forged)
+        return fail_keyless(s);
     if (f.kind == FL_RENDEZVOUS_NONE) {
-        snprintf(s->why, sizeof s->why,
-                 ms_left(s) ? "it ended the connection" : "it does not answer");
+        note_refusal(s, c);
         return FLEET_OK;
     }
     if (f.kind == FL_RENDEZVOUS_LEAVE)
@@ -100,23 +142,61 @@ static fleet_status await_ready(attempt *s, fl_rendezvous_client *c, bool *done)
     return FLEET_OK;
 }
 
+/* What comes before the first frame, if there are keys. *agreed stays false if
+ * the connection ends. */
+static fleet_status agree_on_keys(attempt *s, fl_rendezvous_client *c,
+                                  bool *agreed)
+{
+    fl_seal_request request;
+    fl_seal_answer answer;
+    uint8_t head[FL_SEAL_HEAD];
+
+    if (!fl_seal_begin(c->seal, s->options->own.rank, &request))
+        return fl_fail(FLEET_EINVAL, "there is no key of rank %d",
+                       s->options->own.rank);
+    fl_rendezvous_write(c->fd, NULL, &request, sizeof request);
+    while (c->in.n < sizeof answer)
+        if (!receive_more(s, c)) {
+            note_end(s);
+            return c->in.n > 0 ? fail_keyless(s) : FLEET_OK;
+        }
+    memcpy(&answer, c->in.data, sizeof answer);
+    if (c->in.n > sizeof answer || !fl_seal_finish(c->seal, &answer, head))
+        return fail_keyless(s);
+    fl_inbox_reset(&c->in);
+    c->in.seal = c->seal;
+    *agreed = fl_rendezvous_write(c->fd, NULL, head, sizeof head);
+    return FLEET_OK;
+}
+
+static fleet_status join_at(attempt *s, fl_rendezvous_client *c, bool *done)
+{
+    const fl_rendezvous_handshake *own = &s->options->own;
+    bool agreed = !c->seal;
+
+    if (c->seal)
+        FL_TRY(agree_on_keys(s, c, &agreed));
+    if (agreed && fl_rendezvous_write(c->fd, c->in.seal, own, sizeof *own))
+        return await_ready(s, c, done);
+    return FLEET_OK;
+}
+
 static fleet_status try_once(attempt *s, fl_rendezvous_client *c, bool *done)
 {
     int64_t ms = ms_left(s) < TRY_MS ? ms_left(s) : TRY_MS;
-    fleet_status status = FLEET_OK;
+    fleet_status status;
 
+    s->pause_ms = PAUSE_MS;
     FL_TRY(fl_rendezvous_connect(s->options->address, ms, &c->fd));
     if (c->fd < 0) {
         snprintf(s->why, sizeof s->why, "%s", strerror(errno));
         return FLEET_OK;
     }
-    if (send(c->fd, &s->options->own, sizeof s->options->own, MSG_NOSIGNAL) ==
-        sizeof s->options->own)
-        status = await_ready(s, c, done);
+    status = join_at(s, c, done);
     if (!*done) {
         close(c->fd);
         c->fd = -1;
-        c->in.n = 0;
+        fl_inbox_reset(&c->in);
     }
     return status;
 }
@@ -126,7 +206,7 @@ static fleet_status try_once(attempt *s, fl_rendezvous_client *c, bool *done)
 static fleet_status connect_and_wait(const fl_rendezvous_options *o,
                                      fl_rendezvous_client *c)
 {
-    attempt s = {o, fl_wait_for(o->connect_ms + SLACK_MS), "no answer"};
+    attempt s = {o, fl_wait_for(o->connect_ms + SLACK_MS), "no answer", 0};
     bool done = false;
 
     if (o->own.rank == 0) {
@@ -140,7 +220,7 @@ static fleet_status connect_and_wait(const fl_rendezvous_options *o,
             return FLEET_OK;
         if (ms_left(&s) <= SLACK_MS)
             return fail_unreached(&s);
-        poll(NULL, 0, PAUSE_MS);
+        poll(NULL, 0, s.pause_ms);
     }
 }
 
@@ -149,9 +229,11 @@ static fleet_status make_client(fl_rendezvous_client *c,
 {
     size_t call = sizeof(uint32_t) + fl_rendezvous_most_call(o->own.size);
 
-    c->in.room = sizeof(fl_rendezvous_frame) + (size_t)o->own.size * call +
-                 FL_RENDEZVOUS_TEXT;
-    FL_TRY(FL_NEW(&c->in.data, c->in.room));
+    FL_TRY(fl_inbox_make(&c->in, sizeof(fl_rendezvous_frame) +
+                                     (size_t)o->own.size * call +
+                                     FL_RENDEZVOUS_TEXT));
+    if (o->keys && o->own.rank != 0)
+        FL_TRY(fl_seal_create(&c->seal, o->keys, o->own.size));
     if (fl_wakeup_create(&c->wakeup) != FLEET_OK)
         return fl_fail(FLEET_EIO, "ranks meet: no eventfd: %s",
                        strerror(errno));
@@ -188,7 +270,7 @@ bool fl_rendezvous_client_send(fl_rendezvous_client *c, fl_rendezvous_kind kind,
     bool ok;
 
     pthread_mutex_lock(&c->sending);
-    ok = fl_rendezvous_send(c->fd, kind, a, n_a, b, n_b);
+    ok = fl_rendezvous_send(c->fd, c->in.seal, kind, a, n_a, b, n_b);
     pthread_mutex_unlock(&c->sending);
     return ok;
 }
@@ -199,8 +281,12 @@ fleet_status fl_rendezvous_client_check(const fl_rendezvous_client *c)
                        : FLEET_OK;
 }
 
-static fleet_status fail_dead(void)
+static fleet_status fail_dead(const fl_rendezvous_client *c)
 {
+    if (c->in.is_forged)
+        return fl_fail(FLEET_EPEER,
+                       "what came from rank 0 is not as rank 0 has sealed it: "
+                       "changed, repeated or cut on the way");
     return fl_fail(FLEET_EPEER, "rank 0 is dead or cut off: its connection has "
                                 "ended");
 }
@@ -214,7 +300,7 @@ fleet_status fl_rendezvous_client_failure(fl_rendezvous_client *c)
     if (fl_inbox_find(&c->in, FL_RENDEZVOUS_FAILURE, &f, &bytes))
         return fl_rendezvous_failure(bytes, f.bytes);
     if (!is_up && !fl_inbox_find(&c->in, FL_RENDEZVOUS_LEAVE, &f, &bytes))
-        return fail_dead();
+        return fail_dead(c);
     return FLEET_OK;
 }
 
@@ -231,7 +317,7 @@ fleet_status fl_rendezvous_client_next(fl_rendezvous_client *c,
         f->kind = FL_RENDEZVOUS_NONE;
     }
     if (f->kind == FL_RENDEZVOUS_NONE && !is_up && !c->has_left)
-        return fail_dead();
+        return fail_dead(c);
     return FLEET_OK;
 }
 
@@ -277,5 +363,6 @@ void fl_rendezvous_client_close(fl_rendezvous_client *c)
     fl_wakeup_destroy(&c->wakeup);
     pthread_mutex_destroy(&c->sending);
     fl_free(c->in.data);
+    fl_seal_destroy(c->seal);
     fl_free(c);
 }

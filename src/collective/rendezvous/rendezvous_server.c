@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
 #include "collective/rendezvous/rendezvous_accept.h"
@@ -26,7 +27,14 @@ void fl_rendezvous_server_fail(fl_rendezvous_server *s, fleet_status code,
     s->failed = true;
     for (int r = 0; r < s->size; r++)
         if (s->rank[r] && s->rank[r] != from)
-            fl_rendezvous_send_failure(s->rank[r]->fd, &s->error);
+            fl_rendezvous_send_failure(s->rank[r]->fd, s->rank[r]->in.seal,
+                                       &s->error);
+}
+
+void fl_rendezvous_server_send(const fl_connection *c, fl_rendezvous_kind kind,
+                               const void *bytes, size_t n)
+{
+    fl_rendezvous_send(c->fd, c->in.seal, kind, bytes, n, NULL, 0);
 }
 
 void fl_rendezvous_server_drop(fl_rendezvous_server *s, fl_connection *c)
@@ -79,8 +87,7 @@ static void send_calls(fl_rendezvous_server *s)
         c->called_ms = 0;
     }
     for (int r = 0; r < s->size; r++)
-        fl_rendezvous_send(s->rank[r]->fd, FL_RENDEZVOUS_CALLS, all, n, NULL,
-                           0);
+        fl_rendezvous_server_send(s->rank[r], FL_RENDEZVOUS_CALLS, all, n);
     fl_free(all);
 }
 
@@ -149,10 +156,10 @@ static void match_posts(fl_rendezvous_server *s, int from, int to,
         return;
     }
     post[FL_OUT] = post[FL_IN] = -1;
-    fl_rendezvous_send(s->rank[from]->fd, FL_RENDEZVOUS_MATCHED, &out,
-                       sizeof out, NULL, 0);
-    fl_rendezvous_send(s->rank[to]->fd, FL_RENDEZVOUS_MATCHED, &in, sizeof in,
-                       NULL, 0);
+    fl_rendezvous_server_send(s->rank[from], FL_RENDEZVOUS_MATCHED, &out,
+                              sizeof out);
+    fl_rendezvous_server_send(s->rank[to], FL_RENDEZVOUS_MATCHED, &in,
+                              sizeof in);
 }
 
 static void fail_has_left(fl_rendezvous_server *s, int rank)
@@ -232,9 +239,16 @@ static void connection_ended(fl_rendezvous_server *s, fl_connection *c)
     bool is_rank = c->rank >= 0 && !c->has_left;
 
     if (is_rank && s->is_open) {
-        fl_fail(FLEET_EPEER,
-                "rank %d is dead or cut off: its connection from %s has ended",
-                c->rank, c->name);
+        if (c->in.is_forged)
+            fl_fail(FLEET_EPEER,
+                    "what came from rank %d at %s is not as the rank has "
+                    "sealed it: changed, repeated or cut on the way",
+                    c->rank, c->name);
+        else
+            fl_fail(FLEET_EPEER,
+                    "rank %d is dead or cut off: its connection from %s has "
+                    "ended",
+                    c->rank, c->name);
         fl_rendezvous_server_fail(s, FLEET_EPEER, NULL);
     }
     if (is_rank && !s->is_open)
@@ -351,8 +365,11 @@ static void *serve_ranks(void *arg)
     while (serves_on(s));
     for (int r = 1; r < s->size; r++)
         if (s->rank[r])
-            fl_rendezvous_send(s->rank[r]->fd, FL_RENDEZVOUS_LEAVE, NULL, 0,
-                               NULL, 0);
+            fl_rendezvous_server_send(s->rank[r], FL_RENDEZVOUS_LEAVE, NULL, 0);
+    if (s->n_keyless > 0)
+        FL_WARN(s->options.log,
+                "rank 0 at %s: %d connections had no key of this job",
+                s->address, s->n_keyless);
     for (int i = 0; i < s->n_connection; i++)
         if (s->connection[i].fd >= 0)
             fl_rendezvous_server_drop(s, &s->connection[i]);
@@ -375,6 +392,7 @@ static void free_server(fl_rendezvous_server *s)
             close(s->connection[i].fd);
         fl_free(s->connection[i].in.data);
         fl_free(s->connection[i].call);
+        fl_seal_destroy(s->connection[i].seal);
     }
     if (s->listener > 0)
         close(s->listener);
@@ -399,10 +417,11 @@ static fleet_status make_arrays(fl_rendezvous_server *s)
         fl_connection *c = &s->connection[i];
 
         c->fd = -1;
-        c->in.room =
-            sizeof(fl_rendezvous_handshake) + s->most_call + FL_RENDEZVOUS_TEXT;
-        FL_TRY(FL_NEW(&c->in.data, c->in.room));
+        FL_TRY(fl_inbox_make(&c->in, sizeof(fl_rendezvous_handshake) +
+                                         s->most_call + FL_RENDEZVOUS_TEXT));
         FL_TRY(FL_NEW(&c->call, s->most_call));
+        if (s->options.keys)
+            FL_TRY(fl_seal_create(&c->seal, s->options.keys, s->size));
     }
     return FLEET_OK;
 }

@@ -24,6 +24,8 @@ typedef struct fl_connection {
     char name[FL_RENDEZVOUS_NAME];
     fl_rendezvous_handshake handshake;
     fl_inbox in;
+    fl_seal *seal; /* of this place; in.seal from when it is agreed on. NULL:
+                      there are no keys */
 
     int64_t called_ms; /* 0: it makes no call */
     uint32_t bytes;
@@ -47,6 +49,7 @@ typedef struct fl_rendezvous_server {
     bool failed;
     fl_error error;                   /* once failed */
     char refused[FL_RENDEZVOUS_TEXT]; /* the last refusal */
+    int n_refused, n_keyless;         /* keyless: without a key of the job */
     pthread_t thread;
 } fl_rendezvous_server;
 
@@ -64,6 +67,10 @@ void fl_rendezvous_server_fail(fl_rendezvous_server *s, fleet_status code,
                                const fl_connection *from);
 
 int64_t fl_rendezvous_server_now(fl_rendezvous_server *s);
+
+/* A frame for the peer of this connection. */
+void fl_rendezvous_server_send(const fl_connection *c, fl_rendezvous_kind kind,
+                               const void *bytes, size_t n);
 
 /* End a connection. */
 void fl_rendezvous_server_drop(fl_rendezvous_server *s, fl_connection *c);

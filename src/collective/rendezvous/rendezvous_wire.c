@@ -11,6 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/memory.h"
+
 enum { SEND_MS = 2000, BACKLOG = 128 };
 
 size_t fl_rendezvous_most_call(int size)
@@ -129,8 +131,6 @@ fleet_status fl_rendezvous_connect(const char *address, int64_t ms, int *fd)
 
 /* --- frames -------------------------------------------------------------- */
 
-/* Both sides read all the time: a connection that takes nothing for SEND_MS has
- * ended. */
 static bool send_bytes(int fd, const void *p, size_t n)
 {
     const char *at = p;
@@ -150,8 +150,24 @@ static bool send_bytes(int fd, const void *p, size_t n)
     return true;
 }
 
-bool fl_rendezvous_send(int fd, fl_rendezvous_kind kind, const void *a,
-                        size_t n_a, const void *b, size_t n_b)
+bool fl_rendezvous_write(int fd, fl_seal *seal, const void *p, size_t n)
+{
+    uint8_t record[FL_SEAL_RECORD];
+    const char *at = p;
+
+    if (!seal)
+        return send_bytes(fd, p, n);
+    for (size_t i = 0; i < n; i += FL_SEAL_MOST) {
+        size_t part = n - i < FL_SEAL_MOST ? n - i : FL_SEAL_MOST;
+
+        if (!send_bytes(fd, record, fl_seal_wrap(seal, at + i, part, record)))
+            return false;
+    }
+    return true;
+}
+
+bool fl_rendezvous_send(int fd, fl_seal *seal, fl_rendezvous_kind kind,
+                        const void *a, size_t n_a, const void *b, size_t n_b)
 {
     char small[512];
     fl_rendezvous_frame f = {(uint32_t)kind, (uint32_t)(n_a + n_b)};
@@ -159,22 +175,23 @@ bool fl_rendezvous_send(int fd, fl_rendezvous_kind kind, const void *a,
 
     memcpy(small, &f, sizeof f);
     if (n > sizeof small)
-        return send_bytes(fd, &f, sizeof f) && send_bytes(fd, a, n_a) &&
-               send_bytes(fd, b, n_b);
+        return fl_rendezvous_write(fd, seal, &f, sizeof f) &&
+               fl_rendezvous_write(fd, seal, a, n_a) &&
+               fl_rendezvous_write(fd, seal, b, n_b);
     if (n_a > 0)
         memcpy(small + sizeof f, a, n_a);
     if (n_b > 0)
         memcpy(small + sizeof f + n_a, b, n_b);
-    return send_bytes(fd, small, n);
+    return fl_rendezvous_write(fd, seal, small, n);
 }
 
-bool fl_rendezvous_send_failure(int fd, const fl_error *e)
+bool fl_rendezvous_send_failure(int fd, fl_seal *seal, const fl_error *e)
 {
     int32_t code = (int32_t)e->code;
     size_t n = strnlen(e->text, FL_RENDEZVOUS_TEXT - 1);
 
-    return fl_rendezvous_send(fd, FL_RENDEZVOUS_FAILURE, &code, sizeof code,
-                              e->text, n);
+    return fl_rendezvous_send(fd, seal, FL_RENDEZVOUS_FAILURE, &code,
+                              sizeof code, e->text, n);
 }
 
 fleet_status fl_rendezvous_failure(const char *bytes, size_t n)
@@ -189,17 +206,56 @@ fleet_status fl_rendezvous_failure(const char *bytes, size_t n)
                    bytes + sizeof code);
 }
 
+/* --- what comes ----------------------------------------------------------- */
+
+/* A record that begins within the room opens as a whole. */
+fleet_status fl_inbox_make(fl_inbox *in, size_t room)
+{
+    *in = (fl_inbox){.room = room};
+    return FL_NEW(&in->data, room + FL_SEAL_MOST);
+}
+
+void fl_inbox_reset(fl_inbox *in)
+{
+    in->n = 0;
+    in->seal = NULL;
+    in->is_forged = false;
+}
+
+/* Whether a connection goes on of which recv() has given n. */
+static bool goes_on(ssize_t n)
+{
+    return n > 0 || (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK ||
+                               errno == EINTR));
+}
+
+static bool read_sealed(fl_inbox *in, int fd)
+{
+    while (in->n < in->room && !in->is_forged) {
+        size_t missing;
+        uint8_t *at = fl_seal_room(in->seal, &missing);
+        ssize_t n = recv(fd, at, missing, MSG_DONTWAIT);
+
+        if (n <= 0)
+            return goes_on(n);
+        in->is_forged =
+            !fl_seal_open(in->seal, (size_t)n, in->data + in->n, &in->n);
+    }
+    return !in->is_forged;
+}
+
 bool fl_inbox_read(fl_inbox *in, int fd)
 {
     ssize_t n;
 
+    if (in->seal)
+        return read_sealed(in, fd);
     if (in->n == in->room)
         return true;
     n = recv(fd, in->data + in->n, in->room - in->n, MSG_DONTWAIT);
     if (n > 0)
         in->n += (size_t)n;
-    return n > 0 || (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK ||
-                               errno == EINTR));
+    return goes_on(n);
 }
 
 bool fl_inbox_frame(const fl_inbox *in, fl_rendezvous_frame *f,

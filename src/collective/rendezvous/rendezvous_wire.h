@@ -4,9 +4,11 @@
  * sockets, frames; the server is in rendezvous_server.h, a rank's side in
  * rendezvous_client.h.
  *
- * Each rank, rank 0 too, has one connection to the server, and begins with its
- * handshake: a rank of another job or version, or with a number that another
- * rank has, is refused, and both sides report it. Then frames:
+ * Each rank, rank 0 too, has one connection to the server. With keys both sides
+ * first agree on how to seal it (rendezvous_seal.h), and all that follows is
+ * sealed; rank 0's own connection stays within its process, in clear. A rank
+ * begins with its handshake: a rank of another job or version, or with a number
+ * that another rank has, is refused, and both sides report it. Then frames:
  *
  *   CALL      what a rank is about to do; once the server has all ranks' calls
  *             it compares them and sends CALLS to all ranks
@@ -29,6 +31,7 @@
 #include <stddef.h>
 
 #include "collective/comm_call.h"
+#include "collective/rendezvous/rendezvous_seal.h"
 
 enum {
     FL_RENDEZVOUS_VERSION = 2,
@@ -75,6 +78,7 @@ typedef struct fl_rendezvous_options {
     int listener;        /* rank 0's, or 0 */
     int64_t connect_ms;  /* until all ranks have come */
     int64_t deadline_ms;
+    const fl_rank_keys *keys; /* of own.size ranks; NULL: any peer may come */
     struct fl_log *log;
 } fl_rendezvous_options;
 
@@ -95,11 +99,15 @@ fleet_status fl_rendezvous_connect(const char *address, int64_t ms, int *fd);
 /* "10.0.0.1:4711", of this end or the remote one. */
 void fl_rendezvous_name(int fd, bool remote, char name[FL_RENDEZVOUS_NAME]);
 
+/* Send n bytes, sealed unless seal is NULL. Both sides read all the time:
+ * false, the connection has ended, or takes nothing for 2 seconds. */
+bool fl_rendezvous_write(int fd, fl_seal *seal, const void *p, size_t n);
+
 /* --- frames --------------------------------------------------------------- */
 
-bool fl_rendezvous_send(int fd, fl_rendezvous_kind kind, const void *a,
-                        size_t n_a, const void *b, size_t n_b);
-bool fl_rendezvous_send_failure(int fd, const fl_error *e);
+bool fl_rendezvous_send(int fd, fl_seal *seal, fl_rendezvous_kind kind,
+                        const void *a, size_t n_a, const void *b, size_t n_b);
+bool fl_rendezvous_send_failure(int fd, fl_seal *seal, const fl_error *e);
 
 /* A failure as it was sent; of `bytes` that are long enough, or not. */
 fleet_status fl_rendezvous_failure(const char *bytes, size_t n);
@@ -108,9 +116,16 @@ fleet_status fl_rendezvous_failure(const char *bytes, size_t n);
 typedef struct fl_inbox {
     char *data;
     size_t n, room;
+    fl_seal *seal;  /* by which they come; NULL: in clear */
+    bool is_forged; /* what came was not sealed by the peer: no more is read */
 } fl_inbox;
 
-/* Read what has come: false when the connection has ended. */
+fleet_status fl_inbox_make(fl_inbox *in, size_t room);
+
+/* For another connection. */
+void fl_inbox_reset(fl_inbox *in);
+
+/* Read what has come: false when the connection has ended, or is forged. */
 bool fl_inbox_read(fl_inbox *in, int fd);
 
 /* The first frame, if it is whole, and where its bytes are; FL_RENDEZVOUS_NONE:

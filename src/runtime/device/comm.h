@@ -128,6 +128,14 @@ struct fl_comm {
     int64_t deadline_ms; /* of each wait for other ranks */
 };
 
+/* Keys of ranks that find each other by themselves (X25519): this rank's secret
+ * one, and the public ones of all ranks, by their numbers. */
+enum { FL_RANK_KEY = 32 };
+typedef struct fl_rank_keys {
+    uint8_t secret[FL_RANK_KEY];
+    uint8_t (*of)[FL_RANK_KEY];
+} fl_rank_keys;
+
 /* What a communicator is made with; zero is the default of each. */
 typedef struct fl_comm_options {
     bool ordered;
@@ -142,6 +150,8 @@ typedef struct fl_comm_options {
                           * and becomes the communicator's; 0: none */
     const char *job;     /* the same text for all ranks; NULL: "" */
     int device;          /* the GPU's number */
+    const fl_rank_keys *keys; /* `size` of them, which are copied; NULL: every
+                               * peer that knows the job's name may come */
 } fl_comm_options;
 
 enum { FL_COMM_DEADLINE_MS = 30000 };

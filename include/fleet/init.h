@@ -84,9 +84,10 @@ typedef struct fleet_options {
                                uses select() wants 1 */
 
     const char *keys; /* folder of keys (docs/security.md), of jobs with servers
-                         over tcp; NULL: FLEET_KEYS, else none, and then a
-                         server listens on loopback alone, unless FLEET_INSECURE
-                         is 1 */
+                         over tcp, and of ranks that know rank 0's address;
+                         NULL: FLEET_KEYS, else none, and then a server, and
+                         rank 0 for ranks on GPUs, listens on loopback alone,
+                         unless FLEET_INSECURE is 1 */
 } fleet_options;
 
 /* fleet_init - make a handle. options may be NULL; what they point to, but

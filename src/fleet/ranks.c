@@ -9,6 +9,7 @@
 #include "collective/open.h"
 #include "collective/sharded/sharded_table.h"
 #include "fleet/ranks_commands.h"
+#include "net/limits.h"
 #include "net/resolve.h"
 #include "ps/worker/worker_io.h"
 #include "runtime/exec/uneven_ranks.h"
@@ -305,12 +306,62 @@ static fleet_status start_together(fleet *f, const char *terms)
     return f->comm->methods->barrier(f->comm);
 }
 
+/* Without keys rank 0 is met from this machine alone, unless the user says
+ * otherwise. */
+static fleet_status check_reach(const fl_role *r)
+{
+    if (r->index > 0 || r->keys || r->insecure)
+        return FLEET_OK;
+    if (fl_address_is_local(r->first_rank) &&
+        (r->listen_fd < 0 || fl_descriptor_is_local(r->listen_fd)))
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "rank 0 would listen at %s, which other machines reach, "
+                   "without keys: FLEET_KEYS names a folder of keys, made by "
+                   "\"fleetrun keys FOLDER\"; FLEET_INSECURE=1 lets everybody "
+                   "in",
+                   r->first_rank);
+}
+
+/* The keys of the ranks, which are workers; `to` is for done_keys(). */
+static fleet_status read_rank_keys(const fl_role *r, fl_rank_keys *to)
+{
+    const fl_keys *k = r->keys;
+
+    FL_TRY(FL_NEW(&to->of, (size_t)r->worker_num * sizeof *to->of));
+    fl_keys_bytes(k->secret, to->secret);
+    for (int i = 0; i < r->worker_num; i++) {
+        if (i >= k->n_worker || !*k->worker[i])
+            return fl_fail(FLEET_ENOENT,
+                           "the folder of keys has none of worker %d, of %d", i,
+                           r->worker_num);
+        fl_keys_bytes(k->worker[i], to->of[i]);
+    }
+    return FLEET_OK;
+}
+
+static void done_keys(fl_rank_keys *k)
+{
+    explicit_bzero(k->secret, sizeof k->secret);
+    fl_free(k->of);
+}
+
+static void warn_insecure_ranks(fleet *f)
+{
+    if (f->role.insecure && f->role.server_num == 0)
+        FL_WARN(&f->context.log,
+                "keys are off (FLEET_INSECURE): whoever reaches rank 0's port "
+                "can take a rank's place, and end the job");
+}
+
 /* No launcher brings ranks on GPUs together: they have to know where rank 0 can
  * be met. */
 static fleet_status meet_on_gpus(fleet *f, const fl_gpu *gpu,
                                  fl_comm_options *o)
 {
     fl_role *r = &f->role;
+    fl_rank_keys keys = {.of = NULL};
+    fleet_status status = FLEET_OK;
     fl_address meet;
 
     if (!*r->first_rank)
@@ -322,17 +373,26 @@ static fleet_status meet_on_gpus(fleet *f, const fl_gpu *gpu,
                        r->index, r->worker_num);
     FL_TRY(fl_address_resolve(r->first_rank, meet));
     memcpy(r->first_rank, meet, sizeof meet); /* as long as the group lives */
+    FL_TRY(check_reach(r));
+    warn_insecure_ranks(f);
     o->rank = r->index;
     o->size = r->worker_num;
     o->address = r->first_rank;
     o->connect_ms = r->deadline_ms[FL_CONNECT_DEADLINE];
     o->job = r->job_id;
     o->device = gpu->d->ordinal;
-    if (r->index == 0 && r->listen_fd > 0) {
+    if (r->keys) {
+        status = read_rank_keys(r, &keys);
+        o->keys = &keys;
+    }
+    if (status == FLEET_OK && r->index == 0 && r->listen_fd > 0) {
         o->listener = r->listen_fd;
         r->listen_fd = -1; /* it is the group's from now on */
     }
-    return fl_comm_open("nccl", o, &f->comm);
+    if (status == FLEET_OK)
+        status = fl_comm_open("nccl", o, &f->comm);
+    done_keys(&keys);
+    return status;
 }
 
 static fleet_status check_mpi(const fleet *f)

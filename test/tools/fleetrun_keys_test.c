@@ -63,11 +63,76 @@ TEST(two_jobs_have_different_keys)
     CHECK(strcmp(first, launch_value("serverlog.0", "key")) != 0);
 }
 
-TEST(a_job_without_servers_has_no_keys)
+TEST(a_job_of_one_worker_has_no_keys)
 {
     CHECK_INT(launch_run("", "env"), 0);
     CHECK_TEXT(launch_value("workerlog.0", "FLEET_KEYS"), "(unset)");
     CHECK_TEXT(launch_value("workerlog.0", "FLEET_INSECURE"), "(unset)");
+    CHECK_INT(launch_run("--devices 0", "env"), 0);
+    CHECK_TEXT(launch_value("workerlog.0", "FLEET_KEYS"), "(unset)");
+}
+
+/* --- ranks ---------------------------------------------------------------- */
+
+static const char say_ranks_keys[] =
+    "echo FLEET_KEYS=$FLEET_KEYS; echo off=$FLEET_INSECURE;"
+    "echo file=$(stat -c %a $FLEET_KEYS/worker-1.secret);"
+    "echo lines=$(wc -l <$FLEET_KEYS/public)";
+
+static void check_ranks_have_keys(const char *flags)
+{
+    const char *folder;
+
+    CHECK_INT(launch_run(flags, say_ranks_keys), 0);
+    folder = launch_value("workerlog.0", "FLEET_KEYS");
+    CHECK_CONTAINS(folder, "/tmp/fleetrun-");
+    for (int i = 0; i < 2; i++) {
+        const char *log = i ? "workerlog.1" : "workerlog.0";
+
+        CHECK_TEXT(launch_value(log, "FLEET_KEYS"), folder);
+        CHECK_TEXT(launch_value(log, "off"), "");
+        CHECK_TEXT(launch_value(log, "file"), "600");
+        CHECK_TEXT(launch_value(log, "lines"), "3");
+    }
+    CHECK(!exists(folder));
+}
+
+TEST(ranks_on_gpus_have_keys)
+{
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    check_ranks_have_keys("--devices 0,1");
+}
+
+/* They may be on GPUs: fleetrun does not know. */
+TEST(ranks_of_mpirun_have_keys)
+{
+    launch_need_mpirun();
+    check_ranks_have_keys("--nproc_per_node 2");
+}
+
+TEST(insecure_ranks_have_no_keys)
+{
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    CHECK_INT(launch_run("--insecure --devices 0,1", "env"), 0);
+    CHECK_TEXT(launch_value("workerlog.1", "FLEET_KEYS"), "(unset)");
+    CHECK_TEXT(launch_value("workerlog.1", "FLEET_INSECURE"), "1");
+}
+
+TEST(ranks_on_gpus_of_several_nodes_need_a_folder_of_keys)
+{
+    static const char words[] = "ranks on GPUs of a job on several nodes need "
+                                "keys that all nodes have";
+    char flags[200], more[300];
+
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    snprintf(flags, sizeof flags,
+             "--devices 0,1 --nnodes 2 --node_rank 0 --master 127.0.0.1:%d",
+             launch_free_port("127.0.0.1"));
+    CHECK_INT(launch_run(flags, "true"), 2);
+    CHECK_CONTAINS(launch_err(), words);
+    snprintf(more, sizeof more, "--insecure %s", flags);
+    CHECK_INT(launch_run(more, "env"), 0);
+    CHECK_TEXT(launch_value("workerlog.0", "FLEET_INSECURE"), "1");
 }
 
 /* --- whatever way it ends ------------------------------------------------- */

@@ -305,14 +305,15 @@ TEST(counts_ranks_over_nodes)
              launch_free_port("127.0.0.1"));
     for (int node = 0; node < 2; node++) {
         snprintf(flags, sizeof flags,
-                 "--devices 0,1 --nnodes 2 --node_rank %d --master %s", node,
-                 master);
+                 "--keys k --devices 0,1 --nnodes 2 --node_rank %d --master %s",
+                 node, master);
         CHECK_INT(launch_run(flags, "env"), 0);
         for (int i = 0; i < 2; i++) {
             const char *log = log_of(2 * node + i);
 
             check_rank(2 * node + i, i, 4);
             check_number(log, "PADDLE_NNODES", 2);
+            check_value(log, "FLEET_KEYS", "k");
             check_number(log, "FLAGS_selected_gpus", i);
             check_value(log, "PADDLE_MASTER", master);
             check_value(log, "PADDLE_TRAINER_ENDPOINTS", "(unset)");

@@ -178,11 +178,11 @@ static void set_job(const run_job *j, const char *role)
     if (j->n_server > 0) {
         setenv("PADDLE_PSERVERS_IP_PORT_LIST", fl_text_chars(&j->servers), 1);
         setenv("FLEET_IPC_FOLDER", j->sockets, 1);
-        if (*j->keys)
-            setenv("FLEET_KEYS", j->keys, 1);
-        else
-            setenv("FLEET_INSECURE", "1", 1);
     }
+    if (*j->keys)
+        setenv("FLEET_KEYS", j->keys, 1);
+    else if (j->options->insecure)
+        setenv("FLEET_INSECURE", "1", 1);
     if (*fl_text_chars(&j->workers))
         setenv("PADDLE_TRAINER_ENDPOINTS", fl_text_chars(&j->workers), 1);
     set_number("PADDLE_TRAINERS_NUM", j->n_worker);

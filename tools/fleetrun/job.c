@@ -122,7 +122,7 @@ fleet_status run_job_open(run_job *j, const run_options *o)
     FL_TRY(run_processes_list(j));
     FL_TRY(bind_ports(j));
     FL_TRY(join_endpoints(j));
-    if (j->n_server > 0 || j->by_mpirun)
+    if (j->needs_keys || j->by_mpirun)
         FL_TRY(run_folders_make(o->word, j->sockets));
     FL_TRY(run_keys_open(j));
     if (j->by_mpirun) {

@@ -37,6 +37,7 @@ typedef struct run_job {
     int n_local, n_host;
     int n_on_node; /* processes on this node; n_local: started by fleetrun */
     bool by_mpirun;
+    bool needs_keys;          /* it has servers, or ranks on GPUs for sure */
     fl_text servers, workers; /* their endpoints, as the environment has them */
     fl_text master;           /* rank 0's endpoint */
     char sockets[RUN_FOLDER_SIZE];   /* folder of ipc sockets; "": none */

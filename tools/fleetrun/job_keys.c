@@ -84,12 +84,20 @@ fleet_status run_keys_command(int argc, char **argv)
 
 fleet_status run_keys_open(run_job *j)
 {
-    if (j->options->insecure || j->n_server == 0)
+    fleet_status status;
+
+    if (j->options->insecure || !(j->needs_keys || j->by_mpirun))
         return FLEET_OK;
     if (j->options->keys) {
         snprintf(j->keys, sizeof j->keys, "%s", j->options->keys);
         return FLEET_OK;
     }
+    if (!j->needs_keys && j->n_host > 1)
+        return FLEET_OK; /* they would be on this one alone */
     snprintf(j->keys, sizeof j->keys, "%s/keys", j->sockets);
-    return fl_keys_make(j->keys, j->n_server, j->n_worker);
+    status = fl_keys_make(j->keys, j->n_server, j->n_worker);
+    if (status != FLEET_EUNSUPPORTED || j->needs_keys)
+        return status;
+    *j->keys = 0; /* ranks on CPUs do without */
+    return FLEET_OK;
 }

@@ -208,11 +208,12 @@ static fleet_status check_processes(const run_job *j)
         return fl_fail(FLEET_EINVAL,
                        "a number counts this node's processes: with several "
                        "nodes give --servers and --workers");
-    if (j->n_server > 0 && j->n_host > 1 && !o->keys && !o->insecure)
+    if (j->needs_keys && j->n_host > 1 && !o->keys && !o->insecure)
         return fl_fail(FLEET_EINVAL,
-                       "servers of a job on several nodes need keys that all "
+                       "%s of a job on several nodes need keys that all "
                        "nodes have: \"fleetrun keys FOLDER\" makes them, and "
-                       "--keys FOLDER uses them; --insecure does without");
+                       "--keys FOLDER uses them; --insecure does without",
+                       j->n_server > 0 ? "servers" : "ranks on GPUs");
     return FLEET_OK;
 }
 
@@ -231,6 +232,8 @@ fleet_status run_processes_list(run_job *j)
     j->n_worker = count_workers(o);
     j->n_process = j->n_server + j->n_worker;
     j->by_mpirun = o->collective && !o->devices && j->n_worker > 1;
+    j->needs_keys =
+        j->n_server > 0 || (o->collective && o->devices && j->n_worker > 1);
     j->n_all = j->n_process + j->by_mpirun;
     j->process = fl_alloc_array((size_t)j->n_all, sizeof *j->process);
     if (!j->process)

@@ -371,14 +371,20 @@ static fleet_status read_insecure(fl_role *r)
     return FLEET_OK;
 }
 
-/* Of a process that talks to servers by tcp. */
+/* Does it talk to servers by tcp, or can it meet ranks? */
+static bool needs_keys(const fl_role *r)
+{
+    if (r->server_num > 0 && strncmp(r->server[0], "inproc://", 9) != 0)
+        return true;
+    return r->collective && r->worker_num > 1 && *r->first_rank;
+}
+
 static fleet_status read_keys(fl_role *r, const fleet_options *o)
 {
     const char *folder = o->keys ? o->keys : fl_variable("FLEET_KEYS");
 
     FL_TRY(read_insecure(r));
-    if (!folder || !*folder || r->server_num == 0 ||
-        strncmp(r->server[0], "inproc://", 9) == 0)
+    if (!folder || !*folder || !needs_keys(r))
         return FLEET_OK;
     if (r->insecure)
         return fl_fail(FLEET_EINVAL,

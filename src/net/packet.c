@@ -156,7 +156,11 @@ void fl_packet_pool_destroy(fl_packet_pool *pool)
 
 /* --- packets -------------------------------------------------------------- */
 
-enum { FEW = 16 }; /* frames without an array of their own */
+enum {
+    FEW = 16,           /* frames without an array of their own */
+    AROUND_FRAME = 128, /* bytes that ZeroMQ takes for one: its own record, and
+                           that record's place in a queue */
+};
 
 typedef struct made_packet {
     fl_packet packet; /* the first: a fl_packet of a pool is one of these */
@@ -237,6 +241,23 @@ void *fl_packet_add(fl_packet *p, size_t size)
     return data;
 }
 
+void fl_packet_charge(fl_packet *p, fl_ledger *ledger, int account)
+{
+    const made_packet *m = (const made_packet *)p;
+    size_t bytes = sizeof *m;
+
+    for (int i = 0; i < p->n_frame; i++) {
+        size_t size = p->frame[i].size;
+
+        bytes += class_size(m->size_class[i]) + AROUND_FRAME;
+        bytes += i > 0 && size < FL_COPIED_BELOW ? size : 0;
+    }
+    p->ledger = ledger;
+    p->account = account;
+    p->charged = bytes;
+    fl_ledger_charge(ledger, account, bytes);
+}
+
 fl_packet *fl_packet_keep(fl_packet *p)
 {
     atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
@@ -245,6 +266,16 @@ fl_packet *fl_packet_keep(fl_packet *p)
 
 void fl_packet_drop(fl_packet *p)
 {
-    if (p && atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) == 1)
-        p->release(p);
+    fl_ledger *ledger;
+    size_t charged;
+    int account;
+
+    if (!p || atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) > 1)
+        return;
+    ledger = p->ledger;
+    account = p->account;
+    charged = p->charged;
+    p->release(p);
+    if (ledger)
+        fl_ledger_credit(ledger, account, charged);
 }

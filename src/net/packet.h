@@ -15,9 +15,14 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "net/ledger.h"
 
 /* No message of libfleet has more frames, or a longer one. */
 enum { FL_MOST_FRAME = 512, FL_MOST_FRAME_BYTES = 64 << 20 };
+
+/* Frames below that size are copied when they are sent, but for the first one
+ * of a packet that is charged; a copy is cheaper than the hand-over. */
+enum { FL_COPIED_BELOW = 16 << 10 };
 
 typedef struct fl_frame {
     void *data;
@@ -34,6 +39,10 @@ struct fl_packet {
     /* Give back frames and packet: the pool's, or the socket's. */
     void (*release)(fl_packet *p);
     void *owner; /* release's own */
+
+    fl_ledger *ledger; /* NULL: it weighs on no account */
+    int account;
+    size_t charged; /* bytes */
 };
 
 /* Buffers that were used before: a step that sends as much as the last one
@@ -58,6 +67,11 @@ fleet_status fl_packet_create(fl_packet_pool *pool, fl_packet **p);
  * memory or with too many frames, with the error's text set. Size 0 is fine.
  * For packets of a pool; their frames may be made shorter (with `bytes`). */
 void *fl_packet_add(fl_packet *p, size_t size);
+
+/* From now until it is released, all memory that the packet takes, and what it
+ * takes while it is sent, weighs on that account; once, of a packet of a pool,
+ * when it has all its frames. */
+void fl_packet_charge(fl_packet *p, fl_ledger *ledger, int account);
 
 fl_packet *fl_packet_keep(fl_packet *p);
 void fl_packet_drop(fl_packet *p); /* NULL is fine */

@@ -24,7 +24,7 @@
 #endif
 
 enum {
-    COPIED_BELOW = 16 << 10, /* bytes; a copy is cheaper than the hand-over */
+    MOST_QUEUED = 1000,  /* of a peer's messages, before they are received */
     MOST_IDLE = 1 << 20, /* bytes of a socket's idle packets, frames apart */
     MOST_WAIT = 1026, /* 1,024 lanes, and a wakeup, in one fl_socket_wait() */
 
@@ -88,6 +88,9 @@ static void set_options(fl_socket *s)
     zmq_setsockopt(s->zmq, ZMQ_MAXMSGSIZE, &most, sizeof most);
     if (s->listening) {
         set_option(s->zmq, ZMQ_ROUTER_MANDATORY, 1);
+        /* a peer that sends faster than it is listened to keeps the rest in its
+         * own process; one that keeps to its credit has a few on their way */
+        set_option(s->zmq, ZMQ_RCVHWM, MOST_QUEUED);
         /* a client that connects anew, before its old connection is known to be
          * broken, takes its name over: ROUTER would be deaf to it */
         set_option(s->zmq, ZMQ_ROUTER_HANDOVER, 1);
@@ -273,9 +276,11 @@ static void drop_sent(void *data, void *packet)
     fl_packet_drop(packet);
 }
 
+/* A packet that is charged must live until it has left: so its first frame is
+ * never copied. */
 static int make_part(zmq_msg_t *part, fl_packet *p, const fl_frame *frame)
 {
-    if (frame->size >= COPIED_BELOW) {
+    if (frame->size >= FL_COPIED_BELOW || (p->ledger && frame == p->frame)) {
         HANDED_OVER(frame->data);
         if (zmq_msg_init_data(part, frame->data, frame->size, drop_sent, p) !=
             0)

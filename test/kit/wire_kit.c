@@ -52,6 +52,30 @@ void wire_greet(int fd)
     wire_say(fd, ready, sizeof ready);
 }
 
+void wire_hear(int fd, void *to, size_t n)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+
+    for (size_t have = 0; have < n;) {
+        ssize_t k;
+
+        CHECK(poll(&p, 1, HANG_UP_MS * TEST_SLOWNESS) == 1);
+        k = read(fd, (char *)to + have, n - have);
+        CHECK(k > 0);
+        have += (size_t)k;
+    }
+}
+
+void wire_hear_greeting(int fd)
+{
+    unsigned char greeting[64], command[2], body[255];
+
+    wire_hear(fd, greeting, sizeof greeting);
+    wire_hear(fd, command, sizeof command);
+    CHECK(command[0] == 4); /* READY */
+    wire_hear(fd, body, command[1]);
+}
+
 void wire_say_frame(int fd, const void *bytes, size_t n, bool more)
 {
     unsigned char head[9] = {(unsigned char)(2 | more)};

@@ -45,6 +45,10 @@ int wire_connect(int port);
 void wire_say(int fd, const void *bytes, size_t n);
 /* As a DEALER of ZMTP 3.0 without keys: greeting and first command. */
 void wire_greet(int fd);
+/* Read the other side's; only then may messages follow. */
+void wire_hear_greeting(int fd);
+/* Exactly n bytes; fails the test if they do not come. */
+void wire_hear(int fd, void *to, size_t n);
 /* A frame of a message. */
 void wire_say_frame(int fd, const void *bytes, size_t n, bool more);
 /* Until the other side has hung up; fails the test if it does not. */

@@ -47,8 +47,12 @@ static void keep_line(void *user, fleet_log_level level, const char *line)
     snprintf(k->lines + n, sizeof k->lines - n, "%s\n", line);
 }
 
+typedef struct lane_limits {
+    size_t parked, unread;
+} lane_limits;
+
 static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
-                    bool scaled, int server)
+                    bool scaled, int server, lane_limits most)
 {
     static const char *const address[] = {"{}"};
     static const int n_lane[] = {1, 1};
@@ -64,7 +68,10 @@ static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
                          .connect_ms = 3000,
                          .peer_ms = 1000,
                          .step_ms = 5000,
-                         .most_open = 4000};
+                         .most_open = 4000,
+                         .most_parked = most.parked,
+                         .most_unread = most.unread,
+                         .most_small = most.unread / 16};
     const fl_lane_host host = {k, keep_sent, keep_command, command_progress};
 
     memset(k, 0, sizeof *k);
@@ -86,17 +93,24 @@ static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
 
 void lane_open(lane_kit *k, sim_kind kind, int n_stream, bool sync)
 {
-    open_as(k, kind, n_stream, sync, false, 0);
+    open_as(k, kind, n_stream, sync, false, 0, (lane_limits){0});
+}
+
+void lane_open_small(lane_kit *k, int n_stream, bool sync, size_t most_parked,
+                     size_t most_unread)
+{
+    open_as(k, SIM_SGD, n_stream, sync, false, 0,
+            (lane_limits){most_parked, most_unread});
 }
 
 void lane_open_second(lane_kit *k)
 {
-    open_as(k, SIM_SGD, 1, true, false, 1);
+    open_as(k, SIM_SGD, 1, true, false, 1, (lane_limits){0});
 }
 
 void lane_open_scaled(lane_kit *k, sim_kind kind, int n_stream, bool sync)
 {
-    open_as(k, kind, n_stream, sync, true, 0);
+    open_as(k, kind, n_stream, sync, true, 0, (lane_limits){0});
 }
 
 void lane_close(lane_kit *k)
@@ -242,6 +256,23 @@ void lane_numbers(lane_kit *k, uint32_t stream, uint64_t number, int how,
     to = fl_msg_column(&w, FL_COLUMN_VALUES, bytes);
     if (n > 0)
         memcpy(to, x, bytes);
+    lane_tell(k, &w, (int)stream);
+}
+
+void lane_pull(lane_kit *k, uint32_t stream, uint64_t version, uint32_t n)
+{
+    fl_msg_head head = lane_head(FL_MSG_PULL, stream, 0, 0);
+    fl_msg_writer w;
+    fl_section *s;
+    uint64_t *key;
+
+    lane_begin(k, &w, &head);
+    s = fl_msg_section(&w, FL_SECTION_ROWS, 0);
+    s->n_key = n;
+    s->version = version;
+    key = fl_msg_column(&w, FL_COLUMN_KEYS, n * sizeof *key);
+    for (uint32_t i = 0; i < n; i++)
+        key[i] = i;
     lane_tell(k, &w, (int)stream);
 }
 

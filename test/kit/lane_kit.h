@@ -42,6 +42,10 @@ extern uint32_t lane_run;
 /* The only lane of the only server, for n workers. */
 void lane_open(lane_kit *k, sim_kind kind, int n_stream, bool sync);
 void lane_open_scaled(lane_kit *k, sim_kind kind, int n_stream, bool sync);
+/* One that keeps no more of a worker's requests and answers than that, and a
+ * sixteenth of the answers for what is small; 0: as much as usual. */
+void lane_open_small(lane_kit *k, int n_stream, bool sync, size_t most_parked,
+                     size_t most_unread);
 /* The lane of the second of two servers, which knows of no run yet. */
 void lane_open_second(lane_kit *k);
 void lane_close(lane_kit *k);
@@ -74,6 +78,9 @@ void lane_command(lane_kit *k, uint32_t stream, uint64_t step,
 void lane_load(lane_kit *k, uint32_t stream, uint64_t step, const char *path);
 void lane_numbers(lane_kit *k, uint32_t stream, uint64_t number, int how,
                   const double *x, int n);
+
+/* A pull of that version: of n rows of table 0. */
+void lane_pull(lane_kit *k, uint32_t stream, uint64_t version, uint32_t n);
 
 /* Tick as a lane's host does, every 100 ms and at the end. */
 void lane_tick_until(lane_kit *k, int64_t now_ms);

@@ -231,6 +231,8 @@ static void open_lane(sim *s, int server, int lane)
                                      .peer_ms = s->o.peer_ms,
                                      .step_ms = s->o.step_ms,
                                      .most_open = s->o.most_open,
+                                     .most_parked = s->o.most_parked,
+                                     .most_unread = s->o.most_unread,
                                      .pool = s->pool};
     const fl_lane_host host = {l, lane_sends, lane_begins, NULL};
 
@@ -384,6 +386,7 @@ static int64_t worker_now(void *arg)
 static void to_worker(sim *s, sim_worker *w, sim_event *e)
 {
     sim_say(s, "hears", e->worker, e->lane, e->packet);
+    sim_arrives(e->packet);
     if (w->n_inbox == (int)(sizeof w->inbox / sizeof *w->inbox))
         return; /* its socket is full */
     w->from[w->n_inbox] = (uint16_t)e->lane;

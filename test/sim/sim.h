@@ -39,7 +39,7 @@ typedef struct sim_options {
     bool in_order;
     int slow; /* of 1,000 events so many make their lane or worker pause */
 
-    size_t piece_bytes, window, most_open;
+    size_t piece_bytes, window, most_open, most_parked, most_unread;
     int64_t heartbeat_ms, connect_ms, request_ms, peer_ms, step_ms;
 
     /* who falls silent for good, and when; SIM_NOBODY */
@@ -134,6 +134,9 @@ fl_store *sim_store_of(const sim_model *m, fl_rows_maker *make_rows,
 
 /* A copy of a packet with its frames at odd places. */
 fl_packet *sim_copy(const fl_packet *p, int odd);
+
+/* Its worker has it: it weighs on no account any more. */
+void sim_arrives(fl_packet *p);
 
 /* The sum of a packet that was changed by hand. */
 void sim_sum(fl_packet *p);

@@ -146,24 +146,26 @@ void sim_make(uint64_t seed, bool sync, sim_options *o, sim_script *k)
                   : (sim_kind)choose(seed, 21, SIM_COUNT);
     if (k->kind == SIM_BLOCKS && choose(seed, 22, 4))
         k->kind = SIM_ADAM_CLIP;
-    *o = (sim_options){.seed = seed,
-                       .model = sim_model_of(k->kind),
-                       .sync = sync,
-                       .n_worker = 1 + choose(seed, 2, SIM_MOST_WORKER),
-                       .n_server = 1 + choose(seed, 3, SIM_MOST_SERVER),
-                       .n_lane = 1 + choose(seed, 4, 3),
-                       .piece_bytes = pieces[choose(seed, 5, 4)],
-                       .window = choose(seed, 6, 2) ? 700 : 0,
-                       .most_open =
-                           (size_t)(choose(seed, 7, 3) ? 1 << 30 : 140 << 10),
-                       .heartbeat_ms = 50,
-                       .connect_ms = 3000,
-                       .request_ms = 5000,
-                       .peer_ms = 2000,
-                       .step_ms = 20000,
-                       .dead_worker = SIM_NOBODY,
-                       .dead_server = SIM_NOBODY,
-                       .stuck_worker = SIM_NOBODY};
+    *o = (sim_options){
+        .seed = seed,
+        .model = sim_model_of(k->kind),
+        .sync = sync,
+        .n_worker = 1 + choose(seed, 2, SIM_MOST_WORKER),
+        .n_server = 1 + choose(seed, 3, SIM_MOST_SERVER),
+        .n_lane = 1 + choose(seed, 4, 3),
+        .piece_bytes = pieces[choose(seed, 5, 4)],
+        .window = choose(seed, 6, 2) ? 700 : 0,
+        .most_open = (size_t)(choose(seed, 7, 3) ? 1 << 30 : 140 << 10),
+        .most_parked = (size_t)(choose(seed, 23, 4) ? 0 : 20 << 10),
+        .most_unread = (size_t)(choose(seed, 24, 4) ? 0 : 4 << 10),
+        .heartbeat_ms = 50,
+        .connect_ms = 3000,
+        .request_ms = 5000,
+        .peer_ms = 2000,
+        .step_ms = 20000,
+        .dead_worker = SIM_NOBODY,
+        .dead_server = SIM_NOBODY,
+        .stuck_worker = SIM_NOBODY};
     make_links(seed, o);
     make_script(seed, o->n_worker, k);
 }

@@ -36,7 +36,20 @@ fl_packet *sim_copy(const fl_packet *p, int odd)
         q->frame[i] = (fl_frame){data + odd, p->frame[i].size};
         memcpy(data + odd, p->frame[i].data, p->frame[i].size);
     }
+    if (p->ledger) {
+        q->ledger = p->ledger;
+        q->account = p->account;
+        q->charged = p->charged;
+        fl_ledger_charge(q->ledger, q->account, q->charged);
+    }
     return q;
+}
+
+void sim_arrives(fl_packet *p)
+{
+    if (p->ledger)
+        fl_ledger_credit(p->ledger, p->account, p->charged);
+    p->ledger = NULL;
 }
 
 /* Places in a head. */

@@ -94,6 +94,9 @@ fleet_status fl_aggregate_apply_rows(fl_aggregate *u);
 fleet_status fl_aggregate_find(const fl_aggregate *u, fl_packet *p,
                                const fl_msg *msg, fl_row_cache *cache);
 
+/* How many bytes of values the answer to a pull has, which was checked. */
+size_t fl_aggregate_answer_bytes(const fl_aggregate *u, const fl_msg *msg);
+
 /* Answer section i of the pull in p: adds a section to w. cache: where to
  * remember what was found, as fl_aggregate_add() takes it, or NULL. */
 fleet_status fl_aggregate_read(const fl_aggregate *u, fl_packet *p,

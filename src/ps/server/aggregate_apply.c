@@ -145,16 +145,37 @@ fleet_status fl_aggregate_apply_rows(fl_aggregate *u)
 
 /* --- reading -------------------------------------------------------------- */
 
-static fleet_status read_dense(const fl_aggregate *u, const fl_section *s,
-                               const fl_frame *column, fl_msg_writer *w)
+static size_t dense_bytes(const fl_aggregate *u, const fl_section *s,
+                          const fl_frame *column)
 {
     size_t bytes = 0;
-    char *out;
 
     for (uint32_t i = 0; i < s->n_key; i++)
         bytes +=
             fl_block_at(u->layout, fl_key_at(&column[FL_AT_KEYS], i)).bytes;
-    out = fl_msg_column(w, FL_COLUMN_VALUES, bytes);
+    return bytes;
+}
+
+size_t fl_aggregate_answer_bytes(const fl_aggregate *u, const fl_msg *msg)
+{
+    size_t bytes = 0;
+
+    for (int i = 0; i < msg->head.n_section; i++) {
+        const fl_section *s = &msg->section[i];
+
+        bytes += s->op == FL_SECTION_DENSE
+                     ? dense_bytes(u, s, msg->column[i])
+                     : s->n_key * (size_t)u->layout->table[s->table]->dim *
+                           sizeof(float);
+    }
+    return bytes;
+}
+
+static fleet_status read_dense(const fl_aggregate *u, const fl_section *s,
+                               const fl_frame *column, fl_msg_writer *w)
+{
+    char *out = fl_msg_column(w, FL_COLUMN_VALUES, dense_bytes(u, s, column));
+
     for (uint32_t i = 0; out && i < s->n_key; i++) {
         fl_block_place b =
             fl_block_at(u->layout, fl_key_at(&column[FL_AT_KEYS], i));

@@ -9,7 +9,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "ps/server/lane_internal.h"
+#include "ps/server/lane_budget.h"
 
 /* --- life ----------------------------------------------------------------- */
 
@@ -44,6 +44,10 @@ fleet_status fl_lane_create(fl_ps_lane **lane, const fl_lane_options *o,
     *lane = NULL;
     FL_TRY(FL_NEW(&l, sizeof *l));
     l->o = *o;
+    l->o.most_open = o->most_open ? o->most_open : FL_MOST_OPEN;
+    l->o.most_parked = o->most_parked ? o->most_parked : FL_MOST_PARKED;
+    l->o.most_unread = o->most_unread ? o->most_unread : FL_MOST_UNREAD;
+    l->o.most_small = o->most_small ? o->most_small : FL_MOST_SMALL;
     l->host = *host;
     l->job = fl_msg_job(o->job, 0);
     l->run = atomic_load(&o->identity->run);
@@ -56,6 +60,8 @@ fleet_status fl_lane_create(fl_ps_lane **lane, const fl_lane_options *o,
                                fl_bucket_map_own(o->map, o->server, o->lane));
     if (status == FLEET_OK)
         status = make_streams(l);
+    if (status == FLEET_OK)
+        status = fl_ledger_create(&l->ledger, o->n_stream + 1);
     if (status != FLEET_OK) {
         fl_lane_destroy(l);
         return status;
@@ -65,11 +71,12 @@ fleet_status fl_lane_create(fl_ps_lane **lane, const fl_lane_options *o,
     return FLEET_OK;
 }
 
-void fl_parked_free(fl_parked *p)
+void fl_lane_unpark(fl_ps_lane *l, fl_parked *p)
 {
     while (p) {
         fl_parked *next = p->next;
 
+        fl_lane_uncount_parked(l, p);
         fl_packet_drop(p->packet);
         fl_packet_pool_give(p->pool, p, sizeof *p);
         p = next;
@@ -82,7 +89,7 @@ void fl_lane_forget_pulls(fl_ps_lane *l, int stream)
 
     for (const fl_parked *p = s->pulls; p; p = p->next)
         l->n_pull--;
-    fl_parked_free(s->pulls);
+    fl_lane_unpark(l, s->pulls);
     s->pulls = NULL;
 }
 
@@ -101,7 +108,7 @@ void fl_lane_forget_behind(fl_ps_lane *l, int stream)
         }
         *list = one->next;
         one->next = NULL;
-        fl_parked_free(one);
+        fl_lane_unpark(l, one);
     }
     l->last_behind = list;
     l->stream[stream].behind = NULL;
@@ -113,18 +120,19 @@ void fl_lane_destroy(fl_ps_lane *l)
         return;
     for (int i = 0; l->stream && i < l->o.n_stream; i++) {
         fl_piece_destroy(l->stream[i].open);
-        fl_parked_free(l->stream[i].reducing);
-        fl_parked_free(l->stream[i].pulls);
+        fl_lane_unpark(l, l->stream[i].reducing);
+        fl_lane_unpark(l, l->stream[i].pulls);
         fl_row_cache_done(l->stream[i].row_cache, row_caches(l));
         fl_free(l->stream[i].command_text);
     }
-    fl_parked_free(l->behind);
+    fl_lane_unpark(l, l->behind);
     fl_packet_drop(l->requester.packet);
     fl_free(l->command.text);
     fl_free(l->cut);
     fl_free(l->reduced);
     fl_free(l->stream);
     fl_aggregate_done(&l->aggregate);
+    fl_ledger_drop(l->ledger);
     fl_free(l);
 }
 
@@ -136,11 +144,6 @@ fl_lane_state fl_lane_state_of(const fl_ps_lane *l)
 const fl_error *fl_lane_error(const fl_ps_lane *l)
 {
     return &l->error;
-}
-
-fl_lane_counts fl_lane_counted(const fl_ps_lane *l)
-{
-    return l->counts;
 }
 
 int64_t fl_lane_version(const fl_ps_lane *l)
@@ -157,7 +160,7 @@ void fl_lane_begin_answer(fl_ps_lane *l, fl_msg_writer *w,
     fl_msg_head head = *to;
     const fl_stream_state *s = &l->stream[to->stream];
 
-    size_t credit = l->o.most_open - s->open_bytes;
+    size_t credit = l->o.most_open - s->open_bytes - s->behind_bytes;
 
     head.kind = FL_MSG_ANSWER;
     head.flags &= FL_MSG_CRC_ALL; /* what it asks with, it is answered with */
@@ -183,8 +186,7 @@ void fl_lane_end_answer(fl_ps_lane *l, fl_msg_writer *w, const fl_peer *to)
         fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
         return;
     }
-    l->host.send(l->host.arg, to, p);
-    fl_packet_drop(p);
+    fl_lane_send(l, to, w->head.stream, p);
 }
 
 void fl_lane_answer(fl_ps_lane *l, const fl_msg_head *to, const fl_peer *peer,
@@ -249,8 +251,7 @@ static void send_abort(fl_ps_lane *l, const fl_peer *to, uint32_t stream)
     fl_msg_text(&w, FL_SECTION_TEXT, l->error.text);
     if (fl_msg_end(&w, true, &p) != FLEET_OK)
         return; /* the peer deadline says the rest */
-    l->host.send(l->host.arg, to, p);
-    fl_packet_drop(p);
+    fl_lane_send(l, to, stream, p);
 }
 
 void fl_lane_abort(fl_ps_lane *l, fleet_status code, const char *why)
@@ -284,8 +285,15 @@ void fl_lane_aborted(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 
 fl_parked *fl_lane_park(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
-    fl_parked *parked = fl_packet_pool_take(l->o.pool, sizeof *parked);
+    fl_parked *parked;
 
+    if (!fl_lane_may_park(l, p)) {
+        fl_lane_answer(l, &l->msg.head, from, FL_ANSWER_WAITING,
+                       l->busy ? FL_NOBODY
+                               : fl_lane_waits_for(l, fl_lane_wanted(l)));
+        return NULL;
+    }
+    parked = fl_packet_pool_take(l->o.pool, sizeof *parked);
     if (!parked) {
         fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
         return NULL;
@@ -294,7 +302,8 @@ fl_parked *fl_lane_park(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
                           .from = *from,
                           .packet = fl_packet_keep(p),
                           .head = l->msg.head,
-                          .version = l->msg.section[0].version};
+                          .version = fl_lane_wanted(l)};
+    fl_lane_count_parked(l, parked);
     return parked;
 }
 
@@ -362,7 +371,7 @@ void fl_lane_receive(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
         return;
     }
     if (status != FLEET_OK)
-        l->counts.bad++;
+        fl_counter_add(&l->counters.bad, 1);
     if (status != FLEET_OK || !fl_lane_admit(l, from))
         return;
     flags = fl_lane_kinds[l->msg.head.kind].flags;
@@ -407,10 +416,10 @@ static void finish_command(fl_ps_lane *l, fleet_status status, const char *text)
         fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
     s->command_status = status;
     s->command_step = ++s->done;
-    l->counts.steps++;
+    fl_counter_add(&l->counters.steps, 1);
     fl_lane_note_progress(l, l->requester.head.stream);
     if (s->complete) /* else its process was replaced meanwhile */
-        fl_stream_reset(s);
+        fl_stream_reset(l, s);
     fl_lane_file_stream(l, l->requester.head.stream);
     fl_lane_answer_command(l, &l->requester.head, &l->requester.from);
 }
@@ -427,6 +436,7 @@ static void catch_up(fl_ps_lane *l)
     while (one) {
         fl_parked *next = one->next;
 
+        fl_lane_uncount_parked(l, one); /* it may be parked anew */
         if (l->state != FL_LANE_FAILED &&
             fl_msg_decode(one->packet, &l->msg) == FLEET_OK) {
             if (waits_for_command(l))
@@ -435,7 +445,7 @@ static void catch_up(fl_ps_lane *l)
                 handle_message(l, &one->from, one->packet);
         }
         one->next = NULL;
-        fl_parked_free(one);
+        fl_lane_unpark(l, one);
         one = next;
     }
 }

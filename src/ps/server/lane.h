@@ -23,6 +23,13 @@
 #include "runtime/store/job_command.h"
 
 enum { FL_MOST_STREAM = 4096 };
+
+/* Bytes that a lane keeps for a worker at most: lane_budget.h. */
+#define FL_MOST_OPEN   ((size_t)2 << 30)
+#define FL_MOST_PARKED ((size_t)64 << 20)
+#define FL_MOST_UNREAD ((size_t)16 << 20)
+#define FL_MOST_SMALL  ((size_t)4 << 20)
+
 #define FL_NOBODY UINT32_MAX
 
 /* Work that takes long. The host does it on another thread and calls
@@ -72,7 +79,8 @@ typedef struct fl_lane_options {
     const char *const *address; /* lane 0: JSON of each lane's addresses, for
                                    HELLO's answer; n_lane of them */
     int64_t connect_ms, peer_ms, step_ms; /* deadlines */
-    size_t most_open;                     /* bytes of a stream's step */
+    size_t most_open, most_parked;        /* 0: FL_MOST_OPEN, ... */
+    size_t most_unread, most_small;
     fl_packet_pool *pool;
     fl_log *log;
 } fl_lane_options;
@@ -96,6 +104,10 @@ void fl_lane_offer(fl_ps_lane *l, const char *const *address);
 void fl_lane_receive(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
                      int64_t now_ms);
 
+/* Pulls may wait until their workers have read: answer what can be answered. In
+ * how many ms it wants to be called again; -1: no pull waits like that. */
+int fl_lane_resume(fl_ps_lane *l, int64_t now_ms);
+
 /* Deadlines; call it at least every quarter of the peer deadline: if it comes
  * later, this process did not run, and did not hear its peers. */
 void fl_lane_tick(fl_ps_lane *l, int64_t now_ms);
@@ -112,11 +124,13 @@ void fl_lane_abort(fl_ps_lane *l, fleet_status code, const char *why);
 fl_lane_state fl_lane_state_of(const fl_ps_lane *l);
 const fl_error *fl_lane_error(const fl_ps_lane *l);
 
-/* Counted: packets that were no messages of this job, and what was applied. */
+/* What docs/counters.md says of each. */
 typedef struct fl_lane_counts {
-    uint64_t bad, strays, duplicates, gaps, steps, updates;
-    uint64_t foreign; /* that a worker's key does not speak for */
+#define FL_LANE_COUNTER(field, name) uint64_t field;
+#include "ps/server/lane_counters.def"
+#undef FL_LANE_COUNTER
 } fl_lane_counts;
 
+/* From any thread, while there is the lane. lane_counters.h finds by name. */
 fl_lane_counts fl_lane_counted(const fl_ps_lane *l);
 int64_t fl_lane_version(const fl_ps_lane *l);

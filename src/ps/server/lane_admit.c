@@ -13,13 +13,13 @@ static void forget_process(fl_ps_lane *l, int stream)
 
     if (fl_contributes(s))
         l->norming = false;
-    fl_stream_reset(s);
+    fl_stream_reset(l, s);
     s->ended = false;
     s->newest_request = s->reported = 0;
     s->newest_piece = 0;
     fl_lane_forget_pulls(l, stream);
     fl_lane_forget_behind(l, stream);
-    fl_parked_free(s->reducing);
+    fl_lane_unpark(l, s->reducing);
     s->reducing = NULL;
     fl_lane_file_stream(l, (uint32_t)stream);
 }
@@ -98,7 +98,7 @@ static bool is_for_this_process(fl_ps_lane *l, const fl_peer *from)
                     ? "a worker of a server process that was replaced"
                     : "a worker of another run");
     l->has_warned = true;
-    l->counts.strays++;
+    fl_counter_add(&l->counters.strays, 1);
     fl_lane_answer(l, head, from, FL_ANSWER_FENCED, FL_NOBODY);
     return false;
 }
@@ -111,7 +111,7 @@ static bool has_same_map(fl_ps_lane *l, const fl_peer *from)
     if (head->view == l->o.map->view ||
         !(fl_lane_kinds[head->kind].flags & FL_KIND_NEEDS_STORE))
         return true;
-    l->counts.strays++;
+    fl_counter_add(&l->counters.strays, 1);
     fl_lane_refuse(l, head, from, FL_ANSWER_REFUSED, FLEET_ESTATE,
                    "server %d keeps map %u of the buckets, worker %u map %u",
                    l->o.server, l->o.map->view, head->stream, head->view);
@@ -125,7 +125,7 @@ static bool has_its_key(fl_ps_lane *l, const fl_peer *from)
 
     if (from->sender == 0 || from->sender == (int64_t)head->stream + 1)
         return true;
-    l->counts.foreign++;
+    fl_counter_add(&l->counters.foreign, 1);
     if (from->sender < 0)
         fl_lane_refuse(l, head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
                        "a message of worker %u came without a key",
@@ -150,7 +150,7 @@ bool fl_lane_admit(fl_ps_lane *l, const fl_peer *from)
     if (!fl_msg_same_id(head->job, l->job) ||
         head->stream >= (uint32_t)l->o.n_stream ||
         !fl_lane_kinds[head->kind].handler || head->incarnation == 0) {
-        l->counts.strays++;
+        fl_counter_add(&l->counters.strays, 1);
         return false;
     }
     return is_for_this_process(l, from) && is_current(l, from) &&

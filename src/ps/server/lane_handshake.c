@@ -212,7 +212,7 @@ void fl_lane_hello(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
     if (!text ||
         fl_json_parse(text, strlen(text), "hello", &json) != FLEET_OK ||
         read_hello(json, &h) != FLEET_OK)
-        l->counts.bad++;
+        fl_counter_add(&l->counters.bad, 1);
     else
         answer_hello(l, from, &h);
     fl_json_free(json);

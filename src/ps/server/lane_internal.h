@@ -1,12 +1,14 @@
 /* lane_internal.h - the state of a lane and of its streams, shared by lane.c
  * (packets, answers), lane_admit.c (whose messages are taken), lane_liveness.c
  * (progress, deadlines), lane_handshake.c, lane_push.c (contributions),
- * lane_update.c, lane_pull.c (reads) and lane_reduce.c (sums over workers). */
+ * lane_update.c, lane_pull.c (reads), lane_reduce.c (sums over workers),
+ * lane_budget.c (memory) and lane_counters.c. */
 #pragma once
 
 #include "base/clock.h"
 #include "ps/server/aggregate.h"
 #include "ps/server/lane.h"
+#include "ps/server/lane_counters.h"
 #include "ps/server/refusals.h"
 
 /* A message that is kept: a pull of a version to come, or what came while a
@@ -19,6 +21,11 @@ typedef struct fl_parked {
     fl_packet *packet;
     fl_msg_head head;
     uint64_t version;
+    bool counts; /* to what its stream keeps */
+
+    size_t answer_bytes; /* of a pull */
+    bool wants_rows;     /* and not weights alone */
+    bool deferred;       /* it waits until its worker has read */
 } fl_parked;
 
 /* A lane asks with each message what it can do, and looks at these lists: a
@@ -60,6 +67,8 @@ typedef struct fl_stream_state {
     uint64_t done; /* its last step that was applied */
     fl_piece *open, **last;
     size_t open_bytes;
+    size_t behind_bytes; /* of steps that came during a command */
+    size_t parked_bytes; /* of all else that is parked, and around it */
     uint16_t next_piece, flags;
     bool complete;       /* step done + 1 has all its pieces */
     fl_msg_head request; /* of the last piece, to be answered */
@@ -80,7 +89,7 @@ typedef struct fl_stream_state {
     uint64_t reduced;
     fl_parked *reducing; /* NULL: none */
 
-    fl_parked *pulls;  /* of versions to come */
+    fl_parked *pulls;  /* of versions to come, or until it has read */
     fl_parked *behind; /* what came during a command: a part of the lane's */
     struct {
         uint32_t before, after;
@@ -113,15 +122,19 @@ struct fl_ps_lane {
     fl_parked requester; /* of the command; a step's: packet NULL */
     fl_parked *behind, **last_behind;
 
-    int n_pull;      /* parked, of all streams */
-    bool can_serve;  /* a parked pull's version may have come */
-    double *reduced; /* the last result */
+    int n_pull;     /* parked, of all streams */
+    bool can_serve; /* a parked pull's version may have come */
+    bool deferred;  /* a pull of the present version waits for its reader */
+    int64_t looked_ms, answered_ms; /* last: for such pulls, any pull */
+    double *reduced;                /* the last result */
     int n_reduced;
     uint32_t reduced_how, reduced_first; /* whose numbers were the first */
 
     fl_lane_state state;
     fl_error error;
-    fl_lane_counts counts;
+    fl_lane_counters counters;
+    fl_ledger *ledger; /* of answers: an account for each stream, and a last one
+                          for all other peers */
     fl_refusals refusals;
     bool has_warned; /* of workers of another run */
     fl_msg msg;      /* that is being read */
@@ -195,7 +208,19 @@ void fl_lane_refuse(fl_ps_lane *l, const fl_msg_head *to, const fl_peer *peer,
                     fl_msg_status status, fleet_status code, const char *format,
                     ...) __attribute__((format(printf, 6, 7)));
 
+/* The version that l->msg, a pull, is about; 0 is whatever there is: in async,
+ * or if it says so. */
+static inline uint64_t fl_lane_wanted(const fl_ps_lane *l)
+{
+    return l->o.sync && l->msg.head.n_section > 0 ? l->msg.section[0].version
+                                                  : 0;
+}
+
+/* Keep l->msg, which is in p. NULL: there is no room for it (lane_budget.h) and
+ * its worker is told to wait; or there is no memory, and the lane has failed.
+ */
 fl_parked *fl_lane_park(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
+void fl_lane_unpark(fl_ps_lane *l, fl_parked *p); /* and all after it */
 
 /* The command that is under way has come to that, and is answered. */
 void fl_lane_end_command(fl_ps_lane *l, fleet_status status, const char *text,
@@ -203,7 +228,6 @@ void fl_lane_end_command(fl_ps_lane *l, fleet_status status, const char *text,
 
 /* It waits for the command that is under way. */
 void fl_lane_park_behind(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
-void fl_parked_free(fl_parked *p);
 
 /* A stream's parked pulls, and its messages that came during a command, go. */
 void fl_lane_forget_pulls(fl_ps_lane *l, int stream);
@@ -214,6 +238,10 @@ void fl_lane_forget_behind(fl_ps_lane *l, int stream);
 /* How far it is what a request waits for: a stream, or FL_NOBODY, the lane's
  * command. */
 uint64_t fl_lane_progress_of(const fl_ps_lane *l, uint32_t missing);
+
+/* The stream that a pull of that version waits for; FL_NOBODY: its worker has
+ * to read first. */
+uint32_t fl_lane_waits_for(const fl_ps_lane *l, uint64_t version);
 void fl_lane_note_message(fl_ps_lane *l); /* l->msg has come */
 
 /* --- what message.def names: l->msg is of that kind and of a known worker - */
@@ -229,7 +257,8 @@ fl_lane_handler fl_lane_reduce;              /* lane_reduce.c */
 
 /* --- pushes (lane_push.c) ------------------------------------------------- */
 
-void fl_stream_reset(fl_stream_state *s); /* its open step is forgotten */
+/* The stream's open step is forgotten. */
+void fl_stream_reset(fl_ps_lane *l, fl_stream_state *s);
 
 /* What closes a contribution: how many batches it is of, its clip, and its
  * settings in a column. */

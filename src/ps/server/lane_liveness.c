@@ -9,12 +9,17 @@
 /* A worker that has not come is the connect deadline's affair. */
 uint64_t fl_lane_progress_of(const fl_ps_lane *l, uint32_t missing)
 {
+    if (missing == FL_NOBODY && !l->busy && !l->saving)
+        return atomic_load(&l->counters.pulls);
     if (missing == FL_NOBODY)
-        return (l->busy || l->saving) && l->host.progress
-                   ? l->host.progress(l->host.arg)
-                   : 0;
+        return l->host.progress ? l->host.progress(l->host.arg) : 0;
     return l->stream[missing].known ? l->stream[missing].progress
                                     : (uint64_t)l->now_ms;
+}
+
+uint32_t fl_lane_waits_for(const fl_ps_lane *l, uint64_t version)
+{
+    return version <= (uint64_t)l->version ? FL_NOBODY : fl_lane_missing(l);
 }
 
 /* A repeated message is no progress, and neither is a heartbeat, which says
@@ -58,7 +63,7 @@ void fl_lane_heartbeat(fl_ps_lane *l, const fl_peer *from, fl_packet *packet)
     (void)packet;
     for (const fl_parked *p = s->pulls; p; p = p->next)
         fl_lane_answer(l, &p->head, from, FL_ANSWER_WAITING,
-                       fl_lane_missing(l));
+                       fl_lane_waits_for(l, p->version));
     for (const fl_parked *p = s->behind; p; p = p->next_of_stream)
         fl_lane_answer(l, &p->head, from, FL_ANSWER_WAITING, FL_NOBODY);
     if (l->busy && l->requester.packet &&
@@ -157,6 +162,7 @@ static void check_step(fl_ps_lane *l)
 
 void fl_lane_tick(fl_ps_lane *l, int64_t now_ms)
 {
+    fl_lane_resume(l, now_ms);
     l->now_ms = fl_awake_at(&l->awake, now_ms);
     if (l->state != FL_LANE_RUNS)
         return;

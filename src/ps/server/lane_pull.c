@@ -1,11 +1,14 @@
-/* lane_pull.c - reads: rows and blocks of a version, sums over tables. */
-#include "ps/server/lane_internal.h"
+/* lane_pull.c - reads: rows and blocks of a version, sums over tables. A worker
+ * that has left too much unread gets more when it has read. */
+#include "ps/server/lane_budget.h"
 
 static void answer_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
     fl_row_cache *cache = l->stream[l->msg.head.stream].row_cache;
     fl_msg_writer w;
 
+    fl_counter_add(&l->counters.pulls, 1);
+    l->answered_ms = l->now_ms;
     fl_lane_begin_answer(l, &w, &l->msg.head, FL_ANSWER_OK, FL_NOBODY);
     for (int i = 0; i < l->msg.head.n_section; i++) {
         if (fl_aggregate_read(&l->aggregate, p, &l->msg, i, &w, cache) !=
@@ -16,47 +19,18 @@ static void answer_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
     fl_lane_end_answer(l, &w, from);
 }
 
-static void park_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
+/* Is it parked already? */
+static bool is_parked(fl_ps_lane *l, const fl_peer *from)
 {
-    fl_parked **at = &l->stream[l->msg.head.stream].pulls;
+    fl_parked *p = l->stream[l->msg.head.stream].pulls;
 
-    for (; *at; at = &(*at)->next)
-        if ((*at)->head.request == l->msg.head.request) {
-            (*at)->from = *from;
-            return;
-        }
-    *at = fl_lane_park(l, from, p);
-    l->n_pull += *at != NULL;
-    if (*at &&
-        fl_aggregate_find(&l->aggregate, p, &l->msg,
-                          l->stream[l->msg.head.stream].row_cache) != FLEET_OK)
-        fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
+    while (p && p->head.request != l->msg.head.request)
+        p = p->next;
+    if (p)
+        p->from = *from;
+    return p != NULL;
 }
 
-void fl_lane_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
-{
-    /* in sync a pull names the version it is about; 0 is whatever there is */
-    uint64_t version =
-        l->o.sync && l->msg.head.n_section > 0 ? l->msg.section[0].version : 0;
-
-    if (fl_aggregate_check(&l->aggregate, &l->msg) != FLEET_OK)
-        fl_lane_refuse(l, &l->msg.head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
-                       "a pull of worker %u: %s", l->msg.head.stream,
-                       fleet_last_error());
-    else if (version > (uint64_t)l->version)
-        park_pull(l, from, p);
-    else if (version && version < (uint64_t)l->version)
-        fl_lane_refuse(l, &l->msg.head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
-                       "a pull of worker %u is of version %llu, but this is "
-                       "%lld, after a load: all workers must make the same "
-                       "calls in the same order",
-                       l->msg.head.stream, (unsigned long long)version,
-                       (long long)l->version);
-    else
-        answer_pull(l, from, p);
-}
-
-/* A parked pull, decoded: does it want more than weights? */
 static bool wants_rows(const fl_msg *msg)
 {
     for (int i = 0; i < msg->head.n_section; i++)
@@ -65,24 +39,103 @@ static bool wants_rows(const fl_msg *msg)
     return false;
 }
 
-static void serve_stream(fl_ps_lane *l, fl_stream_state *s, bool dense_alone)
+/* NULL: there is no room for it. */
+static fl_parked *append_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
+                              size_t bytes)
 {
+    fl_parked **at = &l->stream[l->msg.head.stream].pulls;
+
+    while (*at)
+        at = &(*at)->next;
+    *at = fl_lane_park(l, from, p);
+    if (!*at)
+        return NULL;
+    (*at)->answer_bytes = bytes;
+    (*at)->wants_rows = wants_rows(&l->msg);
+    l->n_pull++;
+    return *at;
+}
+
+static void park_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
+                      size_t bytes)
+{
+    if (append_pull(l, from, p, bytes) &&
+        fl_aggregate_find(&l->aggregate, p, &l->msg,
+                          l->stream[l->msg.head.stream].row_cache) != FLEET_OK)
+        fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
+}
+
+/* Its version has come; its worker has to read first. */
+static void defer_pull(fl_ps_lane *l, fl_parked *one)
+{
+    if (one && !one->deferred)
+        fl_counter_add(&l->counters.deferred, 1);
+    if (one)
+        one->deferred = l->deferred = true;
+}
+
+/* Of parameters and tables that there are, and of a size that workers ask
+ * for. */
+static fleet_status check_pull(const fl_ps_lane *l, size_t *bytes)
+{
+    FL_TRY(fl_aggregate_check(&l->aggregate, &l->msg));
+    *bytes = fl_aggregate_answer_bytes(&l->aggregate, &l->msg);
+    if (*bytes > FL_MOST_UNREAD)
+        return fl_fail(FLEET_EINVAL, "it asks for %zu bytes: expected %zu",
+                       *bytes, FL_MOST_UNREAD);
+    return FLEET_OK;
+}
+
+void fl_lane_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
+{
+    uint64_t version = fl_lane_wanted(l);
+    size_t bytes;
+
+    if (check_pull(l, &bytes) != FLEET_OK)
+        fl_lane_refuse(l, &l->msg.head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
+                       "a pull of worker %u: %s", l->msg.head.stream,
+                       fleet_last_error());
+    else if (is_parked(l, from))
+        return;
+    else if (version > (uint64_t)l->version)
+        park_pull(l, from, p, bytes);
+    else if (version && version < (uint64_t)l->version)
+        fl_lane_refuse(l, &l->msg.head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
+                       "a pull of worker %u is of version %llu, but this is "
+                       "%lld, after a load: all workers must make the same "
+                       "calls in the same order",
+                       l->msg.head.stream, (unsigned long long)version,
+                       (long long)l->version);
+    else if (!fl_lane_may_answer(l, l->msg.head.stream, bytes))
+        defer_pull(l, append_pull(l, from, p, bytes));
+    else
+        answer_pull(l, from, p);
+}
+
+/* A pull whose worker has to read first keeps those behind it waiting, too. */
+static void serve_stream(fl_ps_lane *l, uint32_t stream, bool dense_alone)
+{
+    fl_stream_state *s = &l->stream[stream];
     fl_parked **at = &s->pulls;
 
     while (!l->busy && l->state == FL_LANE_RUNS && *at) {
         fl_parked *one = *at;
 
         if (one->version > (uint64_t)l->version ||
-            fl_msg_decode(one->packet, &l->msg) != FLEET_OK ||
-            (dense_alone && wants_rows(&l->msg))) {
+            (dense_alone && one->wants_rows)) {
             at = &one->next;
             continue;
+        }
+        if (!fl_lane_may_answer(l, stream, one->answer_bytes)) {
+            defer_pull(l, one);
+            return;
         }
         *at = one->next;
         one->next = NULL;
         l->n_pull--;
-        answer_pull(l, &one->from, one->packet);
-        fl_parked_free(one);
+        if (fl_msg_decode(one->packet, &l->msg) == FLEET_OK)
+            answer_pull(l, &one->from, one->packet);
+        fl_lane_unpark(l, one);
     }
 }
 
@@ -93,8 +146,26 @@ void fl_lane_serve_parked(fl_ps_lane *l, bool dense_alone)
     if (l->busy || !l->can_serve)
         return;
     for (int i = 0; i < l->o.n_stream && l->n_pull > 0; i++)
-        serve_stream(l, &l->stream[i], dense_alone);
+        serve_stream(l, (uint32_t)i, dense_alone);
     l->can_serve = dense_alone;
+}
+
+/* The longer no worker has read anything, the longer it takes to look again. */
+int fl_lane_resume(fl_ps_lane *l, int64_t now_ms)
+{
+    int64_t wait_ms;
+
+    if (!l->deferred)
+        return -1;
+    l->now_ms = fl_awake_at(&l->awake, now_ms);
+    if (!l->busy && l->now_ms > l->looked_ms) {
+        l->looked_ms = l->now_ms;
+        l->deferred = false;
+        l->can_serve = true;
+        fl_lane_serve_parked(l, false);
+    }
+    wait_ms = 1 + (l->now_ms - l->answered_ms) / 4;
+    return !l->deferred ? -1 : wait_ms > 1000 ? 1000 : (int)wait_ms;
 }
 
 void fl_lane_query(fl_ps_lane *l, const fl_peer *from, fl_packet *p)

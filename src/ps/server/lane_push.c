@@ -4,8 +4,9 @@
 
 #include "ps/server/lane_internal.h"
 
-void fl_stream_reset(fl_stream_state *s)
+void fl_stream_reset(fl_ps_lane *l, fl_stream_state *s)
 {
+    fl_counter_add(&l->counters.open_bytes, -(uint64_t)s->open_bytes);
     fl_piece_destroy(s->open);
     s->open = NULL;
     s->last = &s->open;
@@ -123,7 +124,7 @@ static fleet_status check_piece(const fl_ps_lane *l)
 
 static void refuse_piece(fl_ps_lane *l, const fl_peer *from)
 {
-    fl_stream_reset(&l->stream[l->msg.head.stream]);
+    fl_stream_reset(l, &l->stream[l->msg.head.stream]);
     fl_lane_refuse(l, &l->msg.head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
                    "step %llu of worker %u: %s",
                    (unsigned long long)l->msg.head.step, l->msg.head.stream,
@@ -171,6 +172,7 @@ static void take_piece(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
     *s->last = piece;
     s->last = &piece->next;
     s->open_bytes += p->bytes;
+    fl_counter_add(&l->counters.open_bytes, p->bytes);
     s->next_piece++;
     if (head.flags & FL_MSG_END_OF_STEP)
         close_step(l, s, from);
@@ -221,7 +223,7 @@ static void repeat_piece(fl_ps_lane *l, const fl_peer *from)
     const fl_msg_head head = l->msg.head;
     fl_stream_state *s = &l->stream[head.stream];
 
-    l->counts.duplicates++;
+    fl_counter_add(&l->counters.duplicates, 1);
     if (head.step <= s->done || !(head.flags & FL_MSG_END_OF_STEP)) {
         fl_lane_answer_applied(l, &head, from);
         return;
@@ -242,7 +244,7 @@ void fl_lane_step(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
         repeat_piece(l, from);
     } else if (s->left || head.step > s->done + 1 ||
                head.piece > s->next_piece) {
-        l->counts.gaps++;
+        fl_counter_add(&l->counters.gaps, 1);
         fl_lane_answer(l, &head, from, FL_ANSWER_GAP, FL_NOBODY);
     } else {
         take_piece(l, from, p);

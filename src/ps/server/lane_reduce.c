@@ -28,14 +28,15 @@ void fl_lane_reduce(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
     const fl_msg_head *head = &l->msg.head;
     fl_stream_state *s = &l->stream[head->stream];
 
-    if (head->n_section != 1 || l->msg.section[0].op != FL_SECTION_REDUCE ||
+    if (p->bytes > l->o.most_parked || head->n_section != 1 ||
+        l->msg.section[0].op != FL_SECTION_REDUCE ||
         l->msg.section[0].table > FL_REDUCTION_PASS ||
         l->msg.column[0][FL_AT_VALUES].size % sizeof(double)) {
-        l->counts.bad++;
+        fl_counter_add(&l->counters.bad, 1);
     } else if (head->step == s->reduced && s->reduced > 0) {
         answer_sum(l, head, from); /* once more: the answer was lost */
     } else if (head->step != s->reduced + 1) {
-        l->counts.gaps++;
+        fl_counter_add(&l->counters.gaps, 1);
     } else if (s->reducing) {
         s->reducing->from = *from;
     } else {
@@ -146,7 +147,7 @@ void fl_lane_try_reduce(fl_ps_lane *l)
             continue;
         s->reduced++;
         answer_sum(l, &s->reducing->head, &s->reducing->from);
-        fl_parked_free(s->reducing);
+        fl_lane_unpark(l, s->reducing);
         s->reducing = NULL;
         fl_lane_note_progress(l, (uint32_t)i);
         fl_lane_file_stream(l, (uint32_t)i);

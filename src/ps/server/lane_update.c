@@ -14,9 +14,9 @@ static void finish_step(fl_ps_lane *l, fl_stream_state *s)
     fl_peer from = s->from;
 
     s->done++;
-    l->counts.steps++;
+    fl_counter_add(&l->counters.steps, 1);
     fl_lane_note_progress(l, head.stream);
-    fl_stream_reset(s);
+    fl_stream_reset(l, s);
     fl_lane_file_stream(l, head.stream);
     fl_lane_answer_applied(l, &head, &from);
 }
@@ -108,7 +108,7 @@ static void apply_update(fl_ps_lane *l, int only, float clip)
         fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
         return;
     }
-    l->counts.updates++;
+    fl_counter_add(&l->counters.updates, 1);
     l->norming = false;
     l->last_clip = clip;
     l->pending_ms = -1;

@@ -17,6 +17,7 @@
 #include "base/memory.h"
 #include "net/limits.h"
 #include "ps/locality.h"
+#include "ps/server/lane_counters.h"
 #include "ps/server/server_descriptors.h"
 #include "runtime/store/job_signature.h"
 #include "runtime/store/snapshot.h"
@@ -27,8 +28,6 @@ enum {
     LINGER_MS = 2000,       /* for the last answers to go out */
     ABORT_LINGER_MS = 500   /* after a failure: some workers may be gone */
 };
-/* The most bytes that a stream's step may have, before it is applied. */
-#define MOST_OPEN ((size_t)2 << 30)
 
 /* A lane with what is around it. */
 typedef struct lane_runner {
@@ -217,32 +216,16 @@ static void check_stop(lane_runner *r)
     fl_lane_abort(r->lane, FLEET_EPEER, why);
 }
 
-/* Strangers that the keys have kept out. */
-static void report_refused(const lane_runner *r, const fl_lane_counts *n)
+static void report_strangers(const lane_runner *r)
 {
-    uint64_t refused = fl_socket_refused(r->socket);
-
-    if (refused + n->foreign > 0)
-        FL_WARN(&r->server->o.context->log,
-                "server %d, lane %d: %" PRIu64 " connections had no key of "
-                "this job, %" PRIu64 " messages were of another worker than "
-                "their key",
-                r->server->o.index, r->number, refused, n->foreign);
-}
-
-/* Packets that no worker of this job sent: a scanner's, another job's. */
-static void report_strays(const lane_runner *r)
-{
+    const fl_server *s = r->server;
     fl_lane_counts n = fl_lane_counted(r->lane);
-    uint64_t bad = n.bad + fl_socket_dropped(r->socket);
 
-    if (r->server->guard)
-        report_refused(r, &n);
-    if (bad + n.strays > 0)
-        FL_WARN(&r->server->o.context->log,
-                "server %d, lane %d: %" PRIu64 " packets were no messages, "
-                "%" PRIu64 " of no worker of this job",
-                r->server->o.index, r->number, bad, n.strays);
+    if (s->guard)
+        fl_lane_counts_log_refused(&n, &s->o.context->log, s->o.index,
+                                   r->number, fl_socket_refused(r->socket));
+    fl_lane_counts_log_strays(&n, &s->o.context->log, s->o.index, r->number,
+                              fl_socket_dropped(r->socket));
 }
 
 /* A path that is gone is connected to in vain, and that is answered by tcp. */
@@ -272,10 +255,14 @@ static void *run_lane(void *arg)
     lane_runner *r = arg;
     bool failed;
     int64_t tick_ms = r->server->o.peer_ms / 10, next_ms = 0;
+    int resume_ms;
 
     tick_ms = tick_ms < 10 ? 10 : tick_ms > 500 ? 500 : tick_ms;
     while (fl_lane_state_of(r->lane) == FL_LANE_RUNS || r->has_command) {
-        fl_socket_wait(&r->socket, 1, &r->wakeup, (int)tick_ms);
+        resume_ms = fl_lane_resume(r->lane, fl_now_ms());
+        if (resume_ms < 0 || resume_ms > tick_ms)
+            resume_ms = (int)tick_ms;
+        fl_socket_wait(&r->socket, 1, &r->wakeup, resume_ms);
         receive_all(r);
         end_command(r);
         check_stop(r);
@@ -289,7 +276,7 @@ static void *run_lane(void *arg)
     failed = fl_lane_state_of(r->lane) == FL_LANE_FAILED;
     if (failed)
         record_failure(r->server, fl_lane_error(r->lane));
-    report_strays(r);
+    report_strangers(r);
     fl_socket_close(r->socket, failed ? ABORT_LINGER_MS : LINGER_MS);
     r->socket = NULL;
     return NULL;
@@ -428,7 +415,6 @@ static fleet_status make_lane(fl_server *s, lane_runner *r)
                                      .connect_ms = s->o.connect_ms,
                                      .peer_ms = s->o.peer_ms,
                                      .step_ms = s->o.step_ms,
-                                     .most_open = MOST_OPEN,
                                      .pool = s->pool,
                                      .log = &s->o.context->log};
     const fl_lane_host host = {r, send_packet, begin_command, command_progress};
@@ -522,15 +508,17 @@ static void log_counts(const fl_server *s)
     for (int i = 0; i < s->o.n_lane; i++) {
         fl_lane_counts one = fl_lane_counted(s->runner[i].lane);
 
-        all.steps += one.steps;
-        all.updates += one.updates;
-        all.duplicates += one.duplicates;
-        all.gaps += one.gaps;
+        fl_lane_counts_add(&all, &one);
     }
-    FL_INFO(&s->o.context->log,
-            "server %d: steps %" PRIu64 ", updates %" PRIu64
-            "; messages that came again %" PRIu64 ", too early %" PRIu64,
-            s->o.index, all.steps, all.updates, all.duplicates, all.gaps);
+    fl_lane_counts_log(&all, &s->o.context->log, s->o.index);
+}
+
+bool fl_server_count(const fl_server *s, int lane, const char *name,
+                     uint64_t *value)
+{
+    fl_lane_counts counts = fl_lane_counted(s->runner[lane].lane);
+
+    return fl_lane_counts_find(&counts, name, value);
 }
 
 fleet_status fl_server_run(fl_server *s)

@@ -53,4 +53,9 @@ fleet_status fl_server_run(fl_server *s);
  * constant. */
 void fl_server_stop(fl_server *const *s, int n, const char *why);
 
+/* One of the numbers of docs/counters.md, of that lane; false: there is none of
+ * that name. From any thread, until the server is destroyed. */
+bool fl_server_count(const fl_server *s, int lane, const char *name,
+                     uint64_t *value);
+
 void fl_server_destroy(fl_server *s); /* NULL is fine; not while it runs */

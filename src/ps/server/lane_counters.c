@@ -1,0 +1,81 @@
+/* lane_counters.c - a lane's numbers taken, found by name, and printed. */
+#include "ps/server/lane_counters.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "ps/server/lane_internal.h"
+
+fl_lane_counts fl_lane_counted(const fl_ps_lane *l)
+{
+    fl_lane_counts n = {
+#define FL_LANE_COUNTER(field, name)                                           \
+    .field = atomic_load_explicit(&l->counters.field, memory_order_relaxed),
+#include "ps/server/lane_counters.def"
+#undef FL_LANE_COUNTER
+    };
+
+    n.answer_bytes = fl_ledger_total(l->ledger);
+    return n;
+}
+
+bool fl_lane_counts_find(const fl_lane_counts *counts, const char *name,
+                         uint64_t *value)
+{
+    static const struct {
+        const char *name;
+        size_t at;
+    } list[] = {
+#define FL_LANE_COUNTER(field, name) {name, offsetof(fl_lane_counts, field)},
+#include "ps/server/lane_counters.def"
+#undef FL_LANE_COUNTER
+    };
+
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (strcmp(list[i].name, name) == 0) {
+            memcpy(value, (const char *)counts + list[i].at, sizeof *value);
+            return true;
+        }
+    return false;
+}
+
+void fl_lane_counts_add(fl_lane_counts *all, const fl_lane_counts *one)
+{
+#define FL_LANE_COUNTER(field, name) all->field += one->field;
+#include "ps/server/lane_counters.def"
+#undef FL_LANE_COUNTER
+}
+
+/* --- the log -------------------------------------------------------------- */
+
+void fl_lane_counts_log_strays(const fl_lane_counts *counts, fl_log *log,
+                               int server, int lane, uint64_t lost)
+{
+    uint64_t bad = counts->bad + lost;
+
+    if (bad + counts->strays > 0)
+        FL_WARN(log,
+                "server %d, lane %d: %" PRIu64 " packets were no messages, "
+                "%" PRIu64 " of no worker of this job",
+                server, lane, bad, counts->strays);
+}
+
+void fl_lane_counts_log_refused(const fl_lane_counts *counts, fl_log *log,
+                                int server, int lane, uint64_t refused)
+{
+    if (refused + counts->foreign > 0)
+        FL_WARN(log,
+                "server %d, lane %d: %" PRIu64 " connections had no key of "
+                "this job, %" PRIu64 " messages were of another worker than "
+                "their key",
+                server, lane, refused, counts->foreign);
+}
+
+void fl_lane_counts_log(const fl_lane_counts *all, fl_log *log, int server)
+{
+    FL_INFO(log,
+            "server %d: steps %" PRIu64 ", updates %" PRIu64
+            "; messages that came again %" PRIu64 ", too early %" PRIu64,
+            server, all->steps, all->updates, all->duplicates, all->gaps);
+}

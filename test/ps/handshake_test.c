@@ -1,5 +1,5 @@
-/* handshake_test.c - how a worker comes to its servers, over real sockets; the
- * lanes are driven by the test. */
+/* handshake_test.c - how a worker comes to its servers, over real sockets and
+ * by hand; the lanes are driven by the test. */
 #define SUITE handshake
 #include "lane_kit.h"
 #include "test.h"
@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/thread.h"
-#include "ps/worker/handshake.h"
+#include "ps/worker/handshake_io.h"
 #include "runtime/store/job_signature.h"
 #include "runtime/store/table.h"
 
@@ -28,6 +28,10 @@ typedef struct servers {
     fl_server_identity identity[N_SERVER];
     char *program;
     fl_address address[N_SERVER];
+
+    /* without sockets */
+    int64_t now_ms;
+    fl_handshake *answers_to; /* NULL: what a lane says is lost */
 } servers;
 
 typedef struct at_socket {
@@ -39,7 +43,10 @@ static void send_packet(void *arg, const fl_peer *to, fl_packet *p)
 {
     at_socket *at = arg;
 
-    fl_socket_send(at->s->socket[at->i], to, p);
+    if (at->s->socket[at->i])
+        fl_socket_send(at->s->socket[at->i], to, p);
+    else if (at->s->answers_to) /* by hand */
+        fl_handshake_receive(at->s->answers_to, at->i, p, at->s->now_ms);
 }
 
 static void make_lane(servers *s, int i)
@@ -181,5 +188,205 @@ TEST(a_worker_that_waits_for_a_late_server_is_not_gone_for_the_others)
     CHECK(fl_now_ms() - begun_ms > 4 * PEER_MS);
     CHECK_INT(c.lanes.incarnation, 1);
     fl_free(c.lanes.lane);
+    close_servers(&s);
+}
+
+/* --- by hand -------------------------------------------------------------- */
+
+/* A worker's host: what it says reaches the servers that listen at once. */
+typedef struct hands {
+    servers *s;
+    bool listens[N_SERVER];
+    int said[N_SERVER];
+    fl_packet *last[N_SERVER]; /* for a lane, once the handshake waits */
+    uint8_t id;
+    int64_t peer_ms; /* 0: 5 s */
+} hands;
+
+static void note_hello(void *arg, int server, fl_packet *p)
+{
+    hands *h = arg;
+
+    h->said[server]++;
+    fl_packet_drop(h->last[server]);
+    h->last[server] = fl_packet_keep(p);
+}
+
+static void deliver(hands *h)
+{
+    const fl_peer from = {.size = 1, .id = {h->id}};
+
+    for (int i = 0; i < N_SERVER; i++) {
+        fl_packet *p = h->last[i];
+
+        h->last[i] = NULL;
+        if (p && h->listens[i])
+            fl_lane_receive(h->s->lane[i], &from, p, h->s->now_ms);
+        fl_packet_drop(p);
+    }
+}
+
+static fl_handshake *begin(hands *h, uint64_t nonce)
+{
+    const fl_hello_options o = {.address = h->s->address,
+                                .n_server = N_SERVER,
+                                .job = "job",
+                                .mode = "ps-sync",
+                                .program = h->s->program,
+                                .n_worker = 1,
+                                .connect_ms = 20000,
+                                .peer_ms = h->peer_ms ? h->peer_ms : 5000,
+                                .pool = h->s->pool,
+                                .nonce = nonce,
+                                .who = "a:1",
+                                .locality = "a"};
+    const fl_client_host host = {h, note_hello};
+    fl_handshake *made;
+
+    CHECK_OK(fl_handshake_create(&made, &o, &host, h->s->now_ms));
+    return made;
+}
+
+/* Until it is over, or so many milliseconds are. */
+static void work(hands *h, fl_handshake *made, int64_t ms)
+{
+    int64_t end_ms = h->s->now_ms + ms;
+
+    for (; h->s->now_ms < end_ms && !fl_handshake_is_over(made);
+         h->s->now_ms += 100) {
+        h->s->answers_to = made;
+        deliver(h);
+        h->s->answers_to = NULL;
+        fl_handshake_tick(made, h->s->now_ms);
+    }
+}
+
+static void drop_hands(hands *h)
+{
+    for (int i = 0; i < N_SERVER; i++)
+        fl_packet_drop(h->last[i]);
+}
+
+/* The servers' answers are nowhere: hellos are said each second, to server 0
+ * alone. */
+TEST(a_hello_that_is_lost_is_said_again_until_the_connect_deadline)
+{
+    fl_job_lanes lanes;
+    fl_handshake *made;
+    servers s;
+    hands h = {.s = &s};
+
+    open_servers(&s);
+    s.now_ms = 5000;
+    made = begin(&h, 1);
+    work(&h, made, 60000);
+    CHECK(fl_handshake_is_over(made));
+    CHECK(s.now_ms >= 25000 && s.now_ms < 25500);
+    CHECK(h.said[0] >= 19 && h.said[0] <= 21);
+    CHECK_INT(h.said[1] + h.said[2], 0);
+    CHECK_FAILS(fl_handshake_result(made, &lanes), FLEET_ETIMEDOUT,
+                "server 0 at inproc://hello-0 has not answered within 20.0 s");
+    fl_handshake_destroy(made);
+    drop_hands(&h);
+    close_servers(&s);
+}
+
+/* Its answer is lost: the server knows the worker now, and must
+ * hear of it before it takes it for gone, however soon that is. */
+TEST(a_hello_is_said_again_several_times_within_the_peer_deadline)
+{
+    fl_handshake *made;
+    servers s;
+    hands h = {.s = &s, .peer_ms = 500};
+
+    open_servers(&s);
+    s.now_ms = fl_now_ms();
+    made = begin(&h, 1);
+    work(&h, made, 1000);
+    CHECK(h.said[0] >= 9 && h.said[0] <= 11);
+    fl_handshake_destroy(made);
+    drop_hands(&h);
+    close_servers(&s);
+}
+
+/* Another process has the worker's place: it is asked for as long as that one
+ * may only just have gone. */
+TEST(a_place_that_is_taken_is_asked_for_until_the_peer_deadline)
+{
+    fl_job_lanes lanes;
+    fl_handshake *first, *second;
+    servers s;
+    hands h = {.s = &s, .listens = {true, true, true}};
+    int64_t begun_ms;
+
+    open_servers(&s);
+    s.now_ms = fl_now_ms();
+    first = begin(&h, 1);
+    work(&h, first, 2000);
+    CHECK_OK(fl_handshake_result(first, &lanes));
+    CHECK_INT(lanes.n, N_SERVER);
+    fl_free(lanes.lane);
+    h.id = 1;
+    memset(h.said, 0, sizeof h.said);
+    begun_ms = s.now_ms;
+    second = begin(&h, 2);
+    work(&h, second, 60000);
+    CHECK(s.now_ms - begun_ms > 5000 && s.now_ms - begun_ms < 5500);
+    CHECK(h.said[0] >= 48 && h.said[0] <= 53); /* each tenth of a second */
+    CHECK_INT(h.said[1] + h.said[2], 0);
+    CHECK_FAILS(fl_handshake_result(second, &lanes), FLEET_EEXIST,
+                "a:1 says that it is worker 0, and so does a:1");
+    fl_handshake_destroy(first);
+    fl_handshake_destroy(second);
+    drop_hands(&h);
+    close_servers(&s);
+}
+
+/* It was stopped, and so has heard nothing: that is no silence of the
+ * server's. */
+TEST(own_sleep_is_no_silence_of_a_server_that_is_awaited)
+{
+    fl_job_lanes lanes;
+    fl_handshake *made;
+    servers s;
+    hands h = {.s = &s};
+
+    open_servers(&s);
+    s.now_ms = fl_now_ms();
+    made = begin(&h, 1);
+    work(&h, made, 1000);
+    s.now_ms += 100000;
+    work(&h, made, 1000);
+    CHECK(!fl_handshake_is_over(made));
+    h.listens[0] = h.listens[1] = h.listens[2] = true;
+    work(&h, made, 5000);
+    CHECK_OK(fl_handshake_result(made, &lanes));
+    CHECK_INT(lanes.n, N_SERVER);
+    fl_free(lanes.lane);
+    fl_handshake_destroy(made);
+    drop_hands(&h);
+    close_servers(&s);
+}
+
+/* Server 1 is never there: the servers that have given the worker its place
+ * hear that it gives up. */
+TEST(a_worker_that_gives_up_tells_the_servers_that_know_it)
+{
+    fl_job_lanes lanes;
+    fl_handshake *made;
+    servers s;
+    hands h = {.s = &s, .listens = {true, false, true}};
+
+    open_servers(&s);
+    s.now_ms = fl_now_ms();
+    made = begin(&h, 1);
+    work(&h, made, 60000);
+    deliver(&h);
+    CHECK_FAILS(fl_handshake_result(made, &lanes), FLEET_ETIMEDOUT,
+                "server 1 at inproc://hello-1 has not answered");
+    CHECK_CONTAINS(fl_lane_error(s.lane[0])->text, "server 1 at");
+    CHECK_CONTAINS(fl_lane_error(s.lane[2])->text, "server 1 at");
+    fl_handshake_destroy(made);
+    drop_hands(&h);
     close_servers(&s);
 }

@@ -1,10 +1,14 @@
 /* handshake.h - how a worker comes to a job: it says which worker it is to
  * lane 0 of every server, server 0 first, which grants its incarnation; and
- * learns the lanes. */
+ * learns the lanes. A single-threaded state machine over client.h: its host
+ * (handshake_io.c, or a simulator) hands it packets and the time, and sends
+ * what it has to send; nothing in it waits. */
 #pragma once
 
-#include "net/socket.h"
+#include "net/keys.h"
+#include "net/resolve.h"
 #include "ps/partition.h"
+#include "ps/worker/client.h"
 
 typedef struct fl_hello_options {
     fl_address *address; /* of servers' first lanes: "tcp://ip:port" or
@@ -17,6 +21,11 @@ typedef struct fl_hello_options {
     bool tcp_only;
     const fl_keys *keys; /* NULL: none are used */
     fl_packet_pool *pool;
+
+    /* of the process; its host's to say */
+    uint64_t nonce;
+    const char *who;      /* fl_who_text() */
+    const char *locality; /* fl_locality_text() */
 } fl_hello_options;
 
 /* What it learns. */
@@ -34,10 +43,32 @@ typedef struct fl_job_lanes {
     bool elsewhere; /* any lane is */
 } fl_job_lanes;
 
-/* FLEET_ETIMEDOUT names the server that did not answer; FLEET_EEXIST: another
- * process is that worker; FLEET_EINVAL: another job, program, mode, number of
- * workers, version: in the server's words. */
-fleet_status fl_hello(const fl_hello_options *o, fl_job_lanes *lanes);
+typedef struct fl_handshake fl_handshake;
+
+/* It says hello at once: a packet is sent to server i by host->send(arg, i, p),
+ * a lost one is sent again. Texts of the options must stay. */
+fleet_status fl_handshake_create(fl_handshake **handshake,
+                                 const fl_hello_options *o,
+                                 const fl_client_host *host, int64_t now_ms);
+
+/* NULL is fine. */
+void fl_handshake_destroy(fl_handshake *h);
+
+/* A packet of that server; it stays the caller's. */
+void fl_handshake_receive(fl_handshake *h, int server, fl_packet *p,
+                          int64_t now_ms);
+
+/* Hellos that are said again, deadlines; call it each tenth of a second. */
+void fl_handshake_tick(fl_handshake *h, int64_t now_ms);
+
+/* All servers have answered, or it has failed: nothing happens any more. A
+ * worker that had its place has told the servers why it fails. */
+bool fl_handshake_is_over(const fl_handshake *h);
+
+/* Once it is over. FLEET_ETIMEDOUT names the server that did not answer;
+ * FLEET_EEXIST: another process is that worker; FLEET_EINVAL: another job,
+ * program, mode, number of workers, version: in the server's words. */
+fleet_status fl_handshake_result(fl_handshake *h, fl_job_lanes *lanes);
 
 /* For messages: without "tcp://". */
 const char *fl_address_text(const char *address);

@@ -9,6 +9,8 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "net/limits.h"
+#include "net/socket.h"
+#include "ps/worker/handshake_io.h"
 #include "runtime/store/job_signature.h"
 
 enum { IDLE_BYTES = 256 << 20 }; /* buffers that are kept for the next step */

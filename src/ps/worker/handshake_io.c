@@ -1,0 +1,84 @@
+/* handshake_io.c - the sockets of a handshake. */
+#include "ps/worker/handshake_io.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include "net/socket.h"
+#include "ps/locality.h"
+
+enum { LINGER_MS = 500, WAIT_MS = 100 };
+
+typedef struct hello_sockets {
+    fl_socket **socket; /* by server */
+    int n;
+} hello_sockets;
+
+static void send_packet(void *arg, int server, fl_packet *p)
+{
+    hello_sockets *s = arg;
+
+    fl_socket_send(s->socket[server], NULL, p); /* a lost one is sent again */
+}
+
+static fleet_status connect_all(hello_sockets *s, const fl_hello_options *o)
+{
+    FL_TRY(FL_NEW(&s->socket, (size_t)o->n_server * sizeof(fl_socket *)));
+    for (; s->n < o->n_server; s->n++)
+        FL_TRY(fl_socket_connect_to(&s->socket[s->n], o->address[s->n], o->keys,
+                                    s->n));
+    return FLEET_OK;
+}
+
+static void receive_answers(hello_sockets *s, fl_handshake *h)
+{
+    fl_socket_wait(s->socket, s->n, NULL, WAIT_MS);
+    for (int i = 0; i < s->n; i++) {
+        fl_packet *p;
+
+        while (fl_socket_receive(s->socket[i], NULL, &p) == FLEET_OK && p) {
+            fl_handshake_receive(h, i, p, fl_now_ms());
+            fl_packet_drop(p);
+        }
+    }
+    fl_handshake_tick(h, fl_now_ms());
+}
+
+static fleet_status shake_hands(hello_sockets *s, const fl_hello_options *o,
+                                fl_job_lanes *lanes)
+{
+    const fl_client_host host = {s, send_packet};
+    fleet_status status;
+    fl_handshake *h;
+
+    FL_TRY(connect_all(s, o));
+    FL_TRY(fl_handshake_create(&h, o, &host, fl_now_ms()));
+    while (!fl_handshake_is_over(h))
+        receive_answers(s, h);
+    status = fl_handshake_result(h, lanes);
+    fl_handshake_destroy(h);
+    return status;
+}
+
+fleet_status fl_hello(const fl_hello_options *o, fl_job_lanes *lanes)
+{
+    fl_hello_options whole = *o;
+    char who[96], locality[160];
+    hello_sockets s = {0};
+    fleet_status status;
+    fl_error error;
+
+    *lanes = (fl_job_lanes){0};
+    fl_who_text(who);
+    fl_locality_text(locality);
+    whole.nonce = fl_nonce();
+    whole.who = who;
+    whole.locality = locality;
+    status = shake_hands(&s, &whole, lanes);
+    fl_error_take(&error, status);
+    /* what a worker that gives up has told goes out before it is gone */
+    for (int i = 0; i < s.n; i++)
+        fl_socket_close(s.socket[i], status == FLEET_OK ? 0 : LINGER_MS);
+    fl_free(s.socket);
+    return fl_error_raise(&error);
+}

@@ -485,7 +485,7 @@ TEST(answers_to_others_are_nobodys)
 }
 
 /* What answers in the lane's place; the worker has sent one step. */
-static void check_replaced(fl_msg_head other, const char *words, int n_told)
+static void check_replaced(fl_msg_head other, const char *words)
 {
     scene s;
 
@@ -499,7 +499,8 @@ static void check_replaced(fl_msg_head other, const char *words, int n_told)
     CHECK_INT(s.request.state, FL_REQUEST_DONE);
     CHECK_FAILS(fl_client_result(s.client, &s.request, "push"), FLEET_EPEER,
                 words);
-    CHECK_INT(s.n_sent - 1, n_told);
+    CHECK_INT(s.n_sent, 2); /* and ABORT */
+    CHECK_INT(s.sent[1].kind, FL_MSG_ABORT);
     close_scene(&s);
 }
 
@@ -509,15 +510,14 @@ TEST(an_answer_of_another_process_fails_the_client)
     const uint64_t job = fl_msg_job("job", RUN);
 
     check_replaced((fl_msg_head){.job = job, .peer = NONCE + 1},
-                   "server 0 at here has been replaced by another process", 1);
+                   "server 0 at here has been replaced by another process");
     check_replaced((fl_msg_head){.job = fl_msg_job("job", 0), .peer = 1},
-                   "server 0 at here has been replaced by another process", 1);
+                   "server 0 at here has been replaced by another process");
     check_replaced((fl_msg_head){.job = job, .peer = NONCE, .generation = 1},
-                   "server 0 at here has been replaced by another process", 1);
+                   "server 0 at here has been replaced by another process");
     check_replaced((fl_msg_head){.job = job + 1, .peer = NONCE},
                    "server 0 at here has been replaced: this is a worker of "
-                   "another run",
-                   0);
+                   "another run");
 }
 
 TEST(requests_name_the_run_and_the_process_that_they_are_for)

@@ -396,8 +396,8 @@ static void receive_other_version(fl_client *c, int lane)
 }
 
 /* Another process has the lane's address now, and knows nothing of what this
- * worker has sent. Servers of this run hear of it; if the whole run is over, a
- * server that answers may be of the new one already. */
+ * worker has sent. The servers of this run hear of it; one of a new run does
+ * not heed it. */
 static bool is_replaced(fl_client *c, int lane)
 {
     const fl_msg_head *head = &c->msg.head;
@@ -414,7 +414,7 @@ static bool is_replaced(fl_client *c, int lane)
              same_run ? " by another process"
                       : ": this is a worker of another run");
     if (!fl_client_part(c, lane, text))
-        fl_client_fail(c, FLEET_EPEER, text, same_run);
+        fl_client_fail(c, FLEET_EPEER, text, true);
     return true;
 }
 

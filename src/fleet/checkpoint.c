@@ -153,9 +153,8 @@ static fleet_status load_on_servers(fleet *f, const char *path)
         f->load = fl_strdup(path);
         return f->load ? FLEET_OK : FLEET_ENOMEM;
     }
-    if (fleet_is_first_worker(f))
-        FL_TRY(fl_save_part_load(f, path));
-    FL_TRY(fl_worker_io_barrier(f->worker_io));
+    FL_TRY(
+        fl_save_part_load_between(f, fleet_is_first_worker(f) ? path : NULL));
     f->store->updates = fl_worker_io_remote(f->worker_io)->updates;
     return FLEET_OK;
 }

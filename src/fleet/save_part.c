@@ -188,7 +188,7 @@ fleet_status fl_save_part_of_rank(fl_store *store, const fl_bucket_set *own,
 
 /* --- in worker 0 ---------------------------------------------------------- */
 
-static fleet_status write_request(const fl_save *s, const char *folder,
+fleet_status fl_save_part_request(const fl_save *s, const char *folder,
                                   char **text)
 {
     fl_json *json = fl_json_object(), *params, *tables;
@@ -241,6 +241,18 @@ static fleet_status add_answer(fl_save_elsewhere *e, int n_table,
     return FLEET_OK;
 }
 
+fleet_status fl_save_part_answer(const fl_save *s, const char *answer,
+                                 fl_json *list)
+{
+    fl_json *json = NULL;
+    fleet_status status = fl_json_parse(answer, strlen(answer), "save", &json);
+
+    if (status == FLEET_OK)
+        status = add_answer(s->elsewhere, s->n_table, json, list);
+    fl_json_free(json);
+    return status;
+}
+
 /* The path is absolute: servers may run in another working folder. */
 static fleet_status command_save(fleet *f, const fl_save *s, bool by_ranks,
                                  const char *folder, char **answer)
@@ -249,7 +261,7 @@ static fleet_status command_save(fleet *f, const fl_save *s, bool by_ranks,
     fleet_status status = FLEET_EIO;
 
     if (path)
-        status = write_request(s, path, &text);
+        status = fl_save_part_request(s, path, &text);
     else
         fl_fail(FLEET_EIO, "%s: cannot be found", folder);
     if (status == FLEET_OK)
@@ -271,13 +283,8 @@ static fleet_status write_parts(fleet *f, const fl_save *s, bool by_ranks,
     if (answer)
         status = command_save(f, s, by_ranks, folder, answer);
     for (int i = 0; answer && i < n; i++) {
-        fl_json *json = NULL;
-
         if (status == FLEET_OK)
-            status = fl_json_parse(answer[i], strlen(answer[i]), "save", &json);
-        if (status == FLEET_OK)
-            status = add_answer(s->elsewhere, s->n_table, json, list);
-        fl_json_free(json);
+            status = fl_save_part_answer(s, answer[i], list);
         fl_free(answer[i]);
     }
     fl_free(answer);
@@ -330,14 +337,34 @@ fleet_status fl_save_part_collect(void *arg, const fl_save *s,
     return FLEET_OK;
 }
 
+/* Absolute, as above; for free(). */
+static fleet_status find_save(const char *path, char **whole)
+{
+    *whole = realpath(path, NULL);
+    return *whole ? FLEET_OK
+                  : fl_fail(FLEET_ENOENT, "load: %s: there is no such folder",
+                            path);
+}
+
 fleet_status fl_save_part_load(fleet *f, const char *path)
 {
-    char *whole = realpath(path, NULL);
     fleet_status status;
+    char *whole;
 
-    if (!whole)
-        return fl_fail(FLEET_ENOENT, "load: %s: there is no such folder", path);
+    FL_TRY(find_save(path, &whole));
     status = fl_worker_io_command(f->worker_io, FL_COMMAND_LOAD, whole, NULL);
+    free(whole);
+    return status;
+}
+
+fleet_status fl_save_part_load_between(fleet *f, const char *path)
+{
+    fleet_status status;
+    char *whole = NULL;
+
+    if (path)
+        FL_TRY(find_save(path, &whole));
+    status = fl_worker_io_load(f->worker_io, whole);
     free(whole);
     return status;
 }

@@ -13,10 +13,21 @@ fl_server_command fl_save_part_of_lane;
 fleet_status fl_save_part_of_rank(fl_store *store, const fl_bucket_set *own,
                                   int rank, const char *request, char **answer);
 
+/* What worker 0 tells lanes or ranks, JSON for fl_free(): which parts of the
+ * save go into the folder; and what it does with the answer of one of them: its
+ * parts are added to the list, its rows to the save's. */
+fleet_status fl_save_part_request(const fl_save *s, const char *folder,
+                                  char **text);
+fleet_status fl_save_part_answer(const fl_save *s, const char *answer,
+                                 fl_json *list);
+
 /* Worker 0 has all parts written: fl_save_elsewhere.write, arg is the
  * handle. */
 fleet_status fl_save_part_collect(void *arg, const fl_save *s,
                                   const char *folder, fl_json *list);
 
-/* Worker 0 has all servers load a save. */
+/* Worker 0 has all servers load a save: before any worker has read from them;
+ * or between two passes, when all workers call it, with NULL but for worker
+ * 0. */
 fleet_status fl_save_part_load(fleet *f, const char *path);
+fleet_status fl_save_part_load_between(fleet *f, const char *path);

@@ -216,6 +216,12 @@ fleet_status fl_worker_io_command(fl_worker_io *l, fl_job_command command,
     return unlock(l, fl_worker_command(&l->worker, command, text, answer));
 }
 
+fleet_status fl_worker_io_load(fl_worker_io *l, const char *path)
+{
+    FL_TRY(lock_open(l));
+    return unlock(l, fl_worker_load(&l->worker, path));
+}
+
 fleet_status fl_worker_io_hash(fl_worker_io *l, const char *table,
                                uint64_t *sum, uint64_t *rows)
 {

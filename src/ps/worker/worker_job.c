@@ -143,6 +143,18 @@ fleet_status fl_worker_command(fl_worker *w, fl_job_command command,
     return FLEET_OK;
 }
 
+/* A worker that comes late from its last pass still renews its weights: nothing
+ * is loaded before it has them. */
+fleet_status fl_worker_load(fl_worker *w, const char *path)
+{
+    double none = 0;
+
+    FL_TRY(fl_worker_reduce(w, FL_REDUCTION_SUM, &none, 0));
+    if (path)
+        FL_TRY(fl_worker_command(w, FL_COMMAND_LOAD, path, NULL));
+    return fl_worker_barrier(w);
+}
+
 static fleet_status query_hash(fl_worker *w, fl_request *r, int lane, int table)
 {
     fl_msg_writer writer;

@@ -1,11 +1,12 @@
-/* sim.h - a job in one thread: workers and lanes as they are in src/ps, and
- * around them a clock, links and a scheduling of the tests' own. All of it is a
- * function of one seed: a run that fails can be run again.
+/* sim.h - a job in one thread: worker and server processes as they are in
+ * src/ps, and around them a clock, links, faults and a scheduling of the tests'
+ * own. All of it is a function of one seed: a run that fails can be run again.
  *
- * A worker's code waits for answers, so each worker is a fiber; lanes are state
- * machines and are called. Packets between them are copied, late, out of order,
- * lost, repeated, damaged; lanes and workers are slow, or silent for a while or
- * for good.
+ * A worker says hello and then trains; its code waits for answers, so it is a
+ * fiber. Lanes are state machines and are called. Packets between them are
+ * copied, late, out of order, lost, repeated, damaged; links are cut; processes
+ * are slow, or sleep, or die at any message, and another one may come at the
+ * same address.
  */
 #pragma once
 
@@ -14,9 +15,15 @@
 
 #include "base/text.h"
 #include "ps/server/lane_internal.h"
+#include "ps/worker/handshake.h"
 #include "ps/worker/worker.h"
 
-enum { SIM_MOST_WORKER = 4, SIM_MOST_SERVER = 3, SIM_MOST_LANE = 9 };
+enum {
+    SIM_MOST_WORKER = 16,
+    SIM_MOST_SERVER = 3,
+    SIM_MOST_LANE = 9, /* of all servers */
+    SIM_MOST_FAULT = 2
+};
 enum { SIM_NOBODY = -1, SIM_INCARNATION = 2, SIM_RUN = 5, SIM_NONCE = 77 };
 
 /* What both sides train: parameters and tables, without a graph. */
@@ -24,7 +31,32 @@ typedef struct sim_model {
     fleet *f;
     fleet_program *p;
     fleet_optimizer *o;
+    char *signature; /* as processes compare it */
 } sim_model;
+
+typedef enum sim_fault_kind {
+    SIM_NO_FAULT,
+    SIM_DIES,   /* the process; its last message does not get out */
+    SIM_SLEEPS, /* the process: then it goes on with what has come */
+    SIM_STUCK,  /* the worker: it lives, and trains no more */
+    SIM_CUT,    /* the links between worker and server */
+    SIM_CRASH   /* all processes die */
+} sim_fault_kind;
+
+enum { SIM_TO_LANES = 1, SIM_TO_WORKERS = 2 };
+
+/* It begins with a message of the process, or on the link, whoever sends it. */
+typedef struct sim_fault {
+    sim_fault_kind kind;
+    int worker, server; /* SIM_NOBODY: any, of a cut; none, of a process */
+    int message;        /* FL_MSG_STEP, ...; 0: of any kind */
+    bool leaving;       /* and of those a LEAVE */
+    int count;          /* the how manieth of them */
+    int64_t ms;         /* SLEEPS, CUT: how long. DIES: until another process
+                           comes at the address; -1: none does */
+    int directions;     /* CUT: SIM_TO_LANES | SIM_TO_WORKERS */
+    bool holds;         /* CUT: what is sent meanwhile comes afterwards */
+} sim_fault;
 
 typedef struct sim_options {
     uint64_t seed;
@@ -37,20 +69,18 @@ typedef struct sim_options {
     int lost, repeated, strange;
     int delay_ms; /* at most */
     bool in_order;
-    int slow; /* of 1,000 events so many make their lane or worker pause */
+    int slow; /* of 1,000 events so many make their process pause */
+
+    /* processes begin within so many milliseconds */
+    int64_t servers_ms, workers_ms;
 
     size_t piece_bytes, window, most_open, most_parked, most_unread;
     int64_t heartbeat_ms, connect_ms, request_ms, peer_ms, step_ms;
 
-    /* who falls silent for good, and when; SIM_NOBODY */
-    int dead_worker, dead_server, stuck_worker;
-    int64_t dead_ms;
+    sim_fault fault[SIM_MOST_FAULT];
 
-    /* a worker that does not run for a while, and when that begins; the whole
-     * job, links and all; 0: none does that */
-    int stopped_worker; /* its number + 1 */
-    bool all_stop;
-    int64_t stop_at_ms, stop_ms;
+    int64_t all_stop_ms; /* the whole job, links and all, stops for so long */
+    int64_t all_stop_at_ms;
 } sim_options;
 
 typedef struct sim sim;
@@ -61,23 +91,42 @@ typedef struct sim_lane {
     fl_bucket_set own;
     fl_store *store;
     fl_partition layout;
-    fl_ps_lane *core;
-    fl_server_identity identity;
-    int64_t paused_until, failed_ms;
-    bool dead;
+    fl_ps_lane *core;        /* NULL: its process is gone, or has not come */
     fl_lane_command command; /* under way */
 } sim_lane;
+
+typedef struct sim_server {
+    uint32_t life; /* how many processes it has had */
+    bool alive, dying;
+    fl_server_identity identity;
+    char address[FL_MOST_LANE][60];
+    const char *offered[FL_MOST_LANE];
+    int64_t paused_until, ended_ms;
+} sim_server;
+
+typedef enum sim_phase {
+    SIM_ABSENT, /* it has not come, or is dead */
+    SIM_JOINS,
+    SIM_WORKS,
+    SIM_ENDED
+} sim_phase;
 
 typedef struct sim_worker {
     sim *s;
     int index;
+    uint32_t life;
+    sim_phase phase;
+    bool dying;
+    char who[40];
+    fl_handshake *handshake;
+    fl_job_lanes lanes;
     fl_store *store;
     fl_client *client;
     fl_worker core;
 
     ucontext_t context;
     void *stack, *fake_stack;
-    bool started, waiting, asleep, ended, dead;
+    bool has_fiber, waiting, returned;
     fl_packet *inbox[512];
     uint16_t from[512]; /* lanes */
     int n_inbox;
@@ -89,30 +138,43 @@ typedef struct sim_worker {
     void *own;      /* the script's */
 } sim_worker;
 
+/* What has become of a fault. */
+typedef struct sim_fault_state {
+    int seen;
+    bool begun;
+    int64_t begun_ms;
+    bool all_joined; /* when it began */
+} sim_fault_state;
+
 struct sim {
     sim_options o;
     int64_t now_ms;
     fl_packet_pool *pool;
     sim_worker worker[SIM_MOST_WORKER];
+    sim_server server[SIM_MOST_SERVER];
     sim_lane lane[SIM_MOST_LANE];
     int n_lane; /* of all servers */
     fl_bucket_map map;
+    fl_address address[SIM_MOST_SERVER];
     fleet_status (*body)(sim_worker *w);
-    bool trace, has_stopped;
+    void *own; /* the script's, for each worker */
+    bool trace, has_stopped, crashed;
     uint64_t events, random;
+    sim_fault_state fault[SIM_MOST_FAULT];
 
     struct sim_event *event; /* a heap */
     size_t n_event, event_capacity;
     int64_t last[2][SIM_MOST_WORKER][SIM_MOST_LANE]; /* of links in order */
+    uint8_t lost[SIM_MOST_WORKER][SIM_MOST_SERVER];  /* hellos, in a row */
     ucontext_t main;
     void *main_fake;
     const void *main_bottom;
     size_t main_size;
 };
 
-/* Make it; stores have the model's first values. */
-void sim_open(sim *s, const sim_options *o,
-              fleet_status (*body)(sim_worker *w));
+/* Make it; stores will have the model's first values. */
+void sim_open(sim *s, const sim_options *o, fleet_status (*body)(sim_worker *w),
+              void *own);
 
 /* Run until all workers and lanes have ended, or until the limit. */
 void sim_run(sim *s, int64_t limit_ms);

@@ -1,7 +1,9 @@
 /* sim_job.c - see sim_job.h: models, scripts, workers. The reference is in
  * sim_reference.c. */
 #define SUITE sim_kit
+#include "sim_internal.h"
 #include "sim_job_internal.h"
+#include "sim_save.h"
 #include "test.h"
 
 #include <math.h>
@@ -10,6 +12,8 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "runtime/store/job_signature.h"
+#include "runtime/store/table.h"
 
 /* --- models --------------------------------------------------------------- */
 
@@ -81,6 +85,7 @@ static void build(fleet_program *p, sim_kind kind)
 const sim_model *sim_model_of(sim_kind kind)
 {
     sim_model *m = &models[kind];
+    fl_store *s;
 
     if (m->f)
         return m;
@@ -90,12 +95,17 @@ const sim_model *sim_model_of(sim_kind kind)
     m->p = fleet_program_create(m->f);
     build(m->p, kind);
     m->o = make_optimizer(m->f, kind);
+    s = sim_store(m, fl_table_make);
+    m->signature = fl_job_signature_text(s);
+    CHECK(m->signature != NULL);
+    fl_store_destroy(s);
     return m;
 }
 
 void sim_models_close(void)
 {
     for (int i = 0; i < SIM_N_KIND; i++) {
+        fl_free(models[i].signature);
         if (models[i].f)
             fleet_destroy(models[i].f);
         models[i] = (sim_model){0};
@@ -150,22 +160,22 @@ void sim_make(uint64_t seed, bool sync, sim_options *o, sim_script *k)
         .seed = seed,
         .model = sim_model_of(k->kind),
         .sync = sync,
-        .n_worker = 1 + choose(seed, 2, SIM_MOST_WORKER),
+        .n_worker =
+            1 + choose(seed, 2, choose(seed, 9, 8) ? 4 : SIM_MOST_WORKER),
         .n_server = 1 + choose(seed, 3, SIM_MOST_SERVER),
         .n_lane = 1 + choose(seed, 4, 3),
         .piece_bytes = pieces[choose(seed, 5, 4)],
         .window = choose(seed, 6, 2) ? 700 : 0,
         .most_open = (size_t)(choose(seed, 7, 3) ? 1 << 30 : 140 << 10),
-        .most_parked = (size_t)(choose(seed, 23, 4) ? 0 : 20 << 10),
-        .most_unread = (size_t)(choose(seed, 24, 4) ? 0 : 4 << 10),
-        .heartbeat_ms = 50,
-        .connect_ms = 3000,
+        .most_parked = (size_t)(choose(seed, 25, 4) ? 0 : 20 << 10),
+        .most_unread = (size_t)(choose(seed, 26, 4) ? 0 : 4 << 10),
+        .servers_ms = choose(seed, 23, 3) ? 50 : 3000,
+        .workers_ms = choose(seed, 24, 3) ? 100 : 3000,
+        .heartbeat_ms = 100,
+        .connect_ms = 10000,
         .request_ms = 5000,
         .peer_ms = 2000,
-        .step_ms = 20000,
-        .dead_worker = SIM_NOBODY,
-        .dead_server = SIM_NOBODY,
-        .stuck_worker = SIM_NOBODY};
+        .step_ms = 20000};
     make_links(seed, o);
     make_script(seed, o->n_worker, k);
 }
@@ -261,6 +271,12 @@ bool sim_asks(const sim_script *k, const sim_step *b, int *table)
 sim_act sim_act_after(const sim_script *k, int pass)
 {
     return (sim_act)(sim_hash(k->seed, SAVE, (uint64_t)pass, 0, 0) % SIM_ACTS);
+}
+
+sim_disk_act sim_disk_act_after(const sim_script *k, int pass)
+{
+    return (sim_disk_act)(sim_hash(k->seed, SAVE, (uint64_t)pass, 1, 0) %
+                          SIM_DISK_ACTS);
 }
 
 sim_meeting sim_meeting_after(const sim_script *k, int pass)
@@ -413,8 +429,7 @@ static fleet_status train_one(hands *h, int pass, int step)
         FL_TRY(pull(h, !slot, pass, step + 1, true, false));
     FL_TRY(h->x->methods->wait_pull(h->x, slot));
     sim_compute(h->w, (int64_t)(how >> 8 & 15));
-    if (h->w->index == h->w->s->o.stuck_worker &&
-        h->w->s->now_ms >= h->w->s->o.dead_ms)
+    if (sim_is_stuck(h->w->s, h->w->index))
         sim_compute(h->w, INT32_MAX);
     if (h->ahead && !late && how & 4) /* rows first, the rest as it arrives */
         h->x->methods->came(h->x, !slot);
@@ -489,7 +504,7 @@ static fleet_status act(hands *h, int pass)
     char *answer[SIM_MOST_LANE] = {NULL}, text[40];
     fleet_status status;
 
-    if (h->w->index != 0 || what == SIM_NO_ACT)
+    if (h->w->index != 0 || what == SIM_NO_ACT || h->k->path)
         return FLEET_OK;
     snprintf(text, sizeof text, "%s %d", what == SIM_FULL ? "full" : "save",
              pass % h->w->core.n_lane);
@@ -499,6 +514,23 @@ static fleet_status act(hands *h, int pass)
         strstr(fleet_last_error(), "the disk is full"))
         return FLEET_OK;
     return status;
+}
+
+static fleet_status use_disk(hands *h, int pass)
+{
+    if (!h->k->path)
+        return FLEET_OK;
+    return sim_use_disk(h->w, h->w->own, pass);
+}
+
+/* As fleet_init_worker() does it. */
+static fleet_status load_first(hands *h)
+{
+    if (!h->k->load_first)
+        return FLEET_OK;
+    if (h->w->index == 0)
+        FL_TRY(sim_load_job(h->w, h->k));
+    return fl_worker_barrier(&h->w->core);
 }
 
 static fleet_status one_pass(hands *h, int pass)
@@ -513,7 +545,8 @@ static fleet_status one_pass(hands *h, int pass)
     FL_TRY(end_pass(h, pass));
     FL_TRY(look(h, pass));
     FL_TRY(act(h, pass));
-    return meet(h, pass);
+    FL_TRY(meet(h, pass));
+    return use_disk(h, pass);
 }
 
 fleet_status sim_work(sim_worker *w)
@@ -521,6 +554,7 @@ fleet_status sim_work(sim_worker *w)
     const sim_script *k = w->own;
     hands h = {.w = w, .k = k, .x = &w->core.remote};
 
+    FL_TRY(load_first(&h));
     FL_TRY(h.x->methods->refresh(h.x));
     for (int p = 0; p < k->n_pass && p <= k->leaves_in[w->index]; p++)
         FL_TRY(one_pass(&h, p));

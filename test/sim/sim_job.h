@@ -30,7 +30,21 @@ typedef struct sim_script {
     int n_pass;
     int steps[SIM_MOST_WORKER][SIM_MOST_PASS];
     int leaves_in[SIM_MOST_WORKER]; /* a pass; SIM_MOST_PASS: none */
+
+    /* of a job that saves: where, on the disk (NULL: it does not), and before
+     * what the reference's saves begin, elsewhere, a number each */
+    const char *path, *twin;
+    bool load_first;   /* the job begins with the save at the path */
+    const char *first; /* and the reference with this one of its own */
+
+    /* what the job has seen of its saves, by the pass that they came after */
+    bool begun[SIM_MOST_PASS], saved[SIM_MOST_PASS];
+    bool in_doubt[SIM_MOST_PASS]; /* in place, and could not be flushed */
 } sim_script;
+
+/* The pass after which the last save was done, of those up to that one; -1. */
+int sim_last_saved(const sim_script *k, int pass);
+void sim_twin_path(const sim_script *k, int pass, char path[300]);
 
 /* A job by its seed: options and script. */
 void sim_make(uint64_t seed, bool sync, sim_options *o, sim_script *script);
@@ -41,7 +55,9 @@ fleet_status sim_work(sim_worker *w);
 /* NULL: all workers and lanes ended well, with what the script makes of one
  * store. Otherwise what differs. */
 const char *sim_check(sim *s, const sim_script *script);
+bool sim_is_well(const sim *s); /* by what they say of themselves */
 
-/* The same where somebody fell silent at o.dead_ms: everybody else has ended by
- * then, well or with the name of who it was. */
-const char *sim_check_failure(sim *s, const sim_script *script);
+/* The same of a run with a fault. One that is fatal may have ended the job:
+ * then every process that is left has ended in time and names whose fault it
+ * is, and a lane that all workers have left has what the script makes of it. */
+const char *sim_check_fault(sim *s, const sim_script *script, bool fatal);

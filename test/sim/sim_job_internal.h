@@ -19,6 +19,13 @@ typedef struct sim_step {
 } sim_step;
 
 typedef enum sim_act { SIM_NO_ACT, SIM_SAVE, SIM_FULL, SIM_ACTS } sim_act;
+typedef enum sim_disk_act {
+    SIM_NO_DISK,
+    SIM_TO_DISK,
+    SIM_TO_BAD_DISK,
+    SIM_FROM_DISK,
+    SIM_DISK_ACTS
+} sim_disk_act;
 typedef enum sim_meeting {
     SIM_NO_MEETING,
     SIM_BARRIER,
@@ -33,6 +40,8 @@ bool sim_pushes(const sim_script *k, const sim_step *b, const char *param);
 void sim_gradient(const sim_script *k, const sim_step *b, uint64_t of,
                   const float *pulled, float *grad, int64_t n);
 bool sim_asks(const sim_script *k, const sim_step *b, int *table);
+sim_disk_act sim_disk_act_after(const sim_script *k, int pass);
+bool sim_loads_after(const sim_script *k, int pass);
 sim_act sim_act_after(const sim_script *k, int pass);
 sim_meeting sim_meeting_after(const sim_script *k, int pass);
 void sim_number(int worker, int pass, double x[2]);

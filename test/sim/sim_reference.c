@@ -1,7 +1,7 @@
-/* sim_reference.c - a script computed step by step with one store, and the
- * comparison with what a run has left on its lanes. */
+/* sim_reference.c - a script computed step by step with one store. */
 #define SUITE sim_kit
-#include "sim_job_internal.h"
+#include "sim_reference.h"
+#include "sim_save.h"
 #include "test.h"
 
 #include <inttypes.h>
@@ -12,33 +12,7 @@
 
 #include "runtime/store/table.h"
 
-enum {
-    MOST_SUM = SIM_MOST_WORKER * SIM_MOST_KEY,
-    MOST_PARAM = 8,
-    MOST_DIM = 8
-};
-
 static const char *const tables[SIM_N_TABLE] = {"first", "second"};
-
-/* Sums over the workers of a step. */
-typedef struct row_sums {
-    uint64_t key[MOST_SUM];
-    float sum[MOST_SUM][MOST_DIM];
-    int n;
-} row_sums;
-
-typedef struct reference {
-    const sim_script *k;
-    const sim_options *o;
-    fl_store *store;
-    fl_param *param[MOST_PARAM]; /* by name */
-    float *sum[MOST_PARAM];      /* NULL: no gradient */
-    row_sums rows[SIM_N_TABLE];
-    int n_batch;
-    float clip;
-    fl_text log[SIM_MOST_WORKER];
-    uint64_t steps[SIM_MOST_WORKER]; /* of the stream, LEAVE included */
-} reference;
 
 /* --- contributions -------------------------------------------------------- */
 
@@ -48,7 +22,7 @@ static void add(float *sum, const float *g, int64_t n, bool first)
         sum[i] = first ? g[i] : sum[i] + g[i];
 }
 
-static void add_param(reference *r, const sim_step *b, int i)
+static void add_param(sim_reference *r, const sim_step *b, int i)
 {
     const fl_param *p = r->param[i];
     float *g;
@@ -65,11 +39,12 @@ static void add_param(reference *r, const sim_step *b, int i)
     }
 }
 
-static void add_row(reference *r, const sim_step *b, int table, uint64_t key)
+static void add_row(sim_reference *r, const sim_step *b, int table,
+                    uint64_t key)
 {
     fl_rows *rows = fl_store_rows(r->store, tables[table]);
-    row_sums *s = &r->rows[table];
-    float first[MOST_DIM], g[MOST_DIM], *row;
+    sim_row_sums *s = &r->rows[table];
+    float first[SIM_MOST_DIM], g[SIM_MOST_DIM], *row;
     int i = 0;
 
     CHECK_OK(rows->methods->find(rows, &key, 1, &row));
@@ -82,7 +57,7 @@ static void add_row(reference *r, const sim_step *b, int table, uint64_t key)
     s->n += i == s->n;
 }
 
-static void contribute(reference *r, int worker, int pass, int step)
+static void contribute(sim_reference *r, int worker, int pass, int step)
 {
     sim_step b;
     int table;
@@ -94,7 +69,7 @@ static void contribute(reference *r, int worker, int pass, int step)
         fl_text_add(&r->log[worker], "hash %d: %llx of %llu\n", table,
                     (unsigned long long)sum, (unsigned long long)rows);
     }
-    for (int i = 0; i < MOST_PARAM && r->param[i]; i++)
+    for (int i = 0; i < SIM_MOST_PARAM && r->param[i]; i++)
         add_param(r, &b, i);
     for (int t = 0; t < SIM_N_TABLE; t++)
         for (int i = 0; i < b.keys[t].n; i++)
@@ -126,7 +101,7 @@ static int row_order(const void *a, const void *b)
     return p != q ? (p > q) - (p < q) : (x > y) - (x < y);
 }
 
-static int find(const row_sums *s, uint64_t key)
+static int find(const sim_row_sums *s, uint64_t key)
 {
     int i = 0;
 
@@ -136,11 +111,12 @@ static int find(const row_sums *s, uint64_t key)
 }
 
 /* Buckets are added up each for itself. */
-static double rows_norm(const reference *r, int table, double sum, float scale)
+static double rows_norm(const sim_reference *r, int table, double sum,
+                        float scale)
 {
     int64_t dim = fl_store_rows(r->store, tables[table])->dim;
-    const row_sums *s = &r->rows[table];
-    uint64_t key[MOST_SUM];
+    const sim_row_sums *s = &r->rows[table];
+    uint64_t key[SIM_MOST_SUM];
     double bucket = 0;
 
     memcpy(key, s->key, sizeof key);
@@ -156,11 +132,11 @@ static double rows_norm(const reference *r, int table, double sum, float scale)
     return sum + bucket;
 }
 
-static float clip_factor(const reference *r, float scale)
+static float clip_factor(const sim_reference *r, float scale)
 {
     double most = (double)r->store->optimizer->clip_norm, sum = 0;
 
-    for (int i = 0; i < MOST_PARAM && r->param[i]; i++)
+    for (int i = 0; i < SIM_MOST_PARAM && r->param[i]; i++)
         for (int64_t b = 0; r->sum[i] && b < r->param[i]->n; b += FL_BLOCK) {
             int64_t left = r->param[i]->n - b;
 
@@ -186,7 +162,7 @@ static fl_update for_attr(const fl_update *all, const fleet_param_attr *a)
     return u;
 }
 
-static void update_param(reference *r, const fl_update *all, int i)
+static void update_param(sim_reference *r, const fl_update *all, int i)
 {
     const fl_param *p = r->param[i];
     fl_update u = for_attr(all, &p->attr);
@@ -201,11 +177,11 @@ static void update_param(reference *r, const fl_update *all, int i)
     r->sum[i] = NULL;
 }
 
-static void update_rows(reference *r, const fl_update *all, int table)
+static void update_rows(sim_reference *r, const fl_update *all, int table)
 {
     fl_rows *rows = fl_store_rows(r->store, tables[table]);
     fl_update u = for_attr(all, &rows->attr);
-    row_sums *s = &r->rows[table];
+    sim_row_sums *s = &r->rows[table];
 
     for (int i = 0; i < s->n; i++) {
         const float *g = s->sum[i];
@@ -217,14 +193,14 @@ static void update_rows(reference *r, const fl_update *all, int table)
     s->n = 0;
 }
 
-static void update(reference *r)
+static void update(sim_reference *r)
 {
     const fleet_optimizer *o = r->store->optimizer;
     fl_update u;
 
     fl_optimizer_update(o, r->store->updates, r->n_batch, &u);
     u.clip = o->clip_norm > 0 ? clip_factor(r, u.scale) : r->clip;
-    for (int i = 0; i < MOST_PARAM && r->param[i]; i++)
+    for (int i = 0; i < SIM_MOST_PARAM && r->param[i]; i++)
         if (r->sum[i])
             update_param(r, &u, i);
     for (int t = 0; t < SIM_N_TABLE; t++)
@@ -235,18 +211,18 @@ static void update(reference *r)
 
 /* --- a job ---------------------------------------------------------------- */
 
-static bool is_there(const reference *r, int worker, int pass)
+static bool is_there(const sim_reference *r, int worker, int pass)
 {
     return worker < r->o->n_worker && pass <= r->k->leaves_in[worker];
 }
 
 /* And says so at the pass's end. */
-static bool stays(const reference *r, int worker, int pass)
+static bool stays(const sim_reference *r, int worker, int pass)
 {
     return worker < r->o->n_worker && pass < r->k->leaves_in[worker];
 }
 
-static void train_step(reference *r, int pass, int step)
+static void train_step(sim_reference *r, int pass, int step)
 {
     bool any = false;
 
@@ -263,7 +239,7 @@ static void train_step(reference *r, int pass, int step)
 }
 
 /* how: 0 sum, 1 max, 2 min. */
-static void join_numbers(reference *r, int pass, int how, const char *name)
+static void join_numbers(sim_reference *r, int pass, int how, const char *name)
 {
     double all[2] = {0, 0}, x[2];
     bool first = true;
@@ -284,12 +260,60 @@ static void join_numbers(reference *r, int pass, int how, const char *name)
             fl_text_add(&r->log[w], "%s %a %a\n", name, all[0], all[1]);
 }
 
-static void after_pass(reference *r, int pass)
+static void wait_for_all(sim_reference *r, int pass)
+{
+    for (int w = 0; w < r->o->n_worker && r->o->sync; w++)
+        r->steps[w] += stays(r, w, pass);
+}
+
+/* What the job says of its saves is believed, and whether it is so is looked at
+ * afterwards. */
+static void save_twin(sim_reference *r, int pass)
+{
+    char path[300];
+
+    sim_twin_path(r->k, pass, path);
+    CHECK_OK(sim_save_store(r->store, path));
+    r->steps[0]++;
+    if (r->k->begun[pass] && (!r->k->saved[pass] || r->k->in_doubt[pass]))
+        fl_text_add(&r->log[0], "not saved\n");
+}
+
+static void use_disk(sim_reference *r, int pass)
+{
+    sim_disk_act act = sim_disk_act_after(r->k, pass);
+    char path[300];
+
+    if (act == SIM_TO_DISK || act == SIM_TO_BAD_DISK) {
+        wait_for_all(r, pass);
+        wait_for_all(r, pass);
+        if (stays(r, 0, pass))
+            save_twin(r, pass);
+    }
+    if (!sim_loads_after(r->k, pass))
+        return;
+    sim_twin_path(r->k, sim_last_saved(r->k, pass), path);
+    CHECK_OK(sim_load_store(r->store, path));
+    r->steps[0]++;
+    wait_for_all(r, pass);
+}
+
+static void load_first(sim_reference *r)
+{
+    CHECK_OK(sim_load_store(r->store, r->k->first));
+    r->steps[0]++;
+    for (int w = 0; w < r->o->n_worker && r->o->sync; w++)
+        r->steps[w]++;
+}
+
+static void after_pass(sim_reference *r, int pass)
 {
     sim_act act = sim_act_after(r->k, pass);
     sim_meeting m = sim_meeting_after(r->k, pass);
 
     join_numbers(r, pass, 0, "sum");
+    if (r->k->path)
+        act = SIM_NO_ACT;
     if (stays(r, 0, pass) && act == SIM_FULL)
         fl_text_add(&r->log[0], "not saved\n");
     if (stays(r, 0, pass) && act == SIM_SAVE && r->o->sync)
@@ -302,6 +326,8 @@ static void after_pass(reference *r, int pass)
     for (int w = 0; w < r->o->n_worker; w++)
         if (stays(r, w, pass))
             r->steps[w] += m == SIM_BARRIER && r->o->sync ? 2 : 1;
+    if (r->k->path)
+        use_disk(r, pass);
 }
 
 static int by_name(const void *a, const void *b)
@@ -309,13 +335,15 @@ static int by_name(const void *a, const void *b)
     return strcmp((*(fl_param *const *)a)->name, (*(fl_param *const *)b)->name);
 }
 
-static void open_reference(reference *r, const sim *s, const sim_script *k)
+void sim_reference_open(sim_reference *r, const sim *s, const sim_script *k)
 {
-    *r = (reference){.k = k, .o = &s->o};
+    *r = (sim_reference){.k = k, .o = &s->o};
     r->store = sim_store(s->o.model, fl_table_make);
     for (size_t i = 0; i < r->store->params.n; i++)
         r->param[i] = r->store->params.entry[i].value;
     qsort(r->param, r->store->params.n, sizeof *r->param, by_name);
+    if (k->first)
+        load_first(r);
     for (int p = 0; p < k->n_pass; p++) {
         for (int i = 0; i < 8; i++)
             train_step(r, p, i);
@@ -325,214 +353,9 @@ static void open_reference(reference *r, const sim *s, const sim_script *k)
         r->steps[w]++; /* LEAVE */
 }
 
-static void close_reference(reference *r)
+void sim_reference_close(sim_reference *r)
 {
     fl_store_destroy(r->store);
     for (int w = 0; w < SIM_MOST_WORKER; w++)
         fl_text_done(&r->log[w]);
-}
-
-/* --- comparing
- * ----------------------------------------------------------------
- */
-
-static char difference[2000];
-
-#define DIFFERS(...)                                                           \
-    (snprintf(difference, sizeof difference, __VA_ARGS__),                     \
-     (const char *)difference)
-
-static bool same_block(const fl_param *p, const fl_param *q, int64_t block)
-{
-    int64_t at = fl_block_offset(p, block), want = fl_block_offset(q, block);
-    size_t bytes = (size_t)fl_block_size(p, block) * sizeof(float);
-
-    if (memcmp(p->flat->weight + at, q->flat->weight + want, bytes) != 0)
-        return false;
-    for (int i = 0; i < FL_MAX_STATE; i++)
-        if (p->flat->state[i] && memcmp(p->flat->state[i] + at,
-                                        q->flat->state[i] + want, bytes) != 0)
-            return false;
-    return true;
-}
-
-/* Blocks of the lane are the reference's, and it keeps no others. */
-static const char *check_blocks(const reference *r, const sim_lane *l,
-                                int *n_block)
-{
-    const fl_bucket_set *own = &l->core->aggregate.own;
-
-    for (int i = 0; i < MOST_PARAM && r->param[i]; i++)
-        for (int64_t b = 0; b < fl_blocks_of(r->param[i]); b++) {
-            const fl_param *p = fl_store_param(l->store, r->param[i]->name);
-            bool ours = fl_bucket_set_has(own, fl_block_bucket(l->store, p, b));
-
-            *n_block += ours;
-            if (ours != (fl_block_offset(p, b) >= 0) ||
-                (ours && !same_block(p, r->param[i], b)))
-                return DIFFERS("block %" PRId64 " of \"%s\" on lane %d", b,
-                               p->name, l->number);
-        }
-    return NULL;
-}
-
-typedef struct row_check {
-    fl_rows *want;
-    const sim_lane *l;
-    int n_bad;
-} row_check;
-
-static fleet_status check_row(void *arg, int bucket, const float *row)
-{
-    const fl_row_head *head = (const fl_row_head *)(const void *)row - 1;
-    row_check *c = arg;
-    uint64_t key = head->key;
-    size_t n = (size_t)(c->want->dim * (1 + c->want->n_state));
-    float *want;
-
-    CHECK_OK(c->want->methods->find(c->want, &key, 1, &want));
-    if (!want || !fl_bucket_set_has(&c->l->core->aggregate.own, bucket) ||
-        memcmp(want, row, n * sizeof *row) != 0 ||
-        fl_row_of(want)->step != head->step)
-        c->n_bad++;
-    return FLEET_OK;
-}
-
-static const char *check_tables(const reference *r, const sim_lane *l,
-                                int64_t count[SIM_N_TABLE])
-{
-    for (int t = 0; t < SIM_N_TABLE; t++) {
-        const fl_rows *rows = fl_store_rows(l->store, tables[t]);
-        row_check c = {fl_store_rows(r->store, tables[t]), l, 0};
-
-        count[t] += rows->methods->count(rows);
-        CHECK_OK(rows->methods->each(rows, check_row, &c));
-        if (c.n_bad)
-            return DIFFERS("%d rows of \"%s\" on lane %d", c.n_bad, tables[t],
-                           l->number);
-    }
-    return NULL;
-}
-
-static const char *check_lane(const reference *r, const sim_lane *l)
-{
-    if (fl_lane_state_of(l->core) != FL_LANE_LEFT)
-        return DIFFERS("lane %d is in state %d: %s", l->number,
-                       fl_lane_state_of(l->core), fl_lane_error(l->core)->text);
-    if (fl_lane_version(l->core) != r->store->updates)
-        return DIFFERS("lane %d has version %" PRId64 ", not %" PRId64,
-                       l->number, fl_lane_version(l->core), r->store->updates);
-    for (int w = 0; w < r->o->n_worker; w++)
-        if (l->core->stream[w].done != r->steps[w])
-            return DIFFERS("lane %d has %" PRIu64 " steps of worker %d, not "
-                           "%" PRIu64,
-                           l->number, l->core->stream[w].done, w, r->steps[w]);
-    return NULL;
-}
-
-static const char *check_worker(const reference *r, const sim_worker *w)
-{
-    if (!w->ended || w->status != FLEET_OK)
-        return DIFFERS("worker %d %s: %s", w->index,
-                       w->ended ? "failed" : "has not ended", w->text);
-    if (strcmp(w->log, fl_text_chars(&r->log[w->index])) != 0)
-        return DIFFERS("worker %d saw\n%snot\n%s", w->index, w->log,
-                       fl_text_chars(&r->log[w->index]));
-    return NULL;
-}
-
-static const char *check_counts(const reference *r, int n_block,
-                                const int64_t count[SIM_N_TABLE])
-{
-    for (int t = 0; t < SIM_N_TABLE; t++) {
-        const fl_rows *rows = fl_store_rows(r->store, tables[t]);
-
-        if (rows->methods->count(rows) != count[t])
-            return DIFFERS("%" PRId64 " rows of \"%s\", not %" PRId64, count[t],
-                           tables[t], rows->methods->count(rows));
-    }
-    for (int i = 0; i < MOST_PARAM && r->param[i]; i++)
-        n_block -= (int)fl_blocks_of(r->param[i]);
-    return n_block ? DIFFERS("%d blocks too many", n_block) : NULL;
-}
-
-static const char *compare(const sim *s, const reference *r)
-{
-    int64_t count[SIM_N_TABLE] = {0};
-    const char *bad = NULL;
-    int n_block = 0;
-
-    for (int w = 0; w < s->o.n_worker && !bad; w++)
-        bad = check_worker(r, &s->worker[w]);
-    for (int i = 0; i < s->n_lane && !bad; i++)
-        bad = check_lane(r, &s->lane[i]);
-    for (int i = 0; i < s->n_lane && !bad; i++)
-        bad = check_blocks(r, &s->lane[i], &n_block);
-    for (int i = 0; i < s->n_lane && !bad; i++)
-        bad = check_tables(r, &s->lane[i], count);
-    return bad ? bad : check_counts(r, n_block, count);
-}
-
-const char *sim_check(sim *s, const sim_script *k)
-{
-    reference r;
-    const char *bad;
-
-    open_reference(&r, s, k);
-    bad = compare(s, &r);
-    close_reference(&r);
-    return bad;
-}
-
-/* --- when somebody fell silent
- * -------------------------------------------------
- */
-
-/* It says who; or has nothing to complain of. */
-static const char *check_end(const char *who, int i, bool ended, bool well,
-                             fleet_status code, const char *text,
-                             const char *culprit)
-{
-    if (!ended)
-        return DIFFERS("%s %d has not ended", who, i);
-    if (well)
-        return NULL;
-    if (code != FLEET_EPEER && code != FLEET_ETIMEDOUT)
-        return DIFFERS("%s %d: %s: %s", who, i, fleet_status_name(code), text);
-    return strstr(text, culprit)
-               ? NULL
-               : DIFFERS("%s %d does not name %s: %s", who, i, culprit, text);
-}
-
-const char *sim_check_failure(sim *s, const sim_script *k)
-{
-    int dead = s->o.dead_worker >= 0 ? s->o.dead_worker : s->o.stuck_worker;
-    char culprit[40];
-    const char *bad = NULL;
-    bool all = true;
-
-    snprintf(culprit, sizeof culprit, "%s %d", dead >= 0 ? "worker" : "server",
-             dead >= 0 ? dead : s->o.dead_server);
-    for (int i = 0; i < s->o.n_worker && !bad; i++) {
-        const sim_worker *w = &s->worker[i];
-
-        all = all &&
-              ((w->ended && w->status == FLEET_OK) || i == s->o.stuck_worker);
-        if (!w->dead && i != s->o.stuck_worker)
-            bad = check_end("worker", i, w->ended, w->status == FLEET_OK,
-                            w->status, w->text, culprit);
-    }
-    if (all && s->o.stuck_worker >= 0)
-        return bad; /* nobody waited for it */
-    for (int i = 0; i < s->n_lane && !bad; i++) {
-        fl_lane_state state = fl_lane_state_of(s->lane[i].core);
-        const fl_error *error = fl_lane_error(s->lane[i].core);
-
-        if (!s->lane[i].dead)
-            bad = check_end("lane", i, state != FL_LANE_RUNS,
-                            state == FL_LANE_LEFT, error->code, error->text,
-                            culprit);
-    }
-    /* who ended well did all there was to do */
-    return !bad && all && s->o.dead_server < 0 ? sim_check(s, k) : bad;
 }

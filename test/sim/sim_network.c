@@ -1,4 +1,4 @@
-/* sim_links.c - packets of the simulator and their way; see sim.h. */
+/* sim_network.c - packets of the simulator and their way; see sim.h. */
 #define SUITE sim_kit
 #include "sim_internal.h"
 #include "net/crc32c.h"
@@ -63,6 +63,8 @@ enum {
     AT_INCARNATION = 28,
     AT_SUM = 60
 };
+
+enum { MOST_LOST = 2 };
 
 void sim_sum(fl_packet *p)
 {
@@ -133,28 +135,24 @@ static bool make_strange(sim *s, fl_packet *p, bool to_lane)
 
 /* --- links ---------------------------------------------------------------- */
 
-void sim_say(const sim *s, const char *what, int worker, int lane,
-             const fl_packet *p)
+int sim_kind_of_packet(const fl_packet *p)
 {
-    static fl_msg msg;
-
-    if (!s->trace)
-        return;
-    fprintf(stderr, "%7lld %-10s worker %d lane %d", (long long)s->now_ms, what,
-            worker, lane);
-    if (p && fl_msg_decode(p, &msg) == FLEET_OK)
-        fprintf(stderr,
-                " kind %d status %d step %llu piece %d flags %d request %llx",
-                msg.head.kind, msg.head.status,
-                (unsigned long long)msg.head.step, msg.head.piece,
-                msg.head.flags, (unsigned long long)msg.head.request);
-    fprintf(stderr, "\n");
+    return ((const uint8_t *)p->frame[0].data)[AT_KIND];
 }
 
+int sim_flags_of_packet(const fl_packet *p)
+{
+    uint16_t flags;
+
+    memcpy(&flags, (const uint8_t *)p->frame[0].data + AT_FLAGS, sizeof flags);
+    return flags;
+}
+
+/* e->at_ms: how much later than otherwise, of what a cut link holds. */
 static int64_t arrival(sim *s, sim_event *e)
 {
-    int64_t *last,
-        at = s->now_ms + (int64_t)sim_random(s, (uint64_t)s->o.delay_ms + 1);
+    int64_t *last, at = s->now_ms + e->at_ms +
+                        (int64_t)sim_random(s, (uint64_t)s->o.delay_ms + 1);
 
     if (e->worker == SIM_NOBODY)
         return at;
@@ -184,15 +182,40 @@ static void post_strange(sim *s, sim_event e, const fl_packet *p)
 }
 
 /* An ABORT is the last word of a process, whose sockets linger for it: it is
- * late, but not lost. */
+ * late, but not lost. Hellos are few: of them and their answers no three are
+ * lost in a row, so that they come before deadlines. */
+static bool is_lost(sim *s, const sim_event *e, const fl_packet *p)
+{
+    bool lost = sim_happens(s, s->o.lost);
+    uint8_t *hellos = &s->lost[e->worker][e->server];
+
+    if (sim_kind_of_packet(p) == FL_MSG_ABORT)
+        return false;
+    if (!e->joins)
+        return lost;
+    lost = lost && *hellos < MOST_LOST;
+    if (lost)
+        ++*hellos;
+    else if (e->kind == SIM_TO_WORKER)
+        *hellos = 0;
+    return lost;
+}
+
 void sim_carry(sim *s, sim_event e, const fl_packet *p)
 {
-    bool last_word =
-        ((const uint8_t *)p->frame[0].data)[AT_KIND] == FL_MSG_ABORT;
+    int64_t until_ms;
+    bool holds;
 
-    if (sim_happens(s, s->o.strange))
+    if (sim_is_cut(s, &e, &until_ms, &holds)) {
+        if (!holds) {
+            sim_say(s, "cut off", e.worker, e.lane, p);
+            return;
+        }
+        e.at_ms = until_ms - s->now_ms;
+    }
+    if (!e.joins && sim_happens(s, s->o.strange))
         post_strange(s, e, p);
-    if (!last_word && sim_happens(s, s->o.lost)) {
+    if (is_lost(s, &e, p)) {
         sim_say(s, "lost", e.worker, e.lane, p);
         return;
     }

@@ -1,0 +1,512 @@
+/* sim_disk.c - see sim_disk.h: every change is done at once in the real folder,
+ * and kept in a list, from which a crash makes the folder anew. */
+#define _GNU_SOURCE
+#define SUITE sim_kit
+#include "sim_disk.h"
+#include "sim.h"
+#include "test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/hash.h"
+
+enum { NOTHING = -1, ROOT = 0 };
+
+/* A file or a folder, whatever its names are. */
+typedef struct inode {
+    dev_t dev;
+    ino_t ino;
+    bool folder;
+} inode;
+
+typedef struct name {
+    char name[80];
+    int node; /* NOTHING: the name is gone */
+} name;
+
+/* Names in a folder, which come or go together; or a write to a file. */
+typedef struct change {
+    int node; /* whose flush makes it safe */
+    bool safe;
+    name name[2];
+    int n_name;
+    char *data; /* of a write */
+    size_t size;
+    off_t at;
+} change;
+
+static struct {
+    char root[PATH_MAX];
+    inode *node;
+    int n_node;
+    change *change;
+    int n_change;
+    bool off, full;
+    int calls; /* that are left until it is off; 0: it stays on */
+    uint64_t room;
+    int fail_flush; /* this many flushes from now; 0: none */
+} disk;
+
+/* --- what there is -------------------------------------------------------- */
+
+/* The last one of that number, which a file may have had that is gone. */
+static int node_of(const struct stat *st)
+{
+    for (int i = disk.n_node - 1; i >= 0; i--)
+        if (disk.node[i].ino == st->st_ino && disk.node[i].dev == st->st_dev)
+            return i;
+    return NOTHING;
+}
+
+static int node_at(const char *path)
+{
+    struct stat st;
+
+    return lstat(path, &st) == 0 ? node_of(&st) : NOTHING;
+}
+
+static int node_open(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 ? node_of(&st) : NOTHING;
+}
+
+static int add_node(const char *path)
+{
+    struct stat st;
+
+    CHECK(lstat(path, &st) == 0);
+    disk.node =
+        realloc(disk.node, (size_t)(disk.n_node + 1) * sizeof *disk.node);
+    CHECK(disk.node != NULL);
+    disk.node[disk.n_node] = (inode){st.st_dev, st.st_ino, S_ISDIR(st.st_mode)};
+    return disk.n_node++;
+}
+
+static int folder_of(const char *path)
+{
+    char folder[PATH_MAX];
+
+    snprintf(folder, sizeof folder, "%s", path);
+    *strrchr(folder, '/') = 0;
+    return node_at(folder);
+}
+
+static change *add_change(int node, bool safe)
+{
+    disk.change =
+        realloc(disk.change, (size_t)(disk.n_change + 1) * sizeof *disk.change);
+    CHECK(disk.change != NULL);
+    disk.change[disk.n_change] = (change){.node = node, .safe = safe};
+    return &disk.change[disk.n_change++];
+}
+
+static void set_name(change *c, const char *path, int node)
+{
+    const char *slash = strrchr(path, '/');
+    name *n = &c->name[c->n_name++];
+
+    snprintf(n->name, sizeof n->name, "%.79s", slash ? slash + 1 : path);
+    n->node = node;
+}
+
+static void add_write(int node, bool safe, const void *data, size_t size,
+                      off_t at)
+{
+    change *c = add_change(node, safe);
+
+    c->data = malloc(size + 1);
+    CHECK(c->data != NULL);
+    memcpy(c->data, data, size);
+    c->size = size;
+    c->at = at;
+}
+
+/* --- calls ---------------------------------------------------------------- */
+
+static int refuse(int e)
+{
+    errno = e;
+    return -1;
+}
+
+/* One call more; true: the machine is off. */
+static bool is_off(void)
+{
+    if (disk.calls > 0 && --disk.calls == 0)
+        disk.off = true;
+    return disk.off;
+}
+
+static int disk_open(int folder, const char *path, int flags, mode_t mode)
+{
+    int fd = NOTHING;
+
+    if (is_off())
+        return refuse(EIO);
+    fd = fl_disk_system.open(folder, path, flags, mode);
+    if (fd >= 0 && flags & O_CREAT && folder_of(path) != NOTHING &&
+        node_open(fd) == NOTHING)
+        set_name(add_change(folder_of(path), false), path, add_node(path));
+    return fd;
+}
+
+static ssize_t disk_write(int fd, const void *data, size_t size)
+{
+    const int node = node_open(fd);
+    const off_t at = lseek(fd, 0, SEEK_CUR);
+    ssize_t n;
+
+    if (is_off())
+        return refuse(EIO);
+    if (disk.full && size > disk.room)
+        size = disk.room;
+    if (disk.full && size == 0)
+        return refuse(ENOSPC);
+    n = fl_disk_system.write(fd, data, size);
+    if (n > 0 && node != NOTHING) {
+        add_write(node, false, data, (size_t)n, at);
+        disk.room -= disk.full ? (uint64_t)n : 0;
+    }
+    return n;
+}
+
+static int disk_flush(int fd)
+{
+    const int node = node_open(fd);
+
+    if (is_off() || (disk.fail_flush > 0 && --disk.fail_flush == 0))
+        return refuse(EIO);
+    for (int i = 0; i < disk.n_change; i++)
+        if (disk.change[i].node == node)
+            disk.change[i].safe = true;
+    return 0;
+}
+
+static int disk_make_folder(const char *path, mode_t mode)
+{
+    int e;
+
+    if (is_off())
+        return refuse(EIO);
+    e = fl_disk_system.make_folder(path, mode);
+    if (e == 0 && folder_of(path) != NOTHING)
+        set_name(add_change(folder_of(path), false), path, add_node(path));
+    return e;
+}
+
+static int disk_rename(const char *from, const char *to, unsigned flags)
+{
+    const int a = node_at(from), b = node_at(to);
+    int e;
+
+    if (is_off())
+        return refuse(EIO);
+    e = fl_disk_system.rename(from, to, flags);
+    if (e == 0 && a != NOTHING) {
+        change *c = add_change(folder_of(to), false);
+
+        set_name(c, to, a);
+        set_name(c, from, flags ? b : NOTHING);
+    }
+    return e;
+}
+
+/* The number of a file that is gone may be another one's soon. */
+static void forget_node(int node)
+{
+    if (node != NOTHING)
+        disk.node[node].ino = 0;
+}
+
+static int disk_remove(int folder, const char *path, int flags)
+{
+    const int in = folder == AT_FDCWD ? folder_of(path) : node_open(folder);
+    struct stat st;
+    int node = NOTHING, e;
+
+    if (is_off())
+        return refuse(EIO);
+    if (fstatat(folder, path, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        node = node_of(&st);
+    e = fl_disk_system.remove(folder, path, flags);
+    if (e == 0 && in != NOTHING) {
+        set_name(add_change(in, false), path, NOTHING);
+        forget_node(node);
+    }
+    return e;
+}
+
+static const fl_disk calls = {
+    disk_open,   disk_write,  disk_flush, disk_make_folder,
+    disk_rename, disk_remove, readdir,
+};
+
+/* --- a crash -------------------------------------------------------------- */
+
+/* Of a change that is not safe: is it on the disk, and how much of it? */
+static void choose(uint64_t seed, int i)
+{
+    uint64_t how = sim_hash(seed, 1, 0, 0, 0) % 4;
+    uint64_t luck = sim_hash(seed, 2, (uint64_t)i, 0, 0);
+    change *c = &disk.change[i];
+    bool kept = how == 0 ? false : how == 1 ? true : luck & 1;
+
+    if (c->safe)
+        return;
+    if (kept && c->data && luck >> 8 & 1)
+        c->size = (size_t)((luck >> 16) % (c->size + 1)); /* torn */
+    c->safe = kept;
+}
+
+static int find_name(const name *list, int n, const char *wanted)
+{
+    int at = 0;
+
+    while (at < n && strcmp(list[at].name, wanted) != 0)
+        at++;
+    return at;
+}
+
+/* What the folder's names stand for, by the changes that are safe. */
+static int names_of(int folder, name *list, int capacity)
+{
+    int n = 0;
+
+    for (int i = 0; i < disk.n_change; i++) {
+        const change *c = &disk.change[i];
+
+        for (int m = 0; c->safe && c->node == folder && m < c->n_name; m++) {
+            int at = find_name(list, n, c->name[m].name);
+
+            CHECK(at < capacity);
+            list[at] = c->name[m];
+            n += at == n;
+        }
+    }
+    return n;
+}
+
+static void write_node(int node, const char *path);
+
+static void write_folder(int node, const char *path)
+{
+    enum { CAPACITY = 256 };
+    name *list = calloc(CAPACITY, sizeof *list);
+    int n;
+
+    CHECK(list != NULL && mkdir(path, 0755) == 0);
+    n = names_of(node, list, CAPACITY);
+    for (int i = 0; i < n; i++) {
+        char below[PATH_MAX];
+
+        snprintf(below, sizeof below, "%s/%s", path, list[i].name);
+        if (list[i].node != NOTHING)
+            write_node(list[i].node, below);
+    }
+    free(list);
+}
+
+/* Bytes before those that have come are 0. */
+static void write_node(int node, const char *path)
+{
+    int fd;
+
+    if (disk.node[node].folder) {
+        write_folder(node, path);
+        return;
+    }
+    fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    CHECK(fd >= 0);
+    for (int i = 0; i < disk.n_change; i++) {
+        const change *c = &disk.change[i];
+
+        if (c->safe && c->node == node && c->data)
+            CHECK(pwrite(fd, c->data, c->size, c->at) == (ssize_t)c->size);
+    }
+    close(fd);
+}
+
+static void read_file(int node, const char *path)
+{
+    size_t size;
+    char *data;
+
+    CHECK_OK(fl_file_read(path, &data, &size));
+    add_write(node, true, data, size, 0);
+    fl_free(data);
+}
+
+/* What lies there now is safe. */
+static void read_folder(int node, const char *path)
+{
+    DIR *dir = opendir(path);
+    struct dirent *e;
+
+    CHECK(dir != NULL);
+    while ((e = readdir(dir)) != NULL) {
+        char below[PATH_MAX];
+        int child;
+
+        if (*e->d_name == '.')
+            continue;
+        snprintf(below, sizeof below, "%s/%s", path, e->d_name);
+        child = add_node(below);
+        set_name(add_change(node, true), below, child);
+        if (disk.node[child].folder)
+            read_folder(child, below);
+        else
+            read_file(child, below);
+    }
+    closedir(dir);
+}
+
+static void forget_all(void)
+{
+    for (int i = 0; i < disk.n_change; i++)
+        free(disk.change[i].data);
+    free(disk.change);
+    free(disk.node);
+    disk.change = NULL;
+    disk.node = NULL;
+    disk.n_change = disk.n_node = 0;
+    disk.off = false;
+    disk.calls = 0;
+    sim_disk_mend();
+}
+
+static void remove_tree(const char *path)
+{
+    DIR *dir = opendir(path);
+    struct dirent *e;
+
+    while (dir && (e = readdir(dir)) != NULL) {
+        char below[PATH_MAX];
+
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        snprintf(below, sizeof below, "%s/%s", path, e->d_name);
+        if (unlink(below) != 0)
+            remove_tree(below);
+    }
+    if (dir)
+        closedir(dir);
+    rmdir(path);
+}
+
+void sim_disk_crash(uint64_t seed)
+{
+    for (int i = 0; i < disk.n_change; i++)
+        choose(seed, i);
+    remove_tree(disk.root);
+    write_folder(ROOT, disk.root);
+    forget_all();
+    read_folder(add_node(disk.root), disk.root);
+}
+
+/* --- the rest ------------------------------------------------------------- */
+
+void sim_disk_open(const char *folder)
+{
+    snprintf(disk.root, sizeof disk.root, "%s", folder);
+    remove_tree(folder);
+    CHECK(mkdir(folder, 0755) == 0);
+    add_node(folder);
+    fl_disk_use(&calls);
+}
+
+void sim_disk_close(void)
+{
+    fl_disk_use(NULL);
+    forget_all();
+    remove_tree(disk.root);
+}
+
+void sim_disk_fill(uint64_t bytes)
+{
+    disk.full = true;
+    disk.room = bytes;
+}
+
+void sim_disk_fail_flush(int n)
+{
+    disk.fail_flush = n;
+}
+
+void sim_disk_mend(void)
+{
+    disk.full = false;
+    disk.fail_flush = 0;
+}
+
+void sim_disk_stop(void)
+{
+    disk.off = true;
+}
+
+void sim_disk_stop_after(int n)
+{
+    disk.calls = n;
+}
+
+bool sim_disk_is_off(void)
+{
+    return disk.off;
+}
+
+void sim_disk_wipe(void)
+{
+    forget_all();
+    remove_tree(disk.root);
+    CHECK(mkdir(disk.root, 0755) == 0);
+    add_node(disk.root);
+}
+
+/* A file of the folder, whatever order it lists them in. */
+static bool choose_file(uint64_t seed, const char *folder, char path[PATH_MAX])
+{
+    DIR *dir = opendir(folder);
+    uint64_t least = UINT64_MAX;
+    struct dirent *e;
+
+    while (dir && (e = readdir(dir)) != NULL) {
+        uint64_t luck = fl_hash(e->d_name, strlen(e->d_name), seed);
+
+        if (*e->d_name == '.' || luck >= least)
+            continue;
+        least = luck;
+        snprintf(path, PATH_MAX, "%s/%s", folder, e->d_name);
+    }
+    if (dir)
+        closedir(dir);
+    return least < UINT64_MAX;
+}
+
+bool sim_disk_flip(const char *folder, uint64_t seed)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    uint8_t byte;
+    off_t at;
+    int fd;
+
+    if (!choose_file(seed, folder, path))
+        return false;
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    CHECK(fd >= 0 && fstat(fd, &st) == 0 && st.st_size > 0);
+    at = (off_t)(sim_hash(seed, 2, 0, 0, 0) % (uint64_t)st.st_size);
+    CHECK(pread(fd, &byte, 1, at) == 1);
+    byte ^= (uint8_t)(1u << sim_hash(seed, 3, 0, 0, 0) % 8);
+    CHECK(pwrite(fd, &byte, 1, at) == 1);
+    close(fd);
+    return true;
+}

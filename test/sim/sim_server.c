@@ -1,0 +1,263 @@
+/* sim_server.c - server processes of the simulator: their lanes, which are
+ * called as server.c calls them. */
+#define SUITE sim_kit
+#include "sim_internal.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "fleet/save_part.h"
+#include "runtime/store/snapshot.h"
+#include "runtime/store/store_hash.h"
+#include "runtime/store/table.h"
+
+/* --- what lanes do -------------------------------------------------------- */
+
+/* A worker's address is one connection: of a process, and of its handshake or
+ * of what comes after that. */
+static fl_peer peer_of(const sim_event *e)
+{
+    fl_peer peer = {.size = 6};
+
+    peer.id[0] = (uint8_t)(e->worker < 0 ? 255 : e->worker);
+    peer.id[1] = e->joins;
+    memcpy(&peer.id[2], &e->life, sizeof e->life);
+    return peer;
+}
+
+static void lane_sends(void *arg, const fl_peer *to, fl_packet *p)
+{
+    sim_lane *l = arg;
+    sim *s = l->s;
+    sim_event e = {.kind = SIM_TO_WORKER,
+                   .worker = to->id[0],
+                   .joins = to->id[1],
+                   .server = l->server,
+                   .lane = l->number};
+
+    memcpy(&e.life, &to->id[2], sizeof e.life);
+    if (e.worker >= s->o.n_worker || s->server[l->server].dying)
+        return;
+    sim_fault_message(s, e.worker, l->server, p);
+    if (!s->server[l->server].dying)
+        sim_carry(s, e, p);
+}
+
+/* As server.c does it. A text that is not JSON is of no disk. */
+static fleet_status lane_begins(void *arg, const fl_lane_command *command)
+{
+    sim_lane *l = arg;
+
+    if (command->beside_training && *command->text == '{')
+        FL_TRY(fl_snapshot_begin(l->store, fl_lane_version(l->core),
+                                 command->done, l->s->o.n_worker));
+    l->command = *command;
+    sim_post(l->s,
+             (sim_event){.at_ms = l->s->now_ms + (int64_t)sim_random(l->s, 400),
+                         .kind = SIM_COMMAND_ENDS,
+                         .server = l->server,
+                         .lane = l->number,
+                         .life = l->s->server[l->server].life});
+    return FLEET_OK;
+}
+
+static void hash_ends(sim *s, sim_lane *l)
+{
+    const fl_rows *rows = l->layout.table[l->command.table];
+    uint64_t sum = 0;
+    fleet_status status = fl_store_hash_rows(rows, &sum);
+
+    fl_lane_command_done(l->core, status,
+                         status == FLEET_OK ? NULL : fleet_last_error(), sum,
+                         (uint64_t)rows->methods->count(rows), s->now_ms);
+}
+
+/* To a disk, or from one. */
+static void disk_ends(sim *s, sim_lane *l)
+{
+    char *text = NULL;
+    fleet_status status =
+        fl_save_part_of_lane(NULL, l->store, &l->own, l->server, l->lane,
+                             l->command.kind, l->command.text, &text);
+
+    fl_snapshot_end(l->store);
+    fl_lane_command_done(l->core, status,
+                         status == FLEET_OK ? text : fleet_last_error(), 0, 0,
+                         s->now_ms);
+    fl_free(text);
+}
+
+/* A save without a disk says what it saw; the text "full LANE" is for one that
+ * is full there. */
+static void command_ends(sim *s, sim_lane *l)
+{
+    char text[100];
+    int full;
+
+    snprintf(text, sizeof text, "%lld", (long long)l->store->updates);
+    if (l->command.kind == FL_COMMAND_HASH)
+        hash_ends(s, l);
+    else if (l->command.kind == FL_COMMAND_LOAD || *l->command.text == '{')
+        disk_ends(s, l);
+    else if (sscanf(l->command.text, "full %d", &full) == 1 &&
+             full == l->number)
+        fl_lane_command_done(l->core, FLEET_EIO, "the disk is full", 0, 0,
+                             s->now_ms);
+    else
+        fl_lane_command_done(l->core, FLEET_OK, text, 0, 0, s->now_ms);
+}
+
+/* --- events --------------------------------------------------------------- */
+
+static void to_lane(sim *s, sim_lane *l, const sim_event *e)
+{
+    fl_peer from = peer_of(e);
+
+    sim_fault_message(s, e->worker, l->server, e->packet);
+    if (s->server[l->server].dying)
+        return;
+    sim_say(s, "receives", e->worker, e->lane, e->packet);
+    fl_lane_receive(l->core, &from, e->packet, s->now_ms);
+}
+
+/* The lanes of a server end together: the first that fails tells the others. */
+static void heed_siblings(sim *s, sim_lane *l)
+{
+    for (int i = 0; i < s->n_lane; i++) {
+        const sim_lane *other = &s->lane[i];
+
+        if (other->server == l->server &&
+            fl_lane_state_of(other->core) == FL_LANE_FAILED)
+            fl_lane_abort(l->core, fl_lane_error(other->core)->code,
+                          fl_lane_error(other->core)->text);
+    }
+}
+
+static void lane_event(sim *s, sim_lane *l, const sim_event *e)
+{
+    if (fl_lane_state_of(l->core) != FL_LANE_RUNS)
+        return; /* its socket is closed */
+    if (e->kind == SIM_TO_LANE)
+        to_lane(s, l, e);
+    else if (e->kind == SIM_COMMAND_ENDS)
+        command_ends(s, l);
+    else {
+        heed_siblings(s, l);
+        fl_lane_tick(l->core, s->now_ms);
+        sim_post(s, (sim_event){.at_ms = s->now_ms + s->o.peer_ms / 10,
+                                .kind = SIM_LANE_TICK,
+                                .server = l->server,
+                                .lane = l->number,
+                                .life = e->life});
+    }
+    if (fl_lane_state_of(l->core) == FL_LANE_RUNS)
+        return;
+    s->server[l->server].ended_ms = s->now_ms;
+    sim_say(s, fl_lane_error(l->core)->text, SIM_NOBODY, l->number, NULL);
+}
+
+void sim_server_event(sim *s, sim_event *e)
+{
+    const sim_server *server = &s->server[e->server];
+
+    if (e->kind == SIM_SERVER_COMES)
+        sim_server_comes(s, e->server);
+    else if (server->alive &&
+             (e->kind == SIM_TO_LANE || e->life == server->life))
+        lane_event(s, &s->lane[e->lane], e);
+}
+
+bool sim_server_is_over(const sim *s, int server)
+{
+    if (!s->server[server].alive)
+        return s->server[server].life > 0;
+    for (int i = 0; i < s->n_lane; i++)
+        if (s->lane[i].server == server &&
+            fl_lane_state_of(s->lane[i].core) == FL_LANE_RUNS)
+            return false;
+    return true;
+}
+
+/* --- life ----------------------------------------------------------------- */
+
+/* A worker that joins gets an incarnation that has one before it, so that
+ * messages of an earlier process can be made up. */
+static void open_lane(sim *s, sim_lane *l)
+{
+    sim_server *server = &s->server[l->server];
+    const fl_lane_options options = {.layout = &l->layout,
+                                     .map = &s->map,
+                                     .identity = &server->identity,
+                                     .server = l->server,
+                                     .lane = l->lane,
+                                     .n_lane = s->o.n_lane,
+                                     .n_stream = s->o.n_worker,
+                                     .sync = s->o.sync,
+                                     .job = "sim",
+                                     .mode = s->o.sync ? "sync" : "async",
+                                     .program = s->o.model->signature,
+                                     .address = server->offered,
+                                     .connect_ms = s->o.connect_ms,
+                                     .peer_ms = s->o.peer_ms,
+                                     .step_ms = s->o.step_ms,
+                                     .most_open = s->o.most_open,
+                                     .most_parked = s->o.most_parked,
+                                     .most_unread = s->o.most_unread,
+                                     .pool = s->pool};
+    const fl_lane_host host = {l, lane_sends, lane_begins, NULL};
+
+    l->own = fl_bucket_map_own(&s->map, l->server, l->lane);
+    l->store = sim_store_of(s->o.model, fl_table_make,
+                            (fl_block_filter){fl_lane_keeps_block, &l->own});
+    CHECK_OK(fl_partition_make(&l->layout, l->store, s->o.n_server));
+    CHECK_OK(fl_lane_create(&l->core, &options, &host, s->now_ms));
+    for (int i = 0; i < s->o.n_worker; i++)
+        l->core->stream[i].incarnation = SIM_INCARNATION - 1;
+    sim_post(
+        s, (sim_event){.at_ms = s->now_ms + (int64_t)sim_random(
+                                                s, (uint64_t)s->o.peer_ms / 10),
+                       .kind = SIM_LANE_TICK,
+                       .server = l->server,
+                       .lane = l->number,
+                       .life = server->life});
+}
+
+void sim_server_comes(sim *s, int server)
+{
+    sim_server *v = &s->server[server];
+    uint32_t life = v->life + 1;
+
+    *v = (sim_server){.life = life, .alive = true};
+    v->identity.nonce = SIM_NONCE + 100 * life + (uint32_t)server;
+    v->identity.run = server == 0 ? SIM_RUN + life - 1 : 0;
+    for (int i = 0; i < s->o.n_lane; i++) {
+        snprintf(v->address[i], sizeof v->address[i],
+                 "{\"inproc\":\"inproc://sim/%d/%d\"}", server, i);
+        v->offered[i] = v->address[i];
+    }
+    for (int i = 0; i < s->n_lane; i++)
+        if (s->lane[i].server == server)
+            open_lane(s, &s->lane[i]);
+    sim_say(s, "a server comes", SIM_NOBODY, server * s->o.n_lane, NULL);
+}
+
+void sim_server_dies(sim *s, int server)
+{
+    for (size_t i = 0; i < s->n_event; i++) /* its accounts end with it */
+        if (s->event[i].kind == SIM_TO_WORKER && s->event[i].server == server)
+            sim_arrives(s->event[i].packet);
+    for (int i = 0; i < s->n_lane; i++) {
+        sim_lane *l = &s->lane[i];
+
+        if (l->server != server || !l->core)
+            continue;
+        fl_lane_destroy(l->core);
+        fl_snapshot_end(l->store);
+        fl_partition_done(&l->layout);
+        fl_store_destroy(l->store);
+        l->core = NULL;
+        l->store = NULL;
+    }
+    s->server[server].alive = false;
+}

@@ -271,6 +271,7 @@ static void drop_hands(hands *h)
  * alone. */
 TEST(a_hello_that_is_lost_is_said_again_until_the_connect_deadline)
 {
+    static fl_msg said;
     fl_job_lanes lanes;
     fl_handshake *made;
     servers s;
@@ -279,6 +280,8 @@ TEST(a_hello_that_is_lost_is_said_again_until_the_connect_deadline)
     open_servers(&s);
     s.now_ms = 5000;
     made = begin(&h, 1);
+    CHECK_OK(fl_msg_decode(h.last[0], &said));
+    CHECK(said.head.flags & FL_MSG_CRC_ALL);
     work(&h, made, 60000);
     CHECK(fl_handshake_is_over(made));
     CHECK(s.now_ms >= 25000 && s.now_ms < 25500);

@@ -212,7 +212,8 @@ static const char *check_words(const verdict *v, const char *who, int i,
                                const char *text)
 {
     bool named = names(text, v->worker) || names(text, v->server);
-    bool refused = newcomer && (code == FLEET_EEXIST || code == FLEET_ESTATE);
+    bool late = newcomer || !v->state->all_joined;
+    bool refused = late && (code == FLEET_EEXIST || code == FLEET_ESTATE);
 
     if (code != FLEET_EPEER && code != FLEET_ETIMEDOUT && !refused)
         return DIFFERS("%s %d: %s: %s", who, i, fleet_status_name(code), text);

@@ -79,6 +79,24 @@ static const char *find_save(const sim_options *o, const sim_script *k,
 
 /* --- a job with a disk ---------------------------------------------------- */
 
+/* A link is cut, or a process sleeps, for so short a time that nobody minds. */
+static sim_fault brief_fault(uint64_t seed, const sim_options *o)
+{
+    sim_fault f = {.kind = sim_pick(seed, 65, 2) ? SIM_CUT : SIM_SLEEPS,
+                   .worker = SIM_NOBODY,
+                   .server = SIM_NOBODY,
+                   .count = sim_pick(seed, 66, 1 << sim_pick(seed, 67, 10)),
+                   .ms = 1 + sim_pick(seed, 68, 700),
+                   .directions = 1 + sim_pick(seed, 69, 3),
+                   .holds = sim_pick(seed, 70, 2)};
+
+    if (sim_pick(seed, 71, 2))
+        f.worker = sim_pick(seed, 72, o->n_worker);
+    else
+        f.server = sim_pick(seed, 72, o->n_server);
+    return f;
+}
+
 static const char *saves_and_loads(uint64_t seed)
 {
     const char *bad;
@@ -87,6 +105,10 @@ static const char *saves_and_loads(uint64_t seed)
     int found;
 
     make_job(seed, &o, &k);
+    if (sim_pick(seed, 73, 2)) {
+        o.lost = o.slow = 0;
+        o.fault[0] = brief_fault(seed, &o);
+    }
     sim_disk_open(test_path("disk"));
     bad = sim_complete(&o, &k);
     if (!bad)
@@ -100,6 +122,38 @@ static const char *saves_and_loads(uint64_t seed)
 TEST_LIMIT(what_was_saved_loads_to_the_bit_and_what_was_not_is_named, 7200)
 {
     SIM_SEEDS(saves_and_loads, 500);
+}
+
+/* A process dies in the middle: the save that was done last is what lies there,
+ * whatever was begun after it. */
+static const char *dies_between_saves(uint64_t seed)
+{
+    const char *bad;
+    sim_options o;
+    sim_script k;
+    int found;
+    sim s;
+
+    make_job(seed, &o, &k);
+    o.fault[0] = brief_fault(seed, &o);
+    o.fault[0].kind = SIM_DIES;
+    o.fault[0].ms = sim_pick(seed, 74, 2) ? sim_pick(seed, 75, 3000) : -1;
+    sim_disk_open(test_path("disk"));
+    sim_open(&s, &o, sim_work, &k);
+    sim_run(&s, SIM_LONGEST_MS);
+    bad = sim_check_fault(&s, &k, true);
+    sim_close(&s);
+    if (!bad)
+        sim_disk_crash(seed);
+    if (!bad)
+        bad = find_save(&o, &k, true, &found);
+    sim_disk_close();
+    return bad;
+}
+
+TEST_LIMIT(a_process_that_dies_takes_no_save_with_it, 7200)
+{
+    SIM_SEEDS(dies_between_saves, 400);
 }
 
 /* --- the machine crashes -------------------------------------------------- */

@@ -103,9 +103,12 @@ static void change(fl_packet *p, int at, uint32_t to)
 
 /* What is not of this job, made of what is. True: it is a message of a process
  * that is gone. Columns are covered by the sum, because whole_sums is on. */
-static bool make_strange(sim *s, fl_packet *p, bool to_lane)
+static bool make_strange(sim *s, fl_packet *p, const sim_event *e)
 {
-    switch (sim_random(s, to_lane ? 8 : 5)) {
+    /* a hello has no incarnation yet */
+    int n = e->kind == SIM_TO_WORKER ? 5 : e->joins ? 7 : 8;
+
+    switch (sim_random(s, (uint64_t)n)) {
     case 0:
         flip_a_bit(s, p);
         return false;
@@ -174,7 +177,7 @@ static void post_strange(sim *s, sim_event e, const fl_packet *p)
     fl_packet *q = sim_copy(p, 0);
     int n_frame = q->n_frame;
 
-    if (make_strange(s, q, e.kind == SIM_TO_LANE))
+    if (make_strange(s, q, &e))
         e.worker = SIM_NOBODY;
     post_copy(s, e, q);
     q->n_frame = n_frame;
@@ -213,7 +216,7 @@ void sim_carry(sim *s, sim_event e, const fl_packet *p)
         }
         e.at_ms = until_ms - s->now_ms;
     }
-    if (!e.joins && sim_happens(s, s->o.strange))
+    if (sim_happens(s, s->o.strange))
         post_strange(s, e, p);
     if (is_lost(s, &e, p)) {
         sim_say(s, "lost", e.worker, e.lane, p);

@@ -134,10 +134,9 @@ static fleet_status save_job(sim_worker *w, sim_script *k, int pass)
     if (status == FLEET_OK || w->dying)
         return status;
     sim_note(w, "not saved\n");
-    if (status != FLEET_EIO || !strstr(fleet_last_error(), k->path) ||
-        fl_client_status(w->client) != FLEET_OK)
+    if (status != FLEET_EIO || !strstr(fleet_last_error(), k->path))
         return status;
-    return FLEET_OK;
+    return fl_client_status(w->client);
 }
 
 fleet_status sim_load_job(sim_worker *w, const sim_script *k)

@@ -317,6 +317,7 @@ static fleet_status begin(fl_handshake *h, const fl_client_host *host)
                                        .peer_ms = h->o.peer_ms,
                                        .step_ms = h->o.connect_ms,
                                        .heartbeat_ms = resend_ms(h),
+                                       .whole_sums = true,
                                        .pool = h->o.pool};
 
     FL_TRY(fl_client_create(&h->client, &options, host));

@@ -54,6 +54,7 @@ void sim_arrives(fl_packet *p)
 
 /* Places in a head. */
 enum {
+    AT_VERSION = 4,
     AT_KIND = 5,
     AT_FLAGS = 6,
     AT_JOB_ID = 12,
@@ -111,6 +112,8 @@ static bool make_strange(sim *s, fl_packet *p, const sim_event *e)
     switch (sim_random(s, (uint64_t)n)) {
     case 0:
         flip_a_bit(s, p);
+        if (e->joins) /* another version is believed without a sum */
+            ((uint8_t *)p->frame[0].data)[AT_VERSION] = FL_MSG_VERSION;
         return false;
     case 1:
         make_noise(s, p);

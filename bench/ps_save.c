@@ -1,6 +1,6 @@
 /* ps_save.c - K2: a save of servers' tables while an async worker trains the
  * CTR model of R4 from text (embedding 9, tower 400-400-400, batch 1024,
- * Adagrad; 5 million rows). Worker 1 trains, one thread; worker 0 saves in the
+ * Adagrad; some 4 million rows). Worker 1 trains, one thread; worker 0 saves in the
  * midst of each pass, but for the first one, which makes the rows.
  *
  *   K2-throughput  batches per second while a save is written, over those before
@@ -17,6 +17,7 @@
 #include "text.h"
 
 enum { BATCHES = 192, PASSES = 6, BEFORE = 60, MOST_GAPS = BATCHES * PASSES };
+enum { ROWS = 8000000 }; /* ids; half of them come */
 
 static void check(fleet_status status)
 {
@@ -43,6 +44,7 @@ static void open_side(bench *b, const fleet_role *role)
     strategy.a_sync = 1;
     *b = (bench){.o = BENCH_DEFAULTS, .role = role};
     b->o.threads = 1;
+    b->o.rows = ROWS;
     b->strategy = &strategy;
     open_bench(b);
 }

@@ -1,5 +1,6 @@
 /* server.c - the threads of a server: one per lane, which works its socket, and
  * one per command that a lane has begun. */
+#define _GNU_SOURCE
 #include "ps/server/server.h"
 
 #include <inttypes.h>
@@ -7,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,6 +26,7 @@
 #include "runtime/store/store_hash.h"
 
 enum {
+    SAVE_NICE = 10,         /* of the thread of a save beside training */
     IDLE_BYTES = 256 << 20, /* buffers that are kept for the next answers */
     LINGER_MS = 2000,       /* for the last answers to go out */
     ABORT_LINGER_MS = 500   /* after a failure: some workers may be gone */
@@ -96,6 +99,8 @@ static void *command_main(void *arg)
 {
     lane_runner *r = arg;
 
+    if (r->command.beside_training) /* training comes first, if it may */
+        (void)setpriority(PRIO_PROCESS, (id_t)gettid(), SAVE_NICE);
     fl_file_count(&r->command_bytes);
     fl_spare_allow(r->server->descriptors.spare);
     r->command_status = run_command(r);

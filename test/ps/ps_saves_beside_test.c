@@ -4,103 +4,75 @@
 #include "ps_kit.h"
 #include "test.h"
 
-#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
 
-/* --- a disk that is slower than a worker ---------------------------------- */
-
-/* A part is written once worker 1 has trained so many batches more. */
-enum { BATCHES = 10, PATIENCE_S = 20 * TEST_SLOWNESS };
+/* Worker 1 stops after its first batches until worker 0 has saved what the
+ * lanes then have; and trains that many more while that is saved once more. */
+enum { FIRST = 5, MORE = 10, PATIENCE_S = 20 * TEST_SLOWNESS };
 
 static struct {
     pthread_mutex_t lock;
-    pthread_cond_t trained;
-    int batches, wanted; /* 0: no part was begun yet */
-} gate = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0};
+    pthread_cond_t changed;
+    int batches;      /* of worker 1 */
+    int lanes, begun; /* of all servers; with their part */
+} train = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0, 0};
 
-static int count_batch(void *user, int64_t batches, int64_t samples)
-{
-    (void)user, (void)batches, (void)samples;
-    pthread_mutex_lock(&gate.lock);
-    gate.batches++;
-    pthread_cond_broadcast(&gate.trained);
-    pthread_mutex_unlock(&gate.lock);
-    return 0;
-}
-
-static void wait_for(bool begun)
+/* Until worker 1 has trained so many batches, or all lanes have begun. */
+static void wait_for(int batches, bool or_begun)
 {
     struct timespec until;
 
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += PATIENCE_S;
-    pthread_mutex_lock(&gate.lock);
-    if (!begun && gate.wanted == 0)
-        gate.wanted = gate.batches + BATCHES;
-    while (gate.batches < (begun ? 1 : gate.wanted))
-        if (pthread_cond_timedwait(&gate.trained, &gate.lock, &until) ==
+    while (train.batches < batches && !(or_begun && train.begun == train.lanes))
+        if (pthread_cond_timedwait(&train.changed, &train.lock, &until) ==
             ETIMEDOUT)
             test_fail(__FILE__, __LINE__, "worker 1 has trained %d batches",
-                      gate.batches);
-    pthread_mutex_unlock(&gate.lock);
+                      train.batches);
 }
 
-static ssize_t slow_write(int fd, const void *data, size_t size)
+static int count_batch(void *user, int64_t batches, int64_t samples)
 {
-    wait_for(false);
-    return fl_disk_system.write(fd, data, size);
+    (void)user, (void)batches, (void)samples;
+    pthread_mutex_lock(&train.lock);
+    train.batches++;
+    pthread_cond_broadcast(&train.changed);
+    if (train.batches == FIRST)
+        wait_for(FIRST + 1, true);
+    pthread_mutex_unlock(&train.lock);
+    return 0;
 }
 
-/* --- the job -------------------------------------------------------------- */
-
-static fleet_status pass(ps_node *n)
+/* No row of a part is read before all lanes have their snapshots, and worker 1
+ * has trained on. */
+static int slow_open(int folder, const char *name, int flags, mode_t mode)
 {
-    const fleet_train_options count = {.on_batch = count_batch};
-
-    return fleet_train_from_dataset(n->s.e, n->s.data,
-                                    n->index == 1 ? &count : NULL, &n->result);
-}
-
-/* Worker 1 is in a pass while worker 0, which has not begun it, saves. */
-static fleet_status save_beside(ps_node *n)
-{
-    fleet_status status = ps_begin(n);
-
-    if (status == FLEET_OK && n->index == 0) {
-        wait_for(true);
-        status = fleet_save_persistables(n->s.f, n->job->user);
+    if (flags & O_CREAT && strstr(name, "part-")) {
+        pthread_mutex_lock(&train.lock);
+        train.begun++;
+        pthread_cond_broadcast(&train.changed);
+        wait_for(FIRST + MORE, false);
+        pthread_mutex_unlock(&train.lock);
     }
-    if (status == FLEET_OK)
-        status = pass(n);
-    return status == FLEET_OK ? ps_end(n) : status;
+    return fl_disk_system.open(folder, name, flags, mode);
 }
 
 /* --- what was saved ------------------------------------------------------- */
 
-static int64_t int_of(const fl_at *object, const char *key)
+/* What the manifest says that each lane's parts hold: so many steps of worker
+ * 1, the fewest of all lanes, and none of worker 0. */
+static int64_t least_steps(const char *path, int lanes)
 {
-    fl_at at = fl_at_key(object, key);
-    int64_t x = -1;
-
-    CHECK_OK(fl_at_required(&at));
-    CHECK_OK(fl_at_int(&at, 0, INT64_MAX, &x));
-    return x;
-}
-
-/* The manifest says of each lane what is in its parts; of the last one comes
- * back how many steps of worker 1. */
-static int64_t check_cuts(const char *path, int lanes)
-{
-    int64_t steps = -1;
-
+    int64_t least = INT64_MAX;
     char name[300], *text;
     fl_json *json;
     fl_at root, cuts;
@@ -114,15 +86,18 @@ static int64_t check_cuts(const char *path, int lanes)
     CHECK_INT(fl_at_count(&cuts), lanes);
     for (fl_at c = fl_at_first(&cuts); c.json; fl_at_next(&cuts, &c)) {
         fl_at done = fl_at_key(&c, "done"), one = fl_at_index(&done, 1);
+        fl_at at = fl_at_key(&c, "version");
+        int64_t steps = -1, version = -1;
 
         CHECK_INT(fl_at_count(&done), 2);
-        CHECK_OK(fl_at_int(&one, 0, gate.batches, &steps));
-        CHECK(steps >= 1);
-        CHECK_INT(int_of(&c, "version"), steps); /* worker 0 has brought none */
+        CHECK_OK(fl_at_int(&one, 0, FIRST, &steps));
+        CHECK_OK(fl_at_int(&at, 0, FIRST, &version));
+        CHECK_INT(version, steps);
+        least = steps < least ? steps : least;
     }
     fl_json_free(json);
     fl_free(text);
-    return steps;
+    return least;
 }
 
 static fleet_status load_alone(ps_node *n)
@@ -132,72 +107,67 @@ static fleet_status load_alone(ps_node *n)
     return status == FLEET_OK ? ps_end(n) : status;
 }
 
-/* Runs it with a disk that is slower than worker 1. */
-static void run(ps_job *j)
+static uint64_t hash_of(const ps_job *j, const char *path)
+{
+    ps_job alone = *j;
+
+    alone.load = path;
+    alone.work = load_alone;
+    return ps_hash(&alone);
+}
+
+/* --- the job -------------------------------------------------------------- */
+
+/* Worker 1 is in a pass that worker 0 has not begun. */
+static void save_twice(ps_node *n)
 {
     fl_disk slow = fl_disk_system;
 
-    *j = (ps_job){
-        .servers = j->servers,
-        .workers = 2,
-        .lanes = j->lanes,
-        .how = {.optimizer = "adam", .a_sync = true},
-        .work = save_beside,
-        .user = (void *)test_path("save"),
-        .file = {scene_file("a.txt", 20, 1), scene_file("b.txt", 2000, 2)}};
-    slow.write = slow_write;
+    pthread_mutex_lock(&train.lock);
+    wait_for(FIRST, false);
+    pthread_mutex_unlock(&train.lock);
+    do /* until its last push has come */
+        CHECK_OK(fleet_save_persistables(n->s.f, test_path("quiet")));
+    while (least_steps(test_path("quiet"), 2 * n->job->lanes) < FIRST);
+    slow.open = slow_open;
     fl_disk_use(&slow);
-    ps_run(j);
+    CHECK_OK(fleet_save_persistables(n->s.f, test_path("beside")));
     fl_disk_use(NULL);
-    ps_check(j);
-    CHECK(gate.wanted > 0);
 }
 
-TEST_LIMIT(a_worker_trains_on_while_another_one_saves, 120)
+static fleet_status save_beside(ps_node *n)
 {
-    ps_job j = {.servers = 2, .lanes = 2};
+    const fleet_train_options count = {.on_batch = count_batch};
+    fleet_status status = ps_begin(n);
 
-    run(&j);
-    check_cuts(j.user, 4);
-    j.servers = 1;
-    j.load = j.user;
-    j.work = load_alone;
-    ps_hash(&j);
+    if (status == FLEET_OK && n->index == 0)
+        save_twice(n);
+    if (status == FLEET_OK)
+        status = fleet_train_from_dataset(
+            n->s.e, n->s.data, n->index == 1 ? &count : NULL, &n->result);
+    return status == FLEET_OK ? ps_end(n) : status;
 }
 
-static int end_after(void *user, int64_t batches, int64_t samples)
+/* Rows, states and weights: all of each lane's moment, however many batches
+ * change them before they are written. */
+TEST_LIMIT(a_worker_trains_on_and_what_is_saved_is_what_lanes_had_before, 120)
 {
-    (void)samples;
-    return batches == *(int64_t *)user;
-}
+    for (int lanes = 1; lanes <= 2; lanes++) {
+        ps_job j = {
+            .servers = 2,
+            .workers = 2,
+            .lanes = lanes,
+            .how = {.optimizer = "adam", .a_sync = true},
+            .work = save_beside,
+            .file = {scene_file("a.txt", 20, 1), scene_file("b.txt", 2000, 2)}};
+        uint64_t at_the_end, saved;
 
-/* What worker 1 alone makes of its first batches, in one process. */
-static uint64_t hash_after(const ps_job *j, int64_t batches)
-{
-    const fleet_train_options end = {.on_batch = end_after, .user = &batches};
-    const fleet_options o = {.seed = 5, .num_threads = 1};
-    const scene_training how = {.optimizer = "adam"};
-    uint64_t hash;
-    scene s;
-
-    scene_open_as(&s, &o, &how);
-    scene_data(&s, j->file[1], PS_BATCH, 1, 0);
-    s.e = fleet_executor_create(s.p, NULL);
-    CHECK_OK(fleet_train_from_dataset(s.e, s.data, &end, NULL));
-    hash = scene_hash(&s);
-    scene_close(&s);
-    return hash;
-}
-
-/* Rows, states and weights: all of the lane's moment. */
-TEST_LIMIT(what_is_saved_is_what_the_lane_had_when_it_began, 120)
-{
-    ps_job j = {.servers = 1, .lanes = 1};
-    int64_t steps;
-
-    run(&j);
-    steps = check_cuts(j.user, 1);
-    j.load = j.user;
-    j.work = load_alone;
-    CHECK(ps_hash(&j) == hash_after(&j, steps));
+        train.batches = train.begun = 0;
+        train.lanes = 2 * lanes;
+        at_the_end = ps_hash(&j);
+        CHECK_INT(least_steps(test_path("beside"), 2 * lanes), FIRST);
+        saved = hash_of(&j, test_path("quiet"));
+        CHECK(hash_of(&j, test_path("beside")) == saved);
+        CHECK(saved != at_the_end);
+    }
 }

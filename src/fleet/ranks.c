@@ -9,7 +9,6 @@
 #include "collective/open.h"
 #include "collective/sharded/sharded_table.h"
 #include "fleet/ranks_commands.h"
-#include "net/limits.h"
 #include "net/resolve.h"
 #include "ps/worker/worker_io.h"
 #include "runtime/exec/uneven_ranks.h"
@@ -312,15 +311,7 @@ static fleet_status check_reach(const fl_role *r)
 {
     if (r->index > 0 || r->keys || r->insecure)
         return FLEET_OK;
-    if (fl_address_is_local(r->first_rank) &&
-        (r->listen_fd < 0 || fl_descriptor_is_local(r->listen_fd)))
-        return FLEET_OK;
-    return fl_fail(FLEET_EINVAL,
-                   "rank 0 would listen at %s, which other machines reach, "
-                   "without keys: FLEET_KEYS names a folder of keys, made by "
-                   "\"fleetrun keys FOLDER\"; FLEET_INSECURE=1 lets everybody "
-                   "in",
-                   r->first_rank);
+    return fl_address_check_keyless("rank 0", r->first_rank, r->listen_fd);
 }
 
 /* The keys of the ranks, which are workers; `to` is for done_keys(). */

@@ -1,6 +1,7 @@
 /* resolve.c - names of hosts: ZeroMQ binds numbers alone, and connects to names
  * by IPv4 alone unless told. */
 #include "net/resolve.h"
+#include "net/limits.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -73,6 +74,19 @@ bool fl_address_is_local(const char *numeric)
     return strncmp(numeric, "tcp://", 6) != 0 ||
            strncmp(numeric, "tcp://127.", 10) == 0 ||
            strncmp(numeric, "tcp://[::1]:", 12) == 0;
+}
+
+fleet_status fl_address_check_keyless(const char *name, const char *numeric,
+                                      int fd)
+{
+    if (fl_address_is_local(numeric) && (fd < 0 || fl_descriptor_is_local(fd)))
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "%s would listen at %s, which other machines reach, without "
+                   "keys: FLEET_KEYS names a folder of keys, made by "
+                   "\"fleetrun keys FOLDER\"; FLEET_INSECURE=1 lets everybody "
+                   "in",
+                   name, numeric);
 }
 
 bool fl_address_is_ipv6(const char *address)

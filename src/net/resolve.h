@@ -18,6 +18,12 @@ fleet_status fl_address_resolve(const char *address, fl_address numeric);
  * ipc, inproc. */
 bool fl_address_is_local(const char *numeric);
 
+/* A process without keys is open to this machine alone: FLEET_EINVAL if `name`
+ * ("server 1") would listen at a numeric address, or by a socket that is bound
+ * already (fd; -1: none), where other machines reach it. */
+fleet_status fl_address_check_keyless(const char *name, const char *numeric,
+                                      int fd);
+
 /* Whether an address is an IPv6 one, or has a name that stands for such alone.
  * Asks the system for the name. */
 bool fl_address_is_ipv6(const char *address);

@@ -222,67 +222,26 @@ static int record_remove(int folder, const char *path, int flags)
     return e;
 }
 
-/* --- by one thread at a time */
-
-static int locked_open(int folder, const char *path, int flags, mode_t mode)
-{
-    int fd;
-
-    pthread_mutex_lock(&lock);
-    fd = record_open(folder, path, flags, mode);
-    pthread_mutex_unlock(&lock);
-    return fd;
-}
-
-static ssize_t locked_write(int fd, const void *data, size_t size)
-{
-    ssize_t n;
-
-    pthread_mutex_lock(&lock);
-    n = record_write(fd, data, size);
-    pthread_mutex_unlock(&lock);
-    return n;
-}
-
-static int locked_flush(int fd)
-{
-    int e;
-
-    pthread_mutex_lock(&lock);
-    e = record_flush(fd);
-    pthread_mutex_unlock(&lock);
-    return e;
-}
-
-static int locked_make_folder(const char *path, mode_t mode)
-{
-    int e;
-
-    pthread_mutex_lock(&lock);
-    e = record_make_folder(path, mode);
-    pthread_mutex_unlock(&lock);
-    return e;
-}
-
-static int locked_rename(const char *from, const char *to, unsigned flags)
-{
-    int e;
-
-    pthread_mutex_lock(&lock);
-    e = record_rename(from, to, flags);
-    pthread_mutex_unlock(&lock);
-    return e;
-}
-
-static int locked_remove(int folder, const char *path, int flags)
-{
-    int e;
-
-    pthread_mutex_lock(&lock);
-    e = record_remove(folder, path, flags);
-    pthread_mutex_unlock(&lock);
-    return e;
-}
+/* By one thread at a time. */
+#define LOCKED(type, name, parameters, ...)                                    \
+    static type locked_##name parameters                                       \
+    {                                                                          \
+        type result;                                                           \
+                                                                               \
+        pthread_mutex_lock(&lock);                                             \
+        result = record_##name(__VA_ARGS__);                                   \
+        pthread_mutex_unlock(&lock);                                           \
+        return result;                                                         \
+    }
+LOCKED(int, open, (int folder, const char *path, int flags, mode_t mode),
+       folder, path, flags, mode)
+LOCKED(ssize_t, write, (int fd, const void *data, size_t size), fd, data, size)
+LOCKED(int, flush, (int fd), fd)
+LOCKED(int, make_folder, (const char *path, mode_t mode), path, mode)
+LOCKED(int, rename, (const char *from, const char *to, unsigned flags), from,
+       to, flags)
+LOCKED(int, remove, (int folder, const char *path, int flags), folder, path,
+       flags)
 
 static const fl_disk recorder = {
     locked_open,   locked_write,  locked_flush, locked_make_folder,

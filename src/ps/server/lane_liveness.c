@@ -49,7 +49,8 @@ void fl_lane_note_message(fl_ps_lane *l)
 /* --- heartbeats ----------------------------------------------------------- */
 
 /* Its step is the command, or comes after it. */
-static bool waits_for_command(const fl_ps_lane *l, const fl_stream_state *s)
+static bool step_waits_for_command(const fl_ps_lane *l,
+                                   const fl_stream_state *s)
 {
     return l->busy || (l->saving && s->flags & FL_MSG_COMMAND);
 }
@@ -72,8 +73,8 @@ void fl_lane_heartbeat(fl_ps_lane *l, const fl_peer *from, fl_packet *packet)
                        FL_NOBODY);
     if (s->complete && !(l->norming && fl_contributes(s)))
         fl_lane_answer(l, &s->request, from, FL_ANSWER_WAITING,
-                       waits_for_command(l, s) ? FL_NOBODY
-                                               : fl_lane_missing(l));
+                       step_waits_for_command(l, s) ? FL_NOBODY
+                                                    : fl_lane_missing(l));
     if (s->reducing)
         fl_lane_answer(l, &s->reducing->head, from, FL_ANSWER_WAITING,
                        fl_lane_missing_reduce(l));

@@ -122,6 +122,7 @@ static const char *const command_name[] = {[FL_COMMAND_SAVE] = "a save",
 static fleet_status begin_command(void *arg, const fl_lane_command *command)
 {
     lane_runner *r = arg;
+    fleet_status status;
 
     if (command->beside_training)
         FL_TRY(fl_snapshot_begin(r->store, fl_lane_version(r->lane),
@@ -130,12 +131,12 @@ static fleet_status begin_command(void *arg, const fl_lane_command *command)
     r->command_text = NULL;
     r->command_sum = r->command_rows = 0;
     atomic_store(&r->command_done, false);
-    if (fl_thread_start(&r->command_thread, command_main, r,
-                        command_name[command->kind]) == FLEET_OK)
-        r->has_command = true;
-    else
+    status = fl_thread_start(&r->command_thread, command_main, r,
+                             command_name[command->kind]);
+    r->has_command = status == FLEET_OK;
+    if (!r->has_command)
         fl_snapshot_end(r->store);
-    return r->has_command ? FLEET_OK : FLEET_ENOMEM;
+    return status;
 }
 
 static uint64_t command_progress(void *arg)
@@ -360,17 +361,12 @@ static char *describe_lane(const char *bound, const char *ipc)
 /* Without keys nothing is open to other machines, unless the user says so. */
 static fleet_status check_reach(const fl_server *s, const char *address, int fd)
 {
+    char who[24];
+
     if (s->guard || s->o.insecure)
         return FLEET_OK;
-    if (fl_address_is_local(address) &&
-        (fd < 0 || is_inproc(s) || fl_descriptor_is_local(fd)))
-        return FLEET_OK;
-    return fl_fail(FLEET_EINVAL,
-                   "server %d would listen at %s, which other machines reach, "
-                   "without keys: FLEET_KEYS names a folder of keys, made by "
-                   "\"fleetrun keys FOLDER\"; FLEET_INSECURE=1 lets everybody "
-                   "in",
-                   s->o.index, address);
+    snprintf(who, sizeof who, "server %d", s->o.index);
+    return fl_address_check_keyless(who, address, is_inproc(s) ? -1 : fd);
 }
 
 static fleet_status bind_lane(fl_server *s, lane_runner *r)

@@ -336,6 +336,19 @@ static int by_key(const void *a, const void *b)
     return kx < ky ? -1 : kx > ky;
 }
 
+fleet_status fl_table_visit(const float **row, int64_t n, int index,
+                            fleet_status (*visit)(void *, int, const float *),
+                            void *arg)
+{
+    fleet_status status = FLEET_OK;
+
+    if (n > 1)
+        qsort(row, (size_t)n, sizeof *row, by_key);
+    for (int64_t i = 0; status == FLEET_OK && i < n; i++)
+        status = visit(arg, index, row[i]);
+    return status;
+}
+
 static fleet_status each_in_bucket(const table *t, int index,
                                    fleet_status (*visit)(void *, int,
                                                          const float *),
@@ -343,14 +356,12 @@ static fleet_status each_in_bucket(const table *t, int index,
 {
     const bucket *b = &t->bucket[index];
     const float **row = fl_alloc_array((size_t)b->n, sizeof *row);
-    fleet_status status = row ? FLEET_OK : FLEET_ENOMEM;
+    fleet_status status = FLEET_ENOMEM;
 
-    for (int64_t i = 0; status == FLEET_OK && i < b->n; i++)
+    for (int64_t i = 0; row && i < b->n; i++)
         row[i] = row_at(t, b, i);
-    if (status == FLEET_OK && b->n > 1)
-        qsort(row, (size_t)b->n, sizeof *row, by_key);
-    for (int64_t i = 0; status == FLEET_OK && i < b->n; i++)
-        status = visit(arg, index, row[i]);
+    if (row)
+        status = fl_table_visit(row, b->n, index, visit, arg);
     fl_free(row);
     return status;
 }

@@ -24,5 +24,11 @@ typedef struct fl_table_bucket {
 bool fl_is_table(const fl_rows *r); /* made by fl_table_make() */
 fl_table_bucket fl_table_bucket_of(const fl_rows *r, int index);
 
+/* Call visit for these rows of a bucket, which are sorted, by growing key. */
+fleet_status fl_table_visit(const float **row, int64_t n, int bucket,
+                            fleet_status (*visit)(void *arg, int bucket,
+                                                  const float *row),
+                            void *arg);
+
 /* Which row of its bucket a key has; -1: none. */
 int64_t fl_table_number(const fl_rows *r, uint64_t key);

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -218,29 +217,19 @@ static fleet_status take_bucket(fl_rows_snapshot *s, frozen *b, char **bytes)
     return status;
 }
 
-static int by_key(const void *a, const void *b)
-{
-    const fl_row_head *x = *(const fl_row_head *const *)a,
-                      *y = *(const fl_row_head *const *)b;
-
-    return x->key < y->key ? -1 : x->key > y->key;
-}
-
 static fleet_status visit_bucket(
     const fl_rows_snapshot *s, int index, const char *bytes,
     fleet_status (*visit)(void *, int, const float *), void *arg)
 {
     int64_t n = s->bucket[index].n;
-    const fl_row_head **row = fl_alloc_array((size_t)n, sizeof *row);
-    fleet_status status = row ? FLEET_OK : FLEET_ENOMEM;
+    const float **row = fl_alloc_array((size_t)n, sizeof *row);
+    fleet_status status = FLEET_ENOMEM;
 
     for (int64_t i = 0; row && i < n; i++)
-        row[i] =
-            (const fl_row_head *)(const void *)(bytes + (size_t)i * s->stride);
+        row[i] = (const float *)(const void *)(bytes + (size_t)i * s->stride +
+                                               sizeof(fl_row_head));
     if (row)
-        qsort(row, (size_t)n, sizeof *row, by_key);
-    for (int64_t i = 0; status == FLEET_OK && i < n; i++)
-        status = visit(arg, index, (const float *)(const void *)(row[i] + 1));
+        status = fl_table_visit(row, n, index, visit, arg);
     fl_free(row);
     return status;
 }

@@ -117,6 +117,7 @@ TEST(a_snapshot_has_the_rows_that_the_table_had)
     begin(&t, 1);
     change(&t, 0, t.n / 2, 2, true);
     change(&t, t.n, t.n, 2, true); /* new ones */
+    change(&t, t.n, t.n, 3, true); /* which are there by now */
     change(&t, 0, t.n / 4, 3, true);
     read_all(&t, 1, t.n);
     fl_snapshot_end(t.store);

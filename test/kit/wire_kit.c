@@ -140,6 +140,21 @@ static void spoil_byte(wire *w, char *bytes, size_t n)
     w->spoil_at = -1;
 }
 
+static bool must_repeat(wire *w)
+{
+    bool must = w->repeat_at >= 0 && (int64_t)w->first.n > w->repeat_at;
+
+    if (must)
+        w->repeat_at = -1;
+    return must;
+}
+
+static void send_on(int to, const char *bytes, ssize_t n)
+{
+    for (ssize_t sent = 0, k = 0; sent < n && k >= 0; sent += k)
+        k = send(to, bytes + sent, (size_t)(n - sent), MSG_NOSIGNAL);
+}
+
 static void pass_on(wire *w, links *l, int i)
 {
     char bytes[1 << 16];
@@ -155,8 +170,9 @@ static void pass_on(wire *w, links *l, int i)
         keep(&w->first, bytes, (size_t)n);
         spoil_byte(w, bytes, (size_t)n);
     }
-    for (ssize_t sent = 0, k = 0; sent < n && k >= 0; sent += k)
-        k = send(to, bytes + sent, (size_t)(n - sent), MSG_NOSIGNAL);
+    send_on(to, bytes, n);
+    if (i == 1 && must_repeat(w))
+        send_on(to, bytes, n);
 }
 
 static void *run_wire(void *arg)
@@ -187,7 +203,7 @@ void wire_listen(wire *w, int to_port)
 
     memset(w, 0, sizeof *w);
     w->to_port = to_port;
-    w->spoil_at = -1;
+    w->spoil_at = w->repeat_at = -1;
     w->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     CHECK(w->listener >= 0 &&
           bind(w->listener, (struct sockaddr *)&a, size) == 0 &&

@@ -20,6 +20,8 @@ typedef struct wire {
     wire_record first, all; /* said by the first client; by all and to all */
     int64_t spoil_at;       /* the byte of what the first client says of which a
                                bit is changed on the way; -1: none, or done */
+    int64_t repeat_at; /* what the first client says from this byte on, until
+                               the proxy reads again, is said twice; alike */
     /* the kit's */
     int listener, to_port;
     pthread_t thread;

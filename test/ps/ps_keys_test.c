@@ -8,6 +8,9 @@
 #include "test.h"
 #include "wire_kit.h"
 
+#include "fleet/job/handle.h"
+#include "runtime/store/store.h"
+
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -398,22 +401,32 @@ TEST(a_worker_with_keys_talks_to_no_server_without)
 
 /* --- the wire ------------------------------------------------------------- */
 
-/* A job whose worker comes through a proxy. */
-static void run_through(wire *w, const char *keys)
+/* A job whose worker comes through a proxy, not begun yet. */
+static void prepare_through(wire *w, ps_job *j, const char *keys)
 {
-    ps_job j = held_job(keys);
+    *j = held_job(keys);
+    j->workers = 1;
+    j->id = "planted-name";
+    ps_prepare(j);
+    ps_start(ps_server(j, 0));
+    wire_listen(w, j->port[0]);
+    snprintf(j->endpoints, sizeof j->endpoints, "127.0.0.1:%d", w->port);
+    ps_start(ps_worker(j, 0));
+}
 
-    j.workers = 1;
-    j.work = NULL;
-    j.id = "planted-name";
-    ps_prepare(&j);
-    ps_start(ps_server(&j, 0));
-    wire_listen(w, j.port[0]);
-    snprintf(j.endpoints, sizeof j.endpoints, "127.0.0.1:%d", w->port);
-    ps_start(ps_worker(&j, 0));
+/* What its worker has come to. */
+static const char *run_through(wire *w, const char *keys, int64_t repeat_at)
+{
+    ps_job j;
+
+    prepare_through(w, &j, keys);
+    w->repeat_at = repeat_at;
     wire_start(w);
+    ps_hear_held(&j);
+    ps_let_go(&j);
     ps_check_all_end(&j);
     wire_close(w);
+    return hash_of(&j);
 }
 
 static bool shows(const wire *w, const char *text)
@@ -421,16 +434,80 @@ static bool shows(const wire *w, const char *text)
     return wire_has(w, text, strlen(text));
 }
 
+/* The first weights of the tower, which the worker pulls. */
+static const float *planted_weights(void)
+{
+    enum { N = 4 };
+    static float weight[N];
+    const ps_job j = held_job(NULL);
+    fleet_options o = {.seed = 5}; /* a job's */
+    const fl_param *p;
+    scene s;
+
+    scene_open_as(&s, &o, &j.how);
+    s.e = fleet_executor_create(s.p, NULL);
+    CHECK(s.e != NULL);
+    p = fl_store_param(s.f->store, "tower_1.w");
+    CHECK(p != NULL);
+    memcpy(weight, p->flat->weight + fl_block_offset(p, 0), sizeof weight);
+    scene_close(&s);
+    return weight;
+}
+
 TEST(nobody_on_the_way_reads_along)
 {
+    const float *weight = planted_weights();
     wire w;
 
-    run_through(&w, NULL);
+    run_through(&w, NULL, -1);
     CHECK(shows(&w, "planted-name") && shows(&w, "FLTM"));
+    CHECK(wire_has(&w, weight, 4 * sizeof *weight));
     wire_done(&w);
-    run_through(&w, make_keys("keys"));
+    run_through(&w, make_keys("keys"), -1);
     CHECK(w.all.n > 10000);
     CHECK(!shows(&w, "planted-name") && !shows(&w, "FLTM"));
+    CHECK(!wire_has(&w, weight, sizeof *weight));
+    wire_done(&w);
+}
+
+/* What a worker has said, from its first word to its last gradient, is said
+ * again by a stranger while the next job runs with the same keys. */
+TEST(what_was_said_before_says_nothing)
+{
+    const char *keys = make_keys("keys"), *hash;
+    wire before, w;
+    ps_job j;
+
+    hash = run_through(&before, keys, -1);
+    prepare_through(&w, &j, keys);
+    wire_start(&w);
+    ps_hear_held(&j);
+    for (int i = 0; i < 3; i++) {
+        int fd = wire_connect(j.port[0]);
+
+        wire_say(fd, before.first.bytes, before.first.n);
+        wire_hear_end(fd);
+    }
+    CHECK_TEXT(let_end(&j), hash);
+    CHECK(connections_refused(&j) >= 3);
+    wire_close(&w);
+    wire_done(&before);
+    wire_done(&w);
+}
+
+/* Bytes of a gradient come twice on the worker's own connection: it breaks, and
+ * the job goes on. */
+TEST(what_is_said_twice_is_heard_once)
+{
+    const char *keys = make_keys("keys"), *hash;
+    int64_t half;
+    wire w;
+
+    hash = run_through(&w, keys, -1);
+    half = (int64_t)w.first.n / 2;
+    wire_done(&w);
+    CHECK_TEXT(run_through(&w, keys, half), hash);
+    CHECK_INT(w.repeat_at, -1); /* it was */
     wire_done(&w);
 }
 

@@ -1,9 +1,10 @@
 /* ps_dense.c - P1, P2: requests that bring dense blocks and are answered with
  * as many, through our client, messages and sockets and an empty handler; over
  * the same in ZeroMQ and nothing else. Two processes, tcp, four requests in
- * flight. */
+ * flight. FLEET_KEYS: the folder of our side's keys. */
 #include "base/clock.h"
 #include "helper.h"
+#include "net/guard.h"
 #include "net/socket.h"
 #include "ps/worker/client.h"
 #include "raw.h"
@@ -12,7 +13,30 @@
 enum { WINDOW = 4, ROUNDS = 18, VALUES = 3 };
 static const double SECONDS = 0.25;
 
+/* NULL: without. They stay as long as the process. */
+static fl_keys *keys_of(bool is_server)
+{
+    const char *folder = getenv("FLEET_KEYS");
+    fl_keys *keys = NULL;
+
+    if (folder)
+        must(fl_keys_read(&keys, folder, is_server, 0) == FLEET_OK,
+             fleet_last_error());
+    return keys;
+}
+
 /* --- the server ----------------------------------------------------------- */
+
+static void guard(fl_socket *s)
+{
+    fl_keys *keys = keys_of(true);
+    fl_guard *g;
+
+    if (keys)
+        must(fl_guard_create(&g, keys) == FLEET_OK &&
+                 fl_socket_guard(s, g) == FLEET_OK,
+             fleet_last_error());
+}
 
 static void answer(fl_socket *s, fl_packet_pool *pool, const fl_peer *to,
                    const fl_packet *p)
@@ -47,8 +71,10 @@ static void serve(int say, void *arg)
     (void)arg;
     must(fl_packet_pool_create(&pool, 256 << 20) == FLEET_OK &&
              fl_wakeup_create(&bell) == FLEET_OK &&
-             fl_socket_listen(&s) == FLEET_OK &&
-             fl_socket_bind(s, "tcp://127.0.0.1:*", -1, bound) == FLEET_OK,
+             fl_socket_listen(&s) == FLEET_OK,
+         fleet_last_error());
+    guard(s);
+    must(fl_socket_bind(s, "tcp://127.0.0.1:*", -1, bound) == FLEET_OK,
          fleet_last_error());
     helper_say(say, bound);
     for (;;) {
@@ -96,7 +122,8 @@ static void connect_to(worker *w, const char *address, size_t bytes)
     must(fl_client_create(&w->client, &o, &host) == FLEET_OK &&
              fl_client_add_lane(w->client, "server 0", fl_now_ms()) ==
                  FLEET_OK &&
-             fl_socket_connect(&w->socket, address) == FLEET_OK,
+             fl_socket_connect_to(&w->socket, address, keys_of(false), 0) ==
+                 FLEET_OK,
          fleet_last_error());
 }
 

@@ -1,14 +1,13 @@
 /* ps_flood.c - K3: what a flood of handshakes costs a job with keys. One server,
  * one worker, the CTR model of R4 (embedding 9, tower 400-400-400, batch 1024,
- * Adagrad) from text, by tcp. In every other pass a stranger comes some 1,000
- * times a second with a key of its own, which the server refuses. Where there are
- * two processors, what the stranger computes is taken from the job, too.
+ * Adagrad) from text, by tcp. In every other pass a stranger comes 1,000 times
+ * a second and says what a client has said once, so that the server computes, and
+ * the stranger does not.
  *
  *   K3-sync, K3-async   samples per second beside the flood, over those without
  */
 #include <stdatomic.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <zmq.h>
 
 #include "helper.h"
@@ -27,9 +26,9 @@ static void check(fleet_status status)
 typedef struct shared {
     int a_sync;
     char endpoint[64], folder[64];
-    atomic_bool flooded; /* now */
-    atomic_long refused; /* handshakes, so far */
-    long counted;        /* of them while a pass was measured, which took */
+    atomic_bool flooded;  /* now */
+    atomic_long answered; /* strangers, so far */
+    long counted;         /* of them while a pass was measured, which took */
     double seconds;
     pair rate[ROUNDS];
 } shared;
@@ -61,96 +60,111 @@ static void serve(int say, void *arg)
 
 /* --- the stranger --------------------------------------------------------- */
 
-enum { SOCKETS = 200, AT_ONCE = 10, PAUSE_NS = 10000000 };
+/* What a client with keys says first, by ZMTP 3.1: a greeting, then HELLO in a
+ * frame of a command. A server has to open it, makes a pair of keys for the
+ * connection and answers; what was said once is as good the next time. */
+enum { GREETING = 64, HELLO = 202, WELCOME = 170 };
+enum { PEERS = 200, AT_ONCE = 10, PAUSE_NS = 10000000 };
 
 typedef struct stranger {
-    void *context, *socket[SOCKETS], *monitor[SOCKETS];
-    fl_key public_key, secret, server;
-    char address[80];
-    long next;
+    char said[GREETING + HELLO];
+    int fd[PEERS]; /* -1: not connected */
 } stranger;
 
-static void open_stranger(stranger *f, const shared *s)
+static int tcp_socket(void)
 {
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    must(fd >= 0, "no socket");
+    return fd;
+}
+
+static int listen_at(char address[64])
+{
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof a;
+    int fd = tcp_socket();
+
+    must(bind(fd, (struct sockaddr *)&a, size) == 0 && listen(fd, 1) == 0 &&
+             getsockname(fd, (struct sockaddr *)&a, &size) == 0,
+         "cannot listen");
+    snprintf(address, 64, "tcp://127.0.0.1:%d", ntohs(a.sin_port));
+    return fd;
+}
+
+/* A client of ZeroMQ's, which is told that it has reached a server. */
+static void record(stranger *f, const char *folder)
+{
+    char greeting[GREETING] = "\xff\0\0\0\0\0\0\0\0\x7f\3\1CURVE";
+    char address[64], public_key[FL_KEY_SIZE], secret[FL_KEY_SIZE];
+    void *context = zmq_ctx_new(), *socket = zmq_socket(context, ZMQ_DEALER);
+    int none = 0, listener = listen_at(address), fd;
     fl_keys *job;
 
-    *f = (stranger){.context = zmq_ctx_new()};
-    zmq_ctx_set(f->context, ZMQ_MAX_SOCKETS,
-                8 * SOCKETS); /* many are closing */
-    check(fl_keys_read(&job, s->folder, false, 0));
-    memcpy(f->server, job->server[0], sizeof f->server);
+    greeting[32] = 1; /* as a server */
+    check(fl_keys_read(&job, folder, false, 0));
+    must(zmq_curve_keypair(public_key, secret) == 0, "no CURVE");
+    zmq_setsockopt(socket, ZMQ_LINGER, &none, sizeof none);
+    zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, job->server[0],
+                   FL_KEY_SIZE - 1);
+    zmq_setsockopt(socket, ZMQ_CURVE_PUBLICKEY, public_key, FL_KEY_SIZE - 1);
+    zmq_setsockopt(socket, ZMQ_CURVE_SECRETKEY, secret, FL_KEY_SIZE - 1);
+    must(zmq_connect(socket, address) == 0, "cannot connect");
+    fd = accept(listener, NULL, NULL);
+    must(write(fd, greeting, sizeof greeting) == sizeof greeting &&
+             recv(fd, f->said, sizeof f->said, MSG_WAITALL) == sizeof f->said,
+         "no HELLO");
+    close(fd);
+    close(listener);
+    zmq_close(socket);
+    zmq_ctx_term(context);
     fl_keys_destroy(job);
-    must(zmq_curve_keypair(f->public_key, f->secret) == 0, "no CURVE");
-    snprintf(f->address, sizeof f->address, "tcp://%s", s->endpoint);
 }
 
-static void go(stranger *f, int i)
+static void come(stranger *f, int i, const struct sockaddr_in *to)
 {
-    if (!f->socket[i])
-        return;
-    zmq_close(f->socket[i]);
-    zmq_close(f->monitor[i]);
-    f->socket[i] = NULL;
-}
-
-static void come(stranger *f, int i)
-{
-    int none = 0;
-    char events[40];
-
-    go(f, i);
-    snprintf(events, sizeof events, "inproc://events-%ld", f->next++);
-    f->socket[i] = zmq_socket(f->context, ZMQ_DEALER);
-    f->monitor[i] = zmq_socket(f->context, ZMQ_PAIR);
-    must(f->socket[i] && f->monitor[i], "a stranger has no socket");
-    zmq_setsockopt(f->socket[i], ZMQ_LINGER, &none, sizeof none);
-    zmq_setsockopt(f->socket[i], ZMQ_CURVE_SERVERKEY, f->server,
-                   sizeof f->server - 1);
-    zmq_setsockopt(f->socket[i], ZMQ_CURVE_PUBLICKEY, f->public_key,
-                   sizeof f->public_key - 1);
-    zmq_setsockopt(f->socket[i], ZMQ_CURVE_SECRETKEY, f->secret,
-                   sizeof f->secret - 1);
-    zmq_socket_monitor(f->socket[i], events, ZMQ_EVENT_HANDSHAKE_FAILED_AUTH);
-    must(zmq_connect(f->monitor[i], events) == 0 &&
-             zmq_connect(f->socket[i], f->address) == 0,
+    f->fd[i] = tcp_socket();
+    must(connect(f->fd[i], (const struct sockaddr *)to, sizeof *to) == 0 &&
+             send(f->fd[i], f->said, sizeof f->said, MSG_NOSIGNAL) ==
+                 sizeof f->said,
          "a stranger cannot connect");
 }
 
-/* An event has two frames. */
-static long refusals(stranger *f, int i)
+/* Has he had an answer? */
+static bool go(stranger *f, int i)
 {
-    char frame[256];
-    long n = 0;
+    char answer[GREETING + WELCOME];
+    ssize_t n;
 
-    while (f->socket[i] &&
-           zmq_recv(f->monitor[i], frame, sizeof frame, ZMQ_DONTWAIT) >= 0)
-        n++;
-    return n / 2;
+    if (f->fd[i] < 0)
+        return false;
+    n = recv(f->fd[i], answer, sizeof answer, MSG_DONTWAIT);
+    close(f->fd[i]);
+    f->fd[i] = -1;
+    return n == sizeof answer;
 }
 
-/* Those that came 200 ms ago have been refused, and come again. */
+/* Each time the next of them, which came 200 ms ago, go and come again. */
 static void flood(int say, void *arg)
 {
     shared *s = arg;
-    stranger f = {.context = NULL};
+    stranger f;
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct timespec at;
-    struct rlimit most;
 
-    getrlimit(RLIMIT_NOFILE, &most);
-    most.rlim_cur = most.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &most);
+    record(&f, s->folder);
+    memset(f.fd, -1, sizeof f.fd);
+    to.sin_port = htons((uint16_t)atoi(strrchr(s->endpoint, ':') + 1));
     helper_say(say, "stranger");
     clock_gettime(CLOCK_MONOTONIC, &at);
-    for (int i = 0;; i = (i + AT_ONCE) % SOCKETS) {
-        if (!f.context && atomic_load(&s->flooded))
-            open_stranger(&f, s);
-        for (int k = i; f.context && k < i + AT_ONCE; k++) {
-            atomic_fetch_add(&s->refused, refusals(&f, k));
-            if (atomic_load(&s->flooded))
-                come(&f, k);
-            else
-                go(&f, k);
-        }
+    for (int i = 0;; i = (i + 1) % PEERS) {
+        atomic_fetch_add(&s->answered, go(&f, i));
+        if (atomic_load(&s->flooded))
+            come(&f, i, &to);
+        if (i % AT_ONCE)
+            continue;
         at.tv_nsec += PAUSE_NS;
         at.tv_sec += at.tv_nsec / 1000000000;
         at.tv_nsec %= 1000000000;
@@ -170,17 +184,17 @@ static double pass(bench *b, fleet_dataset *d)
 
 static double flooded_pass(shared *s, bench *b, fleet_dataset *d)
 {
-    long before = atomic_load(&s->refused);
+    long before = atomic_load(&s->answered);
     double began, rate;
 
     atomic_store(&s->flooded, true);
-    while (atomic_load(&s->refused) == before) /* it has begun */
+    while (atomic_load(&s->answered) == before) /* it has begun */
         nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
-    before = atomic_load(&s->refused);
+    before = atomic_load(&s->answered);
     began = now();
     rate = pass(b, d);
     s->seconds += now() - began;
-    s->counted += atomic_load(&s->refused) - before;
+    s->counted += atomic_load(&s->answered) - before;
     atomic_store(&s->flooded, false);
     return rate;
 }

@@ -132,22 +132,26 @@ FLEET_API int fleet_worker_gpu(const fleet *fleet);
 FLEET_API const char *fleet_server_endpoints(const fleet *fleet);
 
 /* fleet_init_server - a server makes its part of the parameters and tables of
- * the programs that were minimized, loads its part of the checkpoint at `path`
- * (NULL: nothing) and takes its endpoint.
+ * the programs that were minimized, and takes its endpoint. Its part of the
+ * checkpoint at `path` (NULL: nothing) is what fleet_run_server() begins with.
  *
  *   FLEET_EIO     the endpoint is in use, or not of this machine
  *   FLEET_EINVAL  other machines reach the endpoint, and there are no keys
  *   FLEET_ESTATE  in a worker; before fleet_minimize()
- *   and the codes of fleet_load_model()
  */
 FLEET_API fleet_status fleet_init_server(fleet *fleet, const char *path);
 
-/* fleet_run_server - serve until all workers have left, or until SIGTERM (see
- * fleet_options.no_sigterm_handler) or fleet_stop_server(): these are FLEET_OK.
+/* fleet_run_server - load the checkpoint of fleet_init_server(), while workers
+ * that come wait for as long as it gets on; then serve until all workers have
+ * left, or until SIGTERM (see fleet_options.no_sigterm_handler) or
+ * fleet_stop_server(): these are FLEET_OK. If the checkpoint cannot be loaded
+ * each worker is told so, for which it waits up to the connect deadline.
  *
  *   FLEET_EPEER      a worker is gone without having left: it is named
  *   FLEET_ETIMEDOUT  a worker has not come within the connect deadline, or has
- *                    kept the other workers waiting beyond the step deadline
+ *                    kept the other workers waiting beyond the step deadline;
+ *                    or the load has not got on for the connect deadline
+ *   the codes of fleet_load_model()
  *   and what a worker has failed with, in its words
  */
 FLEET_API fleet_status fleet_run_server(fleet *fleet);
@@ -160,7 +164,8 @@ FLEET_API void fleet_stop_server(void);
  * join the other ranks of a collective or hybrid job, whose parameters are the
  * first one's from then on. In one process there is nothing to do.
  *
- *   FLEET_ETIMEDOUT  a server has not answered: its endpoint is named
+ *   FLEET_ETIMEDOUT  a server has not answered, or does not get on with what it
+ *                    loads: its endpoint is named
  *   FLEET_EEXIST     another process is this worker already
  *   FLEET_EINVAL     the server or first rank runs another job, program,
  *                    strategy, or counts other workers or servers: what differs

@@ -22,17 +22,26 @@
  * get on. */
 enum { WRITE_BUFFER = 1 << 20, READ_PART = 16 << 20 };
 
-static _Thread_local atomic_uint_least64_t *counter;
+static _Thread_local fl_file_progress *progress;
 
-void fl_file_count(atomic_uint_least64_t *bytes)
+void fl_file_count(fl_file_progress *p)
 {
-    counter = bytes;
+    progress = p;
 }
 
-static void count_bytes(size_t n)
+void fl_file_expect(uint64_t bytes)
 {
-    if (counter)
-        atomic_fetch_add(counter, n);
+    if (progress)
+        atomic_fetch_add(&progress->total, bytes);
+}
+
+fleet_status fl_file_go_on(uint64_t bytes)
+{
+    if (progress)
+        atomic_fetch_add(&progress->bytes, bytes);
+    if (progress && atomic_load(&progress->stop))
+        return fl_fail(FLEET_EPEER, "it was stopped before its end");
+    return FLEET_OK;
 }
 
 /* --- the disk ------------------------------------------------------------- */
@@ -49,7 +58,7 @@ static int rename_as(const char *from, const char *to, unsigned flags)
 }
 
 const fl_disk fl_disk_system = {
-    open_at, write, fsync, mkdir, rename_as, unlinkat, readdir,
+    open_at, write, fsync, mkdir, rename_as, unlinkat, readdir, read,
 };
 
 static const fl_disk *disk_now = &fl_disk_system;
@@ -122,7 +131,7 @@ static fleet_status read_all(int fd, const char *path, char *to, size_t size)
 {
     for (size_t done = 0; done < size;) {
         size_t part = size - done < READ_PART ? size - done : READ_PART;
-        ssize_t n = read(fd, to + done, part);
+        ssize_t n = disk_now->read(fd, to + done, part);
 
         if (n < 0 && errno == EINTR)
             continue;
@@ -134,7 +143,7 @@ static fleet_status read_all(int fd, const char *path, char *to, size_t size)
                            "%zu bytes",
                            path, done, size);
         done += (size_t)n;
-        count_bytes((size_t)n);
+        FL_TRY(fl_file_go_on((uint64_t)n));
     }
     return FLEET_OK;
 }
@@ -323,7 +332,7 @@ static fleet_status write_all(int fd, const char *path, const char *data,
             return io_failed("write", path);
         data += n;
         size -= (size_t)n;
-        count_bytes((size_t)n);
+        FL_TRY(fl_file_go_on((uint64_t)n));
     }
     return FLEET_OK;
 }

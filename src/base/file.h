@@ -42,9 +42,23 @@ char *fl_path_join(const char *folder, const char *name);
  * would write its lines into our files. -1 stays -1, with errno. */
 int fl_fd_lift(int fd);
 
+/* How far a thread's work on files is. */
+typedef struct fl_file_progress {
+    atomic_uint_least64_t bytes; /* that it has read and written */
+    atomic_uint_least64_t total; /* that it will have; 0: it is not known */
+    atomic_bool stop;            /* it is to fail with its next bytes */
+} fl_file_progress;
+
 /* From now on what this thread reads and writes by the functions of this header
- * is added to *bytes as it gets on; NULL: no more. */
-void fl_file_count(atomic_uint_least64_t *bytes);
+ * is added to p->bytes as it gets on; NULL: no more. */
+void fl_file_count(fl_file_progress *p);
+
+/* This thread will do these bytes besides what it has said before. */
+void fl_file_expect(uint64_t bytes);
+
+/* These bytes are read, written or done with: FLEET_EPEER once p->stop is
+ * set. */
+fleet_status fl_file_go_on(uint64_t bytes);
 
 /* Descriptors that are kept back for files, in a process whose other ones may
  * all be taken: a server's, by strangers that connect. NULL without memory;
@@ -87,9 +101,11 @@ void fl_paths_done(fl_paths *p);
 
 /* --- the disk ------------------------------------------------------------- */
 
-/* The system calls that change what lies on a disk, and the one that lists a
- * folder. All writing of files and folders goes through them, so that a test
- * can fail one of them, or record all and play a crash after each. */
+/* The system calls that change what lies on a disk, list a folder, or read a
+ * file. All writing of files and folders goes through them,
+ * so that a test can fail one of them, or record all and play a crash after
+ * each; and all reading of whole files, so that a test can say how fast it is.
+ */
 typedef struct fl_disk {
     int (*open)(int folder, const char *name, int flags, mode_t mode);
     ssize_t (*write)(int fd, const void *data, size_t size);
@@ -98,6 +114,7 @@ typedef struct fl_disk {
     int (*rename)(const char *from, const char *to, unsigned flags);
     int (*remove)(int folder, const char *name, int flags);
     struct dirent *(*list)(DIR *dir);
+    ssize_t (*read)(int fd, void *data, size_t size);
 } fl_disk;
 
 /* openat(), fsync(), mkdir(), renameat2() of two paths and unlinkat(), again

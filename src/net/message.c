@@ -259,7 +259,7 @@ static fleet_status check_head(const fl_msg_head *head)
     if (head->flags & ~FL_MSG_FLAGS)
         return fl_fail(FLEET_EFORMAT, "message: no such flags: 0x%04x",
                        head->flags);
-    if (head->status > (head->kind == FL_MSG_ANSWER ? FL_ANSWER_FAILED : 0))
+    if (head->status > (head->kind == FL_MSG_ANSWER ? FL_ANSWER_COMING : 0))
         return fl_fail(FLEET_EFORMAT, "message of kind %d: no such status: %d",
                        head->kind, head->status);
     return FLEET_OK;

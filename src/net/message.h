@@ -62,7 +62,8 @@ typedef enum fl_msg_status {
     FL_ANSWER_TAKEN,   /* HELLO: another process has that stream; try again */
     FL_ANSWER_FENCED,  /* another process has replaced this one */
     FL_ANSWER_REFUSED, /* invalid, now and later; TEXT says why */
-    FL_ANSWER_FAILED   /* a command failed; TEXT says why */
+    FL_ANSWER_FAILED,  /* a command failed; TEXT says why */
+    FL_ANSWER_COMING   /* HELLO: as OK, but the server is loading: ask again */
 } fl_msg_status;
 
 /* What a section holds: FL_SECTION_DENSE, ... */
@@ -117,7 +118,8 @@ typedef struct fl_msg_head {
 
 /* What an answer adds. */
 typedef struct fl_msg_answer {
-    uint64_t applied, durable; /* the stream's last step that is */
+    uint64_t applied, durable; /* the stream's last step that is; COMING: bytes
+                                  that are done, and all (0: unknown) */
     uint32_t credit_bytes;     /* that may be in flight from now on */
     uint32_t missing_stream;   /* WAITING: whose part is missing */
 } fl_msg_answer;

@@ -19,27 +19,51 @@
 
 TEST(what_a_thread_reads_and_writes_is_counted_as_it_gets_on)
 {
-    atomic_uint_least64_t bytes = 0;
+    fl_file_progress p = {0};
     const size_t size = 3 << 20;
     char *data = calloc(1, size), *back;
     fl_writer w;
 
     CHECK(data != NULL);
-    fl_file_count(&bytes);
+    fl_file_count(&p);
     CHECK_OK(fl_writer_open(&w, test_folder(), "counted"));
     fl_writer_put(&w, data, size);
-    CHECK(bytes >= 2 << 20);
+    CHECK(p.bytes >= 2 << 20);
     fl_writer_put(&w, data, 5);
     CHECK_OK(fl_writer_close(&w, NULL, NULL));
-    CHECK_INT(bytes, size + 5);
+    CHECK_INT(p.bytes, size + 5);
     CHECK_OK(fl_file_read(test_path("counted"), &back, &(size_t){0}));
-    CHECK_INT(bytes, 2 * (size + 5));
+    CHECK_INT(p.bytes, 2 * (size + 5));
     fl_file_count(NULL);
     fl_free(back);
     CHECK_OK(fl_file_read(test_path("counted"), &back, &(size_t){0}));
-    CHECK_INT(bytes, 2 * (size + 5));
+    CHECK_INT(p.bytes, 2 * (size + 5));
     fl_free(back);
     free(data);
+}
+
+/* Also in the midst of a file. */
+TEST(a_thread_that_is_to_stop_reads_no_more)
+{
+    fl_file_progress p = {0};
+    char *back = NULL;
+    size_t size;
+
+    fl_file_count(&p);
+    fl_file_expect(7);
+    fl_file_expect(5);
+    CHECK_INT(p.total, 12);
+    CHECK_OK(fl_file_go_on(3));
+    CHECK_OK(fl_file_read(test_file("one", "text"), &back, &size));
+    fl_free(back);
+    p.stop = true;
+    CHECK_FAILS(fl_file_go_on(1), FLEET_EPEER, "stopped before its end");
+    CHECK_FAILS(fl_file_read(test_path("one"), &back, &size), FLEET_EPEER,
+                "stopped before its end");
+    CHECK_INT(p.bytes, 3 + 4 + 1 + 4);
+    fl_file_count(NULL);
+    CHECK_OK(fl_file_read(test_path("one"), &back, &size));
+    fl_free(back);
 }
 
 /* --- whole files --------------------------------------------------------- */

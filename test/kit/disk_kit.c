@@ -245,7 +245,7 @@ LOCKED(int, remove, (int folder, const char *path, int flags), folder, path,
 
 static const fl_disk recorder = {
     locked_open,   locked_write,  locked_flush, locked_make_folder,
-    locked_rename, locked_remove, readdir,
+    locked_rename, locked_remove, readdir,      read,
 };
 
 static void read_node(int node, const char *path)

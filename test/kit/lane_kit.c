@@ -38,6 +38,15 @@ static uint64_t command_progress(void *arg)
     return ((lane_kit *)arg)->command_progress;
 }
 
+static bool server_loads(void *arg, uint64_t *bytes, uint64_t *total)
+{
+    const lane_kit *k = arg;
+
+    *bytes = k->command_progress;
+    *total = k->load_total;
+    return k->loads;
+}
+
 static void keep_line(void *user, fleet_log_level level, const char *line)
 {
     lane_kit *k = user;
@@ -72,7 +81,8 @@ static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
                          .most_parked = most.parked,
                          .most_unread = most.unread,
                          .most_small = most.unread / 16};
-    const fl_lane_host host = {k, keep_sent, keep_command, command_progress};
+    const fl_lane_host host = {k, keep_sent, keep_command, command_progress,
+                               server_loads};
 
     memset(k, 0, sizeof *k);
     k->n_stream = n_stream;

@@ -29,6 +29,8 @@ typedef struct lane_kit {
     bool fails_commands, beside_training;
     uint64_t cut[LANE_MOST_CUT]; /* of a save beside training */
     uint64_t command_progress;
+    bool loads; /* its server does, so far, and so many bytes */
+    uint64_t load_total;
     int64_t now_ms;
     fl_msg msg; /* the last that was heard, and its packet */
     fl_packet *heard;

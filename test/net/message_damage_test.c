@@ -216,7 +216,7 @@ TEST(what_does_not_exist_is_refused_by_name)
     check_forged(0, 6, "\x40", 1, "no such flags: 0x0040");
     check_forged(0, 58, "\xff", 1, "255 sections, more than 64");
     check_forged(0, 58, "\x0b", 1, "sections have 320 bytes, not 352");
-    check_forged(0, 59, "\x08", 1, "no such status: 8");
+    check_forged(0, 59, "\x09", 1, "no such status: 9");
     check_forged(1, 4, "\0", 1, "section 0: no such op: 0");
     check_forged(1, 36, "\x0b", 1, "section 1: no such op: 11");
     check_forged(1, 38, "\1", 1, "section 1: no such codec: 1");

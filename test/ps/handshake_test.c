@@ -32,6 +32,10 @@ typedef struct servers {
     /* without sockets */
     int64_t now_ms;
     fl_handshake *answers_to; /* NULL: what a lane says is lost */
+
+    /* servers that load, and how far they are */
+    bool loads[N_SERVER];
+    uint64_t bytes[N_SERVER], total[N_SERVER];
 } servers;
 
 typedef struct at_socket {
@@ -47,6 +51,15 @@ static void send_packet(void *arg, const fl_peer *to, fl_packet *p)
         fl_socket_send(at->s->socket[at->i], to, p);
     else if (at->s->answers_to) /* by hand */
         fl_handshake_receive(at->s->answers_to, at->i, p, at->s->now_ms);
+}
+
+static bool is_loading(void *arg, uint64_t *bytes, uint64_t *total)
+{
+    const at_socket *at = arg;
+
+    *bytes = at->s->bytes[at->i];
+    *total = at->s->total[at->i];
+    return at->s->loads[at->i];
 }
 
 static void make_lane(servers *s, int i)
@@ -78,7 +91,9 @@ static void make_lane(servers *s, int i)
     o.program = s->program;
     o.pool = s->pool;
     CHECK_OK(fl_lane_create(&s->lane[i], &o,
-                            &(fl_lane_host){.arg = &at[i], .send = send_packet},
+                            &(fl_lane_host){.arg = &at[i],
+                                            .send = send_packet,
+                                            .loading = is_loading},
                             fl_now_ms()));
 }
 
@@ -201,6 +216,7 @@ typedef struct hands {
     fl_packet *last[N_SERVER]; /* for a lane, once the handshake waits */
     uint8_t id;
     int64_t peer_ms; /* 0: 5 s */
+    fl_log *log;
 } hands;
 
 static void note_hello(void *arg, int server, fl_packet *p)
@@ -237,6 +253,7 @@ static fl_handshake *begin(hands *h, uint64_t nonce)
                                 .connect_ms = 20000,
                                 .peer_ms = h->peer_ms ? h->peer_ms : 5000,
                                 .pool = h->s->pool,
+                                .log = h->log,
                                 .nonce = nonce,
                                 .who = "a:1",
                                 .locality = "a"};
@@ -389,6 +406,164 @@ TEST(a_worker_that_gives_up_tells_the_servers_that_know_it)
                 "server 1 at inproc://hello-1 has not answered");
     CHECK_CONTAINS(fl_lane_error(s.lane[0])->text, "server 1 at");
     CHECK_CONTAINS(fl_lane_error(s.lane[2])->text, "server 1 at");
+    fl_handshake_destroy(made);
+    drop_hands(&h);
+    close_servers(&s);
+}
+
+/* --- servers that load ---------------------------------------------------- */
+
+typedef struct lines {
+    char text[4000];
+    int n;
+} lines;
+
+static void keep_line(void *user, fleet_log_level level, const char *line)
+{
+    lines *l = user;
+    size_t n = strlen(l->text);
+
+    (void)level;
+    l->n++;
+    snprintf(l->text + n, sizeof l->text - n, "%s\n", line);
+}
+
+/* As work(), with servers that look at their deadlines; the one that loads gets
+ * on by so many bytes in each second. */
+static void work_on(hands *h, fl_handshake *made, int64_t ms, int loading,
+                    uint64_t bytes)
+{
+    for (int64_t end_ms = h->s->now_ms + ms;
+         h->s->now_ms < end_ms && !fl_handshake_is_over(made);) {
+        work(h, made, 1000);
+        h->s->bytes[loading] += bytes;
+        for (int i = 0; i < N_SERVER; i++)
+            if (h->listens[i])
+                for (int64_t t = h->s->now_ms - 900; t <= h->s->now_ms;
+                     t += 100)
+                    fl_lane_tick(h->s->lane[i], t);
+    }
+}
+
+static void check_lanes_run(const servers *s)
+{
+    for (int i = 0; i < N_SERVER; i++)
+        CHECK_TEXT(fl_lane_error(s->lane[i])->text, "");
+}
+
+/* Whichever it is, the other ones know the worker meanwhile. */
+static void check_waits_for(int loading)
+{
+    fl_job_lanes lanes;
+    fl_handshake *made;
+    lines said = {0};
+    fl_log log;
+    servers s;
+    hands h = {.s = &s,
+               .listens = {true, true, true},
+               .peer_ms = PEER_MS,
+               .log = &log};
+
+    fl_log_init(&log, keep_line, &said, FLEET_LOG_INFO);
+    open_servers(&s);
+    s.now_ms = fl_now_ms();
+    s.loads[loading] = true;
+    s.bytes[loading] = 400;
+    s.total[loading] = 1000;
+    made = begin(&h, 1);
+    work_on(&h, made, 55000, loading, 1);
+    CHECK(!fl_handshake_is_over(made));
+    check_lanes_run(&s);
+    for (int i = 0; i < N_SERVER; i++)
+        CHECK(h.said[i] > 55);
+    s.loads[loading] = false;
+    work(&h, made, 2000);
+    CHECK_OK(fl_handshake_result(made, &lanes));
+    CHECK_INT(lanes.n, N_SERVER);
+    CHECK_INT(lanes.incarnation, 1);
+    CHECK_INT(lanes.run, RUN);
+    CHECK_CONTAINS(said.text, "is loading, 40 %");
+    CHECK_CONTAINS(said.text, "is loading, 45 %");
+    CHECK_INT(said.n, 6); /* at once, and every ten seconds */
+    fl_free(lanes.lane);
+    fl_handshake_destroy(made);
+    drop_hands(&h);
+    close_servers(&s);
+}
+
+TEST(a_server_that_loads_is_awaited_for_as_long_as_it_gets_on)
+{
+    for (int i = 0; i < N_SERVER; i++)
+        check_waits_for(i);
+}
+
+TEST(a_server_that_loads_and_does_not_get_on_is_named)
+{
+    fl_job_lanes lanes;
+    fl_handshake *made;
+    servers s;
+    hands h = {.s = &s, .listens = {true, true, true}, .peer_ms = PEER_MS};
+    int64_t stopped_ms;
+
+    open_servers(&s);
+    s.now_ms = fl_now_ms();
+    s.loads[1] = true;
+    s.total[1] = 1000;
+    made = begin(&h, 1);
+    work_on(&h, made, 40000, 1, 10);
+    CHECK(!fl_handshake_is_over(made));
+    stopped_ms = s.now_ms;
+    work_on(&h, made, 60000, 1, 0);
+    CHECK(s.now_ms - stopped_ms > 18000 && s.now_ms - stopped_ms < 22000);
+    deliver(&h);
+    CHECK_FAILS(fl_handshake_result(made, &lanes), FLEET_ETIMEDOUT,
+                "server 1 at inproc://hello-1 is loading, 40 %, and has not "
+                "got on for 20.0 s (connect deadline)");
+    for (int i = 0; i < N_SERVER; i++)
+        CHECK_CONTAINS(fl_lane_error(s.lane[i])->text, "server 1 at");
+    fl_handshake_destroy(made);
+    drop_hands(&h);
+    close_servers(&s);
+}
+
+/* Server 2 is never there; that server 0 takes its time does not hide it. */
+TEST(a_server_that_loads_hides_no_other_one_that_does_not_answer)
+{
+    fl_job_lanes lanes;
+    fl_handshake *made;
+    servers s;
+    hands h = {.s = &s, .listens = {true, true, false}, .peer_ms = PEER_MS};
+
+    open_servers(&s);
+    s.now_ms = fl_now_ms();
+    s.loads[0] = true;
+    made = begin(&h, 1);
+    work_on(&h, made, 60000, 0, 1);
+    CHECK_FAILS(fl_handshake_result(made, &lanes), FLEET_ETIMEDOUT,
+                "server 2 at inproc://hello-2 has not answered within 20.0 s");
+    fl_handshake_destroy(made);
+    drop_hands(&h);
+    close_servers(&s);
+}
+
+/* Server 0 is awaited, and server 2 says that it cannot begin. */
+TEST(a_server_that_cannot_load_is_heeded_while_another_one_loads)
+{
+    fl_job_lanes lanes;
+    fl_handshake *made;
+    servers s;
+    hands h = {.s = &s, .listens = {true, true, true}};
+
+    open_servers(&s);
+    s.now_ms = fl_now_ms();
+    s.loads[0] = true;
+    fl_lane_doom(s.lane[2], FLEET_ECORRUPT, "load: damaged");
+    made = begin(&h, 1);
+    work(&h, made, 1000);
+    deliver(&h);
+    CHECK_FAILS(fl_handshake_result(made, &lanes), FLEET_ECORRUPT,
+                "server 2 at inproc://hello-2 says: load: damaged");
+    CHECK_CONTAINS(fl_lane_error(s.lane[0])->text, "says: load: damaged");
     fl_handshake_destroy(made);
     drop_hands(&h);
     close_servers(&s);

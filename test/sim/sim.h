@@ -77,6 +77,13 @@ typedef struct sim_options {
     size_t piece_bytes, window, most_open, most_parked, most_unread;
     int64_t heartbeat_ms, connect_ms, request_ms, peer_ms, step_ms;
 
+    /* a save that servers begin with, NULL: none; a lane loads it in so many
+     * parts, each within so many milliseconds */
+    const char *load;
+    int load_parts, load_ms;
+    int stuck; /* 1 + the number of the server whose load does not get on
+                  beyond its first part; 0: none */
+
     sim_fault fault[SIM_MOST_FAULT];
 
     int64_t all_stop_ms; /* the whole job, links and all, stops for so long */
@@ -93,6 +100,8 @@ typedef struct sim_lane {
     fl_partition layout;
     fl_ps_lane *core;        /* NULL: its process is gone, or has not come */
     fl_lane_command command; /* under way */
+    bool loads;              /* what its server begins with */
+    int loaded;              /* parts of that */
 } sim_lane;
 
 typedef struct sim_server {
@@ -102,6 +111,7 @@ typedef struct sim_server {
     char address[FL_MOST_LANE][60];
     const char *offered[FL_MOST_LANE];
     int64_t paused_until, ended_ms;
+    int64_t came_ms, loaded_ms; /* all of what it begins with */
 } sim_server;
 
 typedef enum sim_phase {

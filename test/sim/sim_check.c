@@ -235,7 +235,8 @@ static int64_t latest_ms(const verdict *v, bool newcomer)
     if (v->f->kind == SIM_STUCK)
         ms += o->step_ms + o->peer_ms;
     if (v->any_name || newcomer)
-        ms += o->connect_ms + o->servers_ms + o->workers_ms;
+        ms += o->connect_ms + o->servers_ms + o->workers_ms +
+              o->load_parts * o->load_ms; /* who has loaded waits then */
     return newcomer ? ms + v->f->ms : ms;
 }
 

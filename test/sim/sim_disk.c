@@ -248,7 +248,7 @@ static int disk_remove(int folder, const char *path, int flags)
 
 static const fl_disk calls = {
     disk_open,   disk_write,  disk_flush, disk_make_folder,
-    disk_rename, disk_remove, readdir,
+    disk_rename, disk_remove, readdir,    read,
 };
 
 /* --- a crash -------------------------------------------------------------- */

@@ -34,8 +34,9 @@ typedef struct sim_script {
     /* of a job that saves: where, on the disk (NULL: it does not), and before
      * what the reference's saves begin, elsewhere, a number each */
     const char *path, *twin;
-    bool load_first;   /* the job begins with the save at the path */
-    const char *first; /* and the reference with this one of its own */
+    bool load_first;   /* workers begin with the save at the path */
+    const char *first; /* and the reference with this one of its own, also if
+                          servers begin with a save */
 
     /* what the job has seen of its saves, by the pass that they came after */
     bool begun[SIM_MOST_PASS], saved[SIM_MOST_PASS];

@@ -301,6 +301,8 @@ static void use_disk(sim_reference *r, int pass)
 static void load_first(sim_reference *r)
 {
     CHECK_OK(sim_load_store(r->store, r->k->first));
+    if (!r->k->load_first)
+        return; /* servers do, and no step is needed */
     r->steps[0]++;
     for (int w = 0; w < r->o->n_worker && r->o->sync; w++)
         r->steps[w]++;

@@ -44,6 +44,55 @@ static void lane_sends(void *arg, const fl_peer *to, fl_packet *p)
         sim_carry(s, e, p);
 }
 
+/* How far the server's lanes are. */
+static bool lane_loads(void *arg, uint64_t *bytes, uint64_t *total)
+{
+    const sim_lane *l = arg;
+    bool any = false;
+
+    *bytes = 0;
+    *total = (uint64_t)(l->s->o.load_parts * l->s->o.n_lane);
+    for (int i = 0; i < l->s->n_lane; i++) {
+        const sim_lane *other = &l->s->lane[i];
+
+        if (other->server != l->server)
+            continue;
+        any = any || other->loads;
+        *bytes += (uint64_t)other->loaded;
+    }
+    return any;
+}
+
+static uint64_t lane_progress(void *arg)
+{
+    return (uint64_t)((const sim_lane *)arg)->loaded;
+}
+
+static void load_part(sim *s, const sim_lane *l)
+{
+    if (s->o.stuck == l->server + 1 && l->loaded > 0)
+        return;
+    sim_post(
+        s, (sim_event){.at_ms = s->now_ms + 1 +
+                                (int64_t)sim_random(s, (uint64_t)s->o.load_ms),
+                       .kind = SIM_COMMAND_ENDS,
+                       .server = l->server,
+                       .lane = l->number,
+                       .life = s->server[l->server].life});
+}
+
+static void begin_load(sim *s, sim_lane *l)
+{
+    l->loaded = 0;
+    l->loads = s->o.load != NULL;
+    if (!l->loads)
+        return;
+    l->command = (fl_lane_command){.kind = FL_COMMAND_LOAD,
+                                   .text = (char *)(uintptr_t)s->o.load};
+    fl_lane_begin_load(l->core, s->now_ms);
+    load_part(s, l);
+}
+
 /* As server.c does it. A text that is not JSON is of no disk. */
 static fleet_status lane_begins(void *arg, const fl_lane_command *command)
 {
@@ -86,6 +135,10 @@ static void disk_ends(sim *s, sim_lane *l)
                          status == FLEET_OK ? text : fleet_last_error(), 0, 0,
                          s->now_ms);
     fl_free(text);
+    if (l->loads && status == FLEET_OK) {
+        l->loads = false;
+        s->server[l->server].loaded_ms = s->now_ms;
+    }
 }
 
 /* A save without a disk says what it saw; the text "full LANE" is for one that
@@ -96,7 +149,9 @@ static void command_ends(sim *s, sim_lane *l)
     int full;
 
     snprintf(text, sizeof text, "%lld", (long long)l->store->updates);
-    if (l->command.kind == FL_COMMAND_HASH)
+    if (l->loads && ++l->loaded < s->o.load_parts)
+        load_part(s, l);
+    else if (l->command.kind == FL_COMMAND_HASH)
         hash_ends(s, l);
     else if (l->command.kind == FL_COMMAND_LOAD || *l->command.text == '{')
         disk_ends(s, l);
@@ -126,11 +181,15 @@ static void heed_siblings(sim *s, sim_lane *l)
 {
     for (int i = 0; i < s->n_lane; i++) {
         const sim_lane *other = &s->lane[i];
+        const fl_error *e;
 
-        if (other->server == l->server &&
-            fl_lane_state_of(other->core) == FL_LANE_FAILED)
-            fl_lane_abort(l->core, fl_lane_error(other->core)->code,
-                          fl_lane_error(other->core)->text);
+        if (other->server != l->server)
+            continue;
+        e = fl_lane_error(other->core);
+        if (e->code != FLEET_OK && other->loads)
+            fl_lane_doom(l->core, e->code, e->text);
+        else if (e->code != FLEET_OK)
+            fl_lane_abort(l->core, e->code, e->text);
     }
 }
 
@@ -205,7 +264,8 @@ static void open_lane(sim *s, sim_lane *l)
                                      .most_parked = s->o.most_parked,
                                      .most_unread = s->o.most_unread,
                                      .pool = s->pool};
-    const fl_lane_host host = {l, lane_sends, lane_begins, NULL};
+    const fl_lane_host host = {l, lane_sends, lane_begins, lane_progress,
+                               lane_loads};
 
     l->own = fl_bucket_map_own(&s->map, l->server, l->lane);
     l->store = sim_store_of(s->o.model, fl_table_make,
@@ -214,6 +274,7 @@ static void open_lane(sim *s, sim_lane *l)
     CHECK_OK(fl_lane_create(&l->core, &options, &host, s->now_ms));
     for (int i = 0; i < s->o.n_worker; i++)
         l->core->stream[i].incarnation = SIM_INCARNATION - 1;
+    begin_load(s, l);
     sim_post(
         s, (sim_event){.at_ms = s->now_ms + (int64_t)sim_random(
                                                 s, (uint64_t)s->o.peer_ms / 10),
@@ -228,7 +289,7 @@ void sim_server_comes(sim *s, int server)
     sim_server *v = &s->server[server];
     uint32_t life = v->life + 1;
 
-    *v = (sim_server){.life = life, .alive = true};
+    *v = (sim_server){.life = life, .alive = true, .came_ms = s->now_ms};
     v->identity.nonce = SIM_NONCE + 100 * life + (uint32_t)server;
     v->identity.run = server == 0 ? SIM_RUN + life - 1 : 0;
     for (int i = 0; i < s->o.n_lane; i++) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "fleet/save/manifest.h"
 #include "runtime/exec/executor.h"
@@ -83,6 +84,7 @@ static fleet_status walk_part(part *p, const fl_saved *s, visit_record *visit,
         r.payload = p->data + p->at + sizeof r.head;
         FL_TRY(visit(arg, &r));
         p->at += sizeof r.head + size;
+        FL_TRY(fl_file_go_on(sizeof r.head + size));
     }
     return FLEET_OK;
 }
@@ -120,6 +122,20 @@ static fleet_status each_record(const fl_saved *s, visit_record *visit,
         return fl_at_expected(&list, "an array");
     for (fl_at e = fl_at_first(&list); e.json; fl_at_next(&list, &e))
         FL_TRY(read_part(s, &e, visit, arg));
+    return FLEET_OK;
+}
+
+/* Each part is read, and walked through, twice. */
+static fleet_status expect_parts(const fl_saved *s)
+{
+    fl_at root = fl_at_root(s->manifest), list = fl_at_key(&root, "parts");
+
+    for (fl_at e = fl_at_first(&list); e.json; fl_at_next(&list, &e)) {
+        int64_t size = 0;
+
+        FL_TRY(fl_manifest_int(&e, "size", 0, (int64_t)1 << 53, &size));
+        fl_file_expect(4 * (uint64_t)size);
+    }
     return FLEET_OK;
 }
 
@@ -184,6 +200,7 @@ static fleet_status use_once(const char *path, const char *what,
 
     FL_GOTO(done, fl_source_folder_open(&s.folder, path));
     FL_GOTO(done, fl_manifest_open(&s, what));
+    FL_GOTO(done, expect_parts(&s));
     FL_GOTO(done, each_record(&s, count_record, &s));
     FL_GOTO(done, check_blocks(&s));
     FL_GOTO(done, check_seen(&s, s.param, s.n_param, "numbers"));

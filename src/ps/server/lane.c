@@ -247,6 +247,7 @@ static void send_abort(fl_ps_lane *l, const fl_peer *to, uint32_t stream)
     fl_msg_writer w;
     fl_packet *p;
 
+    l->stream[stream].told = true;
     fl_msg_begin(&w, l->o.pool, &head);
     fl_msg_text(&w, FL_SECTION_TEXT, l->error.text);
     if (fl_msg_end(&w, true, &p) != FLEET_OK)
@@ -276,8 +277,9 @@ void fl_lane_aborted(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 
     (void)from;
     (void)p;
-    fl_lane_abort(l, code > 0 && code < 256 ? (fleet_status)code : FLEET_EPEER,
-                  why ? why : "a worker has given up");
+    fl_lane_give_up(l,
+                    code > 0 && code < 256 ? (fleet_status)code : FLEET_EPEER,
+                    why ? why : "a worker has given up");
     fl_free(why);
 }
 
@@ -375,7 +377,7 @@ void fl_lane_receive(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
     if (status != FLEET_OK || !fl_lane_admit(l, from))
         return;
     flags = fl_lane_kinds[l->msg.head.kind].flags;
-    if (l->state == FL_LANE_FAILED && !(flags & FL_KIND_OF_ANYBODY))
+    if (l->error.code != FLEET_OK && !(flags & FL_KIND_OF_ANYBODY))
         send_abort(l, from, l->msg.head.stream);
     else if (flags & FL_KIND_NEEDS_STORE && waits_for_command(l))
         fl_lane_park_behind(l, from, p);
@@ -437,7 +439,7 @@ static void catch_up(fl_ps_lane *l)
         fl_parked *next = one->next;
 
         fl_lane_uncount_parked(l, one); /* it may be parked anew */
-        if (l->state != FL_LANE_FAILED &&
+        if (l->error.code == FLEET_OK &&
             fl_msg_decode(one->packet, &l->msg) == FLEET_OK) {
             if (waits_for_command(l))
                 fl_lane_park_behind(l, &one->from, one->packet);
@@ -460,7 +462,9 @@ void fl_lane_end_command(fl_ps_lane *l, fleet_status status, const char *text,
             fl_row_cache_forget(l->stream[i].row_cache, row_caches(l));
     if (l->command.kind == FL_COMMAND_LOAD && status == FLEET_OK)
         l->version = l->o.layout->store->updates;
-    if (l->requester.packet)
+    if (l->loading)
+        fl_lane_end_load(l, status, text);
+    else if (l->requester.packet)
         answer_hash(l, status, text, sums);
     else
         finish_command(l, status, text);

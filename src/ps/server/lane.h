@@ -53,6 +53,10 @@ typedef struct fl_lane_host {
     /* A number that grows while the command gets on: the bytes that it has
      * read and written. NULL: it is not known. */
     uint64_t (*progress)(void *arg);
+    /* Do the server's lanes load yet what it begins with? Then how far they
+     * are, in bytes; total 0: it is not known. NULL: the lane is the only one.
+     */
+    bool (*loading)(void *arg, uint64_t *bytes, uint64_t *total);
 } fl_lane_host;
 
 /* What tells a server's process, and the run of its job, from every other one;
@@ -112,6 +116,16 @@ int fl_lane_resume(fl_ps_lane *l, int64_t now_ms);
  * later, this process did not run, and did not hear its peers. */
 void fl_lane_tick(fl_ps_lane *l, int64_t now_ms);
 
+/* Its server begins with a load: the host has begun that of this lane's store,
+ * and fl_lane_command_done() ends it. Until all lanes of the server have theirs
+ * workers are answered COMING. */
+void fl_lane_begin_load(fl_ps_lane *l, int64_t now_ms);
+
+/* What the server begins with cannot be loaded. Lane 0 stays, and says so to
+ * each worker that comes, until the connect deadline at most; other lanes, to
+ * which no worker comes before, fail at once. */
+void fl_lane_doom(fl_ps_lane *l, fleet_status code, const char *why);
+
 /* The command has ended. text: SAVE's result, or why it failed; the lane copies
  * it. sum, rows: HASH's. */
 void fl_lane_command_done(fl_ps_lane *l, fleet_status status, const char *text,
@@ -122,6 +136,7 @@ void fl_lane_command_done(fl_ps_lane *l, fleet_status status, const char *text,
 void fl_lane_abort(fl_ps_lane *l, fleet_status code, const char *why);
 
 fl_lane_state fl_lane_state_of(const fl_ps_lane *l);
+/* Why it has failed; or why it will, once its workers were told. */
 const fl_error *fl_lane_error(const fl_ps_lane *l);
 
 /* What docs/counters.md says of each. */

@@ -48,7 +48,7 @@ static bool is_current(fl_ps_lane *l, const fl_peer *from)
 
 bool fl_lane_is_used(const fl_ps_lane *l)
 {
-    bool is_used = l->busy || l->saving;
+    bool is_used = (l->busy && !l->loading) || l->saving;
 
     for (int i = 0; i < l->o.n_stream; i++)
         is_used = is_used || l->stream[i].done > 0 || l->stream[i].reduced > 0;

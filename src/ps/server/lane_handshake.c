@@ -180,10 +180,11 @@ static void answer_hello(fl_ps_lane *l, const fl_peer *from, const hello *h)
 {
     uint32_t incarnation = 0;
     fl_msg_status status = FL_ANSWER_REFUSED;
+    uint64_t bytes, total;
     fl_stream_state *s;
     fl_msg_writer w;
 
-    if (check_hello(l, h) == FLEET_OK &&
+    if (check_hello(l, h) == FLEET_OK && fl_lane_check_load(l) == FLEET_OK &&
         (status = check_run(l)) == FL_ANSWER_OK)
         status = grant_place(l, h, &incarnation);
     if (status != FL_ANSWER_OK) {
@@ -196,6 +197,11 @@ static void answer_hello(fl_ps_lane *l, const fl_peer *from, const hello *h)
     s->known = true;
     s->heard_ms = l->now_ms;
     fl_lane_begin_answer(l, &w, &l->msg.head, FL_ANSWER_OK, FL_NOBODY);
+    if (fl_lane_is_loading(l, &bytes, &total)) {
+        w.head.status = FL_ANSWER_COMING;
+        w.answer.applied = bytes;
+        w.answer.durable = total;
+    }
     w.head.incarnation = incarnation;
     for (int i = 0; i < l->o.n_lane; i++)
         fl_msg_text(&w, FL_SECTION_HELLO, l->o.address[i]);

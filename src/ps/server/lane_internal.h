@@ -2,7 +2,8 @@
  * (packets, answers), lane_admit.c (whose messages are taken), lane_liveness.c
  * (progress, deadlines), lane_handshake.c, lane_push.c (contributions),
  * lane_update.c, lane_pull.c (reads), lane_reduce.c (sums over workers),
- * lane_budget.c (memory) and lane_counters.c. */
+ * lane_load.c (what a server begins with), lane_budget.c (memory) and
+ * lane_counters.c. */
 #pragma once
 
 #include "base/clock.h"
@@ -52,6 +53,7 @@ typedef struct fl_stream_list {
 typedef struct fl_stream_state {
     bool known, left, ended;
     bool heard; /* that it has left */
+    bool told;  /* why the lane fails */
     uint32_t incarnation;
     fl_peer peer;
     int64_t heard_ms;
@@ -113,8 +115,10 @@ struct fl_ps_lane {
     bool norming; /* the aggregate is summed and waits for its clip */
     float last_clip;
 
-    bool busy;   /* a command has the store */
-    bool saving; /* a save is written beside training */
+    bool busy;         /* a command has the store */
+    bool loading;      /* that command is what the server begins with */
+    int64_t doomed_ms; /* when it was known that it fails */
+    bool saving;       /* a save is written beside training */
     fl_lane_command command;
     uint64_t *cut; /* its `done` */
     uint64_t command_progress;
@@ -243,6 +247,22 @@ uint64_t fl_lane_progress_of(const fl_ps_lane *l, uint32_t missing);
  * to read first. */
 uint32_t fl_lane_waits_for(const fl_ps_lane *l, uint64_t version);
 void fl_lane_note_message(fl_ps_lane *l); /* l->msg has come */
+
+/* --- what a server begins with (lane_load.c) ------------------------------ */
+
+/* As fl_lane_host.loading. */
+bool fl_lane_is_loading(const fl_ps_lane *l, uint64_t *bytes, uint64_t *total);
+void fl_lane_end_load(fl_ps_lane *l, fleet_status status, const char *why);
+
+/* The sender of l->msg has given up: while the server loads the other workers
+ * may still have to come, and are told then. */
+void fl_lane_give_up(fl_ps_lane *l, fleet_status code, const char *why);
+
+/* The sender of l->msg, a HELLO, is told why the lane fails, if it does. */
+fleet_status fl_lane_check_load(fl_ps_lane *l);
+
+/* Deadlines while it loads; true: it fails, and no other deadline counts. */
+bool fl_lane_tick_load(fl_ps_lane *l);
 
 /* --- what message.def names: l->msg is of that kind and of a known worker - */
 

@@ -165,7 +165,7 @@ void fl_lane_tick(fl_ps_lane *l, int64_t now_ms)
 {
     fl_lane_resume(l, now_ms);
     l->now_ms = fl_awake_at(&l->awake, now_ms);
-    if (l->state != FL_LANE_RUNS)
+    if (l->state != FL_LANE_RUNS || fl_lane_tick_load(l))
         return;
     for (int i = 0; i < l->o.n_stream && l->state == FL_LANE_RUNS; i++)
         check_stream(l, i);

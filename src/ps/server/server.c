@@ -1,5 +1,4 @@
-/* server.c - the threads of a server: one per lane, which works its socket, and
- * one per command that a lane has begun. */
+/* server.c - the threads of a server: one per lane, which works its socket. */
 #define _GNU_SOURCE
 #include "ps/server/server.h"
 
@@ -8,156 +7,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "net/limits.h"
 #include "ps/locality.h"
 #include "ps/server/lane_counters.h"
-#include "ps/server/server_descriptors.h"
+#include "ps/server/server_internal.h"
 #include "runtime/store/job_signature.h"
-#include "runtime/store/snapshot.h"
-#include "runtime/store/store_hash.h"
 
 enum {
-    SAVE_NICE = 10,         /* of the thread of a save beside training */
     IDLE_BYTES = 256 << 20, /* buffers that are kept for the next answers */
     LINGER_MS = 2000,       /* for the last answers to go out */
     ABORT_LINGER_MS = 500   /* after a failure: some workers may be gone */
 };
-
-/* A lane with what is around it. */
-typedef struct lane_runner {
-    fl_server *server;
-    int number;
-    fl_store *store;
-    fl_bucket_set own;
-    fl_partition layout;
-    fl_ps_lane *lane;
-    fl_socket *socket;
-    fl_wakeup wakeup;
-    pthread_t thread;
-    bool has_thread;
-    char *address;             /* JSON, for HELLO's answer */
-    char *tcp_address;         /* the same without its Unix socket */
-    char ipc[FL_ADDRESS_SIZE]; /* that socket's path; "": none */
-
-    /* a command, on a thread of its own; command_done hands it over */
-    pthread_t command_thread;
-    fl_lane_command command;
-    atomic_bool command_done;
-    bool has_command;
-    fleet_status command_status;
-    char *command_text;
-    uint64_t command_sum, command_rows;
-    atomic_uint_least64_t command_bytes; /* that it has read and written */
-} lane_runner;
-
-struct fl_server {
-    fl_server_options o;
-    fl_server_identity identity;
-    fl_bucket_map map;        /* of this server's lanes alone */
-    lane_runner *runner;      /* o.n_lane of them */
-    const char **address;     /* of each lane */
-    const char **tcp_address; /* of each lane */
-    fl_descriptors descriptors;
-    char *program;
-    fl_guard *guard; /* NULL: there are no keys */
-    fl_ipc_folder folder;
-    uint32_t mark; /* in its files' names: other jobs may use it, too */
-    fl_packet_pool *pool;
-    _Atomic(const char *) stop; /* why; NULL: go on */
-    pthread_mutex_t lock;       /* over failed */
-    fl_error failed;
-};
-
-/* --- commands ------------------------------------------------------------- */
-
-static fleet_status run_command(lane_runner *r)
-{
-    const fl_server_options *o = &r->server->o;
-
-    if (r->command.kind == FL_COMMAND_HASH) {
-        const fl_rows *rows = r->layout.table[r->command.table];
-
-        r->command_rows = (uint64_t)rows->methods->count(rows);
-        return fl_store_hash_rows(rows, &r->command_sum);
-    }
-    if (!r->command.text)
-        return fl_fail(FLEET_EFORMAT, "a command without its text");
-    return o->command(o->command_arg, r->store, &r->own, o->index, r->number,
-                      r->command.kind, r->command.text, &r->command_text);
-}
-
-static void *command_main(void *arg)
-{
-    lane_runner *r = arg;
-
-    if (r->command.beside_training) /* training comes first, if it may */
-        (void)setpriority(PRIO_PROCESS, (id_t)gettid(), SAVE_NICE);
-    fl_file_count(&r->command_bytes);
-    fl_spare_allow(r->server->descriptors.spare);
-    r->command_status = run_command(r);
-    fl_spare_allow(NULL);
-    fl_file_count(NULL);
-    if (r->command_status != FLEET_OK) {
-        fl_free(r->command_text);
-        r->command_text = fl_strdup(fleet_last_error());
-    }
-    atomic_store(&r->command_done, true);
-    fl_wakeup_ring(&r->wakeup);
-    return NULL;
-}
-
-static const char *const command_name[] = {[FL_COMMAND_SAVE] = "a save",
-                                           [FL_COMMAND_LOAD] = "a load",
-                                           [FL_COMMAND_HASH] = "a params_hash"};
-
-static fleet_status begin_command(void *arg, const fl_lane_command *command)
-{
-    lane_runner *r = arg;
-    fleet_status status;
-
-    if (command->beside_training)
-        FL_TRY(fl_snapshot_begin(r->store, fl_lane_version(r->lane),
-                                 command->done, r->server->o.n_worker));
-    r->command = *command;
-    r->command_text = NULL;
-    r->command_sum = r->command_rows = 0;
-    atomic_store(&r->command_done, false);
-    status = fl_thread_start(&r->command_thread, command_main, r,
-                             command_name[command->kind]);
-    r->has_command = status == FLEET_OK;
-    if (!r->has_command)
-        fl_snapshot_end(r->store);
-    return status;
-}
-
-static uint64_t command_progress(void *arg)
-{
-    lane_runner *r = arg;
-
-    return atomic_load(&r->command_bytes);
-}
-
-static void end_command(lane_runner *r)
-{
-    if (!r->has_command || !atomic_load(&r->command_done))
-        return;
-    pthread_join(r->command_thread, NULL);
-    r->has_command = false;
-    fl_snapshot_end(r->store);
-    fl_lane_command_done(r->lane, r->command_status, r->command_text,
-                         r->command_sum, r->command_rows, fl_now_ms());
-    fl_free(r->command_text);
-    r->command_text = NULL;
-}
 
 static bool is_inproc(const fl_server *s)
 {
@@ -168,13 +35,13 @@ static bool is_inproc(const fl_server *s)
 
 static void send_packet(void *arg, const fl_peer *to, fl_packet *p)
 {
-    lane_runner *r = arg;
+    fl_lane_runner *r = arg;
 
     fl_socket_send(r->socket, to,
                    p); /* a deadline notices a worker that is gone */
 }
 
-static void receive_all(lane_runner *r)
+static void receive_all(fl_lane_runner *r)
 {
     fl_packet *p;
     fl_peer from;
@@ -194,26 +61,39 @@ static void ring_all(fl_server *s)
 
 /* The first lane that fails says why; the other lanes end with the same
  * words. */
-static void record_failure(fl_server *s, const fl_error *error)
+static void record_failure(fl_server *s, const fl_error *error, bool loads)
 {
+    bool first;
+
     pthread_mutex_lock(&s->lock);
-    if (s->failed.code == FLEET_OK)
+    first = s->failed.code == FLEET_OK;
+    if (first) {
         s->failed = *error;
+        s->failed_to_load = loads;
+    }
     pthread_mutex_unlock(&s->lock);
-    ring_all(s);
+    if (first)
+        ring_all(s);
 }
 
 /* Reasons to end that are not this lane's: another lane's failure, a signal. */
-static void check_stop(lane_runner *r)
+static void check_stop(fl_lane_runner *r)
 {
     const char *stop = atomic_load(&r->server->stop);
+    bool loads;
     fl_error failed;
     char why[200];
 
+    if (fl_lane_error(r->lane)->code != FLEET_OK)
+        record_failure(r->server, fl_lane_error(r->lane),
+                       atomic_load(&r->loads));
     pthread_mutex_lock(&r->server->lock);
     failed = r->server->failed;
+    loads = r->server->failed_to_load;
     pthread_mutex_unlock(&r->server->lock);
-    if (failed.code != FLEET_OK)
+    if (failed.code != FLEET_OK && loads)
+        fl_lane_doom(r->lane, failed.code, failed.text);
+    else if (failed.code != FLEET_OK)
         fl_lane_abort(r->lane, failed.code, failed.text);
     if (!stop)
         return;
@@ -222,7 +102,7 @@ static void check_stop(lane_runner *r)
     fl_lane_abort(r->lane, FLEET_EPEER, why);
 }
 
-static void report_strangers(const lane_runner *r)
+static void report_strangers(const fl_lane_runner *r)
 {
     const fl_server *s = r->server;
     fl_lane_counts n = fl_lane_counted(r->lane);
@@ -244,7 +124,7 @@ static void leave_ipc(fl_server *s)
 }
 
 /* By lane 0, which tells workers the addresses. */
-static void watch_descriptors(const lane_runner *r)
+static void watch_descriptors(const fl_lane_runner *r)
 {
     fl_server *s = r->server;
     bool was = s->descriptors.scarce;
@@ -258,19 +138,21 @@ static void watch_descriptors(const lane_runner *r)
 
 static void *run_lane(void *arg)
 {
-    lane_runner *r = arg;
+    fl_lane_runner *r = arg;
     bool failed;
     int64_t tick_ms = r->server->o.peer_ms / 10, next_ms = 0;
     int resume_ms;
 
     tick_ms = tick_ms < 10 ? 10 : tick_ms > 500 ? 500 : tick_ms;
+    if (atomic_load(&r->loads) && fl_runner_begin_load(r) != FLEET_OK)
+        fl_lane_abort(r->lane, fl_last_code(), fleet_last_error());
     while (fl_lane_state_of(r->lane) == FL_LANE_RUNS || r->has_command) {
         resume_ms = fl_lane_resume(r->lane, fl_now_ms());
         if (resume_ms < 0 || resume_ms > tick_ms)
             resume_ms = (int)tick_ms;
         fl_socket_wait(&r->socket, 1, &r->wakeup, resume_ms);
         receive_all(r);
-        end_command(r);
+        fl_runner_end_command(r);
         check_stop(r);
         if (fl_now_ms() < next_ms)
             continue; /* a tick looks at all workers: not with each message */
@@ -281,7 +163,8 @@ static void *run_lane(void *arg)
     }
     failed = fl_lane_state_of(r->lane) == FL_LANE_FAILED;
     if (failed)
-        record_failure(r->server, fl_lane_error(r->lane));
+        record_failure(r->server, fl_lane_error(r->lane),
+                       atomic_load(&r->loads));
     report_strangers(r);
     fl_socket_close(r->socket, failed ? ABORT_LINGER_MS : LINGER_MS);
     r->socket = NULL;
@@ -290,11 +173,9 @@ static void *run_lane(void *arg)
 
 /* --- making it ------------------------------------------------------------ */
 
-static fleet_status make_store(fl_server *s, lane_runner *r)
+static fleet_status make_store(fl_server *s, fl_lane_runner *r)
 {
-    fleet_status status = FLEET_OK;
     const fl_map *tables;
-    char *answer = NULL;
 
     FL_TRY(fl_store_create(s->o.context, s->o.make_rows, &r->store));
     r->own = fl_bucket_map_own(&s->map, s->o.index, r->number);
@@ -312,12 +193,7 @@ static fleet_status make_store(fl_server *s, lane_runner *r)
         /* a load brings no rows into tables that ranks share out */
         rows->remote = !fl_table_is_remote(&rows->attr);
     }
-    FL_TRY(fl_partition_make(&r->layout, r->store, s->o.n_server));
-    if (s->o.load)
-        status = s->o.command(s->o.command_arg, r->store, &r->own, s->o.index,
-                              r->number, FL_COMMAND_LOAD, s->o.load, &answer);
-    fl_free(answer);
-    return status;
+    return fl_partition_make(&r->layout, r->store, s->o.n_server);
 }
 
 /* Lane 0 has the server's address; the other lanes have the same ip and ports
@@ -369,7 +245,7 @@ static fleet_status check_reach(const fl_server *s, const char *address, int fd)
     return fl_address_check_keyless(who, address, is_inproc(s) ? -1 : fd);
 }
 
-static fleet_status bind_lane(fl_server *s, lane_runner *r)
+static fleet_status bind_lane(fl_server *s, fl_lane_runner *r)
 {
     int fd = r->number == 0 ? s->o.listen_fd : -1;
     char address[FL_ADDRESS_SIZE], bound[FL_ADDRESS_SIZE];
@@ -398,7 +274,7 @@ static fleet_status bind_lane(fl_server *s, lane_runner *r)
     return fl_wakeup_create(&r->wakeup);
 }
 
-static fleet_status make_lane(fl_server *s, lane_runner *r)
+static fleet_status make_lane(fl_server *s, fl_lane_runner *r)
 {
     const fl_lane_options options = {.layout = &r->layout,
                                      .map = &s->map,
@@ -418,7 +294,8 @@ static fleet_status make_lane(fl_server *s, lane_runner *r)
                                      .step_ms = s->o.step_ms,
                                      .pool = s->pool,
                                      .log = &s->o.context->log};
-    const fl_lane_host host = {r, send_packet, begin_command, command_progress};
+    const fl_lane_host host = {r, send_packet, fl_runner_begin_command,
+                               fl_runner_progress, fl_runner_is_loading};
 
     return fl_lane_create(&r->lane, &options, &host, fl_now_ms());
 }
@@ -455,7 +332,10 @@ static fleet_status make_all(fl_server *s)
         s->runner[i].server = s;
         s->runner[i].number = i;
         s->runner[i].wakeup.fd = -1;
+        atomic_store(&s->runner[i].loads, s->o.load != NULL);
     }
+    if (s->o.load && !(s->load = fl_strdup(s->o.load)))
+        return FLEET_ENOMEM;
     FL_TRY(FL_NEW(&s->address, (size_t)s->o.n_lane * sizeof(char *)));
     FL_TRY(FL_NEW(&s->tcp_address, (size_t)s->o.n_lane * sizeof(char *)));
     if (!is_inproc(s))
@@ -527,7 +407,7 @@ fleet_status fl_server_run(fl_server *s)
     fleet_status status = FLEET_OK;
 
     for (int i = 0; i < s->o.n_lane && status == FLEET_OK; i++) {
-        lane_runner *r = &s->runner[i];
+        fl_lane_runner *r = &s->runner[i];
 
         status = fl_thread_start(&r->thread, run_lane, r, "a lane");
         r->has_thread = status == FLEET_OK;
@@ -536,7 +416,7 @@ fleet_status fl_server_run(fl_server *s)
         fl_error error;
 
         fl_error_take(&error, status);
-        record_failure(s, &error);
+        record_failure(s, &error, false);
     }
     for (int i = 0; i < s->o.n_lane; i++)
         if (s->runner[i].has_thread)
@@ -555,7 +435,7 @@ void fl_server_stop(fl_server *const *s, int n, const char *why)
         ring_all(s[i]);
 }
 
-static void runner_done(lane_runner *r)
+static void runner_done(fl_lane_runner *r)
 {
     fl_lane_destroy(r->lane);
     fl_socket_close(r->socket, 0);
@@ -581,6 +461,7 @@ void fl_server_destroy(fl_server *s)
     fl_free(s->address);
     fl_free(s->tcp_address);
     fl_free(s->program);
+    fl_free(s->load);
     pthread_mutex_destroy(&s->lock);
     fl_free(s);
 }

@@ -18,18 +18,29 @@ const char *fl_address_text(const char *address)
 enum {
     MOST_AT_ONCE_MS = 1000,
     MOST_RESEND_MS = 1000,
-    ASK_AGAIN_MS = 100 /* while another process has the place */
+    ASK_AGAIN_MS = 100, /* while another process has the place */
+    LOG_EVERY_MS = 10000
 };
 
+/* A server that is awaited; times but asked_ms are of the awake clock. */
+typedef struct awaited {
+    int64_t asked_ms; /* last */
+    int64_t since_ms; /* its connect deadline runs since then */
+    bool loads;       /* as it has said */
+    uint64_t bytes, total;
+    int64_t logged_ms;
+} awaited;
+
 /* A client whose lanes are the servers' first ones. Servers are awaited one
- * after the other, server 0 before any other one is asked: another worker of
- * that number must not get further. */
+ * after the other, and no other one is asked before server 0 has given the
+ * worker its place: another worker of that number must not get further. */
 struct fl_handshake {
     fl_hello_options o;
     fl_client *client;
     fl_request *request, *again; /* by server */
+    awaited *at;                 /* by server */
     fl_awake awake;              /* the clock of the deadlines */
-    int64_t begun_ms, reminded_ms, asked_ms;
+    int64_t begun_ms, reminded_ms;
     int64_t taken_ms; /* since when the place is known to be taken; -1 */
     int server;       /* that is awaited */
     bool is_over;
@@ -75,7 +86,7 @@ static fleet_status say_hello(fl_handshake *h, fl_request *r, int server,
     fl_free(text);
     FL_TRY(fl_client_add(h->client, r, &w));
     fl_client_send(h->client, r, now_ms);
-    h->asked_ms = now_ms;
+    h->at[server].asked_ms = now_ms;
     return FLEET_OK;
 }
 
@@ -186,12 +197,31 @@ static const char *keys_text(const fl_handshake *h)
                      : " Has it keys, and this worker none (FLEET_KEYS)?";
 }
 
-static fleet_status await_answer(const fl_handshake *h, int64_t awake_ms)
+/* "40 %", or nothing. */
+static const char *percent_text(const awaited *a, char text[16])
 {
-    int i = h->server;
+    uint64_t percent = a->total ? a->bytes * 100 / a->total : 0;
 
-    if (awake_ms - h->begun_ms <= h->o.connect_ms)
+    *text = 0;
+    if (a->total > 0)
+        snprintf(text, 16, ", %d %%", (int)(percent < 99 ? percent : 99));
+    return text;
+}
+
+static fleet_status await_answer(const fl_handshake *h, int i, int64_t awake_ms)
+{
+    const awaited *a = &h->at[i];
+    char percent[16];
+
+    if (awake_ms - a->since_ms <= h->o.connect_ms)
         return FLEET_OK;
+    if (a->loads)
+        return fl_fail(FLEET_ETIMEDOUT,
+                       "server %d at %s is loading%s, and has not got on for "
+                       "%.1f s (connect deadline)",
+                       i, fl_address_text(h->o.address[i]),
+                       percent_text(a, percent),
+                       (double)h->o.connect_ms / 1000);
     return fl_fail(FLEET_ETIMEDOUT,
                    "server %d at %s has not answered within %.1f s (connect "
                    "deadline): is it running, and is that its address?%s",
@@ -209,37 +239,96 @@ static fleet_status ask_again(fl_handshake *h, int64_t awake_ms, int64_t now_ms)
         h->taken_ms = awake_ms;
     if (awake_ms - h->taken_ms > h->o.peer_ms)
         return fl_client_result(h->client, r, "fleet_init_worker");
-    if (now_ms - h->asked_ms < ASK_AGAIN_MS)
+    if (now_ms - h->at[h->server].asked_ms < ASK_AGAIN_MS)
         return FLEET_OK;
     return say_hello(h, r, h->server, now_ms);
 }
 
 /* Server 0 has given the worker its place: now the other servers are asked. */
-static fleet_status enter_job(fl_handshake *h, int64_t now_ms)
+static fleet_status enter_job(fl_handshake *h, int64_t awake_ms, int64_t now_ms)
 {
     const fl_msg *msg = fl_client_answer(h->client, &h->request[0]);
+
+    if (h->lanes.incarnation > 0)
+        return FLEET_OK;
 
     h->lanes.incarnation = msg ? msg->head.incarnation : 0;
     h->lanes.run = msg ? fl_msg_run(msg->head.job) : 0;
     fl_client_set_run(h->client, h->lanes.run);
-    for (int i = 1; i < h->o.n_server; i++)
+    fl_client_set_incarnation(h->client, h->lanes.incarnation);
+    for (int i = 1; i < h->o.n_server; i++) {
+        h->at[i].since_ms = awake_ms;
         FL_TRY(say_hello(h, &h->request[i], i, now_ms));
+    }
     return FLEET_OK;
 }
 
-/* The awaited server has answered, or will. */
-static fleet_status look_at_server(fl_handshake *h, int64_t now_ms)
+static void log_load(const fl_handshake *h, int server, int64_t awake_ms)
 {
-    const fl_request *r = &h->request[h->server];
+    awaited *a = &h->at[server];
+    char percent[16];
+
+    if (a->loads && awake_ms - a->logged_ms < LOG_EVERY_MS)
+        return;
+    a->logged_ms = awake_ms;
+    FL_INFO(h->o.log, "worker %u waits: server %d at %s is loading%s",
+            h->o.stream, server, fl_address_text(h->o.address[server]),
+            percent_text(a, percent));
+}
+
+/* The server has given the worker its place, and must go on to hear of it. */
+static fleet_status await_load(fl_handshake *h, int server, int64_t awake_ms,
+                               int64_t now_ms)
+{
+    const fl_msg *msg = fl_client_answer(h->client, &h->request[server]);
+    awaited *a = &h->at[server];
+
+    if (msg && (!a->loads || msg->answer.applied > a->bytes)) {
+        a->bytes = msg->answer.applied;
+        a->total = msg->answer.durable;
+        a->since_ms = awake_ms;
+        log_load(h, server, awake_ms);
+        a->loads = true;
+    }
+    if (msg)
+        fl_client_set_peer(h->client, server, msg->head.peer);
+    FL_TRY(await_answer(h, server, awake_ms));
+    if (server == 0)
+        FL_TRY(enter_job(h, awake_ms, now_ms));
+    if (now_ms - a->asked_ms < resend_ms(h))
+        return FLEET_OK;
+    return say_hello(h, &h->request[server], server, now_ms);
+}
+
+/* Whether it has answered, or will. One after the awaited one may have to be
+ * asked again; its refusal ends all. */
+static fleet_status look_at_server(fl_handshake *h, int server,
+                                   int64_t awake_ms, int64_t now_ms)
+{
+    const fl_request *r = &h->request[server];
+
+    if (r->state == FL_REQUEST_IDLE)
+        return FLEET_OK; /* not asked yet */
+    if (r->state == FL_REQUEST_SENT)
+        return await_answer(h, server, awake_ms);
+    if (r->answer && r->status == FL_ANSWER_COMING)
+        return await_load(h, server, awake_ms, now_ms);
+    if (r->answer && r->status == FL_ANSWER_TAKEN)
+        return server == h->server ? ask_again(h, awake_ms, now_ms) : FLEET_OK;
+    return fl_client_result(h->client, r, "fleet_init_worker");
+}
+
+static fleet_status look_at_servers(fl_handshake *h, int64_t now_ms)
+{
     int64_t awake_ms = fl_awake_at(&h->awake, now_ms);
 
-    if (r->state == FL_REQUEST_SENT)
-        return await_answer(h, awake_ms);
-    if (r->answer && r->status == FL_ANSWER_TAKEN)
-        return ask_again(h, awake_ms, now_ms);
-    FL_TRY(fl_client_result(h->client, r, "fleet_init_worker"));
+    FL_TRY(fl_client_status(h->client));
+    for (int i = h->server; i < h->o.n_server; i++)
+        FL_TRY(look_at_server(h, i, awake_ms, now_ms));
+    if (!fl_request_is_answered(&h->request[h->server]))
+        return FLEET_OK;
     if (h->server == 0)
-        FL_TRY(enter_job(h, now_ms));
+        FL_TRY(enter_job(h, awake_ms, now_ms));
     FL_TRY(read_lanes(h, h->server));
     h->taken_ms = -1;
     h->is_over = ++h->server == h->o.n_server;
@@ -259,7 +348,6 @@ static void give_up(fl_handshake *h, fleet_status status)
             fl_client_set_peer(
                 h->client, i,
                 fl_client_answer(h->client, &h->request[i])->head.peer);
-    fl_client_set_incarnation(h->client, h->lanes.incarnation);
     fl_client_fail(h->client, status, h->error.text, true);
 }
 
@@ -271,7 +359,7 @@ static void get_on(fl_handshake *h, int64_t now_ms)
         fleet_status status;
 
         before = h->server;
-        status = look_at_server(h, now_ms);
+        status = look_at_servers(h, now_ms);
         if (status != FLEET_OK)
             give_up(h, status);
     }
@@ -323,6 +411,8 @@ static fleet_status begin(fl_handshake *h, const fl_client_host *host)
     FL_TRY(fl_client_create(&h->client, &options, host));
     FL_TRY(FL_NEW(&h->request, (size_t)h->o.n_server * sizeof *h->request));
     FL_TRY(FL_NEW(&h->again, (size_t)h->o.n_server * sizeof *h->again));
+    FL_TRY(FL_NEW(&h->at, (size_t)h->o.n_server * sizeof *h->at));
+    h->at[0].since_ms = h->begun_ms;
     FL_TRY(add_servers(h));
     return say_hello(h, &h->request[0], 0, h->begun_ms);
 }
@@ -371,6 +461,7 @@ void fl_handshake_destroy(fl_handshake *h)
         fl_client_forget(h->client, h->again, h->o.n_server);
     }
     fl_client_destroy(h->client);
+    fl_free(h->at);
     fl_free(h->lanes.lane);
     fl_free(h);
 }

@@ -21,6 +21,7 @@ typedef struct fl_hello_options {
     bool tcp_only;
     const fl_keys *keys; /* NULL: none are used */
     fl_packet_pool *pool;
+    fl_log *log; /* NULL: none */
 
     /* of the process; its host's to say */
     uint64_t nonce;
@@ -58,14 +59,17 @@ void fl_handshake_destroy(fl_handshake *h);
 void fl_handshake_receive(fl_handshake *h, int server, fl_packet *p,
                           int64_t now_ms);
 
-/* Hellos that are said again, deadlines; call it each tenth of a second. */
+/* Hellos that are said again, deadlines; call it each tenth of a second. A
+ * server that loads is waited for as long as it gets on: its connect deadline
+ * begins anew each time that it has. The log says how far it is. */
 void fl_handshake_tick(fl_handshake *h, int64_t now_ms);
 
 /* All servers have answered, or it has failed: nothing happens any more. A
  * worker that had its place has told the servers why it fails. */
 bool fl_handshake_is_over(const fl_handshake *h);
 
-/* Once it is over. FLEET_ETIMEDOUT names the server that did not answer;
+/* Once it is over. FLEET_ETIMEDOUT names the server that did not answer, or did
+ * not get on with what it loads;
  * FLEET_EEXIST: another process is that worker; FLEET_EINVAL: another job,
  * program, mode, number of workers, version: in the server's words. */
 fleet_status fl_handshake_result(fl_handshake *h, fl_job_lanes *lanes);

@@ -327,7 +327,8 @@ static fleet_status say_hello(fl_worker_io *l, fl_store *store,
                           .peer_ms = l->o.peer_ms,
                           .tcp_only = l->o.tcp_only,
                           .keys = l->o.keys,
-                          .pool = l->pool};
+                          .pool = l->pool,
+                          .log = &l->o.context->log};
     char *program;
 
     o.program = program = fl_job_signature_text(store);

@@ -1,0 +1,137 @@
+/* server_commands.c - what takes a lane long: saves, loads, sums over tables. A
+ * thread of its own does it, so that the lane's goes on to look at its socket.
+ */
+#define _GNU_SOURCE
+#include "ps/server/server_internal.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/thread.h"
+#include "runtime/store/snapshot.h"
+#include "runtime/store/store_hash.h"
+
+enum { SAVE_NICE = 10 }; /* of the thread of a save beside training */
+
+static fleet_status run_command(fl_lane_runner *r)
+{
+    const fl_server_options *o = &r->server->o;
+
+    if (r->command.kind == FL_COMMAND_HASH) {
+        const fl_rows *rows = r->layout.table[r->command.table];
+
+        r->command_rows = (uint64_t)rows->methods->count(rows);
+        return fl_store_hash_rows(rows, &r->command_sum);
+    }
+    if (!r->command.text)
+        return fl_fail(FLEET_EFORMAT, "a command without its text");
+    return o->command(o->command_arg, r->store, &r->own, o->index, r->number,
+                      r->command.kind, r->command.text, &r->command_text);
+}
+
+static void *command_main(void *arg)
+{
+    fl_lane_runner *r = arg;
+
+    if (r->command.beside_training) /* training comes first, if it may */
+        (void)setpriority(PRIO_PROCESS, (id_t)gettid(), SAVE_NICE);
+    fl_file_count(&r->progress);
+    fl_spare_allow(r->server->descriptors.spare);
+    r->command_status = run_command(r);
+    fl_spare_allow(NULL);
+    fl_file_count(NULL);
+    if (r->command_status != FLEET_OK) {
+        fl_free(r->command_text);
+        r->command_text = fl_strdup(fleet_last_error());
+    }
+    atomic_store(&r->command_done, true);
+    fl_wakeup_ring(&r->wakeup);
+    return NULL;
+}
+
+static const char *const command_name[] = {[FL_COMMAND_SAVE] = "a save",
+                                           [FL_COMMAND_LOAD] = "a load",
+                                           [FL_COMMAND_HASH] = "a params_hash"};
+
+static fleet_status start_thread(fl_lane_runner *r)
+{
+    fleet_status status;
+
+    r->command_text = NULL;
+    r->command_sum = r->command_rows = 0;
+    atomic_store(&r->command_done, false);
+    status = fl_thread_start(&r->command_thread, command_main, r,
+                             command_name[r->command.kind]);
+    r->has_command = status == FLEET_OK;
+    return status;
+}
+
+fleet_status fl_runner_begin_command(void *arg, const fl_lane_command *command)
+{
+    fl_lane_runner *r = arg;
+    fleet_status status;
+
+    if (command->beside_training)
+        FL_TRY(fl_snapshot_begin(r->store, fl_lane_version(r->lane),
+                                 command->done, r->server->o.n_worker));
+    r->command = *command;
+    status = start_thread(r);
+    if (status != FLEET_OK)
+        fl_snapshot_end(r->store);
+    return status;
+}
+
+fleet_status fl_runner_begin_load(fl_lane_runner *r)
+{
+    fl_lane_begin_load(r->lane, fl_now_ms());
+    r->command =
+        (fl_lane_command){.kind = FL_COMMAND_LOAD, .text = r->server->load};
+    return start_thread(r);
+}
+
+uint64_t fl_runner_progress(void *arg)
+{
+    fl_lane_runner *r = arg;
+
+    return atomic_load(&r->progress.bytes);
+}
+
+/* Each lane reads the save for itself. */
+bool fl_runner_is_loading(void *arg, uint64_t *bytes, uint64_t *total)
+{
+    const fl_server *s = ((fl_lane_runner *)arg)->server;
+    bool any = false, known = true;
+
+    *bytes = *total = 0;
+    for (int i = 0; s->load && i < s->o.n_lane; i++) {
+        fl_lane_runner *r = &s->runner[i];
+        uint64_t of = atomic_load(&r->progress.total);
+
+        any = any || atomic_load(&r->loads);
+        known = known && of > 0;
+        *bytes += atomic_load(&r->progress.bytes);
+        *total += of;
+    }
+    if (!known)
+        *total = 0;
+    return any;
+}
+
+void fl_runner_end_command(fl_lane_runner *r)
+{
+    if (r->has_command && fl_lane_error(r->lane)->code != FLEET_OK)
+        atomic_store(&r->progress.stop, true);
+    if (!r->has_command || !atomic_load(&r->command_done))
+        return;
+    pthread_join(r->command_thread, NULL);
+    r->has_command = false;
+    fl_snapshot_end(r->store);
+    fl_lane_command_done(r->lane, r->command_status, r->command_text,
+                         r->command_sum, r->command_rows, fl_now_ms());
+    fl_free(r->command_text);
+    r->command_text = NULL;
+    if (r->command_status == FLEET_OK) /* the first is the load */
+        atomic_store(&r->loads, false);
+}

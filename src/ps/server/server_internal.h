@@ -1,0 +1,74 @@
+/* server_internal.h - a server and the threads around its lanes, shared by
+ * server.c (sockets, threads, life) and server_commands.c (what takes long). */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/file.h"
+#include "net/wakeup.h"
+#include "ps/locality.h"
+#include "ps/server/server.h"
+#include "ps/server/server_descriptors.h"
+
+/* A lane with what is around it. */
+typedef struct fl_lane_runner {
+    fl_server *server;
+    int number;
+    fl_store *store;
+    fl_bucket_set own;
+    fl_partition layout;
+    fl_ps_lane *lane;
+    fl_socket *socket;
+    fl_wakeup wakeup;
+    pthread_t thread;
+    bool has_thread;
+    char *address;             /* JSON, for HELLO's answer */
+    char *tcp_address;         /* the same without its Unix socket */
+    char ipc[FL_ADDRESS_SIZE]; /* that socket's path; "": none */
+
+    /* a command, on a thread of its own; command_done hands it over */
+    pthread_t command_thread;
+    fl_lane_command command;
+    atomic_bool command_done;
+    bool has_command;
+    fleet_status command_status;
+    char *command_text;
+    uint64_t command_sum, command_rows;
+    fl_file_progress progress;
+    atomic_bool loads; /* first of all; until it has, or has failed */
+} fl_lane_runner;
+
+struct fl_server {
+    fl_server_options o;
+    fl_server_identity identity;
+    fl_bucket_map map;        /* of this server's lanes alone */
+    fl_lane_runner *runner;   /* o.n_lane of them */
+    const char **address;     /* of each lane */
+    const char **tcp_address; /* of each lane */
+    fl_descriptors descriptors;
+    char *program;
+    fl_guard *guard; /* NULL: there are no keys */
+    fl_ipc_folder folder;
+    uint32_t mark; /* in its files' names: other jobs may use it, too */
+    fl_packet_pool *pool;
+    _Atomic(const char *) stop; /* why; NULL: go on */
+    char *load;                 /* the save that it begins with; NULL: none */
+    pthread_mutex_t lock;       /* over what follows */
+    fl_error failed;
+    bool failed_to_load; /* workers are told as they come */
+};
+
+/* --- commands (server_commands.c) ----------------------------------------- */
+
+/* As fl_lane_host has it: of a runner. */
+fleet_status fl_runner_begin_command(void *arg, const fl_lane_command *command);
+uint64_t fl_runner_progress(void *arg);
+bool fl_runner_is_loading(void *arg, uint64_t *bytes, uint64_t *of);
+
+/* The load that the server begins with, of this lane. */
+fleet_status fl_runner_begin_load(fl_lane_runner *r);
+
+/* A command that has ended is handed to the lane; one whose lane fails is told
+ * to stop. */
+void fl_runner_end_command(fl_lane_runner *r);

@@ -12,6 +12,18 @@
 
 #include "base/error.h"
 
+#ifdef __has_feature
+#if __has_feature(address_sanitizer)
+#define FL_WATCHED
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(FL_WATCHED)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(p, size)   ((void)(p), (void)(size))
+#define ASAN_UNPOISON_MEMORY_REGION(p, size) ((void)(p), (void)(size))
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -49,6 +61,18 @@ bool fl_memory_is_limited(void);
  * off) and every later one too when sticky; count those made since. */
 void fl_memory_fail_at(int64_t n, bool sticky);
 int64_t fl_memory_count(void);
+
+/* Memory that is not in use: under AddressSanitizer a touch of it is reported
+ * as if it had been freed, elsewhere nothing happens. */
+static inline void fl_hide(void *p, size_t size)
+{
+    ASAN_POISON_MEMORY_REGION(p, size);
+}
+
+static inline void fl_show(void *p, size_t size)
+{
+    ASAN_UNPOISON_MEMORY_REGION(p, size);
+}
 
 /* --- arenas: many small objects with one lifetime ------------------------- */
 

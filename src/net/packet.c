@@ -8,24 +8,6 @@
 #include "base/memory.h"
 #include "base/thread.h"
 
-/* Under AddressSanitizer an idle block is out of bounds, as if it were freed;
- * all but its link, which LeakSanitizer follows. */
-#ifdef __has_feature
-#if __has_feature(address_sanitizer)
-#define WATCHED
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(WATCHED)
-#include <sanitizer/asan_interface.h>
-#define HIDE(block, size)                                                      \
-    ASAN_POISON_MEMORY_REGION((char *)(block) + sizeof(void *),                \
-                              (size) - sizeof(void *))
-#define SHOW(block, size) ASAN_UNPOISON_MEMORY_REGION(block, size)
-#else
-#define HIDE(block, size) ((void)(block), (void)(size))
-#define SHOW(block, size) ((void)(block), (void)(size))
-#endif
-
 /* --- blocks --------------------------------------------------------------- */
 
 enum { N_CLASS = 4 * 64 };
@@ -77,7 +59,7 @@ static void *take_idle(fl_packet_pool *pool, int c)
 
     if (!block)
         return NULL;
-    SHOW(block, class_size(c));
+    fl_show(block, class_size(c));
     memcpy(&pool->free[c], block, sizeof block);
     pool->idle -= class_size(c);
     return block;
@@ -120,7 +102,8 @@ static void give_block(fl_packet_pool *pool, void *block, int c)
         memcpy(block, &pool->free[c], sizeof block);
         pool->free[c] = block;
         pool->idle += size;
-        HIDE(block, size);
+        /* all but its link, which LeakSanitizer follows */
+        fl_hide((char *)block + sizeof block, size - sizeof block);
     }
     drop_pool(pool);
     if (!keep)

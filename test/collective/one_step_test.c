@@ -112,10 +112,10 @@ typedef struct both {
     int64_t dim, n;
 } both;
 
-static fleet_status check_row(void *arg, int bucket, const float *row)
+static fleet_status check_row(void *arg, int bucket, uint64_t key,
+                              const float *row)
 {
     both *b = arg;
-    uint64_t key = fl_row_of((float *)(uintptr_t)row)->key;
     float *got;
 
     (void)bucket;

@@ -123,7 +123,7 @@ static int64_t count_of(const scene *s, int table)
 
 /* --- the bits of rows on the CPU ------------------------------------------ */
 
-/* Heads, weights and states. */
+/* Keys, heads, weights and states. */
 typedef struct listing {
     const fl_rows *rows;
     char *bytes;
@@ -132,17 +132,20 @@ typedef struct listing {
 
 static size_t row_bytes(const fl_rows *r)
 {
-    return sizeof(fl_row_head) +
+    return sizeof(uint64_t) + sizeof(fl_row_head) +
            (size_t)(r->dim * (1 + r->n_state)) * sizeof(float);
 }
 
-static fleet_status list_row(void *arg, int bucket, const float *weights)
+static fleet_status list_row(void *arg, int bucket, uint64_t key,
+                             const float *weights)
 {
     listing *l = arg;
 
     (void)bucket;
-    memcpy(l->bytes + l->n, (const fl_row_head *)(const void *)weights - 1,
-           row_bytes(l->rows));
+    memcpy(l->bytes + l->n, &key, sizeof key);
+    memcpy(l->bytes + l->n + sizeof key,
+           (const fl_row_head *)(const void *)weights - 1,
+           row_bytes(l->rows) - sizeof key);
     l->n += row_bytes(l->rows);
     return FLEET_OK;
 }

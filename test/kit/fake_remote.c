@@ -478,9 +478,7 @@ static void names_clear(fl_rows *r)
     (void)r;
 }
 
-static fleet_status names_each(const fl_rows *r,
-                               fleet_status (*visit)(void *, int,
-                                                     const float *),
+static fleet_status names_each(const fl_rows *r, fl_row_visitor *visit,
                                void *arg)
 {
     (void)r;
@@ -498,8 +496,13 @@ static fleet_status names_make(const char *name, int64_t dim, int64_t modulo,
                                const fl_filler *filler, fl_rows **rows)
 {
     static const fl_rows_class names = {
-        names_find,  names_find, names_set_state, names_count,
-        names_clear, names_each, names_destroy,
+        .find = names_find,
+        .make = names_find,
+        .set_state = names_set_state,
+        .count = names_count,
+        .clear = names_clear,
+        .each = names_each,
+        .destroy = names_destroy,
     };
 
     FL_TRY(FL_NEW(rows, sizeof **rows));

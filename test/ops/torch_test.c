@@ -134,14 +134,15 @@ typedef struct row_list {
     int64_t n;
 } row_list;
 
-static fleet_status add_row(void *arg, int bucket, const float *row)
+static fleet_status add_row(void *arg, int bucket, uint64_t key,
+                            const float *row)
 {
     row_list *l = arg;
     int64_t dim = l->rows->dim;
     float *first = l->first + l->n * dim, *grad = l->grad + l->n * dim;
 
     (void)bucket;
-    l->key[l->n] = (int64_t)((const fl_row_head *)(const void *)row - 1)->key;
+    l->key[l->n] = (int64_t)key;
     fl_filler_row(&l->rows->filler, (uint64_t)l->key[l->n++], first, dim);
     for (int64_t i = 0; i < dim; i++)
         grad[i] = (first[i] - row[i]) / RATE;

@@ -331,6 +331,7 @@ static void step_dense(const fleet_optimizer *o, const fl_simd *simd,
 static void check_rows(const fleet_optimizer *o, const fl_simd *simd, int dim)
 {
     enum { ROWS = 12 };
+    const uint64_t late = (uint64_t)7 << 32; /* versions have 64 bits */
     static row got[ROWS], want[ROWS];
     float g[N];
 
@@ -345,6 +346,7 @@ static void check_rows(const fleet_optimizer *o, const fl_simd *simd, int dim)
         float *w[ROWS];
         int n = 0;
 
+        u.version += late;
         gradient(g, t);
         for (int r = 0; r < ROWS; r++) {
             if (t % (1 + r % 4)) /* rows have steps of their own */
@@ -357,7 +359,7 @@ static void check_rows(const fleet_optimizer *o, const fl_simd *simd, int dim)
         CHECK(memcmp(got, want, sizeof got) == 0);
     }
     CHECK(got[0].head.step == 20 && got[3].head.step == 5);
-    CHECK(got[0].head.changed_at == 20);
+    CHECK(got[0].head.changed_at == late + 20);
 }
 
 TEST(rows_are_updated_as_dense_weights_are)

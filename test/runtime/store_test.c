@@ -26,13 +26,14 @@ typedef struct row_sum {
     uint64_t sum;
 } row_sum;
 
-static fleet_status add_row(void *arg, int bucket, const float *row)
+static fleet_status add_row(void *arg, int bucket, uint64_t key,
+                            const float *row)
 {
     row_sum *s = arg;
     char bytes[8 + 9 * 4]; /* the kit's rows are 9 or 1 wide */
 
     (void)bucket;
-    memcpy(bytes, &((const fl_row_head *)(const void *)row - 1)->key, 8);
+    memcpy(bytes, &key, 8);
     memcpy(bytes + 8, row, s->width * 4);
     s->sum += fl_hash(bytes, 8 + s->width * 4, 0);
     return FLEET_OK;

@@ -45,11 +45,11 @@ typedef struct row_check {
     int n_bad;
 } row_check;
 
-static fleet_status check_row(void *arg, int bucket, const float *row)
+static fleet_status check_row(void *arg, int bucket, uint64_t key,
+                              const float *row)
 {
     const fl_row_head *head = (const fl_row_head *)(const void *)row - 1;
     row_check *c = arg;
-    uint64_t key = head->key;
     size_t n = (size_t)(c->want->dim * (1 + c->want->n_state));
     float *want;
 

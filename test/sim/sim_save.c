@@ -191,11 +191,11 @@ typedef struct row_search {
     bool all;
 } row_search;
 
-static fleet_status find_row(void *arg, int bucket, const float *row)
+static fleet_status find_row(void *arg, int bucket, uint64_t key,
+                             const float *row)
 {
     const fl_row_head *head = (const fl_row_head *)(const void *)row - 1;
     row_search *r = arg;
-    uint64_t key = head->key;
     size_t n = (size_t)(r->in->dim * (1 + r->in->n_state));
     float *same;
 

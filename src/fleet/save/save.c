@@ -138,7 +138,8 @@ static fleet_status flush_bucket(bucket_rows *b)
     return w->status;
 }
 
-static fleet_status add_row(void *arg, int bucket, const float *row)
+static fleet_status add_row(void *arg, int bucket, uint64_t key,
+                            const float *row)
 {
     bucket_rows *b = arg;
     const fl_row_head *head = (const fl_row_head *)(const void *)row - 1;
@@ -152,7 +153,7 @@ static fleet_status add_row(void *arg, int bucket, const float *row)
     FL_TRY(fl_grow(&b->step, &b->step_capacity, n, sizeof *b->step));
     FL_TRY(fl_grow(&b->value, &b->value_capacity, n * (size_t)b->width,
                    sizeof *b->value));
-    b->key[b->n] = head->key;
+    b->key[b->n] = key;
     b->step[b->n] = head->step;
     memcpy(b->value + b->n * b->width, row,
            (size_t)b->width * sizeof *b->value);

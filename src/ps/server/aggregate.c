@@ -108,11 +108,14 @@ void fl_row_cache_done(fl_row_cache *f, int n)
     fl_free(f);
 }
 
-/* The rows of these keys, if a cached pull had the same keys; else NULL. */
-static float *const *cached_rows(const fl_row_cache *f, const fl_frame *keys)
+/* The rows of these keys, if a cached pull had the same keys, and no row of the
+ * table has gone since; else NULL. */
+static float *const *cached_rows(const fl_row_cache *f, const fl_frame *keys,
+                                 uint64_t epoch)
 {
     for (int i = 0; f && i < FL_N_ROW_CACHE; i++)
-        if (f[i].n > 0 && (size_t)f[i].n * sizeof(uint64_t) == keys->size &&
+        if (f[i].n > 0 && f[i].epoch == epoch &&
+            (size_t)f[i].n * sizeof(uint64_t) == keys->size &&
             memcmp(f[i].key, keys->data, keys->size) == 0)
             return f[i].row;
     return NULL;
@@ -310,6 +313,7 @@ void fl_aggregate_begin(fl_aggregate *u)
         fl_aggregate_rows *t = &u->table[i];
 
         t->n = t->n_sum = 0;
+        t->epoch = fl_rows_epoch(u->layout->table[i]);
         t->set.n = 0;
         if (t->set.slot)
             memset(t->set.slot, 0, t->set.n_slot * sizeof *t->set.slot);
@@ -350,7 +354,7 @@ static void list_rows(fl_aggregate_rows *t, const fl_section *s,
                       const fl_row_cache *cache)
 {
     const float *grad = column[FL_AT_VALUES].data;
-    float *const *row = cached_rows(cache, &column[FL_AT_KEYS]);
+    float *const *row = cached_rows(cache, &column[FL_AT_KEYS], t->epoch);
 
     if (s->n_key > 0)
         memcpy(t->key + t->n, column[FL_AT_KEYS].data,
@@ -405,7 +409,7 @@ static fleet_status sum_rows(fl_aggregate_rows *t, const fl_section *s,
 {
     const float *grad = column[FL_AT_VALUES].data;
     const fl_frame *keys = &column[FL_AT_KEYS];
-    float *const *row = cached_rows(cache, keys);
+    float *const *row = cached_rows(cache, keys, t->epoch);
 
     FL_TRY(set_room(t, s->n_key));
     FL_TRY(fl_grow(&t->sum_of, &t->sum_of_capacity, (size_t)(t->n + s->n_key),

@@ -33,6 +33,7 @@ typedef struct fl_row_cache {
     int64_t n;
     float **row; /* NULL: the table does not have it */
     size_t capacity;
+    uint64_t epoch; /* of the table, when they were found */
 } fl_row_cache;
 
 /* Entries of a table: of the last pull, and of the one before it, because the

@@ -128,6 +128,8 @@ fleet_status fl_aggregate_apply_rows(fl_aggregate *u)
         fl_rows *rows = l->table[i];
         fl_update one = fl_update_with(&u->update, &rows->attr);
 
+        if (t->n > 0 && t->epoch != fl_rows_epoch(rows))
+            memset(t->target, 0, (size_t)t->n * sizeof *t->target);
         for (int64_t j = 0; j < t->n; j += CHUNK) {
             int64_t n = t->n - j < CHUNK ? t->n - j : CHUNK;
 
@@ -219,7 +221,7 @@ static fleet_status read_chunk(fl_rows *rows, const char *keys, int64_t n,
 /* What is remembered of the rows that section i of the pull in p asks for, or
  * room for it, in place of the oldest; NULL: there is none. */
 static float **cache_of(fl_row_cache *cache, fl_packet *p, const fl_msg *msg,
-                        int i)
+                        int i, uint64_t epoch)
 {
     const void *key = msg->column[i][FL_AT_KEYS].data;
     int64_t n = msg->section[i].n_key;
@@ -229,7 +231,7 @@ static float **cache_of(fl_row_cache *cache, fl_packet *p, const fl_msg *msg,
         return NULL;
     f = cache + msg->section[i].table * FL_N_ROW_CACHE;
     for (int j = 0; j < FL_N_ROW_CACHE; j++)
-        if (f[j].packet == p && f[j].key == key)
+        if (f[j].packet == p && f[j].key == key && f[j].epoch == epoch)
             return f[j].row;
     oldest = f[FL_N_ROW_CACHE - 1];
     memmove(f + 1, f, (FL_N_ROW_CACHE - 1) * sizeof *f);
@@ -242,6 +244,7 @@ static float **cache_of(fl_row_cache *cache, fl_packet *p, const fl_msg *msg,
     f->packet = fl_packet_keep(p);
     f->key = key;
     f->n = n;
+    f->epoch = epoch;
     return f->row;
 }
 
@@ -251,18 +254,17 @@ fleet_status fl_aggregate_find(const fl_aggregate *u, fl_packet *p,
     for (int i = 0; i < msg->head.n_section; i++) {
         const fl_section *s = &msg->section[i];
         const char *keys = msg->column[i][FL_AT_KEYS].data;
+        fl_rows *rows;
         float **row;
 
         if (s->op != FL_SECTION_ROWS)
             continue;
-        row = cache_of(cache, p, msg, i);
-        for (int64_t j = 0; row && j < s->n_key; j += CHUNK) {
-            fl_rows *rows = u->layout->table[s->table];
-
+        rows = u->layout->table[s->table];
+        row = cache_of(cache, p, msg, i, fl_rows_epoch(rows));
+        for (int64_t j = 0; row && j < s->n_key; j += CHUNK)
             FL_TRY(find_others(
                 rows->methods->find, rows, keys + (size_t)j * sizeof(uint64_t),
                 s->n_key - j < CHUNK ? s->n_key - j : CHUNK, row + j));
-        }
     }
     return FLEET_OK;
 }
@@ -284,7 +286,7 @@ fleet_status fl_aggregate_read(const fl_aggregate *u, fl_packet *p,
     if (s->op == FL_SECTION_DENSE)
         return read_dense(u, s, msg->column[i], w);
     rows = u->layout->table[s->table];
-    cached = cache_of(cache, p, msg, i);
+    cached = cache_of(cache, p, msg, i, fl_rows_epoch(rows));
     out = fl_msg_column(w, FL_COLUMN_VALUES,
                         (size_t)(n * rows->dim) * sizeof *out);
     for (int64_t j = 0; out && j < n; j += CHUNK)

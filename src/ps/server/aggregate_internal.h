@@ -11,6 +11,7 @@ struct fl_aggregate_rows {
     uint64_t *key;
     const float **grad;
     float **target; /* NULL: to be looked for */
+    uint64_t epoch; /* of the table, at which the other targets are good */
     size_t key_capacity, grad_capacity, target_capacity;
 
     /* of several contributions */

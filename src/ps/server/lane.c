@@ -457,9 +457,6 @@ void fl_lane_end_command(fl_ps_lane *l, fleet_status status, const char *text,
 {
     l->busy = l->saving = false;
     l->can_serve = true;
-    if (l->command.kind == FL_COMMAND_LOAD)
-        for (int i = 0; i < l->o.n_stream; i++) /* tables have other rows */
-            fl_row_cache_forget(l->stream[i].row_cache, row_caches(l));
     if (l->command.kind == FL_COMMAND_LOAD && status == FLEET_OK)
         l->version = l->o.layout->store->updates;
     if (l->loading)

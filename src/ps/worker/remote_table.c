@@ -37,13 +37,33 @@ static void remote_clear(fl_rows *r)
     (void)r;
 }
 
-static fleet_status remote_each(const fl_rows *r,
-                                fleet_status (*visit)(void *, int,
-                                                      const float *),
+static fleet_status remote_erase(fl_rows *r, const uint64_t *key, int64_t n,
+                                 int64_t *erased)
+{
+    (void)key;
+    (void)n;
+    *erased = 0;
+    return not_here(r);
+}
+
+static fleet_status remote_each(const fl_rows *r, fl_row_visitor *visit,
                                 void *arg)
 {
     (void)visit;
     (void)arg;
+    return not_here(r);
+}
+
+static fleet_status remote_each_changed(const fl_rows *r, uint64_t since,
+                                        fl_row_visitor *visit, void *arg)
+{
+    (void)since;
+    return remote_each(r, visit, arg);
+}
+
+static fleet_status remote_stat(const fl_rows *r, fl_rows_stat *stat)
+{
+    *stat = (fl_rows_stat){0};
     return not_here(r);
 }
 
@@ -58,7 +78,10 @@ static const fl_rows_class methods = {
     .set_state = remote_set_state,
     .count = remote_count,
     .clear = remote_clear,
+    .erase = remote_erase,
     .each = remote_each,
+    .each_changed = remote_each_changed,
+    .stat = remote_stat,
     .destroy = remote_destroy,
 };
 

@@ -279,9 +279,12 @@ const fl_kernel fl_kernel_rows_norm = {
 
 /* --- rows.update --------------------------------------------------------- */
 
-/* Rows to change: as the lookup found them; the missing ones are made now. */
+/* Rows to change: as the lookup found them, if none has gone since; the missing
+ * ones are made now. */
 static fleet_status rows_to_change(fl_lookup *k, fl_lookup_part *p)
 {
+    if (p->epoch != fl_rows_epoch(k->rows))
+        FL_TRY(fl_lookup_find(k, p));
     for (int64_t i = 0; i < p->n_grad; i++) {
         uint32_t u = p->which[i];
 

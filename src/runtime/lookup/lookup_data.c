@@ -64,6 +64,12 @@ static void part_done(fl_lookup_part *p)
     fl_free(p->sorted);
 }
 
+fleet_status fl_lookup_find(const fl_lookup *k, fl_lookup_part *p)
+{
+    p->epoch = fl_rows_epoch(k->rows);
+    return k->rows->methods->find(k->rows, p->keys.key, p->keys.n, p->row);
+}
+
 void fl_lookup_done(fl_lookup *k)
 {
     for (int i = 0; i < FL_N_PART; i++)

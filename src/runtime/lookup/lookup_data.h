@@ -21,6 +21,7 @@ typedef struct fl_lookup_part {
     fl_key_set keys;
     uint32_t *head, *tail; /* a key's first and last position */
     float **row;           /* NULL: unknown */
+    uint64_t epoch;        /* of the table, when they were found */
     const float **value;   /* row, or initial values in fresh */
     size_t capacity;       /* of the arrays above */
     float *fresh;
@@ -88,6 +89,9 @@ static inline fl_lookup *fl_lookup_of(const fl_instance *in)
 {
     return fl_ptr(in, 0);
 }
+
+/* The rows of the part's keys. */
+fleet_status fl_lookup_find(const fl_lookup *k, fl_lookup_part *p);
 
 /* Free what it has; it is zero then. */
 void fl_lookup_done(fl_lookup *k);

@@ -283,7 +283,7 @@ static fleet_status find_run(const fl_instance *in, const fl_range *r)
     fl_lookup_part *p = &k->part[r->begin];
 
     FL_TRY(unique_run(in, r));
-    FL_TRY(k->rows->methods->find(k->rows, p->keys.key, p->keys.n, p->row));
+    FL_TRY(fl_lookup_find(k, p));
     FL_TRY(fill_unknown(k, p));
     point_positions(k, p);
     return FLEET_OK;

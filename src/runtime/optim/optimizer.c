@@ -124,7 +124,7 @@ void fl_optimizer_update(const fleet_optimizer *o, int64_t done, int batches,
         .decay = o->l2_decay,
         .correct_a = o->n_correct ? o->correct_a[t] : 1.0f,
         .correct_b = o->n_correct ? o->correct_b[t] : 1.0f,
-        .version = (uint32_t)(done + 1),
+        .version = (uint64_t)done + 1,
     };
     memcpy(u->number, o->number, sizeof u->number);
     if (fl_optimizer_has_row_steps(o)) {

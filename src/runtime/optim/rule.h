@@ -51,7 +51,7 @@ typedef struct fl_update {
     float correct_a, correct_b;
     const float *correct_a_at, *correct_b_at;
     uint32_t n_correct;
-    uint32_t version; /* for the heads of changed rows */
+    uint64_t version; /* for the heads of changed rows */
 } fl_update;
 
 /* What a parameter or a table changes of an update. */
@@ -66,11 +66,13 @@ FL_EVERYWHERE void fl_update_change(fl_update *u, const fl_update_rates *by)
         u->decay = by->decay;
 }
 
-/* Before the weights of every row; the states follow them, dim floats each. */
+/* Before the weights of every row; the states follow them, dim floats each. It
+ * has what an update changes: a row's key is kept apart from it. */
 typedef struct fl_row_head {
-    uint64_t key;
+    uint64_t changed_at; /* the version of the row's last update; 0: none since
+                            it was made or loaded */
     uint32_t step;       /* updates of this row */
-    uint32_t changed_at; /* the table's version at the last one */
+    uint32_t erased;     /* 1: a hole in a table's memory, not a row */
 } fl_row_head;
 
 static inline fl_row_head *fl_row_of(float *weights)

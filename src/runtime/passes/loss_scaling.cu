@@ -64,7 +64,7 @@ __device__ static void catch_up(fl_device_update *now, const fl_scaling *s)
     now->u.lr = r.lr;
     now->u.correct_a = r.correct_a;
     now->u.correct_b = r.correct_b;
-    now->u.version -= (uint32_t)more;
+    now->u.version -= (uint64_t)more;
 }
 
 __global__ static void decide_on(fl_device_update *now, fl_scaling *s,

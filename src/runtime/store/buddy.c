@@ -154,6 +154,16 @@ void fl_buddy_free(fl_buddy *b, void *p, size_t bytes)
     put_block(b, c, p, order);
 }
 
+size_t fl_buddy_free_bytes(const fl_buddy *b)
+{
+    size_t bytes = 0;
+
+    for (int order = 0; order < FL_BUDDY_ORDERS; order++)
+        for (const block *one = b->empty[order]; one; one = one->next)
+            bytes += size_of(order);
+    return bytes;
+}
+
 void fl_buddy_done(fl_buddy *b)
 {
     while (b->chunk) {

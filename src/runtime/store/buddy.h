@@ -28,5 +28,8 @@ typedef struct fl_buddy {
 void *fl_buddy_alloc(fl_buddy *b, size_t bytes);
 void fl_buddy_free(fl_buddy *b, void *p, size_t bytes); /* as was asked for */
 
+/* Of blocks that are cut and not in use. */
+size_t fl_buddy_free_bytes(const fl_buddy *b);
+
 /* All of it, whatever is still in use. */
 void fl_buddy_done(fl_buddy *b);

@@ -48,7 +48,7 @@ typedef struct fl_device_entry {
  * come, within one update in the order of their keys, whatever the threads do.
  * Before an update is queued the table has got room for all of its keys. */
 typedef struct fl_device_rows {
-    char *row; /* stride bytes each: fl_row_head, weights, states */
+    char *row; /* stride bytes each: head, weights, states; last the key */
     int64_t n, room, stride;
     fl_device_entry *index; /* a power of 2 of them, twice `room` or more */
     uint64_t mask;          /* that power - 1 */

@@ -152,8 +152,7 @@ static fl_rows_snapshot *rows_of(const fl_snapshot *s, const fl_rows *r)
 }
 
 fleet_status fl_snapshot_each(const fl_snapshot *s, const fl_rows *r,
-                              fleet_status (*visit)(void *, int, const float *),
-                              void *arg)
+                              fl_row_visitor *visit, void *arg)
 {
     return fl_table_snapshot_each(rows_of(s, r), visit, arg);
 }

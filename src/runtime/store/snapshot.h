@@ -48,7 +48,5 @@ const float *fl_snapshot_floats(const fl_snapshot *s, const fl_flat *g,
 
 /* As fl_rows_class.each and count. Each table once. */
 fleet_status fl_snapshot_each(const fl_snapshot *s, const fl_rows *r,
-                              fleet_status (*visit)(void *arg, int bucket,
-                                                    const float *row),
-                              void *arg);
+                              fl_row_visitor *visit, void *arg);
 int64_t fl_snapshot_count(const fl_snapshot *s, const fl_rows *r);

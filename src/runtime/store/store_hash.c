@@ -20,15 +20,15 @@ typedef struct row_sum {
     int64_t dim;
 } row_sum;
 
-static fleet_status add_row(void *arg, int bucket, const float *row)
+static fleet_status add_row(void *arg, int bucket, uint64_t key,
+                            const float *row)
 {
     row_sum *s = arg;
-    const fl_row_head *head = (const fl_row_head *)(const void *)row - 1;
     fl_hasher h;
 
     (void)bucket;
     fl_hasher_init(&h, 0);
-    fl_hasher_add(&h, &head->key, sizeof head->key);
+    fl_hasher_add(&h, &key, sizeof key);
     fl_hasher_add(&h, row, (size_t)s->dim * sizeof *row);
     s->sum += fl_hasher_end(&h);
     return FLEET_OK;

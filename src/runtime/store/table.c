@@ -1,75 +1,40 @@
-/* table.c - rows in this process's memory. */
+/* table.c - rows in this process's memory: found, made, erased. */
 #include "runtime/store/table.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "runtime/store/buddy.h"
+#include "runtime/store/table_internal.h"
 
-enum { KEYS_PER_LINE = 5, PAGE_BYTES = 4096, LEAST_LINES = 2 };
+enum { PAGE_BYTES = 4096, ROW_ALIGN = 16, LEAST_LINES = 2 };
 enum { LEAST_SLAB = 64 << 10, MOST_SLAB = 2 << 20 };
 
-/* A line of the index, one cache line. It has keys 0 .. n-1; a line that is
- * full hands on to the next one. */
-typedef struct line {
-    uint64_t key[KEYS_PER_LINE];
-    uint32_t row[KEYS_PER_LINE];
-    uint32_t n;
-} line;
-
-_Static_assert(sizeof(line) == FL_CACHE_LINE, "one cache line");
-
-typedef struct bucket {
-    line *line; /* n_line of them, a power of two */
-    size_t n_line;
-    char **page;
-    size_t page_capacity;
-    int64_t n; /* rows */
-} bucket;
-
-/* Pages of a part are cut from pieces that grow, until huge pages serve
- * them. */
-typedef struct slab {
-    struct slab *next;
-    size_t used, size;
-    _Alignas(FL_CACHE_LINE) char bytes[];
-} slab;
-
-typedef struct table {
-    fl_rows rows;   /* first: a table is an fl_rows */
-    size_t stride;  /* bytes of a row, head included */
-    int page_shift; /* a page has 1 << page_shift rows */
-    slab *slab[FL_N_PART];
-    fl_buddy index[FL_N_PART]; /* memory of the lines */
-    bucket bucket[FL_N_BUCKET];
-} table;
-
-static table *table_of(fl_rows *r)
+static fl_table *table_of(fl_rows *r)
 {
-    return (table *)(void *)r;
+    return (fl_table *)(void *)r;
 }
 
 /* --- the index ----------------------------------------------------------- */
 
-static size_t line_of(const bucket *b, uint64_t hash)
+static size_t line_of(const fl_row_bucket *b, uint64_t hash)
 {
     return fl_mix_secretly(hash) & (b->n_line - 1);
 }
 
 /* All places are compared, because which one it is cannot be predicted. */
-static uint32_t find_in_line(const line *l, uint64_t key)
+static uint32_t find_in_line(const fl_table_line *l, uint64_t key)
 {
     uint32_t found = 0;
 
-    for (uint32_t i = 0; i < KEYS_PER_LINE; i++)
+    for (uint32_t i = 0; i < FL_KEYS_PER_LINE; i++)
         found |= (uint32_t)(l->key[i] == key) << i;
     found &= (1u << l->n) - 1;
     return found ? l->row[__builtin_ctz(found)] + 1 : 0;
 }
 
 /* The row's number + 1; 0: the bucket does not have the key. */
-static uint32_t find_row(const bucket *b, uint64_t key, uint64_t hash)
+static uint32_t find_row(const fl_row_bucket *b, uint64_t key, uint64_t hash)
 {
     size_t i;
 
@@ -78,17 +43,17 @@ static uint32_t find_row(const bucket *b, uint64_t key, uint64_t hash)
     for (i = line_of(b, hash);; i = (i + 1) & (b->n_line - 1)) {
         uint32_t row = find_in_line(&b->line[i], key);
 
-        if (row || b->line[i].n < KEYS_PER_LINE)
+        if (row || b->line[i].n < FL_KEYS_PER_LINE)
             return row;
     }
 }
 
-static void put_key(bucket *b, uint64_t key, uint32_t row)
+static void put_key(fl_row_bucket *b, uint64_t key, uint32_t row)
 {
     size_t i = line_of(b, fl_mix(key));
-    line *l;
+    fl_table_line *l;
 
-    while (b->line[i].n == KEYS_PER_LINE)
+    while (b->line[i].n == FL_KEYS_PER_LINE)
         i = (i + 1) & (b->n_line - 1);
     l = &b->line[i];
     l->key[l->n] = key;
@@ -101,13 +66,13 @@ static int part_of(int index)
 }
 
 /* Room in the index for n rows at two thirds of its capacity. */
-static fleet_status widen_index(fl_buddy *memory, bucket *b, int64_t n)
+static fleet_status widen_index(fl_buddy *memory, fl_row_bucket *b, int64_t n)
 {
     size_t wanted = b->n_line ? b->n_line : LEAST_LINES;
-    line *old = b->line;
+    fl_table_line *old = b->line;
     size_t n_old = b->n_line;
 
-    while ((size_t)n * 3 > wanted * KEYS_PER_LINE * 2)
+    while ((size_t)n * 3 > wanted * FL_KEYS_PER_LINE * 2)
         wanted *= 2;
     if (wanted == b->n_line)
         return FLEET_OK;
@@ -126,19 +91,18 @@ static fleet_status widen_index(fl_buddy *memory, bucket *b, int64_t n)
 
 /* --- rows ---------------------------------------------------------------- */
 
-static float *row_at(const table *t, const bucket *b, int64_t number)
+/* Bytes of a row's weights and states, in whole words. */
+static size_t floats_of(const fl_table *t)
 {
-    int64_t in_page = number & ((1 << t->page_shift) - 1);
-    char *page = b->page[number >> t->page_shift];
+    size_t n = (size_t)t->rows.dim * (size_t)(1 + t->rows.n_state);
 
-    return (float *)(void *)(page + (size_t)in_page * t->stride +
-                             sizeof(fl_row_head));
+    return (n * sizeof(float) + 7) / 8 * 8;
 }
 
-static slab *new_slab(table *t, int part, size_t least)
+static fl_table_slab *new_slab(fl_table *t, int part, size_t least)
 {
     size_t size = t->slab[part] ? 8 * t->slab[part]->size : LEAST_SLAB;
-    slab *s;
+    fl_table_slab *s;
 
     if (size > MOST_SLAB)
         size = MOST_SLAB;
@@ -152,10 +116,10 @@ static slab *new_slab(table *t, int part, size_t least)
     return t->slab[part] = s;
 }
 
-static char *new_page(table *t, int part)
+static char *new_page(fl_table *t, int part)
 {
-    size_t size = t->stride << t->page_shift;
-    slab *s = t->slab[part];
+    size_t size = fl_table_place(t) << t->layout.shift;
+    fl_table_slab *s = t->slab[part];
 
     size = (size + FL_CACHE_LINE - 1) / FL_CACHE_LINE * FL_CACHE_LINE;
     if (!s || sizeof *s + s->used + size > s->size)
@@ -166,36 +130,155 @@ static char *new_page(table *t, int part)
     return s->bytes + s->used - size;
 }
 
-static fleet_status add_page(table *t, bucket *b, int index)
+static fleet_status add_page(fl_table *t, fl_row_bucket *b, int index)
 {
-    size_t n = (size_t)(b->n >> t->page_shift);
+    size_t n = (size_t)(b->n >> t->layout.shift);
 
-    if (b->n & ((1 << t->page_shift) - 1))
+    if (b->n & ((1 << t->layout.shift) - 1))
         return FLEET_OK;
     FL_TRY(fl_grow(&b->page, &b->page_capacity, n + 1, sizeof *b->page));
-    if (!b->page[n]) /* a failure after this point leaves it for the next */
-        b->page[n] = new_page(t, part_of(index));
-    return b->page[n] ? FLEET_OK : FLEET_ENOMEM;
+    if (n < b->n_page) /* its row was not made for want of memory */
+        return FLEET_OK;
+    b->page[n] = new_page(t, part_of(index));
+    if (!b->page[n])
+        return FLEET_ENOMEM;
+    b->n_page++;
+    return FLEET_OK;
 }
 
-static fleet_status add_row(table *t, int index, uint64_t key, float **row)
+/* A place for a row: a hole, or behind all rows; take_place() takes it. */
+static fleet_status find_place(fl_table *t, fl_row_bucket *b, int index)
 {
-    bucket *b = &t->bucket[index];
-    int64_t dim = t->rows.dim;
-    float *w;
-
+    if (b->hole)
+        return FLEET_OK;
     if (b->n >= UINT32_MAX - 1)
         return fl_fail(FLEET_EUNSUPPORTED, "table \"%s\": bucket %d is full",
                        t->rows.name, index);
-    FL_TRY(add_page(t, b, index));
-    FL_TRY(widen_index(&t->index[part_of(index)], b, b->n + 1));
-    w = row_at(t, b, b->n);
-    *fl_row_of(w) = (fl_row_head){.key = key};
+    return add_page(t, b, index);
+}
+
+static int64_t take_place(const fl_table *t, fl_row_bucket *b)
+{
+    int64_t number = b->hole - 1;
+
+    if (!b->hole)
+        return b->n++;
+    b->hole = (int64_t)*fl_place_key(&t->layout, b->page, number);
+    b->holes--;
+    return number;
+}
+
+static fleet_status add_row(fl_table *t, int index, uint64_t key, float **row)
+{
+    fl_row_bucket *b = &t->bucket[index];
+    int64_t dim = t->rows.dim, number;
+    float *w;
+
+    FL_TRY(find_place(t, b, index));
+    FL_TRY(widen_index(&t->index[part_of(index)], b, b->n - b->holes + 1));
+    number = take_place(t, b);
+    w = fl_table_row(t, b, number);
+    fl_show(w, floats_of(t));
+    *fl_row_of(w) = (fl_row_head){0};
+    *fl_place_key(&t->layout, b->page, number) = key;
     fl_filler_row(&t->rows.filler, key, w, dim);
     for (int64_t i = 0; i < dim * t->rows.n_state; i++)
         w[dim + i] = t->rows.initial_state;
-    put_key(b, key, (uint32_t)b->n++);
+    put_key(b, key, (uint32_t)number);
     *row = w;
+    return FLEET_OK;
+}
+
+/* --- erasing ------------------------------------------------------------- */
+
+/* The line that has the key, and where in it; NULL: the bucket does not have
+ * it. */
+static fl_table_line *line_with(const fl_row_bucket *b, uint64_t key,
+                                uint32_t *at)
+{
+    if (b->n_line == 0)
+        return NULL;
+    for (size_t i = line_of(b, fl_mix(key));; i = (i + 1) & (b->n_line - 1)) {
+        fl_table_line *l = &b->line[i];
+
+        for (*at = 0; *at < l->n; ++*at)
+            if (l->key[*at] == key)
+                return l;
+        if (l->n < FL_KEYS_PER_LINE)
+            return NULL;
+    }
+}
+
+static void take_out(fl_table_line *l, uint32_t at)
+{
+    l->n--;
+    l->key[at] = l->key[l->n];
+    l->row[at] = l->row[l->n];
+}
+
+/* A search ends at a line that is not full, and this line has become one: a key
+ * that went past it, because it was full, comes back into it, and leaves a gap
+ * in turn. */
+static void close_gap(fl_row_bucket *b, size_t gap)
+{
+    size_t mask = b->n_line - 1;
+    bool was_full = true;
+
+    for (size_t i = (gap + 1) & mask; was_full; i = (i + 1) & mask) {
+        fl_table_line *l = &b->line[i], *to = &b->line[gap];
+        uint32_t j = 0;
+
+        while (j < l->n && ((i - line_of(b, fl_mix(l->key[j]))) & mask) <
+                               ((i - gap) & mask))
+            j++;
+        was_full = l->n == FL_KEYS_PER_LINE;
+        if (j == l->n)
+            continue;
+        to->key[to->n] = l->key[j];
+        to->row[to->n++] = l->row[j];
+        take_out(l, j);
+        gap = i;
+    }
+}
+
+/* Other rows stay where they are: the place is a hole. */
+static void drop_row(const fl_table *t, fl_row_bucket *b, int64_t number)
+{
+    float *w = fl_table_row(t, b, number);
+
+    *fl_row_of(w) = (fl_row_head){.erased = 1};
+    *fl_place_key(&t->layout, b->page, number) = (uint64_t)b->hole;
+    b->hole = number + 1;
+    b->holes++;
+    fl_hide(w, floats_of(t));
+}
+
+static bool erase_key(const fl_table *t, fl_row_bucket *b, uint64_t key)
+{
+    uint32_t at, number;
+    fl_table_line *l = line_with(b, key, &at);
+
+    if (!l)
+        return false;
+    number = l->row[at];
+    take_out(l, at);
+    if (l->n == FL_KEYS_PER_LINE - 1)
+        close_gap(b, (size_t)(l - b->line));
+    drop_row(t, b, number);
+    return true;
+}
+
+static fleet_status table_erase(fl_rows *r, const uint64_t *key, int64_t n,
+                                int64_t *erased)
+{
+    fl_table *t = table_of(r);
+
+    *erased = 0;
+    for (int64_t i = 0; i < n; i++)
+        *erased +=
+            erase_key(t, &t->bucket[fl_bucket_of(fl_mix(key[i]))], key[i]);
+    if (*erased > 0)
+        fl_rows_next_epoch(r);
     return FLEET_OK;
 }
 
@@ -208,7 +291,7 @@ enum { UNDER_WAY = 32 }; /* keys, a power of two */
 
 _Static_assert(LINE_AHEAD + PAGE_AHEAD < UNDER_WAY, "a place for each");
 
-static const bucket *bucket_of(const table *t, uint64_t hash)
+static const fl_row_bucket *bucket_of(const fl_table *t, uint64_t hash)
 {
     return &t->bucket[fl_bucket_of(hash)];
 }
@@ -219,26 +302,26 @@ typedef struct sought {
     uint32_t number;
 } sought;
 
-static void ask_for_line(const table *t, uint64_t key, sought *s)
+static void ask_for_line(const fl_table *t, uint64_t key, sought *s)
 {
-    const bucket *b = bucket_of(t, s->hash = fl_mix(key));
+    const fl_row_bucket *b = bucket_of(t, s->hash = fl_mix(key));
 
     if (b->n_line)
         __builtin_prefetch(&b->line[line_of(b, s->hash)]);
 }
 
-static void ask_for_page(const table *t, uint64_t key, sought *s)
+static void ask_for_page(const fl_table *t, uint64_t key, sought *s)
 {
-    const bucket *b = bucket_of(t, s->hash);
+    const fl_row_bucket *b = bucket_of(t, s->hash);
 
     s->number = find_row(b, key, s->hash);
     if (s->number)
-        __builtin_prefetch(&b->page[(s->number - 1) >> t->page_shift]);
+        __builtin_prefetch(&b->page[(s->number - 1) >> t->layout.shift]);
 }
 
 /* A lookup waits for memory twice, for the line and for the row's page. The
  * rows are not asked for: another processor may read them next. */
-static void find_numbers(const table *t, const uint64_t *key, int64_t n,
+static void find_numbers(const fl_table *t, const uint64_t *key, int64_t n,
                          float **row)
 {
     const int64_t line_ahead = n < LINE_AHEAD ? n : LINE_AHEAD;
@@ -255,8 +338,8 @@ static void find_numbers(const table *t, const uint64_t *key, int64_t n,
         if (k >= 0) {
             const sought *at = &s[k % UNDER_WAY];
 
-            row[k] = at->number ? row_at(t, bucket_of(t, at->hash),
-                                         (int64_t)at->number - 1)
+            row[k] = at->number ? fl_table_row(t, bucket_of(t, at->hash),
+                                               (int64_t)at->number - 1)
                                 : NULL;
         }
     }
@@ -272,7 +355,7 @@ static fleet_status table_find(fl_rows *r, const uint64_t *key, int64_t n,
 static fleet_status table_make(fl_rows *r, const uint64_t *key, int64_t n,
                                float **row)
 {
-    table *t = table_of(r);
+    fl_table *t = table_of(r);
 
     find_numbers(t, key, n, row);
     for (int64_t i = 0; i < n; i++) {
@@ -285,34 +368,62 @@ static fleet_status table_make(fl_rows *r, const uint64_t *key, int64_t n,
         if (!number)
             FL_TRY(add_row(t, index, key[i], &row[i]));
         else
-            row[i] = row_at(t, &t->bucket[index], number - 1);
+            row[i] = fl_table_row(t, &t->bucket[index], number - 1);
     }
     return FLEET_OK;
 }
 
 static int64_t table_count(const fl_rows *r)
 {
-    const table *t = (const table *)(const void *)r;
+    const fl_table *t = fl_table_of(r);
     int64_t n = 0;
 
     for (int i = 0; i < FL_N_BUCKET; i++)
-        n += t->bucket[i].n;
+        n += t->bucket[i].n - t->bucket[i].holes;
     return n;
 }
 
-static void set_stride(table *t)
+static void lay_out(fl_table *t)
 {
-    size_t floats = (size_t)t->rows.dim * (size_t)(1 + t->rows.n_state);
+    fl_page_layout *l = &t->layout;
+    size_t used = sizeof(fl_row_head) + floats_of(t);
 
-    t->stride = (sizeof(fl_row_head) + floats * sizeof(float) + 15) / 16 * 16;
-    t->page_shift = 0;
-    while (t->stride << (t->page_shift + 1) <= PAGE_BYTES)
-        t->page_shift++;
+    l->stride = (used + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN;
+    l->key_step =
+        l->stride - used < sizeof(uint64_t) ? sizeof(uint64_t) : l->stride;
+    for (l->shift = 0; fl_table_place(t) << (l->shift + 1) <= PAGE_BYTES;)
+        l->shift++;
+    l->key_at = l->key_step < l->stride ? l->stride << l->shift
+                                        : l->stride - sizeof(uint64_t);
+}
+
+static void table_clear(fl_rows *r)
+{
+    fl_table *t = table_of(r);
+
+    for (int i = 0; i < FL_N_BUCKET; i++) {
+        fl_row_bucket *b = &t->bucket[i];
+
+        fl_buddy_free(&t->index[part_of(i)], b->line,
+                      b->n_line * sizeof *b->line);
+        fl_free(b->page);
+        *b = (fl_row_bucket){0};
+    }
+    fl_rows_next_epoch(r);
+    for (int p = 0; p < FL_N_PART; p++)
+        fl_buddy_done(&t->index[p]);
+    for (int p = 0; p < FL_N_PART; p++)
+        while (t->slab[p]) {
+            fl_table_slab *next = t->slab[p]->next;
+
+            fl_free(t->slab[p]);
+            t->slab[p] = next;
+        }
 }
 
 static fleet_status table_set_state(fl_rows *r, int n_state, float initial)
 {
-    table *t = table_of(r);
+    fl_table *t = table_of(r);
 
     if (r->n_state == n_state && r->initial_state == initial)
         return FLEET_OK;
@@ -321,85 +432,11 @@ static fleet_status table_set_state(fl_rows *r, int n_state, float initial)
                        "table \"%s\" has rows without this optimizer's state: "
                        "minimize before loading",
                        r->name);
+    table_clear(r); /* pages of rows that were erased are of the old length */
     r->n_state = n_state;
     r->initial_state = initial;
-    set_stride(t);
+    lay_out(t);
     return FLEET_OK;
-}
-
-static int by_key(const void *a, const void *b)
-{
-    const float *x = *(const float *const *)a, *y = *(const float *const *)b;
-    uint64_t kx = ((const fl_row_head *)(const void *)x)[-1].key;
-    uint64_t ky = ((const fl_row_head *)(const void *)y)[-1].key;
-
-    return kx < ky ? -1 : kx > ky;
-}
-
-fleet_status fl_table_visit(const float **row, int64_t n, int index,
-                            fleet_status (*visit)(void *, int, const float *),
-                            void *arg)
-{
-    fleet_status status = FLEET_OK;
-
-    if (n > 1)
-        qsort(row, (size_t)n, sizeof *row, by_key);
-    for (int64_t i = 0; status == FLEET_OK && i < n; i++)
-        status = visit(arg, index, row[i]);
-    return status;
-}
-
-static fleet_status each_in_bucket(const table *t, int index,
-                                   fleet_status (*visit)(void *, int,
-                                                         const float *),
-                                   void *arg)
-{
-    const bucket *b = &t->bucket[index];
-    const float **row = fl_alloc_array((size_t)b->n, sizeof *row);
-    fleet_status status = FLEET_ENOMEM;
-
-    for (int64_t i = 0; row && i < b->n; i++)
-        row[i] = row_at(t, b, i);
-    if (row)
-        status = fl_table_visit(row, b->n, index, visit, arg);
-    fl_free(row);
-    return status;
-}
-
-static fleet_status table_each(const fl_rows *r,
-                               fleet_status (*visit)(void *, int,
-                                                     const float *),
-                               void *arg)
-{
-    const table *t = (const table *)(const void *)r;
-
-    for (int i = 0; i < FL_N_BUCKET; i++)
-        if (t->bucket[i].n > 0)
-            FL_TRY(each_in_bucket(t, i, visit, arg));
-    return FLEET_OK;
-}
-
-static void table_clear(fl_rows *r)
-{
-    table *t = table_of(r);
-
-    for (int i = 0; i < FL_N_BUCKET; i++) {
-        bucket *b = &t->bucket[i];
-
-        fl_buddy_free(&t->index[part_of(i)], b->line,
-                      b->n_line * sizeof *b->line);
-        fl_free(b->page);
-        *b = (bucket){0};
-    }
-    for (int p = 0; p < FL_N_PART; p++)
-        fl_buddy_done(&t->index[p]);
-    for (int p = 0; p < FL_N_PART; p++)
-        while (t->slab[p]) {
-            slab *next = t->slab[p]->next;
-
-            fl_free(t->slab[p]);
-            t->slab[p] = next;
-        }
 }
 
 static void table_destroy(fl_rows *r)
@@ -414,19 +451,22 @@ static const fl_rows_class table_methods = {
     .set_state = table_set_state,
     .count = table_count,
     .clear = table_clear,
-    .each = table_each,
+    .erase = table_erase,
+    .each = fl_table_each,
+    .each_changed = fl_table_each_changed,
+    .stat = fl_table_stat,
     .destroy = table_destroy,
 };
 
 fleet_status fl_table_make(const char *name, int64_t dim, int64_t modulo,
                            const fl_filler *filler, fl_rows **rows)
 {
-    table *t;
+    fl_table *t;
 
     FL_TRY(FL_NEW(&t, sizeof *t));
     fl_rows_init(&t->rows, &table_methods, name, dim, modulo, filler);
     fl_secret_draw();
-    set_stride(t);
+    lay_out(t);
     *rows = &t->rows;
     return FLEET_OK;
 }
@@ -440,15 +480,20 @@ bool fl_is_table(const fl_rows *r)
 
 fl_table_bucket fl_table_bucket_of(const fl_rows *r, int index)
 {
-    const table *t = (const table *)(const void *)r;
+    const fl_table *t = fl_table_of(r);
+    const fl_row_bucket *b = &t->bucket[index];
 
-    return (fl_table_bucket){t->bucket[index].page, t->bucket[index].n,
-                             t->stride, t->page_shift};
+    return (fl_table_bucket){b->page, b->n, b->holes};
+}
+
+fl_page_layout fl_table_layout(const fl_rows *r)
+{
+    return fl_table_of(r)->layout;
 }
 
 int64_t fl_table_number(const fl_rows *r, uint64_t key)
 {
-    const table *t = (const table *)(const void *)r;
+    const fl_table *t = fl_table_of(r);
     uint64_t hash = fl_mix(key);
 
     return (int64_t)find_row(bucket_of(t, hash), key, hash) - 1;

@@ -52,7 +52,7 @@ __global__ static void index_rows(const fl_device_rows *table)
     fl_device_rows t = *table;
 
     FL_EACH(i, t.n)
-    put(t, fl_head_at(t, i)->key, i);
+    put(t, *fl_key_at(t, i), i);
 }
 
 enum { THE_TABLE };
@@ -144,7 +144,8 @@ __device__ static void make_row(const fl_device_rows &t, uint64_t key,
     float *w = fl_weights_at(t, number);
 
     if (fl_warp_rows_first(share)) {
-        *fl_head_at(t, number) = {key, 0, 0};
+        *fl_head_at(t, number) = {0, 0, 0};
+        *fl_key_at(t, number) = key;
         put(t, key, number);
     }
     fill_row(t, key, w, dim, share);

@@ -12,23 +12,62 @@ fl_rows_maker fl_table_make;
 
 /* --- for snapshots (table_snapshot.c) ------------------------------------- */
 
-/* Rows 0 .. n-1 of a bucket: pages that never move, each of 1 << shift rows of
- * `stride` bytes, head included. */
+/* How rows lie in a page: 1 << shift places of `stride` bytes, each of a head,
+ * weights and states. A place's key is apart from them, as no update reads it:
+ * in what is left over of the place, or behind all places. */
+typedef struct fl_page_layout {
+    size_t stride;
+    size_t key_at, key_step; /* of place i: at key_at + i * key_step */
+    int shift;
+} fl_page_layout;
+
+/* Places 0 .. n-1 of rows of a bucket, in pages that never move. In a hole only
+ * the head may be read, and says so. */
 typedef struct fl_table_bucket {
     char *const *page;
-    int64_t n;
-    size_t stride;
-    int shift;
+    int64_t n, holes;
 } fl_table_bucket;
 
 bool fl_is_table(const fl_rows *r); /* made by fl_table_make() */
 fl_table_bucket fl_table_bucket_of(const fl_rows *r, int index);
+fl_page_layout fl_table_layout(const fl_rows *r);
 
-/* Call visit for these rows of a bucket, which are sorted, by growing key. */
-fleet_status fl_table_visit(const float **row, int64_t n, int bucket,
-                            fleet_status (*visit)(void *arg, int bucket,
-                                                  const float *row),
-                            void *arg);
+static inline fl_row_head *fl_place_at(const fl_page_layout *l,
+                                       char *const *page, int64_t number)
+{
+    int64_t in_page = number & (((int64_t)1 << l->shift) - 1);
+
+    return (fl_row_head *)(void *)(page[number >> l->shift] +
+                                   (size_t)in_page * l->stride);
+}
+
+static inline uint64_t *fl_place_key(const fl_page_layout *l, char *const *page,
+                                     int64_t number)
+{
+    int64_t in_page = number & (((int64_t)1 << l->shift) - 1);
+
+    return (uint64_t *)(void *)(page[number >> l->shift] + l->key_at +
+                                (size_t)in_page * l->key_step);
+}
+
+/* A place, and the key of the row that it has. */
+typedef struct fl_row_entry {
+    uint64_t key;
+    const fl_row_head *place;
+} fl_row_entry;
+
+/* Which rows are visited, and by what. */
+typedef struct fl_table_walk {
+    uint64_t since; /* changed after it; with all: any */
+    bool all;
+    fl_row_visitor *visit;
+    void *arg;
+} fl_table_walk;
+
+/* Visit the rows of these places of a bucket, by growing key: holes are stepped
+ * over. The entries come into another order. */
+fleet_status fl_table_visit(fl_row_entry *entry, int64_t n, int bucket,
+                            const fl_table_walk *w);
 
 /* Which row of its bucket a key has; -1: none. */
 int64_t fl_table_number(const fl_rows *r, uint64_t key);

@@ -10,6 +10,8 @@
  */
 #pragma once
 
+#include <stdatomic.h>
+
 #include "base/hash.h"
 #include "runtime/graph/initializer.h"
 #include "runtime/optim/rule.h"
@@ -29,9 +31,26 @@ static inline int fl_part_of(uint64_t hash)
 
 typedef struct fl_rows fl_rows;
 
+/* What a table has, at this moment. */
+typedef struct fl_rows_stat {
+    int64_t rows;
+    uint64_t row_bytes;   /* of them: keys, heads, weights, states */
+    uint64_t index_bytes; /* of what finds them */
+    uint64_t free_bytes;  /* that the next rows and their index get first */
+    uint64_t epoch;
+    uint64_t changed_at; /* the newest of a row; 0: none has changed */
+} fl_rows_stat;
+
+typedef fleet_status fl_row_visitor(void *arg, int bucket, uint64_t key,
+                                    const float *row);
+
+/* A pointer to a row is good until the row goes: rows do not move. So pointers
+ * that are remembered are good while the table's epoch (fl_rows_epoch()) is
+ * what it was when they were got, and are looked for again when it differs. It
+ * grows with erase and clear, never with find and make. */
 typedef struct fl_rows_class {
     /* row[i] of key[i]: its weights, dim of them, or NULL for an unknown key.
-     * A pointer stays valid as long as the table. All keys are of one part. */
+     * Calls whose keys are of different parts may run at once. */
     fleet_status (*find)(fl_rows *r, const uint64_t *key, int64_t n,
                          float **row);
 
@@ -45,13 +64,31 @@ typedef struct fl_rows_class {
     fleet_status (*set_state)(fl_rows *r, int n_state, float initial);
 
     int64_t (*count)(const fl_rows *r);
+
+    /* What follows runs alone: no other call at the same time. */
+
     void (*clear)(fl_rows *r); /* no rows, as at the start */
 
+    /* The rows of these keys, of any part, are unknown again, and new rows get
+     * their memory; keys that are unknown already are passed over. *erased:
+     * how many rows went. On failure some of them may have gone. A snapshot of
+     * the table (snapshot.h) is told before, as of any change. */
+    fleet_status (*erase)(fl_rows *r, const uint64_t *key, int64_t n,
+                          int64_t *erased);
+
     /* Call visit for every row, bucket by bucket, in each by growing key. */
-    fleet_status (*each)(const fl_rows *r,
-                         fleet_status (*visit)(void *arg, int bucket,
-                                               const float *row),
-                         void *arg);
+    fleet_status (*each)(const fl_rows *r, fl_row_visitor *visit, void *arg);
+
+    /* The same for the rows that were changed after version `since`: rows
+     * that were made or loaded, and not updated since, are of version 0. It
+     * reads the head of every row, 10 to 15 ns for each in a large table, and
+     * sorts the changed ones alone. */
+    fleet_status (*each_changed)(const fl_rows *r, uint64_t since,
+                                 fl_row_visitor *visit, void *arg);
+
+    /* Reads the head of every row, as each_changed. */
+    fleet_status (*stat)(const fl_rows *r, fl_rows_stat *stat);
+
     void (*destroy)(fl_rows *r);
 } fl_rows_class;
 
@@ -63,9 +100,21 @@ struct fl_rows {
     bool remote;    /* a name: the rows are on servers */
     int n_state;    /* floats per weight that the rule keeps */
     float initial_state;
+    _Atomic uint64_t epoch;
     fl_filler filler;      /* of an unknown row */
     fleet_param_attr attr; /* of the variable; set by the store */
 };
+
+static inline uint64_t fl_rows_epoch(const fl_rows *r)
+{
+    return atomic_load_explicit(&r->epoch, memory_order_relaxed);
+}
+
+/* For a table itself: rows have gone. */
+static inline void fl_rows_next_epoch(fl_rows *r)
+{
+    atomic_fetch_add_explicit(&r->epoch, 1, memory_order_relaxed);
+}
 
 /* Makes a table; name is not copied. */
 typedef fleet_status fl_rows_maker(const char *name, int64_t dim,

@@ -7,8 +7,8 @@
 #include "base/hash.h"
 #include "base/memory.h"
 
-/* Bytes that cross at a time. */
-enum { PIECE = 4 << 20 };
+/* Bytes that cross at a time; kernels read 16 bytes of a row at once. */
+enum { PIECE = 4 << 20, ROW_ALIGN = 16 };
 
 /* Updates that get room, when it has to grow: this one, the updates
  * under way, and some until the next time. */
@@ -94,15 +94,18 @@ static fleet_status no_room(const fl_table_gpu *x, fleet_status status,
 
 /* --- to the GPU and back ------------------------------------------------- */
 
+static size_t row_bytes(const fl_rows *r)
+{
+    return (size_t)(r->dim * (1 + r->n_state)) * sizeof(float);
+}
+
 static fl_device_rows describe_table(const fl_rows *r)
 {
-    size_t floats = (size_t)r->dim * (size_t)(1 + r->n_state);
+    size_t used = sizeof(fl_row_head) + row_bytes(r) + sizeof(uint64_t);
 
     return (fl_device_rows){
         .n = r->methods->count(r),
-        .stride =
-            (int64_t)((sizeof(fl_row_head) + floats * sizeof(float) + 15) / 16 *
-                      16),
+        .stride = (int64_t)((used + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN),
         .kind = (int32_t)r->filler.kind,
         .a = r->filler.a,
         .b = r->filler.b,
@@ -130,11 +133,6 @@ static fleet_status begin_crossing(crossing *c, const fl_table_gpu *x,
     return FL_NEW(&c->piece, c->size);
 }
 
-static size_t row_bytes(const fl_rows *r)
-{
-    return (size_t)(r->dim * (1 + r->n_state)) * sizeof(float);
-}
-
 static fleet_status send_piece(crossing *c)
 {
     FL_TRY(copy_bytes(c->x, c->at, c->piece, c->used, FL_TO_DEVICE));
@@ -143,7 +141,8 @@ static fleet_status send_piece(crossing *c)
     return FLEET_OK;
 }
 
-static fleet_status send_row(void *arg, int bucket, const float *weights)
+static fleet_status send_row(void *arg, int bucket, uint64_t key,
+                             const float *weights)
 {
     crossing *c = arg;
     const fl_row_head *head = (const fl_row_head *)(const void *)weights - 1;
@@ -151,6 +150,7 @@ static fleet_status send_row(void *arg, int bucket, const float *weights)
     (void)bucket;
     memcpy(c->piece + c->used, head, sizeof *head + row_bytes(rows_of(c->x)));
     c->used += c->stride;
+    memcpy(c->piece + c->used - sizeof key, &key, sizeof key);
     return c->used < c->size ? FLEET_OK : send_piece(c);
 }
 
@@ -181,10 +181,12 @@ static fleet_status send_all(fl_table_gpu *x)
         status = no_room(x, status, room);
     if (status == FLEET_OK)
         status = send_rows(x, &next);
-    if (status == FLEET_OK)
-        return take_rows(x, &next);
-    drop_rows(x, &next);
-    return status;
+    if (status != FLEET_OK) {
+        drop_rows(x, &next);
+        return status;
+    }
+    x->epoch = fl_rows_epoch(rows_of(x));
+    return take_rows(x, &next);
 }
 
 /* Wait until the count is up to date. */
@@ -199,14 +201,14 @@ static fleet_status wait_for_count(fl_table_gpu *x)
     return FLEET_OK;
 }
 
-static fleet_status keep_row(fl_rows *rows, const char *from)
+static fleet_status keep_row(fl_rows *rows, const char *from, size_t stride)
 {
-    fl_row_head head;
+    uint64_t key;
     float *row;
 
-    memcpy(&head, from, sizeof head);
-    FL_TRY(rows->methods->make(rows, &head.key, 1, &row));
-    memcpy(fl_row_of(row), from, sizeof head + row_bytes(rows));
+    memcpy(&key, from + stride - sizeof key, sizeof key);
+    FL_TRY(rows->methods->make(rows, &key, 1, &row));
+    memcpy(fl_row_of(row), from, sizeof(fl_row_head) + row_bytes(rows));
     return FLEET_OK;
 }
 
@@ -220,7 +222,7 @@ static fleet_status fetch_rows(const fl_table_gpu *x, crossing *c, int64_t n)
         FL_TRY(copy_bytes(x, c->piece, c->at, bytes, FL_TO_HOST));
         FL_TRY(fl_gpu_wait(x->mirror.gpu));
         for (size_t at = 0; at < bytes; at += c->stride)
-            FL_TRY(keep_row(rows_of(x), c->piece + at));
+            FL_TRY(keep_row(rows_of(x), c->piece + at, c->stride));
         c->at += bytes;
         left -= bytes;
     }
@@ -234,6 +236,11 @@ static fleet_status fetch_all(fl_table_gpu *x)
     fleet_status status;
     crossing c;
 
+    if (x->epoch != fl_rows_epoch(rows_of(x)))
+        return fl_fail(FLEET_ESTATE,
+                       "table \"%s\": rows were erased while newer ones were "
+                       "on the GPU: they have to be fetched first",
+                       rows_of(x)->name);
     FL_TRY(wait_for_count(x));
     x->now.n = x->known;
     FL_TRY(begin_crossing(&c, x, &x->now));

@@ -6,6 +6,11 @@
  * the updates under way is new; only without that much memory the host waits
  * for the count.
  *
+ * erase, each, each_changed and stat are the host table's, between
+ * fl_store_to_host() and, after an erase, fl_store_written(), with which the
+ * table is sent again. Rows that were erased while the GPU had newer ones are
+ * not fetched over them: FLEET_ESTATE.
+ *
  * Threads: under the GPU's lock; room and counts also under the store's, held
  * for writing.
  */
@@ -20,6 +25,7 @@ typedef struct fl_table_gpu {
     fl_device_rows now; /* as on the GPU, but for n, which kernels change */
     int64_t offered;    /* keys of all updates that got room */
     int64_t known, known_at; /* rows, after that many of them */
+    uint64_t epoch;          /* of the host's table when it was sent */
 } fl_table_gpu;
 
 /* As an update's iteration writes it to pinned memory. */

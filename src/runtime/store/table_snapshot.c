@@ -13,7 +13,7 @@
 #include "runtime/store/snapshot.h"
 #include "runtime/store/table.h"
 
-/* Rows of a bucket as they were: `stride` bytes each. */
+/* Rows of a bucket as they were: `kept` bytes each, the place and the key. */
 typedef struct copies {
     uint32_t *number; /* of the row in its bucket */
     char *bytes;
@@ -30,8 +30,8 @@ typedef struct frozen {
 
 struct fl_rows_snapshot {
     const fl_rows *rows;
-    size_t stride;
-    int shift;
+    fl_page_layout layout;
+    size_t kept;
     int64_t n;    /* rows */
     int64_t most; /* bytes of copies, before a change waits */
     _Atomic int64_t bytes;
@@ -43,21 +43,61 @@ struct fl_rows_snapshot {
 
 /* --- made, freed ---------------------------------------------------------- */
 
+static void keep_place(const fl_rows_snapshot *s, const frozen *b,
+                       int64_t number, char *to)
+{
+    memcpy(to, fl_place_at(&s->layout, b->page, number), s->layout.stride);
+    memcpy(to + s->layout.stride, fl_place_key(&s->layout, b->page, number),
+           sizeof(uint64_t));
+}
+
+/* Memory for one more copy, of row `number`; NULL: there is none. */
+static char *add_copy(fl_rows_snapshot *s, frozen *b, int64_t number)
+{
+    copies *c = &b->copies;
+
+    if (!b->copied && FL_NEW(&b->copied, (size_t)(b->n / 64 + 1) *
+                                             sizeof *b->copied) != FLEET_OK)
+        return NULL;
+    if (fl_grow(&c->number, &c->number_capacity, c->n + 1, sizeof *c->number) !=
+            FLEET_OK ||
+        fl_grow(&c->bytes, &c->bytes_capacity, c->n + 1, s->kept) != FLEET_OK)
+        return NULL;
+    c->number[c->n] = (uint32_t)number;
+    b->copied[number / 64] |= (uint64_t)1 << (number % 64);
+    atomic_fetch_add_explicit(&s->bytes, (int64_t)s->kept,
+                              memory_order_relaxed);
+    return c->bytes + c->n++ * s->kept;
+}
+
+/* A hole may be another row's by the time at which it is read. */
+static fleet_status keep_holes(fl_rows_snapshot *s, frozen *b)
+{
+    for (int64_t i = 0; i < b->n; i++)
+        if (fl_place_at(&s->layout, b->page, i)->erased) {
+            char *copy = add_copy(s, b, i);
+
+            if (!copy)
+                return FLEET_ENOMEM;
+            *(fl_row_head *)(void *)copy = (fl_row_head){.erased = 1};
+        }
+    return FLEET_OK;
+}
+
 static fleet_status freeze(fl_rows_snapshot *s, int index)
 {
     fl_table_bucket now = fl_table_bucket_of(s->rows, index);
     frozen *b = &s->bucket[index];
-    size_t pages =
-        (size_t)((now.n + ((int64_t)1 << now.shift) - 1) >> now.shift);
+    int shift = s->layout.shift;
+    size_t pages = (size_t)((now.n + ((int64_t)1 << shift) - 1) >> shift);
 
-    s->stride = now.stride;
-    s->shift = now.shift;
-    s->n += b->n = now.n;
+    b->n = now.n;
+    s->n += now.n - now.holes;
     if (now.n == 0)
         return FLEET_OK;
     FL_TRY(FL_NEW(&b->page, pages * sizeof *b->page));
     memcpy(b->page, now.page, pages * sizeof *b->page);
-    return FLEET_OK;
+    return now.holes > 0 ? keep_holes(s, b) : FLEET_OK;
 }
 
 static void init_waits(fl_rows_snapshot *s)
@@ -84,6 +124,8 @@ fleet_status fl_table_snapshot(const fl_rows *r, fl_rows_snapshot **out)
                        r->name);
     FL_TRY(FL_NEW(&s, sizeof *s));
     s->rows = r;
+    s->layout = fl_table_layout(r);
+    s->kept = s->layout.stride + sizeof(uint64_t);
     init_waits(s);
     for (int i = 0; i < FL_N_BUCKET && status == FLEET_OK; i++)
         status = freeze(s, i);
@@ -91,14 +133,14 @@ fleet_status fl_table_snapshot(const fl_rows *r, fl_rows_snapshot **out)
         fl_table_snapshot_free(s);
         return status;
     }
-    s->most = s->n * (int64_t)s->stride / FL_SNAPSHOT_SHARE;
+    s->most = s->n * (int64_t)s->kept / FL_SNAPSHOT_SHARE;
     *out = s;
     return FLEET_OK;
 }
 
 static void free_bucket(fl_rows_snapshot *s, frozen *b)
 {
-    atomic_fetch_sub_explicit(&s->bytes, (int64_t)(b->copies.n * s->stride),
+    atomic_fetch_sub_explicit(&s->bytes, (int64_t)(b->copies.n * s->kept),
                               memory_order_relaxed);
     fl_free(b->copies.number);
     fl_free(b->copies.bytes);
@@ -132,14 +174,6 @@ int64_t fl_table_snapshot_bytes(const fl_rows_snapshot *s)
 
 /* --- by the thread that changes rows -------------------------------------- */
 
-static const char *row_of(const fl_rows_snapshot *s, const frozen *b,
-                          int64_t number)
-{
-    int64_t in_page = number & (((int64_t)1 << s->shift) - 1);
-
-    return b->page[number >> s->shift] + (size_t)in_page * s->stride;
-}
-
 static bool is_copied(const frozen *b, int64_t number)
 {
     return b->copied && b->copied[number / 64] >> (number % 64) & 1;
@@ -147,19 +181,11 @@ static bool is_copied(const frozen *b, int64_t number)
 
 static fleet_status copy_row(fl_rows_snapshot *s, frozen *b, int64_t number)
 {
-    copies *c = &b->copies;
+    char *copy = add_copy(s, b, number);
 
-    if (!b->copied)
-        FL_TRY(FL_NEW(&b->copied, (size_t)(b->n / 64 + 1) * sizeof *b->copied));
-    FL_TRY(
-        fl_grow(&c->number, &c->number_capacity, c->n + 1, sizeof *c->number));
-    FL_TRY(fl_grow(&c->bytes, &c->bytes_capacity, c->n + 1, s->stride));
-    c->number[c->n] = (uint32_t)number;
-    memcpy(c->bytes + c->n * s->stride, row_of(s, b, number), s->stride);
-    c->n++;
-    b->copied[number / 64] |= (uint64_t)1 << (number % 64);
-    atomic_fetch_add_explicit(&s->bytes, (int64_t)s->stride,
-                              memory_order_relaxed);
+    if (!copy)
+        return FLEET_ENOMEM;
+    keep_place(s, b, number, copy);
     return FLEET_OK;
 }
 
@@ -196,19 +222,19 @@ fleet_status fl_table_snapshot_change(fl_rows_snapshot *s, const uint64_t *key,
 
 /* --- by the thread that reads --------------------------------------------- */
 
-/* A bucket's rows, `stride` bytes each, for fl_free(); then it is read. */
+/* A bucket's rows, `kept` bytes each, for fl_free(); then it is read. */
 static fleet_status take_bucket(fl_rows_snapshot *s, frozen *b, char **bytes)
 {
     fleet_status status;
 
     pthread_mutex_lock(&s->lock);
-    status = FL_NEW(bytes, (size_t)b->n * s->stride);
+    status = FL_NEW(bytes, (size_t)b->n * s->kept);
     for (int64_t i = 0; status == FLEET_OK && i < b->n; i++)
         if (!is_copied(b, i))
-            memcpy(*bytes + (size_t)i * s->stride, row_of(s, b, i), s->stride);
+            keep_place(s, b, i, *bytes + (size_t)i * s->kept);
     for (size_t i = 0; status == FLEET_OK && i < b->copies.n; i++)
-        memcpy(*bytes + b->copies.number[i] * s->stride,
-               b->copies.bytes + i * s->stride, s->stride);
+        memcpy(*bytes + b->copies.number[i] * s->kept,
+               b->copies.bytes + i * s->kept, s->kept);
     b->is_read = true;
     s->n_read++;
     free_bucket(s, b);
@@ -217,28 +243,29 @@ static fleet_status take_bucket(fl_rows_snapshot *s, frozen *b, char **bytes)
     return status;
 }
 
-static fleet_status visit_bucket(
-    const fl_rows_snapshot *s, int index, const char *bytes,
-    fleet_status (*visit)(void *, int, const float *), void *arg)
+static fleet_status visit_bucket(const fl_rows_snapshot *s, int index,
+                                 const char *bytes, const fl_table_walk *w)
 {
     int64_t n = s->bucket[index].n;
-    const float **row = fl_alloc_array((size_t)n, sizeof *row);
+    fl_row_entry *entry = fl_alloc_array((size_t)n, sizeof *entry);
     fleet_status status = FLEET_ENOMEM;
 
-    for (int64_t i = 0; row && i < n; i++)
-        row[i] = (const float *)(const void *)(bytes + (size_t)i * s->stride +
-                                               sizeof(fl_row_head));
-    if (row)
-        status = fl_table_visit(row, n, index, visit, arg);
-    fl_free(row);
+    for (int64_t i = 0; entry && i < n; i++) {
+        const char *one = bytes + (size_t)i * s->kept;
+
+        entry[i].place = (const fl_row_head *)(const void *)one;
+        memcpy(&entry[i].key, one + s->layout.stride, sizeof(uint64_t));
+    }
+    if (entry)
+        status = fl_table_visit(entry, n, index, w);
+    fl_free(entry);
     return status;
 }
 
-fleet_status fl_table_snapshot_each(fl_rows_snapshot *s,
-                                    fleet_status (*visit)(void *, int,
-                                                          const float *),
+fleet_status fl_table_snapshot_each(fl_rows_snapshot *s, fl_row_visitor *visit,
                                     void *arg)
 {
+    const fl_table_walk all = {.all = true, .visit = visit, .arg = arg};
     fleet_status status = FLEET_OK;
 
     for (int i = 0; i < FL_N_BUCKET && status == FLEET_OK; i++) {
@@ -248,7 +275,7 @@ fleet_status fl_table_snapshot_each(fl_rows_snapshot *s,
             continue;
         status = take_bucket(s, &s->bucket[i], &bytes);
         if (status == FLEET_OK)
-            status = visit_bucket(s, i, bytes, visit, arg);
+            status = visit_bucket(s, i, bytes, &all);
         fl_free(bytes);
     }
     return status;

@@ -18,9 +18,7 @@ fleet_status fl_table_snapshot_change(fl_rows_snapshot *s, const uint64_t *key,
                                       int64_t n);
 
 /* As fl_rows_class.each; once. */
-fleet_status fl_table_snapshot_each(fl_rows_snapshot *s,
-                                    fleet_status (*visit)(void *arg, int bucket,
-                                                          const float *row),
+fleet_status fl_table_snapshot_each(fl_rows_snapshot *s, fl_row_visitor *visit,
                                     void *arg);
 
 /* Bytes of rows that were copied and have not been read yet. From any

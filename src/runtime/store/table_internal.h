@@ -1,0 +1,71 @@
+/* table_internal.h - the inside of a table in this process's memory, shared by
+ * table.c (rows found, made and erased) and table_each.c (walks over all of
+ * them). */
+#pragma once
+
+#include "base/memory.h"
+#include "runtime/store/buddy.h"
+#include "runtime/store/table.h"
+
+enum { FL_KEYS_PER_LINE = 5 };
+
+/* A line of the index, one cache line. It has keys 0 .. n-1; a line that is
+ * full hands on to the next one. */
+typedef struct fl_table_line {
+    uint64_t key[FL_KEYS_PER_LINE];
+    uint32_t row[FL_KEYS_PER_LINE];
+    uint32_t n;
+} fl_table_line;
+
+_Static_assert(sizeof(fl_table_line) == FL_CACHE_LINE, "one cache line");
+
+typedef struct fl_row_bucket {
+    fl_table_line *line; /* n_line of them, a power of two */
+    size_t n_line;
+    char **page; /* n_page of them; rows are in the first ones */
+    size_t n_page, page_capacity;
+    int64_t n;     /* places of rows: numbered, holes included */
+    int64_t holes; /* that erased rows have left */
+    int64_t hole;  /* the first one's number + 1; as a key it has the next one's */
+} fl_row_bucket;
+
+/* Pages of a part are cut from slabs that grow, until huge pages serve them. */
+typedef struct fl_table_slab {
+    struct fl_table_slab *next;
+    size_t used, size;
+    _Alignas(FL_CACHE_LINE) char bytes[];
+} fl_table_slab;
+
+typedef struct fl_table {
+    fl_rows rows; /* first: a table is an fl_rows */
+    fl_page_layout layout;
+    fl_table_slab *slab[FL_N_PART];
+    fl_buddy index[FL_N_PART]; /* memory of the lines */
+    fl_row_bucket bucket[FL_N_BUCKET];
+} fl_table;
+
+static inline const fl_table *fl_table_of(const fl_rows *r)
+{
+    return (const fl_table *)(const void *)r;
+}
+
+static inline float *fl_table_row(const fl_table *t, const fl_row_bucket *b,
+                                  int64_t number)
+{
+    return (float *)(void *)(fl_place_at(&t->layout, b->page, number) + 1);
+}
+
+/* Bytes of a place, its key included. */
+static inline size_t fl_table_place(const fl_table *t)
+{
+    const fl_page_layout *l = &t->layout;
+
+    return l->stride + (l->key_step < l->stride ? l->key_step : 0);
+}
+
+/* --- table_each.c --------------------------------------------------------- */
+
+fleet_status fl_table_each(const fl_rows *r, fl_row_visitor *visit, void *arg);
+fleet_status fl_table_each_changed(const fl_rows *r, uint64_t since,
+                                   fl_row_visitor *visit, void *arg);
+fleet_status fl_table_stat(const fl_rows *r, fl_rows_stat *stat);

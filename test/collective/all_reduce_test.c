@@ -1,6 +1,7 @@
 /* all_reduce_test.c - ranks that sum their gradients: the same bits as one
  * process that merges their batches, uneven ends, failures of one rank. */
 #define SUITE all_reduce
+#include "away_rows.h"
 #include "workers_kit.h"
 #include "rank_kit.h"
 #include "test.h"
@@ -120,6 +121,7 @@ static void check_equal_to_one(lesson *s, int ranks)
 
     s->passes = 1;
     alone.merge = ranks;
+    alone.make_rows = NULL;
     alone.max_batch = WORK_ROWS;
     want = crew_alone(s->kind, &alone, s->batches, s->last);
     fake_group_open(&g, ranks);
@@ -184,6 +186,22 @@ TEST(layers_have_the_rates_of_one_process)
             s.kind = KIT_CTR;
             check_equal_to_one(&s, ranks);
         }
+}
+
+TEST(ranks_wait_for_rows_that_are_out_of_memory)
+{
+    static const char *const rule[] = {"sgd", "adagrad", "adam"};
+
+    for (int i = 0; i < 3; i++) {
+        lesson s = {.kind = KIT_CTR,
+                    .how = {.optimizer = rule[i], .make_rows = away_rows_make},
+                    .batches = 7,
+                    .last = 29};
+
+        check_equal_to_one(&s, 3);
+        s.how.clip = 0.05f;
+        check_equal_to_one(&s, 2);
+    }
 }
 
 /* Squares of rows come from their owners. */

@@ -1,6 +1,7 @@
 /* gpu_erase_test.c - rows of a table on a GPU are erased and visited in the
  * host's memory, between fetching them and sending them again. */
 #define SUITE gpu_erase
+#include "away_rows.h"
 #include "gpu_kit.h"
 #include "table_kit.h"
 #include "test.h"
@@ -120,6 +121,23 @@ TEST(rows_that_are_erased_under_newer_ones_of_the_gpu_do_not_come_back)
     CHECK_OK(fl_store_to_host(s.f->store));
     rows_kit_train(&s, s.e, 2);
     CHECK(rows_kit_count(&s) > 0);
+    lookup_close(&s);
+    gpu_kit_close();
+}
+
+TEST(a_table_with_rows_out_of_memory_is_not_for_a_gpu)
+{
+    lookup_case c = rows_kit_mixed;
+    lookup_scene s;
+    kit_batch *b;
+
+    c.make_rows = away_rows_make;
+    gpu_kit_open();
+    lookup_open(&s, &c);
+    b = lookup_batch(&s, 0);
+    CHECK_FAILS(kit_run(s.e, b), FLEET_EUNSUPPORTED,
+                "its rows may be out of memory: they cannot be on a GPU");
+    kit_batch_free(b);
     lookup_close(&s);
     gpu_kit_close();
 }

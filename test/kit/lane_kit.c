@@ -11,6 +11,8 @@
 
 uint32_t lane_run = LANE_RUN;
 
+static int n_open; /* kits: they share models */
+
 static void keep_sent(void *arg, const fl_peer *to, fl_packet *p)
 {
     lane_kit *k = arg;
@@ -56,12 +58,14 @@ static void keep_line(void *user, fleet_log_level level, const char *line)
     snprintf(k->lines + n, sizeof k->lines - n, "%s\n", line);
 }
 
-typedef struct lane_limits {
+/* 0, NULL: what a server has. */
+typedef struct lane_extras {
     size_t parked, unread;
-} lane_limits;
+    fl_rows_maker *make_rows;
+} lane_extras;
 
 static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
-                    bool scaled, int server, lane_limits most)
+                    bool scaled, int server, lane_extras x)
 {
     static const char *const address[] = {"{}"};
     static const int n_lane[] = {1, 1};
@@ -78,16 +82,18 @@ static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
                          .peer_ms = 1000,
                          .step_ms = 5000,
                          .most_open = 4000,
-                         .most_parked = most.parked,
-                         .most_unread = most.unread,
-                         .most_small = most.unread / 16};
+                         .most_parked = x.parked,
+                         .most_unread = x.unread,
+                         .most_small = x.unread / 16};
     const fl_lane_host host = {k, keep_sent, keep_command, command_progress,
                                server_loads};
 
     memset(k, 0, sizeof *k);
     k->n_stream = n_stream;
+    n_open++;
     CHECK_OK(fl_packet_pool_create(&k->pool, 1 << 20));
-    k->store = sim_store(sim_model_of(kind), fl_table_make);
+    k->store = sim_store(sim_model_of(kind),
+                         x.make_rows ? x.make_rows : fl_table_make);
     CHECK_OK(fl_partition_make(&k->layout, k->store, server + 1));
     k->identity = (fl_server_identity){.nonce = LANE_NONCE,
                                        .run = server == 0 ? LANE_RUN : 0};
@@ -103,24 +109,39 @@ static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
 
 void lane_open(lane_kit *k, sim_kind kind, int n_stream, bool sync)
 {
-    open_as(k, kind, n_stream, sync, false, 0, (lane_limits){0});
+    open_as(k, kind, n_stream, sync, false, 0, (lane_extras){0});
 }
 
 void lane_open_small(lane_kit *k, int n_stream, bool sync, size_t most_parked,
                      size_t most_unread)
 {
     open_as(k, SIM_SGD, n_stream, sync, false, 0,
-            (lane_limits){most_parked, most_unread});
+            (lane_extras){.parked = most_parked, .unread = most_unread});
+}
+
+void lane_open_rows(lane_kit *k, sim_kind kind, int n_stream, bool sync,
+                    fl_rows_maker *make_rows)
+{
+    open_as(k, kind, n_stream, sync, false, 0,
+            (lane_extras){.make_rows = make_rows});
+}
+
+void lane_open_small_rows(lane_kit *k, int n_stream, bool sync,
+                          size_t most_parked, size_t most_unread,
+                          fl_rows_maker *make_rows)
+{
+    open_as(k, SIM_SGD, n_stream, sync, false, 0,
+            (lane_extras){most_parked, most_unread, make_rows});
 }
 
 void lane_open_second(lane_kit *k)
 {
-    open_as(k, SIM_SGD, 1, true, false, 1, (lane_limits){0});
+    open_as(k, SIM_SGD, 1, true, false, 1, (lane_extras){0});
 }
 
 void lane_open_scaled(lane_kit *k, sim_kind kind, int n_stream, bool sync)
 {
-    open_as(k, kind, n_stream, sync, true, 0, (lane_limits){0});
+    open_as(k, kind, n_stream, sync, true, 0, (lane_extras){0});
 }
 
 void lane_close(lane_kit *k)
@@ -132,7 +153,8 @@ void lane_close(lane_kit *k)
     fl_partition_done(&k->layout);
     fl_store_destroy(k->store);
     fl_packet_pool_destroy(k->pool);
-    sim_models_close();
+    if (--n_open == 0)
+        sim_models_close();
 }
 
 /* --- told ----------------------------------------------------------------- */

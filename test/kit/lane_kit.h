@@ -43,11 +43,18 @@ extern uint32_t lane_run;
 
 /* The only lane of the only server, for n workers. */
 void lane_open(lane_kit *k, sim_kind kind, int n_stream, bool sync);
+/* Its tables are made by that maker. */
+void lane_open_rows(lane_kit *k, sim_kind kind, int n_stream, bool sync,
+                    fl_rows_maker *make_rows);
 void lane_open_scaled(lane_kit *k, sim_kind kind, int n_stream, bool sync);
 /* One that keeps no more of a worker's requests and answers than that, and a
  * sixteenth of the answers for what is small; 0: as much as usual. */
 void lane_open_small(lane_kit *k, int n_stream, bool sync, size_t most_parked,
                      size_t most_unread);
+/* Both. */
+void lane_open_small_rows(lane_kit *k, int n_stream, bool sync,
+                          size_t most_parked, size_t most_unread,
+                          fl_rows_maker *make_rows);
 /* The lane of the second of two servers, which knows of no run yet. */
 void lane_open_second(lane_kit *k);
 void lane_close(lane_kit *k);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "fleet/job/handle.h"
+#include "runtime/lookup/wanted_rows.h"
 
 /* --- the plain reference -------------------------------------------------- */
 
@@ -146,7 +147,8 @@ void lookup_open(lookup_scene *s, const lookup_case *c)
                      .optimizer = c->optimizer ? c->optimizer : "sgd",
                      .learning_rate = 0.5f,
                      .clip = c->clip,
-                     .merge = c->merge};
+                     .merge = c->merge,
+                     .make_rows = c->make_rows};
 
     *s = (lookup_scene){.c = c};
     s->f = kit_handle(&o);
@@ -333,13 +335,16 @@ static void check_table(const lookup_scene *s, int which)
 
     CHECK_OK(fl_store_to_host(s->f->store));
     for (int r = 0; r < t->n; r++) {
+        fl_wanted_rows wanted = {0};
         float *row;
 
+        CHECK_OK(fl_rows_bring(&wanted, rows, &t->key[r], 1));
         CHECK_OK(rows->methods->find(rows, &t->key[r], 1, &row));
         CHECK((row != NULL) == t->used[r]);
         used += t->used[r];
         if (row)
             check_bits(lookup_tables[which], row, t->w + r * t->dim, t->dim);
+        fl_wanted_rows_done(&wanted);
     }
     CHECK_INT(rows->methods->count(rows), used);
 }

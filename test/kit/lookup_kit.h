@@ -40,7 +40,8 @@ typedef struct lookup_case {
     const char *device;      /* of the program; NULL: nothing is said */
     int merge;               /* batches per update; 0: 1 */
     float clip;
-    const char *optimizer; /* NULL: sgd, as the list has it */
+    const char *optimizer;    /* NULL: sgd, as the list has it */
+    fl_rows_maker *make_rows; /* NULL: tables as they are */
 } lookup_case;
 
 /* A case, ready to be trained with a rate of 0.5. */

@@ -122,6 +122,8 @@ fleet *kit_handle(const kit_options *o)
     fleet *f;
 
     CHECK_OK(fleet_init(&f, &options));
+    if (o->make_rows)
+        f->store->make_rows = o->make_rows;
     return f;
 }
 

@@ -5,6 +5,8 @@
 
 #include <fleet/fleet.h>
 
+#include "runtime/store/table_api.h"
+
 /* In [-1, 1), a function of its arguments alone. */
 float kit_noise(int64_t i, int stream);
 
@@ -60,6 +62,7 @@ typedef struct kit_options {
     bool allow_cpu, no_graphs; /* of the place */
     const fleet_role *role;    /* NULL: as the environment says */
     void (*choose)(fleet_distributed_strategy *s); /* what else is in it */
+    fl_rows_maker *make_rows; /* of tables; NULL: as they are */
 } kit_options;
 
 typedef enum kit_kind { KIT_MLP, KIT_CTR } kit_kind;

@@ -105,24 +105,37 @@ static fleet_status sum_up(fl_sharded_tables *s, const fl_push *p)
     return FLEET_OK;
 }
 
-static fleet_status update_table(fl_sharded_tables *s, int table,
-                                 const fl_update *all)
+/* n keys of a table from the i-th on. */
+static fleet_status update_chunk(fl_sharded_tables *s, int table,
+                                 const fl_update *u, int64_t i, int64_t n)
 {
     const fl_sharded_sums *from = &s->sum[table];
     fl_rows *rows = s->table[table];
-    fl_update u = fl_update_with(all, &rows->attr);
+    fl_wanted_rows wanted = {0};
+    fleet_status status = fl_rows_bring(&wanted, rows, from->set.key + i, n);
+
+    if (status == FLEET_OK)
+        status = rows->methods->make(rows, from->set.key + i, n, s->row);
+    if (status == FLEET_OK)
+        fl_optimizer_rows(s->store->optimizer)(
+            u, s->row, (const float *const *)(void *)(from->grad + i), n,
+            rows->dim);
+    fl_wanted_rows_done(&wanted);
+    return status;
+}
+
+static fleet_status update_table(fl_sharded_tables *s, int table,
+                                 const fl_update *all)
+{
+    int64_t n = s->sum[table].set.n;
+    fl_update u = fl_update_with(all, &s->table[table]->attr);
 
     FL_TRY(
         fl_grow(&s->row, &s->row_capacity, FL_SHARDED_CHUNK, sizeof *s->row));
-    for (int64_t i = 0; i < from->set.n; i += FL_SHARDED_CHUNK) {
-        int64_t most = from->set.n - i < FL_SHARDED_CHUNK ? from->set.n - i
-                                                          : FL_SHARDED_CHUNK;
-
-        FL_TRY(rows->methods->make(rows, from->set.key + i, most, s->row));
-        fl_optimizer_rows(s->store->optimizer)(
-            &u, s->row, (const float *const *)(void *)(from->grad + i), most,
-            rows->dim);
-    }
+    for (int64_t i = 0; i < n; i += FL_SHARDED_CHUNK)
+        FL_TRY(
+            update_chunk(s, table, &u, i,
+                         n - i < FL_SHARDED_CHUNK ? n - i : FL_SHARDED_CHUNK));
     return FLEET_OK;
 }
 

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "collective/sharded/sharded_internal.h"
+#include "runtime/lookup/wanted_rows.h"
 
 enum { PREFETCH = 8 }; /* rows that are read soon */
 
@@ -70,7 +71,7 @@ static void take_rows(fl_sharded_tables *s, const fl_sharded_request *q,
 }
 
 /* Rows that do not exist read as their first values. */
-static fleet_status read_chunk(fl_rows *rows, const uint64_t *key, int64_t n,
+static fleet_status read_found(fl_rows *rows, const uint64_t *key, int64_t n,
                                float *out)
 {
     float *row[FL_SHARDED_CHUNK];
@@ -85,6 +86,18 @@ static fleet_status read_chunk(fl_rows *rows, const uint64_t *key, int64_t n,
             fl_filler_row(&rows->filler, key[i], out, rows->dim);
     }
     return FLEET_OK;
+}
+
+static fleet_status read_chunk(fl_rows *rows, const uint64_t *key, int64_t n,
+                               float *out)
+{
+    fl_wanted_rows wanted = {0};
+    fleet_status status = fl_rows_bring(&wanted, rows, key, n);
+
+    if (status == FLEET_OK)
+        status = read_found(rows, key, n, out);
+    fl_wanted_rows_done(&wanted);
+    return status;
 }
 
 static fleet_status read_rows(fl_sharded_tables *s, const fl_sharded_buffer *to,

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "fleet/save/manifest.h"
 #include "runtime/exec/executor.h"
+#include "runtime/lookup/wanted_rows.h"
 
 /* --- parts ---------------------------------------------------------------- */
 
@@ -304,6 +305,29 @@ static void apply_dense(const record *r, const fl_param *p)
                    r->payload + (size_t)(1 + i) * bytes, bytes);
 }
 
+/* A row of a save, and how many of its numbers the table has, too. */
+typedef struct saved_row {
+    uint64_t key;
+    const char *step, *values;
+    size_t bytes;
+} saved_row;
+
+static fleet_status apply_row(const saved_row *from, fl_rows *rows)
+{
+    fl_wanted_rows wanted = {0};
+    fleet_status status = fl_rows_bring(&wanted, rows, &from->key, 1);
+    float *row;
+
+    if (status == FLEET_OK)
+        status = rows->methods->make(rows, &from->key, 1, &row);
+    if (status == FLEET_OK) {
+        memcpy(&fl_row_of(row)->step, from->step, sizeof(uint32_t));
+        memcpy(row, from->values, from->bytes);
+    }
+    fl_wanted_rows_done(&wanted);
+    return status;
+}
+
 static fleet_status apply_rows(const record *r, fl_rows *rows)
 {
     size_t n = (size_t)r->head.n;
@@ -313,19 +337,17 @@ static fleet_status apply_rows(const record *r, fl_rows *rows)
     const char *values = steps + n * sizeof(uint32_t);
 
     for (size_t i = 0; i < n; i++) {
-        uint64_t key;
-        float *row;
+        saved_row one = {.step = steps + i * sizeof(uint32_t),
+                         .values = values + i * width * sizeof(float),
+                         .bytes =
+                             (kept < width ? kept : width) * sizeof(float)};
 
-        memcpy(&key, keys + i * sizeof key, sizeof key);
-        if (fl_bucket_of(fl_mix(key)) != (int)r->head.index)
+        memcpy(&one.key, keys + i * sizeof one.key, sizeof one.key);
+        if (fl_bucket_of(fl_mix(one.key)) != (int)r->head.index)
             return fl_fail(FLEET_ECORRUPT,
                            "a row of \"%s\" is in another bucket than its own",
                            rows->name);
-        FL_TRY(rows->methods->make(rows, &key, 1, &row));
-        memcpy(&fl_row_of(row)->step, steps + i * sizeof(uint32_t),
-               sizeof(uint32_t));
-        memcpy(row, values + i * width * sizeof(float),
-               (kept < width ? kept : width) * sizeof(float));
+        FL_TRY(apply_row(&one, rows));
     }
     return FLEET_OK;
 }

@@ -7,6 +7,7 @@
 
 #include "net/message.h"
 #include "ps/partition.h"
+#include "ps/wanted_list.h"
 #include "runtime/lookup/lookup_data.h"
 #include "runtime/optim/update_settings.h"
 #include "runtime/store/layer_rule.h"
@@ -87,6 +88,14 @@ fleet_status fl_aggregate_norms(fl_aggregate *u, float scale, uint64_t *key,
 void fl_aggregate_apply_dense(fl_aggregate *u, int64_t done, uint32_t n_batch,
                               float clip, const fl_update_settings *settings);
 fleet_status fl_aggregate_apply_rows(fl_aggregate *u);
+
+/* --- rows that may be out of memory --------------------------------------- */
+
+/* Ask for the rows of a pull or a piece, of tables that have such rows: they
+ * are added to the list. What is below, and fl_aggregate_apply_rows(), is for
+ * rows that are ready. */
+fleet_status fl_aggregate_want(const fl_aggregate *u, const fl_msg *msg,
+                               int64_t now_ms, fl_wanted_list **list);
 
 /* --- reading -------------------------------------------------------------- */
 

@@ -145,6 +145,25 @@ fleet_status fl_aggregate_apply_rows(fl_aggregate *u)
     return FLEET_OK;
 }
 
+/* --- rows that may be out of memory --------------------------------------- */
+
+fleet_status fl_aggregate_want(const fl_aggregate *u, const fl_msg *msg,
+                               int64_t now_ms, fl_wanted_list **list)
+{
+    for (int i = 0; i < msg->head.n_section; i++) {
+        const fl_section *s = &msg->section[i];
+        fl_rows *rows;
+
+        if (s->op != FL_SECTION_ROWS)
+            continue;
+        rows = u->layout->table[s->table];
+        if (rows->methods->want)
+            FL_TRY(fl_wanted_list_add(
+                list, rows, msg->column[i][FL_AT_KEYS].data, s->n_key, now_ms));
+    }
+    return FLEET_OK;
+}
+
 /* --- reading -------------------------------------------------------------- */
 
 static size_t dense_bytes(const fl_aggregate *u, const fl_section *s,

@@ -76,6 +76,7 @@ void fl_lane_unpark(fl_ps_lane *l, fl_parked *p)
     while (p) {
         fl_parked *next = p->next;
 
+        fl_lane_forget_rows(l, &p->wanted);
         fl_lane_uncount_parked(l, p);
         fl_packet_drop(p->packet);
         fl_packet_pool_give(p->pool, p, sizeof *p);
@@ -118,13 +119,16 @@ void fl_lane_destroy(fl_ps_lane *l)
 {
     if (!l)
         return;
+    l->busy = false; /* no command has the store any more */
     for (int i = 0; l->stream && i < l->o.n_stream; i++) {
         fl_piece_destroy(l->stream[i].open);
+        fl_lane_forget_rows(l, &l->stream[i].wanted);
         fl_lane_unpark(l, l->stream[i].reducing);
         fl_lane_unpark(l, l->stream[i].pulls);
         fl_row_cache_done(l->stream[i].row_cache, row_caches(l));
         fl_free(l->stream[i].command_text);
     }
+    fl_wanted_list_release(&l->unwanted);
     fl_lane_unpark(l, l->behind);
     fl_packet_drop(l->requester.packet);
     fl_free(l->command.text);
@@ -457,6 +461,7 @@ void fl_lane_end_command(fl_ps_lane *l, fleet_status status, const char *text,
 {
     l->busy = l->saving = false;
     l->can_serve = true;
+    fl_lane_command_had_store(l);
     if (l->command.kind == FL_COMMAND_LOAD && status == FLEET_OK)
         l->version = l->o.layout->store->updates;
     if (l->loading)

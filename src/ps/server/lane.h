@@ -126,6 +126,11 @@ void fl_lane_begin_load(fl_ps_lane *l, int64_t now_ms);
  * which no worker comes before, fail at once. */
 void fl_lane_doom(fl_ps_lane *l, fleet_status code, const char *why);
 
+/* Steps or pulls wait for rows that their table has out of memory: the lane is
+ * to look again every millisecond or so, whatever comes in meanwhile. */
+bool fl_lane_looks_again(const fl_ps_lane *l);
+void fl_lane_look_again(fl_ps_lane *l, int64_t now_ms); /* else: nothing */
+
 /* The command has ended. text: SAVE's result, or why it failed; the lane copies
  * it. sum, rows: HASH's. */
 void fl_lane_command_done(fl_ps_lane *l, fleet_status status, const char *text,

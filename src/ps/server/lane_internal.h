@@ -1,9 +1,9 @@
 /* lane_internal.h - the state of a lane and of its streams, shared by lane.c
  * (packets, answers), lane_admit.c (whose messages are taken), lane_liveness.c
  * (progress, deadlines), lane_handshake.c, lane_push.c (contributions),
- * lane_update.c, lane_pull.c (reads), lane_reduce.c (sums over workers),
- * lane_load.c (what a server begins with), lane_budget.c (memory) and
- * lane_counters.c. */
+ * lane_update.c, lane_pull.c (reads, rows that may be out of memory),
+ * lane_reduce.c (sums over workers), lane_load.c (what a server begins with),
+ * lane_budget.c (memory) and lane_counters.c. */
 #pragma once
 
 #include "base/clock.h"
@@ -24,9 +24,10 @@ typedef struct fl_parked {
     uint64_t version;
     bool counts; /* to what its stream keeps */
 
-    size_t answer_bytes; /* of a pull */
-    bool wants_rows;     /* and not weights alone */
-    bool deferred;       /* it waits until its worker has read */
+    size_t answer_bytes;    /* of a pull */
+    bool wants_rows;        /* and not weights alone */
+    bool deferred;          /* it waits until its worker has read */
+    fl_wanted_list *wanted; /* rows that may be out of memory */
 } fl_parked;
 
 /* A lane asks with each message what it can do, and looks at these lists: a
@@ -79,6 +80,7 @@ typedef struct fl_stream_state {
     float clip;
     fl_update_settings settings;
     fl_row_cache *row_cache; /* by its pulls; NULL: it is not remembered */
+    fl_wanted_list *wanted;  /* rows of its open step */
 
     /* what its last command came to, to be answered again */
     uint64_t command_step; /* 0: none */
@@ -127,10 +129,13 @@ struct fl_ps_lane {
     fl_parked *behind, **last_behind;
 
     int n_pull;     /* parked, of all streams */
-    bool can_serve; /* a parked pull's version may have come */
+    bool can_serve; /* a parked pull's version, or rows, may have come */
     bool deferred;  /* a pull of the present version waits for its reader */
     int64_t looked_ms, answered_ms; /* last: for such pulls, any pull */
-    double *reduced;                /* the last result */
+    bool looks_again;               /* for rows that were not ready */
+    fl_wanted_list *unwanted; /* to be released when the command has ended */
+    int64_t rows_since_ms;    /* since when rows can be looked for */
+    double *reduced;          /* the last result */
     int n_reduced;
     uint32_t reduced_how, reduced_first; /* whose numbers were the first */
 
@@ -236,6 +241,26 @@ void fl_lane_park_behind(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
 /* A stream's parked pulls, and its messages that came during a command, go. */
 void fl_lane_forget_pulls(fl_ps_lane *l, int stream);
 void fl_lane_forget_behind(fl_ps_lane *l, int stream);
+
+/* --- rows that may be out of memory (lane_pull.c) ------------------------- */
+
+/* Ask for the rows of a message; false: the lane has failed. */
+bool fl_lane_want(fl_ps_lane *l, const fl_msg *msg, fl_wanted_list **list);
+
+/* Are they in memory? If not, the lane wants to be called again soon. */
+bool fl_lane_has_rows(fl_ps_lane *l, const fl_wanted_list *list);
+
+/* In async a worker's pull waits until the step before it is applied. */
+static inline bool fl_waits_for_rows(const fl_ps_lane *l,
+                                     const fl_stream_state *s)
+{
+    return !l->o.sync && s->complete && s->wanted;
+}
+
+/* They are wanted no more. While a command has the store they stay. */
+void fl_lane_forget_rows(fl_ps_lane *l, fl_wanted_list **list);
+void fl_lane_command_had_store(fl_ps_lane *l);
+void fl_lane_check_rows(fl_ps_lane *l); /* their deadline */
 
 /* --- progress (lane_liveness.c) ------------------------------------------- */
 

@@ -48,11 +48,13 @@ void fl_lane_note_message(fl_ps_lane *l)
 
 /* --- heartbeats ----------------------------------------------------------- */
 
-/* Its step is the command, or comes after it. */
-static bool step_waits_for_command(const fl_ps_lane *l,
-                                   const fl_stream_state *s)
+/* FL_NOBODY: its step is the command, or comes after it, or waits for rows. */
+static uint32_t step_waits_for(const fl_ps_lane *l, const fl_stream_state *s)
 {
-    return l->busy || (l->saving && s->flags & FL_MSG_COMMAND);
+    return l->busy || (l->saving && s->flags & FL_MSG_COMMAND) ||
+                   fl_waits_for_rows(l, s)
+               ? FL_NOBODY
+               : fl_lane_missing(l);
 }
 
 /* The lane is alive, and so is every request that the worker waits for. */
@@ -73,8 +75,7 @@ void fl_lane_heartbeat(fl_ps_lane *l, const fl_peer *from, fl_packet *packet)
                        FL_NOBODY);
     if (s->complete && !(l->norming && fl_contributes(s)))
         fl_lane_answer(l, &s->request, from, FL_ANSWER_WAITING,
-                       step_waits_for_command(l, s) ? FL_NOBODY
-                                                    : fl_lane_missing(l));
+                       step_waits_for(l, s));
     if (s->reducing)
         fl_lane_answer(l, &s->reducing->head, from, FL_ANSWER_WAITING,
                        fl_lane_missing_reduce(l));
@@ -153,11 +154,12 @@ static void step_is_late(fl_ps_lane *l, int64_t stalled_ms)
     fl_lane_abort(l, FLEET_ETIMEDOUT, text);
 }
 
+/* In async a step waits for a command, or for rows: fl_lane_check_rows(). */
 static void check_step(fl_ps_lane *l)
 {
     int64_t stalled_ms = l->now_ms - stalled_since(l);
 
-    if (stalled_ms > l->o.step_ms)
+    if (stalled_ms > l->o.step_ms && (l->o.sync || l->busy))
         step_is_late(l, stalled_ms);
 }
 
@@ -172,6 +174,8 @@ void fl_lane_tick(fl_ps_lane *l, int64_t now_ms)
     if (l->state == FL_LANE_RUNS && !l->busy)
         fl_lane_try_end(l);
     watch_command(l);
+    if (l->state == FL_LANE_RUNS)
+        fl_lane_check_rows(l);
     if (l->state == FL_LANE_RUNS && l->pending_ms >= 0)
         check_step(l);
 }

@@ -1,6 +1,108 @@
 /* lane_pull.c - reads: rows and blocks of a version, sums over tables. A worker
- * that has left too much unread gets more when it has read. */
+ * that has left too much unread gets more when it has read. Pulls and steps for
+ * rows that a table has out of memory are parked until these are ready. */
+#include <stdio.h>
+
 #include "ps/server/lane_budget.h"
+
+/* --- rows that may be out of memory --------------------------------------- */
+
+bool fl_lane_want(fl_ps_lane *l, const fl_msg *msg, fl_wanted_list **list)
+{
+    if (fl_aggregate_want(&l->aggregate, msg, l->now_ms, list) == FLEET_OK)
+        return true;
+    fl_lane_abort(l, fl_last_code(), fleet_last_error());
+    return false;
+}
+
+bool fl_lane_has_rows(fl_ps_lane *l, const fl_wanted_list *list)
+{
+    const fl_wanted_list *missing;
+
+    if (fl_wanted_list_missing(list, &missing) != FLEET_OK) {
+        fl_lane_abort(l, fl_last_code(), fleet_last_error());
+        return false;
+    }
+    l->looks_again = l->looks_again || missing;
+    return !missing;
+}
+
+void fl_lane_forget_rows(fl_ps_lane *l, fl_wanted_list **list)
+{
+    fl_wanted_list **last = list;
+
+    if (!l->busy) {
+        fl_wanted_list_release(list);
+        return;
+    }
+    while (*last)
+        last = &(*last)->next;
+    *last = l->unwanted;
+    l->unwanted = *list;
+    *list = NULL;
+}
+
+void fl_lane_command_had_store(fl_ps_lane *l)
+{
+    fl_wanted_list_release(&l->unwanted);
+    l->rows_since_ms = l->now_ms;
+    l->looks_again = true;
+}
+
+bool fl_lane_looks_again(const fl_ps_lane *l)
+{
+    return l->looks_again && !l->busy && l->state == FL_LANE_RUNS;
+}
+
+void fl_lane_look_again(fl_ps_lane *l, int64_t now_ms)
+{
+    if (!fl_lane_looks_again(l))
+        return;
+    l->now_ms = fl_awake_at(&l->awake, now_ms);
+    l->looks_again = false;
+    l->can_serve = true;
+    fl_lane_advance(l);
+}
+
+/* --- their deadline ------------------------------------------------------- */
+
+static void check_list(fl_ps_lane *l, const fl_wanted_list *list)
+{
+    const fl_wanted_list *missing;
+    int64_t since;
+    char text[256];
+
+    if (!list)
+        return;
+    if (fl_wanted_list_missing(list, &missing) != FLEET_OK) {
+        fl_lane_abort(l, fl_last_code(), fleet_last_error());
+        return;
+    }
+    if (!missing)
+        return;
+    since = missing->since_ms > l->rows_since_ms ? missing->since_ms
+                                                 : l->rows_since_ms;
+    if (l->now_ms - since <= l->o.step_ms)
+        return;
+    snprintf(
+        text, sizeof text,
+        "server %d: rows of table \"%.100s\" have not come into memory for "
+        "%.1f s (step deadline)",
+        l->o.server, missing->rows.rows->name,
+        (double)(l->now_ms - since) / 1000);
+    fl_lane_abort(l, FLEET_ETIMEDOUT, text);
+}
+
+void fl_lane_check_rows(fl_ps_lane *l)
+{
+    for (int i = 0; i < l->o.n_stream && !l->busy; i++) {
+        check_list(l, l->stream[i].wanted);
+        for (const fl_parked *p = l->stream[i].pulls; p; p = p->next)
+            check_list(l, p->wanted);
+    }
+}
+
+/* --- pulls ---------------------------------------------------------------- */
 
 static void answer_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
@@ -10,11 +112,10 @@ static void answer_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
     fl_counter_add(&l->counters.pulls, 1);
     l->answered_ms = l->now_ms;
     fl_lane_begin_answer(l, &w, &l->msg.head, FL_ANSWER_OK, FL_NOBODY);
-    for (int i = 0; i < l->msg.head.n_section; i++) {
-        if (fl_aggregate_read(&l->aggregate, p, &l->msg, i, &w, cache) !=
-            FLEET_OK)
-            break; /* the writer remembers */
-        w.section[w.n_section - 1].version = (uint64_t)l->version;
+    for (int i = 0; i < l->msg.head.n_section && w.status == FLEET_OK; i++) {
+        w.status = fl_aggregate_read(&l->aggregate, p, &l->msg, i, &w, cache);
+        if (w.status == FLEET_OK)
+            w.section[w.n_section - 1].version = (uint64_t)l->version;
     }
     fl_lane_end_answer(l, &w, from);
 }
@@ -39,9 +140,9 @@ static bool wants_rows(const fl_msg *msg)
     return false;
 }
 
-/* NULL: there is no room for it. */
+/* NULL: there is no room for it. Else it takes over the rows that it wants. */
 static fl_parked *append_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
-                              size_t bytes)
+                              size_t bytes, fl_wanted_list **wanted)
 {
     fl_parked **at = &l->stream[l->msg.head.stream].pulls;
 
@@ -52,14 +153,18 @@ static fl_parked *append_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
         return NULL;
     (*at)->answer_bytes = bytes;
     (*at)->wants_rows = wants_rows(&l->msg);
+    (*at)->wanted = *wanted;
+    *wanted = NULL;
     l->n_pull++;
     return *at;
 }
 
 static void park_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
-                      size_t bytes)
+                      size_t bytes, fl_wanted_list **wanted)
 {
-    if (append_pull(l, from, p, bytes) &&
+    const fl_parked *one = append_pull(l, from, p, bytes, wanted);
+
+    if (one && !one->wanted && /* all of its rows are in memory */
         fl_aggregate_find(&l->aggregate, p, &l->msg,
                           l->stream[l->msg.head.stream].row_cache) != FLEET_OK)
         fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
@@ -86,6 +191,35 @@ static fleet_status check_pull(const fl_ps_lane *l, size_t *bytes)
     return FLEET_OK;
 }
 
+/* Its version has come (0: any has), in async its worker's own step is applied,
+ * and its rows are in memory. */
+static bool can_answer(fl_ps_lane *l, uint32_t stream, uint64_t version,
+                       const fl_wanted_list *wanted)
+{
+    return version <= (uint64_t)l->version &&
+           !fl_waits_for_rows(l, &l->stream[stream]) &&
+           fl_lane_has_rows(l, wanted);
+}
+
+static void take_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
+                      size_t bytes)
+{
+    uint32_t stream = l->msg.head.stream;
+    fl_wanted_list *wanted = NULL;
+
+    if (fl_lane_want(l, &l->msg, &wanted)) {
+        if (!can_answer(l, stream, fl_lane_wanted(l), wanted)) {
+            if (l->state == FL_LANE_RUNS)
+                park_pull(l, from, p, bytes, &wanted);
+        } else if (!fl_lane_may_answer(l, stream, bytes)) {
+            defer_pull(l, append_pull(l, from, p, bytes, &wanted));
+        } else {
+            answer_pull(l, from, p);
+        }
+    }
+    fl_lane_forget_rows(l, &wanted);
+}
+
 void fl_lane_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
     uint64_t version = fl_lane_wanted(l);
@@ -97,8 +231,6 @@ void fl_lane_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
                        fleet_last_error());
     else if (is_parked(l, from))
         return;
-    else if (version > (uint64_t)l->version)
-        park_pull(l, from, p, bytes);
     else if (version && version < (uint64_t)l->version)
         fl_lane_refuse(l, &l->msg.head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
                        "a pull of worker %u is of version %llu, but this is "
@@ -106,10 +238,8 @@ void fl_lane_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
                        "calls in the same order",
                        l->msg.head.stream, (unsigned long long)version,
                        (long long)l->version);
-    else if (!fl_lane_may_answer(l, l->msg.head.stream, bytes))
-        defer_pull(l, append_pull(l, from, p, bytes));
     else
-        answer_pull(l, from, p);
+        take_pull(l, from, p, bytes);
 }
 
 /* A pull whose worker has to read first keeps those behind it waiting, too. */
@@ -121,8 +251,8 @@ static void serve_stream(fl_ps_lane *l, uint32_t stream, bool dense_alone)
     while (!l->busy && l->state == FL_LANE_RUNS && *at) {
         fl_parked *one = *at;
 
-        if (one->version > (uint64_t)l->version ||
-            (dense_alone && one->wants_rows)) {
+        if ((dense_alone && one->wants_rows) ||
+            !can_answer(l, stream, one->version, one->wanted)) {
             at = &one->next;
             continue;
         }

@@ -7,6 +7,7 @@
 void fl_stream_reset(fl_ps_lane *l, fl_stream_state *s)
 {
     fl_counter_add(&l->counters.open_bytes, -(uint64_t)s->open_bytes);
+    fl_lane_forget_rows(l, &s->wanted);
     fl_piece_destroy(s->open);
     s->open = NULL;
     s->last = &s->open;
@@ -174,6 +175,8 @@ static void take_piece(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
     s->open_bytes += p->bytes;
     fl_counter_add(&l->counters.open_bytes, p->bytes);
     s->next_piece++;
+    if (!fl_lane_want(l, &piece->msg, &s->wanted))
+        return;
     if (head.flags & FL_MSG_END_OF_STEP)
         close_step(l, s, from);
     else

@@ -198,9 +198,27 @@ static bool is_full(const fl_ps_lane *l)
            l->streams[FL_STREAMS_CONTRIBUTING].n > 0;
 }
 
+/* The next stream whose step can be applied, from this one of the list on. */
+static uint32_t next_with_rows(fl_ps_lane *l, uint32_t i)
+{
+    while (i != FL_NOBODY && !fl_lane_has_rows(l, l->stream[i].wanted))
+        i = l->stream[i].link[FL_STREAMS_CONTRIBUTING].after;
+    return i;
+}
+
+static bool have_rows(fl_ps_lane *l)
+{
+    const fl_stream_list *list = &l->streams[FL_STREAMS_CONTRIBUTING];
+    uint32_t i = list->first;
+
+    while (i != FL_NOBODY && fl_lane_has_rows(l, l->stream[i].wanted))
+        i = l->stream[i].link[FL_STREAMS_CONTRIBUTING].after;
+    return i == FL_NOBODY;
+}
+
 static bool update_together(fl_ps_lane *l)
 {
-    if (l->norming || !is_full(l))
+    if (l->norming || !is_full(l) || !have_rows(l))
         return false;
     if (compare_settings(l) != FLEET_OK || sum_up(l, -1) != FLEET_OK) {
         fl_lane_abort(l, fl_last_code(), fleet_last_error());
@@ -220,15 +238,17 @@ static bool update_together(fl_ps_lane *l)
 static bool update_alone(fl_ps_lane *l)
 {
     const fl_stream_list *list = &l->streams[FL_STREAMS_CONTRIBUTING];
-    bool any = list->n > 0;
+    uint32_t i = next_with_rows(l, list->first);
+    bool any = i != FL_NOBODY;
 
-    while (list->n > 0 && l->state == FL_LANE_RUNS) {
-        uint32_t i = list->first;
+    while (i != FL_NOBODY && l->state == FL_LANE_RUNS) {
+        uint32_t after = l->stream[i].link[FL_STREAMS_CONTRIBUTING].after;
 
         if (sum_up(l, (int)i) == FLEET_OK)
             apply_update(l, (int)i, l->stream[i].clip);
         else
             fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
+        i = next_with_rows(l, after);
     }
     return any;
 }

@@ -23,7 +23,8 @@
 enum {
     IDLE_BYTES = 256 << 20, /* buffers that are kept for the next answers */
     LINGER_MS = 2000,       /* for the last answers to go out */
-    ABORT_LINGER_MS = 500   /* after a failure: some workers may be gone */
+    ABORT_LINGER_MS = 500,  /* after a failure: some workers may be gone */
+    LOOK_MS = 1             /* for rows that a table has out of memory */
 };
 
 static bool is_inproc(const fl_server *s)
@@ -150,8 +151,11 @@ static void *run_lane(void *arg)
         resume_ms = fl_lane_resume(r->lane, fl_now_ms());
         if (resume_ms < 0 || resume_ms > tick_ms)
             resume_ms = (int)tick_ms;
+        if (fl_lane_looks_again(r->lane) && resume_ms > LOOK_MS)
+            resume_ms = LOOK_MS;
         fl_socket_wait(&r->socket, 1, &r->wakeup, resume_ms);
         receive_all(r);
+        fl_lane_look_again(r->lane, fl_now_ms());
         fl_runner_end_command(r);
         check_stop(r);
         if (fl_now_ms() < next_ms)

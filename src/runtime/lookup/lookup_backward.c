@@ -304,6 +304,16 @@ fleet_status fl_lookup_point_to_sums(const fl_lookup *k, fl_lookup_part *p)
     return FLEET_OK;
 }
 
+/* Looked up again: they came from several batches. */
+static fleet_status merged_rows_to_change(const fl_lookup *k, fl_lookup_part *p)
+{
+    FL_TRY(fl_lookup_point_to_sums(k, p));
+    fl_wanted_rows_done(&p->wanted);
+    FL_TRY(fl_rows_bring(&p->wanted, k->rows, p->merged.key, p->merged.n));
+    return k->rows->methods->make(k->rows, p->merged.key, p->merged.n,
+                                  p->target);
+}
+
 static fleet_status update_run(const fl_instance *in, const fl_range *r)
 {
     const fl_lookup_config *c = in->step->config;
@@ -315,15 +325,10 @@ static fleet_status update_run(const fl_instance *in, const fl_range *r)
 
     if (now->skip)
         return FLEET_OK;
-    if (c->merged) { /* looked up again: they came from several batches */
-        FL_TRY(fl_lookup_point_to_sums(k, p));
-        FL_TRY(k->rows->methods->make(k->rows, p->merged.key, p->merged.n,
-                                      p->target));
-    } else {
-        FL_TRY(rows_to_change(k, p));
-    }
+    FL_TRY(c->merged ? merged_rows_to_change(k, p) : rows_to_change(k, p));
     fl_optimizer_rows(o)(&u, p->target, p->grad, count_changed(c, p),
                          k->rows->dim);
+    fl_wanted_rows_done(&p->wanted);
     return FLEET_OK;
 }
 

@@ -49,6 +49,7 @@ void fl_key_set_done(fl_key_set *s)
 
 static void part_done(fl_lookup_part *p)
 {
+    fl_wanted_rows_done(&p->wanted);
     fl_key_set_done(&p->keys);
     fl_key_set_done(&p->merged);
     fl_free(p->head);

@@ -5,7 +5,7 @@
 
 #include "runtime/plan/kernel.h"
 #include "runtime/store/lookup_kernels.h"
-#include "runtime/store/table_api.h"
+#include "runtime/lookup/wanted_rows.h"
 
 /* A set of keys, numbered in the order in which they came. */
 typedef struct fl_key_set {
@@ -19,6 +19,8 @@ typedef struct fl_key_set {
 /* The rows of one part of the table in this batch. */
 typedef struct fl_lookup_part {
     fl_key_set keys;
+    fl_wanted_rows wanted; /* from the batch's find to its update, or to the
+                              next batch */
     uint32_t *head, *tail; /* a key's first and last position */
     float **row;           /* NULL: unknown */
     uint64_t epoch;        /* of the table, when they were found */

@@ -282,7 +282,9 @@ static fleet_status find_run(const fl_instance *in, const fl_range *r)
     fl_lookup *k = fl_lookup_of(in);
     fl_lookup_part *p = &k->part[r->begin];
 
+    fl_wanted_rows_done(&p->wanted);
     FL_TRY(unique_run(in, r));
+    FL_TRY(fl_rows_bring(&p->wanted, k->rows, p->keys.key, p->keys.n));
     FL_TRY(fl_lookup_find(k, p));
     FL_TRY(fill_unknown(k, p));
     point_positions(k, p);

@@ -18,6 +18,7 @@
 
 enum { FL_BUCKET_BITS = 10, FL_N_BUCKET = 1 << FL_BUCKET_BITS };
 enum { FL_PART_BITS = 3, FL_N_PART = 1 << FL_PART_BITS };
+enum { FL_ROWS_WAIT_MS = 60000 };
 
 static inline int fl_bucket_of(uint64_t hash)
 {
@@ -47,7 +48,8 @@ typedef fleet_status fl_row_visitor(void *arg, int bucket, uint64_t key,
 /* A pointer to a row is good until the row goes: rows do not move. So pointers
  * that are remembered are good while the table's epoch (fl_rows_epoch()) is
  * what it was when they were got, and are looked for again when it differs. It
- * grows with erase and clear, never with find and make. */
+ * grows with erase, with clear, and when rows leave the memory, which want and
+ * release may bring about; never with find and make. */
 typedef struct fl_rows_class {
     /* row[i] of key[i]: its weights, dim of them, or NULL for an unknown key.
      * Calls whose keys are of different parts may run at once. */
@@ -58,6 +60,19 @@ typedef struct fl_rows_class {
      * of the rule included. On failure the rows that were made stay. */
     fleet_status (*make)(fl_rows *r, const uint64_t *key, int64_t n,
                          float **row);
+
+    /* Two steps to rows that may be out of memory; all three NULL: none ever
+     * is. want asks for the rows of these keys, of which some may be unknown,
+     * and does not wait; find and make may be called with them when is_ready,
+     * which is asked again and again, has said so, and until release. Till then
+     * they stay, whatever else is wanted. *token, of n keys or of none, is
+     * never 0. FLEET_ENOMEM, by want or is_ready: they do not fit beside the
+     * rows of other tokens. A token is released once, after an error of
+     * is_ready, too; clear and erase leave it as it is. */
+    fleet_status (*want)(fl_rows *r, const uint64_t *key, int64_t n,
+                         uint64_t *token);
+    fleet_status (*is_ready)(fl_rows *r, uint64_t token, bool *ready);
+    void (*release)(fl_rows *r, uint64_t token);
 
     /* From now on rows carry n_state floats per weight, of that first value.
      * FLEET_ESTATE once there are rows of another kind. */
@@ -81,8 +96,8 @@ typedef struct fl_rows_class {
 
     /* The same for the rows that were changed after version `since`: rows
      * that were made or loaded, and not updated since, are of version 0. It
-     * reads the head of every row, 10 to 15 ns for each in a large table, and
-     * sorts the changed ones alone. */
+     * reads the head of every row, and sorts the changed ones alone (adr/0040
+     * has what that takes). */
     fleet_status (*each_changed)(const fl_rows *r, uint64_t since,
                                  fl_row_visitor *visit, void *arg);
 
@@ -101,6 +116,7 @@ struct fl_rows {
     int n_state;    /* floats per weight that the rule keeps */
     float initial_state;
     _Atomic uint64_t epoch;
+    int64_t wait_ms;       /* for rows that are wanted */
     fl_filler filler;      /* of an unknown row */
     fleet_param_attr attr; /* of the variable; set by the store */
 };
@@ -130,5 +146,6 @@ static inline void fl_rows_init(fl_rows *r, const fl_rows_class *methods,
                    .name = name,
                    .dim = dim,
                    .modulo = modulo,
+                   .wait_ms = FL_ROWS_WAIT_MS,
                    .filler = *filler};
 }

@@ -287,6 +287,11 @@ fleet_status fl_table_gpu_make(struct fl_store *s, fl_gpu *gpu, fl_rows *rows,
 {
     fl_mirror *m;
 
+    if (rows->methods->want)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "table \"%s\": its rows may be out of memory: they "
+                       "cannot be on a GPU",
+                       rows->name);
     FL_TRY(fl_mirror_of(s, gpu, rows, sizeof(fl_device_rows), make_table, &m));
     *x = table_of(m);
     return FLEET_OK;

@@ -33,6 +33,7 @@ typedef struct fl_rows_count {
     int64_t n, offered;
 } fl_rows_count;
 
+/* FLEET_EUNSUPPORTED: rows of the table may be out of memory. */
 fleet_status fl_table_gpu_make(struct fl_store *s, fl_gpu *gpu, fl_rows *rows,
                                fl_table_gpu **x);
 

@@ -26,7 +26,7 @@ typedef struct fl_row_bucket {
     size_t n_page, page_capacity;
     int64_t n;     /* places of rows: numbered, holes included */
     int64_t holes; /* that erased rows have left */
-    int64_t hole;  /* the first one's number + 1; as a key it has the next one's */
+    int64_t hole;  /* the first one's number + 1; its key is the next one's */
 } fl_row_bucket;
 
 /* Pages of a part are cut from slabs that grow, until huge pages serve them. */

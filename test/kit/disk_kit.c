@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #define SUITE disk_kit
 #include "disk_kit.h"
+#include "inodes.h"
 #include "test.h"
 
 #include <errno.h>
@@ -23,17 +24,14 @@ enum {
     MOST_NAMES = 32, /* of a folder */
     MOST_CALLS = 200,
     MOST_UNSAFE = 16, /* changes at a time: their subsets are tried */
-    MOST_STATES = 4096,
-    NOTHING = -1
+    MOST_STATES = 4096
 };
 
-/* A file or a folder, whatever its names are. */
-typedef struct inode {
-    dev_t dev;
-    ino_t ino;
-    char *data; /* of a file, as it was when the recording began */
+/* A file as it was when the recording began. */
+typedef struct file {
+    char *data;
     size_t size;
-} inode;
+} file;
 
 typedef struct name {
     char name[NAME_MAX + 1];
@@ -60,9 +58,9 @@ typedef struct change {
 
 static struct {
     char root[PATH_MAX];
-    inode node[MOST_NODES];
+    inodes nodes;
+    file file[MOST_NODES];
     names before[MOST_NODES];
-    int n_node;
     change change[MOST_CALLS];
     int n_change;
     bool cannot_exchange;
@@ -87,45 +85,10 @@ int count_entries(const char *folder)
 
 /* --- recording ------------------------------------------------------------ */
 
-/* The last one of that number, which a file may have had that is gone. */
-static int node_of(const struct stat *st)
-{
-    for (int i = disk.n_node - 1; i >= 0; i--)
-        if (disk.node[i].ino == st->st_ino && disk.node[i].dev == st->st_dev)
-            return i;
-    return NOTHING;
-}
-
-static int node_at(const char *path)
-{
-    struct stat st;
-
-    return stat(path, &st) == 0 ? node_of(&st) : NOTHING;
-}
-
-static int node_open(int fd)
-{
-    struct stat st;
-
-    return fstat(fd, &st) == 0 ? node_of(&st) : NOTHING;
-}
-
 static int add_node(const char *path)
 {
-    struct stat st;
-
-    CHECK(disk.n_node < MOST_NODES && stat(path, &st) == 0);
-    disk.node[disk.n_node] = (inode){.dev = st.st_dev, .ino = st.st_ino};
-    return disk.n_node++;
-}
-
-static int folder_of(const char *path)
-{
-    char folder[PATH_MAX];
-
-    snprintf(folder, sizeof folder, "%s", path);
-    *strrchr(folder, '/') = 0;
-    return node_at(folder);
+    CHECK(disk.nodes.n < MOST_NODES);
+    return inodes_add(&disk.nodes, path);
 }
 
 static change *add_change(change_kind kind, int node)
@@ -148,18 +111,20 @@ static int record_open(int folder, const char *path, int flags, mode_t mode)
 {
     int fd = fl_disk_system.open(folder, path, flags, mode);
 
-    if (fd >= 0 && (flags & O_CREAT) && folder_of(path) != NOTHING)
-        set_name(add_change(NAMES, folder_of(path)), path, add_node(path));
+    if (fd >= 0 && (flags & O_CREAT) &&
+        inodes_folder(&disk.nodes, path) != NO_INODE)
+        set_name(add_change(NAMES, inodes_folder(&disk.nodes, path)), path,
+                 add_node(path));
     return fd;
 }
 
 static ssize_t record_write(int fd, const void *data, size_t size)
 {
-    const int node = node_open(fd);
+    const int node = inodes_open(&disk.nodes, fd);
     const off_t at = lseek(fd, 0, SEEK_CUR);
     ssize_t n = fl_disk_system.write(fd, data, size);
 
-    if (n > 0 && node != NOTHING) {
+    if (n > 0 && node != NO_INODE) {
         change *c = add_change(WRITE, node);
 
         c->data = malloc((size_t)n);
@@ -179,8 +144,8 @@ static int record_flush(int fd)
         return -1;
     }
     e = fl_disk_system.flush(fd);
-    if (e == 0 && node_open(fd) != NOTHING)
-        add_change(FLUSH, node_open(fd));
+    if (e == 0 && inodes_open(&disk.nodes, fd) != NO_INODE)
+        add_change(FLUSH, inodes_open(&disk.nodes, fd));
     return e;
 }
 
@@ -188,14 +153,15 @@ static int record_make_folder(const char *path, mode_t mode)
 {
     int e = fl_disk_system.make_folder(path, mode);
 
-    if (e == 0 && folder_of(path) != NOTHING)
-        set_name(add_change(NAMES, folder_of(path)), path, add_node(path));
+    if (e == 0 && inodes_folder(&disk.nodes, path) != NO_INODE)
+        set_name(add_change(NAMES, inodes_folder(&disk.nodes, path)), path,
+                 add_node(path));
     return e;
 }
 
 static int record_rename(const char *from, const char *to, unsigned flags)
 {
-    const int a = node_at(from), b = node_at(to);
+    const int a = inodes_at(&disk.nodes, from), b = inodes_at(&disk.nodes, to);
     int e;
 
     if (flags && disk.cannot_exchange) {
@@ -203,22 +169,23 @@ static int record_rename(const char *from, const char *to, unsigned flags)
         return -1;
     }
     e = fl_disk_system.rename(from, to, flags);
-    if (e == 0 && a != NOTHING) {
-        change *c = add_change(NAMES, folder_of(to));
+    if (e == 0 && a != NO_INODE) {
+        change *c = add_change(NAMES, inodes_folder(&disk.nodes, to));
 
         set_name(c, to, a);
-        set_name(c, from, flags ? b : NOTHING);
+        set_name(c, from, flags ? b : NO_INODE);
     }
     return e;
 }
 
 static int record_remove(int folder, const char *path, int flags)
 {
-    const int in = folder == AT_FDCWD ? folder_of(path) : node_open(folder);
+    const int in = folder == AT_FDCWD ? inodes_folder(&disk.nodes, path)
+                                      : inodes_open(&disk.nodes, folder);
     int e = fl_disk_system.remove(folder, path, flags);
 
-    if (e == 0 && in != NOTHING)
-        set_name(add_change(NAMES, in), path, NOTHING);
+    if (e == 0 && in != NO_INODE)
+        set_name(add_change(NAMES, in), path, NO_INODE);
     return e;
 }
 
@@ -255,7 +222,7 @@ static void read_node(int node, const char *path)
 
     if (!dir) {
         CHECK_OK(
-            fl_file_read(path, &disk.node[node].data, &disk.node[node].size));
+            fl_file_read(path, &disk.file[node].data, &disk.file[node].size));
         return;
     }
     while ((e = readdir(dir)) != NULL) {
@@ -333,7 +300,7 @@ static uint64_t hash_of(int node, const kept k)
 
     names_of(&in, node, k);
     for (int i = 0; i < in.n; i++)
-        if (in.list[i].node != NOTHING)
+        if (in.list[i].node != NO_INODE)
             sum += fl_mix(hash_of(in.list[i].node, k) ^
                           fl_hash(in.list[i].name, strlen(in.list[i].name), 0));
     for (int i = 0; i < disk.n_change; i++)
@@ -345,9 +312,9 @@ static uint64_t hash_of(int node, const kept k)
 static void write_file(int node, const kept k, const char *path)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0644);
-    const size_t size = disk.node[node].size;
+    const size_t size = disk.file[node].size;
 
-    CHECK(fd >= 0 && write(fd, disk.node[node].data, size) == (ssize_t)size);
+    CHECK(fd >= 0 && write(fd, disk.file[node].data, size) == (ssize_t)size);
     for (int i = 0; i < disk.n_change; i++) {
         const change *c = &disk.change[i];
 
@@ -362,7 +329,7 @@ static bool is_file(int node)
     for (int i = 0; i < disk.n_change; i++)
         if (disk.change[i].kind == WRITE && disk.change[i].node == node)
             return true;
-    return disk.node[node].data != NULL;
+    return disk.file[node].data != NULL;
 }
 
 /* A folder of files. */
@@ -378,7 +345,7 @@ static const char *write_folder(int node, const kept k)
     CHECK(mkdir(folder, 0755) == 0);
     names_of(&in, node, k);
     for (int i = 0; i < in.n; i++)
-        if (in.list[i].node != NOTHING) {
+        if (in.list[i].node != NO_INODE) {
             snprintf(path, sizeof path, "%s/%s", folder, in.list[i].name);
             CHECK(is_file(in.list[i].node));
             write_file(in.list[i].node, k, path);
@@ -403,7 +370,7 @@ static int found_at(const char *wanted, const kept k)
     for (int i = 0; i < in.n; i++)
         if (strcmp(in.list[i].name, wanted) == 0)
             return in.list[i].node;
-    return NOTHING;
+    return NO_INODE;
 }
 
 static bool is_new_state(uint64_t hash)
@@ -439,9 +406,9 @@ void disk_each_crash(const char *wanted, int first, int last, disk_check *check,
             for (int i = 0; i < n; i++)
                 k[unsafe[i]] = subset >> i & 1;
             node = found_at(wanted, k);
-            if (is_new_state((node == NOTHING ? 0 : hash_of(node, k)) +
+            if (is_new_state((node == NO_INODE ? 0 : hash_of(node, k)) +
                              (uint64_t)(first == last)))
-                check(arg, node == NOTHING ? NULL : write_folder(node, k));
+                check(arg, node == NO_INODE ? NULL : write_folder(node, k));
         }
     }
 }

@@ -2,6 +2,7 @@
  * and kept in a list, from which a crash makes the folder anew. */
 #define _GNU_SOURCE
 #define SUITE sim_kit
+#include "inodes.h"
 #include "sim_disk.h"
 #include "sim.h"
 #include "test.h"
@@ -18,18 +19,11 @@
 #include "base/file.h"
 #include "base/hash.h"
 
-enum { NOTHING = -1, ROOT = 0 };
-
-/* A file or a folder, whatever its names are. */
-typedef struct inode {
-    dev_t dev;
-    ino_t ino;
-    bool folder;
-} inode;
+enum { ROOT = 0 };
 
 typedef struct name {
     char name[80];
-    int node; /* NOTHING: the name is gone */
+    int node; /* NO_INODE: the name is gone */
 } name;
 
 /* Names in a folder, which come or go together; or a write to a file. */
@@ -45,8 +39,7 @@ typedef struct change {
 
 static struct {
     char root[PATH_MAX];
-    inode *node;
-    int n_node;
+    inodes nodes;
     change *change;
     int n_change;
     bool off, full;
@@ -56,50 +49,6 @@ static struct {
 } disk;
 
 /* --- what there is -------------------------------------------------------- */
-
-/* The last one of that number, which a file may have had that is gone. */
-static int node_of(const struct stat *st)
-{
-    for (int i = disk.n_node - 1; i >= 0; i--)
-        if (disk.node[i].ino == st->st_ino && disk.node[i].dev == st->st_dev)
-            return i;
-    return NOTHING;
-}
-
-static int node_at(const char *path)
-{
-    struct stat st;
-
-    return lstat(path, &st) == 0 ? node_of(&st) : NOTHING;
-}
-
-static int node_open(int fd)
-{
-    struct stat st;
-
-    return fstat(fd, &st) == 0 ? node_of(&st) : NOTHING;
-}
-
-static int add_node(const char *path)
-{
-    struct stat st;
-
-    CHECK(lstat(path, &st) == 0);
-    disk.node =
-        realloc(disk.node, (size_t)(disk.n_node + 1) * sizeof *disk.node);
-    CHECK(disk.node != NULL);
-    disk.node[disk.n_node] = (inode){st.st_dev, st.st_ino, S_ISDIR(st.st_mode)};
-    return disk.n_node++;
-}
-
-static int folder_of(const char *path)
-{
-    char folder[PATH_MAX];
-
-    snprintf(folder, sizeof folder, "%s", path);
-    *strrchr(folder, '/') = 0;
-    return node_at(folder);
-}
 
 static change *add_change(int node, bool safe)
 {
@@ -149,20 +98,22 @@ static bool is_off(void)
 
 static int disk_open(int folder, const char *path, int flags, mode_t mode)
 {
-    int fd = NOTHING;
+    int fd = NO_INODE;
 
     if (is_off())
         return refuse(EIO);
     fd = fl_disk_system.open(folder, path, flags, mode);
-    if (fd >= 0 && flags & O_CREAT && folder_of(path) != NOTHING &&
-        node_open(fd) == NOTHING)
-        set_name(add_change(folder_of(path), false), path, add_node(path));
+    if (fd >= 0 && flags & O_CREAT &&
+        inodes_folder(&disk.nodes, path) != NO_INODE &&
+        inodes_open(&disk.nodes, fd) == NO_INODE)
+        set_name(add_change(inodes_folder(&disk.nodes, path), false), path,
+                 inodes_add(&disk.nodes, path));
     return fd;
 }
 
 static ssize_t disk_write(int fd, const void *data, size_t size)
 {
-    const int node = node_open(fd);
+    const int node = inodes_open(&disk.nodes, fd);
     const off_t at = lseek(fd, 0, SEEK_CUR);
     ssize_t n;
 
@@ -173,7 +124,7 @@ static ssize_t disk_write(int fd, const void *data, size_t size)
     if (disk.full && size == 0)
         return refuse(ENOSPC);
     n = fl_disk_system.write(fd, data, size);
-    if (n > 0 && node != NOTHING) {
+    if (n > 0 && node != NO_INODE) {
         add_write(node, false, data, (size_t)n, at);
         disk.room -= disk.full ? (uint64_t)n : 0;
     }
@@ -182,7 +133,7 @@ static ssize_t disk_write(int fd, const void *data, size_t size)
 
 static int disk_flush(int fd)
 {
-    const int node = node_open(fd);
+    const int node = inodes_open(&disk.nodes, fd);
 
     if (is_off() || (disk.fail_flush > 0 && --disk.fail_flush == 0))
         return refuse(EIO);
@@ -199,49 +150,44 @@ static int disk_make_folder(const char *path, mode_t mode)
     if (is_off())
         return refuse(EIO);
     e = fl_disk_system.make_folder(path, mode);
-    if (e == 0 && folder_of(path) != NOTHING)
-        set_name(add_change(folder_of(path), false), path, add_node(path));
+    if (e == 0 && inodes_folder(&disk.nodes, path) != NO_INODE)
+        set_name(add_change(inodes_folder(&disk.nodes, path), false), path,
+                 inodes_add(&disk.nodes, path));
     return e;
 }
 
 static int disk_rename(const char *from, const char *to, unsigned flags)
 {
-    const int a = node_at(from), b = node_at(to);
+    const int a = inodes_at(&disk.nodes, from), b = inodes_at(&disk.nodes, to);
     int e;
 
     if (is_off())
         return refuse(EIO);
     e = fl_disk_system.rename(from, to, flags);
-    if (e == 0 && a != NOTHING) {
-        change *c = add_change(folder_of(to), false);
+    if (e == 0 && a != NO_INODE) {
+        change *c = add_change(inodes_folder(&disk.nodes, to), false);
 
         set_name(c, to, a);
-        set_name(c, from, flags ? b : NOTHING);
+        set_name(c, from, flags ? b : NO_INODE);
     }
     return e;
 }
 
-/* The number of a file that is gone may be another one's soon. */
-static void forget_node(int node)
-{
-    if (node != NOTHING)
-        disk.node[node].ino = 0;
-}
-
 static int disk_remove(int folder, const char *path, int flags)
 {
-    const int in = folder == AT_FDCWD ? folder_of(path) : node_open(folder);
+    const int in = folder == AT_FDCWD ? inodes_folder(&disk.nodes, path)
+                                      : inodes_open(&disk.nodes, folder);
     struct stat st;
-    int node = NOTHING, e;
+    int node = NO_INODE, e;
 
     if (is_off())
         return refuse(EIO);
     if (fstatat(folder, path, &st, AT_SYMLINK_NOFOLLOW) == 0)
-        node = node_of(&st);
+        node = inodes_find(&disk.nodes, &st);
     e = fl_disk_system.remove(folder, path, flags);
-    if (e == 0 && in != NOTHING) {
-        set_name(add_change(in, false), path, NOTHING);
-        forget_node(node);
+    if (e == 0 && in != NO_INODE) {
+        set_name(add_change(in, false), path, NO_INODE);
+        inodes_forget(&disk.nodes, node);
     }
     return e;
 }
@@ -310,7 +256,7 @@ static void write_folder(int node, const char *path)
         char below[PATH_MAX];
 
         snprintf(below, sizeof below, "%s/%s", path, list[i].name);
-        if (list[i].node != NOTHING)
+        if (list[i].node != NO_INODE)
             write_node(list[i].node, below);
     }
     free(list);
@@ -321,7 +267,7 @@ static void write_node(int node, const char *path)
 {
     int fd;
 
-    if (disk.node[node].folder) {
+    if (disk.nodes.node[node].folder) {
         write_folder(node, path);
         return;
     }
@@ -360,9 +306,9 @@ static void read_folder(int node, const char *path)
         if (*e->d_name == '.')
             continue;
         snprintf(below, sizeof below, "%s/%s", path, e->d_name);
-        child = add_node(below);
+        child = inodes_add(&disk.nodes, below);
         set_name(add_change(node, true), below, child);
-        if (disk.node[child].folder)
+        if (disk.nodes.node[child].folder)
             read_folder(child, below);
         else
             read_file(child, below);
@@ -375,10 +321,9 @@ static void forget_all(void)
     for (int i = 0; i < disk.n_change; i++)
         free(disk.change[i].data);
     free(disk.change);
-    free(disk.node);
+    inodes_done(&disk.nodes);
     disk.change = NULL;
-    disk.node = NULL;
-    disk.n_change = disk.n_node = 0;
+    disk.n_change = 0;
     disk.off = false;
     disk.calls = 0;
     sim_disk_mend();
@@ -410,7 +355,7 @@ void sim_disk_crash(uint64_t seed)
     remove_tree(disk.root);
     write_folder(ROOT, disk.root);
     forget_all();
-    read_folder(add_node(disk.root), disk.root);
+    read_folder(inodes_add(&disk.nodes, disk.root), disk.root);
 }
 
 /* --- the rest ------------------------------------------------------------- */
@@ -420,7 +365,7 @@ void sim_disk_open(const char *folder)
     snprintf(disk.root, sizeof disk.root, "%s", folder);
     remove_tree(folder);
     CHECK(mkdir(folder, 0755) == 0);
-    add_node(folder);
+    inodes_add(&disk.nodes, folder);
     fl_disk_use(&calls);
 }
 
@@ -468,7 +413,7 @@ void sim_disk_wipe(void)
     forget_all();
     remove_tree(disk.root);
     CHECK(mkdir(disk.root, 0755) == 0);
-    add_node(disk.root);
+    inodes_add(&disk.nodes, disk.root);
 }
 
 /* A file of the folder, whatever order it lists them in. */

@@ -19,6 +19,7 @@ enum {
     MOST_AT_ONCE_MS = 1000,
     MOST_RESEND_MS = 1000,
     ASK_AGAIN_MS = 100, /* while another process has the place */
+    LOADS_MS = 50,      /* until a server that loads is asked again, at first */
     LOG_EVERY_MS = 10000
 };
 
@@ -27,6 +28,8 @@ typedef struct awaited {
     int64_t asked_ms; /* last */
     int64_t since_ms; /* its connect deadline runs since then */
     bool loads;       /* as it has said */
+    int64_t again_ms; /* until it is asked how far it is: twice as long each
+                         time */
     uint64_t bytes, total;
     int64_t logged_ms;
 } awaited;
@@ -276,6 +279,25 @@ static void log_load(const fl_handshake *h, int server, int64_t awake_ms)
             percent_text(a, percent));
 }
 
+/* A load of moments costs no second, and one of minutes no flood of messages;
+ * the connect deadline has some answers in it. */
+static fleet_status ask_how_far(fl_handshake *h, int server, int64_t now_ms)
+{
+    awaited *a = &h->at[server];
+    int64_t most = resend_ms(h);
+
+    if (h->o.connect_ms / 5 < most)
+        most = h->o.connect_ms / 5;
+    if (a->again_ms == 0)
+        a->again_ms = LOADS_MS;
+    if (a->again_ms > most)
+        a->again_ms = most;
+    if (now_ms - a->asked_ms < a->again_ms)
+        return FLEET_OK;
+    a->again_ms *= 2;
+    return say_hello(h, &h->request[server], server, now_ms);
+}
+
 /* The server has given the worker its place, and must go on to hear of it. */
 static fleet_status await_load(fl_handshake *h, int server, int64_t awake_ms,
                                int64_t now_ms)
@@ -295,9 +317,7 @@ static fleet_status await_load(fl_handshake *h, int server, int64_t awake_ms,
     FL_TRY(await_answer(h, server, awake_ms));
     if (server == 0)
         FL_TRY(enter_job(h, awake_ms, now_ms));
-    if (now_ms - a->asked_ms < resend_ms(h))
-        return FLEET_OK;
-    return say_hello(h, &h->request[server], server, now_ms);
+    return ask_how_far(h, server, now_ms);
 }
 
 /* Whether it has answered, or will. One after the awaited one may have to be

@@ -497,6 +497,29 @@ TEST(a_server_that_loads_is_awaited_for_as_long_as_it_gets_on)
         check_waits_for(i);
 }
 
+TEST(a_load_of_moments_is_awaited_for_moments)
+{
+    fl_job_lanes lanes;
+    fl_handshake *made;
+    servers s;
+    hands h = {.s = &s, .listens = {true, true, true}, .peer_ms = PEER_MS};
+
+    open_servers(&s);
+    s.now_ms = fl_now_ms();
+    s.loads[1] = true;
+    made = begin(&h, 1);
+    work(&h, made, 300);
+    CHECK(!fl_handshake_is_over(made));
+    s.loads[1] = false;
+    work(&h, made, 450);
+    CHECK_OK(fl_handshake_result(made, &lanes));
+    CHECK_INT(lanes.n, N_SERVER);
+    fl_free(lanes.lane);
+    fl_handshake_destroy(made);
+    drop_hands(&h);
+    close_servers(&s);
+}
+
 TEST(a_server_that_loads_and_does_not_get_on_is_named)
 {
     fl_job_lanes lanes;

@@ -35,15 +35,15 @@ typedef struct training {
 
 static fleet_status build_model(training *t)
 {
-    fleet_ctr_options options = {.label = "income",
-                                 .dense =
-                                     &(fleet_dense_slot){"dense", ADULT_DENSE},
-                                 .n_dense = 1,
-                                 .ids = adult_ids,
-                                 .n_ids = ADULT_IDS,
-                                 .embedding_dim = 8,
-                                 .hidden = (int64_t[]){100, 50},
-                                 .n_hidden = 2};
+    fleet_ctr_options options = {
+        .label = "income",
+        .dense = &(fleet_dense_slot){.name = "dense", .dim = ADULT_DENSE},
+        .n_dense = 1,
+        .ids = adult_ids,
+        .n_ids = ADULT_IDS,
+        .embedding_dim = 8,
+        .hidden = (int64_t[]){100, 50},
+        .n_hidden = 2};
 
     t->program = fleet_program_create(t->fleet);
     if (strcmp(t->model_name, "deepfm") == 0)

@@ -1,5 +1,6 @@
 /* multislot.h - one line of MultiSlot text as the feeds of a predictor: for
- * every input, in its order, a count and that many values. */
+ * every input, in its order, a count and that many values. Weights stand with
+ * their ids, "id:weight". */
 #pragma once
 
 #include <ctype.h>
@@ -66,6 +67,18 @@ static inline int read_count(sample *s, const fleet_var *v, int room)
                                     : refuse_word(s, v, expected, word);
 }
 
+/* The weight behind an id, which ends at *end; without a colon it is 1. */
+static inline bool read_weight(sample *s, int i, char **end)
+{
+    char *from = *end + 1;
+
+    s->number[i] = 1;
+    if (**end != ':')
+        return true;
+    s->number[i] = strtof(from, end);
+    return *end != from && isfinite(s->number[i]);
+}
+
 /* Read one value, into place i of the sample's; -1: bad text. */
 static inline int read_value(sample *s, const fleet_var *v, int i)
 {
@@ -73,6 +86,17 @@ static inline int read_value(sample *s, const fleet_var *v, int i)
     bool fits = false;
 
     errno = 0;
+    if (fleet_var_weights(v)) {
+        if (word && isdigit((unsigned char)*word))
+            s->id[i] = (int64_t)strtoull(word, &end, 10);
+        fits =
+            end != word && errno != ERANGE && read_weight(s, i, &end) && !*end;
+        return fits ? 0
+                    : refuse_word(s, v,
+                                  "a whole number from 0 to 2^64 - 1, perhaps "
+                                  "with a colon and its weight",
+                                  word);
+    }
     if (fleet_var_dtype(v) == FLEET_INT64) {
         if (word && isdigit((unsigned char)*word))
             s->id[i] = (int64_t)strtoull(word, &end, 10);
@@ -87,35 +111,57 @@ static inline int read_value(sample *s, const fleet_var *v, int i)
     return fits ? 0 : refuse_word(s, v, "a finite number", word);
 }
 
+/* Input i has n values, from place `first` of the sample's on. */
+static inline void put_feed(sample *s, const fleet_predictor *p, int i,
+                            int first, int n)
+{
+    const fleet_var *v = fleet_predictor_input(p, i);
+    const bool is_id = fleet_var_dtype(v) == FLEET_INT64;
+    const bool is_ragged = fleet_var_is_ragged(v);
+
+    s->feed[i] = (fleet_feed){.name = fleet_var_name(v),
+                              .dtype = fleet_var_dtype(v),
+                              .data = is_id ? (void *)&s->id[first]
+                                            : (void *)&s->number[first],
+                              .dims = s->dims[i],
+                              .n_dim = is_ragged ? 1 : 2,
+                              .offsets = is_ragged ? s->offsets[i] : NULL};
+    s->dims[i][0] = 1;
+    s->dims[i][1] = s->offsets[i][1] = n;
+}
+
+/* The input whose weights input i is; i itself: it is no weights. */
+static inline int ids_of(const fleet_predictor *p, int i)
+{
+    for (int j = 0; j < fleet_predictor_input_num(p); j++)
+        if (fleet_var_weights(fleet_predictor_input(p, j)) ==
+            fleet_predictor_input(p, i))
+            return j;
+    return i;
+}
+
 /* Read the line as a batch of one sample; -1: bad text, which is reported. */
 static inline int read_sample(sample *s, char *text, const fleet_predictor *p)
 {
     const int n_input = fleet_predictor_input_num(p);
-    int used = 0;
+    int used = 0, count[MOST_INPUTS] = {0}, first[MOST_INPUTS];
 
     s->text = text;
     for (int i = 0; i < n_input; i++) {
         const fleet_var *v = fleet_predictor_input(p, i);
-        const bool is_id = fleet_var_dtype(v) == FLEET_INT64;
-        const bool is_ragged = fleet_var_is_ragged(v);
-        const int n = read_count(s, v, MOST_VALUES - used);
 
-        for (int k = 0; k < n; k++)
+        first[i] = used;
+        if (ids_of(p, i) == i)
+            count[i] = read_count(s, v, MOST_VALUES - used);
+        if (count[i] < 0)
+            return -1;
+        for (int k = 0; k < count[i]; k++)
             if (read_value(s, v, used + k) != 0)
                 return -1;
-        if (n < 0)
-            return -1;
-        s->feed[i] = (fleet_feed){.name = fleet_var_name(v),
-                                  .dtype = fleet_var_dtype(v),
-                                  .data = is_id ? (void *)&s->id[used]
-                                                : (void *)&s->number[used],
-                                  .dims = s->dims[i],
-                                  .n_dim = is_ragged ? 1 : 2,
-                                  .offsets = is_ragged ? s->offsets[i] : NULL};
-        s->dims[i][0] = 1;
-        s->dims[i][1] = s->offsets[i][1] = n;
-        used += n;
+        used += count[i];
     }
+    for (int i = 0; i < n_input; i++)
+        put_feed(s, p, i, first[ids_of(p, i)], count[ids_of(p, i)]);
     const char *word = next_word(s);
     if (!word)
         return 0;

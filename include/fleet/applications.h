@@ -25,7 +25,8 @@ extern "C" {
 /* A slot of numbers. */
 typedef struct fleet_dense_slot {
     const char *name;
-    int64_t dim; /* 0: 1 */
+    int64_t dim;             /* 0: 1; -1: any number, which count as one */
+    fleet_combiner combiner; /* of dim -1: how they become one */
 } fleet_dense_slot;
 
 /* A slot of ids. */
@@ -34,6 +35,7 @@ typedef struct fleet_id_slot {
     int64_t dim;             /* ids per sample; -1: any number; 0: 1 */
     fleet_combiner combiner; /* of dim -1 */
     const char *table;       /* NULL: "embedding", shared by all such slots */
+    int weighted;            /* nonzero, of dim -1: each id has a weight */
 } fleet_id_slot;
 
 typedef struct fleet_ctr_options {
@@ -51,6 +53,11 @@ typedef struct fleet_ctr_options {
     int n_hidden;
     int64_t rows; /* of each table: ids modulo this; 0: unbounded */
     int wide_ids; /* wide_deep: also one weight per id */
+
+    /* of each table, as in fleet_sparse_embedding_options */
+    int check_ids;
+    fleet_fresh fresh;
+    int64_t default_id;
 } fleet_ctr_options;
 
 typedef struct fleet_mlp_options {

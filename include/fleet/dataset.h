@@ -46,8 +46,8 @@ typedef struct fleet_slot {
     const char *name;  /* of the data variable */
     fleet_dtype dtype; /* FLEET_FLOAT32, or FLEET_INT64 for ids and classes;
                           0: FLEET_FLOAT32 */
-    int64_t dim;       /* values per sample; -1: any number (multislot: from 1
-                          on), for a variable of fleet_data_ragged(); 0: 1 */
+    int64_t dim;       /* values per sample; -1: any number, none included, for
+                          a ragged variable of the dtype; 0: 1 */
 
     /* csv alone: names (with a header) or positions from 0, as texts. One
      * column per value; with dim -1 each cell that is not missing is one. */
@@ -60,6 +60,10 @@ typedef struct fleet_slot {
     int n_equals;
     int required; /* nonzero: a missing cell is FLEET_EFORMAT, as a label's
                      should be */
+
+    int weighted; /* nonzero, with FLEET_INT64 and dim -1: values are "id" or
+                     "id:weight", for a variable of fleet_data_weighted(); an
+                     id without a weight has 1 */
 } fleet_slot;
 
 /* All-zero fields are defaults. */
@@ -71,11 +75,12 @@ typedef struct fleet_dataset_options {
 
     /* The slots in the order of the file: for FLEET_CSV `slots`, for
      * FLEET_MULTISLOT either `slots` or, as in Fleet, the variables they feed
-     * (dtype, width and raggedness are then the variables'). FLEET_CRITEO has
-     * slots of its own: "label" [1] int64, "dense_input" [13] float32, "1" ..
-     * "26" [1] int64. FLEET_IDX: "image" [rows * cols] float32 in [0, 1],
-     * "label" [1] int64. A slot that no variable has the name of is read and
-     * checked, and feeds nothing. */
+     * (dtype, width, raggedness and whether they are weighted are then the
+     * variables'; weights are fed with their ids, and are none of them).
+     * FLEET_CRITEO has slots of its own: "label" [1] int64, "dense_input" [13]
+     * float32, "1" .. "26" [1] int64. FLEET_IDX: "image" [rows * cols] float32
+     * in [0, 1], "label" [1] int64. A slot that no variable has the name of is
+     * read and checked, and feeds nothing. */
     const fleet_slot *slots;
     int n_slot;
     struct fleet_var *const *use_var;

@@ -81,7 +81,7 @@ typedef struct fleet_fetch {
  *                  what came; a fetch's memory that is too small
  *   FLEET_EDTYPE   likewise
  *   FLEET_EINVAL   an id out of range; a feed twice, without data or with wrong
- *                  offsets
+ *                  offsets; weights with other offsets than their ids
  *   FLEET_ENUMERIC the loss is not a finite number: the text names the operator
  *                  and the batch; nothing was updated
  *   FLEET_EUNSUPPORTED  a fetch of a table or of a ragged variable

@@ -20,7 +20,7 @@
 #ifndef FLEET_IO_H
 #define FLEET_IO_H
 
-#include <fleet/program.h>
+#include <fleet/nn.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -100,6 +100,21 @@ struct fleet_feed;
  * part of the program: feed what the dataset would have fed. */
 FLEET_API fleet_predictor *fleet_load_inference_model(const char *path);
 
+/* fleet_predictor_set_fresh - what ids without a row read as from now on, in
+ * place of what the model was saved with (`fresh` of
+ * fleet_sparse_embedding_options): in the table of that name, or in all for
+ * NULL. default_id is that of FLEET_FRESH_ROW, else it is not used.
+ *
+ *   FLEET_ENOENT  the model has no such table
+ *   FLEET_EINVAL  no such choice; default_id is not in [0, rows) of a table
+ *                 that checks ids
+ *   FLEET_ESTATE  the predictor has run
+ */
+FLEET_API fleet_status fleet_predictor_set_fresh(fleet_predictor *predictor,
+                                                 const char *table,
+                                                 fleet_fresh fresh,
+                                                 int64_t default_id);
+
 /* NULL is fine. No call may be running. */
 FLEET_API void fleet_predictor_destroy(fleet_predictor *predictor);
 
@@ -117,7 +132,9 @@ FLEET_API const fleet_var *fleet_predictor_input(
  *
  * Threads: any number of calls at the same time; each runs on its own thread
  * alone. Scores are the same, to the bit, as the scores of the executor that
- * was trained. A child of fork() may go on with it if no call ran meanwhile.
+ * was trained; but of ids that were never trained the model says what they read
+ * as (fleet_fresh). A child of fork() may go on with it if no call ran
+ * meanwhile.
  *
  * Batches of any sizes in turn are fine: a plan is made for each power of 2
  * from 16 to 2^20.

@@ -39,10 +39,23 @@ FLEET_API fleet_var *fleet_data(fleet_program *program, const char *name,
                                 fleet_dtype dtype, const int64_t *dims,
                                 int n_dim);
 
-/* fleet_data_ragged - a variable with any number of values per sample, for
- * multi-valued slots: [B, (any)], int64 ids. */
+/* fleet_data_ragged - a variable with any number of values per sample, none
+ * included, for multi-valued slots: [B, (any)], int64 ids. */
 FLEET_API fleet_var *fleet_data_ragged(fleet_program *program,
                                        const char *name);
+
+/* fleet_data_ragged_floats - the same of float32, for fleet_sequence_pool(). */
+FLEET_API fleet_var *fleet_data_ragged_floats(fleet_program *program,
+                                              const char *name);
+
+/* fleet_data_weighted - ragged ids that have a weight each: PyTorch's
+ * per_sample_weights. Returns the ids; their weights are a second variable,
+ * "<name>.weights" (fleet_var_weights()), ragged float32, with the offsets of
+ * the ids, and fed beside them. A weighted slot of a dataset feeds both.
+ * fleet_sparse_embedding() multiplies each row by its id's weight. No gradient
+ * goes to weights. */
+FLEET_API fleet_var *fleet_data_weighted(fleet_program *program,
+                                         const char *name);
 
 /* --- layers with parameters ---------------------------------------------- */
 
@@ -86,7 +99,26 @@ FLEET_API fleet_var *fleet_embedding(fleet_program *program, fleet_var *ids,
                                      int64_t rows, int64_t dim,
                                      const fleet_embedding_options *options);
 
-typedef enum fleet_combiner { FLEET_SUM, FLEET_MEAN } fleet_combiner;
+/* What becomes of the n rows, or numbers, of a sample, as Paddle's
+ * sequence_pool and PyTorch's EmbeddingBag have it. Of none it is zeros, and no
+ * gradient. The values are those of saved programs. */
+typedef enum fleet_combiner {
+    FLEET_SUM = 0,
+    FLEET_MEAN = 1, /* the sum / n: AVERAGE */
+    FLEET_SQRT = 2, /* the sum / sqrt(n) */
+    FLEET_MAX = 3   /* column by column the largest; of equal ones the first in
+                       the sample, which alone gets the column's gradient */
+} fleet_combiner;
+
+/* What an id reads as whose row a predictor does not have: it was never
+ * trained. The values are those of saved programs. */
+typedef enum fleet_fresh {
+    FLEET_FRESH_INITIAL = 0, /* its initial value, as in training */
+    FLEET_FRESH_ZEROS = 1,
+    FLEET_FRESH_ROW = 2 /* the row of one id, default_id: an id for all that
+                           are rare, say; that one's initial value, if its own
+                           row was never trained */
+} fleet_fresh;
 
 typedef struct fleet_sparse_embedding_options {
     const char *table; /* layers that name the same table share its rows, and
@@ -94,28 +126,52 @@ typedef struct fleet_sparse_embedding_options {
                           name of a variable. NULL: "embedding" */
     fleet_initializer initializer; /* of a row; default: uniform in
                                       +-sqrt(1 / dim) */
-    int64_t rows;            /* 0: unbounded; else ids are taken modulo rows */
-    fleet_combiner combiner; /* of a sample's ragged ids; of none: zeros.
-                                FLEET_MEAN is for ragged ids alone */
+    int64_t rows; /* 0: unbounded; else ids are taken modulo rows, or with
+                     check_ids must be in [0, rows) */
+    fleet_combiner combiner; /* of a sample's ragged ids, each row times its
+                                weight if they have weights; all but FLEET_SUM
+                                are for ragged ids alone */
     float learning_rate;     /* factor on the optimizer's; 0: 1 */
     float l2_decay;          /* in place of the optimizer's; 0: the
                                 optimizer's. Applied to rows as they are
                                 pushed */
     int no_decay;
     int frozen;
-    fleet_ps ps; /* what keeps the rows in a hybrid job */
+    fleet_ps ps;        /* what keeps the rows in a hybrid job */
+    int check_ids;      /* nonzero, with rows: an id that is not in [0, rows) is
+                      refused. From a dataset: FLEET_EFORMAT with file, line,
+                      slot and id; fed: FLEET_EINVAL when it runs, with slot,
+                      row of the batch and id, on a GPU without the id */
+    fleet_fresh fresh;  /* what a predictor reads for an id without a row; kept
+                           in saves, see fleet_predictor_set_fresh() */
+    int64_t default_id; /* of FLEET_FRESH_ROW */
 } fleet_sparse_embedding_options;
 
 /* fleet_sparse_embedding - rows of an unbounded table, by 64-bit id.
  *
- *   ids  [B, L] int64, or ragged
- *   out  [B, L * dim]; ragged: [B, dim], the sum or the mean of the rows
+ *   ids  [B, L] int64, or ragged, perhaps weighted
+ *   out  [B, L * dim]; ragged: [B, dim], the rows pooled by the combiner
  *
- * A row exists from its first training step on; until then it reads as its
- * initial value. All layers on a table are looked up together. */
+ * With weights w of the n ids, rows x and combiner
+ *
+ *   FLEET_SUM, FLEET_MEAN, FLEET_SQRT  sum of w x, over 1, n or sqrt(n)
+ *   FLEET_MAX                          the largest w x
+ *
+ * A mean is over n and not over the sum of the weights. A row exists from its
+ * first training step on, if all its gradient is zero, too; until then it reads
+ * as its initial value. All layers on a table are looked up together. */
 FLEET_API fleet_var *fleet_sparse_embedding(
     fleet_program *program, fleet_var *ids, int64_t dim,
     const fleet_sparse_embedding_options *options);
+
+/* fleet_sequence_pool - a sample's numbers become one.
+ *
+ *   x    ragged float32
+ *   out  [B, 1]; 0 of a sample without numbers
+ *
+ * No gradient goes to x. */
+FLEET_API fleet_var *fleet_sequence_pool(fleet_program *program, fleet_var *x,
+                                         fleet_combiner combiner);
 
 /* fleet_parameter - a bare parameter of that shape, default Xavier uniform over
  * its first and last dimension. attr->name is required. */

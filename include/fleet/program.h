@@ -127,8 +127,14 @@ FLEET_API fleet_dtype fleet_var_dtype(const fleet_var *var);
  * A ragged variable's are -1 and 1, however many values a sample has. */
 FLEET_API int fleet_var_shape(const fleet_var *var, int64_t *dims);
 
-/* fleet_var_is_ragged - nonzero for a variable of fleet_data_ragged(). */
+/* fleet_var_is_ragged - nonzero for a variable with any number of values per
+ * sample: those of fleet_data_ragged(), fleet_data_ragged_floats() and
+ * fleet_data_weighted(). */
 FLEET_API int fleet_var_is_ragged(const fleet_var *var);
+
+/* fleet_var_weights - the weights of ids of fleet_data_weighted(), also in the
+ * program of a predictor; NULL of any other variable. */
+FLEET_API const fleet_var *fleet_var_weights(const fleet_var *var);
 
 /* How a parameter, or an unknown row, starts. All of it is a function of the
  * handle's seed and the parameter's name (a row's: and its key), so that it

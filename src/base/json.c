@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
@@ -356,6 +357,19 @@ fleet_status fl_at_string(const fl_at *at, const char **out)
         return fl_at_expected(at, "a string");
     *out = at->json->valuestring;
     return FLEET_OK;
+}
+
+fleet_status fl_at_hex(const fl_at *at, uint64_t *out)
+{
+    const char *text = "";
+    char *end;
+
+    FL_TRY(fl_at_required(at));
+    FL_TRY(fl_at_string(at, &text));
+    *out = strtoull(text, &end, 16);
+    return strlen(text) == 16 && *end == 0
+               ? FLEET_OK
+               : fl_at_expected(at, "16 hex digits");
 }
 
 fleet_status fl_at_choice(const fl_at *at, const char *const *names, int *out)

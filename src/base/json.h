@@ -53,7 +53,8 @@ fleet_status fl_at_double(const fl_at *at, double low, double high,
                           double *out);
 fleet_status fl_at_float(const fl_at *at, float *out); /* any that is finite */
 fleet_status fl_at_string(const fl_at *at, const char **out); /* not a copy */
-fleet_status fl_at_required(const fl_at *at);                 /* present */
+fleet_status fl_at_hex(const fl_at *at, uint64_t *out); /* present, 16 digits */
+fleet_status fl_at_required(const fl_at *at);           /* present */
 
 /* The index of the string in a NULL-ended list of names. */
 fleet_status fl_at_choice(const fl_at *at, const char *const *names, int *out);

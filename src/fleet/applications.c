@@ -25,7 +25,8 @@ typedef struct ctr {
 static void paddle_slots(ctr *c)
 {
     if (c->o.n_dense == 0 && c->o.n_ids == 0 && !c->o.no_dense) {
-        c->dense = (fleet_dense_slot){"dense_input", PADDLE_DENSE};
+        c->dense =
+            (fleet_dense_slot){.name = "dense_input", .dim = PADDLE_DENSE};
         c->o.dense = &c->dense;
         c->o.n_dense = 1;
     }
@@ -57,13 +58,17 @@ static fleet_status check_ctr(ctr *c)
                        "NULL");
     paddle_slots(c);
     for (int i = 0; i < c->o.n_dense; i++) {
-        if (c->o.dense[i].dim < 0)
+        if (c->o.dense[i].dim < -1)
             return bad_option(c->o.dense[i].name, c->o.dense[i].dim);
-        c->dense_dim += c->o.dense[i].dim ? c->o.dense[i].dim : 1;
+        c->dense_dim += c->o.dense[i].dim > 0 ? c->o.dense[i].dim : 1;
     }
     for (int i = 0; i < c->o.n_ids; i++) {
         if (c->o.ids[i].dim < -1)
             return bad_option(c->o.ids[i].name, c->o.ids[i].dim);
+        if (c->o.ids[i].weighted && c->o.ids[i].dim != -1)
+            return fl_fail(FLEET_EINVAL,
+                           "model: %s is weighted, so its dim is -1, not %lld",
+                           c->o.ids[i].name, (long long)c->o.ids[i].dim);
         c->n_field += c->o.ids[i].dim > 1 ? c->o.ids[i].dim : 1;
     }
     return FLEET_OK;
@@ -73,6 +78,21 @@ static fleet_var *data(fleet_program *p, const char *name, fleet_dtype dtype,
                        int64_t dim)
 {
     return fleet_data(p, name, dtype, (int64_t[]){-1, dim ? dim : 1}, 2);
+}
+
+static fleet_var *dense_slot(fleet_program *p, const fleet_dense_slot *s)
+{
+    if (s->dim != -1)
+        return data(p, s->name, FLEET_FLOAT32, s->dim);
+    return fleet_sequence_pool(p, fleet_data_ragged_floats(p, s->name),
+                               s->combiner);
+}
+
+static fleet_var *id_slot(fleet_program *p, const fleet_id_slot *s)
+{
+    return s->weighted    ? fleet_data_weighted(p, s->name)
+           : s->dim == -1 ? fleet_data_ragged(p, s->name)
+                          : data(p, s->name, FLEET_INT64, s->dim);
 }
 
 static fleet_status open_ctr(ctr *c, fleet_program *p,
@@ -89,16 +109,11 @@ static fleet_status open_ctr(ctr *c, fleet_program *p,
     m->label = data(p, c->o.label ? c->o.label : "label",
                     c->o.label_dtype ? c->o.label_dtype : FLEET_INT64, 1);
     for (int i = 0; i < c->o.n_dense; i++)
-        c->part[i] =
-            data(p, c->o.dense[i].name, FLEET_FLOAT32, c->o.dense[i].dim);
+        c->part[i] = dense_slot(p, &c->o.dense[i]);
     c->numbers = c->o.n_dense > 1 ? fleet_concat(p, c->part, c->o.n_dense, 1)
                                   : c->part[0];
-    for (int i = 0; i < c->o.n_ids; i++) {
-        const fleet_id_slot *s = &c->o.ids[i];
-
-        c->part[i] = s->dim == -1 ? fleet_data_ragged(p, s->name)
-                                  : data(p, s->name, FLEET_INT64, s->dim);
-    }
+    for (int i = 0; i < c->o.n_ids; i++)
+        c->part[i] = id_slot(p, &c->o.ids[i]);
     return FLEET_OK;
 }
 
@@ -118,6 +133,9 @@ static fleet_var *embed(ctr *c, int i, fleet_var *ids, int64_t dim,
                                       .initializer = first,
                                       .rows = c->o.rows,
                                       .combiner = s->combiner,
+                                      .check_ids = c->o.check_ids,
+                                      .fresh = c->o.fresh,
+                                      .default_id = c->o.default_id,
                                   });
 }
 

@@ -177,8 +177,9 @@ struct fleet_predictor {
     fleet_program *program;
     fleet_var **input, **output;
     int n_input, n_output;
-    pthread_mutex_t lock; /* of idle */
+    pthread_mutex_t lock; /* of what follows */
     idle *idle;           /* executors that no call uses just now */
+    bool has_run;
 };
 
 static fleet_status read_vars(const fleet_program *p, const fl_at *at,
@@ -230,6 +231,7 @@ static fleet_status read_model(void *arg, fl_saved *s)
     p->program = fl_program_create(&p->context, p->store);
     if (!p->program)
         return FLEET_ENOMEM;
+    p->program->predicts = true;
     FL_TRY(fl_program_from_json(p->program, &at, fl_op_find));
     FL_TRY(read_vars(p->program, &feed, FL_VAR_DATA, &p->input, &p->n_input));
     FL_TRY(
@@ -295,12 +297,61 @@ const fleet_var *fleet_predictor_input(const fleet_predictor *p, int i)
     return p && i >= 0 && i < p->n_input ? p->input[i] : NULL;
 }
 
+/* In the tables of that name, or in all, or what could not be; under the
+ * lock. */
+static fleet_status set_fresh(const fleet_predictor *p, const char *table,
+                              fl_table_ids want, bool only_check)
+{
+    bool found = !table;
+
+    for (size_t i = 0; i < p->program->n_var; i++) {
+        fleet_var *v = p->program->var[i];
+
+        if (v->kind != FL_VAR_TABLE || (table && strcmp(v->name, table) != 0))
+            continue;
+        found = true;
+        want.check = v->ids.check;
+        FL_TRY(fl_table_ids_check(v->name, &v->shape, &want));
+        if (!only_check)
+            v->ids = want;
+    }
+    return found ? FLEET_OK
+                 : fl_fail(FLEET_ENOENT,
+                           "fleet_predictor_set_fresh: the model has no table "
+                           "\"%.200s\"",
+                           table);
+}
+
+fleet_status fleet_predictor_set_fresh(fleet_predictor *p, const char *table,
+                                       fleet_fresh fresh, int64_t default_id)
+{
+    const fl_table_ids want = {.fresh = fresh, .default_id = default_id};
+    fleet_status status;
+
+    if (!p)
+        return fl_fail(FLEET_EINVAL, "fleet_predictor_set_fresh: no predictor");
+    if (fresh < FLEET_FRESH_INITIAL || fresh > FLEET_FRESH_ROW)
+        return fl_fail(FLEET_EINVAL,
+                       "fleet_predictor_set_fresh: fresh %d does not exist",
+                       (int)fresh);
+    pthread_mutex_lock(&p->lock);
+    status = p->has_run ? fl_fail(FLEET_ESTATE,
+                                  "fleet_predictor_set_fresh: the predictor "
+                                  "has run: call it before")
+                        : set_fresh(p, table, want, true);
+    if (status == FLEET_OK)
+        status = set_fresh(p, table, want, false);
+    pthread_mutex_unlock(&p->lock);
+    return status;
+}
+
 /* An executor for this call alone: an idle one, or a new one. */
 static fleet_status take_executor(fleet_predictor *p, idle **out)
 {
     fleet_status status = FLEET_OK;
 
     pthread_mutex_lock(&p->lock);
+    p->has_run = true;
     *out = p->idle;
     if (*out) {
         p->idle = (*out)->next;

@@ -149,6 +149,30 @@ fleet_var *fleet_data_ragged(fleet_program *p, const char *name)
     return p ? fl_program_data(p, name, FLEET_INT64, &shape, true) : NULL;
 }
 
+fleet_var *fleet_data_ragged_floats(fleet_program *p, const char *name)
+{
+    fl_shape shape = fl_shape_2(-1, 1);
+
+    return p ? fl_program_data(p, name, FLEET_FLOAT32, &shape, true) : NULL;
+}
+
+fleet_var *fleet_data_weighted(fleet_program *p, const char *name)
+{
+    fleet_var *ids = fleet_data_ragged(p, name), *weights;
+    const char *of;
+
+    if (!ids)
+        return NULL;
+    of = fl_arena_format(&p->arena, "%s.weights", name);
+    if (!of)
+        return fl_program_failed(p, FLEET_ENOMEM);
+    weights = fleet_data_ragged_floats(p, of);
+    if (!weights)
+        return NULL;
+    fl_program_weigh(ids, weights);
+    return ids;
+}
+
 fleet_var *fleet_parameter(fleet_program *p, const int64_t *dims, int n_dim,
                            const fleet_param_attr *attr)
 {

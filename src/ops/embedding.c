@@ -4,6 +4,11 @@
  *                     dW[id] += the gradient of each of its uses, in the order
  *                     of (sample, place)
  *   sparse_embedding  the same with rows by 64-bit id, see lookup/lookup.h
+ *
+ * And what pools numbers as these pool rows:
+ *
+ *   sequence_pool     x ragged -> out [B, 1]; sums from the first number on, no
+ *                     gradient
  */
 #include <inttypes.h>
 #include <math.h>
@@ -15,8 +20,9 @@
 #include "ops/ops.h"
 #include "runtime/lookup/lookup.h"
 #include "runtime/simd/simd.h"
+#include "runtime/store/lookup_kernels.h"
 
-enum { IN_TABLE, IN_IDS };
+enum { IN_TABLE, IN_IDS, IN_WEIGHTS };
 
 /* --- embedding ----------------------------------------------------------- */
 
@@ -31,6 +37,15 @@ static fleet_status want_ids(const fl_node *n, bool ragged_too)
     if (!v->ragged && (!fl_shape_batched(&v->shape) || v->shape.n_dim != 2))
         return fl_want_shape(n, IN_IDS, "[-1,L]");
     return FLEET_OK;
+}
+
+/* Data that feed the ids are checked while they are read, too. */
+static void bound_ids(const fl_node *n, int64_t rows)
+{
+    fleet_var *ids = n->in[IN_IDS];
+
+    if (ids->ids_below == 0 || rows < ids->ids_below)
+        ids->ids_below = rows;
 }
 
 /* A parameter, or a table, of rows. */
@@ -50,6 +65,7 @@ static fleet_status embedding_infer(fl_node *n)
 
     FL_TRY(want_rows(n, FL_VAR_PARAM));
     FL_TRY(want_ids(n, false));
+    bound_ids(n, n->in[IN_TABLE]->shape.dim[0]);
     out = fl_shape_2(-1, fl_in_cols(n, IN_IDS) * dim);
     fl_set_out(n, 0, &out);
     return FLEET_OK;
@@ -219,10 +235,51 @@ fleet_var *fleet_embedding(fleet_program *p, fleet_var *ids, int64_t rows,
 
 /* --- sparse_embedding ---------------------------------------------------- */
 
+static fleet_status want_combiner(const fl_node *n)
+{
+    int64_t combiner = fl_node_int(n, "combiner");
+    const fleet_var *ids = n->in[IN_IDS];
+
+    if (combiner < FLEET_SUM || combiner > FLEET_MAX)
+        return fl_fail(FLEET_EINVAL,
+                       "sparse_embedding: combiner %" PRId64 " does not exist",
+                       combiner);
+    if (combiner == FLEET_SUM || ids->ragged)
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "sparse_embedding: \"%s\" has a fixed number of ids, which "
+                   "are not combined: a mean, an sqrt or a max is for ragged "
+                   "ids",
+                   ids->name);
+}
+
+/* A saved program says whose weights they are by this input alone. */
+static fleet_status want_weights(const fl_node *n)
+{
+    fleet_var *ids = n->in[IN_IDS];
+    fleet_var *w = n->n_in > IN_WEIGHTS ? n->in[IN_WEIGHTS] : NULL;
+
+    if (!w)
+        return FLEET_OK;
+    if (!ids->ragged || !w->ragged || w->dtype != FLEET_FLOAT32 ||
+        w->kind != FL_VAR_DATA)
+        return fl_fail(FLEET_EDTYPE,
+                       "sparse_embedding: \"%s\" as weights of \"%s\": "
+                       "expected ragged float32 data, and ragged ids",
+                       w->name, ids->name);
+    if ((ids->weights && ids->weights != w) || (w->weighs && w->weighs != ids))
+        return fl_fail(FLEET_EINVAL,
+                       "sparse_embedding: \"%s\" as weights of \"%s\": they "
+                       "are not each other's",
+                       w->name, ids->name);
+    fl_program_weigh(ids, w);
+    return FLEET_OK;
+}
+
 static fleet_status sparse_infer(fl_node *n)
 {
-    int64_t dim = n->in[IN_TABLE]->shape.dim[1];
-    const fleet_var *ids = n->in[IN_IDS];
+    const fleet_var *table = n->in[IN_TABLE], *ids = n->in[IN_IDS];
+    int64_t dim = table->shape.dim[1];
     fl_shape out;
 
     FL_TRY(want_rows(n, FL_VAR_TABLE));
@@ -231,6 +288,10 @@ static fleet_status sparse_infer(fl_node *n)
         return fl_fail(FLEET_EUNSUPPORTED,
                        "sparse_embedding: ids \"%s\" must be a data variable",
                        ids->name);
+    FL_TRY(want_combiner(n));
+    FL_TRY(want_weights(n));
+    if (table->ids.check)
+        bound_ids(n, table->shape.dim[0]);
     out = fl_shape_2(-1, ids->ragged ? dim : fl_in_cols(n, IN_IDS) * dim);
     fl_set_out(n, 0, &out);
     return FLEET_OK;
@@ -245,10 +306,17 @@ static fl_lookup_slot *slots_of(fl_lowering *l, const fl_node *n, int *count)
 
     *count = 0;
     for (size_t i = 0; slot && i < p->n_node; i++)
-        if (l->node[i].group == n->id + 1)
-            slot[(*count)++] = (fl_lookup_slot){
-                p->node[i]->in[IN_IDS], p->node[i]->out[0],
-                fl_node_int(p->node[i], "combiner") == FLEET_MEAN};
+        if (l->node[i].group == n->id + 1) {
+            const fl_node *one = p->node[i];
+
+            slot[*count] = (fl_lookup_slot){
+                .ids = one->in[IN_IDS],
+                .out = one->out[0],
+                .weights = one->in[IN_IDS]->weights,
+                .combiner = (fleet_combiner)fl_node_int(one, "combiner"),
+                .nth_max = fl_lookup_count_max(slot, *count)};
+            ++*count;
+        }
     return slot;
 }
 
@@ -281,7 +349,7 @@ const fl_op fl_op_sparse_embedding = {
     .name = "sparse_embedding",
     .n_out = 1,
     .least_in = 2,
-    .most_in = 2,
+    .most_in = 3, /* the last: the weights of weighted ids */
     .attrs = "combiner:i",
     .traits = FL_OP_WRITES_COLUMNS | FL_OP_LOOKUP,
     .infer = sparse_infer,
@@ -300,35 +368,104 @@ fleet_var *fleet_sparse_embedding(fleet_program *p, fleet_var *ids, int64_t dim,
                              .no_decay = o->no_decay,
                              .frozen = o->frozen,
                              .ps = o->ps};
+    const fl_table_ids of_ids = {o->check_ids != 0, o->fresh, o->default_id};
     fleet_initializer uniform = {FLEET_INIT_UNIFORM, 0, 0};
-    fleet_var *in[2] = {NULL, ids};
+    fleet_var *in[3] = {NULL, ids, ids ? ids->weights : NULL};
     fleet_status status;
     fl_shape shape;
 
     if (!fl_builder_ready(p, ids))
         return NULL;
-    if (o->combiner == FLEET_MEAN && !ids->ragged) {
-        fl_fail(FLEET_EINVAL,
-                "sparse_embedding: \"%s\" has a fixed number of ids, which are "
-                "not combined: a mean is for ragged ids",
-                ids->name);
-        return fl_program_failed(p, FLEET_EINVAL);
-    }
     status = check_table("sparse_embedding", o->rows, dim);
     if (status == FLEET_OK)
         status = fl_initializer_check("sparse_embedding", &o->initializer);
-    if (status == FLEET_OK && o->combiner != FLEET_SUM &&
-        o->combiner != FLEET_MEAN)
-        status = fl_fail(FLEET_EINVAL,
-                         "sparse_embedding: combiner %d does not exist",
-                         (int)o->combiner);
     if (status != FLEET_OK)
         return fl_program_failed(p, status);
     uniform.b = sqrtf(1.0f / (float)dim);
     uniform.a = -uniform.b;
     shape = fl_shape_2(o->rows, dim);
     in[IN_TABLE] = fl_program_table(p, o->table ? o->table : "embedding",
-                                    &shape, &attr, uniform);
-    return fl_program_add(p, &fl_op_sparse_embedding, in, 2,
+                                    &shape, &attr, &of_ids, uniform);
+    return fl_program_add(p, &fl_op_sparse_embedding, in,
+                          in[IN_WEIGHTS] ? 3 : 2,
                           &FL_ATTR_INT("combiner", (int)o->combiner), 1);
+}
+
+/* --- sequence_pool ------------------------------------------------------- */
+
+static fleet_status pool_infer(fl_node *n)
+{
+    const fleet_var *x = n->in[0];
+    int64_t combiner = fl_node_int(n, "combiner");
+    fl_shape out = fl_shape_2(-1, 1);
+
+    if (!x->ragged || x->dtype != FLEET_FLOAT32)
+        return fl_fail(
+            FLEET_EDTYPE, "sequence_pool: \"%s\" is %s%s, not ragged float32",
+            x->name, x->ragged ? "ragged " : "", fleet_dtype_name(x->dtype));
+    if (combiner < FLEET_SUM || combiner > FLEET_MAX)
+        return fl_fail(FLEET_EINVAL,
+                       "sequence_pool: combiner %" PRId64 " does not exist",
+                       combiner);
+    fl_set_out(n, 0, &out);
+    return FLEET_OK;
+}
+
+static float pool_numbers(const float *x, int64_t n, fleet_combiner combiner)
+{
+    float all = n > 0 ? x[0] : 0.0f;
+
+    for (int64_t i = 1; i < n; i++) {
+        if (combiner != FLEET_MAX)
+            all += x[i];
+        else if (x[i] > all)
+            all = x[i];
+    }
+    return all * fl_combiner_factor(combiner, n);
+}
+
+/* out <- x */
+static fleet_status pool_run(const fl_instance *in, const fl_range *r)
+{
+    const fl_pool_config *c = in->step->config;
+    const int64_t *offsets = (const int64_t *)(const void *)in->arg[1].base[1];
+    const float *x = fl_ptr(in, 1);
+    float *out = fl_rows_f32(in, 0, r);
+
+    for (int64_t row = r->begin; row < r->end; row++, out += in->arg[0].ld)
+        *out = pool_numbers(x + offsets[row], offsets[row + 1] - offsets[row],
+                            c->combiner);
+    return FLEET_OK;
+}
+
+static const fl_kernel kernel_pool = {
+    .name = "sequence_pool", .split = FL_SPLIT_ROWS, .run = pool_run};
+
+static fleet_status pool_forward(fl_lowering *l, const fl_node *n)
+{
+    const fl_pool_config c = {(fleet_combiner)fl_node_int(n, "combiner")};
+
+    FL_EMIT(l, &kernel_pool, n, fl_config(l, &c, sizeof c),
+            FL_W(fl_value_of(l, n->out[0])), FL_R(fl_value_of(l, n->in[0])));
+    return FLEET_OK;
+}
+
+const fl_op fl_op_sequence_pool = {
+    .name = "sequence_pool",
+    .n_out = 1,
+    .least_in = 1,
+    .most_in = 1,
+    .attrs = "combiner:i",
+    .traits = FL_OP_WRITES_COLUMNS,
+    .infer = pool_infer,
+    .forward = pool_forward,
+};
+
+fleet_var *fleet_sequence_pool(fleet_program *p, fleet_var *x,
+                               fleet_combiner combiner)
+{
+    return fl_builder_ready(p, x)
+               ? fl_program_add(p, &fl_op_sequence_pool, &x, 1,
+                                &FL_ATTR_INT("combiner", (int)combiner), 1)
+               : NULL;
 }

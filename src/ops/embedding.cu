@@ -5,6 +5,7 @@
 
 #include "runtime/device/cuda/block.h"
 #include "runtime/device/cuda/sort.h"
+#include "runtime/store/lookup_kernels.h"
 
 static const fl_embedding_config *config_of(const fl_device_step *s)
 {
@@ -119,9 +120,42 @@ static fleet_status grad(fl_device *d, fl_queue *q, const fl_device_step *s)
                           fl_step_f32(s, 2), n, *c);
 }
 
+/* --- sequence_pool: out <- x; a thread has a sample ----------------------- */
+
+__global__ static void pool_numbers(float *out, int64_t ld, const float *x,
+                                    const int64_t *offsets, int64_t batch,
+                                    fleet_combiner combiner)
+{
+    FL_EACH(i, batch)
+    {
+        const float *from = x + offsets[i];
+        int64_t n = offsets[i + 1] - offsets[i];
+        float all = n > 0 ? from[0] : 0.0f;
+
+        for (int64_t j = 1; j < n; j++) {
+            if (combiner != FLEET_MAX)
+                all += from[j];
+            else if (from[j] > all)
+                all = from[j];
+        }
+        out[i * ld] = all * fl_combiner_factor(combiner, n);
+    }
+}
+
+static fleet_status pool_forward(fl_device *, fl_queue *q,
+                                 const fl_device_step *s)
+{
+    const fl_pool_config *c = static_cast<const fl_pool_config *>(s->config);
+
+    return FL_LAUNCH_EACH(pool_numbers, s->batch, q, fl_step_f32(s, 0),
+                          s->arg[0].ld, fl_step_f32(s, 1), s->arg[1].offsets,
+                          s->batch, c->combiner);
+}
+
 extern const fl_device_kernel fl_cuda_embedding[];
 const fl_device_kernel fl_cuda_embedding[] = {
     FL_KERNEL("embedding", forward),
     FL_KERNEL_WITH("embedding.grad", 0, grad_prepare, nullptr, grad),
+    FL_KERNEL("sequence_pool", pool_forward),
     FL_KERNEL_END,
 };

@@ -168,6 +168,17 @@ TEST(decay_and_clip_are_those_of_the_mean)
     check_equal_to_one(&s, 3);
 }
 
+TEST(pooled_slots_train_as_in_one_process)
+{
+    for (int ranks = 1; ranks <= 4; ranks++) {
+        lesson s = {.kind = KIT_POOLED, .batches = 7, .last = 29};
+
+        check_equal_to_one(&s, ranks);
+        s.how = (kit_options){.optimizer = "adagrad", .threads = 2};
+        check_equal_to_one(&s, ranks);
+    }
+}
+
 /* The ratios are of the reduced gradients, alike on all ranks. */
 TEST(layers_have_the_rates_of_one_process)
 {

@@ -18,6 +18,7 @@
 enum { BATCHES = 8 };
 
 typedef struct lesson {
+    bool pooled; /* KIT_POOLED; else KIT_CTR */
     kit_options how;
     bool async;
     bool ranks_alone;         /* keep anything: servers nothing */
@@ -63,11 +64,16 @@ static void keep_tables(const kit_model *m)
             m->p->var[i]->attr.ps = FLEET_PS_RANKS;
 }
 
+static kit_kind kind_of(const lesson *l)
+{
+    return l->pooled ? KIT_POOLED : KIT_CTR;
+}
+
 static void scene_open(scene *s, fake_rank *r, const lesson *l)
 {
     fl_store *store;
 
-    kit_build(&s->m, KIT_CTR, &l->how);
+    kit_build(&s->m, kind_of(l), &l->how);
     store = s->m.f->store;
     if (l->ranks_alone)
         keep_tables(&s->m);
@@ -175,7 +181,7 @@ static void check_equal_to_one(lesson *l)
     run(l);
     if (l->status != FLEET_OK)
         test_fail(__FILE__, __LINE__, "%s", l->error);
-    CHECK(l->hash == crew_alone(KIT_CTR, &alone, BATCHES, 17));
+    CHECK(l->hash == crew_alone(kind_of(l), &alone, BATCHES, 17));
 }
 
 TEST(both_together_are_one_process)
@@ -184,6 +190,13 @@ TEST(both_together_are_one_process)
         for (int merge = 1; merge <= 3; merge += 2)
             check_equal_to_one(&(lesson){
                 .how = {.optimizer = kit_rule_name(i), .merge = merge}});
+}
+
+TEST(pooled_slots_are_those_of_one_process)
+{
+    for (int merge = 1; merge <= 3; merge += 2)
+        check_equal_to_one(
+            &(lesson){.pooled = true, .how = {.merge = merge, .threads = 2}});
 }
 
 TEST(a_single_worker_of_async_is_too)

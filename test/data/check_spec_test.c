@@ -53,6 +53,19 @@ static void refused(fleet_slot slot, bool csv, const char *words)
 static const fleet_transform kinds[] = {FLEET_HASH, FLEET_LOG1P, FLEET_EQUALS,
                                         FLEET_STANDARDIZE, (fleet_transform)77};
 
+TEST(weights_are_of_ids_of_any_number)
+{
+    const fleet_slot good_one = {
+        .name = "x", .dtype = FLEET_INT64, .dim = -1, .weighted = 1};
+    fl_stream_spec s = good(FLEET_MULTISLOT, &good_one, 1);
+
+    CHECK_OK(fl_spec_check(&s));
+    refused((fleet_slot){.name = "x", .dim = -1, .weighted = 1}, false,
+            "slot \"x\": weights are for ids of any number");
+    refused((fleet_slot){.name = "x", .dtype = FLEET_INT64, .weighted = 1},
+            false, "slot \"x\": weights are for ids of any number");
+}
+
 TEST(slots_that_cannot_be_are_refused)
 {
     fl_stream_spec s = good(FLEET_MULTISLOT, &plain, 0);

@@ -239,6 +239,39 @@ TEST(a_ragged_slot_takes_the_cells_that_are_not_missing)
     CHECK(number(b, 1, 1) == 4.0f);
 }
 
+TEST(a_weight_stands_behind_the_last_colon_of_a_cell)
+{
+    const char *const columns[] = {"0", "1"};
+    const fleet_transform two[] = {FLEET_HASH, FLEET_TRANSFORM_NONE};
+    const fleet_slot slot = {.name = "tags",
+                             .dtype = FLEET_INT64,
+                             .dim = -1,
+                             .columns = columns,
+                             .n_column = 2,
+                             .transforms = two,
+                             .n_transform = 2,
+                             .weighted = 1};
+    fl_stream_spec spec = spec_of(&slot, 1, "a:b:0.5,7:-2\n?,8\nc,\n");
+    const fl_batch *b;
+
+    spec.missing = "?";
+    spec.batch_size = 3;
+    b = data_first(&spec);
+    CHECK_INT(b->slot[0].offsets[1], 2);
+    CHECK_INT(b->slot[0].offsets[2], 3);
+    CHECK_INT(b->slot[0].offsets[3], 4);
+    CHECK(id(b, 0, 0) == fl_hash("a:b", 3, 0));
+    CHECK(id(b, 0, 1) == 7 && id(b, 0, 2) == 8);
+    CHECK(id(b, 0, 3) == fl_hash("c", 1, 0));
+    CHECK(b->slot[0].weights[0] == 0.5f && b->slot[0].weights[1] == -2.0f);
+    CHECK(b->slot[0].weights[2] == 1.0f && b->slot[0].weights[3] == 1.0f);
+    spec = spec_of(&slot, 1, "a,1\na:b,1\n");
+    DATA_FAILS(&spec, FLEET_EFORMAT, ":2: slot \"tags\"",
+               "behind its last colon a finite number, got \"a:b\"");
+    spec = spec_of(&slot, 1, ":0.5,1\n");
+    DATA_FAILS(&spec, FLEET_EFORMAT, ":1: slot \"tags\"", "got \":0.5\"");
+}
+
 TEST(several_columns_make_one_dense_slot)
 {
     const char *const columns[] = {"2", "0", "2"};

@@ -85,7 +85,6 @@ static void refused(const char *line, const char *words, const char *more)
 
 TEST(bad_lines_are_refused_with_file_line_and_slot)
 {
-    refused("0 1 1 3 1 2 3 1 4", "slot \"words\"", "got \"0\"");
     refused("-1 5 1 1 3 1 2 3 1 4", "slot \"words\"", "got \"-1\"");
     refused("1 -5 1 1 3 1 2 3 1 4", "slot \"words\"", "got \"-5\"");
     refused("1 3.7 1 1 3 1 2 3 1 4", "slot \"words\"", "got \"3.7\"");
@@ -108,6 +107,120 @@ TEST(bad_lines_are_refused_with_file_line_and_slot)
     refused("1 5 1 1 3 1 2 3 1 4 5", "after the last slot", "got \"5\"");
     refused("words", "slot \"words\"", "got \"words\"");
     refused("1 \x01 1 1 3 1 2 3 1 4", "slot \"words\"", "got \"?\"");
+}
+
+TEST(a_ragged_slot_may_be_empty)
+{
+    fl_stream_spec spec = spec_of("0 1 1 3 1 2 3 0\n"
+                                  "2 7 8 1 1 3 1 2 3 1 4\n"
+                                  "0 1 0 3 4 5 6 0\n");
+    const fl_batch *b;
+
+    spec.batch_size = 3;
+    b = data_first(&spec);
+    CHECK_INT(b->rows, 3);
+    CHECK_INT(b->slot[0].offsets[1], 0);
+    CHECK_INT(b->slot[0].offsets[2], 2);
+    CHECK_INT(b->slot[0].offsets[3], 2);
+    CHECK_INT(((const int64_t *)b->slot[0].values)[1], 8);
+    CHECK_INT(b->slot[3].offsets[1], 0);
+    CHECK_INT(b->slot[3].offsets[3], 1);
+    CHECK(((const float *)b->slot[2].values)[6] == 4.0f);
+}
+
+TEST(a_slot_of_fixed_width_may_not_be_empty)
+{
+    refused("1 5 0 3 1 2 3 1 4", "slot \"label\"", "a count of 1, as its dim");
+}
+
+/* --- weights -------------------------------------------------------------- */
+
+static const fleet_slot weighted_slots[] = {
+    {.name = "before", .dtype = FLEET_INT64, .dim = 1},
+    {.name = "rated", .dtype = FLEET_INT64, .dim = -1, .weighted = 1},
+    {.name = "after", .dtype = FLEET_INT64, .dim = -1},
+};
+
+static fl_stream_spec weighted_spec(const char *text)
+{
+    static const char *files[1];
+
+    files[0] = test_file("part-0", text);
+    return data_spec(FLEET_MULTISLOT, weighted_slots, DATA_N(weighted_slots),
+                     files, 1);
+}
+
+TEST(an_id_may_have_a_weight_and_without_one_it_has_1)
+{
+    static const float want[] = {0.5f, 1.0f, -20.0f, 0.25f, 0.0f};
+    fl_stream_spec spec =
+        weighted_spec("1 1 3 10:0.5 11 12:-2e1 1 2\n"
+                      "1 1 0 1 3\n"
+                      "1 1 2 18446744073709551615:.25 0:0 1 4\n");
+    const fl_batch *b;
+    const int64_t *id;
+
+    spec.batch_size = 3;
+    b = data_first(&spec);
+    id = b->slot[1].values;
+    CHECK_INT(b->slot[1].offsets[1], 3);
+    CHECK_INT(b->slot[1].offsets[2], 3);
+    CHECK_INT(b->slot[1].offsets[3], 5);
+    CHECK(id[0] == 10 && id[1] == 11 && id[2] == 12 && id[3] == -1 && !id[4]);
+    for (int i = 0; i < 5; i++)
+        CHECK(b->slot[1].weights[i] == want[i]);
+    CHECK(b->slot[0].weights == NULL && b->slot[2].weights == NULL);
+    CHECK_INT(((const int64_t *)b->slot[2].values)[2], 4);
+}
+
+TEST(a_bad_weight_is_refused_with_line_and_slot)
+{
+    static const char *const bad[] = {"7:",     "7:x",    "7:nan", "7:inf",
+                                      "7:1e39", "7:0.5x", ":0.5",  "-7:1",
+                                      "7:1:2",  "x:1",    "7;1",   ":"};
+
+    for (int i = 0; i < DATA_N(bad); i++) {
+        char text[200], got[40];
+        fl_stream_spec spec;
+
+        snprintf(text, sizeof text, "1 1 1 2:3 1 4\n1 1 2 1 %s 1 4\n", bad[i]);
+        snprintf(got, sizeof got, "got \"%s\"", bad[i]);
+        spec = weighted_spec(text);
+        DATA_FAILS(&spec, FLEET_EFORMAT, "part-0:2: slot \"rated\"",
+                   "id:weight with a finite number", got);
+    }
+}
+
+TEST(weights_stand_in_weighted_slots_alone)
+{
+    fl_stream_spec spec = weighted_spec("1 1 1 2 1 4:0.5\n");
+
+    DATA_FAILS(&spec, FLEET_EFORMAT, "part-0:1: slot \"after\"",
+               "got \"4:0.5\"");
+    spec = weighted_spec("1 1 2 2:1\n");
+    DATA_FAILS(&spec, FLEET_EFORMAT, "part-0:1: slot \"rated\"",
+               "more values, as its count says");
+}
+
+/* --- ids that have a bound ------------------------------------------------ */
+
+TEST(an_id_out_of_bounds_is_refused_with_file_line_and_slot)
+{
+    static const int64_t below[] = {10, 20, 0};
+    fl_stream_spec spec = weighted_spec("1 9 2 19:0.5 0 1 99\n"
+                                        "1 0 0 1 99\n\n"
+                                        "1 2 3 1 2 20:3 0\n");
+
+    spec.ids_below = below;
+    spec.batch_size = 3;
+    DATA_FAILS(&spec, FLEET_EFORMAT, "part-0:4: slot \"rated\"",
+               "expected an id below 20, got \"20\"");
+    spec = weighted_spec("1 9 0 0\n1 18446744073709551615 0 0\n");
+    spec.ids_below = below;
+    DATA_FAILS(&spec, FLEET_EFORMAT, "part-0:2: slot \"before\"",
+               "expected an id below 10, got \"18446744073709551615\"");
+    spec.ids_below = NULL;
+    CHECK_INT(data_first(&spec)->rows, 2);
 }
 
 TEST(a_long_wrong_text_is_clipped)

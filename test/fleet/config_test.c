@@ -205,8 +205,8 @@ TEST(names_a_value_out_of_range)
             "optimizer.beta1: expected a number from 1e-09");
     REFUSED("{" MODEL ", \"seed\": -1}", "seed: expected");
     REFUSED("{" MODEL "," DATA ", \"slots\": [{\"name\": \"d\", \"type\": "
-            "\"float\", \"dim\": -1}]}",
-            "slots[0].dim: expected");
+            "\"float\", \"dim\": 0}]}",
+            "slots[0].dim: expected 1 or more, or -1 for any number, got 0");
 }
 
 TEST(names_what_does_not_go_together)

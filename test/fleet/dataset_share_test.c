@@ -66,7 +66,7 @@ static void read_pass(const worker *w, bool shared, int slot, seen *s)
     fl_batch *b;
 
     memset(s, 0, sizeof *s);
-    CHECK_OK(fl_dataset_open(w->data, shared, &stream));
+    CHECK_OK(fl_dataset_open(w->data, shared, NULL, &stream));
     while ((status = fl_stream_next(stream, &b)) == FLEET_OK) {
         memcpy(s->id + s->n, b->slot[slot].values,
                (size_t)b->rows * sizeof *s->id);
@@ -216,7 +216,7 @@ static void check_endless(int n, int64_t timeout_ms, int64_t step_ms,
     CHECK_OK(fleet_init(&w.f, n > 1 ? &options : NULL));
     w.data = fleet_queue_dataset(w.f, &o);
     CHECK_OK(fleet_dataset_set_filelist(w.data, &file, 1));
-    CHECK_OK(fl_dataset_open(w.data, true, &stream));
+    CHECK_OK(fl_dataset_open(w.data, true, NULL, &stream));
     while ((status = fl_stream_next(stream, &b)) == FLEET_OK)
         fl_stream_release(stream, b);
     CHECK_INT(status, FLEET_ETIMEDOUT);
@@ -297,7 +297,7 @@ TEST(a_server_has_no_share_but_may_read_all)
     static seen all;
     fl_stream *stream;
 
-    CHECK_FAILS(fl_dataset_open(w.data, true, &stream), FLEET_ESTATE,
+    CHECK_FAILS(fl_dataset_open(w.data, true, NULL, &stream), FLEET_ESTATE,
                 "this process is a server");
     read_pass(&w, false, 0, &all);
     CHECK_INT(all.n, begin_of(1));
@@ -356,7 +356,7 @@ TEST(statistics_are_those_of_all_files_in_every_worker)
         fl_stream *stream;
         fl_batch *b;
 
-        CHECK_OK(fl_dataset_open(w.data, true, &stream));
+        CHECK_OK(fl_dataset_open(w.data, true, NULL, &stream));
         CHECK(w.data->statistics.mean[0] == 4.0);
         CHECK_OK(fl_stream_next(stream, &b));
         CHECK_INT(b->rows, 2);

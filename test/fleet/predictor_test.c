@@ -218,7 +218,7 @@ TEST(a_predictor_needs_a_save_with_a_program)
 /* Whoever predicts has no label. */
 static void predicts_without_a_label(bool classes)
 {
-    const fleet_dense_slot dense = {"dense", 3};
+    const fleet_dense_slot dense = {.name = "dense", .dim = 3};
     const fleet_id_slot id = {.name = "u", .dim = 1};
     const fleet_ctr_options ctr = {
         .dense = &dense, .n_dense = 1, .ids = &id, .n_ids = 1};

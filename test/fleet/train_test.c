@@ -332,7 +332,7 @@ static void refuses(const char *text, fleet_status want, const char *words)
 TEST(a_malformed_line_is_named_by_file_line_and_slot)
 {
     refuses(GOOD "1 x 3 0 0 0 1 5 1 6 1 7\n", FLEET_EFORMAT, "2");
-    refuses(GOOD "1 1 3 0 0 0 1 5 1 6 0\n", FLEET_EFORMAT, "\"w\"");
+    refuses(GOOD "1 1 3 0 0 0 1 5 1 6 -1\n", FLEET_EFORMAT, "\"w\"");
     refuses(GOOD "1 1 3 0 0 0 1 -5 1 6 1 7\n", FLEET_EFORMAT, "\"u\"");
     refuses(GOOD "1 1 3 0 0 0 1 3.7 1 6 1 7\n", FLEET_EFORMAT, "3.7");
     refuses(GOOD "1 1 3 0 0 0 1 5 1 6 1 7 9\n", FLEET_EFORMAT, "2");

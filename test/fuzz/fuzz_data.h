@@ -95,6 +95,8 @@ static inline uint64_t fuzz_hash_box(const fl_batch_buffer *box,
         h = fuzz_mix(h, s->values, (size_t)n * (f->is_id ? 8 : 4));
         if (f->dim < 0)
             h = fuzz_mix(h, s->offsets, (size_t)(rows + 1) * 8);
+        if (f->weighted)
+            h = fuzz_mix(h, s->weights, (size_t)n * 4);
     }
     return h;
 }

@@ -10,7 +10,7 @@ static const fleet_slot slots[] = {
     {.name = "dense", .dim = 3},
     {.name = "tags", .dim = -1},
     {.name = "d", .dtype = FLEET_INT64, .dim = 2},
-    {.name = "e", .dtype = FLEET_INT64, .dim = -1}};
+    {.name = "e", .dtype = FLEET_INT64, .dim = -1, .weighted = 1}};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

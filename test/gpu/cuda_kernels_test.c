@@ -97,6 +97,11 @@ TEST(agree_in_models_with_each_optimizer)
     }
 }
 
+TEST(agree_in_models_whose_slots_are_pooled)
+{
+    compare_model(KIT_POOLED, &(kit_options){0});
+}
+
 TEST(agree_in_models_that_merge_and_clip)
 {
     compare_model(KIT_MLP, &(kit_options){.merge = 2, .clip = 0.01f});
@@ -177,6 +182,7 @@ TEST_LIMIT(agree_all_of_them, 180)
     device_kit_open(&k, false);
     compare_cases(&k, 600);
     compare_model_on(&k, KIT_CTR, &(kit_options){.merge = 2, .clip = 0.01f});
+    compare_model_on(&k, KIT_POOLED, &(kit_options){0});
     compare_model_on(&k, KIT_MLP, &(kit_options){.layers = "lars"});
     compare_model_on(&k, KIT_MLP, &(kit_options){.layers = "lamb"});
     device_kit_check_all(&k);

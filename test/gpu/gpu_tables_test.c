@@ -43,6 +43,43 @@ TEST(lookups_agree_with_a_plain_list_to_the_bit)
     gpu_kit_close();
 }
 
+/* Every way to pool, with weights and without. */
+static const lookup_case pooled = {
+    .slot = {{"one", 0, 1, FLEET_SUM, 40},
+             {"sum", 0, -1, FLEET_SUM, 50},
+             {"mean", 0, -1, FLEET_MEAN, 50},
+             {"root", 1, -1, FLEET_SQRT, 20},
+             {"most", 0, -1, FLEET_MAX, 4},
+             {"heaviest", 1, -1, FLEET_MAX, 20}},
+    .weighted = 1 << 1 | 1 << 2 | 1 << 5,
+    .n = 6,
+    .dim = {9, 4},
+    .concat = true,
+    .batch = 37,
+    .threads = 2,
+    .device = "gpu:0",
+};
+
+TEST(slots_are_pooled_as_a_plain_list_does_it_to_the_bit)
+{
+    static const int64_t batches[] = {1, 37, 150}, dims[] = {1, 8, 17};
+
+    gpu_kit_open();
+    for (int i = 0; i < 3; i++) {
+        lookup_case c = pooled;
+
+        c.batch = batches[i];
+        c.dim[0] = dims[i];
+        c.dim[1] = dims[2 - i];
+        lookup_check(&c);
+        c.concat = false;
+        lookup_check(&c);
+        c.weighted = ~c.weighted & 0x3e;
+        lookup_check(&c);
+    }
+    gpu_kit_close();
+}
+
 TEST(ids_are_taken_modulo_the_rows_of_a_table)
 {
     lookup_case c = rows_kit_mixed;
@@ -53,6 +90,32 @@ TEST(ids_are_taken_modulo_the_rows_of_a_table)
             c.slot[i].below = INT64_MAX;
         lookup_check(&c);
     }
+    gpu_kit_close();
+}
+
+TEST(a_table_that_checks_ids_says_which_sample_and_updates_nothing)
+{
+    lookup_case c = rows_kit_mixed;
+    lookup_scene s;
+    kit_batch *b;
+    uint64_t before;
+
+    c.rows = 60;
+    c.check_ids = 1;
+    gpu_kit_open();
+    lookup_check(&c);
+    lookup_open(&s, &c);
+    rows_kit_train(&s, s.e, 0);
+    CHECK_OK(fleet_executor_flush(s.e));
+    before = kit_hash(s.f);
+    b = lookup_batch(&s, 1);
+    ((int64_t *)(uintptr_t)b->feed[1].data)[3 * 7] = 60;
+    CHECK_OK(kit_run(s.e, b));
+    CHECK_FAILS(fleet_executor_flush(s.e), FLEET_EINVAL,
+                "of sample 7 is out of range (lookup.keys");
+    CHECK(kit_hash(s.f) == before);
+    kit_batch_free(b);
+    lookup_close(&s);
     gpu_kit_close();
 }
 
@@ -90,6 +153,7 @@ TEST(rows_are_those_of_the_cpu_with_each_optimizer_merged_and_clipped)
         c.merge = 0;
         check_hash(&c);
     }
+    check_hash(&pooled);
     gpu_kit_close();
 }
 

@@ -27,7 +27,7 @@ enum { CAPACITY = BATCH * (WIDE + MOST_RAGGED) + 17, OUT_LD = 2 * DIM + 3 };
 static const fl_feature feature_of_keys[FEATURES] = {
     {.ids = 3, .column = 1, .out = -1},
     {.ids = 3, .column = 0, .out = -1},
-    {.ids = 4, .out = -1, .ragged = true, .mean = true}};
+    {.ids = 4, .out = -1, .ragged = true, .combiner = FLEET_MEAN}};
 
 typedef struct scene {
     device_kit k;
@@ -231,7 +231,7 @@ TEST(equal_keys_are_one_and_keep_the_order_of_their_positions)
 static const fl_feature feature_of_rows[FEATURES] = {
     {.ids = 5, .out = 7, .out_column = DIM + 2},
     {.ids = 5, .out = 7, .out_column = 1},
-    {.ids = 6, .out = 8, .ragged = true, .mean = true}};
+    {.ids = 6, .out = 8, .ragged = true, .combiner = FLEET_MEAN}};
 
 static float value_of(uint64_t key, int64_t column)
 {

@@ -60,6 +60,9 @@ static void put_batch(data_dump *d, const fl_stream_spec *spec,
         put(d, b->slot[i].values, (size_t)n * size);
         if (dim < 0)
             put(d, b->slot[i].offsets, (size_t)(b->rows + 1) * 8);
+        CHECK(!s->weighted == !b->slot[i].weights);
+        if (s->weighted)
+            put(d, b->slot[i].weights, (size_t)n * 4);
     }
     d->batches++;
     d->rows += b->rows;

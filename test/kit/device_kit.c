@@ -138,6 +138,8 @@ typedef struct operand {
     bool is_update, is_object;
     int64_t rows, cols, ld;
     size_t bytes;
+    const int64_t *offsets; /* of a ragged feed */
+    void *offsets_there;
     void *here, *before, *there, *after;
     void *kept; /* what was here, if it is poisoned: a step need not write all
                    that it says it writes, when others made the rest */
@@ -187,6 +189,11 @@ static void measure(comparison *m, int i, operand *o)
     o->is_object = v->object > 0;
     if (o->is_object)
         o->bytes = v->object;
+    if (v->kind == FL_VALUE_FEED && v->var && v->var->ragged) {
+        o->offsets = (const int64_t *)(const void *)a->base[1];
+        o->rows = o->offsets[m->batch];
+        o->bytes = (size_t)o->rows * fleet_dtype_size(o->dtype);
+    }
     o->is_update = from->value == m->c->plan->update;
     if (!o->is_update)
         return;
@@ -254,6 +261,10 @@ static void put_operand(comparison *m, int i)
                                 .factor = a->factor,
                                 .rows = a->rows,
                                 .dtype = a->dtype};
+    if (!o->offsets)
+        return;
+    m->arg[i].offsets = o->offsets_there = device_kit_make(
+        m->k, o->offsets, (size_t)(m->batch + 1) * sizeof *o->offsets);
 }
 
 static void drop_operand(comparison *m, int i)
@@ -264,6 +275,8 @@ static void drop_operand(comparison *m, int i)
     free(o->before);
     free(o->after);
     m->k->d->methods->free(m->k->d, m->k->q, o->there);
+    if (o->offsets)
+        m->k->d->methods->free(m->k->d, m->k->q, o->offsets_there);
 }
 
 /* --- both sides ----------------------------------------------------------- */

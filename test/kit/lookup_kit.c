@@ -91,21 +91,35 @@ static int64_t out_cols(const lookup_case *c, int i)
     return c->dim[s->table] * (s->width < 0 ? 1 : s->width);
 }
 
+static bool is_weighted(const lookup_case *c, int i)
+{
+    return c->weighted >> i & 1;
+}
+
+static fleet_var *ids_data(const lookup_scene *s, int i)
+{
+    const lookup_slot *slot = &s->c->slot[i];
+
+    if (is_weighted(s->c, i))
+        return fleet_data_weighted(s->p, slot->name);
+    return slot->width < 0 ? fleet_data_ragged(s->p, slot->name)
+                           : fleet_data(s->p, slot->name, FLEET_INT64,
+                                        (int64_t[]){-1, slot->width}, 2);
+}
+
 static fleet_var *lookup_of(lookup_scene *s, int i)
 {
     const lookup_case *c = s->c;
     const lookup_slot *slot = &c->slot[i];
-    fleet_var *ids = slot->width < 0
-                         ? fleet_data_ragged(s->p, slot->name)
-                         : fleet_data(s->p, slot->name, FLEET_INT64,
-                                      (int64_t[]){-1, slot->width}, 2);
 
+    s->ids[i] = ids_data(s, i);
     return fleet_sparse_embedding(
-        s->p, ids, c->dim[slot->table],
+        s->p, s->ids[i], c->dim[slot->table],
         &(fleet_sparse_embedding_options){.table = lookup_tables[slot->table],
                                           .rows = c->rows,
                                           .initializer = c->first,
                                           .combiner = slot->combiner,
+                                          .check_ids = c->check_ids,
                                           .learning_rate = c->learning_rate,
                                           .l2_decay = c->l2_decay});
 }
@@ -190,6 +204,10 @@ kit_batch *lookup_batch(const lookup_scene *s, int step)
         kit_floats(b, "by", s->cols, step);
     for (int i = 0; !c->concat && i < c->n; i++)
         kit_floats(b, by_names[i], out_cols(c, i), step * 10 + i);
+    for (int i = 0; i < c->n; i++)
+        if (is_weighted(c, i))
+            kit_weights(b, fleet_var_name(fleet_var_weights(s->ids[i])), i,
+                        step * 10 + i + 1000);
     return b;
 }
 
@@ -205,30 +223,80 @@ static const int64_t *ids_of(const lookup_scene *s, const kit_batch *b, int i,
     return id + (f->offsets ? f->offsets[sample] : sample * *n);
 }
 
+/* The weights of a sample in a slot; NULL: it has none. */
+static const float *weights_of(const lookup_scene *s, const kit_batch *b, int i,
+                               int64_t sample)
+{
+    const fleet_var *w = fleet_var_weights(s->ids[i]);
+
+    for (int f = 0; w && f < b->n; f++)
+        if (strcmp(b->feed[f].name, fleet_var_name(w)) == 0)
+            return (const float *)b->feed[f].data + b->feed[f].offsets[sample];
+    return NULL;
+}
+
 static uint64_t key_of(const lookup_scene *s, int64_t id)
 {
     return s->c->rows ? (uint64_t)id % (uint64_t)s->c->rows : (uint64_t)id;
 }
 
-/* What slot i gives for a sample. */
-static void plain_lookup(lookup_scene *s, const kit_batch *b, int i,
-                         int64_t sample, float *out)
+/* What the sum of a sample's n ids is multiplied by. */
+static float factor_of(const lookup_slot *slot, int64_t n)
+{
+    if (slot->width >= 0 || n < 2)
+        return 1.0f;
+    return slot->combiner == FLEET_MEAN   ? 1.0f / (float)n
+           : slot->combiner == FLEET_SQRT ? 1.0f / sqrtf((float)n)
+                                          : 1.0f;
+}
+
+/* Row j of a sample of pooled ids, times its weight. */
+static void plain_part(lookup_scene *s, int i, uint64_t key, const float *by,
+                       float *part)
+{
+    plain_table *t = &s->table[s->c->slot[i].table];
+    const float *w = t->w + plain_row(t, key) * t->dim;
+
+    for (int64_t k = 0; k < t->dim; k++)
+        part[k] = by ? *by * w[k] : w[k];
+}
+
+/* What slot i gives for a sample; *won: of a maximum, whose id by column. */
+static void plain_pool(lookup_scene *s, const kit_batch *b, int i,
+                       int64_t sample, float *out, int64_t *won)
 {
     const lookup_slot *slot = &s->c->slot[i];
-    plain_table *t = &s->table[slot->table];
-    int64_t n, dim = t->dim;
+    int64_t n, dim = s->table[slot->table].dim;
     const int64_t *id = ids_of(s, b, i, sample, &n);
+    const float *by = weights_of(s, b, i, sample);
+    float part[MOST_DIM];
 
     memset(out, 0, (size_t)out_cols(s->c, i) * sizeof *out);
     for (int64_t j = 0; j < n; j++) {
-        const float *w = t->w + plain_row(t, key_of(s, id[j])) * dim;
-        float *to = out + (slot->width < 0 ? 0 : j * dim);
+        plain_part(s, i, key_of(s, id[j]), by ? by + j : NULL, part);
+        for (int64_t k = 0; k < dim; k++) {
+            bool wins = j == 0 || part[k] > out[k];
 
-        for (int64_t k = 0; k < dim; k++)
-            to[k] = slot->width < 0 && j > 0 ? to[k] + w[k] : w[k];
+            if (slot->width >= 0)
+                out[j * dim + k] = part[k];
+            else if (slot->combiner != FLEET_MAX)
+                out[k] = j > 0 ? out[k] + part[k] : part[k];
+            else if (wins)
+                out[k] = part[k];
+            if (slot->width < 0 && wins)
+                won[k] = j;
+        }
     }
-    for (int64_t k = 0; slot->combiner == FLEET_MEAN && n > 1 && k < dim; k++)
-        out[k] *= 1.0f / (float)n;
+    for (int64_t k = 0; factor_of(slot, n) != 1.0f && k < dim; k++)
+        out[k] *= factor_of(slot, n);
+}
+
+static void plain_lookup(lookup_scene *s, const kit_batch *b, int i,
+                         int64_t sample, float *out)
+{
+    int64_t won[MOST_DIM];
+
+    plain_pool(s, b, i, sample, out, won);
 }
 
 /* A slot's gradients of a sample, id by id. */
@@ -237,13 +305,25 @@ static void plain_gradient(lookup_scene *s, const kit_batch *b, int i,
 {
     const lookup_slot *slot = &s->c->slot[i];
     plain_table *t = &s->table[slot->table];
-    int64_t n;
+    int64_t n, won[MOST_DIM];
     const int64_t *id = ids_of(s, b, i, sample, &n);
-    bool mean = slot->combiner == FLEET_MEAN && slot->width < 0;
+    const float *by = weights_of(s, b, i, sample);
+    float out[3 * MOST_DIM], part[MOST_DIM];
 
-    for (int64_t j = 0; j < n; j++)
-        plain_add(t, key_of(s, id[j]), g + (slot->width < 0 ? 0 : j * t->dim),
-                  mean ? 1.0f / (float)n : 1.0f);
+    plain_pool(s, b, i, sample, out, won);
+    for (int64_t j = 0; j < n; j++) {
+        const float *of = g + (slot->width < 0 ? 0 : j * t->dim);
+        float factor = factor_of(slot, n);
+
+        if (by)
+            factor *= by[j];
+        for (int64_t k = 0; k < t->dim; k++)
+            part[k] =
+                slot->width >= 0 || slot->combiner != FLEET_MAX || won[k] == j
+                    ? of[k] * factor
+                    : 0.0f;
+        plain_add(t, key_of(s, id[j]), part, 1.0f);
+    }
 }
 
 /* Gradients in the order of (sample, slot, position), then the update. */

@@ -32,6 +32,8 @@ typedef struct lookup_case {
     lookup_slot slot[MOST_SLOTS];
     int n;
     int64_t dim[2], rows;          /* of the tables; modulo */
+    unsigned weighted;             /* by bit: slots whose ids have weights */
+    int check_ids;                 /* of the tables */
     bool concat;                   /* else each output has a loss of its own */
     float learning_rate, l2_decay; /* of the tables */
     int64_t batch;
@@ -49,7 +51,7 @@ typedef struct lookup_scene {
     const lookup_case *c;
     fleet *f;
     fleet_program *p;
-    fleet_var *out[MOST_SLOTS], *all, *loss;
+    fleet_var *ids[MOST_SLOTS], *out[MOST_SLOTS], *all, *loss;
     fleet_executor *e;
     plain_table table[2];
     int64_t cols; /* of `all` */

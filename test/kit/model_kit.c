@@ -14,6 +14,50 @@ static unsigned next(unsigned *state)
     return *state >> 8;
 }
 
+/* Ids below `below`, most of them with a weight. */
+static int put_weighted(char *to, unsigned *state, int n, unsigned below)
+{
+    int used = sprintf(to, " %d", n);
+
+    for (int j = 0; j < n; j++) {
+        used += sprintf(to + used, " %u", next(state) % below);
+        if (next(state) % 4)
+            used += sprintf(to + used, ":%.2f", next(state) % 200 / 100.0 - 1);
+    }
+    return used;
+}
+
+static int put_numbers(char *to, unsigned *state, int n)
+{
+    int used = sprintf(to, " %d", n);
+
+    for (int j = 0; j < n; j++)
+        used += sprintf(to + used, " %.2f", next(state) % 200 / 100.0 - 1);
+    return used;
+}
+
+const char *scene_pooled_file(const char *name, int lines, int seed)
+{
+    char *text = malloc((size_t)lines * 300 + 1), *to = text;
+    unsigned state = (unsigned)seed * 2654435761u + 1;
+    const char *path;
+
+    for (int i = 0; i < lines; i++) {
+        unsigned u = next(&state) % 50, v = next(&state) % 20;
+        double a = next(&state) % 1000 / 500.0 - 1;
+
+        to += sprintf(to, "1 %d 3 %.3f 0.5 0.25 1 %u 1 %u",
+                      (u % 7 < 3) ^ (a > 0.4), a, u, v);
+        to += put_weighted(to, &state, (int)(next(&state) % 4), 30);
+        to += put_numbers(to, &state, (int)(next(&state) % 3));
+        to += put_weighted(to, &state, (int)(next(&state) % 4), 200);
+        *to++ = '\n';
+    }
+    path = test_file_bytes(name, text, (size_t)(to - text));
+    free(text);
+    return path;
+}
+
 const char *scene_file(const char *name, int lines, int seed)
 {
     size_t room = (size_t)lines * 200 + 1, used = 0;
@@ -75,17 +119,24 @@ void scene_open(scene *s, const fleet_options *options, const char *optimizer)
 void scene_open_as(scene *s, const fleet_options *options,
                    const scene_training *how)
 {
-    static const fleet_dense_slot dense = {"dense", 3};
+    static const fleet_dense_slot dense[] = {
+        {.name = "dense", .dim = 3},
+        {.name = "prices", .dim = -1, .combiner = FLEET_MAX}};
     static const fleet_id_slot ids[] = {
         {.name = "u"},
         {.name = "v"},
         {.name = "w", .dim = -1, .combiner = FLEET_MEAN}};
+    static const fleet_id_slot pooled[] = {
+        {.name = "u"},
+        {.name = "v"},
+        {.name = "w", .dim = -1, .combiner = FLEET_MAX, .weighted = 1},
+        {.name = "x", .dim = -1, .combiner = FLEET_SQRT, .weighted = 1}};
     const int64_t hidden[] = {how->units ? how->units : 16, 8};
     fleet_ctr_options o = {.label_dtype = FLEET_FLOAT32,
-                           .dense = &dense,
-                           .n_dense = 1,
-                           .ids = ids,
-                           .n_ids = 3,
+                           .dense = dense,
+                           .n_dense = how->pooled ? 2 : 1,
+                           .ids = how->pooled ? pooled : ids,
+                           .n_ids = how->pooled ? 4 : 3,
                            .embedding_dim = 4,
                            .hidden = hidden,
                            .n_hidden = 2,
@@ -108,13 +159,16 @@ void scene_data(scene *s, const char *file, int64_t batch, int threads,
 static void make_data(scene *s, const char *const *files, int n,
                       fleet_dataset_options o)
 {
-    fleet_var *vars[] = {s->m.label, fleet_program_var(s->p, "dense"),
+    fleet_var *vars[] = {s->m.label,
+                         fleet_program_var(s->p, "dense"),
                          fleet_program_var(s->p, "u"),
                          fleet_program_var(s->p, "v"),
-                         fleet_program_var(s->p, "w")};
+                         fleet_program_var(s->p, "w"),
+                         fleet_program_var(s->p, "prices"),
+                         fleet_program_var(s->p, "x")};
 
     o.use_var = vars;
-    o.n_use_var = 5;
+    o.n_use_var = vars[5] ? 7 : 5;
     s->data = fleet_queue_dataset(s->f, &o);
     if (!s->data)
         test_fail(__FILE__, __LINE__, "dataset: %s", fleet_last_error());

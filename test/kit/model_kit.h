@@ -19,6 +19,11 @@ enum { SCENE_LINES = 600 };
  * of one id, one of any number. `seed` makes other lines. */
 const char *scene_file(const char *name, int lines, int seed);
 
+/* The same for a scene that pools: behind these, where w has no id in some
+ * lines and an id a weight, in most, numbers that may be none, and ids with
+ * weights again. */
+const char *scene_pooled_file(const char *name, int lines, int seed);
+
 /* How it is trained. All-zero fields are defaults. */
 typedef struct scene_training {
     const char *optimizer; /* "sgd", ...; NULL: "adam" */
@@ -29,6 +34,8 @@ typedef struct scene_training {
     bool bf16;          /* by strategy.amp: see kit_need_bf16() */
     const char *layers; /* strategy "lars", with momentum, or "lamb" */
     int64_t units;      /* of the first hidden layer; 0: 16 */
+    bool pooled;        /* of scene_pooled_file(): w by its maximum, "prices",
+                           and "x", a sum over the root of its ids' number */
 } scene_training;
 
 /* wide&deep on such a file, with Adam, or the optimizer's name. */

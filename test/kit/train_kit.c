@@ -78,14 +78,48 @@ int64_t *kit_ids(kit_batch *b, const char *name, int64_t dim, int64_t below,
     return id;
 }
 
-int64_t *kit_ragged(kit_batch *b, const char *name, int most, int64_t below,
-                    int stream)
+static int64_t *offsets_of(const kit_batch *b, int most, int stream)
 {
-    int64_t *offsets = calloc((size_t)b->rows + 1, sizeof *offsets), *id;
+    int64_t *offsets = calloc((size_t)b->rows + 1, sizeof *offsets);
 
     for (int64_t i = 0; i < b->rows; i++)
         offsets[i + 1] = offsets[i] + (int64_t)(bits_of(i, stream + 5000) %
                                                 (uint64_t)(most + 1));
+    return offsets;
+}
+
+/* With the offsets, which become its own. */
+static float *add_ragged_floats(kit_batch *b, const char *name,
+                                int64_t *offsets, int stream)
+{
+    int64_t n = offsets[b->rows];
+    float *x = malloc((size_t)(n + 1) * sizeof *x);
+
+    for (int64_t i = 0; i < n; i++)
+        x[i] = kit_noise(i, stream);
+    add_feed(b, name, FLEET_FLOAT32, x, 0, offsets);
+    return x;
+}
+
+float *kit_ragged_floats(kit_batch *b, const char *name, int most, int stream)
+{
+    return add_ragged_floats(b, name, offsets_of(b, most, stream), stream);
+}
+
+float *kit_weights(kit_batch *b, const char *name, int of, int stream)
+{
+    size_t size = (size_t)(b->rows + 1) * sizeof(int64_t);
+    int64_t *offsets = malloc(size);
+
+    memcpy(offsets, b->feed[of].offsets, size);
+    return add_ragged_floats(b, name, offsets, stream);
+}
+
+int64_t *kit_ragged(kit_batch *b, const char *name, int most, int64_t below,
+                    int stream)
+{
+    int64_t *offsets = offsets_of(b, most, stream), *id;
+
     id = ids_of(offsets[b->rows], below, stream);
     add_feed(b, name, FLEET_INT64, id, 0, offsets);
     return id;
@@ -206,12 +240,12 @@ static void build_mlp(kit_model *m)
 
 static void build_ctr(kit_model *m)
 {
-    static const fleet_dense_slot dense[] = {{"numbers", 5}};
+    static const fleet_dense_slot dense[] = {{.name = "numbers", .dim = 5}};
     static const fleet_id_slot ids[] = {
-        {"one", 1, FLEET_SUM, NULL},
-        {"three", 3, FLEET_SUM, NULL},
-        {"some", -1, FLEET_SUM, NULL},
-        {"mean", -1, FLEET_MEAN, "second"},
+        {.name = "one", .dim = 1},
+        {.name = "three", .dim = 3},
+        {.name = "some", .dim = -1},
+        {"mean", -1, FLEET_MEAN, "second", 0},
     };
     static const int64_t hidden[] = {32, 16};
 
@@ -220,6 +254,34 @@ static void build_ctr(kit_model *m)
                                          .n_dense = 1,
                                          .ids = ids,
                                          .n_ids = 4,
+                                         .embedding_dim = 9,
+                                         .hidden = hidden,
+                                         .n_hidden = 2,
+                                         .wide_ids = 1,
+                                         .label_dtype = FLEET_FLOAT32},
+                    &m->m);
+}
+
+static void build_pooled(kit_model *m)
+{
+    static const fleet_dense_slot dense[] = {{.name = "numbers", .dim = 2},
+                                             {"prices", -1, FLEET_SQRT},
+                                             {"highest", -1, FLEET_MAX}};
+    static const fleet_id_slot ids[] = {
+        {.name = "one", .dim = 1},
+        {"rated", -1, FLEET_SUM, NULL, 1},
+        {"most", -1, FLEET_MAX, NULL, 0},
+        {"heaviest", -1, FLEET_MAX, "second", 1},
+        {"root", -1, FLEET_SQRT, NULL, 1},
+        {"mean", -1, FLEET_MEAN, "second", 1},
+    };
+    static const int64_t hidden[] = {32, 16};
+
+    fleet_wide_deep(m->p,
+                    &(fleet_ctr_options){.dense = dense,
+                                         .n_dense = 3,
+                                         .ids = ids,
+                                         .n_ids = 6,
                                          .embedding_dim = 9,
                                          .hidden = hidden,
                                          .n_hidden = 2,
@@ -251,8 +313,10 @@ void kit_build(kit_model *m, kit_kind kind, const kit_options *options)
     kit_place(m->p, options);
     if (kind == KIT_MLP)
         build_mlp(m);
-    else
+    else if (kind == KIT_CTR)
         build_ctr(m);
+    else
+        build_pooled(m);
     CHECK_OK(fleet_program_status(m->p));
     m->o = kit_optimizer(m->f, options);
     CHECK_OK(fleet_minimize(m->o, m->m.loss));
@@ -297,6 +361,24 @@ void kit_need_bf16(void)
         test_skip("this processor has no avx512_bf16");
 }
 
+/* Few ids, so that some stand in a sample twice: columns of equal numbers. */
+static void pooled_feeds(kit_batch *b, int seed)
+{
+    static const char *const of[] = {"rated", "heaviest", "root", "mean"};
+    static const char *const weights[] = {"rated.weights", "heaviest.weights",
+                                          "root.weights", "mean.weights"};
+
+    kit_floats(b, "numbers", 2, seed);
+    kit_ragged_floats(b, "prices", 3, seed + 10);
+    kit_ragged_floats(b, "highest", 4, seed + 20);
+    kit_ids(b, "one", 1, 50, seed + 100);
+    kit_ragged(b, "most", 5, 9, seed + 200);
+    for (int i = 0; i < 4; i++) {
+        kit_ragged(b, of[i], 5, 40, seed + 300 + i);
+        kit_weights(b, weights[i], b->n - 1, seed + 400 + i);
+    }
+}
+
 kit_batch *kit_batch_for(const kit_model *m, int64_t rows, int seed)
 {
     kit_batch *b = kit_batch_new(rows);
@@ -307,11 +389,15 @@ kit_batch *kit_batch_for(const kit_model *m, int64_t rows, int seed)
         kit_ids(b, "label", 1, 5, seed + 100);
         return b;
     }
-    kit_floats(b, "numbers", 5, seed);
-    kit_ids(b, "one", 1, 50, seed + 100);
-    kit_ids(b, "three", 3, 400, seed + 200);
-    kit_ragged(b, "some", 6, 300, seed + 300);
-    kit_ragged(b, "mean", 4, 60, seed + 400);
+    if (m->kind == KIT_POOLED) {
+        pooled_feeds(b, seed);
+    } else {
+        kit_floats(b, "numbers", 5, seed);
+        kit_ids(b, "one", 1, 50, seed + 100);
+        kit_ids(b, "three", 3, 400, seed + 200);
+        kit_ragged(b, "some", 6, 300, seed + 300);
+        kit_ragged(b, "mean", 4, 60, seed + 400);
+    }
     label = kit_floats(b, "label", 1, seed + 500);
     for (int64_t i = 0; i < rows; i++)
         label[i] = label[i] > 0.3f;

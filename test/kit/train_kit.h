@@ -32,6 +32,11 @@ int64_t *kit_ids(kit_batch *b, const char *name, int64_t dim, int64_t below,
 int64_t *kit_ragged(kit_batch *b, const char *name, int most, int64_t below,
                     int stream);
 
+/* Ragged numbers, 0 to `most` of them per row; weights for the feed of that
+ * number, ragged as its ids are. */
+float *kit_ragged_floats(kit_batch *b, const char *name, int most, int stream);
+float *kit_weights(kit_batch *b, const char *name, int of, int stream);
+
 /* The feeds for fleet_executor_run(); returns their number. */
 int kit_feeds(const kit_batch *b, fleet_feed feed[KIT_MOST_FEEDS]);
 
@@ -65,7 +70,7 @@ typedef struct kit_options {
     fl_rows_maker *make_rows; /* of tables; NULL: as they are */
 } kit_options;
 
-typedef enum kit_kind { KIT_MLP, KIT_CTR } kit_kind;
+typedef enum kit_kind { KIT_MLP, KIT_CTR, KIT_POOLED } kit_kind;
 
 typedef struct kit_model {
     kit_kind kind;
@@ -77,7 +82,8 @@ typedef struct kit_model {
 } kit_model;
 
 /* An MLP of 20 numbers and 5 classes; a wide&deep with slots of one, of three
- * and of any number of ids, in two tables. */
+ * and of any number of ids, in two tables; one whose slots are pooled in every
+ * way, with weights and without, of ids and of numbers. */
 void kit_open(kit_model *m, kit_kind kind, const kit_options *options);
 void kit_build(kit_model *m, kit_kind kind,
                const kit_options *options); /* no executor yet */

@@ -360,7 +360,7 @@ static const refusal refusals[] = {
     {build_sparse_dim, FLEET_ESHAPE, "cannot have rows of 0"},
     {build_sparse_rows, FLEET_ESHAPE, "cannot have -1 rows"},
     {build_sparse_combiner, FLEET_EINVAL, "combiner 5 does not exist"},
-    {build_sparse_mean, FLEET_EINVAL, "a mean is for ragged ids"},
+    {build_sparse_mean, FLEET_EINVAL, "a mean, an sqrt or a max is for ragged"},
     {build_sparse_made, FLEET_EDTYPE, "ids \"x\" are float32, not int64"},
     {build_param_name, FLEET_EINVAL, "a name is required"},
     {build_param_empty, FLEET_EINVAL, "needs a name"},

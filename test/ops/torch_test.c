@@ -27,12 +27,13 @@ enum { ROWS = 300, N_SLOT = 4 };
 static const float RATE = 64;
 
 static const int64_t hidden[] = {32, 16};
-static const fleet_dense_slot dense[] = {{"left", 2}, {"right", 3}};
+static const fleet_dense_slot dense[] = {{.name = "left", .dim = 2},
+                                         {.name = "right", .dim = 3}};
 static const fleet_id_slot slots[N_SLOT] = {
-    {"one", 1, FLEET_SUM, NULL},
-    {"three", 3, FLEET_SUM, NULL},
-    {"some", -1, FLEET_SUM, NULL},
-    {"mean", -1, FLEET_MEAN, NULL},
+    {.name = "one", .dim = 1},
+    {.name = "three", .dim = 3},
+    {.name = "some", .dim = -1},
+    {.name = "mean", .dim = -1, .combiner = FLEET_MEAN},
 };
 static const fleet_ctr_options ctr = {.dense = dense,
                                       .n_dense = 2,

@@ -39,6 +39,17 @@ TEST(two_workers_are_one_process_that_merges_their_batches)
     check_everywhere(j, ps_alone(&j, 2));
 }
 
+/* Weights, maxima, and samples without ids or numbers. */
+TEST(workers_whose_slots_are_pooled_are_one_process)
+{
+    ps_job j = {.workers = 2,
+                .passes = 2,
+                .how.pooled = true,
+                .file = {scene_pooled_file("a.txt", 300, 1)}};
+
+    check_everywhere(j, ps_alone(&j, 2));
+}
+
 TEST(three_workers_with_an_uneven_end_and_two_passes)
 {
     ps_job j = {.workers = 3,
@@ -246,17 +257,19 @@ TEST(dense_weights_of_several_blocks_with_a_clip)
     check_everywhere(j, ps_alone(&j, 2));
 }
 
-TEST(async_trains_and_counts_every_batch)
+static void check_async(const char *file, bool pooled)
 {
     ps_job j = {.servers = 2,
                 .workers = 3,
                 .lanes = 2,
-                .passes = 8,
-                .how = {.a_sync = true, .clip = 0.9f, .decay = true},
-                .file = {scene_file("a.txt", 600, 1)}};
+                .passes = 1,
+                .how = {.a_sync = true,
+                        .clip = 0.9f,
+                        .decay = !pooled,
+                        .pooled = pooled},
+                .file = {file}};
     double first;
 
-    j.passes = 1;
     ps_hash(&j);
     first = ps_worker(&j, 0)->result.loss;
     j.passes = 6;
@@ -266,6 +279,12 @@ TEST(async_trains_and_counts_every_batch)
         CHECK_INT(ps_worker(&j, i)->result.samples, 600);
         CHECK(ps_worker(&j, i)->result.loss < first - 0.02);
     }
+}
+
+TEST(async_trains_and_counts_every_batch)
+{
+    check_async(scene_file("a.txt", 600, 1), false);
+    check_async(scene_pooled_file("b.txt", 600, 1), true);
 }
 
 /* --- the sum test --------------------------------------------------------- */

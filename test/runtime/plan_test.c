@@ -97,6 +97,8 @@ TEST(programs_are_as_listed)
     check_dump(KIT_MLP, &(kit_options){0}, FLEET_DUMP_TEXT, "mlp_program.txt");
     check_dump(KIT_CTR, &(kit_options){0}, FLEET_DUMP_TEXT,
                "wide_deep_program.txt");
+    check_dump(KIT_POOLED, &(kit_options){0}, FLEET_DUMP_TEXT,
+               "pooled_program.txt");
 }
 
 TEST(graphs_are_as_listed)

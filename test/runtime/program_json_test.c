@@ -81,6 +81,7 @@ TEST(a_program_reads_as_it_was_written)
 {
     check_round_trip(KIT_MLP);
     check_round_trip(KIT_CTR);
+    check_round_trip(KIT_POOLED);
 }
 
 /* The same scores from the same weights. */
@@ -167,9 +168,9 @@ static const struct {
     {VARS("{\"name\":\"t\",\"kind\":\"table\",\"shape\":[0,2],"
           "\"initializer\":2,\"a\":1,\"b\":0}"),
      FLEET_EINVAL, "initializer 2 with a = 1 and b = 0"},
-    {VARS("{\"name\":\"x\",\"kind\":\"data\",\"shape\":[-1,1],"
+    {VARS("{\"name\":\"x\",\"kind\":\"data\",\"shape\":[-1,2],"
           "\"ragged\":true}"),
-     FLEET_ESHAPE, "\"x\": ragged, but not int64 [-1,1]"},
+     FLEET_ESHAPE, "\"x\": ragged, but not data of [-1,1]"},
     {VARS(X "," X), FLEET_EEXIST, "the name \"x\" is taken"},
     {NODES("{}"), FLEET_ECONFIG, "nodes[0].op: missing"},
     {NODES(NODE("fcc", "", "", "")), FLEET_EUNSUPPORTED,

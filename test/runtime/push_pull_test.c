@@ -54,6 +54,14 @@ TEST(one_worker_trains_as_one_process_does)
     }
 }
 
+TEST(pooled_slots_train_as_in_one_process)
+{
+    for (int i = 0; i < 2; i++) {
+        check_same(KIT_POOLED, &(kit_options){.threads = 1 + i});
+        check_same(KIT_POOLED, &(kit_options){.merge = 3, .threads = 1 + i});
+    }
+}
+
 TEST(merge_groups_train_as_in_one_process)
 {
     for (int i = 0; i < 2; i++) {

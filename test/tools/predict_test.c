@@ -27,6 +27,27 @@ static const char *model(void)
     return test_path("model");
 }
 
+/* Inputs of a model that pools: weights stand with their ids, and are inputs of
+ * their own. */
+static const char *pooled_model(void)
+{
+    static const char *const name[] = {"w.weights", "dense",  "u", "v",
+                                       "w",         "prices", "x", "x.weights"};
+    const scene_training how = {.pooled = true};
+    fleet_var *feed[8];
+    scene s;
+
+    scene_open_as(&s, &(fleet_options){.num_threads = 1}, &how);
+    scene_data(&s, scene_pooled_file("train.txt", 100, 1), 32, 1, 0);
+    scene_train(&s, 1);
+    for (int i = 0; i < 8; i++)
+        feed[i] = fleet_program_var(s.p, name[i]);
+    CHECK_OK(fleet_save_inference_model(s.f, test_path("pooled"), feed, 8,
+                                        &s.m.prediction, 1));
+    scene_close(&s);
+    return test_path("pooled");
+}
+
 /* All that it says; how it ends. */
 static int run(const char *arguments, char *said, size_t size)
 {
@@ -99,6 +120,34 @@ TEST(a_line_that_does_not_fit_is_told_with_file_number_and_input)
                  "the line ends");
     check_second(m, "3 0.5 1 2 1 7 1 8 1 5 1",
                  "\"1\" comes after the last of 4 inputs");
+}
+
+TEST(weights_stand_behind_their_ids)
+{
+    static const char *const line[] = {
+        "3 0.5 -1 2 1 7 1 8 2 5:0.5 6 0 1 9:-2\n",
+        "3 0.5 -1 2 1 7 1 8 2 5:0.50 6:1 0 1 9:-2e0\n",
+        "3 0.5 -1 2 1 7 1 8 2 5:0.25 6 0 1 9:-2\n"};
+    static const char *const bad[] = {"5:", "5:x", "5:inf", ":1", "5:1:1"};
+    const char *m = pooled_model(), *file;
+    char arguments[4000], said[3][2000], text[200];
+
+    for (int i = 0; i < 3; i++) {
+        file = test_file("lines", line[i]);
+        snprintf(arguments, sizeof arguments, "'%s' '%s'", m, file);
+        CHECK_INT(run(arguments, said[i], sizeof said[i]), 0);
+    }
+    CHECK_TEXT(said[1], said[0]);
+    CHECK(strcmp(said[2], said[0]) != 0);
+    for (int i = 0; i < 5; i++) {
+        snprintf(text, sizeof text, "3 0 0 0 1 7 1 8 1 %s 0 0\n", bad[i]);
+        file = test_file("lines", text);
+        snprintf(arguments, sizeof arguments, "'%s' '%s'", m, file);
+        CHECK_INT(run(arguments, said[0], sizeof said[0]), 1);
+        snprintf(text, sizeof text,
+                 "perhaps with a colon and its weight, got \"%s\"", bad[i]);
+        CHECK_CONTAINS(said[0], text);
+    }
 }
 
 /* What a MultiSlot file would be refused for, too. */

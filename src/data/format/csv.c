@@ -194,16 +194,34 @@ static fleet_status to_id(const place *at, const fl_column *column,
     return FLEET_OK;
 }
 
+/* The cell without the weight that it ends with. */
+static fleet_status cut_weight(const place *at, const fl_cell *cell,
+                               fl_cell *id, float *weight)
+{
+    *id = *cell;
+    if (fl_cut_weight(cell->text, cell->end, &id->end, weight) &&
+        id->end > id->text)
+        return FLEET_OK;
+    return fl_bad_line(at->p, at->line, at->f->name,
+                       "an id, and behind its last colon a finite number",
+                       cell->text, cell->end);
+}
+
 static fleet_status to_value(const place *at, int column, const fl_cell *cell,
-                             void *values, size_t index)
+                             fl_slot_data *out, size_t index)
 {
     const fl_column *c = &at->p->layout.column[column];
+    fl_cell id;
 
     if (at->f->required && fl_csv_is_missing(at->p, cell))
         return fl_bad_line(at->p, at->line, at->f->name, "a cell that is there",
                            cell->text, cell->end);
-    return at->f->is_id ? to_id(at, c, cell, (int64_t *)values + index)
-                        : to_float(at, c, cell, (float *)values + index);
+    if (at->f->weighted) {
+        FL_TRY(cut_weight(at, cell, &id, &out->weights[index]));
+        cell = &id;
+    }
+    return at->f->is_id ? to_id(at, c, cell, (int64_t *)out->values + index)
+                        : to_float(at, c, cell, (float *)out->values + index);
 }
 
 /* --- batches -------------------------------------------------------------- */
@@ -219,8 +237,7 @@ static fleet_status read_field(const place *at, const fl_csv_cells *cells,
         const fl_cell *cell = &cells->cell[where[i]];
 
         if (!ragged || !fl_csv_is_missing(at->p, cell))
-            FL_TRY(to_value(at, at->f->first_column + i, cell, out->values,
-                            (*used)++));
+            FL_TRY(to_value(at, at->f->first_column + i, cell, out, (*used)++));
     }
     if (ragged)
         out->offsets[row + 1] = (int64_t)*used;

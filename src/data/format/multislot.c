@@ -1,5 +1,6 @@
 /* multislot.c - lines as Fleet's data generators write them: for each slot a
- * count and that many values, with blanks between.
+ * count and that many values, with blanks between. A value of a weighted slot
+ * is an id, or an id, a colon and its weight.
  *
  * Kernels cut a part of the line into tokens and read the short and simple
  * ones, many at a time. Tokens that they leave over are read by read_one(), one
@@ -98,8 +99,8 @@ static fleet_status read_count(row *r, const fl_field *f, int64_t *count)
         return refuse_token(r, f, "a count of values", -1);
     if (!fl_parse_u64(begin_of(r, token), end_of(r, token), &n))
         return refuse_token(r, f, "a count of values", token);
-    if (f->dim < 0 && n - 1 >= FL_LINE_LIMIT)
-        return refuse_token(r, f, "a count of 1 or more", token);
+    if (f->dim < 0 && n > FL_LINE_LIMIT)
+        return refuse_token(r, f, "a count of values in this line", token);
     if (f->dim >= 0 && n != (uint64_t)f->dim) {
         snprintf(what, sizeof what, "a count of %lld, as its dim",
                  (long long)f->dim);
@@ -182,6 +183,34 @@ static fleet_status add_values(row *r, int slot, int64_t n, size_t *first)
                                 *used + FL_READ_SLACK);
 }
 
+static fleet_status read_weighted_one(row *r, const fl_field *f, uint64_t *id,
+                                      float *weight)
+{
+    const char *s, *end, *colon;
+    int token;
+
+    if (!next_token(r, &token))
+        return too_short(r, f);
+    s = begin_of(r, token);
+    end = end_of(r, token);
+    if (!fl_cut_weight(s, end, &colon, weight) || !fl_parse_u64(s, colon, id))
+        return refuse_token(r, f,
+                            "an id (an integer from 0 to 2^64 - 1), or "
+                            "id:weight with a finite number",
+                            token);
+    return FLEET_OK;
+}
+
+/* n of them, from place `first` of the slot on. */
+static fleet_status read_weighted(row *r, const fl_field *f, fl_slot_data *out,
+                                  size_t first, int64_t n)
+{
+    for (size_t i = first; i < first + (size_t)n; i++)
+        FL_TRY(read_weighted_one(r, f, (uint64_t *)out->values + i,
+                                 &out->weights[i]));
+    return FLEET_OK;
+}
+
 static fleet_status read_slot(row *r, int slot)
 {
     const fl_field *f = &r->parser->layout.field[slot];
@@ -195,6 +224,8 @@ static fleet_status read_slot(row *r, int slot)
         return too_short(r, f);
     if (f->dim < 0)
         FL_TRY(add_values(r, slot, n, &first));
+    if (f->weighted)
+        return read_weighted(r, f, out, first, n);
     for (char *to = (char *)out->values + first * size; n > 0;
          n -= done, to += (size_t)done * size)
         FL_TRY(read_some(r, f, n, to, &done));

@@ -2,6 +2,7 @@
 #include "data/format/parser.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -74,6 +75,68 @@ void fl_scratch_destroy(fl_scratch *s)
     fl_free(s->used);
     fl_free(s);
 }
+
+/* --- ids ------------------------------------------------------------------ */
+
+/* Which row of the batch value i of a slot is in. */
+static int64_t row_of(const fl_batch *b, const fl_field *f,
+                      const fl_slot_data *s, int64_t i)
+{
+    int64_t row = 0;
+
+    if (f->dim >= 0)
+        return i / f->dim;
+    while (row + 1 < b->rows && s->offsets[row + 1] <= i)
+        row++;
+    return row;
+}
+
+static fleet_status check_field(const fl_parser *p, const fl_batch_buffer *b,
+                                int slot)
+{
+    const fl_field *f = &p->layout.field[slot];
+    const fl_slot_data *s = &b->batch.slot[slot];
+    const uint64_t *id = s->values;
+    int64_t n = f->dim < 0 ? s->offsets[b->batch.rows] : b->batch.rows * f->dim;
+    char what[80], text[24];
+
+    for (int64_t i = 0; i < n; i++) {
+        if (id[i] < (uint64_t)f->ids_below)
+            continue;
+        snprintf(what, sizeof what, "an id below %" PRId64, f->ids_below);
+        snprintf(text, sizeof text, "%" PRIu64, id[i]);
+        return fl_bad_line(p, &b->lines.line[row_of(&b->batch, f, s, i)],
+                           f->name, what, text, text + strlen(text));
+    }
+    return FLEET_OK;
+}
+
+fleet_status fl_parser_check_ids(const fl_parser *p,
+                                 const fl_batch_buffer *buffer)
+{
+    for (int i = 0; i < p->layout.n_field; i++)
+        if (p->layout.field[i].ids_below > 0 && p->layout.field[i].is_id &&
+            buffer->lines.n == (size_t)buffer->batch.rows)
+            FL_TRY(check_field(p, buffer, i));
+    return FLEET_OK;
+}
+
+bool fl_cut_weight(const char *s, const char *end, const char **colon,
+                   float *weight)
+{
+    const char *at = end;
+
+    *weight = 1.0f;
+    *colon = end;
+    while (at > s && at[-1] != ':')
+        at--;
+    if (at == s)
+        return true;
+    *colon = at - 1;
+    return fl_parse_float_any(at, end, weight);
+}
+
+/* --- what is refused ------------------------------------------------------ */
 
 /* A piece of the input as it may stand in an error's text. */
 static const char *clip_text(char out[CLIP + 8], const char *text,

@@ -11,6 +11,7 @@ enum { FL_ROW_PAD = 128 };
 typedef struct fl_slot_data {
     void *values;     /* [rows, dim] of the slot's dtype, or all ids in a row */
     int64_t *offsets; /* ragged: rows + 1 of them, the first is 0; else NULL */
+    float *weights;   /* weighted: as many as values; else NULL */
 } fl_slot_data;
 
 typedef struct fl_batch {

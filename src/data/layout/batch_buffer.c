@@ -15,8 +15,10 @@ fleet_status fl_batch_buffer_create(fl_batch_buffer **buffer,
     FL_TRY(FL_NEW(&b, sizeof *b));
     b->batch.slot = fl_alloc_array(n, sizeof *b->batch.slot);
     b->capacity = fl_alloc_array(n, sizeof *b->capacity);
+    b->weight_capacity = fl_alloc_array(n, sizeof *b->weight_capacity);
     b->offset_capacity = fl_alloc_array(n, sizeof *b->offset_capacity);
-    if (!b->batch.slot || !b->capacity || !b->offset_capacity) {
+    if (!b->batch.slot || !b->capacity || !b->weight_capacity ||
+        !b->offset_capacity) {
         fl_batch_buffer_destroy(b, l, NULL);
         return FLEET_ENOMEM;
     }
@@ -32,19 +34,22 @@ void fl_batch_buffer_destroy(fl_batch_buffer *buffer, const fl_layout *l,
     for (int i = 0; buffer->batch.slot && i < l->n_field; i++) {
         fl_free(buffer->batch.slot[i].values);
         fl_free(buffer->batch.slot[i].offsets);
+        fl_free(buffer->batch.slot[i].weights);
     }
     if (blocks)
         fl_lines_done(&buffer->lines, blocks);
     fl_free(buffer->batch.slot);
     fl_free(buffer->capacity);
+    fl_free(buffer->weight_capacity);
     fl_free(buffer->offset_capacity);
     fl_free(buffer);
 }
 
-static fleet_status begin_slot(fl_batch_buffer *buffer, int i,
-                               const fl_field *f, int64_t rows)
+static fleet_status begin_slot(fl_batch_buffer *buffer, const fl_layout *l,
+                               int i, int64_t rows)
 {
     fl_slot_data *s = &buffer->batch.slot[i];
+    const fl_field *f = &l->field[i];
     size_t padded = ((size_t)rows + FL_ROW_PAD - 1) / FL_ROW_PAD * FL_ROW_PAD;
     size_t n;
 
@@ -52,8 +57,7 @@ static fleet_status begin_slot(fl_batch_buffer *buffer, int i,
         FL_TRY(fl_grow(&s->offsets, &buffer->offset_capacity[i],
                        (size_t)rows + 1, sizeof *s->offsets));
         s->offsets[0] = 0;
-        return fl_grow(&s->values, &buffer->capacity[i], padded,
-                       fl_field_size(f));
+        return fl_batch_buffer_room(buffer, l, i, padded);
     }
     if (__builtin_mul_overflow(padded, (size_t)f->dim, &n))
         return fl_fail(FLEET_ENOMEM,
@@ -68,13 +72,18 @@ fleet_status fl_batch_buffer_begin(fl_batch_buffer *buffer, const fl_layout *l,
 {
     buffer->batch.rows = rows;
     for (int i = 0; i < l->n_field; i++)
-        FL_TRY(begin_slot(buffer, i, &l->field[i], rows));
+        FL_TRY(begin_slot(buffer, l, i, rows));
     return FLEET_OK;
 }
 
 fleet_status fl_batch_buffer_room(fl_batch_buffer *buffer, const fl_layout *l,
                                   int slot, size_t n)
 {
-    return fl_grow(&buffer->batch.slot[slot].values, &buffer->capacity[slot], n,
+    fl_slot_data *s = &buffer->batch.slot[slot];
+
+    if (l->field[slot].weighted)
+        FL_TRY(fl_grow(&s->weights, &buffer->weight_capacity[slot], n,
+                       sizeof *s->weights));
+    return fl_grow(&s->values, &buffer->capacity[slot], n,
                    fl_field_size(&l->field[slot]));
 }

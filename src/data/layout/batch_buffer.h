@@ -12,6 +12,7 @@ typedef struct fl_batch_buffer {
     struct fl_batch_buffer *next;
     fl_lines lines;
     size_t *capacity;        /* of each slot's values, in elements */
+    size_t *weight_capacity; /* of each slot's weights */
     size_t *offset_capacity; /* of each slot's offsets */
     fl_error error;          /* in place of a batch */
     bool held;               /* by the caller */
@@ -26,6 +27,6 @@ void fl_batch_buffer_destroy(fl_batch_buffer *buffer, const fl_layout *l,
 fleet_status fl_batch_buffer_begin(fl_batch_buffer *buffer, const fl_layout *l,
                                    int64_t rows);
 
-/* Room for n values in a ragged slot. */
+/* Room for n values in a ragged slot, and their weights. */
 fleet_status fl_batch_buffer_room(fl_batch_buffer *buffer, const fl_layout *l,
                                   int slot, size_t n);

@@ -84,6 +84,9 @@ static fleet_status check_slot(const fleet_slot *s)
                        "slot \"%s\": expected a dim of -1 (any number) or "
                        "more, got %" PRId64,
                        s->name, s->dim);
+    if (s->weighted && (s->dtype != FLEET_INT64 || s->dim != -1))
+        return bad_slot(s, "weights are for ids of any number: int64 with dim "
+                           "-1");
     if (s->n_column < 0 || s->n_transform < 0 || s->n_equals < 0 ||
         (s->n_column && !s->columns) || (s->n_transform && !s->transforms) ||
         (s->n_equals && !s->equals))

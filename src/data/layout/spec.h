@@ -11,6 +11,7 @@ typedef struct fl_stream_spec {
     fleet_format format;
     const fleet_slot *slots; /* kept, not copied: must outlive the stream */
     int n_slot;
+    const int64_t *ids_below; /* by slot: ids are, 0: any; NULL: any in all */
     int64_t batch_size;
     int n_thread;
     const char *pipe_command; /* NULL: none */

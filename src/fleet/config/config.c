@@ -54,10 +54,34 @@ static fleet_status read_hidden(fl_config *c, const fl_at *at)
     return FLEET_OK;
 }
 
+/* What the tables do with ids. */
+static fleet_status read_tables(fl_config *c, const fl_at *at)
+{
+    fl_at rows = fl_at_key(at, "rows"), check = fl_at_key(at, "check_ids");
+    fl_at fresh = fl_at_key(at, "fresh"), id = fl_at_key(at, "default_id");
+    int which = FLEET_FRESH_INITIAL;
+
+    if (c->model == FL_MLP && (rows.json || check.json || fresh.json))
+        return fl_at_expected(rows.json    ? &rows
+                              : check.json ? &check
+                                           : &fresh,
+                              "nothing: an mlp has no embedding");
+    FL_TRY(fl_at_int(&rows, 1, (int64_t)1 << 53, &c->rows));
+    FL_TRY(fl_at_bool(&check, &c->check_ids));
+    if (c->check_ids && c->rows == 0)
+        return fl_at_expected(&check, "false: without rows ids have no bound");
+    FL_TRY(fl_at_choice(&fresh, fl_fresh_names, &which));
+    c->fresh = (fleet_fresh)which;
+    if (id.json && c->fresh != FLEET_FRESH_ROW)
+        return fl_at_expected(&id, "nothing: it is for fresh \"row\"");
+    return fl_at_int(&id, 0, (int64_t)1 << 53, &c->default_id);
+}
+
 static fleet_status read_model(fl_config *c, const fl_at *at)
 {
     static const char *const keys[] = {
-        "type", "embedding_dim", "hidden", "classes", "wide_ids", "ps", NULL};
+        "type", "embedding_dim", "hidden", "classes",    "wide_ids", "ps",
+        "rows", "check_ids",     "fresh",  "default_id", NULL};
     static const char *const types[] = {"wide_deep", "ctr_dnn", "deepfm", "mlp",
                                         NULL};
     fl_at type = fl_at_key(at, "type"), dim = fl_at_key(at, "embedding_dim");
@@ -81,6 +105,7 @@ static fleet_status read_model(fl_config *c, const fl_at *at)
     FL_TRY(fl_at_int(&dim, 1, 4096, &c->embedding_dim));
     FL_TRY(fl_at_int(&classes, 2, FL_CONFIG_MOST_CLASSES, &c->classes));
     FL_TRY(fl_at_bool(&wide, &c->wide_ids));
+    FL_TRY(read_tables(c, at));
     return read_hidden(c, &hidden);
 }
 

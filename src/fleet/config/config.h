@@ -48,6 +48,10 @@ typedef struct fl_config {
     int64_t *hidden;
     int n_hidden;
     bool has_hidden, wide_ids;
+    int64_t rows; /* of each table; 0: unbounded */
+    bool check_ids;
+    fleet_fresh fresh;
+    int64_t default_id;
     fl_at model_ps; /* by name of a layer, parameter or table; may be absent */
 
     fl_config_optimizer optimizer;

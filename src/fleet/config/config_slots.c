@@ -81,15 +81,22 @@ static fleet_status read_keeper(const fl_at *at, fl_config_slot *s)
 static fleet_status read_use(const fl_at *at, fl_config_slot *s)
 {
     static const char *const roles[] = {"label", NULL};
-    static const char *const combiners[] = {"sum", "mean", NULL};
+    static const char *const combiners[] = {"sum", "mean", "sqrt", "max", NULL};
     fl_at role = fl_at_key(at, "role"), combiner = fl_at_key(at, "combiner");
-    fl_at table = fl_at_key(at, "table");
+    fl_at table = fl_at_key(at, "table"), weighted = fl_at_key(at, "weighted");
+    bool is_weighted = false;
     int is_label = -1, which = 0;
 
     FL_TRY(fl_at_choice(&role, roles, &is_label));
     s->label = is_label == 0;
     if (combiner.json && s->slot.dim != -1)
         return fl_at_expected(&combiner, "nothing: it is for dim -1");
+    FL_TRY(fl_at_bool(&weighted, &is_weighted));
+    if (is_weighted &&
+        (s->slot.dim != -1 || s->slot.dtype != FLEET_INT64 || s->label))
+        return fl_at_expected(&weighted, "false: only ids of any number, of "
+                                         "dim -1, have weights");
+    s->slot.weighted = is_weighted;
     if (table.json && (s->slot.dtype != FLEET_INT64 || s->label))
         return fl_at_expected(&table, "nothing: only ids have a table");
     FL_TRY(fl_at_choice(&combiner, combiners, &which));
@@ -115,9 +122,9 @@ static void read_label(const fl_config *c, fl_config_slot *s)
 
 static fleet_status read_slot(fl_config *c, const fl_at *at, fl_config_slot *s)
 {
-    static const char *const keys[] = {"name",      "type",  "dim", "role",
-                                       "combiner",  "table", "ps",  "columns",
-                                       "transform", "value", NULL};
+    static const char *const keys[] = {
+        "name", "type",    "dim",       "role",  "combiner", "table",
+        "ps",   "columns", "transform", "value", "weighted", NULL};
     static const char *const types[] = {"float", "uint64", NULL};
     static const char *const csv_keys[] = {"columns", "transform", "value",
                                            NULL};
@@ -137,10 +144,8 @@ static fleet_status read_slot(fl_config *c, const fl_at *at, fl_config_slot *s)
     s->slot.dtype = which ? FLEET_INT64 : FLEET_FLOAT32;
     s->slot.dim = 1;
     FL_TRY(fl_at_int(&dim, -1, 1 << 20, &s->slot.dim));
-    if (s->slot.dim == -1 && !which)
-        return fl_at_expected(&dim, "1 or more: only ids may be of any number");
     if (s->slot.dim == 0)
-        return fl_at_expected(&dim, "1 or more, or -1 for ids of any number");
+        return fl_at_expected(&dim, "1 or more, or -1 for any number");
     FL_TRY(fl_config_csv_alone(c, at, csv_keys));
     FL_TRY(read_columns(c, &columns, &s->slot));
     FL_TRY(read_transforms(c, &transform, &s->slot));

@@ -76,7 +76,7 @@ static fleet_status largest_label(training *t, int slot, int64_t *largest)
     fl_batch *b;
 
     *largest = 0;
-    FL_TRY(fl_dataset_open(t->train, false, &stream));
+    FL_TRY(fl_dataset_open(t->train, false, NULL, &stream));
     while ((status = fl_stream_next(stream, &b)) == FLEET_OK) {
         const int64_t *label = b->slot[slot].values;
 
@@ -127,10 +127,12 @@ static void sort_slots(const fl_config *c, fleet_ctr_options *o,
             o->label = s->slot.name;
             o->label_dtype = s->slot.dtype;
         } else if (s->slot.dtype == FLEET_FLOAT32) {
-            dense[o->n_dense++] = (fleet_dense_slot){s->slot.name, s->slot.dim};
+            dense[o->n_dense++] =
+                (fleet_dense_slot){s->slot.name, s->slot.dim, s->combiner};
         } else {
-            ids[o->n_ids++] = (fleet_id_slot){s->slot.name, s->slot.dim,
-                                              s->combiner, s->table};
+            ids[o->n_ids++] =
+                (fleet_id_slot){s->slot.name, s->slot.dim, s->combiner,
+                                s->table, s->slot.weighted};
         }
     }
     o->dense = dense;
@@ -145,7 +147,11 @@ static fleet_status make_ctr(training *t)
         fleet_model *) = {fleet_wide_deep, fleet_ctr_dnn, fleet_deepfm};
     const fl_config *c = t->c;
     fleet_ctr_options o = {.embedding_dim = c->embedding_dim,
-                           .wide_ids = c->wide_ids};
+                           .wide_ids = c->wide_ids,
+                           .rows = c->rows,
+                           .check_ids = c->check_ids,
+                           .fresh = c->fresh,
+                           .default_id = c->default_id};
     fleet_dense_slot *dense =
         fl_alloc_array((size_t)c->n_slot + 1, sizeof *dense);
     fleet_id_slot *ids = fl_alloc_array((size_t)c->n_slot + 1, sizeof *ids);

@@ -61,6 +61,11 @@ static fleet_status check_vars(const fleet_dataset_options *o)
                            "dataset: use_var[%d] is not a data variable with a "
                            "batch",
                            i);
+        if (v->weighs)
+            return fl_fail(FLEET_EINVAL,
+                           "dataset: use_var[%d] is the weights of \"%s\", "
+                           "which are fed with it",
+                           i, v->weighs->name);
     }
     return FLEET_OK;
 }
@@ -99,7 +104,8 @@ static fleet_status take_slots(fleet_dataset *d, const fleet_dataset_options *o)
             of_var =
                 (fleet_slot){.name = v->name,
                              .dtype = v->dtype,
-                             .dim = v->ragged ? -1 : fl_shape_cols(&v->shape)};
+                             .dim = v->ragged ? -1 : fl_shape_cols(&v->shape),
+                             .weighted = v->weights != NULL};
         FL_TRY(copy_slot(&d->arena, v ? &of_var : &o->slots[i], &copy[i]));
     }
     d->slots = copy;
@@ -396,7 +402,8 @@ static fleet_status take_share(const fleet_dataset *d, fl_stream_spec *spec,
     return FLEET_OK;
 }
 
-fleet_status fl_dataset_open(fleet_dataset *d, bool shared, fl_stream **stream)
+fleet_status fl_dataset_open(fleet_dataset *d, bool shared,
+                             const int64_t *ids_below, fl_stream **stream)
 {
     int64_t first_file = 0;
     uint64_t seeds[2];
@@ -407,6 +414,7 @@ fleet_status fl_dataset_open(fleet_dataset *d, bool shared, fl_stream **stream)
                                      "fleet_dataset_set_filelist()");
     FL_TRY(need_statistics(d));
     spec = spec_of(d);
+    spec.ids_below = ids_below;
     if (shared)
         FL_TRY(take_share(d, &spec, &first_file));
     seeds[0] = d->fleet->context.seed;

@@ -23,8 +23,10 @@ struct fleet_dataset {
 };
 
 /* A stream for the next pass: over this worker's share, for training, or over
- * all there is. A share is FLEET_ESTATE in a server. */
-fleet_status fl_dataset_open(fleet_dataset *d, bool shared, fl_stream **stream);
+ * all there is. A share is FLEET_ESTATE in a server. ids_below: see spec.h; it
+ * must outlive the stream. */
+fleet_status fl_dataset_open(fleet_dataset *d, bool shared,
+                             const int64_t *ids_below, fl_stream **stream);
 
 /* Has it columns that are standardized? */
 bool fl_dataset_standardizes(const fleet_dataset *d);

@@ -100,7 +100,7 @@ static fleet_status read_part(const fl_saved *s, const fl_at *entry,
     part p = {.folder = s->folder.path, .file = ""};
 
     FL_TRY(fl_manifest_int(entry, "size", 0, (int64_t)1 << 53, &size));
-    FL_TRY(fl_manifest_hex(&sum_at, &sum));
+    FL_TRY(fl_at_hex(&sum_at, &sum));
     FL_TRY(fl_manifest_text(entry, "file", &p.file));
     if (!*p.file ||
         strchr(p.file, '/')) /* it must not lead out of the folder */

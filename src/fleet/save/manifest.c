@@ -8,19 +8,6 @@
 #include "base/hash.h"
 #include "base/memory.h"
 
-fleet_status fl_manifest_hex(const fl_at *at, uint64_t *out)
-{
-    const char *text = "";
-    char *end;
-
-    FL_TRY(fl_at_required(at));
-    FL_TRY(fl_at_string(at, &text));
-    *out = strtoull(text, &end, 16);
-    return strlen(text) == 16 && *end == 0
-               ? FLEET_OK
-               : fl_at_expected(at, "16 hex digits");
-}
-
 fleet_status fl_manifest_int(const fl_at *object, const char *key, int64_t low,
                              int64_t high, int64_t *out)
 {
@@ -94,7 +81,7 @@ static fleet_status read_table(const fl_at *entry, fl_saved_item *item)
     first.kind = (fleet_initializer_kind)kind;
     FL_TRY(fl_initializer_check(item->name, &first));
     item->filler = fl_filler_make(&first, dim, dim, 0, item->name);
-    FL_TRY(fl_manifest_hex(&seed_at, &item->filler.seed));
+    FL_TRY(fl_at_hex(&seed_at, &item->filler.seed));
     return read_states(entry, item);
 }
 
@@ -166,7 +153,7 @@ static fleet_status read_manifest(fl_saved *s, const char *what)
     if (what && strcmp(found, what) != 0)
         return fl_fail(FLEET_EINVAL, "what was saved is \"%s\", not \"%s\"",
                        found, what);
-    FL_TRY(fl_manifest_hex(&seed, &s->seed));
+    FL_TRY(fl_at_hex(&seed, &s->seed));
     FL_TRY(fl_manifest_int(&root, "updates", 0, (int64_t)1 << 53, &s->updates));
     FL_TRY(read_scaling(&root, &s->scaling));
     FL_TRY(read_row_steps(&root, &s->row_steps));

@@ -9,7 +9,6 @@
 fleet_status fl_manifest_open(fl_saved *s, const char *what);
 
 /* Values that must be in the manifest. */
-fleet_status fl_manifest_hex(const fl_at *at, uint64_t *out);
 fleet_status fl_manifest_int(const fl_at *object, const char *key, int64_t low,
                              int64_t high, int64_t *out);
 fleet_status fl_manifest_text(const fl_at *object, const char *key,

@@ -18,6 +18,7 @@ typedef struct pass {
     void *observer_arg;
     fl_stream *stream;
     int *var;       /* of each slot: the variable it feeds, -1: none */
+    int64_t *below; /* of each slot: its ids are, 0: any */
     fl_input *next; /* room for the batch that comes next; NULL: no remote */
     fl_progress lines;
     fleet_train_result r;
@@ -42,13 +43,25 @@ static fleet_status check_slot(const fleet_slot *s, const fleet_var *v)
                        "slot \"%s\" has %" PRId64 " values per sample, but its "
                        "variable takes %" PRId64 " (-1: any number)",
                        s->name, s->dim, dim);
+    if (!s->weighted != !v->weights)
+        return fl_fail(FLEET_ESHAPE,
+                       "slot \"%s\" is %sweighted, but its variable is%s",
+                       s->name, s->weighted ? "" : "not ",
+                       s->weighted ? " not (fleet_data_weighted())" : "");
+    if (v->weighs)
+        return fl_fail(FLEET_EINVAL,
+                       "slot \"%s\" feeds the weights of \"%s\", which its own "
+                       "slot feeds",
+                       s->name, v->weighs->name);
     return FLEET_OK;
 }
 
 static bool is_fed(const pass *p, int var)
 {
+    const fleet_var *v = p->e->program->var[var];
+
     for (int i = 0; i < p->d->n_slot; i++)
-        if (p->var[i] == var)
+        if (p->var[i] == (v->weighs ? v->weighs->id : var))
             return true;
     return false;
 }
@@ -58,6 +71,7 @@ static fleet_status match_slots(pass *p)
     const fleet_program *program = p->e->program;
 
     FL_TRY(FL_NEW(&p->var, (size_t)p->d->n_slot * sizeof *p->var));
+    FL_TRY(FL_NEW(&p->below, (size_t)p->d->n_slot * sizeof *p->below));
     for (int i = 0; i < p->d->n_slot; i++) {
         const fleet_slot *s = &p->d->slots[i];
         const fleet_var *v = fleet_program_var(program, s->name);
@@ -67,6 +81,7 @@ static fleet_status match_slots(pass *p)
             continue;
         FL_TRY(check_slot(s, v));
         p->var[i] = v->id;
+        p->below[i] = v->ids_below;
     }
     return FLEET_OK;
 }
@@ -99,10 +114,16 @@ static fleet_status check_fed(const pass *p, const fl_plan *plan)
 
 static void bind_batch(const pass *p, const fl_batch *b, fl_input *input)
 {
-    for (int i = 0; i < p->d->n_slot; i++)
-        if (p->var[i] >= 0)
-            input[p->var[i]] =
-                (fl_input){b->slot[i].values, b->slot[i].offsets};
+    for (int i = 0; i < p->d->n_slot; i++) {
+        const fl_slot_data *s = &b->slot[i];
+
+        if (p->var[i] < 0)
+            continue;
+        input[p->var[i]] = (fl_input){s->values, s->offsets};
+        if (s->weights)
+            input[p->e->program->var[p->var[i]]->weights->id] =
+                (fl_input){s->weights, s->offsets};
+    }
 }
 
 /* The batch after the one that is about to run, whose rows are to travel
@@ -202,13 +223,12 @@ static fleet_status open_pass(pass *p)
         FL_TRY(fl_executor_want(p->e, p->o->fetch_list[i]));
     if (!p->e->training && p->e->program->training.loss)
         FL_TRY(fl_executor_want(p->e, p->e->program->training.loss));
-    FL_TRY(fl_dataset_open(p->d, p->e->training, &p->stream));
+    FL_TRY(match_slots(p)); /* which says what the stream is to check */
+    FL_TRY(fl_dataset_open(p->d, p->e->training, p->below, &p->stream));
     memset(p->e->input, 0, p->e->program->n_var * sizeof *p->e->input);
     if (p->e->store->remote)
         FL_TRY(FL_NEW(&p->next, p->e->program->n_var * sizeof *p->next));
-    if (!p->e->training)
-        FL_TRY(fl_executor_refresh(p->e));
-    return match_slots(p);
+    return p->e->training ? FLEET_OK : fl_executor_refresh(p->e);
 }
 
 static fleet_status run_pass(pass *p, fleet_train_result *result)
@@ -244,6 +264,7 @@ static fleet_status run_pass(pass *p, fleet_train_result *result)
         fl_executor_give_up(p->e);
     fl_stream_close(p->stream);
     fl_free(p->var);
+    fl_free(p->below);
     fl_free(p->next);
     fl_progress_close(&p->lines);
     if (trains)

@@ -102,6 +102,31 @@ static fleet_status check_feed(const fleet_var *v, const fleet_feed *f,
     return FLEET_OK;
 }
 
+/* Weights are as many as their ids, in every row. */
+static fleet_status check_weights(const fleet_executor *e, int64_t batch)
+{
+    for (size_t i = 0; i < e->program->n_var; i++) {
+        const fleet_var *v = e->program->var[i];
+        const int64_t *ids, *weights;
+
+        if (!v->weights)
+            continue;
+        ids = e->input[i].offsets;
+        weights = e->input[v->weights->id].offsets;
+        if (!ids || !weights || ids == weights)
+            continue;
+        for (int64_t row = 0; row < batch; row++)
+            if (ids[row + 1] != weights[row + 1])
+                return fl_fail(
+                    FLEET_EINVAL,
+                    "feed \"%s\": %" PRId64 " weights in row %" PRId64
+                    ", but \"%s\" has %" PRId64 " ids",
+                    v->weights->name, weights[row + 1] - weights[row], row,
+                    v->name, ids[row + 1] - ids[row]);
+    }
+    return FLEET_OK;
+}
+
 static fleet_status bind_feeds(fleet_executor *e, const fleet_feed *feed, int n,
                                int64_t *batch)
 {
@@ -120,7 +145,7 @@ static fleet_status bind_feeds(fleet_executor *e, const fleet_feed *feed, int n,
         FL_TRY(check_feed(v, f, batch, &first));
         e->input[i] = (fl_input){f->data ? f->data : "", f->offsets};
     }
-    return FLEET_OK;
+    return check_weights(e, *batch);
 }
 
 static fleet_status check_complete(const fleet_executor *e, const fl_plan *plan)

@@ -5,6 +5,7 @@
 
 const char *const fl_var_kind_names[] = {"data",  "param", "table",
                                          "state", "temp",  NULL};
+const char *const fl_fresh_names[] = {"initial", "zeros", "row", NULL};
 
 const fl_attr *fl_node_attr(const fl_node *n, const char *name)
 {

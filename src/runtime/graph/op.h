@@ -7,6 +7,8 @@
  */
 #pragma once
 
+#include <fleet/nn.h>
+
 #include "runtime/graph/shape.h"
 
 typedef struct fl_node fl_node;
@@ -78,6 +80,14 @@ typedef enum fl_var_kind {
 } fl_var_kind;
 
 extern const char *const fl_var_kind_names[]; /* NULL ends them */
+extern const char *const fl_fresh_names[];    /* likewise */
+
+/* What a table does with ids, as fleet_sparse_embedding_options has it. */
+typedef struct fl_table_ids {
+    bool check;
+    fleet_fresh fresh;
+    int64_t default_id;
+} fl_table_ids;
 
 struct fleet_var {
     fleet_program *program;
@@ -85,10 +95,14 @@ struct fleet_var {
     int id; /* its place in the program */
     fl_var_kind kind;
     fleet_dtype dtype;
-    fl_shape shape;        /* FL_VAR_TABLE: [rows or 0, dim] */
-    bool ragged;           /* any number of values per sample */
-    fl_node *producer;     /* FL_VAR_TEMP */
+    fl_shape shape;     /* FL_VAR_TABLE: [rows or 0, dim] */
+    bool ragged;        /* any number of values per sample */
+    fleet_var *weights; /* DATA: of its ids, or NULL */
+    fleet_var *weighs;  /* DATA: the ids whose weights it has, or NULL */
+    int64_t ids_below;  /* DATA: an operator takes ids in [0, that); 0: any */
+    fl_node *producer;  /* FL_VAR_TEMP */
     fleet_param_attr attr; /* PARAM, TABLE; its name is NULL */
+    fl_table_ids ids;      /* TABLE */
     bool keep_gradient;    /* its gradient can be read after an iteration, also
                               of data: for tests */
 };

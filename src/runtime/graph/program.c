@@ -1,6 +1,7 @@
 /* program.c - variables and nodes are added to a program. */
 #include "runtime/graph/program.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -82,6 +83,11 @@ int fleet_var_is_ragged(const fleet_var *v)
     return v && v->ragged;
 }
 
+const fleet_var *fleet_var_weights(const fleet_var *v)
+{
+    return v ? v->weights : NULL;
+}
+
 /* --- variables ----------------------------------------------------------- */
 
 static fleet_status add_var(fleet_program *p, const fleet_var *like,
@@ -128,6 +134,12 @@ fleet_var *fl_program_data(fleet_program *p, const char *name,
     return fl_program_ok(p) ? new_var(p, &like, name) : NULL;
 }
 
+void fl_program_weigh(fleet_var *ids, fleet_var *weights)
+{
+    ids->weights = weights;
+    weights->weighs = ids;
+}
+
 static bool same_initializer(const fleet_initializer *is,
                              const fleet_initializer *want)
 {
@@ -159,6 +171,19 @@ static const char *differing_attr(const fleet_param_attr *is,
     return want->frozen && !is->frozen ? "frozen" : NULL;
 }
 
+/* The same of what tables do with ids. */
+static const char *differing_ids(const fl_table_ids *is,
+                                 const fl_table_ids *want)
+{
+    if (want->check && !is->check)
+        return "check_ids";
+    if (want->fresh != FLEET_FRESH_INITIAL && want->fresh != is->fresh)
+        return "fresh";
+    return want->fresh == FLEET_FRESH_ROW && want->default_id != is->default_id
+               ? "default_id"
+               : NULL;
+}
+
 /* In the message about a name that two things have. */
 static const char *kind_name(fl_var_kind kind)
 {
@@ -184,6 +209,8 @@ static fleet_var *share_param(fleet_program *p, fleet_var *old,
         old->kind == like->kind && fl_shape_equal(&old->shape, &like->shape);
     const char *other = fits ? differing_attr(&old->attr, &like->attr) : NULL;
 
+    if (fits && !other)
+        other = differing_ids(&old->ids, &like->ids);
     if (fits && !other)
         return old;
     if (other)
@@ -283,18 +310,46 @@ fleet_var *fl_program_param(fleet_program *p, const char *prefix,
                : NULL;
 }
 
+/* shape is the table's: its rows may be 0, which is no bound. */
+fleet_status fl_table_ids_check(const char *name, const fl_shape *shape,
+                                const fl_table_ids *ids)
+{
+    const int64_t rows = shape->dim[0];
+
+    if (ids->fresh < FLEET_FRESH_INITIAL || ids->fresh > FLEET_FRESH_ROW)
+        return fl_fail(FLEET_EINVAL, "%s: fresh %d does not exist", name,
+                       (int)ids->fresh);
+    if (!ids->check)
+        return FLEET_OK;
+    if (rows == 0)
+        return fl_fail(FLEET_EINVAL,
+                       "%s: check_ids needs rows, the number that ids are "
+                       "below; it has none",
+                       name);
+    if (ids->fresh == FLEET_FRESH_ROW &&
+        (ids->default_id < 0 || ids->default_id >= rows))
+        return fl_fail(FLEET_EINVAL,
+                       "%s: default_id %" PRId64 " is not in [0, %" PRId64 ")",
+                       name, ids->default_id, rows);
+    return FLEET_OK;
+}
+
 fleet_var *fl_program_table(fleet_program *p, const char *name,
                             const fl_shape *shape, const fleet_param_attr *attr,
-                            fleet_initializer fallback)
+                            const fl_table_ids *ids, fleet_initializer fallback)
 {
     fleet_var like = {.kind = FL_VAR_TABLE,
                       .dtype = FLEET_FLOAT32,
                       .shape = *shape,
-                      .attr = *attr};
+                      .attr = *attr,
+                      .ids = *ids};
+    fleet_status status;
 
-    return fl_program_ok(p) && attr_is_possible(p, name, attr)
-               ? named_or_shared(p, &like, name, true, fallback)
-               : NULL;
+    if (!fl_program_ok(p) || !attr_is_possible(p, name, attr))
+        return NULL;
+    status = fl_table_ids_check(name, shape, ids);
+    return status == FLEET_OK ? named_or_shared(p, &like, name, true, fallback)
+                              : fl_program_failed(p, status);
 }
 
 /* The message names parameters and tables that the program has. */

@@ -24,6 +24,7 @@ struct fleet_program {
     fl_place place;
     fleet_place guard;       /* of nodes to come; 0: none */
     _Atomic bool sealed;     /* it has run */
+    bool predicts;           /* a predictor's: ids without a row are fresh */
     fl_error error;          /* the first failure; code FLEET_OK: none */
     void *owner;             /* the handle, for the facade */
     const char *output_name; /* of the next node's first output, when a saved
@@ -38,6 +39,9 @@ fleet_var *fl_program_data(fleet_program *p, const char *name,
                            fleet_dtype dtype, const fl_shape *shape,
                            bool ragged);
 
+/* Let a ragged variable of float32 be the weights of ragged ids. */
+void fl_program_weigh(fleet_var *ids, fleet_var *weights);
+
 /* A parameter "<prefix>.<suffix>", or attr->name. One of that name and
  * shape is shared, unless attr asks for something else than it has.
  * fallback is the initializer when attr has none. */
@@ -47,7 +51,10 @@ fleet_var *fl_program_param(fleet_program *p, const char *prefix,
                             fleet_initializer fallback);
 fleet_var *fl_program_table(fleet_program *p, const char *name,
                             const fl_shape *shape, const fleet_param_attr *attr,
+                            const fl_table_ids *ids,
                             fleet_initializer fallback);
+fleet_status fl_table_ids_check(const char *name, const fl_shape *shape,
+                                const fl_table_ids *ids);
 fleet_var *fl_program_state(fleet_program *p, const char *prefix,
                             const char *suffix, fleet_dtype dtype,
                             const fl_shape *shape);

@@ -28,17 +28,32 @@ static void print_vars(fleet_var *const *v, int n, fl_text *out)
         fl_text_add(out, "%s%s", i ? ", " : "", v[i] ? v[i]->name : "-");
 }
 
-fleet_status fl_program_text(const fleet_program *p, fl_text *out)
+static void print_table_ids(const fl_table_ids *ids, fl_text *out)
 {
-    for (size_t i = 0; i < p->n_var; i++) {
-        const fleet_var *v = p->var[i];
+    if (ids->check)
+        fl_text_add(out, " check_ids");
+    if (ids->fresh != FLEET_FRESH_INITIAL)
+        fl_text_add(out, " fresh=%s", fl_fresh_names[ids->fresh]);
+    if (ids->fresh == FLEET_FRESH_ROW)
+        fl_text_add(out, "[%" PRId64 "]", ids->default_id);
+}
 
-        if (v->kind != FL_VAR_TEMP)
-            fl_text_add(
-                out, "%s %s %s%s%s%s\n", fl_var_kind_names[v->kind], v->name,
+static void print_var(const fleet_var *v, fl_text *out)
+{
+    fl_text_add(out, "%s %s %s%s%s%s", fl_var_kind_names[v->kind], v->name,
                 fleet_dtype_name(v->dtype), fl_shape_print(&v->shape).chars,
                 v->ragged ? " ragged" : "", v->attr.frozen ? " frozen" : "");
-    }
+    if (v->weights)
+        fl_text_add(out, " weights=%s", v->weights->name);
+    print_table_ids(&v->ids, out);
+    fl_text_add(out, "\n");
+}
+
+fleet_status fl_program_text(const fleet_program *p, fl_text *out)
+{
+    for (size_t i = 0; i < p->n_var; i++)
+        if (p->var[i]->kind != FL_VAR_TEMP)
+            print_var(p->var[i], out);
     for (size_t i = 0; i < p->n_node; i++) {
         const fl_node *n = p->node[i];
 

@@ -25,6 +25,19 @@ static fleet_status put_ints(fl_json *object, const char *key, const int64_t *v,
     return FLEET_OK;
 }
 
+/* A table's rules for ids, where they are not the defaults. */
+static fleet_status put_table_ids(fl_json *o, const fl_table_ids *ids)
+{
+    if (ids->check)
+        FL_TRY(fl_json_put(o, "check_ids", fl_json_bool(true)));
+    if (ids->fresh == FLEET_FRESH_INITIAL)
+        return FLEET_OK;
+    FL_TRY(fl_json_put(o, "fresh", fl_json_string(fl_fresh_names[ids->fresh])));
+    if (ids->fresh != FLEET_FRESH_ROW)
+        return FLEET_OK;
+    return fl_json_put(o, "default_id", fl_json_hex((uint64_t)ids->default_id));
+}
+
 static fleet_status put_var(fl_json *list, const fleet_var *v)
 {
     fl_json *o = fl_json_object();
@@ -41,7 +54,8 @@ static fleet_status put_var(fl_json *list, const fleet_var *v)
         return FLEET_OK;
     FL_TRY(fl_json_put(o, "initializer", fl_json_int(f->kind)));
     FL_TRY(fl_json_put(o, "a", fl_json_double((double)f->a, 9)));
-    return fl_json_put(o, "b", fl_json_double((double)f->b, 9));
+    FL_TRY(fl_json_put(o, "b", fl_json_double((double)f->b, 9)));
+    return put_table_ids(o, &v->ids);
 }
 
 static fleet_status put_attr(fl_json *attrs, const fl_attr *a)
@@ -183,6 +197,47 @@ static fleet_status read_initializer(const fl_at *var, fleet_initializer *f)
     return fl_initializer_check(var->path, f);
 }
 
+static fleet_status read_table_ids(const fl_at *var, fl_table_ids *ids)
+{
+    fl_at check = fl_at_key(var, "check_ids"), fresh = fl_at_key(var, "fresh");
+    fl_at id = fl_at_key(var, "default_id");
+    int which = FLEET_FRESH_INITIAL;
+
+    *ids = (fl_table_ids){0};
+    FL_TRY(fl_at_bool(&check, &ids->check));
+    FL_TRY(fl_at_choice(&fresh, fl_fresh_names, &which));
+    ids->fresh = (fleet_fresh)which;
+    if (ids->fresh == FLEET_FRESH_ROW)
+        return fl_at_hex(&id, (uint64_t *)&ids->default_id);
+    return FLEET_OK;
+}
+
+/* Only ids, and numbers, may be of any number. */
+static fleet_status check_ragged(const char *name, fl_var_kind kind,
+                                 const fl_shape *s)
+{
+    if (kind == FL_VAR_DATA && s->n_dim == 2 && s->dim[0] == -1 &&
+        s->dim[1] == 1)
+        return FLEET_OK;
+    return fl_fail(FLEET_ESHAPE, "\"%s\": ragged, but not data of [-1,1]",
+                   name);
+}
+
+static fleet_status read_table(fleet_program *p, const fl_at *at,
+                               const char *name, const fl_shape *shape)
+{
+    fleet_param_attr attr = {.frozen = 1};
+    fl_table_ids ids;
+
+    if (shape->n_dim != 2)
+        return fl_fail(FLEET_ESHAPE, "\"%s\": a table has two dimensions",
+                       name);
+    FL_TRY(read_initializer(at, &attr.initializer));
+    FL_TRY(read_table_ids(at, &ids));
+    fl_program_table(p, name, shape, &attr, &ids, attr.initializer);
+    return FLEET_OK;
+}
+
 static fleet_status read_var(fleet_program *p, const fl_at *at)
 {
     fl_at kind_at = fl_at_key(at, "kind"), dtype_at = fl_at_key(at, "dtype");
@@ -201,13 +256,8 @@ static fleet_status read_var(fleet_program *p, const fl_at *at)
     FL_TRY(fl_at_bool(&ragged_at, &ragged));
     FL_TRY(read_shape(&shape_at, &shape));
     FL_TRY(check_shape(name, (fl_var_kind)kind, &shape));
-    if (ragged && (dtypes[dtype] != FLEET_INT64 || shape.n_dim != 2 ||
-                   shape.dim[0] != -1))
-        return fl_fail(FLEET_ESHAPE, "\"%s\": ragged, but not int64 [-1,1]",
-                       name);
-    if (kind == FL_VAR_TABLE && shape.n_dim != 2)
-        return fl_fail(FLEET_ESHAPE, "\"%s\": a table has two dimensions",
-                       name);
+    if (ragged)
+        FL_TRY(check_ragged(name, (fl_var_kind)kind, &shape));
     switch ((fl_var_kind)kind) {
     case FL_VAR_DATA:
         fl_program_data(p, name, dtypes[dtype], &shape, ragged);
@@ -218,8 +268,7 @@ static fleet_status read_var(fleet_program *p, const fl_at *at)
                          (fleet_initializer){FLEET_INIT_CONSTANT, 0, 0});
         break;
     case FL_VAR_TABLE:
-        FL_TRY(read_initializer(at, &attr.initializer));
-        fl_program_table(p, name, &shape, &attr, attr.initializer);
+        FL_TRY(read_table(p, at, name, &shape));
         break;
     case FL_VAR_STATE:
         fl_program_state_named(p, name, dtypes[dtype], &shape);

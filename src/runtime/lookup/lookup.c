@@ -14,19 +14,45 @@ int fl_lookup_features(const fl_lookup_slot *slot)
     return slot->ids->ragged ? 1 : (int)fl_shape_cols(&slot->ids->shape);
 }
 
-void fl_lookup_fill_features(fl_feature *feature, const fl_lookup_slot *slot,
-                             int n_slot, int64_t dim, int first_ids,
-                             int first_out)
+int fl_lookup_count_weighted(const fl_lookup_slot *slot, int n_slot)
 {
+    int n = 0;
+
     for (int i = 0; i < n_slot; i++)
-        for (int j = 0; j < fl_lookup_features(&slot[i]); j++)
-            *feature++ =
-                (fl_feature){.ids = first_ids + i,
-                             .column = j,
-                             .out = first_out + i,
-                             .out_column = j * dim,
-                             .ragged = slot[i].ids->ragged,
-                             .mean = slot[i].mean && slot[i].ids->ragged};
+        n += slot[i].weights != NULL;
+    return n;
+}
+
+int fl_lookup_count_max(const fl_lookup_slot *slot, int n_slot)
+{
+    int n = 0;
+
+    for (int i = 0; i < n_slot; i++)
+        n += fl_lookup_is_max(&slot[i]);
+    return n;
+}
+
+void fl_lookup_fill_features(fl_feature *feature, const fl_lookup_slot *slot,
+                             int n_slot, int64_t dim,
+                             const fl_lookup_places *at)
+{
+    int n_weighted = 0;
+
+    for (int i = 0; i < n_slot; i++) {
+        const fl_lookup_slot *s = &slot[i];
+        fleet_combiner c = s->ids->ragged ? s->combiner : FLEET_SUM;
+        int weights = s->weights ? at->weights + n_weighted++ : 0;
+
+        for (int j = 0; j < fl_lookup_features(s); j++)
+            *feature++ = (fl_feature){.ids = at->ids + i,
+                                      .column = j,
+                                      .out = at->out + i,
+                                      .out_column = j * dim,
+                                      .ragged = s->ids->ragged,
+                                      .combiner = c,
+                                      .weights = weights,
+                                      .nth_max = s->nth_max};
+    }
 }
 
 static const fl_lookup_config *make_config(fl_lowering *l,
@@ -34,7 +60,9 @@ static const fl_lookup_config *make_config(fl_lowering *l,
                                            const fl_lookup_slot *slot,
                                            int n_slot)
 {
-    fl_lookup_config c = {.table = table};
+    const fl_lookup_places at = {FIRST_IDS, FIRST_OUT, FIRST_IDS + n_slot};
+    fl_lookup_config c = {
+        .table = table, .slot = slot, .predicts = l->program->predicts};
     fl_feature *feature;
 
     for (int i = 0; i < n_slot; i++)
@@ -43,8 +71,9 @@ static const fl_lookup_config *make_config(fl_lowering *l,
         fl_arena_alloc(&l->plan->arena, (size_t)c.n_feature * sizeof *feature);
     if (!feature)
         return NULL;
-    fl_lookup_fill_features(feature, slot, n_slot, table->shape.dim[1],
-                            FIRST_IDS, FIRST_OUT);
+    fl_lookup_fill_features(feature, slot, n_slot, table->shape.dim[1], &at);
+    c.n_max = fl_lookup_count_max(slot, n_slot);
+    c.weighted = fl_lookup_count_weighted(slot, n_slot) > 0;
     for (int i = 0; i < n_slot; i++)
         c.ragged = c.ragged || slot[i].ids->ragged;
     c.merged = l->program->training.merge.steps > 1;
@@ -62,8 +91,8 @@ fl_operand *fl_lookup_operands(fl_lowering *l, int n)
 
 /* The keys that a remote is asked for are found in FL_PULL; ps.pull and
  * ps.arrive come between these steps and rows.place. */
-static void emit_find(fl_lowering *l, const fl_node *n,
-                      const fl_lookup_config *c, const fl_operand *o, int n_ids)
+static void emit_find(fl_lowering *l, const fl_node *node,
+                      const fl_lookup_config *c, const fl_operand *o, int n)
 {
     bool remote = l->plan->store->remote != NULL;
     fl_operand lookup = FL_RW(o[THE_LOOKUP].value);
@@ -72,15 +101,31 @@ static void emit_find(fl_lowering *l, const fl_node *n,
 
     if (remote)
         l->phase = FL_PULL;
-    fl_emit(l, &fl_kernel_rows_split, n, c, o, FIRST_IDS + n_ids);
-    FL_EMIT(l, remote ? &fl_kernel_rows_unique : &fl_kernel_rows_find, n, c,
+    fl_emit(l, &fl_kernel_rows_split, node, c, o, n);
+    FL_EMIT(l, remote ? &fl_kernel_rows_unique : &fl_kernel_rows_find, node, c,
             lookup, rows);
     l->phase = phase;
     if (remote)
-        FL_EMIT(l, &fl_kernel_rows_place, n, c, lookup);
+        FL_EMIT(l, &fl_kernel_rows_place, node, c, lookup);
 }
 
-/* Returns the lookup's value. */
+/* Of rows.split: the lookup, ids, then weights; returns how many. */
+static int put_inputs(fl_lowering *l, fl_operand *o, int lookup,
+                      const fl_lookup_slot *slot, int n_slot)
+{
+    int n = FIRST_IDS + n_slot;
+
+    o[THE_LOOKUP] = (fl_operand)FL_W(lookup);
+    for (int i = 0; i < n_slot; i++) {
+        o[FIRST_IDS + i] = (fl_operand)FL_R(fl_value_of(l, slot[i].ids));
+        if (slot[i].weights)
+            o[n++] = (fl_operand)FL_R(fl_value_of(l, slot[i].weights));
+    }
+    return n;
+}
+
+/* Returns the lookup's value. Winners are in it, which rows.gather writes: it
+ * is read nevertheless, since nothing else reads them before rows.sum. */
 static int emit_forward(fl_lowering *l, const fl_node *n,
                         const fleet_var *table, const fl_lookup_slot *slot,
                         int n_slot)
@@ -89,14 +134,11 @@ static int emit_forward(fl_lowering *l, const fl_node *n,
     int lookup = (l->plan->store->remote ? fl_object_per_slot : fl_object)(
         l, "lookup", sizeof(fl_lookup));
     int rows = fl_value_of(l, table);
-    fl_operand *o = fl_lookup_operands(l, FIRST_OUT + n_slot);
+    fl_operand *o = fl_lookup_operands(l, FIRST_OUT + 2 * n_slot);
 
     if (!c || !o)
         return -1;
-    o[THE_LOOKUP] = (fl_operand)FL_W(lookup);
-    for (int i = 0; i < n_slot; i++)
-        o[FIRST_IDS + i] = (fl_operand)FL_R(fl_value_of(l, slot[i].ids));
-    emit_find(l, n, c, o, n_slot);
+    emit_find(l, n, c, o, put_inputs(l, o, lookup, slot, n_slot));
     o[THE_LOOKUP] = (fl_operand)FL_R(lookup);
     o[THE_TABLE] = (fl_operand)FL_R(rows);
     for (int i = 0; i < n_slot; i++)

@@ -1,6 +1,6 @@
-/* lookup.cu - the steps of lookup_kernels.h. Every sum has the order of
- * (sample, feature, place): the sort by key is stable, and each sum is the work
- * of one thread. */
+/* lookup.cu - the steps of lookup_kernels.h, but for what passes want to know
+ * of sums (lookup_norm.cu). Every sum has the order of (sample, feature,
+ * place): the sort by key is stable, and each sum is the work of one thread. */
 #include "runtime/store/lookup_kernels.h"
 
 #include "runtime/device/cuda/sort.h"
@@ -21,13 +21,17 @@ struct slot {
     const int64_t *offsets; /* ragged: by sample */
     float *out;             /* NULL: not wanted, or without a gradient */
     int64_t out_ld;
-    int mean;
+    fleet_combiner combiner;
+    const float *weights; /* NULL: none; as ids and offsets are */
+    int nth_max;
 };
 
 struct features {
     const slot *feature;
     int n, ragged; /* ragged: at least one is */
     int64_t batch;
+    uint32_t *winners; /* NULL: no feature is of FLEET_MAX */
+    int n_max;
 };
 
 /* How many ids the feature has in that sample. */
@@ -54,6 +58,13 @@ __device__ static int64_t position_of(const features &all, int64_t sample,
     return n;
 }
 
+/* Of a feature of FLEET_MAX: which places of the sample have won. */
+__device__ static uint32_t *winners_of(const features &all, const slot &l,
+                                       int64_t sample, int64_t dim)
+{
+    return all.winners + (sample * all.n_max + l.nth_max) * dim;
+}
+
 struct state {
     slot *copy; /* in device memory */
     slot *host;
@@ -73,10 +84,14 @@ static slot launch_resolve(const fl_device_step *s, const fl_feature *from)
               from->ragged ? ids->offsets : nullptr,
               nullptr,
               0,
-              from->mean};
+              from->combiner,
+              nullptr,
+              from->nth_max};
 
     if (!from->ragged)
         l.ids += from->column;
+    if (from->weights)
+        l.weights = static_cast<const float *>(s->arg[from->weights].data);
     if (out && out->data) {
         l.out = static_cast<float *>(out->data) + from->out_column;
         l.out_ld = out->ld;
@@ -112,10 +127,13 @@ static fleet_status features_prepare(fl_device *d, fl_queue *q,
 static features features_of(const fl_device_step *s)
 {
     const fl_device_lookup *c = config_of(s);
-    features all = {state_of(s)->copy, c->n_feature, 0, s->batch};
+    features all = {state_of(s)->copy, c->n_feature, 0,
+                    s->batch,          nullptr,      c->n_max};
 
     for (int i = 0; i < c->n_feature; i++)
         all.ragged |= c->feature[i].ragged;
+    if (c->winners)
+        all.winners = fl_step_ptr<uint32_t>(s, c->winners);
     return all;
 }
 
@@ -135,8 +153,9 @@ template <int V> static bool features_fit(const fl_device_step *s)
 
 /* --- lookup.keys --------------------------------------------------------- */
 
+/* fault: NULL if ids are not checked. */
 __global__ static void put_keys(uint64_t *key, uint32_t *cell, int64_t *count,
-                                features all, uint64_t modulo)
+                                features all, uint64_t modulo, uint64_t *fault)
 {
     FL_EACH(i, all.batch * all.n)
     {
@@ -150,6 +169,8 @@ __global__ static void put_keys(uint64_t *key, uint32_t *cell, int64_t *count,
         for (int64_t j = 0; j < n; j++) {
             key[to + j] = modulo ? id[j] % modulo : id[j];
             cell[to + j] = (uint32_t)i;
+            if (fault && id[j] >= modulo)
+                fl_fault(fault, sample);
         }
         if (i == all.batch * all.n - 1)
             *count = to + n;
@@ -164,7 +185,8 @@ static fleet_status keys(fl_device *, fl_queue *q, const fl_device_step *s)
                           fl_step_ptr<uint64_t>(s, FL_KEYS_KEY),
                           fl_step_ptr<uint32_t>(s, FL_KEYS_CELL),
                           fl_step_ptr<int64_t>(s, FL_KEYS_COUNT), all,
-                          (uint64_t)config_of(s)->modulo);
+                          (uint64_t)config_of(s)->modulo,
+                          config_of(s)->check ? s->fault : nullptr);
 }
 
 /* --- lookup.unique ------------------------------------------------------- */
@@ -265,22 +287,60 @@ __device__ static fl_pack<V> row_part(const rows &all, int64_t number,
     return *reinterpret_cast<const fl_pack<V> *>(row_at(all, number) + column);
 }
 
-/* n rows, from the one at that position on, added up in their order. */
+/* The rows of a cell's ids, and their weights; NULL: all are 1. */
+struct bag {
+    const uint32_t *which;
+    const float *weight;
+    int64_t n;
+};
+
+/* A row, times its weight. */
 template <int V>
-__device__ static fl_pack<V> add_rows(const rows &from, const uint32_t *which,
-                                      int64_t n, int64_t column)
+__device__ static fl_pack<V> bag_row(const rows &from, const bag &of, int64_t j,
+                                     int64_t column)
+{
+    fl_pack<V> one = row_part<V>(from, of.which[j], column);
+
+    for (int k = 0; of.weight && k < V; k++)
+        one.x[k] = of.weight[j] * one.x[k];
+    return one;
+}
+
+/* Rows added up in their order. */
+template <int V>
+__device__ static fl_pack<V> add_rows(const rows &from, const bag &of,
+                                      int64_t column)
 {
     fl_pack<V> sum = {};
 
-    if (n > 0)
-        sum = row_part<V>(from, which[0], column);
-    for (int64_t j = 1; j < n; j++) {
-        fl_pack<V> one = row_part<V>(from, which[j], column);
+    if (of.n > 0)
+        sum = bag_row<V>(from, of, 0, column);
+    for (int64_t j = 1; j < of.n; j++) {
+        fl_pack<V> one = bag_row<V>(from, of, j, column);
 
         for (int k = 0; k < V; k++)
             sum.x[k] += one.x[k];
     }
     return sum;
+}
+
+/* The largest by column; of equal ones the first wins. */
+template <int V>
+__device__ static fl_pack<V> max_rows(const rows &from, const bag &of,
+                                      int64_t column, uint32_t *winner)
+{
+    fl_pack<V> most = {};
+
+    for (int64_t j = 0; j < of.n; j++) {
+        fl_pack<V> one = bag_row<V>(from, of, j, column);
+
+        for (int k = 0; k < V; k++)
+            if (j == 0 || one.x[k] > most.x[k]) {
+                most.x[k] = one.x[k];
+                winner[column + k] = (uint32_t)j;
+            }
+    }
+    return most;
 }
 
 /* A team has a cell. */
@@ -294,15 +354,19 @@ __global__ static void combine_rows(features all, rows from,
         int64_t sample = (uint32_t)cell / (uint32_t)all.n; /* as in `cell` */
         int feature = (int)((uint32_t)cell % (uint32_t)all.n);
         const slot &l = all.feature[feature];
-        const uint32_t *first = which + position_of(all, sample, feature);
-        int64_t n = length_of(l, sample);
-        float factor = l.mean && n > 1 ? 1.0f / (float)n : 1.0f;
+        bag of = {which + position_of(all, sample, feature),
+                  l.weights ? l.weights + l.offsets[sample] : nullptr,
+                  length_of(l, sample)};
+        float factor = fl_combiner_factor(l.combiner, of.n);
 
         if (!l.out)
             continue;
         FL_EACH_PACK(column, dim, V, share)
         {
-            fl_pack<V> sum = add_rows<V>(from, first, n, column);
+            fl_pack<V> sum = l.combiner == FLEET_MAX
+                                 ? max_rows<V>(from, of, column,
+                                               winners_of(all, l, sample, dim))
+                                 : add_rows<V>(from, of, column);
 
             if (factor != 1.0f)
                 for (int k = 0; k < V; k++)
@@ -345,21 +409,34 @@ struct uses {
     const int64_t *n;
 };
 
-/* Add what a position gives to its key's gradient, if it gives any. */
+/* Add what a position gives to its key's gradient, if it gives any: of a
+ * maximum only columns that it has won. */
 template <int V>
 __device__ static void add_share(fl_pack<V> *sum, const features &all,
-                                 uint32_t cell, int64_t column)
+                                 uint32_t position, uint32_t cell, int64_t dim,
+                                 int64_t column)
 {
-    int64_t sample = cell / (uint32_t)all.n;
-    const slot &l = all.feature[cell % (uint32_t)all.n];
-    float factor = l.mean ? 1.0f / (float)length_of(l, sample) : 1.0f;
+    int64_t sample = cell / (uint32_t)all.n, place = 0;
+    int at = (int)(cell % (uint32_t)all.n);
+    const slot &l = all.feature[at];
+    float factor = 1.0f;
     fl_pack<V> g = {};
 
+    if (l.combiner != FLEET_SUM)
+        factor = fl_combiner_factor(l.combiner, length_of(l, sample));
+    if (l.weights || l.combiner == FLEET_MAX)
+        place = position - position_of(all, sample, at);
+    if (l.weights)
+        factor *= l.weights[l.offsets[sample] + place];
     if (l.out)
         g = *reinterpret_cast<const fl_pack<V> *>(l.out + sample * l.out_ld +
                                                   column);
-    for (int k = 0; k < V; k++)
-        sum->x[k] += factor * g.x[k];
+    for (int k = 0; k < V; k++) {
+        bool won = l.combiner != FLEET_MAX ||
+                   winners_of(all, l, sample, dim)[column + k] == place;
+
+        sum->x[k] += won ? factor * g.x[k] : 0.0f;
+    }
 }
 
 /* A team has a number. A sum begins with -0, to which whatever is added stays
@@ -379,7 +456,8 @@ __global__ static void sum_shares(float *sum, features all, uses of,
             for (int k = 0; k < V; k++)
                 total.x[k] = -0.0f;
             for (uint32_t rank = of.start[number]; rank < end; rank++)
-                add_share<V>(&total, all, of.cell[of.position[rank]], column);
+                add_share<V>(&total, all, of.position[rank],
+                             of.cell[of.position[rank]], dim, column);
             *reinterpret_cast<fl_pack<V> *>(sum + number * dim + column) =
                 total;
         }
@@ -467,59 +545,6 @@ static fleet_status append(fl_device *, fl_queue *q, const fl_device_step *s)
     return FL_LAUNCH(append_count, 1, 1, 0, q, to, now, n);
 }
 
-/* --- lookup.norm --------------------------------------------------------- */
-
-__global__ static void norm_of_sums(double *launch_norm,
-                                    const fl_device_update *now,
-                                    const float *sum, const int64_t *n,
-                                    int64_t dim)
-{
-    double total = 0;
-
-    FL_EACH(i, *n * dim)
-    {
-        double x = (double)(sum[i] * now->u.scale);
-
-        total += x * x;
-    }
-    total = fl_block_sum(total);
-    if (threadIdx.x == 0)
-        launch_norm[blockIdx.x] = total;
-}
-
-static fleet_status launch_norm(fl_device *, fl_queue *q,
-                                const fl_device_step *s)
-{
-    return FL_LAUNCH(norm_of_sums, FL_LOOKUP_NORMS, FL_THREADS, 0, q,
-                     fl_step_ptr<double>(s, FL_NORM),
-                     fl_step_ptr<fl_device_update>(s, FL_NORM_UPDATE),
-                     fl_step_f32(s, FL_NORM_SUM),
-                     fl_step_ptr<int64_t>(s, FL_NORM_COUNT), config_of(s)->dim);
-}
-
-/* --- lookup.check -------------------------------------------------------- */
-
-__global__ static void check_sums(float *found, const float *sum,
-                                  const int64_t *n, int64_t dim)
-{
-    int bad = 0;
-
-    FL_EACH(i, *n * dim)
-    bad |= !(sum[i] - sum[i] == 0.0f);
-    bad = fl_block_sum(bad);
-    if (threadIdx.x == 0)
-        found[blockIdx.x] = bad ? 1.0f : 0.0f;
-}
-
-static fleet_status launch_check(fl_device *, fl_queue *q,
-                                 const fl_device_step *s)
-{
-    return FL_LAUNCH(check_sums, FL_LOOKUP_CHECKS, FL_THREADS, 0, q,
-                     fl_step_f32(s, FL_CHECK), fl_step_f32(s, FL_CHECK_SUM),
-                     fl_step_ptr<int64_t>(s, FL_CHECK_COUNT),
-                     config_of(s)->dim);
-}
-
 #define OF_FEATURES(name, run)                                                 \
     FL_KERNEL_WITH(name, sizeof(state), features_prepare, features_finish, run)
 
@@ -530,7 +555,5 @@ const fl_device_kernel fl_cuda_lookup[] = {
     OF_FEATURES("lookup.gather", launch_gather),
     OF_FEATURES("lookup.sum", sum),
     FL_KERNEL("lookup.append", append),
-    FL_KERNEL("lookup.norm", launch_norm),
-    FL_KERNEL("lookup.check", launch_check),
     FL_KERNEL_END,
 };

@@ -3,7 +3,8 @@
  *
  *   rows.split   ids of a slice -> hashes, sorted by part
  *   rows.find    per part: duplicates removed, rows found
- *   rows.gather  rows -> the outputs, one for each slot, sum or mean
+ *   rows.gather  rows -> the outputs, one for each slot, pooled if it is
+ *                ragged; of a maximum also which position won, by column
  *   rows.sum     per part: gradients of equal ids added, in the order of
  *                their positions
  *   rows.merge   per part: sums of several batches added
@@ -28,6 +29,10 @@
  * The position of an id is its number in the batch: ids are numbered by sample,
  * then dataset slot, then place in the slot. A slot of L ids without an own
  * combiner counts as L features; a ragged one as one feature.
+ *
+ * The gradient of a position is that of its output, times its id's weight and
+ * the combiner's factor; of a maximum it is zero in columns that another
+ * position has won.
  */
 #pragma once
 
@@ -37,8 +42,16 @@
 /* One slot, as its operator has it. */
 typedef struct fl_lookup_slot {
     const fleet_var *ids, *out;
-    bool mean; /* of a ragged slot */
+    const fleet_var *weights; /* NULL: none */
+    fleet_combiner combiner;  /* of a ragged slot */
+    int nth_max;              /* FLEET_MAX: how many slots before it are, too */
 } fl_lookup_slot;
+
+/* Is it pooled by its maximum? */
+static inline bool fl_lookup_is_max(const fl_lookup_slot *s)
+{
+    return s->ids->ragged && s->combiner == FLEET_MAX;
+}
 
 /* Emit the forward steps; returns the lookup's value, if it is one. config for
  * backward is the same slots again. */
@@ -61,11 +74,21 @@ int fl_lookup_norm(fl_lowering *l, const fl_sparse *s, int *n);
  * slot. */
 int fl_lookup_features(const fl_lookup_slot *slot);
 
-/* The features of n slots. Of slot i the ids are operand first_ids + i, and the
- * output, or its gradient, is operand first_out + i. */
+/* Where a step has the operands of slots: of slot i the ids are operand ids +
+ * i, and the output, or its gradient, is operand out + i; the weights of the
+ * j-th slot that has some are operand weights + j. */
+typedef struct fl_lookup_places {
+    int ids, out, weights;
+} fl_lookup_places;
+
+/* The features of n slots. */
 void fl_lookup_fill_features(fl_feature *feature, const fl_lookup_slot *slot,
-                             int n_slot, int64_t dim, int first_ids,
-                             int first_out);
+                             int n_slot, int64_t dim,
+                             const fl_lookup_places *at);
+
+/* How many of the slots have weights; are of FLEET_MAX. */
+int fl_lookup_count_weighted(const fl_lookup_slot *slot, int n_slot);
+int fl_lookup_count_max(const fl_lookup_slot *slot, int n_slot);
 
 /* Room for n operands of a step; NULL without memory, which is remembered. */
 fl_operand *fl_lookup_operands(fl_lowering *l, int n);

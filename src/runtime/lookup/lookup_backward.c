@@ -21,6 +21,7 @@ enum {
 typedef struct contribution {
     const float *g; /* NULL: none */
     float factor;
+    const uint32_t *winner; /* of a maximum: which positions won, by column */
 } contribution;
 
 static contribution contribution_of(const fl_instance *in, const fl_lookup *k,
@@ -32,15 +33,32 @@ static contribution contribution_of(const fl_instance *in, const fl_lookup *k,
     uint32_t at = cell - sample * (uint32_t)c->n_feature;
     const fl_feature *feature = &c->feature[at];
     const fl_arg *a = &in->arg[feature->out];
-    contribution r = {NULL, 1.0f};
+    contribution r = {NULL, 1.0f, NULL};
 
     if (a->base)
         r.g = (const float *)fl_ptr(in, feature->out) + sample * a->ld +
               feature->out_column;
-    if (feature->mean)
+    if (feature->combiner != FLEET_SUM)
         r.factor =
-            1.0f / (float)(k->offsets[at][sample + 1] - k->offsets[at][sample]);
+            fl_combiner_factor(feature->combiner, k->offsets[at][sample + 1] -
+                                                      k->offsets[at][sample]);
+    if (feature->weights)
+        r.factor *= k->weight[position];
+    if (feature->combiner == FLEET_MAX)
+        r.winner = k->winner + ((int64_t)sample * c->n_max + feature->nth_max) *
+                                   k->rows->dim;
     return r;
+}
+
+/* What a position gives that did not win all columns. */
+static void add_won(float *sum, const contribution *c, uint32_t position,
+                    bool first, int64_t dim)
+{
+    for (int64_t i = 0; i < dim; i++) {
+        float x = c->winner[i] == position ? c->factor * c->g[i] : 0.0f;
+
+        sum[i] = first ? x : sum[i] + x;
+    }
 }
 
 /* The gradient of one key. With a single plain contribution it is that one,
@@ -58,13 +76,15 @@ static const float *sum_chain(const fl_instance *in, const fl_lookup *k,
 
         if (!c.g)
             continue;
-        if (!one && c.factor == 1.0f) {
+        if (!one && c.factor == 1.0f && !c.winner) {
             one = c.g;
             continue;
         }
         if (!summed && one)
             memcpy(sum, one, (size_t)dim * sizeof *sum);
-        if (!one && !summed)
+        if (c.winner)
+            add_won(sum, &c, at - 1, !one, dim);
+        else if (!one)
             simd->scale(sum, c.g, c.factor, 0.0f, dim);
         else
             simd->add_scaled(sum, c.g, c.factor, 0.0f, dim);

@@ -81,6 +81,8 @@ void fl_lookup_done(fl_lookup *k)
     fl_free(k->order);
     fl_free(k->row);
     fl_free(k->cell);
+    fl_free(k->weight);
+    fl_free(k->winner);
     fl_free(k->bound);
     memset(k, 0, sizeof *k);
 }

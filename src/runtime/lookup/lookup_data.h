@@ -48,10 +48,14 @@ typedef struct fl_lookup_part {
 
 typedef struct fl_lookup_config {
     const fleet_var *table;
+    const struct fl_lookup_slot *slot;
     const fl_feature *feature;
     int n_feature;
-    bool ragged; /* any feature is */
-    bool merged; /* updates read the sums of merge groups */
+    int n_max;     /* features of FLEET_MAX */
+    bool ragged;   /* any feature is */
+    bool weighted; /* any feature is */
+    bool merged;   /* updates read the sums of merge groups */
+    bool predicts; /* rows that are missing read as the table says */
 } fl_lookup_config;
 
 typedef struct fl_lookup {
@@ -63,7 +67,9 @@ typedef struct fl_lookup {
     uint32_t *order;         /* positions by (slice, part) */
     const float **row;       /* by position */
     uint32_t *cell; /* by position: sample * n_feature + feature; ragged */
-    size_t capacity, cell_capacity;
+    float *weight; /* by position: its id's, 1 of a feature without; weighted */
+    uint32_t *winner; /* (sample * n_max + nth_max) * dim + column: position */
+    size_t capacity, cell_capacity, weight_capacity, winner_capacity;
     uint32_t *bound; /* where a slice's part begins in order */
     size_t bound_capacity;
     int64_t n_slice;

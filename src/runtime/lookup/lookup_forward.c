@@ -1,6 +1,7 @@
 /* lookup_forward.c - the forward steps of a lookup on the host. */
 #include "runtime/lookup/lookup.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -8,7 +9,7 @@
 #include "runtime/simd/simd.h"
 
 /* Operands: the lookup first. */
-enum { THE_LOOKUP, THE_TABLE };
+enum { THE_LOOKUP, THE_TABLE, FIRST_IDS = 1 };
 
 /* --- rows.split ---------------------------------------------------------- */
 
@@ -65,6 +66,13 @@ static fleet_status split_begin(const fl_instance *in, int64_t batch)
     if (c->ragged)
         FL_TRY(fl_grow(&k->cell, &k->cell_capacity, (size_t)k->n,
                        sizeof *k->cell));
+    if (c->weighted)
+        FL_TRY(fl_grow(&k->weight, &k->weight_capacity, (size_t)k->n,
+                       sizeof *k->weight));
+    if (c->n_max > 0)
+        FL_TRY(fl_grow(&k->winner, &k->winner_capacity,
+                       (size_t)(batch * c->n_max * c->table->shape.dim[1]),
+                       sizeof *k->winner));
     return position_room(k, k->n);
 }
 
@@ -87,6 +95,35 @@ static uint64_t key_of(const fl_rows *rows, uint64_t id)
     return rows->modulo ? id % (uint64_t)rows->modulo : id;
 }
 
+/* Ids that are checked are below the table's rows. */
+static fleet_status check_ids(const fl_instance *in, const fl_range *r,
+                              const fl_feature *f, int64_t rows)
+{
+    const fl_lookup_config *c = in->step->config;
+    const int64_t *id = (const int64_t *)fl_ptr(in, f->ids);
+    const int64_t *offsets =
+        f->ragged ? (const int64_t *)(const void *)in->arg[f->ids].base[1]
+                  : NULL;
+
+    for (int64_t row = r->begin; row < r->end; row++) {
+        int64_t first = row * in->arg[f->ids].ld + f->column, last = first + 1;
+
+        if (offsets) {
+            first = offsets[row];
+            last = offsets[row + 1];
+        }
+        for (; first < last; first++)
+            if ((uint64_t)id[first] >= (uint64_t)rows)
+                return fl_fail(
+                    FLEET_EINVAL,
+                    "table \"%s\": id %" PRId64 " of \"%s\" in row %" PRId64
+                    " of the batch is not in [0, %" PRId64 ")",
+                    c->table->name, id[first],
+                    c->slot[f->ids - FIRST_IDS].ids->name, row, rows);
+    }
+    return FLEET_OK;
+}
+
 /* The keys of rows [begin, end) of dense features, by position. */
 static void keys_of_dense(const fl_instance *in, const fl_range *r)
 {
@@ -107,6 +144,17 @@ static void keys_of_dense(const fl_instance *in, const fl_range *r)
     }
 }
 
+/* Of a feature's n ids, from the first on. */
+static void put_weights(const fl_instance *in, const fl_feature *f,
+                        int64_t first, int64_t n, float *weight)
+{
+    const float *from =
+        f->weights ? (const float *)fl_ptr(in, f->weights) + first : NULL;
+
+    for (int64_t i = 0; i < n; i++)
+        weight[i] = from ? from[i] : 1.0f;
+}
+
 static void keys_of_any(const fl_instance *in, const fl_range *r)
 {
     const fl_lookup_config *c = in->step->config;
@@ -124,6 +172,8 @@ static void keys_of_any(const fl_instance *in, const fl_range *r)
                 first = k->offsets[i][row];
                 last = k->offsets[i][row + 1];
             }
+            if (c->weighted)
+                put_weights(in, feature, first, last - first, k->weight + at);
             for (; first < last; first++, at++) {
                 k->key[at] = key_of(k->rows, id[first]);
                 k->cell[at] = (uint32_t)(row * c->n_feature + i);
@@ -153,6 +203,8 @@ static fleet_status split_run(const fl_instance *in, const fl_range *r)
     const fl_lookup_config *c = in->step->config;
     fl_lookup *k = fl_lookup_of(in);
 
+    for (int i = 0; c->table->ids.check && i < c->n_feature; i++)
+        FL_TRY(check_ids(in, r, &c->feature[i], k->rows->modulo));
     if (c->ragged)
         keys_of_any(in, r);
     else
@@ -216,8 +268,32 @@ static void chain_keys(fl_lookup *k, fl_lookup_part *p, int part,
     }
 }
 
-/* Unknown rows read as their initial values. */
-static fleet_status fill_unknown(fl_lookup *k, fl_lookup_part *p)
+/* What an unknown row reads as: its initial value, but in a predictor whose
+ * table says otherwise. */
+static fleet_status unknown_row(const fl_lookup_config *c, fl_rows *rows,
+                                uint64_t key, float *out)
+{
+    const fl_table_ids *ids = &c->table->ids;
+    fleet_fresh fresh = c->predicts ? ids->fresh : FLEET_FRESH_INITIAL;
+    float *row = NULL;
+
+    if (fresh == FLEET_FRESH_ZEROS) {
+        memset(out, 0, (size_t)rows->dim * sizeof *out);
+        return FLEET_OK;
+    }
+    if (fresh == FLEET_FRESH_ROW) {
+        key = key_of(rows, (uint64_t)ids->default_id);
+        FL_TRY(rows->methods->find(rows, &key, 1, &row));
+    }
+    if (row)
+        memcpy(out, row, (size_t)rows->dim * sizeof *out);
+    else
+        fl_filler_row(&rows->filler, key, out, rows->dim);
+    return FLEET_OK;
+}
+
+static fleet_status fill_unknown(const fl_lookup_config *c, fl_lookup *k,
+                                 fl_lookup_part *p)
 {
     int64_t dim = k->rows->dim;
     size_t n = 0;
@@ -232,7 +308,7 @@ static fleet_status fill_unknown(fl_lookup *k, fl_lookup_part *p)
         if (p->row[u])
             continue;
         float *fresh = p->fresh + (int64_t)n++ * dim;
-        fl_filler_row(&k->rows->filler, p->keys.key[u], fresh, dim);
+        FL_TRY(unknown_row(c, k->rows, p->keys.key[u], fresh));
         p->value[u] = fresh;
     }
     return FLEET_OK;
@@ -286,7 +362,7 @@ static fleet_status find_run(const fl_instance *in, const fl_range *r)
     FL_TRY(unique_run(in, r));
     FL_TRY(fl_rows_bring(&p->wanted, k->rows, p->keys.key, p->keys.n));
     FL_TRY(fl_lookup_find(k, p));
-    FL_TRY(fill_unknown(k, p));
+    FL_TRY(fill_unknown(in->step->config, k, p));
     point_positions(k, p);
     return FLEET_OK;
 }
@@ -327,20 +403,68 @@ static fleet_status gather_prepare(fl_instance *in)
     return FLEET_OK;
 }
 
-static void combine_rows(const fl_lookup *k, int64_t at, int64_t n, bool mean,
-                         float *out)
+/* The n rows of a cell, from a position on. */
+typedef struct cell_rows {
+    const fl_lookup *k;
+    int64_t at, n;
+    bool weighted;
+} cell_rows;
+
+static void sum_rows(const cell_rows *c, float *out)
 {
     const fl_simd *simd = fl_simd_best();
-    int64_t dim = k->rows->dim;
+    const float *const *row = c->k->row + c->at;
+    const float *w = c->weighted ? c->k->weight + c->at : NULL;
+    int64_t dim = c->k->rows->dim;
 
-    if (n == 0)
-        memset(out, 0, (size_t)dim * sizeof *out);
+    if (w)
+        simd->scale(out, row[0], w[0], 0.0f, dim);
     else
-        memcpy(out, k->row[at], (size_t)dim * sizeof *out);
-    for (int64_t i = 1; i < n; i++)
-        simd->add(out, out, k->row[at + i], dim);
-    if (mean && n > 1)
-        simd->scale(out, out, 1.0f / (float)n, 0.0f, dim);
+        memcpy(out, row[0], (size_t)dim * sizeof *out);
+    for (int64_t i = 1; i < c->n; i++) {
+        if (w)
+            simd->add_scaled(out, row[i], w[i], 0.0f, dim);
+        else
+            simd->add(out, out, row[i], dim);
+    }
+}
+
+/* Of equal numbers the first wins. */
+static void max_rows(const cell_rows *c, float *out, uint32_t *winner)
+{
+    int64_t dim = c->k->rows->dim;
+
+    for (int64_t i = 0; i < c->n; i++) {
+        const float *row = c->k->row[c->at + i];
+        const float w = c->weighted ? c->k->weight[c->at + i] : 1.0f;
+
+        for (int64_t j = 0; j < dim; j++) {
+            float x = w * row[j];
+            bool wins = i == 0 || x > out[j];
+
+            out[j] = wins ? x : out[j];
+            winner[j] = wins ? (uint32_t)(c->at + i) : winner[j];
+        }
+    }
+}
+
+/* winner: of a maximum. */
+static void combine_rows(const cell_rows *c, fleet_combiner combiner,
+                         float *out, uint32_t *winner)
+{
+    int64_t dim = c->k->rows->dim;
+    float factor = fl_combiner_factor(combiner, c->n);
+
+    if (c->n == 0) {
+        memset(out, 0, (size_t)dim * sizeof *out);
+        return;
+    }
+    if (combiner == FLEET_MAX)
+        max_rows(c, out, winner);
+    else
+        sum_rows(c, out);
+    if (factor != 1.0f)
+        fl_simd_best()->scale(out, out, factor, 0.0f, dim);
 }
 
 static void gather_ragged(const fl_instance *in, const fl_range *r,
@@ -348,17 +472,19 @@ static void gather_ragged(const fl_instance *in, const fl_range *r,
 {
     const fl_lookup_config *c = in->step->config;
     const fl_lookup *k = fl_lookup_of(in);
-    int64_t at = position_of(k, c, r->begin);
+    cell_rows cell = {.k = k, .at = position_of(k, c, r->begin)};
 
     for (int64_t row = r->begin; row < r->end; row++)
         for (int i = 0; i < c->n_feature; i++) {
-            int64_t n = c->feature[i].ragged
-                            ? k->offsets[i][row + 1] - k->offsets[i][row]
-                            : 1;
+            const fl_feature *f = &c->feature[i];
+            int64_t nth = row * c->n_max + f->nth_max;
 
-            combine_rows(k, at, n, c->feature[i].mean,
-                         out[i] + (row - r->begin) * ld[i]);
-            at += n;
+            cell.weighted = f->weights > 0;
+            cell.n =
+                f->ragged ? k->offsets[i][row + 1] - k->offsets[i][row] : 1;
+            combine_rows(&cell, f->combiner, out[i] + (row - r->begin) * ld[i],
+                         c->n_max ? k->winner + nth * k->rows->dim : NULL);
+            cell.at += cell.n;
         }
 }
 

@@ -103,6 +103,7 @@ static fl_device_lookup config_of(const fl_lowering *l, const fleet_var *table)
 
     return (fl_device_lookup){.dim = table->shape.dim[1],
                               .modulo = modulo,
+                              .check = table->ids.check,
                               .bits = bits_of(modulo),
                               .rule = o ? o->kind : FL_RULE_SGD,
                               .rates = fl_update_rates_of(&table->attr)};
@@ -133,6 +134,8 @@ static fl_numbered *new_numbered(fl_lowering *l, const fleet_var *table,
 static fl_numbered *number_slots(fl_lowering *l, const fleet_var *table,
                                  const fl_lookup_slot *slot, int n_slot)
 {
+    const fl_lookup_places at = {FIRST_FEATURE, FIRST_FEATURE + n_slot,
+                                 FIRST_FEATURE + 2 * n_slot};
     fl_feature *feature;
     fl_numbered *k;
     int n_feature = 0;
@@ -145,8 +148,10 @@ static fl_numbered *number_slots(fl_lowering *l, const fleet_var *table,
     k->slot = slot;
     k->n_slot = n_slot;
     k->config.capacity = n_feature * l->plan->batch;
-    fl_lookup_fill_features(feature, slot, n_slot, k->config.dim, FIRST_FEATURE,
-                            FIRST_FEATURE + n_slot);
+    fl_lookup_fill_features(feature, slot, n_slot, k->config.dim, &at);
+    k->config.n_max = fl_lookup_count_max(slot, n_slot);
+    if (k->config.n_max > 0)
+        k->config.winners = at.weights + fl_lookup_count_weighted(slot, n_slot);
     make_values(l, k);
     return k;
 }
@@ -171,14 +176,15 @@ static fl_numbered *number_merged(fl_lowering *l, const fleet_var *table,
 /* --- steps --------------------------------------------------------------- */
 
 /* A step's own operands, at most FIRST_FEATURE of them, then ids and outputs,
- * or their gradients, of the slots. */
+ * or their gradients, of the slots, their weights, and the winners if any is of
+ * FLEET_MAX. */
 static void emit_features(fl_lowering *l, const fl_kernel *kernel,
                           const fl_node *n, const fl_numbered *k,
                           const fl_operand *own, int n_own,
-                          const fl_operand *out)
+                          const fl_operand *out, fl_operand winners)
 {
     int all = FIRST_FEATURE + 2 * k->n_slot;
-    fl_operand *o = fl_lookup_operands(l, all);
+    fl_operand *o = fl_lookup_operands(l, all + k->n_slot + 1);
 
     if (!o)
         return;
@@ -187,7 +193,11 @@ static void emit_features(fl_lowering *l, const fl_kernel *kernel,
     for (int i = 0; i < k->n_slot; i++) {
         o[FIRST_FEATURE + i] = (fl_operand)FL_R(fl_value_of(l, k->slot[i].ids));
         o[FIRST_FEATURE + k->n_slot + i] = out ? out[i] : (fl_operand)FL_R(-1);
+        if (k->slot[i].weights)
+            o[all++] = (fl_operand)FL_R(fl_value_of(l, k->slot[i].weights));
     }
+    if (k->config.winners > 0)
+        o[all++] = winners;
     fl_emit(l, kernel, n, &k->config, o, all);
 }
 
@@ -212,7 +222,8 @@ static void emit_find(fl_lowering *l, const fl_node *n, const fl_lookup_gpu *x,
 static void emit_keys(fl_lowering *l, const fl_node *n, const fl_numbered *k)
 {
     emit_features(l, &kernel_keys, n, k,
-                  FL_OWN(FL_W(k->key), FL_W(k->cell), FL_W(k->n)), NULL);
+                  FL_OWN(FL_W(k->key), FL_W(k->cell), FL_W(k->n)), NULL,
+                  (fl_operand)FL_R(-1));
     emit_unique(l, n, k);
 }
 
@@ -228,7 +239,17 @@ static void emit_gather(fl_lowering *l, const fl_node *n,
         out[i] = (fl_operand)FL_W(fl_value_of(l, k->slot[i].out));
     emit_features(
         l, &kernel_gather, n, k,
-        FL_OWN(FL_R(x->rows), FL_R(k->row), FL_R(fresh), FL_R(k->which)), out);
+        FL_OWN(FL_R(x->rows), FL_R(k->row), FL_R(fresh), FL_R(k->which)), out,
+        (fl_operand)FL_W(x->winners));
+}
+
+/* Places in the sample, by (sample, slot of FLEET_MAX) and column. */
+static int winners_of(fl_lowering *l, const fl_numbered *k)
+{
+    const fl_shape shape = fl_shape_2(-k->config.n_max, k->config.dim);
+
+    return k->config.n_max > 0 ? fl_temp(l, "winners", FLEET_INT32, &shape)
+                               : -1;
 }
 
 void fl_lookup_gpu_forward(fl_lowering *l, const fl_node *n,
@@ -249,6 +270,7 @@ void fl_lookup_gpu_forward(fl_lowering *l, const fl_node *n,
         return;
     fresh = array_of(l, x->all, FL_VALUE_TEMP, "first values", FLEET_FLOAT32,
                      x->all->config.dim);
+    x->winners = winners_of(l, x->all);
     emit_keys(l, n, x->all);
     emit_find(l, n, x, x->all, fresh);
     emit_gather(l, n, x, fresh);
@@ -278,6 +300,7 @@ static fl_numbered *number_trained(fl_lowering *l, const fl_node *n,
     k = number_slots(l, x->table, with, n_with);
     if (!k)
         return NULL;
+    k->config.n_max = x->all->config.n_max; /* winners are by all slots */
     emit_keys(l, n, k);
     emit_find(l, n, x, k, -1);
     return k;
@@ -305,7 +328,7 @@ void fl_lookup_gpu_gradient(fl_lowering *l, const fl_node *n,
                   FL_OWN(FL_W(x->sum), FL_R(x->trained->start),
                          FL_R(x->trained->position), FL_R(x->trained->cell),
                          FL_R(x->trained->n_unique)),
-                  o);
+                  o, (fl_operand)FL_R(x->winners));
     x->changed = x->trained;
     x->changed_sum = x->sum;
     s->gpu = x;

@@ -31,6 +31,7 @@ typedef struct fl_numbered {
 typedef struct fl_lookup_gpu {
     const fleet_var *table;
     int rows;             /* value of the table */
+    int winners;          /* value: of slots of FLEET_MAX; -1: none */
     fl_numbered *all;     /* of all slots */
     fl_numbered *trained; /* of slots with a gradient; NULL: no training */
     fl_numbered *changed; /* what updates change: trained, or merged */

@@ -2,12 +2,14 @@
  * at once, as lookup.h has them, without parts, and with every count in device
  * memory, so that kernels run to planned capacities.
  *
- *   lookup.keys      key, cell, count <- ids of all features
+ *   lookup.keys      key, cell, count <- ids of all features; an id that is
+ *                    checked and not below the modulo is a fault
  *   lookup.unique    unique, start, position, which, n_unique <- key, count
  *   lookup.find      slot, fresh <- table, unique, n_unique
- *   lookup.gather    outputs of all features <- table, slot, fresh, which
+ *   lookup.gather    outputs of all features, winners <- table, slot, fresh,
+ *                    which, weights of features
  *   lookup.sum       sum <- start, position, cell, n_unique, the outputs'
- *                    gradients
+ *                    gradients, weights, winners
  *   lookup.append    merged key, cell, sum, count <- update, unique, sum,
  *                    n_unique: behind what the merge group's earlier batches
  *                    have appended
@@ -30,8 +32,11 @@
  */
 #pragma once
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include <fleet/nn.h>
 
 #include "runtime/optim/rule.h"
 
@@ -70,14 +75,29 @@ typedef struct fl_feature {
     int64_t column; /* in its rows */
     int out;        /* operand: output, or its gradient */
     int64_t out_column;
-    bool ragged, mean;
+    bool ragged;
+    fleet_combiner combiner; /* FLEET_SUM, unless it is ragged */
+    int weights; /* operand: of its ids, whose offsets they have; 0: none */
+    int nth_max; /* FLEET_MAX: its number among all such features */
 } fl_feature;
+
+/* What the sum of n rows is multiplied by. */
+FL_EVERYWHERE float fl_combiner_factor(fleet_combiner combiner, int64_t n)
+{
+    if (n < 2 || combiner == FLEET_SUM || combiner == FLEET_MAX)
+        return 1.0f;
+    return 1.0f / (combiner == FLEET_MEAN ? (float)n : sqrtf((float)n));
+}
 
 typedef struct fl_device_lookup {
     const fl_feature *feature;
     int n_feature;
+    int n_max;   /* features of FLEET_MAX, also of slots that are not trained */
+    int winners; /* operand: uint32, by (sample, nth_max): places in the sample
+                    of the ids that won, by column; 0: none */
     int64_t dim;
     int64_t modulo;   /* ids are taken modulo this; 0: as they are */
+    bool check;       /* they must be below it */
     int64_t capacity; /* positions */
     int bits;         /* of keys that are used: 64, or less with a modulo */
     fl_rule_kind rule;

@@ -50,7 +50,7 @@ static const lookup_case pooled = {
              {"mean", 0, -1, FLEET_MEAN, 50},
              {"root", 1, -1, FLEET_SQRT, 20},
              {"most", 0, -1, FLEET_MAX, 4},
-             {"heaviest", 1, -1, FLEET_MAX, 20}},
+             {"heaviest", 0, -1, FLEET_MAX, 20}},
     .weighted = 1 << 1 | 1 << 2 | 1 << 5,
     .n = 6,
     .dim = {9, 4},
@@ -341,6 +341,53 @@ TEST(a_slot_without_a_gradient_makes_no_row)
         fleet_executor_destroy(e);
         fleet_destroy(f);
     }
+    gpu_kit_close();
+}
+
+/* Three slots of a table by their maximum, of which the first has no gradient:
+ * what the other two have won is found again. */
+static uint64_t train_two_of_three(const char *device)
+{
+    static const char *const names[] = {"a", "b", "c"};
+    const kit_options o = {.device = device, .threads = 2, .optimizer = "sgd"};
+    fleet *f = kit_handle(&o);
+    fleet_program *p = fleet_program_create(f);
+    fleet_var *out[3];
+    fleet_executor *e;
+    uint64_t hash;
+
+    kit_place(p, &o);
+    for (int i = 0; i < 3; i++)
+        out[i] = fleet_sparse_embedding(
+            p, i ? fleet_data_weighted(p, names[i]) : fleet_data_ragged(p, "a"),
+            5, &(fleet_sparse_embedding_options){.combiner = FLEET_MAX});
+    CHECK_OK(fleet_minimize(
+        fleet_sgd(f, 1),
+        fleet_mean(p, fleet_square(p, fleet_add(p, out[1], out[2])))));
+    e = fleet_executor_create(p, NULL);
+    CHECK(e != NULL);
+    for (int i = 0; i < 3; i++) {
+        kit_batch *b = kit_batch_new(40);
+        float got[200];
+
+        kit_ragged(b, "a", 5, 30, i);
+        kit_ragged(b, "b", 5, 30, i + 10);
+        kit_weights(b, "b.weights", 1, i + 20);
+        kit_ragged(b, "c", 5, 30, i + 30);
+        kit_weights(b, "c.weights", 3, i + 40);
+        CHECK_OK(kit_fetch(e, b, out[0], got, 200));
+        kit_batch_free(b);
+    }
+    hash = kit_hash(f);
+    fleet_executor_destroy(e);
+    fleet_destroy(f);
+    return hash;
+}
+
+TEST(maxima_of_which_some_are_not_trained_have_the_bits_of_the_cpu)
+{
+    gpu_kit_open();
+    CHECK(train_two_of_three("gpu:0") == train_two_of_three(NULL));
     gpu_kit_close();
 }
 

@@ -46,7 +46,7 @@ static const lookup_case pooled = {
              {"mean", 0, -1, FLEET_MEAN, 50},
              {"root", 1, -1, FLEET_SQRT, 20},
              {"most", 0, -1, FLEET_MAX, 4},
-             {"heaviest", 1, -1, FLEET_MAX, 20}},
+             {"heaviest", 0, -1, FLEET_MAX, 20}},
     .weighted = 1 << 1 | 1 << 2 | 1 << 5,
     .n = 6,
     .dim = {9, 3},

@@ -209,7 +209,7 @@ TEST(an_id_out_of_bounds_is_refused_with_file_line_and_slot)
     static const int64_t below[] = {10, 20, 0};
     fl_stream_spec spec = weighted_spec("1 9 2 19:0.5 0 1 99\n"
                                         "1 0 0 1 99\n\n"
-                                        "1 2 3 1 2 20:3 0\n");
+                                        "1 2 3 20:3 1 2 0\n");
 
     spec.ids_below = below;
     spec.batch_size = 3;

@@ -157,6 +157,18 @@ TEST(rows_are_those_of_the_cpu_with_each_optimizer_merged_and_clipped)
     gpu_kit_close();
 }
 
+/* Rows begin alike: the first id of a sample has won all columns. */
+TEST(of_equal_numbers_the_first_wins_as_on_the_cpu)
+{
+    lookup_case c = pooled;
+
+    c.first = (fleet_initializer){FLEET_INIT_CONSTANT, 0.5f, 0};
+    c.weighted = 0;
+    gpu_kit_open();
+    check_hash(&c);
+    gpu_kit_close();
+}
+
 TEST(first_values_of_every_kind_are_those_of_the_cpu)
 {
     static const fleet_initializer all[] = {

@@ -121,6 +121,22 @@ TEST(a_model_agrees_with_steps_that_have_no_kernel)
     gpu_kit_close();
 }
 
+/* Also with more ids and numbers than there was room for, and with lookups on
+ * the CPU. */
+TEST(models_whose_slots_are_pooled_agree)
+{
+    static const char *const guards[] = {NULL, "cpu"};
+
+    gpu_kit_open();
+    for (int i = 0; i < 2; i++) {
+        const kit_options o = {.learning_rate = 0.01f, .merge = 1 + i};
+
+        agree(KIT_POOLED, o, "gpu:0", guards[i]);
+        agree(KIT_POOLED, (kit_options){.max_batch = -1}, "gpu:0", guards[i]);
+    }
+    gpu_kit_close();
+}
+
 /* A plan for each size, not one for all. */
 TEST(models_agree_with_a_plan_for_each_batch_size)
 {
@@ -243,7 +259,7 @@ TEST(parts_on_either_side_agree_with_all_on_one)
 
 /* --- with servers --- */
 
-TEST(models_agree_that_servers_keep)
+static void agree_by_servers(kit_kind kind)
 {
     static const kit_options o = {.optimizer = "sgd", .clip = 0.1f};
     static float here[GPU_KIT_MOST], there[GPU_KIT_MOST];
@@ -254,8 +270,8 @@ TEST(models_agree_that_servers_keep)
     gpu_kit_open();
     on_gpu.device = "gpu:0";
     for (int sync = 0; sync < 2; sync++) {
-        crew_open(&a, 1, sync, KIT_CTR, &o);
-        crew_open(&b, 1, sync, KIT_CTR, &on_gpu);
+        crew_open(&a, 1, sync, kind, &o);
+        crew_open(&b, 1, sync, kind, &on_gpu);
         work_open(&k, &a.m[0], 6, 20);
         for (int i = 0; i < 6; i++) {
             CHECK_OK(crew_train(a.m[0].e, &k, i, 1));
@@ -269,6 +285,16 @@ TEST(models_agree_that_servers_keep)
         crew_close(&b);
     }
     gpu_kit_close();
+}
+
+TEST(models_agree_that_servers_keep)
+{
+    agree_by_servers(KIT_CTR);
+}
+
+TEST(models_whose_slots_are_pooled_agree_that_servers_keep)
+{
+    agree_by_servers(KIT_POOLED);
 }
 
 /* --- what is read and written here ---------------------------------------- */

@@ -10,7 +10,7 @@
 #include "ps/server/aggregate.h"
 #include "ps/server/lane.h"
 #include "ps/server/lane_counters.h"
-#include "ps/server/refusals.h"
+#include "net/refusals.h"
 
 /* A message that is kept: a pull of a version to come, or what came while a
  * command had the store. */

@@ -2,7 +2,7 @@
 #define SUITE refusals
 #include "test.h"
 
-#include "ps/server/refusals.h"
+#include "net/refusals.h"
 
 static fl_peer peer_of(uint8_t name)
 {

@@ -1,5 +1,5 @@
 /* refusals.c - the last lines, by the stranger that each is of. */
-#include "ps/server/refusals.h"
+#include "net/refusals.h"
 
 #include <string.h>
 

@@ -353,7 +353,7 @@ test-long: setup
 	    LD_LIBRARY_PATH=$(OTHER_ZMQ) $(MAKE) --no-print-directory \
 	    suite TEST_ARGS='--filter "@(socket*|ps_*)/*"'; fi
 	@FLEET_SIM_SEEDS=$${FLEET_SIM_SEEDS:-100} $(MAKE) --no-print-directory \
-	    suite TEST_ARGS='--filter sim/*'
+	    suite TEST_ARGS='--filter "@(sim|sim_staleness)/*"'
 	@$(MAKE) --no-print-directory valgrind
 	@$(MAKE) --no-print-directory tsan
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=300

@@ -32,6 +32,9 @@ typedef struct fleet_a_sync_configs {
     int launch_barrier;
     int lr_decay_steps;
     int use_ps_gpu;
+    int max_staleness; /* of libfleet: how many steps a worker may be ahead of
+                          the slowest one when it pulls; -1: any. 0 is not sync:
+                          each worker's step is an update of its own */
 } fleet_a_sync_configs;
 
 typedef struct fleet_gradient_merge_configs {

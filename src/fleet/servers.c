@@ -28,6 +28,12 @@ static void warn_insecure(fleet *f)
                 "port can read the parameters, change them, and end the job");
 }
 
+/* Other modes refuse the field. */
+static bool bounds_staleness(const fleet *f, fl_job_mode mode)
+{
+    return mode == FL_PS_ASYNC && f->strategy.a_sync_configs.max_staleness >= 0;
+}
+
 static fleet_status make_terms(fleet *f)
 {
     fl_text_done(&f->terms);
@@ -124,6 +130,7 @@ static fleet_status connect_worker(fleet *f)
     if (has_servers(f)) { /* which clip, or do not, as their program says now */
         f->trained->training.optimizer->in_use = true;
         FL_TRY(fl_worker_io_open(f->worker_io, f->store, fl_mode_is_sync(mode),
+                                 bounds_staleness(f, mode),
                                  fl_text_chars(&f->terms)));
         FL_TRY(pass_on_load(f));
         FL_TRY(fl_worker_io_barrier(
@@ -203,6 +210,8 @@ static fleet_status create_server(fleet *f, const char *load)
         .insecure = r->insecure,
         .lane_port = r->lane_port,
         .sync = fl_mode_is_sync(mode),
+        .bounds_staleness = bounds_staleness(f, mode),
+        .max_staleness = f->strategy.a_sync_configs.max_staleness,
         .scaled = fl_amp_dtype(&f->strategy) == FLEET_FLOAT16,
         .ranks = fl_mode_has_ranks(mode),
         .mode = fl_text_chars(&f->terms),

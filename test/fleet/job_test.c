@@ -65,6 +65,9 @@ TEST(with_servers_a_field_is_honoured_or_refused_by_name)
              "strategy.a_sync_configs.runtime_split_send_recv:");
     STRATEGY(a_sync_configs.lr_decay_steps = 20, FLEET_EUNSUPPORTED,
              "strategy.a_sync_configs.lr_decay_steps:");
+    STRATEGY(a_sync_configs.max_staleness = -2, FLEET_EINVAL,
+             "strategy.a_sync_configs.max_staleness: expected -1 to "
+             "1000000000, got -2");
     STRATEGY(is_collective = 1, FLEET_EUNSUPPORTED,
              "strategy.is_collective: this version does not have 1 in mode "
              "ps-async (workers that are ranks are started with fleetrun "

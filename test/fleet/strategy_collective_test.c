@@ -86,6 +86,18 @@ TEST(what_nccl_does_not_do_is_refused_with_what_it_does)
     }
 }
 
+/* They wait for each other in each step. */
+TEST(ranks_have_no_staleness_to_bound)
+{
+    STRATEGY(NULL, sgd, a_sync_configs.max_staleness = 4,
+             "strategy.a_sync_configs.max_staleness: this version does not "
+             "have 4 in mode collective (it bounds");
+    STRATEGY(SERVER, sgd, a_sync_configs.max_staleness = 0,
+             "strategy.a_sync_configs.max_staleness: this version does not "
+             "have 0 in mode hybrid (it bounds");
+    STRATEGY(SERVER, sgd, a_sync_configs.max_staleness = -1, NULL);
+}
+
 TEST(localsgd_is_for_ranks_without_servers_and_for_two_rules)
 {
     STRATEGY(NULL, sgd, localsgd = 1, NULL);

@@ -271,6 +271,35 @@ const char *job_fashion(const char *strategy)
     return job_fashion_of(strategy, 6);
 }
 
+const char *job_criteo(const char *strategy)
+{
+    static const char *const name[] = {"cat1", "cat4", "cat6", "cat8", "cat9"};
+    static char text[9000];
+    char ids[2000] = "";
+
+    for (int i = 0; i < 5; i++)
+        sprintf(ids + strlen(ids),
+                ", {\"name\": \"%s\", \"type\": \"uint64\", \"columns\": [%d], "
+                "\"transform\": \"none\"}",
+                name[i], i + 1);
+    snprintf(
+        text, sizeof text,
+        "{\"model\": {\"type\": \"wide_deep\", \"embedding_dim\": 8, "
+        "\"hidden\": [64, 32]}, \"optimizer\": {\"type\": \"adam\", "
+        "\"learning_rate\": 0.001}, \"epochs\": 2, \"strategy\": {%s}, "
+        "\"dataset\": {\"format\": \"csv\", \"separator\": \"\\t\", "
+        "\"train\": [\"%s\"], \"test\": [\"%s\"], \"batch_size\": 256, "
+        "\"shuffle\": 130000}, \"slots\": [{\"name\": \"click\", \"type\": "
+        "\"float\", \"role\": \"label\", \"columns\": [0]}%s]}",
+        strategy,
+        job_lines_of(test_data("criteo_attr/criteo_attr_train_125k.tsv.gz"),
+                     "train.txt", 125152),
+        job_lines_of(test_data("criteo_attr/criteo_attr_test_20k.tsv.gz"),
+                     "test.txt", 20000),
+        ids);
+    return text;
+}
+
 const char *job_fashion_of(const char *strategy, int epochs)
 {
     static char text[9000];

@@ -3,9 +3,11 @@
 #pragma once
 
 /* Configurations with the inside of "strategy". Adult: wide&deep, 5 epochs of
- * batches of 64; Fashion-MNIST: an MLP, 6 epochs of such. Skip the test where
- * the data is not there. */
+ * batches of 64; criteo_attr: the same, 2 epochs of batches of 256;
+ * Fashion-MNIST: an MLP, 6 epochs of batches of 64. Skip the test where the
+ * data is not there. */
 const char *job_adult(const char *strategy);
+const char *job_criteo(const char *strategy);
 const char *job_fashion(const char *strategy);
 const char *job_fashion_of(const char *strategy, int epochs);
 

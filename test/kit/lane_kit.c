@@ -62,6 +62,8 @@ static void keep_line(void *user, fleet_log_level level, const char *line)
 typedef struct lane_extras {
     size_t parked, unread;
     fl_rows_maker *make_rows;
+    bool bounds_staleness;
+    uint64_t staleness;
 } lane_extras;
 
 static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
@@ -74,6 +76,8 @@ static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
                          .n_stream = n_stream,
                          .sync = sync,
                          .scaled = scaled,
+                         .bounds_staleness = x.bounds_staleness,
+                         .max_staleness = x.staleness,
                          .job = "job",
                          .mode = "ps-sync",
                          .program = "program\n",
@@ -131,7 +135,17 @@ void lane_open_small_rows(lane_kit *k, int n_stream, bool sync,
                           fl_rows_maker *make_rows)
 {
     open_as(k, SIM_SGD, n_stream, sync, false, 0,
-            (lane_extras){most_parked, most_unread, make_rows});
+            (lane_extras){.parked = most_parked,
+                          .unread = most_unread,
+                          .make_rows = make_rows});
+}
+
+void lane_open_bounded(lane_kit *k, int n_stream, uint64_t max_staleness)
+{
+    open_as(k, SIM_SGD, n_stream, false, false, 0,
+            (lane_extras){.parked = 3 * 5000,
+                          .bounds_staleness = true,
+                          .staleness = max_staleness});
 }
 
 void lane_open_second(lane_kit *k)
@@ -291,21 +305,35 @@ void lane_numbers(lane_kit *k, uint32_t stream, uint64_t number, int how,
     lane_tell(k, &w, (int)stream);
 }
 
-void lane_pull(lane_kit *k, uint32_t stream, uint64_t version, uint32_t n)
+static void pull_rows(lane_kit *k, const fl_msg_head *head, uint64_t version,
+                      uint32_t n)
 {
-    fl_msg_head head = lane_head(FL_MSG_PULL, stream, 0, 0);
     fl_msg_writer w;
     fl_section *s;
     uint64_t *key;
 
-    lane_begin(k, &w, &head);
+    lane_begin(k, &w, head);
     s = fl_msg_section(&w, FL_SECTION_ROWS, 0);
     s->n_key = n;
     s->version = version;
     key = fl_msg_column(&w, FL_COLUMN_KEYS, n * sizeof *key);
     for (uint32_t i = 0; i < n; i++)
         key[i] = i;
-    lane_tell(k, &w, (int)stream);
+    lane_tell(k, &w, (int)head->stream);
+}
+
+void lane_pull(lane_kit *k, uint32_t stream, uint64_t version, uint32_t n)
+{
+    fl_msg_head head = lane_head(FL_MSG_PULL, stream, 0, 0);
+
+    pull_rows(k, &head, version, n);
+}
+
+void lane_pull_for(lane_kit *k, uint32_t stream, uint64_t push)
+{
+    fl_msg_head head = lane_head(FL_MSG_PULL, stream, push, 0);
+
+    pull_rows(k, &head, 0, 1);
 }
 
 void lane_tick_until(lane_kit *k, int64_t now_ms)

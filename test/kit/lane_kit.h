@@ -55,6 +55,8 @@ void lane_open_small(lane_kit *k, int n_stream, bool sync, size_t most_parked,
 void lane_open_small_rows(lane_kit *k, int n_stream, bool sync,
                           size_t most_parked, size_t most_unread,
                           fl_rows_maker *make_rows);
+/* An async one whose staleness is bounded. */
+void lane_open_bounded(lane_kit *k, int n_stream, uint64_t max_staleness);
 /* The lane of the second of two servers, which knows of no run yet. */
 void lane_open_second(lane_kit *k);
 void lane_close(lane_kit *k);
@@ -90,6 +92,10 @@ void lane_numbers(lane_kit *k, uint32_t stream, uint64_t number, int how,
 
 /* A pull of that version: of n rows of table 0. */
 void lane_pull(lane_kit *k, uint32_t stream, uint64_t version, uint32_t n);
+
+/* In async, where staleness is bounded: for that push of the worker, from 1 on;
+ * 0: for none. */
+void lane_pull_for(lane_kit *k, uint32_t stream, uint64_t push);
 
 /* Tick as a lane's host does, every 100 ms and at the end. */
 void lane_tick_until(lane_kit *k, int64_t now_ms);

@@ -28,6 +28,8 @@ const char *scene_pooled_file(const char *name, int lines, int seed);
 typedef struct scene_training {
     const char *optimizer; /* "sgd", ...; NULL: "adam" */
     bool a_sync;
+    bool bounds_staleness; /* in async, by max_staleness */
+    int max_staleness;
     int merge; /* batches per update; 0: 1 */
     float l2_decay, clip;
     bool decay;         /* the learning rate falls every 3 updates */

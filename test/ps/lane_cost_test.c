@@ -28,11 +28,14 @@ static void count_answer(void *arg, const fl_peer *to, fl_packet *p)
     ((cost_kit *)arg)->answered++;
 }
 
-static void open_kit(cost_kit *k, int n, bool sync)
+typedef enum cost_mode { SYNC, ASYNC, BOUNDED } cost_mode;
+
+static void open_kit(cost_kit *k, int n, cost_mode mode)
 {
     fl_lane_options o = {.n_lane = 1,
                          .n_stream = n,
-                         .sync = sync,
+                         .sync = mode == SYNC,
+                         .bounds_staleness = mode == BOUNDED,
                          .job = "job",
                          .connect_ms = 1000000,
                          .peer_ms = 1000000,
@@ -71,7 +74,8 @@ static void send(cost_kit *k, fl_msg_kind kind, int stream, uint64_t step,
                         .peer = NONCE,
                         .stream = (uint32_t)stream,
                         .incarnation = 1,
-                        .step = kind == FL_MSG_PULL ? 0 : step,
+                        .step =
+                            kind == FL_MSG_PULL && step > 0 ? step + 1 : step,
                         .request = ++k->requests};
     fl_msg_writer w;
     fl_packet *p;
@@ -95,19 +99,19 @@ static double cpu_us(void)
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
-/* Microseconds for a message: of a step its end, a pull of the next version, a
- * heartbeat; and of the end. */
-static double cost_of(int n, bool sync)
+/* Microseconds for a message: of a step its end, a pull of the next version, or
+ * for the next step, a heartbeat; and of the end. */
+static double cost_of(int n, cost_mode mode)
 {
     int64_t messages = 0;
     double begun_us = 0, us;
     cost_kit k;
 
-    open_kit(&k, n, sync);
+    open_kit(&k, n, mode);
     for (uint64_t step = 1; step <= STEPS; step++) {
         for (int i = 0; i < n; i++) {
             send(&k, FL_MSG_STEP, i, step, FL_MSG_END_OF_STEP);
-            send(&k, FL_MSG_PULL, i, sync ? step : 0, 0);
+            send(&k, FL_MSG_PULL, i, mode == ASYNC ? 0 : step, 0);
             send(&k, FL_MSG_HEARTBEAT, i, step, 0);
         }
         if (step > 1) /* memory is warm */
@@ -115,7 +119,7 @@ static double cost_of(int n, bool sync)
         else
             begun_us = cpu_us();
     }
-    CHECK_INT(fl_lane_version(k.lane), sync ? STEPS : STEPS * n);
+    CHECK_INT(fl_lane_version(k.lane), mode == SYNC ? STEPS : STEPS * n);
     for (int i = 0; i < n; i++) {
         send(&k, FL_MSG_STEP, i, STEPS + 1, FL_MSG_END_OF_STEP | FL_MSG_LEAVE);
         send(&k, FL_MSG_BYE, i, 0, 0);
@@ -128,34 +132,36 @@ static double cost_of(int n, bool sync)
 }
 
 /* The best of several. */
-static double best_cost_of(int n, bool sync)
+static double best_cost_of(int n, cost_mode mode)
 {
-    double best = cost_of(n, sync);
+    double best = cost_of(n, mode);
 
     for (int i = 0; i < 4; i++) {
-        double one = cost_of(n, sync);
+        double one = cost_of(n, mode);
 
         best = one < best ? one : best;
     }
     return best;
 }
 
-static void compare(bool sync)
+static void compare(cost_mode mode)
 {
-    double few = best_cost_of(FEW, sync),
-           most = best_cost_of(FL_MOST_STREAM, sync);
+    static const char *const name[] = {"sync", "async", "bounded"};
+    double few = best_cost_of(FEW, mode),
+           most = best_cost_of(FL_MOST_STREAM, mode);
 
     if (most > 16 * few)
         test_fail(__FILE__, __LINE__,
                   "%.2f us a message with %d workers, %.2f with %d", few, FEW,
                   most, FL_MOST_STREAM);
     fprintf(stderr, "%s: %.2f us a message with %d workers, %.2f with %d\n",
-            sync ? "sync" : "async", few, FEW, most, FL_MOST_STREAM);
+            name[mode], few, FEW, most, FL_MOST_STREAM);
 }
 
 TEST(a_message_costs_as_much_with_thousands_of_workers_as_with_few)
 {
-    compare(true);
-    compare(false);
+    compare(SYNC);
+    compare(ASYNC);
+    compare(BOUNDED);
     sim_models_close();
 }

@@ -169,31 +169,26 @@ TEST_LIMIT(adult_in_async, 120)
     job_at_least(line, "auc", 0.898);
 }
 
+#define BOUNDED "\"a_sync\": true, \"a_sync_configs\": {\"max_staleness\": 4}"
+
+/* Workers of which none is far ahead of the other ones. */
+TEST_LIMIT(adult_in_async_with_bounded_staleness, 120)
+{
+    const char *line =
+        job_train("--server_num 2 --worker_num 4", job_adult(BOUNDED));
+
+    CHECK_CONTAINS(line, "\"mode\":\"ps-async\"");
+    job_at_least(line, "auc", 0.898);
+}
+
 TEST_LIMIT(criteo_attr_in_sync, 120)
 {
-    char text[9000], ids[2000] = "";
-    static const char *const name[] = {"cat1", "cat4", "cat6", "cat8", "cat9"};
+    job_at_least(job_train(PS(2), job_criteo(SYNC)), "auc", 0.643);
+}
 
-    for (int i = 0; i < 5; i++)
-        sprintf(ids + strlen(ids),
-                ", {\"name\": \"%s\", \"type\": \"uint64\", \"columns\": [%d], "
-                "\"transform\": \"none\"}",
-                name[i], i + 1);
-    snprintf(
-        text, sizeof text,
-        "{\"model\": {\"type\": \"wide_deep\", \"embedding_dim\": 8, "
-        "\"hidden\": [64, 32]}, \"optimizer\": {\"type\": \"adam\", "
-        "\"learning_rate\": 0.001}, \"epochs\": 2, \"strategy\": {\"a_sync\": "
-        "false}, \"dataset\": {\"format\": \"csv\", \"separator\": \"\\t\", "
-        "\"train\": [\"%s\"], \"test\": [\"%s\"], \"batch_size\": 256, "
-        "\"shuffle\": 130000}, \"slots\": [{\"name\": \"click\", \"type\": "
-        "\"float\", \"role\": \"label\", \"columns\": [0]}%s]}",
-        job_lines_of(test_data("criteo_attr/criteo_attr_train_125k.tsv.gz"),
-                     "train.txt", 125152),
-        job_lines_of(test_data("criteo_attr/criteo_attr_test_20k.tsv.gz"),
-                     "test.txt", 20000),
-        ids);
-    job_at_least(job_train(PS(2), text), "auc", 0.643);
+TEST_LIMIT(criteo_attr_in_async_with_bounded_staleness, 120)
+{
+    job_at_least(job_train(PS(2), job_criteo(BOUNDED)), "auc", 0.643);
 }
 
 TEST_LIMIT(fashion_mnist_in_sync, 240)

@@ -62,6 +62,8 @@ typedef struct sim_options {
     uint64_t seed;
     const sim_model *model;
     bool sync;
+    bool bounds_staleness; /* in async */
+    int max_staleness;
     int n_worker, n_server, n_lane; /* lanes of a server */
 
     /* links: of 1,000 packets so many are lost, repeated, or followed by one

@@ -6,6 +6,7 @@
 #include "sim_save.h"
 #include "test.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -160,6 +161,8 @@ void sim_make(uint64_t seed, bool sync, sim_options *o, sim_script *k)
         .seed = seed,
         .model = sim_model_of(k->kind),
         .sync = sync,
+        .bounds_staleness = !sync && choose(seed, 27, 2),
+        .max_staleness = choose(seed, 28, 4),
         .n_worker =
             1 + choose(seed, 2, choose(seed, 9, 8) ? 4 : SIM_MOST_WORKER),
         .n_server = 1 + choose(seed, 3, SIM_MOST_SERVER),
@@ -412,6 +415,43 @@ static fleet_status ask(hands *h, int table)
     return FLEET_OK;
 }
 
+static sim_script *seen_by_all(const hands *h)
+{
+    return h->w->own;
+}
+
+static void note_steps(hands *h, int pass, int steps)
+{
+    sim_script *all = seen_by_all(h);
+
+    all->pass[h->w->index] = pass;
+    all->begun_steps[h->w->index] = steps;
+    all->has_ended[h->w->index] = false;
+}
+
+/* How many steps of the pass a worker has begun; INT_MAX: it does not count. */
+static int steps_of(const sim_script *all, int worker, int pass)
+{
+    if (all->has_left[worker] || all->pass[worker] > pass ||
+        (all->pass[worker] == pass && all->has_ended[worker]))
+        return INT_MAX;
+    return all->pass[worker] == pass ? all->begun_steps[worker] : 0;
+}
+
+/* Its values have come, to compute that step of the pass with. */
+static fleet_status check_staleness(const hands *h, int pass, int step)
+{
+    const sim_options *o = &h->w->s->o;
+
+    for (int i = 0; i < o->n_worker && o->bounds_staleness; i++)
+        if (step - o->max_staleness > steps_of(seen_by_all(h), i, pass))
+            return fl_fail(FLEET_ESTATE,
+                           "step %d of pass %d is computed, %d steps of worker "
+                           "%d were begun",
+                           step, pass, steps_of(seen_by_all(h), i, pass), i);
+    return FLEET_OK;
+}
+
 /* Pull what is not there, compute, push. Now and then the next batch is pulled
  * ahead, in sync also while the update is made, and sometimes in vain. */
 static fleet_status train_one(hands *h, int pass, int step)
@@ -428,6 +468,7 @@ static fleet_status train_one(hands *h, int pass, int step)
     if (h->ahead && !late)
         FL_TRY(pull(h, !slot, pass, step + 1, true, false));
     FL_TRY(h->x->methods->wait_pull(h->x, slot));
+    FL_TRY(check_staleness(h, pass, step));
     sim_compute(h->w, (int64_t)(how >> 8 & 15));
     if (sim_is_stuck(h->w->s, h->w->index))
         sim_compute(h->w, INT32_MAX);
@@ -435,6 +476,7 @@ static fleet_status train_one(hands *h, int pass, int step)
         h->x->methods->came(h->x, !slot);
     if (sim_asks(h->k, &h->step[slot], &table))
         FL_TRY(ask(h, table));
+    note_steps(h, pass, step + 1);
     FL_TRY(push(h, slot));
     if (h->ahead && late)
         FL_TRY(pull(h, !slot, pass, step + 1, true, false));
@@ -523,12 +565,13 @@ static fleet_status use_disk(hands *h, int pass)
     return sim_use_disk(h->w, h->w->own, pass);
 }
 
-/* As fleet_init_worker() does it. */
-static fleet_status load_first(hands *h)
+/* As fleet_init_worker() does it; without a load or a bound nothing needs
+ * it. */
+static fleet_status begin(hands *h)
 {
-    if (!h->k->load_first)
+    if (!h->k->load_first && !h->w->s->o.bounds_staleness)
         return FLEET_OK;
-    if (h->w->index == 0)
+    if (h->k->load_first && h->w->index == 0)
         FL_TRY(sim_load_job(h->w, h->k));
     return fl_worker_barrier(&h->w->core);
 }
@@ -540,6 +583,10 @@ static fleet_status one_pass(hands *h, int pass)
     for (int i = 0; i < FL_N_SLOT; i++)
         h->x->methods->drop(h->x, i);
     h->ahead = false;
+    note_steps(h, pass, h->k->steps[h->w->index][pass]);
+    seen_by_all(h)->has_ended[h->w->index] = true;
+    seen_by_all(h)->has_left[h->w->index] =
+        h->k->leaves_in[h->w->index] == pass;
     if (h->k->leaves_in[h->w->index] == pass)
         return FLEET_OK;
     FL_TRY(end_pass(h, pass));
@@ -554,7 +601,7 @@ fleet_status sim_work(sim_worker *w)
     const sim_script *k = w->own;
     hands h = {.w = w, .k = k, .x = &w->core.remote};
 
-    FL_TRY(load_first(&h));
+    FL_TRY(begin(&h));
     FL_TRY(h.x->methods->refresh(h.x));
     for (int p = 0; p < k->n_pass && p <= k->leaves_in[w->index]; p++)
         FL_TRY(one_pass(&h, p));

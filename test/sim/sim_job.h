@@ -31,6 +31,11 @@ typedef struct sim_script {
     int steps[SIM_MOST_WORKER][SIM_MOST_PASS];
     int leaves_in[SIM_MOST_WORKER]; /* a pass; SIM_MOST_PASS: none */
 
+    /* what the job has seen of its workers, where staleness is bounded: the
+     * pass, and how many pushes they have begun in it */
+    int pass[SIM_MOST_WORKER], begun_steps[SIM_MOST_WORKER];
+    bool has_ended[SIM_MOST_WORKER], has_left[SIM_MOST_WORKER];
+
     /* of a job that saves: where, on the disk (NULL: it does not), and before
      * what the reference's saves begin, elsewhere, a number each */
     const char *path, *twin;

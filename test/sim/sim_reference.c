@@ -260,9 +260,15 @@ static void join_numbers(sim_reference *r, int pass, int how, const char *name)
             fl_text_add(&r->log[w], "%s %a %a\n", name, all[0], all[1]);
 }
 
+/* Is a barrier the end of a pass? */
+static bool ends_at_barriers(const sim_reference *r)
+{
+    return r->o->sync || r->o->bounds_staleness;
+}
+
 static void wait_for_all(sim_reference *r, int pass)
 {
-    for (int w = 0; w < r->o->n_worker && r->o->sync; w++)
+    for (int w = 0; w < r->o->n_worker && ends_at_barriers(r); w++)
         r->steps[w] += stays(r, w, pass);
 }
 
@@ -296,15 +302,19 @@ static void use_disk(sim_reference *r, int pass)
     CHECK_OK(sim_load_store(r->store, path));
     r->steps[0]++;
     wait_for_all(r, pass);
+    if (r->o->bounds_staleness) /* the sum before it, too */
+        wait_for_all(r, pass);
 }
 
-static void load_first(sim_reference *r)
+static void begin(sim_reference *r)
 {
-    CHECK_OK(sim_load_store(r->store, r->k->first));
-    if (!r->k->load_first)
-        return; /* servers do, and no step is needed */
-    r->steps[0]++;
-    for (int w = 0; w < r->o->n_worker && r->o->sync; w++)
+    bool waits = (r->k->load_first && r->o->sync) || r->o->bounds_staleness;
+
+    if (r->k->first)
+        CHECK_OK(sim_load_store(r->store, r->k->first));
+    if (r->k->load_first) /* else servers do, and no step is needed */
+        r->steps[0]++;
+    for (int w = 0; w < r->o->n_worker && waits; w++)
         r->steps[w]++;
 }
 
@@ -327,7 +337,10 @@ static void after_pass(sim_reference *r, int pass)
                      m == SIM_MAX ? "max" : "min");
     for (int w = 0; w < r->o->n_worker; w++)
         if (stays(r, w, pass))
-            r->steps[w] += m == SIM_BARRIER && r->o->sync ? 2 : 1;
+            r->steps[w]++;
+    if (m == SIM_BARRIER ||
+        (r->o->bounds_staleness && (m == SIM_MAX || m == SIM_MIN)))
+        wait_for_all(r, pass);
     if (r->k->path)
         use_disk(r, pass);
 }
@@ -344,8 +357,7 @@ void sim_reference_open(sim_reference *r, const sim *s, const sim_script *k)
     for (size_t i = 0; i < r->store->params.n; i++)
         r->param[i] = r->store->params.entry[i].value;
     qsort(r->param, r->store->params.n, sizeof *r->param, by_name);
-    if (k->first)
-        load_first(r);
+    begin(r);
     for (int p = 0; p < k->n_pass; p++) {
         for (int i = 0; i < 8; i++)
             train_step(r, p, i);

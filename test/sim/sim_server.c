@@ -253,6 +253,9 @@ static void open_lane(sim *s, sim_lane *l)
                                      .n_lane = s->o.n_lane,
                                      .n_stream = s->o.n_worker,
                                      .sync = s->o.sync,
+                                     .bounds_staleness = s->o.bounds_staleness,
+                                     .max_staleness =
+                                         (uint64_t)s->o.max_staleness,
                                      .job = "sim",
                                      .mode = s->o.sync ? "sync" : "async",
                                      .program = s->o.model->signature,

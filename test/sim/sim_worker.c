@@ -182,6 +182,7 @@ static void begin_to_work(sim *s, sim_worker *w)
     CHECK_OK(fl_worker_init(&w->core, w->client, &host, w->store, s->o.n_server,
                             w->lanes.n_lane, s->o.sync));
     w->core.piece_bytes = s->o.piece_bytes;
+    w->core.bounds_staleness = s->o.bounds_staleness;
     fl_client_watch(w->client, true, s->now_ms);
     sim_fiber_make(w, fiber);
     w->phase = SIM_WORKS;

@@ -72,6 +72,9 @@ static const char *advice(const fl_strategy_field *f, double got)
     if (f->purpose == FL_FOR_RANKS)
         return " (workers that are ranks are started with fleetrun "
                "--collective, or have role.collective = 1)";
+    if (f->purpose == FL_FOR_STALENESS)
+        return " (it bounds how far workers of parameter servers in async are "
+               "apart; expected -1)";
     if (got > 0)
         return "";
     return " (a strategy starts from FLEET_DISTRIBUTED_STRATEGY_INIT, not from "
@@ -104,24 +107,44 @@ static fleet_status refuse_field(const fleet_distributed_strategy *s,
                    expected(s, f, mode, text), advice(f, got));
 }
 
-fleet_status fl_strategy_check(const fleet_distributed_strategy *s,
-                               fl_job_mode mode)
+static bool is_refused(const fleet_distributed_strategy *s,
+                       const fl_strategy_field *f, fl_job_mode mode)
 {
-    FL_TRY(check_ranges(s, true));
-    if (!s->a_sync && s->a_sync_configs.k_steps > 0)
+    return fl_strategy_field_is_asked(s, f) &&
+           fl_strategy_field_support(s, f, mode) >= FL_FIXED;
+}
+
+static bool is_refused_by_all(const fleet_distributed_strategy *s,
+                              const fl_strategy_field *f)
+{
+    bool all = true;
+
+    for (int mode = 0; mode < FL_N_JOB_MODE; mode++)
+        all = all && is_refused(s, f, (fl_job_mode)mode);
+    return all;
+}
+
+static fleet_status check_geo(const fleet_distributed_strategy *s,
+                              fl_job_mode mode)
+{
+    int64_t steps = s->a_sync_configs.k_steps;
+
+    if (!s->a_sync && steps > 0)
         return fl_fail(FLEET_EINVAL,
                        "strategy.a_sync_configs.k_steps is %lld, which is geo "
                        "mode, but strategy.a_sync is 0",
-                       (long long)s->a_sync_configs.k_steps);
-    if (mode != FL_LOCAL && s->a_sync_configs.k_steps > 0)
+                       (long long)steps);
+    if (mode != FL_LOCAL && steps > 0)
         return fl_fail(FLEET_EUNSUPPORTED,
                        "strategy.a_sync_configs.k_steps is %lld, which is geo "
                        "mode: not in this version",
-                       (long long)s->a_sync_configs.k_steps);
-    for (int i = 0; i < FL_N_FIELD; i++)
-        if (fl_strategy_field_support(s, &fl_fields[i], mode) >= FL_FIXED &&
-            fl_strategy_field_is_asked(s, &fl_fields[i]))
-            return refuse_field(s, &fl_fields[i], mode);
+                       (long long)steps);
+    return FLEET_OK;
+}
+
+static fleet_status check_rest(const fleet_distributed_strategy *s,
+                               fl_job_mode mode)
+{
     FL_TRY(check_ranges(s, false));
     for (int i = 0; i < FL_N_FIELD; i++)
         FL_TRY(check_switch(s, &fl_fields[i]));
@@ -129,6 +152,27 @@ fleet_status fl_strategy_check(const fleet_distributed_strategy *s,
     for (int i = 0; i < FL_N_FIELD; i++)
         FL_TRY(check_not_with(s, &fl_fields[i]));
     return fl_amp_check(s, mode);
+}
+
+fleet_status fl_strategy_check(const fleet_distributed_strategy *s,
+                               fl_job_mode mode)
+{
+    FL_TRY(check_ranges(s, true));
+    FL_TRY(check_geo(s, mode));
+    for (int i = 0; i < FL_N_FIELD; i++)
+        if (is_refused(s, &fl_fields[i], mode))
+            return refuse_field(s, &fl_fields[i], mode);
+    return check_rest(s, mode);
+}
+
+fleet_status fl_strategy_check_any(const fleet_distributed_strategy *s)
+{
+    FL_TRY(check_ranges(s, true));
+    FL_TRY(check_geo(s, FL_LOCAL));
+    for (int i = 0; i < FL_N_FIELD; i++)
+        if (is_refused_by_all(s, &fl_fields[i]))
+            return refuse_field(s, &fl_fields[i], FL_LOCAL);
+    return check_rest(s, FL_LOCAL);
 }
 
 /* --- use ----------------------------------------------------------------- */

@@ -20,6 +20,7 @@ typedef enum fl_purpose {
     FL_FOR_PURE_FP16,   /* training in float16 without float */
     FL_FOR_ASYNC,       /* the choice between the modes of servers */
     FL_FOR_SERVERS,     /* how workers and servers talk */
+    FL_FOR_STALENESS,   /* how far workers in async are apart */
     FL_FOR_ORDER,       /* a fixed order of sums over workers */
     FL_FOR_RANKS,       /* ranks in place of servers */
     FL_FOR_ALL_REDUCE,  /* what ranks reduce */

@@ -93,5 +93,5 @@ fleet_status fl_strategy_read(const fl_at *at, fleet_distributed_strategy *s)
         }
         FL_TRY(read_field(&value, &fl_fields[i], s));
     }
-    return fl_strategy_check(s, FL_LOCAL);
+    return fl_strategy_check_any(s);
 }

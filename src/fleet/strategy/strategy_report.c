@@ -34,8 +34,9 @@ static const char *effect_of(const fleet_distributed_strategy *s,
     case FL_FIXED:
         return "fixed: other values are not in this version";
     default:
-        return f->purpose == FL_FOR_ORDER ? "off: async has no order"
-                                          : "off: not in this version";
+        return f->purpose == FL_FOR_ORDER       ? "off: async has no order"
+               : f->purpose == FL_FOR_STALENESS ? "off: for servers in async"
+                                                : "off: not in this version";
     }
 }
 

@@ -294,9 +294,10 @@ fl_parked *fl_lane_park(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
     fl_parked *parked;
 
     if (!fl_lane_may_park(l, p)) {
-        fl_lane_answer(l, &l->msg.head, from, FL_ANSWER_WAITING,
-                       l->busy ? FL_NOBODY
-                               : fl_lane_waits_for(l, fl_lane_wanted(l)));
+        fl_lane_answer(
+            l, &l->msg.head, from, FL_ANSWER_WAITING,
+            l->busy ? FL_NOBODY
+                    : fl_lane_waits_for(l, &l->msg.head, fl_lane_wanted(l)));
         return NULL;
     }
     parked = fl_packet_pool_take(l->o.pool, sizeof *parked);

@@ -76,6 +76,8 @@ typedef struct fl_lane_options {
     int server, lane, n_lane; /* lanes of this server */
     int n_stream;             /* workers */
     bool sync;
+    bool bounds_staleness; /* in async: lane_staleness.h */
+    uint64_t max_staleness;
     bool scaled;         /* training is in float16: a step may bring nothing */
     const char *job;     /* id */
     const char *mode;    /* "ps-sync": workers must say the same */

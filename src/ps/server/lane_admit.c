@@ -2,7 +2,7 @@
  * process, of the latest process of each worker. */
 #include <stdatomic.h>
 
-#include "ps/server/lane_internal.h"
+#include "ps/server/lane_staleness.h"
 
 /* What a stream has begun, and has not been applied. A command that is under
  * way goes on: it is the stream's step, whichever process asked for it. A sum
@@ -21,6 +21,7 @@ static void forget_process(fl_ps_lane *l, int stream)
     fl_lane_forget_behind(l, stream);
     fl_lane_unpark(l, s->reducing);
     s->reducing = NULL;
+    fl_staleness_forget_process(l, (uint32_t)stream);
     fl_lane_file_stream(l, (uint32_t)stream);
 }
 
@@ -30,6 +31,7 @@ static bool is_current(fl_ps_lane *l, const fl_peer *from)
 {
     const fl_msg_head *head = &l->msg.head;
     fl_stream_state *s = &l->stream[head->stream];
+    bool comes = !s->known;
 
     if (head->incarnation < s->incarnation) {
         fl_lane_answer(l, head, from, FL_ANSWER_FENCED, FL_NOBODY);
@@ -42,6 +44,8 @@ static bool is_current(fl_ps_lane *l, const fl_peer *from)
     s->known = true;
     s->peer = *from;
     s->heard_ms = l->now_ms;
+    if (comes)
+        fl_lane_file_stream(l, head->stream);
     fl_lane_note_message(l);
     return true;
 }
@@ -69,8 +73,8 @@ void fl_lane_enter_run(fl_ps_lane *l)
     for (int i = 0; i < l->o.n_stream; i++) {
         fl_stream_state *s = &l->stream[i];
 
-        forget_process(l, i);
         s->known = false;
+        forget_process(l, i);
         s->incarnation = 0;
         s->nonce = 0;
         *s->who = 0;

@@ -72,10 +72,25 @@ void fl_lane_counts_log_refused(const fl_lane_counts *counts, fl_log *log,
                 server, lane, refused, counts->foreign);
 }
 
+/* Where it is bounded: the slowest worker's pulls have 0. */
+static void log_staleness(const fl_lane_counts *all, fl_log *log, int server)
+{
+    FL_INFO(log,
+            "server %d: pulls of staleness 0: %" PRIu64 ", 1: %" PRIu64
+            ", 2: %" PRIu64 ", 3 to 4: %" PRIu64 ", 5 to 8: %" PRIu64
+            ", 9 to 16: %" PRIu64 ", 17 to 32: %" PRIu64 ", 33 to 64: %" PRIu64
+            ", more: %" PRIu64 "; %" PRIu64 " pulls waited for slower workers",
+            server, all->stale_0, all->stale_1, all->stale_2, all->stale_3_to_4,
+            all->stale_5_to_8, all->stale_9_to_16, all->stale_17_to_32,
+            all->stale_33_to_64, all->stale_over_64, all->held);
+}
+
 void fl_lane_counts_log(const fl_lane_counts *all, fl_log *log, int server)
 {
     FL_INFO(log,
             "server %d: steps %" PRIu64 ", updates %" PRIu64
             "; messages that came again %" PRIu64 ", too early %" PRIu64,
             server, all->steps, all->updates, all->duplicates, all->gaps);
+    if (all->stale_0 > 0)
+        log_staleness(all, log, server);
 }

@@ -2,8 +2,9 @@
  * (packets, answers), lane_admit.c (whose messages are taken), lane_liveness.c
  * (progress, deadlines), lane_handshake.c, lane_push.c (contributions),
  * lane_update.c, lane_pull.c (reads, rows that may be out of memory),
- * lane_reduce.c (sums over workers), lane_load.c (what a server begins with),
- * lane_budget.c (memory) and lane_counters.c. */
+ * lane_staleness.c (reads that are too far ahead), lane_reduce.c (sums over
+ * workers), lane_load.c (what a server begins with), lane_budget.c (memory) and
+ * lane_counters.c. */
 #pragma once
 
 #include "base/clock.h"
@@ -43,6 +44,7 @@ typedef enum fl_stream_list_kind {
     FL_STREAMS_HEARD,     /* and have heard so */
     FL_STREAMS_REDUCING,  /* with numbers for a sum over workers */
     FL_STREAMS_UNREDUCED, /* that such a sum waits for; as MISSING */
+    FL_STREAMS_SLOWEST,   /* lane_staleness.c files them; as MISSING */
     FL_STREAM_LISTS
 } fl_stream_list_kind;
 
@@ -68,6 +70,12 @@ typedef struct fl_stream_state {
     uint16_t newest_piece;
 
     uint64_t done; /* its last step that was applied */
+
+    /* where staleness is bounded (lane_staleness.h) */
+    bool has_clock;       /* it is one that pulls wait for */
+    uint64_t contributed; /* by its process, and applied */
+    uint64_t clock;       /* the same, from where it joined */
+
     fl_piece *open, **last;
     size_t open_bytes;
     size_t behind_bytes; /* of steps that came during a command */
@@ -128,6 +136,9 @@ struct fl_ps_lane {
     fl_parked requester; /* of the command; a step's: packet NULL */
     fl_parked *behind, **last_behind;
 
+    uint64_t
+        least_clock; /* of FL_STREAMS_SLOWEST, where staleness is bounded */
+
     int n_pull;     /* parked, of all streams */
     bool can_serve; /* a parked pull's version, or rows, may have come */
     bool deferred;  /* a pull of the present version waits for its reader */
@@ -175,11 +186,16 @@ static inline bool fl_is_active(const fl_stream_state *s)
 void fl_lane_file_stream(fl_ps_lane *l, uint32_t stream);
 void fl_lane_file_all(fl_ps_lane *l);
 
+/* Into that list, as its last; out of it, in which it is. */
+void fl_lane_put_last(fl_ps_lane *l, uint32_t stream, fl_stream_list_kind kind);
+void fl_lane_take_out(fl_ps_lane *l, uint32_t stream, fl_stream_list_kind kind);
+
 void fl_lane_note_progress(fl_ps_lane *l, uint32_t stream); /* it has got on */
 
 /* Of the streams whose contribution is missing the one that has not got on for
- * longest; of a sum that waits for its clip, which any stream may send, the one
- * that has got on last; FL_NOBODY. */
+ * longest, or if that one waits for the slowest stream, the slowest; of a sum
+ * that waits for its clip, which any stream may send, the one that has got on
+ * last; FL_NOBODY. */
 uint32_t fl_lane_missing(const fl_ps_lane *l);
 
 /* As fl_lane_missing(), of a sum over workers. */
@@ -268,9 +284,10 @@ void fl_lane_check_rows(fl_ps_lane *l); /* their deadline */
  * command. */
 uint64_t fl_lane_progress_of(const fl_ps_lane *l, uint32_t missing);
 
-/* The stream that a pull of that version waits for; FL_NOBODY: its worker has
- * to read first. */
-uint32_t fl_lane_waits_for(const fl_ps_lane *l, uint64_t version);
+/* The stream that such a request, if it is a pull of that version, waits for;
+ * FL_NOBODY: its worker has to read first. */
+uint32_t fl_lane_waits_for(const fl_ps_lane *l, const fl_msg_head *request,
+                           uint64_t version);
 void fl_lane_note_message(fl_ps_lane *l); /* l->msg has come */
 
 /* --- what a server begins with (lane_load.c) ------------------------------ */

@@ -2,7 +2,7 @@
  * is slow from one that hangs, and from one that is gone. */
 #include <stdio.h>
 
-#include "ps/server/lane_internal.h"
+#include "ps/server/lane_staleness.h"
 
 /* --- progress ------------------------------------------------------------- */
 
@@ -17,9 +17,11 @@ uint64_t fl_lane_progress_of(const fl_ps_lane *l, uint32_t missing)
                                     : (uint64_t)l->now_ms;
 }
 
-uint32_t fl_lane_waits_for(const fl_ps_lane *l, uint64_t version)
+uint32_t fl_lane_waits_for(const fl_ps_lane *l, const fl_msg_head *request,
+                           uint64_t version)
 {
-    return version <= (uint64_t)l->version ? FL_NOBODY : fl_lane_missing(l);
+    return version <= (uint64_t)l->version ? fl_staleness_waits_for(l, request)
+                                           : fl_lane_missing(l);
 }
 
 /* A repeated message is no progress, and neither is a heartbeat, which says
@@ -66,7 +68,7 @@ void fl_lane_heartbeat(fl_ps_lane *l, const fl_peer *from, fl_packet *packet)
     (void)packet;
     for (const fl_parked *p = s->pulls; p; p = p->next)
         fl_lane_answer(l, &p->head, from, FL_ANSWER_WAITING,
-                       fl_lane_waits_for(l, p->version));
+                       fl_lane_waits_for(l, &p->head, p->version));
     for (const fl_parked *p = s->behind; p; p = p->next_of_stream)
         fl_lane_answer(l, &p->head, from, FL_ANSWER_WAITING, FL_NOBODY);
     if (l->busy && l->requester.packet &&

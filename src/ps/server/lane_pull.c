@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "ps/server/lane_budget.h"
+#include "ps/server/lane_staleness.h"
 
 /* --- rows that may be out of memory --------------------------------------- */
 
@@ -110,6 +111,7 @@ static void answer_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
     fl_msg_writer w;
 
     fl_counter_add(&l->counters.pulls, 1);
+    fl_staleness_count(l, &l->msg.head);
     l->answered_ms = l->now_ms;
     fl_lane_begin_answer(l, &w, &l->msg.head, FL_ANSWER_OK, FL_NOBODY);
     for (int i = 0; i < l->msg.head.n_section && w.status == FLEET_OK; i++) {
@@ -179,6 +181,14 @@ static void defer_pull(fl_ps_lane *l, fl_parked *one)
         one->deferred = l->deferred = true;
 }
 
+/* The slowest worker is too far behind: lane_staleness.h. */
+static void hold_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
+                      size_t bytes, fl_wanted_list **wanted)
+{
+    if (append_pull(l, from, p, bytes, wanted))
+        fl_counter_add(&l->counters.held, 1);
+}
+
 /* Of parameters and tables that there are, and of a size that workers ask
  * for. */
 static fleet_status check_pull(const fl_ps_lane *l, size_t *bytes)
@@ -211,6 +221,8 @@ static void take_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
         if (!can_answer(l, stream, fl_lane_wanted(l), wanted)) {
             if (l->state == FL_LANE_RUNS)
                 park_pull(l, from, p, bytes, &wanted);
+        } else if (fl_staleness_holds(l, &l->msg.head)) {
+            hold_pull(l, from, p, bytes, &wanted);
         } else if (!fl_lane_may_answer(l, stream, bytes)) {
             defer_pull(l, append_pull(l, from, p, bytes, &wanted));
         } else {
@@ -252,6 +264,7 @@ static void serve_stream(fl_ps_lane *l, uint32_t stream, bool dense_alone)
         fl_parked *one = *at;
 
         if ((dense_alone && one->wants_rows) ||
+            fl_staleness_holds(l, &one->head) ||
             !can_answer(l, stream, one->version, one->wanted)) {
             at = &one->next;
             continue;

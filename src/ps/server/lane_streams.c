@@ -1,6 +1,6 @@
 /* lane_streams.c - which streams are missing, and which have brought what:
  * lists that a lane looks at in place of all its streams. */
-#include "ps/server/lane_internal.h"
+#include "ps/server/lane_staleness.h"
 
 /* Does the stream belong into that list as it is now? */
 static bool belongs(const fl_stream_state *s, fl_stream_list_kind kind)
@@ -27,7 +27,7 @@ static bool belongs(const fl_stream_state *s, fl_stream_list_kind kind)
     }
 }
 
-static void take_out(fl_ps_lane *l, uint32_t stream, int kind)
+void fl_lane_take_out(fl_ps_lane *l, uint32_t stream, fl_stream_list_kind kind)
 {
     fl_stream_list *list = &l->streams[kind];
     fl_stream_state *s = &l->stream[stream];
@@ -41,7 +41,7 @@ static void take_out(fl_ps_lane *l, uint32_t stream, int kind)
     list->n--;
 }
 
-static void put_last(fl_ps_lane *l, uint32_t stream, int kind)
+void fl_lane_put_last(fl_ps_lane *l, uint32_t stream, fl_stream_list_kind kind)
 {
     fl_stream_list *list = &l->streams[kind];
     fl_stream_state *s = &l->stream[stream];
@@ -57,14 +57,16 @@ static void put_last(fl_ps_lane *l, uint32_t stream, int kind)
 
 void fl_lane_file_stream(fl_ps_lane *l, uint32_t stream)
 {
-    for (int kind = 0; kind < FL_STREAM_LISTS; kind++) {
-        bool in = belongs(&l->stream[stream], (fl_stream_list_kind)kind);
+    for (int i = 0; i < FL_STREAMS_SLOWEST; i++) {
+        fl_stream_list_kind kind = (fl_stream_list_kind)i;
+        bool in = belongs(&l->stream[stream], kind);
 
         if (in && !l->stream[stream].link[kind].in)
-            put_last(l, stream, kind);
+            fl_lane_put_last(l, stream, kind);
         else if (!in && l->stream[stream].link[kind].in)
-            take_out(l, stream, kind);
+            fl_lane_take_out(l, stream, kind);
     }
+    fl_staleness_file_stream(l, stream);
 }
 
 void fl_lane_file_all(fl_ps_lane *l)
@@ -79,24 +81,27 @@ void fl_lane_file_all(fl_ps_lane *l)
 /* In lists of missing streams it goes behind all other streams. */
 void fl_lane_note_progress(fl_ps_lane *l, uint32_t stream)
 {
-    static const int kinds[] = {FL_STREAMS_MISSING, FL_STREAMS_UNREDUCED};
+    static const fl_stream_list_kind kinds[] = {
+        FL_STREAMS_MISSING, FL_STREAMS_UNREDUCED, FL_STREAMS_SLOWEST};
 
     l->stream[stream].progress++;
     l->stream[stream].progress_ms = l->now_ms;
     l->latest = stream;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (l->stream[stream].link[kinds[i]].in) {
-            take_out(l, stream, kinds[i]);
-            put_last(l, stream, kinds[i]);
+            fl_lane_take_out(l, stream, kinds[i]);
+            fl_lane_put_last(l, stream, kinds[i]);
         }
 }
 
 uint32_t fl_lane_missing(const fl_ps_lane *l)
 {
-    return l->norming ? l->latest : l->streams[FL_STREAMS_MISSING].first;
+    return l->norming
+               ? l->latest
+               : fl_staleness_blame(l, l->streams[FL_STREAMS_MISSING].first);
 }
 
 uint32_t fl_lane_missing_reduce(const fl_ps_lane *l)
 {
-    return l->streams[FL_STREAMS_UNREDUCED].first;
+    return fl_staleness_blame(l, l->streams[FL_STREAMS_UNREDUCED].first);
 }

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "ps/server/lane_internal.h"
+#include "ps/server/lane_staleness.h"
 
 /* --- updates -------------------------------------------------------------- */
 
@@ -14,6 +14,8 @@ static void finish_step(fl_ps_lane *l, fl_stream_state *s)
     fl_peer from = s->from;
 
     s->done++;
+    if (fl_contributes(s))
+        fl_staleness_step(l, head.stream);
     fl_counter_add(&l->counters.steps, 1);
     fl_lane_note_progress(l, head.stream);
     fl_stream_reset(l, s);
@@ -102,7 +104,7 @@ static void apply_update(fl_ps_lane *l, int only, float clip)
                              clip, settings_of(l, only));
     l->version++;
     l->o.layout->store->updates = l->version;
-    l->can_serve = true;
+    l->can_serve = l->can_serve || l->o.sync || l->deferred || l->looks_again;
     fl_lane_serve_parked(l, true);
     if (fl_aggregate_apply_rows(&l->aggregate) != FLEET_OK) {
         fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());

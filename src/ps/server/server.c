@@ -288,6 +288,9 @@ static fleet_status make_lane(fl_server *s, fl_lane_runner *r)
                                      .n_lane = s->o.n_lane,
                                      .n_stream = s->o.n_worker,
                                      .sync = s->o.sync,
+                                     .bounds_staleness = s->o.bounds_staleness,
+                                     .max_staleness =
+                                         (uint64_t)s->o.max_staleness,
                                      .scaled = s->o.scaled,
                                      .job = s->o.job,
                                      .mode = s->o.mode,

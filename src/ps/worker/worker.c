@@ -107,7 +107,7 @@ static fleet_status begin_request(pull_writer *a)
     a->r->bytes = 0;
     fl_request_clear(&a->r->request);
     fl_client_begin(a->w->client, a->lane, &a->r->request, &a->writer,
-                    FL_MSG_PULL, 0, 0);
+                    FL_MSG_PULL, s->for_step, 0);
     return FLEET_OK;
 }
 
@@ -225,6 +225,7 @@ static fleet_status send_pull(fl_worker *w, fl_pull_buffer *s, bool dense,
 {
     pull_writer a = {.w = w, .slot = s, .version = version};
 
+    s->dense = dense;
     for (a.lane = 0; a.lane < w->n_lane; a.lane++) {
         fleet_status status = request_lane(&a, dense);
 
@@ -250,6 +251,7 @@ static fleet_status worker_pull(fl_remote *x, int slot,
     FL_TRY(fl_client_status(w->client));
     drop_slot(w, s);
     FL_TRY(share_out_all(w, s, table, n_table));
+    s->for_step = w->bounds_staleness && !now ? w->n_push + 1 + prefetch : 0;
     return send_pull(w, s, dense && !w->updating, version); /* push has asked */
 }
 
@@ -369,6 +371,31 @@ static fleet_status place_answer(fl_worker *w, fl_pull_buffer *s,
     return FLEET_OK;
 }
 
+static bool is_answered(const fl_pull_buffer *s)
+{
+    for (int i = 0; i < s->n_request; i++)
+        if (!fl_request_is_answered(&s->request[i]->request))
+            return false;
+    return s->under_way;
+}
+
+/* A prefetch is for the step after the next push. If that one was skipped, as
+ * in float16, lanes hold the pull until other workers are one step further than
+ * they need to be, and two such workers would wait for each other; if another
+ * executor has pushed as well, the values are older than the bound. */
+static fleet_status ask_again(fl_worker *w, fl_pull_buffer *s)
+{
+    uint64_t now = w->n_push + 1;
+    bool dense = s->dense;
+
+    if (s->for_step == 0 || s->for_step == now || s->has_rows ||
+        (s->for_step > now && is_answered(s)))
+        return FLEET_OK;
+    drop_slot(w, s);
+    s->for_step = now;
+    return send_pull(w, s, dense, 0);
+}
+
 /* Wait for a slot's answers and put them where they belong. */
 fleet_status fl_worker_complete(fl_worker *w, int slot)
 {
@@ -377,6 +404,7 @@ fleet_status fl_worker_complete(fl_worker *w, int slot)
 
     if (!s->under_way || s->arrived)
         return FLEET_OK;
+    FL_TRY(ask_again(w, s));
     for (int i = 0; i < s->n_request; i++)
         FL_TRY(fl_worker_wait(w, &s->request[i]->request, 1, "pull"));
     for (int i = 0; i < s->n_request; i++)
@@ -390,14 +418,6 @@ fleet_status fl_worker_complete(fl_worker *w, int slot)
 static fleet_status worker_wait_pull(fl_remote *x, int slot)
 {
     return fl_worker_complete(worker_of(x), slot);
-}
-
-static bool is_answered(const fl_pull_buffer *s)
-{
-    for (int i = 0; i < s->n_request; i++)
-        if (!fl_request_is_answered(&s->request[i]->request))
-            return false;
-    return s->under_way;
 }
 
 /* Of one that is wrong nothing is used: wait_pull() says so. */

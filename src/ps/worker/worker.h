@@ -38,6 +38,9 @@ enum { FL_DENSE_SLOT = FL_N_SLOT }; /* for dense weights alone */
 
 typedef struct fl_pull_buffer {
     bool under_way, arrived, has_rows; /* arrived: with its weights */
+    bool dense;                        /* it asks for weights, too */
+    uint64_t for_step; /* where staleness is bounded: the push that its values
+                          are for, from 1 on; 0: none */
     fl_pull_request **request;
     int n_request;
     size_t n_made, request_capacity; /* made ones are used again */
@@ -78,7 +81,9 @@ typedef struct fl_worker {
     bool updating;         /* in sync: and its update has not been seen */
     bool clipped;          /* that update was pushed for its clip already */
     uint64_t step, reduced;
-    size_t piece_bytes; /* a request is cut into pieces of about that */
+    bool bounds_staleness; /* in async; set after fl_worker_init() */
+    uint64_t n_push;       /* in async */
+    size_t piece_bytes;    /* a request is cut into pieces of about that */
 } fl_worker;
 
 /* After the lanes are known: map, owner and block are filled. */
@@ -87,12 +92,14 @@ fleet_status fl_worker_init(fl_worker *w, fl_client *client,
                             int n_server, const int *lanes, bool sync);
 void fl_worker_done(fl_worker *w);
 
-/* Numbers of all workers; n 0 is a barrier. FLEET_EINVAL if another worker
- * brings other numbers, or for something else. */
+/* Numbers of all workers; n 0 is a barrier. Where staleness is bounded the pass
+ * ends, so that no worker waits for the steps of one that waits for it.
+ * FLEET_EINVAL if another worker brings other numbers, or for something else.
+ */
 fleet_status fl_worker_reduce(fl_worker *w, fl_reduction how, double *x, int n);
 
-/* Wait for all workers; in sync the pass ends. The dense weights are renewed
- * after that. */
+/* Wait for all workers; in sync, and where staleness is bounded, the pass ends.
+ * The dense weights are renewed after that. */
 fleet_status fl_worker_barrier(fl_worker *w);
 
 /* Its last step, after which it is part of nothing any more. */

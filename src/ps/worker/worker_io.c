@@ -383,7 +383,7 @@ static void close_all(fl_worker_io *l)
 }
 
 fleet_status fl_worker_io_open(fl_worker_io *l, fl_store *store, bool sync,
-                               const char *mode)
+                               bool bounds_staleness, const char *mode)
 {
     fl_job_lanes lanes = {0};
     fleet_status status;
@@ -400,6 +400,7 @@ fleet_status fl_worker_io_open(fl_worker_io *l, fl_store *store, bool sync,
         return fl_error_raise(&error);
     }
     l->remote.sync = sync;
+    l->worker.bounds_staleness = bounds_staleness;
     l->open = true;
     return FLEET_OK;
 }

@@ -71,7 +71,8 @@ static fleet_status take_numbers(fl_worker *w, fl_request *r, double *x, int n)
     return FLEET_OK;
 }
 
-fleet_status fl_worker_reduce(fl_worker *w, fl_reduction how, double *x, int n)
+static fleet_status join_numbers(fl_worker *w, fl_reduction how, double *x,
+                                 int n)
 {
     fl_request r = {0};
     fleet_status status = fl_client_status(w->client);
@@ -85,6 +86,15 @@ fleet_status fl_worker_reduce(fl_worker *w, fl_reduction how, double *x, int n)
     return status;
 }
 
+/* The coordinator alone hears of the numbers; every lane must know that this
+ * worker makes no step before the other workers have come as far. */
+fleet_status fl_worker_reduce(fl_worker *w, fl_reduction how, double *x, int n)
+{
+    if (w->bounds_staleness)
+        FL_TRY(send_step(w, FL_MSG_PASS_END, FL_SECTION_NO_OP, NULL));
+    return join_numbers(w, how, x, n);
+}
+
 /* --- passes --------------------------------------------------------------- */
 
 fleet_status fl_worker_end_pass(fl_remote *x, double *sum, int n)
@@ -92,12 +102,12 @@ fleet_status fl_worker_end_pass(fl_remote *x, double *sum, int n)
     fl_worker *w = (fl_worker *)(void *)x;
 
     FL_TRY(send_step(w, FL_MSG_PASS_END, FL_SECTION_NO_OP, NULL));
-    FL_TRY(fl_worker_reduce(w, FL_REDUCTION_PASS, sum, n));
+    FL_TRY(join_numbers(w, FL_REDUCTION_PASS, sum, n));
     return x->methods->refresh(x); /* waits for the pass's end, too */
 }
 
 /* In sync it ends the pass also of a worker that has pushed nothing: the other
- * workers' steps wait for it. */
+ * workers' steps wait for it. So does the sum where staleness is bounded. */
 fleet_status fl_worker_barrier(fl_worker *w)
 {
     double none = 0;

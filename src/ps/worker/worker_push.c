@@ -458,6 +458,7 @@ fleet_status fl_worker_push(fl_remote *x, const fl_push *p)
     FL_TRY(send_push(w));
     if (!x->sync) {
         x->updates++;
+        w->n_push++;
         return FLEET_OK;
     }
     w->updating = true;

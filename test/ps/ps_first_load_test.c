@@ -72,14 +72,15 @@ static void let(char how)
     CHECK(write(gate.fd[1], &how, 1) == 1);
 }
 
-/* Let a slice pass again and again for so long: it gets on, and is not done. */
+/* Let a slice pass again and again for so long: it gets on, and is not done; in
+ * a variant that is slow, and has longer deadlines, with as many slices. */
 static void let_pass_for(int ms)
 {
     int64_t end_ms = fl_now_ms() + ms;
 
     while (fl_now_ms() < end_ms) {
         let(ONE);
-        poll(NULL, 0, NAP_MS);
+        poll(NULL, 0, PS_SECOND / 50);
     }
 }
 
